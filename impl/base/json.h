@@ -1,0 +1,83 @@
+// JSON in and out. The implementation is the only file that sees nlohmann-json, and only its SAX
+// interface (its DOM wraps integers silently and can terminate when memory is short).
+//
+// parse() is strict: RFC 8259, UTF-8 without BOM, no duplicate keys, no NaN/Infinity, no number
+// beyond double range, no NUL, limits on bytes and depth. The tree is read by the config and oracle
+// rooms and never travels further down.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+
+namespace moe::json {
+
+class Value;
+using Array = std::vector<Value>;
+using Member = std::pair<std::string, Value>;
+using Object = std::vector<Member>;  // in the order of the text; keys are distinct
+
+class Value {
+ public:
+  Value() = default;  // null
+  Value(bool b) : v_(b) {}                            // NOLINT(google-explicit-constructor)
+  Value(int i) : v_(static_cast<std::int64_t>(i)) {}  // NOLINT(google-explicit-constructor)
+  Value(std::int64_t i) : v_(i) {}                    // NOLINT(google-explicit-constructor)
+  Value(double d) : v_(d) {}                          // NOLINT(google-explicit-constructor)
+  Value(std::string s) : v_(std::move(s)) {}          // NOLINT(google-explicit-constructor)
+  Value(std::string_view s) : v_(std::string(s)) {}   // NOLINT(google-explicit-constructor)
+  Value(const char* s) : v_(std::string(s)) {}        // NOLINT(google-explicit-constructor)
+  Value(Array a) : v_(std::move(a)) {}                // NOLINT(google-explicit-constructor)
+  Value(Object o) : v_(std::move(o)) {}               // NOLINT(google-explicit-constructor)
+
+  bool is_null() const { return v_.index() == 0; }
+  const bool* boolean() const { return std::get_if<bool>(&v_); }
+  const std::int64_t* integer() const { return std::get_if<std::int64_t>(&v_); }
+  const double* real() const { return std::get_if<double>(&v_); }  // written with fraction or exponent, or beyond int64
+  const std::string* string() const { return std::get_if<std::string>(&v_); }
+  const Array* array() const { return std::get_if<Array>(&v_); }
+  Array* array() { return std::get_if<Array>(&v_); }
+  const Object* object() const { return std::get_if<Object>(&v_); }
+  Object* object() { return std::get_if<Object>(&v_); }
+
+  // Member of an object; nullptr when absent or when this is no object.
+  const Value* find(std::string_view key) const;
+  Value* find(std::string_view key);
+  // Sets or replaces a member; makes this an object if it is null.
+  Value& set(std::string key, Value value);
+
+  friend bool operator==(const Value&, const Value&) = default;
+
+ private:
+  std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> v_;
+};
+
+struct Limits {
+  std::size_t max_bytes = std::size_t{1} << 20;
+  int max_depth = 32;
+};
+
+// Fails with Code::invalid_config, subject "", details "\"offset\":N" (byte of the fault).
+Result<Value> parse(std::string_view text, const Limits& limits = {});
+
+// One line without blanks. `sorted`: members in byte order of their keys (the canonical form);
+// doubles in the shortest form that reads back, always with a fraction or exponent.
+enum class Order { as_is, sorted };
+std::string write(const Value& value, Order order = Order::as_is);
+
+// A string as a JSON literal with quotes: seven short escapes, \u00xx for other control characters.
+std::string quote(std::string_view s);
+// One token of a JSON pointer: "~" -> "~0", "/" -> "~1".
+std::string escape_pointer(std::string_view key);
+// Follows an RFC 6901 pointer; nullptr when it leads nowhere.
+const Value* at_pointer(const Value& root, std::string_view pointer);
+// RFC 7396.
+void merge_patch(Value& target, const Value& patch);
+
+}  // namespace moe::json

@@ -1,0 +1,109 @@
+// Tensor views: sizes, slices, role names. See tensor.h.
+#include "base/tensor.h"
+
+#include "base/checked.h"
+
+namespace moe {
+namespace {
+
+struct RoleNames {
+  const char* name;
+  std::string_view alias1, alias2;  // "" where there is none
+};
+
+constexpr std::array<RoleNames, kRoleCount> kRoles = {{
+    {"w13_weight", "w13", ""},
+    {"w2_weight", "w2", ""},
+    {"w13_scale", "w13_weight_scale", ""},
+    {"w2_scale", "w2_weight_scale", ""},
+    {"w13_scale_2", "w13_weight_scale_2", ""},
+    {"w2_scale_2", "w2_weight_scale_2", ""},
+    {"w13_zero_point", "w13_qzeros", ""},
+    {"w2_zero_point", "w2_qzeros", ""},
+    {"w13_g_idx", "", ""},
+    {"w2_g_idx", "", ""},
+    {"w13_bias", "", ""},
+    {"w2_bias", "", ""},
+    {"w13_input_scale", "", ""},
+    {"w2_input_scale", "", ""},
+}};
+
+}  // namespace
+
+const char* role_name(Role r) { return kRoles[static_cast<std::size_t>(r)].name; }
+
+std::optional<Role> role_from_name(std::string_view name) {
+  if (name.empty()) return std::nullopt;
+  for (std::size_t i = 0; i < kRoles.size(); ++i)
+    if (name == kRoles[i].name || name == kRoles[i].alias1 || name == kRoles[i].alias2) return static_cast<Role>(i);
+  return std::nullopt;
+}
+
+std::string shape_text(std::span<const std::int64_t> shape) {
+  std::string s = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) s += (i ? ", " : "") + std::to_string(shape[i]);
+  return s + "]";
+}
+
+std::optional<std::int64_t> tensor_nbytes(DType dtype, std::span<const std::int64_t> shape) {
+  const int bits = dtype_bits(dtype);
+  if (bits == 0 || shape.size() > kMaxDims) return std::nullopt;
+  std::int64_t outer = 1;
+  for (std::size_t i = 0; i + 1 < shape.size(); ++i) {
+    const auto p = checked_mul({outer, shape[i]});
+    if (!p) return std::nullopt;
+    outer = *p;
+  }
+  const auto row_bits = checked_mul({shape.empty() ? 1 : shape.back(), bits});
+  if (!row_bits) return std::nullopt;
+  return checked_mul({outer, *row_bits / 8 + (*row_bits % 8 != 0 ? 1 : 0)});
+}
+
+TensorView row_major(DType dtype, std::initializer_list<std::int64_t> shape, const void* data) {
+  TensorView t;
+  t.dtype = dtype;
+  t.ndim = static_cast<int>(shape.size());
+  std::size_t i = 0;
+  for (std::int64_t d : shape) t.shape[i++] = d;
+  std::int64_t stride = 1;
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    t.strides[d] = stride;
+    stride *= t.shape[d];
+  }
+  t.data = static_cast<std::byte*>(const_cast<void*>(data));
+  t.nbytes = static_cast<std::size_t>(tensor_nbytes(dtype, {t.shape.data(), shape.size()}).value_or(0));
+  return t;
+}
+
+bool is_row_major(const TensorView& t) {
+  std::int64_t stride = 1;
+  for (int d = t.ndim; d-- > 0;) {
+    const auto i = static_cast<std::size_t>(d);
+    if (t.shape[i] != 1 && t.strides[i] != stride) return false;
+    stride *= t.shape[i];
+  }
+  return true;
+}
+
+TensorView slice0(const TensorView& t, std::int64_t index) {
+  TensorView s = rows(t, index, 1);
+  for (int d = 0; d + 1 < t.ndim; ++d) {
+    s.shape[static_cast<std::size_t>(d)] = t.shape[static_cast<std::size_t>(d) + 1];
+    s.strides[static_cast<std::size_t>(d)] = t.strides[static_cast<std::size_t>(d) + 1];
+  }
+  s.ndim = t.ndim - 1;
+  s.shape[static_cast<std::size_t>(s.ndim)] = 0;
+  s.strides[static_cast<std::size_t>(s.ndim)] = 0;
+  return s;
+}
+
+TensorView rows(const TensorView& t, std::int64_t begin, std::int64_t count) {
+  TensorView s = t;
+  const auto skip = static_cast<std::size_t>(begin * t.strides[0] * dtype_bits(t.dtype) / 8);
+  s.shape[0] = count;
+  s.data = t.data + skip;
+  s.nbytes = t.nbytes - skip;
+  return s;
+}
+
+}  // namespace moe

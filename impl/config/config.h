@@ -1,0 +1,148 @@
+// The checked description of one MoE layer: what moe_config_create accepts, resolved.
+//
+// Plain values. `input` is the document as given with aliases renamed to their first name (merge
+// patches it), `resolved` the canonical document (getters point into it, `canonical` is its text).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "base/platform.h"
+#include "base/result.h"
+#include "scheme/scheme.h"
+
+namespace moe {
+
+enum class Policy : std::uint8_t { libmoe, vllm };  // selection_policy and bit_compat
+enum class Compute : std::uint8_t { automatic, a16, a8 };
+enum class ActivationQuant : std::uint8_t { automatic, per_token, block32 };
+enum class MarlinInput : std::uint8_t { none, int8, fp8 };
+enum class EmulationLayout : std::uint8_t { on_the_fly, dense };
+enum class Placement : std::uint8_t { linear, round_robin };
+
+// FusedMoEParallelConfig after make (config.md 7): flattened sizes.
+struct ParallelConfig {
+  std::int64_t tp_size = 1, pcp_size = 1, dp_size = 1, ep_size = 1;
+  std::int64_t tp_rank = 0, pcp_rank = 0, dp_rank = 0, ep_rank = 0;
+  std::int64_t sp_size = 1;
+  bool use_ep = false;
+  std::string all2all_backend = "allgather_reducescatter";
+  bool enable_eplb = false;
+  std::int64_t num_redundant_experts = 0;
+  Placement expert_placement_strategy = Placement::linear;
+};
+
+struct RoutingConfig {
+  RoutingMethod method = RoutingMethod::renormalize;
+  Scoring scoring = Scoring::softmax;
+  bool renormalize = true;
+  std::optional<std::int64_t> num_expert_group, topk_group;
+  double routed_scaling_factor = 1.0;
+  bool apply_routed_scale_to_output = false;
+  bool has_bias = false;
+  std::vector<float> bias;  // inline values; empty when a tensor brings them
+  std::optional<double> jitter_eps;
+  std::optional<std::string> simulation_strategy;
+  std::optional<std::int64_t> seed;
+  std::int64_t num_fused_shared_experts = 0, num_zero_experts = 0;
+  bool hash_routing = false;
+};
+
+struct Config {
+  std::string name;
+  std::vector<std::string> projection_names = {"gate_proj", "up_proj", "down_proj"};
+  std::int64_t num_experts = 0;  // logical
+  std::int64_t top_k = 0;
+  std::int64_t hidden_dim = 0;
+  std::int64_t intermediate_size_per_partition = 0;
+  std::int64_t intermediate_size = 0;  // whole width, as checkpoints have it (= per_partition * tp_size)
+  Activation activation = Activation::silu;
+  std::optional<double> alpha, beta, limit;  // effective: defaults filled in
+  std::optional<W13Layout> w13_layout;       // nullopt when not gated
+  bool has_bias = false;
+  DType in_dtype = DType::bf16, out_dtype = DType::bf16, router_logits_dtype = DType::bf16;
+  std::string moe_backend = "auto";  // normalised
+  std::int64_t max_num_tokens = 256;
+  bool apply_router_weight_on_input = false;
+  bool disable_inplace = true;
+  Compute compute = Compute::automatic;
+  ActivationQuant activation_quant = ActivationQuant::automatic;
+  MarlinInput marlin_input_dtype = MarlinInput::none;
+  EmulationLayout emulation_layout = EmulationLayout::on_the_fly;
+  ParallelConfig parallel;
+  std::int64_t num_physical_experts = 0, num_local_experts = 0;
+  RoutingConfig routing;
+  Quantization quantization;
+  // The platform member as given: type and arch may be automatic; features empty optional = detect.
+  DeviceType platform_type = DeviceType::automatic;
+  Arch platform_arch = Arch::automatic;
+  std::optional<FeatureSet> platform_features;
+  Platform platform_facts;  // capability, gfx, cuda_version, libs, ... as given
+  Policy selection_policy = Policy::libmoe, bit_compat = Policy::libmoe;
+  std::vector<std::pair<std::string, std::string>> vllm_env;
+
+  json::Value input, resolved;
+  std::string canonical;
+
+  std::int64_t group_size() const {  // of the weights; -1 = channel-wise or none
+    return quantization.weights && quantization.weights->group_size && *quantization.weights->group_size > 0
+               ? *quantization.weights->group_size
+               : -1;
+  }
+};
+
+// --- parse.cpp: text -> Config (config.md 12, 13) ------------------------------------------------
+Result<Config> parse_config(std::string_view text);
+Result<Config> config_from_document(json::Value document);
+// The document behind `config` with an RFC 7396 patch applied, checked anew.
+Result<Config> merge_config(const Config& config, std::string_view patch_text);
+// draft 2020-12 schema of the document, static.
+const char* config_schema_text();
+
+// --- placement.cpp: which experts a rank holds (routing.md 9) --------------------------------------
+// Global ids in local order.
+std::vector<std::int64_t> experts_of_rank(std::int64_t num_experts, std::int64_t ep_size, std::int64_t ep_rank, Placement placement);
+std::vector<std::int64_t> local_experts(const Config& config);
+
+// --- platform.cpp: the one platform schema ----------------------------------------------------------
+enum class PlatformUse : std::uint8_t { config, standalone, query };  // query: capability and gfx may be left out
+struct PlatformMember {
+  DeviceType type = DeviceType::automatic;
+  Arch arch = Arch::automatic;
+  std::optional<FeatureSet> features;
+  Platform facts;  // everything else
+};
+// `base`: the pointer prefix ("/platform", "" for a document of its own).
+Result<PlatformMember> parse_platform(const json::Value& object, std::string_view base, PlatformUse use);
+// moe_platform_create: text of a described machine, also what moe_platform_to_json wrote.
+Result<Platform> platform_from_text(std::string_view text);
+std::string platform_to_json(const Platform& platform);
+// The platform a selection is made for when no handle is given: the config's member, else detection.
+Result<Platform> effective_platform(const Config& config);
+
+// --- hf.cpp: checkpoints' own documents (checkpoints.md 2-6) -----------------------------------------
+// hf_quantization_config -> Quantization, nullopt for a layer that is not quantized.
+// Pointers begin with "/hf_quantization_config".
+struct HfQuantization {
+  Quantization quantization;
+  std::vector<std::string> suffixes;
+};
+Result<std::optional<HfQuantization>> resolve_hf_quantization(const json::Value& object, std::string_view module,
+                                                              const std::vector<std::string>& projections);
+// config.json (+ options of moe_config_create_from_hf) -> the document for config_from_document.
+Result<json::Value> document_from_hf(const json::Value& hf, const json::Value& options);
+// moe_config_create_from_hf. options_text may be empty. Faults of the options have the subject prefix "options:".
+Result<Config> config_from_hf(std::string_view hf_text, std::string_view options_text);
+// moe_describe("checkpoint", query): both forms of describe.md 10, the answer as JSON text.
+Result<std::string> describe_checkpoint(const json::Value& query);
+
+// --- re.cpp: patterns of "re:" targets, linear time ----------------------------------------------------
+// Match anchored at the start, as Python's re.match. Code::unsupported for constructs outside the subset.
+Result<bool> re_match(std::string_view pattern, std::string_view text);
+
+}  // namespace moe

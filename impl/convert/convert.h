@@ -1,0 +1,47 @@
+// Checkpoint tensors -> packed bytes, expert by expert, through one plain form (canonical.h).
+//
+// convert/ sees a TensorSource and a Layout, no config and no file. The same input gives the same
+// bytes on every host and for every number of threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/control.h"
+#include "base/parallel.h"
+#include "base/result.h"
+#include "base/tensor.h"
+#include "scheme/layout.h"
+#include "scheme/scheme.h"
+
+namespace moe {
+
+struct ConvertJob {
+  Layout layout;                        // what to write
+  Format format = Format::int_quantized;  // how the source stores its codes
+  W13Layout w13_layout = W13Layout::gate_up;  // row order of stacked w13 roles (w1 / w3 shards are placed by name)
+  bool gated = true;
+  std::vector<std::int64_t> experts;    // the model's numbers in local order; size == layout.experts
+  std::uint64_t max_temp_bytes = 0;     // 0: one expert's worth per thread
+  // Called once per expert when its tensors are no longer used (MOE_CONVERT_RELEASE_SOURCES); may be null.
+  void (*expert_done)(void* user, std::int64_t expert) = nullptr;
+  void* expert_done_user = nullptr;
+};
+
+struct ConvertReport {
+  std::uint64_t scales_rounded = 0;  // group scales that were not exact in bf16
+};
+
+// Writes layout.payload_bytes() bytes. On failure the content of `payload` is unspecified (the caller
+// owns it until success). Bad values name their place: "w13_weight[e,n,k]".
+Result<ConvertReport> convert_experts(const ConvertJob& job, const TensorSource& source, std::span<std::byte> payload,
+                                      const Parallel& parallel, Control* control);
+
+// Reverses the packing of one matrix of one expert into dense numbers, one float32 product each,
+// rounded to out.dtype (f32, f16, bf16). w13: gate rows, then up rows. `expert` = first byte of the expert.
+enum class Matrix : std::uint8_t { w13, w2 };
+Check dequantize_p16(const Layout& layout, const std::byte* expert, Matrix which, const TensorView& out);
+
+}  // namespace moe

@@ -1,0 +1,76 @@
+// One layer's converted weights as one self-describing, position-independent block: header, config,
+// hashes (XXH3, one per 4 MiB), payload. The same bytes are moe_packed_data, a saved file, the
+// caller's `dst` and the input of moe_packed_load_memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/control.h"
+#include "base/dtype.h"
+#include "base/parallel.h"
+#include "base/result.h"
+#include "scheme/layout.h"
+
+namespace moe {
+
+// A tensor of a conversion that a host can ask for by name (moe_packed_get).
+struct NamedOutput {
+  std::string name;                 // "w13_packed"
+  DType dtype = DType::u8;
+  std::vector<std::int64_t> shape;  // [E, ...]
+  std::size_t offset = 0;           // from the payload, of expert 0
+  std::size_t expert_stride = 0;    // bytes between experts
+};
+
+struct PackedInfo {
+  std::string layout_id;
+  std::string backend;               // "CPU_INT4"
+  std::string config;                // canonical document of the config
+  Layout layout;
+  std::vector<std::int64_t> experts; // the model's numbers in local order
+  std::uint64_t scales_rounded = 0;
+  std::vector<float> correction_bias;  // found beside the router by the loader; empty = none
+};
+
+class Packed {
+ public:
+  PackedInfo info;
+  std::vector<NamedOutput> outputs;
+  std::span<const std::byte> block;    // everything
+  std::span<const std::byte> payload;  // the experts; 64-byte aligned at least
+  std::string memory;                  // "owned", "caller", "mmap"
+  std::shared_ptr<const void> keep;    // what keeps the block alive
+
+  const std::byte* expert(std::int64_t local) const {
+    return payload.data() + static_cast<std::size_t>(local) * info.layout.expert_stride();
+  }
+  std::uint64_t content_hash() const;  // of the whole payload, as stored
+  std::string to_json() const;
+};
+
+constexpr std::size_t kPackedAlignment = 4096;  // of the payload within the block; blocks want 64
+// Bytes of the whole block for this layout and config text. Overflow: Code::invalid_argument.
+Result<std::uint64_t> packed_block_bytes(const PackedInfo& info);
+// Where the payload begins in a block of this info.
+std::size_t packed_payload_offset(const PackedInfo& info);
+// Writes header and hashes around a payload that is already in place, and opens the result.
+Result<Packed> seal_packed(const PackedInfo& info, std::span<std::byte> block, const Parallel& parallel,
+                           std::string memory, std::shared_ptr<const void> keep);
+
+struct LoadFlags {
+  bool mmap = false, prefault = false, verify = false;
+};
+Check save_packed(const Packed& packed, const char* path, Control* control);
+Result<Packed> load_packed(const char* path, LoadFlags flags, const Allocator& allocator, std::shared_ptr<const void> allocator_keep,
+                           const Parallel& parallel, Control* control);
+// `keep` ends the caller's memory; copied when data is not aligned to 64 bytes.
+Result<Packed> open_packed(std::span<const std::byte> block, LoadFlags flags, std::string memory,
+                           std::shared_ptr<const void> keep, const Parallel& parallel);
+
+}  // namespace moe

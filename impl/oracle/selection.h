@@ -1,0 +1,62 @@
+// The answer of backend selection, with a reason for every candidate.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/platform.h"
+#include "base/result.h"
+#include "config/config.h"
+#include "scheme/kernel_ids.h"
+#include "scheme/layout.h"
+
+namespace moe {
+
+// Numbers of moe_reject in moe.h.
+enum class Reject : std::int32_t {
+  none = 0, not_built = 1, platform = 2, isa = 3, not_gated = 4, activation = 5, quant_scheme = 6, group_size = 7,
+  zero_point = 8, act_order = 9, bias = 10, parallel = 11, expert_map = 12, routing = 13, router_dtype = 14,
+  input_dtype = 15, shape = 16, alignment = 17, shard_splits_group = 18, activation_format = 19,
+  batch_invariance = 20, lora = 21, weight_layout = 22, memory = 23, user = 24, custom = 25
+};
+const char* reject_name(Reject r);  // "MOE_REJECT_ISA"; "MOE_REJECT_UNKNOWN" for others
+
+struct Candidate {
+  std::string backend, kernel, experts;  // kernel: for devices that libmoe does not run, the experts class
+  Reject reason = Reject::none;
+  std::string detail, subject;           // never empty detail on a refusal: names the needed and the found value
+  std::int32_t priority = 0;
+  bool chosen = false;
+};
+
+struct Selection {
+  std::shared_ptr<const Config> config;
+  Platform platform;
+  std::vector<Candidate> candidates;
+  std::optional<std::size_t> winner;      // index into candidates
+  std::optional<std::size_t> kernel;      // index into kKernelIds when this library runs it
+  Layout layout;                          // kind none without a winner, foreign when not built here
+  std::string layout_id;
+  std::string weight_scheme, activation_scheme;  // "int4_g32_sym", "int8_token_dynamic"
+  std::string warning;                    // "requested_backend_not_on_this_platform" or ""
+
+  std::string backend_name() const { return winner ? candidates[*winner].backend : std::string(); }
+};
+
+struct SelectFlags {
+  bool explain_only = false, allow_fallback = false;
+};
+// Fails with no_backend and the candidates in the error's details (also with unknown-backend errors:
+// invalid_config, /moe_backend), unless explain_only.
+Result<Selection> select_backend(std::shared_ptr<const Config> config, const Platform& platform, SelectFlags flags);
+std::string candidates_to_json(const std::vector<Candidate>& candidates);  // "[{...}, ...]"
+std::string selection_to_json(const Selection& selection);
+// moe_describe("oracle", query), describe.md 2: the answer as JSON text.
+Result<std::string> describe_oracle(const json::Value& query);
+
+}  // namespace moe

@@ -1,0 +1,49 @@
+// What one embedding program lends to calls: threads, big memory, a log. No process-wide state.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/allocator.h"
+#include "base/log.h"
+#include "base/parallel.h"
+#include "base/result.h"
+
+namespace moe {
+
+// The caller's functions, as checked and copied by the api room. Each destroy is called exactly once.
+struct ContextHooks {
+  LogSink log;  // fn null: ring only
+  void (*log_destroy)(void* user) = nullptr;
+  Parallel parallel;  // run null: own pool
+  void (*parallel_destroy)(void* user) = nullptr;
+  Allocator allocator;  // allocate null: system
+  void (*allocator_destroy)(void* user) = nullptr;
+};
+
+class Context {
+ public:
+  // Options of moe_context_create; "" = all defaults. `hooks` are taken over whether this succeeds or fails.
+  static Result<std::shared_ptr<Context>> create(std::string_view options_json, ContextHooks hooks);
+  ~Context();
+
+  Parallel parallel();  // fork-aware; serial when another call holds the pool
+  const Allocator& allocator() const;
+  Log& log();
+  int num_threads() const;
+  std::string options_json() const;  // resolved options as JSON members: "\"threads\":2,..."
+  std::string take_log();            // one JSON object per line
+
+ private:
+  Context();
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// A nullptr context: one thread, plain memory, no log.
+Parallel parallel_of(Context* ctx);
+const Allocator& allocator_of(Context* ctx);
+
+}  // namespace moe

@@ -1,0 +1,70 @@
+// A layer ready to run: config, kernel and packed weights bound together. Immutable and shareable;
+// workspaces are kept per layer and lent to calls.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/control.h"
+#include "base/result.h"
+#include "base/tensor.h"
+#include "config/config.h"
+#include "io/packed.h"
+#include "kernels/kernel.h"
+#include "run/context.h"
+
+namespace moe {
+
+struct LayerSpec {
+  std::shared_ptr<const Config> config;
+  std::shared_ptr<const Packed> packed;
+  std::shared_ptr<Context> context;  // may be null
+  const Kernel* kernel = nullptr;
+  std::string backend;
+  // [G] place in [E, ...] or -1; empty = the config's.
+  std::vector<std::int32_t> expert_map;
+};
+
+enum class ApplyMode : std::int32_t { router_logits = 0, topk = 1 };
+
+// One call. Tensors are checked by the api room for dtype, rank, shape, strides and overlap; expert ids
+// are checked by apply() before anything is written.
+struct ApplyArgs {
+  ApplyMode mode = ApplyMode::topk;
+  bool accumulate = false;
+  std::int64_t num_tokens = 0;
+  TensorView hidden;         // [T, H] in_dtype, last stride 1
+  TensorView router_logits;  // [T, G], router_logits mode
+  TensorView topk_ids;       // [T, K] i32 or i64, topk mode
+  TensorView topk_weights;   // [T, K] f32, topk mode
+  TensorView out;            // [T, H] out_dtype, last stride 1
+  std::span<std::byte> workspace;  // empty: the layer's own
+  Control* control = nullptr;
+  std::optional<TensorView> out_topk_ids, out_topk_weights;
+};
+
+class Layer {
+ public:
+  static Result<std::shared_ptr<const Layer>> create(LayerSpec spec);
+  ~Layer();
+
+  const Config& config() const;
+  std::uint64_t workspace_bytes(ApplyMode mode, std::int64_t num_tokens) const;  // exact; alignment kWorkspaceAlignment
+  Check apply(const ApplyArgs& args) const;
+  std::string to_json() const;
+  // Tokens routed to each held expert since the last reset.
+  void expert_counts(std::span<std::uint64_t> counts, bool reset) const;
+
+ private:
+  Layer();
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+constexpr std::size_t kWorkspaceAlignment = 64;
+
+}  // namespace moe

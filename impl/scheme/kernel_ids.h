@@ -1,0 +1,39 @@
+// The names of all CPU kernels, in priority order, known on every host: selection explains kernels of
+// machines that this build cannot run. kernels/registry.cpp binds functions to the rows it has.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "base/platform.h"
+#include "scheme/layout.h"
+
+namespace moe {
+
+// What activations are quantised to inside the kernel.
+enum class ActFormat : std::uint8_t { tok8, blk8, bf16, f16, f32 };
+
+struct KernelId {
+  std::string_view name;  // <family>_<act>_<layout>_<isa>
+  LayoutKind layout;
+  ActFormat act;
+  Isa isa;
+};
+
+// clang-format off
+inline constexpr std::array kKernelIds = {
+    KernelId{"w4a8_tok8_p16_avx512vnni", LayoutKind::p16_int4, ActFormat::tok8, Isa::avx512vnni},
+    KernelId{"w4a8_tok8_p16_avx2",       LayoutKind::p16_int4, ActFormat::tok8, Isa::avx2},
+    KernelId{"w4a8_tok8_p16_scalar",     LayoutKind::p16_int4, ActFormat::tok8, Isa::scalar},
+};
+// clang-format on
+
+constexpr std::optional<std::size_t> kernel_index(std::string_view name) {
+  for (std::size_t i = 0; i < kKernelIds.size(); ++i)
+    if (kKernelIds[i].name == name) return i;
+  return std::nullopt;
+}
+
+}  // namespace moe

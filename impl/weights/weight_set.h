@@ -1,0 +1,74 @@
+// The source weights of one layer by role: caller tensors, a caller's callback source, or files.
+//
+// Knows which tensors the config wants (weights by role, expert, shard), checks dtype, shape and
+// strides when a place is set, cuts this rank's part out of whole tensors, and reports what is missing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/tensor.h"
+#include "config/config.h"
+
+namespace moe {
+
+// Ends the use of a caller's tensor exactly once.
+class Owner {
+ public:
+  Owner() = default;
+  Owner(void (*release)(void*), void* user) : release_(release), user_(user) {}
+  Owner(Owner&& o) noexcept : release_(std::exchange(o.release_, nullptr)), user_(o.user_) {}
+  Owner& operator=(Owner&& o) noexcept {
+    std::swap(release_, o.release_);
+    std::swap(user_, o.user_);
+    return *this;
+  }
+  ~Owner() {
+    if (release_ != nullptr) release_(user_);
+  }
+
+ private:
+  void (*release_)(void*) = nullptr;
+  void* user_ = nullptr;
+};
+
+class WeightSet : public TensorSource {
+ public:
+  explicit WeightSet(std::shared_ptr<const Config> config);
+  // All tensors come from `source` (the api's adapter of moe_weight_source_ops); its answers are checked.
+  WeightSet(std::shared_ptr<const Config> config, std::shared_ptr<const TensorSource> source);
+  ~WeightSet() override;
+
+  const Config& config() const;
+  std::shared_ptr<const Config> shared_config() const;
+
+  // Stacked [E, ...], this rank's part. On failure nothing changes and `owner` is ended.
+  Check set(Role role, const TensorView& tensor, Owner owner);
+  Check set_expert(Role role, std::int64_t expert, Shard shard, const TensorView& tensor, Owner owner);
+  // false: the name does not belong to this layer (the tensor was released).
+  Result<bool> set_named(std::string_view name, const TensorView& tensor, Owner owner);
+  Check load_safetensors(const char* path, const char* module);
+
+  // Every gap, e.g. "w13_scale[17]"; empty = complete. At most `limit` names.
+  std::vector<std::string> missing(std::size_t limit = SIZE_MAX) const;
+  Check check_complete() const;  // missing_weight, message and details name every gap
+  std::string to_json() const;
+
+  // This rank's part of one expert (w13 joined) or, with expert -1, of all ([E, ...]).
+  Result<TensorLease> tensor(Role role, std::int64_t expert) const;
+  // Correction bias found beside the router by load_safetensors; empty = none.
+  const std::vector<float>& correction_bias() const;
+
+  Result<TensorLease> get(const Place& place) const override;
+  void release_expert(std::int64_t expert);  // MOE_CONVERT_RELEASE_SOURCES: this expert's tensors are done
+  void clear();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace moe
