@@ -1,9 +1,9 @@
 // Expert tensors as checkpoints store them: one row per (on-disk format, tensor of a projection), and
 // the names  <module>.<expert>.<projection>.<suffix>.
 //
-//   int-quantized    weight         i8  [N, K]           weight_scale [N, G]   [bias [N]]
-//   pack-quantized   weight_packed  i32 [N, ceil(K*b/32)] weight_scale [N, G]   [bias [N]]  [weight_shape i64 [2] = N,
-//   K]
+//   int-quantized    weight i8 [N, K]                       weight_scale [N, G]  [bias [N]]
+//   pack-quantized   weight_packed i32 [N, ceil(K*bits/32)]  weight_scale [N, G]  [bias [N]]
+//                    [weight_shape i64 [2] = N, K]
 //
 // N, K: outputs and inputs of the whole projection (gate and up: I x H, down: H x I), G = 1 channel-wise,
 // else K / group. A further format is a table of rows in checkpoint.cpp.
@@ -23,12 +23,8 @@
 namespace moe {
 
 enum class Projection : std::uint8_t { gate, up, down };
-enum class TensorKind : std::uint8_t {
-  weight,
-  scale,
-  bias,
-  shape
-};  // shape: its two numbers are checked, then dropped
+// shape: its two numbers are checked, then dropped.
+enum class TensorKind : std::uint8_t { weight, scale, bias, shape };
 enum class Presence : std::uint8_t { required, optional, with_bias };
 
 // One projection of one expert, whole (not this rank's part).
