@@ -1,0 +1,225 @@
+#!/usr/bin/python3
+"""Checks outputs of the library against a plain reference: W4A8 written out step by step in numpy.
+
+    verify.py CHECKPOINT_DIR OUTPUT_FILE [--tokens 0,1,-1]
+
+Shares no code with the library and reads the same files. For one token x [H] and its experts:
+
+    (q, recip, z) = quantise(x)                       int8 codes, one scale and offset per row
+    y13 = matmul(q, w13[e])                           exact integer sums per group of the weights
+    act = round(round(silu(gate)) * up)               rounded to the model's dtype, as y13 is
+    y   = matmul(quantise(act), w2[e])                float32
+    out = round(fma(weight_e, y, out) by ascending e) float32 until the one rounding at the end
+
+It passes when the largest difference is within the format's bound relative to the largest output,
+and tells how many values agree in every bit.
+"""
+import argparse
+import json
+import os
+import re
+import sys
+
+import numpy as np
+
+F32 = np.float32
+BOUNDS = {"float32": 1e-6, "float16": 2.0**-9, "bfloat16": 2.0**-6}
+
+
+# ---- numbers -----------------------------------------------------------------------------------
+def bf16_to_f32(bits):
+    return (np.asarray(bits, np.uint16).astype(np.uint32) << 16).view(F32)
+
+
+def round_bf16(x):
+    """float32 -> the nearest bf16, ties to even, as float32."""
+    bits = np.asarray(x, F32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)).view(F32)
+
+
+ROUND = {"float32": lambda x: np.asarray(x, F32), "bfloat16": round_bf16,
+         "float16": lambda x: np.asarray(x, F32).astype(np.float16).astype(F32)}
+
+
+def half_away(x):
+    """Nearest integer, halves away from zero."""
+    return np.trunc(x.astype(np.float64) + np.copysign(0.5, x))
+
+
+def fma(a, b, c):
+    """float32 a*b + c with one rounding: the product is exact in float64; the sum is rounded to
+    odd there, so that the second rounding to float32 cannot see a false tie."""
+    p = np.asarray(a, np.float64) * np.asarray(b, np.float64)
+    c = np.asarray(c, np.float64)
+    s = np.atleast_1d(p + c)
+    t = s - p
+    rest = np.atleast_1d((p - (s - t)) + (c - t))  # what the float64 sum lost
+    even = (s.view(np.int64) & 1) == 0
+    toward = np.where(rest > 0, np.inf, -np.inf)
+    s = np.where((rest != 0) & even, np.nextafter(s, toward), s)
+    return s.astype(F32).reshape(np.shape(p + c))
+
+
+def exp(x):
+    """The library's exp, which is part of the format's definition: float32 multiplications and
+    additions only, at most 1 ulp from the true value."""
+    x = np.asarray(x, F32)
+    t = x * F32(float.fromhex("0x1.715476p+0")) + F32(12582912.0)
+    k = t - F32(12582912.0)
+    r = (x - k * F32(0.693359375)) - k * F32(float.fromhex("-0x1.bd0106p-13"))
+    q = np.full_like(x, float.fromhex("0x1.6a2434p-10"))
+    for c in ("0x1.1239e2p-7", "0x1.5558f2p-5", "0x1.555492p-3", "0x1.fffffcp-2"):
+        q = q * r + F32(float.fromhex(c))
+    p = F32(1) + (r + (r * r) * q)
+    y = (np.atleast_1d(p).view(np.uint32) + (np.atleast_1d(t).view(np.uint32) << 23)).view(F32)
+    y = np.where(x > F32(float.fromhex("0x1.62e42ep+6")), F32(np.inf), y.reshape(x.shape))
+    return np.where(x < F32(float.fromhex("-0x1.5d589ep+6")), F32(0), y)
+
+
+# ---- the checkpoint ----------------------------------------------------------------------------
+class Checkpoint:
+    """config.json and the tensors of the first MoE layer in a directory of safetensors files."""
+
+    def __init__(self, directory):
+        with open(os.path.join(directory, "config.json")) as f:
+            config = json.load(f)
+        quantization = config["quantization_config"]
+        config = config.get("text_config", config)
+        group = next(iter(quantization["config_groups"].values()))["weights"]
+        self.group = None if group["strategy"] == "channel" else group["group_size"]
+        self.dtype = config.get("torch_dtype") or config.get("dtype") or "bfloat16"
+        self.hidden = config["hidden_size"]
+        self.top_k = config["num_experts_per_tok"]
+        mixtral = config["architectures"][0] == "MixtralForCausalLM"
+        self.experts = config["num_local_experts" if mixtral else "num_experts"]
+        self.renormalize = mixtral or bool(config.get("norm_topk_prob"))
+        self.names = ("w1", "w3", "w2") if mixtral else ("gate_proj", "up_proj", "down_proj")
+        self.tensors = {}
+        for name in sorted(n for n in os.listdir(directory) if n.endswith(".safetensors")):
+            path = os.path.join(directory, name)
+            with open(path, "rb") as f:
+                size = int.from_bytes(f.read(8), "little")
+                header = json.loads(f.read(size))
+            header.pop("__metadata__", None)
+            self.tensors.update((k, (path, 8 + size, v)) for k, v in header.items())
+        found = [re.match(r"(.*\blayers\.(\d+)\..*experts)\.0\.", n) for n in self.tensors]
+        self.module = min((int(m[2]), m[1]) for m in found if m)[1]
+
+    def tensor(self, name):
+        path, start, entry = self.tensors[name]
+        kinds = {"I8": np.int8, "I32": np.uint32, "BF16": np.uint16, "F16": np.float16, "F32": F32}
+        data = np.memmap(path, np.uint8, "r", start + entry["data_offsets"][0],
+                         entry["data_offsets"][1] - entry["data_offsets"][0])
+        data = np.array(data).view(kinds[entry["dtype"]]).reshape(entry["shape"])
+        return bf16_to_f32(data) if entry["dtype"] == "BF16" else data
+
+    def matrix(self, expert, projection):
+        """(codes [N, K] int32, scales [N, G] float32) of one projection of one expert."""
+        prefix = f"{self.module}.{expert}.{projection}."
+        scale = self.tensor(prefix + "weight_scale").astype(F32)
+        if prefix + "weight" in self.tensors:
+            return self.tensor(prefix + "weight").astype(np.int32), scale
+        words = self.tensor(prefix + "weight_packed")
+        nibbles = (words[:, :, None] >> np.arange(0, 32, 4, dtype=np.uint32)) & 15
+        return nibbles.reshape(len(words), -1).astype(np.int32) - 8, scale
+
+
+# ---- the layer ---------------------------------------------------------------------------------
+def route(logits, top_k, renormalize):
+    """Ids by descending logit, ties to the lowest id, and their softmax weights."""
+    ids = np.argsort(-logits, kind="stable")[:top_k]
+    e = exp(logits - logits.max())
+    if renormalize:
+        total = F32(0)
+        for i in ids:
+            total = total + e[i]
+    else:  # 16 partial sums over all experts, folded
+        padded = np.concatenate([e, np.zeros(-len(e) % 16, F32)]).reshape(-1, 16)
+        total = np.zeros(16, F32)
+        for row in padded:
+            total = total + row
+        while len(total) > 1:
+            total = total[: len(total) // 2] + total[len(total) // 2:]
+        total = total[0]
+    return ids, e[ids] / total
+
+
+def quantise(x, even):
+    """Asymmetric int8 of one row: (codes, 1/scale, -zero point), each step in float32."""
+    low, high = min(F32(0), x.min()), max(F32(0), x.max())
+    scale = F32(1) if low == high else F32(255) / (high - low)
+    recip = F32(1) / scale
+    dmin, dmax = low * scale, high * scale
+    zero = -F32(128) - dmin if (F32(-128) + dmin) + (F32(127) + dmax) > 0 else F32(127) - dmax
+    zero = np.rint(np.clip(zero, -128, 127))
+    scaled = x * scale
+    codes = np.rint(scaled) if even else half_away(scaled)
+    if even:  # columns past the last whole 8 are rounded half away
+        tail = len(x) // 8 * 8
+        codes[tail:] = half_away(scaled[tail:])
+    return np.clip(codes + zero, -128, 127).astype(np.int32), recip, int(-zero)
+
+
+def matmul(x, codes, scales, group, dtype):
+    """One row times int4 [N, K]: channel-wise, or group by group with bf16 scales."""
+    n, k = codes.shape
+    if group in (None, k):
+        q, recip, z = quantise(x, even=dtype == "bfloat16")
+        scale = scales[:, 0] if group is None else round_bf16(scales[:, 0])
+        total = codes @ q + z * codes.sum(axis=1)
+        return (F32(16) * total.astype(F32)) * ((scale * F32(0.0625)) * recip) + F32(0)
+    q, recip, z = quantise(x, even=False)
+    scales = round_bf16(scales)
+    sums = (codes * q).reshape(n, k // group, group).sum(axis=2)
+    acc = np.zeros(n, F32)
+    for g in range(k // group):
+        acc = fma(sums[:, g].astype(F32), scales[:, g], acc)
+    halves = codes.reshape(n, k // 32, 2, 2, 8).sum(axis=(2, 4))  # [N, chunk, half]
+    rsum = np.zeros(n, F32)
+    for c in range(k // 32):
+        for half in range(2):
+            rsum = rsum + halves[:, c, half].astype(F32) * scales[:, c * 32 // group]
+    return fma(rsum, F32(z), acc) * recip + F32(0)
+
+
+def layer(checkpoint, x, logits):
+    """The output of one token, as float32 values of the model's dtype."""
+    round_to, out = ROUND[checkpoint.dtype], np.zeros(checkpoint.hidden, F32)
+    ids, weights = route(logits, checkpoint.top_k, checkpoint.renormalize)
+    for expert, weight in sorted(zip(ids, weights)):
+        gate, up = (round_to(matmul(x, *checkpoint.matrix(expert, name), checkpoint.group, checkpoint.dtype))
+                    for name in checkpoint.names[:2])
+        act = round_to(round_to(gate / (F32(1) + exp(-gate))) * up)
+        down = checkpoint.matrix(expert, checkpoint.names[2])
+        out = fma(weight, matmul(act, *down, checkpoint.group, checkpoint.dtype), out)
+    return round_to(out)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoint")
+    parser.add_argument("output")
+    parser.add_argument("--tokens", default="0,1,-1", help="rows to check; negative ones from the end")
+    args = parser.parse_args()
+    checkpoint = Checkpoint(args.checkpoint)
+    kind = {"float32": F32, "float16": np.float16, "bfloat16": np.uint16}[checkpoint.dtype]
+
+    def rows(path):
+        data = np.fromfile(path, kind).reshape(-1, checkpoint.hidden)
+        return bf16_to_f32(data) if checkpoint.dtype == "bfloat16" else data.astype(F32)
+
+    hidden, found = rows(os.path.join(args.checkpoint, "hidden.bin")), rows(args.output)
+    logits = np.fromfile(os.path.join(args.checkpoint, "logits.bin"), F32).reshape(len(hidden), -1)
+    tokens = sorted({int(t) % len(found) for t in args.tokens.split(",")})
+    expected = np.stack([layer(checkpoint, hidden[t], logits[t]) for t in tokens])
+    error = float(np.abs(found[tokens] - expected).max() / np.abs(expected).max())
+    equal = int((found[tokens].view(np.uint32) == expected.view(np.uint32)).sum())
+    bound = BOUNDS[checkpoint.dtype]
+    verdict = "ok" if error <= bound else "WRONG"
+    print(f"verify: {verdict}, {len(tokens)} of {len(found)} tokens, largest error {error:.2g} of max|out| "
+          f"(bound {bound:.2g}), {equal} of {expected.size} values equal in every bit")
+    sys.exit(error > bound or not np.isfinite(found).all())
+
+
+if __name__ == "__main__":
+    main()
