@@ -30,13 +30,13 @@
  *   8. The library never reads or writes outside [data, data + nbytes).
  *   9. Accessors that return a plain value accept NULL and give "", 0, -1 or NULL.
  *  10. Every *_destroy is [excl]. A moe_context* parameter may be NULL where the text does not
- *      forbid it: one thread, plain memory, no log, built-in backends only.
+ *      forbid it: one thread, plain memory, no log.
  *  11. A `destroy` or `release` member or parameter that is handed over is called exactly once,
  *      whether the call that took it succeeds or fails, from any thread; it may be NULL.
  *  12. Callbacks must not throw, unwind or longjmp. The `err` they get is never NULL; an error
  *      that they put there (moe_error_create) becomes the library's. MOE_ERR_CANCELLED from a
- *      callback passes through; any other failure is reported as MOE_ERR_CALLBACK, from a
- *      communicator as MOE_ERR_COMM, with the callback's status and text in the details.
+ *      callback passes through; any other failure is reported as MOE_ERR_CALLBACK with the
+ *      callback's status and text in the details.
  *  13. An expert number is always the model's (0..G-1). Only the first dimension of a stacked
  *      [E, ...] tensor is local; the to_json calls of weights and packed weights list its experts.
  */
@@ -191,7 +191,7 @@ enum {
 
 typedef struct moe_error moe_error;         /* immutable                                */
 typedef struct moe_buffer moe_buffer;       /* owned bytes or text                      */
-typedef struct moe_context moe_context;     /* threads, memory, log, custom backends     */
+typedef struct moe_context moe_context;     /* threads, memory, log                     */
 typedef struct moe_config moe_config;       /* immutable                                */
 typedef struct moe_platform moe_platform;   /* immutable                                */
 typedef struct moe_selection moe_selection; /* immutable                                */
@@ -296,7 +296,7 @@ typedef void (MOE_CALL *moe_release_fn)(void* user);
  *  the call; total is 0 while unknown. */
 typedef moe_status (MOE_CALL *moe_progress_fn)(void* user, uint64_t done, uint64_t total);
 
-/** For long calls: convert, quantise, save, load, apply. progress (kept; destroy ends it) may be
+/** For long calls: convert, save, load, apply. progress (kept; destroy ends it) may be
  *  NULL: any thread can ask with moe_control_progress instead. Several calls may share one
  *  object: cancelling stops them all, progress is that of the latest report. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_control_create(moe_progress_fn progress, void* user, moe_release_fn destroy, moe_control** out, moe_error** err);
@@ -305,8 +305,9 @@ MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_control_create(moe_progress_fn pr
 MOE_API void MOE_CALL moe_control_cancel(moe_control* control);
 /** Work units done and in total of the running or last call. [any] */
 MOE_API void MOE_CALL moe_control_progress(const moe_control* control, uint64_t* done, uint64_t* total);
-/** For custom backends: tells the progress (total 0: only asks) and returns MOE_OK or
- *  MOE_ERR_CANCELLED, which the backend then returns. NULL: MOE_OK. [any] */
+/** For the host's own part of a long call, such as a weight source: tells the progress (total 0:
+ *  only asks) and returns MOE_OK or MOE_ERR_CANCELLED, which the callback then returns.
+ *  NULL: MOE_OK. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_control_report(moe_control* control, uint64_t done, uint64_t total);
 MOE_API void MOE_CALL moe_control_destroy(moe_control* control);
 
@@ -360,8 +361,8 @@ typedef struct moe_context_callbacks {
  *  a context may be made before fork(); after a fork the child starts its own. They serve all
  *  calls with this context and all its layers. callbacks may be NULL. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_context_create(const char* options_json, size_t options_len, const moe_context_callbacks* callbacks, moe_context** out, moe_error** err);
-/** Options after resolution (thread count, CPU list, NUMA nodes) and all backends, built in and
- *  registered, with layouts, formats and needed ISAs. [any] */
+/** Options after resolution (thread count, CPU list, NUMA nodes) and all backends with layouts,
+ *  formats and needed ISAs. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_context_to_json(const moe_context* ctx, moe_buffer** out, moe_error** err);
 /** Takes the messages kept since the last call as one JSON object per line, for callers that
  *  cannot take callbacks on foreign threads. Empty buffer when there are none. [any] */
@@ -427,7 +428,7 @@ typedef struct moe_candidate {
   moe_reject reason;             /* MOE_REJECT_NONE: could run this config               */
   int32_t chosen;                /* 1 for the one that was taken                         */
   int32_t priority;              /* smaller is tried earlier                             */
-  const char* backend;           /* e.g. "CPU_INT4", "MARLIN"; custom ones: lower case   */
+  const char* backend;           /* e.g. "CPU_INT4", "MARLIN"                             */
   const char* kernel;            /* "w4a8_tok8_p16_avx512vnni"; else the experts class  */
   const char* detail;            /* "needs avx512_vnni, host has avx2" ; "" if accepted  */
   const char* subject;           /* pointer into the resolved config, or a feature, or "" */
@@ -436,20 +437,15 @@ typedef struct moe_candidate {
 /** Chooses the backend and kernel for this config on this platform; NULL = the config's
  *  "platform" member, by default this machine. All candidates are asked, also those after the
  *  winner, so the answer explains itself. When nobody accepts: MOE_ERR_NO_BACKEND, and the
- *  error's details hold the same list. Deterministic: equal inputs, library version and
- *  registered backends give equal answers. A selection without a winner is refused by every
- *  later call (MOE_ERR_NO_BACKEND). [any] */
+ *  error's details hold the same list. Deterministic: equal inputs and library version give equal
+ *  answers. A selection without a winner is refused by every later call (MOE_ERR_NO_BACKEND).
+ *  [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_select_backend(moe_context* ctx, const moe_config* config, const moe_platform* platform, uint64_t flags, moe_selection** out, moe_error** err);
 /** Answers one pure question as JSON, without weights. `topic` and the members of `query_json`:
  *  "oracle"          vLLM's backend oracle at the level of its own arguments, policy "vllm":
  *                    {"oracle","moe","weight_key","activation_key","platform","env"} -> backend,
  *                    experts, warning, candidates with reasons
- *  "quant_config"    a *_moe_quant_config builder call -> the four descriptors and every predicate
- *  "parallel_config" FusedMoEParallelConfig.make arguments -> its fields and predicates
- *  "routing_method"  get_routing_method_type arguments -> its name and number
- *  "expert_map"      placement arguments -> map, local counts, routing tables
  *  "checkpoint"      a Hugging Face config.json -> layer config, tensor names, shapes, dtypes
- *  also: ocp_mx_scheme quant_key eplb_map align_block_size permute activation
  *  Fails like the calls that use the same rules (MOE_ERR_NO_BACKEND, MOE_ERR_INVALID_CONFIG...).
  *  [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_describe(const char* topic, const char* query_json, size_t query_len, moe_buffer** out, moe_error** err);
@@ -551,9 +547,9 @@ MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_convert_weights(moe_context* ctx,
 /** The whole result as one self-describing, position-independent block, for callers with their
  *  own container: what moe_packed_load_memory takes. Borrowed. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_data(const moe_packed* packed, const void** data, uint64_t* size, moe_error** err);
-/** View of one named output of the conversion: "w13_weight", "w2_weight", "w13_scale", ...,
- *  "w13_g_idx_sort_indices", "workspace"; moe_packed_to_json lists them. expert -1 = all
- *  ([E, ...]), else that expert's slice. Borrowed. [any] */
+/** View of one named output of the conversion, such as "w13_packed", "w2_packed";
+ *  moe_packed_to_json lists them. expert -1 = all ([E, ...]), else that expert's slice.
+ *  Borrowed. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_get(const moe_packed* packed, const char* role, int64_t expert, moe_tensor* out, moe_error** err);
 /** Layout, config, experts, named outputs, sizes, content hash. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_to_json(const moe_packed* packed, moe_buffer** out, moe_error** err);
@@ -587,13 +583,13 @@ MOE_API void MOE_CALL moe_packed_destroy(moe_packed* packed);
 typedef struct moe_layer_options {
   uint32_t struct_size;
   uint32_t reserved0;
-  const moe_tensor* correction_bias; /* [G] f32/bf16, copied; NULL: the config's, or none */
+  const moe_tensor* correction_bias; /* not used by any routing built so far: NULL         */
   const moe_tensor* expert_map;  /* [G] i32, place in [E, ...] or -1, copied; NULL: config's */
 } moe_layer_options;
 
 /** Binds converted weights to a kernel. Layout and config of `packed` must be the selection's
- *  (MOE_ERR_CONFIG_MISMATCH). ctx lends threads and memory to every moe_apply; for a custom
- *  backend it is the context of the selection. options may be NULL. [any] */
+ *  (MOE_ERR_CONFIG_MISMATCH). ctx lends threads and memory to every moe_apply. options may be
+ *  NULL. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_layer_create(moe_context* ctx, const moe_selection* selection, const moe_packed* packed, const moe_layer_options* options, moe_layer** out, moe_error** err);
 /** Bytes and alignment of a workspace for one call with `num_tokens` tokens. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_layer_workspace_size(const moe_layer* layer, moe_apply_mode mode, int64_t num_tokens, uint64_t* bytes, uint64_t* alignment, moe_error** err);
@@ -614,11 +610,11 @@ typedef struct moe_apply_args {
   uint32_t struct_size;
   moe_apply_mode mode;
   uint64_t flags;
-  const moe_tensor* hidden;        /* [T,H]; BATCHED: [E,T,H]; the config's in_dtype         */
+  const moe_tensor* hidden;        /* [T,H], the config's in_dtype                          */
   const moe_tensor* router_logits; /* ROUTER_LOGITS: [T,G] f32/f16/bf16                     */
   const moe_tensor* topk_ids;      /* TOPK: [T,K] i32 or i64; -1 or not held here: skipped   */
   const moe_tensor* topk_weights;  /* TOPK: [T,K] f32                                       */
-  const moe_tensor* expert_tokens; /* BATCHED: [E] i32, valid rows per expert                */
+  const moe_tensor* expert_tokens; /* not used by any mode built so far: NULL                */
   const moe_tensor* out;           /* shape of hidden, the config's out_dtype; overlaps no   */
                                    /* input, except as IN_PLACE says                        */
   void* workspace;                 /* NULL: the library's                                   */
@@ -630,8 +626,8 @@ typedef struct moe_apply_args {
 
 /** Runs the layer. T = 0 is valid and writes nothing. Several calls on one layer may run at the
  *  same time when each has its own `out` and workspace. Errors found in the arguments, including
- *  bad expert ids, leave `out` untouched; after CANCELLED, CALLBACK, COMM, COMM_POISONED or PEER
- *  its content is unspecified. [any] */
+ *  bad expert ids, leave `out` untouched; after CANCELLED or CALLBACK its content is unspecified.
+ *  [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_apply(const moe_layer* layer, const moe_apply_args* args, moe_error** err);
 /** moe_apply for callers that avoid structs; all arrays without gaps. router_logits [T,G] given:
  *  routing inside; NULL: topk_ids i32 [T,K] and topk_weights f32 [T,K]. [any] */
@@ -641,7 +637,7 @@ typedef struct moe_route_args {
   uint32_t struct_size;
   uint32_t reserved0;
   const moe_tensor* router_logits;   /* [T,G]                                            */
-  const moe_tensor* correction_bias; /* [G]; NULL: the config's, or none                  */
+  const moe_tensor* correction_bias; /* not used by any routing built so far: NULL        */
   const moe_tensor* out_topk_ids;    /* [T,K] i32 or i64                                  */
   const moe_tensor* out_topk_weights; /* [T,K] f32                                        */
 } moe_route_args;
