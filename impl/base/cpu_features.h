@@ -1,0 +1,17 @@
+// What the processor and the operating system support, asked once per architecture (platform_x86.cpp,
+// platform_arm.cpp; none elsewhere). Only platform.cpp uses this.
+#pragma once
+
+#include <string>
+
+#include "base/platform.h"
+
+namespace moe {
+
+struct CpuFacts {
+  FeatureSet features;        // without `scalar`
+  std::string vendor, model;  // "" = unknown
+};
+CpuFacts cpu_facts();
+
+}  // namespace moe
