@@ -407,6 +407,7 @@ MOE_API void MOE_CALL moe_config_destroy(moe_config* config);
  *  (more members in the config document). Selection and conversion work for any platform; a
  *  layer can be made only if the host can run it. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_platform_create(const char* json, size_t json_len, moe_platform** out, moe_error** err);
+/** What was given or detected; moe_platform_create takes this text back. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_platform_to_json(const moe_platform* platform, moe_buffer** out, moe_error** err);
 /** 1 / 0, for example "avx512_vnni", "i8mm", "sve2". [any] */
 MOE_API int32_t MOE_CALL moe_platform_has(const moe_platform* platform, const char* feature);
@@ -457,6 +458,7 @@ MOE_API const char* MOE_CALL moe_selection_kernel(const moe_selection* selection
 /** Identity of the packed layout ("p16/int4-g32/1"). Converted weights run with any kernel of the
  *  same layout. Borrowed. [any] */
 MOE_API const char* MOE_CALL moe_selection_layout(const moe_selection* selection);
+/** Number of candidates, in the order in which they were asked. [any] */
 MOE_API size_t MOE_CALL moe_selection_candidate_count(const moe_selection* selection);
 /** Fills `out` (set out->struct_size first). [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_selection_candidate(const moe_selection* selection, size_t index, moe_candidate* out, moe_error** err);
