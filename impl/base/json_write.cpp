@@ -1,0 +1,213 @@
+// The tree of json.h: access, writing, pointers and merge patches. No parser here.
+//
+// Numbers are written by std::to_chars: the shortest text that reads back as the same double, with a
+// ".0" where it would look like an integer, so that the kind of a number survives a round trip.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+
+#include "base/json.h"
+
+namespace moe::json {
+namespace {
+
+void append_quoted(std::string& out, std::string_view s) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t";
+  constexpr std::string_view kLetter = "\"\\bfnrt";
+  out += '"';
+  for (const char c : s) {
+    const auto u = static_cast<unsigned char>(c);
+    if (const std::size_t i = kEscaped.find(c); i != std::string_view::npos) {
+      out += '\\';
+      out += kLetter[i];
+    } else if (u < 0x20) {
+      out += "\\u00";
+      out += kHex[u >> 4];
+      out += kHex[u & 15];
+    } else {
+      out += c;
+    }
+  }
+  out += '"';
+}
+
+void append_integer(std::string& out, std::int64_t i) {
+  char digits[24];
+  out.append(digits, std::to_chars(digits, digits + sizeof digits, i).ptr);
+}
+
+void append_real(std::string& out, double d) {
+  if (!std::isfinite(d)) {  // JSON has no word for these
+    out += "null";
+    return;
+  }
+  char digits[40];
+  const std::string_view s(digits,
+                           static_cast<std::size_t>(std::to_chars(digits, digits + sizeof digits, d).ptr - digits));
+  out += s;
+  if (s.find_first_of(".e") == std::string_view::npos) out += ".0";
+}
+
+void append(std::string& out, const Value& value, Order order);
+
+void append_object(std::string& out, const Object& object, Order order) {
+  std::vector<const Member*> members;
+  members.reserve(object.size());
+  for (const Member& m : object) members.push_back(&m);
+  if (order == Order::sorted) {
+    std::sort(members.begin(), members.end(), [](const Member* a, const Member* b) { return a->first < b->first; });
+  }
+  out += '{';
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (i != 0) out += ',';
+    append_quoted(out, members[i]->first);
+    out += ':';
+    append(out, members[i]->second, order);
+  }
+  out += '}';
+}
+
+void append(std::string& out, const Value& value, Order order) {
+  if (const bool* b = value.boolean()) {
+    out += *b ? "true" : "false";
+  } else if (const std::int64_t* i = value.integer()) {
+    append_integer(out, *i);
+  } else if (const double* d = value.real()) {
+    append_real(out, *d);
+  } else if (const std::string* s = value.string()) {
+    append_quoted(out, *s);
+  } else if (const Array* a = value.array()) {
+    out += '[';
+    for (std::size_t k = 0; k < a->size(); ++k) {
+      if (k != 0) out += ',';
+      append(out, (*a)[k], order);
+    }
+    out += ']';
+  } else if (const Object* o = value.object()) {
+    append_object(out, *o, order);
+  } else {
+    out += "null";
+  }
+}
+
+// One token of a pointer with its escapes undone; false for an escape that is none.
+bool unescape_pointer(std::string_view token, std::string& key) {
+  key.clear();
+  for (std::size_t i = 0; i < token.size(); ++i) {
+    if (token[i] != '~') {
+      key += token[i];
+      continue;
+    }
+    if (++i == token.size() || (token[i] != '0' && token[i] != '1')) return false;
+    key += token[i] == '0' ? '~' : '/';
+  }
+  return true;
+}
+
+const Value* element(const Array& array, std::string_view index) {
+  std::size_t i = 0;
+  if (index.empty() || (index.size() > 1 && index[0] == '0')) return nullptr;
+  const auto [end, status] = std::from_chars(index.data(), index.data() + index.size(), i);
+  if (status != std::errc() || end != index.data() + index.size() || i >= array.size()) return nullptr;
+  return &array[i];
+}
+
+}  // namespace
+
+const Value* Value::find(std::string_view key) const {
+  if (const Object* o = object()) {
+    for (const Member& m : *o)
+      if (m.first == key) return &m.second;
+  }
+  return nullptr;
+}
+
+Value* Value::find(std::string_view key) { return const_cast<Value*>(std::as_const(*this).find(key)); }
+
+Value& Value::set(std::string key, Value value) {
+  if (object() == nullptr) v_ = Object();
+  if (Value* old = find(key)) return *old = std::move(value);
+  return object()->emplace_back(std::move(key), std::move(value)).second;
+}
+
+std::string write(const Value& value, Order order) {
+  std::string out;
+  append(out, value, order);
+  return out;
+}
+
+std::string quote(std::string_view s) {
+  std::string out;
+  out.reserve(s.size() + 2);
+  append_quoted(out, s);
+  return out;
+}
+
+std::string escape_pointer(std::string_view key) {
+  std::string out;
+  for (const char c : key) {
+    if (c == '~') {
+      out += "~0";
+    } else if (c == '/') {
+      out += "~1";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+const Value* at_pointer(const Value& root, std::string_view pointer) {
+  const Value* at = &root;
+  std::string key;
+  while (!pointer.empty()) {
+    if (pointer.front() != '/') return nullptr;
+    pointer.remove_prefix(1);
+    const std::size_t end = std::min(pointer.find('/'), pointer.size());
+    if (!unescape_pointer(pointer.substr(0, end), key)) return nullptr;
+    pointer.remove_prefix(end);
+    at = at->array() != nullptr ? element(*at->array(), key) : at->find(key);
+    if (at == nullptr) return nullptr;
+  }
+  return at;
+}
+
+void merge_patch(Value& target, const Value& patch) {
+  const Object* changes = patch.object();
+  if (changes == nullptr) {
+    target = patch;
+    return;
+  }
+  if (target.object() == nullptr) target = Value(Object());
+  Object& members = *target.object();
+  // The patch's keys are distinct, so what it appends is never looked up: an index of the members
+  // that were there is enough, and two objects of 10^5 members merge in n log n.
+  std::vector<std::size_t> order(members.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return members[a].first < members[b].first; });
+  std::vector<bool> gone(members.size(), false);
+  for (const auto& [key, change] : *changes) {
+    const auto it = std::lower_bound(order.begin(), order.end(), key,
+                                     [&](std::size_t i, const std::string& k) { return members[i].first < k; });
+    const bool there = it != order.end() && members[*it].first == key;
+    if (change.is_null()) {
+      if (there) gone[*it] = true;
+    } else if (there) {
+      merge_patch(members[*it].second, change);
+    } else {
+      Value fresh;
+      merge_patch(fresh, change);  // drops the nulls inside
+      members.emplace_back(key, std::move(fresh));
+    }
+  }
+  Object kept;
+  kept.reserve(members.size());
+  for (std::size_t i = 0; i < members.size(); ++i)
+    if (i >= gone.size() || !gone[i]) kept.push_back(std::move(members[i]));
+  members = std::move(kept);
+}
+
+}  // namespace moe::json

@@ -1,0 +1,170 @@
+// Typed members of a JSON object; see fields.h.
+#include "config/fields.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace moe::fields {
+namespace {
+
+std::string range_text(Range r) {
+  if (r.low == r.high) return "the integer " + std::to_string(r.low);
+  return "an integer in [" + std::to_string(r.low) + ", " + std::to_string(r.high) + "]";
+}
+
+std::string real_text(double d) { return json::write(json::Value(d)); }
+
+// At most `count` code points of a string, whole ones only.
+std::string_view first_code_points(std::string_view s, std::size_t count) {
+  std::size_t i = 0;
+  while (i < s.size() && count > 0) {
+    do ++i;
+    while (i < s.size() && (static_cast<unsigned char>(s[i]) & 0xc0) == 0x80);
+    --count;
+  }
+  return s.substr(0, i);
+}
+
+}  // namespace
+
+Error fault(std::string pointer, const std::string& message) {
+  std::string text = (pointer.empty() ? std::string("the document") : pointer) + ": " + message;
+  return fail(Code::invalid_config, std::move(pointer), std::move(text));
+}
+
+Error unexpected(std::string pointer, const json::Value& found, const std::string& expected) {
+  return fault(std::move(pointer), "found " + brief(found) + ", expected " + expected);
+}
+
+Error missing(std::string pointer, const std::string& expected) {
+  return fault(std::move(pointer), "missing, expected " + expected);
+}
+
+std::string brief(const json::Value& value) {
+  constexpr std::size_t kLongest = 48;
+  if (const json::Array* a = value.array()) return "an array of " + std::to_string(a->size()) + " elements";
+  if (const json::Object* o = value.object()) return "an object of " + std::to_string(o->size()) + " members";
+  if (const std::string* s = value.string()) {
+    const std::string_view head = first_code_points(*s, kLongest);
+    if (head.size() == s->size()) return json::quote(*s);
+    return json::quote(head) + "... (" + std::to_string(code_points(*s)) + " characters)";
+  }
+  return json::write(value);
+}
+
+std::string join(Words words) {
+  std::string out;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i != 0) out += i + 1 == words.size() ? " or " : ", ";
+    out += words[i];
+  }
+  return out;
+}
+
+std::size_t code_points(std::string_view utf8) {
+  return static_cast<std::size_t>(
+      std::count_if(utf8.begin(), utf8.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+std::optional<std::int64_t> as_integer(const json::Value& value) {
+  if (const std::int64_t* i = value.integer()) return *i;
+  const double* d = value.real();
+  if (d == nullptr || std::trunc(*d) != *d || !(*d >= -0x1p63 && *d < 0x1p63)) return std::nullopt;
+  return static_cast<std::int64_t>(*d);
+}
+
+std::optional<double> as_number(const json::Value& value) {
+  if (const std::int64_t* i = value.integer()) return static_cast<double>(*i);
+  if (const double* d = value.real()) return *d;
+  return std::nullopt;
+}
+
+std::optional<std::size_t> index_of(Words words, std::string_view word) {
+  const auto it = std::find(words.begin(), words.end(), word);
+  if (it == words.end()) return std::nullopt;
+  return static_cast<std::size_t>(it - words.begin());
+}
+
+std::string lower_ascii(std::string_view s) {
+  std::string out(s);
+  for (char& c : out)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return out;
+}
+
+Result<Members> Members::open(const json::Value* object, std::string pointer, Words known) {
+  if (object == nullptr) return Members(nullptr, std::move(pointer));
+  const json::Object* members = object->object();
+  if (members == nullptr) return unexpected(std::move(pointer), *object, "an object");
+  for (const auto& [key, value] : *members) {
+    if (!index_of(known, key)) {
+      return fault(pointer + "/" + json::escape_pointer(key),
+                   "unknown member " + brief(json::Value(key)) + ", known here: " + join(known));
+    }
+  }
+  return Members(object, std::move(pointer));
+}
+
+Result<std::optional<std::int64_t>> Members::integer(std::string_view key, Range range) const {
+  const json::Value* v = get(key);
+  if (v == nullptr) return std::optional<std::int64_t>();
+  const std::optional<std::int64_t> i = as_integer(*v);
+  if (!i || *i < range.low || *i > range.high) return unexpected(at(key), *v, range_text(range));
+  return i;
+}
+
+Result<std::int64_t> Members::integer(std::string_view key, Range range, std::int64_t fallback) const {
+  MOE_TRY(const std::optional<std::int64_t> i, integer(key, range));
+  return i.value_or(fallback);
+}
+
+Result<std::optional<double>> Members::number(std::string_view key, RealRange range) const {
+  const json::Value* v = get(key);
+  if (v == nullptr) return std::optional<double>();
+  const std::optional<double> d = as_number(*v);
+  if (!d || !(*d >= range.low && *d <= range.high) || (range.open_low && *d == range.low)) {
+    return unexpected(at(key), *v,
+                      std::string("a number in ") + (range.open_low ? "(" : "[") + real_text(range.low) + ", " +
+                          real_text(range.high) + "]");
+  }
+  return d;
+}
+
+Result<double> Members::number(std::string_view key, RealRange range, double fallback) const {
+  MOE_TRY(const std::optional<double> d, number(key, range));
+  return d.value_or(fallback);
+}
+
+Result<std::optional<bool>> Members::boolean(std::string_view key) const {
+  const json::Value* v = get(key);
+  if (v == nullptr) return std::optional<bool>();
+  const bool* b = v->boolean();
+  if (b == nullptr) return unexpected(at(key), *v, "true or false");
+  return std::optional<bool>(*b);
+}
+
+Result<bool> Members::boolean(std::string_view key, bool fallback) const {
+  MOE_TRY(const std::optional<bool> b, boolean(key));
+  return b.value_or(fallback);
+}
+
+Result<std::optional<std::string>> Members::text(std::string_view key, std::size_t max_code_points) const {
+  const json::Value* v = get(key);
+  if (v == nullptr) return std::optional<std::string>();
+  const std::string* s = v->string();
+  if (s == nullptr || code_points(*s) > max_code_points) {
+    return unexpected(at(key), *v, "a string of at most " + std::to_string(max_code_points) + " characters");
+  }
+  return std::optional<std::string>(*s);
+}
+
+Result<std::optional<std::size_t>> Members::word(std::string_view key, Words words) const {
+  const json::Value* v = get(key);
+  if (v == nullptr) return std::optional<std::size_t>();
+  const std::string* s = v->string();
+  const std::optional<std::size_t> i = s == nullptr ? std::nullopt : index_of(words, *s);
+  if (!i) return unexpected(at(key), *v, join(words));
+  return i;
+}
+
+}  // namespace moe::fields
