@@ -1,0 +1,200 @@
+// The only file that sees spdlog: a logger that belongs to one context, with two sinks of our own, the
+// caller's callback and a bounded ring. No registry, no formatter, no file or console sink, and an
+// error handler that does nothing (spdlog's own prints to stderr).
+//
+// The callback is called without a lock: two threads may be in it, and it may take its time. The ring's
+// lock is held for a move of one message; it is tried, not waited for without end, so that a child
+// forked at that moment loses a message instead of hanging.
+#ifndef SPDLOG_HEADER_ONLY
+#define SPDLOG_HEADER_ONLY
+#endif
+#ifndef FMT_HEADER_ONLY
+#define FMT_HEADER_ONLY
+#endif
+#include "base/log.h"
+
+#include <sched.h>
+#include <spdlog/logger.h>
+#include <spdlog/sinks/sink.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <utility>
+
+#include "base/json.h"
+
+namespace moe {
+namespace {
+
+using SpdLevel = spdlog::level::level_enum;
+
+// LogLevel -> spdlog, which has a level `critical` that we never use.
+constexpr std::array<SpdLevel, 6> kLevels = {SpdLevel::trace, SpdLevel::debug, SpdLevel::info,
+                                             SpdLevel::warn,  SpdLevel::err,   SpdLevel::off};
+constexpr std::array<std::string_view, 6> kLevelNames = {"trace", "debug", "info", "warn", "error", "off"};
+
+LogLevel from_spdlog(SpdLevel level) {
+  for (std::size_t i = 0; i < kLevels.size(); ++i)
+    if (kLevels[i] == level) return static_cast<LogLevel>(i);
+  return LogLevel::error;
+}
+
+// Bytes of the UTF-8 sequence at the start of s, 0 when it is none (RFC 3629: no surrogates, nothing
+// overlong, nothing above U+10FFFF).
+std::size_t utf8_length(std::string_view s) {
+  const auto byte = [&s](std::size_t i) { return i < s.size() ? static_cast<unsigned char>(s[i]) : 0u; };
+  const unsigned a = byte(0), b = byte(1);
+  if (a < 0x80) return 1;
+  const auto tail = [&byte](std::size_t i) { return (byte(i) & 0xc0u) == 0x80u; };
+  if (a >= 0xc2 && a <= 0xdf) return tail(1) ? 2 : 0;
+  if (a >= 0xe0 && a <= 0xef) {
+    const bool range = (a != 0xe0 || b >= 0xa0) && (a != 0xed || b < 0xa0);
+    return range && tail(1) && tail(2) ? 3 : 0;
+  }
+  if (a >= 0xf0 && a <= 0xf4) {
+    const bool range = (a != 0xf0 || b >= 0x90) && (a != 0xf4 || b < 0x90);
+    return range && tail(1) && tail(2) && tail(3) ? 4 : 0;
+  }
+  return 0;
+}
+
+// Bytes that are no UTF-8 become U+FFFD, so that a log line is always valid JSON.
+std::string valid_utf8(std::string_view s) {
+  std::string out;
+  out.reserve(s.size());
+  while (!s.empty()) {
+    const std::size_t n = utf8_length(s);
+    out += n == 0 ? std::string_view("\xef\xbf\xbd") : s.substr(0, n);
+    s.remove_prefix(n == 0 ? 1 : n);
+  }
+  return out;
+}
+
+std::string_view view(spdlog::string_view_t s) { return {s.data(), s.size()}; }
+
+// A sink that formats nothing.
+class PlainSink : public spdlog::sinks::sink {
+ public:
+  void flush() override {}
+  void set_pattern(const std::string&) override {}
+  void set_formatter(std::unique_ptr<spdlog::formatter>) override {}
+};
+
+class CallbackSink final : public PlainSink {
+ public:
+  explicit CallbackSink(LogSink target) : target_(target) {}
+  void log(const spdlog::details::log_msg& m) override {
+    const std::string component(view(m.logger_name));  // the callback gets a NUL-terminated one
+    target_.fn(target_.user, static_cast<std::int32_t>(from_spdlog(m.level)), component.c_str(), m.payload.data(),
+               m.payload.size());
+  }
+
+ private:
+  LogSink target_;
+};
+
+struct Entry {
+  std::int64_t t_ns;
+  LogLevel level;
+  std::string component, message;
+};
+
+class RingSink final : public PlainSink {
+ public:
+  explicit RingSink(std::size_t capacity) : capacity_(capacity) {}
+
+  void log(const spdlog::details::log_msg& m) override {
+    if (capacity_ == 0) return;
+    const auto since_epoch = std::chrono::duration_cast<std::chrono::nanoseconds>(m.time.time_since_epoch());
+    Entry entry{since_epoch.count(), from_spdlog(m.level), std::string(view(m.logger_name)),
+                std::string(view(m.payload))};
+    const Lock lock(locked_);
+    if (!lock.held) return;
+    if (entries_.size() >= capacity_) entries_.pop_front();
+    entries_.push_back(std::move(entry));
+  }
+
+  std::deque<Entry> take() {
+    std::deque<Entry> taken;
+    const Lock lock(locked_);
+    if (lock.held) taken.swap(entries_);
+    return taken;
+  }
+
+ private:
+  struct Lock {
+    explicit Lock(std::atomic<bool>& flag) : flag_(flag) {
+      constexpr int kTries = 100000;  // many times what the holder needs
+      for (int i = 0; i < kTries && !held; ++i) {
+        held = !flag_.exchange(true, std::memory_order_acquire);
+        if (!held) (void)sched_yield();
+      }
+    }
+    ~Lock() {
+      if (held) flag_.store(false, std::memory_order_release);
+    }
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+    bool held = false;
+
+   private:
+    std::atomic<bool>& flag_;
+  };
+
+  const std::size_t capacity_;
+  std::atomic<bool> locked_{false};
+  std::deque<Entry> entries_;
+};
+
+// A logger whose messages carry a component each in the place of the logger's name.
+class Logger final : public spdlog::logger {
+ public:
+  explicit Logger(std::vector<spdlog::sink_ptr> sinks) : spdlog::logger("", sinks.begin(), sinks.end()) {
+    set_error_handler([](const std::string&) {});
+  }
+  void write(SpdLevel level, std::string_view component, std::string_view message) {
+    if (!should_log(level)) return;
+    sink_it_(spdlog::details::log_msg(spdlog::source_loc{}, {component.data(), component.size()}, level,
+                                      {message.data(), message.size()}));
+  }
+};
+
+}  // namespace
+
+struct Log::State {
+  std::shared_ptr<RingSink> ring;
+  std::unique_ptr<Logger> logger;
+};
+
+Log::Log(LogSink sink, LogLevel level, std::size_t ring_capacity) : state_(std::make_unique<State>()) {
+  state_->ring = std::make_shared<RingSink>(ring_capacity);
+  std::vector<spdlog::sink_ptr> sinks = {state_->ring};
+  if (sink.fn != nullptr) sinks.push_back(std::make_shared<CallbackSink>(sink));
+  state_->logger = std::make_unique<Logger>(std::move(sinks));
+  state_->logger->set_level(kLevels[static_cast<std::size_t>(level)]);
+}
+
+Log::~Log() = default;
+
+void Log::write(LogLevel level, const char* component, std::string_view message) noexcept {
+  if (level < LogLevel::trace || level >= LogLevel::off) return;
+  try {
+    state_->logger->write(kLevels[static_cast<std::size_t>(level)], component, message);
+  } catch (...) {  // no memory for the message: it is dropped
+  }
+}
+
+std::string Log::take() {
+  std::string lines;
+  for (const Entry& e : state_->ring->take()) {
+    lines += "{\"t_ns\":" + std::to_string(e.t_ns) + ",\"level\":\"" +
+             std::string(kLevelNames[static_cast<std::size_t>(e.level)]) +
+             "\",\"component\":" + json::quote(valid_utf8(e.component)) +
+             ",\"message\":" + json::quote(valid_utf8(e.message)) + "}\n";
+  }
+  return lines;
+}
+
+}  // namespace moe
