@@ -41,13 +41,23 @@ struct TileShape {
   }
 };
 
-// A quantised row before it is placed into tiles: codes [blocks*32], corr [groups], recip, z.
+// Where a quantised row goes: straight into its place in a tile.
 struct QuantRow {
-  std::int8_t* codes;
-  std::int32_t* corr;
+  std::int8_t* codes;            // 32 codes of block b at codes + b * code_stride
+  std::ptrdiff_t code_stride;
+  std::int32_t* corr;            // of group g at corr[g * corr_stride]
+  std::ptrdiff_t corr_stride;
   float* recip;
   std::int32_t* z;
 };
+
+// Row `row` of the tile of n rows at `tile`.
+inline QuantRow tile_row(const TileShape& shape, std::byte* tile, int n, int row) {
+  auto* corr = reinterpret_cast<std::int32_t*>(tile + shape.code_bytes() * static_cast<std::size_t>(n));
+  auto* recip = reinterpret_cast<float*>(corr + shape.groups() * n);
+  return {reinterpret_cast<std::int8_t*>(tile) + row * 32, n * 32, corr + row, n, recip + row,
+          reinterpret_cast<std::int32_t*>(recip + n) + row};
+}
 
 enum class HalfRule : std::uint8_t { away, even };  // halves away from zero; to even, but away for k >= 8*floor(K/8)
 
@@ -70,26 +80,32 @@ struct GemmArgs {
   const std::byte* next;         // where reading goes on after the last panel: prefetched; nullptr = nowhere
 };
 
+// The middle of n rows: y13 holds 16 gate, 16 up, 16 gate, ... columns as the panels of w13 do.
 struct ActivateArgs {
   Activation activation;         // silu, swigluoai(_uninterleave), swiglustep
   bool clamp;                    // silu with limit: clamp before; swiglustep: with clamps (not bit_compat vllm)
-  float alpha, beta, limit;
-  DType dtype;                   // values of the middle: every listed operation is rounded to it
-  const float* gate;             // [count] float32 results of w13
-  const float* up;               // [count]
-  float* out;                    // [count]
-  std::int64_t count;
+  float alpha = 0, beta = 0, limit = 0;
+  DType dtype;                   // of the input: gate, up and every listed operation are rounded to it
+  const float* y13;              // [rows][ld]
+  std::ptrdiff_t ld;
+  int rows;
+  std::int64_t blocks;           // of 16 + 16 columns
+  float* out;                    // [rows][out_ld], 16 * blocks columns written
+  std::ptrdiff_t out_ld;
 };
 
+// acc[tokens[i]] += weights[i] * y[i] for rows in order.
 struct CombineArgs {
-  float* acc;                    // [count]
-  const float* y;                // [count]
-  std::int64_t count;
-  float weight;
-  // Default: acc = fma(weight, y, acc). Rounded (bit_compat vllm): acc = r(acc + r(r(y) * weight)), r = to dtype.
-  bool rounded;
-  bool unit_weight;              // the weight was applied to the input: acc = acc + y, resp. r(acc + r(y))
-  DType dtype;
+  float* acc;                    // [T][acc_ld]
+  std::ptrdiff_t acc_ld;
+  const std::int32_t* tokens;    // [rows]
+  const float* weights;          // [rows]; nullptr = 1 (the router weight was applied to the input)
+  const float* y;                // [rows][ld]
+  std::ptrdiff_t ld;
+  int rows;
+  std::int64_t count;            // columns, a multiple of 16
+  bool rounded;                  // false: acc = fma(weight, y, acc)
+  DType dtype;                   // rounded (bit_compat vllm): acc = r(acc + r(r(y) * weight)), r = to dtype
 };
 
 struct Kernel {
@@ -101,12 +117,12 @@ struct Kernel {
   void (*gemm)(const GemmArgs& args) = nullptr;
   void (*activate)(const ActivateArgs& args) = nullptr;
   void (*combine)(const CombineArgs& args) = nullptr;
-  // dst = round(src) in dtype; with `scale`: round(src * scale).
+  // dst = src rounded to dtype
   void (*narrow)(DType dtype, const float* src, std::int64_t count, std::byte* dst) = nullptr;
 };
 
 // All rows that are compiled in, in priority order.
-std::span<const Kernel> kernels();
+std::span<const Kernel* const> kernels();
 // The row of kKernelIds[index], nullptr when this build has no functions for it.
 const Kernel* kernel_at(std::size_t index);
 

@@ -1,0 +1,184 @@
+// Scalar definition of W4A8-int8 on the p16 layout: quantisation of a row (w4a8_int8.md 6), the two
+// KleidiAI matmul rows (7), activations with their roundings (8.3), combine (decisions 7.1).
+//
+// Every float operation is written as one statement of one rounding; fma stands exactly where the
+// definition has it (std::fma is correctly rounded everywhere).
+#include "kernels/ref/w4a8.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "base/exp.h"
+#include "base/float_formats.h"
+
+namespace moe::ref {
+namespace {
+
+template <class T>
+T load(const std::byte* p, std::size_t index = 0) {
+  T v;
+  std::memcpy(&v, p + index * sizeof(T), sizeof(T));
+  return v;
+}
+
+// Both orders of operands matter: like minps/maxps they give b when a comparison with NaN is false.
+float min_or_b(float a, float b) { return a < b ? a : b; }
+float max_or_b(float a, float b) { return a > b ? a : b; }
+
+// Sum of code * activation over k in [k0, k1), weights as value + 8, for one row of the panel.
+std::int32_t dot(const P16Matrix& m, const std::byte* panel, std::int64_t lane, const std::byte* tile, int n, int row,
+                 std::int64_t k0, std::int64_t k1) {
+  std::int32_t sum = 0;
+  for (std::int64_t k = k0; k < k1; ++k) {
+    const auto byte = static_cast<std::uint8_t>(panel[m.code_offset(lane, k)]);
+    const int code = P16Matrix::nibble_high(k) ? byte >> 4 : byte & 15;
+    const auto q = static_cast<std::int8_t>(tile[static_cast<std::size_t>((k / 32 * n + row) * 32 + k % 32)]);
+    sum += code * q;
+  }
+  return sum;
+}
+
+}  // namespace
+
+float round_to(DType dtype, float x) {
+  if (dtype == DType::bf16) return bf16_to_f32(f32_to_bf16(x));
+  if (dtype == DType::f16) return f16_to_f32(f32_to_f16(x));
+  return x;
+}
+
+void widen(DType dtype, const std::byte* src, std::int64_t count, float* dst) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto j = static_cast<std::size_t>(i);
+    dst[i] = dtype == DType::f32    ? load<float>(src, j)
+             : dtype == DType::bf16 ? bf16_to_f32(load<std::uint16_t>(src, j))
+                                    : f16_to_f32(load<std::uint16_t>(src, j));
+  }
+}
+
+void narrow(DType dtype, const float* src, std::int64_t count, std::byte* dst) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto j = static_cast<std::size_t>(i);
+    if (dtype == DType::f32) {
+      std::memcpy(dst + 4 * j, src + i, 4);
+    } else {
+      const std::uint16_t h = dtype == DType::bf16 ? f32_to_bf16(src[i]) : f32_to_f16(src[i]);
+      std::memcpy(dst + 2 * j, &h, 2);
+    }
+  }
+}
+
+RowScale row_scale(float rmin, float rmax, bool poisoned) {
+  if (poisoned) return {1.0f, std::bit_cast<float>(0x7fc00000u), 0, true};
+  float scale = rmin == rmax ? 1.0f : 255.0f / (rmax - rmin);
+  if (std::isinf(scale)) scale = 1.0f, rmin = 0.0f, rmax = 0.0f;  // too small to scale: an all-zero row
+  const float recip = scale != 0.0f ? 1.0f / scale : 0.0f;
+  const float dmin = rmin * scale, dmax = rmax * scale;
+  float zp = (-128.0f + dmin) + (127.0f + dmax) > 0.0f ? -128.0f - dmin : 127.0f - dmax;
+  zp = min_or_b(max_or_b(zp, -128.0f), 127.0f);
+  return {scale, recip, static_cast<std::int32_t>(std::nearbyint(zp)), false};
+}
+
+std::int8_t quant_code(float x, const RowScale& r, bool even) {
+  if (r.poisoned) return 0;
+  const float y = x * r.scale;
+  const float t = std::trunc(y), rest = std::fabs(y - t);
+  const bool up = rest > 0.5f || (rest == 0.5f && (!even || std::fmod(t, 2.0f) != 0.0f));
+  const std::int32_t q = static_cast<std::int32_t>(t) + (up ? (y < 0.0f ? -1 : 1) : 0) + r.zp;
+  return static_cast<std::int8_t>(q < -128 ? -128 : q > 127 ? 127 : q);
+}
+
+void quantise(const QuantArgsRow& a) {
+  const TileShape& s = a.shape;
+  float rmin = 0.0f, rmax = 0.0f;
+  bool poisoned = false;
+  for (std::int64_t k = 0; k < s.k; ++k) {
+    poisoned |= !std::isfinite(a.x[k]);
+    rmin = min_or_b(a.x[k], rmin);
+    rmax = max_or_b(a.x[k], rmax);
+  }
+  const RowScale r = row_scale(rmin, rmax, poisoned);
+  const std::int64_t even_end = a.rule == HalfRule::even ? s.k / 8 * 8 : 0;
+  for (std::int64_t g = 0; g < s.groups(); ++g) a.out.corr[g * a.out.corr_stride] = 0;
+  for (std::int64_t k = 0; k < s.blocks() * 32; ++k) {
+    const std::int8_t q = k < s.k ? quant_code(a.x[k], r, k < even_end) : std::int8_t{0};
+    a.out.codes[k / 32 * a.out.code_stride + k % 32] = q;
+    if (k < s.k) a.out.corr[k / s.group * a.out.corr_stride] += -8 * q;
+  }
+  *a.out.recip = r.recip;
+  *a.out.z = -r.zp;
+}
+
+void gemm(const GemmArgs& a) {
+  const P16Matrix& m = *a.matrix;
+  const std::size_t corr_at = a.shape.code_bytes() * static_cast<std::size_t>(a.n);
+  const std::byte* recips = a.tile + corr_at + static_cast<std::size_t>(a.shape.groups() * a.n) * 4;
+  const std::byte* zs = recips + static_cast<std::size_t>(a.n) * 4;
+  for (std::int64_t p = 0; p < a.panel_count; ++p) {
+    const std::byte* panel = a.panels + static_cast<std::size_t>(p) * m.panel_bytes();
+    for (std::int64_t lane = 0; lane < kPanelRows; ++lane) {
+      const auto l = static_cast<std::size_t>(lane);
+      for (int row = 0; row < a.n; ++row) {
+        const auto corr = [&](std::int64_t g) { return load<std::int32_t>(a.tile + corr_at, static_cast<std::size_t>(g * a.n + row)); };
+        const float s_a = load<float>(recips, static_cast<std::size_t>(row));
+        const std::int32_t z = load<std::int32_t>(zs, static_cast<std::size_t>(row));
+        float r = 0.0f;
+        if (m.grouping() == Grouping::channel) {
+          const std::int32_t i = dot(m, panel, lane, a.tile, a.n, row, 0, m.k) + corr(0) + z * load<std::int32_t>(panel + m.sum_offset(), l);
+          const float s = load<float>(panel, l) * s_a;  // the header holds s_w / 16
+          r = (16.0f * static_cast<float>(i)) * s;
+        } else {
+          for (std::int64_t g = 0; g < m.groups(); ++g) {
+            const std::int32_t i = dot(m, panel, lane, a.tile, a.n, row, g * m.group, (g + 1) * m.group) + corr(g);
+            r = std::fma(static_cast<float>(i), bf16_to_f32(load<std::uint16_t>(panel + m.scale_offset(lane, g))), r);
+          }
+          r = std::fma(load<float>(panel + m.sum_offset(), l), static_cast<float>(z), r);
+          r = r * s_a;
+        }
+        const float bias = m.has_bias ? load<float>(panel + m.bias_offset(), l) : 0.0f;
+        a.out[row * a.ld + p * kPanelRows + lane] = r + bias;
+      }
+    }
+  }
+}
+
+void activate(const ActivateArgs& a) {
+  const auto rnd = [&](float x) { return round_to(a.dtype, x); };
+  const auto silu = [&](float v) { return rnd(v / (1.0f + exp_f32(-v))); };
+  const auto clamp_both = [&](float u) { return min_or_b(a.limit, max_or_b(-a.limit, u)); };
+  const bool oai = a.activation == Activation::swigluoai || a.activation == Activation::swigluoai_uninterleave;
+  for (int row = 0; row < a.rows; ++row) {
+    for (std::int64_t i = 0; i < a.blocks * kPanelRows; ++i) {
+      const float* block = a.y13 + row * a.ld + i / kPanelRows * 2 * kPanelRows + i % kPanelRows;
+      float g = rnd(block[0]), u = rnd(block[kPanelRows]), y = 0.0f;
+      if (oai) {
+        g = min_or_b(a.limit, g);
+        u = clamp_both(u);
+        const float t = rnd(g * a.alpha);
+        const float s = rnd(1.0f / (1.0f + exp_f32(-t)));
+        const float glu = rnd(g * s);
+        y = rnd(rnd(u + a.beta) * glu);
+      } else if (a.activation == Activation::swiglustep && a.clamp) {
+        y = rnd(min_or_b(a.limit, silu(g)) * clamp_both(u));
+      } else {
+        if (a.clamp) {
+          g = min_or_b(a.limit, g);
+          u = clamp_both(u);
+        }
+        y = rnd(silu(g) * u);
+      }
+      a.out[row * a.out_ld + i] = y;
+    }
+  }
+}
+
+void combine(const CombineArgs& a) {
+  for (int row = 0; row < a.rows; ++row) {
+    float* acc = a.acc + a.tokens[row] * a.acc_ld;
+    const float* y = a.y + row * a.ld;
+    const float w = a.weights == nullptr ? 1.0f : a.weights[row];
+    for (std::int64_t i = 0; i < a.count; ++i)
+      acc[i] = a.rounded ? round_to(a.dtype, acc[i] + round_to(a.dtype, round_to(a.dtype, y[i]) * w)) : std::fma(w, y[i], acc[i]);
+  }
+}
+
+}  // namespace moe::ref

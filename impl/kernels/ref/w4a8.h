@@ -1,0 +1,29 @@
+// The scalar row of w4a8 p16: the definition of the family (decisions 7.1), complete and plain.
+// Other rows give the same bits; tests compare every one of them with these functions.
+#pragma once
+
+#include "kernels/kernel.h"
+
+namespace moe::ref {
+
+void widen(DType dtype, const std::byte* src, std::int64_t count, float* dst);
+void quantise(const QuantArgsRow& args);
+void gemm(const GemmArgs& args);
+void activate(const ActivateArgs& args);
+void combine(const CombineArgs& args);
+void narrow(DType dtype, const float* src, std::int64_t count, std::byte* dst);
+
+// x as a value of dtype (f32: x itself).
+float round_to(DType dtype, float x);
+
+// How one row is quantised: from its smallest and largest value (0 included on both sides).
+struct RowScale {
+  float scale, recip;
+  std::int32_t zp;
+  bool poisoned;  // NaN or Inf in the row: codes 0, recip NaN
+};
+RowScale row_scale(float rmin, float rmax, bool poisoned);
+// The code of one value; halves to even or away from zero.
+std::int8_t quant_code(float x, const RowScale& r, bool even);
+
+}  // namespace moe::ref

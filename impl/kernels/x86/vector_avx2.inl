@@ -1,0 +1,79 @@
+// 8 float lanes for body/elementwise.inl. Included inside a target region and a namespace.
+struct V {
+  static constexpr std::int64_t kLanes = 8;
+  using F = __m256;
+  using I = __m256i;
+  using M = __m256;
+
+  static F load(const float* p) { return _mm256_loadu_ps(p); }
+  static void store(float* p, F x) { _mm256_storeu_ps(p, x); }
+  static F set(float x) { return _mm256_set1_ps(x); }
+  static I set_i(std::int32_t x) { return _mm256_set1_epi32(x); }
+  static F add(F a, F b) { return _mm256_add_ps(a, b); }
+  static F sub(F a, F b) { return _mm256_sub_ps(a, b); }
+  static F mul(F a, F b) { return _mm256_mul_ps(a, b); }
+  static F div(F a, F b) { return _mm256_div_ps(a, b); }
+  static F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
+  static F min_or_b(F a, F b) { return _mm256_min_ps(a, b); }  // b when unordered
+  static F max_or_b(F a, F b) { return _mm256_max_ps(a, b); }
+  static M less(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
+  static M greater_equal(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_GE_OQ); }
+  static M is_nan(F a) { return _mm256_cmp_ps(a, a, _CMP_UNORD_Q); }
+  static F select(M m, F yes, F no) { return _mm256_blendv_ps(no, yes, m); }
+  static I select_i(M m, I yes, I no) { return bits(_mm256_blendv_ps(from_bits(no), from_bits(yes), m)); }
+
+  static I bits(F x) { return _mm256_castps_si256(x); }
+  static F from_bits(I x) { return _mm256_castsi256_ps(x); }
+  static I add_i(I a, I b) { return _mm256_add_epi32(a, b); }
+  static I and_i(I a, I b) { return _mm256_and_si256(a, b); }
+  static I or_i(I a, I b) { return _mm256_or_si256(a, b); }
+  template <int S>
+  static I shl(I a) {
+    return _mm256_slli_epi32(a, S);
+  }
+  template <int S>
+  static I shr(I a) {
+    return _mm256_srli_epi32(a, S);
+  }
+  static I min_i(I a, I b) { return _mm256_min_epi32(a, b); }
+  static I max_i(I a, I b) { return _mm256_max_epi32(a, b); }
+  static I truncate(F x) { return _mm256_cvttps_epi32(x); }
+  static I nearest_even(F x) { return _mm256_cvttps_epi32(_mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)); }
+  static F to_float(I x) { return _mm256_cvtepi32_ps(x); }
+
+  static std::int32_t sum(I x) {
+    const __m128i s = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    const __m128i t = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(t, _mm_shuffle_epi32(t, 0xb1)));
+  }
+  static std::int32_t max_of(I x) {
+    const __m128i s = _mm_max_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    const __m128i t = _mm_max_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    return _mm_cvtsi128_si32(_mm_max_epi32(t, _mm_shuffle_epi32(t, 0xb1)));
+  }
+  static float min_of(F x) {
+    const __m128 s = _mm_min_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    const __m128 t = _mm_min_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_min_ps(t, _mm_shuffle_ps(t, t, 1)));
+  }
+  static float max_of(F x) {
+    const __m128 s = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    const __m128 t = _mm_max_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_max_ps(t, _mm_shuffle_ps(t, t, 1)));
+  }
+
+  static void store_i8(std::int8_t* p, I x) {  // values already in [-128, 127]
+    const __m128i h = _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(h, h));
+  }
+  static I load_u16(const std::byte* p) { return _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+  static void store_u16(std::byte* p, I x) {  // values in [0, 65535]
+    const __m128i h = _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), h);
+  }
+  static F load_f16(const std::byte* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+  static void store_f16(std::byte* p, F x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+  }
+  static F round_f16(F x) { return _mm256_cvtph_ps(_mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)); }
+};

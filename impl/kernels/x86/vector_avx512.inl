@@ -1,0 +1,57 @@
+// 16 float lanes for body/elementwise.inl. Included inside a target region and a namespace.
+struct V {
+  static constexpr std::int64_t kLanes = 16;
+  using F = __m512;
+  using I = __m512i;
+  using M = __mmask16;
+
+  static F load(const float* p) { return _mm512_loadu_ps(p); }
+  static void store(float* p, F x) { _mm512_storeu_ps(p, x); }
+  static F set(float x) { return _mm512_set1_ps(x); }
+  static I set_i(std::int32_t x) { return _mm512_set1_epi32(x); }
+  static F add(F a, F b) { return _mm512_add_ps(a, b); }
+  static F sub(F a, F b) { return _mm512_sub_ps(a, b); }
+  static F mul(F a, F b) { return _mm512_mul_ps(a, b); }
+  static F div(F a, F b) { return _mm512_div_ps(a, b); }
+  static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+  static F min_or_b(F a, F b) { return _mm512_min_ps(a, b); }  // b when unordered
+  static F max_or_b(F a, F b) { return _mm512_max_ps(a, b); }
+  static M less(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+  static M greater_equal(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
+  static M is_nan(F a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
+  static F select(M m, F yes, F no) { return _mm512_mask_blend_ps(m, no, yes); }
+  static I select_i(M m, I yes, I no) { return _mm512_mask_blend_epi32(m, no, yes); }
+
+  static I bits(F x) { return _mm512_castps_si512(x); }
+  static F from_bits(I x) { return _mm512_castsi512_ps(x); }
+  static I add_i(I a, I b) { return _mm512_add_epi32(a, b); }
+  static I and_i(I a, I b) { return _mm512_and_si512(a, b); }
+  static I or_i(I a, I b) { return _mm512_or_si512(a, b); }
+  template <int S>
+  static I shl(I a) {
+    return _mm512_slli_epi32(a, S);
+  }
+  template <int S>
+  static I shr(I a) {
+    return _mm512_srli_epi32(a, S);
+  }
+  static I min_i(I a, I b) { return _mm512_min_epi32(a, b); }
+  static I max_i(I a, I b) { return _mm512_max_epi32(a, b); }
+  static I truncate(F x) { return _mm512_cvttps_epi32(x); }
+  static I nearest_even(F x) { return _mm512_cvt_roundps_epi32(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  static F to_float(I x) { return _mm512_cvtepi32_ps(x); }
+
+  static std::int32_t sum(I x) { return _mm512_reduce_add_epi32(x); }
+  static std::int32_t max_of(I x) { return _mm512_reduce_max_epi32(x); }
+  static float min_of(F x) { return _mm512_reduce_min_ps(x); }
+  static float max_of(F x) { return _mm512_reduce_max_ps(x); }
+
+  static void store_i8(std::int8_t* p, I x) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(x)); }
+  static I load_u16(const std::byte* p) { return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
+  static void store_u16(std::byte* p, I x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(x)); }
+  static F load_f16(const std::byte* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
+  static void store_f16(std::byte* p, F x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+  }
+  static F round_f16(F x) { return _mm512_cvtph_ps(_mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)); }
+};

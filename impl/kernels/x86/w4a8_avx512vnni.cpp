@@ -1,0 +1,276 @@
+// W4A8-int8 on p16, AVX-512 VNNI: 16 weight rows in the lanes, one vpdpbusd per 4 k and token.
+//
+// A 64-byte vector of the layout holds the operands of two k-steps (low and high nibbles, value + 8 as
+// u8); the activation is a 4-byte broadcast. The offset 8 is taken back by the start value corr of each
+// sum, so the inner loop is loads, masks and dots only. Sums are exact int32; the float steps are those
+// of kernels/ref/w4a8.cpp, in its order.
+#include <immintrin.h>
+
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "base/exp.h"
+#include "kernels/ref/w4a8.h"
+#include "kernels/target.h"
+#include "kernels/x86/rows.h"
+
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 flags its own _mm512_undefined_* (GCC bug 105593)
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")
+
+namespace moe {
+namespace {
+
+constexpr int kTileRows = 12;
+constexpr std::ptrdiff_t kAhead = 8192;  // bytes of weights between prefetch and use, one stream
+
+#include "kernels/x86/vector_avx512.inl"
+
+#include "kernels/body/elementwise.inl"
+
+inline __m512i broadcast4(const std::int8_t* p) {
+  std::int32_t v;
+  std::memcpy(&v, p, 4);
+  return _mm512_set1_epi32(v);
+}
+inline __m512i load(const std::byte* p) { return _mm512_loadu_si512(p); }
+inline __m512 load_f32(const std::byte* p) { return _mm512_loadu_ps(p); }
+inline __m512 load_bf16(const std::byte* p) {
+  const __m256i h = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
+
+// The tile as the kernels walk it.
+struct Tile {
+  const std::int8_t* codes;
+  const std::int32_t* corr;  // [G][n]
+  const float* recip;
+  const std::int32_t* z;
+
+  explicit Tile(const GemmArgs& a) {
+    const auto n = static_cast<std::size_t>(a.n);
+    codes = reinterpret_cast<const std::int8_t*>(a.tile);
+    corr = reinterpret_cast<const std::int32_t*>(a.tile + a.shape.code_bytes() * n);
+    recip = reinterpret_cast<const float*>(corr + static_cast<std::size_t>(a.shape.groups()) * n);
+    z = reinterpret_cast<const std::int32_t*>(recip + n);
+  }
+};
+
+// P panels x N tokens; chains > 1 splits a sum to hide the latency of the dot when there are few.
+template <int P, int N>
+struct Block {
+  static constexpr int kChains = P * N == 1 ? 4 : P * N <= 3 ? 2 : 1;
+  __m512i c[P][N][kChains];
+
+  void start(const std::int32_t* corr, const __m512i* extra) {
+    for (int m = 0; m < N; ++m) {
+      for (int p = 0; p < P; ++p) {
+        c[p][m][0] = _mm512_set1_epi32(corr[m]);
+        if (extra != nullptr) c[p][m][0] = _mm512_add_epi32(c[p][m][0], extra[p * N + m]);
+        for (int s = 1; s < kChains; ++s) c[p][m][s] = _mm512_setzero_si512();
+      }
+    }
+  }
+  // 32 k: 256 bytes of each panel (w + p * stride), N rows of 32 codes.
+  void add(const std::byte* w, std::size_t stride, const std::int8_t* a) {
+    const __m512i mask = _mm512_set1_epi8(15);
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      __m512i lo[P], hi[P];
+      for (int p = 0; p < P; ++p) {
+        const __m512i v = load(w + static_cast<std::size_t>(p) * stride + static_cast<std::size_t>(j) * 64);
+        lo[p] = _mm512_and_si512(v, mask);
+        hi[p] = _mm512_and_si512(_mm512_srli_epi16(v, 4), mask);
+      }
+      const int s0 = 2 * j % kChains, s1 = (2 * j + 1) % kChains;
+#pragma GCC unroll 16
+      for (int m = 0; m < N; ++m) {
+        const __m512i alo = broadcast4(a + 32 * m + 4 * j), ahi = broadcast4(a + 32 * m + 16 + 4 * j);
+        for (int p = 0; p < P; ++p) c[p][m][s0] = _mm512_dpbusd_epi32(c[p][m][s0], lo[p], alo);
+        for (int p = 0; p < P; ++p) c[p][m][s1] = _mm512_dpbusd_epi32(c[p][m][s1], hi[p], ahi);
+      }
+    }
+  }
+  __m512 sum(int p, int m) const {
+    __m512i t = c[p][m][0];
+    for (int s = 1; s < kChains; ++s) t = _mm512_add_epi32(t, c[p][m][s]);
+    return _mm512_cvtepi32_ps(t);
+  }
+};
+
+// Prefetch of what is read later: the same panels 8 KiB ahead (one stream), or the next pair (P = 2).
+template <int P>
+struct Ahead {
+  const std::byte* from;  // nullptr: none
+  const std::byte* end;   // of the stream; beyond it `next` goes on
+  const std::byte* next;
+
+  void block(const std::byte* w) {
+    const std::byte* p = w + kAhead;
+    if constexpr (P == 1) {
+      if (p >= end) {
+        if (next == nullptr) return;
+        p = next + (p - end);
+      }
+      for (int i = 0; i < 4; ++i) _mm_prefetch(reinterpret_cast<const char*>(p + 64 * i), _MM_HINT_T0);
+    } else {
+      if (from == nullptr) return;
+      for (int i = 0; i < 8; ++i) _mm_prefetch(reinterpret_cast<const char*>(from + 64 * i), _MM_HINT_T1);
+      from += 512;
+    }
+  }
+};
+
+template <int P, int N>
+void finish_rows(const GemmArgs& a, const std::byte* panel, std::int64_t column, const __m512 (&r)[P][N]) {
+  const P16Matrix& m = *a.matrix;
+  for (int p = 0; p < P; ++p) {
+    const std::byte* head = panel + static_cast<std::size_t>(p) * m.panel_bytes();
+    const __m512 bias = m.has_bias ? load_f32(head + m.bias_offset()) : _mm512_setzero_ps();
+    for (int i = 0; i < N; ++i) _mm512_storeu_ps(a.out + i * a.ld + column + p * kPanelRows, _mm512_add_ps(r[p][i], bias));
+  }
+}
+
+// r = a * s_a after a = fma(rsum, z, a): the end of a group-wise sum.
+template <int P, int N>
+void finish_groups(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column, __m512 (&f)[P][N]) {
+  const P16Matrix& m = *a.matrix;
+  for (int p = 0; p < P; ++p) {
+    const __m512 rsum = load_f32(panel + static_cast<std::size_t>(p) * m.panel_bytes() + m.sum_offset());
+    for (int i = 0; i < N; ++i) {
+      f[p][i] = _mm512_fmadd_ps(rsum, _mm512_set1_ps(static_cast<float>(t.z[i])), f[p][i]);
+      f[p][i] = _mm512_mul_ps(f[p][i], _mm512_set1_ps(t.recip[i]));
+    }
+  }
+  finish_rows<P, N>(a, panel, column, f);
+}
+
+template <int P, int N>
+void panels_channel(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column, Ahead<P>& ahead) {
+  const P16Matrix& m = *a.matrix;
+  const std::size_t stride = m.panel_bytes();
+  __m512i zw[P * N];
+  for (int p = 0; p < P; ++p) {
+    const __m512i wsum = load(panel + static_cast<std::size_t>(p) * stride + m.sum_offset());
+    for (int i = 0; i < N; ++i) zw[p * N + i] = _mm512_mullo_epi32(wsum, _mm512_set1_epi32(t.z[i]));
+  }
+  Block<P, N> b;
+  b.start(t.corr, zw);
+  const std::byte* w = panel + m.header_bytes();
+  const std::int8_t* codes = t.codes;
+  for (std::int64_t k = 0, blocks = a.shape.blocks(); k < blocks; ++k, w += 256, codes += 32 * N) {
+    ahead.block(w);
+    b.add(w, stride, codes);
+  }
+  __m512 r[P][N];
+  for (int p = 0; p < P; ++p) {
+    const __m512 scale = load_f32(panel + static_cast<std::size_t>(p) * stride);
+    for (int i = 0; i < N; ++i)
+      r[p][i] = _mm512_mul_ps(_mm512_mul_ps(_mm512_set1_ps(16.0f), b.sum(p, i)), _mm512_mul_ps(scale, _mm512_set1_ps(t.recip[i])));
+  }
+  finish_rows<P, N>(a, panel, column, r);
+}
+
+template <int P, int N>
+void panels_grouped(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column, Ahead<P>& ahead) {
+  const P16Matrix& m = *a.matrix;
+  const std::size_t stride = m.panel_bytes();
+  const std::int64_t per_group = m.group / 32;
+  __m512 f[P][N];
+  for (auto& row : f)
+    for (auto& x : row) x = _mm512_setzero_ps();
+  const std::byte* w = panel + m.header_bytes();
+  const std::int8_t* codes = t.codes;
+  const std::int32_t* corr = t.corr;
+  for (std::int64_t g = 0, groups = m.groups(); g < groups; ++g, corr += N) {
+    Block<P, N> b;
+    b.start(corr, nullptr);
+    for (std::int64_t k = 0; k < per_group; ++k, w += 256, codes += 32 * N) {
+      ahead.block(w);
+      b.add(w, stride, codes);
+    }
+    for (int p = 0; p < P; ++p) {
+      const __m512 scale = load_bf16(panel + static_cast<std::size_t>(p) * stride + static_cast<std::size_t>(g) * 32);
+      for (int i = 0; i < N; ++i) f[p][i] = _mm512_fmadd_ps(b.sum(p, i), scale, f[p][i]);
+    }
+  }
+  finish_groups<P, N>(a, t, panel, column, f);
+}
+
+template <int P, int N>
+void panels_g32(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column, Ahead<P>& ahead) {
+  const P16Matrix& m = *a.matrix;
+  const std::size_t stride = m.panel_bytes();
+  __m512 f[P][N];
+  for (auto& row : f)
+    for (auto& x : row) x = _mm512_setzero_ps();
+  const std::byte* unit = panel + m.header_bytes();
+  const std::int8_t* codes = t.codes;
+  const std::int32_t* corr = t.corr;
+  const std::int64_t blocks = a.shape.blocks();
+  for (std::int64_t k = 0; k < blocks; ++k, codes += 32 * N, corr += N) {
+    const std::size_t h = static_cast<std::size_t>(k & 1);
+    const std::byte* w = unit + 64 + 256 * h;
+    ahead.block(w);
+    Block<P, N> b;
+    b.start(corr, nullptr);
+    b.add(w, stride, codes);
+    for (int p = 0; p < P; ++p) {
+      const __m512 scale = load_bf16(unit + static_cast<std::size_t>(p) * stride + 32 * h);
+      for (int i = 0; i < N; ++i) f[p][i] = _mm512_fmadd_ps(b.sum(p, i), scale, f[p][i]);
+    }
+    if (h == 1) unit += m.unit_bytes();
+  }
+  finish_groups<P, N>(a, t, panel, column, f);
+}
+
+template <int P, int N>
+void run_panels(const GemmArgs& a, const Tile& t, std::int64_t first, std::int64_t count) {
+  const std::size_t bytes = a.matrix->panel_bytes();
+  const std::byte* const end = a.panels + static_cast<std::size_t>(a.panel_count) * bytes;
+  for (std::int64_t p = first; p + P <= first + count; p += P) {
+    const std::byte* panel = a.panels + static_cast<std::size_t>(p) * bytes;
+    const std::byte* later = panel + P * bytes < end ? panel + P * bytes : a.next;
+    Ahead<P> ahead{later, end, a.next};
+    switch (a.matrix->grouping()) {
+      case Grouping::channel: panels_channel<P, N>(a, t, panel, p * kPanelRows, ahead); break;
+      case Grouping::grouped: panels_grouped<P, N>(a, t, panel, p * kPanelRows, ahead); break;
+      case Grouping::g32: panels_g32<P, N>(a, t, panel, p * kPanelRows, ahead); break;
+    }
+  }
+}
+
+template <int N>
+void gemm_rows(const GemmArgs& a) {
+  const Tile t(a);
+  std::int64_t pairs = 0;
+  if constexpr (N >= 3) pairs = a.panel_count / 2 * 2;
+  if (pairs != 0) run_panels<2, N>(a, t, 0, pairs);
+  run_panels<1, N>(a, t, pairs, a.panel_count - pairs);
+}
+
+void gemm(const GemmArgs& a) {
+  static constexpr void (*kByRows[kTileRows])(const GemmArgs&) = {
+      gemm_rows<1>, gemm_rows<2>, gemm_rows<3>, gemm_rows<4>,  gemm_rows<5>,  gemm_rows<6>,
+      gemm_rows<7>, gemm_rows<8>, gemm_rows<9>, gemm_rows<10>, gemm_rows<11>, gemm_rows<12>};
+  kByRows[a.n - 1](a);
+}
+
+}  // namespace
+
+const Kernel kW4a8Avx512Vnni = {.id = &kKernelIds[*kernel_index("w4a8_tok8_p16_avx512vnni")],
+                                .exact = true,
+                                .tile_rows = kTileRows,
+                                .widen = widen,
+                                .quantise = quantise,
+                                .gemm = gemm,
+                                .activate = activate,
+                                .combine = combine,
+                                .narrow = narrow};
+
+}  // namespace moe
+
+MOE_TARGET_END

@@ -1,0 +1,238 @@
+// The three phases of a layer. See engine.h; the order of every float operation is decisions 7.1.
+#include "run/engine.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace moe {
+namespace {
+
+constexpr std::int64_t kCallPanels = 8;   // panels of one gemm call: 12 rows x 128 columns of results stay in L1
+constexpr int kMaxTileRows = 16;
+constexpr std::int64_t kRowItems = 64;    // items of phase 0 at most
+constexpr std::int64_t kInlineSlots = 16; // below this phase 0 is cheaper than a barrier
+
+std::int64_t phase0_items(std::int64_t tokens) { return std::min(tokens, kRowItems); }
+
+// Everything the phases share.
+struct Run {
+  const EngineSetup& s;
+  Workspace& w;
+  const EngineCall& c;
+  TileShape in, mid;
+  std::size_t in_row, mid_row;       // bytes of a tile row
+  std::int64_t pairs, pair_chunk, chunks;    // phase 1: panel pairs of w13, per item, items per expert
+  std::int64_t out_panels, out_chunk;        // phase 2: panels of w2, per item
+
+  Run(const EngineSetup& setup, Workspace& work, const EngineCall& call)
+      : s(setup), w(work), c(call), in(setup.in_shape()), mid(setup.mid_shape()), in_row(in.row_bytes()), mid_row(mid.row_bytes()) {
+    const Layout& l = s.packed->info.layout;
+    const std::int64_t threads = std::max(1, c.parallel.num_threads);
+    const std::int64_t active = std::max(1, w.plan.num_active);
+    pairs = l.w13.panels() / 2;
+    // About 12 items per thread, so that the last ones end together; whole pairs, at least one.
+    pair_chunk = threads == 1 ? pairs : std::clamp<std::int64_t>(pairs * active / (12 * threads), 1, pairs);
+    chunks = ceil_div(pairs, pair_chunk);
+    out_panels = l.w2.panels();
+    out_chunk = threads == 1 ? out_panels : std::max<std::int64_t>(2, out_panels / (6 * threads) / 2 * 2);
+    out_chunk = std::min({out_chunk, out_panels, max_out_chunk()});
+  }
+
+  // The sums of one item should stay in L2 beside the weights.
+  std::int64_t max_out_chunk() const {
+    constexpr std::int64_t kAccFloats = 64 * 1024;
+    return std::max<std::int64_t>(2, kAccFloats / (std::max<std::int64_t>(1, c.tokens) * kPanelRows) / 2 * 2);
+  }
+
+  const std::byte* expert(const ActiveExpert& e) const { return s.packed->expert(e.local); }
+  const std::byte* w2(const ActiveExpert& e) const { return expert(e) + s.packed->info.layout.w2_offset(); }
+  std::byte* in_tile(const Tile& t) const { return w.in_tiles + static_cast<std::size_t>(t.slot) * in_row; }
+  std::byte* mid_tile(const Tile& t) const { return w.mid_tiles + static_cast<std::size_t>(t.slot) * mid_row; }
+  bool cancelled() const { return c.control != nullptr && c.control->cancelled(); }
+
+  void quantise_tokens(std::int64_t item, std::int64_t items) const;
+  void multiply_up(std::int64_t item) const;
+  void finish_tile(const Tile& t) const;
+  void multiply_down(std::int64_t item) const;
+  void start_sums(float* acc, std::int64_t column, std::int64_t columns) const;
+  void write_out(float* acc, std::int64_t column, std::int64_t columns) const;
+};
+
+QuantRow row_of_slot(const Run& r, std::int32_t slot) {
+  const Tile& t = r.w.plan.tiles[r.w.plan.slot_tile[slot]];
+  return tile_row(r.in, r.in_tile(t), t.rows, slot - t.slot);
+}
+
+void copy_row(const TileShape& shape, const QuantRow& from, const QuantRow& to) {
+  for (std::int64_t b = 0; b < shape.blocks(); ++b)
+    std::memcpy(to.codes + b * to.code_stride, from.codes + b * from.code_stride, 32);
+  for (std::int64_t g = 0; g < shape.groups(); ++g) to.corr[g * to.corr_stride] = from.corr[g * from.corr_stride];
+  *to.recip = *from.recip;
+  *to.z = *from.z;
+}
+
+void Run::quantise_tokens(std::int64_t item, std::int64_t items) const {
+  const std::size_t size = s.in_dtype == DType::f32 ? 4 : 2;
+  float* x = w.rows + item * 2 * w.row_ld;
+  for (std::int64_t t = c.tokens * item / items, end = c.tokens * (item + 1) / items; t < end; ++t) {
+    const std::int32_t* slots = w.plan.slot_of + t * s.top_k;
+    const std::int32_t* first = std::find_if(slots, slots + s.top_k, [](std::int32_t v) { return v >= 0; });
+    if (first == slots + s.top_k) continue;
+    const std::byte* src = c.hidden.data + static_cast<std::size_t>(t * c.hidden.strides[0]) * size;
+    s.kernel->widen(s.in_dtype, src, s.hidden, x);
+    if (s.weight_on_input) {  // top_k is 1: the row itself is scaled, in values of the input dtype
+      const float weight = w.plan.slot_weight[*first];
+      for (std::int64_t k = 0; k < s.hidden; ++k) x[k] = x[k] * weight;
+      auto* narrowed = reinterpret_cast<std::byte*>(x + w.row_ld);
+      s.kernel->narrow(s.in_dtype, x, s.hidden, narrowed);
+      s.kernel->widen(s.in_dtype, narrowed, s.hidden, x);
+    }
+    const QuantRow row = row_of_slot(*this, *first);
+    s.kernel->quantise({in, x, s.in_rule, row});
+    for (const std::int32_t* slot = first + 1; slot != slots + s.top_k; ++slot)
+      if (*slot >= 0) copy_row(in, row, row_of_slot(*this, *slot));
+  }
+}
+
+void Run::multiply_up(std::int64_t item) const {
+  if (cancelled()) return;
+  const Plan& p = w.plan;
+  const ActiveExpert& e = p.active[p.by_size[item / chunks]];
+  const std::int64_t begin = item % chunks * pair_chunk, end = std::min(pairs, begin + pair_chunk);
+  const P16Matrix& m = s.packed->info.layout.w13;
+  const std::size_t pair_bytes = 2 * m.panel_bytes();
+  const std::int64_t step = e.tiles == 1 ? kCallPanels / 2 : 1;
+  alignas(64) float y13[kMaxTileRows * kCallPanels * kPanelRows];
+  for (std::int64_t pair = begin; pair < end; pair += step) {
+    const std::int64_t count = std::min(step, end - pair);
+    const std::byte* panels = expert(e) + static_cast<std::size_t>(pair) * pair_bytes;
+    const std::byte* next = pair + count < end ? panels + static_cast<std::size_t>(count) * pair_bytes : nullptr;
+    for (std::int32_t i = 0; i < e.tiles; ++i) {
+      const Tile& t = p.tiles[e.first_tile + i];
+      const std::int64_t ld = count * 2 * kPanelRows;
+      s.kernel->gemm({&m, panels, count * 2, in_tile(t), t.rows, in, y13, ld, i == 0 ? next : nullptr});
+      ActivateArgs a = s.activate;
+      a.y13 = y13;
+      a.ld = ld;
+      a.rows = t.rows;
+      a.blocks = count;
+      a.out = w.act + t.slot * w.act_ld + pair * kPanelRows;
+      a.out_ld = w.act_ld;
+      s.kernel->activate(a);
+    }
+  }
+  for (std::int32_t i = 0; i < e.tiles; ++i)
+    if (p.pending[e.first_tile + i].fetch_sub(1, std::memory_order_acq_rel) == 1) finish_tile(p.tiles[e.first_tile + i]);
+}
+
+void Run::finish_tile(const Tile& t) const {
+  for (std::int32_t r = 0; r < t.rows; ++r)
+    s.kernel->quantise({mid, w.act + (t.slot + r) * w.act_ld, s.mid_rule, tile_row(mid, mid_tile(t), t.rows, r)});
+}
+
+void Run::start_sums(float* acc, std::int64_t column, std::int64_t columns) const {
+  if (!c.accumulate || s.output_scale != 1.0f) {
+    std::fill_n(acc, c.tokens * columns, 0.0f);
+    return;
+  }
+  const std::size_t size = s.out_dtype == DType::f32 ? 4 : 2;
+  const std::int64_t valid = std::min(columns, s.hidden - column);
+  for (std::int64_t t = 0; t < c.tokens; ++t)
+    s.kernel->widen(s.out_dtype, c.out.data + static_cast<std::size_t>(t * c.out.strides[0] + column) * size, valid, acc + t * columns);
+}
+
+void Run::write_out(float* acc, std::int64_t column, std::int64_t columns) const {
+  const std::size_t size = s.out_dtype == DType::f32 ? 4 : 2;
+  const std::int64_t valid = std::min(columns, s.hidden - column);
+  for (std::int64_t t = 0; t < c.tokens; ++t) {
+    float* row = acc + t * columns;
+    std::byte* dst = c.out.data + static_cast<std::size_t>(t * c.out.strides[0] + column) * size;
+    if (s.output_scale != 1.0f) {
+      for (std::int64_t i = 0; i < valid; ++i) {
+        row[i] = row[i] * s.output_scale;
+        if (c.accumulate) {
+          float before;
+          s.kernel->widen(s.out_dtype, dst + static_cast<std::size_t>(i) * size, 1, &before);
+          row[i] = before + row[i];
+        }
+      }
+    }
+    s.kernel->narrow(s.out_dtype, row, valid, dst);
+  }
+}
+
+void Run::multiply_down(std::int64_t item) const {
+  if (cancelled()) return;
+  const Plan& p = w.plan;
+  const P16Matrix& m = s.packed->info.layout.w2;
+  const std::int64_t begin = item * out_chunk, end = std::min(out_panels, begin + out_chunk);
+  const std::int64_t column = begin * kPanelRows, columns = (end - begin) * kPanelRows;
+  float* acc = w.acc + column * c.tokens;
+  start_sums(acc, column, columns);
+  alignas(64) float y[kMaxTileRows * kCallPanels * kPanelRows];
+  for (std::int32_t i = 0; i < p.num_active; ++i) {
+    const ActiveExpert& e = p.active[i];
+    const std::byte* after = i + 1 < p.num_active ? w2(p.active[i + 1]) + static_cast<std::size_t>(begin) * m.panel_bytes() : nullptr;
+    const std::int64_t step = e.tiles == 1 ? kCallPanels : 2;
+    for (std::int64_t panel = begin; panel < end; panel += step) {
+      const std::int64_t count = std::min(step, end - panel), ld = count * kPanelRows;
+      const std::byte* panels = w2(e) + static_cast<std::size_t>(panel) * m.panel_bytes();
+      const std::byte* next = panel + count < end ? panels + static_cast<std::size_t>(count) * m.panel_bytes() : after;
+      for (std::int32_t j = 0; j < e.tiles; ++j) {
+        const Tile& t = p.tiles[e.first_tile + j];
+        s.kernel->gemm({&m, panels, count, mid_tile(t), t.rows, mid, y, ld, j == 0 ? next : nullptr});
+        s.kernel->combine({acc + (panel - begin) * kPanelRows, columns, p.slot_token + t.slot,
+                           s.weight_on_input ? nullptr : p.slot_weight + t.slot, y, ld, t.rows, ld, s.rounded, s.in_dtype});
+      }
+    }
+  }
+  write_out(acc, column, columns);
+}
+
+}  // namespace
+
+Workspace carve_workspace(const EngineSetup& s, std::int64_t tokens, std::byte* base) {
+  Carver c(base);
+  Workspace w;
+  const PlanShape shape = s.plan_shape(tokens);
+  const auto slots = static_cast<std::size_t>(shape.slots());
+  const auto pad16 = [](std::int64_t n) { return round_up(n, kPanelRows); };
+  w.act_ld = pad16(s.intermediate);
+  w.row_ld = pad16(s.hidden);
+  w.ids = c.take<std::int32_t>(slots);
+  w.weights = c.take<float>(slots);
+  w.plan = carve_plan(c, shape);
+  w.in_tiles = c.take<std::byte>(slots * s.in_shape().row_bytes());
+  w.mid_tiles = c.take<std::byte>(slots * s.mid_shape().row_bytes());
+  w.act = c.take<float>(slots * static_cast<std::size_t>(w.act_ld));
+  w.acc = c.take<float>(static_cast<std::size_t>(tokens * pad16(s.hidden)));
+  w.rows = c.take<float>(static_cast<std::size_t>(phase0_items(tokens) * 2 * w.row_ld));
+  w.bytes = c.used();
+  return w;
+}
+
+Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
+  if (s.rounded)
+    for (std::int32_t i = 0; i < w.plan.num_slots; ++i) {
+      std::byte h[4];
+      s.kernel->narrow(s.in_dtype, w.plan.slot_weight + i, 1, h);
+      s.kernel->widen(s.in_dtype, h, 1, w.plan.slot_weight + i);
+    }
+  const Run run(s, w, c);
+  for (std::int32_t i = 0; i < w.plan.num_tiles; ++i)
+    w.plan.pending[i].store(static_cast<std::int32_t>(run.chunks), std::memory_order_relaxed);
+  const auto phase = [&](std::int64_t items, auto body) -> Check {
+    MOE_CHECK(report(c.control, 0, 0));
+    c.parallel.each(static_cast<std::size_t>(items), body);
+    return report(c.control, 0, 0);
+  };
+  const std::int64_t items = phase0_items(c.tokens);
+  if (w.plan.num_slots <= kInlineSlots)
+    for (std::int64_t i = 0; i < items; ++i) run.quantise_tokens(i, items);
+  else
+    MOE_CHECK(phase(items, [&](std::size_t i) { run.quantise_tokens(static_cast<std::int64_t>(i), items); }));
+  MOE_CHECK(phase(w.plan.num_active * run.chunks, [&](std::size_t i) { run.multiply_up(static_cast<std::int64_t>(i)); }));
+  return phase(ceil_div(run.out_panels, run.out_chunk), [&](std::size_t i) { run.multiply_down(static_cast<std::int64_t>(i)); });
+}
+
+}  // namespace moe

@@ -1,0 +1,72 @@
+// The numbers of one call of a layer, in three phases on one workspace (spec/kernels.md 4.1):
+//
+//   phase 0  quantise each input row once, into the tiles of its slots
+//   phase 1  (expert, chunk of gate/up panel pairs): gemm, activation; whoever finishes the last chunk of
+//            a tile quantises its middle rows
+//   phase 2  (chunk of output columns): gemm of w2 tile by tile in ascending expert order, routed sum
+//
+// A phase ends with its parallel_for, so there are two inner barriers, one for a single token.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/control.h"
+#include "base/parallel.h"
+#include "base/tensor.h"
+#include "config/config.h"
+#include "io/packed.h"
+#include "kernels/kernel.h"
+#include "run/plan.h"
+
+namespace moe {
+
+// What stays the same for all calls of a layer.
+struct EngineSetup {
+  const Kernel* kernel = nullptr;
+  const Packed* packed = nullptr;
+  std::span<const std::int32_t> expert_map;  // [G]
+  std::int64_t hidden = 0, intermediate = 0, top_k = 0;
+  DType in_dtype = DType::bf16, out_dtype = DType::bf16;
+  ActivateArgs activate{};  // function and parameters; the pointers are filled per call
+  HalfRule in_rule = HalfRule::away, mid_rule = HalfRule::away;
+  bool weight_on_input = false;
+  bool rounded = false;      // bit_compat vllm: gates, results and sums rounded to in_dtype
+  float output_scale = 1.0f; // apply_routed_scale_to_output
+
+  TileShape in_shape() const { return {packed->info.layout.w13.k, packed->info.layout.w13.group}; }
+  TileShape mid_shape() const { return {packed->info.layout.w2.k, packed->info.layout.w2.group}; }
+  PlanShape plan_shape(std::int64_t tokens) const {
+    return {tokens, top_k, static_cast<std::int64_t>(expert_map.size()), kernel->tile_rows};
+  }
+};
+
+// All memory of one call.
+struct Workspace {
+  std::int32_t* ids = nullptr;  // [T*K] what routing chose (router_logits mode)
+  float* weights = nullptr;     // [T*K]
+  Plan plan;
+  std::byte* in_tiles = nullptr;
+  std::byte* mid_tiles = nullptr;
+  float* act = nullptr;         // [R][act_ld]
+  float* acc = nullptr;         // per chunk of output columns: [T][columns of the chunk]
+  float* rows = nullptr;        // [phase 0 items][2 * hidden padded] scratch for widened rows
+  std::int64_t act_ld = 0, row_ld = 0;
+  std::size_t bytes = 0;
+};
+
+Workspace carve_workspace(const EngineSetup& setup, std::int64_t tokens, std::byte* base);
+
+struct EngineCall {
+  std::int64_t tokens = 0;
+  bool accumulate = false;
+  TensorView hidden, out;
+  Parallel parallel;
+  Control* control = nullptr;
+};
+
+// The plan is built. Code::cancelled leaves `out` unspecified.
+Check run_engine(const EngineSetup& setup, Workspace& work, const EngineCall& call);
+
+}  // namespace moe

@@ -1,0 +1,183 @@
+// Layer: binds config, kernel and packed weights, keeps workspaces between calls, checks and runs a call.
+#include "run/layer.h"
+
+#include <atomic>
+#include <cstring>
+#include <limits>
+#include <mutex>
+
+#include "base/json.h"
+#include "run/engine.h"
+#include "run/route.h"
+
+namespace moe {
+namespace {
+
+ActivateArgs activation_of(const Config& c) {
+  ActivateArgs a{};
+  a.activation = c.activation;
+  a.clamp = (c.activation == Activation::silu && c.limit) ||
+            (c.activation == Activation::swiglustep && c.bit_compat == Policy::libmoe);
+  a.alpha = static_cast<float>(c.alpha.value_or(0));
+  a.beta = static_cast<float>(c.beta.value_or(0));
+  a.limit = static_cast<float>(c.limit.value_or(0));
+  a.dtype = c.in_dtype;
+  return a;
+}
+
+// KleidiAI's bf16 packer rounds halves to even, its float32 packer away from zero (w4a8_int8.md 6).
+HalfRule rule_of(const Config& c, const P16Matrix& m) {
+  return c.in_dtype == DType::bf16 && m.grouping() == Grouping::channel ? HalfRule::even : HalfRule::away;
+}
+
+// Copies a dense [T, K] result of routing into the caller's tensor.
+template <class T>
+void copy_out(const T* from, const TensorView& to) {
+  const auto size = static_cast<std::int64_t>(dtype_bits(to.dtype) / 8);
+  for (std::int64_t t = 0; t < to.shape[0]; ++t)
+    for (std::int64_t j = 0; j < to.shape[1]; ++j) {
+      std::byte* dst = to.data + (t * to.strides[0] + j * to.strides[1]) * size;
+      if (to.dtype == DType::i64) {
+        const auto v = static_cast<std::int64_t>(from[t * to.shape[1] + j]);
+        std::memcpy(dst, &v, sizeof v);
+      } else {
+        std::memcpy(dst, from + t * to.shape[1] + j, sizeof(T));
+      }
+    }
+}
+
+}  // namespace
+
+struct Layer::State {
+  LayerSpec spec;
+  EngineSetup setup;
+  std::vector<std::int32_t> expert_map;
+  mutable std::mutex mutex;
+  mutable std::vector<Buffer> workspaces;  // not in use
+  mutable std::uint64_t workspace_high = 0;
+  mutable std::vector<std::atomic<std::uint64_t>> counts;  // [E]
+
+  Result<Buffer> take_workspace(std::size_t bytes) const {
+    Buffer b;
+    {
+      const std::lock_guard lock(mutex);
+      workspaces.reserve(workspaces.size() + 1);  // so that giving back never allocates
+      if (!workspaces.empty()) {
+        b = std::move(workspaces.back());
+        workspaces.pop_back();
+      }
+      if (bytes > workspace_high) workspace_high = bytes;
+    }
+    if (b.size() >= bytes && b) return b;
+    return Buffer::create(bytes, kWorkspaceAlignment, allocator_of(spec.context.get()), spec.context);
+  }
+  void give_back(Buffer b) const {
+    const std::lock_guard lock(mutex);
+    if (workspaces.size() < workspaces.capacity()) workspaces.push_back(std::move(b));
+  }
+};
+
+Layer::Layer() : state_(std::make_unique<State>()) {}
+Layer::~Layer() = default;
+
+Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
+  std::shared_ptr<Layer> layer(new Layer());
+  State& s = *layer->state_;
+  s.spec = std::move(spec);
+  const Config& c = *s.spec.config;
+  const Layout& l = s.spec.packed->info.layout;
+  s.expert_map = s.spec.expert_map;
+  if (s.expert_map.empty()) {
+    s.expert_map.assign(static_cast<std::size_t>(c.num_physical_experts), -1);
+    const std::vector<std::int64_t>& held = s.spec.packed->info.experts;
+    for (std::size_t i = 0; i < held.size(); ++i) s.expert_map[static_cast<std::size_t>(held[i])] = static_cast<std::int32_t>(i);
+  }
+  s.counts = std::vector<std::atomic<std::uint64_t>>(static_cast<std::size_t>(l.experts));
+  EngineSetup& e = s.setup;
+  e.kernel = s.spec.kernel;
+  e.packed = s.spec.packed.get();
+  e.expert_map = s.expert_map;
+  e.hidden = c.hidden_dim;
+  e.intermediate = c.intermediate_size_per_partition;
+  e.top_k = c.top_k;
+  e.in_dtype = c.in_dtype;
+  e.out_dtype = c.out_dtype;
+  e.activate = activation_of(c);
+  e.in_rule = rule_of(c, l.w13);
+  e.mid_rule = rule_of(c, l.w2);
+  e.weight_on_input = c.apply_router_weight_on_input;
+  e.rounded = c.bit_compat == Policy::vllm;
+  if (c.routing.apply_routed_scale_to_output) e.output_scale = static_cast<float>(c.routing.routed_scaling_factor);
+  return std::shared_ptr<const Layer>(std::move(layer));
+}
+
+const Config& Layer::config() const { return *state_->spec.config; }
+
+std::uint64_t Layer::workspace_bytes(ApplyMode, std::int64_t num_tokens) const {
+  return num_tokens == 0 ? 0 : carve_workspace(state_->setup, num_tokens, nullptr).bytes;
+}
+
+Check Layer::apply(const ApplyArgs& a) const {
+  const State& s = *state_;
+  const Config& c = *s.spec.config;
+  MOE_CHECK(report(a.control, 0, 0));
+  const bool routes = a.mode == ApplyMode::router_logits;
+  if (routes)
+    MOE_CHECK(check_route_supported(c));
+  else
+    MOE_CHECK(check_ids(a.topk_ids, static_cast<std::int64_t>(s.expert_map.size())));
+  if (a.num_tokens == 0) return ok();
+  if (a.num_tokens > std::numeric_limits<std::int32_t>::max() / c.top_k)
+    return fail(Code::shape, "hidden", "hidden: " + std::to_string(a.num_tokens) + " tokens with top_k " + std::to_string(c.top_k) + " are more than 2^31 - 1 slots");
+  const std::size_t need = carve_workspace(s.setup, a.num_tokens, nullptr).bytes;
+  if (!a.workspace.empty() && a.workspace.size() < need)
+    return fail(Code::buffer_too_small, "workspace",
+                "workspace: " + std::to_string(need) + " bytes needed, got " + std::to_string(a.workspace.size()),
+                "\"needed\":" + std::to_string(need));
+  Buffer own;
+  if (a.workspace.empty()) {
+    MOE_TRY(own, s.take_workspace(need));
+  }
+  Workspace w = carve_workspace(s.setup, a.num_tokens, a.workspace.empty() ? own.data() : a.workspace.data());
+  const Parallel parallel = parallel_of(s.spec.context.get());
+  TensorView ids = a.topk_ids, weights = a.topk_weights;
+  if (routes) {
+    route(c, {a.num_tokens, a.router_logits.dtype, a.router_logits.data, a.router_logits.strides[0], w.ids, w.weights}, parallel);
+    ids = row_major(DType::i32, {a.num_tokens, c.top_k}, w.ids);
+    weights = row_major(DType::f32, {a.num_tokens, c.top_k}, w.weights);
+    if (a.out_topk_ids) copy_out(w.ids, *a.out_topk_ids);
+    if (a.out_topk_weights) copy_out(w.weights, *a.out_topk_weights);
+  }
+  build_plan(w.plan, s.setup.plan_shape(a.num_tokens), s.expert_map, ids, weights);
+  for (std::int32_t i = 0; i < w.plan.num_active; ++i) {
+    const ActiveExpert& e = w.plan.active[i];
+    s.counts[static_cast<std::size_t>(e.local)].fetch_add(static_cast<std::uint64_t>(e.slots), std::memory_order_relaxed);
+  }
+  const Check result = run_engine(s.setup, w, {a.num_tokens, a.accumulate, a.hidden, a.out, parallel, a.control});
+  if (own) s.give_back(std::move(own));
+  return result;
+}
+
+void Layer::expert_counts(std::span<std::uint64_t> counts, bool reset) const {
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    counts[i] = reset ? state_->counts[i].exchange(0, std::memory_order_relaxed) : state_->counts[i].load(std::memory_order_relaxed);
+}
+
+std::string Layer::to_json() const {
+  const State& s = *state_;
+  std::uint64_t kept = 0, high = 0;
+  {
+    const std::lock_guard lock(s.mutex);
+    for (const Buffer& b : s.workspaces) kept += b.size();
+    high = s.workspace_high;
+  }
+  return "{\"backend\":" + json::quote(s.spec.backend) + ",\"kernel\":" + json::quote(s.spec.kernel->id->name) +
+         ",\"layout\":" + json::quote(s.spec.packed->info.layout_id) +
+         ",\"threads\":" + std::to_string(parallel_of(s.spec.context.get()).num_threads) +
+         ",\"tile_rows\":" + std::to_string(s.spec.kernel->tile_rows) +
+         ",\"memory\":{\"packed_bytes\":" + std::to_string(s.spec.packed->block.size()) +
+         ",\"workspace_bytes\":" + std::to_string(kept) + ",\"workspace_high\":" + std::to_string(high) +
+         "},\"config\":" + s.spec.config->canonical + "}";
+}
+
+}  // namespace moe

@@ -1,0 +1,75 @@
+// Which rows of a batch go to which expert: ids -> slots sorted by (global expert, token, slot), tiles.
+//
+// A slot is one (token, j) whose expert this rank holds. Slots of one expert are consecutive and cut
+// into tiles of nearly equal size. Everything lives in the caller's workspace.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+#include "base/tensor.h"
+
+namespace moe {
+
+// Carves typed blocks out of one workspace; with base == nullptr it only adds up the bytes.
+class Carver {
+ public:
+  explicit Carver(std::byte* base) : base_(base) {}
+  template <class T>
+  T* take(std::size_t count) {
+    used_ = (used_ + 63) / 64 * 64;
+    T* p = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
+    used_ += count * sizeof(T);
+    return p;
+  }
+  std::size_t used() const { return (used_ + 63) / 64 * 64; }
+
+ private:
+  std::byte* base_;
+  std::size_t used_ = 0;
+};
+
+struct Tile {
+  std::int32_t slot;  // first
+  std::int32_t rows;
+};
+
+struct ActiveExpert {
+  std::int32_t local;        // place among the experts held
+  std::int32_t first_slot, slots;
+  std::int32_t first_tile, tiles;
+};
+
+struct Plan {
+  std::int32_t num_slots = 0, num_active = 0, num_tiles = 0;
+  std::int32_t* counts = nullptr;      // [G] scratch
+  ActiveExpert* active = nullptr;      // ascending global expert
+  Tile* tiles = nullptr;
+  std::atomic<std::int32_t>* pending = nullptr;  // [tiles] chunks of phase 1 that are not done yet
+  std::int32_t* slot_token = nullptr;  // [R]
+  float* slot_weight = nullptr;        // [R]
+  std::int32_t* slot_tile = nullptr;   // [R]
+  std::int32_t* slot_of = nullptr;     // [T*K] slot of (token, j), -1 = skipped
+  std::int32_t* by_size = nullptr;     // [active] indices of `active`, most tokens first
+};
+
+struct PlanShape {
+  std::int64_t tokens, top_k, experts;  // experts: global
+  int tile_rows;
+  std::int64_t slots() const { return tokens * top_k; }
+  std::int64_t max_active() const { return experts < slots() ? experts : slots(); }
+  std::int64_t max_tiles() const { return slots() / tile_rows + max_active(); }
+};
+
+Plan carve_plan(Carver& carver, const PlanShape& shape);
+
+// ids: [T, K] i32 or i64, any strides. Code::invalid_argument, "topk_ids[t,j]", unless -1 or in [0, experts).
+Check check_ids(const TensorView& ids, std::int64_t experts);
+// Sorts the checked ids. expert_map[global] = local or -1. weights: [T, K] f32.
+void build_plan(Plan& plan, const PlanShape& shape, std::span<const std::int32_t> expert_map, const TensorView& ids,
+                const TensorView& weights);
+
+}  // namespace moe
