@@ -1,0 +1,244 @@
+// The pool's protocol. One job at a time; its fields are plain memory, guarded by `gate`:
+//
+//   gate = open bit | waiting bit | number of workers inside
+//
+//   owner   takes `busy` - writes count, task, arg, next = 0 - sets open - ++epoch, wakes sleepers -
+//           claims items until none is left - clears open - waits until nobody is inside
+//   worker  sees a new epoch - adds itself to gate; open was set: claims items until none is left;
+//           open was not set: it came too late and touches nothing - takes itself away again
+//
+// Entering and looking at the open bit is one atomic operation, so the owner that has cleared it and
+// sees nobody inside knows that nobody reads the job any more. `busy` makes every other caller, also a
+// task that calls run(), work inline. After fork() the child finds a team with another pid and makes a
+// new one; the old team is kept for its readers until the pool ends, its threads do not exist here.
+#include "run/pool.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <climits>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <utility>
+#include <vector>
+
+namespace moe {
+namespace {
+
+using Word = std::atomic<std::uint32_t>;
+static_assert(sizeof(Word) == 4 && Word::is_always_lock_free, "a futex is a 32-bit word");
+
+constexpr std::size_t kLine = 64;  // keeps what different threads write apart
+constexpr std::uint32_t kOpen = 0x80000000u, kWaiting = 0x40000000u, kInside = 0x3fffffffu;
+
+// Sleeps while word == seen; returns early for any reason the kernel has, so callers look again.
+void futex_wait(Word& word, std::uint32_t seen) {
+  (void)syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
+}
+void futex_wake(Word& word, int threads) {
+  (void)syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, threads, nullptr, nullptr, 0);
+}
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+// True as soon as done() is, false after spin_us. The clock is read every 32 turns only.
+template <class F>
+bool spin_until(int spin_us, F done) {
+  if (done()) return true;
+  if (spin_us <= 0) return false;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(spin_us);
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (done()) return true;
+      pause();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
+}
+
+struct FreeCpuSet {
+  void operator()(cpu_set_t* set) const { CPU_FREE(set); }
+};
+
+}  // namespace
+
+struct Pool::Team {
+  Team(pid_t p, int spin, Team* previous) : pid(p), spin_us(spin), older(previous) {}
+
+  const pid_t pid;
+  const int spin_us;
+  Team* const older;  // of the processes that this one was forked from
+  std::vector<pthread_t> threads;
+  std::atomic<int> started{0};
+  std::atomic<bool> stop{false};
+
+  alignas(kLine) Word epoch{0};  // ++ per job: what idle workers look at, and sleep on
+  std::size_t count = 0;         // the job
+  TaskFn task = nullptr;
+  void* arg = nullptr;
+  alignas(kLine) Word gate{0};
+  alignas(kLine) std::atomic<std::size_t> next{0};
+  alignas(kLine) Word sleepers{0};
+  alignas(kLine) std::atomic<bool> busy{true};  // born taken
+
+  void claim_all() {
+    for (std::size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) task(arg, i);
+  }
+  void wake(int most) {
+    const std::uint32_t asleep = sleepers.load(std::memory_order_seq_cst);
+    if (asleep != 0 && most > 0) futex_wake(epoch, most);
+  }
+  void run_job(std::size_t items, TaskFn fn, void* fn_arg);
+  void await_workers();
+  void enter();
+  std::uint32_t await_epoch(std::uint32_t seen);
+  void stop_and_join();
+};
+
+void Pool::Team::run_job(std::size_t items, TaskFn fn, void* fn_arg) {
+  count = items;
+  task = fn;
+  arg = fn_arg;
+  next.store(0, std::memory_order_relaxed);
+  gate.fetch_or(kOpen, std::memory_order_acq_rel);
+  epoch.fetch_add(1, std::memory_order_seq_cst);
+  wake(items - 1 < threads.size() ? static_cast<int>(items - 1) : static_cast<int>(threads.size()));
+  claim_all();
+  gate.fetch_and(~kOpen, std::memory_order_acq_rel);
+  await_workers();
+}
+
+void Pool::Team::await_workers() {
+  const auto nobody_inside = [this] { return (gate.load(std::memory_order_acquire) & kInside) == 0; };
+  if (spin_until(spin_us, nobody_inside)) return;
+  std::uint32_t g = gate.fetch_or(kWaiting, std::memory_order_acq_rel) | kWaiting;
+  while ((g & kInside) != 0) {
+    futex_wait(gate, g);
+    g = gate.load(std::memory_order_acquire);
+  }
+  gate.fetch_and(~kWaiting, std::memory_order_acq_rel);
+}
+
+// A worker's part in a job, if one is open.
+void Pool::Team::enter() {
+  if ((gate.fetch_add(1, std::memory_order_acq_rel) & kOpen) != 0) claim_all();
+  const std::uint32_t before = gate.fetch_sub(1, std::memory_order_acq_rel);
+  if (before == (kWaiting | 1u)) futex_wake(gate, 1);
+}
+
+// Waits until the epoch is not `seen` and returns it. Counting the sleeper, then looking again, against
+// run_job's raising the epoch, then looking at the count: one of the two sees the other.
+std::uint32_t Pool::Team::await_epoch(std::uint32_t seen) {
+  const auto changed = [this, seen] { return epoch.load(std::memory_order_acquire) != seen; };
+  if (!spin_until(spin_us, changed)) {
+    sleepers.fetch_add(1, std::memory_order_seq_cst);
+    while (epoch.load(std::memory_order_seq_cst) == seen) futex_wait(epoch, seen);
+    sleepers.fetch_sub(1, std::memory_order_seq_cst);
+  }
+  return epoch.load(std::memory_order_acquire);
+}
+
+void Pool::Team::stop_and_join() {
+  stop.store(true, std::memory_order_release);
+  epoch.fetch_add(1, std::memory_order_seq_cst);
+  futex_wake(epoch, INT_MAX);
+  for (pthread_t t : threads) (void)pthread_join(t, nullptr);
+}
+
+struct Pool::Worker {
+  static void* main(void* p) {
+    auto& team = *static_cast<Team*>(p);
+    for (std::uint32_t seen = 0;;) {
+      seen = team.await_epoch(seen);
+      if (team.stop.load(std::memory_order_acquire)) return nullptr;
+      team.enter();
+    }
+  }
+};
+
+// Threads with every signal blocked: signals belong to the program's own threads. A thread that cannot
+// be created is one worker less.
+void Pool::start(Team& team) noexcept {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return;
+  std::unique_ptr<cpu_set_t, FreeCpuSet> set;
+  if (!options_.cpus.empty()) {
+    const int limit = options_.cpus.back() + 1;
+    set.reset(CPU_ALLOC(limit));
+    const std::size_t bytes = CPU_ALLOC_SIZE(limit);
+    if (set != nullptr) {
+      CPU_ZERO_S(bytes, set.get());
+      for (int cpu : options_.cpus) CPU_SET_S(cpu, bytes, set.get());
+      (void)pthread_attr_setaffinity_np(&attributes, bytes, set.get());
+    }
+  }
+  if (pthread_sigmask(SIG_SETMASK, &all, &before) == 0) {
+    for (int i = 1; i < options_.threads; ++i) {
+      pthread_t thread;
+      if (pthread_create(&thread, &attributes, Worker::main, &team) != 0) break;
+      team.threads.push_back(thread);  // reserved
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  (void)pthread_attr_destroy(&attributes);
+  team.started.store(static_cast<int>(team.threads.size()), std::memory_order_relaxed);
+}
+
+Pool::Team* Pool::team_of_this_process() noexcept {
+  const pid_t pid = getpid();
+  Team* team = team_.load(std::memory_order_acquire);
+  if (team != nullptr && team->pid == pid) return team->busy.exchange(true, std::memory_order_acquire) ? nullptr : team;
+  try {
+    auto fresh = std::make_unique<Team>(pid, options_.spin_us, team);
+    fresh->threads.reserve(static_cast<std::size_t>(options_.threads));
+    if (!team_.compare_exchange_strong(team, fresh.get(), std::memory_order_acq_rel)) return nullptr;
+    team = fresh.release();
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+  start(*team);
+  return team;
+}
+
+Pool::Pool(PoolOptions options) : options_(std::move(options)) {}
+
+Pool::~Pool() {
+  const pid_t pid = getpid();
+  for (Team* team = team_.load(std::memory_order_acquire); team != nullptr;) {
+    if (team->pid == pid) team->stop_and_join();
+    Team* const older = team->older;
+    delete team;
+    team = older;
+  }
+}
+
+int Pool::num_workers() const {
+  const Team* team = team_.load(std::memory_order_acquire);
+  return team != nullptr && team->pid == getpid() ? team->started.load(std::memory_order_relaxed) : 0;
+}
+
+void Pool::run(std::size_t count, TaskFn task, void* arg) noexcept {
+  Team* team = options_.threads > 1 && count > 1 ? team_of_this_process() : nullptr;
+  if (team == nullptr) {
+    for (std::size_t i = 0; i < count; ++i) task(arg, i);
+    return;
+  }
+  team->run_job(count, task, arg);
+  team->busy.store(false, std::memory_order_release);
+}
+
+}  // namespace moe
