@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""What a built libmoe.so must be: a good guest in any process.
+
+    tests/gates/library_gate.py LIBRARY SYMBOLS --soname libmoe.so.0 [--readelf R] [--nm N] [--strip S] [--source DIR] [--ldd]
+
+- exports exactly the functions of SYMBOLS (abi_check/symbols.txt), all of type T with a version, besides the version nodes
+- needs libc, libm and the loader only; no RPATH; the right SONAME
+- RELRO and BIND_NOW, no executable stack, no text relocation, a build id, CET notes where the linker has them
+- below 3 MB stripped; no path of the source or build folder inside
+"""
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+NEEDED = re.compile(r"lib(c|m)\.so\.6|ld-linux-[a-z0-9_\-]+\.so\.\d")
+LOADED = re.compile(r"linux-vdso\.so\.1|lib(c|m)\.so\.6|ld-linux-[a-z0-9_\-]+\.so\.\d")
+MAX_BYTES = 3_000_000
+
+
+def run(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def export_faults(args):
+    with open(args.symbols, encoding="utf-8") as file:
+        wanted = sorted(line.strip() for line in file if line.strip() and not line.startswith("#"))
+    if wanted != sorted(set(wanted)) or not wanted:
+        yield f"{args.symbols}: empty, or a name twice"
+    found = []
+    for line in run(args.nm, "-D", "--defined-only", "--format=posix", args.library).splitlines():
+        name, kind = line.split()[:2]
+        base, _, version = name.partition("@")
+        if kind == "A" and base.startswith("LIBMOE_"):
+            continue  # the version node itself
+        if kind != "T":
+            yield f"{name}: exported with type {kind}, only functions (T) may be"
+        if not re.fullmatch(r"@LIBMOE_[0-9.]+", version):
+            yield f"{name}: exported without a version node"
+        found.append(base)
+    for name in sorted(set(found) - set(wanted)):
+        yield f"{name}: exported, not in {os.path.basename(args.symbols)}"
+    for name in sorted(set(wanted) - set(found)):
+        yield f"{name}: in {os.path.basename(args.symbols)}, not exported"
+
+
+def elf_faults(args):
+    dynamic = run(args.readelf, "-dW", args.library)
+    for name in re.findall(r"\(NEEDED\).*\[(.*?)\]", dynamic):
+        if not NEEDED.fullmatch(name):
+            yield f"needs {name}"
+    if f"[{args.soname}]" not in "".join(re.findall(r"\(SONAME\).*", dynamic)):
+        yield f"SONAME is not {args.soname}"
+    for tag in ("TEXTREL", "RPATH", "RUNPATH"):
+        if f"({tag})" in dynamic:
+            yield f"has {tag}"
+    if not re.search(r"BIND_NOW|\bNOW\b", dynamic):
+        yield "no BIND_NOW"
+    segments = run(args.readelf, "-lW", args.library)
+    if "GNU_RELRO" not in segments:
+        yield "no RELRO segment"
+    stack = re.search(r"GNU_STACK.*", segments)
+    if not stack or "E" in stack[0].split()[6]:
+        yield "executable stack"
+    if "GNU_PROPERTY" not in segments and "X86-64" in run(args.readelf, "-h", args.library):
+        yield "no GNU_PROPERTY note (-fcf-protection)"
+    if "Build ID" not in run(args.readelf, "-nW", args.library):
+        yield "no build id"
+
+
+def size_and_path_faults(args):
+    with tempfile.TemporaryDirectory() as folder:
+        stripped = os.path.join(folder, "stripped.so")
+        run(args.strip, "-o", stripped, args.library)
+        size = os.path.getsize(stripped)
+        print(f"stripped: {size} bytes")
+        if size >= MAX_BYTES:
+            yield f"{size} bytes stripped, the limit is {MAX_BYTES}"
+    with open(args.library, "rb") as file:
+        content = file.read()
+    for folder in args.source:
+        if folder.encode() + b"/" in content:
+            yield f"the text {folder}/ is inside"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("library")
+    parser.add_argument("symbols")
+    parser.add_argument("--soname", required=True)
+    parser.add_argument("--readelf", default="readelf")
+    parser.add_argument("--nm", default="nm")
+    parser.add_argument("--strip", default="strip")
+    parser.add_argument("--source", action="append", default=[])
+    parser.add_argument("--ldd", action="store_true", help="the library is for this machine: ask the loader too")
+    args = parser.parse_args()
+    faults = [*export_faults(args), *elf_faults(args), *size_and_path_faults(args)]
+    if args.ldd:
+        for line in run("ldd", args.library).splitlines():
+            name = os.path.basename(line.split()[0])
+            if not LOADED.fullmatch(name):
+                faults.append(f"ldd: {line.strip()}")
+    print(f"library gate: {len(faults)} faults")
+    print("\n".join(faults))
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""What the object files of a release build must not contain.
+
+    tests/gates/objects_gate.py LIST [--nm NM] [--objdump OBJDUMP]     LIST: a file with one object's path a line
+
+- a weak definition in an object of kernels/x86 or kernels/arm: the linker could keep its copy of an inline library
+  function, compiled for that ISA, for everyone
+- an instruction beyond baseline x86-64 in any other object (AVX registers or encodings, BMI, POPCNT, SSSE3 and later)
+- a call that ends the process, prints, touches process state or reaches out (files: only in the rooms that may)
+"""
+import argparse
+import concurrent.futures
+import re
+import subprocess
+import sys
+
+ISA_OBJECT = re.compile(r"kernels/(x86|arm)/")
+# symbols -> the objects that may need them; json and log inline their packages
+WRAPPED = r"base/(json|log)\.cpp"
+FORBIDDEN = [
+    (r"abort|_?exit|_Exit|quick_exit|__assert_fail|_ZSt9terminatev__unused|_ZSt21__glibcxx_assert_failPKciS0_S0_", WRAPPED),
+    (r"signal|sigaction|raise|kill|setlocale|uselocale|setenv|putenv|unsetenv|chdir|srand|rand", r"(?!)"),
+    (r"socket|connect|system|popen|execv[pe]*|posix_spawnp?|dlopen", r"(?!)"),
+    (r"printf|__printf_chk|puts|putchar|perror|stdout|stderr|_ZSt4(cout|cerr|clog)", WRAPPED),
+    (r"getenv|secure_getenv", r"base/platform[a-z0-9_]*\.cpp"),
+    (r"(open|openat|fopen|mmap|creat)(64)?", r"(io/.*|base/(buffer|topology|platform)[a-z0-9_]*\.cpp)"),
+]
+BEYOND_BASELINE = re.compile(
+    r"^\s+[0-9a-f]+:\s+(?:\{[a-z0-9]+\} )?(v\w+\s.*%[xyz]mm.*|.*%(?:[yz]mm|tmm)\d.*|"
+    r"(?:popcnt|lzcnt|mulx|pdep|pext|shlx|sarx|shrx|rorx|bzhi|bextr|andn|blsi|blsr|movbe|crc32[bwlq]?|pshufb|palignr|"
+    r"pmulhrsw|pmaddubsw|phadd[wd]|pabs[bwd]|pblend\w+|blend\w+|round[sp][sd]|dpp[sd]|pcmp[ei]str\w|pm[ai][nx]s[bd]|"
+    r"pm[ai][nx]u[wd]|pmov[sz]x\w+|pmulld|ptest|insertps|extractps|pinsr[bdq]|pextr[bdq])\s.*)$")
+
+
+def run(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def source_of(path):
+    """kernels/x86/w4a8_avx2.cpp of .../moe_kernels.dir/impl/kernels/x86/w4a8_avx2.cpp.o"""
+    match = re.search(r"/impl/(.*?)\.o(bj)?$", path)
+    return match[1] if match else path
+
+
+def object_faults(path, nm, objdump):
+    faults, source = [], source_of(path)
+    isa = ISA_OBJECT.search(source)
+    for line in run(nm, "--format=posix", path).splitlines():
+        name, kind = line.split()[:2]
+        if isa and kind in "WVu":
+            faults.append(f"{source}: weak definition {name} in an ISA object")
+        if kind not in "Uw":
+            continue
+        for pattern, allowed in FORBIDDEN:
+            if re.fullmatch(pattern, name) and not re.fullmatch(allowed, source):
+                faults.append(f"{source}: needs {name}")
+    if objdump and not isa:
+        for line in run(objdump, "-d", "--no-show-raw-insn", path).splitlines():
+            if BEYOND_BASELINE.match(line):
+                faults.append(f"{source}: beyond baseline x86-64: {' '.join(line.split()[1:])}")
+                break
+    return faults
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("list")
+    parser.add_argument("--nm", default="nm")
+    parser.add_argument("--objdump", help="x86-64 only: look at the instructions too")
+    args = parser.parse_args()
+    with open(args.list, encoding="utf-8") as file:
+        objects = [p for p in re.split(r"[;\n]", file.read()) if p.strip()]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        faults = [f for found in pool.map(lambda p: object_faults(p, args.nm, args.objdump), objects) for f in found]
+    print(f"objects gate: {len(objects)} objects, {len(faults)} faults")
+    print("\n".join(faults))
+    return 1 if faults or not objects else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""What the text of the repository must keep to.
+
+    tests/gates/source_gate.py [ROOT] [--clang-format PROGRAM]
+
+- the top level has its fixed entries and no others
+- a file of impl/ has at most 500 lines and opens with a comment that says what it is
+- no path of somebody's machine and no package registry is named anywhere
+- numbers of the version in moe.h, CMakeLists.txt and CHANGELOG.md agree
+- C++ files are formatted as .clang-format says (Clang-format 14: other versions break lines elsewhere)
+"""
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+
+TOP = {"CMakeLists.txt", "include_c", "impl", "bindings_examples", "tests", "abi_check", "pkgconfig", "README.md",
+       "CMakePresets.json", "LICENSE", "CHANGELOG.md"}
+MAX_LINES = 500
+MACHINE = re.compile(r"(?<![\w.\-\]$}])/(?:work|root|home|Users)/\w|registry\+http|replace-with\s*=|GOPROXY=http|[i]ndex-url")
+TEXT = {".cpp", ".h", ".c", ".inl", ".py", ".sh", ".txt", ".cmake", ".in", ".md", ".json", ".rs", ".go", ".toml", ".lock",
+        ".mod", ".sum", ".map", ".suppr", ".abi", ".yml", ".js", ""}
+FORMATTED = re.compile(r"(impl|tests|bindings_examples)/.*\.(cpp|h|inl)")
+
+
+def repository_files(root):
+    """Tracked and new files, not the ignored ones; without git: all files outside build folders."""
+    git = subprocess.run(["git", "-C", root, "ls-files", "-co", "--exclude-standard", "-z"], capture_output=True, check=False)
+    if git.returncode == 0 and git.stdout:
+        names = git.stdout.decode().split("\0")
+    else:
+        names = (p.relative_to(root).as_posix() for p in pathlib.Path(root).rglob("*") if p.is_file())
+        names = (n for n in names if not re.match(r"(build[^/]*|\.git)/|.*(__pycache__|/target)/", n))
+    return sorted(n for n in names if n and (pathlib.Path(root) / n).is_file())
+
+
+def text_faults(root, files):
+    for name in files:
+        top = name.split("/")[0]
+        if top not in TOP and not top.startswith("."):
+            yield f"{name}: '{top}' is no entry of the top level"
+        path = pathlib.Path(root) / name
+        if path.suffix not in TEXT or name.startswith("tests/vectors/") or "/corpus/" in name:
+            continue
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue  # a program or data without suffix
+        for number, line in enumerate(text.splitlines(), 1):
+            if MACHINE.search(line):
+                yield f"{name}:{number}: names a machine's path or a registry: {line.strip()[:100]}"
+        if name.startswith("impl/"):
+            lines = text.count("\n")
+            if lines > MAX_LINES:
+                yield f"{name}: {lines} lines, the wall is {MAX_LINES}"
+            if not text.startswith(("//", "/*")):
+                yield f"{name}: opens without a comment that says what it is"
+
+
+def version_faults(root):
+    root = pathlib.Path(root)
+    header = (root / "include_c/moe/moe.h").read_text(encoding="utf-8")
+    number = dict(re.findall(r"#define MOE_(VERSION_[A-Z]+|ABI_VERSION) (\d+)", header))
+    version = ".".join(number["VERSION_" + part] for part in ("MAJOR", "MINOR", "PATCH"))
+    cmake = (root / "CMakeLists.txt").read_text(encoding="utf-8")
+    if f"project(libmoe VERSION {version} " not in cmake:
+        yield f"CMakeLists.txt: project version is not {version} of moe.h"
+    if f"set(MOE_ABI_VERSION {number['ABI_VERSION']})" not in cmake:
+        yield f"CMakeLists.txt: MOE_ABI_VERSION is not {number['ABI_VERSION']} of moe.h"
+    if not re.search(rf"^## {re.escape(version)}\b", (root / "CHANGELOG.md").read_text(encoding="utf-8"), re.M):
+        yield f"CHANGELOG.md: no section {version}"
+
+
+def format_faults(root, files, program):
+    names = [n for n in files if FORMATTED.fullmatch(n)]
+    run = subprocess.run([program, "--dry-run", "--Werror", *names], cwd=root, capture_output=True, text=True, check=False)
+    bad = sorted(set(re.findall(r"^(\S+?):\d+:\d+: (?:error|warning)", run.stderr, re.M)))
+    if run.returncode and not bad:
+        yield f"{program}: {run.stderr.strip()[:300]}"
+    for name in bad:
+        yield f"{name}: not formatted ({program} -i {name})"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("root", nargs="?", default=str(pathlib.Path(__file__).resolve().parents[2]))
+    parser.add_argument("--clang-format", help="check the format only, with this program")
+    args = parser.parse_args()
+    files = repository_files(args.root)
+    if args.clang_format:
+        faults = list(format_faults(args.root, files, args.clang_format))
+    else:
+        faults = [*text_faults(args.root, files), *version_faults(args.root)]
+    print(f"source gate: {len(files)} files, {len(faults)} faults")
+    print("\n".join(faults))
+    return 1 if faults or not files else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

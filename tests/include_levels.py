@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Fails on an #include in impl/ that goes against the levels of the rooms, or that brings a wrapped package, an ISA
+header or a banned standard header into a file that must not have it.
+
+    tests/include_levels.py [ROOT]        check ROOT/impl
+    tests/include_levels.py --self-test   prove that every rule fails on a tree that breaks it
+"""
+import pathlib
+import re
+import sys
+import tempfile
+
+# room -> the rooms it may include besides itself. Level 0 first; rooms of level 3 never include each other.
+ALLOWED = {
+    "base": set(),
+    "scheme": {"base"},
+    "config": {"base", "scheme"},
+    "oracle": {"base", "scheme", "config"},
+    "convert": {"base", "scheme"},
+    "kernels": {"base", "scheme"},
+    "io": {"base", "scheme"},
+    "weights": {"base", "scheme", "config", "io"},
+    "run": {"base", "scheme", "config", "io", "kernels"},
+    "api": {"base", "scheme", "config", "oracle", "convert", "kernels", "io", "weights", "run"},
+}
+
+# headers -> the files that may name them, as patterns under impl/
+RESERVED = [
+    (r"nlohmann/.*", r"base/json\.cpp"),
+    (r"(spdlog|fmt)/.*", r"base/log\.cpp"),
+    (r"xxhash\.h", r"io/[a-z0-9_]+\.(cpp|h)"),
+    (r".*intrin\.h|arm_(neon|sve|acle|sme)\.h", r"kernels/.*"),
+    (r"cpuid\.h|sys/auxv\.h|asm/hwcap\.h", r"(base/platform|kernels/)[a-z0-9_/]*\.(cpp|h)"),
+    (r"moe/.*|moe_abi_json\.inc", r"api/.*"),
+    # iostream has a static initialiser and the terminal; regex backtracks; locale is process state
+    (r"iostream|regex|c?locale|locale\.h", r"(?!)"),
+]
+ONE_FILE = [r"xxhash\.h"]  # in one file, wherever that is
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)', re.M)
+
+
+def faults(root):
+    """One line per bad include of root/impl; a second value counts the files seen."""
+    found, users, count = [], {}, 0
+    impl = pathlib.Path(root) / "impl"
+    for path in sorted(p for p in impl.rglob("*") if p.suffix in (".cpp", ".h", ".inl", ".inc", ".c")):
+        count += 1
+        name = path.relative_to(impl).as_posix()
+        room = name.split("/")[0]
+        if room not in ALLOWED:
+            found.append(f"impl/{name}: '{room}' is not a room")
+            continue
+        text = path.read_text(encoding="utf-8")
+        for match in INCLUDE.finditer(text):
+            place = f"impl/{name}:{text.count(chr(10), 0, match.start()) + 1}"
+            header = match[1] or match[2]
+            reserved = [allowed for pattern, allowed in RESERVED if re.fullmatch(pattern, header)]
+            for allowed in reserved:
+                if not re.fullmatch(allowed, name):
+                    found.append(f"{place}: <{header}> does not belong here")
+            for pattern in ONE_FILE:
+                if re.fullmatch(pattern, header):
+                    users.setdefault(header, set()).add(name)
+            if match[1] is None or reserved:
+                continue
+            target = header.split("/")[0]
+            if target not in ALLOWED or not (impl / header).is_file():
+                found.append(f'{place}: "{header}" is not a path from impl/')
+            elif target != room and target not in ALLOWED[room]:
+                found.append(f"{place}: {room} must not include {target} (\"{header}\")")
+    for header, names in users.items():
+        if len(names) > 1:
+            found.append(f"<{header}> belongs into one file, found in {', '.join(sorted(names))}")
+    return found, count
+
+
+def self_test():
+    """Every forbidden edge and every reserved header must be found, every allowed one accepted."""
+    bad = [(a, f'#include "{b}/x.h"') for a in ALLOWED for b in ALLOWED if b != a and b not in ALLOWED[a]]
+    good = [(a, f'  #  include "{b}/x.h"  // why') for a in ALLOWED for b in ALLOWED[a] | {a}]
+    bad += [("run", "#include <nlohmann/json.hpp>"), ("base", "#include <spdlog/logger.h>"), ("base", "#include <xxhash.h>"),
+            ("run", "#include <immintrin.h>"), ("scheme", "#include <arm_neon.h>"), ("run", "#include <cpuid.h>"),
+            ("run", "#include <moe/moe.h>"), ("api", "#include <iostream>"), ("io", '#include "x.h"'),
+            ("io", '#include "io/absent.h"'), ("io", "#include <xxhash.h>"), ("helpers", "#include <vector>")]
+    good += [("kernels", "#include <immintrin.h>"), ("api", "#include <moe/moe.h>"), ("run", "#include <vector>")]
+    wrong = []
+    for expected, cases in ((True, bad), (False, good)):
+        for room, line in cases:
+            with tempfile.TemporaryDirectory() as root:
+                for name in ALLOWED:
+                    folder = pathlib.Path(root) / "impl" / name
+                    folder.mkdir(parents=True)
+                    (folder / "x.h").write_text("#pragma once\n")
+                folder = pathlib.Path(root) / "impl" / room
+                folder.mkdir(exist_ok=True)
+                (folder / "probe.cpp").write_text("// probe\n" + line + "\n")
+                if line == "#include <xxhash.h>" and room == "io":
+                    (folder / "second.cpp").write_text(line + "\n")
+                if bool(faults(root)[0]) != expected:
+                    wrong.append(f"{room}: {line} was {'accepted' if expected else 'refused'}")
+    print(f"include_levels self-test: {len(bad)} bad and {len(good)} good includes, {len(wrong)} wrong verdicts")
+    return wrong
+
+
+def main(args):
+    if args[:1] == ["--self-test"]:
+        found = self_test()
+    else:
+        root = args[0] if args else pathlib.Path(__file__).resolve().parent.parent
+        found, count = faults(root)
+        print(f"include_levels: {count} files, {len(found)} faults")
+        if count == 0:
+            found.append("no source file found")
+    for line in found:
+        print(line)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
