@@ -12,9 +12,10 @@ struct Parallel {
   int num_threads = 1;  // how many tasks can run at once
   void* self = nullptr;
   void (*run)(void* self, std::size_t count, TaskFn task, void* arg) = nullptr;  // nullptr: on this thread
+  bool also_single = false;  // `run` does more than spread work (floating-point modes): give it single tasks too
 
   void operator()(std::size_t count, TaskFn task, void* arg) const {
-    if (run != nullptr && count > 1) {
+    if (run != nullptr && count > (also_single ? 0u : 1u)) {
       run(self, count, task, arg);
       return;
     }
