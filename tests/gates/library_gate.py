@@ -5,7 +5,7 @@
 
 - exports exactly the functions of SYMBOLS (abi_check/symbols.txt), all of type T with a version, besides the version nodes
 - needs libc, libm and the loader only; no RPATH; the right SONAME
-- RELRO and BIND_NOW, no executable stack, no text relocation, a build id, CET notes where the linker has them
+- RELRO and BIND_NOW, no executable stack, no text relocation, a build id
 - below 3 MB stripped; no path of the source or build folder inside
 """
 import argparse
@@ -64,8 +64,6 @@ def elf_faults(args):
     stack = re.search(r"GNU_STACK.*", segments)
     if not stack or "E" in stack[0].split()[6]:
         yield "executable stack"
-    if "GNU_PROPERTY" not in segments and "X86-64" in run(args.readelf, "-h", args.library):
-        yield "no GNU_PROPERTY note (-fcf-protection)"
     if "Build ID" not in run(args.readelf, "-nW", args.library):
         yield "no build id"
 

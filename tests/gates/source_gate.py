@@ -18,7 +18,7 @@ import sys
 TOP = {"CMakeLists.txt", "include_c", "impl", "bindings_examples", "tests", "abi_check", "pkgconfig", "README.md",
        "CMakePresets.json", "LICENSE", "CHANGELOG.md"}
 MAX_LINES = 500
-MACHINE = re.compile(r"(?<![\w.\-\]$}])/(?:work|root|home|Users)/\w|registry\+http|replace-with\s*=|GOPROXY=http|[i]ndex-url")
+MACHINE = re.compile(r"(?<![\w.\-\]$}])/(?:work|root|home|Users)/\w|registry\+http|replace-with\s*=|GOPROXY=[h]ttp|[i]ndex-url")
 TEXT = {".cpp", ".h", ".c", ".inl", ".py", ".sh", ".txt", ".cmake", ".in", ".md", ".json", ".rs", ".go", ".toml", ".lock",
         ".mod", ".sum", ".map", ".suppr", ".abi", ".yml", ".js", ""}
 FORMATTED = re.compile(r"(impl|tests|bindings_examples)/.*\.(cpp|h|inl)")

@@ -1,0 +1,65 @@
+#!/bin/sh
+# Installs the build into an empty root, moves it, and builds and runs a host program against it in every promised way.
+#   tests/gates/install_gate.sh SOURCE_DIR BUILD_DIR CC
+set -eu
+source=$1
+build=$2
+cc=$3
+consumer=$source/tests/gates/consumer
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+fail() {
+  echo "install gate: $*" >&2
+  exit 1
+}
+
+run() { # run LIBRARY_PATH PROGRAM
+  LD_LIBRARY_PATH=$1 "$2" || fail "$2 ended with status $?"
+}
+
+# --- what is installed, and by which component ---
+DESTDIR=$dir/runtime cmake --install "$build" --prefix /usr --component Runtime >/dev/null
+DESTDIR=$dir/all cmake --install "$build" --prefix /usr >/dev/null
+list() { (cd "$1" && find . ! -type d | sed 's|^\./||' | sort); }
+libdir=$(dirname "$(list "$dir/runtime" | head -1)") # usr/lib/x86_64-linux-gnu or usr/lib
+list "$dir/runtime" | grep -Evx "$libdir/libmoe\.so\.[0-9.]+" && fail "not of component Runtime"
+list "$dir/all" | grep -Evx "$libdir/(libmoe\.(so(\.[0-9.]+)?|a)|pkgconfig/libmoe\.pc|cmake/moe/moe(Config|ConfigVersion|Targets|Targets-[a-z]+)\.cmake)|usr/include/moe/moe\.h|usr/share/moe/moe_abi\.json" && fail "unexpected file"
+for f in $libdir/libmoe.so $libdir/libmoe.so.0 $libdir/pkgconfig/libmoe.pc usr/include/moe/moe.h usr/share/moe/moe_abi.json; do
+  [ -e "$dir/all/$f" ] || fail "$f is missing"
+done
+
+# --- the tree somewhere else ---
+mv "$dir/all/usr" "$dir/moved"
+grep -rlE "$dir/all|$source|$build" "$dir/moved" --include='*.cmake' --include='*.pc' && fail "absolute path in the files above"
+lib=$dir/moved/${libdir#usr/}
+export PKG_CONFIG_PATH="$lib/pkgconfig"
+[ "$(pkg-config --variable=abi_version libmoe)" = 0 ] || fail "abi_version of libmoe.pc"
+[ -s "$(pkg-config --variable=abi_json libmoe)" ] || fail "abi_json of libmoe.pc leads nowhere"
+echo "pkg-config:"
+"$cc" -std=c99 -Wall -Werror $(pkg-config --cflags libmoe) "$consumer/consumer.c" $(pkg-config --libs libmoe) -o "$dir/shared"
+run "$lib" "$dir/shared"
+
+echo "find_package:"
+for kind in OFF ON; do
+  [ $kind = OFF ] || [ -e "$lib/libmoe.a" ] || continue
+  cmake -S "$consumer" -B "$dir/consumer_$kind" -D CMAKE_PREFIX_PATH="$dir/moved" -D STATIC=$kind -D CMAKE_BUILD_TYPE=Release >/dev/null
+  cmake --build "$dir/consumer_$kind" >/dev/null
+  run "" "$dir/consumer_$kind/consumer"
+done
+
+if [ -e "$lib/libmoe.a" ]; then
+  echo "static archive:"
+  nm -g --defined-only "$lib/libmoe.a" 2>/dev/null | grep -E ' [A-Zu] ' | awk '{print $3}' | sort >"$dir/names"
+  sort "$source/abi_check/symbols.txt" | cmp - "$dir/names" || fail "global names of libmoe.a are not abi_check/symbols.txt"
+  mkdir "$dir/static"
+  cp "$lib/libmoe.a" "$dir/static"
+  "$cc" $(pkg-config --cflags libmoe) "$consumer/consumer.c" -L"$dir/static" $(pkg-config --static --libs libmoe | sed "s|-L[^ ]*||") -o "$dir/static/consumer"
+  readelf -d "$dir/static/consumer" | grep -q libmoe && fail "the static program needs libmoe.so"
+  run "" "$dir/static/consumer"
+fi
+
+# --- an absolute libdir is written as it is ---
+cmake -S "$source" -B "$dir/absolute" -D MOE_BUILD_TESTS=OFF -D MOE_BUILD_EXAMPLES=OFF -D CMAKE_INSTALL_LIBDIR=/opt/moe/lib64 >/dev/null
+grep -qx 'libdir=/opt/moe/lib64' "$dir/absolute/pkgconfig/libmoe.pc" || fail "absolute libdir in libmoe.pc"
+echo "install gate: ok"

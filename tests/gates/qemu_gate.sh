@@ -1,0 +1,12 @@
+#!/bin/sh
+# Runs test programs on an emulated older CPU: the rows that it lacks must not be chosen, and nothing else may use
+# its instructions.
+#   tests/gates/qemu_gate.sh QEMU CPU PROGRAM...
+set -eu
+qemu=$1
+cpu=$2
+shift 2
+for program in "$@"; do
+  echo "$cpu: $program"
+  "$qemu" -cpu "$cpu" "$program" --gtest_brief=1
+done

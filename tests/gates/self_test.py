@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Proves that the gates bite: every rule is given something that breaks it, and must say so.
+
+    tests/gates/self_test.py CC CXX      (x86-64 host)
+"""
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+GOOD_FLAGS = ["-shared", "-fPIC", "-Wl,-soname,libmoe.so.0", "-Wl,-z,relro,-z,now", "-Wl,--build-id=sha1"]
+GOOD_SOURCE = '#include <string.h>\n__attribute__((visibility("default"))) int moe_x(const char* s) { return (int)strlen(s); }\n'
+MAP = "LIBMOE_0 { global: moe_x; local: *; };\n"
+
+
+class Bench:
+    def __init__(self, cc, cxx, folder):
+        self.cc, self.cxx, self.folder = cc, cxx, pathlib.Path(folder)
+        self.wrong, self.count = [], 0
+        self.write("libmoe.map", MAP)
+        self.write("symbols.txt", "moe_x\n")
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    def expect(self, what, words, gate, *args):
+        """The gate must pass (words is None) or fail and say `words`."""
+        self.count += 1
+        run = subprocess.run([sys.executable, str(HERE / gate), *args], capture_output=True, text=True, check=False)
+        said = run.stdout + run.stderr
+        if (run.returncode == 0) != (words is None) or (words and words not in said):
+            self.wrong.append(f"{what}: status {run.returncode}, wanted {words or 'success'}, said: {said.strip()[:400]}")
+
+    def library(self, what, words, source=GOOD_SOURCE, flags=(), script="libmoe.map"):
+        so = str(self.folder / "probe.so")
+        script = ["-Wl,--version-script=" + str(self.folder / script)] if script else []
+        subprocess.run([self.cc, *GOOD_FLAGS, "-O1", *script, self.write("probe.c", source), *flags, "-o", so], check=True)
+        self.expect("library: " + what, words, "library_gate.py", so, str(self.folder / "symbols.txt"), "--soname", "libmoe.so.0",
+                    "--source", str(self.folder), "--ldd")
+
+    def object(self, what, words, where, source, flags=("-O2",)):
+        path = self.write("impl/" + where, source)
+        built = self.folder / "o" / "impl" / (where + ".o")
+        built.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run([self.cxx, "-std=c++20", *flags, "-c", path, "-o", str(built)], check=True)
+        self.expect("objects: " + what, words, "objects_gate.py", self.write("list", str(built) + "\n"), "--objdump", "objdump")
+
+    def sources(self, what, words, change):
+        root = self.folder / "tree"
+        shutil.rmtree(root, ignore_errors=True)
+        for name, text in {"include_c/moe/moe.h": "#define MOE_VERSION_MAJOR 1\n#define MOE_VERSION_MINOR 2\n#define MOE_VERSION_PATCH 3\n"
+                                                  "#define MOE_ABI_VERSION 4\n",
+                           "CMakeLists.txt": "project(libmoe VERSION 1.2.3 LANGUAGES C)\nset(MOE_ABI_VERSION 4)\n",
+                           "CHANGELOG.md": "## 1.2.3\n", "impl/base/a.cpp": "// what it is\n", **change}.items():
+            self.write("tree/" + name, text)
+        self.expect("sources: " + what, words, "source_gate.py", str(root))
+
+
+def main(cc, cxx):
+    with tempfile.TemporaryDirectory() as folder:
+        b = Bench(cc, cxx, folder)
+        b.library("good", None)
+        b.library("extra export", "not in symbols.txt", GOOD_SOURCE + '__attribute__((visibility("default"))) void moe_y(void) {}\n',
+                  script=b.write("more.map", MAP.replace("moe_x;", "moe_*;")).rsplit("/", 1)[1])
+        b.library("missing export", "not exported", GOOD_SOURCE.replace("moe_x", "moe_z"))
+        b.library("no version node", "without a version node", script=None)
+        b.library("data export", "only functions", 'int moe_x = 1;\n')
+        b.library("weak export", "only functions", '__attribute__((weak)) void moe_x(void) {}\n')
+        b.library("other SONAME", "SONAME", flags=["-Wl,-soname,libother.so.1"])
+        b.library("needs libstdc++", "needs libstdc++", flags=["-Wl,--no-as-needed", "-lstdc++"])
+        b.library("RPATH", "RUNPATH", flags=["-Wl,-rpath,/nowhere"])
+        b.library("lazy binding", "BIND_NOW", flags=["-Wl,-z,lazy"])
+        b.library("no RELRO", "RELRO", flags=["-Wl,-z,norelro"])
+        b.library("executable stack", "executable stack", flags=["-Wl,-z,execstack"])
+        b.library("source path", "is inside", GOOD_SOURCE.replace("(int)strlen(s)", '(int)strlen(s) + (s == (const char*)__FILE__ + 1)')
+                  + "const char* moe_path(void);\n__attribute__((used)) const char* moe_path(void) { return __FILE__; }\n")
+        b.library("too large", "the limit is", GOOD_SOURCE + "__attribute__((used)) static const char big[4000000] = {1};\n")
+
+        b.object("good", None, "run/a.cpp", "float f(float a) { return a * 2; }\n")
+        b.object("abort", "needs abort", "run/a.cpp", "#include <cstdlib>\nvoid f() { std::abort(); }\n")
+        b.object("assert", "__assert_fail", "run/a.cpp", "#include <cassert>\nvoid f(int a) { assert(a); }\n")
+        b.object("abort in the log file", None, "base/log.cpp", "#include <cstdlib>\nvoid f() { std::abort(); }\n")
+        b.object("printing", "needs puts", "run/a.cpp", "#include <cstdio>\nvoid f() { std::puts(\"x\"); }\n")
+        b.object("stderr", "needs stderr", "run/a.cpp", "#include <cstdio>\nvoid f() { std::fputs(\"x\", stderr); }\n")
+        b.object("opening a file", "needs fopen", "run/a.cpp", "#include <cstdio>\nvoid* f() { return std::fopen(\"x\", \"r\"); }\n")
+        b.object("opening a file in io", None, "io/a.cpp", "#include <cstdio>\nvoid* f() { return std::fopen(\"x\", \"r\"); }\n")
+        b.object("locale", "needs setlocale", "run/a.cpp", "#include <clocale>\nvoid f() { std::setlocale(LC_ALL, \"C\"); }\n")
+        b.object("dlopen", "needs dlopen", "run/a.cpp", "#include <dlfcn.h>\nvoid* f() { return dlopen(\"x\", 1); }\n")
+        b.object("AVX outside kernels", "beyond baseline", "run/a.cpp", "float f(float a) { return a * 2; }\n", ("-O2", "-mavx2"))
+        b.object("BMI outside kernels", "beyond baseline", "run/a.cpp", "unsigned f(unsigned a, unsigned n) { return a << n; }\n",
+                 ("-O2", "-mbmi2"))
+        b.object("AVX in kernels/x86", None, "kernels/x86/a.cpp", "float f(float a) { return a * 2; }\n", ("-O2", "-mavx2"))
+        b.object("AVX in the scalar row", "beyond baseline", "kernels/ref/a.cpp", "float f(float a) { return a * 2; }\n", ("-O2", "-mavx2"))
+        b.object("weak in kernels/x86", "weak definition", "kernels/x86/a.cpp",
+                 "inline int g(int a) { return a * 3; }\nint (*f())(int) { return &g; }\n")
+        b.object("weak elsewhere", None, "run/a.cpp", "inline int g(int a) { return a * 3; }\nint (*f())(int) { return &g; }\n")
+
+        b.sources("good", None, {})
+        b.sources("too long", "the wall", {"impl/base/a.cpp": "// long\n" * 501})
+        b.sources("no opening comment", "opens without", {"impl/base/a.cpp": "#include <vector>\n"})
+        b.sources("a machine's path", "machine's path", {"tests/x.py": "DIR = '/ho" "me/someone/x'\n"})
+        b.sources("top level", "no entry of the top level", {"docs/x.md": "x\n"})
+        b.sources("ABI number", "MOE_ABI_VERSION is not 4", {"CMakeLists.txt": "project(libmoe VERSION 1.2.3 L)\nset(MOE_ABI_VERSION 5)\n"})
+        b.sources("version", "project version", {"CMakeLists.txt": "project(libmoe VERSION 1.2.4 L)\nset(MOE_ABI_VERSION 4)\n"})
+        b.sources("changelog", "no section", {"CHANGELOG.md": "## 1.2.2\n"})
+
+        bad_header = b.write("inc/moe/moe.h", "// a comment that C99 pedantic takes and a guard that is missing\nint f() { return 1; }\n")
+        b.expect("header without guard", "redefinition", "header_matrix.py", str(pathlib.Path(bad_header).parents[1]), f"{cc}:{cxx}")
+    print(f"gates self-test: {b.count} probes, {len(b.wrong)} wrong verdicts")
+    print("\n".join(b.wrong))
+    return 1 if b.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
