@@ -43,9 +43,9 @@ struct TileShape {
 
 // Where a quantised row goes: straight into its place in a tile.
 struct QuantRow {
-  std::int8_t* codes;            // 32 codes of block b at codes + b * code_stride
+  std::int8_t* codes;  // 32 codes of block b at codes + b * code_stride
   std::ptrdiff_t code_stride;
-  std::int32_t* corr;            // of group g at corr[g * corr_stride]
+  std::int32_t* corr;  // of group g at corr[g * corr_stride]
   std::ptrdiff_t corr_stride;
   float* recip;
   std::int32_t* z;
@@ -70,54 +70,55 @@ struct QuantArgsRow {
 
 struct GemmArgs {
   const P16Matrix* matrix;
-  const std::byte* panels;       // first panel
-  std::int64_t panel_count;      // consecutive panels
-  const std::byte* tile;         // A tile
-  int n;                         // its rows
+  const std::byte* panels;   // first panel
+  std::int64_t panel_count;  // consecutive panels
+  const std::byte* tile;     // A tile
+  int n;                     // its rows
   TileShape shape;
-  float* out;                    // [n][ld], 16 * panel_count columns written
-  std::ptrdiff_t ld;             // floats
-  const std::byte* next;         // where reading goes on after the last panel: prefetched; nullptr = nowhere
+  float* out;             // [n][ld], 16 * panel_count columns written
+  std::ptrdiff_t ld;      // floats
+  const std::byte* next;  // where reading goes on after the last panel: prefetched; nullptr = nowhere
 };
 
 // The middle of n rows: y13 holds 16 gate, 16 up, 16 gate, ... columns as the panels of w13 do.
 struct ActivateArgs {
-  Activation activation;         // silu, swigluoai(_uninterleave), swiglustep
-  bool clamp;                    // silu with limit: clamp before; swiglustep: with clamps (not bit_compat vllm)
+  Activation activation;  // silu, swigluoai(_uninterleave), swiglustep
+  bool clamp;             // silu with limit: clamp before; swiglustep: with clamps (not bit_compat vllm)
   float alpha = 0, beta = 0, limit = 0;
-  DType dtype;                   // of the input: gate, up and every listed operation are rounded to it
-  const float* y13;              // [rows][ld]
+  DType dtype;       // of the input: gate, up and every listed operation are rounded to it
+  const float* y13;  // [rows][ld]
   std::ptrdiff_t ld;
   int rows;
-  std::int64_t blocks;           // of 16 + 16 columns
-  float* out;                    // [rows][out_ld], 16 * blocks columns written
+  std::int64_t blocks;  // of 16 + 16 columns
+  float* out;           // [rows][out_ld], 16 * blocks columns written
   std::ptrdiff_t out_ld;
 };
 
 // acc[tokens[i]] += weights[i] * y[i] for rows in order.
 struct CombineArgs {
-  float* acc;                    // [T][acc_ld]
+  float* acc;  // [T][acc_ld]
   std::ptrdiff_t acc_ld;
-  const std::int32_t* tokens;    // [rows]
-  const float* weights;          // [rows]; nullptr = 1 (the router weight was applied to the input)
-  const float* y;                // [rows][ld]
+  const std::int32_t* tokens;  // [rows]
+  const float* weights;        // [rows]; nullptr = 1 (the router weight was applied to the input)
+  const float* y;              // [rows][ld]
   std::ptrdiff_t ld;
   int rows;
-  std::int64_t count;            // columns, a multiple of 16
-  bool rounded;                  // false: acc = fma(weight, y, acc)
-  DType dtype;                   // rounded (bit_compat vllm): acc = r(acc + r(r(y) * weight)), r = to dtype
+  std::int64_t count;  // columns, a multiple of 16
+  bool rounded;        // false: acc = fma(weight, y, acc)
+  DType dtype;         // rounded (bit_compat vllm): acc = r(acc + r(r(y) * weight)), r = to dtype
 };
 
 struct Kernel {
   const KernelId* id = nullptr;
-  bool exact = true;             // same bits as the scalar row of its layout and activation format
-  int tile_rows = 1;             // largest tile
+  bool exact = true;  // same bits as the scalar row of its layout and activation format
+  int tile_rows = 1;  // largest tile
   void (*widen)(DType dtype, const std::byte* src, std::int64_t count, float* dst) = nullptr;
   void (*quantise)(const QuantArgsRow& args) = nullptr;
   void (*gemm)(const GemmArgs& args) = nullptr;
   void (*activate)(const ActivateArgs& args) = nullptr;
   void (*combine)(const CombineArgs& args) = nullptr;
-  // dst = src rounded to dtype
+  // dst = src rounded to dtype; every NaN becomes the one positive quiet NaN, so that outputs are equal bits
+  // on machines whose arithmetic makes different NaNs.
   void (*narrow)(DType dtype, const float* src, std::int64_t count, std::byte* dst) = nullptr;
 };
 

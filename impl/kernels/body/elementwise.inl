@@ -47,6 +47,7 @@ inline F load_as(const std::byte* p) {
 
 template <DType D>
 inline void store_as(std::byte* p, F x) {
+  x = V::select(V::is_nan(x), V::from_bits(V::set_i(0x7fc00000)), x);
   if constexpr (D == DType::bf16)
     V::store_u16(p, bf16_bits(x));
   else if constexpr (D == DType::f16)

@@ -58,10 +58,11 @@ void widen(DType dtype, const std::byte* src, std::int64_t count, float* dst) {
 void narrow(DType dtype, const float* src, std::int64_t count, std::byte* dst) {
   for (std::int64_t i = 0; i < count; ++i) {
     const auto j = static_cast<std::size_t>(i);
+    const float x = std::isnan(src[i]) ? std::bit_cast<float>(0x7fc00000u) : src[i];
     if (dtype == DType::f32) {
-      std::memcpy(dst + 4 * j, src + i, 4);
+      std::memcpy(dst + 4 * j, &x, 4);
     } else {
-      const std::uint16_t h = dtype == DType::bf16 ? f32_to_bf16(src[i]) : f32_to_f16(src[i]);
+      const std::uint16_t h = dtype == DType::bf16 ? f32_to_bf16(x) : f32_to_f16(x);
       std::memcpy(dst + 2 * j, &h, 2);
     }
   }
@@ -118,12 +119,15 @@ void gemm(const GemmArgs& a) {
     for (std::int64_t lane = 0; lane < kPanelRows; ++lane) {
       const auto l = static_cast<std::size_t>(lane);
       for (int row = 0; row < a.n; ++row) {
-        const auto corr = [&](std::int64_t g) { return load<std::int32_t>(a.tile + corr_at, static_cast<std::size_t>(g * a.n + row)); };
+        const auto corr = [&](std::int64_t g) {
+          return load<std::int32_t>(a.tile + corr_at, static_cast<std::size_t>(g * a.n + row));
+        };
         const float s_a = load<float>(recips, static_cast<std::size_t>(row));
         const std::int32_t z = load<std::int32_t>(zs, static_cast<std::size_t>(row));
         float r = 0.0f;
         if (m.grouping() == Grouping::channel) {
-          const std::int32_t i = dot(m, panel, lane, a.tile, a.n, row, 0, m.k) + corr(0) + z * load<std::int32_t>(panel + m.sum_offset(), l);
+          const std::int32_t i = dot(m, panel, lane, a.tile, a.n, row, 0, m.k) + corr(0) +
+                                 z * load<std::int32_t>(panel + m.sum_offset(), l);
           const float s = load<float>(panel, l) * s_a;  // the header holds s_w / 16
           r = (16.0f * static_cast<float>(i)) * s;
         } else {
@@ -177,7 +181,8 @@ void combine(const CombineArgs& a) {
     const float* y = a.y + row * a.ld;
     const float w = a.weights == nullptr ? 1.0f : a.weights[row];
     for (std::int64_t i = 0; i < a.count; ++i)
-      acc[i] = a.rounded ? round_to(a.dtype, acc[i] + round_to(a.dtype, round_to(a.dtype, y[i]) * w)) : std::fma(w, y[i], acc[i]);
+      acc[i] = a.rounded ? round_to(a.dtype, acc[i] + round_to(a.dtype, round_to(a.dtype, y[i]) * w))
+                         : std::fma(w, y[i], acc[i]);
   }
 }
 

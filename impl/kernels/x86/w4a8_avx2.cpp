@@ -98,7 +98,8 @@ void half_panel(const GemmArgs& a, const Tile& t, const std::byte* panel, int ha
     }
     add_block<N>(w + row32, codes, c);
     if (kind != Grouping::channel && --left == 0) {
-      const __m256 scale = load_bf16(kind == Grouping::g32 ? unit + 32 * h + row16 : panel + static_cast<std::size_t>(g) * 32 + row16);
+      const __m256 scale =
+          load_bf16(kind == Grouping::g32 ? unit + 32 * h + row16 : panel + static_cast<std::size_t>(g) * 32 + row16);
       left = per_group;
       ++g;
       corr += N;
@@ -116,7 +117,8 @@ void half_panel(const GemmArgs& a, const Tile& t, const std::byte* panel, int ha
     __m256 r;
     if (kind == Grouping::channel) {
       const __m256i i = _mm256_add_epi32(c[m], _mm256_mullo_epi32(load(sums), _mm256_set1_epi32(t.z[m])));
-      r = _mm256_mul_ps(_mm256_mul_ps(_mm256_set1_ps(16.0f), _mm256_cvtepi32_ps(i)), _mm256_mul_ps(load_f32(panel + row32), s_a));
+      r = _mm256_mul_ps(_mm256_mul_ps(_mm256_set1_ps(16.0f), _mm256_cvtepi32_ps(i)),
+                        _mm256_mul_ps(load_f32(panel + row32), s_a));
     } else {
       r = _mm256_mul_ps(_mm256_fmadd_ps(load_f32(sums), _mm256_set1_ps(static_cast<float>(t.z[m])), f[m]), s_a);
     }
@@ -135,7 +137,8 @@ void gemm_rows(const GemmArgs& a) {
 }
 
 void gemm(const GemmArgs& a) {
-  static constexpr void (*kByRows[kTileRows])(const GemmArgs&) = {gemm_rows<1>, gemm_rows<2>, gemm_rows<3>, gemm_rows<4>};
+  static constexpr void (*kByRows[kTileRows])(const GemmArgs&) = {gemm_rows<1>, gemm_rows<2>, gemm_rows<3>,
+                                                                  gemm_rows<4>};
   kByRows[a.n - 1](a);
 }
 

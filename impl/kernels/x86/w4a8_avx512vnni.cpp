@@ -130,7 +130,8 @@ void finish_rows(const GemmArgs& a, const std::byte* panel, std::int64_t column,
   for (int p = 0; p < P; ++p) {
     const std::byte* head = panel + static_cast<std::size_t>(p) * m.panel_bytes();
     const __m512 bias = m.has_bias ? load_f32(head + m.bias_offset()) : _mm512_setzero_ps();
-    for (int i = 0; i < N; ++i) _mm512_storeu_ps(a.out + i * a.ld + column + p * kPanelRows, _mm512_add_ps(r[p][i], bias));
+    for (int i = 0; i < N; ++i)
+      _mm512_storeu_ps(a.out + i * a.ld + column + p * kPanelRows, _mm512_add_ps(r[p][i], bias));
   }
 }
 
@@ -169,7 +170,8 @@ void panels_channel(const GemmArgs& a, const Tile& t, const std::byte* panel, st
   for (int p = 0; p < P; ++p) {
     const __m512 scale = load_f32(panel + static_cast<std::size_t>(p) * stride);
     for (int i = 0; i < N; ++i)
-      r[p][i] = _mm512_mul_ps(_mm512_mul_ps(_mm512_set1_ps(16.0f), b.sum(p, i)), _mm512_mul_ps(scale, _mm512_set1_ps(t.recip[i])));
+      r[p][i] = _mm512_mul_ps(_mm512_mul_ps(_mm512_set1_ps(16.0f), b.sum(p, i)),
+                              _mm512_mul_ps(scale, _mm512_set1_ps(t.recip[i])));
   }
   finish_rows<P, N>(a, panel, column, r);
 }
@@ -236,9 +238,15 @@ void run_panels(const GemmArgs& a, const Tile& t, std::int64_t first, std::int64
     const std::byte* later = panel + P * bytes < end ? panel + P * bytes : a.next;
     Ahead<P> ahead{later, end, a.next};
     switch (a.matrix->grouping()) {
-      case Grouping::channel: panels_channel<P, N>(a, t, panel, p * kPanelRows, ahead); break;
-      case Grouping::grouped: panels_grouped<P, N>(a, t, panel, p * kPanelRows, ahead); break;
-      case Grouping::g32: panels_g32<P, N>(a, t, panel, p * kPanelRows, ahead); break;
+      case Grouping::channel:
+        panels_channel<P, N>(a, t, panel, p * kPanelRows, ahead);
+        break;
+      case Grouping::grouped:
+        panels_grouped<P, N>(a, t, panel, p * kPanelRows, ahead);
+        break;
+      case Grouping::g32:
+        panels_g32<P, N>(a, t, panel, p * kPanelRows, ahead);
+        break;
     }
   }
 }

@@ -1,0 +1,214 @@
+// Every registry row against the scalar row of its layout, bit by bit: shapes, groups, tile sizes, fills.
+// A new row is tested without touching this file.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support/p16.h"
+
+namespace moe::test {
+namespace {
+
+enum class Fill { random, extreme, small };
+
+struct Case {
+  std::int64_t rows, k, group;
+  int halves;
+  bool bias;
+};
+
+// Shapes with tails in N and K, every kind of group, odd group multiples of 32.
+const Case kCases[] = {
+    {16, 32, 32, 1, false}, {16, 64, 64, 2, true},    {13, 64, 32, 2, true},      {40, 256, 128, 1, true},
+    {5, 34, 34, 1, true},   {7, 46, 46, 2, false},    {24, 192, 96, 1, true},     {24, 192, 32, 2, false},
+    {33, 96, 96, 1, true},  {48, 160, 160, 1, false}, {80, 512, 128, 2, false},   {130, 320, 64, 1, false},
+    {17, 1, 1, 1, true},    {96, 480, 96, 2, false},  {64, 1024, 1024, 1, false},
+};
+
+struct Data {
+  P16Matrix m;
+  std::vector<std::byte> packed;
+  std::vector<float> x;
+};
+
+Data make(const Case& c, int n, Fill fill, std::mt19937& rng) {
+  Data d;
+  d.m = {.half_rows = c.rows, .halves = c.halves, .k = c.k, .group = c.group, .has_bias = c.bias};
+  const auto rows = static_cast<std::size_t>(d.m.rows());
+  std::uniform_int_distribution<int> code(-8, 7);
+  std::uniform_real_distribution<float> unit(-1.0f, 1.0f);
+  std::vector<std::int8_t> w(rows * static_cast<std::size_t>(c.k));
+  for (std::int8_t& v : w)
+    v = static_cast<std::int8_t>(fill == Fill::extreme ? (code(rng) > 0 ? 7 : -8)
+                                 : fill == Fill::small ? code(rng) / 4
+                                                       : code(rng));
+  std::vector<float> scales(rows * static_cast<std::size_t>(d.m.groups())), bias(rows);
+  for (float& s : scales) s = fill == Fill::small ? 0.5f : 0.01f + std::fabs(unit(rng)) * 0.1f;
+  for (float& b : bias) b = unit(rng);
+  d.packed = pack_p16(d.m, w, scales, c.bias ? bias : std::vector<float>{});
+  d.x.resize(static_cast<std::size_t>(n * c.k));
+  for (float& v : d.x)
+    v = fill == Fill::extreme ? (unit(rng) > 0 ? 3.0f : -3.0f)
+        : fill == Fill::small ? std::round(unit(rng) * 4)
+                              : unit(rng) * 5;
+  return d;
+}
+
+class Rows : public testing::TestWithParam<const Kernel*> {};
+
+TEST_P(Rows, GemmGivesTheBitsOfTheScalarRow) {
+  const Kernel& kernel = *GetParam();
+  const Kernel& scalar = scalar_kernel();
+  std::mt19937 rng(20261121);
+  for (const Case& c : kCases) {
+    for (int n = 1; n <= kernel.tile_rows; ++n) {
+      for (const Fill fill : {Fill::random, Fill::extreme, Fill::small}) {
+        const Data d = make(c, n, fill, rng);
+        const TileShape shape{c.k, c.group};
+        const auto rule = n % 2 ? HalfRule::away : HalfRule::even;
+        const auto tile = make_tile(kernel, shape, d.x.data(), n, rule);
+        ASSERT_EQ(tile, make_tile(scalar, shape, d.x.data(), n, rule)) << kernel.id->name << " k " << c.k << " n " << n;
+        const std::int64_t ld = d.m.panels() * kPanelRows + 3;
+        std::vector<float> want(static_cast<std::size_t>(n * ld), -1.0f), got = want;
+        scalar.gemm({&d.m, d.packed.data(), d.m.panels(), tile.data(), n, shape, want.data(), ld, nullptr});
+        kernel.gemm({&d.m, d.packed.data(), d.m.panels(), tile.data(), n, shape, got.data(), ld, d.packed.data()});
+        ASSERT_EQ(0, std::memcmp(want.data(), got.data(), want.size() * 4))
+            << kernel.id->name << " rows " << d.m.rows() << " k " << c.k << " g " << c.group << " n " << n;
+      }
+    }
+  }
+}
+
+TEST_P(Rows, RandomShapes) {
+  const Kernel& kernel = *GetParam();
+  const Kernel& scalar = scalar_kernel();
+  std::mt19937 rng(7);
+  const auto pick = [&](int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng); };
+  for (int round = 0; round < 300; ++round) {
+    Case c{pick(1, 70), 0, 0, pick(1, 2), pick(0, 1) == 1};
+    if (pick(0, 2) == 0) {
+      c.k = c.group = pick(1, 300);
+    } else {
+      c.group = 32 * pick(1, 6);
+      c.k = c.group * pick(1, 5);
+    }
+    const int n = pick(1, kernel.tile_rows);
+    const Data d = make(c, n, Fill::random, rng);
+    const TileShape shape{c.k, c.group};
+    const auto tile = make_tile(scalar, shape, d.x.data(), n, HalfRule::away);
+    const std::int64_t ld = d.m.panels() * kPanelRows;
+    std::vector<float> want(static_cast<std::size_t>(n * ld)), got = want;
+    scalar.gemm({&d.m, d.packed.data(), d.m.panels(), tile.data(), n, shape, want.data(), ld, nullptr});
+    kernel.gemm({&d.m, d.packed.data(), d.m.panels(), tile.data(), n, shape, got.data(), ld, nullptr});
+    ASSERT_EQ(0, std::memcmp(want.data(), got.data(), want.size() * 4))
+        << kernel.id->name << " round " << round << " rows " << d.m.rows() << " k " << c.k << " g " << c.group << " n "
+        << n;
+  }
+}
+
+const float kSpecials[] = {0.0f,    -0.0f,   1e-45f,   -1e-45f, 1e-38f, 0x1p-126f, 65504.0f, 65519.9f,  65520.0f, 1e5f,
+                           -1e30f,  3.4e38f, -3.4e38f, 88.7f,   -88.7f, -87.3f,    -104.0f,  0.5f,      1.5f,     2.5f,
+                           6.1e-5f, 5.9e-8f, 2.9e-8f,  7.0f,    -7.0f,  1.0f,      INFINITY, -INFINITY, NAN,      -NAN};
+
+TEST_P(Rows, WidenAndNarrow) {
+  const Kernel& kernel = *GetParam();
+  std::vector<float> x(std::begin(kSpecials), std::end(kSpecials));
+  for (std::uint32_t i = 0; i < 200000; ++i) x.push_back(std::bit_cast<float>(i * 21473u));
+  const auto count = static_cast<std::int64_t>(x.size());
+  for (const DType d : {DType::f32, DType::bf16, DType::f16}) {
+    std::vector<std::byte> want(x.size() * 4, std::byte{0}), got = want;
+    ref::narrow(d, x.data(), count, want.data());
+    kernel.narrow(d, x.data(), count, got.data());
+    ASSERT_EQ(want, got) << dtype_name(d);
+    std::vector<float> w1(x.size()), w2(x.size());
+    ref::widen(d, want.data(), count, w1.data());
+    kernel.widen(d, want.data(), count, w2.data());
+    ASSERT_EQ(0, std::memcmp(w1.data(), w2.data(), w1.size() * 4)) << dtype_name(d);
+  }
+}
+
+TEST_P(Rows, Activations) {
+  const Kernel& kernel = *GetParam();
+  std::mt19937 rng(3);
+  std::normal_distribution<float> normal(0.0f, 4.0f);
+  constexpr int kRows = 3;
+  constexpr std::int64_t kBlocks = 9, kLd = kBlocks * 32 + 5, kOutLd = kBlocks * 16 + 7;
+  for (int round = 0; round < 40; ++round) {
+    std::vector<float> y13(kRows * kLd);
+    for (float& v : y13) v = rng() % 8 == 0 ? kSpecials[rng() % std::size(kSpecials)] : normal(rng);
+    for (const Activation f :
+         {Activation::silu, Activation::swigluoai, Activation::swigluoai_uninterleave, Activation::swiglustep})
+      for (const bool clamp : {false, true})
+        for (const DType d : {DType::f32, DType::bf16, DType::f16}) {
+          std::vector<float> want(kRows * kOutLd, -1.0f), got = want;
+          ActivateArgs a{f, clamp, 1.702f, 1.0f, 7.0f, d, y13.data(), kLd, kRows, kBlocks, want.data(), kOutLd};
+          ref::activate(a);
+          a.out = got.data();
+          kernel.activate(a);
+          for (auto* v : {&want, &got})  // which NaN an operation makes is the machine's choice; narrow() has one
+            for (float& y : *v) y = std::isnan(y) ? NAN : y;
+          ASSERT_EQ(0, std::memcmp(want.data(), got.data(), want.size() * 4))
+              << static_cast<int>(f) << clamp << dtype_name(d);
+        }
+  }
+}
+
+TEST_P(Rows, Combine) {
+  const Kernel& kernel = *GetParam();
+  std::mt19937 rng(4);
+  std::normal_distribution<float> normal;
+  constexpr int kRows = 5;
+  constexpr std::int64_t kCount = 48, kLd = 50;
+  const std::int32_t tokens[kRows] = {2, 0, 2, 1, 2};
+  std::vector<float> y(kRows * kLd), start(3 * kLd), weights(kRows);
+  for (auto* v : {&y, &start, &weights})
+    for (float& f : *v) f = normal(rng);
+  y[7] = NAN;
+  for (const bool rounded : {false, true})
+    for (const float* w : {static_cast<const float*>(nullptr), static_cast<const float*>(weights.data())})
+      for (const DType d : {DType::f32, DType::bf16, DType::f16}) {
+        std::vector<float> want = start, got = start;
+        CombineArgs a{want.data(), kLd, tokens, w, y.data(), kLd, kRows, kCount, rounded, d};
+        ref::combine(a);
+        a.acc = got.data();
+        kernel.combine(a);
+        for (auto* v : {&want, &got})
+          for (float& f : *v) f = std::isnan(f) ? NAN : f;
+        ASSERT_EQ(0, std::memcmp(want.data(), got.data(), want.size() * 4)) << rounded << dtype_name(d);
+      }
+}
+
+TEST_P(Rows, QuantiseOddRows) {
+  const Kernel& kernel = *GetParam();
+  std::mt19937 rng(5);
+  for (const std::int64_t k : {1, 7, 8, 31, 32, 33, 40, 46, 64, 100, 256})
+    for (int round = 0; round < 60; ++round) {
+      std::vector<float> x(static_cast<std::size_t>(k));
+      for (float& v : x) {
+        v = static_cast<float>(static_cast<int>(rng() % 511) - 255) * 0.5f;  // many halves
+        if (round % 4 == 1 && rng() % 16 == 0) v = kSpecials[rng() % std::size(kSpecials)];
+        if (round % 4 == 2) v = 0.0f;
+        if (round % 4 == 3) v *= 1e-39f;
+      }
+      for (const HalfRule rule : {HalfRule::away, HalfRule::even})
+        ASSERT_EQ(make_tile(scalar_kernel(), {k, k}, x.data(), 1, rule), make_tile(kernel, {k, k}, x.data(), 1, rule))
+            << k << " " << round;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Rows, testing::ValuesIn(runnable_kernels()),
+                         [](const auto& param) { return std::string(param.param->id->name); });
+
+TEST(Registry, RowsAreInTheOrderOfTheirIds) {
+  std::size_t last = 0;
+  for (const Kernel* k : kernels()) {
+    const auto index = kernel_index(k->id->name);
+    ASSERT_TRUE(index);
+    EXPECT_GE(*index, last);
+    last = *index;
+    EXPECT_EQ(kernel_at(*index), k);
+  }
+}
+
+}  // namespace
+}  // namespace moe::test

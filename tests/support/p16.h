@@ -1,0 +1,88 @@
+// Plain packing for kernel tests: one matrix in p16/int4 element by element, and tiles of quantised rows.
+// Written from decisions 7.2 with the address functions of scheme/layout.h only; convert/ has its own code.
+#pragma once
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "base/float_formats.h"
+#include "kernels/kernel.h"
+#include "kernels/ref/w4a8.h"
+#include "scheme/layout.h"
+
+namespace moe::test {
+
+template <class T>
+void put(std::vector<std::byte>& bytes, std::size_t at, T value) {
+  std::memcpy(bytes.data() + at, &value, sizeof value);
+}
+
+// w: [rows, k] values -8..7; scales: [rows, k/group]; bias: [rows] or empty.
+inline std::vector<std::byte> pack_p16(const P16Matrix& m, const std::vector<std::int8_t>& w,
+                                       const std::vector<float>& scales, const std::vector<float>& bias) {
+  std::vector<std::byte> out(m.bytes(), std::byte{0});
+  for (std::int64_t p = 0; p < m.panels(); ++p)
+    for (std::int64_t lane = 0; lane < kPanelRows; ++lane)
+      for (std::int64_t k = 0; k < m.units() * kUnitK; ++k) {
+        std::byte& b = out[static_cast<std::size_t>(p) * m.panel_bytes() + m.code_offset(lane, k)];
+        b |= static_cast<std::byte>(P16Matrix::nibble_high(k) ? 0x80 : 0x08);  // value 0
+      }
+  for (std::int64_t n = 0; n < m.rows(); ++n) {
+    const std::size_t panel = static_cast<std::size_t>(m.panel_of(n)) * m.panel_bytes();
+    const std::int64_t lane = m.lane_of(n);
+    const auto lane4 = static_cast<std::size_t>(lane) * 4;
+    std::int32_t wsum = 0;
+    for (std::int64_t k = 0; k < m.k; ++k) {
+      const int value = w[static_cast<std::size_t>(n * m.k + k)];
+      wsum += value;
+      std::byte& b = out[panel + m.code_offset(lane, k)];
+      const auto code = static_cast<unsigned>(value + 8);
+      b = P16Matrix::nibble_high(k) ? (b & std::byte{0x0f}) | static_cast<std::byte>(code << 4)
+                                    : (b & std::byte{0xf0}) | static_cast<std::byte>(code);
+    }
+    if (m.grouping() == Grouping::channel) {
+      put(out, panel + lane4, scales[static_cast<std::size_t>(n)] * 0.0625f);
+      put(out, panel + m.sum_offset() + lane4, wsum);
+    } else {
+      float rsum = 0.0f;
+      for (std::int64_t g = 0; g < m.groups(); ++g) {
+        const std::uint16_t bits = f32_to_bf16(scales[static_cast<std::size_t>(n * m.groups() + g)]);
+        put(out, panel + m.scale_offset(lane, g), bits);
+        for (std::int64_t c = g * m.group; c < (g + 1) * m.group; c += 32)
+          for (std::int64_t h = 0; h < 16; h += 8) {
+            int part = 0;
+            for (std::int64_t j = 0; j < 8; ++j)
+              part += w[static_cast<std::size_t>(n * m.k + c + h + j)] +
+                      w[static_cast<std::size_t>(n * m.k + c + 16 + h + j)];
+            rsum = rsum + static_cast<float>(part) * bf16_to_f32(bits);
+          }
+      }
+      put(out, panel + m.sum_offset() + lane4, rsum);
+    }
+    if (m.has_bias) put(out, panel + m.bias_offset() + lane4, bias[static_cast<std::size_t>(n)]);
+  }
+  return out;
+}
+
+// n rows of x ([n, k]) quantised into one tile by `kernel`.
+inline std::vector<std::byte> make_tile(const Kernel& kernel, const TileShape& shape, const float* x, int n,
+                                        HalfRule rule) {
+  std::vector<std::byte> tile(shape.row_bytes() * static_cast<std::size_t>(n), std::byte{0});
+  for (int row = 0; row < n; ++row)
+    kernel.quantise({shape, x + row * shape.k, rule, tile_row(shape, tile.data(), n, row)});
+  return tile;
+}
+
+// The rows of the registry that this machine can run.
+inline std::vector<const Kernel*> runnable_kernels() {
+  std::vector<const Kernel*> rows;
+  const auto host = detect_platform();
+  for (const Kernel* k : kernels())
+    if (host && host->runs(k->id->isa)) rows.push_back(k);
+  return rows;
+}
+
+inline const Kernel& scalar_kernel() { return *kernel_at(*kernel_index("w4a8_tok8_p16_scalar")); }
+
+}  // namespace moe::test
