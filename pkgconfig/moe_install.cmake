@@ -13,7 +13,11 @@ install(FILES abi_check/moe_abi.json DESTINATION ${CMAKE_INSTALL_DATADIR}/moe CO
 # namespace of the host's link. ld -r merges the objects (and dissolves COMDAT groups, which must not
 # meet others of the same name once their members are local), objcopy then hides what is not public.
 if(MOE_BUILD_STATIC)
-  set(public_symbols ${CMAKE_CURRENT_SOURCE_DIR}/abi_check/symbols.txt)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS abi_check/symbols.txt)
+  file(READ abi_check/symbols.txt names)
+  string(REGEX REPLACE "@[^\n]*" "" names "${names}")
+  set(public_symbols ${CMAKE_CURRENT_BINARY_DIR}/public_symbols.txt)
+  file(CONFIGURE OUTPUT ${public_symbols} CONTENT "${names}")
   set(one_object ${CMAKE_CURRENT_BINARY_DIR}/libmoe.o)
   add_custom_command(OUTPUT ${one_object}
     COMMAND ${CMAKE_CXX_COMPILER} -r -nostdlib -Wl,--force-group-allocation -o ${one_object}.all ${moe_objects}

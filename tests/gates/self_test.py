@@ -20,7 +20,7 @@ class Bench:
         self.cc, self.cxx, self.folder = cc, cxx, pathlib.Path(folder)
         self.wrong, self.count = [], 0
         self.write("libmoe.map", MAP)
-        self.write("symbols.txt", "moe_x\n")
+        self.write("symbols.txt", "moe_x@@LIBMOE_0\n")
 
     def write(self, name, text):
         path = self.folder / name
@@ -68,7 +68,7 @@ def main(cc, cxx):
         b.library("extra export", "not in symbols.txt", GOOD_SOURCE + '__attribute__((visibility("default"))) void moe_y(void) {}\n',
                   script=b.write("more.map", MAP.replace("moe_x;", "moe_*;")).rsplit("/", 1)[1])
         b.library("missing export", "not exported", GOOD_SOURCE.replace("moe_x", "moe_z"))
-        b.library("no version node", "without a version node", script=None)
+        b.library("no version node", "not of the form", script=None)
         b.library("data export", "only functions", 'int moe_x = 1;\n')
         b.library("weak export", "only functions", '__attribute__((weak)) void moe_x(void) {}\n')
         b.library("other SONAME", "SONAME", flags=["-Wl,-soname,libother.so.1"])
