@@ -37,13 +37,16 @@ struct Candidate {
 struct Selection {
   std::shared_ptr<const Config> config;
   Platform platform;
-  std::vector<Candidate> candidates;
+  std::string oracle;                     // "w4a8_int8", ...; "none" when vLLM has no oracle for the config
+  std::vector<Candidate> candidates;      // in priority order
   std::optional<std::size_t> winner;      // index into candidates
   std::optional<std::size_t> kernel;      // index into kKernelIds when this library runs it
   Layout layout;                          // kind none without a winner, foreign when not built here
   std::string layout_id;
   std::string weight_scheme, activation_scheme;  // "int4_g32_sym", "int8_token_dynamic"
-  std::string warning;                    // "requested_backend_not_on_this_platform" or ""
+  // "" or why moe_backend was not followed: requested_backend_not_on_this_platform (vLLM's own rule),
+  // requested_backend_refused, requested_backend_unknown (allow_fallback).
+  std::string warning;
 
   std::string backend_name() const { return winner ? candidates[*winner].backend : std::string(); }
 };

@@ -1,0 +1,149 @@
+// The tables of selection: what a backend is, what it accepts, and the rules that ask (exemplars.md 5.5).
+//
+//   Family   one oracle: its rows in priority order, and how it treats a backend asked for by name
+//   Experts  one row: a backend and one of its experts classes
+//   Accepts  the cells of a row. `vllm` is the pinned oracle's answer; `libmoe` exists where our kernels
+//            can more (or vLLM's limits make no sense here): it is `vllm` with the widened cells replaced
+//   Rule     reads cells and a query, and says nothing or why not. The order of rules() is part of the
+//            contract: the first that refuses is the reason
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "oracle/enum_set.h"
+#include "oracle/keys.h"
+#include "oracle/query.h"
+#include "oracle/selection.h"
+#include "scheme/kernel_ids.h"
+
+namespace moe {
+
+enum class ActivationFormat : std::uint8_t { standard, batched };
+
+// Defaults are "any": a row names only what it limits.
+struct Accepts {
+  // Who asks for it: auto selection on these devices, and moe_backend by this word ("" = by no word).
+  EnumSet<DeviceType> listed;
+  std::string_view request = "";
+
+  // The machine.
+  EnumSet<DeviceType> devices;
+  EnumSet<Arch> archs = EnumSet<Arch>::all();
+  int min_capability = 0;                // 10*major + minor
+  int capability_major = 0;              // exactly this major; 0 = any
+  std::string_view device_library = "";  // platform.libs must have it, else the device can't run the class
+  std::string_view device_switch = "";   // env must hold it with value "1", else the same
+  std::string_view ops_library = "";     // platform.libs must have it, else the class is not built there
+
+  // The layer.
+  EnumSet<DType> in_dtypes = EnumSet<DType>::all();
+  bool ungated = true;
+  EnumSet<Activation> activations = EnumSet<Activation>::all();
+  bool any_key = false;
+  std::span<const QuantKey> weight_keys = {};  // the activation key must be none
+  bool expert_parallel = true, eplb = true;
+  std::span<const std::string_view> all2all_refused = {};  // when all-to-all kernels are in use
+  std::span<const std::string_view> all2all_only = {};     // empty = any
+  bool hash_routing = true;
+  EnumSet<RoutingMethod> routing = EnumSet<RoutingMethod>::all();
+  EnumSet<RoutingMethod> float32_logits = EnumSet<RoutingMethod>::all();  // methods that may have float32 logits
+  ActivationFormat format = ActivationFormat::standard;
+  bool batch_invariant = false, lora = false;
+
+  // What conversion and kernels need; asked for a config only.
+  EnumSet<Format> checkpoints = EnumSet<Format>::all();
+  bool transposed = true;                // stacked K-first tensors
+  std::int64_t group_multiple = 1;       // group size is channel-wise or a multiple of this
+  std::int64_t size_multiple = 1;        // of H and I
+  bool plain_routing = false;            // no groups, bias, extra experts; a factor only on softmax routing
+  bool block32 = true;                   // activation_quant block32
+  LayoutKind layout = LayoutKind::none;  // none: this build cannot write the backend's layout
+  ActFormat act = ActFormat::tok8;       // with a layout: which kernels belong to the row
+};
+
+struct Experts {
+  std::string_view backend, name;  // name: vLLM's class
+  Accepts vllm;
+  std::optional<Accepts> libmoe = std::nullopt;
+
+  constexpr const Accepts& accepts(Policy p) const { return p == Policy::libmoe && libmoe ? *libmoe : vllm; }
+};
+
+enum class OnMissingDevice : std::uint8_t { refuse, warn_and_auto };
+
+struct Family {
+  OracleId id = OracleId::no_oracle;
+  std::span<const Experts> (*table)() = nullptr;
+  bool device_before_name = false;  // an empty list for this device ends the question before moe_backend is read
+  OnMissingDevice named = OnMissingDevice::refuse;  // the backend asked for by name cannot run on this device
+
+  std::span<const Experts> rows() const { return table != nullptr ? table() : std::span<const Experts>(); }
+};
+const Family& family_of(OracleId id);
+std::string built_oracles();  // "w4a8_int8, int_wna16"
+
+std::span<const Experts> w4a8_int8_rows();
+std::span<const Experts> int_wna16_rows();
+
+// --- verdicts -------------------------------------------------------------------------------------------
+
+void a_refusal_needs_a_reason();  // never defined: calling it in a constant is the compile error
+
+// Why a row is refused, as a number for libmoe and as the code of the golden vectors. A reason without
+// either does not compile.
+struct Reason {
+  consteval Reason(Reject r, std::string_view c) : reject(r), code(c) {
+    if (r == Reject::none || c.empty()) a_refusal_needs_a_reason();
+  }
+  Reject reject;
+  std::string_view code;
+};
+
+struct Why {
+  std::string needs, found;  // "device cpu", "the platform is cuda 9.0"
+  std::string subject;       // pointer into the canonical config, a feature, or ""
+};
+
+// The only way to say no: the detail is never empty.
+class Refusal {
+ public:
+  Refusal(const Reason& reason, Why why)
+      : reason_(reason), detail_("needs " + why.needs + "; " + why.found), subject_(std::move(why.subject)) {}
+  Reject reject() const { return reason_.reject; }
+  std::string_view code() const { return reason_.code; }
+  const std::string& detail() const { return detail_; }
+  const std::string& subject() const { return subject_; }
+
+ private:
+  Reason reason_;
+  std::string detail_, subject_;
+};
+using Verdict = std::optional<Refusal>;  // nullopt: accepted
+
+// --- rules ----------------------------------------------------------------------------------------------
+
+// One candidate: a row, and the kernel that would run it (nullptr for devices that libmoe does not run).
+struct Offer {
+  const Experts* row;
+  const Accepts* accepts;
+  const KernelId* kernel;
+};
+
+struct Rule {
+  Reason reason;
+  std::optional<Why> (*check)(const Query& q, const Offer& offer);
+};
+std::span<const Rule> rules();
+Verdict judge(const Query& q, const Offer& offer);
+// The first rule alone: can this device run the class at all?
+bool device_runs(const Query& q, const Offer& offer);
+// "cuda 9.0", "cpu x86_64", "rocm gfx942"
+std::string platform_text(const Platform& p);
+
+}  // namespace moe

@@ -1,0 +1,42 @@
+// The oracles and how each treats a backend that is asked for by name. See backend.h.
+#include "oracle/backend.h"
+
+namespace moe {
+namespace {
+
+// An oracle without a table of rows is not built.
+constexpr std::array kFamilies = {
+    Family{.id = OracleId::w4a8_int8,
+           .table = w4a8_int8_rows,
+           .device_before_name = true,
+           .named = OnMissingDevice::refuse},
+    Family{.id = OracleId::int_wna16,
+           .table = int_wna16_rows,
+           .device_before_name = false,
+           .named = OnMissingDevice::warn_and_auto},
+    Family{.id = OracleId::fp8},
+    Family{.id = OracleId::int8},
+    Family{.id = OracleId::nvfp4},
+    Family{.id = OracleId::mxfp4},
+    Family{.id = OracleId::mxfp4_deepseek_v4},
+    Family{.id = OracleId::mxfp8},
+    Family{.id = OracleId::unquantized},
+    Family{.id = OracleId::no_oracle},
+};
+
+}  // namespace
+
+const Family& family_of(OracleId id) {
+  for (const Family& f : kFamilies)
+    if (f.id == id) return f;
+  return kFamilies.back();
+}
+
+std::string built_oracles() {
+  std::string names;
+  for (const Family& f : kFamilies)
+    if (f.table != nullptr) names += (names.empty() ? "" : ", ") + std::string(oracle_name(f.id));
+  return names;
+}
+
+}  // namespace moe

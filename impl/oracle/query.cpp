@@ -1,0 +1,212 @@
+// Reading of a describe query: tables of members, each with its reader (describe.md 2).
+#include "oracle/query.h"
+
+#include <algorithm>
+#include <array>
+
+#include "oracle/members.h"
+
+namespace moe {
+namespace {
+
+struct OracleName {
+  OracleId id;
+  std::string_view name;
+};
+constexpr std::array kOracleNames = {OracleName{OracleId::int_wna16, "int_wna16"},
+                                     OracleName{OracleId::w4a8_int8, "w4a8_int8"},
+                                     OracleName{OracleId::fp8, "fp8"},
+                                     OracleName{OracleId::int8, "int8"},
+                                     OracleName{OracleId::nvfp4, "nvfp4"},
+                                     OracleName{OracleId::mxfp4, "mxfp4"},
+                                     OracleName{OracleId::mxfp8, "mxfp8"},
+                                     OracleName{OracleId::mxfp4_deepseek_v4, "mxfp4_deepseek_v4"},
+                                     OracleName{OracleId::unquantized, "unquantized"}};
+
+// vLLM's switches: the closed list of the schema's vllm_env.
+constexpr std::array<std::string_view, 16> kEnvNames = {"VLLM_BATCH_INVARIANT",
+                                                        "VLLM_FLASHINFER_MOE_BACKEND",
+                                                        "VLLM_HUMMING_MOE_GEMM_TYPE",
+                                                        "VLLM_MOE_USE_DEEP_GEMM",
+                                                        "VLLM_MXFP4_USE_MARLIN",
+                                                        "VLLM_ROCM_USE_AITER",
+                                                        "VLLM_ROCM_USE_AITER_MOE",
+                                                        "VLLM_TEST_FORCE_FP8_MARLIN",
+                                                        "VLLM_USE_DEEP_GEMM",
+                                                        "VLLM_USE_FLASHINFER_MOE_FP16",
+                                                        "VLLM_USE_FLASHINFER_MOE_FP4",
+                                                        "VLLM_USE_FLASHINFER_MOE_FP8",
+                                                        "VLLM_USE_FLASHINFER_MOE_INT4",
+                                                        "VLLM_USE_FLASHINFER_MOE_MXFP4_BF16",
+                                                        "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8",
+                                                        "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8_CUTLASS"};
+constexpr std::size_t kMaxEnvValue = 64;
+
+template <std::size_t N>
+std::string list_of(const std::array<std::string_view, N>& names) {
+  std::string s;
+  for (const std::string_view n : names) s += (s.empty() ? "" : ", ") + std::string(n);
+  return s;
+}
+
+// --- parallel -------------------------------------------------------------------------------------------
+
+Check batched_format(ParallelQuery& p, const json::Value& v, const std::string& at) {
+  const bool* b = v.boolean();
+  if (b == nullptr) return bad_member(at, "true or false");
+  p.use_batched_activation_format = *b;
+  return ok();
+}
+
+constexpr std::array kParallelMembers = {
+    MemberRow<ParallelQuery>{"tp_size", read_integer<&ParallelQuery::tp_size, 1>},
+    MemberRow<ParallelQuery>{"dp_size", read_integer<&ParallelQuery::dp_size, 1>},
+    MemberRow<ParallelQuery>{"pcp_size", read_integer<&ParallelQuery::pcp_size, 1>},
+    MemberRow<ParallelQuery>{"ep_size", read_integer<&ParallelQuery::ep_size, 1>},
+    MemberRow<ParallelQuery>{"sp_size", read_integer<&ParallelQuery::sp_size, 1>},
+    MemberRow<ParallelQuery>{"use_ep", read_bool<&ParallelQuery::use_ep>},
+    MemberRow<ParallelQuery>{"enable_eplb", read_bool<&ParallelQuery::enable_eplb>},
+    MemberRow<ParallelQuery>{"all2all_backend", read_string<&ParallelQuery::all2all_backend>},
+    MemberRow<ParallelQuery>{"use_batched_activation_format", batched_format},
+};
+
+// --- moe ------------------------------------------------------------------------------------------------
+
+Check activation(MoeQuery& m, const json::Value& v, const std::string& at) {
+  if (const std::string* s = v.string()) {
+    const std::string_view name = *s == "gelu_pytorch_tanh" ? std::string_view("gelu_tanh") : std::string_view(*s);
+    const auto it = std::find(kActivationNames.begin(), kActivationNames.end(), name);
+    if (it != kActivationNames.end()) {
+      m.activation = static_cast<Activation>(it - kActivationNames.begin());
+      return ok();
+    }
+  }
+  return bad_member(at, "one of " + list_of(kActivationNames));
+}
+
+Check routing_method(MoeQuery& m, const json::Value& v, const std::string& at) {
+  if (const std::string* s = v.string())
+    if (const auto method = routing_method_from_name(*s)) {
+      m.routing_method = *method;
+      return ok();
+    }
+  return bad_member(at, "the name of a routing method (Default, Renormalize, DeepSeekV3, ...)");
+}
+
+Check parallel(MoeQuery& m, const json::Value& v, const std::string& at) {
+  return read_members<ParallelQuery>(v, at, kParallelMembers, m.parallel);
+}
+
+constexpr std::array kMoeMembers = {
+    MemberRow<MoeQuery>{"moe_backend", read_string<&MoeQuery::moe_backend>},
+    MemberRow<MoeQuery>{"activation", activation},
+    MemberRow<MoeQuery>{"is_act_and_mul", read_bool<&MoeQuery::is_act_and_mul>},
+    MemberRow<MoeQuery>{"routing_method", routing_method},
+    MemberRow<MoeQuery>{"router_logits_dtype", read_string<&MoeQuery::router_logits_dtype>},
+    MemberRow<MoeQuery>{"in_dtype", read_string<&MoeQuery::in_dtype>},
+    MemberRow<MoeQuery>{"hidden_dim", read_integer<&MoeQuery::hidden_dim, 0>},
+    MemberRow<MoeQuery>{"num_experts", read_integer<&MoeQuery::num_experts, 0>},
+    MemberRow<MoeQuery>{"experts_per_token", read_integer<&MoeQuery::experts_per_token, 0>},
+    MemberRow<MoeQuery>{"intermediate_size_per_partition", read_integer<&MoeQuery::intermediate_size_per_partition, 0>},
+    MemberRow<MoeQuery>{"num_local_experts", read_integer<&MoeQuery::num_local_experts, 0>},
+    MemberRow<MoeQuery>{"has_bias", read_bool<&MoeQuery::has_bias>},
+    MemberRow<MoeQuery>{"is_lora_enabled", read_bool<&MoeQuery::is_lora_enabled>},
+    MemberRow<MoeQuery>{"batch_invariant", read_bool<&MoeQuery::batch_invariant>},
+    MemberRow<MoeQuery>{"has_hash_routing", read_bool<&MoeQuery::has_hash_routing>},
+    MemberRow<MoeQuery>{"parallel", parallel},
+};
+
+// --- the query ------------------------------------------------------------------------------------------
+
+Check oracle(Query& q, const json::Value& v, const std::string& at) {
+  if (const std::string* s = v.string())
+    if (const auto id = oracle_from_name(*s)) {
+      q.oracle = *id;
+      return ok();
+    }
+  std::string names;
+  for (const OracleName& row : kOracleNames) names += (names.empty() ? "" : ", ") + std::string(row.name);
+  return bad_member(at, "one of " + names);
+}
+
+Check platform(Query& q, const json::Value& v, const std::string& at) {
+  if (v.object() == nullptr) return bad_member(at, "an object");
+  if (v.find("type") == nullptr) return fail(Code::invalid_config, at + "/type", "the query's platform lacks \"type\"");
+  MOE_TRY(PlatformMember member, parse_platform(v, at, PlatformUse::query));
+  if (member.type == DeviceType::automatic)
+    return bad_member(at + "/type", "a device (cpu, cuda, rocm, xpu, tpu, oot): a question reads no machine");
+  q.platform = std::move(member.facts);
+  q.platform.type = member.type;
+  q.platform.arch = member.arch;
+  q.platform.features = member.features.value_or(FeatureSet());
+  return ok();
+}
+
+Check moe_members(Query& q, const json::Value& v, const std::string& at) {
+  return read_members<MoeQuery>(v, at, kMoeMembers, q.moe);
+}
+
+template <std::optional<QuantKey> Query::*M>
+Check key(Query& q, const json::Value& v, const std::string& at) {
+  MOE_TRY(q.*M, parse_key(v, at));
+  return ok();
+}
+
+Check user_activation(Query& q, const json::Value& v, const std::string& at) {
+  if (!v.is_null() && v.string() == nullptr) return bad_member(at, "the name of a quantization key or null");
+  return key<&Query::user_activation>(q, v, at);
+}
+
+Check env(Query& q, const json::Value& v, const std::string& at) {
+  const json::Object* object = v.object();
+  if (object == nullptr) return bad_member(at, "an object of strings");
+  for (const auto& [name, value] : *object) {
+    const std::string pointer = at + "/" + json::escape_pointer(name);
+    if (std::find(kEnvNames.begin(), kEnvNames.end(), name) == kEnvNames.end())
+      return fail(Code::invalid_config, pointer,
+                  "\"" + name + "\" is no switch of vLLM's oracles; known: " + list_of(kEnvNames));
+    const std::string* s = value.string();
+    if (s == nullptr || s->size() > kMaxEnvValue) return bad_member(pointer, "a string of at most 64 bytes");
+    q.env.emplace_back(name, *s);
+  }
+  return ok();
+}
+
+constexpr std::array kQueryMembers = {
+    MemberRow<Query>{"oracle", oracle, true},
+    MemberRow<Query>{"platform", platform, true},
+    MemberRow<Query>{"moe", moe_members},
+    MemberRow<Query>{"weight_key", key<&Query::weight_key>},
+    MemberRow<Query>{"activation_key", key<&Query::activation_key>},
+    MemberRow<Query>{"env", env},
+    MemberRow<Query>{"user_activation", user_activation},
+    MemberRow<Query>{"allow_vllm_cutlass", read_bool<&Query::allow_vllm_cutlass>},
+};
+
+}  // namespace
+
+std::string_view Query::env_value(std::string_view name) const {
+  for (const auto& [key, value] : env)
+    if (key == name) return value;
+  return "";
+}
+
+std::optional<OracleId> oracle_from_name(std::string_view name) {
+  for (const OracleName& row : kOracleNames)
+    if (row.name == name) return row.id;
+  return std::nullopt;
+}
+
+std::string_view oracle_name(OracleId id) {
+  for (const OracleName& row : kOracleNames)
+    if (row.id == id) return row.name;
+  return "none";
+}
+
+Result<Query> parse_query(const json::Value& value) {
+  Query q;
+  MOE_CHECK(read_members<Query>(value, "", kQueryMembers, q));
+  return q;
+}
+
+}  // namespace moe

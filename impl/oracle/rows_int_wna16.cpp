@@ -1,0 +1,140 @@
+// Oracle int_wna16: int4 or int8 weights, 16-bit activations (wna16.md 1.4, 1.5).
+//
+// No conversion to one of these layouts is built yet (layout none), so a config that a row accepts is
+// answered with NOT_BUILT; the pure question (moe_describe) is answered as vLLM does.
+#include "oracle/backend.h"
+
+namespace moe {
+namespace {
+
+constexpr std::array kInt4Keys = {key_named("kInt4Static"), key_named("kInt4Static32"), key_named("kInt4StaticAsym"),
+                                  key_named("kInt4Static32Asym")};
+constexpr std::array kAllKeys = {kInt4Keys[0], kInt4Keys[1], kInt4Keys[2], kInt4Keys[3], key_named("kInt8Static")};
+constexpr std::array kTrtllmKeys = {key_named("kInt4Static32")};
+constexpr std::array kXpuKeys = {key_named("kInt4Static"), key_named("kInt4Static32")};
+constexpr std::array kCpuKeys = {key_named("kInt4Static")};
+constexpr std::array kInt8Keys = {key_named("kInt8Static")};
+
+// Everything but gated relu2.
+constexpr EnumSet<Activation> kNine = {
+    Activation::silu,        Activation::gelu,        Activation::gelu_tanh,   Activation::swigluoai,
+    Activation::swiglustep,  Activation::silu_no_mul, Activation::gelu_no_mul, Activation::gelu_tanh_no_mul,
+    Activation::relu2_no_mul};
+constexpr std::array<std::string_view, 3> kNvlink = {"flashinfer_all2allv", "flashinfer_nvlink_two_sided",
+                                                     "flashinfer_nvlink_one_sided"};
+constexpr std::array<std::string_view, 1> kAllgather = {"allgather_reducescatter"};
+
+// vLLM's GPU list is also what it tries on devices that no row runs on.
+constexpr EnumSet<DeviceType> kGpuList = {DeviceType::cuda, DeviceType::rocm, DeviceType::tpu, DeviceType::oot};
+constexpr EnumSet<Format> kFormats = {Format::pack_quantized, Format::gptq, Format::awq};
+
+constexpr Accepts kMarlin = {
+    .listed = kGpuList,
+    .request = "marlin",
+    .devices = {DeviceType::cuda},
+    .min_capability = 75,
+    .activations = kNine,
+    .weight_keys = kAllKeys,
+    .all2all_refused = kNvlink,
+    .lora = true,
+    .checkpoints = kFormats,
+};
+constexpr Accepts kBatchedMarlin = [] {
+  Accepts a = kMarlin;
+  a.request = "";  // "marlin" never means this one
+  a.format = ActivationFormat::batched;
+  a.lora = false;
+  return a;
+}();
+constexpr Accepts kTrtllm = {
+    .listed = kGpuList,
+    .request = "flashinfer_trtllm",
+    .devices = {DeviceType::cuda},
+    .capability_major = 10,
+    .device_library = "flashinfer_trtllm_moe",
+    .device_switch = "VLLM_USE_FLASHINFER_MOE_INT4",
+    .ungated = false,
+    .activations = {Activation::silu, Activation::swigluoai},
+    .weight_keys = kTrtllmKeys,
+    .eplb = false,
+    .all2all_only = kAllgather,
+    .routing = {RoutingMethod::renormalize, RoutingMethod::renormalize_naive, RoutingMethod::deepseek_v3,
+                RoutingMethod::llama4, RoutingMethod::simulated},
+    .float32_logits = {RoutingMethod::deepseek_v3, RoutingMethod::simulated},
+    .checkpoints = kFormats,
+};
+constexpr Accepts kXpu = {
+    .listed = {DeviceType::xpu},
+    .devices = {DeviceType::xpu},
+    .activations = {Activation::silu, Activation::gelu, Activation::gelu_tanh, Activation::swigluoai,
+                    Activation::relu2_no_mul},
+    .weight_keys = kXpuKeys,
+    .checkpoints = kFormats,
+};
+constexpr Accepts kCpu = {
+    .listed = {DeviceType::cpu},
+    .devices = {DeviceType::cpu},
+    .ungated = false,
+    .activations = {Activation::silu},
+    .weight_keys = kCpuKeys,
+    .routing = {RoutingMethod::default_, RoutingMethod::renormalize, RoutingMethod::renormalize_naive},
+    .checkpoints = kFormats,
+};
+constexpr Accepts kOurCpu = [] {
+  Accepts a = kCpu;
+  a.request = "cpu";
+  a.ungated = true;
+  a.activations = EnumSet<Activation>::all();
+  a.weight_keys = kAllKeys;
+  a.routing = EnumSet<RoutingMethod>::all();
+  a.batch_invariant = true;
+  return a;
+}();
+constexpr Accepts kHumming = [] {
+  Accepts a = kMarlin;
+  a.request = "humming";
+  a.any_key = true;
+  a.lora = false;
+  return a;
+}();
+constexpr Accepts kBatchedHumming = [] {
+  Accepts a = kHumming;
+  a.format = ActivationFormat::batched;
+  return a;
+}();
+constexpr Accepts emulation(std::span<const QuantKey> keys) {
+  Accepts a = kMarlin;
+  a.request = "emulation";
+  a.devices = {DeviceType::cuda, DeviceType::rocm};
+  a.min_capability = 0;
+  a.weight_keys = keys;
+  a.batch_invariant = true;
+  return a;
+}
+constexpr Accepts on_cpu_too(Accepts a) {
+  a.devices = a.devices.with({DeviceType::cpu});
+  a.listed = a.listed.with({DeviceType::cpu});
+  return a;
+}
+
+// clang-format off
+constexpr std::array kRows = {
+    Experts{.backend = "FLASHINFER_TRTLLM", .name = "TrtLlmMxint4ExpertsMonolithic", .vllm = kTrtllm},
+    Experts{.backend = "MARLIN",            .name = "MarlinExperts",                 .vllm = kMarlin},
+    Experts{.backend = "BATCHED_MARLIN",    .name = "BatchedMarlinExperts",          .vllm = kBatchedMarlin},
+    Experts{.backend = "XPU",               .name = "XPUExpertsWNA16",               .vllm = kXpu},
+    Experts{.backend = "CPU",               .name = "CPUExpertsInt4",                .vllm = kCpu, .libmoe = kOurCpu},
+    Experts{.backend = "HUMMING",           .name = "BatchedHummingGroupedExperts",  .vllm = kBatchedHumming},
+    Experts{.backend = "HUMMING",           .name = "HummingGroupedExperts",         .vllm = kHumming},
+    Experts{.backend = "HUMMING",           .name = "HummingIndexedExperts",         .vllm = kHumming},
+    Experts{.backend = "EMULATION",         .name = "TritonWNA16OTFExperts",         .vllm = emulation(kAllKeys),  .libmoe = on_cpu_too(emulation(kAllKeys))},
+    Experts{.backend = "EMULATION",         .name = "Int4EmulationTritonExperts",    .vllm = emulation(kInt4Keys), .libmoe = on_cpu_too(emulation(kInt4Keys))},
+    Experts{.backend = "EMULATION",         .name = "Int8EmulationTritonExperts",    .vllm = emulation(kInt8Keys), .libmoe = on_cpu_too(emulation(kInt8Keys))},
+};
+// clang-format on
+
+}  // namespace
+
+std::span<const Experts> int_wna16_rows() { return kRows; }
+
+}  // namespace moe

@@ -1,0 +1,57 @@
+// Oracle w4a8_int8: int4 weights, int8 activations quantised inside the kernel (w4a8_int8.md 1).
+// One backend. vLLM's runs on Arm only, with PyTorch's KleidiAI operators and four group sizes.
+#include "oracle/backend.h"
+
+namespace moe {
+namespace {
+
+constexpr std::array kKeys = {key_named("kInt4W4A8StaticChannelSym"), key_named("kInt4W4A8StaticGroup32Sym"),
+                              key_named("kInt4W4A8StaticGroup64Sym"), key_named("kInt4W4A8StaticGroup128Sym"),
+                              key_named("kInt4W4A8StaticGroupSym")};
+
+constexpr Accepts kVllm = {
+    .listed = {DeviceType::cpu},
+    .request = "cpu",
+    .devices = {DeviceType::cpu},
+    .archs = {Arch::aarch64},
+    .ops_library = "torch_dyn_quant_4bit",
+    .in_dtypes = {DType::f32, DType::bf16, DType::f16},
+    .ungated = false,
+    .activations = {Activation::silu, Activation::swigluoai, Activation::swiglustep},
+    .weight_keys = kKeys,
+    .expert_parallel = false,
+    .hash_routing = false,
+    .routing = {RoutingMethod::default_, RoutingMethod::renormalize, RoutingMethod::renormalize_naive},
+};
+
+constexpr Accepts kLibmoe = [] {
+  Accepts a = kVllm;
+  // wider than vLLM
+  a.archs = {Arch::x86_64, Arch::aarch64};
+  a.ops_library = "";
+  a.activations = a.activations.with({Activation::swigluoai_uninterleave});
+  a.any_key = true;  // every group size that the kernels below take
+  a.expert_parallel = true;
+  a.routing = a.routing.with({RoutingMethod::custom});  // the caller gives ids and weights
+  a.batch_invariant = true;
+  // what conversion and kernels take
+  a.eplb = false;
+  a.checkpoints = {Format::int_quantized, Format::pack_quantized};
+  a.transposed = false;
+  a.group_multiple = 32;
+  a.size_multiple = 2;
+  a.plain_routing = true;
+  a.block32 = false;
+  a.layout = LayoutKind::p16_int4;
+  a.act = ActFormat::tok8;
+  return a;
+}();
+
+constexpr std::array kRows = {
+    Experts{.backend = "CPU_INT4", .name = "CPUExpertsInt4", .vllm = kVllm, .libmoe = kLibmoe}};
+
+}  // namespace
+
+std::span<const Experts> w4a8_int8_rows() { return kRows; }
+
+}  // namespace moe

@@ -1,0 +1,324 @@
+// The ordered rules of selection (w4a8_int8.md 1.1, wna16.md 1.5, decisions 7.5). Each names what the row
+// needs and what was found. vLLM's eleven checks come first, in its order; what only libmoe asks (layout,
+// sizes, instruction sets) comes after them, so the reason is vLLM's wherever vLLM has one.
+#include <algorithm>
+
+#include "oracle/backend.h"
+
+namespace moe {
+namespace {
+
+using MaybeWhy = std::optional<Why>;
+
+template <class Enum, std::size_t N>
+std::string names_in(const EnumSet<Enum>& set, const std::array<std::string_view, N>& names) {
+  std::string s;
+  for (std::size_t i = 0; i < N; ++i)
+    if (set.has(static_cast<Enum>(i))) s += (s.empty() ? "" : ", ") + std::string(names[i]);
+  return s.empty() ? "none" : s;
+}
+
+std::string methods_in(const EnumSet<RoutingMethod>& set) {
+  std::string s;
+  for (int i = 0; i < 128; ++i) {
+    const auto m = static_cast<RoutingMethod>(i);
+    const std::string name = routing_method_name(m);
+    if (set.has(m) && routing_method_from_name(name) == m) s += (s.empty() ? "" : ", ") + name;
+  }
+  return s;
+}
+
+std::string joined(std::span<const std::string_view> words) {
+  std::string s;
+  for (const std::string_view w : words) s += (s.empty() ? "" : ", ") + std::string(w);
+  return s;
+}
+
+bool contains(std::span<const std::string_view> words, std::string_view w) {
+  return std::find(words.begin(), words.end(), w) != words.end();
+}
+
+std::string_view name_of(Activation a) { return kActivationNames[static_cast<std::size_t>(a)]; }
+
+// --- the machine ----------------------------------------------------------------------------------------
+
+MaybeWhy device(const Query& q, const Offer& o) {
+  const Accepts& a = *o.accepts;
+  const Platform& p = q.platform;
+  const std::string found = "the platform is " + platform_text(p);
+  const std::array<int, 2> cap = p.capability.value_or(std::array<int, 2>{0, 0});
+  if (!a.devices.has(p.type)) return Why{"device " + names_in(a.devices, kDeviceNames), found, "/platform/type"};
+  if (!a.archs.has(p.arch)) return Why{"architecture " + names_in(a.archs, kArchNames), found, "/platform/arch"};
+  if (p.type == DeviceType::cuda && 10 * cap[0] + cap[1] < a.min_capability)
+    return Why{"compute capability " + std::to_string(a.min_capability / 10) + "." +
+                   std::to_string(a.min_capability % 10) + " or later",
+               found, "/platform/capability"};
+  if (a.capability_major != 0 && cap[0] != a.capability_major)
+    return Why{"compute capability " + std::to_string(a.capability_major) + ".x", found, "/platform/capability"};
+  if (!a.device_library.empty() && !p.lib(a.device_library))
+    return Why{"library " + std::string(a.device_library), "platform.libs does not have it", "/platform/libs"};
+  if (!a.device_switch.empty() && q.env_value(a.device_switch) != "1") {
+    const std::string value(q.env_value(a.device_switch));
+    return Why{std::string(a.device_switch) + " = 1", value.empty() ? "it is not set" : "it is \"" + value + "\"",
+               "/vllm_env"};
+  }
+  return std::nullopt;
+}
+
+MaybeWhy in_dtype(const Query& q, const Offer& o) {
+  if (o.accepts->in_dtypes.has(dtype_from_name(q.moe.in_dtype))) return std::nullopt;
+  return Why{"activations of float32, bfloat16 or float16", "in_dtype is \"" + q.moe.in_dtype + "\"", "/in_dtype"};
+}
+
+MaybeWhy operators(const Query& q, const Offer& o) {
+  if (o.accepts->ops_library.empty() || q.platform.lib(o.accepts->ops_library)) return std::nullopt;
+  return Why{"the operators of " + std::string(o.accepts->ops_library), "platform.libs does not have them",
+             "/platform/libs"};
+}
+
+// --- the layer ------------------------------------------------------------------------------------------
+
+MaybeWhy gate(const Query& q, const Offer& o) {
+  if (o.accepts->ungated || q.moe.is_act_and_mul) return std::nullopt;
+  return Why{"a gated activation", "activation " + std::string(name_of(q.moe.activation)) + " is used without a gate",
+             "/activation"};
+}
+
+MaybeWhy activation(const Query& q, const Offer& o) {
+  if (o.accepts->activations.has(q.moe.activation)) return std::nullopt;
+  return Why{"activation " + names_in(o.accepts->activations, kActivationNames),
+             "it is " + std::string(name_of(q.moe.activation)), "/activation"};
+}
+
+MaybeWhy quant_scheme(const Query& q, const Offer& o) {
+  const Accepts& a = *o.accepts;
+  if (a.any_key) return std::nullopt;
+  const bool known =
+      q.weight_key && std::find(a.weight_keys.begin(), a.weight_keys.end(), *q.weight_key) != a.weight_keys.end();
+  if (known && !q.activation_key) return std::nullopt;
+  std::string keys;
+  for (const QuantKey& k : a.weight_keys) keys += (keys.empty() ? "" : ", ") + key_text(k);
+  const std::string found = "they are " + key_text(q.weight_key) + " and " + key_text(q.activation_key);
+  return Why{"weights " + keys + " and no activation key", found,
+             known ? "/quantization/input_activations" : "/quantization/weights"};
+}
+
+MaybeWhy parallel(const Query& q, const Offer& o) {
+  const Accepts& a = *o.accepts;
+  const ParallelQuery& p = q.moe.parallel;
+  if (!a.expert_parallel && p.ep_size != 1)
+    return Why{"no expert parallelism", "ep_size is " + std::to_string(p.ep_size), "/parallel/ep_size"};
+  const std::string found = "all2all_backend is " + p.all2all_backend;
+  if (p.uses_all2all() && contains(a.all2all_refused, p.all2all_backend))
+    return Why{"an all-to-all other than " + joined(a.all2all_refused), found, "/parallel/all2all_backend"};
+  if (p.uses_all2all() && !a.all2all_only.empty() && !contains(a.all2all_only, p.all2all_backend))
+    return Why{"all-to-all " + joined(a.all2all_only), found, "/parallel/all2all_backend"};
+  if (!a.eplb && p.enable_eplb)
+    return Why{"fixed experts", "enable_eplb is true (expert load balancing)", "/parallel/enable_eplb"};
+  return std::nullopt;
+}
+
+MaybeWhy hash_routing(const Query& q, const Offer& o) {
+  if (o.accepts->hash_routing || !q.moe.has_hash_routing) return std::nullopt;
+  return Why{"routing by logits", "hash_routing is true", "/routing/hash_routing"};
+}
+
+MaybeWhy routing_method(const Query& q, const Offer& o) {
+  if (o.accepts->routing.has(q.moe.routing_method)) return std::nullopt;
+  return Why{"routing method " + methods_in(o.accepts->routing),
+             std::string("it is ") + routing_method_name(q.moe.routing_method), "/routing/method"};
+}
+
+MaybeWhy router_logits(const Query& q, const Offer& o) {
+  const bool f32 = dtype_from_name(q.moe.router_logits_dtype) == DType::f32;
+  if (!f32 || o.accepts->float32_logits.has(q.moe.routing_method)) return std::nullopt;
+  return Why{"16-bit router logits, or routing method " + methods_in(o.accepts->float32_logits),
+             "router_logits_dtype is float32 with " + std::string(routing_method_name(q.moe.routing_method)),
+             "/router_logits_dtype"};
+}
+
+MaybeWhy activation_format(const Query& q, const Offer& o) {
+  const bool batched = o.accepts->format == ActivationFormat::batched;
+  if (batched == q.moe.parallel.batched()) return std::nullopt;
+  return Why{batched ? "batched activations (a row block per expert)" : "standard activations (a row per token)",
+             std::string("the parallel members make them ") + (batched ? "standard" : "batched"),
+             "/parallel/all2all_backend"};
+}
+
+MaybeWhy batch_invariance(const Query& q, const Offer& o) {
+  if (o.accepts->batch_invariant || !q.batch_invariant()) return std::nullopt;
+  return Why{"no request for batch invariance", "batch invariance is asked for", "/vllm_env"};
+}
+
+MaybeWhy lora(const Query& q, const Offer& o) {
+  if (o.accepts->lora || !q.moe.is_lora_enabled) return std::nullopt;
+  return Why{"no LoRA", "is_lora_enabled is true", ""};
+}
+
+// --- conversion and kernels: only for a config ------------------------------------------------------------
+
+MaybeWhy checkpoint(const Query& q, const Offer& o) {
+  if (q.layer == nullptr) return std::nullopt;
+  const Quantization& z = q.layer->quantization;
+  if (!o.accepts->checkpoints.has(z.format))
+    return Why{"checkpoint format " + names_in(o.accepts->checkpoints, kFormatNames),
+               "it is " + std::string(kFormatNames[static_cast<std::size_t>(z.format)]), "/quantization/format"};
+  if (!o.accepts->transposed && z.is_transposed.value_or(false))
+    return Why{"row-major stacked tensors", "is_transposed is true", "/quantization/is_transposed"};
+  return std::nullopt;
+}
+
+MaybeWhy group_size(const Query& q, const Offer& o) {
+  if (q.layer == nullptr || q.layer->group_size() == -1) return std::nullopt;
+  const Config& c = *q.layer;
+  const std::int64_t g = c.group_size();
+  if (g % o.accepts->group_multiple == 0 && group_fits(g, c.hidden_dim, c.intermediate_size_per_partition))
+    return std::nullopt;
+  return Why{"channel-wise scales or a group size that is a multiple of " + std::to_string(o.accepts->group_multiple) +
+                 " and divides both sizes",
+             "it is " + std::to_string(g) + " for " + std::to_string(c.hidden_dim) + " and " +
+                 std::to_string(c.intermediate_size_per_partition),
+             "/quantization/weights/group_size"};
+}
+
+MaybeWhy alignment(const Query& q, const Offer& o) {
+  if (q.layer == nullptr) return std::nullopt;
+  const std::int64_t m = o.accepts->size_multiple;
+  const auto off = [&](const char* name, std::int64_t size) -> MaybeWhy {
+    if (size % m == 0) return std::nullopt;
+    return Why{std::string(name) + " in multiples of " + std::to_string(m), "it is " + std::to_string(size),
+               std::string("/") + name};
+  };
+  if (MaybeWhy why = off("hidden_dim", q.layer->hidden_dim)) return why;
+  return off("intermediate_size_per_partition", q.layer->intermediate_size_per_partition);
+}
+
+struct RoutingExtra {
+  std::string_view pointer, needs;
+  bool (*used)(const RoutingConfig&);
+};
+constexpr std::array kRoutingExtras = {
+    RoutingExtra{"/routing/num_expert_group", "ungrouped routing",
+                 [](const RoutingConfig& r) { return r.num_expert_group.has_value(); }},
+    RoutingExtra{"/routing/has_bias", "routing without a correction bias",
+                 [](const RoutingConfig& r) { return r.has_bias; }},
+    RoutingExtra{"/routing/num_fused_shared_experts", "no fused shared experts",
+                 [](const RoutingConfig& r) { return r.num_fused_shared_experts != 0; }},
+    RoutingExtra{"/routing/num_zero_experts", "no zero experts",
+                 [](const RoutingConfig& r) { return r.num_zero_experts != 0; }},
+    RoutingExtra{
+        "/routing/routed_scaling_factor", "a factor of 1 where the caller routes",
+        [](const RoutingConfig& r) { return r.method == RoutingMethod::custom && r.routed_scaling_factor != 1.0; }},
+};
+
+MaybeWhy routing_extras(const Query& q, const Offer& o) {
+  if (q.layer == nullptr || !o.accepts->plain_routing) return std::nullopt;
+  for (const RoutingExtra& x : kRoutingExtras) {
+    if (!x.used(q.layer->routing)) continue;
+    const json::Value* found = json::at_pointer(q.layer->resolved, x.pointer);
+    return Why{std::string(x.needs), "it is " + (found != nullptr ? json::write(*found) : std::string("set")),
+               std::string(x.pointer)};
+  }
+  return std::nullopt;
+}
+
+MaybeWhy activation_quant(const Query& q, const Offer& o) {
+  if (q.layer == nullptr || o.accepts->block32 || q.layer->activation_quant != ActivationQuant::block32)
+    return std::nullopt;
+  return Why{"activations quantised per token", "activation_quant is block32, which this build does not have",
+             "/activation_quant"};
+}
+
+MaybeWhy layout(const Query& q, const Offer& o) {
+  if (q.layer == nullptr || o.accepts->layout != LayoutKind::none) return std::nullopt;
+  return Why{"the packed layout of " + std::string(o.row->backend) + " (" + std::string(o.row->name) + ")",
+             "this build writes only p16/int4", ""};
+}
+
+MaybeWhy kernel_arch(const Query& q, const Offer& o) {
+  if (o.kernel == nullptr) return std::nullopt;
+  const Arch arch = isa_arch(o.kernel->isa);
+  if (arch == Arch::automatic || arch == q.platform.arch) return std::nullopt;
+  return Why{"architecture " + std::string(kArchNames[static_cast<std::size_t>(arch)]),
+             "the platform is " + platform_text(q.platform), "/platform/arch"};
+}
+
+std::string features_text(const FeatureSet& set) {
+  std::string s;
+  for (std::size_t i = 0; i < kFeatureNames.size(); ++i)
+    if (set.test(i) && i != static_cast<std::size_t>(Feature::scalar))
+      s += (s.empty() ? "" : ", ") + std::string(kFeatureNames[i]);
+  return s.empty() ? "none" : s;
+}
+
+// The missing feature that gives the instruction set its name ("avx512vnni": avx512_vnni), else the first.
+std::string telling_feature(std::string_view isa, const FeatureSet& missing) {
+  std::string first;
+  for (std::size_t i = 0; i < kFeatureNames.size(); ++i) {
+    if (!missing.test(i)) continue;
+    std::string word(kFeatureNames[i]);
+    if (first.empty()) first = word;
+    std::erase(word, '_');
+    if (word == isa) return std::string(kFeatureNames[i]);
+  }
+  return first;
+}
+
+MaybeWhy kernel_isa(const Query& q, const Offer& o) {
+  if (o.kernel == nullptr || q.platform.runs(o.kernel->isa)) return std::nullopt;
+  const FeatureSet missing = isa_features(o.kernel->isa) & ~q.platform.features;
+  return Why{features_text(missing), "the platform has " + features_text(q.platform.features),
+             telling_feature(kIsaNames[static_cast<std::size_t>(o.kernel->isa)], missing)};
+}
+
+// clang-format off
+constexpr std::array kRules = {
+    Rule{{Reject::platform,          "device"},              device},
+    Rule{{Reject::input_dtype,       "in_dtype"},            in_dtype},
+    Rule{{Reject::not_built,         "missing_ops"},         operators},
+    Rule{{Reject::not_gated,         "act_and_mul"},         gate},
+    Rule{{Reject::activation,        "activation"},          activation},
+    Rule{{Reject::quant_scheme,      "quant_scheme"},        quant_scheme},
+    Rule{{Reject::parallel,          "parallel"},            parallel},
+    Rule{{Reject::routing,           "hash_routing"},        hash_routing},
+    Rule{{Reject::routing,           "routing_method"},      routing_method},
+    Rule{{Reject::router_dtype,      "router_logits_dtype"}, router_logits},
+    Rule{{Reject::activation_format, "activation_format"},   activation_format},
+    Rule{{Reject::batch_invariance,  "batch_invariance"},    batch_invariance},
+    Rule{{Reject::lora,              "lora"},                lora},
+    Rule{{Reject::weight_layout,     "checkpoint"},          checkpoint},
+    Rule{{Reject::group_size,        "group_size"},          group_size},
+    Rule{{Reject::alignment,         "alignment"},           alignment},
+    Rule{{Reject::routing,           "routing"},             routing_extras},
+    Rule{{Reject::not_built,         "activation_quant"},    activation_quant},
+    Rule{{Reject::not_built,         "layout"},              layout},
+    Rule{{Reject::platform,          "kernel_arch"},         kernel_arch},
+    Rule{{Reject::isa,               "isa"},                 kernel_isa},
+};
+// clang-format on
+
+}  // namespace
+
+std::span<const Rule> rules() { return kRules; }
+
+Verdict judge(const Query& q, const Offer& offer) {
+  for (const Rule& rule : kRules)
+    if (std::optional<Why> why = rule.check(q, offer)) return Refusal(rule.reason, *std::move(why));
+  return std::nullopt;
+}
+
+bool device_runs(const Query& q, const Offer& offer) { return !kRules[0].check(q, offer); }
+
+std::string platform_text(const Platform& p) {
+  std::string s(kDeviceNames[static_cast<std::size_t>(p.type)]);
+  if (p.type == DeviceType::cuda)
+    return s + (p.capability ? " " + std::to_string((*p.capability)[0]) + "." + std::to_string((*p.capability)[1])
+                             : " of unknown capability");
+  if (p.type == DeviceType::rocm) return s + (p.gfx ? " " + *p.gfx : "");
+  if (p.type == DeviceType::cpu)
+    return s + (p.arch == Arch::automatic ? " of unknown architecture"
+                                          : " " + std::string(kArchNames[static_cast<std::size_t>(p.arch)]));
+  return s;
+}
+
+}  // namespace moe

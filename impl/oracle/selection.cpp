@@ -1,0 +1,153 @@
+// moe_select_backend: a config and a platform -> backend, kernel and layout, with every candidate's reason.
+#include "oracle/selection.h"
+
+#include <array>
+#include <utility>
+
+#include "oracle/select.h"
+
+namespace moe {
+namespace {
+
+struct RejectName {
+  Reject value;
+  const char* name;
+};
+constexpr std::array kRejectNames = {
+    RejectName{Reject::none, "MOE_REJECT_NONE"},
+    RejectName{Reject::not_built, "MOE_REJECT_NOT_BUILT"},
+    RejectName{Reject::platform, "MOE_REJECT_PLATFORM"},
+    RejectName{Reject::isa, "MOE_REJECT_ISA"},
+    RejectName{Reject::not_gated, "MOE_REJECT_NOT_GATED"},
+    RejectName{Reject::activation, "MOE_REJECT_ACTIVATION"},
+    RejectName{Reject::quant_scheme, "MOE_REJECT_QUANT_SCHEME"},
+    RejectName{Reject::group_size, "MOE_REJECT_GROUP_SIZE"},
+    RejectName{Reject::zero_point, "MOE_REJECT_ZERO_POINT"},
+    RejectName{Reject::act_order, "MOE_REJECT_ACT_ORDER"},
+    RejectName{Reject::bias, "MOE_REJECT_BIAS"},
+    RejectName{Reject::parallel, "MOE_REJECT_PARALLEL"},
+    RejectName{Reject::expert_map, "MOE_REJECT_EXPERT_MAP"},
+    RejectName{Reject::routing, "MOE_REJECT_ROUTING"},
+    RejectName{Reject::router_dtype, "MOE_REJECT_ROUTER_DTYPE"},
+    RejectName{Reject::input_dtype, "MOE_REJECT_INPUT_DTYPE"},
+    RejectName{Reject::shape, "MOE_REJECT_SHAPE"},
+    RejectName{Reject::alignment, "MOE_REJECT_ALIGNMENT"},
+    RejectName{Reject::shard_splits_group, "MOE_REJECT_SHARD_SPLITS_GROUP"},
+    RejectName{Reject::activation_format, "MOE_REJECT_ACTIVATION_FORMAT"},
+    RejectName{Reject::batch_invariance, "MOE_REJECT_BATCH_INVARIANCE"},
+    RejectName{Reject::lora, "MOE_REJECT_LORA"},
+    RejectName{Reject::weight_layout, "MOE_REJECT_WEIGHT_LAYOUT"},
+    RejectName{Reject::memory, "MOE_REJECT_MEMORY"},
+    RejectName{Reject::user, "MOE_REJECT_USER"},
+    RejectName{Reject::custom, "MOE_REJECT_CUSTOM"},
+};
+
+constexpr Reason kOracleNotBuilt(Reject::not_built, "oracle");
+
+// A described CPU without an architecture is one like the machine this library was compiled for.
+Platform complete(const Platform& given) {
+  Platform p = given;
+  if (p.type == DeviceType::automatic) p.type = DeviceType::cpu;
+  if (p.type == DeviceType::cpu && p.arch == Arch::automatic) p.arch = native_arch();
+  return p;
+}
+
+void record(Candidate& c, const Verdict& verdict) {
+  if (!verdict) return;
+  c.reason = verdict->reject();
+  c.detail = verdict->detail();
+  c.subject = verdict->subject();
+}
+
+Candidate candidate_of(const Asked& a) {
+  Candidate c;
+  c.backend = a.row->backend;
+  c.kernel = a.kernel ? kKernelIds[*a.kernel].name : a.row->name;
+  c.experts = a.row->name;
+  c.priority = a.priority;
+  c.chosen = a.chosen;
+  record(c, a.verdict);
+  return c;
+}
+
+// Stands for all backends of an oracle that has no table here.
+Candidate not_built_candidate(const Query& q) {
+  Candidate c;
+  c.backend = oracle_name(q.oracle);
+  const std::string found =
+      q.oracle == OracleId::no_oracle ? "this pair of weights and activations has no oracle (" : "this build has (";
+  record(c, Refusal(kOracleNotBuilt, {"a table for weights " + weight_scheme_word(q.layer->quantization) +
+                                          " with activations " + activation_scheme_word(q.layer->quantization),
+                                      found + built_oracles() + ")", "/quantization"}));
+  return c;
+}
+
+// This rank's share in the layout of the winner's row.
+Layout layout_of(const Config& c, LayoutKind kind) {
+  if (kind != LayoutKind::p16_int4)
+    return Layout{.kind = LayoutKind::foreign, .w13 = {}, .w2 = {}, .experts = c.num_local_experts};
+  return p16_int4_layout({.experts = c.num_local_experts,
+                          .hidden = c.hidden_dim,
+                          .intermediate = c.intermediate_size_per_partition,
+                          .group = c.group_size(),
+                          .gated = is_gated(c.activation),
+                          .has_bias = c.has_bias});
+}
+
+void fill_winner(Selection& s, const Query& q, const Outcome& out) {
+  for (std::size_t i = 0; i < out.asked.size(); ++i)
+    if (out.asked[i].chosen) s.winner = i;
+  const Asked* won = out.winner();
+  if (won == nullptr) return;
+  s.kernel = won->kernel;
+  s.layout = layout_of(*s.config, won->row->accepts(q.policy).layout);
+  s.layout_id = s.layout.id();
+}
+
+Error failure(const Selection& s, const Query& q, const Outcome& out) {
+  std::string reasons;
+  std::string_view backend;
+  for (const Candidate& c : s.candidates) {
+    if (c.backend == backend) continue;
+    backend = c.backend;
+    reasons += (reasons.empty() ? "" : "; ") + c.backend + " " + c.detail;
+  }
+  const std::string candidates = "\"candidates\":" + candidates_to_json(s.candidates);
+  if (out.answer == Answer::unknown_backend)
+    return fail(Code::invalid_config, "/moe_backend",
+                "moe_backend \"" + q.moe.moe_backend + "\" is no backend of oracle " + s.oracle + "; expected one of " +
+                    request_words(q),
+                "\"error\":\"unknown_backend\"," + candidates);
+  std::string details = std::string("\"error\":\"") + (out.answer == Answer::refused ? "refused" : "none") + "\",";
+  if (!out.reason.empty()) details += "\"reason\":" + json::quote(out.reason) + ",";
+  if (!s.warning.empty()) details += "\"warning\":" + json::quote(s.warning) + ",";
+  return fail(Code::no_backend, "", "no backend takes this config on " + platform_text(s.platform) + ": " + reasons,
+              details + candidates);
+}
+
+}  // namespace
+
+const char* reject_name(Reject r) {
+  for (const RejectName& row : kRejectNames)
+    if (row.value == r) return row.name;
+  return "MOE_REJECT_UNKNOWN";
+}
+
+Result<Selection> select_backend(std::shared_ptr<const Config> config, const Platform& platform, SelectFlags flags) {
+  Selection s;
+  s.config = std::move(config);
+  s.platform = complete(platform);
+  const Query q = query_of(*s.config, s.platform);
+  const Outcome out = ask(q, flags);
+  s.oracle = oracle_name(q.oracle);
+  s.weight_scheme = weight_scheme_word(s.config->quantization);
+  s.activation_scheme = activation_scheme_word(s.config->quantization);
+  s.warning = out.warning;
+  for (const Asked& a : out.asked) s.candidates.push_back(candidate_of(a));
+  if (out.answer == Answer::not_built) s.candidates.push_back(not_built_candidate(q));
+  fill_winner(s, q, out);
+  if (!s.winner && !flags.explain_only) return failure(s, q, out);
+  return s;
+}
+
+}  // namespace moe
