@@ -1,0 +1,31 @@
+// Which experts a rank holds (routing.md 9). With E experts over n ranks the first E mod n ranks have
+// one expert more than the others.
+//
+//   linear        rank r: one run of neighbours, after those of the ranks before
+//   round_robin   rank r: r, r + n, r + 2n, ...
+#include <algorithm>
+
+#include "config/config.h"
+
+namespace moe {
+
+std::vector<std::int64_t> experts_of_rank(std::int64_t num_experts, std::int64_t ep_size, std::int64_t ep_rank,
+                                          Placement placement) {
+  std::vector<std::int64_t> experts;
+  if (num_experts <= 0 || ep_size <= 0 || ep_rank < 0 || ep_rank >= ep_size) return experts;
+  const std::int64_t base = num_experts / ep_size, longer = num_experts % ep_size;
+  const std::int64_t count = base + (ep_rank < longer ? 1 : 0);
+  const bool linear = placement == Placement::linear;
+  const std::int64_t first = linear ? ep_rank * base + std::min(ep_rank, longer) : ep_rank;
+  const std::int64_t step = linear ? 1 : ep_size;
+  experts.reserve(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) experts.push_back(first + i * step);
+  return experts;
+}
+
+std::vector<std::int64_t> local_experts(const Config& config) {
+  const ParallelConfig& p = config.parallel;
+  return experts_of_rank(config.num_physical_experts, p.ep_size, p.ep_rank, p.expert_placement_strategy);
+}
+
+}  // namespace moe
