@@ -19,11 +19,14 @@
 namespace moe {
 
 struct ConvertJob {
-  Layout layout;                        // what to write
-  Format format = Format::int_quantized;  // how the source stores its codes
+  Layout layout;                              // what to write
+  Format format = Format::int_quantized;      // how the source stores its codes
   W13Layout w13_layout = W13Layout::gate_up;  // row order of stacked w13 roles (w1 / w3 shards are placed by name)
   bool gated = true;
-  std::vector<std::int64_t> experts;    // the model's numbers in local order; size == layout.experts
+  // As configured, -1 = channel-wise. Decides whether scales are rounded to bf16 where a group is as wide
+  // as both matrices and the layout alone does not tell.
+  std::int64_t group_size = -1;
+  std::vector<std::int64_t> experts{};  // the model's numbers in local order; size == layout.experts
   std::uint64_t max_temp_bytes = 0;     // 0: one expert's worth per thread
   // Called once per expert when its tensors are no longer used (MOE_CONVERT_RELEASE_SOURCES); may be null.
   void (*expert_done)(void* user, std::int64_t expert) = nullptr;

@@ -1,0 +1,72 @@
+// The plain form between readers and writers: some rows of one expert's matrix, independent of how a
+// checkpoint stores them and of how a layout wants them.
+//
+//   codes  int8 [count][stride]   values -8..7; columns k >= K are 0, stride a multiple of 64
+//   scales f32  [count][groups]   finite, not negative; bf16 values where `bf16_scales` was asked for
+//   bias   f32  [count]           0 without a bias
+//
+// A writer asks for as many rows as it can use (a panel of 16, or all), so the plain form of an expert
+// never has to exist as a whole and stays in cache.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "base/checked.h"
+#include "base/result.h"
+#include "base/tensor.h"
+#include "scheme/scheme.h"
+
+namespace moe {
+
+constexpr std::int64_t kCanonicalPad = 64;
+
+// Row r of a half is row first + step * r of the tensor that the caller knows: for messages.
+struct RowNumbers {
+  std::int64_t first = 0, step = 1;
+};
+
+// The tensors of one half (w13: gate or up; w2 has one half) of one expert's matrix.
+struct SourceHalf {
+  TensorView codes, scales, bias;  // [rows, K or words], [rows, G], [rows] if has_bias
+  RowNumbers code_rows, scale_rows;
+};
+
+struct SourceMatrix {
+  Format format = Format::int_quantized;
+  bool is_w13 = false;
+  bool has_bias = false;
+  bool bf16_scales = false;  // round scales to bf16 and count the inexact ones
+  std::int64_t expert = 0;   // the model's number
+  std::int64_t k = 0, groups = 0;
+  std::array<SourceHalf, 2> half;
+};
+
+struct CanonicalRows {
+  std::int64_t count = 0, k = 0, stride = 0, groups = 0;
+  std::vector<std::int8_t> codes;
+  std::vector<float> scales, bias;
+  std::uint64_t scales_rounded = 0;  // running total over all reads
+
+  // Room for `rows` rows, all zero.
+  void shape(std::int64_t rows, std::int64_t columns, std::int64_t scale_groups) {
+    count = rows;
+    k = columns;
+    stride = round_up(columns, kCanonicalPad);
+    groups = scale_groups;
+    codes.assign(static_cast<std::size_t>(rows * stride), 0);
+    scales.assign(static_cast<std::size_t>(rows * groups), 0.0f);
+    bias.assign(static_cast<std::size_t>(rows), 0.0f);
+  }
+  const std::int8_t* row(std::int64_t r) const { return codes.data() + r * stride; }
+  const float* row_scales(std::int64_t r) const { return scales.data() + r * groups; }
+};
+
+// read_compressed_tensors.cpp. Whether this build has a reader for a format.
+bool can_read(Format format);
+// Rows [row0, row0 + n) of one half; rows n..count-1 of `out` become zero.
+// Value faults: invalid_argument, subject "w13_weight[e,n,k]" or "w13_scale[e,n,g]".
+Check read_rows(const SourceMatrix& source, int half, std::int64_t row0, std::int64_t n, CanonicalRows& out);
+
+}  // namespace moe

@@ -1,0 +1,183 @@
+// The loop over experts: gather one expert's tensors, read them panel by panel, write the layout.
+//
+// Experts are taken in ascending order by as many workers as the memory limit allows, in rounds; between
+// rounds the calling thread reports progress and ends the use of what is done. A worker that finds a fault
+// stops the ones behind it but not those before it, so the fault of the first bad expert is reported for
+// every number of threads.
+#include "convert/convert.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "convert/canonical.h"
+#include "convert/source_matrix.h"
+#include "convert/write_p16.h"
+
+namespace moe {
+namespace {
+
+// --- one expert --------------------------------------------------------------------------------------
+
+Check write_p16_matrix(const ConvertJob& job, const TensorSource& source, std::int64_t expert, const P16Matrix& matrix,
+                       CanonicalRows& rows, std::byte* out) {
+  const bool is_w13 = &matrix == &job.layout.w13;
+  MOE_TRY(const LeasedMatrix leased, lease_matrix(job, source, expert, is_w13));
+  rows.shape(kPanelRows, matrix.k, matrix.groups());
+  const std::int64_t panels_of_half = ceil_div(matrix.half_rows, kPanelRows);
+  for (std::int64_t p = 0; p < panels_of_half; ++p) {
+    const std::int64_t row0 = p * kPanelRows, n = std::min(kPanelRows, matrix.half_rows - row0);
+    for (int half = 0; half < matrix.halves; ++half, out += matrix.panel_bytes()) {
+      MOE_CHECK(read_rows(leased.source, half, row0, n, rows));
+      write_p16_panel(matrix, rows, out);
+    }
+  }
+  return ok();
+}
+
+Check write_p16_expert(const ConvertJob& job, const TensorSource& source, std::int64_t local, CanonicalRows& rows,
+                       std::byte* out) {
+  const Layout& l = job.layout;
+  const std::int64_t expert = job.experts[static_cast<std::size_t>(local)];
+  MOE_CHECK(write_p16_matrix(job, source, expert, l.w13, rows, out));
+  MOE_CHECK(write_p16_matrix(job, source, expert, l.w2, rows, out + l.w2_offset()));
+  const std::size_t used = l.w13.bytes() + l.w2.bytes();
+  std::memset(out + used, 0, l.expert_stride() - used);
+  return ok();
+}
+
+using WriteExpert = Check (*)(const ConvertJob&, const TensorSource&, std::int64_t local, CanonicalRows&, std::byte*);
+
+struct LayoutWriter {
+  LayoutKind kind;
+  WriteExpert write_expert;
+};
+
+constexpr std::array kWriters = {
+    LayoutWriter{LayoutKind::p16_int4, write_p16_expert},
+};
+
+const LayoutWriter* writer_of(LayoutKind kind) {
+  for (const LayoutWriter& w : kWriters)
+    if (w.kind == kind) return &w;
+  return nullptr;
+}
+
+// --- all experts -------------------------------------------------------------------------------------
+
+// The first fault in expert order.
+class FirstFault {
+ public:
+  void note(std::int64_t local, Error error) {
+    const std::lock_guard lock(mutex_);
+    if (local >= local_.load(std::memory_order_relaxed)) return;
+    local_.store(local, std::memory_order_relaxed);
+    error_ = std::move(error);
+  }
+  bool before(std::int64_t local) const { return local_.load(std::memory_order_relaxed) < local; }
+  std::optional<Error>& error() { return error_; }
+
+ private:
+  std::mutex mutex_;
+  std::atomic<std::int64_t> local_{INT64_MAX};
+  std::optional<Error> error_;
+};
+
+struct Work {
+  const ConvertJob& job;
+  const TensorSource& source;
+  const LayoutWriter& writer;
+  std::byte* payload;
+  Control* control;
+  std::vector<CanonicalRows> scratch;  // one per worker
+  std::atomic<std::int64_t> next{0};
+  std::atomic<std::int64_t> done{0};
+  std::int64_t end = 0;  // of this round
+  FirstFault fault{};
+
+  // Converts experts until the round is empty; nothing may leave by exception.
+  void run(std::size_t worker) {
+    const std::int64_t total = job.layout.experts;
+    for (std::int64_t local; (local = next.fetch_add(1, std::memory_order_relaxed)) < end;) {
+      if (fault.before(local)) return;
+      if (control != nullptr && control->cancelled()) return;
+      try {
+        std::byte* out = payload + static_cast<std::size_t>(local) * job.layout.expert_stride();
+        Check check = writer.write_expert(job, source, local, scratch[worker], out);
+        if (!check) {
+          fault.note(local, std::move(check.error()));
+          return;
+        }
+      } catch (const std::bad_alloc&) {
+        fault.note(local, Error{Code::out_of_memory, "out of memory", {}, {}});
+        return;
+      }
+      const std::int64_t finished = done.fetch_add(1, std::memory_order_relaxed) + 1;
+      if (control != nullptr) control->note(static_cast<std::uint64_t>(finished), static_cast<std::uint64_t>(total));
+    }
+  }
+};
+
+Check check_job(const ConvertJob& job, std::span<std::byte> payload) {
+  if (writer_of(job.layout.kind) == nullptr)
+    return fail(Code::unsupported, "layout", "this build cannot write the packed layout '" + job.layout.id() + "'");
+  if (!can_read(job.format))
+    return fail(Code::unsupported, "/quantization/format",
+                "this build cannot convert tensors of the format '" +
+                    std::string(kFormatNames[static_cast<std::size_t>(job.format)]) + "'");
+  if (static_cast<std::int64_t>(job.experts.size()) != job.layout.experts)
+    return fail(Code::internal, "", "the list of experts does not fit the layout");
+  if (payload.size() < job.layout.payload_bytes())
+    return fail(Code::buffer_too_small, "dst",
+                "the payload needs " + std::to_string(job.layout.payload_bytes()) + " bytes, got " +
+                    std::to_string(payload.size()),
+                "\"needed\":" + std::to_string(job.layout.payload_bytes()));
+  return ok();
+}
+
+std::size_t worker_count(const ConvertJob& job, const Parallel& parallel) {
+  const auto threads = static_cast<std::uint64_t>(std::max(parallel.num_threads, 1));
+  std::uint64_t n = std::min(threads, static_cast<std::uint64_t>(std::max<std::int64_t>(job.layout.experts, 1)));
+  if (job.max_temp_bytes != 0)
+    n = std::clamp<std::uint64_t>(job.max_temp_bytes / std::max<std::uint64_t>(temp_bytes_per_worker(job), 1), 1, n);
+  return static_cast<std::size_t>(n);
+}
+
+}  // namespace
+
+Result<ConvertReport> convert_experts(const ConvertJob& job, const TensorSource& source, std::span<std::byte> payload,
+                                      const Parallel& parallel, Control* control) {
+  MOE_CHECK(check_job(job, payload));
+  const std::int64_t total = job.layout.experts;
+  const auto total_u = static_cast<std::uint64_t>(total);
+  MOE_CHECK(report(control, 0, total_u));
+  const std::size_t workers = worker_count(job, parallel);
+  Work work{.job = job,
+            .source = source,
+            .writer = *writer_of(job.layout.kind),
+            .payload = payload.data(),
+            .control = control,
+            .scratch = std::vector<CanonicalRows>(workers)};
+  // One worker: report after each expert. More: several experts each, so that waiting for the last costs little.
+  const std::int64_t round = workers == 1 ? 1 : static_cast<std::int64_t>(workers) * 4;
+  for (std::int64_t begin = 0; begin < total; begin = work.end) {
+    work.end = std::min(total, begin + round);
+    work.next = begin;
+    auto body = [&work](std::size_t worker) { work.run(worker); };
+    parallel.each(workers, body);
+    if (work.fault.error()) return std::move(*work.fault.error());
+    MOE_CHECK(report(control, static_cast<std::uint64_t>(work.done.load()), total_u));
+    if (job.expert_done != nullptr)
+      for (std::int64_t e = begin; e < work.end; ++e)
+        job.expert_done(job.expert_done_user, job.experts[static_cast<std::size_t>(e)]);
+  }
+  ConvertReport result;
+  for (const CanonicalRows& rows : work.scratch) result.scales_rounded += rows.scales_rounded;
+  return result;
+}
+
+}  // namespace moe

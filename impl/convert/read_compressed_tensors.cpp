@@ -1,0 +1,180 @@
+// compressed-tensors int4 weights -> plain rows.
+//
+//   int-quantized   I8  [N, K]            one value -8..7 per byte
+//   pack-quantized  I32 [N, ceil(K/8)]    value + 8 of column k in bits 4*(k%8) of word k/8; bits past K are 0
+//
+// Both read eight codes at a time as one 64-bit word and look at all range faults of a row together;
+// only a bad row is searched for its first fault. Scales are float32, float16 or bfloat16.
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <string>
+
+#include "base/float_formats.h"
+#include "convert/canonical.h"
+
+namespace moe {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "columns are taken from words by their byte order");
+
+constexpr std::uint64_t kEach = 0x0101010101010101u;
+
+template <class T>
+T load(const std::byte* p) {
+  T v;
+  std::memcpy(&v, p, sizeof(T));
+  return v;
+}
+
+struct Fault {
+  std::int64_t k;
+  std::string what;
+};
+using MaybeFault = std::optional<Fault>;
+
+// --- codes ------------------------------------------------------------------------------------------
+
+// Bits 3..7 of a valid byte are equal (sign extension of 4 bits).
+constexpr std::uint64_t range_fault(std::uint64_t x) { return (x ^ (x >> 1)) & (kEach * 0x78); }
+static_assert(range_fault(0x07ff00f8f9050107u) == 0 && range_fault(0x0800) != 0 && range_fault(0xf700) != 0);
+
+MaybeFault find_bad_value(const std::int8_t* row, std::int64_t k) {
+  for (std::int64_t i = 0; i < k; ++i)
+    if (row[i] < -8 || row[i] > 7) return Fault{i, "value " + std::to_string(row[i]) + " is outside -8..7"};
+  return std::nullopt;
+}
+
+MaybeFault read_int8_row(const std::byte* src, std::int64_t step, std::int64_t k, std::int8_t* out) {
+  std::uint64_t bad = 0;
+  std::int64_t i = 0;
+  if (step == 1) {
+    for (; i + 8 <= k; i += 8) {
+      const auto x = load<std::uint64_t>(src + i);
+      std::memcpy(out + i, &x, 8);
+      bad |= x ^ (x >> 1);
+    }
+    bad &= kEach * 0x78;
+  }
+  for (; i < k; ++i) {
+    out[i] = load<std::int8_t>(src + i * step);
+    bad |= range_fault(static_cast<std::uint8_t>(out[i]));
+  }
+  return bad == 0 ? std::nullopt : find_bad_value(out, k);
+}
+
+// Eight nibbles, each value + 8 -> eight signed bytes.
+constexpr std::uint64_t unpack_nibbles(std::uint32_t word) {
+  std::uint64_t x = word;
+  x = (x | (x << 16)) & 0x0000ffff0000ffffu;
+  x = (x | (x << 8)) & 0x00ff00ff00ff00ffu;
+  x = (x | (x << 4)) & (kEach * 0x0f);
+  x ^= kEach * 8;                         // low nibble in two's complement
+  return x | ((x & (kEach * 8)) * 0x1e);  // bit 3 into bits 4..7
+}
+static_assert(unpack_nibbles(0x876f0189u) == 0x00fffe07f8f90001u);
+
+MaybeFault read_packed_row(const std::byte* src, std::int64_t step, std::int64_t k, std::int8_t* out) {
+  const std::int64_t words = k / 8;
+  for (std::int64_t w = 0; w < words; ++w) {
+    const std::uint64_t x = unpack_nibbles(load<std::uint32_t>(src + w * step * 4));
+    std::memcpy(out + w * 8, &x, 8);
+  }
+  const std::int64_t rest = k % 8;
+  if (rest == 0) return std::nullopt;
+  const auto last = load<std::uint32_t>(src + words * step * 4);
+  const std::uint64_t x = unpack_nibbles(last);
+  std::memcpy(out + words * 8, &x, static_cast<std::size_t>(rest));
+  const std::uint32_t beyond = last >> (4 * rest);
+  if (beyond == 0) return std::nullopt;
+  return Fault{k + std::countr_zero(beyond) / 4, "bits past the last column (" + std::to_string(k) +
+                                                     ") must be 0, the word is " +
+                                                     std::to_string(static_cast<std::int32_t>(last))};
+}
+
+struct CodeReader {
+  Format format;
+  MaybeFault (*read_row)(const std::byte* src, std::int64_t step, std::int64_t k, std::int8_t* out);
+};
+
+constexpr std::array kCodeReaders = {
+    CodeReader{Format::int_quantized, read_int8_row},
+    CodeReader{Format::pack_quantized, read_packed_row},
+};
+
+const CodeReader* code_reader(Format format) {
+  for (const CodeReader& r : kCodeReaders)
+    if (r.format == format) return &r;
+  return nullptr;
+}
+
+// --- floats -----------------------------------------------------------------------------------------
+
+float load_float(DType dtype, const std::byte* p) {
+  if (dtype == DType::f32) return load<float>(p);
+  const auto h = load<std::uint16_t>(p);
+  return dtype == DType::bf16 ? bf16_to_f32(h) : f16_to_f32(h);
+}
+
+std::string float_text(float x) {
+  if (std::isnan(x)) return "NaN";
+  if (std::isinf(x)) return x < 0 ? "-Inf" : "Inf";
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), x).ptr};
+}
+
+MaybeFault read_scale_row(const TensorView& t, std::int64_t r, bool to_bf16, std::uint64_t& rounded, float* out) {
+  const std::int64_t size = dtype_bits(t.dtype) / 8;
+  const std::byte* src = t.data + r * t.strides[0] * size;
+  for (std::int64_t g = 0; g < t.shape[1]; ++g) {
+    float s = load_float(t.dtype, src + g * t.strides[1] * size);
+    if (!std::isfinite(s) || s < 0.0f) return Fault{g, "scale " + float_text(s) + " is not a finite number >= 0"};
+    if (to_bf16) {
+      const float b = bf16_to_f32(f32_to_bf16(s));
+      if (!std::isfinite(b)) return Fault{g, "scale " + float_text(s) + " is beyond the largest bf16 number"};
+      rounded += b != s ? 1u : 0u;
+      s = b;
+    }
+    out[g] = s;
+  }
+  return std::nullopt;
+}
+
+Error value_error(const SourceMatrix& m, const char* what, const RowNumbers& rows, std::int64_t r, const Fault& fault) {
+  const std::string place = std::string(m.is_w13 ? "w13_" : "w2_") + what + "[" + std::to_string(m.expert) + "," +
+                            std::to_string(rows.first + rows.step * r) + "," + std::to_string(fault.k) + "]";
+  return fail(Code::invalid_argument, place, place + ": " + fault.what);
+}
+
+}  // namespace
+
+bool can_read(Format format) { return code_reader(format) != nullptr; }
+
+Check read_rows(const SourceMatrix& m, int which, std::int64_t row0, std::int64_t n, CanonicalRows& out) {
+  const SourceHalf& half = m.half[static_cast<std::size_t>(which)];
+  const CodeReader& reader = *code_reader(m.format);
+  const std::int64_t row_bytes = half.codes.strides[0] * dtype_bits(half.codes.dtype) / 8;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int64_t r = row0 + i;
+    if (const MaybeFault fault = reader.read_row(half.codes.data + r * row_bytes, half.codes.strides[1], m.k,
+                                                 out.codes.data() + i * out.stride))
+      return value_error(m, "weight", half.code_rows, r, *fault);
+    if (const MaybeFault fault =
+            read_scale_row(half.scales, r, m.bf16_scales, out.scales_rounded, out.scales.data() + i * out.groups))
+      return value_error(m, "scale", half.scale_rows, r, *fault);
+    if (m.has_bias)
+      out.bias[static_cast<std::size_t>(i)] =
+          load_float(half.bias.dtype, half.bias.data + r * half.bias.strides[0] * (dtype_bits(half.bias.dtype) / 8));
+  }
+  if (n < out.count) {
+    std::fill(out.codes.begin() + n * out.stride, out.codes.end(), std::int8_t{0});
+    std::fill(out.scales.begin() + n * out.groups, out.scales.end(), 0.0f);
+    std::fill(out.bias.begin() + n, out.bias.end(), 0.0f);
+  }
+  return ok();
+}
+
+}  // namespace moe

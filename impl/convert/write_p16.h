@@ -1,0 +1,15 @@
+// Plain rows -> one panel of p16/int4 (scheme/layout.h), and back to dense numbers in convert.h.
+#pragma once
+
+#include <cstddef>
+
+#include "convert/canonical.h"
+#include "scheme/layout.h"
+
+namespace moe {
+
+// Writes all matrix.panel_bytes() bytes of one panel. rows.count == kPanelRows; rows past the matrix are
+// zero in `rows` and become the layout's padding (code 8, else 0).
+void write_p16_panel(const P16Matrix& matrix, const CanonicalRows& rows, std::byte* panel);
+
+}  // namespace moe

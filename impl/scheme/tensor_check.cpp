@@ -1,0 +1,62 @@
+// Check of a source tensor. See tensor_check.h.
+#include "scheme/tensor_check.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "base/checked.h"
+
+namespace moe {
+namespace {
+
+// Bytes from the first to the last element, 0 when there is none; nullopt on overflow or a negative number.
+std::optional<std::int64_t> bytes_spanned(const TensorView& t) {
+  std::int64_t last = 0;
+  for (int d = 0; d < t.ndim; ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    if (t.shape[i] == 0) return 0;
+    const auto step = checked_mul({t.shape[i] - 1, t.strides[i]});
+    const auto sum = step ? checked_add(last, *step) : std::nullopt;
+    if (!sum) return std::nullopt;
+    last = *sum;
+  }
+  const auto count = checked_add(last, std::int64_t{1});
+  return count ? checked_mul({*count, dtype_bits(t.dtype) / 8}) : std::nullopt;
+}
+
+std::span<const std::int64_t> extents(const std::array<std::int64_t, kMaxDims>& a, int ndim) {
+  return {a.data(), static_cast<std::size_t>(std::clamp(ndim, 0, kMaxDims))};
+}
+
+}  // namespace
+
+const CheckpointTensor* checkpoint_tensor(Format format, TensorKind kind) {
+  for (const CheckpointTensor& row : checkpoint_tensors(format))
+    if (row.kind == kind) return &row;
+  return nullptr;
+}
+
+Check check_tensor(const TensorView& t, const CheckpointTensor& row, std::span<const std::int64_t> shape,
+                   std::string_view subject) {
+  const std::string name(subject);
+  if (!row.allows(t.dtype))
+    return fail(Code::dtype, name, name + ": expected " + row.dtypes_text() + ", got " + dtype_name(t.dtype));
+  const auto got = extents(t.shape, t.ndim);
+  if (t.ndim != static_cast<int>(shape.size()) || !std::equal(shape.begin(), shape.end(), got.begin()))
+    return fail(Code::shape, name, name + ": expected shape " + shape_text(shape) + ", got " + shape_text(got),
+                "\"expected\":" + shape_text(shape) + ",\"actual\":" + shape_text(got));
+  const auto strides = extents(t.strides, t.ndim);
+  if (std::any_of(strides.begin(), strides.end(), [](std::int64_t s) { return s < 0; }))
+    return fail(Code::shape, name, name + ": strides must not be negative, got " + shape_text(strides));
+  const auto bytes = bytes_spanned(t);
+  if (!bytes) return fail(Code::shape, name, name + ": strides " + shape_text(strides) + " reach beyond any memory");
+  if (static_cast<std::uint64_t>(*bytes) > t.nbytes)
+    return fail(Code::shape, name,
+                name + ": shape " + shape_text(shape) + " with strides " + shape_text(strides) + " needs " +
+                    std::to_string(*bytes) + " bytes, got " + std::to_string(t.nbytes));
+  if (*bytes > 0 && t.data == nullptr) return fail(Code::invalid_argument, name, name + ": data is NULL");
+  return ok();
+}
+
+}  // namespace moe
