@@ -1,0 +1,279 @@
+// compressed-tensors: which config group an expert's projections belong to, and its arguments
+// (checkpoints.md 4 and 6).
+//
+//   config_groups {name: {targets, weights, input_activations, format}}   or   {"W4A16": [targets]}
+//   a target is an exact name, "re:pattern", or a part of a class name without case; first target wins
+#include <array>
+#include <charconv>
+#include <map>
+
+#include "config/hf.h"
+#include "config/quantization.h"
+#include "config/sections.h"
+
+namespace moe::hf {
+namespace {
+
+constexpr std::string_view kExpertsClass = "FusedMoE";
+constexpr std::string_view kLinearClass = "Linear";  // covers experts too
+constexpr std::string_view kRegex = "re:";
+
+struct Group {
+  std::string pointer;
+  std::vector<std::string_view> targets;
+  std::string targets_pointer;
+  const Preset* preset = nullptr;  // {"W4A16": [..]}, else
+  std::optional<Foreign> members;  // {weights, ..}
+};
+
+// One entry of a list of module names, which lies at `list`.
+struct Entry {
+  std::string_view text;
+  const std::string* list;
+  std::size_t index;
+
+  std::string pointer() const { return *list + "/" + std::to_string(index); }
+};
+
+struct Target {
+  Entry entry;
+  const Group* group;
+};
+
+Result<Group> read_group(const Foreign& groups, const std::string& key, const json::Value& value) {
+  Group g;
+  g.pointer = groups.at(key);
+  if (value.array() != nullptr) {
+    g.preset = find_preset(key);
+    if (g.preset == nullptr || !g.preset->weights)
+      return fields::fault(g.pointer, "a list of targets, but " + json::quote(key) + " is the name of no scheme");
+    g.targets_pointer = g.pointer;
+    MOE_TRY(g.targets, groups.texts(key));
+    return g;
+  }
+  MOE_TRY(Foreign members, Foreign::open(value, g.pointer));
+  g.targets_pointer = members.at("targets");
+  if (!members.has("targets")) return fields::missing(g.targets_pointer, "an array of strings");
+  MOE_TRY(g.targets, members.texts("targets"));
+  g.members = std::move(members);
+  return g;
+}
+
+Result<std::vector<Group>> read_groups(const Foreign& h) {
+  std::vector<Group> all;
+  MOE_TRY(const auto groups, h.object("config_groups"));
+  if (!groups) return all;
+  for (const auto& [key, value] : groups->members()) {
+    MOE_TRY(Group g, read_group(*groups, key, value));
+    const bool attention = g.targets.size() == 1 && g.targets[0].ends_with("Attention");
+    if (!attention) all.push_back(std::move(g));
+  }
+  return all;
+}
+
+// Targets in the order of the text; a target named twice belongs to the later group. "Linear" also
+// stands for the class of the experts unless that has a group of its own.
+std::vector<Target> list_targets(const std::vector<Group>& groups) {
+  std::vector<Target> all;
+  std::map<std::string_view, std::size_t> places;
+  for (const Group& g : groups)
+    for (std::size_t i = 0; i < g.targets.size(); ++i) {
+      const Target t{{g.targets[i], &g.targets_pointer, i}, &g};
+      const auto [at, is_new] = places.emplace(t.entry.text, all.size());
+      if (is_new)
+        all.push_back(t);
+      else
+        all[at->second] = t;
+    }
+  const auto linear = places.find(kLinearClass);
+  if (linear != places.end() && places.count(kExpertsClass) == 0) {
+    Target experts = all[linear->second];
+    experts.entry.text = kExpertsClass;
+    all.push_back(experts);
+  }
+  return all;
+}
+
+Result<bool> matches_name(Matcher& matcher, const Entry& entry, std::string_view name) {
+  if (!entry.text.starts_with(kRegex)) return entry.text == name;
+  return matcher.regex(entry.text.substr(kRegex.size()), name, entry.pointer());
+}
+
+Result<bool> matches_class(Matcher& matcher, const Entry& entry) {
+  if (entry.text.starts_with(kRegex)) return matches_name(matcher, entry, kExpertsClass);
+  if (entry.text.size() > kExpertsClass.size()) return false;
+  return fields::lower_ascii(kExpertsClass).find(fields::lower_ascii(entry.text)) != std::string::npos;
+}
+
+struct Lists {
+  std::vector<Group> groups;
+  std::vector<Target> targets;
+  std::vector<std::string_view> ignore;
+  std::string ignore_pointer;
+};
+
+// The group of one projection; nullptr when ignored or targeted by nobody.
+Result<const Group*> group_of(const std::string& name, const Lists& lists, Matcher& matcher) {
+  constexpr const Group* kNone = nullptr;
+  for (std::size_t i = 0; i < lists.ignore.size(); ++i) {
+    MOE_TRY(const bool hit, matches_name(matcher, {lists.ignore[i], &lists.ignore_pointer, i}, name));
+    if (hit) return kNone;
+  }
+  for (const Target& t : lists.targets) {
+    MOE_TRY(const bool hit, matches_name(matcher, t.entry, name));
+    if (hit) return t.group;
+  }
+  for (const Target& t : lists.targets) {
+    MOE_TRY(const bool hit, matches_class(matcher, t.entry));
+    if (hit) return t.group;
+  }
+  return kNone;
+}
+
+// "128x128" as its tools write it at times.
+json::Value block_from_text(const json::Value& value) {
+  const std::string* s = value.string();
+  const std::size_t x = s == nullptr ? std::string::npos : s->find('x');
+  if (x == std::string::npos) return value;
+  const auto number = [](std::string_view digits) -> std::optional<std::int64_t> {
+    std::int64_t n = 0;
+    const auto [end, ec] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
+    if (ec != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+    return n;
+  };
+  const auto rows = number(std::string_view(*s).substr(0, x)), columns = number(std::string_view(*s).substr(x + 1));
+  if (!rows || !columns) return value;
+  return json::Array{*rows, *columns};
+}
+
+// The members that the strict form knows, without nulls.
+json::Value strict_args(const Foreign& args) {
+  json::Object kept;
+  for (const std::string_view key :
+       {"num_bits", "type", "strategy", "group_size", "block_structure", "symmetric", "dynamic", "actorder"}) {
+    const json::Value* v = args.get(key);
+    if (v != nullptr) kept.emplace_back(key, key == "block_structure" ? block_from_text(*v) : *v);
+  }
+  return kept;
+}
+
+constexpr std::array kFormats = {Format::pack_quantized,  Format::int_quantized,        Format::float_quantized,
+                                 Format::naive_quantized, Format::nvfp4_pack_quantized, Format::mxfp4_pack_quantized,
+                                 Format::mxfp8_quantized};
+
+struct StatedFormat {
+  Format format;
+  std::string pointer;
+};
+
+// The group's format, else the global one; nullopt when they leave it open.
+Result<std::optional<StatedFormat>> stated_format(const Foreign& h, const Group& g) {
+  for (const Foreign* source : {g.members ? &*g.members : nullptr, &h}) {
+    if (source == nullptr) continue;
+    MOE_TRY(const auto word, source->text("format"));
+    if (!word || word->empty()) continue;
+    if (*word == "fakequant" || *word == "mixed-precision") break;
+    std::vector<std::string_view> names;
+    for (const Format f : kFormats) {
+      names.push_back(kFormatNames[static_cast<std::size_t>(f)]);
+      if (names.back() == *word) return std::optional(StatedFormat{f, source->at("format")});
+    }
+    return fields::unexpected(source->at("format"), *source->get("format"), fields::join(names));
+  }
+  return std::optional<StatedFormat>();
+}
+
+// Checks the group as a member "quantization" of our own documents, whose rules are the same; its
+// sizes are not known here (0, which every group divides). A fault is moved to where it was read.
+Result<Quantization> check_strict(json::Value strict, const Group& g, const std::string& format_pointer) {
+  json::Value document = json::Object{{"quantization", std::move(strict)}};
+  Draft draft;
+  const Check check = read_quantization(document, draft);
+  if (check) return std::move(draft.config.quantization);
+  Error e = check.error();
+  constexpr std::string_view kStrict = "/quantization", kFormat = "/quantization/format";
+  const std::string there = e.subject == kFormat ? format_pointer : g.pointer + e.subject.substr(kStrict.size());
+  if (e.message.starts_with(e.subject)) e.message.replace(0, e.subject.size(), there);
+  e.subject = there;
+  return e;
+}
+
+// nullopt: the group leaves its weights as they are.
+Result<std::optional<Quantization>> scheme_of(const Foreign& h, const Group& g) {
+  json::Value strict;
+  if (g.preset != nullptr) {
+    Quantization named;
+    named.weights = g.preset->weights;
+    named.input_activations = g.preset->input_activations;
+    const json::Value preset = quantization_value(named);
+    strict.set("weights", *preset.find("weights"));
+    strict.set("input_activations", *preset.find("input_activations"));
+  } else {
+    MOE_TRY(const auto weights, g.members->object("weights"));
+    if (!weights) return std::optional<Quantization>();
+    strict.set("weights", strict_args(*weights));
+    MOE_TRY(const auto activations, g.members->object("input_activations"));
+    if (activations) strict.set("input_activations", strict_args(*activations));
+  }
+  MOE_TRY(const auto format, stated_format(h, g));
+  if (format) strict.set("format", kFormatNames[static_cast<std::size_t>(format->format)]);
+  MOE_TRY(Quantization q, check_strict(std::move(strict), g, format ? format->pointer : g.pointer));
+  return std::optional(std::move(q));
+}
+
+std::vector<std::string> suffixes_of(const Quantization& q) {
+  const auto& a = q.input_activations;
+  std::vector<std::string> names;
+  switch (q.format) {
+    case Format::pack_quantized:
+      names = {"weight_packed", "weight_scale", "weight_shape"};
+      break;
+    case Format::mxfp4_pack_quantized:
+      names = {"weight_packed", "weight_scale"};
+      break;
+    case Format::nvfp4_pack_quantized:
+      names = {"weight_packed", "weight_scale", "weight_global_scale"};
+      if (a && a->dynamic != Dynamic::yes) names.emplace_back("input_global_scale");
+      break;
+    default:
+      names = {"weight", "weight_scale"};
+      if (a && a->dynamic == Dynamic::no) names.emplace_back("input_scale");
+      break;
+  }
+  if (!q.weights->symmetric) names.emplace_back("weight_zero_point");
+  if (q.weights->actorder == ActOrder::group) names.emplace_back("weight_g_idx");
+  return names;
+}
+
+bool same(const std::optional<Quantization>& a, const std::optional<Quantization>& b) {
+  if (!a || !b) return a.has_value() == b.has_value();
+  return a->weights == b->weights && a->input_activations == b->input_activations && a->format == b->format;
+}
+
+}  // namespace
+
+Resolved resolve_compressed_tensors(const Foreign& h, const Layer& layer) {
+  Lists lists;
+  MOE_TRY(lists.groups, read_groups(h));
+  MOE_TRY(lists.ignore, h.texts("ignore"));
+  lists.ignore_pointer = h.at("ignore");
+  lists.targets = list_targets(lists.groups);
+  Matcher matcher;
+  std::optional<Quantization> first;
+  for (std::size_t i = 0; i < layer.projections.size(); ++i) {
+    const std::string name = std::string(layer.module) + ".0." + layer.projections[i];
+    MOE_TRY(const Group* group, group_of(name, lists, matcher));
+    std::optional<Quantization> scheme;
+    if (group != nullptr) {
+      MOE_TRY(scheme, scheme_of(h, *group));
+    }
+    if (i == 0) first = scheme;
+    if (!same(first, scheme))
+      return fields::fault(h.at("config_groups"), layer.projections[0] + " and " + layer.projections[i] +
+                                                      " of an expert have different schemes, expected one for all");
+  }
+  if (!first) return std::optional<HfQuantization>();
+  return std::optional(HfQuantization{*first, suffixes_of(*first)});
+}
+
+}  // namespace moe::hf

@@ -1,0 +1,258 @@
+// A checkpoint's own quantization object -> the strict form (checkpoints.md 4 and 6). One function per
+// quant_method; compressed-tensors has its own file. Pointers begin with /hf_quantization_config.
+#include <algorithm>
+#include <array>
+
+#include "config/hf.h"
+#include "config/quantization.h"
+#include "config/sections.h"
+
+namespace moe::hf {
+namespace {
+
+constexpr std::string_view kBase = "/hf_quantization_config";
+constexpr fields::Range kGroupRange = {-1, 65536};
+
+Resolved unquantized() { return std::optional<HfQuantization>(); }
+
+// The strict form with its storage filled in; `suffixes`: tensors of a projection.
+Resolved resolved(QuantArgs weights, std::optional<QuantArgs> activations, Format format,
+                  std::vector<std::string> suffixes, std::optional<ZeroPoints> zero_points = std::nullopt) {
+  HfQuantization r;
+  r.quantization.weights = weights;
+  r.quantization.input_activations = activations;
+  r.quantization.format = format;
+  fill_storage(r.quantization, zero_points, std::nullopt);
+  r.suffixes = std::move(suffixes);
+  return std::optional(std::move(r));
+}
+
+QuantArgs args(int bits, NumType type, Strategy strategy) {
+  QuantArgs a;
+  a.num_bits = bits;
+  a.type = type;
+  a.strategy = strategy;
+  return a;
+}
+
+QuantArgs integer_weights(int bits, std::int64_t group, bool symmetric) {
+  QuantArgs w = args(bits, NumType::integer, group == -1 ? Strategy::channel : Strategy::group);
+  if (group != -1) w.group_size = group;
+  w.symmetric = symmetric;
+  return w;
+}
+
+Result<std::int64_t> check_group(std::int64_t group, const std::string& pointer) {
+  if (group == 0) return fields::fault(pointer, "found 0, expected -1 (the whole column) or a positive group size");
+  return group;
+}
+
+// --- gptq ------------------------------------------------------------------------------------------
+
+struct Overrides {
+  bool skipped = false;          // a "-:" rule
+  std::optional<Foreign> rules;  // members of the first rule that matches
+};
+
+Result<Overrides> gptq_overrides(const Foreign& h, const Layer& layer) {
+  Overrides result;
+  MOE_TRY(const auto dynamic, h.object("dynamic"));
+  if (!dynamic) return result;
+  Matcher matcher;
+  for (const auto& [key, rule] : dynamic->members()) {
+    const std::string pointer = dynamic->at(key);
+    const bool skip = key.starts_with("-:");
+    const std::string_view pattern = std::string_view(key).substr(skip || key.starts_with("+:") ? 2 : 0);
+    MOE_TRY(const bool hit, matcher.regex(pattern, layer.module, pointer));
+    if (!hit) continue;
+    result.skipped = skip;
+    if (skip) return result;
+    MOE_TRY(Foreign members, Foreign::open(rule, pointer));
+    result.rules = std::move(members);
+    return result;
+  }
+  return result;
+}
+
+Resolved gptq(const Foreign& h, const Layer& layer) {
+  MOE_TRY(const Overrides over, gptq_overrides(h, layer));
+  if (over.skipped) return unquantized();
+  const auto source = [&](std::string_view key) -> const Foreign& {
+    return over.rules && over.rules->has(key) ? *over.rules : h;
+  };
+  for (const std::string_view key : {"bits", "group_size", "desc_act", "sym"})  // required even when overridden
+    if (!h.has(key)) return fields::missing(h.at(key), "a member that gptq always has");
+  MOE_TRY(const std::int64_t bits, source("bits").need_integer("bits", {1, 64}));
+  if (bits != 4 && bits != 8)
+    return fields::fault(source("bits").at("bits"), "found " + std::to_string(bits) + ", expected 4 or 8");
+  MOE_TRY(const std::int64_t given, source("group_size").need_integer("group_size", kGroupRange));
+  MOE_TRY(const std::int64_t group, check_group(given, source("group_size").at("group_size")));
+  MOE_TRY(const bool desc_act, source("desc_act").need_boolean("desc_act"));
+  MOE_TRY(const bool sym, source("sym").need_boolean("sym"));
+  MOE_TRY(const auto format, h.text("checkpoint_format"));
+  if (format && *format != "gptq" && *format != "gptq_v2")
+    return fields::unexpected(h.at("checkpoint_format"), *h.get("checkpoint_format"), "gptq or gptq_v2");
+
+  QuantArgs w = integer_weights(static_cast<int>(bits), group, sym);
+  if (desc_act && group != -1) w.actorder = ActOrder::group;
+  return resolved(w, std::nullopt, Format::gptq, {"qweight", "scales", "qzeros", "g_idx"},
+                  format == "gptq_v2" ? ZeroPoints::as_stored : ZeroPoints::plus_one);
+}
+
+// --- awq, fp8, mxfp4 -------------------------------------------------------------------------------
+
+Resolved awq(const Foreign& h, const Layer& layer) {
+  MOE_TRY(const auto skipped, h.texts("modules_to_not_convert"));
+  for (const std::string_view entry : skipped)
+    if (layer.module.find(entry) != std::string_view::npos) return unquantized();
+  const std::string_view bits_key = h.has("w_bit") ? "w_bit" : "bits";
+  const std::string_view group_key = h.has("q_group_size") ? "q_group_size" : "group_size";
+  MOE_TRY(const std::int64_t bits, h.need_integer(bits_key, {1, 64}));
+  if (bits != 4) return fields::fault(h.at(bits_key), "found " + std::to_string(bits) + ", awq has 4 bits");
+  MOE_TRY(const std::int64_t given, h.need_integer(group_key, kGroupRange));
+  MOE_TRY(const std::int64_t group, check_group(given, h.at(group_key)));
+  MOE_TRY(const bool zero_point, h.need_boolean("zero_point"));
+  return resolved(integer_weights(4, group, !zero_point), std::nullopt, Format::awq, {"qweight", "scales", "qzeros"});
+}
+
+// Lists of fp8 and mxfp4 files: an entry about experts that contains the layer's name skips it.
+bool skips_experts(const std::vector<std::string_view>& entries, std::string_view module) {
+  return std::any_of(entries.begin(), entries.end(), [&](std::string_view e) {
+    return e.find("experts") != std::string_view::npos && e.find(module) != std::string_view::npos;
+  });
+}
+
+Resolved fp8(const Foreign& h, const Layer& layer) {
+  MOE_TRY(const auto ignored, h.texts("ignored_layers"));
+  MOE_TRY(const auto not_converted, h.texts("modules_to_not_convert"));
+  if (skips_experts(ignored.empty() ? not_converted : ignored, layer.module)) return unquantized();
+  MOE_TRY(const std::string_view scheme, h.need_text("activation_scheme"));
+  const bool is_static = scheme == "static";
+  if (!is_static && scheme != "dynamic")
+    return fields::unexpected(h.at("activation_scheme"), *h.get("activation_scheme"), "dynamic or static");
+
+  QuantArgs w = args(8, NumType::floating, Strategy::tensor), a = w;
+  a.dynamic = is_static ? Dynamic::no : Dynamic::yes;
+  if (!h.has("weight_block_size")) {
+    std::vector<std::string> suffixes = {"weight", "weight_scale"};
+    if (is_static) suffixes.emplace_back("input_scale");
+    return resolved(w, a, Format::float_quantized, std::move(suffixes));
+  }
+  MOE_TRY(const auto block, h.integers("weight_block_size", {1, 65536}));
+  if (block.size() != 2)
+    return fields::unexpected(h.at("weight_block_size"), *h.get("weight_block_size"), "[rows, columns]");
+  if (is_static)
+    return fields::unexpected(h.at("activation_scheme"), *h.get("activation_scheme"),
+                              "dynamic, as weights have blocks");
+  w.strategy = Strategy::block;
+  w.block_structure = {block[0], block[1]};
+  a.strategy = Strategy::group;
+  a.group_size = block[1];
+  return resolved(w, a, Format::float_quantized, {"weight", "weight_scale_inv"});
+}
+
+Resolved mxfp4(const Foreign& h, const Layer& layer) {
+  MOE_TRY(const auto skipped, h.texts("modules_to_not_convert"));
+  if (skips_experts(skipped, layer.module)) return unquantized();
+  QuantArgs w = args(4, NumType::floating, Strategy::group);
+  w.group_size = 32;
+  return resolved(w, std::nullopt, Format::mxfp4_gpt_oss, {"_blocks", "_scales", "_bias"});
+}
+
+// --- modelopt --------------------------------------------------------------------------------------
+
+struct ModelOptAlgorithm {
+  std::string_view name, preset;
+  std::array<std::string_view, 4> suffixes;  // "" where there are fewer
+};
+
+constexpr std::array kModelOpt = {
+    ModelOptAlgorithm{"FP8", "FP8", {"weight", "weight_scale", "input_scale"}},
+    ModelOptAlgorithm{"FP8_PER_CHANNEL_PER_TOKEN", "FP8_DYNAMIC", {"weight", "weight_scale"}},
+    ModelOptAlgorithm{"NVFP4", "NVFP4", {"weight", "weight_scale", "weight_scale_2", "input_scale"}},
+    ModelOptAlgorithm{"W4A16_NVFP4", "NVFP4A16", {"weight", "weight_scale", "weight_scale_2"}},
+    ModelOptAlgorithm{"MXFP8", "MXFP8", {"weight", "weight_scale"}},
+};
+
+std::string upper_ascii(std::string_view s) {
+  std::string out(s);
+  for (char& c : out)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  return out;
+}
+
+Resolved modelopt(const Foreign& h, const Layer& layer) {
+  MOE_TRY(const auto nested, h.object("quantization"));
+  const Foreign& q = nested ? *nested : h;
+  const std::string_view list = nested ? "exclude_modules" : "ignore";
+  MOE_TRY(const auto excluded, q.texts(list));
+  Matcher matcher;
+  for (std::size_t i = 0; i < excluded.size(); ++i) {
+    MOE_TRY(const bool hit, matcher.wildcard(excluded[i], layer.module, q.at(list) + "/" + std::to_string(i)));
+    if (hit) return unquantized();
+  }
+  MOE_TRY(const std::string_view given, q.need_text("quant_algo"));
+  const std::string algorithm = upper_ascii(given);
+  for (const ModelOptAlgorithm& row : kModelOpt) {
+    if (row.name != algorithm) continue;
+    const Preset& p = *find_preset(row.preset);
+    std::vector<std::string> suffixes;
+    for (const std::string_view suffix : row.suffixes)
+      if (!suffix.empty()) suffixes.emplace_back(suffix);
+    return resolved(*p.weights, p.input_activations, p.format, std::move(suffixes));
+  }
+  return fail(Code::unsupported, q.at("quant_algo"),
+              q.at("quant_algo") + ": the algorithm " + fields::brief(*q.get("quant_algo")) + " is not read");
+}
+
+Resolved quark(const Foreign& h, const Layer&) {
+  return fail(Code::unsupported, h.at("quant_method"), h.at("quant_method") + ": checkpoints of quark are not read");
+}
+
+// --- the methods -----------------------------------------------------------------------------------
+
+struct Method {
+  std::string_view name;
+  Resolved (*resolve)(const Foreign&, const Layer&);
+};
+
+constexpr std::array kMethods = {
+    Method{"compressed-tensors", resolve_compressed_tensors},
+    Method{"gptq", gptq},
+    Method{"awq", awq},
+    Method{"fp8", fp8},
+    Method{"mxfp4", mxfp4},
+    Method{"modelopt", modelopt},
+    Method{"modelopt_fp4", modelopt},
+    Method{"quark", quark},
+};
+
+}  // namespace
+
+json::Value quantization_value(const Quantization& q) {
+  Config c;
+  c.quantization = q;
+  const json::Value document = resolved_document(c, {});
+  return *document.find("quantization");
+}
+
+}  // namespace moe::hf
+
+namespace moe {
+
+Result<std::optional<HfQuantization>> resolve_hf_quantization(const json::Value& object, std::string_view module,
+                                                              const std::vector<std::string>& projections) {
+  MOE_TRY(const hf::Foreign h, hf::Foreign::open(object, std::string(hf::kBase)));
+  MOE_TRY(const std::string_view name, h.need_text("quant_method"));
+  for (const hf::Method& method : hf::kMethods) {
+    if (method.name != name) continue;
+    MOE_TRY(auto result, method.resolve(h, {.module = module, .projections = projections}));
+    if (result) result->quantization.hf = std::string(name);
+    return result;
+  }
+  std::string known;
+  for (const hf::Method& method : hf::kMethods) known += (known.empty() ? "" : ", ") + std::string(method.name);
+  return fields::unexpected(h.at("quant_method"), *h.get("quant_method"), "one of " + known);
+}
+
+}  // namespace moe
