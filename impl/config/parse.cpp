@@ -39,17 +39,11 @@ constexpr std::array<std::string_view, 16> kVllmEnv = {
     "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8_CUTLASS"};
 // clang-format on
 
-// One setting under several names; the first is the one that the input document keeps.
+// One setting under several names.
 constexpr std::array<std::string_view, 3> kTopKNames = {"top_k", "experts_per_token", "num_experts_per_tok"};
 constexpr std::array<std::string_view, 2> kHiddenNames = {"hidden_dim", "hidden_size"};
 constexpr std::array<std::string_view, 3> kWidthNames = {"intermediate_size", "moe_intermediate_size",
                                                          "intermediate_size_per_partition"};
-constexpr std::string_view kPartWidth = kWidthNames[2];  // another meaning, so a name of its own
-constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kAliases = {{{kTopKNames[1], kTopKNames[0]},
-                                                                                    {kTopKNames[2], kTopKNames[0]},
-                                                                                    {kHiddenNames[1], kHiddenNames[0]},
-                                                                                    {kWidthNames[1], kWidthNames[0]}}};
-
 constexpr fields::Range kSize = {1, std::int64_t{1} << 20};
 
 struct Named {
@@ -289,43 +283,6 @@ Check read_policies(const Members& members, Config& c) {
   return ok();
 }
 
-// The document with the first name of every setting; it has been checked, so no name comes twice.
-void rename_aliases(json::Value& document) {
-  for (auto& [key, value] : *document.object()) {
-    for (const auto& [alias, first] : kAliases)
-      if (key == alias) key = first;
-  }
-}
-
-// The same for a patch, where a name may be set while another name of the setting is removed.
-Check rename_patch_aliases(json::Value& patch) {
-  json::Object& members = *patch.object();
-  for (const auto& [alias, first] : kAliases) {
-    const json::Value* value = patch.find(alias);
-    if (value == nullptr) continue;
-    const json::Value* same = patch.find(first);
-    if (same != nullptr && !same->is_null() && !value->is_null()) {
-      return fields::fault("/" + std::string(alias),
-                           "the patch also sets /" + std::string(first) + ", expected only one name of a setting");
-    }
-    json::Value keep = same != nullptr && value->is_null() ? *same : *value;
-    std::erase_if(members, [name = alias](const json::Member& m) { return m.first == name; });
-    patch.set(std::string(first), std::move(keep));
-  }
-  return ok();
-}
-
-// A width set by the patch takes the place of a width under the other name.
-void replace_width(json::Value& document, const json::Value& patch) {
-  const std::array<std::pair<std::string_view, std::string_view>, 2> kPairs = {
-      {{kWidthNames[0], kPartWidth}, {kPartWidth, kWidthNames[0]}}};
-  for (const auto& [set, other] : kPairs) {
-    const json::Value* v = patch.find(set);
-    if (v == nullptr || v->is_null()) continue;
-    std::erase_if(*document.object(), [name = other](const json::Member& m) { return m.first == name; });
-  }
-}
-
 }  // namespace
 
 Result<Config> config_from_document(json::Value document) {
@@ -351,22 +308,6 @@ Result<Config> config_from_document(json::Value document) {
 
 Result<Config> parse_config(std::string_view text) {
   MOE_TRY(json::Value document, json::parse(text));
-  return config_from_document(std::move(document));
-}
-
-Result<Config> merge_config(const Config& config, std::string_view patch_text) {
-  MOE_TRY(json::Value patch, json::parse(patch_text));
-  json::Value document = config.input;
-  if (patch.object() != nullptr) {
-    MOE_CHECK(rename_patch_aliases(patch));
-    replace_width(document, patch);
-  }
-  json::merge_patch(document, patch);
-  const std::size_t size = json::write(document).size(), most = json::Limits{}.max_bytes;
-  if (size > most) {
-    return fields::fault("", "the merged document has " + std::to_string(size) + " bytes, at most " +
-                                 std::to_string(most) + " are allowed");
-  }
   return config_from_document(std::move(document));
 }
 

@@ -14,6 +14,8 @@
 
 namespace moe {
 
+constexpr bool is_grouped(Strategy s) { return s == Strategy::group || s == Strategy::tensor_group; }
+
 struct Preset {
   std::string_view name;
   std::optional<QuantArgs> weights, input_activations;

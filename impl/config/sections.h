@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "config/config.h"
+#include "config/fields.h"
 
 namespace moe {
 
@@ -28,6 +29,13 @@ Check read_parallel(const json::Value& document, Draft& draft);
 Check read_routing(const json::Value& document, Draft& draft);
 // quantization or hf_quantization_config.
 Check read_quantization(const json::Value& document, Draft& draft);
+// Arguments of weights or of input_activations in the strict form.
+enum class Operand : std::uint8_t { weights, activations };
+Result<QuantArgs> read_quant_args(const json::Value& object, std::string pointer, Operand operand);
+// The member group_size: null is absent, 0 is refused.
+Result<std::optional<std::int64_t>> read_group_size(const fields::Members& members);
+// Gives every setting of a checked document its first name (no setting comes under two).
+void rename_aliases(json::Value& document);
 // The canonical document (decisions 7.6); `document` for what is echoed as given.
 json::Value resolved_document(const Config& config, const json::Value& document);
 

@@ -1,0 +1,77 @@
+// Variants of a configuration: an RFC 7396 patch on the document it was made from, checked anew.
+//
+// A setting may have several names, so both the document and the patch are first brought to one name
+// each. intermediate_size_per_partition has a meaning of its own and keeps its name, but a width set by
+// the patch takes the place of the width in the document, whatever its name.
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "config/fields.h"
+#include "config/sections.h"
+
+namespace moe {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kAliases = {
+    {{"experts_per_token", "top_k"},
+     {"num_experts_per_tok", "top_k"},
+     {"hidden_size", "hidden_dim"},
+     {"moe_intermediate_size", "intermediate_size"}}};
+constexpr std::string_view kWholeWidth = "intermediate_size", kPartWidth = "intermediate_size_per_partition";
+
+// A patch may set one name of a setting while it removes another; setting two is a fault.
+Check rename_patch_aliases(json::Value& patch) {
+  json::Object& members = *patch.object();
+  for (const auto& [alias, first] : kAliases) {
+    const json::Value* value = patch.find(alias);
+    if (value == nullptr) continue;
+    const json::Value* same = patch.find(first);
+    if (same != nullptr && !same->is_null() && !value->is_null()) {
+      return fields::fault("/" + std::string(alias),
+                           "the patch also sets /" + std::string(first) + ", expected only one name of a setting");
+    }
+    json::Value keep = same != nullptr && value->is_null() ? *same : *value;
+    std::erase_if(members, [name = alias](const json::Member& m) { return m.first == name; });
+    patch.set(std::string(first), std::move(keep));
+  }
+  return ok();
+}
+
+// A width set by the patch takes the place of a width under the other name.
+void replace_width(json::Value& document, const json::Value& patch) {
+  const std::array<std::pair<std::string_view, std::string_view>, 2> kPairs = {
+      {{kWholeWidth, kPartWidth}, {kPartWidth, kWholeWidth}}};
+  for (const auto& [set, other] : kPairs) {
+    const json::Value* v = patch.find(set);
+    if (v == nullptr || v->is_null()) continue;
+    std::erase_if(*document.object(), [name = other](const json::Member& m) { return m.first == name; });
+  }
+}
+
+}  // namespace
+
+void rename_aliases(json::Value& document) {
+  for (auto& [key, value] : *document.object()) {
+    for (const auto& [alias, first] : kAliases)
+      if (key == alias) key = first;
+  }
+}
+
+Result<Config> merge_config(const Config& config, std::string_view patch_text) {
+  MOE_TRY(json::Value patch, json::parse(patch_text));
+  json::Value document = config.input;
+  if (patch.object() != nullptr) {
+    MOE_CHECK(rename_patch_aliases(patch));
+    replace_width(document, patch);
+  }
+  json::merge_patch(document, patch);
+  const std::size_t size = json::write(document).size(), most = json::Limits{}.max_bytes;
+  if (size > most) {
+    return fields::fault("", "the merged document has " + std::to_string(size) + " bytes, at most " +
+                                 std::to_string(most) + " are allowed");
+  }
+  return config_from_document(std::move(document));
+}
+
+}  // namespace moe
