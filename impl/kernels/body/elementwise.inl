@@ -204,8 +204,8 @@ void activate_as(const ActivateArgs& a) {
     float* out = a.out + row * a.out_ld;
     for (std::int64_t b = 0; b < a.blocks; ++b)
       for (std::int64_t i = 0; i < kPanelRows; i += kLanes)
-        V::store(out + b * kPanelRows + i,
-                 activate_lanes<D, K>(a, V::load(y13 + b * 2 * kPanelRows + i), V::load(y13 + (b * 2 + 1) * kPanelRows + i)));
+        V::store(out + b * kPanelRows + i, activate_lanes<D, K>(a, V::load(y13 + b * 2 * kPanelRows + i),
+                                                                V::load(y13 + (b * 2 + 1) * kPanelRows + i)));
   }
 }
 
