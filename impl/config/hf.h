@@ -27,7 +27,7 @@ class Foreign {
   const json::Object& members() const { return *value_->object(); }
   const json::Value& value() const { return *value_; }
   const std::string& pointer() const { return pointer_; }
-  std::string at(std::string_view key) const { return pointer_ + "/" + json::escape_pointer(key); }
+  std::string at(std::string_view key) const { return fields::child(pointer_, key); }
   // nullptr when absent or null.
   const json::Value* get(std::string_view key) const;
   bool has(std::string_view key) const { return get(key) != nullptr; }
@@ -77,5 +77,53 @@ using Resolved = Result<std::optional<HfQuantization>>;
 json::Value quantization_value(const Quantization& q);
 
 Resolved resolve_compressed_tensors(const Foreign& h, const Layer& layer);
+
+// `e` with its subject moved to `pointer`, which the message names too.
+Error moved(Error e, const std::string& pointer);
+
+// --- hf_models.cpp -----------------------------------------------------------------------------------
+
+// A config.json; multimodal ones keep the members of the language model inside text_config.
+class ModelFile {
+ public:
+  static Result<ModelFile> open(const json::Value& document);
+
+  const Foreign& root() const { return root_; }
+  // Where the member is: text_config if it has it, else the root.
+  const Foreign& holder(std::string_view key) const { return text_ && text_->has(key) ? *text_ : root_; }
+
+ private:
+  ModelFile(Foreign root, std::optional<Foreign> text) : root_(std::move(root)), text_(std::move(text)) {}
+
+  Foreign root_;
+  std::optional<Foreign> text_;
+};
+
+// A document for config_from_document, and where its members come from: faults are reported there.
+struct Origin {
+  std::string document, source;  // pointers
+  bool same_below;               // the source has the same structure from here on
+};
+struct Built {
+  json::Value document = json::Object{};
+  std::vector<Origin> origins;
+
+  // Sets /key or /key/member; `source` "" when it is fixed by the architecture.
+  void put(std::string_view key, json::Value value, std::string source);
+  void put(std::string_view key, std::string_view member, json::Value value, std::string source);
+  // A fault of config_from_document, moved to the origin of the member.
+  Error relocate(Error e) const;
+};
+
+// The subject prefix of faults of the options.
+constexpr std::string_view kOptions = "options:";
+
+// Name, projections, sizes, activation, dtype and routing of the layer with this index, default the
+// first with experts. `layer_pointer`: where the index was given.
+Result<Built> describe_layer(const ModelFile& file, std::optional<std::int64_t> layer,
+                             const std::string& layer_pointer);
+
+// --- hf_document.cpp ---------------------------------------------------------------------------------
+Result<Built> build_document(const json::Value& hf, const json::Value& options);
 
 }  // namespace moe::hf
