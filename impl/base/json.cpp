@@ -114,7 +114,7 @@ class TreeBuilder {
   bool start_object(std::size_t) { return open(Value(Object())); }
   bool key(std::string& k) {
     Frame& f = frames_.back();
-    f.container.object()->emplace_back(std::move(k), Value());
+    f.container.object()->emplace_back().first = std::move(k);
     f.key_ends.push_back(position() - 1);
     return true;
   }
@@ -127,8 +127,8 @@ class TreeBuilder {
     constexpr int kNumberOverflow = 406;
     const std::size_t at = std::min(position == 0 ? 0 : position - 1, text_.size());
     if (e.id == kNumberOverflow) {
-      const std::size_t back = std::min(at, token.size());
-      error_ = text_fault(at - back, "the number " + token.substr(0, 40) + " is beyond the range of a double");
+      error_ = text_fault(position - std::min(position, token.size()),
+                          "the number " + token.substr(0, 40) + " is beyond the range of a double");
     } else if (at >= text_.size()) {
       error_ = text_fault(at, "the text ends in the middle of a value");
     } else {

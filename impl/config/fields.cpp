@@ -40,6 +40,12 @@ Error missing(std::string pointer, const std::string& expected) {
   return fault(std::move(pointer), "missing, expected " + expected);
 }
 
+std::string child(std::string_view pointer, std::string_view key) {
+  std::string out(pointer);
+  out += '/';
+  return out += json::escape_pointer(key);
+}
+
 std::string brief(const json::Value& value) {
   constexpr std::size_t kLongest = 48;
   if (const json::Array* a = value.array()) return "an array of " + std::to_string(a->size()) + " elements";
@@ -98,8 +104,7 @@ Result<Members> Members::open(const json::Value* object, std::string pointer, Wo
   if (members == nullptr) return unexpected(std::move(pointer), *object, "an object");
   for (const auto& [key, value] : *members) {
     if (!index_of(known, key)) {
-      return fault(pointer + "/" + json::escape_pointer(key),
-                   "unknown member " + brief(json::Value(key)) + ", known here: " + join(known));
+      return fault(child(pointer, key), "unknown member " + brief(json::Value(key)) + ", known here: " + join(known));
     }
   }
   return Members(object, std::move(pointer));

@@ -33,6 +33,8 @@ Error unexpected(std::string pointer, const json::Value& found, const std::strin
 // "<pointer>: missing, expected <expected>"
 Error missing(std::string pointer, const std::string& expected);
 
+// Pointer of a member.
+std::string child(std::string_view pointer, std::string_view key);
 // A value in a message: short values as JSON, large ones by their kind and size.
 std::string brief(const json::Value& value);
 // "a, b or c"
@@ -51,7 +53,7 @@ class Members {
 
   const json::Value* get(std::string_view key) const { return object_ == nullptr ? nullptr : object_->find(key); }
   bool has(std::string_view key) const { return get(key) != nullptr; }
-  std::string at(std::string_view key) const { return pointer_ + "/" + json::escape_pointer(key); }
+  std::string at(std::string_view key) const { return child(pointer_, key); }
 
   Result<std::optional<std::int64_t>> integer(std::string_view key, Range range) const;
   Result<std::int64_t> integer(std::string_view key, Range range, std::int64_t fallback) const;

@@ -28,7 +28,7 @@ Check rename_patch_aliases(json::Value& patch) {
     if (value == nullptr) continue;
     const json::Value* same = patch.find(first);
     if (same != nullptr && !same->is_null() && !value->is_null()) {
-      return fields::fault("/" + std::string(alias),
+      return fields::fault(fields::child("", alias),
                            "the patch also sets /" + std::string(first) + ", expected only one name of a setting");
     }
     json::Value keep = same != nullptr && value->is_null() ? *same : *value;

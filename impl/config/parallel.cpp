@@ -79,7 +79,7 @@ Check check_experts(const Members& members, const Config& c) {
 Check divide_width(Draft& draft) {
   Config& c = draft.config;
   const std::int64_t tp = c.parallel.tp_size;
-  const std::string pointer = "/" + std::string(draft.width_name);
+  const std::string pointer = fields::child("", draft.width_name);
   if (draft.width_name != "intermediate_size_per_partition") {
     if (draft.width % tp != 0) {
       return fields::fault(pointer, "found " + std::to_string(draft.width) +

@@ -133,7 +133,8 @@ Result<std::string> read_report(const Members& members) {
     if (v == nullptr) continue;
     if (!r.good(*v)) return fields::unexpected(members.at(r.name), *v, r.expected);
     if (r.name == "native") continue;
-    report += (report.empty() ? "" : ",") + json::quote(r.name) + ":" + json::write(*v);
+    if (!report.empty()) report += ',';
+    report += json::quote(r.name) + ":" + json::write(*v);
   }
   return report;
 }

@@ -110,7 +110,7 @@ Check check_methods(const Members& members, const Given& given, const Draft& dra
   const Config& c = draft.config;
   const RoutingConfig& r = c.routing;
   if (given.method == Method::sparsemixer && c.top_k != 2) {
-    return fields::fault("/" + std::string(draft.top_k_name),
+    return fields::fault(fields::child("", draft.top_k_name),
                          found(c.top_k) + ", expected 2 with routing method sparsemixer");
   }
   if (r.jitter_eps && given.method != Method::sparsemixer) {
