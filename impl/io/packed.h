@@ -21,7 +21,7 @@ namespace moe {
 
 // A tensor of a conversion that a host can ask for by name (moe_packed_get).
 struct NamedOutput {
-  std::string name;                 // "w13_packed"
+  std::string name;  // "w13_packed"
   DType dtype = DType::u8;
   std::vector<std::int64_t> shape;  // [E, ...]
   std::size_t offset = 0;           // from the payload, of expert 0
@@ -30,10 +30,10 @@ struct NamedOutput {
 
 struct PackedInfo {
   std::string layout_id;
-  std::string backend;               // "CPU_INT4"
-  std::string config;                // canonical document of the config
+  std::string backend;  // "CPU_INT4"
+  std::string config;   // canonical document of the config
   Layout layout;
-  std::vector<std::int64_t> experts; // the model's numbers in local order
+  std::vector<std::int64_t> experts;  // the model's numbers in local order
   std::uint64_t scales_rounded = 0;
   std::vector<float> correction_bias;  // found beside the router by the loader; empty = none
 };
@@ -67,8 +67,8 @@ struct LoadFlags {
   bool mmap = false, prefault = false, verify = false;
 };
 Check save_packed(const Packed& packed, const char* path, Control* control);
-Result<Packed> load_packed(const char* path, LoadFlags flags, const Allocator& allocator, std::shared_ptr<const void> allocator_keep,
-                           const Parallel& parallel, Control* control);
+Result<Packed> load_packed(const char* path, LoadFlags flags, const Allocator& allocator,
+                           std::shared_ptr<const void> allocator_keep, const Parallel& parallel, Control* control);
 // `keep` ends the caller's memory; copied when data is not aligned to 64 bytes.
 Result<Packed> open_packed(std::span<const std::byte> block, LoadFlags flags, std::string memory,
                            std::shared_ptr<const void> keep, const Parallel& parallel);

@@ -1,0 +1,153 @@
+// Which files a checkpoint consists of: one file, the shards of an index, or a directory. See safetensors.h.
+//
+// The index is not trusted: shard names must be plain file names, and a tensor must be in the shard that
+// the index names for it.
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <optional>
+
+#include "io/json_cursor.h"
+#include "io/safetensors.h"
+
+namespace moe {
+namespace {
+
+constexpr std::uint64_t kMaxIndex = std::uint64_t{16} << 20;
+constexpr std::string_view kSuffix = ".safetensors";
+constexpr const char* kIndexName = "model.safetensors.index.json";
+
+using Entries = std::vector<CheckpointEntry>;
+
+Error format_error(const std::string& path, const std::string& what) {
+  return fail(Code::format, path, path + ": " + what);
+}
+
+enum class PathKind { absent, directory, other };
+PathKind kind_of(const std::string& path) {
+  struct stat st {};
+  if (::stat(path.c_str(), &st) != 0) return PathKind::absent;
+  return S_ISDIR(st.st_mode) ? PathKind::directory : PathKind::other;
+}
+
+bool is_plain_shard_name(std::string_view name) {
+  return name.size() > kSuffix.size() && name.size() <= 255 && name.ends_with(kSuffix) && name[0] != '.' &&
+         name.find_first_of(std::string_view("/\\:\0", 4)) == std::string_view::npos &&
+         name.find("..") == std::string_view::npos;
+}
+
+Result<std::shared_ptr<const SafetensorsFile>> open_shared(std::string path, std::string_view prefix) {
+  MOE_TRY(SafetensorsFile file, SafetensorsFile::open(std::move(path), prefix));
+  return std::shared_ptr<const SafetensorsFile>(std::make_shared<SafetensorsFile>(std::move(file)));
+}
+
+void add_all(Entries& out, const std::shared_ptr<const SafetensorsFile>& file) {
+  for (const SafetensorsEntry& e : file->entries()) out.push_back({file, &e});
+}
+
+// tensor name -> shard, for the names with the prefix.
+Result<std::map<std::string, std::string>> read_weight_map(const std::string& path, std::string_view prefix) {
+  MOE_TRY(const File file, File::open(path));
+  if (file.size() > kMaxIndex)
+    return format_error(path, "an index has at most 16 MiB, this one has " + std::to_string(file.size()) + " bytes");
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  MOE_CHECK(file.read(0, std::as_writable_bytes(std::span(text))));
+  std::map<std::string, std::string> shards;
+  JsonCursor c(text);
+  c.expect('{');
+  bool found = false;
+  for (bool first = true; c.next('}', first);) {
+    if (c.key() != "weight_map") {
+      c.skip_value();
+      continue;
+    }
+    if (std::exchange(found, true)) c.fail("weight_map given twice");
+    c.expect('{');
+    for (bool inner = true; c.next('}', inner);) {
+      std::string name = c.key();
+      std::string shard = c.string();
+      if (!c.ok()) break;
+      if (!is_plain_shard_name(shard))
+        return format_error(path, "weight_map, tensor '" + name.substr(0, 1024) + "': '" + shard.substr(0, 256) +
+                                      "' is not a plain name of a .safetensors file");
+      if (!name.starts_with(prefix)) continue;
+      if (!shards.emplace(std::move(name), std::move(shard)).second) c.fail("a tensor given twice");
+    }
+  }
+  c.end();
+  if (c.ok() && !found) c.fail("no weight_map");
+  if (!c.ok()) return format_error(path, c.fault());
+  return shards;
+}
+
+Result<Entries> open_index(const std::string& path, std::string_view prefix) {
+  MOE_TRY(const auto weight_map, read_weight_map(path, prefix));
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
+  std::map<std::string, std::shared_ptr<const SafetensorsFile>> shards;
+  Entries out;
+  for (const auto& [name, shard] : weight_map) {
+    auto& file = shards[shard];
+    if (file == nullptr) {
+      MOE_TRY(file, open_shared(folder + shard, prefix));
+    }
+    const SafetensorsEntry* entry = file->find(name);
+    if (entry == nullptr) return format_error(file->path(), "has no tensor '" + name + "', but " + path + " says so");
+    out.push_back({file, entry});
+  }
+  return out;
+}
+
+Result<Entries> open_directory(const std::string& path, std::string_view prefix) {
+  const std::string folder = path.ends_with('/') ? path : path + "/";
+  if (kind_of(folder + kIndexName) != PathKind::absent) return open_index(folder + kIndexName, prefix);
+  std::vector<std::string> names;
+  if (kind_of(folder + "model.safetensors") != PathKind::absent) {
+    names.emplace_back("model.safetensors");
+  } else {
+    DIR* dir = ::opendir(path.c_str());
+    if (dir == nullptr) return io_error(path, "list", errno);
+    const auto close = [](DIR* d) { ::closedir(d); };
+    const std::unique_ptr<DIR, decltype(close)> closer(dir, close);
+    while (const dirent* entry = ::readdir(dir))
+      if (is_plain_shard_name(entry->d_name)) names.emplace_back(entry->d_name);
+    std::sort(names.begin(), names.end());
+  }
+  if (names.empty()) return fail(Code::io, path, path + ": no .safetensors file in this directory");
+  Entries out;
+  for (const std::string& name : names) {
+    MOE_TRY(const auto file, open_shared(folder + name, prefix));
+    add_all(out, file);
+  }
+  return out;
+}
+
+Result<Entries> open_file(const std::string& path, std::string_view prefix) {
+  MOE_TRY(const auto file, open_shared(path, prefix));
+  Entries out;
+  add_all(out, file);
+  return out;
+}
+
+}  // namespace
+
+Result<Entries> open_checkpoint(const std::string& path, std::string_view prefix) {
+  const bool directory = kind_of(path) == PathKind::directory;
+  auto found = directory                 ? open_directory(path, prefix)
+               : path.ends_with(".json") ? open_index(path, prefix)
+                                         : open_file(path, prefix);
+  if (!found) return found;
+  std::stable_sort(found->begin(), found->end(),
+                   [](const auto& a, const auto& b) { return a.entry->name < b.entry->name; });
+  for (std::size_t i = 1; i < found->size(); ++i) {
+    const CheckpointEntry &a = (*found)[i - 1], &b = (*found)[i];
+    if (a.entry->name == b.entry->name)
+      return format_error(b.file->path(), "tensor '" + b.entry->name + "' is also in " + a.file->path());
+  }
+  return found;
+}
+
+}  // namespace moe

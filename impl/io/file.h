@@ -1,0 +1,52 @@
+// Regular files, opened for reading and read by position. Anything else under a path (directory, FIFO,
+// device, socket) is refused without blocking. Errors are Code::io with errno in the details.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/result.h"
+
+namespace moe {
+
+// Owns a descriptor.
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
+  Fd& operator=(Fd&& o) noexcept {
+    std::swap(fd_, o.fd_);
+    return *this;
+  }
+  ~Fd();
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_ = -1;
+};
+
+class File {
+ public:
+  static Result<File> open(std::string path);
+
+  const std::string& path() const { return path_; }
+  std::uint64_t size() const { return size_; }  // when it was opened
+  int fd() const { return fd_.get(); }
+  // All of `out` from `offset`, or an error; safe from several threads.
+  Check read(std::uint64_t offset, std::span<std::byte> out) const;
+
+ private:
+  Fd fd_;
+  std::string path_;
+  std::uint64_t size_ = 0;
+};
+
+// Code::io: "<path>: cannot <what>: ENOENT", details "errno":2.
+Error io_error(const std::string& path, const std::string& what, int error_number);
+
+}  // namespace moe

@@ -1,0 +1,135 @@
+// Packed blocks in memory: sealing, opening, description. Files: packed_file.cpp; bytes: packed_format.h.
+#include "io/packed.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+#include "base/json.h"
+#include "io/hash.h"
+#include "io/packed_format.h"
+
+namespace moe {
+namespace {
+
+// A block that has been checked.
+Packed packed_over(PackedInfo info, const PackedHead& head, std::span<const std::byte> block, std::string memory,
+                   std::shared_ptr<const void> keep) {
+  Packed p;
+  p.outputs = outputs_of(info.layout);
+  p.info = std::move(info);
+  p.block = block;
+  p.payload = block.subspan(static_cast<std::size_t>(head.payload_offset));
+  p.memory = std::move(memory);
+  p.keep = std::move(keep);
+  return p;
+}
+
+PackedHead head_of(std::span<const std::byte> block) {
+  PackedHead h{};
+  std::memcpy(&h, block.data(), sizeof h);
+  return h;
+}
+
+std::string hex(std::uint64_t x) {
+  std::array<char, 16> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), x, 16).ptr;
+  const auto n = static_cast<std::size_t>(end - digits.data());
+  return std::string(16 - n, '0') + std::string(digits.data(), n);
+}
+
+std::string outputs_json(const std::vector<NamedOutput>& outputs) {
+  std::string s = "[";
+  for (const NamedOutput& o : outputs) {
+    if (s.size() > 1) s += ",";
+    s += "{\"name\":" + json::quote(o.name) + ",\"dtype\":\"" + dtype_name(o.dtype) + "\",\"shape\":[";
+    for (std::size_t d = 0; d < o.shape.size(); ++d) s += (d != 0 ? "," : "") + std::to_string(o.shape[d]);
+    s += "],\"strides\":[" + std::to_string(o.expert_stride) + ",1]}";
+  }
+  return s + "]";
+}
+
+}  // namespace
+
+std::uint64_t Packed::content_hash() const {
+  return block.empty() ? 0 : xxh3(section(head_of(block), block, kChunkHashes));
+}
+
+std::string Packed::to_json() const {
+  std::string s = "{\"layout\":" + json::quote(info.layout_id) + ",\"backend\":" + json::quote(info.backend) +
+                  ",\"config\":" + info.config + ",\"experts\":[";
+  for (std::size_t i = 0; i < info.experts.size(); ++i) s += (i != 0 ? "," : "") + std::to_string(info.experts[i]);
+  s += "],\"outputs\":" + outputs_json(outputs);
+  s += ",\"bytes\":" + std::to_string(block.size()) + ",\"payload_bytes\":" + std::to_string(payload.size());
+  s += ",\"alignment\":64,\"content_hash\":\"xxh3:" + hex(content_hash()) + "\"";
+  s += ",\"scales_rounded\":" + std::to_string(info.scales_rounded) + ",\"memory\":" + json::quote(memory) + "}";
+  return s;
+}
+
+Result<std::uint64_t> packed_block_bytes(const PackedInfo& info) {
+  const auto head = plan_block(info);
+  if (!head)
+    return fail(Code::invalid_argument, "layout",
+                "packed weights of the layout '" + info.layout.id() + "' cannot have this size");
+  return head->block_bytes;
+}
+
+std::size_t packed_payload_offset(const PackedInfo& info) {
+  const auto head = plan_block(info);
+  return head ? static_cast<std::size_t>(head->payload_offset) : 0;
+}
+
+Result<Packed> seal_packed(const PackedInfo& info, std::span<std::byte> block, const Parallel& parallel,
+                           std::string memory, std::shared_ptr<const void> keep) {
+  auto head = plan_block(info);
+  if (!head)
+    return fail(Code::invalid_argument, "layout",
+                "packed weights of the layout '" + info.layout.id() + "' cannot have this size");
+  if (block.size() < head->block_bytes)
+    return fail(Code::buffer_too_small, "dst",
+                "the block needs " + std::to_string(head->block_bytes) + " bytes, got " + std::to_string(block.size()),
+                "\"needed\":" + std::to_string(head->block_bytes));
+  block = block.first(static_cast<std::size_t>(head->block_bytes));
+  const auto payload = block.subspan(static_cast<std::size_t>(head->payload_offset));
+  std::memset(block.data(), 0, static_cast<std::size_t>(head->payload_offset));
+  const auto put = [&](PackedSection which, const void* data) {
+    const StoredSection& s = head->sections[which];
+    if (s.bytes != 0) std::memcpy(block.data() + s.offset, data, static_cast<std::size_t>(s.bytes));
+  };
+  put(kLayoutId, info.layout_id.data());
+  put(kBackend, info.backend.data());
+  put(kConfigText, info.config.data());
+  put(kExperts, info.experts.data());
+  put(kCorrectionBias, info.correction_bias.data());
+  std::byte* hashes = block.data() + head->sections[kChunkHashes].offset;
+  auto body = [&](std::size_t i) {
+    const std::size_t at = i * kHashChunk;
+    const std::uint64_t h = xxh3(payload.subspan(at, std::min<std::size_t>(kHashChunk, payload.size() - at)));
+    std::memcpy(hashes + i * 8, &h, 8);
+  };
+  parallel.each(static_cast<std::size_t>(head->sections[kChunkHashes].bytes / 8), body);
+  std::memcpy(block.data(), &*head, sizeof *head);
+  head->header_hash = xxh3(block.first(static_cast<std::size_t>(head->payload_offset)).subspan(kHashedFrom));
+  std::memcpy(block.data(), &*head, sizeof *head);
+  // Read back what was written: a block that could not be loaded again must not come into being.
+  MOE_TRY(PackedInfo read, read_info(*head, block, ""));
+  return packed_over(std::move(read), *head, block, std::move(memory), std::move(keep));
+}
+
+Result<Packed> open_packed(std::span<const std::byte> block, LoadFlags flags, std::string memory,
+                           std::shared_ptr<const void> keep, const Parallel& parallel) {
+  MOE_TRY(const PackedHead head, read_head(block, block.size(), ""));
+  MOE_TRY(PackedInfo info, read_info(head, block, ""));
+  if (flags.verify) MOE_CHECK(verify_payload(head, block, "", parallel));
+  if (reinterpret_cast<std::uintptr_t>(block.data()) % 64 != 0) {
+    MOE_TRY(Buffer copy, Buffer::create(block.size()));
+    std::memcpy(copy.data(), block.data(), block.size());
+    auto owner = std::make_shared<const Buffer>(std::move(copy));
+    block = owner->bytes();
+    keep = std::move(owner);
+    memory = "owned";
+  }
+  return packed_over(std::move(info), head, block, std::move(memory), std::move(keep));
+}
+
+}  // namespace moe

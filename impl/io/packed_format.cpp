@@ -1,0 +1,194 @@
+// Planning and strict reading of packed blocks. See packed_format.h.
+#include "io/packed_format.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <optional>
+#include <string>
+
+#include "base/checked.h"
+#include "base/json.h"
+#include "io/hash.h"
+
+namespace moe {
+namespace {
+
+constexpr std::int64_t kMaxExtent = std::int64_t{1} << 24;  // rows, columns
+constexpr std::int64_t kMaxExperts = std::int64_t{1} << 24;
+constexpr std::uint64_t kMaxText = std::uint64_t{64} << 20;  // config text
+
+Error bad(const std::string& subject, const std::string& what) {
+  return fail(Code::format, subject, (subject.empty() ? std::string("packed block") : subject) + ": " + what);
+}
+
+StoredMatrix store(const P16Matrix& m) { return {m.half_rows, m.halves, m.k, m.group, m.has_bias ? 1 : 0}; }
+
+// Small enough for the unchecked arithmetic of P16Matrix: at most 2^21 panels of less than 2^29 bytes.
+bool is_valid(const StoredMatrix& m) {
+  const auto extent = [](std::int64_t x) { return x >= 1 && x <= kMaxExtent; };
+  return extent(m.half_rows) && extent(m.k) && (m.halves == 1 || m.halves == 2) &&
+         (m.has_bias == 0 || m.has_bias == 1) &&
+         (m.group == m.k || (m.group >= 32 && m.group % 32 == 0 && m.group <= m.k && m.k % m.group == 0));
+}
+
+P16Matrix matrix_of(const StoredMatrix& m) {
+  return {.half_rows = m.half_rows,
+          .halves = static_cast<int>(m.halves),
+          .k = m.k,
+          .group = m.group,
+          .has_bias = m.has_bias != 0};
+}
+
+// The layout that the numbers describe, nullopt when they contradict each other.
+std::optional<Layout> layout_of(std::uint64_t kind, std::uint64_t experts, const StoredMatrix& w13,
+                                const StoredMatrix& w2) {
+  const bool valid = kind == static_cast<std::uint64_t>(LayoutKind::p16_int4) &&
+                     experts <= static_cast<std::uint64_t>(kMaxExperts) && is_valid(w13) && is_valid(w2) &&
+                     w2.halves == 1 && w2.k == w13.half_rows && w2.half_rows == w13.k && w13.has_bias == w2.has_bias &&
+                     (w13.group == w2.group || w13.group == w13.k || w2.group == w2.k);
+  if (!valid) return std::nullopt;
+  Layout l;
+  l.kind = LayoutKind::p16_int4;
+  l.w13 = matrix_of(w13);
+  l.w2 = matrix_of(w2);
+  l.experts = static_cast<std::int64_t>(experts);
+  return l;
+}
+
+template <class T>
+std::vector<T> read_array(std::span<const std::byte> bytes) {
+  std::vector<T> v(bytes.size() / sizeof(T));
+  if (!v.empty()) std::memcpy(v.data(), bytes.data(), v.size() * sizeof(T));
+  return v;
+}
+
+std::string read_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+bool all_distinct(std::vector<std::int64_t> v) {
+  std::sort(v.begin(), v.end());
+  return std::adjacent_find(v.begin(), v.end()) == v.end() && (v.empty() || (v.front() >= 0 && v.back() < kMaxExperts));
+}
+
+}  // namespace
+
+std::optional<PackedHead> plan_block(const PackedInfo& info) {
+  PackedHead h{};
+  h.magic = kPackedMagic;
+  h.version = kPackedVersion;
+  h.layout_kind = static_cast<std::uint64_t>(info.layout.kind);
+  h.experts = static_cast<std::uint64_t>(info.layout.experts);
+  h.w13 = store(info.layout.w13);
+  h.w2 = store(info.layout.w2);
+  const auto layout = layout_of(h.layout_kind, h.experts, h.w13, h.w2);
+  if (!layout) return std::nullopt;
+  h.expert_stride = layout->expert_stride();
+  const auto payload = checked_mul({layout->experts, static_cast<std::int64_t>(h.expert_stride)});
+  if (!payload || *payload > INT64_MAX / 2) return std::nullopt;
+  h.payload_bytes = static_cast<std::uint64_t>(*payload);
+  h.chunk_bytes = kHashChunk;
+  h.scales_rounded = info.scales_rounded;
+  const std::array<std::uint64_t, kSectionCount> bytes = {info.layout_id.size(),
+                                                          info.backend.size(),
+                                                          info.config.size(),
+                                                          info.experts.size() * 8,
+                                                          info.correction_bias.size() * 4,
+                                                          ceil_div(h.payload_bytes, kHashChunk) * 8};
+  std::uint64_t at = sizeof(PackedHead);
+  for (std::size_t s = 0; s < bytes.size(); ++s) {
+    h.sections[s] = {at, bytes[s]};
+    at = round_up(at + bytes[s], std::uint64_t{8});
+  }
+  h.payload_offset = round_up(at, std::uint64_t{kPackedAlignment});
+  h.block_bytes = h.payload_offset + h.payload_bytes;
+  return h;
+}
+
+std::vector<NamedOutput> outputs_of(const Layout& l) {
+  const auto output = [&](const char* name, const P16Matrix& m, std::size_t offset) {
+    return NamedOutput{name, DType::u8, {l.experts, static_cast<std::int64_t>(m.bytes())}, offset, l.expert_stride()};
+  };
+  return {output("w13_packed", l.w13, 0), output("w2_packed", l.w2, l.w2_offset())};
+}
+
+std::span<const std::byte> section(const PackedHead& head, std::span<const std::byte> block, PackedSection which) {
+  const StoredSection& s = head.sections[which];
+  return block.subspan(static_cast<std::size_t>(s.offset), static_cast<std::size_t>(s.bytes));
+}
+
+Result<PackedHead> read_head(std::span<const std::byte> first, std::uint64_t total, const std::string& subject) {
+  constexpr std::size_t kVersionEnd = 12;
+  const std::size_t known = std::min(first.size(), kPackedMagic.size());
+  if (known < kPackedMagic.size() || std::memcmp(first.data(), kPackedMagic.data(), known) != 0)
+    return bad(subject, "does not begin like a packed layer");
+  PackedHead h{};
+  std::memcpy(&h, first.data(), std::min(first.size(), sizeof h));
+  if (first.size() < kVersionEnd) return bad(subject, "ends inside its header");
+  if (h.version > kPackedVersion)
+    return fail(Code::version, subject,
+                (subject.empty() ? std::string("packed block") : subject) + ": format version " +
+                    std::to_string(h.version) + "; this library reads up to " + std::to_string(kPackedVersion));
+  if (h.version != kPackedVersion || h.reserved != 0) return bad(subject, "format version 0 or reserved bits set");
+  if (first.size() < sizeof h) return bad(subject, "ends inside its header");
+  if (h.block_bytes != total)
+    return bad(subject, "has " + std::to_string(total) + " bytes, its header says " + std::to_string(h.block_bytes));
+  if (h.payload_offset < sizeof h || h.payload_offset > h.block_bytes || h.payload_offset % kPackedAlignment != 0 ||
+      h.payload_bytes != h.block_bytes - h.payload_offset || h.chunk_bytes != kHashChunk)
+    return bad(subject, "payload offset or size do not fit the block");
+  return h;
+}
+
+Result<PackedInfo> read_info(const PackedHead& head, std::span<const std::byte> header, const std::string& subject) {
+  header = header.first(static_cast<std::size_t>(head.payload_offset));
+  if (xxh3(header.subspan(kHashedFrom)) != head.header_hash)
+    return bad(subject, "header hash does not match: the header is damaged");
+  PackedInfo info;
+  const auto layout = layout_of(head.layout_kind, head.experts, head.w13, head.w2);
+  if (!layout) return bad(subject, "the layout numbers are unknown or contradict each other");
+  info.layout = *layout;
+  for (const StoredSection& s : head.sections)
+    if (s.offset > header.size() || s.bytes > header.size() - s.offset || s.bytes > kMaxText)
+      return bad(subject, "a section lies outside the header");
+  info.layout_id = read_text(section(head, header, kLayoutId));
+  info.backend = read_text(section(head, header, kBackend));
+  info.config = read_text(section(head, header, kConfigText));
+  info.experts = read_array<std::int64_t>(section(head, header, kExperts));
+  info.correction_bias = read_array<float>(section(head, header, kCorrectionBias));
+  info.scales_rounded = head.scales_rounded;
+  // Everything that was not free to choose must be what this library would have written.
+  const auto planned = plan_block(info);
+  PackedHead expected = planned.value_or(PackedHead{});
+  expected.header_hash = head.header_hash;
+  if (!planned || std::memcmp(&expected, &head, sizeof head) != 0)
+    return bad(subject, "sizes do not follow from the layout");
+  if (info.layout_id != info.layout.id())
+    return bad(subject, "layout id '" + info.layout_id + "' is not that of its numbers");
+  if (static_cast<std::int64_t>(info.experts.size()) != info.layout.experts || !all_distinct(info.experts))
+    return bad(subject, "the list of experts does not fit the layout");
+  const auto config = json::parse(info.config, {.max_bytes = static_cast<std::size_t>(kMaxText), .max_depth = 32});
+  if (!config || config->object() == nullptr) return bad(subject, "the config is not a JSON object");
+  return info;
+}
+
+Check verify_payload(const PackedHead& head, std::span<const std::byte> block, const std::string& subject,
+                     const Parallel& parallel) {
+  const auto payload = block.subspan(static_cast<std::size_t>(head.payload_offset));
+  const std::byte* stored = section(head, block, kChunkHashes).data();
+  std::atomic<std::size_t> first_bad{SIZE_MAX};
+  auto body = [&](std::size_t i) {
+    const std::size_t at = i * kHashChunk;
+    std::uint64_t want;
+    std::memcpy(&want, stored + i * 8, 8);
+    if (xxh3(payload.subspan(at, std::min<std::size_t>(kHashChunk, payload.size() - at))) == want) return;
+    for (std::size_t seen = first_bad; i < seen && !first_bad.compare_exchange_weak(seen, i);) {
+    }
+  };
+  parallel.each(static_cast<std::size_t>(ceil_div(head.payload_bytes, kHashChunk)), body);
+  if (first_bad == SIZE_MAX) return ok();
+  return bad(subject, "payload hash does not match in bytes [" + std::to_string(first_bad * kHashChunk) + ", " +
+                          std::to_string(std::min<std::size_t>((first_bad + 1) * kHashChunk, payload.size())) + ")");
+}
+
+}  // namespace moe

@@ -1,0 +1,61 @@
+// safetensors files: the header is read and checked when a file is opened, tensor bytes on demand.
+//
+//   u64 N | N bytes of JSON {"name": {"dtype", "shape", "data_offsets": [begin, end)}, "__metadata__": {..}} | data
+//
+// A file is refused as a whole unless every entry has a known type, at most 8 dimensions, exactly the bytes
+// of its shape, and a range inside the file that no other entry touches; gaps are accepted. Checked before
+// anything is allocated for it. Names and shapes are the file's: whether they fit a layer is for the caller.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/result.h"
+#include "io/file.h"
+
+namespace moe {
+
+struct SafetensorsEntry {
+  std::string name;
+  DType dtype = DType::invalid;
+  int ndim = 0;
+  std::array<std::int64_t, 8> dims{};
+  std::uint64_t offset = 0;  // in the file
+  std::uint64_t bytes = 0;
+
+  std::span<const std::int64_t> shape() const { return {dims.data(), static_cast<std::size_t>(ndim)}; }
+};
+
+class SafetensorsFile {
+ public:
+  // Entries whose name does not begin with `prefix` are checked and then forgotten.
+  static Result<SafetensorsFile> open(std::string path, std::string_view prefix);
+
+  const std::string& path() const { return file_.path(); }
+  std::span<const SafetensorsEntry> entries() const { return entries_; }  // by name
+  const SafetensorsEntry* find(std::string_view name) const;
+  // Bytes [begin, begin + out.size()) of a tensor; the range must lie inside it.
+  Check read(const SafetensorsEntry& entry, std::uint64_t begin, std::span<std::byte> out) const;
+
+ private:
+  File file_;
+  std::vector<SafetensorsEntry> entries_;
+};
+
+struct CheckpointEntry {
+  std::shared_ptr<const SafetensorsFile> file;
+  const SafetensorsEntry* entry;
+};
+
+// The tensors with a name prefix in a file, a sharded checkpoint ("*.index.json") or a directory: its
+// model.safetensors.index.json, else model.safetensors, else all *.safetensors by name. Of a sharded
+// checkpoint only the shards that the index names for the prefix are opened. Sorted by tensor name.
+Result<std::vector<CheckpointEntry>> open_checkpoint(const std::string& path, std::string_view prefix);
+
+}  // namespace moe
