@@ -81,6 +81,7 @@ class TensorLease {
   ~TensorLease();
 
   bool owns() const { return static_cast<bool>(hold_); }
+  bool ends_with_lease() const { return source_ != nullptr; }  // the view is given back when this ends
   Buffer take_buffer() { return std::move(hold_); }
 
  private:

@@ -215,7 +215,8 @@ MOE_API int32_t MOE_CALL moe_abi_version(void);
  *  is moe_platform_has. Names are listed in moe_build_info_json, for example
  *  "isa.avx512_vnni", "backend.CPU_INT4", "io.mmap". [any] */
 MOE_API int32_t MOE_CALL moe_has_feature(const char* name);
-/** Compiler, flags, commit, compiled backends and instruction sets as JSON, static. [any] */
+/** Compiler, version, features, compiled backends, kernels and instruction sets, and the environment
+ *  variables that are read, as JSON, static. [any] */
 MOE_API const char* MOE_CALL moe_build_info_json(void);
 /** The machine-readable description of this very interface (functions, parameters, structs
  *  with sizes and offsets, enum values) as JSON, static. [any] */
@@ -533,7 +534,8 @@ typedef struct moe_convert_options {
   uint32_t struct_size;
   uint32_t reserved0;
   uint64_t flags;
-  void* dst;                     /* NULL: the library allocates; else kept by the result  */
+  void* dst;                     /* NULL: the library allocates; else kept by the result;   */
+                                 /* content unspecified after a failure                    */
   uint64_t dst_size;             /* >= moe_selection_packed_size; dst aligned as told there */
   moe_release_fn dst_release;    /* called when the result is destroyed                   */
   void* dst_user;

@@ -1,0 +1,295 @@
+// Running a layer: moe_apply, moe_apply_flat, moe_route.
+//
+// The tensors of a call are rows of TensorParam; after the common checks the outputs are held against
+// every other piece of memory of the call. Nothing here allocates on the way to a successful moe_apply.
+#include <array>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "api/apply_args.h"
+#include "api/entry.h"
+#include "run/route.h"
+
+using moe::DType;
+using moe::api::dtype_bit;
+using moe::api::kFloats;
+using moe::api::kIds;
+using moe::api::kTokens;
+using moe::api::TensorParam;
+
+namespace moe::api {
+
+Result<ApplyMode> apply_mode(moe_apply_mode mode) {
+  constexpr moe_apply_mode kBatched = 2;
+  if (mode == MOE_APPLY_ROUTER_LOGITS || mode == MOE_APPLY_TOPK) return static_cast<ApplyMode>(mode);
+  if (mode == kBatched)
+    return fail(Code::unsupported, "mode", "mode: batched activations are not built in this version");
+  return fail(Code::invalid_argument, "mode", "mode: unknown value " + std::to_string(mode));
+}
+
+Check check_num_tokens(const Config& config, std::int64_t num_tokens, const char* name) {
+  const std::int64_t most = std::numeric_limits<std::int32_t>::max() / std::max<std::int64_t>(config.top_k, 1);
+  if (num_tokens >= 0 && num_tokens <= most) return ok();
+  return fail(Code::invalid_argument, name,
+              std::string(name) + ": " + std::to_string(num_tokens) + " tokens, expected 0 to " + std::to_string(most) +
+                  " (2^31 - 1 slots)");
+}
+
+}  // namespace moe::api
+
+namespace {
+
+constexpr uint64_t kApplyFlags = MOE_APPLY_ACCUMULATE | MOE_APPLY_IN_PLACE;
+
+// The rows of a call, in the order of moe_apply_args. Absent ones stay nullptr.
+enum Row : std::size_t { kHidden, kLogits, kTopkIds, kTopkWeights, kOut, kOutIds, kOutWeights, kRows };
+using Rows = std::array<TensorParam, kRows>;
+
+Rows rows_of(const moe_apply_args& a) {
+  Rows r{};
+  r[kHidden] = {.name = "hidden", .given = a.hidden, .ndim = 2, .letters = "[T, H]"};
+  r[kLogits] = {.name = "router_logits", .given = a.router_logits, .dtypes = kFloats, .ndim = 2, .letters = "[T, G]"};
+  r[kTopkIds] = {.name = "topk_ids", .given = a.topk_ids, .dtypes = kIds, .ndim = 2, .letters = "[T, K]"};
+  r[kTopkWeights] = {
+      .name = "topk_weights", .given = a.topk_weights, .dtypes = dtype_bit(DType::f32), .ndim = 2, .letters = "[T, K]"};
+  r[kOut] = {.name = "out", .given = a.out, .ndim = 2, .letters = "[T, H]", .writable = true};
+  r[kOutIds] = {.name = "out_topk_ids",
+                .given = a.out_topk_ids,
+                .dtypes = dtype_bit(DType::i32),
+                .ndim = 2,
+                .letters = "[T, K]",
+                .writable = true};
+  r[kOutWeights] = {.name = "out_topk_weights",
+                    .given = a.out_topk_weights,
+                    .dtypes = dtype_bit(DType::f32),
+                    .ndim = 2,
+                    .letters = "[T, K]",
+                    .writable = true};
+  return r;
+}
+
+// What the config fixes: types of hidden and out, all extents but T.
+void expect(Rows& r, const moe::Config& c) {
+  r[kHidden].dtypes = dtype_bit(c.in_dtype);
+  r[kOut].dtypes = dtype_bit(c.out_dtype);
+  r[kHidden].shape = r[kOut].shape = {kTokens, c.hidden_dim};
+  r[kLogits].shape = {kTokens, c.num_experts};
+  for (Row i : {kTopkIds, kTopkWeights, kOutIds, kOutWeights}) r[i].shape = {kTokens, c.top_k};
+}
+
+Check must_be_absent(const void* pointer, const char* name, const char* why) {
+  if (pointer == nullptr) return ok();
+  return fail(Code::invalid_argument, name, std::string(name) + ": must be NULL " + why);
+}
+
+// Which tensors a mode takes.
+Check check_presence(const moe_apply_args& a, moe::ApplyMode mode) {
+  if (a.expert_tokens != nullptr)
+    return fail(Code::unsupported, "expert_tokens", "expert_tokens: batched activations are not built in this version");
+  if (mode == moe::ApplyMode::router_logits) {
+    MOE_CHECK(not_null({{"router_logits", a.router_logits}}));
+    MOE_CHECK(must_be_absent(a.topk_ids, "topk_ids", "when router_logits are given"));
+    return must_be_absent(a.topk_weights, "topk_weights", "when router_logits are given");
+  }
+  MOE_CHECK(not_null({{"topk_ids", a.topk_ids}, {"topk_weights", a.topk_weights}}));
+  MOE_CHECK(must_be_absent(a.router_logits, "router_logits", "in mode MOE_APPLY_TOPK"));
+  MOE_CHECK(must_be_absent(a.out_topk_ids, "out_topk_ids", "in mode MOE_APPLY_TOPK"));
+  return must_be_absent(a.out_topk_weights, "out_topk_weights", "in mode MOE_APPLY_TOPK");
+}
+
+moe::Error shared_memory(const char* out, const char* with) {
+  return fail(Code::invalid_argument, out, std::string(out) + ": shares memory with " + with);
+}
+
+// Each output against everything else. The one exception: out is exactly hidden, with MOE_APPLY_IN_PLACE.
+Check check_overlap(const Rows& r, bool in_place) {
+  if (in_place && !moe::api::same_tensor(r[kHidden].view, r[kOut].view))
+    return fail(Code::invalid_argument, "out", "out: MOE_APPLY_IN_PLACE is set, but out is not exactly hidden");
+  for (Row o : {kOut, kOutIds, kOutWeights}) {
+    if (r[o].given == nullptr) continue;
+    for (std::size_t i = 0; i < kRows; ++i) {
+      if (i == o || r[i].given == nullptr || (in_place && o == kOut && i == kHidden)) continue;
+      if (moe::api::overlaps(r[o].view, r[i].view)) return shared_memory(r[o].name, r[i].name);
+    }
+  }
+  return ok();
+}
+
+Check check_workspace(const Rows& r, const moe_apply_args& a) {
+  if (a.workspace == nullptr) return ok();
+  if (reinterpret_cast<std::uintptr_t>(a.workspace) % moe::kWorkspaceAlignment != 0)
+    return fail(Code::invalid_argument, "workspace",
+                "workspace: must be aligned to " + std::to_string(moe::kWorkspaceAlignment) + " bytes");
+  for (const TensorParam& p : r)
+    if (p.given != nullptr && moe::api::overlaps(p.view, a.workspace, static_cast<std::size_t>(a.workspace_size)))
+      return shared_memory("workspace", p.name);
+  return ok();
+}
+
+moe::ApplyArgs call_of(const Rows& r, moe::ApplyMode mode, std::int64_t tokens) {
+  moe::ApplyArgs call;
+  call.mode = mode;
+  call.num_tokens = tokens;
+  call.hidden = r[kHidden].view;
+  call.router_logits = r[kLogits].view;
+  call.topk_ids = r[kTopkIds].view;
+  call.topk_weights = r[kTopkWeights].view;
+  call.out = r[kOut].view;
+  if (r[kOutIds].given != nullptr) call.out_topk_ids = r[kOutIds].view;
+  if (r[kOutWeights].given != nullptr) call.out_topk_weights = r[kOutWeights].view;
+  return call;
+}
+
+Check run(const moe_layer* layer, const moe_apply_args* args) {
+  MOE_CHECK(not_null({{"layer", layer}, {"args", args}}));
+  MOE_TRY(const moe_apply_args a, read_struct(args, "args"));
+  MOE_CHECK(not_null({{"hidden", a.hidden}, {"out", a.out}}));
+  Rows rows = rows_of(a);
+  MOE_CHECK(moe::api::read_structs(rows));
+  MOE_CHECK(check_handle(layer, "layer"));
+  MOE_CHECK(check_optional(a.control, "control"));
+  MOE_TRY(const moe::ApplyMode mode, moe::api::apply_mode(a.mode));
+  MOE_CHECK(known_flags(a.flags, kApplyFlags));
+  MOE_CHECK(check_presence(a, mode));
+  const moe::Layer& l = *layer->object;
+  expect(rows, l.config());
+  MOE_TRY(const std::int64_t tokens, moe::api::check_tensors(rows));
+  MOE_CHECK(check_overlap(rows, (a.flags & MOE_APPLY_IN_PLACE) != 0));
+  MOE_CHECK(check_workspace(rows, a));
+  MOE_CHECK(moe::api::check_num_tokens(l.config(), tokens, "hidden"));
+  moe::ApplyArgs call = call_of(rows, mode, tokens);
+  call.accumulate = (a.flags & MOE_APPLY_ACCUMULATE) != 0;
+  call.control = moe::api::control_of(a.control);
+  if (a.workspace != nullptr) {
+    const std::uint64_t needed = l.workspace_bytes(mode, tokens);
+    if (a.workspace_size < needed)
+      return fail(
+          Code::buffer_too_small, "workspace_size",
+          "workspace_size: " + std::to_string(needed) + " bytes needed, got " + std::to_string(a.workspace_size),
+          "\"needed\":" + std::to_string(needed));
+    call.workspace = {static_cast<std::byte*>(a.workspace), static_cast<std::size_t>(a.workspace_size)};
+  }
+  return l.apply(call);
+}
+
+// A dense [rows, columns] argument of moe_apply_flat as a struct; NULL stays absent.
+moe_tensor dense(moe_dtype dtype, const void* data, std::int64_t rows, std::int64_t columns) {
+  moe_tensor t{};
+  t.struct_size = sizeof t;
+  t.dtype = dtype;
+  t.ndim = 2;
+  t.data = const_cast<void*>(data);
+  t.shape[0] = rows;
+  t.shape[1] = columns;
+  return t;
+}
+
+// Ids and weights into the caller's tensors, of any row stride and i32 or i64.
+void scatter(const std::int32_t* ids, const float* weights, const TensorView& out_ids, const TensorView& out_weights) {
+  const std::int64_t width = out_ids.shape[1];
+  const std::size_t id_size = out_ids.dtype == DType::i64 ? sizeof(std::int64_t) : sizeof(std::int32_t);
+  for (std::int64_t t = 0; t < out_ids.shape[0]; ++t) {
+    std::memcpy(out_weights.data + static_cast<std::size_t>(t * out_weights.strides[0]) * sizeof(float),
+                weights + t * width, static_cast<std::size_t>(width) * sizeof(float));
+    for (std::int64_t j = 0; j < width; ++j) {
+      const std::int64_t id = ids[t * width + j];
+      const auto id32 = static_cast<std::int32_t>(id);
+      std::byte* to = out_ids.data + static_cast<std::size_t>(t * out_ids.strides[0] + j) * id_size;
+      if (id_size == sizeof id)
+        std::memcpy(to, &id, sizeof id);
+      else
+        std::memcpy(to, &id32, sizeof id32);
+    }
+  }
+}
+
+}  // namespace
+
+moe_status moe_apply(const moe_layer* layer, const moe_apply_args* args, moe_error** err) {
+  return guard(err, [&] { return run(layer, args); });
+}
+
+moe_status moe_apply_flat(const moe_layer* layer, int64_t num_tokens, moe_dtype hidden_dtype, const void* hidden,
+                          moe_dtype logits_dtype, const void* router_logits, const int32_t* topk_ids,
+                          const float* topk_weights, moe_dtype out_dtype, void* out, moe_error** err) {
+  return guard(err, [&]() -> Check {
+    MOE_CHECK(not_null({{"layer", layer}}));
+    // Without tokens there are no bytes to point to.
+    const bool routes = router_logits != nullptr;
+    if (num_tokens != 0) {
+      MOE_CHECK(not_null({{"hidden", hidden}, {"out", out}}));
+      if (!routes) MOE_CHECK(not_null({{"topk_ids", topk_ids}, {"topk_weights", topk_weights}}));
+    }
+    MOE_CHECK(check_handle(layer, "layer"));
+    const moe::Config& c = layer->object->config();
+    if (num_tokens < 0)
+      return fail(Code::invalid_argument, "num_tokens",
+                  "num_tokens: must not be negative, got " + std::to_string(num_tokens));
+    const moe_tensor x = dense(hidden_dtype, hidden, num_tokens, c.hidden_dim),
+                     y = dense(out_dtype, out, num_tokens, c.hidden_dim);
+    const moe_tensor logits = dense(logits_dtype, router_logits, num_tokens, c.num_experts);
+    const moe_tensor ids = dense(MOE_DTYPE_I32, topk_ids, num_tokens, c.top_k),
+                     weights = dense(MOE_DTYPE_F32, topk_weights, num_tokens, c.top_k);
+    moe_apply_args args{};
+    args.struct_size = sizeof args;
+    args.hidden = &x;
+    args.out = &y;
+    args.mode = routes ? MOE_APPLY_ROUTER_LOGITS : MOE_APPLY_TOPK;
+    args.router_logits = routes ? &logits : nullptr;
+    args.topk_ids = !routes || topk_ids != nullptr ? &ids : nullptr;
+    args.topk_weights = !routes || topk_weights != nullptr ? &weights : nullptr;
+    return run(layer, &args);
+  });
+}
+
+moe_status moe_route(moe_context* ctx, const moe_config* config, const moe_route_args* args, moe_error** err) {
+  return guard(err, [&]() -> Check {
+    MOE_CHECK(not_null({{"config", config}, {"args", args}}));
+    MOE_TRY(const moe_route_args a, read_struct(args, "args"));
+    MOE_CHECK(not_null({{"router_logits", a.router_logits},
+                        {"out_topk_ids", a.out_topk_ids},
+                        {"out_topk_weights", a.out_topk_weights}}));
+    TensorParam rows[] = {
+        {.name = "router_logits", .given = a.router_logits, .dtypes = kFloats, .ndim = 2, .letters = "[T, G]"},
+        {.name = "out_topk_ids",
+         .given = a.out_topk_ids,
+         .dtypes = kIds,
+         .ndim = 2,
+         .letters = "[T, K]",
+         .writable = true},
+        {.name = "out_topk_weights",
+         .given = a.out_topk_weights,
+         .dtypes = dtype_bit(DType::f32),
+         .ndim = 2,
+         .letters = "[T, K]",
+         .writable = true}};
+    MOE_CHECK(moe::api::read_structs(rows));
+    if (a.correction_bias != nullptr) MOE_CHECK(moe::api::read_tensor_struct(a.correction_bias, "correction_bias"));
+    MOE_CHECK(check_optional(ctx, "ctx"));
+    MOE_CHECK(check_handle(config, "config"));
+    MOE_CHECK(reserved_zero(a.reserved0, "args"));
+    const moe::Config& c = *config->object;
+    rows[0].shape = {kTokens, c.num_experts};
+    rows[1].shape = rows[2].shape = {kTokens, c.top_k};
+    MOE_TRY(const std::int64_t tokens, moe::api::check_tensors(rows));
+    const TensorView &logits = rows[0].view, &ids = rows[1].view, &weights = rows[2].view;
+    if (moe::api::overlaps(ids, logits)) return shared_memory("out_topk_ids", "router_logits");
+    if (moe::api::overlaps(weights, logits)) return shared_memory("out_topk_weights", "router_logits");
+    if (moe::api::overlaps(weights, ids)) return shared_memory("out_topk_weights", "out_topk_ids");
+    if (a.correction_bias != nullptr)
+      return fail(Code::unsupported, "correction_bias",
+                  "correction_bias: no routing of this version uses one; it must be NULL");
+    MOE_CHECK(moe::api::check_num_tokens(c, tokens, "router_logits"));
+    MOE_CHECK(moe::check_route_supported(c));
+    if (tokens == 0) return ok();
+    const auto slots = static_cast<std::size_t>(tokens * c.top_k);
+    MOE_TRY(const moe::Buffer own, moe::Buffer::create(slots * (sizeof(std::int32_t) + sizeof(float))));
+    auto* own_ids = reinterpret_cast<std::int32_t*>(own.data());
+    auto* own_weights = reinterpret_cast<float*>(own.data() + slots * sizeof(std::int32_t));
+    moe::route(c, {tokens, logits.dtype, logits.data, logits.strides[0], own_ids, own_weights},
+               moe::parallel_of(object_of(ctx).get()));
+    scatter(own_ids, own_weights, ids, weights);
+    return ok();
+  });
+}

@@ -1,0 +1,80 @@
+// Adapter of moe_weight_source_ops. See callback_source.h.
+#include "api/callback_source.h"
+
+#include <memory>
+#include <string>
+
+#include "api/tensor_check.h"
+
+namespace moe::api {
+namespace {
+
+constexpr const char* kShardNames[] = {nullptr, "w1", "w3"};  // by Shard
+
+const char* shard_text(Shard s) { return kShardNames[static_cast<std::size_t>(s)]; }
+
+// "w13_weight[17]", with the shard if it is half a role: "w13_weight[17].w1"
+std::string place_name(const Place& p) {
+  std::string name = std::string(role_name(p.role)) + "[" + std::to_string(p.expert) + "]";
+  if (p.shard != Shard::whole) name += std::string(".") + shard_text(p.shard);
+  return name;
+}
+
+struct EndError {
+  void operator()(moe_error* e) const { moe_error_destroy(e); }
+};
+using OwnedError = std::unique_ptr<moe_error, EndError>;
+
+Error failure_of(moe_status status, const moe_error* error, const std::string& place) {
+  const std::string text = moe_error_message(error);
+  if (status == MOE_ERR_MISSING_WEIGHT)
+    return fail(Code::missing_weight, place, place + ": the source does not have it");
+  if (status == MOE_ERR_CANCELLED)
+    return fail(Code::cancelled, place, text.empty() ? "the weight source cancelled the call" : text);
+  std::string message =
+      place + ": the weight source failed with " + moe_status_name(status) + " (" + std::to_string(status) + ")";
+  if (!text.empty()) message += ": " + text;
+  std::string cause = error != nullptr ? moe_error_details_json(error)
+                                       : std::string("{\"status\":\"") + moe_status_name(status) +
+                                             "\",\"status_code\":" + std::to_string(status) + "}";
+  return fail(Code::callback, place, std::move(message), "\"cause\":" + cause);
+}
+
+}  // namespace
+
+CallbackSource::CallbackSource(const moe_weight_source_ops& ops, Owner owner) : ops_(ops), owner_(std::move(owner)) {}
+
+std::unique_lock<std::mutex> CallbackSource::lock() const {
+  return ops_.serial != 0 ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
+}
+
+Result<TensorLease> CallbackSource::get(const Place& place) const {
+  const std::string name = place_name(place);
+  moe_tensor tensor{};
+  tensor.struct_size = sizeof tensor;
+  moe_error* raw = nullptr;
+  moe_status status;
+  {
+    const auto held = lock();
+    status = ops_.get(ops_.user, role_name(place.role), place.expert, shard_text(place.shard), &tensor, &raw);
+  }
+  const OwnedError error(raw);
+  if (status != MOE_OK) return failure_of(status, raw, name);
+  const auto view = view_of(tensor, name.c_str());
+  if (view && tensor.flags == 0) return TensorLease(*view, this, place);
+  if (ops_.put != nullptr) {
+    const auto held = lock();
+    ops_.put(ops_.user, role_name(place.role), place.expert, shard_text(place.shard), &tensor);
+  }
+  if (!view) return view.error();
+  return fail(Code::invalid_argument, name, name + ": flags must be 0, got " + std::to_string(tensor.flags));
+}
+
+void CallbackSource::put(const Place& place, const TensorView& view) const {
+  if (ops_.put == nullptr) return;
+  const moe_tensor tensor = tensor_of(view);
+  const auto held = lock();
+  ops_.put(ops_.user, role_name(place.role), place.expert, shard_text(place.shard), &tensor);
+}
+
+}  // namespace moe::api

@@ -1,0 +1,135 @@
+// Contexts: moe_context_*. The caller's functions are checked and copied here; run/context.h uses them.
+#include <string>
+
+#include "api/entry.h"
+#include "base/json.h"
+#include "kernels/kernel.h"
+
+namespace {
+
+// What the struct hands over ends here unless the context takes it.
+struct Handed {
+  Owner log, parallel, allocator;
+};
+
+// A context and, ended after it and all that uses it, the functions it calls.
+struct Lent {
+  Handed functions;
+  std::shared_ptr<moe::Context> context;
+};
+
+template <class T>
+std::optional<T> nested(const std::optional<moe_context_callbacks>& callbacks,
+                        const T* moe_context_callbacks::*member) {
+  return callbacks ? peek_struct((*callbacks).*member) : std::nullopt;
+}
+
+Check check_parallel(const moe_parallel_ops& ops) {
+  MOE_CHECK(callback_given(ops.parallel_for != nullptr, "parallel_for"));
+  if (ops.num_threads < 1)
+    return fail(Code::invalid_argument, "num_threads",
+                "num_threads: must be at least 1, got " + std::to_string(ops.num_threads));
+  return ok();
+}
+
+Check check_allocator(const moe_allocator_ops& ops) {
+  MOE_CHECK(callback_given(ops.allocate != nullptr, "allocate"));
+  MOE_CHECK(callback_given(ops.deallocate != nullptr, "deallocate"));
+  return reserved_zero(ops.reserved0, "allocator");
+}
+
+// All structs first, then their members.
+Result<moe::ContextHooks> hooks_of(const moe_context_callbacks* given) {
+  moe::ContextHooks hooks;
+  if (given == nullptr) return hooks;
+  MOE_TRY(const moe_context_callbacks callbacks, read_struct(given, "callbacks"));
+  moe_parallel_ops parallel{};
+  moe_allocator_ops allocator{};
+  if (callbacks.parallel != nullptr) {
+    MOE_TRY(parallel, read_struct(callbacks.parallel, "parallel"));
+  }
+  if (callbacks.allocator != nullptr) {
+    MOE_TRY(allocator, read_struct(callbacks.allocator, "allocator"));
+  }
+  MOE_CHECK(reserved_zero(callbacks.reserved0, "callbacks"));
+  if (callbacks.parallel != nullptr) MOE_CHECK(check_parallel(parallel));
+  if (callbacks.allocator != nullptr) MOE_CHECK(check_allocator(allocator));
+  hooks.log = {callbacks.log, callbacks.log_user};
+  if (callbacks.parallel != nullptr) hooks.parallel = {parallel.num_threads, parallel.user, parallel.parallel_for};
+  if (callbacks.allocator != nullptr) hooks.allocator = {allocator.user, allocator.allocate, allocator.deallocate};
+  return hooks;
+}
+
+moe::json::Value kernel_rows() {
+  moe::json::Array rows;
+  for (const moe::Kernel* k : moe::kernels()) {
+    moe::json::Array needs;
+    const moe::FeatureSet features = moe::isa_features(k->id->isa);
+    for (std::size_t i = 0; i < moe::kFeatureNames.size(); ++i)
+      if (features.test(i)) needs.emplace_back(moe::kFeatureNames[i]);
+    moe::json::Value row{moe::json::Object{}};
+    row.set("kernel", k->id->name);
+    row.set("layout", "p16/int4");
+    row.set("isa", moe::kIsaNames[static_cast<std::size_t>(k->id->isa)]);
+    row.set("needs", std::move(needs));
+    row.set("exact", k->exact);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::string backends_json() {
+  moe::json::Array formats;
+  for (moe::Format f : {moe::Format::int_quantized, moe::Format::pack_quantized})
+    formats.emplace_back(moe::kFormatNames[static_cast<std::size_t>(f)]);
+  moe::json::Value backend{moe::json::Object{}};
+  backend.set("backend", "CPU_INT4");
+  backend.set("formats", std::move(formats));
+  backend.set("kernels", kernel_rows());
+  return moe::json::write(moe::json::Array{backend});
+}
+
+}  // namespace
+
+moe_status moe_context_create(const char* options_json, size_t options_len, const moe_context_callbacks* callbacks,
+                              moe_context** out, moe_error** err) {
+  const auto given = peek_struct(callbacks);
+  const auto parallel = nested(given, &moe_context_callbacks::parallel);
+  const auto allocator = nested(given, &moe_context_callbacks::allocator);
+  Handed handed;
+  if (given) handed.log = Owner(given->log_destroy, given->log_user);
+  if (parallel) handed.parallel = Owner(parallel->destroy, parallel->user);
+  if (allocator) handed.allocator = Owner(allocator->destroy, allocator->user);
+  return guard(err, [&]() -> Check {
+    clear(out);
+    MOE_CHECK(not_null({{"out", out}}));
+    MOE_TRY(moe::ContextHooks hooks, hooks_of(callbacks));
+    auto lent = std::make_shared<Lent>();
+    MOE_TRY(lent->context, moe::Context::create(text_of(options_json, options_len), hooks));
+    lent->functions = std::move(handed);
+    *out = make_handle<moe_context>(std::shared_ptr<moe::Context>(lent, lent->context.get()));
+    return ok();
+  });
+}
+
+moe_status moe_context_to_json(const moe_context* ctx, moe_buffer** out, moe_error** err) {
+  return guard(err, [&]() -> Check {
+    clear(out);
+    MOE_CHECK(not_null({{"ctx", ctx}, {"out", out}}));
+    MOE_CHECK(check_handle(ctx, "ctx"));
+    *out = make_text("{" + ctx->object->options_json() + ",\"backends\":" + backends_json() + "}");
+    return ok();
+  });
+}
+
+moe_status moe_context_take_log(moe_context* ctx, moe_buffer** out, moe_error** err) {
+  return guard(err, [&]() -> Check {
+    clear(out);
+    MOE_CHECK(not_null({{"ctx", ctx}, {"out", out}}));
+    MOE_CHECK(check_handle(ctx, "ctx"));
+    *out = make_text(ctx->object->take_log());
+    return ok();
+  });
+}
+
+void moe_context_destroy(moe_context* ctx) { end_handle(ctx); }

@@ -1,0 +1,123 @@
+// Conversion: moe_convert_weights. The packed block is the library's or the caller's `dst`; either way it is
+// written in place and sealed at the end, so a layer never exists twice.
+#include <string>
+
+#include "api/agree.h"
+#include "api/entry.h"
+#include "convert/convert.h"
+
+using moe::api::Access;
+using moe::api::Use;
+
+namespace {
+
+struct Block {
+  std::span<std::byte> bytes;
+  std::string memory;  // "owned", "caller"
+  std::shared_ptr<const void> keep;
+};
+
+// The caller's memory, or new memory of the context.
+Result<Block> block_for(const moe_convert_options& options, std::uint64_t needed, moe_context* ctx, Owner& dst_owner) {
+  auto owner = std::make_shared<Owner>();
+  if (options.dst != nullptr) {
+    if (reinterpret_cast<std::uintptr_t>(options.dst) % moe::api::kBlockAlignment != 0)
+      return fail(Code::invalid_argument, "dst",
+                  "dst: must be aligned to " + std::to_string(moe::api::kBlockAlignment) + " bytes");
+    if (options.dst_size < needed)
+      return fail(Code::buffer_too_small, "dst_size",
+                  "dst_size: " + std::to_string(needed) + " bytes needed, got " + std::to_string(options.dst_size),
+                  "\"needed\":" + std::to_string(needed));
+    *owner = std::move(dst_owner);
+    return Block{{static_cast<std::byte*>(options.dst), static_cast<std::size_t>(needed)}, "caller", std::move(owner)};
+  }
+  struct Own {
+    moe::Buffer buffer;
+    std::shared_ptr<Owner> owner;  // a release without dst is kept as long as the result, too
+  };
+  auto own = std::make_shared<Own>();
+  MOE_TRY(own->buffer, moe::Buffer::create(static_cast<std::size_t>(needed), moe::kPackedAlignment,
+                                           moe::allocator_of(object_of(ctx).get()), object_of(ctx)));
+  *owner = std::move(dst_owner);
+  own->owner = std::move(owner);
+  const std::span<std::byte> bytes = own->buffer.bytes();
+  return Block{bytes, "owned", std::move(own)};
+}
+
+moe::ConvertJob job_of(const moe::Selection& selection, const moe::PackedInfo& info,
+                       const moe_convert_options& options) {
+  const moe::Config& c = *selection.config;
+  moe::ConvertJob job;
+  job.layout = selection.layout;
+  job.format = c.quantization.format;
+  job.w13_layout = c.w13_layout.value_or(moe::W13Layout::gate_up);
+  job.gated = moe::is_gated(c.activation);
+  job.experts = info.experts;
+  job.max_temp_bytes = options.max_temp_bytes;
+  return job;
+}
+
+Check check_options(const moe_convert_options& options) {
+  MOE_CHECK(check_optional(options.control, "control"));
+  MOE_CHECK(known_flags(options.flags, MOE_CONVERT_RELEASE_SOURCES));
+  return reserved_zero(options.reserved0, "options");
+}
+
+void log_conversion(moe_context* ctx, const moe::Packed& packed) {
+  if (ctx == nullptr) return;
+  ctx->object->log().write(moe::LogLevel::info, "convert",
+                           "layout " + packed.info.layout_id + ", " + std::to_string(packed.block.size()) + " bytes, " +
+                               std::to_string(packed.info.scales_rounded) + " scales rounded to bf16");
+}
+
+}  // namespace
+
+moe_status moe_convert_weights(moe_context* ctx, const moe_selection* selection, moe_weights* weights,
+                               const moe_convert_options* options, moe_packed** out, moe_error** err) {
+  const moe_convert_options given = peek_struct(options).value_or(moe_convert_options{});
+  Owner dst_owner(given.dst_release, given.dst_user);
+  return guard(err, [&]() -> Check {
+    clear(out);
+    MOE_CHECK(not_null({{"selection", selection}, {"weights", weights}, {"out", out}}));
+    if (options != nullptr) MOE_CHECK(read_struct(options, "options"));
+    MOE_CHECK(check_optional(ctx, "ctx"));
+    MOE_CHECK(check_handle(selection, "selection"));
+    MOE_CHECK(check_handle(weights, "weights"));
+    MOE_CHECK(check_options(given));
+    const moe::Selection& s = *selection->object;
+    MOE_CHECK(moe::api::check_built(s));
+    moe::Control* control = moe::api::control_of(given.control);
+    MOE_CHECK(moe::report(control, 0, 0));
+    const bool releases = (given.flags & MOE_CONVERT_RELEASE_SOURCES) != 0;
+    moe::WeightSet& set = weights->object->set;
+    MOE_TRY(const Use use, Use::begin(*weights->object, releases ? Access::exclusive : Access::shared));
+    MOE_CHECK(moe::api::check_same_config(set.config().resolved, s.config->resolved, "weights"));
+    MOE_CHECK(set.check_complete());
+    moe::PackedInfo info = moe::api::packed_info(s);
+    info.correction_bias = set.correction_bias();
+    moe::ConvertJob job = job_of(s, info, given);
+    // The selection decides the layout, the set how its tensors are stored.
+    job.format = set.config().quantization.format;
+    job.w13_layout = set.config().w13_layout.value_or(moe::W13Layout::gate_up);
+    if (releases) {
+      job.expert_done = [](void* user, std::int64_t expert) {
+        static_cast<moe::WeightSet*>(user)->release_expert(expert);
+      };
+      job.expert_done_user = &set;
+    }
+    MOE_TRY(const std::uint64_t needed, moe::packed_block_bytes(info));
+    MOE_TRY(Block block, block_for(given, needed, ctx, dst_owner));
+    const moe::Parallel parallel = moe::parallel_of(object_of(ctx).get());
+    const auto payload = block.bytes.subspan(moe::packed_payload_offset(info), s.layout.payload_bytes());
+    MOE_TRY(const moe::ConvertReport report, moe::convert_experts(job, set, payload, parallel, control));
+    info.scales_rounded = report.scales_rounded;
+    MOE_TRY(moe::Packed packed,
+            moe::seal_packed(info, block.bytes, parallel, std::move(block.memory), std::move(block.keep)));
+    auto object = std::make_shared<const moe::Packed>(std::move(packed));
+    moe_packed* handle = make_handle<moe_packed>(object);
+    if (releases) set.clear();
+    *out = handle;
+    guard_value(0, [&] { return log_conversion(ctx, *object), 0; });
+    return ok();
+  });
+}

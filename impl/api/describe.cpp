@@ -1,0 +1,55 @@
+// moe_describe: one row per topic of describe.md. A topic without a function is known and not built.
+#include <string_view>
+
+#include "api/entry.h"
+#include "base/json.h"
+
+namespace {
+
+struct Topic {
+  std::string_view name;
+  Result<std::string> (*answer)(const moe::json::Value& query);
+};
+
+// clang-format off
+constexpr Topic kTopics[] = {
+    {"oracle",           moe::describe_oracle},
+    {"quant_config",     nullptr},
+    {"ocp_mx_scheme",    nullptr},
+    {"quant_key",        nullptr},
+    {"parallel_config",  nullptr},
+    {"routing_method",   nullptr},
+    {"expert_map",       nullptr},
+    {"eplb_map",         nullptr},
+    {"align_block_size", nullptr},
+    {"permute",          nullptr},
+    {"activation",       nullptr},
+    {"checkpoint",       moe::describe_checkpoint},
+};
+// clang-format on
+
+Result<const Topic*> find_topic(std::string_view name) {
+  for (const Topic& t : kTopics)
+    if (t.name == name) return &t;
+  std::string known;
+  for (const Topic& t : kTopics) known += (known.empty() ? "" : ", ") + std::string(t.name);
+  return fail(Code::invalid_argument, "topic",
+              "topic: unknown topic \"" + std::string(name) + "\"; known are " + known);
+}
+
+}  // namespace
+
+moe_status moe_describe(const char* topic, const char* query_json, size_t query_len, moe_buffer** out,
+                        moe_error** err) {
+  return guard(err, [&]() -> Check {
+    clear(out);
+    MOE_CHECK(not_null({{"topic", topic}, {"query_json", query_json}, {"out", out}}));
+    MOE_TRY(const Topic* row, find_topic(topic));
+    if (row->answer == nullptr)
+      return fail(Code::unsupported, "topic", "topic: \"" + std::string(row->name) + "\" is not built in this version");
+    MOE_TRY(const moe::json::Value query, moe::json::parse(text_of(query_json, query_len)));
+    MOE_TRY(std::string answer, row->answer(query));
+    *out = make_text(std::move(answer));
+    return ok();
+  });
+}

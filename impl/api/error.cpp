@@ -1,0 +1,143 @@
+// Error objects and owned bytes: moe_error_*, moe_status_name.
+//
+// An error object is made once and never changes. Its details are one JSON object:
+//   {"status":"MOE_ERR_SHAPE","status_code":4,"message":..,"subject":.., members of Error::details}
+// When memory is out there is one static object; ending it does nothing.
+#include <moe/moe.h>
+
+#include <memory>
+#include <new>
+#include <string>
+
+#include "api/guard.h"
+#include "api/handle.h"
+#include "base/json.h"
+
+struct moe_error {
+  std::uint64_t magic;
+  moe_status status;
+  const char* message;
+  const char* subject;
+  const char* details;
+};
+
+namespace moe::api {
+namespace {
+
+struct StatusName {
+  moe_status status;
+  Code code;
+  const char* name;
+};
+
+constexpr StatusName kStatusNames[] = {
+    {MOE_OK, Code::ok, "MOE_OK"},
+    {MOE_ERR_INVALID_ARGUMENT, Code::invalid_argument, "MOE_ERR_INVALID_ARGUMENT"},
+    {MOE_ERR_INVALID_CONFIG, Code::invalid_config, "MOE_ERR_INVALID_CONFIG"},
+    {MOE_ERR_INVALID_HANDLE, Code::invalid_handle, "MOE_ERR_INVALID_HANDLE"},
+    {MOE_ERR_SHAPE, Code::shape, "MOE_ERR_SHAPE"},
+    {MOE_ERR_DTYPE, Code::dtype, "MOE_ERR_DTYPE"},
+    {MOE_ERR_MISSING_WEIGHT, Code::missing_weight, "MOE_ERR_MISSING_WEIGHT"},
+    {MOE_ERR_UNEXPECTED_WEIGHT, Code::unexpected_weight, "MOE_ERR_UNEXPECTED_WEIGHT"},
+    {MOE_ERR_NO_BACKEND, Code::no_backend, "MOE_ERR_NO_BACKEND"},
+    {MOE_ERR_UNSUPPORTED, Code::unsupported, "MOE_ERR_UNSUPPORTED"},
+    {MOE_ERR_BUFFER_TOO_SMALL, Code::buffer_too_small, "MOE_ERR_BUFFER_TOO_SMALL"},
+    {MOE_ERR_OUT_OF_MEMORY, Code::out_of_memory, "MOE_ERR_OUT_OF_MEMORY"},
+    {MOE_ERR_IO, Code::io, "MOE_ERR_IO"},
+    {MOE_ERR_FORMAT, Code::format, "MOE_ERR_FORMAT"},
+    {MOE_ERR_VERSION, Code::version, "MOE_ERR_VERSION"},
+    {MOE_ERR_CANCELLED, Code::cancelled, "MOE_ERR_CANCELLED"},
+    {MOE_ERR_COMM, Code::comm, "MOE_ERR_COMM"},
+    {MOE_ERR_CALLBACK, Code::callback, "MOE_ERR_CALLBACK"},
+    {MOE_ERR_BUSY, Code::busy, "MOE_ERR_BUSY"},
+    {MOE_ERR_STATE, Code::state, "MOE_ERR_STATE"},
+    {MOE_ERR_PEER, Code::peer, "MOE_ERR_PEER"},
+    {MOE_ERR_CONFIG_MISMATCH, Code::config_mismatch, "MOE_ERR_CONFIG_MISMATCH"},
+    {MOE_ERR_COMM_POISONED, Code::comm_poisoned, "MOE_ERR_COMM_POISONED"},
+    {MOE_ERR_INTERNAL, Code::internal, "MOE_ERR_INTERNAL"},
+};
+
+constexpr bool same_numbers() {
+  for (const StatusName& s : kStatusNames)
+    if (s.status != static_cast<moe_status>(s.code)) return false;
+  return true;
+}
+static_assert(same_numbers(), "Code has the numbers of moe_status");
+
+constexpr std::uint64_t kMagic = magic_of(1);
+
+// Never written: destroy knows it by its address.
+constexpr moe_error kOutOfMemory = {
+    kMagic, MOE_ERR_OUT_OF_MEMORY, "out of memory", "",
+    R"({"status":"MOE_ERR_OUT_OF_MEMORY","status_code":11,"message":"out of memory","subject":""})"};
+
+struct OwnedError : moe_error {
+  std::string message_text, subject_text, details_text;
+};
+
+bool is_error(const moe_error* e) noexcept {
+  return e != nullptr && reinterpret_cast<std::uintptr_t>(e) % alignof(moe_error) == 0 && e->magic == kMagic;
+}
+
+moe_error* make_error(moe_status status, std::string_view message, std::string_view subject, std::string_view details) {
+  auto e = std::make_unique<OwnedError>();
+  e->magic = kMagic;
+  e->status = status;
+  e->message_text = message.empty() && status == MOE_ERR_INTERNAL ? std::string_view("internal error") : message;
+  e->subject_text = subject;
+  e->details_text = std::string("{\"status\":\"") + moe_status_name(status) +
+                    "\",\"status_code\":" + std::to_string(status) + ",\"message\":" + json::quote(e->message_text) +
+                    ",\"subject\":" + json::quote(e->subject_text);
+  if (!details.empty()) e->details_text.append(",").append(details);
+  e->details_text += "}";
+  e->message = e->message_text.c_str();
+  e->subject = e->subject_text.c_str();
+  e->details = e->details_text.c_str();
+  return e.release();
+}
+
+}  // namespace
+
+moe_error* static_out_of_memory() noexcept { return const_cast<moe_error*>(&kOutOfMemory); }
+
+moe_error* new_error(const Error& error) noexcept {
+  return guard_value(static_out_of_memory(), [&] {
+    return make_error(static_cast<moe_status>(error.code), error.message, error.subject, error.details);
+  });
+}
+
+}  // namespace moe::api
+
+using moe::api::guard_value;
+using moe::api::is_error;
+using moe::api::kOutOfMemory;
+using moe::api::static_out_of_memory;
+
+const char* moe_status_name(moe_status status) {
+  for (const moe::api::StatusName& s : moe::api::kStatusNames)
+    if (s.status == status) return s.name;
+  return "MOE_ERR_UNKNOWN";
+}
+
+moe_error* moe_error_create(moe_status status, const char* message, size_t message_len) {
+  return guard_value(static_out_of_memory(), [&] {
+    return moe::api::make_error(status == MOE_OK ? MOE_ERR_INTERNAL : status, moe::api::text_of(message, message_len),
+                                {}, {});
+  });
+}
+
+moe_status moe_error_status(const moe_error* err) {
+  if (err == nullptr) return MOE_OK;
+  return is_error(err) ? err->status : MOE_ERR_INVALID_HANDLE;
+}
+
+const char* moe_error_message(const moe_error* err) { return is_error(err) ? err->message : ""; }
+const char* moe_error_subject(const moe_error* err) { return is_error(err) ? err->subject : ""; }
+const char* moe_error_details_json(const moe_error* err) { return is_error(err) ? err->details : "{}"; }
+
+void moe_error_destroy(moe_error* err) {
+  if (!is_error(err) || err == &kOutOfMemory) return;
+  auto* owned = static_cast<moe::api::OwnedError*>(err);
+  *const_cast<volatile std::uint64_t*>(&owned->magic) = moe::api::kDead;
+  delete owned;
+}

@@ -1,0 +1,140 @@
+// Layers: moe_layer_*. Binding checks that packed weights, selection and host fit together.
+#include <string>
+#include <vector>
+
+#include "api/agree.h"
+#include "api/apply_args.h"
+#include "api/entry.h"
+#include "base/checked.h"
+#include "kernels/kernel.h"
+
+namespace {
+
+// The kernel of the selection, if this build and this machine have it.
+Result<const moe::Kernel*> kernel_for(const moe::Selection& s) {
+  const std::string name = s.candidates[*s.winner].kernel;
+  if (!s.kernel)
+    return fail(Code::unsupported, "selection",
+                "selection: this library has no kernel for " + s.backend_name() + " (" + name + ")");
+  const moe::Kernel* kernel = moe::kernel_at(*s.kernel);
+  if (kernel == nullptr)
+    return fail(Code::unsupported, "selection", "selection: kernel " + name + " is not in this build");
+  MOE_TRY(const moe::Platform host, moe::detect_platform());
+  if (!host.runs(kernel->id->isa))
+    return fail(Code::unsupported, "selection",
+                "selection: this host cannot run kernel " + name + ": it needs " +
+                    std::string(moe::kIsaNames[static_cast<size_t>(kernel->id->isa)]));
+  return kernel;
+}
+
+// [G] places in [E, ...] or -1, each place at most once.
+Result<std::vector<std::int32_t>> map_values(const TensorView& view, std::int64_t held) {
+  std::vector<std::int32_t> map(static_cast<size_t>(view.shape[0]));
+  std::vector<std::int64_t> taken(static_cast<size_t>(held), -1);
+  for (size_t g = 0; g < map.size(); ++g) {
+    std::memcpy(&map[g], view.data + g * static_cast<size_t>(view.strides[0]) * sizeof(std::int32_t),
+                sizeof(std::int32_t));
+    if (map[g] == -1) continue;
+    const std::string at = "expert_map[" + std::to_string(g) + "]";
+    if (map[g] < 0 || map[g] >= held)
+      return fail(
+          Code::invalid_argument, at,
+          at + ": " + std::to_string(map[g]) + " is neither -1 nor a place in [0, " + std::to_string(held) + ")");
+    std::int64_t& owner = taken[static_cast<size_t>(map[g])];
+    if (owner != -1)
+      return fail(Code::invalid_argument, at,
+                  at + ": place " + std::to_string(map[g]) + " is taken by expert " + std::to_string(owner));
+    owner = static_cast<std::int64_t>(g);
+  }
+  return map;
+}
+
+}  // namespace
+
+moe_status moe_layer_create(moe_context* ctx, const moe_selection* selection, const moe_packed* packed,
+                            const moe_layer_options* options, moe_layer** out, moe_error** err) {
+  return guard(err, [&]() -> Check {
+    clear(out);
+    MOE_CHECK(not_null({{"selection", selection}, {"packed", packed}, {"out", out}}));
+    moe_layer_options given{};
+    if (options != nullptr) {
+      MOE_TRY(given, read_struct(options, "options"));
+    }
+    moe::api::TensorParam map[] = {{.name = "expert_map",
+                                    .given = given.expert_map,
+                                    .dtypes = moe::api::dtype_bit(moe::DType::i32),
+                                    .ndim = 1,
+                                    .letters = "[G]"}};
+    if (given.correction_bias != nullptr)
+      MOE_CHECK(moe::api::read_tensor_struct(given.correction_bias, "correction_bias"));
+    MOE_CHECK(moe::api::read_structs(map));
+    MOE_CHECK(check_optional(ctx, "ctx"));
+    MOE_CHECK(check_handle(selection, "selection"));
+    MOE_CHECK(check_handle(packed, "packed"));
+    MOE_CHECK(reserved_zero(given.reserved0, "options"));
+    const moe::Selection& s = *selection->object;
+    map[0].shape = {s.config->num_physical_experts, 0};
+    MOE_CHECK(moe::api::check_tensors(map));
+    if (given.correction_bias != nullptr)
+      return fail(Code::unsupported, "correction_bias",
+                  "correction_bias: no routing of this version uses one; it must be NULL");
+    MOE_CHECK(moe::api::check_built(s));
+    MOE_CHECK(moe::api::check_same_packed(*packed->object, s));
+    moe::LayerSpec spec;
+    MOE_TRY(spec.kernel, kernel_for(s));
+    if (given.expert_map != nullptr) {
+      MOE_TRY(spec.expert_map, map_values(map[0].view, s.layout.experts));
+    }
+    spec.config = s.config;
+    spec.packed = packed->object;
+    spec.context = object_of(ctx);
+    spec.backend = s.backend_name();
+    MOE_TRY(std::shared_ptr<const moe::Layer> layer, moe::Layer::create(std::move(spec)));
+    *out = make_handle<moe_layer>(std::move(layer));
+    return ok();
+  });
+}
+
+moe_status moe_layer_workspace_size(const moe_layer* layer, moe_apply_mode mode, int64_t num_tokens, uint64_t* bytes,
+                                    uint64_t* alignment, moe_error** err) {
+  return guard(err, [&]() -> Check {
+    clear(bytes);
+    clear(alignment);
+    MOE_CHECK(not_null({{"layer", layer}, {"bytes", bytes}, {"alignment", alignment}}));
+    MOE_CHECK(check_handle(layer, "layer"));
+    MOE_TRY(const moe::ApplyMode how, moe::api::apply_mode(mode));
+    MOE_CHECK(moe::api::check_num_tokens(layer->object->config(), num_tokens, "num_tokens"));
+    *bytes = layer->object->workspace_bytes(how, num_tokens);
+    *alignment = moe::kWorkspaceAlignment;
+    return ok();
+  });
+}
+
+moe_status moe_layer_to_json(const moe_layer* layer, moe_buffer** out, moe_error** err) {
+  return guard(err, [&]() -> Check {
+    clear(out);
+    MOE_CHECK(not_null({{"layer", layer}, {"out", out}}));
+    MOE_CHECK(check_handle(layer, "layer"));
+    *out = make_text(layer->object->to_json());
+    return ok();
+  });
+}
+
+moe_status moe_layer_expert_counts(const moe_layer* layer, uint64_t* counts, size_t capacity, int32_t reset,
+                                   moe_error** err) {
+  return guard(err, [&]() -> Check {
+    MOE_CHECK(not_null({{"layer", layer}, {"counts", counts}}));
+    MOE_CHECK(check_handle(layer, "layer"));
+    if (reset != 0 && reset != 1)
+      return fail(Code::invalid_argument, "reset", "reset: must be 0 or 1, got " + std::to_string(reset));
+    const auto experts = static_cast<size_t>(layer->object->config().num_local_experts);
+    if (capacity < experts)
+      return fail(Code::buffer_too_small, "capacity",
+                  "capacity: " + std::to_string(experts) + " counts needed, got " + std::to_string(capacity),
+                  "\"needed\":" + std::to_string(experts));
+    layer->object->expert_counts({counts, experts}, reset == 1);
+    return ok();
+  });
+}
+
+void moe_layer_destroy(moe_layer* layer) { end_handle(layer); }

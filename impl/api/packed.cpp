@@ -1,0 +1,182 @@
+// Converted weights: moe_packed_*.
+#include <algorithm>
+#include <string>
+
+#include "api/entry.h"
+#include "convert/convert.h"
+
+namespace {
+
+constexpr uint64_t kLoadFlags = MOE_LOAD_MMAP | MOE_LOAD_PREFAULT | MOE_LOAD_VERIFY;
+
+moe::LoadFlags load_flags(uint64_t flags) {
+  return {.mmap = (flags & MOE_LOAD_MMAP) != 0,
+          .prefault = (flags & MOE_LOAD_PREFAULT) != 0,
+          .verify = (flags & MOE_LOAD_VERIFY) != 0};
+}
+
+// Place of one of the model's experts in [E, ...].
+Result<std::int64_t> local_index(const moe::Packed& packed, std::int64_t expert) {
+  const auto& held = packed.info.experts;
+  const auto it = std::find(held.begin(), held.end(), expert);
+  if (it == held.end())
+    return fail(
+        Code::invalid_argument, "expert",
+        "expert: " + std::to_string(expert) + " is none of the " + std::to_string(held.size()) + " experts held here");
+  return it - held.begin();
+}
+
+Result<const moe::NamedOutput*> find_output(const moe::Packed& packed, const char* role) {
+  for (const moe::NamedOutput& o : packed.outputs)
+    if (o.name == role) return &o;
+  std::string known;
+  for (const moe::NamedOutput& o : packed.outputs) known += (known.empty() ? "" : ", ") + o.name;
+  return fail(
+      Code::invalid_argument, "role",
+      "role: no output \"" + std::string(role) + "\" in layout " + packed.info.layout_id + "; there are " + known);
+}
+
+// The whole output [E, ...], experts at their stride.
+TensorView view_of_output(const moe::Packed& packed, const moe::NamedOutput& o) {
+  TensorView v;
+  v.dtype = o.dtype;
+  v.ndim = static_cast<int>(o.shape.size());
+  std::int64_t stride = 1;
+  for (size_t d = o.shape.size(); d-- > 0;) {
+    v.shape[d] = o.shape[d];
+    v.strides[d] = stride;
+    stride *= o.shape[d];
+  }
+  v.strides[0] = static_cast<std::int64_t>(o.expert_stride * 8 / static_cast<size_t>(moe::dtype_bits(o.dtype)));
+  v.data = const_cast<std::byte*>(packed.payload.data()) + o.offset;
+  const auto one = static_cast<size_t>(moe::tensor_nbytes(o.dtype, std::span(o.shape).subspan(1)).value_or(0));
+  v.nbytes = o.shape[0] == 0 ? 0 : static_cast<size_t>(o.shape[0] - 1) * o.expert_stride + one;
+  return v;
+}
+
+Result<moe::Matrix> matrix_of(const char* name) {
+  const auto role = moe::role_from_name(name);
+  if (role == moe::Role::w13_weight) return moe::Matrix::w13;
+  if (role == moe::Role::w2_weight) return moe::Matrix::w2;
+  return fail(Code::invalid_argument, "role",
+              "role: expected w13_weight or w2_weight, got \"" + std::string(name) + "\"");
+}
+
+moe_packed* packed_handle(moe::Packed packed) {
+  return make_handle<moe_packed>(std::make_shared<const moe::Packed>(std::move(packed)));
+}
+
+}  // namespace
+
+moe_status moe_packed_data(const moe_packed* packed, const void** data, uint64_t* size, moe_error** err) {
+  return guard(err, [&]() -> Check {
+    clear(data);
+    clear(size);
+    MOE_CHECK(not_null({{"packed", packed}, {"data", data}, {"size", size}}));
+    MOE_CHECK(check_handle(packed, "packed"));
+    *data = packed->object->block.data();
+    *size = packed->object->block.size();
+    return ok();
+  });
+}
+
+moe_status moe_packed_get(const moe_packed* packed, const char* role, int64_t expert, moe_tensor* out,
+                          moe_error** err) {
+  return guard(err, [&]() -> Check {
+    MOE_CHECK(not_null({{"packed", packed}, {"role", role}, {"out", out}}));
+    MOE_CHECK(check_struct_size(out, "out"));
+    MOE_CHECK(check_handle(packed, "packed"));
+    const moe::Packed& p = *packed->object;
+    MOE_TRY(const moe::NamedOutput* output, find_output(p, role));
+    TensorView view = view_of_output(p, *output);
+    if (expert != -1) {
+      MOE_TRY(const std::int64_t local, local_index(p, expert));
+      view = moe::slice0(view, local);
+      view.nbytes = static_cast<size_t>(
+          moe::tensor_nbytes(view.dtype, {view.shape.data(), static_cast<size_t>(view.ndim)}).value_or(0));
+    }
+    write_struct(out, tensor_of(view));
+    return ok();
+  });
+}
+
+moe_status moe_packed_to_json(const moe_packed* packed, moe_buffer** out, moe_error** err) {
+  return guard(err, [&]() -> Check {
+    clear(out);
+    MOE_CHECK(not_null({{"packed", packed}, {"out", out}}));
+    MOE_CHECK(check_handle(packed, "packed"));
+    *out = make_text(packed->object->to_json());
+    return ok();
+  });
+}
+
+moe_status moe_packed_dequantize(const moe_packed* packed, const char* role, int64_t expert, const moe_tensor* out,
+                                 moe_error** err) {
+  return guard(err, [&]() -> Check {
+    MOE_CHECK(not_null({{"packed", packed}, {"role", role}, {"out", out}}));
+    moe::api::TensorParam param[] = {
+        {.name = "out", .given = out, .dtypes = moe::api::kFloats, .ndim = 2, .letters = "[N, K]", .writable = true}};
+    MOE_CHECK(moe::api::read_structs(param));
+    MOE_CHECK(check_handle(packed, "packed"));
+    MOE_TRY(const moe::Matrix which, matrix_of(role));
+    const moe::Packed& p = *packed->object;
+    const moe::P16Matrix& m = which == moe::Matrix::w13 ? p.info.layout.w13 : p.info.layout.w2;
+    param[0].shape = {m.rows(), m.k};
+    MOE_CHECK(moe::api::check_tensors(param));
+    MOE_TRY(const std::int64_t local, local_index(p, expert));
+    if (p.info.layout.kind != moe::LayoutKind::p16_int4)
+      return fail(Code::unsupported, "packed",
+                  "packed: layout " + p.info.layout_id + " cannot be read back by this build");
+    if (moe::api::overlaps(param[0].view, p.block.data(), p.block.size()))
+      return fail(Code::invalid_argument, "out", "out: shares memory with the packed weights");
+    return moe::dequantize_p16(p.info.layout, p.expert(local), which, param[0].view);
+  });
+}
+
+moe_status moe_packed_save(const moe_packed* packed, const char* path, uint64_t flags, moe_control* control,
+                           moe_error** err) {
+  return guard(err, [&]() -> Check {
+    MOE_CHECK(not_null({{"packed", packed}, {"path", path}}));
+    MOE_CHECK(check_handle(packed, "packed"));
+    MOE_CHECK(check_optional(control, "control"));
+    MOE_CHECK(known_flags(flags, 0));
+    MOE_CHECK(moe::report(moe::api::control_of(control), 0, 0));
+    return moe::save_packed(*packed->object, path, moe::api::control_of(control));
+  });
+}
+
+moe_status moe_packed_load(moe_context* ctx, const char* path, uint64_t flags, moe_control* control, moe_packed** out,
+                           moe_error** err) {
+  return guard(err, [&]() -> Check {
+    clear(out);
+    MOE_CHECK(not_null({{"path", path}, {"out", out}}));
+    MOE_CHECK(check_optional(ctx, "ctx"));
+    MOE_CHECK(check_optional(control, "control"));
+    MOE_CHECK(known_flags(flags, kLoadFlags));
+    MOE_CHECK(moe::report(moe::api::control_of(control), 0, 0));
+    const std::shared_ptr<moe::Context> context = object_of(ctx);
+    MOE_TRY(moe::Packed packed, moe::load_packed(path, load_flags(flags), moe::allocator_of(context.get()), context,
+                                                 moe::parallel_of(context.get()), moe::api::control_of(control)));
+    *out = packed_handle(std::move(packed));
+    return ok();
+  });
+}
+
+moe_status moe_packed_load_memory(moe_context* ctx, const void* data, size_t size, uint64_t flags,
+                                  moe_release_fn release, void* user, moe_packed** out, moe_error** err) {
+  Owner owner(release, user);
+  return guard(err, [&]() -> Check {
+    clear(out);
+    MOE_CHECK(not_null({{"data", data}, {"out", out}}));
+    MOE_CHECK(check_optional(ctx, "ctx"));
+    MOE_CHECK(known_flags(flags, kLoadFlags));
+    const auto keep = std::make_shared<Owner>();
+    *keep = std::move(owner);
+    MOE_TRY(moe::Packed packed, moe::open_packed({static_cast<const std::byte*>(data), size}, load_flags(flags),
+                                                 "caller", keep, moe::parallel_of(object_of(ctx).get())));
+    *out = packed_handle(std::move(packed));
+    return ok();
+  });
+}
+
+void moe_packed_destroy(moe_packed* packed) { end_handle(packed); }

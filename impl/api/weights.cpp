@@ -1,0 +1,186 @@
+// Source weights: moe_weights_*. Roles, shapes and completeness are the business of weights/.
+#include <cstring>
+#include <string>
+
+#include "api/callback_source.h"
+#include "api/entry.h"
+
+using moe::api::Access;
+using moe::api::Use;
+using moe::api::WeightsBox;
+
+namespace {
+
+Result<moe::Role> role_of(const char* name) {
+  const auto role = moe::role_from_name(name);
+  if (!role) return fail(Code::invalid_argument, "role", "role: unknown role \"" + std::string(name) + "\"");
+  return *role;
+}
+
+// NULL and the role's own name mean the whole role; w1 and w3 are halves of w13.
+Result<moe::Shard> shard_of(const char* name, moe::Role role) {
+  const std::string_view s = name == nullptr ? "" : name;
+  if (name == nullptr || s == (moe::is_w13(role) ? "w13" : "w2")) return moe::Shard::whole;
+  if (moe::is_w13(role) && s == "w1") return moe::Shard::w1;
+  if (moe::is_w13(role) && s == "w3") return moe::Shard::w3;
+  return fail(Code::invalid_argument, "shard",
+              "shard: \"" + std::string(s) + "\" is no part of " + moe::role_name(role));
+}
+
+Check check_set(const moe_weights* weights, const char* name_of_text, const char* text, const moe_tensor* tensor) {
+  MOE_CHECK(not_null({{"weights", weights}, {name_of_text, text}, {"tensor", tensor}}));
+  MOE_CHECK(moe::api::read_tensor_struct(tensor, "tensor"));
+  return check_handle(weights, "weights");
+}
+
+// A row-major copy, for tensors that their source takes back.
+Result<moe::Buffer> dense_copy(const TensorView& from) {
+  MOE_TRY(moe::Buffer copy,
+          moe::Buffer::create(static_cast<size_t>(
+              moe::tensor_nbytes(from.dtype, {from.shape.data(), static_cast<size_t>(from.ndim)}).value_or(0))));
+  if (moe::is_row_major(from) || moe::dtype_bits(from.dtype) % 8 != 0) {
+    if (copy.size() != 0) std::memcpy(copy.data(), from.data, copy.size());
+    return copy;
+  }
+  const auto element = static_cast<size_t>(moe::dtype_bits(from.dtype) / 8);
+  std::array<std::int64_t, moe::kMaxDims> at{};
+  for (size_t i = 0; i < copy.size(); i += element) {
+    std::int64_t offset = 0;
+    for (size_t d = 0; d < static_cast<size_t>(from.ndim); ++d) offset += at[d] * from.strides[d];
+    std::memcpy(copy.data() + i, from.data + static_cast<size_t>(offset) * element, element);
+    for (size_t d = static_cast<size_t>(from.ndim); d-- > 0;) {
+      if (++at[d] < from.shape[d]) break;
+      at[d] = 0;
+    }
+  }
+  return copy;
+}
+
+// The view as a row-major one of `data`.
+TensorView dense_view(const TensorView& from, const moe::Buffer& data) {
+  TensorView v = from;
+  std::int64_t stride = 1;
+  for (size_t d = static_cast<size_t>(v.ndim); d-- > 0;) {
+    v.strides[d] = stride;
+    stride *= v.shape[d];
+  }
+  v.data = data.data();
+  v.nbytes = data.size();
+  return v;
+}
+
+}  // namespace
+
+moe_status moe_weights_create(const moe_config* config, moe_weights** out, moe_error** err) {
+  return guard(err, [&]() -> Check {
+    clear(out);
+    MOE_CHECK(not_null({{"config", config}, {"out", out}}));
+    MOE_CHECK(check_handle(config, "config"));
+    *out = make_handle<moe_weights>(std::make_shared<WeightsBox>(config->object));
+    return ok();
+  });
+}
+
+moe_status moe_weights_create_from_source(const moe_config* config, const moe_weight_source_ops* ops, moe_weights** out,
+                                          moe_error** err) {
+  const auto given = peek_struct(ops);
+  Owner owner = given ? Owner(given->destroy, given->user) : Owner();
+  return guard(err, [&]() -> Check {
+    clear(out);
+    MOE_CHECK(not_null({{"config", config}, {"ops", ops}, {"out", out}}));
+    MOE_TRY(const moe_weight_source_ops table, read_struct(ops, "ops"));
+    MOE_CHECK(callback_given(table.get != nullptr, "get"));
+    MOE_CHECK(check_handle(config, "config"));
+    if (table.serial != 0 && table.serial != 1)
+      return fail(Code::invalid_argument, "serial", "serial: must be 0 or 1, got " + std::to_string(table.serial));
+    auto source = std::make_shared<const moe::api::CallbackSource>(table, std::move(owner));
+    *out = make_handle<moe_weights>(std::make_shared<WeightsBox>(config->object, std::move(source)));
+    return ok();
+  });
+}
+
+moe_status moe_weights_set(moe_weights* weights, const char* role, const moe_tensor* tensor, moe_release_fn release,
+                           void* user, moe_error** err) {
+  Owner owner(release, user);
+  return guard(err, [&]() -> Check {
+    MOE_CHECK(check_set(weights, "role", role, tensor));
+    MOE_TRY(const moe::Role r, role_of(role));
+    MOE_TRY(const TensorView view, read_tensor(tensor, "tensor"));
+    MOE_TRY(const Use use, Use::begin(*weights->object, Access::exclusive));
+    return weights->object->set.set(r, view, std::move(owner));
+  });
+}
+
+moe_status moe_weights_set_expert(moe_weights* weights, const char* role, int64_t expert, const char* shard,
+                                  const moe_tensor* tensor, moe_release_fn release, void* user, moe_error** err) {
+  Owner owner(release, user);
+  return guard(err, [&]() -> Check {
+    MOE_CHECK(check_set(weights, "role", role, tensor));
+    MOE_TRY(const moe::Role r, role_of(role));
+    MOE_TRY(const moe::Shard s, shard_of(shard, r));
+    MOE_TRY(const TensorView view, read_tensor(tensor, "tensor"));
+    MOE_TRY(const Use use, Use::begin(*weights->object, Access::exclusive));
+    return weights->object->set.set_expert(r, expert, s, view, std::move(owner));
+  });
+}
+
+moe_status moe_weights_set_named(moe_weights* weights, const char* name, const moe_tensor* tensor,
+                                 moe_release_fn release, void* user, int32_t* consumed, moe_error** err) {
+  Owner owner(release, user);
+  return guard(err, [&]() -> Check {
+    clear(consumed);
+    MOE_CHECK(not_null({{"consumed", consumed}}));
+    MOE_CHECK(check_set(weights, "name", name, tensor));
+    MOE_TRY(const TensorView view, read_tensor(tensor, "tensor"));
+    MOE_TRY(const Use use, Use::begin(*weights->object, Access::exclusive));
+    MOE_TRY(const bool ours, weights->object->set.set_named(name, view, std::move(owner)));
+    *consumed = ours ? 1 : 0;
+    return ok();
+  });
+}
+
+moe_status moe_weights_load_safetensors(moe_weights* weights, const char* path, const char* module, moe_error** err) {
+  return guard(err, [&]() -> Check {
+    MOE_CHECK(not_null({{"weights", weights}, {"path", path}}));
+    MOE_CHECK(check_handle(weights, "weights"));
+    MOE_TRY(const Use use, Use::begin(*weights->object, Access::exclusive));
+    return weights->object->set.load_safetensors(path, module);
+  });
+}
+
+moe_status moe_weights_to_json(const moe_weights* weights, moe_buffer** out, moe_error** err) {
+  return guard(err, [&]() -> Check {
+    clear(out);
+    MOE_CHECK(not_null({{"weights", weights}, {"out", out}}));
+    MOE_CHECK(check_handle(weights, "weights"));
+    MOE_TRY(const Use use, Use::begin(*weights->object, Access::shared));
+    *out = make_text(weights->object->set.to_json());
+    return ok();
+  });
+}
+
+moe_status moe_weights_get(const moe_weights* weights, const char* role, int64_t expert, moe_tensor* out,
+                           moe_buffer** hold, moe_error** err) {
+  return guard(err, [&]() -> Check {
+    clear(hold);
+    MOE_CHECK(not_null({{"weights", weights}, {"role", role}, {"out", out}, {"hold", hold}}));
+    MOE_CHECK(check_struct_size(out, "out"));
+    MOE_CHECK(check_handle(weights, "weights"));
+    MOE_TRY(const moe::Role r, role_of(role));
+    MOE_TRY(const Use use, Use::begin(*weights->object, Access::shared));
+    MOE_TRY(moe::TensorLease lease, weights->object->set.tensor(r, expert));
+    TensorView view = lease.view;
+    moe::Buffer bytes;
+    if (lease.owns()) {
+      bytes = lease.take_buffer();
+    } else if (lease.ends_with_lease()) {
+      MOE_TRY(bytes, dense_copy(view));
+      view = dense_view(view, bytes);
+    }
+    if (bytes) *hold = make_handle<moe_buffer>(std::make_shared<moe::api::Bytes>(std::move(bytes)));
+    write_struct(out, tensor_of(view));
+    return ok();
+  });
+}
+
+void moe_weights_destroy(moe_weights* weights) { end_handle(weights); }
