@@ -1,0 +1,3 @@
+module libmoe/bindings/moe
+
+go 1.19
