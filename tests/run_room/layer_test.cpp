@@ -1,0 +1,278 @@
+// Whole layers below the C API: the golden outputs, and the promises that need several runs - equal bits for every
+// kernel, thread count, batch split and token order; skipped and poisoned tokens; accumulation; failed calls.
+#include "run/layer.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "support/tiny_layer.h"
+#include "support/vectors.h"
+
+namespace moe::test {
+namespace {
+
+const LayerShape kShapes[] = {
+    {.group = 32, .bias = true},
+    {.experts = 8, .top_k = 4, .hidden = 128, .intermediate = 192, .group = 64, .dtype = DType::f32},
+    {.experts = 3, .hidden = 40, .intermediate = 26, .group = -1, .bias = true, .dtype = DType::f32},
+    {.experts = 16,
+     .top_k = 8,
+     .hidden = 256,
+     .intermediate = 128,
+     .group = 128,
+     .bias = true,
+     .dtype = DType::f16,
+     .activation = Activation::swigluoai_uninterleave},
+    {.experts = 4, .top_k = 3, .hidden = 272, .intermediate = 48, .group = -1, .activation = Activation::swiglustep},
+    {.experts = 5, .hidden = 192, .intermediate = 96, .group = 96, .dtype = DType::bf16},
+};
+
+std::vector<std::byte> run(const Layer& layer, Batch& b) {
+  const Check r = layer.apply(b.args());
+  EXPECT_TRUE(r) << r.error().message;
+  return b.out;
+}
+
+TEST(LayerDeterminism, KernelsAndThreadsGiveTheSameBits) {
+  for (const LayerShape& s : kShapes) {
+    const auto config = tiny_config(s);
+    const auto packed = pack_layer(s, random_weights(s, 1));
+    for (const std::int64_t tokens : {1, 2, 5, 64, 130}) {
+      Batch b = random_batch(s, tokens, static_cast<std::uint32_t>(tokens));
+      const auto want = run(*make_layer(config, packed, scalar_kernel()), b);
+      for (const Kernel* k : runnable_kernels())
+        for (const int n : {1, 2, 3, 7}) {
+          b.out.assign(b.out.size(), std::byte{0x5a});
+          EXPECT_EQ(run(*make_layer(config, packed, *k, threads(n)), b), want)
+              << k->id->name << " threads " << n << " T " << tokens << " H " << s.hidden;
+        }
+    }
+  }
+}
+
+TEST(LayerDeterminism, ATokenDoesNotFeelItsBatch) {
+  for (const LayerShape& s : kShapes) {
+    const auto packed = pack_layer(s, random_weights(s, 2));
+    for (const Kernel* k : runnable_kernels()) {
+      const auto layer = make_layer(tiny_config(s), packed, *k, threads(2));
+      Batch all = random_batch(s, 64, 9);
+      const auto want = run(*layer, all);
+      for (std::int64_t t = 63; t >= 0; --t) {  // one by one, backwards
+        Batch one = random_batch(s, 1, 0);
+        const auto begin = static_cast<std::ptrdiff_t>(static_cast<std::size_t>(t) * all.row_bytes()),
+                   end = begin + static_cast<std::ptrdiff_t>(all.row_bytes());
+        one.x.assign(all.x.begin() + begin, all.x.begin() + end);
+        one.ids = part(all.ids, t, s.top_k);
+        one.weights = part(all.weights, t, s.top_k);
+        ASSERT_EQ(run(*layer, one), std::vector<std::byte>(want.begin() + begin, want.begin() + end))
+            << k->id->name << " token " << t;
+      }
+    }
+  }
+}
+
+TEST(LayerSlots, SkippedAndRepeatedExperts) {
+  const LayerShape s = kShapes[1];
+  const auto packed = pack_layer(s, random_weights(s, 3));
+  const auto layer = make_layer(tiny_config(s), packed, *runnable_kernels().front());
+  Batch b = random_batch(s, 3, 4);
+  std::fill_n(b.ids.begin(), 4, -1);                  // token 0: no slot at all
+  b.ids[4] = b.ids[5] = 2, b.ids[6] = b.ids[7] = -1;  // token 1: one expert twice
+  b.weights[4] = 0.5f, b.weights[5] = 0.25f;
+  run(*layer, b);
+  EXPECT_EQ(part(b.out, 0, s.hidden * 4), std::vector<std::byte>(static_cast<std::size_t>(s.hidden) * 4, std::byte{0}));
+  Batch once = random_batch(s, 3, 4);
+  once.ids = b.ids;
+  once.ids[5] = -1;
+  once.weights = b.weights;
+  run(*layer, once);
+  const auto twice = b.values(b.out), first = b.values(once.out);
+  for (std::size_t i = 0; i < 128; ++i) {  // fma(w2, y, w1 * y) with y = first / w1, w1 a power of two
+    const float y = first[128 + i] / 0.5f;
+    EXPECT_EQ(twice[128 + i], std::fma(0.25f, y, first[128 + i]));
+  }
+}
+
+TEST(LayerSlots, AccumulateInAscendingSetsIsOneCall) {
+  const LayerShape s = kShapes[1];
+  const auto packed = pack_layer(s, random_weights(s, 5));
+  const auto config = tiny_config(s);
+  Batch b = random_batch(s, 33, 6);
+  const auto want = run(*make_layer(config, packed, *runnable_kernels().front()), b);
+  std::fill(b.out.begin(), b.out.end(), std::byte{0});
+  for (const auto& [lo, hi] : {std::pair{0, 3}, std::pair{3, 4}, std::pair{4, 8}}) {  // ranks of a linear placement
+    std::vector<std::int32_t> map(8, -1);
+    for (int e = lo; e < hi; ++e) map[static_cast<std::size_t>(e)] = e;
+    ApplyArgs a = b.args();
+    a.accumulate = true;
+    ASSERT_TRUE(make_layer(config, packed, *runnable_kernels().front(), nullptr, map)->apply(a));
+  }
+  EXPECT_EQ(b.out, want);
+}
+
+TEST(LayerPoison, NanAndInfStayWithTheirToken) {
+  for (const LayerShape& s : kShapes) {
+    const auto packed = pack_layer(s, random_weights(s, 7));
+    for (const Kernel* k : runnable_kernels()) {
+      const auto layer = make_layer(tiny_config(s), packed, *k, threads(2));
+      Batch b = random_batch(s, 9, 8);
+      const auto clean = run(*layer, b);
+      for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+        Batch p = b;
+        ref::narrow(s.dtype, &bad, 1, p.x.data() + 4 * p.row_bytes() + 8);
+        run(*layer, p);
+        const auto bytes = static_cast<std::int64_t>(p.row_bytes());
+        for (std::int64_t t = 0; t < 9; ++t)
+          if (t != 4) {
+            EXPECT_EQ(part(p.out, t, bytes), part(clean, t, bytes)) << t;
+          }
+        const auto values = p.values(p.out);
+        for (std::int64_t i = 0; i < s.hidden; ++i)
+          EXPECT_TRUE(std::isnan(values[static_cast<std::size_t>(4 * s.hidden + i)]));
+      }
+    }
+  }
+}
+
+TEST(LayerCalls, InPlaceOwnWorkspaceAndNoTokens) {
+  const LayerShape s = kShapes[0];
+  const auto layer = make_layer(tiny_config(s), pack_layer(s, random_weights(s, 1)), *runnable_kernels().front());
+  Batch b = random_batch(s, 20, 2);
+  const auto want = run(*layer, b);
+  std::vector<std::byte> memory(layer->workspace_bytes(ApplyMode::topk, 20) + 64);
+  auto* aligned = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
+  ApplyArgs a = b.args();
+  a.out = a.hidden;
+  a.workspace = {aligned, layer->workspace_bytes(ApplyMode::topk, 20)};
+  ASSERT_TRUE(layer->apply(a));
+  EXPECT_EQ(b.x, want);
+  a.workspace = {aligned, a.workspace.size() - 1};
+  const Check small = layer->apply(a);
+  ASSERT_FALSE(small);
+  EXPECT_EQ(small.error().code, Code::buffer_too_small);
+  Batch none = random_batch(s, 0, 1);
+  EXPECT_TRUE(layer->apply(none.args()));
+}
+
+TEST(LayerCalls, FailuresLeaveTheOutputAlone) {
+  const LayerShape s = kShapes[0];
+  const auto layer = make_layer(tiny_config(s), pack_layer(s, random_weights(s, 1)), *runnable_kernels().front());
+  for (const std::int32_t bad :
+       {-2, 4, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()}) {
+    Batch b = random_batch(s, 6, 3);
+    b.ids[7] = bad;
+    const auto before = b.out;
+    const Check r = layer->apply(b.args());
+    ASSERT_FALSE(r);
+    EXPECT_EQ(r.error().code, Code::invalid_argument);
+    EXPECT_EQ(r.error().subject, "topk_ids[3,1]");
+    EXPECT_NE(r.error().message.find(std::to_string(bad)), std::string::npos);
+    EXPECT_EQ(b.out, before);
+  }
+  Control control(nullptr, nullptr, nullptr);
+  control.cancel();
+  Batch b = random_batch(s, 6, 3);
+  ApplyArgs a = b.args();
+  a.control = &control;
+  EXPECT_EQ(layer->apply(a).error().code, Code::cancelled);
+}
+
+TEST(LayerCalls, CountsTokensPerExpert) {
+  const LayerShape s = kShapes[1];
+  const auto layer = make_layer(tiny_config(s), pack_layer(s, random_weights(s, 1)), *runnable_kernels().front());
+  Batch b = random_batch(s, 50, 3);
+  std::vector<std::uint64_t> want(8, 0), got(8);
+  for (const std::int32_t id : b.ids) want[static_cast<std::size_t>(id)] += 2;
+  run(*layer, b);
+  run(*layer, b);
+  layer->expert_counts(got, true);
+  EXPECT_EQ(got, want);
+  layer->expert_counts(got, false);
+  EXPECT_EQ(got, std::vector<std::uint64_t>(8, 0));
+}
+
+// --- golden outputs ---------------------------------------------------------------------------------
+struct Golden {
+  LayerShape shape;
+  PlainWeights weights;
+  Batch batch;
+  std::vector<float> out;
+  bool on_input;
+};
+
+Golden load_golden(const std::string& name) {
+  const VecFile f = load_vectors("w4a8_int8/" + name);
+  Golden g;
+  g.shape.experts = f.at("w13_int4").shape[0];
+  g.shape.hidden = f.at("w13_int4").shape[2];
+  g.shape.intermediate = f.at("w2_int4").shape[2];
+  g.shape.top_k = f.at("topk_ids").shape[1];
+  g.shape.group = std::stoll(f.meta.at("group_size"));
+  g.shape.bias = f.has("w13_bias");
+  g.shape.dtype = f.at("x").dtype;
+  g.shape.activation = f.meta.at("activation_kind") == "1"   ? Activation::swigluoai_uninterleave
+                       : f.meta.at("activation_kind") == "0" ? Activation::swiglustep
+                                                             : Activation::silu;
+  g.weights = {f.at("w13_int4").as<std::int8_t>(),
+               f.at("w2_int4").as<std::int8_t>(),
+               f.at("w13_scale").floats(),
+               f.at("w2_scale").floats(),
+               g.shape.bias ? f.at("w13_bias").floats() : std::vector<float>{},
+               g.shape.bias ? f.at("w2_bias").floats() : std::vector<float>{}};
+  g.batch = {g.shape.dtype,
+             f.at("x").shape[0],
+             g.shape.top_k,
+             g.shape.hidden,
+             f.at("x").data,
+             f.at("x").data,
+             {},
+             f.at("topk_weights").floats()};
+  for (const std::int64_t id : f.at("topk_ids").as<std::int64_t>())
+    g.batch.ids.push_back(static_cast<std::int32_t>(id));
+  g.out = f.at("out").floats();
+  g.on_input = f.meta.at("apply_router_weight_on_input") == "true";
+  return g;
+}
+
+void check_golden(const Kernel& kernel, const std::string& name) {
+  SCOPED_TRACE(name + " " + std::string(kernel.id->name));
+  Golden g = load_golden(name);
+  const auto packed = pack_layer(g.shape, g.weights);
+  const double bound = g.shape.dtype == DType::f32 ? 1e-6 : g.shape.dtype == DType::f16 ? 0x1p-9 : 0x1p-6;
+  double largest = 0;
+  for (const float v : g.out) largest = std::max(largest, std::fabs(static_cast<double>(v)));
+  for (const Policy compat : {Policy::vllm, Policy::libmoe}) {
+    const auto config = tiny_config(g.shape);
+    config->bit_compat = compat;
+    config->apply_router_weight_on_input = g.on_input;
+    // kind 0 is silu without the clamps of swiglustep: by default the config's name for it is silu
+    if (compat == Policy::libmoe && g.shape.activation == Activation::swiglustep)
+      config->activation = Activation::silu, config->limit.reset();
+    const auto got = g.batch.values(run(*make_layer(config, packed, kernel, threads(2)), g.batch));
+    double worst = 0;
+    for (std::size_t i = 0; i < got.size(); ++i)
+      worst = std::max(worst, std::fabs(static_cast<double>(got[i]) - static_cast<double>(g.out[i])));
+    // The vectors' exp is another one: a float32 middle may differ in its last bit, a 16-bit one rounds it away.
+    if (compat == Policy::vllm && g.shape.dtype != DType::f32) {
+      EXPECT_EQ(got, g.out);
+    } else {
+      EXPECT_LE(worst, bound * largest) << (compat == Policy::vllm ? "bit_compat vllm" : "default");
+    }
+  }
+}
+
+TEST(LayerGolden, AllMoeVectors) {
+  const auto index = load_json("w4a8_int8/index.json");
+  int count = 0;
+  for (const auto& f : index["files"]) {
+    const auto name = f["file"].get<std::string>();
+    if (name.rfind("moe_", 0) != 0 && name.rfind("groupeqk_", 0) != 0) continue;
+    for (const Kernel* k : runnable_kernels()) check_golden(*k, name);
+    ++count;
+  }
+  EXPECT_EQ(count, 16);
+}
+
+}  // namespace
+}  // namespace moe::test

@@ -1,0 +1,151 @@
+// Layers for the tests of the room run: packed by the plain packer of p16.h, without config text or checkpoint.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <random>
+
+#include "run/layer.h"
+#include "support/p16.h"
+
+namespace moe::test {
+
+struct LayerShape {
+  std::int64_t experts = 4, top_k = 2, hidden = 64, intermediate = 96, group = 32;  // group -1: channel-wise
+  bool bias = false;
+  DType dtype = DType::bf16;
+  Activation activation = Activation::silu;
+};
+
+inline std::shared_ptr<Config> tiny_config(const LayerShape& s) {
+  auto c = std::make_shared<Config>();
+  c->num_experts = c->num_physical_experts = c->num_local_experts = s.experts;
+  c->top_k = s.top_k;
+  c->hidden_dim = s.hidden;
+  c->intermediate_size = c->intermediate_size_per_partition = s.intermediate;
+  c->activation = s.activation;
+  c->has_bias = s.bias;
+  c->in_dtype = c->out_dtype = c->router_logits_dtype = s.dtype;
+  if (s.activation == Activation::swigluoai_uninterleave) c->alpha = 1.702, c->beta = 1.0, c->limit = 7.0;
+  if (s.activation == Activation::swiglustep) c->limit = 7.0;
+  return c;
+}
+
+// Plain weights of all experts: w [E][rows, k] codes, scales [E][rows, G], bias [E][rows].
+struct PlainWeights {
+  std::vector<std::int8_t> w13, w2;
+  std::vector<float> s13, s2, b13, b2;
+};
+
+inline PlainWeights random_weights(const LayerShape& s, std::uint32_t seed) {
+  const auto g = [&](std::int64_t k) { return s.group < 0 ? 1 : k / s.group; };
+  PlainWeights p;
+  std::mt19937 rng(seed);
+  std::uniform_int_distribution<int> code(-8, 7);
+  std::uniform_real_distribution<float> unit(0.0f, 1.0f);
+  const auto fill = [&](auto& v, std::int64_t n, auto make) {
+    v.resize(static_cast<std::size_t>(n));
+    for (auto& x : v) x = make();
+  };
+  const auto codes = [&] { return static_cast<std::int8_t>(code(rng)); };
+  const auto scale = [&] { return 0.02f + 0.03f * unit(rng); };
+  const auto bias = [&] { return unit(rng) - 0.5f; };
+  fill(p.w13, s.experts * 2 * s.intermediate * s.hidden, codes);
+  fill(p.w2, s.experts * s.hidden * s.intermediate, codes);
+  fill(p.s13, s.experts * 2 * s.intermediate * g(s.hidden), scale);
+  fill(p.s2, s.experts * s.hidden * g(s.intermediate), scale);
+  fill(p.b13, s.experts * 2 * s.intermediate, bias);
+  fill(p.b2, s.experts * s.hidden, bias);
+  return p;
+}
+
+// One expert's slice of a [E, n] array.
+template <class T>
+std::vector<T> part(const std::vector<T>& v, std::int64_t e, std::int64_t n) {
+  return {v.begin() + e * n, v.begin() + (e + 1) * n};
+}
+
+inline std::shared_ptr<const Packed> pack_layer(const LayerShape& s, const PlainWeights& p) {
+  auto packed = std::make_shared<Packed>();
+  Layout& l = packed->info.layout;
+  l = p16_int4_layout({s.experts, s.hidden, s.intermediate, s.group, true, s.bias});
+  packed->info.layout_id = l.id();
+  packed->info.experts.resize(static_cast<std::size_t>(s.experts));
+  std::iota(packed->info.experts.begin(), packed->info.experts.end(), 0);
+  auto memory = std::make_shared<Buffer>(std::move(*Buffer::create(l.payload_bytes(), kPackedAlignment)));
+  for (std::int64_t e = 0; e < s.experts; ++e) {
+    std::byte* at = memory->data() + static_cast<std::size_t>(e) * l.expert_stride();
+    const auto w13 =
+        pack_p16(l.w13, part(p.w13, e, l.w13.rows() * l.w13.k), part(p.s13, e, l.w13.rows() * l.w13.groups()),
+                 s.bias ? part(p.b13, e, l.w13.rows()) : std::vector<float>{});
+    const auto w2 = pack_p16(l.w2, part(p.w2, e, l.w2.rows() * l.w2.k), part(p.s2, e, l.w2.rows() * l.w2.groups()),
+                             s.bias ? part(p.b2, e, l.w2.rows()) : std::vector<float>{});
+    std::memcpy(at, w13.data(), w13.size());
+    std::memcpy(at + l.w2_offset(), w2.data(), w2.size());
+  }
+  packed->payload = packed->block = {memory->data(), memory->size()};
+  packed->keep = memory;
+  return packed;
+}
+
+inline std::shared_ptr<const Layer> make_layer(std::shared_ptr<const Config> config,
+                                               std::shared_ptr<const Packed> packed, const Kernel& kernel,
+                                               std::shared_ptr<Context> context = nullptr,
+                                               std::vector<std::int32_t> expert_map = {}) {
+  return *Layer::create(
+      {std::move(config), std::move(packed), std::move(context), &kernel, "CPU_INT4", std::move(expert_map)});
+}
+
+// A batch of random tokens with their routing; values of the layer's dtype.
+struct Batch {
+  DType dtype;
+  std::int64_t tokens, top_k, hidden;
+  std::vector<std::byte> x, out;
+  std::vector<std::int32_t> ids;
+  std::vector<float> weights;
+
+  std::size_t row_bytes() const { return static_cast<std::size_t>(hidden) * (dtype == DType::f32 ? 4 : 2); }
+  ApplyArgs args() {
+    ApplyArgs a;
+    a.num_tokens = tokens;
+    a.hidden = row_major(dtype, {tokens, hidden}, x.data());
+    a.topk_ids = row_major(DType::i32, {tokens, top_k}, ids.data());
+    a.topk_weights = row_major(DType::f32, {tokens, top_k}, weights.data());
+    a.out = row_major(dtype, {tokens, hidden}, out.data());
+    return a;
+  }
+  std::vector<float> values(const std::vector<std::byte>& bytes) const {
+    std::vector<float> v(static_cast<std::size_t>(tokens * hidden));
+    ref::widen(dtype, bytes.data(), tokens * hidden, v.data());
+    return v;
+  }
+};
+
+inline Batch random_batch(const LayerShape& s, std::int64_t tokens, std::uint32_t seed) {
+  Batch b{s.dtype, tokens, s.top_k, s.hidden, {}, {}, {}, {}};
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(static_cast<std::size_t>(tokens * s.hidden));
+  for (float& v : x) v = normal(rng);
+  b.x.resize(static_cast<std::size_t>(tokens) * b.row_bytes());
+  ref::narrow(s.dtype, x.data(), tokens * s.hidden, b.x.data());
+  b.out.assign(b.x.size(), std::byte{0xa5});
+  std::vector<std::int32_t> experts(static_cast<std::size_t>(s.experts));
+  std::iota(experts.begin(), experts.end(), 0);
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    std::shuffle(experts.begin(), experts.end(), rng);
+    for (std::int64_t j = 0; j < s.top_k; ++j) {
+      b.ids.push_back(experts[static_cast<std::size_t>(j)]);
+      b.weights.push_back(0.1f + std::fabs(normal(rng)));
+    }
+  }
+  return b;
+}
+
+inline std::shared_ptr<Context> threads(int n) {
+  return *Context::create("{\"threads\":" + std::to_string(n) + "}", {});
+}
+
+}  // namespace moe::test
