@@ -139,7 +139,10 @@ Result<std::string> describe_checkpoint(const json::Value& query) {
     return fields::fault("", "found " + std::to_string(given) + " of " + std::string(kQuantization) + " and " +
                                  std::string(kConfig) + ", expected one of them");
   if (query.find(kQuantization) != nullptr) return describe_quantization(query);
-  return describe_model(query, *query.find(query.find(kConfig) != nullptr ? kConfig : kConfigToo));
+  const std::string_view member = query.find(kConfig) != nullptr ? kConfig : kConfigToo;
+  const json::Value& hf_config = *query.find(member);
+  if (hf_config.object() == nullptr) return fields::unexpected(fields::child("", member), hf_config, "an object");
+  return describe_model(query, hf_config);
 }
 
 }  // namespace moe
