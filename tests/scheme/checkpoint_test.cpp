@@ -1,0 +1,208 @@
+// Rows of the checkpoint formats and names of expert tensors (scheme/checkpoint.h), also against the
+// checkpoint vectors.
+#include "scheme/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "support/vectors.h"
+
+namespace moe::test {
+namespace {
+
+ExpertModule qwen(Format format = Format::pack_quantized) {
+  ExpertModule m;
+  m.prefix = "model.layers.3.mlp.experts";
+  m.projections = {"gate_proj", "up_proj", "down_proj"};
+  m.num_experts = 128;
+  m.format = format;
+  return m;
+}
+
+std::vector<std::int64_t> shape_of(Format format, std::string_view suffix, const MatrixSize& size) {
+  for (const CheckpointTensor& row : checkpoint_tensors(format)) {
+    if (row.suffix != suffix) continue;
+    const TensorShape s = row.shape(size);
+    return {s.span().begin(), s.span().end()};
+  }
+  ADD_FAILURE() << "no row " << suffix;
+  return {};
+}
+
+using Dims = std::vector<std::int64_t>;
+
+TEST(Checkpoint, ShapesOfWholeTensors) {
+  const MatrixSize gate = projection_size(Projection::gate, 2048, 768, 128, 4);
+  const MatrixSize down = projection_size(Projection::down, 2048, 770, -1, 4);
+  EXPECT_EQ(shape_of(Format::int_quantized, "weight", gate), (Dims{768, 2048}));
+  EXPECT_EQ(shape_of(Format::int_quantized, "weight_scale", gate), (Dims{768, 16}));
+  EXPECT_EQ(shape_of(Format::int_quantized, "bias", gate), (Dims{768}));
+  EXPECT_EQ(shape_of(Format::int_quantized, "weight_scale", down), (Dims{2048, 1}));
+  EXPECT_EQ(shape_of(Format::pack_quantized, "weight_packed", gate), (Dims{768, 256}));
+  EXPECT_EQ(shape_of(Format::pack_quantized, "weight_packed", down), (Dims{2048, 97}));  // 770 / 8, rounded up
+  EXPECT_EQ(shape_of(Format::pack_quantized, "weight_shape", down), (Dims{2}));
+  const MatrixSize one_group = projection_size(Projection::down, 64, 32, 32, 4);
+  EXPECT_EQ(one_group.groups(), 1);
+  const MatrixSize eight_bits = projection_size(Projection::up, 66, 32, -1, 8);
+  EXPECT_EQ(shape_of(Format::pack_quantized, "weight_packed", eight_bits), (Dims{32, 17}));
+}
+
+TEST(Checkpoint, DtypesOfRows) {
+  for (const Format f : {Format::int_quantized, Format::pack_quantized})
+    for (const CheckpointTensor& row : checkpoint_tensors(f)) {
+      const bool floats = row.kind == TensorKind::scale || row.kind == TensorKind::bias;
+      for (const DType t : {DType::f32, DType::f16, DType::bf16}) EXPECT_EQ(row.allows(t), floats) << row.suffix;
+      EXPECT_EQ(row.follows_model_dtype(), floats);
+      EXPECT_EQ(row.allows(DType::i8), row.suffix == "weight");
+      EXPECT_EQ(row.allows(DType::i32), row.suffix == "weight_packed");
+      EXPECT_EQ(row.allows(DType::i64), row.suffix == "weight_shape");
+      EXPECT_FALSE(row.allows(DType::invalid));
+      EXPECT_FALSE(row.allows(DType::u8));
+      if (floats) {
+        EXPECT_EQ(row.dtypes_text(), "f32, f16 or bf16");
+      }
+      if (row.kind == TensorKind::shape) {
+        EXPECT_EQ(row.dtypes_text(), "i64");
+      }
+    }
+  EXPECT_TRUE(checkpoint_tensors(Format::none).empty());
+  EXPECT_TRUE(checkpoint_tensors(Format::gptq).empty());
+}
+
+TEST(Checkpoint, ReadableAreTheW4A8Formats) {
+  Quantization q;
+  EXPECT_FALSE(is_checkpoint_readable(q));
+  q.format = Format::int_quantized;
+  q.weights.emplace();
+  q.weights->num_bits = 4;
+  q.weights->strategy = Strategy::group;
+  q.weights->group_size = 32;
+  EXPECT_FALSE(is_checkpoint_readable(q));  // 16-bit activations
+  q.input_activations.emplace();
+  q.input_activations->strategy = Strategy::token;
+  q.input_activations->dynamic = Dynamic::yes;
+  EXPECT_TRUE(is_checkpoint_readable(q));
+  q.format = Format::pack_quantized;
+  q.is_transposed = false;
+  EXPECT_TRUE(is_checkpoint_readable(q));
+  q.is_transposed = true;
+  EXPECT_FALSE(is_checkpoint_readable(q));
+  q.is_transposed = false;
+  q.weights->type = NumType::floating;
+  EXPECT_FALSE(is_checkpoint_readable(q));
+  q.weights->type = NumType::integer;
+  q.weights->actorder = ActOrder::group;
+  EXPECT_FALSE(is_checkpoint_readable(q));
+  q.weights->actorder = ActOrder::weight;
+  EXPECT_TRUE(is_checkpoint_readable(q));
+  q.weights->symmetric = false;
+  EXPECT_FALSE(is_checkpoint_readable(q));
+}
+
+TEST(Checkpoint, NamesThereAndBack) {
+  ExpertModule m = qwen();
+  m.has_bias = true;
+  std::set<std::string> names;
+  for (const std::int64_t e : {0, 1, 9, 10, 127})
+    for (const Projection p : {Projection::gate, Projection::up, Projection::down})
+      for (const CheckpointTensor& row : checkpoint_tensors(m.format)) {
+        const std::string name = tensor_name(m, e, p, row);
+        EXPECT_TRUE(names.insert(name).second) << name;
+        const ParsedName back = parse_tensor_name(name, m);
+        ASSERT_EQ(back.match, NameMatch::known) << name << " " << back.why;
+        EXPECT_EQ(back.expert, e);
+        EXPECT_EQ(back.projection, p);
+        EXPECT_EQ(back.tensor, &row);
+      }
+  EXPECT_EQ(names.count("model.layers.3.mlp.experts.127.down_proj.weight_packed"), 1U);
+  m.prefix = "";
+  EXPECT_EQ(tensor_name(m, 5, Projection::up, checkpoint_tensors(m.format)[0]), "5.up_proj.weight_packed");
+  EXPECT_EQ(parse_tensor_name("5.up_proj.weight_packed", m).match, NameMatch::known);
+}
+
+TEST(Checkpoint, ForeignNames) {
+  const ExpertModule m = qwen();
+  for (const char* name :
+       {"", ".", "model.layers.3.mlp.experts", "model.layers.3.mlp.experts.", "model.layers.3.mlp.gate.weight",
+        "model.layers.31.mlp.experts.0.up_proj.weight_packed", "model.layers.3.mlp.experts_0.up_proj.weight_packed",
+        "xmodel.layers.3.mlp.experts.0.up_proj.weight_packed", "model.layers.3.mlp.experts.gate_up_proj",
+        "model.layers.3.mlp.experts.0", "model.layers.3.mlp.experts.0.", "model.layers.3.mlp.experts.0.up_proj",
+        "model.layers.3.mlp.experts.0.w1.weight_packed", "model.layers.3.mlp.experts.0.up_proj2.weight_packed",
+        "model.layers.3.mlp.experts.shared.up_proj.weight_packed", "model.layers.3.mlp.experts..up_proj.weight_packed",
+        "model.layers.3.mlp.experts.-.up_proj.weight_packed", "model.layers.3.mlp.experts.0x1.up_proj.weight_packed"})
+    EXPECT_EQ(parse_tensor_name(name, m).match, NameMatch::foreign) << name;
+}
+
+TEST(Checkpoint, NamesOfOursWithoutAPlace) {
+  const auto why = [](const ExpertModule& m, const std::string& rest) {
+    const ParsedName p = parse_tensor_name("model.layers.3.mlp.experts." + rest, m);
+    EXPECT_EQ(p.match, NameMatch::unknown_of_ours) << rest;
+    EXPECT_EQ(p.tensor, nullptr);
+    return std::string(p.why);
+  };
+  for (const char* number : {"128", "007", "00", "-1", "+1", "99999999999999999999999"})
+    EXPECT_NE(why(qwen(), number + std::string(".up_proj.weight_packed")).find("expert number"), std::string::npos)
+        << number;
+  for (const char* suffix : {"weight", "weight_zero_point", "weight_g_idx", "", "weight_packed.x", "input_scale"})
+    EXPECT_NE(why(qwen(), std::string("0.up_proj.") + suffix).find("no tensor of this name"), std::string::npos)
+        << suffix;
+  EXPECT_NE(why(qwen(Format::int_quantized), "0.up_proj.weight_shape").find("no tensor"), std::string::npos);
+  EXPECT_NE(why(qwen(), "0.up_proj.bias").find("no bias"), std::string::npos);
+  ExpertModule ungated = qwen();
+  ungated.gated = false;
+  EXPECT_NE(why(ungated, "0.gate_proj.weight_packed").find("ungated"), std::string::npos);
+  EXPECT_EQ(parse_tensor_name("model.layers.3.mlp.experts.0.up_proj.weight_packed", ungated).match, NameMatch::known);
+}
+
+TEST(Checkpoint, RolesAndShards) {
+  EXPECT_EQ(role_of(Projection::gate, TensorKind::weight), Role::w13_weight);
+  EXPECT_EQ(role_of(Projection::up, TensorKind::scale), Role::w13_scale);
+  EXPECT_EQ(role_of(Projection::down, TensorKind::bias), Role::w2_bias);
+  EXPECT_EQ(role_of(Projection::down, TensorKind::weight), Role::w2_weight);
+  EXPECT_EQ(role_of(Projection::gate, TensorKind::shape), std::nullopt);
+  EXPECT_EQ(shard_of(Projection::gate, true), Shard::w1);
+  EXPECT_EQ(shard_of(Projection::up, true), Shard::w3);
+  EXPECT_EQ(shard_of(Projection::up, false), Shard::whole);
+  EXPECT_EQ(shard_of(Projection::down, true), Shard::whole);
+}
+
+TEST(Checkpoint, VectorsHaveTheTensorsOfTheRows) {
+  const struct {
+    const char* file;
+    Format format;
+    std::int64_t group;
+  } cases[] = {{"w4a8_int8/ckpt_cw_int_quantized.safetensors", Format::int_quantized, -1},
+               {"w4a8_int8/ckpt_g32_int_quantized.safetensors", Format::int_quantized, 32},
+               {"w4a8_int8/ckpt_cw_pack_quantized.safetensors", Format::pack_quantized, -1},
+               {"w4a8_int8/ckpt_g32_pack_quantized.safetensors", Format::pack_quantized, 32}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.file);
+    const VecFile file = load_vectors(c.file);
+    const std::int64_t experts = std::stoll(file.meta.at("E")), hidden = std::stoll(file.meta.at("H")),
+                       intermediate = std::stoll(file.meta.at("I"));
+    ExpertModule m = qwen(c.format);
+    m.prefix = "model.layers.0.mlp.experts";
+    m.num_experts = experts;
+    std::size_t expected = 0;
+    for (const CheckpointTensor& row : checkpoint_tensors(c.format))
+      expected += row.presence != Presence::with_bias ? 1 : 0;
+    EXPECT_EQ(file.tensors.size(), expected * 3 * static_cast<std::size_t>(experts));
+    for (const auto& [name, tensor] : file.tensors) {
+      const ParsedName p = parse_tensor_name(name, m);
+      ASSERT_EQ(p.match, NameMatch::known) << name;
+      EXPECT_TRUE(p.tensor->allows(tensor.dtype)) << name;
+      const MatrixSize size = projection_size(p.projection, hidden, intermediate, c.group, 4);
+      const TensorShape shape = p.tensor->shape(size);
+      EXPECT_EQ(tensor.shape, Dims(shape.span().begin(), shape.span().end())) << name;
+      if (p.tensor->kind == TensorKind::shape) {
+        EXPECT_EQ(tensor.as<std::int64_t>(), (Dims{size.n, size.k})) << name;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace moe::test
