@@ -23,7 +23,8 @@ static_assert(bijective<128, 32, false>() && bijective<96, 32, true>());
 static_assert(bijective<128, 64, true>() && bijective<192, 96, false>() && bijective<46, 46, true>());
 
 std::string grouping_word(const P16Matrix& m) {
-  return m.grouping() == Grouping::channel ? "cw" : "g" + std::to_string(m.group);
+  if (m.grouping() == Grouping::channel) return "cw";
+  return std::string("g").append(std::to_string(m.group));
 }
 
 }  // namespace
@@ -31,7 +32,7 @@ std::string grouping_word(const P16Matrix& m) {
 std::string Layout::id() const {
   if (kind != LayoutKind::p16_int4) return "";
   std::string s = "p16/int4-" + grouping_word(w13);
-  if (grouping_word(w2) != grouping_word(w13)) s += "," + grouping_word(w2);
+  if (grouping_word(w2) != grouping_word(w13)) s.append(",").append(grouping_word(w2));
   if (w13.has_bias) s += "-bias";
   return s + "/1";
 }
