@@ -33,9 +33,9 @@ std::byte* probe_memory() {
   return memory;
 }
 
-// Slowest thread of the best round, `rounds` rounds of body(thread).
+// Time of the median round from the first start to the last end, `rounds` rounds of body(thread).
 double timed(int threads, int rounds, const std::function<void(int)>& body) {
-  double best = 1e30;
+  std::vector<double> times;
   std::barrier<> line(threads);
   std::vector<double> begin(static_cast<std::size_t>(threads)), end(begin);
   for (int round = 0; round < rounds; ++round) {
@@ -49,9 +49,10 @@ double timed(int threads, int rounds, const std::function<void(int)>& body) {
     for (int i = 1; i < threads; ++i) pool.emplace_back(work, i);
     work(0);
     for (std::thread& t : pool) t.join();
-    best = std::min(best, *std::max_element(end.begin(), end.end()) - *std::min_element(begin.begin(), begin.end()));
+    times.push_back(*std::max_element(end.begin(), end.end()) - *std::min_element(begin.begin(), begin.end()));
   }
-  return best;
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
 }
 
 void read_plain(const std::byte* p, std::size_t n) {
