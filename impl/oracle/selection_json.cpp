@@ -37,7 +37,7 @@ json::Value placement_json(const Config& c) {
   const Placement strategy = effective_placement(c);
   json::Array held;
   for (const std::int64_t e : experts_of_rank(c.num_physical_experts, c.parallel.ep_size, c.parallel.ep_rank, strategy))
-    held.push_back(e);
+    held.emplace_back(e);
   json::Value v;
   v.set("strategy", strategy == Placement::linear ? "linear" : "round_robin");
   v.set("ep_size", c.parallel.ep_size);

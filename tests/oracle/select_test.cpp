@@ -1,0 +1,530 @@
+// moe_select_backend: the libmoe table of W4A8-int8 with each reason once, priorities, requests by name,
+// fallback, explain_only; policy vllm; int_wna16 and the oracles that are not built.
+#include "oracle/select.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <initializer_list>
+#include <memory>
+#include <string>
+
+#include "oracle/selection.h"
+#include "support/vectors.h"
+
+namespace moe::test {
+namespace {
+
+using testing::HasSubstr;
+
+Platform machine(DeviceType type, Arch arch, std::initializer_list<Feature> features) {
+  Platform p;
+  p.type = type;
+  p.arch = arch;
+  for (const Feature f : features) p.features.set(static_cast<std::size_t>(f));
+  return p;
+}
+Platform avx512() {
+  using enum Feature;
+  return machine(DeviceType::cpu, Arch::x86_64, {scalar, avx2, fma, f16c, avx512f, avx512bw, avx512vl, avx512_vnni});
+}
+Platform avx2() {
+  return machine(DeviceType::cpu, Arch::x86_64, {Feature::scalar, Feature::avx2, Feature::fma, Feature::f16c});
+}
+Platform plain_x86() { return machine(DeviceType::cpu, Arch::x86_64, {Feature::scalar}); }
+Platform arm() {
+  Platform p = machine(DeviceType::cpu, Arch::aarch64, {Feature::scalar, Feature::neon, Feature::dotprod});
+  p.libs = {{"torch_dyn_quant_4bit", true}};
+  return p;
+}
+Platform hopper() {
+  Platform p = machine(DeviceType::cuda, Arch::x86_64, {});
+  p.capability = std::array<int, 2>{9, 0};
+  return p;
+}
+
+// A small W4A8 layer with RFC 7396 changes.
+std::shared_ptr<const Config> layer(const std::string& patch = "{}") {
+  nlohmann::json doc = {{"num_experts", 8},
+                        {"top_k", 2},
+                        {"hidden_dim", 256},
+                        {"intermediate_size", 128},
+                        {"quantization", {{"scheme", "W4A8"}, {"group_size", 32}}}};
+  doc.merge_patch(nlohmann::json::parse(patch));
+  Result<Config> c = parse_config(doc.dump());
+  EXPECT_TRUE(c) << c.error().message << " at " << c.error().subject << " in " << doc.dump();
+  return c ? std::make_shared<const Config>(*std::move(c)) : nullptr;
+}
+
+Result<Selection> select(const std::string& patch, const Platform& p, SelectFlags flags = {}) {
+  return select_backend(layer(patch), p, flags);
+}
+
+// Every refusal has a reason and a detail, every acceptance neither; priorities ascend.
+void expect_sound(const std::vector<Candidate>& candidates) {
+  EXPECT_FALSE(candidates.empty());
+  std::int32_t last = -1;
+  for (const Candidate& c : candidates) {
+    EXPECT_EQ(c.reason == Reject::none, c.detail.empty()) << c.backend << " " << c.kernel;
+    EXPECT_FALSE(c.chosen && c.reason != Reject::none);
+    EXPECT_GT(c.priority, candidates.size() == 1 ? -1 : last);
+    last = c.priority;
+  }
+}
+
+// --- the kernels ------------------------------------------------------------------------------------------
+
+struct MachineRow {
+  const char* name;
+  Platform platform;
+  const char* kernel;
+};
+
+TEST(select, takes_the_best_kernel_of_the_machine) {
+  const MachineRow rows[] = {{"avx512", avx512(), "w4a8_tok8_p16_avx512vnni"},
+                             {"avx2", avx2(), "w4a8_tok8_p16_avx2"},
+                             {"plain x86", plain_x86(), "w4a8_tok8_p16_scalar"},
+                             {"arm", arm(), "w4a8_tok8_p16_scalar"}};
+  for (const MachineRow& row : rows) {
+    SCOPED_TRACE(row.name);
+    const auto s = select("{}", row.platform);
+    ASSERT_TRUE(s) << s.error().message;
+    EXPECT_EQ(s->backend_name(), "CPU_INT4");
+    ASSERT_TRUE(s->winner && s->kernel);
+    EXPECT_EQ(s->candidates[*s->winner].kernel, row.kernel);
+    EXPECT_EQ(s->candidates[*s->winner].experts, "CPUExpertsInt4");
+    EXPECT_EQ(kKernelIds[*s->kernel].name, row.kernel);
+    EXPECT_EQ(s->layout_id, "p16/int4-g32/1");
+    EXPECT_EQ(s->weight_scheme, "int4_g32_sym");
+    EXPECT_EQ(s->activation_scheme, "int8_token_dynamic");
+    EXPECT_EQ(s->oracle, "w4a8_int8");
+    EXPECT_EQ(s->warning, "");
+    EXPECT_EQ(s->candidates.size(), kKernelIds.size());
+    expect_sound(s->candidates);
+  }
+}
+
+TEST(select, names_the_missing_instruction_set) {
+  const auto s = select("{}", avx2());
+  ASSERT_TRUE(s);
+  const Candidate& c = s->candidates[0];
+  EXPECT_EQ(c.kernel, "w4a8_tok8_p16_avx512vnni");
+  EXPECT_EQ(c.reason, Reject::isa);
+  EXPECT_EQ(c.subject, "avx512_vnni");
+  EXPECT_THAT(c.detail, HasSubstr("needs avx512f, avx512bw, avx512vl, avx512_vnni; the platform has avx2, fma, f16c"));
+
+  Platform no_vnni = avx512();
+  no_vnni.features.reset(static_cast<std::size_t>(Feature::avx512_vnni));
+  const auto t = select("{}", no_vnni);
+  ASSERT_TRUE(t);
+  EXPECT_THAT(t->candidates[0].detail, HasSubstr("needs avx512_vnni;"));
+
+  const auto u = select("{}", plain_x86());
+  ASSERT_TRUE(u);
+  EXPECT_EQ(u->candidates[1].subject, "avx2");
+  EXPECT_THAT(u->candidates[1].detail, HasSubstr("has none"));
+
+  const auto v = select("{}", arm());
+  ASSERT_TRUE(v);
+  EXPECT_EQ(v->candidates[0].reason, Reject::platform);
+  EXPECT_EQ(v->candidates[0].subject, "/platform/arch");
+}
+
+TEST(select, candidates_after_the_winner_are_asked_too) {
+  const auto s = select("{}", avx512());
+  ASSERT_TRUE(s);
+  for (const Candidate& c : s->candidates) {
+    EXPECT_EQ(c.reason, Reject::none);
+    EXPECT_EQ(c.chosen, &c == &s->candidates[0]);
+  }
+}
+
+// --- what the row of CPU_INT4 takes under policy libmoe ------------------------------------------------------
+
+struct Accepted {
+  const char *patch, *layout, *weights;
+};
+
+TEST(select, accepts) {
+  const Accepted rows[] = {
+      {R"({})", "p16/int4-g32/1", "int4_g32_sym"},
+      {R"({"quantization": {"group_size": -1}})", "p16/int4-cw/1", "int4_channel_sym"},
+      {R"({"quantization": {"group_size": 64}})", "p16/int4-g64/1", "int4_g64_sym"},
+      {R"({"quantization": {"group_size": 128}})", "p16/int4-g128,cw/1", "int4_g128_sym"},
+      {R"({"quantization": {"group_size": 96}, "hidden_dim": 192, "intermediate_size": 288})", "p16/int4-g96/1",
+       "int4_g96_sym"},
+      {R"({"quantization": {"group_size": 160}, "hidden_dim": 320, "intermediate_size": 640})", "p16/int4-g160/1",
+       "int4_g160_sym"},
+      {R"({"quantization": {"format": "pack-quantized"}})", "p16/int4-g32/1", "int4_g32_sym"},
+      {R"({"has_bias": true})", "p16/int4-g32-bias/1", "int4_g32_sym"},
+      {R"({"in_dtype": "float32"})", "p16/int4-g32/1", "int4_g32_sym"},
+      {R"({"in_dtype": "float16", "out_dtype": "float32", "router_logits_dtype": "bfloat16"})", "p16/int4-g32/1",
+       "int4_g32_sym"},
+      {R"({"activation_params": {"limit": 5.0}})", "p16/int4-g32/1", "int4_g32_sym"},
+      {R"({"activation": "swigluoai"})", "p16/int4-g32/1", "int4_g32_sym"},
+      {R"({"activation": "swigluoai_uninterleave", "activation_params": {"alpha": 1.5}})", "p16/int4-g32/1",
+       "int4_g32_sym"},
+      {R"({"activation": "swiglustep"})", "p16/int4-g32/1", "int4_g32_sym"},
+      {R"({"w13_layout": "up_gate"})", "p16/int4-g32/1", "int4_g32_sym"},
+      {R"({"routing": {"renormalize": false}})", "p16/int4-g32/1", "int4_g32_sym"},
+      {R"({"routing": {"routed_scaling_factor": 2.5}})", "p16/int4-g32/1", "int4_g32_sym"},
+      {R"({"routing": {"routed_scaling_factor": 2.5, "apply_routed_scale_to_output": true}})", "p16/int4-g32/1",
+       "int4_g32_sym"},
+      {R"({"routing": {"method": "custom"}})", "p16/int4-g32/1", "int4_g32_sym"},
+      {R"({"top_k": 1, "apply_router_weight_on_input": true})", "p16/int4-g32/1", "int4_g32_sym"},
+      {R"({"parallel": {"tp_size": 4, "tp_rank": 1, "enable_expert_parallel": true}})", "p16/int4-g32/1",
+       "int4_g32_sym"},
+      {R"({"parallel": {"tp_size": 2, "tp_rank": 1}})", "p16/int4-g32/1", "int4_g32_sym"},
+      {R"({"parallel": {"tp_size": 4, "enable_expert_parallel": true, "expert_placement_strategy": "round_robin"}})",
+       "p16/int4-g32/1", "int4_g32_sym"},
+      {R"({"parallel": {"dp_size": 2, "enable_expert_parallel": true}})", "p16/int4-g32/1", "int4_g32_sym"},
+      {R"({"bit_compat": "vllm"})", "p16/int4-g32/1", "int4_g32_sym"},
+      {R"({"compute": "a8"})", "p16/int4-g32/1", "int4_g32_sym"},
+      {R"({"activation_quant": "per_token"})", "p16/int4-g32/1", "int4_g32_sym"},
+      {R"({"vllm_env": {"VLLM_BATCH_INVARIANT": "1"}})", "p16/int4-g32/1", "int4_g32_sym"},
+      {R"({"moe_backend": "CPU"})", "p16/int4-g32/1", "int4_g32_sym"},
+      {R"({"quantization": {"group_size": -1}, "hidden_dim": 40, "intermediate_size": 26})", "p16/int4-cw/1",
+       "int4_channel_sym"},
+  };
+  for (const Accepted& row : rows)
+    for (const Platform& p : {avx512(), arm()}) {
+      SCOPED_TRACE(row.patch);
+      const auto s = select(row.patch, p);
+      ASSERT_TRUE(s) << s.error().message;
+      EXPECT_EQ(s->backend_name(), "CPU_INT4");
+      EXPECT_EQ(s->layout_id, row.layout);
+      EXPECT_EQ(s->weight_scheme, row.weights);
+      expect_sound(s->candidates);
+    }
+}
+
+TEST(select, layout_is_this_ranks_share) {
+  const auto s =
+      select(R"({"parallel": {"tp_size": 2, "tp_rank": 1, "dp_size": 2, "enable_expert_parallel": true}})", avx2());
+  ASSERT_TRUE(s);
+  EXPECT_EQ(s->layout.experts, 2);
+  EXPECT_EQ(s->layout.w13, (P16Matrix{.half_rows = 128, .halves = 2, .k = 256, .group = 32, .has_bias = false}));
+  const auto t = select(R"({"parallel": {"tp_size": 2}})", avx2());
+  ASSERT_TRUE(t);
+  EXPECT_EQ(t->layout.experts, 8);
+  EXPECT_EQ(t->layout.w2, (P16Matrix{.half_rows = 256, .halves = 1, .k = 64, .group = 32, .has_bias = false}));
+}
+
+// --- each reason -------------------------------------------------------------------------------------------
+
+struct Refused {
+  const char* patch;
+  Reject reason;
+  const char *subject, *needed, *found;
+};
+
+TEST(select, refuses_with_reason_subject_and_both_values) {
+  const Refused rows[] = {
+      {R"({"activation": "gelu"})", Reject::activation, "/activation", "swigluoai_uninterleave", "gelu"},
+      {R"({"activation": "silu_no_mul"})", Reject::not_gated, "/activation", "gated", "silu_no_mul"},
+      {R"({"quantization": {"group_size": 16}})", Reject::group_size, "/quantization/weights/group_size",
+       "multiple of 32", "16"},
+      {R"({"quantization": {"group_size": 48}, "hidden_dim": 96, "intermediate_size": 96})", Reject::group_size,
+       "/quantization/weights/group_size", "multiple of 32", "48"},
+      {R"({"quantization": {"group_size": -1}, "hidden_dim": 41})", Reject::alignment, "/hidden_dim", "multiples of 2",
+       "41"},
+      {R"({"quantization": {"group_size": -1}, "intermediate_size": 27})", Reject::alignment,
+       "/intermediate_size_per_partition", "multiples of 2", "27"},
+      {R"({"quantization": {"format": "pack-quantized", "is_transposed": true}})", Reject::weight_layout,
+       "/quantization/is_transposed", "row-major", "true"},
+      {R"({"activation_quant": "block32"})", Reject::not_built, "/activation_quant", "per token", "block32"},
+      {R"({"routing": {"scoring_func": "sigmoid"}})", Reject::routing, "/routing/method", "Renormalize",
+       "SigmoidRenorm"},
+      {R"({"routing": {"method": "simulated", "simulation_strategy": "uniform_random"}})", Reject::routing,
+       "/routing/method", "Renormalize", "Simulated"},
+      {R"({"routing": {"num_expert_group": 4, "topk_group": 2}})", Reject::routing, "/routing/num_expert_group",
+       "ungrouped", "4"},
+      {R"({"routing": {"num_fused_shared_experts": 1}})", Reject::routing, "/routing/num_fused_shared_experts",
+       "no fused", "1"},
+      {R"({"routing": {"hash_routing": true}})", Reject::routing, "/routing/hash_routing", "logits", "true"},
+      {R"({"routing": {"method": "custom", "routed_scaling_factor": 2.0}})", Reject::routing,
+       "/routing/routed_scaling_factor", "factor of 1", "2.0"},
+      {R"({"parallel": {"tp_size": 2, "enable_expert_parallel": true, "enable_eplb": true}})", Reject::parallel,
+       "/parallel/enable_eplb", "fixed", "true"},
+      {R"({"parallel": {"tp_size": 2, "enable_expert_parallel": true, "enable_eplb": true, "num_redundant_experts": 2}})",
+       Reject::parallel, "/parallel/enable_eplb", "fixed", "true"},
+      {R"({"parallel": {"dp_size": 2, "enable_expert_parallel": true, "all2all_backend": "deepep_low_latency"}})",
+       Reject::activation_format, "/parallel/all2all_backend", "standard", "batched"},
+  };
+  for (const Refused& row : rows) {
+    SCOPED_TRACE(row.patch);
+    const auto s = select(row.patch, avx512());
+    ASSERT_FALSE(s);
+    EXPECT_EQ(s.error().code, Code::no_backend);
+    EXPECT_THAT(s.error().message, HasSubstr("CPU_INT4 needs"));
+    const auto details = nlohmann::json::parse("{" + s.error().details + "}");
+    EXPECT_EQ(details.at("error"), "none");
+
+    const auto t = select(row.patch, avx512(), {.explain_only = true});
+    ASSERT_TRUE(t);
+    EXPECT_FALSE(t->winner || t->kernel);
+    EXPECT_EQ(t->backend_name(), "");
+    EXPECT_EQ(t->layout_id, "");
+    EXPECT_EQ(t->layout.kind, LayoutKind::none);
+    expect_sound(t->candidates);
+    ASSERT_EQ(t->candidates.size(), kKernelIds.size());
+    for (const Candidate& c : t->candidates) {
+      EXPECT_EQ(c.reason, row.reason) << reject_name(c.reason) << " " << c.detail;
+      EXPECT_EQ(c.subject, row.subject);
+      EXPECT_THAT(c.detail, HasSubstr(row.needed));
+      EXPECT_THAT(c.detail, HasSubstr(row.found));
+      EXPECT_NE(json::at_pointer(t->config->resolved, c.subject), nullptr) << c.subject;
+    }
+    EXPECT_EQ(details.at("candidates"), nlohmann::json::parse(candidates_to_json(t->candidates)));
+  }
+}
+
+TEST(select, refuses_other_devices_and_architectures) {
+  struct Row {
+    Platform platform;
+    const char *subject, *found;
+  };
+  const Row rows[] = {{machine(DeviceType::cpu, Arch::riscv64, {}), "/platform/arch", "cpu riscv64"},
+                      {machine(DeviceType::cpu, Arch::ppc64le, {}), "/platform/arch", "cpu ppc64le"},
+                      {hopper(), "/platform/type", "cuda 9.0"},
+                      {machine(DeviceType::rocm, Arch::x86_64, {}), "/platform/type", "rocm"},
+                      {machine(DeviceType::xpu, Arch::x86_64, {}), "/platform/type", "xpu"}};
+  for (const Row& row : rows)
+    for (const char* name : {"auto", "cpu", "triton"}) {
+      SCOPED_TRACE(std::string(row.found) + " " + name);
+      const bool cpu = row.platform.type == DeviceType::cpu;
+      if (cpu && name == std::string("triton")) continue;
+      const auto s = select(R"({"moe_backend": ")" + std::string(name) + "\"}", row.platform);
+      ASSERT_FALSE(s);
+      EXPECT_EQ(s.error().code, Code::no_backend);  // the device is asked before the name
+      const auto details = nlohmann::json::parse("{" + s.error().details + "}");
+      for (const auto& c : details.at("candidates")) {
+        EXPECT_EQ(c.at("reason"), "MOE_REJECT_PLATFORM");
+        EXPECT_EQ(c.at("subject"), row.subject);
+        EXPECT_THAT(c.at("detail").get<std::string>(), HasSubstr(row.found));
+      }
+    }
+}
+
+// --- moe_backend -------------------------------------------------------------------------------------------
+
+TEST(select, unknown_name) {
+  for (const char* name : {"triton", "marlin", "emulation"}) {
+    const std::string patch = R"({"moe_backend": ")" + std::string(name) + "\"}";
+    const auto s = select(patch, avx2());
+    ASSERT_FALSE(s);
+    EXPECT_EQ(s.error().code, Code::invalid_config);
+    EXPECT_EQ(s.error().subject, "/moe_backend");
+    EXPECT_THAT(s.error().message, HasSubstr("auto, cpu"));
+    const auto details = nlohmann::json::parse("{" + s.error().details + "}");
+    for (const auto& c : details.at("candidates")) EXPECT_EQ(c.at("reason"), "MOE_REJECT_USER");
+
+    const auto explained = select(patch, avx2(), {.explain_only = true});
+    ASSERT_TRUE(explained);
+    EXPECT_FALSE(explained->winner);
+    expect_sound(explained->candidates);
+
+    const auto wish = select(patch, avx2(), {.allow_fallback = true});
+    ASSERT_TRUE(wish) << wish.error().message;
+    EXPECT_EQ(wish->backend_name(), "CPU_INT4");
+    EXPECT_EQ(wish->warning, "requested_backend_unknown");
+  }
+}
+
+TEST(select, named_backend_that_refuses) {
+  const auto s = select(R"({"moe_backend": "cpu", "activation": "gelu"})", avx2());
+  ASSERT_FALSE(s);
+  const auto details = nlohmann::json::parse("{" + s.error().details + "}");
+  EXPECT_EQ(details.at("error"), "refused");
+  EXPECT_EQ(details.at("reason"), "activation");
+  EXPECT_FALSE(details.contains("warning"));
+}
+
+TEST(select, is_deterministic) {
+  const auto config = layer();
+  const auto a = select_backend(config, avx512(), {}), b = select_backend(config, avx512(), {});
+  ASSERT_TRUE(a && b);
+  EXPECT_EQ(selection_to_json(*a), selection_to_json(*b));
+}
+
+// --- policy vllm -------------------------------------------------------------------------------------------
+
+TEST(select, policy_vllm_is_the_oracle_and_its_layout_is_not_built) {
+  const auto s =
+      select(R"({"selection_policy": "vllm", "quantization": {"group_size": 64}})", arm(), {.explain_only = true});
+  ASSERT_TRUE(s);
+  ASSERT_EQ(s->candidates.size(), 1u);
+  EXPECT_FALSE(s->winner);
+  EXPECT_EQ(s->candidates[0].kernel, "CPUExpertsInt4");
+  EXPECT_EQ(s->candidates[0].reason, Reject::not_built);
+  EXPECT_THAT(s->candidates[0].detail, HasSubstr("layout of CPU_INT4"));
+
+  struct Row {
+    const char* patch;
+    Platform platform;
+    Reject reason;
+  };
+  const Row rows[] = {
+      {R"({"selection_policy": "vllm"})", avx512(), Reject::platform},
+      {R"({"selection_policy": "vllm", "quantization": {"group_size": 96}, "hidden_dim": 192, "intermediate_size": 288})",
+       arm(), Reject::quant_scheme},
+      {R"({"selection_policy": "vllm", "parallel": {"tp_size": 2, "enable_expert_parallel": true}})", arm(),
+       Reject::parallel},
+      {R"({"selection_policy": "vllm", "activation": "swigluoai_uninterleave"})", arm(), Reject::activation},
+      {R"({"selection_policy": "vllm", "routing": {"method": "custom"}})", arm(), Reject::routing},
+      {R"({"selection_policy": "vllm", "vllm_env": {"VLLM_BATCH_INVARIANT": "1"}})", arm(), Reject::batch_invariance},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.patch);
+    const auto t = select(row.patch, row.platform, {.explain_only = true});
+    ASSERT_TRUE(t);
+    EXPECT_FALSE(t->winner);
+    ASSERT_EQ(t->candidates.size(), 1u);
+    EXPECT_EQ(t->candidates[0].reason, row.reason) << t->candidates[0].detail;
+  }
+  Platform no_ops = arm();
+  no_ops.libs.clear();
+  const auto u = select(R"({"selection_policy": "vllm"})", no_ops, {.explain_only = true});
+  ASSERT_TRUE(u);
+  EXPECT_EQ(u->candidates[0].reason, Reject::not_built);
+  EXPECT_EQ(u->candidates[0].subject, "/platform/libs");
+}
+
+// --- int_wna16 and the rest -----------------------------------------------------------------------------------
+
+constexpr const char* kW4A16 = R"("quantization": {"scheme": "W4A16", "group_size": 128})";
+
+std::string braced(const std::string& members) { return std::string("{").append(members).append("}"); }
+Result<Selection> explain(const std::string& members, const Platform& p) {
+  return select(braced(members), p, {.explain_only = true});
+}
+
+TEST(select, int_wna16_runs_its_oracle_and_builds_nothing_yet) {
+  const auto s = explain(kW4A16, hopper());
+  ASSERT_TRUE(s);
+  EXPECT_EQ(s->oracle, "int_wna16");
+  EXPECT_FALSE(s->winner);
+  expect_sound(s->candidates);
+  ASSERT_EQ(s->candidates.size(), 9u);  // five backends, HUMMING and EMULATION with three classes each
+  EXPECT_EQ(s->candidates[0].backend, "FLASHINFER_TRTLLM");
+  EXPECT_EQ(s->candidates[0].reason, Reject::platform);
+  EXPECT_EQ(s->candidates[1].backend, "MARLIN");
+  EXPECT_EQ(s->candidates[1].reason, Reject::not_built);
+  EXPECT_THAT(s->candidates[1].detail, HasSubstr("layout of MARLIN"));
+  EXPECT_EQ(s->candidates[2].reason, Reject::activation_format);
+  EXPECT_EQ(s->weight_scheme, "int4_g128_sym");
+  EXPECT_EQ(s->activation_scheme, "none");
+
+  const auto t = select(braced(kW4A16), hopper());
+  ASSERT_FALSE(t);
+  EXPECT_EQ(t.error().code, Code::no_backend);
+  EXPECT_THAT(t.error().message, HasSubstr("MARLIN needs"));
+}
+
+TEST(select, int_wna16_on_a_cpu) {
+  const auto ours = explain(kW4A16, avx2());
+  ASSERT_TRUE(ours);
+  EXPECT_EQ(ours->candidates[0].backend, "CPU");
+  EXPECT_EQ(ours->candidates[0].reason, Reject::not_built);
+  EXPECT_EQ(ours->candidates[1].backend, "EMULATION");
+  const auto theirs = explain(std::string(kW4A16) + R"(, "selection_policy": "vllm")", avx2());
+  ASSERT_TRUE(theirs);
+  ASSERT_EQ(theirs->candidates.size(), 1u);
+  const auto bits8 = explain(R"("quantization": {"scheme": "W8A16"}, "selection_policy": "vllm")", avx2());
+  ASSERT_TRUE(bits8);
+  EXPECT_EQ(bits8->candidates[0].reason, Reject::quant_scheme);
+  // a group of 32 has one key for all on a CPU under policy vllm
+  const auto g32 =
+      explain(R"("quantization": {"scheme": "W4A16", "group_size": 32}, "selection_policy": "vllm")", avx2());
+  ASSERT_TRUE(g32);
+  EXPECT_EQ(g32->candidates[0].reason, Reject::not_built);
+}
+
+TEST(select, int_wna16_by_name) {
+  const std::string cpu = std::string(kW4A16) + R"(, "moe_backend": "cpu")";
+  const auto ours = explain(cpu, avx2());
+  ASSERT_TRUE(ours);
+  EXPECT_EQ(ours->candidates[0].reason, Reject::not_built);
+  EXPECT_EQ(ours->candidates[1].reason, Reject::user);
+  const auto theirs = select(braced(cpu + R"(, "selection_policy": "vllm")"), avx2());
+  ASSERT_FALSE(theirs);
+  EXPECT_EQ(theirs.error().code, Code::invalid_config);  // vLLM's map lacks the word
+  EXPECT_EQ(theirs.error().subject, "/moe_backend");
+  const auto marlin = select(braced(std::string(kW4A16) + R"(, "moe_backend": "marlin")"), avx2());
+  ASSERT_FALSE(marlin);
+  const auto details = nlohmann::json::parse("{" + marlin.error().details + "}");
+  EXPECT_EQ(details.at("warning"), "requested_backend_not_on_this_platform");
+}
+
+TEST(select, oracles_that_are_not_built) {
+  struct Row {
+    const char *scheme, *oracle;
+  };
+  const Row rows[] = {{"none", "unquantized"}, {"W8A8", "int8"},   {"FP8", "fp8"},        {"FP8_BLOCK", "fp8"},
+                      {"FP8_DYNAMIC", "fp8"},  {"NVFP4", "nvfp4"}, {"NVFP4A16", "nvfp4"}, {"MXFP4", "mxfp4"},
+                      {"MXFP8A16", "mxfp8"},   {"W4AFP8", "none"}};
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.scheme);
+    const std::string patch =
+        R"({"quantization": {"scheme": ")" + std::string(row.scheme) + R"(", "group_size": null}})";
+    const auto s = select(patch, avx512(), {.explain_only = true});
+    ASSERT_TRUE(s);
+    EXPECT_EQ(s->oracle, row.oracle);
+    EXPECT_FALSE(s->winner);
+    ASSERT_EQ(s->candidates.size(), 1u);
+    EXPECT_EQ(s->candidates[0].reason, Reject::not_built);
+    expect_sound(s->candidates);
+    EXPECT_EQ(select(patch, avx512()).error().code, Code::no_backend);
+  }
+}
+
+// --- JSON ------------------------------------------------------------------------------------------------------
+
+TEST(selection_json, has_the_documented_members) {
+  const auto s = select(
+      R"({"parallel": {"tp_size": 2, "tp_rank": 1, "enable_expert_parallel": true, "expert_placement_strategy": "round_robin"}})",
+      avx2());
+  ASSERT_TRUE(s);
+  const auto v = nlohmann::json::parse(selection_to_json(*s));
+  EXPECT_EQ(v.at("backend"), "CPU_INT4");
+  EXPECT_EQ(v.at("kernel"), "w4a8_tok8_p16_avx2");
+  EXPECT_EQ(v.at("experts"), "CPUExpertsInt4");
+  EXPECT_EQ(v.at("layout"), "p16/int4-g32/1");
+  EXPECT_EQ(v.at("weight_scheme"), "int4_g32_sym");
+  EXPECT_EQ(v.at("activation_scheme"), "int8_token_dynamic");
+  EXPECT_EQ(v.at("warning"), "");
+  EXPECT_EQ(v.at("platform").at("type"), "cpu");
+  EXPECT_EQ(v.at("config").at("num_experts"), 8);
+  EXPECT_EQ(
+      v.at("expert_placement"),
+      nlohmann::json::parse(R"({"strategy": "round_robin", "ep_size": 2, "ep_rank": 1, "experts": [1, 3, 5, 7]})"));
+  const auto& first = v.at("candidates").at(0);
+  EXPECT_EQ(first.at("reason"), "MOE_REJECT_ISA");
+  EXPECT_EQ(first.at("reason_code"), 3);
+  EXPECT_EQ(first.at("accepted"), false);
+  EXPECT_EQ(first.at("chosen"), false);
+  EXPECT_EQ(first.at("subject"), "avx512_vnni");
+  EXPECT_EQ(v.at("candidates").at(1).at("chosen"), true);
+}
+
+TEST(selection_json, policy_vllm_falls_back_to_linear_placement) {
+  const auto s = select(
+      R"({"selection_policy": "vllm", "parallel": {"tp_size": 2, "enable_expert_parallel": true, "expert_placement_strategy": "round_robin"}})",
+      arm(), {.explain_only = true});
+  ASSERT_TRUE(s);
+  const auto v = nlohmann::json::parse(selection_to_json(*s));
+  EXPECT_EQ(v.at("expert_placement").at("strategy"), "linear");
+  EXPECT_EQ(v.at("expert_placement").at("experts"), nlohmann::json::parse("[0, 1, 2, 3]"));
+  EXPECT_EQ(v.at("backend"), "");
+}
+
+TEST(reject_name, all_values) {
+  EXPECT_STREQ(reject_name(Reject::none), "MOE_REJECT_NONE");
+  EXPECT_STREQ(reject_name(Reject::shard_splits_group), "MOE_REJECT_SHARD_SPLITS_GROUP");
+  for (int i = 0; i <= 25; ++i) EXPECT_STRNE(reject_name(static_cast<Reject>(i)), "MOE_REJECT_UNKNOWN") << i;
+  EXPECT_STREQ(reject_name(static_cast<Reject>(26)), "MOE_REJECT_UNKNOWN");
+  EXPECT_STREQ(reject_name(static_cast<Reject>(-1)), "MOE_REJECT_UNKNOWN");
+}
+
+}  // namespace
+}  // namespace moe::test
