@@ -108,14 +108,32 @@ static void print_machine(int threads) {
   moe_platform_destroy(platform);
 }
 
-static void print_selection(const moe_selection* selection) {
-  printf("selected %s / %s, layout %s; all candidates:\n", moe_selection_backend(selection),
-         moe_selection_kernel(selection), moe_selection_layout(selection));
+static void print_candidates(const moe_selection* selection) {
   for (size_t i = 0; i < moe_selection_candidate_count(selection); ++i) {
     moe_candidate c = {.struct_size = sizeof c};
     CHECK(moe_selection_candidate(selection, i, &c, &err));
-    printf("  %s %-10s %-28s %-20s %s\n", c.chosen ? "->" : "  ", c.backend, c.kernel,
+    printf("  %s %-10s %-26s %-20s %s\n", c.chosen ? "->" : "  ", c.backend, c.kernel,
            c.reason == MOE_REJECT_NONE ? "accepted" : moe_reject_name(c.reason), c.detail);
+  }
+}
+
+/* Selection needs a description of the machine, not the machine: what would run elsewhere, and why not. */
+static void print_other_machines(moe_context* ctx, const moe_config* config) {
+  static const char* const machines[][2] = {
+      {"an x86-64 machine with AVX2",
+       "{\"type\":\"cpu\",\"arch\":\"x86_64\",\"features\":[\"avx2\",\"fma\",\"f16c\"]}"},
+      {"an Arm machine with dotprod", "{\"type\":\"cpu\",\"arch\":\"aarch64\",\"features\":[\"asimd\",\"dotprod\"]}"},
+      {"a CUDA device of capability 9.0", "{\"type\":\"cuda\",\"capability\":[9,0]}"},
+  };
+  for (size_t i = 0; i < sizeof machines / sizeof *machines; ++i) {
+    moe_platform* platform = NULL;
+    moe_selection* selection = NULL;
+    CHECK(moe_platform_create(machines[i][1], MOE_NUL_TERMINATED, &platform, &err));
+    CHECK(moe_select_backend(ctx, config, platform, MOE_SELECT_EXPLAIN_ONLY, &selection, &err));
+    printf("on %s:\n", machines[i][0]);
+    print_candidates(selection);
+    moe_selection_destroy(selection);
+    moe_platform_destroy(platform);
   }
   printf("\n");
 }
@@ -164,7 +182,7 @@ static moe_packed* convert(moe_context* ctx, const moe_config* config, const moe
   CHECK(moe_convert_weights(ctx, selection, weights, NULL, &packed, &err));
   const double seconds = seconds_now() - start, peak = memory("VmHWM:") - before;
   moe_weights_destroy(weights);
-  printf("converted %.0f million weights to %.1f MB in %.2f s (%.2f GB/s of packed bytes)\n",
+  printf("converted %.4g million weights to %.4g MB in %.2f s (%.2f GB/s of packed bytes)\n",
          3e-6 * (double)(experts * width * inner), 1e-6 * (double)size, seconds, 1e-9 * (double)size / seconds);
   printf("peak memory of the conversion: %.1f MB, %.1f MB more than the packed weights\n\n", 1e-6 * peak,
          1e-6 * (peak - (double)size));
@@ -267,7 +285,10 @@ int main(int argc, char** argv) {
   const int threads = thread_count(ctx);
   print_machine(threads);
   CHECK(moe_select_backend(ctx, config, NULL, 0, &selection, &err));
-  print_selection(selection);
+  printf("selected %s / %s, layout %s; all candidates:\n", moe_selection_backend(selection),
+         moe_selection_kernel(selection), moe_selection_layout(selection));
+  print_candidates(selection);
+  print_other_machines(ctx, config);
   batch b = read_batch(config, dir);
   moe_packed* packed = convert(ctx, config, selection, dir);
   CHECK(moe_layer_create(ctx, selection, packed, NULL, &layer, &err));
