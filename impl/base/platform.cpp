@@ -139,9 +139,12 @@ Result<Platform> detect_platform(const char* max_isa) {
   const auto cap = isa_from_name(max_isa);
   if (!cap) {
     std::string words;
-    for (std::string_view name : kIsaNames) words += (words.empty() ? "" : " ") + std::string(name);
+    for (std::string_view name : kIsaNames) {
+      words += ' ';
+      words += name;
+    }
     return fail(Code::invalid_argument, "MOE_MAX_ISA",
-                "MOE_MAX_ISA: unknown instruction set \"" + std::string(max_isa) + "\", expected one of: " + words);
+                "MOE_MAX_ISA: unknown instruction set \"" + std::string(max_isa) + "\", expected one of:" + words);
   }
   p.features = capped(p.features, *cap, p.arch);
   return p;

@@ -112,7 +112,8 @@ std::optional<double> smallest_on_the_way(const std::string& mount, std::string 
     const auto q = read(mount + path);
     if (q && (!smallest || *q < *smallest)) smallest = q;
     if (path.empty()) return smallest;
-    path.resize(std::min(path.rfind('/'), path.size()));
+    const std::size_t slash = path.rfind('/');
+    path.resize(slash == std::string::npos ? 0 : slash);
   }
 }
 
@@ -127,7 +128,10 @@ bool lists(std::string_view controllers, std::string_view name) {
 class Members {
  public:
   void add(std::string_view name, const std::string& value) {
-    text_ += (text_.empty() ? "\"" : ",\"") + std::string(name) + "\":" + value;
+    text_ += text_.empty() ? "\"" : ",\"";
+    text_ += name;
+    text_ += "\":";
+    text_ += value;
   }
   void add(std::string_view name, std::optional<std::int64_t> value) {
     if (value) add(name, std::to_string(*value));
@@ -143,7 +147,10 @@ class Members {
 template <class Range, class F>
 std::string json_array(const Range& range, F element) {
   std::string s = "[";
-  for (const auto& x : range) s += (s.size() > 1 ? "," : "") + element(x);
+  for (const auto& x : range) {
+    if (s.size() > 1) s += ",";
+    s += element(x);
+  }
   return s + "]";
 }
 
@@ -205,8 +212,10 @@ std::string cpu_list_text(const CpuList& cpus) {
   for (std::size_t i = 0; i < cpus.size();) {
     std::size_t j = i;
     while (j + 1 < cpus.size() && cpus[j + 1] == cpus[j] + 1) ++j;
-    s += (s.empty() ? "" : ",") + std::to_string(cpus[i]);
-    if (j > i) s += "-" + std::to_string(cpus[j]);
+    if (!s.empty()) s += ",";
+    s += std::to_string(cpus[i]);
+    if (j > i) s += "-";
+    if (j > i) s += std::to_string(cpus[j]);
     i = j + 1;
   }
   return s;
