@@ -55,8 +55,8 @@ inline std::string read_text(const std::string& path) {
 
 inline nlohmann::json load_json(const std::string& name) { return nlohmann::json::parse(read_text(vector_path(name))); }
 
-inline VecFile load_vectors(const std::string& name) {
-  const std::string bytes = read_text(vector_path(name));
+// The bytes of a safetensors file.
+inline VecFile parse_vectors(const std::string& bytes) {
   std::uint64_t n = 0;
   std::memcpy(&n, bytes.data(), 8);
   const auto header = nlohmann::json::parse(bytes.substr(8, n));
@@ -76,5 +76,7 @@ inline VecFile load_vectors(const std::string& name) {
   }
   return f;
 }
+
+inline VecFile load_vectors(const std::string& name) { return parse_vectors(read_text(vector_path(name))); }
 
 }  // namespace moe::test

@@ -1,0 +1,149 @@
+// Shapes, parts and names of one rank's share of a layer. See layer_facts.h.
+#include "weights/layer_facts.h"
+
+#include <algorithm>
+
+#include "scheme/tensor_check.h"
+
+namespace moe {
+namespace {
+
+struct RoleKind {
+  Role role;
+  TensorKind kind;
+};
+
+constexpr std::array kKinds = {
+    RoleKind{Role::w13_weight, TensorKind::weight}, RoleKind{Role::w2_weight, TensorKind::weight},
+    RoleKind{Role::w13_scale, TensorKind::scale},   RoleKind{Role::w2_scale, TensorKind::scale},
+    RoleKind{Role::w13_bias, TensorKind::bias},     RoleKind{Role::w2_bias, TensorKind::bias},
+};
+
+std::optional<TensorKind> find_kind(Role role) {
+  for (const RoleKind& k : kKinds)
+    if (k.role == role) return k.kind;
+  return std::nullopt;
+}
+
+Dims dims_of(const TensorShape& s) {
+  Dims d;
+  d.ndim = s.ndim;
+  std::copy_n(s.dims.begin(), s.dims.size(), d.d.begin());
+  return d;
+}
+
+}  // namespace
+
+TensorKind kind_of(Role role) { return find_kind(role).value_or(TensorKind::weight); }
+
+const char* shard_name(Shard shard) {
+  constexpr std::array kNames = {"whole", "w1", "w3"};
+  return kNames[static_cast<std::size_t>(shard)];
+}
+
+std::string place_name(Role role, std::int64_t expert, Shard shard) {
+  std::string s = role_name(role);
+  s += "[";
+  s += std::to_string(expert);
+  s += "]";
+  if (shard != Shard::whole) {
+    s += ".";
+    s += shard_name(shard);
+  }
+  return s;
+}
+
+LayerFacts::LayerFacts(std::shared_ptr<const Config> config)
+    : config_(std::move(config)), experts_(local_experts(*config_)), gated_(is_gated(config_->activation)) {
+  for (const RoleKind& k : kKinds)
+    if (tensor_of(k.role) && !ignored_here(k.role)) required_.push_back(k.role);
+}
+
+std::optional<std::int64_t> LayerFacts::local(std::int64_t expert) const {
+  const auto it = std::find(experts_.begin(), experts_.end(), expert);
+  if (it == experts_.end()) return std::nullopt;
+  return it - experts_.begin();
+}
+
+std::vector<std::int64_t> LayerFacts::places_of(std::int64_t checkpoint_expert) const {
+  std::vector<std::int64_t> places;
+  for (std::size_t i = 0; i < experts_.size(); ++i)
+    if (experts_[i] % config_->num_experts == checkpoint_expert) places.push_back(static_cast<std::int64_t>(i));
+  return places;
+}
+
+Result<const CheckpointTensor*> LayerFacts::tensor_of(Role role) const {
+  if (!is_checkpoint_readable(config_->quantization))
+    return fail(Code::unsupported, "/quantization",
+                "this build does not read weights of this quantization (format '" +
+                    std::string(kFormatNames[static_cast<std::size_t>(config_->quantization.format)]) + "')");
+  const auto kind = find_kind(role);
+  const CheckpointTensor* row = kind ? checkpoint_tensor(config_->quantization.format, *kind) : nullptr;
+  const char* name = role_name(role);
+  if (row == nullptr)
+    return fail(Code::unexpected_weight, name,
+                std::string(name) + ": the format '" +
+                    std::string(kFormatNames[static_cast<std::size_t>(config_->quantization.format)]) +
+                    "' of this config has no such tensor");
+  if (row->presence == Presence::with_bias && !config_->has_bias)
+    return fail(Code::unexpected_weight, name, std::string(name) + ": has_bias is false in this config");
+  return row;
+}
+
+Dims LayerFacts::shape(Role role, Shard shard) const {
+  const Config& c = *config_;
+  const std::int64_t inter = c.intermediate_size_per_partition;
+  MatrixSize m =
+      projection_size(is_w13(role) ? Projection::up : Projection::down, c.hidden_dim, inter, c.group_size(), 4);
+  if (is_w13(role) && gated_ && shard == Shard::whole) m.n = 2 * inter;
+  return dims_of(checkpoint_tensor(c.quantization.format, kind_of(role))->shape(m));
+}
+
+Dims LayerFacts::stacked_shape(Role role) const {
+  const Dims one = shape(role, Shard::whole);
+  Dims all;
+  all.ndim = one.ndim + 1;
+  all.d[0] = static_cast<std::int64_t>(experts_.size());
+  std::copy_n(one.d.begin(), one.ndim, all.d.begin() + 1);
+  return all;
+}
+
+MatrixSize LayerFacts::whole(Projection p) const {
+  return projection_size(p, config_->hidden_dim, config_->intermediate_size, config_->group_size(), 4);
+}
+
+Result<Part> LayerFacts::part(Projection p, const CheckpointTensor& row, std::string_view subject) const {
+  const Config& c = *config_;
+  const TensorShape all = row.shape(whole(p));
+  const std::int64_t cols = all.ndim == 2 ? all.dims[1] : 1;
+  const std::int64_t inter = c.intermediate_size_per_partition, first = c.parallel.tp_rank * inter;
+  if (p != Projection::down) return Part{first, inter, 0, cols};
+  // Rows of down are the hidden size: nothing to cut there, nor in a bias or in one scale per row.
+  if (row.kind == TensorKind::bias || cols == 1 || c.parallel.tp_size == 1) return Part{0, all.dims[0], 0, cols};
+  // Elements per k: a code, a word of 8 codes, a scale of a group.
+  const std::int64_t k_each = row.kind == TensorKind::scale                     ? c.group_size()
+                              : c.quantization.format == Format::pack_quantized ? 8
+                                                                                : 1;
+  if (first % k_each != 0 || inter % k_each != 0)
+    return fail(Code::unsupported, std::string(subject),
+                std::string(subject) + ": this rank's columns [" + std::to_string(first) + ", " +
+                    std::to_string(first + inter) + ") do not begin and end at a multiple of " +
+                    std::to_string(k_each) + ", where a " +
+                    (row.kind == TensorKind::scale ? "group" : "word of 8 codes") + " begins");
+  return Part{0, all.dims[0], first / k_each, inter / k_each};
+}
+
+ExpertModule LayerFacts::module(std::string_view prefix) const {
+  const Config& c = *config_;
+  ExpertModule m;
+  m.prefix = prefix;
+  for (std::size_t i = 0; i < m.projections.size() && i < c.projection_names.size(); ++i)
+    m.projections[i] = c.projection_names[i];
+  m.num_experts = c.num_experts;
+  m.format = c.quantization.format;
+  m.gated = gated_;
+  m.has_bias = c.has_bias;
+  return m;
+}
+
+}  // namespace moe

@@ -1,0 +1,71 @@
+// What the tensors of one rank's share of a layer look like: derived from the config once, then asked for
+// every tensor that comes in.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/tensor.h"
+#include "config/config.h"
+#include "scheme/checkpoint.h"
+
+namespace moe {
+
+// A rectangle of a whole tensor: rows and columns in elements of the tensor (words of packed codes).
+struct Part {
+  std::int64_t row0 = 0, rows = 0, col0 = 0, cols = 0;
+};
+
+// Dimensions of one tensor, at most stacked [E, N, K].
+struct Dims {
+  std::array<std::int64_t, 3> d{};
+  int ndim = 0;
+  std::span<const std::int64_t> span() const { return {d.data(), static_cast<std::size_t>(ndim)}; }
+};
+
+class LayerFacts {
+ public:
+  explicit LayerFacts(std::shared_ptr<const Config> config);
+
+  const Config& config() const { return *config_; }
+  const std::shared_ptr<const Config>& shared_config() const { return config_; }
+  const std::vector<std::int64_t>& experts() const { return experts_; }  // the model's numbers in local order
+  std::optional<std::int64_t> local(std::int64_t expert) const;
+  // Local places of an expert as checkpoints number it: several when it has redundant copies here.
+  std::vector<std::int64_t> places_of(std::int64_t checkpoint_expert) const;
+  bool gated() const { return gated_; }
+  W13Layout w13_layout() const { return config_->w13_layout.value_or(W13Layout::gate_up); }
+
+  // The row of the format for a role; unexpected_weight when this config has no such tensor, unsupported
+  // when the format is not read.
+  Result<const CheckpointTensor*> tensor_of(Role role) const;
+  // Roles that must be there, in order. A w2 bias counts on the first tensor-parallel rank only.
+  std::span<const Role> required() const { return required_; }
+  bool ignored_here(Role role) const { return role == Role::w2_bias && config_->parallel.tp_rank > 0; }
+
+  // This rank's part of one expert; stacked: of all of them.
+  Dims shape(Role role, Shard shard) const;
+  Dims stacked_shape(Role role) const;
+  // The whole projection in a checkpoint, and this rank's rectangle of a tensor of it.
+  MatrixSize whole(Projection p) const;
+  Result<Part> part(Projection p, const CheckpointTensor& row, std::string_view subject) const;
+
+  ExpertModule module(std::string_view prefix) const;
+
+ private:
+  std::shared_ptr<const Config> config_;
+  std::vector<std::int64_t> experts_;
+  std::vector<Role> required_;
+  bool gated_;
+};
+
+TensorKind kind_of(Role role);                                        // of the roles that formats have rows for
+const char* shard_name(Shard shard);                                  // "whole", "w1", "w3"
+std::string place_name(Role role, std::int64_t expert, Shard shard);  // "w13_weight[17].w1"
+
+}  // namespace moe

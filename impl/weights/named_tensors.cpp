@@ -1,0 +1,148 @@
+// Tensors by their checkpoint names, whole: from the caller (set_named) and from files. This rank's part
+// of each is found here; a file's bytes are not read yet.
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "scheme/tensor_check.h"
+#include "weights/state.h"
+
+namespace moe {
+namespace {
+
+// The two numbers of a weight_shape must be those of the real shape.
+Check check_weight_shape(std::span<const std::byte> first, std::span<const std::byte> second, const MatrixSize& m,
+                         const std::string& name) {
+  std::array<std::int64_t, 2> got{};
+  std::memcpy(&got[0], first.data(), 8);
+  std::memcpy(&got[1], second.data(), 8);
+  const std::array want{m.n, m.k};
+  if (got == want) return ok();
+  return fail(Code::shape, name, name + ": says " + shape_text(got) + ", the projection has " + shape_text(want));
+}
+
+// What a name of this layer stands for; not ours: a name elsewhere.
+struct Named {
+  ParsedName parsed;
+  bool ours = false;
+};
+
+Result<Named> parse_named(const LayerFacts& facts, std::string_view name, std::string_view prefix) {
+  Named n;
+  n.parsed = parse_tensor_name(name, facts.module(prefix));
+  if (n.parsed.match == NameMatch::foreign) return n;
+  if (!is_checkpoint_readable(facts.config().quantization)) return facts.tensor_of(Role::w13_weight).error();
+  if (n.parsed.match == NameMatch::unknown_of_ours)
+    return fail(Code::unexpected_weight, std::string(name), std::string(name) + ": " + std::string(n.parsed.why));
+  n.ours = true;
+  return n;
+}
+
+// Where this rank's part of a tensor goes; no places: nowhere here.
+struct Target {
+  Role role;
+  Shard shard;
+  Part part;
+  std::vector<std::int64_t> places;  // local experts: more than one when there are redundant copies
+};
+
+Result<Target> target_of(const LayerFacts& facts, const ParsedName& p, std::string_view name) {
+  MOE_TRY(const Part part, facts.part(p.projection, *p.tensor, name));
+  return Target{*role_of(p.projection, p.tensor->kind), shard_of(p.projection, facts.gated()), part,
+                facts.places_of(p.expert)};
+}
+
+Check check_places(const RoleSlots& slots, const Target& t, std::int64_t expert) {
+  for (const std::int64_t local : t.places) MOE_CHECK(check_place(slots, t.role, local, expert, t.shard));
+  return ok();
+}
+
+void fill(RoleSlots& slots, const Target& t, const Slot& slot) {
+  for (const std::int64_t local : t.places)
+    slots.experts[static_cast<std::size_t>(local)][static_cast<std::size_t>(t.shard)] = slot;
+}
+
+struct FileTensor {
+  Target target;
+  Slot slot;
+};
+
+// One tensor of a file; nullopt: not of this layer, or checked and dropped (weight_shape).
+Result<std::optional<FileTensor>> accept_entry(const LayerFacts& facts, const CheckpointEntry& from,
+                                               std::string_view prefix) {
+  const SafetensorsEntry& e = *from.entry;
+  MOE_TRY(const Named n, parse_named(facts, e.name, prefix));
+  if (!n.ours) return std::optional<FileTensor>();
+  const ParsedName& p = n.parsed;
+  const MatrixSize whole = facts.whole(p.projection);
+  const TensorShape want = p.tensor->shape(whole);
+  const auto got = e.shape();
+  if (!p.tensor->allows(e.dtype))
+    return fail(Code::dtype, e.name, e.name + ": expected " + p.tensor->dtypes_text() + ", got " + dtype_name(e.dtype));
+  if (!std::equal(got.begin(), got.end(), want.span().begin(), want.span().end()))
+    return fail(Code::shape, e.name,
+                e.name + ": expected shape " + shape_text(want.span()) + ", got " + shape_text(got));
+  if (p.tensor->kind == TensorKind::shape) {
+    std::array<std::byte, 16> bytes{};
+    MOE_CHECK(from.file->read(e, 0, bytes));
+    MOE_CHECK(check_weight_shape(std::span(bytes).first(8), std::span(bytes).last(8), whole, e.name));
+    return std::optional<FileTensor>();
+  }
+  MOE_TRY(Target target, target_of(facts, p, e.name));
+  Slot slot;
+  slot.kind = Slot::Kind::file;
+  slot.file = {from, target.part};
+  return std::optional<FileTensor>(FileTensor{std::move(target), std::move(slot)});
+}
+
+}  // namespace
+
+Result<bool> WeightSet::set_named(std::string_view name, const TensorView& tensor, Owner owner) {
+  MOE_CHECK(check_settable(state_->source.get()));
+  const LayerFacts& facts = state_->facts;
+  MOE_TRY(const Named n, parse_named(facts, name, facts.config().name));
+  if (!n.ours) return false;
+  const ParsedName& p = n.parsed;
+  const MatrixSize whole = facts.whole(p.projection);
+  MOE_CHECK(check_tensor(tensor, *p.tensor, p.tensor->shape(whole).span(), name));
+  if (p.tensor->kind == TensorKind::shape) {
+    const std::span<const std::byte> bytes(tensor.data, tensor.nbytes);
+    MOE_CHECK(check_weight_shape(bytes, bytes.subspan(static_cast<std::size_t>(tensor.strides[0]) * 8), whole,
+                                 std::string(name)));
+    return true;
+  }
+  MOE_TRY(const Target target, target_of(facts, p, name));
+  if (target.places.empty()) return true;  // another rank's: released at once
+  RoleSlots& slots = state_->role(target.role);
+  MOE_CHECK(check_places(slots, target, p.expert));
+  const Slot slot = view_slot(cut(tensor, target.part), std::move(owner));
+  if (slots.experts.empty()) slots.experts.resize(facts.experts().size());
+  fill(slots, target, slot);
+  return true;
+}
+
+Check WeightSet::load_safetensors(const char* path, const char* module) {
+  MOE_CHECK(check_settable(state_->source.get()));
+  const LayerFacts& facts = state_->facts;
+  const std::string prefix = module != nullptr ? module : facts.config().name;
+  MOE_TRY(const auto entries, open_checkpoint(path, prefix.empty() ? "" : prefix + "."));
+  std::vector<FileTensor> accepted;  // everything is checked before the first slot changes
+  for (const CheckpointEntry& e : entries) {
+    auto tensor = accept_entry(facts, e, prefix);
+    if (!tensor) {  // say in which file
+      tensor.error().message = e.file->path() + ": " + tensor.error().message;
+      return std::move(tensor.error());
+    }
+    if (!*tensor || (*tensor)->target.places.empty()) continue;
+    const Target& target = (*tensor)->target;
+    MOE_CHECK(
+        check_places(state_->role(target.role), target, facts.experts()[static_cast<std::size_t>(target.places[0])]));
+    accepted.push_back(std::move(**tensor));
+  }
+  for (const FileTensor& t : accepted)
+    if (auto& experts = state_->role(t.target.role).experts; experts.empty()) experts.resize(facts.experts().size());
+  for (const FileTensor& t : accepted) fill(state_->role(t.target.role), t.target, t.slot);
+  return ok();
+}
+
+}  // namespace moe

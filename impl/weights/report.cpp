@@ -1,0 +1,136 @@
+// What a set has and lacks, and whole tensors for the caller. See weight_set.h.
+#include <algorithm>
+
+#include "base/json.h"
+#include "weights/state.h"
+
+namespace moe {
+namespace {
+
+using Names = std::vector<std::string>;
+
+std::string names_json(const Names& names) {
+  std::string s = "[";
+  for (const std::string& n : names) s += (s.size() > 1 ? "," : "") + json::quote(n);
+  return s + "]";
+}
+
+// The type of what is set of a role first.
+DType first_dtype(const RoleSlots& slots) {
+  if (!slots.stacked.empty()) return slots.stacked.dtype();
+  for (const ExpertSlots& e : slots.experts)
+    for (const Slot& s : e)
+      if (!s.empty()) return s.dtype();
+  return DType::invalid;
+}
+
+std::string tensor_json(const LayerFacts& facts, Role role, DType dtype) {
+  const Config& c = facts.config();
+  const std::int64_t inter = c.intermediate_size_per_partition, first = c.parallel.tp_rank * inter;
+  const bool w13 = is_w13(role);
+  std::string shape;
+  for (std::int64_t d : facts.stacked_shape(role).span()) shape += (shape.empty() ? "" : ",") + std::to_string(d);
+  // Of the whole matrix of each expert; of w13 the rows of gate and of up alike.
+  const std::array part = {w13 ? first : 0, w13 ? inter : c.hidden_dim, w13 ? 0 : first, w13 ? c.hidden_dim : inter};
+  return std::string("{\"role\":\"") + role_name(role) + "\",\"dtype\":\"" + dtype_name(dtype) + "\",\"shape\":[" +
+         shape + "],\"part\":{\"row0\":" + std::to_string(part[0]) + ",\"rows\":" + std::to_string(part[1]) +
+         ",\"col0\":" + std::to_string(part[2]) + ",\"cols\":" + std::to_string(part[3]) + "}}";
+}
+
+Error types_differ(Role role, DType a, DType b) {
+  const char* name = role_name(role);
+  return fail(
+      Code::dtype, name,
+      std::string(name) + ": parts of the types " + dtype_name(a) + " and " + dtype_name(b) + " cannot be joined");
+}
+
+// One expert, w13 as one tensor in the row order of the config.
+Result<TensorLease> one_expert(const WeightSet& set, const LayerFacts& facts, Role role, std::int64_t expert) {
+  auto whole = set.get({role, expert, Shard::whole});
+  if (whole || whole.error().code != Code::missing_weight || !is_w13(role) || !facts.gated()) return whole;
+  MOE_TRY(const TensorLease gate, set.get({role, expert, Shard::w1}));
+  MOE_TRY(const TensorLease up, set.get({role, expert, Shard::w3}));
+  if (gate.view.dtype != up.view.dtype) return types_differ(role, gate.view.dtype, up.view.dtype);
+  return join_halves(gate.view, up.view, facts.w13_layout());
+}
+
+Result<TensorLease> all_experts(const WeightSet& set, const LayerFacts& facts, Role role, DType dtype_of_none) {
+  const Dims shape = facts.stacked_shape(role);
+  Buffer buffer;
+  DType dtype = dtype_of_none;
+  std::size_t each = 0;
+  for (std::size_t i = 0; i < facts.experts().size(); ++i) {
+    MOE_TRY(const TensorLease one, one_expert(set, facts, role, facts.experts()[i]));
+    if (i == 0) {
+      dtype = one.view.dtype;
+      each = static_cast<std::size_t>(one.view.numel() * dtype_bits(dtype) / 8);
+      MOE_TRY(buffer, Buffer::create(each * facts.experts().size()));
+    }
+    if (one.view.dtype != dtype) return types_differ(role, dtype, one.view.dtype);
+    copy_dense(one.view, buffer.data() + i * each);
+  }
+  if (!buffer) {
+    MOE_TRY(buffer, Buffer::create(0));
+  }
+  const TensorView view = dense_view(dtype, shape.span(), buffer);
+  return TensorLease(view, std::move(buffer));
+}
+
+}  // namespace
+
+Names WeightSet::missing(std::size_t limit) const {
+  Names names;
+  if (state_->source != nullptr) return names;
+  const LayerFacts& facts = state_->facts;
+  for (const Role role : facts.required()) {
+    const RoleSlots& slots = state_->role(role);
+    if (!slots.stacked.empty()) continue;
+    for (std::size_t i = 0; i < facts.experts().size() && names.size() < limit; ++i) {
+      const auto local = static_cast<std::int64_t>(i);
+      if (slots.find(local, Shard::whole) != nullptr) continue;
+      const bool gate = slots.find(local, Shard::w1) != nullptr, up = slots.find(local, Shard::w3) != nullptr;
+      if (gate && up) continue;
+      names.push_back(place_name(role, facts.experts()[i], gate ? Shard::w3 : up ? Shard::w1 : Shard::whole));
+    }
+  }
+  return names;
+}
+
+Check WeightSet::check_complete() const {
+  if (state_->facts.required().empty()) return state_->facts.tensor_of(Role::w13_weight).error();
+  const Names names = missing();
+  if (names.empty()) return ok();
+  std::string message = std::to_string(names.size()) + " weights were never set: ";
+  for (std::size_t i = 0; i < names.size(); ++i) message += (i != 0 ? ", " : "") + names[i];
+  return fail(Code::missing_weight, names[0], std::move(message), "\"missing\":" + names_json(names));
+}
+
+std::string WeightSet::to_json() const {
+  const LayerFacts& facts = state_->facts;
+  const Names names = missing();
+  const bool complete = names.empty() && !facts.required().empty();
+  std::string s = std::string("{\"complete\":") + (complete ? "true" : "false") + ",\"missing\":" + names_json(names);
+  s += ",\"unexpected\":[],\"experts\":[";
+  for (std::size_t i = 0; i < facts.experts().size(); ++i)
+    s += (i != 0 ? "," : "") + std::to_string(facts.experts()[i]);
+  s += "],\"tensors\":[";
+  bool first = true;
+  for (int r = 0; r < kRoleCount; ++r) {
+    const auto role = static_cast<Role>(r);
+    const DType dtype = first_dtype(state_->role(role));
+    if (dtype == DType::invalid) continue;
+    s += (first ? "" : ",") + tensor_json(facts, role, dtype);
+    first = false;
+  }
+  return s + "]}";
+}
+
+Result<TensorLease> WeightSet::tensor(Role role, std::int64_t expert) const {
+  MOE_TRY(const CheckpointTensor* row, state_->facts.tensor_of(role));
+  if (expert != -1) return one_expert(*this, state_->facts, role, expert);
+  const Slot& stacked = state_->role(role).stacked;
+  if (!stacked.empty() && !state_->facts.ignored_here(role)) return TensorLease(stacked.view);
+  return all_experts(*this, state_->facts, role, row->dtypes[0]);
+}
+
+}  // namespace moe

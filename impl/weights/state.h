@@ -1,0 +1,84 @@
+// What a WeightSet holds: per role either one stacked tensor, or a slot per local expert and shard.
+//
+// A slot is a view of caller memory with the owner that ends its use, or a rectangle of a tensor in a file
+// that is read when it is asked for.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "io/safetensors.h"
+#include "weights/layer_facts.h"
+#include "weights/weight_set.h"
+
+namespace moe {
+
+struct FilePart {
+  CheckpointEntry from;
+  Part part;
+};
+
+struct Slot {
+  enum class Kind : std::uint8_t { empty, view, file };
+  Kind kind = Kind::empty;
+  TensorView view;               // of this rank's part
+  std::shared_ptr<Owner> owner;  // shared by the copies of a redundant expert
+  FilePart file;
+
+  bool empty() const { return kind == Kind::empty; }
+  DType dtype() const { return kind == Kind::file ? file.from.entry->dtype : view.dtype; }
+};
+
+using ExpertSlots = std::array<Slot, 3>;  // by Shard
+
+struct RoleSlots {
+  Slot stacked;
+  std::vector<ExpertSlots> experts;  // by local place; empty until the first is set
+  std::int64_t released = 0;         // experts whose use of `stacked` has ended
+
+  // nullptr when nothing is set there.
+  const Slot* find(std::int64_t local, Shard shard) const {
+    if (experts.empty()) return nullptr;
+    const Slot& slot = experts[static_cast<std::size_t>(local)][static_cast<std::size_t>(shard)];
+    return slot.empty() ? nullptr : &slot;
+  }
+  bool any_expert() const {
+    for (const ExpertSlots& e : experts)
+      for (const Slot& s : e)
+        if (!s.empty()) return true;
+    return false;
+  }
+};
+
+struct WeightSet::State {
+  LayerFacts facts;
+  std::shared_ptr<const TensorSource> source;  // asked for everything when there is one
+  std::array<RoleSlots, kRoleCount> roles;
+  std::vector<float> correction_bias;
+
+  explicit State(std::shared_ptr<const Config> config) : facts(std::move(config)) {}
+  RoleSlots& role(Role r) { return roles[static_cast<std::size_t>(r)]; }
+  const RoleSlots& role(Role r) const { return roles[static_cast<std::size_t>(r)]; }
+};
+
+// --- weight_set.cpp
+Slot view_slot(const TensorView& view, Owner owner);
+// Whether a slot of this expert and shard may be set beside what is there.
+Check check_place(const RoleSlots& slots, Role role, std::int64_t local, std::int64_t expert, Shard shard);
+// A set with a source takes no tensors.
+Check check_settable(const TensorSource* source);
+
+// --- tensor_bytes.cpp
+// A row-major view.
+TensorView dense_view(DType dtype, std::span<const std::int64_t> shape, const Buffer& data);
+// The bytes of a rectangle of a file, without gaps.
+Result<TensorLease> read_part(const FilePart& file);
+TensorView cut(const TensorView& whole, const Part& part);
+// Gate and up rows as one tensor in the row order of a stacked w13.
+Result<TensorLease> join_halves(const TensorView& gate, const TensorView& up, W13Layout order);
+// Copies `from` row-major to `out`.
+void copy_dense(const TensorView& from, std::byte* out);
+
+}  // namespace moe

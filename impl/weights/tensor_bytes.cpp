@@ -1,0 +1,103 @@
+// Tensor bytes of a WeightSet: reading rectangles from files, cutting views, joining gate and up.
+#include <algorithm>
+#include <cstring>
+
+#include "weights/state.h"
+
+namespace moe {
+namespace {
+
+constexpr std::int64_t kReadBlock = std::int64_t{1} << 20;
+
+// Columns of consecutive rows, a block of whole rows at a time: a file is read once, in order.
+Check read_columns(const FilePart& f, std::int64_t row_bytes, std::int64_t skip, std::int64_t take, std::byte* out) {
+  const std::int64_t at_once = std::max<std::int64_t>(kReadBlock / row_bytes, 1);
+  MOE_TRY(const Buffer block, Buffer::create(static_cast<std::size_t>(std::min(at_once, f.part.rows) * row_bytes)));
+  for (std::int64_t r = 0; r < f.part.rows; r += at_once) {
+    const std::int64_t n = std::min(at_once, f.part.rows - r);
+    MOE_CHECK(f.from.file->read(*f.from.entry, static_cast<std::uint64_t>((f.part.row0 + r) * row_bytes),
+                                block.bytes().first(static_cast<std::size_t>(n * row_bytes))));
+    for (std::int64_t i = 0; i < n; ++i)
+      std::memcpy(out + (r + i) * take, block.data() + i * row_bytes + skip, static_cast<std::size_t>(take));
+  }
+  return ok();
+}
+
+}  // namespace
+
+TensorView dense_view(DType dtype, std::span<const std::int64_t> shape, const Buffer& data) {
+  TensorView v;
+  v.dtype = dtype;
+  v.ndim = static_cast<int>(shape.size());
+  std::int64_t stride = 1;
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    v.shape[d] = shape[d];
+    v.strides[d] = stride;
+    stride *= shape[d];
+  }
+  v.data = data.data();
+  v.nbytes = data.size();
+  return v;
+}
+
+TensorView cut(const TensorView& whole, const Part& p) {
+  TensorView v = rows(whole, p.row0, p.rows);
+  if (whole.ndim < 2) return v;
+  const auto skip = static_cast<std::size_t>(p.col0 * v.strides[1] * dtype_bits(v.dtype) / 8);
+  v.data += skip;
+  v.nbytes -= skip;
+  v.shape[1] = p.cols;
+  return v;
+}
+
+Result<TensorLease> read_part(const FilePart& f) {
+  const SafetensorsEntry& e = *f.from.entry;
+  const std::int64_t size = dtype_bits(e.dtype) / 8;
+  const std::int64_t row_bytes = (e.ndim == 2 ? e.dims[1] : 1) * size, take = f.part.cols * size;
+  MOE_TRY(Buffer buffer, Buffer::create(static_cast<std::size_t>(f.part.rows * take)));
+  if (take == row_bytes)
+    MOE_CHECK(f.from.file->read(e, static_cast<std::uint64_t>(f.part.row0 * row_bytes), buffer.bytes()));
+  else
+    MOE_CHECK(read_columns(f, row_bytes, f.part.col0 * size, take, buffer.data()));
+  const std::array shape{f.part.rows, f.part.cols};
+  const TensorView view = dense_view(e.dtype, std::span(shape).first(static_cast<std::size_t>(e.ndim)), buffer);
+  return TensorLease(view, std::move(buffer));
+}
+
+void copy_dense(const TensorView& from, std::byte* out) {
+  if (from.ndim == 0 || is_row_major(from)) {
+    const auto bytes = static_cast<std::size_t>(from.numel() * dtype_bits(from.dtype) / 8);
+    if (bytes != 0) std::memcpy(out, from.data, bytes);
+    return;
+  }
+  if (from.ndim > 1) {
+    const std::int64_t each = from.shape[0] == 0 ? 0 : from.numel() / from.shape[0] * dtype_bits(from.dtype) / 8;
+    for (std::int64_t i = 0; i < from.shape[0]; ++i) copy_dense(slice0(from, i), out + i * each);
+    return;
+  }
+  const auto size = static_cast<std::size_t>(dtype_bits(from.dtype) / 8);
+  for (std::int64_t i = 0; i < from.shape[0]; ++i)
+    std::memcpy(out + static_cast<std::size_t>(i) * size,
+                from.data + static_cast<std::size_t>(i * from.strides[0]) * size, size);
+}
+
+Result<TensorLease> join_halves(const TensorView& gate, const TensorView& up, W13Layout order) {
+  const std::int64_t n = gate.shape[0];
+  const std::array<std::int64_t, 2> shape{2 * n, gate.ndim == 2 ? gate.shape[1] : 1};
+  const std::int64_t row = shape[1] * dtype_bits(gate.dtype) / 8;
+  MOE_TRY(Buffer buffer, Buffer::create(static_cast<std::size_t>(shape[0] * row)));
+  const bool interleaved = order == W13Layout::interleaved, up_first = order == W13Layout::up_gate;
+  for (int half = 0; half < 2; ++half) {
+    const TensorView& from = half == 0 ? gate : up;
+    const std::int64_t first = interleaved ? half : (half == 1) == up_first ? 0 : n;
+    if (!interleaved) {
+      copy_dense(from, buffer.data() + first * row);
+      continue;
+    }
+    for (std::int64_t r = 0; r < n; ++r) copy_dense(rows(from, r, 1), buffer.data() + (2 * r + first) * row);
+  }
+  const TensorView view = dense_view(gate.dtype, std::span(shape).first(static_cast<std::size_t>(gate.ndim)), buffer);
+  return TensorLease(view, std::move(buffer));
+}
+
+}  // namespace moe

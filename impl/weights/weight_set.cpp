@@ -1,0 +1,138 @@
+// Setting, releasing and handing out the tensors of a set. See weight_set.h; what is held: state.h.
+#include "weights/weight_set.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "scheme/tensor_check.h"
+#include "weights/state.h"
+
+namespace moe {
+namespace {
+
+// A bias that only the first tensor-parallel rank adds.
+Result<TensorLease> zero_bias(std::int64_t n) {
+  MOE_TRY(Buffer zeros, Buffer::create(static_cast<std::size_t>(n) * 4));
+  std::memset(zeros.data(), 0, zeros.size());
+  const TensorView view = dense_view(DType::f32, std::array{n}, zeros);
+  return TensorLease(view, std::move(zeros));
+}
+
+Error mixed_forms(Role role, const char* was) {
+  const char* name = role_name(role);
+  return fail(Code::state, name,
+              std::string(name) + ": was already set " + was + "; the stacked and the per-expert form do not mix");
+}
+
+}  // namespace
+
+WeightSet::WeightSet(std::shared_ptr<const Config> config) : state_(std::make_unique<State>(std::move(config))) {}
+WeightSet::WeightSet(std::shared_ptr<const Config> config, std::shared_ptr<const TensorSource> source)
+    : state_(std::make_unique<State>(std::move(config))) {
+  state_->source = std::move(source);
+}
+WeightSet::~WeightSet() = default;
+
+const Config& WeightSet::config() const { return state_->facts.config(); }
+std::shared_ptr<const Config> WeightSet::shared_config() const { return state_->facts.shared_config(); }
+const std::vector<float>& WeightSet::correction_bias() const { return state_->correction_bias; }
+
+// --- caller tensors -----------------------------------------------------------------------------------
+
+Slot view_slot(const TensorView& view, Owner owner) {
+  Slot s;
+  s.kind = Slot::Kind::view;
+  s.view = view;
+  s.owner = std::make_shared<Owner>(std::move(owner));
+  return s;
+}
+
+Check check_place(const RoleSlots& slots, Role role, std::int64_t local, std::int64_t expert, Shard shard) {
+  if (!slots.stacked.empty()) return mixed_forms(role, "stacked");
+  const bool whole = slots.find(local, Shard::whole) != nullptr;
+  const bool halves = slots.find(local, Shard::w1) != nullptr || slots.find(local, Shard::w3) != nullptr;
+  if (shard == Shard::whole ? !halves : !whole) return ok();
+  const std::string place = place_name(role, expert, Shard::whole);
+  return fail(Code::state, place,
+              place + (whole ? ": was already set as a whole" : ": was already set in halves (w1, w3)"));
+}
+
+Check check_settable(const TensorSource* source) {
+  if (source == nullptr) return ok();
+  return fail(Code::state, "weights", "weights: all tensors of this set come from its source");
+}
+
+Check WeightSet::set(Role role, const TensorView& tensor, Owner owner) {
+  MOE_CHECK(check_settable(state_->source.get()));
+  MOE_TRY(const CheckpointTensor* row, state_->facts.tensor_of(role));
+  MOE_CHECK(check_tensor(tensor, *row, state_->facts.stacked_shape(role).span(), role_name(role)));
+  RoleSlots& slots = state_->role(role);
+  if (slots.any_expert()) return mixed_forms(role, "per expert");
+  slots.stacked = view_slot(tensor, std::move(owner));
+  slots.released = 0;
+  return ok();
+}
+
+Check WeightSet::set_expert(Role role, std::int64_t expert, Shard shard, const TensorView& tensor, Owner owner) {
+  MOE_CHECK(check_settable(state_->source.get()));
+  const LayerFacts& facts = state_->facts;
+  MOE_TRY(const CheckpointTensor* row, facts.tensor_of(role));
+  if (expert < 0 || expert >= facts.config().num_physical_experts)
+    return fail(Code::invalid_argument, "expert",
+                "expert: " + std::to_string(expert) + " is outside [0, " +
+                    std::to_string(facts.config().num_physical_experts) + ")");
+  if (shard != Shard::whole && (!is_w13(role) || !facts.gated()))
+    return fail(Code::invalid_argument, "shard",
+                std::string("shard: ") + role_name(role) + " of this config has no part " + shard_name(shard));
+  MOE_CHECK(check_tensor(tensor, *row, facts.shape(role, shard).span(), place_name(role, expert, shard)));
+  const auto local = facts.local(expert);
+  if (!local) return ok();  // another rank's: released at once
+  RoleSlots& slots = state_->role(role);
+  MOE_CHECK(check_place(slots, role, *local, expert, shard));
+  Slot slot = view_slot(tensor, std::move(owner));
+  if (slots.experts.empty()) slots.experts.resize(facts.experts().size());
+  slots.experts[static_cast<std::size_t>(*local)][static_cast<std::size_t>(shard)] = std::move(slot);
+  return ok();
+}
+
+// --- handing out --------------------------------------------------------------------------------------
+
+Result<TensorLease> WeightSet::get(const Place& place) const {
+  const LayerFacts& facts = state_->facts;
+  MOE_TRY(const CheckpointTensor* row, facts.tensor_of(place.role));
+  const std::string name = place_name(place.role, place.expert, place.shard);
+  const auto local = facts.local(place.expert);
+  if (!local)
+    return fail(Code::invalid_argument, "expert",
+                "expert: " + std::to_string(place.expert) + " is not held by this rank");
+  if (facts.ignored_here(place.role)) return zero_bias(facts.config().hidden_dim);
+  if (state_->source != nullptr) {
+    MOE_TRY(TensorLease lease, state_->source->get(place));
+    MOE_CHECK(check_tensor(lease.view, *row, facts.shape(place.role, place.shard).span(), name));
+    return lease;
+  }
+  const RoleSlots& slots = state_->role(place.role);
+  if (place.shard == Shard::whole && !slots.stacked.empty()) return TensorLease(slice0(slots.stacked.view, *local));
+  const Slot* slot = slots.find(*local, place.shard);
+  if (slot == nullptr) return fail(Code::missing_weight, name, name + " was never set");
+  return slot->kind == Slot::Kind::file ? read_part(slot->file) : Result<TensorLease>(TensorLease(slot->view));
+}
+
+// --- release --------------------------------------------------------------------------------------------
+
+void WeightSet::release_expert(std::int64_t expert) {
+  const auto local = state_->facts.local(expert);
+  if (!local) return;
+  for (RoleSlots& slots : state_->roles) {
+    if (!slots.experts.empty()) slots.experts[static_cast<std::size_t>(*local)] = {};
+    if (!slots.stacked.empty() && ++slots.released == static_cast<std::int64_t>(state_->facts.experts().size()))
+      slots.stacked = {};
+  }
+}
+
+void WeightSet::clear() {
+  for (RoleSlots& slots : state_->roles) slots = {};
+}
+
+}  // namespace moe
