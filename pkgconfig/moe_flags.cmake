@@ -23,6 +23,9 @@ target_compile_options(moe_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wmissing-declarations>
   -ffp-contract=off -fno-math-errno -ffunction-sections -fdata-sections
   -g -ffile-prefix-map=${CMAKE_CURRENT_SOURCE_DIR}=. -ffile-prefix-map=${CMAKE_CURRENT_BINARY_DIR}=build)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(moe_flags INTERFACE -Wno-restrict) # false alarm for "text" + std::string, GCC bug 105651
+endif()
 if(MOE_WERROR)
   target_compile_options(moe_flags INTERFACE -Werror)
 endif()
@@ -36,9 +39,9 @@ target_include_directories(moe_flags SYSTEM INTERFACE ${MOE_NLOHMANN_INCLUDE} ${
                                                       ${MOE_XXHASH_INCLUDE})
 
 # --- sanitizers and hardening -------------------------------------------------------------------
-set(checked $<OR:$<CONFIG:Debug>,$<BOOL:${MOE_SANITIZE}>>)
-target_compile_definitions(moe_flags INTERFACE $<${checked}:_GLIBCXX_ASSERTIONS>)
+target_compile_definitions(moe_flags INTERFACE $<$<CONFIG:Debug>:_GLIBCXX_ASSERTIONS>)
 if(MOE_SANITIZE)
+  target_compile_definitions(moe_flags INTERFACE $<$<NOT:$<CONFIG:Debug>>:_GLIBCXX_ASSERTIONS>)
   set(sanitize -fsanitize=${MOE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   if(MOE_SANITIZE MATCHES undefined)
     list(APPEND sanitize -fsanitize=float-cast-overflow)
