@@ -52,6 +52,7 @@ moe::ConvertJob job_of(const moe::Selection& selection, const moe::PackedInfo& i
   job.format = c.quantization.format;
   job.w13_layout = c.w13_layout.value_or(moe::W13Layout::gate_up);
   job.gated = moe::is_gated(c.activation);
+  job.group_size = c.group_size();
   job.experts = info.experts;
   job.max_temp_bytes = options.max_temp_bytes;
   return job;

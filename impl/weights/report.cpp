@@ -48,10 +48,13 @@ Error types_differ(Role role, DType a, DType b) {
 Result<TensorLease> one_expert(const WeightSet& set, const LayerFacts& facts, Role role, std::int64_t expert) {
   auto whole = set.get({role, expert, Shard::whole});
   if (whole || whole.error().code != Code::missing_weight || !is_w13(role) || !facts.gated()) return whole;
-  MOE_TRY(const TensorLease gate, set.get({role, expert, Shard::w1}));
-  MOE_TRY(const TensorLease up, set.get({role, expert, Shard::w3}));
-  if (gate.view.dtype != up.view.dtype) return types_differ(role, gate.view.dtype, up.view.dtype);
-  return join_halves(gate.view, up.view, facts.w13_layout());
+  const auto gate = set.get({role, expert, Shard::w1}), up = set.get({role, expert, Shard::w3});
+  const auto lacks = [](const Result<TensorLease>& r) { return !r && r.error().code == Code::missing_weight; };
+  if (lacks(gate) && lacks(up)) return whole;
+  if (!gate) return gate.error();
+  if (!up) return up.error();
+  if (gate->view.dtype != up->view.dtype) return types_differ(role, gate->view.dtype, up->view.dtype);
+  return join_halves(gate->view, up->view, facts.w13_layout());
 }
 
 Result<TensorLease> all_experts(const WeightSet& set, const LayerFacts& facts, Role role, DType dtype_of_none) {

@@ -25,6 +25,7 @@ struct LayerSpec {
   std::string more{};  // further members: ",\"parallel\":{..}"
 };
 
+// The config room refuses pack-quantized widths that are no whole words; here any width is wanted.
 inline std::shared_ptr<const Config> config_of(const LayerSpec& s) {
   const std::string weights = s.group == -1 ? R"({"num_bits":4,"type":"int","strategy":"channel","symmetric":true})"
                                             : R"({"num_bits":4,"type":"int","strategy":"group","group_size":)" +
@@ -33,12 +34,14 @@ inline std::shared_ptr<const Config> config_of(const LayerSpec& s) {
       R"({"name":"model.layers.0.mlp.experts","num_experts":)" + std::to_string(s.experts) +
       R"(,"top_k":1,"hidden_dim":)" + std::to_string(s.hidden) + R"(,"intermediate_size":)" + std::to_string(s.inter) +
       R"(,"has_bias":)" + (s.bias ? "true" : "false") + R"(,"quantization":{"weights":)" + weights +
-      R"(,"input_activations":{"num_bits":8,"type":"int","strategy":"token","dynamic":true,"symmetric":true},"format":")" +
-      s.format + "\"}" + s.more + "}";
+      R"(,"input_activations":{"num_bits":8,"type":"int","strategy":"token","dynamic":true,"symmetric":true},"format":"int-quantized"})" +
+      s.more + "}";
   auto c = parse_config(text);
   EXPECT_TRUE(c) << text << (c ? "" : c.error().message);
   if (!c) return nullptr;
-  return std::make_shared<const Config>(*std::move(c));
+  Config config = *std::move(c);
+  if (s.format == "pack-quantized") config.quantization.format = Format::pack_quantized;
+  return std::make_shared<const Config>(std::move(config));
 }
 
 inline Layout layout_of(const Config& c) {
