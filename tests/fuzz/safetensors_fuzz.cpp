@@ -9,14 +9,10 @@
 #include <cstring>
 #include <string>
 
+#include "fuzz/layer.h"
 #include "fuzz/require.h"
 
 namespace {
-
-// The layer of tests/vectors/w4a8_int8/ckpt_g32_int_quantized.safetensors.
-constexpr char kConfig[] =
-    R"({"name":"model.layers.0.mlp.experts","num_experts":2,"top_k":2,"hidden_size":64,"intermediate_size":32,)"
-    R"("quantization":{"scheme":"W4A8","group_size":32,"format":"int-quantized"}})";
 
 // The bytes as a file, removed when the run ends.
 class File {
@@ -49,27 +45,22 @@ void list(const moe_weights* weights) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  moe_config* config = nullptr;
-  moe_selection* selection = nullptr;
+  const moe::fuzz::Layer layer;
   moe_weights* weights = nullptr;
   moe_packed* packed = nullptr;
   moe_error* error = nullptr;
-  MOE_REQUIRE(moe_config_create(kConfig, sizeof kConfig - 1, &config, nullptr) == MOE_OK);
-  MOE_REQUIRE(moe_select_backend(nullptr, config, nullptr, 0, &selection, nullptr) == MOE_OK);
-  MOE_REQUIRE(moe_weights_create(config, &weights, nullptr) == MOE_OK);
+  MOE_REQUIRE(moe_weights_create(layer.config, &weights, nullptr) == MOE_OK);
   const File file(data, size);
   moe_status status = moe_weights_load_safetensors(weights, file.path(), nullptr, &error);
   MOE_REQUIRE((status == MOE_OK) == (error == nullptr));
   list(weights);
   if (status == MOE_OK) {
-    status = moe_convert_weights(nullptr, selection, weights, nullptr, &packed, &error);
+    status = moe_convert_weights(nullptr, layer.selection, weights, nullptr, &packed, &error);
     MOE_REQUIRE((status == MOE_OK) == (packed != nullptr));
     moe_packed_destroy(packed);
   }
   if (error != nullptr) MOE_REQUIRE(moe_error_status(error) == status && *moe_error_message(error) != 0);
   moe_error_destroy(error);
   moe_weights_destroy(weights);
-  moe_selection_destroy(selection);
-  moe_config_destroy(config);
   return 0;
 }
