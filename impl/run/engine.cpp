@@ -7,10 +7,10 @@
 namespace moe {
 namespace {
 
-constexpr std::int64_t kCallPanels = 8;   // panels of one gemm call: 12 rows x 128 columns of results stay in L1
+constexpr std::int64_t kCallPanels = 8;  // panels of one gemm call: 12 rows x 128 columns of results stay in L1
 constexpr int kMaxTileRows = 16;
-constexpr std::int64_t kRowItems = 64;    // items of phase 0 at most
-constexpr std::int64_t kInlineSlots = 16; // below this phase 0 is cheaper than a barrier
+constexpr std::int64_t kRowItems = 64;     // items of phase 0 at most
+constexpr std::int64_t kInlineSlots = 16;  // below this phase 0 is cheaper than a barrier
 
 std::int64_t phase0_items(std::int64_t tokens) { return std::min(tokens, kRowItems); }
 
@@ -20,12 +20,18 @@ struct Run {
   Workspace& w;
   const EngineCall& c;
   TileShape in, mid;
-  std::size_t in_row, mid_row;       // bytes of a tile row
-  std::int64_t pairs, pair_chunk, chunks;    // phase 1: panel pairs of w13, per item, items per expert
-  std::int64_t out_panels, out_chunk;        // phase 2: panels of w2, per item
+  std::size_t in_row, mid_row;             // bytes of a tile row
+  std::int64_t pairs, pair_chunk, chunks;  // phase 1: panel pairs of w13, per item, items per expert
+  std::int64_t out_panels, out_chunk;      // phase 2: panels of w2, per item
 
   Run(const EngineSetup& setup, Workspace& work, const EngineCall& call)
-      : s(setup), w(work), c(call), in(setup.in_shape()), mid(setup.mid_shape()), in_row(in.row_bytes()), mid_row(mid.row_bytes()) {
+      : s(setup),
+        w(work),
+        c(call),
+        in(setup.in_shape()),
+        mid(setup.mid_shape()),
+        in_row(in.row_bytes()),
+        mid_row(mid.row_bytes()) {
     const Layout& l = s.packed->info.layout;
     const std::int64_t threads = std::max(1, c.parallel.num_threads);
     const std::int64_t active = std::max(1, w.plan.num_active);
@@ -122,7 +128,8 @@ void Run::multiply_up(std::int64_t item) const {
     }
   }
   for (std::int32_t i = 0; i < e.tiles; ++i)
-    if (p.pending[e.first_tile + i].fetch_sub(1, std::memory_order_acq_rel) == 1) finish_tile(p.tiles[e.first_tile + i]);
+    if (p.pending[e.first_tile + i].fetch_sub(1, std::memory_order_acq_rel) == 1)
+      finish_tile(p.tiles[e.first_tile + i]);
 }
 
 void Run::finish_tile(const Tile& t) const {
@@ -138,7 +145,8 @@ void Run::start_sums(float* acc, std::int64_t column, std::int64_t columns) cons
   const std::size_t size = s.out_dtype == DType::f32 ? 4 : 2;
   const std::int64_t valid = std::min(columns, s.hidden - column);
   for (std::int64_t t = 0; t < c.tokens; ++t)
-    s.kernel->widen(s.out_dtype, c.out.data + static_cast<std::size_t>(t * c.out.strides[0] + column) * size, valid, acc + t * columns);
+    s.kernel->widen(s.out_dtype, c.out.data + static_cast<std::size_t>(t * c.out.strides[0] + column) * size, valid,
+                    acc + t * columns);
 }
 
 void Run::write_out(float* acc, std::int64_t column, std::int64_t columns) const {
@@ -172,7 +180,8 @@ void Run::multiply_down(std::int64_t item) const {
   alignas(64) float y[kMaxTileRows * kCallPanels * kPanelRows];
   for (std::int32_t i = 0; i < p.num_active; ++i) {
     const ActiveExpert& e = p.active[i];
-    const std::byte* after = i + 1 < p.num_active ? w2(p.active[i + 1]) + static_cast<std::size_t>(begin) * m.panel_bytes() : nullptr;
+    const std::byte* after =
+        i + 1 < p.num_active ? w2(p.active[i + 1]) + static_cast<std::size_t>(begin) * m.panel_bytes() : nullptr;
     const std::int64_t step = e.tiles == 1 ? kCallPanels : 2;
     for (std::int64_t panel = begin; panel < end; panel += step) {
       const std::int64_t count = std::min(step, end - panel), ld = count * kPanelRows;
@@ -182,7 +191,8 @@ void Run::multiply_down(std::int64_t item) const {
         const Tile& t = p.tiles[e.first_tile + j];
         s.kernel->gemm({&m, panels, count, mid_tile(t), t.rows, mid, y, ld, j == 0 ? next : nullptr});
         s.kernel->combine({acc + (panel - begin) * kPanelRows, columns, p.slot_token + t.slot,
-                           s.weight_on_input ? nullptr : p.slot_weight + t.slot, y, ld, t.rows, ld, s.rounded, s.in_dtype});
+                           s.weight_on_input ? nullptr : p.slot_weight + t.slot, y, ld, t.rows, ld, s.rounded,
+                           s.in_dtype});
       }
     }
   }
@@ -227,12 +237,18 @@ Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
     return report(c.control, 0, 0);
   };
   const std::int64_t items = phase0_items(c.tokens);
-  if (w.plan.num_slots <= kInlineSlots)
-    for (std::int64_t i = 0; i < items; ++i) run.quantise_tokens(i, items);
-  else
+  if (w.plan.num_slots <= kInlineSlots) {  // one task: a barrier would cost more
+    auto all = [&](std::size_t) {
+      for (std::int64_t i = 0; i < items; ++i) run.quantise_tokens(i, items);
+    };
+    c.parallel.each(1, all);
+  } else {
     MOE_CHECK(phase(items, [&](std::size_t i) { run.quantise_tokens(static_cast<std::int64_t>(i), items); }));
-  MOE_CHECK(phase(w.plan.num_active * run.chunks, [&](std::size_t i) { run.multiply_up(static_cast<std::int64_t>(i)); }));
-  return phase(ceil_div(run.out_panels, run.out_chunk), [&](std::size_t i) { run.multiply_down(static_cast<std::int64_t>(i)); });
+  }
+  MOE_CHECK(
+      phase(w.plan.num_active * run.chunks, [&](std::size_t i) { run.multiply_up(static_cast<std::int64_t>(i)); }));
+  return phase(ceil_div(run.out_panels, run.out_chunk),
+               [&](std::size_t i) { run.multiply_down(static_cast<std::int64_t>(i)); });
 }
 
 }  // namespace moe
