@@ -23,6 +23,12 @@ import sys
 import numpy as np
 
 F32 = np.float32
+# architecture: number of experts, whether the chosen weights are normalised (None = as norm_topk_prob says), names
+ARCHITECTURES = {
+    "MixtralForCausalLM": ("num_local_experts", True, ("w1", "w3", "w2")),
+    "Qwen2MoeForCausalLM": ("num_experts", None, ("gate_proj", "up_proj", "down_proj")),
+    "Qwen3MoeForCausalLM": ("num_experts", None, ("gate_proj", "up_proj", "down_proj")),
+}
 BOUNDS = {"float32": 1e-6, "float16": 2.0**-9, "bfloat16": 2.0**-6}
 
 
@@ -90,10 +96,13 @@ class Checkpoint:
         self.dtype = config.get("torch_dtype") or config.get("dtype") or "bfloat16"
         self.hidden = config["hidden_size"]
         self.top_k = config["num_experts_per_tok"]
-        mixtral = config["architectures"][0] == "MixtralForCausalLM"
-        self.experts = config["num_local_experts" if mixtral else "num_experts"]
-        self.renormalize = mixtral or bool(config.get("norm_topk_prob"))
-        self.names = ("w1", "w3", "w2") if mixtral else ("gate_proj", "up_proj", "down_proj")
+        architecture = config["architectures"][0]
+        if architecture not in ARCHITECTURES or config.get("hidden_act") != "silu":
+            sys.exit(f"verify: the reference knows {', '.join(ARCHITECTURES)} with silu, this is {architecture} "
+                     f"with {config.get('hidden_act')}")
+        experts, renormalize, self.names = ARCHITECTURES[architecture]
+        self.experts = config[experts]
+        self.renormalize = bool(config.get("norm_topk_prob")) if renormalize is None else renormalize
         self.tensors = {}
         for name in sorted(n for n in os.listdir(directory) if n.endswith(".safetensors")):
             path = os.path.join(directory, name)
@@ -209,7 +218,7 @@ def main():
         return bf16_to_f32(data) if checkpoint.dtype == "bfloat16" else data.astype(F32)
 
     hidden, found = rows(os.path.join(args.checkpoint, "hidden.bin")), rows(args.output)
-    logits = np.fromfile(os.path.join(args.checkpoint, "logits.bin"), F32).reshape(len(hidden), -1)
+    logits = np.fromfile(os.path.join(args.checkpoint, "logits.bin"), F32).reshape(-1, checkpoint.experts)
     tokens = sorted({int(t) % len(found) for t in args.tokens.split(",")})
     expected = np.stack([layer(checkpoint, hidden[t], logits[t]) for t in tokens])
     error = float(np.abs(found[tokens] - expected).max() / np.abs(expected).max())

@@ -98,7 +98,7 @@ static int thread_count(const moe_context* ctx) {
 
 static void print_machine(int threads) {
   static const char* const features[] = {"avx2",     "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16",
-                                         "amx_int8", "asimd",    "dotprod", "i8mm",        "sve"};
+                                         "amx_int8", "neon",     "dotprod", "i8mm",        "sve"};
   moe_platform* platform = NULL;
   CHECK(moe_platform_create(NULL, 0, &platform, &err));
   printf("libmoe %s, %d thread%s, this machine has", moe_version_string(), threads, threads == 1 ? "" : "s");
@@ -122,7 +122,7 @@ static void print_other_machines(moe_context* ctx, const moe_config* config) {
   static const char* const machines[][2] = {
       {"an x86-64 machine with AVX2",
        "{\"type\":\"cpu\",\"arch\":\"x86_64\",\"features\":[\"avx2\",\"fma\",\"f16c\"]}"},
-      {"an Arm machine with dotprod", "{\"type\":\"cpu\",\"arch\":\"aarch64\",\"features\":[\"asimd\",\"dotprod\"]}"},
+      {"an Arm machine with dotprod", "{\"type\":\"cpu\",\"arch\":\"aarch64\",\"features\":[\"neon\",\"dotprod\"]}"},
       {"a CUDA device of capability 9.0", "{\"type\":\"cuda\",\"capability\":[9,0]}"},
   };
   for (size_t i = 0; i < sizeof machines / sizeof *machines; ++i) {
