@@ -346,6 +346,29 @@ TEST(HfModels, FaultsAreReportedWhereTheyAre) {
   }
 }
 
+TEST(HfModels, AnyMemberMayHoldAnything) {
+  const json odd = json::parse(R"([null, true, -1, 0, 7, 1e300, 1e18, "", "x", [], [7], ["x"], {}, {"a": {}}])");
+  int failed = 0, passed = 0;
+  for (const json& file : {load_json(kQwen), load_json(kMixtral), deepseek()})
+    for (const auto& [member, value] : file.items())
+      for (const json& other : odd) {
+        json changed = file;
+        changed[member] = other;
+        const auto got = create(changed);
+        if (got) {
+          ++passed;
+          continue;
+        }
+        ++failed;
+        const std::string& subject = got.error().subject;  // another member when the two do not go together
+        ASSERT_TRUE(subject.starts_with("/")) << member << ": " << got.error().message;
+        EXPECT_TRUE(file.contains(subject.substr(1, subject.find('/', 1) - 1))) << subject << " for " << member;
+        EXPECT_TRUE(got.error().code == Code::invalid_config || got.error().code == Code::unsupported);
+      }
+  EXPECT_GT(failed, 300);
+  EXPECT_GT(passed, 300);
+}
+
 TEST(HfModels, TextsAreLimited) {
   const auto broken = config_from_hf("{", "");
   ASSERT_FALSE(broken);
