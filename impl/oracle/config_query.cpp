@@ -80,10 +80,7 @@ OracleId oracle_of(const Quantization& q) {
   if (!q.weights) return OracleId::unquantized;
   for (const OracleRow& row : kOracleRows)
     if (row.matches(*q.weights, q.input_activations)) return row.id;
-  // Last, and only for integers: vLLM's test leaves the number types out because it tries W4A8-fp8 before.
-  const bool integers =
-      q.weights->type == NumType::integer && q.input_activations && q.input_activations->type == NumType::integer;
-  return integers && q.is_w4a8_int8() ? OracleId::w4a8_int8 : OracleId::no_oracle;
+  return q.is_w4a8_int8() ? OracleId::w4a8_int8 : OracleId::no_oracle;
 }
 
 Query query_of(const Config& config, const Platform& platform) {

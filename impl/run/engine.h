@@ -32,8 +32,8 @@ struct EngineSetup {
   ActivateArgs activate{};  // function and parameters; the pointers are filled per call
   HalfRule in_rule = HalfRule::away, mid_rule = HalfRule::away;
   bool weight_on_input = false;
-  bool rounded = false;      // bit_compat vllm: gates, results and sums rounded to in_dtype
-  float output_scale = 1.0f; // apply_routed_scale_to_output
+  bool rounded = false;       // bit_compat vllm: gates, results and sums rounded to in_dtype
+  float output_scale = 1.0f;  // apply_routed_scale_to_output
 
   TileShape in_shape() const { return {packed->info.layout.w13.k, packed->info.layout.w13.group}; }
   TileShape mid_shape() const { return {packed->info.layout.w2.k, packed->info.layout.w2.group}; }
@@ -49,9 +49,9 @@ struct Workspace {
   Plan plan;
   std::byte* in_tiles = nullptr;
   std::byte* mid_tiles = nullptr;
-  float* act = nullptr;         // [R][act_ld]
-  float* acc = nullptr;         // per chunk of output columns: [T][columns of the chunk]
-  float* rows = nullptr;        // [phase 0 items][2 * hidden padded] scratch for widened rows
+  float* act = nullptr;   // [R][act_ld]
+  float* acc = nullptr;   // per chunk of output columns: [T][columns of the chunk]
+  float* rows = nullptr;  // [phase 0 items][2 * hidden padded] scratch for widened rows
   std::int64_t act_ld = 0, row_ld = 0;
   std::size_t bytes = 0;
 };

@@ -90,7 +90,8 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
   if (s.expert_map.empty()) {
     s.expert_map.assign(static_cast<std::size_t>(c.num_physical_experts), -1);
     const std::vector<std::int64_t>& held = s.spec.packed->info.experts;
-    for (std::size_t i = 0; i < held.size(); ++i) s.expert_map[static_cast<std::size_t>(held[i])] = static_cast<std::int32_t>(i);
+    for (std::size_t i = 0; i < held.size(); ++i)
+      s.expert_map[static_cast<std::size_t>(held[i])] = static_cast<std::int32_t>(i);
   }
   s.counts = std::vector<std::atomic<std::uint64_t>>(static_cast<std::size_t>(l.experts));
   EngineSetup& e = s.setup;
@@ -128,7 +129,9 @@ Check Layer::apply(const ApplyArgs& a) const {
     MOE_CHECK(check_ids(a.topk_ids, static_cast<std::int64_t>(s.expert_map.size())));
   if (a.num_tokens == 0) return ok();
   if (a.num_tokens > std::numeric_limits<std::int32_t>::max() / c.top_k)
-    return fail(Code::shape, "hidden", "hidden: " + std::to_string(a.num_tokens) + " tokens with top_k " + std::to_string(c.top_k) + " are more than 2^31 - 1 slots");
+    return fail(Code::shape, "hidden",
+                "hidden: " + std::to_string(a.num_tokens) + " tokens with top_k " + std::to_string(c.top_k) +
+                    " are more than 2^31 - 1 slots");
   const std::size_t need = carve_workspace(s.setup, a.num_tokens, nullptr).bytes;
   if (!a.workspace.empty() && a.workspace.size() < need)
     return fail(Code::buffer_too_small, "workspace",
@@ -142,7 +145,8 @@ Check Layer::apply(const ApplyArgs& a) const {
   const Parallel parallel = parallel_of(s.spec.context.get());
   TensorView ids = a.topk_ids, weights = a.topk_weights;
   if (routes) {
-    route(c, {a.num_tokens, a.router_logits.dtype, a.router_logits.data, a.router_logits.strides[0], w.ids, w.weights}, parallel);
+    route(c, {a.num_tokens, a.router_logits.dtype, a.router_logits.data, a.router_logits.strides[0], w.ids, w.weights},
+          parallel);
     ids = row_major(DType::i32, {a.num_tokens, c.top_k}, w.ids);
     weights = row_major(DType::f32, {a.num_tokens, c.top_k}, w.weights);
     if (a.out_topk_ids) copy_out(w.ids, *a.out_topk_ids);
@@ -151,7 +155,8 @@ Check Layer::apply(const ApplyArgs& a) const {
   build_plan(w.plan, s.setup.plan_shape(a.num_tokens), s.expert_map, ids, weights);
   for (std::int32_t i = 0; i < w.plan.num_active; ++i) {
     const ActiveExpert& e = w.plan.active[i];
-    s.counts[static_cast<std::size_t>(e.local)].fetch_add(static_cast<std::uint64_t>(e.slots), std::memory_order_relaxed);
+    s.counts[static_cast<std::size_t>(e.local)].fetch_add(static_cast<std::uint64_t>(e.slots),
+                                                          std::memory_order_relaxed);
   }
   const Check result = run_engine(s.setup, w, {a.num_tokens, a.accumulate, a.hidden, a.out, parallel, a.control});
   if (own) s.give_back(std::move(own));
@@ -160,7 +165,8 @@ Check Layer::apply(const ApplyArgs& a) const {
 
 void Layer::expert_counts(std::span<std::uint64_t> counts, bool reset) const {
   for (std::size_t i = 0; i < counts.size(); ++i)
-    counts[i] = reset ? state_->counts[i].exchange(0, std::memory_order_relaxed) : state_->counts[i].load(std::memory_order_relaxed);
+    counts[i] = reset ? state_->counts[i].exchange(0, std::memory_order_relaxed)
+                      : state_->counts[i].load(std::memory_order_relaxed);
 }
 
 std::string Layer::to_json() const {

@@ -37,11 +37,11 @@ struct ApplyArgs {
   ApplyMode mode = ApplyMode::topk;
   bool accumulate = false;
   std::int64_t num_tokens = 0;
-  TensorView hidden;         // [T, H] in_dtype, last stride 1
-  TensorView router_logits;  // [T, G], router_logits mode
-  TensorView topk_ids;       // [T, K] i32 or i64, topk mode
-  TensorView topk_weights;   // [T, K] f32, topk mode
-  TensorView out;            // [T, H] out_dtype, last stride 1
+  TensorView hidden;               // [T, H] in_dtype, last stride 1
+  TensorView router_logits;        // [T, G], router_logits mode
+  TensorView topk_ids;             // [T, K] i32 or i64, topk mode
+  TensorView topk_weights;         // [T, K] f32, topk mode
+  TensorView out;                  // [T, H] out_dtype, last stride 1
   std::span<std::byte> workspace;  // empty: the layer's own
   Control* control = nullptr;
   std::optional<TensorView> out_topk_ids, out_topk_weights;

@@ -75,8 +75,9 @@ Check check_ids(const TensorView& ids, std::int64_t experts) {
       const std::int64_t id = id_at(ids, t, j);
       if (id >= -1 && id < experts) continue;
       const std::string place = "topk_ids[" + std::to_string(t) + "," + std::to_string(j) + "]";
-      return fail(Code::invalid_argument, place,
-                  place + ": expert id " + std::to_string(id) + " is neither -1 nor in [0, " + std::to_string(experts) + ")");
+      return fail(
+          Code::invalid_argument, place,
+          place + ": expert id " + std::to_string(id) + " is neither -1 nor in [0, " + std::to_string(experts) + ")");
     }
   return ok();
 }

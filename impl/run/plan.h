@@ -38,22 +38,22 @@ struct Tile {
 };
 
 struct ActiveExpert {
-  std::int32_t local;        // place among the experts held
+  std::int32_t local;  // place among the experts held
   std::int32_t first_slot, slots;
   std::int32_t first_tile, tiles;
 };
 
 struct Plan {
   std::int32_t num_slots = 0, num_active = 0, num_tiles = 0;
-  std::int32_t* counts = nullptr;      // [G] scratch
-  ActiveExpert* active = nullptr;      // ascending global expert
+  std::int32_t* counts = nullptr;  // [G] scratch
+  ActiveExpert* active = nullptr;  // ascending global expert
   Tile* tiles = nullptr;
   std::atomic<std::int32_t>* pending = nullptr;  // [tiles] chunks of phase 1 that are not done yet
-  std::int32_t* slot_token = nullptr;  // [R]
-  float* slot_weight = nullptr;        // [R]
-  std::int32_t* slot_tile = nullptr;   // [R]
-  std::int32_t* slot_of = nullptr;     // [T*K] slot of (token, j), -1 = skipped
-  std::int32_t* by_size = nullptr;     // [active] indices of `active`, most tokens first
+  std::int32_t* slot_token = nullptr;            // [R]
+  float* slot_weight = nullptr;                  // [R]
+  std::int32_t* slot_tile = nullptr;             // [R]
+  std::int32_t* slot_of = nullptr;               // [T*K] slot of (token, j), -1 = skipped
+  std::int32_t* by_size = nullptr;               // [active] indices of `active`, most tokens first
 };
 
 struct PlanShape {

@@ -86,8 +86,8 @@ std::span<const CheckpointTensor> checkpoint_tensors(Format format) {
 }
 
 bool is_checkpoint_readable(const Quantization& q) {
-  return !checkpoint_tensors(q.format).empty() && q.is_w4a8_int8() && q.weights->type == NumType::integer &&
-         q.weights->actorder != ActOrder::group && !q.is_transposed.value_or(false);
+  return !checkpoint_tensors(q.format).empty() && q.is_w4a8_int8() && q.weights->actorder != ActOrder::group &&
+         !q.is_transposed.value_or(false);
 }
 
 ParsedName parse_tensor_name(std::string_view name, const ExpertModule& module) {

@@ -41,8 +41,13 @@ Layout p16_int4_layout(const LayoutShape& s) {
   const auto group = [&](std::int64_t k) { return s.group == -1 ? k : s.group; };
   Layout l;
   l.kind = LayoutKind::p16_int4;
-  l.w13 = {.half_rows = s.intermediate, .halves = s.gated ? 2 : 1, .k = s.hidden, .group = group(s.hidden), .has_bias = s.has_bias};
-  l.w2 = {.half_rows = s.hidden, .halves = 1, .k = s.intermediate, .group = group(s.intermediate), .has_bias = s.has_bias};
+  l.w13 = {.half_rows = s.intermediate,
+           .halves = s.gated ? 2 : 1,
+           .k = s.hidden,
+           .group = group(s.hidden),
+           .has_bias = s.has_bias};
+  l.w2 = {
+      .half_rows = s.hidden, .halves = 1, .k = s.intermediate, .group = group(s.intermediate), .has_bias = s.has_bias};
   l.experts = s.experts;
   return l;
 }

@@ -55,7 +55,9 @@ struct P16Matrix {
   constexpr std::size_t header_bytes() const { return bias_offset() + (has_bias ? 64 : 0); }
   constexpr std::size_t unit_header() const { return grouping() == Grouping::g32 ? 64 : 0; }
   constexpr std::size_t unit_bytes() const { return unit_header() + kUnitCodeBytes; }
-  constexpr std::size_t panel_bytes() const { return header_bytes() + static_cast<std::size_t>(units()) * unit_bytes(); }
+  constexpr std::size_t panel_bytes() const {
+    return header_bytes() + static_cast<std::size_t>(units()) * unit_bytes();
+  }
   constexpr std::size_t bytes() const { return static_cast<std::size_t>(panels()) * panel_bytes(); }
 
   // Where the pieces of logical row n (w13: gate rows 0..I-1, then up rows I..2I-1) lie.
@@ -74,7 +76,8 @@ struct P16Matrix {
   // Byte of the bf16 scale of (lane, group g) within its panel (not channel-wise).
   constexpr std::size_t scale_offset(std::int64_t lane, std::int64_t g) const {
     if (grouping() == Grouping::g32)
-      return header_bytes() + static_cast<std::size_t>(g / 2) * unit_bytes() + static_cast<std::size_t>(g % 2 * 32 + lane * 2);
+      return header_bytes() + static_cast<std::size_t>(g / 2) * unit_bytes() +
+             static_cast<std::size_t>(g % 2 * 32 + lane * 2);
     return static_cast<std::size_t>(g * 32 + lane * 2);
   }
 
