@@ -39,7 +39,8 @@ class Control {
     const std::int32_t s = progress_(user_, done, total);
     if (s == 0) return ok();
     cancel();
-    if (s == static_cast<std::int32_t>(Code::cancelled)) return fail(Code::cancelled, "", "the progress callback cancelled the call");
+    if (s == static_cast<std::int32_t>(Code::cancelled))
+      return fail(Code::cancelled, "", "the progress callback cancelled the call");
     return fail(Code::callback, "progress", "the progress callback failed with status " + std::to_string(s),
                 "\"cause\":{\"status\":" + std::to_string(s) + "}");
   }

@@ -8,13 +8,31 @@ namespace moe {
 
 enum class DType : std::int32_t {
   invalid = 0,
-  f32 = 1, f16 = 2, bf16 = 3, f64 = 4,
-  i8 = 8, u8 = 9, i16 = 10, u16 = 11, i32 = 12, u32 = 13, i64 = 14, u64 = 15,
+  f32 = 1,
+  f16 = 2,
+  bf16 = 3,
+  f64 = 4,
+  i8 = 8,
+  u8 = 9,
+  i16 = 10,
+  u16 = 11,
+  i32 = 12,
+  u32 = 13,
+  i64 = 14,
+  u64 = 15,
   boolean = 16,
-  f8_e4m3fn = 20, f8_e5m2 = 21, f8_e4m3fnuz = 22, f8_e5m2fnuz = 23, f8_e8m0fnu = 24,
-  f6_e2m3fn = 28, f6_e3m2fn = 29,
+  f8_e4m3fn = 20,
+  f8_e5m2 = 21,
+  f8_e4m3fnuz = 22,
+  f8_e5m2fnuz = 23,
+  f8_e8m0fnu = 24,
+  f6_e2m3fn = 28,
+  f6_e3m2fn = 29,
   f4_e2m1fn = 32,
-  i4 = 36, u4 = 37, i2 = 38, u2 = 39
+  i4 = 36,
+  u4 = 37,
+  i2 = 38,
+  u2 = 39
 };
 
 // Bits of one element, 0 for numbers that are no type.

@@ -42,7 +42,7 @@ constexpr std::uint16_t f32_to_f16(float x) {
     const std::uint32_t r = a - 0x38000000u + 0xfffu + ((a >> 13) & 1u);
     return static_cast<std::uint16_t>(sign | (r >> 13));
   }
-  if (a < 0x33000000u) return sign;  // below half of the smallest denormal
+  if (a < 0x33000000u) return sign;              // below half of the smallest denormal
   const std::uint32_t shift = 126u - (a >> 23);  // 14..24 bits of the 24-bit significand fall off
   const std::uint32_t m = (a & 0x7fffffu) | 0x800000u;
   const std::uint32_t kept = m >> shift, rest = m & ((1u << shift) - 1u), half = 1u << (shift - 1u);

@@ -25,7 +25,7 @@ using Object = std::vector<Member>;  // in the order of the text; keys are disti
 
 class Value {
  public:
-  Value() = default;  // null
+  Value() = default;                                  // null
   Value(bool b) : v_(b) {}                            // NOLINT(google-explicit-constructor)
   Value(int i) : v_(static_cast<std::int64_t>(i)) {}  // NOLINT(google-explicit-constructor)
   Value(std::int64_t i) : v_(i) {}                    // NOLINT(google-explicit-constructor)

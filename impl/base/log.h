@@ -13,7 +13,8 @@ namespace moe {
 enum class LogLevel : std::int32_t { trace = 0, debug = 1, info = 2, warn = 3, error = 4, off = 5 };
 
 struct LogSink {
-  void (*fn)(void* user, std::int32_t level, const char* component, const char* message, std::size_t message_len) = nullptr;
+  void (*fn)(void* user, std::int32_t level, const char* component, const char* message,
+             std::size_t message_len) = nullptr;
   void* user = nullptr;
 };
 

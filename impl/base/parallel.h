@@ -24,7 +24,8 @@ struct Parallel {
   // The same for a lambda `body(std::size_t index)`; must not throw.
   template <class F>
   void each(std::size_t count, F& body) const {
-    (*this)(count, [](void* p, std::size_t i) { (*static_cast<F*>(p))(i); }, &body);
+    (*this)(
+        count, [](void* p, std::size_t i) { (*static_cast<F*>(p))(i); }, &body);
   }
 };
 

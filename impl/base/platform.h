@@ -22,13 +22,37 @@ constexpr std::array<std::string_view, 6> kArchNames = {"auto", "x86_64", "aarch
 
 // CPU features: the words of config.schema.json, in its order.
 enum class Feature : std::uint8_t {
-  scalar, avx2, fma, f16c, avx512f, avx512bw, avx512vl, avx512_vnni, avx_vnni, avx512_bf16, avx512_fp16,
-  avx512_vbmi, amx_tile, amx_int8, amx_bf16, neon, dotprod, i8mm, bf16, fp16, sve, sve2, sme, sme2, rvv
+  scalar,
+  avx2,
+  fma,
+  f16c,
+  avx512f,
+  avx512bw,
+  avx512vl,
+  avx512_vnni,
+  avx_vnni,
+  avx512_bf16,
+  avx512_fp16,
+  avx512_vbmi,
+  amx_tile,
+  amx_int8,
+  amx_bf16,
+  neon,
+  dotprod,
+  i8mm,
+  bf16,
+  fp16,
+  sve,
+  sve2,
+  sme,
+  sme2,
+  rvv
 };
 constexpr std::array<std::string_view, 25> kFeatureNames = {
-    "scalar",      "avx2",        "fma",      "f16c",     "avx512f",  "avx512bw", "avx512vl", "avx512_vnni", "avx_vnni",
-    "avx512_bf16", "avx512_fp16", "avx512_vbmi", "amx_tile", "amx_int8", "amx_bf16", "neon",  "dotprod",     "i8mm",
-    "bf16",        "fp16",        "sve",      "sve2",     "sme",      "sme2",     "rvv"};
+    "scalar",      "avx2",     "fma",         "f16c",        "avx512f",     "avx512bw", "avx512vl",
+    "avx512_vnni", "avx_vnni", "avx512_bf16", "avx512_fp16", "avx512_vbmi", "amx_tile", "amx_int8",
+    "amx_bf16",    "neon",     "dotprod",     "i8mm",        "bf16",        "fp16",     "sve",
+    "sve2",        "sme",      "sme2",        "rvv"};
 using FeatureSet = std::bitset<kFeatureNames.size()>;
 std::optional<Feature> feature_from_name(std::string_view name);
 inline bool has(const FeatureSet& s, Feature f) { return s.test(static_cast<std::size_t>(f)); }
@@ -36,11 +60,22 @@ inline bool has(const FeatureSet& s, Feature f) { return s.test(static_cast<std:
 // ISA words of kernel names and MOE_MAX_ISA (decisions 7.5), each a cluster of features, in order per
 // architecture: a cap drops all later words of its architecture.
 enum class Isa : std::uint8_t {
-  scalar, avx2, avxvnni, avx512vnni, avx512bf16, avx512fp16, amxint8, amxbf16,  // x86
-  neon, dotprod, i8mm, sve                                                      // Arm
+  scalar,
+  avx2,
+  avxvnni,
+  avx512vnni,
+  avx512bf16,
+  avx512fp16,
+  amxint8,
+  amxbf16,  // x86
+  neon,
+  dotprod,
+  i8mm,
+  sve  // Arm
 };
-constexpr std::array<std::string_view, 12> kIsaNames = {"scalar",     "avx2",    "avxvnni", "avx512vnni", "avx512bf16", "avx512fp16",
-                                                        "amxint8", "amxbf16", "neon",       "dotprod",    "i8mm",       "sve"};
+constexpr std::array<std::string_view, 12> kIsaNames = {"scalar",     "avx2",       "avxvnni", "avx512vnni",
+                                                        "avx512bf16", "avx512fp16", "amxint8", "amxbf16",
+                                                        "neon",       "dotprod",    "i8mm",    "sve"};
 // The features that a kernel of this ISA needs.
 FeatureSet isa_features(Isa isa);
 // The architecture of an ISA word; automatic for scalar (runs everywhere).

@@ -53,7 +53,7 @@ inline Error fail(Code code, std::string subject, std::string message, std::stri
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT(google-explicit-constructor)
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
   explicit operator bool() const { return state_.index() == 0; }
@@ -78,14 +78,13 @@ inline Check ok() { return Done{}; }
 #define MOE_CONCAT2(a, b) a##b
 #define MOE_CONCAT(a, b) MOE_CONCAT2(a, b)
 // MOE_TRY(auto x, expression): x is the value, or the enclosing function returns the error.
-#define MOE_TRY(declaration, expression)                                              \
-  auto MOE_CONCAT(moe_try_, __LINE__) = (expression);                                 \
-  if (!MOE_CONCAT(moe_try_, __LINE__))                                                \
-    return std::move(MOE_CONCAT(moe_try_, __LINE__).error());                         \
+#define MOE_TRY(declaration, expression)                                                         \
+  auto MOE_CONCAT(moe_try_, __LINE__) = (expression);                                            \
+  if (!MOE_CONCAT(moe_try_, __LINE__)) return std::move(MOE_CONCAT(moe_try_, __LINE__).error()); \
   declaration = *std::move(MOE_CONCAT(moe_try_, __LINE__))
 // MOE_CHECK(expression): go on if it succeeded, else return its error.
-#define MOE_CHECK(expression)                                                         \
-  do {                                                                                \
-    auto moe_check_result = (expression);                                             \
-    if (!moe_check_result) return std::move(moe_check_result.error());                \
+#define MOE_CHECK(expression)                                          \
+  do {                                                                 \
+    auto moe_check_result = (expression);                              \
+    if (!moe_check_result) return std::move(moe_check_result.error()); \
   } while (false)

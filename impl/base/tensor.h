@@ -49,8 +49,20 @@ TensorView rows(const TensorView& t, std::int64_t begin, std::int64_t count);
 
 // What a weight tensor is for. Names and shapes per checkpoint format: scheme/checkpoint.h.
 enum class Role : std::uint8_t {
-  w13_weight, w2_weight, w13_scale, w2_scale, w13_scale_2, w2_scale_2, w13_zero_point, w2_zero_point,
-  w13_g_idx, w2_g_idx, w13_bias, w2_bias, w13_input_scale, w2_input_scale
+  w13_weight,
+  w2_weight,
+  w13_scale,
+  w2_scale,
+  w13_scale_2,
+  w2_scale_2,
+  w13_zero_point,
+  w2_zero_point,
+  w13_g_idx,
+  w2_g_idx,
+  w13_bias,
+  w2_bias,
+  w13_input_scale,
+  w2_input_scale
 };
 constexpr int kRoleCount = 14;
 const char* role_name(Role r);                         // "w13_weight"
