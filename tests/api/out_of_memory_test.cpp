@@ -1,0 +1,257 @@
+// Each allocation of each step fails in turn: the status is MOE_ERR_OUT_OF_MEMORY (or the step did without),
+// nothing is leaked, outputs are untouched, what was handed over is released once, and a clean run works.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "support/alloc_fault.h"
+#include "support/capi.h"
+
+namespace moe::test {
+namespace {
+
+constexpr std::int64_t kNone = INT64_MAX;
+
+// One step: gives its status, ends what it made.
+using Step = std::function<moe_status(moe_error** err)>;
+
+struct Outcome {
+  moe_status status = MOE_OK;
+  bool fired = false;
+  std::int64_t seen = 0, leaked = 0;
+};
+
+Outcome run(const Step& step, std::int64_t n, FaultMode mode) {
+  Outcome o;
+  moe_error* err = nullptr;
+  const std::int64_t before = AllocFault::live();
+  AllocFault::start(n, mode);
+  o.status = step(&err);
+  AllocFault::stop();
+  if ((o.status == MOE_OK) != (err == nullptr) || moe_error_status(err) != o.status) {
+    ADD_FAILURE() << "status and error object differ";
+  }
+  moe_error_destroy(err);
+  o.fired = AllocFault::fired();
+  o.seen = AllocFault::seen();
+  o.leaked = AllocFault::live() - before;
+  return o;
+}
+
+void sweep(const char* what, const Step& step, const std::function<void(moe_status)>& after = {}) {
+  SCOPED_TRACE(what);
+  const Outcome clean = run(step, kNone, FaultMode::once);  // also makes what is made once per process
+  ASSERT_EQ(clean.status, MOE_OK);
+  if (after) after(MOE_OK);
+  std::int64_t failures = 0;
+  for (const FaultMode mode : {FaultMode::once, FaultMode::from_then_on}) {
+    for (std::int64_t n = 0;; ++n) {
+      const Outcome o = run(step, n, mode);
+      ASSERT_EQ(o.leaked, 0) << "allocation " << n;
+      if (!o.fired) break;
+      ASSERT_TRUE(o.status == MOE_OK || o.status == MOE_ERR_OUT_OF_MEMORY)
+          << "allocation " << n << ": " << moe_status_name(o.status);
+      failures += o.status != MOE_OK;
+      if (after) after(o.status);
+      ASSERT_LT(n, 20000);
+    }
+  }
+  EXPECT_EQ(failures > 0, clean.seen > 0) << clean.seen;
+  ASSERT_EQ(run(step, kNone, FaultMode::once).status, MOE_OK);
+}
+
+class OutOfMemory : public testing::Test {
+ protected:
+  static Model small() {
+    Model tiny;
+    tiny.E = 2, tiny.H = 32, tiny.I = 32, tiny.T = 2;
+    return tiny;
+  }
+  Model m = random_model(small());
+  std::string text = m.config_text();
+  Steps s = four_steps(m);
+};
+
+TEST_F(OutOfMemory, CreateConfig) {
+  sweep("config", [&](moe_error** e) {
+    moe_config* out = nullptr;
+    const moe_status r = moe_config_create(text.data(), text.size(), &out, e);
+    moe_config_destroy(out);
+    return r;
+  });
+}
+
+TEST_F(OutOfMemory, CreateContext) {
+  int ended = 0, calls = 0;
+  sweep(
+      "context",
+      [&](moe_error** e) {
+        moe_context_callbacks callbacks{};
+        callbacks.struct_size = sizeof callbacks;
+        callbacks.log_destroy = count_release;
+        callbacks.log_user = &ended;
+        moe_context* out = nullptr;
+        ++calls;
+        const moe_status r = moe_context_create("{\"threads\":1}", MOE_NUL_TERMINATED, &callbacks, &out, e);
+        moe_context_destroy(out);
+        return r;
+      },
+      [&](moe_status) { EXPECT_EQ(ended, calls); });
+}
+
+TEST_F(OutOfMemory, CreateControlAndPlatform) {
+  int ended = 0, calls = 0;
+  sweep(
+      "control",
+      [&](moe_error** e) {
+        moe_control* out = nullptr;
+        ++calls;
+        const moe_status r = moe_control_create(nullptr, &ended, count_release, &out, e);
+        moe_control_destroy(out);
+        return r;
+      },
+      [&](moe_status) { EXPECT_EQ(ended, calls); });
+  sweep("platform", [&](moe_error** e) {
+    moe_platform* out = nullptr;
+    const moe_status r = moe_platform_create(nullptr, 0, &out, e);
+    moe_platform_destroy(out);
+    return r;
+  });
+}
+
+TEST_F(OutOfMemory, Select) {
+  sweep("select", [&](moe_error** e) {
+    moe_selection* out = nullptr;
+    const moe_status r = moe_select_backend(s.context.get(), s.config.get(), nullptr, 0, &out, e);
+    moe_selection_destroy(out);
+    return r;
+  });
+}
+
+TEST_F(OutOfMemory, SetWeights) {
+  const std::vector<StackedTensor> tensors = stacked(m);
+  int released = 0, calls = 0;
+  sweep(
+      "weights",
+      [&](moe_error** e) {
+        moe_weights* w = nullptr;
+        moe_status r = moe_weights_create(s.config.get(), &w, e);
+        for (std::size_t i = 0; i < tensors.size() && r == MOE_OK; ++i) {
+          ++calls;
+          r = moe_weights_set(w, tensors[i].role, &tensors[i].tensor, count_release, &released, e);
+        }
+        moe_weights_destroy(w);
+        return r;
+      },
+      [&](moe_status) { EXPECT_EQ(released, calls); });
+}
+
+TEST_F(OutOfMemory, Convert) {
+  int released = 0, calls = 0;
+  sweep(
+      "convert",
+      [&](moe_error** e) {
+        moe_convert_options o{};
+        o.struct_size = sizeof o;
+        o.dst_release = count_release;
+        o.dst_user = &released;
+        moe_packed* out = nullptr;
+        ++calls;
+        const moe_status r = moe_convert_weights(s.context.get(), s.selection.get(), s.weights.get(), &o, &out, e);
+        moe_packed_destroy(out);
+        return r;
+      },
+      [&](moe_status) { EXPECT_EQ(released, calls); });
+}
+
+TEST_F(OutOfMemory, LoadMemory) {
+  const void* data = nullptr;
+  std::uint64_t size = 0;
+  ASSERT_EQ(moe_packed_data(s.packed.get(), &data, &size, nullptr), MOE_OK);
+  int released = 0, calls = 0;
+  sweep(
+      "load_memory",
+      [&](moe_error** e) {
+        moe_packed* out = nullptr;
+        ++calls;
+        const moe_status r =
+            moe_packed_load_memory(nullptr, data, size, MOE_LOAD_VERIFY, count_release, &released, &out, e);
+        moe_packed_destroy(out);
+        return r;
+      },
+      [&](moe_status) { EXPECT_EQ(released, calls); });
+}
+
+TEST_F(OutOfMemory, CreateLayerAndApply) {
+  Call call(m);
+  sweep(
+      "layer and first apply",
+      [&](moe_error** e) {
+        moe_layer* layer = nullptr;
+        moe_status r = moe_layer_create(s.context.get(), s.selection.get(), s.packed.get(), nullptr, &layer, e);
+        if (r == MOE_OK) r = moe_apply(layer, &call.args, e);
+        moe_layer_destroy(layer);
+        return r;
+      },
+      [&](moe_status r) {
+        if (r != MOE_OK) {
+          EXPECT_TRUE(call.untouched());
+        }
+        std::fill(call.out.begin(), call.out.end(), std::byte{0xa5});
+      });
+}
+
+TEST_F(OutOfMemory, LaterCallsAllocateNothing) {
+  Call call(m);
+  ASSERT_EQ(moe_apply(s.layer.get(), &call.args, nullptr), MOE_OK);
+  const Outcome o = run([&](moe_error** e) { return moe_apply(s.layer.get(), &call.args, e); }, kNone, FaultMode::once);
+  EXPECT_EQ(o.status, MOE_OK);
+  EXPECT_EQ(o.seen, 0);
+}
+
+TEST_F(OutOfMemory, ReportsAndDescribe) {
+  const auto text_step = [](auto&& call) {
+    return [call](moe_error** e) {
+      moe_buffer* out = nullptr;
+      const moe_status r = call(&out, e);
+      moe_buffer_destroy(out);
+      return r;
+    };
+  };
+  sweep("config_to_json",
+        text_step([&](moe_buffer** o, moe_error** e) { return moe_config_to_json(s.config.get(), o, e); }));
+  sweep("selection_to_json",
+        text_step([&](moe_buffer** o, moe_error** e) { return moe_selection_to_json(s.selection.get(), o, e); }));
+  sweep("weights_to_json",
+        text_step([&](moe_buffer** o, moe_error** e) { return moe_weights_to_json(s.weights.get(), o, e); }));
+  sweep("packed_to_json",
+        text_step([&](moe_buffer** o, moe_error** e) { return moe_packed_to_json(s.packed.get(), o, e); }));
+  sweep("layer_to_json",
+        text_step([&](moe_buffer** o, moe_error** e) { return moe_layer_to_json(s.layer.get(), o, e); }));
+  const char* query =
+      R"({"oracle":"w4a8_int8","platform":{"type":"cpu","arch":"x86_64"},"moe":{},"weight_key":"kInt4W4A8StaticGroup32Sym"})";
+  moe_buffer* out = nullptr;
+  const moe_status expected = moe_describe("oracle", query, MOE_NUL_TERMINATED, &out, nullptr);
+  moe_buffer_destroy(out);
+  if (expected == MOE_OK)
+    sweep("describe", text_step([&](moe_buffer** o, moe_error** e) {
+            return moe_describe("oracle", query, MOE_NUL_TERMINATED, o, e);
+          }));
+}
+
+// A failure of another kind while memory is short: its own status, or out of memory; never a leak.
+TEST_F(OutOfMemory, MakingAnError) {
+  const Step step = [&](moe_error** e) {
+    moe_config* out = nullptr;
+    return moe_config_create("{\"top_k\":-1}", MOE_NUL_TERMINATED, &out, e);
+  };
+  for (std::int64_t n = 0;; ++n) {
+    const Outcome o = run(step, n, FaultMode::once);
+    EXPECT_EQ(o.leaked, 0);
+    if (!o.fired) break;
+    EXPECT_TRUE(o.status == MOE_ERR_INVALID_CONFIG || o.status == MOE_ERR_OUT_OF_MEMORY) << n;
+  }
+}
+
+}  // namespace
+}  // namespace moe::test
