@@ -12,14 +12,12 @@ namespace moe::api {
 namespace {
 
 // Members of the canonical document that say what the packed bytes are and mean.
-constexpr std::array<std::string_view, 13> kBinding = {"/num_experts",
+constexpr std::array<std::string_view, 11> kBinding = {"/num_experts",
                                                        "/hidden_dim",
                                                        "/intermediate_size_per_partition",
                                                        "/num_local_experts",
                                                        "/activation",
-                                                       "/alpha",
-                                                       "/beta",
-                                                       "/limit",
+                                                       "/activation_params",
                                                        "/has_bias",
                                                        "/quantization/weights",
                                                        "/quantization/input_activations",
