@@ -55,7 +55,15 @@ class Value {
   friend bool operator==(const Value&, const Value&) = default;
 
  private:
-  std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> v_;
+  // Not trivially copyable on purpose: libstdc++ takes a variant of trivial types, strings and vectors
+  // for one that can never be empty, and after a copy that threw std::bad_alloc destroys what is not there.
+  struct Null {
+    Null() = default;
+    Null(const Null&) noexcept {}
+    Null& operator=(const Null&) noexcept { return *this; }
+    friend bool operator==(const Null&, const Null&) = default;
+  };
+  std::variant<Null, bool, std::int64_t, double, std::string, Array, Object> v_;
 };
 
 struct Limits {

@@ -9,7 +9,6 @@
 #include <array>
 #include <utility>
 
-#include "base/checked.h"
 #include "config/fields.h"
 #include "config/sections.h"
 
@@ -68,12 +67,10 @@ Result<Named> one_of(const Members& members, fields::Words names, fields::Range 
 }
 
 Check read_names(const Members& members, Config& config) {
-  MOE_TRY(const std::int64_t version, members.integer("version", {1, 1}, 1));
-  static_cast<void>(version);
+  MOE_CHECK(members.integer("version", {1, 1}));
   MOE_TRY(std::optional<std::string> name, members.text("name", 512));
   if (name) config.name = std::move(*name);
-  MOE_TRY(const std::optional<std::string> schema, members.text("$schema", 2048));
-  static_cast<void>(schema);
+  MOE_CHECK(members.text("$schema", 2048));
   const json::Value* names = members.get("projection_names");
   if (names == nullptr) return ok();
   const json::Array* list = names->array();
