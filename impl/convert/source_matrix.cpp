@@ -122,7 +122,8 @@ std::uint64_t temp_bytes_per_worker(const ConvertJob& job) {
       int bits = 0;
       for (DType t : row.dtypes) bits = std::max(bits, dtype_bits(t));
       std::uint64_t elements = 1;
-      for (std::int64_t d : row.shape(size).span()) elements *= static_cast<std::uint64_t>(d);
+      const TensorShape shape = row.shape(size);
+      for (std::int64_t d : shape.span()) elements *= static_cast<std::uint64_t>(d);
       bytes += elements * static_cast<std::uint64_t>(bits) / 8;
     }
     most = std::max(most, bytes);

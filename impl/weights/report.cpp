@@ -28,8 +28,9 @@ std::string tensor_json(const LayerFacts& facts, Role role, DType dtype) {
   const Config& c = facts.config();
   const std::int64_t inter = c.intermediate_size_per_partition, first = c.parallel.tp_rank * inter;
   const bool w13 = is_w13(role);
+  const Dims dims = facts.stacked_shape(role);
   std::string shape;
-  for (std::int64_t d : facts.stacked_shape(role).span()) shape += (shape.empty() ? "" : ",") + std::to_string(d);
+  for (std::int64_t d : dims.span()) shape += (shape.empty() ? "" : ",") + std::to_string(d);
   // Of the whole matrix of each expert; of w13 the rows of gate and of up alike.
   const std::array part = {w13 ? first : 0, w13 ? inter : c.hidden_dim, w13 ? 0 : first, w13 ? c.hidden_dim : inter};
   return std::string("{\"role\":\"") + role_name(role) + "\",\"dtype\":\"" + dtype_name(dtype) + "\",\"shape\":[" +
