@@ -211,18 +211,20 @@ void expect_definition(const Config& c, const std::vector<float>& row, const Rou
   ASSERT_EQ(ids, order) << "token " << t;
 
   const double m = x[static_cast<std::size_t>(order[0])];
+  // x - m is a float32 (a rounding of up to 2^-17 for large differences); all else has float64's room.
+  const auto e = [m](double v) { return std::exp(static_cast<double>(static_cast<float>(v - m))); };
   double sum = 0;
   if (c.routing.renormalize) {
-    for (auto id : order) sum += std::exp(x[static_cast<std::size_t>(id)] - m);
+    for (auto id : order) sum += e(x[static_cast<std::size_t>(id)]);
   } else {
-    for (double v : x) sum += std::exp(v - m);
+    for (double v : x) sum += e(v);
   }
   // Half an ulp per addition of the longest chain; 12 more for two exps, the division, the factor.
   const double chain = c.routing.renormalize ? static_cast<double>(k) : static_cast<double>(x.size()) / 16 + 5;
   const double bound = 0x1p-24 * (chain + 12);
   const double factor = c.routing.apply_routed_scale_to_output ? 1.0 : c.routing.routed_scaling_factor;
   for (std::size_t j = 0; j < k; ++j) {
-    const double want = std::isinf(m) ? 0.0 : factor * std::exp(x[static_cast<std::size_t>(order[j])] - m) / sum;
+    const double want = std::isinf(m) ? 0.0 : factor * e(x[static_cast<std::size_t>(order[j])]) / sum;
     EXPECT_NEAR(r.weights[t * k + j], want, bound * want + 2e-38 * factor) << "token " << t << " slot " << j;
   }
 }
