@@ -22,7 +22,7 @@ target_compile_options(moe_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wvla -Wdouble-promotion
   $<$<COMPILE_LANGUAGE:CXX>:-Wmissing-declarations>
   -ffp-contract=off -fno-math-errno -ffunction-sections -fdata-sections
-  -g -ffile-prefix-map=${CMAKE_CURRENT_SOURCE_DIR}=. -ffile-prefix-map=${CMAKE_CURRENT_BINARY_DIR}=build)
+  -ffile-prefix-map=${CMAKE_CURRENT_SOURCE_DIR}=. -ffile-prefix-map=${CMAKE_CURRENT_BINARY_DIR}=build)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(moe_flags INTERFACE -Wno-restrict) # false alarm for "text" + std::string, GCC bug 105651
 endif()

@@ -21,13 +21,14 @@ if(MOE_BUILD_STATIC)
   set(one_object ${CMAKE_CURRENT_BINARY_DIR}/libmoe.o)
   add_custom_command(OUTPUT ${one_object}
     COMMAND ${CMAKE_CXX_COMPILER} -r -nostdlib -Wl,--force-group-allocation -o ${one_object}.all ${moe_objects}
-    COMMAND ${CMAKE_OBJCOPY} --keep-global-symbols=${public_symbols} ${one_object}.all ${one_object}
+    COMMAND ${CMAKE_OBJCOPY} --strip-debug --keep-global-symbols=${public_symbols} ${one_object}.all ${one_object}
     COMMAND ${CMAKE_COMMAND} -E rm ${one_object}.all
     DEPENDS ${moe_objects} ${public_symbols} COMMAND_EXPAND_LISTS VERBATIM)
   add_library(moe_static STATIC ${one_object})
   add_library(moe::moe_static ALIAS moe_static)
   set_source_files_properties(${one_object} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
   set_target_properties(moe_static PROPERTIES OUTPUT_NAME moe LINKER_LANGUAGE CXX)
+  target_link_libraries(moe_static INTERFACE stdc++ m) # what Libs.private says; C programs need it named
   target_include_directories(moe_static PUBLIC $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include_c>
                                                $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   install(TARGETS moe_static EXPORT moeTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT Development)

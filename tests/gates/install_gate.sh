@@ -44,7 +44,7 @@ echo "find_package:"
 for kind in OFF ON; do
   [ $kind = OFF ] || [ -e "$lib/libmoe.a" ] || continue
   cmake -S "$consumer" -B "$dir/consumer_$kind" -D CMAKE_PREFIX_PATH="$dir/moved" -D STATIC=$kind -D CMAKE_BUILD_TYPE=Release >/dev/null
-  cmake --build "$dir/consumer_$kind" >/dev/null
+  cmake --build "$dir/consumer_$kind" >"$dir/log" 2>&1 || { head -20 "$dir/log"; fail "consumer does not build"; }
   run "" "$dir/consumer_$kind/consumer"
 done
 
