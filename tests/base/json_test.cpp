@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <clocale>
 #include <cmath>
+#include <ctime>
 #include <limits>
 #include <new>
 #include <nlohmann/json.hpp>
@@ -20,6 +20,9 @@ std::size_t offset_of(const Error& e) {
   const auto details = nlohmann::json::parse("{" + e.details + "}");
   return details.at("offset").get<std::size_t>();
 }
+
+// CPU time, so that a busy machine does not fail a limit.
+double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 struct Bad {
   std::string text;
@@ -124,9 +127,9 @@ TEST(Json, BombsEndEarly) {
   }();
   for (const std::string* text : {&bomb, &open_keys}) {
     for (const std::size_t most : {std::size_t{1} << 20, std::size_t{1} << 30}) {
-      const auto start = std::chrono::steady_clock::now();
+      const double start = cpu_seconds();
       EXPECT_FALSE(json::parse(*text, {.max_bytes = most, .max_depth = 32}));
-      EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(50));
+      EXPECT_LT(cpu_seconds() - start, 0.05);
     }
   }
 }
@@ -142,14 +145,14 @@ TEST(Json, ManyKeys) {
   std::string text = "{";
   for (int i = 0; i < kKeys; ++i) text += (i ? ",\"" : "\"") + std::to_string(i) + "\":0";
   const std::string unique = text + "}";
-  const auto start = std::chrono::steady_clock::now();
+  const double start = cpu_seconds();
   const auto r = json::parse(unique, {.max_bytes = 4 << 20, .max_depth = 32});
   ASSERT_TRUE(r);
   EXPECT_EQ(r->object()->size(), static_cast<std::size_t>(kKeys));
   const auto twice = json::parse(text + ",\"77777\":0}", {.max_bytes = 4 << 20, .max_depth = 32});
   ASSERT_FALSE(twice);
   EXPECT_EQ(offset_of(twice.error()), text.size() + 1);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+  EXPECT_LT(cpu_seconds() - start, 2.0);
 }
 
 TEST(Json, Numbers) {
@@ -285,9 +288,9 @@ TEST(Json, MergesLargeObjectsQuickly) {
   }
   target = Value(std::move(a));
   patch = Value(std::move(b));
-  const auto start = std::chrono::steady_clock::now();
+  const double start = cpu_seconds();
   json::merge_patch(target, patch);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+  EXPECT_LT(cpu_seconds() - start, 2.0);
   EXPECT_EQ(target.find("k0"), nullptr);
   EXPECT_EQ(*target.find("k2")->integer(), -1);
   EXPECT_EQ(*target.find("k3")->integer(), 3);
