@@ -302,7 +302,7 @@ TEST(Route, UpstreamsVectors) {
     m.compat = "vllm";
     auto text = nlohmann::json::parse(m.config_text());
     text["router_logits_dtype"] = text["in_dtype"] = text["out_dtype"] = c["logits_dtype"];
-    text["routing"] = {{"method", c["renormalize"] == true ? "Renormalize" : "Default"}};
+    text["routing"] = {{"renormalize", c["renormalize"]}};
     const ConfigPtr config = make_config(text.dump());
     std::vector<std::int32_t> ids(static_cast<std::size_t>(T * K));
     std::vector<float> weights(ids.size());

@@ -48,6 +48,7 @@ class FfiWorld {
     packed = made("moe_convert_weights", {context, selection, weights, 0});
     layer = made("moe_layer_create", {context, selection, packed, 0});
     control = made("moe_control_create", {0, 0, 0});
+    spare = made("moe_control_create", {0, 0, 0});
     buffer = made("moe_buffer_create", {64, 64});
     error = lib.call("moe_error_create", {MOE_ERR_IO, keep("text"), 4});
     EXPECT_EQ(lib.status("moe_packed_save", {packed, keep(path()), 0, 0, 0}), MOE_OK);
@@ -83,11 +84,10 @@ class FfiWorld {
   struct Outputs {
     std::deque<Word> slots;
     std::vector<std::pair<std::string, Word*>> named;  // type, slot
-    Word add(const std::string& type, std::size_t words = 1) {
-      const std::size_t at = slots.size();
-      slots.insert(slots.end(), words, kStale);
-      named.emplace_back(type, &slots[at]);
-      return word_of(&slots[at]);
+    Word add(const std::string& type) {
+      slots.push_back(kStale);
+      named.emplace_back(type, &slots.back());
+      return word_of(&slots.back());
     }
     static constexpr Word kStale = 0x5a5a5a5a5a5a5a5aU;
   };
@@ -111,7 +111,7 @@ class FfiWorld {
   FfiLibrary lib;
   Model model = random_model();
   Word config = 0, context = 0, platform = 0, selection = 0, weights = 0, loose = 0, file_config = 0, file_weights = 0,
-       packed = 0, layer = 0, control = 0, buffer = 0, error = 0;
+       packed = 0, layer = 0, control = 0, spare = 0, buffer = 0, error = 0;
   std::vector<std::byte> out_bytes;
   std::vector<Word> counts = std::vector<Word>(64);
 
@@ -181,7 +181,7 @@ class FfiWorld {
     const std::string name = p["name"], type = p["type"], head = head_of(type);
     const auto special = special_.find(function + "." + name);
     if (special != special_.end()) return special->second(*this);
-    if (head == "out") return out.add(type, 64);
+    if (head == "out") return out.add(type);
     if (head == "fn" || name == "user") return 0;
     if (type == "handle:moe_error") return function == "moe_error_destroy" ? 0 : error;
     if (head == "handle") return function == tail_of(type) + "_destroy" ? 0 : handle(tail_of(type));
@@ -213,6 +213,7 @@ class FfiWorld {
       {"moe_error_create.message",             [](FfiWorld& w) { return w.keep("text"); }},
       {"moe_tensor_nbytes.shape",              [](FfiWorld& w) { return word_of(w.shape_.data()); }},
       {"moe_tensor_from_dlpack.dl_managed_tensor_versioned", [](FfiWorld& w) { return w.dlpack(); }},
+      {"moe_control_cancel.control",           [](FfiWorld& w) { return w.spare; }},
       {"moe_context_create.options_json",      [](FfiWorld& w) { return w.keep("{\"threads\":1}"); }},
       {"moe_config_create.json",               [](FfiWorld& w) { return w.keep(w.model.config_text()); }},
       {"moe_config_create_from_hf.hf_json",    [](FfiWorld& w) { return w.keep(R"({"architectures":["MixtralForCausalLM"],"model_type":"mixtral","num_local_experts":8,"num_experts_per_tok":2,"hidden_size":64,"intermediate_size":96,"hidden_act":"silu","num_hidden_layers":2,"torch_dtype":"bfloat16"})"); }},
