@@ -54,6 +54,7 @@ struct Layer::State {
   std::vector<std::int32_t> expert_map;
   mutable std::mutex mutex;
   mutable std::vector<Buffer> workspaces;  // not in use
+  mutable std::size_t lent = 0;            // in use
   mutable std::uint64_t workspace_high = 0;
   mutable std::vector<std::atomic<std::uint64_t>> counts;  // [E]
 
@@ -61,18 +62,25 @@ struct Layer::State {
     Buffer b;
     {
       const std::lock_guard lock(mutex);
-      workspaces.reserve(workspaces.size() + 1);  // so that giving back never allocates
       if (!workspaces.empty()) {
         b = std::move(workspaces.back());
         workspaces.pop_back();
       }
+      workspaces.reserve(workspaces.size() + lent + 1);  // so that giving back never allocates
+      ++lent;
       if (bytes > workspace_high) workspace_high = bytes;
     }
     if (b.size() >= bytes && b) return b;
-    return Buffer::create(bytes, kWorkspaceAlignment, allocator_of(spec.context.get()), spec.context);
+    auto larger = Buffer::create(bytes, kWorkspaceAlignment, allocator_of(spec.context.get()), spec.context);
+    if (!larger) {
+      const std::lock_guard lock(mutex);
+      --lent;
+    }
+    return larger;
   }
   void give_back(Buffer b) const {
     const std::lock_guard lock(mutex);
+    --lent;
     if (workspaces.size() < workspaces.capacity()) workspaces.push_back(std::move(b));
   }
 };
