@@ -8,13 +8,22 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 wrong=0
 
-# Ten structs so that the baseline counts as one with types; moe_s is the one that changes.
-source() { # source MEMBERS RETURN PARAMETER EXTRA
-  echo "#include <stdint.h>"
-  for i in 1 2 3 4 5 6 7 8 9; do echo "struct t$i { int32_t a$i; }; int32_t moe_f$i(struct t$i* p); int32_t moe_f$i(struct t$i* p) { return p->a$i; }"; done
-  echo "struct moe_config { int hidden$5; }; struct moe_s { uint32_t struct_size; $1 };"
-  echo "$2 moe_g(struct moe_s* s, $3 n, struct moe_config* c); $2 moe_g(struct moe_s* s, $3 n, struct moe_config* c) { return ($2)(s->struct_size + (uint64_t)n + (uint64_t)(c != 0)); }"
-  echo "$4"
+# Ten structs so that the baseline counts as one with types; moe_s is the one that changes. The header is public, what is
+# behind moe_config is not.
+library() { # library NAME MEMBERS RETURN PARAMETER HANDLE [EXTRA]
+  mkdir -p "$dir/$1"
+  {
+    echo "#include <stdint.h>"
+    for i in 1 2 3 4 5 6 7 8 9; do echo "struct t$i { int32_t a$i; }; int32_t moe_f$i(struct t$i* p);"; done
+    echo "struct moe_config; struct moe_s { uint32_t struct_size; $2 }; $3 moe_g(struct moe_s* s, $4 n, struct moe_config* c);"
+  } >"$dir/$1/moe.h"
+  {
+    echo "#include \"$1/moe.h\""
+    for i in 1 2 3 4 5 6 7 8 9; do echo "int32_t moe_f$i(struct t$i* p) { return p->a$i; }"; done
+    echo "struct moe_config { int hidden$5; };"
+    echo "$3 moe_g(struct moe_s* s, $4 n, struct moe_config* c) { return ($3)(s->struct_size + (uint64_t)n + (uint64_t)c->hidden$5); }"
+    echo "${6:-}"
+  } >"$dir/$1.c"
 }
 json() { # json NAME MEMBERS FUNCTIONS
   cat >"$dir/$1.json" <<J
@@ -23,7 +32,7 @@ json() { # json NAME MEMBERS FUNCTIONS
  "structs": [{"name": "moe_s", "size": $4, "v1_size": 16, "align": 8, "members": [{"name": "struct_size", "type": "u32", "offset": 0}$2]}]}
 J
 }
-build() { "$cc" -g -fPIC -shared -Wl,-soname,libmoe.so.0 "$dir/$1.c" -o "$dir/$1.so"; }
+build() { "$cc" -g -I "$dir" -fPIC -shared -Wl,-soname,libmoe.so.0 "$dir/$1.c" -o "$dir/$1.so"; }
 expect() { # expect NAME STATUS
   build "$1"
   status=0
@@ -36,21 +45,21 @@ expect() { # expect NAME STATUS
 }
 
 B=', {"name": "b", "type": "u64", "offset": 8}'
-source 'uint64_t b;' int32_t int64_t '' 0 >"$dir/base.c"
+library base 'uint64_t b;' int32_t int64_t 0
 json base "$B" i64 16
 build base
-abidw --no-show-locs --no-corpus-path --no-comp-dir-path --no-elf-needed --type-id-style hash --out-file "$dir/base.abi" "$dir/base.so"
+"$here/dump.sh" "$dir/base.so" "$dir/base.abi" "$dir/base"
 
 cp "$dir/base.c" "$dir/same.c"; cp "$dir/base.json" "$dir/same.json"; expect same 0
-source 'uint64_t b;' int32_t int64_t 'void moe_new(void); void moe_new(void) {}' 0 >"$dir/function_added.c"
+library function_added 'uint64_t b;' int32_t int64_t 0 'void moe_new(void); void moe_new(void) {}'
 cp "$dir/base.json" "$dir/function_added.json"; expect function_added 0
-source 'uint64_t b; uint64_t c;' int32_t int64_t '' 0 >"$dir/appended.c"
+library appended 'uint64_t b; uint64_t c;' int32_t int64_t 0
 json appended "$B"', {"name": "c", "type": "u64", "offset": 16}' i64 24; expect appended 0
-source 'uint64_t b;' int32_t int64_t '' 1 >"$dir/handle_changed.c"
+library handle_changed 'uint64_t b;' int32_t int64_t 1
 cp "$dir/base.json" "$dir/handle_changed.json"; expect handle_changed 0
-source 'uint64_t c; uint64_t b;' int32_t int64_t '' 0 >"$dir/inserted.c"
+library inserted 'uint64_t c; uint64_t b;' int32_t int64_t 0
 json inserted ', {"name": "c", "type": "u64", "offset": 8}, {"name": "b", "type": "u64", "offset": 16}' i64 24; expect inserted 4
-source 'uint64_t b;' int32_t int32_t '' 0 >"$dir/parameter.c"
+library parameter 'uint64_t b;' int32_t int32_t 0
 json parameter "$B" i32 16; expect parameter 4
 grep -v moe_f3 "$dir/base.c" >"$dir/function_removed.c"
 cp "$dir/base.json" "$dir/function_removed.json"; expect function_removed 8

@@ -19,10 +19,9 @@ for library in "$@"; do
       exit 1
     }
   fi
-  abidw --no-show-locs --no-corpus-path --no-comp-dir-path --no-elf-needed --type-id-style hash \
-    --suppressions "$here/handles.suppr" --out-file "$baseline.new" "$library"
+  "$here/dump.sh" "$library" "$baseline.new"
   mv "$baseline.new" "$baseline"
-  echo "wrote $baseline: $(grep -c '<class-decl' "$baseline") types"
+  echo "wrote $baseline: $(grep -c '<class-decl.* size-in-bits=' "$baseline") types"
 done
 mkdir -p "$here/baseline"
 cp "$here/moe_abi.json" "$here/baseline/moe_abi.json"

@@ -23,6 +23,9 @@ target_compile_options(moe_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wmissing-declarations>
   -ffp-contract=off -fno-math-errno -ffunction-sections -fdata-sections
   -ffile-prefix-map=${CMAKE_CURRENT_SOURCE_DIR}=. -ffile-prefix-map=${CMAKE_CURRENT_BINARY_DIR}=build)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU) # unique symbols would keep a library from being unloaded
+  target_compile_options(moe_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-gnu-unique>)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(moe_flags INTERFACE -Wno-restrict) # false alarm for "text" + std::string, GCC bug 105651
 endif()
