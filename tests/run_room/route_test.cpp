@@ -1,4 +1,5 @@
 // Routing against the golden vectors, a float64 definition, and itself (threads, batches, strides).
+// Long, because all of it stands on the same few helpers.
 #include "run/route.h"
 
 #include <gtest/gtest.h>
