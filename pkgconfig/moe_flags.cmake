@@ -27,7 +27,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU) # unique symbols would keep a library fro
   target_compile_options(moe_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-gnu-unique>)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  target_compile_options(moe_flags INTERFACE -Wno-restrict) # false alarm for "text" + std::string, GCC bug 105651
+  target_compile_options(moe_flags INTERFACE -Wno-restrict -Wno-maybe-uninitialized)
+  # false alarms of GCC 12: "text" + std::string (bug 105651), std::optional and std::variant at -Os (bug 80635)
 endif()
 if(MOE_WERROR)
   target_compile_options(moe_flags INTERFACE -Werror)
