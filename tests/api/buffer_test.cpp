@@ -9,8 +9,8 @@ namespace moe::test {
 namespace {
 
 TEST(Buffers, AlignedAndWritable) {
-  for (const std::size_t alignment : {0, 1, 16, 64, 4096, 1 << 21}) {
-    for (const std::size_t size : {0, 1, 63, 64, 100000}) {
+  for (const std::size_t alignment : {0U, 1U, 16U, 64U, 4096U, 1U << 21}) {
+    for (const std::size_t size : {0U, 1U, 63U, 64U, 100000U}) {
       const BufferPtr b =
           make<BufferPtr>([&](moe_buffer** o, moe_error** e) { return moe_buffer_create(size, alignment, o, e); });
       ASSERT_NE(moe_buffer_data(b.get()), nullptr);
@@ -22,7 +22,7 @@ TEST(Buffers, AlignedAndWritable) {
 }
 
 TEST(Buffers, RefusesOddAlignments) {
-  for (const std::size_t alignment : {3, 48, 65}) {
+  for (const std::size_t alignment : {3U, 48U, 65U}) {
     moe_buffer* out = nullptr;
     const Failure f = failure([&](moe_error** e) { return moe_buffer_create(1, alignment, &out, e); });
     EXPECT_EQ(f.status, MOE_ERR_INVALID_ARGUMENT);
@@ -30,7 +30,15 @@ TEST(Buffers, RefusesOddAlignments) {
   }
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // their allocators end the program instead
+// The allocators of the sanitizers end the program instead.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define MOE_TEST_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define MOE_TEST_SANITIZED 1
+#endif
+#endif
+#if !defined(MOE_TEST_SANITIZED)
 TEST(Buffers, TooLargeIsAnError) {
   for (const std::size_t size : {SIZE_MAX, SIZE_MAX - 63, SIZE_MAX / 2, std::size_t{1} << 60}) {
     moe_buffer* out = reinterpret_cast<moe_buffer*>(8);

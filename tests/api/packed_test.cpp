@@ -84,7 +84,7 @@ TEST_F(PackedWeights, Dequantized) {
 
 TEST_F(PackedWeights, SavedAndLoaded) {
   ASSERT_EQ(moe_packed_save(s.packed.get(), path.c_str(), 0, nullptr, nullptr), MOE_OK);
-  for (const std::uint64_t flags : {0, 1, 2, 3, 4, 5, 6, 7}) {
+  for (std::uint64_t flags = 0; flags < 8; ++flags) {
     PackedPtr p;
     ASSERT_EQ(load(flags, &p), MOE_OK) << flags;
     expect_same(p.get());
@@ -121,7 +121,7 @@ TEST_F(PackedWeights, FromMemoryItIsReleasedOnce) {
       make<BufferPtr>([&](moe_buffer** o, moe_error** e) { return moe_buffer_create(size + 64, 64, o, e); });
   auto* bytes = static_cast<char*>(moe_buffer_data(copy.get()));
   int released = 0;
-  for (const std::size_t offset : {0, 8}) {  // aligned: shared; else copied
+  for (const std::size_t offset : {0U, 8U}) {  // aligned: shared; else copied
     std::memcpy(bytes + offset, data, size);
     PackedPtr p = make<PackedPtr>([&](moe_packed** o, moe_error** e) {
       return moe_packed_load_memory(nullptr, bytes + offset, size, MOE_LOAD_VERIFY, count_release, &released, o, e);
