@@ -20,6 +20,8 @@ std::string text_of(const moe_config* config) {
 
 }  // namespace
 
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);  // what libFuzzer looks for
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const char* json = reinterpret_cast<const char*>(data);
   moe_config* config = nullptr;

@@ -44,6 +44,8 @@ void run(const moe::fuzz::Layer& layer, const moe_packed* packed) {
 
 }  // namespace
 
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);  // what libFuzzer looks for
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const moe::fuzz::Layer layer;
   static const std::vector<std::uint8_t> valid = moe::fuzz::packed_block(layer);

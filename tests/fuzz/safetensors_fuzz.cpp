@@ -44,6 +44,8 @@ void list(const moe_weights* weights) {
 
 }  // namespace
 
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);  // what libFuzzer looks for
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const moe::fuzz::Layer layer;
   moe_weights* weights = nullptr;
