@@ -63,7 +63,8 @@ Result<Buffer> Buffer::create(std::size_t size, std::size_t alignment, const All
   b.allocator_ = allocator;
   b.keep_ = std::move(keep);
   if (reinterpret_cast<std::uintptr_t>(p) % alignment != 0)
-    return fail(Code::callback, "allocate", "the allocator gave memory that is not aligned to " + std::to_string(alignment));
+    return fail(Code::callback, "allocate",
+                "the allocator gave memory that is not aligned to " + std::to_string(alignment));
   return b;
 }
 

@@ -106,7 +106,8 @@ const char* config_schema_text();
 
 // --- placement.cpp: which experts a rank holds (routing.md 9) --------------------------------------
 // Global ids in local order.
-std::vector<std::int64_t> experts_of_rank(std::int64_t num_experts, std::int64_t ep_size, std::int64_t ep_rank, Placement placement);
+std::vector<std::int64_t> experts_of_rank(std::int64_t num_experts, std::int64_t ep_size, std::int64_t ep_rank,
+                                          Placement placement);
 std::vector<std::int64_t> local_experts(const Config& config);
 
 // --- platform.cpp: the one platform schema ----------------------------------------------------------

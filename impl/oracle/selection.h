@@ -19,17 +19,39 @@ namespace moe {
 
 // Numbers of moe_reject in moe.h.
 enum class Reject : std::int32_t {
-  none = 0, not_built = 1, platform = 2, isa = 3, not_gated = 4, activation = 5, quant_scheme = 6, group_size = 7,
-  zero_point = 8, act_order = 9, bias = 10, parallel = 11, expert_map = 12, routing = 13, router_dtype = 14,
-  input_dtype = 15, shape = 16, alignment = 17, shard_splits_group = 18, activation_format = 19,
-  batch_invariance = 20, lora = 21, weight_layout = 22, memory = 23, user = 24, custom = 25
+  none = 0,
+  not_built = 1,
+  platform = 2,
+  isa = 3,
+  not_gated = 4,
+  activation = 5,
+  quant_scheme = 6,
+  group_size = 7,
+  zero_point = 8,
+  act_order = 9,
+  bias = 10,
+  parallel = 11,
+  expert_map = 12,
+  routing = 13,
+  router_dtype = 14,
+  input_dtype = 15,
+  shape = 16,
+  alignment = 17,
+  shard_splits_group = 18,
+  activation_format = 19,
+  batch_invariance = 20,
+  lora = 21,
+  weight_layout = 22,
+  memory = 23,
+  user = 24,
+  custom = 25
 };
 const char* reject_name(Reject r);  // "MOE_REJECT_ISA"; "MOE_REJECT_UNKNOWN" for others
 
 struct Candidate {
   std::string backend, kernel, experts;  // kernel: for devices that libmoe does not run, the experts class
   Reject reason = Reject::none;
-  std::string detail, subject;           // never empty detail on a refusal: names the needed and the found value
+  std::string detail, subject;  // never empty detail on a refusal: names the needed and the found value
   std::int32_t priority = 0;
   bool chosen = false;
 };
@@ -37,11 +59,11 @@ struct Candidate {
 struct Selection {
   std::shared_ptr<const Config> config;
   Platform platform;
-  std::string oracle;                     // "w4a8_int8", ...; "none" when vLLM has no oracle for the config
-  std::vector<Candidate> candidates;      // in priority order
-  std::optional<std::size_t> winner;      // index into candidates
-  std::optional<std::size_t> kernel;      // index into kKernelIds when this library runs it
-  Layout layout;                          // kind none without a winner, foreign when not built here
+  std::string oracle;                 // "w4a8_int8", ...; "none" when vLLM has no oracle for the config
+  std::vector<Candidate> candidates;  // in priority order
+  std::optional<std::size_t> winner;  // index into candidates
+  std::optional<std::size_t> kernel;  // index into kKernelIds when this library runs it
+  Layout layout;                      // kind none without a winner, foreign when not built here
   std::string layout_id;
   std::string weight_scheme, activation_scheme;  // "int4_g32_sym", "int8_token_dynamic"
   // "" or why moe_backend was not followed: requested_backend_not_on_this_platform (vLLM's own rule),

@@ -19,11 +19,12 @@ std::set<int> known_numbers() {
 }
 
 TEST(DType, KnownNumbersAreThoseOfTheAbi) {
-  const std::set<int> abi = {MOE_DTYPE_F32,         MOE_DTYPE_F16,         MOE_DTYPE_BF16,       MOE_DTYPE_F64,       MOE_DTYPE_I8,
-                             MOE_DTYPE_U8,          MOE_DTYPE_I16,         MOE_DTYPE_U16,        MOE_DTYPE_I32,       MOE_DTYPE_U32,
-                             MOE_DTYPE_I64,         MOE_DTYPE_U64,         MOE_DTYPE_BOOL,       MOE_DTYPE_F8_E4M3FN, MOE_DTYPE_F8_E5M2,
-                             MOE_DTYPE_F8_E4M3FNUZ, MOE_DTYPE_F8_E5M2FNUZ, MOE_DTYPE_F8_E8M0FNU, MOE_DTYPE_F6_E2M3FN, MOE_DTYPE_F6_E3M2FN,
-                             MOE_DTYPE_F4_E2M1FN,   MOE_DTYPE_I4,          MOE_DTYPE_U4,         MOE_DTYPE_I2,        MOE_DTYPE_U2};
+  const std::set<int> abi = {
+      MOE_DTYPE_F32,         MOE_DTYPE_F16,         MOE_DTYPE_BF16,       MOE_DTYPE_F64,       MOE_DTYPE_I8,
+      MOE_DTYPE_U8,          MOE_DTYPE_I16,         MOE_DTYPE_U16,        MOE_DTYPE_I32,       MOE_DTYPE_U32,
+      MOE_DTYPE_I64,         MOE_DTYPE_U64,         MOE_DTYPE_BOOL,       MOE_DTYPE_F8_E4M3FN, MOE_DTYPE_F8_E5M2,
+      MOE_DTYPE_F8_E4M3FNUZ, MOE_DTYPE_F8_E5M2FNUZ, MOE_DTYPE_F8_E8M0FNU, MOE_DTYPE_F6_E2M3FN, MOE_DTYPE_F6_E3M2FN,
+      MOE_DTYPE_F4_E2M1FN,   MOE_DTYPE_I4,          MOE_DTYPE_U4,         MOE_DTYPE_I2,        MOE_DTYPE_U2};
   EXPECT_EQ(known_numbers(), abi);
   EXPECT_EQ(static_cast<int>(DType::invalid), MOE_DTYPE_INVALID);
 }
@@ -78,7 +79,8 @@ TEST(DType, OthersAreInvalid) {
 
 TEST(DType, ActivationTypes) {
   for (int n : known_numbers())
-    EXPECT_EQ(is_float16_or_32(static_cast<DType>(n)), n == MOE_DTYPE_F32 || n == MOE_DTYPE_F16 || n == MOE_DTYPE_BF16) << n;
+    EXPECT_EQ(is_float16_or_32(static_cast<DType>(n)), n == MOE_DTYPE_F32 || n == MOE_DTYPE_F16 || n == MOE_DTYPE_BF16)
+        << n;
 }
 
 }  // namespace

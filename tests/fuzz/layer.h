@@ -16,7 +16,7 @@ constexpr std::int64_t kExperts = 2, kHidden = 64, kIntermediate = 32, kGroup = 
 // The layer of tests/vectors/w4a8_int8/ckpt_g32_int_quantized.safetensors.
 constexpr std::string_view kConfig =
     R"({"name":"model.layers.0.mlp.experts","num_experts":2,"top_k":2,"hidden_size":64,"intermediate_size":32,)"
-    R"("quantization":{"scheme":"W4A8","group_size":32,"format":"int-quantized"}})";
+    R"("in_dtype":"float32","quantization":{"scheme":"W4A8","group_size":32,"format":"int-quantized"}})";
 
 struct Layer {
   moe_config* config = nullptr;

@@ -8,5 +8,6 @@ cpu=$2
 shift 2
 for program in "$@"; do
   echo "$cpu: $program"
-  "$qemu" -cpu "$cpu" "$program" --gtest_brief=1
+  # /proc/cpuinfo is the host's there, so it says nothing about the emulated CPU
+  "$qemu" -cpu "$cpu" "$program" --gtest_brief=1 --gtest_filter=-Detect.AgreesWithProcCpuinfo
 done

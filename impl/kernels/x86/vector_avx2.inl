@@ -38,7 +38,9 @@ struct V {
   static I min_i(I a, I b) { return _mm256_min_epi32(a, b); }
   static I max_i(I a, I b) { return _mm256_max_epi32(a, b); }
   static I truncate(F x) { return _mm256_cvttps_epi32(x); }
-  static I nearest_even(F x) { return _mm256_cvttps_epi32(_mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)); }
+  static I nearest_even(F x) {
+    return _mm256_cvttps_epi32(_mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
   static F to_float(I x) { return _mm256_cvtepi32_ps(x); }
 
   static std::int32_t sum(I x) {
@@ -66,12 +68,16 @@ struct V {
     const __m128i h = _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
     _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(h, h));
   }
-  static I load_u16(const std::byte* p) { return _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+  static I load_u16(const std::byte* p) {
+    return _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
   static void store_u16(std::byte* p, I x) {  // values in [0, 65535]
     const __m128i h = _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), h);
   }
-  static F load_f16(const std::byte* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+  static F load_f16(const std::byte* p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
   static void store_f16(std::byte* p, F x) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
   }
