@@ -43,6 +43,8 @@
 #ifndef MOE_MOE_H_
 #define MOE_MOE_H_
 
+/* clang-format off: one declaration per line */
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -53,31 +55,31 @@
 #define MOE_ABI_VERSION 0
 
 #if !defined(MOE_API)
-#if defined(_WIN32)
-#if defined(MOE_BUILDING)
-#define MOE_API __declspec(dllexport)
-#elif defined(MOE_STATIC)
-#define MOE_API
-#else
-#define MOE_API __declspec(dllimport)
-#endif
-#elif defined(__GNUC__)
-#define MOE_API __attribute__((visibility("default")))
-#else
-#define MOE_API
-#endif
+#  if defined(_WIN32)
+#    if defined(MOE_BUILDING)
+#      define MOE_API __declspec(dllexport)
+#    elif defined(MOE_STATIC)
+#      define MOE_API
+#    else
+#      define MOE_API __declspec(dllimport)
+#    endif
+#  elif defined(__GNUC__)
+#    define MOE_API __attribute__((visibility("default")))
+#  else
+#    define MOE_API
+#  endif
 #endif
 
 #if defined(_WIN32) && !defined(_WIN64)
-#define MOE_CALL __cdecl
+#  define MOE_CALL __cdecl
 #else
-#define MOE_CALL
+#  define MOE_CALL
 #endif
 
 #if defined(__GNUC__) && !defined(MOE_NO_WARN_UNUSED)
-#define MOE_MUST_CHECK __attribute__((warn_unused_result))
+#  define MOE_MUST_CHECK __attribute__((warn_unused_result))
 #else
-#define MOE_MUST_CHECK
+#  define MOE_MUST_CHECK
 #endif
 
 #ifdef __cplusplus
@@ -107,18 +109,18 @@ enum {
   MOE_ERR_UNSUPPORTED = 9,       /* valid, but this build or this object cannot do it    */
   MOE_ERR_BUFFER_TOO_SMALL = 10, /* details say how much is needed                      */
   MOE_ERR_OUT_OF_MEMORY = 11,
-  MOE_ERR_IO = 12,              /* open/read/write/mmap; details carry errno            */
-  MOE_ERR_FORMAT = 13,          /* file is not ours, truncated, or hash mismatch        */
-  MOE_ERR_VERSION = 14,         /* struct, file or plug-in of a newer version           */
-  MOE_ERR_CANCELLED = 15,       /* a moe_control or a callback asked to stop            */
-  MOE_ERR_COMM = 16,            /* communicator callback failed                         */
-  MOE_ERR_CALLBACK = 17,        /* any other callback failed                            */
-  MOE_ERR_BUSY = 18,            /* exclusive access violated (best-effort detection)    */
-  MOE_ERR_STATE = 19,           /* call not possible in this state, e.g. MPI not started */
-  MOE_ERR_PEER = 20,            /* another rank failed; details name rank and status    */
-  MOE_ERR_CONFIG_MISMATCH = 21, /* two sides disagree (ranks; packed weights and        */
-                                /* selection); details name the member                  */
-  MOE_ERR_COMM_POISONED = 22,   /* the communicator failed before and is unusable       */
+  MOE_ERR_IO = 12,               /* open/read/write/mmap; details carry errno            */
+  MOE_ERR_FORMAT = 13,           /* file is not ours, truncated, or hash mismatch        */
+  MOE_ERR_VERSION = 14,          /* struct, file or plug-in of a newer version           */
+  MOE_ERR_CANCELLED = 15,        /* a moe_control or a callback asked to stop            */
+  MOE_ERR_COMM = 16,             /* communicator callback failed                         */
+  MOE_ERR_CALLBACK = 17,         /* any other callback failed                            */
+  MOE_ERR_BUSY = 18,             /* exclusive access violated (best-effort detection)    */
+  MOE_ERR_STATE = 19,            /* call not possible in this state, e.g. MPI not started */
+  MOE_ERR_PEER = 20,             /* another rank failed; details name rank and status    */
+  MOE_ERR_CONFIG_MISMATCH = 21,  /* two sides disagree (ranks; packed weights and        */
+                                 /* selection); details name the member                  */
+  MOE_ERR_COMM_POISONED = 22,    /* the communicator failed before and is unusable       */
   MOE_ERR_INTERNAL = 99
 };
 
@@ -127,68 +129,56 @@ enum {
 typedef int32_t moe_dtype;
 enum {
   MOE_DTYPE_INVALID = 0,
-  MOE_DTYPE_F32 = 1,
-  MOE_DTYPE_F16 = 2,
-  MOE_DTYPE_BF16 = 3,
-  MOE_DTYPE_F64 = 4,
-  MOE_DTYPE_I8 = 8,
-  MOE_DTYPE_U8 = 9,
-  MOE_DTYPE_I16 = 10,
-  MOE_DTYPE_U16 = 11,
-  MOE_DTYPE_I32 = 12,
-  MOE_DTYPE_U32 = 13,
-  MOE_DTYPE_I64 = 14,
-  MOE_DTYPE_U64 = 15,
+  MOE_DTYPE_F32 = 1,  MOE_DTYPE_F16 = 2,  MOE_DTYPE_BF16 = 3,  MOE_DTYPE_F64 = 4,
+  MOE_DTYPE_I8 = 8,   MOE_DTYPE_U8 = 9,   MOE_DTYPE_I16 = 10,  MOE_DTYPE_U16 = 11,
+  MOE_DTYPE_I32 = 12, MOE_DTYPE_U32 = 13, MOE_DTYPE_I64 = 14,  MOE_DTYPE_U64 = 15,
   MOE_DTYPE_BOOL = 16, /* one byte, 0 or 1 */
-  MOE_DTYPE_F8_E4M3FN = 20,
-  MOE_DTYPE_F8_E5M2 = 21,
-  MOE_DTYPE_F8_E4M3FNUZ = 22,
-  MOE_DTYPE_F8_E5M2FNUZ = 23,
+  MOE_DTYPE_F8_E4M3FN = 20, MOE_DTYPE_F8_E5M2 = 21,
+  MOE_DTYPE_F8_E4M3FNUZ = 22, MOE_DTYPE_F8_E5M2FNUZ = 23,
   MOE_DTYPE_F8_E8M0FNU = 24, /* exponent-only scale */
-  MOE_DTYPE_F6_E2M3FN = 28,
-  MOE_DTYPE_F6_E3M2FN = 29,
+  MOE_DTYPE_F6_E2M3FN = 28, MOE_DTYPE_F6_E3M2FN = 29,
   MOE_DTYPE_F4_E2M1FN = 32,
-  MOE_DTYPE_I4 = 36,
-  MOE_DTYPE_U4 = 37,
-  MOE_DTYPE_I2 = 38,
-  MOE_DTYPE_U2 = 39
+  MOE_DTYPE_I4 = 36, MOE_DTYPE_U4 = 37, MOE_DTYPE_I2 = 38, MOE_DTYPE_U2 = 39
 };
 
 /** Why a candidate was refused. A closed list: tests compare these numbers, people read
  *  the text next to them. */
 typedef int32_t moe_reject;
 enum {
-  MOE_REJECT_NONE = 0,         /* accepted                                            */
-  MOE_REJECT_NOT_BUILT = 1,    /* compiled out                                        */
-  MOE_REJECT_PLATFORM = 2,     /* other architecture, endianness, OS                  */
-  MOE_REJECT_ISA = 3,          /* CPU lacks an instruction set                        */
-  MOE_REJECT_NOT_GATED = 4,    /* only gated (act-and-mul) activations                */
-  MOE_REJECT_ACTIVATION = 5,   /* activation function or its alpha/beta/limit         */
-  MOE_REJECT_QUANT_SCHEME = 6, /* weight x activation scheme pair                     */
+  MOE_REJECT_NONE = 0,            /* accepted                                            */
+  MOE_REJECT_NOT_BUILT = 1,       /* compiled out                                        */
+  MOE_REJECT_PLATFORM = 2,        /* other architecture, endianness, OS                  */
+  MOE_REJECT_ISA = 3,             /* CPU lacks an instruction set                        */
+  MOE_REJECT_NOT_GATED = 4,       /* only gated (act-and-mul) activations                */
+  MOE_REJECT_ACTIVATION = 5,      /* activation function or its alpha/beta/limit         */
+  MOE_REJECT_QUANT_SCHEME = 6,    /* weight x activation scheme pair                     */
   MOE_REJECT_GROUP_SIZE = 7,
-  MOE_REJECT_ZERO_POINT = 8, /* asymmetric weights                                  */
-  MOE_REJECT_ACT_ORDER = 9,  /* g_idx                                               */
+  MOE_REJECT_ZERO_POINT = 8,      /* asymmetric weights                                  */
+  MOE_REJECT_ACT_ORDER = 9,       /* g_idx                                               */
   MOE_REJECT_BIAS = 10,
-  MOE_REJECT_PARALLEL = 11, /* tensor/expert/data parallel layout                  */
+  MOE_REJECT_PARALLEL = 11,       /* tensor/expert/data parallel layout                  */
   MOE_REJECT_EXPERT_MAP = 12,
-  MOE_REJECT_ROUTING = 13, /* routing method                                      */
+  MOE_REJECT_ROUTING = 13,        /* routing method                                      */
   MOE_REJECT_ROUTER_DTYPE = 14,
   MOE_REJECT_INPUT_DTYPE = 15,
-  MOE_REJECT_SHAPE = 16,              /* a dimension is out of range                         */
-  MOE_REJECT_ALIGNMENT = 17,          /* a dimension is not a multiple of what is needed     */
+  MOE_REJECT_SHAPE = 16,          /* a dimension is out of range                         */
+  MOE_REJECT_ALIGNMENT = 17,      /* a dimension is not a multiple of what is needed     */
   MOE_REJECT_SHARD_SPLITS_GROUP = 18, /* a parallel shard would cut a scale group        */
   MOE_REJECT_ACTIVATION_FORMAT = 19,  /* standard vs batched                             */
   MOE_REJECT_BATCH_INVARIANCE = 20,
   MOE_REJECT_LORA = 21,
-  MOE_REJECT_WEIGHT_LAYOUT = 22, /* packing or gate/up order of the checkpoint          */
-  MOE_REJECT_MEMORY = 23,        /* would exceed the memory limit of the config         */
-  MOE_REJECT_USER = 24,          /* excluded by the config                              */
-  MOE_REJECT_CUSTOM = 25         /* a custom backend said no; see its text              */
+  MOE_REJECT_WEIGHT_LAYOUT = 22,  /* packing or gate/up order of the checkpoint          */
+  MOE_REJECT_MEMORY = 23,         /* would exceed the memory limit of the config         */
+  MOE_REJECT_USER = 24,           /* excluded by the config                              */
+  MOE_REJECT_CUSTOM = 25          /* a custom backend said no; see its text              */
 };
 
 /** Log levels. */
 typedef int32_t moe_log_level;
-enum { MOE_LOG_TRACE = 0, MOE_LOG_DEBUG = 1, MOE_LOG_INFO = 2, MOE_LOG_WARN = 3, MOE_LOG_ERROR = 4, MOE_LOG_OFF = 5 };
+enum {
+  MOE_LOG_TRACE = 0, MOE_LOG_DEBUG = 1, MOE_LOG_INFO = 2,
+  MOE_LOG_WARN = 3, MOE_LOG_ERROR = 4, MOE_LOG_OFF = 5
+};
 
 /** What moe_apply gets. A config with routing "custom" takes TOPK only. */
 typedef int32_t moe_apply_mode;
@@ -265,8 +255,7 @@ MOE_API void MOE_CALL moe_error_destroy(moe_error* err);
 
 /** Owned memory of `size` bytes at `alignment` (a power of two, 0 = 64). For callers whose
  *  language cannot give aligned memory that does not move. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_buffer_create(size_t size, size_t alignment, moe_buffer** out,
-                                                             moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_buffer_create(size_t size, size_t alignment, moe_buffer** out, moe_error** err);
 /** First byte; NULL only for a NULL buffer. Text has a NUL after its last byte, also when it is
  *  empty. Borrowed. [any] */
 MOE_API void* MOE_CALL moe_buffer_data(const moe_buffer* buffer);
@@ -297,26 +286,23 @@ MOE_API int64_t MOE_CALL moe_tensor_nbytes(moe_dtype dtype, int32_t ndim, const 
 /** Fills `out` with a view of a DLPack DLManagedTensorVersioned (major version 1) on the CPU.
  *  The DLPack object is not consumed: call its deleter yourself when the view is no longer
  *  used, for instance from the `release` given to moe_weights_set. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_tensor_from_dlpack(const void* dl_managed_tensor_versioned,
-                                                                  moe_tensor* out, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_tensor_from_dlpack(const void* dl_managed_tensor_versioned, moe_tensor* out, moe_error** err);
 
 /* ------------------------------------------------------------------ */
 /* 6. Cancellation and progress                                        */
 /* ------------------------------------------------------------------ */
 
 /** Called once when the library no longer needs what `user` stands for. Any thread. */
-typedef void(MOE_CALL* moe_release_fn)(void* user);
+typedef void (MOE_CALL *moe_release_fn)(void* user);
 
 /** Return MOE_OK to go on, anything else to stop. Called now and then on the thread that made
  *  the call; total is 0 while unknown. */
-typedef moe_status(MOE_CALL* moe_progress_fn)(void* user, uint64_t done, uint64_t total);
+typedef moe_status (MOE_CALL *moe_progress_fn)(void* user, uint64_t done, uint64_t total);
 
 /** For long calls: convert, save, load, apply. progress (kept; destroy ends it) may be
  *  NULL: any thread can ask with moe_control_progress instead. Several calls may share one
  *  object: cancelling stops them all, progress is that of the latest report. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_control_create(moe_progress_fn progress, void* user,
-                                                              moe_release_fn destroy, moe_control** out,
-                                                              moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_control_create(moe_progress_fn progress, void* user, moe_release_fn destroy, moe_control** out, moe_error** err);
 /** Asks the calls that use this object to stop; they return MOE_ERR_CANCELLED soon, later ones
  *  at once: for a new start make a new object. Safe in a signal handler and in callbacks. [any] */
 MOE_API void MOE_CALL moe_control_cancel(moe_control* control);
@@ -334,20 +320,19 @@ MOE_API void MOE_CALL moe_control_destroy(moe_control* control);
 
 /** May be called from any library thread, also concurrently; must not call the library.
  *  `message` need not be NUL-terminated: use message_len. */
-typedef void(MOE_CALL* moe_log_fn)(void* user, moe_log_level level, const char* component, const char* message,
-                                   size_t message_len);
+typedef void (MOE_CALL *moe_log_fn)(void* user, moe_log_level level, const char* component, const char* message, size_t message_len);
 
 /** One task: `index` in [0, count). Never blocks on another task. */
-typedef void(MOE_CALL* moe_task_fn)(void* task_arg, size_t index);
+typedef void (MOE_CALL *moe_task_fn)(void* task_arg, size_t index);
 
 /** A thread pool of the caller. parallel_for must run task(task_arg, i) exactly once for each
  *  i in [0, count) and return when all are done; running them one after another on the
  *  calling thread is allowed. It is called from several threads at once when the library is. */
 typedef struct moe_parallel_ops {
   uint32_t struct_size;
-  int32_t num_threads; /* how many tasks can run at once; >= 1                  */
+  int32_t num_threads;           /* how many tasks can run at once; >= 1                  */
   void* user;
-  void(MOE_CALL* parallel_for)(void* user, size_t count, moe_task_fn task, void* task_arg);
+  void (MOE_CALL *parallel_for)(void* user, size_t count, moe_task_fn task, void* task_arg);
   moe_release_fn destroy;
 } moe_parallel_ops;
 
@@ -357,15 +342,15 @@ typedef struct moe_allocator_ops {
   uint32_t struct_size;
   uint32_t reserved0;
   void* user;
-  void*(MOE_CALL* allocate)(void* user, size_t size, size_t alignment, int32_t numa_node);
-  void(MOE_CALL* deallocate)(void* user, void* ptr, size_t size, size_t alignment);
+  void* (MOE_CALL *allocate)(void* user, size_t size, size_t alignment, int32_t numa_node);
+  void (MOE_CALL *deallocate)(void* user, void* ptr, size_t size, size_t alignment);
   moe_release_fn destroy;
 } moe_allocator_ops;
 
 typedef struct moe_context_callbacks {
   uint32_t struct_size;
   uint32_t reserved0;
-  moe_log_fn log; /* NULL: messages go to the ring only                   */
+  moe_log_fn log;                /* NULL: messages go to the ring only                   */
   void* log_user;
   moe_release_fn log_destroy;
   const moe_parallel_ops* parallel;   /* copied; NULL: own pool                          */
@@ -378,13 +363,10 @@ typedef struct moe_context_callbacks {
  *  and cgroup quota, one per core); 1 = never starts a thread. Threads start at the first use, so
  *  a context may be made before fork(); after a fork the child starts its own. They serve all
  *  calls with this context and all its layers. callbacks may be NULL. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_context_create(const char* options_json, size_t options_len,
-                                                              const moe_context_callbacks* callbacks, moe_context** out,
-                                                              moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_context_create(const char* options_json, size_t options_len, const moe_context_callbacks* callbacks, moe_context** out, moe_error** err);
 /** Options after resolution (thread count, CPU list, NUMA nodes) and all backends with layouts,
  *  formats and needed ISAs. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_context_to_json(const moe_context* ctx, moe_buffer** out,
-                                                               moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_context_to_json(const moe_context* ctx, moe_buffer** out, moe_error** err);
 /** Takes the messages kept since the last call as one JSON object per line, for callers that
  *  cannot take callbacks on foreign threads. Empty buffer when there are none. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_context_take_log(moe_context* ctx, moe_buffer** out, moe_error** err);
@@ -396,33 +378,25 @@ MOE_API void MOE_CALL moe_context_destroy(moe_context* ctx);
 
 /** Parses and checks the description of one MoE layer: one UTF-8 object of at most 1 MiB,
  *  nested at most 32 deep. Unknown and repeated members are errors. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_create(const char* json, size_t json_len, moe_config** out,
-                                                             moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_create(const char* json, size_t json_len, moe_config** out, moe_error** err);
 /** Builds it from the text of a Hugging Face config.json (a nested text_config and the
  *  quantization_config are followed). `options_json` may be NULL/0: {"layer_index":3,
  *  "module":"model.layers.3.mlp.experts","quantization_config":{..},"overrides":{"parallel":{..},
  *  ..}}; overrides are members of moe_config_create's document and win. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_create_from_hf(const char* hf_json, size_t hf_len,
-                                                                     const char* options_json, size_t options_len,
-                                                                     moe_config** out, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_create_from_hf(const char* hf_json, size_t hf_len, const char* options_json, size_t options_len, moe_config** out, moe_error** err);
 /** A new config: the document behind `config` with a JSON merge patch (RFC 7396) applied, for
  *  example {"moe_backend":"cpu"}. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_merge(const moe_config* config, const char* patch_json,
-                                                            size_t patch_len, moe_config** out, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_merge(const moe_config* config, const char* patch_json, size_t patch_len, moe_config** out, moe_error** err);
 /** The resolved config: every default written out, with derived members such as
  *  "num_local_experts". Not an input of moe_config_create: for variants use merge. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_to_json(const moe_config* config, moe_buffer** out,
-                                                              moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_to_json(const moe_config* config, moe_buffer** out, moe_error** err);
 /** One integer or boolean of the resolved config by JSON pointer ("/num_experts");
  *  MOE_ERR_INVALID_ARGUMENT if it is absent, null or of another type. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_get_int(const moe_config* config, const char* pointer,
-                                                              int64_t* out, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_get_int(const moe_config* config, const char* pointer, int64_t* out, moe_error** err);
 /** The same for a number. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_get_float(const moe_config* config, const char* pointer,
-                                                                double* out, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_get_float(const moe_config* config, const char* pointer, double* out, moe_error** err);
 /** The same for a string; borrowed. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_get_string(const moe_config* config, const char* pointer,
-                                                                 const char** out, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_get_string(const moe_config* config, const char* pointer, const char** out, moe_error** err);
 /** JSON Schema (draft 2020-12) of moe_config_create's input, static. [any] */
 MOE_API const char* MOE_CALL moe_config_schema_json(void);
 MOE_API void MOE_CALL moe_config_destroy(moe_config* config);
@@ -435,11 +409,9 @@ MOE_API void MOE_CALL moe_config_destroy(moe_config* config);
  *  xpu|tpu|oot","arch":"x86_64","features":["avx2"],"capability":[9,0],"libs":{"flashinfer":true}}
  *  (more members in the config document). Selection and conversion work for any platform; a
  *  layer can be made only if the host can run it. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_platform_create(const char* json, size_t json_len, moe_platform** out,
-                                                               moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_platform_create(const char* json, size_t json_len, moe_platform** out, moe_error** err);
 /** What was given or detected; moe_platform_create takes this text back. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_platform_to_json(const moe_platform* platform, moe_buffer** out,
-                                                                moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_platform_to_json(const moe_platform* platform, moe_buffer** out, moe_error** err);
 /** 1 / 0, for example "avx512_vnni", "i8mm", "sve2". [any] */
 MOE_API int32_t MOE_CALL moe_platform_has(const moe_platform* platform, const char* feature);
 MOE_API void MOE_CALL moe_platform_destroy(moe_platform* platform);
@@ -457,13 +429,13 @@ enum {
 /** One considered kernel. Strings are borrowed from the selection. */
 typedef struct moe_candidate {
   uint32_t struct_size;
-  moe_reject reason;   /* MOE_REJECT_NONE: could run this config               */
-  int32_t chosen;      /* 1 for the one that was taken                         */
-  int32_t priority;    /* smaller is tried earlier                             */
-  const char* backend; /* e.g. "CPU_INT4", "MARLIN"                             */
-  const char* kernel;  /* "w4a8_tok8_p16_avx512vnni"; else the experts class  */
-  const char* detail;  /* "needs avx512_vnni, host has avx2" ; "" if accepted  */
-  const char* subject; /* pointer into the resolved config, or a feature, or "" */
+  moe_reject reason;             /* MOE_REJECT_NONE: could run this config               */
+  int32_t chosen;                /* 1 for the one that was taken                         */
+  int32_t priority;              /* smaller is tried earlier                             */
+  const char* backend;           /* e.g. "CPU_INT4", "MARLIN"                             */
+  const char* kernel;            /* "w4a8_tok8_p16_avx512vnni"; else the experts class  */
+  const char* detail;            /* "needs avx512_vnni, host has avx2" ; "" if accepted  */
+  const char* subject;           /* pointer into the resolved config, or a feature, or "" */
 } moe_candidate;
 
 /** Chooses the backend and kernel for this config on this platform; NULL = the config's
@@ -472,9 +444,7 @@ typedef struct moe_candidate {
  *  error's details hold the same list. Deterministic: equal inputs and library version give equal
  *  answers. A selection without a winner is refused by every later call (MOE_ERR_NO_BACKEND).
  *  [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_select_backend(moe_context* ctx, const moe_config* config,
-                                                              const moe_platform* platform, uint64_t flags,
-                                                              moe_selection** out, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_select_backend(moe_context* ctx, const moe_config* config, const moe_platform* platform, uint64_t flags, moe_selection** out, moe_error** err);
 /** Answers one pure question as JSON, without weights. `topic` and the members of `query_json`:
  *  "oracle"          vLLM's backend oracle at the level of its own arguments, policy "vllm":
  *                    {"oracle","moe","weight_key","activation_key","platform","env"} -> backend,
@@ -482,8 +452,7 @@ MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_select_backend(moe_context* ctx, 
  *  "checkpoint"      a Hugging Face config.json -> layer config, tensor names, shapes, dtypes
  *  Fails like the calls that use the same rules (MOE_ERR_NO_BACKEND, MOE_ERR_INVALID_CONFIG...).
  *  [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_describe(const char* topic, const char* query_json, size_t query_len,
-                                                        moe_buffer** out, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_describe(const char* topic, const char* query_json, size_t query_len, moe_buffer** out, moe_error** err);
 /** Backend name of the winner, "" if none; borrowed. [any] */
 MOE_API const char* MOE_CALL moe_selection_backend(const moe_selection* selection);
 /** Kernel name of the winner, for devices that libmoe does not run the experts class, "" if none;
@@ -495,14 +464,11 @@ MOE_API const char* MOE_CALL moe_selection_layout(const moe_selection* selection
 /** Number of candidates, in the order in which they were asked. [any] */
 MOE_API size_t MOE_CALL moe_selection_candidate_count(const moe_selection* selection);
 /** Fills `out` (set out->struct_size first). [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_selection_candidate(const moe_selection* selection, size_t index,
-                                                                   moe_candidate* out, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_selection_candidate(const moe_selection* selection, size_t index, moe_candidate* out, moe_error** err);
 /** Bytes and alignment that the converted weights will take. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_selection_packed_size(const moe_selection* selection, uint64_t* bytes,
-                                                                     uint64_t* alignment, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_selection_packed_size(const moe_selection* selection, uint64_t* bytes, uint64_t* alignment, moe_error** err);
 /** {"backend":..,"layout":..,"platform":{..},"config":{..},"candidates":[..]}. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_selection_to_json(const moe_selection* selection, moe_buffer** out,
-                                                                 moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_selection_to_json(const moe_selection* selection, moe_buffer** out, moe_error** err);
 MOE_API void MOE_CALL moe_selection_destroy(moe_selection* selection);
 
 /* ------------------------------------------------------------------ */
@@ -515,42 +481,31 @@ MOE_API void MOE_CALL moe_selection_destroy(moe_selection* selection);
  *  The method documents' shorter names mean the same: w13, w2, w13_qzeros, w2_qzeros.
  *  Shapes and types per format: see the format documents. Setting a place again replaces it; the
  *  stacked and the per-expert form of one role do not mix (MOE_ERR_STATE). [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_create(const moe_config* config, moe_weights** out,
-                                                              moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_create(const moe_config* config, moe_weights** out, moe_error** err);
 /** Sets a stacked tensor ([E, ...], this rank's part of each expert). The struct is copied, its
  *  memory is kept (not copied) until the set is destroyed, the place is set again, or
  *  MOE_CONVERT_RELEASE_SOURCES is done with it; then release(user) is called. [excl] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_set(moe_weights* weights, const char* role,
-                                                           const moe_tensor* tensor, moe_release_fn release, void* user,
-                                                           moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_set(moe_weights* weights, const char* role, const moe_tensor* tensor, moe_release_fn release, void* user, moe_error** err);
 /** The same for one expert ([...], this rank's part). shard: "w1" (gate) or "w3" (up) for half of
  *  a w13 role, NULL for the whole role. An expert that this rank does not hold is released at
  *  once. [excl] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_set_expert(moe_weights* weights, const char* role,
-                                                                  int64_t expert, const char* shard,
-                                                                  const moe_tensor* tensor, moe_release_fn release,
-                                                                  void* user, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_set_expert(moe_weights* weights, const char* role, int64_t expert, const char* shard, const moe_tensor* tensor, moe_release_fn release, void* user, moe_error** err);
 /** The same with the name a checkpoint uses, such as
  *  "model.layers.3.mlp.experts.17.gate_proj.weight_packed", and the whole tensor (the library
  *  cuts this rank's part). *consumed is 1 if the name belongs to this layer, 0 if not (MOE_OK
  *  too; then the tensor is released at once). [excl] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_set_named(moe_weights* weights, const char* name,
-                                                                 const moe_tensor* tensor, moe_release_fn release,
-                                                                 void* user, int32_t* consumed, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_set_named(moe_weights* weights, const char* name, const moe_tensor* tensor, moe_release_fn release, void* user, int32_t* consumed, moe_error** err);
 /** Finds the tensors of this layer in a .safetensors file, a model.safetensors.index.json or a
  *  directory. Headers are read and checked now, tensors during conversion, expert by expert; the
  *  files stay open. `module` is the name prefix of the layer, NULL = the config's. [excl] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_load_safetensors(moe_weights* weights, const char* path,
-                                                                        const char* module, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_load_safetensors(moe_weights* weights, const char* path, const char* module, moe_error** err);
 /** {"complete":bool,"missing":[..],"unexpected":[..],"experts":[..],"tensors":[{"role","dtype",
  *  "shape","part":{"row0","rows","col0","cols"}}]}; part: what this rank holds. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_to_json(const moe_weights* weights, moe_buffer** out,
-                                                               moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_to_json(const moe_weights* weights, moe_buffer** out, moe_error** err);
 /** One expert's tensor of a role (w13 joined), or all ([E, ...]) with expert -1. *hold receives
  *  NULL when *out views memory of the set, else an owned buffer with the bytes (they had to be
  *  read, joined or cut): destroy it when *out is no longer used. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_get(const moe_weights* weights, const char* role, int64_t expert,
-                                                           moe_tensor* out, moe_buffer** hold, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_get(const moe_weights* weights, const char* role, int64_t expert, moe_tensor* out, moe_buffer** hold, moe_error** err);
 MOE_API void MOE_CALL moe_weights_destroy(moe_weights* weights);
 
 /** A source that is asked for tensors while conversion runs, so that only a few experts are in
@@ -562,17 +517,13 @@ typedef struct moe_weight_source_ops {
   uint32_t struct_size;
   int32_t serial;
   void* user;
-  moe_status(MOE_CALL* get)(void* user, const char* role, int64_t expert, const char* shard, moe_tensor* out,
-                            moe_error** err);
-  void(MOE_CALL* put)(void* user, const char* role, int64_t expert, const char* shard,
-                      const moe_tensor* tensor); /* may be NULL */
+  moe_status (MOE_CALL *get)(void* user, const char* role, int64_t expert, const char* shard, moe_tensor* out, moe_error** err);
+  void (MOE_CALL *put)(void* user, const char* role, int64_t expert, const char* shard, const moe_tensor* tensor); /* may be NULL */
   moe_release_fn destroy;
 } moe_weight_source_ops;
 
 /** A set whose tensors come from `ops` (copied). [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_create_from_source(const moe_config* config,
-                                                                          const moe_weight_source_ops* ops,
-                                                                          moe_weights** out, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_create_from_source(const moe_config* config, const moe_weight_source_ops* ops, moe_weights** out, moe_error** err);
 
 /* ------------------------------------------------------------------ */
 /* 12. Conversion, storage                                             */
@@ -585,61 +536,50 @@ typedef struct moe_convert_options {
   uint32_t struct_size;
   uint32_t reserved0;
   uint64_t flags;
-  void* dst;                  /* NULL: the library allocates; else kept by the result;   */
-                              /* content unspecified after a failure                    */
-  uint64_t dst_size;          /* >= moe_selection_packed_size; dst aligned as told there */
-  moe_release_fn dst_release; /* called when the result is destroyed                   */
+  void* dst;                     /* NULL: the library allocates; else kept by the result;   */
+                                 /* content unspecified after a failure                    */
+  uint64_t dst_size;             /* >= moe_selection_packed_size; dst aligned as told there */
+  moe_release_fn dst_release;    /* called when the result is destroyed                   */
   void* dst_user;
-  uint64_t max_temp_bytes; /* 0: one expert's worth per thread                      */
-  moe_control* control;    /* may be NULL                                          */
+  uint64_t max_temp_bytes;       /* 0: one expert's worth per thread                      */
+  moe_control* control;          /* may be NULL                                          */
 } moe_convert_options;
 
 /** Repacks `weights` into the layout of `selection`. Refuses an incomplete set
  *  (MOE_ERR_MISSING_WEIGHT names every gap). The result does not depend on thread count or on
  *  the host: the same input gives the same bytes. options may be NULL. [any; weights excl when
  *  MOE_CONVERT_RELEASE_SOURCES is set] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_convert_weights(moe_context* ctx, const moe_selection* selection,
-                                                               moe_weights* weights, const moe_convert_options* options,
-                                                               moe_packed** out, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_convert_weights(moe_context* ctx, const moe_selection* selection, moe_weights* weights, const moe_convert_options* options, moe_packed** out, moe_error** err);
 /** The whole result as one self-describing, position-independent block, for callers with their
  *  own container: what moe_packed_load_memory takes. Borrowed. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_data(const moe_packed* packed, const void** data, uint64_t* size,
-                                                           moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_data(const moe_packed* packed, const void** data, uint64_t* size, moe_error** err);
 /** View of one named output of the conversion, such as "w13_packed", "w2_packed";
  *  moe_packed_to_json lists them. expert -1 = all ([E, ...]), else that expert's slice.
  *  Borrowed. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_get(const moe_packed* packed, const char* role, int64_t expert,
-                                                          moe_tensor* out, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_get(const moe_packed* packed, const char* role, int64_t expert, moe_tensor* out, moe_error** err);
 /** Layout, config, experts, named outputs, sizes, content hash. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_to_json(const moe_packed* packed, moe_buffer** out,
-                                                              moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_to_json(const moe_packed* packed, moe_buffer** out, moe_error** err);
 /** Reverses the packing of one expert into dense numbers: role "w13_weight" or "w2_weight",
  *  `out` f32/f16/bf16 of [N1, H] or [H, I]. For checks. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_dequantize(const moe_packed* packed, const char* role,
-                                                                 int64_t expert, const moe_tensor* out,
-                                                                 moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_dequantize(const moe_packed* packed, const char* role, int64_t expert, const moe_tensor* out, moe_error** err);
 
 /** Flags of moe_packed_load and moe_packed_load_memory. */
 enum {
-  MOE_LOAD_MMAP = 1,     /* share file pages; the file must not change meanwhile  */
-  MOE_LOAD_PREFAULT = 2, /* touch all pages before returning                     */
-  MOE_LOAD_VERIFY = 4    /* compare content hashes; headers and index tensors are */
-                         /* always checked                                       */
+  MOE_LOAD_MMAP = 1,             /* share file pages; the file must not change meanwhile  */
+  MOE_LOAD_PREFAULT = 2,         /* touch all pages before returning                     */
+  MOE_LOAD_VERIFY = 4            /* compare content hashes; headers and index tensors are */
+                                 /* always checked                                       */
 };
 
 /** Writes a file that holds this one layer; it appears under `path` only when complete. flags: 0.
  *  [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_save(const moe_packed* packed, const char* path, uint64_t flags,
-                                                           moe_control* control, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_save(const moe_packed* packed, const char* path, uint64_t flags, moe_control* control, moe_error** err);
 /** Reads such a file. MOE_ERR_VERSION / MOE_ERR_FORMAT for files that this version must not
  *  read. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_load(moe_context* ctx, const char* path, uint64_t flags,
-                                                           moe_control* control, moe_packed** out, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_load(moe_context* ctx, const char* path, uint64_t flags, moe_control* control, moe_packed** out, moe_error** err);
 /** The same from a block of moe_packed_data; kept until release(user), copied only when it is
  *  not aligned to 64 bytes. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_load_memory(moe_context* ctx, const void* data, size_t size,
-                                                                  uint64_t flags, moe_release_fn release, void* user,
-                                                                  moe_packed** out, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_load_memory(moe_context* ctx, const void* data, size_t size, uint64_t flags, moe_release_fn release, void* user, moe_packed** out, moe_error** err);
 MOE_API void MOE_CALL moe_packed_destroy(moe_packed* packed);
 
 /* ------------------------------------------------------------------ */
@@ -650,31 +590,26 @@ typedef struct moe_layer_options {
   uint32_t struct_size;
   uint32_t reserved0;
   const moe_tensor* correction_bias; /* not used by any routing built so far: NULL         */
-  const moe_tensor* expert_map;      /* [G] i32, place in [E, ...] or -1, copied; NULL: config's */
+  const moe_tensor* expert_map;  /* [G] i32, place in [E, ...] or -1, copied; NULL: config's */
 } moe_layer_options;
 
 /** Binds converted weights to a kernel. Layout and config of `packed` must be the selection's
  *  (MOE_ERR_CONFIG_MISMATCH). ctx lends threads and memory to every moe_apply. options may be
  *  NULL. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_layer_create(moe_context* ctx, const moe_selection* selection,
-                                                            const moe_packed* packed, const moe_layer_options* options,
-                                                            moe_layer** out, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_layer_create(moe_context* ctx, const moe_selection* selection, const moe_packed* packed, const moe_layer_options* options, moe_layer** out, moe_error** err);
 /** Bytes and alignment of a workspace for one call with `num_tokens` tokens. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_layer_workspace_size(const moe_layer* layer, moe_apply_mode mode,
-                                                                    int64_t num_tokens, uint64_t* bytes,
-                                                                    uint64_t* alignment, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_layer_workspace_size(const moe_layer* layer, moe_apply_mode mode, int64_t num_tokens, uint64_t* bytes, uint64_t* alignment, moe_error** err);
 /** Config, kernel, threads, memory use. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_layer_to_json(const moe_layer* layer, moe_buffer** out, moe_error** err);
 /** Copies the tokens routed to each held expert since the last reset into counts[0..E-1];
  *  reset 1 starts again from zero. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_layer_expert_counts(const moe_layer* layer, uint64_t* counts,
-                                                                   size_t capacity, int32_t reset, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_layer_expert_counts(const moe_layer* layer, uint64_t* counts, size_t capacity, int32_t reset, moe_error** err);
 MOE_API void MOE_CALL moe_layer_destroy(moe_layer* layer);
 
 /** moe_apply_args::flags */
 enum {
-  MOE_APPLY_ACCUMULATE = 1, /* out += result instead of out = result                */
-  MOE_APPLY_IN_PLACE = 2    /* out is exactly hidden                                */
+  MOE_APPLY_ACCUMULATE = 1,      /* out += result instead of out = result                */
+  MOE_APPLY_IN_PLACE = 2         /* out is exactly hidden                                */
 };
 
 typedef struct moe_apply_args {
@@ -690,8 +625,8 @@ typedef struct moe_apply_args {
                                    /* input, except as IN_PLACE says                        */
   void* workspace;                 /* NULL: the library's                                   */
   uint64_t workspace_size;
-  moe_control* control;               /* may be NULL                                          */
-  const moe_tensor* out_topk_ids;     /* optional [T,K] i32: what routing chose                */
+  moe_control* control;            /* may be NULL                                          */
+  const moe_tensor* out_topk_ids;  /* optional [T,K] i32: what routing chose                */
   const moe_tensor* out_topk_weights; /* optional [T,K] f32                                */
 } moe_apply_args;
 
@@ -699,28 +634,22 @@ typedef struct moe_apply_args {
  *  same time when each has its own `out` and workspace. Errors found in the arguments, including
  *  bad expert ids, leave `out` untouched; after CANCELLED or CALLBACK its content is unspecified.
  *  [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_apply(const moe_layer* layer, const moe_apply_args* args,
-                                                     moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_apply(const moe_layer* layer, const moe_apply_args* args, moe_error** err);
 /** moe_apply for callers that avoid structs; all arrays without gaps. router_logits [T,G] given:
  *  routing inside; NULL: topk_ids i32 [T,K] and topk_weights f32 [T,K]. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_apply_flat(const moe_layer* layer, int64_t num_tokens,
-                                                          moe_dtype hidden_dtype, const void* hidden,
-                                                          moe_dtype logits_dtype, const void* router_logits,
-                                                          const int32_t* topk_ids, const float* topk_weights,
-                                                          moe_dtype out_dtype, void* out, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_apply_flat(const moe_layer* layer, int64_t num_tokens, moe_dtype hidden_dtype, const void* hidden, moe_dtype logits_dtype, const void* router_logits, const int32_t* topk_ids, const float* topk_weights, moe_dtype out_dtype, void* out, moe_error** err);
 
 typedef struct moe_route_args {
   uint32_t struct_size;
   uint32_t reserved0;
-  const moe_tensor* router_logits;    /* [T,G]                                            */
-  const moe_tensor* correction_bias;  /* not used by any routing built so far: NULL        */
-  const moe_tensor* out_topk_ids;     /* [T,K] i32 or i64                                  */
+  const moe_tensor* router_logits;   /* [T,G]                                            */
+  const moe_tensor* correction_bias; /* not used by any routing built so far: NULL        */
+  const moe_tensor* out_topk_ids;    /* [T,K] i32 or i64                                  */
   const moe_tensor* out_topk_weights; /* [T,K] f32                                        */
 } moe_route_args;
 
 /** Routing alone, with the config's method; needs no weights. [any] */
-MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_route(moe_context* ctx, const moe_config* config,
-                                                     const moe_route_args* args, moe_error** err);
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_route(moe_context* ctx, const moe_config* config, const moe_route_args* args, moe_error** err);
 
 #ifdef __cplusplus
 } /* extern "C" */
