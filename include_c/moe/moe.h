@@ -43,7 +43,8 @@
 #ifndef MOE_MOE_H_
 #define MOE_MOE_H_
 
-/* clang-format off: one declaration per line */
+/* one declaration per line: */
+/* clang-format off */
 
 #include <stddef.h>
 #include <stdint.h>
