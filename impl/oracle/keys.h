@@ -116,7 +116,8 @@ constexpr const QuantKey* find_key(std::string_view name) {
   return nullptr;
 }
 // For tables: a name that is not in the catalogue does not compile.
-consteval QuantKey key_named(std::string_view name) { return *find_key(name); }
+// constexpr, not consteval: Clang 14 loses the value of a consteval call that returns an aggregate.
+constexpr QuantKey key_named(std::string_view name) { return *find_key(name); }
 
 std::optional<KeyType> key_type_from_name(std::string_view name);
 // Catalogue name (the first that is equal by value), else the members in words.
