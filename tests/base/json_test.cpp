@@ -119,6 +119,8 @@ TEST(Json, Depth) {
   EXPECT_EQ(offset_of(json::parse(mixed + "1").error()), 16 * 6U);
 }
 
+constexpr double kQuadraticTakesMore = 20.0;  // seconds, on an emulated CPU too
+
 TEST(Json, BombsEndEarly) {
   const std::string bomb(5'000'000, '['), open_keys = [] {
     std::string s;
@@ -152,7 +154,7 @@ TEST(Json, ManyKeys) {
   const auto twice = json::parse(text + ",\"77777\":0}", {.max_bytes = 4 << 20, .max_depth = 32});
   ASSERT_FALSE(twice);
   EXPECT_EQ(offset_of(twice.error()), text.size() + 1);
-  EXPECT_LT(cpu_seconds() - start, 2.0);
+  EXPECT_LT(cpu_seconds() - start, kQuadraticTakesMore);
 }
 
 TEST(Json, Numbers) {
@@ -290,7 +292,7 @@ TEST(Json, MergesLargeObjectsQuickly) {
   patch = Value(std::move(b));
   const double start = cpu_seconds();
   json::merge_patch(target, patch);
-  EXPECT_LT(cpu_seconds() - start, 2.0);
+  EXPECT_LT(cpu_seconds() - start, kQuadraticTakesMore);
   EXPECT_EQ(target.find("k0"), nullptr);
   EXPECT_EQ(*target.find("k2")->integer(), -1);
   EXPECT_EQ(*target.find("k3")->integer(), 3);
