@@ -47,7 +47,7 @@ Check check_winner(const Selection& selection) {
 
 Check check_built(const Selection& selection) {
   MOE_CHECK(check_winner(selection));
-  if (selection.layout.kind == LayoutKind::p16_int4) return ok();
+  if (p16_element(selection.layout.kind).has_value()) return ok();
   return fail(Code::unsupported, "selection",
               "selection: this build cannot write the layout of backend " + selection.backend_name() + " (" +
                   selection.layout_id + ")");

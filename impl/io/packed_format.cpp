@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 24;  // rows, columns
 constexpr std::int64_t kMaxExperts = std::int64_t{1} << 24;
+constexpr auto kLastKind = static_cast<std::uint64_t>(LayoutKind::p16_f32);
 constexpr std::uint64_t kMaxText = std::uint64_t{64} << 20;  // config text
 
 Error bad(const std::string& subject, const std::string& what) {
@@ -24,7 +25,7 @@ Error bad(const std::string& subject, const std::string& what) {
 
 StoredMatrix store(const P16Matrix& m) { return {m.half_rows, m.halves, m.k, m.group, m.has_bias ? 1 : 0}; }
 
-// Small enough for the unchecked arithmetic of P16Matrix: at most 2^21 panels of less than 2^29 bytes.
+// Small enough for the unchecked arithmetic of P16Matrix: at most 2^21 panels of less than 2^31 bytes.
 bool is_valid(const StoredMatrix& m) {
   const auto extent = [](std::int64_t x) { return x >= 1 && x <= kMaxExtent; };
   return extent(m.half_rows) && extent(m.k) && (m.halves == 1 || m.halves == 2) &&
@@ -32,8 +33,9 @@ bool is_valid(const StoredMatrix& m) {
          (m.group == m.k || (m.group >= 32 && m.group % 32 == 0 && m.group <= m.k && m.k % m.group == 0));
 }
 
-P16Matrix matrix_of(const StoredMatrix& m) {
-  return {.half_rows = m.half_rows,
+P16Matrix matrix_of(Element element, const StoredMatrix& m) {
+  return {.element = element,
+          .half_rows = m.half_rows,
           .halves = static_cast<int>(m.halves),
           .k = m.k,
           .group = m.group,
@@ -43,15 +45,16 @@ P16Matrix matrix_of(const StoredMatrix& m) {
 // The layout that the numbers describe, nullopt when they contradict each other.
 std::optional<Layout> layout_of(std::uint64_t kind, std::uint64_t experts, const StoredMatrix& w13,
                                 const StoredMatrix& w2) {
-  const bool valid = kind == static_cast<std::uint64_t>(LayoutKind::p16_int4) &&
+  const auto element = kind <= kLastKind ? p16_element(static_cast<LayoutKind>(kind)) : std::nullopt;
+  const bool valid = element && (*element == Element::int4 || (w13.group == w13.k && w2.group == w2.k)) &&
                      experts <= static_cast<std::uint64_t>(kMaxExperts) && is_valid(w13) && is_valid(w2) &&
                      w2.halves == 1 && w2.k == w13.half_rows && w2.half_rows == w13.k && w13.has_bias == w2.has_bias &&
                      (w13.group == w2.group || w13.group == w13.k || w2.group == w2.k);
   if (!valid) return std::nullopt;
   Layout l;
-  l.kind = LayoutKind::p16_int4;
-  l.w13 = matrix_of(w13);
-  l.w2 = matrix_of(w2);
+  l.kind = static_cast<LayoutKind>(kind);
+  l.w13 = matrix_of(*element, w13);
+  l.w2 = matrix_of(*element, w2);
   l.experts = static_cast<std::int64_t>(experts);
   return l;
 }

@@ -58,13 +58,14 @@ struct Accepts {
 
   // What conversion and kernels need; asked for a config only.
   EnumSet<Format> checkpoints = EnumSet<Format>::all();
-  bool transposed = true;                // stacked K-first tensors
-  std::int64_t group_multiple = 1;       // group size is channel-wise or a multiple of this
-  std::int64_t size_multiple = 1;        // of H and I
-  bool plain_routing = false;            // no groups, bias, extra experts; a factor only on softmax routing
-  bool block32 = true;                   // activation_quant block32
-  LayoutKind layout = LayoutKind::none;  // none: this build cannot write the backend's layout
-  ActFormat act = ActFormat::tok8;       // with a layout: which kernels belong to the row
+  bool transposed = true;           // stacked K-first tensors
+  std::int64_t group_multiple = 1;  // group size is channel-wise or a multiple of this
+  std::int64_t size_multiple = 1;   // of H and I
+  bool plain_routing = false;       // no groups, bias, extra experts; a factor only on softmax routing
+  bool block32 = true;              // activation_quant block32
+  // The layouts of this build for the row (one per kind of weight element); none: it cannot write the backend's.
+  EnumSet<LayoutKind> layouts = {};
+  ActFormat act = ActFormat::tok8;  // with layouts: which kernels belong to the row
 };
 
 struct Experts {
@@ -125,6 +126,9 @@ class Refusal {
   std::string detail_, subject_;
 };
 using Verdict = std::optional<Refusal>;  // nullopt: accepted
+
+// The layout of a row for the weights of the query's config; none for a pure question, and where the row has none.
+LayoutKind layout_kind(const Query& q, const Accepts& row);
 
 // --- rules ----------------------------------------------------------------------------------------------
 

@@ -118,6 +118,12 @@ Query query_of(const Config& config, const Platform& platform) {
   return q;
 }
 
+std::optional<Element> weight_element(const Config& config) {
+  if (config.quantization.weights)
+    return is(*config.quantization.weights, 4, NumType::integer) ? std::optional(Element::int4) : std::nullopt;
+  return config.in_dtype == DType::bf16 ? Element::bf16 : config.in_dtype == DType::f16 ? Element::f16 : Element::f32;
+}
+
 std::string weight_scheme_word(const Quantization& q) {
   if (!q.weights) return "none";
   return number_word(*q.weights) + "_" + strategy_word(*q.weights) + (q.weights->symmetric ? "_sym" : "_asym");

@@ -16,6 +16,7 @@
 #include "base/result.h"
 #include "config/config.h"
 #include "oracle/keys.h"
+#include "scheme/layout.h"
 #include "scheme/scheme.h"
 
 namespace moe {
@@ -93,6 +94,8 @@ constexpr QuantKey w4a8_weight_key(std::int64_t group) {
 constexpr bool group_fits(std::int64_t group, std::int64_t hidden, std::int64_t intermediate) {
   return group == -1 || (group > 0 && hidden % group == 0 && intermediate % group == 0);
 }
+// What a packed layout of ours would hold; nullopt: none can hold these weights. Unquantized weights are in_dtype.
+std::optional<Element> weight_element(const Config& config);
 // "int4_g32_sym", "int4_channel_sym", "fp8_block_sym"; "none" when not quantized.
 std::string weight_scheme_word(const Quantization& q);
 // "int8_token_dynamic", "fp8_tensor_static"; "none".

@@ -42,7 +42,7 @@ constexpr Accepts kLibmoe = [] {
   a.size_multiple = 2;
   a.plain_routing = true;
   a.block32 = false;
-  a.layout = LayoutKind::p16_int4;
+  a.layouts = {LayoutKind::p16_int4};
   a.act = ActFormat::tok8;
   return a;
 }();

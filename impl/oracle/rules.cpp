@@ -230,9 +230,9 @@ MaybeWhy activation_quant(const Query& q, const Offer& o) {
 }
 
 MaybeWhy layout(const Query& q, const Offer& o) {
-  if (q.layer == nullptr || o.accepts->layout != LayoutKind::none) return std::nullopt;
+  if (q.layer == nullptr || layout_kind(q, *o.accepts) != LayoutKind::none) return std::nullopt;
   return Why{"the packed layout of " + std::string(o.row->backend) + " (" + std::string(o.row->name) + ")",
-             "this build writes only p16/int4", ""};
+             "this build writes only the p16 layouts of CPU_INT4 and CPU", ""};
 }
 
 MaybeWhy kernel_arch(const Query& q, const Offer& o) {

@@ -42,12 +42,12 @@ std::vector<Choice> choices_of(const Query& q, const Family& family) {
   return all;
 }
 
-// One entry per kernel of the row's layout, one without a kernel where libmoe has none.
-std::vector<Asked> entries_of(const Choice& c) {
+// One entry per kernel of the row's layout for these weights, one without a kernel where libmoe has none.
+std::vector<Asked> entries_of(const Query& q, const Choice& c) {
   std::vector<Asked> entries;
+  const LayoutKind layout = layout_kind(q, *c.accepts);
   for (std::size_t i = 0; i < kKernelIds.size(); ++i)
-    if (c.accepts->layout != LayoutKind::none && kKernelIds[i].layout == c.accepts->layout &&
-        kKernelIds[i].act == c.accepts->act)
+    if (layout != LayoutKind::none && kKernelIds[i].layout == layout && kKernelIds[i].act == c.accepts->act)
       entries.push_back(
           {.row = c.row, .kernel = i, .priority = c.priority + static_cast<std::int32_t>(i), .verdict = std::nullopt});
   if (entries.empty())
@@ -75,7 +75,7 @@ class Round {
       const bool again =
           std::any_of(out.asked.begin(), out.asked.end(), [&](const Asked& a) { return a.row == c.row; });
       if (again) continue;
-      for (Asked& entry : entries_of(c)) {
+      for (Asked& entry : entries_of(q_, c)) {
         entry.verdict = judge(q_, {c.row, c.accepts, entry.kernel ? &kKernelIds[*entry.kernel] : nullptr});
         entry.chosen = !entry.verdict && out.winner() == nullptr;
         out.asked.push_back(std::move(entry));
@@ -91,7 +91,7 @@ class Round {
       const bool seen = std::any_of(out.asked.begin(), out.asked.end(), [&](const Asked& a) { return a.row == c.row; });
       if (seen || !(c.listed || whole)) continue;
       const bool by_name = q_.moe.moe_backend != "auto" && !whole;
-      for (Asked& entry : entries_of(c)) {
+      for (Asked& entry : entries_of(q_, c)) {
         if (by_name)
           entry.verdict = Refusal(
               kNotNamed,
@@ -133,6 +133,14 @@ bool ask_named(const Query& q, const Family& family, SelectFlags flags, Round& r
 }
 
 }  // namespace
+
+LayoutKind layout_kind(const Query& q, const Accepts& row) {
+  if (q.layer == nullptr) return LayoutKind::none;
+  for (const KernelId& k : kKernelIds)
+    if (row.layouts.has(k.layout) && k.act == row.act && p16_element(k.layout) == weight_element(*q.layer))
+      return k.layout;
+  return LayoutKind::none;
+}
 
 Outcome ask(const Query& q, SelectFlags flags) {
   const Family& family = family_of(q.oracle);

@@ -84,14 +84,14 @@ Candidate not_built_candidate(const Query& q) {
 
 // This rank's share in the layout of the winner's row.
 Layout layout_of(const Config& c, LayoutKind kind) {
-  if (kind != LayoutKind::p16_int4)
+  if (!p16_element(kind))
     return Layout{.kind = LayoutKind::foreign, .w13 = {}, .w2 = {}, .experts = c.num_local_experts};
-  return p16_int4_layout({.experts = c.num_local_experts,
-                          .hidden = c.hidden_dim,
-                          .intermediate = c.intermediate_size_per_partition,
-                          .group = c.group_size(),
-                          .gated = is_gated(c.activation),
-                          .has_bias = c.has_bias});
+  return p16_layout(kind, {.experts = c.num_local_experts,
+                           .hidden = c.hidden_dim,
+                           .intermediate = c.intermediate_size_per_partition,
+                           .group = c.group_size(),
+                           .gated = is_gated(c.activation),
+                           .has_bias = c.has_bias});
 }
 
 void fill_winner(Selection& s, const Query& q, const Outcome& out) {
@@ -100,7 +100,7 @@ void fill_winner(Selection& s, const Query& q, const Outcome& out) {
   const Asked* won = out.winner();
   if (won == nullptr) return;
   s.kernel = won->kernel;
-  s.layout = layout_of(*s.config, won->row->accepts(q.policy).layout);
+  s.layout = layout_of(*s.config, layout_kind(q, won->row->accepts(q.policy)));
   s.layout_id = s.layout.id();
 }
 

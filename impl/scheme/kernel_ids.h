@@ -12,7 +12,7 @@
 
 namespace moe {
 
-// What activations are quantised to inside the kernel.
+// What activations are inside the kernel.
 enum class ActFormat : std::uint8_t { tok8, blk8, bf16, f16, f32 };
 
 struct KernelId {
@@ -27,6 +27,15 @@ inline constexpr std::array kKernelIds = {
     KernelId{"w4a8_tok8_p16_avx512vnni", LayoutKind::p16_int4, ActFormat::tok8, Isa::avx512vnni},
     KernelId{"w4a8_tok8_p16_avx2",       LayoutKind::p16_int4, ActFormat::tok8, Isa::avx2},
     KernelId{"w4a8_tok8_p16_scalar",     LayoutKind::p16_int4, ActFormat::tok8, Isa::scalar},
+    KernelId{"bf16_f32_p16_avx512vnni",  LayoutKind::p16_bf16, ActFormat::f32,  Isa::avx512vnni},
+    KernelId{"bf16_f32_p16_avx2",        LayoutKind::p16_bf16, ActFormat::f32,  Isa::avx2},
+    KernelId{"bf16_f32_p16_scalar",      LayoutKind::p16_bf16, ActFormat::f32,  Isa::scalar},
+    KernelId{"f16_f32_p16_avx512vnni",   LayoutKind::p16_f16,  ActFormat::f32,  Isa::avx512vnni},
+    KernelId{"f16_f32_p16_avx2",         LayoutKind::p16_f16,  ActFormat::f32,  Isa::avx2},
+    KernelId{"f16_f32_p16_scalar",       LayoutKind::p16_f16,  ActFormat::f32,  Isa::scalar},
+    KernelId{"f32_f32_p16_avx512vnni",   LayoutKind::p16_f32,  ActFormat::f32,  Isa::avx512vnni},
+    KernelId{"f32_f32_p16_avx2",         LayoutKind::p16_f32,  ActFormat::f32,  Isa::avx2},
+    KernelId{"f32_f32_p16_scalar",       LayoutKind::p16_f32,  ActFormat::f32,  Isa::scalar},
 };
 // clang-format on
 

@@ -1,7 +1,9 @@
-// Packed layout p16 for int4 weights with int8 activations (decisions 7.2, spec/kernels.md 4.2).
+// Packed layout p16 of the CPU kernels (decisions 7.2, spec/kernels.md 4.2).
 //
-// A matrix [N, K] is a row of panels of 16 consecutive rows; a panel is a header and units of 64 k.
-// One unit holds 8 vectors V[h][j] of 64 bytes (h = k half, j = 0..3); byte b of V[h][j] has
+// A matrix [N, K] is a row of panels of 16 consecutive rows; a panel is a header and units of 64 k, of
+// 64-byte vectors. The element says what a unit holds.
+//
+// int4 (with int8 activations): 8 vectors V[h][j] (h = k half, j = 0..3); byte b of V[h][j] has
 //   low nibble  = code(16p + b/4, 64u + 32h + 4j + b%4),  code = value + 8
 //   high nibble = code(16p + b/4, 64u + 32h + 16 + 4j + b%4)
 // so V & 15 and (V >> 4) & 15 are dot-product operands of 16 rows x 4 k without a shuffle.
@@ -10,12 +12,16 @@
 //   other groups  header: scales bf16[K/g][16] padded to 64 bytes, rsum f32[16], [bias]; unit: 512 codes
 //   channel-wise  header: scale f32[16] = s/16, wsum i32[16], [bias];  unit: 512 codes
 //
+// bf16, f16: 32 vectors, 16-bit element b of V[j] = (16p + b/2, 64u + 2j + b%2); f32: 64 vectors, element b of
+// V[k] = (16p + b, 64u + k). Their header is the bias, if there is one.
+//
 // w13 has gate and up panels in turn, G0 U0 G1 U1 ..., each half padded to 16 rows by itself. An
-// expert is w13 then w2; experts lie at a stride of whole 4 KiB pages. Padding: code 8, else 0.
+// expert is w13 then w2; experts lie at a stride of whole 4 KiB pages. Padding: value 0 (int4: code 8), else 0.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/checked.h"
@@ -24,13 +30,17 @@ namespace moe {
 
 constexpr std::int64_t kPanelRows = 16;
 constexpr std::int64_t kUnitK = 64;
-constexpr std::size_t kUnitCodeBytes = 512;
 constexpr std::size_t kExpertAlignment = 4096;
 
-enum class Grouping : std::uint8_t { g32, grouped, channel };
+enum class Element : std::uint8_t { int4, bf16, f16, f32 };
+constexpr std::size_t element_bits(Element e) { return e == Element::int4 ? 4 : e == Element::f32 ? 32 : 16; }
 
-// One matrix in p16/int4: sizes and addresses. half_rows = N for w2, I for w13 (which has two halves).
+// none: no scales (float elements, whose `group` is k).
+enum class Grouping : std::uint8_t { g32, grouped, channel, none };
+
+// One matrix in p16: sizes and addresses. half_rows = N for w2, I for w13 (which has two halves when gated).
 struct P16Matrix {
+  Element element = Element::int4;
   std::int64_t half_rows = 0;
   int halves = 1;
   std::int64_t k = 0;
@@ -38,6 +48,7 @@ struct P16Matrix {
   bool has_bias = false;
 
   constexpr Grouping grouping() const {
+    if (element != Element::int4) return Grouping::none;
     return group == k ? Grouping::channel : group == 32 ? Grouping::g32 : Grouping::grouped;
   }
   constexpr std::int64_t groups() const { return k / group; }
@@ -46,15 +57,17 @@ struct P16Matrix {
   constexpr std::int64_t panels() const { return ceil_div(half_rows, kPanelRows) * halves; }
 
   constexpr std::size_t scale_section() const {  // bytes of scales at the start of the panel
-    if (grouping() == Grouping::g32) return 0;
+    if (grouping() == Grouping::g32 || grouping() == Grouping::none) return 0;
     if (grouping() == Grouping::channel) return 64;
     return round_up(static_cast<std::size_t>(groups()) * 32, std::size_t{64});
   }
   constexpr std::size_t sum_offset() const { return scale_section(); }  // rsum f32[16] or wsum i32[16]
-  constexpr std::size_t bias_offset() const { return sum_offset() + 64; }
+  constexpr std::size_t bias_offset() const { return grouping() == Grouping::none ? 0 : sum_offset() + 64; }
   constexpr std::size_t header_bytes() const { return bias_offset() + (has_bias ? 64 : 0); }
   constexpr std::size_t unit_header() const { return grouping() == Grouping::g32 ? 64 : 0; }
-  constexpr std::size_t unit_bytes() const { return unit_header() + kUnitCodeBytes; }
+  constexpr std::size_t unit_bytes() const {
+    return unit_header() + static_cast<std::size_t>(kPanelRows * kUnitK) * element_bits(element) / 8;
+  }
   constexpr std::size_t panel_bytes() const {
     return header_bytes() + static_cast<std::size_t>(units()) * unit_bytes();
   }
@@ -66,11 +79,10 @@ struct P16Matrix {
     return r / kPanelRows * halves + half;
   }
   constexpr std::int64_t lane_of(std::int64_t n) const { return n % half_rows % kPanelRows; }
-  // Byte of the code of (lane, k) within its panel; the high nibble iff nibble_high(k).
+  // First byte of (lane, k) within its panel; of int4 it is the high nibble iff nibble_high(k).
   constexpr std::size_t code_offset(std::int64_t lane, std::int64_t kk) const {
-    const std::int64_t u = kk / kUnitK, h = kk % kUnitK / 32, j = kk % 16 / 4;
-    return header_bytes() + static_cast<std::size_t>(u) * unit_bytes() + unit_header() +
-           static_cast<std::size_t>(h * 256 + j * 64 + lane * 4 + kk % 4);
+    return header_bytes() + static_cast<std::size_t>(kk / kUnitK) * unit_bytes() + unit_header() +
+           static_cast<std::size_t>(place_in_unit(lane, kk % kUnitK));
   }
   static constexpr bool nibble_high(std::int64_t kk) { return kk % 32 >= 16; }
   // Byte of the bf16 scale of (lane, group g) within its panel (not channel-wise).
@@ -82,17 +94,46 @@ struct P16Matrix {
   }
 
   friend constexpr bool operator==(const P16Matrix&, const P16Matrix&) = default;
+
+ private:
+  constexpr std::int64_t place_in_unit(std::int64_t lane, std::int64_t kk) const {
+    switch (element) {
+      case Element::int4:
+        return kk / 32 * 256 + kk % 16 / 4 * 64 + lane * 4 + kk % 4;
+      case Element::f32:
+        return kk * 64 + lane * 4;
+      default:
+        return kk / 2 * 64 + lane * 4 + kk % 2 * 2;
+    }
+  }
 };
 
-enum class LayoutKind : std::uint8_t { none, p16_int4, foreign };
+// Numbers are stored in packed files. foreign: a backend's layout that this build cannot write.
+enum class LayoutKind : std::uint8_t { none, p16_int4, foreign, p16_bf16, p16_f16, p16_f32 };
 
-// The packed form of one layer's experts. `foreign`: a backend's layout that this build cannot write.
+// What a p16 layout holds; nullopt for the other kinds.
+constexpr std::optional<Element> p16_element(LayoutKind kind) {
+  switch (kind) {
+    case LayoutKind::p16_int4:
+      return Element::int4;
+    case LayoutKind::p16_bf16:
+      return Element::bf16;
+    case LayoutKind::p16_f16:
+      return Element::f16;
+    case LayoutKind::p16_f32:
+      return Element::f32;
+    default:
+      return std::nullopt;
+  }
+}
+
+// The packed form of one layer's experts.
 struct Layout {
   LayoutKind kind = LayoutKind::none;
   P16Matrix w13, w2;
   std::int64_t experts = 0;
 
-  // p16/int4-g32/1, p16/int4-cw-bias/1, p16/int4-g32,cw/1; "" for none.
+  // p16/int4-g32/1, p16/int4-cw-bias/1, p16/int4-g32,cw/1, p16/bf16/1, p16/f32-bias/1; "" for none.
   std::string id() const;
   std::size_t w2_offset() const { return w13.bytes(); }  // within an expert
   std::size_t expert_stride() const { return round_up(w13.bytes() + w2.bytes(), kExpertAlignment); }
@@ -103,10 +144,11 @@ struct Layout {
 
 struct LayoutShape {
   std::int64_t experts, hidden, intermediate;  // this rank's
-  std::int64_t group;                          // -1 = channel-wise
+  std::int64_t group;                          // -1 = channel-wise, and for float elements
   bool gated, has_bias;
 };
-// The p16/int4 layout of a layer; group sizes already checked to divide hidden and intermediate.
-Layout p16_int4_layout(const LayoutShape& shape);
+// The p16 layout of a layer; group sizes already checked to divide hidden and intermediate.
+Layout p16_layout(LayoutKind kind, const LayoutShape& shape);
+inline Layout p16_int4_layout(const LayoutShape& shape) { return p16_layout(LayoutKind::p16_int4, shape); }
 
 }  // namespace moe

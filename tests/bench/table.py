@@ -31,11 +31,12 @@ def cells(paths):
             part = b["name"].split("/")
             if part[0] == "layer":
                 fields = dict(x.split(":") for x in part[3:5])
-                layers.append({"workload": part[1], "format": part[2], "T": int(fields["T"]),
-                               "threads": int(fields["threads"]), "kernel": b.get("label", ""), **b})
+                # Google Benchmark's own "threads" counts something else, so ours come last.
+                layers.append({**b, "workload": part[1], "format": part[2], "T": int(fields["T"]),
+                               "threads": int(fields["threads"]), "kernel": b.get("label", "")})
             elif part[0] == "kernel":
                 fields = dict(x.split(":") for x in part[2:4])
-                kernels.append({"kernel": part[1], "g": int(fields["g"]), "n": int(fields["n"]), **b})
+                kernels.append({**b, "kernel": part[1], "g": int(fields["g"]), "n": int(fields["n"])})
     return layers, kernels, context
 
 

@@ -248,6 +248,8 @@ void run_panels(const GemmArgs& a, const Tile& t, std::int64_t first, std::int64
       case Grouping::g32:
         panels_g32<P, N>(a, t, panel, p * kPanelRows, ahead);
         break;
+      case Grouping::none:  // not of this layout
+        break;
     }
   }
 }
