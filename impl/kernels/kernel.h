@@ -1,63 +1,28 @@
 // A CPU kernel is a row: its identity (scheme/kernel_ids.h) and the functions of one ISA.
 //
-// The steps of a layer that touch numbers, in order (decisions 7.1; kernels/ref/w4a8.cpp is the definition):
-//   quantise   a row of K values in the input dtype -> int8 codes, recip, z, group sums
-//   gemm       panels of packed weights x one tile of quantised rows -> float32 results with bias
+// The steps of a layer that touch numbers, in order (kernels/ref is the definition; W4A8: decisions 7.1):
+//   widen      values of the input dtype -> float32
+//   quantise   a row of K float32 values -> its place in a tile (tile.h)
+//   gemm       panels of packed weights x one tile -> float32 results with bias
 //   activate   gate and up results -> the middle row, values of the input dtype
 //   combine    accumulator of output columns += weight * result
-//   finish     accumulator -> output dtype
-// All rows of a layout that are `exact` give the same bits. Kernels check nothing and allocate nothing.
+//   narrow     accumulator -> output dtype
+// quantise and gemm belong to a family, the others to an instruction set. All rows of a layout that are `exact`
+// give the same bits. Kernels check nothing and allocate nothing.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
+#include <string_view>
 
 #include "base/dtype.h"
-#include "base/platform.h"
+#include "kernels/tile.h"
 #include "scheme/kernel_ids.h"
 #include "scheme/layout.h"
 #include "scheme/scheme.h"
 
 namespace moe {
-
-// --- quantised rows ("A tiles") -------------------------------------------------------------------
-// A tile holds n rows (1 <= n <= Kernel::tile_rows) of one expert, side by side per 32 k so that a
-// kernel walks it with one pointer:
-//   int8  code[ceil(K/32)][n][32]      0 beyond K
-//   int32 corr[G][n]                   -8 * sum of the codes of each weight group (the weights are value + 8)
-//   float recip[n], int32 z[n]
-// Its size is n * tile_row_bytes(), so the tile of slots s..s+n-1 begins at base + s * tile_row_bytes().
-struct TileShape {
-  std::int64_t k = 0;
-  std::int64_t group = 0;  // of the weights that will meet it; == k: channel-wise
-
-  constexpr std::int64_t blocks() const { return ceil_div(k, std::int64_t{32}); }
-  constexpr std::int64_t groups() const { return k / group; }
-  constexpr std::size_t code_bytes() const { return static_cast<std::size_t>(blocks()) * 32; }
-  constexpr std::size_t row_bytes() const {
-    return round_up(code_bytes() + static_cast<std::size_t>(groups()) * 4 + 8, std::size_t{64});
-  }
-};
-
-// Where a quantised row goes: straight into its place in a tile.
-struct QuantRow {
-  std::int8_t* codes;  // 32 codes of block b at codes + b * code_stride
-  std::ptrdiff_t code_stride;
-  std::int32_t* corr;  // of group g at corr[g * corr_stride]
-  std::ptrdiff_t corr_stride;
-  float* recip;
-  std::int32_t* z;
-};
-
-// Row `row` of the tile of n rows at `tile`.
-inline QuantRow tile_row(const TileShape& shape, std::byte* tile, int n, int row) {
-  auto* corr = reinterpret_cast<std::int32_t*>(tile + shape.code_bytes() * static_cast<std::size_t>(n));
-  auto* recip = reinterpret_cast<float*>(corr + shape.groups() * n);
-  return {reinterpret_cast<std::int8_t*>(tile) + row * 32, n * 32, corr + row, n, recip + row,
-          reinterpret_cast<std::int32_t*>(recip + n) + row};
-}
 
 enum class HalfRule : std::uint8_t { away, even };  // halves away from zero; to even, but away for k >= 8*floor(K/8)
 
@@ -65,7 +30,7 @@ struct QuantArgsRow {
   TileShape shape;
   const float* x;  // [k] float32 values (bf16 and fp16 input is widened exactly by `widen`)
   HalfRule rule;
-  QuantRow out;
+  TilePlace out;
 };
 
 struct GemmArgs {
@@ -80,16 +45,20 @@ struct GemmArgs {
   const std::byte* next;  // where reading goes on after the last panel: prefetched; nullptr = nowhere
 };
 
-// The middle of n rows: y13 holds 16 gate, 16 up, 16 gate, ... columns as the panels of w13 do.
+// stepwise: gate, up and every operation are rounded to dtype (w4a8_int8.md 8.3); once: the result alone.
+enum class Rounding : std::uint8_t { stepwise, once };
+
+// The middle of n rows: y13 holds 16 gate, 16 up, 16 gate, ... columns as the panels of w13 do; ungated 16, 16, ...
 struct ActivateArgs {
-  Activation activation;  // silu, swigluoai(_uninterleave), swiglustep
-  bool clamp;             // silu with limit: clamp before; swiglustep: with clamps (not bit_compat vllm)
+  Activation activation;
+  bool clamp;  // silu with limit: clamp before; swiglustep: with clamps (not bit_compat vllm)
   float alpha = 0, beta = 0, limit = 0;
-  DType dtype;       // of the input: gate, up and every listed operation are rounded to it
+  DType dtype;  // of the input
+  Rounding rounding = Rounding::stepwise;
   const float* y13;  // [rows][ld]
   std::ptrdiff_t ld;
   int rows;
-  std::int64_t blocks;  // of 16 + 16 columns
+  std::int64_t blocks;  // of 16 + 16 columns, ungated of 16
   float* out;           // [rows][out_ld], 16 * blocks columns written
   std::ptrdiff_t out_ld;
 };
@@ -108,18 +77,23 @@ struct CombineArgs {
   DType dtype;         // rounded (bit_compat vllm): acc = r(acc + r(r(y) * weight)), r = to dtype
 };
 
+// The steps that do not depend on the family: one set per instruction set, all with the same bits.
+struct Elementwise {
+  void (*widen)(DType dtype, const std::byte* src, std::int64_t count, float* dst);
+  void (*activate)(const ActivateArgs& args);
+  void (*combine)(const CombineArgs& args);
+  // dst = src rounded to dtype; every NaN becomes the one positive quiet NaN, so that outputs are equal bits
+  // on machines whose arithmetic makes different NaNs.
+  void (*narrow)(DType dtype, const float* src, std::int64_t count, std::byte* dst);
+};
+
 struct Kernel {
   const KernelId* id = nullptr;
   bool exact = true;  // same bits as the scalar row of its layout and activation format
   int tile_rows = 1;  // largest tile
-  void (*widen)(DType dtype, const std::byte* src, std::int64_t count, float* dst) = nullptr;
+  const Elementwise* steps = nullptr;
   void (*quantise)(const QuantArgsRow& args) = nullptr;
   void (*gemm)(const GemmArgs& args) = nullptr;
-  void (*activate)(const ActivateArgs& args) = nullptr;
-  void (*combine)(const CombineArgs& args) = nullptr;
-  // dst = src rounded to dtype; every NaN becomes the one positive quiet NaN, so that outputs are equal bits
-  // on machines whose arithmetic makes different NaNs.
-  void (*narrow)(DType dtype, const float* src, std::int64_t count, std::byte* dst) = nullptr;
 };
 
 // All rows that are compiled in, in priority order.

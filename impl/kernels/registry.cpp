@@ -2,6 +2,8 @@
 #include <array>
 
 #include "kernels/kernel.h"
+#include "kernels/ref/elementwise.h"
+#include "kernels/ref/float.h"
 #include "kernels/ref/w4a8.h"
 #if defined(__x86_64__)
 #include "kernels/x86/rows.h"
@@ -12,22 +14,26 @@ namespace {
 
 constexpr int kScalarTileRows = 4;
 
-const Kernel kW4a8Scalar = {.id = &kKernelIds[*kernel_index("w4a8_tok8_p16_scalar")],
-                            .exact = true,
-                            .tile_rows = kScalarTileRows,
-                            .widen = ref::widen,
-                            .quantise = ref::quantise,
-                            .gemm = ref::gemm,
-                            .activate = ref::activate,
-                            .combine = ref::combine,
-                            .narrow = ref::narrow};
+constexpr Kernel scalar(std::string_view name, void (*quantise)(const QuantArgsRow&), void (*gemm)(const GemmArgs&)) {
+  return {.id = &kKernelIds[*kernel_index(name)],
+          .exact = true,
+          .tile_rows = kScalarTileRows,
+          .steps = &ref::kSteps,
+          .quantise = quantise,
+          .gemm = gemm};
+}
+
+constexpr Kernel kW4a8Scalar = scalar("w4a8_tok8_p16_scalar", ref::quantise, ref::gemm);
+constexpr Kernel kBf16Scalar = scalar("bf16_f32_p16_scalar", ref::copy_floats, ref::gemm_float);
+constexpr Kernel kF16Scalar = scalar("f16_f32_p16_scalar", ref::copy_floats, ref::gemm_float);
+constexpr Kernel kF32Scalar = scalar("f32_f32_p16_scalar", ref::copy_floats, ref::gemm_float);
 
 constexpr const Kernel* kRows[] = {
 #if defined(__x86_64__)
-    &kW4a8Avx512Vnni,
-    &kW4a8Avx2,
+    &kW4a8Avx512Vnni, &kW4a8Avx2,   &kBf16Avx512Vnni, &kBf16Avx2,
+    &kF16Avx512Vnni,  &kF16Avx2,    &kF32Avx512Vnni,  &kF32Avx2,
 #endif
-    &kW4a8Scalar,
+    &kW4a8Scalar,     &kBf16Scalar, &kF16Scalar,      &kF32Scalar,
 };
 
 }  // namespace

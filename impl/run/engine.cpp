@@ -20,9 +20,9 @@ struct Run {
   Workspace& w;
   const EngineCall& c;
   TileShape in, mid;
-  std::size_t in_row, mid_row;             // bytes of a tile row
-  std::int64_t pairs, pair_chunk, chunks;  // phase 1: panel pairs of w13, per item, items per expert
-  std::int64_t out_panels, out_chunk;      // phase 2: panels of w2, per item
+  std::size_t in_row, mid_row;                       // bytes of a tile row
+  std::int64_t halves, blocks, block_chunk, chunks;  // phase 1: panels of a block, blocks, per item, items per expert
+  std::int64_t out_panels, out_chunk;                // phase 2: panels of w2, per item
 
   Run(const EngineSetup& setup, Workspace& work, const EngineCall& call)
       : s(setup),
@@ -35,10 +35,11 @@ struct Run {
     const Layout& l = s.packed->info.layout;
     const std::int64_t threads = std::max(1, c.parallel.num_threads);
     const std::int64_t active = std::max(1, w.plan.num_active);
-    pairs = l.w13.panels() / 2;
-    // About 12 items per thread, so that the last ones end together; whole pairs, at least one.
-    pair_chunk = threads == 1 ? pairs : std::clamp<std::int64_t>(pairs * active / (12 * threads), 1, pairs);
-    chunks = ceil_div(pairs, pair_chunk);
+    halves = l.w13.halves;
+    blocks = l.w13.panels() / halves;
+    // About 12 items per thread, so that the last ones end together; whole blocks, at least one.
+    block_chunk = threads == 1 ? blocks : std::clamp<std::int64_t>(blocks * active / (12 * threads), 1, blocks);
+    chunks = ceil_div(blocks, block_chunk);
     out_panels = l.w2.panels();
     out_chunk = threads == 1 ? out_panels : std::max<std::int64_t>(2, out_panels / (6 * threads) / 2 * 2);
     out_chunk = std::min({out_chunk, out_panels, max_out_chunk()});
@@ -64,17 +65,9 @@ struct Run {
   void write_out(float* acc, std::int64_t column, std::int64_t columns) const;
 };
 
-QuantRow row_of_slot(const Run& r, std::int32_t slot) {
+TilePlace place_of_slot(const Run& r, std::int32_t slot) {
   const Tile& t = r.w.plan.tiles[r.w.plan.slot_tile[slot]];
-  return tile_row(r.in, r.in_tile(t), t.rows, slot - t.slot);
-}
-
-void copy_row(const TileShape& shape, const QuantRow& from, const QuantRow& to) {
-  for (std::int64_t b = 0; b < shape.blocks(); ++b)
-    std::memcpy(to.codes + b * to.code_stride, from.codes + b * from.code_stride, 32);
-  for (std::int64_t g = 0; g < shape.groups(); ++g) to.corr[g * to.corr_stride] = from.corr[g * from.corr_stride];
-  *to.recip = *from.recip;
-  *to.z = *from.z;
+  return {r.in_tile(t), t.rows, slot - t.slot};
 }
 
 void Run::quantise_tokens(std::int64_t item, std::int64_t items) const {
@@ -85,18 +78,18 @@ void Run::quantise_tokens(std::int64_t item, std::int64_t items) const {
     const std::int32_t* first = std::find_if(slots, slots + s.top_k, [](std::int32_t v) { return v >= 0; });
     if (first == slots + s.top_k) continue;
     const std::byte* src = c.hidden.data + static_cast<std::size_t>(t * c.hidden.strides[0]) * size;
-    s.kernel->widen(s.in_dtype, src, s.hidden, x);
+    s.kernel->steps->widen(s.in_dtype, src, s.hidden, x);
     if (s.weight_on_input) {  // top_k is 1: the row itself is scaled, in values of the input dtype
       const float weight = w.plan.slot_weight[*first];
       for (std::int64_t k = 0; k < s.hidden; ++k) x[k] = x[k] * weight;
       auto* narrowed = reinterpret_cast<std::byte*>(x + w.row_ld);
-      s.kernel->narrow(s.in_dtype, x, s.hidden, narrowed);
-      s.kernel->widen(s.in_dtype, narrowed, s.hidden, x);
+      s.kernel->steps->narrow(s.in_dtype, x, s.hidden, narrowed);
+      s.kernel->steps->widen(s.in_dtype, narrowed, s.hidden, x);
     }
-    const QuantRow row = row_of_slot(*this, *first);
-    s.kernel->quantise({in, x, s.in_rule, row});
+    const TilePlace place = place_of_slot(*this, *first);
+    s.kernel->quantise({in, x, s.in_rule, place});
     for (const std::int32_t* slot = first + 1; slot != slots + s.top_k; ++slot)
-      if (*slot >= 0) copy_row(in, row, row_of_slot(*this, *slot));
+      if (*slot >= 0) copy_tile_row(in, place, place_of_slot(*this, *slot));
   }
 }
 
@@ -104,27 +97,26 @@ void Run::multiply_up(std::int64_t item) const {
   if (cancelled()) return;
   const Plan& p = w.plan;
   const ActiveExpert& e = p.active[p.by_size[item / chunks]];
-  const std::int64_t begin = item % chunks * pair_chunk, end = std::min(pairs, begin + pair_chunk);
+  const std::int64_t begin = item % chunks * block_chunk, end = std::min(blocks, begin + block_chunk);
   const P16Matrix& m = s.packed->info.layout.w13;
-  const std::size_t pair_bytes = 2 * m.panel_bytes();
-  const std::int64_t step = e.tiles == 1 ? kCallPanels / 2 : 1;
+  const std::size_t block_bytes = static_cast<std::size_t>(halves) * m.panel_bytes();
+  const std::int64_t step = e.tiles == 1 ? kCallPanels / halves : 2 / halves;
   alignas(64) float y13[kMaxTileRows * kCallPanels * kPanelRows];
-  for (std::int64_t pair = begin; pair < end; pair += step) {
-    const std::int64_t count = std::min(step, end - pair);
-    const std::byte* panels = expert(e) + static_cast<std::size_t>(pair) * pair_bytes;
-    const std::byte* next = pair + count < end ? panels + static_cast<std::size_t>(count) * pair_bytes : nullptr;
+  for (std::int64_t block = begin; block < end; block += step) {
+    const std::int64_t count = std::min(step, end - block), ld = count * halves * kPanelRows;
+    const std::byte* panels = expert(e) + static_cast<std::size_t>(block) * block_bytes;
+    const std::byte* next = block + count < end ? panels + static_cast<std::size_t>(count) * block_bytes : nullptr;
     for (std::int32_t i = 0; i < e.tiles; ++i) {
       const Tile& t = p.tiles[e.first_tile + i];
-      const std::int64_t ld = count * 2 * kPanelRows;
-      s.kernel->gemm({&m, panels, count * 2, in_tile(t), t.rows, in, y13, ld, i == 0 ? next : nullptr});
+      s.kernel->gemm({&m, panels, count * halves, in_tile(t), t.rows, in, y13, ld, i == 0 ? next : nullptr});
       ActivateArgs a = s.activate;
       a.y13 = y13;
       a.ld = ld;
       a.rows = t.rows;
       a.blocks = count;
-      a.out = w.act + t.slot * w.act_ld + pair * kPanelRows;
+      a.out = w.act + t.slot * w.act_ld + block * kPanelRows;
       a.out_ld = w.act_ld;
-      s.kernel->activate(a);
+      s.kernel->steps->activate(a);
     }
   }
   for (std::int32_t i = 0; i < e.tiles; ++i)
@@ -134,7 +126,7 @@ void Run::multiply_up(std::int64_t item) const {
 
 void Run::finish_tile(const Tile& t) const {
   for (std::int32_t r = 0; r < t.rows; ++r)
-    s.kernel->quantise({mid, w.act + (t.slot + r) * w.act_ld, s.mid_rule, tile_row(mid, mid_tile(t), t.rows, r)});
+    s.kernel->quantise({mid, w.act + (t.slot + r) * w.act_ld, s.mid_rule, {mid_tile(t), t.rows, r}});
 }
 
 void Run::start_sums(float* acc, std::int64_t column, std::int64_t columns) const {
@@ -145,8 +137,8 @@ void Run::start_sums(float* acc, std::int64_t column, std::int64_t columns) cons
   const std::size_t size = s.out_dtype == DType::f32 ? 4 : 2;
   const std::int64_t valid = std::min(columns, s.hidden - column);
   for (std::int64_t t = 0; t < c.tokens; ++t)
-    s.kernel->widen(s.out_dtype, c.out.data + static_cast<std::size_t>(t * c.out.strides[0] + column) * size, valid,
-                    acc + t * columns);
+    s.kernel->steps->widen(s.out_dtype, c.out.data + static_cast<std::size_t>(t * c.out.strides[0] + column) * size,
+                           valid, acc + t * columns);
 }
 
 void Run::write_out(float* acc, std::int64_t column, std::int64_t columns) const {
@@ -160,12 +152,12 @@ void Run::write_out(float* acc, std::int64_t column, std::int64_t columns) const
         row[i] = row[i] * s.output_scale;
         if (c.accumulate) {
           float before;
-          s.kernel->widen(s.out_dtype, dst + static_cast<std::size_t>(i) * size, 1, &before);
+          s.kernel->steps->widen(s.out_dtype, dst + static_cast<std::size_t>(i) * size, 1, &before);
           row[i] = before + row[i];
         }
       }
     }
-    s.kernel->narrow(s.out_dtype, row, valid, dst);
+    s.kernel->steps->narrow(s.out_dtype, row, valid, dst);
   }
 }
 
@@ -190,9 +182,9 @@ void Run::multiply_down(std::int64_t item) const {
       for (std::int32_t j = 0; j < e.tiles; ++j) {
         const Tile& t = p.tiles[e.first_tile + j];
         s.kernel->gemm({&m, panels, count, mid_tile(t), t.rows, mid, y, ld, j == 0 ? next : nullptr});
-        s.kernel->combine({acc + (panel - begin) * kPanelRows, columns, p.slot_token + t.slot,
-                           s.weight_on_input ? nullptr : p.slot_weight + t.slot, y, ld, t.rows, ld, s.rounded,
-                           s.in_dtype});
+        s.kernel->steps->combine({acc + (panel - begin) * kPanelRows, columns, p.slot_token + t.slot,
+                                  s.weight_on_input ? nullptr : p.slot_weight + t.slot, y, ld, t.rows, ld, s.rounded,
+                                  s.in_dtype});
       }
     }
   }
@@ -225,8 +217,8 @@ Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
   if (s.rounded)
     for (std::int32_t i = 0; i < w.plan.num_slots; ++i) {
       std::byte h[4];
-      s.kernel->narrow(s.in_dtype, w.plan.slot_weight + i, 1, h);
-      s.kernel->widen(s.in_dtype, h, 1, w.plan.slot_weight + i);
+      s.kernel->steps->narrow(s.in_dtype, w.plan.slot_weight + i, 1, h);
+      s.kernel->steps->widen(s.in_dtype, h, 1, w.plan.slot_weight + i);
     }
   const Run run(s, w, c);
   for (std::int32_t i = 0; i < w.plan.num_tiles; ++i)

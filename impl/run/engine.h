@@ -1,7 +1,8 @@
 // The numbers of one call of a layer, in three phases on one workspace (spec/kernels.md 4.1):
 //
-//   phase 0  quantise each input row once, into the tiles of its slots
-//   phase 1  (expert, chunk of gate/up panel pairs): gemm, activation; whoever finishes the last chunk of
+//   phase 0  quantise (or only widen) each input row once, into the tiles of its slots
+//   phase 1  (expert, chunk of w13's blocks: a gate and an up panel): gemm, activation; whoever finishes the last chunk
+//   of
 //            a tile quantises its middle rows
 //   phase 2  (chunk of output columns): gemm of w2 tile by tile in ascending expert order, routed sum
 //
@@ -35,8 +36,9 @@ struct EngineSetup {
   bool rounded = false;       // bit_compat vllm: gates, results and sums rounded to in_dtype
   float output_scale = 1.0f;  // apply_routed_scale_to_output
 
-  TileShape in_shape() const { return {packed->info.layout.w13.k, packed->info.layout.w13.group}; }
-  TileShape mid_shape() const { return {packed->info.layout.w2.k, packed->info.layout.w2.group}; }
+  TileShape in_shape() const { return tile_shape(packed->info.layout.w13); }
+  TileShape mid_shape() const { return tile_shape(packed->info.layout.w2); }
+  TileShape tile_shape(const P16Matrix& m) const { return {m.k, m.group, kernel->id->act}; }
   PlanShape plan_shape(std::int64_t tokens) const {
     return {tokens, top_k, static_cast<std::int64_t>(expert_map.size()), kernel->tile_rows};
   }

@@ -13,15 +13,19 @@
 namespace moe {
 namespace {
 
-ActivateArgs activation_of(const Config& c) {
+// tok8 is the arithmetic of CPU_INT4 (decisions 7.1): rounded to the input dtype between the steps, and as upstream
+// sums with bit_compat vllm.
+ActivateArgs activation_of(const Config& c, const Kernel& kernel) {
+  const bool stepwise = kernel.id->act == ActFormat::tok8;
   ActivateArgs a{};
   a.activation = c.activation;
   a.clamp = (c.activation == Activation::silu && c.limit) ||
-            (c.activation == Activation::swiglustep && c.bit_compat == Policy::libmoe);
+            (c.activation == Activation::swiglustep && (c.bit_compat == Policy::libmoe || !stepwise));
   a.alpha = static_cast<float>(c.alpha.value_or(0));
   a.beta = static_cast<float>(c.beta.value_or(0));
   a.limit = static_cast<float>(c.limit.value_or(0));
   a.dtype = c.in_dtype;
+  a.rounding = stepwise ? Rounding::stepwise : Rounding::once;
   return a;
 }
 
@@ -111,11 +115,11 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
   e.top_k = c.top_k;
   e.in_dtype = c.in_dtype;
   e.out_dtype = c.out_dtype;
-  e.activate = activation_of(c);
+  e.activate = activation_of(c, *e.kernel);
   e.in_rule = rule_of(c, l.w13);
   e.mid_rule = rule_of(c, l.w2);
   e.weight_on_input = c.apply_router_weight_on_input;
-  e.rounded = c.bit_compat == Policy::vllm;
+  e.rounded = c.bit_compat == Policy::vllm && e.kernel->id->act == ActFormat::tok8;
   if (c.routing.apply_routed_scale_to_output) e.output_scale = static_cast<float>(c.routing.routed_scaling_factor);
   return std::shared_ptr<const Layer>(std::move(layer));
 }

@@ -1,5 +1,5 @@
-// Every registry row against the scalar row of its layout, bit by bit: shapes, groups, tile sizes, fills.
-// A new row is tested without touching this file.
+// Every registry row against the scalar row of its layout and activation format, bit by bit: shapes, groups, tile
+// sizes, fills. A new row is tested without touching this file.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -110,74 +110,6 @@ const float kSpecials[] = {0.0f,    -0.0f,   1e-45f,   -1e-45f, 1e-38f, 0x1p-126
                            -1e30f,  3.4e38f, -3.4e38f, 88.7f,   -88.7f, -87.3f,    -104.0f,  0.5f,      1.5f,     2.5f,
                            6.1e-5f, 5.9e-8f, 2.9e-8f,  7.0f,    -7.0f,  1.0f,      INFINITY, -INFINITY, NAN,      -NAN};
 
-TEST_P(Rows, WidenAndNarrow) {
-  const Kernel& kernel = *GetParam();
-  std::vector<float> x(std::begin(kSpecials), std::end(kSpecials));
-  for (std::uint32_t i = 0; i < 200000; ++i) x.push_back(std::bit_cast<float>(i * 21473u));
-  const auto count = static_cast<std::int64_t>(x.size());
-  for (const DType d : {DType::f32, DType::bf16, DType::f16}) {
-    std::vector<std::byte> want(x.size() * 4, std::byte{0}), got = want;
-    ref::narrow(d, x.data(), count, want.data());
-    kernel.narrow(d, x.data(), count, got.data());
-    ASSERT_EQ(want, got) << dtype_name(d);
-    std::vector<float> w1(x.size()), w2(x.size());
-    ref::widen(d, want.data(), count, w1.data());
-    kernel.widen(d, want.data(), count, w2.data());
-    ASSERT_EQ(0, std::memcmp(w1.data(), w2.data(), w1.size() * 4)) << dtype_name(d);
-  }
-}
-
-TEST_P(Rows, Activations) {
-  const Kernel& kernel = *GetParam();
-  std::mt19937 rng(3);
-  std::normal_distribution<float> normal(0.0f, 4.0f);
-  constexpr int kRows = 3;
-  constexpr std::int64_t kBlocks = 9, kLd = kBlocks * 32 + 5, kOutLd = kBlocks * 16 + 7;
-  for (int round = 0; round < 40; ++round) {
-    std::vector<float> y13(kRows * kLd);
-    for (float& v : y13) v = rng() % 8 == 0 ? kSpecials[rng() % std::size(kSpecials)] : normal(rng);
-    for (const Activation f :
-         {Activation::silu, Activation::swigluoai, Activation::swigluoai_uninterleave, Activation::swiglustep})
-      for (const bool clamp : {false, true})
-        for (const DType d : {DType::f32, DType::bf16, DType::f16}) {
-          std::vector<float> want(kRows * kOutLd, -1.0f), got = want;
-          ActivateArgs a{f, clamp, 1.702f, 1.0f, 7.0f, d, y13.data(), kLd, kRows, kBlocks, want.data(), kOutLd};
-          ref::activate(a);
-          a.out = got.data();
-          kernel.activate(a);
-          for (auto* v : {&want, &got})  // which NaN an operation makes is the machine's choice; narrow() has one
-            for (float& y : *v) y = std::isnan(y) ? NAN : y;
-          ASSERT_EQ(0, std::memcmp(want.data(), got.data(), want.size() * 4))
-              << static_cast<int>(f) << clamp << dtype_name(d);
-        }
-  }
-}
-
-TEST_P(Rows, Combine) {
-  const Kernel& kernel = *GetParam();
-  std::mt19937 rng(4);
-  std::normal_distribution<float> normal;
-  constexpr int kRows = 5;
-  constexpr std::int64_t kCount = 48, kLd = 50;
-  const std::int32_t tokens[kRows] = {2, 0, 2, 1, 2};
-  std::vector<float> y(kRows * kLd), start(3 * kLd), weights(kRows);
-  for (auto* v : {&y, &start, &weights})
-    for (float& f : *v) f = normal(rng);
-  y[7] = NAN;
-  for (const bool rounded : {false, true})
-    for (const float* w : {static_cast<const float*>(nullptr), static_cast<const float*>(weights.data())})
-      for (const DType d : {DType::f32, DType::bf16, DType::f16}) {
-        std::vector<float> want = start, got = start;
-        CombineArgs a{want.data(), kLd, tokens, w, y.data(), kLd, kRows, kCount, rounded, d};
-        ref::combine(a);
-        a.acc = got.data();
-        kernel.combine(a);
-        for (auto* v : {&want, &got})
-          for (float& f : *v) f = std::isnan(f) ? NAN : f;
-        ASSERT_EQ(0, std::memcmp(want.data(), got.data(), want.size() * 4)) << rounded << dtype_name(d);
-      }
-}
-
 TEST_P(Rows, QuantiseOddRows) {
   const Kernel& kernel = *GetParam();
   std::mt19937 rng(5);
@@ -196,17 +128,87 @@ TEST_P(Rows, QuantiseOddRows) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Rows, testing::ValuesIn(runnable_kernels()),
+INSTANTIATE_TEST_SUITE_P(All, Rows, testing::ValuesIn(runnable_kernels(ActFormat::tok8)),
                          [](const auto& param) { return std::string(param.param->id->name); });
 
-TEST(Registry, RowsAreInTheOrderOfTheirIds) {
-  std::size_t last = 0;
+// --- float weights ----------------------------------------------------------------------------------------
+
+class FloatRows : public testing::TestWithParam<const Kernel*> {};
+
+struct FloatData {
+  P16Matrix m;
+  std::vector<float> w, bias, x;
+  std::vector<std::byte> packed;
+};
+
+FloatData make_floats(const Kernel& kernel, std::int64_t rows, std::int64_t k, int n, bool poison, std::mt19937& rng) {
+  std::normal_distribution<float> normal;
+  FloatData d;
+  d.m = {.element = *p16_element(kernel.id->layout),
+         .half_rows = rows,
+         .halves = rng() % 2 == 0 ? 1 : 2,
+         .k = k,
+         .group = k,
+         .has_bias = rng() % 2 == 0};
+  const DType dtype = d.m.element == Element::f32    ? DType::f32
+                      : d.m.element == Element::bf16 ? DType::bf16
+                                                     : DType::f16;
+  d.w.resize(static_cast<std::size_t>(d.m.rows() * k));
+  for (float& v : d.w) v = ref::round_to(dtype, rng() % 64 == 0 ? normal(rng) * 1e-6f : normal(rng));
+  d.bias.resize(static_cast<std::size_t>(d.m.rows()));
+  for (float& v : d.bias) v = normal(rng);
+  d.x.resize(static_cast<std::size_t>(n * k));
+  for (float& v : d.x) v = normal(rng) * 3;
+  if (poison) d.x[rng() % d.x.size()] = rng() % 2 == 0 ? NAN : INFINITY;
+  d.packed = pack_p16_floats(d.m, d.w, d.bias);
+  return d;
+}
+
+// Every row gives the scalar row's bits, and the scalar row is within the bound of any float32 sum.
+TEST_P(FloatRows, RandomShapes) {
+  const Kernel& kernel = *GetParam();
+  const Kernel& scalar = scalar_of(kernel);
+  std::mt19937 rng(20261121);
+  const auto pick = [&](int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng); };
+  for (int round = 0; round < 400; ++round) {
+    const int n = pick(1, kernel.tile_rows), k = pick(0, 9) == 0 ? pick(1, 1500) : pick(1, 200), rows = pick(1, 50);
+    const bool poison = round % 8 == 7;
+    const FloatData d = make_floats(kernel, rows, k, n, poison, rng);
+    const TileShape shape{k, k, ActFormat::f32};
+    const auto tile = make_tile(kernel, shape, d.x.data(), n, HalfRule::away);
+    const std::int64_t ld = d.m.panels() * kPanelRows + 1;
+    std::vector<float> want(static_cast<std::size_t>(n * ld), -1.0f), got = want;
+    scalar.gemm({&d.m, d.packed.data(), d.m.panels(), tile.data(), n, shape, want.data(), ld, nullptr});
+    kernel.gemm({&d.m, d.packed.data(), d.m.panels(), tile.data(), n, shape, got.data(), ld, d.packed.data()});
+    for (auto* v : {&want, &got})
+      for (float& y : *v) y = std::isnan(y) ? NAN : y;
+    ASSERT_EQ(0, std::memcmp(want.data(), got.data(), want.size() * 4))
+        << kernel.id->name << " round " << round << " rows " << d.m.rows() << " k " << k << " n " << n;
+    if (poison) continue;
+    for (int r = 0; r < n; ++r)
+      for (std::int64_t i = 0; i < d.m.rows(); ++i) {
+        const auto row = static_cast<std::size_t>(i);
+        double y = d.m.has_bias ? static_cast<double>(d.bias[row]) : 0.0, size = std::fabs(y);
+        for (int j = 0; j < k; ++j) {
+          const double term = static_cast<double>(d.x[static_cast<std::size_t>(r * k + j)]) *
+                              static_cast<double>(d.w[row * static_cast<std::size_t>(k) + static_cast<std::size_t>(j)]);
+          y += term;
+          size += std::fabs(term);
+        }
+        const float value = got[static_cast<std::size_t>(r * ld + d.m.panel_of(i) * kPanelRows + d.m.lane_of(i))];
+        ASSERT_LE(std::fabs(static_cast<double>(value) - y), (k + 4) * 0x1p-24 * size) << kernel.id->name << " k " << k;
+      }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FloatRows, testing::ValuesIn(runnable_kernels(ActFormat::f32)),
+                         [](const auto& param) { return std::string(param.param->id->name); });
+
+TEST(Registry, EachRowIsFoundByItsId) {
   for (const Kernel* k : kernels()) {
     const auto index = kernel_index(k->id->name);
     ASSERT_TRUE(index);
-    EXPECT_GE(*index, last);
-    last = *index;
-    EXPECT_EQ(kernel_at(*index), k);
+    EXPECT_EQ(kernel_at(*index), k) << k->id->name;
   }
 }
 

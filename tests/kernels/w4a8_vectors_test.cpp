@@ -65,7 +65,7 @@ TEST_P(Vectors, QuantRows) {
       for (std::int64_t row = 0; row < f.at("x").shape[0]; ++row) {
         const TileShape shape{k, k};
         auto tile = make_tile(kernel, shape, x.data() + row * k, 1, s.rule);
-        const QuantRow got = tile_row(shape, tile.data(), 1, 0);
+        const QuantRow got = quant_row(shape, {tile.data(), 1, 0});
         for (std::int64_t i = 0; i < k; ++i)
           ASSERT_EQ(got.codes[i], q[static_cast<std::size_t>(row * k + i)]) << name << s.q << row << "," << i;
         ASSERT_EQ(std::bit_cast<std::uint32_t>(*got.recip),
@@ -143,8 +143,8 @@ void check_moe(const Kernel& kernel, const std::string& name) {
       in[at] = y13[row + static_cast<std::size_t>(c)];
       in[at + 16] = y13[row + static_cast<std::size_t>(i + c)];
     }
-    kernel.activate({oai ? Activation::swigluoai_uninterleave : Activation::silu, false, 1.702f, 1.0f, 7.0f, d,
-                     in.data(), blocks * 32, 1, blocks, out.data(), blocks * 16});
+    kernel.steps->activate({oai ? Activation::swigluoai_uninterleave : Activation::silu, false, 1.702f, 1.0f, 7.0f, d,
+                            Rounding::stepwise, in.data(), blocks * 32, 1, blocks, out.data(), blocks * 16});
     for (std::int64_t c = 0; c < i; ++c) {
       const float want = act[r * static_cast<std::size_t>(i) + static_cast<std::size_t>(c)],
                   got = out[static_cast<std::size_t>(c)];
@@ -161,7 +161,7 @@ TEST_P(Vectors, MoeStages) {
   EXPECT_EQ(count, 16);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Vectors, testing::ValuesIn(runnable_kernels()),
+INSTANTIATE_TEST_SUITE_P(All, Vectors, testing::ValuesIn(runnable_kernels(ActFormat::tok8)),
                          [](const auto& param) { return std::string(param.param->id->name); });
 
 }  // namespace

@@ -41,7 +41,7 @@ TEST(LayerDeterminism, KernelsAndThreadsGiveTheSameBits) {
     for (const std::int64_t tokens : {1, 2, 5, 64, 130}) {
       Batch b = random_batch(s, tokens, static_cast<std::uint32_t>(tokens));
       const auto want = run(*make_layer(config, packed, scalar_kernel()), b);
-      for (const Kernel* k : runnable_kernels())
+      for (const Kernel* k : runnable_kernels(ActFormat::tok8))
         for (const int n : {1, 2, 3, 7}) {
           b.out.assign(b.out.size(), std::byte{0x5a});
           EXPECT_EQ(run(*make_layer(config, packed, *k, threads(n)), b), want)
@@ -54,7 +54,7 @@ TEST(LayerDeterminism, KernelsAndThreadsGiveTheSameBits) {
 TEST(LayerDeterminism, ATokenDoesNotFeelItsBatch) {
   for (const LayerShape& s : kShapes) {
     const auto packed = pack_layer(s, random_weights(s, 2));
-    for (const Kernel* k : runnable_kernels()) {
+    for (const Kernel* k : runnable_kernels(ActFormat::tok8)) {
       const auto layer = make_layer(tiny_config(s), packed, *k, threads(2));
       Batch all = random_batch(s, 64, 9);
       const auto want = run(*layer, all);
@@ -75,7 +75,7 @@ TEST(LayerDeterminism, ATokenDoesNotFeelItsBatch) {
 TEST(LayerSlots, SkippedAndRepeatedExperts) {
   const LayerShape s = kShapes[1];
   const auto packed = pack_layer(s, random_weights(s, 3));
-  const auto layer = make_layer(tiny_config(s), packed, *runnable_kernels().front());
+  const auto layer = make_layer(tiny_config(s), packed, *runnable_kernels(ActFormat::tok8).front());
   Batch b = random_batch(s, 3, 4);
   std::fill_n(b.ids.begin(), 4, -1);                  // token 0: no slot at all
   b.ids[4] = b.ids[5] = 2, b.ids[6] = b.ids[7] = -1;  // token 1: one expert twice
@@ -99,14 +99,14 @@ TEST(LayerSlots, AccumulateInAscendingSetsIsOneCall) {
   const auto packed = pack_layer(s, random_weights(s, 5));
   const auto config = tiny_config(s);
   Batch b = random_batch(s, 33, 6);
-  const auto want = run(*make_layer(config, packed, *runnable_kernels().front()), b);
+  const auto want = run(*make_layer(config, packed, *runnable_kernels(ActFormat::tok8).front()), b);
   std::fill(b.out.begin(), b.out.end(), std::byte{0});
   for (const auto& [lo, hi] : {std::pair{0, 3}, std::pair{3, 4}, std::pair{4, 8}}) {  // ranks of a linear placement
     std::vector<std::int32_t> map(8, -1);
     for (int e = lo; e < hi; ++e) map[static_cast<std::size_t>(e)] = e;
     ApplyArgs a = b.args();
     a.accumulate = true;
-    ASSERT_TRUE(make_layer(config, packed, *runnable_kernels().front(), nullptr, map)->apply(a));
+    ASSERT_TRUE(make_layer(config, packed, *runnable_kernels(ActFormat::tok8).front(), nullptr, map)->apply(a));
   }
   EXPECT_EQ(b.out, want);
 }
@@ -114,7 +114,7 @@ TEST(LayerSlots, AccumulateInAscendingSetsIsOneCall) {
 TEST(LayerPoison, NanAndInfStayWithTheirToken) {
   for (const LayerShape& s : kShapes) {
     const auto packed = pack_layer(s, random_weights(s, 7));
-    for (const Kernel* k : runnable_kernels()) {
+    for (const Kernel* k : runnable_kernels(ActFormat::tok8)) {
       const auto layer = make_layer(tiny_config(s), packed, *k, threads(2));
       Batch b = random_batch(s, 9, 8);
       const auto clean = run(*layer, b);
@@ -137,7 +137,7 @@ TEST(LayerPoison, NanAndInfStayWithTheirToken) {
 
 TEST(LayerCalls, InPlaceOwnWorkspaceAndNoTokens) {
   const LayerShape s = kShapes[0];
-  const auto layer = make_layer(tiny_config(s), pack_layer(s, random_weights(s, 1)), *runnable_kernels().front());
+  const auto layer = make_layer(tiny_config(s), pack_layer(s, random_weights(s, 1)), *runnable_kernels(ActFormat::tok8).front());
   Batch b = random_batch(s, 20, 2);
   const auto want = run(*layer, b);
   std::vector<std::byte> memory(layer->workspace_bytes(ApplyMode::topk, 20) + 64);
@@ -157,7 +157,7 @@ TEST(LayerCalls, InPlaceOwnWorkspaceAndNoTokens) {
 
 TEST(LayerCalls, FailuresLeaveTheOutputAlone) {
   const LayerShape s = kShapes[0];
-  const auto layer = make_layer(tiny_config(s), pack_layer(s, random_weights(s, 1)), *runnable_kernels().front());
+  const auto layer = make_layer(tiny_config(s), pack_layer(s, random_weights(s, 1)), *runnable_kernels(ActFormat::tok8).front());
   for (const std::int32_t bad :
        {-2, 4, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()}) {
     Batch b = random_batch(s, 6, 3);
@@ -180,7 +180,7 @@ TEST(LayerCalls, FailuresLeaveTheOutputAlone) {
 
 TEST(LayerCalls, CountsTokensPerExpert) {
   const LayerShape s = kShapes[1];
-  const auto layer = make_layer(tiny_config(s), pack_layer(s, random_weights(s, 1)), *runnable_kernels().front());
+  const auto layer = make_layer(tiny_config(s), pack_layer(s, random_weights(s, 1)), *runnable_kernels(ActFormat::tok8).front());
   Batch b = random_batch(s, 50, 3);
   std::vector<std::uint64_t> want(8, 0), got(8);
   for (const std::int32_t id : b.ids) want[static_cast<std::size_t>(id)] += 2;
@@ -268,7 +268,7 @@ TEST(LayerGolden, AllMoeVectors) {
   for (const auto& f : index["files"]) {
     const auto name = f["file"].get<std::string>();
     if (name.rfind("moe_", 0) != 0 && name.rfind("groupeqk_", 0) != 0) continue;
-    for (const Kernel* k : runnable_kernels()) check_golden(*k, name);
+    for (const Kernel* k : runnable_kernels(ActFormat::tok8)) check_golden(*k, name);
     ++count;
   }
   EXPECT_EQ(count, 16);

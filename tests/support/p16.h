@@ -1,4 +1,4 @@
-// Plain packing for kernel tests: one matrix in p16/int4 element by element, and tiles of quantised rows.
+// Plain packing for kernel tests: one matrix in p16 element by element, and tiles of rows.
 // Written from decisions 7.2 with the address functions of scheme/layout.h only; convert/ has its own code.
 #pragma once
 
@@ -8,6 +8,7 @@
 
 #include "base/float_formats.h"
 #include "kernels/kernel.h"
+#include "kernels/ref/elementwise.h"
 #include "kernels/ref/w4a8.h"
 #include "scheme/layout.h"
 
@@ -69,18 +70,45 @@ inline std::vector<std::byte> pack_p16(const P16Matrix& m, const std::vector<std
 inline std::vector<std::byte> make_tile(const Kernel& kernel, const TileShape& shape, const float* x, int n,
                                         HalfRule rule) {
   std::vector<std::byte> tile(shape.row_bytes() * static_cast<std::size_t>(n), std::byte{0});
-  for (int row = 0; row < n; ++row)
-    kernel.quantise({shape, x + row * shape.k, rule, tile_row(shape, tile.data(), n, row)});
+  for (int row = 0; row < n; ++row) kernel.quantise({shape, x + row * shape.k, rule, {tile.data(), n, row}});
   return tile;
 }
 
-// The rows of the registry that this machine can run.
-inline std::vector<const Kernel*> runnable_kernels() {
+// w: [rows, k] values of m.element (bf16, f16, f32); bias: [rows] or empty.
+inline std::vector<std::byte> pack_p16_floats(const P16Matrix& m, const std::vector<float>& w,
+                                              const std::vector<float>& bias) {
+  std::vector<std::byte> out(m.bytes(), std::byte{0});
+  for (std::int64_t n = 0; n < m.rows(); ++n) {
+    const std::size_t panel = static_cast<std::size_t>(m.panel_of(n)) * m.panel_bytes();
+    const std::int64_t lane = m.lane_of(n);
+    for (std::int64_t k = 0; k < m.k; ++k) {
+      const float v = w[static_cast<std::size_t>(n * m.k + k)];
+      const std::size_t at = panel + m.code_offset(lane, k);
+      if (m.element == Element::f32)
+        put(out, at, v);
+      else
+        put(out, at, m.element == Element::bf16 ? f32_to_bf16(v) : f32_to_f16(v));
+    }
+    if (m.has_bias)
+      put(out, panel + m.bias_offset() + static_cast<std::size_t>(lane) * 4, bias[static_cast<std::size_t>(n)]);
+  }
+  return out;
+}
+
+// The rows of the registry that this machine can run, of one activation format.
+inline std::vector<const Kernel*> runnable_kernels(ActFormat act) {
   std::vector<const Kernel*> rows;
   const auto host = detect_platform();
   for (const Kernel* k : kernels())
-    if (host && host->runs(k->id->isa)) rows.push_back(k);
+    if (host && host->runs(k->id->isa) && k->id->act == act) rows.push_back(k);
   return rows;
+}
+
+// The definition of a row: the scalar row of its layout and activation format.
+inline const Kernel& scalar_of(const Kernel& row) {
+  for (const Kernel* k : kernels())
+    if (k->id->isa == Isa::scalar && k->id->layout == row.id->layout && k->id->act == row.id->act) return *k;
+  return row;
 }
 
 inline const Kernel& scalar_kernel() { return *kernel_at(*kernel_index("w4a8_tok8_p16_scalar")); }

@@ -1,6 +1,6 @@
-// Vector forms of widen, narrow, quantise, activate and combine, for a lane type V (vector_*.inl).
-// Included inside a target region and an anonymous namespace. Lane by lane they do what
-// kernels/ref/w4a8.cpp does, operation by operation; a tail goes through a padded copy.
+// Vector forms of widen, narrow, activate and combine, for a lane type V (vector_*.inl). Included inside a
+// target region and an anonymous namespace. Lane by lane they do what kernels/ref/elementwise.cpp does,
+// operation by operation; the scalar functions do a tail.
 
 using F = V::F;
 using I = V::I;
@@ -92,142 +92,120 @@ void narrow(DType dtype, const float* src, std::int64_t count, std::byte* dst) {
     narrow_as<DType::f32>(src, count, dst);
 }
 
-// Codes of kLanes values: y = x * scale, to an integer by the rule, + zp, into [-128, 127].
-template <HalfRule R>
-inline I code_lanes(F x, F scale, I zp) {
-  const F y = V::mul(x, scale);
-  I q;
-  if constexpr (R == HalfRule::even) {
-    q = V::nearest_even(y);
-  } else {
-    q = V::truncate(y);
-    const F rest = V::sub(y, V::to_float(q));  // exact
-    q = V::add_i(q, V::select_i(V::greater_equal(rest, V::set(0.5f)), V::set_i(1), V::set_i(0)));
-    q = V::add_i(q, V::select_i(V::greater_equal(V::set(-0.5f), rest), V::set_i(-1), V::set_i(0)));
-  }
-  return V::min_i(V::max_i(V::add_i(q, zp), V::set_i(-128)), V::set_i(127));
+inline F negate(F x) { return V::sub(V::set(-0.0f), x); }
+inline F abs_lanes(F x) { return V::from_bits(V::and_i(V::bits(x), V::set_i(0x7fffffff))); }
+
+inline F sigmoid_weighted(F x, F v) {  // x / (1 + exp(-v))
+  return V::div(x, V::add(V::set(1.0f), exp_lanes(negate(v))));
 }
 
-template <HalfRule R>
-void quantise_codes(const QuantArgsRow& a, const ref::RowScale& r) {
-  const TileShape& s = a.shape;
-  const std::int64_t even_end = R == HalfRule::even ? s.k / 8 * 8 : s.k;
-  const F scale = V::set(r.scale);
-  const I zp = V::set_i(r.zp);
-  for (std::int64_t g = 0; g < s.groups(); ++g) {
-    const std::int64_t end = (g + 1) * s.group, vector_end = end < even_end ? end : even_end;
-    I sum = V::set_i(0);
-    std::int64_t k = g * s.group;
-    for (; k + kLanes <= vector_end; k += kLanes) {
-      const I q = code_lanes<R>(V::load(a.x + k), scale, zp);
-      V::store_i8(a.out.codes + (k >> 5) * a.out.code_stride + (k & 31), q);
-      sum = V::add_i(sum, q);
-    }
-    std::int32_t total = V::sum(sum);
-    for (; k < end; ++k) {
-      const std::int8_t q = ref::quant_code(a.x[k], r, R == HalfRule::even && k < even_end);
-      a.out.codes[(k >> 5) * a.out.code_stride + (k & 31)] = q;
-      total += q;
-    }
-    a.out.corr[g * a.out.corr_stride] = -8 * total;
-  }
+inline F gelu_lanes(F x) {  // base/gelu.h
+  namespace c = gelu_constants;
+  const F z = V::min_or_b(V::set(c::kFar), abs_lanes(x));
+  const F t = V::div(V::set(1.0f), V::add(V::set(1.0f), V::mul(V::set(c::kT), z)));
+  F r = V::set(c::kR[c::kDegree - 1]);
+  for (int i = c::kDegree - 2; i >= 0; --i) r = V::add(V::mul(r, t), V::set(c::kR[i]));
+  const F q = V::mul(V::mul(r, t), exp_lanes(negate(V::mul(V::mul(V::set(0.5f), z), z))));
+  return V::sub(V::max_or_b(V::set(0.0f), x), V::mul(z, q));
 }
 
-void quantise(const QuantArgsRow& a) {
-  const TileShape& s = a.shape;
-  F low = V::set(0.0f), high = low;
-  I largest = V::set_i(0);
-  std::int64_t k = 0;
-  for (; k + kLanes <= s.k; k += kLanes) {
-    const F x = V::load(a.x + k);
-    low = V::min_or_b(x, low);
-    high = V::max_or_b(x, high);
-    largest = V::max_i(largest, V::and_i(V::bits(x), V::set_i(0x7fffffff)));
-  }
-  float rmin = V::min_of(low), rmax = V::max_of(high);
-  bool poisoned = V::max_of(largest) >= 0x7f800000;
-  for (; k < s.k; ++k) {
-    rmin = a.x[k] < rmin ? a.x[k] : rmin;
-    rmax = a.x[k] > rmax ? a.x[k] : rmax;
-    poisoned |= (std::bit_cast<std::uint32_t>(a.x[k]) & 0x7fffffffu) >= 0x7f800000u;
-  }
-  const ref::RowScale r = ref::row_scale(rmin, rmax, poisoned);
-  *a.out.recip = r.recip;
-  *a.out.z = -r.zp;
-  if (poisoned) {
-    for (std::int64_t b = 0; b < s.blocks(); ++b) std::memset(a.out.codes + b * a.out.code_stride, 0, 32);
-    for (std::int64_t g = 0; g < s.groups(); ++g) a.out.corr[g * a.out.corr_stride] = 0;
-    return;
-  }
-  if (s.k % 32 != 0) std::memset(a.out.codes + (s.blocks() - 1) * a.out.code_stride, 0, 32);  // beyond K
-  if (a.rule == HalfRule::even)
-    quantise_codes<HalfRule::even>(a, r);
-  else
-    quantise_codes<HalfRule::away>(a, r);
+inline F gelu_tanh_lanes(F x) {
+  namespace c = gelu_constants;
+  const F cube = V::mul(V::set(c::kCube), V::mul(V::mul(x, x), x));
+  return sigmoid_weighted(x, V::mul(V::set(c::kTwoSqrt2OverPi), V::add(x, cube)));
 }
 
-template <DType D>
-inline F silu_lanes(F v) {
-  const F e = exp_lanes(V::sub(V::set(-0.0f), v));
-  return round_lanes<D>(V::div(v, V::add(V::set(1.0f), e)));
+enum class Form { silu, silu_clamped, step, oai, gelu, gelu_tanh, relu2 };
+
+template <Form K>
+inline F unary_lanes(F v) {
+  if constexpr (K == Form::gelu) return gelu_lanes(v);
+  if constexpr (K == Form::gelu_tanh) return gelu_tanh_lanes(v);
+  if constexpr (K == Form::relu2) {
+    const F positive = V::max_or_b(V::set(0.0f), v);
+    return V::mul(positive, positive);
+  }
+  return sigmoid_weighted(v, v);
 }
 
-enum class Form { silu, silu_clamped, step, oai };
-
+// D: what every operation is rounded to.
 template <DType D, Form K>
-inline F activate_lanes(const ActivateArgs& a, F g, F u) {
-  g = round_lanes<D>(g);
-  u = round_lanes<D>(u);
+inline F gated_lanes(const ActivateArgs& a, F g, F u) {
   const F limit = V::set(a.limit), low = V::set(-a.limit);
   if constexpr (K == Form::oai) {
     g = V::min_or_b(limit, g);
     u = V::min_or_b(limit, V::max_or_b(low, u));
     const F t = round_lanes<D>(V::mul(g, V::set(a.alpha)));
-    const F e = exp_lanes(V::sub(V::set(-0.0f), t));
-    const F s = round_lanes<D>(V::div(V::set(1.0f), V::add(V::set(1.0f), e)));
+    const F s = round_lanes<D>(sigmoid_weighted(V::set(1.0f), t));
     const F glu = round_lanes<D>(V::mul(g, s));
     return round_lanes<D>(V::mul(round_lanes<D>(V::add(u, V::set(a.beta))), glu));
   }
-  if constexpr (K == Form::step)
-    return round_lanes<D>(V::mul(V::min_or_b(limit, silu_lanes<D>(g)), V::min_or_b(limit, V::max_or_b(low, u))));
+  if constexpr (K == Form::step) {
+    const F stepped = V::min_or_b(limit, round_lanes<D>(unary_lanes<K>(g)));
+    return round_lanes<D>(V::mul(stepped, V::min_or_b(limit, V::max_or_b(low, u))));
+  }
   if constexpr (K == Form::silu_clamped) {
     g = V::min_or_b(limit, g);
     u = V::min_or_b(limit, V::max_or_b(low, u));
   }
-  return round_lanes<D>(V::mul(silu_lanes<D>(g), u));
+  return round_lanes<D>(V::mul(round_lanes<D>(unary_lanes<K>(g)), u));
 }
 
-template <DType D, Form K>
+// D: what every operation is rounded to, R: the result.
+template <DType D, DType R, Form K, bool Gated>
 void activate_as(const ActivateArgs& a) {
+  constexpr std::int64_t kHalves = Gated ? 2 : 1;
   for (int row = 0; row < a.rows; ++row) {
     const float* y13 = a.y13 + row * a.ld;
     float* out = a.out + row * a.out_ld;
     for (std::int64_t b = 0; b < a.blocks; ++b)
-      for (std::int64_t i = 0; i < kPanelRows; i += kLanes)
-        V::store(out + b * kPanelRows + i, activate_lanes<D, K>(a, V::load(y13 + b * 2 * kPanelRows + i),
-                                                                V::load(y13 + (b * 2 + 1) * kPanelRows + i)));
+      for (std::int64_t i = 0; i < kPanelRows; i += kLanes) {
+        const float* at = y13 + b * kHalves * kPanelRows + i;
+        const F g = round_lanes<D>(V::load(at));
+        F y;
+        if constexpr (Gated)
+          y = gated_lanes<D, K>(a, g, round_lanes<D>(V::load(at + kPanelRows)));
+        else
+          y = unary_lanes<K>(g);
+        V::store(out + b * kPanelRows + i, round_lanes<R>(y));
+      }
   }
 }
 
-template <DType D>
-void activate_dtype(const ActivateArgs& a) {
-  if (a.activation == Activation::swigluoai || a.activation == Activation::swigluoai_uninterleave)
-    activate_as<D, Form::oai>(a);
-  else if (a.activation == Activation::swiglustep && a.clamp)
-    activate_as<D, Form::step>(a);
-  else if (a.clamp)
-    activate_as<D, Form::silu_clamped>(a);
-  else
-    activate_as<D, Form::silu>(a);
+template <DType D, DType R>
+void activate_rounded(const ActivateArgs& a) {
+  switch (a.activation) {
+    case Activation::swigluoai:
+    case Activation::swigluoai_uninterleave:
+      return activate_as<D, R, Form::oai, true>(a);
+    case Activation::swiglustep:
+      return a.clamp ? activate_as<D, R, Form::step, true>(a) : activate_as<D, R, Form::silu, true>(a);
+    case Activation::silu:
+      return a.clamp ? activate_as<D, R, Form::silu_clamped, true>(a) : activate_as<D, R, Form::silu, true>(a);
+    case Activation::gelu:
+      return activate_as<D, R, Form::gelu, true>(a);
+    case Activation::gelu_tanh:
+      return activate_as<D, R, Form::gelu_tanh, true>(a);
+    case Activation::relu2:
+      return activate_as<D, R, Form::relu2, true>(a);
+    case Activation::silu_no_mul:
+      return activate_as<D, R, Form::silu, false>(a);
+    case Activation::gelu_no_mul:
+      return activate_as<D, R, Form::gelu, false>(a);
+    case Activation::gelu_tanh_no_mul:
+      return activate_as<D, R, Form::gelu_tanh, false>(a);
+    case Activation::relu2_no_mul:
+      return activate_as<D, R, Form::relu2, false>(a);
+  }
 }
 
 void activate(const ActivateArgs& a) {
+  const bool steps = a.rounding == Rounding::stepwise;
   if (a.dtype == DType::bf16)
-    activate_dtype<DType::bf16>(a);
-  else if (a.dtype == DType::f16)
-    activate_dtype<DType::f16>(a);
-  else
-    activate_dtype<DType::f32>(a);
+    return steps ? activate_rounded<DType::bf16, DType::bf16>(a) : activate_rounded<DType::f32, DType::bf16>(a);
+  if (a.dtype == DType::f16)
+    return steps ? activate_rounded<DType::f16, DType::f16>(a) : activate_rounded<DType::f32, DType::f16>(a);
+  return activate_rounded<DType::f32, DType::f32>(a);
 }
 
 template <DType D, bool Rounded>

@@ -1,5 +1,5 @@
-// Scalar definition of W4A8-int8 on the p16 layout: quantisation of a row (w4a8_int8.md 6), the two
-// KleidiAI matmul rows (7), activations with their roundings (8.3), combine (decisions 7.1).
+// Scalar definition of W4A8-int8 on the p16 layout: quantisation of a row (w4a8_int8.md 6) and the two
+// KleidiAI matmul rows (7).
 //
 // Every float operation is written as one statement of one rounding; fma stands exactly where the
 // definition has it (std::fma is correctly rounded everywhere).
@@ -40,34 +40,6 @@ std::int32_t dot(const P16Matrix& m, const std::byte* panel, std::int64_t lane, 
 
 }  // namespace
 
-float round_to(DType dtype, float x) {
-  if (dtype == DType::bf16) return bf16_to_f32(f32_to_bf16(x));
-  if (dtype == DType::f16) return f16_to_f32(f32_to_f16(x));
-  return x;
-}
-
-void widen(DType dtype, const std::byte* src, std::int64_t count, float* dst) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto j = static_cast<std::size_t>(i);
-    dst[i] = dtype == DType::f32    ? load<float>(src, j)
-             : dtype == DType::bf16 ? bf16_to_f32(load<std::uint16_t>(src, j))
-                                    : f16_to_f32(load<std::uint16_t>(src, j));
-  }
-}
-
-void narrow(DType dtype, const float* src, std::int64_t count, std::byte* dst) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto j = static_cast<std::size_t>(i);
-    const float x = std::isnan(src[i]) ? std::bit_cast<float>(0x7fc00000u) : src[i];
-    if (dtype == DType::f32) {
-      std::memcpy(dst + 4 * j, &x, 4);
-    } else {
-      const std::uint16_t h = dtype == DType::bf16 ? f32_to_bf16(x) : f32_to_f16(x);
-      std::memcpy(dst + 2 * j, &h, 2);
-    }
-  }
-}
-
 RowScale row_scale(float rmin, float rmax, bool poisoned) {
   if (poisoned) return {1.0f, std::bit_cast<float>(0x7fc00000u), 0, true};
   float scale = rmin == rmax ? 1.0f : 255.0f / (rmax - rmin);
@@ -99,14 +71,15 @@ void quantise(const QuantArgsRow& a) {
   }
   const RowScale r = row_scale(rmin, rmax, poisoned);
   const std::int64_t even_end = a.rule == HalfRule::even ? s.k / 8 * 8 : 0;
-  for (std::int64_t g = 0; g < s.groups(); ++g) a.out.corr[g * a.out.corr_stride] = 0;
+  const QuantRow out = quant_row(s, a.out);
+  for (std::int64_t g = 0; g < s.groups(); ++g) out.corr[g * out.corr_stride] = 0;
   for (std::int64_t k = 0; k < s.blocks() * 32; ++k) {
     const std::int8_t q = k < s.k ? quant_code(a.x[k], r, k < even_end) : std::int8_t{0};
-    a.out.codes[k / 32 * a.out.code_stride + k % 32] = q;
-    if (k < s.k) a.out.corr[k / s.group * a.out.corr_stride] += -8 * q;
+    out.codes[k / 32 * out.code_stride + k % 32] = q;
+    if (k < s.k) out.corr[k / s.group * out.corr_stride] += -8 * q;
   }
-  *a.out.recip = r.recip;
-  *a.out.z = -r.zp;
+  *out.recip = r.recip;
+  *out.z = -r.zp;
 }
 
 void gemm(const GemmArgs& a) {
@@ -142,47 +115,6 @@ void gemm(const GemmArgs& a) {
         a.out[row * a.ld + p * kPanelRows + lane] = r + bias;
       }
     }
-  }
-}
-
-void activate(const ActivateArgs& a) {
-  const auto rnd = [&](float x) { return round_to(a.dtype, x); };
-  const auto silu = [&](float v) { return rnd(v / (1.0f + exp_f32(-v))); };
-  const auto clamp_both = [&](float u) { return min_or_b(a.limit, max_or_b(-a.limit, u)); };
-  const bool oai = a.activation == Activation::swigluoai || a.activation == Activation::swigluoai_uninterleave;
-  for (int row = 0; row < a.rows; ++row) {
-    for (std::int64_t i = 0; i < a.blocks * kPanelRows; ++i) {
-      const float* block = a.y13 + row * a.ld + i / kPanelRows * 2 * kPanelRows + i % kPanelRows;
-      float g = rnd(block[0]), u = rnd(block[kPanelRows]), y = 0.0f;
-      if (oai) {
-        g = min_or_b(a.limit, g);
-        u = clamp_both(u);
-        const float t = rnd(g * a.alpha);
-        const float s = rnd(1.0f / (1.0f + exp_f32(-t)));
-        const float glu = rnd(g * s);
-        y = rnd(rnd(u + a.beta) * glu);
-      } else if (a.activation == Activation::swiglustep && a.clamp) {
-        y = rnd(min_or_b(a.limit, silu(g)) * clamp_both(u));
-      } else {
-        if (a.clamp) {
-          g = min_or_b(a.limit, g);
-          u = clamp_both(u);
-        }
-        y = rnd(silu(g) * u);
-      }
-      a.out[row * a.out_ld + i] = y;
-    }
-  }
-}
-
-void combine(const CombineArgs& a) {
-  for (int row = 0; row < a.rows; ++row) {
-    float* acc = a.acc + a.tokens[row] * a.acc_ld;
-    const float* y = a.y + row * a.ld;
-    const float w = a.weights == nullptr ? 1.0f : a.weights[row];
-    for (std::int64_t i = 0; i < a.count; ++i)
-      acc[i] = a.rounded ? round_to(a.dtype, acc[i] + round_to(a.dtype, round_to(a.dtype, y[i]) * w))
-                         : std::fma(w, y[i], acc[i]);
   }
 }
 

@@ -6,15 +6,8 @@
 
 namespace moe::ref {
 
-void widen(DType dtype, const std::byte* src, std::int64_t count, float* dst);
 void quantise(const QuantArgsRow& args);
 void gemm(const GemmArgs& args);
-void activate(const ActivateArgs& args);
-void combine(const CombineArgs& args);
-void narrow(DType dtype, const float* src, std::int64_t count, std::byte* dst);
-
-// x as a value of dtype (f32: x itself).
-float round_to(DType dtype, float x);
 
 // How one row is quantised: from its smallest and largest value (0 included on both sides).
 struct RowScale {

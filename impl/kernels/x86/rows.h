@@ -1,11 +1,18 @@
-// The kernel rows of the x86 files; each file exports nothing else. registry.cpp lists them.
+// The steps and kernel rows of the x86 files; each file exports nothing else. registry.cpp lists them.
 #pragma once
 
 #include "kernels/kernel.h"
 
 namespace moe {
 
-extern const Kernel kW4a8Avx512Vnni;
-extern const Kernel kW4a8Avx2;
+namespace avx2 {
+extern const Elementwise kSteps;
+}
+namespace avx512 {
+extern const Elementwise kSteps;
+}
+
+extern const Kernel kW4a8Avx512Vnni, kW4a8Avx2;
+extern const Kernel kBf16Avx512Vnni, kBf16Avx2, kF16Avx512Vnni, kF16Avx2, kF32Avx512Vnni, kF32Avx2;
 
 }  // namespace moe

@@ -1,4 +1,4 @@
-// 8 float lanes for body/elementwise.inl. Included inside a target region and a namespace.
+// 8 float lanes for body/*.inl. Included inside a target region and a namespace.
 struct V {
   static constexpr std::int64_t kLanes = 8;
   using F = __m256;
@@ -74,6 +74,14 @@ struct V {
   static void store_u16(std::byte* p, I x) {  // values in [0, 65535]
     const __m128i h = _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), h);
+  }
+  static I load_i(const std::byte* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+  static F widen_f16(I x) {  // values in [0, 65535]
+    return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
+  }
+  // GCC drops calls of a function that only prefetches.
+  [[gnu::always_inline]] static inline void prefetch(const std::byte* p) {
+    _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
   }
   static F load_f16(const std::byte* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <limits>
 
-#include "base/exp.h"
 #include "kernels/ref/w4a8.h"
 #include "kernels/target.h"
 #include "kernels/x86/rows.h"
@@ -24,7 +23,7 @@ constexpr std::ptrdiff_t kAhead = 8192;  // bytes between prefetch and use
 
 #include "kernels/x86/vector_avx2.inl"
 
-#include "kernels/body/elementwise.inl"
+#include "kernels/body/quantise_tok8.inl"
 
 inline __m256i broadcast4(const std::int8_t* p) {
   std::int32_t v;
@@ -147,12 +146,9 @@ void gemm(const GemmArgs& a) {
 const Kernel kW4a8Avx2 = {.id = &kKernelIds[*kernel_index("w4a8_tok8_p16_avx2")],
                           .exact = true,
                           .tile_rows = kTileRows,
-                          .widen = widen,
+                          .steps = &avx2::kSteps,
                           .quantise = quantise,
-                          .gemm = gemm,
-                          .activate = activate,
-                          .combine = combine,
-                          .narrow = narrow};
+                          .gemm = gemm};
 
 }  // namespace moe
 

@@ -10,7 +10,6 @@
 #include <cstring>
 #include <limits>
 
-#include "base/exp.h"
 #include "kernels/ref/w4a8.h"
 #include "kernels/target.h"
 #include "kernels/x86/rows.h"
@@ -29,7 +28,7 @@ constexpr std::ptrdiff_t kAhead = 8192;  // bytes of weights between prefetch an
 
 #include "kernels/x86/vector_avx512.inl"
 
-#include "kernels/body/elementwise.inl"
+#include "kernels/body/quantise_tok8.inl"
 
 inline __m512i broadcast4(const std::int8_t* p) {
   std::int32_t v;
@@ -274,12 +273,9 @@ void gemm(const GemmArgs& a) {
 const Kernel kW4a8Avx512Vnni = {.id = &kKernelIds[*kernel_index("w4a8_tok8_p16_avx512vnni")],
                                 .exact = true,
                                 .tile_rows = kTileRows,
-                                .widen = widen,
+                                .steps = &avx512::kSteps,
                                 .quantise = quantise,
-                                .gemm = gemm,
-                                .activate = activate,
-                                .combine = combine,
-                                .narrow = narrow};
+                                .gemm = gemm};
 
 }  // namespace moe
 

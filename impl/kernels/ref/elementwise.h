@@ -1,0 +1,17 @@
+// The scalar steps that all families share, the definition of every other set (kernels/kernel.h).
+#pragma once
+
+#include "kernels/kernel.h"
+
+namespace moe::ref {
+
+void widen(DType dtype, const std::byte* src, std::int64_t count, float* dst);
+void activate(const ActivateArgs& args);
+void combine(const CombineArgs& args);
+void narrow(DType dtype, const float* src, std::int64_t count, std::byte* dst);
+inline constexpr Elementwise kSteps = {.widen = widen, .activate = activate, .combine = combine, .narrow = narrow};
+
+// x as a value of dtype (f32: x itself).
+float round_to(DType dtype, float x);
+
+}  // namespace moe::ref
