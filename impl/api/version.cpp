@@ -21,6 +21,8 @@ constexpr std::string_view kBackends[] = {"CPU_INT4"};
 constexpr std::string_view kOther[] = {"io.mmap"};
 // Everything that is ever read from the environment.
 constexpr std::string_view kEnvironment[] = {"MOE_LOG", "MOE_MAX_ISA"};
+#include "moe_build_flags.inc"  // kBuildFlags: written by pkgconfig/moe_build_info.cmake
+#include "moe_commit.inc"       // kCommit
 
 moe::FeatureSet compiled_features() {
   moe::FeatureSet all;
@@ -61,6 +63,8 @@ std::string build_info() {
 #else
   info.set("compiler", "GCC " __VERSION__);
 #endif
+  info.set("flags", kBuildFlags);
+  info.set("commit", kCommit);
   info.set("cpp_standard", static_cast<std::int64_t>(__cplusplus));
 #if defined(NDEBUG)
   info.set("assertions", false);

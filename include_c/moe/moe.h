@@ -218,8 +218,9 @@ MOE_API int32_t MOE_CALL moe_abi_version(void);
  *  is moe_platform_has. Names are listed in moe_build_info_json, for example
  *  "isa.avx512_vnni", "backend.CPU_INT4", "io.mmap". [any] */
 MOE_API int32_t MOE_CALL moe_has_feature(const char* name);
-/** Compiler, version, features, compiled backends, kernels and instruction sets, and the environment
- *  variables that are read, as JSON, static. [any] */
+/** Version, commit of the sources ("" outside a git checkout), compiler and flags, features, compiled
+ *  backends, kernels and instruction sets, and the environment variables that are read, as JSON, static.
+ *  [any] */
 MOE_API const char* MOE_CALL moe_build_info_json(void);
 /** The machine-readable description of this very interface (functions, parameters, structs
  *  with sizes and offsets, enum values) as JSON, static. [any] */

@@ -1,6 +1,8 @@
 // What the build says about itself.
 #include <gtest/gtest.h>
 
+#include <regex>
+
 #include "support/capi.h"
 
 namespace moe::test {
@@ -26,6 +28,23 @@ TEST(Version, BuildInfoListsTheFeatures) {
   for (const char* f : {"", "isa.", "isa.rvv", "backend.MARLIN", "backend.cpu_int4"})
     EXPECT_EQ(moe_has_feature(f), 0) << f;
   EXPECT_EQ(moe_has_feature(nullptr), 0);
+}
+
+TEST(Version, BuildInfoTellsFlagsAndCommit) {
+  const auto info = nlohmann::json::parse(moe_build_info_json());
+  const auto flags = " " + info["flags"].get<std::string>() + " ";
+  EXPECT_NE(flags.find(" -ffp-contract=off "), std::string::npos) << flags;
+  EXPECT_EQ(flags.find("-ffast-math"), std::string::npos) << flags;
+  for (const char* of_the_machine : {"/", "\\", " -I", " -W", "-march"})
+    EXPECT_EQ(flags.find(of_the_machine), std::string::npos) << of_the_machine << " in " << flags;
+#if defined(__OPTIMIZE__)
+  EXPECT_NE(flags.find(" -O"), std::string::npos) << flags;
+#endif
+#if defined(NDEBUG)
+  EXPECT_NE(flags.find(" -DNDEBUG "), std::string::npos) << flags;
+#endif
+  const auto commit = info["commit"].get<std::string>();  // empty outside a git checkout
+  EXPECT_TRUE(commit.empty() || std::regex_match(commit, std::regex("[0-9a-f]{12,40}(-dirty)?"))) << commit;
 }
 
 TEST(Version, AbiJsonIsTheCommittedFile) {

@@ -1,0 +1,24 @@
+# What moe_build_info_json tells of the build: generated/moe_build_flags.inc, the compiler flags that all objects have,
+# without warnings and paths, and generated/moe_commit.inc, the commit of the sources. Nothing else of the machine or
+# the day gets in: the same sources and flags give the same library.
+
+# --- flags --------------------------------------------------------------------------------------
+block()
+string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
+separate_arguments(flags NATIVE_COMMAND "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${type}}")
+get_target_property(of_every_target moe_flags INTERFACE_COMPILE_OPTIONS)
+list(APPEND flags ${of_every_target})
+list(FILTER flags INCLUDE REGEX "^-[DOUfgm]")
+list(FILTER flags EXCLUDE REGEX "[/\"\\$]")
+list(JOIN flags " " flags)
+file(CONFIGURE OUTPUT generated/moe_build_flags.inc CONTENT "constexpr std::string_view kBuildFlags = \"${flags}\";\n")
+endblock()
+
+# --- commit: asked for at every build, written when it is another ------------------------------------
+find_package(Git QUIET)
+set(commit_file ${CMAKE_CURRENT_BINARY_DIR}/generated/moe_commit.inc)
+add_custom_target(moe_commit
+  COMMAND ${CMAKE_COMMAND} -D GIT=${GIT_EXECUTABLE} -D SOURCE=${CMAKE_CURRENT_SOURCE_DIR} -D OUT=${commit_file}
+          -P ${CMAKE_CURRENT_LIST_DIR}/moe_commit.cmake
+  BYPRODUCTS ${commit_file} COMMENT "" VERBATIM)
+add_dependencies(moe_api moe_commit)
