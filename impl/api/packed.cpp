@@ -124,7 +124,7 @@ moe_status moe_packed_dequantize(const moe_packed* packed, const char* role, int
     param[0].shape = {m.rows(), m.k};
     MOE_CHECK(moe::api::check_tensors(param));
     MOE_TRY(const std::int64_t local, local_index(p, expert));
-    if (p.info.layout.kind != moe::LayoutKind::p16_int4)
+    if (!moe::p16_element(p.info.layout.kind))
       return fail(Code::unsupported, "packed",
                   "packed: layout " + p.info.layout_id + " cannot be read back by this build");
     if (moe::api::overlaps(param[0].view, p.block.data(), p.block.size()))

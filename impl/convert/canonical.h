@@ -2,6 +2,7 @@
 // checkpoint stores them and of how a layout wants them.
 //
 //   codes  int8 [count][stride]   values -8..7; columns k >= K are 0, stride a multiple of 64
+//   values f32  [count][stride]   instead of codes, where weights are not quantized; exact in the layout's element
 //   scales f32  [count][groups]   finite, not negative; bf16 values where `bf16_scales` was asked for
 //   bias   f32  [count]           0 without a bias
 //
@@ -9,6 +10,7 @@
 // never has to exist as a whole and stays in cache.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -16,6 +18,7 @@
 #include "base/checked.h"
 #include "base/result.h"
 #include "base/tensor.h"
+#include "scheme/layout.h"
 #include "scheme/scheme.h"
 
 namespace moe {
@@ -37,8 +40,9 @@ struct SourceMatrix {
   Format format = Format::int_quantized;
   bool is_w13 = false;
   bool has_bias = false;
-  bool bf16_scales = false;  // round scales to bf16 and count the inexact ones
-  std::int64_t expert = 0;   // the model's number
+  bool bf16_scales = false;         // round scales to bf16 and count the inexact ones
+  Element element = Element::int4;  // of the layout
+  std::int64_t expert = 0;          // the model's number
   std::int64_t k = 0, groups = 0;
   std::array<SourceHalf, 2> half;
 };
@@ -46,24 +50,35 @@ struct SourceMatrix {
 struct CanonicalRows {
   std::int64_t count = 0, k = 0, stride = 0, groups = 0;
   std::vector<std::int8_t> codes;
-  std::vector<float> scales, bias;
+  std::vector<float> values, scales, bias;
   std::uint64_t scales_rounded = 0;  // running total over all reads
 
   // Room for `rows` rows, all zero.
-  void shape(std::int64_t rows, std::int64_t columns, std::int64_t scale_groups) {
+  void shape(std::int64_t rows, const P16Matrix& matrix) {
+    const bool is_float = matrix.element != Element::int4;
     count = rows;
-    k = columns;
-    stride = round_up(columns, kCanonicalPad);
-    groups = scale_groups;
-    codes.assign(static_cast<std::size_t>(rows * stride), 0);
+    k = matrix.k;
+    stride = round_up(k, kCanonicalPad);
+    groups = is_float ? 0 : matrix.groups();
+    codes.assign(is_float ? 0 : static_cast<std::size_t>(rows * stride), 0);
+    values.assign(is_float ? static_cast<std::size_t>(rows * stride) : 0, 0.0f);
     scales.assign(static_cast<std::size_t>(rows * groups), 0.0f);
     bias.assign(static_cast<std::size_t>(rows), 0.0f);
   }
+  // Zero from row n on.
+  void clear_from(std::int64_t n) {
+    if (n >= count) return;
+    if (!codes.empty()) std::fill(codes.begin() + n * stride, codes.end(), std::int8_t{0});
+    if (!values.empty()) std::fill(values.begin() + n * stride, values.end(), 0.0f);
+    std::fill(scales.begin() + n * groups, scales.end(), 0.0f);
+    std::fill(bias.begin() + n, bias.end(), 0.0f);
+  }
   const std::int8_t* row(std::int64_t r) const { return codes.data() + r * stride; }
+  const float* row_values(std::int64_t r) const { return values.data() + r * stride; }
   const float* row_scales(std::int64_t r) const { return scales.data() + r * groups; }
 };
 
-// read_compressed_tensors.cpp. Whether this build has a reader for a format.
+// read_rows.cpp. Whether this build has a reader for a format.
 bool can_read(Format format);
 // Rows [row0, row0 + n) of one half; rows n..count-1 of `out` become zero.
 // Value faults: invalid_argument, subject "w13_weight[e,n,k]" or "w13_scale[e,n,g]".

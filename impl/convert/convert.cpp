@@ -27,7 +27,7 @@ Check write_p16_matrix(const ConvertJob& job, const TensorSource& source, std::i
                        CanonicalRows& rows, std::byte* out) {
   const bool is_w13 = &matrix == &job.layout.w13;
   MOE_TRY(const LeasedMatrix leased, lease_matrix(job, source, expert, is_w13));
-  rows.shape(kPanelRows, matrix.k, matrix.groups());
+  rows.shape(kPanelRows, matrix);
   const std::int64_t panels_of_half = ceil_div(matrix.half_rows, kPanelRows);
   for (std::int64_t p = 0; p < panels_of_half; ++p) {
     const std::int64_t row0 = p * kPanelRows, n = std::min(kPanelRows, matrix.half_rows - row0);
@@ -59,6 +59,9 @@ struct LayoutWriter {
 
 constexpr std::array kWriters = {
     LayoutWriter{LayoutKind::p16_int4, write_p16_expert},
+    LayoutWriter{LayoutKind::p16_bf16, write_p16_expert},
+    LayoutWriter{LayoutKind::p16_f16, write_p16_expert},
+    LayoutWriter{LayoutKind::p16_f32, write_p16_expert},
 };
 
 const LayoutWriter* writer_of(LayoutKind kind) {

@@ -1,4 +1,5 @@
-// p16/int4 -> dense numbers: value * scale, one float32 product each, rounded to the output type.
+// p16 -> dense numbers: value * scale, one float32 product each (float elements: the value), rounded to the output
+// type.
 #include <array>
 #include <cstring>
 #include <string>
@@ -30,6 +31,13 @@ float scale_at(const P16Matrix& m, const std::byte* panel, std::int64_t lane, st
   return bf16_to_f32(load<std::uint16_t>(panel + m.scale_offset(lane, g)));
 }
 
+// Elements without a scale.
+float value_at(const P16Matrix& m, const std::byte* at) {
+  if (m.element == Element::f32) return load<float>(at);
+  const auto h = load<std::uint16_t>(at);
+  return m.element == Element::bf16 ? bf16_to_f32(h) : f16_to_f32(h);
+}
+
 Check check_out(const P16Matrix& m, const char* role, const TensorView& out) {
   if (!is_float16_or_32(out.dtype))
     return fail(Code::dtype, "out",
@@ -46,7 +54,7 @@ Check check_out(const P16Matrix& m, const char* role, const TensorView& out) {
 }  // namespace
 
 Check dequantize_p16(const Layout& layout, const std::byte* expert, Matrix which, const TensorView& out) {
-  if (layout.kind != LayoutKind::p16_int4)
+  if (!p16_element(layout.kind))
     return fail(Code::unsupported, "layout", "this build cannot read the packed layout '" + layout.id() + "'");
   const bool w13 = which == Matrix::w13;
   const P16Matrix& m = w13 ? layout.w13 : layout.w2;
@@ -58,11 +66,16 @@ Check dequantize_p16(const Layout& layout, const std::byte* expert, Matrix which
     const std::int64_t lane = m.lane_of(n);
     float scale = 0.0f;
     for (std::int64_t k = 0; k < m.k; ++k) {
+      std::byte* to = out.data + (n * out.strides[0] + k * out.strides[1]) * size;
+      const std::byte* at = panel + m.code_offset(lane, k);
+      if (m.element != Element::int4) {
+        store(out.dtype, value_at(m, at), to);
+        continue;
+      }
       if (k % m.group == 0) scale = scale_at(m, panel, lane, k / m.group);
-      const auto byte = static_cast<unsigned>(panel[m.code_offset(lane, k)]);
+      const auto byte = static_cast<unsigned>(*at);
       const int code = static_cast<int>(P16Matrix::nibble_high(k) ? byte >> 4 : byte & 15u);
-      store(out.dtype, static_cast<float>(code - 8) * scale,
-            out.data + (n * out.strides[0] + k * out.strides[1]) * size);
+      store(out.dtype, static_cast<float>(code - 8) * scale, to);
     }
   }
   return ok();

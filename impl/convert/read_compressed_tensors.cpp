@@ -5,16 +5,13 @@
 //
 // Both read eight codes at a time as one 64-bit word and look at all range faults of a row together;
 // only a bad row is searched for its first fault. Scales are float32, float16 or bfloat16.
-#include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <cstring>
-#include <optional>
 #include <string>
 
 #include "base/float_formats.h"
-#include "convert/canonical.h"
+#include "convert/read_rows.h"
 
 namespace moe {
 namespace {
@@ -22,19 +19,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "columns are taken from words by their byte order");
 
 constexpr std::uint64_t kEach = 0x0101010101010101u;
-
-template <class T>
-T load(const std::byte* p) {
-  T v;
-  std::memcpy(&v, p, sizeof(T));
-  return v;
-}
-
-struct Fault {
-  std::int64_t k;
-  std::string what;
-};
-using MaybeFault = std::optional<Fault>;
 
 // --- codes ------------------------------------------------------------------------------------------
 
@@ -95,36 +79,7 @@ MaybeFault read_packed_row(const std::byte* src, std::int64_t step, std::int64_t
                                                      std::to_string(static_cast<std::int32_t>(last))};
 }
 
-struct CodeReader {
-  Format format;
-  MaybeFault (*read_row)(const std::byte* src, std::int64_t step, std::int64_t k, std::int8_t* out);
-};
-
-constexpr std::array kCodeReaders = {
-    CodeReader{Format::int_quantized, read_int8_row},
-    CodeReader{Format::pack_quantized, read_packed_row},
-};
-
-const CodeReader* code_reader(Format format) {
-  for (const CodeReader& r : kCodeReaders)
-    if (r.format == format) return &r;
-  return nullptr;
-}
-
-// --- floats -----------------------------------------------------------------------------------------
-
-float load_float(DType dtype, const std::byte* p) {
-  if (dtype == DType::f32) return load<float>(p);
-  const auto h = load<std::uint16_t>(p);
-  return dtype == DType::bf16 ? bf16_to_f32(h) : f16_to_f32(h);
-}
-
-std::string float_text(float x) {
-  if (std::isnan(x)) return "NaN";
-  if (std::isinf(x)) return x < 0 ? "-Inf" : "Inf";
-  std::array<char, 32> text{};
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), x).ptr};
-}
+// --- scales -----------------------------------------------------------------------------------------
 
 MaybeFault read_scale_row(const TensorView& t, std::int64_t r, bool to_bf16, std::uint64_t& rounded, float* out) {
   const std::int64_t size = dtype_bits(t.dtype) / 8;
@@ -143,38 +98,30 @@ MaybeFault read_scale_row(const TensorView& t, std::int64_t r, bool to_bf16, std
   return std::nullopt;
 }
 
-Error value_error(const SourceMatrix& m, const char* what, const RowNumbers& rows, std::int64_t r, const Fault& fault) {
-  const std::string place = std::string(m.is_w13 ? "w13_" : "w2_") + what + "[" + std::to_string(m.expert) + "," +
-                            std::to_string(rows.first + rows.step * r) + "," + std::to_string(fault.k) + "]";
-  return fail(Code::invalid_argument, place, place + ": " + fault.what);
+using ReadCodes = MaybeFault (*)(const std::byte* src, std::int64_t step, std::int64_t k, std::int8_t* out);
+
+Check read_quantized_row(ReadCodes read_codes, const SourceMatrix& m, const SourceHalf& half, std::int64_t r,
+                         std::int64_t i, CanonicalRows& out) {
+  const std::int64_t row_bytes = half.codes.strides[0] * dtype_bits(half.codes.dtype) / 8;
+  if (const MaybeFault fault =
+          read_codes(half.codes.data + r * row_bytes, half.codes.strides[1], m.k, out.codes.data() + i * out.stride))
+    return value_error(m, "weight", half.code_rows, r, *fault);
+  if (const MaybeFault fault =
+          read_scale_row(half.scales, r, m.bf16_scales, out.scales_rounded, out.scales.data() + i * out.groups))
+    return value_error(m, "scale", half.scale_rows, r, *fault);
+  return ok();
 }
 
 }  // namespace
 
-bool can_read(Format format) { return code_reader(format) != nullptr; }
+Check read_int8_codes(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
+                      CanonicalRows& out) {
+  return read_quantized_row(read_int8_row, m, half, r, i, out);
+}
 
-Check read_rows(const SourceMatrix& m, int which, std::int64_t row0, std::int64_t n, CanonicalRows& out) {
-  const SourceHalf& half = m.half[static_cast<std::size_t>(which)];
-  const CodeReader& reader = *code_reader(m.format);
-  const std::int64_t row_bytes = half.codes.strides[0] * dtype_bits(half.codes.dtype) / 8;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const std::int64_t r = row0 + i;
-    if (const MaybeFault fault = reader.read_row(half.codes.data + r * row_bytes, half.codes.strides[1], m.k,
-                                                 out.codes.data() + i * out.stride))
-      return value_error(m, "weight", half.code_rows, r, *fault);
-    if (const MaybeFault fault =
-            read_scale_row(half.scales, r, m.bf16_scales, out.scales_rounded, out.scales.data() + i * out.groups))
-      return value_error(m, "scale", half.scale_rows, r, *fault);
-    if (m.has_bias)
-      out.bias[static_cast<std::size_t>(i)] =
-          load_float(half.bias.dtype, half.bias.data + r * half.bias.strides[0] * (dtype_bits(half.bias.dtype) / 8));
-  }
-  if (n < out.count) {
-    std::fill(out.codes.begin() + n * out.stride, out.codes.end(), std::int8_t{0});
-    std::fill(out.scales.begin() + n * out.groups, out.scales.end(), 0.0f);
-    std::fill(out.bias.begin() + n, out.bias.end(), 0.0f);
-  }
-  return ok();
+Check read_packed_codes(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
+                        CanonicalRows& out) {
+  return read_quantized_row(read_packed_row, m, half, r, i, out);
 }
 
 }  // namespace moe

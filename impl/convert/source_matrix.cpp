@@ -103,9 +103,11 @@ Result<LeasedMatrix> lease_matrix(const ConvertJob& job, const TensorSource& sou
   m.expert = expert;
   m.k = matrix.k;
   m.groups = matrix.groups();
+  m.element = matrix.element;
   Gather gather{job, source, matrix, is_w13, out};
   MOE_CHECK(gather.add({is_w13 ? Role::w13_weight : Role::w2_weight, TensorKind::weight, &SourceHalf::codes}));
-  MOE_CHECK(gather.add({is_w13 ? Role::w13_scale : Role::w2_scale, TensorKind::scale, &SourceHalf::scales}));
+  if (checkpoint_tensor(job.format, TensorKind::scale) != nullptr)
+    MOE_CHECK(gather.add({is_w13 ? Role::w13_scale : Role::w2_scale, TensorKind::scale, &SourceHalf::scales}));
   if (matrix.has_bias)
     MOE_CHECK(gather.add({is_w13 ? Role::w13_bias : Role::w2_bias, TensorKind::bias, &SourceHalf::bias}));
   return out;
@@ -115,8 +117,9 @@ std::uint64_t temp_bytes_per_worker(const ConvertJob& job) {
   std::uint64_t most = 0;
   for (const P16Matrix* m : {&job.layout.w13, &job.layout.w2}) {
     const MatrixSize size{.n = m->rows(), .k = m->k, .group = m->group, .num_bits = 4};
+    const std::int64_t plain = m->element == Element::int4 ? 1 : 4;  // bytes of a code or value
     std::uint64_t bytes =
-        static_cast<std::uint64_t>(kPanelRows * (round_up(m->k, kCanonicalPad) + 4 * m->groups() + 4));
+        static_cast<std::uint64_t>(kPanelRows * (round_up(m->k, kCanonicalPad) * plain + 4 * m->groups() + 4));
     for (const CheckpointTensor& row : checkpoint_tensors(job.format)) {
       if (row.kind == TensorKind::bias && !m->has_bias) continue;
       int bits = 0;

@@ -1,6 +1,6 @@
-// One panel of the p16/int4 layout from 16 plain rows.
+// One panel of a p16 layout from 16 plain rows.
 //
-// A unit of 64 k is written row by row: the 16 codes k = 32c + 8h + j and k = 32c + 16 + 8h + j (j = 0..7)
+// int4: a unit of 64 k is written row by row: the 16 codes k = 32c + 8h + j and k = 32c + 16 + 8h + j (j = 0..7)
 // of chunk c and half h are two words; (low | high << 4) is eight finished bytes, four for vector
 // V[c%2][2h] and four for V[c%2][2h+1]. The same two words are exactly the 16 weights of one step of
 // rsum (w4a8_int8.md 5.3), so the row sums come along in the order that the format prescribes.
@@ -65,9 +65,7 @@ void write_scales(const P16Matrix& m, const CanonicalRows& rows, std::byte* pane
   std::memset(panel + used, 0, m.scale_section() - used);
 }
 
-}  // namespace
-
-void write_p16_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
+void write_int4_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
   const bool channel = m.grouping() == Grouping::channel;
   RowSums sums;
   for (std::int64_t u = 0; u < m.units(); ++u) {
@@ -95,6 +93,31 @@ void write_p16_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* p
     write_scales(m, rows, panel);
     std::memcpy(panel + m.sum_offset(), sums.scaled.data(), sizeof sums.scaled);
   }
+}
+
+// Sixteen rows side by side, k or k pairs after one another.
+void write_float_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
+  for (std::int64_t lane = 0; lane < kPanelRows; ++lane) {
+    const float* values = rows.row_values(lane);
+    for (std::int64_t k = 0; k < m.units() * kUnitK; ++k) {
+      std::byte* at = panel + m.code_offset(lane, k);
+      if (m.element == Element::f32) {
+        std::memcpy(at, values + k, 4);
+      } else {
+        const std::uint16_t h = m.element == Element::bf16 ? f32_to_bf16(values[k]) : f32_to_f16(values[k]);
+        std::memcpy(at, &h, 2);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void write_p16_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
+  if (m.element == Element::int4)
+    write_int4_panel(m, rows, panel);
+  else
+    write_float_panel(m, rows, panel);
   if (m.has_bias) std::memcpy(panel + m.bias_offset(), rows.bias.data(), 64);
 }
 

@@ -1,4 +1,4 @@
-// Plain rows -> one panel of p16/int4 (scheme/layout.h), and back to dense numbers in convert.h.
+// Plain rows -> one panel of p16 (scheme/layout.h), and back to dense numbers in convert.h.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 namespace moe {
 
 // Writes all matrix.panel_bytes() bytes of one panel. rows.count == kPanelRows; rows past the matrix are
-// zero in `rows` and become the layout's padding (code 8, else 0).
+// zero in `rows` and become the layout's padding (int4: code 8, else 0).
 void write_p16_panel(const P16Matrix& matrix, const CanonicalRows& rows, std::byte* panel);
 
 }  // namespace moe

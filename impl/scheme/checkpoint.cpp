@@ -28,6 +28,10 @@ constexpr std::array kIntQuantized = {
     CheckpointTensor{"weight_scale",  TensorKind::scale,  Presence::required,  kFloats, row_groups},
     CheckpointTensor{"bias",          TensorKind::bias,   Presence::with_bias, kFloats, per_row},
 };
+constexpr std::array kUnquantized = {
+    CheckpointTensor{"weight",        TensorKind::weight, Presence::required,  kFloats, matrix},
+    CheckpointTensor{"bias",          TensorKind::bias,   Presence::with_bias, kFloats, per_row},
+};
 constexpr std::array kPackQuantized = {
     CheckpointTensor{"weight_packed", TensorKind::weight, Presence::required,  kI32,    packed_rows},
     CheckpointTensor{"weight_scale",  TensorKind::scale,  Presence::required,  kFloats, row_groups},
@@ -76,6 +80,8 @@ std::string CheckpointTensor::dtypes_text() const {
 
 std::span<const CheckpointTensor> checkpoint_tensors(Format format) {
   switch (format) {
+    case Format::none:
+      return kUnquantized;
     case Format::int_quantized:
       return kIntQuantized;
     case Format::pack_quantized:
@@ -86,6 +92,7 @@ std::span<const CheckpointTensor> checkpoint_tensors(Format format) {
 }
 
 bool is_checkpoint_readable(const Quantization& q) {
+  if (!q.weights) return q.format == Format::none;
   return !checkpoint_tensors(q.format).empty() && q.is_w4a8_int8() && q.weights->actorder != ActOrder::group &&
          !q.is_transposed.value_or(false);
 }

@@ -1,6 +1,7 @@
 // Expert tensors as checkpoints store them: one row per (on-disk format, tensor of a projection), and
 // the names  <module>.<expert>.<projection>.<suffix>.
 //
+//   none             weight f32, f16 or bf16 [N, K]                              [bias [N]]
 //   int-quantized    weight i8 [N, K]                       weight_scale [N, G]  [bias [N]]
 //   pack-quantized   weight_packed i32 [N, ceil(K*bits/32)]  weight_scale [N, G]  [bias [N]]
 //                    [weight_shape i64 [2] = N, K]

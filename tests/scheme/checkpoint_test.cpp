@@ -1,6 +1,7 @@
 // Rows of the checkpoint formats and names of expert tensors (scheme/checkpoint.h), also against the
 // checkpoint vectors.
 #include "scheme/checkpoint.h"
+#include "scheme/tensor_check.h"
 
 #include <gtest/gtest.h>
 
@@ -68,13 +69,15 @@ TEST(Checkpoint, DtypesOfRows) {
         EXPECT_EQ(row.dtypes_text(), "i64");
       }
     }
-  EXPECT_TRUE(checkpoint_tensors(Format::none).empty());
+  EXPECT_TRUE(checkpoint_tensor(Format::none, TensorKind::weight)->allows(DType::f16));
+  EXPECT_EQ(checkpoint_tensor(Format::none, TensorKind::scale), nullptr);
+  EXPECT_TRUE(checkpoint_tensors(Format::gptq).empty());
   EXPECT_TRUE(checkpoint_tensors(Format::gptq).empty());
 }
 
-TEST(Checkpoint, ReadableAreTheW4A8Formats) {
+TEST(Checkpoint, ReadableAreUnquantizedAndW4A8) {
   Quantization q;
-  EXPECT_FALSE(is_checkpoint_readable(q));
+  EXPECT_TRUE(is_checkpoint_readable(q));
   q.format = Format::int_quantized;
   q.weights.emplace();
   q.weights->num_bits = 4;

@@ -1,0 +1,68 @@
+// Which reader a checkpoint format has, and what all of them need. See read_rows.h.
+#include "convert/read_rows.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "base/float_formats.h"
+
+namespace moe {
+namespace {
+
+struct Reader {
+  Format format;
+  ReadRow read_row;
+};
+
+constexpr std::array kReaders = {
+    Reader{Format::int_quantized, read_int8_codes},
+    Reader{Format::pack_quantized, read_packed_codes},
+    Reader{Format::none, read_floats},
+};
+
+const Reader* reader_of(Format format) {
+  for (const Reader& r : kReaders)
+    if (r.format == format) return &r;
+  return nullptr;
+}
+
+}  // namespace
+
+float load_float(DType dtype, const std::byte* p) {
+  if (dtype == DType::f32) return load<float>(p);
+  const auto h = load<std::uint16_t>(p);
+  return dtype == DType::bf16 ? bf16_to_f32(h) : f16_to_f32(h);
+}
+
+std::string float_text(float x) {
+  if (std::isnan(x)) return "NaN";
+  if (std::isinf(x)) return x < 0 ? "-Inf" : "Inf";
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), x).ptr};
+}
+
+Error value_error(const SourceMatrix& m, const char* what, const RowNumbers& rows, std::int64_t r, const Fault& fault) {
+  const std::string place = std::string(m.is_w13 ? "w13_" : "w2_") + what + "[" + std::to_string(m.expert) + "," +
+                            std::to_string(rows.first + rows.step * r) + "," + std::to_string(fault.k) + "]";
+  return fail(Code::invalid_argument, place, place + ": " + fault.what);
+}
+
+bool can_read(Format format) { return reader_of(format) != nullptr; }
+
+Check read_rows(const SourceMatrix& m, int which, std::int64_t row0, std::int64_t n, CanonicalRows& out) {
+  const SourceHalf& half = m.half[static_cast<std::size_t>(which)];
+  const Reader& reader = *reader_of(m.format);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int64_t r = row0 + i;
+    MOE_CHECK(reader.read_row(m, half, r, i, out));
+    if (m.has_bias)
+      out.bias[static_cast<std::size_t>(i)] =
+          load_float(half.bias.dtype, half.bias.data + r * half.bias.strides[0] * (dtype_bits(half.bias.dtype) / 8));
+  }
+  out.clear_from(n);
+  return ok();
+}
+
+}  // namespace moe

@@ -1,0 +1,40 @@
+// What the readers share: faults of values with their place, floats of any width, a table of readers.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+
+#include "convert/canonical.h"
+
+namespace moe {
+
+struct Fault {
+  std::int64_t k;
+  std::string what;
+};
+using MaybeFault = std::optional<Fault>;
+
+template <class T>
+T load(const std::byte* p) {
+  T v;
+  std::memcpy(&v, p, sizeof(T));
+  return v;
+}
+
+float load_float(DType dtype, const std::byte* p);  // f32, f16 or bf16, widened
+std::string float_text(float x);
+// invalid_argument, "w13_weight[e,n,k]"; what: "weight" or "scale", r: the row within its half.
+Error value_error(const SourceMatrix& m, const char* what, const RowNumbers& rows, std::int64_t r, const Fault& fault);
+
+// One half's rows of the formats of a file: codes or values, and scales; read_rows() adds the bias.
+using ReadRow = Check (*)(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
+                          CanonicalRows& out);  // row r of the source becomes row i
+Check read_int8_codes(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
+                      CanonicalRows& out);
+Check read_packed_codes(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
+                        CanonicalRows& out);
+Check read_floats(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i, CanonicalRows& out);
+
+}  // namespace moe

@@ -1,0 +1,38 @@
+// gelu_f32 and gelu_tanh_f32 against the C library's erf and tanh in float64.
+#include "base/gelu.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace moe::test {
+namespace {
+
+TEST(Gelu, AgreesWithErfAndTanh) {
+  double worst = 0;
+  for (int i = -200000; i <= 200000; ++i) {
+    const float x = static_cast<float>(i) * 1e-4f;
+    const auto d = static_cast<double>(x);
+    const double want = 0.5 * d * std::erfc(-d / std::sqrt(2.0));
+    const double tanh_want = 0.5 * d * (1 + std::tanh(std::sqrt(2 / 3.14159265358979324) * (d + 0.044715 * d * d * d)));
+    worst = std::max({worst, std::fabs(static_cast<double>(gelu_f32(x)) - want) / (1e-6 + 4e-6 * std::fabs(want)),
+                      std::fabs(static_cast<double>(gelu_tanh_f32(x)) - tanh_want) / (1e-6 + 4e-6 * std::fabs(want))});
+  }
+  EXPECT_LT(worst, 0.5);
+}
+
+TEST(Gelu, NonFinite) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (const auto gelu : {gelu_f32, gelu_tanh_f32}) {
+    EXPECT_EQ(gelu(kInf), kInf);
+    EXPECT_TRUE(std::isnan(gelu(std::numeric_limits<float>::quiet_NaN())));
+    EXPECT_EQ(gelu(0.0f), 0.0f);
+    EXPECT_EQ(gelu(-1e20f), 0.0f);
+  }
+  EXPECT_EQ(gelu_f32(-kInf), 0.0f);
+}
+
+}  // namespace
+}  // namespace moe::test
