@@ -18,9 +18,6 @@ using fields::Members;
 constexpr std::array<std::string_view, 12> kMembers = {
     "tp_size", "tp_rank", "pcp_size", "pcp_rank", "dp_size", "dp_rank", "sp_size", "enable_expert_parallel",
     "all2all_backend", "enable_eplb", "num_redundant_experts", "expert_placement_strategy"};
-constexpr std::array<std::string_view, 10> kAll2All = {
-    "naive", "pplx", "allgather_reducescatter", "deepep_high_throughput", "deepep_low_latency", "flashinfer_all2allv",
-    "flashinfer_nvlink_two_sided", "flashinfer_nvlink_one_sided", "mori", "nixl_ep"};
 // clang-format on
 
 struct Group {
@@ -124,8 +121,8 @@ Check read_parallel(const json::Value& document, Draft& draft) {
   MOE_TRY(sizes.enable_expert_parallel, members.boolean("enable_expert_parallel", false));
   c.parallel = make_parallel(sizes);
   MOE_TRY(c.parallel.enable_eplb, members.boolean("enable_eplb", false));
-  MOE_TRY(const std::optional<std::size_t> all2all, members.word("all2all_backend", kAll2All));
-  if (all2all) c.parallel.all2all_backend = kAll2All[*all2all];
+  MOE_TRY(const std::optional<std::size_t> all2all, members.word("all2all_backend", kAll2AllNames));
+  if (all2all) c.parallel.all2all_backend = kAll2AllNames[*all2all];
   MOE_TRY(c.parallel.num_redundant_experts, members.integer("num_redundant_experts", {0, 65536}, 0));
   MOE_TRY(c.parallel.expert_placement_strategy,
           members.word("expert_placement_strategy", kPlacementNames, Placement::linear));

@@ -11,6 +11,7 @@
 
 #include "config/fields.h"
 #include "config/sections.h"
+#include "scheme/activation.h"
 
 namespace moe {
 namespace {
@@ -114,45 +115,23 @@ Check read_sizes(const Members& members, Draft& draft) {
   return ok();
 }
 
-// Which activations use which parameter, and its default there (config.md 10).
-struct ActivationUse {
-  bool alpha_beta, limit;
-  std::optional<double> default_limit;
-};
-ActivationUse activation_use(Activation a) {
-  switch (a) {
-    case Activation::swigluoai:
-    case Activation::swigluoai_uninterleave:
-      return {true, true, 7.0};
-    case Activation::swiglustep:
-      return {false, true, 7.0};
-    case Activation::silu:
-      return {false, true, std::nullopt};
-    default:
-      return {false, false, std::nullopt};
-  }
-}
-
 Check read_activation_params(const Members& members, Config& c) {
   static constexpr std::array<std::string_view, 3> kParams = {"alpha", "beta", "limit"};
   MOE_TRY(const Members params, Members::open(members.get("activation_params"), "/activation_params", kParams));
   MOE_TRY(c.alpha, params.number("alpha", {-1e6, 1e6}));
   MOE_TRY(c.beta, params.number("beta", {-1e6, 1e6}));
   MOE_TRY(c.limit, params.number("limit", {0, 1e30, true}));
-  const ActivationUse use = activation_use(c.activation);
+  const ActivationParams use = activation_params(c.activation);
   const std::array<bool, 3> used = {use.alpha_beta, use.alpha_beta, use.limit};
   for (std::size_t i = 0; i < kParams.size(); ++i) {
     if (params.has(kParams[i]) && !used[i]) {
-      return fields::fault(params.at(kParams[i]),
-                           "found " + fields::brief(*params.get(kParams[i])) + ", but activation " +
-                               std::string(kActivationNames[static_cast<std::size_t>(c.activation)]) +
-                               " has no such parameter");
+      return fields::fault(params.at(kParams[i]), "found " + fields::brief(*params.get(kParams[i])) +
+                                                      ", but activation " + std::string(activation_name(c.activation)) +
+                                                      " has no such parameter");
     }
   }
-  if (use.alpha_beta) {
-    c.alpha = c.alpha.value_or(1.702);
-    c.beta = c.beta.value_or(1.0);
-  }
+  if (!c.alpha) c.alpha = use.default_alpha;
+  if (!c.beta) c.beta = use.default_beta;
   if (!c.limit) c.limit = use.default_limit;
   return ok();
 }
@@ -170,30 +149,16 @@ Check read_w13_layout(const Members& members, Config& c) {
   if (interleaved && c.activation == Activation::swigluoai_uninterleave) {
     return refuse("swigluoai_uninterleave expects concatenated rows; for interleaved ones there is swigluoai");
   }
-  if (!is_gated(c.activation)) return ok();
-  const W13Layout usual = c.activation == Activation::swigluoai ? W13Layout::interleaved : W13Layout::gate_up;
-  c.w13_layout = given ? static_cast<W13Layout>(*given) : usual;
+  c.w13_layout = given ? static_cast<W13Layout>(*given) : usual_w13_layout(c.activation);
   return ok();
 }
 
 Check read_activation(const Members& members, Config& c) {
-  // The words of config.md 10 with the alias in its place, and what each means.
-  static constexpr std::array<std::string_view, 12> kWords = {"silu",
-                                                              "gelu",
-                                                              "gelu_tanh",
-                                                              "gelu_pytorch_tanh",
-                                                              "relu2",
-                                                              "swigluoai",
-                                                              "swigluoai_uninterleave",
-                                                              "swiglustep",
-                                                              "silu_no_mul",
-                                                              "gelu_no_mul",
-                                                              "gelu_tanh_no_mul",
-                                                              "relu2_no_mul"};
-  MOE_TRY(const std::optional<std::size_t> word, members.word("activation", kWords));
-  if (word) {
-    const std::string_view name = kWords[*word] == "gelu_pytorch_tanh" ? "gelu_tanh" : kWords[*word];
-    c.activation = static_cast<Activation>(*fields::index_of(kActivationNames, name));
+  if (const json::Value* v = members.get("activation")) {
+    const std::string* name = v->string();
+    const std::optional<Activation> a = name == nullptr ? std::nullopt : activation_from_name(*name);
+    if (!a) return fields::unexpected(members.at("activation"), *v, "one of " + activation_words());
+    c.activation = *a;
   }
   MOE_CHECK(read_activation_params(members, c));
   return read_w13_layout(members, c);

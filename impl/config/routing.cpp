@@ -156,9 +156,7 @@ RoutingMethod resolved_method(Method method, const Config& c) {
     case Method::automatic:
       break;
   }
-  const RoutingMethod m = routing_method(r.scoring, c.top_k, r.renormalize, r.num_expert_group.value_or(0), r.has_bias);
-  if (m == RoutingMethod::unspecified && !r.has_bias && r.scoring == Scoring::sigmoid) return RoutingMethod::sigmoid;
-  return m;
+  return named_routing_method(r.scoring, c.top_k, r.renormalize, r.num_expert_group.value_or(0), r.has_bias);
 }
 
 }  // namespace
@@ -171,6 +169,13 @@ RoutingMethod routing_method(Scoring scoring, std::int64_t top_k, bool renormali
   if (scoring == Scoring::softmax) return renormalize ? RoutingMethod::renormalize : RoutingMethod::default_;
   if (top_k == 1) return RoutingMethod::llama4;
   return renormalize ? RoutingMethod::sigmoid_renorm : RoutingMethod::unspecified;
+}
+
+RoutingMethod named_routing_method(Scoring scoring, std::int64_t top_k, bool renormalize, std::int64_t groups,
+                                   bool has_bias) {
+  const RoutingMethod m = routing_method(scoring, top_k, renormalize, groups, has_bias);
+  const bool plain_sigmoid = scoring == Scoring::sigmoid && !has_bias;
+  return m == RoutingMethod::unspecified && plain_sigmoid ? RoutingMethod::sigmoid : m;
 }
 
 Check read_routing(const json::Value& document, Draft& draft) {

@@ -17,6 +17,16 @@ constexpr std::array<std::string_view, 3> kActivationQuantNames = {"auto", "per_
 constexpr std::array<std::string_view, 3> kMarlinInputNames = {"none", "int8", "fp8"};
 constexpr std::array<std::string_view, 2> kEmulationNames = {"on_the_fly", "dense"};
 constexpr std::array<std::string_view, 2> kPlacementNames = {"linear", "round_robin"};
+constexpr std::array<std::string_view, 10> kAll2AllNames = {"naive",
+                                                            "pplx",
+                                                            "allgather_reducescatter",
+                                                            "deepep_high_throughput",
+                                                            "deepep_low_latency",
+                                                            "flashinfer_all2allv",
+                                                            "flashinfer_nvlink_two_sided",
+                                                            "flashinfer_nvlink_one_sided",
+                                                            "mori",
+                                                            "nixl_ep"};
 
 // What several sections need besides the values themselves.
 struct Draft {
@@ -49,5 +59,8 @@ ParallelConfig make_parallel(const ParallelSizes& sizes);
 
 // The "2026-05" column of config.md 6. groups: 0 = none.
 RoutingMethod routing_method(Scoring scoring, std::int64_t top_k, bool renormalize, std::int64_t groups, bool has_bias);
+// The same with libmoe's own name where that column has none: "Sigmoid".
+RoutingMethod named_routing_method(Scoring scoring, std::int64_t top_k, bool renormalize, std::int64_t groups,
+                                   bool has_bias);
 
 }  // namespace moe

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "oracle/members.h"
+#include "scheme/activation.h"
 
 namespace moe {
 namespace {
@@ -73,15 +74,11 @@ constexpr std::array kParallelMembers = {
 // --- moe ------------------------------------------------------------------------------------------------
 
 Check activation(MoeQuery& m, const json::Value& v, const std::string& at) {
-  if (const std::string* s = v.string()) {
-    const std::string_view name = *s == "gelu_pytorch_tanh" ? std::string_view("gelu_tanh") : std::string_view(*s);
-    const auto it = std::find(kActivationNames.begin(), kActivationNames.end(), name);
-    if (it != kActivationNames.end()) {
-      m.activation = static_cast<Activation>(it - kActivationNames.begin());
-      return ok();
-    }
-  }
-  return bad_member(at, "one of " + list_of(kActivationNames));
+  const std::string* name = v.string();
+  const std::optional<Activation> a = name == nullptr ? std::nullopt : activation_from_name(*name);
+  if (!a) return bad_member(at, "one of " + activation_words());
+  m.activation = *a;
+  return ok();
 }
 
 Check routing_method(MoeQuery& m, const json::Value& v, const std::string& at) {

@@ -20,11 +20,8 @@ std::string names_in(const EnumSet<Enum>& set, const std::array<std::string_view
 
 std::string methods_in(const EnumSet<RoutingMethod>& set) {
   std::string s;
-  for (int i = 0; i < 128; ++i) {
-    const auto m = static_cast<RoutingMethod>(i);
-    const std::string name = routing_method_name(m);
-    if (set.has(m) && routing_method_from_name(name) == m) s += (s.empty() ? "" : ", ") + name;
-  }
+  for (const RoutingMethodName& row : routing_method_names())
+    if (set.has(row.method)) s += (s.empty() ? "" : ", ") + std::string(row.name);
   return s;
 }
 

@@ -4,38 +4,35 @@
 namespace moe {
 namespace {
 
-struct MethodName {
-  RoutingMethod method;
-  const char* name;
-};
-
 constexpr std::array kMethods = {
-    MethodName{RoutingMethod::default_, "Default"},
-    MethodName{RoutingMethod::renormalize, "Renormalize"},
-    MethodName{RoutingMethod::deepseek_v3, "DeepSeekV3"},
-    MethodName{RoutingMethod::llama4, "Llama4"},
-    MethodName{RoutingMethod::renormalize_naive, "RenormalizeNaive"},
-    MethodName{RoutingMethod::topk, "TopK"},
-    MethodName{RoutingMethod::custom, "Custom"},
-    MethodName{RoutingMethod::simulated, "Simulated"},
-    MethodName{RoutingMethod::unspecified, "Unspecified"},
-    MethodName{RoutingMethod::sigmoid_renorm, "SigmoidRenorm"},
-    MethodName{RoutingMethod::minimax2, "MiniMax2"},
-    MethodName{RoutingMethod::sigmoid, "Sigmoid"},
-    MethodName{RoutingMethod::deepseek_v4, "DeepseekV4"},
-    MethodName{RoutingMethod::sparse_mixer, "SparseMixer"},
+    RoutingMethodName{RoutingMethod::default_, "Default"},
+    RoutingMethodName{RoutingMethod::renormalize, "Renormalize"},
+    RoutingMethodName{RoutingMethod::deepseek_v3, "DeepSeekV3"},
+    RoutingMethodName{RoutingMethod::llama4, "Llama4"},
+    RoutingMethodName{RoutingMethod::renormalize_naive, "RenormalizeNaive"},
+    RoutingMethodName{RoutingMethod::topk, "TopK"},
+    RoutingMethodName{RoutingMethod::custom, "Custom"},
+    RoutingMethodName{RoutingMethod::simulated, "Simulated"},
+    RoutingMethodName{RoutingMethod::unspecified, "Unspecified"},
+    RoutingMethodName{RoutingMethod::sigmoid_renorm, "SigmoidRenorm"},
+    RoutingMethodName{RoutingMethod::minimax2, "MiniMax2"},
+    RoutingMethodName{RoutingMethod::sigmoid, "Sigmoid"},
+    RoutingMethodName{RoutingMethod::deepseek_v4, "DeepseekV4"},
+    RoutingMethodName{RoutingMethod::sparse_mixer, "SparseMixer"},
 };
 
 }  // namespace
 
+std::span<const RoutingMethodName> routing_method_names() { return kMethods; }
+
 const char* routing_method_name(RoutingMethod m) {
-  for (const MethodName& row : kMethods)
+  for (const RoutingMethodName& row : kMethods)
     if (row.method == m) return row.name;
   return "Unspecified";
 }
 
 std::optional<RoutingMethod> routing_method_from_name(std::string_view name) {
-  for (const MethodName& row : kMethods)
+  for (const RoutingMethodName& row : kMethods)
     if (name == row.name) return row.method;
   return std::nullopt;
 }

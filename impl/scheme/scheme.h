@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -127,6 +128,11 @@ enum class RoutingMethod : std::int32_t {
   deepseek_v4 = 103,
   sparse_mixer = 104
 };
+struct RoutingMethodName {
+  RoutingMethod method;
+  const char* name;
+};
+std::span<const RoutingMethodName> routing_method_names();
 const char* routing_method_name(RoutingMethod m);  // "Default", "DeepSeekV3", ...
 std::optional<RoutingMethod> routing_method_from_name(std::string_view name);
 

@@ -1,0 +1,64 @@
+// See activation.h.
+#include "scheme/activation.h"
+
+#include <algorithm>
+
+namespace moe {
+namespace {
+
+constexpr std::string_view kAlias = "gelu_pytorch_tanh", kAliased = "gelu_tanh";
+
+}  // namespace
+
+std::optional<Activation> activation_from_name(std::string_view name) {
+  const auto it = std::find(kActivationNames.begin(), kActivationNames.end(), name == kAlias ? kAliased : name);
+  if (it == kActivationNames.end()) return std::nullopt;
+  return static_cast<Activation>(it - kActivationNames.begin());
+}
+
+std::string_view activation_name(Activation a) { return kActivationNames[static_cast<std::size_t>(a)]; }
+
+std::string activation_words() {
+  std::string s;
+  for (const std::string_view name : kActivationNames) {
+    s += (s.empty() ? "" : ", ") + std::string(name);
+    if (name == kAliased) s.append(", ").append(kAlias);
+  }
+  return s;
+}
+
+ActivationParams activation_params(Activation a) {
+  switch (a) {
+    case Activation::swigluoai:
+    case Activation::swigluoai_uninterleave:
+      return {true, true, 1.702, 1.0, 7.0};
+    case Activation::swiglustep:
+      return {false, true, std::nullopt, std::nullopt, 7.0};
+    case Activation::silu:
+      return {false, true, std::nullopt, std::nullopt, std::nullopt};
+    default:
+      return {false, false, std::nullopt, std::nullopt, std::nullopt};
+  }
+}
+
+std::optional<W13Layout> usual_w13_layout(Activation a) {
+  if (!is_gated(a)) return std::nullopt;
+  return a == Activation::swigluoai ? W13Layout::interleaved : W13Layout::gate_up;
+}
+
+Activation without_mul(Activation a) {
+  switch (a) {
+    case Activation::silu:
+      return Activation::silu_no_mul;
+    case Activation::gelu:
+      return Activation::gelu_no_mul;
+    case Activation::gelu_tanh:
+      return Activation::gelu_tanh_no_mul;
+    case Activation::relu2:
+      return Activation::relu2_no_mul;
+    default:
+      return a;
+  }
+}
+
+}  // namespace moe
