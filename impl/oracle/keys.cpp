@@ -49,15 +49,24 @@ std::string_view name_of(const QuantKey& key) {
 }
 
 std::string scale_text(const ScaleDesc& s) {
-  return std::string(type_name(s.dtype)) + (s.is_static ? " static [" : " dynamic [") + std::to_string(s.group[0]) +
-         ", " + std::to_string(s.group[1]) + "]";
+  return std::string(type_name(s.dtype)) + (s.is_static ? " static [" : " dynamic [") + std::to_string(s.group.row) +
+         ", " + std::to_string(s.group.col) + "]";
 }
 
 json::Value scale_json(const ScaleDesc& s) {
   json::Value v;
   v.set("dtype", type_name(s.dtype));
   v.set("static", s.is_static);
-  v.set("group_shape", json::Array{s.group[0], s.group[1]});
+  v.set("group_shape", json::Array{s.group.row, s.group.col});
+  return v;
+}
+
+json::Value members_json(const QuantKey& key) {
+  json::Value v;
+  v.set("dtype", type_name(key.dtype));
+  v.set("scale", scale_json(key.scale));
+  v.set("scale2", key.scale2 ? scale_json(*key.scale2) : json::Value());
+  v.set("symmetric", key.symmetric);
   return v;
 }
 
@@ -67,7 +76,7 @@ Result<KeyType> read_type(const json::Value& v, const std::string& at) {
   return bad_member(at, "the name of a stored type (int8, uint4b8, bfloat16, ...)");
 }
 
-Result<std::array<std::int64_t, 2>> read_group(const json::Value& v, const std::string& at) {
+Result<GroupShape> read_group(const json::Value& v, const std::string& at) {
   const json::Array* a = v.array();
   if (a == nullptr || a->size() != 2) return bad_member(at, "two integers, rows and columns");
   std::array<std::int64_t, 2> group{};
@@ -76,7 +85,7 @@ Result<std::array<std::int64_t, 2>> read_group(const json::Value& v, const std::
     if (!n || (*n < 1 && *n != -1)) return bad_member(at + "/" + std::to_string(i), "-1 or a positive integer");
     group[i] = *n;
   }
-  return group;
+  return GroupShape{group[0], group[1]};
 }
 
 Check scale_dtype(ScaleDesc& s, const json::Value& v, const std::string& at) {
@@ -126,6 +135,16 @@ constexpr std::array kShortForm = {
     MemberRow<QuantKey>{"symmetric", read_bool<&QuantKey::symmetric>},
 };
 
+struct NameQuery {
+  std::optional<std::string> name;
+};
+Check name_member(NameQuery& q, const json::Value& v, const std::string& at) {
+  if (v.string() == nullptr) return bad_member(at, "the name of a quantization key");
+  q.name = *v.string();
+  return ok();
+}
+constexpr std::array kNameMembers = {MemberRow<NameQuery>{"name", name_member}};
+
 }  // namespace
 
 std::optional<KeyType> key_type_from_name(std::string_view name) {
@@ -145,12 +164,7 @@ std::string key_text(const std::optional<QuantKey>& key) {
 json::Value key_to_json(const std::optional<QuantKey>& key) {
   if (!key) return {};
   if (const std::string_view name = name_of(*key); !name.empty()) return name;
-  json::Value v;
-  v.set("dtype", type_name(key->dtype));
-  v.set("scale", scale_json(key->scale));
-  v.set("scale2", key->scale2 ? scale_json(*key->scale2) : json::Value());
-  v.set("symmetric", key->symmetric);
-  return v;
+  return members_json(*key);
 }
 
 Result<std::optional<QuantKey>> parse_key(const json::Value& value, const std::string& at) {
@@ -168,6 +182,20 @@ Result<std::optional<QuantKey>> parse_key(const json::Value& value, const std::s
   else
     MOE_CHECK(read_members<QuantKey>(value, at, kShortForm, key));
   return std::optional<QuantKey>(key);
+}
+
+Result<std::string> describe_quant_key(const json::Value& query) {
+  NameQuery q;
+  MOE_CHECK(read_members<NameQuery>(query, "", kNameMembers, q));
+  json::Array names;
+  for (const NamedKey& row : kQuantKeys) {
+    if (q.name == row.name) return json::write(members_json(row.key));
+    names.emplace_back(row.name);
+  }
+  if (q.name)
+    return fail(Code::invalid_config, "/name",
+                "\"" + *q.name + "\" is no quantization key; known are " + json::write(names));
+  return json::write(json::Object{{"names", std::move(names)}});
 }
 
 }  // namespace moe

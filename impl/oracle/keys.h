@@ -1,7 +1,7 @@
 // Quantization keys: what weights or activations are, as an oracle compares them (config.md 9).
 //
-// key = (dtype, scale, optional second scale, symmetric);  scale = (dtype, static, group [rows, cols])
-// -1 in a group = the whole extent. Keys are equal when all members are; a name is only a spelling.
+// key = (dtype, scale, optional second scale, symmetric);  scale = (dtype, static, group shape)
+// Keys are equal when all members are; a name is only a spelling.
 #pragma once
 
 #include <array>
@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "scheme/group_shape.h"
 
 namespace moe {
 
@@ -39,7 +40,7 @@ enum class KeyType : std::uint8_t {
 struct ScaleDesc {
   KeyType dtype = KeyType::fp32;
   bool is_static = true;
-  std::array<std::int64_t, 2> group = {-1, -1};
+  GroupShape group;
   friend constexpr bool operator==(const ScaleDesc&, const ScaleDesc&) = default;
 };
 
@@ -57,16 +58,12 @@ struct NamedKey {
 };
 
 namespace key_rows {
-constexpr std::array<std::int64_t, 2> kTensor = {-1, -1}, kToken = {1, -1}, kChannel = {-1, 1};
-constexpr std::array<std::int64_t, 2> groups_of(std::int64_t g) { return {1, g}; }
-constexpr QuantKey fixed(KeyType t, KeyType scale, std::array<std::int64_t, 2> group) {
-  return {t, {scale, true, group}, {}, true};
-}
-constexpr QuantKey dynamic(KeyType t, KeyType scale, std::array<std::int64_t, 2> group) {
-  return {t, {scale, false, group}, {}, true};
-}
+constexpr GroupShape groups_of(std::int64_t g) { return {1, g}; }
+constexpr QuantKey fixed(KeyType t, KeyType scale, GroupShape group) { return {t, {scale, true, group}, {}, true}; }
+constexpr QuantKey dynamic(KeyType t, KeyType scale, GroupShape group) { return {t, {scale, false, group}, {}, true}; }
 constexpr QuantKey nvfp4(bool is_static) {
-  return {KeyType::u8x2_fp4, {KeyType::fp8, is_static, groups_of(16)}, ScaleDesc{KeyType::fp32, true, kTensor}, true};
+  return {
+      KeyType::u8x2_fp4, {KeyType::fp8, is_static, groups_of(16)}, ScaleDesc{KeyType::fp32, true, kPerTensor}, true};
 }
 constexpr QuantKey asymmetric(QuantKey k) {
   k.symmetric = false;
@@ -78,13 +75,12 @@ constexpr QuantKey asymmetric(QuantKey k) {
 inline constexpr std::array kQuantKeys = [] {
   using enum KeyType;
   using key_rows::asymmetric, key_rows::dynamic, key_rows::fixed, key_rows::groups_of, key_rows::nvfp4;
-  using key_rows::kChannel, key_rows::kTensor, key_rows::kToken;
   return std::array{
-      NamedKey{"kFp8StaticTensorSym",        fixed(fp8, fp32, kTensor)},
-      NamedKey{"kFp8DynamicTensorSym",       dynamic(fp8, fp32, kTensor)},
-      NamedKey{"kFp8StaticTokenSym",         fixed(fp8, fp32, kToken)},
-      NamedKey{"kFp8DynamicTokenSym",        dynamic(fp8, fp32, kToken)},
-      NamedKey{"kFp8StaticChannelSym",       fixed(fp8, fp32, kChannel)},
+      NamedKey{"kFp8StaticTensorSym",        fixed(fp8, fp32, kPerTensor)},
+      NamedKey{"kFp8DynamicTensorSym",       dynamic(fp8, fp32, kPerTensor)},
+      NamedKey{"kFp8StaticTokenSym",         fixed(fp8, fp32, kPerToken)},
+      NamedKey{"kFp8DynamicTokenSym",        dynamic(fp8, fp32, kPerToken)},
+      NamedKey{"kFp8StaticChannelSym",       fixed(fp8, fp32, kPerChannel)},
       NamedKey{"kFp8Dynamic128Sym",          dynamic(fp8, fp32, groups_of(128))},
       NamedKey{"kFp8Dynamic64Sym",           dynamic(fp8, fp32, groups_of(64))},
       NamedKey{"kFp8Static128BlockSym",      fixed(fp8, fp32, {128, 128})},
@@ -94,17 +90,17 @@ inline constexpr std::array kQuantKeys = [] {
       NamedKey{"kMxfp8Dynamic",              dynamic(fp8, uint8, groups_of(32))},
       NamedKey{"kMxfp4Static",               fixed(u8x2_fp4, uint8, groups_of(32))},
       NamedKey{"kMxfp4Dynamic",              dynamic(u8x2_fp4, uint8, groups_of(32))},
-      NamedKey{"kInt4Static",                fixed(uint4b8, fp16, kToken)},
-      NamedKey{"kInt8Static",                fixed(uint8b128, fp16, kToken)},
-      NamedKey{"kInt8StaticChannelSym",      fixed(int8, fp32, kChannel)},
-      NamedKey{"kInt8DynamicTokenSym",       dynamic(int8, fp32, kToken)},
-      NamedKey{"kInt4W4A8StaticChannelSym",  fixed(int8, fp32, kChannel)},
-      NamedKey{"kInt4W4A8StaticGroupSym",    fixed(int8, bf16, kToken)},
+      NamedKey{"kInt4Static",                fixed(uint4b8, fp16, kPerToken)},
+      NamedKey{"kInt8Static",                fixed(uint8b128, fp16, kPerToken)},
+      NamedKey{"kInt8StaticChannelSym",      fixed(int8, fp32, kPerChannel)},
+      NamedKey{"kInt8DynamicTokenSym",       dynamic(int8, fp32, kPerToken)},
+      NamedKey{"kInt4W4A8StaticChannelSym",  fixed(int8, fp32, kPerChannel)},
+      NamedKey{"kInt4W4A8StaticGroupSym",    fixed(int8, bf16, kPerToken)},
       NamedKey{"kInt4W4A8StaticGroup32Sym",  fixed(int8, bf16, groups_of(32))},
       NamedKey{"kInt4W4A8StaticGroup64Sym",  fixed(int8, bf16, groups_of(64))},
       NamedKey{"kInt4W4A8StaticGroup128Sym", fixed(int8, bf16, groups_of(128))},
       NamedKey{"kInt4Static32",              fixed(uint4b8, fp16, groups_of(32))},
-      NamedKey{"kInt4StaticAsym",            asymmetric(fixed(uint4, fp16, kToken))},
+      NamedKey{"kInt4StaticAsym",            asymmetric(fixed(uint4, fp16, kPerToken))},
       NamedKey{"kInt4Static32Asym",          asymmetric(fixed(uint4, fp16, groups_of(32)))},
   };
 }();
@@ -126,5 +122,7 @@ std::string key_text(const std::optional<QuantKey>& key);
 json::Value key_to_json(const std::optional<QuantKey>& key);
 // A name, an object in one of the two forms, or null. `at`: pointer of the value.
 Result<std::optional<QuantKey>> parse_key(const json::Value& value, const std::string& at);
+// moe_describe("quant_key", query), describe.md 4: the members of a name, or all names, as JSON text.
+Result<std::string> describe_quant_key(const json::Value& query);
 
 }  // namespace moe
