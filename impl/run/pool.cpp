@@ -9,8 +9,8 @@
 //
 // Entering and looking at the open bit is one atomic operation, so the owner that has cleared it and
 // sees nobody inside knows that nobody reads the job any more. `busy` makes every other caller, also a
-// task that calls run(), work inline. After fork() the child finds a team with another pid and makes a
-// new one; the old team is kept for its readers until the pool ends, its threads do not exist here.
+// task that calls run(), work inline. After fork() the child finds a team with another process mark and makes
+// a new one; the old team is kept for its readers until the pool ends, its threads do not exist here.
 #include "run/pool.h"
 
 #include <linux/futex.h>
@@ -75,9 +75,9 @@ struct FreeCpuSet {
 }  // namespace
 
 struct Pool::Team {
-  Team(pid_t p, int spin, Team* previous) : pid(p), spin_us(spin), older(previous) {}
+  Team(std::uint64_t mark, int spin, Team* previous) : process(mark), spin_us(spin), older(previous) {}
 
-  const pid_t pid;
+  const std::uint64_t process;
   const int spin_us;
   Team* const older;  // of the processes that this one was forked from
   std::vector<pthread_t> threads;
@@ -199,11 +199,12 @@ void Pool::start(Team& team) noexcept {
 }
 
 Pool::Team* Pool::team_of_this_process() noexcept {
-  const pid_t pid = getpid();
+  const std::uint64_t process = process_.value();
   Team* team = team_.load(std::memory_order_acquire);
-  if (team != nullptr && team->pid == pid) return team->busy.exchange(true, std::memory_order_acquire) ? nullptr : team;
+  if (team != nullptr && team->process == process)
+    return team->busy.exchange(true, std::memory_order_acquire) ? nullptr : team;
   try {
-    auto fresh = std::make_unique<Team>(pid, options_.spin_us, team);
+    auto fresh = std::make_unique<Team>(process, options_.spin_us, team);
     fresh->threads.reserve(static_cast<std::size_t>(options_.threads));
     if (!team_.compare_exchange_strong(team, fresh.get(), std::memory_order_acq_rel)) return nullptr;
     team = fresh.release();
@@ -217,9 +218,9 @@ Pool::Team* Pool::team_of_this_process() noexcept {
 Pool::Pool(PoolOptions options) : options_(std::move(options)) {}
 
 Pool::~Pool() {
-  const pid_t pid = getpid();
+  const std::uint64_t process = process_.value();
   for (Team* team = team_.load(std::memory_order_acquire); team != nullptr;) {
-    if (team->pid == pid) team->stop_and_join();
+    if (team->process == process) team->stop_and_join();
     Team* const older = team->older;
     delete team;
     team = older;
@@ -228,7 +229,7 @@ Pool::~Pool() {
 
 int Pool::num_workers() const {
   const Team* team = team_.load(std::memory_order_acquire);
-  return team != nullptr && team->pid == getpid() ? team->started.load(std::memory_order_relaxed) : 0;
+  return team != nullptr && team->process == process_.value() ? team->started.load(std::memory_order_relaxed) : 0;
 }
 
 void Pool::run(std::size_t count, TaskFn task, void* arg) noexcept {

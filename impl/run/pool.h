@@ -10,6 +10,7 @@
 #include <cstddef>
 
 #include "base/parallel.h"
+#include "base/process_mark.h"
 #include "base/topology.h"
 
 namespace moe {
@@ -39,6 +40,7 @@ class Pool {
   void start(Team& team) noexcept;
 
   const PoolOptions options_;
+  const ProcessMark process_;
   std::atomic<Team*> team_{nullptr};
 };
 
