@@ -29,7 +29,8 @@ constexpr Accepts kLibmoe = [] {
   // wider than vLLM
   a.archs = {Arch::x86_64, Arch::aarch64};
   a.ops_library = "";
-  a.activations = a.activations.with({Activation::swigluoai_uninterleave});
+  a.activations = EnumSet<Activation>::all();
+  a.ungated = true;
   a.any_key = true;  // every group size that the kernels below take
   a.expert_parallel = true;
   a.routing = a.routing.with({RoutingMethod::custom});  // the caller gives ids and weights

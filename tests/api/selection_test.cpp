@@ -64,7 +64,7 @@ TEST(Selection, PackedSizeIsWhatConversionTakes) {
 TEST(Selection, NoBackendListsEveryReason) {
   Model m = random_model();
   auto text = nlohmann::json::parse(m.config_text());
-  text["activation"] = "gelu";
+  text["quantization"]["group_size"] = 16;
   const ConfigPtr config = make_config(text.dump());
   moe_selection* out = reinterpret_cast<moe_selection*>(8);
   const Failure f =
