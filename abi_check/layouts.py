@@ -15,7 +15,7 @@ import pathlib
 
 C_SIZE = {"i32": 4, "u32": 4, "i64": 8, "u64": 8, "f32": 4, "f64": 8}
 RUST = {"i32": "i32", "u32": "u32", "i64": "i64", "u64": "u64", "size": "usize", "f32": "f32", "f64": "f64",
-        "cstr": "*const core::ffi::c_char", "fn": "Option<unsafe extern \"C\" fn()>"}
+        "cstr": "*const std::os::raw::c_char", "fn": "Option<unsafe extern \"C\" fn()>"}
 CTYPES = {"i32": "c_int32", "u32": "c_uint32", "i64": "c_int64", "u64": "c_uint64", "size": "c_size_t", "f32": "c_float",
           "f64": "c_double", "cstr": "c_char_p", "fn": "CFUNCTYPE(None)"}
 
