@@ -26,6 +26,17 @@ const LayerShape kShapes[] = {
      .activation = Activation::swigluoai_uninterleave},
     {.experts = 4, .top_k = 3, .hidden = 272, .intermediate = 48, .group = -1, .activation = Activation::swiglustep},
     {.experts = 5, .hidden = 192, .intermediate = 96, .group = 96, .dtype = DType::bf16},
+    {.experts = 3, .hidden = 96, .intermediate = 34, .group = -1, .bias = true, .activation = Activation::relu2_no_mul},
+    {.experts = 4, .hidden = 72, .intermediate = 50, .group = -1, .bias = true, .layout = LayoutKind::p16_bf16},
+    {.experts = 6,
+     .top_k = 3,
+     .hidden = 130,
+     .intermediate = 64,
+     .group = -1,
+     .dtype = DType::f16,
+     .activation = Activation::gelu_no_mul,
+     .layout = LayoutKind::p16_f16},
+    {.hidden = 33, .intermediate = 17, .group = -1, .dtype = DType::f32, .layout = LayoutKind::p16_f32},
 };
 
 std::vector<std::byte> run(const Layer& layer, Batch& b) {
@@ -40,8 +51,8 @@ TEST(LayerDeterminism, KernelsAndThreadsGiveTheSameBits) {
     const auto packed = pack_layer(s, random_weights(s, 1));
     for (const std::int64_t tokens : {1, 2, 5, 64, 130}) {
       Batch b = random_batch(s, tokens, static_cast<std::uint32_t>(tokens));
-      const auto want = run(*make_layer(config, packed, scalar_kernel()), b);
-      for (const Kernel* k : runnable_kernels(ActFormat::tok8))
+      const auto want = run(*make_layer(config, packed, scalar_of(*kernels_for(s).front())), b);
+      for (const Kernel* k : kernels_for(s))
         for (const int n : {1, 2, 3, 7}) {
           b.out.assign(b.out.size(), std::byte{0x5a});
           EXPECT_EQ(run(*make_layer(config, packed, *k, threads(n)), b), want)
@@ -54,7 +65,7 @@ TEST(LayerDeterminism, KernelsAndThreadsGiveTheSameBits) {
 TEST(LayerDeterminism, ATokenDoesNotFeelItsBatch) {
   for (const LayerShape& s : kShapes) {
     const auto packed = pack_layer(s, random_weights(s, 2));
-    for (const Kernel* k : runnable_kernels(ActFormat::tok8)) {
+    for (const Kernel* k : kernels_for(s)) {
       const auto layer = make_layer(tiny_config(s), packed, *k, threads(2));
       Batch all = random_batch(s, 64, 9);
       const auto want = run(*layer, all);
@@ -75,7 +86,7 @@ TEST(LayerDeterminism, ATokenDoesNotFeelItsBatch) {
 TEST(LayerSlots, SkippedAndRepeatedExperts) {
   const LayerShape s = kShapes[1];
   const auto packed = pack_layer(s, random_weights(s, 3));
-  const auto layer = make_layer(tiny_config(s), packed, *runnable_kernels(ActFormat::tok8).front());
+  const auto layer = make_layer(tiny_config(s), packed, *kernels_for(s).front());
   Batch b = random_batch(s, 3, 4);
   std::fill_n(b.ids.begin(), 4, -1);                  // token 0: no slot at all
   b.ids[4] = b.ids[5] = 2, b.ids[6] = b.ids[7] = -1;  // token 1: one expert twice
@@ -99,14 +110,14 @@ TEST(LayerSlots, AccumulateInAscendingSetsIsOneCall) {
   const auto packed = pack_layer(s, random_weights(s, 5));
   const auto config = tiny_config(s);
   Batch b = random_batch(s, 33, 6);
-  const auto want = run(*make_layer(config, packed, *runnable_kernels(ActFormat::tok8).front()), b);
+  const auto want = run(*make_layer(config, packed, *kernels_for(s).front()), b);
   std::fill(b.out.begin(), b.out.end(), std::byte{0});
   for (const auto& [lo, hi] : {std::pair{0, 3}, std::pair{3, 4}, std::pair{4, 8}}) {  // ranks of a linear placement
     std::vector<std::int32_t> map(8, -1);
     for (int e = lo; e < hi; ++e) map[static_cast<std::size_t>(e)] = e;
     ApplyArgs a = b.args();
     a.accumulate = true;
-    ASSERT_TRUE(make_layer(config, packed, *runnable_kernels(ActFormat::tok8).front(), nullptr, map)->apply(a));
+    ASSERT_TRUE(make_layer(config, packed, *kernels_for(s).front(), nullptr, map)->apply(a));
   }
   EXPECT_EQ(b.out, want);
 }
@@ -114,7 +125,7 @@ TEST(LayerSlots, AccumulateInAscendingSetsIsOneCall) {
 TEST(LayerPoison, NanAndInfStayWithTheirToken) {
   for (const LayerShape& s : kShapes) {
     const auto packed = pack_layer(s, random_weights(s, 7));
-    for (const Kernel* k : runnable_kernels(ActFormat::tok8)) {
+    for (const Kernel* k : kernels_for(s)) {
       const auto layer = make_layer(tiny_config(s), packed, *k, threads(2));
       Batch b = random_batch(s, 9, 8);
       const auto clean = run(*layer, b);
@@ -129,7 +140,7 @@ TEST(LayerPoison, NanAndInfStayWithTheirToken) {
           }
         const auto values = p.values(p.out);
         for (std::int64_t i = 0; i < s.hidden; ++i)
-          EXPECT_TRUE(std::isnan(values[static_cast<std::size_t>(4 * s.hidden + i)]));
+          EXPECT_FALSE(std::isfinite(values[static_cast<std::size_t>(4 * s.hidden + i)]));
       }
     }
   }
@@ -137,7 +148,7 @@ TEST(LayerPoison, NanAndInfStayWithTheirToken) {
 
 TEST(LayerCalls, InPlaceOwnWorkspaceAndNoTokens) {
   const LayerShape s = kShapes[0];
-  const auto layer = make_layer(tiny_config(s), pack_layer(s, random_weights(s, 1)), *runnable_kernels(ActFormat::tok8).front());
+  const auto layer = make_layer(tiny_config(s), pack_layer(s, random_weights(s, 1)), *kernels_for(s).front());
   Batch b = random_batch(s, 20, 2);
   const auto want = run(*layer, b);
   std::vector<std::byte> memory(layer->workspace_bytes(ApplyMode::topk, 20) + 64);
@@ -157,7 +168,7 @@ TEST(LayerCalls, InPlaceOwnWorkspaceAndNoTokens) {
 
 TEST(LayerCalls, FailuresLeaveTheOutputAlone) {
   const LayerShape s = kShapes[0];
-  const auto layer = make_layer(tiny_config(s), pack_layer(s, random_weights(s, 1)), *runnable_kernels(ActFormat::tok8).front());
+  const auto layer = make_layer(tiny_config(s), pack_layer(s, random_weights(s, 1)), *kernels_for(s).front());
   for (const std::int32_t bad :
        {-2, 4, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()}) {
     Batch b = random_batch(s, 6, 3);
@@ -180,7 +191,7 @@ TEST(LayerCalls, FailuresLeaveTheOutputAlone) {
 
 TEST(LayerCalls, CountsTokensPerExpert) {
   const LayerShape s = kShapes[1];
-  const auto layer = make_layer(tiny_config(s), pack_layer(s, random_weights(s, 1)), *runnable_kernels(ActFormat::tok8).front());
+  const auto layer = make_layer(tiny_config(s), pack_layer(s, random_weights(s, 1)), *kernels_for(s).front());
   Batch b = random_batch(s, 50, 3);
   std::vector<std::uint64_t> want(8, 0), got(8);
   for (const std::int32_t id : b.ids) want[static_cast<std::size_t>(id)] += 2;
@@ -190,6 +201,110 @@ TEST(LayerCalls, CountsTokensPerExpert) {
   EXPECT_EQ(got, want);
   layer->expert_counts(got, false);
   EXPECT_EQ(got, std::vector<std::uint64_t>(8, 0));
+}
+
+// --- against a plain computation -----------------------------------------------------------------------
+
+double plain_activation(const LayerShape& s, double g, double u) {
+  const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+  const auto tanh_form = [](double x) {
+    return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
+  };
+  const auto relu = [](double x) { return x > 0 ? x * x : 0; };
+  const auto clamp = [](double x) { return std::clamp(x, -7.0, 7.0); };
+  switch (s.activation) {
+    case Activation::silu:
+      return g * sigmoid(g) * u;
+    case Activation::gelu:
+      return 0.5 * g * std::erfc(-g / std::sqrt(2.0)) * u;
+    case Activation::gelu_tanh:
+      return tanh_form(g) * u;
+    case Activation::relu2:
+      return relu(g) * u;
+    case Activation::swigluoai:
+    case Activation::swigluoai_uninterleave:
+      return (clamp(u) + 1) * std::min(g, 7.0) * sigmoid(1.702 * std::min(g, 7.0));
+    case Activation::swiglustep:
+      return std::min(g * sigmoid(g), 7.0) * clamp(u);
+    case Activation::silu_no_mul:
+      return g * sigmoid(g);
+    case Activation::gelu_no_mul:
+      return 0.5 * g * std::erfc(-g / std::sqrt(2.0));
+    case Activation::gelu_tanh_no_mul:
+      return tanh_form(g);
+    case Activation::relu2_no_mul:
+      return relu(g);
+  }
+  return 0;
+}
+
+// The layer in float64, weights as they are stored, activations not quantised.
+std::vector<double> plain_layer(const LayerShape& s, const PlainWeights& p, const Batch& b) {
+  const auto weight = [&](const auto& codes, const auto& scales, const auto& values, std::int64_t row, std::int64_t k,
+                          std::int64_t width) {
+    if (s.is_float()) return static_cast<double>(values[static_cast<std::size_t>(row * width + k)]);
+    const std::int64_t groups = s.group < 0 ? 1 : width / s.group, g = s.group < 0 ? 0 : k / s.group;
+    const float scale = scales[static_cast<std::size_t>(row * groups + g)];
+    return static_cast<double>(codes[static_cast<std::size_t>(row * width + k)]) * static_cast<double>(scale);
+  };
+  const std::vector<float> x = b.values(b.x);
+  std::vector<double> out(static_cast<std::size_t>(b.tokens * s.hidden), 0.0);
+  for (std::int64_t slot = 0; slot < b.tokens * s.top_k; ++slot) {
+    const std::int64_t t = slot / s.top_k, e = b.ids[static_cast<std::size_t>(slot)], rows = s.w13_rows();
+    std::vector<double> y13(static_cast<std::size_t>(rows)), act;
+    for (std::int64_t n = 0; n < rows; ++n) {
+      double& y = y13[static_cast<std::size_t>(n)];
+      y = s.bias ? static_cast<double>(p.b13[static_cast<std::size_t>(e * rows + n)]) : 0;
+      for (std::int64_t k = 0; k < s.hidden; ++k)
+        y += static_cast<double>(x[static_cast<std::size_t>(t * s.hidden + k)]) *
+             weight(p.w13, p.s13, p.f13, e * rows + n, k, s.hidden);
+    }
+    for (std::int64_t i = 0; i < s.intermediate; ++i)
+      act.push_back(plain_activation(s, y13[static_cast<std::size_t>(i)],
+                                     is_gated(s.activation) ? y13[static_cast<std::size_t>(s.intermediate + i)] : 0));
+    for (std::int64_t n = 0; n < s.hidden; ++n) {
+      double y = s.bias ? static_cast<double>(p.b2[static_cast<std::size_t>(e * s.hidden + n)]) : 0;
+      for (std::int64_t k = 0; k < s.intermediate; ++k)
+        y += act[static_cast<std::size_t>(k)] * weight(p.w2, p.s2, p.f2, e * s.hidden + n, k, s.intermediate);
+      out[static_cast<std::size_t>(t * s.hidden + n)] +=
+          static_cast<double>(b.weights[static_cast<std::size_t>(slot)]) * y;
+    }
+  }
+  return out;
+}
+
+// int4 with int8 activations within the error of the scheme, floats within their rounding, for every activation.
+TEST(LayerPlain, EveryActivationOfEveryFormat) {
+  struct Format {
+    LayoutKind layout;
+    std::int64_t group;
+    DType dtype;
+    double bound;  // relative root mean square
+  };
+  for (const Format& f :
+       {Format{LayoutKind::p16_int4, 32, DType::f32, 3e-2}, Format{LayoutKind::p16_int4, -1, DType::bf16, 3e-2},
+        Format{LayoutKind::p16_bf16, -1, DType::bf16, 8e-3}, Format{LayoutKind::p16_f16, -1, DType::f16, 1e-3},
+        Format{LayoutKind::p16_f32, -1, DType::f32, 1e-6}})
+    for (std::size_t a = 0; a < kActivationNames.size(); ++a) {
+      const LayerShape s{.hidden = 96,
+                         .intermediate = 64,
+                         .group = f.group,
+                         .bias = true,
+                         .dtype = f.dtype,
+                         .activation = static_cast<Activation>(a),
+                         .layout = f.layout};
+      const PlainWeights weights = random_weights(s, 11);
+      Batch b = random_batch(s, 24, 12);
+      const std::vector<float> got =
+          b.values(run(*make_layer(tiny_config(s), pack_layer(s, weights), *kernels_for(s).front()), b));
+      const std::vector<double> want = plain_layer(s, weights, b);
+      double error = 0, size = 0;
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        error += (static_cast<double>(got[i]) - want[i]) * (static_cast<double>(got[i]) - want[i]);
+        size += want[i] * want[i];
+      }
+      EXPECT_LE(std::sqrt(error / size), f.bound) << kActivationNames[a] << " " << kernels_for(s).front()->id->name;
+    }
 }
 
 // --- golden outputs ---------------------------------------------------------------------------------
@@ -219,7 +334,9 @@ Golden load_golden(const std::string& name) {
                f.at("w13_scale").floats(),
                f.at("w2_scale").floats(),
                g.shape.bias ? f.at("w13_bias").floats() : std::vector<float>{},
-               g.shape.bias ? f.at("w2_bias").floats() : std::vector<float>{}};
+               g.shape.bias ? f.at("w2_bias").floats() : std::vector<float>{},
+               {},
+               {}};
   g.batch = {g.shape.dtype,
              f.at("x").shape[0],
              g.shape.top_k,

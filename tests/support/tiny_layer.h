@@ -17,7 +17,19 @@ struct LayerShape {
   bool bias = false;
   DType dtype = DType::bf16;
   Activation activation = Activation::silu;
+  LayoutKind layout = LayoutKind::p16_int4;  // a float one: group -1
+
+  std::int64_t w13_rows() const { return (is_gated(activation) ? 2 : 1) * intermediate; }
+  bool is_float() const { return layout != LayoutKind::p16_int4; }
 };
+
+// The rows that can run a layer, the best first.
+inline std::vector<const Kernel*> kernels_for(const LayerShape& s) {
+  std::vector<const Kernel*> rows;
+  for (const Kernel* k : runnable_kernels(s.is_float() ? ActFormat::f32 : ActFormat::tok8))
+    if (k->id->layout == s.layout) rows.push_back(k);
+  return rows;
+}
 
 inline std::shared_ptr<Config> tiny_config(const LayerShape& s) {
   auto c = std::make_shared<Config>();
@@ -28,15 +40,17 @@ inline std::shared_ptr<Config> tiny_config(const LayerShape& s) {
   c->activation = s.activation;
   c->has_bias = s.bias;
   c->in_dtype = c->out_dtype = c->router_logits_dtype = s.dtype;
-  if (s.activation == Activation::swigluoai_uninterleave) c->alpha = 1.702, c->beta = 1.0, c->limit = 7.0;
+  if (s.activation == Activation::swigluoai_uninterleave || s.activation == Activation::swigluoai)
+    c->alpha = 1.702, c->beta = 1.0, c->limit = 7.0;
   if (s.activation == Activation::swiglustep) c->limit = 7.0;
   return c;
 }
 
-// Plain weights of all experts: w [E][rows, k] codes, scales [E][rows, G], bias [E][rows].
+// Plain weights of all experts: w [E][rows, k] codes, scales [E][rows, G], bias [E][rows]; or values f [E][rows, k].
 struct PlainWeights {
   std::vector<std::int8_t> w13, w2;
   std::vector<float> s13, s2, b13, b2;
+  std::vector<float> f13, f2;
 };
 
 inline PlainWeights random_weights(const LayerShape& s, std::uint32_t seed) {
@@ -52,12 +66,22 @@ inline PlainWeights random_weights(const LayerShape& s, std::uint32_t seed) {
   const auto codes = [&] { return static_cast<std::int8_t>(code(rng)); };
   const auto scale = [&] { return 0.02f + 0.03f * unit(rng); };
   const auto bias = [&] { return unit(rng) - 0.5f; };
-  fill(p.w13, s.experts * 2 * s.intermediate * s.hidden, codes);
-  fill(p.w2, s.experts * s.hidden * s.intermediate, codes);
-  fill(p.s13, s.experts * 2 * s.intermediate * g(s.hidden), scale);
-  fill(p.s2, s.experts * s.hidden * g(s.intermediate), scale);
-  fill(p.b13, s.experts * 2 * s.intermediate, bias);
+  const std::int64_t rows13 = s.experts * s.w13_rows();
+  fill(p.b13, rows13, bias);
   fill(p.b2, s.experts * s.hidden, bias);
+  if (s.is_float()) {
+    const DType d = s.layout == LayoutKind::p16_f32    ? DType::f32
+                    : s.layout == LayoutKind::p16_bf16 ? DType::bf16
+                                                       : DType::f16;
+    const auto value = [&] { return ref::round_to(d, (unit(rng) - 0.5f) * 0.3f); };
+    fill(p.f13, rows13 * s.hidden, value);
+    fill(p.f2, s.experts * s.hidden * s.intermediate, value);
+    return p;
+  }
+  fill(p.w13, rows13 * s.hidden, codes);
+  fill(p.w2, s.experts * s.hidden * s.intermediate, codes);
+  fill(p.s13, rows13 * g(s.hidden), scale);
+  fill(p.s2, s.experts * s.hidden * g(s.intermediate), scale);
   return p;
 }
 
@@ -70,18 +94,20 @@ std::vector<T> part(const std::vector<T>& v, std::int64_t e, std::int64_t n) {
 inline std::shared_ptr<const Packed> pack_layer(const LayerShape& s, const PlainWeights& p) {
   auto packed = std::make_shared<Packed>();
   Layout& l = packed->info.layout;
-  l = p16_int4_layout({s.experts, s.hidden, s.intermediate, s.group, true, s.bias});
+  l = p16_layout(s.layout, {s.experts, s.hidden, s.intermediate, s.group, is_gated(s.activation), s.bias});
   packed->info.layout_id = l.id();
   packed->info.experts.resize(static_cast<std::size_t>(s.experts));
   std::iota(packed->info.experts.begin(), packed->info.experts.end(), 0);
   auto memory = std::make_shared<Buffer>(std::move(*Buffer::create(l.payload_bytes(), kPackedAlignment)));
   for (std::int64_t e = 0; e < s.experts; ++e) {
     std::byte* at = memory->data() + static_cast<std::size_t>(e) * l.expert_stride();
-    const auto w13 =
-        pack_p16(l.w13, part(p.w13, e, l.w13.rows() * l.w13.k), part(p.s13, e, l.w13.rows() * l.w13.groups()),
-                 s.bias ? part(p.b13, e, l.w13.rows()) : std::vector<float>{});
-    const auto w2 = pack_p16(l.w2, part(p.w2, e, l.w2.rows() * l.w2.k), part(p.s2, e, l.w2.rows() * l.w2.groups()),
-                             s.bias ? part(p.b2, e, l.w2.rows()) : std::vector<float>{});
+    const auto matrix = [&](const P16Matrix& m, const auto& codes, const auto& scales, const auto& values,
+                            const auto& biases) {
+      const auto bias = s.bias ? part(biases, e, m.rows()) : std::vector<float>{};
+      if (s.is_float()) return pack_p16_floats(m, part(values, e, m.rows() * m.k), bias);
+      return pack_p16(m, part(codes, e, m.rows() * m.k), part(scales, e, m.rows() * m.groups()), bias);
+    };
+    const auto w13 = matrix(l.w13, p.w13, p.s13, p.f13, p.b13), w2 = matrix(l.w2, p.w2, p.s2, p.f2, p.b2);
     std::memcpy(at, w13.data(), w13.size());
     std::memcpy(at + l.w2_offset(), w2.data(), w2.size());
   }
