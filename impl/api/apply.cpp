@@ -1,4 +1,4 @@
-// Running a layer: moe_apply, moe_apply_flat, moe_route.
+// Running a layer: moe_apply, moe_apply_flat.
 //
 // The tensors of a call are rows of TensorParam; after the common checks the outputs are held against
 // every other piece of memory of the call. Nothing here allocates on the way to a successful moe_apply.
@@ -9,7 +9,6 @@
 
 #include "api/apply_args.h"
 #include "api/entry.h"
-#include "run/route.h"
 
 using moe::DType;
 using moe::api::dtype_bit;
@@ -29,7 +28,8 @@ Result<ApplyMode> apply_mode(moe_apply_mode mode) {
 }
 
 Check check_num_tokens(const Config& config, std::int64_t num_tokens, const char* name) {
-  const std::int64_t most = std::numeric_limits<std::int32_t>::max() / std::max<std::int64_t>(config.top_k, 1);
+  const std::int64_t most =
+      std::numeric_limits<std::int32_t>::max() / std::max<std::int64_t>(config.slots_per_token(), 1);
   if (num_tokens >= 0 && num_tokens <= most) return ok();
   return fail(Code::invalid_argument, name,
               std::string(name) + ": " + std::to_string(num_tokens) + " tokens, expected 0 to " + std::to_string(most) +
@@ -69,13 +69,19 @@ Rows rows_of(const moe_apply_args& a) {
   return r;
 }
 
+// Hash routing takes the ids beside the logits.
+bool takes_ids(const moe::Config& c, moe::ApplyMode mode) {
+  return mode == moe::ApplyMode::topk || c.routing.hash_routing;
+}
+
 // What the config fixes: types of hidden and out, all extents but T.
-void expect(Rows& r, const moe::Config& c) {
+void expect(Rows& r, const moe::Config& c, moe::ApplyMode mode) {
   r[kHidden].dtypes = dtype_bit(c.in_dtype);
   r[kOut].dtypes = dtype_bit(c.out_dtype);
   r[kHidden].shape = r[kOut].shape = {kTokens, c.hidden_dim};
-  r[kLogits].shape = {kTokens, c.num_experts};
-  for (Row i : {kTopkIds, kTopkWeights, kOutIds, kOutWeights}) r[i].shape = {kTokens, c.top_k};
+  r[kLogits].shape = {kTokens, c.router_columns()};
+  for (Row i : {kTopkIds, kTopkWeights, kOutIds, kOutWeights}) r[i].shape = {kTokens, c.slots_per_token()};
+  if (mode == moe::ApplyMode::router_logits) r[kTopkIds].shape = {kTokens, c.top_k};
 }
 
 Check must_be_absent(const void* pointer, const char* name, const char* why) {
@@ -84,12 +90,15 @@ Check must_be_absent(const void* pointer, const char* name, const char* why) {
 }
 
 // Which tensors a mode takes.
-Check check_presence(const moe_apply_args& a, moe::ApplyMode mode) {
+Check check_presence(const moe_apply_args& a, const moe::Config& c, moe::ApplyMode mode) {
   if (a.expert_tokens != nullptr)
     return fail(Code::unsupported, "expert_tokens", "expert_tokens: batched activations are not built in this version");
   if (mode == moe::ApplyMode::router_logits) {
     MOE_CHECK(not_null({{"router_logits", a.router_logits}}));
-    MOE_CHECK(must_be_absent(a.topk_ids, "topk_ids", "when router_logits are given"));
+    if (takes_ids(c, mode))
+      MOE_CHECK(not_null({{"topk_ids", a.topk_ids}}));
+    else
+      MOE_CHECK(must_be_absent(a.topk_ids, "topk_ids", "when router_logits are given"));
     return must_be_absent(a.topk_weights, "topk_weights", "when router_logits are given");
   }
   MOE_CHECK(not_null({{"topk_ids", a.topk_ids}, {"topk_weights", a.topk_weights}}));
@@ -151,9 +160,9 @@ Check run(const moe_layer* layer, const moe_apply_args* args) {
   MOE_CHECK(check_optional(a.control, "control"));
   MOE_TRY(const moe::ApplyMode mode, moe::api::apply_mode(a.mode));
   MOE_CHECK(known_flags(a.flags, kApplyFlags));
-  MOE_CHECK(check_presence(a, mode));
   const moe::Layer& l = *layer->object;
-  expect(rows, l.config());
+  MOE_CHECK(check_presence(a, l.config(), mode));
+  expect(rows, l.config(), mode);
   MOE_TRY(const std::int64_t tokens, moe::api::check_tensors(rows));
   MOE_CHECK(check_overlap(rows, (a.flags & MOE_APPLY_IN_PLACE) != 0));
   MOE_CHECK(check_workspace(rows, a));
@@ -185,25 +194,6 @@ moe_tensor dense(moe_dtype dtype, const void* data, std::int64_t rows, std::int6
   return t;
 }
 
-// Ids and weights into the caller's tensors, of any row stride and i32 or i64.
-void scatter(const std::int32_t* ids, const float* weights, const TensorView& out_ids, const TensorView& out_weights) {
-  const std::int64_t width = out_ids.shape[1];
-  const std::size_t id_size = out_ids.dtype == DType::i64 ? sizeof(std::int64_t) : sizeof(std::int32_t);
-  for (std::int64_t t = 0; t < out_ids.shape[0]; ++t) {
-    std::memcpy(out_weights.data + static_cast<std::size_t>(t * out_weights.strides[0]) * sizeof(float),
-                weights + t * width, static_cast<std::size_t>(width) * sizeof(float));
-    for (std::int64_t j = 0; j < width; ++j) {
-      const std::int64_t id = ids[t * width + j];
-      const auto id32 = static_cast<std::int32_t>(id);
-      std::byte* to = out_ids.data + static_cast<std::size_t>(t * out_ids.strides[0] + j) * id_size;
-      if (id_size == sizeof id)
-        std::memcpy(to, &id, sizeof id);
-      else
-        std::memcpy(to, &id32, sizeof id32);
-    }
-  }
-}
-
 }  // namespace
 
 moe_status moe_apply(const moe_layer* layer, const moe_apply_args* args, moe_error** err) {
@@ -228,9 +218,9 @@ moe_status moe_apply_flat(const moe_layer* layer, int64_t num_tokens, moe_dtype 
                   "num_tokens: must not be negative, got " + std::to_string(num_tokens));
     const moe_tensor x = dense(hidden_dtype, hidden, num_tokens, c.hidden_dim),
                      y = dense(out_dtype, out, num_tokens, c.hidden_dim);
-    const moe_tensor logits = dense(logits_dtype, router_logits, num_tokens, c.num_experts);
-    const moe_tensor ids = dense(MOE_DTYPE_I32, topk_ids, num_tokens, c.top_k),
-                     weights = dense(MOE_DTYPE_F32, topk_weights, num_tokens, c.top_k);
+    const moe_tensor logits = dense(logits_dtype, router_logits, num_tokens, c.router_columns());
+    const moe_tensor ids = dense(MOE_DTYPE_I32, topk_ids, num_tokens, routes ? c.top_k : c.slots_per_token()),
+                     weights = dense(MOE_DTYPE_F32, topk_weights, num_tokens, c.slots_per_token());
     moe_apply_args args{};
     args.struct_size = sizeof args;
     args.hidden = &x;
@@ -240,56 +230,5 @@ moe_status moe_apply_flat(const moe_layer* layer, int64_t num_tokens, moe_dtype 
     args.topk_ids = !routes || topk_ids != nullptr ? &ids : nullptr;
     args.topk_weights = !routes || topk_weights != nullptr ? &weights : nullptr;
     return run(layer, &args);
-  });
-}
-
-moe_status moe_route(moe_context* ctx, const moe_config* config, const moe_route_args* args, moe_error** err) {
-  return guard(err, [&]() -> Check {
-    MOE_CHECK(not_null({{"config", config}, {"args", args}}));
-    MOE_TRY(const moe_route_args a, read_struct(args, "args"));
-    MOE_CHECK(not_null({{"router_logits", a.router_logits},
-                        {"out_topk_ids", a.out_topk_ids},
-                        {"out_topk_weights", a.out_topk_weights}}));
-    TensorParam rows[] = {
-        {.name = "router_logits", .given = a.router_logits, .dtypes = kFloats, .ndim = 2, .letters = "[T, G]"},
-        {.name = "out_topk_ids",
-         .given = a.out_topk_ids,
-         .dtypes = kIds,
-         .ndim = 2,
-         .letters = "[T, K]",
-         .writable = true},
-        {.name = "out_topk_weights",
-         .given = a.out_topk_weights,
-         .dtypes = dtype_bit(DType::f32),
-         .ndim = 2,
-         .letters = "[T, K]",
-         .writable = true}};
-    MOE_CHECK(moe::api::read_structs(rows));
-    if (a.correction_bias != nullptr) MOE_CHECK(moe::api::read_tensor_struct(a.correction_bias, "correction_bias"));
-    MOE_CHECK(check_optional(ctx, "ctx"));
-    MOE_CHECK(check_handle(config, "config"));
-    MOE_CHECK(reserved_zero(a.reserved0, "args"));
-    const moe::Config& c = *config->object;
-    rows[0].shape = {kTokens, c.num_experts};
-    rows[1].shape = rows[2].shape = {kTokens, c.top_k};
-    MOE_TRY(const std::int64_t tokens, moe::api::check_tensors(rows));
-    const TensorView &logits = rows[0].view, &ids = rows[1].view, &weights = rows[2].view;
-    if (moe::api::overlaps(ids, logits)) return shared_memory("out_topk_ids", "router_logits");
-    if (moe::api::overlaps(weights, logits)) return shared_memory("out_topk_weights", "router_logits");
-    if (moe::api::overlaps(weights, ids)) return shared_memory("out_topk_weights", "out_topk_ids");
-    if (a.correction_bias != nullptr)
-      return fail(Code::unsupported, "correction_bias",
-                  "correction_bias: no routing of this version uses one; it must be NULL");
-    MOE_CHECK(moe::api::check_num_tokens(c, tokens, "router_logits"));
-    MOE_CHECK(moe::check_route_supported(c));
-    if (tokens == 0) return ok();
-    const auto slots = static_cast<std::size_t>(tokens * c.top_k);
-    MOE_TRY(const moe::Buffer own, moe::Buffer::create(slots * (sizeof(std::int32_t) + sizeof(float))));
-    auto* own_ids = reinterpret_cast<std::int32_t*>(own.data());
-    auto* own_weights = reinterpret_cast<float*>(own.data() + slots * sizeof(std::int32_t));
-    moe::route(c, {tokens, logits.dtype, logits.data, logits.strides[0], own_ids, own_weights},
-               moe::parallel_of(object_of(ctx).get()));
-    scatter(own_ids, own_weights, ids, weights);
-    return ok();
   });
 }

@@ -4,6 +4,7 @@
 
 #include "api/agree.h"
 #include "api/apply_args.h"
+#include "api/correction_bias.h"
 #include "api/entry.h"
 #include "base/checked.h"
 #include "kernels/kernel.h"
@@ -60,31 +61,30 @@ moe_status moe_layer_create(moe_context* ctx, const moe_selection* selection, co
     if (options != nullptr) {
       MOE_TRY(given, read_struct(options, "options"));
     }
-    moe::api::TensorParam map[] = {{.name = "expert_map",
-                                    .given = given.expert_map,
-                                    .dtypes = moe::api::dtype_bit(moe::DType::i32),
-                                    .ndim = 1,
-                                    .letters = "[G]"}};
-    if (given.correction_bias != nullptr)
-      MOE_CHECK(moe::api::read_tensor_struct(given.correction_bias, "correction_bias"));
-    MOE_CHECK(moe::api::read_structs(map));
+    moe::api::TensorParam rows[] = {moe::api::bias_param(given.correction_bias),
+                                    {.name = "expert_map",
+                                     .given = given.expert_map,
+                                     .dtypes = moe::api::dtype_bit(moe::DType::i32),
+                                     .ndim = 1,
+                                     .letters = "[G]"}};
+    moe::api::TensorParam &bias = rows[0], &map = rows[1];
+    MOE_CHECK(moe::api::read_structs(rows));
     MOE_CHECK(check_optional(ctx, "ctx"));
     MOE_CHECK(check_handle(selection, "selection"));
     MOE_CHECK(check_handle(packed, "packed"));
     MOE_CHECK(reserved_zero(given.reserved0, "options"));
     const moe::Selection& s = *selection->object;
-    map[0].shape = {s.config->num_physical_experts, 0};
-    MOE_CHECK(moe::api::check_tensors(map));
-    if (given.correction_bias != nullptr)
-      return fail(Code::unsupported, "correction_bias",
-                  "correction_bias: no routing of this version uses one; it must be NULL");
+    map.shape = {s.config->num_weight_experts(), 0};
+    moe::api::expect_bias(bias, *s.config);
+    MOE_CHECK(moe::api::check_tensors(rows));
     MOE_CHECK(moe::api::check_built(s));
     MOE_CHECK(moe::api::check_same_packed(*packed->object, s));
     moe::LayerSpec spec;
     MOE_TRY(spec.kernel, kernel_for(s));
     if (given.expert_map != nullptr) {
-      MOE_TRY(spec.expert_map, map_values(map[0].view, s.layout.experts));
+      MOE_TRY(spec.expert_map, map_values(map.view, s.layout.experts));
     }
+    MOE_TRY(spec.correction_bias, moe::api::bias_values(bias));
     spec.config = s.config;
     spec.packed = packed->object;
     spec.context = object_of(ctx);
@@ -127,7 +127,7 @@ moe_status moe_layer_expert_counts(const moe_layer* layer, uint64_t* counts, siz
     MOE_CHECK(check_handle(layer, "layer"));
     if (reset != 0 && reset != 1)
       return fail(Code::invalid_argument, "reset", "reset: must be 0 or 1, got " + std::to_string(reset));
-    const auto experts = static_cast<size_t>(layer->object->config().num_local_experts);
+    const auto experts = static_cast<size_t>(layer->object->config().num_held_experts());
     if (capacity < experts)
       return fail(Code::buffer_too_small, "capacity",
                   "capacity: " + std::to_string(experts) + " counts needed, got " + std::to_string(capacity),

@@ -89,6 +89,14 @@ struct Config {
   json::Value input, resolved;
   std::string canonical;
 
+  // Columns of the router logits and of a correction bias: zero experts come after the real ones.
+  std::int64_t router_columns() const { return num_experts + routing.num_zero_experts; }
+  // Ids and weights of a token: the chosen experts, then the fused shared ones.
+  std::int64_t slots_per_token() const { return top_k + routing.num_fused_shared_experts; }
+  // Experts with weights, and those that this rank holds; fused shared ones come last.
+  std::int64_t num_weight_experts() const { return num_physical_experts + routing.num_fused_shared_experts; }
+  std::int64_t num_held_experts() const { return num_local_experts + routing.num_fused_shared_experts; }
+
   std::int64_t group_size() const {  // of the weights; -1 = channel-wise or none
     return quantization.weights && quantization.weights->group_size && *quantization.weights->group_size > 0
                ? *quantization.weights->group_size

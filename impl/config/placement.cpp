@@ -25,7 +25,11 @@ std::vector<std::int64_t> experts_of_rank(std::int64_t num_experts, std::int64_t
 
 std::vector<std::int64_t> local_experts(const Config& config) {
   const ParallelConfig& p = config.parallel;
-  return experts_of_rank(config.num_physical_experts, p.ep_size, p.ep_rank, p.expert_placement_strategy);
+  std::vector<std::int64_t> experts =
+      experts_of_rank(config.num_physical_experts, p.ep_size, p.ep_rank, p.expert_placement_strategy);
+  // Fused shared experts exclude expert parallelism: every rank that has them has all experts.
+  for (std::int64_t e = config.num_physical_experts; e < config.num_weight_experts(); ++e) experts.push_back(e);
+  return experts;
 }
 
 }  // namespace moe

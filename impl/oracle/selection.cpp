@@ -85,8 +85,8 @@ Candidate not_built_candidate(const Query& q) {
 // This rank's share in the layout of the winner's row.
 Layout layout_of(const Config& c, LayoutKind kind) {
   if (!p16_element(kind))
-    return Layout{.kind = LayoutKind::foreign, .w13 = {}, .w2 = {}, .experts = c.num_local_experts};
-  return p16_layout(kind, {.experts = c.num_local_experts,
+    return Layout{.kind = LayoutKind::foreign, .w13 = {}, .w2 = {}, .experts = c.num_held_experts()};
+  return p16_layout(kind, {.experts = c.num_held_experts(),
                            .hidden = c.hidden_dim,
                            .intermediate = c.intermediate_size_per_partition,
                            .group = c.group_size(),

@@ -1,5 +1,5 @@
 // Flush-to-zero for the duration of a scope: results and operands below 2^-126 count as 0, as slow
-// denormals never appear. Restores the thread's state, whatever it was.
+// denormals never appear. Restores the thread's state, whatever it was. KeepDenormals is the opposite scope.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +36,21 @@ class FlushDenormals {
   ~FlushDenormals() { set_float_state(before_); }
   FlushDenormals(const FlushDenormals&) = delete;
   FlushDenormals& operator=(const FlushDenormals&) = delete;
+
+ private:
+  FloatState before_;
+};
+
+class KeepDenormals {
+ public:
+  KeepDenormals() : before_(float_state()) {
+    if ((before_ & kFlushBits) != 0) set_float_state(before_ & ~kFlushBits);
+  }
+  ~KeepDenormals() {
+    if ((before_ & kFlushBits) != 0) set_float_state(before_);
+  }
+  KeepDenormals(const KeepDenormals&) = delete;
+  KeepDenormals& operator=(const KeepDenormals&) = delete;
 
  private:
   FloatState before_;

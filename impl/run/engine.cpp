@@ -58,10 +58,12 @@ struct Run {
   bool cancelled() const { return c.control != nullptr && c.control->cancelled(); }
 
   void quantise_tokens(std::int64_t item, std::int64_t items) const;
+  void scale_row(float* x, float weight) const;
   void multiply_up(std::int64_t item) const;
   void finish_tile(const Tile& t) const;
   void multiply_down(std::int64_t item) const;
   void start_sums(float* acc, std::int64_t column, std::int64_t columns) const;
+  void add_identity(float* acc, std::int64_t column, std::int64_t columns) const;
   void write_out(float* acc, std::int64_t column, std::int64_t columns) const;
 };
 
@@ -78,19 +80,26 @@ void Run::quantise_tokens(std::int64_t item, std::int64_t items) const {
     const std::int32_t* first = std::find_if(slots, slots + s.top_k, [](std::int32_t v) { return v >= 0; });
     if (first == slots + s.top_k) continue;
     const std::byte* src = c.hidden.data + static_cast<std::size_t>(t * c.hidden.strides[0]) * size;
-    s.kernel->steps->widen(s.in_dtype, src, s.hidden, x);
-    if (s.weight_on_input) {  // top_k is 1: the row itself is scaled, in values of the input dtype
-      const float weight = w.plan.slot_weight[*first];
-      for (std::int64_t k = 0; k < s.hidden; ++k) x[k] = x[k] * weight;
-      auto* narrowed = reinterpret_cast<std::byte*>(x + w.row_ld);
-      s.kernel->steps->narrow(s.in_dtype, x, s.hidden, narrowed);
-      s.kernel->steps->widen(s.in_dtype, narrowed, s.hidden, x);
-    }
     const TilePlace place = place_of_slot(*this, *first);
-    s.kernel->quantise({in, x, s.in_rule, place});
-    for (const std::int32_t* slot = first + 1; slot != slots + s.top_k; ++slot)
-      if (*slot >= 0) copy_tile_row(in, place, place_of_slot(*this, *slot));
+    for (const std::int32_t* slot = first; slot != slots + s.top_k; ++slot) {
+      if (*slot < 0) continue;
+      if (slot != first && !s.weight_on_input) {
+        copy_tile_row(in, place, place_of_slot(*this, *slot));
+        continue;
+      }
+      s.kernel->steps->widen(s.in_dtype, src, s.hidden, x);
+      if (s.weight_on_input) scale_row(x, w.plan.slot_weight[*slot]);
+      s.kernel->quantise({in, x, s.in_rule, place_of_slot(*this, *slot)});
+    }
   }
+}
+
+// The weight on the input, in values of the input dtype.
+void Run::scale_row(float* x, float weight) const {
+  for (std::int64_t k = 0; k < s.hidden; ++k) x[k] = x[k] * weight;
+  auto* narrowed = reinterpret_cast<std::byte*>(x + w.row_ld);
+  s.kernel->steps->narrow(s.in_dtype, x, s.hidden, narrowed);
+  s.kernel->steps->widen(s.in_dtype, narrowed, s.hidden, x);
 }
 
 void Run::multiply_up(std::int64_t item) const {
@@ -141,6 +150,23 @@ void Run::start_sums(float* acc, std::int64_t column, std::int64_t columns) cons
                            valid, acc + t * columns);
 }
 
+// The tokens themselves, as the output of one more expert after all others.
+void Run::add_identity(float* acc, std::int64_t column, std::int64_t columns) const {
+  const std::size_t size = s.in_dtype == DType::f32 ? 4 : 2;
+  alignas(64) float x[kCallPanels * kPanelRows];
+  for (std::int32_t t = 0; t < c.tokens; ++t) {
+    if (c.identity[t] == 0.0f) continue;
+    for (std::int64_t i = 0; i < columns; i += std::ssize(x)) {
+      const std::int64_t count = std::min<std::int64_t>(std::ssize(x), columns - i);
+      const std::int64_t valid = std::clamp<std::int64_t>(s.hidden - column - i, 0, count);
+      std::fill(x + valid, x + count, 0.0f);
+      const std::int64_t at = t * c.hidden.strides[0] + column + i;
+      s.kernel->steps->widen(s.in_dtype, c.hidden.data + static_cast<std::size_t>(at) * size, valid, x);
+      s.kernel->steps->combine({acc + i, columns, &t, c.identity + t, x, count, 1, count, s.rounded, s.in_dtype});
+    }
+  }
+}
+
 void Run::write_out(float* acc, std::int64_t column, std::int64_t columns) const {
   const std::size_t size = s.out_dtype == DType::f32 ? 4 : 2;
   const std::int64_t valid = std::min(columns, s.hidden - column);
@@ -188,6 +214,7 @@ void Run::multiply_down(std::int64_t item) const {
       }
     }
   }
+  if (c.identity != nullptr) add_identity(acc, column, columns);
   write_out(acc, column, columns);
 }
 

@@ -66,6 +66,7 @@ struct EngineCall {
   TensorView hidden, out;
   Parallel parallel;
   Control* control = nullptr;
+  const float* identity = nullptr;  // [T] weight of the token itself in its output (zero experts); null: none
 };
 
 // The plan is built. Code::cancelled leaves `out` unspecified.

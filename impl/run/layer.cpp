@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "run/engine.h"
 #include "run/route.h"
+#include "run/zero_experts.h"
 
 namespace moe {
 namespace {
@@ -50,12 +51,22 @@ void copy_out(const T* from, const TensorView& to) {
     }
 }
 
+// All memory of a call: the engine's, and what routing needs beside it.
+struct CallMemory {
+  Workspace work;
+  std::byte* scratch = nullptr;  // of route(), in router_logits mode
+  float* identity = nullptr;     // [T], of zero experts
+  std::size_t bytes = 0;
+};
+
 }  // namespace
 
 struct Layer::State {
   LayerSpec spec;
   EngineSetup setup;
-  std::vector<std::int32_t> expert_map;
+  Router router;
+  std::vector<std::int32_t> expert_map;  // of all ids that a call may hold; zero experts have no place
+  bool adds_identity = false;            // zero experts, and this rank adds their part
   mutable std::mutex mutex;
   mutable std::vector<Buffer> workspaces;  // not in use
   mutable std::size_t lent = 0;            // in use
@@ -82,6 +93,33 @@ struct Layer::State {
     }
     return larger;
   }
+  CallMemory carve_call(ApplyMode mode, std::int64_t tokens, std::byte* base) const {
+    CallMemory m;
+    m.work = carve_workspace(setup, tokens, base);
+    Carver more(base == nullptr ? nullptr : base + m.work.bytes);
+    if (mode == ApplyMode::router_logits) m.scratch = more.take<std::byte>(route_scratch_bytes(router, tokens));
+    if (adds_identity) m.identity = more.take<float>(static_cast<std::size_t>(tokens));
+    m.bytes = m.work.bytes + more.used();
+    return m;
+  }
+  Check check_routing(const ApplyArgs& a) const {
+    MOE_CHECK(check_router(router));
+    return router.rule == RouteRule::hash ? check_hash_ids(router, a.topk_ids, "topk_ids") : ok();
+  }
+  void route_call(const ApplyArgs& a, const CallMemory& m, const Parallel& parallel) const {
+    route(router,
+          {.num_tokens = a.num_tokens,
+           .logits_dtype = a.router_logits.dtype,
+           .logits = a.router_logits.data,
+           .row_stride = a.router_logits.strides[0],
+           .hash_ids = &a.topk_ids,
+           .ids = m.work.ids,
+           .weights = m.work.weights,
+           .scratch = m.scratch},
+          parallel);
+    if (a.out_topk_ids) copy_out(m.work.ids, *a.out_topk_ids);
+    if (a.out_topk_weights) copy_out(m.work.weights, *a.out_topk_weights);
+  }
   void give_back(Buffer b) const {
     const std::lock_guard lock(mutex);
     --lent;
@@ -100,11 +138,15 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
   const Layout& l = s.spec.packed->info.layout;
   s.expert_map = s.spec.expert_map;
   if (s.expert_map.empty()) {
-    s.expert_map.assign(static_cast<std::size_t>(c.num_physical_experts), -1);
+    s.expert_map.assign(static_cast<std::size_t>(c.num_weight_experts()), -1);
     const std::vector<std::int64_t>& held = s.spec.packed->info.experts;
     for (std::size_t i = 0; i < held.size(); ++i)
       s.expert_map[static_cast<std::size_t>(held[i])] = static_cast<std::int32_t>(i);
   }
+  s.expert_map.resize(s.expert_map.size() + static_cast<std::size_t>(c.routing.num_zero_experts), -1);
+  s.adds_identity = c.routing.num_zero_experts != 0 && c.parallel.ep_rank == 0 && c.parallel.tp_rank == 0;
+  MOE_TRY(s.router, make_router(c, route_kernel_within(s.spec.kernel->id->isa),
+                                {s.spec.correction_bias, s.spec.packed->info.correction_bias}));
   s.counts = std::vector<std::atomic<std::uint64_t>>(static_cast<std::size_t>(l.experts));
   EngineSetup& e = s.setup;
   e.kernel = s.spec.kernel;
@@ -112,7 +154,7 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
   e.expert_map = s.expert_map;
   e.hidden = c.hidden_dim;
   e.intermediate = c.intermediate_size_per_partition;
-  e.top_k = c.top_k;
+  e.top_k = c.slots_per_token();
   e.in_dtype = c.in_dtype;
   e.out_dtype = c.out_dtype;
   e.activate = activation_of(c, *e.kernel);
@@ -126,25 +168,24 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
 
 const Config& Layer::config() const { return *state_->spec.config; }
 
-std::uint64_t Layer::workspace_bytes(ApplyMode, std::int64_t num_tokens) const {
-  return num_tokens == 0 ? 0 : carve_workspace(state_->setup, num_tokens, nullptr).bytes;
+std::uint64_t Layer::workspace_bytes(ApplyMode mode, std::int64_t num_tokens) const {
+  return num_tokens == 0 ? 0 : state_->carve_call(mode, num_tokens, nullptr).bytes;
 }
 
 Check Layer::apply(const ApplyArgs& a) const {
   const State& s = *state_;
-  const Config& c = *s.spec.config;
   MOE_CHECK(report(a.control, 0, 0));
   const bool routes = a.mode == ApplyMode::router_logits;
-  if (routes)
-    MOE_CHECK(check_route_supported(c));
-  else
+  if (!routes)
     MOE_CHECK(check_ids(a.topk_ids, static_cast<std::int64_t>(s.expert_map.size())));
+  else
+    MOE_CHECK(s.check_routing(a));
   if (a.num_tokens == 0) return ok();
-  if (a.num_tokens > std::numeric_limits<std::int32_t>::max() / c.top_k)
+  if (a.num_tokens > std::numeric_limits<std::int32_t>::max() / s.setup.top_k)
     return fail(Code::shape, "hidden",
-                "hidden: " + std::to_string(a.num_tokens) + " tokens with top_k " + std::to_string(c.top_k) +
-                    " are more than 2^31 - 1 slots");
-  const std::size_t need = carve_workspace(s.setup, a.num_tokens, nullptr).bytes;
+                "hidden: " + std::to_string(a.num_tokens) + " tokens with " + std::to_string(s.setup.top_k) +
+                    " experts each are more than 2^31 - 1 slots");
+  const std::size_t need = s.carve_call(a.mode, a.num_tokens, nullptr).bytes;
   if (!a.workspace.empty() && a.workspace.size() < need)
     return fail(Code::buffer_too_small, "workspace",
                 "workspace: " + std::to_string(need) + " bytes needed, got " + std::to_string(a.workspace.size()),
@@ -153,24 +194,23 @@ Check Layer::apply(const ApplyArgs& a) const {
   if (a.workspace.empty()) {
     MOE_TRY(own, s.take_workspace(need));
   }
-  Workspace w = carve_workspace(s.setup, a.num_tokens, a.workspace.empty() ? own.data() : a.workspace.data());
+  CallMemory m = s.carve_call(a.mode, a.num_tokens, a.workspace.empty() ? own.data() : a.workspace.data());
   const Parallel parallel = parallel_of(s.spec.context.get());
   TensorView ids = a.topk_ids, weights = a.topk_weights;
   if (routes) {
-    route(c, {a.num_tokens, a.router_logits.dtype, a.router_logits.data, a.router_logits.strides[0], w.ids, w.weights},
-          parallel);
-    ids = row_major(DType::i32, {a.num_tokens, c.top_k}, w.ids);
-    weights = row_major(DType::f32, {a.num_tokens, c.top_k}, w.weights);
-    if (a.out_topk_ids) copy_out(w.ids, *a.out_topk_ids);
-    if (a.out_topk_weights) copy_out(w.weights, *a.out_topk_weights);
+    s.route_call(a, m, parallel);
+    ids = row_major(DType::i32, {a.num_tokens, s.setup.top_k}, m.work.ids);
+    weights = row_major(DType::f32, {a.num_tokens, s.setup.top_k}, m.work.weights);
   }
-  build_plan(w.plan, s.setup.plan_shape(a.num_tokens), s.expert_map, ids, weights);
-  for (std::int32_t i = 0; i < w.plan.num_active; ++i) {
-    const ActiveExpert& e = w.plan.active[i];
+  build_plan(m.work.plan, s.setup.plan_shape(a.num_tokens), s.expert_map, ids, weights);
+  for (std::int32_t i = 0; i < m.work.plan.num_active; ++i) {
+    const ActiveExpert& e = m.work.plan.active[i];
     s.counts[static_cast<std::size_t>(e.local)].fetch_add(static_cast<std::uint64_t>(e.slots),
                                                           std::memory_order_relaxed);
   }
-  const Check result = run_engine(s.setup, w, {a.num_tokens, a.accumulate, a.hidden, a.out, parallel, a.control});
+  if (s.adds_identity) sum_zero_weights(ids, weights, s.spec.config->num_experts, m.identity);
+  const Check result =
+      run_engine(s.setup, m.work, {a.num_tokens, a.accumulate, a.hidden, a.out, parallel, a.control, m.identity});
   if (own) s.give_back(std::move(own));
   return result;
 }

@@ -25,8 +25,9 @@ struct LayerSpec {
   std::shared_ptr<Context> context;  // may be null
   const Kernel* kernel = nullptr;
   std::string backend;
-  // [G] place in [E, ...] or -1; empty = the config's.
+  // [G] place in [E, ...] or -1, zero experts left out; empty = the config's.
   std::vector<std::int32_t> expert_map;
+  std::vector<float> correction_bias;  // empty: the config's, or what the loader found
 };
 
 enum class ApplyMode : std::int32_t { router_logits = 0, topk = 1 };
@@ -38,8 +39,8 @@ struct ApplyArgs {
   bool accumulate = false;
   std::int64_t num_tokens = 0;
   TensorView hidden;               // [T, H] in_dtype, last stride 1
-  TensorView router_logits;        // [T, G], router_logits mode
-  TensorView topk_ids;             // [T, K] i32 or i64, topk mode
+  TensorView router_logits;        // [T, router columns], router_logits mode
+  TensorView topk_ids;             // [T, K] i32 or i64, topk mode; hash routing: [T, top_k]
   TensorView topk_weights;         // [T, K] f32, topk mode
   TensorView out;                  // [T, H] out_dtype, last stride 1
   std::span<std::byte> workspace;  // empty: the layer's own

@@ -11,24 +11,6 @@
 namespace moe {
 namespace {
 
-std::int64_t id_at(const TensorView& ids, std::int64_t t, std::int64_t j) {
-  const std::int64_t at = t * ids.strides[0] + j * ids.strides[1];
-  if (ids.dtype == DType::i64) {
-    std::int64_t v;
-    std::memcpy(&v, ids.data + at * 8, 8);
-    return v;
-  }
-  std::int32_t v;
-  std::memcpy(&v, ids.data + at * 4, 4);
-  return v;
-}
-
-float weight_at(const TensorView& w, std::int64_t t, std::int64_t j) {
-  float v;
-  std::memcpy(&v, w.data + (t * w.strides[0] + j * w.strides[1]) * 4, 4);
-  return v;
-}
-
 // The experts with slots, in ascending global order, and their tiles.
 void list_active(Plan& p, const PlanShape& s, std::span<const std::int32_t> expert_map) {
   std::int32_t slot = 0, tile = 0;
@@ -52,6 +34,24 @@ void list_active(Plan& p, const PlanShape& s, std::span<const std::int32_t> expe
 }
 
 }  // namespace
+
+std::int64_t id_at(const TensorView& ids, std::int64_t t, std::int64_t j) {
+  const std::int64_t at = t * ids.strides[0] + j * ids.strides[1];
+  if (ids.dtype == DType::i64) {
+    std::int64_t v;
+    std::memcpy(&v, ids.data + at * 8, 8);
+    return v;
+  }
+  std::int32_t v;
+  std::memcpy(&v, ids.data + at * 4, 4);
+  return v;
+}
+
+float weight_at(const TensorView& w, std::int64_t t, std::int64_t j) {
+  float v;
+  std::memcpy(&v, w.data + (t * w.strides[0] + j * w.strides[1]) * 4, 4);
+  return v;
+}
 
 Plan carve_plan(Carver& c, const PlanShape& s) {
   const auto slots = static_cast<std::size_t>(s.slots()), active = static_cast<std::size_t>(s.max_active());

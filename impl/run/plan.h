@@ -66,6 +66,10 @@ struct PlanShape {
 
 Plan carve_plan(Carver& carver, const PlanShape& shape);
 
+// Elements of an id tensor (i32 or i64, any strides) and of a float32 one.
+std::int64_t id_at(const TensorView& ids, std::int64_t t, std::int64_t j);
+float weight_at(const TensorView& weights, std::int64_t t, std::int64_t j);
+
 // ids: [T, K] i32 or i64, any strides. Code::invalid_argument, "topk_ids[t,j]", unless -1 or in [0, experts).
 Check check_ids(const TensorView& ids, std::int64_t experts);
 // Sorts the checked ids. expert_map[global] = local or -1. weights: [T, K] f32.

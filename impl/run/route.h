@@ -1,28 +1,81 @@
-// Router logits -> expert ids and weights (routing.md 1, decisions 7.4).
+// Router logits -> expert ids and weights (routing.md 1-7, decisions 7.4 and 8.5). Per token:
+//
+//   keys     the logits in float32, NaN -> -inf, +inf -> largest float; with a correction bias: score + bias
+//   groups   those with the best score stay: largest key, or with a bias the sum of the two largest
+//   top-k    by key, descending, equal keys by ascending expert
+//   weights  the scores without bias; renormalized in output order; times the factor
+//
+// A Router is a config made ready for this: built once per layer, or per moe_route.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/dtype.h"
 #include "base/parallel.h"
 #include "base/result.h"
+#include "base/tensor.h"
 #include "config/config.h"
+#include "kernels/route.h"
 
 namespace moe {
+
+enum class RouteRule : std::uint8_t {
+  scores,          // top-k of scores: every method but those below
+  vllm,            // bit_compat vllm without groups: in the logits' dtype (w4a8_int8.md 10)
+  hash,            // the caller's ids, weights from the scores
+  sparse_mixer,    // two experts, each with a softmax of its own
+  uniform_random,  // simulated
+  normal_routing,
+  caller,  // custom: nothing to do here
+};
+enum class RouteScore : std::uint8_t { softmax, sigmoid, sqrtsoftplus, logit };
+
+struct Router {
+  RouteRule rule = RouteRule::scores;
+  RouteScore score = RouteScore::softmax;
+  const RouteKernel* kernel = nullptr;
+  std::size_t experts = 0;           // real ones
+  std::size_t columns = 0;           // of the logits: zero experts come after the real ones
+  std::size_t k = 0, shared = 0;     // chosen slots, then slots of fused shared experts
+  std::size_t groups = 1, kept = 1;  // 1: no group selection
+  bool renormalize = false;
+  bool lacks_bias = false;  // the config wants one and nobody gave it
+  float factor = 1.0f;
+  float jitter_eps = 0.0f;
+  std::uint64_t seed = 0;
+  std::vector<float> bias;  // a row of [columns], empty: none
+
+  std::size_t width() const { return k + shared; }
+};
+
+// Where a correction bias can come from besides the config; empty: not given.
+struct BiasSources {
+  std::span<const float> option;  // correction_bias of moe_layer_options, moe_route_args
+  std::span<const float> loaded;  // found beside the router, kept in the packed weights
+};
+// Code::unexpected_weight, "correction_bias": two sources, or one for a config without bias.
+Result<Router> make_router(const Config& config, const RouteKernel& kernel, const BiasSources& bias);
+// Asked by each call that routes: custom routing (unsupported), a bias that is missing (missing_weight).
+Check check_router(const Router& router);
+// Hash routing: ids [T, >= k] in [0, columns). Code::invalid_argument, "<name>[t,j]".
+Check check_hash_ids(const Router& router, const TensorView& ids, const char* name);
 
 struct RouteArgs {
   std::int64_t num_tokens = 0;
   DType logits_dtype = DType::f32;
-  const std::byte* logits = nullptr;  // [T, num_experts]
+  const std::byte* logits = nullptr;  // [T, columns]
   std::int64_t row_stride = 0;        // elements between rows
-  std::int32_t* ids = nullptr;        // [T, top_k], dense
-  float* weights = nullptr;           // [T, top_k], dense
+  const TensorView* hash_ids = nullptr;
+  std::int32_t* ids = nullptr;   // [T, width], dense
+  float* weights = nullptr;      // [T, width], dense
+  std::byte* scratch = nullptr;  // 64-byte aligned
 };
 
-// What routing of this config needs that is not built: Code::unsupported with the pointer ("/routing/method").
-Check check_route_supported(const Config& config);
-// All arguments checked before. Allocates nothing for num_experts <= 65536 beyond its stack frame.
-void route(const Config& config, const RouteArgs& args, const Parallel& parallel) noexcept;
+std::size_t route_scratch_bytes(const Router& router, std::int64_t num_tokens);
+// All arguments checked before. Allocates nothing.
+void route(const Router& router, const RouteArgs& args, const Parallel& parallel) noexcept;
 
 }  // namespace moe

@@ -68,7 +68,8 @@ std::optional<std::int64_t> LayerFacts::local(std::int64_t expert) const {
 std::vector<std::int64_t> LayerFacts::places_of(std::int64_t checkpoint_expert) const {
   std::vector<std::int64_t> places;
   for (std::size_t i = 0; i < experts_.size(); ++i)
-    if (experts_[i] % config_->num_experts == checkpoint_expert) places.push_back(static_cast<std::int64_t>(i));
+    if (experts_[i] < config_->num_physical_experts && experts_[i] % config_->num_experts == checkpoint_expert)
+      places.push_back(static_cast<std::int64_t>(i));
   return places;
 }
 

@@ -78,10 +78,10 @@ Check WeightSet::set_expert(Role role, std::int64_t expert, Shard shard, const T
   MOE_CHECK(check_settable(state_->source.get()));
   const LayerFacts& facts = state_->facts;
   MOE_TRY(const CheckpointTensor* row, facts.tensor_of(role));
-  if (expert < 0 || expert >= facts.config().num_physical_experts)
+  if (expert < 0 || expert >= facts.config().num_weight_experts())
     return fail(Code::invalid_argument, "expert",
                 "expert: " + std::to_string(expert) + " is outside [0, " +
-                    std::to_string(facts.config().num_physical_experts) + ")");
+                    std::to_string(facts.config().num_weight_experts()) + ")");
   if (shard != Shard::whole && (!is_w13(role) || !facts.gated()))
     return fail(Code::invalid_argument, "shard",
                 std::string("shard: ") + role_name(role) + " of this config has no part " + shard_name(shard));

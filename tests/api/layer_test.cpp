@@ -128,12 +128,16 @@ TEST_F(LayerEntry, AMapMovesExperts) {
   EXPECT_EQ(a.out, b.out);
 }
 
-TEST_F(LayerEntry, CorrectionBiasIsNotBuilt) {
+TEST_F(LayerEntry, CorrectionBiasWithoutUseIsRefused) {
   const std::vector<float> bias(4);
-  const moe_tensor t = tensor(MOE_DTYPE_F32, {4}, bias.data());
+  const moe_tensor t = tensor(MOE_DTYPE_F32, {4}, bias.data()), longer = tensor(MOE_DTYPE_F32, {5}, bias.data());
   options.correction_bias = &t;
-  const Failure f = create(s.selection.get(), s.packed.get());
-  EXPECT_EQ(f.status, MOE_ERR_UNSUPPORTED);
+  Failure f = create(s.selection.get(), s.packed.get());
+  EXPECT_EQ(f.status, MOE_ERR_UNEXPECTED_WEIGHT);
+  EXPECT_EQ(f.subject, "correction_bias");
+  options.correction_bias = &longer;
+  f = create(s.selection.get(), s.packed.get());
+  EXPECT_EQ(f.status, MOE_ERR_SHAPE);
   EXPECT_EQ(f.subject, "correction_bias");
 }
 

@@ -2,27 +2,7 @@
 // target region and an anonymous namespace. Lane by lane they do what kernels/ref/elementwise.cpp does,
 // operation by operation; the scalar functions do a tail.
 
-using F = V::F;
-using I = V::I;
-constexpr std::int64_t kLanes = V::kLanes;
-
-inline F exp_lanes(F x) {  // base/exp.h
-  namespace c = exp_constants;
-  const F t = V::add(V::mul(x, V::set(c::kLog2E)), V::set(c::kMagic));
-  const F k = V::sub(t, V::set(c::kMagic));
-  const F r = V::sub(V::sub(x, V::mul(k, V::set(c::kLn2Hi))), V::mul(k, V::set(c::kLn2Lo)));
-  const F r2 = V::mul(r, r);
-  F q = V::set(c::kQ4);
-  q = V::add(V::mul(q, r), V::set(c::kQ3));
-  q = V::add(V::mul(q, r), V::set(c::kQ2));
-  q = V::add(V::mul(q, r), V::set(c::kQ1));
-  q = V::add(V::mul(q, r), V::set(c::kQ0));
-  const F p = V::add(V::set(1.0f), V::add(r, V::mul(r2, q)));
-  F e = V::from_bits(V::add_i(V::bits(p), V::shl<23>(V::bits(t))));
-  e = V::select(V::less(V::set(c::kMaxFinite), x), V::set(std::numeric_limits<float>::infinity()), e);
-  e = V::select(V::less(x, V::set(c::kMinNormal)), V::set(0.0f), e);
-  return V::select(V::is_nan(x), x, e);
-}
+#include "kernels/body/lanes.inl"
 
 inline I bf16_bits(F x) {  // base/float_formats.h
   const I u = V::bits(x);
@@ -39,13 +19,6 @@ inline F round_lanes(F x) {
 }
 
 template <DType D>
-inline F load_as(const std::byte* p) {
-  if constexpr (D == DType::bf16) return V::from_bits(V::shl<16>(V::load_u16(p)));
-  if constexpr (D == DType::f16) return V::load_f16(p);
-  return V::load(reinterpret_cast<const float*>(p));
-}
-
-template <DType D>
 inline void store_as(std::byte* p, F x) {
   x = V::select(V::is_nan(x), V::from_bits(V::set_i(0x7fc00000)), x);
   if constexpr (D == DType::bf16)
@@ -55,8 +28,6 @@ inline void store_as(std::byte* p, F x) {
   else
     V::store(reinterpret_cast<float*>(p), x);
 }
-
-constexpr std::size_t dtype_bytes(DType d) { return d == DType::f32 ? 4 : 2; }
 
 template <DType D>
 void widen_as(const std::byte* src, std::int64_t count, float* dst) {

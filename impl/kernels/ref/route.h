@@ -1,0 +1,18 @@
+// The scalar definition of the row functions of routing (kernels/route.h). The vector rows use `load` and
+// `group_scores` for what is shorter than a register.
+#pragma once
+
+#include "kernels/route.h"
+
+namespace moe::ref {
+
+void load_logits(DType dtype, const std::byte* src, std::size_t n, float* dst);  // without the floats past n
+float log1p_exp(float x);                                                        // softplus; x itself above 20
+
+}  // namespace moe::ref
+
+namespace moe {
+
+extern const RouteKernel kRouteScalar;
+
+}  // namespace moe

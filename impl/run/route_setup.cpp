@@ -1,0 +1,114 @@
+// A config made ready for routing: rule, score, groups, factor, and the one correction bias. See route.h.
+#include <algorithm>
+#include <string>
+
+#include "run/plan.h"
+#include "run/route.h"
+
+namespace moe {
+namespace {
+
+RouteRule rule_of(const Config& c) {
+  const RoutingConfig& r = c.routing;
+  if (r.hash_routing) return RouteRule::hash;
+  if (r.method == RoutingMethod::custom) return RouteRule::caller;
+  if (r.method == RoutingMethod::sparse_mixer) return RouteRule::sparse_mixer;
+  if (r.method == RoutingMethod::simulated)
+    return r.simulation_strategy == "uniform_random" ? RouteRule::uniform_random : RouteRule::normal_routing;
+  // Upstream's CPU_INT4 experts route by softmax alone, without groups in the logits' dtype and without bias; with
+  // groups as everyone. Models that they cannot run right are routed as written in their config.
+  const bool upstreams = c.bit_compat == Policy::vllm && c.quantization.is_w4a8_int8() &&
+                         r.method != RoutingMethod::topk && r.scoring == Scoring::softmax &&
+                         !r.num_expert_group.has_value() && r.num_zero_experts == 0;
+  return upstreams ? RouteRule::vllm : RouteRule::scores;
+}
+
+RouteScore score_of(const RoutingConfig& r) {
+  if (r.method == RoutingMethod::topk) return RouteScore::logit;
+  constexpr RouteScore kScores[] = {RouteScore::softmax, RouteScore::sigmoid, RouteScore::sqrtsoftplus};
+  return kScores[static_cast<std::size_t>(r.scoring)];
+}
+
+Error two_sources(const char* first, const char* second) {
+  return fail(Code::unexpected_weight, "correction_bias",
+              std::string("correction_bias: given by ") + first + " and by " + second + "; there is one source");
+}
+
+// Inline values, the option, or what the loader found; empty: none was given.
+Result<std::span<const float>> one_bias(const RoutingConfig& r, const BiasSources& from) {
+  if (!r.has_bias) {
+    if (!from.option.empty())
+      return fail(Code::unexpected_weight, "correction_bias",
+                  "correction_bias: routing.e_score_correction_bias is false in this config");
+    return std::span<const float>();  // a loaded one: of a config that wanted it
+  }
+  if (!r.bias.empty()) {
+    if (!from.option.empty()) return two_sources("the config", "the option");
+    if (!from.loaded.empty()) return two_sources("the config", "the checkpoint");
+    return std::span<const float>(r.bias);
+  }
+  if (from.option.empty()) return from.loaded;
+  const bool repeats = std::equal(from.option.begin(), from.option.end(), from.loaded.begin(), from.loaded.end());
+  if (!from.loaded.empty() && !repeats) return two_sources("the option", "the checkpoint, with other values,");
+  return from.option;
+}
+
+}  // namespace
+
+Result<Router> make_router(const Config& config, const RouteKernel& kernel, const BiasSources& sources) {
+  const RoutingConfig& c = config.routing;
+  Router r;
+  r.rule = rule_of(config);
+  r.score = score_of(c);
+  r.kernel = &kernel;
+  r.experts = static_cast<std::size_t>(config.num_experts);
+  r.columns = static_cast<std::size_t>(config.router_columns());
+  r.k = static_cast<std::size_t>(config.top_k);
+  r.shared = static_cast<std::size_t>(c.num_fused_shared_experts);
+  if (c.num_expert_group && *c.num_expert_group != *c.topk_group) {
+    r.groups = static_cast<std::size_t>(*c.num_expert_group);
+    r.kept = static_cast<std::size_t>(*c.topk_group);
+  }
+  r.renormalize = c.renormalize && r.score != RouteScore::logit;
+  const bool weighed = r.rule == RouteRule::scores || r.rule == RouteRule::hash;
+  if (weighed && !c.apply_routed_scale_to_output) r.factor = static_cast<float>(c.routed_scaling_factor);
+  r.jitter_eps = static_cast<float>(c.jitter_eps.value_or(0.0));
+  r.seed = static_cast<std::uint64_t>(c.seed.value_or(0));
+  MOE_TRY(const std::span<const float> bias, one_bias(c, sources));
+  if (!c.has_bias || r.rule != RouteRule::scores) return r;  // chosen without one
+  r.lacks_bias = bias.empty();
+  if (bias.empty()) return r;
+  if (bias.size() != r.columns)
+    return fail(Code::config_mismatch, "correction_bias",
+                "correction_bias: " + std::to_string(bias.size()) + " values, the config has " +
+                    std::to_string(r.columns) + " experts, zero experts included");
+  r.bias.assign(route_row_floats(r.columns), 0.0f);
+  std::copy(bias.begin(), bias.end(), r.bias.begin());
+  return r;
+}
+
+Check check_router(const Router& router) {
+  if (router.rule == RouteRule::caller)
+    return fail(Code::unsupported, "/routing/method",
+                "/routing/method: with custom routing the caller gives ids and weights (mode TOPK)");
+  if (router.lacks_bias)
+    return fail(Code::missing_weight, "correction_bias",
+                "correction_bias: routing.e_score_correction_bias is true, and " + std::to_string(router.columns) +
+                    " values were given neither in the config nor as a tensor nor with the weights");
+  return ok();
+}
+
+Check check_hash_ids(const Router& router, const TensorView& ids, const char* name) {
+  for (std::int64_t t = 0; t < ids.shape[0]; ++t)
+    for (std::int64_t j = 0; j < static_cast<std::int64_t>(router.k); ++j) {
+      const std::int64_t id = id_at(ids, t, j);
+      if (id >= 0 && id < static_cast<std::int64_t>(router.columns)) continue;
+      const std::string place = std::string(name) + "[" + std::to_string(t) + "," + std::to_string(j) + "]";
+      return fail(
+          Code::invalid_argument, place,
+          place + ": expert id " + std::to_string(id) + " is not in [0, " + std::to_string(router.columns) + ")");
+    }
+  return ok();
+}
+
+}  // namespace moe
