@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "oracle/enum_set.h"
 #include "oracle/keys.h"
@@ -24,29 +25,42 @@
 
 namespace moe {
 
-enum class ActivationFormat : std::uint8_t { standard, batched };
+enum class ActivationFormat : std::uint8_t { standard, batched, any };
+
+// CUDA compute capabilities as 10*major + minor, both ends included.
+struct CapabilityRange {
+  int low, high;
+};
+
+// A switch of the environment that must be on, and what it counts as when it is not set.
+struct Switch {
+  std::string_view name;
+  bool when_unset;
+};
 
 // Defaults are "any": a row names only what it limits.
 struct Accepts {
   // Who asks for it: auto selection on these devices, and moe_backend by this word ("" = by no word).
   EnumSet<DeviceType> listed;
   std::string_view request = "";
+  bool request_in_format = false;  // rows share the word; it means the one of the layer's activation format
+  bool only_choice = false;        // on its devices there is nothing else, and moe_backend is not read
 
   // The machine.
   EnumSet<DeviceType> devices;
   EnumSet<Arch> archs = EnumSet<Arch>::all();
-  int min_capability = 0;                // 10*major + minor
-  int capability_major = 0;              // exactly this major; 0 = any
-  std::string_view device_library = "";  // platform.libs must have it, else the device can't run the class
-  std::string_view device_switch = "";   // env must hold it with value "1", else the same
-  std::string_view ops_library = "";     // platform.libs must have it, else the class is not built there
+  std::span<const CapabilityRange> capabilities = {};  // of CUDA; empty = any
+  std::span<const std::string_view> gfx = {};          // of ROCm; empty = any
+  std::string_view device_library = "";          // platform.libs must have it, else the device can't run the class
+  std::span<const Switch> device_switches = {};  // all must be on, else the same
+  std::string_view ops_library = "";             // platform.libs must have it, else the class is not built there
 
   // The layer.
   EnumSet<DType> in_dtypes = EnumSet<DType>::all();
   bool ungated = true;
   EnumSet<Activation> activations = EnumSet<Activation>::all();
   bool any_key = false;
-  std::span<const QuantKey> weight_keys = {};  // the activation key must be none
+  std::span<const QuantKey> weight_keys = {};  // the activation key must be none; empty = no weight key either
   bool expert_parallel = true, eplb = true;
   std::span<const std::string_view> all2all_refused = {};  // when all-to-all kernels are in use
   std::span<const std::string_view> all2all_only = {};     // empty = any
@@ -69,7 +83,7 @@ struct Accepts {
 };
 
 struct Experts {
-  std::string_view backend, name;  // name: vLLM's class
+  std::string_view backend, name;  // name: vLLM's class, "" where it has none
   Accepts vllm;
   std::optional<Accepts> libmoe = std::nullopt;
 
@@ -78,11 +92,21 @@ struct Experts {
 
 enum class OnMissingDevice : std::uint8_t { refuse, warn_and_auto };
 
+// What the layer and vLLM's switches make of an oracle's list (float_oracles.md 2).
+struct Steering {
+  std::vector<std::string_view> order;  // the backends on the list, first to last
+  std::string_view unchecked = "";      // serves without any rule asked; moe_backend is not read
+  std::string_view needed = "";         // asked for by a switch, as if by name; moe_backend goes before
+  std::string_view refused_kind = "";   // a switch asks for what the oracle does not have
+};
+
 struct Family {
   OracleId id = OracleId::no_oracle;
   std::span<const Experts> (*table)() = nullptr;
   bool device_before_name = false;  // an empty list for this device ends the question before moe_backend is read
   OnMissingDevice named = OnMissingDevice::refuse;  // the backend asked for by name cannot run on this device
+
+  Steering (*steer)(const Query& q) = nullptr;  // nullptr: the table's order and the cells `listed`
 
   std::span<const Experts> rows() const { return table != nullptr ? table() : std::span<const Experts>(); }
 };
@@ -91,6 +115,8 @@ std::string built_oracles();  // "w4a8_int8, int_wna16"
 
 std::span<const Experts> w4a8_int8_rows();
 std::span<const Experts> int_wna16_rows();
+std::span<const Experts> unquantized_rows();
+Steering steer_unquantized(const Query& q);
 
 // --- verdicts -------------------------------------------------------------------------------------------
 

@@ -4,12 +4,14 @@
 namespace moe {
 namespace {
 
+json::Value experts_of(const Experts& row) { return row.name.empty() ? json::Value() : json::Value(row.name); }
+
 json::Value candidates_of(const Outcome& out) {
   json::Array list;
   for (const Asked& a : out.asked) {
     json::Value c;
     c.set("backend", a.row->backend);
-    c.set("experts", a.row->name);
+    c.set("experts", experts_of(*a.row));
     c.set("accepted", !a.verdict);
     c.set("reason", a.verdict ? json::Value(a.verdict->code()) : json::Value());
     c.set("detail", a.verdict ? json::Value(a.verdict->detail()) : json::Value(""));
@@ -41,10 +43,17 @@ Error failure(const Query& q, const Outcome& out) {
   const bool refused = out.answer == Answer::refused;
   std::string details = std::string("\"error\":\"") + (refused ? "refused" : "none") + "\"";
   if (!out.reason.empty()) details += ",\"reason\":" + json::quote(out.reason);
+  if (!out.kind.empty()) details += ",\"kind\":" + json::quote(out.kind);
   if (!out.warning.empty()) details += ",\"warning\":" + json::quote(out.warning);
   details += ",\"candidates\":" + json::write(candidates_of(out));
-  const std::string who =
-      refused ? "moe_backend " + q.moe.moe_backend + " refuses" : "no backend of oracle " + oracle + " accepts";
+  if (!out.kind.empty())
+    return fail(Code::no_backend, "",
+                "the switches of env ask for what oracle " + oracle + " does not have: " + std::string(out.kind),
+                details);
+  std::string who = "no backend of oracle " + oracle + " accepts";
+  if (refused)
+    who = (q.moe.moe_backend == "auto" ? "the backend of a switch in env" : "moe_backend " + q.moe.moe_backend) +
+          " refuses";
   return fail(Code::no_backend, "", who + " this on " + platform_text(q.platform) + first_details(out), details);
 }
 
@@ -57,7 +66,7 @@ Result<std::string> describe_oracle(const json::Value& query) {
   json::Value answer;
   answer.set("oracle", oracle_name(q.oracle));
   answer.set("backend", out.winner()->row->backend);
-  answer.set("experts", out.winner()->row->name);
+  answer.set("experts", experts_of(*out.winner()->row));
   if (!out.warning.empty()) answer.set("warning", out.warning);
   answer.set("candidates", candidates_of(out));
   return json::write(answer);

@@ -28,6 +28,13 @@ class EnumSet {
     s.word_[1] |= more.word_[1];
     return s;
   }
+  constexpr EnumSet without(std::initializer_list<Enum> values) const {
+    EnumSet s = *this;
+    const EnumSet less(values);
+    s.word_[0] &= ~less.word_[0];
+    s.word_[1] &= ~less.word_[1];
+    return s;
+  }
   friend constexpr bool operator==(const EnumSet&, const EnumSet&) = default;
 
  private:

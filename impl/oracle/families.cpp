@@ -20,7 +20,7 @@ constexpr std::array kFamilies = {
     Family{.id = OracleId::mxfp4},
     Family{.id = OracleId::mxfp4_deepseek_v4},
     Family{.id = OracleId::mxfp8},
-    Family{.id = OracleId::unquantized},
+    Family{.id = OracleId::unquantized, .table = unquantized_rows, .steer = steer_unquantized},
     Family{.id = OracleId::no_oracle},
 };
 

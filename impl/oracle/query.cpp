@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "config/fields.h"
 #include "oracle/members.h"
 #include "scheme/activation.h"
 
@@ -186,6 +187,19 @@ std::string_view Query::env_value(std::string_view name) const {
   for (const auto& [key, value] : env)
     if (key == name) return value;
   return "";
+}
+
+bool Query::env_has(std::string_view name) const {
+  return std::any_of(env.begin(), env.end(), [&](const auto& entry) { return entry.first == name; });
+}
+
+bool Query::env_flag(std::string_view name, bool when_unset) const {
+  if (!env_has(name)) return when_unset;
+  std::string_view value = env_value(name);
+  while (!value.empty() && value.front() == ' ') value.remove_prefix(1);
+  while (!value.empty() && value.back() == ' ') value.remove_suffix(1);
+  const std::string word = fields::lower_ascii(value);
+  return word == "1" || word == "true";
 }
 
 std::optional<OracleId> oracle_from_name(std::string_view name) {

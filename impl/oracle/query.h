@@ -72,7 +72,10 @@ struct Query {
   const Config* layer = nullptr;  // nullptr: the pure question of moe_describe
 
   std::string_view env_value(std::string_view name) const;  // "" when not set
-  bool batch_invariant() const { return moe.batch_invariant || env_value("VLLM_BATCH_INVARIANT") == "1"; }
+  bool env_has(std::string_view name) const;
+  // "1" and "true" in any case are on, other values off.
+  bool env_flag(std::string_view name, bool when_unset) const;
+  bool batch_invariant() const { return moe.batch_invariant || env_flag("VLLM_BATCH_INVARIANT", false); }
 };
 
 std::optional<OracleId> oracle_from_name(std::string_view name);

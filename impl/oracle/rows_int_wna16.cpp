@@ -22,6 +22,8 @@ constexpr EnumSet<Activation> kNine = {
     Activation::relu2_no_mul};
 constexpr std::array<std::string_view, 3> kNvlink = {"flashinfer_all2allv", "flashinfer_nvlink_two_sided",
                                                      "flashinfer_nvlink_one_sided"};
+constexpr std::array kFromTuring = {CapabilityRange{75, 999}}, kBlackwell = {CapabilityRange{100, 109}};
+constexpr std::array kTrtllmSwitch = {Switch{"VLLM_USE_FLASHINFER_MOE_INT4", false}};
 constexpr std::array<std::string_view, 1> kAllgather = {"allgather_reducescatter"};
 
 // vLLM's GPU list is also what it tries on devices that no row runs on.
@@ -32,7 +34,7 @@ constexpr Accepts kMarlin = {
     .listed = kGpuList,
     .request = "marlin",
     .devices = {DeviceType::cuda},
-    .min_capability = 75,
+    .capabilities = kFromTuring,
     .activations = kNine,
     .weight_keys = kAllKeys,
     .all2all_refused = kNvlink,
@@ -50,9 +52,9 @@ constexpr Accepts kTrtllm = {
     .listed = kGpuList,
     .request = "flashinfer_trtllm",
     .devices = {DeviceType::cuda},
-    .capability_major = 10,
+    .capabilities = kBlackwell,
     .device_library = "flashinfer_trtllm_moe",
-    .device_switch = "VLLM_USE_FLASHINFER_MOE_INT4",
+    .device_switches = kTrtllmSwitch,
     .ungated = false,
     .activations = {Activation::silu, Activation::swigluoai},
     .weight_keys = kTrtllmKeys,
@@ -106,7 +108,7 @@ constexpr Accepts emulation(std::span<const QuantKey> keys) {
   Accepts a = kMarlin;
   a.request = "emulation";
   a.devices = {DeviceType::cuda, DeviceType::rocm};
-  a.min_capability = 0;
+  a.capabilities = {};
   a.weight_keys = keys;
   a.batch_invariant = true;
   return a;

@@ -37,6 +37,26 @@ bool contains(std::span<const std::string_view> words, std::string_view w) {
 
 std::string_view name_of(Activation a) { return kActivationNames[static_cast<std::size_t>(a)]; }
 
+bool in_any(std::span<const CapabilityRange> ranges, int capability) {
+  return ranges.empty() || std::any_of(ranges.begin(), ranges.end(), [&](const CapabilityRange& r) {
+           return r.low <= capability && capability <= r.high;
+         });
+}
+
+// "9.0", "10.x", "7.5 or later"
+std::string text_of(std::span<const CapabilityRange> ranges) {
+  std::string s;
+  for (const CapabilityRange& r : ranges) {
+    s += s.empty() ? "" : ", ";
+    const std::string major = std::to_string(r.low / 10), exact = major + "." + std::to_string(r.low % 10);
+    if (r.low == r.high)
+      s += exact;
+    else
+      s += r.high == r.low + 9 ? major + ".x" : exact + " or later";
+  }
+  return s;
+}
+
 // --- the machine ----------------------------------------------------------------------------------------
 
 MaybeWhy device(const Query& q, const Offer& o) {
@@ -46,18 +66,16 @@ MaybeWhy device(const Query& q, const Offer& o) {
   const std::array<int, 2> cap = p.capability.value_or(std::array<int, 2>{0, 0});
   if (!a.devices.has(p.type)) return Why{"device " + names_in(a.devices, kDeviceNames), found, "/platform/type"};
   if (!a.archs.has(p.arch)) return Why{"architecture " + names_in(a.archs, kArchNames), found, "/platform/arch"};
-  if (p.type == DeviceType::cuda && 10 * cap[0] + cap[1] < a.min_capability)
-    return Why{"compute capability " + std::to_string(a.min_capability / 10) + "." +
-                   std::to_string(a.min_capability % 10) + " or later",
-               found, "/platform/capability"};
-  if (a.capability_major != 0 && cap[0] != a.capability_major)
-    return Why{"compute capability " + std::to_string(a.capability_major) + ".x", found, "/platform/capability"};
+  if (p.type == DeviceType::cuda && !in_any(a.capabilities, 10 * cap[0] + cap[1]))
+    return Why{"compute capability " + text_of(a.capabilities), found, "/platform/capability"};
+  if (p.type == DeviceType::rocm && !a.gfx.empty() && !contains(a.gfx, p.gfx.value_or("")))
+    return Why{"architecture " + joined(a.gfx), found, "/platform/gfx"};
   if (!a.device_library.empty() && !p.lib(a.device_library))
     return Why{"library " + std::string(a.device_library), "platform.libs does not have it", "/platform/libs"};
-  if (!a.device_switch.empty() && q.env_value(a.device_switch) != "1") {
-    const std::string value(q.env_value(a.device_switch));
-    return Why{std::string(a.device_switch) + " = 1", value.empty() ? "it is not set" : "it is \"" + value + "\"",
-               "/vllm_env"};
+  for (const Switch& s : a.device_switches) {
+    if (q.env_flag(s.name, s.when_unset)) continue;
+    const std::string value(q.env_value(s.name));
+    return Why{std::string(s.name) + " = 1", value.empty() ? "it is not set" : "it is \"" + value + "\"", "/vllm_env"};
   }
   return std::nullopt;
 }
@@ -90,13 +108,14 @@ MaybeWhy activation(const Query& q, const Offer& o) {
 MaybeWhy quant_scheme(const Query& q, const Offer& o) {
   const Accepts& a = *o.accepts;
   if (a.any_key) return std::nullopt;
-  const bool known =
-      q.weight_key && std::find(a.weight_keys.begin(), a.weight_keys.end(), *q.weight_key) != a.weight_keys.end();
+  const bool known = q.weight_key
+                         ? std::find(a.weight_keys.begin(), a.weight_keys.end(), *q.weight_key) != a.weight_keys.end()
+                         : a.weight_keys.empty();
   if (known && !q.activation_key) return std::nullopt;
   std::string keys;
   for (const QuantKey& k : a.weight_keys) keys += (keys.empty() ? "" : ", ") + key_text(k);
   const std::string found = "they are " + key_text(q.weight_key) + " and " + key_text(q.activation_key);
-  return Why{"weights " + keys + " and no activation key", found,
+  return Why{"weights " + (keys.empty() ? "without a key" : keys) + " and no activation key", found,
              known ? "/quantization/input_activations" : "/quantization/weights"};
 }
 
@@ -136,7 +155,7 @@ MaybeWhy router_logits(const Query& q, const Offer& o) {
 
 MaybeWhy activation_format(const Query& q, const Offer& o) {
   const bool batched = o.accepts->format == ActivationFormat::batched;
-  if (batched == q.moe.parallel.batched()) return std::nullopt;
+  if (o.accepts->format == ActivationFormat::any || batched == q.moe.parallel.batched()) return std::nullopt;
   return Why{batched ? "batched activations (a row block per expert)" : "standard activations (a row per token)",
              std::string("the parallel members make them ") + (batched ? "standard" : "batched"),
              "/parallel/all2all_backend"};

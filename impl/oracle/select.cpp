@@ -1,8 +1,11 @@
-// The one selection loop: named backend first, then the list of the device (w4a8_int8.md 1, wna16.md 1.3).
+// The one selection loop: named backend first, then the list of the device (w4a8_int8.md 1, wna16.md 1.3,
+// float_oracles.md 2).
 //
 //   moe_backend is a word:  its rows are asked, in order. Nobody accepts: refused; but where the family
 //                           says so and the device runs none of them, a warning, and the list decides
-//   "auto":                 the rows listed for this device, in order; the first that accepts wins
+//   "auto":                 the rows listed for this device, in order; the first that accepts wins. A switch of
+//                           vLLM may ask for one backend as if by name, or change the list (Steering)
+//   only choice:            where a device has one implementation, moe_backend is not read
 //
 // All rows are asked, also after the winner, so that the answer explains itself. A pure question shows
 // the rows that were asked; a config also shows the rest of the list, refused by the user's word.
@@ -11,6 +14,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "config/fields.h"
+
 namespace moe {
 namespace {
 
@@ -18,6 +23,7 @@ constexpr Reason kNotNamed(Reject::user, "user");
 constexpr std::string_view kWarnDevice = "requested_backend_not_on_this_platform";
 constexpr std::string_view kWarnRefused = "requested_backend_refused";
 constexpr std::string_view kWarnUnknown = "requested_backend_unknown";
+constexpr std::string_view kWarnNotRead = "requested_backend_not_read_on_this_platform";
 
 struct Choice {  // a row before it is asked
   const Experts* row;
@@ -26,18 +32,57 @@ struct Choice {  // a row before it is asked
   bool listed, named;
 };
 
-std::vector<Choice> choices_of(const Query& q, const Family& family) {
+// What is asked, and why: a word of the config, a switch, or nothing in particular.
+struct Request {
+  Steering steering;
+  std::optional<std::string_view> word;  // of moe_backend; none = auto
+  std::string_view unread;               // a word that the device does not read
+  bool by_switch() const { return !word && !steering.needed.empty(); }
+};
+
+Request request_of(const Query& q, const Family& family) {
+  Request r;
+  if (family.steer != nullptr) r.steering = family.steer(q);
+  if (q.moe.moe_backend != "auto") r.word = q.moe.moe_backend;
+  for (const Experts& row : family.rows()) {
+    const Accepts& a = row.accepts(q.policy);
+    if (!a.only_choice || !a.listed.has(q.platform.type)) continue;
+    const std::optional<std::string_view> word = std::exchange(r.word, std::nullopt);
+    if (word != fields::lower_ascii(row.backend)) r.unread = word.value_or("");
+    r.steering = Steering{.order = {row.backend}};
+  }
+  if (!r.steering.unchecked.empty()) r.word.reset();
+  return r;
+}
+
+bool is_named(const Query& q, const Request& r, const Experts& row, const Accepts& a) {
+  if (r.by_switch()) return row.backend == r.steering.needed;
+  const bool batched = a.format == ActivationFormat::batched;
+  return !a.request.empty() && a.request == r.word && (!a.request_in_format || batched == q.moe.parallel.batched());
+}
+
+std::vector<Choice> choices_of(const Query& q, const Family& family, const Request& r) {
   std::vector<Choice> all;
+  const std::vector<std::string_view>& order = r.steering.order;
+  const auto place_of = [&](const Choice& c) {
+    return std::find(order.begin(), order.end(), c.row->backend) - order.begin();
+  };
+  for (const Experts& row : family.rows()) {
+    const Accepts& a = row.accepts(q.policy);
+    all.push_back({&row, &a, 0, a.listed.has(q.platform.type), is_named(q, r, row, a)});
+    if (family.steer != nullptr) all.back().listed = place_of(all.back()) != static_cast<std::ptrdiff_t>(order.size());
+  }
+  if (family.steer != nullptr)
+    std::stable_sort(all.begin(), all.end(),
+                     [&](const Choice& a, const Choice& b) { return place_of(a) < place_of(b); });
   std::int32_t backend = -1, place = 0;
   const Experts* previous = nullptr;
-  for (const Experts& row : family.rows()) {
-    const bool same = previous != nullptr && previous->backend == row.backend;
+  for (Choice& c : all) {
+    const bool same = previous != nullptr && previous->backend == c.row->backend;
     backend += same ? 0 : 1;
     place = same ? place + 1 : 0;
-    const Accepts& a = row.accepts(q.policy);
-    all.push_back({&row, &a, 100 * backend + place, a.listed.has(q.platform.type),
-                   !a.request.empty() && a.request == q.moe.moe_backend});
-    previous = &row;
+    c.priority = 100 * backend + place;
+    previous = c.row;
   }
   return all;
 }
@@ -57,7 +102,8 @@ std::vector<Asked> entries_of(const Query& q, const Choice& c) {
 
 class Round {
  public:
-  Round(const Query& q, const Family& family) : q_(q), choices_(choices_of(q, family)) {}
+  Round(const Query& q, const Family& family, const Request& request)
+      : q_(q), request_(request), choices_(choices_of(q, family, request)) {}
 
   bool any(bool Choice::*which) const {
     return std::any_of(choices_.begin(), choices_.end(), [&](const Choice& c) { return c.*which; });
@@ -84,34 +130,49 @@ class Round {
     return out.winner() != nullptr;
   }
 
+  // The backend serves whatever the rules say.
+  void take(std::string_view backend, Outcome& out) const {
+    for (const Choice& c : choices_)
+      if (c.row->backend == backend)
+        out.asked.push_back(
+            {.row = c.row, .kernel = std::nullopt, .priority = c.priority, .verdict = {}, .chosen = true});
+  }
+
   // The rows of the list (of the whole table where the list is empty) that nobody asked.
   void explain_rest(Outcome& out) {
     const bool whole = !any(&Choice::listed);
     for (const Choice& c : choices_) {
       const bool seen = std::any_of(out.asked.begin(), out.asked.end(), [&](const Asked& a) { return a.row == c.row; });
       if (seen || !(c.listed || whole)) continue;
-      const bool by_name = q_.moe.moe_backend != "auto" && !whole;
       for (Asked& entry : entries_of(q_, c)) {
-        if (by_name)
-          entry.verdict = Refusal(
-              kNotNamed,
-              {"moe_backend auto" + (c.accepts->request.empty() ? "" : " or " + std::string(c.accepts->request)),
-               "it is " + q_.moe.moe_backend, "/moe_backend"});
-        else
+        if (whole || !passed_over())
           entry.verdict = judge(q_, {c.row, c.accepts, entry.kernel ? &kKernelIds[*entry.kernel] : nullptr});
+        else
+          entry.verdict = Refusal(kNotNamed, why_passed_over(*c.accepts));
         out.asked.push_back(std::move(entry));
       }
     }
   }
 
  private:
+  // Somebody asked for another backend.
+  bool passed_over() const { return request_.word || request_.by_switch() || !request_.steering.refused_kind.empty(); }
+  Why why_passed_over(const Accepts& a) const {
+    if (request_.word)
+      return {"moe_backend auto" + (a.request.empty() ? "" : " or " + std::string(a.request)),
+              "it is " + std::string(*request_.word), "/moe_backend"};
+    const std::string_view what = request_.by_switch() ? request_.steering.needed : request_.steering.refused_kind;
+    return {"vllm_env that leaves the choice open", "its switches ask for " + std::string(what), "/vllm_env"};
+  }
+
   const Query& q_;
+  const Request& request_;
   std::vector<Choice> choices_;
 };
 
 // Asks the named backend. True when that settles the question, else the list decides.
-bool ask_named(const Query& q, const Family& family, SelectFlags flags, Round& round, Outcome& out) {
-  if (q.moe.moe_backend == "auto") return false;
+bool ask_named(const Query& q, const Family& family, const Request& r, SelectFlags flags, Round& round, Outcome& out) {
+  if (!r.word && !r.by_switch()) return false;
   if (!round.any(&Choice::named)) {
     out.answer = Answer::unknown_backend;
     out.warning = kWarnUnknown;
@@ -132,6 +193,19 @@ bool ask_named(const Query& q, const Family& family, SelectFlags flags, Round& r
   return !flags.allow_fallback;
 }
 
+// What needs no rule: an unchecked backend, or a switch that cannot be served.
+bool settled_before_rules(const Request& r, Round& round, Outcome& out) {
+  if (!r.steering.unchecked.empty()) {
+    round.take(r.steering.unchecked, out);
+    out.answer = Answer::accepted;
+    return true;
+  }
+  if (r.word || r.steering.refused_kind.empty()) return false;
+  out.answer = Answer::refused;
+  out.kind = r.steering.refused_kind;
+  return true;
+}
+
 }  // namespace
 
 LayoutKind layout_kind(const Query& q, const Accepts& row) {
@@ -149,9 +223,12 @@ Outcome ask(const Query& q, SelectFlags flags) {
     out.answer = Answer::not_built;
     return out;
   }
-  Round round(q, family);
+  const Request request = request_of(q, family);
+  Round round(q, family, request);
   const bool nobody = family.device_before_name && !round.any(&Choice::listed);
-  if (nobody || !ask_named(q, family, flags, round, out)) {
+  if (settled_before_rules(request, round, out)) {
+    // nothing is asked
+  } else if (nobody || !ask_named(q, family, request, flags, round, out)) {
     const std::size_t before = out.asked.size();
     out.answer = round.ask(&Choice::listed, out) ? Answer::accepted : Answer::none;
     const bool single = out.asked.size() == before + 1 && before == 0;
@@ -160,6 +237,7 @@ Outcome ask(const Query& q, SelectFlags flags) {
     out.warning = "";  // an error, not a fallback
   }
   if (q.layer != nullptr) {
+    if (!request.unread.empty()) out.warning = kWarnNotRead;
     round.explain_rest(out);
     std::stable_sort(out.asked.begin(), out.asked.end(),
                      [](const Asked& a, const Asked& b) { return a.priority < b.priority; });

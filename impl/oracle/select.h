@@ -34,6 +34,7 @@ struct Outcome {
   Answer answer = Answer::none;
   std::vector<Asked> asked;  // in the order asked; for a config in priority order and with all rows of the list
   std::string_view reason;   // code: of the last class of a refused backend, of the only candidate of "none"
+  std::string_view kind;     // of a refusal that no row gave: "bad_flashinfer_backend"
   std::string_view warning;  // "requested_backend_not_on_this_platform", ... or ""
 
   const Asked* winner() const {

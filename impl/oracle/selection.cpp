@@ -62,7 +62,7 @@ void record(Candidate& c, const Verdict& verdict) {
 Candidate candidate_of(const Asked& a) {
   Candidate c;
   c.backend = a.row->backend;
-  c.kernel = a.kernel ? kKernelIds[*a.kernel].name : a.row->name;
+  c.kernel = a.kernel ? kKernelIds[*a.kernel].name : a.row->name.empty() ? a.row->backend : a.row->name;
   c.experts = a.row->name;
   c.priority = a.priority;
   c.chosen = a.chosen;
@@ -120,6 +120,7 @@ Error failure(const Selection& s, const Query& q, const Outcome& out) {
                 "\"error\":\"unknown_backend\"," + candidates);
   std::string details = std::string("\"error\":\"") + (out.answer == Answer::refused ? "refused" : "none") + "\",";
   if (!out.reason.empty()) details += "\"reason\":" + json::quote(out.reason) + ",";
+  if (!out.kind.empty()) details += "\"kind\":" + json::quote(out.kind) + ",";
   if (!s.warning.empty()) details += "\"warning\":" + json::quote(s.warning) + ",";
   return fail(Code::no_backend, "", "no backend takes this config on " + platform_text(s.platform) + ": " + reasons,
               details + candidates);
@@ -142,6 +143,7 @@ Result<Selection> select_backend(std::shared_ptr<const Config> config, const Pla
   s.oracle = oracle_name(q.oracle);
   s.weight_scheme = weight_scheme_word(s.config->quantization);
   s.activation_scheme = activation_scheme_word(s.config->quantization);
+  s.batched = q.moe.parallel.batched();
   s.warning = out.warning;
   for (const Asked& a : out.asked) s.candidates.push_back(candidate_of(a));
   if (out.answer == Answer::not_built) s.candidates.push_back(not_built_candidate(q));

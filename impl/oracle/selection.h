@@ -65,7 +65,8 @@ struct Selection {
   std::optional<std::size_t> kernel;  // index into kKernelIds when this library runs it
   Layout layout;                      // kind none without a winner, foreign when not built here
   std::string layout_id;
-  std::string weight_scheme, activation_scheme;  // "int4_g32_sym", "int8_token_dynamic"
+  std::string weight_scheme, activation_scheme;  // of the checkpoint: "int4_g32_sym", "int8_token_dynamic"
+  bool batched = false;                          // activations come as a row block per expert
   // "" or why moe_backend was not followed: requested_backend_not_on_this_platform (vLLM's own rule),
   // requested_backend_refused, requested_backend_unknown (allow_fallback).
   std::string warning;

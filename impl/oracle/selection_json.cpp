@@ -1,7 +1,13 @@
-// A selection as JSON: the shape of c_api.md 4, with platform, config and expert placement beside it.
+// A selection as JSON: the shape of c_api.md 4, and what is really run beside what was asked for: the quantization
+// config (describe.md 3), the routing method, the types inside the kernel, the shard and the experts of this rank,
+// platform and config. A fallback that is not in here does not exist.
 #include <algorithm>
+#include <array>
 
+#include "config/describe.h"
+#include "oracle/query.h"
 #include "oracle/selection.h"
+#include "scheme/quant_config_builders.h"
 
 namespace moe {
 namespace {
@@ -38,12 +44,87 @@ json::Value placement_json(const Config& c) {
   json::Array held;
   for (const std::int64_t e : experts_of_rank(c.num_physical_experts, c.parallel.ep_size, c.parallel.ep_rank, strategy))
     held.emplace_back(e);
+  const auto word = [](Placement p) { return p == Placement::linear ? "linear" : "round_robin"; };
   json::Value v;
-  v.set("strategy", strategy == Placement::linear ? "linear" : "round_robin");
+  v.set("strategy", word(strategy));
+  v.set("requested", word(c.parallel.expert_placement_strategy));
   v.set("ep_size", c.parallel.ep_size);
   v.set("ep_rank", c.parallel.ep_rank);
   v.set("experts", std::move(held));
   return v;
+}
+
+// This rank's part of the experts' width: rows of w13 halves, columns of w2.
+json::Value shard_json(const Config& c) {
+  const std::int64_t width = c.intermediate_size_per_partition, begin = c.parallel.tp_rank * width;
+  return json::Object{{"tp_size", c.parallel.tp_size},
+                      {"tp_rank", c.parallel.tp_rank},
+                      {"intermediate_begin", begin},
+                      {"intermediate_end", begin + width}};
+}
+
+// Words in the order of Element and ActFormat.
+constexpr std::array<std::string_view, 4> kElementWords = {"int4", "bfloat16", "float16", "float32"};
+constexpr std::array<std::string_view, 5> kActWords = {"int8_per_token", "int8_block32", "bfloat16", "float16",
+                                                       "float32"};
+static_assert(static_cast<std::size_t>(Element::f32) + 1 == kElementWords.size());
+static_assert(static_cast<std::size_t>(ActFormat::f32) + 1 == kActWords.size());
+
+// The types that the kernel multiplies; null where this library runs nothing.
+json::Value runs_as_json(const Selection& s) {
+  if (!s.kernel) return {};
+  const KernelId& k = kKernelIds[*s.kernel];
+  return json::Object{{"weights", kElementWords[static_cast<std::size_t>(*p16_element(k.layout))]},
+                      {"activations", kActWords[static_cast<std::size_t>(k.act)]}};
+}
+
+// --- the quantization config of the oracle ------------------------------------------------------------------
+
+Result<QuantConfig> wna16_config(const Config& c) {
+  const QuantArgs& w = *c.quantization.weights;
+  const std::int64_t g = c.group_size();
+  // Integer activations bring one global scale where a matrix has more than one group (wna16.md 3.3).
+  const bool global = c.marlin_input_dtype == MarlinInput::int8 && g != -1;
+  QuantArguments a;
+  a.w1_scale = a.w2_scale = true;
+  a.w1_zp = a.w2_zp = !w.symmetric;
+  a.w1_bias = a.w2_bias = c.has_bias;
+  a.a1_gscale = global && c.hidden_dim > g;
+  a.a2_gscale = global && c.intermediate_size_per_partition > g;
+  a.weight_bits = w.num_bits;
+  a.group_size = g;
+  a.gemm1_alpha = c.alpha;
+  a.gemm1_beta = c.beta;
+  a.gemm1_clamp_limit = c.limit;
+  return wna16_quant_config(a);
+}
+
+Result<QuantConfig> w4a8_int8_config(const Config& c) {
+  QuantArguments a;
+  a.block_shape = c.group_size() == -1 ? kPerChannel : GroupShape{1, c.group_size()};
+  return w4a8_int8_quant_config(a);
+}
+
+Result<QuantConfig> unquantized_config(const Config& c) {
+  QuantArguments a;
+  a.w1_bias = a.w2_bias = c.has_bias;
+  return c.has_bias ? biased_quant_config(a) : make_quant_config(a);
+}
+
+struct ConfigOfOracle {
+  OracleId oracle;
+  Result<QuantConfig> (*build)(const Config& c);
+};
+constexpr std::array kConfigs = {ConfigOfOracle{OracleId::int_wna16, wna16_config},
+                                 ConfigOfOracle{OracleId::w4a8_int8, w4a8_int8_config},
+                                 ConfigOfOracle{OracleId::unquantized, unquantized_config}};
+
+json::Value quant_config_json(const Selection& s) {
+  const std::optional<OracleId> oracle = oracle_from_name(s.oracle);
+  for (const ConfigOfOracle& row : kConfigs)
+    if (row.oracle == oracle)
+      if (const Result<QuantConfig> q = row.build(*s.config)) return quant_config_value(*q);
+  return {};
 }
 
 }  // namespace
@@ -66,7 +147,12 @@ std::string selection_to_json(const Selection& s) {
   v.set("layout", s.layout_id);
   v.set("weight_scheme", s.weight_scheme);
   v.set("activation_scheme", s.activation_scheme);
+  v.set("runs_as", runs_as_json(s));
+  v.set("quant_config", quant_config_json(s));
+  v.set("routing_method", routing_method_name(s.config->routing.method));
+  v.set("activation_format", s.batched ? "batched" : "standard");
   v.set("warning", s.warning);
+  v.set("shard", shard_json(*s.config));
   v.set("expert_placement", placement_json(*s.config));
   std::string text = json::write(v);
   text.pop_back();

@@ -127,8 +127,11 @@ TEST(select, names_the_missing_instruction_set) {
 
   const auto u = select("{}", plain_x86());
   ASSERT_TRUE(u);
-  EXPECT_EQ(u->candidates[1].subject, "avx2");
-  EXPECT_THAT(u->candidates[1].detail, HasSubstr("has none"));
+  const auto needs_avx2 = std::find_if(u->candidates.begin(), u->candidates.end(),
+                                       [](const Candidate& row) { return row.kernel == "w4a8_tok8_p16_avx2"; });
+  ASSERT_NE(needs_avx2, u->candidates.end());
+  EXPECT_EQ(needs_avx2->subject, "avx2");
+  EXPECT_THAT(needs_avx2->detail, HasSubstr("has none"));
 
   const auto v = select("{}", arm());
   ASSERT_TRUE(v);
@@ -140,9 +143,12 @@ TEST(select, candidates_after_the_winner_are_asked_too) {
   const auto s = select("{}", avx512());
   ASSERT_TRUE(s);
   for (const Candidate& c : s->candidates) {
-    EXPECT_EQ(c.reason, Reject::none);
+    // Only instruction sets that this machine lacks are refused.
+    EXPECT_TRUE(c.reason == Reject::none || c.reason == Reject::isa) << c.kernel;
     EXPECT_EQ(c.chosen, &c == &s->candidates[0]);
   }
+  EXPECT_EQ(s->candidates.back().kernel, "w4a8_tok8_p16_scalar");
+  EXPECT_EQ(s->candidates.back().reason, Reject::none);
 }
 
 // --- what the row of CPU_INT4 takes under policy libmoe ------------------------------------------------------
@@ -464,9 +470,9 @@ TEST(select, oracles_that_are_not_built) {
   struct Row {
     const char *scheme, *oracle;
   };
-  const Row rows[] = {{"none", "unquantized"}, {"W8A8", "int8"},   {"FP8", "fp8"},        {"FP8_BLOCK", "fp8"},
-                      {"FP8_DYNAMIC", "fp8"},  {"NVFP4", "nvfp4"}, {"NVFP4A16", "nvfp4"}, {"MXFP4", "mxfp4"},
-                      {"MXFP8A16", "mxfp8"},   {"W4AFP8", "none"}};
+  const Row rows[] = {{"W8A8", "int8"},       {"FP8", "fp8"},        {"FP8_BLOCK", "fp8"},
+                      {"FP8_DYNAMIC", "fp8"}, {"NVFP4", "nvfp4"},    {"NVFP4A16", "nvfp4"},
+                      {"MXFP4", "mxfp4"},     {"MXFP8A16", "mxfp8"}, {"W4AFP8", "none"}};
   for (const Row& row : rows) {
     SCOPED_TRACE(row.scheme);
     const std::string patch =
@@ -480,46 +486,6 @@ TEST(select, oracles_that_are_not_built) {
     expect_sound(s->candidates);
     EXPECT_EQ(select(patch, avx512()).error().code, Code::no_backend);
   }
-}
-
-// --- JSON ------------------------------------------------------------------------------------------------------
-
-TEST(selection_json, has_the_documented_members) {
-  const auto s = select(
-      R"({"parallel": {"tp_size": 2, "tp_rank": 1, "enable_expert_parallel": true, "expert_placement_strategy": "round_robin"}})",
-      avx2());
-  ASSERT_TRUE(s);
-  const auto v = nlohmann::json::parse(selection_to_json(*s));
-  EXPECT_EQ(v.at("backend"), "CPU_INT4");
-  EXPECT_EQ(v.at("kernel"), "w4a8_tok8_p16_avx2");
-  EXPECT_EQ(v.at("experts"), "CPUExpertsInt4");
-  EXPECT_EQ(v.at("layout"), "p16/int4-g32/1");
-  EXPECT_EQ(v.at("weight_scheme"), "int4_g32_sym");
-  EXPECT_EQ(v.at("activation_scheme"), "int8_token_dynamic");
-  EXPECT_EQ(v.at("warning"), "");
-  EXPECT_EQ(v.at("platform").at("type"), "cpu");
-  EXPECT_EQ(v.at("config").at("num_experts"), 8);
-  EXPECT_EQ(
-      v.at("expert_placement"),
-      nlohmann::json::parse(R"({"strategy": "round_robin", "ep_size": 2, "ep_rank": 1, "experts": [1, 3, 5, 7]})"));
-  const auto& first = v.at("candidates").at(0);
-  EXPECT_EQ(first.at("reason"), "MOE_REJECT_ISA");
-  EXPECT_EQ(first.at("reason_code"), 3);
-  EXPECT_EQ(first.at("accepted"), false);
-  EXPECT_EQ(first.at("chosen"), false);
-  EXPECT_EQ(first.at("subject"), "avx512_vnni");
-  EXPECT_EQ(v.at("candidates").at(1).at("chosen"), true);
-}
-
-TEST(selection_json, policy_vllm_falls_back_to_linear_placement) {
-  const auto s = select(
-      R"({"selection_policy": "vllm", "parallel": {"tp_size": 2, "enable_expert_parallel": true, "expert_placement_strategy": "round_robin"}})",
-      arm(), {.explain_only = true});
-  ASSERT_TRUE(s);
-  const auto v = nlohmann::json::parse(selection_to_json(*s));
-  EXPECT_EQ(v.at("expert_placement").at("strategy"), "linear");
-  EXPECT_EQ(v.at("expert_placement").at("experts"), nlohmann::json::parse("[0, 1, 2, 3]"));
-  EXPECT_EQ(v.at("backend"), "");
 }
 
 TEST(reject_name, all_values) {
