@@ -25,6 +25,7 @@ struct KernelId {
 // clang-format off
 inline constexpr std::array kKernelIds = {
     KernelId{"w4a8_tok8_p16_avx512vnni", LayoutKind::p16_int4, ActFormat::tok8, Isa::avx512vnni},
+    KernelId{"w4a8_tok8_p16_avxvnni",    LayoutKind::p16_int4, ActFormat::tok8, Isa::avxvnni},
     KernelId{"w4a8_tok8_p16_avx2",       LayoutKind::p16_int4, ActFormat::tok8, Isa::avx2},
     KernelId{"w4a8_tok8_p16_scalar",     LayoutKind::p16_int4, ActFormat::tok8, Isa::scalar},
     KernelId{"bf16_f32_p16_avx512vnni",  LayoutKind::p16_bf16, ActFormat::f32,  Isa::avx512vnni},

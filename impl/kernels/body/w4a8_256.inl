@@ -1,0 +1,127 @@
+// W4A8-int8 on p16 with 256-bit vectors: the 16 rows of a panel are two halves of 8 lanes, done together so that one
+// broadcast of activations serves both. Included inside a target region and an anonymous namespace that define
+// kTileRows, kAhead and Dot::add<N>(w, a, c): the sums of 32 k (four vectors of codes at w) for both halves and N
+// tokens, added to c. The float steps are those of kernels/ref/w4a8.cpp, in its order.
+
+inline __m256 load_f32(const std::byte* p) { return _mm256_loadu_ps(reinterpret_cast<const float*>(p)); }
+inline __m256 load_bf16(const std::byte* p) {
+  const __m128i h = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+}
+
+struct Tile {
+  const std::int8_t* codes;
+  const std::int32_t* corr;  // [G][n]
+  const float* recip;
+  const std::int32_t* z;
+
+  explicit Tile(const GemmArgs& a) {
+    const auto n = static_cast<std::size_t>(a.n);
+    codes = reinterpret_cast<const std::int8_t*>(a.tile);
+    corr = reinterpret_cast<const std::int32_t*>(a.tile + a.shape.code_bytes() * n);
+    recip = reinterpret_cast<const float*>(corr + static_cast<std::size_t>(a.shape.groups()) * n);
+    z = reinterpret_cast<const std::int32_t*>(recip + n);
+  }
+};
+
+// The walk over the units of a panel, in blocks of 32 k; reading ahead goes on at `next` after `end`.
+struct Walk {
+  const std::byte* unit;  // first byte of the unit's codes
+  const std::byte *end, *next;
+  std::size_t step;    // bytes between units
+  std::int64_t k = 0;  // the next block
+  const std::int8_t* activations;
+
+  const std::byte* codes() const { return unit + 256 * (k & 1); }
+  void prefetch() const {
+    const std::byte* p = codes() + kAhead;
+    if (p >= end && next != nullptr) p = next + (p - end);
+    for (int i = 0; i < 4; ++i) V::prefetch(p + 64 * i);
+  }
+};
+
+// Sums of the blocks up to `last`, beginning with the corrections of their group. Dot says where the accumulators
+// live: in registers as locals of this function alone, or in memory, where its operands need the registers.
+template <int N>
+inline void sum_blocks(Walk& walk, std::int64_t last, const std::int32_t* corr, __m256i (&c)[2][N]) {
+#pragma GCC unroll 8
+  for (int m = 0; m < N; ++m) c[0][m] = c[1][m] = _mm256_set1_epi32(corr[m]);
+  for (; walk.k < last; ++walk.k) {
+    walk.prefetch();
+    Dot::add<N>(walk.codes(), walk.activations, c);
+    walk.activations += 32 * N;
+    if ((walk.k & 1) != 0) walk.unit += walk.step;
+  }
+}
+
+template <int N>
+[[gnu::noinline]] void sum_group(Walk& walk, std::int64_t last, const std::int32_t* corr, __m256i (&out)[2][N]) {
+  if constexpr (Dot::kInMemory) {
+    sum_blocks<N>(walk, last, corr, out);
+  } else {
+    __m256i c[2][N];
+    sum_blocks<N>(walk, last, corr, c);
+#pragma GCC unroll 8
+    for (int m = 0; m < N; ++m) out[0][m] = c[0][m], out[1][m] = c[1][m];
+  }
+}
+
+template <int N>
+void whole_panel(const GemmArgs& a, const Tile& t, const std::byte* panel, float* out, const std::byte* end) {
+  const P16Matrix& mat = *a.matrix;
+  const Grouping kind = mat.grouping();
+  Walk walk{panel + mat.header_bytes() + mat.unit_header(), end, a.next, mat.unit_bytes(), 0, t.codes};
+  __m256 f[2][N];
+  for (auto& half : f)
+    for (auto& x : half) x = _mm256_setzero_ps();
+  __m256i c[2][N];
+  if (kind == Grouping::channel) {
+    sum_group<N>(walk, a.shape.blocks(), t.corr, c);
+  } else {
+    const std::int64_t per_group = mat.group / 32;
+    for (std::int64_t g = 0; g < mat.groups(); ++g) {
+      sum_group<N>(walk, (g + 1) * per_group, t.corr + g * N, c);
+      const std::byte* scales = panel + mat.scale_offset(0, g);
+      for (int half = 0; half < 2; ++half) {
+        const __m256 scale = load_bf16(scales + 16 * half);
+        for (int m = 0; m < N; ++m) f[half][m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(c[half][m]), scale, f[half][m]);
+      }
+    }
+  }
+  for (int half = 0; half < 2; ++half) {
+    const std::byte* sums = panel + mat.sum_offset() + 32 * half;
+    const __m256 bias = mat.has_bias ? load_f32(panel + mat.bias_offset() + 32 * half) : _mm256_setzero_ps();
+    for (int m = 0; m < N; ++m) {
+      const __m256 s_a = _mm256_set1_ps(t.recip[m]);
+      __m256 r;
+      if (kind == Grouping::channel) {
+        const __m256i i = _mm256_add_epi32(c[half][m], _mm256_mullo_epi32(load(sums), _mm256_set1_epi32(t.z[m])));
+        r = _mm256_mul_ps(_mm256_mul_ps(_mm256_set1_ps(16.0f), _mm256_cvtepi32_ps(i)),
+                          _mm256_mul_ps(load_f32(panel + 32 * half), s_a));
+      } else {
+        const __m256 z = _mm256_set1_ps(static_cast<float>(t.z[m]));
+        r = _mm256_mul_ps(_mm256_fmadd_ps(load_f32(sums), z, f[half][m]), s_a);
+      }
+      _mm256_storeu_ps(out + m * a.ld + 8 * half, _mm256_add_ps(r, bias));
+    }
+  }
+}
+
+template <int N>
+void gemm_rows(const GemmArgs& a) {
+  const Tile t(a);
+  const std::size_t bytes = a.matrix->panel_bytes();
+  const std::byte* const end = a.panels + static_cast<std::size_t>(a.panel_count) * bytes;
+  for (std::int64_t p = 0; p < a.panel_count; ++p)
+    whole_panel<N>(a, t, a.panels + static_cast<std::size_t>(p) * bytes, a.out + p * kPanelRows, end);
+}
+
+template <int... Rows>
+constexpr std::array<void (*)(const GemmArgs&), kTileRows> by_rows(std::integer_sequence<int, Rows...>) {
+  return {gemm_rows<Rows + 1>...};
+}
+
+void gemm(const GemmArgs& a) {
+  static constexpr auto kByRows = by_rows(std::make_integer_sequence<int, kTileRows>());
+  kByRows[static_cast<std::size_t>(a.n - 1)](a);
+}
