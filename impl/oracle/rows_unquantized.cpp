@@ -97,12 +97,8 @@ constexpr Accepts kLibmoeCpu = {
     .archs = {Arch::x86_64, Arch::aarch64},
     .in_dtypes = {DType::f32, DType::bf16, DType::f16},
     .eplb = false,
-    .hash_routing = false,
-    .routing = {RoutingMethod::default_, RoutingMethod::renormalize, RoutingMethod::renormalize_naive,
-                RoutingMethod::custom},
     .batch_invariant = true,
     .checkpoints = {Format::none},
-    .plain_routing = true,
     .layouts = {LayoutKind::p16_bf16, LayoutKind::p16_f16, LayoutKind::p16_f32},
     .act = ActFormat::f32,
 };

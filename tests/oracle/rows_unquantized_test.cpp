@@ -110,6 +110,19 @@ TEST(unquantized, cpu_row_takes_every_activation_size_and_rank) {
   EXPECT_EQ(s->layout.experts, 3);
 }
 
+TEST(unquantized, cpu_row_takes_every_routing) {
+  for (const char* routing :
+       {R"({"scoring_func": "sigmoid", "num_expert_group": 4, "topk_group": 2, "e_score_correction_bias": true,
+            "routed_scaling_factor": 2.5})",
+        R"({"scoring_func": "sigmoid", "renormalize": false})", R"({"scoring_func": "sqrtsoftplus"})",
+        R"({"method": "topk"})", R"({"method": "sparsemixer"})", R"({"method": "custom", "routed_scaling_factor": 2})",
+        R"({"method": "simulated", "simulation_strategy": "uniform_random"})", R"({"hash_routing": true})",
+        R"({"num_fused_shared_experts": 2})", R"({"num_zero_experts": 2, "e_score_correction_bias": true})"}) {
+    const auto s = select({{"routing", json::parse(routing)}}, avx2());
+    EXPECT_TRUE(s) << routing << ": " << s.error().message;
+  }
+}
+
 TEST(unquantized, words_of_moe_backend) {
   // libmoe follows the word or says why not; vLLM's CPU does not read it, which a config is told.
   const auto triton = select({{"moe_backend", "triton"}}, avx2());
