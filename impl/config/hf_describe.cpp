@@ -76,8 +76,8 @@ std::vector<std::int64_t> experts_on_disk(const Config& c) {
 
 json::Value tensor_entry(const Config& c, const ExpertModule& module, std::int64_t expert, Projection p,
                          const CheckpointTensor& row) {
-  const MatrixSize size =
-      projection_size(p, c.hidden_dim, c.intermediate_size, c.group_size(), c.quantization.weights->num_bits);
+  const int num_bits = c.quantization.weights ? c.quantization.weights->num_bits : dtype_bits(c.in_dtype);
+  const MatrixSize size = projection_size(p, c.hidden_dim, c.intermediate_size, c.group_size(), num_bits);
   const auto role = role_of(p, row.kind);
   const Shard shard = shard_of(p, module.gated);
   const TensorShape shape = row.shape(size);

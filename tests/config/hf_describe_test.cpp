@@ -174,7 +174,6 @@ TEST(HfDescribe, QueriesAreChecked) {
       {{{"config", llama}}, "/architectures/0", Code::unsupported},
       {{{"config", few}}, "/hidden_size"},
       {{{"config", fp8}}, "/quantization_config", Code::unsupported},
-      {{{"config", plain}}, "/quantization_config", Code::unsupported},
       {{{"config", qwen}, {"options", 5}}, "/options"},
       {{{"config", qwen}, {"options", {{"layer_index", 48}}}}, "/options/layer_index"},
       {{{"config", qwen}, {"options", {{"overrides", {{"top_k", 0}}}}}}, "/options/overrides/top_k"},
@@ -190,6 +189,10 @@ TEST(HfDescribe, QueriesAreChecked) {
     EXPECT_EQ(got.error().code, c.code) << got.error().message;
   }
   EXPECT_EQ(answer({{"hf_config", qwen}})["tensors"].size(), 128U * 6);  // the other name of "config"
+  const json unquantized = answer({{"config", plain}});
+  ASSERT_EQ(unquantized["tensors"].size(), 128U * 3);
+  EXPECT_EQ(unquantized["tensors"][2], json::parse(R"({"name": "model.layers.0.mlp.experts.0.down_proj.weight",
+    "role": "w2_weight", "expert": 0, "shard": "w2", "dtype": "bf16", "shape": [2048, 768]})"));
 }
 
 }  // namespace
