@@ -452,6 +452,13 @@ MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_select_backend(moe_context* ctx, 
  *                    {"oracle","moe","weight_key","activation_key","platform","env"} -> backend,
  *                    experts, warning, candidates with reasons
  *  "checkpoint"      a Hugging Face config.json -> layer config, tensor names, shapes, dtypes
+ *  "quant_config"    a builder of vLLM's quantization configs with its arguments -> descriptors,
+ *                    predicates, scale shapes; "ocp_mx_scheme", "quant_key": names of these
+ *  "parallel_config" sizes and ranks -> flattened ones, predicates
+ *  "routing_method"  scoring function, top_k, ... -> vLLM's and libmoe's name
+ *  "activation"      a name -> gated or not, order of rows, default parameters
+ *  "expert_map", "eplb_map"            which experts a rank holds, copies of redundant experts
+ *  "align_block_size", "permute"       a batch's slots ordered by expert
  *  Fails like the calls that use the same rules (MOE_ERR_NO_BACKEND, MOE_ERR_INVALID_CONFIG...).
  *  [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_describe(const char* topic, const char* query_json, size_t query_len, moe_buffer** out, moe_error** err);
@@ -469,7 +476,9 @@ MOE_API size_t MOE_CALL moe_selection_candidate_count(const moe_selection* selec
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_selection_candidate(const moe_selection* selection, size_t index, moe_candidate* out, moe_error** err);
 /** Bytes and alignment that the converted weights will take. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_selection_packed_size(const moe_selection* selection, uint64_t* bytes, uint64_t* alignment, moe_error** err);
-/** {"backend":..,"layout":..,"platform":{..},"config":{..},"candidates":[..]}. [any] */
+/** What was asked for and what runs: {"backend":..,"kernel":..,"layout":..,"runs_as":{..},
+ *  "quant_config":{..},"routing_method":..,"activation_format":..,"shard":{..},
+ *  "expert_placement":{..},"platform":{..},"config":{..},"candidates":[..],..}. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_selection_to_json(const moe_selection* selection, moe_buffer** out, moe_error** err);
 MOE_API void MOE_CALL moe_selection_destroy(moe_selection* selection);
 
