@@ -78,10 +78,12 @@ inline Check ok() { return Done{}; }
 #define MOE_CONCAT2(a, b) a##b
 #define MOE_CONCAT(a, b) MOE_CONCAT2(a, b)
 // MOE_TRY(auto x, expression): x is the value, or the enclosing function returns the error.
+// NOLINTBEGIN(bugprone-macro-parentheses): a declaration cannot stand in parentheses
 #define MOE_TRY(declaration, expression)                                                         \
   auto MOE_CONCAT(moe_try_, __LINE__) = (expression);                                            \
   if (!MOE_CONCAT(moe_try_, __LINE__)) return std::move(MOE_CONCAT(moe_try_, __LINE__).error()); \
   declaration = *std::move(MOE_CONCAT(moe_try_, __LINE__))
+// NOLINTEND(bugprone-macro-parentheses)
 // MOE_CHECK(expression): go on if it succeeded, else return its error.
 #define MOE_CHECK(expression)                                          \
   do {                                                                 \

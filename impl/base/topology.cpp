@@ -271,7 +271,7 @@ std::optional<double> cpu_quota(const std::string& root) {
       note(smallest_on_the_way(root + "/sys/fs/cgroup", path, quota_v2));
     } else if (lists(controllers, "cpu")) {
       for (const std::string& name : {std::string(controllers), std::string("cpu")})
-        note(smallest_on_the_way(root + "/sys/fs/cgroup/" + name, path, quota_v1));
+        note(smallest_on_the_way(std::string(root).append("/sys/fs/cgroup/").append(name), path, quota_v1));
     }
   }
   return smallest;

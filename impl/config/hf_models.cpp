@@ -155,10 +155,10 @@ class Writer {
     if (copy(member, keys)) return ok();
     return fields::missing(file_.holder(*keys.begin()).at(*keys.begin()), std::string(what));
   }
-  void copy_routing(std::string_view member, std::string_view key, json::Value otherwise) {
+  void copy_routing(std::string_view member, std::string_view key, const json::Value& otherwise) {
     const Foreign& holder = file_.holder(key);
     const bool found = !key.empty() && holder.has(key);
-    built.put("routing", member, found ? *holder.get(key) : std::move(otherwise), found ? holder.at(key) : "");
+    built.put("routing", member, found ? *holder.get(key) : otherwise, found ? holder.at(key) : "");
   }
 
   Built built;

@@ -95,7 +95,9 @@ Result<Entries> open_index(const std::string& path, std::string_view prefix) {
       MOE_TRY(file, open_shared(folder + shard, prefix));
     }
     const SafetensorsEntry* entry = file->find(name);
-    if (entry == nullptr) return format_error(file->path(), "has no tensor '" + name + "', but " + path + " says so");
+    if (entry == nullptr)
+      return format_error(
+          file->path(), std::string("has no tensor '").append(name).append("', but ").append(path).append(" says so"));
     out.push_back({file, entry});
   }
   return out;
