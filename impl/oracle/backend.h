@@ -42,7 +42,7 @@ struct Switch {
 struct Accepts {
   // Who asks for it: auto selection on these devices, and moe_backend by this word ("" = by no word).
   EnumSet<DeviceType> listed;
-  std::string_view request = "";
+  std::string_view request = {};
   bool request_in_format = false;  // rows share the word; it means the one of the layer's activation format
   bool only_choice = false;        // on its devices there is nothing else, and moe_backend is not read
 
@@ -51,9 +51,9 @@ struct Accepts {
   EnumSet<Arch> archs = EnumSet<Arch>::all();
   std::span<const CapabilityRange> capabilities = {};  // of CUDA; empty = any
   std::span<const std::string_view> gfx = {};          // of ROCm; empty = any
-  std::string_view device_library = "";          // platform.libs must have it, else the device can't run the class
+  std::string_view device_library = {};          // platform.libs must have it, else the device can't run the class
   std::span<const Switch> device_switches = {};  // all must be on, else the same
-  std::string_view ops_library = "";             // platform.libs must have it, else the class is not built there
+  std::string_view ops_library = {};             // platform.libs must have it, else the class is not built there
 
   // The layer.
   EnumSet<DType> in_dtypes = EnumSet<DType>::all();
@@ -95,9 +95,9 @@ enum class OnMissingDevice : std::uint8_t { refuse, warn_and_auto };
 // What the layer and vLLM's switches make of an oracle's list (float_oracles.md 2).
 struct Steering {
   std::vector<std::string_view> order;  // the backends on the list, first to last
-  std::string_view unchecked = "";      // serves without any rule asked; moe_backend is not read
-  std::string_view needed = "";         // asked for by a switch, as if by name; moe_backend goes before
-  std::string_view refused_kind = "";   // a switch asks for what the oracle does not have
+  std::string_view unchecked = {};      // serves without any rule asked; moe_backend is not read
+  std::string_view needed = {};         // asked for by a switch, as if by name; moe_backend goes before
+  std::string_view refused_kind = {};   // a switch asks for what the oracle does not have
 };
 
 struct Family {
