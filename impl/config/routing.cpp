@@ -117,6 +117,14 @@ Check check_methods(const Members& members, const Given& given, const Draft& dra
     return fields::fault(members.at("jitter_eps"), "found " + fields::brief(*members.get("jitter_eps")) +
                                                        ", expected none without method sparsemixer");
   }
+  // It looks at the logits alone, and at all of them.
+  if (given.method == Method::sparsemixer && given.grouped) {
+    return fields::fault(members.at("num_expert_group"),
+                         found(*r.num_expert_group) + ", expected none with method sparsemixer");
+  }
+  if (given.method == Method::sparsemixer && r.has_bias) {
+    return fields::fault(members.at("e_score_correction_bias"), "found one, expected none with method sparsemixer");
+  }
   const bool simulated = given.method == Method::simulated;
   const std::string strategy_at = members.at("simulation_strategy");
   if (simulated && !r.simulation_strategy) return fields::missing(strategy_at, fields::join(kStrategies));

@@ -75,7 +75,7 @@ struct Accepts {
   bool transposed = true;           // stacked K-first tensors
   std::int64_t group_multiple = 1;  // group size is channel-wise or a multiple of this
   std::int64_t size_multiple = 1;   // of H and I
-  bool plain_routing = false;       // no groups, bias, extra experts; a factor only on softmax routing
+  bool callers_factor = true;       // routing custom with a routed_scaling_factor
   bool block32 = true;              // activation_quant block32
   // The layouts of this build for the row (one per kind of weight element); none: it cannot write the backend's.
   EnumSet<LayoutKind> layouts = {};

@@ -209,33 +209,14 @@ MaybeWhy alignment(const Query& q, const Offer& o) {
   return off("intermediate_size_per_partition", q.layer->intermediate_size_per_partition);
 }
 
-struct RoutingExtra {
-  std::string_view pointer, needs;
-  bool (*used)(const RoutingConfig&);
-};
-constexpr std::array kRoutingExtras = {
-    RoutingExtra{"/routing/num_expert_group", "ungrouped routing",
-                 [](const RoutingConfig& r) { return r.num_expert_group.has_value(); }},
-    RoutingExtra{"/routing/has_bias", "routing without a correction bias",
-                 [](const RoutingConfig& r) { return r.has_bias; }},
-    RoutingExtra{"/routing/num_fused_shared_experts", "no fused shared experts",
-                 [](const RoutingConfig& r) { return r.num_fused_shared_experts != 0; }},
-    RoutingExtra{"/routing/num_zero_experts", "no zero experts",
-                 [](const RoutingConfig& r) { return r.num_zero_experts != 0; }},
-    RoutingExtra{
-        "/routing/routed_scaling_factor", "a factor of 1 where the caller routes",
-        [](const RoutingConfig& r) { return r.method == RoutingMethod::custom && r.routed_scaling_factor != 1.0; }},
-};
-
-MaybeWhy routing_extras(const Query& q, const Offer& o) {
-  if (q.layer == nullptr || !o.accepts->plain_routing) return std::nullopt;
-  for (const RoutingExtra& x : kRoutingExtras) {
-    if (!x.used(q.layer->routing)) continue;
-    const json::Value* found = json::at_pointer(q.layer->resolved, x.pointer);
-    return Why{std::string(x.needs), "it is " + (found != nullptr ? json::write(*found) : std::string("set")),
-               std::string(x.pointer)};
-  }
-  return std::nullopt;
+// With custom routing the caller's weights are final.
+MaybeWhy callers_factor(const Query& q, const Offer& o) {
+  if (q.layer == nullptr || o.accepts->callers_factor) return std::nullopt;
+  const RoutingConfig& r = q.layer->routing;
+  if (r.method != RoutingMethod::custom || r.routed_scaling_factor == 1.0) return std::nullopt;
+  const json::Value* found = json::at_pointer(q.layer->resolved, "/routing/routed_scaling_factor");
+  return Why{"a factor of 1 where the caller routes", "it is " + (found != nullptr ? json::write(*found) : "set"),
+             "/routing/routed_scaling_factor"};
 }
 
 MaybeWhy activation_quant(const Query& q, const Offer& o) {
@@ -305,7 +286,7 @@ constexpr std::array kRules = {
     Rule{{Reject::weight_layout,     "checkpoint"},          checkpoint},
     Rule{{Reject::group_size,        "group_size"},          group_size},
     Rule{{Reject::alignment,         "alignment"},           alignment},
-    Rule{{Reject::routing,           "routing"},             routing_extras},
+    Rule{{Reject::routing,           "routing"},             callers_factor},
     Rule{{Reject::not_built,         "activation_quant"},    activation_quant},
     Rule{{Reject::not_built,         "layout"},              layout},
     Rule{{Reject::platform,          "kernel_arch"},         kernel_arch},

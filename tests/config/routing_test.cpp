@@ -70,6 +70,8 @@ TEST(Routing, Rules) {
       {{{"num_expert_group", 8}, {"topk_group", 1}}, "/topk_group"},
       {{{"method", "sparsemixer"}}, "accepted"},
       {{{"method", "sparsemixer"}, {"jitter_eps", 0}}, "accepted"},
+      {{{"method", "sparsemixer"}, {"num_expert_group", 2}, {"topk_group", 1}}, "/num_expert_group"},
+      {{{"method", "sparsemixer"}, {"e_score_correction_bias", true}}, "/e_score_correction_bias"},
       {{{"jitter_eps", 0.1}}, "/jitter_eps"},
       {{{"method", "sparsemixer"}, {"jitter_eps", 1.5}}, "/jitter_eps"},
       {{{"method", "simulated"}}, "/simulation_strategy"},
