@@ -221,7 +221,8 @@ TEST(RouteBias, OneSourceAndNoneMissing) {
 
 TEST(RouteMethods, CustomIsTheCallers) {
   const ConfigPtr config = make_config(document(4, 2, {{"method", "custom"}}).dump());
-  Routing r({DType::f32, {1, 4}, std::vector<std::byte>(16)}, 2);
+  const VecTensor zeros{DType::f32, {1, 4}, std::vector<std::byte>(16)};  // outlives the call
+  Routing r(zeros, 2);
   const Failure f = r.run(config.get());
   EXPECT_EQ(f.status, MOE_ERR_UNSUPPORTED);
   EXPECT_EQ(f.subject, "/routing/method");
@@ -247,14 +248,16 @@ TEST(RouteMethods, FusedSharedExpertsComeLastWithWeightOne) {
 TEST(RouteMethods, HashIdsAreChecked) {
   const ConfigPtr config = make_config(document(4, 2, {{"hash_routing", true}, {"scoring_func", "sigmoid"}}).dump());
   for (const std::int32_t bad : {-1, 4, 1 << 30}) {
-    Routing r({DType::f32, {2, 4}, std::vector<std::byte>(32)}, 2);
+    const VecTensor zeros{DType::f32, {2, 4}, std::vector<std::byte>(32)};  // outlives the call
+    Routing r(zeros, 2);
     r.ids = {0, 3, bad, 1};
     const Failure f = r.run(config.get());
     EXPECT_EQ(f.status, MOE_ERR_INVALID_ARGUMENT);
     EXPECT_EQ(f.subject, "out_topk_ids[1,0]");
     EXPECT_EQ(r.weights[0], -7.0f);
   }
-  Routing r({DType::f32, {2, 4}, std::vector<std::byte>(32)}, 2);
+  const VecTensor zeros{DType::f32, {2, 4}, std::vector<std::byte>(32)};  // outlives the call
+  Routing r(zeros, 2);
   r.ids = {3, 3, 0, 1};  // repeats are the caller's choice
   ASSERT_EQ(r.run(config.get()).status, MOE_OK);
   EXPECT_EQ(r.ids, (std::vector<std::int32_t>{3, 3, 0, 1}));
@@ -263,7 +266,8 @@ TEST(RouteMethods, HashIdsAreChecked) {
 
 TEST(RouteMethods, NoTokensIsFine) {
   const ConfigPtr config = make_config(document(4, 2, {{"scoring_func", "sigmoid"}}).dump());
-  Routing r({DType::f32, {0, 4}, std::vector<std::byte>(16)}, 2);
+  const VecTensor zeros{DType::f32, {0, 4}, std::vector<std::byte>(16)};  // outlives the call
+  Routing r(zeros, 2);
   EXPECT_EQ(r.run(config.get()).status, MOE_OK);
 }
 
