@@ -33,13 +33,13 @@ void quantise_codes(const QuantArgsRow& a, const QuantRow& out, const ref::RowSc
     std::int64_t k = g * s.group;
     for (; k + kLanes <= vector_end; k += kLanes) {
       const I q = code_lanes<R>(V::load(a.x + k), scale, zp);
-      V::store_i8(out.codes + (k >> 5) * out.code_stride + (k & 31), q);
+      V::store_i8(out.codes + (k >> 6) * out.code_stride + (k & 63), q);
       sum = V::add_i(sum, q);
     }
     std::int32_t total = V::sum(sum);
     for (; k < end; ++k) {
       const std::int8_t q = ref::quant_code(a.x[k], r, R == HalfRule::even && k < even_end);
-      out.codes[(k >> 5) * out.code_stride + (k & 31)] = q;
+      out.codes[(k >> 6) * out.code_stride + (k & 63)] = q;
       total += q;
     }
     out.corr[g * out.corr_stride] = -8 * total;
@@ -69,11 +69,11 @@ void quantise(const QuantArgsRow& a) {
   *out.recip = r.recip;
   *out.z = -r.zp;
   if (poisoned) {
-    for (std::int64_t b = 0; b < s.blocks(); ++b) std::memset(out.codes + b * out.code_stride, 0, 32);
+    for (std::int64_t u = 0; u < s.units(); ++u) std::memset(out.codes + u * out.code_stride, 0, kUnitK);
     for (std::int64_t g = 0; g < s.groups(); ++g) out.corr[g * out.corr_stride] = 0;
     return;
   }
-  if (s.k % 32 != 0) std::memset(out.codes + (s.blocks() - 1) * out.code_stride, 0, 32);  // beyond K
+  if (s.k % kUnitK != 0) std::memset(out.codes + (s.units() - 1) * out.code_stride, 0, kUnitK);  // beyond K
   if (a.rule == HalfRule::even)
     quantise_codes<HalfRule::even>(a, out, r);
   else

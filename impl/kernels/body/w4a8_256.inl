@@ -48,8 +48,7 @@ inline void sum_blocks(Walk& walk, std::int64_t last, const std::int32_t* corr, 
   for (int m = 0; m < N; ++m) c[0][m] = c[1][m] = _mm256_set1_epi32(corr[m]);
   for (; walk.k < last; ++walk.k) {
     walk.prefetch();
-    Dot::add<N>(walk.codes(), walk.activations, c);
-    walk.activations += 32 * N;
+    Dot::add<N>(walk.codes(), walk.activations + block_offset(walk.k, N), c);
     if ((walk.k & 1) != 0) walk.unit += walk.step;
   }
 }

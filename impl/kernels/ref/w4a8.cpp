@@ -32,7 +32,8 @@ std::int32_t dot(const P16Matrix& m, const std::byte* panel, std::int64_t lane, 
   for (std::int64_t k = k0; k < k1; ++k) {
     const auto byte = static_cast<std::uint8_t>(panel[m.code_offset(lane, k)]);
     const int code = P16Matrix::nibble_high(k) ? byte >> 4 : byte & 15;
-    const auto q = static_cast<std::int8_t>(tile[static_cast<std::size_t>((k / 32 * n + row) * 32 + k % 32)]);
+    const auto q =
+        static_cast<std::int8_t>(tile[static_cast<std::size_t>((k / kUnitK * n + row) * kUnitK + k % kUnitK)]);
     sum += code * q;
   }
   return sum;
@@ -73,9 +74,9 @@ void quantise(const QuantArgsRow& a) {
   const std::int64_t even_end = a.rule == HalfRule::even ? s.k / 8 * 8 : 0;
   const QuantRow out = quant_row(s, a.out);
   for (std::int64_t g = 0; g < s.groups(); ++g) out.corr[g * out.corr_stride] = 0;
-  for (std::int64_t k = 0; k < s.blocks() * 32; ++k) {
+  for (std::int64_t k = 0; k < s.units() * kUnitK; ++k) {
     const std::int8_t q = k < s.k ? quant_code(a.x[k], r, k < even_end) : std::int8_t{0};
-    out.codes[k / 32 * out.code_stride + k % 32] = q;
+    out.codes[k / kUnitK * out.code_stride + k % kUnitK] = q;
     if (k < s.k) out.corr[k / s.group * out.corr_stride] += -8 * q;
   }
   *out.recip = r.recip;

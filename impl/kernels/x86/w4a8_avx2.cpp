@@ -44,10 +44,10 @@ struct Dot {
       }
 #pragma GCC unroll 8
       for (int m = 0; m < N; ++m) {
-        __m256i s = _mm256_maddubs_epi16(codes[0], broadcast4(a + 32 * m));
+        __m256i s = _mm256_maddubs_epi16(codes[0], broadcast4(a + 64 * m));
 #pragma GCC unroll 8
         for (int j = 1; j < 8; ++j)
-          s = _mm256_add_epi16(s, _mm256_maddubs_epi16(codes[j], broadcast4(a + 32 * m + 4 * j)));
+          s = _mm256_add_epi16(s, _mm256_maddubs_epi16(codes[j], broadcast4(a + 64 * m + 4 * j)));
         c[half][m] = _mm256_add_epi32(c[half][m], _mm256_madd_epi16(s, ones));
       }
     }

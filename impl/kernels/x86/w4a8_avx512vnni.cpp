@@ -73,7 +73,7 @@ struct Block {
       }
     }
   }
-  // 32 k: 256 bytes of each panel (w + p * stride), N rows of 32 codes.
+  // 32 k: 256 bytes of each panel (w + p * stride), N rows of 32 codes, 64 bytes apart.
   [[gnu::always_inline]] void add(const std::byte* w, std::size_t stride, const std::int8_t* a) {
     const __m512i mask = _mm512_set1_epi8(15);
 #pragma GCC unroll 4
@@ -87,7 +87,7 @@ struct Block {
       const int s0 = 2 * j % kChains, s1 = (2 * j + 1) % kChains;
 #pragma GCC unroll 16
       for (int m = 0; m < N; ++m) {
-        const __m512i alo = broadcast4(a + 32 * m + 4 * j), ahi = broadcast4(a + 32 * m + 16 + 4 * j);
+        const __m512i alo = broadcast4(a + 64 * m + 4 * j), ahi = broadcast4(a + 64 * m + 16 + 4 * j);
         for (int p = 0; p < P; ++p) c[p][m][s0] = _mm512_dpbusd_epi32(c[p][m][s0], lo[p], alo);
         for (int p = 0; p < P; ++p) c[p][m][s1] = _mm512_dpbusd_epi32(c[p][m][s1], hi[p], ahi);
       }
@@ -161,10 +161,9 @@ void panels_channel(const GemmArgs& a, const Tile& t, const std::byte* panel, st
   Block<P, N> b;
   b.start(t.corr, zw);
   const std::byte* w = panel + m.header_bytes();
-  const std::int8_t* codes = t.codes;
-  for (std::int64_t k = 0, blocks = a.shape.blocks(); k < blocks; ++k, w += 256, codes += 32 * N) {
+  for (std::int64_t k = 0, blocks = a.shape.blocks(); k < blocks; ++k, w += 256) {
     ahead.block(w);
-    b.add(w, stride, codes);
+    b.add(w, stride, t.codes + block_offset(k, N));
   }
   __m512 r[P][N];
   for (int p = 0; p < P; ++p) {
@@ -185,14 +184,14 @@ void panels_grouped(const GemmArgs& a, const Tile& t, const std::byte* panel, st
   for (auto& row : f)
     for (auto& x : row) x = _mm512_setzero_ps();
   const std::byte* w = panel + m.header_bytes();
-  const std::int8_t* codes = t.codes;
   const std::int32_t* corr = t.corr;
+  std::int64_t k = 0;
   for (std::int64_t g = 0, groups = m.groups(); g < groups; ++g, corr += N) {
     Block<P, N> b;
     b.start(corr, nullptr);
-    for (std::int64_t k = 0; k < per_group; ++k, w += 256, codes += 32 * N) {
+    for (const std::int64_t end = k + per_group; k < end; ++k, w += 256) {
       ahead.block(w);
-      b.add(w, stride, codes);
+      b.add(w, stride, t.codes + block_offset(k, N));
     }
     for (int p = 0; p < P; ++p) {
       const __m512 scale = load_bf16(panel + static_cast<std::size_t>(p) * stride + static_cast<std::size_t>(g) * 32);
@@ -210,16 +209,15 @@ void panels_g32(const GemmArgs& a, const Tile& t, const std::byte* panel, std::i
   for (auto& row : f)
     for (auto& x : row) x = _mm512_setzero_ps();
   const std::byte* unit = panel + m.header_bytes();
-  const std::int8_t* codes = t.codes;
   const std::int32_t* corr = t.corr;
   const std::int64_t blocks = a.shape.blocks();
-  for (std::int64_t k = 0; k < blocks; ++k, codes += 32 * N, corr += N) {
+  for (std::int64_t k = 0; k < blocks; ++k, corr += N) {
     const std::size_t h = static_cast<std::size_t>(k & 1);
     const std::byte* w = unit + 64 + 256 * h;
     ahead.block(w);
     Block<P, N> b;
     b.start(corr, nullptr);
-    b.add(w, stride, codes);
+    b.add(w, stride, t.codes + block_offset(k, N));
     for (int p = 0; p < P; ++p) {
       const __m512 scale = load_bf16(unit + static_cast<std::size_t>(p) * stride + 32 * h);
       for (int i = 0; i < N; ++i) f[p][i] = _mm512_fmadd_ps(b.sum(p, i), scale, f[p][i]);

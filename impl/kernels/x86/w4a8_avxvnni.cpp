@@ -38,7 +38,7 @@ struct Dot {
       second = _mm256_and_si256(second, mask);
 #pragma GCC unroll 8
       for (int m = 0; m < N; ++m) {
-        const __m256i x = broadcast4(a + 32 * m + 4 * j);
+        const __m256i x = broadcast4(a + 64 * m + 4 * j);
         c[0][m] = _mm256_dpbusd_avx_epi32(c[0][m], first, x);
         c[1][m] = _mm256_dpbusd_avx_epi32(c[1][m], second, x);
       }
