@@ -117,6 +117,25 @@ const char* config_schema_text();
 std::vector<std::int64_t> experts_of_rank(std::int64_t num_experts, std::int64_t ep_size, std::int64_t ep_rank,
                                           Placement placement);
 std::vector<std::int64_t> local_experts(const Config& config);
+// The strategy in force: the one asked for, but under policy vllm its fall-backs to linear.
+Placement effective_placement(const Config& config);
+
+// Redundant experts (EPLB, routing.md 8) in their initial placement: physical expert p is a copy of logical
+// expert p mod L. Checkpoints, routers and callers' ids are logical, places of experts physical.
+struct ExpertCopies {
+  std::int64_t logical = 0, physical = 0;
+  std::int64_t logical_of(std::int64_t expert) const { return expert % logical; }
+  std::int64_t count(std::int64_t id) const { return (physical - id + logical - 1) / logical; }
+  // The copy that a slot of row `row` of a call takes: neighbouring rows take different ones.
+  std::int64_t copy_for_row(std::int64_t row, std::int64_t id) const {
+    if (physical == logical) return id;
+    const std::uint32_t hash = static_cast<std::uint32_t>(row) * 2654435769u;
+    return id + static_cast<std::int64_t>(hash % static_cast<std::uint64_t>(count(id))) * logical;
+  }
+};
+inline ExpertCopies expert_copies(const Config& config) {
+  return {config.num_weight_experts() - config.parallel.num_redundant_experts, config.num_weight_experts()};
+}
 
 // --- platform.cpp: the one platform schema ----------------------------------------------------------
 enum class PlatformUse : std::uint8_t { config, standalone, query };  // query: capability and gfx may be left out

@@ -26,10 +26,21 @@ std::vector<std::int64_t> experts_of_rank(std::int64_t num_experts, std::int64_t
 std::vector<std::int64_t> local_experts(const Config& config) {
   const ParallelConfig& p = config.parallel;
   std::vector<std::int64_t> experts =
-      experts_of_rank(config.num_physical_experts, p.ep_size, p.ep_rank, p.expert_placement_strategy);
+      experts_of_rank(config.num_physical_experts, p.ep_size, p.ep_rank, effective_placement(config));
   // Fused shared experts exclude expert parallelism: every rank that has them has all experts.
   for (std::int64_t e = config.num_physical_experts; e < config.num_weight_experts(); ++e) experts.push_back(e);
   return experts;
+}
+
+Placement effective_placement(const Config& c) {
+  const ParallelConfig& p = c.parallel;
+  if (c.selection_policy == Policy::libmoe || p.expert_placement_strategy == Placement::linear)
+    return p.expert_placement_strategy;
+  const bool all2all = p.dp_size > 1 && p.use_ep;
+  const bool low_latency = p.all2all_backend == "deepep_low_latency" || p.all2all_backend == "nixl_ep";
+  const bool falls_back = p.ep_size == 1 || c.routing.num_expert_group.value_or(0) <= 1 ||
+                          p.num_redundant_experts != 0 || p.enable_eplb || (all2all && !low_latency);
+  return falls_back ? Placement::linear : Placement::round_robin;
 }
 
 }  // namespace moe

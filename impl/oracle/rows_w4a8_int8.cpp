@@ -37,7 +37,6 @@ constexpr Accepts kLibmoe = [] {
   a.routing = EnumSet<RoutingMethod>::all();
   a.batch_invariant = true;
   // what conversion and kernels take
-  a.eplb = false;
   a.checkpoints = {Format::int_quantized, Format::pack_quantized};
   a.transposed = false;
   a.group_multiple = 32;

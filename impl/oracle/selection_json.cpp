@@ -27,23 +27,10 @@ json::Value candidate_json(const Candidate& c) {
   return v;
 }
 
-// routing.md 9: vLLM takes round_robin back in these cases; libmoe does what was asked for.
-Placement effective_placement(const Config& c) {
-  const ParallelConfig& p = c.parallel;
-  if (c.selection_policy == Policy::libmoe || p.expert_placement_strategy == Placement::linear)
-    return p.expert_placement_strategy;
-  const bool all2all = p.dp_size > 1 && p.use_ep;
-  const bool low_latency = p.all2all_backend == "deepep_low_latency" || p.all2all_backend == "nixl_ep";
-  const bool falls_back = p.ep_size == 1 || c.routing.num_expert_group.value_or(0) <= 1 ||
-                          p.num_redundant_experts != 0 || p.enable_eplb || (all2all && !low_latency);
-  return falls_back ? Placement::linear : Placement::round_robin;
-}
-
 json::Value placement_json(const Config& c) {
   const Placement strategy = effective_placement(c);
   json::Array held;
-  for (const std::int64_t e : experts_of_rank(c.num_physical_experts, c.parallel.ep_size, c.parallel.ep_rank, strategy))
-    held.emplace_back(e);
+  for (const std::int64_t e : local_experts(c)) held.emplace_back(e);
   const auto word = [](Placement p) { return p == Placement::linear ? "linear" : "round_robin"; };
   json::Value v;
   v.set("strategy", word(strategy));

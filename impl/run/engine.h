@@ -27,7 +27,8 @@ namespace moe {
 struct EngineSetup {
   const Kernel* kernel = nullptr;
   const Packed* packed = nullptr;
-  std::span<const std::int32_t> expert_map;  // [G]
+  std::span<const std::int32_t> expert_map;  // [physical experts]
+  ExpertCopies experts;
   std::int64_t hidden = 0, intermediate = 0, top_k = 0;
   DType in_dtype = DType::bf16, out_dtype = DType::bf16;
   ActivateArgs activate{};  // function and parameters; the pointers are filled per call
@@ -40,7 +41,7 @@ struct EngineSetup {
   TileShape mid_shape() const { return tile_shape(packed->info.layout.w2); }
   TileShape tile_shape(const P16Matrix& m) const { return {m.k, m.group, kernel->id->act}; }
   PlanShape plan_shape(std::int64_t tokens) const {
-    return {tokens, top_k, static_cast<std::int64_t>(expert_map.size()), kernel->tile_rows};
+    return {tokens, top_k, experts, kernel->tile_rows};
   }
 };
 

@@ -65,7 +65,8 @@ struct Layer::State {
   LayerSpec spec;
   EngineSetup setup;
   Router router;
-  std::vector<std::int32_t> expert_map;  // of all ids that a call may hold; zero experts have no place
+  std::vector<std::int32_t> expert_map;  // of the experts with weights
+  std::int64_t num_ids = 0;              // that a call may hold: logical experts, then zero experts
   bool adds_identity = false;            // zero experts, and this rank adds their part
   mutable std::mutex mutex;
   mutable std::vector<Buffer> workspaces;  // not in use
@@ -143,7 +144,6 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
     for (std::size_t i = 0; i < held.size(); ++i)
       s.expert_map[static_cast<std::size_t>(held[i])] = static_cast<std::int32_t>(i);
   }
-  s.expert_map.resize(s.expert_map.size() + static_cast<std::size_t>(c.routing.num_zero_experts), -1);
   s.adds_identity = c.routing.num_zero_experts != 0 && c.parallel.ep_rank == 0 && c.parallel.tp_rank == 0;
   MOE_TRY(s.router, make_router(c, route_kernel_within(s.spec.kernel->id->isa),
                                 {s.spec.correction_bias, s.spec.packed->info.correction_bias}));
@@ -152,6 +152,8 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
   e.kernel = s.spec.kernel;
   e.packed = s.spec.packed.get();
   e.expert_map = s.expert_map;
+  e.experts = expert_copies(c);
+  s.num_ids = e.experts.logical + c.routing.num_zero_experts;
   e.hidden = c.hidden_dim;
   e.intermediate = c.intermediate_size_per_partition;
   e.top_k = c.slots_per_token();
@@ -177,7 +179,7 @@ Check Layer::apply(const ApplyArgs& a) const {
   MOE_CHECK(report(a.control, 0, 0));
   const bool routes = a.mode == ApplyMode::router_logits;
   if (!routes)
-    MOE_CHECK(check_ids(a.topk_ids, static_cast<std::int64_t>(s.expert_map.size())));
+    MOE_CHECK(check_ids(a.topk_ids, s.num_ids));
   else
     MOE_CHECK(s.check_routing(a));
   if (a.num_tokens == 0) return ok();

@@ -11,26 +11,28 @@
 namespace moe {
 namespace {
 
-// The experts with slots, in ascending global order, and their tiles.
-void list_active(Plan& p, const PlanShape& s, std::span<const std::int32_t> expert_map) {
-  std::int32_t slot = 0, tile = 0;
-  for (std::int64_t g = 0; g < s.experts; ++g) {
-    const std::int32_t count = p.counts[g];
-    p.counts[g] = slot;  // from here on: the next free slot of g
-    if (count == 0) continue;
-    const std::int32_t tiles = ceil_div(count, static_cast<std::int32_t>(s.tile_rows));
-    p.active[p.num_active++] = {expert_map[static_cast<std::size_t>(g)], slot, count, tile, tiles};
-    for (std::int32_t i = 0, first = slot; i < tiles; ++i) {
-      const std::int32_t rows = count / tiles + (i < count % tiles ? 1 : 0);
-      p.tiles[tile] = {first, rows};
-      for (std::int32_t r = 0; r < rows; ++r) p.slot_tile[first + r] = tile;
-      first += rows;
-      ++tile;
-    }
-    slot += count;
+// One expert's slots, cut into tiles.
+void list_expert(Plan& p, const PlanShape& s, std::int64_t expert, std::int32_t local) {
+  const std::int32_t count = p.counts[expert];
+  p.counts[expert] = p.num_slots;  // from here on: the next free slot of this expert
+  if (count == 0) return;
+  const std::int32_t tiles = ceil_div(count, static_cast<std::int32_t>(s.tile_rows));
+  p.active[p.num_active++] = {local, p.num_slots, count, p.num_tiles, tiles};
+  for (std::int32_t i = 0; i < tiles; ++i) {
+    const std::int32_t rows = count / tiles + (i < count % tiles ? 1 : 0);
+    p.tiles[p.num_tiles] = {p.num_slots, rows};
+    for (std::int32_t r = 0; r < rows; ++r) p.slot_tile[p.num_slots + r] = p.num_tiles;
+    p.num_slots += rows;
+    ++p.num_tiles;
   }
-  p.num_slots = slot;
-  p.num_tiles = tile;
+}
+
+// The experts with slots, in ascending logical order, and their tiles.
+void list_active(Plan& p, const PlanShape& s, std::span<const std::int32_t> expert_map) {
+  p.num_slots = p.num_active = p.num_tiles = 0;
+  for (std::int64_t id = 0; id < s.experts.logical; ++id)
+    for (std::int64_t copy = id; copy < s.experts.physical; copy += s.experts.logical)
+      list_expert(p, s, copy, expert_map[static_cast<std::size_t>(copy)]);
 }
 
 }  // namespace
@@ -57,7 +59,7 @@ Plan carve_plan(Carver& c, const PlanShape& s) {
   const auto slots = static_cast<std::size_t>(s.slots()), active = static_cast<std::size_t>(s.max_active());
   const auto tiles = static_cast<std::size_t>(s.max_tiles());
   Plan p;
-  p.counts = c.take<std::int32_t>(static_cast<std::size_t>(s.experts));
+  p.counts = c.take<std::int32_t>(static_cast<std::size_t>(s.experts.physical));
   p.active = c.take<ActiveExpert>(active);
   p.tiles = c.take<Tile>(tiles);
   p.pending = c.take<std::atomic<std::int32_t>>(tiles);
@@ -84,18 +86,22 @@ Check check_ids(const TensorView& ids, std::int64_t experts) {
 
 void build_plan(Plan& p, const PlanShape& s, std::span<const std::int32_t> expert_map, const TensorView& ids,
                 const TensorView& weights) {
-  std::fill_n(p.counts, s.experts, 0);
-  const auto held = [&](std::int64_t id) { return id >= 0 && expert_map[static_cast<std::size_t>(id)] >= 0; };
+  std::fill_n(p.counts, s.experts.physical, 0);
+  const auto held_expert = [&](std::int64_t t, std::int64_t j) -> std::int64_t {  // -1: skipped
+    const std::int64_t id = id_at(ids, t, j);
+    if (id < 0 || id >= s.experts.logical) return -1;  // zero experts have no rows
+    const std::int64_t expert = s.experts.copy_for_row(t, id);
+    return expert_map[static_cast<std::size_t>(expert)] < 0 ? -1 : expert;
+  };
   for (std::int64_t t = 0; t < s.tokens; ++t)
     for (std::int64_t j = 0; j < s.top_k; ++j)
-      if (const std::int64_t id = id_at(ids, t, j); held(id)) ++p.counts[id];
+      if (const std::int64_t expert = held_expert(t, j); expert >= 0) ++p.counts[expert];
   list_active(p, s, expert_map);
   for (std::int64_t t = 0; t < s.tokens; ++t)
     for (std::int64_t j = 0; j < s.top_k; ++j) {
-      const std::int64_t id = id_at(ids, t, j);
       std::int32_t slot = -1;
-      if (held(id)) {
-        slot = p.counts[id]++;
+      if (const std::int64_t expert = held_expert(t, j); expert >= 0) {
+        slot = p.counts[expert]++;
         p.slot_token[slot] = static_cast<std::int32_t>(t);
         p.slot_weight[slot] = weight_at(weights, t, j);
       }

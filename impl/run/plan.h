@@ -1,7 +1,9 @@
 // Which rows of a batch go to which expert: ids -> slots sorted by (global expert, token, slot), tiles.
 //
-// A slot is one (token, j) whose expert this rank holds. Slots of one expert are consecutive and cut
-// into tiles of nearly equal size. Everything lives in the caller's workspace.
+// Ids are logical; of an expert with redundant copies each row of a call takes one, and copies come one after another
+// in the order of their logical expert, so that the routed sum does not depend on where experts are placed. A slot is
+// one (token, j) whose expert this rank holds. Slots of one expert are consecutive and cut into tiles of nearly equal
+// size. Everything lives in the caller's workspace.
 #pragma once
 
 #include <atomic>
@@ -11,6 +13,7 @@
 
 #include "base/result.h"
 #include "base/tensor.h"
+#include "config/config.h"
 
 namespace moe {
 
@@ -45,8 +48,8 @@ struct ActiveExpert {
 
 struct Plan {
   std::int32_t num_slots = 0, num_active = 0, num_tiles = 0;
-  std::int32_t* counts = nullptr;  // [G] scratch
-  ActiveExpert* active = nullptr;  // ascending global expert
+  std::int32_t* counts = nullptr;  // [physical experts] scratch
+  ActiveExpert* active = nullptr;  // ascending logical expert, then copy
   Tile* tiles = nullptr;
   std::atomic<std::int32_t>* pending = nullptr;  // [tiles] chunks of phase 1 that are not done yet
   std::int32_t* slot_token = nullptr;            // [R]
@@ -57,10 +60,11 @@ struct Plan {
 };
 
 struct PlanShape {
-  std::int64_t tokens, top_k, experts;  // experts: global
+  std::int64_t tokens, top_k;
+  ExpertCopies experts;  // global
   int tile_rows;
   std::int64_t slots() const { return tokens * top_k; }
-  std::int64_t max_active() const { return experts < slots() ? experts : slots(); }
+  std::int64_t max_active() const { return experts.physical < slots() ? experts.physical : slots(); }
   std::int64_t max_tiles() const { return slots() / tile_rows + max_active(); }
 };
 
@@ -72,7 +76,7 @@ float weight_at(const TensorView& weights, std::int64_t t, std::int64_t j);
 
 // ids: [T, K] i32 or i64, any strides. Code::invalid_argument, "topk_ids[t,j]", unless -1 or in [0, experts).
 Check check_ids(const TensorView& ids, std::int64_t experts);
-// Sorts the checked ids. expert_map[global] = local or -1. weights: [T, K] f32.
+// Sorts the checked ids. expert_map[physical] = local or -1. weights: [T, K] f32.
 void build_plan(Plan& plan, const PlanShape& shape, std::span<const std::int32_t> expert_map, const TensorView& ids,
                 const TensorView& weights);
 

@@ -57,19 +57,23 @@ LayerFacts::LayerFacts(std::shared_ptr<const Config> config)
     : config_(std::move(config)), experts_(local_experts(*config_)), gated_(is_gated(config_->activation)) {
   for (const RoleKind& k : kKinds)
     if (tensor_of(k.role) && !ignored_here(k.role)) required_.push_back(k.role);
+  local_of_.assign(static_cast<std::size_t>(config_->num_weight_experts()), -1);
+  for (std::size_t i = 0; i < experts_.size(); ++i)
+    local_of_[static_cast<std::size_t>(experts_[i])] = static_cast<std::int64_t>(i);
 }
 
 std::optional<std::int64_t> LayerFacts::local(std::int64_t expert) const {
-  const auto it = std::find(experts_.begin(), experts_.end(), expert);
-  if (it == experts_.end()) return std::nullopt;
-  return it - experts_.begin();
+  const std::vector<std::int64_t> places = places_of(expert);
+  return places.empty() ? std::nullopt : std::optional(places[0]);
 }
 
-std::vector<std::int64_t> LayerFacts::places_of(std::int64_t checkpoint_expert) const {
+std::vector<std::int64_t> LayerFacts::places_of(std::int64_t expert) const {
   std::vector<std::int64_t> places;
-  for (std::size_t i = 0; i < experts_.size(); ++i)
-    if (experts_[i] < config_->num_physical_experts && experts_[i] % config_->num_experts == checkpoint_expert)
-      places.push_back(static_cast<std::int64_t>(i));
+  const ExpertCopies copies = expert_copies(*config_);
+  for (std::int64_t copy = expert; copy >= 0 && copy < copies.physical; copy += copies.logical) {
+    if (const std::int64_t local = local_of_[static_cast<std::size_t>(copy)]; local >= 0) places.push_back(local);
+    if (expert >= copies.logical) break;
+  }
   return places;
 }
 

@@ -35,9 +35,11 @@ class LayerFacts {
   const Config& config() const { return *config_; }
   const std::shared_ptr<const Config>& shared_config() const { return config_; }
   const std::vector<std::int64_t>& experts() const { return experts_; }  // the model's numbers in local order
+  // Sources are logical: the number of an expert in checkpoints, and its local places, several when it has redundant
+  // copies here. A number beyond the logical ones means that copy alone. local: the first place.
   std::optional<std::int64_t> local(std::int64_t expert) const;
-  // Local places of an expert as checkpoints number it: several when it has redundant copies here.
-  std::vector<std::int64_t> places_of(std::int64_t checkpoint_expert) const;
+  std::int64_t source_expert(std::int64_t expert) const { return expert_copies(*config_).logical_of(expert); }
+  std::vector<std::int64_t> places_of(std::int64_t expert) const;
   bool gated() const { return gated_; }
   W13Layout w13_layout() const { return config_->w13_layout.value_or(W13Layout::gate_up); }
 
@@ -60,6 +62,7 @@ class LayerFacts {
  private:
   std::shared_ptr<const Config> config_;
   std::vector<std::int64_t> experts_;
+  std::vector<std::int64_t> local_of_;  // [physical experts], -1: not held
   std::vector<Role> required_;
   bool gated_;
 };

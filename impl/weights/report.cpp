@@ -80,6 +80,14 @@ Result<TensorLease> all_experts(const WeightSet& set, const LayerFacts& facts, R
   return TensorLease(view, std::move(buffer));
 }
 
+// What is not set of a local expert.
+std::optional<Shard> gap_at(const RoleSlots& slots, std::int64_t local) {
+  if (slots.find(local, Shard::whole) != nullptr) return std::nullopt;
+  const bool gate = slots.find(local, Shard::w1) != nullptr, up = slots.find(local, Shard::w3) != nullptr;
+  if (gate && up) return std::nullopt;
+  return gate ? Shard::w3 : up ? Shard::w1 : Shard::whole;
+}
+
 }  // namespace
 
 Names WeightSet::missing(std::size_t limit) const {
@@ -90,11 +98,14 @@ Names WeightSet::missing(std::size_t limit) const {
     const RoleSlots& slots = state_->role(role);
     if (!slots.stacked.empty()) continue;
     for (std::size_t i = 0; i < facts.experts().size() && names.size() < limit; ++i) {
-      const auto local = static_cast<std::int64_t>(i);
-      if (slots.find(local, Shard::whole) != nullptr) continue;
-      const bool gate = slots.find(local, Shard::w1) != nullptr, up = slots.find(local, Shard::w3) != nullptr;
-      if (gate && up) continue;
-      names.push_back(place_name(role, facts.experts()[i], gate ? Shard::w3 : up ? Shard::w1 : Shard::whole));
+      const std::int64_t expert = facts.source_expert(facts.experts()[i]);
+      const std::vector<std::int64_t> places = facts.places_of(expert);
+      if (places[0] != static_cast<std::int64_t>(i)) continue;  // a further copy, told with the first
+      for (const std::int64_t local : places)
+        if (const auto gap = gap_at(slots, local)) {
+          names.push_back(place_name(role, expert, *gap));
+          break;
+        }
     }
   }
   return names;

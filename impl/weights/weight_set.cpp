@@ -86,13 +86,14 @@ Check WeightSet::set_expert(Role role, std::int64_t expert, Shard shard, const T
     return fail(Code::invalid_argument, "shard",
                 std::string("shard: ") + role_name(role) + " of this config has no part " + shard_name(shard));
   MOE_CHECK(check_tensor(tensor, *row, facts.shape(role, shard).span(), place_name(role, expert, shard)));
-  const auto local = facts.local(expert);
-  if (!local) return ok();  // another rank's: released at once
+  const std::vector<std::int64_t> places = facts.places_of(expert);
+  if (places.empty()) return ok();  // another rank's: released at once
   RoleSlots& slots = state_->role(role);
-  MOE_CHECK(check_place(slots, role, *local, expert, shard));
-  Slot slot = view_slot(tensor, std::move(owner));
+  for (const std::int64_t local : places) MOE_CHECK(check_place(slots, role, local, expert, shard));
+  const Slot slot = view_slot(tensor, std::move(owner));
   if (slots.experts.empty()) slots.experts.resize(facts.experts().size());
-  slots.experts[static_cast<std::size_t>(*local)][static_cast<std::size_t>(shard)] = std::move(slot);
+  for (const std::int64_t local : places)
+    slots.experts[static_cast<std::size_t>(local)][static_cast<std::size_t>(shard)] = slot;
   return ok();
 }
 
@@ -108,7 +109,7 @@ Result<TensorLease> WeightSet::get(const Place& place) const {
                 "expert: " + std::to_string(place.expert) + " is not held by this rank");
   if (facts.ignored_here(place.role)) return zero_bias(facts.config().hidden_dim);
   if (state_->source != nullptr) {
-    MOE_TRY(TensorLease lease, state_->source->get(place));
+    MOE_TRY(TensorLease lease, state_->source->get({place.role, facts.source_expert(place.expert), place.shard}));
     MOE_CHECK(check_tensor(lease.view, *row, facts.shape(place.role, place.shard).span(), name));
     return lease;
   }

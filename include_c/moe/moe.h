@@ -39,6 +39,8 @@
  *      callback's status and text in the details.
  *  13. An expert number is always the model's (0..G-1). Only the first dimension of a stacked
  *      [E, ...] tensor is local; the to_json calls of weights and packed weights list its experts.
+ *      With redundant experts (EPLB) ids and logits of tokens and the sources of weights have the numbers
+ *      of the checkpoint: the library fills every copy that this rank holds, and chooses one for each row.
  */
 #ifndef MOE_MOE_H_
 #define MOE_MOE_H_

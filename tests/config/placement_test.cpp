@@ -38,6 +38,29 @@ TEST(Placement, EveryExpertOnce) {
       }
 }
 
+// The initial placement of redundant experts in closed form, and the copy of each slot.
+TEST(Placement, GoldenCopies) {
+  const auto golden = load_json("routing/eplb_cases.json");
+  ASSERT_EQ(golden["cases"].size(), 3U);
+  for (const auto& c : golden["cases"]) {
+    const auto logical = c["num_logical"].get<std::int64_t>();
+    const ExpertCopies copies{logical, logical + c["num_redundant"].get<std::int64_t>()};
+    for (std::int64_t e = 0; e < logical; ++e)
+      EXPECT_EQ(copies.count(e), c["replica_count"][static_cast<std::size_t>(e)].get<std::int64_t>());
+    const auto& physical = c["physical_to_logical"];
+    ASSERT_EQ(static_cast<std::int64_t>(physical.size()), copies.physical);
+    for (std::int64_t p = 0; p < copies.physical; ++p)
+      EXPECT_EQ(copies.logical_of(p), physical[static_cast<std::size_t>(p)].get<std::int64_t>());
+    for (std::size_t t = 0; t < c["topk_ids"].size(); ++t)
+      for (std::size_t j = 0; j < c["topk_ids"][t].size(); ++j) {
+        const auto id = c["topk_ids"][t][j].get<std::int64_t>();
+        if (id < 0) continue;
+        EXPECT_EQ(copies.copy_for_row(static_cast<std::int64_t>(t), id), c["physical_ids"][t][j].get<std::int64_t>());
+      }
+  }
+  EXPECT_EQ((ExpertCopies{8, 8}.copy_for_row(12345, 7)), 7);
+}
+
 TEST(Placement, OutsideIsEmpty) {
   EXPECT_TRUE(experts_of_rank(0, 1, 0, Placement::linear).empty());
   EXPECT_TRUE(experts_of_rank(8, 0, 0, Placement::linear).empty());

@@ -256,10 +256,6 @@ TEST(select, refuses_with_reason_subject_and_both_values) {
       {R"({"activation_quant": "block32"})", Reject::not_built, "/activation_quant", "per token", "block32"},
       {R"({"routing": {"method": "custom", "routed_scaling_factor": 2.0}})", Reject::routing,
        "/routing/routed_scaling_factor", "factor of 1", "2.0"},
-      {R"({"parallel": {"tp_size": 2, "enable_expert_parallel": true, "enable_eplb": true}})", Reject::parallel,
-       "/parallel/enable_eplb", "fixed", "true"},
-      {R"({"parallel": {"tp_size": 2, "enable_expert_parallel": true, "enable_eplb": true, "num_redundant_experts": 2}})",
-       Reject::parallel, "/parallel/enable_eplb", "fixed", "true"},
       {R"({"parallel": {"dp_size": 2, "enable_expert_parallel": true, "all2all_backend": "deepep_low_latency"}})",
        Reject::activation_format, "/parallel/all2all_backend", "standard", "batched"},
   };

@@ -196,6 +196,34 @@ TEST(WeightSet, ExpertsOfOtherRanksAreReleasedAtOnce) {
   EXPECT_EQ(nlohmann::json::parse(set.to_json())["experts"], nlohmann::json({2, 3}));
 }
 
+// Four experts and four copies on two ranks, in turn: rank 1 holds 1, 3, and their copies 5 and 7.
+TEST(WeightSet, SourcesOfRedundantExpertsAreLogical) {
+  const Stacked t;
+  const auto config = config_of({.more = R"(,"parallel":{"tp_size":2,"tp_rank":1,"enable_expert_parallel":true,
+      "enable_eplb":true,"num_redundant_experts":4,"expert_placement_strategy":"round_robin"})"});
+  ASSERT_EQ(local_experts(*config), (std::vector<std::int64_t>{1, 3, 5, 7}));
+  WeightSet set(config);
+  EXPECT_THAT(set.missing(2), ElementsAre("w13_weight[1]", "w13_weight[3]"));  // as a checkpoint names them
+  Releases both, alone, foreign;
+  ASSERT_TRUE(set.set_expert(Role::w13_weight, 0, Shard::whole, slice0(t.w13.view, 0), foreign.owner()));
+  EXPECT_EQ(foreign.count, 1);
+  ASSERT_TRUE(set.set_expert(Role::w13_weight, 3, Shard::whole, slice0(t.w13.view, 3), both.owner()));
+  EXPECT_THAT(set.missing(1), ElementsAre("w13_weight[1]"));
+  for (const std::int64_t place : {3, 7})
+    EXPECT_EQ(set.tensor(Role::w13_weight, place)->view.data, t.w13.view.data + 3 * 64 * 64) << place;
+  // a number beyond the logical ones is that copy alone
+  ASSERT_TRUE(set.set_expert(Role::w13_weight, 7, Shard::whole, slice0(t.w13.view, 2), alone.owner()));
+  EXPECT_EQ(set.tensor(Role::w13_weight, 3)->view.data, t.w13.view.data + 3 * 64 * 64);
+  EXPECT_EQ(set.tensor(Role::w13_weight, 7)->view.data, t.w13.view.data + 2 * 64 * 64);
+  EXPECT_EQ(both.count, 0);  // the first place still uses it
+  ASSERT_TRUE(set.set_expert(Role::w13_weight, 5, Shard::whole, slice0(t.w13.view, 1), {}));
+  EXPECT_THAT(set.missing(1), ElementsAre("w13_weight[1]"));  // the other place of expert 1 is empty
+  ASSERT_TRUE(set.set_expert(Role::w13_weight, 3, Shard::whole, slice0(t.w13.view, 0), {}));
+  EXPECT_EQ(both.count, 1);
+  EXPECT_EQ(alone.count, 1);
+  EXPECT_EQ(set.set_expert(Role::w13_weight, 8, Shard::whole, slice0(t.w13.view, 0), {}).error().subject, "expert");
+}
+
 TEST(WeightSet, ReleaseExpertByExpert) {
   const Stacked t;
   WeightSet set(config_of({}));
