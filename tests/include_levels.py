@@ -32,7 +32,7 @@ RESERVED = [
     (r"xmmintrin\.h", r"kernels/.*|run/denormals\.h"),  # MXCSR is baseline; code is not
     (r"(?!xmm).*intrin\.h|arm_(neon|sve|acle|sme)\.h", r"kernels/.*"),
     (r"cpuid\.h|sys/auxv\.h|asm/hwcap\.h", r"(base/platform|kernels/)[a-z0-9_/]*\.(cpp|h)"),
-    (r"moe/.*|moe_abi_json\.inc", r"api/.*"),
+    (r"moe/.*|moe_(abi_json|build_flags|commit)\.inc", r"api/.*"),
     # iostream has a static initialiser and the terminal; regex backtracks; locale is process state
     (r"iostream|regex|c?locale|locale\.h", r"(?!)"),
 ]

@@ -40,9 +40,7 @@ struct EngineSetup {
   TileShape in_shape() const { return tile_shape(packed->info.layout.w13); }
   TileShape mid_shape() const { return tile_shape(packed->info.layout.w2); }
   TileShape tile_shape(const P16Matrix& m) const { return {m.k, m.group, kernel->id->act}; }
-  PlanShape plan_shape(std::int64_t tokens) const {
-    return {tokens, top_k, experts, kernel->tile_rows};
-  }
+  PlanShape plan_shape(std::int64_t tokens) const { return {tokens, top_k, experts, kernel->tile_rows}; }
 };
 
 // All memory of one call.
