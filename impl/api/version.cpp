@@ -9,6 +9,7 @@
 #include "api/entry.h"
 #include "base/json.h"
 #include "kernels/kernel.h"
+#include "oracle/backend.h"
 
 #define MOE_TEXT2(x) #x
 #define MOE_TEXT(x) MOE_TEXT2(x)
@@ -17,7 +18,6 @@ namespace {
 
 constexpr const char* kVersion =
     MOE_TEXT(MOE_VERSION_MAJOR) "." MOE_TEXT(MOE_VERSION_MINOR) "." MOE_TEXT(MOE_VERSION_PATCH);
-constexpr std::string_view kBackends[] = {"CPU_INT4"};
 constexpr std::string_view kOther[] = {"io.mmap"};
 // Everything that is ever read from the environment.
 constexpr std::string_view kEnvironment[] = {"MOE_LOG", "MOE_MAX_ISA"};
@@ -36,7 +36,7 @@ std::vector<std::string> feature_names() {
   const moe::FeatureSet features = compiled_features();
   for (std::size_t i = 0; i < moe::kFeatureNames.size(); ++i)
     if (features.test(i)) names.push_back("isa." + std::string(moe::kFeatureNames[i]));
-  for (std::string_view b : kBackends) names.push_back("backend." + std::string(b));
+  for (std::string_view b : moe::runnable_backends()) names.push_back("backend." + std::string(b));
   for (std::string_view o : kOther) names.emplace_back(o);
   return names;
 }
@@ -72,7 +72,7 @@ std::string build_info() {
   info.set("assertions", true);
 #endif
   info.set("arch", moe::kArchNames[static_cast<std::size_t>(moe::native_arch())]);
-  info.set("backends", json_list(kBackends));
+  info.set("backends", json_list(moe::runnable_backends()));
   info.set("isas", json_list(isas));
   info.set("kernels", json_list(kernels));
   info.set("features", json_list(feature_names()));

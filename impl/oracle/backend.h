@@ -111,7 +111,8 @@ struct Family {
   std::span<const Experts> rows() const { return table != nullptr ? table() : std::span<const Experts>(); }
 };
 const Family& family_of(OracleId id);
-std::string built_oracles();  // "w4a8_int8, int_wna16"
+std::vector<std::string_view> runnable_backends();  // whose layout this build writes and its kernels read
+std::string built_oracles();                        // "w4a8_int8, int_wna16, unquantized"
 
 std::span<const Experts> w4a8_int8_rows();
 std::span<const Experts> int_wna16_rows();

@@ -1,6 +1,8 @@
 // The oracles and how each treats a backend that is asked for by name. See backend.h.
 #include "oracle/backend.h"
 
+#include <algorithm>
+
 namespace moe {
 namespace {
 
@@ -30,6 +32,16 @@ const Family& family_of(OracleId id) {
   for (const Family& f : kFamilies)
     if (f.id == id) return f;
   return kFamilies.back();
+}
+
+std::vector<std::string_view> runnable_backends() {
+  std::vector<std::string_view> names;
+  for (const Family& f : kFamilies)
+    for (const Experts& row : f.rows()) {
+      const bool runs = !(row.accepts(Policy::libmoe).layouts == EnumSet<LayoutKind>());
+      if (runs && std::find(names.begin(), names.end(), row.backend) == names.end()) names.push_back(row.backend);
+    }
+  return names;
 }
 
 std::string built_oracles() {

@@ -96,7 +96,6 @@ constexpr Accepts kLibmoeCpu = {
     .devices = {DeviceType::cpu},
     .archs = {Arch::x86_64, Arch::aarch64},
     .in_dtypes = {DType::f32, DType::bf16, DType::f16},
-    .eplb = false,
     .batch_invariant = true,
     .checkpoints = {Format::none},
     .layouts = {LayoutKind::p16_bf16, LayoutKind::p16_f16, LayoutKind::p16_f32},

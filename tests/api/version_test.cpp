@@ -21,7 +21,8 @@ TEST(Version, BuildInfoListsTheFeatures) {
   EXPECT_EQ(info["environment"], (nlohmann::json{"MOE_LOG", "MOE_MAX_ISA"}));
   EXPECT_FALSE(info["compiler"].get<std::string>().empty());
   for (const auto& f : info["features"]) EXPECT_EQ(moe_has_feature(f.get<std::string>().c_str()), 1) << f;
-  for (const char* f : {"isa.scalar", "backend.CPU_INT4", "io.mmap"}) EXPECT_EQ(moe_has_feature(f), 1) << f;
+  for (const char* f : {"isa.scalar", "backend.CPU_INT4", "backend.CPU", "io.mmap"})
+    EXPECT_EQ(moe_has_feature(f), 1) << f;
 #if defined(__x86_64__)
   for (const char* f : {"isa.avx2", "isa.avx512_vnni"}) EXPECT_EQ(moe_has_feature(f), 1) << f;
 #endif

@@ -94,10 +94,16 @@ TEST(unquantized, cpu_row_takes_every_activation_size_and_rank) {
     const json tuned = {{"activation", "swigluoai"},
                         {"activation_params", {{"alpha", 1.0}, {"beta", 0.0}, {"limit", 5.0}}}};
     const json ranked = {{"parallel", {{"tp_size", 3}, {"tp_rank", 1}, {"enable_expert_parallel", true}}}};
+    const json copies = {{"parallel",
+                          {{"tp_size", 2},
+                           {"tp_rank", 1},
+                           {"enable_expert_parallel", true},
+                           {"enable_eplb", true},
+                           {"num_redundant_experts", 2}}}};
     const json sharded = {{"parallel", {{"tp_size", 2}, {"tp_rank", 1}}}};
     for (const json& patch :
-         {limited, tuned, ranked, sharded, json{{"hidden_dim", 7}, {"intermediate_size", 1}}, json{{"has_bias", true}},
-          json{{"moe_backend", "cpu"}}, json{{"vllm_env", {{"VLLM_BATCH_INVARIANT", "1"}}}},
+         {limited, tuned, ranked, copies, sharded, json{{"hidden_dim", 7}, {"intermediate_size", 1}},
+          json{{"has_bias", true}}, json{{"moe_backend", "cpu"}}, json{{"vllm_env", {{"VLLM_BATCH_INVARIANT", "1"}}}},
           json{{"routing", {{"renormalize", false}}}}, json{{"routing", {{"method", "custom"}}}}}) {
       const auto s = select(patch, p);
       EXPECT_TRUE(s) << patch.dump() << ": " << s.error().message;
