@@ -325,6 +325,65 @@ TEST_P(GuardPages, NamedWeights) {
   }
 }
 
+// --- unquantized weights ------------------------------------------------------------------------------------
+
+class FloatGuardPages : public testing::TestWithParam<const Kernel*> {};
+
+TEST_P(FloatGuardPages, WeightsAndCalls) {
+  const Kernel& row = *GetParam();
+  const Element element = *p16_element(row.id->layout);
+  for (const Shape& shape : kShapes)
+    for (const std::int64_t tokens : {1, 5, 20}) {
+      SCOPED_TRACE(testing::Message() << "H " << shape.hidden << " I " << shape.inter << " T " << tokens);
+      Model m;
+      m.E = 4, m.H = shape.hidden - 1, m.I = shape.inter + 1, m.T = tokens, m.group = -1;  // odd tails as well
+      m.dtype = element == Element::f32 ? "float32" : element == Element::bf16 ? "bfloat16" : "float16";
+      m = random_model(std::move(m), static_cast<std::uint32_t>(tokens));
+      auto config = nlohmann::json::parse(m.config_text());
+      config["quantization"] = {{"scheme", "none"}};
+      Steps s;
+      s.context = make_context("{\"threads\":2}");
+      s.config = make_config(config.dump());
+      s.selection = make_selection(s.config.get(), s.context.get(), platform_of(row).get());
+      ASSERT_EQ(std::string(moe_selection_kernel(s.selection.get())), row.id->name);
+      // any finite values do: the activations of another batch
+      const std::int64_t size = element == Element::f32 ? 4 : 2, rows13 = m.E * 2 * m.I, rows2 = m.E * m.H;
+      Model values;
+      values.dtype = m.dtype, values.H = 64, values.T = (std::max(rows13 * m.H, rows2 * m.I) + 63) / 64;
+      values.E = 2;
+      values = random_model(std::move(values), 9);
+      std::vector<std::byte> want;
+      for (const Flush flush : kFlushes) {
+        const auto bytes = [&](std::int64_t n) { return static_cast<std::size_t>(n * size); };
+        const Guarded w13(values.x.data(), bytes(rows13 * m.H), flush, bytes(1)),
+            w2(values.x.data(), bytes(rows2 * m.I), flush, bytes(1));
+        const moe_tensor t13 = tensor(m.io_type(), {m.E, 2 * m.I, m.H}, w13.data()),
+                         t2 = tensor(m.io_type(), {m.E, m.H, m.I}, w2.data());
+        s.weights =
+            make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(s.config.get(), o, e); });
+        ASSERT_EQ(moe_weights_set(s.weights.get(), "w13_weight", &t13, nullptr, nullptr, nullptr), MOE_OK);
+        ASSERT_EQ(moe_weights_set(s.weights.get(), "w2_weight", &t2, nullptr, nullptr, nullptr), MOE_OK);
+        s.packed = make<PackedPtr>([&](moe_packed** o, moe_error** e) {
+          return moe_convert_weights(s.context.get(), s.selection.get(), s.weights.get(), nullptr, o, e);
+        });
+        s.layer = make<LayerPtr>([&](moe_layer** o, moe_error** e) {
+          return moe_layer_create(s.context.get(), s.selection.get(), s.packed.get(), nullptr, o, e);
+        });
+        s.weights.reset();  // before its memory
+        Call plain(m);
+        ASSERT_EQ(moe_apply(s.layer.get(), &plain.args, nullptr), MOE_OK);
+        if (want.empty()) want = plain.out;
+        EXPECT_EQ(plain.out, want);
+        for (const std::int64_t gap : {0, 3}) ASSERT_NO_FATAL_FAILURE(apply_guarded(s, m, want, flush, gap));
+        ASSERT_NO_FATAL_FAILURE(flat_and_in_place(s, m, want, flush));
+        ASSERT_NO_FATAL_FAILURE(route_guarded(s, m, flush));
+      }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FloatGuardPages, testing::ValuesIn(runnable_kernels(ActFormat::f32)),
+                         [](const auto& param) { return std::string(param.param->id->name); });
+
 INSTANTIATE_TEST_SUITE_P(All, GuardPages, testing::ValuesIn(runnable_kernels(ActFormat::tok8)),
                          [](const auto& param) { return std::string(param.param->id->name); });
 
