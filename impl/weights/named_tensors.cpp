@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "scheme/tensor_check.h"
+#include "weights/correction_bias.h"
 #include "weights/state.h"
 
 namespace moe {
@@ -95,6 +96,11 @@ Result<std::optional<FileTensor>> accept_entry(const LayerFacts& facts, const Ch
   return std::optional<FileTensor>(FileTensor{std::move(target), std::move(slot)});
 }
 
+Error in_file(const CheckpointEntry& e, Error error) {
+  error.message = e.file->path() + ": " + error.message;
+  return error;
+}
+
 }  // namespace
 
 Result<bool> WeightSet::set_named(std::string_view name, const TensorView& tensor, Owner owner) {
@@ -125,14 +131,24 @@ Check WeightSet::load_safetensors(const char* path, const char* module) {
   MOE_CHECK(check_settable(state_->source.get()));
   const LayerFacts& facts = state_->facts;
   const std::string prefix = module != nullptr ? module : facts.config().name;
-  MOE_TRY(const auto entries, open_checkpoint(path, prefix.empty() ? "" : prefix + "."));
+  const std::string of_experts = prefix.empty() ? "" : prefix + ".", of_router = router_prefix(prefix);
+  const bool wants_bias = facts.config().routing.has_bias;
+  MOE_TRY(const auto entries, open_checkpoint(path, wants_bias ? of_router : of_experts));
   std::vector<FileTensor> accepted;  // everything is checked before the first slot changes
+  std::vector<float> bias;
   for (const CheckpointEntry& e : entries) {
-    auto tensor = accept_entry(facts, e, prefix);
-    if (!tensor) {  // say in which file
-      tensor.error().message = e.file->path() + ": " + tensor.error().message;
-      return std::move(tensor.error());
+    if (wants_bias && is_correction_bias(e.entry->name, of_router)) {
+      const bool second = !bias.empty();
+      auto values = read_correction_bias(e, facts.config());
+      if (!values) return in_file(e, std::move(values.error()));
+      if (second)
+        return in_file(e, fail(Code::unexpected_weight, e.entry->name, e.entry->name + ": a second correction bias"));
+      bias = std::move(*values);
+      continue;
     }
+    if (!e.entry->name.starts_with(of_experts)) continue;
+    auto tensor = accept_entry(facts, e, prefix);
+    if (!tensor) return in_file(e, std::move(tensor.error()));
     if (!*tensor || (*tensor)->target.places.empty()) continue;
     const Target& target = (*tensor)->target;
     MOE_CHECK(
@@ -142,6 +158,7 @@ Check WeightSet::load_safetensors(const char* path, const char* module) {
   for (const FileTensor& t : accepted)
     if (auto& experts = state_->role(t.target.role).experts; experts.empty()) experts.resize(facts.experts().size());
   for (const FileTensor& t : accepted) fill(state_->role(t.target.role), t.target, t.slot);
+  if (!bias.empty()) state_->correction_bias = std::move(bias);
   return ok();
 }
 

@@ -134,6 +134,7 @@ void WeightSet::release_expert(std::int64_t expert) {
 
 void WeightSet::clear() {
   for (RoleSlots& slots : state_->roles) slots = {};
+  state_->correction_bias.clear();
 }
 
 }  // namespace moe

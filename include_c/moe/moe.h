@@ -602,7 +602,8 @@ MOE_API void MOE_CALL moe_packed_destroy(moe_packed* packed);
 typedef struct moe_layer_options {
   uint32_t struct_size;
   uint32_t reserved0;
-  const moe_tensor* correction_bias; /* not used by any routing built so far: NULL         */
+  const moe_tensor* correction_bias; /* [G] or [1,G] f32/f16/bf16, copied; NULL: the config's */
+                                     /* or the checkpoint's                               */
   const moe_tensor* expert_map;  /* [G] i32, place in [E, ...] or -1, copied; NULL: config's */
 } moe_layer_options;
 
@@ -631,7 +632,8 @@ typedef struct moe_apply_args {
   uint64_t flags;
   const moe_tensor* hidden;        /* [T,H], the config's in_dtype                          */
   const moe_tensor* router_logits; /* ROUTER_LOGITS: [T,G] f32/f16/bf16                     */
-  const moe_tensor* topk_ids;      /* TOPK: [T,K] i32 or i64; -1 or not held here: skipped   */
+  const moe_tensor* topk_ids;      /* TOPK: [T,K] i32 or i64; -1 or not held here: skipped;  */
+                                   /* hash routing with logits: [T,top_k]                   */
   const moe_tensor* topk_weights;  /* TOPK: [T,K] f32                                       */
   const moe_tensor* expert_tokens; /* not used by any mode built so far: NULL                */
   const moe_tensor* out;           /* shape of hidden, the config's out_dtype; overlaps no   */
@@ -643,10 +645,11 @@ typedef struct moe_apply_args {
   const moe_tensor* out_topk_weights; /* optional [T,K] f32                                */
 } moe_apply_args;
 
-/** Runs the layer. T = 0 is valid and writes nothing. Several calls on one layer may run at the
- *  same time when each has its own `out` and workspace. Errors found in the arguments, including
- *  bad expert ids, leave `out` untouched; after CANCELLED or CALLBACK its content is unspecified.
- *  [any] */
+/** Runs the layer. G counts the router's columns: experts, then zero experts. K is top_k, with
+ *  fused shared experts more by their number (ids from num_experts on, weight 1). T = 0 is valid and
+ *  writes nothing. Several calls on one layer may run at the same time when each has its own `out`
+ *  and workspace. Errors found in the arguments, including bad expert ids, leave `out` untouched;
+ *  after CANCELLED or CALLBACK its content is unspecified. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_apply(const moe_layer* layer, const moe_apply_args* args, moe_error** err);
 /** moe_apply for callers that avoid structs; all arrays without gaps. router_logits [T,G] given:
  *  routing inside; NULL: topk_ids i32 [T,K] and topk_weights f32 [T,K]. [any] */
@@ -656,8 +659,8 @@ typedef struct moe_route_args {
   uint32_t struct_size;
   uint32_t reserved0;
   const moe_tensor* router_logits;   /* [T,G]                                            */
-  const moe_tensor* correction_bias; /* not used by any routing built so far: NULL        */
-  const moe_tensor* out_topk_ids;    /* [T,K] i32 or i64                                  */
+  const moe_tensor* correction_bias; /* as in moe_layer_options; NULL: the config's       */
+  const moe_tensor* out_topk_ids;    /* [T,K] i32 or i64; hash routing: read              */
   const moe_tensor* out_topk_weights; /* [T,K] f32                                        */
 } moe_route_args;
 

@@ -1,0 +1,101 @@
+// A correction bias beside the router is found by its name, in any of the three types, and checked.
+#include "weights/correction_bias.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "base/float_formats.h"
+#include "support/safetensors_writer.h"
+#include "weights/weight_fixture.h"
+
+namespace moe::test {
+namespace {
+
+constexpr const char* kBiased = R"(,"routing":{"e_score_correction_bias":true,"scoring_func":"sigmoid"})";
+const std::vector<float> kValues = {0.5f, -1, 0, 2};
+
+std::string write_bias(const TempDir& dir, const std::string& name, const std::vector<std::int64_t>& shape,
+                       const std::vector<float>& values = kValues) {
+  SafetensorsWriter w;
+  w.add(name, "F32", shape, values.data(), values.size() * sizeof(float));
+  return dir.write("model.safetensors", w.bytes());
+}
+
+TEST(CheckpointBias, FoundByEveryName) {
+  for (const char* name :
+       {"gate.e_score_correction_bias", "e_score_correction_bias", "moe_statics.e_score_correction_bias",
+        "router.e_score_correction_bias", "gate.expert_bias", "expert_bias", "router_bias"})
+    for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{4}, std::vector<std::int64_t>{1, 4}}) {
+      const TempDir dir;
+      write_bias(dir, std::string("model.layers.0.mlp.") + name, shape);
+      WeightSet set(config_of({.more = kBiased}));
+      const Check c = set.load_safetensors(dir.path().c_str(), nullptr);
+      ASSERT_TRUE(c) << c.error().message;
+      EXPECT_EQ(set.correction_bias(), kValues) << name;
+      set.clear();
+      EXPECT_TRUE(set.correction_bias().empty());
+    }
+}
+
+TEST(CheckpointBias, SixteenBitValuesAreWidened) {
+  const TempDir dir;
+  std::vector<std::uint16_t> half;
+  for (float v : kValues) half.push_back(f32_to_bf16(v));
+  SafetensorsWriter w;
+  w.add("a.b.gate.e_score_correction_bias", "BF16", {4}, half.data(), 8);
+  const std::string path = dir.write("x.safetensors", w.bytes());
+  WeightSet set(config_of({.more = kBiased}));
+  ASSERT_TRUE(set.load_safetensors(path.c_str(), "a.b.experts"));
+  EXPECT_EQ(set.correction_bias(), kValues);
+}
+
+TEST(CheckpointBias, NotLookedForOrElsewhere) {
+  const TempDir dir;
+  const std::string path = write_bias(dir, "model.layers.0.mlp.gate.e_score_correction_bias", {4});
+  WeightSet plain(config_of({})), other(config_of({.more = kBiased}));
+  ASSERT_TRUE(plain.load_safetensors(path.c_str(), nullptr));
+  EXPECT_TRUE(plain.correction_bias().empty());
+  ASSERT_TRUE(other.load_safetensors(path.c_str(), "model.layers.1.mlp.experts"));
+  EXPECT_TRUE(other.correction_bias().empty());
+}
+
+TEST(CheckpointBias, FaultsNameTheTensor) {
+  const std::string name = "model.layers.0.mlp.gate.e_score_correction_bias";
+  const auto load = [&](const SafetensorsWriter& w) {
+    const TempDir dir;
+    const std::string path = dir.write("x.safetensors", w.bytes());
+    WeightSet set(config_of({.more = kBiased}));
+    const Check c = set.load_safetensors(path.c_str(), nullptr);
+    EXPECT_FALSE(c);
+    EXPECT_TRUE(set.correction_bias().empty());
+    if (c) return Error{Code::ok, {}, {}, {}};
+    EXPECT_THAT(c.error().message, ::testing::HasSubstr(path));
+    return c.error();
+  };
+  const std::vector<double> wide(8);
+  for (const std::vector<std::int64_t>& shape :
+       {std::vector<std::int64_t>{5}, std::vector<std::int64_t>{4, 1}, std::vector<std::int64_t>{}}) {
+    SafetensorsWriter w;
+    std::size_t bytes = 4;
+    for (std::int64_t d : shape) bytes *= static_cast<std::size_t>(d);
+    w.add(name, "F32", shape, wide.data(), bytes);
+    const Error e = load(w);
+    EXPECT_EQ(e.code, Code::shape);
+    EXPECT_EQ(e.subject, name);
+  }
+  SafetensorsWriter type, value, two;
+  type.add(name, "F64", {4}, wide.data(), 32);
+  EXPECT_EQ(load(type).code, Code::dtype);
+  std::vector<float> broken = kValues;
+  broken[1] = std::numeric_limits<float>::infinity();
+  value.add(name, "F32", {4}, broken.data(), 16);
+  EXPECT_EQ(load(value).subject, name + "[1]");
+  two.add(name, "F32", {4}, kValues.data(), 16);
+  two.add("model.layers.0.mlp.expert_bias", "F32", {4}, kValues.data(), 16);
+  EXPECT_EQ(load(two).code, Code::unexpected_weight);
+}
+
+}  // namespace
+}  // namespace moe::test
