@@ -11,7 +11,8 @@
 
 namespace {
 
-// The kernel of the selection, if this build and this machine have it.
+// The kernel of the selection, if this build and this machine have it. Where the system refuses what it needs (the
+// tile registers of AMX), the next one of the same layout that runs here.
 Result<const moe::Kernel*> kernel_for(const moe::Selection& s) {
   const std::string name = s.candidates[*s.winner].kernel;
   if (!s.kernel)
@@ -25,7 +26,20 @@ Result<const moe::Kernel*> kernel_for(const moe::Selection& s) {
     return fail(Code::unsupported, "selection",
                 "selection: this host cannot run kernel " + name + ": it needs " +
                     std::string(moe::kIsaNames[static_cast<size_t>(kernel->id->isa)]));
-  return kernel;
+  for (size_t i = *s.kernel; i < moe::kKernelIds.size(); ++i) {
+    const moe::Kernel* row = moe::kernel_at(i);
+    const bool fits = row != nullptr && row->id->layout == kernel->id->layout && row->id->act == kernel->id->act &&
+                      host.runs(row->id->isa) && row->id->takes_group(s.config->group_size());
+    if (fits && (row->ready == nullptr || row->ready())) return row;
+  }
+  return fail(Code::unsupported, "selection", "selection: the system refuses kernel " + name + " its registers");
+}
+
+void log_other_kernel(moe_context* ctx, const moe::LayerSpec& spec) {
+  if (ctx == nullptr || spec.kernel->id->name == spec.selected_kernel) return;
+  ctx->object->log().write(moe::LogLevel::warn, "layer",
+                           "the system refuses " + spec.selected_kernel + " its registers; this layer runs " +
+                               std::string(spec.kernel->id->name));
 }
 
 // [G] places in [E, ...] or -1, each place at most once.
@@ -89,6 +103,8 @@ moe_status moe_layer_create(moe_context* ctx, const moe_selection* selection, co
     spec.packed = packed->object;
     spec.context = object_of(ctx);
     spec.backend = s.backend_name();
+    spec.selected_kernel = s.candidates[*s.winner].kernel;
+    log_other_kernel(ctx, spec);
     MOE_TRY(std::shared_ptr<const moe::Layer> layer, moe::Layer::create(std::move(spec)));
     *out = make_handle<moe_layer>(std::move(layer));
     return ok();

@@ -94,6 +94,7 @@ struct Kernel {
   const Elementwise* steps = nullptr;
   void (*quantise)(const QuantArgsRow& args) = nullptr;
   void (*gemm)(const GemmArgs& args) = nullptr;
+  bool (*ready)() noexcept = nullptr;  // asks the system for what the row needs; nullptr: nothing
 };
 
 // All rows that are compiled in, in priority order.

@@ -30,10 +30,10 @@ constexpr Kernel kF32Scalar = scalar("f32_f32_p16_scalar", ref::copy_floats, ref
 
 constexpr const Kernel* kRows[] = {
 #if defined(__x86_64__)
-    &kW4a8Avx512Vnni, &kW4a8AvxVnni, &kW4a8Avx2,      &kBf16Avx512Vnni, &kBf16Avx2,
-    &kF16Avx512Vnni,  &kF16Avx2,     &kF32Avx512Vnni, &kF32Avx2,
+    &kW4a8AmxInt8, &kW4a8Avx512Vnni, &kW4a8AvxVnni, &kW4a8Avx2,      &kBf16Avx512Vnni,
+    &kBf16Avx2,    &kF16Avx512Vnni,  &kF16Avx2,     &kF32Avx512Vnni, &kF32Avx2,
 #endif
-    &kW4a8Scalar,     &kBf16Scalar,  &kF16Scalar,     &kF32Scalar,
+    &kW4a8Scalar,  &kBf16Scalar,     &kF16Scalar,   &kF32Scalar,
 };
 
 }  // namespace

@@ -268,6 +268,13 @@ MaybeWhy kernel_isa(const Query& q, const Offer& o) {
              telling_feature(kIsaNames[static_cast<std::size_t>(o.kernel->isa)], missing)};
 }
 
+MaybeWhy kernel_group(const Query& q, const Offer& o) {
+  if (o.kernel == nullptr || q.layer == nullptr) return std::nullopt;
+  if (o.kernel->takes_group(q.layer->group_size())) return std::nullopt;
+  return Why{"channel-wise weights or a group size that is a multiple of " + std::to_string(o.kernel->group_multiple),
+             "it is " + std::to_string(q.layer->group_size()), "/quantization/weights/group_size"};
+}
+
 // clang-format off
 constexpr std::array kRules = {
     Rule{{Reject::platform,          "device"},              device},
@@ -291,6 +298,7 @@ constexpr std::array kRules = {
     Rule{{Reject::not_built,         "layout"},              layout},
     Rule{{Reject::platform,          "kernel_arch"},         kernel_arch},
     Rule{{Reject::isa,               "isa"},                 kernel_isa},
+    Rule{{Reject::group_size,        "kernel_group"},        kernel_group},
 };
 // clang-format on
 

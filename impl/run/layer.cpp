@@ -232,6 +232,7 @@ std::string Layer::to_json() const {
     high = s.workspace_high;
   }
   return "{\"backend\":" + json::quote(s.spec.backend) + ",\"kernel\":" + json::quote(s.spec.kernel->id->name) +
+         (s.spec.selected_kernel.empty() ? "" : ",\"selected_kernel\":" + json::quote(s.spec.selected_kernel)) +
          ",\"layout\":" + json::quote(s.spec.packed->info.layout_id) +
          ",\"threads\":" + std::to_string(parallel_of(s.spec.context.get()).num_threads) +
          ",\"tile_rows\":" + std::to_string(s.spec.kernel->tile_rows) +

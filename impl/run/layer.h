@@ -25,6 +25,7 @@ struct LayerSpec {
   std::shared_ptr<Context> context;  // may be null
   const Kernel* kernel = nullptr;
   std::string backend;
+  std::string selected_kernel{};  // of the selection; another than `kernel` where the system refused it
   // [G] place in [E, ...] or -1, zero experts left out; empty = the config's.
   std::vector<std::int32_t> expert_map;
   std::vector<float> correction_bias;  // empty: the config's, or what the loader found

@@ -20,10 +20,14 @@ struct KernelId {
   LayoutKind layout;
   ActFormat act;
   Isa isa;
+  std::int64_t group_multiple = 1;  // weight groups are whole rows or multiples of this
+
+  constexpr bool takes_group(std::int64_t group) const { return group == -1 || group % group_multiple == 0; }
 };
 
 // clang-format off
 inline constexpr std::array kKernelIds = {
+    KernelId{"w4a8_tok8_p16_amxint8",    LayoutKind::p16_int4, ActFormat::tok8, Isa::amxint8, 64},
     KernelId{"w4a8_tok8_p16_avx512vnni", LayoutKind::p16_int4, ActFormat::tok8, Isa::avx512vnni},
     KernelId{"w4a8_tok8_p16_avxvnni",    LayoutKind::p16_int4, ActFormat::tok8, Isa::avxvnni},
     KernelId{"w4a8_tok8_p16_avx2",       LayoutKind::p16_int4, ActFormat::tok8, Isa::avx2},

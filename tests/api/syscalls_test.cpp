@@ -10,6 +10,10 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
 
 #include "support/capi.h"
 
@@ -46,6 +50,22 @@ bool forbid_all_but_futex() {
          syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter) == 0;
 }
 
+// A new thread makes calls of its own until it first sleeps: waits for that.
+bool all_others_sleep() {
+  for (int tries = 0; tries < 1000; ++tries, usleep(10000)) {
+    bool all = true;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      if (task.path().filename() == std::to_string(getpid())) continue;
+      std::ifstream stat(task.path() / "stat");
+      const std::string text(std::istreambuf_iterator<char>(stat), {});
+      const std::size_t name_end = text.rfind(')');
+      all &= name_end != std::string::npos && text.compare(name_end, 4, ") S ") == 0;
+    }
+    if (all) return true;
+  }
+  return false;
+}
+
 enum Outcome { kFine = 0, kWrong = 1, kNoFilter = 2 };
 
 int in_child(const Steps& s, const Model& m, bool forbidden_call) {
@@ -58,6 +78,7 @@ int in_child(const Steps& s, const Model& m, bool forbidden_call) {
     warm.args.router_logits = &warm.logits;
     for (moe_apply_args* a : {&call.args, &warm.args}) a->topk_ids = a->topk_weights = nullptr;
     if (moe_apply(s.layer.get(), &warm.args, nullptr) != MOE_OK) _exit(kWrong);  // starts the threads of this process
+    if (!all_others_sleep()) _exit(kWrong);
     if (!forbid_all_but_futex()) _exit(kNoFilter);
     for (int i = 0; i < 50; ++i)
       if (moe_apply(s.layer.get(), &call.args, nullptr) != MOE_OK) _exit(kWrong);

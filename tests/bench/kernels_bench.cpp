@@ -35,7 +35,7 @@ void run(benchmark::State& state, const Kernel* kernel, std::int64_t group, int 
 [[maybe_unused]] const bool kRegistered = [] {
   const auto host = detect_platform();
   for (const Kernel* kernel : kernels())
-    if (host && host->runs(kernel->id->isa))
+    if (host && host->runs(kernel->id->isa) && (kernel->ready == nullptr || kernel->ready()))
       for (const std::int64_t group : {32, 64, 128, -1})
         for (int n = 1; n <= kernel->tile_rows; n = n == 1 ? 2 : n + 2) {
           const std::string name =

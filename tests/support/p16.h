@@ -100,9 +100,12 @@ inline std::vector<const Kernel*> runnable_kernels(ActFormat act) {
   std::vector<const Kernel*> rows;
   const auto host = detect_platform();
   for (const Kernel* k : kernels())
-    if (host && host->runs(k->id->isa) && k->id->act == act) rows.push_back(k);
+    if (host && host->runs(k->id->isa) && k->id->act == act && (k->ready == nullptr || k->ready())) rows.push_back(k);
   return rows;
 }
+
+// Whether a row takes the groups of a matrix.
+inline bool takes(const Kernel& k, const P16Matrix& m) { return k.id->takes_group(m.group == m.k ? -1 : m.group); }
 
 // The definition of a row: the scalar row of its layout and activation format.
 inline const Kernel& scalar_of(const Kernel& row) {

@@ -27,7 +27,7 @@ struct LayerShape {
 inline std::vector<const Kernel*> kernels_for(const LayerShape& s) {
   std::vector<const Kernel*> rows;
   for (const Kernel* k : runnable_kernels(s.is_float() ? ActFormat::f32 : ActFormat::tok8))
-    if (k->id->layout == s.layout) rows.push_back(k);
+    if (k->id->layout == s.layout && k->id->takes_group(s.group)) rows.push_back(k);
   return rows;
 }
 
@@ -121,7 +121,7 @@ inline std::shared_ptr<const Layer> make_layer(std::shared_ptr<const Config> con
                                                std::shared_ptr<Context> context = nullptr,
                                                std::vector<std::int32_t> expert_map = {}) {
   return *Layer::create(
-      {std::move(config), std::move(packed), std::move(context), &kernel, "CPU_INT4", std::move(expert_map), {}});
+      {std::move(config), std::move(packed), std::move(context), &kernel, "CPU_INT4", "", std::move(expert_map), {}});
 }
 
 // A batch of random tokens with their routing; values of the layer's dtype.

@@ -268,11 +268,13 @@ void gemm(const GemmArgs& a) {
 
 }  // namespace
 
+void avx512::quantise_tok8(const QuantArgsRow& args) { quantise(args); }
+
 const Kernel kW4a8Avx512Vnni = {.id = &kKernelIds[*kernel_index("w4a8_tok8_p16_avx512vnni")],
                                 .exact = true,
                                 .tile_rows = kTileRows,
                                 .steps = &avx512::kSteps,
-                                .quantise = quantise,
+                                .quantise = avx512::quantise_tok8,
                                 .gemm = gemm};
 
 }  // namespace moe
