@@ -46,7 +46,7 @@ class Promises(unittest.TestCase):
 
     def test_a_refused_selection_lists_every_reason(self):
         with self.assertRaises(moe.NoBackend) as caught:
-            moe.Selection(moe.Config({**DOCUMENT, "activation": "gelu"}))
+            moe.Selection(moe.Config({**DOCUMENT, "quantization": {"scheme": "W4A8", "group_size": 16}}))
         candidates = caught.exception.details["candidates"]
         self.assertTrue(candidates)
         self.assertTrue(all(c["reason"] != "MOE_REJECT_NONE" and c["detail"] for c in candidates))

@@ -11,13 +11,18 @@ namespace {
 
 std::size_t page_bytes() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 
+#if defined(MADV_WIPEONFORK)
+// Emulators answer every advice with success and do nothing; a kernel knows which advice there is.
+bool heeds_advice(void* page) { return madvise(page, page_bytes(), 0x7fff) != 0; }
+#endif
+
 }  // namespace
 
 ProcessMark::ProcessMark() noexcept {
 #if defined(MADV_WIPEONFORK)
   void* page = mmap(nullptr, page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return;
-  if (madvise(page, page_bytes(), MADV_WIPEONFORK) != 0) {
+  if (!heeds_advice(page) || madvise(page, page_bytes(), MADV_WIPEONFORK) != 0) {
     (void)munmap(page, page_bytes());
     return;
   }

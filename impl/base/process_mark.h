@@ -1,6 +1,6 @@
 // Whether this is still the process it was: a number that changes in the child of a fork(), read without a
 // system call. The mark lies in a page that the kernel empties in the child (MADV_WIPEONFORK, Linux 4.14); where
-// that cannot be had (an emulator), it is the process id.
+// that cannot be had (in emulators), it is the process id.
 #pragma once
 
 #include <atomic>
