@@ -23,7 +23,7 @@ TEST(Config, GoldenDocuments) {
     moe_config* out = reinterpret_cast<moe_config*>(8);
     const Failure f = failure([&](moe_error** e) { return moe_config_create(text.data(), text.size(), &out, e); });
     EXPECT_EQ(f.status, MOE_ERR_INVALID_CONFIG) << entry["file"];
-    EXPECT_EQ(f.subject, entry["pointer"]) << entry["file"];
+    EXPECT_EQ(f.subject, entry["pointer"].get<std::string>()) << entry["file"];
     EXPECT_EQ(out, nullptr);
   }
 }

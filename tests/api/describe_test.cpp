@@ -78,7 +78,7 @@ TEST(Describe, CheckpointVectors) {
       EXPECT_TRUE(subset(resolved, answer.at("resolved"))) << c.dump() << answer.dump();
     } else {
       EXPECT_NE(s, MOE_OK);
-      EXPECT_EQ(why.subject, pointer) << c.dump() << why.message;
+      EXPECT_EQ(why.subject, pointer.get<std::string>()) << c.dump() << why.message;
     }
   }
 }

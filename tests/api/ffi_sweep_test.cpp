@@ -92,7 +92,7 @@ TEST_F(FfiSweep, EveryPointerNull) {
       const Result r = call(f, i, 0);
       if (!fallible(f) || p["nullable"] == true) continue;
       EXPECT_EQ(r.status, MOE_ERR_INVALID_ARGUMENT) << f["name"] << "." << p["name"];
-      EXPECT_EQ(r.subject, p["name"]) << f["name"];
+      EXPECT_EQ(r.subject, p["name"].get<std::string>()) << f["name"];
       ++refused;
     }
   }
@@ -127,7 +127,7 @@ TEST_F(FfiSweep, RequiredMembersNull) {
         s.set(m["name"], before);
         if (p["type"] == "ptr:moe_tensor") continue;
         EXPECT_EQ(r.status, MOE_ERR_INVALID_ARGUMENT) << f["name"] << " " << m["name"];
-        EXPECT_EQ(r.subject, m["name"]) << f["name"];
+        EXPECT_EQ(r.subject, m["name"].get<std::string>()) << f["name"];
         ++refused;
       }
     }

@@ -34,6 +34,12 @@ const Shape kShapes[] = {
     {288, 96, 96, "swigluoai"},   {256, 128, 128, "silu"},
     {128, 320, 64, "swiglustep"},
 };
+std::vector<Shape> shapes_of(const Kernel& kernel) {
+  std::vector<Shape> shapes;
+  for (const Shape& s : kShapes)
+    if (kernel.id->takes_group(s.group)) shapes.push_back(s);
+  return shapes;
+}
 constexpr std::int64_t kTokens[] = {1, 2, 5, 17, 20};
 constexpr const char* kTypes[] = {"float32", "bfloat16", "float16"};
 
@@ -194,7 +200,7 @@ void route_guarded(const Steps& s, const Model& m, Flush flush) {
 
 TEST_P(GuardPages, Calls) {
   std::size_t turn = 0;
-  for (const Shape& shape : kShapes)
+  for (const Shape& shape : shapes_of(*GetParam()))
     for (const std::int64_t tokens : kTokens) {
       const char* dtype = kTypes[turn++ % std::size(kTypes)];
       SCOPED_TRACE(testing::Message() << "H " << shape.hidden << " I " << shape.inter << " g " << shape.group << " T "
@@ -214,7 +220,7 @@ TEST_P(GuardPages, Calls) {
 }
 
 TEST_P(GuardPages, WeightsAndPackedBlocks) {
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : shapes_of(*GetParam())) {
     SCOPED_TRACE(testing::Message() << "H " << shape.hidden << " I " << shape.inter << " g " << shape.group);
     const Model m = model(shape, 7, "bfloat16");
     const Steps s = layer_of(m);
@@ -275,7 +281,7 @@ TEST_P(GuardPages, WeightsAndPackedBlocks) {
 
 // Whole tensors under their checkpoint names, one guarded buffer each.
 TEST_P(GuardPages, NamedWeights) {
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : shapes_of(*GetParam())) {
     const Model m = model(shape, 2, "float32");
     const Steps s = layer_of(m);
     if (std::string(shape.activation) == "swigluoai") continue;  // its stacked rows are interleaved, named ones are not
@@ -332,7 +338,7 @@ class FloatGuardPages : public testing::TestWithParam<const Kernel*> {};
 TEST_P(FloatGuardPages, WeightsAndCalls) {
   const Kernel& row = *GetParam();
   const Element element = *p16_element(row.id->layout);
-  for (const Shape& shape : kShapes)
+  for (const Shape& shape : shapes_of(*GetParam()))
     for (const std::int64_t tokens : {1, 5, 20}) {
       SCOPED_TRACE(testing::Message() << "H " << shape.hidden << " I " << shape.inter << " T " << tokens);
       Model m;
