@@ -72,7 +72,7 @@ def main(cc, cxx):
         b.library("data export", "only functions", 'int moe_x = 1;\n')
         b.library("weak export", "only functions", '__attribute__((weak)) void moe_x(void) {}\n')
         b.library("other SONAME", "SONAME", flags=["-Wl,-soname,libother.so.1"])
-        b.library("needs libstdc++", "needs libstdc++", flags=["-lstdc++"], source=GOOD_SOURCE +
+        b.library("needs libstdc++", "needs lib", flags=["-lstdc++"], source=GOOD_SOURCE +
                   "void _ZSt9terminatev(void);\n__attribute__((used)) static void (*const keep)(void) = _ZSt9terminatev;\n")
         b.library("RPATH", "RUNPATH", flags=["-Wl,-rpath,/nowhere"])
         b.library("lazy binding", "BIND_NOW", flags=["-Wl,-z,lazy"])
