@@ -12,6 +12,10 @@ namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
+std::int64_t pick(std::mt19937& rng, std::int64_t low, std::int64_t high) {
+  return std::uniform_int_distribution<std::int64_t>(low, high)(rng);
+}
+
 Ids random_ids(std::int64_t slots, std::int64_t experts, std::mt19937& rng) {
   Ids ids(at(slots));
   for (std::int64_t& id : ids) id = static_cast<std::int64_t>(rng() % static_cast<std::uint32_t>(experts));
@@ -65,7 +69,7 @@ TEST(ExpertMaps, CopiesOfAnExpertShareItsTokens) {
 TEST(ExpertMaps, AlignedBlocksHoldEverySlotOnce) {
   std::mt19937 rng(5);
   for (int round = 0; round < 200; ++round) {
-    const std::int64_t experts = 1 + rng() % 20, slots = rng() % 60, block = 1 + rng() % 9;
+    const std::int64_t experts = pick(rng, 1, 20), slots = pick(rng, 0, 59), block = pick(rng, 1, 9);
     const Ids ids = random_ids(slots, experts, rng);
     const AlignedBlocks a = align_block_size(
         ids, {.block_size = block, .num_experts = experts, .expert_map = {}, .pad_sorted_ids = round % 2 == 1});
@@ -90,7 +94,7 @@ TEST(ExpertMaps, AlignedBlocksHoldEverySlotOnce) {
 TEST(ExpertMaps, PermutationIsStableAndForeignSlotsComeLast) {
   std::mt19937 rng(6);
   for (int round = 0; round < 200; ++round) {
-    const std::int64_t ranks = 1 + rng() % 4, experts = ranks + rng() % 12, slots = rng() % 60;
+    const std::int64_t ranks = pick(rng, 1, 4), experts = ranks + pick(rng, 0, 11), slots = pick(rng, 0, 59);
     const Ids ids = random_ids(slots, experts, rng),
               map = expert_map(experts, ranks, ranks - 1, Placement::round_robin);
     const auto local =
