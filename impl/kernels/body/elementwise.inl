@@ -138,7 +138,8 @@ void activate_as(const ActivateArgs& a) {
           y = gated_lanes<D, K>(a, g, round_lanes<D>(V::load(at + kPanelRows)));
         else
           y = unary_lanes<K>(g);
-        V::store(out + b * kPanelRows + i, round_lanes<R>(y));
+        if constexpr (!Gated || D != R) y = round_lanes<R>(y);  // else the last step has done it
+        V::store(out + b * kPanelRows + i, y);
       }
   }
 }
