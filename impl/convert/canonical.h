@@ -1,9 +1,11 @@
 // The plain form between readers and writers: some rows of one expert's matrix, independent of how a
 // checkpoint stores them and of how a layout wants them.
 //
-//   codes  int8 [count][stride]   values -8..7; columns k >= K are 0, stride a multiple of 64
+//   codes  int8 [count][stride]   values -8..7 or -128..127, with zero points the stored code - 8 or - 128; columns
+//                                 k >= K are 0, stride a multiple of 64
 //   values f32  [count][stride]   instead of codes, where weights are not quantized; exact in the layout's element
 //   scales f32  [count][groups]   finite, not negative; bf16 values where `bf16_scales` was asked for
+//   zeros  u8   [count][groups]   with zero points: the stored code of value 0
 //   bias   f32  [count]           0 without a bias
 //
 // A writer asks for as many rows as it can use (a panel of 16, or all), so the plain form of an expert
@@ -51,11 +53,12 @@ struct CanonicalRows {
   std::int64_t count = 0, k = 0, stride = 0, groups = 0;
   std::vector<std::int8_t> codes;
   std::vector<float> values, scales, bias;
+  std::vector<std::uint8_t> zeros;
   std::uint64_t scales_rounded = 0;  // running total over all reads
 
   // Room for `rows` rows, all zero.
   void shape(std::int64_t rows, const P16Matrix& matrix) {
-    const bool is_float = matrix.element != Element::int4;
+    const bool is_float = !is_integer(matrix.element);
     count = rows;
     k = matrix.k;
     stride = round_up(k, kCanonicalPad);
@@ -63,6 +66,7 @@ struct CanonicalRows {
     codes.assign(is_float ? 0 : static_cast<std::size_t>(rows * stride), 0);
     values.assign(is_float ? static_cast<std::size_t>(rows * stride) : 0, 0.0f);
     scales.assign(static_cast<std::size_t>(rows * groups), 0.0f);
+    zeros.assign(matrix.has_zeros ? scales.size() : 0, 0);
     bias.assign(static_cast<std::size_t>(rows), 0.0f);
   }
   // Zero from row n on.
@@ -71,6 +75,7 @@ struct CanonicalRows {
     if (!codes.empty()) std::fill(codes.begin() + n * stride, codes.end(), std::int8_t{0});
     if (!values.empty()) std::fill(values.begin() + n * stride, values.end(), 0.0f);
     std::fill(scales.begin() + n * groups, scales.end(), 0.0f);
+    if (!zeros.empty()) std::fill(zeros.begin() + n * groups, zeros.end(), std::uint8_t{0});
     std::fill(bias.begin() + n, bias.end(), 0.0f);
   }
   const std::int8_t* row(std::int64_t r) const { return codes.data() + r * stride; }

@@ -58,10 +58,9 @@ struct LayoutWriter {
 };
 
 constexpr std::array kWriters = {
-    LayoutWriter{LayoutKind::p16_int4, write_p16_expert},
-    LayoutWriter{LayoutKind::p16_bf16, write_p16_expert},
-    LayoutWriter{LayoutKind::p16_f16, write_p16_expert},
-    LayoutWriter{LayoutKind::p16_f32, write_p16_expert},
+    LayoutWriter{LayoutKind::p16_int4, write_p16_expert}, LayoutWriter{LayoutKind::p16_bf16, write_p16_expert},
+    LayoutWriter{LayoutKind::p16_f16, write_p16_expert},  LayoutWriter{LayoutKind::p16_f32, write_p16_expert},
+    LayoutWriter{LayoutKind::p16_w4, write_p16_expert},   LayoutWriter{LayoutKind::p16_w8, write_p16_expert},
 };
 
 const LayoutWriter* writer_of(LayoutKind kind) {

@@ -27,8 +27,23 @@ void store(DType dtype, float x, std::byte* p) {
 }
 
 float scale_at(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t g) {
-  if (m.grouping() == Grouping::channel) return load<float>(panel + lane * 4) * 16.0f;  // the layout keeps s / 16
-  return bf16_to_f32(load<std::uint16_t>(panel + m.scale_offset(lane, g)));
+  const std::byte* at = panel + m.scale_offset(lane, g);
+  if (m.scale_bytes() == 4)  // W4A8 keeps s / 16
+    return m.scales == Scales::w4a8 ? load<float>(at) * 16.0f : load<float>(at);
+  const auto h = load<std::uint16_t>(at);
+  return m.scales == Scales::f16 ? f16_to_f32(h) : bf16_to_f32(h);
+}
+
+// The code of value 0.
+int zero_at(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t g) {
+  if (!m.has_zeros) return code_bias(m.element);
+  return load<std::uint8_t>(panel + m.zero_offset() + static_cast<std::size_t>(g * kPanelRows + lane));
+}
+
+int code_at(const P16Matrix& m, const std::byte* at, std::int64_t k) {
+  const auto byte = static_cast<unsigned>(*at);
+  if (m.element == Element::int8) return static_cast<int>(byte);
+  return static_cast<int>(P16Matrix::nibble_high(k) ? byte >> 4 : byte & 15u);
 }
 
 // Elements without a scale.
@@ -65,17 +80,19 @@ Check dequantize_p16(const Layout& layout, const std::byte* expert, Matrix which
     const std::byte* panel = matrix + static_cast<std::size_t>(m.panel_of(n)) * m.panel_bytes();
     const std::int64_t lane = m.lane_of(n);
     float scale = 0.0f;
+    int zero = 0;
     for (std::int64_t k = 0; k < m.k; ++k) {
       std::byte* to = out.data + (n * out.strides[0] + k * out.strides[1]) * size;
       const std::byte* at = panel + m.code_offset(lane, k);
-      if (m.element != Element::int4) {
+      if (!is_integer(m.element)) {
         store(out.dtype, value_at(m, at), to);
         continue;
       }
-      if (k % m.group == 0) scale = scale_at(m, panel, lane, k / m.group);
-      const auto byte = static_cast<unsigned>(*at);
-      const int code = static_cast<int>(P16Matrix::nibble_high(k) ? byte >> 4 : byte & 15u);
-      store(out.dtype, static_cast<float>(code - 8) * scale, to);
+      if (k % m.group == 0) {
+        scale = scale_at(m, panel, lane, k / m.group);
+        zero = zero_at(m, panel, lane, k / m.group);
+      }
+      store(out.dtype, static_cast<float>(code_at(m, at, k) - zero) * scale, to);
     }
   }
   return ok();

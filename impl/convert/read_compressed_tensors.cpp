@@ -1,10 +1,12 @@
-// compressed-tensors int4 weights -> plain rows.
+// compressed-tensors int4 and int8 weights -> plain rows.
 //
-//   int-quantized   I8  [N, K]            one value -8..7 per byte
-//   pack-quantized  I32 [N, ceil(K/8)]    value + 8 of column k in bits 4*(k%8) of word k/8; bits past K are 0
+//   int-quantized   I8  [N, K]             one value -8..7 or -128..127 per byte
+//   pack-quantized  I32 [N, ceil(K/8)]     value + 8 of column k in bits 4*(k%8) of word k/8; bits past K are 0
+//                   I32 [N, ceil(K/4)]     value + 128 in bits 8*(k%4) of word k/4
 //
 // Both read eight codes at a time as one 64-bit word and look at all range faults of a row together;
 // only a bad row is searched for its first fault. Scales are float32, float16 or bfloat16.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -79,6 +81,29 @@ MaybeFault read_packed_row(const std::byte* src, std::int64_t step, std::int64_t
                                                      std::to_string(static_cast<std::int32_t>(last))};
 }
 
+// Eight bits: every value is one.
+MaybeFault read_int8_row_whole(const std::byte* src, std::int64_t step, std::int64_t k, std::int8_t* out) {
+  if (step == 1)
+    std::memcpy(out, src, static_cast<std::size_t>(k));
+  else
+    for (std::int64_t i = 0; i < k; ++i) out[i] = load<std::int8_t>(src + i * step);
+  return std::nullopt;
+}
+
+MaybeFault read_packed_bytes_row(const std::byte* src, std::int64_t step, std::int64_t k, std::int8_t* out) {
+  for (std::int64_t i = 0; i < k; i += 4) {
+    const std::uint32_t word = load<std::uint32_t>(src + i * step), codes = word ^ 0x80808080u;
+    const std::int64_t valid = std::min<std::int64_t>(4, k - i);
+    std::memcpy(out + i, &codes, static_cast<std::size_t>(valid));
+    const std::uint32_t beyond = valid == 4 ? 0 : word >> (8 * valid);
+    if (beyond != 0)
+      return Fault{k + std::countr_zero(beyond) / 8, "bits past the last column (" + std::to_string(k) +
+                                                         ") must be 0, the word is " +
+                                                         std::to_string(static_cast<std::int32_t>(word))};
+  }
+  return std::nullopt;
+}
+
 // --- scales -----------------------------------------------------------------------------------------
 
 MaybeFault read_scale_row(const TensorView& t, std::int64_t r, bool to_bf16, std::uint64_t& rounded, float* out) {
@@ -116,12 +141,12 @@ Check read_quantized_row(ReadCodes read_codes, const SourceMatrix& m, const Sour
 
 Check read_int8_codes(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
                       CanonicalRows& out) {
-  return read_quantized_row(read_int8_row, m, half, r, i, out);
+  return read_quantized_row(m.element == Element::int8 ? read_int8_row_whole : read_int8_row, m, half, r, i, out);
 }
 
 Check read_packed_codes(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
                         CanonicalRows& out) {
-  return read_quantized_row(read_packed_row, m, half, r, i, out);
+  return read_quantized_row(m.element == Element::int8 ? read_packed_bytes_row : read_packed_row, m, half, r, i, out);
 }
 
 }  // namespace moe

@@ -33,6 +33,9 @@ TensorView every_nth_row(const TensorView& t, HalfRows at, std::int64_t count) {
   return v;
 }
 
+// Of a packed word's codes; float tensors have no use for it.
+int checkpoint_bits(const P16Matrix& m) { return m.element == Element::int8 ? 8 : 4; }
+
 struct RolePart {
   Role role;
   TensorKind kind;
@@ -48,7 +51,7 @@ struct Gather {
 
   // Rows of a part: [rows, columns] or [rows].
   TensorShape shape(const CheckpointTensor& row, std::int64_t n) const {
-    return row.shape({.n = n, .k = matrix.k, .group = matrix.group, .num_bits = 4});
+    return row.shape({.n = n, .k = matrix.k, .group = matrix.group, .num_bits = checkpoint_bits(matrix)});
   }
 
   Check take(const RolePart& part, const Place& place, std::int64_t n, TensorView& view) {
@@ -99,7 +102,8 @@ Result<LeasedMatrix> lease_matrix(const ConvertJob& job, const TensorSource& sou
   m.format = job.format;
   m.is_w13 = is_w13;
   m.has_bias = matrix.has_bias;
-  m.bf16_scales = job.group_size > 0 || l.w13.grouping() != Grouping::channel || l.w2.grouping() != Grouping::channel;
+  m.bf16_scales = l.kind == LayoutKind::p16_int4 &&
+                  (job.group_size > 0 || l.w13.grouping() != Grouping::channel || l.w2.grouping() != Grouping::channel);
   m.expert = expert;
   m.k = matrix.k;
   m.groups = matrix.groups();
@@ -116,8 +120,8 @@ Result<LeasedMatrix> lease_matrix(const ConvertJob& job, const TensorSource& sou
 std::uint64_t temp_bytes_per_worker(const ConvertJob& job) {
   std::uint64_t most = 0;
   for (const P16Matrix* m : {&job.layout.w13, &job.layout.w2}) {
-    const MatrixSize size{.n = m->rows(), .k = m->k, .group = m->group, .num_bits = 4};
-    const std::int64_t plain = m->element == Element::int4 ? 1 : 4;  // bytes of a code or value
+    const MatrixSize size{.n = m->rows(), .k = m->k, .group = m->group, .num_bits = checkpoint_bits(*m)};
+    const std::int64_t plain = is_integer(m->element) ? 1 : 4;  // bytes of a code or value
     std::uint64_t bytes =
         static_cast<std::uint64_t>(kPanelRows * (round_up(m->k, kCanonicalPad) * plain + 4 * m->groups() + 4));
     for (const CheckpointTensor& row : checkpoint_tensors(job.format)) {

@@ -95,6 +95,44 @@ void write_int4_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* 
   }
 }
 
+// Scales and zero points as they are (kinds w4 and w8).
+void write_plain_header(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
+  std::memset(panel, 0, m.bias_offset());
+  for (std::int64_t g = 0; g < m.groups(); ++g)
+    for (std::int64_t lane = 0; lane < kPanelRows; ++lane) {
+      const float s = rows.row_scales(lane)[g];
+      std::byte* at = panel + m.scale_offset(lane, g);
+      if (m.scales == Scales::f32) {
+        std::memcpy(at, &s, 4);
+      } else {
+        const std::uint16_t h = m.scales == Scales::bf16 ? f32_to_bf16(s) : f32_to_f16(s);
+        std::memcpy(at, &h, 2);
+      }
+      if (m.has_zeros)
+        panel[m.zero_offset() + static_cast<std::size_t>(g * kPanelRows + lane)] =
+            static_cast<std::byte>(rows.zeros[static_cast<std::size_t>(lane * rows.groups + g)]);
+    }
+}
+
+void write_plain_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
+  write_plain_header(m, rows, panel);
+  std::byte* unit = panel + m.header_bytes();
+  for (std::int64_t k = 0; k < m.units() * kUnitK; k += kUnitK, unit += m.unit_bytes())
+    for (std::size_t lane = 0; lane < kPanelRows; ++lane) {
+      const std::int8_t* codes = rows.row(static_cast<std::int64_t>(lane)) + k;
+      if (m.element == Element::int4) {
+        for (std::size_t c = 0; c < 2; ++c) write_chunk(codes + 32 * c, unit + 256 * c, lane);
+        continue;
+      }
+      for (std::size_t j = 0; j < 16; ++j) {
+        std::uint32_t word;
+        std::memcpy(&word, codes + 4 * j, 4);
+        word ^= 0x80808080u;  // value + 128
+        std::memcpy(unit + 64 * j + 4 * lane, &word, 4);
+      }
+    }
+}
+
 // Sixteen rows side by side, k or k pairs after one another.
 void write_float_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
   for (std::int64_t lane = 0; lane < kPanelRows; ++lane) {
@@ -114,10 +152,12 @@ void write_float_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte*
 }  // namespace
 
 void write_p16_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
-  if (m.element == Element::int4)
+  if (!is_integer(m.element))
+    write_float_panel(m, rows, panel);
+  else if (m.scales == Scales::w4a8)
     write_int4_panel(m, rows, panel);
   else
-    write_float_panel(m, rows, panel);
+    write_plain_panel(m, rows, panel);
   if (m.has_bias) std::memcpy(panel + m.bias_offset(), rows.bias.data(), 64);
 }
 

@@ -16,46 +16,61 @@ namespace {
 
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 24;  // rows, columns
 constexpr std::int64_t kMaxExperts = std::int64_t{1} << 24;
-constexpr auto kLastKind = static_cast<std::uint64_t>(LayoutKind::p16_f32);
+constexpr auto kLastKind = static_cast<std::uint64_t>(LayoutKind::p16_w8);
 constexpr std::uint64_t kMaxText = std::uint64_t{64} << 20;  // config text
 
 Error bad(const std::string& subject, const std::string& what) {
   return fail(Code::format, subject, (subject.empty() ? std::string("packed block") : subject) + ": " + what);
 }
 
-StoredMatrix store(const P16Matrix& m) { return {m.half_rows, m.halves, m.k, m.group, m.has_bias ? 1 : 0}; }
+constexpr std::int64_t kBias = 1, kZeros = 2, kScales = 256;
+
+// The kinds whose scales and zero points vary.
+bool is_plain(LayoutKind kind) { return kind == LayoutKind::p16_w4 || kind == LayoutKind::p16_w8; }
+
+StoredMatrix store(LayoutKind kind, const P16Matrix& m) {
+  const std::int64_t flags = (m.has_bias ? kBias : 0) + (m.has_zeros ? kZeros : 0) +
+                             (is_plain(kind) ? kScales * static_cast<std::int64_t>(m.scales) : 0);
+  return {m.half_rows, m.halves, m.k, m.group, flags};
+}
+
+bool are_flags(LayoutKind kind, std::int64_t flags) {
+  if (!is_plain(kind)) return flags == 0 || flags == kBias;
+  const std::int64_t scales = flags / kScales;
+  return flags % kScales <= kBias + kZeros && scales >= static_cast<std::int64_t>(Scales::f32) &&
+         scales <= static_cast<std::int64_t>(Scales::f16);
+}
 
 // Small enough for the unchecked arithmetic of P16Matrix: at most 2^21 panels of less than 2^31 bytes.
-bool is_valid(const StoredMatrix& m) {
+bool is_valid(LayoutKind kind, const StoredMatrix& m) {
   const auto extent = [](std::int64_t x) { return x >= 1 && x <= kMaxExtent; };
-  return extent(m.half_rows) && extent(m.k) && (m.halves == 1 || m.halves == 2) &&
-         (m.has_bias == 0 || m.has_bias == 1) &&
+  return extent(m.half_rows) && extent(m.k) && (m.halves == 1 || m.halves == 2) && m.flags >= 0 &&
+         are_flags(kind, m.flags) &&
          (m.group == m.k || (m.group >= 32 && m.group % 32 == 0 && m.group <= m.k && m.k % m.group == 0));
 }
 
-P16Matrix matrix_of(Element element, const StoredMatrix& m) {
-  return {.element = element,
-          .half_rows = m.half_rows,
-          .halves = static_cast<int>(m.halves),
-          .k = m.k,
-          .group = m.group,
-          .has_bias = m.has_bias != 0};
-}
-
 // The layout that the numbers describe, nullopt when they contradict each other.
-std::optional<Layout> layout_of(std::uint64_t kind, std::uint64_t experts, const StoredMatrix& w13,
+std::optional<Layout> layout_of(std::uint64_t kind_number, std::uint64_t experts, const StoredMatrix& w13,
                                 const StoredMatrix& w2) {
-  const auto element = kind <= kLastKind ? p16_element(static_cast<LayoutKind>(kind)) : std::nullopt;
-  const bool valid = element && (*element == Element::int4 || (w13.group == w13.k && w2.group == w2.k)) &&
-                     experts <= static_cast<std::uint64_t>(kMaxExperts) && is_valid(w13) && is_valid(w2) &&
-                     w2.halves == 1 && w2.k == w13.half_rows && w2.half_rows == w13.k && w13.has_bias == w2.has_bias &&
+  if (kind_number > kLastKind) return std::nullopt;
+  const auto kind = static_cast<LayoutKind>(kind_number);
+  const auto element = p16_element(kind);
+  const bool valid = element && (is_integer(*element) || (w13.group == w13.k && w2.group == w2.k)) &&
+                     experts <= static_cast<std::uint64_t>(kMaxExperts) && is_valid(kind, w13) && is_valid(kind, w2) &&
+                     w2.halves == 1 && w2.k == w13.half_rows && w2.half_rows == w13.k && w13.flags == w2.flags &&
                      (w13.group == w2.group || w13.group == w13.k || w2.group == w2.k);
   if (!valid) return std::nullopt;
-  Layout l;
-  l.kind = static_cast<LayoutKind>(kind);
-  l.w13 = matrix_of(*element, w13);
-  l.w2 = matrix_of(*element, w2);
-  l.experts = static_cast<std::int64_t>(experts);
+  const bool channel = w13.group == w13.k && w2.group == w2.k;
+  Layout l = p16_layout(kind, {.experts = static_cast<std::int64_t>(experts),
+                               .hidden = w13.k,
+                               .intermediate = w13.half_rows,
+                               .group = channel ? -1 : std::min(w13.group, w2.group),
+                               .gated = w13.halves == 2,
+                               .has_bias = (w13.flags & kBias) != 0,
+                               .scales = static_cast<Scales>(w13.flags / kScales),
+                               .has_zeros = (w13.flags & kZeros) != 0});
+  l.w13.group = w13.group;
+  l.w2.group = w2.group;
   return l;
 }
 
@@ -83,8 +98,8 @@ std::optional<PackedHead> plan_block(const PackedInfo& info) {
   h.version = kPackedVersion;
   h.layout_kind = static_cast<std::uint64_t>(info.layout.kind);
   h.experts = static_cast<std::uint64_t>(info.layout.experts);
-  h.w13 = store(info.layout.w13);
-  h.w2 = store(info.layout.w2);
+  h.w13 = store(info.layout.kind, info.layout.w13);
+  h.w2 = store(info.layout.kind, info.layout.w2);
   const auto layout = layout_of(h.layout_kind, h.experts, h.w13, h.w2);
   if (!layout) return std::nullopt;
   h.expert_stride = layout->expert_stride();

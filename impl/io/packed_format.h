@@ -26,7 +26,8 @@ constexpr std::uint32_t kPackedVersion = 1;
 constexpr std::uint64_t kHashChunk = std::uint64_t{4} << 20;
 
 struct StoredMatrix {
-  std::int64_t half_rows, halves, k, group, has_bias;
+  std::int64_t half_rows, halves, k, group;
+  std::int64_t flags;  // 1: bias, 2: zero points, 256 * Scales of the kinds w4 and w8
 };
 
 enum PackedSection { kLayoutId, kBackend, kConfigText, kExperts, kCorrectionBias, kChunkHashes, kSectionCount };

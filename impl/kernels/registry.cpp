@@ -4,7 +4,9 @@
 #include "kernels/kernel.h"
 #include "kernels/ref/elementwise.h"
 #include "kernels/ref/float.h"
+#include "kernels/ref/symmetric.h"
 #include "kernels/ref/w4a8.h"
+#include "kernels/ref/wna16.h"
 #if defined(__x86_64__)
 #include "kernels/x86/rows.h"
 #endif
@@ -24,16 +26,22 @@ constexpr Kernel scalar(std::string_view name, void (*quantise)(const QuantArgsR
 }
 
 constexpr Kernel kW4a8Scalar = scalar("w4a8_tok8_p16_scalar", ref::quantise, ref::gemm);
+constexpr Kernel kW4a8BlockScalar = scalar("w4a8_blk8_p16_scalar", ref::quantise_blocks, ref::gemm_blocks);
+constexpr Kernel kW8a8Scalar = scalar("w8a8_tok8_p16_scalar", ref::quantise_row, ref::gemm_row);
+constexpr Kernel kW8a8BlockScalar = scalar("w8a8_blk8_p16_scalar", ref::quantise_blocks, ref::gemm_blocks);
+constexpr Kernel kW4a16Scalar = scalar("w4a16_f32_p16_scalar", ref::copy_floats, ref::gemm_wna16);
+constexpr Kernel kW8a16Scalar = scalar("w8a16_f32_p16_scalar", ref::copy_floats, ref::gemm_wna16);
 constexpr Kernel kBf16Scalar = scalar("bf16_f32_p16_scalar", ref::copy_floats, ref::gemm_float);
 constexpr Kernel kF16Scalar = scalar("f16_f32_p16_scalar", ref::copy_floats, ref::gemm_float);
 constexpr Kernel kF32Scalar = scalar("f32_f32_p16_scalar", ref::copy_floats, ref::gemm_float);
 
 constexpr const Kernel* kRows[] = {
 #if defined(__x86_64__)
-    &kW4a8AmxInt8, &kW4a8Avx512Vnni, &kW4a8AvxVnni, &kW4a8Avx2,      &kBf16Avx512Vnni,
-    &kBf16Avx2,    &kF16Avx512Vnni,  &kF16Avx2,     &kF32Avx512Vnni, &kF32Avx2,
+    &kW4a8AmxInt8, &kW4a8Avx512Vnni,  &kW4a8AvxVnni, &kW4a8Avx2,        &kBf16Avx512Vnni,
+    &kBf16Avx2,    &kF16Avx512Vnni,   &kF16Avx2,     &kF32Avx512Vnni,   &kF32Avx2,
 #endif
-    &kW4a8Scalar,  &kBf16Scalar,     &kF16Scalar,   &kF32Scalar,
+    &kW4a8Scalar,  &kW4a8BlockScalar, &kW8a8Scalar,  &kW8a8BlockScalar, &kW4a16Scalar,
+    &kW8a16Scalar, &kBf16Scalar,      &kF16Scalar,   &kF32Scalar,
 };
 
 }  // namespace

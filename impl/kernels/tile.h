@@ -6,8 +6,12 @@
 //   tok8   the rows side by side per unit of 64 k, so that a kernel walks them with one pointer, and one unit is an
 //          A tile of AMX:
 //            int8  code[ceil(K/64)][n][64]      0 beyond K
-//            int32 corr[G][n]                   -8 * sum of the codes of each weight group (the weights are value + 8)
-//            float recip[n], int32 z[n]
+//            int32 corr[G][n]                   -bias * sum of the codes of each weight group (weights are value +
+//            bias) float recip[n], int32 z[n]
+//   blk8   the same codes with a scale per 32 k:
+//            int8  code[ceil(K/64)][n][64]
+//            int32 corr[ceil(K/32)][n], float scale[ceil(K/32)][n]
+//   bf16   bf16 value[ceil(K/64)*2][n][32]      0 beyond K
 //   f32    float row[n][K padded to 64]         0 beyond K
 #pragma once
 
@@ -24,15 +28,22 @@ struct TileShape {
   std::int64_t k = 0;
   std::int64_t group = 0;  // of the weights that will meet it; == k: channel-wise
   ActFormat act = ActFormat::tok8;
+  std::int32_t bias = 8;  // of the weights' codes
 
   constexpr std::int64_t blocks() const { return ceil_div(k, std::int64_t{32}); }  // of 32 k that weights have
   constexpr std::int64_t units() const { return ceil_div(k, kUnitK); }
   constexpr std::int64_t groups() const { return k / group; }
   constexpr std::size_t code_bytes() const { return static_cast<std::size_t>(units() * kUnitK); }
   constexpr std::int64_t padded() const { return round_up(k, kUnitK); }
+  // Bytes of a row in pieces of 64 bytes that lie beside those of the other rows, and 4-byte words behind them.
+  constexpr std::size_t piece_bytes() const { return act == ActFormat::bf16 ? code_bytes() * 2 : code_bytes(); }
+  constexpr std::int64_t words() const {
+    if (act == ActFormat::bf16) return 0;
+    return act == ActFormat::blk8 ? 2 * blocks() : groups() + 2;
+  }
   constexpr std::size_t row_bytes() const {
     if (act == ActFormat::f32) return static_cast<std::size_t>(padded()) * sizeof(float);
-    return round_up(code_bytes() + static_cast<std::size_t>(groups()) * 4 + 8, std::size_t{64});
+    return round_up(piece_bytes() + static_cast<std::size_t>(words()) * 4, std::size_t{64});
   }
 };
 
@@ -59,6 +70,22 @@ inline QuantRow quant_row(const TileShape& shape, const TilePlace& at) {
           reinterpret_cast<std::int32_t*>(recip + at.n) + at.row};
 }
 
+// The pieces of a blk8 row in its place: codes as above, words of block b at [b * stride].
+struct BlockRow {
+  std::int8_t* codes;
+  std::ptrdiff_t code_stride;
+  std::int32_t* corr;
+  float* scale;
+  std::ptrdiff_t stride;
+};
+
+inline BlockRow block_row(const TileShape& shape, const TilePlace& at) {
+  auto* corr = reinterpret_cast<std::int32_t*>(at.tile + shape.code_bytes() * static_cast<std::size_t>(at.n));
+  auto* scale = reinterpret_cast<float*>(corr + shape.blocks() * at.n);
+  return {reinterpret_cast<std::int8_t*>(at.tile) + at.row * kUnitK, at.n * kUnitK, corr + at.row, scale + at.row,
+          at.n};
+}
+
 // Where the codes of block `block` of 32 k begin in a tile of n rows; the rows are kUnitK apart.
 constexpr std::int64_t block_offset(std::int64_t block, int n) { return (block >> 1) * kUnitK * n + (block & 1) * 32; }
 
@@ -72,12 +99,15 @@ inline void copy_tile_row(const TileShape& shape, const TilePlace& from, const T
     std::memcpy(float_row(shape, to), float_row(shape, from), shape.row_bytes());
     return;
   }
-  const QuantRow a = quant_row(shape, from), b = quant_row(shape, to);
-  for (std::int64_t u = 0; u < shape.units(); ++u)
-    std::memcpy(b.codes + u * b.code_stride, a.codes + u * a.code_stride, kUnitK);
-  for (std::int64_t g = 0; g < shape.groups(); ++g) b.corr[g * b.corr_stride] = a.corr[g * a.corr_stride];
-  *b.recip = *a.recip;
-  *b.z = *a.z;
+  const auto n = static_cast<std::size_t>(from.n), m = static_cast<std::size_t>(to.n);
+  const std::byte* a = from.tile + static_cast<std::size_t>(from.row) * 64;
+  std::byte* b = to.tile + static_cast<std::size_t>(to.row) * 64;
+  for (std::size_t piece = 0; piece < shape.piece_bytes() / 64; ++piece)
+    std::memcpy(b + piece * m * 64, a + piece * n * 64, 64);
+  a = from.tile + shape.piece_bytes() * n + static_cast<std::size_t>(from.row) * 4;
+  b = to.tile + shape.piece_bytes() * m + static_cast<std::size_t>(to.row) * 4;
+  for (std::size_t word = 0; word < static_cast<std::size_t>(shape.words()); ++word)
+    std::memcpy(b + word * m * 4, a + word * n * 4, 4);
 }
 
 }  // namespace moe

@@ -60,7 +60,9 @@ struct Accepts {
   bool ungated = true;
   EnumSet<Activation> activations = EnumSet<Activation>::all();
   bool any_key = false;
-  std::span<const QuantKey> weight_keys = {};  // the activation key must be none; empty = no weight key either
+  std::span<const QuantKey> weight_keys = {};                 // empty = no weight key
+  std::span<const QuantKey> activation_keys = {};             // empty = no activation key
+  std::span<const CapabilityRange> scheme_capabilities = {};  // the keys run on CUDA of these alone; empty = anywhere
   bool expert_parallel = true, eplb = true;
   std::span<const std::string_view> all2all_refused = {};  // when all-to-all kernels are in use
   std::span<const std::string_view> all2all_only = {};     // empty = any
@@ -76,10 +78,9 @@ struct Accepts {
   std::int64_t group_multiple = 1;  // group size is channel-wise or a multiple of this
   std::int64_t size_multiple = 1;   // of H and I
   bool callers_factor = true;       // routing custom with a routed_scaling_factor
-  bool block32 = true;              // activation_quant block32
   // The layouts of this build for the row (one per kind of weight element); none: it cannot write the backend's.
   EnumSet<LayoutKind> layouts = {};
-  ActFormat act = ActFormat::tok8;  // with layouts: which kernels belong to the row
+  EnumSet<ActFormat> acts = {};  // with layouts: which kernels belong to the row
 };
 
 struct Experts {
@@ -116,6 +117,7 @@ std::string built_oracles();                        // "w4a8_int8, int_wna16, un
 
 std::span<const Experts> w4a8_int8_rows();
 std::span<const Experts> int_wna16_rows();
+std::span<const Experts> int8_rows();
 std::span<const Experts> unquantized_rows();
 Steering steer_unquantized(const Query& q);
 
@@ -154,6 +156,8 @@ class Refusal {
 };
 using Verdict = std::optional<Refusal>;  // nullopt: accepted
 
+// What the config makes of the activations inside a kernel: does a row of the registry with this format serve it?
+bool act_fits(const Config& config, ActFormat act);
 // The layout of a row for the weights of the query's config; none for a pure question, and where the row has none.
 LayoutKind layout_kind(const Query& q, const Accepts& row);
 

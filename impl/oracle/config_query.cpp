@@ -51,6 +51,13 @@ QuantKey wna16_weight_key(const Config& c, const Platform& platform) {
   return w.symmetric ? key_named("kInt4Static") : key_named("kInt4StaticAsym");
 }
 
+// vLLM knows channel-wise weights with activations per token; other pairs get keys that only libmoe's row takes.
+void int8_keys(Query& q, const Config& c) {
+  q.weight_key = c.group_size() == -1 ? key_named("kInt8StaticChannelSym")
+                                      : key_rows::fixed(KeyType::int8, KeyType::fp32, {1, c.group_size()});
+  q.activation_key = key_named("kInt8DynamicTokenSym");
+}
+
 // The spelling of the canonical document.
 std::string document_dtype(DType t) {
   switch (t) {
@@ -113,14 +120,18 @@ Query query_of(const Config& config, const Platform& platform) {
                     .use_batched_activation_format = std::nullopt};
   if (q.oracle == OracleId::w4a8_int8) q.weight_key = w4a8_weight_key(config.group_size());
   if (q.oracle == OracleId::int_wna16) q.weight_key = wna16_weight_key(config, platform);
+  if (q.oracle == OracleId::int8) int8_keys(q, config);
   q.env = config.vllm_env;
   q.layer = &config;
   return q;
 }
 
 std::optional<Element> weight_element(const Config& config) {
-  if (config.quantization.weights)
-    return is(*config.quantization.weights, 4, NumType::integer) ? std::optional(Element::int4) : std::nullopt;
+  if (config.quantization.weights) {
+    const QuantArgs& w = *config.quantization.weights;
+    if (is(w, 4, NumType::integer)) return Element::int4;
+    return is(w, 8, NumType::integer) ? std::optional(Element::int8) : std::nullopt;
+  }
   return config.in_dtype == DType::bf16 ? Element::bf16 : config.in_dtype == DType::f16 ? Element::f16 : Element::f32;
 }
 

@@ -17,7 +17,7 @@ constexpr std::array kFamilies = {
            .device_before_name = false,
            .named = OnMissingDevice::warn_and_auto},
     Family{.id = OracleId::fp8},
-    Family{.id = OracleId::int8},
+    Family{.id = OracleId::int8, .table = int8_rows},
     Family{.id = OracleId::nvfp4},
     Family{.id = OracleId::mxfp4},
     Family{.id = OracleId::mxfp4_deepseek_v4},

@@ -217,6 +217,10 @@ std::string_view oracle_name(OracleId id) {
 Result<Query> parse_query(const json::Value& value) {
   Query q;
   MOE_CHECK(read_members<Query>(value, "", kQueryMembers, q));
+  if (q.oracle == OracleId::int8 && !q.weight_key && !q.activation_key) {  // its one scheme
+    q.weight_key = key_named("kInt8StaticChannelSym");
+    q.activation_key = key_named("kInt8DynamicTokenSym");
+  }
   return q;
 }
 

@@ -1,7 +1,8 @@
 // Oracle int_wna16: int4 or int8 weights, 16-bit activations (wna16.md 1.4, 1.5).
 //
-// No conversion to one of these layouts is built yet (layout none), so a config that a row accepts is
-// answered with NOT_BUILT; the pure question (moe_describe) is answered as vLLM does.
+// Of the layouts, our CPU row's is built: symmetric weights of pack-quantized checkpoints in the order of their
+// columns. A config that another row accepts is answered with NOT_BUILT; the pure question (moe_describe) is answered
+// as vLLM does.
 #include "oracle/backend.h"
 
 namespace moe {
@@ -90,6 +91,13 @@ constexpr Accepts kOurCpu = [] {
   a.weight_keys = kAllKeys;
   a.routing = EnumSet<RoutingMethod>::all();
   a.batch_invariant = true;
+  a.archs = {Arch::x86_64, Arch::aarch64};
+  a.in_dtypes = {DType::f32, DType::bf16, DType::f16};
+  a.checkpoints = {Format::pack_quantized};
+  a.transposed = false;
+  a.group_multiple = 32;
+  a.layouts = {LayoutKind::p16_w4, LayoutKind::p16_w8};
+  a.acts = {ActFormat::f32, ActFormat::tok8, ActFormat::blk8};
   return a;
 }();
 constexpr Accepts kHumming = [] {

@@ -99,7 +99,7 @@ constexpr Accepts kLibmoeCpu = {
     .batch_invariant = true,
     .checkpoints = {Format::none},
     .layouts = {LayoutKind::p16_bf16, LayoutKind::p16_f16, LayoutKind::p16_f32},
-    .act = ActFormat::f32,
+    .acts = {ActFormat::f32, ActFormat::bf16},
 };
 
 // clang-format off

@@ -42,9 +42,8 @@ constexpr Accepts kLibmoe = [] {
   a.group_multiple = 32;
   a.size_multiple = 2;
   a.callers_factor = false;
-  a.block32 = false;
   a.layouts = {LayoutKind::p16_int4};
-  a.act = ActFormat::tok8;
+  a.acts = {ActFormat::tok8, ActFormat::blk8};
   return a;
 }();
 

@@ -105,17 +105,28 @@ MaybeWhy activation(const Query& q, const Offer& o) {
              "it is " + std::string(name_of(q.moe.activation)), "/activation"};
 }
 
+bool has_key(std::span<const QuantKey> keys, const std::optional<QuantKey>& key) {
+  return key ? std::find(keys.begin(), keys.end(), *key) != keys.end() : keys.empty();
+}
+
+std::string keys_text(std::span<const QuantKey> keys) {
+  std::string s;
+  for (const QuantKey& k : keys) s += (s.empty() ? "" : ", ") + key_text(k);
+  return s.empty() ? "without a key" : s;
+}
+
 MaybeWhy quant_scheme(const Query& q, const Offer& o) {
   const Accepts& a = *o.accepts;
   if (a.any_key) return std::nullopt;
-  const bool known = q.weight_key
-                         ? std::find(a.weight_keys.begin(), a.weight_keys.end(), *q.weight_key) != a.weight_keys.end()
-                         : a.weight_keys.empty();
-  if (known && !q.activation_key) return std::nullopt;
-  std::string keys;
-  for (const QuantKey& k : a.weight_keys) keys += (keys.empty() ? "" : ", ") + key_text(k);
+  const std::array<int, 2> cap = q.platform.capability.value_or(std::array<int, 2>{0, 0});
+  if (!a.scheme_capabilities.empty() &&
+      !(q.platform.type == DeviceType::cuda && in_any(a.scheme_capabilities, 10 * cap[0] + cap[1])))
+    return Why{"CUDA with compute capability " + text_of(a.scheme_capabilities) + " for these keys",
+               "the platform is " + platform_text(q.platform), "/platform"};
+  const bool known = has_key(a.weight_keys, q.weight_key);
+  if (known && has_key(a.activation_keys, q.activation_key)) return std::nullopt;
   const std::string found = "they are " + key_text(q.weight_key) + " and " + key_text(q.activation_key);
-  return Why{"weights " + (keys.empty() ? "without a key" : keys) + " and no activation key", found,
+  return Why{"weights " + keys_text(a.weight_keys) + " and activations " + keys_text(a.activation_keys), found,
              known ? "/quantization/input_activations" : "/quantization/weights"};
 }
 
@@ -219,11 +230,28 @@ MaybeWhy callers_factor(const Query& q, const Offer& o) {
              "/routing/routed_scaling_factor"};
 }
 
-MaybeWhy activation_quant(const Query& q, const Offer& o) {
-  if (q.layer == nullptr || o.accepts->block32 || q.layer->activation_quant != ActivationQuant::block32)
+// What our readers take so far.
+MaybeWhy plain_weights(const Query& q, const Offer& o) {
+  if (q.layer == nullptr || o.accepts->layouts == EnumSet<LayoutKind>() || !q.layer->quantization.weights)
     return std::nullopt;
-  return Why{"activations quantised per token", "activation_quant is block32, which this build does not have",
-             "/activation_quant"};
+  const QuantArgs& w = *q.layer->quantization.weights;
+  if (!w.symmetric)
+    return Why{"symmetric weights", "symmetric is false, which this build does not read",
+               "/quantization/weights/symmetric"};
+  if (w.actorder == ActOrder::group)
+    return Why{"weights in the order of the columns", "actorder is group, which this build does not read",
+               "/quantization/weights/actorder"};
+  return std::nullopt;
+}
+
+MaybeWhy activation_quant(const Query& q, const Offer& o) {
+  if (q.layer == nullptr || o.accepts->layouts == EnumSet<LayoutKind>()) return std::nullopt;
+  const LayoutKind layout = layout_kind(q, *o.accepts);
+  for (const KernelId& k : kKernelIds)
+    if (k.layout == layout && o.accepts->acts.has(k.act) && act_fits(*q.layer, k.act)) return std::nullopt;
+  return Why{"activations that its kernels multiply",
+             "compute and activation_quant ask for int8 activations with these weights, which this build does not have",
+             "/compute"};
 }
 
 MaybeWhy layout(const Query& q, const Offer& o) {
@@ -275,6 +303,17 @@ MaybeWhy kernel_group(const Query& q, const Offer& o) {
              "it is " + std::to_string(q.layer->group_size()), "/quantization/weights/group_size"};
 }
 
+// Sums of int8 products are kept in int32.
+MaybeWhy sum_length(const Query& q, const Offer& o) {
+  if (o.kernel == nullptr || q.layer == nullptr) return std::nullopt;
+  const Config& c = *q.layer;
+  const std::int64_t longest = std::max(c.hidden_dim, c.intermediate_size_per_partition);
+  const std::int64_t sum = c.group_size() == -1 ? longest : std::min(c.group_size(), longest);
+  if (sum <= o.kernel->longest_sum()) return std::nullopt;
+  return Why{"sums over at most " + std::to_string(o.kernel->longest_sum()) + " columns",
+             "one scale covers " + std::to_string(sum), "/quantization/weights/group_size"};
+}
+
 // clang-format off
 constexpr std::array kRules = {
     Rule{{Reject::platform,          "device"},              device},
@@ -294,11 +333,13 @@ constexpr std::array kRules = {
     Rule{{Reject::group_size,        "group_size"},          group_size},
     Rule{{Reject::alignment,         "alignment"},           alignment},
     Rule{{Reject::routing,           "routing"},             callers_factor},
-    Rule{{Reject::not_built,         "activation_quant"},    activation_quant},
     Rule{{Reject::not_built,         "layout"},              layout},
+    Rule{{Reject::not_built,         "plain_weights"},       plain_weights},
+    Rule{{Reject::not_built,         "activation_quant"},    activation_quant},
     Rule{{Reject::platform,          "kernel_arch"},         kernel_arch},
     Rule{{Reject::isa,               "isa"},                 kernel_isa},
     Rule{{Reject::group_size,        "kernel_group"},        kernel_group},
+    Rule{{Reject::group_size,        "sum_length"},          sum_length},
 };
 // clang-format on
 

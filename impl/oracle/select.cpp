@@ -92,7 +92,8 @@ std::vector<Asked> entries_of(const Query& q, const Choice& c) {
   std::vector<Asked> entries;
   const LayoutKind layout = layout_kind(q, *c.accepts);
   for (std::size_t i = 0; i < kKernelIds.size(); ++i)
-    if (layout != LayoutKind::none && kKernelIds[i].layout == layout && kKernelIds[i].act == c.accepts->act)
+    if (layout != LayoutKind::none && kKernelIds[i].layout == layout && c.accepts->acts.has(kKernelIds[i].act) &&
+        act_fits(*q.layer, kKernelIds[i].act))
       entries.push_back(
           {.row = c.row, .kernel = i, .priority = c.priority + static_cast<std::int32_t>(i), .verdict = std::nullopt});
   if (entries.empty())
@@ -208,11 +209,19 @@ bool settled_before_rules(const Request& r, Round& round, Outcome& out) {
 
 }  // namespace
 
+bool act_fits(const Config& c, ActFormat act) {
+  const bool quantised = c.quantization.input_activations.has_value();
+  if (!quantised && c.compute != Compute::a8)
+    return act == ActFormat::f32 || (act == ActFormat::bf16 && c.in_dtype == DType::bf16);
+  const bool blocks = c.activation_quant == ActivationQuant::block32 ||
+                      (c.activation_quant == ActivationQuant::automatic && !quantised);
+  return act == (blocks ? ActFormat::blk8 : ActFormat::tok8);
+}
+
 LayoutKind layout_kind(const Query& q, const Accepts& row) {
   if (q.layer == nullptr) return LayoutKind::none;
   for (const KernelId& k : kKernelIds)
-    if (row.layouts.has(k.layout) && k.act == row.act && p16_element(k.layout) == weight_element(*q.layer))
-      return k.layout;
+    if (row.layouts.has(k.layout) && p16_element(k.layout) == weight_element(*q.layer)) return k.layout;
   return LayoutKind::none;
 }
 

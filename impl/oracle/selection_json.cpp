@@ -51,7 +51,7 @@ json::Value shard_json(const Config& c) {
 }
 
 // Words in the order of Element and ActFormat.
-constexpr std::array<std::string_view, 4> kElementWords = {"int4", "bfloat16", "float16", "float32"};
+constexpr std::array<std::string_view, 5> kElementWords = {"int4", "int8", "bfloat16", "float16", "float32"};
 constexpr std::array<std::string_view, 5> kActWords = {"int8_per_token", "int8_block32", "bfloat16", "float16",
                                                        "float32"};
 static_assert(static_cast<std::size_t>(Element::f32) + 1 == kElementWords.size());
@@ -92,6 +92,14 @@ Result<QuantConfig> w4a8_int8_config(const Config& c) {
   return w4a8_int8_quant_config(a);
 }
 
+Result<QuantConfig> int8_config(const Config& c) {
+  QuantArguments a;
+  a.w1_scale = a.w2_scale = true;
+  a.w1_bias = a.w2_bias = c.has_bias;
+  a.per_act_token_quant = true;
+  return int8_quant_config(a);
+}
+
 Result<QuantConfig> unquantized_config(const Config& c) {
   QuantArguments a;
   a.w1_bias = a.w2_bias = c.has_bias;
@@ -102,9 +110,9 @@ struct ConfigOfOracle {
   OracleId oracle;
   Result<QuantConfig> (*build)(const Config& c);
 };
-constexpr std::array kConfigs = {ConfigOfOracle{OracleId::int_wna16, wna16_config},
-                                 ConfigOfOracle{OracleId::w4a8_int8, w4a8_int8_config},
-                                 ConfigOfOracle{OracleId::unquantized, unquantized_config}};
+constexpr std::array kConfigs = {
+    ConfigOfOracle{OracleId::int_wna16, wna16_config}, ConfigOfOracle{OracleId::w4a8_int8, w4a8_int8_config},
+    ConfigOfOracle{OracleId::int8, int8_config}, ConfigOfOracle{OracleId::unquantized, unquantized_config}};
 
 json::Value quant_config_json(const Selection& s) {
   const std::optional<OracleId> oracle = oracle_from_name(s.oracle);

@@ -14,10 +14,14 @@
 namespace moe {
 namespace {
 
-// tok8 is the arithmetic of CPU_INT4 (decisions 7.1): rounded to the input dtype between the steps, and as upstream
-// sums with bit_compat vllm.
+// The arithmetic of CPU_INT4 (decisions 7.1): rounded to the input dtype between the steps, and as upstream sums with
+// bit_compat vllm.
+bool is_cpu_int4(const Kernel& kernel) {
+  return kernel.id->layout == LayoutKind::p16_int4 && kernel.id->act == ActFormat::tok8;
+}
+
 ActivateArgs activation_of(const Config& c, const Kernel& kernel) {
-  const bool stepwise = kernel.id->act == ActFormat::tok8;
+  const bool stepwise = is_cpu_int4(kernel);
   ActivateArgs a{};
   a.activation = c.activation;
   a.clamp = (c.activation == Activation::silu && c.limit) ||
@@ -25,7 +29,7 @@ ActivateArgs activation_of(const Config& c, const Kernel& kernel) {
   a.alpha = static_cast<float>(c.alpha.value_or(0));
   a.beta = static_cast<float>(c.beta.value_or(0));
   a.limit = static_cast<float>(c.limit.value_or(0));
-  a.dtype = c.in_dtype;
+  a.dtype = kernel.id->act == ActFormat::blk8 ? DType::f32 : c.in_dtype;  // block32 rounds nothing between the steps
   a.rounding = stepwise ? Rounding::stepwise : Rounding::once;
   return a;
 }
@@ -37,18 +41,21 @@ HalfRule rule_of(const Config& c, const P16Matrix& m) {
 
 // Copies a dense [T, K] result of routing into the caller's tensor.
 template <class T>
-void copy_out(const T* from, const TensorView& to) {
+void copy_out(const T* from, const TensorView& to, const Parallel& parallel) {
   const auto size = static_cast<std::int64_t>(dtype_bits(to.dtype) / 8);
-  for (std::int64_t t = 0; t < to.shape[0]; ++t)
-    for (std::int64_t j = 0; j < to.shape[1]; ++j) {
-      std::byte* dst = to.data + (t * to.strides[0] + j * to.strides[1]) * size;
-      if (to.dtype == DType::i64) {
-        const auto v = static_cast<std::int64_t>(from[t * to.shape[1] + j]);
-        std::memcpy(dst, &v, sizeof v);
-      } else {
-        std::memcpy(dst, from + t * to.shape[1] + j, sizeof(T));
+  const std::int64_t tokens = to.shape[0], width = to.shape[1];
+  parallel.parts(tokens, slot_parts(tokens * width), [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t)
+      for (std::int64_t j = 0; j < width; ++j) {
+        std::byte* dst = to.data + (t * to.strides[0] + j * to.strides[1]) * size;
+        if (to.dtype == DType::i64) {
+          const auto v = static_cast<std::int64_t>(from[t * width + j]);
+          std::memcpy(dst, &v, sizeof v);
+        } else {
+          std::memcpy(dst, from + t * width + j, sizeof(T));
+        }
       }
-    }
+  });
 }
 
 // All memory of a call: the engine's, and what routing needs beside it.
@@ -103,9 +110,9 @@ struct Layer::State {
     m.bytes = m.work.bytes + more.used();
     return m;
   }
-  Check check_routing(const ApplyArgs& a) const {
+  Check check_routing(const ApplyArgs& a, const Parallel& parallel) const {
     MOE_CHECK(check_router(router));
-    return router.rule == RouteRule::hash ? check_hash_ids(router, a.topk_ids, "topk_ids") : ok();
+    return router.rule == RouteRule::hash ? check_hash_ids(router, a.topk_ids, "topk_ids", parallel) : ok();
   }
   void route_call(const ApplyArgs& a, const CallMemory& m, const Parallel& parallel) const {
     route(router,
@@ -118,8 +125,8 @@ struct Layer::State {
            .weights = m.work.weights,
            .scratch = m.scratch},
           parallel);
-    if (a.out_topk_ids) copy_out(m.work.ids, *a.out_topk_ids);
-    if (a.out_topk_weights) copy_out(m.work.weights, *a.out_topk_weights);
+    if (a.out_topk_ids) copy_out(m.work.ids, *a.out_topk_ids, parallel);
+    if (a.out_topk_weights) copy_out(m.work.weights, *a.out_topk_weights, parallel);
   }
   void give_back(Buffer b) const {
     const std::lock_guard lock(mutex);
@@ -163,7 +170,7 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
   e.in_rule = rule_of(c, l.w13);
   e.mid_rule = rule_of(c, l.w2);
   e.weight_on_input = c.apply_router_weight_on_input;
-  e.rounded = c.bit_compat == Policy::vllm && e.kernel->id->act == ActFormat::tok8;
+  e.rounded = c.bit_compat == Policy::vllm && is_cpu_int4(*e.kernel);
   if (c.routing.apply_routed_scale_to_output) e.output_scale = static_cast<float>(c.routing.routed_scaling_factor);
   return std::shared_ptr<const Layer>(std::move(layer));
 }
@@ -178,10 +185,8 @@ Check Layer::apply(const ApplyArgs& a) const {
   const State& s = *state_;
   MOE_CHECK(report(a.control, 0, 0));
   const bool routes = a.mode == ApplyMode::router_logits;
-  if (!routes)
-    MOE_CHECK(check_ids(a.topk_ids, s.num_ids));
-  else
-    MOE_CHECK(s.check_routing(a));
+  const Parallel parallel = parallel_of(s.spec.context.get());
+  MOE_CHECK(routes ? s.check_routing(a, parallel) : check_ids(a.topk_ids, s.num_ids, parallel));
   if (a.num_tokens == 0) return ok();
   if (a.num_tokens > std::numeric_limits<std::int32_t>::max() / s.setup.top_k)
     return fail(Code::shape, "hidden",
@@ -197,20 +202,19 @@ Check Layer::apply(const ApplyArgs& a) const {
     MOE_TRY(own, s.take_workspace(need));
   }
   CallMemory m = s.carve_call(a.mode, a.num_tokens, a.workspace.empty() ? own.data() : a.workspace.data());
-  const Parallel parallel = parallel_of(s.spec.context.get());
   TensorView ids = a.topk_ids, weights = a.topk_weights;
   if (routes) {
     s.route_call(a, m, parallel);
     ids = row_major(DType::i32, {a.num_tokens, s.setup.top_k}, m.work.ids);
     weights = row_major(DType::f32, {a.num_tokens, s.setup.top_k}, m.work.weights);
   }
-  build_plan(m.work.plan, s.setup.plan_shape(a.num_tokens), s.expert_map, ids, weights);
+  build_plan(m.work.plan, s.setup.plan_shape(a.num_tokens), s.expert_map, ids, weights, parallel);
   for (std::int32_t i = 0; i < m.work.plan.num_active; ++i) {
     const ActiveExpert& e = m.work.plan.active[i];
     s.counts[static_cast<std::size_t>(e.local)].fetch_add(static_cast<std::uint64_t>(e.slots),
                                                           std::memory_order_relaxed);
   }
-  if (s.adds_identity) sum_zero_weights(ids, weights, s.spec.config->num_experts, m.identity);
+  if (s.adds_identity) sum_zero_weights(ids, weights, s.spec.config->num_experts, m.identity, parallel);
   Check result =
       run_engine(s.setup, m.work, {a.num_tokens, a.accumulate, a.hidden, a.out, parallel, a.control, m.identity});
   if (own) s.give_back(std::move(own));

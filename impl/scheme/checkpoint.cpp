@@ -93,7 +93,9 @@ std::span<const CheckpointTensor> checkpoint_tensors(Format format) {
 
 bool is_checkpoint_readable(const Quantization& q) {
   if (!q.weights) return q.format == Format::none;
-  return !checkpoint_tensors(q.format).empty() && q.is_w4a8_int8() && q.weights->actorder != ActOrder::group &&
+  const QuantArgs& w = *q.weights;
+  const bool known = q.is_w4a8_int8() || q.is_w8a8_int8() || (q.is_wna16() && q.format == Format::pack_quantized);
+  return !checkpoint_tensors(q.format).empty() && known && w.symmetric && w.actorder != ActOrder::group &&
          !q.is_transposed.value_or(false);
 }
 

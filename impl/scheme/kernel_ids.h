@@ -12,7 +12,7 @@
 
 namespace moe {
 
-// What activations are inside the kernel.
+// What activations are inside the kernel: int8 with a scale per row, int8 with a scale per 32 columns, floats.
 enum class ActFormat : std::uint8_t { tok8, blk8, bf16, f16, f32 };
 
 struct KernelId {
@@ -22,6 +22,10 @@ struct KernelId {
   Isa isa;
   std::int64_t group_multiple = 1;  // weight groups are whole rows or multiples of this
 
+  // Columns that one int32 sum may cover: int8 times int8 (|w| <= 128, |q| <= 127); others have room for any K.
+  constexpr std::int64_t longest_sum() const {
+    return layout == LayoutKind::p16_w8 && act == ActFormat::tok8 ? INT32_MAX / (128 * 127) : INT64_MAX;
+  }
   constexpr bool takes_group(std::int64_t group) const { return group == -1 || group % group_multiple == 0; }
 };
 
@@ -32,6 +36,25 @@ inline constexpr std::array kKernelIds = {
     KernelId{"w4a8_tok8_p16_avxvnni",    LayoutKind::p16_int4, ActFormat::tok8, Isa::avxvnni},
     KernelId{"w4a8_tok8_p16_avx2",       LayoutKind::p16_int4, ActFormat::tok8, Isa::avx2},
     KernelId{"w4a8_tok8_p16_scalar",     LayoutKind::p16_int4, ActFormat::tok8, Isa::scalar},
+    KernelId{"w4a8_blk8_p16_avx512vnni", LayoutKind::p16_int4, ActFormat::blk8, Isa::avx512vnni},
+    KernelId{"w4a8_blk8_p16_avxvnni",    LayoutKind::p16_int4, ActFormat::blk8, Isa::avxvnni},
+    KernelId{"w4a8_blk8_p16_avx2",       LayoutKind::p16_int4, ActFormat::blk8, Isa::avx2},
+    KernelId{"w4a8_blk8_p16_scalar",     LayoutKind::p16_int4, ActFormat::blk8, Isa::scalar},
+    KernelId{"w8a8_tok8_p16_amxint8",    LayoutKind::p16_w8,   ActFormat::tok8, Isa::amxint8, 64},
+    KernelId{"w8a8_tok8_p16_avx512vnni", LayoutKind::p16_w8,   ActFormat::tok8, Isa::avx512vnni},
+    KernelId{"w8a8_tok8_p16_avxvnni",    LayoutKind::p16_w8,   ActFormat::tok8, Isa::avxvnni},
+    KernelId{"w8a8_tok8_p16_avx2",       LayoutKind::p16_w8,   ActFormat::tok8, Isa::avx2},
+    KernelId{"w8a8_tok8_p16_scalar",     LayoutKind::p16_w8,   ActFormat::tok8, Isa::scalar},
+    KernelId{"w8a8_blk8_p16_avx512vnni", LayoutKind::p16_w8,   ActFormat::blk8, Isa::avx512vnni},
+    KernelId{"w8a8_blk8_p16_avxvnni",    LayoutKind::p16_w8,   ActFormat::blk8, Isa::avxvnni},
+    KernelId{"w8a8_blk8_p16_avx2",       LayoutKind::p16_w8,   ActFormat::blk8, Isa::avx2},
+    KernelId{"w8a8_blk8_p16_scalar",     LayoutKind::p16_w8,   ActFormat::blk8, Isa::scalar},
+    KernelId{"w4a16_f32_p16_avx512vnni", LayoutKind::p16_w4,   ActFormat::f32,  Isa::avx512vnni},
+    KernelId{"w4a16_f32_p16_avx2",       LayoutKind::p16_w4,   ActFormat::f32,  Isa::avx2},
+    KernelId{"w4a16_f32_p16_scalar",     LayoutKind::p16_w4,   ActFormat::f32,  Isa::scalar},
+    KernelId{"w8a16_f32_p16_avx512vnni", LayoutKind::p16_w8,   ActFormat::f32,  Isa::avx512vnni},
+    KernelId{"w8a16_f32_p16_avx2",       LayoutKind::p16_w8,   ActFormat::f32,  Isa::avx2},
+    KernelId{"w8a16_f32_p16_scalar",     LayoutKind::p16_w8,   ActFormat::f32,  Isa::scalar},
     KernelId{"bf16_f32_p16_avx512vnni",  LayoutKind::p16_bf16, ActFormat::f32,  Isa::avx512vnni},
     KernelId{"bf16_f32_p16_avx2",        LayoutKind::p16_bf16, ActFormat::f32,  Isa::avx2},
     KernelId{"bf16_f32_p16_scalar",      LayoutKind::p16_bf16, ActFormat::f32,  Isa::scalar},

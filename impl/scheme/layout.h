@@ -12,6 +12,12 @@
 //   other groups  header: scales bf16[K/g][16] padded to 64 bytes, rsum f32[16], [bias]; unit: 512 codes
 //   channel-wise  header: scale f32[16] = s/16, wsum i32[16], [bias];  unit: 512 codes
 //
+// int8: 16 vectors, byte b of V[j] = code(16p + b/4, 64u + 4j + b%4), code = value + 128.
+//
+// int4 and int8 with scales as the checkpoint has them (kinds w4, w8):
+//   header: scales [K/g][16] (f32, bf16 or f16; channel-wise: one) and, with zero points, codes u8 [K/g][16] of value
+//   0, each padded with zeros to 64 bytes, [bias f32[16]];             unit: 512 or 1024 codes
+//
 // bf16, f16: 32 vectors, 16-bit element b of V[j] = (16p + b/2, 64u + 2j + b%2); f32: 64 vectors, element b of
 // V[k] = (16p + b, 64u + k). Their header is the bias, if there is one.
 //
@@ -32,8 +38,17 @@ constexpr std::int64_t kPanelRows = 16;
 constexpr std::int64_t kUnitK = 64;
 constexpr std::size_t kExpertAlignment = 4096;
 
-enum class Element : std::uint8_t { int4, bf16, f16, f32 };
-constexpr std::size_t element_bits(Element e) { return e == Element::int4 ? 4 : e == Element::f32 ? 32 : 16; }
+enum class Element : std::uint8_t { int4, int8, bf16, f16, f32 };
+constexpr std::size_t element_bits(Element e) {
+  constexpr std::size_t kBits[] = {4, 8, 16, 16, 32};
+  return kBits[static_cast<std::size_t>(e)];
+}
+constexpr bool is_integer(Element e) { return e <= Element::int8; }
+// The code of value 0, where there are no zero points.
+constexpr std::int32_t code_bias(Element e) { return e == Element::int4 ? 8 : 128; }
+
+// How the scales of integer elements are kept. w4a8: bf16, channel-wise f32 / 16, with row sums (decisions 7.2).
+enum class Scales : std::uint8_t { none, w4a8, f32, bf16, f16 };
 
 // none: no scales (float elements, whose `group` is k).
 enum class Grouping : std::uint8_t { g32, grouped, channel, none };
@@ -41,6 +56,8 @@ enum class Grouping : std::uint8_t { g32, grouped, channel, none };
 // One matrix in p16: sizes and addresses. half_rows = N for w2, I for w13 (which has two halves when gated).
 struct P16Matrix {
   Element element = Element::int4;
+  Scales scales = Scales::w4a8;
+  bool has_zeros = false;
   std::int64_t half_rows = 0;
   int halves = 1;
   std::int64_t k = 0;
@@ -48,21 +65,29 @@ struct P16Matrix {
   bool has_bias = false;
 
   constexpr Grouping grouping() const {
-    if (element != Element::int4) return Grouping::none;
-    return group == k ? Grouping::channel : group == 32 ? Grouping::g32 : Grouping::grouped;
+    if (!is_integer(element)) return Grouping::none;
+    if (group == k) return Grouping::channel;
+    return group == 32 && scales == Scales::w4a8 ? Grouping::g32 : Grouping::grouped;
   }
   constexpr std::int64_t groups() const { return k / group; }
   constexpr std::int64_t rows() const { return half_rows * halves; }
   constexpr std::int64_t units() const { return ceil_div(k, kUnitK); }
   constexpr std::int64_t panels() const { return ceil_div(half_rows, kPanelRows) * halves; }
 
+  constexpr std::size_t scale_bytes() const {
+    return scales == Scales::f32 || (scales == Scales::w4a8 && group == k) ? 4 : 2;
+  }
   constexpr std::size_t scale_section() const {  // bytes of scales at the start of the panel
     if (grouping() == Grouping::g32 || grouping() == Grouping::none) return 0;
-    if (grouping() == Grouping::channel) return 64;
-    return round_up(static_cast<std::size_t>(groups()) * 32, std::size_t{64});
+    return round_up(static_cast<std::size_t>(groups()) * 16 * scale_bytes(), std::size_t{64});
   }
+  constexpr std::size_t zero_section() const {
+    return has_zeros ? round_up(static_cast<std::size_t>(groups()) * 16, std::size_t{64}) : 0;
+  }
+  constexpr bool has_sums() const { return grouping() != Grouping::none && scales == Scales::w4a8; }
   constexpr std::size_t sum_offset() const { return scale_section(); }  // rsum f32[16] or wsum i32[16]
-  constexpr std::size_t bias_offset() const { return grouping() == Grouping::none ? 0 : sum_offset() + 64; }
+  constexpr std::size_t zero_offset() const { return scale_section(); }
+  constexpr std::size_t bias_offset() const { return scale_section() + zero_section() + (has_sums() ? 64 : 0); }
   constexpr std::size_t header_bytes() const { return bias_offset() + (has_bias ? 64 : 0); }
   constexpr std::size_t unit_header() const { return grouping() == Grouping::g32 ? 64 : 0; }
   constexpr std::size_t unit_bytes() const {
@@ -85,12 +110,12 @@ struct P16Matrix {
            static_cast<std::size_t>(place_in_unit(lane, kk % kUnitK));
   }
   static constexpr bool nibble_high(std::int64_t kk) { return kk % 32 >= 16; }
-  // Byte of the bf16 scale of (lane, group g) within its panel (not channel-wise).
+  // Byte of the scale of (lane, group g) within its panel.
   constexpr std::size_t scale_offset(std::int64_t lane, std::int64_t g) const {
     if (grouping() == Grouping::g32)
       return header_bytes() + static_cast<std::size_t>(g / 2) * unit_bytes() +
              static_cast<std::size_t>(g % 2 * 32 + lane * 2);
-    return static_cast<std::size_t>(g * 32 + lane * 2);
+    return static_cast<std::size_t>(g * kPanelRows + lane) * scale_bytes();
   }
 
   friend constexpr bool operator==(const P16Matrix&, const P16Matrix&) = default;
@@ -100,6 +125,8 @@ struct P16Matrix {
     switch (element) {
       case Element::int4:
         return kk / 32 * 256 + kk % 16 / 4 * 64 + lane * 4 + kk % 4;
+      case Element::int8:
+        return kk / 4 * 64 + lane * 4 + kk % 4;
       case Element::f32:
         return kk * 64 + lane * 4;
       default:
@@ -109,13 +136,17 @@ struct P16Matrix {
 };
 
 // Numbers are stored in packed files. foreign: a backend's layout that this build cannot write.
-enum class LayoutKind : std::uint8_t { none, p16_int4, foreign, p16_bf16, p16_f16, p16_f32 };
+// p16_int4: of W4A8; p16_w4, p16_w8: scales (and zero points) of any checkpoint.
+enum class LayoutKind : std::uint8_t { none, p16_int4, foreign, p16_bf16, p16_f16, p16_f32, p16_w4, p16_w8 };
 
 // What a p16 layout holds; nullopt for the other kinds.
 constexpr std::optional<Element> p16_element(LayoutKind kind) {
   switch (kind) {
     case LayoutKind::p16_int4:
+    case LayoutKind::p16_w4:
       return Element::int4;
+    case LayoutKind::p16_w8:
+      return Element::int8;
     case LayoutKind::p16_bf16:
       return Element::bf16;
     case LayoutKind::p16_f16:
@@ -133,7 +164,8 @@ struct Layout {
   P16Matrix w13, w2;
   std::int64_t experts = 0;
 
-  // p16/int4-g32/1, p16/int4-cw-bias/1, p16/int4-g32,cw/1, p16/bf16/1, p16/f32-bias/1; "" for none.
+  // p16/int4-g32/1, p16/int4-cw-bias/1, p16/int4-g32,cw/1, p16/w8-cw-f32/1, p16/w4-g128-bf16-zp/1, p16/bf16/1,
+  // p16/f32-bias/1; "" for none.
   std::string id() const;
   std::size_t w2_offset() const { return w13.bytes(); }  // within an expert
   std::size_t expert_stride() const { return round_up(w13.bytes() + w2.bytes(), kExpertAlignment); }
@@ -146,6 +178,8 @@ struct LayoutShape {
   std::int64_t experts, hidden, intermediate;  // this rank's
   std::int64_t group;                          // -1 = channel-wise, and for float elements
   bool gated, has_bias;
+  Scales scales = Scales::f32;  // of p16_w4 and p16_w8
+  bool has_zeros = false;
 };
 // The p16 layout of a layer; group sizes already checked to divide hidden and intermediate.
 Layout p16_layout(LayoutKind kind, const LayoutShape& shape);

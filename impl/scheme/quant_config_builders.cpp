@@ -198,6 +198,8 @@ Result<QuantConfig> w4a8_int8_quant_config(const QuantArguments& a) {
   return weight_only(a, a.block_shape, QuantType::none, a.block_shape);
 }
 
+Result<QuantConfig> int8_quant_config(const QuantArguments& a) { return int8_w8a8(a); }
+
 std::span<const QuantBuilder> quant_builders() { return kBuilders; }
 
 const QuantBuilder* find_quant_builder(std::string_view name) {

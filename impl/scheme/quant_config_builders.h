@@ -45,5 +45,6 @@ Result<QuantConfig> make_quant_config(const QuantArguments& a);
 Result<QuantConfig> biased_quant_config(const QuantArguments& a);
 Result<QuantConfig> wna16_quant_config(const QuantArguments& a);
 Result<QuantConfig> w4a8_int8_quant_config(const QuantArguments& a);
+Result<QuantConfig> int8_quant_config(const QuantArguments& a);
 
 }  // namespace moe

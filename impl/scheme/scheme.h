@@ -82,6 +82,20 @@ struct Quantization {
            w.dynamic == Dynamic::no && a.num_bits == 8 && a.type == NumType::integer && a.strategy == Strategy::token &&
            a.dynamic == Dynamic::yes;
   }
+  // int8 symmetric static group/channel weights with int8 dynamic per-token activations.
+  bool is_w8a8_int8() const {
+    if (!weights || !input_activations || weights->num_bits != 8) return false;
+    Quantization as_int4 = *this;
+    as_int4.weights->num_bits = 4;
+    return as_int4.is_w4a8_int8();
+  }
+  // int4 or int8 static group/channel weights alone.
+  bool is_wna16() const {
+    if (!weights || input_activations) return false;
+    const QuantArgs& w = *weights;
+    return (w.num_bits == 4 || w.num_bits == 8) && w.type == NumType::integer && w.dynamic == Dynamic::no &&
+           (w.strategy == Strategy::group || w.strategy == Strategy::channel);
+  }
 };
 
 enum class Activation : std::uint8_t {

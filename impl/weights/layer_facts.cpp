@@ -32,6 +32,9 @@ Dims dims_of(const TensorShape& s) {
   return d;
 }
 
+// Of a code; layers without quantization have no use for it.
+int num_bits(const Config& c) { return c.quantization.weights ? c.quantization.weights->num_bits : 4; }
+
 }  // namespace
 
 TensorKind kind_of(Role role) { return find_kind(role).value_or(TensorKind::weight); }
@@ -98,8 +101,8 @@ Result<const CheckpointTensor*> LayerFacts::tensor_of(Role role) const {
 Dims LayerFacts::shape(Role role, Shard shard) const {
   const Config& c = *config_;
   const std::int64_t inter = c.intermediate_size_per_partition;
-  MatrixSize m =
-      projection_size(is_w13(role) ? Projection::up : Projection::down, c.hidden_dim, inter, c.group_size(), 4);
+  MatrixSize m = projection_size(is_w13(role) ? Projection::up : Projection::down, c.hidden_dim, inter, c.group_size(),
+                                 num_bits(c));
   if (is_w13(role) && gated_ && shard == Shard::whole) m.n = 2 * inter;
   return dims_of(checkpoint_tensor(c.quantization.format, kind_of(role))->shape(m));
 }
@@ -114,7 +117,7 @@ Dims LayerFacts::stacked_shape(Role role) const {
 }
 
 MatrixSize LayerFacts::whole(Projection p) const {
-  return projection_size(p, config_->hidden_dim, config_->intermediate_size, config_->group_size(), 4);
+  return projection_size(p, config_->hidden_dim, config_->intermediate_size, config_->group_size(), num_bits(*config_));
 }
 
 Result<Part> LayerFacts::part(Projection p, const CheckpointTensor& row, std::string_view subject) const {
@@ -127,14 +130,14 @@ Result<Part> LayerFacts::part(Projection p, const CheckpointTensor& row, std::st
   if (row.kind == TensorKind::bias || cols == 1 || c.parallel.tp_size == 1) return Part{0, all.dims[0], 0, cols};
   // Elements per k: a code, a word of 8 codes, a scale of a group.
   const std::int64_t k_each = row.kind == TensorKind::scale                     ? c.group_size()
-                              : c.quantization.format == Format::pack_quantized ? 8
+                              : c.quantization.format == Format::pack_quantized ? 32 / num_bits(c)
                                                                                 : 1;
   if (first % k_each != 0 || inter % k_each != 0)
     return fail(Code::unsupported, std::string(subject),
                 std::string(subject) + ": this rank's columns [" + std::to_string(first) + ", " +
                     std::to_string(first + inter) + ") do not begin and end at a multiple of " +
-                    std::to_string(k_each) + ", where a " +
-                    (row.kind == TensorKind::scale ? "group" : "word of 8 codes") + " begins");
+                    std::to_string(k_each) + ", where a " + (row.kind == TensorKind::scale ? "group" : "packed word") +
+                    " begins");
   return Part{0, all.dims[0], first / k_each, inter / k_each};
 }
 

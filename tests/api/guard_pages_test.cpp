@@ -390,7 +390,7 @@ TEST_P(FloatGuardPages, WeightsAndCalls) {
 INSTANTIATE_TEST_SUITE_P(All, FloatGuardPages, testing::ValuesIn(runnable_kernels(ActFormat::f32)),
                          [](const auto& param) { return std::string(param.param->id->name); });
 
-INSTANTIATE_TEST_SUITE_P(All, GuardPages, testing::ValuesIn(runnable_kernels(ActFormat::tok8)),
+INSTANTIATE_TEST_SUITE_P(All, GuardPages, testing::ValuesIn(runnable_kernels(LayoutKind::p16_int4, ActFormat::tok8)),
                          [](const auto& param) { return std::string(param.param->id->name); });
 
 }  // namespace

@@ -37,7 +37,7 @@ std::vector<Shape> shapes_of(const Kernel& kernel) {
   std::vector<Shape> shapes;
   std::int64_t rows = 1;
   for (const std::int64_t k : kTails) shapes.push_back({rows += 5, k, k});
-  if (kernel.id->act != ActFormat::tok8) return shapes;
+  if (!is_integer(*p16_element(kernel.id->layout))) return shapes;
   for (const std::int64_t group : {32, 64, 96, 128, 160})
     for (const std::int64_t groups : {1, 2, 3, 5}) shapes.push_back({rows = rows % 47 + 3, group * groups, group});
   return shapes;
@@ -47,35 +47,18 @@ class GuardedRows : public testing::TestWithParam<const Kernel*> {
  protected:
   const Kernel& kernel() const { return *GetParam(); }
   const Kernel& scalar() const { return scalar_of(kernel()); }
-
-  P16Matrix matrix(const Shape& s, int halves, bool bias) const {
-    return {.element = *p16_element(kernel().id->layout),
-            .half_rows = s.rows,
-            .halves = halves,
-            .k = s.k,
-            .group = s.group,
-            .has_bias = bias};
-  }
-  std::vector<std::byte> pack(const P16Matrix& m, std::mt19937& rng) const {
-    const auto count = static_cast<std::size_t>(m.rows() * m.k);
-    const auto bias = normal_values(static_cast<std::size_t>(m.rows()), rng);
-    if (m.element != Element::int4) return pack_p16_floats(m, normal_values(count, rng), bias);
-    std::vector<std::int8_t> codes(count);
-    for (std::int8_t& c : codes) c = static_cast<std::int8_t>(static_cast<int>(rng() % 16) - 8);
-    std::vector<float> scales(static_cast<std::size_t>(m.rows() * m.groups()));
-    for (float& s : scales) s = static_cast<float>(rng() % 64 + 1) / 1024.0f;
-    return pack_p16(m, codes, scales, m.has_bias ? bias : std::vector<float>{});
-  }
 };
 
 TEST_P(GuardedRows, QuantiseAndGemm) {
   std::mt19937 rng(1);
   for (const Shape& s : shapes_of(kernel()))
     for (int n = 1; n <= kernel().tile_rows; n += n < 5 ? 1 : 3) {
-      const P16Matrix m = matrix(s, 1 + n % 2, n % 3 == 0);
+      const Scales scales = static_cast<Scales>(static_cast<int>(Scales::f32) + n % 3);
+      const bool zeros = kernel().id->act == ActFormat::f32 && n % 2 == 0;
+      const P16Matrix m = matrix_for(kernel(), {s.rows, s.k, s.group, 1 + n % 2, n % 3 == 0, scales, zeros});
       if (!takes(kernel(), m)) continue;
-      const TileShape shape{s.k, s.group, kernel().id->act};
-      const auto packed = pack(m, rng);
+      const TileShape shape = tile_shape(kernel(), m);
+      const auto packed = random_panels(m, rng);
       const auto x = normal_values(static_cast<std::size_t>(n * s.k), rng);
       const auto tile = make_tile(scalar(), shape, x.data(), n, HalfRule::away);
       const std::int64_t columns = m.panels() * kPanelRows, ld = columns + n % 3;
@@ -103,7 +86,7 @@ TEST_P(GuardedRows, QuantiseAndGemm) {
 
 std::vector<const Kernel*> all_runnable() {
   std::vector<const Kernel*> rows;
-  for (const ActFormat act : {ActFormat::tok8, ActFormat::f32})
+  for (const ActFormat act : {ActFormat::tok8, ActFormat::blk8, ActFormat::f32})
     for (const Kernel* k : runnable_kernels(act)) rows.push_back(k);
   return rows;
 }

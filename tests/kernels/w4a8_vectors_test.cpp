@@ -163,7 +163,7 @@ TEST_P(Vectors, MoeStages) {
   EXPECT_EQ(count, 16);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Vectors, testing::ValuesIn(runnable_kernels(ActFormat::tok8)),
+INSTANTIATE_TEST_SUITE_P(All, Vectors, testing::ValuesIn(runnable_kernels(LayoutKind::p16_int4, ActFormat::tok8)),
                          [](const auto& param) { return std::string(param.param->id->name); });
 
 }  // namespace

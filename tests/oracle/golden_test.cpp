@@ -84,7 +84,7 @@ TEST_P(GoldenSelection, every_case) {
 
 INSTANTIATE_TEST_SUITE_P(vectors, GoldenSelection,
                          testing::Values(Golden{"w4a8_int8.json", 81}, Golden{"int_wna16.json", 161},
-                                         Golden{"unquantized.json", 67}),
+                                         Golden{"unquantized.json", 67}, Golden{"int8.json", 26}),
                          [](const auto& p) {
                            const std::string file = p.param.file;
                            return file.substr(0, file.find('.'));

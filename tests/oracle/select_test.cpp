@@ -16,9 +16,9 @@
 namespace moe::test {
 namespace {
 
-std::size_t kernels_of(LayoutKind layout) {
-  return static_cast<std::size_t>(
-      std::count_if(kKernelIds.begin(), kKernelIds.end(), [&](const KernelId& k) { return k.layout == layout; }));
+std::size_t kernels_of(LayoutKind layout, ActFormat act = ActFormat::tok8) {
+  return static_cast<std::size_t>(std::count_if(kKernelIds.begin(), kKernelIds.end(),
+                                                [&](const KernelId& k) { return k.layout == layout && k.act == act; }));
 }
 
 using testing::HasSubstr;
@@ -257,7 +257,6 @@ TEST(select, refuses_with_reason_subject_and_both_values) {
        "/intermediate_size_per_partition", "multiples of 2", "27"},
       {R"({"quantization": {"format": "pack-quantized", "is_transposed": true}})", Reject::weight_layout,
        "/quantization/is_transposed", "row-major", "true"},
-      {R"({"activation_quant": "block32"})", Reject::not_built, "/activation_quant", "per token", "block32"},
       {R"({"routing": {"method": "custom", "routed_scaling_factor": 2.0}})", Reject::routing,
        "/routing/routed_scaling_factor", "factor of 1", "2.0"},
       {R"({"parallel": {"dp_size": 2, "enable_expert_parallel": true, "all2all_backend": "deepep_low_latency"}})",
@@ -436,9 +435,29 @@ TEST(select, int_wna16_runs_its_oracle_and_builds_nothing_yet) {
 TEST(select, int_wna16_on_a_cpu) {
   const auto ours = explain(kW4A16, avx2());
   ASSERT_TRUE(ours);
-  EXPECT_EQ(ours->candidates[0].backend, "CPU");
-  EXPECT_EQ(ours->candidates[0].reason, Reject::not_built);
-  EXPECT_EQ(ours->candidates[1].backend, "EMULATION");
+  EXPECT_EQ(ours->backend_name(), "CPU");
+  EXPECT_EQ(ours->candidates[*ours->winner].kernel, "w4a16_f32_p16_avx2");
+  EXPECT_EQ(ours->layout_id, "p16/w4-g128,cw-f32/1");
+  EXPECT_EQ(ours->candidates.back().backend, "EMULATION");
+  struct Row {
+    const char *patch, *kernel;  // kernel: nullptr where this build has none
+  };
+  const Row rows[] = {{R"("quantization": {"scheme": "W8A16", "group_size": -1})", "w8a16_f32_p16_avx2"},
+                      {R"("quantization": {"scheme": "W8A16"}, "compute": "a8")", "w8a8_blk8_p16_avx2"},
+                      {R"("quantization": {"scheme": "W8A16"}, "compute": "a8", "activation_quant": "per_token")",
+                       "w8a8_tok8_p16_avx2"},
+                      {R"("quantization": {"scheme": "W4A16"}, "compute": "a8")", nullptr},
+                      {R"("quantization": {"scheme": "W4A16_ASYM"})", nullptr}};
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.patch);
+    const auto s = explain(row.patch, avx2());
+    ASSERT_TRUE(s);
+    ASSERT_EQ(static_cast<bool>(s->winner), row.kernel != nullptr);
+    if (row.kernel != nullptr)
+      EXPECT_EQ(s->candidates[*s->winner].kernel, row.kernel);
+    else
+      EXPECT_EQ(s->candidates[0].reason, Reject::not_built);
+  }
   const auto theirs = explain(std::string(kW4A16) + R"(, "selection_policy": "vllm")", avx2());
   ASSERT_TRUE(theirs);
   ASSERT_EQ(theirs->candidates.size(), 1u);
@@ -456,25 +475,24 @@ TEST(select, int_wna16_by_name) {
   const std::string cpu = std::string(kW4A16) + R"(, "moe_backend": "cpu")";
   const auto ours = explain(cpu, avx2());
   ASSERT_TRUE(ours);
-  EXPECT_EQ(ours->candidates[0].reason, Reject::not_built);
-  EXPECT_EQ(ours->candidates[1].reason, Reject::user);
+  EXPECT_TRUE(ours->winner);
+  EXPECT_EQ(ours->candidates.back().reason, Reject::user);
   const auto theirs = select(braced(cpu + R"(, "selection_policy": "vllm")"), avx2());
   ASSERT_FALSE(theirs);
   EXPECT_EQ(theirs.error().code, Code::invalid_config);  // vLLM's map lacks the word
   EXPECT_EQ(theirs.error().subject, "/moe_backend");
   const auto marlin = select(braced(std::string(kW4A16) + R"(, "moe_backend": "marlin")"), avx2());
-  ASSERT_FALSE(marlin);
-  const auto details = nlohmann::json::parse("{" + marlin.error().details + "}");
-  EXPECT_EQ(details.at("warning"), "requested_backend_not_on_this_platform");
+  ASSERT_TRUE(marlin);  // vLLM's rule for a device that cannot run it: a warning, and the list decides
+  EXPECT_EQ(marlin->backend_name(), "CPU");
+  EXPECT_EQ(marlin->warning, "requested_backend_not_on_this_platform");
 }
 
 TEST(select, oracles_that_are_not_built) {
   struct Row {
     const char *scheme, *oracle;
   };
-  const Row rows[] = {{"W8A8", "int8"},       {"FP8", "fp8"},        {"FP8_BLOCK", "fp8"},
-                      {"FP8_DYNAMIC", "fp8"}, {"NVFP4", "nvfp4"},    {"NVFP4A16", "nvfp4"},
-                      {"MXFP4", "mxfp4"},     {"MXFP8A16", "mxfp8"}, {"W4AFP8", "none"}};
+  const Row rows[] = {{"FP8", "fp8"},        {"FP8_BLOCK", "fp8"}, {"FP8_DYNAMIC", "fp8"}, {"NVFP4", "nvfp4"},
+                      {"NVFP4A16", "nvfp4"}, {"MXFP4", "mxfp4"},   {"MXFP8A16", "mxfp8"},  {"W4AFP8", "none"}};
   for (const Row& row : rows) {
     SCOPED_TRACE(row.scheme);
     const std::string patch =
@@ -488,6 +506,34 @@ TEST(select, oracles_that_are_not_built) {
     expect_sound(s->candidates);
     EXPECT_EQ(select(patch, avx512()).error().code, Code::no_backend);
   }
+}
+
+TEST(select, int8) {
+  const auto s = select(R"({"quantization": {"scheme": "W8A8", "group_size": null}})", avx512());
+  ASSERT_TRUE(s);
+  EXPECT_EQ(s->oracle, "int8");
+  EXPECT_EQ(s->backend_name(), "CPU");
+  EXPECT_EQ(s->candidates[*s->winner].kernel, "w8a8_tok8_p16_avx512vnni");
+  EXPECT_EQ(s->layout_id, "p16/w8-cw-f32/1");
+  const auto blocks =
+      select(R"({"quantization": {"scheme": "W8A8", "group_size": null}, "activation_quant": "block32"})", avx512());
+  ASSERT_TRUE(blocks);
+  EXPECT_EQ(blocks->candidates[*blocks->winner].kernel, "w8a8_blk8_p16_avx512vnni");
+  const auto theirs =
+      select(R"({"quantization": {"scheme": "W8A8", "group_size": null}, "selection_policy": "vllm"})", avx512());
+  ASSERT_FALSE(theirs);
+  EXPECT_EQ(theirs.error().code, Code::no_backend);
+  const auto int4 = select(R"({"activation_quant": "block32"})", avx512());
+  ASSERT_TRUE(int4);
+  EXPECT_EQ(int4->candidates[*int4->winner].kernel, "w4a8_blk8_p16_avx512vnni");
+}
+
+TEST(select, int8_sums_have_a_limit) {
+  const auto s = explain(R"("quantization": {"scheme": "W8A8", "group_size": null}, "hidden_dim": 132106)", avx512());
+  ASSERT_TRUE(s);
+  EXPECT_FALSE(s->winner);
+  EXPECT_EQ(s->candidates[2].reason, Reject::group_size);
+  EXPECT_THAT(s->candidates[2].detail, HasSubstr("132104"));
 }
 
 TEST(reject_name, all_values) {

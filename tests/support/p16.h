@@ -95,7 +95,54 @@ inline std::vector<std::byte> pack_p16_floats(const P16Matrix& m, const std::vec
   return out;
 }
 
-// The rows of the registry that this machine can run, of one activation format.
+// w: [rows, k] values -8..7 or -128..127, with zeros (codes of value 0, [rows, k/group]) the stored code - 8 or - 128;
+// scales: [rows, k/group], exact in m.scales; bias: [rows] or empty. Kinds w4 and w8.
+inline std::vector<std::byte> pack_plain(const P16Matrix& m, const std::vector<std::int8_t>& w,
+                                         const std::vector<float>& scales, const std::vector<std::uint8_t>& zeros,
+                                         const std::vector<float>& bias) {
+  std::vector<std::byte> out(m.bytes(), std::byte{0});
+  const auto put_code = [&](std::size_t at, std::int64_t k, int value) {
+    const auto code = static_cast<unsigned>(value + code_bias(m.element));
+    const bool high = m.element == Element::int4 && P16Matrix::nibble_high(k);
+    out[at] |= static_cast<std::byte>(high ? code << 4 : code);
+  };
+  for (std::int64_t p = 0; p < m.panels(); ++p)
+    for (std::int64_t lane = 0; lane < kPanelRows; ++lane) {
+      const std::size_t panel = static_cast<std::size_t>(p) * m.panel_bytes();
+      const std::int64_t row = p / m.halves * kPanelRows + lane;  // within its half
+      const bool real = row < m.half_rows;
+      const std::int64_t n = p % m.halves * m.half_rows + row;
+      for (std::int64_t k = 0; k < m.units() * kUnitK; ++k)
+        put_code(panel + m.code_offset(lane, k), k, real && k < m.k ? w[static_cast<std::size_t>(n * m.k + k)] : 0);
+      if (!real) continue;
+      for (std::int64_t g = 0; g < m.groups(); ++g) {
+        const float s = scales[static_cast<std::size_t>(n * m.groups() + g)];
+        const std::size_t at = panel + m.scale_offset(lane, g);
+        if (m.scales == Scales::f32)
+          put(out, at, s);
+        else
+          put(out, at, m.scales == Scales::bf16 ? f32_to_bf16(s) : f32_to_f16(s));
+        if (m.has_zeros)
+          put(out, panel + m.zero_offset() + static_cast<std::size_t>(g * kPanelRows + lane),
+              zeros[static_cast<std::size_t>(n * m.groups() + g)]);
+      }
+      if (m.has_bias)
+        put(out, panel + m.bias_offset() + static_cast<std::size_t>(lane) * 4, bias[static_cast<std::size_t>(n)]);
+    }
+  return out;
+}
+
+// The rows of the registry that this machine can run, of one layout and activation format.
+inline std::vector<const Kernel*> runnable_kernels(LayoutKind layout, ActFormat act) {
+  std::vector<const Kernel*> rows;
+  const auto host = detect_platform();
+  for (const Kernel* k : kernels())
+    if (host && host->runs(k->id->isa) && k->id->layout == layout && k->id->act == act &&
+        (k->ready == nullptr || k->ready()))
+      rows.push_back(k);
+  return rows;
+}
+// Of one activation format.
 inline std::vector<const Kernel*> runnable_kernels(ActFormat act) {
   std::vector<const Kernel*> rows;
   const auto host = detect_platform();
@@ -106,6 +153,48 @@ inline std::vector<const Kernel*> runnable_kernels(ActFormat act) {
 
 // Whether a row takes the groups of a matrix.
 inline bool takes(const Kernel& k, const P16Matrix& m) { return k.id->takes_group(m.group == m.k ? -1 : m.group); }
+
+// A matrix as the layout of a row has it. groups: k / group; scales and zeros only where the kind leaves a choice.
+struct MatrixShape {
+  std::int64_t rows, k, group;  // group == k: channel-wise
+  int halves = 1;
+  bool bias = false;
+  Scales scales = Scales::f32;
+  bool zeros = false;
+};
+
+inline P16Matrix matrix_for(const Kernel& kernel, const MatrixShape& s) {
+  const bool channel = s.group == s.k;
+  const LayoutShape shape{1, s.k, s.rows, channel ? -1 : s.group, s.halves == 2, s.bias, s.scales, s.zeros};
+  P16Matrix m = p16_layout(kernel.id->layout, shape).w13;
+  if (!is_integer(m.element)) m.group = s.k;
+  return m;
+}
+
+inline TileShape tile_shape(const Kernel& kernel, const P16Matrix& m) {
+  return {m.k, m.group, kernel.id->act, code_bias(m.element)};
+}
+
+// Random content of any kind: codes over their whole range, scales exact in bf16 and fp16, normal floats.
+inline std::vector<std::byte> random_panels(const P16Matrix& m, std::mt19937& rng) {
+  std::normal_distribution<float> normal;
+  const auto rows = static_cast<std::size_t>(m.rows());
+  std::vector<float> bias(rows), scales(rows * static_cast<std::size_t>(m.groups()));
+  for (float& b : bias) b = normal(rng);
+  for (float& s : scales) s = static_cast<float>(rng() % 64 + 1) / 1024.0f;
+  if (!is_integer(m.element)) {
+    std::vector<float> w(rows * static_cast<std::size_t>(m.k));
+    for (float& v : w) v = normal(rng);
+    return pack_p16_floats(m, w, bias);
+  }
+  const unsigned range = m.element == Element::int4 ? 16 : 256;
+  std::vector<std::int8_t> w(rows * static_cast<std::size_t>(m.k));
+  for (std::int8_t& c : w) c = static_cast<std::int8_t>(static_cast<int>(rng() % range) - static_cast<int>(range / 2));
+  if (m.scales == Scales::w4a8) return pack_p16(m, w, scales, m.has_bias ? bias : std::vector<float>{});
+  std::vector<std::uint8_t> zeros(scales.size());
+  for (std::uint8_t& z : zeros) z = static_cast<std::uint8_t>(rng() % range);
+  return pack_plain(m, w, scales, zeros, bias);
+}
 
 // The definition of a row: the scalar row of its layout and activation format.
 inline const Kernel& scalar_of(const Kernel& row) {

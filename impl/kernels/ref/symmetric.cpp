@@ -1,0 +1,141 @@
+// See symmetric.h.
+#include "kernels/ref/symmetric.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "base/float_formats.h"
+
+namespace moe::ref {
+namespace {
+
+template <class T>
+T load(const std::byte* p) {
+  T v;
+  std::memcpy(&v, p, sizeof(T));
+  return v;
+}
+
+// max(|x|), or something that is not finite as soon as one value is not.
+float absmax(const float* x, std::int64_t count) {
+  float largest = 0.0f;
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (!std::isfinite(x[i])) return std::bit_cast<float>(0x7fc00000u);
+    largest = std::fabs(x[i]) > largest ? std::fabs(x[i]) : largest;
+  }
+  return largest;
+}
+
+// Codes of columns [k0, k1) and -bias times their sum, which may wrap: so do the sums that it corrects.
+std::int32_t quantise_columns(const QuantArgsRow& a, const BlockRow& out, std::int64_t k0, std::int64_t k1,
+                              float inverse) {
+  std::uint32_t sum = 0;
+  for (std::int64_t k = k0; k < k1; ++k) {
+    const auto q = static_cast<std::int8_t>(inverse == 0.0f ? 0.0f : std::nearbyint(a.x[k] * inverse));
+    out.codes[k / kUnitK * out.code_stride + k % kUnitK] = q;
+    sum += static_cast<std::uint32_t>(static_cast<std::int32_t>(q));
+  }
+  return static_cast<std::int32_t>(0u - sum * static_cast<std::uint32_t>(a.shape.bias));
+}
+
+void clear_codes(const TileShape& s, const BlockRow& out) {
+  for (std::int64_t u = 0; u < s.units(); ++u) std::memset(out.codes + u * out.code_stride, 0, kUnitK);
+}
+
+int weight_code(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
+  const auto byte = static_cast<std::uint8_t>(panel[m.code_offset(lane, k)]);
+  if (m.element == Element::int8) return byte;
+  return P16Matrix::nibble_high(k) ? byte >> 4 : byte & 15;
+}
+
+// Sum of value * activation code over k in [k0, k1).
+std::int32_t dot(const GemmArgs& a, const std::byte* panel, std::int64_t lane, int row, std::int64_t k0,
+                 std::int64_t k1) {
+  std::int32_t sum = 0;
+  for (std::int64_t k = k0; k < k1; ++k) {
+    const auto q =
+        static_cast<std::int8_t>(a.tile[static_cast<std::size_t>((k / kUnitK * a.n + row) * kUnitK + k % kUnitK)]);
+    sum += (weight_code(*a.matrix, panel, lane, k) - code_bias(a.matrix->element)) * q;
+  }
+  return sum;
+}
+
+float row_result(const GemmArgs& a, const std::byte* panel, std::int64_t lane, int row) {
+  const P16Matrix& m = *a.matrix;
+  const QuantRow r = quant_row(a.shape, {const_cast<std::byte*>(a.tile), a.n, row});
+  float sum = 0.0f;
+  for (std::int64_t g = 0; g < m.groups(); ++g)
+    sum = std::fma(static_cast<float>(dot(a, panel, lane, row, g * m.group, (g + 1) * m.group)),
+                   weight_scale(m, panel, lane, g), sum);
+  return sum * *r.recip;
+}
+
+float blocks_result(const GemmArgs& a, const std::byte* panel, std::int64_t lane, int row) {
+  const P16Matrix& m = *a.matrix;
+  const BlockRow r = block_row(a.shape, {const_cast<std::byte*>(a.tile), a.n, row});
+  float sum = 0.0f;
+  for (std::int64_t b = 0; b < a.shape.blocks(); ++b) {
+    const std::int64_t k0 = b * 32, k1 = k0 + 32 < m.k ? k0 + 32 : m.k;
+    const float scale = weight_scale(m, panel, lane, k0 / m.group) * r.scale[b * r.stride];
+    sum = std::fma(static_cast<float>(dot(a, panel, lane, row, k0, k1)), scale, sum);
+  }
+  return sum;
+}
+
+template <float (*Result)(const GemmArgs&, const std::byte*, std::int64_t, int)>
+void gemm_with(const GemmArgs& a) {
+  const P16Matrix& m = *a.matrix;
+  for (std::int64_t p = 0; p < a.panel_count; ++p) {
+    const std::byte* panel = a.panels + static_cast<std::size_t>(p) * m.panel_bytes();
+    for (std::int64_t lane = 0; lane < kPanelRows; ++lane)
+      for (int row = 0; row < a.n; ++row) {
+        const float bias = m.has_bias ? load<float>(panel + m.bias_offset() + 4 * lane) : 0.0f;
+        a.out[row * a.ld + p * kPanelRows + lane] = Result(a, panel, lane, row) + bias;
+      }
+  }
+}
+
+}  // namespace
+
+float weight_scale(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t g) {
+  const std::byte* at = panel + m.scale_offset(lane, g);
+  if (m.scale_bytes() == 4) return m.scales == Scales::w4a8 ? load<float>(at) * 16.0f : load<float>(at);
+  const auto h = load<std::uint16_t>(at);
+  return m.scales == Scales::f16 ? f16_to_f32(h) : bf16_to_f32(h);
+}
+
+SymmetricScale symmetric_scale(float absmax) {
+  if (!std::isfinite(absmax)) return {std::bit_cast<float>(0x7fc00000u), 0.0f};
+  if (absmax < 0x1p-100f) return {0.0f, 0.0f};
+  return {absmax / 127.0f, 127.0f / absmax};
+}
+
+void quantise_row(const QuantArgsRow& a) {
+  const TileShape& s = a.shape;
+  const SymmetricScale scale = symmetric_scale(absmax(a.x, s.k));
+  const QuantRow out = quant_row(s, a.out);
+  const BlockRow codes{out.codes, out.code_stride, nullptr, nullptr, 0};
+  clear_codes(s, codes);
+  for (std::int64_t g = 0; g < s.groups(); ++g)
+    out.corr[g * out.corr_stride] = quantise_columns(a, codes, g * s.group, (g + 1) * s.group, scale.inverse);
+  *out.recip = scale.scale;
+  *out.z = 0;
+}
+
+void quantise_blocks(const QuantArgsRow& a) {
+  const TileShape& s = a.shape;
+  const BlockRow out = block_row(s, a.out);
+  clear_codes(s, out);
+  for (std::int64_t b = 0; b < s.blocks(); ++b) {
+    const std::int64_t k0 = b * 32, k1 = k0 + 32 < s.k ? k0 + 32 : s.k;
+    const SymmetricScale scale = symmetric_scale(absmax(a.x + k0, k1 - k0));
+    out.corr[b * out.stride] = quantise_columns(a, out, k0, k1, scale.inverse);
+    out.scale[b * out.stride] = scale.scale;
+  }
+}
+
+void gemm_row(const GemmArgs& a) { gemm_with<row_result>(a); }
+void gemm_blocks(const GemmArgs& a) { gemm_with<blocks_result>(a); }
+
+}  // namespace moe::ref

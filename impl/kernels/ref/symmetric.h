@@ -1,0 +1,31 @@
+// Integer weights against symmetric int8 activations (W8A8 per token; block32 with int4 or int8 weights): the scalar
+// rows, which define the families (spec/kernels.md 4.3, decisions 7.1 `block32`).
+//
+//   per token   s = absmax(row) / 127, q = to_nearest_even(x * (127 / absmax));
+//               per weight group g, ascending: a = fma(float(sum q*w), s_g, a); result a * s + bias
+//   per block   the same of 32 columns; per block b, ascending: a = fma(float(sum q*w), s_w * s_b, a), s_w the scale
+//               of the block's group or row; result a + bias
+//
+// absmax below 2^-100 counts as 0: s = 0, q = 0. NaN or Inf: s = NaN, q = 0, so all results of the row are NaN.
+#pragma once
+
+#include "kernels/kernel.h"
+
+namespace moe::ref {
+
+struct SymmetricScale {
+  float scale;    // multiplies the integer sums
+  float inverse;  // makes the codes
+};
+// of the largest magnitude; not finite: poisoned.
+SymmetricScale symmetric_scale(float absmax);
+
+void quantise_row(const QuantArgsRow& args);
+void quantise_blocks(const QuantArgsRow& args);
+void gemm_row(const GemmArgs& args);
+void gemm_blocks(const GemmArgs& args);
+
+// Scale of a weight group as a float; W4A8's channel-wise panels keep s / 16.
+float weight_scale(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t g);
+
+}  // namespace moe::ref
