@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace moe {
 
@@ -26,6 +27,15 @@ struct Parallel {
   void each(std::size_t count, F& body) const {
     (*this)(
         count, [](void* p, std::size_t i) { (*static_cast<F*>(p))(i); }, &body);
+  }
+  // body(part, begin, end) for nearly equal parts of [0, count), in the same places for any number of threads.
+  template <class F>
+  void parts(std::int64_t count, std::int64_t parts, const F& body) const {
+    auto task = [&](std::size_t i) {
+      const auto part = static_cast<std::int64_t>(i);
+      body(part, count * part / parts, count * (part + 1) / parts);
+    };
+    each(static_cast<std::size_t>(parts), task);
   }
 };
 

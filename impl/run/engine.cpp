@@ -240,13 +240,24 @@ Workspace carve_workspace(const EngineSetup& s, std::int64_t tokens, std::byte* 
   return w;
 }
 
-Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
-  if (s.rounded)
-    for (std::int32_t i = 0; i < w.plan.num_slots; ++i) {
-      std::byte h[4];
-      s.kernel->steps->narrow(s.in_dtype, w.plan.slot_weight + i, 1, h);
-      s.kernel->steps->widen(s.in_dtype, h, 1, w.plan.slot_weight + i);
+namespace {
+
+// bit_compat vllm: the weights are values of the input dtype.
+void round_weights(const EngineSetup& s, const Plan& p, const Parallel& parallel) {
+  parallel.parts(p.num_slots, slot_parts(p.num_slots), [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+    std::byte narrowed[64 * sizeof(float)];
+    for (std::int64_t i = begin; i < end; i += 64) {
+      const std::int64_t count = std::min<std::int64_t>(64, end - i);
+      s.kernel->steps->narrow(s.in_dtype, p.slot_weight + i, count, narrowed);
+      s.kernel->steps->widen(s.in_dtype, narrowed, count, p.slot_weight + i);
     }
+  });
+}
+
+}  // namespace
+
+Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
+  if (s.rounded) round_weights(s, w.plan, c.parallel);
   const Run run(s, w, c);
   for (std::int32_t i = 0; i < w.plan.num_tiles; ++i)
     w.plan.pending[i].store(static_cast<std::int32_t>(run.chunks), std::memory_order_relaxed);

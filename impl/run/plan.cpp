@@ -1,8 +1,13 @@
 // Counting sort of (token, slot) pairs by expert, and tiles of nearly equal size. See plan.h.
+//
+//   count    per part of the batch: its slots of each expert
+//   list     one thread: experts in order, their tiles, where each part's slots of an expert begin
+//   scatter  per part: its slots to their places; beside that, its share of the tiles writes slot_tile
 #include "run/plan.h"
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <new>
 #include <string>
 
@@ -11,28 +16,82 @@
 namespace moe {
 namespace {
 
+// What the steps read.
+struct Sorting {
+  const PlanShape& shape;
+  std::span<const std::int32_t> expert_map;
+  const TensorView& ids;
+  std::int64_t parts = slot_parts(shape.slots());
+
+  std::int64_t held_expert(std::int64_t t, std::int64_t j) const {  // -1: skipped
+    const std::int64_t id = id_at(ids, t, j);
+    if (id < 0 || id >= shape.experts.logical) return -1;  // zero experts have no rows
+    const std::int64_t expert = shape.experts.copy_for_row(t, id);
+    return expert_map[static_cast<std::size_t>(expert)] < 0 ? -1 : expert;
+  }
+  std::int32_t* counts(const Plan& p, std::int64_t part) const { return p.counts + part * shape.experts.physical; }
+};
+
+void count_part(const Plan& p, const Sorting& s, std::int64_t part, std::int64_t begin, std::int64_t end) {
+  std::int32_t* counts = s.counts(p, part);
+  std::fill_n(counts, s.shape.experts.physical, 0);
+  for (std::int64_t t = begin; t < end; ++t)
+    for (std::int64_t j = 0; j < s.shape.top_k; ++j)
+      if (const std::int64_t expert = s.held_expert(t, j); expert >= 0) ++counts[expert];
+}
+
+// Turns the counts of one expert into the first slot of each part; their sum.
+std::int32_t number_slots(const Plan& p, const Sorting& s, std::int64_t expert) {
+  std::int32_t next = p.num_slots;
+  for (std::int64_t part = 0; part < s.parts; ++part) {
+    std::int32_t& place = s.counts(p, part)[expert];
+    const std::int32_t count = place;
+    place = next;
+    next += count;
+  }
+  return next - p.num_slots;
+}
+
 // One expert's slots, cut into tiles.
-void list_expert(Plan& p, const PlanShape& s, std::int64_t expert, std::int32_t local) {
-  const std::int32_t count = p.counts[expert];
-  p.counts[expert] = p.num_slots;  // from here on: the next free slot of this expert
+void list_expert(Plan& p, const Sorting& s, std::int64_t expert) {
+  const std::int32_t count = number_slots(p, s, expert);
   if (count == 0) return;
-  const std::int32_t tiles = ceil_div(count, static_cast<std::int32_t>(s.tile_rows));
-  p.active[p.num_active++] = {local, p.num_slots, count, p.num_tiles, tiles};
+  const std::int32_t tiles = ceil_div(count, static_cast<std::int32_t>(s.shape.tile_rows));
+  p.active[p.num_active++] = {s.expert_map[static_cast<std::size_t>(expert)], p.num_slots, count, p.num_tiles, tiles};
   for (std::int32_t i = 0; i < tiles; ++i) {
     const std::int32_t rows = count / tiles + (i < count % tiles ? 1 : 0);
-    p.tiles[p.num_tiles] = {p.num_slots, rows};
-    for (std::int32_t r = 0; r < rows; ++r) p.slot_tile[p.num_slots + r] = p.num_tiles;
+    p.tiles[p.num_tiles++] = {p.num_slots, rows};
     p.num_slots += rows;
-    ++p.num_tiles;
   }
 }
 
 // The experts with slots, in ascending logical order, and their tiles.
-void list_active(Plan& p, const PlanShape& s, std::span<const std::int32_t> expert_map) {
+void list_active(Plan& p, const Sorting& s) {
+  const ExpertCopies& experts = s.shape.experts;
   p.num_slots = p.num_active = p.num_tiles = 0;
-  for (std::int64_t id = 0; id < s.experts.logical; ++id)
-    for (std::int64_t copy = id; copy < s.experts.physical; copy += s.experts.logical)
-      list_expert(p, s, copy, expert_map[static_cast<std::size_t>(copy)]);
+  for (std::int64_t id = 0; id < experts.logical; ++id)
+    for (std::int64_t copy = id; copy < experts.physical; copy += experts.logical) list_expert(p, s, copy);
+  for (std::int32_t i = 0; i < p.num_active; ++i) p.by_size[i] = i;
+  std::sort(p.by_size, p.by_size + p.num_active, [&](std::int32_t a, std::int32_t b) {
+    return p.active[a].slots != p.active[b].slots ? p.active[a].slots > p.active[b].slots : a < b;
+  });
+}
+
+void scatter_part(const Plan& p, const Sorting& s, const TensorView& weights, std::int64_t part, std::int64_t begin,
+                  std::int64_t end) {
+  std::int32_t* next = s.counts(p, part);
+  for (std::int64_t t = begin; t < end; ++t)
+    for (std::int64_t j = 0; j < s.shape.top_k; ++j) {
+      std::int32_t slot = -1;
+      if (const std::int64_t expert = s.held_expert(t, j); expert >= 0) {
+        slot = next[expert]++;
+        p.slot_token[slot] = static_cast<std::int32_t>(t);
+        p.slot_weight[slot] = weight_at(weights, t, j);
+      }
+      p.slot_of[t * s.shape.top_k + j] = slot;
+    }
+  for (std::int64_t i = p.num_tiles * part / s.parts; i < p.num_tiles * (part + 1) / s.parts; ++i)
+    std::fill_n(p.slot_tile + p.tiles[i].slot, p.tiles[i].rows, static_cast<std::int32_t>(i));
 }
 
 }  // namespace
@@ -59,7 +118,7 @@ Plan carve_plan(Carver& c, const PlanShape& s) {
   const auto slots = static_cast<std::size_t>(s.slots()), active = static_cast<std::size_t>(s.max_active());
   const auto tiles = static_cast<std::size_t>(s.max_tiles());
   Plan p;
-  p.counts = c.take<std::int32_t>(static_cast<std::size_t>(s.experts.physical));
+  p.counts = c.take<std::int32_t>(static_cast<std::size_t>(slot_parts(s.slots()) * s.experts.physical));
   p.active = c.take<ActiveExpert>(active);
   p.tiles = c.take<Tile>(tiles);
   p.pending = c.take<std::atomic<std::int32_t>>(tiles);
@@ -71,45 +130,44 @@ Plan carve_plan(Carver& c, const PlanShape& s) {
   return p;
 }
 
-Check check_ids(const TensorView& ids, std::int64_t experts) {
-  for (std::int64_t t = 0; t < ids.shape[0]; ++t)
-    for (std::int64_t j = 0; j < ids.shape[1]; ++j) {
-      const std::int64_t id = id_at(ids, t, j);
-      if (id >= -1 && id < experts) continue;
-      const std::string place = "topk_ids[" + std::to_string(t) + "," + std::to_string(j) + "]";
-      return fail(
-          Code::invalid_argument, place,
-          place + ": expert id " + std::to_string(id) + " is neither -1 nor in [0, " + std::to_string(experts) + ")");
-    }
-  return ok();
+std::optional<BadId> find_bad_id(const TensorView& ids, std::int64_t columns, std::int64_t lowest, std::int64_t experts,
+                                 const Parallel& parallel) {
+  constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+  std::atomic<std::int64_t> first{kNone};
+  const auto bad = [&](std::int64_t id) { return id < lowest || id >= experts; };
+  const std::int64_t tokens = ids.shape[0];
+  parallel.parts(tokens, slot_parts(tokens * columns), [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t)
+      for (std::int64_t j = 0; j < columns; ++j) {
+        if (!bad(id_at(ids, t, j))) continue;
+        const std::int64_t here = t * columns + j;
+        for (std::int64_t v = first.load(); here < v && !first.compare_exchange_weak(v, here);) {
+        }
+        return;
+      }
+  });
+  const std::int64_t at = first.load();
+  if (at == kNone) return std::nullopt;
+  return BadId{at / columns, at % columns, id_at(ids, at / columns, at % columns)};
 }
 
-void build_plan(Plan& p, const PlanShape& s, std::span<const std::int32_t> expert_map, const TensorView& ids,
-                const TensorView& weights) {
-  std::fill_n(p.counts, s.experts.physical, 0);
-  const auto held_expert = [&](std::int64_t t, std::int64_t j) -> std::int64_t {  // -1: skipped
-    const std::int64_t id = id_at(ids, t, j);
-    if (id < 0 || id >= s.experts.logical) return -1;  // zero experts have no rows
-    const std::int64_t expert = s.experts.copy_for_row(t, id);
-    return expert_map[static_cast<std::size_t>(expert)] < 0 ? -1 : expert;
-  };
-  for (std::int64_t t = 0; t < s.tokens; ++t)
-    for (std::int64_t j = 0; j < s.top_k; ++j)
-      if (const std::int64_t expert = held_expert(t, j); expert >= 0) ++p.counts[expert];
-  list_active(p, s, expert_map);
-  for (std::int64_t t = 0; t < s.tokens; ++t)
-    for (std::int64_t j = 0; j < s.top_k; ++j) {
-      std::int32_t slot = -1;
-      if (const std::int64_t expert = held_expert(t, j); expert >= 0) {
-        slot = p.counts[expert]++;
-        p.slot_token[slot] = static_cast<std::int32_t>(t);
-        p.slot_weight[slot] = weight_at(weights, t, j);
-      }
-      p.slot_of[t * s.top_k + j] = slot;
-    }
-  for (std::int32_t i = 0; i < p.num_active; ++i) p.by_size[i] = i;
-  std::sort(p.by_size, p.by_size + p.num_active, [&](std::int32_t a, std::int32_t b) {
-    return p.active[a].slots != p.active[b].slots ? p.active[a].slots > p.active[b].slots : a < b;
+Check check_ids(const TensorView& ids, std::int64_t experts, const Parallel& parallel) {
+  const std::optional<BadId> bad = find_bad_id(ids, ids.shape[1], -1, experts, parallel);
+  if (!bad) return ok();
+  const std::string place = "topk_ids[" + std::to_string(bad->t) + "," + std::to_string(bad->j) + "]";
+  return fail(
+      Code::invalid_argument, place,
+      place + ": expert id " + std::to_string(bad->id) + " is neither -1 nor in [0, " + std::to_string(experts) + ")");
+}
+
+void build_plan(Plan& p, const PlanShape& shape, std::span<const std::int32_t> expert_map, const TensorView& ids,
+                const TensorView& weights, const Parallel& parallel) {
+  const Sorting s{shape, expert_map, ids};
+  parallel.parts(shape.tokens, s.parts,
+                 [&](std::int64_t part, std::int64_t begin, std::int64_t end) { count_part(p, s, part, begin, end); });
+  list_active(p, s);
+  parallel.parts(shape.tokens, s.parts, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
+    scatter_part(p, s, weights, part, begin, end);
   });
 }
 

@@ -4,18 +4,29 @@
 // in the order of their logical expert, so that the routed sum does not depend on where experts are placed. A slot is
 // one (token, j) whose expert this rank holds. Slots of one expert are consecutive and cut into tiles of nearly equal
 // size. Everything lives in the caller's workspace.
+//
+// From a few thousand slots on, parts of the batch are counted and sorted in parallel. Where parts begin depends on the
+// batch alone, and slots are numbered across them: the plan is the same for every number of threads.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
+#include "base/parallel.h"
 #include "base/result.h"
 #include "base/tensor.h"
 #include "config/config.h"
 
 namespace moe {
+
+// Into how many parts loops over `slots` slots are cut; 1 below kSlotsPerPart * 2: a barrier would cost more.
+constexpr std::int64_t kSlotsPerPart = 2048, kMaxSlotParts = 64;
+constexpr std::int64_t slot_parts(std::int64_t slots) {
+  return slots < 2 * kSlotsPerPart ? 1 : slots / kSlotsPerPart < kMaxSlotParts ? slots / kSlotsPerPart : kMaxSlotParts;
+}
 
 // Carves typed blocks out of one workspace; with base == nullptr it only adds up the bytes.
 class Carver {
@@ -48,7 +59,7 @@ struct ActiveExpert {
 
 struct Plan {
   std::int32_t num_slots = 0, num_active = 0, num_tiles = 0;
-  std::int32_t* counts = nullptr;  // [physical experts] scratch
+  std::int32_t* counts = nullptr;  // [slot_parts][physical experts] scratch
   ActiveExpert* active = nullptr;  // ascending logical expert, then copy
   Tile* tiles = nullptr;
   std::atomic<std::int32_t>* pending = nullptr;  // [tiles] chunks of phase 1 that are not done yet
@@ -74,10 +85,16 @@ Plan carve_plan(Carver& carver, const PlanShape& shape);
 std::int64_t id_at(const TensorView& ids, std::int64_t t, std::int64_t j);
 float weight_at(const TensorView& weights, std::int64_t t, std::int64_t j);
 
+// The first (t, j), j < columns, whose id is outside [lowest, experts).
+struct BadId {
+  std::int64_t t, j, id;
+};
+std::optional<BadId> find_bad_id(const TensorView& ids, std::int64_t columns, std::int64_t lowest, std::int64_t experts,
+                                 const Parallel& parallel);
 // ids: [T, K] i32 or i64, any strides. Code::invalid_argument, "topk_ids[t,j]", unless -1 or in [0, experts).
-Check check_ids(const TensorView& ids, std::int64_t experts);
+Check check_ids(const TensorView& ids, std::int64_t experts, const Parallel& parallel);
 // Sorts the checked ids. expert_map[physical] = local or -1. weights: [T, K] f32.
 void build_plan(Plan& plan, const PlanShape& shape, std::span<const std::int32_t> expert_map, const TensorView& ids,
-                const TensorView& weights);
+                const TensorView& weights, const Parallel& parallel);
 
 }  // namespace moe

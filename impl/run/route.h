@@ -61,7 +61,7 @@ Result<Router> make_router(const Config& config, const RouteKernel& kernel, cons
 // Asked by each call that routes: custom routing (unsupported), a bias that is missing (missing_weight).
 Check check_router(const Router& router);
 // Hash routing: ids [T, >= k] in [0, columns). Code::invalid_argument, "<name>[t,j]".
-Check check_hash_ids(const Router& router, const TensorView& ids, const char* name);
+Check check_hash_ids(const Router& router, const TensorView& ids, const char* name, const Parallel& parallel = {});
 
 struct RouteArgs {
   std::int64_t num_tokens = 0;

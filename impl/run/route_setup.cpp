@@ -98,17 +98,14 @@ Check check_router(const Router& router) {
   return ok();
 }
 
-Check check_hash_ids(const Router& router, const TensorView& ids, const char* name) {
-  for (std::int64_t t = 0; t < ids.shape[0]; ++t)
-    for (std::int64_t j = 0; j < static_cast<std::int64_t>(router.k); ++j) {
-      const std::int64_t id = id_at(ids, t, j);
-      if (id >= 0 && id < static_cast<std::int64_t>(router.columns)) continue;
-      const std::string place = std::string(name) + "[" + std::to_string(t) + "," + std::to_string(j) + "]";
-      return fail(
-          Code::invalid_argument, place,
-          place + ": expert id " + std::to_string(id) + " is not in [0, " + std::to_string(router.columns) + ")");
-    }
-  return ok();
+Check check_hash_ids(const Router& router, const TensorView& ids, const char* name, const Parallel& parallel) {
+  const auto bad =
+      find_bad_id(ids, static_cast<std::int64_t>(router.k), 0, static_cast<std::int64_t>(router.columns), parallel);
+  if (!bad) return ok();
+  const std::string place = std::string(name) + "[" + std::to_string(bad->t) + "," + std::to_string(bad->j) + "]";
+  return fail(
+      Code::invalid_argument, place,
+      place + ": expert id " + std::to_string(bad->id) + " is not in [0, " + std::to_string(router.columns) + ")");
 }
 
 }  // namespace moe

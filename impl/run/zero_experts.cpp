@@ -5,12 +5,16 @@
 
 namespace moe {
 
-void sum_zero_weights(const TensorView& ids, const TensorView& weights, std::int64_t first_zero, float* sums) {
-  for (std::int64_t t = 0; t < ids.shape[0]; ++t) {
-    sums[t] = 0.0f;
-    for (std::int64_t j = 0; j < ids.shape[1]; ++j)
-      if (id_at(ids, t, j) >= first_zero) sums[t] += weight_at(weights, t, j);
-  }
+void sum_zero_weights(const TensorView& ids, const TensorView& weights, std::int64_t first_zero, float* sums,
+                      const Parallel& parallel) {
+  const std::int64_t tokens = ids.shape[0], width = ids.shape[1];
+  parallel.parts(tokens, slot_parts(tokens * width), [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      sums[t] = 0.0f;
+      for (std::int64_t j = 0; j < width; ++j)
+        if (id_at(ids, t, j) >= first_zero) sums[t] += weight_at(weights, t, j);
+    }
+  });
 }
 
 }  // namespace moe
