@@ -35,14 +35,19 @@ constexpr Kernel kBf16Scalar = scalar("bf16_f32_p16_scalar", ref::copy_floats, r
 constexpr Kernel kF16Scalar = scalar("f16_f32_p16_scalar", ref::copy_floats, ref::gemm_float);
 constexpr Kernel kF32Scalar = scalar("f32_f32_p16_scalar", ref::copy_floats, ref::gemm_float);
 
+// clang-format off
 constexpr const Kernel* kRows[] = {
 #if defined(__x86_64__)
-    &kW4a8AmxInt8, &kW4a8Avx512Vnni,  &kW4a8AvxVnni, &kW4a8Avx2,        &kBf16Avx512Vnni,
-    &kBf16Avx2,    &kF16Avx512Vnni,   &kF16Avx2,     &kF32Avx512Vnni,   &kF32Avx2,
+    &kW4a8AmxInt8, &kW4a8Avx512Vnni, &kW4a8AvxVnni, &kW4a8Avx2,
+    &kW4a8BlockAvx512Vnni, &kW4a8BlockAvxVnni, &kW4a8BlockAvx2,
+    &kW8a8Avx512Vnni, &kW8a8AvxVnni, &kW8a8Avx2,
+    &kW8a8BlockAvx512Vnni, &kW8a8BlockAvxVnni, &kW8a8BlockAvx2,
+    &kBf16Avx512Vnni, &kBf16Avx2, &kF16Avx512Vnni, &kF16Avx2, &kF32Avx512Vnni, &kF32Avx2,
 #endif
-    &kW4a8Scalar,  &kW4a8BlockScalar, &kW8a8Scalar,  &kW8a8BlockScalar, &kW4a16Scalar,
-    &kW8a16Scalar, &kBf16Scalar,      &kF16Scalar,   &kF32Scalar,
+    &kW4a8Scalar, &kW4a8BlockScalar, &kW8a8Scalar, &kW8a8BlockScalar, &kW4a16Scalar, &kW8a16Scalar,
+    &kBf16Scalar, &kF16Scalar, &kF32Scalar,
 };
+// clang-format on
 
 }  // namespace
 

@@ -32,7 +32,7 @@ std::int32_t quantise_columns(const QuantArgsRow& a, const BlockRow& out, std::i
                               float inverse) {
   std::uint32_t sum = 0;
   for (std::int64_t k = k0; k < k1; ++k) {
-    const auto q = static_cast<std::int8_t>(inverse == 0.0f ? 0.0f : std::nearbyint(a.x[k] * inverse));
+    const std::int8_t q = symmetric_code(a.x[k], inverse);
     out.codes[k / kUnitK * out.code_stride + k % kUnitK] = q;
     sum += static_cast<std::uint32_t>(static_cast<std::int32_t>(q));
   }
@@ -109,6 +109,10 @@ SymmetricScale symmetric_scale(float absmax) {
   if (!std::isfinite(absmax)) return {std::bit_cast<float>(0x7fc00000u), 0.0f};
   if (absmax < 0x1p-100f) return {0.0f, 0.0f};
   return {absmax / 127.0f, 127.0f / absmax};
+}
+
+std::int8_t symmetric_code(float x, float inverse) {
+  return static_cast<std::int8_t>(inverse == 0.0f ? 0.0f : std::nearbyint(x * inverse));
 }
 
 void quantise_row(const QuantArgsRow& a) {

@@ -19,6 +19,7 @@ struct SymmetricScale {
 };
 // of the largest magnitude; not finite: poisoned.
 SymmetricScale symmetric_scale(float absmax);
+std::int8_t symmetric_code(float x, float inverse);
 
 void quantise_row(const QuantArgsRow& args);
 void quantise_blocks(const QuantArgsRow& args);

@@ -30,17 +30,7 @@ constexpr std::ptrdiff_t kAhead = 8192;  // bytes of weights between prefetch an
 
 #include "kernels/body/quantise_tok8.inl"
 
-inline __m512i broadcast4(const std::int8_t* p) {
-  std::int32_t v;
-  std::memcpy(&v, p, 4);
-  return _mm512_set1_epi32(v);
-}
-inline __m512i load(const std::byte* p) { return _mm512_loadu_si512(p); }
-inline __m512 load_f32(const std::byte* p) { return _mm512_loadu_ps(p); }
-inline __m512 load_bf16(const std::byte* p) {
-  const __m256i h = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
-}
+#include "kernels/x86/dot_avx512.inl"
 
 // The tile as the kernels walk it.
 struct Tile {
@@ -55,72 +45,6 @@ struct Tile {
     corr = reinterpret_cast<const std::int32_t*>(a.tile + a.shape.code_bytes() * n);
     recip = reinterpret_cast<const float*>(corr + static_cast<std::size_t>(a.shape.groups()) * n);
     z = reinterpret_cast<const std::int32_t*>(recip + n);
-  }
-};
-
-// P panels x N tokens; chains > 1 splits a sum to hide the latency of the dot when there are few.
-template <int P, int N>
-struct Block {
-  static constexpr int kChains = P * N == 1 ? 4 : P * N <= 3 ? 2 : 1;
-  __m512i c[P][N][kChains];
-
-  [[gnu::always_inline]] void start(const std::int32_t* corr, const __m512i* extra) {
-    for (int m = 0; m < N; ++m) {
-      for (int p = 0; p < P; ++p) {
-        c[p][m][0] = _mm512_set1_epi32(corr[m]);
-        if (extra != nullptr) c[p][m][0] = _mm512_add_epi32(c[p][m][0], extra[p * N + m]);
-        for (int s = 1; s < kChains; ++s) c[p][m][s] = _mm512_setzero_si512();
-      }
-    }
-  }
-  // 32 k: 256 bytes of each panel (w + p * stride), N rows of 32 codes, 64 bytes apart.
-  [[gnu::always_inline]] void add(const std::byte* w, std::size_t stride, const std::int8_t* a) {
-    const __m512i mask = _mm512_set1_epi8(15);
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      __m512i lo[P], hi[P];
-      for (int p = 0; p < P; ++p) {
-        const __m512i v = load(w + static_cast<std::size_t>(p) * stride + static_cast<std::size_t>(j) * 64);
-        lo[p] = _mm512_and_si512(v, mask);
-        hi[p] = _mm512_and_si512(_mm512_srli_epi16(v, 4), mask);
-      }
-      const int s0 = 2 * j % kChains, s1 = (2 * j + 1) % kChains;
-#pragma GCC unroll 16
-      for (int m = 0; m < N; ++m) {
-        const __m512i alo = broadcast4(a + 64 * m + 4 * j), ahi = broadcast4(a + 64 * m + 16 + 4 * j);
-        for (int p = 0; p < P; ++p) c[p][m][s0] = _mm512_dpbusd_epi32(c[p][m][s0], lo[p], alo);
-        for (int p = 0; p < P; ++p) c[p][m][s1] = _mm512_dpbusd_epi32(c[p][m][s1], hi[p], ahi);
-      }
-    }
-  }
-  [[gnu::always_inline]] __m512 sum(int p, int m) const {
-    __m512i t = c[p][m][0];
-    for (int s = 1; s < kChains; ++s) t = _mm512_add_epi32(t, c[p][m][s]);
-    return _mm512_cvtepi32_ps(t);
-  }
-};
-
-// Prefetch of what is read later: the same panels 8 KiB ahead (one stream), or the next pair (P = 2).
-template <int P>
-struct Ahead {
-  const std::byte* from;  // nullptr: none
-  const std::byte* end;   // of the stream; beyond it `next` goes on
-  const std::byte* next;
-
-  // always_inline: GCC takes a function that only prefetches for one without effects and drops its calls.
-  [[gnu::always_inline]] void block(const std::byte* w) {
-    const std::byte* p = w + kAhead;
-    if constexpr (P == 1) {
-      if (p >= end) {
-        if (next == nullptr) return;
-        p = next + (p - end);
-      }
-      for (int i = 0; i < 4; ++i) _mm_prefetch(reinterpret_cast<const char*>(p + 64 * i), _MM_HINT_T0);
-    } else {
-      if (from == nullptr) return;
-      for (int i = 0; i < 8; ++i) _mm_prefetch(reinterpret_cast<const char*>(from + 64 * i), _MM_HINT_T1);
-      from += 512;
-    }
   }
 };
 
@@ -150,7 +74,8 @@ void finish_groups(const GemmArgs& a, const Tile& t, const std::byte* panel, std
 }
 
 template <int P, int N>
-void panels_channel(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column, Ahead<P>& ahead) {
+void panels_channel(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column,
+                    Ahead<Nibbles, P>& ahead) {
   const P16Matrix& m = *a.matrix;
   const std::size_t stride = m.panel_bytes();
   __m512i zw[P * N];
@@ -158,7 +83,7 @@ void panels_channel(const GemmArgs& a, const Tile& t, const std::byte* panel, st
     const __m512i wsum = load(panel + static_cast<std::size_t>(p) * stride + m.sum_offset());
     for (int i = 0; i < N; ++i) zw[p * N + i] = _mm512_mullo_epi32(wsum, _mm512_set1_epi32(t.z[i]));
   }
-  Block<P, N> b;
+  Block<Nibbles, P, N> b;
   b.start(t.corr, zw);
   const std::byte* w = panel + m.header_bytes();
   for (std::int64_t k = 0, blocks = a.shape.blocks(); k < blocks; ++k, w += 256) {
@@ -176,7 +101,8 @@ void panels_channel(const GemmArgs& a, const Tile& t, const std::byte* panel, st
 }
 
 template <int P, int N>
-void panels_grouped(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column, Ahead<P>& ahead) {
+void panels_grouped(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column,
+                    Ahead<Nibbles, P>& ahead) {
   const P16Matrix& m = *a.matrix;
   const std::size_t stride = m.panel_bytes();
   const std::int64_t per_group = m.group / 32;
@@ -187,7 +113,7 @@ void panels_grouped(const GemmArgs& a, const Tile& t, const std::byte* panel, st
   const std::int32_t* corr = t.corr;
   std::int64_t k = 0;
   for (std::int64_t g = 0, groups = m.groups(); g < groups; ++g, corr += N) {
-    Block<P, N> b;
+    Block<Nibbles, P, N> b;
     b.start(corr, nullptr);
     for (const std::int64_t end = k + per_group; k < end; ++k, w += 256) {
       ahead.block(w);
@@ -202,7 +128,8 @@ void panels_grouped(const GemmArgs& a, const Tile& t, const std::byte* panel, st
 }
 
 template <int P, int N>
-void panels_g32(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column, Ahead<P>& ahead) {
+void panels_g32(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column,
+                Ahead<Nibbles, P>& ahead) {
   const P16Matrix& m = *a.matrix;
   const std::size_t stride = m.panel_bytes();
   __m512 f[P][N];
@@ -215,7 +142,7 @@ void panels_g32(const GemmArgs& a, const Tile& t, const std::byte* panel, std::i
     const std::size_t h = static_cast<std::size_t>(k & 1);
     const std::byte* w = unit + 64 + 256 * h;
     ahead.block(w);
-    Block<P, N> b;
+    Block<Nibbles, P, N> b;
     b.start(corr, nullptr);
     b.add(w, stride, t.codes + block_offset(k, N));
     for (int p = 0; p < P; ++p) {
@@ -234,7 +161,7 @@ void run_panels(const GemmArgs& a, const Tile& t, std::int64_t first, std::int64
   for (std::int64_t p = first; p + P <= first + count; p += P) {
     const std::byte* panel = a.panels + static_cast<std::size_t>(p) * bytes;
     const std::byte* later = panel + P * bytes < end ? panel + P * bytes : a.next;
-    Ahead<P> ahead{later, end, a.next};
+    Ahead<Nibbles, P> ahead{later, end, a.next};
     switch (a.matrix->grouping()) {
       case Grouping::channel:
         panels_channel<P, N>(a, t, panel, p * kPanelRows, ahead);

@@ -1,0 +1,77 @@
+// The vector form of quantising one row to symmetric int8, per row or per 32 columns, for a lane type V
+// (vector_*.inl). Included inside a target region and an anonymous namespace. Lane by lane it does what
+// kernels/ref/symmetric.cpp does.
+
+namespace symmetric {
+
+using F = V::F;
+using I = V::I;
+constexpr std::int64_t kLanes = V::kLanes;
+
+// The largest magnitude; not finite as soon as one value is not: magnitudes are ordered like their bits.
+inline float absmax(const float* x, std::int64_t count) {
+  I largest = V::set_i(0);
+  std::int64_t k = 0;
+  for (; k + kLanes <= count; k += kLanes)
+    largest = V::max_i(largest, V::and_i(V::bits(V::load(x + k)), V::set_i(0x7fffffff)));
+  std::int32_t bits = V::max_of(largest);
+  for (; k < count; ++k) {
+    const auto b = static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(x[k]) & 0x7fffffffu);
+    bits = b > bits ? b : bits;
+  }
+  return std::bit_cast<float>(bits);
+}
+
+// Codes of columns [k0, k1); returns -bias times their sum, which may wrap.
+inline std::int32_t codes(const QuantArgsRow& a, std::int8_t* out, std::ptrdiff_t stride, std::int64_t k0,
+                          std::int64_t k1, float inverse) {
+  if (inverse == 0.0f) {  // an empty or a poisoned row
+    for (std::int64_t k = k0; k < k1; ++k) out[(k >> 6) * stride + (k & 63)] = 0;
+    return 0;
+  }
+  const F scale = V::set(inverse);
+  I sum = V::set_i(0);
+  std::int64_t k = k0;
+  for (; k + kLanes <= k1; k += kLanes) {
+    const I q = V::nearest_even(V::mul(V::load(a.x + k), scale));
+    V::store_i8(out + (k >> 6) * stride + (k & 63), q);
+    sum = V::add_i(sum, q);
+  }
+  auto total = static_cast<std::uint32_t>(V::sum(sum));
+  for (; k < k1; ++k) {
+    const std::int8_t q = ref::symmetric_code(a.x[k], inverse);
+    out[(k >> 6) * stride + (k & 63)] = q;
+    total += static_cast<std::uint32_t>(static_cast<std::int32_t>(q));
+  }
+  return static_cast<std::int32_t>(0u - total * static_cast<std::uint32_t>(a.shape.bias));
+}
+
+inline void clear_tail(const TileShape& s, std::int8_t* out, std::ptrdiff_t stride) {
+  if (s.k % kUnitK != 0) std::memset(out + (s.units() - 1) * stride, 0, kUnitK);  // beyond K
+}
+
+void quantise_row(const QuantArgsRow& a) {
+  const TileShape& s = a.shape;
+  const ref::SymmetricScale scale = ref::symmetric_scale(absmax(a.x, s.k));
+  const QuantRow out = quant_row(s, a.out);
+  clear_tail(s, out.codes, out.code_stride);
+  for (std::int64_t g = 0; g < s.groups(); ++g)
+    out.corr[g * out.corr_stride] =
+        codes(a, out.codes, out.code_stride, g * s.group, (g + 1) * s.group, scale.inverse);
+  *out.recip = scale.scale;
+  *out.z = 0;
+}
+
+void quantise_blocks(const QuantArgsRow& a) {
+  const TileShape& s = a.shape;
+  const BlockRow out = block_row(s, a.out);
+  clear_tail(s, out.codes, out.code_stride);
+  for (std::int64_t b = 0; b < s.blocks(); ++b) {
+    const std::int64_t k0 = b * 32, k1 = k0 + 32 < s.k ? k0 + 32 : s.k;
+    const ref::SymmetricScale scale = ref::symmetric_scale(absmax(a.x + k0, k1 - k0));
+    out.corr[b * out.stride] = codes(a, out.codes, out.code_stride, k0, k1, scale.inverse);
+    out.scale[b * out.stride] = scale.scale;
+  }
+}
+
+}  // namespace symmetric

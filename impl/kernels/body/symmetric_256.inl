@@ -1,0 +1,110 @@
+// Integer weights with symmetric int8 activations, 256-bit vectors: the 16 rows of a panel are two halves of 8 lanes,
+// done together so that one broadcast of activations serves both. Included inside a target region and an anonymous
+// namespace that define V, kTileRows, kAhead, the Dots (dot_avx2.inl), PerToken and PerBlock (symmetric_tile.inl).
+// The float steps are those of kernels/ref/symmetric.h, in its order.
+
+inline __m256 load_scale(const P16Matrix& m, const std::byte* at) {  // of 8 rows
+  if (m.scale_bytes() == 4) {
+    const __m256 s = V::load(reinterpret_cast<const float*>(at));
+    return m.scales == Scales::w4a8 ? _mm256_mul_ps(s, _mm256_set1_ps(16.0f)) : s;
+  }
+  if (m.scales == Scales::f16) return V::load_f16(at);
+  const __m128i h = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+}
+
+// Where the sums of one call read.
+struct Blocks {
+  const std::byte* w;       // codes of block k
+  std::size_t unit_header;  // bytes before each unit
+  const std::int8_t* codes;
+  std::int64_t k, last;
+  const std::byte *end, *next;  // reading ahead goes on at next after end
+};
+
+template <class Dot, int N>
+inline void add_blocks(Blocks b, const std::int32_t* corr, __m256i (&c)[2][N]) {
+#pragma GCC unroll 8
+  for (int m = 0; m < N; ++m) c[0][m] = c[1][m] = Dot::kBiased ? _mm256_set1_epi32(corr[m]) : _mm256_setzero_si256();
+  for (; b.k < b.last; ++b.k, b.w += Dot::kBytes + ((b.k & 1) == 0 ? b.unit_header : 0)) {
+    const std::byte* p = b.w + kAhead;
+    if (p >= b.end && b.next != nullptr) p = b.next + (p - b.end);
+    for (int i = 0; i < Dot::kBytes / 64; ++i) V::prefetch(p + 64 * i);
+    Dot::template add<N>(b.w, b.codes + block_offset(b.k, N), c);
+  }
+}
+
+// Sums of blocks, beginning with their corrections. Dot says where the accumulators live: in registers as locals of
+// this function alone, or in memory, where its operands need the registers.
+template <class Dot, int N>
+[[gnu::noinline]] void sums_of(const Blocks& b, const std::int32_t* corr, __m256i (&out)[2][N]) {
+  if constexpr (Dot::kInMemory) {
+    add_blocks<Dot, N>(b, corr, out);
+  } else {
+    __m256i c[2][N];
+    add_blocks<Dot, N>(b, corr, c);
+#pragma GCC unroll 8
+    for (int m = 0; m < N; ++m) out[0][m] = c[0][m], out[1][m] = c[1][m];
+  }
+}
+
+template <class Dot, class Facts, int N>
+void symmetric_panel(const GemmArgs& a, const std::byte* panel, float* out, const std::byte* end) {
+  const P16Matrix& mat = *a.matrix;
+  const auto* codes = reinterpret_cast<const std::int8_t*>(a.tile);
+  Facts t(a, reinterpret_cast<const std::int32_t*>(a.tile + a.shape.code_bytes() * N));
+  Blocks at{panel + mat.header_bytes() + mat.unit_header(), mat.unit_header(), codes, 0, 0, end, a.next};
+  const std::size_t half_scales = 8 * mat.scale_bytes();
+  __m256 f[2][N];
+  for (auto& half : f)
+    for (auto& x : half) x = _mm256_setzero_ps();
+  for (std::int64_t g = 0; g < mat.groups(); ++g) {
+    const std::int64_t last = mat.group == mat.k ? a.shape.blocks() : at.k + mat.group / 32;
+    const std::byte* scales = panel + mat.scale_offset(0, g);
+    const __m256 scale[2] = {load_scale(mat, scales), load_scale(mat, scales + half_scales)};
+    while (at.k < last) {
+      at.last = Facts::kBlocks ? at.k + 1 : last;
+      __m256i c[2][N];
+      sums_of<Dot, N>(at, t.corr, c);
+      at.w += static_cast<std::size_t>(at.last - at.k) * Dot::kBytes +
+              at.unit_header * static_cast<std::size_t>((at.last >> 1) - (at.k >> 1));
+      at.k = at.last;
+      for (int half = 0; half < 2; ++half)
+        for (int m = 0; m < N; ++m) {
+          __m256 s = scale[half];
+          if constexpr (Facts::kBlocks) s = _mm256_mul_ps(s, _mm256_set1_ps(t.scale[m]));
+          f[half][m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(c[half][m]), s, f[half][m]);
+        }
+      t.corr += N;
+      if constexpr (Facts::kBlocks) t.scale += N;
+    }
+  }
+  for (int half = 0; half < 2; ++half) {
+    const auto* biases = reinterpret_cast<const float*>(panel + mat.bias_offset()) + 8 * half;
+    const __m256 bias = mat.has_bias ? V::load(biases) : _mm256_setzero_ps();
+    for (int m = 0; m < N; ++m) {
+      __m256 r = f[half][m];
+      if constexpr (!Facts::kBlocks) r = _mm256_mul_ps(r, _mm256_set1_ps(t.scale[m]));
+      _mm256_storeu_ps(out + m * a.ld + 8 * half, _mm256_add_ps(r, bias));
+    }
+  }
+}
+
+template <class Dot, class Facts, int N>
+void symmetric_rows(const GemmArgs& a) {
+  const std::size_t bytes = a.matrix->panel_bytes();
+  const std::byte* const end = a.panels + static_cast<std::size_t>(a.panel_count) * bytes;
+  for (std::int64_t p = 0; p < a.panel_count; ++p)
+    symmetric_panel<Dot, Facts, N>(a, a.panels + static_cast<std::size_t>(p) * bytes, a.out + p * kPanelRows, end);
+}
+
+template <class Dot, class Facts, int... Rows>
+constexpr std::array<void (*)(const GemmArgs&), kTileRows> symmetric_by_rows(std::integer_sequence<int, Rows...>) {
+  return {symmetric_rows<Dot, Facts, Rows + 1>...};
+}
+
+template <class Dot, class Facts>
+void gemm(const GemmArgs& a) {
+  static constexpr auto kByRows = symmetric_by_rows<Dot, Facts>(std::make_integer_sequence<int, kTileRows>());
+  kByRows[static_cast<std::size_t>(a.n - 1)](a);
+}

@@ -1,0 +1,99 @@
+// What the integer rows of AVX-512 VNNI share: sums of 32 k for panels and tokens, and reading ahead. Included inside a
+// target region and an anonymous namespace that define kAhead.
+
+inline __m512i broadcast4(const std::int8_t* p) {
+  std::int32_t v;
+  std::memcpy(&v, p, 4);
+  return _mm512_set1_epi32(v);
+}
+inline __m512i load(const std::byte* p) { return _mm512_loadu_si512(p); }
+inline __m512 load_f32(const std::byte* p) { return _mm512_loadu_ps(p); }
+inline __m512 load_bf16(const std::byte* p) {
+  const __m256i h = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
+
+// How 32 k of a panel lie: kVectors vectors of 64 bytes, each the operands of kSteps steps of 4 k that are 16 k apart.
+struct Nibbles {
+  static constexpr int kVectors = 4, kSteps = 2, kBytes = 256;
+  template <int P>
+  [[gnu::always_inline]] static inline void unpack(__m512i v, __m512i (&codes)[kSteps][P], int p) {
+    const __m512i mask = _mm512_set1_epi8(15);
+    codes[0][p] = _mm512_and_si512(v, mask);
+    codes[1][p] = _mm512_and_si512(_mm512_srli_epi16(v, 4), mask);
+  }
+};
+struct Bytes {
+  static constexpr int kVectors = 8, kSteps = 1, kBytes = 512;
+  template <int P>
+  [[gnu::always_inline]] static inline void unpack(__m512i v, __m512i (&codes)[kSteps][P], int p) {
+    codes[0][p] = v;
+  }
+};
+
+// P panels x N tokens; chains > 1 splits a sum to hide the latency of the dot when there are few.
+template <class Codes, int P, int N>
+struct Block {
+  static constexpr int kChains = P * N == 1 ? 4 : P * N <= 3 ? 2 : 1;
+  __m512i c[P][N][kChains];
+
+  [[gnu::always_inline]] void start(const std::int32_t* corr, const __m512i* extra) {
+    for (int m = 0; m < N; ++m) {
+      for (int p = 0; p < P; ++p) {
+        c[p][m][0] = _mm512_set1_epi32(corr[m]);
+        if (extra != nullptr) c[p][m][0] = _mm512_add_epi32(c[p][m][0], extra[p * N + m]);
+        for (int s = 1; s < kChains; ++s) c[p][m][s] = _mm512_setzero_si512();
+      }
+    }
+  }
+  // 32 k: Codes::kBytes of each panel (w + p * stride), N rows of 32 codes, 64 bytes apart.
+  [[gnu::always_inline]] void add(const std::byte* w, std::size_t stride, const std::int8_t* a) {
+#pragma GCC unroll 8
+    for (int j = 0; j < Codes::kVectors; ++j) {
+      __m512i codes[Codes::kSteps][P];
+      for (int p = 0; p < P; ++p)
+        Codes::template unpack<P>(
+            load(w + static_cast<std::size_t>(p) * stride + static_cast<std::size_t>(j) * 64), codes, p);
+#pragma GCC unroll 16
+      for (int m = 0; m < N; ++m) {
+        for (int s = 0; s < Codes::kSteps; ++s) {
+          const __m512i x = broadcast4(a + 64 * m + 4 * j + 16 * s);
+          const int chain = (Codes::kSteps * j + s) % kChains;
+          for (int p = 0; p < P; ++p) c[p][m][chain] = _mm512_dpbusd_epi32(c[p][m][chain], codes[s][p], x);
+        }
+      }
+    }
+  }
+  [[gnu::always_inline]] __m512 sum(int p, int m) const {
+    __m512i t = c[p][m][0];
+    for (int s = 1; s < kChains; ++s) t = _mm512_add_epi32(t, c[p][m][s]);
+    return _mm512_cvtepi32_ps(t);
+  }
+};
+
+// Prefetch of what is read later: the same panels 8 KiB ahead (one stream), or the next pair (P = 2).
+template <class Codes, int P>
+struct Ahead {
+  const std::byte* from;  // nullptr: none
+  const std::byte* end;   // of the stream; beyond it `next` goes on
+  const std::byte* next;
+
+  // always_inline: GCC takes a function that only prefetches for one without effects and drops its calls.
+  [[gnu::always_inline]] void block(const std::byte* w) {
+    const std::byte* p = w + kAhead;
+    if constexpr (P == 1) {
+      if (p >= end) {
+        if (next == nullptr) return;
+        p = next + (p - end);
+      }
+      for (int i = 0; i < Codes::kVectors; ++i)
+        _mm_prefetch(reinterpret_cast<const char*>(p + 64 * i), _MM_HINT_T0);
+    } else {
+      if (from == nullptr) return;
+      for (int i = 0; i < 2 * Codes::kVectors; ++i)
+        _mm_prefetch(reinterpret_cast<const char*>(from + 64 * i), _MM_HINT_T1);
+      from += 2 * Codes::kBytes;
+    }
+  }
+};
+

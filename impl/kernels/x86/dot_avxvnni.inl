@@ -1,0 +1,51 @@
+// Sums of 32 k for 16 rows and N tokens with AVX-VNNI: one 256-bit vpdpbusd per 8 rows, 4 k and token. Included inside a
+// target region and an anonymous namespace; the interface is that of dot_avx2.inl.
+
+inline __m256i load(const std::byte* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+inline __m256i broadcast4(const std::int8_t* p) {
+  std::int32_t v;
+  std::memcpy(&v, p, 4);
+  return _mm256_set1_epi32(v);
+}
+
+struct NibbleDot {
+  static constexpr int kBytes = 256;
+  static constexpr bool kBiased = true;  // sums begin at the correction
+  static constexpr bool kInMemory = false;
+  template <int N>
+  static inline void add(const std::byte* w, const std::int8_t* a, __m256i (&c)[2][N]) {
+    const __m256i mask = _mm256_set1_epi8(15);
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) {  // k 4j..4j+3: low nibbles of the vectors, then high ones
+      __m256i first = load(w + 64 * (j % 4)), second = load(w + 64 * (j % 4) + 32);
+      if (j >= 4) first = _mm256_srli_epi16(first, 4), second = _mm256_srli_epi16(second, 4);
+      first = _mm256_and_si256(first, mask);
+      second = _mm256_and_si256(second, mask);
+#pragma GCC unroll 8
+      for (int m = 0; m < N; ++m) {
+        const __m256i x = broadcast4(a + 64 * m + 4 * j);
+        c[0][m] = _mm256_dpbusd_avx_epi32(c[0][m], first, x);
+        c[1][m] = _mm256_dpbusd_avx_epi32(c[1][m], second, x);
+      }
+    }
+  }
+};
+
+struct ByteDot {
+  static constexpr int kBytes = 512;
+  static constexpr bool kBiased = true;
+  static constexpr bool kInMemory = false;
+  template <int N>
+  static inline void add(const std::byte* w, const std::int8_t* a, __m256i (&c)[2][N]) {
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) {
+      const __m256i first = load(w + 64 * j), second = load(w + 64 * j + 32);
+#pragma GCC unroll 8
+      for (int m = 0; m < N; ++m) {
+        const __m256i x = broadcast4(a + 64 * m + 4 * j);
+        c[0][m] = _mm256_dpbusd_avx_epi32(c[0][m], first, x);
+        c[1][m] = _mm256_dpbusd_avx_epi32(c[1][m], second, x);
+      }
+    }
+  }
+};

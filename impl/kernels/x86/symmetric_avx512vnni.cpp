@@ -1,0 +1,159 @@
+// Integer weights with symmetric int8 activations, AVX-512 VNNI: W8A8 per token, and block32 with int4 or int8 weights
+// (kernels/ref/symmetric.h has the definition; every float step is in its order).
+#include <immintrin.h>
+
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "kernels/ref/symmetric.h"
+#include "kernels/target.h"
+#include "kernels/x86/rows.h"
+
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 flags its own _mm512_undefined_* (GCC bug 105593)
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")
+
+namespace moe {
+namespace {
+
+constexpr int kTileRows = 8;
+constexpr std::ptrdiff_t kAhead = 8192;  // bytes of weights between prefetch and use, one stream
+
+#include "kernels/x86/vector_avx512.inl"
+
+#include "kernels/body/quantise_symmetric.inl"
+
+#include "kernels/x86/dot_avx512.inl"
+
+inline __m512 load_f16(const std::byte* p) { return V::load_f16(p); }
+
+// Scales of the groups of one panel, in order.
+struct ScaleWalk {
+  const P16Matrix* m;
+  const std::byte* at;
+  std::size_t step, other_step;  // in turn: the scales of g = 32 lie in pairs before their unit
+
+  ScaleWalk(const P16Matrix& matrix, const std::byte* panel)
+      : m(&matrix), at(panel + matrix.scale_offset(0, 0)), step(kPanelRows * matrix.scale_bytes()), other_step(step) {
+    if (matrix.grouping() == Grouping::g32) other_step = matrix.unit_bytes() - step;
+  }
+  [[gnu::always_inline]] __m512 next() {
+    const std::byte* p = at;
+    at += step;
+    std::swap(step, other_step);
+    if (m->scale_bytes() == 4) {
+      const __m512 s = load_f32(p);
+      return m->scales == Scales::w4a8 ? _mm512_mul_ps(s, _mm512_set1_ps(16.0f)) : s;
+    }
+    return m->scales == Scales::f16 ? load_f16(p) : load_bf16(p);
+  }
+};
+
+#include "kernels/body/symmetric_tile.inl"
+
+template <class Codes, class Facts, int P, int N>
+void panels(const GemmArgs& a, const std::byte* panel, float* out, Ahead<Codes, P>& ahead) {
+  const P16Matrix& m = *a.matrix;
+  const std::size_t stride = m.panel_bytes();
+  const auto* codes = reinterpret_cast<const std::int8_t*>(a.tile);
+  Facts t(a, reinterpret_cast<const std::int32_t*>(a.tile + a.shape.code_bytes() * N));
+  const std::byte* w = panel + m.header_bytes() + m.unit_header();
+  __m512 f[P][N];
+  for (auto& row : f)
+    for (auto& x : row) x = _mm512_setzero_ps();
+  ScaleWalk scales[2] = {{m, panel}, {m, panel + (P - 1) * stride}};
+  std::int64_t k = 0;
+  for (std::int64_t g = 0, groups = m.groups(); g < groups; ++g) {
+    const std::int64_t end = m.group == m.k ? a.shape.blocks() : k + m.group / 32;
+    __m512 scale[P];
+    for (int p = 0; p < P; ++p) scale[p] = scales[p].next();
+    Block<Codes, P, N> b;
+    if constexpr (!Facts::kBlocks) b.start(t.corr, nullptr);
+    for (; k < end; ++k, w += Codes::kBytes + ((k & 1) == 0 ? m.unit_header() : 0)) {
+      ahead.block(w);
+      if constexpr (Facts::kBlocks) b.start(t.corr, nullptr);
+      b.add(w, stride, codes + block_offset(k, N));
+      if constexpr (Facts::kBlocks) {
+        for (int i = 0; i < N; ++i) {
+          const __m512 s = _mm512_set1_ps(t.scale[i]);
+          for (int p = 0; p < P; ++p) f[p][i] = _mm512_fmadd_ps(b.sum(p, i), _mm512_mul_ps(scale[p], s), f[p][i]);
+        }
+        t.corr += N;
+        t.scale += N;
+      }
+    }
+    if constexpr (!Facts::kBlocks) {
+      for (int p = 0; p < P; ++p)
+        for (int i = 0; i < N; ++i) f[p][i] = _mm512_fmadd_ps(b.sum(p, i), scale[p], f[p][i]);
+      t.corr += N;
+    }
+  }
+  for (int p = 0; p < P; ++p, panel += stride) {
+    const __m512 bias = m.has_bias ? load_f32(panel + m.bias_offset()) : _mm512_setzero_ps();
+    for (int i = 0; i < N; ++i) {
+      __m512 r = f[p][i];
+      if constexpr (!Facts::kBlocks) r = _mm512_mul_ps(r, _mm512_set1_ps(t.scale[i]));
+      _mm512_storeu_ps(out + i * a.ld + p * kPanelRows, _mm512_add_ps(r, bias));
+    }
+  }
+}
+
+template <class Codes, class Facts, int P, int N>
+void run_panels(const GemmArgs& a, std::int64_t first, std::int64_t last) {
+  const std::size_t bytes = a.matrix->panel_bytes();
+  const std::byte* const end = a.panels + static_cast<std::size_t>(a.panel_count) * bytes;
+  for (std::int64_t p = first; p + P <= last; p += P) {
+    const std::byte* panel = a.panels + static_cast<std::size_t>(p) * bytes;
+    const std::byte* later = panel + P * bytes < end ? panel + P * bytes : a.next;
+    Ahead<Codes, P> ahead{later, end, a.next};
+    panels<Codes, Facts, P, N>(a, panel, a.out + p * kPanelRows, ahead);
+  }
+}
+
+template <class Codes, class Facts, int N>
+void gemm_rows(const GemmArgs& a) {
+  std::int64_t pairs = 0;
+  if constexpr (N >= 3) {
+    pairs = a.panel_count / 2 * 2;
+    run_panels<Codes, Facts, 2, N>(a, 0, pairs);
+  }
+  run_panels<Codes, Facts, 1, N>(a, pairs, a.panel_count);
+}
+
+template <class Codes, class Facts>
+void gemm(const GemmArgs& a) {
+  static constexpr void (*kByRows[kTileRows])(const GemmArgs&) = {
+      gemm_rows<Codes, Facts, 1>, gemm_rows<Codes, Facts, 2>, gemm_rows<Codes, Facts, 3>, gemm_rows<Codes, Facts, 4>,
+      gemm_rows<Codes, Facts, 5>, gemm_rows<Codes, Facts, 6>, gemm_rows<Codes, Facts, 7>, gemm_rows<Codes, Facts, 8>};
+  kByRows[a.n - 1](a);
+}
+
+}  // namespace
+
+void avx512::quantise_symmetric(const QuantArgsRow& args) { symmetric::quantise_row(args); }
+
+const Kernel kW8a8Avx512Vnni = {.id = &kKernelIds[*kernel_index("w8a8_tok8_p16_avx512vnni")],
+                                .exact = true,
+                                .tile_rows = kTileRows,
+                                .steps = &avx512::kSteps,
+                                .quantise = symmetric::quantise_row,
+                                .gemm = gemm<Bytes, PerToken>};
+const Kernel kW8a8BlockAvx512Vnni = {.id = &kKernelIds[*kernel_index("w8a8_blk8_p16_avx512vnni")],
+                                     .exact = true,
+                                     .tile_rows = kTileRows,
+                                     .steps = &avx512::kSteps,
+                                     .quantise = symmetric::quantise_blocks,
+                                     .gemm = gemm<Bytes, PerBlock>};
+const Kernel kW4a8BlockAvx512Vnni = {.id = &kKernelIds[*kernel_index("w4a8_blk8_p16_avx512vnni")],
+                                     .exact = true,
+                                     .tile_rows = kTileRows,
+                                     .steps = &avx512::kSteps,
+                                     .quantise = symmetric::quantise_blocks,
+                                     .gemm = gemm<Nibbles, PerBlock>};
+
+}  // namespace moe
+
+MOE_TARGET_END

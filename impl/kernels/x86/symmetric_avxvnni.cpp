@@ -1,0 +1,54 @@
+// Integer weights with symmetric int8 activations, AVX-VNNI: W8A8 per token, and block32 with int4 or int8 weights.
+#include <immintrin.h>
+
+#include <array>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "kernels/ref/symmetric.h"
+#include "kernels/target.h"
+#include "kernels/x86/rows.h"
+
+MOE_TARGET_BEGIN("avx2,fma,f16c,avxvnni")
+
+namespace moe {
+namespace {
+
+constexpr int kTileRows = 5;
+constexpr std::ptrdiff_t kAhead = 8192;  // bytes between prefetch and use
+
+#include "kernels/x86/vector_avx2.inl"
+
+#include "kernels/x86/dot_avxvnni.inl"
+
+#include "kernels/body/quantise_symmetric.inl"
+
+#include "kernels/body/symmetric_tile.inl"
+
+#include "kernels/body/symmetric_256.inl"
+
+}  // namespace
+
+const Kernel kW8a8AvxVnni = {.id = &kKernelIds[*kernel_index("w8a8_tok8_p16_avxvnni")],
+                             .exact = true,
+                             .tile_rows = kTileRows,
+                             .steps = &avx2::kSteps,
+                             .quantise = symmetric::quantise_row,
+                             .gemm = gemm<ByteDot, PerToken>};
+const Kernel kW8a8BlockAvxVnni = {.id = &kKernelIds[*kernel_index("w8a8_blk8_p16_avxvnni")],
+                                  .exact = true,
+                                  .tile_rows = kTileRows,
+                                  .steps = &avx2::kSteps,
+                                  .quantise = symmetric::quantise_blocks,
+                                  .gemm = gemm<ByteDot, PerBlock>};
+const Kernel kW4a8BlockAvxVnni = {.id = &kKernelIds[*kernel_index("w4a8_blk8_p16_avxvnni")],
+                                  .exact = true,
+                                  .tile_rows = kTileRows,
+                                  .steps = &avx2::kSteps,
+                                  .quantise = symmetric::quantise_blocks,
+                                  .gemm = gemm<NibbleDot, PerBlock>};
+
+}  // namespace moe
+
+MOE_TARGET_END

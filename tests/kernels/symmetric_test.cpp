@@ -1,0 +1,137 @@
+// W8A8 per token and block32 with int4 and int8 weights: every row gives the bits of the scalar row, codes and results;
+// the scalar row is what the products of its codes and scales say.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernels/ref/symmetric.h"
+#include "support/p16.h"
+
+namespace moe::test {
+namespace {
+
+std::vector<const Kernel*> symmetric_rows() {
+  std::vector<const Kernel*> rows;
+  constexpr std::pair<LayoutKind, ActFormat> kFamilies[] = {{LayoutKind::p16_int4, ActFormat::blk8},
+                                                            {LayoutKind::p16_w8, ActFormat::tok8},
+                                                            {LayoutKind::p16_w8, ActFormat::blk8}};
+  for (const auto& [layout, act] : kFamilies)
+    for (const Kernel* k : runnable_kernels(layout, act)) rows.push_back(k);
+  return rows;
+}
+
+class Symmetric : public testing::TestWithParam<const Kernel*> {
+ protected:
+  const Kernel& kernel() const { return *GetParam(); }
+  const Kernel& scalar() const { return scalar_of(kernel()); }
+};
+
+float weight_code(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
+  const auto byte = static_cast<std::uint8_t>(panel[m.code_offset(lane, k)]);
+  const int code = m.element == Element::int8 ? byte : P16Matrix::nibble_high(k) ? byte >> 4 : byte & 15;
+  return static_cast<float>(code - code_bias(m.element));
+}
+
+// Result of one row of the tile and one row of the panel, in double.
+double product(const P16Matrix& m, const std::byte* panel, std::int64_t lane, const TileShape& s,
+               const std::vector<std::byte>& tile, int n, int row, double& size) {
+  auto* at = const_cast<std::byte*>(tile.data());
+  const QuantRow token = quant_row(s, {at, n, row});
+  const BlockRow block = block_row(s, {at, n, row});
+  float bias = 0.0f;
+  if (m.has_bias) std::memcpy(&bias, panel + m.bias_offset() + 4 * lane, 4);
+  double sum = static_cast<double>(bias);
+  size = std::fabs(sum);
+  for (std::int64_t k = 0; k < m.k; ++k) {
+    const float s_a = s.act == ActFormat::blk8 ? block.scale[k / 32 * block.stride] : *token.recip;
+    const auto q = static_cast<double>(token.codes[k / kUnitK * token.code_stride + k % kUnitK]);
+    const double term = q * static_cast<double>(s_a) * static_cast<double>(weight_code(m, panel, lane, k)) *
+                        static_cast<double>(ref::weight_scale(m, panel, lane, k / m.group));
+    sum += term;
+    size += std::fabs(term);
+  }
+  return sum;
+}
+
+TEST_P(Symmetric, RandomShapes) {
+  std::mt19937 rng(20261121);
+  const auto pick = [&](int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng); };
+  std::normal_distribution<float> normal;
+  for (int round = 0; round < 1000; ++round) {
+    MatrixShape c{pick(1, 70), 0, 0, pick(1, 2), pick(0, 1) == 1, static_cast<Scales>(pick(2, 4))};
+    if (pick(0, 2) == 0) {
+      c.k = c.group = pick(1, 300);
+    } else {
+      c.group = 32 * pick(1, 6);
+      c.k = c.group * pick(1, 5);
+    }
+    const int n = pick(1, kernel().tile_rows);
+    const P16Matrix m = matrix_for(kernel(), c);
+    if (!takes(kernel(), m)) continue;
+    const auto packed = random_panels(m, rng);
+    std::vector<float> x(static_cast<std::size_t>(n * c.k));
+    for (float& v : x) v = normal(rng) * 3;
+    if (round % 8 == 7) x[rng() % x.size()] = rng() % 2 == 0 ? NAN : -INFINITY;
+    if (round % 8 == 3) std::fill_n(x.begin(), c.k, rng() % 2 == 0 ? 0.0f : 1e-31f);
+    const TileShape shape = tile_shape(kernel(), m);
+    const auto tile = make_tile(kernel(), shape, x.data(), n, HalfRule::even);
+    ASSERT_EQ(tile, make_tile(scalar(), shape, x.data(), n, HalfRule::even))
+        << kernel().id->name << " k " << c.k << " g " << c.group << " n " << n;
+    const std::int64_t ld = m.panels() * kPanelRows + 3;
+    std::vector<float> want(static_cast<std::size_t>(n * ld), -1.0f), got = want;
+    scalar().gemm({&m, packed.data(), m.panels(), tile.data(), n, shape, want.data(), ld, nullptr});
+    kernel().gemm({&m, packed.data(), m.panels(), tile.data(), n, shape, got.data(), ld, packed.data()});
+    for (auto* v : {&want, &got})
+      for (float& y : *v) y = std::isnan(y) ? NAN : y;
+    ASSERT_EQ(0, std::memcmp(want.data(), got.data(), want.size() * 4))
+        << kernel().id->name << " round " << round << " rows " << m.rows() << " k " << c.k << " g " << c.group << " n "
+        << n;
+    if (round % 8 == 7) continue;
+    for (int r = 0; r < n; ++r)
+      for (std::int64_t i = 0; i < m.rows(); i += 5) {
+        const std::byte* panel = packed.data() + static_cast<std::size_t>(m.panel_of(i)) * m.panel_bytes();
+        double size = 0;
+        const double y = product(m, panel, m.lane_of(i), shape, tile, n, r, size);
+        const float value = got[static_cast<std::size_t>(r * ld + m.panel_of(i) * kPanelRows + m.lane_of(i))];
+        ASSERT_LE(std::fabs(static_cast<double>(value) - y), 0x1p-18 * size) << kernel().id->name << " k " << c.k;
+      }
+  }
+}
+
+// Halves go to the even code, tiny rows count as zero, NaN and Inf poison their own scale.
+TEST_P(Symmetric, OddRows) {
+  std::mt19937 rng(5);
+  const float specials[] = {0.0f, -0.0f, 1e-45f, 0x1p-101f, 0x1p-100f, 3.4e38f, -3.4e38f, INFINITY, NAN};
+  const std::int32_t bias = code_bias(*p16_element(kernel().id->layout));
+  for (const std::int64_t k : {1, 7, 31, 32, 33, 63, 64, 65, 100, 256})
+    for (int round = 0; round < 60; ++round) {
+      std::vector<float> x(static_cast<std::size_t>(k));
+      for (float& v : x) {
+        v = static_cast<float>(static_cast<int>(rng() % 509) - 254) * 0.5f;
+        if (round % 3 == 1 && rng() % 16 == 0) v = specials[rng() % std::size(specials)];
+        if (round % 3 == 2) v *= 1e-32f;
+      }
+      if (round % 3 == 0) x[0] = 127.0f;  // a scale of exactly 1
+      const TileShape shape{k, k, kernel().id->act, bias};
+      ASSERT_EQ(make_tile(scalar(), shape, x.data(), 1, HalfRule::even),
+                make_tile(kernel(), shape, x.data(), 1, HalfRule::even))
+          << k << " " << round;
+    }
+}
+
+TEST(SymmetricScale, Definition) {
+  EXPECT_EQ(ref::symmetric_scale(127.0f).scale, 1.0f);
+  EXPECT_EQ(ref::symmetric_scale(0x1p-101f).scale, 0.0f);
+  EXPECT_GT(ref::symmetric_scale(0x1p-100f).scale, 0.0f);
+  EXPECT_TRUE(std::isnan(ref::symmetric_scale(INFINITY).scale));
+  EXPECT_EQ(ref::symmetric_code(0.5f, 1.0f), 0);
+  EXPECT_EQ(ref::symmetric_code(1.5f, 1.0f), 2);
+  EXPECT_EQ(ref::symmetric_code(-2.5f, 1.0f), -2);
+  EXPECT_EQ(ref::symmetric_code(-127.0f, 1.0f), -127);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Symmetric, testing::ValuesIn(symmetric_rows()),
+                         [](const auto& param) { return std::string(param.param->id->name); });
+
+}  // namespace
+}  // namespace moe::test
