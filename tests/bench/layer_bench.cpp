@@ -1,265 +1,263 @@
 // The whole layer through the C API, on the shapes of real models: decode to prefill, one and more threads.
 //
-// Name: layer/<workload>/<format>/<kernel>/T:<tokens>/threads:<n>. Counters: tok_s, GB_s (weights read), TOPS, and the
-// two ratios to the probes of the same run, `bw` and `peak`. Median of the undisturbed calls; a single token walks
+// Name: layer/<workload>[:<routing>]/<format>/T:<tokens>/threads:<n>; label: kernel and peak probe. A repetition in
+// which the system took a processor away is discarded; the time is the median of the others (disturbed = 1: too few
+// were left, of all). Counters: tok_s, GB_s (weights read), TOPS, the probes between the repetitions and the two
+// ratios to them, `bw` and `peak`. Decode walks every expert of the model before one comes again.
 #include <benchmark/benchmark.h>
-#include <moe/moe.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
-#include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "bench/bench.h"
+#include "bench/models.h"
 #include "bench/probes.h"
 
 namespace moe::bench {
 namespace {
 
-struct Workload {
-  const char* name;
-  std::int64_t experts, top_k, hidden, intermediate;
-};
-constexpr Workload kWorkloads[] = {
-    {"qwen3-30b-a3b", 128, 8, 2048, 768},
-    {"mixtral-8x7b", 8, 2, 4096, 14336},
-    {"deepseek-v3-64", 64, 8, 7168, 2048},
-};
+// --- routing ---------------------------------------------------------------------------------------------
 
-void check(moe_status status, moe_error* e) {
-  if (status == MOE_OK) return;
-  const std::string text = moe_error_message(e);
-  moe_error_destroy(e);
-  throw std::runtime_error(text);
-}
+enum class Skew : std::uint8_t { uniform, zipf, same, third_empty };
+constexpr const char* kSkewNames[] = {"", ":zipf", ":same", ":third-empty"};
 
-// One set of random tensors serves every expert: the packed experts are distinct memory all the same.
-struct Source {
-  std::vector<std::int8_t> codes;
-  std::vector<std::uint16_t> scales;
-  Workload w;
-  std::int64_t group;  // -1 = channel
-
-  static moe_status MOE_CALL get(void* user, const char* role, std::int64_t, const char* shard, moe_tensor* out,
-                                 moe_error** err) {
-    auto& s = *static_cast<Source*>(user);
-    const std::string name = role;
-    const bool w13 = name.rfind("w13", 0) == 0;
-    if (shard != nullptr ||
-        (name != "w13_weight" && name != "w2_weight" && name != "w13_scale" && name != "w2_scale")) {
-      *err = moe_error_create(MOE_ERR_MISSING_WEIGHT, "not in this source", MOE_NUL_TERMINATED);
-      return MOE_ERR_MISSING_WEIGHT;
-    }
-    const std::int64_t k = w13 ? s.w.hidden : s.w.intermediate;
-    const bool scale = name.find("scale") != std::string::npos;
-    out->dtype = scale ? MOE_DTYPE_BF16 : MOE_DTYPE_I8;
-    out->ndim = 2;
-    out->data = scale ? static_cast<void*>(s.scales.data()) : static_cast<void*>(s.codes.data());
-    out->shape[0] = w13 ? 2 * s.w.intermediate : s.w.hidden;
-    out->shape[1] = scale ? (s.group < 0 ? 1 : k / s.group) : k;
-    return MOE_OK;
-  }
-};
-
-struct Model {
-  Workload w{};
-  std::int64_t group = 0;
-  moe_config* config = nullptr;
-  moe_packed* packed = nullptr;
-  moe_selection* selection = nullptr;
-  double expert_bytes = 0;
-  double convert_gb_s = 0;
-
-  Model(const Workload& workload, std::int64_t g) : w(workload), group(g) {
-    moe_error* e = nullptr;
-    const std::string json = "{\"num_experts\":" + std::to_string(w.experts) + ",\"top_k\":" + std::to_string(w.top_k) +
-                             ",\"hidden_size\":" + std::to_string(w.hidden) +
-                             ",\"intermediate_size\":" + std::to_string(w.intermediate) +
-                             ",\"quantization\":{\"scheme\":\"W4A8\",\"group_size\":" + std::to_string(g) + "}}";
-    check(moe_config_create(json.data(), json.size(), &config, &e), e);
-    check(moe_select_backend(nullptr, config, nullptr, 0, &selection, &e), e);
-    Source source{{}, {}, w, g};
-    std::mt19937_64 rng(1);
-    source.codes.resize(static_cast<std::size_t>(2 * w.intermediate * w.hidden));
-    for (std::int8_t& c : source.codes) c = static_cast<std::int8_t>(static_cast<int>(rng() >> 60) - 8);
-    source.scales.resize(source.codes.size() / 32 + 65536);
-    for (std::uint16_t& s : source.scales) s = static_cast<std::uint16_t>(0x3c00 + rng() % 128);  // 2^-7 .. 2^-6
-    moe_weight_source_ops ops{};
-    ops.struct_size = sizeof ops;
-    ops.user = &source;
-    ops.get = Source::get;
-    moe_weights* weights = nullptr;
-    check(moe_weights_create_from_source(config, &ops, &weights, &e), e);
-    const double begin = seconds();
-    check(moe_convert_weights(nullptr, selection, weights, nullptr, &packed, &e), e);
-    const void* block = nullptr;
-    std::uint64_t size = 0;
-    check(moe_packed_data(packed, &block, &size, &e), e);
-    convert_gb_s = static_cast<double>(size) / (seconds() - begin) / 1e9;
-    moe_weights_destroy(weights);
-    moe_tensor view{};
-    view.struct_size = sizeof view;
-    for (const char* role : {"w13_packed", "w2_packed"}) {
-      check(moe_packed_get(packed, role, 0, &view, &e), e);
-      expert_bytes += static_cast<double>(view.shape[0]);
-    }
-  }
-  Model(const Model&) = delete;
-  Model& operator=(const Model&) = delete;
-  ~Model() {
-    moe_packed_destroy(packed);
-    moe_selection_destroy(selection);
-    moe_config_destroy(config);
-  }
-};
-
-// Only one model is in memory at a time: benchmarks are registered model by model.
-const Model& model(const Workload& w, std::int64_t group) {
-  static std::unique_ptr<Model> current;
-  if (!current || std::string(current->w.name) != w.name || current->group != group) {
-    current.reset();
-    current = std::make_unique<Model>(w, group);
-  }
-  return *current;
-}
-
-struct Bound {  // a layer on a context with n threads
-  moe_context* context = nullptr;
-  moe_layer* layer = nullptr;
-  Bound(const Model& m, int threads) {
-    moe_error* e = nullptr;
-    const std::string options = "{\"threads\":" + std::to_string(threads) + "}";
-    check(moe_context_create(options.data(), options.size(), nullptr, &context, &e), e);
-    check(moe_layer_create(context, m.selection, m.packed, nullptr, &layer, &e), e);
-  }
-  Bound(const Bound&) = delete;
-  Bound& operator=(const Bound&) = delete;
-  ~Bound() {
-    moe_layer_destroy(layer);
-    moe_context_destroy(context);
-  }
-};
-
-// Routing for call after call: uniform distinct experts; single tokens use every expert before one comes again.
+// The experts of call after call, distinct for each token.
+//   uniform      any; a single token takes every expert before one comes again
+//   zipf         expert of rank r with weight 1 / r
+//   same         one set for all tokens of a call
+//   third_empty  uniform over two thirds of the experts
 class Routes {
  public:
-  Routes(const Workload& w, std::int64_t tokens)
-      : w_(w),
-        tokens_(tokens),
+  Routes(const Workload& w, std::int64_t tokens, Skew skew)
+      : tokens_(static_cast<std::size_t>(tokens)),
+        top_k_(static_cast<std::size_t>(w.top_k)),
+        skew_(skew),
         order_(static_cast<std::size_t>(w.experts)),
-        ids_(static_cast<std::size_t>(tokens * w.top_k)) {
+        ids_(tokens_ * top_k_) {
     std::iota(order_.begin(), order_.end(), 0);
     std::shuffle(order_.begin(), order_.end(), rng_);
+    if (skew == Skew::third_empty) order_.resize(std::max(order_.size() * 2 / 3, top_k_));
+    for (std::size_t r = 0; skew == Skew::zipf && r < order_.size(); ++r)
+      zipf_.push_back(1.0 / static_cast<double>(r + 1));
   }
   const std::vector<std::int32_t>& next() {
-    const auto k = static_cast<std::size_t>(w_.top_k);
-    for (std::size_t t = 0; t < static_cast<std::size_t>(tokens_); ++t) {
-      if (tokens_ > 1) std::shuffle(order_.begin(), order_.end(), rng_);
-      for (std::size_t j = 0; j < k; ++j) ids_[t * k + j] = order_[tokens_ > 1 ? j : at_++ % order_.size()];
+    for (std::size_t t = 0; t < tokens_; ++t) {
+      if (skew_ == Skew::zipf)
+        draw_zipf(t);
+      else
+        draw(t);
     }
     return ids_;
   }
   double active() const {
-    std::vector<bool> seen(order_.size());
-    for (const std::int32_t id : ids_) seen[static_cast<std::size_t>(id)] = true;
-    return static_cast<double>(std::count(seen.begin(), seen.end(), true));
+    std::vector<std::int32_t> seen = ids_;
+    std::sort(seen.begin(), seen.end());
+    return static_cast<double>(std::unique(seen.begin(), seen.end()) - seen.begin());
   }
 
  private:
-  Workload w_;
-  std::int64_t tokens_;
+  void draw(std::size_t t) {
+    const bool walk = tokens_ == 1 && skew_ == Skew::uniform;
+    if (!walk && (t == 0 || skew_ != Skew::same)) std::shuffle(order_.begin(), order_.end(), rng_);
+    for (std::size_t j = 0; j < top_k_; ++j) ids_[t * top_k_ + j] = order_[walk ? at_++ % order_.size() : j];
+  }
+  // Without putting back: the largest of u^(1/weight) are a weighted sample.
+  void draw_zipf(std::size_t t) {
+    std::vector<std::pair<double, std::int32_t>> keys;
+    std::uniform_real_distribution<double> uniform(0.0, 1.0);
+    for (std::size_t r = 0; r < order_.size(); ++r) keys.emplace_back(std::log(uniform(rng_)) / zipf_[r], order_[r]);
+    std::partial_sort(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(top_k_), keys.end(), std::greater<>());
+    for (std::size_t j = 0; j < top_k_; ++j) ids_[t * top_k_ + j] = keys[j].second;
+  }
+
+  std::size_t tokens_, top_k_;
+  Skew skew_;
   std::mt19937 rng_{20261121};
   std::vector<std::int32_t> order_, ids_;
+  std::vector<double> zipf_;
   std::size_t at_ = 0;
 };
+
+// --- one cell --------------------------------------------------------------------------------------------
+
+struct Cell {
+  Workload workload;
+  const Format* format;
+  Skew skew;
+  std::int64_t tokens;
+  int threads;
+};
+
+// Only one model is in memory at a time: benchmarks are registered model by model.
+const Model& model(const Workload& w, const Format& f) {
+  static std::unique_ptr<Model> current;
+  if (!current || std::string(current->workload.name) != w.name || &current->format != &f) {
+    current.reset();
+    current = std::make_unique<Model>(w, f);
+  }
+  return *current;
+}
 
 double median(std::vector<double> v) {
   std::sort(v.begin(), v.end());
   return v.empty() ? 0 : v[v.size() / 2];
 }
 
-void run(benchmark::State& state, const Workload& w, std::int64_t group, std::int64_t tokens, int threads) {
-  const Model& m = model(w, group);
-  const Bound b(m, threads);
+// Normal numbers in the dtype of hidden states.
+std::vector<std::byte> hidden_states(std::size_t count, moe_dtype dtype) {
   std::mt19937 rng(7);
   std::normal_distribution<float> normal;
-  std::vector<std::uint16_t> x(static_cast<std::size_t>(tokens * w.hidden)), out(x.size());
-  for (std::uint16_t& v : x) {
-    const float f = normal(rng);
-    std::uint32_t bits;
-    std::memcpy(&bits, &f, 4);
-    v = static_cast<std::uint16_t>(bits >> 16);
+  const std::size_t size = dtype == MOE_DTYPE_F32 ? 4 : 2;
+  std::vector<std::byte> out(count * size);
+  for (std::size_t i = 0; i < count; ++i) {
+    const float x = normal(rng);
+    std::byte bits[4];
+    std::memcpy(bits, &x, 4);
+    std::memcpy(out.data() + i * size, bits + 4 - size, size);  // bf16: the upper half
   }
-  const std::vector<float> weights(static_cast<std::size_t>(tokens * w.top_k), 1.0f / static_cast<float>(w.top_k));
-  Routes routes(w, tokens);
+  return out;
+}
+
+const PeakProbe* probe_of_kernel(const char* name) {
+  const auto index = kernel_index(name);
+  return index ? probe_of(kKernelIds[*index]) : nullptr;
+}
+
+// What is measured in turn.
+struct Samples {
   std::vector<double> times, kept, bandwidth, peak, active;
-  const auto probe = [&] {
+
+  void probe(const PeakProbe* p, int threads) {
     bandwidth.push_back(read_bandwidth(threads));
-    peak.push_back(dot_peak(threads));
-  };
-  probe();
-  int calls = 0;
-  for (auto _ : state) {
+    if (p != nullptr) peak.push_back(bench::peak(*p, threads));
+  }
+  bool disturbed() const { return kept.size() < kLeast; }
+  double time() const { return median(disturbed() ? times : kept); }
+
+  static constexpr std::size_t kLeast = 5;
+};
+
+void measure(const Cell& c, const Model& m, const PeakProbe* probe, Samples& s) {
+  constexpr double kSeconds = 1.2, kBetweenProbes = 0.15;
+  constexpr std::size_t kMost = 300, kWarm = 2;
+  const Bound b(m, c.threads);
+  const auto slots = static_cast<std::size_t>(c.tokens * c.workload.top_k);
+  const std::vector<std::byte> x =
+      hidden_states(static_cast<std::size_t>(c.tokens * c.workload.hidden), c.format->hidden);
+  std::vector<std::byte> out(x.size());
+  const std::vector<float> weights(slots, 1.0f / static_cast<float>(c.workload.top_k));
+  Routes routes(c.workload, c.tokens, c.skew);
+  s.probe(probe, c.threads);
+  double spent = 0, since_probe = 0;
+  for (std::size_t call = 0; call < kMost; ++call) {
+    if (spent > kSeconds && s.times.size() >= Samples::kLeast && (!s.disturbed() || spent > 3 * kSeconds)) break;
+    const moe_layer* layer =
+        b.layers[call * slots / static_cast<std::size_t>(c.workload.experts) % b.layers.size()].get();
     const std::vector<std::int32_t>& ids = routes.next();
     moe_error* e = nullptr;
     const long before = involuntary_switches();
     const double begin = seconds();
-    const moe_status s = moe_apply_flat(b.layer, tokens, MOE_DTYPE_BF16, x.data(), MOE_DTYPE_INVALID, nullptr,
-                                        ids.data(), weights.data(), MOE_DTYPE_BF16, out.data(), &e);
+    const moe_status status = moe_apply_flat(layer, c.tokens, c.format->hidden, x.data(), MOE_DTYPE_INVALID, nullptr,
+                                             ids.data(), weights.data(), c.format->hidden, out.data(), &e);
     const double t = seconds() - begin;
-    check(s, e);
-    state.SetIterationTime(t);
-    times.push_back(t);
-    active.push_back(routes.active());
-    if (involuntary_switches() == before && calls > 1) kept.push_back(t);
-    if (++calls % std::max<int>(6, static_cast<int>(0.15 / t)) == 0) probe();
+    check(status, e);
+    if (call < kWarm) continue;
+    s.times.push_back(t);
+    s.active.push_back(routes.active());
+    if (involuntary_switches() == before) s.kept.push_back(t);
+    spent += t;
+    since_probe += t;
+    if (since_probe > kBetweenProbes || s.times.size() % 6 == 0) {
+      s.probe(probe, c.threads);
+      since_probe = 0;
+    }
   }
-  probe();
-  const bool disturbed = kept.size() < 3;
-  const double t = median(disturbed ? times : kept), bytes = median(active) * m.expert_bytes;
-  const double ops = 6.0 * static_cast<double>(tokens * w.top_k * w.hidden * w.intermediate);
-  state.counters["tok_s"] = static_cast<double>(tokens) / t;
-  state.counters["GB_s"] = bytes / t / 1e9;
-  state.counters["TOPS"] = ops / t / 1e12;
-  state.counters["probe_GB_s"] = median(bandwidth);
-  state.counters["probe_TOPS"] = median(peak);
-  state.counters["bw"] = bytes / t / 1e9 / median(bandwidth);
-  state.counters["peak"] = median(peak) > 0 ? ops / t / 1e12 / median(peak) : 0;
-  state.counters["tokens_per_expert"] = static_cast<double>(tokens * w.top_k) / median(active);
-  state.counters["disturbed"] = disturbed ? 1 : 0;
-  state.counters["convert_GB_s"] = m.convert_gb_s;
-  state.SetLabel(moe_selection_kernel(m.selection));
+  s.probe(probe, c.threads);
 }
 
-[[maybe_unused]] const bool kRegistered = [] {
-  for (const Workload& w : kWorkloads)
-    for (const std::int64_t group : {std::int64_t{128}, std::int64_t{-1}, std::int64_t{32}})
-      for (const int threads : {1, 2})
-        for (const std::int64_t tokens : {1, 4, 16, 64, 256, 1024}) {
-          const std::string format = group < 0 ? "w4a8-channel" : "w4a8-g" + std::to_string(group);
-          const std::string name = "layer/" + std::string(w.name) + "/" + format + "/T:" + std::to_string(tokens) +
-                                   "/threads:" + std::to_string(threads);
-          benchmark::RegisterBenchmark(
-              name.c_str(), [w, group, tokens, threads](benchmark::State& s) { run(s, w, group, tokens, threads); })
-              ->UseManualTime()
-              ->Iterations(tokens == 1    ? 200
-                           : tokens <= 16 ? 60
-                           : tokens <= 64 ? 25
-                                          : 11)
-              ->Unit(benchmark::kMillisecond);
-        }
-  return true;
-}();
+void run(benchmark::State& state, const Cell& c) {
+  const Model& m = model(c.workload, *c.format);
+  const char* kernel = moe_selection_kernel(m.selection.get());
+  const PeakProbe* probe = probe_of_kernel(kernel);
+  Samples s;
+  for (auto _ : state) {
+    measure(c, m, probe, s);
+    state.SetIterationTime(s.time());
+  }
+  const double t = s.time(), active = median(s.active), bytes = active * m.expert_bytes;
+  const auto slots = static_cast<double>(c.tokens * c.workload.top_k);
+  const double ops = 6.0 * slots * static_cast<double>(c.workload.hidden * c.workload.intermediate);
+  state.counters["tok_s"] = static_cast<double>(c.tokens) / t;
+  state.counters["GB_s"] = bytes / t / 1e9;
+  state.counters["TOPS"] = ops / t / 1e12;
+  state.counters["ops_per_byte"] = ops / bytes;
+  state.counters["probe_GB_s"] = median(s.bandwidth);
+  state.counters["probe_TOPS"] = median(s.peak);
+  state.counters["bw"] = bytes / t / 1e9 / median(s.bandwidth);
+  state.counters["peak"] = probe != nullptr ? ops / t / 1e12 / median(s.peak) : 0;
+  state.counters["tokens_per_expert"] = slots / active;
+  state.counters["calls"] = static_cast<double>(s.times.size());
+  state.counters["disturbed"] = s.disturbed() ? 1 : 0;
+  state.SetLabel(std::string(kernel) + (probe != nullptr ? std::string(" ") + probe->name : ""));
+}
+
+// --- what is registered ----------------------------------------------------------------------------------
+
+struct Series {
+  Workload workload;
+  std::vector<Skew> skews;
+  std::vector<const char*> formats;  // empty: those of the table that fit
+  std::vector<std::int64_t> tokens;
+};
+
+std::vector<Series> series() {
+  const std::vector<Skew> uniform = {Skew::uniform}, skewed = {Skew::zipf, Skew::same, Skew::third_empty};
+  const std::vector<std::int64_t> tokens = {1, 4, 16, 64, 256, 1024};
+  const std::vector<const char*> all = {};
+  const Workload qwen = {"qwen3-30b-a3b", 128, 8, 2048, 768}, deepseek = {"deepseek-v3-64", 64, 8, 7168, 2048};
+  return {
+      {qwen, uniform, all, tokens},
+      {{"gpt-oss-20b", 32, 4, 2880, 2880}, uniform, all, tokens},
+      {{"mixtral-8x7b", 8, 2, 4096, 14336}, uniform, all, tokens},
+      {deepseek, uniform, all, tokens},
+      {qwen, skewed, {"w4a8-g128"}, {16, 256, 1024}},
+      {deepseek, skewed, {"w4a8-g128"}, {16, 256, 1024}},
+      // Every expert gets every token: tiles of 2 to 15 rows.
+      {{"remainders-8", 8, 8, 2048, 1024}, uniform, {"w4a8-g128"}, {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}},
+      // K of both matrices ends in half a unit.
+      {{"half-units-32", 32, 4, 2080, 1056}, uniform, {"w4a8-g32", "w4a8-channel", "bf16"}, {1, 16, 256}},
+  };
+}
+
+void add(const Cell& c) {
+  const std::string name = std::string("layer/") + c.workload.name + kSkewNames[static_cast<int>(c.skew)] + "/" +
+                           c.format->name + "/T:" + std::to_string(c.tokens) + "/threads:" + std::to_string(c.threads);
+  benchmark::RegisterBenchmark(name.c_str(), [c](benchmark::State& state) { run(state, c); })
+      ->UseManualTime()
+      ->Iterations(1)
+      ->Unit(benchmark::kMillisecond);
+}
+
+bool wanted(const Series& s, const Format& f) {
+  if (!f.fits(s.workload) || f.conversion_only) return false;
+  return s.formats.empty() || std::find(s.formats.begin(), s.formats.end(), std::string(f.name)) != s.formats.end();
+}
 
 }  // namespace
-}  // namespace moe::bench
 
-BENCHMARK_MAIN();
+void add_layers(const std::vector<int>& threads) {
+  for (const Series& s : series())
+    for (const Format& f : formats())
+      for (const Skew skew : s.skews)
+        for (const int n : threads)
+          for (const std::int64_t t : s.tokens)
+            if (wanted(s, f)) add({s.workload, &f, skew, t, n});
+}
+
+}  // namespace moe::bench

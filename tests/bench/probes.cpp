@@ -1,40 +1,67 @@
-// The two probes. See probes.h. Threads are started per call and joined: nothing of them is left while a layer runs.
+// The probes' tables, memory and threads. See probes.h. Threads are started per call and joined: nothing of them is
+// left while a layer runs.
 #include "bench/probes.h"
 
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <chrono>
-#include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <thread>
 #include <vector>
 
-#include "kernels/target.h"
 #if defined(__x86_64__)
-#include <immintrin.h>
+#include "bench/probes_x86.h"
+#include "kernels/x86/amx.h"
 #endif
 
 namespace moe::bench {
 namespace {
 
-constexpr std::size_t kBytes = std::size_t{512} << 20;
+// --- memory that no cache holds ------------------------------------------------------------------------
 
-std::byte* probe_memory() {
-  static std::byte* const memory = [] {
-    auto* p = static_cast<std::byte*>(std::aligned_alloc(std::size_t{2} << 20, kBytes));
-    (void)madvise(p, kBytes, MADV_HUGEPAGE);
-    std::memset(p, 1, kBytes);
-    return p;
-  }();
-  return memory;
+constexpr std::size_t kWindow = std::size_t{256} << 20;  // read at a time
+
+struct ProbeMemory {
+  std::byte* data;
+  std::size_t windows;
+
+  ProbeMemory() {
+    const long l3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    windows = std::max<std::size_t>(2, 1 + 2 * static_cast<std::size_t>(std::max(l3, 0L)) / kWindow);
+    data = static_cast<std::byte*>(std::aligned_alloc(std::size_t{2} << 20, windows * kWindow));
+    (void)madvise(data, windows * kWindow, MADV_HUGEPAGE);
+    std::memset(data, 1, windows * kWindow);
+  }
+};
+
+#if !defined(__x86_64__)
+void read_plain(const std::byte* p, std::size_t n) {
+  std::uint64_t sum = 0, v;
+  for (std::size_t i = 0; i < n; i += 8) {
+    std::memcpy(&v, p + i, 8);
+    sum ^= v;
+  }
+  volatile std::uint64_t sink = sum;
+  (void)sink;
+}
+#endif
+
+const Platform& host() {
+  static const Platform platform = *detect_platform("");  // "": no cap, so no bad one
+  return platform;
 }
 
-// Time of the median round from the first start to the last end, `rounds` rounds of body(thread).
-double timed(int threads, int rounds, const std::function<void(int)>& body) {
+// --- threads ---------------------------------------------------------------------------------------------
+
+// Median over rounds of the time from the first start to the last end of body(round, thread).
+double timed(int threads, int rounds, const std::function<void(int, int)>& body) {
   std::vector<double> times;
   std::barrier<> line(threads);
   std::vector<double> begin(static_cast<std::size_t>(threads)), end(begin);
@@ -42,7 +69,7 @@ double timed(int threads, int rounds, const std::function<void(int)>& body) {
     const auto work = [&](int i) {
       line.arrive_and_wait();
       begin[static_cast<std::size_t>(i)] = seconds();
-      body(i);
+      body(round, i);
       end[static_cast<std::size_t>(i)] = seconds();
     };
     std::vector<std::thread> pool;
@@ -55,65 +82,43 @@ double timed(int threads, int rounds, const std::function<void(int)>& body) {
   return times[times.size() / 2];
 }
 
-void read_plain(const std::byte* p, std::size_t n) {
-  std::uint64_t sum = 0, v;
-  for (std::size_t i = 0; i < n; i += 8) {
-    std::memcpy(&v, p + i, 8);
-    sum ^= v;
-  }
-  volatile std::uint64_t sink = sum;
-  (void)sink;
-}
-
-}  // namespace
+// --- peaks -----------------------------------------------------------------------------------------------
 
 #if defined(__x86_64__)
-MOE_TARGET_BEGIN("avx2")
-static void read_avx2(const std::byte* p, std::size_t n) {
-  __m256i a = _mm256_setzero_si256(), b = a;
-  for (std::size_t i = 0; i < n; i += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(p + i + 8192), _MM_HINT_T0);
-    a = _mm256_xor_si256(a, _mm256_load_si256(reinterpret_cast<const __m256i*>(p + i)));
-    b = _mm256_xor_si256(b, _mm256_load_si256(reinterpret_cast<const __m256i*>(p + i + 32)));
-  }
-  volatile int sink = _mm256_extract_epi32(_mm256_xor_si256(a, b), 0);
-  (void)sink;
+// clang-format off
+constexpr PeakProbe kFma256{"fma256",    Isa::avx2,       12 * 8 * 2.0,       loop_fma256,   600000};
+constexpr PeakProbe kFma512{"fma512",    Isa::avx512vnni, 12 * 16 * 2.0,      loop_fma512,   600000};
+constexpr PeakProbe kMadd  {"maddubs",   Isa::avx2,       12 * 32 * 2.0,       loop_maddubs,  600000};
+constexpr PeakProbe kVnni256{"vnni256",  Isa::avxvnni,    12 * 32 * 2.0,      loop_vnni256,  600000};
+constexpr PeakProbe kVnni512{"vnni512",  Isa::avx512vnni, 12 * 64 * 2.0,      loop_vnni512,  600000};
+constexpr PeakProbe kDpBf16{"dpbf16",    Isa::avx512bf16, 12 * 32 * 2.0,      loop_dpbf16,   600000};
+constexpr PeakProbe kAmxInt8{"amxint8",  Isa::amxint8,    4 * 16 * 16 * 128.0, loop_amx_int8, 80000};
+constexpr PeakProbe kAmxBf16{"amxbf16",  Isa::amxbf16,    4 * 16 * 16 * 64.0, loop_amx_bf16, 80000};
+// clang-format on
+constexpr const PeakProbe* kPeaks[] = {&kFma256, &kFma512,  &kDpBf16,  &kAmxBf16,
+                                       &kMadd,   &kVnni256, &kVnni512, &kAmxInt8};
+
+enum class Operand : std::uint8_t { int8, bf16, f32 };
+Operand operand(ActFormat act) {
+  if (act == ActFormat::bf16) return Operand::bf16;
+  return act == ActFormat::f32 || act == ActFormat::f16 ? Operand::f32 : Operand::int8;
 }
-MOE_TARGET_END
-#if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 flags its own _mm512_undefined_*
-#pragma GCC diagnostic ignored "-Wuninitialized"
+struct Bound {
+  Operand operand;
+  Isa isa;
+  const PeakProbe* probe;
+};
+constexpr Bound kBounds[] = {
+    {Operand::int8, Isa::avx2, &kMadd},          {Operand::int8, Isa::avxvnni, &kVnni256},
+    {Operand::int8, Isa::avx512vnni, &kVnni512}, {Operand::int8, Isa::amxint8, &kAmxInt8},
+    {Operand::bf16, Isa::avx512bf16, &kDpBf16},  {Operand::bf16, Isa::amxbf16, &kAmxBf16},
+    {Operand::f32, Isa::avx2, &kFma256},         {Operand::bf16, Isa::avx2, &kFma256},
+    {Operand::f32, Isa::avx512vnni, &kFma512},   {Operand::bf16, Isa::avx512vnni, &kFma512},
+    {Operand::f32, Isa::avx512bf16, &kFma512},
+};
 #endif
-MOE_TARGET_BEGIN("avx512f,avx512vnni")
-static void read_avx512(const std::byte* p, std::size_t n) {
-  __m512i a = _mm512_setzero_si512(), b = a, c = a, d = a;
-  for (std::size_t i = 0; i < n; i += 256) {
-    for (std::size_t k = 0; k < 256; k += 64)
-      _mm_prefetch(reinterpret_cast<const char*>(p + i + k + 8192), _MM_HINT_T0);
-    a = _mm512_xor_si512(a, _mm512_load_si512(p + i));
-    b = _mm512_xor_si512(b, _mm512_load_si512(p + i + 64));
-    c = _mm512_xor_si512(c, _mm512_load_si512(p + i + 128));
-    d = _mm512_xor_si512(d, _mm512_load_si512(p + i + 192));
-  }
-  volatile int sink = _mm512_reduce_add_epi32(_mm512_xor_si512(_mm512_xor_si512(a, b), _mm512_xor_si512(c, d)));
-  (void)sink;
-}
-static void dots_avx512(std::int64_t rounds) {
-  __m512i x = _mm512_set1_epi32(0x01020304), y = _mm512_set1_epi32(0x01010101);
-  __m512i c[16];
-  for (__m512i& v : c) v = _mm512_setzero_si512();
-  for (std::int64_t i = 0; i < rounds; ++i) {
-#pragma GCC unroll 16
-    for (int k = 0; k < 16; ++k) c[k] = _mm512_dpbusd_epi32(c[k], x, y);
-    asm volatile("" : "+v"(x), "+v"(y));  // the loop stays a loop
-  }
-  int sum = 0;
-  for (const __m512i& v : c) sum ^= _mm512_reduce_add_epi32(v);
-  volatile int sink = sum;
-  (void)sink;
-}
-MOE_TARGET_END
-#endif
+
+}  // namespace
 
 double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -124,27 +129,51 @@ long involuntary_switches() {
 }
 
 double read_bandwidth(int threads) {
-  void (*read)(const std::byte*, std::size_t) = read_plain;
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) read = read_avx2;
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vnni")) read = read_avx512;
+  const auto read = host().runs(Isa::avx512vnni) ? read_avx512 : read_avx2;
+#else
+  const auto read = read_plain;
 #endif
-  const std::size_t part = kBytes / static_cast<std::size_t>(threads) / 4096 * 4096;
-  const std::byte* p = probe_memory();
-  const double t = timed(threads, 5, [&](int i) { read(p + static_cast<std::size_t>(i) * part, part); });
+  static const ProbeMemory memory;
+  static std::size_t window = 0;
+  const std::size_t first = window, part = kWindow / static_cast<std::size_t>(threads) / 4096 * 4096;
+  constexpr int kRounds = 3;
+  window += kRounds;
+  const double t = timed(threads, kRounds, [&](int round, int i) {
+    const std::size_t at = (first + static_cast<std::size_t>(round)) % memory.windows * kWindow;
+    read(memory.data + at + static_cast<std::size_t>(i) * part, part);
+  });
   return static_cast<double>(part) * threads / t / 1e9;
 }
 
-double dot_peak(int threads) {
+std::span<const PeakProbe* const> peak_probes() {
+  static const std::vector<const PeakProbe*> probes = [] {
+    std::vector<const PeakProbe*> out;
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512vnni")) {
-    constexpr std::int64_t kRounds = 400000;
-    const double t = timed(threads, 5, [](int) { dots_avx512(kRounds); });
-    return static_cast<double>(kRounds) * 16 * 64 * 2 * threads / t / 1e12;
-  }
+    for (const PeakProbe* p : kPeaks) {
+      const bool amx = p->isa == Isa::amxint8 || p->isa == Isa::amxbf16;
+      if (host().runs(p->isa) && (!amx || permit_amx())) out.push_back(p);
+    }
 #endif
-  (void)threads;
-  return 0;
+    return out;
+  }();
+  return probes;
+}
+
+double peak(const PeakProbe& probe, int threads) {
+  const double t = timed(threads, 5, [&probe](int, int) { probe.loop(probe.rounds); });
+  return static_cast<double>(probe.rounds) * probe.ops_per_round * threads / t / 1e12;
+}
+
+const PeakProbe* probe_of(const KernelId& kernel) {
+#if defined(__x86_64__)
+  for (const Bound& b : kBounds)
+    if (b.operand == operand(kernel.act) && b.isa == kernel.isa)
+      for (const PeakProbe* p : peak_probes())
+        if (p == b.probe) return p;
+#endif
+  (void)kernel;
+  return nullptr;
 }
 
 }  // namespace moe::bench

@@ -1,16 +1,33 @@
-// What the machine can do right now: read bandwidth and the rate of the int8 dot product, measured in the same
-// binary and between the repetitions of what is compared with them (spec: ratios to same-run probes).
+// What the machine can do right now: read bandwidth and the peak rates of the instructions that kernels multiply with,
+// measured in the same binary and between the repetitions of what is compared with them (ratios to same-run probes).
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/platform.h"
+#include "scheme/kernel_ids.h"
 
 namespace moe::bench {
 
-// GB/s of reading 512 MiB of huge-page memory with `threads` threads, 64-byte loads, prefetch 8 KiB ahead.
+// GB/s of reading huge-page memory that no cache holds, with `threads` threads, 64-byte loads, prefetch 8 KiB ahead.
 double read_bandwidth(int threads);
 
-// TOPS (multiply and add counted) of vpdpbusd in registers on `threads` threads; 0 without AVX-512 VNNI.
-double dot_peak(int threads);
+// A loop of one multiplying instruction on registers.
+struct PeakProbe {
+  const char* name;
+  Isa isa;
+  double ops_per_round;  // multiply and add counted
+  void (*loop)(std::int64_t rounds);
+  std::int64_t rounds;  // about 2 ms
+};
+// Those that this processor runs and the system permits, whatever MOE_MAX_ISA says; fastest last.
+std::span<const PeakProbe* const> peak_probes();
+// TOPS on `threads` threads.
+double peak(const PeakProbe& probe, int threads);
+// The probe that bounds a kernel: by what its activations are and by its instruction set; nullptr: none.
+const PeakProbe* probe_of(const KernelId& kernel);
 
 // Involuntary context switches of this process so far: a repetition in which it grew is disturbed.
 long involuntary_switches();

@@ -1,0 +1,13 @@
+// The benchmarks that main.cpp registers, each for a list of thread counts.
+#pragma once
+
+#include <vector>
+
+namespace moe::bench {
+
+void add_probes(const std::vector<int>& threads);       // probe/<name>/threads:<n>
+void add_layers(const std::vector<int>& threads);       // layer/...
+void add_overhead(const std::vector<int>& threads);     // overhead/...
+void add_conversions(const std::vector<int>& threads);  // convert/...
+
+}  // namespace moe::bench

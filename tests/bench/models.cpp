@@ -1,0 +1,200 @@
+// See models.h.
+#include "bench/models.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <stdexcept>
+#include <string_view>
+
+namespace moe::bench {
+namespace {
+
+// --- formats ---------------------------------------------------------------------------------------------
+
+std::int64_t each_k(std::int64_t k, std::int64_t) { return k; }
+std::int64_t words_of_8(std::int64_t k, std::int64_t) { return (k + 7) / 8; }
+std::int64_t each_group(std::int64_t k, std::int64_t group) { return group < 0 ? 1 : k / group; }
+
+constexpr SourceTensor kNone{nullptr, MOE_DTYPE_INVALID, each_k, Fill::bits};
+constexpr SourceTensor kInt4{"weight", MOE_DTYPE_I8, each_k, Fill::int4};
+constexpr SourceTensor kPacked4{"weight", MOE_DTYPE_I32, words_of_8, Fill::bits};
+constexpr SourceTensor kScale{"scale", MOE_DTYPE_BF16, each_group, Fill::bf16};
+constexpr SourceTensor kBf16{"weight", MOE_DTYPE_BF16, each_k, Fill::bf16};
+constexpr SourceTensor kF32{"weight", MOE_DTYPE_F32, each_k, Fill::f32};
+
+#define W4A8(g, more) "\"quantization\":{\"scheme\":\"W4A8\",\"group_size\":" #g more "}"
+#define PACKED ",\"format\":\"pack-quantized\""
+constexpr std::array kFormats = {
+    Format{"w4a8-g32", W4A8(32, ""), 32, MOE_DTYPE_BF16, {kInt4, kScale, kNone}},
+    Format{"w4a8-g64", W4A8(64, ""), 64, MOE_DTYPE_BF16, {kInt4, kScale, kNone}},
+    Format{"w4a8-g128", W4A8(128, ""), 128, MOE_DTYPE_BF16, {kInt4, kScale, kNone}},
+    Format{"w4a8-channel", W4A8(-1, ""), -1, MOE_DTYPE_BF16, {kInt4, kScale, kNone}},
+    Format{"bf16", "\"in_dtype\":\"bfloat16\"", 0, MOE_DTYPE_BF16, {kBf16, kNone, kNone}},
+    Format{"f32", "\"in_dtype\":\"float32\"", 0, MOE_DTYPE_F32, {kF32, kNone, kNone}},
+    // The same packed bytes from the other checkpoint format: for conversion.
+    Format{"w4a8-g32-packed", W4A8(32, PACKED), 32, MOE_DTYPE_BF16, {kPacked4, kScale, kNone}, true},
+    Format{"w4a8-g128-packed", W4A8(128, PACKED), 128, MOE_DTYPE_BF16, {kPacked4, kScale, kNone}, true},
+    Format{"w4a8-channel-packed", W4A8(-1, PACKED), -1, MOE_DTYPE_BF16, {kPacked4, kScale, kNone}, true},
+};
+#undef W4A8
+#undef PACKED
+
+std::size_t dtype_size(moe_dtype t) {
+  return t == MOE_DTYPE_I8 ? 1 : t == MOE_DTYPE_BF16 ? 2 : 4;  // those of the table
+}
+
+// Bits to keep and bits to set of eight random bytes.
+struct Mask {
+  std::uint64_t keep, set;
+};
+Mask mask_of(Fill fill) {
+  if (fill == Fill::bf16) return {0x807f807f807f807fu, 0x3c003c003c003c00u};
+  if (fill == Fill::f32) return {0x807fffff807fffffu, 0x3c0000003c000000u};
+  return {~std::uint64_t{0}, 0};
+}
+
+// Scales are positive.
+std::vector<std::uint64_t> random_words(std::size_t bytes, const SourceTensor& t) {
+  std::mt19937_64 rng(1);
+  std::vector<std::uint64_t> out(bytes / 8 + 1);
+  const Mask mask = mask_of(t.fill);
+  const bool positive = std::string_view(t.suffix) == "scale";
+  for (std::uint64_t& word : out) {
+    std::uint64_t x = rng();
+    if (t.fill == Fill::int4) {  // low nibbles, sign-extended
+      x &= 0x0f0f0f0f0f0f0f0fu;
+      x |= (x & 0x0808080808080808u) * 0x1e;
+    }
+    word = (x & mask.keep) | mask.set;
+    if (positive) word &= t.fill == Fill::f32 ? 0x7fffffff7fffffffu : 0x7fff7fff7fff7fffu;
+  }
+  return out;
+}
+
+// Decode walks all experts before one comes again: they are to be ten times what the last cache holds.
+std::size_t copies_of(double bytes) {
+  const auto l3 = static_cast<double>(std::max(sysconf(_SC_LEVEL3_CACHE_SIZE), 0L));
+  constexpr double kMost = 14e9;
+  return static_cast<std::size_t>(std::max(1.0, std::min(std::ceil(10 * l3 / bytes), std::floor(kMost / bytes))));
+}
+
+}  // namespace
+
+std::span<const Format> formats() { return kFormats; }
+
+const Format& format_named(const std::string& name) {
+  for (const Format& f : kFormats)
+    if (name == f.name) return f;
+  throw std::runtime_error("no format " + name);
+}
+
+void check(moe_status status, moe_error* e) {
+  if (status == MOE_OK) return;
+  const std::string text = moe_error_message(e);
+  moe_error_destroy(e);
+  throw std::runtime_error(text);
+}
+
+int cpu_count() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+Owned<moe_context> make_context(int threads) {
+  const std::string options = "{\"threads\":" + std::to_string(threads) + "}";
+  moe_error* e = nullptr;
+  moe_context* context = nullptr;
+  check(moe_context_create(options.data(), options.size(), nullptr, &context, &e), e);
+  return Owned<moe_context>(context);
+}
+
+// --- source ----------------------------------------------------------------------------------------------
+
+Source::Source(const Workload& w, const Format& f) : workload_(w), format_(f) {
+  for (std::size_t i = 0; i < f.tensors.size(); ++i) {
+    const SourceTensor& t = f.tensors[i];
+    if (t.dtype == MOE_DTYPE_INVALID) continue;
+    const std::int64_t w13 = 2 * w.intermediate * t.columns(w.hidden, f.group),
+                       w2 = w.hidden * t.columns(w.intermediate, f.group);
+    data_[i] = random_words(static_cast<std::size_t>(std::max(w13, w2)) * dtype_size(t.dtype), t);
+  }
+}
+
+moe_status MOE_CALL Source::get(void* user, const char* role, std::int64_t, const char* shard, moe_tensor* out,
+                                moe_error** err) {
+  const auto& s = *static_cast<Source*>(user);
+  const std::string_view name = role;
+  const bool w13 = name.substr(0, 4) == "w13_";
+  const std::string_view suffix = name.substr(w13 ? 4 : 3);
+  for (std::size_t i = 0; i < s.data_.size() && shard == nullptr; ++i) {
+    const SourceTensor& t = s.format_.tensors[i];
+    if (t.dtype == MOE_DTYPE_INVALID || suffix != t.suffix) continue;
+    out->dtype = t.dtype;
+    out->ndim = 2;
+    out->data = const_cast<std::uint64_t*>(s.data_[i].data());
+    out->shape[0] = w13 ? 2 * s.workload_.intermediate : s.workload_.hidden;
+    out->shape[1] = t.columns(w13 ? s.workload_.hidden : s.workload_.intermediate, s.format_.group);
+    return MOE_OK;
+  }
+  *err = moe_error_create(MOE_ERR_MISSING_WEIGHT, "not in this source", MOE_NUL_TERMINATED);
+  return MOE_ERR_MISSING_WEIGHT;
+}
+
+Owned<moe_weights> Source::weights(const moe_config* config) {
+  moe_weight_source_ops ops{};
+  ops.struct_size = sizeof ops;
+  ops.user = this;
+  ops.get = get;
+  moe_weights* weights = nullptr;
+  moe_error* e = nullptr;
+  check(moe_weights_create_from_source(config, &ops, &weights, &e), e);
+  return Owned<moe_weights>(weights);
+}
+
+// --- models ----------------------------------------------------------------------------------------------
+
+Model::Model(const Workload& w, const Format& f, bool one_copy) : workload(w), format(f) {
+  const std::string json = "{\"num_experts\":" + std::to_string(w.experts) + ",\"top_k\":" + std::to_string(w.top_k) +
+                           ",\"hidden_size\":" + std::to_string(w.hidden) +
+                           ",\"intermediate_size\":" + std::to_string(w.intermediate) + "," + f.members + "}";
+  moe_error* e = nullptr;
+  moe_config* c = nullptr;
+  check(moe_config_create(json.data(), json.size(), &c, &e), e);
+  config.reset(c);
+  moe_selection* s = nullptr;
+  check(moe_select_backend(nullptr, c, nullptr, 0, &s, &e), e);
+  selection.reset(s);
+  Source source(w, f);
+  const Owned<moe_weights> weights = source.weights(c);
+  const Owned<moe_context> context = make_context(cpu_count());
+  std::uint64_t bytes = 0, alignment = 0;
+  check(moe_selection_packed_size(s, &bytes, &alignment, &e), e);
+  for (std::size_t i = one_copy ? 1 : copies_of(static_cast<double>(bytes)); i > 0; --i) {
+    moe_packed* p = nullptr;
+    check(moe_convert_weights(context.get(), s, weights.get(), nullptr, &p, &e), e);
+    packed.emplace_back(p);
+  }
+  moe_tensor view{};
+  view.struct_size = sizeof view;
+  for (const char* role : {"w13_packed", "w2_packed"}) {
+    check(moe_packed_get(packed[0].get(), role, 0, &view, &e), e);
+    expert_bytes += static_cast<double>(view.shape[0]);
+  }
+}
+
+Bound::Bound(const Model& m, int threads) : context(make_context(threads)) {
+  for (const Owned<moe_packed>& p : m.packed) {
+    moe_error* e = nullptr;
+    moe_layer* layer = nullptr;
+    check(moe_layer_create(context.get(), m.selection.get(), p.get(), nullptr, &layer, &e), e);
+    layers.emplace_back(layer);
+  }
+}
+
+}  // namespace moe::bench
