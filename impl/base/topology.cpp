@@ -291,6 +291,28 @@ CpuList one_per_core(const CpuList& cpus, const std::string& root) {
   return first;
 }
 
+int NodeMap::here() const {
+  const int cpu = count < 2 ? -1 : sched_getcpu();
+  return cpu < 0 || static_cast<std::size_t>(cpu) >= of_cpu.size() ? 0 : of_cpu[static_cast<std::size_t>(cpu)];
+}
+
+NodeMap node_map(const CpuList& cpus, const std::string& root) {
+  NodeMap map{0, {}};
+  const std::string base = root + "/sys/devices/system/node";
+  for (const std::int64_t id : numbered_entries(base, "node")) {
+    const CpuList of_node = cpus_in(base + "/node" + std::to_string(id) + "/cpulist").value_or(CpuList{});
+    bool ours = false;
+    for (const int cpu : of_node) {
+      if (!std::binary_search(cpus.begin(), cpus.end(), cpu)) continue;
+      if (map.of_cpu.size() <= static_cast<std::size_t>(cpu)) map.of_cpu.resize(static_cast<std::size_t>(cpu) + 1);
+      map.of_cpu[static_cast<std::size_t>(cpu)] = static_cast<std::uint16_t>(map.count);
+      ours = true;
+    }
+    map.count += ours;
+  }
+  return map.count < 2 ? NodeMap{} : map;
+}
+
 std::string topology_members(const std::string& root) {
   Members m;
   const auto online = cpus_in(root + "/sys/devices/system/cpu/online");

@@ -5,6 +5,7 @@
 // machine, a directory with the same files in tests.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,6 +29,14 @@ CpuList allowed_cpus();
 std::optional<double> cpu_quota(const std::string& root);
 // Those of `cpus` that are the first of their physical core.
 CpuList one_per_core(const CpuList& cpus, const std::string& root);
+
+// The NUMA nodes that have some of a set of CPUs, numbered from 0 in the order of their ids.
+struct NodeMap {
+  int count = 1;
+  std::vector<std::uint16_t> of_cpu;  // empty: all on one
+  int here() const;                   // the node that the calling thread is on at this moment; no system call
+};
+NodeMap node_map(const CpuList& cpus, const std::string& root);
 
 // "cores", "threads", "allowed_cpus", "quota_cpus", "numa", "cache", "memory_bytes", "page_sizes", "os" as
 // JSON members, those that are known, separated by commas.

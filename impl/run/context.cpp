@@ -92,12 +92,14 @@ Result<Options> parse_options(std::string_view text) {
 // CPUs that the pool may use, and how many threads it has.
 struct Threads {
   CpuList cpus;
+  NodeMap nodes;  // of the CPUs
   int count = 1;
 };
 
 Threads resolve_threads(const Options& o) {
   Threads t;
   t.cpus = o.cpus.empty() ? allowed_cpus() : o.cpus;
+  if (o.numa != Numa::off) t.nodes = node_map(t.cpus, "");
   const auto cores = static_cast<std::int64_t>(one_per_core(t.cpus, "").size());
   const double quota = std::floor(cpu_quota("").value_or(kMaxThreads));
   const auto whole = static_cast<std::int64_t>(std::min<double>(quota, kMaxThreads));
@@ -186,7 +188,7 @@ Result<std::shared_ptr<Context>> Context::create(std::string_view options_json, 
   const MoeLog environment = level_of_environment();
   const LogLevel level = options.log_level ? *options.log_level : environment.level.value_or(LogLevel::info);
   Threads threads = resolve_threads(options);
-  if (owned.hooks.parallel.run != nullptr) threads = {{}, std::max(1, owned.hooks.parallel.num_threads)};
+  if (owned.hooks.parallel.run != nullptr) threads = {{}, threads.nodes, std::max(1, owned.hooks.parallel.num_threads)};
 
   std::shared_ptr<Context> context(new Context);
   context->state_ = std::make_unique<State>(std::move(owned), std::move(options), std::move(threads), level);
@@ -229,6 +231,7 @@ Parallel Context::parallel() {
 const Allocator& Context::allocator() const { return state_->allocator; }
 Log& Context::log() { return state_->log; }
 int Context::num_threads() const { return state_->threads.count; }
+const NodeMap& Context::nodes() const { return state_->threads.nodes; }
 std::string Context::take_log() { return state_->log.take(); }
 
 std::string Context::options_json() const {
@@ -239,6 +242,7 @@ std::string Context::options_json() const {
   t += ",\"cpus\":" + json::quote(cpu_list_text(s.threads.cpus));
   t += ",\"spin_us\":" + std::to_string(s.options.spin_us);
   t += ",\"numa\":" + word(kNumaNames, s.options.numa);
+  t += ",\"numa_nodes\":" + std::to_string(s.threads.nodes.count);
   t += ",\"huge_pages\":" + word(kHugePageNames, s.options.huge_pages);
   t += ",\"log_level\":" + word(kLogLevelNames, s.level);
   t += ",\"log_ring\":" + std::to_string(s.options.log_ring);
@@ -248,5 +252,6 @@ std::string Context::options_json() const {
 
 Parallel parallel_of(Context* ctx) { return ctx == nullptr ? Parallel{} : ctx->parallel(); }
 const Allocator& allocator_of(Context* ctx) { return ctx == nullptr ? system_allocator() : ctx->allocator(); }
+const NodeMap* nodes_of(const Context* ctx) { return ctx == nullptr ? nullptr : &ctx->nodes(); }
 
 }  // namespace moe

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/parallel.h"
 #include "base/result.h"
+#include "base/topology.h"
 
 namespace moe {
 
@@ -33,6 +34,7 @@ class Context {
   const Allocator& allocator() const;
   Log& log();
   int num_threads() const;
+  const NodeMap& nodes() const;      // that its threads run on; one with numa off
   std::string options_json() const;  // resolved options as JSON members: "\"threads\":2,..."
   std::string take_log();            // one JSON object per line
 
@@ -45,5 +47,6 @@ class Context {
 // A nullptr context: one thread, plain memory, no log.
 Parallel parallel_of(Context* ctx);
 const Allocator& allocator_of(Context* ctx);
+const NodeMap* nodes_of(const Context* ctx);  // nullptr: one
 
 }  // namespace moe

@@ -7,8 +7,17 @@
 namespace moe {
 namespace {
 
-constexpr std::int64_t kCallPanels = 8;  // panels of one gemm call: 12 rows x 128 columns of results stay in L1
-constexpr int kMaxTileRows = 16;
+constexpr std::int64_t kCallPanels = 8;      // panels of one gemm call at most
+constexpr std::int64_t kCallResults = 4096;  // its results stay in L1
+constexpr std::int64_t kMaxTileRows = 128;   // two panels always fit
+static_assert(2 * kPanelRows * kMaxTileRows <= kCallResults);
+
+// One tile takes several panels in a call; of more tiles each meets two panels while they are in cache.
+std::int64_t panels_per_call(const ActiveExpert& e) {
+  if (e.tiles != 1) return 2;
+  return std::clamp<std::int64_t>(kCallResults / (kPanelRows * e.slots) / 2 * 2, 2, kCallPanels);
+}
+
 constexpr std::int64_t kRowItems = 64;     // items of phase 0 at most
 constexpr std::int64_t kInlineSlots = 16;  // below this phase 0 is cheaper than a barrier
 
@@ -20,9 +29,9 @@ struct Run {
   Workspace& w;
   const EngineCall& c;
   TileShape in, mid;
-  std::size_t in_row, mid_row;                       // bytes of a tile row
-  std::int64_t halves, blocks, block_chunk, chunks;  // phase 1: panels of a block, blocks, per item, items per expert
-  std::int64_t out_panels, out_chunk;                // phase 2: panels of w2, per item
+  std::size_t in_row, mid_row;  // bytes of a tile row
+  std::int64_t halves;          // panels of a block of w13
+  Shards up, down;              // phase 1: blocks of w13; phase 2: panels of w2
 
   Run(const EngineSetup& setup, Workspace& work, const EngineCall& call)
       : s(setup),
@@ -36,13 +45,12 @@ struct Run {
     const std::int64_t threads = std::max(1, c.parallel.num_threads);
     const std::int64_t active = std::max(1, w.plan.num_active);
     halves = l.w13.halves;
-    blocks = l.w13.panels() / halves;
     // About 12 items per thread, so that the last ones end together; whole blocks, at least one.
-    block_chunk = threads == 1 ? blocks : std::clamp<std::int64_t>(blocks * active / (12 * threads), 1, blocks);
-    chunks = ceil_div(blocks, block_chunk);
-    out_panels = l.w2.panels();
-    out_chunk = threads == 1 ? out_panels : std::max<std::int64_t>(2, out_panels / (6 * threads) / 2 * 2);
-    out_chunk = std::min({out_chunk, out_panels, max_out_chunk()});
+    const std::int64_t blocks = l.w13.panels() / halves, wanted = blocks * active / (12 * threads);
+    up = {blocks, threads == 1 ? blocks : std::clamp<std::int64_t>(wanted, 1, blocks), 1, list_count(c.nodes)};
+    const std::int64_t panels = l.w2.panels();
+    const std::int64_t out_chunk = threads == 1 ? panels : std::max<std::int64_t>(2, panels / (6 * threads) / 2 * 2);
+    down = {panels, std::min({out_chunk, panels, max_out_chunk()}), 2, list_count(c.nodes)};
   }
 
   // The sums of one item should stay in L2 beside the weights.
@@ -59,9 +67,9 @@ struct Run {
 
   void quantise_tokens(std::int64_t item, std::int64_t items) const;
   void scale_row(float* x, float weight) const;
-  void multiply_up(std::int64_t item) const;
+  void multiply_up(const Claim& claim) const;
   void finish_tile(const Tile& t) const;
-  void multiply_down(std::int64_t item) const;
+  void multiply_down(const Claim& claim) const;
   void start_sums(float* acc, std::int64_t column, std::int64_t columns) const;
   void add_identity(float* acc, std::int64_t column, std::int64_t columns) const;
   void write_out(float* acc, std::int64_t column, std::int64_t columns) const;
@@ -102,15 +110,16 @@ void Run::scale_row(float* x, float weight) const {
   s.kernel->steps->widen(s.in_dtype, narrowed, s.hidden, x);
 }
 
-void Run::multiply_up(std::int64_t item) const {
-  if (cancelled()) return;
+void Run::multiply_up(const Claim& claim) const {
+  if (claim.item < 0 || cancelled()) return;
   const Plan& p = w.plan;
-  const ActiveExpert& e = p.active[p.by_size[item / chunks]];
-  const std::int64_t begin = item % chunks * block_chunk, end = std::min(blocks, begin + block_chunk);
+  const std::int64_t chunks = up.chunks(claim.node);
+  const ActiveExpert& e = p.active[p.by_size[claim.item / chunks]];
+  const auto [begin, end] = up.chunk(claim.node, claim.item % chunks);
   const P16Matrix& m = s.packed->info.layout.w13;
   const std::size_t block_bytes = static_cast<std::size_t>(halves) * m.panel_bytes();
-  const std::int64_t step = e.tiles == 1 ? kCallPanels / halves : 2 / halves;
-  alignas(64) float y13[kMaxTileRows * kCallPanels * kPanelRows];
+  const std::int64_t step = panels_per_call(e) / halves;
+  alignas(64) float y13[kCallResults];
   for (std::int64_t block = begin; block < end; block += step) {
     const std::int64_t count = std::min(step, end - block), ld = count * halves * kPanelRows;
     const std::byte* panels = expert(e) + static_cast<std::size_t>(block) * block_bytes;
@@ -187,20 +196,20 @@ void Run::write_out(float* acc, std::int64_t column, std::int64_t columns) const
   }
 }
 
-void Run::multiply_down(std::int64_t item) const {
-  if (cancelled()) return;
+void Run::multiply_down(const Claim& claim) const {
+  if (claim.item < 0 || cancelled()) return;
   const Plan& p = w.plan;
   const P16Matrix& m = s.packed->info.layout.w2;
-  const std::int64_t begin = item * out_chunk, end = std::min(out_panels, begin + out_chunk);
+  const auto [begin, end] = down.chunk(claim.node, claim.item);
   const std::int64_t column = begin * kPanelRows, columns = (end - begin) * kPanelRows;
   float* acc = w.acc + column * c.tokens;
   start_sums(acc, column, columns);
-  alignas(64) float y[kMaxTileRows * kCallPanels * kPanelRows];
+  alignas(64) float y[kCallResults];
   for (std::int32_t i = 0; i < p.num_active; ++i) {
     const ActiveExpert& e = p.active[i];
     const std::byte* after =
         i + 1 < p.num_active ? w2(p.active[i + 1]) + static_cast<std::size_t>(begin) * m.panel_bytes() : nullptr;
-    const std::int64_t step = e.tiles == 1 ? kCallPanels : 2;
+    const std::int64_t step = panels_per_call(e);
     for (std::int64_t panel = begin; panel < end; panel += step) {
       const std::int64_t count = std::min(step, end - panel), ld = count * kPanelRows;
       const std::byte* panels = w2(e) + static_cast<std::size_t>(panel) * m.panel_bytes();
@@ -260,7 +269,7 @@ Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
   if (s.rounded) round_weights(s, w.plan, c.parallel);
   const Run run(s, w, c);
   for (std::int32_t i = 0; i < w.plan.num_tiles; ++i)
-    w.plan.pending[i].store(static_cast<std::int32_t>(run.chunks), std::memory_order_relaxed);
+    w.plan.pending[i].store(static_cast<std::int32_t>(run.up.chunks()), std::memory_order_relaxed);
   const auto phase = [&](std::int64_t items, auto body) -> Check {
     MOE_CHECK(report(c.control, 0, 0));
     c.parallel.each(static_cast<std::size_t>(items), body);
@@ -275,10 +284,9 @@ Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
   } else {
     MOE_CHECK(phase(items, [&](std::size_t i) { run.quantise_tokens(static_cast<std::int64_t>(i), items); }));
   }
-  MOE_CHECK(
-      phase(w.plan.num_active * run.chunks, [&](std::size_t i) { run.multiply_up(static_cast<std::int64_t>(i)); }));
-  return phase(ceil_div(run.out_panels, run.out_chunk),
-               [&](std::size_t i) { run.multiply_down(static_cast<std::int64_t>(i)); });
+  Claims up(run.up, w.plan.num_active, c.nodes), down(run.down, 1, c.nodes);
+  MOE_CHECK(phase(up.total(), [&](std::size_t i) { run.multiply_up(up.take(i)); }));
+  return phase(down.total(), [&](std::size_t i) { run.multiply_down(down.take(i)); });
 }
 
 }  // namespace moe

@@ -20,6 +20,7 @@
 #include "io/packed.h"
 #include "kernels/kernel.h"
 #include "run/plan.h"
+#include "run/shards.h"
 
 namespace moe {
 
@@ -66,6 +67,7 @@ struct EngineCall {
   Parallel parallel;
   Control* control = nullptr;
   const float* identity = nullptr;  // [T] weight of the token itself in its output (zero experts); null: none
+  const NodeMap* nodes = nullptr;   // null: one
 };
 
 // The plan is built. Code::cancelled leaves `out` unspecified.

@@ -215,8 +215,9 @@ Check Layer::apply(const ApplyArgs& a) const {
                                                           std::memory_order_relaxed);
   }
   if (s.adds_identity) sum_zero_weights(ids, weights, s.spec.config->num_experts, m.identity, parallel);
-  Check result =
-      run_engine(s.setup, m.work, {a.num_tokens, a.accumulate, a.hidden, a.out, parallel, a.control, m.identity});
+  Check result = run_engine(s.setup, m.work,
+                            {a.num_tokens, a.accumulate, a.hidden, a.out, parallel, a.control, m.identity,
+                             s.spec.nodes ? &*s.spec.nodes : nodes_of(s.spec.context.get())});
   if (own) s.give_back(std::move(own));
   return result;
 }

@@ -29,6 +29,7 @@ struct LayerSpec {
   // [G] place in [E, ...] or -1, zero experts left out; empty = the config's.
   std::vector<std::int32_t> expert_map;
   std::vector<float> correction_bias;  // empty: the config's, or what the loader found
+  std::optional<NodeMap> nodes{};      // pretended ones, for tests; empty: the context's
 };
 
 enum class ApplyMode : std::int32_t { router_logits = 0, topk = 1 };

@@ -136,6 +136,33 @@ TEST(OnePerCore, UnknownTopologyKeepsEveryCpu) {
   EXPECT_EQ(one_per_core({0, 1, 2}, dir.path()), (CpuList{0, 1, 2}));
 }
 
+TEST(NodeMaps, NumberTheNodesOfTheGivenCpus) {
+  const TempDir dir;
+  for (const auto& [id, cpus] :
+       {std::pair{"0", "0-3,8"}, std::pair{"2", "4-5"}, std::pair{"3", ""}, std::pair{"10", "6-7"}})
+    dir.write(std::string("sys/devices/system/node/node") + id + "/cpulist", cpus);
+  const NodeMap all = node_map({0, 1, 2, 3, 4, 5, 6, 7, 8}, dir.path());
+  EXPECT_EQ(all.count, 3);  // the one without CPUs is none
+  EXPECT_EQ(all.of_cpu, (std::vector<std::uint16_t>{0, 0, 0, 0, 1, 1, 2, 2, 0}));
+  const NodeMap some = node_map({2, 7}, dir.path());
+  EXPECT_EQ(some.count, 2);
+  EXPECT_EQ(some.of_cpu[7], 1);
+  EXPECT_GE(some.here(), 0);
+  EXPECT_LT(some.here(), 2);
+  const NodeMap one = node_map({4, 5}, dir.path());
+  EXPECT_EQ(one.count, 1);
+  EXPECT_EQ(one.here(), 0);
+}
+
+TEST(NodeMaps, UnknownTopologyIsOneNode) {
+  const TempDir dir;
+  EXPECT_EQ(node_map({0, 1}, dir.path()).count, 1);
+  dir.write("sys/devices/system/node/node0/cpulist", "what?");
+  dir.write("sys/devices/system/node/node1/cpulist", "0-1");
+  EXPECT_EQ(node_map({0, 1}, dir.path()).count, 1);
+  EXPECT_EQ(node_map({}, dir.path()).count, 1);
+}
+
 nlohmann::json report(const std::string& root) {
   std::string text = "{";
   text += topology_members(root);

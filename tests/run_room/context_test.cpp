@@ -38,6 +38,8 @@ TEST(Context, DefaultsOfTheHeader) {
     const json o = options_of(*c);
     EXPECT_EQ(o["spin_us"], 50);
     EXPECT_EQ(o["numa"], "auto");
+    EXPECT_EQ(o["numa_nodes"], node_map(allowed_cpus(), "").count);
+    EXPECT_EQ(nodes_of(c.get())->count, o["numa_nodes"]);
     EXPECT_EQ(o["huge_pages"], "try");
     EXPECT_EQ(o["log_level"], "info");
     EXPECT_EQ(o["log_ring"], 256);
@@ -63,6 +65,7 @@ TEST(Context, OptionsAsGiven) {
                                   {"cpus", cpu},
                                   {"spin_us", 0},
                                   {"numa", "off"},
+                                  {"numa_nodes", 1},
                                   {"huge_pages", "off"},
                                   {"log_level", "debug"},
                                   {"log_ring", 7},

@@ -1,5 +1,6 @@
 // Whole layers below the C API: the golden outputs, and the promises that need several runs - equal bits for every
-// kernel, thread count, batch split and token order; skipped and poisoned tokens; accumulation; failed calls.
+// kernel and thread count (batches and orders: engine_test.cpp); skipped and poisoned tokens; accumulation; failed
+// calls.
 #include "run/layer.h"
 
 #include <gtest/gtest.h>
@@ -58,27 +59,6 @@ TEST(LayerDeterminism, KernelsAndThreadsGiveTheSameBits) {
           EXPECT_EQ(run(*make_layer(config, packed, *k, threads(n)), b), want)
               << k->id->name << " threads " << n << " T " << tokens << " H " << s.hidden;
         }
-    }
-  }
-}
-
-TEST(LayerDeterminism, ATokenDoesNotFeelItsBatch) {
-  for (const LayerShape& s : kShapes) {
-    const auto packed = pack_layer(s, random_weights(s, 2));
-    for (const Kernel* k : kernels_for(s)) {
-      const auto layer = make_layer(tiny_config(s), packed, *k, threads(2));
-      Batch all = random_batch(s, 64, 9);
-      const auto want = run(*layer, all);
-      for (std::int64_t t = 63; t >= 0; --t) {  // one by one, backwards
-        Batch one = random_batch(s, 1, 0);
-        const auto begin = static_cast<std::ptrdiff_t>(static_cast<std::size_t>(t) * all.row_bytes()),
-                   end = begin + static_cast<std::ptrdiff_t>(all.row_bytes());
-        one.x.assign(all.x.begin() + begin, all.x.begin() + end);
-        one.ids = part(all.ids, t, s.top_k);
-        one.weights = part(all.weights, t, s.top_k);
-        ASSERT_EQ(run(*layer, one), std::vector<std::byte>(want.begin() + begin, want.begin() + end))
-            << k->id->name << " token " << t;
-      }
     }
   }
 }

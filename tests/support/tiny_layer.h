@@ -5,6 +5,7 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 
 #include "run/layer.h"
@@ -18,16 +19,21 @@ struct LayerShape {
   DType dtype = DType::bf16;
   Activation activation = Activation::silu;
   LayoutKind layout = LayoutKind::p16_int4;  // a float one: group -1
+  std::optional<ActFormat> act{};            // none: tok8 for integer weights, f32 for floats
+  Scales scales = Scales::bf16;              // of p16_w4 and p16_w8
+  bool zeros = false;
 
   std::int64_t w13_rows() const { return (is_gated(activation) ? 2 : 1) * intermediate; }
-  bool is_float() const { return layout != LayoutKind::p16_int4; }
+  Element element() const { return *p16_element(layout); }
+  bool is_float() const { return !is_integer(element()); }
+  ActFormat act_format() const { return act.value_or(is_float() ? ActFormat::f32 : ActFormat::tok8); }
 };
 
 // The rows that can run a layer, the best first.
 inline std::vector<const Kernel*> kernels_for(const LayerShape& s) {
   std::vector<const Kernel*> rows;
-  for (const Kernel* k : runnable_kernels(s.is_float() ? ActFormat::f32 : ActFormat::tok8))
-    if (k->id->layout == s.layout && k->id->takes_group(s.group)) rows.push_back(k);
+  for (const Kernel* k : runnable_kernels(s.layout, s.act_format()))
+    if (k->id->takes_group(s.group)) rows.push_back(k);
   return rows;
 }
 
@@ -46,25 +52,32 @@ inline std::shared_ptr<Config> tiny_config(const LayerShape& s) {
   return c;
 }
 
-// Plain weights of all experts: w [E][rows, k] codes, scales [E][rows, G], bias [E][rows]; or values f [E][rows, k].
+// Plain weights of all experts: w [E][rows, k] codes, scales and zeros [E][rows, G], bias [E][rows]; or values f
+// [E][rows, k].
 struct PlainWeights {
   std::vector<std::int8_t> w13, w2;
   std::vector<float> s13, s2, b13, b2;
   std::vector<float> f13, f2;
+  std::vector<std::uint8_t> z13{}, z2{};
 };
 
 inline PlainWeights random_weights(const LayerShape& s, std::uint32_t seed) {
   const auto g = [&](std::int64_t k) { return s.group < 0 ? 1 : k / s.group; };
   PlainWeights p;
   std::mt19937 rng(seed);
-  std::uniform_int_distribution<int> code(-8, 7);
+  const int half = s.element() == Element::int8 ? 128 : 8;
+  std::uniform_int_distribution<int> code(-half, half - 1);
   std::uniform_real_distribution<float> unit(0.0f, 1.0f);
   const auto fill = [&](auto& v, std::int64_t n, auto make) {
     v.resize(static_cast<std::size_t>(n));
     for (auto& x : v) x = make();
   };
   const auto codes = [&] { return static_cast<std::int8_t>(code(rng)); };
-  const auto scale = [&] { return 0.02f + 0.03f * unit(rng); };
+  const auto scale = [&] {
+    const float v = (0.02f + 0.03f * unit(rng)) * 8.0f / static_cast<float>(half);
+    return s.layout == LayoutKind::p16_int4 ? v : ref::round_to(DType::bf16, v);
+  };
+  const auto zero = [&] { return static_cast<std::uint8_t>(code(rng) / 2 + half); };
   const auto bias = [&] { return unit(rng) - 0.5f; };
   const std::int64_t rows13 = s.experts * s.w13_rows();
   fill(p.b13, rows13, bias);
@@ -82,6 +95,7 @@ inline PlainWeights random_weights(const LayerShape& s, std::uint32_t seed) {
   fill(p.w2, s.experts * s.hidden * s.intermediate, codes);
   fill(p.s13, rows13 * g(s.hidden), scale);
   fill(p.s2, s.experts * s.hidden * g(s.intermediate), scale);
+  if (s.zeros) fill(p.z13, rows13 * g(s.hidden), zero), fill(p.z2, s.experts * s.hidden * g(s.intermediate), zero);
   return p;
 }
 
@@ -94,20 +108,25 @@ std::vector<T> part(const std::vector<T>& v, std::int64_t e, std::int64_t n) {
 inline std::shared_ptr<const Packed> pack_layer(const LayerShape& s, const PlainWeights& p) {
   auto packed = std::make_shared<Packed>();
   Layout& l = packed->info.layout;
-  l = p16_layout(s.layout, {s.experts, s.hidden, s.intermediate, s.group, is_gated(s.activation), s.bias});
+  l = p16_layout(s.layout,
+                 {s.experts, s.hidden, s.intermediate, s.group, is_gated(s.activation), s.bias, s.scales, s.zeros});
   packed->info.layout_id = l.id();
   packed->info.experts.resize(static_cast<std::size_t>(s.experts));
   std::iota(packed->info.experts.begin(), packed->info.experts.end(), 0);
   auto memory = std::make_shared<Buffer>(std::move(*Buffer::create(l.payload_bytes(), kPackedAlignment)));
   for (std::int64_t e = 0; e < s.experts; ++e) {
     std::byte* at = memory->data() + static_cast<std::size_t>(e) * l.expert_stride();
-    const auto matrix = [&](const P16Matrix& m, const auto& codes, const auto& scales, const auto& values,
-                            const auto& biases) {
+    const auto matrix = [&](const P16Matrix& m, const auto& codes, const auto& scales, const auto& zeros,
+                            const auto& values, const auto& biases) {
       const auto bias = s.bias ? part(biases, e, m.rows()) : std::vector<float>{};
       if (s.is_float()) return pack_p16_floats(m, part(values, e, m.rows() * m.k), bias);
-      return pack_p16(m, part(codes, e, m.rows() * m.k), part(scales, e, m.rows() * m.groups()), bias);
+      const auto w = part(codes, e, m.rows() * m.k);
+      const auto scale = part(scales, e, m.rows() * m.groups());
+      if (m.scales == Scales::w4a8) return pack_p16(m, w, scale, bias);
+      return pack_plain(m, w, scale, s.zeros ? part(zeros, e, m.rows() * m.groups()) : zeros, bias);
     };
-    const auto w13 = matrix(l.w13, p.w13, p.s13, p.f13, p.b13), w2 = matrix(l.w2, p.w2, p.s2, p.f2, p.b2);
+    const auto w13 = matrix(l.w13, p.w13, p.s13, p.z13, p.f13, p.b13);
+    const auto w2 = matrix(l.w2, p.w2, p.s2, p.z2, p.f2, p.b2);
     std::memcpy(at, w13.data(), w13.size());
     std::memcpy(at + l.w2_offset(), w2.data(), w2.size());
   }
@@ -119,9 +138,17 @@ inline std::shared_ptr<const Packed> pack_layer(const LayerShape& s, const Plain
 inline std::shared_ptr<const Layer> make_layer(std::shared_ptr<const Config> config,
                                                std::shared_ptr<const Packed> packed, const Kernel& kernel,
                                                std::shared_ptr<Context> context = nullptr,
-                                               std::vector<std::int32_t> expert_map = {}) {
-  return *Layer::create(
-      {std::move(config), std::move(packed), std::move(context), &kernel, "CPU_INT4", "", std::move(expert_map), {}});
+                                               std::vector<std::int32_t> expert_map = {},
+                                               std::optional<NodeMap> nodes = {}) {
+  return *Layer::create({std::move(config),
+                         std::move(packed),
+                         std::move(context),
+                         &kernel,
+                         "CPU_INT4",
+                         "",
+                         std::move(expert_map),
+                         {},
+                         std::move(nodes)});
 }
 
 // A batch of random tokens with their routing; values of the layer's dtype.
