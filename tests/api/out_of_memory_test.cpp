@@ -202,12 +202,28 @@ TEST_F(OutOfMemory, CreateLayerAndApply) {
       });
 }
 
+// Decode, prefill, and batches large enough to be sorted in parallel, in all threads; both modes.
 TEST_F(OutOfMemory, LaterCallsAllocateNothing) {
-  Call call(m);
-  ASSERT_EQ(moe_apply(s.layer.get(), &call.args, nullptr), MOE_OK);
-  const Outcome o = run([&](moe_error** e) { return moe_apply(s.layer.get(), &call.args, e); }, kNone, FaultMode::once);
-  EXPECT_EQ(o.status, MOE_OK);
-  EXPECT_EQ(o.seen, 0);
+  for (const char* threads : {"{\"threads\":1}", "{\"threads\":3}"})
+    for (const std::int64_t tokens : {1, 5, 40, 2100}) {
+      Model sized;
+      sized.E = 8, sized.T = tokens;
+      sized = random_model(sized);
+      const Steps steps = four_steps(sized, threads);
+      Call topk(sized), logits(sized);
+      logits.args.mode = MOE_APPLY_ROUTER_LOGITS;
+      logits.args.router_logits = &logits.logits;
+      logits.args.topk_ids = logits.args.topk_weights = nullptr;
+      const auto apply = [&](const Call& c) {
+        return run([&](moe_error** e) { return moe_apply(steps.layer.get(), &c.args, e); }, kNone, FaultMode::once);
+      };
+      EXPECT_GT(apply(logits).seen, 0) << "nothing is counted";  // the first call makes the workspace
+      for (const Call* c : {&logits, &topk, &logits, &topk}) {
+        const Outcome o = apply(*c);
+        EXPECT_EQ(o.status, MOE_OK);
+        EXPECT_EQ(o.seen, 0) << threads << " " << tokens << " tokens";
+      }
+    }
 }
 
 TEST_F(OutOfMemory, ReportsAndDescribe) {
