@@ -4,8 +4,8 @@
 //   pack-quantized  I32 [N, ceil(K/8)]     value + 8 of column k in bits 4*(k%8) of word k/8; bits past K are 0
 //                   I32 [N, ceil(K/4)]     value + 128 in bits 8*(k%4) of word k/4
 //
-// Both read eight codes at a time as one 64-bit word and look at all range faults of a row together;
-// only a bad row is searched for its first fault. Scales are float32, float16 or bfloat16.
+// Both read many codes at a time and look at all range faults of a row together; only a bad row is searched for its
+// first fault. Scales are float32, float16 or bfloat16.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -14,6 +14,7 @@
 
 #include "base/float_formats.h"
 #include "convert/read_rows.h"
+#include "convert/vec16.h"
 
 namespace moe {
 namespace {
@@ -35,21 +36,20 @@ MaybeFault find_bad_value(const std::int8_t* row, std::int64_t k) {
 }
 
 MaybeFault read_int8_row(const std::byte* src, std::int64_t step, std::int64_t k, std::int8_t* out) {
-  std::uint64_t bad = 0;
+  Words4 bad = {};
   std::int64_t i = 0;
-  if (step == 1) {
-    for (; i + 8 <= k; i += 8) {
-      const auto x = load<std::uint64_t>(src + i);
-      std::memcpy(out + i, &x, 8);
+  if (step == 1)
+    for (; i + 16 <= k; i += 16) {
+      const auto x = load16<Words4>(src + i);
+      store16(out + i, x);
       bad |= x ^ (x >> 1);
     }
-    bad &= kEach * 0x78;
-  }
+  std::uint64_t fault = any(bad & all(static_cast<std::uint32_t>(kEach * 0x78)));
   for (; i < k; ++i) {
     out[i] = load<std::int8_t>(src + i * step);
-    bad |= range_fault(static_cast<std::uint8_t>(out[i]));
+    fault |= range_fault(static_cast<std::uint8_t>(out[i]));
   }
-  return bad == 0 ? std::nullopt : find_bad_value(out, k);
+  return fault == 0 ? std::nullopt : find_bad_value(out, k);
 }
 
 // Eight nibbles, each value + 8 -> eight signed bytes.
@@ -63,9 +63,23 @@ constexpr std::uint64_t unpack_nibbles(std::uint32_t word) {
 }
 static_assert(unpack_nibbles(0x876f0189u) == 0x00fffe07f8f90001u);
 
+// The same of four words.
+inline void unpack_nibbles16(const std::byte* src, std::int8_t* out) {
+  const auto x = load16<Bytes16>(src);
+  const Bytes16 low = x & 0x0f, high = x >> 4;
+  const Bytes16 first = __builtin_shufflevector(low, high, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  const Bytes16 second =
+      __builtin_shufflevector(low, high, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  store16(out, first - 8);
+  store16(out + 16, second - 8);
+}
+
 MaybeFault read_packed_row(const std::byte* src, std::int64_t step, std::int64_t k, std::int8_t* out) {
   const std::int64_t words = k / 8;
-  for (std::int64_t w = 0; w < words; ++w) {
+  std::int64_t w = 0;
+  if (step == 1)
+    for (; w + 4 <= words; w += 4) unpack_nibbles16(src + w * 4, out + w * 8);
+  for (; w < words; ++w) {
     const std::uint64_t x = unpack_nibbles(load<std::uint32_t>(src + w * step * 4));
     std::memcpy(out + w * 8, &x, 8);
   }
@@ -106,21 +120,50 @@ MaybeFault read_packed_bytes_row(const std::byte* src, std::int64_t step, std::i
 
 // --- scales -----------------------------------------------------------------------------------------
 
-MaybeFault read_scale_row(const TensorView& t, std::int64_t r, bool to_bf16, std::uint64_t& rounded, float* out) {
-  const std::int64_t size = dtype_bits(t.dtype) / 8;
-  const std::byte* src = t.data + r * t.strides[0] * size;
+// The first scale that is none.
+MaybeFault find_bad_scale(const TensorView& t, const std::byte* src, std::int64_t step, bool to_bf16) {
   for (std::int64_t g = 0; g < t.shape[1]; ++g) {
-    float s = load_float(t.dtype, src + g * t.strides[1] * size);
+    const float s = load_float(t.dtype, src + g * step);
     if (!std::isfinite(s) || s < 0.0f) return Fault{g, "scale " + float_text(s) + " is not a finite number >= 0"};
-    if (to_bf16) {
-      const float b = bf16_to_f32(f32_to_bf16(s));
-      if (!std::isfinite(b)) return Fault{g, "scale " + float_text(s) + " is beyond the largest bf16 number"};
-      rounded += b != s ? 1u : 0u;
-      s = b;
-    }
-    out[g] = s;
+    if (to_bf16 && !std::isfinite(bf16_to_f32(f32_to_bf16(s))))
+      return Fault{g, "scale " + float_text(s) + " is beyond the largest bf16 number"};
   }
   return std::nullopt;
+}
+
+template <DType kType>
+float scale_at(const std::byte* p) {
+  if constexpr (kType == DType::f32) return load<float>(p);
+  const auto h = load<std::uint16_t>(p);
+  return kType == DType::bf16 ? bf16_to_f32(h) : f16_to_f32(h);
+}
+
+constexpr std::uint32_t kInfinity = 0x7f800000u;
+
+// Whether all of them are numbers >= 0. Rounding to bf16 is that of f32_to_bf16, of numbers.
+template <DType kType>
+bool read_scales(const std::byte* src, std::int64_t step, std::int64_t count, bool to_bf16, std::uint64_t& rounded,
+                 float* out) {
+  std::uint32_t bad = 0, inexact = 0;
+  for (std::int64_t g = 0; g < count; ++g) {
+    const auto bits = std::bit_cast<std::uint32_t>(scale_at<kType>(src + g * step));
+    const std::uint32_t kept = to_bf16 ? (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u : bits;
+    bad |= static_cast<std::uint32_t>((bits & 0x7fffffffu) >= kInfinity) |
+           static_cast<std::uint32_t>(bits > 0x80000000u) | static_cast<std::uint32_t>((kept & kInfinity) == kInfinity);
+    inexact += static_cast<std::uint32_t>(kept != bits);
+    out[g] = std::bit_cast<float>(kept);
+  }
+  rounded += inexact;
+  return bad == 0;
+}
+
+MaybeFault read_scale_row(const TensorView& t, std::int64_t r, bool to_bf16, std::uint64_t& rounded, float* out) {
+  const std::int64_t size = dtype_bits(t.dtype) / 8, step = t.strides[1] * size;
+  const std::byte* src = t.data + r * t.strides[0] * size;
+  const auto read = t.dtype == DType::f32    ? read_scales<DType::f32>
+                    : t.dtype == DType::bf16 ? read_scales<DType::bf16>
+                                             : read_scales<DType::f16>;
+  return read(src, step, t.shape[1], to_bf16, rounded, out) ? std::nullopt : find_bad_scale(t, src, step, to_bf16);
 }
 
 using ReadCodes = MaybeFault (*)(const std::byte* src, std::int64_t step, std::int64_t k, std::int8_t* out);

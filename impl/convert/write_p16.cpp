@@ -1,52 +1,45 @@
-// One panel of a p16 layout from 16 plain rows.
+// One panel of a p16 layout from 16 plain rows, four rows at a time: 16 bytes of each row, and a transpose of words.
 //
-// int4: a unit of 64 k is written row by row: the 16 codes k = 32c + 8h + j and k = 32c + 16 + 8h + j (j = 0..7)
-// of chunk c and half h are two words; (low | high << 4) is eight finished bytes, four for vector
-// V[c%2][2h] and four for V[c%2][2h+1]. The same two words are exactly the 16 weights of one step of
-// rsum (w4a8_int8.md 5.3), so the row sums come along in the order that the format prescribes.
+// int4: of a chunk of 32 k, (low | high << 4) of the codes k = 0..15 and 16..31 of a row is its four bytes of each of
+// the vectors V[h][0..3]. The codes of V[h][0] and V[h][1] are exactly the 16 weights of one step of rsum
+// (w4a8_int8.md 5.3), those of V[h][2] and V[h][3] the next, so the row sums come along in the order that the format
+// prescribes.
 #include "convert/write_p16.h"
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
 #include "base/float_formats.h"
+#include "convert/vec16.h"
 
 namespace moe {
 namespace {
 
-constexpr std::uint64_t kEach = 0x0101010101010101u;
 constexpr std::int64_t kChunk = 32;
+constexpr std::int64_t kQuad = 4;  // rows at a time
+constexpr std::size_t kQuads = kPanelRows / kQuad;
 
-std::uint64_t load_word(const std::int8_t* p) {
-  std::uint64_t x;
-  std::memcpy(&x, p, 8);
-  return x;
+// One chunk of four rows: 16 bytes for each of V[h][0..3]. Codes are nibbles in two's complement, sign-extended.
+inline void pack_chunk(const std::int8_t* codes, std::int64_t stride, Words4 (&v)[4]) {
+  for (std::int64_t r = 0; r < kQuad; ++r) {
+    const auto low = load16<Words4>(codes + r * stride), high = load16<Words4>(codes + r * stride + 16);
+    v[r] = ((low & all(0x0f0f0f0fu)) | ((high << 4) & all(0xf0f0f0f0u))) ^ all(0x88888888u);  // value + 8
+  }
+  transpose(v);
 }
 
-struct RowSums {
-  std::array<float, kPanelRows> scaled{};        // rsum
-  std::array<std::int32_t, kPanelRows> plain{};  // wsum
-};
+inline void store_quad(const Words4 (&v)[4], std::byte* at) {
+  for (std::size_t j = 0; j < 4; ++j) store16(at + 64 * j, v[j]);
+}
 
-// Writes one chunk of one row into its unit and gives the sums of its two steps.
-struct ChunkSums {
-  std::int32_t first, second;
-};
-inline ChunkSums write_chunk(const std::int8_t* codes, std::byte* half_unit, std::size_t lane) {
-  std::array<std::int32_t, 2> sum{};
-  for (std::size_t h = 0; h < 2; ++h) {
-    // Valid bytes are sign-extended nibbles: flipping bit 3 gives value + 8 in the low four bits.
-    const std::uint64_t low = (load_word(codes + 8 * h) ^ (kEach * 8)) & (kEach * 15);
-    const std::uint64_t high = (load_word(codes + 16 + 8 * h) ^ (kEach * 8)) & (kEach * 15);
-    const std::uint64_t bytes = low | (high << 4);
-    std::memcpy(half_unit + 128 * h + 4 * lane, &bytes, 4);
-    const std::uint64_t next = bytes >> 32;
-    std::memcpy(half_unit + 128 * h + 64 + 4 * lane, &next, 4);
-    // Eight byte sums of at most 30 add up to at most 240 in the top byte.
-    sum[h] = static_cast<std::int32_t>(((low + high) * kEach) >> 56) - 128;
-  }
-  return {sum[0], sum[1]};
+// The sum over 16 values of each row: two vectors of codes, two codes a byte.
+inline Ints4 step_sum(Words4 a, Words4 b) {
+  const Words4 nibble = all(0x0f0f0f0fu), pair = all(0x00ff00ffu);
+  Words4 x = (a & nibble) + ((a >> 4) & nibble) + (b & nibble) + ((b >> 4) & nibble);  // bytes of at most 60
+  x = (x & pair) + ((x >> 8) & pair);
+  return reinterpret_cast<Ints4>((x + (x >> 16)) & all(0xffffu)) - 16 * 8;
 }
 
 void write_scales(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
@@ -56,8 +49,9 @@ void write_scales(const P16Matrix& m, const CanonicalRows& rows, std::byte* pane
   for (std::int64_t g = 0; g < stored; ++g) {
     std::array<std::uint16_t, kPanelRows> line{};
     if (g < m.groups())
-      for (std::int64_t r = 0; r < kPanelRows; ++r)
-        line[static_cast<std::size_t>(r)] = f32_to_bf16(rows.row_scales(r)[g]);
+      for (std::int64_t r = 0; r < kPanelRows; ++r)  // they are bf16 numbers: nothing to round
+        line[static_cast<std::size_t>(r)] =
+            static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(rows.row_scales(r)[g]) >> 16);
     std::memcpy(panel + m.scale_offset(0, g), line.data(), sizeof line);
   }
   if (by_unit) return;
@@ -65,33 +59,52 @@ void write_scales(const P16Matrix& m, const CanonicalRows& rows, std::byte* pane
   std::memset(panel + used, 0, m.scale_section() - used);
 }
 
-void write_int4_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
-  const bool channel = m.grouping() == Grouping::channel;
+struct RowSums {
+  Floats4 scaled[kQuads] = {};  // rsum
+  Ints4 plain[kQuads] = {};     // wsum
+};
+
+// Codes of all units; the sums that the grouping wants.
+template <bool kChannel>
+RowSums write_int4_units(const P16Matrix& m, const CanonicalRows& rows, std::byte* unit) {
   RowSums sums;
-  for (std::int64_t u = 0; u < m.units(); ++u) {
-    std::byte* unit = panel + m.header_bytes() + static_cast<std::size_t>(u) * m.unit_bytes() + m.unit_header();
-    for (std::int64_t c = 0; c < 2; ++c) {
-      const std::int64_t k = u * kUnitK + c * kChunk;
-      const std::int64_t g = channel || k >= m.k ? 0 : k / m.group;
-      for (std::size_t r = 0; r < kPanelRows; ++r) {
-        const auto row = static_cast<std::int64_t>(r);
-        const ChunkSums s = write_chunk(rows.row(row) + k, unit + static_cast<std::size_t>(c) * 256, r);
-        sums.plain[r] += s.first + s.second;
-        if (channel || k >= m.k) continue;
-        const float scale = rows.row_scales(row)[g];
-        sums.scaled[r] = sums.scaled[r] + static_cast<float>(s.first) * scale;
-        sums.scaled[r] = sums.scaled[r] + static_cast<float>(s.second) * scale;
+  Floats4 scale[kQuads] = {};
+  std::int64_t group = -1;
+  for (std::int64_t k = 0; k < m.units() * kUnitK; k += kChunk) {
+    if (!kChannel && k < m.k && k / m.group != group) {
+      group = k / m.group;
+      for (std::size_t r = 0; r < kPanelRows; ++r)
+        scale[r / kQuad][r % kQuad] = rows.row_scales(static_cast<std::int64_t>(r))[group];
+    }
+    for (std::size_t q = 0; q < kQuads; ++q) {
+      Words4 v[4];
+      pack_chunk(rows.row(static_cast<std::int64_t>(q) * kQuad) + k, rows.stride, v);
+      store_quad(v, unit + 16 * q);
+      const Ints4 first = step_sum(v[0], v[1]), second = step_sum(v[2], v[3]);
+      if constexpr (kChannel) {
+        sums.plain[q] += first + second;
+      } else if (k < m.k) {
+        sums.scaled[q] = sums.scaled[q] + __builtin_convertvector(first, Floats4) * scale[q];
+        sums.scaled[q] = sums.scaled[q] + __builtin_convertvector(second, Floats4) * scale[q];
       }
     }
+    unit += k % kUnitK == 0 ? 256 : m.unit_bytes() - 256;
   }
-  if (channel) {
+  return sums;
+}
+
+void write_int4_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
+  std::byte* first = panel + m.header_bytes() + m.unit_header();
+  if (m.grouping() == Grouping::channel) {
+    const RowSums sums = write_int4_units<true>(m, rows, first);
     std::array<float, kPanelRows> line{};
     for (std::size_t r = 0; r < kPanelRows; ++r) line[r] = rows.row_scales(static_cast<std::int64_t>(r))[0] * 0.0625f;
     std::memcpy(panel, line.data(), sizeof line);
-    std::memcpy(panel + m.sum_offset(), sums.plain.data(), sizeof sums.plain);
+    std::memcpy(panel + m.sum_offset(), sums.plain, sizeof sums.plain);
   } else {
+    const RowSums sums = write_int4_units<false>(m, rows, first);
     write_scales(m, rows, panel);
-    std::memcpy(panel + m.sum_offset(), sums.scaled.data(), sizeof sums.scaled);
+    std::memcpy(panel + m.sum_offset(), sums.scaled, sizeof sums.scaled);
   }
 }
 
@@ -116,37 +129,54 @@ void write_plain_header(const P16Matrix& m, const CanonicalRows& rows, std::byte
 
 void write_plain_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
   write_plain_header(m, rows, panel);
-  std::byte* unit = panel + m.header_bytes();
-  for (std::int64_t k = 0; k < m.units() * kUnitK; k += kUnitK, unit += m.unit_bytes())
-    for (std::size_t lane = 0; lane < kPanelRows; ++lane) {
-      const std::int8_t* codes = rows.row(static_cast<std::int64_t>(lane)) + k;
-      if (m.element == Element::int4) {
-        for (std::size_t c = 0; c < 2; ++c) write_chunk(codes + 32 * c, unit + 256 * c, lane);
-        continue;
+  const bool int4 = m.element == Element::int4;
+  const std::int64_t step = int4 ? kChunk : kChunk / 2;  // k that become four vectors
+  std::byte* at = panel + m.header_bytes();
+  for (std::int64_t k = 0; k < m.units() * kUnitK; k += step, at += 256)
+    for (std::size_t q = 0; q < kQuads; ++q) {
+      const std::int8_t* codes = rows.row(static_cast<std::int64_t>(q) * kQuad) + k;
+      Words4 v[4];
+      if (int4) {
+        pack_chunk(codes, rows.stride, v);
+      } else {
+        for (std::int64_t r = 0; r < kQuad; ++r)
+          v[r] = load16<Words4>(codes + r * rows.stride) ^ all(0x80808080u);  // value + 128
+        transpose(v);
       }
-      for (std::size_t j = 0; j < 16; ++j) {
-        std::uint32_t word;
-        std::memcpy(&word, codes + 4 * j, 4);
-        word ^= 0x80808080u;  // value + 128
-        std::memcpy(unit + 64 * j + 4 * lane, &word, 4);
-      }
+      store_quad(v, at + 16 * q);
     }
 }
 
+// Sixteen bytes of a float element: four k of f32, eight of the others.
+inline Words4 elements(Element element, const float* values) {
+  if (element == Element::f32) return load16<Words4>(values);
+  std::uint16_t h[8];
+  for (int i = 0; i < 8; ++i) h[i] = element == Element::bf16 ? f32_to_bf16(values[i]) : f32_to_f16(values[i]);
+  return load16<Words4>(h);
+}
+
 // Sixteen rows side by side, k or k pairs after one another.
-void write_float_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
-  for (std::int64_t lane = 0; lane < kPanelRows; ++lane) {
-    const float* values = rows.row_values(lane);
-    for (std::int64_t k = 0; k < m.units() * kUnitK; ++k) {
-      std::byte* at = panel + m.code_offset(lane, k);
-      if (m.element == Element::f32) {
-        std::memcpy(at, values + k, 4);
-      } else {
-        const std::uint16_t h = m.element == Element::bf16 ? f32_to_bf16(values[k]) : f32_to_f16(values[k]);
-        std::memcpy(at, &h, 2);
-      }
+template <Element kElement>
+void write_float_units(const P16Matrix& m, const CanonicalRows& rows, std::byte* at) {
+  constexpr std::int64_t kStep = kElement == Element::f32 ? 4 : 8;
+  for (std::int64_t k = 0; k < m.units() * kUnitK; k += kStep, at += 256)
+    for (std::size_t q = 0; q < kQuads; ++q) {
+      Words4 v[4];
+      for (std::int64_t r = 0; r < kQuad; ++r)
+        v[r] = elements(kElement, rows.row_values(static_cast<std::int64_t>(q) * kQuad + r) + k);
+      transpose(v);
+      store_quad(v, at + 16 * q);
     }
-  }
+}
+
+void write_float_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
+  std::byte* first = panel + m.header_bytes();
+  if (m.element == Element::f32)
+    write_float_units<Element::f32>(m, rows, first);
+  else if (m.element == Element::bf16)
+    write_float_units<Element::bf16>(m, rows, first);
+  else
+    write_float_units<Element::f16>(m, rows, first);
 }
 
 }  // namespace

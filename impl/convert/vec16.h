@@ -1,0 +1,40 @@
+// Sixteen bytes as one value, in the vector extension of GCC and Clang: the baseline of every architecture has such
+// registers, and the compilers themselves split the few operations that it lacks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace moe {
+
+using Bytes16 = std::uint8_t __attribute__((vector_size(16)));
+using Words4 = std::uint32_t __attribute__((vector_size(16)));
+using Ints4 = std::int32_t __attribute__((vector_size(16)));
+using Floats4 = float __attribute__((vector_size(16)));
+
+template <class V>
+inline V load16(const void* p) {
+  V v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+template <class V>
+inline void store16(void* p, V v) {
+  std::memcpy(p, &v, sizeof v);
+}
+
+inline Words4 all(std::uint32_t x) { return Words4{x, x, x, x}; }
+inline bool any(Words4 v) { return (v[0] | v[1] | v[2] | v[3]) != 0; }
+
+// Word c of row r becomes word r of row c.
+inline void transpose(Words4 (&v)[4]) {
+  const Words4 a = __builtin_shufflevector(v[0], v[1], 0, 4, 1, 5), b = __builtin_shufflevector(v[2], v[3], 0, 4, 1, 5),
+               c = __builtin_shufflevector(v[0], v[1], 2, 6, 3, 7), d = __builtin_shufflevector(v[2], v[3], 2, 6, 3, 7);
+  v[0] = __builtin_shufflevector(a, b, 0, 1, 4, 5);
+  v[1] = __builtin_shufflevector(a, b, 2, 3, 6, 7);
+  v[2] = __builtin_shufflevector(c, d, 0, 1, 4, 5);
+  v[3] = __builtin_shufflevector(c, d, 2, 3, 6, 7);
+}
+
+}  // namespace moe
