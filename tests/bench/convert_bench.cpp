@@ -1,5 +1,5 @@
-// Conversion: checkpoint tensors in memory -> packed experts, in GB/s of packed output (the destination is touched
-// beforehand). The source of one expert is read for all of them: it comes from a cache where it fits in one.
+// Conversion: checkpoint tensors in memory -> packed experts, in GB/s of packed output. Nothing is in a cache; the
+// destination's pages are touched beforehand.
 //
 // Name: convert/<workload>/<format>/threads:<n>; `-packed` formats read pack-quantized tensors, others int-quantized.
 #include <benchmark/benchmark.h>
@@ -28,7 +28,7 @@ struct Free {
 
 void run(benchmark::State& state, const Workload& w, const Format& f, int threads) {
   const Model m(w, f, true);
-  Source source(w, f);
+  Source source(w, f, std::size_t{256} << 20);
   const Owned<moe_weights> weights = source.weights(m.config.get());
   const Owned<moe_context> context = make_context(threads);
   std::uint64_t bytes = 0, alignment = 0;

@@ -59,9 +59,9 @@ Mask mask_of(Fill fill) {
 }
 
 // Scales are positive.
-std::vector<std::uint64_t> random_words(std::size_t bytes, const SourceTensor& t) {
+std::vector<std::uint64_t> random_words(std::size_t count, const SourceTensor& t) {
   std::mt19937_64 rng(1);
-  std::vector<std::uint64_t> out(bytes / 8 + 1);
+  std::vector<std::uint64_t> out(count);
   const Mask mask = mask_of(t.fill);
   const bool positive = std::string_view(t.suffix) == "scale";
   for (std::uint64_t& word : out) {
@@ -116,17 +116,25 @@ Owned<moe_context> make_context(int threads) {
 
 // --- source ----------------------------------------------------------------------------------------------
 
-Source::Source(const Workload& w, const Format& f) : workload_(w), format_(f) {
-  for (std::size_t i = 0; i < f.tensors.size(); ++i) {
-    const SourceTensor& t = f.tensors[i];
-    if (t.dtype == MOE_DTYPE_INVALID) continue;
-    const std::int64_t w13 = 2 * w.intermediate * t.columns(w.hidden, f.group),
-                       w2 = w.hidden * t.columns(w.intermediate, f.group);
-    data_[i] = random_words(static_cast<std::size_t>(std::max(w13, w2)) * dtype_size(t.dtype), t);
-  }
+namespace {
+
+// Of one matrix; the tensors of w13 and w2 begin at the same places.
+std::size_t tensor_words(const Workload& w, const Format& f, const SourceTensor& t) {
+  const std::int64_t w13 = 2 * w.intermediate * t.columns(w.hidden, f.group),
+                     w2 = w.hidden * t.columns(w.intermediate, f.group);
+  return static_cast<std::size_t>(std::max(w13, w2)) * dtype_size(t.dtype) / 8 + 1;
 }
 
-moe_status MOE_CALL Source::get(void* user, const char* role, std::int64_t, const char* shard, moe_tensor* out,
+}  // namespace
+
+Source::Source(const Workload& w, const Format& f, std::size_t bytes) : workload_(w), format_(f) {
+  experts_ = std::min(w.experts, 1 + static_cast<std::int64_t>(bytes / 8 / tensor_words(w, f, f.tensors[0])));
+  for (std::size_t i = 0; i < f.tensors.size(); ++i)
+    if (f.tensors[i].dtype != MOE_DTYPE_INVALID)
+      data_[i] = random_words(tensor_words(w, f, f.tensors[i]) * static_cast<std::size_t>(experts_), f.tensors[i]);
+}
+
+moe_status MOE_CALL Source::get(void* user, const char* role, std::int64_t expert, const char* shard, moe_tensor* out,
                                 moe_error** err) {
   const auto& s = *static_cast<Source*>(user);
   const std::string_view name = role;
@@ -137,7 +145,8 @@ moe_status MOE_CALL Source::get(void* user, const char* role, std::int64_t, cons
     if (t.dtype == MOE_DTYPE_INVALID || suffix != t.suffix) continue;
     out->dtype = t.dtype;
     out->ndim = 2;
-    out->data = const_cast<std::uint64_t*>(s.data_[i].data());
+    out->data = const_cast<std::uint64_t*>(s.data_[i].data()) +
+                tensor_words(s.workload_, s.format_, t) * static_cast<std::size_t>(expert % s.experts_);
     out->shape[0] = w13 ? 2 * s.workload_.intermediate : s.workload_.hidden;
     out->shape[1] = t.columns(w13 ? s.workload_.hidden : s.workload_.intermediate, s.format_.group);
     return MOE_OK;

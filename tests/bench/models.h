@@ -60,10 +60,11 @@ using Owned = std::unique_ptr<T, Destroy>;
 Owned<moe_context> make_context(int threads);
 int cpu_count();  // that this process may use
 
-// One set of random tensors serves every expert: the packed experts are distinct memory all the same.
+// Random tensors of a few experts, at least `bytes`, serve all of them: the packed experts are distinct memory all the
+// same.
 class Source {
  public:
-  Source(const Workload& workload, const Format& format);
+  Source(const Workload& workload, const Format& format, std::size_t bytes = 1);
   Owned<moe_weights> weights(const moe_config* config);  // refers to this object
 
  private:
@@ -71,6 +72,7 @@ class Source {
                                  moe_error** err);
   Workload workload_;
   const Format& format_;
+  std::int64_t experts_ = 0;
   std::array<std::vector<std::uint64_t>, 3> data_;
 };
 
