@@ -5,7 +5,8 @@
 // in L1 (tile row 8h + j: the low nibbles of V[h][j], 8h + 4 + j: the high ones). A unit of a tok8 tile is the A tile.
 // Two panels meet the whole tile, up to 128 tokens, 32 of them at a time (2 x 2 tiles of sums), a run of units after
 // another: a weight group, or 512 k of a longer one. So the expansion is paid once for all tokens, and what a run needs
-// stays in L1. Sums leave the tile registers once per run. Few tokens go to the AVX-512 row, whose bits are the same.
+// stays in L1. Sums leave the tile registers once per run, and meet their scales while the dots of the next run are
+// under way. Few tokens go to the AVX-512 row, whose bits are the same.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -62,7 +63,7 @@ using Block = std::array<std::array<std::array<std::int32_t, 16>, kSubRows>, 2>;
 
 struct alignas(64) Scratch {
   std::array<std::array<std::array<std::uint8_t, 1024>, kRunUnits>, 2> weights;
-  std::array<Block, 2> sums;      // of the parts at work
+  std::array<Block, 4> sums;      // of the parts at work, and of those before
   std::array<Block, kSubs> kept;  // of all parts: results so far, channel-wise: the sums so far
 };
 
@@ -145,6 +146,7 @@ class Pair {
       const std::int64_t per_group = m_.group / kUnitK;
       for (std::int64_t g = 0; g < m_.groups(); ++g) add_group(g, g * per_group, (g + 1) * per_group);
     }
+    scale_waiting();
     write(out);
   }
 
@@ -152,7 +154,9 @@ class Pair {
   static constexpr int kPanels = kTwoPanels ? 2 : 1;
 
   const std::byte* panel(int p) const { return panel_ + static_cast<std::size_t>(p) * m_.panel_bytes(); }
-  Block& sums_of(int part) { return channel_ ? s_.kept[static_cast<std::size_t>(part)] : s_.sums[part & 1]; }
+  Block& sums_of(int part) {
+    return channel_ ? s_.kept[static_cast<std::size_t>(part)] : s_.sums[sums_at_ + (part & 1)];
+  }
 
   // A group of more than one run is expanded for every 32 tokens anew.
   void add_group(std::int64_t g, std::int64_t first, std::int64_t end) {
@@ -163,7 +167,8 @@ class Pair {
         if (end - first > kRunUnits) find_tiles(u, stop);
         sum_run(part, u, stop, u != first);
       }
-      for (int t = part; t < std::min(part + 2, parts_.count); ++t) scale_sums(t, g);
+      waiting_ = {part, std::min(part + 2, parts_.count), g};
+      sums_at_ ^= 2;
     }
   }
 
@@ -215,6 +220,7 @@ class Pair {
         if constexpr (kTwoPanels) Codes::template dot<3>();
       }
     }
+    scale_waiting();  // beside the dots
     _tile_stored(0, one[0].data(), 64);
     if constexpr (kTwoPanels) _tile_stored(1, one[1].data(), 64);
     if constexpr (kTwoParts) _tile_stored(2, two[0].data(), 64);
@@ -227,11 +233,16 @@ class Pair {
     return _mm512_add_epi32(sum, _mm512_set1_epi32(facts_.corr[g * a_.n + token]));
   }
 
+  void scale_waiting() {
+    for (int t = waiting_.part; t < waiting_.end; ++t) scale_sums(t, waiting_.group);
+    waiting_.end = 0;
+  }
+
   // results = fma(sums of a group, scale, results)
   void scale_sums(int part, std::int64_t g) {
     for (int p = 0; p < kPanels; ++p) {
       const auto side = static_cast<std::size_t>(p);
-      const auto& sums = sums_of(part)[side];
+      const auto& sums = s_.sums[(sums_at_ ^ 2) + (part & 1)][side];
       auto& results = s_.kept[static_cast<std::size_t>(part)][side];
       const __m512 scale = scale_of(panel(p), g);
       for (int i = 0; i < parts_.rows; ++i) {
@@ -290,6 +301,11 @@ class Pair {
   const std::byte* panel_;
   Scratch& s_;
   const void* tiles_[2][kRunUnits];
+  std::size_t sums_at_ = 0;  // 0 or 2: the blocks at work
+  struct {
+    int part, end;
+    std::int64_t group;
+  } waiting_{0, 0, 0};  // parts whose sums of a group are in the other blocks
 };
 
 template <class Codes>
