@@ -6,7 +6,6 @@
 #include "kernels/ref/float.h"
 #include "kernels/ref/symmetric.h"
 #include "kernels/ref/w4a8.h"
-#include "kernels/ref/wna16.h"
 #if defined(__x86_64__)
 #include "kernels/x86/rows.h"
 #endif
@@ -29,8 +28,8 @@ constexpr Kernel kW4a8Scalar = scalar("w4a8_tok8_p16_scalar", ref::quantise, ref
 constexpr Kernel kW4a8BlockScalar = scalar("w4a8_blk8_p16_scalar", ref::quantise_blocks, ref::gemm_blocks);
 constexpr Kernel kW8a8Scalar = scalar("w8a8_tok8_p16_scalar", ref::quantise_row, ref::gemm_row);
 constexpr Kernel kW8a8BlockScalar = scalar("w8a8_blk8_p16_scalar", ref::quantise_blocks, ref::gemm_blocks);
-constexpr Kernel kW4a16Scalar = scalar("w4a16_f32_p16_scalar", ref::copy_floats, ref::gemm_wna16);
-constexpr Kernel kW8a16Scalar = scalar("w8a16_f32_p16_scalar", ref::copy_floats, ref::gemm_wna16);
+constexpr Kernel kW4a16Scalar = scalar("w4a16_f32_p16_scalar", ref::copy_floats, ref::gemm_float);
+constexpr Kernel kW8a16Scalar = scalar("w8a16_f32_p16_scalar", ref::copy_floats, ref::gemm_float);
 constexpr Kernel kBf16Scalar = scalar("bf16_f32_p16_scalar", ref::copy_floats, ref::gemm_float);
 constexpr Kernel kF16Scalar = scalar("f16_f32_p16_scalar", ref::copy_floats, ref::gemm_float);
 constexpr Kernel kF32Scalar = scalar("f32_f32_p16_scalar", ref::copy_floats, ref::gemm_float);
@@ -40,8 +39,9 @@ constexpr const Kernel* kRows[] = {
 #if defined(__x86_64__)
     &kW4a8AmxInt8, &kW4a8Avx512Vnni, &kW4a8AvxVnni, &kW4a8Avx2,
     &kW4a8BlockAvx512Vnni, &kW4a8BlockAvxVnni, &kW4a8BlockAvx2,
-    &kW8a8Avx512Vnni, &kW8a8AvxVnni, &kW8a8Avx2,
+    &kW8a8AmxInt8, &kW8a8Avx512Vnni, &kW8a8AvxVnni, &kW8a8Avx2,
     &kW8a8BlockAvx512Vnni, &kW8a8BlockAvxVnni, &kW8a8BlockAvx2,
+    &kW4a16Avx512Vnni, &kW4a16Avx2, &kW8a16Avx512Vnni, &kW8a16Avx2,
     &kBf16Avx512Vnni, &kBf16Avx2, &kF16Avx512Vnni, &kF16Avx2, &kF32Avx512Vnni, &kF32Avx2,
 #endif
     &kW4a8Scalar, &kW4a8BlockScalar, &kW8a8Scalar, &kW8a8BlockScalar, &kW4a16Scalar, &kW8a16Scalar,

@@ -12,7 +12,7 @@
 //            int8  code[ceil(K/64)][n][64]
 //            int32 corr[ceil(K/32)][n], float scale[ceil(K/32)][n]
 //   bf16   bf16 value[ceil(K/64)*2][n][32]      0 beyond K
-//   f32    float row[n][K padded to 64]         0 beyond K
+//   f32    float value[ceil(K/64)*4][n][16]     0 beyond K
 #pragma once
 
 #include <cstddef>
@@ -34,15 +34,15 @@ struct TileShape {
   constexpr std::int64_t units() const { return ceil_div(k, kUnitK); }
   constexpr std::int64_t groups() const { return k / group; }
   constexpr std::size_t code_bytes() const { return static_cast<std::size_t>(units() * kUnitK); }
-  constexpr std::int64_t padded() const { return round_up(k, kUnitK); }
   // Bytes of a row in pieces of 64 bytes that lie beside those of the other rows, and 4-byte words behind them.
-  constexpr std::size_t piece_bytes() const { return act == ActFormat::bf16 ? code_bytes() * 2 : code_bytes(); }
+  constexpr std::size_t piece_bytes() const {
+    return code_bytes() * (act == ActFormat::f32 ? 4 : act == ActFormat::bf16 ? 2 : 1);
+  }
   constexpr std::int64_t words() const {
-    if (act == ActFormat::bf16) return 0;
+    if (act == ActFormat::f32 || act == ActFormat::bf16) return 0;
     return act == ActFormat::blk8 ? 2 * blocks() : groups() + 2;
   }
   constexpr std::size_t row_bytes() const {
-    if (act == ActFormat::f32) return static_cast<std::size_t>(padded()) * sizeof(float);
     return round_up(piece_bytes() + static_cast<std::size_t>(words()) * 4, std::size_t{64});
   }
 };
@@ -89,16 +89,11 @@ inline BlockRow block_row(const TileShape& shape, const TilePlace& at) {
 // Where the codes of block `block` of 32 k begin in a tile of n rows; the rows are kUnitK apart.
 constexpr std::int64_t block_offset(std::int64_t block, int n) { return (block >> 1) * kUnitK * n + (block & 1) * 32; }
 
-inline float* float_row(const TileShape& shape, const TilePlace& at) {
-  return reinterpret_cast<float*>(at.tile + static_cast<std::size_t>(at.row) * shape.row_bytes());
-}
+// Where value k of row `row` lies in a f32 tile of n rows; 16 values are together.
+constexpr std::int64_t float_offset(std::int64_t k, int row, int n) { return (k / 16 * n + row) * 16 + k % 16; }
 
 // The same row in another tile.
 inline void copy_tile_row(const TileShape& shape, const TilePlace& from, const TilePlace& to) {
-  if (shape.act == ActFormat::f32) {
-    std::memcpy(float_row(shape, to), float_row(shape, from), shape.row_bytes());
-    return;
-  }
   const auto n = static_cast<std::size_t>(from.n), m = static_cast<std::size_t>(to.n);
   const std::byte* a = from.tile + static_cast<std::size_t>(from.row) * 64;
   std::byte* b = to.tile + static_cast<std::size_t>(to.row) * 64;

@@ -1,82 +1,243 @@
-// Float weights against float32 rows, for a lane type V (vector_*.inl) and the elements of p16. Included inside
-// a target region and an anonymous namespace that define kTileRows and kAhead.
+// Weights of any element against float32 rows, for a lane type V (vector_*.inl). Included inside a target region and
+// an anonymous namespace that define kTileRows and kAhead.
 //
-// Definition (kernels/ref/float.cpp): per unit of 64 k two chains of fma, even k and odd k, each in ascending
-// order; the unit's sum even + odd is added to the result; the bias comes last. Two short chains a unit keep the
-// rounding error small and the fma units busy with few rows; every tile height walks K alike.
+// Definition (kernels/ref/float.h): per block of 32 columns one chain of fma in ascending order; the block's sum times
+// its scale is added to the result; the bias comes last. Blocks are chains of their own, so few rows walk several of
+// them at once, and many rows several panels, to keep the fma units busy; no result depends on which.
 
 using F = V::F;
+using I = V::I;
 constexpr std::int64_t kLanes = V::kLanes;
 constexpr int kParts = static_cast<int>(kPanelRows / kLanes);  // vectors of a panel's rows
+constexpr std::int64_t kBlockK = 32;
 
-// The weights of two consecutive k, for the lanes of one part.
+// The columns of a block as vectors of rows. A quad is 4 consecutive columns; quads of the two halves of a block share
+// their bytes (int4) or follow each other.
 template <Element E>
-inline void load_pair(const std::byte* w, F& even, F& odd) {
-  if constexpr (E == Element::f32) {
-    even = V::load(reinterpret_cast<const float*>(w));
-    odd = V::load(reinterpret_cast<const float*>(w) + kPanelRows);
-  } else if constexpr (E == Element::bf16) {
-    const V::I pair = V::load_i(w);
-    even = V::from_bits(V::shl<16>(pair));
-    odd = V::from_bits(V::and_i(pair, V::set_i(static_cast<std::int32_t>(0xffff0000u))));
-  } else {
-    const V::I pair = V::load_i(w);
-    even = V::widen_f16(V::and_i(pair, V::set_i(0xffff)));
-    odd = V::widen_f16(V::shr<16>(pair));
+struct Floats {
+  static constexpr bool kScaled = false;
+  static constexpr std::size_t kQuadBytes = E == Element::f32 ? 256 : 128;
+  static constexpr bool kShared = false;
+  struct Offset {};
+  static Offset offset(F) { return {}; }
+  // Column H * 16 + 4 * quad + Column of the block.
+  template <int H, int Column>
+  [[gnu::always_inline]] static F value(const std::byte* quad, const Offset&) {
+    if constexpr (E == Element::f32) {
+      return V::load(reinterpret_cast<const float*>(quad) + Column * kPanelRows);
+    } else {
+      const I pair = V::load_i(quad + Column / 2 * 64);
+      if constexpr (E == Element::bf16)
+        return V::from_bits(Column % 2 == 0 ? V::shl<16>(pair)
+                                            : V::and_i(pair, V::set_i(static_cast<std::int32_t>(0xffff0000u))));
+      else
+        return V::widen_f16(Column % 2 == 0 ? V::and_i(pair, V::set_i(0xffff)) : V::shr<16>(pair));
+    }
   }
-}
+};
 
-template <Element E, int N>
-void panel_part(const GemmArgs& a, const std::byte* panel, int part, float* out, const std::byte* end) {
-  constexpr std::size_t kPairBytes = E == Element::f32 ? 128 : 64;
-  const P16Matrix& m = *a.matrix;
-  const std::ptrdiff_t row = a.shape.padded();
-  const float* x = reinterpret_cast<const float*>(a.tile);
-  const std::byte* w = panel + m.header_bytes() + static_cast<std::size_t>(part * kLanes) * 4;
-  F f[N];
-  for (auto& s : f) s = V::set(0.0f);
-  for (std::int64_t u = m.units(); u > 0; --u) {
-    F even[N], odd[N];
-    for (int i = 0; i < N; ++i) even[i] = odd[i] = V::set(0.0f);
-    for (std::int64_t k = 0; k < kUnitK; k += 2, w += kPairBytes) {
-      if (part == 0) {
-        const std::byte* p = w + kAhead;
-        if (p >= end && a.next != nullptr) p = a.next + (p - end);
-        for (std::size_t line = 0; line < kPairBytes; line += 64) V::prefetch(p + line);
-      }
-      F we, wo;
-      load_pair<E>(w, we, wo);
+// What is prefetched: bytes that come `distance` later in the same panel, at its end those of the panels to come.
+struct Ahead {
+  const std::byte *end, *later;  // of the first panel at hand; the first panel to come
+  std::ptrdiff_t distance;
+
+  const std::byte* of(const std::byte* w) const {
+    return end - w > distance ? w + distance : later + (distance - (end - w));
+  }
+};
+
+// S vectors of rows (parts of a panel, then panels), B blocks, N tile rows.
+template <class W, int S, int B, int N>
+struct Blocks {
+  static constexpr std::size_t kBytes = W::kQuadBytes * (W::kShared ? 4 : 8);
+  static constexpr std::size_t kLines = W::kQuadBytes / 64;
+  F c[B][S][N];
+
+  static constexpr std::size_t part_offset(int s) { return static_cast<std::size_t>(s % kParts * kLanes) * 4; }
+
+  template <int H, int Column>
+  [[gnu::always_inline]] void column(const std::byte* quad, std::size_t stride, const float* x,
+                                     const typename W::Offset (&o)[B][S]) {
+#pragma GCC unroll 4
+    for (int b = 0; b < B; ++b) {
+      F w[S];
+#pragma GCC unroll 4
+      for (int s = 0; s < S; ++s)
+        w[s] = W::template value<H, Column>(quad + static_cast<std::size_t>(b) * kBytes +
+                                                static_cast<std::size_t>(s / kParts) * stride + part_offset(s),
+                                            o[b][s]);
 #pragma GCC unroll 16
-      for (int i = 0; i < N; ++i) {
-        even[i] = V::fma(V::set(x[i * row + k]), we, even[i]);
-        odd[i] = V::fma(V::set(x[i * row + k + 1]), wo, odd[i]);
+      for (int n = 0; n < N; ++n) {
+        const F xn = V::set(x[b * kBlockK * N + n * 16 + Column]);
+#pragma GCC unroll 4
+        for (int s = 0; s < S; ++s) c[b][s][n] = V::fma(xn, w[s], c[b][s][n]);
       }
     }
-    x += kUnitK;
-    for (int i = 0; i < N; ++i) f[i] = V::add(f[i], V::add(even[i], odd[i]));
   }
-  const F bias =
-      m.has_bias ? V::load(reinterpret_cast<const float*>(panel + m.bias_offset()) + part * kLanes) : V::set(0.0f);
-  for (int i = 0; i < N; ++i) V::store(out + i * a.ld, V::add(f[i], bias));
+
+  template <int H>
+  [[gnu::always_inline]] void half(const std::byte* w, std::size_t stride, const float* x,
+                                   const typename W::Offset (&o)[B][S], const std::byte* ahead) {
+    if constexpr (!W::kShared) w += H * 4 * W::kQuadBytes, ahead += H * 4 * W::kQuadBytes * B;
+    x += H * 16 * N;
+#pragma GCC unroll 1
+    for (int quad = 0; quad < 4; ++quad, w += W::kQuadBytes, x += 4) {
+      if constexpr (H == 0 || !W::kShared) {
+#pragma GCC unroll 16
+        for (std::size_t i = 0; i < kLines * B; ++i, ahead += 64) {
+#pragma GCC unroll 4
+          for (std::size_t p = 0; p < S / kParts; ++p) V::prefetch(ahead + p * stride);
+        }
+      }
+      column<H, 0>(w, stride, x, o);
+      column<H, 1>(w, stride, x, o);
+      column<H, 2>(w, stride, x, o);
+      column<H, 3>(w, stride, x, o);
+    }
+  }
+
+  [[gnu::always_inline]] void multiply(const std::byte* w, std::size_t stride, const float* x,
+                                       const typename W::Offset (&o)[B][S], const std::byte* ahead) {
+    for (auto& block : c)
+      for (auto& strip : block)
+        for (F& sum : strip) sum = V::set(0.0f);
+    half<0>(w, stride, x, o, ahead);
+    half<1>(w, stride, x, o, ahead);
+  }
+};
+
+// The groups of consecutive blocks.
+struct GroupWalk {
+  std::int64_t blocks, left;
+  std::size_t group = 0;
+
+  explicit GroupWalk(const P16Matrix& m) : blocks(m.group == m.k ? INT64_MAX : m.group / kBlockK), left(blocks) {}
+  std::size_t next() {
+    if (left == 0) ++group, left = blocks;
+    --left;
+    return group;
+  }
+};
+
+// Addresses in a panel, so that no loop asks the matrix again.
+struct Places {
+  std::size_t stride, header, bias, zeros, group_bytes;
+  Scales scales;
+  bool has_zeros, has_bias;
+  float zero_code;  // where there are no zero points
+
+  explicit Places(const P16Matrix& m)
+      : stride(m.panel_bytes()),
+        header(m.header_bytes()),
+        bias(m.bias_offset()),
+        zeros(m.zero_offset()),
+        group_bytes(kPanelRows * m.scale_bytes()),
+        scales(m.scales),
+        has_zeros(m.has_zeros),
+        has_bias(m.has_bias),
+        zero_code(static_cast<float>(code_bias(m.element))) {}
+
+  // Of strip s (part of a panel, then panels) and group g of the panels at `panel`.
+  [[gnu::always_inline]] F scale(const std::byte* panel, int s, std::size_t g) const {
+    const std::byte* at = panel + static_cast<std::size_t>(s / kParts) * stride + g * group_bytes +
+                          static_cast<std::size_t>(s % kParts) * (group_bytes / kParts);
+    if (scales == Scales::bf16) return V::from_bits(V::shl<16>(V::load_u16(at)));
+    return scales == Scales::f16 ? V::load_f16(at) : V::load(reinterpret_cast<const float*>(at));
+  }
+  [[gnu::always_inline]] F zero(const std::byte* panel, int s, std::size_t g) const {
+    return V::to_float(V::load_u8(panel + static_cast<std::size_t>(s / kParts) * stride + zeros + g * kPanelRows +
+                                  static_cast<std::size_t>(s % kParts * kLanes)));
+  }
+};
+
+template <class W, int S, int B, int N>
+[[gnu::always_inline]] inline void add_blocks(const Places& at, const std::byte* panel, const std::byte* w,
+                                              const float* x, const std::byte* ahead, GroupWalk& groups, F (&f)[S][N]) {
+  std::size_t g[B] = {};
+  typename W::Offset offsets[B][S];
+  if constexpr (W::kScaled)
+    for (int b = 0; b < B; ++b) {
+      g[b] = groups.next();
+      for (int s = 0; s < S; ++s)
+        offsets[b][s] = W::offset(at.has_zeros ? at.zero(panel, s, g[b]) : V::set(at.zero_code));
+    }
+  Blocks<W, S, B, N> sums;
+  sums.multiply(w, at.stride, x, offsets, ahead);
+#pragma GCC unroll 4
+  for (int b = 0; b < B; ++b)
+#pragma GCC unroll 4
+    for (int s = 0; s < S; ++s) {
+      if constexpr (W::kScaled) {
+        const F scale = at.scale(panel, s, g[b]);
+#pragma GCC unroll 16
+        for (int n = 0; n < N; ++n) f[s][n] = V::fma(sums.c[b][s][n], scale, f[s][n]);
+      } else {
+#pragma GCC unroll 16
+        for (int n = 0; n < N; ++n) f[s][n] = V::add(f[s][n], sums.c[b][s][n]);
+      }
+    }
 }
 
-template <Element E, int N>
+// Not whole: the last panel is there alone and is taken for both.
+template <class W, int P, int B, int N>
+void panels(const GemmArgs& a, const std::byte* panel, bool whole, float* out, const std::byte* later) {
+  constexpr int S = P * kParts;
+  constexpr std::size_t kBytes = Blocks<W, S, B, N>::kBytes;
+  Places at(*a.matrix);
+  const auto* x = reinterpret_cast<const float*>(a.tile);
+  const std::byte* w = panel + at.header;
+  if (!whole) at.stride = 0;
+  const std::ptrdiff_t column = whole ? kPanelRows : 0;
+  const Ahead ahead{panel + a.matrix->panel_bytes(), later, kAhead};
+  GroupWalk groups(*a.matrix);
+  F f[S][N];
+  for (auto& strip : f)
+    for (F& sum : strip) sum = V::set(0.0f);
+  std::int64_t left = a.shape.blocks();
+  for (; left >= B; left -= B, w += B * kBytes, x += B * kBlockK * N)
+    add_blocks<W, S, B, N>(at, panel, w, x, ahead.of(w), groups, f);
+  if constexpr (B > 1)
+    for (; left > 0; --left, w += kBytes, x += kBlockK * N)
+      add_blocks<W, S, 1, N>(at, panel, w, x, ahead.of(w), groups, f);
+  for (int s = 0; s < S; ++s) {
+    const std::byte* bias = panel + static_cast<std::size_t>(s / kParts) * at.stride + at.bias;
+    const F add = at.has_bias ? V::load(reinterpret_cast<const float*>(bias) + s % kParts * kLanes) : V::set(0.0f);
+    for (int n = 0; n < N; ++n)
+      V::store(out + n * a.ld + s / kParts * column + s % kParts * kLanes, V::add(f[s][n], add));
+  }
+}
+
+// Panels and blocks at once that keep the fma units busy with N rows, the sums in registers. One stream of weights is
+// what memory likes best, two panels share the loads of a row's values.
+struct Form {
+  int panels, blocks;
+};
+template <class W>
+constexpr Form form_of(int n) {
+  if (kParts == 2) return {1, n <= 2 ? 4 / n : 1};
+  const bool memory_bound = n <= 2 ? !W::kShared : n <= 4 && !W::kScaled;
+  return {memory_bound ? 1 : 2, n <= 2 ? 4 : n <= 4 ? 2 : 1};
+}
+
+template <class W, int N>
 void gemm_rows(const GemmArgs& a) {
+  constexpr Form kForm = form_of<W>(N);
   const std::size_t bytes = a.matrix->panel_bytes();
-  const std::byte* const end = a.panels + static_cast<std::size_t>(a.panel_count) * bytes;
-  for (std::int64_t p = 0; p < a.panel_count; ++p)
-    for (int part = 0; part < kParts; ++part)
-      panel_part<E, N>(a, a.panels + static_cast<std::size_t>(p) * bytes, part, a.out + p * kPanelRows + part * kLanes,
-                       end);
+  for (std::int64_t p = 0; p < a.panel_count; p += kForm.panels) {
+    const std::byte* panel = a.panels + static_cast<std::size_t>(p) * bytes;
+    const std::int64_t later = p + kForm.panels;
+    const std::byte* next = later < a.panel_count ? panel + kForm.panels * bytes : a.next != nullptr ? a.next : panel;
+    panels<W, kForm.panels, kForm.blocks, N>(a, panel, later <= a.panel_count, a.out + p * kPanelRows, next);
+  }
 }
 
-template <Element E, int... Rows>
+template <class W, int... Rows>
 constexpr std::array<void (*)(const GemmArgs&), kTileRows> by_rows(std::integer_sequence<int, Rows...>) {
-  return {gemm_rows<E, Rows + 1>...};
+  return {gemm_rows<W, Rows + 1>...};
 }
 
-template <Element E>
+template <class W>
 void gemm(const GemmArgs& a) {
-  static constexpr auto kByRows = by_rows<E>(std::make_integer_sequence<int, kTileRows>());
+  static constexpr auto kByRows = by_rows<W>(std::make_integer_sequence<int, kTileRows>());
   kByRows[static_cast<std::size_t>(a.n - 1)](a);
 }

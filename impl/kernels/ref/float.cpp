@@ -1,5 +1,4 @@
-// Scalar definition of float weights: per unit of 64 k one fma chain over the even and one over the odd k, in
-// ascending order; their sum is added to the result; the bias comes last. Padding takes part (0 * 0).
+// See float.h.
 #include "kernels/ref/float.h"
 
 #include <algorithm>
@@ -7,55 +6,80 @@
 #include <cstring>
 
 #include "base/float_formats.h"
+#include "kernels/ref/symmetric.h"
 
 namespace moe::ref {
 namespace {
 
-float element(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
-  const std::byte* at = panel + m.code_offset(lane, k);
-  if (m.element == Element::f32) {
-    float v;
-    std::memcpy(&v, at, sizeof v);
-    return v;
-  }
-  std::uint16_t h;
-  std::memcpy(&h, at, sizeof h);
-  return m.element == Element::bf16 ? bf16_to_f32(h) : f16_to_f32(h);
-}
+// One weight, times a scale that its block shares.
+struct Weight {
+  const P16Matrix& m;
+  const std::byte* panel;
+  std::int64_t lane;
 
-float dot(const P16Matrix& m, const std::byte* panel, std::int64_t lane, const float* x) {
-  float sum = 0.0f;
-  for (std::int64_t u = 0; u < m.units() * kUnitK; u += kUnitK) {
-    float even = 0.0f, odd = 0.0f;
-    for (std::int64_t k = u; k < u + kUnitK; k += 2) {
-      even = std::fma(x[k], element(m, panel, lane, k), even);
-      odd = std::fma(x[k + 1], element(m, panel, lane, k + 1), odd);
+  std::int64_t group(std::int64_t k) const { return m.group == m.k ? 0 : k / m.group; }
+
+  float value(std::int64_t k) const {
+    const std::byte* at = panel + m.code_offset(lane, k);
+    if (is_integer(m.element)) return static_cast<float>(code(*at, k) - zero(k));
+    if (m.element == Element::f32) {
+      float v;
+      std::memcpy(&v, at, sizeof v);
+      return v;
     }
-    sum = sum + (even + odd);
+    std::uint16_t h;
+    std::memcpy(&h, at, sizeof h);
+    return m.element == Element::bf16 ? bf16_to_f32(h) : f16_to_f32(h);
   }
-  return sum;
+  int code(std::byte at, std::int64_t k) const {
+    const auto byte = static_cast<std::uint8_t>(at);
+    return m.element == Element::int8 ? byte : P16Matrix::nibble_high(k) ? byte >> 4 : byte & 15;
+  }
+  int zero(std::int64_t k) const {
+    if (!m.has_zeros) return code_bias(m.element);
+    return static_cast<int>(panel[m.zero_offset() + static_cast<std::size_t>(group(k) * kPanelRows + lane)]);
+  }
+  float bias() const {
+    float bias = 0.0f;
+    if (m.has_bias) std::memcpy(&bias, panel + m.bias_offset() + 4 * lane, 4);
+    return bias;
+  }
+};
+
+float dot(const Weight& w, const float* tile, int row, int n) {
+  float sum = 0.0f;
+  for (std::int64_t begin = 0; begin < w.m.k; begin += kBlockK) {
+    float block = 0.0f;
+    for (std::int64_t k = begin; k < begin + kBlockK; ++k)
+      block = std::fma(tile[float_offset(k, row, n)], w.value(k), block);
+    if (is_integer(w.m.element))
+      sum = std::fma(block, weight_scale(w.m, w.panel, w.lane, w.group(begin)), sum);
+    else
+      sum = sum + block;
+  }
+  return sum + w.bias();
 }
 
 }  // namespace
 
 void copy_floats(const QuantArgsRow& a) {
-  float* row = float_row(a.shape, a.out);
-  std::copy_n(a.x, a.shape.k, row);
-  std::fill(row + a.shape.k, row + a.shape.padded(), 0.0f);
+  auto* tile = reinterpret_cast<float*>(a.out.tile);
+  for (std::int64_t k = 0; k < a.shape.units() * kUnitK; k += 16) {
+    float* piece = tile + float_offset(k, a.out.row, a.out.n);
+    const std::int64_t count = std::clamp<std::int64_t>(a.shape.k - k, 0, 16);
+    std::copy_n(a.x + k, count, piece);
+    std::fill(piece + count, piece + 16, 0.0f);
+  }
 }
 
 void gemm_float(const GemmArgs& a) {
   const P16Matrix& m = *a.matrix;
-  const auto* rows = reinterpret_cast<const float*>(a.tile);
+  const auto* tile = reinterpret_cast<const float*>(a.tile);
   for (std::int64_t p = 0; p < a.panel_count; ++p) {
     const std::byte* panel = a.panels + static_cast<std::size_t>(p) * m.panel_bytes();
-    for (int row = 0; row < a.n; ++row) {
-      for (std::int64_t lane = 0; lane < kPanelRows; ++lane) {
-        float bias = 0.0f;
-        if (m.has_bias) std::memcpy(&bias, panel + m.bias_offset() + 4 * lane, 4);
-        a.out[row * a.ld + p * kPanelRows + lane] = dot(m, panel, lane, rows + row * a.shape.padded()) + bias;
-      }
-    }
+    for (int row = 0; row < a.n; ++row)
+      for (std::int64_t lane = 0; lane < kPanelRows; ++lane)
+        a.out[row * a.ld + p * kPanelRows + lane] = dot({m, panel, lane}, tile, row, a.n);
   }
 }
 

@@ -1,10 +1,17 @@
-// The scalar rows of float weights on p16 with float32 rows (bf16_f32_p16, f16_f32_p16, f32_f32_p16): the
-// definition of the family.
+// Float weights and integer weights with scales against float32 rows on p16: the scalar rows, which define the families
+// (bf16_f32, f16_f32, f32_f32, w4a16_f32, w8a16_f32).
+//
+// Per block of 32 columns one chain of fma in ascending order over x * weight, where an integer weight is
+// float(code - zero); then a = fma(block, scale, a), for float weights a = a + block; the bias comes last. Padding up
+// to a whole block takes part (its values are 0). Short chains keep the rounding error small, and leave the other rows
+// as many independent sums as their machine needs.
 #pragma once
 
 #include "kernels/kernel.h"
 
 namespace moe::ref {
+
+constexpr std::int64_t kBlockK = 32;
 
 // "Quantises" to float32: the row as it is, zeros up to whole units of k.
 void copy_floats(const QuantArgsRow& args);

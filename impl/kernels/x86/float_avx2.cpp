@@ -14,33 +14,27 @@ MOE_TARGET_BEGIN("avx2,fma,f16c")
 namespace moe {
 namespace {
 
-constexpr int kTileRows = 4;
-constexpr std::ptrdiff_t kAhead = 4096;  // bytes between prefetch and use
+constexpr int kTileRows = 6;
+constexpr std::ptrdiff_t kAhead = 8192;  // bytes of weights between prefetch and use
 
 #include "kernels/x86/vector_avx2.inl"
 
 #include "kernels/body/gemm_float.inl"
 
+constexpr Kernel row(std::string_view name, void (*gemm)(const GemmArgs&)) {
+  return {.id = &kKernelIds[*kernel_index(name)],
+          .exact = true,
+          .tile_rows = kTileRows,
+          .steps = &avx2::kSteps,
+          .quantise = ref::copy_floats,
+          .gemm = gemm};
+}
+
 }  // namespace
 
-const Kernel kBf16Avx2 = {.id = &kKernelIds[*kernel_index("bf16_f32_p16_avx2")],
-                          .exact = true,
-                          .tile_rows = kTileRows,
-                          .steps = &avx2::kSteps,
-                          .quantise = ref::copy_floats,
-                          .gemm = gemm<Element::bf16>};
-const Kernel kF16Avx2 = {.id = &kKernelIds[*kernel_index("f16_f32_p16_avx2")],
-                         .exact = true,
-                         .tile_rows = kTileRows,
-                         .steps = &avx2::kSteps,
-                         .quantise = ref::copy_floats,
-                         .gemm = gemm<Element::f16>};
-const Kernel kF32Avx2 = {.id = &kKernelIds[*kernel_index("f32_f32_p16_avx2")],
-                         .exact = true,
-                         .tile_rows = kTileRows,
-                         .steps = &avx2::kSteps,
-                         .quantise = ref::copy_floats,
-                         .gemm = gemm<Element::f32>};
+const Kernel kBf16Avx2 = row("bf16_f32_p16_avx2", gemm<Floats<Element::bf16>>);
+const Kernel kF16Avx2 = row("f16_f32_p16_avx2", gemm<Floats<Element::f16>>);
+const Kernel kF32Avx2 = row("f32_f32_p16_avx2", gemm<Floats<Element::f32>>);
 
 }  // namespace moe
 

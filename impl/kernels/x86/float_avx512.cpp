@@ -19,32 +19,26 @@ namespace moe {
 namespace {
 
 constexpr int kTileRows = 8;
-constexpr std::ptrdiff_t kAhead = 4096;  // bytes between prefetch and use
+constexpr std::ptrdiff_t kAhead = 8192;  // bytes of weights between prefetch and use
 
 #include "kernels/x86/vector_avx512.inl"
 
 #include "kernels/body/gemm_float.inl"
 
+constexpr Kernel row(std::string_view name, void (*gemm)(const GemmArgs&)) {
+  return {.id = &kKernelIds[*kernel_index(name)],
+          .exact = true,
+          .tile_rows = kTileRows,
+          .steps = &avx512::kSteps,
+          .quantise = ref::copy_floats,
+          .gemm = gemm};
+}
+
 }  // namespace
 
-const Kernel kBf16Avx512Vnni = {.id = &kKernelIds[*kernel_index("bf16_f32_p16_avx512vnni")],
-                                .exact = true,
-                                .tile_rows = kTileRows,
-                                .steps = &avx512::kSteps,
-                                .quantise = ref::copy_floats,
-                                .gemm = gemm<Element::bf16>};
-const Kernel kF16Avx512Vnni = {.id = &kKernelIds[*kernel_index("f16_f32_p16_avx512vnni")],
-                               .exact = true,
-                               .tile_rows = kTileRows,
-                               .steps = &avx512::kSteps,
-                               .quantise = ref::copy_floats,
-                               .gemm = gemm<Element::f16>};
-const Kernel kF32Avx512Vnni = {.id = &kKernelIds[*kernel_index("f32_f32_p16_avx512vnni")],
-                               .exact = true,
-                               .tile_rows = kTileRows,
-                               .steps = &avx512::kSteps,
-                               .quantise = ref::copy_floats,
-                               .gemm = gemm<Element::f32>};
+const Kernel kBf16Avx512Vnni = row("bf16_f32_p16_avx512vnni", gemm<Floats<Element::bf16>>);
+const Kernel kF16Avx512Vnni = row("f16_f32_p16_avx512vnni", gemm<Floats<Element::f16>>);
+const Kernel kF32Avx512Vnni = row("f32_f32_p16_avx512vnni", gemm<Floats<Element::f32>>);
 
 }  // namespace moe
 

@@ -26,6 +26,7 @@ struct V {
   static F from_bits(I x) { return _mm256_castsi256_ps(x); }
   static I add_i(I a, I b) { return _mm256_add_epi32(a, b); }
   static I and_i(I a, I b) { return _mm256_and_si256(a, b); }
+  static I and_or(I a, I mask, I b) { return _mm256_or_si256(_mm256_and_si256(a, mask), b); }
   static I or_i(I a, I b) { return _mm256_or_si256(a, b); }
   template <int S>
   static I shl(I a) {
@@ -71,6 +72,9 @@ struct V {
   static I load_u16(const std::byte* p) {
     return _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
+  static I load_u8(const std::byte* p) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  }
   static void store_u16(std::byte* p, I x) {  // values in [0, 65535]
     const __m128i h = _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), h);
@@ -82,6 +86,9 @@ struct V {
   // GCC drops calls of a function that only prefetches.
   [[gnu::always_inline]] static inline void prefetch(const std::byte* p) {
     _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
+  }
+  [[gnu::always_inline]] static inline void prefetch_l2(const std::byte* p) {
+    _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1);
   }
   static F load_f16(const std::byte* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));

@@ -26,6 +26,7 @@ struct V {
   static F from_bits(I x) { return _mm512_castsi512_ps(x); }
   static I add_i(I a, I b) { return _mm512_add_epi32(a, b); }
   static I and_i(I a, I b) { return _mm512_and_si512(a, b); }
+  static I and_or(I a, I mask, I b) { return _mm512_ternarylogic_epi32(a, mask, b, 0xea); }
   static I or_i(I a, I b) { return _mm512_or_si512(a, b); }
   template <int S>
   static I shl(I a) {
@@ -52,6 +53,9 @@ struct V {
   static I load_u16(const std::byte* p) {
     return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }
+  static I load_u8(const std::byte* p) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
   static void store_u16(std::byte* p, I x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(x));
   }
@@ -60,6 +64,9 @@ struct V {
   // GCC drops calls of a function that only prefetches.
   [[gnu::always_inline]] static inline void prefetch(const std::byte* p) {
     _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
+  }
+  [[gnu::always_inline]] static inline void prefetch_l2(const std::byte* p) {
+    _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1);
   }
   static F load_f16(const std::byte* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));

@@ -1,0 +1,66 @@
+// int4 and int8 weights with scales and zero points on p16 with float32 rows, AVX-512: body/gemm_float.inl and
+// body/weights_wna16.inl for 16 lanes.
+#include <immintrin.h>
+
+#include <array>
+#include <bit>
+#include <utility>
+
+#include "kernels/ref/float.h"
+#include "kernels/target.h"
+#include "kernels/x86/rows.h"
+
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 flags its own _mm512_undefined_* (GCC bug 105593)
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl")
+
+namespace moe {
+namespace {
+
+constexpr int kTileRows = 8;
+constexpr std::ptrdiff_t kAhead = 8192;  // bytes of weights between prefetch and use
+
+#include "kernels/x86/vector_avx512.inl"
+
+#include "kernels/body/gemm_float.inl"
+
+#include "kernels/body/weights_wna16.inl"
+
+// int4 without zero points: the low 4 bits of a lane choose its value from a table.
+struct Table {
+  static constexpr bool kScaled = true, kShared = true;
+  static constexpr std::size_t kQuadBytes = 64;
+  struct Offset {};
+  static Offset offset(F) { return {}; }
+
+  template <int H, int Column>
+  [[gnu::always_inline]] static F value(const std::byte* quad, const Offset&) {
+    constexpr int kBit = Column * 8 + H * 4;
+    const F values = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+    I v = V::load_i(quad);
+    if constexpr (kBit != 0) v = V::shr<kBit>(v);
+    return _mm512_permutexvar_ps(v, values);
+  }
+};
+
+void gemm_int4(const GemmArgs& a) { a.matrix->has_zeros ? gemm<Codes<4>>(a) : gemm<Table>(a); }
+
+constexpr Kernel row(std::string_view name, void (*gemm)(const GemmArgs&)) {
+  return {.id = &kKernelIds[*kernel_index(name)],
+          .exact = true,
+          .tile_rows = kTileRows,
+          .steps = &avx512::kSteps,
+          .quantise = ref::copy_floats,
+          .gemm = gemm};
+}
+
+}  // namespace
+
+const Kernel kW4a16Avx512Vnni = row("w4a16_f32_p16_avx512vnni", gemm_int4);
+const Kernel kW8a16Avx512Vnni = row("w8a16_f32_p16_avx512vnni", gemm<Codes<8>>);
+
+}  // namespace moe
+
+MOE_TARGET_END
