@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -26,7 +28,7 @@ struct Free {
   void operator()(void* p) const { std::free(p); }
 };
 
-void run(benchmark::State& state, const Workload& w, const Format& f, int threads) {
+void run(benchmark::State& state, const Workload& w, const Format& f, int threads) try {
   const Model m(w, f, true);
   Source source(w, f, std::size_t{256} << 20);
   const Owned<moe_weights> weights = source.weights(m.config.get());
@@ -57,6 +59,8 @@ void run(benchmark::State& state, const Workload& w, const Format& f, int thread
   }
   state.counters["GB_s"] = static_cast<double>(bytes) / times[times.size() / 2] / 1e9;
   state.counters["probe_GB_s"] = bandwidth[bandwidth.size() / 2];
+} catch (const std::exception& e) {
+  state.SkipWithError(e.what());  // the others go on
 }
 
 }  // namespace

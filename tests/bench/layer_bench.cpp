@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -181,7 +182,7 @@ void measure(const Cell& c, const Model& m, const PeakProbe* probe, Samples& s) 
   s.probe(probe, c.threads);
 }
 
-void run(benchmark::State& state, const Cell& c) {
+void run(benchmark::State& state, const Cell& c) try {
   const Model& m = model(c.workload, *c.format);
   const char* kernel = moe_selection_kernel(m.selection.get());
   const PeakProbe* probe = probe_of_kernel(kernel);
@@ -205,6 +206,8 @@ void run(benchmark::State& state, const Cell& c) {
   state.counters["calls"] = static_cast<double>(s.times.size());
   state.counters["disturbed"] = s.disturbed() ? 1 : 0;
   state.SetLabel(std::string(kernel) + (probe != nullptr ? std::string(" ") + probe->name : ""));
+} catch (const std::exception& e) {
+  state.SkipWithError(e.what());  // the other cells go on
 }
 
 // --- what is registered ----------------------------------------------------------------------------------

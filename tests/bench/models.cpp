@@ -18,22 +18,34 @@ namespace {
 
 std::int64_t each_k(std::int64_t k, std::int64_t) { return k; }
 std::int64_t words_of_8(std::int64_t k, std::int64_t) { return (k + 7) / 8; }
+std::int64_t words_of_4(std::int64_t k, std::int64_t) { return (k + 3) / 4; }
 std::int64_t each_group(std::int64_t k, std::int64_t group) { return group < 0 ? 1 : k / group; }
 
 constexpr SourceTensor kNone{nullptr, MOE_DTYPE_INVALID, each_k, Fill::bits};
 constexpr SourceTensor kInt4{"weight", MOE_DTYPE_I8, each_k, Fill::int4};
+constexpr SourceTensor kInt8{"weight", MOE_DTYPE_I8, each_k, Fill::bits};
 constexpr SourceTensor kPacked4{"weight", MOE_DTYPE_I32, words_of_8, Fill::bits};
+constexpr SourceTensor kPacked8{"weight", MOE_DTYPE_I32, words_of_4, Fill::bits};
 constexpr SourceTensor kScale{"scale", MOE_DTYPE_BF16, each_group, Fill::bf16};
 constexpr SourceTensor kBf16{"weight", MOE_DTYPE_BF16, each_k, Fill::bf16};
 constexpr SourceTensor kF32{"weight", MOE_DTYPE_F32, each_k, Fill::f32};
 
 #define W4A8(g, more) "\"quantization\":{\"scheme\":\"W4A8\",\"group_size\":" #g more "}"
+#define W8A8 "\"quantization\":{\"scheme\":\"W8A8\"}"
+#define WNA16(scheme, g) "\"quantization\":{\"scheme\":\"" scheme "\",\"group_size\":" #g "}"
+#define BLOCK32 ",\"activation_quant\":\"block32\""
 #define PACKED ",\"format\":\"pack-quantized\""
 constexpr std::array kFormats = {
     Format{"w4a8-g32", W4A8(32, ""), 32, MOE_DTYPE_BF16, {kInt4, kScale, kNone}},
     Format{"w4a8-g64", W4A8(64, ""), 64, MOE_DTYPE_BF16, {kInt4, kScale, kNone}},
     Format{"w4a8-g128", W4A8(128, ""), 128, MOE_DTYPE_BF16, {kInt4, kScale, kNone}},
     Format{"w4a8-channel", W4A8(-1, ""), -1, MOE_DTYPE_BF16, {kInt4, kScale, kNone}},
+    Format{"w4a8-g32-block32", W4A8(32, "") BLOCK32, 32, MOE_DTYPE_BF16, {kInt4, kScale, kNone}},
+    Format{"w4a8-g128-block32", W4A8(128, "") BLOCK32, 128, MOE_DTYPE_BF16, {kInt4, kScale, kNone}},
+    Format{"w8a8-channel", W8A8, -1, MOE_DTYPE_BF16, {kInt8, kScale, kNone}},
+    Format{"w8a8-channel-block32", W8A8 BLOCK32, -1, MOE_DTYPE_BF16, {kInt8, kScale, kNone}},
+    Format{"w4a16-g128", WNA16("W4A16", 128), 128, MOE_DTYPE_BF16, {kPacked4, kScale, kNone}},
+    Format{"w8a16-channel", WNA16("W8A16", -1), -1, MOE_DTYPE_BF16, {kPacked8, kScale, kNone}},
     Format{"bf16", "\"in_dtype\":\"bfloat16\"", 0, MOE_DTYPE_BF16, {kBf16, kNone, kNone}},
     Format{"f32", "\"in_dtype\":\"float32\"", 0, MOE_DTYPE_F32, {kF32, kNone, kNone}},
     // The same packed bytes from the other checkpoint format: for conversion.
@@ -42,6 +54,9 @@ constexpr std::array kFormats = {
     Format{"w4a8-channel-packed", W4A8(-1, PACKED), -1, MOE_DTYPE_BF16, {kPacked4, kScale, kNone}, true},
 };
 #undef W4A8
+#undef W8A8
+#undef WNA16
+#undef BLOCK32
 #undef PACKED
 
 std::size_t dtype_size(moe_dtype t) {
@@ -93,7 +108,7 @@ const Format& format_named(const std::string& name) {
   throw std::runtime_error("no format " + name);
 }
 
-void check(moe_status status, moe_error* e) {
+void check(moe_status status, moe_error*& e) {
   if (status == MOE_OK) return;
   const std::string text = moe_error_message(e);
   moe_error_destroy(e);

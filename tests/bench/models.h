@@ -44,7 +44,9 @@ struct Format {
 std::span<const Format> formats();
 const Format& format_named(const std::string& name);
 
-void check(moe_status status, moe_error* e);  // throws the error's text
+// Throws the error's text. By reference: the status is often a call that makes the error, in the same list of
+// arguments.
+void check(moe_status status, moe_error*& e);
 
 struct Destroy {
   void operator()(moe_config* p) const { moe_config_destroy(p); }
