@@ -22,6 +22,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "columns are taken from words by their byte order");
 
 constexpr std::uint64_t kEach = 0x0101010101010101u;
+constexpr std::int64_t kAhead = 4096;  // bytes between prefetch and use; rows follow each other
 
 // --- codes ------------------------------------------------------------------------------------------
 
@@ -40,6 +41,7 @@ MaybeFault read_int8_row(const std::byte* src, std::int64_t step, std::int64_t k
   std::int64_t i = 0;
   if (step == 1)
     for (; i + 16 <= k; i += 16) {
+      if (i % 64 == 0) __builtin_prefetch(src + i + kAhead);
       const auto x = load16<Words4>(src + i);
       store16(out + i, x);
       bad |= x ^ (x >> 1);
@@ -78,7 +80,10 @@ MaybeFault read_packed_row(const std::byte* src, std::int64_t step, std::int64_t
   const std::int64_t words = k / 8;
   std::int64_t w = 0;
   if (step == 1)
-    for (; w + 4 <= words; w += 4) unpack_nibbles16(src + w * 4, out + w * 8);
+    for (; w + 4 <= words; w += 4) {
+      if (w % 16 == 0) __builtin_prefetch(src + w * 4 + kAhead);
+      unpack_nibbles16(src + w * 4, out + w * 8);
+    }
   for (; w < words; ++w) {
     const std::uint64_t x = unpack_nibbles(load<std::uint32_t>(src + w * step * 4));
     std::memcpy(out + w * 8, &x, 8);
