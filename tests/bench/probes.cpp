@@ -26,18 +26,19 @@ namespace {
 
 // --- memory that no cache holds ------------------------------------------------------------------------
 
-constexpr std::size_t kWindow = std::size_t{256} << 20;  // read at a time
+constexpr std::size_t kPart = std::size_t{32}
+                              << 20;  // read at a time by each thread: 1 to 2 ms, less than a time slice
 
 struct ProbeMemory {
   std::byte* data;
-  std::size_t windows;
+  std::size_t parts;
 
   ProbeMemory() {
-    const long l3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    windows = std::max<std::size_t>(2, 1 + 2 * static_cast<std::size_t>(std::max(l3, 0L)) / kWindow);
-    data = static_cast<std::byte*>(std::aligned_alloc(std::size_t{2} << 20, windows * kWindow));
-    (void)madvise(data, windows * kWindow, MADV_HUGEPAGE);
-    std::memset(data, 1, windows * kWindow);
+    const auto l3 = static_cast<std::size_t>(std::max(sysconf(_SC_LEVEL3_CACHE_SIZE), 0L));
+    parts = 16 + 2 * l3 / kPart;  // walked before one comes again
+    data = static_cast<std::byte*>(std::aligned_alloc(std::size_t{2} << 20, parts * kPart));
+    (void)madvise(data, parts * kPart, MADV_HUGEPAGE);
+    std::memset(data, 1, parts * kPart);
   }
 };
 
@@ -60,26 +61,30 @@ const Platform& host() {
 
 // --- threads ---------------------------------------------------------------------------------------------
 
-// Median over rounds of the time from the first start to the last end of body(round, thread).
-double timed(int threads, int rounds, const std::function<void(int, int)>& body) {
-  std::vector<double> times;
+// Median over `rounds` rounds of the time from the first start to the last end of body(thread). A round in which the
+// system took a processor away is repeated, as long as there are others.
+double timed(int threads, int rounds, const std::function<void(int)>& body) {
+  std::vector<double> times, kept;
   std::barrier<> line(threads);
   std::vector<double> begin(static_cast<std::size_t>(threads)), end(begin);
-  for (int round = 0; round < rounds; ++round) {
+  while (kept.size() < static_cast<std::size_t>(rounds) && times.size() < 4 * static_cast<std::size_t>(rounds)) {
     const auto work = [&](int i) {
       line.arrive_and_wait();
       begin[static_cast<std::size_t>(i)] = seconds();
-      body(round, i);
+      body(i);
       end[static_cast<std::size_t>(i)] = seconds();
     };
+    const long before = involuntary_switches();
     std::vector<std::thread> pool;
     for (int i = 1; i < threads; ++i) pool.emplace_back(work, i);
     work(0);
     for (std::thread& t : pool) t.join();
     times.push_back(*std::max_element(end.begin(), end.end()) - *std::min_element(begin.begin(), begin.end()));
+    if (involuntary_switches() == before) kept.push_back(times.back());
   }
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
+  std::vector<double>& chosen = kept.empty() ? times : kept;
+  std::sort(chosen.begin(), chosen.end());
+  return chosen[chosen.size() / 2];
 }
 
 // --- peaks -----------------------------------------------------------------------------------------------
@@ -135,15 +140,9 @@ double read_bandwidth(int threads) {
   const auto read = read_plain;
 #endif
   static const ProbeMemory memory;
-  static std::size_t window = 0;
-  const std::size_t first = window, part = kWindow / static_cast<std::size_t>(threads) / 4096 * 4096;
-  constexpr int kRounds = 3;
-  window += kRounds;
-  const double t = timed(threads, kRounds, [&](int round, int i) {
-    const std::size_t at = (first + static_cast<std::size_t>(round)) % memory.windows * kWindow;
-    read(memory.data + at + static_cast<std::size_t>(i) * part, part);
-  });
-  return static_cast<double>(part) * threads / t / 1e9;
+  static std::atomic<std::size_t> next = 0;
+  const double t = timed(threads, 7, [&](int) { read(memory.data + next++ % memory.parts * kPart, kPart); });
+  return static_cast<double>(kPart) * threads / t / 1e9;
 }
 
 std::span<const PeakProbe* const> peak_probes() {
@@ -161,7 +160,7 @@ std::span<const PeakProbe* const> peak_probes() {
 }
 
 double peak(const PeakProbe& probe, int threads) {
-  const double t = timed(threads, 5, [&probe](int, int) { probe.loop(probe.rounds); });
+  const double t = timed(threads, 5, [&probe](int) { probe.loop(probe.rounds); });
   return static_cast<double>(probe.rounds) * probe.ops_per_round * threads / t / 1e12;
 }
 
