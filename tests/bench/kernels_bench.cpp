@@ -34,12 +34,12 @@ void run(benchmark::State& state, const Kernel* kernel, std::int64_t group, int 
   shape.group = m.group;
   shape.act = kernel->id->act;
   const Buffer panels = *Buffer::create(m.bytes()),
-               tile = *Buffer::create(shape.row_bytes() * static_cast<std::size_t>(n));
+               tile = *Buffer::create(shape.row_bytes() * static_cast<std::size_t>(n)),
+               out = *Buffer::create(static_cast<std::size_t>(n * kRows) * sizeof(float));
   std::fill(panels.bytes().begin(), panels.bytes().end(), std::byte{0x11});
   std::fill(tile.bytes().begin(), tile.bytes().end(), std::byte{1});
-  alignas(64) float out[32 * kRows];
   for (auto _ : state) {
-    kernel->gemm({&m, panels.data(), 2, tile.data(), n, shape, out, kRows, nullptr});
+    kernel->gemm({&m, panels.data(), 2, tile.data(), n, shape, reinterpret_cast<float*>(out.data()), kRows, nullptr});
     benchmark::ClobberMemory();
   }
   const double ops = 2.0 * kRows * static_cast<double>(kK) * n * static_cast<double>(state.iterations());
@@ -50,13 +50,19 @@ void run(benchmark::State& state, const Kernel* kernel, std::int64_t group, int 
   }
 }
 
+// 1, 2, 4, ... 16, 32, 64, ...
+int larger(int n) {
+  if (n >= 16) return 2 * n;
+  return n == 1 ? 2 : n + 2;
+}
+
 [[maybe_unused]] const bool kRegistered = [] {
   const auto host = detect_platform();
   for (const Kernel* kernel : kernels()) {
     if (!host || !host->runs(kernel->id->isa) || (kernel->ready != nullptr && !kernel->ready())) continue;
     const bool scaled = matrix_of(*kernel, -1).grouping() != Grouping::none;
     for (const std::int64_t group : scaled ? std::vector<std::int64_t>{32, 64, 128, -1} : std::vector<std::int64_t>{0})
-      for (int n = 1; kernel->id->takes_group(group) && n <= kernel->tile_rows; n = n == 1 ? 2 : n + 2) {
+      for (int n = 1; kernel->id->takes_group(group) && n <= kernel->tile_rows; n = larger(n)) {
         const std::string name =
             "kernel/" + std::string(kernel->id->name) + "/g:" + std::to_string(group) + "/n:" + std::to_string(n);
         benchmark::RegisterBenchmark(name.c_str(),
