@@ -12,10 +12,9 @@ constexpr std::int64_t kCallResults = 4096;  // its results stay in L1
 constexpr std::int64_t kMaxTileRows = 128;   // two panels always fit
 static_assert(2 * kPanelRows * kMaxTileRows <= kCallResults);
 
-// One tile takes several panels in a call; of more tiles each meets two panels while they are in cache.
 std::int64_t panels_per_call(const ActiveExpert& e) {
-  if (e.tiles != 1) return 2;
-  return std::clamp<std::int64_t>(kCallResults / (kPanelRows * e.slots) / 2 * 2, 2, kCallPanels);
+  const std::int64_t rows = ceil_div(e.slots, e.tiles);  // of its largest tile
+  return std::clamp<std::int64_t>(kCallResults / (kPanelRows * rows) / 2 * 2, 2, kCallPanels);
 }
 
 constexpr std::int64_t kRowItems = 64;     // items of phase 0 at most
@@ -53,9 +52,10 @@ struct Run {
     down = {panels, std::min({out_chunk, panels, max_out_chunk()}), 2, list_count(c.nodes)};
   }
 
-  // The sums of one item should stay in L2 beside the weights.
+  // An item walks the middle tiles of all experts. Wide items walk them less often, and an expert's tiles meet many
+  // panels before they leave the caches; that weighs more than sums that stay in L2.
   std::int64_t max_out_chunk() const {
-    constexpr std::int64_t kAccFloats = 64 * 1024;
+    constexpr std::int64_t kAccFloats = 1024 * 1024;
     return std::max<std::int64_t>(2, kAccFloats / (std::max<std::int64_t>(1, c.tokens) * kPanelRows) / 2 * 2);
   }
 
