@@ -387,7 +387,14 @@ TEST_P(FloatGuardPages, WeightsAndCalls) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, FloatGuardPages, testing::ValuesIn(runnable_kernels(ActFormat::f32)),
+std::vector<const Kernel*> float_rows() {
+  std::vector<const Kernel*> rows;
+  for (const LayoutKind kind : {LayoutKind::p16_bf16, LayoutKind::p16_f16, LayoutKind::p16_f32})
+    for (const Kernel* k : runnable_kernels(kind, ActFormat::f32)) rows.push_back(k);
+  return rows;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FloatGuardPages, testing::ValuesIn(float_rows()),
                          [](const auto& param) { return std::string(param.param->id->name); });
 
 INSTANTIATE_TEST_SUITE_P(All, GuardPages, testing::ValuesIn(runnable_kernels(LayoutKind::p16_int4, ActFormat::tok8)),

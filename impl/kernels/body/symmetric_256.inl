@@ -34,77 +34,83 @@ inline void add_blocks(Blocks b, const std::int32_t* corr, __m256i (&c)[2][N]) {
   }
 }
 
-// Sums of blocks, beginning with their corrections. Dot says where the accumulators live: in registers as locals of
-// this function alone, or in memory, where its operands need the registers.
+// Sums of blocks, beginning with their corrections, into out[half][N]. Dot says where the accumulators live: in registers
+// as locals of this function alone, or in memory, where its operands need the registers.
 template <class Dot, int N>
-[[gnu::noinline]] void sums_of(const Blocks& b, const std::int32_t* corr, __m256i (&out)[2][N]) {
+void sums_of(const Blocks& b, const std::int32_t* corr, __m256i* out) {
+  auto& sums = *reinterpret_cast<__m256i(*)[2][N]>(out);
   if constexpr (Dot::kInMemory) {
-    add_blocks<Dot, N>(b, corr, out);
+    add_blocks<Dot, N>(b, corr, sums);
   } else {
     __m256i c[2][N];
     add_blocks<Dot, N>(b, corr, c);
 #pragma GCC unroll 8
-    for (int m = 0; m < N; ++m) out[0][m] = c[0][m], out[1][m] = c[1][m];
+    for (int m = 0; m < N; ++m) sums[0][m] = c[0][m], sums[1][m] = c[1][m];
   }
 }
 
-template <class Dot, class Facts, int N>
-void symmetric_panel(const GemmArgs& a, const std::byte* panel, float* out, const std::byte* end) {
+using SumsOf = void (*)(const Blocks&, const std::int32_t*, __m256i*);
+struct SumsTable {
+  SumsOf by_rows[kTileRows];
+};
+template <class Dot, int... Rows>
+constexpr SumsTable sums_table(std::integer_sequence<int, Rows...>) {
+  return {{sums_of<Dot, Rows + 1>...}};
+}
+
+// Only the sums know the number of rows when they are compiled: they are nearly all of the time.
+template <class Dot, class Facts>
+void symmetric_panel(const GemmArgs& a, SumsOf sums, const std::byte* panel, float* out, const std::byte* end) {
   const P16Matrix& mat = *a.matrix;
-  const auto* codes = reinterpret_cast<const std::int8_t*>(a.tile);
-  Facts t(a, reinterpret_cast<const std::int32_t*>(a.tile + a.shape.code_bytes() * N));
-  Blocks at{panel + mat.header_bytes() + mat.unit_header(), mat.unit_header(), codes, 0, 0, end, a.next};
+  const int n = a.n;
+  Facts t(a, 0);
+  Blocks at{panel + mat.header_bytes() + mat.unit_header(),
+            mat.unit_header(),
+            reinterpret_cast<const std::int8_t*>(a.tile),
+            0,
+            0,
+            end,
+            a.next};
   const std::size_t half_scales = 8 * mat.scale_bytes();
-  __m256 f[2][N];
-  for (auto& half : f)
-    for (auto& x : half) x = _mm256_setzero_ps();
+  __m256 f[2 * kTileRows];  // [half][n]
+  for (int i = 0; i < 2 * n; ++i) f[i] = _mm256_setzero_ps();
   for (std::int64_t g = 0; g < mat.groups(); ++g) {
     const std::int64_t last = mat.group == mat.k ? a.shape.blocks() : at.k + mat.group / 32;
     const std::byte* scales = panel + mat.scale_offset(0, g);
     const __m256 scale[2] = {load_scale(mat, scales), load_scale(mat, scales + half_scales)};
     while (at.k < last) {
       at.last = Facts::kBlocks ? at.k + 1 : last;
-      __m256i c[2][N];
-      sums_of<Dot, N>(at, t.corr, c);
+      __m256i c[2 * kTileRows];
+      sums(at, t.corr, c);
       at.w += static_cast<std::size_t>(at.last - at.k) * Dot::kBytes +
               at.unit_header * static_cast<std::size_t>((at.last >> 1) - (at.k >> 1));
       at.k = at.last;
       for (int half = 0; half < 2; ++half)
-        for (int m = 0; m < N; ++m) {
+        for (int m = 0; m < n; ++m) {
           __m256 s = scale[half];
           if constexpr (Facts::kBlocks) s = _mm256_mul_ps(s, _mm256_set1_ps(t.scale[m]));
-          f[half][m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(c[half][m]), s, f[half][m]);
+          f[half * n + m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(c[half * n + m]), s, f[half * n + m]);
         }
-      t.corr += N;
-      if constexpr (Facts::kBlocks) t.scale += N;
+      t.corr += n;
+      if constexpr (Facts::kBlocks) t.scale += n;
     }
   }
   for (int half = 0; half < 2; ++half) {
     const auto* biases = reinterpret_cast<const float*>(panel + mat.bias_offset()) + 8 * half;
     const __m256 bias = mat.has_bias ? V::load(biases) : _mm256_setzero_ps();
-    for (int m = 0; m < N; ++m) {
-      __m256 r = f[half][m];
+    for (int m = 0; m < n; ++m) {
+      __m256 r = f[half * n + m];
       if constexpr (!Facts::kBlocks) r = _mm256_mul_ps(r, _mm256_set1_ps(t.scale[m]));
       _mm256_storeu_ps(out + m * a.ld + 8 * half, _mm256_add_ps(r, bias));
     }
   }
 }
 
-template <class Dot, class Facts, int N>
-void symmetric_rows(const GemmArgs& a) {
+template <class Dot, class Facts>
+void gemm(const GemmArgs& a) {
+  static constexpr SumsTable kTable = sums_table<Dot>(std::make_integer_sequence<int, kTileRows>());
   const std::size_t bytes = a.matrix->panel_bytes();
   const std::byte* const end = a.panels + static_cast<std::size_t>(a.panel_count) * bytes;
   for (std::int64_t p = 0; p < a.panel_count; ++p)
-    symmetric_panel<Dot, Facts, N>(a, a.panels + static_cast<std::size_t>(p) * bytes, a.out + p * kPanelRows, end);
-}
-
-template <class Dot, class Facts, int... Rows>
-constexpr std::array<void (*)(const GemmArgs&), kTileRows> symmetric_by_rows(std::integer_sequence<int, Rows...>) {
-  return {symmetric_rows<Dot, Facts, Rows + 1>...};
-}
-
-template <class Dot, class Facts>
-void gemm(const GemmArgs& a) {
-  static constexpr auto kByRows = symmetric_by_rows<Dot, Facts>(std::make_integer_sequence<int, kTileRows>());
-  kByRows[static_cast<std::size_t>(a.n - 1)](a);
+    symmetric_panel<Dot, Facts>(a, kTable.by_rows[a.n - 1], a.panels + static_cast<std::size_t>(p) * bytes, a.out + p * kPanelRows, end);
 }

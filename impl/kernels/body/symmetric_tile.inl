@@ -1,17 +1,23 @@
-// The words of a tile with symmetric activations as the kernels walk them: corrections, and a scale per token or per
-// block of 32 k. Included inside an anonymous namespace.
+// The words of a tile with symmetric activations as the kernels walk them, from row `first` on: corrections, and a scale
+// per token or per block of 32 k. Included inside an anonymous namespace.
+
+inline const std::int32_t* tile_words(const GemmArgs& a) {
+  return reinterpret_cast<const std::int32_t*>(a.tile + a.shape.code_bytes() * static_cast<std::size_t>(a.n));
+}
 
 struct PerToken {
   static constexpr bool kBlocks = false;
-  const std::int32_t* corr;
-  const float* scale;  // [n]
-  PerToken(const GemmArgs& a, const std::int32_t* words)
-      : corr(words), scale(reinterpret_cast<const float*>(words + a.shape.groups() * a.n)) {}
+  const std::int32_t* corr;  // [groups][n]
+  const float* scale;        // [n]
+  PerToken(const GemmArgs& a, int first)
+      : corr(tile_words(a) + first),
+        scale(reinterpret_cast<const float*>(tile_words(a) + a.shape.groups() * a.n) + first) {}
 };
 struct PerBlock {
   static constexpr bool kBlocks = true;
-  const std::int32_t* corr;
-  const float* scale;  // [blocks][n]
-  PerBlock(const GemmArgs& a, const std::int32_t* words)
-      : corr(words), scale(reinterpret_cast<const float*>(words + a.shape.blocks() * a.n)) {}
+  const std::int32_t* corr;  // [blocks][n]
+  const float* scale;        // [blocks][n]
+  PerBlock(const GemmArgs& a, int first)
+      : corr(tile_words(a) + first),
+        scale(reinterpret_cast<const float*>(tile_words(a) + a.shape.blocks() * a.n) + first) {}
 };

@@ -48,19 +48,26 @@ struct Block {
   }
   // 32 k: Codes::kBytes of each panel (w + p * stride), N rows of 32 codes, 64 bytes apart.
   [[gnu::always_inline]] void add(const std::byte* w, std::size_t stride, const std::int8_t* a) {
+    if constexpr (kChains == 1 && Codes::kSteps == 1) {  // code of eight vectors side by side would gain nothing
+#pragma GCC unroll 2
+      for (int j = 0; j < Codes::kVectors; ++j) add_vector(w, stride, a, j);
+    } else {
 #pragma GCC unroll 8
-    for (int j = 0; j < Codes::kVectors; ++j) {
-      __m512i codes[Codes::kSteps][P];
-      for (int p = 0; p < P; ++p)
-        Codes::template unpack<P>(
-            load(w + static_cast<std::size_t>(p) * stride + static_cast<std::size_t>(j) * 64), codes, p);
+      for (int j = 0; j < Codes::kVectors; ++j) add_vector(w, stride, a, j);
+    }
+  }
+  // Vector j of the 32 k.
+  [[gnu::always_inline]] void add_vector(const std::byte* w, std::size_t stride, const std::int8_t* a, int j) {
+    __m512i codes[Codes::kSteps][P];
+    for (int p = 0; p < P; ++p)
+      Codes::template unpack<P>(load(w + static_cast<std::size_t>(p) * stride + static_cast<std::size_t>(j) * 64), codes,
+                                p);
 #pragma GCC unroll 16
-      for (int m = 0; m < N; ++m) {
-        for (int s = 0; s < Codes::kSteps; ++s) {
-          const __m512i x = broadcast4(a + 64 * m + 4 * j + 16 * s);
-          const int chain = (Codes::kSteps * j + s) % kChains;
-          for (int p = 0; p < P; ++p) c[p][m][chain] = _mm512_dpbusd_epi32(c[p][m][chain], codes[s][p], x);
-        }
+    for (int m = 0; m < N; ++m) {
+      for (int s = 0; s < Codes::kSteps; ++s) {
+        const __m512i x = broadcast4(a + 64 * m + 4 * j + 16 * s);
+        const int chain = (Codes::kSteps * j + s) % kChains;
+        for (int p = 0; p < P; ++p) c[p][m][chain] = _mm512_dpbusd_epi32(c[p][m][chain], codes[s][p], x);
       }
     }
   }

@@ -54,12 +54,14 @@ struct ScaleWalk {
 
 #include "kernels/body/symmetric_tile.inl"
 
+// P panels and N rows of the tile from row `first` on.
 template <class Codes, class Facts, int P, int N>
-void panels(const GemmArgs& a, const std::byte* panel, float* out, Ahead<Codes, P>& ahead) {
+[[gnu::noinline]] void panels(const GemmArgs& a, const std::byte* panel, int first, float* out,
+                              Ahead<Codes, P>& ahead) {
   const P16Matrix& m = *a.matrix;
   const std::size_t stride = m.panel_bytes();
-  const auto* codes = reinterpret_cast<const std::int8_t*>(a.tile);
-  Facts t(a, reinterpret_cast<const std::int32_t*>(a.tile + a.shape.code_bytes() * N));
+  const auto* codes = reinterpret_cast<const std::int8_t*>(a.tile) + first * kUnitK;
+  Facts t(a, first);
   const std::byte* w = panel + m.header_bytes() + m.unit_header();
   __m512 f[P][N];
   for (auto& row : f)
@@ -75,20 +77,20 @@ void panels(const GemmArgs& a, const std::byte* panel, float* out, Ahead<Codes, 
     for (; k < end; ++k, w += Codes::kBytes + ((k & 1) == 0 ? m.unit_header() : 0)) {
       ahead.block(w);
       if constexpr (Facts::kBlocks) b.start(t.corr, nullptr);
-      b.add(w, stride, codes + block_offset(k, N));
+      b.add(w, stride, codes + block_offset(k, a.n));
       if constexpr (Facts::kBlocks) {
         for (int i = 0; i < N; ++i) {
           const __m512 s = _mm512_set1_ps(t.scale[i]);
           for (int p = 0; p < P; ++p) f[p][i] = _mm512_fmadd_ps(b.sum(p, i), _mm512_mul_ps(scale[p], s), f[p][i]);
         }
-        t.corr += N;
-        t.scale += N;
+        t.corr += a.n;
+        t.scale += a.n;
       }
     }
     if constexpr (!Facts::kBlocks) {
       for (int p = 0; p < P; ++p)
         for (int i = 0; i < N; ++i) f[p][i] = _mm512_fmadd_ps(b.sum(p, i), scale[p], f[p][i]);
-      t.corr += N;
+      t.corr += a.n;
     }
   }
   for (int p = 0; p < P; ++p, panel += stride) {
@@ -96,31 +98,38 @@ void panels(const GemmArgs& a, const std::byte* panel, float* out, Ahead<Codes, 
     for (int i = 0; i < N; ++i) {
       __m512 r = f[p][i];
       if constexpr (!Facts::kBlocks) r = _mm512_mul_ps(r, _mm512_set1_ps(t.scale[i]));
-      _mm512_storeu_ps(out + i * a.ld + p * kPanelRows, _mm512_add_ps(r, bias));
+      _mm512_storeu_ps(out + (first + i) * a.ld + p * kPanelRows, _mm512_add_ps(r, bias));
     }
   }
 }
 
 template <class Codes, class Facts, int P, int N>
-void run_panels(const GemmArgs& a, std::int64_t first, std::int64_t last) {
+void run_panels(const GemmArgs& a, std::int64_t begin, std::int64_t end, int first) {
   const std::size_t bytes = a.matrix->panel_bytes();
-  const std::byte* const end = a.panels + static_cast<std::size_t>(a.panel_count) * bytes;
-  for (std::int64_t p = first; p + P <= last; p += P) {
+  const std::byte* const stream_end = a.panels + static_cast<std::size_t>(a.panel_count) * bytes;
+  for (std::int64_t p = begin; p + P <= end; p += P) {
     const std::byte* panel = a.panels + static_cast<std::size_t>(p) * bytes;
-    const std::byte* later = panel + P * bytes < end ? panel + P * bytes : a.next;
-    Ahead<Codes, P> ahead{later, end, a.next};
-    panels<Codes, Facts, P, N>(a, panel, a.out + p * kPanelRows, ahead);
+    const std::byte* later = panel + P * bytes < stream_end ? panel + P * bytes : a.next;
+    Ahead<Codes, P> ahead{later, stream_end, a.next};
+    panels<Codes, Facts, P, N>(a, panel, first, a.out + p * kPanelRows, ahead);
   }
 }
 
+// Three rows and more meet two panels at a time; a last panel alone meets two rows at a time.
+template <class Codes, class Facts>
+[[gnu::noinline]] void last_panel(const GemmArgs& a) {
+  const std::int64_t p = a.panel_count - 1;
+  for (int row = 0; row + 2 <= a.n; row += 2) run_panels<Codes, Facts, 1, 2>(a, p, a.panel_count, row);
+  if (a.n % 2 != 0) run_panels<Codes, Facts, 1, 1>(a, p, a.panel_count, a.n - 1);
+}
 template <class Codes, class Facts, int N>
 void gemm_rows(const GemmArgs& a) {
-  std::int64_t pairs = 0;
-  if constexpr (N >= 3) {
-    pairs = a.panel_count / 2 * 2;
-    run_panels<Codes, Facts, 2, N>(a, 0, pairs);
+  if constexpr (N <= 2) {
+    run_panels<Codes, Facts, 1, N>(a, 0, a.panel_count, 0);
+  } else {
+    run_panels<Codes, Facts, 2, N>(a, 0, a.panel_count, 0);
+    if (a.panel_count % 2 != 0) last_panel<Codes, Facts>(a);
   }
-  run_panels<Codes, Facts, 1, N>(a, pairs, a.panel_count);
 }
 
 template <class Codes, class Facts>
