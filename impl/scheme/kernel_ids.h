@@ -55,6 +55,8 @@ inline constexpr std::array kKernelIds = {
     KernelId{"w8a16_f32_p16_avx512vnni", LayoutKind::p16_w8,   ActFormat::f32,  Isa::avx512vnni},
     KernelId{"w8a16_f32_p16_avx2",       LayoutKind::p16_w8,   ActFormat::f32,  Isa::avx2},
     KernelId{"w8a16_f32_p16_scalar",     LayoutKind::p16_w8,   ActFormat::f32,  Isa::scalar},
+    KernelId{"bf16_bf16_p16_amxbf16",    LayoutKind::p16_bf16, ActFormat::bf16, Isa::amxbf16},
+    KernelId{"bf16_bf16_p16_avx512bf16", LayoutKind::p16_bf16, ActFormat::bf16, Isa::avx512bf16},
     KernelId{"bf16_f32_p16_avx512vnni",  LayoutKind::p16_bf16, ActFormat::f32,  Isa::avx512vnni},
     KernelId{"bf16_f32_p16_avx2",        LayoutKind::p16_bf16, ActFormat::f32,  Isa::avx2},
     KernelId{"bf16_f32_p16_scalar",      LayoutKind::p16_bf16, ActFormat::f32,  Isa::scalar},

@@ -13,8 +13,15 @@ constexpr std::int64_t kBlockK = 32;
 
 // The columns of a block as vectors of rows. A quad is 4 consecutive columns; quads of the two halves of a block share
 // their bytes (int4) or follow each other.
+struct Float32Rows {
+  static constexpr int kHalves = 2;                  // of 16 values of a row in a block
+  static constexpr std::int64_t kColumns = kBlockK;  // of a block
+  static std::int64_t blocks(const TileShape& shape) { return shape.blocks(); }
+  [[gnu::always_inline]] static F fma(F x, F w, F sum) { return V::fma(x, w, sum); }
+};
+
 template <Element E>
-struct Floats {
+struct Floats : Float32Rows {
   static constexpr bool kScaled = false;
   static constexpr std::size_t kQuadBytes = E == Element::f32 ? 256 : 128;
   static constexpr bool kShared = false;
@@ -36,9 +43,9 @@ struct Floats {
   }
 };
 
-// What is prefetched: bytes that come `distance` later in the same panel, at its end those of the panels to come.
+// What is prefetched: weights that come `distance` later in the same panel, at its end those of the panels to come.
 struct Ahead {
-  const std::byte *end, *later;  // of the first panel at hand; the first panel to come
+  const std::byte *end, *later;  // of the first panel at hand; the weights of the first panel to come
   std::ptrdiff_t distance;
 
   const std::byte* of(const std::byte* w) const {
@@ -49,7 +56,8 @@ struct Ahead {
 // S vectors of rows (parts of a panel, then panels), B blocks, N tile rows.
 template <class W, int S, int B, int N>
 struct Blocks {
-  static constexpr std::size_t kBytes = W::kQuadBytes * (W::kShared ? 4 : 8);
+  static constexpr std::size_t kBytes = W::kQuadBytes * (W::kShared ? 4 : 4 * W::kHalves);
+  static constexpr int kValues = 16 * W::kHalves * N;  // of the tile's rows
   static constexpr std::size_t kLines = W::kQuadBytes / 64;
   F c[B][S][N];
 
@@ -68,9 +76,9 @@ struct Blocks {
                                             o[b][s]);
 #pragma GCC unroll 16
       for (int n = 0; n < N; ++n) {
-        const F xn = V::set(x[b * kBlockK * N + n * 16 + Column]);
+        const F xn = V::set(x[b * kValues + n * 16 + Column]);
 #pragma GCC unroll 4
-        for (int s = 0; s < S; ++s) c[b][s][n] = V::fma(xn, w[s], c[b][s][n]);
+        for (int s = 0; s < S; ++s) c[b][s][n] = W::fma(xn, w[s], c[b][s][n]);
       }
     }
   }
@@ -102,7 +110,7 @@ struct Blocks {
       for (auto& strip : block)
         for (F& sum : strip) sum = V::set(0.0f);
     half<0>(w, stride, x, o, ahead);
-    half<1>(w, stride, x, o, ahead);
+    if constexpr (W::kHalves == 2) half<1>(w, stride, x, o, ahead);
   }
 };
 
@@ -111,7 +119,8 @@ struct GroupWalk {
   std::int64_t blocks, left;
   std::size_t group = 0;
 
-  explicit GroupWalk(const P16Matrix& m) : blocks(m.group == m.k ? INT64_MAX : m.group / kBlockK), left(blocks) {}
+  GroupWalk(const P16Matrix& m, std::int64_t columns)
+      : blocks(m.group == m.k ? INT64_MAX : m.group / columns), left(blocks) {}
   std::size_t next() {
     if (left == 0) ++group, left = blocks;
     --left;
@@ -182,22 +191,24 @@ template <class W, int S, int B, int N>
 template <class W, int P, int B, int N>
 void panels(const GemmArgs& a, const std::byte* panel, bool whole, float* out, const std::byte* later) {
   constexpr int S = P * kParts;
-  constexpr std::size_t kBytes = Blocks<W, S, B, N>::kBytes;
+  using Sums = Blocks<W, S, B, N>;
   Places at(*a.matrix);
   const auto* x = reinterpret_cast<const float*>(a.tile);
   const std::byte* w = panel + at.header;
   if (!whole) at.stride = 0;
   const std::ptrdiff_t column = whole ? kPanelRows : 0;
-  const Ahead ahead{panel + a.matrix->panel_bytes(), later, kAhead};
-  GroupWalk groups(*a.matrix);
+  const Ahead ahead{panel + a.matrix->panel_bytes(), later + at.header, kAhead};
+  for (std::size_t p = 0; p < P; ++p)
+    for (std::size_t line = 0; line < at.header; line += 64) V::prefetch(later + p * at.stride + line);
+  GroupWalk groups(*a.matrix, W::kColumns);
   F f[S][N];
   for (auto& strip : f)
     for (F& sum : strip) sum = V::set(0.0f);
-  std::int64_t left = a.shape.blocks();
-  for (; left >= B; left -= B, w += B * kBytes, x += B * kBlockK * N)
+  std::int64_t left = W::blocks(a.shape);
+  for (; left >= B; left -= B, w += B * Sums::kBytes, x += B * Sums::kValues)
     add_blocks<W, S, B, N>(at, panel, w, x, ahead.of(w), groups, f);
   if constexpr (B > 1)
-    for (; left > 0; --left, w += kBytes, x += kBlockK * N)
+    for (; left > 0; --left, w += Sums::kBytes, x += Sums::kValues)
       add_blocks<W, S, 1, N>(at, panel, w, x, ahead.of(w), groups, f);
   for (int s = 0; s < S; ++s) {
     const std::byte* bias = panel + static_cast<std::size_t>(s / kParts) * at.stride + at.bias;

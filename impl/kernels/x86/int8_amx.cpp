@@ -28,35 +28,16 @@ namespace moe {
 namespace {
 
 constexpr int kTileRows = 128;
-constexpr int kSubRows = 16;
-constexpr int kSubs = kTileRows / kSubRows;
 constexpr int kFewRows = 4;
 constexpr std::int64_t kRunUnits = 8;
 constexpr std::ptrdiff_t kAhead = 4096;  // bytes of a panel between prefetch and use
 
 #include "kernels/x86/vector_avx512.inl"
 
+#include "kernels/x86/amx_tiles.inl"
+
 inline __m512i load(const std::byte* p) { return _mm512_loadu_si512(p); }
 inline __m512 load_f32(const std::byte* p) { return _mm512_loadu_ps(p); }
-
-// Tile registers: 0-3 sums (token half, panel), 4 and 5 activations, 6 and 7 weights.
-struct alignas(64) TileConfig {
-  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  std::uint16_t column_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  std::uint8_t rows[16] = {};
-
-  explicit TileConfig(int tokens) {
-    for (int tile = 0; tile < 8; ++tile) rows[tile] = static_cast<std::uint8_t>(tile < 6 ? tokens : 16);
-  }
-};
-
-// The tokens of a tile in parts of equal size: the last parts may overlap, which computes rows twice, alike.
-struct Parts {
-  int count, rows, n;
-  explicit Parts(int tokens)
-      : count((tokens + kSubRows - 1) / kSubRows), rows((tokens + count - 1) / count), n(tokens) {}
-  int first(int part) const { return std::min(part * rows, n - rows); }
-};
 
 // 16 x 16 sums of one part of tokens with two panels: int32, or float between groups.
 using Block = std::array<std::array<std::array<std::int32_t, 16>, kSubRows>, 2>;

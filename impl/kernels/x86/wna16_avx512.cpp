@@ -29,7 +29,7 @@ constexpr std::ptrdiff_t kAhead = 8192;  // bytes of weights between prefetch an
 #include "kernels/body/weights_wna16.inl"
 
 // int4 without zero points: the low 4 bits of a lane choose its value from a table.
-struct Table {
+struct Table : Float32Rows {
   static constexpr bool kScaled = true, kShared = true;
   static constexpr std::size_t kQuadBytes = 64;
   struct Offset {};
