@@ -1,8 +1,10 @@
 // Conversion: checkpoint tensors in memory -> packed experts, in GB/s of packed output. Nothing is in a cache; the
 // destination's pages are touched beforehand.
 //
-// Name: convert/<workload>/<format>/threads:<n>; `-packed` formats read pack-quantized tensors, others int-quantized.
+// Counters: GB_s; per_thread, GB per second of processor time. Name: convert/<workload>/<format>/threads:<n>; `-packed`
+// formats read pack-quantized tensors, others int-quantized.
 #include <benchmark/benchmark.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -24,6 +26,13 @@ constexpr Workload kWorkloads[] = {
     {"gpt-oss-20b", 32, 4, 2880, 2880},
 };
 
+double cpu_seconds() {
+  rusage u{};
+  getrusage(RUSAGE_SELF, &u);
+  return static_cast<double>(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+         1e-6 * static_cast<double>(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
 struct Free {
   void operator()(void* p) const { std::free(p); }
 };
@@ -44,13 +53,15 @@ void run(benchmark::State& state, const Workload& w, const Format& f, int thread
   options.dst = memory.get();
   options.dst_size = bytes;
   std::vector<double> times, bandwidth;
+  double cpu = 0;
   for (auto _ : state) {
     for (int i = 0; i < 5; ++i) {
       bandwidth.push_back(read_bandwidth(threads));
       moe_packed* packed = nullptr;
-      const double begin = seconds();
+      const double begin = seconds(), cpu_begin = cpu_seconds();
       check(moe_convert_weights(context.get(), m.selection.get(), weights.get(), &options, &packed, &e), e);
       times.push_back(seconds() - begin);
+      cpu += cpu_seconds() - cpu_begin;
       moe_packed_destroy(packed);
     }
     std::sort(times.begin(), times.end());
@@ -58,6 +69,8 @@ void run(benchmark::State& state, const Workload& w, const Format& f, int thread
     state.SetIterationTime(times[times.size() / 2]);
   }
   state.counters["GB_s"] = static_cast<double>(bytes) / times[times.size() / 2] / 1e9;
+  // Of processor time: what a thread does while it runs, whatever else does.
+  state.counters["per_thread"] = static_cast<double>(bytes) * static_cast<double>(times.size()) / cpu / 1e9;
   state.counters["probe_GB_s"] = bandwidth[bandwidth.size() / 2];
 } catch (const std::exception& e) {
   state.SkipWithError(e.what());  // the others go on
