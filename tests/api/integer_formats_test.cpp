@@ -240,7 +240,10 @@ std::vector<std::byte> equal_everywhere(const IntModel& m, const std::string& fa
     EXPECT_EQ(layer.kernel.rfind(family, 0), 0u) << layer.kernel;
     const std::vector<std::byte> out = layer.run(m, 0, m.T);
     if (first.empty()) first = out;
-    EXPECT_EQ(out, first) << layer.kernel;
+    if (layer.kernel.find("_bf16_p16_") == std::string::npos)
+      EXPECT_EQ(out, first) << layer.kernel;
+    else  // dots of bfloat16 pairs round in their own way
+      EXPECT_LE(relative_rms(floats_of(out, m.dtype), floats_of(first, m.dtype)), 8e-3) << layer.kernel;
     const auto row = static_cast<std::ptrdiff_t>(out.size()) / m.T;
     for (std::int64_t t = 0; t < m.T; ++t)  // alone as in the batch
       EXPECT_EQ(layer.run(m, t, 1), std::vector<std::byte>(out.begin() + t * row, out.begin() + (t + 1) * row))
@@ -263,8 +266,8 @@ const FormatCase kFormats[] = {
     {"w4a8_blk8_p16", 4, true, R"({"activation_quant":"block32"})", 2e-2, 2e-2},
     {"w8a8_blk8_p16", 8, false, R"({"compute":"a8"})", 2e-2, 2e-2},
     {"w8a8_tok8_p16", 8, false, R"({"compute":"a8","activation_quant":"per_token"})", 3e-2, 3e-2},
-    {"w4a16_f32_p16", 4, false, "{}", 8e-3, 1e-5},
-    {"w8a16_f32_p16", 8, false, "{}", 8e-3, 1e-5},
+    {"w4a16_", 4, false, "{}", 8e-3, 1e-5},
+    {"w8a16_", 8, false, "{}", 8e-3, 1e-5},
 };
 
 TEST(IntegerFormats, AgainstAPlainLayer) {
@@ -323,7 +326,7 @@ TEST(IntegerFormats, GoldenInt8) {
   m.extra = nlohmann::json::object();
   m.act8 = false;
   m.packed = true;
-  const std::vector<float> w8a16 = floats_of(equal_everywhere(m, "w8a16_f32_p16"), m.dtype);
+  const std::vector<float> w8a16 = floats_of(equal_everywhere(m, "w8a16_"), m.dtype);
   EXPECT_LE(relative_rms(w8a16, f.at("y_w8a16").floats()), 8e-3);
 }
 

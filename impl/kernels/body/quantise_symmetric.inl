@@ -56,8 +56,7 @@ void quantise_row(const QuantArgsRow& a) {
   const QuantRow out = quant_row(s, a.out);
   clear_tail(s, out.codes, out.code_stride);
   for (std::int64_t g = 0; g < s.groups(); ++g)
-    out.corr[g * out.corr_stride] =
-        codes(a, out.codes, out.code_stride, g * s.group, (g + 1) * s.group, scale.inverse);
+    out.corr[g * out.corr_stride] = codes(a, out.codes, out.code_stride, g * s.group, (g + 1) * s.group, scale.inverse);
   *out.recip = scale.scale;
   *out.z = 0;
 }

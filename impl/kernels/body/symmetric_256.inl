@@ -34,8 +34,8 @@ inline void add_blocks(Blocks b, const std::int32_t* corr, __m256i (&c)[2][N]) {
   }
 }
 
-// Sums of blocks, beginning with their corrections, into out[half][N]. Dot says where the accumulators live: in registers
-// as locals of this function alone, or in memory, where its operands need the registers.
+// Sums of blocks, beginning with their corrections, into out[half][N]. Dot says where the accumulators live: in
+// registers as locals of this function alone, or in memory, where its operands need the registers.
 template <class Dot, int N>
 void sums_of(const Blocks& b, const std::int32_t* corr, __m256i* out) {
   auto& sums = *reinterpret_cast<__m256i(*)[2][N]>(out);
@@ -112,5 +112,6 @@ void gemm(const GemmArgs& a) {
   const std::size_t bytes = a.matrix->panel_bytes();
   const std::byte* const end = a.panels + static_cast<std::size_t>(a.panel_count) * bytes;
   for (std::int64_t p = 0; p < a.panel_count; ++p)
-    symmetric_panel<Dot, Facts>(a, kTable.by_rows[a.n - 1], a.panels + static_cast<std::size_t>(p) * bytes, a.out + p * kPanelRows, end);
+    symmetric_panel<Dot, Facts>(a, kTable.by_rows[a.n - 1], a.panels + static_cast<std::size_t>(p) * bytes,
+                                a.out + p * kPanelRows, end);
 }

@@ -1,5 +1,5 @@
-// The words of a tile with symmetric activations as the kernels walk them, from row `first` on: corrections, and a scale
-// per token or per block of 32 k. Included inside an anonymous namespace.
+// The words of a tile with symmetric activations as the kernels walk them, from row `first` on: corrections, and a
+// scale per token or per block of 32 k. Included inside an anonymous namespace.
 
 inline const std::int32_t* tile_words(const GemmArgs& a) {
   return reinterpret_cast<const std::int32_t*>(a.tile + a.shape.code_bytes() * static_cast<std::size_t>(a.n));

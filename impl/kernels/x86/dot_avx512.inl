@@ -60,8 +60,8 @@ struct Block {
   [[gnu::always_inline]] void add_vector(const std::byte* w, std::size_t stride, const std::int8_t* a, int j) {
     __m512i codes[Codes::kSteps][P];
     for (int p = 0; p < P; ++p)
-      Codes::template unpack<P>(load(w + static_cast<std::size_t>(p) * stride + static_cast<std::size_t>(j) * 64), codes,
-                                p);
+      Codes::template unpack<P>(load(w + static_cast<std::size_t>(p) * stride + static_cast<std::size_t>(j) * 64),
+                                codes, p);
 #pragma GCC unroll 16
     for (int m = 0; m < N; ++m) {
       for (int s = 0; s < Codes::kSteps; ++s) {
@@ -93,8 +93,7 @@ struct Ahead {
         if (next == nullptr) return;
         p = next + (p - end);
       }
-      for (int i = 0; i < Codes::kVectors; ++i)
-        _mm_prefetch(reinterpret_cast<const char*>(p + 64 * i), _MM_HINT_T0);
+      for (int i = 0; i < Codes::kVectors; ++i) _mm_prefetch(reinterpret_cast<const char*>(p + 64 * i), _MM_HINT_T0);
     } else {
       if (from == nullptr) return;
       for (int i = 0; i < 2 * Codes::kVectors; ++i)
@@ -103,4 +102,3 @@ struct Ahead {
     }
   }
 };
-

@@ -1,5 +1,5 @@
-// Sums of 32 k for 16 rows and N tokens with AVX-VNNI: one 256-bit vpdpbusd per 8 rows, 4 k and token. Included inside a
-// target region and an anonymous namespace; the interface is that of dot_avx2.inl.
+// Sums of 32 k for 16 rows and N tokens with AVX-VNNI: one 256-bit vpdpbusd per 8 rows, 4 k and token. Included inside
+// a target region and an anonymous namespace; the interface is that of dot_avx2.inl.
 
 inline __m256i load(const std::byte* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
 inline __m256i broadcast4(const std::int8_t* p) {
