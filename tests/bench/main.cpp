@@ -77,6 +77,7 @@ int main(int argc, char** argv) {
   add_probes(threads);
   add_layers(threads);
   add_overhead(threads);
+  add_pool(threads);
   add_conversions(threads);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
