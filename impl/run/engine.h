@@ -7,6 +7,7 @@
 //   phase 2  (chunk of output columns): gemm of w2 tile by tile in ascending expert order, routed sum
 //
 // A phase ends with its parallel_for, so there are two inner barriers, one for a single token.
+// Items of phases 1 and 2 stay inside one NUMA node's rows (shards.h).
 #pragma once
 
 #include <cstddef>
