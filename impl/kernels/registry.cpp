@@ -41,7 +41,7 @@ constexpr const Kernel* kRows[] = {
     &kW4a8BlockAvx512Vnni, &kW4a8BlockAvxVnni, &kW4a8BlockAvx2,
     &kW8a8AmxInt8, &kW8a8Avx512Vnni, &kW8a8AvxVnni, &kW8a8Avx2,
     &kW8a8BlockAvx512Vnni, &kW8a8BlockAvxVnni, &kW8a8BlockAvx2,
-    &kW4a16Avx512Vnni, &kW4a16Avx2, &kW8a16Avx512Vnni, &kW8a16Avx2,
+    &kW4a16Avx512Bf16, &kW4a16Avx512Vnni, &kW4a16Avx2, &kW8a16Avx512Vnni, &kW8a16Avx2,
     &kBf16AmxBf16, &kBf16Avx512Bf16, &kBf16Avx512Vnni, &kBf16Avx2, &kF16Avx512Vnni, &kF16Avx2, &kF32Avx512Vnni, &kF32Avx2,
 #endif
     &kW4a8Scalar, &kW4a8BlockScalar, &kW8a8Scalar, &kW8a8BlockScalar, &kW4a16Scalar, &kW8a16Scalar,

@@ -97,7 +97,7 @@ constexpr Accepts kOurCpu = [] {
   a.transposed = false;
   a.group_multiple = 32;
   a.layouts = {LayoutKind::p16_w4, LayoutKind::p16_w8};
-  a.acts = {ActFormat::f32, ActFormat::tok8, ActFormat::blk8};
+  a.acts = {ActFormat::bf16, ActFormat::f32, ActFormat::tok8, ActFormat::blk8};
   return a;
 }();
 constexpr Accepts kHumming = [] {

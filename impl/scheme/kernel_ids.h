@@ -49,6 +49,7 @@ inline constexpr std::array kKernelIds = {
     KernelId{"w8a8_blk8_p16_avxvnni",    LayoutKind::p16_w8,   ActFormat::blk8, Isa::avxvnni},
     KernelId{"w8a8_blk8_p16_avx2",       LayoutKind::p16_w8,   ActFormat::blk8, Isa::avx2},
     KernelId{"w8a8_blk8_p16_scalar",     LayoutKind::p16_w8,   ActFormat::blk8, Isa::scalar},
+    KernelId{"w4a16_bf16_p16_avx512bf16",LayoutKind::p16_w4,   ActFormat::bf16, Isa::avx512bf16},
     KernelId{"w4a16_f32_p16_avx512vnni", LayoutKind::p16_w4,   ActFormat::f32,  Isa::avx512vnni},
     KernelId{"w4a16_f32_p16_avx2",       LayoutKind::p16_w4,   ActFormat::f32,  Isa::avx2},
     KernelId{"w4a16_f32_p16_scalar",     LayoutKind::p16_w4,   ActFormat::f32,  Isa::scalar},

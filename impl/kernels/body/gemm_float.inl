@@ -1,5 +1,5 @@
-// Weights of any element against float32 rows, for a lane type V (vector_*.inl). Included inside a target region and
-// an anonymous namespace that define kTileRows and kAhead.
+// Weights of any element against rows of 4-byte values (float32, or pairs of bf16: x86/*bf16.cpp), for a lane type V
+// (vector_*.inl). Included inside a target region and an anonymous namespace that define kTileRows and kAhead.
 //
 // Definition (kernels/ref/float.h): per block of 32 columns one chain of fma in ascending order; the block's sum times
 // its scale is added to the result; the bias comes last. Blocks are chains of their own, so few rows walk several of
@@ -15,7 +15,7 @@ constexpr std::int64_t kBlockK = 32;
 // their bytes (int4) or follow each other.
 struct Float32Rows {
   static constexpr int kHalves = 2;                  // of 16 values of a row in a block
-  static constexpr std::int64_t kColumns = kBlockK;  // of a block
+  static constexpr std::int64_t kColumns = kBlockK;  // of a block, as weight groups count them
   static std::int64_t blocks(const TileShape& shape) { return shape.blocks(); }
   [[gnu::always_inline]] static F fma(F x, F w, F sum) { return V::fma(x, w, sum); }
 };
@@ -225,30 +225,37 @@ struct Form {
 };
 template <class W>
 constexpr Form form_of(int n) {
-  if (kParts == 2) return {1, n <= 2 ? 4 / n : 1};
+  if (kParts == 2) return {1, n > 2 ? 1 : n == 2 || W::kScaled ? 2 : 4};  // few registers
   const bool memory_bound = n <= 2 ? !W::kShared : n <= 4 && !W::kScaled;
   return {memory_bound ? 1 : 2, n <= 2 ? 4 : n <= 4 ? 2 : 1};
 }
 
-template <class W, int N>
-void gemm_rows(const GemmArgs& a) {
-  constexpr Form kForm = form_of<W>(N);
+// The code for a number of rows, and the panels that it takes at once.
+struct Step {
+  void (*run)(const GemmArgs& a, const std::byte* panel, bool whole, float* out, const std::byte* later);
+  int panels;
+};
+
+[[gnu::noinline]] inline void walk(const GemmArgs& a, const Step& step) {
   const std::size_t bytes = a.matrix->panel_bytes();
-  for (std::int64_t p = 0; p < a.panel_count; p += kForm.panels) {
-    const std::byte* panel = a.panels + static_cast<std::size_t>(p) * bytes;
-    const std::int64_t later = p + kForm.panels;
-    const std::byte* next = later < a.panel_count ? panel + kForm.panels * bytes : a.next != nullptr ? a.next : panel;
-    panels<W, kForm.panels, kForm.blocks, N>(a, panel, later <= a.panel_count, a.out + p * kPanelRows, next);
+  const std::byte* panel = a.panels;
+  for (std::int64_t p = 0; p < a.panel_count; p += step.panels) {
+    const std::int64_t later = p + step.panels;
+    const std::byte* next = panel + static_cast<std::size_t>(step.panels) * bytes;
+    const std::byte* ahead = later < a.panel_count ? next : a.next != nullptr ? a.next : panel;
+    step.run(a, panel, later <= a.panel_count, a.out + p * kPanelRows, ahead);
+    panel = next;
   }
 }
 
 template <class W, int... Rows>
-constexpr std::array<void (*)(const GemmArgs&), kTileRows> by_rows(std::integer_sequence<int, Rows...>) {
-  return {gemm_rows<W, Rows + 1>...};
+constexpr std::array<Step, kTileRows> by_rows(std::integer_sequence<int, Rows...>) {
+  return {Step{panels<W, form_of<W>(Rows + 1).panels, form_of<W>(Rows + 1).blocks, Rows + 1>,
+               form_of<W>(Rows + 1).panels}...};
 }
 
 template <class W>
 void gemm(const GemmArgs& a) {
   static constexpr auto kByRows = by_rows<W>(std::make_integer_sequence<int, kTileRows>());
-  kByRows[static_cast<std::size_t>(a.n - 1)](a);
+  walk(a, kByRows[static_cast<std::size_t>(a.n - 1)]);
 }
