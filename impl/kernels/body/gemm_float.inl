@@ -189,15 +189,14 @@ template <class W, int S, int B, int N>
 
 // Not whole: the last panel is there alone and is taken for both.
 template <class W, int P, int B, int N>
-void panels(const GemmArgs& a, const std::byte* panel, bool whole, float* out, const std::byte* later) {
+void panels(const GemmArgs& a, Places at, const std::byte* panel, bool whole, float* out, const std::byte* later) {
   constexpr int S = P * kParts;
   using Sums = Blocks<W, S, B, N>;
-  Places at(*a.matrix);
   const auto* x = reinterpret_cast<const float*>(a.tile);
   const std::byte* w = panel + at.header;
-  if (!whole) at.stride = 0;
   const std::ptrdiff_t column = whole ? kPanelRows : 0;
-  const Ahead ahead{panel + a.matrix->panel_bytes(), later + at.header, kAhead};
+  const Ahead ahead{panel + at.stride, later + at.header, kAhead};
+  if (!whole) at.stride = 0;
   for (std::size_t p = 0; p < P; ++p)
     for (std::size_t line = 0; line < at.header; line += 64) V::prefetch(later + p * at.stride + line);
   GroupWalk groups(*a.matrix, W::kColumns);
@@ -232,18 +231,18 @@ constexpr Form form_of(int n) {
 
 // The code for a number of rows, and the panels that it takes at once.
 struct Step {
-  void (*run)(const GemmArgs& a, const std::byte* panel, bool whole, float* out, const std::byte* later);
+  void (*run)(const GemmArgs& a, Places at, const std::byte* panel, bool whole, float* out, const std::byte* later);
   int panels;
 };
 
 [[gnu::noinline]] inline void walk(const GemmArgs& a, const Step& step) {
-  const std::size_t bytes = a.matrix->panel_bytes();
+  const Places at(*a.matrix);
   const std::byte* panel = a.panels;
   for (std::int64_t p = 0; p < a.panel_count; p += step.panels) {
     const std::int64_t later = p + step.panels;
-    const std::byte* next = panel + static_cast<std::size_t>(step.panels) * bytes;
+    const std::byte* next = panel + static_cast<std::size_t>(step.panels) * at.stride;
     const std::byte* ahead = later < a.panel_count ? next : a.next != nullptr ? a.next : panel;
-    step.run(a, panel, later <= a.panel_count, a.out + p * kPanelRows, ahead);
+    step.run(a, at, panel, later <= a.panel_count, a.out + p * kPanelRows, ahead);
     panel = next;
   }
 }
