@@ -48,13 +48,8 @@ struct Block {
   }
   // 32 k: Codes::kBytes of each panel (w + p * stride), N rows of 32 codes, 64 bytes apart.
   [[gnu::always_inline]] void add(const std::byte* w, std::size_t stride, const std::int8_t* a) {
-    if constexpr (kChains == 1 && Codes::kSteps == 1) {  // code of eight vectors side by side would gain nothing
-#pragma GCC unroll 2
-      for (int j = 0; j < Codes::kVectors; ++j) add_vector(w, stride, a, j);
-    } else {
 #pragma GCC unroll 8
-      for (int j = 0; j < Codes::kVectors; ++j) add_vector(w, stride, a, j);
-    }
+    for (int j = 0; j < Codes::kVectors; ++j) add_vector(w, stride, a, j);  // in a loop GCC 12 copies all sums per turn
   }
   // Vector j of the 32 k.
   [[gnu::always_inline]] void add_vector(const std::byte* w, std::size_t stride, const std::int8_t* a, int j) {

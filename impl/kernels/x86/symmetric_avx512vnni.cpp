@@ -30,25 +30,30 @@ constexpr std::ptrdiff_t kAhead = 8192;  // bytes of weights between prefetch an
 
 inline __m512 load_f16(const std::byte* p) { return V::load_f16(p); }
 
-// Scales of the groups of one panel, in order.
+// Scales of the groups of a panel, in order.
 struct ScaleWalk {
-  const P16Matrix* m;
+  enum class Kind { bf16, f16, f32, sixteenth };
+  Kind kind;
   const std::byte* at;
   std::size_t step, other_step;  // in turn: the scales of g = 32 lie in pairs before their unit
 
-  ScaleWalk(const P16Matrix& matrix, const std::byte* panel)
-      : m(&matrix), at(panel + matrix.scale_offset(0, 0)), step(kPanelRows * matrix.scale_bytes()), other_step(step) {
-    if (matrix.grouping() == Grouping::g32) other_step = matrix.unit_bytes() - step;
+  ScaleWalk(const P16Matrix& m, const std::byte* panel)
+      : kind(kind_of(m)), at(panel + m.scale_offset(0, 0)), step(kPanelRows * m.scale_bytes()), other_step(step) {
+    if (m.grouping() == Grouping::g32) other_step = m.unit_bytes() - step;
   }
-  [[gnu::always_inline]] __m512 next() {
-    const std::byte* p = at;
+  static Kind kind_of(const P16Matrix& m) {
+    if (m.scale_bytes() == 4) return m.scales == Scales::w4a8 ? Kind::sixteenth : Kind::f32;
+    return m.scales == Scales::f16 ? Kind::f16 : Kind::bf16;
+  }
+  [[gnu::always_inline]] __m512 load(std::size_t offset) const {
+    if (kind == Kind::bf16) return load_bf16(at + offset);
+    if (kind == Kind::f16) return load_f16(at + offset);
+    const __m512 s = load_f32(at + offset);
+    return kind == Kind::f32 ? s : _mm512_mul_ps(s, _mm512_set1_ps(16.0f));
+  }
+  [[gnu::always_inline]] void next() {
     at += step;
     std::swap(step, other_step);
-    if (m->scale_bytes() == 4) {
-      const __m512 s = load_f32(p);
-      return m->scales == Scales::w4a8 ? _mm512_mul_ps(s, _mm512_set1_ps(16.0f)) : s;
-    }
-    return m->scales == Scales::f16 ? load_f16(p) : load_bf16(p);
   }
 };
 
@@ -57,40 +62,48 @@ struct ScaleWalk {
 // P panels and N rows of the tile from row `first` on.
 template <class Codes, class Facts, int P, int N>
 [[gnu::noinline]] void panels(const GemmArgs& a, const std::byte* panel, int first, float* out,
-                              Ahead<Codes, P>& ahead) {
+                              const Ahead<Codes, P>& reading) {
   const P16Matrix& m = *a.matrix;
-  const std::size_t stride = m.panel_bytes();
+  const std::size_t stride = m.panel_bytes(), unit_header = m.unit_header();
+  const std::int64_t groups = m.groups(), blocks = a.shape.blocks();
+  const std::int64_t per_group = groups == 1 ? blocks : m.group / 32;
+  const int n = a.n;
   const auto* codes = reinterpret_cast<const std::int8_t*>(a.tile) + first * kUnitK;
   Facts t(a, first);
-  const std::byte* w = panel + m.header_bytes() + m.unit_header();
+  Ahead<Codes, P> ahead = reading;
+  const std::byte* w = panel + m.header_bytes() + unit_header;
   __m512 f[P][N];
   for (auto& row : f)
     for (auto& x : row) x = _mm512_setzero_ps();
-  ScaleWalk scales[2] = {{m, panel}, {m, panel + (P - 1) * stride}};
+  ScaleWalk scales(m, panel);
   std::int64_t k = 0;
-  for (std::int64_t g = 0, groups = m.groups(); g < groups; ++g) {
-    const std::int64_t end = m.group == m.k ? a.shape.blocks() : k + m.group / 32;
+  for (std::int64_t g = 0; g < groups; ++g, scales.next()) {
     __m512 scale[P];
-    for (int p = 0; p < P; ++p) scale[p] = scales[p].next();
-    Block<Codes, P, N> b;
-    if constexpr (!Facts::kBlocks) b.start(t.corr, nullptr);
-    for (; k < end; ++k, w += Codes::kBytes + ((k & 1) == 0 ? m.unit_header() : 0)) {
-      ahead.block(w);
-      if constexpr (Facts::kBlocks) b.start(t.corr, nullptr);
-      b.add(w, stride, codes + block_offset(k, a.n));
-      if constexpr (Facts::kBlocks) {
+    for (int p = 0; p < P; ++p) scale[p] = scales.load(static_cast<std::size_t>(p) * stride);
+    const std::int64_t end = k + per_group;
+    if constexpr (Facts::kBlocks) {
+      for (; k < end; ++k, t.corr += n, t.scale += n) {
+        ahead.block(w);
+        Block<Codes, P, N> b;
+        b.start(t.corr, nullptr);
+        b.add(w, stride, codes + block_offset(k, n));
         for (int i = 0; i < N; ++i) {
           const __m512 s = _mm512_set1_ps(t.scale[i]);
           for (int p = 0; p < P; ++p) f[p][i] = _mm512_fmadd_ps(b.sum(p, i), _mm512_mul_ps(scale[p], s), f[p][i]);
         }
-        t.corr += a.n;
-        t.scale += a.n;
+        w += Codes::kBytes + (k % 2 != 0 ? unit_header : 0);
       }
-    }
-    if constexpr (!Facts::kBlocks) {
+    } else {
+      Block<Codes, P, N> b;
+      b.start(t.corr, nullptr);
+      for (; k < end; ++k) {
+        ahead.block(w);
+        b.add(w, stride, codes + block_offset(k, n));
+        w += Codes::kBytes + (k % 2 != 0 ? unit_header : 0);
+      }
       for (int p = 0; p < P; ++p)
         for (int i = 0; i < N; ++i) f[p][i] = _mm512_fmadd_ps(b.sum(p, i), scale[p], f[p][i]);
-      t.corr += a.n;
+      t.corr += n;
     }
   }
   for (int p = 0; p < P; ++p, panel += stride) {

@@ -32,30 +32,38 @@ constexpr std::ptrdiff_t kAhead = 8192;  // bytes of weights between prefetch an
 
 #include "kernels/x86/dot_avx512.inl"
 
-// The tile as the kernels walk it.
+// The tile as the kernels walk it, from row `first` on.
 struct Tile {
+  int n, first;
   const std::int8_t* codes;
   const std::int32_t* corr;  // [G][n]
   const float* recip;
   const std::int32_t* z;
 
-  explicit Tile(const GemmArgs& a) {
-    const auto n = static_cast<std::size_t>(a.n);
-    codes = reinterpret_cast<const std::int8_t*>(a.tile);
-    corr = reinterpret_cast<const std::int32_t*>(a.tile + a.shape.code_bytes() * n);
-    recip = reinterpret_cast<const float*>(corr + static_cast<std::size_t>(a.shape.groups()) * n);
-    z = reinterpret_cast<const std::int32_t*>(recip + n);
+  Tile(const GemmArgs& a, int row) : n(a.n), first(row) {
+    codes = reinterpret_cast<const std::int8_t*>(a.tile) + first * kUnitK;
+    const auto* words =
+        reinterpret_cast<const std::int32_t*>(a.tile + a.shape.code_bytes() * static_cast<std::size_t>(n));
+    corr = words + first;
+    recip = reinterpret_cast<const float*>(words + a.shape.groups() * n) + first;
+    z = words + (a.shape.groups() + 1) * n + first;
+  }
+  // Rows of the tile, for addresses: what the compiler knows where N rows are all of them.
+  template <int P, int N>
+  [[gnu::always_inline]] int rows() const {
+    return P == 1 ? n : N;
   }
 };
 
 template <int P, int N>
-void finish_rows(const GemmArgs& a, const std::byte* panel, std::int64_t column, const __m512 (&r)[P][N]) {
+void finish_rows(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column,
+                 const __m512 (&r)[P][N]) {
   const P16Matrix& m = *a.matrix;
   for (int p = 0; p < P; ++p) {
     const std::byte* head = panel + static_cast<std::size_t>(p) * m.panel_bytes();
     const __m512 bias = m.has_bias ? load_f32(head + m.bias_offset()) : _mm512_setzero_ps();
     for (int i = 0; i < N; ++i)
-      _mm512_storeu_ps(a.out + i * a.ld + column + p * kPanelRows, _mm512_add_ps(r[p][i], bias));
+      _mm512_storeu_ps(a.out + (t.first + i) * a.ld + column + p * kPanelRows, _mm512_add_ps(r[p][i], bias));
   }
 }
 
@@ -70,12 +78,12 @@ void finish_groups(const GemmArgs& a, const Tile& t, const std::byte* panel, std
       f[p][i] = _mm512_mul_ps(f[p][i], _mm512_set1_ps(t.recip[i]));
     }
   }
-  finish_rows<P, N>(a, panel, column, f);
+  finish_rows<P, N>(a, t, panel, column, f);
 }
 
 template <int P, int N>
-void panels_channel(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column,
-                    Ahead<Nibbles, P>& ahead) {
+[[gnu::noinline]] void panels_channel(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column,
+                                      Ahead<Nibbles, P>& ahead) {
   const P16Matrix& m = *a.matrix;
   const std::size_t stride = m.panel_bytes();
   __m512i zw[P * N];
@@ -88,7 +96,7 @@ void panels_channel(const GemmArgs& a, const Tile& t, const std::byte* panel, st
   const std::byte* w = panel + m.header_bytes();
   for (std::int64_t k = 0, blocks = a.shape.blocks(); k < blocks; ++k, w += 256) {
     ahead.block(w);
-    b.add(w, stride, t.codes + block_offset(k, N));
+    b.add(w, stride, t.codes + block_offset(k, t.rows<P, N>()));
   }
   __m512 r[P][N];
   for (int p = 0; p < P; ++p) {
@@ -97,12 +105,12 @@ void panels_channel(const GemmArgs& a, const Tile& t, const std::byte* panel, st
       r[p][i] = _mm512_mul_ps(_mm512_mul_ps(_mm512_set1_ps(16.0f), b.sum(p, i)),
                               _mm512_mul_ps(scale, _mm512_set1_ps(t.recip[i])));
   }
-  finish_rows<P, N>(a, panel, column, r);
+  finish_rows<P, N>(a, t, panel, column, r);
 }
 
 template <int P, int N>
-void panels_grouped(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column,
-                    Ahead<Nibbles, P>& ahead) {
+[[gnu::noinline]] void panels_grouped(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column,
+                                      Ahead<Nibbles, P>& ahead) {
   const P16Matrix& m = *a.matrix;
   const std::size_t stride = m.panel_bytes();
   const std::int64_t per_group = m.group / 32;
@@ -112,12 +120,12 @@ void panels_grouped(const GemmArgs& a, const Tile& t, const std::byte* panel, st
   const std::byte* w = panel + m.header_bytes();
   const std::int32_t* corr = t.corr;
   std::int64_t k = 0;
-  for (std::int64_t g = 0, groups = m.groups(); g < groups; ++g, corr += N) {
+  for (std::int64_t g = 0, groups = m.groups(); g < groups; ++g, corr += t.rows<P, N>()) {
     Block<Nibbles, P, N> b;
     b.start(corr, nullptr);
     for (const std::int64_t end = k + per_group; k < end; ++k, w += 256) {
       ahead.block(w);
-      b.add(w, stride, t.codes + block_offset(k, N));
+      b.add(w, stride, t.codes + block_offset(k, t.rows<P, N>()));
     }
     for (int p = 0; p < P; ++p) {
       const __m512 scale = load_bf16(panel + static_cast<std::size_t>(p) * stride + static_cast<std::size_t>(g) * 32);
@@ -128,8 +136,8 @@ void panels_grouped(const GemmArgs& a, const Tile& t, const std::byte* panel, st
 }
 
 template <int P, int N>
-void panels_g32(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column,
-                Ahead<Nibbles, P>& ahead) {
+[[gnu::noinline]] void panels_g32(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column,
+                                  Ahead<Nibbles, P>& ahead) {
   const P16Matrix& m = *a.matrix;
   const std::size_t stride = m.panel_bytes();
   __m512 f[P][N];
@@ -138,13 +146,13 @@ void panels_g32(const GemmArgs& a, const Tile& t, const std::byte* panel, std::i
   const std::byte* unit = panel + m.header_bytes();
   const std::int32_t* corr = t.corr;
   const std::int64_t blocks = a.shape.blocks();
-  for (std::int64_t k = 0; k < blocks; ++k, corr += N) {
+  for (std::int64_t k = 0; k < blocks; ++k, corr += t.rows<P, N>()) {
     const std::size_t h = static_cast<std::size_t>(k & 1);
     const std::byte* w = unit + 64 + 256 * h;
     ahead.block(w);
     Block<Nibbles, P, N> b;
     b.start(corr, nullptr);
-    b.add(w, stride, t.codes + block_offset(k, N));
+    b.add(w, stride, t.codes + block_offset(k, t.rows<P, N>()));
     for (int p = 0; p < P; ++p) {
       const __m512 scale = load_bf16(unit + static_cast<std::size_t>(p) * stride + 32 * h);
       for (int i = 0; i < N; ++i) f[p][i] = _mm512_fmadd_ps(b.sum(p, i), scale, f[p][i]);
@@ -155,10 +163,11 @@ void panels_g32(const GemmArgs& a, const Tile& t, const std::byte* panel, std::i
 }
 
 template <int P, int N>
-void run_panels(const GemmArgs& a, const Tile& t, std::int64_t first, std::int64_t count) {
+void run_panels(const GemmArgs& a, std::int64_t begin, std::int64_t stop, int first) {
+  const Tile t(a, first);
   const std::size_t bytes = a.matrix->panel_bytes();
   const std::byte* const end = a.panels + static_cast<std::size_t>(a.panel_count) * bytes;
-  for (std::int64_t p = first; p + P <= first + count; p += P) {
+  for (std::int64_t p = begin; p + P <= stop; p += P) {
     const std::byte* panel = a.panels + static_cast<std::size_t>(p) * bytes;
     const std::byte* later = panel + P * bytes < end ? panel + P * bytes : a.next;
     Ahead<Nibbles, P> ahead{later, end, a.next};
@@ -178,13 +187,20 @@ void run_panels(const GemmArgs& a, const Tile& t, std::int64_t first, std::int64
   }
 }
 
+// Three rows and more meet two panels at a time; a last panel alone meets two rows at a time.
+[[gnu::noinline]] void last_panel(const GemmArgs& a) {
+  const std::int64_t p = a.panel_count - 1;
+  for (int row = 0; row + 2 <= a.n; row += 2) run_panels<1, 2>(a, p, a.panel_count, row);
+  if (a.n % 2 != 0) run_panels<1, 1>(a, p, a.panel_count, a.n - 1);
+}
 template <int N>
 void gemm_rows(const GemmArgs& a) {
-  const Tile t(a);
-  std::int64_t pairs = 0;
-  if constexpr (N >= 3) pairs = a.panel_count / 2 * 2;
-  if (pairs != 0) run_panels<2, N>(a, t, 0, pairs);
-  run_panels<1, N>(a, t, pairs, a.panel_count - pairs);
+  if constexpr (N <= 2) {
+    run_panels<1, N>(a, 0, a.panel_count, 0);
+  } else {
+    run_panels<2, N>(a, 0, a.panel_count, 0);
+    if (a.panel_count % 2 != 0) last_panel(a);
+  }
 }
 
 void gemm(const GemmArgs& a) {
