@@ -34,21 +34,21 @@ inline __m512 load_f16(const std::byte* p) { return V::load_f16(p); }
 struct ScaleWalk {
   enum class Kind { bf16, f16, f32, sixteenth };
   Kind kind;
-  const std::byte* at;
+  std::size_t at;                // within the panel
   std::size_t step, other_step;  // in turn: the scales of g = 32 lie in pairs before their unit
 
-  ScaleWalk(const P16Matrix& m, const std::byte* panel)
-      : kind(kind_of(m)), at(panel + m.scale_offset(0, 0)), step(kPanelRows * m.scale_bytes()), other_step(step) {
+  explicit ScaleWalk(const P16Matrix& m)
+      : kind(kind_of(m)), at(m.scale_offset(0, 0)), step(kPanelRows * m.scale_bytes()), other_step(step) {
     if (m.grouping() == Grouping::g32) other_step = m.unit_bytes() - step;
   }
   static Kind kind_of(const P16Matrix& m) {
     if (m.scale_bytes() == 4) return m.scales == Scales::w4a8 ? Kind::sixteenth : Kind::f32;
     return m.scales == Scales::f16 ? Kind::f16 : Kind::bf16;
   }
-  [[gnu::always_inline]] __m512 load(std::size_t offset) const {
-    if (kind == Kind::bf16) return load_bf16(at + offset);
-    if (kind == Kind::f16) return load_f16(at + offset);
-    const __m512 s = load_f32(at + offset);
+  [[gnu::always_inline]] __m512 load(const std::byte* panel) const {
+    if (kind == Kind::bf16) return load_bf16(panel + at);
+    if (kind == Kind::f16) return load_f16(panel + at);
+    const __m512 s = load_f32(panel + at);
     return kind == Kind::f32 ? s : _mm512_mul_ps(s, _mm512_set1_ps(16.0f));
   }
   [[gnu::always_inline]] void next() {
@@ -59,27 +59,55 @@ struct ScaleWalk {
 
 #include "kernels/body/symmetric_tile.inl"
 
+// A call, and where the pieces of its panels and its tile lie: asked for once.
+template <class Facts>
+struct Call {
+  const GemmArgs& a;
+  int n;
+  std::size_t stride, header, unit_header, bias;  // of a panel
+  bool has_bias;
+  std::int64_t groups, per_group;  // in blocks of 32 k
+  ScaleWalk scales;
+  const std::int8_t* codes;
+  Facts words;
+
+  // flatten: no inline function of a header may be left as a symbol of this instruction set
+  [[gnu::flatten]] explicit Call(const GemmArgs& args)
+      : a(args),
+        n(args.n),
+        stride(args.matrix->panel_bytes()),
+        header(args.matrix->header_bytes()),
+        unit_header(args.matrix->unit_header()),
+        bias(args.matrix->bias_offset()),
+        has_bias(args.matrix->has_bias),
+        groups(args.matrix->groups()),
+        per_group(groups == 1 ? args.shape.blocks() : args.matrix->group / 32),
+        scales(*args.matrix),
+        codes(reinterpret_cast<const std::int8_t*>(args.tile)),
+        words(args, 0) {}
+};
+
 // P panels and N rows of the tile from row `first` on.
 template <class Codes, class Facts, int P, int N>
-[[gnu::noinline]] void panels(const GemmArgs& a, const std::byte* panel, int first, float* out,
+[[gnu::noinline]] void panels(const Call<Facts>& c, const std::byte* panel, int first, float* out,
                               const Ahead<Codes, P>& reading) {
-  const P16Matrix& m = *a.matrix;
-  const std::size_t stride = m.panel_bytes(), unit_header = m.unit_header();
-  const std::int64_t groups = m.groups(), blocks = a.shape.blocks();
-  const std::int64_t per_group = groups == 1 ? blocks : m.group / 32;
-  const int n = a.n;
-  const auto* codes = reinterpret_cast<const std::int8_t*>(a.tile) + first * kUnitK;
-  Facts t(a, first);
+  const int n = c.n;
+  const std::size_t stride = c.stride, unit_header = c.unit_header;
+  const std::int64_t groups = c.groups, per_group = c.per_group;
+  const auto* codes = c.codes + first * kUnitK;
+  Facts t = c.words;
+  t.corr += first;
+  t.scale += first;
   Ahead<Codes, P> ahead = reading;
-  const std::byte* w = panel + m.header_bytes() + unit_header;
+  const std::byte* w = panel + c.header + unit_header;
   __m512 f[P][N];
   for (auto& row : f)
     for (auto& x : row) x = _mm512_setzero_ps();
-  ScaleWalk scales(m, panel);
+  ScaleWalk scales = c.scales;
   std::int64_t k = 0;
   for (std::int64_t g = 0; g < groups; ++g, scales.next()) {
     __m512 scale[P];
-    for (int p = 0; p < P; ++p) scale[p] = scales.load(static_cast<std::size_t>(p) * stride);
+    for (int p = 0; p < P; ++p) scale[p] = scales.load(panel + static_cast<std::size_t>(p) * stride);
     const std::int64_t end = k + per_group;
     if constexpr (Facts::kBlocks) {
       for (; k < end; ++k, t.corr += n, t.scale += n) {
@@ -107,50 +135,50 @@ template <class Codes, class Facts, int P, int N>
     }
   }
   for (int p = 0; p < P; ++p, panel += stride) {
-    const __m512 bias = m.has_bias ? load_f32(panel + m.bias_offset()) : _mm512_setzero_ps();
+    const __m512 bias = c.has_bias ? load_f32(panel + c.bias) : _mm512_setzero_ps();
     for (int i = 0; i < N; ++i) {
       __m512 r = f[p][i];
       if constexpr (!Facts::kBlocks) r = _mm512_mul_ps(r, _mm512_set1_ps(t.scale[i]));
-      _mm512_storeu_ps(out + (first + i) * a.ld + p * kPanelRows, _mm512_add_ps(r, bias));
+      _mm512_storeu_ps(out + (first + i) * c.a.ld + p * kPanelRows, _mm512_add_ps(r, bias));
     }
   }
 }
 
 template <class Codes, class Facts, int P, int N>
-void run_panels(const GemmArgs& a, std::int64_t begin, std::int64_t end, int first) {
-  const std::size_t bytes = a.matrix->panel_bytes();
-  const std::byte* const stream_end = a.panels + static_cast<std::size_t>(a.panel_count) * bytes;
+void run_panels(const Call<Facts>& c, std::int64_t begin, std::int64_t end, int first) {
+  const GemmArgs& a = c.a;
+  const std::byte* const stream_end = a.panels + static_cast<std::size_t>(a.panel_count) * c.stride;
   for (std::int64_t p = begin; p + P <= end; p += P) {
-    const std::byte* panel = a.panels + static_cast<std::size_t>(p) * bytes;
-    const std::byte* later = panel + P * bytes < stream_end ? panel + P * bytes : a.next;
+    const std::byte* panel = a.panels + static_cast<std::size_t>(p) * c.stride;
+    const std::byte* later = panel + P * c.stride < stream_end ? panel + P * c.stride : a.next;
     Ahead<Codes, P> ahead{later, stream_end, a.next};
-    panels<Codes, Facts, P, N>(a, panel, first, a.out + p * kPanelRows, ahead);
+    panels<Codes, Facts, P, N>(c, panel, first, a.out + p * kPanelRows, ahead);
   }
 }
 
 // Three rows and more meet two panels at a time; a last panel alone meets two rows at a time.
 template <class Codes, class Facts>
-[[gnu::noinline]] void last_panel(const GemmArgs& a) {
-  const std::int64_t p = a.panel_count - 1;
-  for (int row = 0; row + 2 <= a.n; row += 2) run_panels<Codes, Facts, 1, 2>(a, p, a.panel_count, row);
-  if (a.n % 2 != 0) run_panels<Codes, Facts, 1, 1>(a, p, a.panel_count, a.n - 1);
+[[gnu::noinline]] void last_panel(const Call<Facts>& c) {
+  const std::int64_t end = c.a.panel_count, p = end - 1;
+  for (int row = 0; row + 2 <= c.n; row += 2) run_panels<Codes, Facts, 1, 2>(c, p, end, row);
+  if (c.n % 2 != 0) run_panels<Codes, Facts, 1, 1>(c, p, end, c.n - 1);
 }
 template <class Codes, class Facts, int N>
-void gemm_rows(const GemmArgs& a) {
+void gemm_rows(const Call<Facts>& c) {
   if constexpr (N <= 2) {
-    run_panels<Codes, Facts, 1, N>(a, 0, a.panel_count, 0);
+    run_panels<Codes, Facts, 1, N>(c, 0, c.a.panel_count, 0);
   } else {
-    run_panels<Codes, Facts, 2, N>(a, 0, a.panel_count, 0);
-    if (a.panel_count % 2 != 0) last_panel<Codes, Facts>(a);
+    run_panels<Codes, Facts, 2, N>(c, 0, c.a.panel_count, 0);
+    if (c.a.panel_count % 2 != 0) last_panel<Codes>(c);
   }
 }
 
 template <class Codes, class Facts>
 void gemm(const GemmArgs& a) {
-  static constexpr void (*kByRows[kTileRows])(const GemmArgs&) = {
+  static constexpr void (*kByRows[kTileRows])(const Call<Facts>&) = {
       gemm_rows<Codes, Facts, 1>, gemm_rows<Codes, Facts, 2>, gemm_rows<Codes, Facts, 3>, gemm_rows<Codes, Facts, 4>,
       gemm_rows<Codes, Facts, 5>, gemm_rows<Codes, Facts, 6>, gemm_rows<Codes, Facts, 7>, gemm_rows<Codes, Facts, 8>};
-  kByRows[a.n - 1](a);
+  kByRows[a.n - 1](Call<Facts>(a));
 }
 
 }  // namespace
