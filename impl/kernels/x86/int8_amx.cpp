@@ -89,17 +89,46 @@ struct Bytes {
   }
 };
 
-// What the tile keeps beside the codes.
-struct RowFacts {
-  const std::int32_t* corr;  // [G][n]
+// A call, and where the pieces of its panels and its tile lie: asked for once.
+struct Call {
+  const GemmArgs& a;
+  Parts parts;
+  bool channel, w4a8, has_bias;
+  enum class Scale { bf16, f16, f32 } scale;
+  std::int64_t units, groups, per_group;                            // per_group: units
+  std::size_t stride, header, unit_bytes, group_bytes, sums, bias;  // of a panel
+  const std::int32_t* corr;                                         // [groups][n]
   const float* recip;
   const std::int32_t* z;
 
-  explicit RowFacts(const GemmArgs& a) {
-    const auto n = static_cast<std::size_t>(a.n);
-    corr = reinterpret_cast<const std::int32_t*>(a.tile + a.shape.code_bytes() * n);
-    recip = reinterpret_cast<const float*>(corr + static_cast<std::size_t>(a.shape.groups()) * n);
+  // flatten: no inline function of a header may be left as a symbol of this instruction set
+  [[gnu::flatten]] explicit Call(const GemmArgs& args) : a(args), parts(args.n) {
+    const P16Matrix& m = *args.matrix;
+    channel = m.grouping() == Grouping::channel;
+    w4a8 = m.scales == Scales::w4a8;
+    has_bias = m.has_bias;
+    scale = m.scale_bytes() == 4 ? Scale::f32 : m.scales == Scales::f16 ? Scale::f16 : Scale::bf16;
+    units = m.units();
+    groups = m.groups();
+    per_group = channel ? units : m.group / kUnitK;
+    stride = m.panel_bytes();
+    header = m.header_bytes();
+    unit_bytes = m.unit_bytes();
+    group_bytes = kPanelRows * m.scale_bytes();
+    sums = m.sum_offset();
+    bias = m.bias_offset();
+    const auto n = static_cast<std::size_t>(args.n);
+    corr = reinterpret_cast<const std::int32_t*>(args.tile + args.shape.code_bytes() * n);
+    recip = reinterpret_cast<const float*>(corr + static_cast<std::size_t>(groups) * n);
     z = reinterpret_cast<const std::int32_t*>(recip + n);
+  }
+  // Scales of group g of the panel at `head`; W4A8's channel-wise ones have their own use.
+  [[gnu::always_inline]] __m512 scale_of(const std::byte* head, std::int64_t g) const {
+    const std::byte* at = head + static_cast<std::size_t>(g) * group_bytes;
+    if (scale == Scale::f32) return load_f32(at);
+    if (scale == Scale::f16) return V::load_f16(at);
+    const __m256i h = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
   }
 };
 
@@ -107,25 +136,18 @@ struct RowFacts {
 template <class Codes, bool kTwoPanels>
 class Pair {
  public:
-  Pair(const GemmArgs& a, const std::byte* panel, Scratch& s)
-      : a_(a),
-        m_(*a.matrix),
-        parts_(a.n),
-        facts_(a),
-        channel_(m_.grouping() == Grouping::channel),
-        panel_(panel),
-        s_(s) {}
+  Pair(const Call& call, const std::byte* panel, Scratch& s)
+      : c_(call), parts_(call.parts), channel_(call.channel), panel_(panel), s_(s) {}
 
   void run(float* out) {
     if (channel_) {
-      for (std::int64_t u = 0; u < m_.units(); u += kRunUnits) {
-        const std::int64_t end = std::min(u + kRunUnits, m_.units());
+      for (std::int64_t u = 0; u < c_.units; u += kRunUnits) {
+        const std::int64_t end = std::min(u + kRunUnits, c_.units);
         find_tiles(u, end);
         for (int part = 0; part < parts_.count; part += 2) sum_run(part, u, end, u != 0);
       }
     } else {
-      const std::int64_t per_group = m_.group / kUnitK;
-      for (std::int64_t g = 0; g < m_.groups(); ++g) add_group(g, g * per_group, (g + 1) * per_group);
+      for (std::int64_t g = 0; g < c_.groups; ++g) add_group(g, g * c_.per_group, (g + 1) * c_.per_group);
     }
     scale_waiting();
     write(out);
@@ -134,7 +156,7 @@ class Pair {
  private:
   static constexpr int kPanels = kTwoPanels ? 2 : 1;
 
-  const std::byte* panel(int p) const { return panel_ + static_cast<std::size_t>(p) * m_.panel_bytes(); }
+  const std::byte* panel(int p) const { return panel_ + static_cast<std::size_t>(p) * c_.stride; }
   Block& sums_of(int part) {
     return channel_ ? s_.kept[static_cast<std::size_t>(part)] : s_.sums[sums_at_ + (part & 1)];
   }
@@ -155,8 +177,8 @@ class Pair {
 
   void find_tiles(std::int64_t first, std::int64_t end) {
     for (int p = 0; p < kPanels; ++p) {
-      const std::byte* unit = panel(p) + m_.header_bytes() + static_cast<std::size_t>(first) * m_.unit_bytes();
-      for (std::size_t u = 0; u < static_cast<std::size_t>(end - first); ++u, unit += m_.unit_bytes())
+      const std::byte* unit = panel(p) + c_.header + static_cast<std::size_t>(first) * c_.unit_bytes;
+      for (std::size_t u = 0; u < static_cast<std::size_t>(end - first); ++u, unit += c_.unit_bytes)
         tiles_[p][u] = Codes::tile(unit, s_.weights[static_cast<std::size_t>(p)][u].data());
     }
   }
@@ -184,8 +206,8 @@ class Pair {
       if constexpr (kTwoParts) _tile_zero(2);
       if constexpr (kTwoPanels && kTwoParts) _tile_zero(3);
     }
-    const std::ptrdiff_t unit_bytes = kUnitK * a_.n;
-    const std::byte* x = a_.tile + first * unit_bytes;
+    const std::ptrdiff_t unit_bytes = kUnitK * c_.a.n;
+    const std::byte* x = c_.a.tile + first * unit_bytes;
     const std::ptrdiff_t at_one = parts_.first(part) * kUnitK, at_two = parts_.first(part + 1) * kUnitK;
     for (std::int64_t u = 0; u < end - first; ++u, x += unit_bytes) {
       _tile_loadd(6, tiles_[0][u], 64);
@@ -211,7 +233,7 @@ class Pair {
   __m512i corrected(const std::array<std::int32_t, 16>& sums, std::int64_t g, int token) const {
     const __m512i sum = _mm512_load_si512(sums.data());
     if constexpr (!Codes::kBiased) return sum;
-    return _mm512_add_epi32(sum, _mm512_set1_epi32(facts_.corr[g * a_.n + token]));
+    return _mm512_add_epi32(sum, _mm512_set1_epi32(c_.corr[g * c_.a.n + token]));
   }
 
   void scale_waiting() {
@@ -225,7 +247,7 @@ class Pair {
       const auto side = static_cast<std::size_t>(p);
       const auto& sums = s_.sums[(sums_at_ ^ 2) + (part & 1)][side];
       auto& results = s_.kept[static_cast<std::size_t>(part)][side];
-      const __m512 scale = scale_of(panel(p), g);
+      const __m512 scale = c_.scale_of(panel(p), g);
       for (int i = 0; i < parts_.rows; ++i) {
         const auto row = static_cast<std::size_t>(i);
         const __m512 before = g == 0 ? _mm512_setzero_ps() : _mm512_load_ps(results[row].data());
@@ -235,49 +257,37 @@ class Pair {
     }
   }
 
-  __m512 scale_of(const std::byte* head, std::int64_t g) const {
-    const std::byte* at = head + m_.scale_offset(0, g);
-    if (m_.scale_bytes() == 4) return load_f32(at);
-    if (m_.scales == Scales::f16) return V::load_f16(at);
-    const __m256i h = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
-  }
-
   // The end of the sums: what W4A8 adds for its zero points, the scales of the tokens, the bias.
   void write(float* out) const {
     for (int p = 0; p < kPanels; ++p) {
       const std::byte* head = panel(p);
-      const __m512 bias = m_.has_bias ? load_f32(head + m_.bias_offset()) : _mm512_setzero_ps();
+      const __m512 bias = c_.has_bias ? load_f32(head + c_.bias) : _mm512_setzero_ps();
       for (int part = 0; part < parts_.count; ++part)
         for (int i = 0; i < parts_.rows; ++i) {
           const int token = parts_.first(part) + i;
           const auto& kept = s_.kept[static_cast<std::size_t>(part)][static_cast<std::size_t>(p)];
           const __m512 r = result(head, kept[static_cast<std::size_t>(i)], token);
-          _mm512_storeu_ps(out + token * a_.ld + p * kPanelRows, _mm512_add_ps(r, bias));
+          _mm512_storeu_ps(out + token * c_.a.ld + p * kPanelRows, _mm512_add_ps(r, bias));
         }
     }
   }
   __m512 result(const std::byte* head, const std::array<std::int32_t, 16>& kept, int token) const {
-    const __m512 s_a = _mm512_set1_ps(facts_.recip[token]);
-    const bool w4a8 = m_.scales == Scales::w4a8;
+    const __m512 s_a = _mm512_set1_ps(c_.recip[token]);
     if (channel_) {
       __m512i sum = corrected(kept, 0, token);
-      if (!w4a8) return _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale_of(head, 0)), s_a);
-      const __m512i zs = _mm512_mullo_epi32(load(head + m_.sum_offset()), _mm512_set1_epi32(facts_.z[token]));
+      if (!c_.w4a8) return _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), c_.scale_of(head, 0)), s_a);
+      const __m512i zs = _mm512_mullo_epi32(load(head + c_.sums), _mm512_set1_epi32(c_.z[token]));
       sum = _mm512_add_epi32(sum, zs);
       return _mm512_mul_ps(_mm512_mul_ps(_mm512_set1_ps(16.0f), _mm512_cvtepi32_ps(sum)),
                            _mm512_mul_ps(load_f32(head), s_a));
     }
     __m512 f = _mm512_load_ps(kept.data());
-    if (w4a8)
-      f = _mm512_fmadd_ps(load_f32(head + m_.sum_offset()), _mm512_set1_ps(static_cast<float>(facts_.z[token])), f);
+    if (c_.w4a8) f = _mm512_fmadd_ps(load_f32(head + c_.sums), _mm512_set1_ps(static_cast<float>(c_.z[token])), f);
     return _mm512_mul_ps(f, s_a);
   }
 
-  const GemmArgs& a_;
-  const P16Matrix& m_;
+  const Call& c_;
   const Parts parts_;
-  const RowFacts facts_;
   const bool channel_;
   const std::byte* panel_;
   Scratch& s_;
@@ -291,14 +301,15 @@ class Pair {
 
 template <class Codes>
 void gemm_tiles(const GemmArgs& a) {
-  const TileConfig config(Parts(a.n).rows);
+  const Call call(a);
+  const TileConfig config(call.parts.rows);
   _tile_loadconfig(&config);
   Scratch s;
-  const std::size_t bytes = a.matrix->panel_bytes();
   const std::byte* panel = a.panels;
   std::int64_t p = 0;
-  for (; p + 2 <= a.panel_count; p += 2, panel += 2 * bytes) Pair<Codes, true>(a, panel, s).run(a.out + p * kPanelRows);
-  if (p < a.panel_count) Pair<Codes, false>(a, panel, s).run(a.out + p * kPanelRows);
+  for (; p + 2 <= a.panel_count; p += 2, panel += 2 * call.stride)
+    Pair<Codes, true>(call, panel, s).run(a.out + p * kPanelRows);
+  if (p < a.panel_count) Pair<Codes, false>(call, panel, s).run(a.out + p * kPanelRows);
   _tile_release();
 }
 
