@@ -86,7 +86,7 @@ TEST_P(Rows, RandomShapes) {
   const Kernel& scalar = scalar_kernel();
   std::mt19937 rng(7);
   const auto pick = [&](int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng); };
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 1000; ++round) {
     Case c{pick(1, 70), 0, 0, pick(1, 2), pick(0, 1) == 1};
     if (pick(0, 2) == 0) {
       c.k = c.group = pick(1, 300);
@@ -173,7 +173,7 @@ TEST_P(FloatRows, RandomShapes) {
   const Kernel& scalar = scalar_of(kernel);
   std::mt19937 rng(20261121);
   const auto pick = [&](int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng); };
-  for (int round = 0; round < 400; ++round) {
+  for (int round = 0; round < 1000; ++round) {
     const int n = pick(1, kernel.tile_rows), k = pick(0, 9) == 0 ? pick(1, 1500) : pick(1, 200), rows = pick(1, 50);
     const bool poison = round % 8 == 7;
     const FloatData d = make_floats(kernel, rows, k, n, poison, rng);
