@@ -69,7 +69,7 @@ struct P16Matrix {
     if (group == k) return Grouping::channel;
     return group == 32 && scales == Scales::w4a8 ? Grouping::g32 : Grouping::grouped;
   }
-  constexpr std::int64_t groups() const { return k / group; }
+  constexpr std::int64_t groups() const { return group == k ? 1 : k / group; }  // an empty matrix has group 0
   constexpr std::int64_t rows() const { return half_rows * halves; }
   constexpr std::int64_t units() const { return ceil_div(k, kUnitK); }
   constexpr std::int64_t panels() const { return ceil_div(half_rows, kPanelRows) * halves; }
