@@ -8,6 +8,7 @@
 #include "api/entry.h"
 #include "base/checked.h"
 #include "kernels/kernel.h"
+#include "oracle/backend.h"
 
 namespace {
 
@@ -28,8 +29,9 @@ Result<const moe::Kernel*> kernel_for(const moe::Selection& s) {
                     std::string(moe::kIsaNames[static_cast<size_t>(kernel->id->isa)]));
   for (size_t i = *s.kernel; i < moe::kKernelIds.size(); ++i) {
     const moe::Kernel* row = moe::kernel_at(i);
-    const bool fits = row != nullptr && row->id->layout == kernel->id->layout && row->id->act == kernel->id->act &&
-                      host.runs(row->id->isa) && row->id->takes_group(s.config->group_size());
+    const bool fits = row != nullptr && row->id->layout == kernel->id->layout &&
+                      moe::act_fits(*s.config, row->id->act) && host.runs(row->id->isa) &&
+                      row->id->takes_group(s.config->group_size());
     if (fits && (row->ready == nullptr || row->ready())) return row;
   }
   return fail(Code::unsupported, "selection", "selection: the system refuses kernel " + name + " its registers");

@@ -1,25 +1,24 @@
 // Oracle int8: int8 weights with a scale per output row, int8 activations quantised per token at run time
 // (float_oracles.md 2.2). vLLM has Triton only, on NVIDIA from Turing on; its CPU kernel is not reachable there.
 #include "oracle/backend.h"
+#include "oracle/row_sets.h"
 
 namespace moe {
 namespace {
 
 constexpr std::array kWeights = {key_named("kInt8StaticChannelSym")};
 constexpr std::array kActivations = {key_named("kInt8DynamicTokenSym")};
-constexpr std::array<std::string_view, 3> kNvlink = {"flashinfer_all2allv", "flashinfer_nvlink_two_sided",
-                                                     "flashinfer_nvlink_one_sided"};
 constexpr std::array kFromTuring = {CapabilityRange{75, 999}};
 
 constexpr Accepts kTriton = {
     .listed = EnumSet<DeviceType>::all(),
     .request = "triton",
     .devices = {DeviceType::cuda, DeviceType::rocm, DeviceType::xpu},
-    .activations = EnumSet<Activation>::all().without({Activation::relu2, Activation::swigluoai_uninterleave}),
+    .activations = kNineActivations,
     .weight_keys = kWeights,
     .activation_keys = kActivations,
     .scheme_capabilities = kFromTuring,
-    .all2all_refused = kNvlink,
+    .all2all_refused = kNvlinkAll2all,
     .batch_invariant = true,
     .lora = true,
     .checkpoints = {Format::int_quantized},

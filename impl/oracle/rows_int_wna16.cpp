@@ -4,6 +4,7 @@
 // columns. A config that another row accepts is answered with NOT_BUILT; the pure question (moe_describe) is answered
 // as vLLM does.
 #include "oracle/backend.h"
+#include "oracle/row_sets.h"
 
 namespace moe {
 namespace {
@@ -16,13 +17,6 @@ constexpr std::array kXpuKeys = {key_named("kInt4Static"), key_named("kInt4Stati
 constexpr std::array kCpuKeys = {key_named("kInt4Static")};
 constexpr std::array kInt8Keys = {key_named("kInt8Static")};
 
-// Everything but gated relu2.
-constexpr EnumSet<Activation> kNine = {
-    Activation::silu,        Activation::gelu,        Activation::gelu_tanh,   Activation::swigluoai,
-    Activation::swiglustep,  Activation::silu_no_mul, Activation::gelu_no_mul, Activation::gelu_tanh_no_mul,
-    Activation::relu2_no_mul};
-constexpr std::array<std::string_view, 3> kNvlink = {"flashinfer_all2allv", "flashinfer_nvlink_two_sided",
-                                                     "flashinfer_nvlink_one_sided"};
 constexpr std::array kFromTuring = {CapabilityRange{75, 999}}, kBlackwell = {CapabilityRange{100, 109}};
 constexpr std::array kTrtllmSwitch = {Switch{"VLLM_USE_FLASHINFER_MOE_INT4", false}};
 constexpr std::array<std::string_view, 1> kAllgather = {"allgather_reducescatter"};
@@ -36,9 +30,9 @@ constexpr Accepts kMarlin = {
     .request = "marlin",
     .devices = {DeviceType::cuda},
     .capabilities = kFromTuring,
-    .activations = kNine,
+    .activations = kNineActivations,
     .weight_keys = kAllKeys,
-    .all2all_refused = kNvlink,
+    .all2all_refused = kNvlinkAll2all,
     .lora = true,
     .checkpoints = kFormats,
 };

@@ -5,17 +5,11 @@
 #include <algorithm>
 
 #include "oracle/backend.h"
+#include "oracle/row_sets.h"
 
 namespace moe {
 namespace {
 
-// Everything but gated relu2.
-constexpr EnumSet<Activation> kNine = {
-    Activation::silu,        Activation::gelu,        Activation::gelu_tanh,   Activation::swigluoai,
-    Activation::swiglustep,  Activation::silu_no_mul, Activation::gelu_no_mul, Activation::gelu_tanh_no_mul,
-    Activation::relu2_no_mul};
-constexpr std::array<std::string_view, 3> kNvlink = {"flashinfer_all2allv", "flashinfer_nvlink_two_sided",
-                                                     "flashinfer_nvlink_one_sided"};
 constexpr std::array<std::string_view, 1> kAllgather = {"allgather_reducescatter"};
 constexpr std::array kFlashInfer = {CapabilityRange{90, 90}, CapabilityRange{100, 109}, CapabilityRange{120, 129}};
 constexpr std::array kBlackwell = {CapabilityRange{100, 109}};
@@ -31,7 +25,7 @@ constexpr Accepts kAiter = {
     .device_switches = kAiterSwitches,
     .ungated = false,
     .activations = {Activation::silu, Activation::gelu, Activation::swigluoai},
-    .all2all_refused = kNvlink,
+    .all2all_refused = kNvlinkAll2all,
 };
 constexpr Accepts kTrtllm = {
     .listed = {DeviceType::cuda},
@@ -59,8 +53,8 @@ constexpr Accepts kTriton = {
     .request = "triton",
     .request_in_format = true,
     .devices = {DeviceType::cuda, DeviceType::rocm, DeviceType::xpu},
-    .activations = kNine,
-    .all2all_refused = kNvlink,
+    .activations = kNineActivations,
+    .all2all_refused = kNvlinkAll2all,
     .batch_invariant = true,
     .lora = true,
 };
@@ -69,7 +63,7 @@ constexpr Accepts kBatchedTriton = {
     .request = "triton",
     .request_in_format = true,
     .devices = {DeviceType::cuda, DeviceType::rocm},
-    .activations = kNine.without({Activation::swiglustep}),
+    .activations = kNineActivations.without({Activation::swiglustep}),
     .format = ActivationFormat::batched,
 };
 constexpr Accepts kXpu = {
