@@ -1,12 +1,15 @@
 // The plain form between readers and writers: some rows of one expert's matrix, independent of how a
 // checkpoint stores them and of how a layout wants them.
 //
-//   codes  int8 [count][stride]   values -8..7 or -128..127, with zero points the stored code - 8 or - 128; columns
-//                                 k >= K are 0, stride a multiple of 64
+//   codes  int8 [count][stride]   stored code - 8 or - 128 (without zero points: the value); columns in the
+//                                 checkpoint's order, k >= K are 0, stride a multiple of 64
 //   values f32  [count][stride]   instead of codes, where weights are not quantized; exact in the layout's element
 //   scales f32  [count][groups]   finite, not negative; bf16 values where `bf16_scales` was asked for
-//   zeros  u8   [count][groups]   with zero points: the stored code of value 0
+//   zeros  u8   [count][groups]   with zero points: the code of value 0, whatever the checkpoint's convention (plus_one
+//                                 makes 16 of a stored 15); value = (code + 8 or 128 - zero) * scale
 //   bias   f32  [count]           0 without a bias
+//   g_idx  i32  [K]               with act-order: the group of each column, one list for all rows of the matrix; empty
+//                                 where column k is of group k / (K / groups)
 //
 // A writer asks for as many rows as it can use (a panel of 16, or all), so the plain form of an expert
 // never has to exist as a whole and stays in cache.
@@ -15,6 +18,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/checked.h"
@@ -32,21 +36,28 @@ struct RowNumbers {
   std::int64_t first = 0, step = 1;
 };
 
-// The tensors of one half (w13: gate or up; w2 has one half) of one expert's matrix.
+// The tensors of one half (w13: gate or up; w2 has one half) of one expert's matrix. Rows come first whatever the
+// checkpoint's order: K-first tensors are transposed views. Where fields of several rows share a word, the view has all
+// words of the tensor, and row r of the half is field first + step * r.
 struct SourceHalf {
-  TensorView codes, scales, bias;  // [rows, K or words], [rows, G], [rows] if has_bias
-  RowNumbers code_rows, scale_rows;
+  TensorView codes, scales, bias, zeros;  // [rows, K or words], [rows, G], [rows] if has_bias, [words, G] if has_zeros
+  RowNumbers code_rows, scale_rows;       // for messages
+  RowNumbers code_fields, zero_fields;    // of words that several rows share
 };
 
 struct SourceMatrix {
   Format format = Format::int_quantized;
   bool is_w13 = false;
   bool has_bias = false;
+  bool has_zeros = false;  // a tensor of zero points
+  ZeroPoints zero_points = ZeroPoints::as_stored;
   bool bf16_scales = false;         // round scales to bf16 and count the inexact ones
   Element element = Element::int4;  // of the layout
   std::int64_t expert = 0;          // the model's number
   std::int64_t k = 0, groups = 0;
+  int halves = 1;
   std::array<SourceHalf, 2> half;
+  std::vector<std::int32_t> g_idx;  // as in CanonicalRows
 };
 
 struct CanonicalRows {
@@ -54,6 +65,7 @@ struct CanonicalRows {
   std::vector<std::int8_t> codes;
   std::vector<float> values, scales, bias;
   std::vector<std::uint8_t> zeros;
+  std::vector<std::int32_t> g_idx;
   std::uint64_t scales_rounded = 0;  // running total over all reads
 
   // Room for `rows` rows, all zero.
@@ -68,6 +80,7 @@ struct CanonicalRows {
     scales.assign(static_cast<std::size_t>(rows * groups), 0.0f);
     zeros.assign(matrix.has_zeros ? scales.size() : 0, 0);
     bias.assign(static_cast<std::size_t>(rows), 0.0f);
+    g_idx.clear();
   }
   // Zero from row n on.
   void clear_from(std::int64_t n) {
@@ -85,8 +98,11 @@ struct CanonicalRows {
 
 // read_rows.cpp. Whether this build has a reader for a format.
 bool can_read(Format format);
-// Rows [row0, row0 + n) of one half; rows n..count-1 of `out` become zero.
-// Value faults: invalid_argument, subject "w13_weight[e,n,k]" or "w13_scale[e,n,g]".
-Check read_rows(const SourceMatrix& source, int half, std::int64_t row0, std::int64_t n, CanonicalRows& out);
+// Rows [row0, row0 + n) of one half, of `order` when it is not empty; rows n..count-1 of `out` become zero.
+// Value faults: invalid_argument, subject "w13_weight[e,n,k]", "w13_scale[e,n,g]" or "w13_zero_point[e,n,g]".
+Check read_rows(const SourceMatrix& source, int half, std::int64_t row0, std::int64_t n, CanonicalRows& out,
+                std::span<const std::int32_t> order = {});
+// All rows into an `out` of as many: gate's, then up's.
+Check read_matrix(const SourceMatrix& source, CanonicalRows& out);
 
 }  // namespace moe

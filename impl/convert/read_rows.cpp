@@ -51,17 +51,34 @@ Error value_error(const SourceMatrix& m, const char* what, const RowNumbers& row
 
 bool can_read(Format format) { return reader_of(format) != nullptr; }
 
-Check read_rows(const SourceMatrix& m, int which, std::int64_t row0, std::int64_t n, CanonicalRows& out) {
+namespace {
+
+// Row r of a half becomes row i of `out`.
+Check read_row(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i, CanonicalRows& out) {
+  MOE_CHECK(reader_of(m.format)->read_row(m, half, r, i, out));
+  if (m.has_bias)
+    out.bias[static_cast<std::size_t>(i)] =
+        load_float(half.bias.dtype, half.bias.data + r * half.bias.strides[0] * (dtype_bits(half.bias.dtype) / 8));
+  return ok();
+}
+
+}  // namespace
+
+Check read_rows(const SourceMatrix& m, int which, std::int64_t row0, std::int64_t n, CanonicalRows& out,
+                std::span<const std::int32_t> order) {
   const SourceHalf& half = m.half[static_cast<std::size_t>(which)];
-  const Reader& reader = *reader_of(m.format);
-  for (std::int64_t i = 0; i < n; ++i) {
-    const std::int64_t r = row0 + i;
-    MOE_CHECK(reader.read_row(m, half, r, i, out));
-    if (m.has_bias)
-      out.bias[static_cast<std::size_t>(i)] =
-          load_float(half.bias.dtype, half.bias.data + r * half.bias.strides[0] * (dtype_bits(half.bias.dtype) / 8));
-  }
+  for (std::int64_t i = 0; i < n; ++i)
+    MOE_CHECK(read_row(m, half, order.empty() ? row0 + i : order[static_cast<std::size_t>(row0 + i)], i, out));
   out.clear_from(n);
+  return ok();
+}
+
+Check read_matrix(const SourceMatrix& m, CanonicalRows& out) {
+  const std::int64_t rows = out.count / m.halves;
+  for (int which = 0; which < m.halves; ++which)
+    for (std::int64_t r = 0; r < rows; ++r)
+      MOE_CHECK(read_row(m, m.half[static_cast<std::size_t>(which)], r, which * rows + r, out));
+  out.g_idx = m.g_idx;
   return ok();
 }
 

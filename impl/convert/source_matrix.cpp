@@ -107,6 +107,7 @@ Result<LeasedMatrix> lease_matrix(const ConvertJob& job, const TensorSource& sou
   m.expert = expert;
   m.k = matrix.k;
   m.groups = matrix.groups();
+  m.halves = matrix.halves;
   m.element = matrix.element;
   Gather gather{job, source, matrix, is_w13, out};
   MOE_CHECK(gather.add({is_w13 ? Role::w13_weight : Role::w2_weight, TensorKind::weight, &SourceHalf::codes}));
