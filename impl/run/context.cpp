@@ -177,6 +177,7 @@ struct Context::State {
   Log log;
   Pool pool;
   Allocator allocator;
+  Workspaces workspaces;
 };
 
 Context::Context() = default;
@@ -230,6 +231,7 @@ Parallel Context::parallel() {
 
 const Allocator& Context::allocator() const { return state_->allocator; }
 Log& Context::log() { return state_->log; }
+Workspaces& Context::workspaces() { return state_->workspaces; }
 int Context::num_threads() const { return state_->threads.count; }
 const NodeMap& Context::nodes() const { return state_->threads.nodes; }
 std::string Context::take_log() { return state_->log.take(); }

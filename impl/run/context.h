@@ -11,6 +11,7 @@
 #include "base/parallel.h"
 #include "base/result.h"
 #include "base/topology.h"
+#include "run/workspaces.h"
 
 namespace moe {
 
@@ -33,6 +34,7 @@ class Context {
   Parallel parallel();  // fork-aware; serial when another call holds the pool
   const Allocator& allocator() const;
   Log& log();
+  Workspaces& workspaces();  // of the calls of its layers
   int num_threads() const;
   const NodeMap& nodes() const;      // that its threads run on; one with numa off
   std::string options_json() const;  // resolved options as JSON members: "\"threads\":2,..."

@@ -1,10 +1,9 @@
-// Layer: binds config, kernel and packed weights, keeps workspaces between calls, checks and runs a call.
+// Layer: binds config, kernel and packed weights, checks and runs a call.
 #include "run/layer.h"
 
 #include <atomic>
 #include <cstring>
 #include <limits>
-#include <mutex>
 
 #include "base/json.h"
 #include "run/engine.h"
@@ -75,32 +74,11 @@ struct Layer::State {
   std::vector<std::int32_t> expert_map;  // of the experts with weights
   std::int64_t num_ids = 0;              // that a call may hold: logical experts, then zero experts
   bool adds_identity = false;            // zero experts, and this rank adds their part
-  mutable std::mutex mutex;
-  mutable std::vector<Buffer> workspaces;  // not in use
-  mutable std::size_t lent = 0;            // in use
-  mutable std::uint64_t workspace_high = 0;
+  mutable Workspaces own_workspaces;
   mutable std::vector<std::atomic<std::uint64_t>> counts;  // [E]
 
-  Result<Buffer> take_workspace(std::size_t bytes) const {
-    Buffer b;
-    {
-      const std::lock_guard lock(mutex);
-      if (!workspaces.empty()) {
-        b = std::move(workspaces.back());
-        workspaces.pop_back();
-      }
-      workspaces.reserve(workspaces.size() + lent + 1);  // so that giving back never allocates
-      ++lent;
-      if (bytes > workspace_high) workspace_high = bytes;
-    }
-    if (b.size() >= bytes && b) return b;
-    auto larger = Buffer::create(bytes, kWorkspaceAlignment, allocator_of(spec.context.get()), spec.context);
-    if (!larger) {
-      const std::lock_guard lock(mutex);
-      --lent;
-    }
-    return larger;
-  }
+  // The context's, else the layer's own.
+  Workspaces& workspaces() const { return spec.context ? spec.context->workspaces() : own_workspaces; }
   CallMemory carve_call(ApplyMode mode, std::int64_t tokens, std::byte* base) const {
     CallMemory m;
     m.work = carve_workspace(setup, tokens, base);
@@ -127,11 +105,6 @@ struct Layer::State {
           parallel);
     if (a.out_topk_ids) copy_out(m.work.ids, *a.out_topk_ids, parallel);
     if (a.out_topk_weights) copy_out(m.work.weights, *a.out_topk_weights, parallel);
-  }
-  void give_back(Buffer b) const {
-    const std::lock_guard lock(mutex);
-    --lent;
-    if (workspaces.size() < workspaces.capacity()) workspaces.push_back(std::move(b));
   }
 };
 
@@ -199,7 +172,7 @@ Check Layer::apply(const ApplyArgs& a) const {
                 "\"needed\":" + std::to_string(need));
   Buffer own;
   if (a.workspace.empty()) {
-    MOE_TRY(own, s.take_workspace(need));
+    MOE_TRY(own, s.workspaces().take(need, allocator_of(s.spec.context.get())));
   }
   CallMemory m = s.carve_call(a.mode, a.num_tokens, a.workspace.empty() ? own.data() : a.workspace.data());
   TensorView ids = a.topk_ids, weights = a.topk_weights;
@@ -218,7 +191,7 @@ Check Layer::apply(const ApplyArgs& a) const {
   Check result = run_engine(s.setup, m.work,
                             {a.num_tokens, a.accumulate, a.hidden, a.out, parallel, a.control, m.identity,
                              s.spec.nodes ? &*s.spec.nodes : nodes_of(s.spec.context.get())});
-  if (own) s.give_back(std::move(own));
+  if (own) s.workspaces().give_back(std::move(own));
   return result;
 }
 
@@ -230,19 +203,14 @@ void Layer::expert_counts(std::span<std::uint64_t> counts, bool reset) const {
 
 std::string Layer::to_json() const {
   const State& s = *state_;
-  std::uint64_t kept = 0, high = 0;
-  {
-    const std::lock_guard lock(s.mutex);
-    for (const Buffer& b : s.workspaces) kept += b.size();
-    high = s.workspace_high;
-  }
+  const Workspaces::Usage used = s.workspaces().usage();
   return "{\"backend\":" + json::quote(s.spec.backend) + ",\"kernel\":" + json::quote(s.spec.kernel->id->name) +
          (s.spec.selected_kernel.empty() ? "" : ",\"selected_kernel\":" + json::quote(s.spec.selected_kernel)) +
          ",\"layout\":" + json::quote(s.spec.packed->info.layout_id) +
          ",\"threads\":" + std::to_string(parallel_of(s.spec.context.get()).num_threads) +
          ",\"tile_rows\":" + std::to_string(s.spec.kernel->tile_rows) +
          ",\"memory\":{\"packed_bytes\":" + std::to_string(s.spec.packed->block.size()) +
-         ",\"workspace_bytes\":" + std::to_string(kept) + ",\"workspace_high\":" + std::to_string(high) +
+         ",\"workspace_bytes\":" + std::to_string(used.kept) + ",\"workspace_high\":" + std::to_string(used.high) +
          "},\"config\":" + s.spec.config->canonical + "}";
 }
 

@@ -1,5 +1,4 @@
-// A layer ready to run: config, kernel and packed weights bound together. Immutable and shareable;
-// workspaces are kept per layer and lent to calls.
+// A layer ready to run: config, kernel and packed weights bound together. Immutable and shareable.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +15,7 @@
 #include "io/packed.h"
 #include "kernels/kernel.h"
 #include "run/context.h"
+#include "run/workspaces.h"
 
 namespace moe {
 
@@ -45,7 +45,7 @@ struct ApplyArgs {
   TensorView topk_ids;             // [T, K] i32 or i64, topk mode; hash routing: [T, top_k]
   TensorView topk_weights;         // [T, K] f32, topk mode
   TensorView out;                  // [T, H] out_dtype, last stride 1
-  std::span<std::byte> workspace;  // empty: the layer's own
+  std::span<std::byte> workspace;  // empty: the context's
   Control* control = nullptr;
   std::optional<TensorView> out_topk_ids, out_topk_weights;
 };
@@ -67,7 +67,5 @@ class Layer {
   struct State;
   std::unique_ptr<State> state_;
 };
-
-constexpr std::size_t kWorkspaceAlignment = 64;
 
 }  // namespace moe

@@ -1,0 +1,38 @@
+// Memory that calls work in, kept between calls: of a context, so that the layers of a model, which run one after
+// the other, share one; of a layer that has no context.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/result.h"
+
+namespace moe {
+
+constexpr std::size_t kWorkspaceAlignment = 64;
+
+class Workspaces {
+ public:
+  // Memory of at least `bytes`, for one call: the smallest kept one that suffices, else a new one in place of the
+  // largest that does not. Nothing is allocated where a call of the size has been before, as far as no more calls run
+  // at once than then.
+  Result<Buffer> take(std::size_t bytes, const Allocator& allocator);
+  void give_back(Buffer buffer);
+
+  struct Usage {
+    std::uint64_t kept = 0;  // bytes, not lent
+    std::uint64_t high = 0;  // the most that one call has asked for
+  };
+  Usage usage() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Buffer> kept_;  // ascending size
+  std::size_t lent_ = 0;
+  std::uint64_t high_ = 0;
+};
+
+}  // namespace moe

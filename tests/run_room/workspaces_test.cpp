@@ -1,0 +1,75 @@
+// Memory of calls: kept between them, shared by the layers of a context, one for each call that runs at once.
+#include "run/workspaces.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+namespace moe::test {
+namespace {
+
+struct Counter {
+  int made = 0, ended = 0;
+  bool refuse = false;
+  Allocator allocator() {
+    return {this,
+            [](void* user, std::size_t size, std::size_t alignment, std::int32_t) -> void* {
+              auto* c = static_cast<Counter*>(user);
+              if (c->refuse) return nullptr;
+              ++c->made;
+              return system_allocator().allocate(nullptr, size, alignment, -1);
+            },
+            [](void* user, void* p, std::size_t size, std::size_t alignment) {
+              ++static_cast<Counter*>(user)->ended;
+              system_allocator().deallocate(nullptr, p, size, alignment);
+            }};
+  }
+};
+
+TEST(Workspaces, OneServesCallsOneAfterTheOther) {
+  Counter c;
+  Workspaces w;
+  for (std::size_t bytes : {1000u, 5000u, 200u, 5000u}) {
+    Result<Buffer> b = w.take(bytes, c.allocator());
+    ASSERT_TRUE(b);
+    EXPECT_GE(b->size(), bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(b->data()) % kWorkspaceAlignment, 0u);
+    w.give_back(std::move(*b));
+  }
+  EXPECT_EQ(c.made, 2);
+  EXPECT_EQ(c.ended, 1) << "the smaller one goes when the larger one comes";
+  EXPECT_EQ(w.usage().kept, 5000u);
+  EXPECT_EQ(w.usage().high, 5000u);
+}
+
+TEST(Workspaces, EveryCallAtOnceHasItsOwnAndTheSmallestThatFits) {
+  Counter c;
+  Workspaces w;
+  std::vector<Buffer> lent;
+  for (std::size_t bytes : {100u, 900u, 500u}) lent.push_back(std::move(*w.take(bytes, c.allocator())));
+  EXPECT_EQ(w.usage().kept, 0u);
+  for (Buffer& b : lent) w.give_back(std::move(b));
+  EXPECT_EQ(w.usage().kept, 1500u);
+  Buffer middle = std::move(*w.take(400, c.allocator()));
+  EXPECT_EQ(middle.size(), 500u);
+  Buffer large = std::move(*w.take(400, c.allocator()));
+  EXPECT_EQ(large.size(), 900u);
+  EXPECT_EQ(c.made, 3);
+}
+
+TEST(Workspaces, RefusedMemoryIsAnErrorAndTheNextCallWorks) {
+  Counter c;
+  Workspaces w;
+  w.give_back(std::move(*w.take(100, c.allocator())));
+  c.refuse = true;
+  EXPECT_EQ(w.take(200, c.allocator()).error().code, Code::out_of_memory);
+  c.refuse = false;
+  Result<Buffer> b = w.take(200, c.allocator());
+  ASSERT_TRUE(b);
+  w.give_back(std::move(*b));
+  EXPECT_EQ(w.usage().kept, 200u);
+}
+
+}  // namespace
+}  // namespace moe::test
