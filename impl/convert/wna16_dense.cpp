@@ -1,0 +1,44 @@
+// Numbers for kernels that do not know quantized weights: [N, K] in the activations' type.
+//
+//   weight  (code - zero point) * scale. 4 bit: the scale is rounded to the type of the numbers first, then the
+//   product;
+//           8 bit: one rounding
+//   scale   float16 1.0, alone: nobody reads it
+//   bias    [N]
+#include <cstring>
+
+#include "convert/wna16.h"
+
+namespace moe {
+
+void write_dense(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out) {
+  const Wna16Fields fields(m, rows);
+  const std::int64_t size = dtype_bits(m.number) / 8;
+  std::byte* at = out[Wna16Part::weight];
+  for (std::int64_t n = 0; n < m.rows(); ++n)
+    for (std::int64_t k = 0; k < m.k; ++k, at += size) {
+      const std::int64_t g = fields.group_of(k);
+      float scale = fields.scale(n, g);
+      if (m.bits == 4) {
+        store_number(m.number, scale, at);
+        scale = load_number(m.number, at);
+      }
+      const int zero = m.has_zeros ? fields.zero(n, g) : fields.code_bias();
+      store_number(m.number, static_cast<float>(static_cast<int>(fields.field(n, k)) - zero) * scale, at);
+    }
+  write_bias(m, rows, m.bias, out[Wna16Part::bias]);
+  const std::uint16_t one = 0x3c00;
+  std::memcpy(out[Wna16Part::scale], &one, 2);
+}
+
+Check read_dense(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows) {
+  const std::int64_t size = dtype_bits(m.number) / 8;
+  const std::byte* at = in[Wna16Part::weight];
+  for (std::int64_t n = 0; n < m.rows(); ++n)
+    for (std::int64_t k = 0; k < m.k; ++k, at += size)
+      rows.values[static_cast<std::size_t>(n * rows.stride + k)] = load_number(m.number, at);
+  read_bias(m, m.bias, in[Wna16Part::bias], rows);
+  return ok();
+}
+
+}  // namespace moe

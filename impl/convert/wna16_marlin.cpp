@@ -1,0 +1,296 @@
+// Marlin: w13 [K = H, N = 2P], w2 [K = P, N = H]; P is I padded to whole tiles and groups.
+//
+//   weight   int32 [K/16, N*bits/2]: tiles of 1024 fields, k tiles major, n tiles minor. In a tile, lane 0..31 of warp
+//            0..3 holds the fields that one thread feeds to the tensor core:
+//              4 bit, 16 x 64   word 4*lane + warp          k = 2*(lane%4) + j/4 + 8*(j&1)   n = 16*warp + 8*(j/2&1) +
+//              lane/4 8 bit, 16 x 64   word 8*lane + 2*warp + half k = 2*(lane%4) + j/2 + 8*(j&1)   n = 16*warp +
+//              8*half + lane/4
+//            with 8-bit activations tiles are 32 x 32:
+//              4 bit            word 4*lane + warp          k = 4*(lane%4) + j/2 + 16*(j&1)  n = 8*warp + lane/4
+//              8 bit            word 8*lane + 2*warp + half k = 4*(lane%4) + j + 16*half     n = 8*warp + lane/4
+//            (field j = bits [j*bits, (j+1)*bits) of the word). With act-order, row k is row perm[k] of the checkpoint.
+//   scale    16 bit [G, N], in blocks: grouped  column c takes c/8 + 8*(c%8) of its 64
+//                                      single   column c takes 2*(c/8) + {0,1,8,9,16,17,24,25}[c%8] of its 32
+//            int8 activations: int16 in units of input_global_scale; fp8: times 512
+//   zero     int32 [G, N*bits/32]: grouped order; within a word AWQ's order, with 8-bit activations the plain one
+//   bias     [N], single order
+//   g_idx, g_idx_sort_indices  int32 [K] with act-order: the sorted groups, and the permutation (stable)
+//
+// fp8: a 4-bit field v with zero point z is stored as v - z where v >= z, else 15 - v. Padding: field, scale, zero
+// point, bias 0.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/float_formats.h"
+#include "convert/wna16.h"
+
+namespace moe {
+namespace {
+
+constexpr std::int64_t kTileFields = 1024;
+
+// --- orders -------------------------------------------------------------------------------------------
+
+struct Tile {
+  std::int64_t k, n;                            // extents
+  std::array<std::uint16_t, kTileFields> from;  // of each field in storage order: n_local * k + k_local
+
+  Tile(int bits, bool eight_bit) : k(eight_bit ? 32 : 16), n(eight_bit ? 32 : 64) {
+    const int fields = 32 / bits;
+    for (int i = 0; i < kTileFields; ++i) {
+      const int word = i / fields, j = i % fields;
+      const int lane = bits == 4 ? word / 4 : word / 8, warp = bits == 4 ? word % 4 : word / 2 % 4;
+      const int half = bits == 4 ? 0 : word % 2;
+      int kk = 0, nn = lane / 4;
+      if (eight_bit) {
+        kk = 4 * (lane % 4) + (bits == 4 ? j / 2 + 16 * (j & 1) : j + 16 * half);
+        nn += 8 * warp;
+      } else {
+        kk = 2 * (lane % 4) + 8 * (j & 1) + (bits == 4 ? j / 4 : j / 2);
+        nn += 16 * warp + 8 * (bits == 4 ? j / 2 & 1 : half);
+      }
+      from[static_cast<std::size_t>(i)] = static_cast<std::uint16_t>(nn * static_cast<int>(k) + kk);
+    }
+  }
+};
+
+std::int64_t grouped_source(std::int64_t c) { return c / 64 * 64 + c % 64 / 8 + 8 * (c % 8); }
+std::int64_t single_source(std::int64_t c) {
+  constexpr std::array kPlaces = {0, 1, 8, 9, 16, 17, 24, 25};
+  return c / 32 * 32 + c % 32 / 8 * 2 + kPlaces[static_cast<std::size_t>(c % 8)];
+}
+std::int64_t scale_source(const Wna16Matrix& m, std::int64_t c) {
+  return m.grouped_scales ? grouped_source(c) : single_source(c);
+}
+// Column of field p of word w of the zero points.
+std::int64_t zero_source(const Wna16Matrix& m, std::int64_t w, int p) {
+  constexpr std::array kOrder4 = {0, 2, 4, 6, 1, 3, 5, 7}, kOrder8 = {0, 2, 1, 3, 0, 0, 0, 0};
+  const int at = m.eight_bit() ? p : (m.bits == 4 ? kOrder4 : kOrder8)[static_cast<std::size_t>(p)];
+  return grouped_source(w * m.fields() + at);
+}
+
+void store_word(std::uint32_t word, std::byte* p) { std::memcpy(p, &word, 4); }
+std::uint32_t load_word(const std::byte* p) {
+  std::uint32_t w;
+  std::memcpy(&w, p, 4);
+  return w;
+}
+
+// --- writing ------------------------------------------------------------------------------------------
+
+using Order = std::vector<std::int32_t>;  // the checkpoint's k behind each k; empty: itself
+
+Order order_of(const Wna16Matrix& m, const CanonicalRows& rows) {
+  if (!m.act_order) return {};
+  Order perm(static_cast<std::size_t>(m.k));
+  std::iota(perm.begin(), perm.end(), 0);
+  std::stable_sort(perm.begin(), perm.end(), [&](std::int32_t a, std::int32_t b) {
+    return rows.g_idx[static_cast<std::size_t>(a)] < rows.g_idx[static_cast<std::size_t>(b)];
+  });
+  return perm;
+}
+
+// One tile of plain fields, [n][k].
+class TileSource {
+ public:
+  TileSource(const Wna16Matrix& m, const CanonicalRows& rows, const Order& order, const Tile& tile)
+      : m_(m), fields_(m, rows), order_(order), tile_(tile) {}
+
+  void read(std::int64_t k0, std::int64_t n0, std::uint8_t* out) const {
+    for (std::int64_t n = 0; n < tile_.n; ++n, out += tile_.k) {
+      const std::int64_t row = m_.source_row(n0 + n), end = std::clamp<std::int64_t>(m_.k - k0, 0, tile_.k);
+      std::memset(out, 0, static_cast<std::size_t>(tile_.k));
+      if (row < 0) continue;
+      for (std::int64_t k = 0; k < end; ++k) {
+        const std::int64_t from = order_.empty() ? k0 + k : order_[static_cast<std::size_t>(k0 + k)];
+        const unsigned v = fields_.field(row, from);
+        out[k] = static_cast<std::uint8_t>(m_.input == MarlinInput::fp8 ? for_fp8(v, row, from) : v);
+      }
+    }
+  }
+
+ private:
+  unsigned for_fp8(unsigned v, std::int64_t row, std::int64_t k) const {
+    const int z = m_.zeros_in_nibbles ? fields_.zero(row, fields_.group_of(k)) : 8, x = static_cast<int>(v);
+    return static_cast<unsigned>(x >= z ? x - z : 15 - x);
+  }
+
+  const Wna16Matrix& m_;
+  Wna16Fields fields_;
+  const Order& order_;
+  const Tile& tile_;
+};
+
+void write_weight(const Wna16Matrix& m, const CanonicalRows& rows, const Order& order, std::byte* out) {
+  const Tile tile(m.bits, m.eight_bit());
+  const TileSource source(m, rows, order, tile);
+  std::array<std::uint8_t, kTileFields> plain;
+  for (std::int64_t k0 = 0; k0 < m.padded_k; k0 += tile.k)
+    for (std::int64_t n0 = 0; n0 < m.padded_rows(); n0 += tile.n) {
+      source.read(k0, n0, plain.data());
+      for (std::size_t i = 0; i < kTileFields; out += 4) {
+        std::uint32_t word = 0;
+        for (int shift = 0; shift < 32; shift += m.bits, ++i)
+          word |= static_cast<std::uint32_t>(plain[tile.from[i]]) << shift;
+        store_word(word, out);
+      }
+    }
+}
+
+void write_scales(const Wna16Matrix& m, const CanonicalRows& rows, std::byte* out) {
+  const Wna16Fields fields(m, rows);
+  const float factor = m.input == MarlinInput::fp8 ? 512.0f : 1.0f;
+  for (std::int64_t g = 0; g < m.padded_groups; ++g)
+    for (std::int64_t c = 0; c < m.padded_rows(); ++c, out += 2) {
+      const std::int64_t row = m.source_row(scale_source(m, c));
+      store_number(m.scale, row < 0 || g >= m.groups ? 0.0f : fields.scale(row, g) * factor, out);
+    }
+}
+
+void write_zeros(const Wna16Matrix& m, const CanonicalRows& rows, std::byte* out) {
+  if (out == nullptr) return;
+  const Wna16Fields fields(m, rows);
+  for (std::int64_t g = 0; g < m.padded_groups; ++g)
+    for (std::int64_t w = 0; w < m.padded_rows() / m.fields(); ++w, out += 4) {
+      std::uint32_t word = 0;
+      for (int p = 0; p < m.fields(); ++p) {
+        const std::int64_t row = m.source_row(zero_source(m, w, p));
+        if (row >= 0 && g < m.groups) word |= static_cast<std::uint32_t>(fields.zero(row, g)) << (p * m.bits);
+      }
+      store_word(word, out);
+    }
+}
+
+// --- reading ------------------------------------------------------------------------------------------
+
+// The permutation and the groups of a layout with act-order, checked: rows.g_idx in the checkpoint's order.
+Result<Order> read_order(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows) {
+  if (!m.act_order) return Order{};
+  const auto bad = [](const char* what, std::int64_t k) {
+    return fail(Code::format, "payload", std::string("payload: ") + what + " at k " + std::to_string(k));
+  };
+  Order perm(static_cast<std::size_t>(m.k)), sorted(perm);
+  std::memcpy(perm.data(), in[Wna16Part::g_idx_sort_indices], perm.size() * 4);
+  std::memcpy(sorted.data(), in[Wna16Part::g_idx], sorted.size() * 4);
+  rows.g_idx.assign(perm.size(), -1);
+  for (std::size_t k = 0; k < perm.size(); ++k) {
+    const auto at = static_cast<std::int64_t>(k);
+    if (perm[k] < 0 || perm[k] >= m.k || rows.g_idx[static_cast<std::size_t>(perm[k])] != -1)
+      return bad("g_idx_sort_indices is no permutation", at);
+    if (sorted[k] < 0 || sorted[k] >= m.groups || (k > 0 && sorted[k] < sorted[k - 1]))
+      return bad("g_idx is not sorted or beyond the groups", at);
+    rows.g_idx[static_cast<std::size_t>(perm[k])] = sorted[k];
+  }
+  return perm;
+}
+
+void read_scales(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows) {
+  const std::byte* at = in[Wna16Part::scale];
+  const float global = m.folded_scales ? load_number(DType::f32, in[Wna16Part::input_global_scale]) : 0.0f;
+  for (std::int64_t g = 0; g < m.groups; ++g)
+    for (std::int64_t c = 0; c < m.padded_rows(); ++c, at += 2) {
+      const std::int64_t row = m.source_row(scale_source(m, c));
+      if (row < 0) continue;
+      float s = load_number(m.scale, at);
+      if (m.folded_scales) {
+        std::int16_t i;
+        std::memcpy(&i, at, 2);
+        s = static_cast<float>(i) * global;
+      }
+      rows.scales[static_cast<std::size_t>(row * m.groups + g)] = m.input == MarlinInput::fp8 ? s / 512.0f : s;
+    }
+}
+
+void read_zeros(const Wna16Matrix& m, const std::byte* at, CanonicalRows& rows) {
+  if (at == nullptr) return;
+  for (std::int64_t g = 0; g < m.groups; ++g)
+    for (std::int64_t w = 0; w < m.padded_rows() / m.fields(); ++w, at += 4)
+      for (int p = 0; p < m.fields(); ++p) {
+        const std::int64_t row = m.source_row(zero_source(m, w, p));
+        if (row < 0) continue;
+        rows.zeros[static_cast<std::size_t>(row * m.groups + g)] =
+            static_cast<std::uint8_t>(load_word(at) >> (p * m.bits) & ((1u << m.bits) - 1u));
+      }
+}
+
+void read_weight(const Wna16Matrix& m, const std::byte* at, const Order& order, CanonicalRows& rows) {
+  const Tile tile(m.bits, m.eight_bit());
+  const Wna16Fields fields(m, rows);
+  const std::uint32_t mask = (1u << m.bits) - 1u;
+  for (std::int64_t k0 = 0; k0 < m.padded_k; k0 += tile.k)
+    for (std::int64_t n0 = 0; n0 < m.padded_rows(); n0 += tile.n)
+      for (std::size_t i = 0; i < kTileFields; at += 4)
+        for (int shift = 0; shift < 32; shift += m.bits, ++i) {
+          const std::int64_t row = m.source_row(n0 + tile.from[i] / tile.k);
+          std::int64_t k = k0 + tile.from[i] % tile.k;
+          if (row < 0 || k >= m.k) continue;
+          if (!order.empty()) k = order[static_cast<std::size_t>(k)];
+          int v = static_cast<int>(load_word(at) >> shift & mask);
+          if (m.input == MarlinInput::fp8) {
+            const bool stored = m.zeros_in_nibbles && !rows.zeros.empty();
+            const int z = stored ? rows.zeros[static_cast<std::size_t>(row * m.groups + fields.group_of(k))] : 8;
+            v = v + z >= 16 ? 15 - v : v + z;
+          }
+          rows.codes[static_cast<std::size_t>(row * rows.stride + k)] =
+              static_cast<std::int8_t>(v - fields.code_bias());
+        }
+}
+
+}  // namespace
+
+void write_marlin(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out) {
+  const Order order = order_of(m, rows);
+  write_weight(m, rows, order, out[Wna16Part::weight]);
+  write_scales(m, rows, out[Wna16Part::scale]);
+  write_zeros(m, rows, out[Wna16Part::zero_point]);
+  if (m.act_order) {
+    std::memcpy(out[Wna16Part::g_idx_sort_indices], order.data(), order.size() * 4);
+    for (std::size_t k = 0; k < order.size(); ++k)
+      std::memcpy(out[Wna16Part::g_idx] + 4 * k, &rows.g_idx[static_cast<std::size_t>(order[k])], 4);
+  }
+  if (std::byte* at = out[Wna16Part::bias])
+    for (std::int64_t c = 0; c < m.padded_rows(); ++c, at += dtype_bits(m.bias) / 8) {
+      const std::int64_t row = m.source_row(single_source(c));
+      store_number(m.bias, row < 0 ? 0.0f : rows.bias[static_cast<std::size_t>(row)], at);
+    }
+}
+
+Check read_marlin(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows) {
+  MOE_TRY(const Order order, read_order(m, in, rows));
+  read_scales(m, in, rows);
+  read_zeros(m, in[Wna16Part::zero_point], rows);
+  read_weight(m, in[Wna16Part::weight], order, rows);
+  if (const std::byte* at = in[Wna16Part::bias])
+    for (std::int64_t c = 0; c < m.padded_rows(); ++c, at += dtype_bits(m.bias) / 8) {
+      const std::int64_t row = m.source_row(single_source(c));
+      if (row >= 0) rows.bias[static_cast<std::size_t>(row)] = load_number(m.bias, at);
+    }
+  return ok();
+}
+
+Check fold_marlin_scales(DType dtype, std::span<std::byte> scales, std::string_view name, std::byte* global) {
+  const auto round16 = [&](float x) {
+    std::byte h[2];
+    store_number(dtype, x, h);
+    return load_number(dtype, h);
+  };
+  float most = 0.0f;
+  for (std::size_t i = 0; i < scales.size(); i += 2) most = std::max(most, load_number(dtype, scales.data() + i));
+  if (most == 0.0f && !scales.empty())
+    return fail(Code::invalid_argument, std::string(name),
+                std::string(name) + ": all scales are 0; with int8 activations they are divided by the largest");
+  for (std::size_t i = 0; i < scales.size(); i += 2) {
+    const float t = round16(round16(load_number(dtype, scales.data() + i) / most) * 4096.0f);
+    const auto whole = static_cast<std::int16_t>(std::nearbyint(t));
+    std::memcpy(scales.data() + i, &whole, 2);
+  }
+  store_number(DType::f32, most * (1.0f / 4096.0f), global);
+  return ok();
+}
+
+}  // namespace moe

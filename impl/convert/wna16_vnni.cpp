@@ -1,0 +1,75 @@
+// vLLM's CPU blocks for int8 dot products (4 bit): 32 columns by bk = min(group, 128) k.
+//
+//   weight  uint8 [N/32, K/bk, 16*bk + 128]: byte 64*k4 + 32*h + 4*ni + ki holds k = 4*k4 + ki of the block's column
+//           16*h + ni in the low nibble, of column 16*h + 8 + ni in the high one; behind the codes int32[32], the sums
+//           of (code - zero point) of the block's columns, that correct for activations stored with an offset
+//   scale   f32 [N/32, G, 32]    zero  int8 [N/32, G, 32]    bias  f32 [N]    g_idx  int32 [K]: k / group
+#include <cstring>
+
+#include "convert/wna16.h"
+
+namespace moe {
+namespace {
+
+constexpr std::int64_t kColumns = 32;
+
+std::int64_t block_bytes(const Wna16Matrix& m) { return 16 * m.block_k() + 4 * kColumns; }
+
+// Byte of (column c, k) within a block; the high nibble iff c % 16 >= 8.
+std::int64_t code_place(std::int64_t c, std::int64_t k) { return k / 4 * 64 + c / 16 * 32 + c % 8 * 4 + k % 4; }
+
+void write_block(const Wna16Matrix& m, const Wna16Fields& fields, std::int64_t n0, std::int64_t k0, std::byte* out) {
+  const std::int64_t bk = m.block_k(), g = k0 / m.group();
+  std::memset(out, 0, static_cast<std::size_t>(16 * bk));
+  for (std::int64_t c = 0; c < kColumns; ++c) {
+    const int zero = fields.zero(n0 + c, g);
+    std::int32_t sum = 0;
+    for (std::int64_t k = 0; k < bk; ++k) {
+      const unsigned v = fields.field(n0 + c, k0 + k);
+      out[code_place(c, k)] |= static_cast<std::byte>(c % 16 >= 8 ? v << 4 : v);
+      sum += static_cast<int>(v) - zero;
+    }
+    std::memcpy(out + 16 * bk + 4 * c, &sum, 4);
+  }
+}
+
+}  // namespace
+
+void write_vnni(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out) {
+  const Wna16Fields fields(m, rows);
+  std::byte *block = out[Wna16Part::weight], *scale = out[Wna16Part::scale], *zero = out[Wna16Part::zero_point];
+  for (std::int64_t n0 = 0; n0 < m.rows(); n0 += kColumns) {
+    for (std::int64_t k0 = 0; k0 < m.k; k0 += m.block_k(), block += block_bytes(m))
+      write_block(m, fields, n0, k0, block);
+    for (std::int64_t g = 0; g < m.groups; ++g)
+      for (std::int64_t c = 0; c < kColumns; ++c, scale += 4) {
+        store_number(DType::f32, fields.scale(n0 + c, g), scale);
+        *zero++ = static_cast<std::byte>(fields.zero(n0 + c, g));
+      }
+  }
+  write_bias(m, rows, DType::f32, out[Wna16Part::bias]);
+  write_g_idx(m, rows, out[Wna16Part::g_idx]);
+}
+
+Check read_vnni(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows) {
+  const std::byte *block = in[Wna16Part::weight], *scale = in[Wna16Part::scale], *zero = in[Wna16Part::zero_point];
+  for (std::int64_t n0 = 0; n0 < m.rows(); n0 += kColumns) {
+    for (std::int64_t k0 = 0; k0 < m.k; k0 += m.block_k(), block += block_bytes(m))
+      for (std::int64_t c = 0; c < kColumns; ++c)
+        for (std::int64_t k = 0; k < m.block_k(); ++k) {
+          const auto two = static_cast<int>(block[code_place(c, k)]);
+          rows.codes[static_cast<std::size_t>((n0 + c) * rows.stride + k0 + k)] =
+              static_cast<std::int8_t>((c % 16 >= 8 ? two >> 4 : two & 15) - 8);
+        }
+    for (std::int64_t g = 0; g < m.groups; ++g)
+      for (std::int64_t c = 0; c < kColumns; ++c, scale += 4) {
+        const auto at = static_cast<std::size_t>((n0 + c) * m.groups + g);
+        rows.scales[at] = load_number(DType::f32, scale);
+        rows.zeros[at] = static_cast<std::uint8_t>(*zero++);
+      }
+  }
+  read_bias(m, DType::f32, in[Wna16Part::bias], rows);
+  return ok();
+}
+
+}  // namespace moe

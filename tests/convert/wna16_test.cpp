@@ -1,0 +1,480 @@
+// The layouts of int4 and int8 weights for other engines' kernels, byte for byte against the golden files and back.
+#include "convert/wna16.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+#include "convert/wna16_world.h"
+
+namespace moe::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The spec's names of the vectors' tensors.
+std::string api_name(std::string name) {
+  for (const auto& [from, to] : {std::pair{"qweight", "weight"}, {"scales", "scale"}, {"qzeros", "zero_point"}})
+    if (const auto at = name.find(from); at != std::string::npos) name.replace(at, std::string(from).size(), to);
+  return name;
+}
+
+std::vector<std::string> conversions() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(vector_path("wna16"))) {
+    const std::string name = entry.path().stem().string();
+    if (entry.path().extension() == ".safetensors" && name != "primitives" && name.rfind("stack_", 0) != 0)
+      names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+class Wna16File : public ::testing::TestWithParam<std::string> {
+ protected:
+  VecFile file = load_vectors("wna16/" + GetParam() + ".safetensors");
+
+  // `prefix` tensors; every one of the layout's must be among `out.` ones or these.
+  void expect_tensors(const NamedBytes& got, const std::string& prefix) const {
+    for (const auto& [name, want] : file.tensors) {
+      if (name.rfind(prefix, 0) != 0) continue;
+      const std::string api = api_name(name.substr(prefix.size()));
+      ASSERT_TRUE(got.count(api)) << api;
+      EXPECT_EQ(got.at(api), want.data) << name;
+    }
+  }
+};
+
+TEST(Wna16Files, AreAllThere) { EXPECT_EQ(conversions().size(), 53u); }
+
+TEST_P(Wna16File, UpstreamBytes) {
+  const PlainLayer plain = plain_layer(file, true);
+  const NamedBytes got = write_layer(plain);
+  expect_tensors(got, "out.");
+  for (const Wna16Tensor& t : plain.layout.tensors()) {
+    const bool known = std::any_of(file.tensors.begin(), file.tensors.end(), [&](const auto& entry) {
+      return entry.first.rfind("out.", 0) == 0 && api_name(entry.first.substr(4)) == t.name &&
+             entry.second.shape == t.shape;
+    });
+    EXPECT_TRUE(known) << t.name << " is not in the file, or with another shape";
+  }
+  std::string absent;
+  for (const std::string& name : plain.layout.absent()) absent += "," + name;
+  std::string none;
+  std::stringstream list(file.meta.at("none"));
+  for (std::string name; std::getline(list, name, ',');) none += "," + api_name(name);
+  EXPECT_EQ(absent, none);
+}
+
+// The corrected bytes: `alt.` where there are any, else the same, but for zero points that upstream gets wrong.
+TEST_P(Wna16File, CorrectBytes) {
+  const PlainLayer plain = plain_layer(file, false);
+  const NamedBytes got = write_layer(plain);
+  expect_tensors(got, "alt.");
+  if (upstream_zero_shift(plain.layout.kind, plain.layout.awq, plain.layout.has_zeros,
+                          file.meta.at("format") == "gptq" ? ZeroPoints::plus_one : ZeroPoints::as_stored) != 0)
+    return;
+  for (const auto& [name, want] : file.tensors) {
+    if (name.rfind("out.", 0) != 0 || file.has("alt." + name.substr(4))) continue;
+    EXPECT_EQ(got.at(api_name(name.substr(4))), want.data) << name;
+  }
+}
+
+float dense_value(const CanonicalRows& rows, int bits, std::int64_t n, std::int64_t k) {
+  const std::int64_t g = rows.g_idx.empty() ? k / (rows.k / rows.groups) : rows.g_idx[static_cast<std::size_t>(k)];
+  const int bias = bits == 4 ? 8 : 128;
+  const int zero = rows.zeros.empty() ? bias : rows.zeros[static_cast<std::size_t>(n * rows.groups + g)];
+  return static_cast<float>(rows.row(n)[k] + bias - zero) * rows.row_scales(n)[g];
+}
+
+// Values of a tensor of int8 or int16.
+std::vector<int> integers(const VecTensor& t) {
+  std::vector<int> v;
+  if (t.dtype == DType::i8)
+    for (const std::int8_t x : t.as<std::int8_t>()) v.push_back(x);
+  else
+    for (const std::int16_t x : t.as<std::int16_t>()) v.push_back(x);
+  return v;
+}
+
+// What the layout says, against the numbers of the file: both rules write bytes that read back to them.
+TEST_P(Wna16File, ReadsBack) {
+  for (const bool upstream : {true, false}) {
+    const PlainLayer plain = plain_layer(file, upstream);
+    const NamedBytes tensors = write_layer(plain);
+    // The files' numbers are those of the zero points as stored.
+    const bool other_zeros =
+        !upstream && plain.layout.has_zeros && file.meta.at("format") == "gptq" && plain.layout.kind != Wna16Kind::vnni;
+    if (!file.has("dense.w13_int") || plain.layout.input == MarlinInput::int8 || other_zeros) continue;
+    for (const bool w13 : {true, false}) {
+      const std::string name = w13 ? "dense.w13" : "dense.w2";
+      const Wna16Matrix m = plain.layout.matrix(w13);
+      const std::vector<int> ints = integers(file.at(name + "_int"));
+      const std::vector<float> scales = file.at(name + "_scale").floats();
+      const auto groups = file.at(name + "_group").as<std::int32_t>();
+      for (std::int64_t e = 0; e < plain.layout.experts; ++e) {
+        CanonicalRows rows;
+        ASSERT_TRUE(read_wna16(m, parts_of<const std::byte>(plain.layout, tensors, w13, e), rows));
+        for (std::int64_t n = 0; n < m.rows(); ++n)
+          for (std::int64_t k = 0; k < m.k; ++k) {
+            const std::int64_t row = e * m.rows() + n, g = groups[static_cast<std::size_t>(e * m.k + k)];
+            const float want = static_cast<float>(ints[static_cast<std::size_t>(row * m.k + k)]) *
+                               scales[static_cast<std::size_t>(row * m.groups + g)];
+            ASSERT_EQ(dense_value(rows, m.bits, n, k), want) << name << " " << e << " " << n << " " << k;
+          }
+      }
+    }
+  }
+}
+
+// int8 activations: the scales that are left after the fold.
+TEST_P(Wna16File, ReadsFoldedScales) {
+  if (!file.has("readback.w13")) return;
+  const PlainLayer plain = plain_layer(file, false);
+  const NamedBytes tensors = write_layer(plain);
+  for (const bool w13 : {true, false}) {
+    const VecTensor& want = file.at(w13 ? "readback.w13" : "readback.w2");
+    const std::vector<float> numbers = want.floats();
+    CanonicalRows rows;
+    ASSERT_TRUE(read_wna16(plain.layout.matrix(w13), parts_of<const std::byte>(plain.layout, tensors, w13, 0), rows));
+    for (std::int64_t n = 0; n < want.shape[1]; ++n)
+      for (std::int64_t k = 0; k < want.shape[2]; ++k)
+        ASSERT_EQ(dense_value(rows, plain.layout.bits, n, k), numbers[static_cast<std::size_t>(n * want.shape[2] + k)]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, Wna16File, ::testing::ValuesIn(conversions()),
+                         [](const auto& parameter) { return parameter.param; });
+
+// --- single matrices ----------------------------------------------------------------------------------
+
+const VecFile& primitives() {
+  static const VecFile file = load_vectors("wna16/primitives.safetensors");
+  return file;
+}
+
+struct Primitive {
+  int bits;
+  std::int64_t k, n;
+  std::string name(const char* part) const {
+    return "b" + std::to_string(bits) + "_k" + std::to_string(k) + "_n" + std::to_string(n) + "." + part;
+  }
+  Wna16Matrix matrix(MarlinInput input) const {
+    return {.bits = bits,
+            .half_rows = n,
+            .padded_half_rows = n,
+            .k = k,
+            .padded_k = k,
+            .groups = 1,
+            .padded_groups = 1,
+            .input = input};
+  }
+};
+
+class Wna16Primitive : public ::testing::TestWithParam<Primitive> {
+ protected:
+  const Primitive& p = GetParam();
+
+  bool has(const char* part) const { return primitives().has(p.name(part)); }
+  const VecTensor& golden(const char* part) const { return primitives().at(p.name(part)); }
+
+  // The codes of [K, N] unsigned numbers.
+  CanonicalRows plain(const Wna16Matrix& m, const std::vector<std::uint8_t>& q) const {
+    CanonicalRows rows;
+    shape_plain(m, rows);
+    for (std::int64_t n = 0; n < p.n; ++n)
+      for (std::int64_t k = 0; k < p.k; ++k)
+        rows.codes[static_cast<std::size_t>(n * rows.stride + k)] =
+            static_cast<std::int8_t>(q[static_cast<std::size_t>(k * p.n + n)] - (p.bits == 4 ? 8 : 128));
+    return rows;
+  }
+  NamedBytes write(const Wna16Matrix& m, const CanonicalRows& rows) const {
+    NamedBytes out;
+    Wna16Out parts;
+    for (const auto& [part, size] : {std::pair{Wna16Part::weight, p.k * p.n * p.bits / 8},
+                                     {Wna16Part::scale, m.groups * p.n * 2},
+                                     {Wna16Part::zero_point, m.has_zeros ? m.groups * p.n * p.bits / 8 : 0},
+                                     {Wna16Part::g_idx, m.act_order ? p.k * 4 : 0},
+                                     {Wna16Part::g_idx_sort_indices, m.act_order ? p.k * 4 : 0}}) {
+      auto& bytes = out[std::string(kWna16PartNames[static_cast<std::size_t>(part)])];
+      bytes.resize(static_cast<std::size_t>(size));
+      if (size != 0) parts.part[static_cast<std::size_t>(part)] = bytes.data();
+    }
+    write_wna16(m, rows, parts);
+    return out;
+  }
+  // Fields of words [K/pf, N] (along K) or [K, N/pf] in AWQ's order.
+  std::vector<std::uint8_t> fields(const char* part, bool awq) const {
+    VecFile one;
+    one.meta["bits"] = std::to_string(p.bits);
+    VecTensor t = golden(part);
+    t.shape.insert(t.shape.begin(), 1);
+    one.tensors["in.x"] = t;
+    const Stack stack(one, "x");
+    std::vector<std::uint8_t> q;
+    for (std::int64_t k = 0; k < p.k; ++k)
+      for (std::int64_t n = 0; n < p.n; ++n)
+        q.push_back(static_cast<std::uint8_t>(awq ? stack.awq(0, k, n) : stack.plain(0, k, n, true)));
+    return q;
+  }
+};
+
+TEST_P(Wna16Primitive, Tiles) {
+  const auto q = golden("q").as<std::uint8_t>();
+  EXPECT_EQ(fields("gptq", false), q);
+  EXPECT_EQ(fields("awq", true), q);
+  const Wna16Matrix m = p.matrix(MarlinInput::none);
+  EXPECT_EQ(write(m, plain(m, q)).at("weight"), golden("marlin").data);
+  if (!has("marlin_a8")) return;
+  const Wna16Matrix a8 = p.matrix(MarlinInput::int8);
+  EXPECT_EQ(write(a8, plain(a8, q)).at("weight"), golden("marlin_a8").data);
+}
+
+TEST_P(Wna16Primitive, TilesInTheOrderOfTheGroups) {
+  Wna16Matrix m = p.matrix(MarlinInput::none);
+  m.act_order = true;
+  m.groups = m.padded_groups = p.k;  // one k each: any permutation is an order of groups
+  const auto perm = golden("perm").as<std::int32_t>();
+  CanonicalRows rows = plain(m, golden("q").as<std::uint8_t>());
+  rows.g_idx.resize(perm.size());
+  for (std::size_t k = 0; k < perm.size(); ++k)
+    rows.g_idx[static_cast<std::size_t>(perm[k])] = static_cast<std::int32_t>(k);
+  const NamedBytes got = write(m, rows);
+  EXPECT_EQ(got.at("weight"), golden("marlin_perm").data);
+  EXPECT_EQ(got.at("g_idx_sort_indices"), golden("perm").data);
+}
+
+TEST_P(Wna16Primitive, Scales) {
+  const VecTensor& scales = golden("scale_bits");
+  Wna16Matrix m = p.matrix(MarlinInput::none);
+  m.scale = DType::bf16;
+  m.groups = m.padded_groups = scales.shape[0];
+  CanonicalRows rows = plain(m, golden("q").as<std::uint8_t>());
+  for (std::int64_t n = 0; n < p.n; ++n)
+    for (std::int64_t g = 0; g < m.groups; ++g)
+      rows.scales[static_cast<std::size_t>(n * m.groups + g)] =
+          bf16_to_f32(scales.as<std::uint16_t>()[static_cast<std::size_t>(g * p.n + n)]);
+  for (const bool grouped : {false, true}) {
+    m.grouped_scales = grouped;
+    std::vector<std::uint16_t> want = golden(grouped ? "scale_grouped" : "scale_single").as<std::uint16_t>();
+    for (std::uint16_t& s : want) s = f32_to_bf16(bf16_to_f32(s));  // the file has NaN, too, which no reader lets pass
+    std::vector<std::uint16_t> got(want.size());
+    const std::vector<std::byte> bytes = write(m, rows).at("scale");
+    ASSERT_EQ(bytes.size(), 2 * got.size());
+    std::memcpy(got.data(), bytes.data(), bytes.size());
+    EXPECT_EQ(got, want);
+  }
+}
+
+// The rows of q as zero points of K groups.
+TEST_P(Wna16Primitive, ZeroPoints) {
+  for (const MarlinInput input : {MarlinInput::none, MarlinInput::int8}) {
+    if (input == MarlinInput::int8 && p.k % 32 != 0) continue;
+    Wna16Matrix m = p.matrix(input);
+    m.has_zeros = true;
+    m.groups = m.padded_groups = p.k;
+    const auto q = golden("q").as<std::uint8_t>();
+    CanonicalRows rows = plain(m, q);
+    for (std::int64_t n = 0; n < p.n; ++n)
+      for (std::int64_t g = 0; g < p.k; ++g)
+        rows.zeros[static_cast<std::size_t>(n * p.k + g)] = q[static_cast<std::size_t>(g * p.n + n)];
+    EXPECT_EQ(write(m, rows).at("zero_point"), golden(input == MarlinInput::none ? "zp_marlin" : "zp_marlin_a8").data);
+  }
+}
+
+// fp8 is int8's tiles of the rewritten nibbles, against 8 and against AWQ's zero points.
+TEST_P(Wna16Primitive, NibblesForFp8) {
+  if (!has("fp8_gptq") || p.k % 32 != 0) return;
+  const auto q = golden("q").as<std::uint8_t>();
+  const Wna16Matrix plain_tiles = p.matrix(MarlinInput::int8);
+  Wna16Matrix m = p.matrix(MarlinInput::fp8);
+  EXPECT_EQ(write(m, plain(m, q)).at("weight"),
+            write(plain_tiles, plain(plain_tiles, fields("fp8_gptq", false))).at("weight"));
+  const VecTensor& words = golden("awq_zeros");
+  VecFile one;
+  one.meta["bits"] = "4";
+  one.tensors["in.x"] = words;
+  one.tensors["in.x"].shape.insert(one.tensors["in.x"].shape.begin(), 1);
+  const Stack zeros(one, "x");
+  m.has_zeros = m.zeros_in_nibbles = true;
+  m.groups = m.padded_groups = words.shape[0];
+  CanonicalRows rows = plain(m, q);
+  for (std::int64_t n = 0; n < p.n; ++n)
+    for (std::int64_t g = 0; g < m.groups; ++g)
+      rows.zeros[static_cast<std::size_t>(n * m.groups + g)] = static_cast<std::uint8_t>(zeros.awq(0, g, n));
+  EXPECT_EQ(write(m, rows).at("weight"), write(plain_tiles, plain(plain_tiles, fields("fp8_awq", true))).at("weight"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, Wna16Primitive,
+                         ::testing::Values(Primitive{4, 16, 64}, Primitive{4, 64, 128}, Primitive{4, 96, 64},
+                                           Primitive{8, 16, 64}, Primitive{8, 64, 128}, Primitive{8, 96, 64}),
+                         [](const auto& parameter) {
+                           const std::string name = parameter.param.name("");
+                           return name.substr(0, name.size() - 1);
+                         });
+
+TEST(FoldMarlinScales, Golden) {
+  for (const auto& [tag, dtype] : {std::pair{"fp16", DType::f16}, {"bf16", DType::bf16}}) {
+    const std::string name = std::string("int8scale_") + tag;
+    std::vector<std::byte> scales = primitives().at(name + ".in").data, global(4);
+    ASSERT_TRUE(fold_marlin_scales(dtype, scales, "w13_scale", global.data()));
+    EXPECT_EQ(scales, primitives().at(name + ".out").data) << tag;
+    EXPECT_EQ(global, primitives().at(name + ".global").data) << tag;
+  }
+}
+
+TEST(FoldMarlinScales, RefusesZeros) {
+  std::vector<std::byte> scales(64), global(4);
+  const Check check = fold_marlin_scales(DType::f16, scales, "w2_scale", global.data());
+  ASSERT_FALSE(check);
+  EXPECT_EQ(check.error().code, Code::invalid_argument);
+  EXPECT_EQ(check.error().subject, "w2_scale");
+  EXPECT_THAT(check.error().message, HasSubstr("all scales are 0"));
+  EXPECT_TRUE(fold_marlin_scales(DType::f16, {}, "w2_scale", global.data()));  // no experts
+}
+
+// --- there and back -----------------------------------------------------------------------------------
+
+// Of sizes that the layout takes.
+Wna16Layout random_layout(Wna16Kind kind, std::mt19937& random) {
+  const auto pick = [&](std::initializer_list<std::int64_t> values) {
+    return values.begin()[random() % values.size()];
+  };
+  Wna16Layout l{.kind = kind};
+  l.experts = pick({1, 2, 3});
+  l.gated = random() % 4 != 0;
+  l.has_bias = random() % 2 != 0 && kind != Wna16Kind::trtllm;
+  l.scale = random() % 2 != 0 ? DType::f16 : DType::bf16;
+  l.bias = std::array{DType::f16, DType::bf16, DType::f32}[random() % 3];
+  l.upstream = random() % 2 != 0;
+  l.bits = kind == Wna16Kind::marlin || kind == Wna16Kind::on_the_fly ? static_cast<int>(pick({4, 8})) : 4;
+  l.hidden = pick({64, 128, 192, 320});
+  l.group_size = pick({-1, 32, 64});
+  l.intermediate = l.group_size == 64 ? pick({64, 128, 192}) : pick({32, 96, 64, 160});
+  l.has_zeros = random() % 2 != 0 && (kind == Wna16Kind::marlin || (kind == Wna16Kind::on_the_fly && l.bits == 4));
+  if (kind == Wna16Kind::marlin) {
+    l.awq = l.has_zeros && random() % 2 != 0;
+    l.input = static_cast<MarlinInput>(random() % (l.bits == 4 ? 3 : 2));
+    if (l.group_size != -1 && !l.has_zeros && random() % 2 != 0) {
+      l.act_order = true;
+      l.input = MarlinInput::none;
+      l.intermediate = pick({64, 128});
+    }
+  }
+  if (kind == Wna16Kind::trtllm) {
+    l.scale = DType::bf16;
+    l.group_size = 32;
+    l.hidden = pick({256, 512});
+    l.intermediate = pick({256, 512});
+    l.gated = true;
+  }
+  if (kind == Wna16Kind::vnni) {
+    l.has_zeros = random() % 2 != 0;
+    l.intermediate = l.group_size == -1 ? l.hidden = pick({64, 128, 256}) : pick({64, 128, 192});
+  }
+  if (l.upstream) l.has_bias = l.has_bias && kind != Wna16Kind::on_the_fly;
+  l.groups13 = l.group_size == -1 ? 1 : l.hidden / l.group_size;
+  l.groups2 = l.group_size == -1 ? 1 : l.intermediate / l.group_size;
+  return l;
+}
+
+void expect_same(const CanonicalRows& got, const CanonicalRows& want, const Wna16Layout& l) {
+  EXPECT_EQ(got.codes, want.codes);
+  EXPECT_EQ(got.bias, want.bias);
+  EXPECT_EQ(got.g_idx, want.g_idx);
+  if (!want.zeros.empty()) {
+    EXPECT_EQ(got.zeros, want.zeros);
+  }
+  ASSERT_EQ(got.scales.size(), want.scales.size());
+  if (l.input != MarlinInput::int8) {
+    EXPECT_EQ(got.scales, want.scales);
+    return;
+  }
+  const float most = *std::max_element(want.scales.begin(), want.scales.end());  // of one expert: less than of all
+  for (std::size_t i = 0; i < want.scales.size(); ++i) EXPECT_NEAR(got.scales[i], want.scales[i], most / 100);
+}
+
+TEST(Wna16, RandomLayersComeBack) {
+  std::mt19937 random(20);
+  for (int round = 0; round < 300; ++round) {
+    const auto kind = static_cast<Wna16Kind>(round % 5);
+    const PlainLayer plain = random_plain(random_layout(kind, random), random);
+    const Wna16Layout& l = plain.layout;
+    SCOPED_TRACE("kind " + std::to_string(round % 5) + " bits " + std::to_string(l.bits) + " H " +
+                 std::to_string(l.hidden) + " I " + std::to_string(l.intermediate) + " g " +
+                 std::to_string(l.group_size));
+    const NamedBytes tensors = write_layer(plain);
+    for (std::int64_t e = 0; e < l.experts; ++e)
+      for (const bool w13 : {true, false}) {
+        CanonicalRows rows;
+        ASSERT_TRUE(read_wna16(l.matrix(w13), parts_of<const std::byte>(l, tensors, w13, e), rows));
+        expect_same(rows, (w13 ? plain.w13 : plain.w2)[static_cast<std::size_t>(e)], l);
+      }
+    if (HasFailure()) return;
+  }
+}
+
+TEST(Wna16, DenseAppliesOrderAndZeroPoints) {
+  std::mt19937 random(21);
+  Wna16Layout l{.kind = Wna16Kind::dense, .bits = 8, .experts = 2, .hidden = 64, .intermediate = 96, .group_size = 32};
+  l.groups13 = 2;
+  l.groups2 = 3;
+  l.act_order = l.has_zeros = l.has_bias = true;
+  l.number = l.scale = l.bias = DType::f32;
+  const PlainLayer plain = random_plain(l, random);
+  const NamedBytes tensors = write_layer(plain);
+  for (const bool w13 : {true, false}) {
+    CanonicalRows rows;
+    ASSERT_TRUE(read_wna16(l.matrix(w13), parts_of<const std::byte>(l, tensors, w13, 1), rows));
+    const CanonicalRows& want = (w13 ? plain.w13 : plain.w2)[1];
+    EXPECT_EQ(rows.bias, want.bias);
+    for (std::int64_t n = 0; n < want.count; ++n)
+      for (std::int64_t k = 0; k < want.k; ++k) ASSERT_EQ(rows.row_values(n)[k], dense_value(want, 8, n, k));
+  }
+}
+
+// A packed file may say anything.
+TEST(Wna16, OrdersAreChecked) {
+  std::mt19937 random(22);
+  Wna16Layout l{.experts = 1, .hidden = 64, .intermediate = 64, .group_size = 32, .groups13 = 2, .groups2 = 2};
+  l.act_order = true;
+  const PlainLayer plain = random_plain(l, random);
+  const NamedBytes good = write_layer(plain);
+  struct Fault {
+    const char* tensor;
+    std::size_t at;
+    std::int32_t value;
+    const char* message;
+  };
+  std::int32_t second = 0;
+  std::memcpy(&second, good.at("w13_g_idx_sort_indices").data() + 4, 4);
+  for (const Fault& fault : {Fault{"w13_g_idx_sort_indices", 0, second, "no permutation at k 1"},
+                             Fault{"w13_g_idx_sort_indices", 5, 64, "no permutation at k 5"},
+                             Fault{"w13_g_idx_sort_indices", 63, -1, "no permutation at k 63"},
+                             Fault{"w13_g_idx", 63, 2, "beyond the groups at k 63"},
+                             Fault{"w13_g_idx", 0, -1, "not sorted"}, Fault{"w13_g_idx", 63, 0, "not sorted"}}) {
+    NamedBytes tensors = good;
+    std::memcpy(tensors.at(fault.tensor).data() + 4 * fault.at, &fault.value, 4);
+    CanonicalRows rows;
+    const Check check = read_wna16(l.matrix(true), parts_of<const std::byte>(l, tensors, true, 0), rows);
+    ASSERT_FALSE(check) << fault.tensor << fault.at;
+    EXPECT_EQ(check.error().code, Code::format);
+    EXPECT_THAT(check.error().message, HasSubstr(fault.message));
+  }
+}
+
+TEST(Wna16, NoExperts) {
+  Wna16Layout l{.experts = 0, .hidden = 64, .intermediate = 64};
+  l.input = MarlinInput::int8;
+  std::mt19937 random(1);
+  for (const Wna16Tensor& t : l.tensors()) {
+    EXPECT_TRUE(!t.per_expert || size_of(t) == 0) << t.name;
+  }
+  EXPECT_TRUE(write_layer(random_plain(l, random)).count("w13_weight"));
+}
+
+}  // namespace
+}  // namespace moe::test
