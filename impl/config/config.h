@@ -21,7 +21,6 @@ namespace moe {
 enum class Policy : std::uint8_t { libmoe, vllm };  // selection_policy and bit_compat
 enum class Compute : std::uint8_t { automatic, a16, a8 };
 enum class ActivationQuant : std::uint8_t { automatic, per_token, block32 };
-enum class MarlinInput : std::uint8_t { none, int8, fp8 };
 enum class EmulationLayout : std::uint8_t { on_the_fly, dense };
 enum class Placement : std::uint8_t { linear, round_robin };
 

@@ -62,6 +62,8 @@ constexpr std::array<std::string_view, 11> kFormatNames = {"none",
                                                            "mxfp4-gpt-oss"};
 
 enum class ZeroPoints : std::uint8_t { as_stored, plus_one };
+// Type of the activations that Marlin multiplies; none: as they come.
+enum class MarlinInput : std::uint8_t { none, int8, fp8 };
 
 // The resolved quantization of a layer's experts.
 struct Quantization {

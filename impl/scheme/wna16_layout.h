@@ -26,9 +26,6 @@ namespace moe {
 
 enum class Wna16Kind : std::uint8_t { marlin, trtllm, xpu, vnni, on_the_fly, dense };
 
-// Type of the activations that Marlin multiplies; none: as they come.
-enum class MarlinInput : std::uint8_t { none, int8, fp8 };
-
 enum class Wna16Part : std::uint8_t { weight, scale, g_idx, g_idx_sort_indices, zero_point, input_global_scale, bias };
 constexpr std::size_t kWna16Parts = 7;
 constexpr std::array<std::string_view, kWna16Parts> kWna16PartNames = {
