@@ -100,13 +100,13 @@ json::Value expected_tensors(const Config& c) {
   module.format = c.quantization.format;
   module.gated = is_gated(c.activation);
   module.has_bias = c.has_bias;
+  const Extras extras = extras_of(c.quantization, c.has_bias);
   json::Array tensors;
   for (const std::int64_t expert : experts_on_disk(c))
     for (const Projection p : {Projection::gate, Projection::up, Projection::down}) {
       if (p == Projection::gate && !module.gated) continue;
       for (const CheckpointTensor& row : checkpoint_tensors(module.format))
-        if (row.presence != Presence::with_bias || module.has_bias)
-          tensors.push_back(tensor_entry(c, module, expert, p, row));
+        if (row.need(extras) != Need::absent) tensors.push_back(tensor_entry(c, module, expert, p, row));
     }
   return tensors;
 }

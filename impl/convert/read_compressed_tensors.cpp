@@ -4,7 +4,11 @@
 //   pack-quantized  I32 [N, ceil(K/8)]     value + 8 of column k in bits 4*(k%8) of word k/8; bits past K are 0
 //                   I32 [N, ceil(K/4)]     value + 128 in bits 8*(k%4) of word k/4
 //
-// Both read many codes at a time and look at all range faults of a row together; only a bad row is searched for its
+// GPTQ has the words of pack-quantized with columns first, which a view hides:
+//
+//   gptq            I32 [ceil(K/8), N] or [ceil(K/4), N]
+//
+// All read many codes at a time and look at all range faults of a row together; only a bad row is searched for its
 // first fault. Scales are float32, float16 or bfloat16.
 #include <algorithm>
 #include <bit>
@@ -179,13 +183,18 @@ Check read_quantized_row(ReadCodes read_codes, const SourceMatrix& m, const Sour
   if (const MaybeFault fault =
           read_codes(half.codes.data + r * row_bytes, half.codes.strides[1], m.k, out.codes.data() + i * out.stride))
     return value_error(m, "weight", half.code_rows, r, *fault);
+  return read_row_scales(m, half, r, i, out);
+}
+
+}  // namespace
+
+Check read_row_scales(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
+                      CanonicalRows& out) {
   if (const MaybeFault fault =
           read_scale_row(half.scales, r, m.bf16_scales, out.scales_rounded, out.scales.data() + i * out.groups))
     return value_error(m, "scale", half.scale_rows, r, *fault);
   return ok();
 }
-
-}  // namespace
 
 Check read_int8_codes(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
                       CanonicalRows& out) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include "base/float_formats.h"
 
@@ -19,6 +20,8 @@ struct Reader {
 constexpr std::array kReaders = {
     Reader{Format::int_quantized, read_int8_codes},
     Reader{Format::pack_quantized, read_packed_codes},
+    Reader{Format::gptq, read_packed_codes},
+    Reader{Format::awq, read_awq_codes},
     Reader{Format::none, read_floats},
 };
 
@@ -44,8 +47,10 @@ std::string float_text(float x) {
 }
 
 Error value_error(const SourceMatrix& m, const char* what, const RowNumbers& rows, std::int64_t r, const Fault& fault) {
+  std::int64_t first = rows.first + rows.step * r, second = fault.k;
+  if (m.format == Format::gptq || m.format == Format::awq) std::swap(first, second);
   const std::string place = std::string(m.is_w13 ? "w13_" : "w2_") + what + "[" + std::to_string(m.expert) + "," +
-                            std::to_string(rows.first + rows.step * r) + "," + std::to_string(fault.k) + "]";
+                            std::to_string(first) + "," + std::to_string(second) + "]";
   return fail(Code::invalid_argument, place, place + ": " + fault.what);
 }
 
@@ -56,6 +61,7 @@ namespace {
 // Row r of a half becomes row i of `out`.
 Check read_row(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i, CanonicalRows& out) {
   MOE_CHECK(reader_of(m.format)->read_row(m, half, r, i, out));
+  if (!out.zeros.empty()) MOE_CHECK(read_row_zeros(m, half, r, i, out));
   if (m.has_bias)
     out.bias[static_cast<std::size_t>(i)] =
         load_float(half.bias.dtype, half.bias.data + r * half.bias.strides[0] * (dtype_bits(half.bias.dtype) / 8));

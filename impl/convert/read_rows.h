@@ -25,7 +25,8 @@ T load(const std::byte* p) {
 
 float load_float(DType dtype, const std::byte* p);  // f32, f16 or bf16, widened
 std::string float_text(float x);
-// invalid_argument, "w13_weight[e,n,k]"; what: "weight" or "scale", r: the row within its half.
+// invalid_argument, "w13_weight[e,n,k]", indices in the order of the format; what: "weight", "scale" or "zero_point",
+// r: the row within its half.
 Error value_error(const SourceMatrix& m, const char* what, const RowNumbers& rows, std::int64_t r, const Fault& fault);
 
 // One half's rows of the formats of a file: codes or values, and scales; read_rows() adds the bias.
@@ -35,6 +36,15 @@ Check read_int8_codes(const SourceMatrix& m, const SourceHalf& half, std::int64_
                       CanonicalRows& out);
 Check read_packed_codes(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
                         CanonicalRows& out);
+Check read_awq_codes(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i, CanonicalRows& out);
 Check read_floats(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i, CanonicalRows& out);
+// Parts of them.
+Check read_row_scales(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
+                      CanonicalRows& out);
+Check read_row_zeros(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i, CanonicalRows& out);
+
+// Of field number `field` of a tensor whose rows share words: gptq and compressed-tensors in plain order, awq in its
+// own.
+int shared_field(const SourceMatrix& m, std::uint32_t word, std::int64_t field);
 
 }  // namespace moe

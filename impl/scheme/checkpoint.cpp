@@ -8,35 +8,69 @@
 namespace moe {
 namespace {
 
-TensorShape matrix(const MatrixSize& m) { return {{m.n, m.k}, 2}; }
-TensorShape packed_rows(const MatrixSize& m) {  // 32 / num_bits codes in a word
-  const std::int64_t codes = 32 / m.num_bits;
-  return {{m.n, m.k / codes + (m.k % codes != 0 ? 1 : 0)}, 2};
+std::int64_t extent(Axis axis, const MatrixSize& m) {
+  const std::int64_t codes = 32 / m.num_bits;  // in a word
+  switch (axis) {
+    case Axis::n:
+      return m.n;
+    case Axis::n_words:
+      return ceil_div(m.n, codes);
+    case Axis::k:
+      return m.k;
+    case Axis::k_words:
+      return ceil_div(m.k, codes);
+    case Axis::groups:
+      return m.groups();
+    case Axis::two:
+      return 2;
+    case Axis::none:
+      break;
+  }
+  return 0;
 }
-TensorShape row_groups(const MatrixSize& m) { return {{m.n, m.groups()}, 2}; }
-TensorShape per_row(const MatrixSize& m) { return {{m.n, 0}, 1}; }
-TensorShape two_numbers(const MatrixSize&) { return {{2, 0}, 1}; }
 
 constexpr std::array kFloats = {DType::f32, DType::f16, DType::bf16};
 constexpr std::array kI8 = {DType::i8, DType::invalid, DType::invalid};
 constexpr std::array kI32 = {DType::i32, DType::invalid, DType::invalid};
 constexpr std::array kI64 = {DType::i64, DType::invalid, DType::invalid};
 
+constexpr std::array kMatrix = {Axis::n, Axis::k}, kPackedRows = {Axis::n, Axis::k_words};
+constexpr std::array kRowGroups = {Axis::n, Axis::groups}, kWordGroups = {Axis::n_words, Axis::groups};
+constexpr std::array kGroupRows = {Axis::groups, Axis::n}, kGroupWords = {Axis::groups, Axis::n_words};
+constexpr std::array kPackedColumns = {Axis::k_words, Axis::n}, kColumnWords = {Axis::k, Axis::n_words};
+constexpr std::array kPerRow = {Axis::n, Axis::none}, kPerColumn = {Axis::k, Axis::none};
+constexpr std::array kTwoNumbers = {Axis::two, Axis::none};
+
 // clang-format off
 constexpr std::array kIntQuantized = {
-    CheckpointTensor{"weight",        TensorKind::weight, Presence::required,  kI8,     matrix},
-    CheckpointTensor{"weight_scale",  TensorKind::scale,  Presence::required,  kFloats, row_groups},
-    CheckpointTensor{"bias",          TensorKind::bias,   Presence::with_bias, kFloats, per_row},
+    CheckpointTensor{"weight",            TensorKind::weight,     Presence::required,   kI8,     kMatrix},
+    CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kRowGroups},
+    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
 };
 constexpr std::array kUnquantized = {
-    CheckpointTensor{"weight",        TensorKind::weight, Presence::required,  kFloats, matrix},
-    CheckpointTensor{"bias",          TensorKind::bias,   Presence::with_bias, kFloats, per_row},
+    CheckpointTensor{"weight",            TensorKind::weight,     Presence::required,   kFloats, kMatrix},
+    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
 };
 constexpr std::array kPackQuantized = {
-    CheckpointTensor{"weight_packed", TensorKind::weight, Presence::required,  kI32,    packed_rows},
-    CheckpointTensor{"weight_scale",  TensorKind::scale,  Presence::required,  kFloats, row_groups},
-    CheckpointTensor{"weight_shape",  TensorKind::shape,  Presence::optional,  kI64,    two_numbers},
-    CheckpointTensor{"bias",          TensorKind::bias,   Presence::with_bias, kFloats, per_row},
+    CheckpointTensor{"weight_packed",     TensorKind::weight,     Presence::required,   kI32,    kPackedRows},
+    CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kRowGroups},
+    CheckpointTensor{"weight_zero_point", TensorKind::zero_point, Presence::with_zeros, kI32,    kWordGroups},
+    CheckpointTensor{"weight_g_idx",      TensorKind::g_idx,      Presence::with_g_idx, kI32,    kPerColumn},
+    CheckpointTensor{"weight_shape",      TensorKind::shape,      Presence::optional,   kI64,    kTwoNumbers},
+    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
+};
+constexpr std::array kGptq = {
+    CheckpointTensor{"qweight",           TensorKind::weight,     Presence::required,   kI32,    kPackedColumns},
+    CheckpointTensor{"scales",            TensorKind::scale,      Presence::required,   kFloats, kGroupRows},
+    CheckpointTensor{"qzeros",            TensorKind::zero_point, Presence::with_zeros, kI32,    kGroupWords},
+    CheckpointTensor{"g_idx",             TensorKind::g_idx,      Presence::with_g_idx, kI32,    kPerColumn},
+    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
+};
+constexpr std::array kAwq = {
+    CheckpointTensor{"qweight",           TensorKind::weight,     Presence::required,   kI32,    kColumnWords},
+    CheckpointTensor{"scales",            TensorKind::scale,      Presence::required,   kFloats, kGroupRows},
+    CheckpointTensor{"qzeros",            TensorKind::zero_point, Presence::with_zeros, kI32,    kGroupWords},
+    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
 };
 // clang-format on
 
@@ -86,17 +120,51 @@ std::span<const CheckpointTensor> checkpoint_tensors(Format format) {
       return kIntQuantized;
     case Format::pack_quantized:
       return kPackQuantized;
+    case Format::gptq:
+      return kGptq;
+    case Format::awq:
+      return kAwq;
     default:
       return {};
   }
 }
 
+TensorShape CheckpointTensor::shape(const MatrixSize& m) const {
+  return {{extent(axes[0], m), extent(axes[1], m)}, axes[1] == Axis::none ? 1 : 2};
+}
+
+Need CheckpointTensor::need(const Extras& extras) const {
+  switch (presence) {
+    case Presence::with_bias:
+      return extras.bias;
+    case Presence::with_zeros:
+      return extras.zeros;
+    case Presence::with_g_idx:
+      return extras.g_idx;
+    case Presence::optional:
+      return Need::optional;
+    case Presence::required:
+      break;
+  }
+  return Need::required;
+}
+
+Extras extras_of(const Quantization& q, bool has_bias) {
+  Extras e;
+  e.bias = has_bias ? Need::required : Need::absent;
+  if (!q.is_wna16()) return e;
+  if (!q.weights->symmetric) e.zeros = Need::required;
+  if (q.weights->symmetric && q.format == Format::gptq) e.zeros = Need::optional;
+  e.g_idx = q.weights->actorder == ActOrder::group ? Need::required : Need::optional;
+  return e;
+}
+
 bool is_checkpoint_readable(const Quantization& q) {
   if (!q.weights) return q.format == Format::none;
-  const QuantArgs& w = *q.weights;
-  const bool known = q.is_w4a8_int8() || q.is_w8a8_int8() || (q.is_wna16() && q.format == Format::pack_quantized);
-  return !checkpoint_tensors(q.format).empty() && known && w.symmetric && w.actorder != ActOrder::group &&
-         !q.is_transposed.value_or(false);
+  if (checkpoint_tensors(q.format).empty()) return false;
+  if (q.is_wna16()) return q.format == Format::pack_quantized || q.format == Format::gptq || q.format == Format::awq;
+  return (q.is_w4a8_int8() || q.is_w8a8_int8()) && q.format != Format::gptq && q.format != Format::awq &&
+         q.weights->symmetric && q.weights->actorder != ActOrder::group && !q.is_transposed.value_or(false);
 }
 
 ParsedName parse_tensor_name(std::string_view name, const ExpertModule& module) {
@@ -126,7 +194,10 @@ ParsedName parse_tensor_name(std::string_view name, const ExpertModule& module) 
   if (p.projection == Projection::gate && !module.gated) return unknown(p, "an ungated layer has no gate projection");
   for (const CheckpointTensor& row : checkpoint_tensors(module.format)) {
     if (row.suffix != suffix) continue;
-    if (row.presence == Presence::with_bias && !module.has_bias) return unknown(p, "the config has no bias");
+    if (row.need(module.extras()) == Need::absent)
+      return unknown(p, row.kind == TensorKind::bias         ? "the config has no bias"
+                        : row.kind == TensorKind::zero_point ? "the config's weights have no zero points"
+                                                             : "the config's weights have no activation order");
     p.match = NameMatch::known;
     p.tensor = &row;
     return p;
@@ -161,6 +232,10 @@ std::optional<Role> role_of(Projection p, TensorKind kind) {
       return down ? Role::w2_scale : Role::w13_scale;
     case TensorKind::bias:
       return down ? Role::w2_bias : Role::w13_bias;
+    case TensorKind::zero_point:
+      return down ? Role::w2_zero_point : Role::w13_zero_point;
+    case TensorKind::g_idx:
+      return down ? Role::w2_g_idx : Role::w13_g_idx;
     case TensorKind::shape:
       break;
   }

@@ -4,10 +4,15 @@
 //   none             weight f32, f16 or bf16 [N, K]                              [bias [N]]
 //   int-quantized    weight i8 [N, K]                       weight_scale [N, G]  [bias [N]]
 //   pack-quantized   weight_packed i32 [N, ceil(K*bits/32)]  weight_scale [N, G]  [bias [N]]
+//                    [weight_zero_point i32 [ceil(N*bits/32), G]]  [weight_g_idx i32 [K]]
 //                    [weight_shape i64 [2] = N, K]
+//   gptq             qweight i32 [ceil(K*bits/32), N]       scales [G, N]        [bias [N]]
+//                    qzeros i32 [G, ceil(N*bits/32)]        g_idx i32 [K]
+//   awq              qweight i32 [K, ceil(N*bits/32)]       scales [G, N]        [bias [N]]
+//                    qzeros i32 [G, ceil(N*bits/32)], fields of both in awq_field() order
 //
 // N, K: outputs and inputs of the whole projection (gate and up: I x H, down: H x I), G = 1 channel-wise,
-// else K / group. A further format is a table of rows in checkpoint.cpp.
+// else K / group. Scales and biases are f32, f16 or bf16. A further format is a table of rows in checkpoint.cpp.
 #pragma once
 
 #include <array>
@@ -25,8 +30,21 @@ namespace moe {
 
 enum class Projection : std::uint8_t { gate, up, down };
 // shape: its two numbers are checked, then dropped.
-enum class TensorKind : std::uint8_t { weight, scale, bias, shape };
-enum class Presence : std::uint8_t { required, optional, with_bias };
+enum class TensorKind : std::uint8_t { weight, scale, bias, shape, zero_point, g_idx };
+// with_...: what the layer says (Extras).
+enum class Presence : std::uint8_t { required, optional, with_bias, with_zeros, with_g_idx };
+
+enum class Need : std::uint8_t { absent, optional, required };
+// What a layer's experts have beside weights and scales.
+struct Extras {
+  Need bias = Need::absent, zeros = Need::absent, g_idx = Need::absent;
+};
+// Asymmetric weights have zero points; symmetric GPTQ files carry constant ones. Columns in activation order have a
+// g_idx; other WNA16 files may have the plain one.
+Extras extras_of(const Quantization& q, bool has_bias);
+
+// What one dimension of a tensor runs along: rows or columns of the projection, words of their codes, or groups.
+enum class Axis : std::uint8_t { none, n, n_words, k, k_words, groups, two };
 
 // One projection of one expert, whole (not this rank's part).
 struct MatrixSize {
@@ -50,8 +68,20 @@ struct CheckpointTensor {
   TensorKind kind;
   Presence presence;
   std::array<DType, 3> dtypes;  // allowed on disk; unused places are DType::invalid
-  TensorShape (*shape)(const MatrixSize&);
+  std::array<Axis, 2> axes;
 
+  TensorShape shape(const MatrixSize& m) const;
+  Need need(const Extras& extras) const;
+  // Whether columns come before rows: [K.., N..].
+  constexpr bool k_first() const { return axes[1] == Axis::n || axes[1] == Axis::n_words; }
+  // The dimension of rows, -1: none.
+  constexpr int n_axis() const {
+    for (int i = 0; i < 2; ++i)
+      if (const Axis a = axes[static_cast<std::size_t>(i)]; a == Axis::n || a == Axis::n_words) return i;
+    return -1;
+  }
+  // Fields of several rows share a word.
+  constexpr bool shares_words() const { return axes[0] == Axis::n_words || axes[1] == Axis::n_words; }
   constexpr bool allows(DType t) const {
     return t != DType::invalid && (t == dtypes[0] || t == dtypes[1] || t == dtypes[2]);
   }
@@ -73,7 +103,17 @@ struct ExpertModule {
   Format format = Format::none;
   bool gated = true;      // ungated layers have no gate projection; up alone is w13
   bool has_bias = false;  // else bias tensors have no place
+  Need zeros = Need::absent, g_idx = Need::absent;
+
+  constexpr Extras extras() const { return {has_bias ? Need::required : Need::absent, zeros, g_idx}; }
 };
+
+// The field of a word of AWQ that holds row or column c of the word's 32 / bits.
+constexpr int awq_field(int bits, int c) {
+  constexpr std::array<int, 8> k4 = {0, 4, 1, 5, 2, 6, 3, 7};
+  constexpr std::array<int, 4> k8 = {0, 2, 1, 3};
+  return bits == 4 ? k4[static_cast<std::size_t>(c)] : k8[static_cast<std::size_t>(c)];
+}
 
 enum class NameMatch : std::uint8_t {
   foreign,          // another part of the model

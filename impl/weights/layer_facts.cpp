@@ -14,9 +14,16 @@ struct RoleKind {
 };
 
 constexpr std::array kKinds = {
-    RoleKind{Role::w13_weight, TensorKind::weight}, RoleKind{Role::w2_weight, TensorKind::weight},
-    RoleKind{Role::w13_scale, TensorKind::scale},   RoleKind{Role::w2_scale, TensorKind::scale},
-    RoleKind{Role::w13_bias, TensorKind::bias},     RoleKind{Role::w2_bias, TensorKind::bias},
+    RoleKind{Role::w13_weight, TensorKind::weight},
+    RoleKind{Role::w2_weight, TensorKind::weight},
+    RoleKind{Role::w13_scale, TensorKind::scale},
+    RoleKind{Role::w2_scale, TensorKind::scale},
+    RoleKind{Role::w13_zero_point, TensorKind::zero_point},
+    RoleKind{Role::w2_zero_point, TensorKind::zero_point},
+    RoleKind{Role::w13_g_idx, TensorKind::g_idx},
+    RoleKind{Role::w2_g_idx, TensorKind::g_idx},
+    RoleKind{Role::w13_bias, TensorKind::bias},
+    RoleKind{Role::w2_bias, TensorKind::bias},
 };
 
 std::optional<TensorKind> find_kind(Role role) {
@@ -58,8 +65,10 @@ std::string place_name(Role role, std::int64_t expert, Shard shard) {
 
 LayerFacts::LayerFacts(std::shared_ptr<const Config> config)
     : config_(std::move(config)), experts_(local_experts(*config_)), gated_(is_gated(config_->activation)) {
+  const Extras extras = extras_of(config_->quantization, config_->has_bias);
   for (const RoleKind& k : kKinds)
-    if (tensor_of(k.role) && !ignored_here(k.role)) required_.push_back(k.role);
+    if (const auto row = tensor_of(k.role); row && (*row)->need(extras) == Need::required && !ignored_here(k.role))
+      required_.push_back(k.role);
   local_of_.assign(static_cast<std::size_t>(config_->num_weight_experts()), -1);
   for (std::size_t i = 0; i < experts_.size(); ++i)
     local_of_[static_cast<std::size_t>(experts_[i])] = static_cast<std::int64_t>(i);
@@ -93,8 +102,12 @@ Result<const CheckpointTensor*> LayerFacts::tensor_of(Role role) const {
                 std::string(name) + ": the format '" +
                     std::string(kFormatNames[static_cast<std::size_t>(config_->quantization.format)]) +
                     "' of this config has no such tensor");
-  if (row->presence == Presence::with_bias && !config_->has_bias)
-    return fail(Code::unexpected_weight, name, std::string(name) + ": has_bias is false in this config");
+  if (row->need(extras_of(config_->quantization, config_->has_bias)) == Need::absent)
+    return fail(Code::unexpected_weight, name,
+                std::string(name) + (row->kind == TensorKind::bias ? ": has_bias is false in this config"
+                                     : row->kind == TensorKind::zero_point
+                                         ? ": the weights of this config are symmetric, without zero points"
+                                         : ": the weights of this config have no activation order"));
   return row;
 }
 
@@ -122,23 +135,30 @@ MatrixSize LayerFacts::whole(Projection p) const {
 
 Result<Part> LayerFacts::part(Projection p, const CheckpointTensor& row, std::string_view subject) const {
   const Config& c = *config_;
-  const TensorShape all = row.shape(whole(p));
-  const std::int64_t cols = all.ndim == 2 ? all.dims[1] : 1;
+  const MatrixSize m = whole(p);
+  const TensorShape all = row.shape(m);
+  Part part{0, all.dims[0], 0, all.ndim == 2 ? all.dims[1] : 1};
+  if (c.parallel.tp_size == 1) return part;
   const std::int64_t inter = c.intermediate_size_per_partition, first = c.parallel.tp_rank * inter;
-  if (p != Projection::down) return Part{first, inter, 0, cols};
-  // Rows of down are the hidden size: nothing to cut there, nor in a bias or in one scale per row.
-  if (row.kind == TensorKind::bias || cols == 1 || c.parallel.tp_size == 1) return Part{0, all.dims[0], 0, cols};
-  // Elements per k: a code, a word of 8 codes, a scale of a group.
-  const std::int64_t k_each = row.kind == TensorKind::scale                     ? c.group_size()
-                              : c.quantization.format == Format::pack_quantized ? 32 / num_bits(c)
-                                                                                : 1;
-  if (first % k_each != 0 || inter % k_each != 0)
-    return fail(Code::unsupported, std::string(subject),
-                std::string(subject) + ": this rank's columns [" + std::to_string(first) + ", " +
-                    std::to_string(first + inter) + ") do not begin and end at a multiple of " +
-                    std::to_string(k_each) + ", where a " + (row.kind == TensorKind::scale ? "group" : "packed word") +
-                    " begins");
-  return Part{0, all.dims[0], first / k_each, inter / k_each};
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Axis axis = row.axes[i];
+    const bool along_n = axis == Axis::n || axis == Axis::n_words;
+    const bool along_k = axis == Axis::k || axis == Axis::k_words || (axis == Axis::groups && m.groups() > 1);
+    if (p == Projection::down ? !along_k : !along_n) continue;
+    // Rows or columns that one element stands for.
+    const std::int64_t each = axis == Axis::groups                             ? m.group
+                              : axis == Axis::n_words || axis == Axis::k_words ? 32 / num_bits(c)
+                                                                               : 1;
+    if (first % each != 0 || inter % each != 0)
+      return fail(Code::unsupported, std::string(subject),
+                  std::string(subject) + ": this rank's " + (along_n ? "rows [" : "columns [") + std::to_string(first) +
+                      ", " + std::to_string(first + inter) + ") do not begin and end at a multiple of " +
+                      std::to_string(each) + ", where a " + (axis == Axis::groups ? "group" : "packed word") +
+                      " begins");
+    (i == 0 ? part.row0 : part.col0) = first / each;
+    (i == 0 ? part.rows : part.cols) = inter / each;
+  }
+  return part;
 }
 
 ExpertModule LayerFacts::module(std::string_view prefix) const {
@@ -151,6 +171,9 @@ ExpertModule LayerFacts::module(std::string_view prefix) const {
   m.format = c.quantization.format;
   m.gated = gated_;
   m.has_bias = c.has_bias;
+  const Extras extras = extras_of(c.quantization, c.has_bias);
+  m.zeros = extras.zeros;
+  m.g_idx = extras.g_idx;
   return m;
 }
 

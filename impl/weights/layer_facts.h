@@ -41,16 +41,21 @@ class LayerFacts {
   std::int64_t source_expert(std::int64_t expert) const { return expert_copies(*config_).logical_of(expert); }
   std::vector<std::int64_t> places_of(std::int64_t expert) const;
   bool gated() const { return gated_; }
+  // Stacked tensors come with their last two dimensions swapped.
+  bool stacks_transposed() const {
+    return config_->quantization.format == Format::pack_quantized &&
+           config_->quantization.is_transposed.value_or(false);
+  }
   W13Layout w13_layout() const { return config_->w13_layout.value_or(W13Layout::gate_up); }
 
   // The row of the format for a role; unexpected_weight when this config has no such tensor, unsupported
-  // when the format is not read.
+  // when the format is not read. It may be one that need not be there.
   Result<const CheckpointTensor*> tensor_of(Role role) const;
   // Roles that must be there, in order. A w2 bias counts on the first tensor-parallel rank only.
   std::span<const Role> required() const { return required_; }
   bool ignored_here(Role role) const { return role == Role::w2_bias && config_->parallel.tp_rank > 0; }
 
-  // This rank's part of one expert; stacked: of all of them.
+  // This rank's part of one expert; stacked: of all of them, rows first unless the format has columns first.
   Dims shape(Role role, Shard shard) const;
   Dims stacked_shape(Role role) const;
   // The whole projection in a checkpoint, and this rank's rectangle of a tensor of it.

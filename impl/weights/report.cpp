@@ -1,5 +1,6 @@
 // What a set has and lacks, and whole tensors for the caller. See weight_set.h.
 #include <algorithm>
+#include <cstring>
 
 #include "base/json.h"
 #include "weights/state.h"
@@ -28,7 +29,8 @@ std::string tensor_json(const LayerFacts& facts, Role role, DType dtype) {
   const Config& c = facts.config();
   const std::int64_t inter = c.intermediate_size_per_partition, first = c.parallel.tp_rank * inter;
   const bool w13 = is_w13(role);
-  const Dims dims = facts.stacked_shape(role);
+  Dims dims = facts.stacked_shape(role);
+  if (facts.stacks_transposed() && dims.ndim == 3) std::swap(dims.d[1], dims.d[2]);
   std::string shape;
   for (std::int64_t d : dims.span()) shape += (shape.empty() ? "" : ",") + std::to_string(d);
   // Of the whole matrix of each expert; of w13 the rows of gate and of up alike.
@@ -45,6 +47,20 @@ Error types_differ(Role role, DType a, DType b) {
       std::string(name) + ": parts of the types " + dtype_name(a) + " and " + dtype_name(b) + " cannot be joined");
 }
 
+std::int64_t codes_in_word(const Config& c) { return 32 / c.quantization.weights->num_bits; }
+
+// A tensor of columns, which gate and up have in common.
+Result<TensorLease> one_of_both(const WeightSet& set, Role role, std::int64_t expert, const TensorView& gate,
+                                const TensorView& up) {
+  for (std::int64_t k = 0; k < gate.shape[0]; ++k)
+    if (std::memcmp(gate.data + k * gate.strides[0] * 4, up.data + k * up.strides[0] * 4, 4) != 0) {
+      const std::string place =
+          std::string(role_name(role)) + "[" + std::to_string(expert) + "," + std::to_string(k) + "]";
+      return fail(Code::invalid_argument, place, place + ": gate and up differ");
+    }
+  return set.get({role, expert, Shard::w1});
+}
+
 // One expert, w13 as one tensor in the row order of the config.
 Result<TensorLease> one_expert(const WeightSet& set, const LayerFacts& facts, Role role, std::int64_t expert) {
   auto whole = set.get({role, expert, Shard::whole});
@@ -55,7 +71,13 @@ Result<TensorLease> one_expert(const WeightSet& set, const LayerFacts& facts, Ro
   if (!gate) return gate.error();
   if (!up) return up.error();
   if (gate->view.dtype != up->view.dtype) return types_differ(role, gate->view.dtype, up->view.dtype);
-  return join_halves(gate->view, up->view, facts.w13_layout());
+  MOE_TRY(const CheckpointTensor* row, facts.tensor_of(role));
+  if (row->n_axis() < 0) return one_of_both(set, role, expert, gate->view, up->view);
+  if (row->shares_words() && (facts.w13_layout() == W13Layout::interleaved ||
+                              facts.config().intermediate_size_per_partition % codes_in_word(facts.config()) != 0))
+    return fail(Code::unsupported, role_name(role),
+                std::string(role_name(role)) + ": words that gate and up would share cannot be joined");
+  return join_halves(gate->view, up->view, facts.w13_layout(), row->n_axis());
 }
 
 Result<TensorLease> all_experts(const WeightSet& set, const LayerFacts& facts, Role role, DType dtype_of_none) {
@@ -144,8 +166,11 @@ Result<TensorLease> WeightSet::tensor(Role role, std::int64_t expert) const {
   MOE_TRY(const CheckpointTensor* row, state_->facts.tensor_of(role));
   if (expert != -1) return one_expert(*this, state_->facts, role, expert);
   const Slot& stacked = state_->role(role).stacked;
-  if (!stacked.empty() && !state_->facts.ignored_here(role)) return TensorLease(stacked.view);
-  return all_experts(*this, state_->facts, role, row->dtypes[0]);
+  const bool set_so = !stacked.empty() && !state_->facts.ignored_here(role);
+  MOE_TRY(TensorLease all, set_so ? Result<TensorLease>(TensorLease(stacked.view))
+                                  : all_experts(*this, state_->facts, role, row->dtypes[0]));
+  if (state_->facts.stacks_transposed() && all.view.ndim == 3) all.view = swap_last_two(all.view);
+  return all;
 }
 
 }  // namespace moe

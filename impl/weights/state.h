@@ -65,6 +65,7 @@ struct WeightSet::State {
 
 // --- weight_set.cpp
 Slot view_slot(const TensorView& view, Owner owner);
+TensorView swap_last_two(const TensorView& t);
 // Whether a slot of this expert and shard may be set beside what is there.
 Check check_place(const RoleSlots& slots, Role role, std::int64_t local, std::int64_t expert, Shard shard);
 // A set with a source takes no tensors.
@@ -76,8 +77,8 @@ TensorView dense_view(DType dtype, std::span<const std::int64_t> shape, const Bu
 // The bytes of a rectangle of a file, without gaps.
 Result<TensorLease> read_part(const FilePart& file);
 TensorView cut(const TensorView& whole, const Part& part);
-// Gate and up rows as one tensor in the row order of a stacked w13.
-Result<TensorLease> join_halves(const TensorView& gate, const TensorView& up, W13Layout order);
+// Gate and up rows as one tensor in the row order of a stacked w13; n_axis: the dimension of rows.
+Result<TensorLease> join_halves(const TensorView& gate, const TensorView& up, W13Layout order, int n_axis);
 // Copies `from` row-major to `out`.
 void copy_dense(const TensorView& from, std::byte* out);
 

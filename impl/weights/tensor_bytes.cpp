@@ -81,22 +81,31 @@ void copy_dense(const TensorView& from, std::byte* out) {
                 from.data + static_cast<std::size_t>(i * from.strides[0]) * size, size);
 }
 
-Result<TensorLease> join_halves(const TensorView& gate, const TensorView& up, W13Layout order) {
-  const std::int64_t n = gate.shape[0];
-  const std::array<std::int64_t, 2> shape{2 * n, gate.ndim == 2 ? gate.shape[1] : 1};
-  const std::int64_t row = shape[1] * dtype_bits(gate.dtype) / 8;
-  MOE_TRY(Buffer buffer, Buffer::create(static_cast<std::size_t>(shape[0] * row)));
-  const bool interleaved = order == W13Layout::interleaved, up_first = order == W13Layout::up_gate;
+Result<TensorLease> join_halves(const TensorView& gate, const TensorView& up, W13Layout order, int n_axis) {
+  const auto axis = static_cast<std::size_t>(n_axis);
+  std::array<std::int64_t, 2> shape{gate.shape[0], gate.ndim == 2 ? gate.shape[1] : 1};
+  const std::int64_t n = shape[axis], size = dtype_bits(gate.dtype) / 8;
+  shape[axis] = 2 * n;
+  MOE_TRY(Buffer buffer, Buffer::create(static_cast<std::size_t>(shape[0] * shape[1] * size)));
+  const TensorView view = dense_view(gate.dtype, std::span(shape).first(static_cast<std::size_t>(gate.ndim)), buffer);
   for (int half = 0; half < 2; ++half) {
     const TensorView& from = half == 0 ? gate : up;
-    const std::int64_t first = interleaved ? half : (half == 1) == up_first ? 0 : n;
-    if (!interleaved) {
-      copy_dense(from, buffer.data() + first * row);
-      continue;
+    const bool second = (half == 1) != (order == W13Layout::up_gate);
+    const bool interleaved = order == W13Layout::interleaved;
+    const std::int64_t first = interleaved ? half : second ? n : 0, step = interleaved ? 2 : 1;
+    for (std::int64_t i = 0; i < from.shape[0]; ++i) {
+      const std::int64_t row = axis == 0 ? first + step * i : i;
+      const TensorView to = slice0(view, row), line = slice0(from, i);
+      if (axis == 0)
+        copy_dense(line, to.data);
+      else if (!interleaved)
+        copy_dense(line, to.data + first * size);
+      else
+        for (std::int64_t c = 0; c < n; ++c)
+          std::memcpy(to.data + (first + 2 * c) * size, line.data + c * line.strides[0] * size,
+                      static_cast<std::size_t>(size));
     }
-    for (std::int64_t r = 0; r < n; ++r) copy_dense(rows(from, r, 1), buffer.data() + (2 * r + first) * row);
   }
-  const TensorView view = dense_view(gate.dtype, std::span(shape).first(static_cast<std::size_t>(gate.ndim)), buffer);
   return TensorLease(view, std::move(buffer));
 }
 

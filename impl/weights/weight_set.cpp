@@ -38,6 +38,14 @@ const Config& WeightSet::config() const { return state_->facts.config(); }
 std::shared_ptr<const Config> WeightSet::shared_config() const { return state_->facts.shared_config(); }
 const std::vector<float>& WeightSet::correction_bias() const { return state_->correction_bias; }
 
+TensorView swap_last_two(const TensorView& t) {
+  TensorView v = t;
+  const auto last = static_cast<std::size_t>(t.ndim - 1);
+  std::swap(v.shape[last], v.shape[last - 1]);
+  std::swap(v.strides[last], v.strides[last - 1]);
+  return v;
+}
+
 // --- caller tensors -----------------------------------------------------------------------------------
 
 Slot view_slot(const TensorView& view, Owner owner) {
@@ -66,10 +74,14 @@ Check check_settable(const TensorSource* source) {
 Check WeightSet::set(Role role, const TensorView& tensor, Owner owner) {
   MOE_CHECK(check_settable(state_->source.get()));
   MOE_TRY(const CheckpointTensor* row, state_->facts.tensor_of(role));
-  MOE_CHECK(check_tensor(tensor, *row, state_->facts.stacked_shape(role).span(), role_name(role)));
+  const LayerFacts& facts = state_->facts;
+  Dims shape = facts.stacked_shape(role);
+  const bool swapped = facts.stacks_transposed() && shape.ndim == 3;
+  if (swapped) std::swap(shape.d[1], shape.d[2]);
+  MOE_CHECK(check_tensor(tensor, *row, shape.span(), role_name(role)));
   RoleSlots& slots = state_->role(role);
   if (slots.any_expert()) return mixed_forms(role, "per expert");
-  slots.stacked = view_slot(tensor, std::move(owner));
+  slots.stacked = view_slot(swapped ? swap_last_two(tensor) : tensor, std::move(owner));
   slots.released = 0;
   return ok();
 }

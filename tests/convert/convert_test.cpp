@@ -179,7 +179,7 @@ TEST(ConvertFaults, JobsThatCannotBeDone) {
   const RandomLayer layer(1, 64, 32, 32, false);
   Bytes out = filled(layer.layout.payload_bytes());
   ConvertJob job = layer.job();
-  job.format = Format::gptq;
+  job.format = Format::mxfp8_quantized;
   EXPECT_EQ(convert_experts(job, layer.source(), out, {}, nullptr).error().code, Code::unsupported);
   job = layer.job();
   job.layout.kind = LayoutKind::foreign;

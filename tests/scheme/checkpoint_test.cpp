@@ -58,7 +58,8 @@ TEST(Checkpoint, DtypesOfRows) {
       for (const DType t : {DType::f32, DType::f16, DType::bf16}) EXPECT_EQ(row.allows(t), floats) << row.suffix;
       EXPECT_EQ(row.follows_model_dtype(), floats);
       EXPECT_EQ(row.allows(DType::i8), row.suffix == "weight");
-      EXPECT_EQ(row.allows(DType::i32), row.suffix == "weight_packed");
+      const bool words = row.suffix == "weight_packed" || row.kind == TensorKind::zero_point;
+      EXPECT_EQ(row.allows(DType::i32), words || row.kind == TensorKind::g_idx);
       EXPECT_EQ(row.allows(DType::i64), row.suffix == "weight_shape");
       EXPECT_FALSE(row.allows(DType::invalid));
       EXPECT_FALSE(row.allows(DType::u8));
@@ -71,11 +72,10 @@ TEST(Checkpoint, DtypesOfRows) {
     }
   EXPECT_TRUE(checkpoint_tensor(Format::none, TensorKind::weight)->allows(DType::f16));
   EXPECT_EQ(checkpoint_tensor(Format::none, TensorKind::scale), nullptr);
-  EXPECT_TRUE(checkpoint_tensors(Format::gptq).empty());
-  EXPECT_TRUE(checkpoint_tensors(Format::gptq).empty());
+  EXPECT_TRUE(checkpoint_tensors(Format::mxfp8_quantized).empty());
 }
 
-TEST(Checkpoint, ReadableAreUnquantizedAndW4A8) {
+TEST(Checkpoint, ReadableAreUnquantizedWna16AndInt8Activations) {
   Quantization q;
   EXPECT_TRUE(is_checkpoint_readable(q));
   q.format = Format::int_quantized;
@@ -84,15 +84,27 @@ TEST(Checkpoint, ReadableAreUnquantizedAndW4A8) {
   q.weights->strategy = Strategy::group;
   q.weights->group_size = 32;
   EXPECT_FALSE(is_checkpoint_readable(q));  // 16-bit activations
+  for (const Format f : {Format::pack_quantized, Format::gptq, Format::awq}) {
+    q.format = f;
+    EXPECT_TRUE(is_checkpoint_readable(q));
+    q.weights->symmetric = false;
+    q.weights->actorder = ActOrder::group;
+    q.is_transposed = true;
+    EXPECT_TRUE(is_checkpoint_readable(q));
+    q.weights->symmetric = true;
+    q.weights->actorder = ActOrder::none;
+  }
   q.input_activations.emplace();
   q.input_activations->strategy = Strategy::token;
   q.input_activations->dynamic = Dynamic::yes;
-  EXPECT_TRUE(is_checkpoint_readable(q));
+  for (const Format f : {Format::int_quantized, Format::pack_quantized, Format::gptq, Format::awq}) {
+    q.format = f;
+    q.is_transposed = false;
+    EXPECT_EQ(is_checkpoint_readable(q), f == Format::int_quantized || f == Format::pack_quantized);
+    q.is_transposed = true;
+    EXPECT_FALSE(is_checkpoint_readable(q));
+  }
   q.format = Format::pack_quantized;
-  q.is_transposed = false;
-  EXPECT_TRUE(is_checkpoint_readable(q));
-  q.is_transposed = true;
-  EXPECT_FALSE(is_checkpoint_readable(q));
   q.is_transposed = false;
   q.weights->type = NumType::floating;
   EXPECT_FALSE(is_checkpoint_readable(q));
@@ -105,9 +117,54 @@ TEST(Checkpoint, ReadableAreUnquantizedAndW4A8) {
   EXPECT_FALSE(is_checkpoint_readable(q));
 }
 
+TEST(Checkpoint, NeedsOfZeroPointsAndOrder) {
+  Quantization q;
+  q.format = Format::gptq;
+  q.weights.emplace();
+  q.weights->num_bits = 4;
+  q.weights->strategy = Strategy::channel;
+  const auto zeros = [&] { return extras_of(q, false).zeros; };
+  const auto g_idx = [&] { return extras_of(q, false).g_idx; };
+  EXPECT_EQ(extras_of(q, true).bias, Need::required);
+  EXPECT_EQ(zeros(), Need::optional);
+  EXPECT_EQ(g_idx(), Need::optional);
+  q.weights->actorder = ActOrder::group;
+  EXPECT_EQ(g_idx(), Need::required);
+  for (const Format f : {Format::awq, Format::pack_quantized}) {
+    q.format = f;
+    EXPECT_EQ(zeros(), Need::absent);
+  }
+  q.weights->symmetric = false;
+  EXPECT_EQ(zeros(), Need::required);
+  q.input_activations.emplace();
+  EXPECT_EQ(zeros(), Need::absent);
+  EXPECT_EQ(g_idx(), Need::absent);
+}
+
+TEST(Checkpoint, ShapesOfColumnFirstTensors) {
+  const MatrixSize gate = projection_size(Projection::gate, 2048, 768, 128, 4);
+  EXPECT_EQ(shape_of(Format::gptq, "qweight", gate), (Dims{256, 768}));
+  EXPECT_EQ(shape_of(Format::gptq, "scales", gate), (Dims{16, 768}));
+  EXPECT_EQ(shape_of(Format::gptq, "qzeros", gate), (Dims{16, 96}));
+  EXPECT_EQ(shape_of(Format::gptq, "g_idx", gate), (Dims{2048}));
+  EXPECT_EQ(shape_of(Format::awq, "qweight", gate), (Dims{2048, 96}));
+  EXPECT_EQ(shape_of(Format::awq, "qzeros", gate), (Dims{16, 96}));
+  EXPECT_EQ(shape_of(Format::pack_quantized, "weight_zero_point", gate), (Dims{96, 16}));
+  const MatrixSize eight = projection_size(Projection::down, 66, 32, -1, 8);
+  EXPECT_EQ(shape_of(Format::gptq, "qweight", eight), (Dims{8, 66}));
+  EXPECT_EQ(shape_of(Format::gptq, "qzeros", eight), (Dims{1, 17}));
+  for (const Format f : {Format::gptq, Format::awq})
+    for (const CheckpointTensor& row : checkpoint_tensors(f)) {
+      const bool matrix = row.shape(gate).ndim == 2;
+      EXPECT_EQ(row.k_first(), matrix) << row.suffix;
+      EXPECT_EQ(row.n_axis(), row.kind == TensorKind::g_idx ? -1 : matrix ? 1 : 0) << row.suffix;
+    }
+}
+
 TEST(Checkpoint, NamesThereAndBack) {
   ExpertModule m = qwen();
   m.has_bias = true;
+  m.zeros = m.g_idx = Need::optional;
   std::set<std::string> names;
   for (const std::int64_t e : {0, 1, 9, 10, 127})
     for (const Projection p : {Projection::gate, Projection::up, Projection::down})
@@ -149,7 +206,9 @@ TEST(Checkpoint, NamesOfOursWithoutAPlace) {
   for (const char* number : {"128", "007", "00", "-1", "+1", "99999999999999999999999"})
     EXPECT_NE(why(qwen(), number + std::string(".up_proj.weight_packed")).find("expert number"), std::string::npos)
         << number;
-  for (const char* suffix : {"weight", "weight_zero_point", "weight_g_idx", "", "weight_packed.x", "input_scale"})
+  EXPECT_NE(why(qwen(), "0.up_proj.weight_zero_point").find("no zero points"), std::string::npos);
+  EXPECT_NE(why(qwen(), "0.up_proj.weight_g_idx").find("no activation order"), std::string::npos);
+  for (const char* suffix : {"weight", "qzeros", "g_idx", "", "weight_packed.x", "input_scale"})
     EXPECT_NE(why(qwen(), std::string("0.up_proj.") + suffix).find("no tensor of this name"), std::string::npos)
         << suffix;
   EXPECT_NE(why(qwen(Format::int_quantized), "0.up_proj.weight_shape").find("no tensor"), std::string::npos);
@@ -190,8 +249,7 @@ TEST(Checkpoint, VectorsHaveTheTensorsOfTheRows) {
     m.prefix = "model.layers.0.mlp.experts";
     m.num_experts = experts;
     std::size_t expected = 0;
-    for (const CheckpointTensor& row : checkpoint_tensors(c.format))
-      expected += row.presence != Presence::with_bias ? 1 : 0;
+    for (const CheckpointTensor& row : checkpoint_tensors(c.format)) expected += row.need({}) != Need::absent ? 1 : 0;
     EXPECT_EQ(file.tensors.size(), expected * 3 * static_cast<std::size_t>(experts));
     for (const auto& [name, tensor] : file.tensors) {
       const ParsedName p = parse_tensor_name(name, m);

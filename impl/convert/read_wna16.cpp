@@ -1,0 +1,71 @@
+// What WNA16 checkpoints have beside plain rows of codes: AWQ's words, and zero points.
+//
+//   awq codes      I32 [K, ceil(N/8)]   eight rows share a word, row 8w + c in field awq_field(c)
+//   zero points    I32, words of rows too: gptq and compressed-tensors row 8w + c in field c, awq as its codes
+//
+// Views have words first. A word serves 8 rows (4 of 8 bits); rows that follow each other find it in a cache.
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "convert/read_rows.h"
+#include "scheme/checkpoint.h"
+
+namespace moe {
+namespace {
+
+int bits_of(const SourceMatrix& m) { return m.element == Element::int8 ? 8 : 4; }
+
+struct Shared {
+  std::int64_t word;
+  unsigned shift;
+};
+
+Shared shared_at(const SourceMatrix& m, std::int64_t field) {
+  const int bits = bits_of(m), each = 32 / bits;
+  const auto c = static_cast<int>(field % each);
+  return {field / each, static_cast<unsigned>(bits * (m.format == Format::awq ? awq_field(bits, c) : c))};
+}
+
+unsigned mask(const SourceMatrix& m) { return (1u << bits_of(m)) - 1; }
+
+}  // namespace
+
+int shared_field(const SourceMatrix& m, std::uint32_t word, std::int64_t field) {
+  return static_cast<int>(word >> shared_at(m, field).shift & mask(m));
+}
+
+Check read_awq_codes(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
+                     CanonicalRows& out) {
+  const Shared at = shared_at(m, half.code_fields.first + half.code_fields.step * r);
+  const std::byte* src = half.codes.data + at.word * half.codes.strides[0] * 4;
+  const std::int64_t step = half.codes.strides[1] * 4;
+  const unsigned bits = mask(m);
+  const int bias = code_bias(m.element);
+  std::int8_t* row = out.codes.data() + i * out.stride;
+  for (std::int64_t k = 0; k < m.k; ++k)
+    row[k] = static_cast<std::int8_t>(static_cast<int>(load<std::uint32_t>(src + k * step) >> at.shift & bits) - bias);
+  return read_row_scales(m, half, r, i, out);
+}
+
+Check read_row_zeros(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
+                     CanonicalRows& out) {
+  std::uint8_t* row = out.zeros.data() + i * out.groups;
+  if (!m.has_zeros) {
+    std::fill_n(row, out.groups, static_cast<std::uint8_t>(code_bias(m.element)));
+    return ok();
+  }
+  const Shared at = shared_at(m, half.zero_fields.first + half.zero_fields.step * r);
+  const std::byte* src = half.zeros.data + at.word * half.zeros.strides[0] * 4;
+  const unsigned more = m.zero_points == ZeroPoints::plus_one ? 1 : 0;
+  for (std::int64_t g = 0; g < out.groups; ++g) {
+    const unsigned zero = (load<std::uint32_t>(src + g * half.zeros.strides[1] * 4) >> at.shift & mask(m)) + more;
+    if (zero > UINT8_MAX)
+      return value_error(m, "zero_point", half.code_rows, r,
+                         {g, "a stored 255 means zero point 256, which no layout has room for"});
+    row[g] = static_cast<std::uint8_t>(zero);
+  }
+  return ok();
+}
+
+}  // namespace moe
