@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/tensor.h"
+#include "convert/convert.h"
 
 namespace moe::api {
 namespace {
@@ -47,7 +48,7 @@ Check check_winner(const Selection& selection) {
 
 Check check_built(const Selection& selection) {
   MOE_CHECK(check_winner(selection));
-  if (p16_element(selection.layout.kind).has_value()) return ok();
+  if (can_write(selection.layout.kind)) return ok();
   return fail(Code::unsupported, "selection",
               "selection: this build cannot write the layout of backend " + selection.backend_name() + " (" +
                   selection.layout_id + ")");

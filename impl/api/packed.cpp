@@ -1,6 +1,7 @@
 // Converted weights: moe_packed_*.
 #include <algorithm>
 #include <string>
+#include <string_view>
 
 #include "api/entry.h"
 #include "convert/convert.h"
@@ -26,9 +27,15 @@ Result<std::int64_t> local_index(const moe::Packed& packed, std::int64_t expert)
   return it - held.begin();
 }
 
+// A blob is also found by the role of its weights.
 Result<const moe::NamedOutput*> find_output(const moe::Packed& packed, const char* role) {
-  for (const moe::NamedOutput& o : packed.outputs)
-    if (o.name == role) return &o;
+  const auto weight = moe::role_from_name(role);
+  const std::string_view blob = weight == moe::Role::w13_weight  ? "w13_packed"
+                                : weight == moe::Role::w2_weight ? "w2_packed"
+                                                                 : std::string_view();
+  for (const std::string_view name : {std::string_view(role), blob})
+    for (const moe::NamedOutput& o : packed.outputs)
+      if (o.name == name) return &o;
   std::string known;
   for (const moe::NamedOutput& o : packed.outputs) known += (known.empty() ? "" : ", ") + o.name;
   return fail(
@@ -41,16 +48,13 @@ TensorView view_of_output(const moe::Packed& packed, const moe::NamedOutput& o) 
   TensorView v;
   v.dtype = o.dtype;
   v.ndim = static_cast<int>(o.shape.size());
-  std::int64_t stride = 1;
-  for (size_t d = o.shape.size(); d-- > 0;) {
-    v.shape[d] = o.shape[d];
-    v.strides[d] = stride;
-    stride *= o.shape[d];
-  }
-  v.strides[0] = static_cast<std::int64_t>(o.expert_stride * 8 / static_cast<size_t>(moe::dtype_bits(o.dtype)));
+  std::copy(o.shape.begin(), o.shape.end(), v.shape.begin());
+  const std::vector<std::int64_t> strides = o.strides();
+  std::copy(strides.begin(), strides.end(), v.strides.begin());
   v.data = const_cast<std::byte*>(packed.payload.data()) + o.offset;
-  const auto one = static_cast<size_t>(moe::tensor_nbytes(o.dtype, std::span(o.shape).subspan(1)).value_or(0));
-  v.nbytes = o.shape[0] == 0 ? 0 : static_cast<size_t>(o.shape[0] - 1) * o.expert_stride + one;
+  const auto one =
+      static_cast<size_t>(moe::tensor_nbytes(o.dtype, std::span(o.shape).subspan(o.shared ? 0 : 1)).value_or(0));
+  v.nbytes = o.shared ? one : o.shape[0] == 0 ? 0 : static_cast<size_t>(o.shape[0] - 1) * o.expert_stride + one;
   return v;
 }
 
@@ -89,6 +93,10 @@ moe_status moe_packed_get(const moe_packed* packed, const char* role, int64_t ex
     const moe::Packed& p = *packed->object;
     MOE_TRY(const moe::NamedOutput* output, find_output(p, role));
     TensorView view = view_of_output(p, *output);
+    if (expert != -1 && output->shared)
+      return fail(Code::invalid_argument, "expert",
+                  "expert: " + std::string(role) + " is one tensor for all experts; expected -1, got " +
+                      std::to_string(expert));
     if (expert != -1) {
       MOE_TRY(const std::int64_t local, local_index(p, expert));
       view = moe::slice0(view, local);
@@ -124,12 +132,9 @@ moe_status moe_packed_dequantize(const moe_packed* packed, const char* role, int
     param[0].shape = {m.rows(), m.k};
     MOE_CHECK(moe::api::check_tensors(param));
     MOE_TRY(const std::int64_t local, local_index(p, expert));
-    if (!moe::p16_element(p.info.layout.kind))
-      return fail(Code::unsupported, "packed",
-                  "packed: layout " + p.info.layout_id + " cannot be read back by this build");
     if (moe::api::overlaps(param[0].view, p.block.data(), p.block.size()))
       return fail(Code::invalid_argument, "out", "out: shares memory with the packed weights");
-    return moe::dequantize_p16(p.info.layout, p.expert(local), which, param[0].view);
+    return moe::dequantize(p.info.layout, p.payload.data(), local, which, param[0].view);
   });
 }
 

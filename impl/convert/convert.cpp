@@ -1,4 +1,5 @@
-// The loop over experts: gather one expert's tensors, read them panel by panel, write the layout.
+// The loop over experts: gather one expert's tensors, read them panel by panel (named layouts: matrix by matrix), write
+// the layout.
 //
 // Experts are taken in ascending order by as many workers as the memory limit allows, in rounds; between
 // rounds the calling thread reports progress and ends the use of what is done. A worker that finds a fault
@@ -15,6 +16,7 @@
 #include <utility>
 
 #include "convert/canonical.h"
+#include "convert/named_forms.h"
 #include "convert/source_matrix.h"
 #include "convert/write_p16.h"
 
@@ -39,10 +41,14 @@ Check write_p16_matrix(const ConvertJob& job, const TensorSource& source, std::i
   return ok();
 }
 
+using WriteExpert = Check (*)(const ConvertJob&, const TensorSource&, std::int64_t local, CanonicalRows&,
+                              std::byte* payload);
+
 Check write_p16_expert(const ConvertJob& job, const TensorSource& source, std::int64_t local, CanonicalRows& rows,
-                       std::byte* out) {
+                       std::byte* payload) {
   const Layout& l = job.layout;
   const std::int64_t expert = job.experts[static_cast<std::size_t>(local)];
+  std::byte* out = payload + static_cast<std::size_t>(local) * l.expert_stride();
   MOE_CHECK(write_p16_matrix(job, source, expert, l.w13, rows, out));
   MOE_CHECK(write_p16_matrix(job, source, expert, l.w2, rows, out + l.w2_offset()));
   const std::size_t used = l.w13.bytes() + l.w2.bytes();
@@ -50,23 +56,31 @@ Check write_p16_expert(const ConvertJob& job, const TensorSource& source, std::i
   return ok();
 }
 
-using WriteExpert = Check (*)(const ConvertJob&, const TensorSource&, std::int64_t local, CanonicalRows&, std::byte*);
+Check write_named_expert(const ConvertJob& job, const TensorSource& source, std::int64_t local, CanonicalRows& rows,
+                         std::byte* payload) {
+  const NamedForm& form = *named_form(job.layout.kind);
+  for (const Matrix which : {Matrix::w13, Matrix::w2}) {
+    const P16Matrix& matrix = job.layout.matrix(which);
+    MOE_TRY(const LeasedMatrix leased,
+            lease_matrix(job, source, job.experts[static_cast<std::size_t>(local)], which == Matrix::w13));
+    rows.shape(matrix.rows(), matrix);
+    MOE_CHECK(read_matrix(leased.source, rows));
+    form.write(rows, which, {job.layout, payload, local});
+  }
+  return ok();
+}
 
-struct LayoutWriter {
-  LayoutKind kind;
-  WriteExpert write_expert;
-};
+// What no expert writes: shared tensors, and the gaps between tensors.
+void clear_shared(const Layout& l, std::byte* payload) {
+  std::size_t at = 0;
+  for (const LayoutTensor& t : l.tensors) {
+    std::memset(payload + at, 0, t.offset - at + (t.shared ? t.bytes : 0));
+    at = l.end_of(t);
+  }
+}
 
-constexpr std::array kWriters = {
-    LayoutWriter{LayoutKind::p16_int4, write_p16_expert}, LayoutWriter{LayoutKind::p16_bf16, write_p16_expert},
-    LayoutWriter{LayoutKind::p16_f16, write_p16_expert},  LayoutWriter{LayoutKind::p16_f32, write_p16_expert},
-    LayoutWriter{LayoutKind::p16_w4, write_p16_expert},   LayoutWriter{LayoutKind::p16_w8, write_p16_expert},
-};
-
-const LayoutWriter* writer_of(LayoutKind kind) {
-  for (const LayoutWriter& w : kWriters)
-    if (w.kind == kind) return &w;
-  return nullptr;
+WriteExpert writer_of(LayoutKind kind) {
+  return p16_element(kind) ? write_p16_expert : named_form(kind) != nullptr ? write_named_expert : nullptr;
 }
 
 // --- all experts -------------------------------------------------------------------------------------
@@ -92,7 +106,7 @@ class FirstFault {
 struct Work {
   const ConvertJob& job;
   const TensorSource& source;
-  const LayoutWriter& writer;
+  WriteExpert write_expert;
   std::byte* payload;
   Control* control;
   std::vector<CanonicalRows> scratch;  // one per worker
@@ -108,8 +122,7 @@ struct Work {
       if (fault.before(local)) return;
       if (control != nullptr && control->cancelled()) return;
       try {
-        std::byte* out = payload + static_cast<std::size_t>(local) * job.layout.expert_stride();
-        Check check = writer.write_expert(job, source, local, scratch[worker], out);
+        Check check = write_expert(job, source, local, scratch[worker], payload);
         if (!check) {
           fault.note(local, std::move(check.error()));
           return;
@@ -125,7 +138,7 @@ struct Work {
 };
 
 Check check_job(const ConvertJob& job, std::span<std::byte> payload) {
-  if (writer_of(job.layout.kind) == nullptr)
+  if (!can_write(job.layout.kind))
     return fail(Code::unsupported, "layout", "this build cannot write the packed layout '" + job.layout.id() + "'");
   if (!can_read(job.format))
     return fail(Code::unsupported, "/quantization/format",
@@ -151,6 +164,8 @@ std::size_t worker_count(const ConvertJob& job, const Parallel& parallel) {
 
 }  // namespace
 
+bool can_write(LayoutKind kind) { return writer_of(kind) != nullptr; }
+
 Result<ConvertReport> convert_experts(const ConvertJob& job, const TensorSource& source, std::span<std::byte> payload,
                                       const Parallel& parallel, Control* control) {
   MOE_CHECK(check_job(job, payload));
@@ -158,9 +173,10 @@ Result<ConvertReport> convert_experts(const ConvertJob& job, const TensorSource&
   const auto total_u = static_cast<std::uint64_t>(total);
   MOE_CHECK(report(control, 0, total_u));
   const std::size_t workers = worker_count(job, parallel);
+  clear_shared(job.layout, payload.data());
   Work work{.job = job,
             .source = source,
-            .writer = *writer_of(job.layout.kind),
+            .write_expert = writer_of(job.layout.kind),
             .payload = payload.data(),
             .control = control,
             .scratch = std::vector<CanonicalRows>(workers)};
@@ -177,6 +193,8 @@ Result<ConvertReport> convert_experts(const ConvertJob& job, const TensorSource&
       for (std::int64_t e = begin; e < work.end; ++e)
         job.expert_done(job.expert_done_user, job.experts[static_cast<std::size_t>(e)]);
   }
+  if (const NamedForm* form = named_form(job.layout.kind); form != nullptr && form->finish != nullptr)
+    form->finish(job.layout, payload.data());
   ConvertReport result;
   for (const CanonicalRows& rows : work.scratch) result.scales_rounded += rows.scales_rounded;
   return result;

@@ -42,9 +42,14 @@ struct ConvertReport {
 Result<ConvertReport> convert_experts(const ConvertJob& job, const TensorSource& source, std::span<std::byte> payload,
                                       const Parallel& parallel, Control* control);
 
-// Reverses the packing of one matrix of one expert into dense numbers, one float32 product each,
-// rounded to out.dtype (f32, f16, bf16). w13: gate rows, then up rows. `expert` = first byte of the expert.
-enum class Matrix : std::uint8_t { w13, w2 };
+// Whether this build writes a layout (and reads it back).
+bool can_write(LayoutKind kind);
+
+// Reverses the packing of one matrix of the expert at place `local` into dense numbers, one float32 product each,
+// rounded to out.dtype (f32, f16, bf16). w13: gate rows, then up rows.
+Check dequantize(const Layout& layout, const std::byte* payload, std::int64_t local, Matrix which,
+                 const TensorView& out);
+// Of p16; `expert` = first byte of the expert.
 Check dequantize_p16(const Layout& layout, const std::byte* expert, Matrix which, const TensorView& out);
 
 }  // namespace moe

@@ -102,7 +102,7 @@ Result<LeasedMatrix> lease_matrix(const ConvertJob& job, const TensorSource& sou
   m.format = job.format;
   m.is_w13 = is_w13;
   m.has_bias = matrix.has_bias;
-  m.bf16_scales = l.kind == LayoutKind::p16_int4 &&
+  m.bf16_scales = matrix.scales == Scales::w4a8 &&
                   (job.group_size > 0 || l.w13.grouping() != Grouping::channel || l.w2.grouping() != Grouping::channel);
   m.expert = expert;
   m.k = matrix.k;
@@ -123,8 +123,9 @@ std::uint64_t temp_bytes_per_worker(const ConvertJob& job) {
   for (const P16Matrix* m : {&job.layout.w13, &job.layout.w2}) {
     const MatrixSize size{.n = m->rows(), .k = m->k, .group = m->group, .num_bits = checkpoint_bits(*m)};
     const std::int64_t plain = is_integer(m->element) ? 1 : 4;  // bytes of a code or value
+    const std::int64_t rows = p16_element(job.layout.kind) ? kPanelRows : m->rows();  // that exist in the plain form
     std::uint64_t bytes =
-        static_cast<std::uint64_t>(kPanelRows * (round_up(m->k, kCanonicalPad) * plain + 4 * m->groups() + 4));
+        static_cast<std::uint64_t>(rows * (round_up(m->k, kCanonicalPad) * plain + 4 * m->groups() + 4));
     for (const CheckpointTensor& row : checkpoint_tensors(job.format)) {
       if (row.kind == TensorKind::bias && !m->has_bias) continue;
       int bits = 0;

@@ -38,17 +38,6 @@ std::string hex(std::uint64_t x) {
   return std::string(16 - n, '0') + std::string(digits.data(), n);
 }
 
-std::string outputs_json(const std::vector<NamedOutput>& outputs) {
-  std::string s = "[";
-  for (const NamedOutput& o : outputs) {
-    if (s.size() > 1) s += ",";
-    s += "{\"name\":" + json::quote(o.name) + ",\"dtype\":\"" + dtype_name(o.dtype) + "\",\"shape\":[";
-    for (std::size_t d = 0; d < o.shape.size(); ++d) s += (d != 0 ? "," : "") + std::to_string(o.shape[d]);
-    s += "],\"strides\":[" + std::to_string(o.expert_stride) + ",1]}";
-  }
-  return s + "]";
-}
-
 }  // namespace
 
 std::uint64_t Packed::content_hash() const {
@@ -99,6 +88,7 @@ Result<Packed> seal_packed(const PackedInfo& info, std::span<std::byte> block, c
   put(kLayoutId, info.layout_id.data());
   put(kBackend, info.backend.data());
   put(kConfigText, info.config.data());
+  put(kTensorList, outputs_json(outputs_of(info.layout)).data());
   put(kExperts, info.experts.data());
   put(kCorrectionBias, info.correction_bias.data());
   std::byte* hashes = block.data() + head->sections[kChunkHashes].offset;

@@ -1,4 +1,4 @@
-// One layer's converted weights as one self-describing, position-independent block: header, config,
+// One layer's converted weights as one self-describing, position-independent block: header, config, list of tensors,
 // hashes (XXH3, one per 4 MiB), payload. The same bytes are moe_packed_data, a saved file, the
 // caller's `dst` and the input of moe_packed_load_memory.
 #pragma once
@@ -26,6 +26,9 @@ struct NamedOutput {
   std::vector<std::int64_t> shape;  // [E, ...]
   std::size_t offset = 0;           // from the payload, of expert 0
   std::size_t expert_stride = 0;    // bytes between experts
+  bool shared = false;              // one for all experts: the shape has no E
+
+  std::vector<std::int64_t> strides() const;  // in elements
 };
 
 struct PackedInfo {
@@ -47,6 +50,7 @@ class Packed {
   std::string memory;                  // "owned", "caller", "mmap"
   std::shared_ptr<const void> keep;    // what keeps the block alive
 
+  // Of p16.
   const std::byte* expert(std::int64_t local) const {
     return payload.data() + static_cast<std::size_t>(local) * info.layout.expert_stride();
   }

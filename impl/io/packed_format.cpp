@@ -10,27 +10,29 @@
 #include "base/checked.h"
 #include "base/json.h"
 #include "io/hash.h"
+#include "scheme/layout_named.h"
 
 namespace moe {
 namespace {
 
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 24;  // rows, columns
 constexpr std::int64_t kMaxExperts = std::int64_t{1} << 24;
-constexpr auto kLastKind = static_cast<std::uint64_t>(LayoutKind::p16_w8);
 constexpr std::uint64_t kMaxText = std::uint64_t{64} << 20;  // config text
 
 Error bad(const std::string& subject, const std::string& what) {
   return fail(Code::format, subject, (subject.empty() ? std::string("packed block") : subject) + ": " + what);
 }
 
-constexpr std::int64_t kBias = 1, kZeros = 2, kScales = 256;
+constexpr std::int64_t kBias = 1, kZeros = 2, kElement = 16, kScales = 256;
 
 // The kinds whose scales and zero points vary.
 bool is_plain(LayoutKind kind) { return kind == LayoutKind::p16_w4 || kind == LayoutKind::p16_w8; }
 
 StoredMatrix store(LayoutKind kind, const P16Matrix& m) {
+  const bool named = named_layout(kind) != nullptr;
   const std::int64_t flags = (m.has_bias ? kBias : 0) + (m.has_zeros ? kZeros : 0) +
-                             (is_plain(kind) ? kScales * static_cast<std::int64_t>(m.scales) : 0);
+                             (named ? kElement * static_cast<std::int64_t>(m.element) : 0) +
+                             (named || is_plain(kind) ? kScales * static_cast<std::int64_t>(m.scales) : 0);
   return {m.half_rows, m.halves, m.k, m.group, flags};
 }
 
@@ -42,33 +44,60 @@ bool are_flags(LayoutKind kind, std::int64_t flags) {
 }
 
 // Small enough for the unchecked arithmetic of P16Matrix: at most 2^21 panels of less than 2^31 bytes.
-bool is_valid(LayoutKind kind, const StoredMatrix& m) {
+bool are_extents(const StoredMatrix& m) {
   const auto extent = [](std::int64_t x) { return x >= 1 && x <= kMaxExtent; };
-  return extent(m.half_rows) && extent(m.k) && (m.halves == 1 || m.halves == 2) && m.flags >= 0 &&
-         are_flags(kind, m.flags) &&
-         (m.group == m.k || (m.group >= 32 && m.group % 32 == 0 && m.group <= m.k && m.k % m.group == 0));
+  return extent(m.half_rows) && extent(m.k) && (m.halves == 1 || m.halves == 2) && m.flags >= 0 && m.group >= 1 &&
+         m.k % m.group == 0;
+}
+
+bool is_p16(LayoutKind kind, const StoredMatrix& m) {
+  return are_flags(kind, m.flags) && (m.group == m.k || m.group % 32 == 0);
+}
+
+bool is_named(const StoredMatrix& m) {
+  return m.flags % kElement <= kBias + kZeros &&
+         m.flags % kScales / kElement <= static_cast<std::int64_t>(Element::f32) &&
+         m.flags / kScales <= static_cast<std::int64_t>(Scales::f16);
+}
+
+Layout named_layout_of(LayoutKind kind, const LayoutShape& shape, const StoredMatrix& w13, const StoredMatrix& w2,
+                       std::int64_t variant) {
+  Layout l = make_named_layout(kind, shape, variant);
+  l.w13.group = w13.group;
+  l.w2.group = w2.group;
+  place_tensors(l);
+  return l;
 }
 
 // The layout that the numbers describe, nullopt when they contradict each other.
-std::optional<Layout> layout_of(std::uint64_t kind_number, std::uint64_t experts, const StoredMatrix& w13,
-                                const StoredMatrix& w2) {
-  if (kind_number > kLastKind) return std::nullopt;
-  const auto kind = static_cast<LayoutKind>(kind_number);
+std::optional<Layout> layout_of(const PackedHead& h) {
+  const StoredMatrix &w13 = h.w13, &w2 = h.w2;
+  if (h.layout_kind > static_cast<std::uint64_t>(kLastLayoutKind)) return std::nullopt;
+  const auto kind = static_cast<LayoutKind>(h.layout_kind);
   const auto element = p16_element(kind);
-  const bool valid = element && (is_integer(*element) || (w13.group == w13.k && w2.group == w2.k)) &&
-                     experts <= static_cast<std::uint64_t>(kMaxExperts) && is_valid(kind, w13) && is_valid(kind, w2) &&
-                     w2.halves == 1 && w2.k == w13.half_rows && w2.half_rows == w13.k && w13.flags == w2.flags &&
-                     (w13.group == w2.group || w13.group == w13.k || w2.group == w2.k);
-  if (!valid) return std::nullopt;
+  const NamedLayout* named = named_layout(kind);
+  const bool fits = h.experts <= static_cast<std::uint64_t>(kMaxExperts) && are_extents(w13) && are_extents(w2) &&
+                    w2.halves == 1 && w2.k == w13.half_rows && w2.half_rows == w13.k && w13.flags == w2.flags &&
+                    (w13.group == w2.group || w13.group == w13.k || w2.group == w2.k);
+  if (!fits) return std::nullopt;
   const bool channel = w13.group == w13.k && w2.group == w2.k;
-  Layout l = p16_layout(kind, {.experts = static_cast<std::int64_t>(experts),
-                               .hidden = w13.k,
-                               .intermediate = w13.half_rows,
-                               .group = channel ? -1 : std::min(w13.group, w2.group),
-                               .gated = w13.halves == 2,
-                               .has_bias = (w13.flags & kBias) != 0,
-                               .scales = static_cast<Scales>(w13.flags / kScales),
-                               .has_zeros = (w13.flags & kZeros) != 0});
+  const LayoutShape shape = {.experts = static_cast<std::int64_t>(h.experts),
+                             .hidden = w13.k,
+                             .intermediate = w13.half_rows,
+                             .group = channel ? -1 : std::min(w13.group, w2.group),
+                             .gated = w13.halves == 2,
+                             .has_bias = (w13.flags & kBias) != 0,
+                             .scales = static_cast<Scales>(w13.flags / kScales),
+                             .has_zeros = (w13.flags & kZeros) != 0,
+                             .element = static_cast<Element>(w13.flags % kScales / kElement)};
+  if (named != nullptr && is_named(w13)) {
+    Layout l = named_layout_of(kind, shape, w13, w2, h.variant);
+    return named->valid(l) ? std::optional(std::move(l)) : std::nullopt;
+  }
+  const bool valid =
+      element && (is_integer(*element) || channel) && h.variant == 0 && is_p16(kind, w13) && is_p16(kind, w2);
+  if (!valid) return std::nullopt;
+  Layout l = p16_layout(kind, shape);
   l.w13.group = w13.group;
   l.w2.group = w2.group;
   return l;
@@ -100,17 +129,19 @@ std::optional<PackedHead> plan_block(const PackedInfo& info) {
   h.experts = static_cast<std::uint64_t>(info.layout.experts);
   h.w13 = store(info.layout.kind, info.layout.w13);
   h.w2 = store(info.layout.kind, info.layout.w2);
-  const auto layout = layout_of(h.layout_kind, h.experts, h.w13, h.w2);
+  h.variant = info.layout.variant;
+  const auto layout = layout_of(h);
   if (!layout) return std::nullopt;
   h.expert_stride = layout->expert_stride();
-  const auto payload = checked_mul({layout->experts, static_cast<std::int64_t>(h.expert_stride)});
-  if (!payload || *payload > INT64_MAX / 2) return std::nullopt;
+  const auto payload = checked_payload_bytes(*layout);
+  if (!payload) return std::nullopt;
   h.payload_bytes = static_cast<std::uint64_t>(*payload);
   h.chunk_bytes = kHashChunk;
   h.scales_rounded = info.scales_rounded;
   const std::array<std::uint64_t, kSectionCount> bytes = {info.layout_id.size(),
                                                           info.backend.size(),
                                                           info.config.size(),
+                                                          outputs_json(outputs_of(*layout)).size(),
                                                           info.experts.size() * 8,
                                                           info.correction_bias.size() * 4,
                                                           ceil_div(h.payload_bytes, kHashChunk) * 8};
@@ -124,11 +155,46 @@ std::optional<PackedHead> plan_block(const PackedInfo& info) {
   return h;
 }
 
+std::vector<std::int64_t> NamedOutput::strides() const {
+  std::vector<std::int64_t> steps(shape.size());
+  std::int64_t step = 1;
+  for (std::size_t d = shape.size(); d-- > 0; step *= shape[d]) steps[d] = step;
+  if (!shared) steps[0] = static_cast<std::int64_t>(expert_stride * 8 / static_cast<std::size_t>(dtype_bits(dtype)));
+  return steps;
+}
+
 std::vector<NamedOutput> outputs_of(const Layout& l) {
-  const auto output = [&](const char* name, const P16Matrix& m, std::size_t offset) {
-    return NamedOutput{name, DType::u8, {l.experts, static_cast<std::int64_t>(m.bytes())}, offset, l.expert_stride()};
+  std::vector<NamedOutput> list;
+  if (p16_element(l.kind)) {
+    const auto output = [&](const char* name, const P16Matrix& m, std::size_t offset) {
+      list.push_back(
+          {name, DType::u8, {l.experts, static_cast<std::int64_t>(m.bytes())}, offset, l.expert_stride(), false});
+    };
+    output("w13_packed", l.w13, 0);
+    output("w2_packed", l.w2, l.w2_offset());
+  }
+  for (const LayoutTensor& t : l.tensors) {
+    std::vector<std::int64_t> shape = t.shape;
+    if (!t.shared) shape.insert(shape.begin(), l.experts);
+    list.push_back({std::string(t.name), t.dtype, std::move(shape), t.offset, t.shared ? 0 : t.bytes, t.shared});
+  }
+  return list;
+}
+
+std::string outputs_json(const std::vector<NamedOutput>& outputs) {
+  const auto numbers = [](const std::vector<std::int64_t>& list) {
+    std::string s = "[";
+    for (std::size_t i = 0; i < list.size(); ++i) s += (i != 0 ? "," : "") + std::to_string(list[i]);
+    return s + "]";
   };
-  return {output("w13_packed", l.w13, 0), output("w2_packed", l.w2, l.w2_offset())};
+  std::string s = "[";
+  for (const NamedOutput& o : outputs) {
+    if (s.size() > 1) s += ",";
+    s += "{\"name\":" + json::quote(o.name) + ",\"dtype\":\"" + dtype_name(o.dtype) +
+         "\",\"shape\":" + numbers(o.shape) + ",\"strides\":" + numbers(o.strides()) +
+         ",\"offset\":" + std::to_string(o.offset) + "}";
+  }
+  return s + "]";
 }
 
 std::span<const std::byte> section(const PackedHead& head, std::span<const std::byte> block, PackedSection which) {
@@ -163,7 +229,7 @@ Result<PackedInfo> read_info(const PackedHead& head, std::span<const std::byte> 
   if (xxh3(header.subspan(kHashedFrom)) != head.header_hash)
     return bad(subject, "header hash does not match: the header is damaged");
   PackedInfo info;
-  const auto layout = layout_of(head.layout_kind, head.experts, head.w13, head.w2);
+  const auto layout = layout_of(head);
   if (!layout) return bad(subject, "the layout numbers are unknown or contradict each other");
   info.layout = *layout;
   for (const StoredSection& s : head.sections)
@@ -183,6 +249,8 @@ Result<PackedInfo> read_info(const PackedHead& head, std::span<const std::byte> 
     return bad(subject, "sizes do not follow from the layout");
   if (info.layout_id != info.layout.id())
     return bad(subject, "layout id '" + info.layout_id + "' is not that of its numbers");
+  if (read_text(section(head, header, kTensorList)) != outputs_json(outputs_of(info.layout)))
+    return bad(subject, "the list of tensors does not follow from the layout");
   if (static_cast<std::int64_t>(info.experts.size()) != info.layout.experts || !all_distinct(info.experts))
     return bad(subject, "the list of experts does not fit the layout");
   const auto config = json::parse(info.config, {.max_bytes = static_cast<std::size_t>(kMaxText), .max_depth = 32});

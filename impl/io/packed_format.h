@@ -1,8 +1,9 @@
 // The bytes of a packed block, version 1. Little endian; every byte is determined by the content.
 //
 //   0        PackedHead (fixed size)
-//   ...      sections, one after another, each at a multiple of 8: layout id, backend, config (text),
-//            experts (i64), correction bias (f32), chunk hashes (u64: XXH3 of each 4 MiB of the payload)
+//   ...      sections, one after another, each at a multiple of 8: layout id, backend, config (text), tensors (text:
+//            JSON, what moe_packed_get knows and where it lies in the payload), experts (i64), correction bias (f32),
+//            chunk hashes (u64: XXH3 of each 4 MiB of the payload)
 //   ...      zeros up to a multiple of 4096
 //   payload  the experts (scheme/layout.h), up to the end of the block
 //
@@ -27,10 +28,20 @@ constexpr std::uint64_t kHashChunk = std::uint64_t{4} << 20;
 
 struct StoredMatrix {
   std::int64_t half_rows, halves, k, group;
-  std::int64_t flags;  // 1: bias, 2: zero points, 256 * Scales of the kinds w4 and w8
+  // 1: bias, 2: zero points, 256 * Scales of the kinds w4 and w8 and of named layouts, whose Element is here too, * 16
+  std::int64_t flags;
 };
 
-enum PackedSection { kLayoutId, kBackend, kConfigText, kExperts, kCorrectionBias, kChunkHashes, kSectionCount };
+enum PackedSection {
+  kLayoutId,
+  kBackend,
+  kConfigText,
+  kTensorList,
+  kExperts,
+  kCorrectionBias,
+  kChunkHashes,
+  kSectionCount
+};
 
 struct StoredSection {
   std::uint64_t offset, bytes;
@@ -43,16 +54,18 @@ struct PackedHead {
   std::uint64_t header_hash;
   std::uint64_t block_bytes, payload_offset, payload_bytes, chunk_bytes;
   std::uint64_t layout_kind, experts, expert_stride, scales_rounded;
+  std::int64_t variant;  // of named layouts
   StoredMatrix w13, w2;
   std::array<StoredSection, kSectionCount> sections;
 };
-static_assert(sizeof(StoredMatrix) == 40 && sizeof(PackedHead) == 24 + 64 + 80 + 96);
+static_assert(sizeof(StoredMatrix) == 40 && sizeof(PackedHead) == 24 + 72 + 80 + 112);
 constexpr std::size_t kHashedFrom = 24;  // the first byte behind header_hash
 
 // Sizes and places of a block for `info`; nullopt when they overflow or the layout is no valid one.
 std::optional<PackedHead> plan_block(const PackedInfo& info);
 // What a layout gives out by name.
 std::vector<NamedOutput> outputs_of(const Layout& layout);
+std::string outputs_json(const std::vector<NamedOutput>& outputs);
 
 // The fixed part of a block: magic, version, sizes. `total`: bytes of the block or file.
 Result<PackedHead> read_head(std::span<const std::byte> first, std::uint64_t total, const std::string& subject);

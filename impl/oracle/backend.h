@@ -38,6 +38,12 @@ struct Switch {
   bool when_unset;
 };
 
+// A named layout that a row writes on machines with this instruction set.
+struct NamedChoice {
+  LayoutKind layout;
+  Isa needs = Isa::scalar;
+};
+
 // Defaults are "any": a row names only what it limits.
 struct Accepts {
   // Who asks for it: auto selection on these devices, and moe_backend by this word ("" = by no word).
@@ -78,9 +84,12 @@ struct Accepts {
   std::int64_t group_multiple = 1;  // group size is channel-wise or a multiple of this
   std::int64_t size_multiple = 1;   // of H and I
   bool callers_factor = true;       // routing custom with a routed_scaling_factor
-  // The layouts of this build for the row (one per kind of weight element); none: it cannot write the backend's.
+  // The layouts of this build for the row; none: it cannot write the backend's. The first named one that the machine
+  // takes, unless it has kernels and none for these activations; then ours (one per kind of weight element).
+  std::span<const NamedChoice> named_layouts = {};
   EnumSet<LayoutKind> layouts = {};
   EnumSet<ActFormat> acts = {};  // with layouts: which kernels belong to the row
+  constexpr bool writes() const { return !named_layouts.empty() || !(layouts == EnumSet<LayoutKind>()); }
 };
 
 struct Experts {

@@ -9,6 +9,9 @@ constexpr std::array kKeys = {key_named("kInt4W4A8StaticChannelSym"), key_named(
                               key_named("kInt4W4A8StaticGroup64Sym"), key_named("kInt4W4A8StaticGroup128Sym"),
                               key_named("kInt4W4A8StaticGroupSym")};
 
+// What PyTorch's pack operator makes of the weights (w4a8_int8.md 3.3).
+constexpr std::array kTorchLayouts = {NamedChoice{LayoutKind::torch_float}};
+
 constexpr Accepts kVllm = {
     .listed = {DeviceType::cpu},
     .request = "cpu",
@@ -22,6 +25,13 @@ constexpr Accepts kVllm = {
     .expert_parallel = false,
     .hash_routing = false,
     .routing = {RoutingMethod::default_, RoutingMethod::renormalize, RoutingMethod::renormalize_naive},
+    // what conversion takes
+    .checkpoints = {Format::int_quantized, Format::pack_quantized},
+    .transposed = false,
+    .group_multiple = 32,
+    .size_multiple = 2,
+    .named_layouts = kTorchLayouts,
+    .acts = {ActFormat::tok8},
 };
 
 constexpr Accepts kLibmoe = [] {
@@ -36,12 +46,9 @@ constexpr Accepts kLibmoe = [] {
   a.hash_routing = true;
   a.routing = EnumSet<RoutingMethod>::all();
   a.batch_invariant = true;
-  // what conversion and kernels take
-  a.checkpoints = {Format::int_quantized, Format::pack_quantized};
-  a.transposed = false;
-  a.group_multiple = 32;
-  a.size_multiple = 2;
+  // what our kernels take
   a.callers_factor = false;
+  a.named_layouts = {};
   a.layouts = {LayoutKind::p16_int4};
   a.acts = {ActFormat::tok8, ActFormat::blk8};
   return a;

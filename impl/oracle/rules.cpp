@@ -232,8 +232,7 @@ MaybeWhy callers_factor(const Query& q, const Offer& o) {
 
 // What our readers take so far.
 MaybeWhy plain_weights(const Query& q, const Offer& o) {
-  if (q.layer == nullptr || o.accepts->layouts == EnumSet<LayoutKind>() || !q.layer->quantization.weights)
-    return std::nullopt;
+  if (q.layer == nullptr || !o.accepts->writes() || !q.layer->quantization.weights) return std::nullopt;
   const QuantArgs& w = *q.layer->quantization.weights;
   if (!w.symmetric)
     return Why{"symmetric weights", "symmetric is false, which this build does not read",
@@ -245,8 +244,9 @@ MaybeWhy plain_weights(const Query& q, const Offer& o) {
 }
 
 MaybeWhy activation_quant(const Query& q, const Offer& o) {
-  if (q.layer == nullptr || o.accepts->layouts == EnumSet<LayoutKind>()) return std::nullopt;
+  if (q.layer == nullptr || !o.accepts->writes()) return std::nullopt;
   const LayoutKind layout = layout_kind(q, *o.accepts);
+  if (!has_kernels(layout)) return std::nullopt;
   for (const KernelId& k : kKernelIds)
     if (k.layout == layout && o.accepts->acts.has(k.act) && act_fits(*q.layer, k.act)) return std::nullopt;
   return Why{"activations that its kernels multiply",
@@ -257,7 +257,7 @@ MaybeWhy activation_quant(const Query& q, const Offer& o) {
 MaybeWhy layout(const Query& q, const Offer& o) {
   if (q.layer == nullptr || layout_kind(q, *o.accepts) != LayoutKind::none) return std::nullopt;
   return Why{"the packed layout of " + std::string(o.row->backend) + " (" + std::string(o.row->name) + ")",
-             "this build writes only the p16 layouts of CPU_INT4 and CPU", ""};
+             "this build writes only those of CPU_INT4 and CPU", ""};
 }
 
 MaybeWhy kernel_arch(const Query& q, const Offer& o) {

@@ -220,6 +220,13 @@ bool act_fits(const Config& c, ActFormat act) {
 
 LayoutKind layout_kind(const Query& q, const Accepts& row) {
   if (q.layer == nullptr) return LayoutKind::none;
+  const bool ours = !(row.layouts == EnumSet<LayoutKind>());
+  for (const NamedChoice& named : row.named_layouts) {
+    if (!q.platform.runs(named.needs)) continue;
+    if (!ours || !has_kernels(named.layout)) return named.layout;
+    for (const KernelId& k : kKernelIds)
+      if (k.layout == named.layout && row.acts.has(k.act) && act_fits(*q.layer, k.act)) return named.layout;
+  }
   for (const KernelId& k : kKernelIds)
     if (row.layouts.has(k.layout) && p16_element(k.layout) == weight_element(*q.layer)) return k.layout;
   return LayoutKind::none;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "oracle/select.h"
+#include "scheme/layout_named.h"
 
 namespace moe {
 namespace {
@@ -83,15 +84,20 @@ Candidate not_built_candidate(const Query& q) {
 }
 
 // This rank's share in the layout of the winner's row.
-Layout layout_of(const Config& c, LayoutKind kind) {
-  if (!p16_element(kind))
-    return Layout{.kind = LayoutKind::foreign, .w13 = {}, .w2 = {}, .experts = c.num_held_experts()};
-  return p16_layout(kind, {.experts = c.num_held_experts(),
-                           .hidden = c.hidden_dim,
-                           .intermediate = c.intermediate_size_per_partition,
-                           .group = c.group_size(),
-                           .gated = is_gated(c.activation),
-                           .has_bias = c.has_bias});
+Layout layout_of(const Query& q, LayoutKind kind) {
+  const Config& c = *q.layer;
+  const LayoutShape shape = {.experts = c.num_held_experts(),
+                             .hidden = c.hidden_dim,
+                             .intermediate = c.intermediate_size_per_partition,
+                             .group = c.group_size(),
+                             .gated = is_gated(c.activation),
+                             .has_bias = c.has_bias,
+                             .scales = q.oracle == OracleId::w4a8_int8 ? Scales::w4a8 : Scales::f32,
+                             .has_zeros = false,
+                             .element = weight_element(c).value_or(Element::int4)};
+  if (p16_element(kind)) return p16_layout(kind, shape);
+  if (named_layout(kind) != nullptr) return make_named_layout(kind, shape);
+  return Layout{.kind = LayoutKind::foreign, .w13 = {}, .w2 = {}, .experts = c.num_held_experts()};
 }
 
 void fill_winner(Selection& s, const Query& q, const Outcome& out) {
@@ -100,7 +106,7 @@ void fill_winner(Selection& s, const Query& q, const Outcome& out) {
   const Asked* won = out.winner();
   if (won == nullptr) return;
   s.kernel = won->kernel;
-  s.layout = layout_of(*s.config, layout_kind(q, won->row->accepts(q.policy)));
+  s.layout = layout_of(q, layout_kind(q, won->row->accepts(q.policy)));
   s.layout_id = s.layout.id();
 }
 

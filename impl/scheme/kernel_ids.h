@@ -70,6 +70,12 @@ inline constexpr std::array kKernelIds = {
 };
 // clang-format on
 
+constexpr bool has_kernels(LayoutKind layout) {
+  for (const KernelId& k : kKernelIds)
+    if (k.layout == layout) return true;
+  return false;
+}
+
 constexpr std::optional<std::size_t> kernel_index(std::string_view name) {
   for (std::size_t i = 0; i < kKernelIds.size(); ++i)
     if (kKernelIds[i].name == name) return i;

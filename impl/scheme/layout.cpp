@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "scheme/layout_named.h"
+
 namespace moe {
 namespace {
 
@@ -30,18 +32,19 @@ static_assert(bijective<46, 46, true, Element::f32>());
 static_assert(bijective<128, 32, true, Element::int8, Scales::bf16>() &&
               bijective<46, 46, true, Element::int8, Scales::f32>());
 
-std::string grouping_word(const P16Matrix& m) {
-  if (m.grouping() == Grouping::channel) return "cw";
-  return std::string("g").append(std::to_string(m.group));
-}
-
 // By LayoutKind and Scales.
 constexpr std::array kKindNames = {"", "int4", "", "bf16", "f16", "f32", "w4", "w8"};
 constexpr std::array kScaleNames = {"", "", "-f32", "-bf16", "-f16"};
 
 }  // namespace
 
+std::string grouping_word(const P16Matrix& m) {
+  if (m.grouping() == Grouping::channel) return "cw";
+  return std::string("g").append(std::to_string(m.group));
+}
+
 std::string Layout::id() const {
+  if (const NamedLayout* named = named_layout(kind)) return named->id(*this);
   if (!p16_element(kind)) return "";
   std::string s = std::string("p16/") + kKindNames[static_cast<std::size_t>(kind)];
   if (w13.grouping() != Grouping::none) {

@@ -21,6 +21,9 @@
 // bf16, f16: 32 vectors, 16-bit element b of V[j] = (16p + b/2, 64u + 2j + b%2); f32: 64 vectors, element b of
 // V[k] = (16p + b, 64u + k). Their header is the bias, if there is one.
 //
+// Named layouts (layout_named.h) are other libraries' forms, handed to a host tensor by tensor: the same logical
+// matrices, and a list of tensors [E, ...] that lie one behind another in the payload.
+//
 // w13 has gate and up panels in turn, G0 U0 G1 U1 ..., each half padded to 16 rows by itself. An
 // expert is w13 then w2; experts lie at a stride of whole 4 KiB pages. Padding: value 0 (int4: code 8), else 0.
 #pragma once
@@ -29,8 +32,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/checked.h"
+#include "base/dtype.h"
 
 namespace moe {
 
@@ -53,7 +59,8 @@ enum class Scales : std::uint8_t { none, w4a8, f32, bf16, f16 };
 // none: no scales (float elements, whose `group` is k).
 enum class Grouping : std::uint8_t { g32, grouped, channel, none };
 
-// One matrix in p16: sizes and addresses. half_rows = N for w2, I for w13 (which has two halves when gated).
+// One matrix: its logical size, and its sizes and addresses in p16. half_rows = N for w2, I for w13 (which has two
+// halves when gated).
 struct P16Matrix {
   Element element = Element::int4;
   Scales scales = Scales::w4a8;
@@ -136,8 +143,19 @@ struct P16Matrix {
 };
 
 // Numbers are stored in packed files. foreign: a backend's layout that this build cannot write.
-// p16_int4: of W4A8; p16_w4, p16_w8: scales (and zero points) of any checkpoint.
-enum class LayoutKind : std::uint8_t { none, p16_int4, foreign, p16_bf16, p16_f16, p16_f32, p16_w4, p16_w8 };
+// p16_int4: of W4A8; p16_w4, p16_w8: scales (and zero points) of any checkpoint. Behind them the named layouts.
+enum class LayoutKind : std::uint8_t {
+  none,
+  p16_int4,
+  foreign,
+  p16_bf16,
+  p16_f16,
+  p16_f32,
+  p16_w4,
+  p16_w8,
+  torch_float  // PyTorch's generic blob of W4A8
+};
+constexpr LayoutKind kLastLayoutKind = LayoutKind::torch_float;
 
 // What a p16 layout holds; nullopt for the other kinds.
 constexpr std::optional<Element> p16_element(LayoutKind kind) {
@@ -158,18 +176,46 @@ constexpr std::optional<Element> p16_element(LayoutKind kind) {
   }
 }
 
+enum class Matrix : std::uint8_t { w13, w2 };
+
+// A tensor of a named layout.
+struct LayoutTensor {
+  std::string_view name;  // "w13_packed"; a constant
+  DType dtype = DType::u8;
+  std::vector<std::int64_t> shape;  // of one expert
+  bool shared = false;              // one for all experts, without their dimension
+  std::size_t offset = 0;           // in the payload, a multiple of 64
+  std::size_t bytes = 0;            // of one expert, and its distance to the next
+
+  friend bool operator==(const LayoutTensor&, const LayoutTensor&) = default;
+};
+
 // The packed form of one layer's experts.
 struct Layout {
   LayoutKind kind = LayoutKind::none;
   P16Matrix w13, w2;
   std::int64_t experts = 0;
+  std::int64_t variant = 0;                // of named layouts: choices that the matrices do not tell
+  std::vector<LayoutTensor> tensors = {};  // of named layouts, in their order in the payload
 
   // p16/int4-g32/1, p16/int4-cw-bias/1, p16/int4-g32,cw/1, p16/w8-cw-f32/1, p16/w4-g128-bf16-zp/1, p16/bf16/1,
-  // p16/f32-bias/1; "" for none.
+  // p16/f32-bias/1; those of named layouts; "" for none.
   std::string id() const;
-  std::size_t w2_offset() const { return w13.bytes(); }  // within an expert
-  std::size_t expert_stride() const { return round_up(w13.bytes() + w2.bytes(), kExpertAlignment); }
-  std::size_t payload_bytes() const { return expert_stride() * static_cast<std::size_t>(experts); }
+  const P16Matrix& matrix(Matrix which) const { return which == Matrix::w13 ? w13 : w2; }
+  std::size_t w2_offset() const { return w13.bytes(); }  // within an expert of p16
+  std::size_t expert_stride() const {                    // of p16; named: all bytes of one expert
+    if (p16_element(kind)) return round_up(w13.bytes() + w2.bytes(), kExpertAlignment);
+    std::size_t sum = 0;
+    for (const LayoutTensor& t : tensors) sum += t.shared ? 0 : t.bytes;
+    return sum;
+  }
+  std::size_t payload_bytes() const {
+    if (p16_element(kind)) return expert_stride() * static_cast<std::size_t>(experts);
+    return tensors.empty() ? 0 : end_of(tensors.back());
+  }
+  std::size_t end_of(const LayoutTensor& t) const {
+    return t.offset + t.bytes * (t.shared ? 1 : static_cast<std::size_t>(experts));
+  }
 
   friend bool operator==(const Layout&, const Layout&) = default;
 };
@@ -178,11 +224,14 @@ struct LayoutShape {
   std::int64_t experts, hidden, intermediate;  // this rank's
   std::int64_t group;                          // -1 = channel-wise, and for float elements
   bool gated, has_bias;
-  Scales scales = Scales::f32;  // of p16_w4 and p16_w8
+  Scales scales = Scales::f32;  // of p16_w4, p16_w8 and named layouts
   bool has_zeros = false;
+  Element element = Element::int4;  // of named layouts
 };
 // The p16 layout of a layer; group sizes already checked to divide hidden and intermediate.
 Layout p16_layout(LayoutKind kind, const LayoutShape& shape);
 inline Layout p16_int4_layout(const LayoutShape& shape) { return p16_layout(LayoutKind::p16_int4, shape); }
+// "g32", "cw"
+std::string grouping_word(const P16Matrix& m);
 
 }  // namespace moe

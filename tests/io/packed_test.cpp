@@ -14,6 +14,7 @@
 
 #include "io/hash.h"
 #include "io/packed_format.h"
+#include "scheme/layout_named.h"
 #include "support/safetensors_writer.h"
 
 namespace moe::test {
@@ -156,6 +157,68 @@ TEST(Packed, OutputsAndJson) {
   EXPECT_EQ(j["content_hash"].get<std::string>().size(), 21u);
 }
 
+PackedInfo named_info(std::int64_t experts = 3) {
+  PackedInfo info = small_info(experts);
+  info.layout = make_named_layout(LayoutKind::torch_float, {.experts = experts,
+                                                            .hidden = 64,
+                                                            .intermediate = 96,
+                                                            .group = 32,
+                                                            .gated = true,
+                                                            .has_bias = true,
+                                                            .scales = Scales::w4a8});
+  info.layout_id = info.layout.id();
+  return info;
+}
+
+TEST(Packed, NamedLayoutsListTheirTensors) {
+  const TempDir dir;
+  const Sealed s = seal(named_info());
+  ASSERT_TRUE(save_packed(s.packed, dir.file("layer.moe").c_str(), nullptr));
+  const auto p = load_packed(dir.file("layer.moe").c_str(), {.verify = true}, system_allocator(), nullptr, {}, nullptr);
+  ASSERT_TRUE(p) << p.error().message;
+  expect_same(*p, s.packed);
+  const std::int64_t w13 = 192 * 64 / 2 + 192 * 2 + 192, w2 = 64 * 96 / 2 + 64 * 3 + 64;
+  const auto j = nlohmann::json::parse(p->to_json());
+  EXPECT_EQ(j["layout"], "torch/dyn_quant_4bit-g32-bias/1");
+  EXPECT_EQ(j["outputs"][0],
+            nlohmann::json(
+                {{"name", "w13_packed"}, {"dtype", "f32"}, {"shape", {3, w13}}, {"strides", {w13, 1}}, {"offset", 0}}));
+  const std::int64_t offset = (3 * w13 * 4 + 63) / 64 * 64;
+  EXPECT_EQ(
+      j["outputs"][1],
+      nlohmann::json(
+          {{"name", "w2_packed"}, {"dtype", "f32"}, {"shape", {3, w2}}, {"strides", {w2, 1}}, {"offset", offset}}));
+  EXPECT_EQ(j["payload_bytes"], offset + 3 * w2 * 4);
+  EXPECT_TRUE(open_copy(copy_of(seal(named_info(0)).packed), {.verify = true}));
+}
+
+TEST(Packed, NamedLayoutsTooBigOrImpossible) {
+  PackedInfo info = named_info();
+  info.layout.experts = INT64_MAX / 2;
+  EXPECT_EQ(packed_block_bytes(info).error().code, Code::invalid_argument);
+  info = named_info();
+  info.layout.w13.half_rows = info.layout.w2.k = info.layout.w2.group = 1 << 24;
+  info.layout.w13.k = info.layout.w13.group = info.layout.w2.half_rows = 1 << 24;
+  info.layout.experts = 1 << 24;
+  EXPECT_EQ(packed_block_bytes(info).error().code, Code::invalid_argument);
+  info = named_info();
+  info.layout.variant = 1;
+  EXPECT_EQ(packed_block_bytes(info).error().code, Code::invalid_argument);
+  info = named_info();
+  info.layout.w13.group = info.layout.w2.group = 16;
+  EXPECT_EQ(packed_block_bytes(info).error().code, Code::invalid_argument);
+  for (const auto change :
+       {+[](PackedHead& h) { h.variant = 5; }, +[](PackedHead& h) { h.w13.flags |= 2, h.w2.flags |= 2; },
+        +[](PackedHead& h) { h.w13.flags ^= 1, h.w2.flags ^= 1; },
+        +[](PackedHead& h) { h.w13.flags += 16, h.w2.flags += 16; },
+        +[](PackedHead& h) { h.w13.flags += 1024, h.w2.flags += 1024; }, +[](PackedHead& h) { h.layout_kind = 1; },
+        +[](PackedHead& h) { h.w13.group = 64; }}) {
+    const auto p = open_copy(forged(seal(named_info()).packed, change));
+    ASSERT_FALSE(p);
+    EXPECT_EQ(p.error().code, Code::format) << p.error().message;
+  }
+}
+
 TEST(Packed, NoExpertsOnThisRank) {
   const Sealed s = seal(small_info(0));
   const auto p = open_copy(copy_of(s.packed), {.verify = true});
@@ -247,6 +310,9 @@ TEST(PackedHostile, ForgedHeadersWithFittingHash) {
       [](PackedHead& h) { h.experts = std::uint64_t{1} << 24; },
       [](PackedHead& h) { h.expert_stride *= 2; },
       [](PackedHead& h) { h.expert_stride = 0; },
+      [](PackedHead& h) { h.variant = 1; },
+      [](PackedHead& h) { h.layout_kind = static_cast<std::uint64_t>(LayoutKind::torch_float); },
+      [](PackedHead& h) { h.sections[kTensorList].bytes -= 1; },
       [](PackedHead& h) { h.w13.half_rows += 1; },
       [](PackedHead& h) { h.w13.half_rows = 0; },
       [](PackedHead& h) { h.w13.half_rows = -96; },

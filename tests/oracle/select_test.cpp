@@ -360,15 +360,17 @@ TEST(select, is_deterministic) {
 
 // --- policy vllm -------------------------------------------------------------------------------------------
 
-TEST(select, policy_vllm_is_the_oracle_and_its_layout_is_not_built) {
-  const auto s =
-      select(R"({"selection_policy": "vllm", "quantization": {"group_size": 64}})", arm(), {.explain_only = true});
-  ASSERT_TRUE(s);
+TEST(select, policy_vllm_is_the_oracle_and_writes_what_pytorch_packs) {
+  Platform old = arm();
+  old.features.reset(static_cast<std::size_t>(Feature::dotprod));
+  const auto s = select(R"({"selection_policy": "vllm", "quantization": {"group_size": 64}})", old);
+  ASSERT_TRUE(s) << s.error().message;
   ASSERT_EQ(s->candidates.size(), 1u);
-  EXPECT_FALSE(s->winner);
+  EXPECT_EQ(s->backend_name(), "CPU_INT4");
   EXPECT_EQ(s->candidates[0].kernel, "CPUExpertsInt4");
-  EXPECT_EQ(s->candidates[0].reason, Reject::not_built);
-  EXPECT_THAT(s->candidates[0].detail, HasSubstr("layout of CPU_INT4"));
+  EXPECT_FALSE(s->kernel);  // written, not run
+  EXPECT_EQ(s->layout_id, "torch/dyn_quant_4bit-g64/1");
+  EXPECT_EQ(s->layout.tensors.size(), 2u);
 
   struct Row {
     const char* patch;

@@ -1,0 +1,13 @@
+// What the ways back to dense numbers share.
+#pragma once
+
+#include "convert/convert.h"
+
+namespace moe {
+
+// The tensor that the caller gave for a matrix: a float type and [rows, k].
+Check check_dense(const Layout& layout, Matrix which, const TensorView& out);
+// x rounded to f32, f16 or bf16.
+void store_dense(DType dtype, float x, std::byte* at);
+
+}  // namespace moe

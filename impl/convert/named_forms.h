@@ -1,0 +1,42 @@
+// How named layouts (scheme/layout_named.h) are written and read back: whole matrices in the plain form of
+// canonical.h against the spans of one expert's tensors.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "convert/canonical.h"
+#include "scheme/layout.h"
+
+namespace moe {
+
+// The tensors of one expert, and those that are shared.
+template <class Byte>
+struct ExpertTensors {
+  const Layout& layout;
+  Byte* payload;
+  std::int64_t local;
+
+  // Empty when the layout has no such tensor.
+  std::span<Byte> operator[](std::string_view name) const {
+    for (const LayoutTensor& t : layout.tensors)
+      if (t.name == name)
+        return {payload + t.offset + (t.shared ? 0 : t.bytes * static_cast<std::size_t>(local)), t.bytes};
+    return {};
+  }
+};
+
+struct NamedForm {
+  LayoutKind kind;
+  // One matrix: rows.count == matrix(which).rows(), gate rows first. Writes every byte of its tensors.
+  void (*write)(const CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out);
+  // The way back; `rows` has its shape and is zero.
+  void (*read)(const ExpertTensors<const std::byte>& in, Matrix which, CanonicalRows& rows);
+  // After all experts, for what depends on all of them; nullptr: nothing.
+  void (*finish)(const Layout& layout, std::byte* payload) = nullptr;
+};
+
+const NamedForm* named_form(LayoutKind kind);
+
+}  // namespace moe

@@ -1,0 +1,130 @@
+// Named layouts: golden bytes of the W4A8 vectors, the way back, gaps, the same bytes for every number of threads.
+#include "convert/named_forms.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "convert/random_layer.h"
+#include "scheme/layout_named.h"
+
+namespace moe::test {
+namespace {
+
+Layout named(LayoutKind kind, std::int64_t e, std::int64_t h, std::int64_t i, std::int64_t g, bool bias) {
+  return make_named_layout(kind, {.experts = e,
+                                  .hidden = h,
+                                  .intermediate = i,
+                                  .group = g,
+                                  .gated = true,
+                                  .has_bias = bias,
+                                  .scales = Scales::w4a8});
+}
+
+std::vector<std::string> files(const std::string& prefix) {
+  std::vector<std::string> names;
+  const auto index = load_json("w4a8_int8/index.json");
+  for (const auto& f : index["files"])
+    if (const auto name = f["file"].get<std::string>(); name.rfind(prefix, 0) == 0)
+      names.push_back("w4a8_int8/" + name);
+  return names;
+}
+
+std::vector<std::byte> bytes_of(const Layout& l, const Bytes& payload, std::string_view name, std::int64_t expert) {
+  const auto span = ExpertTensors<const std::byte>{l, payload.data(), expert}[name];
+  return {span.begin(), span.end()};
+}
+
+std::vector<float> dense_of(const Layout& l, const Bytes& payload, std::int64_t expert, Matrix which) {
+  const P16Matrix& m = l.matrix(which);
+  std::vector<float> out(static_cast<std::size_t>(m.rows() * m.k));
+  const Check c = dequantize(l, payload.data(), expert, which, row_major(DType::f32, {m.rows(), m.k}, out.data()));
+  EXPECT_TRUE(c) << (c ? "" : c.error().message);
+  return out;
+}
+
+// A pack_* vector is one matrix: w2 as it is, w13 with any other one.
+void check_pack(LayoutKind kind, const std::string& tensor, const std::string& file) {
+  SCOPED_TRACE(file);
+  const VecFile f = load_vectors(file);
+  const std::int64_t n = f.at("w_int4").shape[0], k = f.at("w_int4").shape[1], groups = f.at("scales").shape[1];
+  const bool bias = f.has("bias");
+  Layout l = named(kind, 1, n, k, groups == 1 ? -1 : k / groups, bias);
+  l.w13 = l.w2;  // an ungated layer whose two matrices are alike
+  place_tensors(l);
+  ConvertJob job{.layout = l, .gated = false, .group_size = groups == 1 ? -1 : k / groups};
+  job.experts = {3};
+  MemorySource source;
+  for (Role r : {Role::w13_weight, Role::w2_weight}) source.set(r, 3, view_of(f.at("w_int4")));
+  for (Role r : {Role::w13_scale, Role::w2_scale}) source.set(r, 3, view_of(f.at("scales")));
+  if (bias)
+    for (Role r : {Role::w13_bias, Role::w2_bias}) source.set(r, 3, view_of(f.at("bias")));
+  const Bytes out = convert(job, source);
+  for (const char* name : {"w13_packed", "w2_packed"})
+    EXPECT_EQ(bytes_of(l, out, name, 0), f.at(tensor).as<std::byte>()) << name;
+  for (Matrix which : {Matrix::w13, Matrix::w2}) EXPECT_EQ(dense_of(l, out, 0, which), f.at("dense").as<float>());
+  // The bias comes back, too.
+  CanonicalRows rows;
+  rows.shape(n, l.w2);
+  named_form(kind)->read({l, out.data(), 0}, Matrix::w2, rows);
+  EXPECT_EQ(rows.bias, bias ? f.at("bias").as<float>() : std::vector<float>(static_cast<std::size_t>(n)));
+  EXPECT_EQ(rows.scales, f.at("scales").floats());
+}
+
+TEST(TorchBlob, PackVectors) {
+  for (const std::string& name : files("pack_")) check_pack(LayoutKind::torch_float, "packed_fallback", name);
+  EXPECT_EQ(files("pack_").size(), 23u);
+}
+
+class NamedForms : public testing::TestWithParam<LayoutKind> {};
+
+TEST_P(NamedForms, RoundTripsEveryShape) {
+  for (const Shape& s : {Shape{3, 64, 32, 32, false}, Shape{2, 96, 160, 32, true}, Shape{5, 128, 64, 64, true},
+                         Shape{2, 192, 96, 96, false}, Shape{3, 46, 26, -1, true}, Shape{2, 2, 2, -1, false},
+                         Shape{1, 256, 128, 128, false}, Shape{2, 34, 18, -1, true}}) {
+    const RandomLayer layer(s.e, s.h, s.i, s.g, s.bias);
+    ConvertJob job = layer.job();
+    const Bytes p16 = convert(job, layer.source());
+    job.layout = named(GetParam(), s.e, s.h, s.i, s.g, s.bias);
+    const Bytes out = convert(job, layer.source());
+    for (std::int64_t e = 0; e < s.e; ++e)
+      for (Matrix which : {Matrix::w13, Matrix::w2})
+        ASSERT_EQ(dense_of(job.layout, out, e, which), dense_of(layer.layout, p16, e, which)) << s.h << " " << s.g;
+    std::size_t at = 0;
+    for (const LayoutTensor& t : job.layout.tensors) {
+      EXPECT_EQ(t.offset % 64, 0u);
+      for (; at < t.offset; ++at) ASSERT_EQ(out[at], std::byte{0});
+      at = job.layout.end_of(t);
+    }
+    EXPECT_EQ(at, out.size());
+    for (int n : {2, 5}) EXPECT_EQ(convert(job, layer.source(), Parallel{n, &n, ThreadPool::run}), out);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, NamedForms, testing::Values(LayoutKind::torch_float),
+                         [](const auto& i) { return "kind" + std::to_string(static_cast<int>(i.param)); });
+
+TEST(NamedForms, FaultsNameTheirPlace) {
+  RandomLayer layer(2, 64, 32, 32, false);
+  layer.w13[static_cast<std::size_t>((64 + 40) * 64 + 7)] = 9;
+  ConvertJob job = layer.job();
+  job.layout = named(LayoutKind::torch_float, 2, 64, 32, 32, false);
+  EXPECT_EQ(convert_error(job, layer.source()).subject, "w13_weight[1,40,7]");
+}
+
+TEST(NamedForms, ReadingBackChecksTheTensor) {
+  const Layout l = named(LayoutKind::torch_float, 1, 64, 32, 32, false);
+  const Bytes out(l.payload_bytes());
+  std::vector<float> f(64 * 64);
+  EXPECT_EQ(dequantize(l, out.data(), 0, Matrix::w13, row_major(DType::f32, {64, 63}, f.data())).error().code,
+            Code::shape);
+  EXPECT_EQ(dequantize(l, out.data(), 0, Matrix::w13, row_major(DType::i32, {64, 64}, f.data())).error().code,
+            Code::dtype);
+  Layout none = l;
+  none.kind = LayoutKind::foreign;
+  EXPECT_EQ(dequantize(none, out.data(), 0, Matrix::w13, row_major(DType::f32, {64, 64}, f.data())).error().code,
+            Code::unsupported);
+}
+
+}  // namespace
+}  // namespace moe::test
