@@ -53,6 +53,10 @@ moe::ConvertJob job_of(const moe::Selection& selection, const moe::PackedInfo& i
   job.w13_layout = c.w13_layout.value_or(moe::W13Layout::gate_up);
   job.gated = moe::is_gated(c.activation);
   job.group_size = c.group_size();
+  if (const auto& weights = c.quantization.weights) {
+    job.symmetric = weights->symmetric;
+    job.act_order = weights->actorder == moe::ActOrder::group;
+  }
   job.experts = info.experts;
   job.max_temp_bytes = options.max_temp_bytes;
   return job;
@@ -100,6 +104,7 @@ moe_status moe_convert_weights(moe_context* ctx, const moe_selection* selection,
     // The selection decides the layout, the set how its tensors are stored.
     job.format = set.config().quantization.format;
     job.w13_layout = set.config().w13_layout.value_or(moe::W13Layout::gate_up);
+    job.zero_points = set.config().quantization.zero_point_convention.value_or(moe::ZeroPoints::as_stored);
     if (releases) {
       job.expert_done = [](void* user, std::int64_t expert) {
         static_cast<moe::WeightSet*>(user)->release_expert(expert);

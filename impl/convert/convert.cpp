@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "convert/canonical.h"
+#include "convert/column_order.h"
 #include "convert/named_forms.h"
 #include "convert/source_matrix.h"
 #include "convert/write_p16.h"
@@ -25,19 +26,36 @@ namespace {
 
 // --- one expert --------------------------------------------------------------------------------------
 
+// With activation order: the list of columns of a matrix; empty without.
+Result<std::vector<std::int32_t>> order_of(const ConvertJob& job, const TensorSource& source, std::int64_t expert,
+                                           bool is_w13) {
+  const P16Matrix& matrix = is_w13 ? job.layout.w13 : job.layout.w2;
+  if (!matrix.has_order) return std::vector<std::int32_t>();
+  MOE_TRY(const std::vector<std::int32_t> g_idx, lease_g_idx(job, source, expert, is_w13));
+  return column_order(g_idx, matrix.group, is_w13, expert);
+}
+
+// `columns`: the matrix's own order, `order_of_rows`: that of the halves' rows; empty: as they are.
 Check write_p16_matrix(const ConvertJob& job, const TensorSource& source, std::int64_t expert, const P16Matrix& matrix,
+                       std::span<const std::int32_t> columns, std::span<const std::int32_t> order_of_rows,
                        CanonicalRows& rows, std::byte* out) {
   const bool is_w13 = &matrix == &job.layout.w13;
   MOE_TRY(const LeasedMatrix leased, lease_matrix(job, source, expert, is_w13));
   rows.shape(kPanelRows, matrix);
+  std::vector<std::int8_t> room;
   const std::int64_t panels_of_half = ceil_div(matrix.half_rows, kPanelRows);
   for (std::int64_t p = 0; p < panels_of_half; ++p) {
     const std::int64_t row0 = p * kPanelRows, n = std::min(kPanelRows, matrix.half_rows - row0);
     for (int half = 0; half < matrix.halves; ++half, out += matrix.panel_bytes()) {
-      MOE_CHECK(read_rows(leased.source, half, row0, n, rows));
+      MOE_CHECK(read_rows(leased.source, half, row0, n, rows, order_of_rows));
+      if (!columns.empty()) reorder_columns(rows, columns, room);
       write_p16_panel(matrix, rows, out);
     }
   }
+  if (columns.empty()) return ok();
+  std::memcpy(out, columns.data(), columns.size_bytes());
+  const std::size_t padding = matrix.bytes() - matrix.order_offset() - columns.size_bytes();
+  std::memset(out + columns.size_bytes(), 0, padding);
   return ok();
 }
 
@@ -49,8 +67,10 @@ Check write_p16_expert(const ConvertJob& job, const TensorSource& source, std::i
   const Layout& l = job.layout;
   const std::int64_t expert = job.experts[static_cast<std::size_t>(local)];
   std::byte* out = payload + static_cast<std::size_t>(local) * l.expert_stride();
-  MOE_CHECK(write_p16_matrix(job, source, expert, l.w13, rows, out));
-  MOE_CHECK(write_p16_matrix(job, source, expert, l.w2, rows, out + l.w2_offset()));
+  MOE_TRY(const std::vector<std::int32_t> order13, order_of(job, source, expert, true));
+  MOE_TRY(const std::vector<std::int32_t> order2, order_of(job, source, expert, false));
+  MOE_CHECK(write_p16_matrix(job, source, expert, l.w13, order13, order2, rows, out));
+  MOE_CHECK(write_p16_matrix(job, source, expert, l.w2, order2, {}, rows, out + l.w2_offset()));
   const std::size_t used = l.w13.bytes() + l.w2.bytes();
   std::memset(out + used, 0, l.expert_stride() - used);
   return ok();
@@ -65,7 +85,7 @@ Check write_named_expert(const ConvertJob& job, const TensorSource& source, std:
             lease_matrix(job, source, job.experts[static_cast<std::size_t>(local)], which == Matrix::w13));
     rows.shape(matrix.rows(), matrix);
     MOE_CHECK(read_matrix(leased.source, rows));
-    form.write(rows, which, {job.layout, payload, local});
+    MOE_CHECK(form.write(rows, which, {job.layout, payload, local}));
   }
   return ok();
 }
@@ -194,7 +214,7 @@ Result<ConvertReport> convert_experts(const ConvertJob& job, const TensorSource&
         job.expert_done(job.expert_done_user, job.experts[static_cast<std::size_t>(e)]);
   }
   if (const NamedForm* form = named_form(job.layout.kind); form != nullptr && form->finish != nullptr)
-    form->finish(job.layout, payload.data());
+    MOE_CHECK(form->finish(job.layout, payload.data()));
   ConvertReport result;
   for (const CanonicalRows& rows : work.scratch) result.scales_rounded += rows.scales_rounded;
   return result;

@@ -23,6 +23,9 @@ struct ConvertJob {
   Format format = Format::int_quantized;      // how the source stores its codes
   W13Layout w13_layout = W13Layout::gate_up;  // row order of stacked w13 roles (w1 / w3 shards are placed by name)
   bool gated = true;
+  bool symmetric = true;   // else there are zero points
+  bool act_order = false;  // columns belong to groups by a g_idx
+  ZeroPoints zero_points = ZeroPoints::as_stored;
   // As configured, -1 = channel-wise. Decides whether scales are rounded to bf16 where a group is as wide
   // as both matrices and the layout alone does not tell.
   std::int64_t group_size = -1;

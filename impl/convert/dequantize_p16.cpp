@@ -1,6 +1,7 @@
 // p16 -> dense numbers: value * scale, one float32 product each (float elements: the value), rounded to the output
 // type.
 #include <cstring>
+#include <vector>
 
 #include "base/float_formats.h"
 #include "convert/dense.h"
@@ -42,6 +43,14 @@ float value_at(const P16Matrix& m, const std::byte* at) {
   return m.element == Element::bf16 ? bf16_to_f32(h) : f16_to_f32(h);
 }
 
+// The list behind a matrix with activation order.
+Result<std::vector<std::int32_t>> order_at(const P16Matrix& m, const std::byte* matrix) {
+  std::vector<std::int32_t> list(static_cast<std::size_t>(m.k));
+  std::memcpy(list.data(), matrix + m.order_offset(), list.size() * 4);
+  if (!is_order(list)) return fail(Code::format, "packed", "packed: a list of columns does not name each once");
+  return list;
+}
+
 }  // namespace
 
 Check dequantize_p16(const Layout& layout, const std::byte* expert, Matrix which, const TensorView& out) {
@@ -49,13 +58,23 @@ Check dequantize_p16(const Layout& layout, const std::byte* expert, Matrix which
   const P16Matrix& m = layout.matrix(which);
   const std::byte* matrix = expert + (which == Matrix::w13 ? 0 : layout.w2_offset());
   const std::int64_t size = dtype_bits(out.dtype) / 8;
+  std::vector<std::int32_t> columns, row_order;
+  if (m.has_order) {
+    MOE_TRY(columns, order_at(m, matrix));
+    if (which == Matrix::w13) {
+      MOE_TRY(row_order, order_at(layout.w2, expert + layout.w2_offset()));
+    }
+  }
   for (std::int64_t n = 0; n < m.rows(); ++n) {
     const std::byte* panel = matrix + static_cast<std::size_t>(m.panel_of(n)) * m.panel_bytes();
     const std::int64_t lane = m.lane_of(n);
+    const std::int64_t r = n % m.half_rows;
+    const std::int64_t row = row_order.empty() ? n : n - r + row_order[static_cast<std::size_t>(r)];
     float scale = 0.0f;
     int zero = 0;
     for (std::int64_t k = 0; k < m.k; ++k) {
-      std::byte* to = out.data + (n * out.strides[0] + k * out.strides[1]) * size;
+      const std::int64_t column = columns.empty() ? k : columns[static_cast<std::size_t>(k)];
+      std::byte* to = out.data + (row * out.strides[0] + column * out.strides[1]) * size;
       const std::byte* at = panel + m.code_offset(lane, k);
       if (!is_integer(m.element)) {
         store_dense(out.dtype, value_at(m, at), to);

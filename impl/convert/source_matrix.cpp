@@ -1,15 +1,17 @@
-// Gathering of one expert's tensors. See source_matrix.h.
+// Gathering of one expert's tensors. See source_matrix.h. Views have rows first, whatever the format's order.
 //
 // Row order of a whole w13 (I rows each of gate and up):
 //   gate_up      gate 0..I-1, up I..2I-1       up_gate      up 0..I-1, gate I..2I-1
 //   interleaved  gate 2i, up 2i+1
-// Each is two strided views of one tensor, so nothing is copied.
+// Each is two strided views of one tensor, so nothing is copied; where rows share words, two runs of fields.
 #include "convert/source_matrix.h"
 
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 
+#include "convert/read_rows.h"
 #include "scheme/checkpoint.h"
 #include "scheme/tensor_check.h"
 
@@ -33,6 +35,14 @@ TensorView every_nth_row(const TensorView& t, HalfRows at, std::int64_t count) {
   return v;
 }
 
+TensorView rows_first(const TensorView& t, const CheckpointTensor& row) {
+  TensorView v = t;
+  if (!row.k_first()) return v;
+  std::swap(v.shape[0], v.shape[1]);
+  std::swap(v.strides[0], v.strides[1]);
+  return v;
+}
+
 // Of a packed word's codes; float tensors have no use for it.
 int checkpoint_bits(const P16Matrix& m) { return m.element == Element::int8 ? 8 : 4; }
 
@@ -40,7 +50,10 @@ struct RolePart {
   Role role;
   TensorKind kind;
   TensorView SourceHalf::*view;
+  RowNumbers SourceHalf::*fields = nullptr;  // of words that rows share
 };
+
+bool is_missing(const Check& got) { return !got && got.error().code == Code::missing_weight; }
 
 struct Gather {
   const ConvertJob& job;
@@ -59,75 +72,183 @@ struct Gather {
     MOE_TRY(TensorLease lease, source.get(place));
     const std::string subject = std::string(role_name(part.role)) + "[" + std::to_string(place.expert) + "]";
     MOE_CHECK(check_tensor(lease.view, row, shape(row, n).span(), subject));
-    view = lease.view;
+    view = rows_first(lease.view, row);
     out.leases.push_back(std::move(lease));
     return ok();
   }
 
+  // A half's rows and their numbers in the tensor.
+  void place(const RolePart& part, SourceHalf& half, const TensorView& view, HalfRows at, HalfRows told) {
+    if (checkpoint_tensor(job.format, part.kind)->shares_words()) {
+      half.*part.view = view;
+      half.*part.fields = {at.first, at.step};
+    } else {
+      half.*part.view = every_nth_row(view, at, matrix.half_rows);
+    }
+    if (part.kind == TensorKind::scale) half.scale_rows = {told.first, told.step};
+    if (part.kind == TensorKind::weight) half.code_rows = {told.first, told.step};
+  }
+
   Check add(const RolePart& part) {
     SourceMatrix& m = out.source;
-    const std::int64_t rows_each = matrix.half_rows;
-    TensorView whole;
-    Check got = take(part, {part.role, m.expert, Shard::whole}, matrix.rows(), whole);
-    if (got) {
+    TensorView view;
+    Check got = take(part, {part.role, m.expert, Shard::whole}, matrix.rows(), view);
+    if (!is_missing(got) || matrix.halves != 2) {
+      MOE_CHECK(std::move(got));
       for (int h = 0; h < matrix.halves; ++h) {
-        SourceHalf& half = m.half[static_cast<std::size_t>(h)];
-        const HalfRows at = matrix.halves == 2 ? half_rows(job.w13_layout, h, rows_each) : HalfRows{0, 1};
-        half.*part.view = every_nth_row(whole, at, rows_each);
-        if (part.kind == TensorKind::scale) half.scale_rows = {at.first, at.step};
-        if (part.kind == TensorKind::weight) half.code_rows = {at.first, at.step};
+        const HalfRows at = matrix.halves == 2 ? half_rows(job.w13_layout, h, matrix.half_rows) : HalfRows{0, 1};
+        place(part, m.half[static_cast<std::size_t>(h)], view, at, at);
       }
       return ok();
     }
-    if (got.error().code != Code::missing_weight || matrix.halves != 2) return got;
     for (int h = 0; h < 2; ++h) {
-      SourceHalf& half = m.half[static_cast<std::size_t>(h)];
-      MOE_CHECK(take(part, {part.role, m.expert, h == 0 ? Shard::w1 : Shard::w3}, rows_each, half.*part.view));
-      const RowNumbers numbers{h * rows_each, 1};
-      if (part.kind == TensorKind::scale) half.scale_rows = numbers;
-      if (part.kind == TensorKind::weight) half.code_rows = numbers;
+      MOE_CHECK(take(part, {part.role, m.expert, h == 0 ? Shard::w1 : Shard::w3}, matrix.half_rows, view));
+      place(part, m.half[static_cast<std::size_t>(h)], view, {0, 1}, {h * matrix.half_rows, 1});
     }
+    return ok();
+  }
+
+  // Symmetric weights may come with zero points that say nothing: all the middle code, or one less.
+  Check check_constant_zeros() const {
+    const SourceMatrix& m = out.source;
+    const int middle = code_bias(matrix.element), each = 32 / checkpoint_bits(matrix);
+    for (const SourceHalf& half : m.half) {
+      const TensorView& t = half.zeros;
+      if (t.ndim == 0) continue;
+      for (std::int64_t r = 0; r < matrix.half_rows; ++r)
+        for (std::int64_t g = 0; g < m.groups; ++g) {
+          const std::int64_t f = half.zero_fields.first + half.zero_fields.step * r;
+          const auto word = load<std::uint32_t>(t.data + (f / each * t.strides[0] + g * t.strides[1]) * 4);
+          const int zero = shared_field(m, word, f);
+          if (zero != middle && zero != middle - 1)
+            return value_error(m, "zero_point", half.code_rows, r,
+                               {g, "zero point " + std::to_string(zero) + " of symmetric weights, expected " +
+                                       std::to_string(middle - 1) + " or " + std::to_string(middle)});
+        }
+    }
+    return ok();
+  }
+
+  Check add_zeros() {
+    SourceMatrix& m = out.source;
+    if (checkpoint_tensor(job.format, TensorKind::zero_point) == nullptr) return ok();
+    Check got = add({is_w13 ? Role::w13_zero_point : Role::w2_zero_point, TensorKind::zero_point, &SourceHalf::zeros,
+                     &SourceHalf::zero_fields});
+    if (!job.symmetric) {
+      MOE_CHECK(std::move(got));
+      m.has_zeros = true;
+      return ok();
+    }
+    if (!got && (got.error().code == Code::missing_weight || got.error().code == Code::unexpected_weight)) return ok();
+    MOE_CHECK(std::move(got));
+    return check_constant_zeros();
+  }
+
+  // The group of each column, of the whole matrix or of gate and up, which must agree.
+  Check add_g_idx() {
+    SourceMatrix& m = out.source;
+    if (checkpoint_tensor(job.format, TensorKind::g_idx) == nullptr) return ok();
+    const RolePart part{is_w13 ? Role::w13_g_idx : Role::w2_g_idx, TensorKind::g_idx, nullptr};
+    std::array<TensorView, 2> view;
+    Check got = take(part, {part.role, m.expert, Shard::whole}, matrix.rows(), view[0]);
+    view[1] = view[0];
+    if (is_missing(got) && matrix.halves == 2)
+      for (std::size_t h = 0; h < 2; ++h) {
+        Check half = take(part, {part.role, m.expert, h == 0 ? Shard::w1 : Shard::w3}, matrix.half_rows, view[h]);
+        if (h == 0 && is_missing(half)) break;
+        MOE_CHECK(std::move(half));
+        got = ok();
+      }
+    const bool none = !got && (got.error().code == Code::missing_weight || got.error().code == Code::unexpected_weight);
+    if (none && !job.act_order) return ok();
+    MOE_CHECK(std::move(got));
+    return check_g_idx(view[0], view[1]);
+  }
+
+  Check check_g_idx(const TensorView& first, const TensorView& second) {
+    SourceMatrix& m = out.source;
+    std::vector<std::int32_t> groups(static_cast<std::size_t>(m.k));
+    for (std::int64_t k = 0; k < m.k; ++k) {
+      const auto at = [k](const TensorView& t) { return load<std::int32_t>(t.data + k * t.strides[0] * 4); };
+      const std::int32_t g = at(first);
+      const std::int64_t plain = m.k == matrix.group ? 0 : k / matrix.group;
+      std::string what;
+      if (g < 0 || g >= m.groups)
+        what = "group " + std::to_string(g) + " is outside [0, " + std::to_string(m.groups) + ")";
+      else if (at(second) != g)
+        what = "gate has group " + std::to_string(g) + ", up has " + std::to_string(at(second));
+      else if (!job.act_order && g != plain)
+        what = "group " + std::to_string(g) + ", expected " + std::to_string(plain) + " without activation order";
+      if (!what.empty()) {
+        const std::string place =
+            std::string(is_w13 ? "w13" : "w2") + "_g_idx[" + std::to_string(m.expert) + "," + std::to_string(k) + "]";
+        return fail(Code::invalid_argument, place, place + ": " + what);
+      }
+      groups[static_cast<std::size_t>(k)] = g;
+    }
+    if (job.act_order) m.g_idx = std::move(groups);
     return ok();
   }
 };
 
-}  // namespace
-
-Result<LeasedMatrix> lease_matrix(const ConvertJob& job, const TensorSource& source, std::int64_t expert, bool is_w13) {
+// What of the matrix follows from the job alone.
+SourceMatrix described(const ConvertJob& job, const P16Matrix& matrix, std::int64_t expert, bool is_w13) {
   const Layout& l = job.layout;
-  const P16Matrix& matrix = is_w13 ? l.w13 : l.w2;
-  LeasedMatrix out;
-  out.leases.reserve(6);
-  SourceMatrix& m = out.source;
+  SourceMatrix m;
   m.format = job.format;
   m.is_w13 = is_w13;
   m.has_bias = matrix.has_bias;
-  m.bf16_scales = matrix.scales == Scales::w4a8 &&
+  m.zero_points = job.zero_points;
+  m.bf16_scales = l.kind == LayoutKind::p16_int4 &&
                   (job.group_size > 0 || l.w13.grouping() != Grouping::channel || l.w2.grouping() != Grouping::channel);
   m.expert = expert;
   m.k = matrix.k;
   m.groups = matrix.groups();
   m.halves = matrix.halves;
   m.element = matrix.element;
+  return m;
+}
+
+}  // namespace
+
+Result<LeasedMatrix> lease_matrix(const ConvertJob& job, const TensorSource& source, std::int64_t expert, bool is_w13) {
+  const P16Matrix& matrix = is_w13 ? job.layout.w13 : job.layout.w2;
+  LeasedMatrix out;
+  out.leases.reserve(10);
+  out.source = described(job, matrix, expert, is_w13);
   Gather gather{job, source, matrix, is_w13, out};
-  MOE_CHECK(gather.add({is_w13 ? Role::w13_weight : Role::w2_weight, TensorKind::weight, &SourceHalf::codes}));
+  MOE_CHECK(gather.add(
+      {is_w13 ? Role::w13_weight : Role::w2_weight, TensorKind::weight, &SourceHalf::codes, &SourceHalf::code_fields}));
   if (checkpoint_tensor(job.format, TensorKind::scale) != nullptr)
     MOE_CHECK(gather.add({is_w13 ? Role::w13_scale : Role::w2_scale, TensorKind::scale, &SourceHalf::scales}));
+  MOE_CHECK(gather.add_zeros());
+  MOE_CHECK(gather.add_g_idx());
   if (matrix.has_bias)
     MOE_CHECK(gather.add({is_w13 ? Role::w13_bias : Role::w2_bias, TensorKind::bias, &SourceHalf::bias}));
   return out;
+}
+
+Result<std::vector<std::int32_t>> lease_g_idx(const ConvertJob& job, const TensorSource& source, std::int64_t expert,
+                                              bool is_w13) {
+  const P16Matrix& matrix = is_w13 ? job.layout.w13 : job.layout.w2;
+  LeasedMatrix out;
+  out.source = described(job, matrix, expert, is_w13);
+  MOE_CHECK((Gather{job, source, matrix, is_w13, out}.add_g_idx()));
+  return std::move(out.source.g_idx);
 }
 
 std::uint64_t temp_bytes_per_worker(const ConvertJob& job) {
   std::uint64_t most = 0;
   for (const P16Matrix* m : {&job.layout.w13, &job.layout.w2}) {
     const MatrixSize size{.n = m->rows(), .k = m->k, .group = m->group, .num_bits = checkpoint_bits(*m)};
-    const std::int64_t plain = is_integer(m->element) ? 1 : 4;  // bytes of a code or value
+    const std::int64_t plain = is_integer(m->element) ? 1 : 4;                        // bytes of a code or value
     const std::int64_t rows = p16_element(job.layout.kind) ? kPanelRows : m->rows();  // that exist in the plain form
     std::uint64_t bytes =
         static_cast<std::uint64_t>(rows * (round_up(m->k, kCanonicalPad) * plain + 4 * m->groups() + 4));
     for (const CheckpointTensor& row : checkpoint_tensors(job.format)) {
       if (row.kind == TensorKind::bias && !m->has_bias) continue;
+      if (row.kind == TensorKind::zero_point && job.symmetric) continue;
+      if (row.kind == TensorKind::g_idx && !job.act_order) continue;
       int bits = 0;
       for (DType t : row.dtypes) bits = std::max(bits, dtype_bits(t));
       std::uint64_t elements = 1;

@@ -17,6 +17,10 @@ struct LeasedMatrix {
 // the row order of the job, or as w1 and w3.
 Result<LeasedMatrix> lease_matrix(const ConvertJob& job, const TensorSource& source, std::int64_t expert, bool is_w13);
 
+// The g_idx alone, checked; empty without act-order.
+Result<std::vector<std::int32_t>> lease_g_idx(const ConvertJob& job, const TensorSource& source, std::int64_t expert,
+                                              bool is_w13);
+
 // Most memory that converting one expert takes beside input and output, when the source reads from files.
 std::uint64_t temp_bytes_per_worker(const ConvertJob& job);
 

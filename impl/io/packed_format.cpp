@@ -23,14 +23,14 @@ Error bad(const std::string& subject, const std::string& what) {
   return fail(Code::format, subject, (subject.empty() ? std::string("packed block") : subject) + ": " + what);
 }
 
-constexpr std::int64_t kBias = 1, kZeros = 2, kElement = 16, kScales = 256;
+constexpr std::int64_t kBias = 1, kZeros = 2, kOrder = 4, kElement = 16, kScales = 256;
 
 // The kinds whose scales and zero points vary.
 bool is_plain(LayoutKind kind) { return kind == LayoutKind::p16_w4 || kind == LayoutKind::p16_w8; }
 
 StoredMatrix store(LayoutKind kind, const P16Matrix& m) {
   const bool named = named_layout(kind) != nullptr;
-  const std::int64_t flags = (m.has_bias ? kBias : 0) + (m.has_zeros ? kZeros : 0) +
+  const std::int64_t flags = (m.has_bias ? kBias : 0) + (m.has_zeros ? kZeros : 0) + (m.has_order ? kOrder : 0) +
                              (named ? kElement * static_cast<std::int64_t>(m.element) : 0) +
                              (named || is_plain(kind) ? kScales * static_cast<std::int64_t>(m.scales) : 0);
   return {m.half_rows, m.halves, m.k, m.group, flags};
@@ -39,7 +39,7 @@ StoredMatrix store(LayoutKind kind, const P16Matrix& m) {
 bool are_flags(LayoutKind kind, std::int64_t flags) {
   if (!is_plain(kind)) return flags == 0 || flags == kBias;
   const std::int64_t scales = flags / kScales;
-  return flags % kScales <= kBias + kZeros && scales >= static_cast<std::int64_t>(Scales::f32) &&
+  return flags % kScales <= kBias + kZeros + kOrder && scales >= static_cast<std::int64_t>(Scales::f32) &&
          scales <= static_cast<std::int64_t>(Scales::f16);
 }
 
@@ -55,7 +55,7 @@ bool is_p16(LayoutKind kind, const StoredMatrix& m) {
 }
 
 bool is_named(const StoredMatrix& m) {
-  return m.flags % kElement <= kBias + kZeros &&
+  return m.flags % kElement <= kBias + kZeros + kOrder &&
          m.flags % kScales / kElement <= static_cast<std::int64_t>(Element::f32) &&
          m.flags / kScales <= static_cast<std::int64_t>(Scales::f16);
 }
@@ -89,6 +89,7 @@ std::optional<Layout> layout_of(const PackedHead& h) {
                              .has_bias = (w13.flags & kBias) != 0,
                              .scales = static_cast<Scales>(w13.flags / kScales),
                              .has_zeros = (w13.flags & kZeros) != 0,
+                             .has_order = (w13.flags & kOrder) != 0,
                              .element = static_cast<Element>(w13.flags % kScales / kElement)};
   if (named != nullptr && is_named(w13)) {
     Layout l = named_layout_of(kind, shape, w13, w2, h.variant);

@@ -1,8 +1,7 @@
 // Oracle int_wna16: int4 or int8 weights, 16-bit activations (wna16.md 1.4, 1.5).
 //
-// Of the layouts, our CPU row's is built: symmetric weights of pack-quantized checkpoints in the order of their
-// columns. A config that another row accepts is answered with NOT_BUILT; the pure question (moe_describe) is answered
-// as vLLM does.
+// Our CPU row takes all checkpoint formats, zero points, activation order. The layouts of the other rows are those of
+// scheme/wna16_layout.h, but for HUMMING; what they need beyond vLLM's checks is in wna16_needs.cpp.
 #include "oracle/backend.h"
 #include "oracle/row_sets.h"
 
@@ -25,6 +24,13 @@ constexpr std::array<std::string_view, 1> kAllgather = {"allgather_reducescatter
 constexpr EnumSet<DeviceType> kGpuList = {DeviceType::cuda, DeviceType::rocm, DeviceType::tpu, DeviceType::oot};
 constexpr EnumSet<Format> kFormats = {Format::pack_quantized, Format::gptq, Format::awq};
 
+constexpr std::array kMarlinLayout = {NamedChoice{LayoutKind::wna16_marlin}};
+constexpr std::array kTrtllmLayout = {NamedChoice{LayoutKind::wna16_trtllm}};
+constexpr std::array kXpuLayout = {NamedChoice{LayoutKind::wna16_xpu}};
+constexpr std::array kVnniLayout = {NamedChoice{LayoutKind::wna16_vnni}};
+constexpr std::array kOnTheFlyLayout = {NamedChoice{LayoutKind::wna16_on_the_fly}};
+constexpr std::array kDenseLayout = {NamedChoice{LayoutKind::wna16_dense}};
+
 constexpr Accepts kMarlin = {
     .listed = kGpuList,
     .request = "marlin",
@@ -35,6 +41,7 @@ constexpr Accepts kMarlin = {
     .all2all_refused = kNvlinkAll2all,
     .lora = true,
     .checkpoints = kFormats,
+    .named_layouts = kMarlinLayout,
 };
 constexpr Accepts kBatchedMarlin = [] {
   Accepts a = kMarlin;
@@ -59,6 +66,7 @@ constexpr Accepts kTrtllm = {
                 RoutingMethod::llama4, RoutingMethod::simulated},
     .float32_logits = {RoutingMethod::deepseek_v3, RoutingMethod::simulated},
     .checkpoints = kFormats,
+    .named_layouts = kTrtllmLayout,
 };
 constexpr Accepts kXpu = {
     .listed = {DeviceType::xpu},
@@ -67,6 +75,7 @@ constexpr Accepts kXpu = {
                     Activation::relu2_no_mul},
     .weight_keys = kXpuKeys,
     .checkpoints = kFormats,
+    .named_layouts = kXpuLayout,
 };
 constexpr Accepts kCpu = {
     .listed = {DeviceType::cpu},
@@ -76,6 +85,7 @@ constexpr Accepts kCpu = {
     .weight_keys = kCpuKeys,
     .routing = {RoutingMethod::default_, RoutingMethod::renormalize, RoutingMethod::renormalize_naive},
     .checkpoints = kFormats,
+    .named_layouts = kVnniLayout,
 };
 constexpr Accepts kOurCpu = [] {
   Accepts a = kCpu;
@@ -90,12 +100,16 @@ constexpr Accepts kOurCpu = [] {
   a.checkpoints = {Format::pack_quantized};
   a.transposed = false;
   a.group_multiple = 32;
+  a.named_layouts = {};
   a.layouts = {LayoutKind::p16_w4, LayoutKind::p16_w8};
   a.acts = {ActFormat::bf16, ActFormat::f32, ActFormat::tok8, ActFormat::blk8};
   return a;
 }();
+// Its layout is another package's: vLLM's answer is given, but nothing is written.
 constexpr Accepts kHumming = [] {
   Accepts a = kMarlin;
+  a.named_layouts = {};
+  a.answer_only = true;
   a.request = "humming";
   a.any_key = true;
   a.lora = false;
@@ -106,8 +120,13 @@ constexpr Accepts kBatchedHumming = [] {
   a.format = ActivationFormat::batched;
   return a;
 }();
-constexpr Accepts emulation(std::span<const QuantKey> keys) {
+constexpr Accepts unwritten(Accepts a) {  // in a selection that conversion can follow
+  a.answer_only = false;
+  return a;
+}
+constexpr Accepts emulation(std::span<const QuantKey> keys, std::span<const NamedChoice> layout) {
   Accepts a = kMarlin;
+  a.named_layouts = layout;
   a.request = "emulation";
   a.devices = {DeviceType::cuda, DeviceType::rocm};
   a.capabilities = {};
@@ -128,12 +147,12 @@ constexpr std::array kRows = {
     Experts{.backend = "BATCHED_MARLIN",    .name = "BatchedMarlinExperts",          .vllm = kBatchedMarlin},
     Experts{.backend = "XPU",               .name = "XPUExpertsWNA16",               .vllm = kXpu},
     Experts{.backend = "CPU",               .name = "CPUExpertsInt4",                .vllm = kCpu, .libmoe = kOurCpu},
-    Experts{.backend = "HUMMING",           .name = "BatchedHummingGroupedExperts",  .vllm = kBatchedHumming},
-    Experts{.backend = "HUMMING",           .name = "HummingGroupedExperts",         .vllm = kHumming},
-    Experts{.backend = "HUMMING",           .name = "HummingIndexedExperts",         .vllm = kHumming},
-    Experts{.backend = "EMULATION",         .name = "TritonWNA16OTFExperts",         .vllm = emulation(kAllKeys),  .libmoe = on_cpu_too(emulation(kAllKeys))},
-    Experts{.backend = "EMULATION",         .name = "Int4EmulationTritonExperts",    .vllm = emulation(kInt4Keys), .libmoe = on_cpu_too(emulation(kInt4Keys))},
-    Experts{.backend = "EMULATION",         .name = "Int8EmulationTritonExperts",    .vllm = emulation(kInt8Keys), .libmoe = on_cpu_too(emulation(kInt8Keys))},
+    Experts{.backend = "HUMMING",           .name = "BatchedHummingGroupedExperts",  .vllm = kBatchedHumming, .libmoe = unwritten(kBatchedHumming)},
+    Experts{.backend = "HUMMING",           .name = "HummingGroupedExperts",         .vllm = kHumming, .libmoe = unwritten(kHumming)},
+    Experts{.backend = "HUMMING",           .name = "HummingIndexedExperts",         .vllm = kHumming, .libmoe = unwritten(kHumming)},
+    Experts{.backend = "EMULATION",         .name = "TritonWNA16OTFExperts",         .vllm = emulation(kAllKeys, kOnTheFlyLayout),  .libmoe = on_cpu_too(emulation(kAllKeys, kOnTheFlyLayout))},
+    Experts{.backend = "EMULATION",         .name = "Int4EmulationTritonExperts",    .vllm = emulation(kInt4Keys, kDenseLayout), .libmoe = on_cpu_too(emulation(kInt4Keys, kDenseLayout))},
+    Experts{.backend = "EMULATION",         .name = "Int8EmulationTritonExperts",    .vllm = emulation(kInt8Keys, kDenseLayout), .libmoe = on_cpu_too(emulation(kInt8Keys, kDenseLayout))},
 };
 // clang-format on
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "oracle/backend.h"
+#include "oracle/wna16_needs.h"
 
 namespace moe {
 namespace {
@@ -230,16 +231,16 @@ MaybeWhy callers_factor(const Query& q, const Offer& o) {
              "/routing/routed_scaling_factor"};
 }
 
-// What our readers take so far.
+// What our kernels and readers take so far.
 MaybeWhy plain_weights(const Query& q, const Offer& o) {
   if (q.layer == nullptr || !o.accepts->writes() || !q.layer->quantization.weights) return std::nullopt;
   const QuantArgs& w = *q.layer->quantization.weights;
-  if (!w.symmetric)
-    return Why{"symmetric weights", "symmetric is false, which this build does not read",
+  if (!w.symmetric && (q.layer->compute == Compute::a8 || q.layer->quantization.input_activations))
+    return Why{"symmetric weights for int8 activations", "symmetric is false, and this build has no such kernel",
                "/quantization/weights/symmetric"};
-  if (w.actorder == ActOrder::group)
-    return Why{"weights in the order of the columns", "actorder is group, which this build does not read",
-               "/quantization/weights/actorder"};
+  if (w.actorder == ActOrder::group && q.layer->parallel.tp_size > 1)
+    return Why{"all columns of a layer whose actorder is group",
+               "tensor parallelism cuts them, which this build does not read", "/quantization/weights/actorder"};
   return std::nullopt;
 }
 
@@ -255,9 +256,17 @@ MaybeWhy activation_quant(const Query& q, const Offer& o) {
 }
 
 MaybeWhy layout(const Query& q, const Offer& o) {
-  if (q.layer == nullptr || layout_kind(q, *o.accepts) != LayoutKind::none) return std::nullopt;
+  if (q.layer == nullptr || o.accepts->answer_only || layout_kind(q, *o.accepts) != LayoutKind::none)
+    return std::nullopt;
   return Why{"the packed layout of " + std::string(o.row->backend) + " (" + std::string(o.row->name) + ")",
-             "this build writes only those of CPU_INT4 and CPU", ""};
+             "this build does not write it", ""};
+}
+
+// What conversion to another engine's layout needs, as the rule of its reason.
+template <Reject kReason>
+MaybeWhy conversion(const Query& q, const Offer& o) {
+  std::optional<Need> need = wna16_need(q, o);
+  return need && need->reject == kReason ? MaybeWhy(std::move(need->why)) : std::nullopt;
 }
 
 MaybeWhy kernel_arch(const Query& q, const Offer& o) {
@@ -334,6 +343,18 @@ constexpr std::array kRules = {
     Rule{{Reject::alignment,         "alignment"},           alignment},
     Rule{{Reject::routing,           "routing"},             callers_factor},
     Rule{{Reject::not_built,         "layout"},              layout},
+    Rule{{Reject::not_built,         "conversion"},          conversion<Reject::not_built>},
+    Rule{{Reject::user,              "conversion"},          conversion<Reject::user>},
+    Rule{{Reject::platform,          "conversion"},          conversion<Reject::platform>},
+    Rule{{Reject::input_dtype,       "conversion"},          conversion<Reject::input_dtype>},
+    Rule{{Reject::quant_scheme,      "conversion"},          conversion<Reject::quant_scheme>},
+    Rule{{Reject::weight_layout,     "conversion"},          conversion<Reject::weight_layout>},
+    Rule{{Reject::group_size,        "conversion"},          conversion<Reject::group_size>},
+    Rule{{Reject::zero_point,        "conversion"},          conversion<Reject::zero_point>},
+    Rule{{Reject::act_order,         "conversion"},          conversion<Reject::act_order>},
+    Rule{{Reject::bias,              "conversion"},          conversion<Reject::bias>},
+    Rule{{Reject::routing,           "conversion"},          conversion<Reject::routing>},
+    Rule{{Reject::alignment,         "conversion"},          conversion<Reject::alignment>},
     Rule{{Reject::not_built,         "plain_weights"},       plain_weights},
     Rule{{Reject::not_built,         "activation_quant"},    activation_quant},
     Rule{{Reject::platform,          "kernel_arch"},         kernel_arch},

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "oracle/select.h"
+#include "oracle/wna16_needs.h"
 #include "scheme/layout_named.h"
+#include "scheme/wna16_layout.h"
 
 namespace moe {
 namespace {
@@ -86,6 +88,7 @@ Candidate not_built_candidate(const Query& q) {
 // This rank's share in the layout of the winner's row.
 Layout layout_of(const Query& q, LayoutKind kind) {
   const Config& c = *q.layer;
+  const bool wna16 = c.quantization.is_wna16();
   const LayoutShape shape = {.experts = c.num_held_experts(),
                              .hidden = c.hidden_dim,
                              .intermediate = c.intermediate_size_per_partition,
@@ -93,9 +96,11 @@ Layout layout_of(const Query& q, LayoutKind kind) {
                              .gated = is_gated(c.activation),
                              .has_bias = c.has_bias,
                              .scales = q.oracle == OracleId::w4a8_int8 ? Scales::w4a8 : Scales::f32,
-                             .has_zeros = false,
+                             .has_zeros = wna16 && !c.quantization.weights->symmetric,
+                             .has_order = wna16 && c.quantization.weights->actorder == ActOrder::group,
                              .element = weight_element(c).value_or(Element::int4)};
   if (p16_element(kind)) return p16_layout(kind, shape);
+  if (is_wna16_kind(kind)) return wna16_layout(q, kind, shape);
   if (named_layout(kind) != nullptr) return make_named_layout(kind, shape);
   return Layout{.kind = LayoutKind::foreign, .w13 = {}, .w2 = {}, .experts = c.num_held_experts()};
 }

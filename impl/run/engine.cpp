@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 namespace moe {
 namespace {
@@ -63,10 +64,21 @@ struct Run {
   const std::byte* w2(const ActiveExpert& e) const { return expert(e) + s.packed->info.layout.w2_offset(); }
   std::byte* in_tile(const Tile& t) const { return w.in_tiles + static_cast<std::size_t>(t.slot) * in_row; }
   std::byte* mid_tile(const Tile& t) const { return w.mid_tiles + static_cast<std::size_t>(t.slot) * mid_row; }
+  // Activation order: the input's column of each column of w13; nullptr: as it is.
+  const std::int32_t* columns(std::int32_t slot) const {
+    const P16Matrix& m = s.packed->info.layout.w13;
+    if (!m.has_order) return nullptr;
+    const Plan& p = w.plan;
+    const ActiveExpert* e = std::upper_bound(p.active, p.active + p.num_active, slot,
+                                             [](std::int32_t v, const ActiveExpert& a) { return v < a.first_slot; }) -
+                            1;
+    return reinterpret_cast<const std::int32_t*>(expert(*e) + m.order_offset());
+  }
   bool cancelled() const { return c.control != nullptr && c.control->cancelled(); }
 
   void quantise_tokens(std::int64_t item, std::int64_t items) const;
   void scale_row(float* x, float weight) const;
+  const float* reorder_row(float* x, const std::int32_t* columns) const;
   void multiply_up(const Claim& claim) const;
   void finish_tile(const Tile& t) const;
   void multiply_down(const Claim& claim) const;
@@ -89,17 +101,26 @@ void Run::quantise_tokens(std::int64_t item, std::int64_t items) const {
     if (first == slots + s.top_k) continue;
     const std::byte* src = c.hidden.data + static_cast<std::size_t>(t * c.hidden.strides[0]) * size;
     const TilePlace place = place_of_slot(*this, *first);
+    const bool ordered = s.packed->info.layout.w13.has_order;
     for (const std::int32_t* slot = first; slot != slots + s.top_k; ++slot) {
       if (*slot < 0) continue;
-      if (slot != first && !s.weight_on_input) {
+      if (slot != first && !s.weight_on_input && !ordered) {
         copy_tile_row(in, place, place_of_slot(*this, *slot));
         continue;
       }
-      s.kernel->steps->widen(s.in_dtype, src, s.hidden, x);
+      if (slot == first || s.weight_on_input) s.kernel->steps->widen(s.in_dtype, src, s.hidden, x);
       if (s.weight_on_input) scale_row(x, w.plan.slot_weight[*slot]);
-      s.kernel->quantise({in, x, s.in_rule, place_of_slot(*this, *slot)});
+      const float* row = ordered ? reorder_row(x, columns(*slot)) : x;
+      s.kernel->quantise({in, row, s.in_rule, place_of_slot(*this, *slot)});
     }
   }
+}
+
+// The columns in the order of the expert's w13, in the room behind the row.
+const float* Run::reorder_row(float* x, const std::int32_t* columns) const {
+  float* row = x + w.row_ld;
+  for (std::int64_t k = 0; k < s.hidden; ++k) row[k] = x[columns[k]];
+  return row;
 }
 
 // The weight on the input, in values of the input dtype.
@@ -264,6 +285,23 @@ void round_weights(const EngineSetup& s, const Plan& p, const Parallel& parallel
 }
 
 }  // namespace
+
+Check check_orders(const Packed& packed) {
+  const Layout& l = packed.info.layout;
+  for (std::int64_t e = 0; e < l.experts; ++e)
+    for (const Matrix which : {Matrix::w13, Matrix::w2}) {
+      const P16Matrix& m = l.matrix(which);
+      if (!m.has_order) continue;
+      const std::byte* matrix = packed.expert(e) + (which == Matrix::w13 ? 0 : l.w2_offset());
+      const auto* list = reinterpret_cast<const std::int32_t*>(matrix + m.order_offset());
+      if (!is_order({list, static_cast<std::size_t>(m.k)}))
+        return fail(Code::format, "packed",
+                    std::string("packed: the columns of ") + (which == Matrix::w13 ? "w13" : "w2") + " of expert " +
+                        std::to_string(packed.info.experts[static_cast<std::size_t>(e)]) +
+                        " are no list that names each once");
+    }
+  return ok();
+}
 
 Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
   if (s.rounded) round_weights(s, w.plan, c.parallel);

@@ -117,6 +117,7 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
   s.spec = std::move(spec);
   const Config& c = *s.spec.config;
   const Layout& l = s.spec.packed->info.layout;
+  MOE_CHECK(check_orders(*s.spec.packed));
   s.expert_map = s.spec.expert_map;
   if (s.expert_map.empty()) {
     s.expert_map.assign(static_cast<std::size_t>(c.num_weight_experts()), -1);

@@ -53,8 +53,18 @@ std::string Layout::id() const {
   }
   s += kScaleNames[static_cast<std::size_t>(w13.scales)];
   if (w13.has_zeros) s += "-zp";
+  if (w13.has_order) s += "-ao";
   if (w13.has_bias) s += "-bias";
   return s + "/1";
+}
+
+bool is_order(std::span<const std::int32_t> list) {
+  std::vector<bool> seen(list.size());
+  for (const std::int32_t i : list) {
+    if (i < 0 || static_cast<std::size_t>(i) >= list.size() || seen[static_cast<std::size_t>(i)]) return false;
+    seen[static_cast<std::size_t>(i)] = true;
+  }
+  return true;
 }
 
 Layout p16_layout(LayoutKind kind, const LayoutShape& s) {
@@ -70,7 +80,8 @@ Layout p16_layout(LayoutKind kind, const LayoutShape& s) {
                      .halves = halves,
                      .k = k,
                      .group = s.group == -1 || !is_integer(element) ? k : s.group,
-                     .has_bias = s.has_bias};
+                     .has_bias = s.has_bias,
+                     .has_order = plain && s.has_order};
   };
   return {.kind = kind,
           .w13 = matrix(s.intermediate, s.gated ? 2 : 1, s.hidden),

@@ -24,6 +24,10 @@
 // Named layouts (layout_named.h) are other libraries' forms, handed to a host tensor by tensor: the same logical
 // matrices, and a list of tensors [E, ...] that lie one behind another in the payload.
 //
+// Activation order (has_order): the columns of a matrix are sorted by group, and a list i32[K] of the checkpoint's
+// columns, padded to 64 bytes, follows its panels. The rows of either half of w13 lie in the order of w2's list, so
+// that only the input is reordered at run time.
+//
 // w13 has gate and up panels in turn, G0 U0 G1 U1 ..., each half padded to 16 rows by itself. An
 // expert is w13 then w2; experts lie at a stride of whole 4 KiB pages. Padding: value 0 (int4: code 8), else 0.
 #pragma once
@@ -31,6 +35,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -70,6 +75,7 @@ struct P16Matrix {
   std::int64_t k = 0;
   std::int64_t group = 0;  // == k: channel-wise
   bool has_bias = false;
+  bool has_order = false;  // columns lie in the order of a list behind the panels
 
   constexpr Grouping grouping() const {
     if (!is_integer(element)) return Grouping::none;
@@ -103,7 +109,11 @@ struct P16Matrix {
   constexpr std::size_t panel_bytes() const {
     return header_bytes() + static_cast<std::size_t>(units()) * unit_bytes();
   }
-  constexpr std::size_t bytes() const { return static_cast<std::size_t>(panels()) * panel_bytes(); }
+  // i32[K]: the checkpoint's column of each column here.
+  constexpr std::size_t order_offset() const { return static_cast<std::size_t>(panels()) * panel_bytes(); }
+  constexpr std::size_t bytes() const {
+    return order_offset() + (has_order ? round_up(static_cast<std::size_t>(k) * 4, std::size_t{64}) : 0);
+  }
 
   // Where the pieces of logical row n (w13: gate rows 0..I-1, then up rows I..2I-1) lie.
   constexpr std::int64_t panel_of(std::int64_t n) const {
@@ -153,9 +163,16 @@ enum class LayoutKind : std::uint8_t {
   p16_f32,
   p16_w4,
   p16_w8,
-  torch_float  // PyTorch's generic blob of W4A8
+  torch_float,  // PyTorch's generic blob of W4A8
+  kai,          // KleidiAI's weights of W4A8
+  wna16_marlin,  // scheme/wna16_layout.h
+  wna16_trtllm,
+  wna16_xpu,
+  wna16_vnni,
+  wna16_on_the_fly,
+  wna16_dense
 };
-constexpr LayoutKind kLastLayoutKind = LayoutKind::torch_float;
+constexpr LayoutKind kLastLayoutKind = LayoutKind::wna16_dense;
 
 // What a p16 layout holds; nullopt for the other kinds.
 constexpr std::optional<Element> p16_element(LayoutKind kind) {
@@ -226,11 +243,14 @@ struct LayoutShape {
   bool gated, has_bias;
   Scales scales = Scales::f32;  // of p16_w4, p16_w8 and named layouts
   bool has_zeros = false;
+  bool has_order = false;           // of p16_w4 and p16_w8
   Element element = Element::int4;  // of named layouts
 };
 // The p16 layout of a layer; group sizes already checked to divide hidden and intermediate.
 Layout p16_layout(LayoutKind kind, const LayoutShape& shape);
 inline Layout p16_int4_layout(const LayoutShape& shape) { return p16_layout(LayoutKind::p16_int4, shape); }
+// Whether a list names each of its own places once.
+bool is_order(std::span<const std::int32_t> list);
 // "g32", "cw"
 std::string grouping_word(const P16Matrix& m);
 
