@@ -5,6 +5,7 @@
 
 #include "api/entry.h"
 #include "convert/convert.h"
+#include "scheme/wna16_layout.h"
 
 namespace {
 
@@ -33,9 +34,14 @@ Result<const moe::NamedOutput*> find_output(const moe::Packed& packed, const cha
   const std::string_view blob = weight == moe::Role::w13_weight  ? "w13_packed"
                                 : weight == moe::Role::w2_weight ? "w2_packed"
                                                                  : std::string_view();
-  for (const std::string_view name : {std::string_view(role), blob})
+  const std::string_view wna16 =
+      moe::is_wna16_kind(packed.info.layout.kind) ? moe::wna16_output(role) : std::string_view();
+  for (const std::string_view name : {std::string_view(role), blob, wna16})
     for (const moe::NamedOutput& o : packed.outputs)
       if (o.name == name) return &o;
+  if (!wna16.empty())
+    return fail(Code::missing_weight, "role",
+                "role: layout " + packed.info.layout_id + " has no " + std::string(wna16) + " for this layer");
   std::string known;
   for (const moe::NamedOutput& o : packed.outputs) known += (known.empty() ? "" : ", ") + o.name;
   return fail(

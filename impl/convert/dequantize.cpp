@@ -25,7 +25,7 @@ Check dequantize_named(const NamedForm& form, const Layout& layout, const std::b
   const P16Matrix& m = layout.matrix(which);
   CanonicalRows rows;
   rows.shape(m.rows(), m);
-  form.read({layout, payload, local}, which, rows);
+  MOE_CHECK(form.read({layout, payload, local}, which, rows));
   const std::int64_t size = dtype_bits(out.dtype) / 8;
   for (std::int64_t n = 0; n < m.rows(); ++n)
     for (std::int64_t k = 0; k < m.k; ++k)

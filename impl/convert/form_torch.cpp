@@ -28,7 +28,7 @@ float get(const std::byte* blob, std::size_t at) {
 
 }  // namespace
 
-void write_torch_blob(const CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out) {
+Check write_torch_blob(CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out) {
   const Parts parts(rows);
   std::byte* blob = out[name_of(which)].data();
   std::size_t at = 0;
@@ -39,9 +39,10 @@ void write_torch_blob(const CanonicalRows& rows, Matrix which, const ExpertTenso
   }
   std::memcpy(blob + parts.scales * 4, rows.scales.data(), rows.scales.size() * 4);
   if (out.layout.matrix(which).has_bias) std::memcpy(blob + parts.bias * 4, rows.bias.data(), rows.bias.size() * 4);
+  return ok();
 }
 
-void read_torch_blob(const ExpertTensors<const std::byte>& in, Matrix which, CanonicalRows& rows) {
+Check read_torch_blob(const ExpertTensors<const std::byte>& in, Matrix which, CanonicalRows& rows) {
   const Parts parts(rows);
   const std::byte* blob = in[name_of(which)].data();
   std::size_t at = 0;
@@ -56,6 +57,7 @@ void read_torch_blob(const ExpertTensors<const std::byte>& in, Matrix which, Can
   }
   std::memcpy(rows.scales.data(), blob + parts.scales * 4, rows.scales.size() * 4);
   if (in.layout.matrix(which).has_bias) std::memcpy(rows.bias.data(), blob + parts.bias * 4, rows.bias.size() * 4);
+  return ok();
 }
 
 }  // namespace moe

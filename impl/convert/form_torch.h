@@ -5,7 +5,7 @@
 
 namespace moe {
 
-void write_torch_blob(const CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out);
-void read_torch_blob(const ExpertTensors<const std::byte>& in, Matrix which, CanonicalRows& rows);
+Check write_torch_blob(CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out);
+Check read_torch_blob(const ExpertTensors<const std::byte>& in, Matrix which, CanonicalRows& rows);
 
 }  // namespace moe

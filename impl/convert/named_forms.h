@@ -29,12 +29,13 @@ struct ExpertTensors {
 
 struct NamedForm {
   LayoutKind kind;
-  // One matrix: rows.count == matrix(which).rows(), gate rows first. Writes every byte of its tensors.
-  void (*write)(const CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out);
-  // The way back; `rows` has its shape and is zero.
-  void (*read)(const ExpertTensors<const std::byte>& in, Matrix which, CanonicalRows& rows);
+  // One matrix: rows.count == matrix(which).rows(), gate rows first. Writes every byte of its tensors that is not
+  // shared. `rows` may be spoiled; scales that the layout cannot hold exactly are counted there.
+  Check (*write)(CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out);
+  // The way back; `rows` has its shape and is zero. A file may hold anything: faults are Code::format.
+  Check (*read)(const ExpertTensors<const std::byte>& in, Matrix which, CanonicalRows& rows);
   // After all experts, for what depends on all of them; nullptr: nothing.
-  void (*finish)(const Layout& layout, std::byte* payload) = nullptr;
+  Check (*finish)(const Layout& layout, std::byte* payload) = nullptr;
 };
 
 const NamedForm* named_form(LayoutKind kind);

@@ -36,6 +36,12 @@ Check read_wna16(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows) {
   return codec_of(m.kind).read(m, in, rows);
 }
 
+Check finish_wna16(const Wna16Matrix& m, std::string_view name, std::span<std::byte> scales, std::byte* global_scale) {
+  if (m.folded_scales) return fold_marlin_scales(m.scale, scales, name, global_scale);
+  if (m.kind == Wna16Kind::dense) store_number(DType::f16, 1.0f, scales.data());  // nobody reads it
+  return ok();
+}
+
 void shape_plain(const Wna16Matrix& m, CanonicalRows& rows) {
   const bool numbers = m.kind == Wna16Kind::dense;
   rows.count = m.rows();

@@ -30,6 +30,8 @@ void write_wna16(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out
 // A stored order that is none (format): a packed file may hold anything.
 Check read_wna16(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows);
 
+// What all experts share, once their tensors are written: `scales` are those of all experts.
+Check finish_wna16(const Wna16Matrix& m, std::string_view name, std::span<std::byte> scales, std::byte* global_scale);
 // Marlin with int8 activations, once the scales of all experts are written: they become int16 in units of
 // `global`, in place. A tensor without a scale above 0 is refused (invalid_argument, subject `name`).
 Check fold_marlin_scales(DType dtype, std::span<std::byte> scales, std::string_view name, std::byte* global);

@@ -3,10 +3,8 @@
 //   weight  (code - zero point) * scale. 4 bit: the scale is rounded to the type of the numbers first, then the
 //   product;
 //           8 bit: one rounding
-//   scale   float16 1.0, alone: nobody reads it
+//   scale   float16 1.0, one for all: nobody reads it (finish_wna16)
 //   bias    [N]
-#include <cstring>
-
 #include "convert/wna16.h"
 
 namespace moe {
@@ -27,8 +25,6 @@ void write_dense(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out
       store_number(m.number, static_cast<float>(static_cast<int>(fields.field(n, k)) - zero) * scale, at);
     }
   write_bias(m, rows, m.bias, out[Wna16Part::bias]);
-  const std::uint16_t one = 0x3c00;
-  std::memcpy(out[Wna16Part::scale], &one, 2);
 }
 
 Check read_dense(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows) {

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "io/hash.h"
 #include "io/packed_format.h"
+#include "scheme/wna16_layout.h"
 
 namespace moe {
 namespace {
@@ -49,6 +50,18 @@ std::string Packed::to_json() const {
                   ",\"config\":" + info.config + ",\"experts\":[";
   for (std::size_t i = 0; i < info.experts.size(); ++i) s += (i != 0 ? "," : "") + std::to_string(info.experts[i]);
   s += "],\"outputs\":" + outputs_json(outputs);
+  if (is_wna16_kind(info.layout.kind)) {
+    const Wna16Layout layout = wna16_of(info.layout);
+    s += ",\"absent\":[";
+    const char* comma = "";
+    for (const std::string_view name : layout.absent()) {
+      s += comma + json::quote(name);
+      comma = ",";
+    }
+    s += "]";
+    // All rows of scales of w2 are here: a layer with activation order is not cut.
+    if (layout.act_order) s += ",\"is_k_full\":true";
+  }
   s += ",\"bytes\":" + std::to_string(block.size()) + ",\"payload_bytes\":" + std::to_string(payload.size());
   s += ",\"alignment\":64,\"content_hash\":\"xxh3:" + hex(content_hash()) + "\"";
   s += ",\"scales_rounded\":" + std::to_string(info.scales_rounded) + ",\"memory\":" + json::quote(memory) + "}";

@@ -89,6 +89,7 @@ struct Accepts {
   std::span<const NamedChoice> named_layouts = {};
   EnumSet<LayoutKind> layouts = {};
   EnumSet<ActFormat> acts = {};  // with layouts: which kernels belong to the row
+  bool answer_only = false;      // accepted though this build cannot write its layout
   constexpr bool writes() const { return !named_layouts.empty() || !(layouts == EnumSet<LayoutKind>()); }
 };
 

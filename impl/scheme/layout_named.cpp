@@ -3,6 +3,9 @@
 
 #include <array>
 
+#include "scheme/layout_kai.h"
+#include "scheme/wna16_layout.h"
+
 namespace moe {
 namespace {
 
@@ -17,7 +20,7 @@ void list_blobs(Layout& l, DType dtype, std::int64_t (*length)(const P16Matrix& 
 // --- PyTorch's generic blob (w4a8_int8.md 4) ------------------------------------------------------------------
 
 bool is_w4a8(const P16Matrix& m) {
-  return m.element == Element::int4 && m.scales == Scales::w4a8 && !m.has_zeros && m.k % 2 == 0 &&
+  return m.element == Element::int4 && m.scales == Scales::w4a8 && !m.has_zeros && !m.has_order && m.k % 2 == 0 &&
          (m.group == m.k || m.group % 32 == 0);
 }
 bool are_w4a8(const Layout& l) { return is_w4a8(l.w13) && is_w4a8(l.w2) && l.variant == 0; }
@@ -34,7 +37,32 @@ void list_torch(Layout& l) {
   });
 }
 
-constexpr std::array kNamed = {NamedLayout{LayoutKind::torch_float, torch_id, are_w4a8, list_torch}};
+// --- KleidiAI (layout_kai.h) --------------------------------------------------------------------------------------
+
+std::string kai_word(const P16Matrix& m) { return m.group == m.k ? "qsi4cxp" : "qsi4c32p-" + grouping_word(m); }
+
+std::string kai_id(const Layout& l) {
+  std::string s = "kai/" + kai_word(l.w13);
+  if (kai_word(l.w2) != kai_word(l.w13)) s += "," + kai_word(l.w2);
+  return s + (l.w13.has_bias ? "-bias/1" : "/1");
+}
+
+void list_kai(Layout& l) {
+  list_blobs(l, DType::u8, [](const P16Matrix& m) { return static_cast<std::int64_t>(KaiMatrix(m).bytes()); });
+}
+
+constexpr NamedLayout wna16(LayoutKind kind) { return {kind, wna16_id, is_wna16, list_wna16}; }
+
+constexpr std::array kNamed = {
+    NamedLayout{LayoutKind::torch_float, torch_id, are_w4a8, list_torch},
+    NamedLayout{LayoutKind::kai, kai_id, are_w4a8, list_kai},
+    wna16(LayoutKind::wna16_marlin),
+    wna16(LayoutKind::wna16_trtllm),
+    wna16(LayoutKind::wna16_xpu),
+    wna16(LayoutKind::wna16_vnni),
+    wna16(LayoutKind::wna16_on_the_fly),
+    wna16(LayoutKind::wna16_dense),
+};
 
 std::optional<std::int64_t> elements_of(const LayoutTensor& t) {
   std::int64_t n = 1;
@@ -60,7 +88,8 @@ Layout make_named_layout(LayoutKind kind, const LayoutShape& s, std::int64_t var
                      .halves = halves,
                      .k = k,
                      .group = s.group == -1 ? k : s.group,
-                     .has_bias = s.has_bias};
+                     .has_bias = s.has_bias,
+                     .has_order = s.has_order};
   };
   Layout l{.kind = kind,
            .w13 = matrix(s.intermediate, s.gated ? 2 : 1, s.hidden),

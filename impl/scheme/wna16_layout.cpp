@@ -1,8 +1,10 @@
 // Which tensors each layout has, and how large. See wna16_layout.h.
 #include "scheme/wna16_layout.h"
 
+#include <algorithm>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "base/checked.h"
 
@@ -13,8 +15,8 @@ using Shape = std::vector<std::int64_t>;
 
 struct Entry {
   DType dtype;
-  Shape shape;  // without E where per_expert
-  bool per_expert = true;
+  Shape shape;  // without E
+  bool shared = false;
 };
 using MaybeEntry = std::optional<Entry>;
 
@@ -56,7 +58,7 @@ MaybeEntry scale(const Wna16Matrix& m) {
     case Wna16Kind::vnni:
       return Entry{DType::f32, {n / kVnniColumns, m.groups, kVnniColumns}};
     case Wna16Kind::dense:
-      return Entry{DType::f16, {1}, false};
+      return Entry{DType::f16, {1}, true};
   }
   return std::nullopt;
 }
@@ -68,7 +70,7 @@ MaybeEntry group_index(const Wna16Matrix& m) {
     case Wna16Kind::trtllm:
       return g_idx(m.k);
     case Wna16Kind::xpu:
-      return Entry{DType::i32, {0}, false};
+      return Entry{DType::i32, {0}, true};
     case Wna16Kind::vnni:
       return m.awq ? std::nullopt : MaybeEntry(g_idx(m.k));
     default:
@@ -78,7 +80,7 @@ MaybeEntry group_index(const Wna16Matrix& m) {
 
 MaybeEntry sort_indices(const Wna16Matrix& m) {
   if (m.kind == Wna16Kind::marlin) return g_idx(m.act_order ? m.k : 0);
-  if (m.kind == Wna16Kind::xpu) return Entry{DType::i32, {0}, false};
+  if (m.kind == Wna16Kind::xpu) return Entry{DType::i32, {0}, true};
   return std::nullopt;
 }
 
@@ -92,7 +94,7 @@ MaybeEntry zero_point(const Wna16Matrix& m) {
 }
 
 MaybeEntry input_global_scale(const Wna16Matrix& m) {
-  return m.folded_scales ? MaybeEntry(Entry{DType::f32, {}, false}) : std::nullopt;
+  return m.folded_scales ? MaybeEntry(Entry{DType::f32, {}, true}) : std::nullopt;
 }
 
 MaybeEntry bias(const Wna16Matrix& m) {
@@ -106,10 +108,11 @@ constexpr std::array<PartOf, kWna16Parts> kParts = {
 
 template <class Take>
 void each_part(const Wna16Layout& l, Take take) {
-  const std::array matrices = {l.matrix(true), l.matrix(false)};
-  for (std::size_t p = 0; p < kWna16Parts; ++p)
-    for (std::size_t m = 0; m < 2; ++m)
-      take(std::string(m == 0 ? "w13_" : "w2_").append(kWna16PartNames[p]), kParts[p](matrices[m]));
+  const Wna16Matrix w13 = l.matrix(true), w2 = l.matrix(false);
+  for (std::size_t p = 0; p < kWna16Parts; ++p) {
+    take(kWna16Names[p].w13, kParts[p](w13));
+    take(kWna16Names[p].w2, kParts[p](w2));
+  }
 }
 
 }  // namespace
@@ -159,22 +162,170 @@ Wna16Matrix Wna16Layout::matrix(bool w13) const {
 
 std::vector<Wna16Tensor> Wna16Layout::tensors() const {
   std::vector<Wna16Tensor> list;
-  each_part(*this, [&](std::string name, MaybeEntry entry) {
-    if (!entry) return;
-    if (entry->per_expert) entry->shape.insert(entry->shape.begin(), experts);
-    list.push_back({std::move(name), entry->dtype, std::move(entry->shape), entry->per_expert});
+  each_part(*this, [&](std::string_view name, MaybeEntry entry) {
+    if (entry) list.push_back({name, entry->dtype, std::move(entry->shape), entry->shared});
   });
   if (kind == Wna16Kind::marlin && multiprocessors > 0)
-    list.push_back({"workspace", DType::i32, {4 * multiprocessors}, false});
+    list.push_back({kWorkspace, DType::i32, {4 * multiprocessors}, true});
   return list;
 }
 
-std::vector<std::string> Wna16Layout::absent() const {
-  std::vector<std::string> names;
-  each_part(*this, [&](std::string name, const MaybeEntry& entry) {
-    if (!entry) names.push_back(std::move(name));
+std::vector<std::string_view> Wna16Layout::absent() const {
+  std::vector<std::string_view> names;
+  each_part(*this, [&](std::string_view name, const MaybeEntry& entry) {
+    if (!entry) names.push_back(name);
   });
   return names;
+}
+
+bool Wna16Layout::fits() const {
+  const std::int64_t rows13 = gated ? 2 * intermediate : intermediate;
+  const auto divides = [](std::int64_t step, std::initializer_list<std::int64_t> sizes) {
+    return std::all_of(sizes.begin(), sizes.end(), [&](std::int64_t size) { return size % step == 0; });
+  };
+  const Wna16Matrix w13 = matrix(true), w2 = matrix(false);
+  switch (kind) {
+    case Wna16Kind::marlin:
+      if (act_order && (awq || input != MarlinInput::none || padded_intermediate() != intermediate)) return false;
+      return divides(64, {hidden}) && (input != MarlinInput::fp8 || bits == 4);
+    case Wna16Kind::trtllm:
+      return bits == 4 && gated && !has_zeros && !act_order && !has_bias && w13.group() == 32 && w2.group() == 32 &&
+             divides(256, {hidden, intermediate});
+    case Wna16Kind::xpu:
+      return bits == 4 && !has_zeros && !act_order && divides(2, {hidden, intermediate});
+    case Wna16Kind::vnni:
+      for (const Wna16Matrix& m : {w13, w2})
+        if (m.group() % (m.group() < 128 ? 4 : 128) != 0) return false;
+      return bits == 4 && !act_order && divides(32, {rows13, hidden});
+    case Wna16Kind::on_the_fly:
+      if (act_order || (has_zeros && bits == 8)) return false;
+      return bits == 8 || divides(2, {rows13, hidden, intermediate});
+    case Wna16Kind::dense:
+      return true;
+  }
+  return false;
+}
+
+// --- as a Layout -------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr std::array kKinds = {LayoutKind::wna16_marlin, LayoutKind::wna16_trtllm,     LayoutKind::wna16_xpu,
+                               LayoutKind::wna16_vnni,   LayoutKind::wna16_on_the_fly, LayoutKind::wna16_dense};
+constexpr std::array kWords = {"marlin/", "trtllm/mxint4", "xpu/", "vnni/", "on_the_fly/", "dense/"};
+constexpr std::array kFloats = {DType::f16, DType::bf16, DType::f32};
+constexpr std::array kInputWords = {"", "-int8", "-fp8"};
+
+// The digits of a variant, lowest first: how many values each has.
+enum Digit { kInput, kAwq, kUpstream, kChannel, kBias, kNumber, kZeroShift, kMultiprocessors, kDigits };
+constexpr std::array<std::int64_t, kDigits> kRanges = {3, 2, 2, 2, 3, 3, 3, 4097};
+
+std::int64_t float_digit(DType t) { return std::find(kFloats.begin(), kFloats.end(), t) - kFloats.begin(); }
+DType float_of(std::int64_t digit) { return kFloats[static_cast<std::size_t>(digit)]; }
+
+std::size_t kind_index(LayoutKind kind) {
+  return static_cast<std::size_t>(std::find(kKinds.begin(), kKinds.end(), kind) - kKinds.begin());
+}
+
+}  // namespace
+
+std::string_view wna16_output(std::string_view spelled) {
+  constexpr std::array<std::array<std::string_view, 2>, 3> kSpellings = {
+      {{"qweight", "weight"}, {"scales", "scale"}, {"qzeros", "zero_point"}}};
+  if (spelled == kWorkspace) return kWorkspace;
+  for (const bool w13 : {true, false}) {
+    const std::string_view matrix = w13 ? "w13" : "w2";
+    if (spelled.substr(0, matrix.size()) != matrix) continue;
+    std::string_view part = "weight";
+    if (spelled != matrix) {
+      if (spelled[matrix.size()] != '_') continue;
+      part = spelled.substr(matrix.size() + 1);
+    }
+    for (const auto& [vllms, ours] : kSpellings)
+      if (part == vllms) part = ours;
+    for (const Wna16Names& names : kWna16Names)
+      if ((w13 ? names.w13 : names.w2).substr(matrix.size() + 1) == part) return w13 ? names.w13 : names.w2;
+  }
+  return {};
+}
+
+bool is_wna16_kind(LayoutKind kind) { return kind_index(kind) < kKinds.size(); }
+LayoutKind layout_kind_of(Wna16Kind kind) { return kKinds[static_cast<std::size_t>(kind)]; }
+
+std::int64_t variant_of(const Wna16Layout& l) {
+  const std::array<std::int64_t, kDigits> digits = {static_cast<std::int64_t>(l.input),
+                                                    l.awq ? 1 : 0,
+                                                    l.upstream ? 1 : 0,
+                                                    l.group_size == -1 ? 1 : 0,
+                                                    float_digit(l.bias),
+                                                    float_digit(l.number),
+                                                    l.zero_shift + 1,
+                                                    l.multiprocessors};
+  std::int64_t variant = 0;
+  for (std::size_t i = kDigits; i-- > 0;) variant = variant * kRanges[i] + digits[i];
+  return variant;
+}
+
+Wna16Layout wna16_of(const Layout& layout) {
+  std::array<std::int64_t, kDigits> digits{};
+  std::int64_t rest = std::max<std::int64_t>(layout.variant, 0);  // of any file
+  for (std::size_t i = 0; i < kDigits; ++i) {
+    digits[i] = rest % kRanges[i];
+    rest /= kRanges[i];
+  }
+  const P16Matrix &w13 = layout.w13, &w2 = layout.w2;
+  return {.kind = static_cast<Wna16Kind>(kind_index(layout.kind)),
+          .bits = w13.element == Element::int8 ? 8 : 4,
+          .experts = layout.experts,
+          .hidden = w13.k,
+          .intermediate = w2.k,
+          .group_size = digits[kChannel] != 0 ? -1 : w13.group,
+          .groups13 = w13.groups(),
+          .groups2 = w2.groups(),
+          .gated = w13.halves == 2,
+          .awq = digits[kAwq] != 0,
+          .act_order = w13.has_order,
+          .has_zeros = w13.has_zeros,
+          .has_bias = w13.has_bias,
+          .upstream = digits[kUpstream] != 0,
+          .zero_shift = static_cast<int>(digits[kZeroShift]) - 1,
+          .input = static_cast<MarlinInput>(digits[kInput]),
+          .scale = w13.scales == Scales::bf16 ? DType::bf16 : DType::f16,
+          .bias = float_of(digits[kBias]),
+          .number = float_of(digits[kNumber]),
+          .multiprocessors = digits[kMultiprocessors]};
+}
+
+std::string wna16_id(const Layout& layout) {
+  const Wna16Layout l = wna16_of(layout);
+  std::string s = kWords[static_cast<std::size_t>(l.kind)];
+  if (l.kind == Wna16Kind::marlin) s += l.awq ? "awq-" : "gptq-";
+  if (l.kind != Wna16Kind::trtllm) s += "b" + std::to_string(l.bits);
+  s += "-" + grouping_word(layout.w13);
+  if (grouping_word(layout.w2) != grouping_word(layout.w13)) s += "," + grouping_word(layout.w2);
+  s += std::string("-") + dtype_name(l.kind == Wna16Kind::dense ? l.number : l.scale);
+  if (l.has_zeros) s += "-zp";
+  if (l.act_order) s += "-ao";
+  s += kInputWords[static_cast<std::size_t>(l.input)];
+  if (l.has_bias) s += "-bias";
+  return s + (l.upstream ? "-vllm/1" : "/1");
+}
+
+bool is_wna16(const Layout& layout) {
+  const P16Matrix &w13 = layout.w13, &w2 = layout.w2;
+  const bool same = w13.element == w2.element && w13.scales == w2.scales && w13.has_zeros == w2.has_zeros &&
+                    w13.has_order == w2.has_order && w13.has_bias == w2.has_bias && w13.k == w2.half_rows &&
+                    w13.half_rows == w2.k && w2.halves == 1;
+  if (!same || !is_integer(w13.element) || (w13.scales != Scales::f16 && w13.scales != Scales::bf16)) return false;
+  const Wna16Layout l = wna16_of(layout);
+  // Without a channel mark the group is one number; with it there is one group.
+  const bool groups = l.group_size == -1 ? w13.groups() == 1 && w2.groups() == 1 : w13.group == w2.group;
+  return layout.variant >= 0 && variant_of(l) == layout.variant && groups && l.fits();
+}
+
+void list_wna16(Layout& layout) {
+  for (Wna16Tensor& t : wna16_of(layout).tensors())
+    layout.tensors.push_back({.name = t.name, .dtype = t.dtype, .shape = std::move(t.shape), .shared = t.shared});
 }
 
 int upstream_zero_shift(Wna16Kind kind, bool awq, bool has_zeros, ZeroPoints stored) {

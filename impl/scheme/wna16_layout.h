@@ -8,7 +8,8 @@
 //   dense       numbers
 //
 // convert/wna16_<layout>.cpp have the pictures. Every layout is a list of tensors [E, ...] in the order of vLLM's
-// conversion; w13 and w2 are the same kind of matrix, so a list is seven parts of two matrices.
+// conversion; w13 and w2 are the same kind of matrix, so a list is seven parts of two matrices. A Layout of these kinds
+// keeps what its matrices do not tell in its `variant`.
 #pragma once
 
 #include <array>
@@ -28,8 +29,19 @@ enum class Wna16Kind : std::uint8_t { marlin, trtllm, xpu, vnni, on_the_fly, den
 
 enum class Wna16Part : std::uint8_t { weight, scale, g_idx, g_idx_sort_indices, zero_point, input_global_scale, bias };
 constexpr std::size_t kWna16Parts = 7;
-constexpr std::array<std::string_view, kWna16Parts> kWna16PartNames = {
-    "weight", "scale", "g_idx", "g_idx_sort_indices", "zero_point", "input_global_scale", "bias"};
+struct Wna16Names {
+  std::string_view w13, w2;
+};
+constexpr std::array<Wna16Names, kWna16Parts> kWna16Names = {{
+    {"w13_weight", "w2_weight"},
+    {"w13_scale", "w2_scale"},
+    {"w13_g_idx", "w2_g_idx"},
+    {"w13_g_idx_sort_indices", "w2_g_idx_sort_indices"},
+    {"w13_zero_point", "w2_zero_point"},
+    {"w13_input_global_scale", "w2_input_global_scale"},
+    {"w13_bias", "w2_bias"},
+}};
+constexpr std::string_view kWorkspace = "workspace";
 
 // One matrix as writers and readers see it. "Padded" sizes are the layout's, the others the checkpoint's.
 struct Wna16Matrix {
@@ -65,10 +77,10 @@ struct Wna16Matrix {
 };
 
 struct Wna16Tensor {
-  std::string name;
+  std::string_view name;
   DType dtype = DType::i32;
-  std::vector<std::int64_t> shape;  // whole, with E where per_expert
-  bool per_expert = true;
+  std::vector<std::int64_t> shape;  // without E
+  bool shared = false;              // one for all experts
 };
 
 // What a layer's layout follows from.
@@ -89,10 +101,25 @@ struct Wna16Layout {
   Wna16Matrix matrix(bool w13) const;
   // Parts of w13 and w2 in turn, then the workspace; the ones that the layout does not have are left out.
   std::vector<Wna16Tensor> tensors() const;
-  std::vector<std::string> absent() const;  // parts that this layout has no tensor for
+  std::vector<std::string_view> absent() const;  // parts that this layout has no tensor for
+  // Whether the tiles and blocks of the layout divide these sizes, and everything in it has a place.
+  bool fits() const;
 
   friend bool operator==(const Wna16Layout&, const Wna16Layout&) = default;
 };
+
+// The name of an output as the table has it, from vLLM's spelling or its own; "" for others.
+std::string_view wna16_output(std::string_view spelled);
+
+bool is_wna16_kind(LayoutKind kind);
+LayoutKind layout_kind_of(Wna16Kind kind);
+// There and back; `layout` is of these kinds.
+std::int64_t variant_of(const Wna16Layout& layout);
+Wna16Layout wna16_of(const Layout& layout);
+// Of NamedLayout.
+std::string wna16_id(const Layout& layout);
+bool is_wna16(const Layout& layout);
+void list_wna16(Layout& layout);
 
 // What vLLM adds to the real zero point on its way into a layout: Marlin and emulation take what is stored, its CPU
 // class adds 1 to it unless the format is AWQ, and takes 7 for a missing one.

@@ -21,10 +21,10 @@ struct PlainLayer {
 // The tensors of a layout by name, whole.
 using NamedBytes = std::map<std::string, std::vector<std::byte>>;
 
-inline std::size_t size_of(const Wna16Tensor& t) {
+inline std::size_t size_of(const Wna16Layout& layout, const Wna16Tensor& t) {
   std::size_t n = static_cast<std::size_t>(dtype_bits(t.dtype)) / 8;
   for (const std::int64_t d : t.shape) n *= static_cast<std::size_t>(d);
-  return n;
+  return n * static_cast<std::size_t>(t.shared ? 1 : layout.experts);
 }
 
 // First bytes of one expert's parts.
@@ -33,35 +33,36 @@ Wna16Bytes<Byte> parts_of(const Wna16Layout& layout, Map& tensors, bool w13, std
   Wna16Bytes<Byte> parts;
   for (const Wna16Tensor& t : layout.tensors())
     for (std::size_t p = 0; p < kWna16Parts; ++p) {
-      if (t.name != std::string(w13 ? "w13_" : "w2_").append(kWna16PartNames[p])) continue;
-      auto& bytes = tensors.at(t.name);
-      const std::size_t one = t.per_expert ? bytes.size() / static_cast<std::size_t>(layout.experts) : 0;
+      if (t.name != (w13 ? kWna16Names[p].w13 : kWna16Names[p].w2)) continue;
+      auto& bytes = tensors.at(std::string(t.name));
+      const std::size_t one = t.shared ? 0 : bytes.size() / static_cast<std::size_t>(layout.experts);
       parts.part[p] = bytes.data() + static_cast<std::size_t>(e) * one;
     }
   return parts;
 }
 
-inline Check fold_all(const Wna16Layout& layout, NamedBytes& tensors) {
+inline Check finish_all(const Wna16Layout& layout, NamedBytes& tensors) {
   for (const bool w13 : {true, false}) {
-    if (!layout.matrix(w13).folded_scales) continue;
     const std::string name = w13 ? "w13_" : "w2_";
-    MOE_CHECK(fold_marlin_scales(layout.scale, tensors.at(name + "scale"), name + "scale",
-                                 tensors.at(name + "input_global_scale").data()));
+    const auto global = tensors.find(name + "input_global_scale");
+    MOE_CHECK(finish_wna16(layout.matrix(w13), name + "scale", tensors.at(name + "scale"),
+                           global == tensors.end() ? nullptr : global->second.data()));
   }
   return ok();
 }
 
 // Every byte is 0xAA before, so that one which is not written shows.
 inline NamedBytes write_layer(const PlainLayer& plain) {
+  const Wna16Layout& l = plain.layout;
   NamedBytes tensors;
-  for (const Wna16Tensor& t : plain.layout.tensors())
-    tensors[t.name].assign(size_of(t) + (size_of(t) == 0), std::byte{0xAA});
-  for (std::int64_t e = 0; e < plain.layout.experts; ++e)
+  for (const Wna16Tensor& t : l.tensors())
+    tensors[std::string(t.name)].assign(size_of(l, t) + (size_of(l, t) == 0), std::byte{0xAA});
+  for (std::int64_t e = 0; e < l.experts; ++e)
     for (const bool w13 : {true, false})
-      write_wna16(plain.layout.matrix(w13), (w13 ? plain.w13 : plain.w2)[static_cast<std::size_t>(e)],
-                  parts_of<std::byte>(plain.layout, tensors, w13, e));
-  for (const Wna16Tensor& t : plain.layout.tensors()) tensors[t.name].resize(size_of(t));
-  EXPECT_TRUE(fold_all(plain.layout, tensors));
+      write_wna16(l.matrix(w13), (w13 ? plain.w13 : plain.w2)[static_cast<std::size_t>(e)],
+                  parts_of<std::byte>(l, tensors, w13, e));
+  for (const Wna16Tensor& t : l.tensors()) tensors[std::string(t.name)].resize(size_of(l, t));
+  EXPECT_TRUE(finish_all(l, tensors));
   return tensors;
 }
 

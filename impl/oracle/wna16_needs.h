@@ -1,0 +1,22 @@
+// What the layouts of other engines' WNA16 kernels (scheme/wna16_layout.h) ask of a layer, beyond vLLM's own checks:
+// nothing is accepted that could not be written (wna16.md 1.5a).
+#pragma once
+
+#include <optional>
+
+#include "oracle/backend.h"
+#include "scheme/layout.h"
+
+namespace moe {
+
+struct Need {
+  Reject reject;
+  Why why;
+};
+
+// Of a row whose layout is one of these; nullopt: it can be written.
+std::optional<Need> wna16_need(const Query& q, const Offer& offer);
+// This rank's share.
+Layout wna16_layout(const Query& q, LayoutKind kind, const LayoutShape& shape);
+
+}  // namespace moe
