@@ -35,14 +35,15 @@ struct QuantArgsRow {
 
 struct GemmArgs {
   const P16Matrix* matrix;
-  const std::byte* panels;   // first panel
+  const std::byte* panels;   // first panel; where the layout has no panels of its own: the matrix
   std::int64_t panel_count;  // consecutive panels
   const std::byte* tile;     // A tile
   int n;                     // its rows
   TileShape shape;
-  float* out;             // [n][ld], 16 * panel_count columns written
-  std::ptrdiff_t ld;      // floats
-  const std::byte* next;  // where reading goes on after the last panel: prefetched; nullptr = nowhere
+  float* out;              // [n][ld], 16 * panel_count columns written
+  std::ptrdiff_t ld;       // floats
+  const std::byte* next;   // where reading goes on after the last panel: prefetched; nullptr = nowhere
+  std::int64_t first = 0;  // number of the first panel within the matrix
 };
 
 // stepwise: gate, up and every operation are rounded to dtype (w4a8_int8.md 8.3); once: the result alone.

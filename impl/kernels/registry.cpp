@@ -6,6 +6,7 @@
 #include "kernels/ref/float.h"
 #include "kernels/ref/symmetric.h"
 #include "kernels/ref/w4a8.h"
+#include "kernels/ref/w4a8_kai.h"
 #if defined(__x86_64__)
 #include "kernels/x86/rows.h"
 #endif
@@ -25,6 +26,7 @@ constexpr Kernel scalar(std::string_view name, void (*quantise)(const QuantArgsR
 }
 
 constexpr Kernel kW4a8Scalar = scalar("w4a8_tok8_p16_scalar", ref::quantise, ref::gemm);
+constexpr Kernel kW4a8KaiScalar = scalar("w4a8_tok8_kai_scalar", ref::quantise_kai, ref::gemm_kai);
 constexpr Kernel kW4a8BlockScalar = scalar("w4a8_blk8_p16_scalar", ref::quantise_blocks, ref::gemm_blocks);
 constexpr Kernel kW8a8Scalar = scalar("w8a8_tok8_p16_scalar", ref::quantise_row, ref::gemm_row);
 constexpr Kernel kW8a8BlockScalar = scalar("w8a8_blk8_p16_scalar", ref::quantise_blocks, ref::gemm_blocks);
@@ -44,7 +46,7 @@ constexpr const Kernel* kRows[] = {
     &kW4a16Avx512Bf16, &kW4a16Avx512Vnni, &kW4a16Avx2, &kW8a16Avx512Vnni, &kW8a16Avx2,
     &kBf16AmxBf16, &kBf16Avx512Bf16, &kBf16Avx512Vnni, &kBf16Avx2, &kF16Avx512Vnni, &kF16Avx2, &kF32Avx512Vnni, &kF32Avx2,
 #endif
-    &kW4a8Scalar, &kW4a8BlockScalar, &kW8a8Scalar, &kW8a8BlockScalar, &kW4a16Scalar, &kW8a16Scalar,
+    &kW4a8Scalar, &kW4a8KaiScalar, &kW4a8BlockScalar, &kW8a8Scalar, &kW8a8BlockScalar, &kW4a16Scalar, &kW8a16Scalar,
     &kBf16Scalar, &kF16Scalar, &kF32Scalar,
 };
 // clang-format on

@@ -11,6 +11,9 @@
 //   blk8   the same codes with a scale per 32 k:
 //            int8  code[ceil(K/64)][n][64]
 //            int32 corr[ceil(K/32)][n], float scale[ceil(K/32)][n]
+//   qai8dx for kernels that read KleidiAI's weights; n rows are its packed form qai8dxp of mr = n:
+//            int8  code[ceil(K/32)*4][n][8]     beyond K the last one again
+//            int32 z[n], float recip[n]
 //   bf16   bf16 value[ceil(K/64)*2][n][32]      0 beyond K
 //   f32    float value[ceil(K/64)*4][n][16]     0 beyond K
 #pragma once
@@ -29,18 +32,22 @@ struct TileShape {
   std::int64_t group = 0;  // of the weights that will meet it; == k: channel-wise
   ActFormat act = ActFormat::tok8;
   std::int32_t bias = 8;  // of the weights' codes
+  bool qai8dx = false;    // of tok8: in KleidiAI's form
 
   constexpr std::int64_t blocks() const { return ceil_div(k, std::int64_t{32}); }  // of 32 k that weights have
   constexpr std::int64_t units() const { return ceil_div(k, kUnitK); }
   constexpr std::int64_t groups() const { return k / group; }
-  constexpr std::size_t code_bytes() const { return static_cast<std::size_t>(units() * kUnitK); }
-  // Bytes of a row in pieces of 64 bytes that lie beside those of the other rows, and 4-byte words behind them.
+  constexpr std::size_t code_bytes() const {
+    return static_cast<std::size_t>(qai8dx ? round_up(k, std::int64_t{32}) : units() * kUnitK);
+  }
+  // Bytes of a row in pieces that lie beside those of the other rows, and 4-byte words behind them.
+  constexpr std::size_t piece() const { return qai8dx ? 8 : 64; }
   constexpr std::size_t piece_bytes() const {
     return code_bytes() * (act == ActFormat::f32 ? 4 : act == ActFormat::bf16 ? 2 : 1);
   }
   constexpr std::int64_t words() const {
     if (act == ActFormat::f32 || act == ActFormat::bf16) return 0;
-    return act == ActFormat::blk8 ? 2 * blocks() : groups() + 2;
+    return act == ActFormat::blk8 ? 2 * blocks() : qai8dx ? 2 : groups() + 2;
   }
   constexpr std::size_t row_bytes() const {
     return round_up(piece_bytes() + static_cast<std::size_t>(words()) * 4, std::size_t{64});
@@ -70,6 +77,20 @@ inline QuantRow quant_row(const TileShape& shape, const TilePlace& at) {
           reinterpret_cast<std::int32_t*>(recip + at.n) + at.row};
 }
 
+// The pieces of a qai8dx row in its place: eight codes of block b at codes + b * code_stride.
+struct KaiRow {
+  std::int8_t* codes;
+  std::ptrdiff_t code_stride;
+  std::int32_t* z;
+  float* recip;
+};
+
+inline KaiRow kai_row(const TileShape& shape, const TilePlace& at) {
+  auto* z = reinterpret_cast<std::int32_t*>(at.tile + shape.code_bytes() * static_cast<std::size_t>(at.n));
+  return {reinterpret_cast<std::int8_t*>(at.tile) + at.row * 8, at.n * 8, z + at.row,
+          reinterpret_cast<float*>(z + at.n) + at.row};
+}
+
 // The pieces of a blk8 row in its place: codes as above, words of block b at [b * stride].
 struct BlockRow {
   std::int8_t* codes;
@@ -95,10 +116,10 @@ constexpr std::int64_t float_offset(std::int64_t k, int row, int n) { return (k 
 // The same row in another tile.
 inline void copy_tile_row(const TileShape& shape, const TilePlace& from, const TilePlace& to) {
   const auto n = static_cast<std::size_t>(from.n), m = static_cast<std::size_t>(to.n);
-  const std::byte* a = from.tile + static_cast<std::size_t>(from.row) * 64;
-  std::byte* b = to.tile + static_cast<std::size_t>(to.row) * 64;
-  for (std::size_t piece = 0; piece < shape.piece_bytes() / 64; ++piece)
-    std::memcpy(b + piece * m * 64, a + piece * n * 64, 64);
+  const std::size_t piece = shape.piece();
+  const std::byte* a = from.tile + static_cast<std::size_t>(from.row) * piece;
+  std::byte* b = to.tile + static_cast<std::size_t>(to.row) * piece;
+  for (std::size_t at = 0; at < shape.piece_bytes(); at += piece) std::memcpy(b + at * m, a + at * n, piece);
   a = from.tile + shape.piece_bytes() * n + static_cast<std::size_t>(from.row) * 4;
   b = to.tile + shape.piece_bytes() * m + static_cast<std::size_t>(to.row) * 4;
   for (std::size_t word = 0; word < static_cast<std::size_t>(shape.words()); ++word)

@@ -61,7 +61,7 @@ static_assert(static_cast<std::size_t>(ActFormat::f32) + 1 == kActWords.size());
 json::Value runs_as_json(const Selection& s) {
   if (!s.kernel) return {};
   const KernelId& k = kKernelIds[*s.kernel];
-  return json::Object{{"weights", kElementWords[static_cast<std::size_t>(*p16_element(k.layout))]},
+  return json::Object{{"weights", kElementWords[static_cast<std::size_t>(s.layout.w13.element)]},
                       {"activations", kActWords[static_cast<std::size_t>(k.act)]}};
 }
 

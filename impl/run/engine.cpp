@@ -61,7 +61,16 @@ struct Run {
   }
 
   const std::byte* expert(const ActiveExpert& e) const { return s.packed->expert(e.local); }
-  const std::byte* w2(const ActiveExpert& e) const { return expert(e) + s.packed->info.layout.w2_offset(); }
+  // What gemm reads from panel `p` on: of p16 that panel, of named layouts the matrix.
+  const std::byte* panels(Matrix which, const ActiveExpert& e, std::int64_t p) const {
+    const Layout& l = s.packed->info.layout;
+    if (!l.tensors.empty()) {
+      const LayoutTensor& t = l.tensors[which == Matrix::w13 ? 0 : 1];
+      return s.packed->payload.data() + t.offset + t.bytes * static_cast<std::size_t>(e.local);
+    }
+    return expert(e) + (which == Matrix::w13 ? 0 : l.w2_offset()) +
+           static_cast<std::size_t>(p) * l.matrix(which).panel_bytes();
+  }
   std::byte* in_tile(const Tile& t) const { return w.in_tiles + static_cast<std::size_t>(t.slot) * in_row; }
   std::byte* mid_tile(const Tile& t) const { return w.mid_tiles + static_cast<std::size_t>(t.slot) * mid_row; }
   // Activation order: the input's column of each column of w13; nullptr: as it is.
@@ -138,16 +147,16 @@ void Run::multiply_up(const Claim& claim) const {
   const ActiveExpert& e = p.active[p.by_size[claim.item / chunks]];
   const auto [begin, end] = up.chunk(claim.node, claim.item % chunks);
   const P16Matrix& m = s.packed->info.layout.w13;
-  const std::size_t block_bytes = static_cast<std::size_t>(halves) * m.panel_bytes();
   const std::int64_t step = panels_per_call(e) / halves;
   alignas(64) float y13[kCallResults];
   for (std::int64_t block = begin; block < end; block += step) {
     const std::int64_t count = std::min(step, end - block), ld = count * halves * kPanelRows;
-    const std::byte* panels = expert(e) + static_cast<std::size_t>(block) * block_bytes;
-    const std::byte* next = block + count < end ? panels + static_cast<std::size_t>(count) * block_bytes : nullptr;
+    const std::byte* w13 = panels(Matrix::w13, e, block * halves);
+    const std::byte* next = block + count < end ? panels(Matrix::w13, e, (block + count) * halves) : nullptr;
     for (std::int32_t i = 0; i < e.tiles; ++i) {
       const Tile& t = p.tiles[e.first_tile + i];
-      s.kernel->gemm({&m, panels, count * halves, in_tile(t), t.rows, in, y13, ld, i == 0 ? next : nullptr});
+      s.kernel->gemm(
+          {&m, w13, count * halves, in_tile(t), t.rows, in, y13, ld, i == 0 ? next : nullptr, block * halves});
       ActivateArgs a = s.activate;
       a.y13 = y13;
       a.ld = ld;
@@ -228,16 +237,15 @@ void Run::multiply_down(const Claim& claim) const {
   alignas(64) float y[kCallResults];
   for (std::int32_t i = 0; i < p.num_active; ++i) {
     const ActiveExpert& e = p.active[i];
-    const std::byte* after =
-        i + 1 < p.num_active ? w2(p.active[i + 1]) + static_cast<std::size_t>(begin) * m.panel_bytes() : nullptr;
+    const std::byte* after = i + 1 < p.num_active ? panels(Matrix::w2, p.active[i + 1], begin) : nullptr;
     const std::int64_t step = panels_per_call(e);
     for (std::int64_t panel = begin; panel < end; panel += step) {
       const std::int64_t count = std::min(step, end - panel), ld = count * kPanelRows;
-      const std::byte* panels = w2(e) + static_cast<std::size_t>(panel) * m.panel_bytes();
-      const std::byte* next = panel + count < end ? panels + static_cast<std::size_t>(count) * m.panel_bytes() : after;
+      const std::byte* w2 = panels(Matrix::w2, e, panel);
+      const std::byte* next = panel + count < end ? panels(Matrix::w2, e, panel + count) : after;
       for (std::int32_t j = 0; j < e.tiles; ++j) {
         const Tile& t = p.tiles[e.first_tile + j];
-        s.kernel->gemm({&m, panels, count, mid_tile(t), t.rows, mid, y, ld, j == 0 ? next : nullptr});
+        s.kernel->gemm({&m, w2, count, mid_tile(t), t.rows, mid, y, ld, j == 0 ? next : nullptr, panel});
         s.kernel->steps->combine({acc + (panel - begin) * kPanelRows, columns, p.slot_token + t.slot,
                                   s.weight_on_input ? nullptr : p.slot_weight + t.slot, y, ld, t.rows, ld, s.rounded,
                                   s.in_dtype});

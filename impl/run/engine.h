@@ -41,7 +41,9 @@ struct EngineSetup {
 
   TileShape in_shape() const { return tile_shape(packed->info.layout.w13); }
   TileShape mid_shape() const { return tile_shape(packed->info.layout.w2); }
-  TileShape tile_shape(const P16Matrix& m) const { return {m.k, m.group, kernel->id->act, code_bias(m.element)}; }
+  TileShape tile_shape(const P16Matrix& m) const {
+    return {m.k, m.group, kernel->id->act, code_bias(m.element), kernel->id->layout == LayoutKind::kai};
+  }
   PlanShape plan_shape(std::int64_t tokens) const { return {tokens, top_k, experts, kernel->tile_rows}; }
 };
 

@@ -16,7 +16,8 @@ namespace {
 // The arithmetic of CPU_INT4 (decisions 7.1): rounded to the input dtype between the steps, and as upstream sums with
 // bit_compat vllm.
 bool is_cpu_int4(const Kernel& kernel) {
-  return kernel.id->layout == LayoutKind::p16_int4 && kernel.id->act == ActFormat::tok8;
+  return (kernel.id->layout == LayoutKind::p16_int4 || kernel.id->layout == LayoutKind::kai) &&
+         kernel.id->act == ActFormat::tok8;
 }
 
 ActivateArgs activation_of(const Config& c, const Kernel& kernel) {

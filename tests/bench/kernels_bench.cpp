@@ -61,6 +61,7 @@ int larger(int n) {
 [[maybe_unused]] const bool kRegistered = [] {
   const auto host = detect_platform();
   for (const Kernel* kernel : kernels()) {
+    if (!p16_element(kernel->id->layout)) continue;
     if (!host || !host->runs(kernel->id->isa) || (kernel->ready != nullptr && !kernel->ready())) continue;
     const bool scaled = matrix_of(*kernel, -1).grouping() != Grouping::none;
     for (const std::int64_t group : scaled ? std::vector<std::int64_t>{32, 64, 128, -1} : std::vector<std::int64_t>{0})

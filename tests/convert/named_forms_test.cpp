@@ -66,7 +66,7 @@ void check_pack(LayoutKind kind, const std::string& tensor, const std::string& f
   // The bias comes back, too.
   CanonicalRows rows;
   rows.shape(n, l.w2);
-  named_form(kind)->read({l, out.data(), 0}, Matrix::w2, rows);
+  EXPECT_TRUE(named_form(kind)->read({l, out.data(), 0}, Matrix::w2, rows));
   EXPECT_EQ(rows.bias, bias ? f.at("bias").as<float>() : std::vector<float>(static_cast<std::size_t>(n)));
   EXPECT_EQ(rows.scales, f.at("scales").floats());
 }
@@ -74,6 +74,42 @@ void check_pack(LayoutKind kind, const std::string& tensor, const std::string& f
 TEST(TorchBlob, PackVectors) {
   for (const std::string& name : files("pack_")) check_pack(LayoutKind::torch_float, "packed_fallback", name);
   EXPECT_EQ(files("pack_").size(), 23u);
+}
+
+TEST(Kai, PackVectors) {
+  for (const std::string& name : files("pack_")) check_pack(LayoutKind::kai, "packed_kai", name);
+}
+
+// Whole layers: gate and up rows share tiles where I is no multiple of 8.
+TEST(Kai, MoeVectors) {
+  std::vector<std::string> names = files("moe_");
+  for (const std::string& name : files("groupeqk_")) names.push_back(name);
+  EXPECT_EQ(names.size(), 16u);
+  for (const std::string& name : names) {
+    SCOPED_TRACE(name);
+    const VecFile f = load_vectors(name);
+    const auto number = [&](const char* key) { return std::stoll(f.meta.at(key)); };
+    const std::int64_t e = number("E"), h = number("H"), i = number("I"), g = number("group_size");
+    const bool bias = f.has("w13_bias");
+    ConvertJob job{.layout = named(LayoutKind::kai, e, h, i, g, bias), .group_size = g};
+    MemorySource source;
+    for (std::int64_t n = 0; n < e; ++n) job.experts.push_back(n);
+    source.set_stacked(Role::w13_weight, view_of(f.at("w13_int4")));
+    source.set_stacked(Role::w2_weight, view_of(f.at("w2_int4")));
+    source.set_stacked(Role::w13_scale, view_of(f.at("w13_scale")));
+    source.set_stacked(Role::w2_scale, view_of(f.at("w2_scale")));
+    if (bias) source.set_stacked(Role::w13_bias, view_of(f.at("w13_bias")));
+    if (bias) source.set_stacked(Role::w2_bias, view_of(f.at("w2_bias")));
+    const Bytes out = convert(job, source);
+    for (const char* matrix : {"w13", "w2"}) {
+      std::vector<std::byte> all;
+      for (std::int64_t n = 0; n < e; ++n) {
+        const auto one = bytes_of(job.layout, out, std::string(matrix) + "_packed", n);
+        all.insert(all.end(), one.begin(), one.end());
+      }
+      EXPECT_EQ(all, f.at(std::string(matrix) + "_packed_kai").as<std::byte>()) << matrix;
+    }
+  }
 }
 
 class NamedForms : public testing::TestWithParam<LayoutKind> {};
@@ -101,7 +137,7 @@ TEST_P(NamedForms, RoundTripsEveryShape) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, NamedForms, testing::Values(LayoutKind::torch_float),
+INSTANTIATE_TEST_SUITE_P(All, NamedForms, testing::Values(LayoutKind::torch_float, LayoutKind::kai),
                          [](const auto& i) { return "kind" + std::to_string(static_cast<int>(i.param)); });
 
 TEST(NamedForms, FaultsNameTheirPlace) {

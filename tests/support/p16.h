@@ -142,12 +142,14 @@ inline std::vector<const Kernel*> runnable_kernels(LayoutKind layout, ActFormat 
       rows.push_back(k);
   return rows;
 }
-// Of one activation format.
+// Of one activation format, on our own layouts.
 inline std::vector<const Kernel*> runnable_kernels(ActFormat act) {
   std::vector<const Kernel*> rows;
   const auto host = detect_platform();
   for (const Kernel* k : kernels())
-    if (host && host->runs(k->id->isa) && k->id->act == act && (k->ready == nullptr || k->ready())) rows.push_back(k);
+    if (host && host->runs(k->id->isa) && k->id->act == act && p16_element(k->id->layout) &&
+        (k->ready == nullptr || k->ready()))
+      rows.push_back(k);
   return rows;
 }
 

@@ -1,0 +1,13 @@
+// The scalar row on KleidiAI's layouts (scheme/layout_kai.h): the same numbers as the row on p16, and the definition of
+// the rows of Arm. Runs on every machine.
+#pragma once
+
+#include "kernels/kernel.h"
+
+namespace moe::ref {
+
+// A row of qai8dxp (w4a8_int8.md 6.3): that of float32 values with HalfRule::away, of bf16 values with even.
+void quantise_kai(const QuantArgsRow& args);
+void gemm_kai(const GemmArgs& args);
+
+}  // namespace moe::ref
