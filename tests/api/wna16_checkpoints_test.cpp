@@ -1,0 +1,270 @@
+// WNA16 through the ABI on the CPU row: golden files, checkpoint directories of known models, refusals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "support/wna16_model.h"
+
+namespace moe::test {
+namespace {
+
+// --- golden files -----------------------------------------------------------------------------------------------
+
+nlohmann::json golden_config(const VecFile& f) {
+  const std::string& format = f.meta.at("format");
+  const bool gptq = format == "gptq", packed = !gptq && format != "awq";
+  const std::int64_t group = std::stoll(f.meta.at("group_size"));
+  nlohmann::json w = {{"num_bits", std::stoi(f.meta.at("bits"))}, {"type", "int"}, {"dynamic", false}};
+  w["symmetric"] = !f.has("in.w13_qzeros");
+  w["strategy"] = group == -1 ? "channel" : "group";
+  if (group != -1) w["group_size"] = group;
+  if (f.meta.count("act_order") && f.meta.at("act_order") == "True") w["actorder"] = "group";
+  nlohmann::json q = {{"weights", w}, {"format", packed ? "pack-quantized" : format}};
+  const bool plus_one = gptq && f.meta.at("backend") == "CPU";
+  q["zero_point_convention"] = plus_one ? "plus_one" : "as_stored";
+  if (packed) q["is_transposed"] = f.meta.at("backend") != "FLASHINFER_TRTLLM";
+  return {{"num_experts", std::stoll(f.meta.at("E"))},
+          {"top_k", f.has("exec.topk_ids") ? f.at("exec.topk_ids").shape[1] : 1},
+          {"hidden_dim", std::stoll(f.meta.at("H"))},
+          {"intermediate_size", std::stoll(f.meta.at("I"))},
+          {"in_dtype", "float32"},
+          {"has_bias", f.has("in.w13_bias")},
+          {"quantization", q}};
+}
+
+// The numbers of `dense.` come back, and the layer gives `exec.y`.
+TEST(Wna16Checkpoints, GoldenFiles) {
+  int converted = 0, compared = 0, executed = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(vector_path("wna16"))) {
+    const std::string name = entry.path().filename().string();
+    if (entry.path().extension() != ".safetensors") continue;
+    const VecFile f = load_vectors("wna16/" + name);
+    const bool configurable = name.find("awq_b8") == std::string::npos && name.find("mixed") == std::string::npos;
+    if (!f.has("in.w13") || !configurable) continue;  // the two are kernels' own
+    SCOPED_TRACE(name);
+    Wna16Model m;
+    m.E = std::stoll(f.meta.at("E")), m.H = std::stoll(f.meta.at("H")), m.I = std::stoll(f.meta.at("I"));
+    Wna16Layer layer;
+    layer.config = make_config(golden_config(f).dump());
+    layer.selection = make_selection(layer.config.get());
+    ASSERT_TRUE(layer.selection);
+    layer.weights =
+        make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(layer.config.get(), o, e); });
+    for (const auto& [tensor_name, t] : f.tensors) {
+      if (!tensor_name.starts_with("in.")) continue;
+      if (golden_config(f)["quantization"]["format"] == "awq" && tensor_name.find("g_idx") != std::string::npos)
+        continue;
+      const moe_tensor view = tensor(static_cast<moe_dtype>(t.dtype), t.shape, t.data.data());
+      const std::string role = tensor_name.substr(3);
+      const Failure set = failure([&](moe_error** e) {
+        return moe_weights_set(layer.weights.get(), role.c_str(), &view, nullptr, nullptr, e);
+      });
+      ASSERT_EQ(set.status, MOE_OK) << set.message;
+    }
+    layer.convert();
+    ASSERT_TRUE(layer.layer);
+    ++converted;
+    for (const char* matrix : {"w13", "w2"}) {
+      const std::string prefix = std::string("dense.") + matrix;
+      if (!f.has(prefix + "_int")) continue;
+      ++compared;
+      const VecTensor& ints = f.at(prefix + "_int");
+      const auto codes = ints.as<std::int8_t>();
+      const auto scales = f.at(prefix + "_scale").floats();
+      const auto groups = f.at(prefix + "_group").as<std::int32_t>();
+      const std::int64_t n = ints.shape[1], k = ints.shape[2], g = f.at(prefix + "_scale").shape[2];
+      std::vector<float> dense(static_cast<std::size_t>(n * k));
+      for (std::int64_t e = 0; e < m.E && ints.dtype == DType::i8; ++e) {
+        moe_tensor out = tensor(MOE_DTYPE_F32, {n, k}, dense.data());
+        const std::string role = std::string(matrix) + "_weight";
+        ASSERT_EQ(moe_packed_dequantize(layer.packed.get(), role.c_str(), e, &out, nullptr), MOE_OK);
+        for (std::int64_t i = 0; i < n * k; ++i) {
+          const std::int32_t column_group = groups[static_cast<std::size_t>(e * k + i % k)];
+          const float scale = scales[static_cast<std::size_t>((e * n + i / k) * g + column_group)];
+          ASSERT_EQ(dense[static_cast<std::size_t>(i)],
+                    static_cast<float>(codes[static_cast<std::size_t>(e * n * k + i)]) * scale);
+        }
+      }
+    }
+    if (!f.has("exec.y")) continue;
+    ++executed;
+    m.T = f.at("exec.x").shape[0], m.K = f.at("exec.topk_ids").shape[1];
+    m.x = f.at("exec.x").floats();
+    m.ids = f.at("exec.topk_ids").as<std::int32_t>();
+    m.weights = f.at("exec.topk_weights").floats();
+    const std::vector<float> y = f.at("exec.y").floats(), got = floats_of(layer.run(m, 0, m.T), m.dtype);
+    EXPECT_LE(relative_rms(got, std::vector<double>(y.begin(), y.end())), 1e-4);
+  }
+  EXPECT_EQ(converted, 51);
+  EXPECT_GE(compared, 90);
+  EXPECT_EQ(executed, 9);
+}
+
+// --- checkpoint directories of known models -----------------------------------------------------------------------
+
+struct Family {
+  const char* name;
+  const char* config;  // members of config.json
+  const char* module;
+  std::array<const char*, 3> projections;
+};
+const Family kFamilies[] = {
+    {"Qwen3-MoE",
+     R"({"architectures":["Qwen3MoeForCausalLM"],"num_experts":3,"moe_intermediate_size":64,
+      "norm_topk_prob":true})",
+     "model.layers.0.mlp.experts",
+     {"gate_proj", "up_proj", "down_proj"}},
+    {"Mixtral",
+     R"({"architectures":["MixtralForCausalLM"],"num_local_experts":3,"intermediate_size":64})",
+     "model.layers.0.block_sparse_moe.experts",
+     {"w1", "w3", "w2"}},
+    {"DeepSeek-V3 and Kimi-K2",
+     R"({"architectures":["DeepseekV3ForCausalLM"],"n_routed_experts":3,
+      "moe_intermediate_size":64,"first_k_dense_replace":1,"moe_layer_freq":1,"scoring_func":"sigmoid",
+      "topk_method":"noaux_tc","n_group":1,"topk_group":1,"routed_scaling_factor":1.0,"norm_topk_prob":true})",
+     "model.layers.1.mlp.experts",
+     {"gate_proj", "up_proj", "down_proj"}},
+};
+
+struct HfCase {
+  const char* format;
+  int bits;
+  bool zeros, order, plus_one;
+  std::int64_t group;
+  const char* quantization;
+};
+const HfCase kHfCases[] = {
+    {"gptq", 4, false, false, true, 32,
+     R"({"quant_method":"gptq","bits":4,"group_size":32,"desc_act":false,"sym":true})"},
+    {"gptq", 8, false, true, true, 32,
+     R"({"quant_method":"gptq","bits":8,"group_size":32,"desc_act":true,"sym":true})"},
+    {"gptq", 4, true, true, true, 32,
+     R"({"quant_method":"gptq","bits":4,"group_size":32,"desc_act":true,"sym":false})"},
+    {"gptq", 4, true, false, false, 64,
+     R"({"quant_method":"gptq","bits":4,"group_size":64,"desc_act":false,"sym":false,"checkpoint_format":"gptq_v2"})"},
+    {"gptq", 8, false, false, true, -1, R"({"quant_method":"gptq","bits":4,"group_size":32,"desc_act":false,"sym":true,
+      "dynamic":{"-:.*self_attn.*":{},"+:.*experts.*":{"bits":8,"group_size":-1}}})"},
+    {"awq", 4, true, false, false, 32, R"({"quant_method":"awq","bits":4,"group_size":32,"zero_point":true,
+      "version":"gemm","modules_to_not_convert":["gate"]})"},
+    {"pack-quantized", 4, false, false, false, 32, R"({"quant_method":"compressed-tensors","format":"pack-quantized",
+      "config_groups":{"group_0":{"targets":["Linear"],"weights":{"num_bits":4,"type":"int","strategy":"group",
+      "group_size":32,"symmetric":true}}},"ignore":["lm_head"]})"},
+    {"pack-quantized", 8, false, false, false, -1, R"({"quant_method":"compressed-tensors","format":"pack-quantized",
+      "config_groups":{"group_0":{"targets":["Linear"],"weights":{"num_bits":8,"type":"int","strategy":"channel",
+      "symmetric":true}}}})"},
+    {"pack-quantized", 4, true, true, false, 32, R"({"quant_method":"compressed-tensors","format":"pack-quantized",
+      "config_groups":{"group_0":{"targets":["Linear"],"weights":{"num_bits":4,"type":"int","strategy":"group",
+      "group_size":32,"symmetric":false,"actorder":"group"}}}})"},
+};
+
+TEST(Wna16Checkpoints, CheckpointsOfKnownModels) {
+  std::uint32_t seed = 50;
+  for (const Family& family : kFamilies)
+    for (const HfCase& c : kHfCases) {
+      SCOPED_TRACE(std::string(family.name) + " " + c.quantization);
+      Wna16Model m;
+      m.format = c.format, m.bits = c.bits, m.zeros = c.zeros, m.order = c.order, m.plus_one = c.plus_one;
+      m.group = c.group;
+      m.dtype = MOE_DTYPE_BF16;
+      m = random_wna16(m, seed++);
+      nlohmann::json hf = nlohmann::json::parse(family.config);
+      hf.update({{"num_experts_per_tok", m.K},
+                 {"hidden_size", m.H},
+                 {"num_hidden_layers", 2},
+                 {"hidden_act", "silu"},
+                 {"torch_dtype", "bfloat16"}});
+      hf["quantization_config"] = nlohmann::json::parse(c.quantization);
+      const std::string text = hf.dump();
+      // GPTQ files always have a g_idx and qzeros.
+      Wna16Model files = m;
+      if (m.format == std::string("gptq")) {
+        files.order = files.zeros = true;
+        for (auto* matrices : {&files.w13, &files.w2})
+          for (Matrix13or2& w : *matrices)
+            if (!m.zeros) std::fill(w.zeros.begin(), w.zeros.end(), static_cast<std::uint8_t>((1 << (m.bits - 1)) - 1));
+      }
+      const TempDir dir;
+      dir.write("model.safetensors", checkpoint_file(files, family.projections, family.module));
+      Wna16Layer layer;
+      layer.config = make<ConfigPtr>([&](moe_config** o, moe_error** e) {
+        return moe_config_create_from_hf(text.data(), text.size(), nullptr, 0, o, e);
+      });
+      ASSERT_TRUE(layer.config);
+      layer.selection = make_selection(layer.config.get());
+      ASSERT_TRUE(layer.selection);
+      layer.weights = make<WeightsPtr>(
+          [&](moe_weights** o, moe_error** e) { return moe_weights_create(layer.config.get(), o, e); });
+      const Failure loaded = failure([&](moe_error** e) {
+        return moe_weights_load_safetensors(layer.weights.get(), dir.path().c_str(), nullptr, e);
+      });
+      ASSERT_EQ(loaded.status, MOE_OK) << loaded.message;
+      layer.convert();
+      ASSERT_TRUE(layer.layer);
+      EXPECT_LE(relative_rms(floats_of(layer.run(m, 0, m.T), m.dtype), plain_layer(m)), 8e-3);
+    }
+}
+
+// --- refusals ----------------------------------------------------------------------------------------------------
+
+Failure set_failure(const Wna16Model& m, const char* role, std::vector<std::int64_t> shape) {
+  const ConfigPtr config = make_config(m.config_text());
+  const WeightsPtr w =
+      make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(config.get(), o, e); });
+  const std::vector<std::byte> data(1 << 16);
+  const moe_tensor t = tensor(MOE_DTYPE_I32, shape, data.data());
+  return failure([&](moe_error** e) { return moe_weights_set(w.get(), role, &t, nullptr, nullptr, e); });
+}
+
+TEST(Wna16Checkpoints, TensorsWithoutAPlaceOrWithAnotherShape) {
+  Wna16Model m;
+  EXPECT_EQ(set_failure(m, "w13_weight", {3, 16, 128}).status, MOE_OK);
+  EXPECT_EQ(set_failure(m, "w13_g_idx", {3, 128}).status, MOE_OK);
+  for (const auto& shape :
+       {std::vector<std::int64_t>{3, 128, 16}, {3, 32, 128}, {3, 16, 64}, {2, 16, 128}, {16, 128}}) {
+    const Failure f = set_failure(m, "w13_weight", shape);
+    EXPECT_EQ(f.status, MOE_ERR_SHAPE);
+    EXPECT_EQ(f.subject, "w13_weight");
+  }
+  EXPECT_EQ(set_failure(m, "w13_g_idx", {3, 127}).status, MOE_ERR_SHAPE);
+  m.format = "awq";
+  EXPECT_EQ(set_failure(m, "w13_weight", {3, 128, 16}).status, MOE_OK);
+  EXPECT_EQ(set_failure(m, "w13_g_idx", {3, 128}).status, MOE_ERR_UNEXPECTED_WEIGHT);
+  EXPECT_EQ(set_failure(m, "w13_qzeros", {3, 4, 16}).status, MOE_ERR_UNEXPECTED_WEIGHT);
+  m.zeros = true;
+  EXPECT_EQ(set_failure(m, "w13_qzeros", {3, 4, 16}).status, MOE_OK);
+  m.format = "pack-quantized";
+  EXPECT_EQ(set_failure(m, "w13_weight", {3, 128, 16}).status, MOE_OK);
+  EXPECT_EQ(set_failure(m, "w13_qzeros", {3, 16, 4}).status, MOE_OK);
+  m.transposed = true;
+  EXPECT_EQ(set_failure(m, "w13_weight", {3, 128, 16}).status, MOE_ERR_SHAPE);
+  EXPECT_EQ(set_failure(m, "w13_weight", {3, 16, 128}).status, MOE_OK);
+  EXPECT_EQ(set_failure(m, "w13_qzeros", {3, 4, 16}).status, MOE_OK);
+}
+
+// A packed file whose list of columns is no list of columns.
+TEST(Wna16Checkpoints, DamagedListsAreNotFollowed) {
+  Wna16Model m;
+  m.order = true;
+  m = random_wna16(m, 77);
+  Wna16Layer layer(m);
+  moe_tensor w13{};
+  w13.struct_size = sizeof w13;
+  ASSERT_EQ(moe_packed_get(layer.packed.get(), "w13_packed", 1, &w13, nullptr), MOE_OK);
+  auto* last = static_cast<std::byte*>(w13.data) + w13.shape[0] - 4;  // 128 columns: no padding behind the list
+  for (const std::int32_t bad : {-1, 128, 1 << 30}) {
+    std::memcpy(last, &bad, 4);
+    const Failure f = failure([&](moe_error** e) {
+      moe_layer* out = nullptr;
+      return moe_layer_create(nullptr, layer.selection.get(), layer.packed.get(), nullptr, &out, e);
+    });
+    EXPECT_EQ(f.status, MOE_ERR_FORMAT);
+    EXPECT_THAT(f.message, testing::HasSubstr("w13 of expert 1"));
+    std::vector<float> dense(static_cast<std::size_t>(2 * m.I * m.H));
+    moe_tensor out = tensor(MOE_DTYPE_F32, {2 * m.I, m.H}, dense.data());
+    EXPECT_EQ(moe_packed_dequantize(layer.packed.get(), "w13_weight", 1, &out, nullptr), MOE_ERR_FORMAT);
+  }
+}
+
+}  // namespace
+}  // namespace moe::test

@@ -1,0 +1,203 @@
+// WNA16 checkpoints of all formats on the CPU row, through the ABI: GPTQ, AWQ and compressed-tensors, stacked either
+// way and per expert in files; zero points, activation order, bias. Against a plain float64 layer, the same for every
+// batch and thread count, on every instruction set within its bound; packed files; ranks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "support/wna16_model.h"
+
+namespace moe::test {
+namespace {
+
+std::vector<PlatformPtr> capped_platforms() {
+  std::vector<PlatformPtr> platforms;
+  for (const char* isa : {"scalar", "avx2", "avx512vnni", "avx512bf16"}) {
+    setenv("MOE_MAX_ISA", isa, 1);
+    (void)failure([&](moe_error** e) {
+      moe_platform* p = nullptr;
+      const moe_status s = moe_platform_create(nullptr, 0, &p, e);
+      if (s == MOE_OK) platforms.emplace_back(p);
+      return s;
+    });
+  }
+  unsetenv("MOE_MAX_ISA");
+  return platforms;
+}
+
+std::vector<Wna16Model> all_models() {
+  std::vector<Wna16Model> models;
+  struct Size {
+    std::int64_t h, i, g;
+  };
+  const Size sizes[] = {{128, 64, 32}, {64, 64, 64}, {96, 192, 96}, {72, 24, -1}};
+  std::uint32_t seed = 1;
+  for (const char* format : {"gptq", "awq", "pack-quantized"})
+    for (const int bits : {4, 8})
+      for (const Size& s : sizes)
+        for (const bool zeros : {false, true})
+          for (const bool order : {false, true}) {
+            Wna16Model m;
+            m.format = format;
+            if ((m.awq() && (bits == 8 || order)) || (order && s.g < 0)) continue;
+            m.bits = bits, m.H = s.h, m.I = s.i, m.group = s.g, m.zeros = zeros, m.order = order;
+            m.transposed = seed % 2 == 0;
+            m.bias = seed % 3 == 0;
+            m.plus_one = zeros && seed % 5 < 2;
+            m.dtype = seed % 4 == 1 ? MOE_DTYPE_BF16 : seed % 4 == 3 ? MOE_DTYPE_F16 : MOE_DTYPE_F32;
+            models.push_back(random_wna16(m, seed++));
+          }
+  return models;
+}
+
+TEST(Wna16Cpu, AgainstAPlainLayer) {
+  const std::vector<PlatformPtr> platforms = capped_platforms();
+  for (const Wna16Model& m : all_models()) {
+    SCOPED_TRACE(m.config_text());
+    const std::vector<double> want = plain_layer(m);
+    for (const PlatformPtr& p : platforms) {
+      const Wna16Layer layer(m, "{\"threads\":3}", p.get());
+      ASSERT_TRUE(layer.layer);
+      const std::vector<std::byte> out = layer.run(m, 0, m.T);
+      EXPECT_LE(relative_rms(floats_of(out, m.dtype), want), m.dtype == MOE_DTYPE_F32    ? 1e-5
+                                                             : m.dtype == MOE_DTYPE_BF16 ? 8e-3
+                                                                                         : 1e-3)
+          << layer.kernel;
+      const auto row = std::ssize(out) / m.T;
+      for (std::int64_t t = 0; t < m.T; ++t)  // alone as in the batch
+        EXPECT_EQ(layer.run(m, t, 1), std::vector<std::byte>(out.begin() + t * row, out.begin() + (t + 1) * row));
+    }
+    EXPECT_EQ(Wna16Layer(m).run(m, 0, m.T), Wna16Layer(m, "{\"threads\":4}").run(m, 0, m.T));
+    ASSERT_FALSE(HasFailure());
+  }
+}
+
+// More slots than phase 0 takes in one task, and the weight on the input.
+TEST(Wna16Cpu, ActivationOrderInLargeBatches) {
+  for (const bool on_input : {false, true}) {
+    Wna16Model m;
+    m.order = true;
+    m.T = 70;
+    if (on_input) {
+      m.K = 1;
+      m.extra = {{"apply_router_weight_on_input", true}};
+    }
+    m = random_wna16(m, 99);
+    const Wna16Layer layer(m, "{\"threads\":3}");
+    ASSERT_TRUE(layer.layer);
+    const std::vector<std::byte> out = layer.run(m, 0, m.T);
+    for (std::int64_t t = 0; t < m.T; t += 7)
+      EXPECT_EQ(layer.run(m, t, 1), std::vector<std::byte>(out.begin() + t * m.H * 4, out.begin() + (t + 1) * m.H * 4));
+    if (!on_input) {
+      EXPECT_LE(relative_rms(floats_of(out, m.dtype), plain_layer(m)), 1e-5);
+    }
+  }
+}
+
+TEST(Wna16Cpu, Int8ActivationsTakeTheOrder) {
+  Wna16Model m;
+  m.bits = 8;
+  m.order = true;
+  m.T = 9;
+  m.extra = {{"compute", "a8"}};
+  m = random_wna16(m, 5);
+  const std::vector<double> want = plain_layer(m);
+  for (const PlatformPtr& p : capped_platforms()) {
+    const Wna16Layer layer(m, "{\"threads\":1}", p.get());
+    ASSERT_TRUE(layer.layer);
+    EXPECT_EQ(layer.kernel.rfind("w8a8_blk8_p16", 0), 0u) << layer.kernel;
+    EXPECT_LE(relative_rms(floats_of(layer.run(m, 0, m.T), m.dtype), want), 2e-2);
+  }
+}
+
+TEST(Wna16Cpu, NumbersAndTensorsComeBack) {
+  for (const Wna16Model& m : all_models()) {
+    SCOPED_TRACE(m.config_text());
+    const Wna16Layer layer(m);
+    ASSERT_TRUE(layer.packed);
+    for (const bool up : {true, false}) {
+      const Matrix13or2& w = up ? m.w13[1] : m.w2[1];
+      std::vector<float> dense(static_cast<std::size_t>(w.n * w.k));
+      moe_tensor t = tensor(MOE_DTYPE_F32, {w.n, w.k}, dense.data());
+      ASSERT_EQ(moe_packed_dequantize(layer.packed.get(), up ? "w13_weight" : "w2_weight", 1, &t, nullptr), MOE_OK);
+      for (std::int64_t n = 0; n < w.n; ++n)
+        for (std::int64_t k = 0; k < w.k; ++k)
+          ASSERT_EQ(dense[static_cast<std::size_t>(n * w.k + k)], static_cast<float>(m.weight(w, n, k)));
+    }
+  }
+}
+
+// A checkpoint's files and a packed file give the layer of the stacks.
+TEST(Wna16Cpu, Files) {
+  for (const Wna16Model& m : all_models()) {
+    SCOPED_TRACE(m.config_text());
+    const TempDir dir;
+    dir.write("model.safetensors", checkpoint_file(m));
+    Wna16Layer layer(m);
+    ASSERT_TRUE(layer.layer);
+    const std::vector<std::byte> want = layer.run(m, 0, m.T);
+    layer.weights =
+        make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(layer.config.get(), o, e); });
+    const Failure loaded = failure([&](moe_error** e) {
+      return moe_weights_load_safetensors(layer.weights.get(), dir.path().c_str(), nullptr, e);
+    });
+    ASSERT_EQ(loaded.status, MOE_OK) << loaded.message;
+    layer.convert();
+    EXPECT_EQ(layer.run(m, 0, m.T), want);
+    const std::string saved = dir.file("layer.moe");
+    ASSERT_EQ(failure([&](moe_error** e) {
+                return moe_packed_save(layer.packed.get(), saved.c_str(), 0, nullptr, e);
+              }).status,
+              MOE_OK);
+    layer.packed = make<PackedPtr>([&](moe_packed** o, moe_error** e) {
+      return moe_packed_load(nullptr, saved.c_str(), MOE_LOAD_VERIFY, nullptr, o, e);
+    });
+    layer.create();
+    EXPECT_EQ(layer.run(m, 0, m.T), want);
+  }
+}
+
+// Two tensor-parallel ranks: their sum is the whole layer's; activation order is refused there.
+TEST(Wna16Cpu, TensorParallelRanks) {
+  for (const char* format : {"gptq", "awq", "pack-quantized"})
+    for (const bool zeros : {false, true}) {
+      Wna16Model m;
+      m.format = format;
+      m.zeros = zeros;
+      m = random_wna16(m, 21);
+      SCOPED_TRACE(m.config_text());
+      const TempDir dir;
+      dir.write("model.safetensors", checkpoint_file(m));
+      std::vector<float> sum(static_cast<std::size_t>(m.T * m.H), 0.0f);
+      for (int rank = 0; rank < 2; ++rank) {
+        m.extra["parallel"] = {{"tp_size", 2}, {"tp_rank", rank}};
+        Wna16Layer layer;
+        layer.config = make_config(m.config_text());
+        layer.selection = make_selection(layer.config.get());
+        layer.weights = make<WeightsPtr>(
+            [&](moe_weights** o, moe_error** e) { return moe_weights_create(layer.config.get(), o, e); });
+        const Failure loaded = failure([&](moe_error** e) {
+          return moe_weights_load_safetensors(layer.weights.get(), dir.path().c_str(), nullptr, e);
+        });
+        ASSERT_EQ(loaded.status, MOE_OK) << loaded.message;
+        layer.convert();
+        const std::vector<float> part = floats_of(layer.run(m, 0, m.T), m.dtype);
+        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
+      }
+      EXPECT_LE(relative_rms(sum, plain_layer(m)), 1e-5);
+    }
+  Wna16Model ordered;
+  ordered.order = true;
+  ordered.extra["parallel"] = {{"tp_size", 2}, {"tp_rank", 0}};
+  const ConfigPtr config = make_config(ordered.config_text());
+  const Failure f = failure([&](moe_error** e) {
+    moe_selection* s = nullptr;
+    return moe_select_backend(nullptr, config.get(), nullptr, 0, &s, e);
+  });
+  EXPECT_EQ(f.status, MOE_ERR_NO_BACKEND);
+  EXPECT_THAT(f.message, testing::HasSubstr("actorder"));
+}
+
+}  // namespace
+}  // namespace moe::test
