@@ -40,10 +40,13 @@ struct GemmArgs {
   const std::byte* tile;     // A tile
   int n;                     // its rows
   TileShape shape;
-  float* out;              // [n][ld], 16 * panel_count columns written
-  std::ptrdiff_t ld;       // floats
-  const std::byte* next;   // where reading goes on after the last panel: prefetched; nullptr = nowhere
+  float* out;         // [n][ld], 16 * panel_count columns written
+  std::ptrdiff_t ld;  // floats
+  // Where reading goes on after the last panel, for prefetches; nullptr = nowhere. When the same panels meet several
+  // tiles, call `part` of `parts` reads ahead its share, so that memory is busy all the time and never the bottleneck.
+  const std::byte* next;
   std::int64_t first = 0;  // number of the first panel within the matrix
+  int part = 0, parts = 1;
 };
 
 // stepwise: gate, up and every operation are rounded to dtype (w4a8_int8.md 8.3); once: the result alone.

@@ -8,14 +8,16 @@
 namespace moe {
 namespace {
 
-constexpr std::int64_t kCallPanels = 8;      // panels of one gemm call at most
-constexpr std::int64_t kCallResults = 4096;  // its results stay in L1
-constexpr std::int64_t kMaxTileRows = 128;   // two panels always fit
+constexpr std::int64_t kCallPanels = 8;         // panels of one gemm call at most
+constexpr std::int64_t kCallResults = 4096;     // its results stay in L1
+constexpr std::size_t kCallBytes = 512 * 1024;  // its panels, and those that are read ahead meanwhile, stay in L2
+constexpr std::int64_t kMaxTileRows = 128;      // two panels always fit
 static_assert(2 * kPanelRows * kMaxTileRows <= kCallResults);
 
-std::int64_t panels_per_call(const ActiveExpert& e) {
+std::int64_t panels_per_call(const ActiveExpert& e, std::size_t panel_bytes) {
   const std::int64_t rows = ceil_div(e.slots, e.tiles);  // of its largest tile
-  return std::clamp<std::int64_t>(kCallResults / (kPanelRows * rows) / 2 * 2, 2, kCallPanels);
+  const auto in_cache = static_cast<std::int64_t>(kCallBytes / panel_bytes);
+  return std::clamp<std::int64_t>(std::min(kCallResults / (kPanelRows * rows), in_cache) / 2 * 2, 2, kCallPanels);
 }
 
 constexpr std::int64_t kRowItems = 64;     // items of phase 0 at most
@@ -88,6 +90,7 @@ struct Run {
   void quantise_tokens(std::int64_t item, std::int64_t items) const;
   void scale_row(float* x, float weight) const;
   const float* reorder_row(float* x, const std::int32_t* columns) const;
+  const std::byte* first_panels(int node, std::int64_t item) const;
   void multiply_up(const Claim& claim) const;
   void finish_tile(const Tile& t) const;
   void multiply_down(const Claim& claim) const;
@@ -140,6 +143,14 @@ void Run::scale_row(float* x, float weight) const {
   s.kernel->steps->widen(s.in_dtype, narrowed, s.hidden, x);
 }
 
+// Of an item of phase 1; nullptr beyond the last. Items are claimed in order, so that a thread's next one is likely the
+// one that follows as many others as there are threads.
+const std::byte* Run::first_panels(int node, std::int64_t item) const {
+  const std::int64_t chunks = up.chunks(node), order = item / chunks;
+  if (order >= w.plan.num_active) return nullptr;
+  return panels(Matrix::w13, w.plan.active[w.plan.by_size[order]], up.chunk(node, item % chunks).begin * halves);
+}
+
 void Run::multiply_up(const Claim& claim) const {
   if (claim.item < 0 || cancelled()) return;
   const Plan& p = w.plan;
@@ -147,16 +158,16 @@ void Run::multiply_up(const Claim& claim) const {
   const ActiveExpert& e = p.active[p.by_size[claim.item / chunks]];
   const auto [begin, end] = up.chunk(claim.node, claim.item % chunks);
   const P16Matrix& m = s.packed->info.layout.w13;
-  const std::int64_t step = panels_per_call(e) / halves;
+  const std::int64_t step = panels_per_call(e, m.panel_bytes()) / halves;
+  const std::byte* after = first_panels(claim.node, claim.item + std::max(1, c.parallel.num_threads));
   alignas(64) float y13[kCallResults];
   for (std::int64_t block = begin; block < end; block += step) {
     const std::int64_t count = std::min(step, end - block), ld = count * halves * kPanelRows;
     const std::byte* w13 = panels(Matrix::w13, e, block * halves);
-    const std::byte* next = block + count < end ? panels(Matrix::w13, e, (block + count) * halves) : nullptr;
+    const std::byte* next = block + count < end ? panels(Matrix::w13, e, (block + count) * halves) : after;
     for (std::int32_t i = 0; i < e.tiles; ++i) {
       const Tile& t = p.tiles[e.first_tile + i];
-      s.kernel->gemm(
-          {&m, w13, count * halves, in_tile(t), t.rows, in, y13, ld, i == 0 ? next : nullptr, block * halves});
+      s.kernel->gemm({&m, w13, count * halves, in_tile(t), t.rows, in, y13, ld, next, block * halves, i, e.tiles});
       ActivateArgs a = s.activate;
       a.y13 = y13;
       a.ld = ld;
@@ -238,14 +249,14 @@ void Run::multiply_down(const Claim& claim) const {
   for (std::int32_t i = 0; i < p.num_active; ++i) {
     const ActiveExpert& e = p.active[i];
     const std::byte* after = i + 1 < p.num_active ? panels(Matrix::w2, p.active[i + 1], begin) : nullptr;
-    const std::int64_t step = panels_per_call(e);
+    const std::int64_t step = panels_per_call(e, m.panel_bytes());
     for (std::int64_t panel = begin; panel < end; panel += step) {
       const std::int64_t count = std::min(step, end - panel), ld = count * kPanelRows;
       const std::byte* w2 = panels(Matrix::w2, e, panel);
       const std::byte* next = panel + count < end ? panels(Matrix::w2, e, panel + count) : after;
       for (std::int32_t j = 0; j < e.tiles; ++j) {
         const Tile& t = p.tiles[e.first_tile + j];
-        s.kernel->gemm({&m, w2, count, mid_tile(t), t.rows, mid, y, ld, j == 0 ? next : nullptr, panel});
+        s.kernel->gemm({&m, w2, count, mid_tile(t), t.rows, mid, y, ld, next, panel, j, e.tiles});
         s.kernel->steps->combine({acc + (panel - begin) * kPanelRows, columns, p.slot_token + t.slot,
                                   s.weight_on_input ? nullptr : p.slot_weight + t.slot, y, ld, t.rows, ld, s.rounded,
                                   s.in_dtype});

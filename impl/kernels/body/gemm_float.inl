@@ -43,13 +43,19 @@ struct Floats : Float32Rows {
   }
 };
 
-// What is prefetched: weights that come `distance` later in the same panel, at its end those of the panels to come.
+// What is prefetched. Panels that meet one tile: weights that come kAhead bytes later in the same panel, at its end
+// those of the panels to come. Panels that meet several: every `parts`th block of the panels to come, whole, and in
+// between nothing new.
 struct Ahead {
   const std::byte *end, *later;  // of the first panel at hand; the weights of the first panel to come
-  std::ptrdiff_t distance;
+  std::ptrdiff_t to_next;
+  int parts, turn;
 
-  const std::byte* of(const std::byte* w) const {
-    return end - w > distance ? w + distance : later + (distance - (end - w));
+  const std::byte* of(const std::byte* w) {
+    if (parts == 1) return end - w > kAhead ? w + kAhead : later + (kAhead - (end - w));
+    if (--turn != 0) return w;
+    turn = parts;
+    return w + to_next;
   }
 };
 
@@ -161,7 +167,7 @@ struct Places {
 
 template <class W, int S, int B, int N>
 [[gnu::always_inline]] inline void add_blocks(const Places& at, const std::byte* panel, const std::byte* w,
-                                              const float* x, const std::byte* ahead, GroupWalk& groups, F (&f)[S][N]) {
+                                              const float* x, const std::byte* ahead, GroupWalk& groups, F (*f)[N]) {
   std::size_t g[B] = {};
   typename W::Offset offsets[B][S];
   if constexpr (W::kScaled)
@@ -195,14 +201,16 @@ void panels(const GemmArgs& a, Places at, const std::byte* panel, bool whole, fl
   const auto* x = reinterpret_cast<const float*>(a.tile);
   const std::byte* w = panel + at.header;
   const std::ptrdiff_t column = whole ? kPanelRows : 0;
-  const Ahead ahead{panel + at.stride, later + at.header, kAhead};
+  Ahead ahead{panel + at.stride, later + at.header, a.next == nullptr ? 0 : a.next - a.panels, a.parts, a.part + 1};
   if (!whole) at.stride = 0;
   for (std::size_t p = 0; p < P; ++p)
     for (std::size_t line = 0; line < at.header; line += 64) V::prefetch(later + p * at.stride + line);
   GroupWalk groups(*a.matrix, W::kColumns);
-  F f[S][N];
-  for (auto& strip : f)
-    for (F& sum : strip) sum = V::set(0.0f);
+  F sums[S][N];
+  F(*f)[N] = sums;
+  if constexpr (S * N > 10) asm("" : "+r"(f) : : "memory");  // in memory: registers are for the blocks' sums
+  for (int s = 0; s < S; ++s)
+    for (int n = 0; n < N; ++n) f[s][n] = V::set(0.0f);
   std::int64_t left = W::blocks(a.shape);
   for (; left >= B; left -= B, w += B * Sums::kBytes, x += B * Sums::kValues)
     add_blocks<W, S, B, N>(at, panel, w, x, ahead.of(w), groups, f);

@@ -70,7 +70,7 @@ void symmetric_panel(const GemmArgs& a, SumsOf sums, const std::byte* panel, flo
             0,
             0,
             end,
-            a.next};
+            a.part == 0 ? a.next : nullptr};
   const std::size_t half_scales = 8 * mat.scale_bytes();
   __m256 f[2 * kTileRows];  // [half][n]
   for (int i = 0; i < 2 * n; ++i) f[i] = _mm256_setzero_ps();

@@ -69,7 +69,12 @@ template <int N>
 void whole_panel(const GemmArgs& a, const Tile& t, const std::byte* panel, float* out, const std::byte* end) {
   const P16Matrix& mat = *a.matrix;
   const Grouping kind = mat.grouping();
-  Walk walk{panel + mat.header_bytes() + mat.unit_header(), end, a.next, mat.unit_bytes(), 0, t.codes};
+  Walk walk{panel + mat.header_bytes() + mat.unit_header(),
+            end,
+            a.part == 0 ? a.next : nullptr,
+            mat.unit_bytes(),
+            0,
+            t.codes};
   __m256 f[2][N];
   for (auto& half : f)
     for (auto& x : half) x = _mm256_setzero_ps();

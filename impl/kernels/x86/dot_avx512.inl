@@ -34,7 +34,7 @@ struct Bytes {
 // P panels x N tokens; chains > 1 splits a sum to hide the latency of the dot when there are few.
 template <class Codes, int P, int N>
 struct Block {
-  static constexpr int kChains = P * N == 1 ? 4 : P * N <= 3 ? 2 : 1;
+  static constexpr int kChains = P * N == 1 ? 4 : P * N <= 4 ? 2 : 1;
   __m512i c[P][N][kChains];
 
   [[gnu::always_inline]] void start(const std::int32_t* corr, const __m512i* extra) {
@@ -73,27 +73,38 @@ struct Block {
   }
 };
 
-// Prefetch of what is read later: the same panels 8 KiB ahead (one stream), or the next pair (P = 2).
+// Prefetch of what is read later. One panel at a time (few rows, memory-bound): the stream 8 KiB ahead. Two panels:
+// this call's share of the next panels, a few lines per block.
 template <class Codes, int P>
 struct Ahead {
   const std::byte* from;  // nullptr: none
-  const std::byte* end;   // of the stream; beyond it `next` goes on
-  const std::byte* next;
+  const std::byte* end;   // P = 1: of the stream; beyond it `from` goes on
+  std::size_t step = 0;   // P = 2: bytes per block
+  int lines = 0;
 
+  [[gnu::flatten]] Ahead(const GemmArgs& a, std::size_t stride)
+      : from(a.next), end(a.panels + static_cast<std::size_t>(a.panel_count) * stride) {
+    if (P == 1 || from == nullptr || a.panel_count < P) return;
+    const auto parts = static_cast<std::size_t>(a.parts);
+    const std::size_t blocks = static_cast<std::size_t>(a.shape.blocks() * (a.panel_count / P)) * parts;
+    const auto all = static_cast<std::size_t>(end - a.panels);
+    from += all / parts * static_cast<std::size_t>(a.part);
+    step = (all + blocks - 1) / blocks;
+    lines = static_cast<int>((step + 63) / 64);
+  }
   // always_inline: GCC takes a function that only prefetches for one without effects and drops its calls.
   [[gnu::always_inline]] void block(const std::byte* w) {
-    const std::byte* p = w + kAhead;
     if constexpr (P == 1) {
+      const std::byte* p = w + kAhead;
       if (p >= end) {
-        if (next == nullptr) return;
-        p = next + (p - end);
+        if (from == nullptr) return;
+        p = from + (p - end);
       }
       for (int i = 0; i < Codes::kVectors; ++i) _mm_prefetch(reinterpret_cast<const char*>(p + 64 * i), _MM_HINT_T0);
     } else {
-      if (from == nullptr) return;
-      for (int i = 0; i < 2 * Codes::kVectors; ++i)
-        _mm_prefetch(reinterpret_cast<const char*>(from + 64 * i), _MM_HINT_T1);
-      from += 2 * Codes::kBytes;
+#pragma GCC unroll 1
+      for (int i = 0; i < lines; ++i) _mm_prefetch(reinterpret_cast<const char*>(from + 64 * i), _MM_HINT_T1);
+      from += step;
     }
   }
 };

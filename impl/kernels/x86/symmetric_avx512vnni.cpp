@@ -90,7 +90,7 @@ struct Call {
 // P panels and N rows of the tile from row `first` on.
 template <class Codes, class Facts, int P, int N>
 [[gnu::noinline]] void panels(const Call<Facts>& c, const std::byte* panel, int first, float* out,
-                              const Ahead<Codes, P>& reading) {
+                              Ahead<Codes, P>& reading) {
   const int n = c.n;
   const std::size_t stride = c.stride, unit_header = c.unit_header;
   const std::int64_t groups = c.groups, per_group = c.per_group;
@@ -134,6 +134,7 @@ template <class Codes, class Facts, int P, int N>
       t.corr += n;
     }
   }
+  reading = ahead;
   for (int p = 0; p < P; ++p, panel += stride) {
     const __m512 bias = c.has_bias ? load_f32(panel + c.bias) : _mm512_setzero_ps();
     for (int i = 0; i < N; ++i) {
@@ -147,16 +148,18 @@ template <class Codes, class Facts, int P, int N>
 template <class Codes, class Facts, int P, int N>
 void run_panels(const Call<Facts>& c, std::int64_t begin, std::int64_t end, int first) {
   const GemmArgs& a = c.a;
-  const std::byte* const stream_end = a.panels + static_cast<std::size_t>(a.panel_count) * c.stride;
+  Ahead<Codes, P> ahead(a, c.stride);
   for (std::int64_t p = begin; p + P <= end; p += P) {
     const std::byte* panel = a.panels + static_cast<std::size_t>(p) * c.stride;
-    const std::byte* later = panel + P * c.stride < stream_end ? panel + P * c.stride : a.next;
-    Ahead<Codes, P> ahead{later, stream_end, a.next};
     panels<Codes, Facts, P, N>(c, panel, first, a.out + p * kPanelRows, ahead);
   }
 }
 
-// Three rows and more meet two panels at a time; a last panel alone meets two rows at a time.
+// Up to so many rows are bound by memory, which one stream of weights serves best; more meet two panels at a time. A
+// last panel alone meets two rows at a time.
+template <class Codes>
+constexpr int kStreamRows = Codes::kSteps == 1 ? 4 : 2;
+
 template <class Codes, class Facts>
 [[gnu::noinline]] void last_panel(const Call<Facts>& c) {
   const std::int64_t end = c.a.panel_count, p = end - 1;
@@ -165,7 +168,7 @@ template <class Codes, class Facts>
 }
 template <class Codes, class Facts, int N>
 void gemm_rows(const Call<Facts>& c) {
-  if constexpr (N <= 2) {
+  if constexpr (N <= kStreamRows<Codes>) {
     run_panels<Codes, Facts, 1, N>(c, 0, c.a.panel_count, 0);
   } else {
     run_panels<Codes, Facts, 2, N>(c, 0, c.a.panel_count, 0);

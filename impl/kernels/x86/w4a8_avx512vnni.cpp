@@ -83,7 +83,8 @@ void finish_groups(const GemmArgs& a, const Tile& t, const std::byte* panel, std
 
 template <int P, int N>
 [[gnu::noinline]] void panels_channel(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column,
-                                      Ahead<Nibbles, P>& ahead) {
+                                      Ahead<Nibbles, P>& reading) {
+  Ahead<Nibbles, P> ahead = reading;
   const P16Matrix& m = *a.matrix;
   const std::size_t stride = m.panel_bytes();
   __m512i zw[P * N];
@@ -98,6 +99,7 @@ template <int P, int N>
     ahead.block(w);
     b.add(w, stride, t.codes + block_offset(k, t.rows<P, N>()));
   }
+  reading = ahead;
   __m512 r[P][N];
   for (int p = 0; p < P; ++p) {
     const __m512 scale = load_f32(panel + static_cast<std::size_t>(p) * stride);
@@ -110,7 +112,8 @@ template <int P, int N>
 
 template <int P, int N>
 [[gnu::noinline]] void panels_grouped(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column,
-                                      Ahead<Nibbles, P>& ahead) {
+                                      Ahead<Nibbles, P>& reading) {
+  Ahead<Nibbles, P> ahead = reading;
   const P16Matrix& m = *a.matrix;
   const std::size_t stride = m.panel_bytes();
   const std::int64_t per_group = m.group / 32;
@@ -132,12 +135,14 @@ template <int P, int N>
       for (int i = 0; i < N; ++i) f[p][i] = _mm512_fmadd_ps(b.sum(p, i), scale, f[p][i]);
     }
   }
+  reading = ahead;
   finish_groups<P, N>(a, t, panel, column, f);
 }
 
 template <int P, int N>
 [[gnu::noinline]] void panels_g32(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column,
-                                  Ahead<Nibbles, P>& ahead) {
+                                  Ahead<Nibbles, P>& reading) {
+  Ahead<Nibbles, P> ahead = reading;
   const P16Matrix& m = *a.matrix;
   const std::size_t stride = m.panel_bytes();
   __m512 f[P][N];
@@ -159,6 +164,7 @@ template <int P, int N>
     }
     if (h == 1) unit += m.unit_bytes();
   }
+  reading = ahead;
   finish_groups<P, N>(a, t, panel, column, f);
 }
 
@@ -166,11 +172,9 @@ template <int P, int N>
 void run_panels(const GemmArgs& a, std::int64_t begin, std::int64_t stop, int first) {
   const Tile t(a, first);
   const std::size_t bytes = a.matrix->panel_bytes();
-  const std::byte* const end = a.panels + static_cast<std::size_t>(a.panel_count) * bytes;
+  Ahead<Nibbles, P> ahead(a, bytes);
   for (std::int64_t p = begin; p + P <= stop; p += P) {
     const std::byte* panel = a.panels + static_cast<std::size_t>(p) * bytes;
-    const std::byte* later = panel + P * bytes < end ? panel + P * bytes : a.next;
-    Ahead<Nibbles, P> ahead{later, end, a.next};
     switch (a.matrix->grouping()) {
       case Grouping::channel:
         panels_channel<P, N>(a, t, panel, p * kPanelRows, ahead);
@@ -187,7 +191,7 @@ void run_panels(const GemmArgs& a, std::int64_t begin, std::int64_t stop, int fi
   }
 }
 
-// Three rows and more meet two panels at a time; a last panel alone meets two rows at a time.
+// More rows meet two panels at a time; a last panel alone meets two rows at a time.
 [[gnu::noinline]] void last_panel(const GemmArgs& a) {
   const std::int64_t p = a.panel_count - 1;
   for (int row = 0; row + 2 <= a.n; row += 2) run_panels<1, 2>(a, p, a.panel_count, row);
@@ -195,9 +199,10 @@ void run_panels(const GemmArgs& a, std::int64_t begin, std::int64_t stop, int fi
 }
 template <int N>
 void gemm_rows(const GemmArgs& a) {
-  if constexpr (N <= 2) {
-    run_panels<1, N>(a, 0, a.panel_count, 0);
-  } else {
+  if constexpr (N <= 4) {  // bound by memory, which one stream of weights serves best
+    if (N <= 3 || a.matrix->group == a.matrix->k) return run_panels<1, N>(a, 0, a.panel_count, 0);
+  }
+  if constexpr (N >= 4) {
     run_panels<2, N>(a, 0, a.panel_count, 0);
     if (a.panel_count % 2 != 0) last_panel(a);
   }
