@@ -37,7 +37,7 @@ StoredMatrix store(LayoutKind kind, const P16Matrix& m) {
 }
 
 bool are_flags(LayoutKind kind, std::int64_t flags) {
-  if (!is_plain(kind)) return flags == 0 || flags == kBias;
+  if (!is_plain(kind)) return (flags & ~(kBias + (kind == LayoutKind::p16_int4 ? kOrder : 0))) == 0;
   const std::int64_t scales = flags / kScales;
   return flags % kScales <= kBias + kZeros + kOrder && scales >= static_cast<std::int64_t>(Scales::f32) &&
          scales <= static_cast<std::int64_t>(Scales::f16);

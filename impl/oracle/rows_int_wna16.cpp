@@ -99,7 +99,7 @@ constexpr Accepts kOurCpu = [] {
   a.in_dtypes = {DType::f32, DType::bf16, DType::f16};
   a.group_multiple = 32;
   a.named_layouts = {};
-  a.layouts = {LayoutKind::p16_w4, LayoutKind::p16_w8};
+  a.layouts = {LayoutKind::p16_w4, LayoutKind::p16_w8, LayoutKind::p16_int4};  // int4: with compute a8
   a.acts = {ActFormat::bf16, ActFormat::f32, ActFormat::tok8, ActFormat::blk8};
   return a;
 }();

@@ -227,9 +227,13 @@ LayoutKind layout_kind(const Query& q, const Accepts& row) {
     for (const KernelId& k : kKernelIds)
       if (k.layout == named.layout && row.acts.has(k.act) && act_fits(*q.layer, k.act)) return named.layout;
   }
-  for (const KernelId& k : kKernelIds)
-    if (row.layouts.has(k.layout) && p16_element(k.layout) == weight_element(*q.layer)) return k.layout;
-  return LayoutKind::none;
+  LayoutKind kind = LayoutKind::none;  // one with kernels for the activations, else any for the weights
+  for (const KernelId& k : kKernelIds) {
+    if (!row.layouts.has(k.layout) || p16_element(k.layout) != weight_element(*q.layer)) continue;
+    if (row.acts.has(k.act) && act_fits(*q.layer, k.act)) return k.layout;
+    if (kind == LayoutKind::none) kind = k.layout;
+  }
+  return kind;
 }
 
 Outcome ask(const Query& q, SelectFlags flags) {

@@ -81,7 +81,7 @@ Layout p16_layout(LayoutKind kind, const LayoutShape& s) {
                      .k = k,
                      .group = s.group == -1 || !is_integer(element) ? k : s.group,
                      .has_bias = s.has_bias,
-                     .has_order = plain && s.has_order};
+                     .has_order = is_integer(element) && s.has_order};
   };
   return {.kind = kind,
           .w13 = matrix(s.intermediate, s.gated ? 2 : 1, s.hidden),

@@ -243,7 +243,7 @@ struct LayoutShape {
   bool gated, has_bias;
   Scales scales = Scales::f32;  // of p16_w4, p16_w8 and named layouts
   bool has_zeros = false;
-  bool has_order = false;           // of p16_w4 and p16_w8
+  bool has_order = false;           // of integer elements
   Element element = Element::int4;  // of named layouts
 };
 // The p16 layout of a layer; group sizes already checked to divide hidden and intermediate.

@@ -95,20 +95,41 @@ TEST(Wna16Cpu, ActivationOrderInLargeBatches) {
   }
 }
 
-TEST(Wna16Cpu, Int8ActivationsTakeTheOrder) {
-  Wna16Model m;
-  m.bits = 8;
-  m.order = true;
-  m.T = 9;
-  m.extra = {{"compute", "a8"}};
-  m = random_wna16(m, 5);
-  const std::vector<double> want = plain_layer(m);
-  for (const PlatformPtr& p : capped_platforms()) {
-    const Wna16Layer layer(m, "{\"threads\":1}", p.get());
-    ASSERT_TRUE(layer.layer);
-    EXPECT_EQ(layer.kernel.rfind("w8a8_blk8_p16", 0), 0u) << layer.kernel;
-    EXPECT_LE(relative_rms(floats_of(layer.run(m, 0, m.T), m.dtype), want), 2e-2);
-  }
+// "compute": "a8": int4 weights on the W4A8 rows, int8 on the W8A8 rows; the row of activations takes the order.
+TEST(Wna16Cpu, Int8Activations) {
+  for (const int bits : {4, 8})
+    for (const bool order : {false, true})
+      for (const bool per_token : {false, true}) {
+        Wna16Model m;
+        m.bits = bits;
+        m.order = order;
+        m.T = 9;
+        m.extra = {{"compute", "a8"}, {"activation_quant", per_token ? "per_token" : "auto"}};
+        m = random_wna16(m, 5);
+        SCOPED_TRACE(m.config_text());
+        const std::vector<double> want = plain_layer(m);
+        std::vector<std::byte> first;
+        for (const PlatformPtr& p : capped_platforms()) {
+          const Wna16Layer layer(m, "{\"threads\":1}", p.get());
+          ASSERT_TRUE(layer.layer);
+          const std::string family = (bits == 4 ? "w4a8_" : "w8a8_") + std::string(per_token ? "tok8_p16" : "blk8_p16");
+          EXPECT_EQ(layer.kernel.rfind(family, 0), 0u) << layer.kernel;
+          const std::vector<std::byte> out = layer.run(m, 0, m.T);
+          EXPECT_LE(relative_rms(floats_of(out, m.dtype), want), per_token ? 3e-2 : 2e-2);
+          if (first.empty()) first = out;
+          EXPECT_EQ(out, first);  // the same on every instruction set
+        }
+      }
+  Wna16Model zeros;
+  zeros.zeros = true;
+  zeros.extra = {{"compute", "a8"}};
+  const ConfigPtr config = make_config(zeros.config_text());
+  const Failure f = failure([&](moe_error** e) {
+    moe_selection* s = nullptr;
+    return moe_select_backend(nullptr, config.get(), nullptr, 0, &s, e);
+  });
+  EXPECT_EQ(f.status, MOE_ERR_NO_BACKEND);
+  EXPECT_THAT(f.message, testing::HasSubstr("symmetric weights for int8 activations"));
 }
 
 TEST(Wna16Cpu, NumbersAndTensorsComeBack) {
