@@ -10,6 +10,9 @@
 #if defined(__x86_64__)
 #include "kernels/x86/rows.h"
 #endif
+#if defined(__aarch64__)
+#include "kernels/arm/rows.h"
+#endif
 
 namespace moe {
 namespace {
@@ -45,6 +48,9 @@ constexpr const Kernel* kRows[] = {
     &kW8a8BlockAvx512Vnni, &kW8a8BlockAvxVnni, &kW8a8BlockAvx2,
     &kW4a16Avx512Bf16, &kW4a16Avx512Vnni, &kW4a16Avx2, &kW8a16Avx512Vnni, &kW8a16Avx2,
     &kBf16AmxBf16, &kBf16Avx512Bf16, &kBf16Avx512Vnni, &kBf16Avx2, &kF16Avx512Vnni, &kF16Avx2, &kF32Avx512Vnni, &kF32Avx2,
+#endif
+#if defined(__aarch64__)
+    &kW4a8KaiI8mm, &kW4a8KaiDotprod,
 #endif
     &kW4a8Scalar, &kW4a8KaiScalar, &kW4a8BlockScalar, &kW8a8Scalar, &kW8a8BlockScalar, &kW4a16Scalar, &kW8a16Scalar,
     &kBf16Scalar, &kF16Scalar, &kF32Scalar,

@@ -38,10 +38,11 @@ struct Switch {
   bool when_unset;
 };
 
-// A named layout that a row writes on machines with this instruction set.
+// A named layout that a row writes for machines with this instruction set, of this architecture.
 struct NamedChoice {
   LayoutKind layout;
   Isa needs = Isa::scalar;
+  Arch arch = Arch::automatic;  // any
 };
 
 // Defaults are "any": a row names only what it limits.

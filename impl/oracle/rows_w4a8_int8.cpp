@@ -10,7 +10,9 @@ constexpr std::array kKeys = {key_named("kInt4W4A8StaticChannelSym"), key_named(
                               key_named("kInt4W4A8StaticGroupSym")};
 
 // What PyTorch's pack operator makes of the weights (w4a8_int8.md 3.3).
-constexpr std::array kTorchLayouts = {NamedChoice{LayoutKind::torch_float}};
+constexpr std::array kTorchLayouts = {NamedChoice{LayoutKind::kai, Isa::dotprod}, NamedChoice{LayoutKind::torch_float}};
+// Ours: on every Arm CPU, so that one packed set serves its kernels and KleidiAI's.
+constexpr std::array kKleidiAi = {NamedChoice{LayoutKind::kai, Isa::scalar, Arch::aarch64}};
 
 constexpr Accepts kVllm = {
     .listed = {DeviceType::cpu},
@@ -48,7 +50,7 @@ constexpr Accepts kLibmoe = [] {
   a.batch_invariant = true;
   // what our kernels take
   a.callers_factor = false;
-  a.named_layouts = {};
+  a.named_layouts = kKleidiAi;
   a.layouts = {LayoutKind::p16_int4};
   a.acts = {ActFormat::tok8, ActFormat::blk8};
   return a;

@@ -223,6 +223,7 @@ LayoutKind layout_kind(const Query& q, const Accepts& row) {
   const bool ours = !(row.layouts == EnumSet<LayoutKind>());
   for (const NamedChoice& named : row.named_layouts) {
     if (!q.platform.runs(named.needs)) continue;
+    if (named.arch != Arch::automatic && named.arch != q.platform.arch) continue;
     if (!ours || !has_kernels(named.layout)) return named.layout;
     for (const KernelId& k : kKernelIds)
       if (k.layout == named.layout && row.acts.has(k.act) && act_fits(*q.layer, k.act)) return named.layout;

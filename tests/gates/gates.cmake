@@ -54,6 +54,17 @@ moe_gate(library ${MOE_PYTHON} ${gates}/library_gate.py $<TARGET_FILE:moe> ${PRO
          --soname libmoe.so.${MOE_ABI_VERSION} --readelf ${CMAKE_READELF} --nm ${CMAKE_NM} --strip ${CMAKE_STRIP}
          --source ${PROJECT_SOURCE_DIR} --source ${PROJECT_BINARY_DIR} ${here})
 
+# Tests of the cross build run on an emulated CPU with everything; these have dot products and no matrix products, and
+# neither of them.
+if(CMAKE_CROSSCOMPILING AND CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64" AND TARGET test_kernels)
+  list(GET CMAKE_CROSSCOMPILING_EMULATOR 0 qemu)
+  foreach(cpu IN ITEMS cortex-a76 neoverse-n1 cortex-a57)
+    string(REPLACE - _ name ${cpu})
+    moe_gate(qemu_${name} ${CMAKE_COMMAND} -E env QEMU_LD_PREFIX=/usr/aarch64-linux-gnu
+             sh ${gates}/qemu_gate.sh ${qemu} ${cpu} $<TARGET_FILE:test_kernels>)
+  endforeach()
+endif()
+
 if(NOT CMAKE_CROSSCOMPILING)
   moe_gate(install sh ${gates}/install_gate.sh ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${CMAKE_C_COMPILER})
   # The first x86-64 there was: an instruction beyond the baseline on any path that this program takes is a SIGILL.

@@ -23,6 +23,8 @@ std::vector<const Kernel*> runnable_steps() {
   for (const ActFormat act : {ActFormat::tok8, ActFormat::f32})
     for (const Kernel* k : runnable_kernels(act))
       if (seen.insert(k->steps).second) rows.push_back(k);
+  for (const Kernel* k : runnable_kernels(LayoutKind::kai, ActFormat::tok8))
+    if (seen.insert(k->steps).second) rows.push_back(k);
   return rows;
 }
 

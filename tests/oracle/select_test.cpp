@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <initializer_list>
 #include <memory>
 #include <string>
@@ -41,6 +42,11 @@ Platform plain_x86() { return machine(DeviceType::cpu, Arch::x86_64, {Feature::s
 Platform arm() {
   Platform p = machine(DeviceType::cpu, Arch::aarch64, {Feature::scalar, Feature::neon, Feature::dotprod});
   p.libs = {{"torch_dyn_quant_4bit", true}};
+  return p;
+}
+Platform arm_with(Feature f, bool on) {
+  Platform p = arm();
+  p.features.set(static_cast<std::size_t>(f), on);
   return p;
 }
 Platform hopper() {
@@ -86,11 +92,17 @@ struct MachineRow {
   const char* kernel;
 };
 
+struct Accepted {
+  const char *patch, *layout, *weights;
+};
+
 TEST(select, takes_the_best_kernel_of_the_machine) {
   const MachineRow rows[] = {{"avx512", avx512(), "w4a8_tok8_p16_avx512vnni"},
                              {"avx2", avx2(), "w4a8_tok8_p16_avx2"},
                              {"plain x86", plain_x86(), "w4a8_tok8_p16_scalar"},
-                             {"arm", arm(), "w4a8_tok8_p16_scalar"}};
+                             {"arm", arm(), "w4a8_tok8_kai_dotprod"},
+                             {"arm i8mm", arm_with(Feature::i8mm, true), "w4a8_tok8_kai_i8mm"},
+                             {"old arm", arm_with(Feature::dotprod, false), "w4a8_tok8_kai_scalar"}};
   for (const MachineRow& row : rows) {
     SCOPED_TRACE(row.name);
     const auto s = select("{}", row.platform);
@@ -100,12 +112,13 @@ TEST(select, takes_the_best_kernel_of_the_machine) {
     EXPECT_EQ(s->candidates[*s->winner].kernel, row.kernel);
     EXPECT_EQ(s->candidates[*s->winner].experts, "CPUExpertsInt4");
     EXPECT_EQ(kKernelIds[*s->kernel].name, row.kernel);
-    EXPECT_EQ(s->layout_id, "p16/int4-g32/1");
+    const bool on_arm = row.platform.arch == Arch::aarch64;
+    EXPECT_EQ(s->layout_id, on_arm ? "kai/qsi4c32p-g32/1" : "p16/int4-g32/1");
     EXPECT_EQ(s->weight_scheme, "int4_g32_sym");
     EXPECT_EQ(s->activation_scheme, "int8_token_dynamic");
     EXPECT_EQ(s->oracle, "w4a8_int8");
     EXPECT_EQ(s->warning, "");
-    EXPECT_EQ(s->candidates.size(), kernels_of(LayoutKind::p16_int4));
+    EXPECT_EQ(s->candidates.size(), kernels_of(on_arm ? LayoutKind::kai : LayoutKind::p16_int4));
     expect_sound(s->candidates);
   }
 }
@@ -137,10 +150,52 @@ TEST(select, names_the_missing_instruction_set) {
   EXPECT_EQ(row_named(*u, "w4a8_tok8_p16_avx2").subject, "avx2");
   EXPECT_THAT(row_named(*u, "w4a8_tok8_p16_avx2").detail, HasSubstr("has none"));
 
-  const auto v = select("{}", arm());
+  const auto v = select(R"({"activation_quant": "block32"})", arm());
   ASSERT_TRUE(v);
   EXPECT_EQ(v->candidates[0].reason, Reject::platform);
   EXPECT_EQ(v->candidates[0].subject, "/platform/arch");
+  EXPECT_EQ(v->layout_id, "p16/int4-g32/1");  // KleidiAI's form has no such kernels
+}
+
+TEST(select, explains_each_kernel_of_an_arm_cpu) {
+  const auto s = select("{}", arm());
+  ASSERT_TRUE(s);
+  EXPECT_EQ(row_named(*s, "w4a8_tok8_kai_i8mm").reason, Reject::isa);
+  EXPECT_EQ(row_named(*s, "w4a8_tok8_kai_i8mm").subject, "i8mm");
+  EXPECT_EQ(row_named(*s, "w4a8_tok8_kai_dotprod").reason, Reject::none);
+  EXPECT_TRUE(row_named(*s, "w4a8_tok8_kai_dotprod").chosen);
+  EXPECT_EQ(row_named(*s, "w4a8_tok8_kai_scalar").reason, Reject::none);
+
+  const auto t = select("{}", arm_with(Feature::dotprod, false));
+  ASSERT_TRUE(t);
+  EXPECT_EQ(row_named(*t, "w4a8_tok8_kai_i8mm").reason, Reject::isa);
+  EXPECT_EQ(row_named(*t, "w4a8_tok8_kai_dotprod").reason, Reject::isa);
+  EXPECT_EQ(row_named(*t, "w4a8_tok8_kai_dotprod").subject, "dotprod");
+  EXPECT_THAT(row_named(*t, "w4a8_tok8_kai_dotprod").detail, HasSubstr("needs dotprod; the platform has neon"));
+  EXPECT_TRUE(row_named(*t, "w4a8_tok8_kai_scalar").chosen);
+  expect_sound(s->candidates);
+  expect_sound(t->candidates);
+}
+
+// A group as wide as a matrix is channel-wise there.
+TEST(select, kleidiai_layouts) {
+  const Accepted rows[] = {
+      {R"({})", "kai/qsi4c32p-g32/1", ""},
+      {R"({"has_bias": true})", "kai/qsi4c32p-g32-bias/1", ""},
+      {R"({"quantization": {"group_size": -1}})", "kai/qsi4cxp/1", ""},
+      {R"({"quantization": {"group_size": 128}})", "kai/qsi4c32p-g128,qsi4cxp/1", ""},
+      {R"({"quantization": {"group_size": 96}, "hidden_dim": 192, "intermediate_size": 288})", "kai/qsi4c32p-g96/1",
+       ""},
+  };
+  for (const Accepted& row : rows) {
+    const auto s = select(row.patch, arm());
+    ASSERT_TRUE(s) << s.error().message;
+    EXPECT_EQ(s->layout_id, row.layout);
+  }
+  const auto s = select(R"({"selection_policy": "vllm", "quantization": {"group_size": 128}})", arm());
+  ASSERT_TRUE(s) << s.error().message;
+  EXPECT_EQ(s->layout_id, "kai/qsi4c32p-g128,qsi4cxp/1");
+  EXPECT_EQ(s->candidates[*s->winner].kernel, "w4a8_tok8_kai_dotprod");
 }
 
 TEST(select, candidates_after_the_winner_are_asked_too) {
@@ -157,9 +212,18 @@ TEST(select, candidates_after_the_winner_are_asked_too) {
 
 // --- what the row of CPU_INT4 takes under policy libmoe ------------------------------------------------------
 
-struct Accepted {
-  const char *patch, *layout, *weights;
-};
+// What Arm has instead of a p16 layout.
+std::string kai_id(const std::string& p16) {
+  const std::string words = p16.substr(std::strlen("p16/int4-"));
+  std::string id = "kai/";
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const bool begins = i == 0 || words[i - 1] == ',';
+    const bool channel = begins && words[i] == 'c';
+    id += channel ? "qsi4cxp" : begins ? "qsi4c32p-g" : words.substr(i, 1);
+    i += channel ? 1 : 0;  // "cw"
+  }
+  return id;
+}
 
 TEST(select, accepts) {
   const Accepted rows[] = {
@@ -219,7 +283,7 @@ TEST(select, accepts) {
       const auto s = select(row.patch, p);
       ASSERT_TRUE(s) << s.error().message;
       EXPECT_EQ(s->backend_name(), "CPU_INT4");
-      EXPECT_EQ(s->layout_id, row.layout);
+      EXPECT_EQ(s->layout_id, p.arch == Arch::aarch64 ? kai_id(row.layout) : row.layout);
       EXPECT_EQ(s->weight_scheme, row.weights);
       expect_sound(s->candidates);
     }
@@ -392,8 +456,7 @@ TEST(select, policy_vllm_is_the_oracle_and_writes_what_pytorch_packs) {
     const auto t = select(row.patch, row.platform, {.explain_only = true});
     ASSERT_TRUE(t);
     EXPECT_FALSE(t->winner);
-    ASSERT_EQ(t->candidates.size(), 1u);
-    EXPECT_EQ(t->candidates[0].reason, row.reason) << t->candidates[0].detail;
+    for (const Candidate& c : t->candidates) EXPECT_EQ(c.reason, row.reason) << c.detail;
   }
   Platform no_ops = arm();
   no_ops.libs.clear();
