@@ -5,6 +5,7 @@
 #include "api/agree.h"
 #include "api/apply_args.h"
 #include "api/correction_bias.h"
+#include "api/emulate.h"
 #include "api/entry.h"
 #include "base/checked.h"
 #include "kernels/kernel.h"
@@ -107,18 +108,26 @@ moe_status moe_layer_create(moe_context* ctx, const moe_selection* selection, co
     moe::api::expect_bias(bias, *s.config);
     MOE_CHECK(moe::api::check_tensors(rows));
     MOE_CHECK(moe::api::check_built(s));
-    MOE_CHECK(moe::api::check_same_packed(*packed->object, s));
     moe::LayerSpec spec;
-    MOE_TRY(spec.kernel, kernel_for(s));
+    spec.packed = packed->object;
+    spec.selected_kernel = s.candidates[*s.winner].kernel;
+    const std::shared_ptr<moe::Context> context = object_of(ctx);
+    if (moe::api::is_emulation(s)) {
+      MOE_TRY(const moe::api::Emulated emulated, moe::api::emulate(packed->object, s, context));
+      spec.packed = emulated.weights;
+      spec.kernel = emulated.kernel;
+      spec.selected_kernel = emulated.kernel->id->name;
+    } else {
+      MOE_CHECK(moe::api::check_same_packed(*packed->object, s));
+      MOE_TRY(spec.kernel, kernel_for(s));
+    }
     if (given.expert_map != nullptr) {
       MOE_TRY(spec.expert_map, map_values(map.view, s.layout.experts));
     }
     MOE_TRY(spec.correction_bias, moe::api::bias_values(bias));
     spec.config = s.config;
-    spec.packed = packed->object;
-    spec.context = object_of(ctx);
+    spec.context = context;
     spec.backend = s.backend_name();
-    spec.selected_kernel = s.candidates[*s.winner].kernel;
     log_other_kernel(ctx, spec);
     MOE_TRY(std::shared_ptr<const moe::Layer> layer, moe::Layer::create(std::move(spec)));
     *out = make_handle<moe_layer>(std::move(layer));

@@ -37,13 +37,13 @@ Error no_room(Matrix which, Wna16Part part, std::int64_t local, std::int64_t at,
                   ", group " + std::to_string(at % groups) + ")");
 }
 
-// To the layout's type, where it keeps them in 16 bits.
+// To the layout's type, where it is that of the activations.
 Check round_scales(const Wna16Matrix& m, Matrix which, std::int64_t local, CanonicalRows& rows) {
   if (m.kind == Wna16Kind::vnni || m.kind == Wna16Kind::dense) return ok();
   for (std::size_t i = 0; i < rows.scales.size(); ++i) {
-    std::byte half[2];
-    store_number(m.scale, rows.scales[i], half);
-    const float rounded = load_number(m.scale, half);
+    std::byte stored[4];
+    store_number(m.scale, rows.scales[i], stored);
+    const float rounded = load_number(m.scale, stored);
     if (rounded == rows.scales[i]) continue;
     if (std::isinf(rounded))
       return no_room(which, Wna16Part::scale, local, static_cast<std::int64_t>(i), rows.groups,

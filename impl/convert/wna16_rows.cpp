@@ -14,6 +14,7 @@ namespace moe {
 namespace {
 
 std::int64_t stored_groups(const Wna16Matrix& m) { return m.groups * m.repeat; }
+std::int64_t scale_bytes(const Wna16Matrix& m) { return dtype_bits(m.scale) / 8; }
 
 }  // namespace
 
@@ -26,7 +27,7 @@ void write_rows_of_fields(const Wna16Matrix& m, const CanonicalRows& rows, const
     else
       for (std::int64_t k = 0; k < m.k; k += 2)
         *weight++ = static_cast<std::byte>(fields.field(n, k) | fields.field(n, k + 1) << 4);
-    for (std::int64_t g = 0; g < stored_groups(m); ++g, scale += 2)
+    for (std::int64_t g = 0; g < stored_groups(m); ++g, scale += scale_bytes(m))
       store_number(m.scale, fields.scale(n, g / m.repeat), scale);
   }
   if (zero != nullptr)
@@ -51,7 +52,7 @@ Check read_rows_of_fields(const Wna16Matrix& m, const Wna16In& in, CanonicalRows
     }
     for (std::int64_t g = 0; g < m.groups; ++g)
       rows.scales[static_cast<std::size_t>(n * m.groups + g)] =
-          load_number(m.scale, scale + 2 * (n * stored_groups(m) + g * m.repeat));
+          load_number(m.scale, scale + scale_bytes(m) * (n * stored_groups(m) + g * m.repeat));
     if (zero != nullptr)
       for (std::int64_t g = 0; g < m.groups; ++g) {
         const auto two = static_cast<unsigned>(zero[n / 2 * stored_groups(m) + g * m.repeat]);

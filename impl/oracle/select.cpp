@@ -222,7 +222,7 @@ LayoutKind layout_kind(const Query& q, const Accepts& row) {
   if (q.layer == nullptr) return LayoutKind::none;
   const bool ours = !(row.layouts == EnumSet<LayoutKind>());
   for (const NamedChoice& named : row.named_layouts) {
-    if (!q.platform.runs(named.needs)) continue;
+    if (named.needs != Isa::scalar && !q.platform.runs(named.needs)) continue;  // conversion runs anywhere
     if (named.arch != Arch::automatic && named.arch != q.platform.arch) continue;
     if (!ours || !has_kernels(named.layout)) return named.layout;
     for (const KernelId& k : kKernelIds)

@@ -130,7 +130,7 @@ MaybeNeed trtllm(const Layer& l) {
 MaybeNeed xpu(const Layer& l) {
   if (l.format() == Format::awq)
     return Need{Reject::weight_layout, {"checkpoint format gptq or pack-quantized", l.format_text(), kFormat}};
-  return first(four_bit(l, "for XPU"), half_floats(l), symmetric(l, "XPU"), natural_order(l), multiples(l, 8, 8));
+  return first(four_bit(l, "for XPU"), symmetric(l, "XPU"), natural_order(l), multiples(l, 8, 8));
 }
 
 MaybeNeed vnni(const Layer& l) {
@@ -148,10 +148,20 @@ MaybeNeed vnni(const Layer& l) {
                l.c.bit_compat == Policy::vllm ? std::nullopt : without_bias(l));
 }
 
+// On a CPU the weights are brought into one of our layouts, for its kernels of floats.
+MaybeNeed runs_here(const Layer& l) {
+  if (l.c.compute == Compute::a8)
+    return Need{Reject::not_built, {"activations in floats for weights of other layouts", "compute is a8", "/compute"}};
+  const std::int64_t g = l.c.group_size();
+  if (g == -1 || g % 32 == 0 || (g == l.hidden() && g == l.intermediate())) return std::nullopt;
+  return Need{
+      Reject::group_size,
+      {"channel-wise weights or a group size that is a multiple of 32", "it is " + std::to_string(g), kGroupSize}};
+}
+
 MaybeNeed emulation(const Layer& l, EmulationLayout layout) {
   if (l.platform.type == DeviceType::cpu)
-    return Need{Reject::not_built,
-                {"a CPU kernel that decodes these layouts", "this build converts to them, but runs none", ""}};
+    if (MaybeNeed need = runs_here(l)) return need;
   if (l.c.emulation_layout != layout)
     return Need{Reject::user,
                 {std::string("emulation_layout ") + (layout == EmulationLayout::dense ? "dense" : "on_the_fly"),
@@ -161,7 +171,7 @@ MaybeNeed emulation(const Layer& l, EmulationLayout layout) {
   if (layout == EmulationLayout::dense) return std::nullopt;
   if (l.w.num_bits == 8)
     if (MaybeNeed need = symmetric(l, "8 bit, whose zero points the layout has no room for")) return need;
-  return first(natural_order(l), half_floats(l), l.w.num_bits == 4 ? multiples(l, 2, 2) : std::nullopt);
+  return first(natural_order(l), l.w.num_bits == 4 ? multiples(l, 2, 2) : std::nullopt);
 }
 
 }  // namespace
@@ -185,7 +195,10 @@ Layout wna16_layout(const Query& q, LayoutKind kind, const LayoutShape& given) {
   const bool marlin = kind == LayoutKind::wna16_marlin;
   // AWQ's kernel of Marlin always reads zero points.
   if (marlin && l.awq) shape.has_zeros = true;
-  shape.scales = c.in_dtype == DType::f16 && kind != LayoutKind::wna16_trtllm ? Scales::f16 : Scales::bf16;
+  const bool rows = kind == LayoutKind::wna16_xpu || kind == LayoutKind::wna16_on_the_fly;
+  shape.scales = c.in_dtype == DType::f32 && rows                               ? Scales::f32
+                 : c.in_dtype == DType::f16 && kind != LayoutKind::wna16_trtllm ? Scales::f16
+                                                                                : Scales::bf16;
   l.group_size = c.group_size();
   l.bias = l.number = c.in_dtype;
   if (marlin) {

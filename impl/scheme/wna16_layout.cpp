@@ -290,7 +290,9 @@ Wna16Layout wna16_of(const Layout& layout) {
           .upstream = digits[kUpstream] != 0,
           .zero_shift = static_cast<int>(digits[kZeroShift]) - 1,
           .input = static_cast<MarlinInput>(digits[kInput]),
-          .scale = w13.scales == Scales::bf16 ? DType::bf16 : DType::f16,
+          .scale = w13.scales == Scales::bf16  ? DType::bf16
+                   : w13.scales == Scales::f32 ? DType::f32
+                                               : DType::f16,
           .bias = float_of(digits[kBias]),
           .number = float_of(digits[kNumber]),
           .multiprocessors = digits[kMultiprocessors]};
@@ -303,7 +305,7 @@ std::string wna16_id(const Layout& layout) {
   if (l.kind != Wna16Kind::trtllm) s += "b" + std::to_string(l.bits);
   s += "-" + grouping_word(layout.w13);
   if (grouping_word(layout.w2) != grouping_word(layout.w13)) s += "," + grouping_word(layout.w2);
-  s += std::string("-") + dtype_name(l.kind == Wna16Kind::dense ? l.number : l.scale);
+  if (l.kind != Wna16Kind::vnni) s += std::string("-") + dtype_name(l.kind == Wna16Kind::dense ? l.number : l.scale);
   if (l.has_zeros) s += "-zp";
   if (l.act_order) s += "-ao";
   s += kInputWords[static_cast<std::size_t>(l.input)];
@@ -316,7 +318,9 @@ bool is_wna16(const Layout& layout) {
   const bool same = w13.element == w2.element && w13.scales == w2.scales && w13.has_zeros == w2.has_zeros &&
                     w13.has_order == w2.has_order && w13.has_bias == w2.has_bias && w13.k == w2.half_rows &&
                     w13.half_rows == w2.k && w2.halves == 1;
-  if (!same || !is_integer(w13.element) || (w13.scales != Scales::f16 && w13.scales != Scales::bf16)) return false;
+  const bool rows = layout.kind == LayoutKind::wna16_xpu || layout.kind == LayoutKind::wna16_on_the_fly;
+  const bool scales = w13.scales == Scales::f16 || w13.scales == Scales::bf16 || (w13.scales == Scales::f32 && rows);
+  if (!same || !is_integer(w13.element) || !scales) return false;
   const Wna16Layout l = wna16_of(layout);
   // Without a channel mark the group is one number; with it there is one group.
   const bool groups = l.group_size == -1 ? w13.groups() == 1 && w2.groups() == 1 : w13.group == w2.group;

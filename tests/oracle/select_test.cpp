@@ -475,26 +475,21 @@ Result<Selection> explain(const std::string& members, const Platform& p) {
   return select(braced(members), p, {.explain_only = true});
 }
 
-TEST(select, int_wna16_runs_its_oracle_and_builds_nothing_yet) {
+TEST(select, int_wna16_on_a_gpu) {
   const auto s = explain(kW4A16, hopper());
   ASSERT_TRUE(s);
   EXPECT_EQ(s->oracle, "int_wna16");
-  EXPECT_FALSE(s->winner);
   expect_sound(s->candidates);
   ASSERT_EQ(s->candidates.size(), 9u);  // five backends, HUMMING and EMULATION with three classes each
   EXPECT_EQ(s->candidates[0].backend, "FLASHINFER_TRTLLM");
   EXPECT_EQ(s->candidates[0].reason, Reject::platform);
-  EXPECT_EQ(s->candidates[1].backend, "MARLIN");
-  EXPECT_EQ(s->candidates[1].reason, Reject::not_built);
-  EXPECT_THAT(s->candidates[1].detail, HasSubstr("layout of MARLIN"));
+  EXPECT_EQ(s->backend_name(), "MARLIN");
+  EXPECT_EQ(s->candidates[1].kernel, "MarlinExperts");
+  EXPECT_FALSE(s->kernel);  // libmoe converts, and runs nothing there
+  EXPECT_EQ(s->layout_id, "marlin/gptq-b4-g128,cw-bf16/1");
   EXPECT_EQ(s->candidates[2].reason, Reject::activation_format);
   EXPECT_EQ(s->weight_scheme, "int4_g128_sym");
   EXPECT_EQ(s->activation_scheme, "none");
-
-  const auto t = select(braced(kW4A16), hopper());
-  ASSERT_FALSE(t);
-  EXPECT_EQ(t.error().code, Code::no_backend);
-  EXPECT_THAT(t.error().message, HasSubstr("MARLIN needs"));
 }
 
 TEST(select, int_wna16_on_a_cpu) {
@@ -511,8 +506,9 @@ TEST(select, int_wna16_on_a_cpu) {
                       {R"("quantization": {"scheme": "W8A16"}, "compute": "a8")", "w8a8_blk8_p16_avx2"},
                       {R"("quantization": {"scheme": "W8A16"}, "compute": "a8", "activation_quant": "per_token")",
                        "w8a8_tok8_p16_avx2"},
-                      {R"("quantization": {"scheme": "W4A16"}, "compute": "a8")", nullptr},
-                      {R"("quantization": {"scheme": "W4A16_ASYM"})", nullptr}};
+                      {R"("quantization": {"scheme": "W4A16"}, "compute": "a8")", "w4a8_blk8_p16_avx2"},
+                      {R"("quantization": {"scheme": "W4A16_ASYM"}, "compute": "a8")", nullptr},
+                      {R"("quantization": {"scheme": "W4A16_ASYM"})", "w4a16_f32_p16_avx2"}};
   for (const Row& row : rows) {
     SCOPED_TRACE(row.patch);
     const auto s = explain(row.patch, avx2());
@@ -526,6 +522,7 @@ TEST(select, int_wna16_on_a_cpu) {
   const auto theirs = explain(std::string(kW4A16) + R"(, "selection_policy": "vllm")", avx2());
   ASSERT_TRUE(theirs);
   ASSERT_EQ(theirs->candidates.size(), 1u);
+  EXPECT_EQ(theirs->layout_id, "vnni/b4-g128,cw/1");
   const auto bits8 = explain(R"("quantization": {"scheme": "W8A16"}, "selection_policy": "vllm")", avx2());
   ASSERT_TRUE(bits8);
   EXPECT_EQ(bits8->candidates[0].reason, Reject::quant_scheme);
@@ -533,7 +530,7 @@ TEST(select, int_wna16_on_a_cpu) {
   const auto g32 =
       explain(R"("quantization": {"scheme": "W4A16", "group_size": 32}, "selection_policy": "vllm")", avx2());
   ASSERT_TRUE(g32);
-  EXPECT_EQ(g32->candidates[0].reason, Reject::not_built);
+  EXPECT_EQ(g32->backend_name(), "CPU");
 }
 
 TEST(select, int_wna16_by_name) {

@@ -1,0 +1,86 @@
+// Repacks weights of another engine's layout for the kernels of this host: they then run as fast as our own, for the
+// price of a second copy in memory. What backend, platform, policy or bytes they were made for does not matter; the
+// numbers are what their layout says.
+#include "api/emulate.h"
+
+#include <string>
+#include <utility>
+
+#include "api/agree.h"
+#include "base/buffer.h"
+#include "base/tensor.h"
+#include "convert/repack.h"
+#include "oracle/backend.h"
+
+namespace moe::api {
+namespace {
+
+// One of our int_wna16 layouts runs as it is.
+bool is_ours(const Layout& l) { return l.kind == LayoutKind::p16_w4 || l.kind == LayoutKind::p16_w8; }
+
+Check check_model(const Packed& packed, const Selection& selection) {
+  MOE_TRY(const json::Value config,
+          json::parse(packed.info.config, {.max_bytes = std::size_t{16} << 20, .max_depth = 32}));
+  MOE_CHECK(check_same_config(config, selection.config->resolved, "packed"));
+  const std::vector<std::int64_t> experts = local_experts(*selection.config);
+  if (packed.info.experts == experts) return ok();
+  return fail(Code::config_mismatch, "experts",
+              "packed: experts " + shape_text(packed.info.experts) + ", the selection has " + shape_text(experts),
+              "\"member\":\"experts\"");
+}
+
+Result<std::shared_ptr<const Packed>> repack(const Packed& packed, const Layout& to,
+                                             const std::shared_ptr<Context>& context) {
+  PackedInfo info = packed.info;
+  info.layout = to;
+  info.layout_id = to.id();
+  info.backend = "EMULATION";
+  MOE_TRY(const std::uint64_t bytes, packed_block_bytes(info));
+  auto buffer = std::make_shared<Buffer>();
+  MOE_TRY(*buffer,
+          Buffer::create(static_cast<std::size_t>(bytes), kPackedAlignment, allocator_of(context.get()), context));
+  const Parallel parallel = parallel_of(context.get());
+  const std::span<std::byte> block = buffer->bytes();
+  MOE_CHECK(repack_experts(packed.info.layout, packed.payload.data(), to,
+                           block.subspan(packed_payload_offset(info), to.payload_bytes()), parallel));
+  MOE_TRY(Packed sealed, seal_packed(info, block, parallel, "owned", buffer));
+  return std::make_shared<const Packed>(std::move(sealed));
+}
+
+Result<const Kernel*> kernel_here(const Selection& s, const Layout& layout) {
+  MOE_TRY(const Platform host, detect_platform());
+  for (std::size_t i = 0; i < kKernelIds.size(); ++i) {
+    const Kernel* row = kernel_at(i);
+    const bool fits = row != nullptr && row->id->layout == layout.kind && act_fits(*s.config, row->id->act) &&
+                      host.runs(row->id->isa) && row->id->takes_group(s.config->group_size());
+    if (fits && (row->ready == nullptr || row->ready())) return row;
+  }
+  return fail(Code::unsupported, "packed",
+              "packed: this host has no kernel that multiplies activations of in_dtype with layout " + layout.id());
+}
+
+}  // namespace
+
+bool is_emulation(const Selection& s) {
+  return s.platform.type == DeviceType::cpu && s.backend_name() == "EMULATION" && !s.kernel;
+}
+
+Result<Emulated> emulate(const std::shared_ptr<const Packed>& packed, const Selection& selection,
+                         const std::shared_ptr<Context>& context) {
+  MOE_CHECK(check_model(*packed, selection));
+  Emulated e{.weights = packed};
+  if (!is_ours(packed->info.layout)) {
+    const std::optional<Layout> to = repacked_layout(packed->info.layout);
+    if (!to)
+      return fail(
+          Code::unsupported, "packed",
+          "packed: layout " + packed->info.layout_id + " is none of int4 or int8 weights with 16-bit activations");
+    MOE_TRY(e.kernel, kernel_here(selection, *to));
+    MOE_TRY(e.weights, repack(*packed, *to, context));
+    return e;
+  }
+  MOE_TRY(e.kernel, kernel_here(selection, packed->info.layout));
+  return e;
+}
+
+}  // namespace moe::api

@@ -1,0 +1,24 @@
+// Backend EMULATION on a CPU: a layer on packed weights of any int_wna16 layout (decisions 8.3).
+#pragma once
+
+#include <memory>
+
+#include "io/packed.h"
+#include "kernels/kernel.h"
+#include "oracle/selection.h"
+#include "run/context.h"
+
+namespace moe::api {
+
+bool is_emulation(const Selection& selection);
+
+struct Emulated {
+  std::shared_ptr<const Packed> weights;  // in one of our layouts
+  const Kernel* kernel = nullptr;         // of this host, for them
+};
+
+// Checks that the weights are of the selection's model and brings them into a layout that a kernel of this host reads.
+Result<Emulated> emulate(const std::shared_ptr<const Packed>& packed, const Selection& selection,
+                         const std::shared_ptr<Context>& context);
+
+}  // namespace moe::api

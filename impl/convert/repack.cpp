@@ -1,0 +1,134 @@
+// Expert by expert: both matrices in plain form, then panel by panel into p16. See repack.h.
+#include "convert/repack.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "convert/column_order.h"
+#include "convert/named_forms.h"
+#include "convert/write_p16.h"
+#include "scheme/wna16_layout.h"
+
+namespace moe {
+namespace {
+
+// Row `from` of a whole matrix becomes row i of a panel.
+void copy_row(const CanonicalRows& all, std::int64_t from, CanonicalRows& panel, std::int64_t i) {
+  const auto copy = [&](const auto& source, auto& target, std::int64_t width) {
+    if (!target.empty() && !source.empty())
+      std::copy_n(source.begin() + from * width, width, target.begin() + i * width);
+  };
+  copy(all.codes, panel.codes, all.stride);
+  copy(all.values, panel.values, all.stride);
+  copy(all.scales, panel.scales, all.groups);
+  copy(all.zeros, panel.zeros, all.groups);
+  copy(all.bias, panel.bias, 1);
+}
+
+// `columns` and `order_of_rows` as in a conversion (convert.cpp).
+void write_matrix(const CanonicalRows& all, const P16Matrix& m, std::span<const std::int32_t> columns,
+                  std::span<const std::int32_t> order_of_rows, std::byte* out) {
+  CanonicalRows rows;
+  rows.shape(kPanelRows, m);
+  std::vector<std::int8_t> room;
+  for (std::int64_t p = 0; p < ceil_div(m.half_rows, kPanelRows); ++p) {
+    const std::int64_t row0 = p * kPanelRows, n = std::min(kPanelRows, m.half_rows - row0);
+    for (int half = 0; half < m.halves; ++half, out += m.panel_bytes()) {
+      for (std::int64_t i = 0; i < n; ++i) {
+        const std::int64_t r = order_of_rows.empty() ? row0 + i : order_of_rows[static_cast<std::size_t>(row0 + i)];
+        copy_row(all, half * m.half_rows + r, rows, i);
+      }
+      rows.clear_from(n);
+      if (!columns.empty()) reorder_columns(rows, columns, room);
+      write_p16_panel(m, rows, out);
+    }
+  }
+  std::memset(out, 0, m.bytes() - m.order_offset());
+  if (!columns.empty()) std::memcpy(out, columns.data(), columns.size_bytes());
+}
+
+struct Plain {
+  CanonicalRows rows;
+  std::vector<std::int32_t> columns;
+};
+
+Result<Plain> read_plain(const Layout& from, const std::byte* payload, std::int64_t local, Matrix which,
+                         const P16Matrix& to) {
+  Plain plain;
+  plain.rows.shape(to.rows(), to);
+  MOE_CHECK(named_form(from.kind)->read({from, payload, local}, which, plain.rows));
+  if (to.has_order) {
+    MOE_TRY(plain.columns, column_order(plain.rows.g_idx, to.group, which == Matrix::w13, local));
+  }
+  return plain;
+}
+
+Check repack_expert(const Layout& from, const std::byte* payload, const Layout& to, std::int64_t local,
+                    std::byte* out) {
+  MOE_TRY(const Plain w13, read_plain(from, payload, local, Matrix::w13, to.w13));
+  MOE_TRY(const Plain w2, read_plain(from, payload, local, Matrix::w2, to.w2));
+  write_matrix(w13.rows, to.w13, w13.columns, w2.columns, out);
+  write_matrix(w2.rows, to.w2, w2.columns, {}, out + to.w2_offset());
+  const std::size_t used = to.w13.bytes() + to.w2.bytes();
+  std::memset(out + used, 0, to.expert_stride() - used);
+  return ok();
+}
+
+}  // namespace
+
+std::optional<Layout> repacked_layout(const Layout& from) {
+  if (!is_wna16_kind(from.kind)) return std::nullopt;
+  const Wna16Layout l = wna16_of(from);
+  const bool dense = l.kind == Wna16Kind::dense;
+  LayoutKind kind = l.bits == 4 ? LayoutKind::p16_w4 : LayoutKind::p16_w8;
+  if (dense)
+    kind = l.number == DType::f16    ? LayoutKind::p16_f16
+           : l.number == DType::bf16 ? LayoutKind::p16_bf16
+                                     : LayoutKind::p16_f32;
+  const bool channel = from.w13.group == from.w13.k && from.w2.group == from.w2.k;
+  Layout to = p16_layout(kind, {.experts = from.experts,
+                                .hidden = l.hidden,
+                                .intermediate = l.intermediate,
+                                .group = channel ? -1 : std::min(from.w13.group, from.w2.group),
+                                .gated = l.gated,
+                                .has_bias = l.matrix(true).has_bias,
+                                .scales = Scales::f32,
+                                .has_zeros = l.has_zeros || l.kind == Wna16Kind::vnni,
+                                .has_order = l.act_order && !dense});
+  if (!dense) {
+    to.w13.group = from.w13.group;
+    to.w2.group = from.w2.group;
+  }
+  return to;
+}
+
+Check repack_experts(const Layout& from, const std::byte* payload, const Layout& to, std::span<std::byte> out,
+                     const Parallel& parallel) {
+  std::mutex mutex;
+  std::optional<Error> fault;
+  std::int64_t faulty = from.experts;  // the first one, for any number of threads
+  auto body = [&](std::size_t i) {
+    const auto local = static_cast<std::int64_t>(i);
+    Check check = ok();
+    try {
+      check = repack_expert(from, payload, to, local, out.data() + i * to.expert_stride());
+    } catch (const std::bad_alloc&) {
+      check = Error{Code::out_of_memory, "out of memory", {}, {}};
+    }
+    if (check) return;
+    const std::lock_guard lock(mutex);
+    if (local >= faulty) return;
+    faulty = local;
+    fault = std::move(check.error());
+  };
+  parallel.each(static_cast<std::size_t>(from.experts), body);
+  if (fault) return std::move(*fault);
+  return ok();
+}
+
+}  // namespace moe

@@ -1,0 +1,24 @@
+// Weights in a named layout -> one of ours, for a CPU that is to run them: what backend EMULATION does with a Marlin,
+// XPU or VNNI layout (decisions 8.3). Both say the same numbers; the scales become float32, so nothing is rounded
+// again.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "base/parallel.h"
+#include "base/result.h"
+#include "scheme/layout.h"
+
+namespace moe {
+
+// The p16 layout that holds what `from` says; nullopt where none does.
+std::optional<Layout> repacked_layout(const Layout& from);
+
+// Fills the payload of `to`, which is repacked_layout(from). Faults of stored orders: Code::format; activation order
+// with groups of several sizes: Code::unsupported.
+Check repack_experts(const Layout& from, const std::byte* payload, const Layout& to, std::span<std::byte> out,
+                     const Parallel& parallel);
+
+}  // namespace moe
