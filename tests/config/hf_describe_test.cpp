@@ -177,7 +177,7 @@ TEST(HfDescribe, QueriesAreChecked) {
       {{{"config", qwen}, {"options", 5}}, "/options"},
       {{{"config", qwen}, {"options", {{"layer_index", 48}}}}, "/options/layer_index"},
       {{{"config", qwen}, {"options", {{"overrides", {{"top_k", 0}}}}}}, "/options/overrides/top_k"},
-      {{{"config", qwen}, {"options", {{"overrides", {{"quantization", {{"scheme", "W4A16_ASYM"}}}}}}}},
+      {{{"config", qwen}, {"options", {{"overrides", {{"quantization", {{"scheme", "W4AFP8"}}}}}}}},
        "/options/overrides/quantization",
        Code::unsupported},
   };
