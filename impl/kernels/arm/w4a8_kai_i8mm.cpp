@@ -27,12 +27,7 @@ inline void sums(const std::int8_t* w, const std::int8_t* codes, std::int64_t ch
   const int8x16_t upper = vdupq_n_s8(static_cast<std::int8_t>(0xf0));
   for (std::int64_t c = 0; c < chunks; ++c, w += 128, codes += 32 * N)
     for (int h = 0; h < 2; ++h) {
-      int8x16_t low[4], high[4];
-      for (int i = 0; i < 4; ++i) {
-        const int8x16_t v = vld1q_s8(w + 64 * h + 16 * i);
-        low[i] = vshlq_n_s8(v, 4);
-        high[i] = vandq_s8(v, upper);
-      }
+      int8x16_t a[kPairs], b[kPairs];  // k of the low nibbles, and of the high ones
       for (int t = 0; t < kPairs; ++t) {
         const auto pair_of = [&](int block) {
           const std::int8_t* first = codes + (block * N + 2 * t) * 8;
@@ -40,8 +35,12 @@ inline void sums(const std::int8_t* w, const std::int8_t* codes, std::int64_t ch
           const int8x8_t eight = vld1_s8(first);
           return vcombine_s8(eight, eight);
         };
-        const int8x16_t a = pair_of(h), b = pair_of(h + 2);
-        for (int i = 0; i < 4; ++i) acc[i][t] = vmmlaq_s32(vmmlaq_s32(acc[i][t], low[i], a), high[i], b);
+        a[t] = pair_of(h);
+        b[t] = pair_of(h + 2);
+      }
+      for (int i = 0; i < 4; ++i) {
+        const int8x16_t v = vld1q_s8(w + 64 * h + 16 * i), low = vshlq_n_s8(v, 4), high = vandq_s8(v, upper);
+        for (int t = 0; t < kPairs; ++t) acc[i][t] = vmmlaq_s32(vmmlaq_s32(acc[i][t], low, a[t]), high, b[t]);
       }
     }
   for (int n = 0; n < N; ++n)
