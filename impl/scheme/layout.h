@@ -163,8 +163,8 @@ enum class LayoutKind : std::uint8_t {
   p16_f32,
   p16_w4,
   p16_w8,
-  torch_float,  // PyTorch's generic blob of W4A8
-  kai,          // KleidiAI's weights of W4A8
+  torch_float,   // PyTorch's generic blob of W4A8
+  kai,           // KleidiAI's weights of W4A8
   wna16_marlin,  // scheme/wna16_layout.h
   wna16_trtllm,
   wna16_xpu,
