@@ -50,7 +50,9 @@ TEST_F(PackedWeights, NamedOutputs) {
     EXPECT_GE(one.data, data);
     EXPECT_LE(static_cast<char*>(one.data) + one.nbytes, static_cast<const char*>(data) + size);
   }
-  for (const auto& [role, expert, subject] : {std::tuple{"w13_weight", std::int64_t{0}, "role"},
+  ASSERT_EQ(moe_packed_get(s.packed.get(), "w2_weight", 2, &all, nullptr), MOE_OK);  // the role of what it holds
+  EXPECT_EQ(all.data, one.data);
+  for (const auto& [role, expert, subject] : {std::tuple{"w13_scale", std::int64_t{0}, "role"},
                                               {"w13_packed", m.E, "expert"},
                                               {"w13_packed", std::int64_t{-2}, "expert"}}) {
     const moe_tensor before = one;
