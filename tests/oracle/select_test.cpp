@@ -157,47 +157,6 @@ TEST(select, names_the_missing_instruction_set) {
   EXPECT_EQ(v->layout_id, "p16/int4-g32/1");  // KleidiAI's form has no such kernels
 }
 
-TEST(select, explains_each_kernel_of_an_arm_cpu) {
-  const auto s = select("{}", arm());
-  ASSERT_TRUE(s);
-  EXPECT_EQ(row_named(*s, "w4a8_tok8_kai_i8mm").reason, Reject::isa);
-  EXPECT_EQ(row_named(*s, "w4a8_tok8_kai_i8mm").subject, "i8mm");
-  EXPECT_EQ(row_named(*s, "w4a8_tok8_kai_dotprod").reason, Reject::none);
-  EXPECT_TRUE(row_named(*s, "w4a8_tok8_kai_dotprod").chosen);
-  EXPECT_EQ(row_named(*s, "w4a8_tok8_kai_scalar").reason, Reject::none);
-
-  const auto t = select("{}", arm_with(Feature::dotprod, false));
-  ASSERT_TRUE(t);
-  EXPECT_EQ(row_named(*t, "w4a8_tok8_kai_i8mm").reason, Reject::isa);
-  EXPECT_EQ(row_named(*t, "w4a8_tok8_kai_dotprod").reason, Reject::isa);
-  EXPECT_EQ(row_named(*t, "w4a8_tok8_kai_dotprod").subject, "dotprod");
-  EXPECT_THAT(row_named(*t, "w4a8_tok8_kai_dotprod").detail, HasSubstr("needs dotprod; the platform has neon"));
-  EXPECT_TRUE(row_named(*t, "w4a8_tok8_kai_scalar").chosen);
-  expect_sound(s->candidates);
-  expect_sound(t->candidates);
-}
-
-// A group as wide as a matrix is channel-wise there.
-TEST(select, kleidiai_layouts) {
-  const Accepted rows[] = {
-      {R"({})", "kai/qsi4c32p-g32/1", ""},
-      {R"({"has_bias": true})", "kai/qsi4c32p-g32-bias/1", ""},
-      {R"({"quantization": {"group_size": -1}})", "kai/qsi4cxp/1", ""},
-      {R"({"quantization": {"group_size": 128}})", "kai/qsi4c32p-g128,qsi4cxp/1", ""},
-      {R"({"quantization": {"group_size": 96}, "hidden_dim": 192, "intermediate_size": 288})", "kai/qsi4c32p-g96/1",
-       ""},
-  };
-  for (const Accepted& row : rows) {
-    const auto s = select(row.patch, arm());
-    ASSERT_TRUE(s) << s.error().message;
-    EXPECT_EQ(s->layout_id, row.layout);
-  }
-  const auto s = select(R"({"selection_policy": "vllm", "quantization": {"group_size": 128}})", arm());
-  ASSERT_TRUE(s) << s.error().message;
-  EXPECT_EQ(s->layout_id, "kai/qsi4c32p-g128,qsi4cxp/1");
-  EXPECT_EQ(s->candidates[*s->winner].kernel, "w4a8_tok8_kai_dotprod");
-}
-
 TEST(select, candidates_after_the_winner_are_asked_too) {
   const auto s = select("{}", avx512());
   ASSERT_TRUE(s);
