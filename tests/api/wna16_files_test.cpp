@@ -90,7 +90,7 @@ struct Converted {
   WeightsPtr weights;
   PackedPtr packed;
 
-  enum Convert { kNow, kNotYet };
+  enum Convert { kNow, kNotYet, kNoWeights };
   Converted(const VecFile& f, const json& document, Convert when = kNow) {
     const std::string text = document.dump();
     config = make<ConfigPtr>(
@@ -98,7 +98,7 @@ struct Converted {
     if (!config) return;
     selection = make<SelectionPtr>(
         [&](moe_selection** o, moe_error** e) { return moe_select_backend(nullptr, config.get(), nullptr, 0, o, e); });
-    if (!selection) return;
+    if (!selection || when == kNoWeights) return;
     weights = make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(config.get(), o, e); });
     for (const auto& [name, t] : f.tensors) {
       if (name.rfind("in.", 0) != 0) continue;
@@ -114,6 +114,11 @@ struct Converted {
     });
   }
 
+  Failure conversion_fault() const {
+    moe_packed* none = nullptr;
+    return failure(
+        [&](moe_error** e) { return moe_convert_weights(nullptr, selection.get(), weights.get(), nullptr, &none, e); });
+  }
   moe_tensor get(const std::string& role, std::int64_t expert = -1) const {
     moe_tensor t{};
     t.struct_size = sizeof t;
@@ -276,11 +281,7 @@ TEST(Wna16Outputs, SlicesAndNames) {
 // A stored 15 means 16 by GPTQ's convention: no nibble holds it. Upstream takes zero points as stored.
 TEST(Wna16Outputs, ZeroPointsThatDoNotFit) {
   const VecFile file = load_vectors("wna16/otf_gptq_b4_g64_asym.safetensors");
-  Converted c(file, config_of(file), Converted::kNotYet);
-  moe_packed* none = nullptr;
-  const Failure f = failure([&](moe_error** e) {
-    return moe_convert_weights(nullptr, c.selection.get(), c.weights.get(), nullptr, &none, e);
-  });
+  const Failure f = Converted(file, config_of(file), Converted::kNotYet).conversion_fault();
   EXPECT_EQ(f.status, MOE_ERR_INVALID_ARGUMENT);
   EXPECT_EQ(f.subject, "w13_zero_point");
   EXPECT_THAT(f.message, HasSubstr("zero point 16 does not fit the layout's 4 bits"));
@@ -337,6 +338,67 @@ TEST_P(Wna16Abi, RunsOnACpu) {
     error = std::max(error, std::abs(want[i] - y[i]));
   }
   EXPECT_LE(error, (meta_or(file, "input_dtype", "none") == "int8" ? 1e-2f : 1e-4f) * most);
+}
+
+TEST(Wna16Outputs, HummingIsAnAnswerWithoutConversion) {
+  const VecFile file = load_vectors("wna16/marlin_gptq_b4_g32_fp16_bias.safetensors");
+  json document = config_of(file);
+  document["selection_policy"] = "vllm";
+  document["moe_backend"] = "humming";
+  const Converted c(file, document, Converted::kNotYet);
+  ASSERT_TRUE(c.selection);
+  EXPECT_STREQ(moe_selection_backend(c.selection.get()), "HUMMING");
+  EXPECT_EQ(c.conversion_fault().status, MOE_ERR_UNSUPPORTED);
+}
+
+// Scales are stored in the type of the activations: rounding is counted, what does not fit is refused.
+TEST(Wna16Outputs, ScalesOfAnotherType) {
+  VecFile file = load_vectors("wna16/marlin_gptq_b4_g32_fp16_bias.safetensors");
+  json document = config_of(file);
+  document["in_dtype"] = "bfloat16";
+  const Converted rounded(file, document);
+  ASSERT_TRUE(rounded.packed);
+  EXPECT_EQ(rounded.get("w13_scale").dtype, MOE_DTYPE_BF16);
+  const json about =
+      json_of([&](moe_buffer** o, moe_error** e) { return moe_packed_to_json(rounded.packed.get(), o, e); });
+  EXPECT_GT(about["scales_rounded"], 0);
+
+  VecTensor& scale = file.tensors.at("in.w2_scale");
+  scale.dtype = DType::bf16;
+  const std::uint16_t large = f32_to_bf16(70000.0f), one = f32_to_bf16(1.0f);
+  for (std::size_t i = 0; i < scale.data.size(); i += 2) std::memcpy(scale.data.data() + i, i == 4 ? &large : &one, 2);
+  document["in_dtype"] = "float16";
+  const Failure f = Converted(file, document, Converted::kNotYet).conversion_fault();
+  EXPECT_EQ(f.status, MOE_ERR_INVALID_ARGUMENT);
+  EXPECT_EQ(f.subject, "w2_scale");
+  EXPECT_THAT(f.message, HasSubstr("beyond the largest f16 number"));
+}
+
+TEST(Wna16Outputs, Int8ActivationsNeedAScale) {
+  VecFile file = load_vectors("wna16/marlin_gptq_b4_g32_int8act_bf16.safetensors");
+  VecTensor& scale = file.tensors.at("in.w2_scale");
+  std::fill(scale.data.begin(), scale.data.end(), std::byte{0});
+  const Failure f = Converted(file, config_of(file), Converted::kNotYet).conversion_fault();
+  EXPECT_EQ(f.status, MOE_ERR_INVALID_ARGUMENT);
+  EXPECT_EQ(f.subject, "w2_scale");
+  EXPECT_THAT(f.message, HasSubstr("all scales are 0"));
+}
+
+TEST(Wna16Outputs, ACpuRunsWeightsOfItsOwnModelOnly) {
+  const VecFile file = load_vectors("wna16/marlin_gptq_b4_g32_fp16_bias.safetensors");
+  const Converted c(file, config_of(file));
+  ASSERT_TRUE(c.packed);
+  json document = config_of(file);
+  document.erase("platform");
+  document["moe_backend"] = "emulation";
+  document["intermediate_size"] = 2 * document["intermediate_size"].get<int>();
+  const Converted other(file, document, Converted::kNoWeights);
+  moe_layer* none = nullptr;
+  const Failure f = failure([&](moe_error** e) {
+    return moe_layer_create(nullptr, other.selection.get(), c.packed.get(), nullptr, &none, e);
+  });
+  EXPECT_EQ(f.status, MOE_ERR_CONFIG_MISMATCH);
+  EXPECT_EQ(f.subject, "/intermediate_size_per_partition");
 }
 
 }  // namespace
