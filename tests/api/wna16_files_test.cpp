@@ -102,10 +102,10 @@ struct Converted {
     weights = make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(config.get(), o, e); });
     for (const auto& [name, t] : f.tensors) {
       if (name.rfind("in.", 0) != 0) continue;
+      const std::string role = name.substr(3);
       const moe_tensor view = tensor(static_cast<moe_dtype>(t.dtype), t.shape, t.data.data());
-      const Failure set = failure([&](moe_error** e) {
-        return moe_weights_set(weights.get(), name.substr(3).c_str(), &view, nullptr, nullptr, e);
-      });
+      const Failure set = failure(
+          [&](moe_error** e) { return moe_weights_set(weights.get(), role.c_str(), &view, nullptr, nullptr, e); });
       EXPECT_EQ(set.status, MOE_OK) << set.message;
     }
     if (when == kNotYet) return;
