@@ -205,6 +205,56 @@ TEST(Wna16Checkpoints, CheckpointsOfKnownModels) {
     }
 }
 
+std::vector<std::byte> dense_bytes(const moe_tensor& t) {
+  std::vector<std::byte> out;
+  const std::int64_t n0 = t.shape[0], n1 = t.shape[1], n2 = t.ndim > 2 ? t.shape[2] : 1;
+  std::int64_t strides[3] = {n1 * n2, n2, 1};
+  for (int d = 0; d < t.ndim && t.strides[0] != 0; ++d) strides[d] = t.strides[d];
+  for (std::int64_t a = 0; a < n0; ++a)
+    for (std::int64_t b = 0; b < n1; ++b)
+      for (std::int64_t c = 0; c < n2; ++c) {
+        const auto* at = static_cast<const std::byte*>(t.data) + (a * strides[0] + b * strides[1] + c * strides[2]) * 4;
+        out.insert(out.end(), at, at + 4);
+      }
+  return out;
+}
+
+// The tensors of a file, asked for as stacks, are the stacks.
+TEST(Wna16Checkpoints, TensorsOfFilesComeBackStacked) {
+  for (const char* format : {"gptq", "awq", "pack-quantized"})
+    for (const bool transposed : {false, true}) {
+      Wna16Model m;
+      m.format = format;
+      m.zeros = true;
+      m.order = !m.awq();
+      m.transposed = transposed;
+      m = random_wna16(m, 31);
+      SCOPED_TRACE(m.config_text());
+      const ConfigPtr config = make_config(m.config_text());
+      const WeightsPtr stacked = stacked_weights(m, config.get());
+      const WeightsPtr loaded =
+          make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(config.get(), o, e); });
+      const TempDir dir;
+      dir.write("model.safetensors", checkpoint_file(m));
+      ASSERT_EQ(moe_weights_load_safetensors(loaded.get(), dir.path().c_str(), nullptr, nullptr), MOE_OK);
+      for (const std::string matrix : {"w13_", "w2_"})
+        for (const std::string suffix : {"weight", "scale", "zero_point", "g_idx"}) {
+          if (m.awq() && suffix == "g_idx") continue;
+          const std::string role = matrix + suffix;
+          moe_tensor a{}, b{};
+          a.struct_size = b.struct_size = sizeof a;
+          moe_buffer *hold_a = nullptr, *hold_b = nullptr;
+          ASSERT_EQ(moe_weights_get(stacked.get(), role.c_str(), -1, &a, &hold_a, nullptr), MOE_OK);
+          const Failure got =
+              failure([&](moe_error** e) { return moe_weights_get(loaded.get(), role.c_str(), -1, &b, &hold_b, e); });
+          ASSERT_EQ(got.status, MOE_OK) << got.message;
+          const BufferPtr end_a(hold_a), end_b(hold_b);
+          EXPECT_EQ(std::vector(a.shape, a.shape + a.ndim), std::vector(b.shape, b.shape + b.ndim)) << role;
+          EXPECT_EQ(dense_bytes(a), dense_bytes(b)) << role;
+        }
+    }
+}
+
 // --- refusals ----------------------------------------------------------------------------------------------------
 
 Failure set_failure(const Wna16Model& m, const char* role, std::vector<std::int64_t> shape) {

@@ -368,6 +368,28 @@ TEST(ReadWna16, RoundTripsOfRandomLayers) {
           }
 }
 
+// Gate and up by the order of the stacked rows, also where they share words.
+TEST(ReadWna16, RowOrdersOfGateAndUp) {
+  for (const Format f : kFormats)
+    for (const W13Layout order : {W13Layout::gate_up, W13Layout::up_gate, W13Layout::interleaved}) {
+      const RandomWna16 layer(f, 4, 64, 36, -1, true, false, 17);  // a word of 4 rows of gate and 4 of up
+      World w = layer.world();
+      w.job.w13_layout = order;
+      const Bytes packed = convert(w.job, w.source);
+      std::vector<float> dense(static_cast<std::size_t>(72 * 64));
+      ASSERT_TRUE(
+          dequantize_p16(w.job.layout, packed.data(), Matrix::w13, row_major(DType::f32, {72, 64}, dense.data())));
+      for (std::int64_t n = 0; n < 72; ++n) {
+        const std::int64_t half = n / 36, r = n % 36;
+        const std::int64_t from = order == W13Layout::gate_up       ? n
+                                  : order == W13Layout::interleaved ? 2 * r + half
+                                                                    : (1 - half) * 36 + r;
+        for (std::int64_t k = 0; k < 64; ++k)
+          ASSERT_EQ(dense[static_cast<std::size_t>(n * 64 + k)], layer.value(layer.w13, from, k, 0)) << n << " " << k;
+      }
+    }
+}
+
 // --- faults ----------------------------------------------------------------------------------------------------
 
 TEST(ReadWna16Faults, GroupsOfColumns) {

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace moe::test {
 
@@ -24,11 +25,17 @@ class TempDir {
   }
 
   const std::string& path() const { return path_; }
-  // Writes a file below the directory, with the directories that it needs.
-  void write(const std::string& name, const std::string& content) const {
-    const std::filesystem::path file = path_ + "/" + name;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file, std::ios::binary) << content;
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  // Writes a file below the directory, with the directories that it needs; gives its path.
+  std::string write(const std::string& name, const std::string& content) const {
+    std::filesystem::create_directories(std::filesystem::path(file(name)).parent_path());
+    std::ofstream(file(name), std::ios::binary) << content;
+    return file(name);
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> out;
+    for (const auto& e : std::filesystem::directory_iterator(path_)) out.push_back(e.path().filename().string());
+    return out;
   }
 
  private:

@@ -69,6 +69,7 @@ inline Wna16Model random_wna16(Wna16Model m, std::uint32_t seed) {
     for (std::int64_t i = 0; i < n * k; ++i) r.codes.push_back(static_cast<std::uint8_t>(rng() % range));
     for (std::int64_t i = 0; i < n * r.groups; ++i) {
       r.zeros.push_back(static_cast<std::uint8_t>(range / 4 + rng() % (range / 2)));
+      if (m.plus_one && m.bits == 4 && i % 7 == 0) r.zeros.back() = 15;  // means 16
       r.scales.push_back((0.5f + static_cast<float>(rng() % 100) / 100.0f) / static_cast<float>(range));
     }
     for (std::int64_t i = 0; i < k; ++i) r.g_idx.push_back(static_cast<std::int32_t>(i / (k / r.groups)));
@@ -237,7 +238,8 @@ struct Wna16Layer {
   std::string kernel;
 
   Wna16Layer() : context(make_context("{\"threads\":1}")) {}
-  explicit Wna16Layer(const Wna16Model& m, const char* threads = "{\"threads\":1}", const moe_platform* platform = nullptr) {
+  explicit Wna16Layer(const Wna16Model& m, const char* threads = "{\"threads\":1}",
+                      const moe_platform* platform = nullptr) {
     context = make_context(threads);
     config = make_config(m.config_text());
     selection = make_selection(config.get(), context.get(), platform);
