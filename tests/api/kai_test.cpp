@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/platform.h"
 #include "support/capi.h"
 #include "support/temp_dir.h"
 
@@ -15,6 +16,12 @@ constexpr const char* kDotprod = R"({"type":"cpu","arch":"aarch64","features":["
                                      "libs":{"torch_dyn_quant_4bit":true}})";
 constexpr const char* kPlain = R"({"type":"cpu","arch":"aarch64","features":["neon"],
                                    "libs":{"torch_dyn_quant_4bit":true}})";
+
+// For calls: an Arm machine runs its own kernels, every other one the scalar row.
+const char* callable() {
+  const auto host = detect_platform();
+  return native_arch() == Arch::aarch64 && host && !host->runs(Isa::dotprod) ? kPlain : kDotprod;
+}
 
 PlatformPtr platform(const char* text) {
   return make<PlatformPtr>(
@@ -121,7 +128,7 @@ TEST_P(KaiLayers, CallsOnThem) {
   const VecFile f = load_vectors("w4a8_int8/" + GetParam());
   for (const char* compat : {"vllm", "libmoe"}) {
     const Model m = golden_model(f, compat);
-    const Converted c = convert(m, kDotprod);
+    const Converted c = convert(m, callable());
     const LayerPtr layer = make<LayerPtr>([&](moe_layer** o, moe_error** e) {
       return moe_layer_create(nullptr, c.selection.get(), c.packed.get(), nullptr, o, e);
     });
@@ -278,16 +285,14 @@ TEST(KaiPack, PyTorchsBlobIsWrittenAndNotRun) {
 
 TEST(KaiPack, LayersSayWhatRuns) {
   const Model m = random_model();
-  const Converted c = convert(m, kDotprod);
+  const Converted c = convert(m, callable());
   const LayerPtr layer = make<LayerPtr>([&](moe_layer** o, moe_error** e) {
     return moe_layer_create(nullptr, c.selection.get(), c.packed.get(), nullptr, o, e);
   });
   const auto j = json_of([&](moe_buffer** o, moe_error** e) { return moe_layer_to_json(layer.get(), o, e); });
   EXPECT_EQ(j["layout"], "kai/qsi4c32p-g32/1");
-  EXPECT_EQ(j["selected_kernel"], "w4a8_tok8_kai_dotprod");
-#if !defined(__aarch64__)
-  EXPECT_EQ(j["kernel"], "w4a8_tok8_kai_scalar");
-#endif
+  EXPECT_EQ(j["selected_kernel"], moe_selection_kernel(c.selection.get()));
+  EXPECT_EQ(j["kernel"], native_arch() == Arch::aarch64 ? j["selected_kernel"] : "w4a8_tok8_kai_scalar");
 }
 
 }  // namespace
