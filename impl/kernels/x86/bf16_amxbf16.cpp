@@ -25,9 +25,10 @@ namespace {
 constexpr int kTileRows = 128;
 constexpr std::int64_t kPieceK = 32, kRunPieces = 16;
 constexpr std::size_t kPieceBytes = 1024;  // of a panel's weights
-constexpr std::ptrdiff_t kAhead = 8192;    // bytes of a panel between prefetch and use
 
 #include "kernels/x86/amx_tiles.inl"
+
+#include "kernels/x86/read_ahead.inl"
 
 // 16 x 16 sums of one part of tokens with two panels.
 using Block = std::array<std::array<std::array<float, 16>, kSubRows>, 2>;
@@ -39,7 +40,7 @@ struct alignas(64) Scratch {
 // Pieces [first, end) of one or two parts of tokens with one or two panels, on top of the pieces before.
 template <bool kTwoPanels, bool kTwoParts>
 void multiply(const GemmArgs& a, const std::byte* weights, const Parts& parts, int part, std::int64_t first,
-              std::int64_t end, Scratch& s) {
+              std::int64_t end, Scratch& s, Share& share) {
   const auto at = static_cast<std::size_t>(part);
   Block &one = s.sums[at], &two = s.sums[kTwoParts ? at + 1 : at];
   if (first != 0) {
@@ -58,11 +59,7 @@ void multiply(const GemmArgs& a, const std::byte* weights, const Parts& parts, i
   const std::byte* x = a.tile + static_cast<std::size_t>(first) * x_bytes;
   const std::ptrdiff_t at_one = parts.first(part) * 64, at_two = kTwoParts ? parts.first(part + 1) * 64 : 0;
   for (std::int64_t piece = first; piece < end; ++piece, w += kPieceBytes, x += x_bytes) {
-    if (part == 0)
-      for (std::size_t line = 0; line < kPieceBytes; line += 64) {
-        _mm_prefetch(reinterpret_cast<const char*>(w + kAhead + line), _MM_HINT_T0);
-        if constexpr (kTwoPanels) _mm_prefetch(reinterpret_cast<const char*>(w + stride + kAhead + line), _MM_HINT_T0);
-      }
+    share.advance();
     _tile_loadd(6, w, 64);
     _tile_loadd(4, x + at_one, 64);
     _tile_dpbf16ps(0, 4, 6);
@@ -83,15 +80,16 @@ void multiply(const GemmArgs& a, const std::byte* weights, const Parts& parts, i
 }
 
 template <bool kTwoPanels>
-void panels(const GemmArgs& a, const std::byte* panel, const Parts& parts, float* out, Scratch& s) {
+void panels(const GemmArgs& a, const std::byte* panel, const Parts& parts, float* out, Scratch& s, Share& share) {
   const P16Matrix& m = *a.matrix;
   const std::byte* weights = panel + m.header_bytes();
   const std::int64_t pieces = m.units() * (kUnitK / kPieceK);
   for (std::int64_t first = 0; first < pieces; first += kRunPieces) {
     const std::int64_t end = std::min(first + kRunPieces, pieces);
     int part = 0;
-    for (; part + 2 <= parts.count; part += 2) multiply<kTwoPanels, true>(a, weights, parts, part, first, end, s);
-    if (part < parts.count) multiply<kTwoPanels, false>(a, weights, parts, part, first, end, s);
+    for (; part + 2 <= parts.count; part += 2)
+      multiply<kTwoPanels, true>(a, weights, parts, part, first, end, s, share);
+    if (part < parts.count) multiply<kTwoPanels, false>(a, weights, parts, part, first, end, s, share);
   }
   for (std::size_t p = 0; p < (kTwoPanels ? 2 : 1); ++p, panel += m.panel_bytes(), out += kPanelRows) {
     const __m512 bias = m.has_bias ? _mm512_loadu_ps(panel + m.bias_offset()) : _mm512_setzero_ps();
@@ -109,10 +107,12 @@ void gemm(const GemmArgs& a) {
   _tile_loadconfig(&config);
   Scratch s;
   const std::size_t bytes = a.matrix->panel_bytes();
+  Share share(a, bytes, (a.panel_count + 1) / 2 * (a.matrix->units() * (kUnitK / kPieceK)) * ((parts.count + 1) / 2));
   const std::byte* panel = a.panels;
   std::int64_t p = 0;
-  for (; p + 2 <= a.panel_count; p += 2, panel += 2 * bytes) panels<true>(a, panel, parts, a.out + p * kPanelRows, s);
-  if (p < a.panel_count) panels<false>(a, panel, parts, a.out + p * kPanelRows, s);
+  for (; p + 2 <= a.panel_count; p += 2, panel += 2 * bytes)
+    panels<true>(a, panel, parts, a.out + p * kPanelRows, s, share);
+  if (p < a.panel_count) panels<false>(a, panel, parts, a.out + p * kPanelRows, s, share);
   _tile_release();
 }
 

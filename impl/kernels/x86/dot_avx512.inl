@@ -1,5 +1,5 @@
 // What the integer rows of AVX-512 VNNI share: sums of 32 k for panels and tokens, and reading ahead. Included inside a
-// target region and an anonymous namespace that define kAhead.
+// target region and an anonymous namespace that define kAhead, after read_ahead.inl.
 
 inline __m512i broadcast4(const std::int8_t* p) {
   std::int32_t v;
@@ -73,38 +73,27 @@ struct Block {
   }
 };
 
-// Prefetch of what is read later. One panel at a time (few rows, memory-bound): the stream 8 KiB ahead. Two panels:
-// this call's share of the next panels, a few lines per block.
+// Prefetch of what is read later. One panel at a time (few rows, memory-bound): the stream kAhead bytes on. Two panels:
+// this call's share of the panels to come.
 template <class Codes, int P>
 struct Ahead {
-  const std::byte* from;  // nullptr: none
-  const std::byte* end;   // P = 1: of the stream; beyond it `from` goes on
-  std::size_t step = 0;   // P = 2: bytes per block
-  int lines = 0;
+  const std::byte *end, *next;  // P = 1: of the stream; beyond it `next` goes on
+  Share share;
 
   [[gnu::flatten]] Ahead(const GemmArgs& a, std::size_t stride)
-      : from(a.next), end(a.panels + static_cast<std::size_t>(a.panel_count) * stride) {
-    if (P == 1 || from == nullptr || a.panel_count < P) return;
-    const auto parts = static_cast<std::size_t>(a.parts);
-    const std::size_t blocks = static_cast<std::size_t>(a.shape.blocks() * (a.panel_count / P)) * parts;
-    const auto all = static_cast<std::size_t>(end - a.panels);
-    from += all / parts * static_cast<std::size_t>(a.part);
-    step = (all + blocks - 1) / blocks;
-    lines = static_cast<int>((step + 63) / 64);
-  }
-  // always_inline: GCC takes a function that only prefetches for one without effects and drops its calls.
+      : end(a.panels + static_cast<std::size_t>(a.panel_count) * stride),
+        next(a.next),
+        share(a, stride, a.shape.blocks() * (a.panel_count / P)) {}
   [[gnu::always_inline]] void block(const std::byte* w) {
     if constexpr (P == 1) {
       const std::byte* p = w + kAhead;
       if (p >= end) {
-        if (from == nullptr) return;
-        p = from + (p - end);
+        if (next == nullptr) return;
+        p = next + (p - end);
       }
       for (int i = 0; i < Codes::kVectors; ++i) _mm_prefetch(reinterpret_cast<const char*>(p + 64 * i), _MM_HINT_T0);
     } else {
-#pragma GCC unroll 1
-      for (int i = 0; i < lines; ++i) _mm_prefetch(reinterpret_cast<const char*>(from + 64 * i), _MM_HINT_T1);
-      from += step;
+      share.advance();
     }
   }
 };

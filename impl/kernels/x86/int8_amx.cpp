@@ -30,11 +30,12 @@ namespace {
 constexpr int kTileRows = 128;
 constexpr int kFewRows = 4;
 constexpr std::int64_t kRunUnits = 8;
-constexpr std::ptrdiff_t kAhead = 4096;  // bytes of a panel between prefetch and use
 
 #include "kernels/x86/vector_avx512.inl"
 
 #include "kernels/x86/amx_tiles.inl"
+
+#include "kernels/x86/read_ahead.inl"
 
 inline __m512i load(const std::byte* p) { return _mm512_loadu_si512(p); }
 inline __m512 load_f32(const std::byte* p) { return _mm512_loadu_ps(p); }
@@ -68,7 +69,6 @@ struct Nibbles {
       const __m512i low = _mm512_and_si512(v, mask), high = _mm512_and_si512(_mm512_srli_epi16(v, 4), mask);
       _mm512_store_si512(room + 64 * row, _mm512_sub_epi8(low, eight));
       _mm512_store_si512(room + 64 * (row + 4), _mm512_sub_epi8(high, eight));
-      _mm_prefetch(reinterpret_cast<const char*>(unit + kAhead + 64 * i), _MM_HINT_T0);
     }
     return room;
   }
@@ -82,11 +82,7 @@ struct Bytes {
     if constexpr (Sum == 2) _tile_dpbsud(2, 5, 6);
     if constexpr (Sum == 3) _tile_dpbsud(3, 5, 7);
   }
-  [[gnu::always_inline]] static inline const void* tile(const std::byte* unit, std::uint8_t*) {
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) _mm_prefetch(reinterpret_cast<const char*>(unit + kAhead + 64 * i), _MM_HINT_T0);
-    return unit;
-  }
+  [[gnu::always_inline]] static inline const void* tile(const std::byte* unit, std::uint8_t*) { return unit; }
 };
 
 // A call, and where the pieces of its panels and its tile lie: asked for once.
@@ -136,8 +132,8 @@ struct Call {
 template <class Codes, bool kTwoPanels>
 class Pair {
  public:
-  Pair(const Call& call, const std::byte* panel, Scratch& s)
-      : c_(call), parts_(call.parts), channel_(call.channel), panel_(panel), s_(s) {}
+  Pair(const Call& call, const std::byte* panel, Scratch& s, Share& share)
+      : c_(call), parts_(call.parts), channel_(call.channel), panel_(panel), s_(s), share_(share) {}
 
   void run(float* out) {
     if (channel_) {
@@ -210,6 +206,7 @@ class Pair {
     const std::byte* x = c_.a.tile + first * unit_bytes;
     const std::ptrdiff_t at_one = parts_.first(part) * kUnitK, at_two = parts_.first(part + 1) * kUnitK;
     for (std::int64_t u = 0; u < end - first; ++u, x += unit_bytes) {
+      share_.advance();
       _tile_loadd(6, tiles_[0][u], 64);
       _tile_loadd(4, x + at_one, kUnitK);
       Codes::template dot<0>();
@@ -291,6 +288,7 @@ class Pair {
   const bool channel_;
   const std::byte* panel_;
   Scratch& s_;
+  Share& share_;
   const void* tiles_[2][kRunUnits];
   std::size_t sums_at_ = 0;  // 0 or 2: the blocks at work
   struct {
@@ -305,11 +303,12 @@ void gemm_tiles(const GemmArgs& a) {
   const TileConfig config(call.parts.rows);
   _tile_loadconfig(&config);
   Scratch s;
+  Share share(a, call.stride, (a.panel_count + 1) / 2 * call.units * ((call.parts.count + 1) / 2));
   const std::byte* panel = a.panels;
   std::int64_t p = 0;
   for (; p + 2 <= a.panel_count; p += 2, panel += 2 * call.stride)
-    Pair<Codes, true>(call, panel, s).run(a.out + p * kPanelRows);
-  if (p < a.panel_count) Pair<Codes, false>(call, panel, s).run(a.out + p * kPanelRows);
+    Pair<Codes, true>(call, panel, s, share).run(a.out + p * kPanelRows);
+  if (p < a.panel_count) Pair<Codes, false>(call, panel, s, share).run(a.out + p * kPanelRows);
   _tile_release();
 }
 

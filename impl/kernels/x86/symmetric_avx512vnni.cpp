@@ -26,6 +26,8 @@ constexpr std::ptrdiff_t kAhead = 8192;  // bytes of weights between prefetch an
 
 #include "kernels/body/quantise_symmetric.inl"
 
+#include "kernels/x86/read_ahead.inl"
+
 #include "kernels/x86/dot_avx512.inl"
 
 inline __m512 load_f16(const std::byte* p) { return V::load_f16(p); }

@@ -30,6 +30,8 @@ constexpr std::ptrdiff_t kAhead = 8192;  // bytes of weights between prefetch an
 
 #include "kernels/body/quantise_tok8.inl"
 
+#include "kernels/x86/read_ahead.inl"
+
 #include "kernels/x86/dot_avx512.inl"
 
 // The tile as the kernels walk it, from row `first` on.
