@@ -1,9 +1,13 @@
 // Contexts: moe_context_*. The caller's functions are checked and copied here; run/context.h uses them.
+#include <algorithm>
 #include <string>
 
 #include "api/entry.h"
 #include "base/json.h"
+#include "convert/canonical.h"
 #include "kernels/kernel.h"
+#include "oracle/backend.h"
+#include "scheme/layout_named.h"
 
 namespace {
 
@@ -60,33 +64,61 @@ Result<moe::ContextHooks> hooks_of(const moe_context_callbacks* given) {
   return hooks;
 }
 
-moe::json::Value kernel_rows() {
-  moe::json::Array rows;
-  for (const moe::Kernel* k : moe::kernels()) {
-    moe::json::Array needs;
-    const moe::FeatureSet features = moe::isa_features(k->id->isa);
-    for (std::size_t i = 0; i < moe::kFeatureNames.size(); ++i)
-      if (features.test(i)) needs.emplace_back(moe::kFeatureNames[i]);
-    moe::json::Value row{moe::json::Object{}};
-    row.set("kernel", k->id->name);
-    row.set("layout", "p16/int4");
-    row.set("isa", moe::kIsaNames[static_cast<std::size_t>(k->id->isa)]);
-    row.set("needs", std::move(needs));
-    row.set("exact", k->exact);
-    rows.push_back(std::move(row));
-  }
-  return rows;
+// "p16/int4" of p16/int4-g32/1, "kai" of the named ones.
+std::string layout_family(moe::LayoutKind kind) {
+  const moe::LayoutShape shape{
+      .experts = 1, .hidden = 64, .intermediate = 64, .group = -1, .gated = true, .has_bias = false};
+  const bool ours = moe::p16_element(kind).has_value();
+  const std::string id = ours ? moe::p16_layout(kind, shape).id() : moe::make_named_layout(kind, shape).id();
+  const std::size_t first = id.find('/');
+  return id.substr(0, ours ? id.find_first_of("-/", first + 1) : first);
 }
 
+bool serves(const moe::Accepts& row, const moe::KernelId& kernel) {
+  const bool named = std::any_of(row.named_layouts.begin(), row.named_layouts.end(),
+                                 [&](const moe::NamedChoice& c) { return c.layout == kernel.layout; });
+  return row.acts.has(kernel.act) && (named || row.layouts.has(kernel.layout));
+}
+
+moe::json::Value kernel_row(const moe::Kernel& k) {
+  moe::json::Array needs;
+  const moe::FeatureSet features = moe::isa_features(k.id->isa);
+  for (std::size_t i = 0; i < moe::kFeatureNames.size(); ++i)
+    if (features.test(i)) needs.emplace_back(moe::kFeatureNames[i]);
+  moe::json::Value row{moe::json::Object{}};
+  row.set("kernel", k.id->name);
+  row.set("layout", layout_family(k.id->layout));
+  row.set("isa", moe::kIsaNames[static_cast<std::size_t>(k.id->isa)]);
+  row.set("needs", std::move(needs));
+  row.set("exact", k.exact);
+  return row;
+}
+
+moe::json::Value backend_row(moe::OracleId oracle, const moe::Experts& experts) {
+  const moe::Accepts& accepts = experts.accepts(moe::Policy::libmoe);
+  moe::json::Array formats, kernels;
+  for (std::size_t f = 0; f < moe::kFormatNames.size(); ++f)
+    if (accepts.checkpoints.has(static_cast<moe::Format>(f)) && moe::can_read(static_cast<moe::Format>(f)))
+      formats.emplace_back(moe::kFormatNames[f]);
+  for (const moe::Kernel* k : moe::kernels())
+    if (serves(accepts, *k->id)) kernels.push_back(kernel_row(*k));
+  moe::json::Value row{moe::json::Object{}};
+  row.set("backend", experts.backend);
+  row.set("oracle", moe::oracle_name(oracle));
+  row.set("experts", experts.name);
+  row.set("formats", std::move(formats));
+  row.set("kernels", std::move(kernels));
+  return row;
+}
+
+// Every row of the oracles whose layout this build writes; without kernels: for other devices.
 std::string backends_json() {
-  moe::json::Array formats;
-  for (moe::Format f : {moe::Format::int_quantized, moe::Format::pack_quantized})
-    formats.emplace_back(moe::kFormatNames[static_cast<std::size_t>(f)]);
-  moe::json::Value backend{moe::json::Object{}};
-  backend.set("backend", "CPU_INT4");
-  backend.set("formats", std::move(formats));
-  backend.set("kernels", kernel_rows());
-  return moe::json::write(moe::json::Array{backend});
+  moe::json::Array rows;
+  for (const moe::OracleId id :
+       {moe::OracleId::w4a8_int8, moe::OracleId::int8, moe::OracleId::int_wna16, moe::OracleId::unquantized})
+    for (const moe::Experts& experts : moe::family_of(id).rows())
+      if (experts.accepts(moe::Policy::libmoe).writes()) rows.push_back(backend_row(id, experts));
+  return moe::json::write(rows);
 }
 
 }  // namespace

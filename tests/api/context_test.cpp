@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <set>
 
 #include "support/capi.h"
 
@@ -189,8 +190,22 @@ TEST(Context, ReportsThreadsAndBackends) {
   const ContextPtr c = make_context("{\"threads\":2}");
   const auto j = json_of([&](moe_buffer** o, moe_error** e) { return moe_context_to_json(c.get(), o, e); });
   EXPECT_EQ(j["threads"], 2);
+  std::set<std::string> oracles, kernels, formats;
+  for (const auto& b : j["backends"]) {
+    oracles.insert(b["oracle"]);
+    for (const auto& f : b["formats"]) formats.insert(f);
+    for (const auto& k : b["kernels"]) {
+      kernels.insert(k["kernel"]);
+      const std::string layout = k["layout"];
+      EXPECT_TRUE(layout.starts_with("p16/") || layout == "kai") << layout;
+      EXPECT_FALSE(k["needs"].empty());
+    }
+  }
   EXPECT_EQ(j["backends"][0]["backend"], "CPU_INT4");
-  EXPECT_GE(j["backends"][0]["kernels"].size(), 1U);
+  EXPECT_EQ(oracles, (std::set<std::string>{"w4a8_int8", "int8", "int_wna16", "unquantized"}));
+  EXPECT_TRUE(formats.contains("gptq") && formats.contains("awq") && formats.contains("int-quantized"));
+  for (const char* name : {"w4a8_tok8_p16_scalar", "w8a8_tok8_p16_scalar", "bf16_f32_p16_scalar"})
+    EXPECT_TRUE(kernels.contains(name)) << name;
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // moe_select_backend: the libmoe table of W4A8-int8 with each reason once, priorities, requests by name,
-// fallback, explain_only; policy vllm; int_wna16 and the oracles that are not built.
+// fallback, explain_only; policy vllm.
 #include "oracle/select.h"
 
 #include <gmock/gmock.h>
@@ -11,8 +11,8 @@
 #include <memory>
 #include <string>
 
+#include "oracle/select_world.h"
 #include "oracle/selection.h"
-#include "support/vectors.h"
 
 namespace moe::test {
 namespace {
@@ -23,66 +23,6 @@ std::size_t kernels_of(LayoutKind layout, ActFormat act = ActFormat::tok8) {
 }
 
 using testing::HasSubstr;
-
-Platform machine(DeviceType type, Arch arch, std::initializer_list<Feature> features) {
-  Platform p;
-  p.type = type;
-  p.arch = arch;
-  for (const Feature f : features) p.features.set(static_cast<std::size_t>(f));
-  return p;
-}
-Platform avx512() {
-  using enum Feature;
-  return machine(DeviceType::cpu, Arch::x86_64, {scalar, avx2, fma, f16c, avx512f, avx512bw, avx512vl, avx512_vnni});
-}
-Platform avx2() {
-  return machine(DeviceType::cpu, Arch::x86_64, {Feature::scalar, Feature::avx2, Feature::fma, Feature::f16c});
-}
-Platform plain_x86() { return machine(DeviceType::cpu, Arch::x86_64, {Feature::scalar}); }
-Platform arm() {
-  Platform p = machine(DeviceType::cpu, Arch::aarch64, {Feature::scalar, Feature::neon, Feature::dotprod});
-  p.libs = {{"torch_dyn_quant_4bit", true}};
-  return p;
-}
-Platform arm_with(Feature f, bool on) {
-  Platform p = arm();
-  p.features.set(static_cast<std::size_t>(f), on);
-  return p;
-}
-Platform hopper() {
-  Platform p = machine(DeviceType::cuda, Arch::x86_64, {});
-  p.capability = std::array<int, 2>{9, 0};
-  return p;
-}
-
-// A small W4A8 layer with RFC 7396 changes.
-std::shared_ptr<const Config> layer(const std::string& patch = "{}") {
-  nlohmann::json doc = {{"num_experts", 8},
-                        {"top_k", 2},
-                        {"hidden_dim", 256},
-                        {"intermediate_size", 128},
-                        {"quantization", {{"scheme", "W4A8"}, {"group_size", 32}}}};
-  doc.merge_patch(nlohmann::json::parse(patch));
-  Result<Config> c = parse_config(doc.dump());
-  EXPECT_TRUE(c) << c.error().message << " at " << c.error().subject << " in " << doc.dump();
-  return c ? std::make_shared<const Config>(*std::move(c)) : nullptr;
-}
-
-Result<Selection> select(const std::string& patch, const Platform& p, SelectFlags flags = {}) {
-  return select_backend(layer(patch), p, flags);
-}
-
-// Every refusal has a reason and a detail, every acceptance neither; priorities ascend.
-void expect_sound(const std::vector<Candidate>& candidates) {
-  EXPECT_FALSE(candidates.empty());
-  std::int32_t last = -1;
-  for (const Candidate& c : candidates) {
-    EXPECT_EQ(c.reason == Reject::none, c.detail.empty()) << c.backend << " " << c.kernel;
-    EXPECT_FALSE(c.chosen && c.reason != Reject::none);
-    EXPECT_GT(c.priority, candidates.size() == 1 ? -1 : last);
-    last = c.priority;
-  }
-}
 
 // --- the kernels ------------------------------------------------------------------------------------------
 
@@ -423,138 +363,6 @@ TEST(select, policy_vllm_is_the_oracle_and_writes_what_pytorch_packs) {
   ASSERT_TRUE(u);
   EXPECT_EQ(u->candidates[0].reason, Reject::not_built);
   EXPECT_EQ(u->candidates[0].subject, "/platform/libs");
-}
-
-// --- int_wna16 and the rest -----------------------------------------------------------------------------------
-
-constexpr const char* kW4A16 = R"("quantization": {"scheme": "W4A16", "group_size": 128})";
-
-std::string braced(const std::string& members) { return std::string("{").append(members).append("}"); }
-Result<Selection> explain(const std::string& members, const Platform& p) {
-  return select(braced(members), p, {.explain_only = true});
-}
-
-TEST(select, int_wna16_on_a_gpu) {
-  const auto s = explain(kW4A16, hopper());
-  ASSERT_TRUE(s);
-  EXPECT_EQ(s->oracle, "int_wna16");
-  expect_sound(s->candidates);
-  ASSERT_EQ(s->candidates.size(), 9u);  // five backends, HUMMING and EMULATION with three classes each
-  EXPECT_EQ(s->candidates[0].backend, "FLASHINFER_TRTLLM");
-  EXPECT_EQ(s->candidates[0].reason, Reject::platform);
-  EXPECT_EQ(s->backend_name(), "MARLIN");
-  EXPECT_EQ(s->candidates[1].kernel, "MarlinExperts");
-  EXPECT_FALSE(s->kernel);  // libmoe converts, and runs nothing there
-  EXPECT_EQ(s->layout_id, "marlin/gptq-b4-g128,cw-bf16/1");
-  EXPECT_EQ(s->candidates[2].reason, Reject::activation_format);
-  EXPECT_EQ(s->weight_scheme, "int4_g128_sym");
-  EXPECT_EQ(s->activation_scheme, "none");
-}
-
-TEST(select, int_wna16_on_a_cpu) {
-  const auto ours = explain(kW4A16, avx2());
-  ASSERT_TRUE(ours);
-  EXPECT_EQ(ours->backend_name(), "CPU");
-  EXPECT_EQ(ours->candidates[*ours->winner].kernel, "w4a16_f32_p16_avx2");
-  EXPECT_EQ(ours->layout_id, "p16/w4-g128,cw-f32/1");
-  EXPECT_EQ(ours->candidates.back().backend, "EMULATION");
-  struct Row {
-    const char *patch, *kernel;  // kernel: nullptr where this build has none
-  };
-  const Row rows[] = {{R"("quantization": {"scheme": "W8A16", "group_size": -1})", "w8a16_f32_p16_avx2"},
-                      {R"("quantization": {"scheme": "W8A16"}, "compute": "a8")", "w8a8_blk8_p16_avx2"},
-                      {R"("quantization": {"scheme": "W8A16"}, "compute": "a8", "activation_quant": "per_token")",
-                       "w8a8_tok8_p16_avx2"},
-                      {R"("quantization": {"scheme": "W4A16"}, "compute": "a8")", "w4a8_blk8_p16_avx2"},
-                      {R"("quantization": {"scheme": "W4A16_ASYM"}, "compute": "a8")", nullptr},
-                      {R"("quantization": {"scheme": "W4A16_ASYM"})", "w4a16_f32_p16_avx2"}};
-  for (const Row& row : rows) {
-    SCOPED_TRACE(row.patch);
-    const auto s = explain(row.patch, avx2());
-    ASSERT_TRUE(s);
-    ASSERT_EQ(static_cast<bool>(s->winner), row.kernel != nullptr);
-    if (row.kernel != nullptr)
-      EXPECT_EQ(s->candidates[*s->winner].kernel, row.kernel);
-    else
-      EXPECT_EQ(s->candidates[0].reason, Reject::not_built);
-  }
-  const auto theirs = explain(std::string(kW4A16) + R"(, "selection_policy": "vllm")", avx2());
-  ASSERT_TRUE(theirs);
-  ASSERT_EQ(theirs->candidates.size(), 1u);
-  EXPECT_EQ(theirs->layout_id, "vnni/b4-g128,cw/1");
-  const auto bits8 = explain(R"("quantization": {"scheme": "W8A16"}, "selection_policy": "vllm")", avx2());
-  ASSERT_TRUE(bits8);
-  EXPECT_EQ(bits8->candidates[0].reason, Reject::quant_scheme);
-  // a group of 32 has one key for all on a CPU under policy vllm
-  const auto g32 =
-      explain(R"("quantization": {"scheme": "W4A16", "group_size": 32}, "selection_policy": "vllm")", avx2());
-  ASSERT_TRUE(g32);
-  EXPECT_EQ(g32->backend_name(), "CPU");
-}
-
-TEST(select, int_wna16_by_name) {
-  const std::string cpu = std::string(kW4A16) + R"(, "moe_backend": "cpu")";
-  const auto ours = explain(cpu, avx2());
-  ASSERT_TRUE(ours);
-  EXPECT_TRUE(ours->winner);
-  EXPECT_EQ(ours->candidates.back().reason, Reject::user);
-  const auto theirs = select(braced(cpu + R"(, "selection_policy": "vllm")"), avx2());
-  ASSERT_FALSE(theirs);
-  EXPECT_EQ(theirs.error().code, Code::invalid_config);  // vLLM's map lacks the word
-  EXPECT_EQ(theirs.error().subject, "/moe_backend");
-  const auto marlin = select(braced(std::string(kW4A16) + R"(, "moe_backend": "marlin")"), avx2());
-  ASSERT_TRUE(marlin);  // vLLM's rule for a device that cannot run it: a warning, and the list decides
-  EXPECT_EQ(marlin->backend_name(), "CPU");
-  EXPECT_EQ(marlin->warning, "requested_backend_not_on_this_platform");
-}
-
-TEST(select, oracles_that_are_not_built) {
-  struct Row {
-    const char *scheme, *oracle;
-  };
-  const Row rows[] = {{"FP8", "fp8"},        {"FP8_BLOCK", "fp8"}, {"FP8_DYNAMIC", "fp8"}, {"NVFP4", "nvfp4"},
-                      {"NVFP4A16", "nvfp4"}, {"MXFP4", "mxfp4"},   {"MXFP8A16", "mxfp8"},  {"W4AFP8", "none"}};
-  for (const Row& row : rows) {
-    SCOPED_TRACE(row.scheme);
-    const std::string patch =
-        R"({"quantization": {"scheme": ")" + std::string(row.scheme) + R"(", "group_size": null}})";
-    const auto s = select(patch, avx512(), {.explain_only = true});
-    ASSERT_TRUE(s);
-    EXPECT_EQ(s->oracle, row.oracle);
-    EXPECT_FALSE(s->winner);
-    ASSERT_EQ(s->candidates.size(), 1u);
-    EXPECT_EQ(s->candidates[0].reason, Reject::not_built);
-    expect_sound(s->candidates);
-    EXPECT_EQ(select(patch, avx512()).error().code, Code::no_backend);
-  }
-}
-
-TEST(select, int8) {
-  const auto s = select(R"({"quantization": {"scheme": "W8A8", "group_size": null}})", avx512());
-  ASSERT_TRUE(s);
-  EXPECT_EQ(s->oracle, "int8");
-  EXPECT_EQ(s->backend_name(), "CPU");
-  EXPECT_EQ(s->candidates[*s->winner].kernel, "w8a8_tok8_p16_avx512vnni");
-  EXPECT_EQ(s->layout_id, "p16/w8-cw-f32/1");
-  const auto blocks =
-      select(R"({"quantization": {"scheme": "W8A8", "group_size": null}, "activation_quant": "block32"})", avx512());
-  ASSERT_TRUE(blocks);
-  EXPECT_EQ(blocks->candidates[*blocks->winner].kernel, "w8a8_blk8_p16_avx512vnni");
-  const auto theirs =
-      select(R"({"quantization": {"scheme": "W8A8", "group_size": null}, "selection_policy": "vllm"})", avx512());
-  ASSERT_FALSE(theirs);
-  EXPECT_EQ(theirs.error().code, Code::no_backend);
-  const auto int4 = select(R"({"activation_quant": "block32"})", avx512());
-  ASSERT_TRUE(int4);
-  EXPECT_EQ(int4->candidates[*int4->winner].kernel, "w4a8_blk8_p16_avx512vnni");
-}
-
-TEST(select, int8_sums_have_a_limit) {
-  const auto s = explain(R"("quantization": {"scheme": "W8A8", "group_size": null}, "hidden_dim": 132106)", avx512());
-  ASSERT_TRUE(s);
-  EXPECT_FALSE(s->winner);
-  EXPECT_EQ(s->candidates[2].reason, Reject::group_size);
-  EXPECT_THAT(s->candidates[2].detail, HasSubstr("132104"));
 }
 
 TEST(reject_name, all_values) {
