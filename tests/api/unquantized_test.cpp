@@ -7,6 +7,7 @@
 
 #include "support/capi.h"
 #include "support/safetensors_writer.h"
+#include "support/topk_call.h"
 
 namespace moe::test {
 namespace {
@@ -81,21 +82,13 @@ struct FloatLayer {
   // Tokens [first, first + count).
   std::vector<std::byte> run(const FloatModel& m, std::int64_t first, std::int64_t count) const {
     const std::size_t row = static_cast<std::size_t>(m.H) * (m.dtype == MOE_DTYPE_F32 ? 4 : 2);
-    std::vector<std::byte> out(row * static_cast<std::size_t>(count), std::byte{0xa5});
-    const moe_tensor hidden = tensor(m.dtype, {count, m.H}, m.x.data() + row * static_cast<std::size_t>(first)),
-                     ids = tensor(MOE_DTYPE_I32, {count, m.K}, m.ids.data() + first * m.K),
-                     weights = tensor(MOE_DTYPE_F32, {count, m.K}, m.weights.data() + first * m.K);
-    moe_tensor result = tensor(m.dtype, {count, m.H}, out.data());
-    moe_apply_args args{};
-    args.struct_size = sizeof args;
-    args.mode = MOE_APPLY_TOPK;
-    args.hidden = &hidden;
-    args.topk_ids = &ids;
-    args.topk_weights = &weights;
-    args.out = &result;
-    const Failure f = failure([&](moe_error** e) { return moe_apply(layer.get(), &args, e); });
-    EXPECT_EQ(f.status, MOE_OK) << f.message;
-    return out;
+    return apply_topk(layer.get(), {.dtype = m.dtype,
+                                    .count = count,
+                                    .H = m.H,
+                                    .K = m.K,
+                                    .x = m.x.data() + row * static_cast<std::size_t>(first),
+                                    .ids = m.ids.data() + first * m.K,
+                                    .weights = m.weights.data() + first * m.K});
   }
   std::vector<std::byte> run(const FloatModel& m) const { return run(m, 0, m.T); }
 };

@@ -7,6 +7,7 @@
 
 #include "convert/random_layer.h"
 #include "scheme/layout_named.h"
+#include "support/w4a8_files.h"
 
 namespace moe::test {
 namespace {
@@ -19,15 +20,6 @@ Layout named(LayoutKind kind, std::int64_t e, std::int64_t h, std::int64_t i, st
                                   .gated = true,
                                   .has_bias = bias,
                                   .scales = Scales::w4a8});
-}
-
-std::vector<std::string> files(const std::string& prefix) {
-  std::vector<std::string> names;
-  const auto index = load_json("w4a8_int8/index.json");
-  for (const auto& f : index["files"])
-    if (const auto name = f["file"].get<std::string>(); name.rfind(prefix, 0) == 0)
-      names.push_back("w4a8_int8/" + name);
-  return names;
 }
 
 std::vector<std::byte> bytes_of(const Layout& l, const Bytes& payload, std::string_view name, std::int64_t expert) {
@@ -72,18 +64,18 @@ void check_pack(LayoutKind kind, const std::string& tensor, const std::string& f
 }
 
 TEST(TorchBlob, PackVectors) {
-  for (const std::string& name : files("pack_")) check_pack(LayoutKind::torch_float, "packed_fallback", name);
-  EXPECT_EQ(files("pack_").size(), 23u);
+  for (const std::string& name : w4a8_files("pack_")) check_pack(LayoutKind::torch_float, "packed_fallback", name);
+  EXPECT_EQ(w4a8_files("pack_").size(), 23u);
 }
 
 TEST(Kai, PackVectors) {
-  for (const std::string& name : files("pack_")) check_pack(LayoutKind::kai, "packed_kai", name);
+  for (const std::string& name : w4a8_files("pack_")) check_pack(LayoutKind::kai, "packed_kai", name);
 }
 
 // Whole layers: gate and up rows share tiles where I is no multiple of 8.
 TEST(Kai, MoeVectors) {
-  std::vector<std::string> names = files("moe_");
-  for (const std::string& name : files("groupeqk_")) names.push_back(name);
+  std::vector<std::string> names = w4a8_files("moe_");
+  for (const std::string& name : w4a8_files("groupeqk_")) names.push_back(name);
   EXPECT_EQ(names.size(), 16u);
   for (const std::string& name : names) {
     SCOPED_TRACE(name);

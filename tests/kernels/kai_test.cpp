@@ -9,18 +9,10 @@
 #include "support/guard_pages.h"
 #include "support/p16.h"
 #include "support/vectors.h"
+#include "support/w4a8_files.h"
 
 namespace moe::test {
 namespace {
-
-std::vector<std::string> files(const std::string& prefix) {
-  std::vector<std::string> names;
-  const auto index = load_json("w4a8_int8/index.json");
-  for (const auto& f : index["files"])
-    if (const auto name = f["file"].get<std::string>(); name.rfind(prefix, 0) == 0)
-      names.push_back("w4a8_int8/" + name);
-  return names;
-}
 
 TileShape kai_shape(std::int64_t k, std::int64_t group) { return {k, group, ActFormat::tok8, 8, true}; }
 
@@ -117,7 +109,7 @@ std::vector<std::byte> packed_lhs(const Kernel& kernel, const std::vector<float>
 
 TEST_P(KaiRows, PackedActivations) {
   int count = 0;
-  for (const std::string& name : files("pack_")) {
+  for (const std::string& name : w4a8_files("pack_")) {
     const VecFile f = load_vectors(name);
     const std::int64_t k = f.at("x").shape[1];
     for (const int mr : {1, 4}) {
@@ -136,7 +128,7 @@ TEST_P(KaiRows, PackedActivations) {
 }
 
 TEST_P(KaiRows, PackVectors) {
-  for (const std::string& name : files("pack_")) {
+  for (const std::string& name : w4a8_files("pack_")) {
     const VecFile f = load_vectors(name);
     const std::int64_t n = f.at("w_int4").shape[0], k = f.at("w_int4").shape[1], groups = f.at("scales").shape[1];
     const P16Matrix m{.half_rows = n, .halves = 1, .k = k, .group = k / groups, .has_bias = f.has("bias")};
@@ -153,8 +145,8 @@ TEST_P(KaiRows, PackVectors) {
 
 // y13 from x_sorted, y from act, on the blobs of the vectors.
 TEST_P(KaiRows, MoeVectors) {
-  std::vector<std::string> names = files("moe_");
-  for (const std::string& name : files("groupeqk_")) names.push_back(name);
+  std::vector<std::string> names = w4a8_files("moe_");
+  for (const std::string& name : w4a8_files("groupeqk_")) names.push_back(name);
   EXPECT_EQ(names.size(), 16u);
   for (const std::string& name : names) {
     SCOPED_TRACE(name);

@@ -6,18 +6,10 @@
 
 #include "support/p16.h"
 #include "support/vectors.h"
+#include "support/w4a8_files.h"
 
 namespace moe::test {
 namespace {
-
-std::vector<std::string> files(const std::string& prefix) {
-  std::vector<std::string> names;
-  const auto index = load_json("w4a8_int8/index.json");
-  for (const auto& f : index["files"])
-    if (const auto name = f["file"].get<std::string>(); name.rfind(prefix, 0) == 0)
-      names.push_back("w4a8_int8/" + name);
-  return names;
-}
 
 std::vector<float> slice(const std::vector<float>& v, std::size_t begin, std::size_t count) {
   return {v.begin() + static_cast<std::ptrdiff_t>(begin), v.begin() + static_cast<std::ptrdiff_t>(begin + count)};
@@ -50,7 +42,7 @@ class Vectors : public testing::TestWithParam<const Kernel*> {};
 
 TEST_P(Vectors, QuantRows) {
   const Kernel& kernel = *GetParam();
-  for (const std::string& name : files("quant_rows")) {
+  for (const std::string& name : w4a8_files("quant_rows")) {
     const VecFile f = load_vectors(name);
     const std::int64_t k = f.at("x").shape[1];
     struct Stage {
@@ -79,7 +71,7 @@ TEST_P(Vectors, QuantRows) {
 TEST_P(Vectors, Matmul) {
   const Kernel& kernel = *GetParam();
   int count = 0;
-  for (const std::string& name : files("pack_")) {
+  for (const std::string& name : w4a8_files("pack_")) {
     const VecFile f = load_vectors(name);
     const std::int64_t n = f.at("w_int4").shape[0], k = f.at("w_int4").shape[1], groups = f.at("scales").shape[1];
     const P16Matrix m{.half_rows = n, .halves = 1, .k = k, .group = k / groups, .has_bias = f.has("bias")};
@@ -159,7 +151,7 @@ void check_moe(const Kernel& kernel, const std::string& name) {
 TEST_P(Vectors, MoeStages) {
   int count = 0;
   for (const char* prefix : {"moe_", "groupeqk_"})
-    for (const std::string& name : files(prefix)) check_moe(*GetParam(), name), ++count;
+    for (const std::string& name : w4a8_files(prefix)) check_moe(*GetParam(), name), ++count;
   EXPECT_EQ(count, 16);
 }
 

@@ -10,6 +10,7 @@
 
 #include "support/capi.h"
 #include "support/safetensors_writer.h"
+#include "support/topk_call.h"
 
 namespace moe::test {
 
@@ -268,21 +269,13 @@ struct Wna16Layer {
           m.dtype == MOE_DTYPE_F32 ? bytes_of(std::vector<float>{v}) : bytes_of(std::vector<std::uint16_t>{h});
       x.insert(x.end(), b.begin(), b.end());
     }
-    std::vector<std::byte> out(x.size(), std::byte{0xa5});
-    const moe_tensor hidden = tensor(m.dtype, {count, m.H}, x.data()),
-                     ids = tensor(MOE_DTYPE_I32, {count, m.K}, m.ids.data() + first * m.K),
-                     w = tensor(MOE_DTYPE_F32, {count, m.K}, m.weights.data() + first * m.K);
-    moe_tensor result = tensor(m.dtype, {count, m.H}, out.data());
-    moe_apply_args args{};
-    args.struct_size = sizeof args;
-    args.mode = MOE_APPLY_TOPK;
-    args.hidden = &hidden;
-    args.topk_ids = &ids;
-    args.topk_weights = &w;
-    args.out = &result;
-    const Failure f = failure([&](moe_error** e) { return moe_apply(layer.get(), &args, e); });
-    EXPECT_EQ(f.status, MOE_OK) << f.message;
-    return out;
+    return apply_topk(layer.get(), {.dtype = m.dtype,
+                                    .count = count,
+                                    .H = m.H,
+                                    .K = m.K,
+                                    .x = x.data(),
+                                    .ids = m.ids.data() + first * m.K,
+                                    .weights = m.weights.data() + first * m.K});
   }
 };
 
