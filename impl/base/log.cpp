@@ -11,6 +11,13 @@
 #ifndef FMT_HEADER_ONLY
 #define FMT_HEADER_ONLY
 #endif
+// Nothing is formatted here, so fmt needs neither std::locale (a sixth of the library when libstdc++ is linked
+// statically) nor floating-point numbers.
+#define FMT_STATIC_THOUSANDS_SEPARATOR ','
+#define FMT_USE_LOCALE 0
+#define FMT_USE_FLOAT 0
+#define FMT_USE_DOUBLE 0
+#define FMT_USE_LONG_DOUBLE 0
 #include "base/log.h"
 
 #include <sched.h>
