@@ -1,12 +1,13 @@
 // The tree of json.h: access, writing, pointers and merge patches. No parser here.
 //
-// Numbers are written by std::to_chars: the shortest text that reads back as the same double, with a
+// Real numbers are written by decimal(): the shortest text that reads back as the same double, with a
 // ".0" where it would look like an integer, so that the kind of a number survives a round trip.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <numeric>
 
+#include "base/decimal.h"
 #include "base/json.h"
 
 namespace moe::json {
@@ -43,11 +44,9 @@ void append_real(std::string& out, double d) {
     out += "null";
     return;
   }
-  char digits[40];
-  const std::string_view s(digits,
-                           static_cast<std::size_t>(std::to_chars(digits, digits + sizeof digits, d).ptr - digits));
+  const std::string s = decimal(d);
   out += s;
-  if (s.find_first_of(".e") == std::string_view::npos) out += ".0";
+  if (s.find_first_of(".e") == std::string::npos) out += ".0";
 }
 
 void append(std::string& out, const Value& value, Order order);

@@ -86,6 +86,8 @@ def main(cc, cxx):
         b.object("abort", "needs abort", "run/a.cpp", "#include <cstdlib>\nvoid f() { std::abort(); }\n")
         b.object("assert", "__assert_fail", "run/a.cpp", "#include <cassert>\nvoid f(int a) { assert(a); }\n")
         b.object("locale", "needs _ZNSt6locale", "base/log.cpp", "#include <locale>\nstd::locale f() { return std::locale(); }\n")
+        b.object("to_chars", "needs _ZSt8to_charsPcS_d", "base/json.cpp",
+                 "#include <charconv>\nchar* f(char* p, double d) { return std::to_chars(p, p + 30, d).ptr; }\n")
         b.object("abort in the log file", None, "base/log.cpp", "#include <cstdlib>\nvoid f() { std::abort(); }\n")
         b.object("printing", "needs puts", "run/a.cpp", "#include <cstdio>\nvoid f() { std::puts(\"x\"); }\n")
         b.object("stderr", "needs stderr", "run/a.cpp", "#include <cstdio>\nvoid f() { std::fputs(\"x\", stderr); }\n")
