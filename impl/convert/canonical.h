@@ -34,6 +34,7 @@ constexpr std::int64_t kCanonicalPad = 64;
 // Row r of a half is row first + step * r of the tensor that the caller knows: for messages.
 struct RowNumbers {
   std::int64_t first = 0, step = 1;
+  bool columns_first = false;  // in that tensor
 };
 
 // The tensors of one half (w13: gate or up; w2 has one half) of one expert's matrix. Rows come first whatever the
@@ -41,8 +42,8 @@ struct RowNumbers {
 // words of the tensor, and row r of the half is field first + step * r.
 struct SourceHalf {
   TensorView codes, scales, bias, zeros;  // [rows, K or words], [rows, G], [rows] if has_bias, [words, G] if has_zeros
-  RowNumbers code_rows, scale_rows;       // for messages
-  RowNumbers code_fields, zero_fields;    // of words that several rows share
+  RowNumbers code_rows, scale_rows, zero_rows;  // for messages
+  RowNumbers code_fields, zero_fields;          // of words that several rows share
 };
 
 struct SourceMatrix {

@@ -8,8 +8,9 @@
 //
 //   gptq            I32 [ceil(K/8), N] or [ceil(K/4), N]
 //
-// All read many codes at a time and look at all range faults of a row together; only a bad row is searched for its
-// first fault. Scales are float32, float16 or bfloat16.
+// (read_blocks.cpp reads these sixteen rows at a time; what is no whole block of it, here). All read many codes at a
+// time and look at all range faults of a row together; only a bad row is searched for its first fault. Scales are
+// float32, float16 or bfloat16.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -69,24 +70,13 @@ constexpr std::uint64_t unpack_nibbles(std::uint32_t word) {
 }
 static_assert(unpack_nibbles(0x876f0189u) == 0x00fffe07f8f90001u);
 
-// The same of four words.
-inline void unpack_nibbles16(const std::byte* src, std::int8_t* out) {
-  const auto x = load16<Bytes16>(src);
-  const Bytes16 low = x & 0x0f, high = x >> 4;
-  const Bytes16 first = __builtin_shufflevector(low, high, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-  const Bytes16 second =
-      __builtin_shufflevector(low, high, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-  store16(out, first - 8);
-  store16(out + 16, second - 8);
-}
-
 MaybeFault read_packed_row(const std::byte* src, std::int64_t step, std::int64_t k, std::int8_t* out) {
   const std::int64_t words = k / 8;
   std::int64_t w = 0;
   if (step == 1)
     for (; w + 4 <= words; w += 4) {
       if (w % 16 == 0) __builtin_prefetch(src + w * 4 + kAhead);
-      unpack_nibbles16(src + w * 4, out + w * 8);
+      unpack_nibbles16(load16<Bytes16>(src + w * 4), out + w * 8);
     }
   for (; w < words; ++w) {
     const std::uint64_t x = unpack_nibbles(load<std::uint32_t>(src + w * step * 4));
@@ -177,13 +167,15 @@ MaybeFault read_scale_row(const TensorView& t, std::int64_t r, bool to_bf16, std
 
 using ReadCodes = MaybeFault (*)(const std::byte* src, std::int64_t step, std::int64_t k, std::int8_t* out);
 
-Check read_quantized_row(ReadCodes read_codes, const SourceMatrix& m, const SourceHalf& half, std::int64_t r,
-                         std::int64_t i, CanonicalRows& out) {
-  const std::int64_t row_bytes = half.codes.strides[0] * dtype_bits(half.codes.dtype) / 8;
-  if (const MaybeFault fault =
-          read_codes(half.codes.data + r * row_bytes, half.codes.strides[1], m.k, out.codes.data() + i * out.stride))
-    return value_error(m, "weight", half.code_rows, r, *fault);
-  return read_row_scales(m, half, r, i, out);
+// `each`: codes of an element of the tensor.
+Check read_quantized_row(ReadCodes read_codes, std::int64_t each, const SourceMatrix& m, const SourceHalf& half,
+                         const RowPlace& at, CanonicalRows& out) {
+  const std::int64_t size = dtype_bits(half.codes.dtype) / 8, step = half.codes.strides[1];
+  const std::byte* src = half.codes.data + (at.r * half.codes.strides[0] + at.column / each * step) * size;
+  MaybeFault fault = read_codes(src, step, m.k - at.column, out.codes.data() + at.i * out.stride + at.column);
+  if (!fault) return read_row_scales(m, half, at.r, at.i, out);
+  fault->k += at.column;
+  return value_error(m, "weight", half.code_rows, at.r, *fault);
 }
 
 }  // namespace
@@ -196,14 +188,13 @@ Check read_row_scales(const SourceMatrix& m, const SourceHalf& half, std::int64_
   return ok();
 }
 
-Check read_int8_codes(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
-                      CanonicalRows& out) {
-  return read_quantized_row(m.element == Element::int8 ? read_int8_row_whole : read_int8_row, m, half, r, i, out);
+Check read_int8_codes(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out) {
+  return read_quantized_row(m.element == Element::int8 ? read_int8_row_whole : read_int8_row, 1, m, half, at, out);
 }
 
-Check read_packed_codes(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
-                        CanonicalRows& out) {
-  return read_quantized_row(m.element == Element::int8 ? read_packed_bytes_row : read_packed_row, m, half, r, i, out);
+Check read_packed_codes(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out) {
+  if (m.element == Element::int8) return read_quantized_row(read_packed_bytes_row, 4, m, half, at, out);
+  return read_quantized_row(read_packed_row, 8, m, half, at, out);
 }
 
 }  // namespace moe

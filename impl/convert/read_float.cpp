@@ -61,15 +61,15 @@ ReadValues reader_of(DType stored, Element element) {
 
 }  // namespace
 
-Check read_floats(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i, CanonicalRows& out) {
+Check read_floats(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out) {
   const TensorView& t = half.codes;
   const std::int64_t size = dtype_bits(t.dtype) / 8, step = t.strides[1] * size;
-  const std::byte* src = t.data + r * t.strides[0] * size;
-  float* row = out.values.data() + i * out.stride;
+  const std::byte* src = t.data + at.r * t.strides[0] * size;
+  float* row = out.values.data() + at.i * out.stride;
   if (reader_of(t.dtype, m.element)(src, step, m.k, row)) return ok();
   std::int64_t k = 0;
   while (!std::isinf(row[k]) || std::isinf(load_float(t.dtype, src + k * step))) ++k;
-  return value_error(m, "weight", half.code_rows, r,
+  return value_error(m, "weight", half.code_rows, at.r,
                      {k, "value " + float_text(load_float(t.dtype, src + k * step)) +
                              " is beyond the largest number of the input dtype " +
                              (m.element == Element::f16 ? "float16" : "bfloat16")});

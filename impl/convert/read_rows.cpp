@@ -15,13 +15,14 @@ namespace {
 struct Reader {
   Format format;
   ReadRow read_row;
+  ReadBlock read_block = nullptr;
 };
 
 constexpr std::array kReaders = {
     Reader{Format::int_quantized, read_int8_codes},
-    Reader{Format::pack_quantized, read_packed_codes},
-    Reader{Format::gptq, read_packed_codes},
-    Reader{Format::awq, read_awq_codes},
+    Reader{Format::pack_quantized, read_packed_codes, read_packed_block},
+    Reader{Format::gptq, read_packed_codes, read_packed_block},
+    Reader{Format::awq, read_awq_codes, read_awq_block},
     Reader{Format::none, read_floats},
 };
 
@@ -47,7 +48,7 @@ std::string float_text(float x) {
 
 Error value_error(const SourceMatrix& m, const char* what, const RowNumbers& rows, std::int64_t r, const Fault& fault) {
   std::int64_t first = rows.first + rows.step * r, second = fault.k;
-  if (m.format == Format::gptq || m.format == Format::awq) std::swap(first, second);
+  if (rows.columns_first) std::swap(first, second);
   const std::string place = std::string(m.is_w13 ? "w13_" : "w2_") + what + "[" + std::to_string(m.expert) + "," +
                             std::to_string(first) + "," + std::to_string(second) + "]";
   return fail(Code::invalid_argument, place, place + ": " + fault.what);
@@ -57,13 +58,31 @@ bool can_read(Format format) { return reader_of(format) != nullptr; }
 
 namespace {
 
-// Row r of a half becomes row i of `out`.
-Check read_row(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i, CanonicalRows& out) {
-  MOE_CHECK(reader_of(m.format)->read_row(m, half, r, i, out));
-  if (!out.zeros.empty()) MOE_CHECK(read_row_zeros(m, half, r, i, out));
+Check read_row(const Reader& reader, const SourceMatrix& m, const SourceHalf& half, const RowPlace& at,
+               CanonicalRows& out) {
+  MOE_CHECK(reader.read_row(m, half, at, out));
+  if (!out.zeros.empty()) MOE_CHECK(read_row_zeros(m, half, at.r, at.i, out));
   if (m.has_bias)
-    out.bias[static_cast<std::size_t>(i)] =
-        load_float(half.bias.dtype, half.bias.data + r * half.bias.strides[0] * (dtype_bits(half.bias.dtype) / 8));
+    out.bias[static_cast<std::size_t>(at.i)] =
+        load_float(half.bias.dtype, half.bias.data + at.r * half.bias.strides[0] * (dtype_bits(half.bias.dtype) / 8));
+  return ok();
+}
+
+// Rows [row0, row0 + n) of a half, or of `order`, become rows `to`, ... of `out`.
+Check read_half(const SourceMatrix& m, const SourceHalf& half, std::int64_t row0, std::int64_t n,
+                std::span<const std::int32_t> order, std::int64_t to, CanonicalRows& out) {
+  const Reader& reader = *reader_of(m.format);
+  std::array<std::int64_t, kPanelRows> rows;
+  for (std::int64_t i = 0; i < n; i += kPanelRows) {
+    const std::span block(rows.data(), static_cast<std::size_t>(std::min(kPanelRows, n - i)));
+    for (std::size_t j = 0; j < block.size(); ++j) {
+      const std::int64_t r = row0 + i + static_cast<std::int64_t>(j);
+      block[j] = order.empty() ? r : order[static_cast<std::size_t>(r)];
+    }
+    const std::int64_t column = reader.read_block == nullptr ? 0 : reader.read_block(m, half, block, to + i, out);
+    for (std::size_t j = 0; j < block.size(); ++j)
+      MOE_CHECK(read_row(reader, m, half, {block[j], to + i + static_cast<std::int64_t>(j), column}, out));
+  }
   return ok();
 }
 
@@ -71,9 +90,7 @@ Check read_row(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, st
 
 Check read_rows(const SourceMatrix& m, int which, std::int64_t row0, std::int64_t n, CanonicalRows& out,
                 std::span<const std::int32_t> order) {
-  const SourceHalf& half = m.half[static_cast<std::size_t>(which)];
-  for (std::int64_t i = 0; i < n; ++i)
-    MOE_CHECK(read_row(m, half, order.empty() ? row0 + i : order[static_cast<std::size_t>(row0 + i)], i, out));
+  MOE_CHECK(read_half(m, m.half[static_cast<std::size_t>(which)], row0, n, order, 0, out));
   out.clear_from(n);
   return ok();
 }
@@ -81,8 +98,7 @@ Check read_rows(const SourceMatrix& m, int which, std::int64_t row0, std::int64_
 Check read_matrix(const SourceMatrix& m, CanonicalRows& out) {
   const std::int64_t rows = out.count / m.halves;
   for (int which = 0; which < m.halves; ++which)
-    for (std::int64_t r = 0; r < rows; ++r)
-      MOE_CHECK(read_row(m, m.half[static_cast<std::size_t>(which)], r, which * rows + r, out));
+    MOE_CHECK(read_half(m, m.half[static_cast<std::size_t>(which)], 0, rows, {}, which * rows, out));
   out.g_idx = m.g_idx;
   return ok();
 }

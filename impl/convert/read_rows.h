@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "convert/canonical.h"
@@ -25,19 +26,29 @@ T load(const std::byte* p) {
 
 float load_float(DType dtype, const std::byte* p);  // f32, f16 or bf16, widened
 std::string float_text(float x);
-// invalid_argument, "w13_weight[e,n,k]", indices in the order of the format; what: "weight", "scale" or "zero_point",
-// r: the row within its half.
+// invalid_argument, "w13_weight[e,n,k]", indices in the order of the caller's tensor; what: "weight", "scale" or
+// "zero_point", r: the row within its half.
 Error value_error(const SourceMatrix& m, const char* what, const RowNumbers& rows, std::int64_t r, const Fault& fault);
 
+// Row r of a half becomes row i; the codes before `column` are there.
+struct RowPlace {
+  std::int64_t r, i, column;
+};
+
 // One half's rows of the formats of a file: codes or values, and scales; read_rows() adds the bias.
-using ReadRow = Check (*)(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
-                          CanonicalRows& out);  // row r of the source becomes row i
-Check read_int8_codes(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
-                      CanonicalRows& out);
-Check read_packed_codes(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
-                        CanonicalRows& out);
-Check read_awq_codes(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i, CanonicalRows& out);
-Check read_floats(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i, CanonicalRows& out);
+using ReadRow = Check (*)(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out);
+Check read_int8_codes(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out);
+Check read_packed_codes(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out);
+Check read_awq_codes(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out);
+Check read_floats(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out);
+// The first columns' codes of `rows`, at most kPanelRows, which become rows i, i + 1, ...: how many columns, 0 where
+// these rows are no block.
+using ReadBlock = std::int64_t (*)(const SourceMatrix& m, const SourceHalf& half, std::span<const std::int64_t> rows,
+                                   std::int64_t i, CanonicalRows& out);
+std::int64_t read_packed_block(const SourceMatrix& m, const SourceHalf& half, std::span<const std::int64_t> rows,
+                               std::int64_t i, CanonicalRows& out);
+std::int64_t read_awq_block(const SourceMatrix& m, const SourceHalf& half, std::span<const std::int64_t> rows,
+                            std::int64_t i, CanonicalRows& out);
 // Parts of them.
 Check read_row_scales(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
                       CanonicalRows& out);

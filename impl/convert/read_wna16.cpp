@@ -3,7 +3,7 @@
 //   awq codes      I32 [K, ceil(N/8)]   eight rows share a word, row 8w + c in field awq_field(c)
 //   zero points    I32, words of rows too: gptq and compressed-tensors row 8w + c in field c, awq as its codes
 //
-// Views have words first. A word serves 8 rows (4 of 8 bits); rows that follow each other find it in a cache.
+// Views have words first. A word serves 8 rows (4 of 8 bits); whole blocks of them are read by read_blocks.cpp.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -35,17 +35,16 @@ int shared_field(const SourceMatrix& m, std::uint32_t word, std::int64_t field) 
   return static_cast<int>(word >> shared_at(m, field).shift & mask(m));
 }
 
-Check read_awq_codes(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
-                     CanonicalRows& out) {
-  const Shared at = shared_at(m, half.code_fields.first + half.code_fields.step * r);
+Check read_awq_codes(const SourceMatrix& m, const SourceHalf& half, const RowPlace& place, CanonicalRows& out) {
+  const Shared at = shared_at(m, half.code_fields.first + half.code_fields.step * place.r);
   const std::byte* src = half.codes.data + at.word * half.codes.strides[0] * 4;
   const std::int64_t step = half.codes.strides[1] * 4;
   const unsigned bits = mask(m);
   const int bias = code_bias(m.element);
-  std::int8_t* row = out.codes.data() + i * out.stride;
-  for (std::int64_t k = 0; k < m.k; ++k)
+  std::int8_t* row = out.codes.data() + place.i * out.stride;
+  for (std::int64_t k = place.column; k < m.k; ++k)
     row[k] = static_cast<std::int8_t>(static_cast<int>(load<std::uint32_t>(src + k * step) >> at.shift & bits) - bias);
-  return read_row_scales(m, half, r, i, out);
+  return read_row_scales(m, half, place.r, place.i, out);
 }
 
 Check read_row_zeros(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
@@ -61,7 +60,7 @@ Check read_row_zeros(const SourceMatrix& m, const SourceHalf& half, std::int64_t
   for (std::int64_t g = 0; g < out.groups; ++g) {
     const unsigned zero = (load<std::uint32_t>(src + g * half.zeros.strides[1] * 4) >> at.shift & mask(m)) + more;
     if (zero > UINT8_MAX)
-      return value_error(m, "zero_point", half.code_rows, r,
+      return value_error(m, "zero_point", half.zero_rows, r,
                          {g, "a stored 255 means zero point 256, which no layout has room for"});
     row[g] = static_cast<std::uint8_t>(zero);
   }

@@ -22,6 +22,15 @@ struct HalfRows {
   std::int64_t first, step;
 };
 
+// A transposed stack comes as a view whose rows are one element apart.
+bool lies_by_columns(const TensorView& t) { return t.ndim == 2 && t.strides[0] < t.strides[1]; }
+
+// A tensor with its rows first, and how its owner has it.
+struct Taken {
+  TensorView view;
+  bool columns_first = false;
+};
+
 // Where the rows of gate (half 0) or up (half 1) lie in a whole w13 tensor.
 HalfRows half_rows(W13Layout order, int half, std::int64_t rows) {
   if (order == W13Layout::interleaved) return {half, 2};
@@ -50,6 +59,7 @@ struct RolePart {
   Role role;
   TensorKind kind;
   TensorView SourceHalf::*view;
+  RowNumbers SourceHalf::*told = nullptr;    // for messages
   RowNumbers SourceHalf::*fields = nullptr;  // of words that rows share
 };
 
@@ -67,43 +77,42 @@ struct Gather {
     return row.shape({.n = n, .k = matrix.k, .group = matrix.group, .num_bits = checkpoint_bits(matrix)});
   }
 
-  Check take(const RolePart& part, const Place& place, std::int64_t n, TensorView& view) {
+  Check take(const RolePart& part, const Place& place, std::int64_t n, Taken& taken) {
     const CheckpointTensor& row = *checkpoint_tensor(job.format, part.kind);
     MOE_TRY(TensorLease lease, source.get(place));
     const std::string subject = std::string(role_name(part.role)) + "[" + std::to_string(place.expert) + "]";
     MOE_CHECK(check_tensor(lease.view, row, shape(row, n).span(), subject));
-    view = rows_first(lease.view, row);
+    taken = {rows_first(lease.view, row), row.k_first() || lies_by_columns(lease.view)};
     out.leases.push_back(std::move(lease));
     return ok();
   }
 
   // A half's rows and their numbers in the tensor.
-  void place(const RolePart& part, SourceHalf& half, const TensorView& view, HalfRows at, HalfRows told) {
+  void place(const RolePart& part, SourceHalf& half, const Taken& taken, HalfRows at, HalfRows told) {
     if (checkpoint_tensor(job.format, part.kind)->shares_words()) {
-      half.*part.view = view;
+      half.*part.view = taken.view;
       half.*part.fields = {at.first, at.step};
     } else {
-      half.*part.view = every_nth_row(view, at, matrix.half_rows);
+      half.*part.view = every_nth_row(taken.view, at, matrix.half_rows);
     }
-    if (part.kind == TensorKind::scale) half.scale_rows = {told.first, told.step};
-    if (part.kind == TensorKind::weight) half.code_rows = {told.first, told.step};
+    if (part.told != nullptr) half.*part.told = {told.first, told.step, taken.columns_first};
   }
 
   Check add(const RolePart& part) {
     SourceMatrix& m = out.source;
-    TensorView view;
-    Check got = take(part, {part.role, m.expert, Shard::whole}, matrix.rows(), view);
+    Taken taken;
+    Check got = take(part, {part.role, m.expert, Shard::whole}, matrix.rows(), taken);
     if (!is_missing(got) || matrix.halves != 2) {
       MOE_CHECK(std::move(got));
       for (int h = 0; h < matrix.halves; ++h) {
         const HalfRows at = matrix.halves == 2 ? half_rows(job.w13_layout, h, matrix.half_rows) : HalfRows{0, 1};
-        place(part, m.half[static_cast<std::size_t>(h)], view, at, at);
+        place(part, m.half[static_cast<std::size_t>(h)], taken, at, at);
       }
       return ok();
     }
     for (int h = 0; h < 2; ++h) {
-      MOE_CHECK(take(part, {part.role, m.expert, h == 0 ? Shard::w1 : Shard::w3}, matrix.half_rows, view));
-      place(part, m.half[static_cast<std::size_t>(h)], view, {0, 1}, {h * matrix.half_rows, 1});
+      MOE_CHECK(take(part, {part.role, m.expert, h == 0 ? Shard::w1 : Shard::w3}, matrix.half_rows, taken));
+      place(part, m.half[static_cast<std::size_t>(h)], taken, {0, 1}, {h * matrix.half_rows, 1});
     }
     return ok();
   }
@@ -121,7 +130,7 @@ struct Gather {
           const auto word = load<std::uint32_t>(t.data + (f / each * t.strides[0] + g * t.strides[1]) * 4);
           const int zero = shared_field(m, word, f);
           if (zero != middle && zero != middle - 1)
-            return value_error(m, "zero_point", half.code_rows, r,
+            return value_error(m, "zero_point", half.zero_rows, r,
                                {g, "zero point " + std::to_string(zero) + " of symmetric weights, expected " +
                                        std::to_string(middle - 1) + " or " + std::to_string(middle)});
         }
@@ -133,7 +142,7 @@ struct Gather {
     SourceMatrix& m = out.source;
     if (checkpoint_tensor(job.format, TensorKind::zero_point) == nullptr) return ok();
     Check got = add({is_w13 ? Role::w13_zero_point : Role::w2_zero_point, TensorKind::zero_point, &SourceHalf::zeros,
-                     &SourceHalf::zero_fields});
+                     &SourceHalf::zero_rows, &SourceHalf::zero_fields});
     if (!job.symmetric) {
       MOE_CHECK(std::move(got));
       m.has_zeros = true;
@@ -149,12 +158,12 @@ struct Gather {
     SourceMatrix& m = out.source;
     if (checkpoint_tensor(job.format, TensorKind::g_idx) == nullptr) return ok();
     const RolePart part{is_w13 ? Role::w13_g_idx : Role::w2_g_idx, TensorKind::g_idx, nullptr};
-    std::array<TensorView, 2> view;
-    Check got = take(part, {part.role, m.expert, Shard::whole}, matrix.rows(), view[0]);
-    view[1] = view[0];
+    std::array<Taken, 2> taken;
+    Check got = take(part, {part.role, m.expert, Shard::whole}, matrix.rows(), taken[0]);
+    taken[1] = taken[0];
     if (is_missing(got) && matrix.halves == 2)
       for (std::size_t h = 0; h < 2; ++h) {
-        Check half = take(part, {part.role, m.expert, h == 0 ? Shard::w1 : Shard::w3}, matrix.half_rows, view[h]);
+        Check half = take(part, {part.role, m.expert, h == 0 ? Shard::w1 : Shard::w3}, matrix.half_rows, taken[h]);
         if (h == 0 && is_missing(half)) break;
         MOE_CHECK(std::move(half));
         got = ok();
@@ -162,7 +171,7 @@ struct Gather {
     const bool none = !got && (got.error().code == Code::missing_weight || got.error().code == Code::unexpected_weight);
     if (none && !job.act_order) return ok();
     MOE_CHECK(std::move(got));
-    return check_g_idx(view[0], view[1]);
+    return check_g_idx(taken[0].view, taken[1].view);
   }
 
   Check check_g_idx(const TensorView& first, const TensorView& second) {
@@ -217,10 +226,11 @@ Result<LeasedMatrix> lease_matrix(const ConvertJob& job, const TensorSource& sou
   out.leases.reserve(10);
   out.source = described(job, matrix, expert, is_w13);
   Gather gather{job, source, matrix, is_w13, out};
-  MOE_CHECK(gather.add(
-      {is_w13 ? Role::w13_weight : Role::w2_weight, TensorKind::weight, &SourceHalf::codes, &SourceHalf::code_fields}));
+  MOE_CHECK(gather.add({is_w13 ? Role::w13_weight : Role::w2_weight, TensorKind::weight, &SourceHalf::codes,
+                        &SourceHalf::code_rows, &SourceHalf::code_fields}));
   if (checkpoint_tensor(job.format, TensorKind::scale) != nullptr)
-    MOE_CHECK(gather.add({is_w13 ? Role::w13_scale : Role::w2_scale, TensorKind::scale, &SourceHalf::scales}));
+    MOE_CHECK(gather.add(
+        {is_w13 ? Role::w13_scale : Role::w2_scale, TensorKind::scale, &SourceHalf::scales, &SourceHalf::scale_rows}));
   MOE_CHECK(gather.add_zeros());
   MOE_CHECK(gather.add_g_idx());
   if (matrix.has_bias)

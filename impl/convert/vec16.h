@@ -37,4 +37,14 @@ inline void transpose(Words4 (&v)[4]) {
   v[3] = __builtin_shufflevector(c, d, 2, 3, 6, 7);
 }
 
+// Sixteen bytes of two nibbles, each value + 8, as signed bytes: the low nibble of a byte comes first.
+inline void unpack_nibbles16(Bytes16 x, std::int8_t* out) {
+  const Bytes16 low = x & 0x0f, high = x >> 4;
+  const Bytes16 first = __builtin_shufflevector(low, high, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  const Bytes16 second =
+      __builtin_shufflevector(low, high, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  store16(out, first - 8);
+  store16(out + 16, second - 8);
+}
+
 }  // namespace moe

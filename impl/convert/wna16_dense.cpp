@@ -1,8 +1,7 @@
 // Numbers for kernels that do not know quantized weights: [N, K] in the activations' type.
 //
 //   weight  (code - zero point) * scale. 4 bit: the scale is rounded to the type of the numbers first, then the
-//   product;
-//           8 bit: one rounding
+//           product; 8 bit: one rounding
 //   scale   float16 1.0, one for all: nobody reads it (finish_wna16)
 //   bias    [N]
 #include "convert/wna16.h"

@@ -2,12 +2,12 @@
 //
 //   weight   int32 [K/16, N*bits/2]: tiles of 1024 fields, k tiles major, n tiles minor. In a tile, lane 0..31 of warp
 //            0..3 holds the fields that one thread feeds to the tensor core:
-//              4 bit, 16 x 64   word 4*lane + warp          k = 2*(lane%4) + j/4 + 8*(j&1)   n = 16*warp + 8*(j/2&1) +
-//              lane/4 8 bit, 16 x 64   word 8*lane + 2*warp + half k = 2*(lane%4) + j/2 + 8*(j&1)   n = 16*warp +
-//              8*half + lane/4
-//            with 8-bit activations tiles are 32 x 32:
-//              4 bit            word 4*lane + warp          k = 4*(lane%4) + j/2 + 16*(j&1)  n = 8*warp + lane/4
-//              8 bit            word 8*lane + 2*warp + half k = 4*(lane%4) + j + 16*half     n = 8*warp + lane/4
+//              bits, tile        word                      k of field j                    n of field j
+//              4     16 x 64     4*lane + warp             2*(lane%4) + j/4 + 8*(j&1)      16*warp + 8*(j/2&1) + lane/4
+//              8     16 x 64     8*lane + 2*warp + half    2*(lane%4) + j/2 + 8*(j&1)      16*warp + 8*half + lane/4
+//            with 8-bit activations:
+//              4     32 x 32     4*lane + warp             4*(lane%4) + j/2 + 16*(j&1)     8*warp + lane/4
+//              8     32 x 32     8*lane + 2*warp + half    4*(lane%4) + j + 16*half        8*warp + lane/4
 //            (field j = bits [j*bits, (j+1)*bits) of the word). With act-order, row k is row perm[k] of the checkpoint.
 //   scale    16 bit [G, N], in blocks: grouped  column c takes c/8 + 8*(c%8) of its 64
 //                                      single   column c takes 2*(c/8) + {0,1,8,9,16,17,24,25}[c%8] of its 32
