@@ -166,7 +166,7 @@ const HfCase kHfCases[] = {
       "model_file_base_name":"model","is_marlin_format":false,"checkpoint_format":"gptq",
       "meta":{"quantizer":["gptqmodel:1.4.0"]}})"},
     {"gptq", 4, false, true, true, 64, R"({"quant_method":"gptq","bits":8,"group_size":32,"desc_act":false,"sym":true,
-      "dynamic":{"+:.*lm_head":{"bits":8},".*\\.experts":{"bits":4,"group_size":64,"desc_act":true},
+      "dynamic":{"+:.*lm_head":{"bits":8},"+:.*\\.experts":{"bits":4,"group_size":64,"desc_act":true},
       "-:.*experts.*":{}}})"},
     {"pack-quantized", 4, true, true, false, 32, R"({"quant_method":"compressed-tensors","format":"pack-quantized",
       "config_groups":{"group_0":{"targets":["Linear"],"weights":{"num_bits":4,"type":"int","strategy":"group",
