@@ -13,15 +13,7 @@
 
 namespace {
 
-// Weights in another library's layout, made for a machine of another architecture: its scalar row reads them here.
-const moe::Kernel* kernel_of_other_architecture(const moe::Selection& s) {
-  const moe::KernelId& id = moe::kKernelIds[*s.kernel];
-  const moe::Arch arch = moe::isa_arch(id.isa);
-  if (moe::p16_element(id.layout) || arch == moe::Arch::automatic || arch == moe::native_arch()) return nullptr;
-  for (size_t i = *s.kernel; i < moe::kKernelIds.size(); ++i)
-    if (moe::kKernelIds[i].layout == id.layout && moe::kKernelIds[i].isa == moe::Isa::scalar) return moe::kernel_at(i);
-  return nullptr;
-}
+std::string arch_word(moe::Arch arch) { return std::string(moe::kArchNames[static_cast<size_t>(arch)]); }
 
 // The kernel of the selection, if this build and this machine have it. Where the system refuses what it needs (the
 // tile registers of AMX), the next one of the same layout that runs here.
@@ -30,7 +22,11 @@ Result<const moe::Kernel*> kernel_for(const moe::Selection& s) {
   if (!s.kernel)
     return fail(Code::unsupported, "selection",
                 "selection: this library has no kernel for " + s.backend_name() + " (" + name + ")");
-  if (const moe::Kernel* other = kernel_of_other_architecture(s)) return other;
+  const moe::Arch arch = moe::isa_arch(moe::kKernelIds[*s.kernel].isa);
+  if (arch != moe::Arch::automatic && arch != moe::native_arch())
+    return fail(Code::unsupported, "selection",
+                "selection: this host cannot run kernel " + name + ": it is one of " + arch_word(arch) +
+                    ", the host is " + arch_word(moe::native_arch()));
   const moe::Kernel* kernel = moe::kernel_at(*s.kernel);
   if (kernel == nullptr)
     return fail(Code::unsupported, "selection", "selection: kernel " + name + " is not in this build");
@@ -51,11 +47,9 @@ Result<const moe::Kernel*> kernel_for(const moe::Selection& s) {
 
 void log_other_kernel(moe_context* ctx, const moe::LayerSpec& spec) {
   if (ctx == nullptr || spec.kernel->id->name == spec.selected_kernel) return;
-  const bool refused = moe::p16_element(spec.kernel->id->layout).has_value();
-  const std::string why = refused ? "the system refuses " + spec.selected_kernel + " its registers"
-                                  : spec.selected_kernel + " is a kernel of another architecture";
   ctx->object->log().write(moe::LogLevel::warn, "layer",
-                           why + "; this layer runs " + std::string(spec.kernel->id->name));
+                           "the system refuses " + spec.selected_kernel + " its registers; this layer runs " +
+                               std::string(spec.kernel->id->name));
 }
 
 // [G] places in [E, ...] or -1, each place at most once.

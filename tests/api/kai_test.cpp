@@ -17,10 +17,11 @@ constexpr const char* kDotprod = R"({"type":"cpu","arch":"aarch64","features":["
 constexpr const char* kPlain = R"({"type":"cpu","arch":"aarch64","features":["neon"],
                                    "libs":{"torch_dyn_quant_4bit":true}})";
 
-// For calls: an Arm machine runs its own kernels, every other one the scalar row.
+// For calls: an Arm machine with dot products runs its own kernels; every machine runs the scalar row, which is what a
+// described Arm machine without them gets.
 const char* callable() {
   const auto host = detect_platform();
-  return native_arch() == Arch::aarch64 && host && !host->runs(Isa::dotprod) ? kPlain : kDotprod;
+  return native_arch() == Arch::aarch64 && host && host->runs(Isa::dotprod) ? kDotprod : kPlain;
 }
 
 PlatformPtr platform(const char* text) {
@@ -292,7 +293,26 @@ TEST(KaiPack, LayersSayWhatRuns) {
   const auto j = json_of([&](moe_buffer** o, moe_error** e) { return moe_layer_to_json(layer.get(), o, e); });
   EXPECT_EQ(j["layout"], "kai/qsi4c32p-g32/1");
   EXPECT_EQ(j["selected_kernel"], moe_selection_kernel(c.selection.get()));
-  EXPECT_EQ(j["kernel"], native_arch() == Arch::aarch64 ? j["selected_kernel"] : "w4a8_tok8_kai_scalar");
+  EXPECT_EQ(j["kernel"], callable() == kDotprod ? "w4a8_tok8_kai_dotprod" : "w4a8_tok8_kai_scalar");
+}
+
+// A kernel that the host lacks is refused, not replaced; the bytes are the same for all rows of the layout.
+TEST(KaiPack, AnotherMachinesKernelIsRefused) {
+  if (native_arch() == Arch::aarch64) return;  // "features" of an Arm host: layer_test
+  const Model m = random_model();
+  const Converted arm = convert(m, kDotprod), scalar = convert(m, kPlain);
+  ASSERT_STREQ(moe_selection_kernel(arm.selection.get()), "w4a8_tok8_kai_dotprod");
+  moe_layer* out = nullptr;
+  const Failure f = failure([&](moe_error** e) {
+    return moe_layer_create(nullptr, arm.selection.get(), arm.packed.get(), nullptr, &out, e);
+  });
+  EXPECT_EQ(f.status, MOE_ERR_UNSUPPORTED);
+  EXPECT_EQ(out, nullptr);
+  EXPECT_NE(f.message.find("w4a8_tok8_kai_dotprod: it is one of aarch64, the host is "), std::string::npos)
+      << f.message;
+  EXPECT_TRUE(make<LayerPtr>([&](moe_layer** o, moe_error** e) {
+    return moe_layer_create(nullptr, scalar.selection.get(), arm.packed.get(), nullptr, o, e);
+  }));
 }
 
 }  // namespace
