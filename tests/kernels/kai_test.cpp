@@ -209,33 +209,59 @@ Data random_data(std::mt19937& rng, int n) {
   return d;
 }
 
+std::vector<float> on_p16(const Data& d) {
+  const Kernel& scalar = scalar_kernel();
+  const int rows = static_cast<int>(static_cast<std::int64_t>(d.x.size()) / d.m.k);
+  const std::int64_t ld = d.m.panels() * kPanelRows;
+  const TileShape shape{d.m.k, d.m.group};
+  std::vector<float> padded(static_cast<std::size_t>(rows * ld)), out;
+  for (int r = 0; r < rows; ++r) {
+    const auto tile = make_tile(scalar, shape, d.x.data() + r * d.m.k, 1, d.rule);
+    scalar.gemm({&d.m, d.p16.data(), d.m.panels(), tile.data(), 1, shape, padded.data() + r * ld, ld, nullptr});
+  }
+  for (int r = 0; r < rows; ++r)
+    for (std::int64_t i = 0; i < d.m.rows(); ++i)
+      out.push_back(padded[static_cast<std::size_t>(r * ld + d.m.panel_of(i) * kPanelRows + d.m.lane_of(i))]);
+  return out;
+}
+
 TEST_P(KaiRows, RandomShapesGiveTheBitsOfTheRowOnP16) {
-  const Kernel &kernel = *GetParam(), &scalar = scalar_kernel();
+  const Kernel& kernel = *GetParam();
   std::mt19937 rng(11);
   for (int round = 0; round < 400; ++round) {
     const int n = 1 + round % (kernel.tile_rows + 2);
     const Data d = random_data(rng, n);
     const std::int64_t step = 1 + round % 3;
-    std::vector<float> want;
-    {
-      const int rows = static_cast<int>(d.x.size()) / static_cast<int>(d.m.k);
-      const std::int64_t ld = d.m.panels() * kPanelRows;
-      std::vector<float> padded(static_cast<std::size_t>(rows * ld));
-      for (int r = 0; r < rows; ++r) {
-        const TileShape shape{d.m.k, d.m.group};
-        const auto tile = make_tile(scalar, shape, d.x.data() + r * d.m.k, 1, d.rule);
-        scalar.gemm({&d.m, d.p16.data(), d.m.panels(), tile.data(), 1, shape, padded.data() + r * ld, ld, nullptr});
-      }
-      for (int r = 0; r < rows; ++r)
-        for (std::int64_t i = 0; i < d.m.rows(); ++i)
-          want.push_back(padded[static_cast<std::size_t>(r * ld + d.m.panel_of(i) * kPanelRows + d.m.lane_of(i))]);
-    }
+    const std::vector<float> want = on_p16(d);
     const std::vector<float> got = matmul(kernel, d.m, d.kai, d.x, d.rule, step);
     ASSERT_EQ(got.size(), want.size());
     ASSERT_EQ(0, std::memcmp(got.data(), want.data(), got.size() * 4))
         << "round " << round << " rows " << d.m.half_rows << "*" << d.m.halves << " k " << d.m.k << " g " << d.m.group
         << " n " << n;
   }
+}
+
+// The largest sums that a config allows: 2^20 columns whose products are all 255 * -8 or 255 * 7.
+TEST_P(KaiRows, WidestRows) {
+  constexpr std::int64_t kColumns = 1 << 20;
+  const int n = std::min(GetParam()->tile_rows, 3);
+  for (const std::int64_t group : {kColumns, kColumns / 2})
+    for (const int code : {-8, 7}) {
+      Data d;
+      d.m = {.half_rows = 2, .halves = 1, .k = kColumns, .group = group, .has_bias = false};
+      d.rule = HalfRule::away;
+      const std::vector<std::int8_t> w(2 * kColumns, static_cast<std::int8_t>(code));
+      const std::vector<float> scales(static_cast<std::size_t>(2 * d.m.groups()), 0.5f);
+      d.p16 = pack_p16(d.m, w, scales, {});
+      d.kai = pack_kai(d.m, w, scales, {});
+      d.x.assign(static_cast<std::size_t>(n * kColumns), 1.0f);
+      std::fill(d.x.begin() + kColumns / 2 * (n - 1), d.x.begin() + kColumns / 2 * n, -1.0f);
+      const std::vector<float> got = matmul(*GetParam(), d.m, d.kai, d.x, d.rule);
+      EXPECT_EQ(got, on_p16(d)) << group << " " << code;
+      if (n > 1) {  // the first row has ones only
+        EXPECT_FLOAT_EQ(got[0], static_cast<float>(kColumns / 2 * code));
+      }
+    }
 }
 
 TEST_P(KaiRows, OddActivations) {

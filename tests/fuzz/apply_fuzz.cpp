@@ -1,0 +1,109 @@
+// A tiny layer of any format on this machine, with any bits as activations, ids and weights. A foreign id is refused
+// and leaves the output alone; a token's bits do not depend on its batch; integer kernels give the bits
+// of the scalar ones, and plain numbers lead to what float64 says, within what 8-bit activations allow.
+//
+//   input: bytes for tokens, kind of numbers, compute, machine; then the layer (tiny.h), ids, gates and activations
+#include "fuzz/tiny_reference.h"
+
+namespace {
+
+using namespace moe::fuzz;
+
+struct Call {
+  std::int64_t tokens;
+  std::vector<std::uint8_t> x;
+  std::vector<std::int32_t> ids;
+  std::vector<float> gates;
+  bool plain, foreign = false;
+};
+
+Call draw_call(Producer& p, const TinyLayer& l, std::int64_t tokens, bool plain) {
+  Call c{tokens, {}, {}, {}, plain};
+  for (std::int64_t i = 0; i < tokens * l.top_k; ++i) {
+    const std::uint8_t b = p.byte();
+    c.ids.push_back(b == 255 ? static_cast<std::int32_t>(l.E) : static_cast<std::int32_t>(b % (l.E + 1)) - 1);
+    c.foreign |= c.ids.back() >= l.E;
+    c.gates.push_back(plain ? static_cast<float>(p.byte() % 8) / 8.0F : std::bit_cast<float>(p.word()));
+  }
+  Noise noise(p.word());
+  for (std::int64_t i = 0; i < tokens * l.H; ++i) {
+    std::uint32_t bits = p.empty() ? 0x3f800000U | noise.below(1U << 24) << 7 : p.word();  // 1 to 4
+    if (plain) bits = std::bit_cast<std::uint32_t>(static_cast<float>(noise.below(33)) / 16.0F - 1.0F);
+    if (l.dtype == MOE_DTYPE_F32) {
+      for (int k = 0; k < 4; ++k) c.x.push_back(static_cast<std::uint8_t>(bits >> 8 * k));
+    } else {  // plain numbers have 6 bits, so that they are exact
+      const std::uint32_t sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
+      const std::uint32_t f16 = rest == 0 ? 0 : sign | (((rest >> 13) - (112U << 10)) & 0x7fff);
+      const std::uint32_t h = l.dtype == MOE_DTYPE_F16 && plain ? f16 : bits >> 16;
+      c.x.push_back(static_cast<std::uint8_t>(h));
+      c.x.push_back(static_cast<std::uint8_t>(h >> 8));
+    }
+  }
+  return c;
+}
+
+std::vector<std::uint8_t> run(const moe_layer* layer, const TinyLayer& l, const Call& c, std::int64_t first,
+                              std::int64_t count) {
+  const auto row = static_cast<std::size_t>(l.H) * bytes_of(l.dtype);
+  std::vector<std::uint8_t> out(static_cast<std::size_t>(count) * row, 0xa5);
+  const moe_status status =
+      moe_apply_flat(layer, count, l.dtype, c.x.data() + static_cast<std::size_t>(first) * row, MOE_DTYPE_F32, nullptr,
+                     c.ids.data() + first * l.top_k, c.gates.data() + first * l.top_k, l.dtype, out.data(), nullptr);
+  if (status != MOE_OK) {
+    MOE_REQUIRE(status == MOE_ERR_INVALID_ARGUMENT && c.foreign);
+    for (const std::uint8_t b : out) MOE_REQUIRE(b == 0xa5);
+  } else {
+    MOE_REQUIRE(!c.foreign || count < c.tokens);
+  }
+  return out;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);  // what libFuzzer looks for
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  constexpr std::array<const char*, 3> kMachines = {nullptr, R"({"type":"cpu","features":["avx2","fma","f16c"]})",
+                                                    R"({"type":"cpu","features":["neon","dotprod"]})"};
+  Producer p(data, size);
+  const auto tokens = static_cast<std::int64_t>(p.below(5));
+  const bool plain = p.flag();
+  const char* compute = p.flag() ? R"(,"compute":"a8")" : "";
+  const char* other = p.pick(kMachines);
+  const TinyLayer l(p, compute);
+  const Call call = draw_call(p, l, tokens, plain);
+  const Config config = make_config(l.text);
+  if (!config) return 0;
+  std::vector<std::uint8_t> exact;
+  for (const char* machine : {R"({"type":"cpu","features":["scalar"]})", other}) {
+    const Platform platform = machine == nullptr ? nullptr : make_platform(machine);
+    if (machine != nullptr && !platform) continue;  // another architecture's features
+    const Selection selection = made<Selection>(
+        [&](auto** o, auto** e) { return moe_select_backend(nullptr, config.get(), platform.get(), 0, o, e); });
+    if (!selection) continue;
+    const Weights weights = l.weights(config.get());
+    const Packed packed = made<Packed>([&](auto** o, auto** e) {
+      return moe_convert_weights(nullptr, selection.get(), weights.get(), nullptr, o, e);
+    });
+    MOE_REQUIRE(packed);
+    const RunLayer layer = made<RunLayer>(
+        [&](auto** o, auto** e) { return moe_layer_create(nullptr, selection.get(), packed.get(), nullptr, o, e); });
+    if (!layer) continue;  // not this machine's
+    const std::vector<std::uint8_t> out = run(layer.get(), l, call, 0, tokens);
+    if (call.foreign) continue;
+    const auto row = static_cast<std::size_t>(l.H) * bytes_of(l.dtype);
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      const std::vector<std::uint8_t> alone = run(layer.get(), l, call, t, 1);
+      MOE_REQUIRE(std::equal(alone.begin(), alone.end(), out.begin() + static_cast<std::ptrdiff_t>(row) * t));
+      if (plain && l.silu) check_token(l, {call.x.data(), call.ids.data(), call.gates.data(), out.data()}, t);
+    }
+    const std::string kernel = moe_selection_kernel(selection.get());
+    if (kernel.find("_tok8_") == std::string::npos && kernel.find("_blk8_") == std::string::npos) continue;
+    if (exact.empty()) exact = out;
+    for (std::size_t i = 0; i < out.size() / bytes_of(l.dtype); ++i) {
+      const float a = number(l.dtype, out.data(), i), b = number(l.dtype, exact.data(), i);
+      MOE_REQUIRE(std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) || (a != a && b != b));
+    }
+  }
+  return 0;
+}

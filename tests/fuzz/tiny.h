@@ -1,0 +1,137 @@
+// Tiny layers of every checkpoint format, drawn from the input: the config's text, the plain numbers and the tensors of
+// the format that hold them. Scales are powers of two, so that every layout keeps the numbers exactly.
+#pragma once
+
+#include <moe/moe.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fuzz/producer.h"
+#include "fuzz/require.h"
+
+namespace moe::fuzz {
+
+template <auto Destroy>
+struct Destroyer {
+  template <class T>
+  void operator()(T* p) const {
+    Destroy(p);
+  }
+};
+using Config = std::unique_ptr<moe_config, Destroyer<moe_config_destroy>>;
+using Platform = std::unique_ptr<moe_platform, Destroyer<moe_platform_destroy>>;
+using Selection = std::unique_ptr<moe_selection, Destroyer<moe_selection_destroy>>;
+using Weights = std::unique_ptr<moe_weights, Destroyer<moe_weights_destroy>>;
+using Packed = std::unique_ptr<moe_packed, Destroyer<moe_packed_destroy>>;
+using RunLayer = std::unique_ptr<moe_layer, Destroyer<moe_layer_destroy>>;
+using Context = std::unique_ptr<moe_context, Destroyer<moe_context_destroy>>;
+
+// A call that may fail: an object and no error, or no object and an error that tells.
+template <class Handle, class Call>
+Handle made(Call call, moe_status* status = nullptr) {
+  typename Handle::pointer out = nullptr;
+  moe_error* error = nullptr;
+  const moe_status got = call(&out, &error);
+  MOE_REQUIRE((got == MOE_OK) == (out != nullptr) && (got == MOE_OK) == (error == nullptr));
+  if (error != nullptr) MOE_REQUIRE(moe_error_status(error) == got && *moe_error_message(error) != 0);
+  moe_error_destroy(error);
+  if (status != nullptr) *status = got;
+  return Handle(out);
+}
+
+inline Config make_config(const std::string& text) {
+  return made<Config>([&](auto** o, auto** e) { return moe_config_create(text.data(), text.size(), o, e); });
+}
+inline Platform make_platform(const std::string& text) {
+  return made<Platform>([&](auto** o, auto** e) { return moe_platform_create(text.data(), text.size(), o, e); });
+}
+
+inline moe_tensor tensor(moe_dtype dtype, const std::vector<std::int64_t>& shape, const void* data) {
+  moe_tensor t{};
+  t.struct_size = sizeof t;
+  t.dtype = dtype;
+  t.ndim = static_cast<std::int32_t>(shape.size());
+  t.data = const_cast<void*>(data);
+  for (std::size_t i = 0; i < shape.size(); ++i) t.shape[i] = shape[i];
+  return t;
+}
+
+inline std::size_t bytes_of(moe_dtype dtype) { return dtype == MOE_DTYPE_F32 ? 4 : 2; }
+
+// The i-th number at p, of float32, bfloat16 or float16.
+inline float number(moe_dtype dtype, const void* p, std::size_t i) {
+  const std::uint8_t* at = static_cast<const std::uint8_t*>(p) + i * bytes_of(dtype);
+  std::uint32_t word = 0;
+  std::memcpy(&word, at, bytes_of(dtype));
+  if (dtype == MOE_DTYPE_F16) {
+    const int exponent = static_cast<int>(word >> 10 & 31), fraction = static_cast<int>(word & 1023);
+    const float sign = (word & 0x8000) != 0 ? -1.0F : 1.0F;
+    if (exponent == 31) return fraction != 0 ? NAN : sign * INFINITY;
+    return sign *
+           std::ldexp(static_cast<float>(exponent == 0 ? fraction : fraction + 1024), std::max(exponent, 1) - 25);
+  }
+  return std::bit_cast<float>(dtype == MOE_DTYPE_BF16 ? word << 16 : word);
+}
+
+enum class Fault { none, missing, dtype, shape, nan_scale, negative_scale, big_code, g_idx };
+
+// One of w13, w2 of all experts: stored codes [E, n, k], zero points and scales [E, n, groups], group of a column [k].
+struct Matrix {
+  std::int64_t n = 0, k = 0, groups = 1;
+  std::vector<std::uint8_t> codes, zeros;
+  std::vector<float> scales, bias;
+  std::vector<std::int32_t> g_idx;
+
+  float value(std::int64_t e, std::int64_t r, std::int64_t c) const {
+    const auto g = static_cast<std::size_t>((e * n + r) * groups + g_idx[static_cast<std::size_t>(c)]);
+    return static_cast<float>(codes[static_cast<std::size_t>((e * n + r) * k + c)] - zeros[g]) * scales[g];
+  }
+};
+
+struct Form {
+  const char *scheme, *format;  // scheme "": weights written out
+  int bits;
+  bool k_first, awq;
+};
+inline constexpr std::array kForms = {
+    Form{"none", "none", 4, false, false},
+    Form{"W4A8", "int-quantized", 4, false, false},
+    Form{"W4A8", "pack-quantized", 4, false, false},
+    Form{"W8A8", "int-quantized", 8, false, false},
+    Form{"", "pack-quantized", 4, false, false},
+    Form{"", "pack-quantized", 8, false, false},
+    Form{"", "gptq", 4, true, false},
+    Form{"", "gptq", 8, true, false},
+    Form{"", "awq", 4, true, true},
+};
+
+class TinyLayer {
+ public:
+  std::int64_t E, top_k, H, I, group;
+  const Form* form;
+  bool zeros = false, order = false, bias, silu;
+  moe_dtype dtype;
+  std::string text;
+  Matrix w13, w2;
+
+  explicit TinyLayer(Producer& p, const std::string& more = "");
+
+  // nullptr when the set itself refused the faulty tensor.
+  Weights weights(const moe_config* config, Fault fault = Fault::none, std::size_t where = 0) const;
+  bool can_have(Fault fault) const;
+
+ private:
+  Matrix matrix(std::int64_t n, std::int64_t k, Noise& noise) const;
+  bool set(moe_weights* weights, const Matrix& m, const std::string& prefix, Fault fault) const;
+};
+
+}  // namespace moe::fuzz
+
+#include "fuzz/tiny_layer.inl"

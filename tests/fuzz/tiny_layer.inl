@@ -1,0 +1,156 @@
+// TinyLayer of tiny.h.
+#pragma once
+
+namespace moe::fuzz {
+
+inline TinyLayer::TinyLayer(Producer& p, const std::string& more) {
+  constexpr std::array<std::int64_t, 3> kSizes = {32, 64, 96};
+  constexpr std::array<std::int64_t, 3> kGroups = {32, -1, 64};
+  constexpr std::array kDtypes = {MOE_DTYPE_F32, MOE_DTYPE_BF16, MOE_DTYPE_F16};
+  constexpr std::array<const char*, 4> kActivations = {"silu", "swigluoai_uninterleave", "swiglustep", "silu"};
+  form = &p.pick(kForms);
+  E = 1 + static_cast<std::int64_t>(p.below(3));
+  top_k = 1 + static_cast<std::int64_t>(p.below(static_cast<std::size_t>(E)));
+  H = p.pick(kSizes);
+  I = p.pick(kSizes);
+  group = p.pick(kGroups);
+  if (std::string(form->scheme) == "W8A8" || (group > 0 && (H % group != 0 || I % group != 0))) group = -1;
+  const std::uint8_t flags = p.byte();
+  const bool wna16 = *form->scheme == 0;
+  zeros = wna16 && (form->awq || (flags & 1) != 0);
+  order = wna16 && !form->awq && group > 0 && (flags & 2) != 0;
+  bias = (flags & 4) != 0;
+  silu = *kActivations[(flags >> 3) & 3] == 's' && kActivations[(flags >> 3) & 3][1] == 'i';
+  dtype = p.pick(kDtypes);
+  Noise noise(p.word());
+
+  text = "{\"num_experts\":" + std::to_string(E) + ",\"top_k\":" + std::to_string(top_k) +
+         ",\"hidden_dim\":" + std::to_string(H) + ",\"intermediate_size\":" + std::to_string(I) + ",\"in_dtype\":\"" +
+         (dtype == MOE_DTYPE_F32    ? "float32"
+          : dtype == MOE_DTYPE_BF16 ? "bfloat16"
+                                    : "float16") +
+         "\",\"activation\":\"" + kActivations[(flags >> 3) & 3] + "\",\"has_bias\":" + (bias ? "true" : "false") +
+         more + ",\"quantization\":{";
+  if (!wna16) {
+    text += std::string("\"scheme\":\"") + form->scheme + "\"";
+    if (std::string(form->scheme) == "W4A8") text += ",\"group_size\":" + std::to_string(group);
+  } else {
+    text += "\"weights\":{\"num_bits\":" + std::to_string(form->bits) +
+            ",\"type\":\"int\",\"dynamic\":false,\"symmetric\":" + (zeros ? "false" : "true") +
+            ",\"strategy\":" + (group < 0 ? "\"channel\"" : "\"group\",\"group_size\":" + std::to_string(group)) +
+            (order ? ",\"actorder\":\"group\"" : "") + "},\"zero_point_convention\":\"as_stored\"";
+  }
+  text += std::string(",\"format\":\"") + form->format + "\"}}";
+  w13 = matrix(2 * I, H, noise);
+  w2 = matrix(H, I, noise);
+}
+
+inline Matrix TinyLayer::matrix(std::int64_t n, std::int64_t k, Noise& noise) const {
+  Matrix m;
+  m.n = n;
+  m.k = k;
+  m.groups = group < 0 ? 1 : k / group;
+  const std::uint32_t range = 1U << form->bits;
+  for (std::int64_t i = 0; i < E * n * k; ++i) m.codes.push_back(static_cast<std::uint8_t>(noise.below(range)));
+  for (std::int64_t i = 0; i < E * n * m.groups; ++i) {
+    m.zeros.push_back(static_cast<std::uint8_t>(zeros ? noise.below(range) : range / 2));
+    m.scales.push_back(1.0F / static_cast<float>(range * (1U << noise.below(4))));
+  }
+  for (std::int64_t i = 0; i < k; ++i) m.g_idx.push_back(static_cast<std::int32_t>(i / (k / m.groups)));
+  for (std::size_t i = m.g_idx.size(); order && i > 1; --i)
+    std::swap(m.g_idx[i - 1], m.g_idx[noise.below(static_cast<std::uint32_t>(i))]);
+  for (std::int64_t i = 0; bias && i < E * n; ++i) m.bias.push_back(static_cast<float>(noise.below(16)) / 8.0F - 1.0F);
+  return m;
+}
+
+inline bool TinyLayer::can_have(Fault fault) const {
+  const bool codes = std::string(form->scheme) != "none";
+  switch (fault) {
+    case Fault::nan_scale:
+    case Fault::negative_scale:
+      return codes;
+    case Fault::big_code:
+      return form->bits == 4 && std::string(form->format) == "int-quantized";
+    case Fault::g_idx:
+      return order;
+    default:
+      return true;
+  }
+}
+
+inline Weights TinyLayer::weights(const moe_config* config, Fault fault, std::size_t where) const {
+  Weights w = made<Weights>([&](auto** o, auto** e) { return moe_weights_create(config, o, e); });
+  const bool first = where % 2 == 0;
+  if (!set(w.get(), w13, "w13_", first ? fault : Fault::none)) return nullptr;
+  if (!set(w.get(), w2, "w2_", first ? Fault::none : fault)) return nullptr;
+  return w;
+}
+
+inline bool TinyLayer::set(moe_weights* weights, const Matrix& m, const std::string& prefix, Fault fault) const {
+  const std::int64_t pf = 32 / form->bits, kw = m.k / pf, nw = m.n / pf, G = m.groups;
+  const bool plain = std::string(form->format) == "none", bytes = std::string(form->format) == "int-quantized";
+  std::vector<std::uint32_t> codes(static_cast<std::size_t>(E * m.n * kw), 0),
+      zero(static_cast<std::size_t>(E * nw * G), 0);
+  std::vector<std::int8_t> plain_codes;
+  std::vector<float> values, scales(static_cast<std::size_t>(E * m.n * G));
+  const auto shift = [&](std::int64_t i) {
+    constexpr std::array<std::int64_t, 8> kInterleaved = {0, 4, 1, 5, 2, 6, 3, 7};
+    return form->bits * (form->awq ? kInterleaved[static_cast<std::size_t>(i % 8)] : i % pf);
+  };
+  for (std::int64_t e = 0; e < E; ++e)
+    for (std::int64_t r = 0; r < m.n; ++r) {
+      for (std::int64_t c = 0; c < m.k; ++c) {
+        const std::uint32_t code = m.codes[static_cast<std::size_t>((e * m.n + r) * m.k + c)];
+        const std::int64_t at = form->awq       ? (e * m.k + c) * nw + r / pf
+                                : form->k_first ? (e * kw + c / pf) * m.n + r
+                                                : (e * m.n + r) * kw + c / pf;
+        codes[static_cast<std::size_t>(at)] |= code << shift(form->awq ? r : c);
+        if (plain) values.push_back(m.value(e, r, c));
+        if (bytes) plain_codes.push_back(static_cast<std::int8_t>(static_cast<int>(code) - (1 << (form->bits - 1))));
+      }
+      for (std::int64_t g = 0; g < G; ++g) {
+        const auto from = static_cast<std::size_t>((e * m.n + r) * G + g);
+        scales[form->k_first ? static_cast<std::size_t>((e * G + g) * m.n + r) : from] = m.scales[from];
+        const std::int64_t at = form->k_first ? (e * G + g) * nw + r / pf : (e * nw + r / pf) * G + g;
+        zero[static_cast<std::size_t>(at)] |= std::uint32_t{m.zeros[from]} << shift(r);
+      }
+    }
+  std::vector<std::int32_t> g_idx;
+  for (std::int64_t e = 0; e < E; ++e) g_idx.insert(g_idx.end(), m.g_idx.begin(), m.g_idx.end());
+  if (fault == Fault::nan_scale) scales.back() = std::numeric_limits<float>::quiet_NaN();
+  if (fault == Fault::negative_scale) scales.front() = -1;
+  if (fault == Fault::big_code) plain_codes.back() = 8;
+  if (fault == Fault::g_idx) g_idx.back() = static_cast<std::int32_t>(G);
+
+  bool taken = true;
+  const auto give = [&](const char* role, moe_dtype type, std::vector<std::int64_t> shape, const auto& data) {
+    auto* kept = new auto(data);
+    const bool weight = std::string(role) == "weight";
+    if (weight && fault == Fault::shape) ++shape[1];
+    moe_tensor t = tensor(weight && fault == Fault::dtype ? MOE_DTYPE_F64 : type, shape, kept->data());
+    const auto release = [](void* user) { delete static_cast<decltype(kept)>(user); };
+    if (weight && fault == Fault::missing) return release(kept);
+    const moe_status status = moe_weights_set(weights, (prefix + role).c_str(), &t, release, kept, nullptr);
+    if (status == MOE_OK) return;
+    MOE_REQUIRE(weight && (fault == Fault::shape || fault == Fault::dtype));
+    taken = false;  // rule 11 of moe.h: `kept` is released all the same
+  };
+  if (plain) {
+    give("weight", MOE_DTYPE_F32, {E, m.n, m.k}, values);
+  } else if (bytes) {
+    give("weight", MOE_DTYPE_I8, {E, m.n, m.k}, plain_codes);
+  } else {
+    give("weight", MOE_DTYPE_I32,
+         form->awq       ? std::vector{E, m.k, nw}
+         : form->k_first ? std::vector{E, kw, m.n}
+                         : std::vector{E, m.n, kw},
+         codes);
+  }
+  if (!plain) give("scale", MOE_DTYPE_F32, form->k_first ? std::vector{E, G, m.n} : std::vector{E, m.n, G}, scales);
+  if (zeros) give("zero_point", MOE_DTYPE_I32, form->k_first ? std::vector{E, G, nw} : std::vector{E, nw, G}, zero);
+  if (order) give("g_idx", MOE_DTYPE_I32, {E, m.k}, g_idx);
+  if (bias) give("bias", MOE_DTYPE_F32, {E, m.n}, m.bias);
+  return taken;
+}
+
+}  // namespace moe::fuzz
