@@ -1,16 +1,20 @@
-// Repacks weights of another engine's layout for the kernels of this host: they then run as fast as our own, for the
-// price of a second copy in memory. What backend, platform, policy or bytes they were made for does not matter; the
-// numbers are what their layout says.
+// Weights of another engine's layout for the kernels of this host, in one of two ways: panel by panel when a call needs
+// them, or repacked once, to run as fast as our own for the price of a second copy in memory. What backend, platform,
+// policy or bytes they were made for does not matter; the numbers are what their layout says.
 #include "api/emulate.h"
 
+#include <algorithm>
+#include <atomic>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "api/agree.h"
 #include "base/buffer.h"
 #include "base/tensor.h"
 #include "convert/repack.h"
 #include "oracle/backend.h"
+#include "run/engine.h"
 
 namespace moe::api {
 namespace {
@@ -47,6 +51,52 @@ Result<std::shared_ptr<const Packed>> repack(const Packed& packed, const Layout&
   return std::make_shared<const Packed>(std::move(sealed));
 }
 
+// Rooms for as many items as run at once; calls at the same time share them.
+class MadePanels final : public PanelSource {
+ public:
+  static Result<std::shared_ptr<const MadePanels>> create(std::shared_ptr<const Packed> packed, const Layout& to,
+                                                          const std::shared_ptr<Context>& context) {
+    auto made = std::make_shared<MadePanels>();
+    made->packed_ = std::move(packed);
+    made->to_ = to;
+    made->rooms_ = std::vector<Room>(static_cast<std::size_t>(std::max(1, parallel_of(context.get()).num_threads)));
+    const std::size_t bytes =
+        static_cast<std::size_t>(kCallPanels) * std::max(to.w13.panel_bytes(), to.w2.panel_bytes());
+    for (Room& room : made->rooms_) {
+      room.rows = panel_room(to);
+      MOE_TRY(room.bytes, Buffer::create(bytes, kPackedAlignment, allocator_of(context.get()), context));
+    }
+    return std::shared_ptr<const MadePanels>(std::move(made));
+  }
+  const Layout& layout() const override { return to_; }
+  int take_room() const override {
+    for (std::size_t i = 0;; i = (i + 1) % rooms_.size())
+      if (!rooms_[i].taken.load(std::memory_order_relaxed) &&
+          !rooms_[i].taken.exchange(true, std::memory_order_acquire))
+        return static_cast<int>(i);
+  }
+  void give_room(int room) const override {
+    rooms_[static_cast<std::size_t>(room)].taken.store(false, std::memory_order_release);
+  }
+  const std::byte* make(int number, Matrix which, std::int64_t local, std::int64_t first,
+                        std::int64_t count) const override {
+    Room& room = rooms_[static_cast<std::size_t>(number)];
+    repack_panels(packed_->info.layout, packed_->payload.data(), to_, which, local, first, count, room.rows,
+                  room.bytes.data());
+    return room.bytes.data();
+  }
+
+ private:
+  struct Room {
+    std::atomic<bool> taken{false};
+    CanonicalRows rows;
+    Buffer bytes;
+  };
+  std::shared_ptr<const Packed> packed_;
+  Layout to_;
+  mutable std::vector<Room> rooms_;
+};
+
 Result<const Kernel*> kernel_here(const Selection& s, const Layout& layout) {
   MOE_TRY(const Platform host, detect_platform());
   for (std::size_t i = 0; i < kKernelIds.size(); ++i) {
@@ -76,6 +126,11 @@ Result<Emulated> emulate(const std::shared_ptr<const Packed>& packed, const Sele
           Code::unsupported, "packed",
           "packed: layout " + packed->info.layout_id + " is none of int4 or int8 weights with 16-bit activations");
     MOE_TRY(e.kernel, kernel_here(selection, *to));
+    // As vLLM's classes of these names do. An order of columns needs the whole matrix.
+    if (selection.config->emulation_layout == EmulationLayout::on_the_fly && !to->w13.has_order) {
+      MOE_TRY(e.panels, MadePanels::create(packed, *to, context));
+      return e;
+    }
     MOE_TRY(e.weights, repack(*packed, *to, context));
     return e;
   }

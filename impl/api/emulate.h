@@ -7,17 +7,20 @@
 #include "kernels/kernel.h"
 #include "oracle/selection.h"
 #include "run/context.h"
+#include "run/panel_source.h"
 
 namespace moe::api {
 
 bool is_emulation(const Selection& selection);
 
 struct Emulated {
-  std::shared_ptr<const Packed> weights;  // in one of our layouts
-  const Kernel* kernel = nullptr;         // of this host, for them
+  std::shared_ptr<const Packed> weights;        // in one of our layouts, or
+  std::shared_ptr<const PanelSource> panels{};  // what makes panels of them
+  const Kernel* kernel = nullptr;               // of this host, for them
 };
 
-// Checks that the weights are of the selection's model and brings them into a layout that a kernel of this host reads.
+// Checks that the weights are of the selection's model and brings them into a layout that a kernel of this host reads:
+// with emulation_layout on_the_fly panel by panel in each call, with dense once, into a copy.
 Result<Emulated> emulate(const std::shared_ptr<const Packed>& packed, const Selection& selection,
                          const std::shared_ptr<Context>& context);
 

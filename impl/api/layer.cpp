@@ -109,6 +109,7 @@ moe_status moe_layer_create(moe_context* ctx, const moe_selection* selection, co
     if (moe::api::is_emulation(s)) {
       MOE_TRY(const moe::api::Emulated emulated, moe::api::emulate(packed->object, s, context));
       spec.packed = emulated.weights;
+      spec.panels = emulated.panels;
       spec.kernel = emulated.kernel;
       spec.selected_kernel = emulated.kernel->id->name;
     } else {

@@ -81,6 +81,11 @@ Check read_wna16_form(const ExpertTensors<const std::byte>& in, Matrix which, Ca
   return read_wna16(matrix_of(in.layout, which), parts_of(in, which), rows);
 }
 
+void read_wna16_form_rows(const ExpertTensors<const std::byte>& in, Matrix which, const RowRange& at,
+                          CanonicalRows& rows) {
+  read_wna16_rows(matrix_of(in.layout, which), parts_of(in, which), at, rows);
+}
+
 Check finish_wna16_form(const Layout& layout, std::byte* payload) {
   for (const Matrix which : {Matrix::w13, Matrix::w2}) {
     const LayoutTensor& scale = *find(layout, which, Wna16Part::scale);

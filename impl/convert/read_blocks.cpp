@@ -90,10 +90,10 @@ std::int64_t read_awq_block(const SourceMatrix& m, const SourceHalf& half, std::
     for (std::int64_t j = kAhead; j < kAhead + 16 && k + j < columns; ++j) __builtin_prefetch(src + j * step);
     for (std::int64_t r0 = 0; r0 < count; r0 += each) {
       const std::byte* at = src + r0 / each * word_step;
-      std::uint32_t words[16];
-      for (std::int64_t j = 0; j < 16; ++j) words[j] = load<std::uint32_t>(at + j * step);
+      const auto word = [&](std::int64_t j) { return load<std::uint32_t>(at + j * step); };
       Bytes16 v[4];
-      for (int j = 0; j < 4; ++j) v[j] = load16<Bytes16>(words + 4 * j);
+      for (std::int64_t j = 0; j < 4; ++j)
+        v[j] = reinterpret_cast<Bytes16>(Words4{word(4 * j), word(4 * j + 1), word(4 * j + 2), word(4 * j + 3)});
       transpose_bytes(v);
       std::int8_t* to = out.codes.data() + (i + r0) * out.stride + k;
       for (std::int64_t r = 0; r < std::min(each, count - r0); ++r, to += out.stride) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "convert/column_order.h"
+#include "convert/form_wna16.h"
 #include "convert/named_forms.h"
 #include "convert/write_p16.h"
 #include "scheme/wna16_layout.h"
@@ -129,6 +130,23 @@ Check repack_experts(const Layout& from, const std::byte* payload, const Layout&
   parallel.each(static_cast<std::size_t>(from.experts), body);
   if (fault) return std::move(*fault);
   return ok();
+}
+
+CanonicalRows panel_room(const Layout& to) {
+  CanonicalRows room;
+  for (const P16Matrix* m : {&to.w13, &to.w2}) room.shape(kPanelRows, *m);  // vectors keep what they have had
+  return room;
+}
+
+void repack_panels(const Layout& from, const std::byte* payload, const Layout& to, Matrix which, std::int64_t local,
+                   std::int64_t first, std::int64_t count, CanonicalRows& room, std::byte* out) {
+  const P16Matrix& m = to.matrix(which);
+  room.shape(kPanelRows, m);
+  for (std::int64_t p = first; p < first + count; ++p, out += m.panel_bytes()) {
+    const std::int64_t row0 = p / m.halves * kPanelRows, n = std::min(kPanelRows, m.half_rows - row0);
+    read_wna16_form_rows({from, payload, local}, which, {p % m.halves * m.half_rows + row0, n}, room);
+    write_p16_panel(m, room, out);
+  }
 }
 
 }  // namespace moe

@@ -9,6 +9,7 @@
 
 #include "base/parallel.h"
 #include "base/result.h"
+#include "convert/canonical.h"
 #include "scheme/layout.h"
 
 namespace moe {
@@ -20,5 +21,11 @@ std::optional<Layout> repacked_layout(const Layout& from);
 // with groups of several sizes: Code::unsupported.
 Check repack_experts(const Layout& from, const std::byte* payload, const Layout& to, std::span<std::byte> out,
                      const Parallel& parallel);
+
+// For one that makes panels when they are needed: panels [first, first + count) of a matrix of `to`, which has no
+// activation order. `room` is panel_room(to), by one caller at a time: nothing is allocated.
+CanonicalRows panel_room(const Layout& to);
+void repack_panels(const Layout& from, const std::byte* payload, const Layout& to, Matrix which, std::int64_t local,
+                   std::int64_t first, std::int64_t count, CanonicalRows& room, std::byte* out);
 
 }  // namespace moe

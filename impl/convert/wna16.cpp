@@ -10,7 +10,7 @@ namespace {
 
 struct Codec {
   void (*write)(const Wna16Matrix&, const CanonicalRows&, const Wna16Out&);
-  Check (*read)(const Wna16Matrix&, const Wna16In&, CanonicalRows&);
+  Check (*read)(const Wna16Matrix&, const Wna16In&, const RowRange&, CanonicalRows&);
 };
 
 // By Wna16Kind.
@@ -33,7 +33,12 @@ void write_wna16(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out
 
 Check read_wna16(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows) {
   shape_plain(m, rows);
-  return codec_of(m.kind).read(m, in, rows);
+  return codec_of(m.kind).read(m, in, {0, m.rows()}, rows);
+}
+
+void read_wna16_rows(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows) {
+  const Check read = codec_of(m.kind).read(m, in, at, rows);
+  if (read) rows.clear_from(at.count);  // always: faults are those of an order
 }
 
 Check finish_wna16(const Wna16Matrix& m, std::string_view name, std::span<std::byte> scales, std::byte* global_scale) {
@@ -84,10 +89,10 @@ void write_bias(const Wna16Matrix& m, const CanonicalRows& rows, DType dtype, st
     store_number(dtype, rows.bias[static_cast<std::size_t>(n)], out + n * (dtype_bits(dtype) / 8));
 }
 
-void read_bias(const Wna16Matrix& m, DType dtype, const std::byte* in, CanonicalRows& rows) {
+void read_bias(const RowRange& at, DType dtype, const std::byte* in, CanonicalRows& rows) {
   if (in == nullptr) return;
-  for (std::int64_t n = 0; n < m.rows(); ++n)
-    rows.bias[static_cast<std::size_t>(n)] = load_number(dtype, in + n * (dtype_bits(dtype) / 8));
+  for (std::int64_t i = 0; i < at.count; ++i)
+    rows.bias[static_cast<std::size_t>(i)] = load_number(dtype, in + (at.first + i) * (dtype_bits(dtype) / 8));
 }
 
 void write_g_idx(const Wna16Matrix& m, const CanonicalRows& rows, std::byte* out) {

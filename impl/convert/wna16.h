@@ -25,10 +25,18 @@ struct Wna16Bytes {
 using Wna16Out = Wna16Bytes<std::byte>;
 using Wna16In = Wna16Bytes<const std::byte>;
 
+// Rows [first, first + count) of a matrix, which become the first rows of a plain form.
+struct RowRange {
+  std::int64_t first, count;
+};
+
 // g_idx of `rows` in [0, groups) where the matrix has an order, checked by the reader of the checkpoint.
 void write_wna16(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out);
 // A stored order that is none (format): a packed file may hold anything.
 Check read_wna16(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows);
+// Some rows of a matrix without activation order, into `rows`, which has its shape (of more rows, if need be) and
+// keeps its memory.
+void read_wna16_rows(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows);
 
 // What all experts share, once their tensors are written: `scales` are those of all experts.
 Check finish_wna16(const Wna16Matrix& m, std::string_view name, std::span<std::byte> scales, std::byte* global_scale);
@@ -38,15 +46,15 @@ Check fold_marlin_scales(DType dtype, std::span<std::byte> scales, std::string_v
 
 // The layouts. wna16_<name>.cpp.
 void write_marlin(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out);
-Check read_marlin(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows);
+Check read_marlin(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows);
 void write_trtllm(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out);
-Check read_trtllm(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows);
+Check read_trtllm(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows);
 void write_rows_of_fields(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out);  // xpu, on_the_fly
-Check read_rows_of_fields(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows);
+Check read_rows_of_fields(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows);
 void write_vnni(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out);
-Check read_vnni(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows);
+Check read_vnni(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows);
 void write_dense(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out);
-Check read_dense(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows);
+Check read_dense(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows);
 
 // --- what they share --------------------------------------------------------------------------------
 
@@ -82,7 +90,7 @@ class Wna16Fields {
 
 // Bias rows of `dtype`; permuted and padded ones do it themselves.
 void write_bias(const Wna16Matrix& m, const CanonicalRows& rows, DType dtype, std::byte* out);
-void read_bias(const Wna16Matrix& m, DType dtype, const std::byte* in, CanonicalRows& rows);
+void read_bias(const RowRange& at, DType dtype, const std::byte* in, CanonicalRows& rows);
 // int32 [K]: the order given, or k / group.
 void write_g_idx(const Wna16Matrix& m, const CanonicalRows& rows, std::byte* out);
 

@@ -26,13 +26,13 @@ void write_dense(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out
   write_bias(m, rows, m.bias, out[Wna16Part::bias]);
 }
 
-Check read_dense(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows) {
+Check read_dense(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows) {
   const std::int64_t size = dtype_bits(m.number) / 8;
-  const std::byte* at = in[Wna16Part::weight];
-  for (std::int64_t n = 0; n < m.rows(); ++n)
-    for (std::int64_t k = 0; k < m.k; ++k, at += size)
-      rows.values[static_cast<std::size_t>(n * rows.stride + k)] = load_number(m.number, at);
-  read_bias(m, m.bias, in[Wna16Part::bias], rows);
+  const std::byte* from = in[Wna16Part::weight] + at.first * m.k * size;
+  for (std::int64_t i = 0; i < at.count; ++i)
+    for (std::int64_t k = 0; k < m.k; ++k, from += size)
+      rows.values[static_cast<std::size_t>(i * rows.stride + k)] = load_number(m.number, from);
+  read_bias(at, m.bias, in[Wna16Part::bias], rows);
   return ok();
 }
 

@@ -27,7 +27,9 @@
 #include <vector>
 
 #include "base/float_formats.h"
+#include "convert/vec16.h"
 #include "convert/wna16.h"
+#include "scheme/checkpoint.h"
 
 namespace moe {
 namespace {
@@ -66,6 +68,15 @@ std::int64_t single_source(std::int64_t c) {
 }
 std::int64_t scale_source(const Wna16Matrix& m, std::int64_t c) {
   return m.grouped_scales ? grouped_source(c) : single_source(c);
+}
+// The ways back. That of a transpose of 8 x 8 is itself.
+std::int64_t grouped_place(std::int64_t x) { return grouped_source(x); }
+std::int64_t single_place(std::int64_t x) { return x / 32 * 32 + x % 8 / 2 * 8 + x % 32 / 8 * 2 + x % 2; }
+std::int64_t scale_place(const Wna16Matrix& m, std::int64_t x) {
+  return m.grouped_scales ? grouped_place(x) : single_place(x);
+}
+std::int64_t padded_row(const Wna16Matrix& m, std::int64_t n) {
+  return n / m.half_rows * m.padded_half_rows + n % m.half_rows;
 }
 // Column of field p of word w of the zero points.
 std::int64_t zero_source(const Wna16Matrix& m, std::int64_t w, int p) {
@@ -189,56 +200,106 @@ Result<Order> read_order(const Wna16Matrix& m, const Wna16In& in, CanonicalRows&
   return perm;
 }
 
-void read_scales(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows) {
-  const std::byte* at = in[Wna16Part::scale];
+void read_scales(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows) {
   const float global = m.folded_scales ? load_number(DType::f32, in[Wna16Part::input_global_scale]) : 0.0f;
-  for (std::int64_t g = 0; g < m.groups; ++g)
-    for (std::int64_t c = 0; c < m.padded_rows(); ++c, at += 2) {
-      const std::int64_t row = m.source_row(scale_source(m, c));
-      if (row < 0) continue;
-      float s = load_number(m.scale, at);
+  for (std::int64_t i = 0; i < at.count; ++i) {
+    const std::byte* from = in[Wna16Part::scale] + 2 * scale_place(m, padded_row(m, at.first + i));
+    for (std::int64_t g = 0; g < m.groups; ++g, from += 2 * m.padded_rows()) {
+      float s = load_number(m.scale, from);
       if (m.folded_scales) {
-        std::int16_t i;
-        std::memcpy(&i, at, 2);
-        s = static_cast<float>(i) * global;
+        std::int16_t whole;
+        std::memcpy(&whole, from, 2);
+        s = static_cast<float>(whole) * global;
       }
-      rows.scales[static_cast<std::size_t>(row * m.groups + g)] = m.input == MarlinInput::fp8 ? s / 512.0f : s;
+      rows.scales[static_cast<std::size_t>(i * m.groups + g)] = m.input == MarlinInput::fp8 ? s / 512.0f : s;
     }
+  }
 }
 
-void read_zeros(const Wna16Matrix& m, const std::byte* at, CanonicalRows& rows) {
-  if (at == nullptr) return;
-  for (std::int64_t g = 0; g < m.groups; ++g)
-    for (std::int64_t w = 0; w < m.padded_rows() / m.fields(); ++w, at += 4)
-      for (int p = 0; p < m.fields(); ++p) {
-        const std::int64_t row = m.source_row(zero_source(m, w, p));
-        if (row < 0) continue;
-        rows.zeros[static_cast<std::size_t>(row * m.groups + g)] =
-            static_cast<std::uint8_t>(load_word(at) >> (p * m.bits) & ((1u << m.bits) - 1u));
-      }
+void read_zeros(const Wna16Matrix& m, const std::byte* in, const RowRange& at, CanonicalRows& rows) {
+  if (in == nullptr) return;
+  for (std::int64_t i = 0; i < at.count; ++i) {
+    const std::int64_t place = grouped_place(padded_row(m, at.first + i));
+    const auto p = static_cast<int>(place % m.fields());
+    const std::byte* from = in + place / m.fields() * 4;
+    const int shift = (m.eight_bit() ? p : awq_field(m.bits, p)) * m.bits;
+    for (std::int64_t g = 0; g < m.groups; ++g, from += m.padded_rows() / m.fields() * 4)
+      rows.zeros[static_cast<std::size_t>(i * m.groups + g)] =
+          static_cast<std::uint8_t>(load_word(from) >> shift & ((1u << m.bits) - 1u));
+  }
 }
 
-void read_weight(const Wna16Matrix& m, const std::byte* at, const Order& order, CanonicalRows& rows) {
-  const Tile tile(m.bits, m.eight_bit());
+// Two bytes in each of the halves of four words, those of `b` eight columns behind those of `a` -> 16 columns.
+Bytes16 by_columns(Words4 a, Words4 b) {
+  using Halves8 = std::uint16_t __attribute__((vector_size(16)));
+  const Words4 both = ((a | (a >> 8)) & all(0xffffu)) | ((b | (b >> 8)) << 16);
+  auto h = reinterpret_cast<Halves8>(both);  // in three steps that SSE2 has
+  h = __builtin_shufflevector(h, h, 0, 2, 1, 3, 4, 5, 6, 7);
+  h = __builtin_shufflevector(h, h, 0, 1, 2, 3, 4, 6, 5, 7);
+  const auto w = reinterpret_cast<Words4>(h);
+  return reinterpret_cast<Bytes16>(__builtin_shufflevector(w, w, 0, 2, 1, 3));
+}
+
+// The fields of row n of a tile, by column: 16, or with 8-bit activations 32. Four lanes have a row.
+void read_tile_row(const Wna16Matrix& m, const std::byte* tile, std::int64_t n, std::uint8_t* out) {
+  const std::int64_t warp = n / (m.eight_bit() ? 8 : 16), upper = n % 16 / 8;
+  const std::byte* at = tile + (m.bits == 4 ? 4 * (16 * (n % 8) + warp) : 4 * (32 * (n % 8) + 2 * warp));
+  const auto words = [step = m.bits == 4 ? 16 : 32](const std::byte* p) {
+    return Words4{load_word(p), load_word(p + step), load_word(p + 2 * step), load_word(p + 3 * step)};
+  };
+  if (m.eight_bit() && m.bits == 8) {
+    store16(out, words(at));
+    store16(out + 16, words(at + 4));
+  } else if (m.eight_bit()) {
+    const Words4 x = words(at);
+    store16(out, x & all(0x0f0f0f0fu));
+    store16(out + 16, (x >> 4) & all(0x0f0f0f0fu));
+  } else if (m.bits == 8) {
+    const Words4 x = words(at + 4 * upper);
+    store16(out, by_columns(x & all(0x00ff00ffu), (x >> 8) & all(0x00ff00ffu)));
+  } else {
+    const Words4 x = words(at) >> static_cast<std::uint32_t>(8 * upper);
+    store16(out, by_columns(x & all(0x000f000fu), (x >> 4) & all(0x000f000fu)));
+  }
+}
+
+void read_weight(const Wna16Matrix& m, const std::byte* in, const Order& order, const RowRange& at,
+                 CanonicalRows& rows) {
   const Wna16Fields fields(m, rows);
-  const std::uint32_t mask = (1u << m.bits) - 1u;
-  for (std::int64_t k0 = 0; k0 < m.padded_k; k0 += tile.k)
-    for (std::int64_t n0 = 0; n0 < m.padded_rows(); n0 += tile.n)
-      for (std::size_t i = 0; i < kTileFields; at += 4)
-        for (int shift = 0; shift < 32; shift += m.bits, ++i) {
-          const std::int64_t row = m.source_row(n0 + tile.from[i] / tile.k);
-          std::int64_t k = k0 + tile.from[i] % tile.k;
-          if (row < 0 || k >= m.k) continue;
-          if (!order.empty()) k = order[static_cast<std::size_t>(k)];
-          int v = static_cast<int>(load_word(at) >> shift & mask);
-          if (m.input == MarlinInput::fp8) {
-            const bool stored = m.zeros_in_nibbles && !rows.zeros.empty();
-            const int z = stored ? rows.zeros[static_cast<std::size_t>(row * m.groups + fields.group_of(k))] : 8;
-            v = v + z >= 16 ? 15 - v : v + z;
-          }
-          rows.codes[static_cast<std::size_t>(row * rows.stride + k)] =
-              static_cast<std::int8_t>(v - fields.code_bias());
+  const std::int64_t tile_k = m.eight_bit() ? 32 : 16, tile_n = m.eight_bit() ? 32 : 64;
+  const std::int64_t bytes = kTileFields * m.bits / 8, per_k = m.padded_rows() / tile_n * bytes;
+  const auto from_fp8 = [&](int v, std::int64_t i, std::int64_t k) {
+    const bool stored = m.zeros_in_nibbles && !rows.zeros.empty();
+    const int z = stored ? rows.zeros[static_cast<std::size_t>(i * m.groups + fields.group_of(k))] : 8;
+    return static_cast<std::uint8_t>(v + z >= 16 ? 15 - v : v + z);
+  };
+  constexpr std::int64_t kBlock = 16;  // rows that meet a tile while it is in cache
+  for (std::int64_t i0 = 0; i0 < at.count; i0 += kBlock) {
+    const std::int64_t block = std::min(kBlock, at.count - i0);
+    std::array<std::int64_t, kBlock> tile, local;  // first byte in a row of tiles; row there
+    for (std::int64_t i = 0; i < block; ++i) {
+      const std::int64_t n = padded_row(m, at.first + i0 + i);
+      tile[static_cast<std::size_t>(i)] = n / tile_n * bytes;
+      local[static_cast<std::size_t>(i)] = n % tile_n;
+    }
+    const std::byte* row_of_tiles = in;
+    for (std::int64_t k0 = 0; k0 < m.k; k0 += tile_k, row_of_tiles += per_k)
+      for (std::int64_t i = 0; i < block; ++i) {
+        const std::int64_t end = std::min(tile_k, m.k - k0);
+        std::array<std::uint8_t, 32> v;
+        read_tile_row(m, row_of_tiles + tile[static_cast<std::size_t>(i)], local[static_cast<std::size_t>(i)],
+                      v.data());
+        for (std::int64_t c = 0; c < end && m.input == MarlinInput::fp8; ++c) {
+          std::uint8_t& x = v[static_cast<std::size_t>(c)];
+          x = from_fp8(x, i0 + i, k0 + c);
         }
+        std::int8_t* codes = rows.codes.data() + (i0 + i) * rows.stride;
+        for (std::int64_t c = 0; c < end; ++c) {
+          const std::int64_t k = order.empty() ? k0 + c : order[static_cast<std::size_t>(k0 + c)];
+          codes[k] = static_cast<std::int8_t>(v[static_cast<std::size_t>(c)] - fields.code_bias());
+        }
+      }
+  }
 }
 
 }  // namespace
@@ -260,16 +321,15 @@ void write_marlin(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Ou
     }
 }
 
-Check read_marlin(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows) {
+Check read_marlin(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows) {
   MOE_TRY(const Order order, read_order(m, in, rows));
-  read_scales(m, in, rows);
-  read_zeros(m, in[Wna16Part::zero_point], rows);
-  read_weight(m, in[Wna16Part::weight], order, rows);
-  if (const std::byte* at = in[Wna16Part::bias])
-    for (std::int64_t c = 0; c < m.padded_rows(); ++c, at += dtype_bits(m.bias) / 8) {
-      const std::int64_t row = m.source_row(single_source(c));
-      if (row >= 0) rows.bias[static_cast<std::size_t>(row)] = load_number(m.bias, at);
-    }
+  read_scales(m, in, at, rows);
+  read_zeros(m, in[Wna16Part::zero_point], at, rows);
+  read_weight(m, in[Wna16Part::weight], order, at, rows);
+  if (const std::byte* from = in[Wna16Part::bias])
+    for (std::int64_t i = 0; i < at.count; ++i)
+      rows.bias[static_cast<std::size_t>(i)] =
+          load_number(m.bias, from + single_place(padded_row(m, at.first + i)) * (dtype_bits(m.bias) / 8));
   return ok();
 }
 

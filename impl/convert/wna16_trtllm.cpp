@@ -9,6 +9,7 @@
 //   g_idx   int32 [K]: k / 32
 #include <cstring>
 
+#include "convert/vec16.h"
 #include "convert/wna16.h"
 
 namespace moe {
@@ -21,6 +22,13 @@ std::int64_t source_of(const Wna16Matrix& m, std::int64_t r) {
   const std::int64_t s = r / 32 * 32 + 4 * (r % 8) + r % 32 / 8;
   if (!m.swap_halves || m.halves != 2) return s;
   return s / 2 + (s % 2 == 0 ? m.half_rows : 0);
+}
+
+// The way back.
+std::int64_t place_of(const Wna16Matrix& m, std::int64_t n) {
+  std::int64_t s = n;
+  if (m.swap_halves && m.halves == 2) s = n < m.half_rows ? 2 * n + 1 : 2 * (n - m.half_rows);
+  return s / 32 * 32 + s % 32 / 4 + 8 * (s % 4);
 }
 
 std::int64_t scale_place(const Wna16Matrix& m, std::int64_t r, std::int64_t c) {
@@ -50,18 +58,15 @@ void write_trtllm(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Ou
   write_g_idx(m, rows, out[Wna16Part::g_idx]);
 }
 
-Check read_trtllm(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows) {
+Check read_trtllm(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows) {
   const std::byte *weight = in[Wna16Part::weight], *scale = in[Wna16Part::scale];
-  for (std::int64_t r = 0; r < m.rows(); ++r) {
-    const std::int64_t to = source_of(m, r);
-    std::int8_t* codes = rows.codes.data() + to * rows.stride;
-    for (std::int64_t b = 0; b < m.k / 2; ++b) {
-      const auto two = static_cast<int>(weight[byte_place(m, r, b)]);
-      codes[2 * b] = static_cast<std::int8_t>(((two & 15) ^ 8) - 8);
-      codes[2 * b + 1] = static_cast<std::int8_t>((two >> 4 ^ 8) - 8);
-    }
+  for (std::int64_t i = 0; i < at.count; ++i) {
+    const std::int64_t r = place_of(m, at.first + i);
+    std::int8_t* codes = rows.codes.data() + i * rows.stride;
+    for (std::int64_t b = 0; b < m.k / 2; b += 16)  // blocks are whole
+      unpack_nibbles16(load16<Bytes16>(weight + byte_place(m, r, b)) ^ 0x88, codes + 2 * b);
     for (std::int64_t g = 0; g < m.groups; ++g)
-      rows.scales[static_cast<std::size_t>(to * m.groups + g)] = load_number(m.scale, scale + 2 * scale_place(m, r, g));
+      rows.scales[static_cast<std::size_t>(i * m.groups + g)] = load_number(m.scale, scale + 2 * scale_place(m, r, g));
   }
   return ok();
 }

@@ -6,6 +6,7 @@
 //   scale   f32 [N/32, G, 32]    zero  int8 [N/32, G, 32]    bias  f32 [N]    g_idx  int32 [K]: k / group
 #include <cstring>
 
+#include "convert/vec16.h"
 #include "convert/wna16.h"
 
 namespace moe {
@@ -33,6 +34,24 @@ void write_block(const Wna16Matrix& m, const Wna16Fields& fields, std::int64_t n
   }
 }
 
+// The codes of a block's column: a word has four k.
+void read_column(const Wna16Matrix& m, const std::byte* block, std::int64_t c, std::int8_t* codes) {
+  const std::byte* at = block + code_place(c, 0);
+  const std::uint32_t shift = c % 16 >= 8 ? 4 : 0;
+  const auto word = [&](std::int64_t k) {
+    std::uint32_t w;
+    std::memcpy(&w, at + k * 16, 4);
+    return w;
+  };
+  std::int64_t k = 0;
+  for (; k + 16 <= m.block_k(); k += 16) {
+    const Words4 words = {word(k), word(k + 4), word(k + 8), word(k + 12)};
+    store16(codes + k, reinterpret_cast<Bytes16>((words >> shift) & all(0x0f0f0f0fu)) - 8);
+  }
+  for (; k < m.block_k(); ++k)
+    codes[k] = static_cast<std::int8_t>(static_cast<int>(word(k / 4 * 4) >> (shift + 8 * (k % 4)) & 15u) - 8);
+}
+
 }  // namespace
 
 void write_vnni(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out) {
@@ -51,24 +70,23 @@ void write_vnni(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out&
   write_g_idx(m, rows, out[Wna16Part::g_idx]);
 }
 
-Check read_vnni(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows) {
-  const std::byte *block = in[Wna16Part::weight], *scale = in[Wna16Part::scale], *zero = in[Wna16Part::zero_point];
-  for (std::int64_t n0 = 0; n0 < m.rows(); n0 += kColumns) {
+Check read_vnni(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows) {
+  const std::byte *weight = in[Wna16Part::weight], *scale = in[Wna16Part::scale], *zero = in[Wna16Part::zero_point];
+  const std::int64_t blocks = m.k / m.block_k();
+  for (std::int64_t i = 0; i < at.count; ++i) {
+    const std::int64_t n = at.first + i, b = n / kColumns, c = n % kColumns;
+    const std::byte* block = weight + b * blocks * block_bytes(m);
+    std::int8_t* codes = rows.codes.data() + i * rows.stride;
     for (std::int64_t k0 = 0; k0 < m.k; k0 += m.block_k(), block += block_bytes(m))
-      for (std::int64_t c = 0; c < kColumns; ++c)
-        for (std::int64_t k = 0; k < m.block_k(); ++k) {
-          const auto two = static_cast<int>(block[code_place(c, k)]);
-          rows.codes[static_cast<std::size_t>((n0 + c) * rows.stride + k0 + k)] =
-              static_cast<std::int8_t>((c % 16 >= 8 ? two >> 4 : two & 15) - 8);
-        }
-    for (std::int64_t g = 0; g < m.groups; ++g)
-      for (std::int64_t c = 0; c < kColumns; ++c, scale += 4) {
-        const auto at = static_cast<std::size_t>((n0 + c) * m.groups + g);
-        rows.scales[at] = load_number(DType::f32, scale);
-        rows.zeros[at] = static_cast<std::uint8_t>(*zero++);
-      }
+      read_column(m, block, c, codes + k0);
+    for (std::int64_t g = 0; g < m.groups; ++g) {
+      const std::int64_t from = (b * m.groups + g) * kColumns + c;
+      const auto to = static_cast<std::size_t>(i * m.groups + g);
+      rows.scales[to] = load_number(DType::f32, scale + 4 * from);
+      rows.zeros[to] = static_cast<std::uint8_t>(zero[from]);
+    }
   }
-  read_bias(m, DType::f32, in[Wna16Part::bias], rows);
+  read_bias(at, DType::f32, in[Wna16Part::bias], rows);
   return ok();
 }
 

@@ -8,7 +8,6 @@
 namespace moe {
 namespace {
 
-constexpr std::int64_t kCallPanels = 8;         // panels of one gemm call at most
 constexpr std::int64_t kCallResults = 4096;     // its results stay in L1
 constexpr std::size_t kCallBytes = 512 * 1024;  // its panels, and those that are read ahead meanwhile, stay in L2
 constexpr std::int64_t kMaxTileRows = 128;      // two panels always fit
@@ -43,7 +42,7 @@ struct Run {
         mid(setup.mid_shape()),
         in_row(in.row_bytes()),
         mid_row(mid.row_bytes()) {
-    const Layout& l = s.packed->info.layout;
+    const Layout& l = s.layout();
     const std::int64_t threads = std::max(1, c.parallel.num_threads);
     const std::int64_t active = std::max(1, w.plan.num_active);
     halves = l.w13.halves;
@@ -63,9 +62,10 @@ struct Run {
   }
 
   const std::byte* expert(const ActiveExpert& e) const { return s.packed->expert(e.local); }
-  // What gemm reads from panel `p` on: of p16 that panel, of named layouts the matrix.
+  // What gemm reads from panel `p` on: of p16 that panel, of named layouts the matrix; nullptr where panels are made.
   const std::byte* panels(Matrix which, const ActiveExpert& e, std::int64_t p) const {
-    const Layout& l = s.packed->info.layout;
+    if (s.source != nullptr) return nullptr;
+    const Layout& l = s.layout();
     if (!l.tensors.empty()) {
       const LayoutTensor& t = l.tensors[which == Matrix::w13 ? 0 : 1];
       return s.packed->payload.data() + t.offset + t.bytes * static_cast<std::size_t>(e.local);
@@ -73,11 +73,15 @@ struct Run {
     return expert(e) + (which == Matrix::w13 ? 0 : l.w2_offset()) +
            static_cast<std::size_t>(p) * l.matrix(which).panel_bytes();
   }
+  const std::byte* panels(const PanelRoom& room, Matrix which, const ActiveExpert& e, std::int64_t p,
+                          std::int64_t count) const {
+    return s.source == nullptr ? panels(which, e, p) : room.make(which, e.local, p, count);
+  }
   std::byte* in_tile(const Tile& t) const { return w.in_tiles + static_cast<std::size_t>(t.slot) * in_row; }
   std::byte* mid_tile(const Tile& t) const { return w.mid_tiles + static_cast<std::size_t>(t.slot) * mid_row; }
   // Activation order: the input's column of each column of w13; nullptr: as it is.
   const std::int32_t* columns(std::int32_t slot) const {
-    const P16Matrix& m = s.packed->info.layout.w13;
+    const P16Matrix& m = s.layout().w13;
     if (!m.has_order) return nullptr;
     const Plan& p = w.plan;
     const ActiveExpert* e = std::upper_bound(p.active, p.active + p.num_active, slot,
@@ -113,7 +117,7 @@ void Run::quantise_tokens(std::int64_t item, std::int64_t items) const {
     if (first == slots + s.top_k) continue;
     const std::byte* src = c.hidden.data + static_cast<std::size_t>(t * c.hidden.strides[0]) * size;
     const TilePlace place = place_of_slot(*this, *first);
-    const bool ordered = s.packed->info.layout.w13.has_order;
+    const bool ordered = s.layout().w13.has_order;
     for (const std::int32_t* slot = first; slot != slots + s.top_k; ++slot) {
       if (*slot < 0) continue;
       if (slot != first && !s.weight_on_input && !ordered) {
@@ -157,13 +161,14 @@ void Run::multiply_up(const Claim& claim) const {
   const std::int64_t chunks = up.chunks(claim.node);
   const ActiveExpert& e = p.active[p.by_size[claim.item / chunks]];
   const auto [begin, end] = up.chunk(claim.node, claim.item % chunks);
-  const P16Matrix& m = s.packed->info.layout.w13;
+  const P16Matrix& m = s.layout().w13;
   const std::int64_t step = panels_per_call(e, m.panel_bytes()) / halves;
   const std::byte* after = first_panels(claim.node, claim.item + std::max(1, c.parallel.num_threads));
+  const PanelRoom room(s.source);
   alignas(64) float y13[kCallResults];
   for (std::int64_t block = begin; block < end; block += step) {
     const std::int64_t count = std::min(step, end - block), ld = count * halves * kPanelRows;
-    const std::byte* w13 = panels(Matrix::w13, e, block * halves);
+    const std::byte* w13 = panels(room, Matrix::w13, e, block * halves, count * halves);
     const std::byte* next = block + count < end ? panels(Matrix::w13, e, (block + count) * halves) : after;
     for (std::int32_t i = 0; i < e.tiles; ++i) {
       const Tile& t = p.tiles[e.first_tile + i];
@@ -240,11 +245,12 @@ void Run::write_out(float* acc, std::int64_t column, std::int64_t columns) const
 void Run::multiply_down(const Claim& claim) const {
   if (claim.item < 0 || cancelled()) return;
   const Plan& p = w.plan;
-  const P16Matrix& m = s.packed->info.layout.w2;
+  const P16Matrix& m = s.layout().w2;
   const auto [begin, end] = down.chunk(claim.node, claim.item);
   const std::int64_t column = begin * kPanelRows, columns = (end - begin) * kPanelRows;
   float* acc = w.acc + column * c.tokens;
   start_sums(acc, column, columns);
+  const PanelRoom room(s.source);
   alignas(64) float y[kCallResults];
   for (std::int32_t i = 0; i < p.num_active; ++i) {
     const ActiveExpert& e = p.active[i];
@@ -252,7 +258,7 @@ void Run::multiply_down(const Claim& claim) const {
     const std::int64_t step = panels_per_call(e, m.panel_bytes());
     for (std::int64_t panel = begin; panel < end; panel += step) {
       const std::int64_t count = std::min(step, end - panel), ld = count * kPanelRows;
-      const std::byte* w2 = panels(Matrix::w2, e, panel);
+      const std::byte* w2 = panels(room, Matrix::w2, e, panel, count);
       const std::byte* next = panel + count < end ? panels(Matrix::w2, e, panel + count) : after;
       for (std::int32_t j = 0; j < e.tiles; ++j) {
         const Tile& t = p.tiles[e.first_tile + j];

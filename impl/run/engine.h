@@ -20,15 +20,19 @@
 #include "config/config.h"
 #include "io/packed.h"
 #include "kernels/kernel.h"
+#include "run/panel_source.h"
 #include "run/plan.h"
 #include "run/shards.h"
 
 namespace moe {
 
+constexpr std::int64_t kCallPanels = 8;  // panels of one gemm call at most
+
 // What stays the same for all calls of a layer.
 struct EngineSetup {
   const Kernel* kernel = nullptr;
   const Packed* packed = nullptr;
+  const PanelSource* source = nullptr;       // what makes panels of `packed`; nullptr: it has them
   std::span<const std::int32_t> expert_map;  // [physical experts]
   ExpertCopies experts;
   std::int64_t hidden = 0, intermediate = 0, top_k = 0;
@@ -39,8 +43,9 @@ struct EngineSetup {
   bool rounded = false;       // bit_compat vllm: gates, results and sums rounded to in_dtype
   float output_scale = 1.0f;  // apply_routed_scale_to_output
 
-  TileShape in_shape() const { return tile_shape(packed->info.layout.w13); }
-  TileShape mid_shape() const { return tile_shape(packed->info.layout.w2); }
+  const Layout& layout() const { return source != nullptr ? source->layout() : packed->info.layout; }
+  TileShape in_shape() const { return tile_shape(layout().w13); }
+  TileShape mid_shape() const { return tile_shape(layout().w2); }
   TileShape tile_shape(const P16Matrix& m) const {
     return {m.k, m.group, kernel->id->act, code_bias(m.element), kernel->id->layout == LayoutKind::kai};
   }

@@ -117,8 +117,11 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
   State& s = *layer->state_;
   s.spec = std::move(spec);
   const Config& c = *s.spec.config;
-  const Layout& l = s.spec.packed->info.layout;
-  MOE_CHECK(check_orders(*s.spec.packed));
+  EngineSetup& e = s.setup;
+  e.packed = s.spec.packed.get();
+  e.source = s.spec.panels.get();
+  const Layout& l = e.layout();
+  if (e.source == nullptr) MOE_CHECK(check_orders(*s.spec.packed));
   s.expert_map = s.spec.expert_map;
   if (s.expert_map.empty()) {
     s.expert_map.assign(static_cast<std::size_t>(c.num_weight_experts()), -1);
@@ -130,9 +133,7 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
   MOE_TRY(s.router, make_router(c, route_kernel_within(s.spec.kernel->id->isa),
                                 {s.spec.correction_bias, s.spec.packed->info.correction_bias}));
   s.counts = std::vector<std::atomic<std::uint64_t>>(static_cast<std::size_t>(l.experts));
-  EngineSetup& e = s.setup;
   e.kernel = s.spec.kernel;
-  e.packed = s.spec.packed.get();
   e.expert_map = s.expert_map;
   e.experts = expert_copies(c);
   s.num_ids = e.experts.logical + c.routing.num_zero_experts;

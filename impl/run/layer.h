@@ -15,6 +15,7 @@
 #include "io/packed.h"
 #include "kernels/kernel.h"
 #include "run/context.h"
+#include "run/panel_source.h"
 #include "run/workspaces.h"
 
 namespace moe {
@@ -28,8 +29,9 @@ struct LayerSpec {
   std::string selected_kernel{};  // of the selection; another than `kernel` where the system refused it
   // [G] place in [E, ...] or -1, zero experts left out; empty = the config's.
   std::vector<std::int32_t> expert_map;
-  std::vector<float> correction_bias;  // empty: the config's, or what the loader found
-  std::optional<NodeMap> nodes{};      // pretended ones, for tests; empty: the context's
+  std::vector<float> correction_bias;           // empty: the config's, or what the loader found
+  std::optional<NodeMap> nodes{};               // pretended ones, for tests; empty: the context's
+  std::shared_ptr<const PanelSource> panels{};  // what makes the kernel's panels of `packed`; null: it has them
 };
 
 enum class ApplyMode : std::int32_t { router_logits = 0, topk = 1 };

@@ -6,6 +6,7 @@
 
 #include "support/alloc_fault.h"
 #include "support/capi.h"
+#include "support/wna16_targets.h"
 
 namespace moe::test {
 namespace {
@@ -224,6 +225,61 @@ TEST_F(OutOfMemory, LaterCallsAllocateNothing) {
         EXPECT_EQ(o.seen, 0) << threads << " " << tokens << " tokens";
       }
     }
+}
+
+// Weights of other engines' layouts: their panels are made in each call, or once before.
+TEST_F(OutOfMemory, EmulationOfOtherLayouts) {
+  for (const Wna16Target& target : wna16_targets())
+    for (const char* way : {"on_the_fly", "dense"})
+      for (const int threads : {1, 3}) {
+        if (target.name == std::string("ours")) continue;
+        SCOPED_TRACE(std::string(target.name) + " " + way);
+        Wna16Model w;
+        w.E = 2, w.T = 2;
+        w.dtype = MOE_DTYPE_F16;
+        w.extra = target.members;
+        if (target.name == std::string("trtllm")) w.format = "pack-quantized", w.H = w.I = 256;
+        w = random_wna16(w, 2);
+        Wna16Conversion made(w);
+        ASSERT_EQ(made.convert().status, MOE_OK);
+        w.extra = {{"moe_backend", "emulation"}, {"emulation_layout", way}};
+        const ContextPtr context = make_context("{\"log_level\":\"off\",\"threads\":" + std::to_string(threads) + "}");
+        const ConfigPtr config = make_config(w.config_text());
+        const SelectionPtr selection = make_selection(config.get(), context.get());
+        ASSERT_TRUE(selection);
+        const auto create = [&](moe_layer** out, moe_error** e) {
+          return moe_layer_create(context.get(), selection.get(), made.packed.get(), nullptr, out, e);
+        };
+        if (threads == 1)
+          sweep("layer", [&](moe_error** e) {
+            moe_layer* layer = nullptr;
+            const moe_status r = create(&layer, e);
+            moe_layer_destroy(layer);
+            return r;
+          });
+        const LayerPtr layer = make<LayerPtr>(create);
+        const std::vector<std::byte> x(static_cast<std::size_t>(w.T * w.H) * 2);
+        std::vector<std::byte> y(x.size());
+        const moe_tensor hidden = tensor(MOE_DTYPE_F16, {w.T, w.H}, x.data()),
+                         ids = tensor(MOE_DTYPE_I32, {w.T, w.K}, w.ids.data()),
+                         weights = tensor(MOE_DTYPE_F32, {w.T, w.K}, w.weights.data()),
+                         out = tensor(MOE_DTYPE_F16, {w.T, w.H}, y.data());
+        moe_apply_args args{};
+        args.struct_size = sizeof args;
+        args.mode = MOE_APPLY_TOPK;
+        args.hidden = &hidden;
+        args.topk_ids = &ids;
+        args.topk_weights = &weights;
+        args.out = &out;
+        for (int call = 0; call < 3; ++call) {
+          const Outcome o =
+              run([&](moe_error** e) { return moe_apply(layer.get(), &args, e); }, kNone, FaultMode::once);
+          EXPECT_EQ(o.status, MOE_OK);
+          if (call > 0) {
+            EXPECT_EQ(o.seen, 0);
+          }
+        }
+      }
 }
 
 TEST_F(OutOfMemory, ReportsAndDescribe) {

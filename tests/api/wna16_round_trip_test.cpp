@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <thread>
 
 #include "support/guard_pages.h"
 #include "support/wna16_targets.h"
@@ -107,23 +109,31 @@ void expect_numbers(const Wna16Model& m, const moe_packed* packed, bool folded) 
     }
 }
 
-// On this CPU, by backend EMULATION, whatever the bytes were made for.
-void expect_output(const Wna16Model& made, const moe_packed* packed, double bound) {
-  Wna16Model m = made;
-  m.extra = {{"moe_backend", "emulation"}};
-  if (m.order || (m.zeros && m.bits == 8)) m.extra["emulation_layout"] = "dense";
+// A layer of backend EMULATION on this CPU over packed weights, whatever they were made for.
+std::vector<std::byte> emulated(Wna16Model m, const moe_packed* packed, const char* layout, int threads,
+                                std::int64_t tokens) {
+  m.extra = {{"moe_backend", "emulation"}, {"emulation_layout", layout}};
   m.dtype = MOE_DTYPE_F32;
   Wna16Layer run;
+  run.context = make_context("{\"threads\":" + std::to_string(threads) + "}");
   run.config = make_config(m.config_text());
   run.selection = make_selection(run.config.get());
-  ASSERT_TRUE(run.selection);
+  if (!run.selection) return {};
   run.layer = make<LayerPtr>([&](moe_layer** o, moe_error** e) {
     return moe_layer_create(run.context.get(), run.selection.get(), packed, nullptr, o, e);
   });
-  ASSERT_TRUE(run.layer);
-  const std::vector<float> got = floats_of(run.run(m, 0, m.T), m.dtype);
-  EXPECT_LE(relative_rms(got, plain_layer(m)), bound);
-  EXPECT_EQ(floats_of(run.run(m, 0, 1), m.dtype), std::vector<float>(got.begin(), got.begin() + m.H));  // alone
+  return run.layer ? run.run(m, 0, tokens) : std::vector<std::byte>();
+}
+
+// Repacked and panel by panel: the same bits, for any number of threads and tokens.
+void expect_output(const Wna16Model& m, const moe_packed* packed, double bound) {
+  const std::vector<std::byte> repacked = emulated(m, packed, "dense", 1, m.T);
+  EXPECT_LE(relative_rms(floats_of(repacked, MOE_DTYPE_F32), plain_layer(m)), bound);
+  if (m.order || (m.zeros && m.bits == 8)) return;  // not on the fly
+  const std::vector<std::byte> one = emulated(m, packed, "on_the_fly", 1, 1);
+  EXPECT_EQ(emulated(m, packed, "on_the_fly", 1, m.T), repacked);
+  EXPECT_EQ(emulated(m, packed, "on_the_fly", 3, m.T), repacked);
+  EXPECT_EQ(one, std::vector<std::byte>(repacked.begin(), repacked.begin() + m.H * 4));
 }
 
 // All named outputs behind each other.
@@ -164,6 +174,34 @@ TEST(Wna16RoundTrips, EveryLayoutSaysTheNumbersOfTheCheckpoint) {
     }
   EXPECT_GT(converted, 100);
   EXPECT_GT(executed, 60);
+}
+
+// Panels are made in the rooms of a layer, which calls share.
+TEST(Wna16RoundTrips, CallsAtTheSameTime) {
+  Wna16Model m = models_of(wna16_targets()[1])[0];
+  Wna16Conversion c(m);
+  ASSERT_EQ(c.convert().status, MOE_OK);
+  m.extra = {{"moe_backend", "emulation"}};
+  m.dtype = MOE_DTYPE_F32;
+  for (const char* threads : {"{\"threads\":1}", "{\"threads\":2}"}) {
+    Wna16Layer run;
+    run.context = make_context(threads);
+    run.config = make_config(m.config_text());
+    run.selection = make_selection(run.config.get());
+    run.layer = make<LayerPtr>([&](moe_layer** o, moe_error** e) {
+      return moe_layer_create(run.context.get(), run.selection.get(), c.packed.get(), nullptr, o, e);
+    });
+    ASSERT_TRUE(run.layer);
+    const std::vector<std::byte> want = run.run(m, 0, m.T);
+    std::vector<std::thread> callers;
+    std::atomic<int> wrong{0};
+    for (int i = 0; i < 4; ++i)
+      callers.emplace_back([&] {
+        for (int call = 0; call < 20; ++call) wrong += run.run(m, 0, m.T) != want;
+      });
+    for (std::thread& t : callers) t.join();
+    EXPECT_EQ(wrong, 0);
+  }
 }
 
 // vLLM's bytes are read by vLLM's rules: they, too, say the checkpoint's numbers, but where its zero points are wrong
