@@ -241,27 +241,26 @@ TEST_P(KaiRows, RandomShapesGiveTheBitsOfTheRowOnP16) {
   }
 }
 
-// The largest sums that a config allows: 2^20 columns whose products are all 255 * -8 or 255 * 7.
-TEST_P(KaiRows, WidestRows) {
-  constexpr std::int64_t kColumns = 1 << 20;
-  const int n = std::min(GetParam()->tile_rows, 3);
-  for (const std::int64_t group : {kColumns, kColumns / 2})
-    for (const int code : {-8, 7}) {
-      Data d;
-      d.m = {.half_rows = 2, .halves = 1, .k = kColumns, .group = group, .has_bias = false};
-      d.rule = HalfRule::away;
-      const std::vector<std::int8_t> w(2 * kColumns, static_cast<std::int8_t>(code));
-      const std::vector<float> scales(static_cast<std::size_t>(2 * d.m.groups()), 0.5f);
-      d.p16 = pack_p16(d.m, w, scales, {});
-      d.kai = pack_kai(d.m, w, scales, {});
-      d.x.assign(static_cast<std::size_t>(n * kColumns), 1.0f);
-      std::fill(d.x.begin() + kColumns / 2 * (n - 1), d.x.begin() + kColumns / 2 * n, -1.0f);
-      const std::vector<float> got = matmul(*GetParam(), d.m, d.kai, d.x, d.rule);
-      EXPECT_EQ(got, on_p16(d)) << group << " " << code;
-      if (n > 1) {  // the first row has ones only
-        EXPECT_FLOAT_EQ(got[0], static_cast<float>(kColumns / 2 * code));
-      }
+// Rows longer than one run of the kernels' sums (65536 columns), with products that are all 255 * -8 or 255 * 7.
+TEST_P(KaiRows, LongRowsOfTheLargestProducts) {
+  const int n = std::min(GetParam()->tile_rows, 2);
+  for (const auto& [columns, group, code] : {std::tuple{(1 << 18) + 34, (1 << 18) + 34, -8},  // ends within a chunk
+                                             std::tuple{1 << 18, 1 << 17, 7}}) {
+    Data d;
+    d.m = {.half_rows = 1, .halves = 1, .k = columns, .group = group, .has_bias = false};
+    d.rule = HalfRule::away;
+    const std::vector<std::int8_t> w(static_cast<std::size_t>(columns), static_cast<std::int8_t>(code));
+    const std::vector<float> scales(static_cast<std::size_t>(d.m.groups()), 0.5f);
+    d.p16 = pack_p16(d.m, w, scales, {});
+    d.kai = pack_kai(d.m, w, scales, {});
+    d.x.assign(static_cast<std::size_t>(n * columns), 1.0f);
+    std::fill(d.x.end() - columns / 2, d.x.end(), -1.0f);  // the last row: both signs
+    const std::vector<float> got = matmul(*GetParam(), d.m, d.kai, d.x, d.rule);
+    EXPECT_EQ(got, on_p16(d)) << group << " " << code;
+    if (n > 1) {
+      EXPECT_FLOAT_EQ(got[0], static_cast<float>(columns / 2 * code));  // ones only
     }
+  }
 }
 
 TEST_P(KaiRows, OddActivations) {
