@@ -225,6 +225,65 @@ TEST(Wna16Refusals, ZeroPointsBeyondTheCodes) {
     }
 }
 
+// Whole tensors that the config asks for.
+TEST(Wna16Refusals, MissingTensors) {
+  struct Row {
+    const char* format;
+    bool zeros, order;
+    const char* role;
+  };
+  for (const Row& row : {Row{"gptq", false, true, "w13_g_idx"}, Row{"pack-quantized", false, true, "w13_g_idx"},
+                         Row{"awq", true, false, "w13_zero_point"}, Row{"gptq", true, false, "w13_zero_point"},
+                         Row{"pack-quantized", true, false, "w13_zero_point"}}) {
+    Wna16Model m;
+    m.format = row.format, m.zeros = row.zeros, m.order = row.order;
+    m = random_wna16(m, 2);
+    Wna16Conversion c(m);
+    ASSERT_TRUE(c.selection);
+    Wna16Model less = m;
+    less.zeros = less.order = false;
+    c.weights = stacked_weights(less, c.config.get());
+    const Failure f = c.convert();
+    EXPECT_EQ(f.status, MOE_ERR_MISSING_WEIGHT) << row.format;
+    EXPECT_THAT(f.message, testing::HasSubstr(row.role));
+  }
+}
+
+// Bytes of a Marlin layer that say no order: neither numbers nor a layer come out of them.
+TEST(Wna16Refusals, DamagedOrdersOfMarlin) {
+  Wna16Model m;
+  m.order = true;
+  m.dtype = MOE_DTYPE_F16;
+  m.extra = wna16_targets()[1].members;
+  m = random_wna16(m, 12);
+  for (const char* role : {"w13_g_idx_sort_indices", "w13_g_idx"})
+    for (const std::int32_t bad : {-1, 128, 1 << 30, 3}) {  // 3: a place that another column has; a group out of order
+      Wna16Conversion c(m);
+      ASSERT_EQ(c.convert().status, MOE_OK);
+      moe_tensor list{};
+      list.struct_size = sizeof list;
+      ASSERT_EQ(moe_packed_get(c.packed.get(), role, 1, &list, nullptr), MOE_OK);
+      auto* first = static_cast<std::int32_t*>(list.data);
+      if (bad == 3 && first[0] == 3) ++first;
+      *first = bad;
+      std::vector<float> dense(static_cast<std::size_t>(2 * m.I * m.H));
+      const moe_tensor out = tensor(MOE_DTYPE_F32, {2 * m.I, m.H}, dense.data());
+      const Failure numbers =
+          failure([&](moe_error** e) { return moe_packed_dequantize(c.packed.get(), "w13_weight", 1, &out, e); });
+      EXPECT_EQ(numbers.status, MOE_ERR_FORMAT) << role << " " << bad;
+      EXPECT_THAT(numbers.message, testing::HasSubstr("g_idx"));
+      Wna16Model run = m;
+      run.extra = {{"moe_backend", "emulation"}, {"emulation_layout", "dense"}};
+      const ConfigPtr config = make_config(run.config_text());
+      const SelectionPtr selection = make_selection(config.get());
+      const Failure layer = failure([&](moe_error** e) {
+        moe_layer* none = nullptr;
+        return moe_layer_create(nullptr, selection.get(), c.packed.get(), nullptr, &none, e);
+      });
+      EXPECT_EQ(layer.status, MOE_ERR_FORMAT) << role << " " << bad;
+    }
+}
+
 // --- shapes: get_weight_shape's table ----------------------------------------------------------------------------
 
 Failure set_failure(const moe_config* config, const std::string& role, moe_dtype dtype,
