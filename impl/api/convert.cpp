@@ -48,7 +48,7 @@ moe::ConvertJob job_of(const moe::Selection& selection, const moe::PackedInfo& i
                        const moe_convert_options& options) {
   const moe::Config& c = *selection.config;
   moe::ConvertJob job;
-  job.layout = selection.layout;
+  job.layout = info.layout;
   job.format = c.quantization.format;
   job.w13_layout = c.w13_layout.value_or(moe::W13Layout::gate_up);
   job.gated = moe::is_gated(c.activation);
@@ -111,10 +111,12 @@ moe_status moe_convert_weights(moe_context* ctx, const moe_selection* selection,
       };
       job.expert_done_user = &set;
     }
+    info.layout = job.layout = moe::layout_with_room(job, set);
+    info.layout_id = info.layout.id();
     MOE_TRY(const std::uint64_t needed, moe::packed_block_bytes(info));
     MOE_TRY(Block block, block_for(given, needed, ctx, dst_owner));
     const moe::Parallel parallel = moe::parallel_of(object_of(ctx).get());
-    const auto payload = block.bytes.subspan(moe::packed_payload_offset(info), s.layout.payload_bytes());
+    const auto payload = block.bytes.subspan(moe::packed_payload_offset(info), info.layout.payload_bytes());
     MOE_TRY(const moe::ConvertReport report, moe::convert_experts(job, set, payload, parallel, control));
     info.scales_rounded = report.scales_rounded;
     MOE_TRY(moe::Packed packed,

@@ -102,7 +102,7 @@ Result<const Kernel*> kernel_here(const Selection& s, const Layout& layout) {
   for (std::size_t i = 0; i < kKernelIds.size(); ++i) {
     const Kernel* row = kernel_at(i);
     const bool fits = row != nullptr && row->id->layout == layout.kind && act_fits(*s.config, row->id->act) &&
-                      host.runs(row->id->isa) && row->id->takes_group(s.config->group_size());
+                      host.runs(row->id->isa) && row->id->takes(layout);
     if (fits && (row->ready == nullptr || row->ready())) return row;
   }
   return fail(Code::unsupported, "packed",
@@ -120,18 +120,23 @@ Result<Emulated> emulate(const std::shared_ptr<const Packed>& packed, const Sele
   MOE_CHECK(check_model(*packed, selection));
   Emulated e{.weights = packed};
   if (!is_ours(packed->info.layout)) {
-    const std::optional<Layout> to = repacked_layout(packed->info.layout);
+    std::optional<Layout> to = repacked_layout(packed->info.layout);
     if (!to)
       return fail(
           Code::unsupported, "packed",
           "packed: layout " + packed->info.layout_id + " is none of int4 or int8 weights with 16-bit activations");
     MOE_TRY(e.kernel, kernel_here(selection, *to));
-    // As vLLM's classes of these names do. An order of columns needs the whole matrix.
+    // As vLLM's classes of these names do. Lists of columns need the whole matrix.
     if (selection.config->emulation_layout == EmulationLayout::on_the_fly && !to->w13.has_order) {
       MOE_TRY(e.panels, MadePanels::create(packed, *to, context));
       return e;
     }
-    MOE_TRY(e.weights, repack(*packed, *to, context));
+    auto weights = repack(*packed, *to, context);
+    if (!weights && weights.error().code == Code::unsupported && to->w13.has_order) {
+      to = repacked_layout(packed->info.layout, true);
+      weights = repack(*packed, *to, context);
+    }
+    MOE_TRY(e.weights, std::move(weights));
     return e;
   }
   MOE_TRY(e.kernel, kernel_here(selection, packed->info.layout));

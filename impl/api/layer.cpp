@@ -16,8 +16,9 @@ namespace {
 std::string arch_word(moe::Arch arch) { return std::string(moe::kArchNames[static_cast<size_t>(arch)]); }
 
 // The kernel of the selection, if this build and this machine have it. Where the system refuses what it needs (the
-// tile registers of AMX), the next one of the same layout that runs here.
-Result<const moe::Kernel*> kernel_for(const moe::Selection& s) {
+// tile registers of AMX), or the weights turned out to have groups that it does not take, the next one of the same
+// layout that runs here.
+Result<const moe::Kernel*> kernel_for(const moe::Selection& s, const moe::Layout& layout) {
   const std::string name = s.candidates[*s.winner].kernel;
   if (!s.kernel)
     return fail(Code::unsupported, "selection",
@@ -38,8 +39,7 @@ Result<const moe::Kernel*> kernel_for(const moe::Selection& s) {
   for (size_t i = *s.kernel; i < moe::kKernelIds.size(); ++i) {
     const moe::Kernel* row = moe::kernel_at(i);
     const bool fits = row != nullptr && row->id->layout == kernel->id->layout &&
-                      moe::act_fits(*s.config, row->id->act) && host.runs(row->id->isa) &&
-                      row->id->takes_group(s.config->group_size());
+                      moe::act_fits(*s.config, row->id->act) && host.runs(row->id->isa) && row->id->takes(layout);
     if (fits && (row->ready == nullptr || row->ready())) return row;
   }
   return fail(Code::unsupported, "selection", "selection: the system refuses kernel " + name + " its registers");
@@ -47,9 +47,12 @@ Result<const moe::Kernel*> kernel_for(const moe::Selection& s) {
 
 void log_other_kernel(moe_context* ctx, const moe::LayerSpec& spec) {
   if (ctx == nullptr || spec.kernel->id->name == spec.selected_kernel) return;
+  const std::optional<size_t> selected = moe::kernel_index(spec.selected_kernel);
+  const bool refuses_groups = selected && !moe::kKernelIds[*selected].takes(spec.packed->info.layout);
+  const std::string why = refuses_groups ? spec.selected_kernel + " does not take groups of several sizes"
+                                         : "the system refuses " + spec.selected_kernel + " its registers";
   ctx->object->log().write(moe::LogLevel::warn, "layer",
-                           "the system refuses " + spec.selected_kernel + " its registers; this layer runs " +
-                               std::string(spec.kernel->id->name));
+                           why + "; this layer runs " + std::string(spec.kernel->id->name));
 }
 
 // [G] places in [E, ...] or -1, each place at most once.
@@ -114,7 +117,7 @@ moe_status moe_layer_create(moe_context* ctx, const moe_selection* selection, co
       spec.selected_kernel = emulated.kernel->id->name;
     } else {
       MOE_CHECK(moe::api::check_same_packed(*packed->object, s));
-      MOE_TRY(spec.kernel, kernel_for(s));
+      MOE_TRY(spec.kernel, kernel_for(s, packed->object->info.layout));
     }
     if (given.expert_map != nullptr) {
       MOE_TRY(spec.expert_map, map_values(map.view, s.layout.experts));

@@ -135,7 +135,7 @@ moe_status moe_packed_dequantize(const moe_packed* packed, const char* role, int
     MOE_TRY(const moe::Matrix which, matrix_of(role));
     const moe::Packed& p = *packed->object;
     const moe::P16Matrix& m = which == moe::Matrix::w13 ? p.info.layout.w13 : p.info.layout.w2;
-    param[0].shape = {m.rows(), m.k};
+    param[0].shape = {m.rows(), m.columns()};
     MOE_CHECK(moe::api::check_tensors(param));
     MOE_TRY(const std::int64_t local, local_index(p, expert));
     if (moe::api::overlaps(param[0].view, p.block.data(), p.block.size()))

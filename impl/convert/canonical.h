@@ -11,6 +11,9 @@
 //   g_idx  i32  [K]               with act-order: the group of each column, one list for all rows of the matrix; empty
 //                                 where column k is of group k / (K / groups)
 //
+// K and groups are the checkpoint's. Where a layout has columns in places of their own (column_order.h), its writer
+// sees the places instead.
+//
 // A writer asks for as many rows as it can use (a panel of 16, or all), so the plain form of an expert
 // never has to exist as a whole and stays in cache.
 #pragma once
@@ -69,13 +72,13 @@ struct CanonicalRows {
   std::vector<std::int32_t> g_idx;
   std::uint64_t scales_rounded = 0;  // running total over all reads
 
-  // Room for `rows` rows, all zero.
-  void shape(std::int64_t rows, const P16Matrix& matrix) {
+  // Room for `rows` rows, all zero: as the checkpoint has them, or the layout (`places`).
+  void shape(std::int64_t rows, const P16Matrix& matrix, bool places = false) {
     const bool is_float = !is_integer(matrix.element);
     count = rows;
-    k = matrix.k;
+    k = places ? matrix.k : matrix.columns();
     stride = round_up(k, kCanonicalPad);
-    groups = is_float ? 0 : matrix.groups();
+    groups = is_float ? 0 : places ? matrix.groups() : matrix.source_groups();
     codes.assign(is_float ? 0 : static_cast<std::size_t>(rows * stride), 0);
     values.assign(is_float ? static_cast<std::size_t>(rows * stride) : 0, 0.0f);
     scales.assign(static_cast<std::size_t>(rows * groups), 0.0f);

@@ -1,39 +1,85 @@
 // Sorting of columns by group. See column_order.h.
 #include "convert/column_order.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
 namespace moe {
+namespace {
 
-Result<std::vector<std::int32_t>> column_order(std::span<const std::int32_t> g_idx, std::int64_t group, bool is_w13,
-                                               std::int64_t expert) {
-  const auto columns = static_cast<std::int64_t>(g_idx.size());
-  std::vector<std::int32_t> order(g_idx.size());
-  std::vector<std::int64_t> next(static_cast<std::size_t>(columns / group));
-  for (std::int64_t k = 0; k < columns; ++k) {
-    const auto g = static_cast<std::size_t>(g_idx[static_cast<std::size_t>(k)]);
-    if (next[g] < group)
-      order[static_cast<std::size_t>(static_cast<std::int64_t>(g) * group + next[g])] = static_cast<std::int32_t>(k);
-    ++next[g];
-  }
-  for (std::size_t g = 0; g < next.size(); ++g)
-    if (next[g] != group) {
+std::vector<std::int64_t> group_sizes(const P16Matrix& m, std::span<const std::int32_t> g_idx) {
+  if (g_idx.empty())
+    return std::vector<std::int64_t>(static_cast<std::size_t>(m.source_groups()), m.columns() / m.source_groups());
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(m.source_groups()));
+  for (const std::int32_t g : g_idx) ++sizes[static_cast<std::size_t>(g)];
+  return sizes;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> ColumnOrder::rows() const {
+  std::vector<std::int32_t> list = columns;
+  std::erase(list, -1);
+  return list;
+}
+
+bool has_room(const P16Matrix& m, std::span<const std::int32_t> g_idx) {
+  const std::vector<std::int64_t> sizes = group_sizes(m, g_idx);
+  return m.any_sizes || std::all_of(sizes.begin(), sizes.end(), [&](std::int64_t n) { return n <= m.group; });
+}
+
+Result<ColumnOrder> column_order(const P16Matrix& m, std::span<const std::int32_t> g_idx, bool is_w13,
+                                 std::int64_t expert) {
+  std::vector<std::int64_t> next = group_sizes(m, g_idx);  // becomes the place of the group's next column
+  ColumnOrder order;
+  order.columns.assign(static_cast<std::size_t>(m.k), -1);
+  order.groups.assign(static_cast<std::size_t>(m.groups()), -1);
+  std::int64_t steps = 0;
+  for (std::size_t g = 0; g < next.size(); ++g) {
+    const std::int64_t size = next[g], first = steps;
+    steps += m.any_sizes ? ceil_div(size, m.group) : 1;
+    if (size > (steps - first) * m.group) {
       const std::string place = std::string(is_w13 ? "w13" : "w2") + "_g_idx[" + std::to_string(expert) + "]";
       return fail(Code::unsupported, place,
-                  place + ": group " + std::to_string(g) + " has " + std::to_string(next[g]) +
-                      " columns; this layout takes groups of " + std::to_string(group) + " only");
+                  place + ": group " + std::to_string(g) + " has " + std::to_string(size) +
+                      " columns; this layout takes groups of " + std::to_string(m.columns() / m.source_groups()) +
+                      " only");
     }
+    for (std::int64_t i = first; i < steps; ++i)
+      order.groups[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(g);
+    next[g] = first * m.group;
+  }
+  for (std::int64_t k = 0; k < m.columns(); ++k) {
+    const auto g = g_idx.empty() ? static_cast<std::size_t>(k / (m.columns() / m.source_groups()))
+                                 : static_cast<std::size_t>(g_idx[static_cast<std::size_t>(k)]);
+    order.columns[static_cast<std::size_t>(next[g]++)] = static_cast<std::int32_t>(k);
+  }
   return order;
 }
 
-void reorder_columns(CanonicalRows& rows, std::span<const std::int32_t> order, std::vector<std::int8_t>& row) {
-  row.resize(order.size());
+void arrange_columns(const CanonicalRows& rows, const ColumnOrder& order, CanonicalRows& out) {
   for (std::int64_t r = 0; r < rows.count; ++r) {
-    std::int8_t* codes = rows.codes.data() + r * rows.stride;
-    std::memcpy(row.data(), codes, row.size());
-    for (std::size_t k = 0; k < order.size(); ++k) codes[k] = row[static_cast<std::size_t>(order[k])];
+    const std::int8_t* from = rows.row(r);
+    std::int8_t* to = out.codes.data() + r * out.stride;
+    for (std::size_t k = 0; k < order.columns.size(); ++k)
+      to[k] = order.columns[k] < 0 ? std::int8_t{0} : from[order.columns[k]];
+    for (std::size_t g = 0; g < order.groups.size(); ++g) {
+      if (order.groups[g] < 0) continue;
+      const auto at = static_cast<std::size_t>(r * out.groups) + g;
+      const auto source = static_cast<std::size_t>(r * rows.groups + order.groups[g]);
+      out.scales[at] = rows.scales[source];
+      if (!out.zeros.empty()) out.zeros[at] = rows.zeros[source];
+    }
   }
+  out.bias = rows.bias;
+}
+
+void write_list(const P16Matrix& m, const ColumnOrder& order, std::byte* out) {
+  if (!m.has_order) return;
+  const std::size_t bytes = order.columns.size() * sizeof(std::int32_t);
+  std::memcpy(out, order.columns.data(), bytes);
+  std::memset(out + bytes, 0, m.bytes() - m.order_offset() - bytes);
 }
 
 }  // namespace moe

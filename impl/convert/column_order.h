@@ -1,4 +1,4 @@
-// Activation order: the columns of a matrix sorted by group, so that groups are runs as everywhere else.
+// The places of columns in a layout with lists (scheme/layout.h): sorted by group, groups filled up to whole steps.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,26 @@
 
 namespace moe {
 
-// The columns in ascending groups, within a group in their own order: place -> column. Each group must have `group`
-// columns (Code::unsupported, "w13_g_idx[e]").
-Result<std::vector<std::int32_t>> column_order(std::span<const std::int32_t> g_idx, std::int64_t group, bool is_w13,
-                                               std::int64_t expert);
+struct ColumnOrder {
+  std::vector<std::int32_t> columns;  // [k] of the layout: the checkpoint's column, -1: none. Empty: as they are
+  std::vector<std::int32_t> groups;   // [groups] of the layout: the checkpoint's group, -1: none
 
-// Brings the codes of all rows into this order. `row`: room.
-void reorder_columns(CanonicalRows& rows, std::span<const std::int32_t> order, std::vector<std::int8_t>& row);
+  bool empty() const { return columns.empty(); }
+  // The columns alone: the order of the rows that make them.
+  std::vector<std::int32_t> rows() const;
+};
+
+// Columns in ascending groups, within a group in their own order. g_idx: the group of each column, empty: groups of one
+// size, one behind another. Where the layout has groups of one size, none may have more columns (Code::unsupported,
+// "w13_g_idx[e]").
+Result<ColumnOrder> column_order(const P16Matrix& matrix, std::span<const std::int32_t> g_idx, bool is_w13,
+                                 std::int64_t expert);
+// Whether it may not fail.
+bool has_room(const P16Matrix& matrix, std::span<const std::int32_t> g_idx);
+
+// Rows of the checkpoint -> rows of the layout: `out` is shaped for places.
+void arrange_columns(const CanonicalRows& rows, const ColumnOrder& order, CanonicalRows& out);
+// The list behind the panels: m.bytes() - m.order_offset() bytes.
+void write_list(const P16Matrix& m, const ColumnOrder& order, std::byte* out);
 
 }  // namespace moe

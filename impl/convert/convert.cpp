@@ -26,36 +26,33 @@ namespace {
 
 // --- one expert --------------------------------------------------------------------------------------
 
-// With activation order: the list of columns of a matrix; empty without.
-Result<std::vector<std::int32_t>> order_of(const ConvertJob& job, const TensorSource& source, std::int64_t expert,
-                                           bool is_w13) {
+// The places of a matrix's columns; empty where the layout has no lists.
+Result<ColumnOrder> order_of(const ConvertJob& job, const TensorSource& source, std::int64_t expert, bool is_w13) {
   const P16Matrix& matrix = is_w13 ? job.layout.w13 : job.layout.w2;
-  if (!matrix.has_order) return std::vector<std::int32_t>();
+  if (!matrix.has_order) return ColumnOrder();
   MOE_TRY(const std::vector<std::int32_t> g_idx, lease_g_idx(job, source, expert, is_w13));
-  return column_order(g_idx, matrix.group, is_w13, expert);
+  return column_order(matrix, g_idx, is_w13, expert);
 }
 
-// `columns`: the matrix's own order, `order_of_rows`: that of the halves' rows; empty: as they are.
+// `order_of_rows`: that of the halves' rows; empty: as they are.
 Check write_p16_matrix(const ConvertJob& job, const TensorSource& source, std::int64_t expert, const P16Matrix& matrix,
-                       std::span<const std::int32_t> columns, std::span<const std::int32_t> order_of_rows,
-                       CanonicalRows& rows, std::byte* out) {
+                       const ColumnOrder& order, std::span<const std::int32_t> order_of_rows, CanonicalRows& rows,
+                       std::byte* out) {
   const bool is_w13 = &matrix == &job.layout.w13;
   MOE_TRY(const LeasedMatrix leased, lease_matrix(job, source, expert, is_w13));
   rows.shape(kPanelRows, matrix);
-  std::vector<std::int8_t> room;
+  CanonicalRows placed;
+  if (!order.empty()) placed.shape(kPanelRows, matrix, true);
   const std::int64_t panels_of_half = ceil_div(matrix.half_rows, kPanelRows);
   for (std::int64_t p = 0; p < panels_of_half; ++p) {
     const std::int64_t row0 = p * kPanelRows, n = std::min(kPanelRows, matrix.half_rows - row0);
     for (int half = 0; half < matrix.halves; ++half, out += matrix.panel_bytes()) {
       MOE_CHECK(read_rows(leased.source, half, row0, n, rows, order_of_rows));
-      if (!columns.empty()) reorder_columns(rows, columns, room);
-      write_p16_panel(matrix, rows, out);
+      if (!order.empty()) arrange_columns(rows, order, placed);
+      write_p16_panel(matrix, order.empty() ? rows : placed, out);
     }
   }
-  if (columns.empty()) return ok();
-  std::memcpy(out, columns.data(), columns.size_bytes());
-  const std::size_t padding = matrix.bytes() - matrix.order_offset() - columns.size_bytes();
-  std::memset(out + columns.size_bytes(), 0, padding);
+  write_list(matrix, order, out);
   return ok();
 }
 
@@ -67,9 +64,9 @@ Check write_p16_expert(const ConvertJob& job, const TensorSource& source, std::i
   const Layout& l = job.layout;
   const std::int64_t expert = job.experts[static_cast<std::size_t>(local)];
   std::byte* out = payload + static_cast<std::size_t>(local) * l.expert_stride();
-  MOE_TRY(const std::vector<std::int32_t> order13, order_of(job, source, expert, true));
-  MOE_TRY(const std::vector<std::int32_t> order2, order_of(job, source, expert, false));
-  MOE_CHECK(write_p16_matrix(job, source, expert, l.w13, order13, order2, rows, out));
+  MOE_TRY(const ColumnOrder order13, order_of(job, source, expert, true));
+  MOE_TRY(const ColumnOrder order2, order_of(job, source, expert, false));
+  MOE_CHECK(write_p16_matrix(job, source, expert, l.w13, order13, order2.rows(), rows, out));
   MOE_CHECK(write_p16_matrix(job, source, expert, l.w2, order2, {}, rows, out + l.w2_offset()));
   const std::size_t used = l.w13.bytes() + l.w2.bytes();
   std::memset(out + used, 0, l.expert_stride() - used);
@@ -185,6 +182,17 @@ std::size_t worker_count(const ConvertJob& job, const Parallel& parallel) {
 }  // namespace
 
 bool can_write(LayoutKind kind) { return writer_of(kind) != nullptr; }
+
+Layout layout_with_room(const ConvertJob& job, const TensorSource& source) {
+  if (!job.act_order || !p16_element(job.layout.kind)) return job.layout;
+  for (const std::int64_t expert : job.experts)
+    for (const bool is_w13 : {true, false}) {
+      const auto g_idx = lease_g_idx(job, source, expert, is_w13);
+      if (!g_idx) return job.layout;  // conversion says why
+      if (!has_room(job.layout.matrix(is_w13 ? Matrix::w13 : Matrix::w2), *g_idx)) return with_any_groups(job.layout);
+    }
+  return job.layout;
+}
 
 Result<ConvertReport> convert_experts(const ConvertJob& job, const TensorSource& source, std::span<std::byte> payload,
                                       const Parallel& parallel, Control* control) {

@@ -45,6 +45,10 @@ struct ConvertReport {
 Result<ConvertReport> convert_experts(const ConvertJob& job, const TensorSource& source, std::span<std::byte> payload,
                                       const Parallel& parallel, Control* control);
 
+// The layout of the job, or where groups of activation order turn out to be of several sizes the one that has room for
+// them. Reads every g_idx.
+Layout layout_with_room(const ConvertJob& job, const TensorSource& source);
+
 // Whether this build writes a layout (and reads it back).
 bool can_write(LayoutKind kind);
 

@@ -42,8 +42,8 @@ Check check_dense(const Layout& layout, Matrix which, const TensorView& out) {
   if (!is_float16_or_32(out.dtype))
     return fail(Code::dtype, "out",
                 std::string("out: expected f32, f16 or bf16 for ") + role + ", got " + dtype_name(out.dtype));
-  if (out.ndim != 2 || out.shape[0] != m.rows() || out.shape[1] != m.k) {
-    const std::array want{m.rows(), m.k};
+  if (out.ndim != 2 || out.shape[0] != m.rows() || out.shape[1] != m.columns()) {
+    const std::array want{m.rows(), m.columns()};
     return fail(Code::shape, "out",
                 std::string("out: expected shape ") + shape_text(want) + " for " + role + ", got " +
                     shape_text({out.shape.data(), static_cast<std::size_t>(out.ndim)}));

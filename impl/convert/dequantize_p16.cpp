@@ -47,7 +47,8 @@ float value_at(const P16Matrix& m, const std::byte* at) {
 Result<std::vector<std::int32_t>> order_at(const P16Matrix& m, const std::byte* matrix) {
   std::vector<std::int32_t> list(static_cast<std::size_t>(m.k));
   std::memcpy(list.data(), matrix + m.order_offset(), list.size() * 4);
-  if (!is_order(list)) return fail(Code::format, "packed", "packed: a list of columns does not name each once");
+  if (!is_order(list, m.columns()))
+    return fail(Code::format, "packed", "packed: a list of columns does not name each once");
   return list;
 }
 
@@ -63,6 +64,7 @@ Check dequantize_p16(const Layout& layout, const std::byte* expert, Matrix which
     MOE_TRY(columns, order_at(m, matrix));
     if (which == Matrix::w13) {
       MOE_TRY(row_order, order_at(layout.w2, expert + layout.w2_offset()));
+      std::erase(row_order, -1);
     }
   }
   for (std::int64_t n = 0; n < m.rows(); ++n) {
@@ -74,15 +76,16 @@ Check dequantize_p16(const Layout& layout, const std::byte* expert, Matrix which
     int zero = 0;
     for (std::int64_t k = 0; k < m.k; ++k) {
       const std::int64_t column = columns.empty() ? k : columns[static_cast<std::size_t>(k)];
-      std::byte* to = out.data + (row * out.strides[0] + column * out.strides[1]) * size;
       const std::byte* at = panel + m.code_offset(lane, k);
+      if (k % m.group == 0 && is_integer(m.element)) {
+        scale = scale_at(m, panel, lane, k / m.group);
+        zero = zero_at(m, panel, lane, k / m.group);
+      }
+      if (column < 0) continue;
+      std::byte* to = out.data + (row * out.strides[0] + column * out.strides[1]) * size;
       if (!is_integer(m.element)) {
         store_dense(out.dtype, value_at(m, at), to);
         continue;
-      }
-      if (k % m.group == 0) {
-        scale = scale_at(m, panel, lane, k / m.group);
-        zero = zero_at(m, panel, lane, k / m.group);
       }
       store_dense(out.dtype, static_cast<float>(code_at(m, at, k) - zero) * scale, to);
     }

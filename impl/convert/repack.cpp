@@ -31,12 +31,12 @@ void copy_row(const CanonicalRows& all, std::int64_t from, CanonicalRows& panel,
   copy(all.bias, panel.bias, 1);
 }
 
-// `columns` and `order_of_rows` as in a conversion (convert.cpp).
-void write_matrix(const CanonicalRows& all, const P16Matrix& m, std::span<const std::int32_t> columns,
+// `order_of_rows` as in a conversion (convert.cpp).
+void write_matrix(const CanonicalRows& all, const P16Matrix& m, const ColumnOrder& order,
                   std::span<const std::int32_t> order_of_rows, std::byte* out) {
-  CanonicalRows rows;
+  CanonicalRows rows, placed;
   rows.shape(kPanelRows, m);
-  std::vector<std::int8_t> room;
+  if (!order.empty()) placed.shape(kPanelRows, m, true);
   for (std::int64_t p = 0; p < ceil_div(m.half_rows, kPanelRows); ++p) {
     const std::int64_t row0 = p * kPanelRows, n = std::min(kPanelRows, m.half_rows - row0);
     for (int half = 0; half < m.halves; ++half, out += m.panel_bytes()) {
@@ -45,17 +45,16 @@ void write_matrix(const CanonicalRows& all, const P16Matrix& m, std::span<const 
         copy_row(all, half * m.half_rows + r, rows, i);
       }
       rows.clear_from(n);
-      if (!columns.empty()) reorder_columns(rows, columns, room);
-      write_p16_panel(m, rows, out);
+      if (!order.empty()) arrange_columns(rows, order, placed);
+      write_p16_panel(m, order.empty() ? rows : placed, out);
     }
   }
-  std::memset(out, 0, m.bytes() - m.order_offset());
-  if (!columns.empty()) std::memcpy(out, columns.data(), columns.size_bytes());
+  write_list(m, order, out);
 }
 
 struct Plain {
   CanonicalRows rows;
-  std::vector<std::int32_t> columns;
+  ColumnOrder order;
 };
 
 Result<Plain> read_plain(const Layout& from, const std::byte* payload, std::int64_t local, Matrix which,
@@ -64,7 +63,7 @@ Result<Plain> read_plain(const Layout& from, const std::byte* payload, std::int6
   plain.rows.shape(to.rows(), to);
   MOE_CHECK(named_form(from.kind)->read({from, payload, local}, which, plain.rows));
   if (to.has_order) {
-    MOE_TRY(plain.columns, column_order(plain.rows.g_idx, to.group, which == Matrix::w13, local));
+    MOE_TRY(plain.order, column_order(to, plain.rows.g_idx, which == Matrix::w13, local));
   }
   return plain;
 }
@@ -73,8 +72,8 @@ Check repack_expert(const Layout& from, const std::byte* payload, const Layout& 
                     std::byte* out) {
   MOE_TRY(const Plain w13, read_plain(from, payload, local, Matrix::w13, to.w13));
   MOE_TRY(const Plain w2, read_plain(from, payload, local, Matrix::w2, to.w2));
-  write_matrix(w13.rows, to.w13, w13.columns, w2.columns, out);
-  write_matrix(w2.rows, to.w2, w2.columns, {}, out + to.w2_offset());
+  write_matrix(w13.rows, to.w13, w13.order, w2.order.rows(), out);
+  write_matrix(w2.rows, to.w2, w2.order, {}, out + to.w2_offset());
   const std::size_t used = to.w13.bytes() + to.w2.bytes();
   std::memset(out + used, 0, to.expert_stride() - used);
   return ok();
@@ -82,7 +81,7 @@ Check repack_expert(const Layout& from, const std::byte* payload, const Layout& 
 
 }  // namespace
 
-std::optional<Layout> repacked_layout(const Layout& from) {
+std::optional<Layout> repacked_layout(const Layout& from, bool any_groups) {
   if (!is_wna16_kind(from.kind)) return std::nullopt;
   const Wna16Layout l = wna16_of(from);
   const bool dense = l.kind == Wna16Kind::dense;
@@ -91,21 +90,21 @@ std::optional<Layout> repacked_layout(const Layout& from) {
     kind = l.number == DType::f16    ? LayoutKind::p16_f16
            : l.number == DType::bf16 ? LayoutKind::p16_bf16
                                      : LayoutKind::p16_f32;
-  const bool channel = from.w13.group == from.w13.k && from.w2.group == from.w2.k;
   Layout to = p16_layout(kind, {.experts = from.experts,
                                 .hidden = l.hidden,
                                 .intermediate = l.intermediate,
-                                .group = channel ? -1 : std::min(from.w13.group, from.w2.group),
+                                .group = -1,
                                 .gated = l.gated,
                                 .has_bias = l.matrix(true).has_bias,
                                 .scales = Scales::f32,
                                 .has_zeros = l.has_zeros || l.kind == Wna16Kind::vnni,
                                 .has_order = l.act_order && !dense});
-  if (!dense) {
-    to.w13.group = from.w13.group;
-    to.w2.group = from.w2.group;
-  }
-  return to;
+  if (dense) return to;
+  to.w13.group = from.w13.group;
+  to.w2.group = from.w2.group;
+  for (P16Matrix* m : {&to.w13, &to.w2}) *m = filled(*m);
+  to.w13.has_order = to.w2.has_order = to.w13.has_order || to.w2.has_order;
+  return any_groups ? with_any_groups(to) : to;
 }
 
 Check repack_experts(const Layout& from, const std::byte* payload, const Layout& to, std::span<std::byte> out,

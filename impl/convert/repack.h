@@ -14,11 +14,12 @@
 
 namespace moe {
 
-// The p16 layout that holds what `from` says; nullopt where none does.
-std::optional<Layout> repacked_layout(const Layout& from);
+// The p16 layout that holds what `from` says, any_groups: with activation order and groups of several sizes; nullopt
+// where none does.
+std::optional<Layout> repacked_layout(const Layout& from, bool any_groups = false);
 
-// Fills the payload of `to`, which is repacked_layout(from). Faults of stored orders: Code::format; activation order
-// with groups of several sizes: Code::unsupported.
+// Fills the payload of `to`, which is repacked_layout(from). Faults of stored orders: Code::format; groups of several
+// sizes that `to` has no room for: Code::unsupported.
 Check repack_experts(const Layout& from, const std::byte* payload, const Layout& to, std::span<std::byte> out,
                      const Parallel& parallel);
 

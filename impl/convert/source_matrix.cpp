@@ -55,6 +55,10 @@ TensorView rows_first(const TensorView& t, const CheckpointTensor& row) {
 // Of a packed word's codes; float tensors have no use for it.
 int checkpoint_bits(const P16Matrix& m) { return m.element == Element::int8 ? 8 : 4; }
 
+MatrixSize source_size(const P16Matrix& m, std::int64_t n) {
+  return {.n = n, .k = m.columns(), .num_bits = checkpoint_bits(m), .all_groups = m.source_groups()};
+}
+
 struct RolePart {
   Role role;
   TensorKind kind;
@@ -73,9 +77,7 @@ struct Gather {
   LeasedMatrix& out;
 
   // Rows of a part: [rows, columns] or [rows].
-  TensorShape shape(const CheckpointTensor& row, std::int64_t n) const {
-    return row.shape({.n = n, .k = matrix.k, .group = matrix.group, .num_bits = checkpoint_bits(matrix)});
-  }
+  TensorShape shape(const CheckpointTensor& row, std::int64_t n) const { return row.shape(source_size(matrix, n)); }
 
   Check take(const RolePart& part, const Place& place, std::int64_t n, Taken& taken) {
     const CheckpointTensor& row = *checkpoint_tensor(job.format, part.kind);
@@ -180,13 +182,13 @@ struct Gather {
     for (std::int64_t k = 0; k < m.k; ++k) {
       const auto at = [k](const TensorView& t) { return load<std::int32_t>(t.data + k * t.strides[0] * 4); };
       const std::int32_t g = at(first);
-      const std::int64_t plain = m.k == matrix.group ? 0 : k / matrix.group;
+      const std::int64_t plain = job.act_order ? g : k / (m.k / m.groups);
       std::string what;
       if (g < 0 || g >= m.groups)
         what = "group " + std::to_string(g) + " is outside [0, " + std::to_string(m.groups) + ")";
       else if (at(second) != g)
         what = "gate has group " + std::to_string(g) + ", up has " + std::to_string(at(second));
-      else if (!job.act_order && g != plain)
+      else if (g != plain)
         what = "group " + std::to_string(g) + ", expected " + std::to_string(plain) + " without activation order";
       if (!what.empty()) {
         const std::string place =
@@ -211,8 +213,8 @@ SourceMatrix described(const ConvertJob& job, const P16Matrix& matrix, std::int6
   m.bf16_scales = l.kind == LayoutKind::p16_int4 &&
                   (job.group_size > 0 || l.w13.grouping() != Grouping::channel || l.w2.grouping() != Grouping::channel);
   m.expert = expert;
-  m.k = matrix.k;
-  m.groups = matrix.groups();
+  m.k = matrix.columns();
+  m.groups = matrix.source_groups();
   m.halves = matrix.halves;
   m.element = matrix.element;
   return m;
@@ -250,11 +252,12 @@ Result<std::vector<std::int32_t>> lease_g_idx(const ConvertJob& job, const Tenso
 std::uint64_t temp_bytes_per_worker(const ConvertJob& job) {
   std::uint64_t most = 0;
   for (const P16Matrix* m : {&job.layout.w13, &job.layout.w2}) {
-    const MatrixSize size{.n = m->rows(), .k = m->k, .group = m->group, .num_bits = checkpoint_bits(*m)};
+    const MatrixSize size = source_size(*m, m->rows());
     const std::int64_t plain = is_integer(m->element) ? 1 : 4;                        // bytes of a code or value
     const std::int64_t rows = p16_element(job.layout.kind) ? kPanelRows : m->rows();  // that exist in the plain form
     std::uint64_t bytes =
-        static_cast<std::uint64_t>(rows * (round_up(m->k, kCanonicalPad) * plain + 4 * m->groups() + 4));
+        static_cast<std::uint64_t>(rows * (round_up(m->k, kCanonicalPad) * plain + 4 * m->groups() + 4)) *
+        (m->has_order ? 2 : 1);
     for (const CheckpointTensor& row : checkpoint_tensors(job.format)) {
       if (row.kind == TensorKind::bias && !m->has_bias) continue;
       if (row.kind == TensorKind::zero_point && job.symmetric) continue;

@@ -23,7 +23,7 @@ Error bad(const std::string& subject, const std::string& what) {
   return fail(Code::format, subject, (subject.empty() ? std::string("packed block") : subject) + ": " + what);
 }
 
-constexpr std::int64_t kBias = 1, kZeros = 2, kOrder = 4, kElement = 16, kScales = 256;
+constexpr std::int64_t kBias = 1, kZeros = 2, kOrder = 4, kAnySizes = 8, kElement = 16, kScales = 256;
 
 // The kinds whose scales and zero points vary.
 bool is_plain(LayoutKind kind) { return kind == LayoutKind::p16_w4 || kind == LayoutKind::p16_w8; }
@@ -31,27 +31,43 @@ bool is_plain(LayoutKind kind) { return kind == LayoutKind::p16_w4 || kind == La
 StoredMatrix store(LayoutKind kind, const P16Matrix& m) {
   const bool named = named_layout(kind) != nullptr;
   const std::int64_t flags = (m.has_bias ? kBias : 0) + (m.has_zeros ? kZeros : 0) + (m.has_order ? kOrder : 0) +
+                             (m.any_sizes ? kAnySizes : 0) +
                              (named ? kElement * static_cast<std::int64_t>(m.element) : 0) +
                              (named || is_plain(kind) ? kScales * static_cast<std::int64_t>(m.scales) : 0);
-  return {m.half_rows, m.halves, m.k, m.group, flags};
+  const std::int64_t group = m.any_sizes ? m.real_groups : m.real_groups != 0 ? m.columns() / m.real_groups : m.group;
+  return {m.half_rows, m.halves, m.columns(), group, flags};
 }
 
+bool any_sizes(const StoredMatrix& m) { return (m.flags & kAnySizes) != 0; }
+
 bool are_flags(LayoutKind kind, std::int64_t flags) {
-  if (!is_plain(kind)) return (flags & ~(kBias + (kind == LayoutKind::p16_int4 ? kOrder : 0))) == 0;
+  if (!is_plain(kind)) return (flags & ~(kBias + (kind == LayoutKind::p16_int4 ? kOrder + kAnySizes : 0))) == 0;
   const std::int64_t scales = flags / kScales;
-  return flags % kScales <= kBias + kZeros + kOrder && scales >= static_cast<std::int64_t>(Scales::f32) &&
+  return flags % kScales <= kBias + kZeros + kOrder + kAnySizes && scales >= static_cast<std::int64_t>(Scales::f32) &&
          scales <= static_cast<std::int64_t>(Scales::f16);
 }
 
-// Small enough for the unchecked arithmetic of P16Matrix: at most 2^21 panels of less than 2^31 bytes.
+// Small enough for the unchecked arithmetic of P16Matrix: at most 2^21 panels of less than 2^36 bytes (groups of any
+// sizes: 2^29 columns).
 bool are_extents(const StoredMatrix& m) {
   const auto extent = [](std::int64_t x) { return x >= 1 && x <= kMaxExtent; };
-  return extent(m.half_rows) && extent(m.k) && (m.halves == 1 || m.halves == 2) && m.flags >= 0 && m.group >= 1 &&
-         m.k % m.group == 0;
+  return extent(m.half_rows) && extent(m.k) && (m.halves == 1 || m.halves == 2) && m.flags >= 0 && extent(m.group) &&
+         (any_sizes(m) || m.k % m.group == 0);
 }
 
+constexpr std::int64_t kLeastFilled = 16;  // the smallest group that is filled up
+
 bool is_p16(LayoutKind kind, const StoredMatrix& m) {
-  return are_flags(kind, m.flags) && (m.group == m.k || m.group % 32 == 0);
+  const bool lists = (m.flags & kOrder) != 0;
+  if (!are_flags(kind, m.flags)) return false;
+  if (any_sizes(m)) return lists;
+  return m.group == m.k || m.group % 32 == 0 || (lists && m.group >= kLeastFilled);
+}
+
+P16Matrix with_groups(P16Matrix m, const StoredMatrix& stored) {
+  if (any_sizes(stored)) return filled(m, stored.group);
+  m.group = stored.group;
+  return filled(m);
 }
 
 bool is_named(const StoredMatrix& m) {
@@ -77,20 +93,21 @@ std::optional<Layout> layout_of(const PackedHead& h) {
   const auto element = p16_element(kind);
   const NamedLayout* named = named_layout(kind);
   const bool fits = h.experts <= static_cast<std::uint64_t>(kMaxExperts) && are_extents(w13) && are_extents(w2) &&
-                    w2.halves == 1 && w2.k == w13.half_rows && w2.half_rows == w13.k && w13.flags == w2.flags &&
-                    (w13.group == w2.group || w13.group == w13.k || w2.group == w2.k);
+                    w2.halves == 1 && w2.k == w13.half_rows && w2.half_rows == w13.k &&
+                    (w13.flags | kAnySizes) == (w2.flags | kAnySizes) &&
+                    (w13.group == w2.group || w13.group == w13.k || w2.group == w2.k || any_sizes(w2));
   if (!fits) return std::nullopt;
   const bool channel = w13.group == w13.k && w2.group == w2.k;
-  const LayoutShape shape = {.experts = static_cast<std::int64_t>(h.experts),
-                             .hidden = w13.k,
-                             .intermediate = w13.half_rows,
-                             .group = channel ? -1 : std::min(w13.group, w2.group),
-                             .gated = w13.halves == 2,
-                             .has_bias = (w13.flags & kBias) != 0,
-                             .scales = static_cast<Scales>(w13.flags / kScales),
-                             .has_zeros = (w13.flags & kZeros) != 0,
-                             .has_order = (w13.flags & kOrder) != 0,
-                             .element = static_cast<Element>(w13.flags % kScales / kElement)};
+  LayoutShape shape = {.experts = static_cast<std::int64_t>(h.experts),
+                       .hidden = w13.k,
+                       .intermediate = w13.half_rows,
+                       .group = channel ? -1 : std::min(w13.group, w2.group),
+                       .gated = w13.halves == 2,
+                       .has_bias = (w13.flags & kBias) != 0,
+                       .scales = static_cast<Scales>(w13.flags / kScales),
+                       .has_zeros = (w13.flags & kZeros) != 0,
+                       .has_order = (w13.flags & kOrder) != 0,
+                       .element = static_cast<Element>(w13.flags % kScales / kElement)};
   if (named != nullptr && is_named(w13)) {
     Layout l = named_layout_of(kind, shape, w13, w2, h.variant);
     return named->valid(l) ? std::optional(std::move(l)) : std::nullopt;
@@ -98,9 +115,10 @@ std::optional<Layout> layout_of(const PackedHead& h) {
   const bool valid =
       element && (is_integer(*element) || channel) && h.variant == 0 && is_p16(kind, w13) && is_p16(kind, w2);
   if (!valid) return std::nullopt;
+  shape.group = -1;
   Layout l = p16_layout(kind, shape);
-  l.w13.group = w13.group;
-  l.w2.group = w2.group;
+  l.w13 = with_groups(l.w13, w13);
+  l.w2 = with_groups(l.w2, w2);
   return l;
 }
 

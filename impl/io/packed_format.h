@@ -28,7 +28,9 @@ constexpr std::uint64_t kHashChunk = std::uint64_t{4} << 20;
 
 struct StoredMatrix {
   std::int64_t half_rows, halves, k, group;
-  // 1: bias, 2: zero points, 256 * Scales of the kinds w4 and w8 and of named layouts, whose Element is here too, * 16
+  // k and group: the checkpoint's, with any_sizes the number of groups.
+  // 1: bias, 2: zero points, 4: lists, 8: any_sizes, 256 * Scales of the kinds w4 and w8 and of named layouts, whose
+  // Element is here too, * 16
   std::int64_t flags;
 };
 

@@ -83,8 +83,10 @@ struct Accepts {
   EnumSet<Format> checkpoints = EnumSet<Format>::all();
   bool transposed = true;           // stacked K-first tensors
   std::int64_t group_multiple = 1;  // group size is channel-wise or a multiple of this
-  std::int64_t size_multiple = 1;   // of H and I
-  bool callers_factor = true;       // routing custom with a routed_scaling_factor
+  std::int64_t smallest_group = 1;
+  bool cuts_order = false;         // takes a rank's part of the columns of weights in activation order
+  std::int64_t size_multiple = 1;  // of H and I
+  bool callers_factor = true;      // routing custom with a routed_scaling_factor
   // The layouts of this build for the row; none: it cannot write the backend's. The first named one that the machine
   // takes, unless it has kernels and none for these activations; then ours (one per kind of weight element).
   std::span<const NamedChoice> named_layouts = {};

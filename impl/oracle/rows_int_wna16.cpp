@@ -1,6 +1,7 @@
 // Oracle int_wna16: int4 or int8 weights, 16-bit activations (wna16.md 1.4, 1.5).
 //
-// Our CPU row takes all checkpoint formats, zero points, activation order. The layouts of the other rows are those of
+// Our CPU row takes all checkpoint formats, zero points, activation order also where tensor parallelism cuts it, and
+// groups of 16 columns or more. The layouts of the other rows are those of
 // scheme/wna16_layout.h, but for HUMMING; what they need beyond vLLM's checks is in wna16_needs.cpp.
 #include "oracle/backend.h"
 #include "oracle/row_sets.h"
@@ -97,7 +98,8 @@ constexpr Accepts kOurCpu = [] {
   a.batch_invariant = true;
   a.archs = {Arch::x86_64, Arch::aarch64};
   a.in_dtypes = {DType::f32, DType::bf16, DType::f16};
-  a.group_multiple = 32;
+  a.smallest_group = 16;
+  a.cuts_order = true;
   a.named_layouts = {};
   a.layouts = {LayoutKind::p16_w4, LayoutKind::p16_w8, LayoutKind::p16_int4};  // int4: with compute a8
   a.acts = {ActFormat::bf16, ActFormat::f32, ActFormat::tok8, ActFormat::blk8};

@@ -200,10 +200,13 @@ MaybeWhy group_size(const Query& q, const Offer& o) {
   if (q.layer == nullptr || q.layer->group_size() == -1) return std::nullopt;
   const Config& c = *q.layer;
   const std::int64_t g = c.group_size();
-  if (g % o.accepts->group_multiple == 0 && group_fits(g, c.hidden_dim, c.intermediate_size_per_partition))
+  if (g % o.accepts->group_multiple == 0 && g >= o.accepts->smallest_group &&
+      group_fits(g, c.hidden_dim, c.intermediate_size_per_partition))
     return std::nullopt;
-  return Why{"channel-wise scales or a group size that is a multiple of " + std::to_string(o.accepts->group_multiple) +
-                 " and divides both sizes",
+  const std::string sizes = o.accepts->smallest_group > 1
+                                ? "of at least " + std::to_string(o.accepts->smallest_group) + " that divides"
+                                : "that is a multiple of " + std::to_string(o.accepts->group_multiple) + " and divides";
+  return Why{"channel-wise scales or a group size " + sizes + " both sizes",
              "it is " + std::to_string(g) + " for " + std::to_string(c.hidden_dim) + " and " +
                  std::to_string(c.intermediate_size_per_partition),
              "/quantization/weights/group_size"};
@@ -238,9 +241,10 @@ MaybeWhy plain_weights(const Query& q, const Offer& o) {
   if (!w.symmetric && (q.layer->compute == Compute::a8 || q.layer->quantization.input_activations))
     return Why{"symmetric weights for int8 activations", "symmetric is false, and this build has no such kernel",
                "/quantization/weights/symmetric"};
-  if (w.actorder == ActOrder::group && q.layer->parallel.tp_size > 1)
+  if (!o.accepts->cuts_order && w.actorder == ActOrder::group && q.layer->parallel.tp_size > 1)
     return Why{"all columns of a layer whose actorder is group",
-               "tensor parallelism cuts them, which this build does not read", "/quantization/weights/actorder"};
+               "tensor parallelism cuts them, and this build does not write their layout from a part",
+               "/quantization/weights/actorder"};
   return std::nullopt;
 }
 
@@ -307,9 +311,15 @@ MaybeWhy kernel_isa(const Query& q, const Offer& o) {
 
 MaybeWhy kernel_group(const Query& q, const Offer& o) {
   if (o.kernel == nullptr || q.layer == nullptr) return std::nullopt;
-  if (o.kernel->takes_group(q.layer->group_size())) return std::nullopt;
+  // As they are packed: groups of our WNA16 layouts are filled up.
+  const std::int64_t g = q.layer->group_size();
+  const bool parts = o.accepts->cuts_order && q.layer->quantization.weights->actorder == ActOrder::group &&
+                     q.layer->parallel.tp_size > 1;
+  const std::int64_t packed = parts ? 32 : g == -1 ? g : round_up(g, std::int64_t{32});
+  if (o.kernel->takes_group(o.accepts->smallest_group > 1 ? packed : g)) return std::nullopt;
   return Why{"channel-wise weights or a group size that is a multiple of " + std::to_string(o.kernel->group_multiple),
-             "it is " + std::to_string(q.layer->group_size()), "/quantization/weights/group_size"};
+             parts ? "tensor parallelism leaves groups of any sizes" : "it is " + std::to_string(g),
+             "/quantization/weights/group_size"};
 }
 
 // Sums of int8 products are kept in int32.

@@ -89,6 +89,7 @@ Candidate not_built_candidate(const Query& q) {
 Layout layout_of(const Query& q, LayoutKind kind) {
   const Config& c = *q.layer;
   const bool wna16 = c.quantization.is_wna16();
+  const bool ordered = wna16 && c.quantization.weights->actorder == ActOrder::group;
   const LayoutShape shape = {.experts = c.num_held_experts(),
                              .hidden = c.hidden_dim,
                              .intermediate = c.intermediate_size_per_partition,
@@ -97,8 +98,9 @@ Layout layout_of(const Query& q, LayoutKind kind) {
                              .has_bias = c.has_bias,
                              .scales = q.oracle == OracleId::w4a8_int8 ? Scales::w4a8 : Scales::f32,
                              .has_zeros = wna16 && !c.quantization.weights->symmetric,
-                             .has_order = wna16 && c.quantization.weights->actorder == ActOrder::group,
-                             .element = weight_element(c).value_or(Element::int4)};
+                             .has_order = ordered,
+                             .element = weight_element(c).value_or(Element::int4),
+                             .w2_groups = ordered && c.parallel.tp_size > 1 ? c.intermediate_size / c.group_size() : 0};
   if (p16_element(kind)) return p16_layout(kind, shape);
   if (is_wna16_kind(kind)) return wna16_layout(q, kind, shape);
   if (named_layout(kind) != nullptr) return make_named_layout(kind, shape);

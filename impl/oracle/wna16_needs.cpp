@@ -153,10 +153,9 @@ MaybeNeed runs_here(const Layer& l) {
   if (l.c.compute == Compute::a8)
     return Need{Reject::not_built, {"activations in floats for weights of other layouts", "compute is a8", "/compute"}};
   const std::int64_t g = l.c.group_size();
-  if (g == -1 || g % 32 == 0 || (g == l.hidden() && g == l.intermediate())) return std::nullopt;
-  return Need{
-      Reject::group_size,
-      {"channel-wise weights or a group size that is a multiple of 32", "it is " + std::to_string(g), kGroupSize}};
+  if (g == -1 || g >= 16 || (g == l.hidden() && g == l.intermediate())) return std::nullopt;
+  return Need{Reject::group_size,
+              {"channel-wise weights or a group size of at least 16", "it is " + std::to_string(g), kGroupSize}};
 }
 
 MaybeNeed emulation(const Layer& l, EmulationLayout layout) {

@@ -79,15 +79,17 @@ struct Run {
   }
   std::byte* in_tile(const Tile& t) const { return w.in_tiles + static_cast<std::size_t>(t.slot) * in_row; }
   std::byte* mid_tile(const Tile& t) const { return w.mid_tiles + static_cast<std::size_t>(t.slot) * mid_row; }
-  // Activation order: the input's column of each column of w13; nullptr: as it is.
-  const std::int32_t* columns(std::int32_t slot) const {
-    const P16Matrix& m = s.layout().w13;
+  // The list of a matrix: the input's column of each of its own, -1: none; nullptr: as they are.
+  const std::int32_t* columns(Matrix which, const ActiveExpert& e) const {
+    const P16Matrix& m = s.layout().matrix(which);
     if (!m.has_order) return nullptr;
+    return reinterpret_cast<const std::int32_t*>(panels(which, e, 0) + m.order_offset());
+  }
+  const ActiveExpert& expert_of(std::int32_t slot) const {
     const Plan& p = w.plan;
-    const ActiveExpert* e = std::upper_bound(p.active, p.active + p.num_active, slot,
-                                             [](std::int32_t v, const ActiveExpert& a) { return v < a.first_slot; }) -
-                            1;
-    return reinterpret_cast<const std::int32_t*>(expert(*e) + m.order_offset());
+    return *(std::upper_bound(p.active, p.active + p.num_active, slot,
+                              [](std::int32_t v, const ActiveExpert& a) { return v < a.first_slot; }) -
+             1);
   }
   bool cancelled() const { return c.control != nullptr && c.control->cancelled(); }
 
@@ -96,7 +98,8 @@ struct Run {
   const float* reorder_row(float* x, const std::int32_t* columns) const;
   const std::byte* first_panels(int node, std::int64_t item) const;
   void multiply_up(const Claim& claim) const;
-  void finish_tile(const Tile& t) const;
+  void finish_tile(const ActiveExpert& e, const Tile& t) const;
+  void spread_row(float* row, const std::int32_t* columns) const;
   void multiply_down(const Claim& claim) const;
   void start_sums(float* acc, std::int64_t column, std::int64_t columns) const;
   void add_identity(float* acc, std::int64_t column, std::int64_t columns) const;
@@ -126,7 +129,7 @@ void Run::quantise_tokens(std::int64_t item, std::int64_t items) const {
       }
       if (slot == first || s.weight_on_input) s.kernel->steps->widen(s.in_dtype, src, s.hidden, x);
       if (s.weight_on_input) scale_row(x, w.plan.slot_weight[*slot]);
-      const float* row = ordered ? reorder_row(x, columns(*slot)) : x;
+      const float* row = ordered ? reorder_row(x, columns(Matrix::w13, expert_of(*slot))) : x;
       s.kernel->quantise({in, row, s.in_rule, place_of_slot(*this, *slot)});
     }
   }
@@ -135,7 +138,7 @@ void Run::quantise_tokens(std::int64_t item, std::int64_t items) const {
 // The columns in the order of the expert's w13, in the room behind the row.
 const float* Run::reorder_row(float* x, const std::int32_t* columns) const {
   float* row = x + w.row_ld;
-  for (std::int64_t k = 0; k < s.hidden; ++k) row[k] = x[columns[k]];
+  for (std::int64_t k = 0; k < in.k; ++k) row[k] = columns[k] < 0 ? 0.0f : x[columns[k]];
   return row;
 }
 
@@ -185,12 +188,22 @@ void Run::multiply_up(const Claim& claim) const {
   }
   for (std::int32_t i = 0; i < e.tiles; ++i)
     if (p.pending[e.first_tile + i].fetch_sub(1, std::memory_order_acq_rel) == 1)
-      finish_tile(p.tiles[e.first_tile + i]);
+      finish_tile(e, p.tiles[e.first_tile + i]);
 }
 
-void Run::finish_tile(const Tile& t) const {
-  for (std::int32_t r = 0; r < t.rows; ++r)
-    s.kernel->quantise({mid, w.act + (t.slot + r) * w.act_ld, s.mid_rule, {mid_tile(t), t.rows, r}});
+void Run::finish_tile(const ActiveExpert& e, const Tile& t) const {
+  const std::int32_t* list = mid.k == s.intermediate ? nullptr : columns(Matrix::w2, e);
+  for (std::int32_t r = 0; r < t.rows; ++r) {
+    float* row = w.act + (t.slot + r) * w.act_ld;
+    if (list != nullptr) spread_row(row, list);
+    s.kernel->quantise({mid, row, s.mid_rule, {mid_tile(t), t.rows, r}});
+  }
+}
+
+// A complete middle row takes the places of its columns, from the last one on: none lies before where it was.
+void Run::spread_row(float* row, const std::int32_t* columns) const {
+  std::int64_t from = s.intermediate;
+  for (std::int64_t k = mid.k; k-- > 0;) row[k] = columns[k] < 0 ? 0.0f : row[--from];
 }
 
 void Run::start_sums(float* acc, std::int64_t column, std::int64_t columns) const {
@@ -281,8 +294,8 @@ Workspace carve_workspace(const EngineSetup& s, std::int64_t tokens, std::byte* 
   const PlanShape shape = s.plan_shape(tokens);
   const auto slots = static_cast<std::size_t>(shape.slots());
   const auto pad16 = [](std::int64_t n) { return round_up(n, kPanelRows); };
-  w.act_ld = pad16(s.intermediate);
-  w.row_ld = pad16(s.hidden);
+  w.act_ld = pad16(std::max(s.intermediate, s.mid_shape().k));
+  w.row_ld = pad16(std::max(s.hidden, s.in_shape().k));
   w.ids = c.take<std::int32_t>(slots);
   w.weights = c.take<float>(slots);
   w.plan = carve_plan(c, shape);
@@ -319,7 +332,7 @@ Check check_orders(const Packed& packed) {
       if (!m.has_order) continue;
       const std::byte* matrix = packed.expert(e) + (which == Matrix::w13 ? 0 : l.w2_offset());
       const auto* list = reinterpret_cast<const std::int32_t*>(matrix + m.order_offset());
-      if (!is_order({list, static_cast<std::size_t>(m.k)}))
+      if (!is_order({list, static_cast<std::size_t>(m.k)}, m.columns()))
         return fail(Code::format, "packed",
                     std::string("packed: the columns of ") + (which == Matrix::w13 ? "w13" : "w2") + " of expert " +
                         std::to_string(packed.info.experts[static_cast<std::size_t>(e)]) +

@@ -59,9 +59,9 @@ struct Workspace {
   Plan plan;
   std::byte* in_tiles = nullptr;
   std::byte* mid_tiles = nullptr;
-  float* act = nullptr;   // [R][act_ld]
+  float* act = nullptr;   // [R][act_ld] as w13 makes them, then as w2 wants them
   float* acc = nullptr;   // per chunk of output columns: [T][columns of the chunk]
-  float* rows = nullptr;  // [phase 0 items][2 * hidden padded] scratch for widened rows
+  float* rows = nullptr;  // [phase 0 items][2 * row_ld] scratch for widened rows
   std::int64_t act_ld = 0, row_ld = 0;
   std::size_t bytes = 0;
 };

@@ -27,6 +27,9 @@ struct KernelId {
     return layout == LayoutKind::p16_w8 && act == ActFormat::tok8 ? INT32_MAX / (128 * 127) : INT64_MAX;
   }
   constexpr bool takes_group(std::int64_t group) const { return group == -1 || group % group_multiple == 0; }
+  constexpr bool takes(const Layout& l) const {
+    return (l.w13.group == l.w13.k || takes_group(l.w13.group)) && (l.w2.group == l.w2.k || takes_group(l.w2.group));
+  }
 };
 
 // clang-format off

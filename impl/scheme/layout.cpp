@@ -2,6 +2,7 @@
 // every nibble is used at most once.
 #include "scheme/layout.h"
 
+#include <algorithm>
 #include <array>
 
 #include "scheme/layout_named.h"
@@ -39,8 +40,9 @@ constexpr std::array kScaleNames = {"", "", "-f32", "-bf16", "-f16"};
 }  // namespace
 
 std::string grouping_word(const P16Matrix& m) {
+  if (m.any_sizes) return std::string("u").append(std::to_string(m.real_groups));
   if (m.grouping() == Grouping::channel) return "cw";
-  return std::string("g").append(std::to_string(m.group));
+  return std::string("g").append(std::to_string(m.columns() / m.source_groups()));
 }
 
 std::string Layout::id() const {
@@ -58,34 +60,71 @@ std::string Layout::id() const {
   return s + "/1";
 }
 
-bool is_order(std::span<const std::int32_t> list) {
-  std::vector<bool> seen(list.size());
+bool is_order(std::span<const std::int32_t> list, std::int64_t columns) {
+  std::vector<bool> seen(static_cast<std::size_t>(columns));
+  std::int64_t named = 0;
   for (const std::int32_t i : list) {
-    if (i < 0 || static_cast<std::size_t>(i) >= list.size() || seen[static_cast<std::size_t>(i)]) return false;
+    if (i == -1) continue;
+    if (i < 0 || i >= columns || seen[static_cast<std::size_t>(i)]) return false;
     seen[static_cast<std::size_t>(i)] = true;
+    ++named;
   }
-  return true;
+  return named == columns;
+}
+
+P16Matrix filled(P16Matrix m, std::int64_t any_groups) {
+  constexpr std::int64_t kStep = 32;
+  const bool one_size = any_groups == 0;
+  if (!is_integer(m.element) || (one_size && (m.group == m.k || m.group % kStep == 0))) return m;
+  m.real_columns = m.k;
+  m.real_groups = one_size ? m.groups() : any_groups;
+  m.any_sizes = !one_size;
+  m.has_order = true;
+  if (one_size) {
+    m.group = round_up(m.group, kStep);
+    m.k = m.real_groups * m.group;
+  } else {  // at worst each group holds one column more than whole steps
+    const std::int64_t begun = std::min(any_groups, m.k);
+    m.group = kStep;
+    m.k = (begun + (m.k - begun) / kStep) * kStep;
+  }
+  return m;
+}
+
+Layout with_any_groups(const Layout& layout) {
+  Layout l = layout;
+  if (!p16_element(l.kind) || !l.w13.has_order) return l;
+  for (P16Matrix* m : {&l.w13, &l.w2}) {
+    if (m->any_sizes) continue;
+    const std::int64_t groups = m->source_groups();
+    m->k = m->columns();
+    *m = filled(*m, groups);
+  }
+  return l;
 }
 
 Layout p16_layout(LayoutKind kind, const LayoutShape& s) {
   const Element element = p16_element(kind).value_or(Element::int4);
   const bool plain = kind == LayoutKind::p16_w4 || kind == LayoutKind::p16_w8;
-  const auto matrix = [&](std::int64_t half_rows, int halves, std::int64_t k) {
-    return P16Matrix{.element = element,
-                     .scales = plain                 ? s.scales
-                               : is_integer(element) ? Scales::w4a8
-                                                     : Scales::none,
-                     .has_zeros = plain && s.has_zeros,
-                     .half_rows = half_rows,
-                     .halves = halves,
-                     .k = k,
-                     .group = s.group == -1 || !is_integer(element) ? k : s.group,
-                     .has_bias = s.has_bias,
-                     .has_order = is_integer(element) && s.has_order};
+  // One matrix has a list when the other has.
+  const bool fills = s.group % 32 != 0 && s.group != -1 && !(s.group == s.hidden && s.group == s.intermediate);
+  const auto matrix = [&](std::int64_t half_rows, int halves, std::int64_t k, std::int64_t any_groups) {
+    const P16Matrix m{.element = element,
+                      .scales = plain                 ? s.scales
+                                : is_integer(element) ? Scales::w4a8
+                                                      : Scales::none,
+                      .has_zeros = plain && s.has_zeros,
+                      .half_rows = half_rows,
+                      .halves = halves,
+                      .k = k,
+                      .group = s.group == -1 || !is_integer(element) ? k : s.group,
+                      .has_bias = s.has_bias,
+                      .has_order = is_integer(element) && (s.has_order || fills)};
+    return filled(m, any_groups);
   };
   return {.kind = kind,
-          .w13 = matrix(s.intermediate, s.gated ? 2 : 1, s.hidden),
-          .w2 = matrix(s.hidden, 1, s.intermediate),
+          .w13 = matrix(s.intermediate, s.gated ? 2 : 1, s.hidden, 0),
+          .w2 = matrix(s.hidden, 1, s.intermediate, s.w2_groups),
           .experts = s.experts};
 }
 

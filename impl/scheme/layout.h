@@ -24,9 +24,14 @@
 // Named layouts (layout_named.h) are other libraries' forms, handed to a host tensor by tensor: the same logical
 // matrices, and a list of tensors [E, ...] that lie one behind another in the payload.
 //
-// Activation order (has_order): the columns of a matrix are sorted by group, and a list i32[K] of the checkpoint's
-// columns, padded to 64 bytes, follows its panels. The rows of either half of w13 lie in the order of w2's list, so
-// that only the input is reordered at run time.
+// Lists (has_order): a list i32[K] of the checkpoint's columns, padded to 64 bytes, follows the panels of a matrix
+// whose columns do not lie as in the checkpoint, for one of two reasons or both:
+//   activation order  columns are sorted by group. The rows of either half of w13 lie in the order of w2's list, so
+//                     that only the input is reordered at run time.
+//   filled groups     groups are filled up to whole steps of 32 columns; the list has -1 there, the weights are 0. The
+//                     rows of w13 are not filled: the middle row is spread when it is complete.
+// Groups of one size g become groups of round_up(g, 32). Groups of any sizes (what a rank of tensor parallelism holds
+// of act-ordered weights) become as many groups of 32 as each needs, and room is kept for the most that can be.
 //
 // w13 has gate and up panels in turn, G0 U0 G1 U1 ..., each half padded to 16 rows by itself. An
 // expert is w13 then w2; experts lie at a stride of whole 4 KiB pages. Padding: value 0 (int4: code 8), else 0.
@@ -76,7 +81,13 @@ struct P16Matrix {
   std::int64_t group = 0;  // == k: channel-wise
   bool has_bias = false;
   bool has_order = false;  // columns lie in the order of a list behind the panels
+  // Where groups are filled up: the checkpoint's columns and groups; 0: k and groups().
+  std::int64_t real_columns = 0, real_groups = 0;
+  bool any_sizes = false;  // of the checkpoint's groups
 
+  // Of the checkpoint.
+  constexpr std::int64_t columns() const { return real_columns != 0 ? real_columns : k; }
+  constexpr std::int64_t source_groups() const { return real_groups != 0 ? real_groups : groups(); }
   constexpr Grouping grouping() const {
     if (!is_integer(element)) return Grouping::none;
     if (group == k) return Grouping::channel;
@@ -216,7 +227,7 @@ struct Layout {
   std::vector<LayoutTensor> tensors = {};  // of named layouts, in their order in the payload
 
   // p16/int4-g32/1, p16/int4-cw-bias/1, p16/int4-g32,cw/1, p16/w8-cw-f32/1, p16/w4-g128-bf16-zp/1, p16/bf16/1,
-  // p16/f32-bias/1; those of named layouts; "" for none.
+  // p16/w4-g128,u56-f32-ao/1, p16/f32-bias/1; those of named layouts; "" for none.
   std::string id() const;
   const P16Matrix& matrix(Matrix which) const { return which == Matrix::w13 ? w13 : w2; }
   std::size_t w2_offset() const { return w13.bytes(); }  // within an expert of p16
@@ -245,13 +256,19 @@ struct LayoutShape {
   bool has_zeros = false;
   bool has_order = false;           // of integer elements
   Element element = Element::int4;  // of named layouts
+  std::int64_t w2_groups = 0;       // activation order in a part of the columns: all groups, of any sizes here
 };
 // The p16 layout of a layer; group sizes already checked to divide hidden and intermediate.
 Layout p16_layout(LayoutKind kind, const LayoutShape& shape);
+// A matrix with k and group of the checkpoint, with its groups filled up where they are no multiple of 32. any_groups:
+// it has so many, of any sizes.
+P16Matrix filled(P16Matrix matrix, std::int64_t any_groups = 0);
+// A layout with lists for groups of any sizes; others as they are.
+Layout with_any_groups(const Layout& layout);
 inline Layout p16_int4_layout(const LayoutShape& shape) { return p16_layout(LayoutKind::p16_int4, shape); }
-// Whether a list names each of its own places once.
-bool is_order(std::span<const std::int32_t> list);
-// "g32", "cw"
+// Whether a list names each of so many columns once; -1 names none.
+bool is_order(std::span<const std::int32_t> list, std::int64_t columns);
+// "g32", "cw"; "u56": 56 groups of any sizes
 std::string grouping_word(const P16Matrix& m);
 
 }  // namespace moe

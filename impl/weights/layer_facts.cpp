@@ -117,6 +117,7 @@ Dims LayerFacts::shape(Role role, Shard shard) const {
   MatrixSize m = projection_size(is_w13(role) ? Projection::up : Projection::down, c.hidden_dim, inter, c.group_size(),
                                  num_bits(c));
   if (is_w13(role) && gated_ && shard == Shard::whole) m.n = 2 * inter;
+  if (!is_w13(role) && keeps_groups()) m.all_groups = whole(Projection::down).groups();
   return dims_of(checkpoint_tensor(c.quantization.format, kind_of(role))->shape(m));
 }
 
@@ -127,6 +128,11 @@ Dims LayerFacts::stacked_shape(Role role) const {
   all.d[0] = static_cast<std::int64_t>(experts_.size());
   std::copy_n(one.d.begin(), one.ndim, all.d.begin() + 1);
   return all;
+}
+
+bool LayerFacts::keeps_groups() const {
+  const auto& weights = config_->quantization.weights;
+  return config_->parallel.tp_size > 1 && weights && weights->actorder == ActOrder::group;
 }
 
 MatrixSize LayerFacts::whole(Projection p) const {
@@ -143,7 +149,8 @@ Result<Part> LayerFacts::part(Projection p, const CheckpointTensor& row, std::st
   for (std::size_t i = 0; i < 2; ++i) {
     const Axis axis = row.axes[i];
     const bool along_n = axis == Axis::n || axis == Axis::n_words;
-    const bool along_k = axis == Axis::k || axis == Axis::k_words || (axis == Axis::groups && m.groups() > 1);
+    const bool along_k =
+        axis == Axis::k || axis == Axis::k_words || (axis == Axis::groups && m.groups() > 1 && !keeps_groups());
     if (p == Projection::down ? !along_k : !along_n) continue;
     // Rows or columns that one element stands for.
     const std::int64_t each = axis == Axis::groups                             ? m.group

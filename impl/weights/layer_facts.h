@@ -65,6 +65,9 @@ class LayerFacts {
   ExpertModule module(std::string_view prefix) const;
 
  private:
+  // Tensor parallelism cuts w2 with activation order: this rank's columns are of all groups.
+  bool keeps_groups() const;
+
   std::shared_ptr<const Config> config_;
   std::vector<std::int64_t> experts_;
   std::vector<std::int64_t> local_of_;  // [physical experts], -1: not held

@@ -179,7 +179,7 @@ TEST(Wna16Cpu, Files) {
   }
 }
 
-// Two tensor-parallel ranks: their sum is the whole layer's; activation order is refused there.
+// Two tensor-parallel ranks: their sum is the whole layer's. With activation order: wna16_groups_test.cpp.
 TEST(Wna16Cpu, TensorParallelRanks) {
   for (const char* format : {"gptq", "awq", "pack-quantized"})
     for (const bool zeros : {false, true}) {
@@ -208,16 +208,6 @@ TEST(Wna16Cpu, TensorParallelRanks) {
       }
       EXPECT_LE(relative_rms(sum, plain_layer(m)), 1e-5);
     }
-  Wna16Model ordered;
-  ordered.order = true;
-  ordered.extra["parallel"] = {{"tp_size", 2}, {"tp_rank", 0}};
-  const ConfigPtr config = make_config(ordered.config_text());
-  const Failure f = failure([&](moe_error** e) {
-    moe_selection* s = nullptr;
-    return moe_select_backend(nullptr, config.get(), nullptr, 0, &s, e);
-  });
-  EXPECT_EQ(f.status, MOE_ERR_NO_BACKEND);
-  EXPECT_THAT(f.message, testing::HasSubstr("actorder"));
 }
 
 }  // namespace

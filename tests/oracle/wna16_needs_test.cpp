@@ -180,7 +180,7 @@ TEST(Wna16Needs, ACpuRunsThemByName) {
     return Reject::none;
   };
   EXPECT_EQ(reason(with(ours, {{"compute", "a8"}})), Reject::not_built);
-  EXPECT_EQ(reason(with(ours, weights({{"group_size", 16}}))), Reject::group_size);
+  EXPECT_EQ(reason(with(ours, weights({{"group_size", 8}}))), Reject::group_size);
   EXPECT_EQ(reason(with(ours, kOrdered)), Reject::act_order);
   const auto auto_choice = explain(with(ours, {{"moe_backend", "auto"}}));
   ASSERT_TRUE(auto_choice);
