@@ -2,11 +2,12 @@
 // destination's pages are touched beforehand.
 //
 // Counters: GB_s; per_thread, GB per second of processor time. Name: convert/<workload>/<format>/threads:<n>; `-packed`
-// formats read pack-quantized tensors, others int-quantized.
+// formats read pack-quantized tensors, gptq and awq their own, others int-quantized.
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -37,14 +38,12 @@ struct Free {
   void operator()(void* p) const { std::free(p); }
 };
 
-void run(benchmark::State& state, const Workload& w, const Format& f, int threads) try {
-  const Model m(w, f, true);
-  Source source(w, f, std::size_t{256} << 20);
-  const Owned<moe_weights> weights = source.weights(m.config.get());
+// One conversion after another of the weights of a selection.
+void measure(benchmark::State& state, const moe_selection* selection, moe_weights* weights, int threads) {
   const Owned<moe_context> context = make_context(threads);
   std::uint64_t bytes = 0, alignment = 0;
   moe_error* e = nullptr;
-  check(moe_selection_packed_size(m.selection.get(), &bytes, &alignment, &e), e);
+  check(moe_selection_packed_size(selection, &bytes, &alignment, &e), e);
   const std::unique_ptr<void, Free> memory(
       std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment));
   std::memset(memory.get(), 1, bytes);
@@ -59,7 +58,7 @@ void run(benchmark::State& state, const Workload& w, const Format& f, int thread
       bandwidth.push_back(read_bandwidth(threads));
       moe_packed* packed = nullptr;
       const double begin = seconds(), cpu_begin = cpu_seconds();
-      check(moe_convert_weights(context.get(), m.selection.get(), weights.get(), &options, &packed, &e), e);
+      check(moe_convert_weights(context.get(), selection, weights, &options, &packed, &e), e);
       times.push_back(seconds() - begin);
       cpu += cpu_seconds() - cpu_begin;
       moe_packed_destroy(packed);
@@ -72,23 +71,106 @@ void run(benchmark::State& state, const Workload& w, const Format& f, int thread
   // Of processor time: what a thread does while it runs, whatever else does.
   state.counters["per_thread"] = static_cast<double>(bytes) * static_cast<double>(times.size()) / cpu / 1e9;
   state.counters["probe_GB_s"] = bandwidth[bandwidth.size() / 2];
+}
+
+void run(benchmark::State& state, const Workload& w, const Format& f, int threads) try {
+  const Model m(w, f, true);
+  Source source(w, f, std::size_t{256} << 20);
+  const Owned<moe_weights> weights = source.weights(m.config.get());
+  measure(state, m.selection.get(), weights.get(), threads);
 } catch (const std::exception& e) {
   state.SkipWithError(e.what());  // the others go on
+}
+
+// --- GPTQ and AWQ: int4, groups of 128, columns first ------------------------------------------------------------
+
+struct ColumnsFirst {
+  const char *name, *format;
+  bool zeros;  // AWQ has them; then codes, too, are words of eight rows
+};
+constexpr ColumnsFirst kColumnsFirst[] = {{"gptq-g128", "gptq", false}, {"awq-g128", "awq", true}};
+constexpr std::int64_t kGroup = 128;
+
+Owned<moe_config> config_of(const Workload& w, const ColumnsFirst& f) {
+  const std::string text =
+      "{\"num_experts\":" + std::to_string(w.experts) + ",\"top_k\":" + std::to_string(w.top_k) +
+      ",\"hidden_dim\":" + std::to_string(w.hidden) + ",\"intermediate_size\":" + std::to_string(w.intermediate) +
+      R"(,"in_dtype":"bfloat16","quantization":{"weights":{"num_bits":4,"type":"int","strategy":"group",)" +
+      "\"group_size\":" + std::to_string(kGroup) + ",\"symmetric\":" + (f.zeros ? "false" : "true") +
+      "},\"format\":\"" + f.format + "\"}}";
+  moe_error* e = nullptr;
+  moe_config* config = nullptr;
+  check(moe_config_create(text.data(), text.size(), &config, &e), e);
+  return Owned<moe_config>(config);
+}
+
+// Stacks of random words and of float16 scales.
+class Stacks {
+ public:
+  Stacks(const Workload& w, const ColumnsFirst& f, moe_weights* weights) {
+    for (const bool up : {true, false}) {
+      const std::string matrix = up ? "w13" : "w2";
+      const std::int64_t n = up ? 2 * w.intermediate : w.hidden, k = up ? w.hidden : w.intermediate, g = k / kGroup;
+      add(weights, matrix + "_weight", MOE_DTYPE_I32, {w.experts, f.zeros ? k : k / 8, f.zeros ? n / 8 : n});
+      add(weights, matrix + "_scale", MOE_DTYPE_F16, {w.experts, g, n});
+      if (f.zeros) add(weights, matrix + "_zero_point", MOE_DTYPE_I32, {w.experts, g, n / 8});
+    }
+  }
+
+ private:
+  void add(moe_weights* weights, const std::string& role, moe_dtype dtype, const std::array<std::int64_t, 3>& shape) {
+    const bool scale = dtype == MOE_DTYPE_F16;
+    const auto count = static_cast<std::size_t>(shape[0] * shape[1] * shape[2]) / (scale ? 2 : 1);
+    std::vector<std::uint32_t>& words = memory_.emplace_back(count);
+    std::uint32_t x = 1;
+    for (std::uint32_t& word : words) {
+      x = x * 1664525u + 1013904223u;
+      word = scale ? (x & 0x03ff03ffu) | 0x20002000u : x;
+    }
+    moe_tensor t{};
+    t.struct_size = sizeof t;
+    t.dtype = dtype;
+    t.ndim = 3;
+    std::copy(shape.begin(), shape.end(), t.shape);
+    t.data = words.data();
+    moe_error* e = nullptr;
+    check(moe_weights_set(weights, role.c_str(), &t, nullptr, nullptr, &e), e);
+  }
+  std::vector<std::vector<std::uint32_t>> memory_;
+};
+
+void run_columns_first(benchmark::State& state, const Workload& w, const ColumnsFirst& f, int threads) try {
+  const Owned<moe_config> config = config_of(w, f);
+  moe_error* e = nullptr;
+  moe_selection* selected = nullptr;
+  check(moe_select_backend(nullptr, config.get(), nullptr, 0, &selected, &e), e);
+  const Owned<moe_selection> selection(selected);
+  moe_weights* created = nullptr;
+  check(moe_weights_create(config.get(), &created, &e), e);
+  const Owned<moe_weights> weights(created);
+  const Stacks stacks(w, f, weights.get());
+  measure(state, selection.get(), weights.get(), threads);
+} catch (const std::exception& e) {
+  state.SkipWithError(e.what());
+}
+
+template <class Body>
+void add_cell(const Workload& w, const char* format, int threads, Body body) {
+  const std::string name = std::string("convert/") + w.name + "/" + format + "/threads:" + std::to_string(threads);
+  benchmark::RegisterBenchmark(name.c_str(), body)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
 }
 
 }  // namespace
 
 void add_conversions(const std::vector<int>& threads) {
   for (const Workload& w : kWorkloads)
-    for (const Format& f : formats())
-      for (const int n : threads)
-        if (f.fits(w))
-          benchmark::RegisterBenchmark(
-              (std::string("convert/") + w.name + "/" + f.name + "/threads:" + std::to_string(n)).c_str(),
-              [w, &f, n](benchmark::State& s) { run(s, w, f, n); })
-              ->UseManualTime()
-              ->Iterations(1)
-              ->Unit(benchmark::kMillisecond);
+    for (const int n : threads) {
+      for (const Format& f : formats())
+        if (f.fits(w)) add_cell(w, f.name, n, [w, &f, n](benchmark::State& s) { run(s, w, f, n); });
+      for (const ColumnsFirst& f : kColumnsFirst)
+        if (w.hidden % kGroup == 0 && w.intermediate % kGroup == 0)
+          add_cell(w, f.name, n, [w, &f, n](benchmark::State& s) { run_columns_first(s, w, f, n); });
+    }
 }
 
 }  // namespace moe::bench
