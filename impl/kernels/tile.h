@@ -113,16 +113,30 @@ constexpr std::int64_t block_offset(std::int64_t block, int n) { return (block >
 // Where value k of row `row` lies in a f32 tile of n rows; 16 values are together.
 constexpr std::int64_t float_offset(std::int64_t k, int row, int n) { return (k / 16 * n + row) * 16 + k % 16; }
 
+// Asks for the memory of a row that will be written: rows lie in pieces, a line each, which no hardware foresees.
+inline void prefetch_tile_row(const TileShape& shape, const TilePlace& to) {
+  const std::size_t piece = shape.piece(), end = shape.piece_bytes(), step = piece * static_cast<std::size_t>(to.n);
+  std::byte* b = to.tile + static_cast<std::size_t>(to.row) * piece;
+  for (std::size_t at = 0; at < end; at += piece, b += step) __builtin_prefetch(b, 1);
+}
+
+// Pieces of a size that the compiler knows are copied without a call.
+template <std::size_t Known>
+inline void copy_pieces(const std::byte* a, std::size_t n, std::byte* b, std::size_t m, std::size_t piece,
+                        std::size_t bytes) {
+  for (std::size_t at = 0; at < bytes; at += piece) std::memcpy(b + at * m, a + at * n, Known == 0 ? piece : Known);
+}
+
 // The same row in another tile.
 inline void copy_tile_row(const TileShape& shape, const TilePlace& from, const TilePlace& to) {
   const auto n = static_cast<std::size_t>(from.n), m = static_cast<std::size_t>(to.n);
-  const std::size_t piece = shape.piece();
+  const std::size_t piece = shape.piece(), bytes = shape.piece_bytes();
   const std::byte* a = from.tile + static_cast<std::size_t>(from.row) * piece;
   std::byte* b = to.tile + static_cast<std::size_t>(to.row) * piece;
-  for (std::size_t at = 0; at < shape.piece_bytes(); at += piece) std::memcpy(b + at * m, a + at * n, piece);
-  a = from.tile + shape.piece_bytes() * n + static_cast<std::size_t>(from.row) * 4;
-  b = to.tile + shape.piece_bytes() * m + static_cast<std::size_t>(to.row) * 4;
-  for (std::size_t word = 0; word < static_cast<std::size_t>(shape.words()); ++word)
+  (piece == 64 ? copy_pieces<64> : copy_pieces<0>)(a, n, b, m, piece, bytes);
+  a = from.tile + bytes * n + static_cast<std::size_t>(from.row) * 4;
+  b = to.tile + bytes * m + static_cast<std::size_t>(to.row) * 4;
+  for (std::size_t word = 0, words = static_cast<std::size_t>(shape.words()); word < words; ++word)
     std::memcpy(b + word * m * 4, a + word * n * 4, 4);
 }
 

@@ -123,6 +123,8 @@ void Run::quantise_tokens(std::int64_t item, std::int64_t items) const {
     const bool ordered = s.layout().w13.has_order;
     for (const std::int32_t* slot = first; slot != slots + s.top_k; ++slot) {
       if (*slot < 0) continue;
+      const std::int32_t* next = slot + 1;
+      if (next != slots + s.top_k && *next >= 0) prefetch_tile_row(in, place_of_slot(*this, *next));
       if (slot != first && !s.weight_on_input && !ordered) {
         copy_tile_row(in, place, place_of_slot(*this, *slot));
         continue;
@@ -255,6 +257,12 @@ void Run::write_out(float* acc, std::int64_t column, std::int64_t columns) const
   }
 }
 
+// The sums that a tile will be added to: they lie apart, beyond L2 when there are many tokens.
+void prefetch_sums(const float* acc, std::int64_t ld, const std::int32_t* tokens, int rows, std::int64_t count) {
+  for (int r = 0; r < rows; ++r)
+    for (std::int64_t i = 0; i < count; i += 16) __builtin_prefetch(acc + tokens[r] * ld + i, 1);
+}
+
 void Run::multiply_down(const Claim& claim) const {
   if (claim.item < 0 || cancelled()) return;
   const Plan& p = w.plan;
@@ -275,6 +283,7 @@ void Run::multiply_down(const Claim& claim) const {
       const std::byte* next = panel + count < end ? panels(Matrix::w2, e, panel + count) : after;
       for (std::int32_t j = 0; j < e.tiles; ++j) {
         const Tile& t = p.tiles[e.first_tile + j];
+        prefetch_sums(acc + (panel - begin) * kPanelRows, columns, p.slot_token + t.slot, t.rows, ld);
         s.kernel->gemm({&m, w2, count, mid_tile(t), t.rows, mid, y, ld, next, panel, j, e.tiles});
         s.kernel->steps->combine({acc + (panel - begin) * kPanelRows, columns, p.slot_token + t.slot,
                                   s.weight_on_input ? nullptr : p.slot_weight + t.slot, y, ld, t.rows, ld, s.rounded,

@@ -94,25 +94,38 @@ CanonicalRows whole_matrix(const World& w, std::int64_t e, bool w13) {
   return rows;
 }
 
-// Field `j` of word `word` of a stack.
-int field(const VecTensor& t, std::size_t word, int bits, int j) {
-  std::uint32_t v;
-  std::memcpy(&v, t.data.data() + word * 4, 4);
-  return static_cast<int>(v >> (bits * j) & ((1u << bits) - 1));
-}
+// The stored codes of a stack, by wna16.md 2.1. What does not depend on the place is looked up once: this also runs
+// under an emulator.
+class StoredCodes {
+ public:
+  StoredCodes(const VecFile& f, const std::string& name, const P16Matrix& m)
+      : t_(f.at(name)),
+        bits_(m.element == Element::int4 ? 4 : 8),
+        awq_(format_of(f) == Format::awq),
+        rows_first_(f.meta.at("backend") == "FLASHINFER_TRTLLM") {}
 
-// The stored code of (row, column) of a stack, by wna16.md 2.1.
-int stored_code(const VecFile& f, const std::string& name, const P16Matrix& m, std::int64_t e, std::int64_t n,
-                std::int64_t k) {
-  constexpr int kInv4[] = {0, 4, 1, 5, 2, 6, 3, 7}, kInv8[] = {0, 2, 1, 3};
-  const VecTensor& t = f.at(name);
-  const int bits = m.element == Element::int4 ? 4 : 8, pf = 32 / bits;
-  const auto words = static_cast<std::size_t>(t.shape[1] * t.shape[2]) * static_cast<std::size_t>(e);
-  const auto at = [&](std::int64_t i, std::int64_t j) { return words + static_cast<std::size_t>(i * t.shape[2] + j); };
-  if (format_of(f) == Format::awq) return field(t, at(k, n / pf), bits, bits == 4 ? kInv4[n % 8] : kInv8[n % 4]);
-  const bool rows_first = f.meta.at("backend") == "FLASHINFER_TRTLLM";
-  return field(t, rows_first ? at(n, k / pf) : at(k / pf, n), bits, static_cast<int>(k % pf));
-}
+  int at(std::int64_t e, std::int64_t n, std::int64_t k) const {
+    constexpr int kInv4[] = {0, 4, 1, 5, 2, 6, 3, 7}, kInv8[] = {0, 2, 1, 3};
+    const int per_word = 32 / bits_;
+    if (awq_) return field(word(e, k, n / per_word), bits_ == 4 ? kInv4[n % 8] : kInv8[n % 4]);
+    const std::size_t w = rows_first_ ? word(e, n, k / per_word) : word(e, k / per_word, n);
+    return field(w, static_cast<int>(k % per_word));
+  }
+
+ private:
+  std::size_t word(std::int64_t e, std::int64_t i, std::int64_t j) const {
+    return static_cast<std::size_t>((e * t_.shape[1] + i) * t_.shape[2] + j);
+  }
+  int field(std::size_t word, int j) const {
+    std::uint32_t v;
+    std::memcpy(&v, t_.data.data() + word * 4, 4);
+    return static_cast<int>(v >> (bits_ * j) & ((1u << bits_) - 1));
+  }
+
+  const VecTensor& t_;
+  int bits_;
+  bool awq_, rows_first_;
+};
 
 std::vector<std::int16_t> integers(const VecTensor& t) {
   if (t.dtype != DType::i8) return t.as<std::int16_t>();
@@ -129,11 +142,12 @@ void compare(const VecFile& f, const World& w, std::int64_t e, const std::string
   const bool dense = f.has("dense." + name + "_int");
   const auto ints = dense ? integers(f.at("dense." + name + "_int")) : std::vector<std::int16_t>();
   const auto groups = dense ? f.at("dense." + name + "_group").as<std::int32_t>() : std::vector<std::int32_t>();
+  const StoredCodes stored(f, "in." + name, m);
   const auto dense_scales = dense ? f.at("dense." + name + "_scale").floats() : std::vector<float>();
   for (std::int64_t n = 0; n < m.rows(); ++n)
     for (std::int64_t k = 0; k < m.k; ++k) {
       const int code = rows.row(n)[k];
-      ASSERT_EQ(code + bias, stored_code(f, "in." + name, m, e, n, k)) << name << " " << n << " " << k;
+      ASSERT_EQ(code + bias, stored.at(e, n, k)) << name << " " << n << " " << k;
       const std::int64_t g = rows.g_idx.empty() ? k / m.group : rows.g_idx[static_cast<std::size_t>(k)];
       const int zero = rows.zeros.empty() ? bias : rows.zeros[static_cast<std::size_t>(n * rows.groups + g)];
       if (!dense) continue;

@@ -401,7 +401,7 @@ void expect_same(const CanonicalRows& got, const CanonicalRows& want, const Wna1
 
 TEST(Wna16, RandomLayersComeBack) {
   std::mt19937 random(20);
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 120; ++round) {
     const auto kind = static_cast<Wna16Kind>(round % 5);
     const PlainLayer plain = random_plain(random_layout(kind, random), random);
     const Wna16Layout& l = plain.layout;
