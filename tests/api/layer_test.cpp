@@ -68,7 +68,7 @@ TEST_F(LayerEntry, MembersThatMayDiffer) {
 }
 
 TEST_F(LayerEntry, AHostThatCannotRunTheKernel) {
-  const PlatformPtr arm = make<PlatformPtr>([](moe_platform** o, moe_error** e) {
+  const PlatformPtr other = make<PlatformPtr>([](moe_platform** o, moe_error** e) {
 #if defined(__aarch64__)
     return moe_platform_create("{\"type\":\"cpu\",\"arch\":\"x86_64\",\"features\":[\"avx2\",\"fma\",\"f16c\"]}",
                                MOE_NUL_TERMINATED, o, e);
@@ -76,15 +76,21 @@ TEST_F(LayerEntry, AHostThatCannotRunTheKernel) {
     return moe_platform_create(nullptr, 0, o, e);
 #endif
   });
-  const SelectionPtr selection = make_selection(s.config.get(), nullptr, arm.get());
+  const SelectionPtr selection = make_selection(s.config.get(), nullptr, other.get());
 #if defined(__x86_64__)
   if (std::string(moe_selection_kernel(selection.get())) == "w4a8_tok8_p16_scalar")
     GTEST_SKIP() << "no better kernel to take away";
   setenv("MOE_MAX_ISA", "scalar", 1);
 #endif
-  const Failure f = create(selection.get(), s.packed.get());
+  // packed for that selection: another architecture may have another layout
+  const WeightsPtr weights = make_weights(s.config.get(), m);
+  const PackedPtr packed = make<PackedPtr>([&](moe_packed** o, moe_error** e) {
+    return moe_convert_weights(nullptr, selection.get(), weights.get(), nullptr, o, e);
+  });
+  const Failure f = create(selection.get(), packed.get());
   unsetenv("MOE_MAX_ISA");
   EXPECT_EQ(f.status, MOE_ERR_UNSUPPORTED) << f.message;
+  EXPECT_NE(f.message.find("this host cannot run kernel w4a8_tok8_p16_"), std::string::npos) << f.message;
 }
 
 TEST_F(LayerEntry, ExpertMaps) {
