@@ -27,12 +27,16 @@ constexpr SourceTensor kInt8{"weight", MOE_DTYPE_I8, each_k, Fill::bits};
 constexpr SourceTensor kPacked4{"weight", MOE_DTYPE_I32, words_of_8, Fill::bits};
 constexpr SourceTensor kPacked8{"weight", MOE_DTYPE_I32, words_of_4, Fill::bits};
 constexpr SourceTensor kScale{"scale", MOE_DTYPE_BF16, each_group, Fill::bf16};
+constexpr SourceTensor kGroups{"g_idx", MOE_DTYPE_I32, each_k, Fill::groups};
 constexpr SourceTensor kBf16{"weight", MOE_DTYPE_BF16, each_k, Fill::bf16};
 constexpr SourceTensor kF32{"weight", MOE_DTYPE_F32, each_k, Fill::f32};
 
 #define W4A8(g, more) "\"quantization\":{\"scheme\":\"W4A8\",\"group_size\":" #g more "}"
 #define W8A8 "\"quantization\":{\"scheme\":\"W8A8\"}"
 #define WNA16(scheme, g) "\"quantization\":{\"scheme\":\"" scheme "\",\"group_size\":" #g "}"
+#define ACT_ORDER(g)                                                                                         \
+  "\"quantization\":{\"weights\":{\"num_bits\":4,\"type\":\"int\",\"strategy\":\"group\",\"group_size\":" #g \
+  ",\"symmetric\":true,\"actorder\":\"group\"},\"format\":\"pack-quantized\"}"
 #define BLOCK32 ",\"activation_quant\":\"block32\""
 #define PACKED ",\"format\":\"pack-quantized\""
 constexpr std::array kFormats = {
@@ -45,6 +49,7 @@ constexpr std::array kFormats = {
     Format{"w8a8-channel", W8A8, -1, MOE_DTYPE_BF16, {kInt8, kScale, kNone}},
     Format{"w8a8-channel-block32", W8A8 BLOCK32, -1, MOE_DTYPE_BF16, {kInt8, kScale, kNone}},
     Format{"w4a16-g128", WNA16("W4A16", 128), 128, MOE_DTYPE_BF16, {kPacked4, kScale, kNone}},
+    Format{"w4a16-g128-act-order", ACT_ORDER(128), 128, MOE_DTYPE_BF16, {kPacked4, kScale, kGroups}},
     Format{"w8a16-channel", WNA16("W8A16", -1), -1, MOE_DTYPE_BF16, {kPacked8, kScale, kNone}},
     Format{"bf16", "\"in_dtype\":\"bfloat16\"", 0, MOE_DTYPE_BF16, {kBf16, kNone, kNone}},
     Format{"f32", "\"in_dtype\":\"float32\"", 0, MOE_DTYPE_F32, {kF32, kNone, kNone}},
@@ -56,6 +61,7 @@ constexpr std::array kFormats = {
 #undef W4A8
 #undef W8A8
 #undef WNA16
+#undef ACT_ORDER
 #undef BLOCK32
 #undef PACKED
 
@@ -89,6 +95,21 @@ std::vector<std::uint64_t> random_words(std::size_t count, const SourceTensor& t
     if (positive) word &= t.fill == Fill::f32 ? 0x7fffffff7fffffffu : 0x7fff7fff7fff7fffu;
   }
   return out;
+}
+
+// The groups of w13's columns, then those of w2's.
+std::vector<std::uint64_t> group_lists(const Workload& w, std::int64_t group) {
+  std::vector<std::int32_t> of(static_cast<std::size_t>(w.hidden + w.intermediate));
+  std::mt19937 rng(1);
+  const auto list = [&](std::int64_t begin, std::int64_t k) {
+    for (std::int64_t i = 0; i < k; ++i) of[static_cast<std::size_t>(begin + i)] = static_cast<std::int32_t>(i / group);
+    std::shuffle(of.begin() + begin, of.begin() + begin + k, rng);
+  };
+  list(0, w.hidden);
+  list(w.hidden, w.intermediate);
+  std::vector<std::uint64_t> words(of.size() / 2 + 1);
+  std::memcpy(words.data(), of.data(), of.size() * sizeof of[0]);
+  return words;
 }
 
 // Decode walks all experts before one comes again: they are to be ten times what the last cache holds.
@@ -145,7 +166,9 @@ std::size_t tensor_words(const Workload& w, const Format& f, const SourceTensor&
 Source::Source(const Workload& w, const Format& f, std::size_t bytes) : workload_(w), format_(f) {
   experts_ = std::min(w.experts, 1 + static_cast<std::int64_t>(bytes / 8 / tensor_words(w, f, f.tensors[0])));
   for (std::size_t i = 0; i < f.tensors.size(); ++i)
-    if (f.tensors[i].dtype != MOE_DTYPE_INVALID)
+    if (f.tensors[i].fill == Fill::groups)
+      data_[i] = group_lists(w, f.group);
+    else if (f.tensors[i].dtype != MOE_DTYPE_INVALID)
       data_[i] = random_words(tensor_words(w, f, f.tensors[i]) * static_cast<std::size_t>(experts_), f.tensors[i]);
 }
 
@@ -159,6 +182,13 @@ moe_status MOE_CALL Source::get(void* user, const char* role, std::int64_t exper
     const SourceTensor& t = s.format_.tensors[i];
     if (t.dtype == MOE_DTYPE_INVALID || suffix != t.suffix) continue;
     out->dtype = t.dtype;
+    if (t.fill == Fill::groups) {
+      out->ndim = 1;
+      out->data = reinterpret_cast<std::int32_t*>(const_cast<std::uint64_t*>(s.data_[i].data())) +
+                  (w13 ? 0 : s.workload_.hidden);
+      out->shape[0] = w13 ? s.workload_.hidden : s.workload_.intermediate;
+      return MOE_OK;
+    }
     out->ndim = 2;
     out->data = const_cast<std::uint64_t*>(s.data_[i].data()) +
                 tensor_words(s.workload_, s.format_, t) * static_cast<std::size_t>(expert % s.experts_);

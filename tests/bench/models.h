@@ -21,7 +21,8 @@ struct Workload {
 
 // How many columns a source tensor of a matrix [N, K] has.
 using Columns = std::int64_t (*)(std::int64_t k, std::int64_t group);
-enum class Fill : std::uint8_t { int4, bits, bf16, f32 };  // values -8..7; any; +-2^-7..2^-6
+// Values -8..7; any; +-2^-7..2^-6; the group of each column, shuffled, one list for all experts.
+enum class Fill : std::uint8_t { int4, bits, bf16, f32, groups };
 
 // w13_<suffix> and w2_<suffix> of every expert; dtype INVALID: none.
 struct SourceTensor {
