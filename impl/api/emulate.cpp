@@ -4,6 +4,7 @@
 #include "api/emulate.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <string>
 #include <utility>
@@ -31,6 +32,19 @@ Check check_model(const Packed& packed, const Selection& selection) {
   return fail(Code::config_mismatch, "experts",
               "packed: experts " + shape_text(packed.info.experts) + ", the selection has " + shape_text(experts),
               "\"member\":\"experts\"");
+}
+
+// A file's header may say other sizes than the config beside it; the engine relies on both. `layout`: one of ours.
+Check check_sizes(const Layout& layout, const Config& c) {
+  const P16Matrix &w13 = layout.w13, &w2 = layout.w2;
+  const std::array found{std::int64_t{w13.halves}, w13.half_rows, w13.columns(), w2.half_rows, w2.columns()};
+  const std::int64_t inter = c.intermediate_size_per_partition;
+  const std::array expected{std::int64_t{is_gated(c.activation) ? 2 : 1}, inter, c.hidden_dim, c.hidden_dim, inter};
+  if (found == expected) return ok();
+  return fail(Code::config_mismatch, "layout",
+              "packed: sizes of the layout (halves and rows of w13, its columns, rows and columns of w2): found " +
+                  shape_text(found) + ", the selection has " + shape_text(expected),
+              "\"member\":\"layout\"");
 }
 
 Result<std::shared_ptr<const Packed>> repack(const Packed& packed, const Layout& to,
@@ -125,6 +139,7 @@ Result<Emulated> emulate(const std::shared_ptr<const Packed>& packed, const Sele
       return fail(
           Code::unsupported, "packed",
           "packed: layout " + packed->info.layout_id + " is none of int4 or int8 weights with 16-bit activations");
+    MOE_CHECK(check_sizes(*to, *selection.config));
     MOE_TRY(e.kernel, kernel_here(selection, *to));
     // As vLLM's classes of these names do. Lists of columns need the whole matrix.
     if (selection.config->emulation_layout == EmulationLayout::on_the_fly && !to->w13.has_order) {
@@ -139,6 +154,7 @@ Result<Emulated> emulate(const std::shared_ptr<const Packed>& packed, const Sele
     MOE_TRY(e.weights, std::move(weights));
     return e;
   }
+  MOE_CHECK(check_sizes(packed->info.layout, *selection.config));
   MOE_TRY(e.kernel, kernel_here(selection, packed->info.layout));
   return e;
 }

@@ -1,0 +1,76 @@
+// Backend EMULATION and packed files that say two things: the header describes weights of another size than the config
+// beside it. Hashes are right, so only the sizes tell.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "io/packed.h"
+#include "support/wna16_targets.h"
+
+namespace moe::test {
+namespace {
+
+Wna16Model model_of(std::int64_t hidden, std::int64_t intermediate) {
+  Wna16Model m;
+  m.E = 2, m.H = hidden, m.I = intermediate;
+  return random_wna16(m, 1);
+}
+
+Packed opened(const moe_packed* packed) {
+  const void* data = nullptr;
+  std::uint64_t size = 0;
+  EXPECT_EQ(moe_packed_data(packed, &data, &size, nullptr), MOE_OK);
+  return *open_packed({static_cast<const std::byte*>(data), size}, {.verify = true}, "caller", nullptr, {});
+}
+
+// The weights and layout of one block with the config of another.
+std::vector<std::byte> mixed(const moe_packed* weights, const moe_packed* config) {
+  const Packed of = opened(weights);
+  PackedInfo info = of.info;
+  info.config = opened(config).info.config;
+  Buffer memory = *Buffer::create(static_cast<std::size_t>(*packed_block_bytes(info)));
+  std::memcpy(memory.data() + packed_payload_offset(info), of.payload.data(), of.payload.size());
+  const auto sealed = seal_packed(info, memory.bytes(), {}, "owned", nullptr);
+  EXPECT_TRUE(sealed);
+  return {sealed->block.begin(), sealed->block.end()};
+}
+
+TEST(Emulate, LayoutOfAnotherSizeThanTheConfig) {
+  const Wna16Model small = model_of(128, 64);
+  Wna16Model runs = small;
+  runs.extra = {{"moe_backend", "emulation"}};
+  for (const Wna16Target& t : wna16_targets()) {
+    const std::string name = t.name;
+    if (name != "ours" && name != "on_the_fly" && name != "dense") continue;
+    for (const Wna16Model& other : {small, model_of(256, 64), model_of(128, 128)}) {
+      SCOPED_TRACE(name + " " + std::to_string(other.H) + " " + std::to_string(other.I));
+      Wna16Model a = other, b = small;
+      a.extra = b.extra = t.members;
+      Wna16Conversion weights(a), config(b);
+      ASSERT_EQ(weights.convert().status, MOE_OK);
+      ASSERT_EQ(config.convert().status, MOE_OK);
+      const std::vector<std::byte> block = mixed(weights.packed.get(), config.packed.get());
+      Wna16Layer run;
+      run.config = make_config(runs.config_text());
+      run.selection = make_selection(run.config.get());
+      run.packed = make<PackedPtr>([&](moe_packed** o, moe_error** e) {
+        return moe_packed_load_memory(nullptr, block.data(), block.size(), 0, nullptr, nullptr, o, e);
+      });
+      const Failure f = failure([&](moe_error** e) {
+        moe_layer* out = nullptr;
+        const moe_status s =
+            moe_layer_create(run.context.get(), run.selection.get(), run.packed.get(), nullptr, &out, e);
+        run.layer.reset(out);
+        return s;
+      });
+      const bool same = other.H == small.H && other.I == small.I;
+      EXPECT_EQ(f.status, same ? MOE_OK : MOE_ERR_CONFIG_MISMATCH) << f.message;
+      if (same) continue;
+      EXPECT_NE(f.message.find("[2, " + std::to_string(other.I) + ", " + std::to_string(other.H)), std::string::npos)
+          << f.message;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace moe::test
