@@ -470,13 +470,16 @@ MOE_API const char* MOE_CALL moe_selection_backend(const moe_selection* selectio
  *  borrowed. [any] */
 MOE_API const char* MOE_CALL moe_selection_kernel(const moe_selection* selection);
 /** Identity of the packed layout ("p16/int4-g32/1"). Converted weights run with any kernel of the
- *  same layout. Borrowed. [any] */
+ *  same layout. With activation order, conversion takes a roomier one if the groups of an expert
+ *  turn out to be of several sizes ("p16/w4-u4,u2-f32-ao/1"; moe_packed_to_json tells); layers of
+ *  this selection take it, too. Borrowed. [any] */
 MOE_API const char* MOE_CALL moe_selection_layout(const moe_selection* selection);
 /** Number of candidates, in the order in which they were asked. [any] */
 MOE_API size_t MOE_CALL moe_selection_candidate_count(const moe_selection* selection);
 /** Fills `out` (set out->struct_size first). [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_selection_candidate(const moe_selection* selection, size_t index, moe_candidate* out, moe_error** err);
-/** Bytes and alignment that the converted weights will take. [any] */
+/** Bytes and alignment that the converted weights will take in the layout of moe_selection_layout;
+ *  more in the roomier one named there. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_selection_packed_size(const moe_selection* selection, uint64_t* bytes, uint64_t* alignment, moe_error** err);
 /** What was asked for and what runs: {"backend":..,"kernel":..,"layout":..,"runs_as":{..},
  *  "quant_config":{..},"routing_method":..,"activation_format":..,"shard":{..},
@@ -552,13 +555,15 @@ typedef struct moe_convert_options {
   void* dst;                     /* NULL: the library allocates; else kept by the result;   */
                                  /* content unspecified after a failure                    */
   uint64_t dst_size;             /* >= moe_selection_packed_size; dst aligned as told there */
+                                 /* too small: BUFFER_TOO_SMALL, "needed" in the details    */
   moe_release_fn dst_release;    /* called when the result is destroyed                   */
   void* dst_user;
   uint64_t max_temp_bytes;       /* 0: one expert's worth per thread                      */
   moe_control* control;          /* may be NULL                                          */
 } moe_convert_options;
 
-/** Repacks `weights` into the layout of `selection`. Refuses an incomplete set
+/** Repacks `weights` into the layout of `selection`, or the roomier one that uneven groups of
+ *  activation order need (moe_selection_layout). Refuses an incomplete set
  *  (MOE_ERR_MISSING_WEIGHT names every gap). The result does not depend on thread count or on
  *  the host: the same input gives the same bytes. options may be NULL. [any; weights excl when
  *  MOE_CONVERT_RELEASE_SOURCES is set] */
