@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "api/agree.h"
 #include "base/buffer.h"
+#include "base/process_mark.h"
 #include "base/tensor.h"
 #include "convert/repack.h"
 #include "oracle/backend.h"
@@ -65,7 +67,8 @@ Result<std::shared_ptr<const Packed>> repack(const Packed& packed, const Layout&
   return std::make_shared<const Packed>(std::move(sealed));
 }
 
-// Rooms for as many items as run at once; calls at the same time share them.
+// Rooms for as many items as run at once; calls at the same time share them. A child of fork() finds some taken by
+// threads that it does not have: rooms of another process are free.
 class MadePanels final : public PanelSource {
  public:
   static Result<std::shared_ptr<const MadePanels>> create(std::shared_ptr<const Packed> packed, const Layout& to,
@@ -84,13 +87,15 @@ class MadePanels final : public PanelSource {
   }
   const Layout& layout() const override { return to_; }
   int take_room() const override {
-    for (std::size_t i = 0;; i = (i + 1) % rooms_.size())
-      if (!rooms_[i].taken.load(std::memory_order_relaxed) &&
-          !rooms_[i].taken.exchange(true, std::memory_order_acquire))
+    const std::uint64_t mine = process_.value();
+    for (std::size_t i = 0;; i = (i + 1) % rooms_.size()) {
+      std::uint64_t holder = rooms_[i].holder.load(std::memory_order_relaxed);
+      if (holder != mine && rooms_[i].holder.compare_exchange_strong(holder, mine, std::memory_order_acquire))
         return static_cast<int>(i);
+    }
   }
   void give_room(int room) const override {
-    rooms_[static_cast<std::size_t>(room)].taken.store(false, std::memory_order_release);
+    rooms_[static_cast<std::size_t>(room)].holder.store(0, std::memory_order_release);
   }
   const std::byte* make(int number, Matrix which, std::int64_t local, std::int64_t first,
                         std::int64_t count) const override {
@@ -102,12 +107,13 @@ class MadePanels final : public PanelSource {
 
  private:
   struct Room {
-    std::atomic<bool> taken{false};
+    std::atomic<std::uint64_t> holder{0};  // process mark; 0: nobody
     CanonicalRows rows;
     Buffer bytes;
   };
   std::shared_ptr<const Packed> packed_;
   Layout to_;
+  const ProcessMark process_;
   mutable std::vector<Room> rooms_;
 };
 

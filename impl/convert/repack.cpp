@@ -144,6 +144,7 @@ void repack_panels(const Layout& from, const std::byte* payload, const Layout& t
   for (std::int64_t p = first; p < first + count; ++p, out += m.panel_bytes()) {
     const std::int64_t row0 = p / m.halves * kPanelRows, n = std::min(kPanelRows, m.half_rows - row0);
     read_wna16_form_rows({from, payload, local}, which, {p % m.halves * m.half_rows + row0, n}, room);
+    room.clear_from(n);
     write_p16_panel(m, room, out);
   }
 }
