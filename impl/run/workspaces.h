@@ -1,13 +1,14 @@
 // Memory that calls work in, kept between calls: of a context, so that the layers of a model, which run one after
-// the other, share one; of a layer that has no context.
+// the other, share one; of a layer that has no context. A child of fork() takes over what its parent kept, unless a
+// thread of the parent was at it just then: it does not wait for threads that it does not have.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
-#include <vector>
 
 #include "base/buffer.h"
+#include "base/process_mark.h"
 #include "base/result.h"
 
 namespace moe {
@@ -16,6 +17,11 @@ constexpr std::size_t kWorkspaceAlignment = 64;
 
 class Workspaces {
  public:
+  Workspaces();
+  Workspaces(const Workspaces&) = delete;
+  Workspaces& operator=(const Workspaces&) = delete;
+  ~Workspaces();
+
   // Memory of at least `bytes`, for one call: the smallest kept one that suffices, else a new one in place of the
   // largest that does not. Nothing is allocated where a call of the size has been before, as far as no more calls run
   // at once than then.
@@ -29,10 +35,11 @@ class Workspaces {
   Usage usage() const;
 
  private:
-  mutable std::mutex mutex_;
-  std::vector<Buffer> kept_;  // ascending size
-  std::size_t lent_ = 0;
-  std::uint64_t high_ = 0;
+  struct Shelf;
+  Shelf& shelf();  // of this process
+
+  const ProcessMark process_;
+  std::atomic<Shelf*> shelf_;
 };
 
 }  // namespace moe

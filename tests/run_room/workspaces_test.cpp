@@ -2,7 +2,11 @@
 #include "run/workspaces.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -70,6 +74,57 @@ TEST(Workspaces, RefusedMemoryIsAnErrorAndTheNextCallWorks) {
   w.give_back(std::move(*b));
   EXPECT_EQ(w.usage().kept, 200u);
 }
+
+TEST(Workspaces, AChildTakesOverWhatIsKept) {
+  Counter c;
+  Workspaces w;
+  w.give_back(std::move(*w.take(300, c.allocator())));
+  Buffer held = std::move(*w.take(100, c.allocator()));
+  w.give_back(std::move(*w.take(500, c.allocator())));
+  const pid_t child = fork();
+  if (child == 0) {
+    const int before = c.made;
+    Result<Buffer> b = w.take(400, c.allocator());
+    const bool kept = b && c.made == before;
+    w.give_back(std::move(*b));
+    w.give_back(std::move(held));
+    _exit(kept && w.usage().kept == 500u && w.usage().high == 500u ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define MOE_TSAN 1
+#endif
+#endif
+#if !defined(__SANITIZE_THREAD__) && !defined(MOE_TSAN)  // TSan ends what forks beside threads
+TEST(Workspaces, AChildDoesNotWaitForThreadsOfItsParent) {
+  Workspaces w;
+  std::atomic<bool> done{false};
+  const auto work = [&] {
+    while (!done.load()) w.give_back(std::move(*w.take(64, system_allocator())));
+  };
+  std::thread one(work), two(work);
+  for (int round = 0; round < 200 && !::testing::Test::HasFailure(); ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(5);
+      Result<Buffer> b = w.take(64, system_allocator());
+      if (b) w.give_back(std::move(*b));
+      _exit(b ? 0 : 1);
+    }
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0) << "round " << round << (WIFSIGNALED(status) ? ": it hung" : "");
+  }
+  done = true;
+  one.join();
+  two.join();
+}
+#endif
 
 }  // namespace
 }  // namespace moe::test
