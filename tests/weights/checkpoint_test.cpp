@@ -246,10 +246,10 @@ TEST(CheckpointParts, OnlyTheFirstRankNeedsTheDownBias) {
 // --- names -----------------------------------------------------------------------------------------------
 
 TEST(CheckpointNames, OfOtherLayersAreNotOurs) {
+  Releases r;
   WeightSet set(config_of({}));
   std::int8_t byte = 0;
   const TensorView v = row_major(DType::i8, {1}, &byte);
-  Releases r;
   for (const char* name : {"model.layers.1.mlp.experts.0.gate_proj.weight", "model.layers.0.mlp.gate.weight", "",
                            "model.layers.0.mlp.experts", "model.layers.0.mlp.experts.0.other.weight"}) {
     const auto ours = set.set_named(name, v, r.owner());
@@ -315,10 +315,10 @@ TEST(CheckpointNames, WrongTypesAndShapes) {
 }
 
 TEST(CheckpointNames, WeightShapeIsCheckedAndDropped) {
+  Releases r;
   WeightSet set(config_of({.format = "pack-quantized"}));
   const std::string name = kModule + ".1.down_proj.weight_shape";
   const std::int64_t good[] = {64, -1, 32}, bad[] = {32, 64};
-  Releases r;
   TensorView v = row_major(DType::i64, {2}, good);
   v.strides[0] = 2;
   v.nbytes = 24;

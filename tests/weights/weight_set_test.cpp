@@ -28,8 +28,8 @@ struct Stacked {
 };
 
 Error set_error(Role role, const TensorView& v, const LayerSpec& spec = {}) {
-  WeightSet set(config_of(spec));
   Releases r;
+  WeightSet set(config_of(spec));
   const Check c = set.set(role, v, r.owner());
   EXPECT_FALSE(c);
   EXPECT_EQ(r.count, 1);
@@ -137,8 +137,8 @@ TEST(WeightSet, RolesWithoutAPlace) {
 
 TEST(WeightSet, PerExpertAndShards) {
   const Stacked t;
-  WeightSet set(config_of({}));
   Releases r;
+  WeightSet set(config_of({}));
   ASSERT_TRUE(set.set_expert(Role::w13_weight, 2, Shard::w1, rows(slice0(t.w13.view, 2), 0, 32), r.owner()));
   EXPECT_THAT(set.missing(4), ElementsAre("w13_weight[0]", "w13_weight[1]", "w13_weight[2].w3", "w13_weight[3]"));
   ASSERT_TRUE(set.set_expert(Role::w13_weight, 1, Shard::w3, rows(slice0(t.w13.view, 1), 32, 32), {}));
@@ -181,8 +181,8 @@ TEST(WeightSet, ExpertsOfOtherRanksAreReleasedAtOnce) {
   const Stacked t;
   const auto config = config_of({.more = R"(,"parallel":{"tp_size":2,"tp_rank":1,"enable_expert_parallel":true})"});
   ASSERT_EQ(local_experts(*config), (std::vector<std::int64_t>{2, 3}));
-  WeightSet set(config);
   Releases r;
+  WeightSet set(config);
   ASSERT_TRUE(set.set_expert(Role::w13_weight, 1, Shard::whole, slice0(t.w13.view, 1), r.owner()));
   EXPECT_EQ(r.count, 1);
   EXPECT_THAT(set.missing(1), ElementsAre("w13_weight[2]"));
@@ -202,9 +202,9 @@ TEST(WeightSet, SourcesOfRedundantExpertsAreLogical) {
   const auto config = config_of({.more = R"(,"parallel":{"tp_size":2,"tp_rank":1,"enable_expert_parallel":true,
       "enable_eplb":true,"num_redundant_experts":4,"expert_placement_strategy":"round_robin"})"});
   ASSERT_EQ(local_experts(*config), (std::vector<std::int64_t>{1, 3, 5, 7}));
+  Releases both, alone, foreign;
   WeightSet set(config);
   EXPECT_THAT(set.missing(2), ElementsAre("w13_weight[1]", "w13_weight[3]"));  // as a checkpoint names them
-  Releases both, alone, foreign;
   ASSERT_TRUE(set.set_expert(Role::w13_weight, 0, Shard::whole, slice0(t.w13.view, 0), foreign.owner()));
   EXPECT_EQ(foreign.count, 1);
   ASSERT_TRUE(set.set_expert(Role::w13_weight, 3, Shard::whole, slice0(t.w13.view, 3), both.owner()));
@@ -226,8 +226,8 @@ TEST(WeightSet, SourcesOfRedundantExpertsAreLogical) {
 
 TEST(WeightSet, ReleaseExpertByExpert) {
   const Stacked t;
-  WeightSet set(config_of({}));
   Releases stacked, single;
+  WeightSet set(config_of({}));
   ASSERT_TRUE(set.set(Role::w13_weight, t.w13.view, stacked.owner()));
   for (std::int64_t e = 0; e < 4; ++e)
     ASSERT_TRUE(set.set_expert(Role::w2_weight, e, Shard::whole, slice0(t.w2.view, e), single.owner()));
@@ -245,8 +245,8 @@ TEST(WeightSet, ReleaseExpertByExpert) {
 
 TEST(WeightSet, ClearEndsEverything) {
   const Stacked t;
-  WeightSet set(config_of({}));
   Releases r;
+  WeightSet set(config_of({}));
   ASSERT_TRUE(set.set(Role::w13_weight, t.w13.view, r.owner()));
   ASSERT_TRUE(set.set_expert(Role::w2_weight, 0, Shard::whole, slice0(t.w2.view, 0), r.owner()));
   set.clear();
@@ -379,8 +379,8 @@ TEST(WeightSource, AnswersAreChecked) {
 
 TEST(WeightSource, TakesNoTensorsItself) {
   const Stacked t;
-  WeightSet set(config_of({}), std::make_shared<LyingSource>());
   Releases r;
+  WeightSet set(config_of({}), std::make_shared<LyingSource>());
   EXPECT_EQ(set.set(Role::w2_weight, t.w2.view, r.owner()).error().code, Code::state);
   EXPECT_EQ(r.count, 1);
   EXPECT_EQ(set.load_safetensors("x", nullptr).error().code, Code::state);
