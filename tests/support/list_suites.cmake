@@ -12,7 +12,7 @@ foreach(line IN LISTS lines)
   if(line MATCHES "^([A-Za-z0-9_/]+)\\.( .*)?$") # suites stand at the margin, their tests are indented
     set(suite ${CMAKE_MATCH_1})
     string(APPEND out "add_test([=[${NAME}.${suite}]=] ${EMULATOR} [=[${PROGRAM}]=] [=[--gtest_filter=${suite}.*]=])\n"
-                      "set_tests_properties([=[${NAME}.${suite}]=] PROPERTIES LABELS [=[${LABELS}]=] TIMEOUT 300)\n")
+                      "set_tests_properties([=[${NAME}.${suite}]=] PROPERTIES LABELS [=[${LABELS}]=] TIMEOUT 900)\n")
   endif()
 endforeach()
 if(out STREQUAL "")
