@@ -31,6 +31,7 @@ constexpr Kernel scalar(std::string_view name, void (*quantise)(const QuantArgsR
 constexpr Kernel kW4a8Scalar = scalar("w4a8_tok8_p16_scalar", ref::quantise, ref::gemm);
 constexpr Kernel kW4a8KaiScalar = scalar("w4a8_tok8_kai_scalar", ref::quantise_kai, ref::gemm_kai);
 constexpr Kernel kW4a8BlockScalar = scalar("w4a8_blk8_p16_scalar", ref::quantise_blocks, ref::gemm_blocks);
+constexpr Kernel kW4a8BlockZerosScalar = scalar("w4a8_blk8_p16_scalar_zp", ref::quantise_blocks, ref::gemm_blocks);
 constexpr Kernel kW8a8Scalar = scalar("w8a8_tok8_p16_scalar", ref::quantise_row, ref::gemm_row);
 constexpr Kernel kW8a8BlockScalar = scalar("w8a8_blk8_p16_scalar", ref::quantise_blocks, ref::gemm_blocks);
 constexpr Kernel kW4a16Scalar = scalar("w4a16_f32_p16_scalar", ref::copy_floats, ref::gemm_float);
@@ -44,6 +45,7 @@ constexpr const Kernel* kRows[] = {
 #if defined(__x86_64__)
     &kW4a8AmxInt8, &kW4a8Avx512Vnni, &kW4a8AvxVnni, &kW4a8Avx2,
     &kW4a8BlockAvx512Vnni, &kW4a8BlockAvxVnni, &kW4a8BlockAvx2,
+    &kW4a8BlockZerosAvx512Vnni, &kW4a8BlockZerosAvxVnni, &kW4a8BlockZerosAvx2,
     &kW8a8AmxInt8, &kW8a8Avx512Vnni, &kW8a8AvxVnni, &kW8a8Avx2,
     &kW8a8BlockAvx512Vnni, &kW8a8BlockAvxVnni, &kW8a8BlockAvx2,
     &kW4a16Avx512Bf16, &kW4a16Avx512Vnni, &kW4a16Avx2, &kW8a16Avx512Vnni, &kW8a16Avx2,
@@ -52,8 +54,8 @@ constexpr const Kernel* kRows[] = {
 #if defined(__aarch64__)
     &kW4a8KaiI8mm, &kW4a8KaiDotprod,
 #endif
-    &kW4a8Scalar, &kW4a8KaiScalar, &kW4a8BlockScalar, &kW8a8Scalar, &kW8a8BlockScalar, &kW4a16Scalar, &kW8a16Scalar,
-    &kBf16Scalar, &kF16Scalar, &kF32Scalar,
+    &kW4a8Scalar, &kW4a8KaiScalar, &kW4a8BlockScalar, &kW4a8BlockZerosScalar, &kW8a8Scalar, &kW8a8BlockScalar,
+    &kW4a16Scalar, &kW8a16Scalar, &kBf16Scalar, &kF16Scalar, &kF32Scalar,
 };
 // clang-format on
 

@@ -11,6 +11,7 @@
 //   blk8   the same codes with a scale per 32 k:
 //            int8  code[ceil(K/64)][n][64]
 //            int32 corr[ceil(K/32)][n], float scale[ceil(K/32)][n]
+//          bias is 1 for weights with zero points, which kernels multiply corr by
 //   qai8dx for kernels that read KleidiAI's weights; n rows are its packed form qai8dxp of mr = n:
 //            int8  code[ceil(K/32)*4][n][8]     beyond K the last one again
 //            int32 z[n], float recip[n]
@@ -31,7 +32,7 @@ struct TileShape {
   std::int64_t k = 0;
   std::int64_t group = 0;  // of the weights that will meet it; == k: channel-wise
   ActFormat act = ActFormat::tok8;
-  std::int32_t bias = 8;  // of the weights' codes
+  std::int32_t bias = 8;  // P16Matrix::sum_factor of those weights
   bool qai8dx = false;    // of tok8: in KleidiAI's form
 
   constexpr std::int64_t blocks() const { return ceil_div(k, std::int64_t{32}); }  // of 32 k that weights have

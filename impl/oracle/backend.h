@@ -171,6 +171,8 @@ using Verdict = std::optional<Refusal>;  // nullopt: accepted
 
 // What the config makes of the activations inside a kernel: does a row of the registry with this format serve it?
 bool act_fits(const Config& config, ActFormat act);
+// Whether a kernel of a row serves the config's weights and activations.
+bool kernel_fits(const Config& config, const Accepts& row, const KernelId& kernel);
 // The layout of a row for the weights of the query's config; none for a pure question, and where the row has none.
 LayoutKind layout_kind(const Query& q, const Accepts& row);
 

@@ -238,9 +238,9 @@ MaybeWhy callers_factor(const Query& q, const Offer& o) {
 MaybeWhy plain_weights(const Query& q, const Offer& o) {
   if (q.layer == nullptr || !o.accepts->writes() || !q.layer->quantization.weights) return std::nullopt;
   const QuantArgs& w = *q.layer->quantization.weights;
-  if (!w.symmetric && (q.layer->compute == Compute::a8 || q.layer->quantization.input_activations))
-    return Why{"symmetric weights for int8 activations", "symmetric is false, and this build has no such kernel",
-               "/quantization/weights/symmetric"};
+  if (!w.symmetric && q.layer->quantization.input_activations)
+    return Why{"symmetric weights for a checkpoint's int8 activations",
+               "symmetric is false, and this build has no such kernel", "/quantization/weights/symmetric"};
   if (!o.accepts->cuts_order && w.actorder == ActOrder::group && q.layer->parallel.tp_size > 1)
     return Why{"all columns of a layer whose actorder is group",
                "tensor parallelism cuts them, and this build does not write their layout from a part",
@@ -253,7 +253,10 @@ MaybeWhy activation_quant(const Query& q, const Offer& o) {
   const LayoutKind layout = layout_kind(q, *o.accepts);
   if (!has_kernels(layout)) return std::nullopt;
   for (const KernelId& k : kKernelIds)
-    if (k.layout == layout && o.accepts->acts.has(k.act) && act_fits(*q.layer, k.act)) return std::nullopt;
+    if (k.layout == layout && kernel_fits(*q.layer, *o.accepts, k)) return std::nullopt;
+  if (q.layer->compute == Compute::a8 && !q.layer->quantization.weights->symmetric)
+    return Why{"activation_quant block32 (or auto) for weights with zero points", "it is per_token",
+               "/activation_quant"};
   return Why{"activations that its kernels multiply",
              "compute and activation_quant ask for int8 activations with these weights, which this build does not have",
              "/compute"};

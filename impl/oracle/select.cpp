@@ -92,8 +92,8 @@ std::vector<Asked> entries_of(const Query& q, const Choice& c) {
   std::vector<Asked> entries;
   const LayoutKind layout = layout_kind(q, *c.accepts);
   for (std::size_t i = 0; i < kKernelIds.size(); ++i)
-    if (layout != LayoutKind::none && kKernelIds[i].layout == layout && c.accepts->acts.has(kKernelIds[i].act) &&
-        act_fits(*q.layer, kKernelIds[i].act))
+    if (layout != LayoutKind::none && kKernelIds[i].layout == layout &&
+        kernel_fits(*q.layer, *c.accepts, kKernelIds[i]))
       entries.push_back(
           {.row = c.row, .kernel = i, .priority = c.priority + static_cast<std::int32_t>(i), .verdict = std::nullopt});
   if (entries.empty())
@@ -218,6 +218,11 @@ bool act_fits(const Config& c, ActFormat act) {
   return act == (blocks ? ActFormat::blk8 : ActFormat::tok8);
 }
 
+bool kernel_fits(const Config& c, const Accepts& row, const KernelId& k) {
+  const bool zeros = c.quantization.weights && !c.quantization.weights->symmetric;
+  return row.acts.has(k.act) && act_fits(c, k.act) && (!zeros || k.takes_zeros());
+}
+
 LayoutKind layout_kind(const Query& q, const Accepts& row) {
   if (q.layer == nullptr) return LayoutKind::none;
   const bool ours = !(row.layouts == EnumSet<LayoutKind>());
@@ -226,12 +231,12 @@ LayoutKind layout_kind(const Query& q, const Accepts& row) {
     if (named.arch != Arch::automatic && named.arch != q.platform.arch) continue;
     if (!ours || !has_kernels(named.layout)) return named.layout;
     for (const KernelId& k : kKernelIds)
-      if (k.layout == named.layout && row.acts.has(k.act) && act_fits(*q.layer, k.act)) return named.layout;
+      if (k.layout == named.layout && kernel_fits(*q.layer, row, k)) return named.layout;
   }
   LayoutKind kind = LayoutKind::none;  // one with kernels for the activations, else any for the weights
   for (const KernelId& k : kKernelIds) {
     if (!row.layouts.has(k.layout) || p16_element(k.layout) != weight_element(*q.layer)) continue;
-    if (row.acts.has(k.act) && act_fits(*q.layer, k.act)) return k.layout;
+    if (kernel_fits(*q.layer, row, k)) return k.layout;
     if (kind == LayoutKind::none) kind = k.layout;
   }
   return kind;

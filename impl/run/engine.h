@@ -47,7 +47,7 @@ struct EngineSetup {
   TileShape in_shape() const { return tile_shape(layout().w13); }
   TileShape mid_shape() const { return tile_shape(layout().w2); }
   TileShape tile_shape(const P16Matrix& m) const {
-    return {m.k, m.group, kernel->id->act, code_bias(m.element), kernel->id->layout == LayoutKind::kai};
+    return {m.k, m.group, kernel->id->act, m.sum_factor(), kernel->id->layout == LayoutKind::kai};
   }
   PlanShape plan_shape(std::int64_t tokens) const { return {tokens, top_k, experts, kernel->tile_rows}; }
 };

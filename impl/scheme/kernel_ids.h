@@ -16,7 +16,7 @@ namespace moe {
 enum class ActFormat : std::uint8_t { tok8, blk8, bf16, f16, f32 };
 
 struct KernelId {
-  std::string_view name;  // <family>_<act>_<layout>_<isa>
+  std::string_view name;  // <family>_<act>_<layout>_<isa>[_zp]
   LayoutKind layout;
   ActFormat act;
   Isa isa;
@@ -26,9 +26,14 @@ struct KernelId {
   constexpr std::int64_t longest_sum() const {
     return layout == LayoutKind::p16_w8 && act == ActFormat::tok8 ? INT32_MAX / (128 * 127) : INT64_MAX;
   }
+  // Whether the weights may have zero points.
+  constexpr bool takes_zeros() const {
+    return layout == LayoutKind::p16_w4 || (layout == LayoutKind::p16_w8 && act != ActFormat::tok8);
+  }
   constexpr bool takes_group(std::int64_t group) const { return group == -1 || group % group_multiple == 0; }
   constexpr bool takes(const Layout& l) const {
-    return (l.w13.group == l.w13.k || takes_group(l.w13.group)) && (l.w2.group == l.w2.k || takes_group(l.w2.group));
+    return (takes_zeros() || !l.w13.has_zeros) && (l.w13.group == l.w13.k || takes_group(l.w13.group)) &&
+           (l.w2.group == l.w2.k || takes_group(l.w2.group));
   }
 };
 
@@ -46,6 +51,10 @@ inline constexpr std::array kKernelIds = {
     KernelId{"w4a8_blk8_p16_avxvnni",    LayoutKind::p16_int4, ActFormat::blk8, Isa::avxvnni},
     KernelId{"w4a8_blk8_p16_avx2",       LayoutKind::p16_int4, ActFormat::blk8, Isa::avx2},
     KernelId{"w4a8_blk8_p16_scalar",     LayoutKind::p16_int4, ActFormat::blk8, Isa::scalar},
+    KernelId{"w4a8_blk8_p16_avx512vnni_zp", LayoutKind::p16_w4, ActFormat::blk8, Isa::avx512vnni},
+    KernelId{"w4a8_blk8_p16_avxvnni_zp", LayoutKind::p16_w4,   ActFormat::blk8, Isa::avxvnni},
+    KernelId{"w4a8_blk8_p16_avx2_zp",    LayoutKind::p16_w4,   ActFormat::blk8, Isa::avx2},
+    KernelId{"w4a8_blk8_p16_scalar_zp",  LayoutKind::p16_w4,   ActFormat::blk8, Isa::scalar},
     KernelId{"w8a8_tok8_p16_amxint8",    LayoutKind::p16_w8,   ActFormat::tok8, Isa::amxint8, 64},
     KernelId{"w8a8_tok8_p16_avx512vnni", LayoutKind::p16_w8,   ActFormat::tok8, Isa::avx512vnni},
     KernelId{"w8a8_tok8_p16_avxvnni",    LayoutKind::p16_w8,   ActFormat::tok8, Isa::avxvnni},

@@ -98,6 +98,8 @@ struct P16Matrix {
   constexpr std::int64_t units() const { return ceil_div(k, kUnitK); }
   constexpr std::int64_t panels() const { return ceil_div(half_rows, kPanelRows) * halves; }
 
+  // What the sums of a tile's codes come multiplied by (kernels/tile.h): the code of value 0, with zero points 1.
+  constexpr std::int32_t sum_factor() const { return has_zeros ? 1 : code_bias(element); }
   constexpr std::size_t scale_bytes() const {
     return scales == Scales::f32 || (scales == Scales::w4a8 && group == k) ? 4 : 2;
   }

@@ -31,7 +31,7 @@ std::vector<Wna16Model> all_models() {
   struct Size {
     std::int64_t h, i, g;
   };
-  const Size sizes[] = {{128, 64, 32}, {64, 64, 64}, {96, 192, 96}, {72, 24, -1}};
+  const Size sizes[] = {{128, 64, 32}, {64, 64, 64}, {96, 192, 96}, {72, 24, -1}, {96, 48, 48}};
   std::uint32_t seed = 1;
   for (const char* format : {"gptq", "awq", "pack-quantized"})
     for (const int bits : {4, 8})
@@ -120,16 +120,49 @@ TEST(Wna16Cpu, Int8Activations) {
           EXPECT_EQ(out, first);  // the same on every instruction set
         }
       }
-  Wna16Model zeros;
-  zeros.zeros = true;
-  zeros.extra = {{"compute", "a8"}};
-  const ConfigPtr config = make_config(zeros.config_text());
-  const Failure f = failure([&](moe_error** e) {
-    moe_selection* s = nullptr;
-    return moe_select_backend(nullptr, config.get(), nullptr, 0, &s, e);
-  });
-  EXPECT_EQ(f.status, MOE_ERR_NO_BACKEND);
-  EXPECT_THAT(f.message, testing::HasSubstr("symmetric weights for int8 activations"));
+}
+
+// The same with zero points, subtracted in the integer sums: every format, channel-wise and in groups, also filled
+// ones.
+TEST(Wna16Cpu, Int8ActivationsWithZeroPoints) {
+  for (const Wna16Model& each : all_models()) {
+    if (!each.zeros) continue;
+    Wna16Model m = each;
+    m.extra = {{"compute", "a8"}};
+    SCOPED_TRACE(m.config_text());
+    const std::vector<double> want = plain_layer(m);
+    std::vector<std::byte> first;
+    for (const PlatformPtr& p : capped_platforms()) {
+      const Wna16Layer layer(m, "{\"threads\":3}", p.get());
+      ASSERT_TRUE(layer.layer);
+      EXPECT_EQ(layer.kernel.rfind(m.bits == 4 ? "w4a8_blk8_p16" : "w8a8_blk8_p16", 0), 0u) << layer.kernel;
+      EXPECT_EQ(layer.kernel.ends_with("_zp"), m.bits == 4) << layer.kernel;
+      const std::vector<std::byte> out = layer.run(m, 0, m.T);
+      EXPECT_LE(relative_rms(floats_of(out, m.dtype), want), 2e-2) << layer.kernel;
+      if (first.empty()) first = out;
+      EXPECT_EQ(out, first) << layer.kernel;  // the same on every instruction set
+      const auto row = std::ssize(out) / m.T;
+      for (std::int64_t t = 0; t < m.T; ++t)  // alone as in the batch
+        EXPECT_EQ(layer.run(m, t, 1), std::vector<std::byte>(out.begin() + t * row, out.begin() + (t + 1) * row));
+    }
+    ASSERT_FALSE(HasFailure());
+  }
+}
+
+TEST(Wna16Cpu, ZeroPointsWantActivationsPerBlock) {
+  for (const int bits : {4, 8}) {
+    Wna16Model m;
+    m.bits = bits;
+    m.zeros = true;
+    m.extra = {{"compute", "a8"}, {"activation_quant", "per_token"}};
+    const ConfigPtr config = make_config(m.config_text());
+    const Failure f = failure([&](moe_error** e) {
+      moe_selection* s = nullptr;
+      return moe_select_backend(nullptr, config.get(), nullptr, 0, &s, e);
+    });
+    EXPECT_EQ(f.status, MOE_ERR_NO_BACKEND);
+    EXPECT_THAT(f.message, testing::HasSubstr("activation_quant block32 (or auto) for weights with zero points"));
+  }
 }
 
 TEST(Wna16Cpu, NumbersAndTensorsComeBack) {

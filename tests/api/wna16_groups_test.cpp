@@ -172,15 +172,16 @@ TEST(Wna16Groups, EveryActivation) {
   }
 }
 
-// "compute": "a8": the same bits on every instruction set, and near the plain layer.
+// "compute": "a8": the same bits on every instruction set, and near the plain layer. Zero points: per block only.
 TEST(Wna16Groups, Int8Activations) {
   for (const Shape& s : {Shape{96, 48, 16}, Shape{96, 144, 48}})
     for (const int bits : {4, 8})
       for (const bool order : {false, true})
-        for (const char* quant : {"auto", "per_token"}) {
+        for (const char* quant : {"auto", "zeros", "per_token"}) {
           Wna16Model m;
+          m.zeros = std::string_view(quant) == "zeros";
           m.bits = bits, m.order = order, m.H = s.h, m.I = s.i, m.group = s.group;
-          m.extra = {{"compute", "a8"}, {"activation_quant", quant}};
+          m.extra = {{"compute", "a8"}, {"activation_quant", m.zeros ? "block32" : quant}};
           m = random_wna16(m, 5);
           if (order) draw_groups(m, 8);
           SCOPED_TRACE(m.config_text());

@@ -23,7 +23,8 @@ P16Matrix matrix_of(const Kernel& kernel, std::int64_t group) {
                           .intermediate = kRows,
                           .group = group == 0 ? -1 : group,
                           .gated = false,
-                          .has_bias = false};
+                          .has_bias = false,
+                          .has_zeros = kernel.id->name.ends_with("_zp")};
   return p16_layout(kernel.id->layout, shape).w13;
 }
 

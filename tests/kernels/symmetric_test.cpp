@@ -14,6 +14,7 @@ std::vector<const Kernel*> symmetric_rows() {
   std::vector<const Kernel*> rows;
   constexpr std::pair<LayoutKind, ActFormat> kFamilies[] = {{LayoutKind::p16_int4, ActFormat::blk8},
                                                             {LayoutKind::p16_w8, ActFormat::tok8},
+                                                            {LayoutKind::p16_w4, ActFormat::blk8},
                                                             {LayoutKind::p16_w8, ActFormat::blk8}};
   for (const auto& [layout, act] : kFamilies)
     for (const Kernel* k : runnable_kernels(layout, act)) rows.push_back(k);
@@ -26,10 +27,11 @@ class Symmetric : public testing::TestWithParam<const Kernel*> {
   const Kernel& scalar() const { return scalar_of(kernel()); }
 };
 
-float weight_code(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
+float weight_value(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
   const auto byte = static_cast<std::uint8_t>(panel[m.code_offset(lane, k)]);
   const int code = m.element == Element::int8 ? byte : P16Matrix::nibble_high(k) ? byte >> 4 : byte & 15;
-  return static_cast<float>(code - code_bias(m.element));
+  const auto zero_at = m.zero_offset() + static_cast<std::size_t>(k / m.group * kPanelRows + lane);
+  return static_cast<float>(code - (m.has_zeros ? static_cast<int>(panel[zero_at]) : code_bias(m.element)));
 }
 
 // Result of one row of the tile and one row of the panel, in double.
@@ -45,7 +47,7 @@ double product(const P16Matrix& m, const std::byte* panel, std::int64_t lane, co
   for (std::int64_t k = 0; k < m.k; ++k) {
     const float s_a = s.act == ActFormat::blk8 ? block.scale[k / 32 * block.stride] : *token.recip;
     const auto q = static_cast<double>(token.codes[k / kUnitK * token.code_stride + k % kUnitK]);
-    const double term = q * static_cast<double>(s_a) * static_cast<double>(weight_code(m, panel, lane, k)) *
+    const double term = q * static_cast<double>(s_a) * static_cast<double>(weight_value(m, panel, lane, k)) *
                         static_cast<double>(ref::weight_scale(m, panel, lane, k / m.group));
     sum += term;
     size += std::fabs(term);
@@ -58,7 +60,8 @@ TEST_P(Symmetric, RandomShapes) {
   const auto pick = [&](int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng); };
   std::normal_distribution<float> normal;
   for (int round = 0; round < 1000; ++round) {
-    MatrixShape c{pick(1, 70), 0, 0, pick(1, 2), pick(0, 1) == 1, static_cast<Scales>(pick(2, 4))};
+    const bool zeros = pick(0, 1) == 1 && kernel().id->takes_zeros();
+    MatrixShape c{pick(1, 70), 0, 0, pick(1, 2), pick(0, 1) == 1, static_cast<Scales>(pick(2, 4)), zeros};
     if (pick(0, 2) == 0) {
       c.k = c.group = pick(1, 300);
     } else {
@@ -85,7 +88,7 @@ TEST_P(Symmetric, RandomShapes) {
       for (float& y : *v) y = std::isnan(y) ? NAN : y;
     ASSERT_EQ(0, std::memcmp(want.data(), got.data(), want.size() * 4))
         << kernel().id->name << " round " << round << " rows " << m.rows() << " k " << c.k << " g " << c.group << " n "
-        << n;
+        << n << " zeros " << zeros;
     if (round % 8 == 7) continue;
     for (int r = 0; r < n; ++r)
       for (std::int64_t i = 0; i < m.rows(); i += 5) {
@@ -102,7 +105,7 @@ TEST_P(Symmetric, RandomShapes) {
 TEST_P(Symmetric, OddRows) {
   std::mt19937 rng(5);
   const float specials[] = {0.0f, -0.0f, 1e-45f, 0x1p-101f, 0x1p-100f, 3.4e38f, -3.4e38f, INFINITY, NAN};
-  const std::int32_t bias = code_bias(*p16_element(kernel().id->layout));
+  const std::int32_t factors[] = {code_bias(*p16_element(kernel().id->layout)), 1};
   for (const std::int64_t k : {1, 7, 31, 32, 33, 63, 64, 65, 100, 256})
     for (int round = 0; round < 60; ++round) {
       std::vector<float> x(static_cast<std::size_t>(k));
@@ -112,7 +115,7 @@ TEST_P(Symmetric, OddRows) {
         if (round % 3 == 2) v *= 1e-32f;
       }
       if (round % 3 == 0) x[0] = 127.0f;  // a scale of exactly 1
-      const TileShape shape{k, k, kernel().id->act, bias};
+      const TileShape shape{k, k, kernel().id->act, factors[round % 2]};
       ASSERT_EQ(make_tile(scalar(), shape, x.data(), 1, HalfRule::even),
                 make_tile(kernel(), shape, x.data(), 1, HalfRule::even))
           << k << " " << round;

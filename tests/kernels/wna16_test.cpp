@@ -20,7 +20,7 @@ struct Case {
 
   ActFormat act;
 
-  TileShape shape() const { return {m.k, m.group, act, code_bias(m.element)}; }
+  TileShape shape() const { return {m.k, m.group, act, m.sum_factor()}; }
   std::int64_t ld() const { return m.panels() * kPanelRows + n % 3; }
   float weight(std::int64_t row, std::int64_t k) const {
     const auto at = static_cast<std::size_t>(row * m.groups() + (m.group == m.k ? 0 : k / m.group));

@@ -47,13 +47,15 @@ TEST(select, int_wna16_on_a_cpu) {
   struct Row {
     const char *patch, *kernel;  // kernel: nullptr where this build has none
   };
-  const Row rows[] = {{R"("quantization": {"scheme": "W8A16", "group_size": -1})", "w8a16_f32_p16_avx2"},
-                      {R"("quantization": {"scheme": "W8A16"}, "compute": "a8")", "w8a8_blk8_p16_avx2"},
-                      {R"("quantization": {"scheme": "W8A16"}, "compute": "a8", "activation_quant": "per_token")",
-                       "w8a8_tok8_p16_avx2"},
-                      {R"("quantization": {"scheme": "W4A16"}, "compute": "a8")", "w4a8_blk8_p16_avx2"},
-                      {R"("quantization": {"scheme": "W4A16_ASYM"}, "compute": "a8")", nullptr},
-                      {R"("quantization": {"scheme": "W4A16_ASYM"})", "w4a16_f32_p16_avx2"}};
+  const Row rows[] = {
+      {R"("quantization": {"scheme": "W8A16", "group_size": -1})", "w8a16_f32_p16_avx2"},
+      {R"("quantization": {"scheme": "W8A16"}, "compute": "a8")", "w8a8_blk8_p16_avx2"},
+      {R"("quantization": {"scheme": "W8A16"}, "compute": "a8", "activation_quant": "per_token")",
+       "w8a8_tok8_p16_avx2"},
+      {R"("quantization": {"scheme": "W4A16"}, "compute": "a8")", "w4a8_blk8_p16_avx2"},
+      {R"("quantization": {"scheme": "W4A16_ASYM"}, "compute": "a8")", "w4a8_blk8_p16_avx2_zp"},
+      {R"("quantization": {"scheme": "W4A16_ASYM"}, "compute": "a8", "activation_quant": "per_token")", nullptr},
+      {R"("quantization": {"scheme": "W4A16_ASYM"})", "w4a16_f32_p16_avx2"}};
   for (const Row& row : rows) {
     SCOPED_TRACE(row.patch);
     const auto s = explain(row.patch, avx2());

@@ -174,7 +174,7 @@ inline P16Matrix matrix_for(const Kernel& kernel, const MatrixShape& s) {
 }
 
 inline TileShape tile_shape(const Kernel& kernel, const P16Matrix& m) {
-  return {m.k, m.group, kernel.id->act, code_bias(m.element)};
+  return {m.k, m.group, kernel.id->act, m.sum_factor()};
 }
 
 // Random content of any kind: codes over their whole range, scales exact in bf16 and fp16, normal floats.

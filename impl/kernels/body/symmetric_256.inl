@@ -13,6 +13,13 @@ inline __m256 load_scale(const P16Matrix& m, const std::byte* at) {  // of 8 row
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
 }
 
+// Zero points of 8 rows as the 16-bit factors of sums of activations; unbiased dots have subtracted 128 already.
+template <class Dot>
+inline __m256i load_zeros(const std::byte* at) {
+  const __m256i z = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)));
+  return Dot::kBiased ? z : _mm256_and_si256(_mm256_sub_epi32(z, _mm256_set1_epi32(128)), _mm256_set1_epi32(0xffff));
+}
+
 // Where the sums of one call read.
 struct Blocks {
   const std::byte* w;       // codes of block k
@@ -20,12 +27,17 @@ struct Blocks {
   const std::int8_t* codes;
   std::int64_t k, last;
   const std::byte *end, *next;  // reading ahead goes on at next after end
+  const __m256i* zeros;         // of the group, of either half of the rows
 };
 
-template <class Dot, int N>
+template <class Dot, bool kZeros, int N>
 inline void add_blocks(Blocks b, const std::int32_t* corr, __m256i (&c)[2][N]) {
 #pragma GCC unroll 8
-  for (int m = 0; m < N; ++m) c[0][m] = c[1][m] = Dot::kBiased ? _mm256_set1_epi32(corr[m]) : _mm256_setzero_si256();
+  for (int m = 0; m < N; ++m) {
+    const __m256i sum = _mm256_set1_epi32(corr[m]);
+    for (int half = 0; half < 2; ++half)  // sums of 32 codes have 16 bits
+      c[half][m] = kZeros ? _mm256_madd_epi16(sum, b.zeros[half]) : Dot::kBiased ? sum : _mm256_setzero_si256();
+  }
   for (; b.k < b.last; ++b.k, b.w += Dot::kBytes + ((b.k & 1) == 0 ? b.unit_header : 0)) {
     const std::byte* p = b.w + kAhead;
     if (p >= b.end && b.next != nullptr) p = b.next + (p - b.end);
@@ -36,14 +48,14 @@ inline void add_blocks(Blocks b, const std::int32_t* corr, __m256i (&c)[2][N]) {
 
 // Sums of blocks, beginning with their corrections, into out[half][N]. Dot says where the accumulators live: in
 // registers as locals of this function alone, or in memory, where its operands need the registers.
-template <class Dot, int N>
+template <class Dot, bool kZeros, int N>
 void sums_of(const Blocks& b, const std::int32_t* corr, __m256i* out) {
   auto& sums = *reinterpret_cast<__m256i(*)[2][N]>(out);
   if constexpr (Dot::kInMemory) {
-    add_blocks<Dot, N>(b, corr, sums);
+    add_blocks<Dot, kZeros, N>(b, corr, sums);
   } else {
     __m256i c[2][N];
-    add_blocks<Dot, N>(b, corr, c);
+    add_blocks<Dot, kZeros, N>(b, corr, c);
 #pragma GCC unroll 8
     for (int m = 0; m < N; ++m) sums[0][m] = c[0][m], sums[1][m] = c[1][m];
   }
@@ -53,9 +65,9 @@ using SumsOf = void (*)(const Blocks&, const std::int32_t*, __m256i*);
 struct SumsTable {
   SumsOf by_rows[kTileRows];
 };
-template <class Dot, int... Rows>
+template <class Dot, bool kZeros, int... Rows>
 constexpr SumsTable sums_table(std::integer_sequence<int, Rows...>) {
-  return {{sums_of<Dot, Rows + 1>...}};
+  return {{sums_of<Dot, kZeros, Rows + 1>...}};
 }
 
 // Only the sums know the number of rows when they are compiled: they are nearly all of the time.
@@ -70,7 +82,8 @@ void symmetric_panel(const GemmArgs& a, SumsOf sums, const std::byte* panel, flo
             0,
             0,
             end,
-            a.part == 0 ? a.next : nullptr};
+            a.part == 0 ? a.next : nullptr,
+            nullptr};
   const std::size_t half_scales = 8 * mat.scale_bytes();
   __m256 f[2 * kTileRows];  // [half][n]
   for (int i = 0; i < 2 * n; ++i) f[i] = _mm256_setzero_ps();
@@ -78,6 +91,12 @@ void symmetric_panel(const GemmArgs& a, SumsOf sums, const std::byte* panel, flo
     const std::int64_t last = mat.group == mat.k ? a.shape.blocks() : at.k + mat.group / 32;
     const std::byte* scales = panel + mat.scale_offset(0, g);
     const __m256 scale[2] = {load_scale(mat, scales), load_scale(mat, scales + half_scales)};
+    [[maybe_unused]] __m256i zeros[2];
+    if constexpr (Facts::kZeros) {
+      const std::byte* z = panel + mat.zero_offset() + static_cast<std::size_t>(g * kPanelRows);
+      zeros[0] = load_zeros<Dot>(z), zeros[1] = load_zeros<Dot>(z + 8);
+      at.zeros = zeros;
+    }
     while (at.k < last) {
       at.last = Facts::kBlocks ? at.k + 1 : last;
       __m256i c[2 * kTileRows];
@@ -108,10 +127,15 @@ void symmetric_panel(const GemmArgs& a, SumsOf sums, const std::byte* panel, flo
 
 template <class Dot, class Facts>
 void gemm(const GemmArgs& a) {
-  static constexpr SumsTable kTable = sums_table<Dot>(std::make_integer_sequence<int, kTileRows>());
+  static constexpr SumsTable kTable = sums_table<Dot, Facts::kZeros>(std::make_integer_sequence<int, kTileRows>());
   const std::size_t bytes = a.matrix->panel_bytes();
   const std::byte* const end = a.panels + static_cast<std::size_t>(a.panel_count) * bytes;
   for (std::int64_t p = 0; p < a.panel_count; ++p)
     symmetric_panel<Dot, Facts>(a, kTable.by_rows[a.n - 1], a.panels + static_cast<std::size_t>(p) * bytes,
                                 a.out + p * kPanelRows, end);
+}
+
+template <class Dot>
+void gemm_blocks(const GemmArgs& a) {
+  (a.matrix->has_zeros ? gemm<Dot, PerBlockZeros> : gemm<Dot, PerBlock>)(a);
 }

@@ -6,7 +6,7 @@ inline const std::int32_t* tile_words(const GemmArgs& a) {
 }
 
 struct PerToken {
-  static constexpr bool kBlocks = false;
+  static constexpr bool kBlocks = false, kZeros = false;
   const std::int32_t* corr;  // [groups][n]
   const float* scale;        // [n]
   PerToken(const GemmArgs& a, int first)
@@ -14,10 +14,15 @@ struct PerToken {
         scale(reinterpret_cast<const float*>(tile_words(a) + a.shape.groups() * a.n) + first) {}
 };
 struct PerBlock {
-  static constexpr bool kBlocks = true;
+  static constexpr bool kBlocks = true, kZeros = false;
   const std::int32_t* corr;  // [blocks][n]
   const float* scale;        // [blocks][n]
   PerBlock(const GemmArgs& a, int first)
       : corr(tile_words(a) + first),
         scale(reinterpret_cast<const float*>(tile_words(a) + a.shape.blocks() * a.n) + first) {}
+};
+// For weights with zero points.
+struct PerBlockZeros : PerBlock {
+  static constexpr bool kZeros = true;  // sums begin at corr * zero point
+  using PerBlock::PerBlock;
 };

@@ -49,14 +49,21 @@ int weight_code(const P16Matrix& m, const std::byte* panel, std::int64_t lane, s
   return P16Matrix::nibble_high(k) ? byte >> 4 : byte & 15;
 }
 
-// Sum of value * activation code over k in [k0, k1).
+// The code of value 0.
+int weight_zero(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
+  if (!m.has_zeros) return code_bias(m.element);
+  return static_cast<int>(panel[m.zero_offset() + static_cast<std::size_t>(k / m.group * kPanelRows + lane)]);
+}
+
+// Sum of value * activation code over k in [k0, k1), all of one group.
 std::int32_t dot(const GemmArgs& a, const std::byte* panel, std::int64_t lane, int row, std::int64_t k0,
                  std::int64_t k1) {
+  const int zero = weight_zero(*a.matrix, panel, lane, k0);
   std::int32_t sum = 0;
   for (std::int64_t k = k0; k < k1; ++k) {
     const auto q =
         static_cast<std::int8_t>(a.tile[static_cast<std::size_t>((k / kUnitK * a.n + row) * kUnitK + k % kUnitK)]);
-    sum += (weight_code(*a.matrix, panel, lane, k) - code_bias(a.matrix->element)) * q;
+    sum += (weight_code(*a.matrix, panel, lane, k) - zero) * q;
   }
   return sum;
 }

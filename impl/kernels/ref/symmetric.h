@@ -6,6 +6,8 @@
 //   per block   the same of 32 columns; per block b, ascending: a = fma(float(sum q*w), s_w * s_b, a), s_w the scale
 //               of the block's group or row; result a + bias
 //
+// w = code - zero point: the sums are exact in int32, wherever a row subtracts.
+//
 // absmax below 2^-100 counts as 0: s = 0, q = 0. NaN or Inf: s = NaN, q = 0, so all results of the row are NaN.
 #pragma once
 

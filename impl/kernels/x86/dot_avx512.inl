@@ -8,6 +8,9 @@ inline __m512i broadcast4(const std::int8_t* p) {
 }
 inline __m512i load(const std::byte* p) { return _mm512_loadu_si512(p); }
 inline __m512 load_f32(const std::byte* p) { return _mm512_loadu_ps(p); }
+inline __m512i load_zeros(const std::byte* p) {  // of 16 rows
+  return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
 inline __m512 load_bf16(const std::byte* p) {
   const __m256i h = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
@@ -45,6 +48,14 @@ struct Block {
         for (int s = 1; s < kChains; ++s) c[p][m][s] = _mm512_setzero_si512();
       }
     }
+  }
+  // A block of weights with zero points: corr has minus the sums of its 32 activation codes, of 16 bits.
+  [[gnu::always_inline]] void start_at_zeros(const std::int32_t* corr, const __m512i (&zeros)[P]) {
+    for (int m = 0; m < N; ++m)
+      for (int p = 0; p < P; ++p) {
+        c[p][m][0] = _mm512_madd_epi16(_mm512_set1_epi32(corr[m]), zeros[p]);
+        for (int s = 1; s < kChains; ++s) c[p][m][s] = _mm512_setzero_si512();
+      }
   }
   // 32 k: Codes::kBytes of each panel (w + p * stride), N rows of 32 codes, 64 bytes apart.
   [[gnu::always_inline]] void add(const std::byte* w, std::size_t stride, const std::int8_t* a) {

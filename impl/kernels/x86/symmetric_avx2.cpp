@@ -41,13 +41,19 @@ const Kernel kW8a8BlockAvx2 = {.id = &kKernelIds[*kernel_index("w8a8_blk8_p16_av
                                .tile_rows = kTileRows,
                                .steps = &avx2::kSteps,
                                .quantise = symmetric::quantise_blocks,
-                               .gemm = gemm<ByteDot, PerBlock>};
+                               .gemm = gemm_blocks<ByteDot>};
 const Kernel kW4a8BlockAvx2 = {.id = &kKernelIds[*kernel_index("w4a8_blk8_p16_avx2")],
                                .exact = true,
                                .tile_rows = kTileRows,
                                .steps = &avx2::kSteps,
                                .quantise = symmetric::quantise_blocks,
-                               .gemm = gemm<NibbleDot, PerBlock>};
+                               .gemm = gemm_blocks<NibbleDot>};
+const Kernel kW4a8BlockZerosAvx2 = {.id = &kKernelIds[*kernel_index("w4a8_blk8_p16_avx2_zp")],
+                                    .exact = true,
+                                    .tile_rows = kTileRows,
+                                    .steps = &avx2::kSteps,
+                                    .quantise = symmetric::quantise_blocks,
+                                    .gemm = gemm_blocks<NibbleDot>};
 
 }  // namespace moe
 

@@ -66,7 +66,7 @@ template <class Facts>
 struct Call {
   const GemmArgs& a;
   int n;
-  std::size_t stride, header, unit_header, bias;  // of a panel
+  std::size_t stride, header, unit_header, zeros, bias;  // of a panel
   bool has_bias;
   std::int64_t groups, per_group;  // in blocks of 32 k
   ScaleWalk scales;
@@ -80,6 +80,7 @@ struct Call {
         stride(args.matrix->panel_bytes()),
         header(args.matrix->header_bytes()),
         unit_header(args.matrix->unit_header()),
+        zeros(args.matrix->zero_offset()),
         bias(args.matrix->bias_offset()),
         has_bias(args.matrix->has_bias),
         groups(args.matrix->groups()),
@@ -110,12 +111,20 @@ template <class Codes, class Facts, int P, int N>
   for (std::int64_t g = 0; g < groups; ++g, scales.next()) {
     __m512 scale[P];
     for (int p = 0; p < P; ++p) scale[p] = scales.load(panel + static_cast<std::size_t>(p) * stride);
+    [[maybe_unused]] __m512i zeros[P];
+    if constexpr (Facts::kZeros)
+      for (int p = 0; p < P; ++p)
+        zeros[p] = load_zeros(panel + static_cast<std::size_t>(p) * stride + c.zeros +
+                              static_cast<std::size_t>(g) * kPanelRows);
     const std::int64_t end = k + per_group;
     if constexpr (Facts::kBlocks) {
       for (; k < end; ++k, t.corr += n, t.scale += n) {
         ahead.block(w);
         Block<Codes, P, N> b;
-        b.start(t.corr, nullptr);
+        if constexpr (Facts::kZeros)
+          b.start_at_zeros(t.corr, zeros);
+        else
+          b.start(t.corr, nullptr);
         b.add(w, stride, codes + block_offset(k, n));
         for (int i = 0; i < N; ++i) {
           const __m512 s = _mm512_set1_ps(t.scale[i]);
@@ -185,6 +194,10 @@ void gemm(const GemmArgs& a) {
       gemm_rows<Codes, Facts, 5>, gemm_rows<Codes, Facts, 6>, gemm_rows<Codes, Facts, 7>, gemm_rows<Codes, Facts, 8>};
   kByRows[a.n - 1](Call<Facts>(a));
 }
+template <class Codes>
+void gemm_blocks(const GemmArgs& a) {
+  (a.matrix->has_zeros ? gemm<Codes, PerBlockZeros> : gemm<Codes, PerBlock>)(a);
+}
 
 }  // namespace
 
@@ -201,13 +214,19 @@ const Kernel kW8a8BlockAvx512Vnni = {.id = &kKernelIds[*kernel_index("w8a8_blk8_
                                      .tile_rows = kTileRows,
                                      .steps = &avx512::kSteps,
                                      .quantise = symmetric::quantise_blocks,
-                                     .gemm = gemm<Bytes, PerBlock>};
+                                     .gemm = gemm_blocks<Bytes>};
 const Kernel kW4a8BlockAvx512Vnni = {.id = &kKernelIds[*kernel_index("w4a8_blk8_p16_avx512vnni")],
                                      .exact = true,
                                      .tile_rows = kTileRows,
                                      .steps = &avx512::kSteps,
                                      .quantise = symmetric::quantise_blocks,
-                                     .gemm = gemm<Nibbles, PerBlock>};
+                                     .gemm = gemm_blocks<Nibbles>};
+const Kernel kW4a8BlockZerosAvx512Vnni = {.id = &kKernelIds[*kernel_index("w4a8_blk8_p16_avx512vnni_zp")],
+                                          .exact = true,
+                                          .tile_rows = kTileRows,
+                                          .steps = &avx512::kSteps,
+                                          .quantise = symmetric::quantise_blocks,
+                                          .gemm = gemm_blocks<Nibbles>};
 
 }  // namespace moe
 

@@ -41,13 +41,19 @@ const Kernel kW8a8BlockAvxVnni = {.id = &kKernelIds[*kernel_index("w8a8_blk8_p16
                                   .tile_rows = kTileRows,
                                   .steps = &avx2::kSteps,
                                   .quantise = symmetric::quantise_blocks,
-                                  .gemm = gemm<ByteDot, PerBlock>};
+                                  .gemm = gemm_blocks<ByteDot>};
 const Kernel kW4a8BlockAvxVnni = {.id = &kKernelIds[*kernel_index("w4a8_blk8_p16_avxvnni")],
                                   .exact = true,
                                   .tile_rows = kTileRows,
                                   .steps = &avx2::kSteps,
                                   .quantise = symmetric::quantise_blocks,
-                                  .gemm = gemm<NibbleDot, PerBlock>};
+                                  .gemm = gemm_blocks<NibbleDot>};
+const Kernel kW4a8BlockZerosAvxVnni = {.id = &kKernelIds[*kernel_index("w4a8_blk8_p16_avxvnni_zp")],
+                                       .exact = true,
+                                       .tile_rows = kTileRows,
+                                       .steps = &avx2::kSteps,
+                                       .quantise = symmetric::quantise_blocks,
+                                       .gemm = gemm_blocks<NibbleDot>};
 
 }  // namespace moe
 
