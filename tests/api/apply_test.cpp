@@ -1,6 +1,7 @@
 // Calls of a layer: every refusal leaves the output untouched; strides, aliases, workspaces, routing.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <thread>
 

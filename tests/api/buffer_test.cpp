@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "support/capi.h"
+#include "support/sanitizers.h"
 
 namespace moe::test {
 namespace {
@@ -31,14 +32,7 @@ TEST(Buffers, RefusesOddAlignments) {
 }
 
 // The allocators of the sanitizers end the program instead.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define MOE_TEST_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define MOE_TEST_SANITIZED 1
-#endif
-#endif
-#if !defined(MOE_TEST_SANITIZED)
+#if !MOE_ASAN && !MOE_TSAN
 TEST(Buffers, TooLargeIsAnError) {
   for (const std::size_t size : {SIZE_MAX, SIZE_MAX - 63, SIZE_MAX / 2, std::size_t{1} << 60}) {
     moe_buffer* out = reinterpret_cast<moe_buffer*>(8);

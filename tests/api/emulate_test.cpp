@@ -10,15 +10,8 @@
 #include <thread>
 
 #include "io/packed.h"
+#include "support/sanitizers.h"
 #include "support/wna16_targets.h"
-
-#if defined(__SANITIZE_THREAD__)
-#define MOE_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define MOE_TSAN 1
-#endif
-#endif
 
 namespace moe::test {
 namespace {
@@ -85,7 +78,7 @@ TEST(Emulate, LayoutOfAnotherSizeThanTheConfig) {
   }
 }
 
-#if !defined(MOE_TSAN)  // which ends processes that start threads after a fork of threads
+#if !MOE_TSAN  // which ends processes that start threads after a fork of threads
 
 // The parent's other thread is in a call on the same layer, and holds a room for panels that the child never sees
 // given back. A child that hangs is ended by its alarm. Nothing is allocated after the first fork.

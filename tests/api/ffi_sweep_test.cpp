@@ -2,6 +2,8 @@
 // pointer NULL in turn; every struct with sizes below, at and beyond its own; every enum out of range.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "support/ffi_world.h"
 
 namespace moe::test {

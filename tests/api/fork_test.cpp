@@ -4,21 +4,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <thread>
 
 #include "support/capi.h"
+#include "support/sanitizers.h"
 
-#if defined(__SANITIZE_THREAD__)
-#define MOE_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define MOE_TSAN 1
-#endif
-#endif
-
-#if !defined(MOE_TSAN)  // TSan ends processes that start threads after a fork of threads
+#if !MOE_TSAN  // TSan ends processes that start threads after a fork of threads
 namespace moe::test {
 namespace {
 

@@ -193,22 +193,6 @@ struct IntLayer {
   }
 };
 
-// Platforms of this machine cut down to each instruction set that it has.
-std::vector<PlatformPtr> capped_platforms() {
-  std::vector<PlatformPtr> platforms;
-  for (const char* isa : {"scalar", "avx2", "avxvnni", "avx512vnni", "avx512bf16", "amxint8"}) {
-    setenv("MOE_MAX_ISA", isa, 1);
-    (void)failure([&](moe_error** e) {  // words of another architecture fail
-      moe_platform* p = nullptr;
-      const moe_status s = moe_platform_create(nullptr, 0, &p, e);
-      if (s == MOE_OK) platforms.emplace_back(p);
-      return s;
-    });
-  }
-  unsetenv("MOE_MAX_ISA");
-  return platforms;
-}
-
 double relative_rms(const std::vector<float>& got, const auto& want) {
   double error = 0, size = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {

@@ -2,6 +2,7 @@
 // results are those of a layer without copies. Which copy a row takes is computed here by itself (routing.md 8).
 #include <gtest/gtest.h>
 
+#include <random>
 #include <set>
 
 #include "support/ranks.h"

@@ -17,19 +17,12 @@
 #include <string>
 
 #include "support/capi.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define MOE_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define MOE_SANITIZED 1
-#endif
-#endif
+#include "support/sanitizers.h"
 
 namespace moe::test {
 namespace {
 
-#if !defined(MOE_SANITIZED)  // a sanitizer's runtime makes calls of its own
+#if !MOE_ASAN && !MOE_TSAN  // a sanitizer's runtime makes calls of its own
 
 constexpr sock_filter allow(unsigned number, unsigned char more) {
   return BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, more, 0);

@@ -6,25 +6,11 @@
 
 #include <cstdlib>
 
+#include "support/share.h"
 #include "support/wna16_model.h"
 
 namespace moe::test {
 namespace {
-
-std::vector<PlatformPtr> capped_platforms() {
-  std::vector<PlatformPtr> platforms;
-  for (const char* isa : {"scalar", "avx2", "avx512vnni", "avx512bf16"}) {
-    setenv("MOE_MAX_ISA", isa, 1);
-    (void)failure([&](moe_error** e) {
-      moe_platform* p = nullptr;
-      const moe_status s = moe_platform_create(nullptr, 0, &p, e);
-      if (s == MOE_OK) platforms.emplace_back(p);
-      return s;
-    });
-  }
-  unsetenv("MOE_MAX_ISA");
-  return platforms;
-}
 
 std::vector<Wna16Model> all_models() {
   std::vector<Wna16Model> models;
@@ -52,8 +38,8 @@ std::vector<Wna16Model> all_models() {
 }
 
 TEST(Wna16Cpu, AgainstAPlainLayer) {
-  const std::vector<PlatformPtr> platforms = capped_platforms();
-  for (const Wna16Model& m : all_models()) {
+  const std::vector<PlatformPtr> platforms = capped_platforms(kWna16Isas);
+  for (const Wna16Model& m : some_of(all_models(), 1)) {
     SCOPED_TRACE(m.config_text());
     const std::vector<double> want = plain_layer(m);
     for (const PlatformPtr& p : platforms) {
@@ -109,7 +95,7 @@ TEST(Wna16Cpu, Int8Activations) {
         SCOPED_TRACE(m.config_text());
         const std::vector<double> want = plain_layer(m);
         std::vector<std::byte> first;
-        for (const PlatformPtr& p : capped_platforms()) {
+        for (const PlatformPtr& p : capped_platforms(kWna16Isas)) {
           const Wna16Layer layer(m, "{\"threads\":1}", p.get());
           ASSERT_TRUE(layer.layer);
           const std::string family = (bits == 4 ? "w4a8_" : "w8a8_") + std::string(per_token ? "tok8_p16" : "blk8_p16");
@@ -132,7 +118,7 @@ TEST(Wna16Cpu, Int8ActivationsWithZeroPoints) {
     SCOPED_TRACE(m.config_text());
     const std::vector<double> want = plain_layer(m);
     std::vector<std::byte> first;
-    for (const PlatformPtr& p : capped_platforms()) {
+    for (const PlatformPtr& p : capped_platforms(kWna16Isas)) {
       const Wna16Layer layer(m, "{\"threads\":3}", p.get());
       ASSERT_TRUE(layer.layer);
       EXPECT_EQ(layer.kernel.rfind(m.bits == 4 ? "w4a8_blk8_p16" : "w8a8_blk8_p16", 0), 0u) << layer.kernel;
@@ -166,7 +152,7 @@ TEST(Wna16Cpu, ZeroPointsWantActivationsPerBlock) {
 }
 
 TEST(Wna16Cpu, NumbersAndTensorsComeBack) {
-  for (const Wna16Model& m : all_models()) {
+  for (const Wna16Model& m : some_of(all_models(), 2)) {
     SCOPED_TRACE(m.config_text());
     const Wna16Layer layer(m);
     ASSERT_TRUE(layer.packed);
@@ -184,7 +170,7 @@ TEST(Wna16Cpu, NumbersAndTensorsComeBack) {
 
 // A checkpoint's files and a packed file give the layer of the stacks.
 TEST(Wna16Cpu, Files) {
-  for (const Wna16Model& m : all_models()) {
+  for (const Wna16Model& m : some_of(all_models(), 3)) {
     SCOPED_TRACE(m.config_text());
     const TempDir dir;
     dir.write("model.safetensors", checkpoint_file(m));

@@ -4,25 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/share.h"
 #include "support/wna16_model.h"
 
 namespace moe::test {
 namespace {
-
-std::vector<PlatformPtr> capped_platforms() {
-  std::vector<PlatformPtr> platforms;
-  for (const char* isa : {"scalar", "avx2", "avx512vnni", "avx512bf16"}) {
-    setenv("MOE_MAX_ISA", isa, 1);
-    (void)failure([&](moe_error** e) {
-      moe_platform* p = nullptr;
-      const moe_status s = moe_platform_create(nullptr, 0, &p, e);
-      if (s == MOE_OK) platforms.emplace_back(p);
-      return s;
-    });
-  }
-  unsetenv("MOE_MAX_ISA");
-  return platforms;
-}
 
 // Every column in any group: some groups are long, some empty.
 void draw_groups(Wna16Model& m, std::uint32_t seed) {
@@ -39,7 +25,7 @@ double bound(const Wna16Model& m) { return m.dtype == MOE_DTYPE_F32 ? 1e-5 : m.d
 // The layer on every instruction set: the plain layer's numbers, a token alone as in the batch, with any threads.
 void expect_layer(const Wna16Model& m) {
   const std::vector<double> want = plain_layer(m);
-  for (const PlatformPtr& p : capped_platforms()) {
+  for (const PlatformPtr& p : capped_platforms(kWna16Isas)) {
     const Wna16Layer layer(m, "{\"threads\":3}", p.get());
     ASSERT_TRUE(layer.layer);
     const std::vector<std::byte> out = layer.run(m, 0, m.T);
@@ -125,7 +111,7 @@ std::vector<Wna16Model> odd_groups() {
 }
 
 TEST(Wna16Groups, OfAnySizeFrom16) {
-  for (const Wna16Model& m : odd_groups()) {
+  for (const Wna16Model& m : some_of(odd_groups(), 1)) {
     SCOPED_TRACE(m.config_text());
     expect_layer(m);
     expect_files(m);
@@ -187,7 +173,7 @@ TEST(Wna16Groups, Int8Activations) {
           SCOPED_TRACE(m.config_text());
           const std::vector<double> want = plain_layer(m);
           std::vector<std::byte> first;
-          for (const PlatformPtr& p : capped_platforms()) {
+          for (const PlatformPtr& p : capped_platforms(kWna16Isas)) {
             const Wna16Layer layer(m, "{\"threads\":2}", p.get());
             ASSERT_TRUE(layer.layer);
             const std::vector<std::byte> out = layer.run(m, 0, m.T);
@@ -218,7 +204,7 @@ std::vector<Wna16Model> uneven_models() {
 }
 
 TEST(Wna16Groups, OfSeveralSizes) {
-  for (const Wna16Model& m : uneven_models()) {
+  for (const Wna16Model& m : some_of(uneven_models(), 2)) {
     SCOPED_TRACE(m.config_text());
     expect_layer(m);
     expect_files(m);
@@ -306,16 +292,18 @@ TEST(Wna16Groups, TensorParallelActivationOrder) {
     const char* layout;
   } cases[] = {{{128, 128, 32}, 2, "g32,u4"}, {{64, 256, 64}, 4, "cw,u4"}, {{96, 192, 48}, 2, "g48,u4"}};
   std::uint32_t seed = 40;
+  Turns turns(3);
   for (const auto& c : cases)
     for (const char* format : {"gptq", "pack-quantized"})
       for (const int bits : {4, 8}) {
+        if (!turns.next()) continue;
         Wna16Model m;
         m.format = format, m.bits = bits, m.H = c.s.h, m.I = c.s.i, m.group = c.s.group, m.order = true;
         m.zeros = seed % 2 == 0;
         m = random_wna16(m, seed++);
         const TempDir dir;
         dir.write("model.safetensors", checkpoint_file(m));
-        for (const PlatformPtr& p : capped_platforms()) {
+        for (const PlatformPtr& p : capped_platforms(kWna16Isas)) {
           std::vector<float> sum(static_cast<std::size_t>(m.T * m.H), 0.0f);
           for (std::int64_t rank = 0; rank < c.ranks; ++rank) {
             Wna16Model share = share_of(m, c.ranks, rank);

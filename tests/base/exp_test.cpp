@@ -9,6 +9,8 @@
 #include <limits>
 #include <vector>
 
+#include "support/share.h"
+
 namespace moe::test {
 namespace {
 
@@ -37,8 +39,8 @@ void expect_exp(float x) {
 }
 
 TEST(ExpF32, StrideOverAllFloats) {
-  // 2039 is prime: mantissas of every kind in every binade, 2.1 million of both signs.
-  for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += 2039) {
+  // 2039 is prime: mantissas of every kind in every binade, 2.1 million of both signs (fewer in a share).
+  for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += stride(2039)) {
     const float x = from_bits(static_cast<std::uint32_t>(bits));
     if (x == x) expect_exp(x);
   }

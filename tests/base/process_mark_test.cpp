@@ -9,16 +9,7 @@
 #include <thread>
 #include <vector>
 
-#if defined(__SANITIZE_THREAD__)
-#define MOE_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define MOE_TSAN 1
-#endif
-#endif
-#if !defined(MOE_TSAN)
-#define MOE_TSAN 0
-#endif
+#include "support/sanitizers.h"
 
 namespace moe::test {
 namespace {

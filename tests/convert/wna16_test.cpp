@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "convert/wna16_world.h"
+#include "support/share.h"
 
 namespace moe::test {
 namespace {
@@ -401,7 +402,7 @@ void expect_same(const CanonicalRows& got, const CanonicalRows& want, const Wna1
 
 TEST(Wna16, RandomLayersComeBack) {
   std::mt19937 random(20);
-  for (int round = 0; round < 120; ++round) {
+  for (int round = 0; round < rounds(120); ++round) {
     const auto kind = static_cast<Wna16Kind>(round % 5);
     const PlainLayer plain = random_plain(random_layout(kind, random), random);
     const Wna16Layout& l = plain.layout;

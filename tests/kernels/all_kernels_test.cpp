@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "support/p16.h"
+#include "support/share.h"
 
 namespace moe::test {
 namespace {
@@ -61,9 +62,11 @@ TEST_P(Rows, GemmGivesTheBitsOfTheScalarRow) {
   const Kernel& kernel = *GetParam();
   const Kernel& scalar = scalar_kernel();
   std::mt19937 rng(20261121);
+  Turns turns;
   for (const Case& c : kCases) {
     for (int n = 1; n <= kernel.tile_rows; n += n < 18 ? 1 : 29) {
       for (const Fill fill : {Fill::random, Fill::extreme, Fill::small}) {
+        if (!turns.next()) continue;
         const Data d = make(c, n, fill, rng);
         if (!takes(kernel, d.m)) continue;
         const TileShape shape{c.k, c.group};
@@ -86,7 +89,7 @@ TEST_P(Rows, RandomShapes) {
   const Kernel& scalar = scalar_kernel();
   std::mt19937 rng(7);
   const auto pick = [&](int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng); };
-  for (int round = 0; round < 1000; ++round) {
+  for (int round = 0; round < rounds(1000); ++round) {
     Case c{pick(1, 70), 0, 0, pick(1, 2), pick(0, 1) == 1};
     if (pick(0, 2) == 0) {
       c.k = c.group = pick(1, 300);
@@ -117,7 +120,7 @@ TEST_P(Rows, QuantiseOddRows) {
   const Kernel& kernel = *GetParam();
   std::mt19937 rng(5);
   for (const std::int64_t k : {1, 7, 8, 31, 32, 33, 40, 46, 64, 100, 256})
-    for (int round = 0; round < 60; ++round) {
+    for (int round = 0; round < rounds(60); ++round) {
       std::vector<float> x(static_cast<std::size_t>(k));
       for (float& v : x) {
         v = static_cast<float>(static_cast<int>(rng() % 511) - 255) * 0.5f;  // many halves
@@ -173,7 +176,7 @@ TEST_P(FloatRows, RandomShapes) {
   const Kernel& scalar = scalar_of(kernel);
   std::mt19937 rng(20261121);
   const auto pick = [&](int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng); };
-  for (int round = 0; round < 1000; ++round) {
+  for (int round = 0; round < rounds(1000); ++round) {
     const int n = pick(1, kernel.tile_rows), k = pick(0, 9) == 0 ? pick(1, 1500) : pick(1, 200), rows = pick(1, 50);
     const bool poison = round % 8 == 7;
     const FloatData d = make_floats(kernel, rows, k, n, poison, rng);

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "support/p16.h"
+#include "support/share.h"
 
 namespace moe::test {
 namespace {
@@ -74,7 +75,7 @@ class Bf16Rows : public testing::TestWithParam<const Kernel*> {};
 TEST_P(Bf16Rows, WithinTheBoundOfAnyOrder) {
   const Kernel& kernel = *GetParam();
   Maker maker;
-  for (int round = 0; round < 1000; ++round) {
+  for (int round = 0; round < rounds(1000); ++round) {
     const Case c = maker.make(maker.pick(1, kernel.tile_rows));
     const auto out = results(kernel, c, round % 2 == 0);
     double error2 = 0, size2 = 0;
@@ -100,7 +101,7 @@ TEST_P(Bf16Rows, WithinTheBoundOfAnyOrder) {
 TEST_P(Bf16Rows, BitsOfARowAlone) {
   const Kernel& kernel = *GetParam();
   Maker maker;
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < rounds(300); ++round) {
     const Case c = maker.make(maker.pick(1, kernel.tile_rows));
     const auto all = results(kernel, c, true);
     const int r = maker.pick(0, c.n - 1);
@@ -117,7 +118,7 @@ TEST_P(Bf16Rows, BitsOfARowAlone) {
 TEST_P(Bf16Rows, OddValuesStayInTheirRow) {
   const Kernel& kernel = *GetParam();
   Maker maker;
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < rounds(60); ++round) {
     Case c = maker.make(maker.pick(2, kernel.tile_rows));
     const auto before = results(kernel, c);
     const int bad = maker.pick(0, c.n - 1);

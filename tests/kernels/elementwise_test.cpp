@@ -7,6 +7,7 @@
 #include <set>
 
 #include "support/p16.h"
+#include "support/share.h"
 #include "support/vectors.h"
 
 namespace moe::test {
@@ -54,7 +55,7 @@ TEST_P(Steps, Activations) {
   std::normal_distribution<float> normal(0.0f, 4.0f);
   constexpr int kRows = 3;
   constexpr std::int64_t kBlocks = 9, kLd = kBlocks * 32 + 5, kOutLd = kBlocks * 16 + 7;
-  for (int round = 0; round < 40; ++round) {
+  for (int round = 0; round < rounds(40); ++round) {
     std::vector<float> y13(kRows * kLd);
     for (float& v : y13) v = rng() % 8 == 0 ? kSpecials[rng() % std::size(kSpecials)] : normal(rng);
     for (std::size_t f = 0; f < kActivationNames.size(); ++f)

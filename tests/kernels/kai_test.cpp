@@ -8,6 +8,7 @@
 #include "scheme/layout_kai.h"
 #include "support/guard_pages.h"
 #include "support/p16.h"
+#include "support/share.h"
 #include "support/vectors.h"
 #include "support/w4a8_files.h"
 
@@ -228,7 +229,7 @@ std::vector<float> on_p16(const Data& d) {
 TEST_P(KaiRows, RandomShapesGiveTheBitsOfTheRowOnP16) {
   const Kernel& kernel = *GetParam();
   std::mt19937 rng(11);
-  for (int round = 0; round < 400; ++round) {
+  for (int round = 0; round < rounds(400); ++round) {
     const int n = 1 + round % (kernel.tile_rows + 2);
     const Data d = random_data(rng, n);
     const std::int64_t step = 1 + round % 3;
@@ -269,7 +270,7 @@ TEST_P(KaiRows, OddActivations) {
                             -3.4e38f, INFINITY, -INFINITY, NAN,     0.5f,   2.5f};
   std::mt19937 rng(5);
   for (const std::int64_t k : {2, 6, 8, 30, 32, 34, 40, 46, 64, 100, 256})
-    for (int round = 0; round < 80; ++round) {
+    for (int round = 0; round < rounds(80); ++round) {
       std::vector<float> x(static_cast<std::size_t>(k));
       for (float& v : x) {
         v = static_cast<float>(static_cast<int>(rng() % 511) - 255) * 0.5f;  // many halves
@@ -298,7 +299,7 @@ TEST_P(KaiRows, OddActivations) {
 TEST_P(KaiRows, GuardPages) {
   const Kernel& kernel = *GetParam();
   std::mt19937 rng(3);
-  for (int round = 0; round < 150; ++round) {
+  for (int round = 0; round < rounds(150); ++round) {
     const int n = 1 + round % kernel.tile_rows;
     const Data d = random_data(rng, n);
     const TileShape shape = kai_shape(d.m.k, d.m.group);

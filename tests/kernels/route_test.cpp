@@ -15,6 +15,7 @@
 
 #include "base/float_formats.h"
 #include "kernels/ref/route.h"
+#include "support/share.h"
 
 namespace moe::test {
 namespace {
@@ -140,7 +141,7 @@ TEST(RouteIsa, ScoresAreTheSameBits) {
   for (const RouteKernel* k : vector_rows())
     for (const Score& s : kScores)
       for (std::size_t n : kSizes)
-        for (int round = 0; round < 40; ++round) {
+        for (int round = 0; round < rounds(40); ++round) {
           const Row x = random_row(g, n);
           Row a(x.size()), b(x.size());
           (kRouteScalar.*s.fn)(x.data(), n, a.data());
@@ -152,9 +153,10 @@ TEST(RouteIsa, ScoresAreTheSameBits) {
         }
 }
 
-// Every 499th float of both signs, as keys with a bias contain these scores.
+// Every 499th float of both signs (fewer in a share), as keys with a bias contain these scores.
 TEST(RouteIsa, ElementwiseScoresOfAllMagnitudes) {
   constexpr std::size_t kMany = 4096;
+  const std::uint32_t step = stride(499);
   for (const RouteKernel* k : vector_rows()) {
     Row x(route_row_floats(kMany)), a(x.size()), b(x.size());
     std::uint32_t bits = 0;
@@ -162,8 +164,8 @@ TEST(RouteIsa, ElementwiseScoresOfAllMagnitudes) {
       for (std::size_t i = 0; i < kMany; ++i) {
         const float v = std::bit_cast<float>(bits);
         x[i] = v == v ? std::min(v, kMaxFloat) : -kInf;
-        more = more && bits + 499 > bits;
-        bits += 499;
+        more = more && bits + step > bits;
+        bits += step;
       }
       for (const Score& s : {kScores[1], kScores[2]}) {
         (kRouteScalar.*s.fn)(x.data(), kMany, a.data());
@@ -179,7 +181,7 @@ TEST(RouteIsa, GroupScoresAreEqual) {
   for (const RouteKernel* k : vector_rows())
     for (std::size_t per : {1u, 2u, 3u, 8u, 15u, 16u, 17u, 20u, 32u, 48u, 65u})
       for (std::size_t groups : {1u, 2u, 8u, 13u})
-        for (int round = 0; round < 20; ++round) {
+        for (int round = 0; round < rounds(20); ++round) {
           Row keys = random_row(g, per * groups);
           if (round % 2 == 0)
             for (float& x : keys) x = x > 0 ? 1.0f : 0.5f;  // ties inside groups
@@ -201,7 +203,7 @@ TEST(RouteIsa, SelectionIsASortByKeyThenExpert) {
   for (const RouteKernel* kernel : rows)
     for (std::size_t n : kSizes)
       for (std::size_t k : {std::size_t{1}, std::size_t{2}, std::size_t{8}, std::size_t{10}, n})
-        for (int round = 0; round < 8; ++round) {
+        for (int round = 0; round < rounds(8); ++round) {
           if (k > n) continue;
           Row keys = random_row(g, n);
           if (round % 2 == 0)

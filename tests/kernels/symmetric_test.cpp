@@ -6,6 +6,7 @@
 
 #include "kernels/ref/symmetric.h"
 #include "support/p16.h"
+#include "support/share.h"
 
 namespace moe::test {
 namespace {
@@ -59,7 +60,7 @@ TEST_P(Symmetric, RandomShapes) {
   std::mt19937 rng(20261121);
   const auto pick = [&](int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng); };
   std::normal_distribution<float> normal;
-  for (int round = 0; round < 1000; ++round) {
+  for (int round = 0; round < rounds(1000); ++round) {
     const bool zeros = pick(0, 1) == 1 && kernel().id->takes_zeros();
     MatrixShape c{pick(1, 70), 0, 0, pick(1, 2), pick(0, 1) == 1, static_cast<Scales>(pick(2, 4)), zeros};
     if (pick(0, 2) == 0) {
@@ -107,7 +108,7 @@ TEST_P(Symmetric, OddRows) {
   const float specials[] = {0.0f, -0.0f, 1e-45f, 0x1p-101f, 0x1p-100f, 3.4e38f, -3.4e38f, INFINITY, NAN};
   const std::int32_t factors[] = {code_bias(*p16_element(kernel().id->layout)), 1};
   for (const std::int64_t k : {1, 7, 31, 32, 33, 63, 64, 65, 100, 256})
-    for (int round = 0; round < 60; ++round) {
+    for (int round = 0; round < rounds(60); ++round) {
       std::vector<float> x(static_cast<std::size_t>(k));
       for (float& v : x) {
         v = static_cast<float>(static_cast<int>(rng() % 509) - 254) * 0.5f;

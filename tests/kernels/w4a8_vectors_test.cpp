@@ -2,6 +2,7 @@
 // and matmul, y13, act, y. End to end: tests/run and tests/api.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "support/p16.h"

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "support/p16.h"
+#include "support/share.h"
 
 namespace moe::test {
 namespace {
@@ -117,7 +118,7 @@ class ExactWna16Rows : public Wna16Rows {};
 TEST_P(ExactWna16Rows, BitsOfTheScalarRow) {
   const Kernel& kernel = *GetParam();
   Maker maker(kernel);
-  for (int round = 0; round < 1000; ++round) {
+  for (int round = 0; round < rounds(1000); ++round) {
     Case c = maker.make(maker.pick(1, kernel.tile_rows));
     if (round % 8 == 7) c.x[static_cast<std::size_t>(maker.pick(0, static_cast<int>(c.x.size()) - 1))] = NAN;
     const auto want = results(scalar_of(kernel), c, false), got = results(kernel, c, round % 2 == 0);
@@ -128,7 +129,7 @@ TEST_P(ExactWna16Rows, BitsOfTheScalarRow) {
 TEST_P(Wna16Rows, WithinTheBoundOfAnyOrder) {
   const Kernel& kernel = *GetParam();
   Maker maker(kernel);
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < rounds(200); ++round) {
     const Case c = maker.make(maker.pick(1, kernel.tile_rows));
     const auto out = results(kernel, c, false);
     for (int r = 0; r < c.n; ++r)
@@ -154,7 +155,7 @@ TEST_P(Wna16Rows, WithinTheBoundOfAnyOrder) {
 TEST_P(Wna16Rows, OddValuesStayInTheirRow) {
   const Kernel& kernel = *GetParam();
   Maker maker(kernel);
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < rounds(60); ++round) {
     Case c = maker.make(maker.pick(2, kernel.tile_rows));
     const auto before = results(kernel, c, false);
     const int bad = maker.pick(0, c.n - 1);
@@ -175,7 +176,7 @@ TEST_P(Wna16Rows, OddValuesStayInTheirRow) {
 TEST_P(Wna16Rows, BitsOfARowAlone) {
   const Kernel& kernel = *GetParam();
   Maker maker(kernel);
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < rounds(60); ++round) {
     const Case c = maker.make(kernel.tile_rows);
     const auto all = results(kernel, c, false);
     const int r = maker.pick(0, c.n - 1);

@@ -7,6 +7,7 @@
 
 #include <limits>
 
+#include "support/share.h"
 #include "support/tiny_layer.h"
 #include "support/vectors.h"
 
@@ -47,6 +48,7 @@ std::vector<std::byte> run(const Layer& layer, Batch& b) {
 }
 
 TEST(LayerDeterminism, KernelsAndThreadsGiveTheSameBits) {
+  Turns turns;
   for (const LayerShape& s : kShapes) {
     const auto config = tiny_config(s);
     const auto packed = pack_layer(s, random_weights(s, 1));
@@ -55,6 +57,7 @@ TEST(LayerDeterminism, KernelsAndThreadsGiveTheSameBits) {
       const auto want = run(*make_layer(config, packed, scalar_of(*kernels_for(s).front())), b);
       for (const Kernel* k : kernels_for(s))
         for (const int n : {1, 2, 3, 7}) {
+          if (!turns.next()) continue;
           b.out.assign(b.out.size(), std::byte{0x5a});
           EXPECT_EQ(run(*make_layer(config, packed, *k, threads(n)), b), want)
               << k->id->name << " threads " << n << " T " << tokens << " H " << s.hidden;

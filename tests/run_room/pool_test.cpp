@@ -19,29 +19,10 @@
 #include <thread>
 #include <vector>
 
+#include "support/sanitizers.h"
+
 namespace moe::test {
 namespace {
-
-#if defined(__SANITIZE_THREAD__)
-#define MOE_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define MOE_TSAN 1
-#endif
-#endif
-#if !defined(MOE_TSAN)
-#define MOE_TSAN 0
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#define MOE_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define MOE_ASAN 1
-#endif
-#endif
-#if !defined(MOE_ASAN)
-#define MOE_ASAN 0
-#endif
 
 using Clock = std::chrono::steady_clock;
 

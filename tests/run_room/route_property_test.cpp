@@ -18,6 +18,7 @@
 
 #include "base/exp.h"
 #include "support/routing.h"
+#include "support/share.h"
 #include "support/vectors.h"
 
 namespace moe::test {
@@ -328,7 +329,7 @@ TEST(RouteProperty, TenThousandConfigsAreTheDefinition) {
   std::mt19937 g(20261121);
   Tally tally;
   const auto kernels = runnable_route_kernels();
-  for (int i = 0; i < 10000; ++i) {
+  for (int i = 0; i < rounds(10000); ++i) {
     const Case k = draw_case(g);
     const RouteHow how{.kernel = kernels.front(), .hash_ids = k.hash_ids, .bias = {.option = k.bias, .loaded = {}}};
     const Routed r = route_batch(k.config, k.logits, how);
@@ -340,9 +341,9 @@ TEST(RouteProperty, TenThousandConfigsAreTheDefinition) {
     for (std::size_t t = 0; t < static_cast<std::size_t>(k.logits.tokens); ++t) check_row(k, r, t, tally);
     ASSERT_FALSE(::testing::Test::HasFatalFailure()) << "case " << i << ": " << k.text;
   }
-  EXPECT_GT(tally.rows, 15000);
-  EXPECT_GT(tally.biased, 5000);
-  EXPECT_GT(tally.grouped, 5000);
+  EXPECT_GT(tally.rows, 15000 / share());
+  EXPECT_GT(tally.biased, 5000 / share());
+  EXPECT_GT(tally.grouped, 5000 / share());
   // Keys that rounding could exchange are rare where logits are not made to collide.
   EXPECT_LT(tally.exchanged_normal, tally.rows / 200);
   RecordProperty("rows", tally.rows);

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "support/sanitizers.h"
+
 namespace moe::test {
 namespace {
 
@@ -96,12 +98,7 @@ TEST(Workspaces, AChildTakesOverWhatIsKept) {
   EXPECT_EQ(status, 0);
 }
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define MOE_TSAN 1
-#endif
-#endif
-#if !defined(__SANITIZE_THREAD__) && !defined(MOE_TSAN)  // TSan ends what forks beside threads
+#if !MOE_TSAN  // TSan ends what forks beside threads
 TEST(Workspaces, AChildDoesNotWaitForThreadsOfItsParent) {
   Workspaces w;
   std::atomic<bool> done{false};

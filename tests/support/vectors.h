@@ -45,38 +45,15 @@ struct VecFile {
 };
 
 // "w4a8_int8/index.json" -> its place in tests/vectors
-inline std::string vector_path(const std::string& name) { return std::string(MOE_TEST_VECTORS) + "/" + name; }
+std::string vector_path(const std::string& name);
 
-inline std::string read_text(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw std::runtime_error("cannot open " + path);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
+std::string read_text(const std::string& path);
 
-inline nlohmann::json load_json(const std::string& name) { return nlohmann::json::parse(read_text(vector_path(name))); }
+nlohmann::json load_json(const std::string& name);
 
 // The bytes of a safetensors file.
-inline VecFile parse_vectors(const std::string& bytes) {
-  std::uint64_t n = 0;
-  std::memcpy(&n, bytes.data(), 8);
-  const auto header = nlohmann::json::parse(bytes.substr(8, n));
-  VecFile f;
-  for (const auto& [key, entry] : header.items()) {
-    if (key == "__metadata__") {
-      for (const auto& [k, v] : entry.items()) f.meta[k] = v.get<std::string>();
-      continue;
-    }
-    VecTensor t;
-    t.dtype = dtype_from_safetensors(entry["dtype"].get<std::string>());
-    t.shape = entry["shape"].get<std::vector<std::int64_t>>();
-    const auto range = entry["data_offsets"].get<std::vector<std::size_t>>();
-    t.data.resize(range[1] - range[0]);
-    if (!t.data.empty()) std::memcpy(t.data.data(), bytes.data() + 8 + n + range[0], t.data.size());
-    f.tensors[key] = std::move(t);
-  }
-  return f;
-}
+VecFile parse_vectors(const std::string& bytes);
 
-inline VecFile load_vectors(const std::string& name) { return parse_vectors(read_text(vector_path(name))); }
+VecFile load_vectors(const std::string& name);
 
 }  // namespace moe::test
