@@ -1,17 +1,21 @@
-// The tile registers of one gemm, for up to kTileRows tokens. Included inside a target region and an anonymous
+// The walk of the AMX rows. The weights of one or two steps of k (64 int8 or 32 bf16 values) with one or two panels, up
+// to four B tiles, rest in the tile registers while all tokens of the tile pass, 16 at a time: a product costs half a
+// load of activations and nothing else. The sums of a part go to memory among the products of the next part, where the
+// stores cost nothing; behind the last product they would wait for it. Included inside a target region and an anonymous
 // namespace that define kTileRows.
 
 constexpr int kSubRows = 16;
 constexpr int kSubs = kTileRows / kSubRows;
+constexpr int kSteps = 2;  // of k at a time
 
-// Tile registers: 0-3 sums (token half, panel), 4 and 5 activations, 6 and 7 weights.
+// Tile registers: 0 and 1 sums (panel), 2 and 3 activations (step), 4 to 7 weights (step, panel).
 struct alignas(64) TileConfig {
   std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
   std::uint16_t column_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
   std::uint8_t rows[16] = {};
 
   explicit TileConfig(int tokens) {
-    for (int tile = 0; tile < 8; ++tile) rows[tile] = static_cast<std::uint8_t>(tile < 6 ? tokens : 16);
+    for (int tile = 0; tile < 8; ++tile) rows[tile] = static_cast<std::uint8_t>(tile < 4 ? tokens : 16);
   }
 };
 
@@ -22,3 +26,49 @@ struct Parts {
       : count((tokens + kSubRows - 1) / kSubRows), rows((tokens + count - 1) / count), n(tokens) {}
   int first(int part) const { return std::min(part * rows, n - rows); }
 };
+
+// 16 x 16 sums of one part of tokens with two panels.
+template <class T>
+using Block = std::array<std::array<std::array<T, 16>, kSubRows>, 2>;
+
+// Where the B tiles of a pass lie: [step][panel].
+using Tiles = std::array<std::array<const void*, 2>, kSteps>;
+
+// The products of a pass. Product::dot<step, panel>() adds one to the sums of a panel. `work` does the rest:
+//   home(part)           the Block of the part's sums; `more`: they are added to
+//   in_registers()       the Block of those that the part before left in the registers
+//   beside(i)            what else there is to do, in quarters, while the products run
+//   passed(part, sums)   its sums are in the registers; those of the part before are in memory
+template <class Product, int kPanels, int kPassSteps, class Work>
+[[gnu::always_inline]] inline void pass(const Tiles& weights, const std::byte* x, const Parts& parts, bool more,
+                                        Work& work) {
+  _tile_loadd(4, weights[0][0], 64);
+  if constexpr (kPanels == 2) _tile_loadd(5, weights[0][1], 64);
+  if constexpr (kPassSteps == 2) _tile_loadd(6, weights[1][0], 64);
+  if constexpr (kPassSteps == 2 && kPanels == 2) _tile_loadd(7, weights[1][1], 64);
+  const bool stay = more && parts.count == 1;
+  for (int part = 0; part < parts.count; ++part) {
+    const std::byte* row = x + parts.first(part) * 64;
+    auto& before = work.in_registers();
+    auto& sums = work.home(part);
+    _tile_loadd(2, row, 64);
+    if (!stay) _tile_stored(0, before[0].data(), 64);
+    if (!more) _tile_zero(0);
+    if (more && !stay) _tile_loadd(0, sums[0].data(), 64);
+    Product::template dot<0, 0>();
+    work.beside(0);
+    if constexpr (kPassSteps == 2) _tile_loadd(3, row + parts.n * 64, 64);
+    if constexpr (kPanels == 2) {
+      if (!stay) _tile_stored(1, before[1].data(), 64);
+      if (!more) _tile_zero(1);
+      if (more && !stay) _tile_loadd(1, sums[1].data(), 64);
+      Product::template dot<0, 1>();
+    }
+    work.beside(1);
+    if constexpr (kPassSteps == 2) Product::template dot<1, 0>();
+    work.beside(2);
+    if constexpr (kPassSteps == 2 && kPanels == 2) Product::template dot<1, 1>();
+    work.beside(3);
+    work.passed(part, sums);
+  }
+}

@@ -3,10 +3,10 @@
 //
 // A B tile is 16 weight rows x 64 k: a unit of int8 codes as it lies, or a unit of int4 codes expanded to signed bytes
 // in L1 (tile row 8h + j: the low nibbles of V[h][j], 8h + 4 + j: the high ones). A unit of a tok8 tile is the A tile.
-// Two panels meet the whole tile, up to 128 tokens, 32 of them at a time (2 x 2 tiles of sums), a run of units after
-// another: a weight group, or 512 k of a longer one. So the expansion is paid once for all tokens, and what a run needs
-// stays in L1. Sums leave the tile registers once per run, and meet their scales while the dots of the next run are
-// under way. Few tokens go to the AVX-512 row, whose bits are the same.
+// Two panels and two units at a time meet the whole tile, up to 128 tokens (amx_tiles.inl), so the expansion is paid
+// once for all of them. The sums of a weight group meet their scales while the products of the next tokens are under
+// way; sums of longer groups and channel-wise ones rest in L1 between the passes. Few tokens go to the AVX-512 row,
+// whose bits are the same.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -29,7 +29,6 @@ namespace {
 
 constexpr int kTileRows = 128;
 constexpr int kFewRows = 4;
-constexpr std::int64_t kRunUnits = 8;
 
 #include "kernels/x86/vector_avx512.inl"
 
@@ -40,24 +39,25 @@ constexpr std::int64_t kRunUnits = 8;
 inline __m512i load(const std::byte* p) { return _mm512_loadu_si512(p); }
 inline __m512 load_f32(const std::byte* p) { return _mm512_loadu_ps(p); }
 
-// 16 x 16 sums of one part of tokens with two panels: int32, or float between groups.
-using Block = std::array<std::array<std::array<std::int32_t, 16>, kSubRows>, 2>;
+using Sums = Block<std::int32_t>;
 
 struct alignas(64) Scratch {
-  std::array<std::array<std::array<std::uint8_t, 1024>, kRunUnits>, 2> weights;
-  std::array<Block, 4> sums;      // of the parts at work, and of those before
-  std::array<Block, kSubs> kept;  // of all parts: results so far, channel-wise: the sums so far
+  std::array<std::array<std::array<std::array<std::uint8_t, 1024>, 2>, kSteps>, 2> weights;  // of a pass, the last one
+  std::array<Sums, kSubs> sums;                                // of the parts; of short groups: the last few
+  std::array<Sums, kSubs> kept;                                // results so far: floats
+  Sums spare, zeros{};                                         // nobody's; the results before the first group
+  std::array<std::array<std::array<float, 16>, 2>, 4> scales;  // of the last groups, of the panels
 };
 
 // How units become B tiles, and which product they want: signed bytes, or codes value + 128 (kBiased: sums want corr).
 struct Nibbles {
   static constexpr bool kBiased = false;
-  template <int Sum>
+  template <int kStep, int kPanel>
   [[gnu::always_inline]] static inline void dot() {  // the intrinsics want literal numbers
-    if constexpr (Sum == 0) _tile_dpbssd(0, 4, 6);
-    if constexpr (Sum == 1) _tile_dpbssd(1, 4, 7);
-    if constexpr (Sum == 2) _tile_dpbssd(2, 5, 6);
-    if constexpr (Sum == 3) _tile_dpbssd(3, 5, 7);
+    if constexpr (kStep == 0 && kPanel == 0) _tile_dpbssd(0, 2, 4);
+    if constexpr (kStep == 0 && kPanel == 1) _tile_dpbssd(1, 2, 5);
+    if constexpr (kStep == 1 && kPanel == 0) _tile_dpbssd(0, 3, 6);
+    if constexpr (kStep == 1 && kPanel == 1) _tile_dpbssd(1, 3, 7);
   }
   // Where the B tile of a unit lies.
   [[gnu::always_inline]] static inline const void* tile(const std::byte* unit, std::uint8_t* room) {
@@ -75,12 +75,12 @@ struct Nibbles {
 };
 struct Bytes {
   static constexpr bool kBiased = true;
-  template <int Sum>
-  [[gnu::always_inline]] static inline void dot() {  // the intrinsics want literal numbers
-    if constexpr (Sum == 0) _tile_dpbsud(0, 4, 6);
-    if constexpr (Sum == 1) _tile_dpbsud(1, 4, 7);
-    if constexpr (Sum == 2) _tile_dpbsud(2, 5, 6);
-    if constexpr (Sum == 3) _tile_dpbsud(3, 5, 7);
+  template <int kStep, int kPanel>
+  [[gnu::always_inline]] static inline void dot() {
+    if constexpr (kStep == 0 && kPanel == 0) _tile_dpbsud(0, 2, 4);
+    if constexpr (kStep == 0 && kPanel == 1) _tile_dpbsud(1, 2, 5);
+    if constexpr (kStep == 1 && kPanel == 0) _tile_dpbsud(0, 3, 6);
+    if constexpr (kStep == 1 && kPanel == 1) _tile_dpbsud(1, 3, 7);
   }
   [[gnu::always_inline]] static inline const void* tile(const std::byte* unit, std::uint8_t*) { return unit; }
 };
@@ -89,7 +89,7 @@ struct Bytes {
 struct Call {
   const GemmArgs& a;
   Parts parts;
-  bool channel, w4a8, has_bias;
+  bool channel, short_groups, w4a8, has_bias;
   enum class Scale { bf16, f16, f32 } scale;
   std::int64_t units, groups, per_group;                            // per_group: units
   std::size_t stride, header, unit_bytes, group_bytes, sums, bias;  // of a panel
@@ -107,6 +107,7 @@ struct Call {
     units = m.units();
     groups = m.groups();
     per_group = channel ? units : m.group / kUnitK;
+    short_groups = !channel && per_group <= kSteps;
     stride = m.panel_bytes();
     header = m.header_bytes();
     unit_bytes = m.unit_bytes();
@@ -118,6 +119,7 @@ struct Call {
     recip = reinterpret_cast<const float*>(corr + static_cast<std::size_t>(groups) * n);
     z = reinterpret_cast<const std::int32_t*>(recip + n);
   }
+  std::int64_t passes() const { return units / per_group * ceil_div(per_group, std::int64_t{kSteps}); }
   // Scales of group g of the panel at `head`; W4A8's channel-wise ones have their own use.
   [[gnu::always_inline]] __m512 scale_of(const std::byte* head, std::int64_t g) const {
     const std::byte* at = head + static_cast<std::size_t>(g) * group_bytes;
@@ -128,173 +130,156 @@ struct Call {
   }
 };
 
-// One pair of panels (or the last one alone) against the tile.
-template <class Codes, bool kTwoPanels>
+// One pair of panels (or the last one alone) against the tile: the work beside the products of a pass.
+template <class Codes, int kPanels>
 class Pair {
  public:
   Pair(const Call& call, const std::byte* panel, Scratch& s, Share& share)
-      : c_(call), parts_(call.parts), channel_(call.channel), panel_(panel), s_(s), share_(share) {}
+      : c_(call), parts_(call.parts), panel_(panel), s_(s), share_(share) {}
 
   void run(float* out) {
-    if (channel_) {
-      for (std::int64_t u = 0; u < c_.units; u += kRunUnits) {
-        const std::int64_t end = std::min(u + kRunUnits, c_.units);
-        find_tiles(u, end);
-        for (int part = 0; part < parts_.count; part += 2) sum_run(part, u, end, u != 0);
-      }
-    } else {
-      for (std::int64_t g = 0; g < c_.groups; ++g) add_group(g, g * c_.per_group, (g + 1) * c_.per_group);
+    _tile_zero(0);
+    _tile_zero(1);
+    for (std::int64_t u = 0; u < c_.units;) {
+      const std::int64_t at = u % c_.per_group, left = c_.per_group - at;
+      group_ = u / c_.per_group;
+      complete_ = left <= kSteps && !c_.channel;
+      if (left >= kSteps)
+        multiply<kSteps>(u, at != 0);
+      else
+        multiply<1>(u, at != 0);
+      u += std::min<std::int64_t>(left, kSteps);
     }
-    scale_waiting();
-    write(out);
+    flush();
+    for (int p = 0; p < kPanels; ++p) write(p, out + p * kPanelRows);
+  }
+
+  // For pass(), see there. Sums of a group that is complete after one pass live for two parts more; those of a longer
+  // one until its end, and with a single part beside the next group's.
+  Sums& in_registers() { return *newest_.sums; }
+  Sums& home(int part) {
+    if (c_.short_groups) return s_.sums[passed_ % 4];
+    return s_.sums[static_cast<std::size_t>(parts_.count == 1 ? group_ % 2 : part)];
+  }
+  [[gnu::always_inline]] void beside(int quarter) {
+    if (waiting_.scales == nullptr || quarter / 2 >= kPanels) return;
+    const auto p = static_cast<std::size_t>(quarter / 2);
+    const int half = (parts_.rows + 1) / 2, begin = quarter % 2 * half, end = quarter % 2 == 0 ? half : parts_.rows;
+    scale_rows((*waiting_.sums)[p], (*waiting_.results)[p], (*waiting_.before)[p], p, begin, end);
+  }
+  void passed(int part, Sums& sums) {
+    const auto at = static_cast<std::size_t>(part);
+    waiting_ = newest_;
+    newest_ = {&sums, &s_.kept[at], group_ == 0 ? &s_.zeros : &s_.kept[at], complete_ ? &scales() : nullptr,
+               c_.corr + group_ * c_.a.n + parts_.first(part)};
+    ++passed_;
+    share_.advance();
   }
 
  private:
-  static constexpr int kPanels = kTwoPanels ? 2 : 1;
+  using Scales = std::array<std::array<float, 16>, 2>;
+  // Sums of a part, and when they are those of a complete group, what becomes of them.
+  struct Part {
+    Sums *sums, *results;
+    const Sums* before;
+    const Scales* scales;
+    const std::int32_t* corr;
+  };
 
-  const std::byte* panel(int p) const { return panel_ + static_cast<std::size_t>(p) * c_.stride; }
-  Block& sums_of(int part) {
-    return channel_ ? s_.kept[static_cast<std::size_t>(part)] : s_.sums[sums_at_ + (part & 1)];
-  }
+  const std::byte* panel(std::size_t p) const { return panel_ + p * c_.stride; }
+  Scales& scales() { return s_.scales[static_cast<std::size_t>(group_ % 4)]; }
 
-  // A group of more than one run is expanded for every 32 tokens anew.
-  void add_group(std::int64_t g, std::int64_t first, std::int64_t end) {
-    if (end - first <= kRunUnits) find_tiles(first, end);
-    for (int part = 0; part < parts_.count; part += 2) {
-      for (std::int64_t u = first; u < end; u += kRunUnits) {
-        const std::int64_t stop = std::min(u + kRunUnits, end);
-        if (end - first > kRunUnits) find_tiles(u, stop);
-        sum_run(part, u, stop, u != first);
-      }
-      waiting_ = {part, std::min(part + 2, parts_.count), g};
-      sums_at_ ^= 2;
-    }
-  }
-
-  void find_tiles(std::int64_t first, std::int64_t end) {
-    for (int p = 0; p < kPanels; ++p) {
+  // noinline: together they are too many values for the registers
+  template <int kPassSteps>
+  [[gnu::noinline]] void multiply(std::int64_t first, bool more) {
+    Tiles tiles;
+    expanded_ ^= 1;
+    for (std::size_t p = 0; p < kPanels; ++p) {
       const std::byte* unit = panel(p) + c_.header + static_cast<std::size_t>(first) * c_.unit_bytes;
-      for (std::size_t u = 0; u < static_cast<std::size_t>(end - first); ++u, unit += c_.unit_bytes)
-        tiles_[p][u] = Codes::tile(unit, s_.weights[static_cast<std::size_t>(p)][u].data());
+      for (std::size_t step = 0; step < kPassSteps; ++step)
+        tiles[step][p] = Codes::tile(unit + step * c_.unit_bytes, s_.weights[expanded_][step][p].data());
+      if (complete_) _mm512_storeu_ps(scales()[p].data(), c_.scale_of(panel(p), group_));
     }
+    pass<Codes, kPanels, kPassSteps>(tiles, c_.a.tile + first * kUnitK * c_.a.n, parts_, more, *this);
   }
 
-  void sum_run(int part, std::int64_t first, std::int64_t end, bool more) {
-    if (part + 1 < parts_.count)
-      sum_units<true>(part, first, end, more);
-    else
-      sum_units<false>(part, first, end, more);
+  // What is still in the registers and what waits for its scales.
+  void flush() {
+    _tile_stored(0, (*newest_.sums)[0].data(), 64);
+    if constexpr (kPanels == 2) _tile_stored(1, (*newest_.sums)[1].data(), 64);
+    for (int i = 0; i < 2; ++i, waiting_ = newest_)
+      for (int quarter = 0; quarter < 4; ++quarter) beside(quarter);
   }
 
-  // Sums of one or two parts over the units that find_tiles prepared; `more`: on top of what the run before left.
-  template <bool kTwoParts>
-  void sum_units(int part, std::int64_t first, std::int64_t end, bool more) {
-    Block& one = sums_of(part);
-    Block& two = sums_of(kTwoParts ? part + 1 : part);
-    if (more) {
-      _tile_loadd(0, one[0].data(), 64);
-      if constexpr (kTwoPanels) _tile_loadd(1, one[1].data(), 64);
-      if constexpr (kTwoParts) _tile_loadd(2, two[0].data(), 64);
-      if constexpr (kTwoPanels && kTwoParts) _tile_loadd(3, two[1].data(), 64);
-    } else {
-      _tile_zero(0);
-      if constexpr (kTwoPanels) _tile_zero(1);
-      if constexpr (kTwoParts) _tile_zero(2);
-      if constexpr (kTwoPanels && kTwoParts) _tile_zero(3);
-    }
-    const std::ptrdiff_t unit_bytes = kUnitK * c_.a.n;
-    const std::byte* x = c_.a.tile + first * unit_bytes;
-    const std::ptrdiff_t at_one = parts_.first(part) * kUnitK, at_two = parts_.first(part + 1) * kUnitK;
-    for (std::int64_t u = 0; u < end - first; ++u, x += unit_bytes) {
-      share_.advance();
-      _tile_loadd(6, tiles_[0][u], 64);
-      _tile_loadd(4, x + at_one, kUnitK);
-      Codes::template dot<0>();
-      if constexpr (kTwoPanels) {
-        _tile_loadd(7, tiles_[1][u], 64);
-        Codes::template dot<1>();
-      }
-      if constexpr (kTwoParts) {
-        _tile_loadd(5, x + at_two, kUnitK);
-        Codes::template dot<2>();
-        if constexpr (kTwoPanels) Codes::template dot<3>();
-      }
-    }
-    scale_waiting();  // beside the dots
-    _tile_stored(0, one[0].data(), 64);
-    if constexpr (kTwoPanels) _tile_stored(1, one[1].data(), 64);
-    if constexpr (kTwoParts) _tile_stored(2, two[0].data(), 64);
-    if constexpr (kTwoPanels && kTwoParts) _tile_stored(3, two[1].data(), 64);
-  }
-
-  __m512i corrected(const std::array<std::int32_t, 16>& sums, std::int64_t g, int token) const {
+  static __m512i corrected(const std::array<std::int32_t, 16>& sums, [[maybe_unused]] std::int32_t corr) {
     const __m512i sum = _mm512_load_si512(sums.data());
     if constexpr (!Codes::kBiased) return sum;
-    return _mm512_add_epi32(sum, _mm512_set1_epi32(c_.corr[g * c_.a.n + token]));
+    return _mm512_add_epi32(sum, _mm512_set1_epi32(corr));
   }
 
-  void scale_waiting() {
-    for (int t = waiting_.part; t < waiting_.end; ++t) scale_sums(t, waiting_.group);
-    waiting_.end = 0;
-  }
-
-  // results = fma(sums of a group, scale, results)
-  void scale_sums(int part, std::int64_t g) {
-    for (int p = 0; p < kPanels; ++p) {
-      const auto side = static_cast<std::size_t>(p);
-      const auto& sums = s_.sums[(sums_at_ ^ 2) + (part & 1)][side];
-      auto& results = s_.kept[static_cast<std::size_t>(part)][side];
-      const __m512 scale = c_.scale_of(panel(p), g);
-      for (int i = 0; i < parts_.rows; ++i) {
-        const auto row = static_cast<std::size_t>(i);
-        const __m512 before = g == 0 ? _mm512_setzero_ps() : _mm512_load_ps(results[row].data());
-        const __m512 sum = _mm512_cvtepi32_ps(corrected(sums[row], g, parts_.first(part) + i));
-        _mm512_store_ps(results[row].data(), _mm512_fmadd_ps(sum, scale, before));
-      }
+  // results = fma(sums of a group, scale, results before)
+  using Rows = std::array<std::array<std::int32_t, 16>, kSubRows>;
+  [[gnu::always_inline]] void scale_rows(const Rows& sums, Rows& results, const Rows& before, std::size_t p, int begin,
+                                         int end) {
+    const __m512 scale = _mm512_loadu_ps((*waiting_.scales)[p].data());
+    const std::int32_t* corr = waiting_.corr;
+#pragma GCC unroll 2
+    for (int i = begin; i < end; ++i) {
+      const auto row = static_cast<std::size_t>(i);
+      const __m512 sum = _mm512_cvtepi32_ps(corrected(sums[row], Codes::kBiased ? corr[i] : 0));
+      _mm512_store_ps(results[row].data(), _mm512_fmadd_ps(sum, scale, _mm512_load_ps(before[row].data())));
     }
   }
 
   // The end of the sums: what W4A8 adds for its zero points, the scales of the tokens, the bias.
-  void write(float* out) const {
-    for (int p = 0; p < kPanels; ++p) {
-      const std::byte* head = panel(p);
-      const __m512 bias = c_.has_bias ? load_f32(head + c_.bias) : _mm512_setzero_ps();
-      for (int part = 0; part < parts_.count; ++part)
-        for (int i = 0; i < parts_.rows; ++i) {
-          const int token = parts_.first(part) + i;
-          const auto& kept = s_.kept[static_cast<std::size_t>(part)][static_cast<std::size_t>(p)];
-          const __m512 r = result(head, kept[static_cast<std::size_t>(i)], token);
-          _mm512_storeu_ps(out + token * c_.a.ld + p * kPanelRows, _mm512_add_ps(r, bias));
+  void write(int side, float* out) const {
+    const auto p = static_cast<std::size_t>(side);
+    const std::byte* head = panel(p);
+    const __m512 bias = c_.has_bias ? load_f32(head + c_.bias) : _mm512_setzero_ps();
+    const auto each = [&](const std::array<Sums, kSubs>& parts, auto result) {
+      for (int part = 0; part < parts_.count; ++part) {
+        const Rows& rows = parts[static_cast<std::size_t>(part)][p];
+        for (int i = 0, token = parts_.first(part); i < parts_.rows; ++i, ++token) {
+          const __m512 r = result(rows[static_cast<std::size_t>(i)], token, _mm512_set1_ps(c_.recip[token]));
+          _mm512_storeu_ps(out + token * c_.a.ld, _mm512_add_ps(r, bias));
         }
+      }
+    };
+    using Row = std::array<std::int32_t, 16>;
+    if (c_.channel && c_.w4a8) {
+      const __m512i sums = load(head + c_.sums);
+      const __m512 scale = load_f32(head), sixteen = _mm512_set1_ps(16.0f);
+      each(s_.sums, [&](const Row& row, int token, __m512 s_a) {
+        const __m512i zs = _mm512_mullo_epi32(sums, _mm512_set1_epi32(c_.z[token]));
+        const __m512 sum = _mm512_cvtepi32_ps(_mm512_add_epi32(corrected(row, c_.corr[token]), zs));
+        return _mm512_mul_ps(_mm512_mul_ps(sixteen, sum), _mm512_mul_ps(scale, s_a));
+      });
+    } else if (c_.channel) {
+      const __m512 scale = c_.scale_of(head, 0);
+      each(s_.sums, [&](const Row& row, int token, __m512 s_a) {
+        return _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(corrected(row, c_.corr[token])), scale), s_a);
+      });
+    } else if (c_.w4a8) {
+      const __m512 sums = load_f32(head + c_.sums);
+      each(s_.kept, [&](const Row& row, int token, __m512 s_a) {
+        const __m512 z = _mm512_set1_ps(static_cast<float>(c_.z[token]));
+        return _mm512_mul_ps(_mm512_fmadd_ps(sums, z, _mm512_load_ps(row.data())), s_a);
+      });
+    } else {
+      each(s_.kept, [&](const Row& row, int, __m512 s_a) { return _mm512_mul_ps(_mm512_load_ps(row.data()), s_a); });
     }
-  }
-  __m512 result(const std::byte* head, const std::array<std::int32_t, 16>& kept, int token) const {
-    const __m512 s_a = _mm512_set1_ps(c_.recip[token]);
-    if (channel_) {
-      __m512i sum = corrected(kept, 0, token);
-      if (!c_.w4a8) return _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), c_.scale_of(head, 0)), s_a);
-      const __m512i zs = _mm512_mullo_epi32(load(head + c_.sums), _mm512_set1_epi32(c_.z[token]));
-      sum = _mm512_add_epi32(sum, zs);
-      return _mm512_mul_ps(_mm512_mul_ps(_mm512_set1_ps(16.0f), _mm512_cvtepi32_ps(sum)),
-                           _mm512_mul_ps(load_f32(head), s_a));
-    }
-    __m512 f = _mm512_load_ps(kept.data());
-    if (c_.w4a8) f = _mm512_fmadd_ps(load_f32(head + c_.sums), _mm512_set1_ps(static_cast<float>(c_.z[token])), f);
-    return _mm512_mul_ps(f, s_a);
   }
 
   const Call& c_;
   const Parts parts_;
-  const bool channel_;
   const std::byte* panel_;
   Scratch& s_;
   Share& share_;
-  const void* tiles_[2][kRunUnits];
-  std::size_t sums_at_ = 0;  // 0 or 2: the blocks at work
-  struct {
-    int part, end;
-    std::int64_t group;
-  } waiting_{0, 0, 0};  // parts whose sums of a group are in the other blocks
+  std::int64_t group_ = 0;    // of the pass
+  bool complete_ = false;     // the group, after the pass
+  std::size_t expanded_ = 0;  // which of the two rooms for weights the pass uses
+  std::size_t passed_ = 0;    // parts, of all passes
+  Part newest_{&s_.spare, nullptr, nullptr, nullptr, nullptr}, waiting_ = newest_;
 };
 
 template <class Codes>
@@ -303,12 +288,12 @@ void gemm_tiles(const GemmArgs& a) {
   const TileConfig config(call.parts.rows);
   _tile_loadconfig(&config);
   Scratch s;
-  Share share(a, call.stride, (a.panel_count + 1) / 2 * call.units * ((call.parts.count + 1) / 2));
+  Share share(a, call.stride, (a.panel_count + 1) / 2 * call.passes() * call.parts.count);
   const std::byte* panel = a.panels;
   std::int64_t p = 0;
   for (; p + 2 <= a.panel_count; p += 2, panel += 2 * call.stride)
-    Pair<Codes, true>(call, panel, s, share).run(a.out + p * kPanelRows);
-  if (p < a.panel_count) Pair<Codes, false>(call, panel, s, share).run(a.out + p * kPanelRows);
+    Pair<Codes, 2>(call, panel, s, share).run(a.out + p * kPanelRows);
+  if (p < a.panel_count) Pair<Codes, 1>(call, panel, s, share).run(a.out + p * kPanelRows);
   _tile_release();
 }
 
