@@ -76,7 +76,7 @@ Check check_same_config(const json::Value& theirs, const json::Value& selections
 Check check_same_packed(const Packed& packed, const Selection& selection) {
   // Conversion takes the layout with room where it finds groups of several sizes.
   const Layout& found = packed.info.layout;
-  const bool roomy = found.w2.any_sizes && found == with_any_groups(selection.layout);
+  const bool roomy = found == with_any_groups(selection.layout);
   if (packed.info.layout_id != selection.layout_id && !roomy)
     return differs("layout", "packed: layout", packed.info.layout_id, selection.layout_id);
   MOE_TRY(const json::Value config,

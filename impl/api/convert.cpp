@@ -111,11 +111,12 @@ moe_status moe_convert_weights(moe_context* ctx, const moe_selection* selection,
       };
       job.expert_done_user = &set;
     }
-    info.layout = job.layout = moe::layout_with_room(job, set);
+    const moe::Parallel parallel = moe::parallel_of(object_of(ctx).get());
+    MOE_TRY(job.layout, moe::layout_with_room(job, set, parallel, control));
+    info.layout = job.layout;
     info.layout_id = info.layout.id();
     MOE_TRY(const std::uint64_t needed, moe::packed_block_bytes(info));
     MOE_TRY(Block block, block_for(given, needed, ctx, dst_owner));
-    const moe::Parallel parallel = moe::parallel_of(object_of(ctx).get());
     const auto payload = block.bytes.subspan(moe::packed_payload_offset(info), info.layout.payload_bytes());
     MOE_TRY(const moe::ConvertReport report, moe::convert_experts(job, set, payload, parallel, control));
     info.scales_rounded = report.scales_rounded;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -13,11 +12,11 @@
 
 #include "api/agree.h"
 #include "base/buffer.h"
-#include "base/process_mark.h"
 #include "base/tensor.h"
 #include "convert/repack.h"
 #include "oracle/backend.h"
 #include "run/engine.h"
+#include "run/rooms.h"
 
 namespace moe::api {
 namespace {
@@ -67,16 +66,15 @@ Result<std::shared_ptr<const Packed>> repack(const Packed& packed, const Layout&
   return std::make_shared<const Packed>(std::move(sealed));
 }
 
-// Rooms for as many items as run at once; calls at the same time share them. A child of fork() finds some taken by
-// threads that it does not have: rooms of another process are free.
+// Rooms for as many items as run at once; calls at the same time share them.
 class MadePanels final : public PanelSource {
  public:
   static Result<std::shared_ptr<const MadePanels>> create(std::shared_ptr<const Packed> packed, const Layout& to,
                                                           const std::shared_ptr<Context>& context) {
-    auto made = std::make_shared<MadePanels>();
+    const auto count = static_cast<std::size_t>(std::max(1, parallel_of(context.get()).num_threads));
+    auto made = std::make_shared<MadePanels>(count);
     made->packed_ = std::move(packed);
     made->to_ = to;
-    made->rooms_ = std::vector<Room>(static_cast<std::size_t>(std::max(1, parallel_of(context.get()).num_threads)));
     const std::size_t bytes =
         static_cast<std::size_t>(kCallPanels) * std::max(to.w13.panel_bytes(), to.w2.panel_bytes());
     for (Room& room : made->rooms_) {
@@ -85,18 +83,15 @@ class MadePanels final : public PanelSource {
     }
     return std::shared_ptr<const MadePanels>(std::move(made));
   }
+  explicit MadePanels(std::size_t rooms) : free_(rooms), rooms_(rooms) {}
   const Layout& layout() const override { return to_; }
-  int take_room() const override {
-    const std::uint64_t mine = process_.value();
-    for (std::size_t i = 0;; i = (i + 1) % rooms_.size()) {
-      std::uint64_t holder = rooms_[i].holder.load(std::memory_order_relaxed);
-      if (holder != mine && rooms_[i].holder.compare_exchange_strong(holder, mine, std::memory_order_acquire))
-        return static_cast<int>(i);
-    }
+  std::uint64_t bytes() const override {
+    std::uint64_t sum = 0;
+    for (const Room& room : rooms_) sum += room.bytes.size() + room.rows.bytes();
+    return sum;
   }
-  void give_room(int room) const override {
-    rooms_[static_cast<std::size_t>(room)].holder.store(0, std::memory_order_release);
-  }
+  int take_room() const override { return static_cast<int>(free_.take()); }
+  void give_room(int room) const override { free_.give(static_cast<std::size_t>(room)); }
   const std::byte* make(int number, Matrix which, std::int64_t local, std::int64_t first,
                         std::int64_t count) const override {
     Room& room = rooms_[static_cast<std::size_t>(number)];
@@ -107,13 +102,12 @@ class MadePanels final : public PanelSource {
 
  private:
   struct Room {
-    std::atomic<std::uint64_t> holder{0};  // process mark; 0: nobody
     CanonicalRows rows;
     Buffer bytes;
   };
   std::shared_ptr<const Packed> packed_;
   Layout to_;
-  const ProcessMark process_;
+  mutable Rooms free_;
   mutable std::vector<Room> rooms_;
 };
 

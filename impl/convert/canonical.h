@@ -95,6 +95,11 @@ struct CanonicalRows {
     if (!zeros.empty()) std::fill(zeros.begin() + n * groups, zeros.end(), std::uint8_t{0});
     std::fill(bias.begin() + n, bias.end(), 0.0f);
   }
+  // Of memory.
+  std::size_t bytes() const {
+    return codes.capacity() + zeros.capacity() +
+           4 * (values.capacity() + scales.capacity() + bias.capacity() + g_idx.capacity());
+  }
   const std::int8_t* row(std::int64_t r) const { return codes.data() + r * stride; }
   const float* row_values(std::int64_t r) const { return values.data() + r * stride; }
   const float* row_scales(std::int64_t r) const { return scales.data() + r * groups; }

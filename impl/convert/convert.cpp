@@ -2,21 +2,17 @@
 // the layout.
 //
 // Experts are taken in ascending order by as many workers as the memory limit allows, in rounds; between
-// rounds the calling thread reports progress and ends the use of what is done. A worker that finds a fault
-// stops the ones behind it but not those before it, so the fault of the first bad expert is reported for
-// every number of threads.
+// rounds the calling thread reports progress and ends the use of what is done.
 #include "convert/convert.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <mutex>
-#include <new>
-#include <optional>
 #include <utility>
 
 #include "convert/canonical.h"
 #include "convert/column_order.h"
+#include "convert/each_expert.h"
 #include "convert/named_forms.h"
 #include "convert/source_matrix.h"
 #include "convert/write_p16.h"
@@ -102,57 +98,7 @@ WriteExpert writer_of(LayoutKind kind) {
 
 // --- all experts -------------------------------------------------------------------------------------
 
-// The first fault in expert order.
-class FirstFault {
- public:
-  void note(std::int64_t local, Error error) {
-    const std::lock_guard lock(mutex_);
-    if (local >= local_.load(std::memory_order_relaxed)) return;
-    local_.store(local, std::memory_order_relaxed);
-    error_ = std::move(error);
-  }
-  bool before(std::int64_t local) const { return local_.load(std::memory_order_relaxed) < local; }
-  std::optional<Error>& error() { return error_; }
-
- private:
-  std::mutex mutex_;
-  std::atomic<std::int64_t> local_{INT64_MAX};
-  std::optional<Error> error_;
-};
-
-struct Work {
-  const ConvertJob& job;
-  const TensorSource& source;
-  WriteExpert write_expert;
-  std::byte* payload;
-  Control* control;
-  std::vector<CanonicalRows> scratch;  // one per worker
-  std::atomic<std::int64_t> next{0};
-  std::atomic<std::int64_t> done{0};
-  std::int64_t end = 0;  // of this round
-  FirstFault fault{};
-
-  // Converts experts until the round is empty; nothing may leave by exception.
-  void run(std::size_t worker) {
-    const std::int64_t total = job.layout.experts;
-    for (std::int64_t local; (local = next.fetch_add(1, std::memory_order_relaxed)) < end;) {
-      if (fault.before(local)) return;
-      if (control != nullptr && control->cancelled()) return;
-      try {
-        Check check = write_expert(job, source, local, scratch[worker], payload);
-        if (!check) {
-          fault.note(local, std::move(check.error()));
-          return;
-        }
-      } catch (const std::bad_alloc&) {
-        fault.note(local, Error{Code::out_of_memory, "out of memory", {}, {}});
-        return;
-      }
-      const std::int64_t finished = done.fetch_add(1, std::memory_order_relaxed) + 1;
-      if (control != nullptr) control->note(static_cast<std::uint64_t>(finished), static_cast<std::uint64_t>(total));
-    }
-  }
-};
+constexpr std::int64_t kRound = 4;  // experts of a worker between two looks at the control
 
 Check check_job(const ConvertJob& job, std::span<std::byte> payload) {
   if (!can_write(job.layout.kind))
@@ -172,26 +118,38 @@ Check check_job(const ConvertJob& job, std::span<std::byte> payload) {
 }
 
 std::size_t worker_count(const ConvertJob& job, const Parallel& parallel) {
-  const auto threads = static_cast<std::uint64_t>(std::max(parallel.num_threads, 1));
-  std::uint64_t n = std::min(threads, static_cast<std::uint64_t>(std::max<std::int64_t>(job.layout.experts, 1)));
-  if (job.max_temp_bytes != 0)
-    n = std::clamp<std::uint64_t>(job.max_temp_bytes / std::max<std::uint64_t>(temp_bytes_per_worker(job), 1), 1, n);
-  return static_cast<std::size_t>(n);
+  const std::size_t n = workers_for(job.layout.experts, parallel);
+  if (job.max_temp_bytes == 0) return n;
+  const std::uint64_t each = std::max<std::uint64_t>(temp_bytes_per_worker(job), 1);
+  return static_cast<std::size_t>(std::clamp<std::uint64_t>(job.max_temp_bytes / each, 1, n));
 }
 
 }  // namespace
 
 bool can_write(LayoutKind kind) { return writer_of(kind) != nullptr; }
 
-Layout layout_with_room(const ConvertJob& job, const TensorSource& source) {
-  if (!job.act_order || !p16_element(job.layout.kind)) return job.layout;
-  for (const std::int64_t expert : job.experts)
+Result<Layout> layout_with_room(const ConvertJob& job, const TensorSource& source, const Parallel& parallel,
+                                Control* control) {
+  const Layout roomy = with_any_groups(job.layout);
+  if (!job.act_order || roomy == job.layout) return job.layout;
+  const std::int64_t total = job.layout.experts;
+  const std::size_t workers = workers_for(total, parallel);
+  std::atomic<bool> fits{true};
+  const auto look = [&](std::size_t, std::int64_t local) -> Check {
     for (const bool is_w13 : {true, false}) {
-      const auto g_idx = lease_g_idx(job, source, expert, is_w13);
-      if (!g_idx) return job.layout;  // conversion says why
-      if (!has_room(job.layout.matrix(is_w13 ? Matrix::w13 : Matrix::w2), *g_idx)) return with_any_groups(job.layout);
+      if (!fits.load(std::memory_order_relaxed)) return ok();
+      MOE_TRY(const std::vector<std::int32_t> g_idx,
+              lease_g_idx(job, source, job.experts[static_cast<std::size_t>(local)], is_w13));
+      if (!has_room(job.layout.matrix(is_w13 ? Matrix::w13 : Matrix::w2), g_idx)) fits = false;
     }
-  return job.layout;
+    return ok();
+  };
+  const std::int64_t round = kRound * static_cast<std::int64_t>(workers);
+  for (std::int64_t begin = 0; begin < total && fits.load(); begin += round) {
+    MOE_CHECK(report(control, 0, static_cast<std::uint64_t>(total)));
+    MOE_CHECK(each_expert(begin, std::min(total, begin + round), workers, parallel, control, look));
+  }
+  return fits.load() ? job.layout : roomy;
 }
 
 Result<ConvertReport> convert_experts(const ConvertJob& job, const TensorSource& source, std::span<std::byte> payload,
@@ -202,29 +160,29 @@ Result<ConvertReport> convert_experts(const ConvertJob& job, const TensorSource&
   MOE_CHECK(report(control, 0, total_u));
   const std::size_t workers = worker_count(job, parallel);
   clear_shared(job.layout, payload.data());
-  Work work{.job = job,
-            .source = source,
-            .write_expert = writer_of(job.layout.kind),
-            .payload = payload.data(),
-            .control = control,
-            .scratch = std::vector<CanonicalRows>(workers)};
+  const WriteExpert write_expert = writer_of(job.layout.kind);
+  std::vector<CanonicalRows> scratch(workers);
+  std::atomic<std::uint64_t> done{0};
+  const auto convert = [&](std::size_t worker, std::int64_t local) -> Check {
+    MOE_CHECK(write_expert(job, source, local, scratch[worker], payload.data()));
+    const std::uint64_t finished = done.fetch_add(1, std::memory_order_relaxed) + 1;
+    if (control != nullptr) control->note(finished, total_u);
+    return ok();
+  };
   // One worker: report after each expert. More: several experts each, so that waiting for the last costs little.
-  const std::int64_t round = workers == 1 ? 1 : static_cast<std::int64_t>(workers) * 4;
-  for (std::int64_t begin = 0; begin < total; begin = work.end) {
-    work.end = std::min(total, begin + round);
-    work.next = begin;
-    auto body = [&work](std::size_t worker) { work.run(worker); };
-    parallel.each(workers, body);
-    if (work.fault.error()) return std::move(*work.fault.error());
-    MOE_CHECK(report(control, static_cast<std::uint64_t>(work.done.load()), total_u));
+  const std::int64_t round = workers == 1 ? 1 : static_cast<std::int64_t>(workers) * kRound;
+  for (std::int64_t begin = 0; begin < total; begin += round) {
+    const std::int64_t end = std::min(total, begin + round);
+    MOE_CHECK(each_expert(begin, end, workers, parallel, control, convert));
+    MOE_CHECK(report(control, done.load(), total_u));
     if (job.expert_done != nullptr)
-      for (std::int64_t e = begin; e < work.end; ++e)
+      for (std::int64_t e = begin; e < end; ++e)
         job.expert_done(job.expert_done_user, job.experts[static_cast<std::size_t>(e)]);
   }
   if (const NamedForm* form = named_form(job.layout.kind); form != nullptr && form->finish != nullptr)
     MOE_CHECK(form->finish(job.layout, payload.data()));
   ConvertReport result;
-  for (const CanonicalRows& rows : work.scratch) result.scales_rounded += rows.scales_rounded;
+  for (const CanonicalRows& rows : scratch) result.scales_rounded += rows.scales_rounded;
   return result;
 }
 

@@ -46,8 +46,9 @@ Result<ConvertReport> convert_experts(const ConvertJob& job, const TensorSource&
                                       const Parallel& parallel, Control* control);
 
 // The layout of the job, or where groups of activation order turn out to be of several sizes the one that has room for
-// them. Reads every g_idx.
-Layout layout_with_room(const ConvertJob& job, const TensorSource& source);
+// them. Reads the g_idx of expert after expert until one tells; reports progress 0 meanwhile.
+Result<Layout> layout_with_room(const ConvertJob& job, const TensorSource& source, const Parallel& parallel,
+                                Control* control);
 
 // Whether this build writes a layout (and reads it back).
 bool can_write(LayoutKind kind);
@@ -56,7 +57,5 @@ bool can_write(LayoutKind kind);
 // rounded to out.dtype (f32, f16, bf16). w13: gate rows, then up rows.
 Check dequantize(const Layout& layout, const std::byte* payload, std::int64_t local, Matrix which,
                  const TensorView& out);
-// Of p16; `expert` = first byte of the expert.
-Check dequantize_p16(const Layout& layout, const std::byte* expert, Matrix which, const TensorView& out);
 
 }  // namespace moe

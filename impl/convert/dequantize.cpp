@@ -62,8 +62,7 @@ void store_dense(DType dtype, float x, std::byte* at) {
 
 Check dequantize(const Layout& layout, const std::byte* payload, std::int64_t local, Matrix which,
                  const TensorView& out) {
-  if (p16_element(layout.kind))
-    return dequantize_p16(layout, payload + static_cast<std::size_t>(local) * layout.expert_stride(), which, out);
+  if (p16_element(layout.kind)) return dequantize_p16(layout, payload, local, which, out);
   if (const NamedForm* form = named_form(layout.kind))
     return dequantize_named(*form, layout, payload, local, which, out);
   return fail(Code::unsupported, "packed", "packed: layout " + layout.id() + " cannot be read back by this build");

@@ -1,6 +1,7 @@
 // p16 -> dense numbers: value * scale, one float32 product each (float elements: the value), rounded to the output
 // type.
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "base/float_formats.h"
@@ -43,27 +44,34 @@ float value_at(const P16Matrix& m, const std::byte* at) {
   return m.element == Element::bf16 ? bf16_to_f32(h) : f16_to_f32(h);
 }
 
-// The list behind a matrix with activation order.
-Result<std::vector<std::int32_t>> order_at(const P16Matrix& m, const std::byte* matrix) {
+// The list behind a matrix of the expert at place `local`.
+Result<std::vector<std::int32_t>> order_at(const Layout& layout, const std::byte* expert, std::int64_t local,
+                                           Matrix which) {
+  const P16Matrix& m = layout.matrix(which);
+  const std::byte* matrix = expert + (which == Matrix::w13 ? 0 : layout.w2_offset());
   std::vector<std::int32_t> list(static_cast<std::size_t>(m.k));
   std::memcpy(list.data(), matrix + m.order_offset(), list.size() * 4);
   if (!is_order(list, m.columns()))
-    return fail(Code::format, "packed", "packed: a list of columns does not name each once");
+    return fail(Code::format, "packed",
+                std::string("packed: the columns of ") + (which == Matrix::w13 ? "w13" : "w2") + " of local expert " +
+                    std::to_string(local) + " are no list that names each of " + std::to_string(m.columns()) + " once");
   return list;
 }
 
 }  // namespace
 
-Check dequantize_p16(const Layout& layout, const std::byte* expert, Matrix which, const TensorView& out) {
+Check dequantize_p16(const Layout& layout, const std::byte* payload, std::int64_t local, Matrix which,
+                     const TensorView& out) {
   MOE_CHECK(check_dense(layout, which, out));
+  const std::byte* expert = payload + static_cast<std::size_t>(local) * layout.expert_stride();
   const P16Matrix& m = layout.matrix(which);
   const std::byte* matrix = expert + (which == Matrix::w13 ? 0 : layout.w2_offset());
   const std::int64_t size = dtype_bits(out.dtype) / 8;
   std::vector<std::int32_t> columns, row_order;
   if (m.has_order) {
-    MOE_TRY(columns, order_at(m, matrix));
+    MOE_TRY(columns, order_at(layout, expert, local, which));
     if (which == Matrix::w13) {
-      MOE_TRY(row_order, order_at(layout.w2, expert + layout.w2_offset()));
+      MOE_TRY(row_order, order_at(layout, expert, local, Matrix::w2));
       std::erase(row_order, -1);
     }
   }

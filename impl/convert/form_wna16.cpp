@@ -16,7 +16,7 @@ std::string_view name_of(Matrix which, std::size_t part) {
 
 template <class Byte>
 Wna16Bytes<Byte> parts_of(const ExpertTensors<Byte>& tensors, Matrix which) {
-  Wna16Bytes<Byte> parts;
+  Wna16Bytes<Byte> parts{.w13 = which == Matrix::w13, .local = tensors.local};
   for (std::size_t p = 0; p < kWna16Parts; ++p) parts.part[p] = tensors[name_of(which, p)].data();
   return parts;
 }

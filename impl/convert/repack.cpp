@@ -2,14 +2,12 @@
 #include "convert/repack.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <mutex>
-#include <new>
 #include <utility>
 #include <vector>
 
 #include "convert/column_order.h"
+#include "convert/each_expert.h"
 #include "convert/form_wna16.h"
 #include "convert/named_forms.h"
 #include "convert/write_p16.h"
@@ -109,26 +107,10 @@ std::optional<Layout> repacked_layout(const Layout& from, bool any_groups) {
 
 Check repack_experts(const Layout& from, const std::byte* payload, const Layout& to, std::span<std::byte> out,
                      const Parallel& parallel) {
-  std::mutex mutex;
-  std::optional<Error> fault;
-  std::int64_t faulty = from.experts;  // the first one, for any number of threads
-  auto body = [&](std::size_t i) {
-    const auto local = static_cast<std::int64_t>(i);
-    Check check = ok();
-    try {
-      check = repack_expert(from, payload, to, local, out.data() + i * to.expert_stride());
-    } catch (const std::bad_alloc&) {
-      check = Error{Code::out_of_memory, "out of memory", {}, {}};
-    }
-    if (check) return;
-    const std::lock_guard lock(mutex);
-    if (local >= faulty) return;
-    faulty = local;
-    fault = std::move(check.error());
+  const auto body = [&](std::size_t, std::int64_t local) {
+    return repack_expert(from, payload, to, local, out.data() + static_cast<std::size_t>(local) * to.expert_stride());
   };
-  parallel.each(static_cast<std::size_t>(from.experts), body);
-  if (fault) return std::move(*fault);
-  return ok();
+  return each_expert(0, from.experts, workers_for(from.experts, parallel), parallel, nullptr, body);
 }
 
 CanonicalRows panel_room(const Layout& to) {

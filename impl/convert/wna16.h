@@ -20,6 +20,8 @@ namespace moe {
 template <class Byte>
 struct Wna16Bytes {
   std::array<Byte*, kWna16Parts> part{};
+  bool w13 = true;  // which matrix, and of which expert: for messages
+  std::int64_t local = 0;
   Byte* operator[](Wna16Part p) const { return part[static_cast<std::size_t>(p)]; }
 };
 using Wna16Out = Wna16Bytes<std::byte>;

@@ -182,19 +182,22 @@ void write_zeros(const Wna16Matrix& m, const CanonicalRows& rows, std::byte* out
 // The permutation and the groups of a layout with act-order, checked: rows.g_idx in the checkpoint's order.
 Result<Order> read_order(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows) {
   if (!m.act_order) return Order{};
-  const auto bad = [](const char* what, std::int64_t k) {
-    return fail(Code::format, "payload", std::string("payload: ") + what + " at k " + std::to_string(k));
+  const auto bad = [&](Wna16Part part, std::size_t k, std::int32_t found, const std::string& expected) {
+    const Wna16Names& names = kWna16Names[static_cast<std::size_t>(part)];
+    const std::string place =
+        std::string(in.w13 ? names.w13 : names.w2) + "[" + std::to_string(in.local) + "," + std::to_string(k) + "]";
+    return fail(Code::format, place, place + ": " + std::to_string(found) + ", expected " + expected);
   };
   Order perm(static_cast<std::size_t>(m.k)), sorted(perm);
   std::memcpy(perm.data(), in[Wna16Part::g_idx_sort_indices], perm.size() * 4);
   std::memcpy(sorted.data(), in[Wna16Part::g_idx], sorted.size() * 4);
   rows.g_idx.assign(perm.size(), -1);
   for (std::size_t k = 0; k < perm.size(); ++k) {
-    const auto at = static_cast<std::int64_t>(k);
     if (perm[k] < 0 || perm[k] >= m.k || rows.g_idx[static_cast<std::size_t>(perm[k])] != -1)
-      return bad("g_idx_sort_indices is no permutation", at);
+      return bad(Wna16Part::g_idx_sort_indices, k, perm[k],
+                 "a column of " + std::to_string(m.k) + " that was not there before");
     if (sorted[k] < 0 || sorted[k] >= m.groups || (k > 0 && sorted[k] < sorted[k - 1]))
-      return bad("g_idx is not sorted or beyond the groups", at);
+      return bad(Wna16Part::g_idx, k, sorted[k], "ascending groups below " + std::to_string(m.groups));
     rows.g_idx[static_cast<std::size_t>(perm[k])] = sorted[k];
   }
   return perm;

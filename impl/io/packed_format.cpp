@@ -60,7 +60,7 @@ constexpr std::int64_t kLeastFilled = 16;  // the smallest group that is filled 
 bool is_p16(LayoutKind kind, const StoredMatrix& m) {
   const bool lists = (m.flags & kOrder) != 0;
   if (!are_flags(kind, m.flags)) return false;
-  if (any_sizes(m)) return lists;
+  if (any_sizes(m)) return lists && m.group > 1;
   return m.group == m.k || m.group % 32 == 0 || (lists && m.group >= kLeastFilled);
 }
 

@@ -213,6 +213,7 @@ std::string Layer::to_json() const {
          ",\"threads\":" + std::to_string(parallel_of(s.spec.context.get()).num_threads) +
          ",\"tile_rows\":" + std::to_string(s.spec.kernel->tile_rows) +
          ",\"memory\":{\"packed_bytes\":" + std::to_string(s.spec.packed->block.size()) +
+         (s.setup.source == nullptr ? "" : ",\"panel_bytes\":" + std::to_string(s.setup.source->bytes())) +
          ",\"workspace_bytes\":" + std::to_string(used.kept) + ",\"workspace_high\":" + std::to_string(used.high) +
          "},\"config\":" + s.spec.config->canonical + "}";
 }

@@ -12,6 +12,8 @@ class PanelSource {
  public:
   virtual ~PanelSource() = default;
   virtual const Layout& layout() const = 0;  // of the panels; no activation order
+  // Memory of all rooms.
+  virtual std::uint64_t bytes() const = 0;
   // A place for panels that nobody else has; waits for one. Holders wait for nothing, so one comes.
   virtual int take_room() const = 0;
   virtual void give_room(int room) const = 0;

@@ -13,14 +13,10 @@
 // a new one; the old team is kept for its readers until the pool ends, its threads do not exist here.
 #include "run/pool.h"
 
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include <chrono>
 #include <climits>
 #include <cstdint>
 #include <memory>
@@ -28,45 +24,13 @@
 #include <utility>
 #include <vector>
 
+#include "run/wait.h"
+
 namespace moe {
 namespace {
 
-using Word = std::atomic<std::uint32_t>;
-static_assert(sizeof(Word) == 4 && Word::is_always_lock_free, "a futex is a 32-bit word");
-
 constexpr std::size_t kLine = 64;  // keeps what different threads write apart
 constexpr std::uint32_t kOpen = 0x80000000u, kWaiting = 0x40000000u, kInside = 0x3fffffffu;
-
-// Sleeps while word == seen; returns early for any reason the kernel has, so callers look again.
-void futex_wait(Word& word, std::uint32_t seen) {
-  (void)syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
-}
-void futex_wake(Word& word, int threads) {
-  (void)syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, threads, nullptr, nullptr, 0);
-}
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ volatile("yield");
-#endif
-}
-
-// True as soon as done() is, false after spin_us. The clock is read every 32 turns only.
-template <class F>
-bool spin_until(int spin_us, F done) {
-  if (done()) return true;
-  if (spin_us <= 0) return false;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(spin_us);
-  do {
-    for (int i = 0; i < 32; ++i) {
-      if (done()) return true;
-      pause();
-    }
-  } while (std::chrono::steady_clock::now() < end);
-  return false;
-}
 
 struct FreeCpuSet {
   void operator()(cpu_set_t* set) const { CPU_FREE(set); }
@@ -84,13 +48,13 @@ struct Pool::Team {
   std::atomic<int> started{0};
   std::atomic<bool> stop{false};
 
-  alignas(kLine) Word epoch{0};  // ++ per job: what idle workers look at, and sleep on
-  std::size_t count = 0;         // the job
+  alignas(kLine) FutexWord epoch{0};  // ++ per job: what idle workers look at, and sleep on
+  std::size_t count = 0;              // the job
   TaskFn task = nullptr;
   void* arg = nullptr;
-  alignas(kLine) Word gate{0};
+  alignas(kLine) FutexWord gate{0};
   alignas(kLine) std::atomic<std::size_t> next{0};
-  alignas(kLine) Word sleepers{0};
+  alignas(kLine) FutexWord sleepers{0};
   alignas(kLine) std::atomic<bool> busy{true};  // born taken
 
   void claim_all() {

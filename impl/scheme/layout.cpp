@@ -95,8 +95,8 @@ Layout with_any_groups(const Layout& layout) {
   Layout l = layout;
   if (!p16_element(l.kind) || !l.w13.has_order) return l;
   for (P16Matrix* m : {&l.w13, &l.w2}) {
-    if (m->any_sizes) continue;
     const std::int64_t groups = m->source_groups();
+    if (m->any_sizes || groups == 1) continue;  // one group has all columns
     m->k = m->columns();
     *m = filled(*m, groups);
   }

@@ -28,10 +28,12 @@
 // whose columns do not lie as in the checkpoint, for one of two reasons or both:
 //   activation order  columns are sorted by group. The rows of either half of w13 lie in the order of w2's list, so
 //                     that only the input is reordered at run time.
-//   filled groups     groups are filled up to whole steps of 32 columns; the list has -1 there, the weights are 0. The
+//   filled groups     groups are filled up to whole steps of 32 columns. The list has -1 there: activations are 0 in
+//                     these places, so their weights don't count (codes of value 0, with zero points any value). The
 //                     rows of w13 are not filled: the middle row is spread when it is complete.
-// Groups of one size g become groups of round_up(g, 32). Groups of any sizes (what a rank of tensor parallelism holds
-// of act-ordered weights) become as many groups of 32 as each needs, and room is kept for the most that can be.
+// Groups of one size g become groups of round_up(g, 32). Two and more groups of any sizes (a g_idx that is not even;
+// what a rank of tensor parallelism holds of act-ordered weights) become as many groups of 32 as each needs, and room
+// is kept for the most that can be: groups behind the last one have scale 0.
 //
 // w13 has gate and up panels in turn, G0 U0 G1 U1 ..., each half padded to 16 rows by itself. An
 // expert is w13 then w2; experts lie at a stride of whole 4 KiB pages. Padding: value 0 (int4: code 8), else 0.
@@ -265,7 +267,7 @@ Layout p16_layout(LayoutKind kind, const LayoutShape& shape);
 // A matrix with k and group of the checkpoint, with its groups filled up where they are no multiple of 32. any_groups:
 // it has so many, of any sizes.
 P16Matrix filled(P16Matrix matrix, std::int64_t any_groups = 0);
-// A layout with lists for groups of any sizes; others as they are.
+// A layout with lists for groups of any sizes, where a matrix has more than one; others as they are.
 Layout with_any_groups(const Layout& layout);
 inline Layout p16_int4_layout(const LayoutShape& shape) { return p16_layout(LayoutKind::p16_int4, shape); }
 // Whether a list names each of so many columns once; -1 names none.

@@ -78,6 +78,43 @@ TEST(Emulate, LayoutOfAnotherSizeThanTheConfig) {
   }
 }
 
+// More calls at once than the layer has rooms; what the rooms take is in the layer's figures.
+TEST(Emulate, CallsThatShareARoom) {
+  Wna16Model m = model_of(128, 64);
+  for (const Wna16Target& t : wna16_targets())
+    if (std::string_view(t.name) == "on_the_fly") m.extra = t.members;
+  Wna16Conversion there(m);
+  ASSERT_EQ(there.convert().status, MOE_OK);
+  for (const char* layout : {"on_the_fly", "dense"}) {
+    m.extra = {{"moe_backend", "emulation"}, {"emulation_layout", layout}};
+    Wna16Layer run;
+    run.config = make_config(m.config_text());
+    run.selection = make_selection(run.config.get());
+    run.layer = make<LayerPtr>([&](moe_layer** o, moe_error** e) {
+      return moe_layer_create(run.context.get(), run.selection.get(), there.packed.get(), nullptr, o, e);
+    });
+    ASSERT_TRUE(run.layer);
+    const std::vector<std::byte> want = run.run(m, 0, m.T);
+    std::atomic<int> wrong{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i)
+      threads.emplace_back([&] {
+        for (int turn = 0; turn < 20; ++turn) wrong += run.run(m, 0, m.T) != want;
+      });
+    for (std::thread& t : threads) t.join();
+    EXPECT_EQ(wrong, 0);
+    moe_buffer* text = nullptr;
+    ASSERT_EQ(moe_layer_to_json(run.layer.get(), &text, nullptr), MOE_OK);
+    const auto memory = nlohmann::json::parse(
+        std::string(static_cast<const char*>(moe_buffer_data(text)), moe_buffer_size(text)))["memory"];
+    moe_buffer_destroy(text);
+    ASSERT_EQ(memory.contains("panel_bytes"), std::string_view(layout) == "on_the_fly") << memory;
+    if (memory.contains("panel_bytes")) {
+      EXPECT_GT(memory["panel_bytes"].get<std::uint64_t>(), 16u * 128 / 2) << memory;
+    }
+  }
+}
+
 #if !MOE_TSAN  // which ends processes that start threads after a fork of threads
 
 // The parent's other thread is in a call on the same layer, and holds a room for panels that the child never sees

@@ -251,6 +251,30 @@ TEST(Wna16Groups, RoomIsTakenWhereItIsNeeded) {
   EXPECT_EQ(convert(size).status, MOE_OK);
 }
 
+// Experts of even groups give the same bits in the layout that another expert needs, as long as groups are no longer
+// than the steps of that layout; also where a matrix has one group, which is channel-wise in either.
+TEST(Wna16Groups, RoomChangesNoBits) {
+  const nlohmann::json numbers[] = {
+      nlohmann::json::object(), {{"compute", "a8"}}, {{"compute", "a8"}, {"activation_quant", "per_token"}}};
+  for (const Shape& s : {Shape{64, 32, 32}, Shape{128, 64, 32}, Shape{48, 24, 24}})
+    for (const int bits : {4, 8})
+      for (const nlohmann::json& extra : numbers) {
+        Wna16Model m;
+        m.bits = bits, m.H = s.h, m.I = s.i, m.group = s.group, m.order = true, m.K = 1;
+        m.dtype = MOE_DTYPE_BF16;
+        m.extra = extra;
+        m = random_wna16(m, 31);
+        std::fill(m.ids.begin(), m.ids.end(), 0);
+        SCOPED_TRACE(m.config_text());
+        const Wna16Layer even(m);
+        std::fill_n(m.w13[2].g_idx.begin(), m.H - 5, 0);
+        const Wna16Layer roomy(m);
+        ASSERT_TRUE(even.layer && roomy.layer);
+        EXPECT_NE(layout_of(even.packed.get()), layout_of(roomy.packed.get()));
+        EXPECT_EQ(even.run(m, 0, m.T), roomy.run(m, 0, m.T));
+      }
+}
+
 // --- tensor parallelism -------------------------------------------------------------------------------------------
 
 // This rank's share as stacked tensors: rows of w13 and columns of w2 cut, w2's scales, zero points and group numbers

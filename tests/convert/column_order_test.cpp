@@ -61,7 +61,8 @@ TEST(FilledGroups, LayoutsAndTheirNames) {
   s.w2_groups = 12;  // half of the columns
   EXPECT_EQ(layout(s).id(), "p16/w4-g32,u12-f32-ao/1");
   s.group = 48, s.intermediate = 48, s.has_order = false, s.w2_groups = 0;
-  EXPECT_EQ(layout(s).id(), "p16/w4-g48,cw-f32-ao/1");  // one has a list when the other has
+  EXPECT_EQ(layout(s).id(), "p16/w4-g48,cw-f32-ao/1");                  // one has a list when the other has
+  EXPECT_EQ(with_any_groups(layout(s)).id(), "p16/w4-u2,cw-f32-ao/1");  // one group has one size
   s.hidden = 48;
   EXPECT_EQ(layout(s).id(), "p16/w4-cw-f32/1");
 }

@@ -1,15 +1,20 @@
 // The job: row orders and formats give the same bytes; refused jobs and tensors; which fault is reported;
-// progress, cancellation, release.
+// progress, cancellation, release; room for groups of several sizes.
 #include "convert/convert.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <numeric>
+#include <set>
 #include <string>
 #include <thread>
 
 #include "convert/random_layer.h"
+#include "convert/random_wna16.h"
 
 namespace moe::test {
 namespace {
@@ -257,6 +262,108 @@ TEST(ConvertControl, EachExpertIsReleasedOnceAfterItsUse) {
     const Parallel parallel{n, &n, ThreadPool::run};
     convert(job, source, parallel);
     EXPECT_EQ(released, job.experts);
+  }
+}
+
+// --- room for groups of several sizes ------------------------------------------------------------------------------
+
+// Forty experts of the same tensors; some have another list for w2, some have none.
+struct ManyExperts : TensorSource {
+  RandomWna16 layer{Format::gptq, 4, 64, 64, 32, false, true, 7};
+  World one = layer.world();
+  std::vector<std::int32_t> uneven = layer.w2.g_idx;
+  std::set<std::int64_t> uneven_in, broken_in;
+  std::int64_t cancels_in = -1;
+  mutable Control* control = nullptr;
+  mutable std::atomic<int> reads{0};
+
+  ManyExperts() {
+    *std::find(uneven.begin(), uneven.end(), 0) = 1;
+    one.job.layout.experts = 40;
+    one.job.experts.resize(40);
+    std::iota(one.job.experts.begin(), one.job.experts.end(), 0);
+  }
+  Result<TensorLease> get(const Place& p) const override {
+    ++reads;
+    if (broken_in.count(p.expert) != 0)
+      return fail(Code::io, "file", "expert " + std::to_string(p.expert) + " cannot be read");
+    if (p.expert == cancels_in) control->cancel();
+    if (p.role == Role::w2_g_idx && uneven_in.count(p.expert) != 0)
+      return TensorLease(row_major(DType::i32, {64}, uneven.data()));
+    return one.source.get({p.role, 0, p.shard});
+  }
+  Result<Layout> layout(int threads = 1, Control* with = nullptr) const {
+    control = with;
+    reads = 0;
+    return layout_with_room(one.job, *this, {threads, &threads, ThreadPool::run}, with);
+  }
+};
+
+TEST(RoomForGroups, TakenWhereOneExpertNeedsIt) {
+  for (const int threads : {1, 3}) {
+    ManyExperts many;
+    EXPECT_EQ(*many.layout(threads), many.one.job.layout);
+    EXPECT_EQ(many.reads, 80);
+    many.uneven_in = {39};
+    EXPECT_EQ(*many.layout(threads), with_any_groups(many.one.job.layout));
+    many.uneven_in = {0};
+    EXPECT_EQ(*many.layout(threads), with_any_groups(many.one.job.layout));
+    EXPECT_LE(many.reads, 2 * 4 * threads);  // nobody reads on
+  }
+}
+
+TEST(RoomForGroups, TheFirstExpertThatCannotBeRead) {
+  for (const int threads : {1, 3}) {
+    ManyExperts many;
+    many.broken_in = {7, 8, 30};
+    const auto none = many.layout(threads);
+    ASSERT_FALSE(none);
+    EXPECT_EQ(none.error().code, Code::io);
+    EXPECT_EQ(none.error().message, "expert 7 cannot be read");
+  }
+}
+
+TEST(RoomForGroups, ControlsAreAsked) {
+  for (const int threads : {1, 3}) {
+    ManyExperts many;
+    Control before(nullptr, nullptr, nullptr), during(nullptr, nullptr, nullptr);
+    before.cancel();
+    EXPECT_EQ(many.layout(threads, &before).error().code, Code::cancelled);
+    EXPECT_EQ(many.reads, 0);
+    many.cancels_in = 2;
+    EXPECT_EQ(many.layout(threads, &during).error().code, Code::cancelled);
+    EXPECT_LT(many.reads, 80);
+    many.cancels_in = -1;
+    int calls = 0;
+    Control refused(
+        [](void* user, std::uint64_t done, std::uint64_t total) {
+          EXPECT_EQ(done, 0u);
+          EXPECT_EQ(total, 40u);
+          return ++*static_cast<int*>(user) == 3 ? 77 : 0;
+        },
+        &calls, nullptr);
+    EXPECT_EQ(many.layout(threads, &refused).error().code, Code::callback);
+    EXPECT_EQ(many.reads, 2 * 2 * 4 * threads);
+  }
+}
+
+// A list of columns in packed bytes that names one twice.
+TEST(Dequantize, ListsOfColumnsAreChecked) {
+  ManyExperts many;
+  const Layout& l = many.one.job.layout;
+  const Bytes good = convert(many.one.job, many);
+  std::vector<float> dense(128 * 64);
+  for (const Matrix which : {Matrix::w13, Matrix::w2}) {
+    Bytes bad = good;
+    std::byte* list = bad.data() + 3 * l.expert_stride() + (which == Matrix::w13 ? 0 : l.w2_offset()) +
+                      l.matrix(which).order_offset();
+    std::memcpy(list, list + 4, 4);
+    const Check read = dequantize(l, bad.data(), 3, Matrix::w13, row_major(DType::f32, {128, 64}, dense.data()));
+    ASSERT_FALSE(read);
+    EXPECT_EQ(read.error().code, Code::format);
+    EXPECT_THAT(read.error().message, testing::HasSubstr(which == Matrix::w13 ? "columns of w13 of local expert 3"
+                                                                              : "columns of w2 of local expert 3"));
+    EXPECT_TRUE(dequantize(l, bad.data(), 2, Matrix::w13, row_major(DType::f32, {128, 64}, dense.data())));
   }
 }
 

@@ -92,13 +92,12 @@ TEST(ReadFloat, EveryDtypeIntoEveryElementAndBack) {
         ASSERT_EQ(out, convert(job, layer.source(),
                                Parallel{.num_threads = 3, .self = const_cast<int*>(&threads), .run = ThreadPool::run}));
         for (std::int64_t e = 0; e < kExperts; ++e) {
-          const std::byte* expert = out.data() + static_cast<std::size_t>(e) * job.layout.expert_stride();
           std::vector<float> w13(static_cast<std::size_t>(2 * kInter * kHidden)),
               w2(static_cast<std::size_t>(kHidden * kInter));
-          ASSERT_TRUE(dequantize_p16(job.layout, expert, Matrix::w13,
-                                     row_major(DType::f32, {2 * kInter, kHidden}, w13.data())));
+          ASSERT_TRUE(dequantize(job.layout, out.data(), e, Matrix::w13,
+                                 row_major(DType::f32, {2 * kInter, kHidden}, w13.data())));
           ASSERT_TRUE(
-              dequantize_p16(job.layout, expert, Matrix::w2, row_major(DType::f32, {kHidden, kInter}, w2.data())));
+              dequantize(job.layout, out.data(), e, Matrix::w2, row_major(DType::f32, {kHidden, kInter}, w2.data())));
           const auto expected = [&, to = to](const Bytes& w, std::int64_t index) {
             Bytes rounded(4);
             put_float(to, get_float(from, w.data() + static_cast<std::size_t>(index) * bytes_of(from)), rounded.data());
@@ -112,7 +111,8 @@ TEST(ReadFloat, EveryDtypeIntoEveryElementAndBack) {
             ASSERT_EQ(w2[static_cast<std::size_t>(i)], expected(layer.w2, e * kHidden * kInter + i));
           const P16Matrix& m = job.layout.w13;
           for (std::int64_t n = 0; n < m.rows(); ++n) {
-            const std::byte* panel = expert + static_cast<std::size_t>(m.panel_of(n)) * m.panel_bytes();
+            const std::byte* panel = out.data() + static_cast<std::size_t>(e) * job.layout.expert_stride() +
+                                     static_cast<std::size_t>(m.panel_of(n)) * m.panel_bytes();
             ASSERT_EQ(at<float>(panel + m.bias_offset() + m.lane_of(n) * 4),
                       layer.b13[static_cast<std::size_t>(e * 2 * kInter + layer.source_row(n, order))]);
           }

@@ -454,11 +454,12 @@ TEST(Wna16, OrdersAreChecked) {
   };
   std::int32_t second = 0;
   std::memcpy(&second, good.at("w13_g_idx_sort_indices").data() + 4, 4);
-  for (const Fault& fault : {Fault{"w13_g_idx_sort_indices", 0, second, "no permutation at k 1"},
-                             Fault{"w13_g_idx_sort_indices", 5, 64, "no permutation at k 5"},
-                             Fault{"w13_g_idx_sort_indices", 63, -1, "no permutation at k 63"},
-                             Fault{"w13_g_idx", 63, 2, "beyond the groups at k 63"},
-                             Fault{"w13_g_idx", 0, -1, "not sorted"}, Fault{"w13_g_idx", 63, 0, "not sorted"}}) {
+  for (const Fault& fault : {Fault{"w13_g_idx_sort_indices", 0, second, "w13_g_idx_sort_indices[0,1]: "},
+                             Fault{"w13_g_idx_sort_indices", 5, 64, "[0,5]: 64, expected a column of 64 that was not"},
+                             Fault{"w13_g_idx_sort_indices", 63, -1, "w13_g_idx_sort_indices[0,63]: -1"},
+                             Fault{"w13_g_idx", 63, 2, "w13_g_idx[0,63]: 2, expected ascending groups below 2"},
+                             Fault{"w13_g_idx", 0, -1, "w13_g_idx[0,0]: -1, expected ascending"},
+                             Fault{"w13_g_idx", 63, 0, "w13_g_idx[0,63]: 0, expected ascending"}}) {
     NamedBytes tensors = good;
     std::memcpy(tensors.at(fault.tensor).data() + 4 * fault.at, &fault.value, 4);
     CanonicalRows rows;

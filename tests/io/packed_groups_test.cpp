@@ -64,6 +64,7 @@ TEST(PackedGroups, HeadersThatContradictThemselves) {
                             +[](PackedHead& h) { h.w13.flags ^= 12, h.w2.flags ^= 12; },  // of any sizes without lists
                             +[](PackedHead& h) { h.w13.flags |= 8; },  // another layout than the stored sizes
                             +[](PackedHead& h) { h.w2.flags |= 8, h.w2.group = 0; },          // no groups
+                            +[](PackedHead& h) { h.w2.flags |= 8, h.w2.group = 1; },          // one has one size
                             +[](PackedHead& h) { h.w2.flags |= 8, h.w2.group = INT64_MAX; },  // too many
                             +[](PackedHead& h) { h.w13.group = h.w2.group = 8; },  // smaller than any that is filled up
                             +[](PackedHead& h) { h.w13.group = h.w2.group = 36; },        // no divisor
