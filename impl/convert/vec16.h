@@ -37,6 +37,15 @@ inline void transpose(Words4 (&v)[4]) {
   v[3] = __builtin_shufflevector(c, d, 2, 3, 6, 7);
 }
 
+// Thirty-two values in [-8, 8) as sixteen bytes of two nibbles in two's complement: the first is the low one.
+inline Bytes16 pack_nibbles16(const std::int8_t* codes) {
+  const auto pairs = [](Words4 x) {  // of the bytes of a half word, in its low byte
+    return reinterpret_cast<Bytes16>((x & all(0x000f000fu)) | ((x >> 4) & all(0x00f000f0u)));
+  };
+  return __builtin_shufflevector(pairs(load16<Words4>(codes)), pairs(load16<Words4>(codes + 16)), 0, 2, 4, 6, 8, 10, 12,
+                                 14, 16, 18, 20, 22, 24, 26, 28, 30);
+}
+
 // Sixteen bytes of two nibbles, each value + 8, as signed bytes: the low nibble of a byte comes first.
 inline void unpack_nibbles16(Bytes16 x, std::int8_t* out) {
   const Bytes16 low = x & 0x0f, high = x >> 4;

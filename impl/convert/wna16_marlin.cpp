@@ -38,28 +38,11 @@ constexpr std::int64_t kTileFields = 1024;
 
 // --- orders -------------------------------------------------------------------------------------------
 
-struct Tile {
-  std::int64_t k, n;                            // extents
-  std::array<std::uint16_t, kTileFields> from;  // of each field in storage order: n_local * k + k_local
-
-  Tile(int bits, bool eight_bit) : k(eight_bit ? 32 : 16), n(eight_bit ? 32 : 64) {
-    const int fields = 32 / bits;
-    for (int i = 0; i < kTileFields; ++i) {
-      const int word = i / fields, j = i % fields;
-      const int lane = bits == 4 ? word / 4 : word / 8, warp = bits == 4 ? word % 4 : word / 2 % 4;
-      const int half = bits == 4 ? 0 : word % 2;
-      int kk = 0, nn = lane / 4;
-      if (eight_bit) {
-        kk = 4 * (lane % 4) + (bits == 4 ? j / 2 + 16 * (j & 1) : j + 16 * half);
-        nn += 8 * warp;
-      } else {
-        kk = 2 * (lane % 4) + 8 * (j & 1) + (bits == 4 ? j / 4 : j / 2);
-        nn += 16 * warp + 8 * (bits == 4 ? j / 2 & 1 : half);
-      }
-      from[static_cast<std::size_t>(i)] = static_cast<std::uint16_t>(nn * static_cast<int>(k) + kk);
-    }
-  }
-};
+std::int64_t tile_k(const Wna16Matrix& m) { return m.eight_bit() ? 32 : 16; }
+std::int64_t tile_n(const Wna16Matrix& m) { return m.eight_bit() ? 32 : 64; }
+std::int64_t tile_bytes(const Wna16Matrix& m) { return kTileFields * m.bits / 8; }
+// Of all tiles of the same k.
+std::int64_t tile_row_bytes(const Wna16Matrix& m) { return m.padded_rows() / tile_n(m) * tile_bytes(m); }
 
 std::int64_t grouped_source(std::int64_t c) { return c / 64 * 64 + c % 64 / 8 + 8 * (c % 8); }
 std::int64_t single_source(std::int64_t c) {
@@ -106,51 +89,102 @@ Order order_of(const Wna16Matrix& m, const CanonicalRows& rows) {
   return perm;
 }
 
-// One tile of plain fields, [n][k].
-class TileSource {
- public:
-  TileSource(const Wna16Matrix& m, const CanonicalRows& rows, const Order& order, const Tile& tile)
-      : m_(m), fields_(m, rows), order_(order), tile_(tile) {}
+constexpr std::int64_t kPiece = 64;  // columns of a tile's rows at a time: one to four tiles
 
-  void read(std::int64_t k0, std::int64_t n0, std::uint8_t* out) const {
-    for (std::int64_t n = 0; n < tile_.n; ++n, out += tile_.k) {
-      const std::int64_t row = m_.source_row(n0 + n), end = std::clamp<std::int64_t>(m_.k - k0, 0, tile_.k);
-      std::memset(out, 0, static_cast<std::size_t>(tile_.k));
-      if (row < 0) continue;
-      for (std::int64_t k = 0; k < end; ++k) {
-        const std::int64_t from = order_.empty() ? k0 + k : order_[static_cast<std::size_t>(k0 + k)];
-        const unsigned v = fields_.field(row, from);
-        out[k] = static_cast<std::uint8_t>(m_.input == MarlinInput::fp8 ? for_fp8(v, row, from) : v);
-      }
+// Pieces of rows as fields; 0 where there is no row or no column.
+class FieldPieces {
+ public:
+  FieldPieces(const Wna16Matrix& m, const CanonicalRows& rows, const Order& order)
+      : m_(m), rows_(rows), fields_(m, rows), order_(order) {}
+
+  // row: the checkpoint's, -1: none.
+  void read(std::int64_t row, std::int64_t k0, std::uint8_t* out) const {
+    const std::int64_t columns = std::clamp<std::int64_t>(m_.k - k0, 0, kPiece);
+    if (row < 0 || columns == 0) {
+      std::memset(out, 0, kPiece);
+      return;
     }
+    const std::int8_t* codes = rows_.row(row) + k0;  // rows are whole pieces
+    std::int8_t placed[kPiece] = {};
+    if (!order_.empty()) {
+      for (std::int64_t k = 0; k < columns; ++k) placed[k] = rows_.row(row)[order_[static_cast<std::size_t>(k0 + k)]];
+      codes = placed;
+    }
+    for (std::int64_t k = 0; k < kPiece; k += 16) store16(out + k, fields(load16<Bytes16>(codes + k)));
+    if (m_.zeros_in_nibbles && m_.input == MarlinInput::fp8)
+      for (std::int64_t k = 0; k < columns; ++k) out[k] = for_fp8(codes[k] + 8, row, k0 + k);
+    std::memset(out + columns, 0, static_cast<std::size_t>(kPiece - columns));
   }
 
  private:
-  unsigned for_fp8(unsigned v, std::int64_t row, std::int64_t k) const {
-    const int z = m_.zeros_in_nibbles ? fields_.zero(row, fields_.group_of(k)) : 8, x = static_cast<int>(v);
-    return static_cast<unsigned>(x >= z ? x - z : 15 - x);
+  // fp8: against 8, where zero points are not in the nibbles.
+  Bytes16 fields(Bytes16 codes) const {
+    if (m_.input != MarlinInput::fp8) return codes + static_cast<std::uint8_t>(fields_.code_bias());
+    const auto negative = static_cast<Bytes16>(codes >= 128);
+    return (codes & ~negative) | ((7 - codes) & negative);
+  }
+  std::uint8_t for_fp8(int v, std::int64_t row, std::int64_t k) const {
+    const std::int64_t from = order_.empty() ? k : order_[static_cast<std::size_t>(k)];
+    const int z = fields_.zero(row, fields_.group_of(from));
+    return static_cast<std::uint8_t>(v >= z ? v - z : 15 - v);
   }
 
   const Wna16Matrix& m_;
+  const CanonicalRows& rows_;
   Wna16Fields fields_;
   const Order& order_;
-  const Tile& tile_;
 };
 
-void write_weight(const Wna16Matrix& m, const CanonicalRows& rows, const Order& order, std::byte* out) {
-  const Tile tile(m.bits, m.eight_bit());
-  const TileSource source(m, rows, order, tile);
-  std::array<std::uint8_t, kTileFields> plain;
-  for (std::int64_t k0 = 0; k0 < m.padded_k; k0 += tile.k)
-    for (std::int64_t n0 = 0; n0 < m.padded_rows(); n0 += tile.n) {
-      source.read(k0, n0, plain.data());
-      for (std::size_t i = 0; i < kTileFields; out += 4) {
-        std::uint32_t word = 0;
-        for (int shift = 0; shift < 32; shift += m.bits, ++i)
-          word |= static_cast<std::uint32_t>(plain[tile.from[i]]) << shift;
-        store_word(word, out);
-      }
+// One word of each of the four lanes that have row r (0..7), as the picture above has them: of 4 bits and a warp, or of
+// 8 bits and a warp and half. `rows`: those of the tile, in pieces.
+template <int Bits, bool kEightBit>
+Words4 words_of(const std::uint8_t* rows, int r, int warp) {
+  const auto at = [rows](int n, int k) { return load16<Bytes16>(rows + n * kPiece + k); };
+  const auto both = [](Bytes16 low, Bytes16 high) {
+    return reinterpret_cast<Words4>(low) | reinterpret_cast<Words4>(high) << 4;
+  };
+  if constexpr (kEightBit && Bits == 8) {
+    return reinterpret_cast<Words4>(at(8 * (warp / 2) + r, 16 * (warp % 2)));
+  } else if constexpr (kEightBit) {
+    return both(at(8 * warp + r, 0), at(8 * warp + r, 16));
+  } else if constexpr (Bits == 8) {
+    const Bytes16 x = at(8 * warp + r, 0);
+    return reinterpret_cast<Words4>(
+        __builtin_shufflevector(x, x, 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15));
+  } else {
+    const Bytes16 a = at(16 * warp + r, 0), b = at(16 * warp + r + 8, 0);
+    return both(__builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
+                __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31));
+  }
+}
+
+template <int Bits, bool kEightBit>
+void write_tile(const std::uint8_t* rows, std::byte* out) {
+  for (int r = 0; r < 8; ++r)
+    for (int first = 0; first < Bits; first += 4) {  // a lane has as many words as a field has bits
+      Words4 v[4];
+      for (int i = 0; i < 4; ++i) v[i] = words_of<Bits, kEightBit>(rows, r, first + i);
+      transpose(v);
+      for (int lane = 0; lane < 4; ++lane) store16(out + 4 * (Bits * (4 * r + lane) + first), v[lane]);
     }
+}
+
+void write_weight(const Wna16Matrix& m, const CanonicalRows& rows, const Order& order, std::byte* out) {
+  const FieldPieces source(m, rows, order);
+  const auto write = m.eight_bit() ? (m.bits == 4 ? write_tile<4, true> : write_tile<8, true>)
+                                   : (m.bits == 4 ? write_tile<4, false> : write_tile<8, false>);
+  const std::int64_t height = tile_n(m), width = tile_k(m), row_bytes = tile_row_bytes(m);
+  std::array<std::uint8_t, 64 * kPiece> pieces;
+  std::array<std::int64_t, 64> behind;  // the checkpoint's rows
+  for (std::int64_t n0 = 0; n0 < m.padded_rows(); n0 += height, out += tile_bytes(m)) {
+    for (std::int64_t n = 0; n < height; ++n) behind[static_cast<std::size_t>(n)] = m.source_row(n0 + n);
+    for (std::int64_t k0 = 0; k0 < m.padded_k; k0 += kPiece) {
+      for (std::int64_t n = 0; n < height; ++n)
+        source.read(behind[static_cast<std::size_t>(n)], k0, pieces.data() + n * kPiece);
+      const std::int64_t end = std::min(kPiece, m.padded_k - k0);
+      for (std::int64_t k = 0; k < end; k += width) write(pieces.data() + k, out + (k0 + k) / width * row_bytes);
+    }
+  }
 }
 
 void write_scales(const Wna16Matrix& m, const CanonicalRows& rows, std::byte* out) {
@@ -269,8 +303,7 @@ void read_tile_row(const Wna16Matrix& m, const std::byte* tile, std::int64_t n, 
 void read_weight(const Wna16Matrix& m, const std::byte* in, const Order& order, const RowRange& at,
                  CanonicalRows& rows) {
   const Wna16Fields fields(m, rows);
-  const std::int64_t tile_k = m.eight_bit() ? 32 : 16, tile_n = m.eight_bit() ? 32 : 64;
-  const std::int64_t bytes = kTileFields * m.bits / 8, per_k = m.padded_rows() / tile_n * bytes;
+  const std::int64_t width = tile_k(m), height = tile_n(m), bytes = tile_bytes(m), per_k = tile_row_bytes(m);
   const auto from_fp8 = [&](int v, std::int64_t i, std::int64_t k) {
     const bool stored = m.zeros_in_nibbles && !rows.zeros.empty();
     const int z = stored ? rows.zeros[static_cast<std::size_t>(i * m.groups + fields.group_of(k))] : 8;
@@ -282,13 +315,13 @@ void read_weight(const Wna16Matrix& m, const std::byte* in, const Order& order, 
     std::array<std::int64_t, kBlock> tile, local;  // first byte in a row of tiles; row there
     for (std::int64_t i = 0; i < block; ++i) {
       const std::int64_t n = padded_row(m, at.first + i0 + i);
-      tile[static_cast<std::size_t>(i)] = n / tile_n * bytes;
-      local[static_cast<std::size_t>(i)] = n % tile_n;
+      tile[static_cast<std::size_t>(i)] = n / height * bytes;
+      local[static_cast<std::size_t>(i)] = n % height;
     }
     const std::byte* row_of_tiles = in;
-    for (std::int64_t k0 = 0; k0 < m.k; k0 += tile_k, row_of_tiles += per_k)
+    for (std::int64_t k0 = 0; k0 < m.k; k0 += width, row_of_tiles += per_k)
       for (std::int64_t i = 0; i < block; ++i) {
-        const std::int64_t end = std::min(tile_k, m.k - k0);
+        const std::int64_t end = std::min(width, m.k - k0);
         std::array<std::uint8_t, 32> v;
         read_tile_row(m, row_of_tiles + tile[static_cast<std::size_t>(i)], local[static_cast<std::size_t>(i)],
                       v.data());

@@ -23,11 +23,15 @@ void write_rows_of_fields(const Wna16Matrix& m, const CanonicalRows& rows, const
   const Wna16Fields fields(m, rows);
   std::byte *weight = out[Wna16Part::weight], *scale = out[Wna16Part::scale], *zero = out[Wna16Part::zero_point];
   for (std::int64_t n = 0; n < m.rows(); ++n) {
-    if (m.bits == 8)
-      for (std::int64_t k = 0; k < m.k; ++k) *weight++ = static_cast<std::byte>(fields.field(n, k));
-    else
-      for (std::int64_t k = 0; k < m.k; k += 2)
-        *weight++ = static_cast<std::byte>(fields.field(n, k) | fields.field(n, k + 1) << 4);
+    const std::int8_t* codes = rows.row(n);
+    std::int64_t k = 0;
+    if (m.bits == 8) {
+      for (; k + 16 <= m.k; k += 16, weight += 16) store16(weight, load16<Bytes16>(codes + k) ^ 0x80);
+      for (; k < m.k; ++k) *weight++ = static_cast<std::byte>(fields.field(n, k));
+    } else {
+      for (; k + 32 <= m.k; k += 32, weight += 16) store16(weight, pack_nibbles16(codes + k) ^ 0x88);
+      for (; k < m.k; k += 2) *weight++ = static_cast<std::byte>(fields.field(n, k) | fields.field(n, k + 1) << 4);
+    }
     for (std::int64_t g = 0; g < stored_groups(m); ++g, scale += scale_bytes(m))
       store_number(m.scale, fields.scale(n, g / m.repeat), scale);
   }

@@ -50,8 +50,8 @@ void write_trtllm(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Ou
   for (std::int64_t r = 0; r < m.rows(); ++r) {
     const std::int64_t from = source_of(m, r);
     const std::int8_t* codes = rows.row(from);
-    for (std::int64_t b = 0; b < m.k / 2; ++b)
-      weight[byte_place(m, r, b)] = static_cast<std::byte>((codes[2 * b] & 15) | (codes[2 * b + 1] & 15) << 4);
+    for (std::int64_t b = 0; b < m.k / 2; b += 16)  // blocks are whole
+      store16(weight + byte_place(m, r, b), pack_nibbles16(codes + 2 * b));
     for (std::int64_t g = 0; g < m.groups; ++g)
       store_number(m.scale, rows.row_scales(from)[g], scale + 2 * scale_place(m, r, g));
   }

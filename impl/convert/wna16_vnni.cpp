@@ -5,6 +5,7 @@
 //           of (code - zero point) of the block's columns, that correct for activations stored with an offset
 //   scale   f32 [N/32, G, 32]    zero  int8 [N/32, G, 32]    bias  f32 [N]    g_idx  int32 [K]: k / group
 #include <cstring>
+#include <numeric>
 
 #include "convert/vec16.h"
 #include "convert/wna16.h"
@@ -19,17 +20,22 @@ std::int64_t block_bytes(const Wna16Matrix& m) { return 16 * m.block_k() + 4 * k
 // Byte of (column c, k) within a block; the high nibble iff c % 16 >= 8.
 std::int64_t code_place(std::int64_t c, std::int64_t k) { return k / 4 * 64 + c / 16 * 32 + c % 8 * 4 + k % 4; }
 
-void write_block(const Wna16Matrix& m, const Wna16Fields& fields, std::int64_t n0, std::int64_t k0, std::byte* out) {
+void write_block(const Wna16Matrix& m, const CanonicalRows& rows, std::int64_t n0, std::int64_t k0, std::byte* out) {
+  const Wna16Fields fields(m, rows);
   const std::int64_t bk = m.block_k(), g = k0 / m.group();
-  std::memset(out, 0, static_cast<std::size_t>(16 * bk));
+  const auto four = [&](std::int64_t c, std::int64_t k) {  // fields of a column
+    std::uint32_t codes;
+    std::memcpy(&codes, rows.row(n0 + c) + k0 + k, 4);
+    return (codes & 0x0f0f0f0fu) ^ 0x08080808u;
+  };
   for (std::int64_t c = 0; c < kColumns; ++c) {
-    const int zero = fields.zero(n0 + c, g);
-    std::int32_t sum = 0;
-    for (std::int64_t k = 0; k < bk; ++k) {
-      const unsigned v = fields.field(n0 + c, k0 + k);
-      out[code_place(c, k)] |= static_cast<std::byte>(c % 16 >= 8 ? v << 4 : v);
-      sum += static_cast<int>(v) - zero;
+    for (std::int64_t k = 0; k < bk && c % 16 < 8; k += 4) {
+      const std::uint32_t word = four(c, k) | four(c + 8, k) << 4;
+      std::memcpy(out + code_place(c, k), &word, 4);
     }
+    const std::int8_t* codes = rows.row(n0 + c) + k0;
+    const auto offset = static_cast<std::int32_t>(bk) * (fields.code_bias() - fields.zero(n0 + c, g));
+    const std::int32_t sum = std::accumulate(codes, codes + bk, offset);
     std::memcpy(out + 16 * bk + 4 * c, &sum, 4);
   }
 }
@@ -58,8 +64,7 @@ void write_vnni(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out&
   const Wna16Fields fields(m, rows);
   std::byte *block = out[Wna16Part::weight], *scale = out[Wna16Part::scale], *zero = out[Wna16Part::zero_point];
   for (std::int64_t n0 = 0; n0 < m.rows(); n0 += kColumns) {
-    for (std::int64_t k0 = 0; k0 < m.k; k0 += m.block_k(), block += block_bytes(m))
-      write_block(m, fields, n0, k0, block);
+    for (std::int64_t k0 = 0; k0 < m.k; k0 += m.block_k(), block += block_bytes(m)) write_block(m, rows, n0, k0, block);
     for (std::int64_t g = 0; g < m.groups; ++g)
       for (std::int64_t c = 0; c < kColumns; ++c, scale += 4) {
         store_number(DType::f32, fields.scale(n0 + c, g), scale);

@@ -2,7 +2,8 @@
 // destination's pages are touched beforehand.
 //
 // Counters: GB_s; per_thread, GB per second of processor time. Name: convert/<workload>/<format>/threads:<n>; `-packed`
-// formats read pack-quantized tensors, gptq and awq their own, others int-quantized.
+// formats read pack-quantized tensors, gptq and awq their own (`-to-`: into another engine's layout), others
+// int-quantized.
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
@@ -11,8 +12,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <memory>
+#include <numeric>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/bench.h"
@@ -82,55 +86,87 @@ void run(benchmark::State& state, const Workload& w, const Format& f, int thread
   state.SkipWithError(e.what());  // the others go on
 }
 
-// --- GPTQ and AWQ: int4, groups of 128, columns first ------------------------------------------------------------
+// --- int4 checkpoints of other quantizers, into our layout and those of other engines ----------------------------
 
-struct ColumnsFirst {
+struct Wna16 {
   const char *name, *format;
-  bool zeros;  // AWQ has them; then codes, too, are words of eight rows
+  std::int64_t group;
+  bool zeros;           // AWQ has them; then codes, too, are words of eight rows
+  const char* members;  // of the config document: where to
 };
-constexpr ColumnsFirst kColumnsFirst[] = {{"gptq-g128", "gptq", false}, {"awq-g128", "awq", true}};
-constexpr std::int64_t kGroup = 128;
+#define HOPPER R"("platform":{"type":"cuda","capability":[9,0]},"moe_backend":"marlin")"
+constexpr Wna16 kWna16[] = {
+    {"gptq-g128", "gptq", 128, false, R"("in_dtype":"bfloat16")"},
+    {"awq-g128", "awq", 128, true, R"("in_dtype":"bfloat16")"},
+    {"gptq-g128-to-marlin", "gptq", 128, false, HOPPER},
+    {"gptq-g128-to-marlin-int8", "gptq", 128, false, HOPPER R"(,"marlin_input_dtype":"int8")"},
+    {"gptq-g128-act-order-to-marlin", "gptq", 128, false, HOPPER},
+    {"awq-g128-to-marlin", "awq", 128, true, HOPPER},
+    {"pack-g32-to-trtllm", "pack-quantized", 32, false,
+     R"("platform":{"type":"cuda","capability":[10,0],"libs":{"flashinfer_trtllm_moe":true}},)"
+     R"("vllm_env":{"VLLM_USE_FLASHINFER_MOE_INT4":"1"},"router_logits_dtype":"bfloat16")"},
+    {"gptq-g128-to-xpu", "gptq", 128, false, R"("platform":{"type":"xpu"})"},
+    {"gptq-g128-to-vnni", "gptq", 128, false, R"("platform":{"type":"cpu"},"selection_policy":"vllm")"},
+    {"gptq-g128-to-on-the-fly", "gptq", 128, false,
+     R"("platform":{"type":"rocm","gfx":"gfx942"},"moe_backend":"emulation","emulation_layout":"on_the_fly")"},
+};
+#undef HOPPER
+bool has_order(const Wna16& f) { return std::string_view(f.name).find("act-order") != std::string_view::npos; }
+bool fits(const Workload& w, const Wna16& f) { return w.hidden % f.group == 0 && w.intermediate % f.group == 0; }
 
-Owned<moe_config> config_of(const Workload& w, const ColumnsFirst& f) {
+Owned<moe_config> config_of(const Workload& w, const Wna16& f) {
   const std::string text =
       "{\"num_experts\":" + std::to_string(w.experts) + ",\"top_k\":" + std::to_string(w.top_k) +
-      ",\"hidden_dim\":" + std::to_string(w.hidden) + ",\"intermediate_size\":" + std::to_string(w.intermediate) +
-      R"(,"in_dtype":"bfloat16","quantization":{"weights":{"num_bits":4,"type":"int","strategy":"group",)" +
-      "\"group_size\":" + std::to_string(kGroup) + ",\"symmetric\":" + (f.zeros ? "false" : "true") +
-      "},\"format\":\"" + f.format + "\"}}";
+      ",\"hidden_dim\":" + std::to_string(w.hidden) + ",\"intermediate_size\":" + std::to_string(w.intermediate) + "," +
+      f.members + R"(,"quantization":{"weights":{"num_bits":4,"type":"int","strategy":"group",)" +
+      "\"group_size\":" + std::to_string(f.group) + ",\"symmetric\":" + (f.zeros ? "false" : "true") +
+      (has_order(f) ? ",\"actorder\":\"group\"" : "") + "},\"format\":\"" + f.format + "\"}}";
   moe_error* e = nullptr;
   moe_config* config = nullptr;
   check(moe_config_create(text.data(), text.size(), &config, &e), e);
   return Owned<moe_config>(config);
 }
 
-// Stacks of random words and of float16 scales.
+// Stacks of random words, of float16 scales (for MXINT4 bfloat16 ones), and with activation order column k of group
+// k % groups.
 class Stacks {
  public:
-  Stacks(const Workload& w, const ColumnsFirst& f, moe_weights* weights) {
+  Stacks(const Workload& w, const Wna16& f, moe_weights* weights) {
+    const bool rows_first = std::string_view(f.format) == "pack-quantized";
     for (const bool up : {true, false}) {
       const std::string matrix = up ? "w13" : "w2";
-      const std::int64_t n = up ? 2 * w.intermediate : w.hidden, k = up ? w.hidden : w.intermediate, g = k / kGroup;
+      const std::int64_t n = up ? 2 * w.intermediate : w.hidden, k = up ? w.hidden : w.intermediate, g = k / f.group;
+      if (rows_first) {
+        add(weights, matrix + "_weight", MOE_DTYPE_I32, {w.experts, n, k / 8});
+        add(weights, matrix + "_scale", MOE_DTYPE_BF16, {w.experts, n, g});
+        continue;
+      }
       add(weights, matrix + "_weight", MOE_DTYPE_I32, {w.experts, f.zeros ? k : k / 8, f.zeros ? n / 8 : n});
       add(weights, matrix + "_scale", MOE_DTYPE_F16, {w.experts, g, n});
       if (f.zeros) add(weights, matrix + "_zero_point", MOE_DTYPE_I32, {w.experts, g, n / 8});
+      if (has_order(f)) add(weights, matrix + "_g_idx", MOE_DTYPE_I32, {w.experts, k}, g);
     }
   }
 
  private:
-  void add(moe_weights* weights, const std::string& role, moe_dtype dtype, const std::array<std::int64_t, 3>& shape) {
-    const bool scale = dtype == MOE_DTYPE_F16;
-    const auto count = static_cast<std::size_t>(shape[0] * shape[1] * shape[2]) / (scale ? 2 : 1);
+  void add(moe_weights* weights, const std::string& role, moe_dtype dtype, const std::vector<std::int64_t>& shape,
+           std::int64_t groups = 0) {
+    const bool scale = dtype != MOE_DTYPE_I32;
+    const auto count =
+        static_cast<std::size_t>(std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>())) /
+        (scale ? 2 : 1);
     std::vector<std::uint32_t>& words = memory_.emplace_back(count);
     std::uint32_t x = 1;
     for (std::uint32_t& word : words) {
       x = x * 1664525u + 1013904223u;
       word = scale ? (x & 0x03ff03ffu) | 0x20002000u : x;
     }
+    for (std::size_t i = 0; groups != 0 && i < count; ++i)
+      words[i] = static_cast<std::uint32_t>(static_cast<std::int64_t>(i) % shape.back() % groups);
     moe_tensor t{};
     t.struct_size = sizeof t;
     t.dtype = dtype;
-    t.ndim = 3;
+    t.ndim = static_cast<std::int32_t>(shape.size());
     std::copy(shape.begin(), shape.end(), t.shape);
     t.data = words.data();
     moe_error* e = nullptr;
@@ -139,7 +175,7 @@ class Stacks {
   std::vector<std::vector<std::uint32_t>> memory_;
 };
 
-void run_columns_first(benchmark::State& state, const Workload& w, const ColumnsFirst& f, int threads) try {
+void run_wna16(benchmark::State& state, const Workload& w, const Wna16& f, int threads) try {
   const Owned<moe_config> config = config_of(w, f);
   moe_error* e = nullptr;
   moe_selection* selected = nullptr;
@@ -167,9 +203,8 @@ void add_conversions(const std::vector<int>& threads) {
     for (const int n : threads) {
       for (const Format& f : formats())
         if (f.fits(w)) add_cell(w, f.name, n, [w, &f, n](benchmark::State& s) { run(s, w, f, n); });
-      for (const ColumnsFirst& f : kColumnsFirst)
-        if (w.hidden % kGroup == 0 && w.intermediate % kGroup == 0)
-          add_cell(w, f.name, n, [w, &f, n](benchmark::State& s) { run_columns_first(s, w, f, n); });
+      for (const Wna16& f : kWna16)
+        if (fits(w, f)) add_cell(w, f.name, n, [w, &f, n](benchmark::State& s) { run_wna16(s, w, f, n); });
     }
 }
 
