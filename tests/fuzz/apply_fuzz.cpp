@@ -1,8 +1,10 @@
 // A tiny layer of any format on this machine, with any bits as activations, ids and weights. A foreign id is refused
 // and leaves the output alone; a token's bits do not depend on its batch; integer kernels give the bits
-// of the scalar ones, and plain numbers lead to what float64 says, within what 8-bit activations allow.
+// of the scalar ones, and plain numbers lead to what float64 says, within what 8-bit activations allow. The same of
+// weights in another engine's layout, run by backend EMULATION.
 //
-//   input: bytes for tokens, kind of numbers, compute, machine; then the layer (tiny.h), ids, gates and activations
+//   input: bytes for tokens, kind of numbers, compute and the other engine, machine; then the layer (tiny.h), ids,
+//   gates and activations
 #include "fuzz/tiny_reference.h"
 
 namespace {
@@ -58,6 +60,39 @@ std::vector<std::uint8_t> run(const moe_layer* layer, const TinyLayer& l, const 
   return out;
 }
 
+// The outputs of a batch, after each token alone gave the same.
+std::vector<std::uint8_t> run_batch(const moe_layer* layer, const TinyLayer& l, const Call& call) {
+  std::vector<std::uint8_t> out = run(layer, l, call, 0, call.tokens);
+  const auto row = static_cast<std::size_t>(l.H) * bytes_of(l.dtype);
+  for (std::int64_t t = 0; !call.foreign && t < call.tokens; ++t) {
+    const std::vector<std::uint8_t> alone = run(layer, l, call, t, 1);
+    MOE_REQUIRE(std::equal(alone.begin(), alone.end(), out.begin() + static_cast<std::ptrdiff_t>(row) * t));
+    if (call.plain && l.silu) check_token(l, {call.x.data(), call.ids.data(), call.gates.data(), out.data()}, t);
+  }
+  return out;
+}
+
+void run_emulated(const TinyLayer& l, const Call& call, const char* there, bool dense) {
+  const Config theirs = make_config(l.with(there));
+  const Config ours = make_config(
+      l.with(dense ? R"(,"moe_backend":"emulation","emulation_layout":"dense")" : R"(,"moe_backend":"emulation")"));
+  if (!theirs || !ours) return;
+  const auto select = [](const Config& config) {
+    return made<Selection>(
+        [&](auto** o, auto** e) { return moe_select_backend(nullptr, config.get(), nullptr, 0, o, e); });
+  };
+  const Selection made_for = select(theirs), here = select(ours);
+  if (!made_for || !here) return;
+  const Weights weights = l.weights(theirs.get());
+  const Packed packed = made<Packed>(
+      [&](auto** o, auto** e) { return moe_convert_weights(nullptr, made_for.get(), weights.get(), nullptr, o, e); });
+  MOE_REQUIRE(packed);
+  const RunLayer layer = made<RunLayer>(
+      [&](auto** o, auto** e) { return moe_layer_create(nullptr, here.get(), packed.get(), nullptr, o, e); });
+  MOE_REQUIRE(layer);
+  (void)run_batch(layer.get(), l, call);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);  // what libFuzzer looks for
@@ -65,15 +100,26 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   constexpr std::array<const char*, 3> kMachines = {nullptr, R"({"type":"cpu","features":["avx2","fma","f16c"]})",
                                                     R"({"type":"cpu","features":["neon","dotprod"]})"};
+  constexpr std::array<const char*, 6> kElsewhere = {
+      nullptr,
+      R"(,"platform":{"type":"cuda","capability":[9,0]},"moe_backend":"marlin")",
+      R"(,"platform":{"type":"xpu"})",
+      R"(,"platform":{"type":"cpu"},"selection_policy":"vllm")",
+      R"(,"platform":{"type":"rocm","gfx":"gfx942"},"moe_backend":"emulation","emulation_layout":"on_the_fly")",
+      R"(,"platform":{"type":"rocm","gfx":"gfx942"},"moe_backend":"emulation","emulation_layout":"dense")"};
   Producer p(data, size);
   const auto tokens = static_cast<std::int64_t>(p.below(5));
   const bool plain = p.flag();
-  const char* compute = p.flag() ? R"(,"compute":"a8")" : "";
+  const std::uint8_t mode = p.byte();
+  const char* compute = (mode & 1) != 0 ? R"(,"compute":"a8")" : "";
+  const bool dense = (mode & 2) != 0;
+  const char* there = kElsewhere[static_cast<std::size_t>(mode >> 2) % kElsewhere.size()];
   const char* other = p.pick(kMachines);
   const TinyLayer l(p, compute);
   const Call call = draw_call(p, l, tokens, plain);
   const Config config = make_config(l.text);
   if (!config) return 0;
+  if (there != nullptr && *l.form->scheme == 0) run_emulated(l, call, there, dense);
   std::vector<std::uint8_t> exact;
   for (const char* machine : {R"({"type":"cpu","features":["scalar"]})", other}) {
     const Platform platform = machine == nullptr ? nullptr : make_platform(machine);
@@ -89,14 +135,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const RunLayer layer = made<RunLayer>(
         [&](auto** o, auto** e) { return moe_layer_create(nullptr, selection.get(), packed.get(), nullptr, o, e); });
     if (!layer) continue;  // not this machine's
-    const std::vector<std::uint8_t> out = run(layer.get(), l, call, 0, tokens);
+    const std::vector<std::uint8_t> out = run_batch(layer.get(), l, call);
     if (call.foreign) continue;
-    const auto row = static_cast<std::size_t>(l.H) * bytes_of(l.dtype);
-    for (std::int64_t t = 0; t < tokens; ++t) {
-      const std::vector<std::uint8_t> alone = run(layer.get(), l, call, t, 1);
-      MOE_REQUIRE(std::equal(alone.begin(), alone.end(), out.begin() + static_cast<std::ptrdiff_t>(row) * t));
-      if (plain && l.silu) check_token(l, {call.x.data(), call.ids.data(), call.gates.data(), out.data()}, t);
-    }
     const std::string kernel = moe_selection_kernel(selection.get());
     if (kernel.find("_tok8_") == std::string::npos && kernel.find("_blk8_") == std::string::npos) continue;
     if (exact.empty()) exact = out;

@@ -78,8 +78,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const void* at = nullptr;
   MOE_REQUIRE(moe_selection_packed_size(selection.get(), &bytes, &alignment, nullptr) == MOE_OK);
   MOE_REQUIRE(moe_packed_data(packed.get(), &at, &block, nullptr) == MOE_OK);
-  MOE_REQUIRE(block == bytes && reinterpret_cast<std::uintptr_t>(at) % alignment == 0);
-  MOE_REQUIRE(outputs_of(packed.get()).find(moe_selection_layout(selection.get())) != std::string::npos);
+  MOE_REQUIRE(reinterpret_cast<std::uintptr_t>(at) % alignment == 0);
+  const bool as_selected = outputs_of(packed.get()).find(moe_selection_layout(selection.get())) != std::string::npos;
+  MOE_REQUIRE(as_selected ? block == bytes : layer.uneven && block >= bytes);  // room for groups of several sizes
   for (std::int64_t e = 0; e < layer.E; ++e) {
     check_dense(packed.get(), "w13_weight", layer.w13, e);
     check_dense(packed.get(), "w2_weight", layer.w2, e);

@@ -116,13 +116,15 @@ class TinyLayer {
  public:
   std::int64_t E, top_k, H, I, group;
   const Form* form;
-  bool zeros = false, order = false, bias, silu;
+  bool zeros = false, order = false, uneven = false, bias, silu;  // uneven: groups of activation order of any sizes
   moe_dtype dtype;
   std::string text;
   Matrix w13, w2;
 
   explicit TinyLayer(Producer& p, const std::string& more = "");
 
+  // The text with other members.
+  std::string with(const std::string& more) const { return head_ + more + tail_; }
   // nullptr when the set itself refused the faulty tensor.
   Weights weights(const moe_config* config, Fault fault = Fault::none, std::size_t where = 0) const;
   bool can_have(Fault fault) const;
@@ -130,6 +132,8 @@ class TinyLayer {
  private:
   Matrix matrix(std::int64_t n, std::int64_t k, Noise& noise) const;
   bool set(moe_weights* weights, const Matrix& m, const std::string& prefix, Fault fault) const;
+
+  std::string head_, tail_;
 };
 
 }  // namespace moe::fuzz

@@ -4,7 +4,7 @@
 namespace moe::fuzz {
 
 inline TinyLayer::TinyLayer(Producer& p, const std::string& more) {
-  constexpr std::array<std::int64_t, 3> kSizes = {32, 64, 96};
+  constexpr std::array<std::int64_t, 4> kSizes = {32, 64, 96, 128};
   constexpr std::array<std::int64_t, 3> kGroups = {32, -1, 64};
   constexpr std::array kDtypes = {MOE_DTYPE_F32, MOE_DTYPE_BF16, MOE_DTYPE_F16};
   constexpr std::array<const char*, 4> kActivations = {"silu", "swigluoai_uninterleave", "swiglustep", "silu"};
@@ -19,28 +19,30 @@ inline TinyLayer::TinyLayer(Producer& p, const std::string& more) {
   const bool wna16 = *form->scheme == 0;
   zeros = wna16 && (form->awq || (flags & 1) != 0);
   order = wna16 && !form->awq && group > 0 && (flags & 2) != 0;
+  uneven = order && (flags & 64) != 0;
   bias = (flags & 4) != 0;
   silu = *kActivations[(flags >> 3) & 3] == 's' && kActivations[(flags >> 3) & 3][1] == 'i';
   dtype = p.pick(kDtypes);
   Noise noise(p.word());
 
-  text = "{\"num_experts\":" + std::to_string(E) + ",\"top_k\":" + std::to_string(top_k) +
-         ",\"hidden_dim\":" + std::to_string(H) + ",\"intermediate_size\":" + std::to_string(I) + ",\"in_dtype\":\"" +
-         (dtype == MOE_DTYPE_F32    ? "float32"
-          : dtype == MOE_DTYPE_BF16 ? "bfloat16"
-                                    : "float16") +
-         "\",\"activation\":\"" + kActivations[(flags >> 3) & 3] + "\",\"has_bias\":" + (bias ? "true" : "false") +
-         more + ",\"quantization\":{";
+  head_ = "{\"num_experts\":" + std::to_string(E) + ",\"top_k\":" + std::to_string(top_k) +
+          ",\"hidden_dim\":" + std::to_string(H) + ",\"intermediate_size\":" + std::to_string(I) + ",\"in_dtype\":\"" +
+          (dtype == MOE_DTYPE_F32    ? "float32"
+           : dtype == MOE_DTYPE_BF16 ? "bfloat16"
+                                     : "float16") +
+          "\",\"activation\":\"" + kActivations[(flags >> 3) & 3] + "\",\"has_bias\":" + (bias ? "true" : "false");
+  tail_ = ",\"quantization\":{";
   if (!wna16) {
-    text += std::string("\"scheme\":\"") + form->scheme + "\"";
-    if (std::string(form->scheme) == "W4A8") text += ",\"group_size\":" + std::to_string(group);
+    tail_ += std::string("\"scheme\":\"") + form->scheme + "\"";
+    if (std::string(form->scheme) == "W4A8") tail_ += ",\"group_size\":" + std::to_string(group);
   } else {
-    text += "\"weights\":{\"num_bits\":" + std::to_string(form->bits) +
-            ",\"type\":\"int\",\"dynamic\":false,\"symmetric\":" + (zeros ? "false" : "true") +
-            ",\"strategy\":" + (group < 0 ? "\"channel\"" : "\"group\",\"group_size\":" + std::to_string(group)) +
-            (order ? ",\"actorder\":\"group\"" : "") + "},\"zero_point_convention\":\"as_stored\"";
+    tail_ += "\"weights\":{\"num_bits\":" + std::to_string(form->bits) +
+             ",\"type\":\"int\",\"dynamic\":false,\"symmetric\":" + (zeros ? "false" : "true") +
+             ",\"strategy\":" + (group < 0 ? "\"channel\"" : "\"group\",\"group_size\":" + std::to_string(group)) +
+             (order ? ",\"actorder\":\"group\"" : "") + "},\"zero_point_convention\":\"as_stored\"";
   }
-  text += std::string(",\"format\":\"") + form->format + "\"}}";
+  tail_ += std::string(",\"format\":\"") + form->format + "\"}}";
+  text = with(more);
   w13 = matrix(2 * I, H, noise);
   w2 = matrix(H, I, noise);
 }
@@ -59,6 +61,8 @@ inline Matrix TinyLayer::matrix(std::int64_t n, std::int64_t k, Noise& noise) co
   for (std::int64_t i = 0; i < k; ++i) m.g_idx.push_back(static_cast<std::int32_t>(i / (k / m.groups)));
   for (std::size_t i = m.g_idx.size(); order && i > 1; --i)
     std::swap(m.g_idx[i - 1], m.g_idx[noise.below(static_cast<std::uint32_t>(i))]);
+  for (std::int32_t& g : m.g_idx)
+    if (uneven) g = static_cast<std::int32_t>(noise.below(static_cast<std::uint32_t>(m.groups)));
   for (std::int64_t i = 0; bias && i < E * n; ++i) m.bias.push_back(static_cast<float>(noise.below(16)) / 8.0F - 1.0F);
   return m;
 }
