@@ -54,18 +54,8 @@ Rows rows_of(const moe_apply_args& a) {
   r[kTopkWeights] = {
       .name = "topk_weights", .given = a.topk_weights, .dtypes = dtype_bit(DType::f32), .ndim = 2, .letters = "[T, K]"};
   r[kOut] = {.name = "out", .given = a.out, .ndim = 2, .letters = "[T, H]", .writable = true};
-  r[kOutIds] = {.name = "out_topk_ids",
-                .given = a.out_topk_ids,
-                .dtypes = dtype_bit(DType::i32),
-                .ndim = 2,
-                .letters = "[T, K]",
-                .writable = true};
-  r[kOutWeights] = {.name = "out_topk_weights",
-                    .given = a.out_topk_weights,
-                    .dtypes = dtype_bit(DType::f32),
-                    .ndim = 2,
-                    .letters = "[T, K]",
-                    .writable = true};
+  r[kOutIds] = moe::api::topk_ids_out(a.out_topk_ids, dtype_bit(DType::i32));
+  r[kOutWeights] = moe::api::topk_weights_out(a.out_topk_weights);
   return r;
 }
 

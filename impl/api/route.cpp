@@ -9,7 +9,6 @@
 #include "run/route.h"
 
 using moe::DType;
-using moe::api::dtype_bit;
 using moe::api::kFloats;
 using moe::api::kIds;
 using moe::api::kTokens;
@@ -24,18 +23,8 @@ Rows rows_of(const moe_route_args& a) {
   Rows r{};
   r[kLogits] = {.name = "router_logits", .given = a.router_logits, .dtypes = kFloats, .ndim = 2, .letters = "[T, G]"};
   r[kBias] = moe::api::bias_param(a.correction_bias);
-  r[kIdsOut] = {.name = "out_topk_ids",
-                .given = a.out_topk_ids,
-                .dtypes = kIds,
-                .ndim = 2,
-                .letters = "[T, K]",
-                .writable = true};
-  r[kWeightsOut] = {.name = "out_topk_weights",
-                    .given = a.out_topk_weights,
-                    .dtypes = dtype_bit(DType::f32),
-                    .ndim = 2,
-                    .letters = "[T, K]",
-                    .writable = true};
+  r[kIdsOut] = moe::api::topk_ids_out(a.out_topk_ids, kIds);
+  r[kWeightsOut] = moe::api::topk_weights_out(a.out_topk_weights);
   return r;
 }
 

@@ -175,6 +175,18 @@ std::uintptr_t address(const void* p) { return reinterpret_cast<std::uintptr_t>(
 
 }  // namespace
 
+TensorParam topk_ids_out(const moe_tensor* given, std::uint64_t dtypes) {
+  return {.name = "out_topk_ids", .given = given, .dtypes = dtypes, .ndim = 2, .letters = "[T, K]", .writable = true};
+}
+TensorParam topk_weights_out(const moe_tensor* given) {
+  return {.name = "out_topk_weights",
+          .given = given,
+          .dtypes = dtype_bit(DType::f32),
+          .ndim = 2,
+          .letters = "[T, K]",
+          .writable = true};
+}
+
 Result<moe_tensor> read_tensor_struct(const moe_tensor* tensor, const char* name) {
   MOE_TRY(const moe_tensor t, read_struct(tensor, name));
   if (t.flags != 0)

@@ -34,6 +34,10 @@ struct TensorParam {
   TensorView view{};         // set by check_tensors
 };
 
+// The outputs of routing: ids of the given types and weights; their shape is set by the call.
+TensorParam topk_ids_out(const moe_tensor* given, std::uint64_t dtypes);
+TensorParam topk_weights_out(const moe_tensor* given);
+
 // struct_size and flags.
 Result<moe_tensor> read_tensor_struct(const moe_tensor* tensor, const char* name);
 Check read_structs(std::span<TensorParam> params);

@@ -15,18 +15,9 @@ json::Value real_value(const std::optional<double>& d) { return d ? json::Value(
 
 // --- parallel_config ------------------------------------------------------------------------------------
 
-struct Group {
-  std::string_view size_name, rank_name;
-  std::int64_t ParallelSizes::*size;
-  std::int64_t ParallelSizes::*rank;
-};
-constexpr std::array<Group, 3> kGroups = {{{"tp_size", "tp_rank", &ParallelSizes::tp_size, &ParallelSizes::tp_rank},
-                                           {"pcp_size", "pcp_rank", &ParallelSizes::pcp_size, &ParallelSizes::pcp_rank},
-                                           {"dp_size", "dp_rank", &ParallelSizes::dp_size, &ParallelSizes::dp_rank}}};
-
 Result<ParallelConfig> read_parallel_query(const Members& query) {
   ParallelSizes s;
-  for (const Group& g : kGroups) {
+  for (const ParallelGroup& g : kParallelGroups) {
     MOE_TRY(s.*g.size, query.integer(g.size_name, {1, 65536}, 1));
     MOE_TRY(s.*g.rank, query.integer(g.rank_name, {0, 65535}, 0));
     if (s.*g.size > 1 && s.*g.rank >= s.*g.size)  // the rank of a group of one counts as 0
@@ -99,20 +90,9 @@ Result<std::string> describe_parallel_config(const json::Value& query_value) {
   MOE_TRY(const Members query, Members::open(&query_value, "", kMembers));
   MOE_TRY(const ParallelConfig p, read_parallel_query(query));
   const bool all2all = p.dp_size > 1 && p.use_ep;
-  json::Value answer = json::Object{{"tp_size", p.tp_size},
-                                    {"pcp_size", p.pcp_size},
-                                    {"dp_size", p.dp_size},
-                                    {"ep_size", p.ep_size},
-                                    {"tp_rank", p.tp_rank},
-                                    {"pcp_rank", p.pcp_rank},
-                                    {"dp_rank", p.dp_rank},
-                                    {"ep_rank", p.ep_rank},
-                                    {"sp_size", p.sp_size},
-                                    {"use_ep", p.use_ep},
-                                    {"all2all_backend", p.all2all_backend},
-                                    {"enable_eplb", p.enable_eplb},
-                                    {"is_sequence_parallel", p.sp_size > 1},
-                                    {"use_all2all_kernels", all2all}};
+  json::Value answer = parallel_members(p);
+  answer.set("is_sequence_parallel", p.sp_size > 1);
+  answer.set("use_all2all_kernels", all2all);
   for (const All2AllPredicate& row : kAll2AllPredicates)
     answer.set(std::string(row.name),
                all2all && (p.all2all_backend == row.backend || p.all2all_backend == row.or_backend));

@@ -20,24 +20,15 @@ constexpr std::array<std::string_view, 12> kMembers = {
     "all2all_backend", "enable_eplb", "num_redundant_experts", "expert_placement_strategy"};
 // clang-format on
 
-struct Group {
-  std::string_view size_name, rank_name;
-  std::int64_t ParallelSizes::*size;
-  std::int64_t ParallelSizes::*rank;
-};
-constexpr std::array<Group, 3> kGroups = {{{"tp_size", "tp_rank", &ParallelSizes::tp_size, &ParallelSizes::tp_rank},
-                                           {"pcp_size", "pcp_rank", &ParallelSizes::pcp_size, &ParallelSizes::pcp_rank},
-                                           {"dp_size", "dp_rank", &ParallelSizes::dp_size, &ParallelSizes::dp_rank}}};
-
 Result<ParallelSizes> read_sizes(const Members& members) {
   ParallelSizes s;
-  for (const Group& g : kGroups) {
+  for (const ParallelGroup& g : kParallelGroups) {
     MOE_TRY(s.*g.size, members.integer(g.size_name, {1, 65536}, 1));
   }
-  for (const Group& g : kGroups) {
+  for (const ParallelGroup& g : kParallelGroups) {
     MOE_TRY(s.*g.rank, members.integer(g.rank_name, {0, 65535}, 0));
   }
-  for (const Group& g : kGroups) {
+  for (const ParallelGroup& g : kParallelGroups) {
     if (s.*g.rank < s.*g.size) continue;
     return fields::fault(members.at(g.rank_name), "found " + std::to_string(s.*g.rank) + ", expected less than " +
                                                       std::string(g.size_name) + " = " + std::to_string(s.*g.size));
@@ -112,6 +103,21 @@ ParallelConfig make_parallel(const ParallelSizes& s) {
   (p.use_ep ? p.ep_size : p.tp_size) = size;
   (p.use_ep ? p.ep_rank : p.tp_rank) = rank;
   return p;
+}
+
+json::Object parallel_members(const ParallelConfig& p) {
+  return {{"tp_size", p.tp_size},
+          {"pcp_size", p.pcp_size},
+          {"dp_size", p.dp_size},
+          {"ep_size", p.ep_size},
+          {"tp_rank", p.tp_rank},
+          {"pcp_rank", p.pcp_rank},
+          {"dp_rank", p.dp_rank},
+          {"ep_rank", p.ep_rank},
+          {"sp_size", p.sp_size},
+          {"use_ep", p.use_ep},
+          {"all2all_backend", p.all2all_backend},
+          {"enable_eplb", p.enable_eplb}};
 }
 
 Check read_parallel(const json::Value& document, Draft& draft) {

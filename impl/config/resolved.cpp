@@ -24,20 +24,10 @@ Value dtype(DType t) {
 }
 
 Value parallel(const ParallelConfig& p) {
-  return json::Object{{"tp_size", p.tp_size},
-                      {"pcp_size", p.pcp_size},
-                      {"dp_size", p.dp_size},
-                      {"ep_size", p.ep_size},
-                      {"tp_rank", p.tp_rank},
-                      {"pcp_rank", p.pcp_rank},
-                      {"dp_rank", p.dp_rank},
-                      {"ep_rank", p.ep_rank},
-                      {"sp_size", p.sp_size},
-                      {"use_ep", p.use_ep},
-                      {"all2all_backend", p.all2all_backend},
-                      {"enable_eplb", p.enable_eplb},
-                      {"num_redundant_experts", p.num_redundant_experts},
-                      {"expert_placement_strategy", name(kPlacementNames, p.expert_placement_strategy)}};
+  json::Object members = parallel_members(p);
+  members.emplace_back("num_redundant_experts", p.num_redundant_experts);
+  members.emplace_back("expert_placement_strategy", name(kPlacementNames, p.expert_placement_strategy));
+  return members;
 }
 
 Value routing(const RoutingConfig& r) {

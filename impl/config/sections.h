@@ -54,8 +54,20 @@ struct ParallelSizes {
   std::int64_t tp_rank = 0, pcp_rank = 0, dp_rank = 0;
   bool enable_expert_parallel = false;
 };
+// The members of each group of ranks.
+struct ParallelGroup {
+  std::string_view size_name, rank_name;
+  std::int64_t ParallelSizes::*size;
+  std::int64_t ParallelSizes::*rank;
+};
+inline constexpr std::array<ParallelGroup, 3> kParallelGroups = {
+    {{"tp_size", "tp_rank", &ParallelSizes::tp_size, &ParallelSizes::tp_rank},
+     {"pcp_size", "pcp_rank", &ParallelSizes::pcp_size, &ParallelSizes::pcp_rank},
+     {"dp_size", "dp_rank", &ParallelSizes::dp_size, &ParallelSizes::dp_rank}}};
 // Sizes and ranks flattened (config.md 7); ranks of groups of one are taken as 0.
 ParallelConfig make_parallel(const ParallelSizes& sizes);
+// What every answer about them has.
+json::Object parallel_members(const ParallelConfig& p);
 
 // The "2026-05" column of config.md 6. groups: 0 = none.
 RoutingMethod routing_method(Scoring scoring, std::int64_t top_k, bool renormalize, std::int64_t groups, bool has_bias);

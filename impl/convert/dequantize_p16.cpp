@@ -5,17 +5,11 @@
 #include <vector>
 
 #include "base/float_formats.h"
+#include "base/load.h"
 #include "convert/dense.h"
 
 namespace moe {
 namespace {
-
-template <class T>
-T load(const std::byte* p) {
-  T v;
-  std::memcpy(&v, p, sizeof(T));
-  return v;
-}
 
 float scale_at(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t g) {
   const std::byte* at = panel + m.scale_offset(lane, g);

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "base/load.h"
 #include "convert/canonical.h"
 
 namespace moe {
@@ -16,13 +17,6 @@ struct Fault {
   std::string what;
 };
 using MaybeFault = std::optional<Fault>;
-
-template <class T>
-T load(const std::byte* p) {
-  T v;
-  std::memcpy(&v, p, sizeof(T));
-  return v;
-}
 
 float load_float(DType dtype, const std::byte* p);  // f32, f16 or bf16, widened
 std::string float_text(float x);

@@ -11,20 +11,10 @@
 #include "base/exp.h"
 #include "base/float_formats.h"
 #include "base/gelu.h"
+#include "base/load.h"
 
 namespace moe::ref {
 namespace {
-
-template <class T>
-T load(const std::byte* p, std::size_t index = 0) {
-  T v;
-  std::memcpy(&v, p + index * sizeof(T), sizeof(T));
-  return v;
-}
-
-// Both orders of operands matter: like minps/maxps they give b when a comparison with NaN is false.
-float min_or_b(float a, float b) { return a < b ? a : b; }
-float max_or_b(float a, float b) { return a > b ? a : b; }
 
 // The activation of one gate (or of an ungated value), one rounding.
 float unary(Activation f, float v) {

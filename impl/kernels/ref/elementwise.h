@@ -11,6 +11,10 @@ void combine(const CombineArgs& args);
 void narrow(DType dtype, const float* src, std::int64_t count, std::byte* dst);
 inline constexpr Elementwise kSteps = {.widen = widen, .activate = activate, .combine = combine, .narrow = narrow};
 
+// Both orders of operands matter: like minps/maxps they give b when a comparison with NaN is false.
+inline float min_or_b(float a, float b) { return a < b ? a : b; }
+inline float max_or_b(float a, float b) { return a > b ? a : b; }
+
 // x as a value of dtype (f32: x itself).
 float round_to(DType dtype, float x);
 

@@ -6,16 +6,10 @@
 #include <cstring>
 
 #include "base/float_formats.h"
+#include "base/load.h"
 
 namespace moe::ref {
 namespace {
-
-template <class T>
-T load(const std::byte* p) {
-  T v;
-  std::memcpy(&v, p, sizeof(T));
-  return v;
-}
 
 // max(|x|), or something that is not finite as soon as one value is not.
 float absmax(const float* x, std::int64_t count) {

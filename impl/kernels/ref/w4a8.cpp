@@ -6,24 +6,14 @@
 #include "kernels/ref/w4a8.h"
 
 #include <cmath>
-#include <cstring>
 
 #include "base/exp.h"
 #include "base/float_formats.h"
+#include "base/load.h"
+#include "kernels/ref/elementwise.h"
 
 namespace moe::ref {
 namespace {
-
-template <class T>
-T load(const std::byte* p, std::size_t index = 0) {
-  T v;
-  std::memcpy(&v, p + index * sizeof(T), sizeof(T));
-  return v;
-}
-
-// Both orders of operands matter: like minps/maxps they give b when a comparison with NaN is false.
-float min_or_b(float a, float b) { return a < b ? a : b; }
-float max_or_b(float a, float b) { return a > b ? a : b; }
 
 // Sum of code * activation over k in [k0, k1), weights as value + 8, for one row of the panel.
 std::int32_t dot(const P16Matrix& m, const std::byte* panel, std::int64_t lane, const std::byte* tile, int n, int row,

@@ -2,21 +2,14 @@
 #include "kernels/ref/w4a8_kai.h"
 
 #include <cmath>
-#include <cstring>
 
 #include "base/float_formats.h"
+#include "base/load.h"
 #include "kernels/ref/w4a8.h"
 #include "scheme/layout_kai.h"
 
 namespace moe::ref {
 namespace {
-
-template <class T>
-T load(const std::byte* p, std::int64_t index = 0) {
-  T v;
-  std::memcpy(&v, p + static_cast<std::size_t>(index) * sizeof(T), sizeof(T));
-  return v;
-}
 
 int signed_nibble(unsigned nibble) { return static_cast<int>(nibble ^ 8u) - 8; }
 
@@ -38,7 +31,7 @@ std::int32_t dot(const KaiMatrix& m, const std::byte* group, std::int64_t lane, 
 float product(const KaiMatrix& m, const std::byte* tile, std::int64_t lane, const KaiRow& a) {
   float r = 0.0f;
   if (m.channel()) {
-    const std::int32_t wsum = load<std::int32_t>(tile + m.sum_offset(), lane) / 16;
+    const std::int32_t wsum = load<std::int32_t>(tile + m.sum_offset(), static_cast<std::size_t>(lane)) / 16;
     const std::int32_t i = dot(m, tile, lane, a.codes, a.code_stride) + *a.z * wsum;
     const float s = load<float>(tile + m.scale_offset(0), lane) * *a.recip;
     r = (16.0f * static_cast<float>(i)) * s;
