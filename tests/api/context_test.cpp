@@ -122,13 +122,7 @@ TEST(Context, LivesAsLongAsItsLayer) {
         [&](moe_context** o, moe_error** e) { return moe_context_create(nullptr, 0, &h.callbacks, o, e); });
     s.config = make_config(m.config_text());
     s.selection = make_selection(s.config.get(), s.context.get());
-    s.weights = make_weights(s.config.get(), m);
-    s.packed = make<PackedPtr>([&](moe_packed** o, moe_error** e) {
-      return moe_convert_weights(s.context.get(), s.selection.get(), s.weights.get(), nullptr, o, e);
-    });
-    s.layer = make<LayerPtr>([&](moe_layer** o, moe_error** e) {
-      return moe_layer_create(s.context.get(), s.selection.get(), s.packed.get(), nullptr, o, e);
-    });
+    finish(s, m);
     s.context.reset();
     h.expect_ended(0, 0, 0);
     Call call(m);

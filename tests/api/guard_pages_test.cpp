@@ -79,13 +79,7 @@ class GuardPages : public testing::TestWithParam<const Kernel*> {
     s.config = make_config(m.config_text());
     s.selection = make_selection(s.config.get(), s.context.get(), platform_of(*GetParam()).get());
     EXPECT_EQ(std::string(moe_selection_kernel(s.selection.get())), GetParam()->id->name);
-    s.weights = make_weights(s.config.get(), m);
-    s.packed = make<PackedPtr>([&](moe_packed** o, moe_error** e) {
-      return moe_convert_weights(s.context.get(), s.selection.get(), s.weights.get(), nullptr, o, e);
-    });
-    s.layer = make<LayerPtr>([&](moe_layer** o, moe_error** e) {
-      return moe_layer_create(s.context.get(), s.selection.get(), s.packed.get(), nullptr, o, e);
-    });
+    finish(s, m);
     return s;
   }
 };

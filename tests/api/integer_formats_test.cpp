@@ -9,6 +9,7 @@
 
 #include "support/capi.h"
 #include "support/safetensors_writer.h"
+#include "support/share.h"
 #include "support/topk_call.h"
 
 namespace moe::test {
@@ -45,20 +46,6 @@ struct IntModel {
     return c.dump();
   }
 };
-
-std::vector<std::byte> in_dtype(const std::vector<float>& v, moe_dtype d) {
-  if (d == MOE_DTYPE_F32) return bytes_of(v);
-  std::vector<std::uint16_t> h;
-  for (float x : v) h.push_back(d == MOE_DTYPE_BF16 ? f32_to_bf16(x) : f32_to_f16(x));
-  return bytes_of(h);
-}
-
-std::vector<float> floats_of(const std::vector<std::byte>& bytes, moe_dtype d) {
-  VecTensor t;
-  t.dtype = static_cast<DType>(d);
-  t.data = bytes;
-  return t.floats();
-}
 
 // One row of codes as 32-bit words, value + 2^(bits-1), the first in the lowest bits.
 std::vector<std::int32_t> pack_rows(const std::vector<std::int8_t>& codes, std::int64_t k, int bits) {
@@ -181,27 +168,9 @@ struct IntLayer {
 
   // Tokens [first, first + count).
   std::vector<std::byte> run(const IntModel& m, std::int64_t first, std::int64_t count) const {
-    const std::vector<float> rows(m.x.begin() + first * m.H, m.x.begin() + (first + count) * m.H);
-    const std::vector<std::byte> x = in_dtype(rows, m.dtype);
-    return apply_topk(layer.get(), {.dtype = m.dtype,
-                                    .count = count,
-                                    .H = m.H,
-                                    .K = m.K,
-                                    .x = x.data(),
-                                    .ids = m.ids.data() + first * m.K,
-                                    .weights = m.weights.data() + first * m.K});
+    return apply_some(layer.get(), m, first, count);
   }
 };
-
-double relative_rms(const std::vector<float>& got, const auto& want) {
-  double error = 0, size = 0;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    const double d = static_cast<double>(got[i]) - static_cast<double>(want[i]);
-    error += d * d;
-    size += static_cast<double>(want[i]) * static_cast<double>(want[i]);
-  }
-  return std::sqrt(error / size);
-}
 
 // Runs a model everywhere; returns the output of the first platform.
 std::vector<std::byte> equal_everywhere(const IntModel& m, const std::string& family) {
@@ -253,8 +222,13 @@ TEST(IntegerFormats, AgainstAPlainLayer) {
   };
   const Size sizes[] = {{128, 64, -1}, {256, 128, 128}, {192, 96, 32}, {320, 192, 64}, {96, 192, 96}, {72, 56, -1}};
   std::uint32_t seed = 1;
+  Turns turns;
   for (const FormatCase& c : kFormats)
     for (const Size& s : sizes) {
+      if (!turns.next()) {
+        ++seed;
+        continue;
+      }
       IntModel m;
       m.bits = c.bits;
       m.act8 = c.act8;

@@ -259,21 +259,10 @@ TEST_F(OutOfMemory, EmulationOfOtherLayouts) {
           });
         const LayerPtr layer = make<LayerPtr>(create);
         const std::vector<std::byte> x(static_cast<std::size_t>(w.T * w.H) * 2);
-        std::vector<std::byte> y(x.size());
-        const moe_tensor hidden = tensor(MOE_DTYPE_F16, {w.T, w.H}, x.data()),
-                         ids = tensor(MOE_DTYPE_I32, {w.T, w.K}, w.ids.data()),
-                         weights = tensor(MOE_DTYPE_F32, {w.T, w.K}, w.weights.data()),
-                         out = tensor(MOE_DTYPE_F16, {w.T, w.H}, y.data());
-        moe_apply_args args{};
-        args.struct_size = sizeof args;
-        args.mode = MOE_APPLY_TOPK;
-        args.hidden = &hidden;
-        args.topk_ids = &ids;
-        args.topk_weights = &weights;
-        args.out = &out;
+        const TopkCall topk({MOE_DTYPE_F16, w.T, w.H, w.K, x.data(), w.ids.data(), w.weights.data()});
         for (int call = 0; call < 3; ++call) {
           const Outcome o =
-              run([&](moe_error** e) { return moe_apply(layer.get(), &args, e); }, kNone, FaultMode::once);
+              run([&](moe_error** e) { return moe_apply(layer.get(), &topk.args, e); }, kNone, FaultMode::once);
           EXPECT_EQ(o.status, MOE_OK);
           if (call > 0) {
             EXPECT_EQ(o.seen, 0);

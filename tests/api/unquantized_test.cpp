@@ -12,20 +12,6 @@
 namespace moe::test {
 namespace {
 
-std::vector<std::byte> as_dtype(const std::vector<float>& v, moe_dtype d) {
-  if (d == MOE_DTYPE_F32) return bytes_of(v);
-  std::vector<std::uint16_t> h;
-  for (float x : v) h.push_back(d == MOE_DTYPE_BF16 ? f32_to_bf16(x) : f32_to_f16(x));
-  return bytes_of(h);
-}
-
-std::vector<float> as_floats(const std::vector<std::byte>& bytes, moe_dtype d) {
-  VecTensor t;
-  t.dtype = static_cast<DType>(d);
-  t.data = bytes;
-  return t.floats();
-}
-
 // A layer with float weights and a batch.
 struct FloatModel {
   nlohmann::json config;
@@ -122,7 +108,7 @@ TEST(Unquantized, GoldenActivations) {
     const FloatModel m = activation_model(c, f);
     const FloatLayer layer(m, "{\"threads\":2}");
     ASSERT_TRUE(layer.layer);
-    const std::vector<float> got = as_floats(layer.run(m), MOE_DTYPE_F32), want = f.at("y").floats();
+    const std::vector<float> got = floats_of(layer.run(m), MOE_DTYPE_F32), want = f.at("y").floats();
     for (std::int64_t t = 0; t < m.T; ++t)
       for (std::int64_t i = 0; i < m.I; ++i) {
         const float y = want[static_cast<std::size_t>(t * m.I + i)], o = got[static_cast<std::size_t>(t * m.H + i)];
@@ -166,7 +152,7 @@ FloatModel golden_layer(const VecFile& f, std::string name) {
     m.b13 = f.at("b13").data;
     m.b2 = f.at("b2").data;
   }
-  m.x = as_dtype(f.at("x").floats(), m.dtype);
+  m.x = in_dtype(f.at("x").floats(), m.dtype);
   const auto ids = f.at("topk_ids").as<std::int32_t>();
   const auto weights = f.at("topk_weights").floats();
   for (std::int64_t t = 0; t < m.T; ++t)
@@ -204,7 +190,7 @@ TEST(Unquantized, GoldenLayersOnEveryIsa) {
       const std::vector<std::byte> out = layer.run(m);
       if (first.empty()) first = out;
       EXPECT_EQ(out, first) << layer.kernel;
-      const std::vector<float> got = as_floats(out, m.dtype), want = expected.floats();
+      const std::vector<float> got = floats_of(out, m.dtype), want = expected.floats();
       double error = 0, size = 0;
       for (std::size_t i = 0; i < want.size(); ++i) {
         const double d = static_cast<double>(got[i]) - static_cast<double>(want[i]);

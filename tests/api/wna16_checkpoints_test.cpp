@@ -208,13 +208,7 @@ TEST(Wna16Checkpoints, CheckpointsOfKnownModels) {
       ASSERT_TRUE(layer.config);
       layer.selection = make_selection(layer.config.get());
       ASSERT_TRUE(layer.selection);
-      layer.weights = make<WeightsPtr>(
-          [&](moe_weights** o, moe_error** e) { return moe_weights_create(layer.config.get(), o, e); });
-      const Failure loaded = failure([&](moe_error** e) {
-        return moe_weights_load_safetensors(layer.weights.get(), dir.path().c_str(), nullptr, e);
-      });
-      ASSERT_EQ(loaded.status, MOE_OK) << loaded.message;
-      layer.convert();
+      layer.load(dir.path());
       ASSERT_TRUE(layer.layer);
       EXPECT_LE(relative_rms(floats_of(layer.run(m, 0, m.T), m.dtype), plain_layer(m)), 8e-3);
     }

@@ -111,7 +111,7 @@ TEST(Wna16Cpu, Int8Activations) {
 // The same with zero points, subtracted in the integer sums: every format, channel-wise and in groups, also filled
 // ones.
 TEST(Wna16Cpu, Int8ActivationsWithZeroPoints) {
-  for (const Wna16Model& each : all_models()) {
+  for (const Wna16Model& each : some_of(all_models(), 4)) {
     if (!each.zeros) continue;
     Wna16Model m = each;
     m.extra = {{"compute", "a8"}};
@@ -172,29 +172,9 @@ TEST(Wna16Cpu, NumbersAndTensorsComeBack) {
 TEST(Wna16Cpu, Files) {
   for (const Wna16Model& m : some_of(all_models(), 3)) {
     SCOPED_TRACE(m.config_text());
-    const TempDir dir;
-    dir.write("model.safetensors", checkpoint_file(m));
     Wna16Layer layer(m);
     ASSERT_TRUE(layer.layer);
-    const std::vector<std::byte> want = layer.run(m, 0, m.T);
-    layer.weights =
-        make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(layer.config.get(), o, e); });
-    const Failure loaded = failure([&](moe_error** e) {
-      return moe_weights_load_safetensors(layer.weights.get(), dir.path().c_str(), nullptr, e);
-    });
-    ASSERT_EQ(loaded.status, MOE_OK) << loaded.message;
-    layer.convert();
-    EXPECT_EQ(layer.run(m, 0, m.T), want);
-    const std::string saved = dir.file("layer.moe");
-    ASSERT_EQ(failure([&](moe_error** e) {
-                return moe_packed_save(layer.packed.get(), saved.c_str(), 0, nullptr, e);
-              }).status,
-              MOE_OK);
-    layer.packed = make<PackedPtr>([&](moe_packed** o, moe_error** e) {
-      return moe_packed_load(nullptr, saved.c_str(), MOE_LOAD_VERIFY, nullptr, o, e);
-    });
-    layer.create();
-    EXPECT_EQ(layer.run(m, 0, m.T), want);
+    expect_same_from_files(layer, m);
   }
 }
 
@@ -215,13 +195,7 @@ TEST(Wna16Cpu, TensorParallelRanks) {
         Wna16Layer layer;
         layer.config = make_config(m.config_text());
         layer.selection = make_selection(layer.config.get());
-        layer.weights = make<WeightsPtr>(
-            [&](moe_weights** o, moe_error** e) { return moe_weights_create(layer.config.get(), o, e); });
-        const Failure loaded = failure([&](moe_error** e) {
-          return moe_weights_load_safetensors(layer.weights.get(), dir.path().c_str(), nullptr, e);
-        });
-        ASSERT_EQ(loaded.status, MOE_OK) << loaded.message;
-        layer.convert();
+        layer.load(dir.path());
         const std::vector<float> part = floats_of(layer.run(m, 0, m.T), m.dtype);
         for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
       }

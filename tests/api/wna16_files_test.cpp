@@ -10,6 +10,7 @@
 
 #include "support/capi.h"
 #include "support/temp_dir.h"
+#include "support/topk_call.h"
 
 namespace moe::test {
 namespace {
@@ -317,21 +318,14 @@ TEST_P(Wna16Abi, RunsOnACpu) {
     return moe_layer_create(nullptr, selection.get(), c.packed.get(), nullptr, o, e);
   });
   ASSERT_TRUE(layer);
-  std::vector<float> y(want.size());
   const std::int64_t T = ids.shape[0], H = std::ssize(x) / T;
-  const moe_tensor hidden = tensor(MOE_DTYPE_F32, {T, H}, x.data()),
-                   topk_ids = tensor(MOE_DTYPE_I32, ids.shape, ids.data.data()),
-                   topk_weights = tensor(MOE_DTYPE_F32, weights.shape, weights.data.data()),
-                   out = tensor(MOE_DTYPE_F32, {T, H}, y.data());
-  moe_apply_args args{};
-  args.struct_size = sizeof args;
-  args.mode = MOE_APPLY_TOPK;
-  args.hidden = &hidden;
-  args.topk_ids = &topk_ids;
-  args.topk_weights = &topk_weights;
-  args.out = &out;
-  const Failure f = failure([&](moe_error** e) { return moe_apply(layer.get(), &args, e); });
-  ASSERT_EQ(f.status, MOE_OK) << f.message;
+  const auto experts = ids.as<std::int32_t>();
+  const std::vector<float> gates = weights.floats();
+  const std::vector<std::byte> in = bytes_of(x);
+  const std::vector<float> y =
+      floats_of(apply_topk(layer.get(), {MOE_DTYPE_F32, T, H, ids.shape[1], in.data(), experts.data(), gates.data()}),
+                MOE_DTYPE_F32);
+  ASSERT_EQ(y.size(), want.size());
   float most = 0, error = 0;
   for (std::size_t i = 0; i < y.size(); ++i) {
     most = std::max(most, std::abs(want[i]));

@@ -60,28 +60,10 @@ std::string layout_of(const moe_packed* packed) {
 
 // Weights from a checkpoint file, then a packed file: the same layer.
 void expect_files(const Wna16Model& m) {
-  const TempDir dir;
-  dir.write("model.safetensors", checkpoint_file(m));
   Wna16Layer layer(m);
   ASSERT_TRUE(layer.layer);
   expect_numbers(layer, m);
-  const std::vector<std::byte> want = layer.run(m, 0, m.T);
-  layer.weights =
-      make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(layer.config.get(), o, e); });
-  const Failure loaded = failure(
-      [&](moe_error** e) { return moe_weights_load_safetensors(layer.weights.get(), dir.path().c_str(), nullptr, e); });
-  ASSERT_EQ(loaded.status, MOE_OK) << loaded.message;
-  layer.convert();
-  EXPECT_EQ(layer.run(m, 0, m.T), want);
-  const std::string saved = dir.file("layer.moe");
-  ASSERT_EQ(
-      failure([&](moe_error** e) { return moe_packed_save(layer.packed.get(), saved.c_str(), 0, nullptr, e); }).status,
-      MOE_OK);
-  layer.packed = make<PackedPtr>([&](moe_packed** o, moe_error** e) {
-    return moe_packed_load(nullptr, saved.c_str(), MOE_LOAD_VERIFY, nullptr, o, e);
-  });
-  layer.create();
-  EXPECT_EQ(layer.run(m, 0, m.T), want);
+  expect_same_from_files(layer, m);
 }
 
 struct Shape {
@@ -154,7 +136,7 @@ TEST(Wna16Groups, EveryActivation) {
     const Wna16Layer a(m), b(fine);
     ASSERT_TRUE(a.layer && b.layer);
     const std::vector<float> want = floats_of(b.run(fine, 0, m.T), m.dtype);
-    EXPECT_LE(relative_rms(floats_of(a.run(m, 0, m.T), m.dtype), {want.begin(), want.end()}), 1e-6) << name;
+    EXPECT_LE(relative_rms(floats_of(a.run(m, 0, m.T), m.dtype), want), 1e-6) << name;
   }
 }
 
@@ -350,13 +332,7 @@ TEST(Wna16Groups, TensorParallelActivationOrder) {
             const std::vector<std::byte> stacked(static_cast<const std::byte*>(data),
                                                  static_cast<const std::byte*>(data) + size);
             expect_numbers(layer, share);
-            layer.weights = make<WeightsPtr>(
-                [&](moe_weights** o, moe_error** e) { return moe_weights_create(layer.config.get(), o, e); });
-            const Failure loaded = failure([&](moe_error** e) {
-              return moe_weights_load_safetensors(layer.weights.get(), dir.path().c_str(), nullptr, e);
-            });
-            ASSERT_EQ(loaded.status, MOE_OK) << loaded.message;
-            layer.convert();
+            layer.load(dir.path());
             ASSERT_TRUE(layer.layer);
             ASSERT_EQ(moe_packed_data(layer.packed.get(), &data, &size, nullptr), MOE_OK);
             EXPECT_EQ(stacked, std::vector<std::byte>(static_cast<const std::byte*>(data),

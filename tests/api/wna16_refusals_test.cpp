@@ -59,6 +59,15 @@ TEST(Wna16Refusals, PlacesAreThoseOfTheTensorGiven) {
     }
 }
 
+// A config without activation order, and all lists of groups.
+Wna16Conversion without_order(const Wna16Model& m) {
+  Wna16Model said = m;
+  said.order = false;
+  Wna16Conversion c(said);
+  if (c.selection) c.weights = stacked_weights(m, c.config.get());
+  return c;
+}
+
 TEST(Wna16Refusals, GroupsOfColumnsOutOfRange) {
   for (const Wna16Target& target : wna16_targets())
     for (const std::int32_t bad :
@@ -67,11 +76,8 @@ TEST(Wna16Refusals, GroupsOfColumnsOutOfRange) {
       Wna16Model m = model_for(target);
       m.order = true;  // the tensors are there, the config says that they are in their natural order
       m.w13[1].g_idx[9] = bad;
-      Wna16Model said = m;
-      said.order = false;
-      Wna16Conversion c(said);
+      Wna16Conversion c = without_order(m);
       ASSERT_TRUE(c.selection);
-      c.weights = stacked_weights(m, c.config.get());
       const Failure f = c.convert();
       EXPECT_EQ(f.status, MOE_ERR_INVALID_ARGUMENT);
       EXPECT_EQ(f.subject, "w13_g_idx[1,9]");
@@ -86,11 +92,8 @@ TEST(Wna16Refusals, UnsortedGroupsWithoutActivationOrder) {
     Wna16Model m = model_for(target);
     m.order = true;
     std::swap(m.w2[0].g_idx[31], m.w2[0].g_idx[32]);
-    Wna16Model said = m;
-    said.order = false;
-    Wna16Conversion c(said);
+    Wna16Conversion c = without_order(m);
     ASSERT_TRUE(c.selection);
-    c.weights = stacked_weights(m, c.config.get());
     const Failure f = c.convert();
     EXPECT_EQ(f.status, MOE_ERR_INVALID_ARGUMENT);
     EXPECT_EQ(f.subject, "w2_g_idx[0,31]");

@@ -11,8 +11,6 @@
 #include <numeric>
 #include <random>
 
-#include "support/share.h"
-
 namespace moe::test {
 namespace {
 
@@ -80,7 +78,7 @@ TEST(FilledGroups, Lists) {
 TEST(ColumnOrder, PropertiesOfRandomGroups) {
   std::mt19937 rng(4);
   int roomy = 0, tight = 0;
-  for (int round = 0; round < rounds(400); ++round) {
+  for (int round = 0; round < 400; ++round) {
     const std::int64_t groups = 1 + static_cast<std::int64_t>(rng() % 9),
                        size = 1 + static_cast<std::int64_t>(rng() % 70);
     const std::int64_t k = groups * size;

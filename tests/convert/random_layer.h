@@ -17,21 +17,6 @@ namespace moe::test {
 
 using Bytes = std::vector<std::byte>;
 
-inline TensorView view_of(const VecTensor& t) {
-  TensorView v;
-  v.dtype = t.dtype;
-  v.ndim = static_cast<int>(t.shape.size());
-  std::int64_t stride = 1;
-  for (std::size_t d = t.shape.size(); d-- > 0;) {
-    v.shape[d] = t.shape[d];
-    v.strides[d] = stride;
-    stride *= t.shape[d];
-  }
-  v.data = const_cast<std::byte*>(t.data.data());
-  v.nbytes = t.data.size();
-  return v;
-}
-
 // Codes as pack-quantized words.
 inline std::vector<std::int32_t> packed_words(const std::vector<std::int8_t>& w, std::int64_t k) {
   const std::int64_t words = (k + 7) / 8, n = static_cast<std::int64_t>(w.size()) / k;

@@ -15,23 +15,18 @@
 
 #include "fuzz/producer.h"
 #include "fuzz/require.h"
+#include "support/handles.h"
 
 namespace moe::fuzz {
 
-template <auto Destroy>
-struct Destroyer {
-  template <class T>
-  void operator()(T* p) const {
-    Destroy(p);
-  }
-};
-using Config = std::unique_ptr<moe_config, Destroyer<moe_config_destroy>>;
-using Platform = std::unique_ptr<moe_platform, Destroyer<moe_platform_destroy>>;
-using Selection = std::unique_ptr<moe_selection, Destroyer<moe_selection_destroy>>;
-using Weights = std::unique_ptr<moe_weights, Destroyer<moe_weights_destroy>>;
-using Packed = std::unique_ptr<moe_packed, Destroyer<moe_packed_destroy>>;
-using RunLayer = std::unique_ptr<moe_layer, Destroyer<moe_layer_destroy>>;
-using Context = std::unique_ptr<moe_context, Destroyer<moe_context_destroy>>;
+using test::tensor;
+using Config = test::ConfigPtr;
+using Platform = test::PlatformPtr;
+using Selection = test::SelectionPtr;
+using Weights = test::WeightsPtr;
+using Packed = test::PackedPtr;
+using RunLayer = test::LayerPtr;
+using Context = test::ContextPtr;
 
 // A call that may fail: an object and no error, or no object and an error that tells.
 template <class Handle, class Call>
@@ -51,16 +46,6 @@ inline Config make_config(const std::string& text) {
 }
 inline Platform make_platform(const std::string& text) {
   return made<Platform>([&](auto** o, auto** e) { return moe_platform_create(text.data(), text.size(), o, e); });
-}
-
-inline moe_tensor tensor(moe_dtype dtype, const std::vector<std::int64_t>& shape, const void* data) {
-  moe_tensor t{};
-  t.struct_size = sizeof t;
-  t.dtype = dtype;
-  t.ndim = static_cast<std::int32_t>(shape.size());
-  t.data = const_cast<void*>(data);
-  for (std::size_t i = 0; i < shape.size(); ++i) t.shape[i] = shape[i];
-  return t;
 }
 
 inline std::size_t bytes_of(moe_dtype dtype) { return dtype == MOE_DTYPE_F32 ? 4 : 2; }

@@ -70,7 +70,7 @@ std::vector<float> matmul(const Kernel& k, const P16Matrix& m, const std::vector
                           const std::vector<float>& x, HalfRule rule, std::int64_t step = 100) {
   const auto rows = static_cast<int>(x.size() / static_cast<std::size_t>(m.k));
   const std::int64_t ld = m.panels() * kPanelRows;
-  std::vector<float> padded(static_cast<std::size_t>(rows * ld)), out;
+  std::vector<float> padded(static_cast<std::size_t>(rows * ld));
   for (int r = 0; r < rows; r += k.tile_rows) {
     const int n = std::min(k.tile_rows, rows - r);
     const TileShape shape = kai_shape(m.k, m.group);
@@ -79,15 +79,7 @@ std::vector<float> matmul(const Kernel& k, const P16Matrix& m, const std::vector
       k.gemm({&m, packed.data(), std::min(step, m.panels() - p), tile.data(), n, shape,
               padded.data() + r * ld + p * kPanelRows, ld, nullptr, p});
   }
-  for (int r = 0; r < rows; ++r)
-    for (std::int64_t n = 0; n < m.rows(); ++n)
-      out.push_back(padded[static_cast<std::size_t>(r * ld + m.panel_of(n) * kPanelRows + m.lane_of(n))]);
-  return out;
-}
-
-std::vector<float> rounded(DType d, std::vector<float> v) {
-  for (float& x : v) x = ref::round_to(d, x);
-  return v;
+  return unpadded(m, padded);
 }
 
 class KaiRows : public testing::TestWithParam<const Kernel*> {};
@@ -215,15 +207,12 @@ std::vector<float> on_p16(const Data& d) {
   const int rows = static_cast<int>(static_cast<std::int64_t>(d.x.size()) / d.m.k);
   const std::int64_t ld = d.m.panels() * kPanelRows;
   const TileShape shape{d.m.k, d.m.group};
-  std::vector<float> padded(static_cast<std::size_t>(rows * ld)), out;
+  std::vector<float> padded(static_cast<std::size_t>(rows * ld));
   for (int r = 0; r < rows; ++r) {
     const auto tile = make_tile(scalar, shape, d.x.data() + r * d.m.k, 1, d.rule);
     scalar.gemm({&d.m, d.p16.data(), d.m.panels(), tile.data(), 1, shape, padded.data() + r * ld, ld, nullptr});
   }
-  for (int r = 0; r < rows; ++r)
-    for (std::int64_t i = 0; i < d.m.rows(); ++i)
-      out.push_back(padded[static_cast<std::size_t>(r * ld + d.m.panel_of(i) * kPanelRows + d.m.lane_of(i))]);
-  return out;
+  return unpadded(d.m, padded);
 }
 
 TEST_P(KaiRows, RandomShapesGiveTheBitsOfTheRowOnP16) {

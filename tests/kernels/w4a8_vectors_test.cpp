@@ -21,22 +21,14 @@ std::vector<float> matmul(const Kernel& k, const P16Matrix& m, const std::vector
                           const std::vector<float>& x, HalfRule rule) {
   const auto rows = static_cast<int>(x.size() / static_cast<std::size_t>(m.k));
   const std::int64_t ld = m.panels() * kPanelRows;
-  std::vector<float> padded(static_cast<std::size_t>(rows * ld)), out;
+  std::vector<float> padded(static_cast<std::size_t>(rows * ld));
   for (int r = 0; r < rows; r += k.tile_rows) {
     const int n = std::min(k.tile_rows, rows - r);
     const TileShape shape{m.k, m.group};
     const auto tile = make_tile(k, shape, x.data() + r * m.k, n, rule);
     k.gemm({&m, packed.data(), m.panels(), tile.data(), n, shape, padded.data() + r * ld, ld, nullptr});
   }
-  for (int r = 0; r < rows; ++r)
-    for (std::int64_t n = 0; n < m.rows(); ++n)
-      out.push_back(padded[static_cast<std::size_t>(r * ld + m.panel_of(n) * kPanelRows + m.lane_of(n))]);
-  return out;
-}
-
-std::vector<float> rounded(DType d, std::vector<float> v) {
-  for (float& x : v) x = ref::round_to(d, x);
-  return v;
+  return unpadded(m, padded);
 }
 
 class Vectors : public testing::TestWithParam<const Kernel*> {};

@@ -1,6 +1,7 @@
 // The small model of the C ABI tests, what calls say, and the four steps.
 #include "support/capi.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <random>
 
@@ -62,14 +63,7 @@ Model random_model(Model m, std::uint32_t seed) {
   m.s2 = bytes_of(fill(m.E * m.H * m.groups(m.I), scale));
   m.b13 = bytes_of(fill(m.bias ? m.E * 2 * m.I : 0, value));
   m.b2 = bytes_of(fill(m.bias ? m.E * m.H : 0, value));
-  const auto x = fill(m.T * m.H, value);
-  if (m.dtype == "float32") {
-    m.x = bytes_of(x);
-  } else {
-    std::vector<std::uint16_t> h;
-    for (float v : x) h.push_back(m.dtype == "bfloat16" ? f32_to_bf16(v) : f32_to_f16(v));
-    m.x = bytes_of(h);
-  }
+  m.x = in_dtype(fill(m.T * m.H, value), m.io_type());
   m.logits = bytes_of(fill(m.T * m.E, value));
   for (std::int64_t t = 0; t < m.T; ++t)
     for (std::int64_t j = 0; j < m.K; ++j) {
@@ -167,11 +161,7 @@ WeightsPtr make_weights(const moe_config* config, const Model& m, int* released)
   return w;
 }
 
-Steps four_steps(const Model& m, const char* context_options) {
-  Steps s;
-  s.context = make_context(context_options);
-  s.config = make_config(m.config_text());
-  s.selection = make_selection(s.config.get(), s.context.get());
+void finish(Steps& s, const Model& m) {
   s.weights = make_weights(s.config.get(), m);
   s.packed = make<PackedPtr>([&](moe_packed** o, moe_error** e) {
     return moe_convert_weights(s.context.get(), s.selection.get(), s.weights.get(), nullptr, o, e);
@@ -179,7 +169,51 @@ Steps four_steps(const Model& m, const char* context_options) {
   s.layer = make<LayerPtr>([&](moe_layer** o, moe_error** e) {
     return moe_layer_create(s.context.get(), s.selection.get(), s.packed.get(), nullptr, o, e);
   });
+}
+
+Steps four_steps(const Model& m, const char* context_options) {
+  Steps s;
+  s.context = make_context(context_options);
+  s.config = make_config(m.config_text());
+  s.selection = make_selection(s.config.get(), s.context.get());
+  finish(s, m);
   return s;
+}
+
+TopkCall::TopkCall(const TopkTokens& t)
+    : out(static_cast<std::size_t>(t.count * t.H) * (t.dtype == MOE_DTYPE_F32 ? 4 : 2), std::byte{0xa5}),
+      hidden(tensor(t.dtype, {t.count, t.H}, t.x)),
+      ids(tensor(MOE_DTYPE_I32, {t.count, t.K}, t.ids)),
+      weights(tensor(MOE_DTYPE_F32, {t.count, t.K}, t.weights)),
+      result(tensor(t.dtype, {t.count, t.H}, out.data())) {
+  args.struct_size = sizeof args;
+  args.mode = MOE_APPLY_TOPK;
+  args.hidden = &hidden;
+  args.topk_ids = &ids;
+  args.topk_weights = &weights;
+  args.out = &result;
+}
+
+bool TopkCall::untouched() const {
+  return std::all_of(out.begin(), out.end(), [](std::byte b) { return b == std::byte{0xa5}; });
+}
+
+Call::Call(const Model& m)
+    : TopkCall({m.io_type(), m.T, m.H, m.K, m.x.data(), m.ids.data(), m.weights.data()}),
+      logits(tensor(MOE_DTYPE_F32, {m.T, m.E}, m.logits.data())) {}
+
+std::vector<std::byte> in_dtype(const std::vector<float>& values, moe_dtype d) {
+  if (d == MOE_DTYPE_F32) return bytes_of(values);
+  std::vector<std::uint16_t> h;
+  for (const float v : values) h.push_back(d == MOE_DTYPE_BF16 ? f32_to_bf16(v) : f32_to_f16(v));
+  return bytes_of(h);
+}
+
+std::vector<float> floats_of(const std::vector<std::byte>& bytes, moe_dtype d) {
+  VecTensor t;
+  t.dtype = static_cast<DType>(d);
+  t.data = bytes;
+  return t.floats();
 }
 
 }  // namespace moe::test

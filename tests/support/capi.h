@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <moe/moe.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
@@ -107,35 +108,50 @@ struct Steps {
   PackedPtr packed;
   LayerPtr layer;
 };
+// From the weights on.
+void finish(Steps& s, const Model& m);
 Steps four_steps(const Model& m, const char* context_options = "{\"threads\":1}");
 
-// The tensors of a call over a model's batch, and an output filled with 0xA5.
-struct Call {
-  explicit Call(const Model& m)
-      : out(m.io_bytes(), std::byte{0xa5}),
-        hidden(tensor(m.io_type(), {m.T, m.H}, m.x.data())),
-        logits(tensor(MOE_DTYPE_F32, {m.T, m.E}, m.logits.data())),
-        ids(tensor(MOE_DTYPE_I32, {m.T, m.K}, m.ids.data())),
-        weights(tensor(MOE_DTYPE_F32, {m.T, m.K}, m.weights.data())),
-        result(tensor(m.io_type(), {m.T, m.H}, out.data())) {
-    args.struct_size = sizeof args;
-    args.mode = MOE_APPLY_TOPK;
-    args.hidden = &hidden;
-    args.topk_ids = &ids;
-    args.topk_weights = &weights;
-    args.out = &result;
-  }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
-  bool untouched() const {
-    for (std::byte b : out)
-      if (b != std::byte{0xa5}) return false;
-    return true;
-  }
+// Tokens whose experts and weights are given.
+struct TopkTokens {
+  moe_dtype dtype;  // of x and of the result
+  std::int64_t count, H, K;
+  const std::byte* x;       // [count, H]
+  const std::int32_t* ids;  // [count, K]
+  const float* weights;     // [count, K]
+};
+
+// The tensors of a call, and an output filled with 0xA5.
+struct TopkCall {
+  explicit TopkCall(const TopkTokens& t);
+  TopkCall(const TopkCall&) = delete;
+  TopkCall& operator=(const TopkCall&) = delete;
+  bool untouched() const;
 
   std::vector<std::byte> out;
-  moe_tensor hidden, logits, ids, weights, result;
+  moe_tensor hidden, ids, weights, result;
   moe_apply_args args{};
 };
+
+// Over a model's batch.
+struct Call : TopkCall {
+  explicit Call(const Model& m);
+  moe_tensor logits;
+};
+
+// Values in a type of activations, and back.
+std::vector<std::byte> in_dtype(const std::vector<float>& values, moe_dtype d);
+std::vector<float> floats_of(const std::vector<std::byte>& bytes, moe_dtype d);
+
+template <class T>
+double relative_rms(const std::vector<float>& got, const std::vector<T>& want) {
+  double error = 0, size = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double d = static_cast<double>(got[i]) - static_cast<double>(want[i]);
+    error += d * d;
+    size += static_cast<double>(want[i]) * static_cast<double>(want[i]);
+  }
+  return std::sqrt(error / size);
+}
 
 }  // namespace moe::test

@@ -132,6 +132,21 @@ inline std::vector<std::byte> pack_plain(const P16Matrix& m, const std::vector<s
   return out;
 }
 
+// The results of a matrix's rows, of any number of tile rows, from those of its panels' lanes.
+inline std::vector<float> unpadded(const P16Matrix& m, const std::vector<float>& padded) {
+  const std::int64_t ld = m.panels() * kPanelRows;
+  std::vector<float> out;
+  for (std::int64_t at = 0; at < std::ssize(padded); at += ld)
+    for (std::int64_t n = 0; n < m.rows(); ++n)
+      out.push_back(padded[static_cast<std::size_t>(at + m.panel_of(n) * kPanelRows + m.lane_of(n))]);
+  return out;
+}
+
+inline std::vector<float> rounded(DType d, std::vector<float> v) {
+  for (float& x : v) x = ref::round_to(d, x);
+  return v;
+}
+
 // The rows of the registry that this machine can run, of one layout and activation format.
 inline std::vector<const Kernel*> runnable_kernels(LayoutKind layout, ActFormat act) {
   std::vector<const Kernel*> rows;

@@ -40,4 +40,19 @@ VecFile parse_vectors(const std::string& bytes) {
 
 VecFile load_vectors(const std::string& name) { return parse_vectors(read_text(vector_path(name))); }
 
+TensorView view_of(const VecTensor& t) {
+  TensorView v;
+  v.dtype = t.dtype;
+  v.ndim = static_cast<int>(t.shape.size());
+  std::int64_t stride = 1;
+  for (std::size_t d = t.shape.size(); d-- > 0;) {
+    v.shape[d] = t.shape[d];
+    v.strides[d] = stride;
+    stride *= t.shape[d];
+  }
+  v.data = const_cast<std::byte*>(t.data.data());
+  v.nbytes = t.data.size();
+  return v;
+}
+
 }  // namespace moe::test

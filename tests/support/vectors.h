@@ -14,6 +14,7 @@
 
 #include "base/dtype.h"
 #include "base/float_formats.h"
+#include "base/tensor.h"
 
 namespace moe::test {
 
@@ -36,6 +37,8 @@ struct VecTensor {
     return v;
   }
 };
+
+TensorView view_of(const VecTensor& t);
 
 struct VecFile {
   std::map<std::string, VecTensor> tensors;

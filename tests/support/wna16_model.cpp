@@ -51,20 +51,32 @@ void Wna16Layer::create() {
 }
 
 std::vector<std::byte> Wna16Layer::run(const Wna16Model& m, std::int64_t first, std::int64_t count) const {
-  std::vector<std::byte> x;
-  for (std::int64_t i = first * m.H; i < (first + count) * m.H; ++i) {
-    const float v = m.x[static_cast<std::size_t>(i)];
-    const std::uint16_t h = m.dtype == MOE_DTYPE_BF16 ? f32_to_bf16(v) : f32_to_f16(v);
-    const auto b = m.dtype == MOE_DTYPE_F32 ? bytes_of(std::vector<float>{v}) : bytes_of(std::vector<std::uint16_t>{h});
-    x.insert(x.end(), b.begin(), b.end());
-  }
-  return apply_topk(layer.get(), {.dtype = m.dtype,
-                                  .count = count,
-                                  .H = m.H,
-                                  .K = m.K,
-                                  .x = x.data(),
-                                  .ids = m.ids.data() + first * m.K,
-                                  .weights = m.weights.data() + first * m.K});
+  return apply_some(layer.get(), m, first, count);
+}
+
+void Wna16Layer::load(const std::string& folder) {
+  weights = make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(config.get(), o, e); });
+  const Failure loaded =
+      failure([&](moe_error** e) { return moe_weights_load_safetensors(weights.get(), folder.c_str(), nullptr, e); });
+  ASSERT_EQ(loaded.status, MOE_OK) << loaded.message;
+  convert();
+}
+
+void expect_same_from_files(Wna16Layer& layer, const Wna16Model& m) {
+  const TempDir dir;
+  dir.write("model.safetensors", checkpoint_file(m));
+  const std::vector<std::byte> want = layer.run(m, 0, m.T);
+  layer.load(dir.path());
+  EXPECT_EQ(layer.run(m, 0, m.T), want);
+  const std::string saved = dir.file("layer.moe");
+  const Failure f =
+      failure([&](moe_error** e) { return moe_packed_save(layer.packed.get(), saved.c_str(), 0, nullptr, e); });
+  ASSERT_EQ(f.status, MOE_OK) << f.message;
+  layer.packed = make<PackedPtr>([&](moe_packed** o, moe_error** e) {
+    return moe_packed_load(nullptr, saved.c_str(), MOE_LOAD_VERIFY, nullptr, o, e);
+  });
+  layer.create();
+  EXPECT_EQ(layer.run(m, 0, m.T), want);
 }
 
 Wna16Model random_wna16(Wna16Model m, std::uint32_t seed) {
@@ -219,23 +231,6 @@ std::string checkpoint_file(const Wna16Model& m, const std::array<const char*, 3
                  part.bytes.data(), part.bytes.size());
     }
   return file.bytes();
-}
-
-std::vector<float> floats_of(const std::vector<std::byte>& bytes, moe_dtype d) {
-  VecTensor t;
-  t.dtype = static_cast<DType>(d);
-  t.data = bytes;
-  return t.floats();
-}
-
-double relative_rms(const std::vector<float>& got, const std::vector<double>& want) {
-  double error = 0, size = 0;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    const double d = static_cast<double>(got[i]) - want[i];
-    error += d * d;
-    size += want[i] * want[i];
-  }
-  return std::sqrt(error / size);
 }
 
 }  // namespace moe::test

@@ -90,13 +90,13 @@ struct Wna16Layer {
   explicit Wna16Layer(const Wna16Model& m, const char* threads = "{\"threads\":1}",
                       const moe_platform* platform = nullptr);
   void convert();
+  void load(const std::string& folder);  // the checkpoint's files, converted
   void create();
   // Tokens [first, first + count).
   std::vector<std::byte> run(const Wna16Model& m, std::int64_t first, std::int64_t count) const;
 };
 
-std::vector<float> floats_of(const std::vector<std::byte>& bytes, moe_dtype d);
-
-double relative_rms(const std::vector<float>& got, const std::vector<double>& want);
+// A checkpoint's files and a packed file give the layer again.
+void expect_same_from_files(Wna16Layer& layer, const Wna16Model& m);
 
 }  // namespace moe::test

@@ -18,21 +18,6 @@ using testing::HasSubstr;
 
 const std::string kModule = "model.layers.0.mlp.experts";
 
-TensorView view_of(const VecTensor& t) {
-  TensorView v;
-  v.dtype = t.dtype;
-  v.ndim = static_cast<int>(t.shape.size());
-  std::int64_t stride = 1;
-  for (std::size_t d = t.shape.size(); d-- > 0;) {
-    v.shape[d] = t.shape[d];
-    v.strides[d] = stride;
-    stride *= t.shape[d];
-  }
-  v.data = const_cast<std::byte*>(t.data.data());
-  v.nbytes = t.data.size();
-  return v;
-}
-
 class Vectors : public testing::TestWithParam<int> {};
 
 TEST_P(Vectors, AllFormsGiveTheSameBytes) {
