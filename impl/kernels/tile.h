@@ -6,8 +6,8 @@
 //   tok8   the rows side by side per unit of 64 k, so that a kernel walks them with one pointer, and one unit is an
 //          A tile of AMX:
 //            int8  code[ceil(K/64)][n][64]      0 beyond K
-//            int32 corr[G][n]                   -bias * sum of the codes of each weight group (weights are value +
-//            bias) float recip[n], int32 z[n]
+//            int32 corr[G][n]                   -bias * sum of the codes of each weight group (weights: value + bias)
+//            float recip[n], int32 z[n]
 //   blk8   the same codes with a scale per 32 k:
 //            int8  code[ceil(K/64)][n][64]
 //            int32 corr[ceil(K/32)][n], float scale[ceil(K/32)][n]

@@ -57,7 +57,7 @@ TEST_P(GuardedRows, QuantiseAndGemm) {
     for (int n = 1; n <= kernel().tile_rows; n += n < 5 ? 1 : 3) {
       if (!turns.next()) continue;
       const Scales scales = static_cast<Scales>(static_cast<int>(Scales::f32) + n % 3);
-      const bool zeros = kernel().id->act == ActFormat::f32 && n % 2 == 0;
+      const bool zeros = kernel().id->takes_zeros() && n % 2 == 0;
       const P16Matrix m = matrix_for(kernel(), {s.rows, s.k, s.group, 1 + n % 2, n % 3 == 0, scales, zeros});
       if (!takes(kernel(), m)) continue;
       const TileShape shape = tile_shape(kernel(), m);

@@ -183,7 +183,7 @@ TEST(RouteIsa, GroupScoresAreEqual) {
       for (std::size_t groups : {1u, 2u, 8u, 13u})
         for (int round = 0; round < rounds(20); ++round) {
           Row keys = random_row(g, per * groups);
-          if (round % 2 == 0)
+          if (g() % 2 == 0)
             for (float& x : keys) x = x > 0 ? 1.0f : 0.5f;  // ties inside groups
           for (GroupScore score : {GroupScore::largest, GroupScore::two_largest}) {
             if (score == GroupScore::two_largest && per < 2) continue;
@@ -206,7 +206,7 @@ TEST(RouteIsa, SelectionIsASortByKeyThenExpert) {
         for (int round = 0; round < rounds(8); ++round) {
           if (k > n) continue;
           Row keys = random_row(g, n);
-          if (round % 2 == 0)
+          if (g() % 2 == 0)
             for (std::size_t i = 0; i < n; ++i) keys[i] = static_cast<float>(g() % 3);
           std::vector<std::int32_t> want(n), ids(k, -1);
           for (std::size_t i = 0; i < n; ++i) want[i] = static_cast<std::int32_t>(i);
@@ -216,7 +216,7 @@ TEST(RouteIsa, SelectionIsASortByKeyThenExpert) {
           want.resize(k);
           Row best_keys(k);
           Best best{.keys = best_keys.data(), .ids = ids.data(), .k = k};
-          const std::size_t cut = round % 3 == 0 ? 0 : g() % (n + 1);
+          const std::size_t cut = g() % 3 == 0 ? 0 : g() % (n + 1);
           kernel->select(keys.data(), 0, cut, best);
           kernel->select(keys.data() + cut, static_cast<std::int32_t>(cut), n - cut, best);
           ASSERT_EQ(ids, want) << n << " " << k;

@@ -2,6 +2,7 @@
 // the scalar row is what the products of its codes and scales say.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/ref/symmetric.h"
@@ -56,6 +57,17 @@ double product(const P16Matrix& m, const std::byte* panel, std::int64_t lane, co
   return sum;
 }
 
+// The largest sums that there can be: all weights as far from value 0 as codes and zero points allow.
+void make_extreme(const P16Matrix& m, std::vector<std::byte>& packed, bool high) {
+  const auto most = static_cast<std::byte>(m.element == Element::int4 ? 15 : 255);
+  for (std::int64_t p = 0; p < m.panels(); ++p) {
+    std::byte* panel = packed.data() + static_cast<std::size_t>(p) * m.panel_bytes();
+    for (std::int64_t lane = 0; lane < kPanelRows; ++lane)
+      for (std::int64_t k = 0; k < m.k; ++k) panel[m.code_offset(lane, k)] = static_cast<std::byte>(high ? 255 : 0);
+    if (m.has_zeros) std::fill_n(panel + m.zero_offset(), m.groups() * kPanelRows, high ? std::byte{0} : most);
+  }
+}
+
 TEST_P(Symmetric, RandomShapes) {
   std::mt19937 rng(20261121);
   const auto pick = [&](int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng); };
@@ -66,15 +78,19 @@ TEST_P(Symmetric, RandomShapes) {
     if (pick(0, 2) == 0) {
       c.k = c.group = pick(1, 300);
     } else {
-      c.group = round % 50 == 1 ? 640 : 32 * pick(1, 6);  // 640: more than one run of AMX
+      c.group = round % 50 == 1 ? 640 : 32 * pick(1, 6);  // 640: many passes of AMX
       c.k = c.group * pick(1, 5);
     }
     const int n = pick(1, kernel().tile_rows);
     const P16Matrix m = matrix_for(kernel(), c);
     if (!takes(kernel(), m)) continue;
-    const auto packed = random_panels(m, rng);
+    auto packed = random_panels(m, rng);
     std::vector<float> x(static_cast<std::size_t>(n * c.k));
     for (float& v : x) v = normal(rng) * 3;
+    if (round % 8 == 5) {
+      make_extreme(m, packed, pick(0, 1) == 1);
+      std::fill(x.begin(), x.end(), pick(0, 1) == 1 ? 3.0f : -3.0f);
+    }
     if (round % 8 == 7) x[rng() % x.size()] = rng() % 2 == 0 ? NAN : -INFINITY;
     if (round % 8 == 3) std::fill_n(x.begin(), c.k, rng() % 2 == 0 ? 0.0f : 1e-31f);
     const TileShape shape = tile_shape(kernel(), m);

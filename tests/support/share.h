@@ -27,11 +27,11 @@ inline int rounds(int all) { return (all + share() - 1) / share(); }
 // A step over bit patterns that takes the share, odd so that it meets all of them.
 inline std::uint32_t stride(std::uint32_t all) { return (all * static_cast<std::uint32_t>(share())) | 1u; }
 
-// Of each `share()` cases that are asked for, one: not always the same place, since neighbours often differ in one
-// option.
+// Of each `share()` cases that are asked for, one: the first of all, so that there is one, then not always the same
+// place, since neighbours often differ in one option.
 class Turns {
  public:
-  explicit Turns(std::uint32_t seed = 0) : state_(seed) { draw(); }
+  explicit Turns(std::uint32_t seed = 0) : state_(seed) {}
   bool next() {
     const bool mine = at_ == chosen_;
     if (++at_ == share()) draw();

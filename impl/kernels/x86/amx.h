@@ -1,4 +1,4 @@
-// What all AMX rows share: the permission of the system, and tile registers configured for one gemm.
+// What all AMX rows share beside their walk (amx_tiles.inl): the permission of the system.
 #pragma once
 
 namespace moe {

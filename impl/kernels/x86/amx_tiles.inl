@@ -42,6 +42,7 @@ using Tiles = std::array<std::array<const void*, 2>, kSteps>;
 template <class Product, int kPanels, int kPassSteps, class Work>
 [[gnu::always_inline]] inline void pass(const Tiles& weights, const std::byte* x, const Parts& parts, bool more,
                                         Work& work) {
+  __asm__ volatile("" ::: "memory");  // GCC's tile loads do not say that they read: weights just written are there now
   _tile_loadd(4, weights[0][0], 64);
   if constexpr (kPanels == 2) _tile_loadd(5, weights[0][1], 64);
   if constexpr (kPassSteps == 2) _tile_loadd(6, weights[1][0], 64);
