@@ -46,7 +46,7 @@ Result<ConvertReport> convert_experts(const ConvertJob& job, const TensorSource&
                                       const Parallel& parallel, Control* control);
 
 // The layout of the job, or where groups of activation order turn out to be of several sizes the one that has room for
-// them. Reads the g_idx of expert after expert until one tells; reports progress 0 meanwhile.
+// them. Reads the g_idx of all experts, on all threads, until one tells; reports progress 0 meanwhile.
 Result<Layout> layout_with_room(const ConvertJob& job, const TensorSource& source, const Parallel& parallel,
                                 Control* control);
 
