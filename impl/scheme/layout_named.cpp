@@ -119,7 +119,8 @@ std::optional<std::int64_t> checked_payload_bytes(const Layout& l) {
   std::int64_t at = 0;
   for (const LayoutTensor& t : l.tensors) {
     const auto n = elements_of(t);
-    const auto bits = n ? checked_mul({*n, dtype_bits(t.dtype), t.shared ? 1 : l.experts}) : std::nullopt;
+    if (!n) return std::nullopt;
+    const auto bits = checked_mul({*n, dtype_bits(t.dtype), t.shared ? 1 : l.experts});
     if (!bits || *bits / 8 > INT64_MAX / 2 - at) return std::nullopt;
     at = round_up(at + *bits / 8, static_cast<std::int64_t>(kTensorAlignment));
   }
