@@ -115,7 +115,8 @@ constexpr std::int64_t block_offset(std::int64_t block, int n) { return (block >
 constexpr std::int64_t float_offset(std::int64_t k, int row, int n) { return (k / 16 * n + row) * 16 + k % 16; }
 
 // Asks for the memory of a row that will be written: rows lie in pieces, a line each, which no hardware foresees.
-inline void prefetch_tile_row(const TileShape& shape, const TilePlace& to) {
+// always_inline: GCC takes a function that only prefetches for one without effects and drops its calls.
+[[gnu::always_inline]] inline void prefetch_tile_row(const TileShape& shape, const TilePlace& to) {
   const std::size_t piece = shape.piece(), end = shape.piece_bytes(), step = piece * static_cast<std::size_t>(to.n);
   std::byte* b = to.tile + static_cast<std::size_t>(to.row) * piece;
   for (std::size_t at = 0; at < end; at += piece, b += step) __builtin_prefetch(b, 1);

@@ -33,7 +33,8 @@ struct Walk {
   const std::int8_t* activations;
 
   const std::byte* codes() const { return unit + 256 * (k & 1); }
-  void prefetch() const {
+  // GCC drops calls of a function that only prefetches.
+  [[gnu::always_inline]] void prefetch() const {
     const std::byte* p = codes() + kAhead;
     if (p >= end && next != nullptr) p = next + (p - end);
     for (int i = 0; i < 4; ++i) V::prefetch(p + 64 * i);
