@@ -12,6 +12,10 @@
 //            int8  code[ceil(K/64)][n][64]
 //            int32 corr[ceil(K/32)][n], float scale[ceil(K/32)][n]
 //          bias is 1 for weights with zero points, which kernels multiply corr by
+//   blk16  int16 codes as two planes of int8, 255 * high + low, with a scale per 128 columns, or as many of them as
+//          divide the weights' groups:
+//            int8  code[ceil(K/64)][n][2][64]
+//            int32 corr[ceil(K/columns)][n], float scale[ceil(K/columns)][n]
 //   qai8dx for kernels that read KleidiAI's weights; n rows are its packed form qai8dxp of mr = n:
 //            int8  code[ceil(K/32)*4][n][8]     beyond K the last one again
 //            int32 z[n], float recip[n]
@@ -22,6 +26,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 
 #include "base/checked.h"
 #include "scheme/kernel_ids.h"
@@ -38,17 +43,24 @@ struct TileShape {
   constexpr std::int64_t blocks() const { return ceil_div(k, std::int64_t{32}); }  // of 32 k that weights have
   constexpr std::int64_t units() const { return ceil_div(k, kUnitK); }
   constexpr std::int64_t groups() const { return k / group; }
+  constexpr int planes() const { return act == ActFormat::blk16 ? 2 : 1; }
+  // Columns that share a scale of blk8 and blk16, and how many such scales a row has.
+  constexpr std::int64_t scaled_columns() const {
+    return act == ActFormat::blk16 ? std::gcd(round_up(group, std::int64_t{32}), std::int64_t{128}) : 32;
+  }
+  constexpr std::int64_t scale_count() const { return ceil_div(k, scaled_columns()); }
   constexpr std::size_t code_bytes() const {
-    return static_cast<std::size_t>(qai8dx ? round_up(k, std::int64_t{32}) : units() * kUnitK);
+    return static_cast<std::size_t>(qai8dx ? round_up(k, std::int64_t{32}) : units() * kUnitK * planes());
   }
   // Bytes of a row in pieces that lie beside those of the other rows, and 4-byte words behind them.
-  constexpr std::size_t piece() const { return qai8dx ? 8 : 64; }
+  constexpr std::size_t piece() const { return qai8dx ? 8 : static_cast<std::size_t>(64 * planes()); }
   constexpr std::size_t piece_bytes() const {
     return code_bytes() * (act == ActFormat::f32 ? 4 : act == ActFormat::bf16 ? 2 : 1);
   }
   constexpr std::int64_t words() const {
     if (act == ActFormat::f32 || act == ActFormat::bf16) return 0;
-    return act == ActFormat::blk8 ? 2 * blocks() : qai8dx ? 2 : groups() + 2;
+    if (act == ActFormat::blk8 || act == ActFormat::blk16) return 2 * scale_count();
+    return qai8dx ? 2 : groups() + 2;
   }
   constexpr std::size_t row_bytes() const {
     return round_up(piece_bytes() + static_cast<std::size_t>(words()) * 4, std::size_t{64});
@@ -92,7 +104,8 @@ inline KaiRow kai_row(const TileShape& shape, const TilePlace& at) {
           reinterpret_cast<float*>(z + at.n) + at.row};
 }
 
-// The pieces of a blk8 row in its place: codes as above, words of block b at [b * stride].
+// The pieces of a blk8 or blk16 row in its place: codes as above, the low plane of blk16 64 bytes behind the high one,
+// words of block b at [b * stride].
 struct BlockRow {
   std::int8_t* codes;
   std::ptrdiff_t code_stride;
@@ -103,12 +116,12 @@ struct BlockRow {
 
 inline BlockRow block_row(const TileShape& shape, const TilePlace& at) {
   auto* corr = reinterpret_cast<std::int32_t*>(at.tile + shape.code_bytes() * static_cast<std::size_t>(at.n));
-  auto* scale = reinterpret_cast<float*>(corr + shape.blocks() * at.n);
-  return {reinterpret_cast<std::int8_t*>(at.tile) + at.row * kUnitK, at.n * kUnitK, corr + at.row, scale + at.row,
-          at.n};
+  auto* scale = reinterpret_cast<float*>(corr + shape.scale_count() * at.n);
+  const std::ptrdiff_t piece = kUnitK * shape.planes();
+  return {reinterpret_cast<std::int8_t*>(at.tile) + at.row * piece, at.n * piece, corr + at.row, scale + at.row, at.n};
 }
 
-// Where the codes of block `block` of 32 k begin in a tile of n rows; the rows are kUnitK apart.
+// Where the codes of block `block` of 32 k begin in a tile of n rows (blk16: n planes); they are kUnitK apart.
 constexpr std::int64_t block_offset(std::int64_t block, int n) { return (block >> 1) * kUnitK * n + (block & 1) * 32; }
 
 // Where value k of row `row` lies in a f32 tile of n rows; 16 values are together.
@@ -135,7 +148,7 @@ inline void copy_tile_row(const TileShape& shape, const TilePlace& from, const T
   const std::size_t piece = shape.piece(), bytes = shape.piece_bytes();
   const std::byte* a = from.tile + static_cast<std::size_t>(from.row) * piece;
   std::byte* b = to.tile + static_cast<std::size_t>(to.row) * piece;
-  (piece == 64 ? copy_pieces<64> : copy_pieces<0>)(a, n, b, m, piece, bytes);
+  (piece == 64 ? copy_pieces<64> : piece == 128 ? copy_pieces<128> : copy_pieces<0>)(a, n, b, m, piece, bytes);
   a = from.tile + bytes * n + static_cast<std::size_t>(from.row) * 4;
   b = to.tile + bytes * m + static_cast<std::size_t>(to.row) * 4;
   for (std::size_t word = 0, words = static_cast<std::size_t>(shape.words()); word < words; ++word)

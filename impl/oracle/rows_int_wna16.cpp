@@ -102,7 +102,7 @@ constexpr Accepts kOurCpu = [] {
   a.cuts_order = true;
   a.named_layouts = {};
   a.layouts = {LayoutKind::p16_w4, LayoutKind::p16_w8, LayoutKind::p16_int4};  // int4: with compute a8
-  a.acts = {ActFormat::bf16, ActFormat::f32, ActFormat::tok8, ActFormat::blk8};
+  a.acts = {ActFormat::blk16, ActFormat::f32, ActFormat::tok8, ActFormat::blk8};
   return a;
 }();
 // Its layout is another package's: vLLM's answer is given, but nothing is written.

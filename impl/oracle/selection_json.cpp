@@ -52,8 +52,8 @@ json::Value shard_json(const Config& c) {
 
 // Words in the order of Element and ActFormat.
 constexpr std::array<std::string_view, 5> kElementWords = {"int4", "int8", "bfloat16", "float16", "float32"};
-constexpr std::array<std::string_view, 5> kActWords = {"int8_per_token", "int8_block32", "bfloat16", "float16",
-                                                       "float32"};
+constexpr std::array<std::string_view, 6> kActWords = {"int8_per_token", "int8_block32", "int16_block128",
+                                                       "bfloat16",       "float16",      "float32"};
 static_assert(static_cast<std::size_t>(Element::f32) + 1 == kElementWords.size());
 static_assert(static_cast<std::size_t>(ActFormat::f32) + 1 == kActWords.size());
 

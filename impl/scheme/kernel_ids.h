@@ -12,8 +12,9 @@
 
 namespace moe {
 
-// What activations are inside the kernel: int8 with a scale per row, int8 with a scale per 32 columns, floats.
-enum class ActFormat : std::uint8_t { tok8, blk8, bf16, f16, f32 };
+// What activations are inside the kernel: int8 with a scale per row, int8 with a scale per 32 columns, int16 with a
+// scale per up to 128 columns, floats.
+enum class ActFormat : std::uint8_t { tok8, blk8, blk16, bf16, f16, f32 };
 
 struct KernelId {
   std::string_view name;  // <family>_<act>_<layout>_<isa>[_zp]
@@ -64,7 +65,14 @@ inline constexpr std::array kKernelIds = {
     KernelId{"w8a8_blk8_p16_avxvnni",    LayoutKind::p16_w8,   ActFormat::blk8, Isa::avxvnni},
     KernelId{"w8a8_blk8_p16_avx2",       LayoutKind::p16_w8,   ActFormat::blk8, Isa::avx2},
     KernelId{"w8a8_blk8_p16_scalar",     LayoutKind::p16_w8,   ActFormat::blk8, Isa::scalar},
-    KernelId{"w4a16_bf16_p16_avx512bf16",LayoutKind::p16_w4,   ActFormat::bf16, Isa::avx512bf16},
+    KernelId{"w4a16_blk16_p16_avx512vnni",LayoutKind::p16_w4,  ActFormat::blk16, Isa::avx512vnni},
+    KernelId{"w4a16_blk16_p16_avxvnni",  LayoutKind::p16_w4,   ActFormat::blk16, Isa::avxvnni},
+    KernelId{"w4a16_blk16_p16_avx2",     LayoutKind::p16_w4,   ActFormat::blk16, Isa::avx2},
+    KernelId{"w4a16_blk16_p16_scalar",   LayoutKind::p16_w4,   ActFormat::blk16, Isa::scalar},
+    KernelId{"w8a16_blk16_p16_avx512vnni",LayoutKind::p16_w8,  ActFormat::blk16, Isa::avx512vnni},
+    KernelId{"w8a16_blk16_p16_avxvnni",  LayoutKind::p16_w8,   ActFormat::blk16, Isa::avxvnni},
+    KernelId{"w8a16_blk16_p16_avx2",     LayoutKind::p16_w8,   ActFormat::blk16, Isa::avx2},
+    KernelId{"w8a16_blk16_p16_scalar",   LayoutKind::p16_w8,   ActFormat::blk16, Isa::scalar},
     KernelId{"w4a16_f32_p16_avx512vnni", LayoutKind::p16_w4,   ActFormat::f32,  Isa::avx512vnni},
     KernelId{"w4a16_f32_p16_avx2",       LayoutKind::p16_w4,   ActFormat::f32,  Isa::avx2},
     KernelId{"w4a16_f32_p16_scalar",     LayoutKind::p16_w4,   ActFormat::f32,  Isa::scalar},

@@ -103,9 +103,11 @@ constexpr PeakProbe kAmxBf16{"amxbf16",  Isa::amxbf16,    4 * 16 * 16 * 64.0, lo
 constexpr const PeakProbe* kPeaks[] = {&kFma256, &kFma512,  &kDpBf16,  &kAmxBf16,
                                        &kMadd,   &kVnni256, &kVnni512, &kAmxInt8};
 
-enum class Operand : std::uint8_t { int8, bf16, f32 };
+// Rows of 16 bits are measured by the unit that would multiply such values as floats.
+enum class Operand : std::uint8_t { int8, sixteen, bf16, f32 };
 Operand operand(ActFormat act) {
   if (act == ActFormat::bf16) return Operand::bf16;
+  if (act == ActFormat::blk16) return Operand::sixteen;
   return act == ActFormat::f32 || act == ActFormat::f16 ? Operand::f32 : Operand::int8;
 }
 struct Bound {
@@ -114,12 +116,18 @@ struct Bound {
   const PeakProbe* probe;
 };
 constexpr Bound kBounds[] = {
-    {Operand::int8, Isa::avx2, &kMadd},          {Operand::int8, Isa::avxvnni, &kVnni256},
-    {Operand::int8, Isa::avx512vnni, &kVnni512}, {Operand::int8, Isa::amxint8, &kAmxInt8},
-    {Operand::bf16, Isa::avx512bf16, &kDpBf16},  {Operand::bf16, Isa::amxbf16, &kAmxBf16},
-    {Operand::f32, Isa::avx2, &kFma256},         {Operand::bf16, Isa::avx2, &kFma256},
-    {Operand::f32, Isa::avx512vnni, &kFma512},   {Operand::bf16, Isa::avx512vnni, &kFma512},
-    {Operand::f32, Isa::avx512bf16, &kFma512},
+    {Operand::int8, Isa::avx2, &kMadd},
+    {Operand::int8, Isa::avxvnni, &kVnni256},
+    {Operand::int8, Isa::avx512vnni, &kVnni512},
+    {Operand::int8, Isa::amxint8, &kAmxInt8},
+    {Operand::bf16, Isa::avx512bf16, &kDpBf16},
+    {Operand::bf16, Isa::amxbf16, &kAmxBf16},
+    {Operand::f32, Isa::avx2, &kFma256},
+    {Operand::f32, Isa::avx512vnni, &kFma512},
+    {Operand::sixteen, Isa::avx2, &kFma256},
+    {Operand::sixteen, Isa::avxvnni, &kFma256},
+    {Operand::sixteen, Isa::avx512vnni, &kDpBf16},
+    {Operand::sixteen, Isa::avx512vnni, &kFma512},
 };
 #endif
 

@@ -89,7 +89,7 @@ TEST_P(GuardedRows, QuantiseAndGemm) {
 
 std::vector<const Kernel*> all_runnable() {
   std::vector<const Kernel*> rows;
-  for (const ActFormat act : {ActFormat::tok8, ActFormat::blk8, ActFormat::bf16, ActFormat::f32})
+  for (const ActFormat act : {ActFormat::tok8, ActFormat::blk8, ActFormat::blk16, ActFormat::bf16, ActFormat::f32})
     for (const Kernel* k : runnable_kernels(act)) rows.push_back(k);
   return rows;
 }

@@ -1,5 +1,5 @@
-// W8A8 per token and block32 with int4 and int8 weights: every row gives the bits of the scalar row, codes and results;
-// the scalar row is what the products of its codes and scales say.
+// W8A8 per token, block32 and 16-bit activations with int4 and int8 weights: every row gives the bits of the scalar
+// row, codes and results; the scalar row is what the products of its codes and scales say.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,10 +14,10 @@ namespace {
 
 std::vector<const Kernel*> symmetric_rows() {
   std::vector<const Kernel*> rows;
-  constexpr std::pair<LayoutKind, ActFormat> kFamilies[] = {{LayoutKind::p16_int4, ActFormat::blk8},
-                                                            {LayoutKind::p16_w8, ActFormat::tok8},
-                                                            {LayoutKind::p16_w4, ActFormat::blk8},
-                                                            {LayoutKind::p16_w8, ActFormat::blk8}};
+  constexpr std::pair<LayoutKind, ActFormat> kFamilies[] = {
+      {LayoutKind::p16_int4, ActFormat::blk8}, {LayoutKind::p16_w8, ActFormat::tok8},
+      {LayoutKind::p16_w4, ActFormat::blk8},   {LayoutKind::p16_w8, ActFormat::blk8},
+      {LayoutKind::p16_w4, ActFormat::blk16},  {LayoutKind::p16_w8, ActFormat::blk16}};
   for (const auto& [layout, act] : kFamilies)
     for (const Kernel* k : runnable_kernels(layout, act)) rows.push_back(k);
   return rows;
@@ -47,8 +47,9 @@ double product(const P16Matrix& m, const std::byte* panel, std::int64_t lane, co
   double sum = static_cast<double>(bias);
   size = std::fabs(sum);
   for (std::int64_t k = 0; k < m.k; ++k) {
-    const float s_a = s.act == ActFormat::blk8 ? block.scale[k / 32 * block.stride] : *token.recip;
-    const auto q = static_cast<double>(token.codes[k / kUnitK * token.code_stride + k % kUnitK]);
+    const float s_a = s.act == ActFormat::tok8 ? *token.recip : block.scale[k / s.scaled_columns() * block.stride];
+    const std::int8_t* code = block.codes + k / kUnitK * block.code_stride + k % kUnitK;
+    const double q = s.act == ActFormat::blk16 ? 255.0 * code[0] + code[kUnitK] : code[0];
     const double term = q * static_cast<double>(s_a) * static_cast<double>(weight_value(m, panel, lane, k)) *
                         static_cast<double>(ref::weight_scale(m, panel, lane, k / m.group));
     sum += term;
@@ -131,7 +132,7 @@ TEST_P(Symmetric, OddRows) {
         if (round % 3 == 1 && rng() % 16 == 0) v = specials[rng() % std::size(specials)];
         if (round % 3 == 2) v *= 1e-32f;
       }
-      if (round % 3 == 0) x[0] = 127.0f;  // a scale of exactly 1
+      if (round % 3 == 0) x[0] = kernel().id->act == ActFormat::blk16 ? 32512.0f : 127.0f;  // a scale of exactly 1
       const TileShape shape{k, k, kernel().id->act, factors[round % 2]};
       ASSERT_EQ(make_tile(scalar(), shape, x.data(), 1, HalfRule::even),
                 make_tile(kernel(), shape, x.data(), 1, HalfRule::even))
@@ -148,6 +149,54 @@ TEST(SymmetricScale, Definition) {
   EXPECT_EQ(ref::symmetric_code(1.5f, 1.0f), 2);
   EXPECT_EQ(ref::symmetric_code(-2.5f, 1.0f), -2);
   EXPECT_EQ(ref::symmetric_code(-127.0f, 1.0f), -127);
+  EXPECT_EQ(ref::symmetric_scale16(32512.0f).scale, 1.0f);
+  EXPECT_EQ(ref::symmetric_scale16(32513.0f).scale, 2.0f);
+  EXPECT_EQ(ref::symmetric_scale16(16384.0f).scale, 1.0f);
+  EXPECT_EQ(ref::symmetric_scale16(0.0f).scale, 0.0f);
+  EXPECT_EQ(ref::symmetric_scale16(3.4e38f).scale, 0x1p114f);
+  EXPECT_TRUE(std::isnan(ref::symmetric_scale16(NAN).scale));
+}
+
+TEST(Digits, AreNearestAndSmall) {
+  for (int code = -32512; code <= 32512; ++code) {
+    const ref::Digits d = ref::digits_of(code);
+    ASSERT_EQ(255 * d.high + d.low, code);
+    ASSERT_TRUE(d.high >= -127 && d.high <= 127 && d.low >= -127 && d.low <= 127) << code;
+    ASSERT_EQ(std::nearbyint(static_cast<float>(code) * (1.0f / 255)), d.high);  // as vector rows find it
+  }
+}
+
+// bf16 values are kept as they are down to 2^-6 of the largest power of two of their block, fp16 values down to 2^-3;
+// what is smaller moves by at most 2^-14 of it.
+TEST(SixteenBits, KeepsValuesOfSixteenBits) {
+  constexpr std::int64_t kColumns = 256, kBlock = 128;
+  const TileShape shape{kColumns, kBlock, ActFormat::blk16, 8};
+  ASSERT_EQ(shape.scaled_columns(), kBlock);
+  std::mt19937 rng(7);
+  for (const auto& [bits, reach] : {std::pair{8u, 6u}, std::pair{11u, 3u}})
+    for (int round = 0; round < rounds(1000); ++round) {
+      const unsigned deeper = round % 2 == 0 ? 0 : 12;
+      std::vector<float> x(kColumns);
+      const int exponent = static_cast<int>(rng() % 120) - 60;
+      for (float& v : x) {
+        const auto mantissa = static_cast<float>((1u << (bits - 1)) + rng() % (1u << (bits - 1)));
+        const auto down = static_cast<int>(bits - 1 + rng() % (reach + 1 + deeper));
+        v = std::ldexp(mantissa, exponent - down) * (rng() % 2 == 0 ? 1.0f : -1.0f);
+      }
+      x[0] = x[kBlock] = std::ldexp(1.5f, exponent);
+      const Kernel& kernel = *kernel_at(*kernel_index("w4a16_blk16_p16_scalar"));
+      const auto tile = make_tile(kernel, shape, x.data(), 1, HalfRule::even);
+      const BlockRow row = block_row(shape, {const_cast<std::byte*>(tile.data()), 1, 0});
+      for (std::int64_t k = 0; k < kColumns; ++k) {
+        const std::int8_t* code = row.codes + k / kUnitK * row.code_stride + k % kUnitK;
+        const float kept = static_cast<float>(255 * code[0] + code[kUnitK]) * row.scale[k / kBlock * row.stride];
+        const float was = x[static_cast<std::size_t>(k)];
+        if (std::fabs(was) >= std::ldexp(1.0f, exponent - static_cast<int>(reach)))
+          ASSERT_EQ(kept, was) << round << " " << k;
+        else
+          ASSERT_LE(std::fabs(kept - was), std::ldexp(1.0f, exponent - 14)) << round << " " << k;
+      }
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Symmetric, testing::ValuesIn(symmetric_rows()),

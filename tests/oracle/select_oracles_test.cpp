@@ -41,21 +41,24 @@ TEST(select, int_wna16_on_a_cpu) {
   const auto ours = explain(kW4A16, avx2());
   ASSERT_TRUE(ours);
   EXPECT_EQ(ours->backend_name(), "CPU");
-  EXPECT_EQ(ours->candidates[*ours->winner].kernel, "w4a16_f32_p16_avx2");
+  EXPECT_EQ(ours->candidates[*ours->winner].kernel, "w4a16_blk16_p16_avx2");
   EXPECT_EQ(ours->layout_id, "p16/w4-g128,cw-f32/1");
   EXPECT_EQ(ours->candidates.back().backend, "EMULATION");
   struct Row {
     const char *patch, *kernel;  // kernel: nullptr where this build has none
   };
   const Row rows[] = {
-      {R"("quantization": {"scheme": "W8A16", "group_size": -1})", "w8a16_f32_p16_avx2"},
+      {R"("quantization": {"scheme": "W8A16", "group_size": -1})", "w8a16_blk16_p16_avx2"},
+      {R"("quantization": {"scheme": "W8A16"}, "in_dtype": "float32", "out_dtype": "float32")", "w8a16_f32_p16_avx2"},
+      {R"("quantization": {"scheme": "W4A16_ASYM"}, "in_dtype": "float16", "out_dtype": "float16")",
+       "w4a16_blk16_p16_avx2"},
       {R"("quantization": {"scheme": "W8A16"}, "compute": "a8")", "w8a8_blk8_p16_avx2"},
       {R"("quantization": {"scheme": "W8A16"}, "compute": "a8", "activation_quant": "per_token")",
        "w8a8_tok8_p16_avx2"},
       {R"("quantization": {"scheme": "W4A16"}, "compute": "a8")", "w4a8_blk8_p16_avx2"},
       {R"("quantization": {"scheme": "W4A16_ASYM"}, "compute": "a8")", "w4a8_blk8_p16_avx2_zp"},
       {R"("quantization": {"scheme": "W4A16_ASYM"}, "compute": "a8", "activation_quant": "per_token")", nullptr},
-      {R"("quantization": {"scheme": "W4A16_ASYM"})", "w4a16_f32_p16_avx2"}};
+      {R"("quantization": {"scheme": "W4A16_ASYM"})", "w4a16_blk16_p16_avx2"}};
   for (const Row& row : rows) {
     SCOPED_TRACE(row.patch);
     const auto s = explain(row.patch, avx2());

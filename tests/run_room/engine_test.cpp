@@ -155,7 +155,8 @@ TEST_P(EngineRows, SameBitsHoweverACallIsCutUp) {
 
 std::vector<const Kernel*> all_rows() {
   std::vector<const Kernel*> rows;
-  for (const ActFormat act : {ActFormat::tok8, ActFormat::blk8, ActFormat::bf16, ActFormat::f16, ActFormat::f32})
+  for (const ActFormat act :
+       {ActFormat::tok8, ActFormat::blk8, ActFormat::blk16, ActFormat::bf16, ActFormat::f16, ActFormat::f32})
     for (const Kernel* k : runnable_kernels(act)) rows.push_back(k);
   return rows;
 }

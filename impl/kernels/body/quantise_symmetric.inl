@@ -1,4 +1,4 @@
-// The vector form of quantising one row to symmetric int8, per row or per 32 columns, for a lane type V
+// The vector form of quantising one row to symmetric integers, per row or per block of columns, for a lane type V
 // (vector_*.inl). Included inside a target region and an anonymous namespace. Lane by lane it does what
 // kernels/ref/symmetric.cpp does.
 
@@ -22,11 +22,25 @@ inline float absmax(const float* x, std::int64_t count) {
   return std::bit_cast<float>(bits);
 }
 
+// Stores the codes of kLanes columns.
+template <int Planes>
+[[gnu::always_inline]] inline void store_codes(std::int8_t* out, I q) {
+  if constexpr (Planes == 1) {
+    V::store_i8(out, q);
+  } else {
+    const I high = V::nearest_even(V::mul(V::to_float(q), V::set(1.0f / 255)));  // 255 is odd: there are no halves
+    V::store_i8(out, high);
+    V::store_i8(out + kUnitK, V::sub_i(V::add_i(q, high), V::template shl<8>(high)));
+  }
+}
+
 // Codes of columns [k0, k1); returns -bias times their sum, which may wrap.
+template <int Planes>
 inline std::int32_t codes(const QuantArgsRow& a, std::int8_t* out, std::ptrdiff_t stride, std::int64_t k0,
                           std::int64_t k1, float inverse) {
   if (inverse == 0.0f) {  // an empty or a poisoned row
-    for (std::int64_t k = k0; k < k1; ++k) out[(k >> 6) * stride + (k & 63)] = 0;
+    for (std::int64_t k = k0; k < k1; ++k)
+      for (int p = 0; p < Planes; ++p) out[(k >> 6) * stride + (k & 63) + p * kUnitK] = 0;
     return 0;
   }
   const F scale = V::set(inverse);
@@ -34,20 +48,26 @@ inline std::int32_t codes(const QuantArgsRow& a, std::int8_t* out, std::ptrdiff_
   std::int64_t k = k0;
   for (; k + kLanes <= k1; k += kLanes) {
     const I q = V::nearest_even(V::mul(V::load(a.x + k), scale));
-    V::store_i8(out + (k >> 6) * stride + (k & 63), q);
+    store_codes<Planes>(out + (k >> 6) * stride + (k & 63), q);
     sum = V::add_i(sum, q);
   }
   auto total = static_cast<std::uint32_t>(V::sum(sum));
   for (; k < k1; ++k) {
-    const std::int8_t q = ref::symmetric_code(a.x[k], inverse);
-    out[(k >> 6) * stride + (k & 63)] = q;
-    total += static_cast<std::uint32_t>(static_cast<std::int32_t>(q));
+    const std::int32_t q = ref::symmetric_code(a.x[k], inverse);
+    std::int8_t* at = out + (k >> 6) * stride + (k & 63);
+    if constexpr (Planes == 1) {
+      *at = static_cast<std::int8_t>(q);
+    } else {
+      const ref::Digits digits = ref::digits_of(q);
+      at[0] = digits.high, at[kUnitK] = digits.low;
+    }
+    total += static_cast<std::uint32_t>(q);
   }
   return static_cast<std::int32_t>(0u - total * static_cast<std::uint32_t>(a.shape.bias));
 }
 
 inline void clear_tail(const TileShape& s, std::int8_t* out, std::ptrdiff_t stride) {
-  if (s.k % kUnitK != 0) std::memset(out + (s.units() - 1) * stride, 0, kUnitK);  // beyond K
+  if (s.k % kUnitK != 0) std::memset(out + (s.units() - 1) * stride, 0, s.piece());  // beyond K
 }
 
 void quantise_row(const QuantArgsRow& a) {
@@ -56,19 +76,23 @@ void quantise_row(const QuantArgsRow& a) {
   const QuantRow out = quant_row(s, a.out);
   clear_tail(s, out.codes, out.code_stride);
   for (std::int64_t g = 0; g < s.groups(); ++g)
-    out.corr[g * out.corr_stride] = codes(a, out.codes, out.code_stride, g * s.group, (g + 1) * s.group, scale.inverse);
+    out.corr[g * out.corr_stride] =
+        codes<1>(a, out.codes, out.code_stride, g * s.group, (g + 1) * s.group, scale.inverse);
   *out.recip = scale.scale;
   *out.z = 0;
 }
 
+template <int Planes>
 void quantise_blocks(const QuantArgsRow& a) {
   const TileShape& s = a.shape;
   const BlockRow out = block_row(s, a.out);
   clear_tail(s, out.codes, out.code_stride);
-  for (std::int64_t b = 0; b < s.blocks(); ++b) {
-    const std::int64_t k0 = b * 32, k1 = k0 + 32 < s.k ? k0 + 32 : s.k;
-    const ref::SymmetricScale scale = ref::symmetric_scale(absmax(a.x + k0, k1 - k0));
-    out.corr[b * out.stride] = codes(a, out.codes, out.code_stride, k0, k1, scale.inverse);
+  const std::int64_t columns = s.scaled_columns(), count = s.scale_count();
+  for (std::int64_t b = 0; b < count; ++b) {
+    const std::int64_t k0 = b * columns, k1 = k0 + columns < s.k ? k0 + columns : s.k;
+    const float largest = absmax(a.x + k0, k1 - k0);
+    const ref::SymmetricScale scale = Planes == 2 ? ref::symmetric_scale16(largest) : ref::symmetric_scale(largest);
+    out.corr[b * out.stride] = codes<Planes>(a, out.codes, out.code_stride, k0, k1, scale.inverse);
     out.scale[b * out.stride] = scale.scale;
   }
 }

@@ -13,11 +13,13 @@ inline __m256 load_scale(const P16Matrix& m, const std::byte* at) {  // of 8 row
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
 }
 
-// Zero points of 8 rows as the 16-bit factors of sums of activations; unbiased dots have subtracted 128 already.
-template <class Dot>
+// Zero points of 8 rows as the factors of sums of activations, in 32 bits or in the low 16 bits of a lane; unbiased
+// dots have subtracted 128 already.
+template <class Dot, bool k32>
 inline __m256i load_zeros(const std::byte* at) {
-  const __m256i z = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)));
-  return Dot::kBiased ? z : _mm256_and_si256(_mm256_sub_epi32(z, _mm256_set1_epi32(128)), _mm256_set1_epi32(0xffff));
+  __m256i z = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)));
+  if (!Dot::kBiased) z = _mm256_sub_epi32(z, _mm256_set1_epi32(128));
+  return k32 || Dot::kBiased ? z : _mm256_and_si256(z, _mm256_set1_epi32(0xffff));
 }
 
 // Where the sums of one call read.
@@ -30,14 +32,24 @@ struct Blocks {
   const __m256i* zeros;         // of the group, of either half of the rows
 };
 
-template <class Dot, bool kZeros, int N>
+// What sums begin with: the correction of their row, that times the zero point, nothing (rows of digits).
+enum class Start { corr, zeros, nothing };
+template <class Facts>
+constexpr Start kStart = Facts::kPlanes != 1 ? Start::nothing
+                         : Facts::kZeros     ? Start::zeros
+                                             : Start::corr;
+
+template <class Dot, Start S, int N>
 inline void add_blocks(Blocks b, const std::int32_t* corr, __m256i (&c)[2][N]) {
 #pragma GCC unroll 8
-  for (int m = 0; m < N; ++m) {
-    const __m256i sum = _mm256_set1_epi32(corr[m]);
-    for (int half = 0; half < 2; ++half)  // sums of 32 codes have 16 bits
-      c[half][m] = kZeros ? _mm256_madd_epi16(sum, b.zeros[half]) : Dot::kBiased ? sum : _mm256_setzero_si256();
-  }
+  for (int m = 0; m < N; ++m)
+    for (int half = 0; half < 2; ++half)
+      if constexpr (S == Start::nothing)
+        c[half][m] = _mm256_setzero_si256();
+      else if constexpr (S == Start::zeros)  // sums of 32 codes have 16 bits
+        c[half][m] = _mm256_madd_epi16(_mm256_set1_epi32(corr[m]), b.zeros[half]);
+      else
+        c[half][m] = Dot::kBiased ? _mm256_set1_epi32(corr[m]) : _mm256_setzero_si256();
   for (; b.k < b.last; ++b.k, b.w += Dot::kBytes + ((b.k & 1) == 0 ? b.unit_header : 0)) {
     const std::byte* p = b.w + kAhead;
     if (p >= b.end && b.next != nullptr) p = b.next + (p - b.end);
@@ -48,14 +60,14 @@ inline void add_blocks(Blocks b, const std::int32_t* corr, __m256i (&c)[2][N]) {
 
 // Sums of blocks, beginning with their corrections, into out[half][N]. Dot says where the accumulators live: in
 // registers as locals of this function alone, or in memory, where its operands need the registers.
-template <class Dot, bool kZeros, int N>
-void sums_of(const Blocks& b, const std::int32_t* corr, __m256i* out) {
+template <class Dot, Start S, int N>
+inline void sums_of(const Blocks& b, const std::int32_t* corr, __m256i* out) {
   auto& sums = *reinterpret_cast<__m256i(*)[2][N]>(out);
-  if constexpr (Dot::kInMemory) {
-    add_blocks<Dot, kZeros, N>(b, corr, sums);
+  if constexpr (Dot::kInMemory && N > 2) {
+    add_blocks<Dot, S, N>(b, corr, sums);
   } else {
     __m256i c[2][N];
-    add_blocks<Dot, kZeros, N>(b, corr, c);
+    add_blocks<Dot, S, N>(b, corr, c);
 #pragma GCC unroll 8
     for (int m = 0; m < N; ++m) sums[0][m] = c[0][m], sums[1][m] = c[1][m];
   }
@@ -65,16 +77,36 @@ using SumsOf = void (*)(const Blocks&, const std::int32_t*, __m256i*);
 struct SumsTable {
   SumsOf by_rows[kTileRows];
 };
-template <class Dot, bool kZeros, int... Rows>
+template <class Dot, Start S, int... Rows>
 constexpr SumsTable sums_table(std::integer_sequence<int, Rows...>) {
-  return {{sums_of<Dot, kZeros, Rows + 1>...}};
+  return {{sums_of<Dot, S, Rows + 1>...}};
 }
 
-// Only the sums know the number of rows when they are compiled: they are nearly all of the time.
+// The sum of products of 8 rows with a token's codes: of its row, or of its two rows of digits.
 template <class Dot, class Facts>
-void symmetric_panel(const GemmArgs& a, SumsOf sums, const std::byte* panel, float* out, const std::byte* end) {
+inline __m256i total(const __m256i* c, std::int32_t corr, [[maybe_unused]] const __m256i& zeros) {
+  if constexpr (Facts::kPlanes == 1) {
+    return *c;
+  } else {
+    __m256i sum = _mm256_add_epi32(_mm256_sub_epi32(_mm256_slli_epi32(c[0], 8), c[0]), c[1]);
+    if constexpr (Facts::kZeros)
+      sum = _mm256_add_epi32(sum, _mm256_mullo_epi32(_mm256_set1_epi32(corr), zeros));
+    else if constexpr (Dot::kBiased)
+      sum = _mm256_add_epi32(sum, _mm256_set1_epi32(corr));
+    return sum;
+  }
+}
+
+// Known: of tokens, 0 = a.n. One token is compiled whole; of more, only the sums know the number of rows when they are
+// compiled: they are nearly all of the time. flatten: no inline function of a header may be left as a symbol of this
+// instruction set.
+template <class Dot, class Facts, int Known>
+[[gnu::flatten]] void symmetric_panel(const GemmArgs& a, [[maybe_unused]] SumsOf sums, const std::byte* panel,
+                                      float* out, const std::byte* end) {
+  constexpr int kRows = Known == 0 ? kTileRows : Known * Facts::kPlanes;
   const P16Matrix& mat = *a.matrix;
-  const int n = a.n;
+  const int n = Known == 0 ? a.n : Known;
+  const std::int64_t together = a.shape.scaled_columns() / 32;  // blocks with one scale
   Facts t(a, 0);
   Blocks at{panel + mat.header_bytes() + mat.unit_header(),
             mat.unit_header(),
@@ -85,30 +117,35 @@ void symmetric_panel(const GemmArgs& a, SumsOf sums, const std::byte* panel, flo
             a.part == 0 ? a.next : nullptr,
             nullptr};
   const std::size_t half_scales = 8 * mat.scale_bytes();
-  __m256 f[2 * kTileRows];  // [half][n]
+  __m256 f[2 * kRows];  // [half][n]
   for (int i = 0; i < 2 * n; ++i) f[i] = _mm256_setzero_ps();
   for (std::int64_t g = 0; g < mat.groups(); ++g) {
     const std::int64_t last = mat.group == mat.k ? a.shape.blocks() : at.k + mat.group / 32;
     const std::byte* scales = panel + mat.scale_offset(0, g);
     const __m256 scale[2] = {load_scale(mat, scales), load_scale(mat, scales + half_scales)};
-    [[maybe_unused]] __m256i zeros[2];
+    __m256i zeros[2] = {};
     if constexpr (Facts::kZeros) {
       const std::byte* z = panel + mat.zero_offset() + static_cast<std::size_t>(g * kPanelRows);
-      zeros[0] = load_zeros<Dot>(z), zeros[1] = load_zeros<Dot>(z + 8);
+      zeros[0] = load_zeros<Dot, Facts::kPlanes != 1>(z), zeros[1] = load_zeros<Dot, Facts::kPlanes != 1>(z + 8);
       at.zeros = zeros;
     }
     while (at.k < last) {
-      at.last = Facts::kBlocks ? at.k + 1 : last;
-      __m256i c[2 * kTileRows];
-      sums(at, t.corr, c);
+      at.last = !Facts::kBlocks ? last : Facts::kPlanes == 1 ? at.k + 1 : std::min(at.k + together, last);
+      __m256i c[2 * kRows];
+      if constexpr (Known == 0)
+        sums(at, t.corr, c);
+      else
+        sums_of<Dot, kStart<Facts>, kRows>(at, t.corr, c);
       at.w += static_cast<std::size_t>(at.last - at.k) * Dot::kBytes +
               at.unit_header * static_cast<std::size_t>((at.last >> 1) - (at.k >> 1));
       at.k = at.last;
+#pragma GCC unroll 2
       for (int half = 0; half < 2; ++half)
         for (int m = 0; m < n; ++m) {
           __m256 s = scale[half];
           if constexpr (Facts::kBlocks) s = _mm256_mul_ps(s, _mm256_set1_ps(t.scale[m]));
-          f[half * n + m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(c[half * n + m]), s, f[half * n + m]);
+          const __m256i sum = total<Dot, Facts>(c + (half * n + m) * Facts::kPlanes, t.corr[m], zeros[half]);
+          f[half * n + m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), s, f[half * n + m]);
         }
       t.corr += n;
       if constexpr (Facts::kBlocks) t.scale += n;
@@ -127,15 +164,20 @@ void symmetric_panel(const GemmArgs& a, SumsOf sums, const std::byte* panel, flo
 
 template <class Dot, class Facts>
 void gemm(const GemmArgs& a) {
-  static constexpr SumsTable kTable = sums_table<Dot, Facts::kZeros>(std::make_integer_sequence<int, kTileRows>());
+  static constexpr SumsTable kTable = sums_table<Dot, kStart<Facts>>(std::make_integer_sequence<int, kTileRows>());
+  const SumsOf sums = kTable.by_rows[a.n * Facts::kPlanes - 1];
   const std::size_t bytes = a.matrix->panel_bytes();
   const std::byte* const end = a.panels + static_cast<std::size_t>(a.panel_count) * bytes;
+  const auto run = a.n == 1 ? symmetric_panel<Dot, Facts, 1> : symmetric_panel<Dot, Facts, 0>;
   for (std::int64_t p = 0; p < a.panel_count; ++p)
-    symmetric_panel<Dot, Facts>(a, kTable.by_rows[a.n - 1], a.panels + static_cast<std::size_t>(p) * bytes,
-                                a.out + p * kPanelRows, end);
+    run(a, sums, a.panels + static_cast<std::size_t>(p) * bytes, a.out + p * kPanelRows, end);
 }
 
 template <class Dot>
 void gemm_blocks(const GemmArgs& a) {
   (a.matrix->has_zeros ? gemm<Dot, PerBlockZeros> : gemm<Dot, PerBlock>)(a);
+}
+template <class Dot>
+void gemm_16(const GemmArgs& a) {
+  (a.matrix->has_zeros ? gemm<Dot, Per16Zeros> : gemm<Dot, Per16>)(a);
 }

@@ -1,6 +1,7 @@
 // See symmetric.h.
 #include "kernels/ref/symmetric.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -26,15 +27,21 @@ std::int32_t quantise_columns(const QuantArgsRow& a, const BlockRow& out, std::i
                               float inverse) {
   std::uint32_t sum = 0;
   for (std::int64_t k = k0; k < k1; ++k) {
-    const std::int8_t q = symmetric_code(a.x[k], inverse);
-    out.codes[k / kUnitK * out.code_stride + k % kUnitK] = q;
-    sum += static_cast<std::uint32_t>(static_cast<std::int32_t>(q));
+    const std::int32_t q = symmetric_code(a.x[k], inverse);
+    std::int8_t* at = out.codes + k / kUnitK * out.code_stride + k % kUnitK;
+    if (a.shape.planes() == 2) {
+      const Digits digits = digits_of(q);
+      at[0] = digits.high, at[kUnitK] = digits.low;
+    } else {
+      *at = static_cast<std::int8_t>(q);
+    }
+    sum += static_cast<std::uint32_t>(q);
   }
   return static_cast<std::int32_t>(0u - sum * static_cast<std::uint32_t>(a.shape.bias));
 }
 
 void clear_codes(const TileShape& s, const BlockRow& out) {
-  for (std::int64_t u = 0; u < s.units(); ++u) std::memset(out.codes + u * out.code_stride, 0, kUnitK);
+  for (std::int64_t u = 0; u < s.units(); ++u) std::memset(out.codes + u * out.code_stride, 0, s.piece());
 }
 
 int weight_code(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
@@ -55,8 +62,9 @@ std::int32_t dot(const GemmArgs& a, const std::byte* panel, std::int64_t lane, i
   const int zero = weight_zero(*a.matrix, panel, lane, k0);
   std::int32_t sum = 0;
   for (std::int64_t k = k0; k < k1; ++k) {
-    const auto q =
-        static_cast<std::int8_t>(a.tile[static_cast<std::size_t>((k / kUnitK * a.n + row) * kUnitK + k % kUnitK)]);
+    const auto* at = reinterpret_cast<const std::int8_t*>(a.tile) +
+                     (k / kUnitK * a.n + row) * a.shape.planes() * kUnitK + k % kUnitK;
+    const int q = a.shape.planes() == 2 ? 255 * at[0] + at[kUnitK] : at[0];
     sum += (weight_code(*a.matrix, panel, lane, k) - zero) * q;
   }
   return sum;
@@ -76,8 +84,9 @@ float blocks_result(const GemmArgs& a, const std::byte* panel, std::int64_t lane
   const P16Matrix& m = *a.matrix;
   const BlockRow r = block_row(a.shape, {const_cast<std::byte*>(a.tile), a.n, row});
   float sum = 0.0f;
-  for (std::int64_t b = 0; b < a.shape.blocks(); ++b) {
-    const std::int64_t k0 = b * 32, k1 = k0 + 32 < m.k ? k0 + 32 : m.k;
+  const std::int64_t columns = a.shape.scaled_columns();
+  for (std::int64_t b = 0; b < a.shape.scale_count(); ++b) {
+    const std::int64_t k0 = b * columns, k1 = std::min(k0 + columns, m.k);
     const float scale = weight_scale(m, panel, lane, k0 / m.group) * r.scale[b * r.stride];
     sum = std::fma(static_cast<float>(dot(a, panel, lane, row, k0, k1)), scale, sum);
   }
@@ -112,8 +121,22 @@ SymmetricScale symmetric_scale(float absmax) {
   return {absmax / 127.0f, 127.0f / absmax};
 }
 
-std::int8_t symmetric_code(float x, float inverse) {
-  return static_cast<std::int8_t>(inverse == 0.0f ? 0.0f : std::nearbyint(x * inverse));
+SymmetricScale symmetric_scale16(float absmax) {
+  constexpr float kLargest = 127 * 255 + 127;
+  if (!std::isfinite(absmax)) return {std::bit_cast<float>(0x7fc00000u), 0.0f};
+  if (absmax < 0x1p-100f) return {0.0f, 0.0f};
+  float scale = std::bit_cast<float>((std::bit_cast<std::uint32_t>(absmax) & 0x7f800000u) - (14u << 23));
+  if (absmax > kLargest * scale) scale *= 2.0f;
+  return {scale, 1.0f / scale};
+}
+
+std::int32_t symmetric_code(float x, float inverse) {
+  return static_cast<std::int32_t>(inverse == 0.0f ? 0.0f : std::nearbyint(x * inverse));
+}
+
+Digits digits_of(std::int32_t code) {
+  const std::int32_t high = (code + 127 * 255 + 127) / 255 - 127;  // to the nearest
+  return {static_cast<std::int8_t>(high), static_cast<std::int8_t>(code - 255 * high)};
 }
 
 void quantise_row(const QuantArgsRow& a) {
@@ -132,9 +155,11 @@ void quantise_blocks(const QuantArgsRow& a) {
   const TileShape& s = a.shape;
   const BlockRow out = block_row(s, a.out);
   clear_codes(s, out);
-  for (std::int64_t b = 0; b < s.blocks(); ++b) {
-    const std::int64_t k0 = b * 32, k1 = k0 + 32 < s.k ? k0 + 32 : s.k;
-    const SymmetricScale scale = symmetric_scale(absmax(a.x + k0, k1 - k0));
+  const std::int64_t columns = s.scaled_columns();
+  for (std::int64_t b = 0; b < s.scale_count(); ++b) {
+    const std::int64_t k0 = b * columns, k1 = std::min(k0 + columns, s.k);
+    const float largest = absmax(a.x + k0, k1 - k0);
+    const SymmetricScale scale = s.planes() == 2 ? symmetric_scale16(largest) : symmetric_scale(largest);
     out.corr[b * out.stride] = quantise_columns(a, out, k0, k1, scale.inverse);
     out.scale[b * out.stride] = scale.scale;
   }

@@ -1,10 +1,17 @@
-// Integer weights against symmetric int8 activations (W8A8 per token; block32 with int4 or int8 weights): the scalar
-// rows, which define the families (spec/kernels.md 4.3, decisions 7.1 `block32`).
+// Integer weights against symmetric integer activations (W8A8 per token; block32 with int4 or int8 weights; 16 bits for
+// layers of bf16 and fp16 activations): the scalar rows, which define the families (spec/kernels.md 4.3, decisions 7.1
+// `block32`).
 //
 //   per token   s = absmax(row) / 127, q = to_nearest_even(x * (127 / absmax));
 //               per weight group g, ascending: a = fma(float(sum q*w), s_g, a); result a * s + bias
 //   per block   the same of 32 columns; per block b, ascending: a = fma(float(sum q*w), s_w * s_b, a), s_w the scale
 //               of the block's group or row; result a + bias
+//
+//   16 bits     as per block, of 128 columns or as many of them as divide the weights' groups; s = the least power of 2
+//               for which no code is above 32512, q = to_nearest_even(x / s). bf16 values down to 2^-6 of the largest
+//               power of 2 in their block are kept as they are, fp16 values down to 2^-3; the others move by at most
+//               2^-14 of it. No sum depends on the instruction set, and a code is two int8 digits, 255 * high + low,
+//               which the units for int8 products take.
 //
 // w = code - zero point: the sums are exact in int32, wherever a row subtracts.
 //
@@ -21,7 +28,14 @@ struct SymmetricScale {
 };
 // of the largest magnitude; not finite: poisoned.
 SymmetricScale symmetric_scale(float absmax);
-std::int8_t symmetric_code(float x, float inverse);
+SymmetricScale symmetric_scale16(float absmax);
+std::int32_t symmetric_code(float x, float inverse);
+
+// code = 255 * high + low, both in [-127, 127].
+struct Digits {
+  std::int8_t high, low;
+};
+Digits digits_of(std::int32_t code);
 
 void quantise_row(const QuantArgsRow& args);
 void quantise_blocks(const QuantArgsRow& args);

@@ -17,6 +17,7 @@ struct NibbleDot {
   static constexpr bool kInMemory = true;
   template <int N>
   static inline void add(const std::byte* w, const std::int8_t* a, __m256i (&c)[2][N]) {
+    if constexpr (N <= 2) return add_few<N>(w, a, c);
     const __m256i mask = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
@@ -37,6 +38,35 @@ struct NibbleDot {
       }
     }
   }
+  // Few tokens: the sums of both halves stay in registers, and share the broadcasts.
+  template <int N>
+  [[gnu::always_inline]] static inline void add_few(const std::byte* w, const std::int8_t* a, __m256i (&c)[2][N]) {
+    const __m256i mask = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
+    __m256i s[2][N];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      const __m256i first = load(w + 64 * j), second = load(w + 64 * j + 32);
+      const __m256i low0 = _mm256_and_si256(first, mask), low1 = _mm256_and_si256(second, mask);
+      const __m256i high0 = _mm256_and_si256(_mm256_srli_epi16(first, 4), mask),
+                    high1 = _mm256_and_si256(_mm256_srli_epi16(second, 4), mask);
+#pragma GCC unroll 2
+      for (int m = 0; m < N; ++m) {
+        const __m256i x = broadcast4(a + 64 * m + 4 * j), y = broadcast4(a + 64 * m + 4 * j + 16);
+        const __m256i p0 = _mm256_maddubs_epi16(low0, x), p1 = _mm256_maddubs_epi16(low1, x);
+        s[0][m] = j == 0 ? p0 : _mm256_add_epi16(s[0][m], p0);
+        s[1][m] = j == 0 ? p1 : _mm256_add_epi16(s[1][m], p1);
+        in_order(s[0][m], s[1][m]);
+        s[0][m] = _mm256_add_epi16(s[0][m], _mm256_maddubs_epi16(high0, y));
+        s[1][m] = _mm256_add_epi16(s[1][m], _mm256_maddubs_epi16(high1, y));
+        in_order(s[0][m], s[1][m]);
+        if (j != 3) continue;
+        c[0][m] = _mm256_add_epi32(c[0][m], _mm256_madd_epi16(s[0][m], ones));
+        c[1][m] = _mm256_add_epi32(c[1][m], _mm256_madd_epi16(s[1][m], ones));
+      }
+    }
+  }
+  // GCC makes trees of sums, whose products no longer fit into the registers.
+  [[gnu::always_inline]] static inline void in_order(__m256i& a, __m256i& b) { asm("" : "+x"(a), "+x"(b)); }
 };
 
 // Eight bits: |w| as the unsigned operand, the sign moved to the activation (-127 at least, so it can change sign). A

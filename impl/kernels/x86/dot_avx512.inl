@@ -37,7 +37,7 @@ struct Bytes {
 // P panels x N tokens; chains > 1 splits a sum to hide the latency of the dot when there are few.
 template <class Codes, int P, int N>
 struct Block {
-  static constexpr int kChains = P * N == 1 ? 4 : P * N <= 4 ? 2 : 1;
+  static constexpr int kChains = P * N <= 2 ? 4 : P * N <= 4 ? 2 : 1;
   __m512i c[P][N][kChains];
 
   [[gnu::always_inline]] void start(const std::int32_t* corr, const __m512i* extra) {
@@ -56,6 +56,11 @@ struct Block {
         c[p][m][0] = _mm512_madd_epi16(_mm512_set1_epi32(corr[m]), zeros[p]);
         for (int s = 1; s < kChains; ++s) c[p][m][s] = _mm512_setzero_si512();
       }
+  }
+  [[gnu::always_inline]] void start_at_nothing() {
+    for (auto& panel : c)
+      for (auto& row : panel)
+        for (auto& x : row) x = _mm512_setzero_si512();
   }
   // 32 k: Codes::kBytes of each panel (w + p * stride), N rows of 32 codes, 64 bytes apart.
   [[gnu::always_inline]] void add(const std::byte* w, std::size_t stride, const std::int8_t* a) {
@@ -77,11 +82,12 @@ struct Block {
       }
     }
   }
-  [[gnu::always_inline]] __m512 sum(int p, int m) const {
+  [[gnu::always_inline]] __m512i total(int p, int m) const {
     __m512i t = c[p][m][0];
     for (int s = 1; s < kChains; ++s) t = _mm512_add_epi32(t, c[p][m][s]);
-    return _mm512_cvtepi32_ps(t);
+    return t;
   }
+  [[gnu::always_inline]] __m512 sum(int p, int m) const { return _mm512_cvtepi32_ps(total(p, m)); }
 };
 
 // Prefetch of what is read later. One panel at a time (few rows, memory-bound): the stream kAhead bytes on. Two panels:

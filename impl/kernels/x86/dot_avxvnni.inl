@@ -14,6 +14,7 @@ struct NibbleDot {
   static constexpr bool kInMemory = false;
   template <int N>
   static inline void add(const std::byte* w, const std::int8_t* a, __m256i (&c)[2][N]) {
+    if constexpr (N <= 2) return add_few<N>(w, a, c);
     const __m256i mask = _mm256_set1_epi8(15);
 #pragma GCC unroll 8
     for (int j = 0; j < 8; ++j) {  // k 4j..4j+3: low nibbles of the vectors, then high ones
@@ -27,6 +28,34 @@ struct NibbleDot {
         c[0][m] = _mm256_dpbusd_avx_epi32(c[0][m], first, x);
         c[1][m] = _mm256_dpbusd_avx_epi32(c[1][m], second, x);
       }
+    }
+  }
+  // Sums of their own for the high nibbles, to hide the latency of the dot.
+  template <int N>
+  [[gnu::always_inline]] static inline void add_few(const std::byte* w, const std::int8_t* a, __m256i (&c)[2][N]) {
+    const __m256i mask = _mm256_set1_epi8(15);
+    __m256i high[2][N];
+#pragma GCC unroll 2
+    for (int m = 0; m < N; ++m) high[0][m] = high[1][m] = _mm256_setzero_si256();
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      const __m256i first = load(w + 64 * j), second = load(w + 64 * j + 32);
+      const __m256i low0 = _mm256_and_si256(first, mask), low1 = _mm256_and_si256(second, mask);
+      const __m256i high0 = _mm256_and_si256(_mm256_srli_epi16(first, 4), mask),
+                    high1 = _mm256_and_si256(_mm256_srli_epi16(second, 4), mask);
+#pragma GCC unroll 2
+      for (int m = 0; m < N; ++m) {
+        const __m256i x = broadcast4(a + 64 * m + 4 * j), y = broadcast4(a + 64 * m + 4 * j + 16);
+        c[0][m] = _mm256_dpbusd_avx_epi32(c[0][m], low0, x);
+        c[1][m] = _mm256_dpbusd_avx_epi32(c[1][m], low1, x);
+        high[0][m] = _mm256_dpbusd_avx_epi32(high[0][m], high0, y);
+        high[1][m] = _mm256_dpbusd_avx_epi32(high[1][m], high1, y);
+      }
+    }
+#pragma GCC unroll 2
+    for (int m = 0; m < N; ++m) {
+      c[0][m] = _mm256_add_epi32(c[0][m], high[0][m]);
+      c[1][m] = _mm256_add_epi32(c[1][m], high[1][m]);
     }
   }
 };

@@ -1,5 +1,5 @@
-// Integer weights with symmetric int8 activations, AVX-512 VNNI: W8A8 per token, and block32 with int4 or int8 weights
-// (kernels/ref/symmetric.h has the definition; every float step is in its order).
+// Integer weights with symmetric integer activations, AVX-512 VNNI: W8A8 per token, and int4 or int8 weights with int8
+// per block of 32 or with 16 bits (kernels/ref/symmetric.h has the definition; every float step is in its order).
 #include <immintrin.h>
 
 #include <bit>
@@ -68,7 +68,7 @@ struct Call {
   int n;
   std::size_t stride, header, unit_header, zeros, bias;  // of a panel
   bool has_bias;
-  std::int64_t groups, per_group;  // in blocks of 32 k
+  std::int64_t groups, per_group, together;  // in blocks of 32 k; with one scale of activations
   ScaleWalk scales;
   const std::int8_t* codes;
   Facts words;
@@ -85,19 +85,34 @@ struct Call {
         has_bias(args.matrix->has_bias),
         groups(args.matrix->groups()),
         per_group(groups == 1 ? args.shape.blocks() : args.matrix->group / 32),
+        together(args.shape.scaled_columns() / 32),
         scales(*args.matrix),
         codes(reinterpret_cast<const std::int8_t*>(args.tile)),
         words(args, 0) {}
 };
 
-// P panels and N rows of the tile from row `first` on.
+// The sum of token i: of its row, or of its two rows of digits, which began at nothing.
+template <class Facts, class Sums, int P>
+[[gnu::always_inline]] inline __m512 sum_of(const Sums& b, int p, int i, [[maybe_unused]] const std::int32_t* corr,
+                                            [[maybe_unused]] const __m512i (&zeros)[P]) {
+  if constexpr (Facts::kPlanes == 1) {
+    return b.sum(p, i);
+  } else {
+    const __m512i high = b.total(p, 2 * i), start = _mm512_set1_epi32(corr[i]);
+    const __m512i sum = _mm512_add_epi32(_mm512_sub_epi32(_mm512_slli_epi32(high, 8), high), b.total(p, 2 * i + 1));
+    return _mm512_cvtepi32_ps(_mm512_add_epi32(sum, Facts::kZeros ? _mm512_mullo_epi32(start, zeros[p]) : start));
+  }
+}
+
+// P panels and N tokens of the tile from token `first` on.
 template <class Codes, class Facts, int P, int N>
 [[gnu::noinline]] void panels(const Call<Facts>& c, const std::byte* panel, int first, float* out,
                               Ahead<Codes, P>& reading) {
-  const int n = c.n;
+  constexpr int kRows = N * Facts::kPlanes;
+  const int n = c.n, rows = n * Facts::kPlanes;
   const std::size_t stride = c.stride, unit_header = c.unit_header;
-  const std::int64_t groups = c.groups, per_group = c.per_group;
-  const auto* codes = c.codes + first * kUnitK;
+  const std::int64_t groups = c.groups, per_group = c.per_group, together = c.together;
+  const auto* codes = c.codes + first * Facts::kPlanes * kUnitK;
   Facts t = c.words;
   t.corr += first;
   t.scale += first;
@@ -111,26 +126,32 @@ template <class Codes, class Facts, int P, int N>
   for (std::int64_t g = 0; g < groups; ++g, scales.next()) {
     __m512 scale[P];
     for (int p = 0; p < P; ++p) scale[p] = scales.load(panel + static_cast<std::size_t>(p) * stride);
-    [[maybe_unused]] __m512i zeros[P];
+    __m512i zeros[P] = {};
     if constexpr (Facts::kZeros)
       for (int p = 0; p < P; ++p)
         zeros[p] = load_zeros(panel + static_cast<std::size_t>(p) * stride + c.zeros +
                               static_cast<std::size_t>(g) * kPanelRows);
     const std::int64_t end = k + per_group;
     if constexpr (Facts::kBlocks) {
-      for (; k < end; ++k, t.corr += n, t.scale += n) {
-        ahead.block(w);
-        Block<Codes, P, N> b;
-        if constexpr (Facts::kZeros)
+      for (; k < end; t.corr += n, t.scale += n) {
+        Block<Codes, P, kRows> b;
+        if constexpr (Facts::kPlanes != 1)
+          b.start_at_nothing();
+        else if constexpr (Facts::kZeros)
           b.start_at_zeros(t.corr, zeros);
         else
           b.start(t.corr, nullptr);
-        b.add(w, stride, codes + block_offset(k, n));
+        const std::int64_t last = Facts::kPlanes == 1 || k + together > end ? k + 1 : k + together;
+        do {
+          ahead.block(w);
+          b.add(w, stride, codes + block_offset(k, rows));
+          w += Codes::kBytes + (k % 2 != 0 ? unit_header : 0);
+        } while (++k < last);
         for (int i = 0; i < N; ++i) {
           const __m512 s = _mm512_set1_ps(t.scale[i]);
-          for (int p = 0; p < P; ++p) f[p][i] = _mm512_fmadd_ps(b.sum(p, i), _mm512_mul_ps(scale[p], s), f[p][i]);
+          for (int p = 0; p < P; ++p)
+            f[p][i] = _mm512_fmadd_ps(sum_of<Facts>(b, p, i, t.corr, zeros), _mm512_mul_ps(scale[p], s), f[p][i]);
         }
-        w += Codes::kBytes + (k % 2 != 0 ? unit_header : 0);
       }
     } else {
       Block<Codes, P, N> b;
@@ -168,8 +189,10 @@ void run_panels(const Call<Facts>& c, std::int64_t begin, std::int64_t end, int 
 
 // Up to so many rows are bound by memory, which one stream of weights serves best; more meet two panels at a time. A
 // last panel alone meets two rows at a time.
-template <class Codes>
-constexpr int kStreamRows = Codes::kSteps == 1 ? 4 : 2;
+template <class Codes, class Facts>
+constexpr int kStreamRows = Facts::kPlanes == 2  ? 1
+                            : Codes::kSteps == 1 ? 4
+                                                 : 2;
 
 template <class Codes, class Facts>
 [[gnu::noinline]] void last_panel(const Call<Facts>& c) {
@@ -179,7 +202,7 @@ template <class Codes, class Facts>
 }
 template <class Codes, class Facts, int N>
 void gemm_rows(const Call<Facts>& c) {
-  if constexpr (N <= kStreamRows<Codes>) {
+  if constexpr (N <= kStreamRows<Codes, Facts>) {
     run_panels<Codes, Facts, 1, N>(c, 0, c.a.panel_count, 0);
   } else {
     run_panels<Codes, Facts, 2, N>(c, 0, c.a.panel_count, 0);
@@ -187,16 +210,27 @@ void gemm_rows(const Call<Facts>& c) {
   }
 }
 
+template <class Facts>
+struct ByTokens {
+  void (*of[kTileRows / Facts::kPlanes])(const Call<Facts>&);
+};
+template <class Codes, class Facts, int... Tokens>
+constexpr ByTokens<Facts> by_tokens(std::integer_sequence<int, Tokens...>) {
+  return {{gemm_rows<Codes, Facts, Tokens + 1>...}};
+}
 template <class Codes, class Facts>
 void gemm(const GemmArgs& a) {
-  static constexpr void (*kByRows[kTileRows])(const Call<Facts>&) = {
-      gemm_rows<Codes, Facts, 1>, gemm_rows<Codes, Facts, 2>, gemm_rows<Codes, Facts, 3>, gemm_rows<Codes, Facts, 4>,
-      gemm_rows<Codes, Facts, 5>, gemm_rows<Codes, Facts, 6>, gemm_rows<Codes, Facts, 7>, gemm_rows<Codes, Facts, 8>};
-  kByRows[a.n - 1](Call<Facts>(a));
+  static constexpr ByTokens<Facts> kBy =
+      by_tokens<Codes, Facts>(std::make_integer_sequence<int, kTileRows / Facts::kPlanes>());
+  kBy.of[a.n - 1](Call<Facts>(a));
 }
 template <class Codes>
 void gemm_blocks(const GemmArgs& a) {
   (a.matrix->has_zeros ? gemm<Codes, PerBlockZeros> : gemm<Codes, PerBlock>)(a);
+}
+template <class Codes>
+void gemm_16(const GemmArgs& a) {
+  (a.matrix->has_zeros ? gemm<Codes, Per16Zeros> : gemm<Codes, Per16>)(a);
 }
 
 }  // namespace
@@ -213,20 +247,32 @@ const Kernel kW8a8BlockAvx512Vnni = {.id = &kKernelIds[*kernel_index("w8a8_blk8_
                                      .exact = true,
                                      .tile_rows = kTileRows,
                                      .steps = &avx512::kSteps,
-                                     .quantise = symmetric::quantise_blocks,
+                                     .quantise = symmetric::quantise_blocks<1>,
                                      .gemm = gemm_blocks<Bytes>};
 const Kernel kW4a8BlockAvx512Vnni = {.id = &kKernelIds[*kernel_index("w4a8_blk8_p16_avx512vnni")],
                                      .exact = true,
                                      .tile_rows = kTileRows,
                                      .steps = &avx512::kSteps,
-                                     .quantise = symmetric::quantise_blocks,
+                                     .quantise = symmetric::quantise_blocks<1>,
                                      .gemm = gemm_blocks<Nibbles>};
 const Kernel kW4a8BlockZerosAvx512Vnni = {.id = &kKernelIds[*kernel_index("w4a8_blk8_p16_avx512vnni_zp")],
                                           .exact = true,
                                           .tile_rows = kTileRows,
                                           .steps = &avx512::kSteps,
-                                          .quantise = symmetric::quantise_blocks,
+                                          .quantise = symmetric::quantise_blocks<1>,
                                           .gemm = gemm_blocks<Nibbles>};
+const Kernel kW4a16BlkAvx512Vnni = {.id = &kKernelIds[*kernel_index("w4a16_blk16_p16_avx512vnni")],
+                                    .exact = true,
+                                    .tile_rows = kTileRows / 2,
+                                    .steps = &avx512::kSteps,
+                                    .quantise = symmetric::quantise_blocks<2>,
+                                    .gemm = gemm_16<Nibbles>};
+const Kernel kW8a16BlkAvx512Vnni = {.id = &kKernelIds[*kernel_index("w8a16_blk16_p16_avx512vnni")],
+                                    .exact = true,
+                                    .tile_rows = kTileRows / 2,
+                                    .steps = &avx512::kSteps,
+                                    .quantise = symmetric::quantise_blocks<2>,
+                                    .gemm = gemm_16<Bytes>};
 
 }  // namespace moe
 

@@ -1,6 +1,8 @@
-// Integer weights with symmetric int8 activations, AVX-VNNI: W8A8 per token, and block32 with int4 or int8 weights.
+// Integer weights with symmetric integer activations, AVX-VNNI: W8A8 per token, and int4 or int8 weights with int8 per
+// block of 32 or with 16 bits.
 #include <immintrin.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -40,20 +42,32 @@ const Kernel kW8a8BlockAvxVnni = {.id = &kKernelIds[*kernel_index("w8a8_blk8_p16
                                   .exact = true,
                                   .tile_rows = kTileRows,
                                   .steps = &avx2::kSteps,
-                                  .quantise = symmetric::quantise_blocks,
+                                  .quantise = symmetric::quantise_blocks<1>,
                                   .gemm = gemm_blocks<ByteDot>};
 const Kernel kW4a8BlockAvxVnni = {.id = &kKernelIds[*kernel_index("w4a8_blk8_p16_avxvnni")],
                                   .exact = true,
                                   .tile_rows = kTileRows,
                                   .steps = &avx2::kSteps,
-                                  .quantise = symmetric::quantise_blocks,
+                                  .quantise = symmetric::quantise_blocks<1>,
                                   .gemm = gemm_blocks<NibbleDot>};
 const Kernel kW4a8BlockZerosAvxVnni = {.id = &kKernelIds[*kernel_index("w4a8_blk8_p16_avxvnni_zp")],
                                        .exact = true,
                                        .tile_rows = kTileRows,
                                        .steps = &avx2::kSteps,
-                                       .quantise = symmetric::quantise_blocks,
+                                       .quantise = symmetric::quantise_blocks<1>,
                                        .gemm = gemm_blocks<NibbleDot>};
+const Kernel kW4a16BlkAvxVnni = {.id = &kKernelIds[*kernel_index("w4a16_blk16_p16_avxvnni")],
+                                 .exact = true,
+                                 .tile_rows = kTileRows / 2,
+                                 .steps = &avx2::kSteps,
+                                 .quantise = symmetric::quantise_blocks<2>,
+                                 .gemm = gemm_16<NibbleDot>};
+const Kernel kW8a16BlkAvxVnni = {.id = &kKernelIds[*kernel_index("w8a16_blk16_p16_avxvnni")],
+                                 .exact = true,
+                                 .tile_rows = kTileRows / 2,
+                                 .steps = &avx2::kSteps,
+                                 .quantise = symmetric::quantise_blocks<2>,
+                                 .gemm = gemm_16<ByteDot>};
 
 }  // namespace moe
 

@@ -25,6 +25,7 @@ struct V {
   static I bits(F x) { return _mm256_castps_si256(x); }
   static F from_bits(I x) { return _mm256_castsi256_ps(x); }
   static I add_i(I a, I b) { return _mm256_add_epi32(a, b); }
+  static I sub_i(I a, I b) { return _mm256_sub_epi32(a, b); }
   static I and_i(I a, I b) { return _mm256_and_si256(a, b); }
   static I and_or(I a, I mask, I b) { return _mm256_or_si256(_mm256_and_si256(a, mask), b); }
   static I or_i(I a, I b) { return _mm256_or_si256(a, b); }

@@ -25,6 +25,7 @@ struct V {
   static I bits(F x) { return _mm512_castps_si512(x); }
   static F from_bits(I x) { return _mm512_castsi512_ps(x); }
   static I add_i(I a, I b) { return _mm512_add_epi32(a, b); }
+  static I sub_i(I a, I b) { return _mm512_sub_epi32(a, b); }
   static I and_i(I a, I b) { return _mm512_and_si512(a, b); }
   static I and_or(I a, I mask, I b) { return _mm512_ternarylogic_epi32(a, mask, b, 0xea); }
   static I or_i(I a, I b) { return _mm512_or_si512(a, b); }
