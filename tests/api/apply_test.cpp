@@ -7,7 +7,7 @@
 
 #include "support/capi.h"
 
-namespace moe::test {
+namespace moe::test::apply_test {
 namespace {
 
 class Apply : public testing::Test {
@@ -249,4 +249,4 @@ TEST_F(Apply, ManyThreadsAtOnce) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::apply_test

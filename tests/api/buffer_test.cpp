@@ -6,7 +6,7 @@
 #include "support/capi.h"
 #include "support/sanitizers.h"
 
-namespace moe::test {
+namespace moe::test::buffer_test {
 namespace {
 
 TEST(Buffers, AlignedAndWritable) {
@@ -64,4 +64,4 @@ TEST(Buffers, TextEndsWithNul) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::buffer_test

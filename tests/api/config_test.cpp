@@ -3,7 +3,7 @@
 
 #include "support/capi.h"
 
-namespace moe::test {
+namespace moe::test::config_test {
 namespace {
 
 nlohmann::json resolved(const moe_config* c) {
@@ -117,4 +117,4 @@ TEST(Config, SchemaIsJson) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::config_test

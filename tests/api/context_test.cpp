@@ -7,7 +7,7 @@
 
 #include "support/capi.h"
 
-namespace moe::test {
+namespace moe::test::context_test {
 namespace {
 
 struct Host {
@@ -203,4 +203,4 @@ TEST(Context, ReportsThreadsAndBackends) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::context_test

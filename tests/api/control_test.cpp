@@ -5,7 +5,7 @@
 
 #include "support/capi.h"
 
-namespace moe::test {
+namespace moe::test::control_test {
 namespace {
 
 struct Seen {
@@ -81,4 +81,4 @@ TEST(Control, NullAndFailures) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::control_test

@@ -3,7 +3,7 @@
 
 #include "support/capi.h"
 
-namespace moe::test {
+namespace moe::test::convert_test {
 namespace {
 
 class Convert : public testing::Test {
@@ -165,4 +165,4 @@ TEST_F(Convert, WeightsOfAnotherConfig) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::convert_test

@@ -5,7 +5,7 @@
 
 #include "support/describe.h"
 
-namespace moe::test {
+namespace moe::test::describe_experts_test {
 namespace {
 
 using nlohmann::json;
@@ -111,4 +111,4 @@ TEST(DescribeExperts, Permute) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::describe_experts_test

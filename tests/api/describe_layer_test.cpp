@@ -3,7 +3,7 @@
 
 #include "support/describe.h"
 
-namespace moe::test {
+namespace moe::test::describe_layer_test {
 namespace {
 
 using nlohmann::json;
@@ -101,4 +101,4 @@ TEST(DescribeActivation, ParametersLayoutAndRefusals) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::describe_layer_test

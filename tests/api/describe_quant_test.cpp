@@ -5,7 +5,7 @@
 
 #include "support/describe.h"
 
-namespace moe::test {
+namespace moe::test::describe_quant_test {
 namespace {
 
 using nlohmann::json;
@@ -193,4 +193,4 @@ TEST(DescribeQuantKey, NamesAreTheCatalogue) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::describe_quant_test

@@ -3,7 +3,7 @@
 
 #include "support/describe.h"
 
-namespace moe::test {
+namespace moe::test::describe_test {
 namespace {
 
 using nlohmann::json;
@@ -84,4 +84,4 @@ TEST(Describe, CheckpointVectors) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::describe_test

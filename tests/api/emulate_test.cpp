@@ -13,7 +13,7 @@
 #include "support/sanitizers.h"
 #include "support/wna16_targets.h"
 
-namespace moe::test {
+namespace moe::test::emulate_test {
 namespace {
 
 Wna16Model model_of(std::int64_t hidden, std::int64_t intermediate) {
@@ -163,4 +163,4 @@ TEST(Emulate, AChildUsesTheLayerThatTheParentIsIn) {
 #endif
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::emulate_test

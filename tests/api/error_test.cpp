@@ -3,7 +3,7 @@
 
 #include "support/capi.h"
 
-namespace moe::test {
+namespace moe::test::error_test {
 namespace {
 
 TEST(Error, ObjectOfACallback) {
@@ -75,4 +75,4 @@ TEST(Handles, NullComesBeforeTheHandle) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::error_test

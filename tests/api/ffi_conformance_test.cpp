@@ -3,7 +3,7 @@
 
 #include "support/ffi_world.h"
 
-namespace moe::test {
+namespace moe::test::ffi_conformance_test {
 namespace {
 
 TEST(FfiConformance, EveryFunctionTakesNullAndZero) {
@@ -203,4 +203,4 @@ TEST(FfiConformance, LoadedAndUnloadedManyTimes) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::ffi_conformance_test

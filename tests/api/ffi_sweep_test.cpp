@@ -6,7 +6,7 @@
 
 #include "support/ffi_world.h"
 
-namespace moe::test {
+namespace moe::test::ffi_sweep_test {
 namespace {
 
 class FfiSweep : public testing::Test {
@@ -243,4 +243,4 @@ TEST_F(FfiSweep, UnknownFlags) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::ffi_sweep_test

@@ -13,7 +13,7 @@
 #include "support/sanitizers.h"
 
 #if !MOE_TSAN  // TSan ends processes that start threads after a fork of threads
-namespace moe::test {
+namespace moe::test::fork_test {
 namespace {
 
 constexpr int kRounds = 20;
@@ -132,5 +132,5 @@ TEST(Fork, AChildMakesItsOwnLayerWhileTheParentsThreadApplies) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::fork_test
 #endif

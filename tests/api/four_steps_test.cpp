@@ -7,7 +7,7 @@
 
 #include "support/capi.h"
 
-namespace moe::test {
+namespace moe::test::four_steps_test {
 namespace {
 
 std::vector<float> floats(moe_dtype type, const std::vector<std::byte>& bytes) {
@@ -156,4 +156,4 @@ TEST(FourSteps, CheckpointFilesOfBothFormats) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::four_steps_test

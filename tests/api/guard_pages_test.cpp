@@ -10,7 +10,7 @@
 #include "support/capi.h"
 #include "support/p16.h"
 
-namespace moe::test {
+namespace moe::test::guard_pages_test {
 namespace {
 
 // A described machine whose best row is `kernel`.
@@ -397,4 +397,4 @@ INSTANTIATE_TEST_SUITE_P(All, GuardPages, testing::ValuesIn(runnable_kernels(Lay
                          [](const auto& param) { return std::string(param.param->id->name); });
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::guard_pages_test

@@ -7,7 +7,7 @@
 
 #include "support/capi.h"
 
-namespace moe::test {
+namespace moe::test::guard_test {
 namespace {
 
 using api::guard;
@@ -79,4 +79,4 @@ TEST(Guard, TextsAndLengths) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::guard_test

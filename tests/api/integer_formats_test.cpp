@@ -12,7 +12,7 @@
 #include "support/share.h"
 #include "support/topk_call.h"
 
-namespace moe::test {
+namespace moe::test::integer_formats_test {
 namespace {
 
 struct IntModel {
@@ -412,4 +412,4 @@ TEST(IntegerFormats, TensorParallelRanks) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::integer_formats_test

@@ -3,7 +3,7 @@
 
 #include "support/capi.h"
 
-namespace moe::test {
+namespace moe::test::layer_test {
 namespace {
 
 class LayerEntry : public testing::Test {
@@ -200,4 +200,4 @@ TEST_F(LayerEntry, Report) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::layer_test

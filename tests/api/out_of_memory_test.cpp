@@ -8,7 +8,7 @@
 #include "support/capi.h"
 #include "support/wna16_targets.h"
 
-namespace moe::test {
+namespace moe::test::out_of_memory_test {
 namespace {
 
 constexpr std::int64_t kNone = INT64_MAX;
@@ -316,4 +316,4 @@ TEST_F(OutOfMemory, MakingAnError) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::out_of_memory_test

@@ -4,7 +4,7 @@
 #include "support/capi.h"
 #include "support/temp_dir.h"
 
-namespace moe::test {
+namespace moe::test::packed_test {
 namespace {
 
 class PackedWeights : public testing::Test {
@@ -155,4 +155,4 @@ TEST_F(PackedWeights, FromMemoryItIsReleasedOnce) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::packed_test

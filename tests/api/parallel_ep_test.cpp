@@ -8,7 +8,7 @@
 
 #include "support/ranks.h"
 
-namespace moe::test {
+namespace moe::test::parallel_ep_test {
 namespace {
 
 struct Case {
@@ -295,4 +295,4 @@ TEST(ExpertParallel, RoundRobinFallsBackUnderPolicyVllmOnly) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::parallel_ep_test

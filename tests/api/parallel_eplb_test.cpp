@@ -7,7 +7,7 @@
 
 #include "support/ranks.h"
 
-namespace moe::test {
+namespace moe::test::parallel_eplb_test {
 namespace {
 
 struct Case {
@@ -218,4 +218,4 @@ TEST(RedundantExperts, SourcesAreLogical) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::parallel_eplb_test

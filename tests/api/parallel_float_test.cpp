@@ -8,7 +8,7 @@
 #include "support/capi.h"
 #include "support/safetensors_writer.h"
 
-namespace moe::test {
+namespace moe::test::parallel_float_test {
 namespace {
 
 constexpr std::int64_t kExperts = 5, kHidden = 48, kInter = 32, kTokens = 9, kTopK = 3;
@@ -139,4 +139,4 @@ TEST(ParallelFloat, RoundRobinRedundantAndTensorShardsSumToOne) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::parallel_float_test

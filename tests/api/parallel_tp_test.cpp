@@ -5,7 +5,7 @@
 
 #include "support/ranks.h"
 
-namespace moe::test {
+namespace moe::test::parallel_tp_test {
 namespace {
 
 struct Case {
@@ -314,4 +314,4 @@ TEST(TensorParallel, TheReportTellsThePart) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::parallel_tp_test

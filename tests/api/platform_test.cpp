@@ -5,7 +5,7 @@
 
 #include "support/capi.h"
 
-namespace moe::test {
+namespace moe::test::platform_test {
 namespace {
 
 PlatformPtr make_platform(const char* text) {
@@ -65,4 +65,4 @@ TEST(Platform, TheCapOfTheEnvironment) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::platform_test

@@ -11,7 +11,7 @@
 #include "support/capi.h"
 #include "support/safetensors_writer.h"
 
-namespace moe::test {
+namespace moe::test::route_apply_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -360,4 +360,4 @@ TEST(RouteApply, IdsOfZeroExpertsEndAtTheirNumber) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::route_apply_test

@@ -12,7 +12,7 @@
 #include "support/capi.h"
 #include "support/vectors.h"
 
-namespace moe::test {
+namespace moe::test::route_test {
 namespace {
 
 // MOE_MAX_ISA for a scope.
@@ -347,4 +347,4 @@ TEST(RouteCall, UpstreamsVectors) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::route_test

@@ -3,7 +3,7 @@
 
 #include "support/capi.h"
 
-namespace moe::test {
+namespace moe::test::selection_test {
 namespace {
 
 moe_candidate candidate_at(const moe_selection* s, std::size_t i) {
@@ -126,4 +126,4 @@ TEST(Selection, AccessorsTakeNull) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::selection_test

@@ -5,7 +5,7 @@
 
 #include <array>
 
-namespace moe::test {
+namespace moe::test::struct_io_test {
 namespace {
 
 struct Grown {
@@ -16,12 +16,13 @@ struct Grown {
 };
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::struct_io_test
 
 template <>
-inline constexpr std::size_t moe::api::kV1Size<moe::test::Grown> = offsetof(moe::test::Grown, added);
+inline constexpr std::size_t moe::api::kV1Size<moe::test::struct_io_test::Grown> =
+    offsetof(moe::test::struct_io_test::Grown, added);
 
-namespace moe::test {
+namespace moe::test::struct_io_test {
 namespace {
 
 using api::peek_struct;
@@ -98,4 +99,4 @@ TEST(StructIo, MisalignedStructsAreRead) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::struct_io_test

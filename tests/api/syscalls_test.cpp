@@ -19,7 +19,7 @@
 #include "support/capi.h"
 #include "support/sanitizers.h"
 
-namespace moe::test {
+namespace moe::test::syscalls_test {
 namespace {
 
 #if !MOE_ASAN && !MOE_TSAN  // a sanitizer's runtime makes calls of its own
@@ -100,4 +100,4 @@ TEST(Syscalls, ApplyMakesOnlyFutexCalls) {
 #endif
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::syscalls_test

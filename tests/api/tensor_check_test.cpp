@@ -7,7 +7,7 @@
 
 #include "support/capi.h"
 
-namespace moe::test {
+namespace moe::test::tensor_check_test {
 namespace {
 
 using api::check_tensors;
@@ -227,4 +227,4 @@ TEST(TensorCheck, ViewsBecomeStructs) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::tensor_check_test

@@ -3,7 +3,7 @@
 
 #include "support/capi.h"
 
-namespace moe::test {
+namespace moe::test::tensor_test {
 namespace {
 
 TEST(TensorBytes, Sizes) {
@@ -145,4 +145,4 @@ TEST_F(DlPack, Refusals) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::tensor_test

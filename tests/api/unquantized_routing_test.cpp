@@ -6,7 +6,7 @@
 
 #include "support/capi.h"
 
-namespace moe::test {
+namespace moe::test::unquantized_routing_test {
 namespace {
 
 using nlohmann::json;
@@ -131,4 +131,4 @@ INSTANTIATE_TEST_SUITE_P(methods, UnquantizedRouting, testing::Values(
 // clang-format on
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::unquantized_routing_test

@@ -9,7 +9,7 @@
 #include "support/safetensors_writer.h"
 #include "support/topk_call.h"
 
-namespace moe::test {
+namespace moe::test::unquantized_test {
 namespace {
 
 // A layer with float weights and a batch.
@@ -263,4 +263,4 @@ TEST(Unquantized, CheckpointFiles) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::unquantized_test

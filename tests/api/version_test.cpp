@@ -5,7 +5,7 @@
 
 #include "support/capi.h"
 
-namespace moe::test {
+namespace moe::test::version_test {
 namespace {
 
 TEST(Version, NumbersAgree) {
@@ -68,4 +68,4 @@ TEST(Version, NamesOfTypes) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::version_test

@@ -7,7 +7,7 @@
 
 #include "support/capi.h"
 
-namespace moe::test {
+namespace moe::test::weights_test {
 namespace {
 
 WeightsPtr empty_weights(const moe_config* config) {
@@ -326,4 +326,4 @@ TEST(WeightSource, TensorsReadBackOutliveTheirLease) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::weights_test

@@ -6,7 +6,7 @@
 
 #include "support/wna16_model.h"
 
-namespace moe::test {
+namespace moe::test::wna16_checkpoints_test {
 namespace {
 
 // --- golden files -----------------------------------------------------------------------------------------------
@@ -326,4 +326,4 @@ TEST(Wna16Checkpoints, DamagedListsAreNotFollowed) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::wna16_checkpoints_test

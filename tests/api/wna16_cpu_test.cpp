@@ -9,7 +9,7 @@
 #include "support/share.h"
 #include "support/wna16_model.h"
 
-namespace moe::test {
+namespace moe::test::wna16_cpu_test {
 namespace {
 
 std::vector<Wna16Model> all_models() {
@@ -204,4 +204,4 @@ TEST(Wna16Cpu, TensorParallelRanks) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::wna16_cpu_test

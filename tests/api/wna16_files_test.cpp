@@ -12,7 +12,7 @@
 #include "support/temp_dir.h"
 #include "support/topk_call.h"
 
-namespace moe::test {
+namespace moe::test::wna16_files_test {
 namespace {
 
 using nlohmann::json;
@@ -396,4 +396,4 @@ TEST(Wna16Outputs, ACpuRunsWeightsOfItsOwnModelOnly) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::wna16_files_test

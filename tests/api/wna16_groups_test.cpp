@@ -7,7 +7,7 @@
 #include "support/share.h"
 #include "support/wna16_model.h"
 
-namespace moe::test {
+namespace moe::test::wna16_groups_test {
 namespace {
 
 // Every column in any group: some groups are long, some empty.
@@ -426,4 +426,4 @@ TEST(Wna16Groups, OtherEnginesTakeNoPart) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::wna16_groups_test

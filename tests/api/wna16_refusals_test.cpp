@@ -9,7 +9,7 @@
 
 #include "support/wna16_targets.h"
 
-namespace moe::test {
+namespace moe::test::wna16_refusals_test {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInf = std::numeric_limits<float>::infinity();
@@ -382,4 +382,4 @@ TEST(Wna16Refusals, ChecksOfTheMarlinMethod) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::wna16_refusals_test

@@ -13,7 +13,7 @@
 #include "support/share.h"
 #include "support/wna16_targets.h"
 
-namespace moe::test {
+namespace moe::test::wna16_round_trip_test {
 namespace {
 
 struct Size {
@@ -264,4 +264,4 @@ TEST(Wna16RoundTrips, GuardedTensors) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::wna16_round_trip_test

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace moe::test {
+namespace moe::test::buffer_test {
 namespace {
 
 // An allocator that notes what it is asked for.
@@ -121,4 +121,4 @@ TEST(Buffer, KeepsItsLenderAlive) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::buffer_test

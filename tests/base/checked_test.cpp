@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace moe::test {
+namespace moe::test::checked_test {
 namespace {
 
 constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
@@ -64,4 +64,4 @@ TEST(Narrow, KeepsTheValueOrRefuses) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::checked_test

@@ -12,7 +12,7 @@
 
 #include "support/share.h"
 
-namespace moe::test {
+namespace moe::test::decimal_test {
 namespace {
 
 template <class Float>
@@ -75,4 +75,4 @@ TYPED_TEST(DecimalTest, RandomBits) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::decimal_test

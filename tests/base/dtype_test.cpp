@@ -8,7 +8,7 @@
 
 #include "moe/moe.h"
 
-namespace moe::test {
+namespace moe::test::dtype_test {
 namespace {
 
 std::set<int> known_numbers() {
@@ -84,4 +84,4 @@ TEST(DType, ActivationTypes) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::dtype_test

@@ -11,7 +11,7 @@
 
 #include "support/share.h"
 
-namespace moe::test {
+namespace moe::test::exp_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -102,4 +102,4 @@ TEST(LogF32, AroundOne) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::exp_test

@@ -11,7 +11,7 @@
 
 #include "support/share.h"
 
-namespace moe::test {
+namespace moe::test::float_formats_test {
 namespace {
 
 struct Format {
@@ -125,4 +125,4 @@ INSTANTIATE_TEST_SUITE_P(Formats, SixteenBits,
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::float_formats_test

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-namespace moe::test {
+namespace moe::test::gelu_test {
 namespace {
 
 TEST(Gelu, AgreesWithErfAndTanh) {
@@ -35,4 +35,4 @@ TEST(Gelu, NonFinite) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::gelu_test

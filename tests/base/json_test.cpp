@@ -11,7 +11,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 
-namespace moe::test {
+namespace moe::test::json_test {
 namespace {
 
 using json::Value;
@@ -300,4 +300,4 @@ TEST(Json, MergesLargeObjectsQuickly) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::json_test

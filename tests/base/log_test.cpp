@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-namespace moe::test {
+namespace moe::test::log_test {
 namespace {
 
 struct Message {
@@ -200,4 +200,4 @@ TEST(Log, TwoLogsDoNotHearEachOther) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::log_test

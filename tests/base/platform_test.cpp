@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-namespace moe::test {
+namespace moe::test::platform_test {
 namespace {
 
 std::set<std::string> names(const FeatureSet& features) {
@@ -234,4 +234,4 @@ TEST(Detect, FirstCallFromManyThreads) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::platform_test

@@ -11,7 +11,7 @@
 
 #include "support/sanitizers.h"
 
-namespace moe::test {
+namespace moe::test::process_mark_test {
 namespace {
 
 int child(bool (*body)(const ProcessMark&, std::uint64_t), const ProcessMark& mark, std::uint64_t parent) {
@@ -55,4 +55,4 @@ TEST(ProcessMark, ThreadsOfAChildAgree) {
 #endif
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::process_mark_test

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace moe::test {
+namespace moe::test::tensor_test {
 namespace {
 
 using Shape = std::vector<std::int64_t>;
@@ -138,4 +138,4 @@ TEST(Lease, IsGivenBackOnceAlsoAfterMoves) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::tensor_test

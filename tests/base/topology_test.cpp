@@ -10,7 +10,7 @@
 
 #include "support/temp_dir.h"
 
-namespace moe::test {
+namespace moe::test::topology_test {
 namespace {
 
 TEST(CpuListText, ReadsWhatTheKernelWrites) {
@@ -234,4 +234,4 @@ TEST(TopologyMembers, OfThisMachine) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::topology_test

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <random>
 
-namespace moe::test {
+namespace moe::test::expert_maps_test {
 namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
@@ -119,4 +119,4 @@ TEST(ExpertMaps, PermutationIsStableAndForeignSlotsComeLast) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::expert_maps_test

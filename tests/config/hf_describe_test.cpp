@@ -8,7 +8,7 @@
 #include "config/config.h"
 #include "support/vectors.h"
 
-namespace moe::test {
+namespace moe::test::hf_describe_test {
 namespace {
 
 using nlohmann::json;
@@ -196,4 +196,4 @@ TEST(HfDescribe, QueriesAreChecked) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::hf_describe_test

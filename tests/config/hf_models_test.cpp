@@ -9,7 +9,7 @@
 #include "config/config.h"
 #include "support/vectors.h"
 
-namespace moe::test {
+namespace moe::test::hf_models_test {
 namespace {
 
 using nlohmann::json;
@@ -389,4 +389,4 @@ TEST(HfModels, TextsAreLimited) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::hf_models_test

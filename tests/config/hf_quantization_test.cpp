@@ -9,7 +9,7 @@
 #include "config/config.h"
 #include "support/vectors.h"
 
-namespace moe::test {
+namespace moe::test::hf_quantization_test {
 namespace {
 
 constexpr const char* kModule = "model.layers.3.mlp.experts";
@@ -311,4 +311,4 @@ TEST(HfQuantization, WorkOnPatternsIsLimited) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::hf_quantization_test

@@ -11,7 +11,7 @@
 #include "support/sanitizers.h"
 #include "support/vectors.h"
 
-namespace moe::test {
+namespace moe::test::hostile_test {
 namespace {
 
 using nlohmann::json;
@@ -298,4 +298,4 @@ TEST(Hostile, TextBombs) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::hostile_test

@@ -43,7 +43,7 @@ void operator delete[](void* p, std::size_t) noexcept { release(p); }
 void operator delete(void* p, const std::nothrow_t&) noexcept { release(p); }
 void operator delete[](void* p, const std::nothrow_t&) noexcept { release(p); }
 
-namespace moe::test {
+namespace moe::test::memory_test {
 namespace {
 
 // The number of allocations that `body` makes; each has failed once.
@@ -107,4 +107,4 @@ TEST(Memory, TreesAreCopiedWholeOrNotAtAll) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::memory_test

@@ -3,7 +3,7 @@
 
 #include "config/documents.h"
 
-namespace moe::test {
+namespace moe::test::merge_test {
 namespace {
 
 using nlohmann::json;
@@ -111,4 +111,4 @@ TEST(Merge, ChainsKeepTheDocument) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::merge_test

@@ -5,7 +5,7 @@
 #include "config/sections.h"
 #include "support/vectors.h"
 
-namespace moe::test {
+namespace moe::test::parallel_test {
 namespace {
 
 using nlohmann::json;
@@ -94,4 +94,4 @@ TEST(Parallel, ExpertsOfTheRank) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::parallel_test

@@ -6,7 +6,7 @@
 #include "config/documents.h"
 #include "support/vectors.h"
 
-namespace moe::test {
+namespace moe::test::parse_test {
 namespace {
 
 using nlohmann::json;
@@ -289,4 +289,4 @@ TEST(Parse, HfQuantizationFrame) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::parse_test

@@ -4,7 +4,7 @@
 #include "config/config.h"
 #include "support/vectors.h"
 
-namespace moe::test {
+namespace moe::test::placement_test {
 namespace {
 
 TEST(Placement, GoldenExpertMaps) {
@@ -69,4 +69,4 @@ TEST(Placement, OutsideIsEmpty) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::placement_test

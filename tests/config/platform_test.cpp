@@ -3,7 +3,7 @@
 
 #include "config/documents.h"
 
-namespace moe::test {
+namespace moe::test::platform_test {
 namespace {
 
 using nlohmann::json;
@@ -209,4 +209,4 @@ TEST(PlatformDocument, EffectiveForAConfig) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::platform_test

@@ -5,7 +5,7 @@
 
 #include "config/documents.h"
 
-namespace moe::test {
+namespace moe::test::quantization_test {
 namespace {
 
 using nlohmann::json;
@@ -258,4 +258,4 @@ TEST(Quantization, TwoForms) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::quantization_test

@@ -8,7 +8,7 @@
 
 #include "config/config.h"
 
-namespace moe::test {
+namespace moe::test::re_test {
 namespace {
 
 struct Case {
@@ -155,4 +155,4 @@ TEST(Re, HostilePatternsAreLinear) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::re_test

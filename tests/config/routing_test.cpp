@@ -5,7 +5,7 @@
 #include "config/sections.h"
 #include "support/vectors.h"
 
-namespace moe::test {
+namespace moe::test::routing_test {
 namespace {
 
 using nlohmann::json;
@@ -120,4 +120,4 @@ TEST(Routing, Defaults) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::routing_test

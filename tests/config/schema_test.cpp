@@ -4,7 +4,7 @@
 
 #include "config/documents.h"
 
-namespace moe::test {
+namespace moe::test::schema_test {
 namespace {
 
 using nlohmann::json;
@@ -47,4 +47,4 @@ TEST(Schema, ExamplesAreAccepted) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::schema_test

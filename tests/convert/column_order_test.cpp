@@ -11,7 +11,7 @@
 #include <numeric>
 #include <random>
 
-namespace moe::test {
+namespace moe::test::column_order_test {
 namespace {
 
 P16Matrix plain(std::int64_t k, std::int64_t group, bool zeros = false) {
@@ -174,4 +174,4 @@ TEST(ColumnOrder, RowsTakeTheirPlaces) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::column_order_test

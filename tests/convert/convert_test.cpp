@@ -16,7 +16,7 @@
 #include "convert/random_layer.h"
 #include "convert/random_wna16.h"
 
-namespace moe::test {
+namespace moe::test::convert_test {
 namespace {
 
 // --- row orders and formats --------------------------------------------------------------------------
@@ -368,4 +368,4 @@ TEST(Dequantize, ListsOfColumnsAreChecked) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::convert_test

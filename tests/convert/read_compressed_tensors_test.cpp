@@ -11,7 +11,7 @@
 #include "base/float_formats.h"
 #include "convert/random_layer.h"
 
-namespace moe::test {
+namespace moe::test::read_compressed_tensors_test {
 namespace {
 
 // --- scales ------------------------------------------------------------------------------------------
@@ -178,4 +178,4 @@ TEST(ConvertFaults, BitsPastTheLastColumn) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::read_compressed_tensors_test

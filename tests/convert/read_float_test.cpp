@@ -4,7 +4,7 @@
 #include "base/float_formats.h"
 #include "convert/random_layer.h"
 
-namespace moe::test {
+namespace moe::test::read_float_test {
 namespace {
 
 constexpr std::int64_t kExperts = 3, kHidden = 70, kInter = 37;
@@ -161,4 +161,4 @@ TEST(ReadFloat, WhatWouldOverflowIsRefusedWithItsPlace) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::read_float_test

@@ -14,7 +14,7 @@
 #include "convert/random_wna16.h"
 #include "convert/source_matrix.h"
 
-namespace moe::test {
+namespace moe::test::read_wna16_test {
 namespace {
 
 // The layout says only what the matrices hold.
@@ -399,4 +399,4 @@ TEST(ReadWna16Faults, ScalesAndShapesInTheOrderOfTheFormat) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::read_wna16_test

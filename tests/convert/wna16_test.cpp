@@ -11,7 +11,7 @@
 #include "convert/wna16_world.h"
 #include "support/share.h"
 
-namespace moe::test {
+namespace moe::test::wna16_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -481,4 +481,4 @@ TEST(Wna16, NoExperts) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::wna16_test

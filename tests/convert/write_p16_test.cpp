@@ -11,7 +11,7 @@
 #include "base/float_formats.h"
 #include "convert/random_layer.h"
 
-namespace moe::test {
+namespace moe::test::write_p16_test {
 namespace {
 
 // --- golden ----------------------------------------------------------------------------------------
@@ -217,4 +217,4 @@ TEST(Dequantize, RoundsToTheOutputTypeAndTakesStrides) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::write_p16_test

@@ -8,7 +8,7 @@
 #include "io/packed.h"
 #include "io/packed_format.h"
 
-namespace moe::test {
+namespace moe::test::packed_groups_test {
 namespace {
 
 PackedInfo info_of(const Layout& layout) {
@@ -85,4 +85,4 @@ TEST(PackedGroups, HeadersThatContradictThemselves) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::packed_groups_test

@@ -19,7 +19,7 @@
 #include "scheme/layout_named.h"
 #include "support/safetensors_writer.h"
 
-namespace moe::test {
+namespace moe::test::packed_test {
 namespace {
 
 using testing::HasSubstr;
@@ -530,4 +530,4 @@ TEST(PackedLoad, MappingABigFileIsLazy) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::packed_test

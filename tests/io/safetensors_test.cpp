@@ -12,7 +12,7 @@
 #include "support/share.h"
 #include "support/vectors.h"
 
-namespace moe::test {
+namespace moe::test::safetensors_test {
 namespace {
 
 using testing::HasSubstr;
@@ -320,4 +320,4 @@ TEST(CheckpointHostile, EmptyDirectory) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::safetensors_test

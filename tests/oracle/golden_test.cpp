@@ -7,7 +7,7 @@
 #include "oracle/selection.h"
 #include "support/vectors.h"
 
-namespace moe::test {
+namespace moe::test::golden_test {
 namespace {
 
 using nlohmann::json;
@@ -91,4 +91,4 @@ INSTANTIATE_TEST_SUITE_P(vectors, GoldenSelection,
                          });
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::golden_test

@@ -8,7 +8,7 @@
 #include "oracle/select.h"
 #include "support/vectors.h"
 
-namespace moe::test {
+namespace moe::test::method_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -71,4 +71,4 @@ TEST(w4a8_method, every_case) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::method_test

@@ -6,7 +6,7 @@
 #include "oracle/selection.h"
 #include "support/vectors.h"
 
-namespace moe::test {
+namespace moe::test::query_test {
 namespace {
 
 Result<Query> query(const std::string& text) {
@@ -168,4 +168,4 @@ TEST(keys, answers_use_the_name_or_the_long_form) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::query_test

@@ -11,7 +11,7 @@
 #include "oracle/selection.h"
 #include "support/vectors.h"
 
-namespace moe::test {
+namespace moe::test::rows_unquantized_test {
 namespace {
 
 using nlohmann::json;
@@ -220,4 +220,4 @@ TEST(unquantized, switches) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::rows_unquantized_test

@@ -9,7 +9,7 @@
 
 #include "oracle/selection.h"
 
-namespace moe::test {
+namespace moe::test::rows_w4a8_int8_test {
 namespace {
 
 using testing::HasSubstr;
@@ -92,4 +92,4 @@ TEST(w4a8_int8, kleidiai_layouts) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::rows_w4a8_int8_test

@@ -8,7 +8,7 @@
 #include "oracle/select_world.h"
 #include "oracle/selection.h"
 
-namespace moe::test {
+namespace moe::test::select_oracles_test {
 namespace {
 
 using testing::HasSubstr;
@@ -149,4 +149,4 @@ TEST(select, int8_sums_have_a_limit) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::select_oracles_test

@@ -14,7 +14,7 @@
 #include "oracle/select_world.h"
 #include "oracle/selection.h"
 
-namespace moe::test {
+namespace moe::test::select_test {
 namespace {
 
 std::size_t kernels_of(LayoutKind layout, ActFormat act = ActFormat::tok8) {
@@ -374,4 +374,4 @@ TEST(reject_name, all_values) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::select_test

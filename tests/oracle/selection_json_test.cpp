@@ -10,7 +10,7 @@
 #include "oracle/selection.h"
 #include "support/vectors.h"
 
-namespace moe::test {
+namespace moe::test::selection_json_test {
 namespace {
 
 using nlohmann::json;
@@ -154,4 +154,4 @@ TEST(selection_json, routing_method_and_shard_are_the_resolved_ones) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::selection_json_test

@@ -11,7 +11,7 @@
 #include "oracle/selection.h"
 #include "scheme/wna16_layout.h"
 
-namespace moe::test {
+namespace moe::test::wna16_needs_test {
 namespace {
 
 using nlohmann::json;
@@ -220,4 +220,4 @@ TEST(Wna16Layout, StoredNumbersAreChecked) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::wna16_needs_test

@@ -14,7 +14,7 @@
 #include "base/buffer.h"
 #include "base/topology.h"
 
-namespace moe::test {
+namespace moe::test::context_test {
 namespace {
 
 using nlohmann::json;
@@ -303,4 +303,4 @@ TEST(Context, DenormalsStayByDefault) {
 #endif
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::context_test

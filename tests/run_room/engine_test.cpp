@@ -11,7 +11,7 @@
 #include "support/share.h"
 #include "support/tiny_layer.h"
 
-namespace moe::test {
+namespace moe::test::engine_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -165,4 +165,4 @@ INSTANTIATE_TEST_SUITE_P(All, EngineRows, testing::ValuesIn(all_rows()),
                          [](const auto& row) { return std::string(row.param->id->name); });
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::engine_test

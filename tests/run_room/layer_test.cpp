@@ -11,7 +11,7 @@
 #include "support/tiny_layer.h"
 #include "support/vectors.h"
 
-namespace moe::test {
+namespace moe::test::layer_test {
 namespace {
 
 const LayerShape kShapes[] = {
@@ -375,4 +375,4 @@ TEST(LayerGolden, AllMoeVectors) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::layer_test

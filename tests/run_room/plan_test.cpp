@@ -13,7 +13,7 @@
 #include "base/checked.h"
 #include "run/context.h"
 
-namespace moe::test {
+namespace moe::test::plan_test {
 namespace {
 
 // Ids of a batch: experts held and not held, -1, zero experts, i32 or i64, with a stride.
@@ -215,4 +215,4 @@ TEST(CheckIds, NamesTheFirstWrongOne) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::plan_test

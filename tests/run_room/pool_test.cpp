@@ -21,7 +21,7 @@
 
 #include "support/sanitizers.h"
 
-namespace moe::test {
+namespace moe::test::pool_test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -361,4 +361,4 @@ TEST(Pool, WorkersStayOnTheGivenCpus) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::pool_test

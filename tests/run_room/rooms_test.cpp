@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-namespace moe::test {
+namespace moe::test::rooms_test {
 namespace {
 
 TEST(Rooms, EachHasOneHolder) {
@@ -75,4 +75,4 @@ TEST(Rooms, AChildFindsThemFree) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::rooms_test

@@ -21,7 +21,7 @@
 #include "support/share.h"
 #include "support/vectors.h"
 
-namespace moe::test {
+namespace moe::test::route_property_test {
 namespace {
 
 constexpr double kHalfUlp = 0x1p-24, kTiny = 0x1p-149;
@@ -380,4 +380,4 @@ TEST(RouteProperty, TellsRulesApart) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::route_property_test

@@ -6,7 +6,7 @@
 
 #include "support/routing.h"
 
-namespace moe::test {
+namespace moe::test::route_setup_test {
 namespace {
 
 const RouteKernel& any() { return *route_kernels().back(); }
@@ -104,4 +104,4 @@ TEST(RouteSetup, ScratchIsBounded) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::route_setup_test

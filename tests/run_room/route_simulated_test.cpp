@@ -6,7 +6,7 @@
 
 #include "support/routing.h"
 
-namespace moe::test {
+namespace moe::test::route_simulated_test {
 namespace {
 
 Config simulated(const char* strategy, std::int64_t experts, std::int64_t k, std::int64_t seed) {
@@ -75,4 +75,4 @@ TEST(RouteSimulated, LogitsAndKernelsDoNotMatter) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::route_simulated_test

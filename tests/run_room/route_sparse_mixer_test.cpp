@@ -6,7 +6,7 @@
 
 #include "support/routing.h"
 
-namespace moe::test {
+namespace moe::test::route_sparse_mixer_test {
 namespace {
 
 Config sparse_mixer_config(std::int64_t experts, double eps = 0.01) {
@@ -86,4 +86,4 @@ TEST(RouteSparseMixer, SameOnEveryIsa) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::route_sparse_mixer_test

@@ -15,7 +15,7 @@
 
 #include "support/routing.h"
 
-namespace moe::test {
+namespace moe::test::route_test {
 namespace {
 
 // Runs tasks last to first, each on a thread of its own.
@@ -232,4 +232,4 @@ TEST(RouteRules, ScoresAreDistinctExpertsAlways) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::route_test

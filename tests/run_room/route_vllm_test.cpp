@@ -7,7 +7,7 @@
 #include "support/routing.h"
 #include "support/vectors.h"
 
-namespace moe::test {
+namespace moe::test::route_vllm_test {
 namespace {
 
 Config vllm_config(std::int64_t experts, std::int64_t k, bool renormalize) {
@@ -139,4 +139,4 @@ TEST(RouteVllm, NonFiniteRowsGiveFiniteWeights) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::route_vllm_test

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace moe::test {
+namespace moe::test::shards_test {
 namespace {
 
 TEST(Shards, CoverEveryUnitOnceAndChunksStayInside) {
@@ -109,4 +109,4 @@ TEST(Claims, MoreNodesThanListsShareThem) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::shards_test

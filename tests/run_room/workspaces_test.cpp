@@ -12,7 +12,7 @@
 
 #include "support/sanitizers.h"
 
-namespace moe::test {
+namespace moe::test::workspaces_test {
 namespace {
 
 struct Counter {
@@ -125,4 +125,4 @@ TEST(Workspaces, AChildDoesNotWaitForThreadsOfItsParent) {
 #endif
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::workspaces_test

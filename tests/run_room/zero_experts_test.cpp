@@ -9,7 +9,7 @@
 #include "kernels/kernel.h"
 #include "support/tiny_layer.h"
 
-namespace moe::test {
+namespace moe::test::zero_experts_test {
 namespace {
 
 TEST(ZeroExperts, SumsOfTheirWeights) {
@@ -71,4 +71,4 @@ TEST_P(ZeroExpertLayers, AddTheTokenOnTheFirstRankOnly) {
 INSTANTIATE_TEST_SUITE_P(Types, ZeroExpertLayers, ::testing::Values(DType::f32, DType::bf16, DType::f16));
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::zero_experts_test

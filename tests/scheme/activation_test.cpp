@@ -5,7 +5,7 @@
 
 #include "support/vectors.h"
 
-namespace moe::test {
+namespace moe::test::activation_test {
 namespace {
 
 TEST(ActivationNames, GoldenIndex) {
@@ -52,4 +52,4 @@ TEST(ActivationNames, Parameters) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::activation_test

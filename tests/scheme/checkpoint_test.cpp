@@ -11,7 +11,7 @@
 
 #include "support/vectors.h"
 
-namespace moe::test {
+namespace moe::test::checkpoint_test {
 namespace {
 
 ExpertModule qwen(Format format = Format::pack_quantized) {
@@ -266,4 +266,4 @@ TEST(Checkpoint, VectorsHaveTheTensorsOfTheRows) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::checkpoint_test

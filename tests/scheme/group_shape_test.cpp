@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace moe::test {
+namespace moe::test::group_shape_test {
 namespace {
 
 struct Row {
@@ -27,4 +27,4 @@ TEST(GroupShape, Predicates) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::group_shape_test

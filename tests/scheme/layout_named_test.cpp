@@ -7,7 +7,7 @@
 
 #include "scheme/layout_kai.h"
 
-namespace moe::test {
+namespace moe::test::layout_named_test {
 namespace {
 
 Layout layer(LayoutKind kind, std::int64_t group, bool bias = false, bool gated = true, std::int64_t experts = 3) {
@@ -98,4 +98,4 @@ TEST(KaiMatrix, PartsFillTheTile) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::layout_named_test

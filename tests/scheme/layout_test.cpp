@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace moe::test {
+namespace moe::test::layout_test {
 namespace {
 
 P16Matrix matrix(std::int64_t half_rows, int halves, std::int64_t k, std::int64_t group, bool bias) {
@@ -163,4 +163,4 @@ TEST(Layout, Ids) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::layout_test

@@ -5,7 +5,7 @@
 
 #include "support/vectors.h"
 
-namespace moe::test {
+namespace moe::test::ocp_mx_test {
 namespace {
 
 QuantType type_of(const nlohmann::json& name) {
@@ -51,4 +51,4 @@ TEST(OcpMx, NamesReadBack) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::ocp_mx_test

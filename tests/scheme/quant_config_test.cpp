@@ -10,7 +10,7 @@
 
 #include "scheme/quant_config_builders.h"
 
-namespace moe::test {
+namespace moe::test::quant_config_test {
 namespace {
 
 QuantConfig built(const char* builder, const QuantArguments& a) {
@@ -98,4 +98,4 @@ TEST(QuantConfig, TableOfBuilders) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::quant_config_test

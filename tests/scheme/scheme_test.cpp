@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-namespace moe::test {
+namespace moe::test::scheme_test {
 namespace {
 
 TEST(Scheme, RoutingMethodNamesThereAndBack) {
@@ -63,4 +63,4 @@ TEST(Scheme, W4A8Int8NeedsAllOfItsMembers) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::scheme_test

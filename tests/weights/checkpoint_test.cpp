@@ -11,7 +11,7 @@
 #include "support/safetensors_writer.h"
 #include "weights/weight_fixture.h"
 
-namespace moe::test {
+namespace moe::test::checkpoint_test {
 namespace {
 
 using testing::HasSubstr;
@@ -380,4 +380,4 @@ TEST(CheckpointLoad, AFileThatShrinksIsAnError) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::checkpoint_test

@@ -10,7 +10,7 @@
 #include "support/safetensors_writer.h"
 #include "weights/weight_fixture.h"
 
-namespace moe::test {
+namespace moe::test::correction_bias_test {
 namespace {
 
 constexpr const char* kBiased = R"(,"routing":{"e_score_correction_bias":true,"scoring_func":"sigmoid"})";
@@ -98,4 +98,4 @@ TEST(CheckpointBias, FaultsNameTheTensor) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::correction_bias_test

@@ -10,7 +10,7 @@
 #include "support/memory_source.h"
 #include "weights/weight_fixture.h"
 
-namespace moe::test {
+namespace moe::test::weight_set_test {
 namespace {
 
 using testing::ElementsAre;
@@ -407,4 +407,4 @@ TEST(WeightSource, ConvertsLikeSetTensors) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::weight_set_test
