@@ -3,13 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
 #include <string>
 
 #include "convert/random_layer.h"
 #include "scheme/layout_named.h"
+#include "support/share.h"
 #include "support/w4a8_files.h"
 
-namespace moe::test {
+namespace moe::test::named_forms_test {
 namespace {
 
 Layout named(LayoutKind kind, std::int64_t e, std::int64_t h, std::int64_t i, std::int64_t g, bool bias) {
@@ -129,6 +131,45 @@ TEST_P(NamedForms, RoundTripsEveryShape) {
   }
 }
 
+// One matrix of any number of rows, odd ones too, of codes, scales and biases that are told from each other.
+TEST_P(NamedForms, RandomMatricesComeBack) {
+  std::mt19937 rng(23);
+  const auto pick = [&](int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng); };
+  for (int round = 0; round < rounds(300); ++round) {
+    const std::int64_t n = pick(1, 70), group = pick(0, 1) == 0 ? -1 : 32 * pick(1, 8);
+    const std::int64_t k = group < 0 ? 2 * pick(1, 150) : group * pick(1, 4), groups = group < 0 ? 1 : k / group;
+    const bool bias = pick(0, 1) == 1;
+    SCOPED_TRACE(testing::Message() << "n " << n << " k " << k << " g " << group << " bias " << bias);
+    const RandomLayer drawn(1, n, k, -1, bias, static_cast<unsigned>(round));
+    std::vector<std::uint16_t> scales(static_cast<std::size_t>(n * groups));
+    for (auto& s : scales) s = static_cast<std::uint16_t>(0x3a00 + rng() % 0x400);
+    Layout l = named(GetParam(), 1, n, k, group, bias);
+    l.w13 = l.w2;  // an ungated layer whose two matrices are alike
+    place_tensors(l);
+    ConvertJob job{.layout = l, .gated = false, .group_size = group};
+    job.experts = {0};
+    MemorySource source;
+    for (Role r : {Role::w13_weight, Role::w2_weight}) source.set(r, 0, row_major(DType::i8, {n, k}, drawn.w2.data()));
+    for (Role r : {Role::w13_scale, Role::w2_scale})
+      source.set(r, 0, row_major(DType::bf16, {n, groups}, scales.data()));
+    if (bias)
+      for (Role r : {Role::w13_bias, Role::w2_bias}) source.set(r, 0, row_major(DType::f32, {n}, drawn.b2.data()));
+    const Bytes out = convert(job, source);
+    std::vector<float> want(static_cast<std::size_t>(n * k)), wanted_scales(scales.size());
+    for (std::size_t i = 0; i < scales.size(); ++i) wanted_scales[i] = bf16_to_f32(scales[i]);
+    const std::size_t run = want.size() / scales.size();
+    for (std::size_t i = 0; i < want.size(); ++i) want[i] = static_cast<float>(drawn.w2[i]) * wanted_scales[i / run];
+    for (Matrix which : {Matrix::w13, Matrix::w2}) {
+      ASSERT_EQ(dense_of(l, out, 0, which), want);
+      CanonicalRows rows;
+      rows.shape(n, l.matrix(which));
+      ASSERT_TRUE(named_form(GetParam())->read({l, out.data(), 0}, which, rows));
+      ASSERT_EQ(rows.bias, bias ? drawn.b2 : std::vector<float>(static_cast<std::size_t>(n)));
+      ASSERT_EQ(rows.scales, wanted_scales);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, NamedForms, testing::Values(LayoutKind::torch_float, LayoutKind::kai),
                          [](const auto& i) { return "kind" + std::to_string(static_cast<int>(i.param)); });
 
@@ -155,4 +196,4 @@ TEST(NamedForms, ReadingBackChecksTheTensor) {
 }
 
 }  // namespace
-}  // namespace moe::test
+}  // namespace moe::test::named_forms_test
