@@ -91,5 +91,26 @@ TEST(w4a8_int8, kleidiai_layouts) {
   EXPECT_EQ(s->candidates[*s->winner].kernel, "w4a8_tok8_kai_dotprod");
 }
 
+// Policy vllm: PyTorch packs a generic blob where KleidiAI can't run, and without its operators nothing can; our own
+// policy never asks for them.
+TEST(w4a8_int8, vllm_on_arm) {
+  const char* vllm = R"({"selection_policy": "vllm"})";
+  const auto blob = select(vllm, arm_with(Feature::dotprod, false));
+  ASSERT_TRUE(blob) << blob.error().message;
+  EXPECT_EQ(blob->layout_id, "torch/dyn_quant_4bit-g32/1");
+  EXPECT_EQ(blob->candidates[*blob->winner].kernel, "CPUExpertsInt4");
+
+  for (const bool dotprod : {true, false}) {
+    Platform p = arm_with(Feature::dotprod, dotprod);
+    p.libs.clear();
+    const auto none = select(vllm, p);
+    ASSERT_FALSE(none);
+    EXPECT_EQ(none.error().code, Code::no_backend);
+    EXPECT_THAT(none.error().details, HasSubstr("torch_dyn_quant_4bit"));
+    EXPECT_THAT(none.error().details, HasSubstr("/platform/libs"));
+    EXPECT_TRUE(select("{}", p));
+  }
+}
+
 }  // namespace
 }  // namespace moe::test::rows_w4a8_int8_test
