@@ -186,10 +186,7 @@ std::vector<std::byte> equal_everywhere(const IntModel& m, const std::string& fa
     EXPECT_EQ(layer.kernel.rfind(family, 0), 0u) << layer.kernel;
     const std::vector<std::byte> out = layer.run(m, 0, m.T);
     if (first.empty()) first = out;
-    if (layer.kernel.find("_bf16_p16_") == std::string::npos)
-      EXPECT_EQ(out, first) << layer.kernel;
-    else  // dots of bfloat16 pairs round in their own way
-      EXPECT_LE(relative_rms(floats_of(out, m.dtype), floats_of(first, m.dtype)), 8e-3) << layer.kernel;
+    EXPECT_EQ(out, first) << layer.kernel;
     const auto row = static_cast<std::ptrdiff_t>(out.size()) / m.T;
     for (std::int64_t t = 0; t < m.T; ++t)  // alone as in the batch
       EXPECT_EQ(layer.run(m, t, 1), std::vector<std::byte>(out.begin() + t * row, out.begin() + (t + 1) * row))

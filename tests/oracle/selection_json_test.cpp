@@ -94,6 +94,8 @@ TEST(selection_json, policy_vllm_falls_back_to_linear_placement) {
 TEST(selection_json, runs_as_says_what_the_kernel_multiplies) {
   EXPECT_EQ(selected(scheme("W4A8", 32)).at("runs_as"),
             json::parse(R"({"weights": "int4", "activations": "int8_per_token"})"));
+  EXPECT_EQ(selected(scheme("W8A16", 32)).at("runs_as"),
+            json::parse(R"({"weights": "int8", "activations": "int16_block128"})"));
   for (const char* dtype : {"bfloat16", "float16", "float32"}) {
     const json v = selected({{"in_dtype", dtype}});
     EXPECT_EQ(v.at("runs_as"), (json{{"weights", dtype}, {"activations", "float32"}}));

@@ -114,6 +114,20 @@ Wna16Model random_wna16(Wna16Model m, std::uint32_t seed) {
   return m;
 }
 
+namespace {
+
+double in_type(moe_dtype dtype, double v) {
+  const auto f = static_cast<float>(v);
+  if (dtype == MOE_DTYPE_F32) return v;
+  return static_cast<double>(dtype == MOE_DTYPE_BF16 ? bf16_to_f32(f32_to_bf16(f)) : f16_to_f32(f32_to_f16(f)));
+}
+
+}  // namespace
+
+double bound_of(const Wna16Model& m) {
+  return m.dtype == MOE_DTYPE_F32 ? 1e-5 : m.dtype == MOE_DTYPE_BF16 ? 2.5e-3 : 3.5e-4;
+}
+
 std::vector<double> plain_layer(const Wna16Model& m) {
   std::vector<double> out(static_cast<std::size_t>(m.T * m.H), 0.0), act(static_cast<std::size_t>(m.I));
   const auto row = [&](const Matrix13or2& w, std::int64_t n, const auto& x) {
@@ -127,7 +141,8 @@ std::vector<double> plain_layer(const Wna16Model& m) {
       const auto e = static_cast<std::size_t>(m.ids[slot]);
       for (std::int64_t i = 0; i < m.I; ++i) {
         const double g = row(m.w13[e], i, m.x.data() + t * m.H);
-        act[static_cast<std::size_t>(i)] = g / (1 + std::exp(-g)) * row(m.w13[e], m.I + i, m.x.data() + t * m.H);
+        const double up = row(m.w13[e], m.I + i, m.x.data() + t * m.H);
+        act[static_cast<std::size_t>(i)] = in_type(m.dtype, g / (1 + std::exp(-g)) * up);
       }
       for (std::int64_t h = 0; h < m.H; ++h)
         out[static_cast<std::size_t>(t * m.H + h)] +=

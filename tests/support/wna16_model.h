@@ -49,9 +49,13 @@ struct Wna16Model {
 Wna16Model random_wna16(Wna16Model m, std::uint32_t seed);
 
 // With rows of their own for these weights.
-constexpr std::initializer_list<const char*> kWna16Isas = {"scalar", "avx2", "avx512vnni", "avx512bf16"};
+constexpr std::initializer_list<const char*> kWna16Isas = {"scalar", "avx2", "avxvnni", "avx512vnni"};
 
+// In float64, but for the values between the two matrices, which have the type of the layer.
 std::vector<double> plain_layer(const Wna16Model& m);
+// Relative rms distance of a layer with 16-bit or float32 activations from it: little more than the rounding of the
+// output to the layer's type.
+double bound_of(const Wna16Model& m);
 
 // --- tensors of a format ---------------------------------------------------------------------------------------------
 
