@@ -44,7 +44,8 @@ set(instructions)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(instructions --objdump ${CMAKE_OBJDUMP})
 endif()
-moe_gate(objects ${MOE_PYTHON} ${gates}/objects_gate.py ${CMAKE_CURRENT_BINARY_DIR}/objects.txt --nm ${CMAKE_NM} ${instructions})
+moe_gate(objects ${MOE_PYTHON} ${gates}/objects_gate.py ${CMAKE_CURRENT_BINARY_DIR}/objects.txt --nm ${CMAKE_NM} --impl ${PROJECT_SOURCE_DIR}/impl
+         ${instructions})
 
 set(here)
 if(NOT CMAKE_CROSSCOMPILING)

@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
 """What the object files of a release build must not contain.
 
-    tests/gates/objects_gate.py LIST [--nm NM] [--objdump OBJDUMP]     LIST: a file with one object's path a line
+    tests/gates/objects_gate.py LIST [--nm NM] [--objdump OBJDUMP] [--impl DIR]     LIST: a file with one object's path a line
 
 - a weak function in an object of kernels/x86 or kernels/arm: the linker could keep its copy of an inline library
   function, compiled for that ISA, for everyone
 - an instruction beyond baseline x86-64 in any other object (AVX registers or encodings, BMI, POPCNT, SSSE3 and later)
 - a call that ends the process, prints, touches process state or reaches out (files: only in the rooms that may)
 - what brings much of libstdc++ into the library (std::locale, std::to_chars of floating-point numbers)
+
+And what it must: a prefetch where its source in DIR, or a piece (.inl) of it, asks for one. GCC takes a function that only
+prefetches for one without effects and drops its calls unless it is inlined.
 """
 import argparse
 import concurrent.futures
+import pathlib
 import re
 import subprocess
 import sys
@@ -33,6 +37,10 @@ BEYOND_BASELINE = re.compile(
     r"(?:popcnt|lzcnt|mulx|pdep|pext|shlx|sarx|shrx|rorx|bzhi|bextr|andn|blsi|blsr|movbe|crc32[bwlq]?|pshufb|palignr|"
     r"pmulhrsw|pmaddubsw|phadd[wd]|pabs[bwd]|pblend\w+|blend\w+|round[sp][sd]|dpp[sd]|pcmp[ei]str\w|pm[ai][nx]s[bd]|"
     r"pm[ai][nx]u[wd]|pmov[sz]x\w+|pmulld|ptest|insertps|extractps|pinsr[bdq]|pextr[bdq])\s.*)$")
+PIECE = re.compile(r'^#include "([^"]+\.inl)"', re.MULTILINE)
+# A call; the lane types (vector_*.inl) only offer one.
+ASKS = re.compile(r"^(?!.*\binline void ).*\b\w*prefetch\w*\(", re.MULTILINE)
+OFFERS = re.compile(r"(^|/)vector_[^/]*\.inl$")
 
 
 def run(*command):
@@ -45,7 +53,16 @@ def source_of(path):
     return match[1] if match else path
 
 
-def object_faults(path, nm, objdump):
+def asks_for_prefetch(impl, source):
+    try:
+        text = re.sub(r"//.*", "", (impl / source).read_text(encoding="utf-8"))
+    except FileNotFoundError:  # generated
+        return False
+    asks = not OFFERS.search(source) and ASKS.search(text)
+    return bool(asks) or any(asks_for_prefetch(impl, piece) for piece in PIECE.findall(text))
+
+
+def object_faults(path, nm, objdump, impl):
     faults, source = [], source_of(path)
     isa = ISA_OBJECT.search(source)
     for line in run(nm, "--format=posix", path).splitlines():
@@ -57,8 +74,12 @@ def object_faults(path, nm, objdump):
         for pattern, allowed in FORBIDDEN:
             if re.fullmatch(pattern, name) and not re.fullmatch(allowed, source):
                 faults.append(f"{source}: needs {name}")
-    if objdump and not isa:
-        for line in run(objdump, "-d", "--no-show-raw-insn", path).splitlines():
+    prefetches = impl is not None and asks_for_prefetch(impl, source)
+    if objdump and (prefetches or not isa):
+        code = run(objdump, "-d", "--no-show-raw-insn", path)
+        if prefetches and not re.search(r"^\s+[0-9a-f]+:\s+prefetch", code, re.MULTILINE):
+            faults.append(f"{source}: asks for prefetches and has none (always_inline?)")
+        for line in [] if isa else code.splitlines():
             if BEYOND_BASELINE.match(line):
                 faults.append(f"{source}: beyond baseline x86-64: {' '.join(line.split()[1:])}")
                 break
@@ -70,11 +91,12 @@ def main():
     parser.add_argument("list")
     parser.add_argument("--nm", default="nm")
     parser.add_argument("--objdump", help="x86-64 only: look at the instructions too")
+    parser.add_argument("--impl", type=pathlib.Path, help="the folder of the sources")
     args = parser.parse_args()
     with open(args.list, encoding="utf-8") as file:
         objects = [p for p in re.split(r"[;\n]", file.read()) if p.strip()]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        faults = [f for found in pool.map(lambda p: object_faults(p, args.nm, args.objdump), objects) for f in found]
+        faults = [f for found in pool.map(lambda p: object_faults(p, args.nm, args.objdump, args.impl), objects) for f in found]
     print(f"objects gate: {len(objects)} objects, {len(faults)} faults")
     print("\n".join(faults))
     return 1 if faults or not objects else 0

@@ -48,7 +48,8 @@ class Bench:
         built = self.folder / "o" / "impl" / (where + ".o")
         built.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run([self.cxx, "-std=c++20", *flags, "-c", path, "-o", str(built)], check=True)
-        self.expect("objects: " + what, words, "objects_gate.py", self.write("list", str(built) + "\n"), "--objdump", "objdump")
+        self.expect("objects: " + what, words, "objects_gate.py", self.write("list", str(built) + "\n"), "--objdump", "objdump",
+                    "--impl", str(self.folder / "impl"))
 
     def sources(self, what, words, change):
         root = self.folder / "tree"
@@ -102,6 +103,12 @@ def main(cc, cxx):
         b.object("AVX in the scalar row", "beyond baseline", "kernels/ref/a.cpp", "float f(float a) { return a * 2; }\n", ("-O2", "-mavx2"))
         b.object("weak in kernels/x86", "weak definition", "kernels/x86/a.cpp",
                  "inline int g(int a) { return a * 3; }\nint (*f())(int) { return &g; }\n")
+        only = "{} void only(const char* p) {{ __builtin_prefetch(p); }}\nvoid f(const char* p) {{ only(p); }}\n"
+        b.write("impl/kernels/x86/ahead.inl", only.format("static __attribute__((noinline))"))
+        b.object("prefetch dropped", "has none", "kernels/x86/a.cpp", '#include "kernels/x86/ahead.inl"\n',
+                 ("-O2", "-I" + str(b.folder / "impl")))
+        b.object("prefetch kept", None, "run/a.cpp", only.format("[[gnu::always_inline]] inline"))
+        b.object("prefetch in a comment", None, "run/a.cpp", "// prefetch(p)\nint f() { return 1; }\n")
         b.object("weak elsewhere", None, "run/a.cpp", "inline int g(int a) { return a * 3; }\nint (*f())(int) { return &g; }\n")
 
         b.sources("good", None, {})
