@@ -1,14 +1,18 @@
-// Integer weights with symmetric int8 activations, 256-bit vectors: the 16 rows of a panel are two halves of 8 lanes,
-// done together so that one broadcast of activations serves both. Included inside a target region and an anonymous
-// namespace that define V, kTileRows, kAhead, the Dots (dot_avx2.inl), PerToken and PerBlock (symmetric_tile.inl).
+// Integer weights with symmetric integer activations, 256-bit vectors: the 16 rows of a panel are two halves of 8
+// lanes, done together so that one broadcast of activations serves both. Included inside a target region and an
+// anonymous namespace that define V, kTileRows, kAhead, the Dots (dot_avx2.inl), and symmetric_tile.inl's structures.
 // The float steps are those of kernels/ref/symmetric.h, in its order.
 
-inline __m256 load_scale(const P16Matrix& m, const std::byte* at) {  // of 8 rows
-  if (m.scale_bytes() == 4) {
+// Of the first or the second 8 rows of a panel.
+[[gnu::always_inline]] inline __m256 load_scales(const ScaleWalk& walk, const std::byte* panel, int half) {
+  using Kind = ScaleWalk::Kind;
+  const bool wide = walk.kind == Kind::f32 || walk.kind == Kind::sixteenth;
+  const std::byte* at = panel + walk.at + half * (wide ? 32 : 16);
+  if (wide) {
     const __m256 s = V::load(reinterpret_cast<const float*>(at));
-    return m.scales == Scales::w4a8 ? _mm256_mul_ps(s, _mm256_set1_ps(16.0f)) : s;
+    return walk.kind == Kind::f32 ? s : _mm256_mul_ps(s, _mm256_set1_ps(16.0f));
   }
-  if (m.scales == Scales::f16) return V::load_f16(at);
+  if (walk.kind == Kind::f16) return V::load_f16(at);
   const __m128i h = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
 }
@@ -98,39 +102,30 @@ inline __m256i total(const __m256i* c, std::int32_t corr, [[maybe_unused]] const
 }
 
 // Known: of tokens, 0 = a.n. One token is compiled whole; of more, only the sums know the number of rows when they are
-// compiled: they are nearly all of the time. flatten: no inline function of a header may be left as a symbol of this
-// instruction set.
+// compiled: they are nearly all of the time.
 template <class Dot, class Facts, int Known>
-[[gnu::flatten]] void symmetric_panel(const GemmArgs& a, [[maybe_unused]] SumsOf sums, const std::byte* panel,
-                                      float* out, const std::byte* end) {
+void symmetric_panel(const Call<Facts>& call, [[maybe_unused]] SumsOf sums, const std::byte* panel, float* out,
+                     const std::byte* end) {
   constexpr int kRows = Known == 0 ? kTileRows : Known * Facts::kPlanes;
-  const P16Matrix& mat = *a.matrix;
-  const int n = Known == 0 ? a.n : Known;
-  const std::int64_t together = a.shape.scaled_columns() / 32;  // blocks with one scale
-  Facts t(a, 0);
-  Blocks at{panel + mat.header_bytes() + mat.unit_header(),
-            mat.unit_header(),
-            reinterpret_cast<const std::int8_t*>(a.tile),
-            0,
-            0,
-            end,
-            a.part == 0 ? a.next : nullptr,
-            nullptr};
-  const std::size_t half_scales = 8 * mat.scale_bytes();
+  const GemmArgs& a = call.a;
+  const int n = Known == 0 ? call.n : Known;
+  Facts t = call.words;
+  Blocks at{panel + call.header + call.unit_header, call.unit_header, call.codes, 0, 0, end,
+            a.part == 0 ? a.next : nullptr,         nullptr};
+  ScaleWalk scales = call.scales;
   __m256 f[2 * kRows];  // [half][n]
   for (int i = 0; i < 2 * n; ++i) f[i] = _mm256_setzero_ps();
-  for (std::int64_t g = 0; g < mat.groups(); ++g) {
-    const std::int64_t last = mat.group == mat.k ? a.shape.blocks() : at.k + mat.group / 32;
-    const std::byte* scales = panel + mat.scale_offset(0, g);
-    const __m256 scale[2] = {load_scale(mat, scales), load_scale(mat, scales + half_scales)};
+  for (std::int64_t g = 0; g < call.groups; ++g, scales.next()) {
+    const std::int64_t last = at.k + call.per_group;
+    const __m256 scale[2] = {load_scales(scales, panel, 0), load_scales(scales, panel, 1)};
     __m256i zeros[2] = {};
     if constexpr (Facts::kZeros) {
-      const std::byte* z = panel + mat.zero_offset() + static_cast<std::size_t>(g * kPanelRows);
+      const std::byte* z = panel + call.zeros + static_cast<std::size_t>(g * kPanelRows);
       zeros[0] = load_zeros<Dot, Facts::kPlanes != 1>(z), zeros[1] = load_zeros<Dot, Facts::kPlanes != 1>(z + 8);
       at.zeros = zeros;
     }
     while (at.k < last) {
-      at.last = !Facts::kBlocks ? last : Facts::kPlanes == 1 ? at.k + 1 : std::min(at.k + together, last);
+      at.last = !Facts::kBlocks ? last : Facts::kPlanes == 1 ? at.k + 1 : std::min(at.k + call.together, last);
       __m256i c[2 * kRows];
       if constexpr (Known == 0)
         sums(at, t.corr, c);
@@ -152,8 +147,8 @@ template <class Dot, class Facts, int Known>
     }
   }
   for (int half = 0; half < 2; ++half) {
-    const auto* biases = reinterpret_cast<const float*>(panel + mat.bias_offset()) + 8 * half;
-    const __m256 bias = mat.has_bias ? V::load(biases) : _mm256_setzero_ps();
+    const auto* biases = reinterpret_cast<const float*>(panel + call.bias) + 8 * half;
+    const __m256 bias = call.has_bias ? V::load(biases) : _mm256_setzero_ps();
     for (int m = 0; m < n; ++m) {
       __m256 r = f[half * n + m];
       if constexpr (!Facts::kBlocks) r = _mm256_mul_ps(r, _mm256_set1_ps(t.scale[m]));
@@ -166,11 +161,11 @@ template <class Dot, class Facts>
 void gemm(const GemmArgs& a) {
   static constexpr SumsTable kTable = sums_table<Dot, kStart<Facts>>(std::make_integer_sequence<int, kTileRows>());
   const SumsOf sums = kTable.by_rows[a.n * Facts::kPlanes - 1];
-  const std::size_t bytes = a.matrix->panel_bytes();
-  const std::byte* const end = a.panels + static_cast<std::size_t>(a.panel_count) * bytes;
+  const Call<Facts> call(a);
+  const std::byte* const end = a.panels + static_cast<std::size_t>(a.panel_count) * call.stride;
   const auto run = a.n == 1 ? symmetric_panel<Dot, Facts, 1> : symmetric_panel<Dot, Facts, 0>;
   for (std::int64_t p = 0; p < a.panel_count; ++p)
-    run(a, sums, a.panels + static_cast<std::size_t>(p) * bytes, a.out + p * kPanelRows, end);
+    run(call, sums, a.panels + static_cast<std::size_t>(p) * call.stride, a.out + p * kPanelRows, end);
 }
 
 template <class Dot>

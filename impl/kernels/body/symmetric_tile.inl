@@ -1,5 +1,6 @@
-// The words of a tile with symmetric activations as the kernels walk them, from row `first` on: corrections, and a
-// scale per token or per block of k. Included inside an anonymous namespace.
+// What the rows for symmetric activations share: the words of a tile as they walk them, from row `first` on
+// (corrections, and a scale per token or per block of k), and the places of a call. Included inside an anonymous
+// namespace.
 
 inline const std::int32_t* tile_words(const GemmArgs& a) {
   return reinterpret_cast<const std::int32_t*>(a.tile + a.shape.code_bytes() * static_cast<std::size_t>(a.n));
@@ -36,4 +37,55 @@ struct Per16 : PerBlock {
 struct Per16Zeros : Per16 {
   static constexpr bool kZeros = true;
   using Per16::Per16;
+};
+
+// Where the scales of the groups of a panel lie, in order.
+struct ScaleWalk {
+  enum class Kind { bf16, f16, f32, sixteenth };
+  Kind kind;
+  std::size_t at;                // within the panel
+  std::size_t step, other_step;  // in turn: the scales of g = 32 lie in pairs before their unit
+
+  explicit ScaleWalk(const P16Matrix& m)
+      : kind(kind_of(m)), at(m.scale_offset(0, 0)), step(kPanelRows * m.scale_bytes()), other_step(step) {
+    if (m.grouping() == Grouping::g32) other_step = m.unit_bytes() - step;
+  }
+  static Kind kind_of(const P16Matrix& m) {
+    if (m.scale_bytes() == 4) return m.scales == Scales::w4a8 ? Kind::sixteenth : Kind::f32;
+    return m.scales == Scales::f16 ? Kind::f16 : Kind::bf16;
+  }
+  [[gnu::always_inline]] void next() {
+    at += step;
+    std::swap(step, other_step);
+  }
+};
+
+// A call, and where the pieces of its panels and its tile lie: asked for once.
+template <class Facts>
+struct Call {
+  const GemmArgs& a;
+  int n;
+  std::size_t stride, header, unit_header, zeros, bias;  // of a panel
+  bool has_bias;
+  std::int64_t groups, per_group, together;  // in blocks of 32 k; with one scale of activations
+  ScaleWalk scales;
+  const std::int8_t* codes;
+  Facts words;
+
+  // flatten: no inline function of a header may be left as a symbol of this instruction set
+  [[gnu::flatten]] explicit Call(const GemmArgs& args)
+      : a(args),
+        n(args.n),
+        stride(args.matrix->panel_bytes()),
+        header(args.matrix->header_bytes()),
+        unit_header(args.matrix->unit_header()),
+        zeros(args.matrix->zero_offset()),
+        bias(args.matrix->bias_offset()),
+        has_bias(args.matrix->has_bias),
+        groups(args.matrix->groups()),
+        per_group(groups == 1 ? args.shape.blocks() : args.matrix->group / 32),
+        together(args.shape.scaled_columns() / 32),
+        scales(*args.matrix),
+        codes(reinterpret_cast<const std::int8_t*>(args.tile)),
+        words(args, 0) {}
 };

@@ -32,64 +32,15 @@ constexpr std::ptrdiff_t kAhead = 8192;  // bytes of weights between prefetch an
 
 inline __m512 load_f16(const std::byte* p) { return V::load_f16(p); }
 
-// Scales of the groups of a panel, in order.
-struct ScaleWalk {
-  enum class Kind { bf16, f16, f32, sixteenth };
-  Kind kind;
-  std::size_t at;                // within the panel
-  std::size_t step, other_step;  // in turn: the scales of g = 32 lie in pairs before their unit
-
-  explicit ScaleWalk(const P16Matrix& m)
-      : kind(kind_of(m)), at(m.scale_offset(0, 0)), step(kPanelRows * m.scale_bytes()), other_step(step) {
-    if (m.grouping() == Grouping::g32) other_step = m.unit_bytes() - step;
-  }
-  static Kind kind_of(const P16Matrix& m) {
-    if (m.scale_bytes() == 4) return m.scales == Scales::w4a8 ? Kind::sixteenth : Kind::f32;
-    return m.scales == Scales::f16 ? Kind::f16 : Kind::bf16;
-  }
-  [[gnu::always_inline]] __m512 load(const std::byte* panel) const {
-    if (kind == Kind::bf16) return load_bf16(panel + at);
-    if (kind == Kind::f16) return load_f16(panel + at);
-    const __m512 s = load_f32(panel + at);
-    return kind == Kind::f32 ? s : _mm512_mul_ps(s, _mm512_set1_ps(16.0f));
-  }
-  [[gnu::always_inline]] void next() {
-    at += step;
-    std::swap(step, other_step);
-  }
-};
-
 #include "kernels/body/symmetric_tile.inl"
 
-// A call, and where the pieces of its panels and its tile lie: asked for once.
-template <class Facts>
-struct Call {
-  const GemmArgs& a;
-  int n;
-  std::size_t stride, header, unit_header, zeros, bias;  // of a panel
-  bool has_bias;
-  std::int64_t groups, per_group, together;  // in blocks of 32 k; with one scale of activations
-  ScaleWalk scales;
-  const std::int8_t* codes;
-  Facts words;
-
-  // flatten: no inline function of a header may be left as a symbol of this instruction set
-  [[gnu::flatten]] explicit Call(const GemmArgs& args)
-      : a(args),
-        n(args.n),
-        stride(args.matrix->panel_bytes()),
-        header(args.matrix->header_bytes()),
-        unit_header(args.matrix->unit_header()),
-        zeros(args.matrix->zero_offset()),
-        bias(args.matrix->bias_offset()),
-        has_bias(args.matrix->has_bias),
-        groups(args.matrix->groups()),
-        per_group(groups == 1 ? args.shape.blocks() : args.matrix->group / 32),
-        together(args.shape.scaled_columns() / 32),
-        scales(*args.matrix),
-        codes(reinterpret_cast<const std::int8_t*>(args.tile)),
-        words(args, 0) {}
-};
+[[gnu::always_inline]] inline __m512 load_scales(const ScaleWalk& walk, const std::byte* panel) {
+  using Kind = ScaleWalk::Kind;
+  if (walk.kind == Kind::bf16) return load_bf16(panel + walk.at);
+  if (walk.kind == Kind::f16) return load_f16(panel + walk.at);
+  const __m512 s = load_f32(panel + walk.at);
+  return walk.kind == Kind::f32 ? s : _mm512_mul_ps(s, _mm512_set1_ps(16.0f));
+}
 
 // The sum of token i: of its row, or of its two rows of digits, which began at nothing.
 template <class Facts, class Sums, int P>
@@ -125,7 +76,7 @@ template <class Codes, class Facts, int P, int N>
   std::int64_t k = 0;
   for (std::int64_t g = 0; g < groups; ++g, scales.next()) {
     __m512 scale[P];
-    for (int p = 0; p < P; ++p) scale[p] = scales.load(panel + static_cast<std::size_t>(p) * stride);
+    for (int p = 0; p < P; ++p) scale[p] = load_scales(scales, panel + static_cast<std::size_t>(p) * stride);
     __m512i zeros[P] = {};
     if constexpr (Facts::kZeros)
       for (int p = 0; p < P; ++p)
