@@ -12,8 +12,9 @@
 //            int8  code[ceil(K/64)][n][64]
 //            int32 corr[ceil(K/32)][n], float scale[ceil(K/32)][n]
 //          bias is 1 for weights with zero points, which kernels multiply corr by
-//   blk16  int16 codes as two planes of int8, 255 * high + low, with a scale per 128 columns, or as many of them as
-//          divide the weights' groups:
+//   blk16  int16 codes as two planes of int8, 255 * high + low, with a scale per 128 columns, of grouped weights per as
+//   many
+//          of them as divide the groups:
 //            int8  code[ceil(K/64)][n][2][64]
 //            int32 corr[ceil(K/columns)][n], float scale[ceil(K/columns)][n]
 //   qai8dx for kernels that read KleidiAI's weights; n rows are its packed form qai8dxp of mr = n:
@@ -46,7 +47,8 @@ struct TileShape {
   constexpr int planes() const { return act == ActFormat::blk16 ? 2 : 1; }
   // Columns that share a scale of blk8 and blk16, and how many such scales a row has.
   constexpr std::int64_t scaled_columns() const {
-    return act == ActFormat::blk16 ? std::gcd(round_up(group, std::int64_t{32}), std::int64_t{128}) : 32;
+    if (act != ActFormat::blk16) return 32;
+    return group == k ? 128 : std::gcd(group, std::int64_t{128});
   }
   constexpr std::int64_t scale_count() const { return ceil_div(k, scaled_columns()); }
   constexpr std::size_t code_bytes() const {

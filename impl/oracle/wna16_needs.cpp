@@ -148,7 +148,7 @@ MaybeNeed vnni(const Layer& l) {
                l.c.bit_compat == Policy::vllm ? std::nullopt : without_bias(l));
 }
 
-// On a CPU the weights are brought into one of our layouts, for its kernels of floats.
+// On a CPU the weights are brought into one of our layouts, for its kernels of 16-bit and float activations.
 MaybeNeed runs_here(const Layer& l) {
   if (l.c.compute == Compute::a8)
     return Need{Reject::not_built, {"activations in floats for weights of other layouts", "compute is a8", "/compute"}};

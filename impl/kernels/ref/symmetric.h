@@ -7,11 +7,11 @@
 //   per block   the same of 32 columns; per block b, ascending: a = fma(float(sum q*w), s_w * s_b, a), s_w the scale
 //               of the block's group or row; result a + bias
 //
-//   16 bits     as per block, of 128 columns or as many of them as divide the weights' groups; s = the least power of 2
-//               for which no code is above 32512, q = to_nearest_even(x / s). bf16 values down to 2^-6 of the largest
-//               power of 2 in their block are kept as they are, fp16 values down to 2^-3; the others move by at most
-//               2^-14 of it. No sum depends on the instruction set, and a code is two int8 digits, 255 * high + low,
-//               which the units for int8 products take.
+//   16 bits     as per block, of 128 columns, with grouped weights of as many of them as divide the groups; s = the
+//               least power of 2 for which no code is above 32512, q = to_nearest_even(x / s). bf16 values down to 2^-6
+//               of the largest power of 2 in their block are kept as they are, fp16 values down to 2^-3; the others
+//               move by at most 2^-14 of it. No sum depends on the instruction set, and a code is two int8 digits, 255
+//               * high + low, which the units for int8 products take.
 //
 // w = code - zero point: the sums are exact in int32, wherever a row subtracts.
 //

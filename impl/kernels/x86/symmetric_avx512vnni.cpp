@@ -2,6 +2,7 @@
 // per block of 32 or with 16 bits (kernels/ref/symmetric.h has the definition; every float step is in its order).
 #include <immintrin.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <utility>
@@ -92,7 +93,7 @@ template <class Codes, class Facts, int P, int N>
           b.start_at_zeros(t.corr, zeros);
         else
           b.start(t.corr, nullptr);
-        const std::int64_t last = Facts::kPlanes == 1 || k + together > end ? k + 1 : k + together;
+        const std::int64_t last = Facts::kPlanes == 1 ? k + 1 : std::min(k + together, end);
         do {
           ahead.block(w);
           b.add(w, stride, codes + block_offset(k, rows));
