@@ -62,6 +62,20 @@ TEST(Wna16Cpu, AgainstAPlainLayer) {
   }
 }
 
+// Runs a layer on each instruction set: the same bits, each of them checked.
+template <class Check>
+void same_on_each_isa(const Wna16Model& m, Check check) {
+  std::vector<std::byte> first;
+  for (const PlatformPtr& p : capped_platforms(kWna16Isas)) {
+    const Wna16Layer layer(m, "{\"threads\":1}", p.get());
+    ASSERT_TRUE(layer.layer);
+    const std::vector<std::byte> out = layer.run(m, 0, m.T);
+    if (first.empty()) first = out;
+    EXPECT_EQ(out, first) << layer.kernel;
+    check(layer, out);
+  }
+}
+
 // A token with a value that is no number has no numbers in its result, on every instruction set; the others keep
 // theirs. Values far apart: a block keeps what is 2^-14 of its largest, and no block moves another.
 TEST(Wna16Cpu, UnusualInput) {
@@ -79,13 +93,7 @@ TEST(Wna16Cpu, UnusualInput) {
         std::fill_n(row(4), m.H, 0.0f);
         SCOPED_TRACE(m.config_text());
         const std::vector<double> want = plain_layer(m);
-        std::vector<std::byte> first;
-        for (const PlatformPtr& p : capped_platforms(kWna16Isas)) {
-          const Wna16Layer layer(m, "{\"threads\":1}", p.get());
-          ASSERT_TRUE(layer.layer);
-          const std::vector<std::byte> out = layer.run(m, 0, m.T);
-          if (first.empty()) first = out;
-          EXPECT_EQ(out, first) << layer.kernel;
+        same_on_each_isa(m, [&](const Wna16Layer&, const std::vector<std::byte>& out) {
           const std::vector<float> y = floats_of(out, m.dtype);
           for (std::int64_t t = 0; t < m.T; ++t) {
             const std::vector<float> of(y.begin() + t * m.H, y.begin() + (t + 1) * m.H);
@@ -98,7 +106,7 @@ TEST(Wna16Cpu, UnusualInput) {
                         2 * bound_of(m))  // of one token
                   << t;
           }
-        }
+        });
       }
 }
 
@@ -137,17 +145,11 @@ TEST(Wna16Cpu, Int8Activations) {
         m = random_wna16(m, 5);
         SCOPED_TRACE(m.config_text());
         const std::vector<double> want = plain_layer(m);
-        std::vector<std::byte> first;
-        for (const PlatformPtr& p : capped_platforms(kWna16Isas)) {
-          const Wna16Layer layer(m, "{\"threads\":1}", p.get());
-          ASSERT_TRUE(layer.layer);
+        same_on_each_isa(m, [&](const Wna16Layer& layer, const std::vector<std::byte>& out) {
           const std::string family = (bits == 4 ? "w4a8_" : "w8a8_") + std::string(per_token ? "tok8_p16" : "blk8_p16");
           EXPECT_EQ(layer.kernel.rfind(family, 0), 0u) << layer.kernel;
-          const std::vector<std::byte> out = layer.run(m, 0, m.T);
           EXPECT_LE(relative_rms(floats_of(out, m.dtype), want), per_token ? 3e-2 : 2e-2);
-          if (first.empty()) first = out;
-          EXPECT_EQ(out, first);  // the same on every instruction set
-        }
+        });
       }
 }
 

@@ -14,7 +14,6 @@ constexpr std::int64_t kBlockK = 32;
 // The columns of a block as vectors of rows. A quad is 4 consecutive columns; quads of the two halves of a block share
 // their bytes (int4) or follow each other.
 struct Float32Rows {
-  static constexpr int kHalves = 2;                  // of 16 values of a row in a block
   static constexpr std::int64_t kColumns = kBlockK;  // of a block, as weight groups count them
   static std::int64_t blocks(const TileShape& shape) { return shape.blocks(); }
   [[gnu::always_inline]] static F fma(F x, F w, F sum) { return V::fma(x, w, sum); }
@@ -62,8 +61,8 @@ struct Ahead {
 // S vectors of rows (parts of a panel, then panels), B blocks, N tile rows.
 template <class W, int S, int B, int N>
 struct Blocks {
-  static constexpr std::size_t kBytes = W::kQuadBytes * (W::kShared ? 4 : 4 * W::kHalves);
-  static constexpr int kValues = 16 * W::kHalves * N;  // of the tile's rows
+  static constexpr std::size_t kBytes = W::kQuadBytes * (W::kShared ? 4 : 8);
+  static constexpr int kValues = 32 * N;  // of the tile's rows
   static constexpr std::size_t kLines = W::kQuadBytes / 64;
   F c[B][S][N];
 
@@ -116,7 +115,7 @@ struct Blocks {
       for (auto& strip : block)
         for (F& sum : strip) sum = V::set(0.0f);
     half<0>(w, stride, x, o, ahead);
-    if constexpr (W::kHalves == 2) half<1>(w, stride, x, o, ahead);
+    half<1>(w, stride, x, o, ahead);
   }
 };
 

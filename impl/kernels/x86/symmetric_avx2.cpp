@@ -30,44 +30,28 @@ constexpr std::ptrdiff_t kAhead = 8192;  // bytes between prefetch and use
 
 #include "kernels/body/symmetric_256.inl"
 
+constexpr Kernel row(std::string_view name, int tile_rows, void (*quantise)(const QuantArgsRow&),
+                     void (*gemm)(const GemmArgs&)) {
+  return {.id = &kKernelIds[*kernel_index(name)],
+          .exact = true,
+          .tile_rows = tile_rows,
+          .steps = &avx2::kSteps,
+          .quantise = quantise,
+          .gemm = gemm};
+}
+
 }  // namespace
 
-const Kernel kW8a8Avx2 = {.id = &kKernelIds[*kernel_index("w8a8_tok8_p16_avx2")],
-                          .exact = true,
-                          .tile_rows = kTileRows,
-                          .steps = &avx2::kSteps,
-                          .quantise = symmetric::quantise_row,
-                          .gemm = gemm<ByteDot, PerToken>};
-const Kernel kW8a8BlockAvx2 = {.id = &kKernelIds[*kernel_index("w8a8_blk8_p16_avx2")],
-                               .exact = true,
-                               .tile_rows = kTileRows,
-                               .steps = &avx2::kSteps,
-                               .quantise = symmetric::quantise_blocks<1>,
-                               .gemm = gemm_blocks<ByteDot>};
-const Kernel kW4a8BlockAvx2 = {.id = &kKernelIds[*kernel_index("w4a8_blk8_p16_avx2")],
-                               .exact = true,
-                               .tile_rows = kTileRows,
-                               .steps = &avx2::kSteps,
-                               .quantise = symmetric::quantise_blocks<1>,
-                               .gemm = gemm_blocks<NibbleDot>};
-const Kernel kW4a8BlockZerosAvx2 = {.id = &kKernelIds[*kernel_index("w4a8_blk8_p16_avx2_zp")],
-                                    .exact = true,
-                                    .tile_rows = kTileRows,
-                                    .steps = &avx2::kSteps,
-                                    .quantise = symmetric::quantise_blocks<1>,
-                                    .gemm = gemm_blocks<NibbleDot>};
-const Kernel kW4a16BlkAvx2 = {.id = &kKernelIds[*kernel_index("w4a16_blk16_p16_avx2")],
-                              .exact = true,
-                              .tile_rows = kTileRows / 2,
-                              .steps = &avx2::kSteps,
-                              .quantise = symmetric::quantise_blocks<2>,
-                              .gemm = gemm_16<NibbleDot>};
-const Kernel kW8a16BlkAvx2 = {.id = &kKernelIds[*kernel_index("w8a16_blk16_p16_avx2")],
-                              .exact = true,
-                              .tile_rows = kTileRows / 2,
-                              .steps = &avx2::kSteps,
-                              .quantise = symmetric::quantise_blocks<2>,
-                              .gemm = gemm_16<ByteDot>};
+const Kernel kW8a8Avx2 = row("w8a8_tok8_p16_avx2", kTileRows, symmetric::quantise_row, gemm<ByteDot, PerToken>);
+const Kernel kW8a8BlockAvx2 = row("w8a8_blk8_p16_avx2", kTileRows, symmetric::quantise_blocks<1>, gemm_blocks<ByteDot>);
+const Kernel kW4a8BlockAvx2 =
+    row("w4a8_blk8_p16_avx2", kTileRows, symmetric::quantise_blocks<1>, gemm_blocks<NibbleDot>);
+const Kernel kW4a8BlockZerosAvx2 =
+    row("w4a8_blk8_p16_avx2_zp", kTileRows, symmetric::quantise_blocks<1>, gemm_blocks<NibbleDot>);
+const Kernel kW4a16BlkAvx2 =
+    row("w4a16_blk16_p16_avx2", kTileRows / 2, symmetric::quantise_blocks<2>, gemm_16<NibbleDot>);
+const Kernel kW8a16BlkAvx2 =
+    row("w8a16_blk16_p16_avx2", kTileRows / 2, symmetric::quantise_blocks<2>, gemm_16<ByteDot>);
 
 }  // namespace moe
 

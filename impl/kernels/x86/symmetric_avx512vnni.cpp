@@ -185,46 +185,32 @@ void gemm_16(const GemmArgs& a) {
   (a.matrix->has_zeros ? gemm<Codes, Per16Zeros> : gemm<Codes, Per16>)(a);
 }
 
+constexpr Kernel row(std::string_view name, int tile_rows, void (*quantise)(const QuantArgsRow&),
+                     void (*gemm)(const GemmArgs&)) {
+  return {.id = &kKernelIds[*kernel_index(name)],
+          .exact = true,
+          .tile_rows = tile_rows,
+          .steps = &avx512::kSteps,
+          .quantise = quantise,
+          .gemm = gemm};
+}
+
 }  // namespace
 
 void avx512::quantise_symmetric(const QuantArgsRow& args) { symmetric::quantise_row(args); }
 
-const Kernel kW8a8Avx512Vnni = {.id = &kKernelIds[*kernel_index("w8a8_tok8_p16_avx512vnni")],
-                                .exact = true,
-                                .tile_rows = kTileRows,
-                                .steps = &avx512::kSteps,
-                                .quantise = symmetric::quantise_row,
-                                .gemm = gemm<Bytes, PerToken>};
-const Kernel kW8a8BlockAvx512Vnni = {.id = &kKernelIds[*kernel_index("w8a8_blk8_p16_avx512vnni")],
-                                     .exact = true,
-                                     .tile_rows = kTileRows,
-                                     .steps = &avx512::kSteps,
-                                     .quantise = symmetric::quantise_blocks<1>,
-                                     .gemm = gemm_blocks<Bytes>};
-const Kernel kW4a8BlockAvx512Vnni = {.id = &kKernelIds[*kernel_index("w4a8_blk8_p16_avx512vnni")],
-                                     .exact = true,
-                                     .tile_rows = kTileRows,
-                                     .steps = &avx512::kSteps,
-                                     .quantise = symmetric::quantise_blocks<1>,
-                                     .gemm = gemm_blocks<Nibbles>};
-const Kernel kW4a8BlockZerosAvx512Vnni = {.id = &kKernelIds[*kernel_index("w4a8_blk8_p16_avx512vnni_zp")],
-                                          .exact = true,
-                                          .tile_rows = kTileRows,
-                                          .steps = &avx512::kSteps,
-                                          .quantise = symmetric::quantise_blocks<1>,
-                                          .gemm = gemm_blocks<Nibbles>};
-const Kernel kW4a16BlkAvx512Vnni = {.id = &kKernelIds[*kernel_index("w4a16_blk16_p16_avx512vnni")],
-                                    .exact = true,
-                                    .tile_rows = kTileRows / 2,
-                                    .steps = &avx512::kSteps,
-                                    .quantise = symmetric::quantise_blocks<2>,
-                                    .gemm = gemm_16<Nibbles>};
-const Kernel kW8a16BlkAvx512Vnni = {.id = &kKernelIds[*kernel_index("w8a16_blk16_p16_avx512vnni")],
-                                    .exact = true,
-                                    .tile_rows = kTileRows / 2,
-                                    .steps = &avx512::kSteps,
-                                    .quantise = symmetric::quantise_blocks<2>,
-                                    .gemm = gemm_16<Bytes>};
+const Kernel kW8a8Avx512Vnni =
+    row("w8a8_tok8_p16_avx512vnni", kTileRows, symmetric::quantise_row, gemm<Bytes, PerToken>);
+const Kernel kW8a8BlockAvx512Vnni =
+    row("w8a8_blk8_p16_avx512vnni", kTileRows, symmetric::quantise_blocks<1>, gemm_blocks<Bytes>);
+const Kernel kW4a8BlockAvx512Vnni =
+    row("w4a8_blk8_p16_avx512vnni", kTileRows, symmetric::quantise_blocks<1>, gemm_blocks<Nibbles>);
+const Kernel kW4a8BlockZerosAvx512Vnni =
+    row("w4a8_blk8_p16_avx512vnni_zp", kTileRows, symmetric::quantise_blocks<1>, gemm_blocks<Nibbles>);
+const Kernel kW4a16BlkAvx512Vnni =
+    row("w4a16_blk16_p16_avx512vnni", kTileRows / 2, symmetric::quantise_blocks<2>, gemm_16<Nibbles>);
+const Kernel kW8a16BlkAvx512Vnni =
+    row("w8a16_blk16_p16_avx512vnni", kTileRows / 2, symmetric::quantise_blocks<2>, gemm_16<Bytes>);
 
 }  // namespace moe
 
