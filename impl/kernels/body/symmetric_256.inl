@@ -3,20 +3,6 @@
 // anonymous namespace that define V, kTileRows, kAhead, the Dots (dot_avx2.inl), and symmetric_tile.inl's structures.
 // The float steps are those of kernels/ref/symmetric.h, in its order.
 
-// Of the first or the second 8 rows of a panel.
-[[gnu::always_inline]] inline __m256 load_scales(const ScaleWalk& walk, const std::byte* panel, int half) {
-  using Kind = ScaleWalk::Kind;
-  const bool wide = walk.kind == Kind::f32 || walk.kind == Kind::sixteenth;
-  const std::byte* at = panel + walk.at + half * (wide ? 32 : 16);
-  if (wide) {
-    const __m256 s = V::load(reinterpret_cast<const float*>(at));
-    return walk.kind == Kind::f32 ? s : _mm256_mul_ps(s, _mm256_set1_ps(16.0f));
-  }
-  if (walk.kind == Kind::f16) return V::load_f16(at);
-  const __m128i h = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
-}
-
 // Zero points of 8 rows as the factors of sums of activations, in 32 bits or in the low 16 bits of a lane; unbiased
 // dots have subtracted 128 already.
 template <class Dot, bool k32>
@@ -117,7 +103,7 @@ void symmetric_panel(const Call<Facts>& call, [[maybe_unused]] SumsOf sums, cons
   for (int i = 0; i < 2 * n; ++i) f[i] = _mm256_setzero_ps();
   for (std::int64_t g = 0; g < call.groups; ++g, scales.next()) {
     const std::int64_t last = at.k + call.per_group;
-    const __m256 scale[2] = {load_scales(scales, panel, 0), load_scales(scales, panel, 1)};
+    const __m256 scale[2] = {load_scales(scales, panel), load_scales(scales, panel, V::kLanes)};
     __m256i zeros[2] = {};
     if constexpr (Facts::kZeros) {
       const std::byte* z = panel + call.zeros + static_cast<std::size_t>(g * kPanelRows);

@@ -1,6 +1,6 @@
 // What the rows for symmetric activations share: the words of a tile as they walk them, from row `first` on
-// (corrections, and a scale per token or per block of k), and the places of a call. Included inside an anonymous
-// namespace.
+// (corrections, and a scale per token or per block of k), the scales of weights, and the places of a call. Included
+// inside a target region and an anonymous namespace that define V.
 
 inline const std::int32_t* tile_words(const GemmArgs& a) {
   return reinterpret_cast<const std::int32_t*>(a.tile + a.shape.code_bytes() * static_cast<std::size_t>(a.n));
@@ -59,6 +59,19 @@ struct ScaleWalk {
     std::swap(step, other_step);
   }
 };
+
+// Of the rows of a panel from `lane` on.
+[[gnu::always_inline]] inline V::F load_scales(const ScaleWalk& walk, const std::byte* panel, std::size_t lane = 0) {
+  using Kind = ScaleWalk::Kind;
+  const bool wide = walk.kind == Kind::f32 || walk.kind == Kind::sixteenth;
+  const std::byte* at = panel + walk.at + lane * (wide ? 4 : 2);
+  if (wide) {
+    const V::F s = V::load(reinterpret_cast<const float*>(at));
+    return walk.kind == Kind::f32 ? s : V::mul(s, V::set(16.0f));
+  }
+  if (walk.kind == Kind::f16) return V::load_f16(at);
+  return V::from_bits(V::shl<16>(V::load_u16(at)));
+}
 
 // A call, and where the pieces of its panels and its tile lie: asked for once.
 template <class Facts>

@@ -31,17 +31,7 @@ constexpr std::ptrdiff_t kAhead = 8192;  // bytes of weights between prefetch an
 
 #include "kernels/x86/dot_avx512.inl"
 
-inline __m512 load_f16(const std::byte* p) { return V::load_f16(p); }
-
 #include "kernels/body/symmetric_tile.inl"
-
-[[gnu::always_inline]] inline __m512 load_scales(const ScaleWalk& walk, const std::byte* panel) {
-  using Kind = ScaleWalk::Kind;
-  if (walk.kind == Kind::bf16) return load_bf16(panel + walk.at);
-  if (walk.kind == Kind::f16) return load_f16(panel + walk.at);
-  const __m512 s = load_f32(panel + walk.at);
-  return walk.kind == Kind::f32 ? s : _mm512_mul_ps(s, _mm512_set1_ps(16.0f));
-}
 
 // The sum of token i: of its row, or of its two rows of digits, which began at nothing.
 template <class Facts, class Sums, int P>
