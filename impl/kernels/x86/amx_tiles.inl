@@ -1,8 +1,15 @@
 // The walk of the AMX rows. The weights of one or two steps of k (64 int8 or 32 bf16 values) with one or two panels, up
 // to four B tiles, rest in the tile registers while all tokens of the tile pass, 16 at a time: a product costs half a
 // load of activations and nothing else. The sums of a part go to memory among the products of the next part, where the
-// stores cost nothing; behind the last product they would wait for it. Included inside a target region and an anonymous
-// namespace that define kTileRows.
+// stores cost nothing; behind the last product they would wait for it. What becomes of them then (scales, results) is
+// done a part later again, so that three parts are under way:
+//
+//   tile registers   products of part i   products of i + 1   products of i + 2
+//   stores           sums of part i - 1   sums of i           sums of i + 1
+//   vector units     scales of part i - 2 scales of i - 1     scales of i
+//
+// A part's number goes on from one pass to the next; behind the last pass the rows finish the last two parts. Included
+// inside a target region and an anonymous namespace that define kTileRows.
 
 constexpr int kSubRows = 16;
 constexpr int kSubs = kTileRows / kSubRows;
@@ -14,20 +21,23 @@ struct alignas(64) TileConfig {
   std::uint16_t column_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
   std::uint8_t rows[16] = {};
 
-  explicit TileConfig(int tokens) {
-    for (int tile = 0; tile < 8; ++tile) rows[tile] = static_cast<std::uint8_t>(tile < 4 ? tokens : 16);
+  explicit TileConfig(int part) {
+    for (int tile = 0; tile < 8; ++tile) rows[tile] = static_cast<std::uint8_t>(tile < 4 ? part : 16);
   }
 };
 
-// The tokens of a tile in parts of equal size: the last parts may overlap, which computes rows twice, alike.
+// The rows of a tile in parts of equal size that hold tokens of one or two rows whole: the last parts may overlap,
+// which computes rows twice, alike.
 struct Parts {
   int count, rows, n;
-  explicit Parts(int tokens)
-      : count((tokens + kSubRows - 1) / kSubRows), rows((tokens + count - 1) / count), n(tokens) {}
+  explicit Parts(int tokens, int planes = 1)
+      : count((tokens * planes + kSubRows - 1) / kSubRows),
+        rows((tokens + count - 1) / count * planes),
+        n(tokens * planes) {}
   int first(int part) const { return std::min(part * rows, n - rows); }
 };
 
-// 16 x 16 sums of one part of tokens with two panels.
+// 16 x 16 sums of one part of the rows with two panels.
 template <class T>
 using Block = std::array<std::array<std::array<T, 16>, kSubRows>, 2>;
 

@@ -3,10 +3,16 @@
 //
 // A B tile is 16 weight rows x 64 k: a unit of int8 codes as it lies, or a unit of int4 codes expanded to signed bytes
 // in L1 (tile row 8h + j: the low nibbles of V[h][j], 8h + 4 + j: the high ones). A unit of a tok8 tile is the A tile.
-// Two panels and two units at a time meet the whole tile, up to 128 tokens (amx_tiles.inl), so the expansion is paid
-// once for all of them. The sums of a weight group meet their scales while the products of the next tokens are under
-// way; sums of longer groups and channel-wise ones rest in L1 between the passes. Few tokens go to the AVX-512 row,
-// whose bits are the same.
+// Two panels and two units at a time meet the whole tile, up to 128 tokens, so the expansion is paid once for all of
+// them (amx_tiles.inl: the walk, and its timeline). The sums of a part of the tokens:
+//
+//   weight group      lie, once stored, in                   and meet their scales
+//   one or two units  one of four rooms in turn              two parts later, beside its products
+//   more units        the part's room, from pass to pass     two parts behind the last pass: the next group's sums of
+//                                                            the part are still in the registers
+//   the whole row     the part's room                        at the end
+//
+// Few tokens go to the AVX-512 row, whose bits are the same.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -34,6 +40,8 @@ constexpr int kFewRows = 4;
 
 #include "kernels/x86/amx_tiles.inl"
 
+#include "kernels/x86/dot_amx.inl"
+
 #include "kernels/x86/read_ahead.inl"
 
 inline __m512i load(const std::byte* p) { return _mm512_loadu_si512(p); }
@@ -49,51 +57,15 @@ struct alignas(64) Scratch {
   std::array<std::array<std::array<float, 16>, 2>, 4> scales;  // of the last groups, of the panels
 };
 
-// How units become B tiles, and which product they want: signed bytes, or codes value + 128 (kBiased: sums want corr).
-struct Nibbles {
-  static constexpr bool kBiased = false;
-  template <int kStep, int kPanel>
-  [[gnu::always_inline]] static inline void dot() {  // the intrinsics want literal numbers
-    if constexpr (kStep == 0 && kPanel == 0) _tile_dpbssd(0, 2, 4);
-    if constexpr (kStep == 0 && kPanel == 1) _tile_dpbssd(1, 2, 5);
-    if constexpr (kStep == 1 && kPanel == 0) _tile_dpbssd(0, 3, 6);
-    if constexpr (kStep == 1 && kPanel == 1) _tile_dpbssd(1, 3, 7);
-  }
-  // Where the B tile of a unit lies.
-  [[gnu::always_inline]] static inline const void* tile(const std::byte* unit, std::uint8_t* room) {
-    const __m512i mask = _mm512_set1_epi8(15), eight = _mm512_set1_epi8(8);
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
-      const int row = i / 4 * 8 + i % 4;
-      const __m512i v = load(unit + 64 * i);
-      const __m512i low = _mm512_and_si512(v, mask), high = _mm512_and_si512(_mm512_srli_epi16(v, 4), mask);
-      _mm512_store_si512(room + 64 * row, _mm512_sub_epi8(low, eight));
-      _mm512_store_si512(room + 64 * (row + 4), _mm512_sub_epi8(high, eight));
-    }
-    return room;
-  }
-};
-struct Bytes {
-  static constexpr bool kBiased = true;
-  template <int kStep, int kPanel>
-  [[gnu::always_inline]] static inline void dot() {
-    if constexpr (kStep == 0 && kPanel == 0) _tile_dpbsud(0, 2, 4);
-    if constexpr (kStep == 0 && kPanel == 1) _tile_dpbsud(1, 2, 5);
-    if constexpr (kStep == 1 && kPanel == 0) _tile_dpbsud(0, 3, 6);
-    if constexpr (kStep == 1 && kPanel == 1) _tile_dpbsud(1, 3, 7);
-  }
-  [[gnu::always_inline]] static inline const void* tile(const std::byte* unit, std::uint8_t*) { return unit; }
-};
-
 // A call, and where the pieces of its panels and its tile lie: asked for once.
 struct Call {
   const GemmArgs& a;
   Parts parts;
   bool channel, short_groups, w4a8, has_bias;
   enum class Scale { bf16, f16, f32 } scale;
-  std::int64_t units, groups, per_group;                            // per_group: units
-  std::size_t stride, header, unit_bytes, group_bytes, sums, bias;  // of a panel
-  const std::int32_t* corr;                                         // [groups][n]
+  std::int64_t units, groups, per_group;                // per_group: units
+  std::size_t stride, header, group_bytes, sums, bias;  // of a panel
+  const std::int32_t* corr;                             // [groups][n]
   const float* recip;
   const std::int32_t* z;
 
@@ -110,7 +82,6 @@ struct Call {
     short_groups = !channel && per_group <= kSteps;
     stride = m.panel_bytes();
     header = m.header_bytes();
-    unit_bytes = m.unit_bytes();
     group_bytes = kPanelRows * m.scale_bytes();
     sums = m.sum_offset();
     bias = m.bias_offset();
@@ -193,11 +164,12 @@ class Pair {
   template <int kPassSteps>
   [[gnu::noinline]] void multiply(std::int64_t first, bool more) {
     Tiles tiles;
+    const __m512i eight = _mm512_set1_epi8(8);
     expanded_ ^= 1;
     for (std::size_t p = 0; p < kPanels; ++p) {
-      const std::byte* unit = panel(p) + c_.header + static_cast<std::size_t>(first) * c_.unit_bytes;
+      const std::byte* unit = panel(p) + c_.header + static_cast<std::size_t>(first) * Codes::kUnitBytes;
       for (std::size_t step = 0; step < kPassSteps; ++step)
-        tiles[step][p] = Codes::tile(unit + step * c_.unit_bytes, s_.weights[expanded_][step][p].data());
+        tiles[step][p] = Codes::tile(unit + step * Codes::kUnitBytes, s_.weights[expanded_][step][p].data(), eight);
       if (complete_) _mm512_storeu_ps(scales()[p].data(), c_.scale_of(panel(p), group_));
     }
     pass<Codes, kPanels, kPassSteps>(tiles, c_.a.tile + first * kUnitK * c_.a.n, parts_, more, *this);

@@ -1,6 +1,6 @@
-// The AMX rows of integer weights on tile registers of software, against the scalar rows, bit by bit: groups of one to
-// ten units and channel-wise, parts of tokens that overlap, one panel and many. On a machine with AMX the rows
-// themselves are tested like all others (all_kernels_test, symmetric_test); this one runs wherever AVX-512 VNNI is.
+// The AMX rows with int8 activations on tile registers of software (support/software_rows.h). On a machine with AMX the
+// rows themselves are tested like all others (all_kernels_test, symmetric_test); this one runs wherever AVX-512 VNNI
+// is.
 #include <gtest/gtest.h>
 
 #if defined(__x86_64__)
@@ -13,72 +13,19 @@
 #undef kW4a8AmxInt8
 #undef kW8a8AmxInt8
 
-#include "support/p16.h"
-#include "support/share.h"
+#include "support/software_rows.h"
 
 namespace moe::test {
 namespace {
 
-class Int8Amx : public testing::TestWithParam<const Kernel*> {
- protected:
-  int pick(int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng_); }
+class Int8Amx : public SoftwareRows {};
 
-  MatrixShape shape() {
-    MatrixShape s{.rows = pick(1, 100),
-                  .k = pick(1, 700),
-                  .group = 0,
-                  .halves = pick(1, 2),
-                  .bias = pick(0, 1) == 1,
-                  .scales = static_cast<Scales>(pick(2, 4))};
-    if (pick(0, 3) != 0) {
-      s.group = 64 * pick(1, 10);
-      s.k = s.group * pick(2, s.group <= 128 ? 11 : 4);
-    } else {
-      s.group = s.k;
-    }
-    return s;
-  }
-  std::vector<float> rows_of_input(std::size_t count) {
-    std::normal_distribution<float> normal(0.0f, 3.0f);
-    const bool extreme = pick(0, 3) == 0;
-    std::vector<float> x(count);
-    for (float& v : x) v = extreme ? (rng_() % 2 == 0 ? 3.0f : -3.0f) : normal(rng_);
-    return x;
-  }
+TEST_P(Int8Amx, HasTheBitsOfTheScalarRow) { has_the_bits_of_the_scalar_row(); }
 
-  std::mt19937 rng_{20261122};
-};
-
-TEST_P(Int8Amx, HasTheBitsOfTheScalarRow) {
-  const Kernel& kernel = *GetParam();
-  for (int round = 0; round < rounds(100); ++round) {
-    const P16Matrix m = matrix_for(kernel, shape());
-    const std::vector<std::byte> panels = random_panels(m, rng_);
-    const int n = pick(1, kernel.tile_rows);
-    const std::vector<float> x = rows_of_input(static_cast<std::size_t>(n * m.k));
-    const TileShape tile = tile_shape(kernel, m);
-    const std::vector<std::byte> a = make_tile(kernel, tile, x.data(), n, HalfRule::even);
-    const std::int64_t ld = m.panels() * kPanelRows + n % 3;
-    std::vector<float> want(static_cast<std::size_t>(n * ld), -1.0f), got = want;
-    GemmArgs args{&m, panels.data(), m.panels(), a.data(), n, tile, want.data(), ld, nullptr};
-    scalar_of(kernel).gemm(args);
-    args.out = got.data();
-    args.next = round % 2 == 0 ? panels.data() : nullptr;
-    kernel.gemm(args);
-    ASSERT_EQ(std::memcmp(want.data(), got.data(), want.size() * sizeof(float)), 0)
-        << m.rows() << " rows, k " << m.k << ", group " << m.group << ", " << n << " tokens";
-  }
-  EXPECT_EQ(SoftwareTiles::of_thread().faults, 0);
-}
-
-std::vector<const Kernel*> here() {
-  const auto host = detect_platform();
-  if (!host || !host->runs(Isa::avx512vnni)) return {};
-  return {&kW4a8SoftwareTiles, &kW8a8SoftwareTiles};
-}
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Int8Amx);
-INSTANTIATE_TEST_SUITE_P(SoftwareTiles, Int8Amx, testing::ValuesIn(here()),
-                         [](const auto& i) { return std::string(i.param->id->name); });
+INSTANTIATE_TEST_SUITE_P(SoftwareTiles, Int8Amx,
+                         testing::ValuesIn(SoftwareRows::here({&kW4a8SoftwareTiles, &kW8a8SoftwareTiles})),
+                         name_of_row);
 
 }  // namespace
 }  // namespace moe::test
