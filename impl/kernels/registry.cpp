@@ -50,7 +50,8 @@ constexpr const Kernel* kRows[] = {
     &kW4a8BlockZerosAvx512Vnni, &kW4a8BlockZerosAvxVnni, &kW4a8BlockZerosAvx2,
     &kW8a8AmxInt8, &kW8a8Avx512Vnni, &kW8a8AvxVnni, &kW8a8Avx2,
     &kW8a8BlockAvx512Vnni, &kW8a8BlockAvxVnni, &kW8a8BlockAvx2,
-    &kW4a16BlkAvx512Vnni, &kW4a16BlkAvxVnni, &kW4a16BlkAvx2, &kW8a16BlkAvx512Vnni, &kW8a16BlkAvxVnni, &kW8a16BlkAvx2,
+    &kW4a16BlkAmxInt8, &kW4a16BlkAvx512Vnni, &kW4a16BlkAvxVnni, &kW4a16BlkAvx2,
+    &kW8a16BlkAmxInt8, &kW8a16BlkAvx512Vnni, &kW8a16BlkAvxVnni, &kW8a16BlkAvx2,
     &kW4a16Avx512Vnni, &kW4a16Avx2, &kW8a16Avx512Vnni, &kW8a16Avx2,
     &kBf16AmxBf16, &kBf16Avx512Bf16, &kBf16Avx512Vnni, &kBf16Avx2, &kF16Avx512Vnni, &kF16Avx2, &kF32Avx512Vnni, &kF32Avx2,
 #endif

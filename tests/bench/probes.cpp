@@ -128,6 +128,7 @@ constexpr Bound kBounds[] = {
     {Operand::sixteen, Isa::avxvnni, &kFma256},
     {Operand::sixteen, Isa::avx512vnni, &kDpBf16},
     {Operand::sixteen, Isa::avx512vnni, &kFma512},
+    {Operand::sixteen, Isa::amxint8, &kAmxBf16},
 };
 #endif
 

@@ -32,7 +32,10 @@ struct Case {
 
 class Maker {
  public:
-  explicit Maker(const Kernel& kernel) : layout_(kernel.id->layout), act_(kernel.id->act) {}
+  explicit Maker(const Kernel& kernel) : layout_(kernel.id->layout), act_(kernel.id->act) {
+    for (const std::int64_t group : {32, 32, 64, 96, 128, 160, 192})
+      if (kernel.id->takes_group(group)) groups_.push_back(group);
+  }
 
   int pick(int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng_); }
   float normal() { return normal_(rng_); }
@@ -43,8 +46,7 @@ class Maker {
     c.act = act_;
     std::int64_t k = pick(0, 9) == 0 ? pick(1, 1200) : pick(1, 200), group = k;
     if (pick(0, 2) != 0) {
-      constexpr int kGroups[] = {32, 32, 64, 96, 128, 160};
-      group = kGroups[pick(0, 5)];
+      group = groups_[static_cast<std::size_t>(pick(0, static_cast<int>(groups_.size()) - 1))];
       k = group * pick(1, pick(0, 9) == 0 ? 12 : 5);
     }
     constexpr Scales kScales[] = {Scales::f32, Scales::bf16, Scales::f16};
@@ -86,6 +88,7 @@ class Maker {
 
   LayoutKind layout_;
   ActFormat act_;
+  std::vector<std::int64_t> groups_;  // that the row takes
   std::mt19937 rng_{20261121};
   std::normal_distribution<float> normal_;
 };

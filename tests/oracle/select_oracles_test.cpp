@@ -83,6 +83,34 @@ TEST(select, int_wna16_on_a_cpu) {
   EXPECT_EQ(g32->backend_name(), "CPU");
 }
 
+// AMX has rows for groups of whole A tiles and activations of 16 bits; every other machine and layer hears why not.
+TEST(select, int_wna16_on_amx) {
+  struct Row {
+    const char *patch, *kernel;
+  };
+  const Row rows[] = {{R"("quantization": {"scheme": "W4A16", "group_size": 128})", "w4a16_blk16_p16_amxint8"},
+                      {R"("quantization": {"scheme": "W4A16_ASYM", "group_size": 64})", "w4a16_blk16_p16_amxint8"},
+                      {R"("quantization": {"scheme": "W8A16", "group_size": -1})", "w8a16_blk16_p16_amxint8"}};
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.patch);
+    const auto s = explain(row.patch, amx());
+    ASSERT_TRUE(s && s->winner);
+    EXPECT_EQ(s->candidates[*s->winner].kernel, row.kernel);
+    expect_sound(s->candidates);
+  }
+  const auto small_groups = explain(R"("quantization": {"scheme": "W4A16", "group_size": 32})", amx());
+  ASSERT_TRUE(small_groups && small_groups->winner);
+  EXPECT_EQ(small_groups->candidates[*small_groups->winner].kernel, "w4a16_blk16_p16_avx512vnni");
+  EXPECT_EQ(small_groups->candidates[0].kernel, "w4a16_blk16_p16_amxint8");
+  EXPECT_EQ(small_groups->candidates[0].reason, Reject::group_size);
+  EXPECT_THAT(small_groups->candidates[0].detail, HasSubstr("a group size that is a multiple of 64"));
+  const auto without = explain(kW4A16, avx512());
+  ASSERT_TRUE(without);
+  EXPECT_EQ(without->candidates[0].kernel, "w4a16_blk16_p16_amxint8");
+  EXPECT_EQ(without->candidates[0].reason, Reject::isa);
+  EXPECT_THAT(without->candidates[0].detail, HasSubstr("needs amx_tile, amx_int8;"));
+}
+
 TEST(select, int_wna16_by_name) {
   const std::string cpu = std::string(kW4A16) + R"(, "moe_backend": "cpu")";
   const auto ours = explain(cpu, avx2());

@@ -26,6 +26,11 @@ inline Platform avx512() {
   using enum Feature;
   return machine(DeviceType::cpu, Arch::x86_64, {scalar, avx2, fma, f16c, avx512f, avx512bw, avx512vl, avx512_vnni});
 }
+inline Platform amx() {
+  Platform p = avx512();
+  for (const Feature f : {Feature::amx_tile, Feature::amx_int8}) p.features.set(static_cast<std::size_t>(f));
+  return p;
+}
 inline Platform avx2() {
   return machine(DeviceType::cpu, Arch::x86_64, {Feature::scalar, Feature::avx2, Feature::fma, Feature::f16c});
 }

@@ -49,7 +49,7 @@ struct Wna16Model {
 Wna16Model random_wna16(Wna16Model m, std::uint32_t seed);
 
 // With rows of their own for these weights.
-constexpr std::initializer_list<const char*> kWna16Isas = {"scalar", "avx2", "avxvnni", "avx512vnni"};
+constexpr std::initializer_list<const char*> kWna16Isas = {"scalar", "avx2", "avxvnni", "avx512vnni", "amxint8"};
 
 // In float64, but for the values between the two matrices, which have the type of the layer.
 std::vector<double> plain_layer(const Wna16Model& m);

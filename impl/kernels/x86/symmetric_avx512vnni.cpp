@@ -188,6 +188,7 @@ constexpr Kernel row(std::string_view name, int tile_rows, void (*quantise)(cons
 }  // namespace
 
 void avx512::quantise_symmetric(const QuantArgsRow& args) { symmetric::quantise_row(args); }
+void avx512::quantise_digits(const QuantArgsRow& args) { symmetric::quantise_blocks<2>(args); }
 
 const Kernel kW8a8Avx512Vnni =
     row("w8a8_tok8_p16_avx512vnni", kTileRows, symmetric::quantise_row, gemm<Bytes, PerToken>);
