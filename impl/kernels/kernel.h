@@ -47,6 +47,7 @@ struct GemmArgs {
   const std::byte* next;
   std::int64_t first = 0;  // number of the first panel within the matrix
   int part = 0, parts = 1;
+  std::ptrdiff_t ahead = 4096;  // bytes of weights between fetch and use, whole lines
 };
 
 // stepwise: gate, up and every operation are rounded to dtype (w4a8_int8.md 8.3); once: the result alone.

@@ -1,6 +1,8 @@
 // Layer: binds config, kernel and packed weights, checks and runs a call.
 #include "run/layer.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstring>
 #include <limits>
@@ -19,6 +21,10 @@ bool is_cpu_int4(const Kernel& kernel) {
   return (kernel.id->layout == LayoutKind::p16_int4 || kernel.id->layout == LayoutKind::kai) &&
          kernel.id->act == ActFormat::tok8;
 }
+
+// How long before their use weights are fetched, as measured with one token: cores with 32 KB of L1 (Zen 4) lose a
+// tenth of the bandwidth with 8 KB, those with 48 KB like them (Zen 5) or don't care (Emerald Rapids).
+std::ptrdiff_t read_ahead_bytes() { return sysconf(_SC_LEVEL1_DCACHE_SIZE) > 32 * 1024 ? 8192 : 4096; }
 
 ActivateArgs activation_of(const Config& c, const Kernel& kernel) {
   const bool stepwise = is_cpu_int4(kernel);
@@ -135,6 +141,7 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
   s.counts = std::vector<std::atomic<std::uint64_t>>(static_cast<std::size_t>(l.experts));
   e.kernel = s.spec.kernel;
   e.expert_map = s.expert_map;
+  e.read_ahead = read_ahead_bytes();
   e.experts = expert_copies(c);
   s.num_ids = e.experts.logical + c.routing.num_zero_experts;
   e.hidden = c.hidden_dim;

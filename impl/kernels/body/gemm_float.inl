@@ -1,5 +1,5 @@
 // Weights of any element against rows of 4-byte values (float32, or pairs of bf16: x86/*bf16.cpp), for a lane type V
-// (vector_*.inl). Included inside a target region and an anonymous namespace that define kTileRows and kAhead.
+// (vector_*.inl). Included inside a target region and an anonymous namespace that define kTileRows.
 //
 // Definition (kernels/ref/float.h): per block of 32 columns one chain of fma in ascending order; the block's sum times
 // its scale is added to the result; the bias comes last. Blocks are chains of their own, so few rows walk several of
@@ -42,16 +42,16 @@ struct Floats : Float32Rows {
   }
 };
 
-// What is prefetched. Panels that meet one tile: weights that come kAhead bytes later in the same panel, at its end
+// What is prefetched. Panels that meet one tile: weights that come `distance` bytes later in the same panel, at its end
 // those of the panels to come. Panels that meet several: every `parts`th block of the panels to come, whole, and in
 // between nothing new.
 struct Ahead {
   const std::byte *end, *later;  // of the first panel at hand; the weights of the first panel to come
-  std::ptrdiff_t to_next;
+  std::ptrdiff_t distance, to_next;
   int parts, turn;
 
   const std::byte* of(const std::byte* w) {
-    if (parts == 1) return end - w > kAhead ? w + kAhead : later + (kAhead - (end - w));
+    if (parts == 1) return end - w > distance ? w + distance : later + (distance - (end - w));
     if (--turn != 0) return w;
     turn = parts;
     return w + to_next;
@@ -200,7 +200,8 @@ void panels(const GemmArgs& a, Places at, const std::byte* panel, bool whole, fl
   const auto* x = reinterpret_cast<const float*>(a.tile);
   const std::byte* w = panel + at.header;
   const std::ptrdiff_t column = whole ? kPanelRows : 0;
-  Ahead ahead{panel + at.stride, later + at.header, a.next == nullptr ? 0 : a.next - a.panels, a.parts, a.part + 1};
+  Ahead ahead{panel + at.stride, later + at.header, a.ahead, a.next == nullptr ? 0 : a.next - a.panels,
+              a.parts,           a.part + 1};
   if (!whole) at.stride = 0;
   for (std::size_t p = 0; p < P; ++p)
     for (std::size_t line = 0; line < at.header; line += 64) V::prefetch(later + p * at.stride + line);
@@ -231,9 +232,9 @@ struct Form {
 };
 template <class W>
 constexpr Form form_of(int n) {
-  if (kParts == 2) return {1, n > 2 ? 1 : n == 2 || W::kScaled ? 2 : 4};  // few registers
-  const bool memory_bound = n <= 2 ? !W::kShared : n <= 4 && !W::kScaled;
-  return {memory_bound ? 1 : 2, n <= 2 ? 4 : n <= 4 ? 2 : 1};
+  if (!W::kScaled && n <= 4) return {1, 1};
+  if (kParts == 2) return {1, n > 2 ? 1 : 2};  // few registers
+  return {n <= 2 && !W::kShared ? 1 : 2, n <= 2 ? 4 : n <= 4 ? 2 : 1};
 }
 
 // The code for a number of rows, and the panels that it takes at once.

@@ -1,6 +1,6 @@
 // Integer weights with symmetric integer activations, 256-bit vectors: the 16 rows of a panel are two halves of 8
 // lanes, done together so that one broadcast of activations serves both. Included inside a target region and an
-// anonymous namespace that define V, kTileRows, kAhead, the Dots (dot_avx2.inl), and symmetric_tile.inl's structures.
+// anonymous namespace that define V, kTileRows, the Dots (dot_avx2.inl), after read_ahead.inl and symmetric_tile.inl.
 // The float steps are those of kernels/ref/symmetric.h, in its order.
 
 // Zero points of 8 rows as the factors of sums of activations, in 32 bits or in the low 16 bits of a lane; unbiased
@@ -18,8 +18,17 @@ struct Blocks {
   std::size_t unit_header;  // bytes before each unit
   const std::int8_t* codes;
   std::int64_t k, last;
-  const std::byte *end, *next;  // reading ahead goes on at next after end
-  const __m256i* zeros;         // of the group, of either half of the rows
+  const __m256i* zeros;  // of the group, of either half of the rows
+  Stream stream;
+
+  // To the next block. Headers of units are asked for as codes are.
+  [[gnu::always_inline]] void next(std::size_t code_bytes) {
+    stream.fetch(w, code_bytes);
+    w += code_bytes;
+    if ((k++ & 1) == 0 || unit_header == 0) return;
+    stream.fetch(w, unit_header);
+    w += unit_header;
+  }
 };
 
 // What sums begin with: the correction of their row, that times the zero point, nothing (rows of digits).
@@ -40,11 +49,11 @@ inline void add_blocks(Blocks b, const std::int32_t* corr, __m256i (&c)[2][N]) {
         c[half][m] = _mm256_madd_epi16(_mm256_set1_epi32(corr[m]), b.zeros[half]);
       else
         c[half][m] = Dot::kBiased ? _mm256_set1_epi32(corr[m]) : _mm256_setzero_si256();
-  for (; b.k < b.last; ++b.k, b.w += Dot::kBytes + ((b.k & 1) == 0 ? b.unit_header : 0)) {
-    const std::byte* p = b.w + kAhead;
-    if (p >= b.end && b.next != nullptr) p = b.next + (p - b.end);
-    for (int i = 0; i < Dot::kBytes / 64; ++i) V::prefetch(p + 64 * i);
-    Dot::template add<N>(b.w, b.codes + block_offset(b.k, N), c);
+  while (b.k < b.last) {
+    const std::byte* w = b.w;
+    const std::int8_t* codes = b.codes + block_offset(b.k, N);
+    b.next(Dot::kBytes);
+    Dot::template add<N>(w, codes, c);
   }
 }
 
@@ -91,13 +100,13 @@ inline __m256i total(const __m256i* c, std::int32_t corr, [[maybe_unused]] const
 // compiled: they are nearly all of the time.
 template <class Dot, class Facts, int Known>
 void symmetric_panel(const Call<Facts>& call, [[maybe_unused]] SumsOf sums, const std::byte* panel, float* out,
-                     const std::byte* end) {
+                     const Stream& stream) {
   constexpr int kRows = Known == 0 ? kTileRows : Known * Facts::kPlanes;
   const GemmArgs& a = call.a;
   const int n = Known == 0 ? call.n : Known;
   Facts t = call.words;
-  Blocks at{panel + call.header + call.unit_header, call.unit_header, call.codes, 0, 0, end,
-            a.part == 0 ? a.next : nullptr,         nullptr};
+  Blocks at{panel + call.header + call.unit_header, call.unit_header, call.codes, 0, 0, nullptr, stream};
+  stream.fetch(panel, call.header + call.unit_header);
   ScaleWalk scales = call.scales;
   __m256 f[2 * kRows];  // [half][n]
   for (int i = 0; i < 2 * n; ++i) f[i] = _mm256_setzero_ps();
@@ -148,10 +157,10 @@ void gemm(const GemmArgs& a) {
   static constexpr SumsTable kTable = sums_table<Dot, kStart<Facts>>(std::make_integer_sequence<int, kTileRows>());
   const SumsOf sums = kTable.by_rows[a.n * Facts::kPlanes - 1];
   const Call<Facts> call(a);
-  const std::byte* const end = a.panels + static_cast<std::size_t>(a.panel_count) * call.stride;
+  const Stream stream(a, call.stride, a.part == 0 ? a.next : nullptr);
   const auto run = a.n == 1 ? symmetric_panel<Dot, Facts, 1> : symmetric_panel<Dot, Facts, 0>;
   for (std::int64_t p = 0; p < a.panel_count; ++p)
-    run(call, sums, a.panels + static_cast<std::size_t>(p) * call.stride, a.out + p * kPanelRows, end);
+    run(call, sums, a.panels + static_cast<std::size_t>(p) * call.stride, a.out + p * kPanelRows, stream);
 }
 
 template <class Dot>

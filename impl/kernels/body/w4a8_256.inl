@@ -1,7 +1,7 @@
 // W4A8-int8 on p16 with 256-bit vectors: the 16 rows of a panel are two halves of 8 lanes, done together so that one
 // broadcast of activations serves both. Included inside a target region and an anonymous namespace that define
-// kTileRows, kAhead and Dot::add<N>(w, a, c): the sums of 32 k (four vectors of codes at w) for both halves and N
-// tokens, added to c. The float steps are those of kernels/ref/w4a8.cpp, in its order.
+// kTileRows and Dot::add<N>(w, a, c), after read_ahead.inl: the sums of 32 k (four vectors of codes at w) for both
+// halves and N tokens, added to c. The float steps are those of kernels/ref/w4a8.cpp, in its order.
 
 inline __m256 load_f32(const std::byte* p) { return _mm256_loadu_ps(reinterpret_cast<const float*>(p)); }
 inline __m256 load_bf16(const std::byte* p) {
@@ -24,39 +24,38 @@ struct Tile {
   }
 };
 
-// The walk over the units of a panel, in blocks of 32 k; reading ahead goes on at `next` after `end`.
+// The walk over the units of a panel, in blocks of 32 k.
 struct Walk {
-  const std::byte* unit;  // first byte of the unit's codes
-  const std::byte *end, *next;
-  std::size_t step;    // bytes between units
-  std::int64_t k = 0;  // the next block
+  const std::byte* unit;    // first byte of the unit's codes
+  std::size_t step;         // bytes between units
+  std::size_t unit_header;  // of them, before the codes
+  std::int64_t k = 0;       // the next block
   const std::int8_t* activations;
+  Stream stream;
 
   const std::byte* codes() const { return unit + 256 * (k & 1); }
-  // GCC drops calls of a function that only prefetches.
-  [[gnu::always_inline]] void prefetch() const {
-    const std::byte* p = codes() + kAhead;
-    if (p >= end && next != nullptr) p = next + (p - end);
-    for (int i = 0; i < 4; ++i) V::prefetch(p + 64 * i);
+  [[gnu::always_inline]] void next() {
+    if ((k++ & 1) != 0) unit += step, stream.fetch(unit - unit_header, unit_header);
   }
 };
 
-// Sums of the blocks up to `last`, beginning with the corrections of their group. Dot says where the accumulators
-// live: in registers as locals of this function alone, or in memory, where its operands need the registers.
+// Sums of the blocks up to `last`, beginning with the corrections of their group. Dot says where the accumulators of
+// more than two tokens live: in registers as locals of this function alone, or in memory, where its operands need the
+// registers.
 template <int N>
-inline void sum_blocks(Walk& walk, std::int64_t last, const std::int32_t* corr, __m256i (&c)[2][N]) {
+[[gnu::always_inline]] inline void sum_blocks(Walk& walk, std::int64_t last, const std::int32_t* corr,
+                                              __m256i (&c)[2][N]) {
 #pragma GCC unroll 8
   for (int m = 0; m < N; ++m) c[0][m] = c[1][m] = _mm256_set1_epi32(corr[m]);
-  for (; walk.k < last; ++walk.k) {
-    walk.prefetch();
+  for (; walk.k < last; walk.next()) {
+    walk.stream.fetch(walk.codes(), 256);
     Dot::add<N>(walk.codes(), walk.activations + block_offset(walk.k, N), c);
-    if ((walk.k & 1) != 0) walk.unit += walk.step;
   }
 }
 
 template <int N>
 [[gnu::noinline]] void sum_group(Walk& walk, std::int64_t last, const std::int32_t* corr, __m256i (&out)[2][N]) {
-  if constexpr (Dot::kInMemory) {
+  if constexpr (Dot::kInMemory && N > 2) {
     sum_blocks<N>(walk, last, corr, out);
   } else {
     __m256i c[2][N];
@@ -67,15 +66,11 @@ template <int N>
 }
 
 template <int N>
-void whole_panel(const GemmArgs& a, const Tile& t, const std::byte* panel, float* out, const std::byte* end) {
+void whole_panel(const GemmArgs& a, const Tile& t, const std::byte* panel, float* out, const Stream& stream) {
   const P16Matrix& mat = *a.matrix;
   const Grouping kind = mat.grouping();
-  Walk walk{panel + mat.header_bytes() + mat.unit_header(),
-            end,
-            a.part == 0 ? a.next : nullptr,
-            mat.unit_bytes(),
-            0,
-            t.codes};
+  Walk walk{panel + mat.header_bytes() + mat.unit_header(), mat.unit_bytes(), mat.unit_header(), 0, t.codes, stream};
+  stream.fetch(panel, mat.header_bytes() + mat.unit_header());
   __m256 f[2][N];
   for (auto& half : f)
     for (auto& x : half) x = _mm256_setzero_ps();
@@ -116,9 +111,9 @@ template <int N>
 void gemm_rows(const GemmArgs& a) {
   const Tile t(a);
   const std::size_t bytes = a.matrix->panel_bytes();
-  const std::byte* const end = a.panels + static_cast<std::size_t>(a.panel_count) * bytes;
+  const Stream stream(a, bytes, a.part == 0 ? a.next : nullptr);
   for (std::int64_t p = 0; p < a.panel_count; ++p)
-    whole_panel<N>(a, t, a.panels + static_cast<std::size_t>(p) * bytes, a.out + p * kPanelRows, end);
+    whole_panel<N>(a, t, a.panels + static_cast<std::size_t>(p) * bytes, a.out + p * kPanelRows, stream);
 }
 
 template <int... Rows>

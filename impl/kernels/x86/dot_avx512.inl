@@ -1,5 +1,5 @@
 // What the integer rows of AVX-512 VNNI share: sums of 32 k for panels and tokens, and reading ahead. Included inside a
-// target region and an anonymous namespace that define kAhead, after read_ahead.inl.
+// target region and an anonymous namespace, after read_ahead.inl.
 
 inline __m512i broadcast4(const std::int8_t* p) {
   std::int32_t v;
@@ -90,27 +90,24 @@ struct Block {
   [[gnu::always_inline]] __m512 sum(int p, int m) const { return _mm512_cvtepi32_ps(total(p, m)); }
 };
 
-// Prefetch of what is read later. One panel at a time (few rows, memory-bound): the stream kAhead bytes on. Two panels:
-// this call's share of the panels to come.
+// One panel at a time (few rows, memory-bound) reads a stream; two panels fetch their call's share of the panels to
+// come.
 template <class Codes, int P>
 struct Ahead {
-  const std::byte *end, *next;  // P = 1: of the stream; beyond it `next` goes on
+  Stream stream;
   Share share;
 
   [[gnu::flatten]] Ahead(const GemmArgs& a, std::size_t stride)
-      : end(a.panels + static_cast<std::size_t>(a.panel_count) * stride),
-        next(a.next),
-        share(a, stride, a.shape.blocks() * (a.panel_count / P)) {}
+      : stream(a, stride, a.next), share(a, stride, a.shape.blocks() * (a.panel_count / P)) {}
+  // The block of codes at w is about to be read.
   [[gnu::always_inline]] void block(const std::byte* w) {
-    if constexpr (P == 1) {
-      const std::byte* p = w + kAhead;
-      if (p >= end) {
-        if (next == nullptr) return;
-        p = next + (p - end);
-      }
-      for (int i = 0; i < Codes::kVectors; ++i) _mm_prefetch(reinterpret_cast<const char*>(p + 64 * i), _MM_HINT_T0);
-    } else {
+    if constexpr (P == 1)
+      stream.fetch(w, Codes::kBytes);
+    else
       share.advance();
-    }
+  }
+  // What lies before the codes of a panel or a unit is.
+  [[gnu::always_inline]] void header(const std::byte* w, std::size_t bytes) {
+    if constexpr (P == 1) stream.fetch(w, bytes);
   }
 };

@@ -15,7 +15,6 @@ namespace moe {
 namespace {
 
 constexpr int kTileRows = 6;
-constexpr std::ptrdiff_t kAhead = 8192;  // bytes of weights between prefetch and use
 
 #include "kernels/x86/vector_avx2.inl"
 

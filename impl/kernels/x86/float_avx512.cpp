@@ -19,7 +19,6 @@ namespace moe {
 namespace {
 
 constexpr int kTileRows = 8;
-constexpr std::ptrdiff_t kAhead = 8192;  // bytes of weights between prefetch and use
 
 #include "kernels/x86/vector_avx512.inl"
 

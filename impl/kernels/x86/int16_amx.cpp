@@ -25,7 +25,7 @@ MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni,amx-tile,am
 namespace moe {
 namespace {
 
-constexpr int kTokens = 64, kFewTokens = 4;
+constexpr int kTokens = 128, kFewTokens = 4;
 constexpr int kTileRows = 2 * kTokens;
 
 #include "kernels/x86/vector_avx512.inl"

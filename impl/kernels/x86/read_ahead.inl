@@ -1,6 +1,28 @@
-// A call's share of the weights to come (GemmArgs::next), fetched into L2 a little with every step of its loop, so that
-// memory is busy all the time. Included inside a target region and an anonymous namespace.
+// Fetching weights before they are used. Included inside a target region and an anonymous namespace. always_inline
+// everywhere: GCC takes a function that only prefetches for one without effects and drops its calls.
 
+// One stream of weights: the lines GemmArgs::ahead bytes behind those about to be used; behind `end` it goes on at
+// `next`. Every line of a panel must be asked for, headers too: a handful of lines that come unforeseen in each panel
+// cost a tenth of a core's bandwidth.
+struct Stream {
+  const std::byte *end, *next;
+  std::ptrdiff_t ahead;
+
+  Stream(const GemmArgs& a, std::size_t panel_bytes, const std::byte* after)
+      : end(a.panels + static_cast<std::size_t>(a.panel_count) * panel_bytes), next(after), ahead(a.ahead) {}
+  [[gnu::always_inline]] void fetch(const std::byte* w, std::size_t bytes) const {
+    const std::byte* p = w + ahead;
+    if (p >= end) {
+      if (next == nullptr) return;
+      p = next + (p - end);
+    }
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T0);
+  }
+};
+
+// A call's share of the weights to come (GemmArgs::next), fetched into L2 a little with every step of its loop, so that
+// memory is busy all the time.
 struct Share {
   const std::byte* from = nullptr;  // nullptr: none
   std::size_t step = 0;             // bytes of a step of the loop
@@ -14,7 +36,6 @@ struct Share {
     step = (all + pieces - 1) / pieces;
     lines = static_cast<int>((step + 63) / 64);
   }
-  // always_inline: GCC takes a function that only prefetches for one without effects and drops its calls.
   [[gnu::always_inline]] void advance() {
 #pragma GCC unroll 1
     for (int i = 0; i < lines; ++i) _mm_prefetch(reinterpret_cast<const char*>(from + 64 * i), _MM_HINT_T1);

@@ -21,7 +21,6 @@ namespace moe {
 namespace {
 
 constexpr int kTileRows = 8;
-constexpr std::ptrdiff_t kAhead = 8192;  // bytes of weights between prefetch and use, one stream
 
 #include "kernels/x86/vector_avx512.inl"
 
@@ -60,6 +59,7 @@ template <class Codes, class Facts, int P, int N>
   t.scale += first;
   Ahead<Codes, P> ahead = reading;
   const std::byte* w = panel + c.header + unit_header;
+  ahead.header(panel, c.header + unit_header);
   __m512 f[P][N];
   for (auto& row : f)
     for (auto& x : row) x = _mm512_setzero_ps();
@@ -87,7 +87,8 @@ template <class Codes, class Facts, int P, int N>
         do {
           ahead.block(w);
           b.add(w, stride, codes + block_offset(k, rows));
-          w += Codes::kBytes + (k % 2 != 0 ? unit_header : 0);
+          w += Codes::kBytes;
+          if (k % 2 != 0 && unit_header != 0) ahead.header(w, unit_header), w += unit_header;
         } while (++k < last);
         for (int i = 0; i < N; ++i) {
           const __m512 s = _mm512_set1_ps(t.scale[i]);
@@ -101,7 +102,8 @@ template <class Codes, class Facts, int P, int N>
       for (; k < end; ++k) {
         ahead.block(w);
         b.add(w, stride, codes + block_offset(k, n));
-        w += Codes::kBytes + (k % 2 != 0 ? unit_header : 0);
+        w += Codes::kBytes;
+        if (k % 2 != 0 && unit_header != 0) ahead.header(w, unit_header), w += unit_header;
       }
       for (int p = 0; p < P; ++p)
         for (int i = 0; i < N; ++i) f[p][i] = _mm512_fmadd_ps(b.sum(p, i), scale[p], f[p][i]);

@@ -18,13 +18,14 @@ namespace moe {
 namespace {
 
 constexpr int kTileRows = 5;
-constexpr std::ptrdiff_t kAhead = 8192;  // bytes between prefetch and use
 
 #include "kernels/x86/vector_avx2.inl"
 
 #include "kernels/x86/dot_avxvnni.inl"
 
 #include "kernels/body/quantise_symmetric.inl"
+
+#include "kernels/x86/read_ahead.inl"
 
 #include "kernels/body/symmetric_tile.inl"
 

@@ -16,7 +16,6 @@ namespace moe {
 namespace {
 
 constexpr int kTileRows = 8;
-constexpr std::ptrdiff_t kAhead = 8192;  // bytes between prefetch and use
 
 #include "kernels/x86/dot_avx2.inl"
 
@@ -25,6 +24,8 @@ using Dot = NibbleDot;
 #include "kernels/x86/vector_avx2.inl"
 
 #include "kernels/body/quantise_tok8.inl"
+
+#include "kernels/x86/read_ahead.inl"
 
 #include "kernels/body/w4a8_256.inl"
 

@@ -24,7 +24,6 @@ namespace moe {
 namespace {
 
 constexpr int kTileRows = 8;
-constexpr std::ptrdiff_t kAhead = 8192;  // bytes of weights between prefetch and use, one stream
 
 #include "kernels/x86/vector_avx512.inl"
 
@@ -97,6 +96,7 @@ template <int P, int N>
   Block<Nibbles, P, N> b;
   b.start(t.corr, zw);
   const std::byte* w = panel + m.header_bytes();
+  ahead.header(panel, m.header_bytes());
   for (std::int64_t k = 0, blocks = a.shape.blocks(); k < blocks; ++k, w += 256) {
     ahead.block(w);
     b.add(w, stride, t.codes + block_offset(k, t.rows<P, N>()));
@@ -123,6 +123,7 @@ template <int P, int N>
   for (auto& row : f)
     for (auto& x : row) x = _mm512_setzero_ps();
   const std::byte* w = panel + m.header_bytes();
+  ahead.header(panel, m.header_bytes());
   const std::int32_t* corr = t.corr;
   std::int64_t k = 0;
   for (std::int64_t g = 0, groups = m.groups(); g < groups; ++g, corr += t.rows<P, N>()) {
@@ -151,11 +152,13 @@ template <int P, int N>
   for (auto& row : f)
     for (auto& x : row) x = _mm512_setzero_ps();
   const std::byte* unit = panel + m.header_bytes();
+  ahead.header(panel, m.header_bytes());
   const std::int32_t* corr = t.corr;
   const std::int64_t blocks = a.shape.blocks();
   for (std::int64_t k = 0; k < blocks; ++k, corr += t.rows<P, N>()) {
     const std::size_t h = static_cast<std::size_t>(k & 1);
     const std::byte* w = unit + 64 + 256 * h;
+    if (h == 0) ahead.header(unit, 64);
     ahead.block(w);
     Block<Nibbles, P, N> b;
     b.start(corr, nullptr);
