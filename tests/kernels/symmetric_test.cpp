@@ -60,7 +60,7 @@ double product(const P16Matrix& m, const std::byte* panel, std::int64_t lane, co
 
 // The largest sums that there can be: all weights as far from value 0 as codes and zero points allow.
 void make_extreme(const P16Matrix& m, std::vector<std::byte>& packed, bool high) {
-  const auto most = static_cast<std::byte>(m.element == Element::int4 ? 15 : 255);
+  const auto most = static_cast<std::byte>(m.element == Element::int4 ? 16 : 255);
   for (std::int64_t p = 0; p < m.panels(); ++p) {
     std::byte* panel = packed.data() + static_cast<std::size_t>(p) * m.panel_bytes();
     for (std::int64_t lane = 0; lane < kPanelRows; ++lane)
@@ -90,7 +90,7 @@ TEST_P(Symmetric, RandomShapes) {
     for (float& v : x) v = normal(rng) * 3;
     if (round % 8 == 5) {
       make_extreme(m, packed, pick(0, 1) == 1);
-      std::fill(x.begin(), x.end(), pick(0, 1) == 1 ? 3.0f : -3.0f);
+      std::fill(x.begin(), x.end(), pick(0, 1) == 1 ? 32512.0f : -32512.0f);  // the largest code of 16 bits
     }
     if (round % 8 == 7) x[rng() % x.size()] = rng() % 2 == 0 ? NAN : -INFINITY;
     if (round % 8 == 3) std::fill_n(x.begin(), c.k, rng() % 2 == 0 ? 0.0f : 1e-31f);

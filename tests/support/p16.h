@@ -192,7 +192,8 @@ inline TileShape tile_shape(const Kernel& kernel, const P16Matrix& m) {
   return {m.k, m.group, kernel.id->act, m.sum_factor()};
 }
 
-// Random content of any kind: codes over their whole range, scales exact in bf16 and fp16, normal floats.
+// Random content of any kind: codes over their whole range, zero points too (of int4 up to 16: GPTQ adds 1 to what it
+// stores), scales exact in bf16 and fp16, normal floats.
 inline std::vector<std::byte> random_panels(const P16Matrix& m, std::mt19937& rng) {
   std::normal_distribution<float> normal;
   const auto rows = static_cast<std::size_t>(m.rows());
@@ -209,7 +210,8 @@ inline std::vector<std::byte> random_panels(const P16Matrix& m, std::mt19937& rn
   for (std::int8_t& c : w) c = static_cast<std::int8_t>(static_cast<int>(rng() % range) - static_cast<int>(range / 2));
   if (m.scales == Scales::w4a8) return pack_p16(m, w, scales, m.has_bias ? bias : std::vector<float>{});
   std::vector<std::uint8_t> zeros(scales.size());
-  for (std::uint8_t& z : zeros) z = static_cast<std::uint8_t>(rng() % range);
+  const unsigned most = m.element == Element::int4 ? 16 : 255;
+  for (std::uint8_t& z : zeros) z = static_cast<std::uint8_t>(rng() % (most + 1));
   return pack_plain(m, w, scales, zeros, bias);
 }
 

@@ -1,9 +1,11 @@
 // AMX rows of integer weights on tile registers of software against the scalar rows, bit by bit: groups of one to ten
-// units and channel-wise, parts of tokens that overlap, one panel and many, zero points where the row takes them.
-// Included behind software_tiles.h and the source of the rows.
+// units and channel-wise, parts of tokens that overlap, one panel and many, zero points where the row takes them, the
+// largest codes, a poisoned token among others. Included behind software_tiles.h and the source of the rows.
 #pragma once
 
 #include <gtest/gtest.h>
+
+#include <cmath>
 
 #include "support/p16.h"
 #include "support/share.h"
@@ -36,6 +38,8 @@ class SoftwareRows : public testing::TestWithParam<const Kernel*> {
       args.out = got.data();
       args.next = round % 2 == 0 ? panels.data() : nullptr;
       kernel.gemm(args);
+      for (std::vector<float>* v : {&want, &got})
+        for (float& y : *v) y = std::isnan(y) ? NAN : y;  // NaNs are all alike
       ASSERT_EQ(std::memcmp(want.data(), got.data(), want.size() * sizeof(float)), 0)
           << m.rows() << " rows, k " << m.k << ", group " << m.group << ", " << n << " tokens, scales "
           << static_cast<int>(m.scales) << (m.has_zeros ? ", zero points" : "");
@@ -66,7 +70,8 @@ class SoftwareRows : public testing::TestWithParam<const Kernel*> {
     std::normal_distribution<float> normal(0.0f, 3.0f);
     const bool extreme = pick(0, 3) == 0;
     std::vector<float> x(count);
-    for (float& v : x) v = extreme ? (rng_() % 2 == 0 ? 3.0f : -3.0f) : normal(rng_);
+    for (float& v : x) v = extreme ? (rng_() % 2 == 0 ? 32512.0f : -32512.0f) : normal(rng_);  // digits of +-127
+    if (pick(0, 3) == 0) x[rng_() % count] = pick(0, 1) == 0 ? NAN : INFINITY;
     return x;
   }
 
