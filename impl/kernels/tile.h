@@ -12,9 +12,8 @@
 //            int8  code[ceil(K/64)][n][64]
 //            int32 corr[ceil(K/32)][n], float scale[ceil(K/32)][n]
 //          bias is 1 for weights with zero points, which kernels multiply corr by
-//   blk16  int16 codes as two planes of int8, 255 * high + low, with a scale per 128 columns, of grouped weights per as
-//   many
-//          of them as divide the groups:
+//   blk16  int16 codes as two planes of int8, 255 * high + low, with a scale per 128 columns; with grouped weights per
+//          gcd(group, 128) columns:
 //            int8  code[ceil(K/64)][n][2][64]
 //            int32 corr[ceil(K/columns)][n], float scale[ceil(K/columns)][n]
 //   qai8dx for kernels that read KleidiAI's weights; n rows are its packed form qai8dxp of mr = n:

@@ -2,8 +2,7 @@
 //
 //   phase 0  quantise (or only widen) each input row once, into the tiles of its slots
 //   phase 1  (expert, chunk of w13's blocks: a gate and an up panel): gemm, activation; whoever finishes the last chunk
-//   of
-//            a tile quantises its middle rows
+//            of a tile quantises its middle rows
 //   phase 2  (chunk of output columns): gemm of w2 tile by tile in ascending expert order, routed sum
 //
 // A phase ends with its parallel_for, so there are two inner barriers, one for a single token.

@@ -22,8 +22,8 @@ bool is_cpu_int4(const Kernel& kernel) {
          kernel.id->act == ActFormat::tok8;
 }
 
-// How long before their use weights are fetched, as measured with one token: cores with 32 KB of L1 (Zen 4) lose a
-// tenth of the bandwidth with 8 KB, those with 48 KB like them (Zen 5) or don't care (Emerald Rapids).
+// How far ahead of their use weights are fetched, as measured with one token: where L1 has 32 KB, 8 KB ahead cost a
+// tenth of the bandwidth (Zen 4); where it has 48 KB, they are better (Zen 5) or as good (Emerald Rapids).
 std::ptrdiff_t read_ahead_bytes() { return sysconf(_SC_LEVEL1_DCACHE_SIZE) > 32 * 1024 ? 8192 : 4096; }
 
 ActivateArgs activation_of(const Config& c, const Kernel& kernel) {

@@ -29,7 +29,7 @@ struct alignas(64) TileConfig {
 // The rows of a tile in parts of equal size that hold tokens of one or two rows whole: the last parts may overlap,
 // which computes rows twice, alike.
 struct Parts {
-  int count, rows, n;
+  int count, rows, n;  // n: rows of the whole tile, of all planes
   explicit Parts(int tokens, int planes = 1)
       : count((tokens * planes + kSubRows - 1) / kSubRows),
         rows((tokens + count - 1) / count * planes),

@@ -43,16 +43,16 @@ constexpr int kSubTokens = kSubRows / 2;
 using Sums = Block<std::int32_t>;
 using Results = std::array<std::array<std::array<float, 16>, kSubTokens>, 2>;
 
-// Of the weights of a block, of the panels.
+// Scales and zero points of a block's weights, by panel.
 struct Factors {
   __m512 scale[2];
   __m512i zero[2];
 };
 
 struct alignas(64) Scratch {
-  std::array<std::array<std::array<std::array<std::uint8_t, 1024>, 2>, kSteps>, 2> weights;  // of a pass, the last one
+  std::array<std::array<std::array<std::array<std::uint8_t, 1024>, 2>, kSteps>, 2> weights;  // of passes, in turn
   std::array<Sums, 4> sums;                                                                  // of the last parts
-  Sums spare;                                                                                // nobody's
+  Sums spare;                                                                                // before the first part
   std::array<Results, kSubs> results;
   Results zeros{};                 // the results before the first block
   std::array<Factors, 4> factors;  // of the last blocks
@@ -91,22 +91,26 @@ class Pair {
   }
   void passed(int part, Sums& sums) {
     Results& results = s_.results[static_cast<std::size_t>(part)];
-    const std::int64_t words = block_ * c_.n + parts_.first(part) / 2;
+    const std::int64_t first = block_ * c_.n + parts_.first(part) / 2;  // of the block's words
     waiting_ = newest_;
-    newest_ = {
-        &sums, &results, block_ == 0 ? &s_.zeros : &results, &factors(), c_.words.scale + words, c_.words.corr + words};
+    newest_ = {.sums = &sums,
+               .results = &results,
+               .before = block_ == 0 ? &s_.zeros : &results,
+               .factors = &factors(),
+               .scale = c_.words.scale + first,
+               .corr = c_.words.corr + first};
     ++passed_;
     share_.advance();
   }
 
  private:
-  // Sums of a part and what becomes of them; words of its first token.
+  // Sums of a part and what becomes of them.
   struct Part {
     Sums* sums;
-    Results* results;
-    const Results* before;
-    const Factors* factors;
-    const float* scale;
+    Results* results;        // where they go
+    const Results* before;   // and what they are added to
+    const Factors* factors;  // nullptr: nothing, the registers held no part
+    const float* scale;      // from the part's first token on
     const std::int32_t* corr;
   };
 
