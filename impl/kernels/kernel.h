@@ -33,6 +33,12 @@ struct QuantArgsRow {
   TilePlace out;
 };
 
+// How a machine likes weights to be read that few tokens meet.
+struct Reading {
+  std::ptrdiff_t ahead = 4096;  // bytes of weights between fetch and use, whole lines
+  bool digits_twice = false;    // the digits of a single token meet int4 panels one by one; else two at a time
+};
+
 struct GemmArgs {
   const P16Matrix* matrix;
   const std::byte* panels;   // first panel; where the layout has no panels of its own: the matrix
@@ -47,7 +53,7 @@ struct GemmArgs {
   const std::byte* next;
   std::int64_t first = 0;  // number of the first panel within the matrix
   int part = 0, parts = 1;
-  std::ptrdiff_t ahead = 4096;  // bytes of weights between fetch and use, whole lines
+  Reading reading{};
 };
 
 // stepwise: gate, up and every operation are rounded to dtype (w4a8_int8.md 8.3); once: the result alone.

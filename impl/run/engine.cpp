@@ -178,7 +178,7 @@ void Run::multiply_up(const Claim& claim) const {
     for (std::int32_t i = 0; i < e.tiles; ++i) {
       const Tile& t = p.tiles[e.first_tile + i];
       s.kernel->gemm(
-          {&m, w13, count * halves, in_tile(t), t.rows, in, y13, ld, next, block * halves, i, e.tiles, s.read_ahead});
+          {&m, w13, count * halves, in_tile(t), t.rows, in, y13, ld, next, block * halves, i, e.tiles, s.reading});
       ActivateArgs a = s.activate;
       a.y13 = y13;
       a.ld = ld;
@@ -287,7 +287,7 @@ void Run::multiply_down(const Claim& claim) const {
       for (std::int32_t j = 0; j < e.tiles; ++j) {
         const Tile& t = p.tiles[e.first_tile + j];
         prefetch_sums(acc + (panel - begin) * kPanelRows, columns, p.slot_token + t.slot, t.rows, ld);
-        s.kernel->gemm({&m, w2, count, mid_tile(t), t.rows, mid, y, ld, next, panel, j, e.tiles, s.read_ahead});
+        s.kernel->gemm({&m, w2, count, mid_tile(t), t.rows, mid, y, ld, next, panel, j, e.tiles, s.reading});
         s.kernel->steps->combine({acc + (panel - begin) * kPanelRows, columns, p.slot_token + t.slot,
                                   s.weight_on_input ? nullptr : p.slot_weight + t.slot, y, ld, t.rows, ld, s.rounded,
                                   s.in_dtype});

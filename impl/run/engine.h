@@ -39,9 +39,9 @@ struct EngineSetup {
   ActivateArgs activate{};  // function and parameters; the pointers are filled per call
   HalfRule in_rule = HalfRule::away, mid_rule = HalfRule::away;
   bool weight_on_input = false;
-  bool rounded = false;              // bit_compat vllm: gates, results and sums rounded to in_dtype
-  float output_scale = 1.0f;         // apply_routed_scale_to_output
-  std::ptrdiff_t read_ahead = 4096;  // GemmArgs::ahead
+  bool rounded = false;       // bit_compat vllm: gates, results and sums rounded to in_dtype
+  float output_scale = 1.0f;  // apply_routed_scale_to_output
+  Reading reading{};
 
   const Layout& layout() const { return source != nullptr ? source->layout() : packed->info.layout; }
   TileShape in_shape() const { return tile_shape(layout().w13); }

@@ -200,7 +200,7 @@ void panels(const GemmArgs& a, Places at, const std::byte* panel, bool whole, fl
   const auto* x = reinterpret_cast<const float*>(a.tile);
   const std::byte* w = panel + at.header;
   const std::ptrdiff_t column = whole ? kPanelRows : 0;
-  Ahead ahead{panel + at.stride, later + at.header, a.ahead, a.next == nullptr ? 0 : a.next - a.panels,
+  Ahead ahead{panel + at.stride, later + at.header, a.reading.ahead, a.next == nullptr ? 0 : a.next - a.panels,
               a.parts,           a.part + 1};
   if (!whole) at.stride = 0;
   for (std::size_t p = 0; p < P; ++p)

@@ -1,7 +1,7 @@
 // Fetching weights before they are used. Included inside a target region and an anonymous namespace. always_inline
 // everywhere: GCC takes a function that only prefetches for one without effects and drops its calls.
 
-// One stream of weights: the lines GemmArgs::ahead bytes behind those about to be used; behind `end` it goes on at
+// One stream of weights: the lines Reading::ahead bytes behind those about to be used; behind `end` it goes on at
 // `next`. Every line of a panel must be asked for, headers too: a handful of lines that come unforeseen in each panel
 // cost a tenth of a core's bandwidth.
 struct Stream {
@@ -9,7 +9,7 @@ struct Stream {
   std::ptrdiff_t ahead;
 
   Stream(const GemmArgs& a, std::size_t panel_bytes, const std::byte* after)
-      : end(a.panels + static_cast<std::size_t>(a.panel_count) * panel_bytes), next(after), ahead(a.ahead) {}
+      : end(a.panels + static_cast<std::size_t>(a.panel_count) * panel_bytes), next(after), ahead(a.reading.ahead) {}
   [[gnu::always_inline]] void fetch(const std::byte* w, std::size_t bytes) const {
     const std::byte* p = w + ahead;
     if (p >= end) {

@@ -131,12 +131,17 @@ void run_panels(const Call<Facts>& c, std::int64_t begin, std::int64_t end, int 
   }
 }
 
-// Up to so many tokens are bound by memory, which one stream of weights serves best; more meet two panels at a time. So
-// do the digits of a single token with int4 weights: they take an eighth to a quarter of a panel's bytes and leave L1
-// with it, and two panels read them half as often (Zen 4, K = 4096: 0.70 to 0.88 of the read bandwidth; int8: the other
-// way round). A last panel alone meets two tokens at a time.
+// Up to so many tokens are bound by memory, which one stream of weights serves best; more meet two panels at a time. A
+// last panel alone meets two tokens at a time.
 template <class Codes, class Facts>
-constexpr int kStreamTokens = Facts::kPlanes == 2 ? (Codes::kSteps == 1 ? 1 : 0) : (Codes::kSteps == 1 ? 4 : 2);
+constexpr int kStreamTokens = Facts::kPlanes == 2  ? 1
+                              : Codes::kSteps == 1 ? 4
+                                                   : 2;
+
+// The digits of one token are a quarter of the bytes of an int4 panel (2 K against 8 K): where L1 is small they leave
+// it with every panel, and two panels at a time read them half as often.
+template <class Codes, class Facts, int N>
+constexpr bool kMayPair = Facts::kPlanes == 2 && Codes::kSteps == 2 && N == 1;
 
 template <class Codes, class Facts>
 [[gnu::noinline]] void last_panel(const Call<Facts>& c) {
@@ -146,9 +151,10 @@ template <class Codes, class Facts>
 }
 template <class Codes, class Facts, int N>
 void gemm_rows(const Call<Facts>& c) {
-  if constexpr (N <= kStreamTokens<Codes, Facts>) {
-    run_panels<Codes, Facts, 1, N>(c, 0, c.a.panel_count, 0);
-  } else {
+  constexpr bool kStream = N <= kStreamTokens<Codes, Facts>, kPair = kMayPair<Codes, Facts, N>;
+  if constexpr (kStream)
+    if (!kPair || c.a.reading.digits_twice) return run_panels<Codes, Facts, 1, N>(c, 0, c.a.panel_count, 0);
+  if constexpr (!kStream || kPair) {
     run_panels<Codes, Facts, 2, N>(c, 0, c.a.panel_count, 0);
     if (c.a.panel_count % 2 != 0) last_panel<Codes>(c);
   }
