@@ -11,8 +11,8 @@
 // A part's number goes on from one pass to the next; behind the last pass the rows finish the last two parts. Included
 // inside a target region and an anonymous namespace that define kTileRows.
 
-constexpr int kSubRows = 16;
-constexpr int kSubs = kTileRows / kSubRows;
+constexpr int kPartRows = 16;
+constexpr int kMaxParts = kTileRows / kPartRows;
 constexpr int kSteps = 2;  // of k at a time
 
 // Tile registers: 0 and 1 sums (panel), 2 and 3 activations (step), 4 to 7 weights (step, panel).
@@ -31,7 +31,7 @@ struct alignas(64) TileConfig {
 struct Parts {
   int count, rows, n;  // n: rows of the whole tile, of all planes
   explicit Parts(int tokens, int planes = 1)
-      : count((tokens * planes + kSubRows - 1) / kSubRows),
+      : count((tokens * planes + kPartRows - 1) / kPartRows),
         rows((tokens + count - 1) / count * planes),
         n(tokens * planes) {}
   int first(int part) const { return std::min(part * rows, n - rows); }
@@ -39,7 +39,7 @@ struct Parts {
 
 // 16 x 16 sums of one part of the rows with two panels.
 template <class T>
-using Block = std::array<std::array<std::array<T, 16>, kSubRows>, 2>;
+using Block = std::array<std::array<std::array<T, 16>, kPartRows>, 2>;
 
 // Where the B tiles of a pass lie: [step][panel].
 using Tiles = std::array<std::array<const void*, 2>, kSteps>;

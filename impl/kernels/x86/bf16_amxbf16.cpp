@@ -40,14 +40,14 @@ struct Product {
 };
 
 struct alignas(64) Scratch {
-  std::array<Block<float>, kSubs + 1> sums;  // of the parts; the last is nobody's
+  std::array<Block<float>, kMaxParts + 1> sums;  // of the parts; the last is nobody's
 };
 
 // The work beside the products of a pass: to read ahead.
 struct Sums {
   Scratch& s;
   Share& share;
-  std::size_t newest = kSubs;
+  std::size_t newest = kMaxParts;
 
   Block<float>& in_registers() { return s.sums[newest]; }
   Block<float>& home(int part) { return s.sums[static_cast<std::size_t>(part)]; }

@@ -38,10 +38,10 @@ constexpr int kTileRows = 2 * kTokens;
 
 #include "kernels/x86/read_ahead.inl"
 
-constexpr int kSubTokens = kSubRows / 2;
+constexpr int kPartTokens = kPartRows / 2;
 
 using Sums = Block<std::int32_t>;
-using Results = std::array<std::array<std::array<float, 16>, kSubTokens>, 2>;
+using Results = std::array<std::array<std::array<float, 16>, kPartTokens>, 2>;
 
 // Scales and zero points of a block's weights, by panel.
 struct Factors {
@@ -53,7 +53,7 @@ struct alignas(64) Scratch {
   std::array<std::array<std::array<std::array<std::uint8_t, 1024>, 2>, kSteps>, 2> weights;  // of passes, in turn
   std::array<Sums, 4> sums;                                                                  // of the last parts
   Sums spare;                                                                                // before the first part
-  std::array<Results, kSubs> results;
+  std::array<Results, kMaxParts> results;
   Results zeros{};                 // the results before the first block
   std::array<Factors, 4> factors;  // of the last blocks
 };
@@ -105,7 +105,7 @@ class Pair {
 
  private:
   // Sums of a part and what becomes of them.
-  struct Part {
+  struct InFlight {
     Sums* sums;
     Results* results;        // where they go
     const Results* before;   // and what they are added to
@@ -150,7 +150,7 @@ class Pair {
 
   // results = fma(sum of a block, its scales, results before)
   [[gnu::always_inline]] void scale_tokens(std::size_t begin, std::size_t end) {
-    const Part part = waiting_;  // stores could change a member
+    const InFlight part = waiting_;  // stores could change a member
     const Factors factors = *part.factors;
 #pragma GCC unroll 2
     for (std::size_t i = begin; i < end; ++i) {
@@ -189,7 +189,7 @@ class Pair {
   std::int64_t block_ = 0;    // of the pass
   std::size_t expanded_ = 0;  // which of the two rooms for weights the pass uses
   std::size_t passed_ = 0;    // parts, of all passes
-  Part newest_{&s_.spare, nullptr, nullptr, nullptr, nullptr, nullptr}, waiting_ = newest_;
+  InFlight newest_{&s_.spare, nullptr, nullptr, nullptr, nullptr, nullptr}, waiting_ = newest_;
 };
 
 template <class Codes, class Facts>

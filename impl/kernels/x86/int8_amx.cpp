@@ -51,8 +51,8 @@ using Sums = Block<std::int32_t>;
 
 struct alignas(64) Scratch {
   std::array<std::array<std::array<std::array<std::uint8_t, 1024>, 2>, kSteps>, 2> weights;  // of a pass, the last one
-  std::array<Sums, kSubs> sums;                                // of the parts; of short groups: the last few
-  std::array<Sums, kSubs> kept;                                // results so far: floats
+  std::array<Sums, kMaxParts> sums;                            // of the parts; of short groups: the last few
+  std::array<Sums, kMaxParts> kept;                            // results so far: floats
   Sums spare, zeros{};                                         // nobody's; the results before the first group
   std::array<std::array<std::array<float, 16>, 2>, 4> scales;  // of the last groups, of the panels
 };
@@ -150,7 +150,7 @@ class Pair {
  private:
   using Scales = std::array<std::array<float, 16>, 2>;
   // Sums of a part, and when they are those of a complete group, what becomes of them.
-  struct Part {
+  struct InFlight {
     Sums *sums, *results;
     const Sums* before;
     const Scales* scales;
@@ -190,7 +190,7 @@ class Pair {
   }
 
   // results = fma(sums of a group, scale, results before)
-  using Rows = std::array<std::array<std::int32_t, 16>, kSubRows>;
+  using Rows = std::array<std::array<std::int32_t, 16>, kPartRows>;
   [[gnu::always_inline]] void scale_rows(const Rows& sums, Rows& results, const Rows& before, std::size_t p, int begin,
                                          int end) {
     const __m512 scale = _mm512_loadu_ps((*waiting_.scales)[p].data());
@@ -208,7 +208,7 @@ class Pair {
     const auto p = static_cast<std::size_t>(side);
     const std::byte* head = panel(p);
     const __m512 bias = c_.has_bias ? load_f32(head + c_.bias) : _mm512_setzero_ps();
-    const auto each = [&](const std::array<Sums, kSubs>& parts, auto result) {
+    const auto each = [&](const std::array<Sums, kMaxParts>& parts, auto result) {
       for (int part = 0; part < parts_.count; ++part) {
         const Rows& rows = parts[static_cast<std::size_t>(part)][p];
         for (int i = 0, token = parts_.first(part); i < parts_.rows; ++i, ++token) {
@@ -251,7 +251,7 @@ class Pair {
   bool complete_ = false;     // the group, after the pass
   std::size_t expanded_ = 0;  // which of the two rooms for weights the pass uses
   std::size_t passed_ = 0;    // parts, of all passes
-  Part newest_{&s_.spare, nullptr, nullptr, nullptr, nullptr}, waiting_ = newest_;
+  InFlight newest_{&s_.spare, nullptr, nullptr, nullptr, nullptr}, waiting_ = newest_;
 };
 
 template <class Codes>
