@@ -213,7 +213,7 @@ bool act_fits(const Config& c, ActFormat act) {
   const bool quantised = c.quantization.input_activations.has_value();
   if (!quantised && c.compute != Compute::a8)
     return act == ActFormat::f32 || (act == ActFormat::bf16 && c.in_dtype == DType::bf16) ||
-           (act == ActFormat::blk16 && c.in_dtype != DType::f32);
+           (act == ActFormat::blk16 && c.in_dtype != DType::f32 && c.compute == Compute::automatic);
   const bool blocks = c.activation_quant == ActivationQuant::block32 ||
                       (c.activation_quant == ActivationQuant::automatic && !quantised);
   return act == (blocks ? ActFormat::blk8 : ActFormat::tok8);

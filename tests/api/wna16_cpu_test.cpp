@@ -110,6 +110,34 @@ TEST(Wna16Cpu, UnusualInput) {
       }
 }
 
+// "compute": "a16" multiplies in float32: a value far above its block moves nothing, not even where its weight is 0.
+TEST(Wna16Cpu, FloatProductsWhenAskedFor) {
+  for (const int bits : {4, 8})
+    for (const moe_dtype dtype : {MOE_DTYPE_BF16, MOE_DTYPE_F16}) {
+      Wna16Model m;
+      m.bits = bits, m.dtype = dtype, m.H = 256, m.group = 64;
+      m = random_wna16(m, 23);
+      constexpr std::int64_t kColumn = 100;
+      for (Matrix13or2& w : m.w13)
+        for (std::int64_t n = 0; n < w.n; ++n)
+          w.codes[static_cast<std::size_t>(n * w.k + kColumn)] = static_cast<std::uint8_t>(1 << (bits - 1));
+      for (std::int64_t t = 0; t < m.T; ++t) m.x[static_cast<std::size_t>(t * m.H + kColumn)] = 32768.0f;
+      const std::vector<double> want = plain_layer(m);
+      for (const bool asked : {false, true}) {
+        if (asked) m.extra = {{"compute", "a16"}};
+        SCOPED_TRACE(m.config_text());
+        same_on_each_isa(m, [&](const Wna16Layer& layer, const std::vector<std::byte>& out) {
+          EXPECT_EQ(layer.kernel.find(asked ? "a16_f32_p16" : "a16_blk16_p16"), 2u) << layer.kernel;
+          const double distance = relative_rms(floats_of(out, m.dtype), want);
+          if (asked)
+            EXPECT_LE(distance, bound_of(m)) << layer.kernel;
+          else
+            EXPECT_GT(distance, bound_of(m)) << layer.kernel;  // what README says of 16-bit codes
+        });
+      }
+    }
+}
+
 // More slots than phase 0 takes in one task, and the weight on the input.
 TEST(Wna16Cpu, ActivationOrderInLargeBatches) {
   for (const bool on_input : {false, true}) {

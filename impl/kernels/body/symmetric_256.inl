@@ -106,7 +106,7 @@ void symmetric_panel(const Call<Facts>& call, [[maybe_unused]] SumsOf sums, cons
   const int n = Known == 0 ? call.n : Known;
   Facts t = call.words;
   Blocks at{panel + call.header + call.unit_header, call.unit_header, call.codes, 0, 0, nullptr, stream};
-  stream.fetch(panel, call.header + call.unit_header);
+  stream.header(panel, call.header + call.unit_header);
   ScaleWalk scales = call.scales;
   __m256 f[2 * kRows];  // [half][n]
   for (int i = 0; i < 2 * n; ++i) f[i] = _mm256_setzero_ps();

@@ -70,7 +70,7 @@ void whole_panel(const GemmArgs& a, const Tile& t, const std::byte* panel, float
   const P16Matrix& mat = *a.matrix;
   const Grouping kind = mat.grouping();
   Walk walk{panel + mat.header_bytes() + mat.unit_header(), mat.unit_bytes(), mat.unit_header(), 0, t.codes, stream};
-  stream.fetch(panel, mat.header_bytes() + mat.unit_header());
+  stream.header(panel, mat.header_bytes() + mat.unit_header());
   __m256 f[2][N];
   for (auto& half : f)
     for (auto& x : half) x = _mm256_setzero_ps();

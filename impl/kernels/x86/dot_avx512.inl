@@ -106,8 +106,11 @@ struct Ahead {
     else
       share.advance();
   }
-  // What lies before the codes of a panel or a unit is.
+  // What lies before the codes of a panel or of a unit is.
   [[gnu::always_inline]] void header(const std::byte* w, std::size_t bytes) {
+    if constexpr (P == 1) stream.header(w, bytes);
+  }
+  [[gnu::always_inline]] void unit(const std::byte* w, std::size_t bytes) {
     if constexpr (P == 1) stream.fetch(w, bytes);
   }
 };

@@ -3,14 +3,25 @@
 
 // One stream of weights: the lines Reading::ahead bytes behind those about to be used; behind `end` it goes on at
 // `next`. Every line of a panel must be asked for, headers too: a handful of lines that come unforeseen in each panel
-// cost a tenth of a core's bandwidth.
+// cost a tenth of a core's bandwidth. Without fetches each panel's header is read at once: a gap of seven lines ends
+// the hardware's own reading ahead, and beginning anew in each panel costs half of the bandwidth.
 struct Stream {
   const std::byte *end, *next;
   std::ptrdiff_t ahead;
 
   Stream(const GemmArgs& a, std::size_t panel_bytes, const std::byte* after)
-      : end(a.panels + static_cast<std::size_t>(a.panel_count) * panel_bytes), next(after), ahead(a.reading.ahead) {}
+      : end(a.panels + static_cast<std::size_t>(a.panel_count) * panel_bytes),
+        next(after),
+        ahead(a.n == 1 && a.reading.in_order ? 0 : a.reading.ahead) {}
+  // A panel begins: `bytes` at w before its first codes.
+  [[gnu::always_inline]] void header(const std::byte* w, std::size_t bytes) const {
+    if (ahead != 0) return fetch(w, bytes);
+#pragma GCC unroll 1
+    for (std::size_t i = 0; i < bytes; i += 64) (void)*static_cast<const volatile std::byte*>(w + i);
+  }
+  // What lies at w, in order, is about to be read.
   [[gnu::always_inline]] void fetch(const std::byte* w, std::size_t bytes) const {
+    if (ahead == 0) return;
     const std::byte* p = w + ahead;
     if (p >= end) {
       if (next == nullptr) return;

@@ -88,7 +88,7 @@ template <class Codes, class Facts, int P, int N>
           ahead.block(w);
           b.add(w, stride, codes + block_offset(k, rows));
           w += Codes::kBytes;
-          if (k % 2 != 0 && unit_header != 0) ahead.header(w, unit_header), w += unit_header;
+          if (k % 2 != 0 && unit_header != 0) ahead.unit(w, unit_header), w += unit_header;
         } while (++k < last);
         for (int i = 0; i < N; ++i) {
           const __m512 s = _mm512_set1_ps(t.scale[i]);
@@ -103,7 +103,7 @@ template <class Codes, class Facts, int P, int N>
         ahead.block(w);
         b.add(w, stride, codes + block_offset(k, n));
         w += Codes::kBytes;
-        if (k % 2 != 0 && unit_header != 0) ahead.header(w, unit_header), w += unit_header;
+        if (k % 2 != 0 && unit_header != 0) ahead.unit(w, unit_header), w += unit_header;
       }
       for (int p = 0; p < P; ++p)
         for (int i = 0; i < N; ++i) f[p][i] = _mm512_fmadd_ps(b.sum(p, i), scale[p], f[p][i]);

@@ -158,7 +158,7 @@ template <int P, int N>
   for (std::int64_t k = 0; k < blocks; ++k, corr += t.rows<P, N>()) {
     const std::size_t h = static_cast<std::size_t>(k & 1);
     const std::byte* w = unit + 64 + 256 * h;
-    if (h == 0) ahead.header(unit, 64);
+    if (h == 0) ahead.unit(unit, 64);
     ahead.block(w);
     Block<Nibbles, P, N> b;
     b.start(corr, nullptr);
