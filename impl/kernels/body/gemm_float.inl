@@ -1,5 +1,6 @@
 // Weights of any element against rows of 4-byte values (float32, or pairs of bf16: x86/*bf16.cpp), for a lane type V
-// (vector_*.inl). Included inside a target region and an anonymous namespace that define kTileRows.
+// (vector_*.inl). Included inside a target region and an anonymous namespace that define kTileRows, after
+// read_ahead.inl.
 //
 // Definition (kernels/ref/float.h): per block of 32 columns one chain of fma in ascending order; the block's sum times
 // its scale is added to the result; the bias comes last. Blocks are chains of their own, so few rows walk several of
@@ -42,19 +43,15 @@ struct Floats : Float32Rows {
   }
 };
 
-// What is prefetched. Panels that meet one tile: weights that come `distance` bytes later in the same panel, at its end
-// those of the panels to come. Panels that meet several: every `parts`th block of the panels to come, whole, and in
-// between nothing new.
+// What is fetched. Panels that meet one tile: weights that come `distance` bytes later in the same panel, at its end
+// those of the panels to come. Panels that meet several: the call's share of the panels to come.
 struct Ahead {
   const std::byte *end, *later;  // of the first panel at hand; the weights of the first panel to come
-  std::ptrdiff_t distance, to_next;
-  int parts, turn;
+  std::ptrdiff_t distance;
+  Share* share;
 
-  const std::byte* of(const std::byte* w) {
-    if (parts == 1) return end - w > distance ? w + distance : later + (distance - (end - w));
-    if (--turn != 0) return w;
-    turn = parts;
-    return w + to_next;
+  const std::byte* of(const std::byte* w) const {
+    return end - w > distance ? w + distance : later + (distance - (end - w));
   }
 };
 
@@ -64,6 +61,7 @@ struct Blocks {
   static constexpr std::size_t kBytes = W::kQuadBytes * (W::kShared ? 4 : 8);
   static constexpr int kValues = 32 * N;  // of the tile's rows
   static constexpr std::size_t kLines = W::kQuadBytes / 64;
+  static constexpr std::int64_t kTurns = W::kShared ? 4 : 8;  // quads at which something is fetched
   F c[B][S][N];
 
   static constexpr std::size_t part_offset(int s) { return static_cast<std::size_t>(s % kParts * kLanes) * 4; }
@@ -90,16 +88,20 @@ struct Blocks {
 
   template <int H>
   [[gnu::always_inline]] void half(const std::byte* w, std::size_t stride, const float* x,
-                                   const typename W::Offset (&o)[B][S], const std::byte* ahead) {
+                                   const typename W::Offset (&o)[B][S], const std::byte* ahead, Share* share) {
     if constexpr (!W::kShared) w += H * 4 * W::kQuadBytes, ahead += H * 4 * W::kQuadBytes * B;
     x += H * 16 * N;
 #pragma GCC unroll 1
     for (int quad = 0; quad < 4; ++quad, w += W::kQuadBytes, x += 4) {
       if constexpr (H == 0 || !W::kShared) {
+        if (share != nullptr) {
+          share->advance();
+        } else {
 #pragma GCC unroll 16
-        for (std::size_t i = 0; i < kLines * B; ++i, ahead += 64) {
+          for (std::size_t i = 0; i < kLines * B; ++i, ahead += 64) {
 #pragma GCC unroll 4
-          for (std::size_t p = 0; p < S / kParts; ++p) V::prefetch(ahead + p * stride);
+            for (std::size_t p = 0; p < S / kParts; ++p) V::prefetch(ahead + p * stride);
+          }
         }
       }
       column<H, 0>(w, stride, x, o);
@@ -110,12 +112,13 @@ struct Blocks {
   }
 
   [[gnu::always_inline]] void multiply(const std::byte* w, std::size_t stride, const float* x,
-                                       const typename W::Offset (&o)[B][S], const std::byte* ahead) {
+                                       const typename W::Offset (&o)[B][S], const Ahead& ahead) {
     for (auto& block : c)
       for (auto& strip : block)
         for (F& sum : strip) sum = V::set(0.0f);
-    half<0>(w, stride, x, o, ahead);
-    half<1>(w, stride, x, o, ahead);
+    const std::byte* later = ahead.of(w);
+    half<0>(w, stride, x, o, later, ahead.share);
+    half<1>(w, stride, x, o, later, ahead.share);
   }
 };
 
@@ -166,7 +169,7 @@ struct Places {
 
 template <class W, int S, int B, int N>
 [[gnu::always_inline]] inline void add_blocks(const Places& at, const std::byte* panel, const std::byte* w,
-                                              const float* x, const std::byte* ahead, GroupWalk& groups, F (*f)[N]) {
+                                              const float* x, const Ahead& ahead, GroupWalk& groups, F (*f)[N]) {
   std::size_t g[B] = {};
   typename W::Offset offsets[B][S];
   if constexpr (W::kScaled)
@@ -194,14 +197,14 @@ template <class W, int S, int B, int N>
 
 // Not whole: the last panel is there alone and is taken for both.
 template <class W, int P, int B, int N>
-void panels(const GemmArgs& a, Places at, const std::byte* panel, bool whole, float* out, const std::byte* later) {
+void panels(const GemmArgs& a, Places at, const std::byte* panel, bool whole, float* out, const std::byte* later,
+            Share* share) {
   constexpr int S = P * kParts;
   using Sums = Blocks<W, S, B, N>;
   const auto* x = reinterpret_cast<const float*>(a.tile);
   const std::byte* w = panel + at.header;
   const std::ptrdiff_t column = whole ? kPanelRows : 0;
-  Ahead ahead{panel + at.stride, later + at.header, a.reading.ahead, a.next == nullptr ? 0 : a.next - a.panels,
-              a.parts,           a.part + 1};
+  const Ahead ahead{panel + at.stride, later + at.header, a.reading.ahead, share};
   if (!whole) at.stride = 0;
   for (std::size_t p = 0; p < P; ++p)
     for (std::size_t line = 0; line < at.header; line += 64) V::prefetch(later + p * at.stride + line);
@@ -213,10 +216,10 @@ void panels(const GemmArgs& a, Places at, const std::byte* panel, bool whole, fl
     for (int n = 0; n < N; ++n) f[s][n] = V::set(0.0f);
   std::int64_t left = W::blocks(a.shape);
   for (; left >= B; left -= B, w += B * Sums::kBytes, x += B * Sums::kValues)
-    add_blocks<W, S, B, N>(at, panel, w, x, ahead.of(w), groups, f);
+    add_blocks<W, S, B, N>(at, panel, w, x, ahead, groups, f);
   if constexpr (B > 1)
     for (; left > 0; --left, w += Sums::kBytes, x += Sums::kValues)
-      add_blocks<W, S, 1, N>(at, panel, w, x, ahead.of(w), groups, f);
+      add_blocks<W, S, 1, N>(at, panel, w, x, ahead, groups, f);
   for (int s = 0; s < S; ++s) {
     const std::byte* bias = panel + static_cast<std::size_t>(s / kParts) * at.stride + at.bias;
     const F add = at.has_bias ? V::load(reinterpret_cast<const float*>(bias) + s % kParts * kLanes) : V::set(0.0f);
@@ -237,28 +240,42 @@ constexpr Form form_of(int n) {
   return {n <= 2 && !W::kShared ? 1 : 2, n <= 2 ? 4 : n <= 4 ? 2 : 1};
 }
 
-// The code for a number of rows, and the panels that it takes at once.
+// The code for a number of rows, the panels that it takes at once, and how often it fetches for a row of that shape.
 struct Step {
-  void (*run)(const GemmArgs& a, Places at, const std::byte* panel, bool whole, float* out, const std::byte* later);
+  void (*run)(const GemmArgs& a, Places at, const std::byte* panel, bool whole, float* out, const std::byte* later,
+              Share* share);
   int panels;
+  std::int64_t (*turns)(const TileShape& shape);
+  bool in_order;  // where that is liked, nothing but a panel's codes in a row is read
 };
 
 [[gnu::noinline]] inline void walk(const GemmArgs& a, const Step& step) {
   const Places at(*a.matrix);
   const std::byte* panel = a.panels;
+  const bool in_order = step.in_order && a.reading.in_order, shared = in_order || a.parts > 1;
+  Share share(a, at.stride, in_order ? 0 : step.turns(a.shape) * ceil_div(a.panel_count, std::int64_t{step.panels}));
   for (std::int64_t p = 0; p < a.panel_count; p += step.panels) {
     const std::int64_t later = p + step.panels;
     const std::byte* next = panel + static_cast<std::size_t>(step.panels) * at.stride;
     const std::byte* ahead = later < a.panel_count ? next : a.next != nullptr ? a.next : panel;
-    step.run(a, at, panel, later <= a.panel_count, a.out + p * kPanelRows, ahead);
+    step.run(a, at, panel, later <= a.panel_count, a.out + p * kPanelRows, ahead, shared ? &share : nullptr);
     panel = next;
   }
 }
 
+template <class W, int B>
+std::int64_t turns(const TileShape& shape) {
+  const std::int64_t blocks = W::blocks(shape);
+  return (blocks / B + blocks % B) * Blocks<W, 1, 1, 1>::kTurns;
+}
+template <class W, int N>
+constexpr Step step_of() {
+  constexpr Form f = form_of<W>(N);
+  return {panels<W, f.panels, f.blocks, N>, f.panels, turns<W, f.blocks>, !W::kScaled && N == 1};
+}
 template <class W, int... Rows>
 constexpr std::array<Step, kTileRows> by_rows(std::integer_sequence<int, Rows...>) {
-  return {Step{panels<W, form_of<W>(Rows + 1).panels, form_of<W>(Rows + 1).blocks, Rows + 1>,
-               form_of<W>(Rows + 1).panels}...};
+  return {step_of<W, Rows + 1>()...};
 }
 
 template <class W>

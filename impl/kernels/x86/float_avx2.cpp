@@ -18,6 +18,8 @@ constexpr int kTileRows = 6;
 
 #include "kernels/x86/vector_avx2.inl"
 
+#include "kernels/x86/read_ahead.inl"
+
 #include "kernels/body/gemm_float.inl"
 
 constexpr Kernel row(std::string_view name, void (*gemm)(const GemmArgs&)) {

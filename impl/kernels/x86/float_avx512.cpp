@@ -22,6 +22,8 @@ constexpr int kTileRows = 8;
 
 #include "kernels/x86/vector_avx512.inl"
 
+#include "kernels/x86/read_ahead.inl"
+
 #include "kernels/body/gemm_float.inl"
 
 constexpr Kernel row(std::string_view name, void (*gemm)(const GemmArgs&)) {

@@ -19,6 +19,8 @@ constexpr int kTileRows = 4;
 
 #include "kernels/x86/vector_avx2.inl"
 
+#include "kernels/x86/read_ahead.inl"
+
 #include "kernels/body/gemm_float.inl"
 
 #include "kernels/body/weights_wna16.inl"

@@ -23,6 +23,8 @@ constexpr int kTileRows = 8;
 
 #include "kernels/x86/vector_avx512.inl"
 
+#include "kernels/x86/read_ahead.inl"
+
 #include "kernels/body/gemm_float.inl"
 
 #include "kernels/body/weights_wna16.inl"
