@@ -36,7 +36,6 @@ struct QuantArgsRow {
 // How a machine likes weights to be read that few tokens meet.
 struct Reading {
   std::ptrdiff_t ahead = 4096;  // bytes of weights between fetch and use, whole lines; 0: nothing is fetched
-  bool digits_twice = false;    // the digits of a single token meet int4 panels one by one; else two at a time
   bool in_order = false;        // a single token's are not fetched but read in order, which the hardware foresees
 };
 

@@ -106,6 +106,7 @@ struct Ahead {
     else
       share.advance();
   }
+  [[gnu::always_inline]] void digits(const std::int8_t* p) const { stream.digits(p); }
   // What lies before the codes of a panel or of a unit is.
   [[gnu::always_inline]] void header(const std::byte* w, std::size_t bytes) {
     if constexpr (P == 1) stream.header(w, bytes);

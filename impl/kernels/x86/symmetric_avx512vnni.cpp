@@ -86,6 +86,7 @@ template <class Codes, class Facts, int P, int N>
         const std::int64_t last = Facts::kPlanes == 1 ? k + 1 : std::min(k + together, end);
         do {
           ahead.block(w);
+          if constexpr (Facts::kPlanes == 2 && N == 1) ahead.digits(codes + block_offset(k, rows));
           b.add(w, stride, codes + block_offset(k, rows));
           w += Codes::kBytes;
           if (k % 2 != 0 && unit_header != 0) ahead.unit(w, unit_header), w += unit_header;
@@ -138,11 +139,6 @@ constexpr int kStreamTokens = Facts::kPlanes == 2  ? 1
                               : Codes::kSteps == 1 ? 4
                                                    : 2;
 
-// The digits of one token are a quarter of the bytes of an int4 panel (2 K against 8 K): where L1 is small they leave
-// it with every panel, and two panels at a time read them half as often.
-template <class Codes, class Facts, int N>
-constexpr bool kMayPair = Facts::kPlanes == 2 && Codes::kSteps == 2 && N == 1;
-
 template <class Codes, class Facts>
 [[gnu::noinline]] void last_panel(const Call<Facts>& c) {
   const std::int64_t end = c.a.panel_count, p = end - 1;
@@ -151,10 +147,9 @@ template <class Codes, class Facts>
 }
 template <class Codes, class Facts, int N>
 void gemm_rows(const Call<Facts>& c) {
-  constexpr bool kStream = N <= kStreamTokens<Codes, Facts>, kPair = kMayPair<Codes, Facts, N>;
-  if constexpr (kStream)
-    if (!kPair || c.a.reading.digits_twice) return run_panels<Codes, Facts, 1, N>(c, 0, c.a.panel_count, 0);
-  if constexpr (!kStream || kPair) {
+  if constexpr (N <= kStreamTokens<Codes, Facts>) {
+    run_panels<Codes, Facts, 1, N>(c, 0, c.a.panel_count, 0);
+  } else {
     run_panels<Codes, Facts, 2, N>(c, 0, c.a.panel_count, 0);
     if (c.a.panel_count % 2 != 0) last_panel<Codes>(c);
   }
