@@ -22,7 +22,13 @@ std::int64_t panels_per_call(const ActiveExpert& e, std::size_t panel_bytes) {
 constexpr std::int64_t kRowItems = 64;     // items of phase 0 at most
 constexpr std::int64_t kInlineSlots = 16;  // below this phase 0 is cheaper than a barrier
 
-std::int64_t phase0_items(std::int64_t tokens) { return std::min(tokens, kRowItems); }
+// Where the slots of a token share a row, a token is one item.
+std::int64_t phase0_units(const EngineSetup& s, std::int64_t tokens) {
+  return s.row_per_slot() ? tokens * s.top_k : tokens;
+}
+std::int64_t phase0_items(const EngineSetup& s, std::int64_t tokens) {
+  return std::min(phase0_units(s, tokens), kRowItems);
+}
 
 // Everything the phases share.
 struct Run {
@@ -93,7 +99,7 @@ struct Run {
   }
   bool cancelled() const { return c.control != nullptr && c.control->cancelled(); }
 
-  void quantise_tokens(std::int64_t item, std::int64_t items) const;
+  void quantise_rows(std::int64_t item, std::int64_t items) const;
   void scale_row(float* x, float weight) const;
   const float* reorder_row(float* x, const std::int32_t* columns) const;
   const std::byte* first_panels(int node, std::int64_t item) const;
@@ -111,27 +117,30 @@ TilePlace place_of_slot(const Run& r, std::int32_t slot) {
   return {r.in_tile(t), t.rows, slot - t.slot};
 }
 
-void Run::quantise_tokens(std::int64_t item, std::int64_t items) const {
+void Run::quantise_rows(std::int64_t item, std::int64_t items) const {
   const std::size_t size = s.in_dtype == DType::f32 ? 4 : 2;
+  const std::int64_t units = phase0_units(s, c.tokens), slots_per_unit = c.tokens * s.top_k / units;
+  const std::int64_t begin = units * item / items * slots_per_unit, end = units * (item + 1) / items * slots_per_unit;
   float* x = w.rows + item * 2 * w.row_ld;
-  for (std::int64_t t = c.tokens * item / items, end = c.tokens * (item + 1) / items; t < end; ++t) {
-    const std::int32_t* slots = w.plan.slot_of + t * s.top_k;
-    const std::int32_t* first = std::find_if(slots, slots + s.top_k, [](std::int32_t v) { return v >= 0; });
-    if (first == slots + s.top_k) continue;
+  for (std::int64_t t = begin / s.top_k; t * s.top_k < end; ++t) {
+    const std::int32_t* const slots = w.plan.slot_of;
+    const std::int32_t* const last = slots + std::min(end, (t + 1) * s.top_k);
+    const std::int32_t* const first =
+        std::find_if(slots + std::max(begin, t * s.top_k), last, [](std::int32_t v) { return v >= 0; });
+    if (first == last) continue;
     const std::byte* src = c.hidden.data + static_cast<std::size_t>(t * c.hidden.strides[0]) * size;
     const TilePlace place = place_of_slot(*this, *first);
-    const bool ordered = s.layout().w13.has_order;
-    for (const std::int32_t* slot = first; slot != slots + s.top_k; ++slot) {
+    for (const std::int32_t* slot = first; slot != last; ++slot) {
       if (*slot < 0) continue;
       const std::int32_t* next = slot + 1;
-      if (next != slots + s.top_k && *next >= 0) prefetch_tile_row(in, place_of_slot(*this, *next));
-      if (slot != first && !s.weight_on_input && !ordered) {
+      if (next != last && *next >= 0) prefetch_tile_row(in, place_of_slot(*this, *next));
+      if (slot != first && !s.row_per_slot()) {
         copy_tile_row(in, place, place_of_slot(*this, *slot));
         continue;
       }
       if (slot == first || s.weight_on_input) s.kernel->steps->widen(s.in_dtype, src, s.hidden, x);
       if (s.weight_on_input) scale_row(x, w.plan.slot_weight[*slot]);
-      const float* row = ordered ? reorder_row(x, columns(Matrix::w13, expert_of(*slot))) : x;
+      const float* row = s.layout().w13.has_order ? reorder_row(x, columns(Matrix::w13, expert_of(*slot))) : x;
       s.kernel->quantise({in, row, s.in_rule, place_of_slot(*this, *slot)});
     }
   }
@@ -315,7 +324,7 @@ Workspace carve_workspace(const EngineSetup& s, std::int64_t tokens, std::byte* 
   w.mid_tiles = c.take<std::byte>(slots * s.mid_shape().row_bytes());
   w.act = c.take<float>(slots * static_cast<std::size_t>(w.act_ld));
   w.acc = c.take<float>(static_cast<std::size_t>(tokens * pad16(s.hidden)));
-  w.rows = c.take<float>(static_cast<std::size_t>(phase0_items(tokens) * 2 * w.row_ld));
+  w.rows = c.take<float>(static_cast<std::size_t>(phase0_items(s, tokens) * 2 * w.row_ld));
   w.bytes = c.used();
   return w;
 }
@@ -363,14 +372,14 @@ Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
     c.parallel.each(static_cast<std::size_t>(items), body);
     return report(c.control, 0, 0);
   };
-  const std::int64_t items = phase0_items(c.tokens);
-  if (w.plan.num_slots <= kInlineSlots) {  // one task: a barrier would cost more
+  const std::int64_t items = phase0_items(s, c.tokens);
+  if (w.plan.num_slots <= kInlineSlots && !s.row_per_slot()) {  // one task: a barrier would cost more
     auto all = [&](std::size_t) {
-      for (std::int64_t i = 0; i < items; ++i) run.quantise_tokens(i, items);
+      for (std::int64_t i = 0; i < items; ++i) run.quantise_rows(i, items);
     };
     c.parallel.each(1, all);
   } else {
-    MOE_CHECK(phase(items, [&](std::size_t i) { run.quantise_tokens(static_cast<std::int64_t>(i), items); }));
+    MOE_CHECK(phase(items, [&](std::size_t i) { run.quantise_rows(static_cast<std::int64_t>(i), items); }));
   }
   Claims up(run.up, w.plan.num_active, c.nodes), down(run.down, 1, c.nodes);
   MOE_CHECK(phase(up.total(), [&](std::size_t i) { run.multiply_up(up.take(i)); }));

@@ -1,6 +1,8 @@
 // The numbers of one call of a layer, in three phases on one workspace (spec/kernels.md 4.1):
 //
-//   phase 0  quantise (or only widen) each input row once, into the tiles of its slots
+//   phase 0  quantise (or only widen) each input row once, into the tiles of its slots; with activation order or
+//   weights
+//            on the input, once for each slot
 //   phase 1  (expert, chunk of w13's blocks: a gate and an up panel): gemm, activation; whoever finishes the last chunk
 //            of a tile quantises its middle rows
 //   phase 2  (chunk of output columns): gemm of w2 tile by tile in ascending expert order, routed sum
@@ -49,6 +51,8 @@ struct EngineSetup {
   TileShape tile_shape(const P16Matrix& m) const {
     return {m.k, m.group, kernel->id->act, m.sum_factor(), kernel->id->layout == LayoutKind::kai};
   }
+  // Each slot has an input row of its own; else the slots of a token share one.
+  bool row_per_slot() const { return weight_on_input || layout().w13.has_order; }
   PlanShape plan_shape(std::int64_t tokens) const { return {tokens, top_k, experts, kernel->tile_rows}; }
 };
 
