@@ -36,6 +36,7 @@ struct QuantArgsRow {
 // How a machine likes weights to be read that few tokens meet.
 struct Reading {
   std::ptrdiff_t ahead = 4096;  // bytes of weights between fetch and use, whole lines; 0: nothing is fetched
+  bool into_l2 = false;         // else into L1
   bool in_order = false;        // a single token's are not fetched but read in order, which the hardware foresees
 };
 

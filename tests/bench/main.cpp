@@ -79,6 +79,7 @@ int main(int argc, char** argv) {
   add_overhead(threads);
   add_pool(threads);
   add_conversions(threads);
+  add_streams();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   try {

@@ -26,19 +26,16 @@ namespace {
 
 // --- memory that no cache holds ------------------------------------------------------------------------
 
-constexpr std::size_t kPart = std::size_t{32}
-                              << 20;  // read at a time by each thread: 1 to 2 ms, less than a time slice
-
 struct ProbeMemory {
   std::byte* data;
   std::size_t parts;
 
   ProbeMemory() {
     const auto l3 = static_cast<std::size_t>(std::max(sysconf(_SC_LEVEL3_CACHE_SIZE), 0L));
-    parts = 16 + 2 * l3 / kPart;  // walked before one comes again
-    data = static_cast<std::byte*>(std::aligned_alloc(std::size_t{2} << 20, parts * kPart));
-    (void)madvise(data, parts * kPart, MADV_HUGEPAGE);
-    std::memset(data, 1, parts * kPart);
+    parts = 16 + 2 * l3 / kPartBytes;  // walked before one comes again
+    data = static_cast<std::byte*>(std::aligned_alloc(std::size_t{2} << 20, parts * kPartBytes));
+    (void)madvise(data, parts * kPartBytes, MADV_HUGEPAGE);
+    std::memset(data, 0x3c, parts * kPartBytes);  // as numbers of any type: ordinary ones
   }
 };
 
@@ -142,16 +139,25 @@ long involuntary_switches() {
   return u.ru_nivcsw;
 }
 
-double read_bandwidth(int threads) {
-#if defined(__x86_64__)
-  const auto read = host().runs(Isa::avx512vnni) ? read_avx512 : read_avx2;
-#else
-  const auto read = read_plain;
-#endif
+const std::byte* next_part() {
   static const ProbeMemory memory;
   static std::atomic<std::size_t> next = 0;
-  const double t = timed(threads, 7, [&](int) { read(memory.data + next++ % memory.parts * kPart, kPart); });
-  return static_cast<double>(kPart) * threads / t / 1e9;
+  return memory.data + next++ % memory.parts * kPartBytes;
+}
+
+void read_part(const std::byte* part) {
+#if defined(__x86_64__)
+  static const auto read = host().runs(Isa::avx512vnni) ? read_avx512 : read_avx2;
+#else
+  constexpr auto read = read_plain;
+#endif
+  read(part, kPartBytes);
+}
+
+double read_bandwidth(int threads) {
+  next_part();  // the memory is made now
+  const double t = timed(threads, 7, [](int) { read_part(next_part()); });
+  return static_cast<double>(kPartBytes) * threads / t / 1e9;
 }
 
 std::span<const PeakProbe* const> peak_probes() {

@@ -14,6 +14,12 @@ namespace moe::bench {
 // GB/s of reading huge-page memory that no cache holds, with `threads` threads, 64-byte loads, prefetch 8 KiB ahead.
 double read_bandwidth(int threads);
 
+// One after another the parts of that memory, kPartBytes each (1 to 2 ms of reading, less than a time slice), and what
+// the probe does to one.
+inline constexpr std::size_t kPartBytes = std::size_t{32} << 20;
+const std::byte* next_part();
+void read_part(const std::byte* part);
+
 // A loop of one multiplying instruction on registers.
 struct PeakProbe {
   const char* name;

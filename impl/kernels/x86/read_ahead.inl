@@ -8,11 +8,13 @@
 struct Stream {
   const std::byte *end, *next;
   std::ptrdiff_t ahead;
+  bool into_l2;
 
   Stream(const GemmArgs& a, std::size_t panel_bytes, const std::byte* after)
       : end(a.panels + static_cast<std::size_t>(a.panel_count) * panel_bytes),
         next(after),
-        ahead(a.n == 1 && a.reading.in_order ? 0 : a.reading.ahead) {}
+        ahead(a.n == 1 && a.reading.in_order ? 0 : a.reading.ahead),
+        into_l2(a.reading.into_l2) {}
   // A panel begins: `bytes` at w before its first codes.
   [[gnu::always_inline]] void header(const std::byte* w, std::size_t bytes) const {
     if (ahead != 0) return fetch(w, bytes);
@@ -32,8 +34,13 @@ struct Stream {
       if (next == nullptr) return;
       p = next + (p - end);
     }
+    if (into_l2) return lines<_MM_HINT_T1>(p, bytes);
+    lines<_MM_HINT_T0>(p, bytes);
+  }
+  template <auto Hint>
+  [[gnu::always_inline]] static void lines(const std::byte* p, std::size_t bytes) {
 #pragma GCC unroll 8
-    for (std::size_t i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T0);
+    for (std::size_t i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(p + i), Hint);
   }
 };
 

@@ -1,0 +1,116 @@
+// Every registry row by itself on weights that no cache holds, as a layer hands them to it: how each way of reading
+// them (Reading in kernels/kernel.h) compares with the read probe. The ways and the probe take turns of one part, so
+// that the ratios bear a noisy host better than a layer's do; on them rests what run/layer.cpp chooses.
+//
+// Name: stream/<kernel>/g:<group, -1 = channel, 0 = no scales>/k:<columns>/n:<rows>; counters: the probe's GB/s, and
+// the share of it that each way reaches, one thread.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+#include "bench/bench.h"
+#include "bench/probes.h"
+#include "kernels/kernel.h"
+
+namespace moe::bench {
+namespace {
+
+constexpr std::int64_t kCallPanels = 8;  // as the engine calls
+constexpr int kRounds = 15;
+
+struct Way {
+  const char* name;
+  Reading reading;
+};
+constexpr Way kWays[] = {
+    {"in_order", {.ahead = 4096, .in_order = true}},  // a single token's alone
+    {"ahead4k", {.ahead = 4096}},
+    {"ahead8k", {.ahead = 8192}},
+    {"ahead8k_l2", {.ahead = 8192, .into_l2 = true}},
+    {"ahead16k_l2", {.ahead = 16384, .into_l2 = true}},
+};
+
+struct Stream {
+  const Kernel* kernel;
+  std::int64_t group, k;
+  int n;
+
+  P16Matrix matrix() const {
+    return p16_layout(kernel->id->layout, {.experts = 1,
+                                           .hidden = k,
+                                           .intermediate = kCallPanels * kPanelRows,
+                                           .group = group == 0 ? -1 : group,
+                                           .gated = false,
+                                           .has_bias = false,
+                                           .has_zeros = kernel->id->name.ends_with("_zp")})
+        .w13;
+  }
+};
+
+double median(std::vector<double> times) {
+  std::nth_element(times.begin(), times.begin() + std::ssize(times) / 2, times.end());
+  return times[times.size() / 2];
+}
+
+void run(benchmark::State& state, const Stream& s) {
+  const P16Matrix m = s.matrix();
+  const TileShape shape{s.k, m.group, s.kernel->id->act, m.sum_factor()};
+  const Buffer tile = *Buffer::create(shape.row_bytes() * static_cast<std::size_t>(s.n));
+  std::fill(tile.bytes().begin(), tile.bytes().end(), std::byte{0x3c});
+  constexpr std::int64_t kColumns = kCallPanels * kPanelRows;
+  std::vector<float> out(static_cast<std::size_t>(s.n * kColumns));
+  const std::size_t bytes = m.panel_bytes() * kCallPanels, calls = kPartBytes / bytes;
+  const auto pass = [&](const std::byte* part, const Reading& reading) {
+    for (std::size_t i = 0; i < calls; ++i) {
+      GemmArgs a{&m, part + i * bytes, kCallPanels, tile.data(), s.n, shape, out.data(), kColumns, nullptr};
+      if (i + 1 < calls) a.next = a.panels + bytes;
+      a.reading = reading;
+      s.kernel->gemm(a);
+    }
+  };
+  for (auto _ : state) {
+    std::vector<double> probe;
+    std::array<std::vector<double>, std::size(kWays)> ways;
+    const auto timed = [](std::vector<double>& times, auto body) {
+      const std::byte* part = next_part();
+      const double start = seconds();
+      body(part);
+      times.push_back(seconds() - start);
+    };
+    for (int round = 0; round < kRounds; ++round) {
+      timed(probe, read_part);
+      for (std::size_t i = 0; i < std::size(kWays); ++i)
+        timed(ways[i], [&](const std::byte* part) { pass(part, kWays[i].reading); });
+    }
+    const double rate = static_cast<double>(kPartBytes) / median(probe);
+    state.counters["GB_s"] = rate / 1e9;
+    for (std::size_t i = 0; i < std::size(kWays); ++i)
+      state.counters[kWays[i].name] = static_cast<double>(calls * bytes) / median(ways[i]) / rate;
+  }
+}
+
+}  // namespace
+
+void add_streams() {
+  const auto host = detect_platform();
+  for (const Kernel* kernel : kernels()) {
+    if (!p16_element(kernel->id->layout)) continue;
+    if (!host || !host->runs(kernel->id->isa) || (kernel->ready != nullptr && !kernel->ready())) continue;
+    const bool scaled = Stream{kernel, -1, 64, 1}.matrix().grouping() != Grouping::none;
+    for (const std::int64_t group : scaled ? std::vector<std::int64_t>{32, 128, -1} : std::vector<std::int64_t>{0})
+      for (const std::int64_t k : {768, 2048, 4096, 14336})
+        for (int n = 1; kernel->id->takes_group(group) && n <= std::min(kernel->tile_rows, 4); ++n) {
+          const std::string name = "stream/" + std::string(kernel->id->name) + "/g:" + std::to_string(group) +
+                                   "/k:" + std::to_string(k) + "/n:" + std::to_string(n);
+          benchmark::RegisterBenchmark(name.c_str(), [s = Stream{kernel, group, k, n}](benchmark::State& state) {
+            run(state, s);
+          })->Iterations(1);
+        }
+  }
+}
+
+}  // namespace moe::bench
