@@ -1,8 +1,7 @@
 // The numbers of one call of a layer, in three phases on one workspace (spec/kernels.md 4.1):
 //
-//   phase 0  quantise (or only widen) each input row once, into the tiles of its slots; with activation order or
-//   weights
-//            on the input, once for each slot
+//   phase 0  quantise (or only widen) each input row once, into the tiles of its slots; with activation order or with
+//            weights on the input once for each slot
 //   phase 1  (expert, chunk of w13's blocks: a gate and an up panel): gemm, activation; whoever finishes the last chunk
 //            of a tile quantises its middle rows
 //   phase 2  (chunk of output columns): gemm of w2 tile by tile in ascending expert order, routed sum
