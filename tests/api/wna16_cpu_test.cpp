@@ -62,6 +62,28 @@ TEST(Wna16Cpu, AgainstAPlainLayer) {
   }
 }
 
+// Slots without an expert, also whole tokens of them; more slots than the first phase has items, which then cut tokens
+// apart where each slot has a row of its own (activation order).
+TEST(Wna16Cpu, SlotsWithoutAnExpert) {
+  for (const bool order : {false, true})
+    for (const std::int64_t tokens : {1, 5, 45}) {
+      Wna16Model m;
+      m.order = order, m.dtype = MOE_DTYPE_BF16, m.E = 5, m.K = 4, m.T = tokens;
+      m = random_wna16(m, 23);
+      for (std::size_t slot = 0; slot < m.ids.size(); ++slot)
+        if (slot % 7 == 0 || slot % 5 == 2 || slot / 4 == 3) m.ids[slot] = -1;
+      SCOPED_TRACE(m.config_text() + " tokens " + std::to_string(tokens));
+      const std::vector<double> want = plain_layer(m);
+      std::vector<std::byte> first;
+      for (const char* threads : {"{\"threads\":1}", "{\"threads\":2}", "{\"threads\":7}"}) {
+        const std::vector<std::byte> out = Wna16Layer(m, threads).run(m, 0, m.T);
+        EXPECT_LE(relative_rms(floats_of(out, m.dtype), want), bound_of(m)) << threads;
+        if (first.empty()) first = out;
+        EXPECT_EQ(out, first) << threads;
+      }
+    }
+}
+
 // Runs a layer on each instruction set: the same bits, each of them checked.
 template <class Check>
 void same_on_each_isa(const Wna16Model& m, Check check) {

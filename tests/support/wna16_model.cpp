@@ -138,6 +138,7 @@ std::vector<double> plain_layer(const Wna16Model& m) {
   for (std::int64_t t = 0; t < m.T; ++t)
     for (std::int64_t j = 0; j < m.K; ++j) {
       const auto slot = static_cast<std::size_t>(t * m.K + j);
+      if (m.ids[slot] < 0) continue;
       const auto e = static_cast<std::size_t>(m.ids[slot]);
       for (std::int64_t i = 0; i < m.I; ++i) {
         const double g = row(m.w13[e], i, m.x.data() + t * m.H);
