@@ -79,7 +79,6 @@ int main(int argc, char** argv) {
   add_overhead(threads);
   add_pool(threads);
   add_conversions(threads);
-  add_streams();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   try {

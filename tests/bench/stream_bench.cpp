@@ -11,10 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "base/buffer.h"
-#include "bench/bench.h"
 #include "bench/probes.h"
-#include "kernels/kernel.h"
+#include "bench/rows.h"
 
 namespace moe::bench {
 namespace {
@@ -38,17 +36,6 @@ struct Stream {
   const Kernel* kernel;
   std::int64_t group, k;
   int n;
-
-  P16Matrix matrix() const {
-    return p16_layout(kernel->id->layout, {.experts = 1,
-                                           .hidden = k,
-                                           .intermediate = kCallPanels * kPanelRows,
-                                           .group = group == 0 ? -1 : group,
-                                           .gated = false,
-                                           .has_bias = false,
-                                           .has_zeros = kernel->id->name.ends_with("_zp")})
-        .w13;
-  }
 };
 
 double median(std::vector<double> times) {
@@ -57,11 +44,10 @@ double median(std::vector<double> times) {
 }
 
 void run(benchmark::State& state, const Stream& s) {
-  const P16Matrix m = s.matrix();
-  const TileShape shape{s.k, m.group, s.kernel->id->act, m.sum_factor()};
-  const Buffer tile = *Buffer::create(shape.row_bytes() * static_cast<std::size_t>(s.n));
-  std::fill(tile.bytes().begin(), tile.bytes().end(), std::byte{0x3c});
   constexpr std::int64_t kColumns = kCallPanels * kPanelRows;
+  const P16Matrix m = matrix_of(*s.kernel, s.group, s.k, kColumns);
+  const TileShape shape = tile_of(*s.kernel, m);
+  const Buffer tile = filled_buffer(shape.row_bytes() * static_cast<std::size_t>(s.n));
   std::vector<float> out(static_cast<std::size_t>(s.n * kColumns));
   const std::size_t bytes = m.panel_bytes() * kCallPanels, calls = kPartBytes / bytes;
   const auto pass = [&](const std::byte* part, const Reading& reading) {
@@ -93,15 +79,10 @@ void run(benchmark::State& state, const Stream& s) {
   }
 }
 
-}  // namespace
-
-void add_streams() {
-  const auto host = detect_platform();
-  for (const Kernel* kernel : kernels()) {
-    if (!p16_element(kernel->id->layout)) continue;
-    if (!host || !host->runs(kernel->id->isa) || (kernel->ready != nullptr && !kernel->ready())) continue;
-    const bool scaled = Stream{kernel, -1, 64, 1}.matrix().grouping() != Grouping::none;
-    for (const std::int64_t group : scaled ? std::vector<std::int64_t>{32, 128, -1} : std::vector<std::int64_t>{0})
+[[maybe_unused]] const bool kRegistered = [] {
+  for (const Kernel* kernel : rows_here())
+    for (const std::int64_t group :
+         has_scales(*kernel) ? std::vector<std::int64_t>{32, 128, -1} : std::vector<std::int64_t>{0})
       for (const std::int64_t k : {768, 2048, 4096, 14336})
         for (int n = 1; kernel->id->takes_group(group) && n <= std::min(kernel->tile_rows, 4); ++n) {
           const std::string name = "stream/" + std::string(kernel->id->name) + "/g:" + std::to_string(group) +
@@ -110,7 +91,8 @@ void add_streams() {
             run(state, s);
           })->Iterations(1);
         }
-  }
-}
+  return true;
+}();
 
+}  // namespace
 }  // namespace moe::bench

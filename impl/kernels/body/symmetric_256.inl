@@ -52,7 +52,7 @@ inline void add_blocks(Blocks b, const std::int32_t* corr, __m256i (&c)[2][N]) {
   while (b.k < b.last) {
     const std::byte* w = b.w;
     const std::int8_t* codes = b.codes + block_offset(b.k, N);
-    if constexpr (S == Start::nothing && N == 2) b.stream.digits(codes);
+    if constexpr (S == Start::nothing && N == 2) b.stream.digits(codes);  // both rows of one token
     b.next(Dot::kBytes);
     Dot::template add<N>(w, codes, c);
   }

@@ -1,0 +1,55 @@
+// The kernels that this machine runs, for benchmarks of single rows, and matrices for them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/platform.h"
+#include "kernels/kernel.h"
+
+namespace moe::bench {
+
+// Of panels that are ours; what they ask the system for is granted.
+inline std::vector<const Kernel*> rows_here() {
+  std::vector<const Kernel*> out;
+  const auto host = detect_platform();
+  for (const Kernel* kernel : kernels())
+    if (p16_element(kernel->id->layout) && host && host->runs(kernel->id->isa) &&
+        (kernel->ready == nullptr || kernel->ready()))
+      out.push_back(kernel);
+  return out;
+}
+
+// group: -1 = channel-wise, 0 for elements without scales.
+inline P16Matrix matrix_of(const Kernel& kernel, std::int64_t group, std::int64_t k, std::int64_t rows) {
+  const LayoutShape shape{.experts = 1,
+                          .hidden = k,
+                          .intermediate = rows,
+                          .group = group == 0 ? -1 : group,
+                          .gated = false,
+                          .has_bias = false,
+                          .has_zeros = kernel.id->name.ends_with("_zp")};
+  return p16_layout(kernel.id->layout, shape).w13;
+}
+inline bool has_scales(const Kernel& kernel) { return matrix_of(kernel, -1, 64, 16).grouping() != Grouping::none; }
+
+inline TileShape tile_of(const Kernel& kernel, const P16Matrix& m) {
+  TileShape shape;
+  shape.k = m.k;
+  shape.group = m.group;
+  shape.act = kernel.id->act;
+  shape.bias = m.sum_factor();
+  return shape;
+}
+
+// Codes of any kind, and ordinary numbers as scales and values of any type: subnormal ones would be slow.
+inline constexpr std::byte kFill{0x3c};
+inline Buffer filled_buffer(std::size_t bytes) {
+  Buffer out = *Buffer::create(bytes);
+  std::fill(out.bytes().begin(), out.bytes().end(), kFill);
+  return out;
+}
+
+}  // namespace moe::bench
