@@ -48,7 +48,13 @@ struct Floats : Float32Rows {
 struct Ahead {
   const std::byte *end, *later;  // of the first panel at hand; the weights of the first panel to come
   std::ptrdiff_t distance;
+  bool into_l2;
   Share* share;
+
+  [[gnu::always_inline]] void fetch(const std::byte* line) const {
+    if (into_l2) return Stream::lines<_MM_HINT_T1>(line, 64);
+    Stream::lines<_MM_HINT_T0>(line, 64);
+  }
 
   const std::byte* of(const std::byte* w) const {
     return end - w > distance ? w + distance : later + (distance - (end - w));
@@ -88,19 +94,19 @@ struct Blocks {
 
   template <int H>
   [[gnu::always_inline]] void half(const std::byte* w, std::size_t stride, const float* x,
-                                   const typename W::Offset (&o)[B][S], const std::byte* ahead, Share* share) {
-    if constexpr (!W::kShared) w += H * 4 * W::kQuadBytes, ahead += H * 4 * W::kQuadBytes * B;
+                                   const typename W::Offset (&o)[B][S], const Ahead& ahead, const std::byte* later) {
+    if constexpr (!W::kShared) w += H * 4 * W::kQuadBytes, later += H * 4 * W::kQuadBytes * B;
     x += H * 16 * N;
 #pragma GCC unroll 1
     for (int quad = 0; quad < 4; ++quad, w += W::kQuadBytes, x += 4) {
       if constexpr (H == 0 || !W::kShared) {
-        if (share != nullptr) {
-          share->advance();
+        if (ahead.share != nullptr) {
+          ahead.share->advance();
         } else {
 #pragma GCC unroll 16
-          for (std::size_t i = 0; i < kLines * B; ++i, ahead += 64) {
+          for (std::size_t i = 0; i < kLines * B; ++i, later += 64) {
 #pragma GCC unroll 4
-            for (std::size_t p = 0; p < S / kParts; ++p) V::prefetch(ahead + p * stride);
+            for (std::size_t p = 0; p < S / kParts; ++p) ahead.fetch(later + p * stride);
           }
         }
       }
@@ -117,8 +123,8 @@ struct Blocks {
       for (auto& strip : block)
         for (F& sum : strip) sum = V::set(0.0f);
     const std::byte* later = ahead.of(w);
-    half<0>(w, stride, x, o, later, ahead.share);
-    half<1>(w, stride, x, o, later, ahead.share);
+    half<0>(w, stride, x, o, ahead, later);
+    half<1>(w, stride, x, o, ahead, later);
   }
 };
 
@@ -204,10 +210,10 @@ void panels(const GemmArgs& a, Places at, const std::byte* panel, bool whole, fl
   const auto* x = reinterpret_cast<const float*>(a.tile);
   const std::byte* w = panel + at.header;
   const std::ptrdiff_t column = whole ? kPanelRows : 0;
-  const Ahead ahead{panel + at.stride, later + at.header, a.reading.ahead, share};
+  const Ahead ahead{panel + at.stride, later + at.header, a.reading.ahead, a.reading.into_l2, share};
   if (!whole) at.stride = 0;
   for (std::size_t p = 0; p < P; ++p)
-    for (std::size_t line = 0; line < at.header; line += 64) V::prefetch(later + p * at.stride + line);
+    for (std::size_t line = 0; line < at.header; line += 64) ahead.fetch(later + p * at.stride + line);
   GroupWalk groups(*a.matrix, W::kColumns);
   F sums[S][N];
   F(*f)[N] = sums;

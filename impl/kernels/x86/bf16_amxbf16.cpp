@@ -1,9 +1,9 @@
 // bf16 weights on p16 with bf16 rows, AMX-BF16.
 //
 // A B tile is 32 k x 16 weight rows: half a unit as it lies. A piece of a bf16 tile is the A tile. Two panels and two
-// pieces at a time meet the whole tile, up to 128 tokens (amx_tiles.inl); sums rest in L1 as float32 between the
-// passes. Any number of tokens goes this way: every sum is one chain of TDPBF16PS over all k, whatever else is in the
-// tile. Its bits are its own.
+// pieces at a time meet the whole tile, up to 128 tokens (amx_tiles.inl), one panel where 16 tokens or fewer leave the
+// time to the memory; sums rest in L1 as float32 between the passes. Any number of tokens goes this way: every sum is
+// one chain of TDPBF16PS over all k, whatever else is in the tile. Its bits are its own.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -43,10 +43,27 @@ struct alignas(64) Scratch {
   std::array<Block<float>, kMaxParts + 1> sums;  // of the parts; the last is nobody's
 };
 
+// What reads ahead where a tile is one part of the tokens: weights then pass at the memory's speed, so that panels come
+// one by one, in order, and each pass asks for as much as it takes.
+struct InOrder {
+  Stream stream;
+  const std::byte* at = nullptr;
+
+  void begin(const std::byte* panel, std::size_t header) {
+    stream.header(panel, header);
+    at = panel + header;
+  }
+  [[gnu::always_inline]] void advance() {
+    stream.fetch(at, kSteps * kPieceBytes);
+    at += kSteps * kPieceBytes;
+  }
+};
+
 // The work beside the products of a pass: to read ahead.
+template <class Ahead>
 struct Sums {
   Scratch& s;
-  Share& share;
+  Ahead& ahead;
   std::size_t newest = kMaxParts;
 
   Block<float>& in_registers() { return s.sums[newest]; }
@@ -54,18 +71,18 @@ struct Sums {
   void beside(int) {}
   [[gnu::always_inline]] void passed(int part, Block<float>&) {
     newest = static_cast<std::size_t>(part);
-    share.advance();
+    ahead.advance();
   }
 };
 
 // One pair of panels (or the last one alone) against the tile. A unit is a pass.
-template <int kPanels>
-void panels(const GemmArgs& a, const std::byte* panel, const Parts& parts, float* out, Scratch& s, Share& share) {
+template <int kPanels, class Ahead>
+void panels(const GemmArgs& a, const std::byte* panel, const Parts& parts, float* out, Scratch& s, Ahead& ahead) {
   const P16Matrix& m = *a.matrix;
   const std::byte* weights = panel + m.header_bytes();
   _tile_zero(0);
   _tile_zero(1);
-  Sums sums{s, share};
+  Sums<Ahead> sums{s, ahead};
   for (std::int64_t unit = 0; unit < m.units(); ++unit, weights += kSteps * kPieceBytes) {
     Tiles tiles;
     for (std::size_t step = 0; step < kSteps; ++step)
@@ -90,12 +107,20 @@ void gemm(const GemmArgs& a) {
   _tile_loadconfig(&config);
   Scratch s;
   const std::size_t bytes = a.matrix->panel_bytes();
-  Share share(a, bytes, (a.panel_count + 1) / 2 * a.matrix->units() * parts.count);
   const std::byte* panel = a.panels;
   std::int64_t p = 0;
-  for (; p + 2 <= a.panel_count; p += 2, panel += 2 * bytes)
-    panels<2>(a, panel, parts, a.out + p * kPanelRows, s, share);
-  if (p < a.panel_count) panels<1>(a, panel, parts, a.out + p * kPanelRows, s, share);
+  if (parts.count == 1) {
+    InOrder order{Stream(a, bytes, a.next)};
+    for (; p < a.panel_count; ++p, panel += bytes) {
+      order.begin(panel, a.matrix->header_bytes());
+      panels<1>(a, panel, parts, a.out + p * kPanelRows, s, order);
+    }
+  } else {
+    Share share(a, bytes, (a.panel_count + 1) / 2 * a.matrix->units() * parts.count);
+    for (; p + 2 <= a.panel_count; p += 2, panel += 2 * bytes)
+      panels<2>(a, panel, parts, a.out + p * kPanelRows, s, share);
+    if (p < a.panel_count) panels<1>(a, panel, parts, a.out + p * kPanelRows, s, share);
+  }
   _tile_release();
 }
 

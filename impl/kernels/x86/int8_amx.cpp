@@ -122,7 +122,7 @@ class Pair {
       u += std::min<std::int64_t>(left, kSteps);
     }
     flush();
-    for (int p = 0; p < kPanels; ++p) write(p, out + p * kPanelRows);
+    write(out);
   }
 
   // For pass(), see there. Sums of a group that is complete after one pass live for two parts more; those of a longer
@@ -204,41 +204,50 @@ class Pair {
   }
 
   // The end of the sums: what W4A8 adds for its zero points, the scales of the tokens, the bias.
-  void write(int side, float* out) const {
-    const auto p = static_cast<std::size_t>(side);
-    const std::byte* head = panel(p);
-    const __m512 bias = c_.has_bias ? load_f32(head + c_.bias) : _mm512_setzero_ps();
+  void write(float* out) const {
+    __m512 bias[kPanels], scale[kPanels], fsums[kPanels];
+    __m512i isums[kPanels];
+    for (std::size_t p = 0; p < kPanels; ++p) {
+      const std::byte* head = panel(p);
+      bias[p] = c_.has_bias ? load_f32(head + c_.bias) : _mm512_setzero_ps();
+      scale[p] = c_.channel ? (c_.w4a8 ? load_f32(head) : c_.scale_of(head, 0)) : _mm512_setzero_ps();
+      isums[p] = c_.w4a8 ? load(head + c_.sums) : _mm512_setzero_si512();
+      fsums[p] = _mm512_castsi512_ps(isums[p]);
+    }
     const auto each = [&](const std::array<Sums, kMaxParts>& parts, auto result) {
       for (int part = 0; part < parts_.count; ++part) {
-        const Rows& rows = parts[static_cast<std::size_t>(part)][p];
+        const Sums& sums = parts[static_cast<std::size_t>(part)];
         for (int i = 0, token = parts_.first(part); i < parts_.rows; ++i, ++token) {
-          const __m512 r = result(rows[static_cast<std::size_t>(i)], token, _mm512_set1_ps(c_.recip[token]));
-          _mm512_storeu_ps(out + token * c_.a.ld, _mm512_add_ps(r, bias));
+          const __m512 s_a = _mm512_set1_ps(c_.recip[token]);
+          float* to = out + token * c_.a.ld;
+          for (std::size_t p = 0; p < kPanels; ++p) {
+            const __m512 r = result(sums[p][static_cast<std::size_t>(i)], token, s_a, p);
+            _mm512_storeu_ps(to + 16 * p, _mm512_add_ps(r, bias[p]));
+          }
         }
       }
     };
     using Row = std::array<std::int32_t, 16>;
     if (c_.channel && c_.w4a8) {
-      const __m512i sums = load(head + c_.sums);
-      const __m512 scale = load_f32(head), sixteen = _mm512_set1_ps(16.0f);
-      each(s_.sums, [&](const Row& row, int token, __m512 s_a) {
-        const __m512i zs = _mm512_mullo_epi32(sums, _mm512_set1_epi32(c_.z[token]));
+      const __m512 sixteen = _mm512_set1_ps(16.0f);
+      each(s_.sums, [&](const Row& row, int token, __m512 s_a, std::size_t p) {
+        const __m512i zs = _mm512_mullo_epi32(isums[p], _mm512_set1_epi32(c_.z[token]));
         const __m512 sum = _mm512_cvtepi32_ps(_mm512_add_epi32(corrected(row, c_.corr[token]), zs));
-        return _mm512_mul_ps(_mm512_mul_ps(sixteen, sum), _mm512_mul_ps(scale, s_a));
+        return _mm512_mul_ps(_mm512_mul_ps(sixteen, sum), _mm512_mul_ps(scale[p], s_a));
       });
     } else if (c_.channel) {
-      const __m512 scale = c_.scale_of(head, 0);
-      each(s_.sums, [&](const Row& row, int token, __m512 s_a) {
-        return _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(corrected(row, c_.corr[token])), scale), s_a);
+      each(s_.sums, [&](const Row& row, int token, __m512 s_a, std::size_t p) {
+        return _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(corrected(row, c_.corr[token])), scale[p]), s_a);
       });
     } else if (c_.w4a8) {
-      const __m512 sums = load_f32(head + c_.sums);
-      each(s_.kept, [&](const Row& row, int token, __m512 s_a) {
+      each(s_.kept, [&](const Row& row, int token, __m512 s_a, std::size_t p) {
         const __m512 z = _mm512_set1_ps(static_cast<float>(c_.z[token]));
-        return _mm512_mul_ps(_mm512_fmadd_ps(sums, z, _mm512_load_ps(row.data())), s_a);
+        return _mm512_mul_ps(_mm512_fmadd_ps(fsums[p], z, _mm512_load_ps(row.data())), s_a);
       });
     } else {
-      each(s_.kept, [&](const Row& row, int, __m512 s_a) { return _mm512_mul_ps(_mm512_load_ps(row.data()), s_a); });
+      each(s_.kept, [&](const Row& row, int, __m512 s_a, std::size_t) {
+        return _mm512_mul_ps(_mm512_load_ps(row.data()), s_a);
+      });
     }
   }
 

@@ -84,10 +84,6 @@ struct V {
   static F widen_f16(I x) {  // values in [0, 65535]
     return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
   }
-  // GCC drops calls of a function that only prefetches.
-  [[gnu::always_inline]] static inline void prefetch(const std::byte* p) {
-    _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
-  }
   static F load_f16(const std::byte* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }

@@ -62,10 +62,6 @@ struct V {
   }
   static I load_i(const std::byte* p) { return _mm512_loadu_si512(p); }
   static F widen_f16(I x) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(x)); }
-  // GCC drops calls of a function that only prefetches.
-  [[gnu::always_inline]] static inline void prefetch(const std::byte* p) {
-    _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
-  }
   static F load_f16(const std::byte* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }
