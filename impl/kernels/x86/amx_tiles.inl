@@ -83,3 +83,19 @@ template <class Product, int kPanels, int kPassSteps, class Work>
     work.passed(part, sums);
   }
 }
+
+// Behind the last pass: the sums that are still in the registers.
+template <int kPanels, class Sums>
+[[gnu::always_inline]] inline void store_sums(Sums& sums) {
+  _tile_stored(0, sums[0].data(), 64);
+  if constexpr (kPanels == 2) _tile_stored(1, sums[1].data(), 64);
+}
+
+// The panels of a call in pairs, the last one alone: each<panels>(first panel, its column of the results).
+template <class Each>
+[[gnu::always_inline]] inline void in_pairs(const GemmArgs& a, std::size_t stride, Each each) {
+  const std::byte* panel = a.panels;
+  std::int64_t p = 0;
+  for (; p + 2 <= a.panel_count; p += 2, panel += 2 * stride) each.template operator()<2>(panel, p * kPanelRows);
+  if (p < a.panel_count) each.template operator()<1>(panel, p * kPanelRows);
+}

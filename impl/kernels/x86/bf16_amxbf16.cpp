@@ -89,8 +89,7 @@ void panels(const GemmArgs& a, const std::byte* panel, const Parts& parts, float
       for (std::size_t p = 0; p < kPanels; ++p) tiles[step][p] = weights + p * m.panel_bytes() + step * kPieceBytes;
     pass<Product, kPanels, kSteps>(tiles, a.tile + unit * kUnitK * 2 * a.n, parts, unit != 0, sums);
   }
-  _tile_stored(0, sums.in_registers()[0].data(), 64);
-  if constexpr (kPanels == 2) _tile_stored(1, sums.in_registers()[1].data(), 64);
+  store_sums<kPanels>(sums.in_registers());
   for (std::size_t p = 0; p < kPanels; ++p, panel += m.panel_bytes(), out += kPanelRows) {
     const __m512 bias = m.has_bias ? _mm512_loadu_ps(panel + m.bias_offset()) : _mm512_setzero_ps();
     for (int part = 0; part < parts.count; ++part)
@@ -107,19 +106,18 @@ void gemm(const GemmArgs& a) {
   _tile_loadconfig(&config);
   Scratch s;
   const std::size_t bytes = a.matrix->panel_bytes();
-  const std::byte* panel = a.panels;
-  std::int64_t p = 0;
   if (parts.count == 1) {
     InOrder order{Stream(a, bytes, a.next)};
-    for (; p < a.panel_count; ++p, panel += bytes) {
+    for (std::int64_t p = 0; p < a.panel_count; ++p) {
+      const std::byte* panel = a.panels + static_cast<std::size_t>(p) * bytes;
       order.begin(panel, a.matrix->header_bytes());
       panels<1>(a, panel, parts, a.out + p * kPanelRows, s, order);
     }
   } else {
     Share share(a, bytes, (a.panel_count + 1) / 2 * a.matrix->units() * parts.count);
-    for (; p + 2 <= a.panel_count; p += 2, panel += 2 * bytes)
-      panels<2>(a, panel, parts, a.out + p * kPanelRows, s, share);
-    if (p < a.panel_count) panels<1>(a, panel, parts, a.out + p * kPanelRows, s, share);
+    in_pairs(a, bytes, [&]<int kPanels>(const std::byte* panel, std::int64_t column) {
+      panels<kPanels>(a, panel, parts, a.out + column, s, share);
+    });
   }
   _tile_release();
 }

@@ -142,8 +142,7 @@ class Pair {
 
   // What is still in the registers and what waits for its scales.
   void flush() {
-    _tile_stored(0, (*newest_.sums)[0].data(), 64);
-    if constexpr (kPanels == 2) _tile_stored(1, (*newest_.sums)[1].data(), 64);
+    store_sums<kPanels>(*newest_.sums);
     for (int i = 0; i < 2; ++i, waiting_ = newest_)
       for (std::size_t quarter = 0; quarter < 4; ++quarter) beside(quarter);
   }
@@ -202,11 +201,9 @@ void gemm_tiles(const GemmArgs& a) {
   _tile_loadconfig(&config);
   Scratch s;
   Share share(a, call.stride, (a.panel_count + 1) / 2 * blocks * parts.count);
-  const std::byte* panel = a.panels;
-  std::int64_t p = 0;
-  for (; p + 2 <= a.panel_count; p += 2, panel += 2 * call.stride)
-    Pair<Codes, Facts, 2>(call, parts, panel, s, share).run(units, a.out + p * kPanelRows);
-  if (p < a.panel_count) Pair<Codes, Facts, 1>(call, parts, panel, s, share).run(units, a.out + p * kPanelRows);
+  in_pairs(a, call.stride, [&]<int kPanels>(const std::byte* panel, std::int64_t column) {
+    Pair<Codes, Facts, kPanels>(call, parts, panel, s, share).run(units, a.out + column);
+  });
   _tile_release();
 }
 
