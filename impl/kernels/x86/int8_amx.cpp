@@ -204,14 +204,13 @@ class Pair {
 
   // The end of the sums: what W4A8 adds for its zero points, the scales of the tokens, the bias.
   void write(float* out) const {
-    __m512 bias[kPanels], scale[kPanels], fsums[kPanels];
-    __m512i isums[kPanels];
+    __m512 bias[kPanels], scale[kPanels];
+    __m512i row_sums[kPanels];  // of the weights; int32 per channel, float32 with groups
     for (std::size_t p = 0; p < kPanels; ++p) {
       const std::byte* head = panel(p);
       bias[p] = c_.has_bias ? load_f32(head + c_.bias) : _mm512_setzero_ps();
       scale[p] = c_.channel ? (c_.w4a8 ? load_f32(head) : c_.scale_of(head, 0)) : _mm512_setzero_ps();
-      isums[p] = c_.w4a8 ? load(head + c_.sums) : _mm512_setzero_si512();
-      fsums[p] = _mm512_castsi512_ps(isums[p]);
+      row_sums[p] = c_.w4a8 ? load(head + c_.sums) : _mm512_setzero_si512();
     }
     const auto each = [&](const std::array<Sums, kMaxParts>& parts, auto result) {
       for (int part = 0; part < parts_.count; ++part) {
@@ -230,7 +229,7 @@ class Pair {
     if (c_.channel && c_.w4a8) {
       const __m512 sixteen = _mm512_set1_ps(16.0f);
       each(s_.sums, [&](const Row& row, int token, __m512 s_a, std::size_t p) {
-        const __m512i zs = _mm512_mullo_epi32(isums[p], _mm512_set1_epi32(c_.z[token]));
+        const __m512i zs = _mm512_mullo_epi32(row_sums[p], _mm512_set1_epi32(c_.z[token]));
         const __m512 sum = _mm512_cvtepi32_ps(_mm512_add_epi32(corrected(row, c_.corr[token]), zs));
         return _mm512_mul_ps(_mm512_mul_ps(sixteen, sum), _mm512_mul_ps(scale[p], s_a));
       });
@@ -241,7 +240,7 @@ class Pair {
     } else if (c_.w4a8) {
       each(s_.kept, [&](const Row& row, int token, __m512 s_a, std::size_t p) {
         const __m512 z = _mm512_set1_ps(static_cast<float>(c_.z[token]));
-        return _mm512_mul_ps(_mm512_fmadd_ps(fsums[p], z, _mm512_load_ps(row.data())), s_a);
+        return _mm512_mul_ps(_mm512_fmadd_ps(_mm512_castsi512_ps(row_sums[p]), z, _mm512_load_ps(row.data())), s_a);
       });
     } else {
       each(s_.kept, [&](const Row& row, int, __m512 s_a, std::size_t) {
