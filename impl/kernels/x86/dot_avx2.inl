@@ -9,60 +9,43 @@ inline __m256i broadcast4(const std::int8_t* p) {
 }
 
 // vpmaddubsw with sums kept in int16 over 32 k: codes are at most 15, so 8 steps of 2 * 15 * 128 stay below 2^15, and a
-// block costs 8 vpmaddubsw, 7 vpaddw and one vpmaddwd per 8 rows and token. The unpacked codes of a block stay in 8
-// registers for all tokens.
+// block costs 8 vpmaddubsw, 7 vpaddw and one vpmaddwd per 8 rows and token. Up to four tokens at a time: their sums
+// stay in registers and both halves of the rows share the broadcasts. Unpacking again for the next four costs less than
+// a broadcast for each half, on machines that load twice a cycle.
 struct NibbleDot {
   static constexpr int kBytes = 256;
   static constexpr bool kBiased = true;  // sums begin at the correction
   static constexpr bool kInMemory = true;
+  static constexpr int kTogether = 4;
   template <int N>
   static inline void add(const std::byte* w, const std::int8_t* a, __m256i (&c)[2][N]) {
-    if constexpr (N <= 2) return add_few<N>(w, a, c);
-    const __m256i mask = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
-#pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) {
-      __m256i codes[8];  // k 4j..4j+3: low nibbles of the vectors, then high ones
-#pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) {
-        const __m256i v = load(w + 64 * j + 32 * half);
-        codes[j] = _mm256_and_si256(v, mask);
-        codes[4 + j] = _mm256_and_si256(_mm256_srli_epi16(v, 4), mask);
-      }
-#pragma GCC unroll 8
-      for (int m = 0; m < N; ++m) {
-        __m256i s = _mm256_maddubs_epi16(codes[0], broadcast4(a + 64 * m));
-#pragma GCC unroll 8
-        for (int j = 1; j < 8; ++j)
-          s = _mm256_add_epi16(s, _mm256_maddubs_epi16(codes[j], broadcast4(a + 64 * m + 4 * j)));
-        c[half][m] = _mm256_add_epi32(c[half][m], _mm256_madd_epi16(s, ones));
-      }
-    }
+    constexpr int kTurns = (N + kTogether - 1) / kTogether, kFirst = (N + kTurns - 1) / kTurns;
+    add_rows<0, kFirst>(w, a, c);
+    if constexpr (kFirst < N) add_rows<kFirst, N - kFirst>(w, a, c);
   }
-  // Few tokens: the sums of both halves stay in registers, and share the broadcasts.
-  template <int N>
-  [[gnu::always_inline]] static inline void add_few(const std::byte* w, const std::int8_t* a, __m256i (&c)[2][N]) {
+  template <int kFirst, int kCount, int N>
+  [[gnu::always_inline]] static inline void add_rows(const std::byte* w, const std::int8_t* a, __m256i (&c)[2][N]) {
+    static_assert(kCount <= kTogether);
     const __m256i mask = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
-    __m256i s[2][N];
+    __m256i s[2][kCount];
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) {  // the low nibbles of a vector, then its high ones
+      __m256i first = load(w + 64 * (j / 2)), second = load(w + 64 * (j / 2) + 32);
+      if (j % 2 == 1) first = _mm256_srli_epi16(first, 4), second = _mm256_srli_epi16(second, 4);
+      first = _mm256_and_si256(first, mask), second = _mm256_and_si256(second, mask);
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      const __m256i first = load(w + 64 * j), second = load(w + 64 * j + 32);
-      const __m256i low0 = _mm256_and_si256(first, mask), low1 = _mm256_and_si256(second, mask);
-      const __m256i high0 = _mm256_and_si256(_mm256_srli_epi16(first, 4), mask),
-                    high1 = _mm256_and_si256(_mm256_srli_epi16(second, 4), mask);
-#pragma GCC unroll 2
-      for (int m = 0; m < N; ++m) {
-        const __m256i x = broadcast4(a + 64 * m + 4 * j), y = broadcast4(a + 64 * m + 4 * j + 16);
-        const __m256i p0 = _mm256_maddubs_epi16(low0, x), p1 = _mm256_maddubs_epi16(low1, x);
+      for (int m = 0; m < kCount; ++m) {
+        const __m256i x = broadcast4(a + 64 * (kFirst + m) + 4 * (j / 2) + 16 * (j % 2));
+        const __m256i p0 = _mm256_maddubs_epi16(first, x), p1 = _mm256_maddubs_epi16(second, x);
         s[0][m] = j == 0 ? p0 : _mm256_add_epi16(s[0][m], p0);
         s[1][m] = j == 0 ? p1 : _mm256_add_epi16(s[1][m], p1);
         in_order(s[0][m], s[1][m]);
-        s[0][m] = _mm256_add_epi16(s[0][m], _mm256_maddubs_epi16(high0, y));
-        s[1][m] = _mm256_add_epi16(s[1][m], _mm256_maddubs_epi16(high1, y));
-        in_order(s[0][m], s[1][m]);
-        if (j != 3) continue;
-        c[0][m] = _mm256_add_epi32(c[0][m], _mm256_madd_epi16(s[0][m], ones));
-        c[1][m] = _mm256_add_epi32(c[1][m], _mm256_madd_epi16(s[1][m], ones));
       }
+    }
+#pragma GCC unroll 4
+    for (int m = 0; m < kCount; ++m) {
+      c[0][kFirst + m] = _mm256_add_epi32(c[0][kFirst + m], _mm256_madd_epi16(s[0][m], ones));
+      c[1][kFirst + m] = _mm256_add_epi32(c[1][kFirst + m], _mm256_madd_epi16(s[1][m], ones));
     }
   }
   // GCC makes trees of sums, whose products no longer fit into the registers.
