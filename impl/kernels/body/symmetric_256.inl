@@ -74,13 +74,6 @@ inline void sums_of(const Blocks& b, const std::int32_t* corr, __m256i* out) {
 }
 
 using SumsOf = void (*)(const Blocks&, const std::int32_t*, __m256i*);
-struct SumsTable {
-  SumsOf by_rows[kTileRows];
-};
-template <class Dot, Start S, int... Rows>
-constexpr SumsTable sums_table(std::integer_sequence<int, Rows...>) {
-  return {{sums_of<Dot, S, Rows + 1>...}};
-}
 
 // The sum of products of 8 rows with a token's codes: of its row, or of its two rows of digits.
 template <class Dot, class Facts>
@@ -97,8 +90,7 @@ inline __m256i total(const __m256i* c, std::int32_t corr, [[maybe_unused]] const
   }
 }
 
-// Known: of tokens, 0 = a.n. One token is compiled whole; of more, only the sums know the number of rows when they are
-// compiled: they are nearly all of the time.
+// Known: of tokens, 0 = a.n, and then `sums` knows the number of rows.
 template <class Dot, class Facts, int Known>
 void symmetric_panel(const Call<Facts>& call, [[maybe_unused]] SumsOf sums, const std::byte* panel, float* out,
                      const Stream& stream) {
@@ -153,15 +145,38 @@ void symmetric_panel(const Call<Facts>& call, [[maybe_unused]] SumsOf sums, cons
   }
 }
 
+// How many tokens' panels are compiled whole. With a scale for every block a call for its sums would cost a third of
+// them: all. Otherwise the sums are nearly all of the time, and they alone are compiled for each number: one token.
+template <class Facts>
+constexpr int kWhole = Facts::kPlanes == 1 && Facts::kBlocks ? kTileRows : 1;
+
+template <class Dot, class Facts>
+struct ByTokens {
+  void (*panel)(const Call<Facts>&, SumsOf, const std::byte*, float*, const Stream&);
+  SumsOf sums;
+
+  template <int Tokens>
+  static constexpr ByTokens of() {
+    if constexpr (Tokens <= kWhole<Facts>)
+      return {symmetric_panel<Dot, Facts, Tokens>, nullptr};
+    else
+      return {symmetric_panel<Dot, Facts, 0>, sums_of<Dot, kStart<Facts>, Tokens * Facts::kPlanes>};
+  }
+  template <int... Tokens>
+  static constexpr std::array<ByTokens, sizeof...(Tokens)> table(std::integer_sequence<int, Tokens...>) {
+    return {of<Tokens + 1>()...};
+  }
+};
+
 template <class Dot, class Facts>
 void gemm(const GemmArgs& a) {
-  static constexpr SumsTable kTable = sums_table<Dot, kStart<Facts>>(std::make_integer_sequence<int, kTileRows>());
-  const SumsOf sums = kTable.by_rows[a.n * Facts::kPlanes - 1];
+  static constexpr auto kTable =
+      ByTokens<Dot, Facts>::table(std::make_integer_sequence<int, kTileRows / Facts::kPlanes>());
+  const auto [panel, sums] = kTable[static_cast<std::size_t>(a.n - 1)];
   const Call<Facts> call(a);
   const Stream stream(a, call.stride, a.part == 0 ? a.next : nullptr);
-  const auto run = a.n == 1 ? symmetric_panel<Dot, Facts, 1> : symmetric_panel<Dot, Facts, 0>;
   for (std::int64_t p = 0; p < a.panel_count; ++p)
-    run(call, sums, a.panels + static_cast<std::size_t>(p) * call.stride, a.out + p * kPanelRows, stream);
+    panel(call, sums, a.panels + static_cast<std::size_t>(p) * call.stride, a.out + p * kPanelRows, stream);
 }
 
 template <class Dot>
