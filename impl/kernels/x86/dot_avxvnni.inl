@@ -17,16 +17,19 @@ struct NibbleDot {
     if constexpr (N <= 2) return add_few<N>(w, a, c);
     const __m256i mask = _mm256_set1_epi8(15);
 #pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) {  // k 4j..4j+3: low nibbles of the vectors, then high ones
-      __m256i first = load(w + 64 * (j % 4)), second = load(w + 64 * (j % 4) + 32);
-      if (j >= 4) first = _mm256_srli_epi16(first, 4), second = _mm256_srli_epi16(second, 4);
+    for (int j = 0; j < 8; ++j) {  // the low nibbles of a vector, then its high ones
+      const std::byte* at = w + 64 * (j / 2);
+      asm volatile("" : "+r"(at));  // loaded again: there is no register to keep it in
+      __m256i first = load(at), second = load(at + 32);
+      if (j % 2 == 1) first = _mm256_srli_epi16(first, 4), second = _mm256_srli_epi16(second, 4);
       first = _mm256_and_si256(first, mask);
       second = _mm256_and_si256(second, mask);
 #pragma GCC unroll 8
       for (int m = 0; m < N; ++m) {
-        const __m256i x = broadcast4(a + 64 * m + 4 * j);
+        const __m256i x = broadcast4(a + 64 * m + 4 * (j / 2) + 16 * (j % 2));
         c[0][m] = _mm256_dpbusd_avx_epi32(c[0][m], first, x);
         c[1][m] = _mm256_dpbusd_avx_epi32(c[1][m], second, x);
+        asm volatile("" : "+x"(c[0][m]), "+x"(c[1][m]));  // in this order: no broadcast waits in a register
       }
     }
   }

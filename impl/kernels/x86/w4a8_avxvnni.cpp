@@ -15,7 +15,7 @@ MOE_TARGET_BEGIN("avx2,fma,f16c,avxvnni")
 namespace moe {
 namespace {
 
-constexpr int kTileRows = 5;
+constexpr int kTileRows = 6;  // sums of both halves, codes and activations: all registers
 
 #include "kernels/x86/dot_avxvnni.inl"
 
