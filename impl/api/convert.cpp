@@ -57,6 +57,8 @@ moe::ConvertJob job_of(const moe::Selection& selection, const moe::PackedInfo& i
     job.symmetric = weights->symmetric;
     job.act_order = weights->actorder == moe::ActOrder::group;
   }
+  if (!job.act_order && job.group_size > 0)
+    job.w2_first_group = c.parallel.tp_rank * c.intermediate_size_per_partition / job.group_size;
   job.experts = info.experts;
   job.max_temp_bytes = options.max_temp_bytes;
   return job;

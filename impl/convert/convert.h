@@ -25,6 +25,9 @@ struct ConvertJob {
   bool gated = true;
   bool symmetric = true;   // else there are zero points
   bool act_order = false;  // columns belong to groups by a g_idx
+  // Of w2's first column in the whole matrix, which tensor parallelism cuts: without activation order a g_idx may count
+  // from it (as files do) or from 0.
+  std::int64_t w2_first_group = 0;
   ZeroPoints zero_points = ZeroPoints::as_stored;
   // As configured, -1 = channel-wise. Decides whether scales are rounded to bf16 where a group is as wide
   // as both matrices and the layout alone does not tell.

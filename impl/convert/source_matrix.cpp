@@ -179,15 +179,20 @@ struct Gather {
   Check check_g_idx(const TensorView& first, const TensorView& second) {
     SourceMatrix& m = out.source;
     std::vector<std::int32_t> groups(static_cast<std::size_t>(m.k));
+    const auto at = [](const TensorView& t, std::int64_t k) {
+      return load<std::int32_t>(t.data + k * t.strides[0] * 4);
+    };
+    const bool counts_on = !is_w13 && !job.act_order && m.k > 0 && at(first, 0) == job.w2_first_group;
+    const std::int64_t begin = counts_on ? job.w2_first_group : 0, end = begin + m.groups;
     for (std::int64_t k = 0; k < m.k; ++k) {
-      const auto at = [k](const TensorView& t) { return load<std::int32_t>(t.data + k * t.strides[0] * 4); };
-      const std::int32_t g = at(first);
-      const std::int64_t plain = job.act_order ? g : k / (m.k / m.groups);
+      const std::int32_t g = at(first, k);
+      const std::int64_t plain = job.act_order ? g : begin + k / (m.k / m.groups);
       std::string what;
-      if (g < 0 || g >= m.groups)
-        what = "group " + std::to_string(g) + " is outside [0, " + std::to_string(m.groups) + ")";
-      else if (at(second) != g)
-        what = "gate has group " + std::to_string(g) + ", up has " + std::to_string(at(second));
+      if (g < begin || g >= end)
+        what =
+            "group " + std::to_string(g) + " is outside [" + std::to_string(begin) + ", " + std::to_string(end) + ")";
+      else if (at(second, k) != g)
+        what = "gate has group " + std::to_string(g) + ", up has " + std::to_string(at(second, k));
       else if (g != plain)
         what = "group " + std::to_string(g) + ", expected " + std::to_string(plain) + " without activation order";
       if (!what.empty()) {
@@ -210,7 +215,7 @@ SourceMatrix described(const ConvertJob& job, const P16Matrix& matrix, std::int6
   m.is_w13 = is_w13;
   m.has_bias = matrix.has_bias;
   m.zero_points = job.zero_points;
-  m.bf16_scales = l.kind == LayoutKind::p16_int4 &&
+  m.bf16_scales = matrix.scales == Scales::w4a8 &&
                   (job.group_size > 0 || l.w13.grouping() != Grouping::channel || l.w2.grouping() != Grouping::channel);
   m.expert = expert;
   m.k = matrix.columns();

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <random>
 
+#include "base/float_formats.h"
 #include "base/platform.h"
 #include "support/capi.h"
 #include "support/share.h"
@@ -101,6 +102,43 @@ double largest(const std::vector<float>& v) {
   double most = 0;
   for (const float x : v) most = std::max(most, std::fabs(static_cast<double>(x)));
   return most;
+}
+
+// Group scales are bf16 numbers in KleidiAI's layouts and PyTorch's blob, whatever type the checkpoint gives them
+// (w4a8_int8.md 3.2); channel-wise ones stay as they are.
+TEST(Kai, GroupScalesAreRoundedWhateverTheirType) {
+  for (const std::int64_t group : {32, 64, -1}) {
+    Model m;
+    m.group = group;
+    m = random_model(m);
+    const auto fine = [](const std::vector<std::byte>& scales) {
+      std::vector<float> v = floats(MOE_DTYPE_F32, scales);
+      for (std::size_t i = 0; i < v.size(); ++i) v[i] *= 1.0f + static_cast<float>(i % 7) * 0x1p-9f;
+      return v;
+    };
+    const auto rounded = [&](std::vector<float> v) {
+      if (group > 0)
+        for (float& s : v) s = bf16_to_f32(f32_to_bf16(s));
+      return bytes_of(v);
+    };
+    const std::vector<float> s13 = fine(m.s13), s2 = fine(m.s2);
+    for (const moe_dtype type : {MOE_DTYPE_F32, MOE_DTYPE_F16}) {
+      Model given = m, exact = m;
+      given.s13 = in_dtype(s13, type), given.s2 = in_dtype(s2, type);
+      given.s13_type = given.s2_type = type;
+      exact.s13 = rounded(floats(type, given.s13)), exact.s2 = rounded(floats(type, given.s2));
+      for (const auto& [where, policy] : {std::pair{kDotprod, "libmoe"}, std::pair{kPlain, "vllm"}}) {
+        const Converted a = convert(given, where, policy), b = convert(exact, where, policy);
+        ASSERT_TRUE(a.packed && b.packed);
+        const std::size_t element = get(a.packed.get(), "w13_packed").dtype == MOE_DTYPE_F32 ? 4 : 1;
+        for (const char* role : {"w13_packed", "w2_packed"})
+          EXPECT_EQ(bytes(get(a.packed.get(), role), element), bytes(get(b.packed.get(), role), element)) << role;
+        const auto about =
+            json_of([&](moe_buffer** o, moe_error** e) { return moe_packed_to_json(a.packed.get(), o, e); });
+        EXPECT_EQ(about["scales_rounded"] > 0, group > 0) << about.dump();
+      }
+    }
+  }
 }
 
 class KaiLayers : public testing::TestWithParam<std::string> {};

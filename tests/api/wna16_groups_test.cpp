@@ -261,8 +261,8 @@ TEST(Wna16Groups, RoomChangesNoBits) {
 
 // --- tensor parallelism -------------------------------------------------------------------------------------------
 
-// This rank's share as stacked tensors: rows of w13 and columns of w2 cut, w2's scales, zero points and group numbers
-// those of the whole matrix.
+// This rank's share as stacked tensors: rows of w13 and columns of w2 cut. With activation order w2's scales, zero
+// points and group numbers are those of the whole matrix, without they are cut, too, and numbers begin at 0.
 Wna16Model share_of(const Wna16Model& m, std::int64_t ranks, std::int64_t rank) {
   Wna16Model s = m;
   s.I = m.I / ranks;
@@ -287,8 +287,82 @@ Wna16Model share_of(const Wna16Model& m, std::int64_t ranks, std::int64_t rank) 
     w.codes = codes;
     w.g_idx = {w.g_idx.begin() + first, w.g_idx.begin() + first + s.I};
     w.k = s.I;
+    if (m.order || w.groups == 1) continue;
+    const std::int64_t begin = first / m.group, end = begin + s.I / m.group;
+    const auto groups = [&](auto& list) {
+      auto all = std::move(list);
+      list.clear();
+      for (std::int64_t n = 0; n < w.n; ++n)
+        list.insert(list.end(), all.begin() + n * w.groups + begin, all.begin() + n * w.groups + end);
+    };
+    groups(w.scales);
+    groups(w.zeros);
+    w.groups = end - begin;
+    for (std::int32_t& g : w.g_idx) g -= static_cast<std::int32_t>(begin);
   }
   return s;
+}
+
+std::vector<std::byte> packed_bytes(const Wna16Layer& layer) {
+  const void* data = nullptr;
+  std::uint64_t size = 0;
+  EXPECT_EQ(moe_packed_data(layer.packed.get(), &data, &size, nullptr), MOE_OK);
+  const auto* bytes = static_cast<const std::byte*>(data);
+  return {bytes, bytes + size};
+}
+
+// GPTQ files have a g_idx without activation order, too. What a rank cuts from it counts on from the columns before; a
+// caller's stack may count so or from 0. A list that does neither is refused.
+TEST(Wna16Groups, TensorParallelWithAListInOrder) {
+  const struct {
+    Shape s;
+    std::int64_t ranks;
+  } cases[] = {{{64, 128, 32}, 2}, {{128, 128, 32}, 4}, {{128, 128, 64}, 2}, {{64, 128, -1}, 2}};
+  std::uint32_t seed = 70;
+  for (const auto& c : cases) {
+    Wna16Model m;
+    m.H = c.s.h, m.I = c.s.i, m.group = c.s.group, m.plain_g_idx = true;
+    m = random_wna16(m, seed++);
+    const TempDir dir;
+    dir.write("model.safetensors", checkpoint_file(m));
+    for (std::int64_t rank = 0; rank < c.ranks; ++rank) {
+      Wna16Model share = share_of(m, c.ranks, rank);
+      nlohmann::json document = nlohmann::json::parse(share.config_text());
+      document["intermediate_size"] = m.I;
+      document["parallel"] = {{"tp_size", c.ranks}, {"tp_rank", rank}};
+      SCOPED_TRACE(document.dump());
+      Wna16Layer layer;
+      layer.config = make_config(document.dump());
+      layer.selection = make_selection(layer.config.get());
+      ASSERT_TRUE(layer.selection);
+      layer.load(dir.path());
+      ASSERT_TRUE(layer.layer);
+      const std::vector<std::byte> cut = packed_bytes(layer);
+      expect_numbers(layer, share);
+
+      const auto given = [&](const Wna16Model& stacks) {
+        layer.weights = stacked_weights(stacks, layer.config.get());
+        layer.convert();
+        return layer.packed ? packed_bytes(layer) : std::vector<std::byte>{};
+      };
+      EXPECT_EQ(given(share), cut);
+      const std::int32_t first = m.w2[0].g_idx[static_cast<std::size_t>(rank * share.I)];
+      for (Matrix13or2& w : share.w2)
+        for (std::int32_t& g : w.g_idx) g += first;
+      EXPECT_EQ(given(share), cut);
+      Wna16Model wrong = share;
+      for (std::int32_t& g : wrong.w2[1].g_idx) ++g;
+      layer.weights = stacked_weights(wrong, layer.config.get());
+      const Failure f = failure([&](moe_error** e) {
+        moe_packed* none = nullptr;
+        return moe_convert_weights(nullptr, layer.selection.get(), layer.weights.get(), nullptr, &none, e);
+      });
+      EXPECT_EQ(f.status, MOE_ERR_INVALID_ARGUMENT);
+      EXPECT_EQ(f.subject, "w2_g_idx[1,0]") << f.message;
+      share.plain_g_idx = false;
+      EXPECT_EQ(given(share), cut);
+    }
+  }
 }
 
 // Ranks cut from files and ranks given their stacked share are the same bytes; their numbers are the whole's, and so is
@@ -328,17 +402,11 @@ TEST(Wna16Groups, TensorParallelActivationOrder) {
             layer.weights = stacked_weights(share, layer.config.get());
             layer.convert();
             ASSERT_TRUE(layer.layer);
-            const void* data = nullptr;
-            std::uint64_t size = 0;
-            ASSERT_EQ(moe_packed_data(layer.packed.get(), &data, &size, nullptr), MOE_OK);
-            const std::vector<std::byte> stacked(static_cast<const std::byte*>(data),
-                                                 static_cast<const std::byte*>(data) + size);
+            const std::vector<std::byte> stacked = packed_bytes(layer);
             expect_numbers(layer, share);
             layer.load(dir.path());
             ASSERT_TRUE(layer.layer);
-            ASSERT_EQ(moe_packed_data(layer.packed.get(), &data, &size, nullptr), MOE_OK);
-            EXPECT_EQ(stacked, std::vector<std::byte>(static_cast<const std::byte*>(data),
-                                                      static_cast<const std::byte*>(data) + size));
+            EXPECT_EQ(stacked, packed_bytes(layer));
             const std::vector<float> part = floats_of(layer.run(m, 0, m.T), m.dtype);
             for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
           }

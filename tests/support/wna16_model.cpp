@@ -188,7 +188,8 @@ std::vector<Wna16Part> parts_of(const Wna16Model& m, const Matrix13or2& w, std::
   if (m.zeros)
     parts.push_back(
         {k_first ? "qzeros" : "weight_zero_point", "zero_point", "I32", shape(nw, w.groups), bytes_of(zeros)});
-  if (m.order) parts.push_back({k_first ? "g_idx" : "weight_g_idx", "g_idx", "I32", {w.k}, bytes_of(w.g_idx)});
+  if (m.order || m.plain_g_idx)
+    parts.push_back({k_first ? "g_idx" : "weight_g_idx", "g_idx", "I32", {w.k}, bytes_of(w.g_idx)});
   if (m.bias)
     parts.push_back(
         {"bias", "bias", "F32", {n}, bytes_of(std::vector<float>(w.bias.begin() + first, w.bias.begin() + first + n))});
