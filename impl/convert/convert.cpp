@@ -134,22 +134,23 @@ Result<Layout> layout_with_room(const ConvertJob& job, const TensorSource& sourc
   if (!job.act_order || roomy == job.layout) return job.layout;
   const std::int64_t total = job.layout.experts;
   const std::size_t workers = workers_for(total, parallel);
-  std::atomic<bool> fits{true};
+  constexpr Code kNoRoom = Code::buffer_too_small;  // told like a fault: the first expert of either kind decides
   const auto look = [&](std::size_t, std::int64_t local) -> Check {
     for (const bool is_w13 : {true, false}) {
-      if (!fits.load(std::memory_order_relaxed)) return ok();
       MOE_TRY(const std::vector<std::int32_t> g_idx,
               lease_g_idx(job, source, job.experts[static_cast<std::size_t>(local)], is_w13));
-      if (!has_room(job.layout.matrix(is_w13 ? Matrix::w13 : Matrix::w2), g_idx)) fits = false;
+      if (!has_room(job.layout.matrix(is_w13 ? Matrix::w13 : Matrix::w2), g_idx)) return fail(kNoRoom, "", "");
     }
     return ok();
   };
   const std::int64_t round = kRound * static_cast<std::int64_t>(workers);
-  for (std::int64_t begin = 0; begin < total && fits.load(); begin += round) {
+  for (std::int64_t begin = 0; begin < total; begin += round) {
     MOE_CHECK(report(control, 0, static_cast<std::uint64_t>(total)));
-    MOE_CHECK(each_expert(begin, std::min(total, begin + round), workers, parallel, control, look));
+    Check fits = each_expert(begin, std::min(total, begin + round), workers, parallel, control, look);
+    if (!fits && fits.error().code == kNoRoom) return roomy;
+    MOE_CHECK(std::move(fits));
   }
-  return fits.load() ? job.layout : roomy;
+  return job.layout;
 }
 
 Result<ConvertReport> convert_experts(const ConvertJob& job, const TensorSource& source, std::span<std::byte> payload,

@@ -320,6 +320,10 @@ TEST(RoomForGroups, TheFirstExpertThatCannotBeRead) {
     ASSERT_FALSE(none);
     EXPECT_EQ(none.error().code, Code::io);
     EXPECT_EQ(none.error().message, "expert 7 cannot be read");
+    many.uneven_in = {6};  // in front of it: conversion will tell
+    EXPECT_EQ(*many.layout(threads), with_any_groups(many.one.job.layout));
+    many.uneven_in = {8};
+    EXPECT_FALSE(many.layout(threads));
   }
 }
 
