@@ -83,7 +83,7 @@ struct Run {
                           std::int64_t count) const {
     return s.source == nullptr ? panels(which, e, p) : room.make(which, e.local, p, count);
   }
-  std::byte* in_tile(const Tile& t) const { return w.in_tiles + static_cast<std::size_t>(t.slot) * in_row; }
+  std::byte* in_tile(const Tile& t) const { return w.in_tiles + static_cast<std::size_t>(home(t.slot)) * in_row; }
   std::byte* mid_tile(const Tile& t) const { return w.mid_tiles + static_cast<std::size_t>(t.slot) * mid_row; }
   // The list of a matrix: the input's column of each of its own, -1: none; nullptr: as they are.
   const std::int32_t* columns(Matrix which, const ActiveExpert& e) const {
@@ -96,6 +96,15 @@ struct Run {
     return *(std::upper_bound(p.active, p.active + p.num_active, slot,
                               [](std::int32_t v, const ActiveExpert& a) { return v < a.first_slot; }) -
              1);
+  }
+  // The slot whose room holds a slot's row. A token's slots that are alone in their tiles share the first one's: in
+  // decode a row is written once, and every thread finds it in its caches from the second expert on.
+  std::int32_t home(std::int32_t slot) const {
+    const Plan& p = w.plan;
+    const auto alone = [&](std::int32_t other) { return other >= 0 && p.tiles[p.slot_tile[other]].rows == 1; };
+    if (s.row_per_slot() || !alone(slot)) return slot;
+    const std::int32_t* const slots = p.slot_of + p.slot_token[slot] * s.top_k;
+    return *std::find_if(slots, slots + s.top_k, alone);
   }
   bool cancelled() const { return c.control != nullptr && c.control->cancelled(); }
 
@@ -131,7 +140,7 @@ void Run::quantise_rows(std::int64_t item, std::int64_t items) const {
     const std::byte* src = c.hidden.data + static_cast<std::size_t>(t * c.hidden.strides[0]) * size;
     const TilePlace place = place_of_slot(*this, *first);
     for (const std::int32_t* slot = first; slot != last; ++slot) {
-      if (*slot < 0) continue;
+      if (*slot < 0 || home(*slot) != *slot) continue;
       const std::int32_t* next = slot + 1;
       if (next != last && *next >= 0) prefetch_tile_row(in, place_of_slot(*this, *next));
       if (slot != first && !s.row_per_slot()) {
