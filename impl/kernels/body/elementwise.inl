@@ -18,6 +18,17 @@ inline F round_lanes(F x) {
   return x;
 }
 
+// Of what operations made of values that are rounded already: their NaNs carry nothing in the low half, so none turns
+// into a number.
+template <DType D>
+inline F round_again(F x) {
+  if constexpr (D != DType::bf16) return round_lanes<D>(x);
+  const I u = V::bits(x);
+  const I odd = V::and_i(V::shr<16>(u), V::set_i(1));
+  const I rounded = V::add_i(u, V::add_i(V::set_i(0x7fff), odd));
+  return V::from_bits(V::and_i(rounded, V::set_i(static_cast<std::int32_t>(0xffff0000u))));
+}
+
 template <DType D>
 inline void store_as(std::byte* p, F x) {
   x = V::select(V::is_nan(x), V::from_bits(V::set_i(0x7fc00000)), x);
@@ -99,27 +110,27 @@ inline F unary_lanes(F v) {
   return sigmoid_weighted(v, v);
 }
 
-// D: what every operation is rounded to.
+// D: what every operation is rounded to, and g and u are already.
 template <DType D, Form K>
 inline F gated_lanes(const ActivateArgs& a, F g, F u) {
   const F limit = V::set(a.limit), low = V::set(-a.limit);
   if constexpr (K == Form::oai) {
     g = V::min_or_b(limit, g);
     u = V::min_or_b(limit, V::max_or_b(low, u));
-    const F t = round_lanes<D>(V::mul(g, V::set(a.alpha)));
-    const F s = round_lanes<D>(sigmoid_weighted(V::set(1.0f), t));
-    const F glu = round_lanes<D>(V::mul(g, s));
-    return round_lanes<D>(V::mul(round_lanes<D>(V::add(u, V::set(a.beta))), glu));
+    const F t = round_again<D>(V::mul(g, V::set(a.alpha)));
+    const F s = round_again<D>(sigmoid_weighted(V::set(1.0f), t));
+    const F glu = round_again<D>(V::mul(g, s));
+    return round_again<D>(V::mul(round_again<D>(V::add(u, V::set(a.beta))), glu));
   }
   if constexpr (K == Form::step) {
-    const F stepped = V::min_or_b(limit, round_lanes<D>(unary_lanes<K>(g)));
-    return round_lanes<D>(V::mul(stepped, V::min_or_b(limit, V::max_or_b(low, u))));
+    const F stepped = V::min_or_b(limit, round_again<D>(unary_lanes<K>(g)));
+    return round_again<D>(V::mul(stepped, V::min_or_b(limit, V::max_or_b(low, u))));
   }
   if constexpr (K == Form::silu_clamped) {
     g = V::min_or_b(limit, g);
     u = V::min_or_b(limit, V::max_or_b(low, u));
   }
-  return round_lanes<D>(V::mul(round_lanes<D>(unary_lanes<K>(g)), u));
+  return round_again<D>(V::mul(round_again<D>(unary_lanes<K>(g)), u));
 }
 
 // D: what every operation is rounded to, R: the result.
