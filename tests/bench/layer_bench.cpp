@@ -1,9 +1,10 @@
 // The whole layer through the C API, on the shapes of real models: decode to prefill, one and more threads.
 //
 // Name: layer/<workload>[:<routing>]/<format>/T:<tokens>/threads:<n>; label: kernel and peak probe. A repetition in
-// which the system took a processor away is discarded; the time is the median of the others (disturbed = 1: too few
-// were left, of all). Counters: tok_s, GB_s (weights read), TOPS, the probes between the repetitions and the two
-// ratios to them, `bw` and `peak`. Decode walks every expert of the model before one comes again.
+// which the system took a processor away is discarded, and all between two probes when the host did for more than a
+// moment; the time is the median of the others (disturbed = 1: too few were left, of all). Counters: tok_s, GB_s
+// (weights read), TOPS, the probes between the repetitions and the two ratios to them, `bw` and `peak`. Decode walks
+// every expert of the model before one comes again.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -135,13 +136,21 @@ struct Samples {
   std::vector<double> times, kept, bandwidth, peak, active;
 
   void probe(const PeakProbe* p, int threads) {
+    if (stolen_seconds() - stolen > kMostStolen * (seconds() - since) * threads) kept.resize(sure);
     bandwidth.push_back(read_bandwidth(threads));
     if (p != nullptr) peak.push_back(bench::peak(*p, threads));
+    sure = kept.size();
+    stolen = stolen_seconds();
+    since = seconds();
   }
   bool disturbed() const { return kept.size() < kLeast; }
   double time() const { return median(disturbed() ? times : kept); }
 
   static constexpr std::size_t kLeast = 5;
+  static constexpr double kMostStolen = 0.03;
+  // At the last probe:
+  std::size_t sure = 0;  // of `kept`
+  double stolen = stolen_seconds(), since = seconds();
 };
 
 void measure(const Cell& c, const Model& m, const PeakProbe* probe, Samples& s) {
@@ -156,8 +165,9 @@ void measure(const Cell& c, const Model& m, const PeakProbe* probe, Samples& s) 
   Routes routes(c.workload, c.tokens, c.skew);
   s.probe(probe, c.threads);
   double spent = 0, since_probe = 0;
-  for (std::size_t call = 0; call < kMost; ++call) {
-    if (spent > kSeconds && s.times.size() >= Samples::kLeast && (!s.disturbed() || spent > 3 * kSeconds)) break;
+  for (std::size_t call = 0;; ++call) {
+    const bool enough = s.times.size() >= kMost || (spent > kSeconds && s.times.size() >= Samples::kLeast);
+    if (enough && (!s.disturbed() || spent > 3 * kSeconds)) break;
     const moe_layer* layer =
         b.layers[call * slots / static_cast<std::size_t>(c.workload.experts) % b.layers.size()].get();
     const std::vector<std::int32_t>& ids = routes.next();

@@ -12,7 +12,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -137,6 +139,15 @@ long involuntary_switches() {
   rusage u{};
   getrusage(RUSAGE_SELF, &u);
   return u.ru_nivcsw;
+}
+
+double stolen_seconds() {
+  std::ifstream stat("/proc/stat");
+  std::string cpu;
+  long ticks = 0;
+  stat >> cpu;
+  for (int column = 0; column < 8; ++column) stat >> ticks;  // user nice system idle iowait irq softirq steal
+  return stat ? static_cast<double>(ticks) / static_cast<double>(sysconf(_SC_CLK_TCK)) : 0;
 }
 
 const std::byte* next_part() {

@@ -37,6 +37,9 @@ const PeakProbe* probe_of(const KernelId& kernel);
 
 // Involuntary context switches of this process so far: a repetition in which it grew is disturbed.
 long involuntary_switches();
+// How long the host of a virtual machine gave the processors to others so far, of all processors together; 0 where
+// Linux does not tell. Reading it takes long enough for idle threads to fall asleep.
+double stolen_seconds();
 
 double seconds();  // a steady clock
 
