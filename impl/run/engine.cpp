@@ -47,22 +47,23 @@ struct Run {
         in(setup.in_shape()),
         mid(setup.mid_shape()),
         in_row(in.row_bytes()),
-        mid_row(mid.row_bytes()) {
-    const Layout& l = s.layout();
-    const std::int64_t threads = std::max(1, c.parallel.num_threads);
-    const std::int64_t active = std::max(1, w.plan.num_active);
-    halves = l.w13.halves;
-    // About 12 items per thread, so that the last ones end together; whole blocks, at least one.
-    const std::int64_t blocks = l.w13.panels() / halves, wanted = blocks * active / (12 * threads);
-    up = {blocks, threads == 1 ? blocks : std::clamp<std::int64_t>(wanted, 1, blocks), 1, list_count(c.nodes)};
-    const std::int64_t panels = l.w2.panels();
-    const std::int64_t out_chunk = threads == 1 ? panels : std::max<std::int64_t>(2, panels / (6 * threads) / 2 * 2);
-    down = {panels, std::min({out_chunk, panels, max_out_chunk()}), 2, list_count(c.nodes)};
+        mid_row(mid.row_bytes()),
+        halves(setup.layout().w13.halves),
+        up(up_work()),
+        down(down_work()) {}
+
+  std::int64_t threads() const { return std::max(1, c.parallel.num_threads); }
+  PhaseWork up_work() const {
+    const std::int64_t blocks = s.layout().w13.panels() / halves;
+    return {blocks, w.plan.num_active, 1, blocks, threads(), list_count(c.nodes)};
+  }
+  PhaseWork down_work() const {
+    return {s.layout().w2.panels(), 1, 2, max_out_panels(), threads(), list_count(c.nodes)};
   }
 
   // An item walks the middle tiles of all experts. Wide items walk them less often, and an expert's tiles meet many
   // panels before they leave the caches; that weighs more than sums that stay in L2.
-  std::int64_t max_out_chunk() const {
+  std::int64_t max_out_panels() const {
     constexpr std::int64_t kAccFloats = 1024 * 1024;
     return std::max<std::int64_t>(2, kAccFloats / (std::max<std::int64_t>(1, c.tokens) * kPanelRows) / 2 * 2);
   }
@@ -111,8 +112,9 @@ struct Run {
   void quantise_rows(std::int64_t item, std::int64_t items) const;
   void scale_row(float* x, float weight) const;
   const float* reorder_row(float* x, const std::int32_t* columns) const;
-  const std::byte* first_panels(int node, std::int64_t item) const;
+  const std::byte* panels_at(int node, std::int64_t unit) const;
   void multiply_up(const Claim& claim) const;
+  void multiply_up(const ActiveExpert& e, Range blocks, const std::byte* after) const;
   void finish_tile(const ActiveExpert& e, const Tile& t) const;
   void spread_row(float* row, const std::int32_t* columns) const;
   void multiply_down(const Claim& claim) const;
@@ -170,29 +172,38 @@ void Run::scale_row(float* x, float weight) const {
   s.kernel->steps->widen(s.in_dtype, narrowed, s.hidden, x);
 }
 
-// Of an item of phase 1; nullptr beyond the last. Items are claimed in order, so that a thread's next one is likely the
-// one that follows as many others as there are threads.
-const std::byte* Run::first_panels(int node, std::int64_t item) const {
-  const std::int64_t chunks = up.chunks(node), order = item / chunks;
+// The weights of a unit of a node's list of phase 1; nullptr beyond the last.
+const std::byte* Run::panels_at(int node, std::int64_t unit) const {
+  const Range shard = up.shard(node);
+  const std::int64_t width = shard.end - shard.begin, order = unit / width;
   if (order >= w.plan.num_active) return nullptr;
-  return panels(Matrix::w13, w.plan.active[w.plan.by_size[order]], up.chunk(node, item % chunks).begin * halves);
+  return panels(Matrix::w13, w.plan.active[w.plan.by_size[order]], (shard.begin + unit % width) * halves);
 }
 
 void Run::multiply_up(const Claim& claim) const {
-  if (claim.item < 0 || cancelled()) return;
+  if (claim.item < 0) return;
+  const Range shard = up.shard(claim.node), all = up.item(claim.node, claim.item);
+  const std::int64_t width = shard.end - shard.begin;
+  // Items are claimed in order: a thread's next one is likely the one that follows as many others as there are threads.
+  const std::int64_t likely = up.item(claim.node, claim.item + threads()).begin;
+  for (std::int64_t unit = all.begin, end; unit < all.end && !cancelled(); unit = end) {
+    end = std::min(all.end, (unit / width + 1) * width);
+    const std::int64_t begin = shard.begin + unit % width;
+    multiply_up(w.plan.active[w.plan.by_size[unit / width]], {begin, begin + end - unit},
+                panels_at(claim.node, end < all.end ? end : likely));
+  }
+}
+
+void Run::multiply_up(const ActiveExpert& e, Range blocks, const std::byte* after) const {
   const Plan& p = w.plan;
-  const std::int64_t chunks = up.chunks(claim.node);
-  const ActiveExpert& e = p.active[p.by_size[claim.item / chunks]];
-  const auto [begin, end] = up.chunk(claim.node, claim.item % chunks);
   const P16Matrix& m = s.layout().w13;
   const std::int64_t step = panels_per_call(e, m.panel_bytes()) / halves;
-  const std::byte* after = first_panels(claim.node, claim.item + std::max(1, c.parallel.num_threads));
   const PanelRoom room(s.source);
   alignas(64) float y13[kCallResults];
-  for (std::int64_t block = begin; block < end; block += step) {
-    const std::int64_t count = std::min(step, end - block), ld = count * halves * kPanelRows;
+  for (std::int64_t block = blocks.begin; block < blocks.end; block += step) {
+    const std::int64_t count = std::min(step, blocks.end - block), ld = count * halves * kPanelRows;
     const std::byte* w13 = panels(room, Matrix::w13, e, block * halves, count * halves);
-    const std::byte* next = block + count < end ? panels(Matrix::w13, e, (block + count) * halves) : after;
+    const std::byte* next = block + count < blocks.end ? panels(Matrix::w13, e, (block + count) * halves) : after;
     for (std::int32_t i = 0; i < e.tiles; ++i) {
       const Tile& t = p.tiles[e.first_tile + i];
       s.kernel->gemm(
@@ -207,8 +218,9 @@ void Run::multiply_up(const Claim& claim) const {
       s.kernel->steps->activate(a);
     }
   }
+  const auto done = static_cast<std::int32_t>(blocks.end - blocks.begin);
   for (std::int32_t i = 0; i < e.tiles; ++i)
-    if (p.pending[e.first_tile + i].fetch_sub(1, std::memory_order_acq_rel) == 1)
+    if (p.pending[e.first_tile + i].fetch_sub(done, std::memory_order_acq_rel) == done)
       finish_tile(e, p.tiles[e.first_tile + i]);
 }
 
@@ -288,7 +300,8 @@ void Run::multiply_down(const Claim& claim) const {
   if (claim.item < 0 || cancelled()) return;
   const Plan& p = w.plan;
   const P16Matrix& m = s.layout().w2;
-  const auto [begin, end] = down.chunk(claim.node, claim.item);
+  const Range shard = down.shard(claim.node), part = down.item(claim.node, claim.item);
+  const std::int64_t begin = shard.begin + part.begin, end = shard.begin + part.end;
   const std::int64_t column = begin * kPanelRows, columns = (end - begin) * kPanelRows;
   float* acc = w.acc + column * c.tokens;
   start_sums(acc, column, columns);
@@ -374,8 +387,8 @@ Check check_orders(const Packed& packed) {
 Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
   if (s.rounded) round_weights(s, w.plan, c.parallel);
   const Run run(s, w, c);
-  for (std::int32_t i = 0; i < w.plan.num_tiles; ++i)
-    w.plan.pending[i].store(static_cast<std::int32_t>(run.up.chunks()), std::memory_order_relaxed);
+  const auto blocks = static_cast<std::int32_t>(run.up_work().units);
+  for (std::int32_t i = 0; i < w.plan.num_tiles; ++i) w.plan.pending[i].store(blocks, std::memory_order_relaxed);
   const auto phase = [&](std::int64_t items, auto body) -> Check {
     MOE_CHECK(report(c.control, 0, 0));
     c.parallel.each(static_cast<std::size_t>(items), body);
@@ -390,7 +403,7 @@ Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
   } else {
     MOE_CHECK(phase(items, [&](std::size_t i) { run.quantise_rows(static_cast<std::int64_t>(i), items); }));
   }
-  Claims up(run.up, w.plan.num_active, c.nodes), down(run.down, 1, c.nodes);
+  Claims up(run.up, c.nodes), down(run.down, c.nodes);
   MOE_CHECK(phase(up.total(), [&](std::size_t i) { run.multiply_up(up.take(i)); }));
   return phase(down.total(), [&](std::size_t i) { run.multiply_down(down.take(i)); });
 }

@@ -2,9 +2,9 @@
 //
 //   phase 0  quantise (or only widen) each input row once, into the tiles of its slots; with activation order or with
 //            weights on the input once for each slot
-//   phase 1  (expert, chunk of w13's blocks: a gate and an up panel): gemm, activation; whoever finishes the last chunk
+//   phase 1  (expert, some of w13's blocks: a gate and an up panel): gemm, activation; whoever finishes the last block
 //            of a tile quantises its middle rows
-//   phase 2  (chunk of output columns): gemm of w2 tile by tile in ascending expert order, routed sum
+//   phase 2  (some output columns): gemm of w2 tile by tile in ascending expert order, routed sum
 //
 // A phase ends with its parallel_for, so there are two inner barriers, one for a single token.
 // Items of phases 1 and 2 stay inside one NUMA node's rows (shards.h).
@@ -63,7 +63,7 @@ struct Workspace {
   std::byte* in_tiles = nullptr;
   std::byte* mid_tiles = nullptr;
   float* act = nullptr;   // [R][act_ld] as w13 makes them, then as w2 wants them
-  float* acc = nullptr;   // per chunk of output columns: [T][columns of the chunk]
+  float* acc = nullptr;   // per item of phase 2: [T][its output columns]
   float* rows = nullptr;  // [phase 0 items][2 * row_ld] scratch for widened rows
   std::int64_t act_ld = 0, row_ld = 0;
   std::size_t bytes = 0;

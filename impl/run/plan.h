@@ -62,7 +62,7 @@ struct Plan {
   std::int32_t* counts = nullptr;  // [slot_parts][physical experts] scratch
   ActiveExpert* active = nullptr;  // ascending logical expert, then copy
   Tile* tiles = nullptr;
-  std::atomic<std::int32_t>* pending = nullptr;  // [tiles] chunks of phase 1 that are not done yet
+  std::atomic<std::int32_t>* pending = nullptr;  // [tiles] blocks of phase 1 that are not done yet
   std::int32_t* slot_token = nullptr;            // [R]
   float* slot_weight = nullptr;                  // [R]
   std::int32_t* slot_tile = nullptr;             // [R]

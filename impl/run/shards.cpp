@@ -3,28 +3,45 @@
 
 #include <algorithm>
 
+#include "base/checked.h"
+
 namespace moe {
 
-Shards::Shards(std::int64_t units, std::int64_t chunk, std::int64_t grain, int nodes)
-    : units_(units), chunk_(chunk), grain_(grain), nodes_(nodes) {}
-
-std::int64_t Shards::chunks() const {
-  std::int64_t sum = 0;
-  for (int node = 0; node < nodes_; ++node) sum += chunks(node);
-  return sum;
+Taper::Taper(std::int64_t units, std::int64_t threads, std::int64_t grain, std::int64_t most) : units_(units) {
+  for (std::int64_t at = 0; at < units;) {
+    const std::int64_t left = units - at, part = threads == 1 ? most : left / (2 * threads);
+    const std::int64_t size = std::max(grain, std::min(part, most) / grain * grain);
+    if (count_ == 0 || stretches_[static_cast<std::size_t>(count_ - 1)].size != size)
+      stretches_[static_cast<std::size_t>(count_++)] = {items_, at, size};
+    const bool last = threads == 1 || size == grain || count_ == static_cast<int>(stretches_.size());
+    const std::int64_t round = last ? ceil_div(left, size) : threads;
+    items_ += round;
+    at += round * size;
+  }
 }
 
-Range Shards::chunk(int node, std::int64_t index) const {
-  const Range all = shard(node);
-  const std::int64_t begin = all.begin + index * chunk_;
-  return {begin, std::min(all.end, begin + chunk_)};
+Range Taper::item(std::int64_t index) const {
+  if (index >= items_) return {units_, units_};
+  int i = count_ - 1;
+  while (stretches_[static_cast<std::size_t>(i)].first > index) --i;
+  const Stretch& s = stretches_[static_cast<std::size_t>(i)];
+  const std::int64_t begin = s.begin + (index - s.first) * s.size;
+  return {begin, std::min(begin + s.size, units_)};
 }
 
-Claims::Claims(const Shards& shards, std::int64_t times, const NodeMap* nodes)
-    : nodes_(nodes), lists_used_(shards.nodes()) {
+Shards::Shards(const PhaseWork& work) : work_(work) {
+  for (int node = 0; node < work.nodes; ++node) {
+    const Range r = shard(node);
+    // A list is no thread's alone as long as there are others: they help.
+    const std::int64_t threads = work.threads == 1 ? 1 : std::max<std::int64_t>(2, work.threads / work.nodes);
+    lists_[static_cast<std::size_t>(node)] = Taper((r.end - r.begin) * work.times, threads, work.grain, work.most);
+  }
+}
+
+Claims::Claims(const Shards& shards, const NodeMap* nodes) : nodes_(nodes), lists_used_(shards.nodes()) {
   for (int node = 0; node < lists_used_; ++node) {
     lists_[node].next.store(0, std::memory_order_relaxed);
-    lists_[node].count = times * shards.chunks(node);
+    lists_[node].count = shards.items(node);
     total_ += lists_[node].count;
   }
 }

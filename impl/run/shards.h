@@ -1,12 +1,15 @@
 // Which output rows of a matrix, and with them which items of a phase, belong to which NUMA node
-// (spec/kernels.md 4.10).
+// (spec/kernels.md 4.10), and how large the items are.
 //
-// Every matrix is cut by rows into one shard per node: blocks of w13 (a gate and an up panel), panels of w2. An item of
-// a phase lies inside one shard. A thread takes the next item of its own node's list, and of the other nodes' when that
-// one is empty, so no node waits while another has work. Who takes what changes no result; with one node a shard is the
-// whole matrix and the task's index is the item.
+// Every matrix is cut by rows into one shard per node: blocks of w13 (a gate and an up panel), panels of w2. A node's
+// list is its shard once for each expert. Items are pieces of a list, large ones first: an item that begins anywhere in
+// memory begins slowly, so there should be few; but the last ones should end together, whatever each thread's processor
+// was doing beside. A thread takes the next item of its own node's list, and of the other nodes' when that one is
+// empty, so no node waits while another has work. Who takes what changes no result; with one node a shard is the whole
+// matrix and the task's index is the item.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -25,28 +28,54 @@ struct Range {
   std::int64_t begin, end;
 };
 
-// Units 0 .. units-1 of a matrix (blocks, panels), cut into shards and these into chunks of at most `chunk` units. All
-// but the last shard and chunk end at a multiple of `grain`.
-class Shards {
+// 0 .. units-1 in items: rounds of one for each thread, half of its part of what is left, at most `most`, in multiples
+// of `grain` (the very last item may end before). A single thread's are all the largest.
+class Taper {
  public:
-  Shards() = default;
-  Shards(std::int64_t units, std::int64_t chunk, std::int64_t grain, int nodes);
+  Taper() = default;
+  Taper(std::int64_t units, std::int64_t threads, std::int64_t grain, std::int64_t most);
 
-  int nodes() const { return nodes_; }
-  Range shard(int node) const { return {edge(node), edge(node + 1)}; }
-  std::int64_t chunks(int node) const { return (edge(node + 1) - edge(node) + chunk_ - 1) / chunk_; }
-  std::int64_t chunks() const;  // of all nodes
-  Range chunk(int node, std::int64_t index) const;
+  std::int64_t items() const { return items_; }
+  Range item(std::int64_t index) const;  // empty beyond the last
 
  private:
-  std::int64_t edge(int node) const { return node == nodes_ ? units_ : units_ / grain_ * node / nodes_ * grain_; }
-
-  std::int64_t units_ = 0, chunk_ = 1, grain_ = 1;
-  int nodes_ = 1;
+  struct Stretch {
+    std::int64_t first, begin, size;  // item, unit, units of each item
+  };
+  std::array<Stretch, 16> stretches_;  // of falling sizes; the last one goes on to the end
+  int count_ = 0;
+  std::int64_t units_ = 0, items_ = 0;
 };
 
-// Hands out the items of a phase: `times` of each chunk (one per expert), item i of a node being chunk i %
-// chunks(node).
+// What there is to do in a phase.
+struct PhaseWork {
+  std::int64_t units, times;  // of a matrix (blocks, panels); experts whose matrices are walked one after another
+  std::int64_t grain, most;   // of an item
+  std::int64_t threads;
+  int nodes;
+};
+
+class Shards {
+ public:
+  explicit Shards(const PhaseWork& work);
+
+  int nodes() const { return work_.nodes; }
+  Range shard(int node) const { return {edge(node), edge(node + 1)}; }
+  std::int64_t items(int node) const { return lists_[static_cast<std::size_t>(node)].items(); }
+  // A piece of the node's list: unit u of it is unit u % n of the shard, of expert u / n, for shards of n units. Empty
+  // beyond the last item.
+  Range item(int node, std::int64_t index) const { return lists_[static_cast<std::size_t>(node)].item(index); }
+
+ private:
+  std::int64_t edge(int node) const {
+    return node == work_.nodes ? work_.units : work_.units / work_.grain * node / work_.nodes * work_.grain;
+  }
+
+  PhaseWork work_;
+  std::array<Taper, kMaxNodes> lists_;
+};
+
+// Hands out the items of a phase.
 struct Claim {
   int node;
   std::int64_t item;
@@ -54,7 +83,7 @@ struct Claim {
 
 class Claims {
  public:
-  Claims(const Shards& shards, std::int64_t times, const NodeMap* nodes);
+  Claims(const Shards& shards, const NodeMap* nodes);
   std::int64_t total() const { return total_; }
   // Called once for each ticket in [0, total()), by any thread: an item that nobody else gets. One call too many (a
   // caller's parallel_for that runs a task twice) gets item -1.

@@ -1,4 +1,4 @@
-// Shards cover a matrix once and chunks stay inside them; items are claimed once each, the own node's first.
+// Items cover a list once and get smaller, shards cover a matrix; items are claimed once each, the own node's first.
 #include "run/shards.h"
 
 #include <gtest/gtest.h>
@@ -10,34 +10,70 @@
 namespace moe::test::shards_test {
 namespace {
 
-TEST(Shards, CoverEveryUnitOnceAndChunksStayInside) {
-  for (const std::int64_t units : {1, 2, 3, 7, 16, 48, 128, 449})
-    for (const std::int64_t grain : {1, 2})
-      for (const std::int64_t chunk : {2, 4, 6, 450})
-        for (const int nodes : {1, 2, 3, 4, 16}) {
-          const Shards s(units, chunk, grain, nodes);
-          std::int64_t at = 0, chunks = 0;
-          for (int node = 0; node < nodes; ++node) {
-            ASSERT_EQ(s.shard(node).begin, at);
-            EXPECT_TRUE(node == 0 || at % grain == 0);
-            for (std::int64_t i = 0; i < s.chunks(node); ++i) {
-              const Range r = s.chunk(node, i);
-              ASSERT_EQ(r.begin, at);
-              ASSERT_GT(r.end, r.begin);
-              ASSERT_LE(r.end - r.begin, chunk);
-              ASSERT_LE(r.end, s.shard(node).end);
-              at = r.end;
-            }
-            ASSERT_EQ(s.shard(node).end, at);
-            chunks += s.chunks(node);
+// One list of `units`, each in an item of its own when there are many threads.
+PhaseWork work(std::int64_t units, std::int64_t times, int nodes, std::int64_t threads = 4096) {
+  return {.units = units, .times = times, .grain = 1, .most = units, .threads = threads, .nodes = nodes};
+}
+
+TEST(Taper, CoversEveryUnitOnceInItemsThatGetSmaller) {
+  for (const std::int64_t units : {0, 1, 2, 3, 7, 48, 128, 449, 6144})
+    for (const std::int64_t threads : {1, 2, 3, 16, 500})
+      for (const std::int64_t grain : {1, 2})
+        for (const std::int64_t most : {2, 6, 48, 10000}) {
+          const Taper t(units, threads, grain, most);
+          std::int64_t at = 0, before = most;
+          for (std::int64_t i = 0; i < t.items(); ++i) {
+            const Range r = t.item(i);
+            ASSERT_EQ(r.begin, at);
+            ASSERT_GT(r.end, r.begin);
+            ASSERT_LE(r.end - r.begin, before);
+            ASSERT_TRUE(r.end == units || (r.end - r.begin) % grain == 0);
+            before = r.end - r.begin, at = r.end;
           }
           ASSERT_EQ(at, units);
-          ASSERT_EQ(s.chunks(), chunks);
+          EXPECT_EQ(t.item(t.items()).begin, units);
+          EXPECT_EQ(t.item(t.items() + 7).end, units);
+        }
+}
+
+// What a thread that comes last has to do while the others wait is small beside its part of the whole, and few items
+// do it.
+TEST(Taper, IsFineAtTheEndOnly) {
+  for (const std::int64_t threads : {2, 16}) {
+    const std::int64_t units = 384;  // eight experts of Qwen3-30B-A3B
+    const Taper t(units, threads, 1, 48);
+    EXPECT_LE(t.items(), 12 * threads);
+    for (std::int64_t i = t.items() - threads; i < t.items(); ++i) EXPECT_EQ(t.item(i).end - t.item(i).begin, 1);
+  }
+  EXPECT_EQ(Taper(384, 1, 1, 48).items(), 8);  // nobody waits
+}
+
+TEST(Shards, CoverEveryUnitOnceAndItemsStayInside) {
+  for (const std::int64_t units : {1, 2, 3, 7, 16, 48, 128, 449})
+    for (const std::int64_t grain : {1, 2})
+      for (const std::int64_t times : {1, 5})
+        for (const int nodes : {1, 2, 3, 4, 16}) {
+          const Shards s(
+              {.units = units, .times = times, .grain = grain, .most = 6, .threads = 2 * nodes, .nodes = nodes});
+          std::int64_t at = 0;
+          for (int node = 0; node < nodes; ++node) {
+            const Range shard = s.shard(node);
+            ASSERT_EQ(shard.begin, at);
+            EXPECT_TRUE(node == 0 || at % grain == 0);
+            std::int64_t unit = 0;
+            for (std::int64_t i = 0; i < s.items(node); ++i) {
+              ASSERT_EQ(s.item(node, i).begin, unit);
+              unit = s.item(node, i).end;
+            }
+            ASSERT_EQ(unit, times * (shard.end - shard.begin));
+            at = shard.end;
+          }
+          ASSERT_EQ(at, units);
         }
 }
 
 TEST(Shards, AreOfNearlyEqualSize) {
-  const Shards s(449, 8, 2, 3);
+  const Shards s({.units = 449, .times = 1, .grain = 2, .most = 8, .threads = 3, .nodes = 3});
   for (int node = 0; node < 3; ++node) {
     EXPECT_GE(s.shard(node).end - s.shard(node).begin, 148);
     EXPECT_LE(s.shard(node).end - s.shard(node).begin, 151);
@@ -51,8 +87,8 @@ NodeMap all_on(int node, int count) {
 }
 
 TEST(Claims, OneNodeTakesItemsByTheirTickets) {
-  const Shards s(10, 3, 1, 1);
-  Claims c(s, 5, nullptr);
+  const Shards s(work(4, 5, 1));
+  Claims c(s, nullptr);
   ASSERT_EQ(c.total(), 20);
   for (const std::size_t ticket : {7u, 0u, 19u}) {
     const Claim got = c.take(ticket);
@@ -64,8 +100,8 @@ TEST(Claims, OneNodeTakesItemsByTheirTickets) {
 TEST(Claims, TheOwnNodeFirstThenTheNextOnes) {
   for (const int own : {0, 1, 2}) {
     const NodeMap map = all_on(own, 3);
-    const Shards s(9, 2, 1, 3);  // two chunks each
-    Claims c(s, 4, &map);
+    const Shards s(work(6, 4, 3));  // two units each
+    Claims c(s, &map);
     ASSERT_EQ(c.total(), 24);
     for (std::size_t ticket = 0; ticket < 24; ++ticket) {
       const Claim got = c.take(ticket);
@@ -79,11 +115,11 @@ TEST(Claims, TheOwnNodeFirstThenTheNextOnes) {
 TEST(Claims, EachItemOnceFromManyThreads) {
   NodeMap map{3, {}};
   for (int cpu = 0; cpu < 64; ++cpu) map.of_cpu.push_back(static_cast<std::uint16_t>(cpu % 3));
-  const Shards s(100, 3, 1, list_count(&map));
+  const Shards s(work(100, 7, list_count(&map)));
   for (int round = 0; round < 20; ++round) {
-    Claims c(s, 7, &map);
+    Claims c(s, &map);
     std::vector<std::vector<int>> seen;
-    for (int node = 0; node < 3; ++node) seen.emplace_back(static_cast<std::size_t>(7 * s.chunks(node)));
+    for (int node = 0; node < 3; ++node) seen.emplace_back(static_cast<std::size_t>(s.items(node)));
     std::atomic<std::size_t> ticket{0};
     std::vector<std::thread> team;
     for (int n = 0; n < 4; ++n)
@@ -102,8 +138,8 @@ TEST(Claims, EachItemOnceFromManyThreads) {
 TEST(Claims, MoreNodesThanListsShareThem) {
   NodeMap map = all_on(40, 64);
   EXPECT_EQ(list_count(&map), kMaxNodes);
-  const Shards s(64, 1, 1, list_count(&map));
-  Claims c(s, 1, &map);
+  const Shards s(work(64, 1, list_count(&map)));
+  Claims c(s, &map);
   EXPECT_EQ(c.take(0).node, 40 % kMaxNodes);
   EXPECT_EQ(list_count(nullptr), 1);
 }
