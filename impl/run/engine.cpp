@@ -186,7 +186,7 @@ void Run::multiply_up(const Claim& claim) const {
   const std::int64_t width = shard.end - shard.begin;
   // Items are claimed in order: a thread's next one is likely the one that follows as many others as there are threads.
   const std::int64_t likely = up.item(claim.node, claim.item + threads()).begin;
-  for (std::int64_t unit = all.begin, end; unit < all.end && !cancelled(); unit = end) {
+  for (std::int64_t unit = all.begin, end; unit < all.end; unit = end) {
     end = std::min(all.end, (unit / width + 1) * width);
     const std::int64_t begin = shard.begin + unit % width;
     multiply_up(w.plan.active[w.plan.by_size[unit / width]], {begin, begin + end - unit},
@@ -201,6 +201,7 @@ void Run::multiply_up(const ActiveExpert& e, Range blocks, const std::byte* afte
   const PanelRoom room(s.source);
   alignas(64) float y13[kCallResults];
   for (std::int64_t block = blocks.begin; block < blocks.end; block += step) {
+    if (cancelled()) return;
     const std::int64_t count = std::min(step, blocks.end - block), ld = count * halves * kPanelRows;
     const std::byte* w13 = panels(room, Matrix::w13, e, block * halves, count * halves);
     const std::byte* next = block + count < blocks.end ? panels(Matrix::w13, e, (block + count) * halves) : after;
@@ -297,7 +298,7 @@ void Run::write_out(float* acc, std::int64_t column, std::int64_t columns) const
 }
 
 void Run::multiply_down(const Claim& claim) const {
-  if (claim.item < 0 || cancelled()) return;
+  if (claim.item < 0) return;
   const Plan& p = w.plan;
   const P16Matrix& m = s.layout().w2;
   const Range shard = down.shard(claim.node), part = down.item(claim.node, claim.item);
@@ -308,6 +309,7 @@ void Run::multiply_down(const Claim& claim) const {
   const PanelRoom room(s.source);
   alignas(64) float y[kCallResults];
   for (std::int32_t i = 0; i < p.num_active; ++i) {
+    if (cancelled()) return;
     const ActiveExpert& e = p.active[i];
     const std::byte* after = i + 1 < p.num_active ? panels(Matrix::w2, p.active[i + 1], begin) : nullptr;
     const std::int64_t step = panels_per_call(e, m.panel_bytes());
