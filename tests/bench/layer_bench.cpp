@@ -155,7 +155,7 @@ struct Samples {
 
 void measure(const Cell& c, const Model& m, const PeakProbe* probe, Samples& s) {
   constexpr double kSeconds = 1.2, kBetweenProbes = 0.15;
-  constexpr std::size_t kMost = 300, kWarm = 2;
+  constexpr std::size_t kMost = 1000, kWarm = 2;
   const Bound b(m, c.threads);
   const auto slots = static_cast<std::size_t>(c.tokens * c.workload.top_k);
   const std::vector<std::byte> x =
