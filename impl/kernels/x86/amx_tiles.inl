@@ -1,4 +1,6 @@
-// The walk of the AMX rows. The weights of one or two steps of k (64 int8 or 32 bf16 values) with one or two panels, up
+// The walks of the AMX rows, over groups and over all of k.
+//
+// Groups (pass): the weights of one or two steps of k (64 int8 or 32 bf16 values) with one or two panels, up
 // to four B tiles, rest in the tile registers while all tokens of the tile pass, 16 at a time: a product costs half a
 // load of activations and nothing else. The sums of a part go to memory among the products of the next part, where the
 // stores cost nothing; behind the last product they would wait for it. What becomes of them then (scales, results) is
@@ -8,21 +10,29 @@
 //   stores           sums of part i - 1   sums of i           sums of i + 1
 //   vector units     scales of part i - 2 scales of i - 1     scales of i
 //
-// A part's number goes on from one pass to the next; behind the last pass the rows finish the last two parts. Included
-// inside a target region and an anonymous namespace that define kTileRows.
+// A part's number goes on from one pass to the next; behind the last pass the rows finish the last two parts.
+//
+// All of k (chain): two panels and two parts meet in four sums, which stay in the registers until they are complete.
+// Weights pass once for two parts, from L1: fetched or expanded ahead, among the products. Beside them it is the turn
+// of the results of the two parts before. Measured on a core of its own and beside a busy one, shares of the peak in
+// cache: README, AMX.
+//
+// Included inside a target region and an anonymous namespace that define kTileRows.
 
 constexpr int kPartRows = 16;
 constexpr int kMaxParts = kTileRows / kPartRows;
 constexpr int kSteps = 2;  // of k at a time
 
-// Tile registers: 0 and 1 sums (panel), 2 and 3 activations (step), 4 to 7 weights (step, panel).
+// Tile registers of a pass: 0 and 1 sums (panel), 2 and 3 activations (step), 4 to 7 weights (step, panel); of a chain:
+// 0 to 3 sums (part, panel), 4 and 5 activations (part), 6 and 7 weights (panel).
+constexpr int kPassWeights = 4, kChainWeights = 6;
 struct alignas(64) TileConfig {
   std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
   std::uint16_t column_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
   std::uint8_t rows[16] = {};
 
-  explicit TileConfig(int part) {
-    for (int tile = 0; tile < 8; ++tile) rows[tile] = static_cast<std::uint8_t>(tile < 4 ? part : 16);
+  TileConfig(int part, int weights) {
+    for (int tile = 0; tile < 8; ++tile) rows[tile] = static_cast<std::uint8_t>(tile < weights ? part : 16);
   }
 };
 
@@ -89,6 +99,47 @@ template <int kPanels, class Sums>
 [[gnu::always_inline]] inline void store_sums(Sums& sums) {
   _tile_stored(0, sums[0].data(), 64);
   if constexpr (kPanels == 2) _tile_stored(1, sums[1].data(), 64);
+}
+
+// The sums of one or two parts with one or two panels over `steps` of k, left in the registers. The activations of a
+// part lie at x[part], `stride` bytes a step. Product::add<part, panel>() adds to a sum. `work` does the rest:
+//   tile(step, panel)     where a B tile lies
+//   work(step, quarter)   makes those to come, and what else there is to do
+template <class Product, int kParts, int kPanels, class Work>
+[[gnu::always_inline]] inline void chain(std::array<const std::byte*, 2> x, std::size_t stride, std::int64_t steps,
+                                         Work work) {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  // The order of products and of what is done beside them is meant; and GCC's tile loads do not say that they read.
+  const auto beside = [&](std::int64_t step, int quarter) {
+    work(step, quarter);
+    __asm__ volatile("" ::: "memory");
+  };
+  for (std::int64_t step = 0; step < steps; ++step, x[0] += stride, x[1] += stride) {
+    _tile_loadd(4, x[0], 64);
+    _tile_loadd(6, work.tile(step, 0), 64);
+    if constexpr (kPanels == 2) _tile_loadd(7, work.tile(step, 1), 64);
+    if constexpr (kParts == 2) _tile_loadd(5, x[1], 64);
+    Product::template add<0, 0>();
+    beside(step, 0);
+    if constexpr (kPanels == 2) Product::template add<0, 1>();
+    beside(step, 1);
+    if constexpr (kParts == 2) Product::template add<1, 0>();
+    beside(step, 2);
+    if constexpr (kParts == 2 && kPanels == 2) Product::template add<1, 1>();
+    beside(step, 3);
+  }
+}
+
+// Behind a chain: to(part, panel) is where the sums of its first or second part go, rows `stride` bytes apart.
+template <int kParts, int kPanels, class To>
+[[gnu::always_inline]] inline void store_chain(To to, std::size_t stride) {
+  _tile_stored(0, to(0, 0), stride);
+  if constexpr (kPanels == 2) _tile_stored(1, to(0, 1), stride);
+  if constexpr (kParts == 2) _tile_stored(2, to(1, 0), stride);
+  if constexpr (kParts == 2 && kPanels == 2) _tile_stored(3, to(1, 1), stride);
 }
 
 // The panels of a call in pairs, the last one alone: each<panels>(first panel, its column of the results).

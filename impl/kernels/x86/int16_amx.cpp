@@ -195,7 +195,7 @@ template <class Codes, class Facts>
 void gemm_tiles(const GemmArgs& a) {
   const Call<Facts> call(a);
   const Parts parts(a.n, 2);
-  const TileConfig config(parts.rows);
+  const TileConfig config(parts.rows, kPassWeights);
   const std::int64_t units = (a.shape.k + kUnitK - 1) / kUnitK,
                      blocks = (units * 2 + call.together - 1) / call.together;
   _tile_loadconfig(&config);

@@ -3,14 +3,16 @@
 //
 // A B tile is 16 weight rows x 64 k: a unit of int8 codes as it lies, or a unit of int4 codes expanded to signed bytes
 // in L1 (tile row 8h + j: the low nibbles of V[h][j], 8h + 4 + j: the high ones). A unit of a tok8 tile is the A tile.
-// Two panels and two units at a time meet the whole tile, up to 128 tokens, so the expansion is paid once for all of
-// them (amx_tiles.inl: the walk, and its timeline). The sums of a part of the tokens:
+// amx_tiles.inl has the walks and their timelines. The sums of a part of the tokens:
 //
-//   weight group      lie, once stored, in                   and meet their scales
-//   one or two units  one of four rooms in turn              two parts later, beside its products
-//   more units        the part's room, from pass to pass     two parts behind the last pass: the next group's sums of
-//                                                            the part are still in the registers
-//   the whole row     the part's room                        at the end
+//   weight group      walk    lie in                                   and meet their scales
+//   one or two units  passes  one of four rooms in turn                two parts later, beside its products
+//   more units        passes  the part's room, from pass to pass       two parts behind the last pass: the next group's
+//                                                                      sums of the part are still in the registers
+//   the whole row     chains  the registers, then a room of two parts  beside the next two parts' products
+//
+// Passes expand int4 codes once for all tokens of a tile, chains anew for every two parts: rooms of a whole panel would
+// not stay in L1.
 //
 // Few tokens go to the AVX-512 row, whose bits are the same.
 #include <immintrin.h>
@@ -18,6 +20,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <type_traits>
 
 #include "base/checked.h"
 #include "kernels/target.h"
@@ -49,19 +52,29 @@ inline __m512 load_f32(const std::byte* p) { return _mm512_loadu_ps(p); }
 
 using Sums = Block<std::int32_t>;
 
-struct alignas(64) Scratch {
-  std::array<std::array<std::array<std::array<std::uint8_t, 1024>, 2>, kSteps>, 2> weights;  // of a pass, the last one
+// int4 codes meet W4A8's tokens, which have zero points, int8 codes symmetric ones.
+template <class Codes>
+constexpr bool kW4a8 = std::is_same_v<Codes, Nibbles>;
+
+using Room = std::array<std::array<std::uint8_t, 1024>, 2>;  // for the B tiles of a step: panels
+
+struct alignas(64) PassScratch {
+  std::array<std::array<Room, kSteps>, 2> weights;             // of a pass, the last one
   std::array<Sums, kMaxParts> sums;                            // of the parts; of short groups: the last few
   std::array<Sums, kMaxParts> kept;                            // results so far: floats
   Sums spare, zeros{};                                         // nobody's; the results before the first group
   std::array<std::array<std::array<float, 16>, 2>, 4> scales;  // of the last groups, of the panels
+};
+struct alignas(64) ChainScratch {
+  std::array<Room, 4> weights;              // of steps, in turn
+  std::array<std::array<Sums, 2>, 2> sums;  // of two parts: the last ones, those before
 };
 
 // A call, and where the pieces of its panels and its tile lie: asked for once.
 struct Call {
   const GemmArgs& a;
   Parts parts;
-  bool channel, short_groups, w4a8, has_bias;
+  bool channel, short_groups, has_bias;
   enum class Scale { bf16, f16, f32 } scale;
   std::int64_t units, groups, per_group;                // per_group: units
   std::size_t stride, header, group_bytes, sums, bias;  // of a panel
@@ -73,7 +86,6 @@ struct Call {
   [[gnu::flatten]] explicit Call(const GemmArgs& args) : a(args), parts(args.n) {
     const P16Matrix& m = *args.matrix;
     channel = m.grouping() == Grouping::channel;
-    w4a8 = m.scales == Scales::w4a8;
     has_bias = m.has_bias;
     scale = m.scale_bytes() == 4 ? Scale::f32 : m.scales == Scales::f16 ? Scale::f16 : Scale::bf16;
     units = m.units();
@@ -91,6 +103,7 @@ struct Call {
     z = reinterpret_cast<const std::int32_t*>(recip + n);
   }
   std::int64_t passes() const { return units / per_group * ceil_div(per_group, std::int64_t{kSteps}); }
+  const std::byte* rows(int part) const { return a.tile + parts.first(part) * kUnitK; }
   // Scales of group g of the panel at `head`; W4A8's channel-wise ones have their own use.
   [[gnu::always_inline]] __m512 scale_of(const std::byte* head, std::int64_t g) const {
     const std::byte* at = head + static_cast<std::size_t>(g) * group_bytes;
@@ -101,11 +114,19 @@ struct Call {
   }
 };
 
-// One pair of panels (or the last one alone) against the tile: the work beside the products of a pass.
+__m512i corrected(const std::array<std::int32_t, 16>& sums, const std::int32_t* corr) {
+  const __m512i sum = _mm512_load_si512(sums.data());
+  return corr == nullptr ? sum : _mm512_add_epi32(sum, _mm512_set1_epi32(*corr));
+}
+
+// One pair of panels (or the last one alone) with groups against the tile: the work beside the products of a pass.
 template <class Codes, int kPanels>
-class Pair {
+class Groups {
  public:
-  Pair(const Call& call, const std::byte* panel, Scratch& s, Share& share)
+  using Scratch = PassScratch;
+  static std::int64_t steps(const Call& call) { return call.passes() * call.parts.count; }
+
+  Groups(const Call& call, const std::byte* panel, Scratch& s, Share& share)
       : c_(call), parts_(call.parts), panel_(panel), s_(s), share_(share) {}
 
   void run(float* out) {
@@ -114,7 +135,7 @@ class Pair {
     for (std::int64_t u = 0; u < c_.units;) {
       const std::int64_t at = u % c_.per_group, left = c_.per_group - at;
       group_ = u / c_.per_group;
-      complete_ = left <= kSteps && !c_.channel;
+      complete_ = left <= kSteps;
       if (left >= kSteps)
         multiply<kSteps>(u, at != 0);
       else
@@ -182,12 +203,6 @@ class Pair {
       for (int quarter = 0; quarter < 4; ++quarter) beside(quarter);
   }
 
-  static __m512i corrected(const std::array<std::int32_t, 16>& sums, [[maybe_unused]] std::int32_t corr) {
-    const __m512i sum = _mm512_load_si512(sums.data());
-    if constexpr (!Codes::kBiased) return sum;
-    return _mm512_add_epi32(sum, _mm512_set1_epi32(corr));
-  }
-
   // results = fma(sums of a group, scale, results before)
   using Rows = std::array<std::array<std::int32_t, 16>, kPartRows>;
   [[gnu::always_inline]] void scale_rows(const Rows& sums, Rows& results, const Rows& before, std::size_t p, int begin,
@@ -197,55 +212,26 @@ class Pair {
 #pragma GCC unroll 2
     for (int i = begin; i < end; ++i) {
       const auto row = static_cast<std::size_t>(i);
-      const __m512 sum = _mm512_cvtepi32_ps(corrected(sums[row], Codes::kBiased ? corr[i] : 0));
+      const __m512 sum = _mm512_cvtepi32_ps(corrected(sums[row], Codes::kBiased ? corr + i : nullptr));
       _mm512_store_ps(results[row].data(), _mm512_fmadd_ps(sum, scale, _mm512_load_ps(before[row].data())));
     }
   }
 
   // The end of the sums: what W4A8 adds for its zero points, the scales of the tokens, the bias.
   void write(float* out) const {
-    __m512 bias[kPanels], scale[kPanels];
-    __m512i row_sums[kPanels];  // of the weights; int32 per channel, float32 with groups
-    for (std::size_t p = 0; p < kPanels; ++p) {
+    for (std::size_t p = 0; p < kPanels; ++p, out += kPanelRows) {
       const std::byte* head = panel(p);
-      bias[p] = c_.has_bias ? load_f32(head + c_.bias) : _mm512_setzero_ps();
-      scale[p] = c_.channel ? (c_.w4a8 ? load_f32(head) : c_.scale_of(head, 0)) : _mm512_setzero_ps();
-      row_sums[p] = c_.w4a8 ? load(head + c_.sums) : _mm512_setzero_si512();
-    }
-    const auto each = [&](const std::array<Sums, kMaxParts>& parts, auto result) {
-      for (int part = 0; part < parts_.count; ++part) {
-        const Sums& sums = parts[static_cast<std::size_t>(part)];
+      const __m512 bias = c_.has_bias ? load_f32(head + c_.bias) : _mm512_setzero_ps();
+      const __m512 row_sums = kW4a8<Codes> ? load_f32(head + c_.sums) : _mm512_setzero_ps();
+      for (int part = 0; part < parts_.count; ++part)
         for (int i = 0, token = parts_.first(part); i < parts_.rows; ++i, ++token) {
-          const __m512 s_a = _mm512_set1_ps(c_.recip[token]);
-          float* to = out + token * c_.a.ld;
-          for (std::size_t p = 0; p < kPanels; ++p) {
-            const __m512 r = result(sums[p][static_cast<std::size_t>(i)], token, s_a, p);
-            _mm512_storeu_ps(to + 16 * p, _mm512_add_ps(r, bias[p]));
-          }
+          const auto& row = s_.kept[static_cast<std::size_t>(part)][p][static_cast<std::size_t>(i)];
+          __m512 sum = _mm512_load_ps(row.data());
+          if constexpr (kW4a8<Codes>)
+            sum = _mm512_fmadd_ps(row_sums, _mm512_set1_ps(static_cast<float>(c_.z[token])), sum);
+          _mm512_storeu_ps(out + token * c_.a.ld,
+                           _mm512_add_ps(_mm512_mul_ps(sum, _mm512_set1_ps(c_.recip[token])), bias));
         }
-      }
-    };
-    using Row = std::array<std::int32_t, 16>;
-    if (c_.channel && c_.w4a8) {
-      const __m512 sixteen = _mm512_set1_ps(16.0f);
-      each(s_.sums, [&](const Row& row, int token, __m512 s_a, std::size_t p) {
-        const __m512i zs = _mm512_mullo_epi32(row_sums[p], _mm512_set1_epi32(c_.z[token]));
-        const __m512 sum = _mm512_cvtepi32_ps(_mm512_add_epi32(corrected(row, c_.corr[token]), zs));
-        return _mm512_mul_ps(_mm512_mul_ps(sixteen, sum), _mm512_mul_ps(scale[p], s_a));
-      });
-    } else if (c_.channel) {
-      each(s_.sums, [&](const Row& row, int token, __m512 s_a, std::size_t p) {
-        return _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(corrected(row, c_.corr[token])), scale[p]), s_a);
-      });
-    } else if (c_.w4a8) {
-      each(s_.kept, [&](const Row& row, int token, __m512 s_a, std::size_t p) {
-        const __m512 z = _mm512_set1_ps(static_cast<float>(c_.z[token]));
-        return _mm512_mul_ps(_mm512_fmadd_ps(_mm512_castsi512_ps(row_sums[p]), z, _mm512_load_ps(row.data())), s_a);
-      });
-    } else {
-      each(s_.kept, [&](const Row& row, int, __m512 s_a, std::size_t) {
-        return _mm512_mul_ps(_mm512_load_ps(row.data()), s_a);
-      });
     }
   }
 
@@ -261,25 +247,157 @@ class Pair {
   InFlight newest_{&s_.spare, nullptr, nullptr, nullptr, nullptr}, waiting_ = newest_;
 };
 
-template <class Codes>
-void gemm_tiles(const GemmArgs& a) {
-  const Call call(a);
-  const TileConfig config(call.parts.rows);
-  _tile_loadconfig(&config);
-  Scratch s;
-  Share share(a, call.stride, (a.panel_count + 1) / 2 * call.passes() * call.parts.count);
-  in_pairs(a, call.stride, [&]<int kPanels>(const std::byte* panel, std::int64_t column) {
-    Pair<Codes, kPanels>(call, panel, s, share).run(a.out + column);
+// The results of the sums of one or two parts, made a few rows at a time: what W4A8 adds for its zero points, the
+// scales of rows and tokens, the bias. What it needs is at hand in registers.
+template <class Codes, int kPanels>
+class Results {
+ public:
+  Results(const Call& c, const std::byte* panel, float* out) : c_(c), out_(out) {
+    for (std::size_t p = 0; p < kPanels; ++p, panel += c.stride) {
+      scale_[p] = kW4a8<Codes> ? load_f32(panel) : c.scale_of(panel, 0);
+      row_sums_[p] = kW4a8<Codes> ? load(panel + c.sums) : _mm512_setzero_si512();
+      bias_[p] = c.has_bias ? load_f32(panel + c.bias) : _mm512_setzero_ps();
+    }
+  }
+
+  // Sums to come from now on, [part][panel]. The next `steps` steps finish them.
+  void begin(const std::array<Sums, 2>& sums, int part, int parts, std::int64_t steps) {
+    sums_ = &sums[0];
+    token_ = c_.parts.first(part);
+    row_ = 0;
+    next_part_ = part + 1;
+    left_ = parts * c_.parts.rows;
+    per_step_ = static_cast<int>(ceil_div(std::int64_t{left_}, steps));
+  }
+  [[gnu::always_inline]] void step() {
+    for (int i = std::min(per_step_, left_); i > 0; --i) finish_row();
+  }
+  [[gnu::always_inline]] void end() {
+    while (left_ > 0) finish_row();
+  }
+
+ private:
+  [[gnu::always_inline]] void finish_row() {
+    const __m512 s_a = _mm512_set1_ps(c_.recip[token_]);
+    for (std::size_t p = 0; p < kPanels; ++p) {
+      __m512i sum = _mm512_load_si512((*sums_)[p][static_cast<std::size_t>(row_)].data());
+      if constexpr (Codes::kBiased) sum = _mm512_add_epi32(sum, _mm512_set1_epi32(c_.corr[token_]));
+      __m512 result;
+      if constexpr (kW4a8<Codes>) {
+        sum = _mm512_add_epi32(sum, _mm512_mullo_epi32(row_sums_[p], _mm512_set1_epi32(c_.z[token_])));
+        result =
+            _mm512_mul_ps(_mm512_mul_ps(_mm512_set1_ps(16.0f), _mm512_cvtepi32_ps(sum)), _mm512_mul_ps(scale_[p], s_a));
+      } else {
+        result = _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale_[p]), s_a);
+      }
+      _mm512_storeu_ps(out_ + token_ * c_.a.ld + 16 * p, _mm512_add_ps(result, bias_[p]));
+    }
+    --left_;
+    ++token_;
+    if (++row_ < c_.parts.rows) return;
+    row_ = 0;
+    ++sums_;
+    token_ = c_.parts.first(next_part_);
+  }
+
+  const Call& c_;
+  float* out_;
+  __m512 scale_[kPanels], bias_[kPanels];
+  __m512i row_sums_[kPanels];
+  const Sums* sums_ = nullptr;  // of the part
+  int token_ = 0, row_ = 0, next_part_ = 0, left_ = 0, per_step_ = 0;
+};
+
+// One pair of panels (or the last one alone) with a scale per row against the tile: the work beside a chain.
+template <class Codes, int kPanels>
+class Whole {
+ public:
+  using Scratch = ChainScratch;
+  static std::int64_t steps(const Call& call) { return call.units * ceil_div(call.parts.count, 2); }
+
+  Whole(const Call& call, const std::byte* panel, Scratch& s, Share& share)
+      : c_(call), panel_(panel), s_(s), share_(share) {}
+
+  void run(float* out) {
+    Results<Codes, kPanels> results(c_, panel_, out);
+    for (int part = 0; part < c_.parts.count; part += 2)
+      if (part + 1 < c_.parts.count)
+        multiply<2>(part, results);
+      else
+        multiply<1>(part, results);
+    results.end();
+  }
+
+ private:
+  static constexpr int kAhead = 2;  // steps that the expansion is ahead
+
+  const std::byte* unit(std::int64_t step, std::size_t p) const {
+    return panel_ + p * c_.stride + c_.header + static_cast<std::size_t>(step) * Codes::kUnitBytes;
+  }
+  std::uint8_t* room(std::int64_t step, std::size_t p) const {
+    return s_.weights[static_cast<std::size_t>(step % 4)][p].data();
+  }
+  [[gnu::always_inline]] void expand(std::int64_t step, int quarter) const {
+    const auto p = static_cast<std::size_t>(quarter / 2);
+    if constexpr (Codes::kExpands) Codes::expand(unit(step, p), room(step, p), quarter % 2, _mm512_set1_epi8(8));
+  }
+
+  // For chain(), see there.
+  struct Beside {
+    const Whole& of;
+    Results<Codes, kPanels>& results;
+
+    [[gnu::always_inline]] const void* tile(std::int64_t step, std::size_t p) const {
+      if constexpr (Codes::kExpands) return of.room(step, p);
+      return of.unit(step, p);
+    }
+    [[gnu::always_inline]] void operator()(std::int64_t step, int quarter) const {
+      if (quarter == 0) of.share_.advance();
+      if (quarter == 1) results.step();
+      if constexpr (Codes::kExpands) {
+        if (quarter / 2 < kPanels && step + kAhead < of.c_.units) of.expand(step + kAhead, quarter);
+      } else if (quarter >= 2 && quarter - 2 < kPanels) {
+        Stream::lines<_MM_HINT_T0>(of.unit(step + 1, static_cast<std::size_t>(quarter - 2)), Codes::kUnitBytes);
+      }
+    }
+  };
+
+  template <int kParts>
+  void multiply(int part, Results<Codes, kPanels>& results) {
+    for (std::int64_t step = 0; step < std::min<std::int64_t>(kAhead, c_.units); ++step)
+      for (int quarter = 0; quarter < 2 * kPanels; ++quarter) expand(step, quarter);
+    Results<Codes, kPanels> before = results;  // a copy, whose members may lie in registers
+    chain<Codes, kParts, kPanels>({c_.rows(part), c_.rows(part + kParts - 1)},
+                                  static_cast<std::size_t>(c_.a.n * kUnitK), c_.units, Beside{*this, before});
+    before.end();
+    std::array<Sums, 2>& sums = s_.sums[static_cast<std::size_t>(part / 2 % 2)];
+    store_chain<kParts, kPanels>([&](std::size_t i, std::size_t p) { return sums[i][p].data(); }, 64);
+    results.begin(sums, part, kParts, c_.units);
+  }
+
+  const Call& c_;
+  const std::byte* panel_;
+  Scratch& s_;
+  Share& share_;
+};
+
+template <template <class, int> class Work, class Codes>
+void gemm_tiles(const Call& call) {
+  typename Work<Codes, 2>::Scratch s;
+  Share share(call.a, call.stride, (call.a.panel_count + 1) / 2 * Work<Codes, 2>::steps(call));
+  in_pairs(call.a, call.stride, [&]<int kPanels>(const std::byte* panel, std::int64_t column) {
+    Work<Codes, kPanels>(call, panel, s, share).run(call.a.out + column);
   });
-  _tile_release();
 }
 
 template <class Codes, const Kernel& kFew>
 void gemm(const GemmArgs& a) {
-  if (a.n <= kFewRows)
-    kFew.gemm(a);
-  else
-    gemm_tiles<Codes>(a);
+  if (a.n <= kFewRows) return kFew.gemm(a);
+  const Call call(a);
+  const TileConfig config(call.parts.rows, call.channel ? kChainWeights : kPassWeights);
+  _tile_loadconfig(&config);
+  (call.channel ? gemm_tiles<Whole, Codes> : gemm_tiles<Groups, Codes>)(call);
+  _tile_release();
 }
 
 }  // namespace
