@@ -53,12 +53,28 @@ struct Run {
         down(down_work()) {}
 
   std::int64_t threads() const { return std::max(1, c.parallel.num_threads); }
+  std::int64_t blocks() const { return s.layout().w13.panels() / halves; }
   PhaseWork up_work() const {
-    const std::int64_t blocks = s.layout().w13.panels() / halves;
-    return {blocks, w.plan.num_active, 1, blocks, threads(), list_count(c.nodes)};
+    const Plan& p = w.plan;
+    // A block costs at least its reading, as much as 7 rows (AVX-512) to 50 (AMX): calculated for int4.
+    constexpr std::int32_t kReading = 32;
+    const auto cost = [&](std::int32_t i) -> std::int64_t { return std::max(p.active[i].slots, kReading); };
+    std::int64_t total = 0;
+    for (std::int32_t i = 0; i < p.num_active; ++i) total += cost(i);
+    return {.units = blocks(),
+            .times = p.num_active,
+            .grain = 1,
+            .most = p.num_active == 0 ? 1 : fair_units(blocks(), cost(p.by_size[0]), total, threads()),
+            .threads = threads(),
+            .nodes = list_count(c.nodes)};
   }
   PhaseWork down_work() const {
-    return {s.layout().w2.panels(), 1, 2, max_out_panels(), threads(), list_count(c.nodes)};
+    return {.units = s.layout().w2.panels(),
+            .times = 1,
+            .grain = 2,
+            .most = max_out_panels(),
+            .threads = threads(),
+            .nodes = list_count(c.nodes)};
   }
 
   // An item walks the middle tiles of all experts. Wide items walk them less often, and an expert's tiles meet many
@@ -184,8 +200,9 @@ void Run::multiply_up(const Claim& claim) const {
   if (claim.item < 0) return;
   const Range shard = up.shard(claim.node), all = up.item(claim.node, claim.item);
   const std::int64_t width = shard.end - shard.begin;
-  // Items are claimed in order: a thread's next one is likely the one that follows as many others as there are threads.
-  const std::int64_t likely = up.item(claim.node, claim.item + threads()).begin;
+  // Items are claimed in order: a thread's next one is likely the one that follows as many others as there are threads
+  // of its node.
+  const std::int64_t likely = up.item(claim.node, claim.item + std::max<std::int64_t>(1, threads() / up.nodes())).begin;
   for (std::int64_t unit = all.begin, end; unit < all.end; unit = end) {
     end = std::min(all.end, (unit / width + 1) * width);
     const std::int64_t begin = shard.begin + unit % width;
@@ -201,11 +218,11 @@ void Run::multiply_up(const ActiveExpert& e, Range blocks, const std::byte* afte
   const PanelRoom room(s.source);
   alignas(64) float y13[kCallResults];
   for (std::int64_t block = blocks.begin; block < blocks.end; block += step) {
-    if (cancelled()) return;
     const std::int64_t count = std::min(step, blocks.end - block), ld = count * halves * kPanelRows;
     const std::byte* w13 = panels(room, Matrix::w13, e, block * halves, count * halves);
     const std::byte* next = block + count < blocks.end ? panels(Matrix::w13, e, (block + count) * halves) : after;
     for (std::int32_t i = 0; i < e.tiles; ++i) {
+      if (cancelled()) return;
       const Tile& t = p.tiles[e.first_tile + i];
       s.kernel->gemm(
           {&m, w13, count * halves, in_tile(t), t.rows, in, y13, ld, next, block * halves, i, e.tiles, s.reading});
@@ -298,7 +315,7 @@ void Run::write_out(float* acc, std::int64_t column, std::int64_t columns) const
 }
 
 void Run::multiply_down(const Claim& claim) const {
-  if (claim.item < 0) return;
+  if (claim.item < 0 || cancelled()) return;
   const Plan& p = w.plan;
   const P16Matrix& m = s.layout().w2;
   const Range shard = down.shard(claim.node), part = down.item(claim.node, claim.item);
@@ -389,7 +406,7 @@ Check check_orders(const Packed& packed) {
 Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
   if (s.rounded) round_weights(s, w.plan, c.parallel);
   const Run run(s, w, c);
-  const auto blocks = static_cast<std::int32_t>(run.up_work().units);
+  const auto blocks = static_cast<std::int32_t>(run.blocks());
   for (std::int32_t i = 0; i < w.plan.num_tiles; ++i) w.plan.pending[i].store(blocks, std::memory_order_relaxed);
   const auto phase = [&](std::int64_t items, auto body) -> Check {
     MOE_CHECK(report(c.control, 0, 0));

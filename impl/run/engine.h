@@ -2,8 +2,9 @@
 //
 //   phase 0  quantise (or only widen) each input row once, into the tiles of its slots; with activation order or with
 //            weights on the input once for each slot
-//   phase 1  (expert, some of w13's blocks: a gate and an up panel): gemm, activation; whoever finishes the last block
-//            of a tile quantises its middle rows
+//   phase 1  (a piece of the list of all experts' blocks of w13, each a gate and an up panel): gemm, activation;
+//   whoever
+//            finishes the last block of a tile quantises its middle rows
 //   phase 2  (some output columns): gemm of w2 tile by tile in ascending expert order, routed sum
 //
 // A phase ends with its parallel_for, so there are two inner barriers, one for a single token.

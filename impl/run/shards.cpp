@@ -29,6 +29,11 @@ Range Taper::item(std::int64_t index) const {
   return {begin, std::min(begin + s.size, units_)};
 }
 
+std::int64_t fair_units(std::int64_t units, std::int64_t dearest, std::int64_t total, std::int64_t threads) {
+  if (threads == 1 || total == 0) return units;
+  return std::clamp<std::int64_t>(units * total / (2 * threads * dearest), 1, units);
+}
+
 Shards::Shards(const PhaseWork& work) : work_(work) {
   for (int node = 0; node < work.nodes; ++node) {
     const Range r = shard(node);

@@ -47,6 +47,10 @@ class Taper {
   std::int64_t units_ = 0, items_ = 0;
 };
 
+// How many units of a matrix an item may have, so that those of the dearest expert are no more than half of a thread's
+// part of the work: a unit of that one costs `dearest`, one of each expert together `total`.
+std::int64_t fair_units(std::int64_t units, std::int64_t dearest, std::int64_t total, std::int64_t threads);
+
 // What there is to do in a phase.
 struct PhaseWork {
   std::int64_t units, times;  // of a matrix (blocks, panels); experts whose matrices are walked one after another
@@ -85,8 +89,8 @@ class Claims {
  public:
   Claims(const Shards& shards, const NodeMap* nodes);
   std::int64_t total() const { return total_; }
-  // Called once for each ticket in [0, total()), by any thread: an item that nobody else gets. One call too many (a
-  // caller's parallel_for that runs a task twice) gets item -1.
+  // Called once for each ticket in [0, total()), by any thread: an item that nobody else gets, -1 when there is none
+  // left.
   Claim take(std::size_t ticket);
 
  private:

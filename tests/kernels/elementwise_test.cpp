@@ -2,6 +2,7 @@
 // float64 formulas and the golden vectors.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <set>
@@ -13,9 +14,14 @@
 namespace moe::test {
 namespace {
 
-const float kSpecials[] = {0.0f,    -0.0f,   1e-45f,   -1e-45f, 1e-38f, 0x1p-126f, 65504.0f, 65519.9f,  65520.0f, 1e5f,
-                           -1e30f,  3.4e38f, -3.4e38f, 88.7f,   -88.7f, -87.3f,    -104.0f,  0.5f,      1.5f,     2.5f,
-                           6.1e-5f, 5.9e-8f, 2.9e-8f,  7.0f,    -7.0f,  1.0f,      INFINITY, -INFINITY, NAN,      -NAN};
+// NaNs whose upper half alone would be an infinity, or whose lower half would carry into the sign.
+const float kLowNan = std::bit_cast<float>(0x7f800001u), kFullNan = std::bit_cast<float>(0x7fffffffu),
+            kFullNegativeNan = std::bit_cast<float>(0xffffffffu);
+
+const float kSpecials[] = {
+    0.0f,    -0.0f,    1e-45f, -1e-45f, 1e-38f,   0x1p-126f, 65504.0f, 65519.9f, 65520.0f, 1e5f,     -1e30f,
+    3.4e38f, -3.4e38f, 88.7f,  -88.7f,  -87.3f,   -104.0f,   0.5f,     1.5f,     2.5f,     6.1e-5f,  5.9e-8f,
+    2.9e-8f, 7.0f,     -7.0f,  1.0f,    INFINITY, -INFINITY, NAN,      -NAN,     kLowNan,  kFullNan, kFullNegativeNan};
 
 // One kernel row per set of steps.
 std::vector<const Kernel*> runnable_steps() {

@@ -111,6 +111,57 @@ std::shared_ptr<Context> host_threads() {
   return *Context::create("", hooks);
 }
 
+// A caller's parallel_for on the calling thread that cancels before a task of the call: `until` counts down to it.
+struct CancelsBefore {
+  Control* control = nullptr;
+  int until = -1, runs = 0, tasks = 0;
+  int in_run = 0;  // the run of the task
+
+  std::shared_ptr<Context> context() {
+    ContextHooks hooks;
+    hooks.parallel = {.num_threads = 4, .self = this, .run = [](void* self, std::size_t count, TaskFn task, void* arg) {
+                        auto& s = *static_cast<CancelsBefore*>(self);
+                        ++s.runs;
+                        for (std::size_t i = 0; i < count; ++i, ++s.tasks) {
+                          if (s.until-- == 0) s.control->cancel(), s.in_run = s.runs;
+                          task(arg, i);
+                        }
+                      }};
+    return *Context::create("", hooks);
+  }
+};
+
+TEST(EngineCalls, CancelledAnywhereTheyStopAndTheNextOneIsWhole) {
+  const LayerShape s{.experts = 4, .top_k = 3, .hidden = 272, .intermediate = 96, .group = -1};
+  CancelsBefore host;
+  const auto layer =
+      make_layer(tiny_config(s), pack_layer(s, random_weights(s, 1)), *kernels_for(s).front(), host.context());
+  Batch b = random_batch(s, 45, 7);
+  const Bytes want = run(*layer, b);
+  const int tasks = host.tasks, runs = host.runs;
+  ASSERT_GE(runs, 3);
+  int in_the_middle = 0;
+  for (int task = 0; task < tasks; ++task) {
+    Control control(nullptr, nullptr, nullptr);
+    host = {.control = &control, .until = task};
+    b.out.assign(b.out.size(), std::byte{0x5a});
+    ApplyArgs args = b.args();
+    args.control = &control;
+    const Check r = layer->apply(args);
+    ASSERT_FALSE(r) << "task " << task;
+    EXPECT_EQ(r.error().code, Code::cancelled);
+    const Bytes untouched(b.out.size(), std::byte{0x5a});
+    if (host.in_run < runs) {
+      EXPECT_EQ(b.out, untouched) << "task " << task;
+    }
+    EXPECT_NE(b.out, want) << "task " << task;
+    in_the_middle += b.out != untouched ? 1 : 0;
+    host.until = -1;
+    EXPECT_EQ(run(*layer, b), want) << "after task " << task;
+  }
+  EXPECT_GE(in_the_middle, 1);
+}
+
 class EngineRows : public testing::TestWithParam<const Kernel*> {};
 
 TEST_P(EngineRows, SameBitsHoweverACallIsCutUp) {

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -46,6 +48,30 @@ TEST(Taper, IsFineAtTheEndOnly) {
     for (std::int64_t i = t.items() - threads; i < t.items(); ++i) EXPECT_EQ(t.item(i).end - t.item(i).begin, 1);
   }
   EXPECT_EQ(Taper(384, 1, 1, 48).items(), 8);  // nobody waits
+}
+
+// When threads take the items in order, each as soon as it is free, all end within a block of each other: also when one
+// expert has most of the rows, since its blocks take longer.
+TEST(Taper, EndsTogetherWhenExpertsCostDifferently) {
+  constexpr std::int64_t kUnits = 48;
+  std::vector<std::int64_t> zipf, hot(16, 32), equal(128, 64);
+  for (std::int64_t r = 1; r <= 128; ++r) zipf.push_back(std::max<std::int64_t>(32, 820 / r));
+  hot[0] = 1000;
+  for (const auto& costs : {zipf, hot, equal})
+    for (const std::int64_t threads : {1, 2, 4, 8, 16, 32}) {
+      const std::int64_t total = std::accumulate(costs.begin(), costs.end(), std::int64_t{0});
+      const Taper t(kUnits * std::ssize(costs), threads, 1, fair_units(kUnits, costs[0], total, threads));
+      std::vector<std::int64_t> busy(static_cast<std::size_t>(threads), 0);
+      for (std::int64_t i = 0; i < t.items(); ++i) {
+        std::int64_t& first = *std::min_element(busy.begin(), busy.end());
+        for (std::int64_t unit = t.item(i).begin; unit < t.item(i).end; ++unit)
+          first += costs[static_cast<std::size_t>(unit / kUnits)];
+      }
+      const auto fair = static_cast<double>(kUnits * total) / static_cast<double>(threads);
+      EXPECT_LE(static_cast<double>(*std::max_element(busy.begin(), busy.end())),
+                1.05 * fair + static_cast<double>(costs[0]))
+          << costs.size() << " experts, the first of cost " << costs[0] << ", " << threads << " threads";
+    }
 }
 
 TEST(Shards, CoverEveryUnitOnceAndItemsStayInside) {
