@@ -5,6 +5,8 @@
 
 namespace moe::bench {
 
+void add_benchmarks(const std::vector<int>& threads);  // what a program measures beside the probes
+
 void add_probes(const std::vector<int>& threads);       // probe/<name>/threads:<n>
 void add_layers(const std::vector<int>& threads);       // layer/...
 void add_overhead(const std::vector<int>& threads);     // overhead/...

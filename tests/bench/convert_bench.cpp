@@ -26,10 +26,7 @@
 namespace moe::bench {
 namespace {
 
-constexpr Workload kWorkloads[] = {
-    {"qwen3-30b-a3b", 128, 8, 2048, 768},
-    {"gpt-oss-20b", 32, 4, 2880, 2880},
-};
+constexpr Workload kWorkloads[] = {kQwen3, kGptOss};
 
 double cpu_seconds() {
   rusage u{};

@@ -1,44 +1,57 @@
-// moe_bench: Google Benchmark's program with two things more.
+// Google Benchmark's program with three things more.
 //
 //   --threads=1,2   thread counts of the layers and conversions; default: one and all processors of this process
+//   --probes=no     times alone: no probes between the calls of a layer
 //
 // The JSON's context names the processor, and the probes come first: with their figures a report stands by itself.
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/cpu_features.h"
 #include "bench/bench.h"
-#include "bench/models.h"
+#include "bench/cell.h"
 #include "bench/probes.h"
 
 namespace moe::bench {
 namespace {
 
-// Takes --threads=... out of the arguments; empty: a bad list.
-std::vector<int> thread_counts(int& argc, char** argv) {
-  std::vector<int> out = {1};
-  if (cpu_count() > 1) out.push_back(cpu_count());
-  constexpr const char kOption[] = "--threads=";
+struct Options {
+  std::vector<int> threads;  // empty: a bad list
+  bool probes = true;
+};
+
+std::vector<int> numbers(const char* p) {
+  std::vector<int> out;
+  while (*p != '\0') {
+    char* end = nullptr;
+    const long n = std::strtol(p, &end, 10);
+    if (end == p || n < 1 || n > 4096 || (*end != ',' && *end != '\0')) return {};
+    out.push_back(static_cast<int>(n));
+    p = *end == ',' ? end + 1 : end;
+  }
+  return out;
+}
+
+// Takes its own out of the arguments.
+Options options(int& argc, char** argv) {
+  Options out{{1}};
+  if (cpu_count() > 1) out.threads.push_back(cpu_count());
+  constexpr std::string_view kThreads = "--threads=";
   int kept = 1;
   for (int i = 1; i < argc; ++i) {
-    if (std::strncmp(argv[i], kOption, sizeof kOption - 1) != 0) {
+    const std::string_view argument = argv[i];
+    if (argument.substr(0, kThreads.size()) == kThreads)
+      out.threads = numbers(argv[i] + kThreads.size());
+    else if (argument == "--probes=no")
+      out.probes = false;
+    else
       argv[kept++] = argv[i];
-      continue;
-    }
-    out.clear();
-    for (const char* p = argv[i] + sizeof kOption - 1; *p != '\0';) {
-      char* end = nullptr;
-      const long n = std::strtol(p, &end, 10);
-      if (end == p || n < 1 || n > 4096 || (*end != ',' && *end != '\0')) return {};
-      out.push_back(static_cast<int>(n));
-      p = *end == ',' ? end + 1 : end;
-    }
   }
   argc = kept;
   return out;
@@ -67,18 +80,16 @@ void add_probes(const std::vector<int>& threads) {
 
 int main(int argc, char** argv) {
   using namespace moe::bench;
-  const std::vector<int> threads = thread_counts(argc, argv);
+  const auto [threads, probes] = options(argc, argv);
   if (threads.empty()) {
     std::fprintf(stderr, "%s: --threads wants numbers with commas between them\n", argv[0]);
     return 2;
   }
   benchmark::AddCustomContext("cpu", moe::cpu_facts().model);
   benchmark::AddCustomContext("cpus", std::to_string(cpu_count()));
+  set_probes(probes);
   add_probes(threads);
-  add_layers(threads);
-  add_overhead(threads);
-  add_pool(threads);
-  add_conversions(threads);
+  add_benchmarks(threads);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   try {

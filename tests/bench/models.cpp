@@ -1,15 +1,13 @@
 // See models.h.
 #include "bench/models.h"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <random>
 #include <stdexcept>
 #include <string_view>
+
+#include "bench/cell.h"
 
 namespace moe::bench {
 namespace {
@@ -112,13 +110,6 @@ std::vector<std::uint64_t> group_lists(const Workload& w, std::int64_t group) {
   return words;
 }
 
-// Decode walks all experts before one comes again: they are to be ten times what the last cache holds.
-std::size_t copies_of(double bytes) {
-  const auto l3 = static_cast<double>(std::max(sysconf(_SC_LEVEL3_CACHE_SIZE), 0L));
-  constexpr double kMost = 14e9;
-  return static_cast<std::size_t>(std::max(1.0, std::min(std::ceil(10 * l3 / bytes), std::floor(kMost / bytes))));
-}
-
 }  // namespace
 
 std::span<const Format> formats() { return kFormats; }
@@ -134,12 +125,6 @@ void check(moe_status status, moe_error*& e) {
   const std::string text = moe_error_message(e);
   moe_error_destroy(e);
   throw std::runtime_error(text);
-}
-
-int cpu_count() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
 Owned<moe_context> make_context(int threads) {

@@ -12,12 +12,9 @@
 #include <string>
 #include <vector>
 
-namespace moe::bench {
+#include "bench/workload.h"
 
-struct Workload {
-  const char* name;
-  std::int64_t experts, top_k, hidden, intermediate;
-};
+namespace moe::bench {
 
 // How many columns a source tensor of a matrix [N, K] has.
 using Columns = std::int64_t (*)(std::int64_t k, std::int64_t group);
@@ -61,7 +58,6 @@ template <class T>
 using Owned = std::unique_ptr<T, Destroy>;
 
 Owned<moe_context> make_context(int threads);
-int cpu_count();  // that this process may use
 
 // Random tensors of a few experts, at least `bytes`, serve all of them: the packed experts are distinct memory all the
 // same.

@@ -23,7 +23,7 @@
 namespace moe::bench {
 namespace {
 
-constexpr Workload kWorkload = {"qwen3-30b-a3b", 128, 8, 2048, 768};
+constexpr Workload kWorkload = kQwen3;
 constexpr int kBusyLoops = 2;
 
 // Calls of one token, each with other experts.

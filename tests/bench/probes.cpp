@@ -2,6 +2,7 @@
 // left while a layer runs.
 #include "bench/probes.h"
 
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -132,6 +133,12 @@ constexpr Bound kBounds[] = {
 #endif
 
 }  // namespace
+
+int cpu_count() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
 
 double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 

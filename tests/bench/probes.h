@@ -42,5 +42,6 @@ long involuntary_switches();
 double stolen_seconds();
 
 double seconds();  // a steady clock
+int cpu_count();   // that this process may use
 
 }  // namespace moe::bench
