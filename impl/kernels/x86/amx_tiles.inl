@@ -135,7 +135,7 @@ template <class Product, int kParts, int kPanels, class Work>
 
 // Behind a chain: to(part, panel) is where the sums of its first or second part go, rows `stride` bytes apart.
 template <int kParts, int kPanels, class To>
-[[gnu::always_inline]] inline void store_chain(To to, std::size_t stride) {
+[[gnu::always_inline]] inline void store_chain(To to, std::ptrdiff_t stride) {
   _tile_stored(0, to(0, 0), stride);
   if constexpr (kPanels == 2) _tile_stored(1, to(0, 1), stride);
   if constexpr (kParts == 2) _tile_stored(2, to(1, 0), stride);

@@ -84,7 +84,7 @@ void panels(const GemmArgs& a, const std::byte* panel, const Parts& parts, float
     chain<Product, kParts, kPanels>({rows(0), rows(kParts - 1)}, static_cast<std::size_t>(a.n) * 64, 2 * m.units(),
                                     weights);
     const auto to = [&](int i, int p) { return out + parts.first(part + i) * a.ld + kPanelRows * p; };
-    store_chain<kParts, kPanels>(to, static_cast<std::size_t>(a.ld) * sizeof(float));
+    store_chain<kParts, kPanels>(to, a.ld * std::ptrdiff_t{sizeof(float)});
   };
   int part = 0;
   for (; part + 1 < parts.count; part += 2) multiply.template operator()<2>(part);
