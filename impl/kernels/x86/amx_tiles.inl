@@ -112,7 +112,9 @@ template <class Product, int kParts, int kPanels, class Work>
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-  // The order of products and of what is done beside them is meant; and GCC's tile loads do not say that they read.
+  // GCC's tile loads do not say that they read: what was written before them is there now. And the order of products
+  // and of what is done beside them is meant.
+  __asm__ volatile("" ::: "memory");
   const auto beside = [&](std::int64_t step, int quarter) {
     work(step, quarter);
     __asm__ volatile("" ::: "memory");
