@@ -87,6 +87,7 @@ int main(int argc, char** argv) {
   }
   benchmark::AddCustomContext("cpu", moe::cpu_facts().model);
   benchmark::AddCustomContext("cpus", std::to_string(cpu_count()));
+  if (const char* isa = std::getenv("MOE_MAX_ISA")) benchmark::AddCustomContext("max_isa", isa);
   set_probes(probes);
   add_probes(threads);
   add_benchmarks(threads);

@@ -34,6 +34,10 @@ struct alignas(64) TileConfig {
   TileConfig(int part, int weights) {
     for (int tile = 0; tile < 8; ++tile) rows[tile] = static_cast<std::uint8_t>(tile < weights ? part : 16);
   }
+  [[gnu::always_inline]] void load() const {
+    __asm__ volatile("" ::"m"(*this));  // GCC 12's intrinsic says that it reads eight bytes; it reads all of them
+    _tile_loadconfig(this);
+  }
 };
 
 // The rows of a tile in parts of equal size that hold tokens of one or two rows whole: the last parts may overlap,

@@ -100,7 +100,7 @@ void panels(const GemmArgs& a, const std::byte* panel, const Parts& parts, float
 void gemm(const GemmArgs& a) {
   const Parts parts(a.n);
   const TileConfig config(parts.rows, kChainWeights);
-  _tile_loadconfig(&config);
+  config.load();
   const std::size_t bytes = a.matrix->panel_bytes();
   if (parts.count == 1) {
     InOrder order{Stream(a, bytes, a.next)};

@@ -198,7 +198,7 @@ void gemm_tiles(const GemmArgs& a) {
   const TileConfig config(parts.rows, kPassWeights);
   const std::int64_t units = (a.shape.k + kUnitK - 1) / kUnitK,
                      blocks = (units * 2 + call.together - 1) / call.together;
-  _tile_loadconfig(&config);
+  config.load();
   Scratch s;
   Share share(a, call.stride, (a.panel_count + 1) / 2 * blocks * parts.count);
   in_pairs(a, call.stride, [&]<int kPanels>(const std::byte* panel, std::int64_t column) {

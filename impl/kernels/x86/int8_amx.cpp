@@ -395,7 +395,7 @@ void gemm(const GemmArgs& a) {
   if (a.n <= kFewRows) return kFew.gemm(a);
   const Call call(a);
   const TileConfig config(call.parts.rows, call.channel ? kChainWeights : kPassWeights);
-  _tile_loadconfig(&config);
+  config.load();
   (call.channel ? gemm_tiles<Whole, Codes> : gemm_tiles<Groups, Codes>)(call);
   _tile_release();
 }
