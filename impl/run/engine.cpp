@@ -11,6 +11,7 @@ namespace {
 constexpr std::int64_t kCallResults = 4096;     // its results stay in L1
 constexpr std::size_t kCallBytes = 512 * 1024;  // its panels, and those that are read ahead meanwhile, stay in L2
 constexpr std::int64_t kMaxTileRows = 128;      // two panels always fit
+constexpr std::int64_t kKeptFloats = 1 << 20;   // of results that phase 2 keeps
 static_assert(2 * kPanelRows * kMaxTileRows <= kCallResults);
 
 std::int64_t panels_per_call(const ActiveExpert& e, std::size_t panel_bytes) {
@@ -38,7 +39,11 @@ struct Run {
   TileShape in, mid;
   std::size_t in_row, mid_row;  // bytes of a tile row
   std::int64_t halves;          // panels of a block of w13
-  Shards up, down;              // phase 1: blocks of w13; phase 2: panels of w2
+  // Few tokens: phase 2 walks one expert's matrix after another, as phase 1 does, and keeps what each slot gets;
+  // whoever finishes the last panels of some output columns sums them up. Else an item is some output columns of all
+  // experts, whose sums stay in L2; it begins anew in every matrix, which costs as much as reading 20 KB.
+  bool keeps_results;
+  Shards up, down;  // phase 1: blocks of w13; phase 2: panels of w2
 
   Run(const EngineSetup& setup, Workspace& work, const EngineCall& call)
       : s(setup),
@@ -49,26 +54,29 @@ struct Run {
         in_row(in.row_bytes()),
         mid_row(mid.row_bytes()),
         halves(setup.layout().w13.halves),
-        up(up_work()),
-        down(down_work()) {}
+        keeps_results(threads() > 1 && w.plan.num_active > 0 && w.plan.num_slots * w.out_ld <= kKeptFloats),
+        up(expert_work(blocks(), 1)),
+        down(keeps_results ? expert_work(s.layout().w2.panels(), 2) : column_work()) {}
 
   std::int64_t threads() const { return std::max(1, c.parallel.num_threads); }
   std::int64_t blocks() const { return s.layout().w13.panels() / halves; }
-  PhaseWork up_work() const {
+  // Items are pieces of the list of all experts' matrices.
+  PhaseWork expert_work(std::int64_t units, std::int64_t grain) const {
     const Plan& p = w.plan;
-    // A block costs at least its reading, as much as 7 rows (AVX-512) to 50 (AMX): calculated for int4.
+    // A unit costs at least its reading, as much as 7 rows (AVX-512) to 50 (AMX): calculated for int4.
     constexpr std::int32_t kReading = 32;
     const auto cost = [&](std::int32_t i) -> std::int64_t { return std::max(p.active[i].slots, kReading); };
     std::int64_t total = 0;
     for (std::int32_t i = 0; i < p.num_active; ++i) total += cost(i);
-    return {.units = blocks(),
+    return {.units = units,
             .times = p.num_active,
-            .grain = 1,
-            .most = p.num_active == 0 ? 1 : fair_units(blocks(), cost(p.by_size[0]), total, threads()),
+            .grain = grain,
+            .most = p.num_active == 0 ? 1 : fair_units(units, cost(p.by_size[0]), total, threads()),
             .threads = threads(),
             .nodes = list_count(c.nodes)};
   }
-  PhaseWork down_work() const {
+  // Items are output columns.
+  PhaseWork column_work() const {
     return {.units = s.layout().w2.panels(),
             .times = 1,
             .grain = 2,
@@ -128,12 +136,15 @@ struct Run {
   void quantise_rows(std::int64_t item, std::int64_t items) const;
   void scale_row(float* x, float weight) const;
   const float* reorder_row(float* x, const std::int32_t* columns) const;
-  const std::byte* panels_at(int node, std::int64_t unit) const;
-  void multiply_up(const Claim& claim) const;
+  const std::byte* panels_at(Matrix which, int node, std::int64_t unit) const;
+  template <class F>
+  void each_piece(Matrix which, const Claim& claim, F piece) const;
   void multiply_up(const ActiveExpert& e, Range blocks, const std::byte* after) const;
   void finish_tile(const ActiveExpert& e, const Tile& t) const;
   void spread_row(float* row, const std::int32_t* columns) const;
+  void multiply_down(const ActiveExpert& e, Range panels, const std::byte* after) const;
   void multiply_down(const Claim& claim) const;
+  void sum_up(std::int64_t chunk) const;
   void start_sums(float* acc, std::int64_t column, std::int64_t columns) const;
   void add_identity(float* acc, std::int64_t column, std::int64_t columns) const;
   void write_out(float* acc, std::int64_t column, std::int64_t columns) const;
@@ -188,26 +199,31 @@ void Run::scale_row(float* x, float weight) const {
   s.kernel->steps->widen(s.in_dtype, narrowed, s.hidden, x);
 }
 
-// The weights of a unit of a node's list of phase 1; nullptr beyond the last.
-const std::byte* Run::panels_at(int node, std::int64_t unit) const {
-  const Range shard = up.shard(node);
+// The weights of a unit of a node's list of all experts' matrices; nullptr beyond the last.
+const std::byte* Run::panels_at(Matrix which, int node, std::int64_t unit) const {
+  const Range shard = (which == Matrix::w13 ? up : down).shard(node);
   const std::int64_t width = shard.end - shard.begin, order = unit / width;
   if (order >= w.plan.num_active) return nullptr;
-  return panels(Matrix::w13, w.plan.active[w.plan.by_size[order]], (shard.begin + unit % width) * halves);
+  return panels(which, w.plan.active[w.plan.by_size[order]],
+                (shard.begin + unit % width) * (which == Matrix::w13 ? halves : 1));
 }
 
-void Run::multiply_up(const Claim& claim) const {
+// piece(expert, units of its matrix, where reading goes on) for every expert that an item has a piece of.
+template <class F>
+void Run::each_piece(Matrix which, const Claim& claim, F piece) const {
   if (claim.item < 0) return;
-  const Range shard = up.shard(claim.node), all = up.item(claim.node, claim.item);
+  const Shards& shards = which == Matrix::w13 ? up : down;
+  const Range shard = shards.shard(claim.node), all = shards.item(claim.node, claim.item);
   const std::int64_t width = shard.end - shard.begin;
   // Items are claimed in order: a thread's next one is likely the one that follows as many others as there are threads
   // of its node.
-  const std::int64_t likely = up.item(claim.node, claim.item + std::max<std::int64_t>(1, threads() / up.nodes())).begin;
+  const std::int64_t likely =
+      shards.item(claim.node, claim.item + std::max<std::int64_t>(1, threads() / shards.nodes())).begin;
   for (std::int64_t unit = all.begin, end; unit < all.end; unit = end) {
     end = std::min(all.end, (unit / width + 1) * width);
     const std::int64_t begin = shard.begin + unit % width;
-    multiply_up(w.plan.active[w.plan.by_size[unit / width]], {begin, begin + end - unit},
-                panels_at(claim.node, end < all.end ? end : likely));
+    piece(w.plan.active[w.plan.by_size[unit / width]], Range{begin, begin + end - unit},
+          panels_at(which, claim.node, end < all.end ? end : likely));
   }
 }
 
@@ -314,6 +330,45 @@ void Run::write_out(float* acc, std::int64_t column, std::int64_t columns) const
     for (std::int64_t i = 0; i < count; i += 16) __builtin_prefetch(acc + tokens[r] * ld + i, 1);
 }
 
+// The results of an expert's slots in some panels.
+void Run::multiply_down(const ActiveExpert& e, Range all, const std::byte* after) const {
+  const P16Matrix& m = s.layout().w2;
+  const std::int64_t most = panels_per_call(e, m.panel_bytes());
+  const PanelRoom room(s.source);
+  for (std::int64_t panel = all.begin, end; panel < all.end; panel = end) {
+    const std::int64_t chunk = panel / kCallPanels;
+    end = std::min({panel + most, (chunk + 1) * kCallPanels, all.end});
+    const std::byte* w2 = panels(room, Matrix::w2, e, panel, end - panel);
+    const std::byte* next = end < all.end ? panels(Matrix::w2, e, end) : after;
+    for (std::int32_t i = 0; i < e.tiles; ++i) {
+      if (cancelled()) return;
+      const Tile& t = w.plan.tiles[e.first_tile + i];
+      float* results = w.results + t.slot * w.out_ld + panel * kPanelRows;
+      s.kernel->gemm(
+          {&m, w2, end - panel, mid_tile(t), t.rows, mid, results, w.out_ld, next, panel, i, e.tiles, s.reading});
+    }
+    const auto done = static_cast<std::int32_t>(end - panel);
+    if (w.unsummed[chunk].count.fetch_sub(done, std::memory_order_acq_rel) == done) sum_up(chunk);
+  }
+}
+
+// The routed sums of a chunk of output columns, whose results are there.
+void Run::sum_up(std::int64_t chunk) const {
+  const Plan& p = w.plan;
+  const std::int64_t column = chunk * kCallPanels * kPanelRows,
+                     columns = std::min(kCallPanels * kPanelRows, w.out_ld - column);
+  float* acc = w.acc + column * c.tokens;
+  start_sums(acc, column, columns);
+  for (std::int32_t i = 0; i < p.num_active; ++i) {
+    const std::int32_t slot = p.active[i].first_slot;
+    s.kernel->steps->combine({acc, columns, p.slot_token + slot, s.weight_on_input ? nullptr : p.slot_weight + slot,
+                              w.results + slot * w.out_ld + column, w.out_ld, p.active[i].slots, columns, s.rounded,
+                              s.in_dtype});
+  }
+  if (c.identity != nullptr) add_identity(acc, column, columns);
+  write_out(acc, column, columns);
+}
+
 void Run::multiply_down(const Claim& claim) const {
   if (claim.item < 0 || cancelled()) return;
   const Plan& p = w.plan;
@@ -358,13 +413,16 @@ Workspace carve_workspace(const EngineSetup& s, std::int64_t tokens, std::byte* 
   const auto pad16 = [](std::int64_t n) { return round_up(n, kPanelRows); };
   w.act_ld = pad16(std::max(s.intermediate, s.mid_shape().k));
   w.row_ld = pad16(std::max(s.hidden, s.in_shape().k));
+  w.out_ld = pad16(s.hidden);
   w.ids = c.take<std::int32_t>(slots);
   w.weights = c.take<float>(slots);
   w.plan = carve_plan(c, shape);
   w.in_tiles = c.take<std::byte>(slots * s.in_shape().row_bytes());
   w.mid_tiles = c.take<std::byte>(slots * s.mid_shape().row_bytes());
   w.act = c.take<float>(slots * static_cast<std::size_t>(w.act_ld));
-  w.acc = c.take<float>(static_cast<std::size_t>(tokens * pad16(s.hidden)));
+  w.acc = c.take<float>(static_cast<std::size_t>(tokens * w.out_ld));
+  w.results = c.take<float>(static_cast<std::size_t>(std::min(shape.slots() * w.out_ld, kKeptFloats)));
+  w.unsummed = c.take<Unsummed>(static_cast<std::size_t>(ceil_div(w.out_ld / kPanelRows, kCallPanels)));
   w.rows = c.take<float>(static_cast<std::size_t>(phase0_items(s, tokens) * 2 * w.row_ld));
   w.bytes = c.used();
   return w;
@@ -408,6 +466,10 @@ Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
   const Run run(s, w, c);
   const auto blocks = static_cast<std::int32_t>(run.blocks());
   for (std::int32_t i = 0; i < w.plan.num_tiles; ++i) w.plan.pending[i].store(blocks, std::memory_order_relaxed);
+  for (std::int64_t chunk = 0, panels = w.out_ld / kPanelRows; chunk * kCallPanels < panels; ++chunk)
+    w.unsummed[chunk].count.store(
+        static_cast<std::int32_t>(w.plan.num_active * std::min(kCallPanels, panels - chunk * kCallPanels)),
+        std::memory_order_relaxed);
   const auto phase = [&](std::int64_t items, auto body) -> Check {
     MOE_CHECK(report(c.control, 0, 0));
     c.parallel.each(static_cast<std::size_t>(items), body);
@@ -423,8 +485,17 @@ Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
     MOE_CHECK(phase(items, [&](std::size_t i) { run.quantise_rows(static_cast<std::int64_t>(i), items); }));
   }
   Claims up(run.up, c.nodes), down(run.down, c.nodes);
-  MOE_CHECK(phase(up.total(), [&](std::size_t i) { run.multiply_up(up.take(i)); }));
-  return phase(down.total(), [&](std::size_t i) { run.multiply_down(down.take(i)); });
+  MOE_CHECK(phase(up.total(), [&](std::size_t i) {
+    run.each_piece(Matrix::w13, up.take(i), [&](const ActiveExpert& e, Range units, const std::byte* after) {
+      run.multiply_up(e, units, after);
+    });
+  }));
+  if (!run.keeps_results) return phase(down.total(), [&](std::size_t i) { run.multiply_down(down.take(i)); });
+  return phase(down.total(), [&](std::size_t i) {
+    run.each_piece(Matrix::w2, down.take(i), [&](const ActiveExpert& e, Range units, const std::byte* after) {
+      run.multiply_down(e, units, after);
+    });
+  });
 }
 
 }  // namespace moe

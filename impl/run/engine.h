@@ -5,12 +5,15 @@
 //   phase 1  (a piece of the list of all experts' blocks of w13, each a gate and an up panel): gemm, activation;
 //   whoever
 //            finishes the last block of a tile quantises its middle rows
-//   phase 2  (some output columns): gemm of w2 tile by tile in ascending expert order, routed sum
+//   phase 2  (some output columns): gemm of w2 tile by tile in ascending expert order, routed sum; with few tokens and
+//            more than one thread (a piece of the list of all experts' panels of w2): gemm; whoever finishes the last
+//            panels of a chunk of output columns makes the routed sums
 //
 // A phase ends with its parallel_for, so there are two inner barriers, one for a single token.
 // Items of phases 1 and 2 stay inside one NUMA node's rows (shards.h).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -56,6 +59,11 @@ struct EngineSetup {
   PlanShape plan_shape(std::int64_t tokens) const { return {tokens, top_k, experts, kernel->tile_rows}; }
 };
 
+// Of a chunk of output columns (kCallPanels panels): panels, of all experts, that are not done yet.
+struct alignas(64) Unsummed {
+  std::atomic<std::int32_t> count;
+};
+
 // All memory of one call.
 struct Workspace {
   std::int32_t* ids = nullptr;  // [T*K] what routing chose (router_logits mode)
@@ -63,10 +71,12 @@ struct Workspace {
   Plan plan;
   std::byte* in_tiles = nullptr;
   std::byte* mid_tiles = nullptr;
-  float* act = nullptr;   // [R][act_ld] as w13 makes them, then as w2 wants them
-  float* acc = nullptr;   // per item of phase 2: [T][its output columns]
-  float* rows = nullptr;  // [phase 0 items][2 * row_ld] scratch for widened rows
-  std::int64_t act_ld = 0, row_ld = 0;
+  float* act = nullptr;          // [R][act_ld] as w13 makes them, then as w2 wants them
+  float* acc = nullptr;          // per item of phase 2, or chunk of columns: [T][its output columns]
+  float* rows = nullptr;         // [phase 0 items][2 * row_ld] scratch for widened rows
+  float* results = nullptr;      // [R][out_ld] what slots get, where phase 2 keeps it
+  Unsummed* unsummed = nullptr;  // [chunks of output columns]
+  std::int64_t act_ld = 0, row_ld = 0, out_ld = 0;
   std::size_t bytes = 0;
 };
 

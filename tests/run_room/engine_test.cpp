@@ -131,12 +131,33 @@ struct CancelsBefore {
   }
 };
 
-TEST(EngineCalls, CancelledAnywhereTheyStopAndTheNextOneIsWhole) {
-  const LayerShape s{.experts = 4, .top_k = 3, .hidden = 272, .intermediate = 96, .group = -1};
+// So many tokens that phase 2 sums in its items; with fewer it keeps what every slot gets (EngineRows).
+constexpr LayerShape kNarrow{.experts = 4, .top_k = 3, .hidden = 272, .intermediate = 48, .group = -1};
+constexpr std::int64_t kManyTokens = 1300;
+
+TEST(EngineCalls, SameBitsWithManyTokens) {
+  const auto packed = pack_layer(kNarrow, random_weights(kNarrow, 1));
+  const auto layer = [&](std::shared_ptr<Context> context, std::optional<NodeMap> nodes = {}) {
+    return make_layer(tiny_config(kNarrow), packed, *kernels_for(kNarrow).front(), std::move(context), {},
+                      std::move(nodes));
+  };
+  Batch b = random_batch(kNarrow, kManyTokens, 7);
+  const auto one = layer(threads(1)), seven = layer(threads(7));
+  const Bytes want = run(*one, b);
+  EXPECT_EQ(run(*seven, b), want) << "7 threads";
+  EXPECT_EQ(run(*layer(host_threads()), b), want) << "a caller's parallel_for";
+  EXPECT_EQ(run(*layer(threads(3), NodeMap{2, std::vector<std::uint16_t>(64, 1)}), b), want) << "2 nodes";
+  Batch few = pick(b, {1299, 0, 17, 3, 9});
+  EXPECT_EQ(run(*seven, few), rows_of(b, want, {1299, 0, 17, 3, 9})) << "five tokens";
+}
+
+class CancelledCalls : public testing::TestWithParam<std::int64_t> {};
+
+TEST_P(CancelledCalls, StopAnywhereAndTheNextOneIsWhole) {
   CancelsBefore host;
-  const auto layer =
-      make_layer(tiny_config(s), pack_layer(s, random_weights(s, 1)), *kernels_for(s).front(), host.context());
-  Batch b = random_batch(s, 45, 7);
+  const auto layer = make_layer(tiny_config(kNarrow), pack_layer(kNarrow, random_weights(kNarrow, 1)),
+                                *kernels_for(kNarrow).front(), host.context());
+  Batch b = random_batch(kNarrow, GetParam(), 7);
   const Bytes want = run(*layer, b);
   const int tasks = host.tasks, runs = host.runs;
   ASSERT_GE(runs, 3);
@@ -161,6 +182,8 @@ TEST(EngineCalls, CancelledAnywhereTheyStopAndTheNextOneIsWhole) {
   }
   EXPECT_GE(in_the_middle, 1);
 }
+
+INSTANTIATE_TEST_SUITE_P(Tokens, CancelledCalls, testing::Values(45, kManyTokens));
 
 class EngineRows : public testing::TestWithParam<const Kernel*> {};
 

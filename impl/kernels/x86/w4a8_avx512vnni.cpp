@@ -68,18 +68,26 @@ void finish_rows(const GemmArgs& a, const Tile& t, const std::byte* panel, std::
   }
 }
 
-// r = a * s_a after a = fma(rsum, z, a): the end of a group-wise sum.
+// r = a * s_a after a = fma(rsum, z, a): the end of a group-wise sum, with what each panel has for it loaded once.
 template <int P, int N>
-void finish_groups(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column, __m512 (&f)[P][N]) {
+[[gnu::noinline]] void finish_groups(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column,
+                                     const __m512 (&f)[P][N]) {
   const P16Matrix& m = *a.matrix;
-  for (int p = 0; p < P; ++p) {
-    const __m512 rsum = load_f32(panel + static_cast<std::size_t>(p) * m.panel_bytes() + m.sum_offset());
-    for (int i = 0; i < N; ++i) {
-      f[p][i] = _mm512_fmadd_ps(rsum, _mm512_set1_ps(static_cast<float>(t.z[i])), f[p][i]);
-      f[p][i] = _mm512_mul_ps(f[p][i], _mm512_set1_ps(t.recip[i]));
+  const std::size_t stride = m.panel_bytes(), sums = m.sum_offset(), biases = m.bias_offset();
+  __m512 rsum[P], bias[P];
+  for (int p = 0; p < P; ++p, panel += stride) {
+    rsum[p] = load_f32(panel + sums);
+    bias[p] = m.has_bias ? load_f32(panel + biases) : _mm512_setzero_ps();
+  }
+  float* out = a.out + t.first * a.ld + column;
+#pragma GCC unroll 8
+  for (int i = 0; i < N; ++i, out += a.ld) {
+    const __m512 z = _mm512_cvtepi32_ps(_mm512_set1_epi32(t.z[i])), recip = _mm512_set1_ps(t.recip[i]);
+    for (int p = 0; p < P; ++p) {
+      const __m512 r = _mm512_mul_ps(_mm512_fmadd_ps(rsum[p], z, f[p][i]), recip);
+      _mm512_storeu_ps(out + p * kPanelRows, _mm512_add_ps(r, bias[p]));
     }
   }
-  finish_rows<P, N>(a, t, panel, column, f);
 }
 
 template <int P, int N>
