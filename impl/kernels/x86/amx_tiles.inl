@@ -15,7 +15,7 @@
 // All of k (chain): two panels and two parts meet in four sums, which stay in the registers until they are complete.
 // Weights pass once for two parts, from L1: fetched or expanded ahead, among the products. Beside them it is the turn
 // of the results of the two parts before. Measured on a core of its own and beside a busy one, shares of the peak in
-// cache: README, AMX.
+// cache: tests/bench/results/why.md, AMX.
 //
 // Included inside a target region and an anonymous namespace that define kTileRows.
 
