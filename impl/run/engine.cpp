@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string>
 
 namespace moe {
 namespace {
@@ -443,23 +442,6 @@ void round_weights(const EngineSetup& s, const Plan& p, const Parallel& parallel
 }
 
 }  // namespace
-
-Check check_orders(const Packed& packed) {
-  const Layout& l = packed.info.layout;
-  for (std::int64_t e = 0; e < l.experts; ++e)
-    for (const Matrix which : {Matrix::w13, Matrix::w2}) {
-      const P16Matrix& m = l.matrix(which);
-      if (!m.has_order) continue;
-      const std::byte* matrix = packed.expert(e) + (which == Matrix::w13 ? 0 : l.w2_offset());
-      const auto* list = reinterpret_cast<const std::int32_t*>(matrix + m.order_offset());
-      if (!is_order({list, static_cast<std::size_t>(m.k)}, m.columns()))
-        return fail(Code::format, "packed",
-                    std::string("packed: the columns of ") + (which == Matrix::w13 ? "w13" : "w2") + " of expert " +
-                        std::to_string(packed.info.experts[static_cast<std::size_t>(e)]) +
-                        " are no list that names each once");
-    }
-  return ok();
-}
 
 Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
   if (s.rounded) round_weights(s, w.plan, c.parallel);

@@ -92,10 +92,6 @@ struct EngineCall {
   const NodeMap* nodes = nullptr;   // null: one
 };
 
-// The lists of columns that packed weights came with (activation order) are used as indices: each must name its own
-// places once, else Code::format.
-Check check_orders(const Packed& packed);
-
 // The plan is built. Code::cancelled leaves `out` unspecified.
 Check run_engine(const EngineSetup& setup, Workspace& work, const EngineCall& call);
 

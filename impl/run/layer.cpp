@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <limits>
+#include <string>
 
 #include "base/cpu_features.h"
 #include "base/json.h"
@@ -69,6 +70,25 @@ void copy_out(const T* from, const TensorView& to, const Parallel& parallel) {
         }
       }
   });
+}
+
+// The lists of columns that packed weights came with (activation order) are used as indices: each must name its own
+// places once, else Code::format.
+Check check_orders(const Packed& packed) {
+  const Layout& l = packed.info.layout;
+  for (std::int64_t e = 0; e < l.experts; ++e)
+    for (const Matrix which : {Matrix::w13, Matrix::w2}) {
+      const P16Matrix& m = l.matrix(which);
+      if (!m.has_order) continue;
+      const std::byte* matrix = packed.expert(e) + (which == Matrix::w13 ? 0 : l.w2_offset());
+      const auto* list = reinterpret_cast<const std::int32_t*>(matrix + m.order_offset());
+      if (!is_order({list, static_cast<std::size_t>(m.k)}, m.columns()))
+        return fail(Code::format, "packed",
+                    std::string("packed: the columns of ") + (which == Matrix::w13 ? "w13" : "w2") + " of expert " +
+                        std::to_string(packed.info.experts[static_cast<std::size_t>(e)]) +
+                        " are no list that names each once");
+    }
+  return ok();
 }
 
 // All memory of a call: the engine's, and what routing needs beside it.
