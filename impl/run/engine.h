@@ -3,8 +3,7 @@
 //   phase 0  quantise (or only widen) each input row once, into the tiles of its slots; with activation order or with
 //            weights on the input once for each slot
 //   phase 1  (a piece of the list of all experts' blocks of w13, each a gate and an up panel): gemm, activation;
-//   whoever
-//            finishes the last block of a tile quantises its middle rows
+//            whoever finishes the last block of a tile quantises its middle rows
 //   phase 2  (some output columns): gemm of w2 tile by tile in ascending expert order, routed sum; with few tokens and
 //            more than one thread (a piece of the list of all experts' panels of w2): gemm; whoever finishes the last
 //            panels of a chunk of output columns makes the routed sums

@@ -103,11 +103,16 @@ struct Samples {
 
 Samples sample(const Cell& c, const Measured& layer, const Apply& apply) {
   constexpr double kSeconds = 1.2, kBetweenProbes = 0.15;
+  // A probe takes tens of milliseconds, and what runs next finds caches and threads as it left them: calls of a moment
+  // have some time for themselves.
+  constexpr std::size_t kCalls = 6;
+  constexpr double kMoment = 0.02;
   constexpr std::size_t kMost = 1000, kWarm = 2;
   Samples s;
   Routes routes(c);
   s.probe(layer, c.threads);
   double spent = 0, since_probe = 0;
+  std::size_t calls = 0;  // since a probe
   for (std::size_t call = 0;; ++call) {
     const bool enough = s.times.size() >= kMost || (spent > kSeconds && s.times.size() >= Samples::kLeast);
     if (enough && (!s.disturbed() || spent > 3 * kSeconds)) break;
@@ -123,9 +128,10 @@ Samples sample(const Cell& c, const Measured& layer, const Apply& apply) {
     if (involuntary_switches() == before) s.kept.push_back(t);
     spent += t;
     since_probe += t;
-    if (since_probe > kBetweenProbes || s.times.size() % 6 == 0) {
+    if (since_probe > kBetweenProbes || (++calls >= kCalls && since_probe > kMoment)) {
       s.probe(layer, c.threads);
       since_probe = 0;
+      calls = 0;
     }
   }
   s.probe(layer, c.threads);
