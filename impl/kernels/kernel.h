@@ -38,6 +38,7 @@ struct Reading {
   std::ptrdiff_t ahead = 4096;  // bytes of weights between fetch and use, whole lines; 0: nothing is fetched
   bool into_l2 = false;         // else into L1
   bool in_order = false;        // a single token's are not fetched but read in order, which the hardware foresees
+  bool pairs = false;           // two panels at a time are two streams, not a share of the panels to come
 };
 
 struct GemmArgs {

@@ -28,6 +28,7 @@ constexpr Way kWays[] = {
     {"in_order", {.ahead = 4096, .in_order = true}},  // a single token's alone
     {"ahead4k", {.ahead = 4096}},
     {"ahead8k", {.ahead = 8192}},
+    {"ahead8k_pairs", {.ahead = 8192, .pairs = true}},  // where two panels are read at a time
     {"ahead8k_l2", {.ahead = 8192, .into_l2 = true}},
     {"ahead16k_l2", {.ahead = 16384, .into_l2 = true}},
 };

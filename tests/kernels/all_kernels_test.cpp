@@ -76,7 +76,7 @@ TEST_P(Rows, GemmGivesTheBitsOfTheScalarRow) {
         const std::int64_t ld = d.m.panels() * kPanelRows + 3;
         std::vector<float> want(static_cast<std::size_t>(n * ld), -1.0f), got = want;
         scalar.gemm({&d.m, d.packed.data(), d.m.panels(), tile.data(), n, shape, want.data(), ld, nullptr});
-        const Reading reading{.in_order = fill == Fill::small};
+        const Reading reading{.in_order = fill == Fill::small, .pairs = fill != Fill::small};
         kernel.gemm({&d.m, d.packed.data(), d.m.panels(), tile.data(), n, shape, got.data(), ld, d.packed.data(), 0, 0,
                      1, reading});
         ASSERT_EQ(0, std::memcmp(want.data(), got.data(), want.size() * 4))

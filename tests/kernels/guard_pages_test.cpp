@@ -81,7 +81,7 @@ TEST_P(GuardedRows, QuantiseAndGemm) {
         std::memcpy(out.data(), before.data(), out.size());
         // prefetching past the weights is no access
         const std::byte* next = panels.data() + panels.size();
-        const Reading reading{.in_order = columns % 32 == 0};
+        const Reading reading{.in_order = columns % 32 == 0, .pairs = columns % 32 != 0};
         kernel().gemm({&m, panels.data(), m.panels(), a.data(), n, shape, out.as<float>(), ld, next, 0, 0, 1, reading});
         ASSERT_EQ(out.bytes(), bytes_of(want)) << kernel().id->name << " k " << s.k << " g " << s.group << " n " << n;
       }

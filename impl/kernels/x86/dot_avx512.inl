@@ -91,27 +91,38 @@ struct Block {
 };
 
 // One panel at a time (few rows, memory-bound) reads a stream; two panels fetch their call's share of the panels to
-// come.
-template <class Codes, int P>
+// come, or (Pairs: memory may bound them, too) are two streams where the machine likes it.
+template <class Codes, int P, bool Pairs = false>
 struct Ahead {
   Stream stream;
   Share share;
+  PairOfStreams pair;
 
   [[gnu::flatten]] Ahead(const GemmArgs& a, std::size_t stride)
-      : stream(a, stride, a.next), share(a, stride, a.shape.blocks() * (a.panel_count / P)) {}
+      : stream(a, stride, a.next), share(a, stride, a.shape.blocks() * (a.panel_count / P)), pair(a, stride) {}
   // The block of codes at w is about to be read.
   [[gnu::always_inline]] void block(const std::byte* w) {
     if constexpr (P == 1)
       stream.fetch(w, Codes::kBytes);
+    else if (Pairs && pair.wanted)
+      pair.fetch(w, Codes::kBytes);
     else
       share.advance();
   }
   [[gnu::always_inline]] void digits(const std::int8_t* p) const { stream.digits(p); }
   // What lies before the codes of a panel or of a unit is.
   [[gnu::always_inline]] void header(const std::byte* w, std::size_t bytes) {
-    if constexpr (P == 1) stream.header(w, bytes);
+    if constexpr (P == 1) {
+      stream.header(w, bytes);
+    } else if (Pairs && pair.wanted) {
+      pair.edge = w + pair.stride;
+      pair.fetch(w, bytes);
+    }
   }
   [[gnu::always_inline]] void unit(const std::byte* w, std::size_t bytes) {
-    if constexpr (P == 1) stream.fetch(w, bytes);
+    if constexpr (P == 1)
+      stream.fetch(w, bytes);
+    else if (Pairs && pair.wanted)
+      pair.fetch(w, bytes);
   }
 };

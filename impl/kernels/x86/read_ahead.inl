@@ -44,6 +44,37 @@ struct Stream {
   }
 };
 
+// Two panels side by side that few tokens meet, once: two streams into L1, each half as far ahead. Behind a pair's
+// first panel the stream goes on at the next pair's.
+struct PairOfStreams {
+  const std::byte *end, *next;
+  std::ptrdiff_t ahead;
+  std::size_t stride;
+  bool wanted;
+  const std::byte* edge = nullptr;  // the end of the first panel
+
+  PairOfStreams(const GemmArgs& a, std::size_t panel_bytes)
+      : end(a.panels + static_cast<std::size_t>(a.panel_count) * panel_bytes),
+        next(a.next),
+        ahead(a.reading.ahead / 2),
+        stride(panel_bytes),
+        wanted(a.reading.pairs && a.parts == 1) {}
+  // What lies at w of both panels, in order, is about to be read.
+  [[gnu::always_inline]] void fetch(const std::byte* w, std::size_t bytes) const {
+#pragma GCC unroll 1
+    for (std::size_t i = 0; i < bytes; i += 64) {
+      const std::byte* p = w + ahead + i;
+      if (p >= edge) p += stride;
+      if (p >= end) {
+        if (next == nullptr) return;
+        p = next + (p - end);
+      }
+      _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(p + stride), _MM_HINT_T0);
+    }
+  }
+};
+
 // A call's share of the weights to come (GemmArgs::next), fetched into L2 a little with every step of its loop, so that
 // memory is busy all the time.
 struct Share {

@@ -45,10 +45,14 @@ template <class Facts, class Sums, int P>
   }
 }
 
+// Whether memory bounds two panels at a time, with so many tokens: int8 always, int4 while digits are few.
+template <class Codes, class Facts, int P, int N>
+constexpr bool kPairs = P == 2 && (Codes::kSteps == 1 || (Facts::kPlanes == 2 && N <= 3));
+
 // P panels and N tokens of the tile from token `first` on.
 template <class Codes, class Facts, int P, int N>
 [[gnu::noinline]] void panels(const Call<Facts>& c, const std::byte* panel, int first, float* out,
-                              Ahead<Codes, P>& reading) {
+                              Ahead<Codes, P, kPairs<Codes, Facts, P, N>>& reading) {
   constexpr int kRows = N * Facts::kPlanes;
   const int n = c.n, rows = n * Facts::kPlanes;
   const std::size_t stride = c.stride, unit_header = c.unit_header;
@@ -57,7 +61,7 @@ template <class Codes, class Facts, int P, int N>
   Facts t = c.words;
   t.corr += first;
   t.scale += first;
-  Ahead<Codes, P> ahead = reading;
+  auto ahead = reading;
   const std::byte* w = panel + c.header + unit_header;
   ahead.header(panel, c.header + unit_header);
   __m512 f[P][N];
@@ -125,7 +129,7 @@ template <class Codes, class Facts, int P, int N>
 template <class Codes, class Facts, int P, int N>
 void run_panels(const Call<Facts>& c, std::int64_t begin, std::int64_t end, int first) {
   const GemmArgs& a = c.a;
-  Ahead<Codes, P> ahead(a, c.stride);
+  Ahead<Codes, P, kPairs<Codes, Facts, P, N>> ahead(a, c.stride);
   for (std::int64_t p = begin; p + P <= end; p += P) {
     const std::byte* panel = a.panels + static_cast<std::size_t>(p) * c.stride;
     panels<Codes, Facts, P, N>(c, panel, first, a.out + p * kPanelRows, ahead);
