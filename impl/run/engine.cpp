@@ -10,7 +10,6 @@ namespace {
 constexpr std::int64_t kCallResults = 4096;     // its results stay in L1
 constexpr std::size_t kCallBytes = 512 * 1024;  // its panels, and those that are read ahead meanwhile, stay in L2
 constexpr std::int64_t kMaxTileRows = 128;      // two panels always fit
-constexpr std::int64_t kKeptFloats = 1 << 20;   // of results that phase 2 keeps
 static_assert(2 * kPanelRows * kMaxTileRows <= kCallResults);
 
 std::int64_t panels_per_call(const ActiveExpert& e, std::size_t panel_bytes) {
@@ -38,9 +37,9 @@ struct Run {
   TileShape in, mid;
   std::size_t in_row, mid_row;  // bytes of a tile row
   std::int64_t halves;          // panels of a block of w13
-  // Few tokens: phase 2 walks one expert's matrix after another, as phase 1 does, and keeps what each slot gets;
-  // whoever finishes the last panels of some output columns sums them up. Else an item is some output columns of all
-  // experts, whose sums stay in L2; it begins anew in every matrix, which costs as much as reading 20 KB.
+  // Several threads and few slots: phase 2 walks one expert's matrix after another, as phase 1 does, and keeps what
+  // each slot gets; whoever finishes the last panels of some output columns sums them up. Else an item is some output
+  // columns of all experts, whose sums stay in L2; it begins anew in every matrix, which costs as much as reading 20 KB.
   bool keeps_results;
   Shards up, down;  // phase 1: blocks of w13; phase 2: panels of w2
 
@@ -142,7 +141,7 @@ struct Run {
   void finish_tile(const ActiveExpert& e, const Tile& t) const;
   void spread_row(float* row, const std::int32_t* columns) const;
   void multiply_down(const ActiveExpert& e, Range panels, const std::byte* after) const;
-  void multiply_down(const Claim& claim) const;
+  void multiply_columns(const Claim& claim) const;
   void sum_up(std::int64_t chunk) const;
   void start_sums(float* acc, std::int64_t column, std::int64_t columns) const;
   void add_identity(float* acc, std::int64_t column, std::int64_t columns) const;
@@ -368,7 +367,8 @@ void Run::sum_up(std::int64_t chunk) const {
   write_out(acc, column, columns);
 }
 
-void Run::multiply_down(const Claim& claim) const {
+// All experts' results in some output columns, and their sums.
+void Run::multiply_columns(const Claim& claim) const {
   if (claim.item < 0 || cancelled()) return;
   const Plan& p = w.plan;
   const P16Matrix& m = s.layout().w2;
@@ -472,7 +472,7 @@ Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
       run.multiply_up(e, units, after);
     });
   }));
-  if (!run.keeps_results) return phase(down.total(), [&](std::size_t i) { run.multiply_down(down.take(i)); });
+  if (!run.keeps_results) return phase(down.total(), [&](std::size_t i) { run.multiply_columns(down.take(i)); });
   return phase(down.total(), [&](std::size_t i) {
     run.each_piece(Matrix::w2, down.take(i), [&](const ActiveExpert& e, Range units, const std::byte* after) {
       run.multiply_down(e, units, after);

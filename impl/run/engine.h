@@ -29,7 +29,8 @@
 
 namespace moe {
 
-constexpr std::int64_t kCallPanels = 8;  // panels of one gemm call at most
+constexpr std::int64_t kCallPanels = 8;        // panels of one gemm call at most
+constexpr std::int64_t kKeptFloats = 1 << 20;  // of results that phase 2 keeps: with more it sums in its items
 
 // What stays the same for all calls of a layer.
 struct EngineSetup {
