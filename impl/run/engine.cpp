@@ -39,7 +39,7 @@ struct Run {
   std::int64_t halves;          // panels of a block of w13
   // Several threads and few slots: phase 2 walks one expert's matrix after another, as phase 1 does, and keeps what
   // each slot gets; whoever finishes the last panels of some output columns sums them up. Else an item is some output
-  // columns of all experts, whose sums stay in L2; it begins anew in every matrix, which costs as much as reading 20 KB.
+  // columns of all experts, whose sums stay in L2; it begins anew in every matrix, which costs the time of 20 KB.
   bool keeps_results;
   Shards up, down;  // phase 1: blocks of w13; phase 2: panels of w2
 
