@@ -1,38 +1,25 @@
-# Installation: library and description (component Runtime); header, link name, libmoe.pc, CMake package and
-# the static library (component Development). Everything is relocatable.
+# Installation: library, licence and notices (component Runtime); header, description, link name, libmoe.pc, CMake package
+# and the static library (component Development); on request the debug information (component Debug). Everything is
+# relocatable.
+include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/moe)
 
-install(TARGETS moe EXPORT moeTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT Runtime
-        NAMELINK_COMPONENT Development)
+# Stripped, asked for (cmake --install --strip) or not; what is installed next to us is as it was asked for.
+install(CODE "set(moe_asked_for_strip \"\${CMAKE_INSTALL_DO_STRIP}\")\nset(CMAKE_INSTALL_DO_STRIP ON)" COMPONENT Runtime)
+install(TARGETS libmoe_shared EXPORT moeTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT Runtime
+        NAMELINK_COMPONENT Development INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(CODE "set(CMAKE_INSTALL_DO_STRIP \"\${moe_asked_for_strip}\")" COMPONENT Runtime)
+if(TARGET libmoe_static)
+  install(TARGETS libmoe_static EXPORT moeTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT Development
+          INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+endif()
+install(CODE "set(moe_library [=[$<TARGET_FILE:libmoe_shared>]=])\nset(moe_readelf [=[${CMAKE_READELF}]=])\nset(moe_objcopy [=[${CMAKE_OBJCOPY}]=])"
+        SCRIPT pkgconfig/moe_debug_file.cmake COMPONENT Debug EXCLUDE_FROM_ALL)
+include(pkgconfig/moe_notices.cmake)
+
 install(FILES include_c/moe/moe.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/moe COMPONENT Development)
 install(FILES abi_check/moe_abi.json DESTINATION ${CMAKE_INSTALL_DATADIR}/moe COMPONENT Development)
-
-# --- libmoe.a: one relocatable object in which only the public names are global ------------------
-# A plain archive would put every C++ name of ours, and the copies of inline library functions, into the
-# namespace of the host's link. ld -r merges the objects (and dissolves COMDAT groups, which must not
-# meet others of the same name once their members are local), objcopy then hides what is not public.
-if(MOE_BUILD_STATIC)
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS abi_check/symbols.txt)
-  file(READ abi_check/symbols.txt names)
-  string(REGEX REPLACE "@[^\n]*" "" names "${names}")
-  set(public_symbols ${CMAKE_CURRENT_BINARY_DIR}/public_symbols.txt)
-  file(CONFIGURE OUTPUT ${public_symbols} CONTENT "${names}")
-  set(one_object ${CMAKE_CURRENT_BINARY_DIR}/libmoe.o)
-  add_custom_command(OUTPUT ${one_object}
-    COMMAND ${CMAKE_CXX_COMPILER} -r -nostdlib -Wl,--force-group-allocation -o ${one_object}.all ${moe_objects}
-    COMMAND ${CMAKE_OBJCOPY} --strip-debug --keep-global-symbols=${public_symbols} ${one_object}.all ${one_object}
-    COMMAND ${CMAKE_COMMAND} -E rm ${one_object}.all
-    DEPENDS ${moe_objects} ${public_symbols} COMMAND_EXPAND_LISTS VERBATIM)
-  add_library(moe_static STATIC ${one_object})
-  add_library(moe::moe_static ALIAS moe_static)
-  set_source_files_properties(${one_object} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
-  set_target_properties(moe_static PROPERTIES OUTPUT_NAME moe LINKER_LANGUAGE CXX)
-  target_link_libraries(moe_static INTERFACE stdc++ m) # what Libs.private says; C programs need it named
-  target_include_directories(moe_static PUBLIC $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include_c>
-                                               $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  install(TARGETS moe_static EXPORT moeTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT Development)
-endif()
 
 # --- CMake package ------------------------------------------------------------------------------
 install(EXPORT moeTargets NAMESPACE moe:: FILE moeTargets.cmake DESTINATION ${cmake_dir} COMPONENT Development)

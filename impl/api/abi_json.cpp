@@ -2,6 +2,8 @@
 // numbers into moe_abi_json.inc (CMakeLists.txt); abi_check/generate.py --check holds it against moe.h.
 #include <moe/moe.h>
 
+#include "base/float_rules.h"
+
 namespace {
 constexpr char kAbiJson[] = {
 #include "moe_abi_json.inc"

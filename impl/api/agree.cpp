@@ -30,8 +30,10 @@ std::string text_at(const json::Value& document, std::string_view pointer) {
   return v == nullptr ? "null" : json::write(*v, json::Order::sorted);
 }
 
-Error differs(std::string_view member, const std::string& what, const std::string& found, const std::string& expected) {
-  return fail(Code::config_mismatch, std::string(member), what + ": found " + found + ", the selection has " + expected,
+// `side`: "packed" or "weights".
+Error differs(std::string_view member, const std::string& side, const std::string& found, const std::string& expected) {
+  return fail(Code::config_mismatch, std::string(member),
+              std::string(member) + ": found " + found + " in " + side + ", the selection has " + expected,
               "\"member\":" + json::quote(member) + ",\"expected\":" + json::quote(expected) +
                   ",\"actual\":" + json::quote(found));
 }
@@ -67,8 +69,7 @@ PackedInfo packed_info(const Selection& selection) {
 Check check_same_config(const json::Value& theirs, const json::Value& selections, const char* side) {
   for (std::string_view pointer : kBinding) {
     const std::string found = text_at(theirs, pointer), expected = text_at(selections, pointer);
-    if (found != expected)
-      return differs(pointer, std::string(side) + ": config member " + std::string(pointer), found, expected);
+    if (found != expected) return differs(pointer, side, found, expected);
   }
   return ok();
 }
@@ -78,15 +79,15 @@ Check check_same_packed(const Packed& packed, const Selection& selection) {
   const Layout& found = packed.info.layout;
   const bool roomy = found == with_any_groups(selection.layout);
   if (packed.info.layout_id != selection.layout_id && !roomy)
-    return differs("layout", "packed: layout", packed.info.layout_id, selection.layout_id);
+    return differs("layout", "packed", packed.info.layout_id, selection.layout_id);
   MOE_TRY(const json::Value config,
           json::parse(packed.info.config, {.max_bytes = std::size_t{16} << 20, .max_depth = 32}));
   MOE_CHECK(check_same_config(config, selection.config->resolved, "packed"));
   const std::vector<std::int64_t> experts = local_experts(*selection.config);
   if (packed.info.experts != experts)
-    return differs("experts", "packed: experts", list_text(packed.info.experts), list_text(experts));
+    return differs("experts", "packed", list_text(packed.info.experts), list_text(experts));
   if (!(found == selection.layout) && !roomy)
-    return differs("layout", "packed: sizes of the layout", "expert stride " + std::to_string(found.expert_stride()),
+    return differs("layout", "packed", "expert stride " + std::to_string(found.expert_stride()),
                    "expert stride " + std::to_string(selection.layout.expert_stride()));
   return ok();
 }

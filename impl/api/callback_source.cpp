@@ -26,7 +26,8 @@ struct EndError {
 using OwnedError = std::unique_ptr<moe_error, EndError>;
 
 Error failure_of(moe_status status, const moe_error* error, const std::string& place) {
-  const std::string text = moe_error_message(error);
+  const std::string subject = moe_error_subject(error);
+  const std::string text = (subject.empty() ? "" : subject + ": ") + moe_error_message(error);
   if (status == MOE_ERR_MISSING_WEIGHT)
     return fail(Code::missing_weight, place, place + ": the source does not have it");
   if (status == MOE_ERR_CANCELLED)

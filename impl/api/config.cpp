@@ -29,8 +29,9 @@ Result<const moe::json::Value*> value_at(const moe_config* config, const char* p
 }
 
 moe::Error wrong_kind(const char* pointer, const char* wanted, const moe::json::Value& found) {
-  return fail(Code::invalid_argument, pointer,
-              std::string(pointer) + ": expected " + wanted + ", found " + kind_of(found));
+  return fail(
+      Code::invalid_argument, pointer,
+      std::string(*pointer != 0 ? pointer : "the config") + ": expected " + wanted + ", found " + kind_of(found));
 }
 
 // What all getters check.

@@ -16,8 +16,10 @@ struct Handed {
   Owner log, parallel, allocator;
 };
 
-// A context and, ended after it and all that uses it, the functions it calls.
+// A context and, ended after it and all that uses it, the functions it calls; last what late threads of the caller
+// find.
 struct Lent {
+  std::shared_ptr<moe::HostThreads> threads;
   Handed functions;
   std::shared_ptr<moe::Context> context;
 };
@@ -59,7 +61,9 @@ Result<moe::ContextHooks> hooks_of(const moe_context_callbacks* given) {
   if (callbacks.parallel != nullptr) MOE_CHECK(check_parallel(parallel));
   if (callbacks.allocator != nullptr) MOE_CHECK(check_allocator(allocator));
   hooks.log = {callbacks.log, callbacks.log_user};
-  if (callbacks.parallel != nullptr) hooks.parallel = {parallel.num_threads, parallel.user, parallel.parallel_for};
+  if (callbacks.parallel != nullptr)
+    hooks.threads = std::make_shared<moe::HostThreads>(
+        moe::HostParallel{parallel.num_threads, parallel.user, parallel.parallel_for});
   if (callbacks.allocator != nullptr) hooks.allocator = {allocator.user, allocator.allocate, allocator.deallocate};
   return hooks;
 }
@@ -137,6 +141,7 @@ moe_status moe_context_create(const char* options_json, size_t options_len, cons
     MOE_CHECK(not_null({{"out", out}}));
     MOE_TRY(moe::ContextHooks hooks, hooks_of(callbacks));
     auto lent = std::make_shared<Lent>();
+    lent->threads = hooks.threads;
     MOE_TRY(lent->context, moe::Context::create(text_of(options_json, options_len), hooks));
     lent->functions = std::move(handed);
     *out = make_handle<moe_context>(std::shared_ptr<moe::Context>(lent, lent->context.get()));

@@ -3,6 +3,7 @@
 
 #include "api/entry.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "config/describe.h"
 #include "oracle/keys.h"
 
@@ -35,8 +36,7 @@ Result<const Topic*> find_topic(std::string_view name) {
     if (t.name == name) return &t;
   std::string known;
   for (const Topic& t : kTopics) known += (known.empty() ? "" : ", ") + std::string(t.name);
-  return fail(Code::invalid_argument, "topic",
-              "topic: unknown topic \"" + std::string(name) + "\"; known are " + known);
+  return fail(Code::invalid_argument, "topic", "topic: unknown topic " + moe::in_quotes(name) + "; known are " + known);
 }
 
 }  // namespace

@@ -14,7 +14,6 @@
 #include "base/buffer.h"
 #include "base/tensor.h"
 #include "convert/repack.h"
-#include "oracle/backend.h"
 #include "run/engine.h"
 #include "run/rooms.h"
 
@@ -111,16 +110,28 @@ class MadePanels final : public PanelSource {
   mutable std::vector<Room> rooms_;
 };
 
-Result<const Kernel*> kernel_here(const Selection& s, const Layout& layout) {
-  MOE_TRY(const Platform host, detect_platform());
-  for (std::size_t i = 0; i < kKernelIds.size(); ++i) {
-    const Kernel* row = kernel_at(i);
-    const bool fits = row != nullptr && row->id->layout == layout.kind && act_fits(*s.config, row->id->act) &&
-                      host.runs(row->id->isa) && row->id->takes(layout);
-    if (fits && (row->ready == nullptr || row->ready())) return row;
+// Weights in another engine's layout, brought into one of ours.
+Check bring_here(const std::shared_ptr<const Packed>& packed, const Config& config,
+                 const std::shared_ptr<Context>& context, Emulated& e) {
+  const Layout& from = packed->info.layout;
+  std::optional<Layout> to = repacked_layout(from);
+  if (!to)
+    return fail(
+        Code::unsupported, "packed",
+        "packed: layout " + packed->info.layout_id + " is none of int4 or int8 weights with 16-bit activations");
+  MOE_CHECK(check_sizes(*to, config));
+  // As vLLM's classes of these names do. Lists of columns need the whole matrix.
+  if (config.emulation_layout == EmulationLayout::on_the_fly && !to->w13.has_order) {
+    MOE_TRY(e.panels, MadePanels::create(packed, *to, context));
+    return ok();
   }
-  return fail(Code::unsupported, "packed",
-              "packed: this host has no kernel that multiplies activations of in_dtype with layout " + layout.id());
+  auto weights = repack(*packed, *to, context);
+  if (!weights && weights.error().code == Code::unsupported && to->w13.has_order) {
+    to = repacked_layout(from, true);
+    weights = repack(*packed, *to, context);
+  }
+  MOE_TRY(e.weights, std::move(weights));
+  return ok();
 }
 
 }  // namespace
@@ -130,32 +141,19 @@ bool is_emulation(const Selection& s) {
 }
 
 Result<Emulated> emulate(const std::shared_ptr<const Packed>& packed, const Selection& selection,
-                         const std::shared_ptr<Context>& context) {
+                         const std::shared_ptr<Context>& context, const Machine& machine) {
   MOE_CHECK(check_model(*packed, selection));
+  const Config& config = *selection.config;
   Emulated e{.weights = packed};
-  if (!is_ours(packed->info.layout)) {
-    std::optional<Layout> to = repacked_layout(packed->info.layout);
-    if (!to)
-      return fail(
-          Code::unsupported, "packed",
-          "packed: layout " + packed->info.layout_id + " is none of int4 or int8 weights with 16-bit activations");
-    MOE_CHECK(check_sizes(*to, *selection.config));
-    MOE_TRY(e.kernel, kernel_here(selection, *to));
-    // As vLLM's classes of these names do. Lists of columns need the whole matrix.
-    if (selection.config->emulation_layout == EmulationLayout::on_the_fly && !to->w13.has_order) {
-      MOE_TRY(e.panels, MadePanels::create(packed, *to, context));
-      return e;
-    }
-    auto weights = repack(*packed, *to, context);
-    if (!weights && weights.error().code == Code::unsupported && to->w13.has_order) {
-      to = repacked_layout(packed->info.layout, true);
-      weights = repack(*packed, *to, context);
-    }
-    MOE_TRY(e.weights, std::move(weights));
-    return e;
-  }
-  MOE_CHECK(check_sizes(packed->info.layout, *selection.config));
-  MOE_TRY(e.kernel, kernel_here(selection, packed->info.layout));
+  if (is_ours(packed->info.layout))
+    MOE_CHECK(check_sizes(packed->info.layout, config));
+  else
+    MOE_CHECK(bring_here(packed, config, context, e));
+  const Layout& layout = e.panels ? e.panels->layout() : e.weights->info.layout;
+  e.kernel = kernel_here(config, layout, machine);
+  if (e.kernel == nullptr)
+    return fail(Code::unsupported, "packed",
+                "packed: this host has no kernel that multiplies activations of in_dtype with layout " + layout.id());
   return e;
 }
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "api/kernel_here.h"
 #include "io/packed.h"
 #include "kernels/kernel.h"
 #include "oracle/selection.h"
@@ -19,9 +20,10 @@ struct Emulated {
   const Kernel* kernel = nullptr;               // of this host, for them
 };
 
-// Checks that the weights are of the selection's model and brings them into a layout that a kernel of this host reads:
-// with emulation_layout on_the_fly panel by panel in each call, with dense once, into a copy.
+// Checks that the weights are of the selection's model and brings them into a layout that a kernel of the machine
+// reads: with emulation_layout on_the_fly panel by panel in each call, with dense once, into a copy. The kernel is the
+// last choice: weights may turn out to need a roomier layout.
 Result<Emulated> emulate(const std::shared_ptr<const Packed>& packed, const Selection& selection,
-                         const std::shared_ptr<Context>& context);
+                         const std::shared_ptr<Context>& context, const Machine& machine);
 
 }  // namespace moe::api

@@ -2,6 +2,7 @@
 //
 // An error object is made once and never changes. Its details are one JSON object:
 //   {"status":"MOE_ERR_SHAPE","status_code":4,"message":..,"subject":.., members of Error::details}
+// Every text becomes printable() here: what comes from files, documents and callbacks may be any bytes, a NUL too.
 // When memory is out there is one static object; ending it does nothing.
 #include <moe/moe.h>
 
@@ -12,6 +13,7 @@
 #include "api/guard.h"
 #include "api/handle.h"
 #include "base/json.h"
+#include "base/text.h"
 
 struct moe_error {
   std::uint64_t magic;
@@ -79,16 +81,25 @@ bool is_error(const moe_error* e) noexcept {
   return e != nullptr && reinterpret_cast<std::uintptr_t>(e) % alignof(moe_error) == 0 && e->magic == kMagic;
 }
 
+// Inside, messages are "<subject>: <what is wrong>". The subject has an accessor of its own, so callers get the rest.
+std::string_view without_subject(std::string_view message, std::string_view subject) {
+  if (subject.empty() || !message.starts_with(subject)) return message;
+  const std::string_view rest = message.substr(subject.size());
+  return rest.starts_with(": ") ? rest.substr(2) : message;
+}
+
 moe_error* make_error(moe_status status, std::string_view message, std::string_view subject, std::string_view details) {
   auto e = std::make_unique<OwnedError>();
   e->magic = kMagic;
   e->status = status;
-  e->message_text = message.empty() && status == MOE_ERR_INTERNAL ? std::string_view("internal error") : message;
-  e->subject_text = subject;
+  e->message_text = printable(without_subject(message, subject));
+  if (e->message_text.empty() && status == MOE_ERR_INTERNAL) e->message_text = "internal error";
+  e->subject_text = printable(subject);
   e->details_text = std::string("{\"status\":\"") + moe_status_name(status) +
                     "\",\"status_code\":" + std::to_string(status) + ",\"message\":" + json::quote(e->message_text) +
                     ",\"subject\":" + json::quote(e->subject_text);
-  if (!details.empty()) e->details_text.append(",").append(details);
+  // JSON by json::quote: what is left to escape stands in strings, where JSON writes it the same way.
+  if (!details.empty()) e->details_text.append(",").append(printable(details));
   e->details_text += "}";
   e->message = e->message_text.c_str();
   e->subject = e->subject_text.c_str();

@@ -7,9 +7,9 @@
 #include "api/correction_bias.h"
 #include "api/emulate.h"
 #include "api/entry.h"
+#include "api/kernel_here.h"
 #include "base/checked.h"
 #include "kernels/kernel.h"
-#include "oracle/backend.h"
 
 namespace {
 
@@ -31,17 +31,12 @@ Result<const moe::Kernel*> kernel_for(const moe::Selection& s, const moe::Layout
   const moe::Kernel* kernel = moe::kernel_at(*s.kernel);
   if (kernel == nullptr)
     return fail(Code::unsupported, "selection", "selection: kernel " + name + " is not in this build");
-  MOE_TRY(const moe::Platform host, moe::detect_platform());
-  if (!host.runs(kernel->id->isa))
+  MOE_TRY(const moe::api::Machine machine, moe::api::this_machine());
+  if (!machine.platform.runs(kernel->id->isa))
     return fail(Code::unsupported, "selection",
                 "selection: this host cannot run kernel " + name + ": it needs " +
                     std::string(moe::kIsaNames[static_cast<size_t>(kernel->id->isa)]));
-  for (size_t i = *s.kernel; i < moe::kKernelIds.size(); ++i) {
-    const moe::Kernel* row = moe::kernel_at(i);
-    const bool fits = row != nullptr && row->id->layout == kernel->id->layout &&
-                      moe::act_fits(*s.config, row->id->act) && host.runs(row->id->isa) && row->id->takes(layout);
-    if (fits && (row->ready == nullptr || row->ready())) return row;
-  }
+  if (const moe::Kernel* row = moe::api::kernel_here(*s.config, layout, machine, *s.kernel)) return row;
   return fail(Code::unsupported, "selection", "selection: the system refuses kernel " + name + " its registers");
 }
 
@@ -110,7 +105,8 @@ moe_status moe_layer_create(moe_context* ctx, const moe_selection* selection, co
     spec.selected_kernel = s.candidates[*s.winner].kernel;
     const std::shared_ptr<moe::Context> context = object_of(ctx);
     if (moe::api::is_emulation(s)) {
-      MOE_TRY(const moe::api::Emulated emulated, moe::api::emulate(packed->object, s, context));
+      MOE_TRY(const moe::api::Machine machine, moe::api::this_machine());
+      MOE_TRY(const moe::api::Emulated emulated, moe::api::emulate(packed->object, s, context, machine));
       spec.packed = emulated.weights;
       spec.panels = emulated.panels;
       spec.kernel = emulated.kernel;

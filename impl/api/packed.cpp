@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "api/entry.h"
+#include "base/text.h"
 #include "convert/convert.h"
 #include "scheme/wna16_layout.h"
 
@@ -46,7 +47,7 @@ Result<const moe::NamedOutput*> find_output(const moe::Packed& packed, const cha
   for (const moe::NamedOutput& o : packed.outputs) known += (known.empty() ? "" : ", ") + o.name;
   return fail(
       Code::invalid_argument, "role",
-      "role: no output \"" + std::string(role) + "\" in layout " + packed.info.layout_id + "; there are " + known);
+      "role: no output " + moe::in_quotes(role) + " in layout " + packed.info.layout_id + "; there are " + known);
 }
 
 // The whole output [E, ...], experts at their stride.
@@ -68,8 +69,7 @@ Result<moe::Matrix> matrix_of(const char* name) {
   const auto role = moe::role_from_name(name);
   if (role == moe::Role::w13_weight) return moe::Matrix::w13;
   if (role == moe::Role::w2_weight) return moe::Matrix::w2;
-  return fail(Code::invalid_argument, "role",
-              "role: expected w13_weight or w2_weight, got \"" + std::string(name) + "\"");
+  return fail(Code::invalid_argument, "role", "role: expected w13_weight or w2_weight, got " + moe::in_quotes(name));
 }
 
 moe_packed* packed_handle(moe::Packed packed) {

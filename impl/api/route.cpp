@@ -77,16 +77,16 @@ Check route_into(const moe::Router& router, const Rows& rows, std::int64_t token
   MOE_TRY(const moe::Buffer own, moe::Buffer::create(carve(nullptr).bytes));
   const Memory m = carve(own.data());
   const bool hash = router.rule == moe::RouteRule::hash;
-  moe::route(router,
-             {.num_tokens = tokens,
-              .logits_dtype = logits.dtype,
-              .logits = logits.data,
-              .row_stride = logits.strides[0],
-              .hash_ids = &ids,
-              .ids = m.ids,
-              .weights = m.weights,
-              .scratch = m.scratch},
-             moe::parallel_of(object_of(ctx).get()));
+  MOE_CHECK(moe::route(router,
+                       {.num_tokens = tokens,
+                        .logits_dtype = logits.dtype,
+                        .logits = logits.data,
+                        .row_stride = logits.strides[0],
+                        .hash_ids = &ids,
+                        .ids = m.ids,
+                        .weights = m.weights,
+                        .scratch = m.scratch},
+                       moe::parallel_of(object_of(ctx).get())));
   scatter(m.ids, m.weights, ids, weights, hash ? static_cast<std::int64_t>(router.k) : 0);
   return ok();
 }

@@ -69,10 +69,21 @@ Check check_sub_byte(const DlTensor& t, uint64_t flags) {
   if (t.bits % 8 == 0) return ok();
   if ((flags & kSubBytePadded) != 0)
     return refuse(Code::unsupported, "elements of " + std::to_string(t.bits) + " bits that take a byte each");
-  if (t.ndim > 0 && t.shape[t.ndim - 1] * t.bits % 8 != 0 && t.ndim > 1)
-    return refuse(Code::shape, "rows of " + std::to_string(t.shape[t.ndim - 1]) + " elements of " +
-                                   std::to_string(t.bits) + " bits do not fill whole bytes");
+  if (t.ndim < 2) return ok();
+  const int64_t row = t.shape[t.ndim - 1];
+  const auto row_bits = moe::checked_mul({row, t.bits});  // none: view_of refuses the shape
+  if (row_bits && *row_bits % 8 != 0)
+    return refuse(Code::shape, "rows of " + std::to_string(row) + " elements of " + std::to_string(t.bits) +
+                                   " bits do not fill whole bytes");
   return ok();
+}
+
+Result<void*> first_element(const DlTensor& t) {
+  const auto offset = moe::narrow<std::ptrdiff_t>(t.byte_offset);
+  const auto address = reinterpret_cast<std::uintptr_t>(t.data);
+  if (!offset || !moe::checked_add(address, static_cast<std::uintptr_t>(*offset)))
+    return refuse(Code::shape, "byte_offset " + std::to_string(t.byte_offset) + " leaves the address space");
+  return t.data == nullptr ? nullptr : static_cast<std::byte*>(t.data) + *offset;
 }
 
 Result<moe_tensor> convert(const DlManagedVersioned& m) {
@@ -99,9 +110,7 @@ Result<moe_tensor> convert(const DlManagedVersioned& m) {
   if (t.strides != nullptr && !any_stride && spread)
     return refuse(Code::shape, "all strides are 0: one element repeated");
   MOE_CHECK(check_sub_byte(t, m.flags));
-  if (t.byte_offset > static_cast<uint64_t>(PTRDIFF_MAX))
-    return refuse(Code::shape, "byte_offset " + std::to_string(t.byte_offset));
-  out.data = t.data == nullptr ? nullptr : static_cast<std::byte*>(t.data) + t.byte_offset;
+  MOE_TRY(out.data, first_element(t));
   MOE_TRY(const TensorView view, view_of(out, kName));  // shape, strides and address, as for any tensor
   out.nbytes = view.nbytes;
   return out;

@@ -40,6 +40,8 @@ Check check_rank(const moe_tensor& t, const char* name) {
               quoted(name) + "ndim is " + std::to_string(t.ndim) + ", expected 0 to " + std::to_string(MOE_MAX_DIMS));
 }
 
+std::uintptr_t address(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
+
 Dims dims_of(const moe_tensor& t) { return {t.shape, static_cast<std::size_t>(t.ndim)}; }
 
 Check check_extents(const moe_tensor& t, const char* name) {
@@ -107,6 +109,8 @@ std::optional<std::int64_t> reach(const moe_tensor& t, Dims strides, bool row_ma
   return count ? checked_mul({*count, bits / 8}) : std::nullopt;
 }
 
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;  // their bits fit 64-bit arithmetic too
+
 // Strides, byte count and address: the last steps, which make the view.
 Result<TensorView> finish_view(const moe_tensor& t, const char* name) {
   const Dims shape = dims_of(t);
@@ -130,7 +134,7 @@ Result<TensorView> finish_view(const moe_tensor& t, const char* name) {
         Code::shape, name,
         quoted(name) + dtype_name(v.dtype) + " tensors have no gaps, got strides " + shape_text({t.strides, rank}));
   const auto needed = reach(t, {v.strides.data(), rank}, row_major_strides);
-  if (!needed)
+  if (!needed || *needed > kMostBytes)
     return fail(Code::shape, name,
                 quoted(name) + "strides " + shape_text({t.strides, rank}) + " leave the address space");
   if (t.nbytes != 0 && t.nbytes < static_cast<std::uint64_t>(*needed))
@@ -138,7 +142,7 @@ Result<TensorView> finish_view(const moe_tensor& t, const char* name) {
                 quoted(name) + "shape and strides need " + std::to_string(*needed) + " bytes, nbytes is " +
                     std::to_string(t.nbytes),
                 "\"needed\":" + std::to_string(*needed));
-  if (t.nbytes > static_cast<std::uint64_t>(PTRDIFF_MAX))
+  if (t.nbytes > static_cast<std::uint64_t>(kMostBytes))
     return fail(Code::shape, name,
                 quoted(name) + "nbytes " + std::to_string(t.nbytes) + " is larger than the address space");
   if (t.data == nullptr && (*needed != 0 || t.nbytes != 0))
@@ -150,6 +154,9 @@ Result<TensorView> finish_view(const moe_tensor& t, const char* name) {
                 quoted(name) + "data is not aligned to its elements of " + std::to_string(element) + " bytes");
   v.data = static_cast<std::byte*>(t.data);
   v.nbytes = static_cast<std::size_t>(t.nbytes != 0 ? t.nbytes : static_cast<std::uint64_t>(*needed));
+  if (!checked_add(address(v.data), std::uintptr_t{v.nbytes}))
+    return fail(Code::shape, name,
+                quoted(name) + std::to_string(v.nbytes) + " bytes at this address leave the address space");
   return v;
 }
 
@@ -170,8 +177,6 @@ Check check_row_strides(TensorParam& p) {
                     std::to_string(v.shape[1]) + " elements");
   return ok();
 }
-
-std::uintptr_t address(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 
 #include "api/callback_source.h"
 #include "api/entry.h"
+#include "base/text.h"
 
 using moe::api::Access;
 using moe::api::Use;
@@ -13,7 +14,7 @@ namespace {
 
 Result<moe::Role> role_of(const char* name) {
   const auto role = moe::role_from_name(name);
-  if (!role) return fail(Code::invalid_argument, "role", "role: unknown role \"" + std::string(name) + "\"");
+  if (!role) return fail(Code::invalid_argument, "role", "role: unknown role " + moe::in_quotes(name));
   return *role;
 }
 
@@ -24,7 +25,7 @@ Result<moe::Shard> shard_of(const char* name, moe::Role role) {
   if (moe::is_w13(role) && s == "w1") return moe::Shard::w1;
   if (moe::is_w13(role) && s == "w3") return moe::Shard::w3;
   return fail(Code::invalid_argument, "shard",
-              "shard: \"" + std::string(s) + "\" is no part of " + moe::role_name(role));
+              "shard: " + moe::in_quotes(s) + " is no part of " + moe::role_name(role));
 }
 
 Check check_set(const moe_weights* weights, const char* name_of_text, const char* text, const moe_tensor* tensor) {

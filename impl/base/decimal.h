@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "base/float_rules.h"
+
 namespace moe {
 
 // Finite values only.

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/float_rules.h"
+
 namespace moe {
 
 enum class DType : std::int32_t {

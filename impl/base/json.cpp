@@ -18,6 +18,8 @@
 #include <numeric>
 #include <optional>
 
+#include "base/text.h"
+
 namespace moe::json {
 namespace {
 
@@ -49,21 +51,9 @@ class TextIterator {
   const char** reached_;
 };
 
-// At most 24 bytes of the text from `offset` on, as printable ASCII.
+// The text from `offset` on, as far as a message shows it.
 std::string excerpt(std::string_view text, std::size_t offset) {
-  constexpr std::string_view kHex = "0123456789abcdef";
-  std::string s;
-  for (const char c : text.substr(std::min(offset, text.size()), 24)) {
-    const auto u = static_cast<unsigned char>(c);
-    if (u >= 0x20 && u < 0x7f) {
-      s += c;
-    } else {
-      s += "\\x";
-      s += kHex[u >> 4];
-      s += kHex[u & 15];
-    }
-  }
-  return s;
+  return "'" + printable(first_characters(text.substr(std::min(offset, text.size())), 24)) + "'";
 }
 
 Error text_fault(std::size_t offset, const std::string& message) {
@@ -127,12 +117,13 @@ class TreeBuilder {
     constexpr int kNumberOverflow = 406;
     const std::size_t at = std::min(position == 0 ? 0 : position - 1, text_.size());
     if (e.id == kNumberOverflow) {
-      error_ = text_fault(position - std::min(position, token.size()),
-                          "the number " + token.substr(0, 40) + " is beyond the range of a double");
+      error_ =
+          text_fault(position - std::min(position, token.size()),
+                     "the number " + std::string(first_characters(token, 40)) + " is beyond the range of a double");
     } else if (at >= text_.size()) {
       error_ = text_fault(at, "the text ends in the middle of a value");
     } else {
-      error_ = text_fault(at, "not valid JSON here: '" + excerpt(text_, at) + "'");
+      error_ = text_fault(at, "not valid JSON here: " + excerpt(text_, at));
     }
     return false;
   }
@@ -181,7 +172,7 @@ class TreeBuilder {
       if (members[order[i]].first == members[order[i - 1]].first) repeated = std::min(repeated, order[i]);
     if (repeated == members.size()) return true;
     const std::size_t start = string_start(text_, f.key_ends[repeated]);
-    error_ = text_fault(start, "the object has this key twice: '" + excerpt(text_, start) + "'");
+    error_ = text_fault(start, "the object has this key twice: " + excerpt(text_, start));
     return false;
   }
 

@@ -79,7 +79,8 @@ Result<Value> parse(std::string_view text, const Limits& limits = {});
 enum class Order { as_is, sorted };
 std::string write(const Value& value, Order order = Order::as_is);
 
-// A string as a JSON literal with quotes: seven short escapes, \u00xx for other control characters.
+// A string as a JSON literal with quotes: seven short escapes, \u00xx for other control characters. A byte that is
+// no UTF-8 is written as the text \xNN (as in base/text.h), so that what is written always parses.
 std::string quote(std::string_view s);
 // One token of a JSON pointer: "~" -> "~0", "/" -> "~1".
 std::string escape_pointer(std::string_view key);

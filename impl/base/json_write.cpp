@@ -9,6 +9,7 @@
 
 #include "base/decimal.h"
 #include "base/json.h"
+#include "base/text.h"
 
 namespace moe::json {
 namespace {
@@ -18,7 +19,8 @@ void append_quoted(std::string& out, std::string_view s) {
   constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t";
   constexpr std::string_view kLetter = "\"\\bfnrt";
   out += '"';
-  for (const char c : s) {
+  for (std::size_t at = 0; at < s.size(); ++at) {
+    const char c = s[at];
     const auto u = static_cast<unsigned char>(c);
     if (const std::size_t i = kEscaped.find(c); i != std::string_view::npos) {
       out += '\\';
@@ -27,8 +29,13 @@ void append_quoted(std::string& out, std::string_view s) {
       out += "\\u00";
       out += kHex[u >> 4];
       out += kHex[u & 15];
+    } else if (const std::size_t n = utf8_length(s.substr(at)); n != 0) {
+      out += s.substr(at, n);
+      at += n - 1;
     } else {
-      out += c;
+      out += "\\\\x";
+      out += kHex[u >> 4];
+      out += kHex[u & 15];
     }
   }
   out += '"';

@@ -31,6 +31,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/text.h"
 
 namespace moe {
 namespace {
@@ -46,37 +47,6 @@ LogLevel from_spdlog(SpdLevel level) {
   for (std::size_t i = 0; i < kLevels.size(); ++i)
     if (kLevels[i] == level) return static_cast<LogLevel>(i);
   return LogLevel::error;
-}
-
-// Bytes of the UTF-8 sequence at the start of s, 0 when it is none (RFC 3629: no surrogates, nothing
-// overlong, nothing above U+10FFFF).
-std::size_t utf8_length(std::string_view s) {
-  const auto byte = [&s](std::size_t i) { return i < s.size() ? static_cast<unsigned char>(s[i]) : 0u; };
-  const unsigned a = byte(0), b = byte(1);
-  if (a < 0x80) return 1;
-  const auto tail = [&byte](std::size_t i) { return (byte(i) & 0xc0u) == 0x80u; };
-  if (a >= 0xc2 && a <= 0xdf) return tail(1) ? 2 : 0;
-  if (a >= 0xe0 && a <= 0xef) {
-    const bool range = (a != 0xe0 || b >= 0xa0) && (a != 0xed || b < 0xa0);
-    return range && tail(1) && tail(2) ? 3 : 0;
-  }
-  if (a >= 0xf0 && a <= 0xf4) {
-    const bool range = (a != 0xf0 || b >= 0x90) && (a != 0xf4 || b < 0x90);
-    return range && tail(1) && tail(2) && tail(3) ? 4 : 0;
-  }
-  return 0;
-}
-
-// Bytes that are no UTF-8 become U+FFFD, so that a log line is always valid JSON.
-std::string valid_utf8(std::string_view s) {
-  std::string out;
-  out.reserve(s.size());
-  while (!s.empty()) {
-    const std::size_t n = utf8_length(s);
-    out += n == 0 ? std::string_view("\xef\xbf\xbd") : s.substr(0, n);
-    s.remove_prefix(n == 0 ? 1 : n);
-  }
-  return out;
 }
 
 std::string_view view(spdlog::string_view_t s) { return {s.data(), s.size()}; }
@@ -188,7 +158,7 @@ Log::~Log() = default;
 void Log::write(LogLevel level, const char* component, std::string_view message) noexcept {
   if (level < LogLevel::trace || level >= LogLevel::off) return;
   try {
-    state_->logger->write(kLevels[static_cast<std::size_t>(level)], component, message);
+    state_->logger->write(kLevels[static_cast<std::size_t>(level)], component, printable(message));
   } catch (...) {  // no memory for the message: it is dropped
   }
 }
@@ -198,8 +168,7 @@ std::string Log::take() {
   for (const Entry& e : state_->ring->take()) {
     lines += "{\"t_ns\":" + std::to_string(e.t_ns) + ",\"level\":\"" +
              std::string(kLevelNames[static_cast<std::size_t>(e.level)]) +
-             "\",\"component\":" + json::quote(valid_utf8(e.component)) +
-             ",\"message\":" + json::quote(valid_utf8(e.message)) + "}\n";
+             "\",\"component\":" + json::quote(e.component) + ",\"message\":" + json::quote(e.message) + "}\n";
   }
   return lines;
 }

@@ -1,5 +1,5 @@
-// Log messages of one context: to the caller's callback and into a ring that can be polled. The
-// implementation is the only file that sees spdlog. Nothing ever goes to stdout or stderr.
+// Log messages of one context: to the caller's callback and into a ring that can be polled, printable (base/text.h).
+// The implementation is the only file that sees spdlog. Nothing ever goes to stdout or stderr.
 #pragma once
 
 #include <cstddef>

@@ -5,37 +5,39 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/result.h"
+
 namespace moe {
 
 using TaskFn = void (*)(void* arg, std::size_t index);
 
+// Threads that a caller lends may fail to run every task (Code::callback): each use hands that on, and what the tasks
+// should have written is unspecified. Own threads do not fail.
 struct Parallel {
   int num_threads = 1;  // how many tasks can run at once
   void* self = nullptr;
-  void (*run)(void* self, std::size_t count, TaskFn task, void* arg) = nullptr;  // nullptr: on this thread
+  Check (*run)(void* self, std::size_t count, TaskFn task, void* arg) = nullptr;  // nullptr: on this thread
   bool also_single = false;  // `run` does more than spread work (floating-point modes): give it single tasks too
 
-  void operator()(std::size_t count, TaskFn task, void* arg) const {
-    if (run != nullptr && count > (also_single ? 0u : 1u)) {
-      run(self, count, task, arg);
-      return;
-    }
+  Check operator()(std::size_t count, TaskFn task, void* arg) const {
+    if (run != nullptr && count > (also_single ? 0u : 1u)) return run(self, count, task, arg);
     for (std::size_t i = 0; i < count; ++i) task(arg, i);
+    return ok();
   }
   // The same for a lambda `body(std::size_t index)`; must not throw.
   template <class F>
-  void each(std::size_t count, F& body) const {
-    (*this)(
+  Check each(std::size_t count, F& body) const {
+    return (*this)(
         count, [](void* p, std::size_t i) { (*static_cast<F*>(p))(i); }, &body);
   }
   // body(part, begin, end) for nearly equal parts of [0, count), in the same places for any number of threads.
   template <class F>
-  void parts(std::int64_t count, std::int64_t parts, const F& body) const {
+  Check parts(std::int64_t count, std::int64_t parts, const F& body) const {
     auto task = [&](std::size_t i) {
       const auto part = static_cast<std::int64_t>(i);
       body(part, count * part / parts, count * (part + 1) / parts);
     };
-    each(static_cast<std::size_t>(parts), task);
+    return each(static_cast<std::size_t>(parts), task);
   }
 };
 

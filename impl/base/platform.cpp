@@ -8,6 +8,7 @@
 
 #include "base/cpu_features.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "base/topology.h"
 
 namespace moe {
@@ -144,7 +145,7 @@ Result<Platform> detect_platform(const char* max_isa) {
       words += name;
     }
     return fail(Code::invalid_argument, "MOE_MAX_ISA",
-                "MOE_MAX_ISA: unknown instruction set \"" + std::string(max_isa) + "\", expected one of:" + words);
+                "MOE_MAX_ISA: unknown instruction set " + in_quotes(max_isa) + ", expected one of:" + words);
   }
   p.features = capped(p.features, *cap, p.arch);
   return p;

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/float_rules.h"
+
 namespace moe {
 
 class ProcessMark {

@@ -10,6 +10,8 @@
 #include <utility>
 #include <variant>
 
+#include "base/float_rules.h"
+
 namespace moe {
 
 enum class Code : std::int32_t {
@@ -41,7 +43,7 @@ enum class Code : std::int32_t {
 
 struct Error {
   Code code = Code::internal;
-  std::string message;  // one English line with the numbers in it
+  std::string message;  // "<subject>: <what is wrong>", one English line with the numbers in it
   std::string subject;  // JSON pointer, "w13_scale[17]", parameter name, path, or ""
   std::string details;  // further members of moe_error_details_json: "\"needed\":42,\"errno\":2"
 };

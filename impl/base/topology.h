@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/float_rules.h"
+
 namespace moe {
 
 using CpuList = std::vector<int>;  // ascending, distinct

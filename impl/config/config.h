@@ -50,6 +50,11 @@ struct RoutingConfig {
   std::optional<std::int64_t> seed;
   std::int64_t num_fused_shared_experts = 0, num_zero_experts = 0;
   bool hash_routing = false;
+  std::optional<bool> topk_weights_hold_factor;
+  std::optional<std::int64_t> skip_id;  // an id of a call that is no expert: skipped like -1
+
+  // Else the weights hold the factor: those that routing gives and those that a caller hands over.
+  bool scales_output() const { return apply_routed_scale_to_output && !topk_weights_hold_factor.value_or(false); }
 };
 
 struct Config {

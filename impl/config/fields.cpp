@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text.h"
+
 namespace moe::fields {
 namespace {
 
@@ -13,17 +15,6 @@ std::string range_text(Range r) {
 }
 
 std::string real_text(double d) { return json::write(json::Value(d)); }
-
-// At most `count` code points of a string, whole ones only.
-std::string_view first_code_points(std::string_view s, std::size_t count) {
-  std::size_t i = 0;
-  while (i < s.size() && count > 0) {
-    do ++i;
-    while (i < s.size() && (static_cast<unsigned char>(s[i]) & 0xc0) == 0x80);
-    --count;
-  }
-  return s.substr(0, i);
-}
 
 }  // namespace
 
@@ -47,14 +38,9 @@ std::string child(std::string_view pointer, std::string_view key) {
 }
 
 std::string brief(const json::Value& value) {
-  constexpr std::size_t kLongest = 48;
   if (const json::Array* a = value.array()) return "an array of " + std::to_string(a->size()) + " elements";
   if (const json::Object* o = value.object()) return "an object of " + std::to_string(o->size()) + " members";
-  if (const std::string* s = value.string()) {
-    const std::string_view head = first_code_points(*s, kLongest);
-    if (head.size() == s->size()) return json::quote(*s);
-    return json::quote(head) + "... (" + std::to_string(code_points(*s)) + " characters)";
-  }
+  if (const std::string* s = value.string()) return in_quotes(*s);
   return json::write(value);
 }
 
@@ -65,11 +51,6 @@ std::string join(Words words) {
     out += words[i];
   }
   return out;
-}
-
-std::size_t code_points(std::string_view utf8) {
-  return static_cast<std::size_t>(
-      std::count_if(utf8.begin(), utf8.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
 std::optional<std::int64_t> as_integer(const json::Value& value) {
@@ -153,12 +134,12 @@ Result<bool> Members::boolean(std::string_view key, bool fallback) const {
   return b.value_or(fallback);
 }
 
-Result<std::optional<std::string>> Members::text(std::string_view key, std::size_t max_code_points) const {
+Result<std::optional<std::string>> Members::text(std::string_view key, std::size_t max_characters) const {
   const json::Value* v = get(key);
   if (v == nullptr) return std::optional<std::string>();
   const std::string* s = v->string();
-  if (s == nullptr || code_points(*s) > max_code_points) {
-    return unexpected(at(key), *v, "a string of at most " + std::to_string(max_code_points) + " characters");
+  if (s == nullptr || character_count(*s) > max_characters) {
+    return unexpected(at(key), *v, "a string of at most " + std::to_string(max_characters) + " characters");
   }
   return std::optional<std::string>(*s);
 }

@@ -39,7 +39,6 @@ std::string child(std::string_view pointer, std::string_view key);
 std::string brief(const json::Value& value);
 // "a, b or c"
 std::string join(Words words);
-std::size_t code_points(std::string_view utf8);
 // Integers and integral reals that fit int64; never booleans.
 std::optional<std::int64_t> as_integer(const json::Value& value);
 std::optional<double> as_number(const json::Value& value);
@@ -61,7 +60,7 @@ class Members {
   Result<double> number(std::string_view key, RealRange range, double fallback) const;
   Result<std::optional<bool>> boolean(std::string_view key) const;
   Result<bool> boolean(std::string_view key, bool fallback) const;
-  Result<std::optional<std::string>> text(std::string_view key, std::size_t max_code_points) const;
+  Result<std::optional<std::string>> text(std::string_view key, std::size_t max_characters) const;
   // Place of the word in the list.
   Result<std::optional<std::size_t>> word(std::string_view key, Words words) const;
   // For lists in the order of an enum.

@@ -119,9 +119,10 @@ struct Built {
 constexpr std::string_view kOptions = "options:";
 
 // Name, projections, sizes, activation, dtype and routing of the layer with this index, default the
-// first with experts. `layer_pointer`: where the index was given.
-Result<Built> describe_layer(const ModelFile& file, std::optional<std::int64_t> layer,
-                             const std::string& layer_pointer);
+// first with experts. `layer_pointer`: where the index was given. `compat`: whose routing it is where vLLM's class and
+// transformers' differ.
+Result<Built> describe_layer(const ModelFile& file, std::optional<std::int64_t> layer, const std::string& layer_pointer,
+                             Policy compat);
 
 // --- hf_document.cpp ---------------------------------------------------------------------------------
 Result<Built> build_document(const json::Value& hf, const json::Value& options);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text.h"
 #include "config/hf.h"
 #include "scheme/checkpoint.h"
 
@@ -30,7 +31,7 @@ Result<std::vector<std::string>> projection_names(const Members& query) {
     const json::Value& entry = (*v->array())[i];
     const std::string* s = entry.string();
     const std::string at = pointer + "/" + std::to_string(i);
-    if (s == nullptr || s->empty() || fields::code_points(*s) > kMaxProjection)
+    if (s == nullptr || s->empty() || character_count(*s) > kMaxProjection)
       return fields::unexpected(at, entry, "a string of 1 to 64 characters");
     names[i] = *s;
     if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), *s) !=
@@ -77,7 +78,8 @@ std::vector<std::int64_t> experts_on_disk(const Config& c) {
 json::Value tensor_entry(const Config& c, const ExpertModule& module, std::int64_t expert, Projection p,
                          const CheckpointTensor& row) {
   const int num_bits = c.quantization.weights ? c.quantization.weights->num_bits : dtype_bits(c.in_dtype);
-  const MatrixSize size = projection_size(p, c.hidden_dim, c.intermediate_size, c.group_size(), num_bits);
+  MatrixSize size = projection_size(p, c.hidden_dim, c.intermediate_size, c.group_size(), num_bits);
+  size.one_scale = c.quantization.has_one_scale();
   const auto role = role_of(p, row.kind);
   const Shard shard = shard_of(p, module.gated);
   const TensorShape shape = row.shape(size);

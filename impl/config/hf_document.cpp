@@ -89,6 +89,14 @@ Check apply_overrides(const Members& options, Built& b) {
   return ok();
 }
 
+// A wrong value is refused with the other overrides.
+Policy compat_of(const Members& options) {
+  const json::Value* overrides = options.get("overrides");
+  const json::Value* compat = overrides == nullptr ? nullptr : overrides->find("bit_compat");
+  return compat != nullptr && compat->string() != nullptr && *compat->string() == "vllm" ? Policy::vllm
+                                                                                         : Policy::libmoe;
+}
+
 // null counts: it says that the layer is not quantized.
 bool overrides_quantization(const Members& options) {
   const json::Value* overrides = options.get("overrides");
@@ -176,7 +184,7 @@ Result<Built> build_document(const json::Value& hf, const json::Value& options_v
   MOE_TRY(const auto layer, options.integer("layer_index", {0, 1 << 24}));
   MOE_TRY(const auto module, options.text("module", kMaxModule));
   MOE_TRY(const ModelFile file, ModelFile::open(hf));
-  MOE_TRY(Built b, describe_layer(file, layer, options.at("layer_index")));
+  MOE_TRY(Built b, describe_layer(file, layer, options.at("layer_index"), compat_of(options)));
   if (module) b.put("name", *module, options.at("module"));
   MOE_CHECK(put_parallel(options, b));
   MOE_CHECK(apply_overrides(options, b));

@@ -18,9 +18,14 @@ enum class Layers : std::uint8_t {
   qwen,     // not in mlp_only_layers, and (l + 1) % decoder_sparse_step == 0
   deepseek  // l >= first_k_dense_replace and l % moe_layer_freq == 0
 };
-enum class Bias : std::uint8_t { none, always, noaux_tc, use_routing_bias };
+enum class Groups : std::uint8_t {
+  none,
+  always,        // n_group, topk_group; and routed_scaling_factor on the output
+  unless_greedy  // the same, but topk_method greedy chooses among all experts
+};
 
-// A routing value: that of the file's key, else the fixed one.
+// A routing value: that of the file's key, else the architecture's own. Files leave out what their class takes for
+// granted: what is not there is never "no".
 struct Renormalize {
   std::string_view key;
   bool otherwise;
@@ -28,6 +33,11 @@ struct Renormalize {
 struct ScoringFunction {
   std::string_view key;
   Scoring otherwise;
+};
+// A correction bias beside the router; the key says true or noaux_tc where there is one.
+struct CorrectionBias {
+  std::string_view key;
+  bool otherwise;
 };
 
 struct Architecture {
@@ -38,8 +48,9 @@ struct Architecture {
   Layers layers;
   ScoringFunction scoring;
   Renormalize renormalize;
-  bool grouped = false;  // n_group, topk_group; and routed_scaling_factor on the output
-  Bias bias = Bias::none;
+  Renormalize vllm_renormalize;  // with bit_compat vllm, whose classes do not always agree with transformers'
+  Groups groups = Groups::none;
+  CorrectionBias bias = {"", false};
   std::string_view method = {};
 };
 
@@ -50,24 +61,45 @@ constexpr ScoringFunction kScoringOrSoftmax = {"scoring_func", Scoring::softmax}
 constexpr ScoringFunction kScoringOrSigmoid = {"scoring_func", Scoring::sigmoid};
 constexpr Renormalize kAlways = {"", true}, kNever = {"", false};
 constexpr Renormalize kNormOrFalse = {"norm_topk_prob", false}, kNormOrTrue = {"norm_topk_prob", true};
+constexpr CorrectionBias kNoBias = {"", false}, kBias = {"", true};
+constexpr CorrectionBias kMethodOrNone = {"topk_method", false}, kMethodOrBias = {"topk_method", true};
+constexpr CorrectionBias kUseOrBias = {"use_routing_bias", true};
+constexpr Groups kNone = Groups::none, kGroups = Groups::always, kUnlessGreedy = Groups::unless_greedy;
 
 // clang-format off
 constexpr std::array kArchitectures = {
-    // name                                block    projections     experts              width   layers            scoring            renormalize   grouped bias                    method
-    Architecture{"MixtralForCausalLM",     kSparse, kNumberedNames, "num_local_experts", kDense, Layers::all,      kSoftmax,          kAlways},
-    Architecture{"Qwen2MoeForCausalLM",    kMlp,    kProjNames,     "num_experts",       kWidth, Layers::qwen,     kSoftmax,          kNormOrFalse},
-    Architecture{"Qwen3MoeForCausalLM",    kMlp,    kProjNames,     "num_experts",       kWidth, Layers::qwen,     kSoftmax,          kNormOrFalse},
-    Architecture{"Qwen3NextForCausalLM",   kMlp,    kProjNames,     "num_experts",       kWidth, Layers::qwen,     kSoftmax,          kNormOrTrue},
-    Architecture{"OlmoeForCausalLM",       kMlp,    kProjNames,     "num_experts",       kDense, Layers::all,      kSoftmax,          kNever},
-    Architecture{"PhiMoEForCausalLM",      kSparse, kNumberedNames, "num_local_experts", kDense, Layers::all,      kSoftmax,          kNever,       false,  Bias::none,             "sparsemixer"},
-    Architecture{"MiniMaxM2ForCausalLM",   kSparse, kNumberedNames, "num_local_experts", kDense, Layers::all,      kScoringOrSigmoid, kAlways,      false,  Bias::use_routing_bias},
-    Architecture{"DeepseekV2ForCausalLM",  kMlp,    kProjNames,     "n_routed_experts",  kWidth, Layers::deepseek, kScoringOrSoftmax, kNormOrFalse, true,   Bias::noaux_tc},
-    Architecture{"DeepseekV3ForCausalLM",  kMlp,    kProjNames,     "n_routed_experts",  kWidth, Layers::deepseek, kScoringOrSoftmax, kNormOrTrue,  true,   Bias::noaux_tc},
-    Architecture{"DeepseekV32ForCausalLM", kMlp,    kProjNames,     "n_routed_experts",  kWidth, Layers::deepseek, kScoringOrSoftmax, kNormOrTrue,  true,   Bias::noaux_tc},
-    Architecture{"Dots1ForCausalLM",       kMlp,    kProjNames,     "n_routed_experts",  kWidth, Layers::deepseek, kScoringOrSoftmax, kNormOrFalse, true,   Bias::noaux_tc},
-    Architecture{"Glm4MoeForCausalLM",     kMlp,    kProjNames,     "n_routed_experts",  kWidth, Layers::deepseek, kSigmoid,          kNormOrTrue,  true,   Bias::always},
+    // name                                block    projections     experts              width   layers            scoring            renormalize   vllm          groups         bias           method
+    Architecture{"MixtralForCausalLM",     kSparse, kNumberedNames, "num_local_experts", kDense, Layers::all,      kSoftmax,          kAlways,      kAlways},
+    Architecture{"Qwen2MoeForCausalLM",    kMlp,    kProjNames,     "num_experts",       kWidth, Layers::qwen,     kSoftmax,          kNormOrFalse, kNormOrFalse},
+    Architecture{"Qwen3MoeForCausalLM",    kMlp,    kProjNames,     "num_experts",       kWidth, Layers::qwen,     kSoftmax,          kNormOrFalse, kNormOrFalse},
+    Architecture{"Qwen3NextForCausalLM",   kMlp,    kProjNames,     "num_experts",       kWidth, Layers::qwen,     kSoftmax,          kNormOrTrue,  kNormOrTrue},
+    Architecture{"OlmoeForCausalLM",       kMlp,    kProjNames,     "num_experts",       kDense, Layers::all,      kSoftmax,          kNormOrFalse, kNever},
+    Architecture{"PhimoeForCausalLM",      kSparse, kNumberedNames, "num_local_experts", kDense, Layers::all,      kSoftmax,          kNever,       kNever,       kNone,         kNoBias,       "sparsemixer"},
+    Architecture{"PhiMoEForCausalLM",      kSparse, kNumberedNames, "num_local_experts", kDense, Layers::all,      kSoftmax,          kNever,       kNever,       kNone,         kNoBias,       "sparsemixer"},
+    Architecture{"MiniMaxM2ForCausalLM",   kSparse, kNumberedNames, "num_local_experts", kDense, Layers::all,      kScoringOrSigmoid, kAlways,      kAlways,      kNone,         kUseOrBias},
+    Architecture{"DeepseekV2ForCausalLM",  kMlp,    kProjNames,     "n_routed_experts",  kWidth, Layers::deepseek, kScoringOrSoftmax, kNever,       kNormOrFalse, kUnlessGreedy, kMethodOrNone},
+    Architecture{"DeepseekV3ForCausalLM",  kMlp,    kProjNames,     "n_routed_experts",  kWidth, Layers::deepseek, kScoringOrSigmoid, kNormOrTrue,  kNormOrTrue,  kGroups,       kMethodOrBias},
+    Architecture{"DeepseekV32ForCausalLM", kMlp,    kProjNames,     "n_routed_experts",  kWidth, Layers::deepseek, kScoringOrSigmoid, kNormOrTrue,  kNormOrTrue,  kGroups,       kMethodOrBias},
+    Architecture{"Dots1ForCausalLM",       kMlp,    kProjNames,     "n_routed_experts",  kWidth, Layers::deepseek, kScoringOrSigmoid, kNormOrFalse, kNormOrFalse, kGroups,       kMethodOrBias},
+    Architecture{"Glm4MoeForCausalLM",     kMlp,    kProjNames,     "n_routed_experts",  kWidth, Layers::deepseek, kSigmoid,          kNormOrTrue,  kNormOrTrue,  kGroups,       kBias},
 };
 // clang-format on
+
+// Words of files that are another's name for one of ours.
+struct Synonym {
+  std::string_view member, theirs, ours;
+};
+constexpr std::array kSynonyms = {
+    Synonym{"activation", "swish", "silu"},
+    Synonym{"scoring_func", "noaux_tc", "sigmoid"},  // dots1; the bias that the word speaks of is there by default
+};
+
+json::Value in_our_words(std::string_view member, const json::Value& theirs) {
+  const std::string* word = theirs.string();
+  for (const Synonym& s : kSynonyms)
+    if (word != nullptr && s.member == member && s.theirs == *word) return s.ours;
+  return theirs;
+}
 
 constexpr fields::Range kLayerCount = {1, 65536};
 
@@ -146,7 +178,7 @@ class Writer {
     for (const std::string_view key : keys) {
       const Foreign& holder = file_.holder(key);
       if (!holder.has(key)) continue;
-      built.put(member, *holder.get(key), holder.at(key));
+      built.put(member, in_our_words(member, *holder.get(key)), holder.at(key));
       return true;
     }
     return false;
@@ -158,7 +190,8 @@ class Writer {
   void copy_routing(std::string_view member, std::string_view key, const json::Value& otherwise) {
     const Foreign& holder = file_.holder(key);
     const bool found = !key.empty() && holder.has(key);
-    built.put("routing", member, found ? *holder.get(key) : otherwise, found ? holder.at(key) : "");
+    built.put("routing", member, found ? in_our_words(member, *holder.get(key)) : otherwise,
+              found ? holder.at(key) : "");
   }
 
   Built built;
@@ -181,31 +214,40 @@ Check write_dtype(const ModelFile& file, Writer& w) {
   return ok();
 }
 
-Result<bool> has_bias(const ModelFile& file, Bias bias) {
-  if (bias == Bias::noaux_tc) {
-    MOE_TRY(const auto method, file.holder("topk_method").text("topk_method"));
-    return method == "noaux_tc";
-  }
-  if (bias == Bias::use_routing_bias) {
-    MOE_TRY(const auto use, file.holder("use_routing_bias").boolean("use_routing_bias"));
-    return use.value_or(false);
-  }
-  return bias == Bias::always;
+Result<bool> has_bias(const ModelFile& file, const CorrectionBias& bias) {
+  const Foreign& holder = file.holder(bias.key);
+  if (bias.key.empty() || !holder.has(bias.key)) return bias.otherwise;
+  const json::Value& said = *holder.get(bias.key);
+  if (said.boolean() != nullptr) return *said.boolean();
+  if (said.string() != nullptr) return *said.string() == "noaux_tc";
+  return fields::unexpected(holder.at(bias.key), said, "a word or a boolean");
 }
 
-Check write_routing(const ModelFile& file, const Architecture& a, Writer& w) {
+// A file without the key is greedy, too.
+Result<bool> is_greedy(const ModelFile& file, const Architecture& a, Policy compat) {
+  if (a.groups != Groups::unless_greedy || compat == Policy::vllm) return false;
+  MOE_TRY(const auto method, file.holder("topk_method").text("topk_method"));
+  return method.value_or("greedy") == "greedy";
+}
+
+Check write_routing(const ModelFile& file, const Architecture& a, Policy compat, Writer& w) {
   const std::string_view scoring = kScoringNames[static_cast<std::size_t>(a.scoring.otherwise)];
   w.copy_routing("scoring_func", a.scoring.key, scoring);
-  w.copy_routing("renormalize", a.renormalize.key, a.renormalize.otherwise);
-  if (a.grouped) {
-    w.copy_routing("num_expert_group", "n_group", 1);
-    w.copy_routing("topk_group", "topk_group", 1);
+  const Renormalize& renormalize = compat == Policy::vllm ? a.vllm_renormalize : a.renormalize;
+  w.copy_routing("renormalize", renormalize.key, renormalize.otherwise);
+  if (a.groups != Groups::none) {
+    MOE_TRY(const bool greedy, is_greedy(file, a, compat));
+    w.copy_routing("num_expert_group", greedy ? "" : "n_group", 1);
+    w.copy_routing("topk_group", greedy ? "" : "topk_group", 1);
     w.copy_routing("routed_scaling_factor", "routed_scaling_factor", 1.0);
     w.built.put("routing", "apply_routed_scale_to_output", true, "");
   }
   MOE_TRY(const bool bias, has_bias(file, a.bias));
   if (bias) w.built.put("routing", "e_score_correction_bias", true, "");
   if (!a.method.empty()) w.built.put("routing", "method", a.method, "");
+  const Foreign& jitter = file.holder("router_jitter_noise");
+  if (a.method == "sparsemixer" && jitter.has("router_jitter_noise"))
+    w.built.put("routing", "jitter_eps", *jitter.get("router_jitter_noise"), jitter.at("router_jitter_noise"));
   return ok();
 }
 
@@ -217,8 +259,8 @@ Result<ModelFile> ModelFile::open(const json::Value& document) {
   return ModelFile(std::move(root), std::move(text));
 }
 
-Result<Built> describe_layer(const ModelFile& file, std::optional<std::int64_t> layer,
-                             const std::string& layer_pointer) {
+Result<Built> describe_layer(const ModelFile& file, std::optional<std::int64_t> layer, const std::string& layer_pointer,
+                             Policy compat) {
   MOE_TRY(const Architecture* a, architecture_of(file));
   MOE_TRY(const LayerRule rule, layer_rule(file, a->layers));
   MOE_TRY(const std::int64_t index, layer_index(file, rule, layer, layer_pointer));
@@ -236,7 +278,7 @@ Result<Built> describe_layer(const ModelFile& file, std::optional<std::int64_t> 
   if (limit.has("swiglu_limit"))
     w.built.put("activation_params", "limit", *limit.get("swiglu_limit"), limit.at("swiglu_limit"));
   MOE_CHECK(write_dtype(file, w));
-  MOE_CHECK(write_routing(file, *a, w));
+  MOE_CHECK(write_routing(file, *a, compat, w));
   return std::move(w.built);
 }
 

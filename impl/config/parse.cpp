@@ -9,6 +9,7 @@
 #include <array>
 #include <utility>
 
+#include "base/text.h"
 #include "config/fields.h"
 #include "config/sections.h"
 #include "scheme/activation.h"
@@ -82,7 +83,7 @@ Check read_names(const Members& members, Config& config) {
   for (std::size_t i = 0; i < list->size(); ++i) {
     const std::string pointer = members.at("projection_names") + "/" + std::to_string(i);
     const std::string* s = (*list)[i].string();
-    if (s == nullptr || s->empty() || fields::code_points(*s) > 64) {
+    if (s == nullptr || s->empty() || character_count(*s) > 64) {
       return fields::unexpected(pointer, (*list)[i], "a string of 1 to 64 characters");
     }
     if (std::find(config.projection_names.begin(), config.projection_names.end(), *s) !=

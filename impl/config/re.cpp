@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "config/config.h"
 
 namespace moe {
@@ -157,7 +158,7 @@ class Compiler {
   Error refuse(Code code, std::string_view what) const {
     return fail(
         code, "",
-        "pattern \"" + std::string(pattern_) + "\": " + std::string(what) + " at character " + std::to_string(at_));
+        "pattern " + in_quotes(pattern_, 256) + ": " + std::string(what) + " at character " + std::to_string(at_));
   }
   Error malformed(std::string_view what) const { return refuse(Code::invalid_config, what); }
   Error beyond(std::string_view what) const { return refuse(Code::unsupported, what); }

@@ -31,21 +31,24 @@ Value parallel(const ParallelConfig& p) {
 }
 
 Value routing(const RoutingConfig& r) {
-  return json::Object{{"method", Value(routing_method_name(r.method))},
-                      {"method_id", Value(static_cast<std::int64_t>(r.method))},
-                      {"scoring_func", name(kScoringNames, r.scoring)},
-                      {"renormalize", r.renormalize},
-                      {"num_expert_group", or_null(r.num_expert_group)},
-                      {"topk_group", or_null(r.topk_group)},
-                      {"routed_scaling_factor", r.routed_scaling_factor},
-                      {"apply_routed_scale_to_output", r.apply_routed_scale_to_output},
-                      {"has_bias", r.has_bias},
-                      {"jitter_eps", or_null(r.jitter_eps)},
-                      {"simulation_strategy", or_null(r.simulation_strategy)},
-                      {"seed", or_null(r.seed)},
-                      {"num_fused_shared_experts", r.num_fused_shared_experts},
-                      {"num_zero_experts", r.num_zero_experts},
-                      {"hash_routing", r.hash_routing}};
+  Value v = json::Object{{"method", Value(routing_method_name(r.method))},
+                         {"method_id", Value(static_cast<std::int64_t>(r.method))},
+                         {"scoring_func", name(kScoringNames, r.scoring)},
+                         {"renormalize", r.renormalize},
+                         {"num_expert_group", or_null(r.num_expert_group)},
+                         {"topk_group", or_null(r.topk_group)},
+                         {"routed_scaling_factor", r.routed_scaling_factor},
+                         {"apply_routed_scale_to_output", r.apply_routed_scale_to_output},
+                         {"has_bias", r.has_bias},
+                         {"jitter_eps", or_null(r.jitter_eps)},
+                         {"simulation_strategy", or_null(r.simulation_strategy)},
+                         {"seed", or_null(r.seed)},
+                         {"num_fused_shared_experts", r.num_fused_shared_experts},
+                         {"num_zero_experts", r.num_zero_experts},
+                         {"hash_routing", r.hash_routing}};
+  if (r.topk_weights_hold_factor) v.set("topk_weights_hold_factor", *r.topk_weights_hold_factor);
+  if (r.skip_id) v.set("skip_id", *r.skip_id);
+  return v;
 }
 
 Value quant_args(const std::optional<QuantArgs>& given) {

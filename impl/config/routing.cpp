@@ -13,10 +13,11 @@ namespace {
 using fields::Members;
 
 // clang-format off
-constexpr std::array<std::string_view, 15> kMembers = {
+constexpr std::array<std::string_view, 17> kMembers = {
     "method", "scoring_func", "renormalize", "use_grouped_topk", "num_expert_group", "topk_group",
     "routed_scaling_factor", "apply_routed_scale_to_output", "e_score_correction_bias", "jitter_eps",
-    "simulation_strategy", "seed", "num_fused_shared_experts", "num_zero_experts", "hash_routing"};
+    "simulation_strategy", "seed", "num_fused_shared_experts", "num_zero_experts", "hash_routing",
+    "topk_weights_hold_factor", "skip_id"};
 // clang-format on
 enum class Method : std::uint8_t { automatic, topk, custom, simulated, sparsemixer };
 constexpr std::array<std::string_view, 5> kMethods = {"auto", "topk", "custom", "simulated", "sparsemixer"};
@@ -75,6 +76,10 @@ Result<Given> read_members(const Members& members, std::int64_t num_experts, Rou
   if (!r.seed && given.method == Method::simulated) r.seed = 0;
   MOE_TRY(r.num_fused_shared_experts, members.integer("num_fused_shared_experts", {0, 64}, 0));
   MOE_TRY(r.hash_routing, members.boolean("hash_routing", false));
+  if (members.has("topk_weights_hold_factor")) {
+    MOE_TRY(r.topk_weights_hold_factor, members.boolean("topk_weights_hold_factor", false));
+  }
+  MOE_TRY(r.skip_id, members.integer("skip_id", {0, std::numeric_limits<std::int32_t>::max()}));
   return given;
 }
 
@@ -142,6 +147,11 @@ Check check_methods(const Members& members, const Given& given, const Draft& dra
   if (r.hash_routing && (given.method != Method::automatic || given.grouped || r.num_zero_experts > 0)) {
     return fields::fault(members.at("hash_routing"),
                          "found true, expected no method, no groups and no zero experts with it");
+  }
+  const std::int64_t ids = c.num_experts + r.num_fused_shared_experts + r.num_zero_experts;
+  if (r.skip_id && *r.skip_id < ids) {
+    return fields::fault(members.at("skip_id"), found(*r.skip_id) + ", which is an expert; expected " +
+                                                    std::to_string(ids) + " (the number of experts) or more");
   }
   if (c.apply_router_weight_on_input && c.top_k != 1) {
     return fields::fault("/apply_router_weight_on_input",

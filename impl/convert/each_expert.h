@@ -55,7 +55,7 @@ Check each_expert(std::int64_t begin, std::int64_t end, std::size_t workers, con
       }
     }
   };
-  parallel.each(workers, work);
+  MOE_CHECK(parallel.each(workers, work));
   if (fault.error()) return std::move(*fault.error());
   return ok();
 }

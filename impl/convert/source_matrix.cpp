@@ -119,10 +119,11 @@ struct Gather {
     return ok();
   }
 
-  // Symmetric weights may come with zero points that say nothing: all the middle code, or one less.
+  // Symmetric weights may come with zero points that say nothing: all the middle code, or in GPTQ files one less.
   Check check_constant_zeros() const {
     const SourceMatrix& m = out.source;
     const int middle = code_bias(matrix.element), each = 32 / checkpoint_bits(matrix);
+    const int least = job.format == Format::gptq ? middle - 1 : middle;
     for (const SourceHalf& half : m.half) {
       const TensorView& t = half.zeros;
       if (t.ndim == 0) continue;
@@ -131,10 +132,11 @@ struct Gather {
           const std::int64_t f = half.zero_fields.first + half.zero_fields.step * r;
           const auto word = load<std::uint32_t>(t.data + (f / each * t.strides[0] + g * t.strides[1]) * 4);
           const int zero = shared_field(m, word, f);
-          if (zero != middle && zero != middle - 1)
-            return value_error(m, "zero_point", half.zero_rows, r,
-                               {g, "zero point " + std::to_string(zero) + " of symmetric weights, expected " +
-                                       std::to_string(middle - 1) + " or " + std::to_string(middle)});
+          if (zero != middle && zero != least)
+            return value_error(
+                m, "zero_point", half.zero_rows, r,
+                {g, "zero point " + std::to_string(zero) + " of symmetric weights, expected " +
+                        (least == middle ? "" : std::to_string(least) + " or ") + std::to_string(middle)});
         }
     }
     return ok();

@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 
+#include "base/text.h"
 #include "io/json_cursor.h"
 #include "io/safetensors.h"
 
@@ -17,6 +18,7 @@ namespace moe {
 namespace {
 
 constexpr std::uint64_t kMaxIndex = std::uint64_t{16} << 20;
+constexpr std::size_t kShown = 1024;  // characters of a name in a message
 constexpr std::string_view kSuffix = ".safetensors";
 constexpr const char* kIndexName = "model.safetensors.index.json";
 
@@ -39,8 +41,8 @@ bool is_plain_shard_name(std::string_view name) {
          name.find("..") == std::string_view::npos;
 }
 
-Result<std::shared_ptr<const SafetensorsFile>> open_shared(std::string path, std::string_view prefix) {
-  MOE_TRY(SafetensorsFile file, SafetensorsFile::open(std::move(path), prefix));
+Result<std::shared_ptr<const SafetensorsFile>> open_shared(std::string path, const Prefixes& prefixes) {
+  MOE_TRY(SafetensorsFile file, SafetensorsFile::open(std::move(path), prefixes));
   return std::shared_ptr<const SafetensorsFile>(std::make_shared<SafetensorsFile>(std::move(file)));
 }
 
@@ -48,8 +50,8 @@ void add_all(Entries& out, const std::shared_ptr<const SafetensorsFile>& file) {
   for (const SafetensorsEntry& e : file->entries()) out.push_back({file, &e});
 }
 
-// tensor name -> shard, for the names with the prefix.
-Result<std::map<std::string, std::string>> read_weight_map(const std::string& path, std::string_view prefix) {
+// tensor name -> shard, for the names with one of the prefixes.
+Result<std::map<std::string, std::string>> read_weight_map(const std::string& path, const Prefixes& prefixes) {
   MOE_TRY(const File file, File::open(path));
   if (file.size() > kMaxIndex)
     return format_error(path, "an index has at most 16 MiB, this one has " + std::to_string(file.size()) + " bytes");
@@ -71,9 +73,9 @@ Result<std::map<std::string, std::string>> read_weight_map(const std::string& pa
       std::string shard = c.string();
       if (!c.ok()) break;
       if (!is_plain_shard_name(shard))
-        return format_error(path, "weight_map, tensor '" + name.substr(0, 1024) + "': '" + shard.substr(0, 256) +
-                                      "' is not a plain name of a .safetensors file");
-      if (!name.starts_with(prefix)) continue;
+        return format_error(path, "weight_map, tensor " + in_quotes(name, kShown) + ": " + in_quotes(shard, kShown) +
+                                      " is not a plain name of a .safetensors file");
+      if (!prefixes.begin(name)) continue;
       if (!shards.emplace(std::move(name), std::move(shard)).second) c.fail("a tensor given twice");
     }
   }
@@ -83,8 +85,8 @@ Result<std::map<std::string, std::string>> read_weight_map(const std::string& pa
   return shards;
 }
 
-Result<Entries> open_index(const std::string& path, std::string_view prefix) {
-  MOE_TRY(const auto weight_map, read_weight_map(path, prefix));
+Result<Entries> open_index(const std::string& path, const Prefixes& prefixes) {
+  MOE_TRY(const auto weight_map, read_weight_map(path, prefixes));
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
   std::map<std::string, std::shared_ptr<const SafetensorsFile>> shards;
@@ -92,20 +94,19 @@ Result<Entries> open_index(const std::string& path, std::string_view prefix) {
   for (const auto& [name, shard] : weight_map) {
     auto& file = shards[shard];
     if (file == nullptr) {
-      MOE_TRY(file, open_shared(folder + shard, prefix));
+      MOE_TRY(file, open_shared(folder + shard, prefixes));
     }
     const SafetensorsEntry* entry = file->find(name);
     if (entry == nullptr)
-      return format_error(
-          file->path(), std::string("has no tensor '").append(name).append("', but ").append(path).append(" says so"));
+      return format_error(file->path(), "has no tensor " + in_quotes(name, kShown) + ", but " + path + " says so");
     out.push_back({file, entry});
   }
   return out;
 }
 
-Result<Entries> open_directory(const std::string& path, std::string_view prefix) {
+Result<Entries> open_directory(const std::string& path, const Prefixes& prefixes) {
   const std::string folder = path.ends_with('/') ? path : path + "/";
-  if (kind_of(folder + kIndexName) != PathKind::absent) return open_index(folder + kIndexName, prefix);
+  if (kind_of(folder + kIndexName) != PathKind::absent) return open_index(folder + kIndexName, prefixes);
   std::vector<std::string> names;
   if (kind_of(folder + "model.safetensors") != PathKind::absent) {
     names.emplace_back("model.safetensors");
@@ -121,14 +122,14 @@ Result<Entries> open_directory(const std::string& path, std::string_view prefix)
   if (names.empty()) return fail(Code::io, path, path + ": no .safetensors file in this directory");
   Entries out;
   for (const std::string& name : names) {
-    MOE_TRY(const auto file, open_shared(folder + name, prefix));
+    MOE_TRY(const auto file, open_shared(folder + name, prefixes));
     add_all(out, file);
   }
   return out;
 }
 
-Result<Entries> open_file(const std::string& path, std::string_view prefix) {
-  MOE_TRY(const auto file, open_shared(path, prefix));
+Result<Entries> open_file(const std::string& path, const Prefixes& prefixes) {
+  MOE_TRY(const auto file, open_shared(path, prefixes));
   Entries out;
   add_all(out, file);
   return out;
@@ -136,18 +137,19 @@ Result<Entries> open_file(const std::string& path, std::string_view prefix) {
 
 }  // namespace
 
-Result<Entries> open_checkpoint(const std::string& path, std::string_view prefix) {
+Result<Entries> open_checkpoint(const std::string& path, const Prefixes& prefixes) {
   const bool directory = kind_of(path) == PathKind::directory;
-  auto found = directory                 ? open_directory(path, prefix)
-               : path.ends_with(".json") ? open_index(path, prefix)
-                                         : open_file(path, prefix);
+  auto found = directory                 ? open_directory(path, prefixes)
+               : path.ends_with(".json") ? open_index(path, prefixes)
+                                         : open_file(path, prefixes);
   if (!found) return found;
   std::stable_sort(found->begin(), found->end(),
                    [](const auto& a, const auto& b) { return a.entry->name < b.entry->name; });
   for (std::size_t i = 1; i < found->size(); ++i) {
     const CheckpointEntry &a = (*found)[i - 1], &b = (*found)[i];
     if (a.entry->name == b.entry->name)
-      return format_error(b.file->path(), "tensor '" + b.entry->name + "' is also in " + a.file->path());
+      return format_error(b.file->path(),
+                          "tensor " + in_quotes(b.entry->name, kShown) + " is also in " + a.file->path());
   }
   return found;
 }

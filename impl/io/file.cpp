@@ -8,17 +8,47 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 namespace moe {
+namespace {
+
+struct ErrnoName {
+  int number;
+  std::string_view name;
+};
+
+// What calls on files fail with. Not strerror: no locale, no shared buffer. (strerrorname_np needs glibc 2.32.)
+constexpr ErrnoName kErrnoNames[] = {
+    {EPERM, "EPERM"},         {ENOENT, "ENOENT"},         {EINTR, "EINTR"},     {EIO, "EIO"},
+    {ENXIO, "ENXIO"},         {EBADF, "EBADF"},           {EAGAIN, "EAGAIN"},   {ENOMEM, "ENOMEM"},
+    {EACCES, "EACCES"},       {EFAULT, "EFAULT"},         {EBUSY, "EBUSY"},     {EEXIST, "EEXIST"},
+    {EXDEV, "EXDEV"},         {ENODEV, "ENODEV"},         {ENOTDIR, "ENOTDIR"}, {EISDIR, "EISDIR"},
+    {EINVAL, "EINVAL"},       {ENFILE, "ENFILE"},         {EMFILE, "EMFILE"},   {ETXTBSY, "ETXTBSY"},
+    {EFBIG, "EFBIG"},         {ENOSPC, "ENOSPC"},         {ESPIPE, "ESPIPE"},   {EROFS, "EROFS"},
+    {EMLINK, "EMLINK"},       {EPIPE, "EPIPE"},           {EDEADLK, "EDEADLK"}, {ENAMETOOLONG, "ENAMETOOLONG"},
+    {ENOLCK, "ENOLCK"},       {ENOSYS, "ENOSYS"},         {ELOOP, "ELOOP"},     {ENOTEMPTY, "ENOTEMPTY"},
+    {EOVERFLOW, "EOVERFLOW"}, {EOPNOTSUPP, "EOPNOTSUPP"}, {ESTALE, "ESTALE"},   {EDQUOT, "EDQUOT"},
+    {ETIMEDOUT, "ETIMEDOUT"}, {EREMOTEIO, "EREMOTEIO"},
+};
+
+// Empty for others.
+std::string_view errno_name(int number) {
+  for (const ErrnoName& e : kErrnoNames)
+    if (e.number == number) return e.name;
+  return {};
+}
+
+}  // namespace
 
 Error io_error(const std::string& path, const std::string& what, int error_number) {
-  const char* name = strerrorname_np(error_number);  // not strerror: no locale, no shared buffer
+  const std::string_view name = errno_name(error_number);
   const std::string number = std::to_string(error_number);
   std::string message = path;
   message += ": cannot ";
   message += what;
   message += ": ";
-  message += name != nullptr ? name : number;
+  message += name.empty() ? std::string_view(number) : name;
   std::string details = "\"errno\":";
   details += number;
   return fail(Code::io, path, std::move(message), std::move(details));
@@ -32,7 +62,7 @@ Result<File> File::open(std::string path) {
   File f;
   f.path_ = std::move(path);
   // O_NONBLOCK: opening a FIFO without a writer returns at once, and is then refused.
-  f.fd_ = Fd(::open(f.path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
+  f.fd_ = Fd(again([&] { return ::open(f.path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY); }));
   if (f.fd_.get() < 0) return io_error(f.path_, "open", errno);
   struct stat st {};
   if (::fstat(f.fd_.get(), &st) != 0) return io_error(f.path_, "examine", errno);
@@ -45,8 +75,8 @@ Check File::read(std::uint64_t offset, std::span<std::byte> out) const {
   constexpr std::size_t kMost = std::size_t{1} << 30;  // one call gives 2 GiB at most
   for (std::size_t done = 0; done < out.size();) {
     const std::size_t want = std::min(out.size() - done, kMost);
-    const ssize_t got = ::pread(fd_.get(), out.data() + done, want, static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
+    const ssize_t got =
+        again([&] { return ::pread(fd_.get(), out.data() + done, want, static_cast<off_t>(offset + done)); });
     if (got < 0) return io_error(path_, "read", errno);
     if (got == 0)
       return fail(Code::io, path_,

@@ -2,6 +2,7 @@
 // device, socket) is refused without blocking. Errors are Code::io with errno in the details.
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -11,6 +12,14 @@
 #include "base/result.h"
 
 namespace moe {
+
+// Calls once more what a signal handler of the host interrupted.
+template <class F>
+auto again(F call) {
+  auto answer = call();
+  while (answer < 0 && errno == EINTR) answer = call();
+  return answer;
+}
 
 // Owns a descriptor.
 class Fd {

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "base/float_rules.h"
+
 namespace moe {
 
 std::uint64_t xxh3(std::span<const std::byte> bytes);

@@ -3,6 +3,8 @@
 
 #include <charconv>
 
+#include "base/text.h"
+
 namespace moe {
 namespace {
 
@@ -102,22 +104,11 @@ void JsonCursor::escape(std::string& out) {
   append_utf8(out, v);
 }
 
-// One well-formed sequence of two to four bytes; shortest form, no surrogates, at most U+10FFFF.
 bool JsonCursor::utf8(std::string& out) {
-  const auto byte = [&](std::size_t i) {
-    return at_ + i < text_.size() ? static_cast<std::uint32_t>(static_cast<unsigned char>(text_[at_ + i])) : 0u;
-  };
-  const std::uint32_t b = byte(0);
-  const std::size_t n = b >= 0xf0 ? 4 : b >= 0xe0 ? 3 : 2;
-  if (b < 0xc2 || b > 0xf4) return false;
-  for (std::size_t i = 1; i < n; ++i)
-    if ((byte(i) & 0xc0) != 0x80) return false;
-  if ((b == 0xe0 && byte(1) < 0xa0) || (b == 0xed && byte(1) > 0x9f) || (b == 0xf0 && byte(1) < 0x90) ||
-      (b == 0xf4 && byte(1) > 0x8f))
-    return false;
+  const std::size_t n = utf8_length(text_.substr(at_));
   out += text_.substr(at_, n);
   at_ += n;
-  return true;
+  return n != 0;
 }
 
 std::string JsonCursor::string() {

@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/float_rules.h"
+
 namespace moe {
 
 class JsonCursor {

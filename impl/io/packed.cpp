@@ -110,7 +110,7 @@ Result<Packed> seal_packed(const PackedInfo& info, std::span<std::byte> block, c
     const std::uint64_t h = xxh3(payload.subspan(at, std::min<std::size_t>(kHashChunk, payload.size() - at)));
     std::memcpy(hashes + i * 8, &h, 8);
   };
-  parallel.each(static_cast<std::size_t>(head->sections[kChunkHashes].bytes / 8), body);
+  MOE_CHECK(parallel.each(static_cast<std::size_t>(head->sections[kChunkHashes].bytes / 8), body));
   std::memcpy(block.data(), &*head, sizeof *head);
   head->header_hash = xxh3(block.first(static_cast<std::size_t>(head->payload_offset)).subspan(kHashedFrom));
   std::memcpy(block.data(), &*head, sizeof *head);

@@ -1,16 +1,12 @@
-// Packed blocks as files: written beside their final name and renamed when complete; read into memory or
-// mapped. A mapped file is read lazily: only its header is touched unless more is asked for.
-#include <fcntl.h>
+// Packed blocks as files: replaced as a whole when saved; read into memory or mapped. A mapped file is read lazily:
+// only its header is touched unless more is asked for.
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <optional>
 
 #include "io/file.h"
+#include "io/new_file.h"
 #include "io/packed.h"
 #include "io/packed_format.h"
 
@@ -18,55 +14,6 @@ namespace moe {
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{8} << 20;  // between two looks at the control
-
-// A new file beside `path` that disappears again unless it is renamed.
-class TempFile {
- public:
-  static Result<TempFile> create(const std::string& path) {
-    for (int n = 0; n < 1000; ++n) {
-      std::string name = path + ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(n);
-      const int fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-      if (fd >= 0) return TempFile(Fd(fd), std::move(name));
-      if (errno != EEXIST) return io_error(path, "create a file beside it", errno);
-    }
-    return io_error(path, "create a file beside it", EEXIST);
-  }
-  TempFile(TempFile&& o) noexcept : fd_(std::move(o.fd_)), name_(std::exchange(o.name_, {})) {}
-  TempFile& operator=(TempFile&&) = delete;
-  ~TempFile() {
-    if (!name_.empty()) ::unlink(name_.c_str());
-  }
-
-  Check write(std::span<const std::byte> bytes, const std::string& path) {
-    while (!bytes.empty()) {
-      const ssize_t n = ::write(fd_.get(), bytes.data(), bytes.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return io_error(path, "write", errno);
-      bytes = bytes.subspan(static_cast<std::size_t>(n));
-    }
-    return ok();
-  }
-  Check rename_to(const std::string& path) {
-    if (::fsync(fd_.get()) != 0) return io_error(path, "write", errno);
-    if (::close(fd_.release()) != 0) return io_error(path, "write", errno);
-    if (std::rename(name_.c_str(), path.c_str()) != 0) return io_error(path, "rename to it", errno);
-    name_.clear();
-    return ok();
-  }
-
- private:
-  TempFile(Fd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
-  Fd fd_;
-  std::string name_;
-};
-
-// So that the new name survives a power cut. The file is there already: a failure is no error.
-void sync_folder_of(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
-  const Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd.get() >= 0) (void)::fsync(fd.get());
-}
 
 struct Mapping {
   void* data;
@@ -112,17 +59,14 @@ Result<Block> read_file(const File& file, const Allocator& allocator, std::share
 }  // namespace
 
 Check save_packed(const Packed& packed, const char* path, Control* control) {
-  const std::string name(path);
   const std::size_t size = packed.block.size();
   MOE_CHECK(report(control, 0, size));
-  MOE_TRY(TempFile file, TempFile::create(name));
+  MOE_TRY(NewFile file, NewFile::create(path));
   for (std::size_t at = 0; at < size; at += kPiece) {
-    MOE_CHECK(file.write(packed.block.subspan(at, std::min(kPiece, size - at)), name));
+    MOE_CHECK(file.write(packed.block.subspan(at, std::min(kPiece, size - at))));
     MOE_CHECK(report(control, std::min(at + kPiece, size), size));
   }
-  MOE_CHECK(file.rename_to(name));
-  sync_folder_of(name);
-  return ok();
+  return file.commit();
 }
 
 Result<Packed> load_packed(const char* path, LoadFlags flags, const Allocator& allocator,

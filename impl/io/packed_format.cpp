@@ -290,7 +290,7 @@ Check verify_payload(const PackedHead& head, std::span<const std::byte> block, c
     for (std::size_t seen = first_bad; i < seen && !first_bad.compare_exchange_weak(seen, i);) {
     }
   };
-  parallel.each(static_cast<std::size_t>(ceil_div(head.payload_bytes, kHashChunk)), body);
+  MOE_CHECK(parallel.each(static_cast<std::size_t>(ceil_div(head.payload_bytes, kHashChunk)), body));
   if (first_bad == SIZE_MAX) return ok();
   return bad(subject, "payload hash does not match in bytes [" + std::to_string(first_bad * kHashChunk) + ", " +
                           std::to_string(std::min<std::size_t>((first_bad + 1) * kHashChunk, payload.size())) + ")");

@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/tensor.h"
+#include "base/text.h"
 #include "io/json_cursor.h"
 
 namespace moe {
@@ -23,12 +24,7 @@ Error format_error(const std::string& path, const std::string& what) {
   return fail(Code::format, path, path + ": " + what);
 }
 
-std::string quoted(std::string_view name) {
-  std::string s = "tensor '";
-  s += name.substr(0, kMaxName);
-  s += "'";
-  return s;
-}
+std::string tensor_text(std::string_view name) { return "tensor " + in_quotes(name, kMaxName); }
 
 void read_shape(JsonCursor& c, SafetensorsEntry& e) {
   c.expect('[');
@@ -65,7 +61,7 @@ void read_entry(JsonCursor& c, SafetensorsEntry& e) {
       once(1);
       const std::string name = c.string();
       e.dtype = dtype_from_safetensors(name);
-      if (e.dtype == DType::invalid) c.fail("unknown dtype '" + name.substr(0, 40) + "'");
+      if (e.dtype == DType::invalid) c.fail("unknown dtype " + in_quotes(name));
     } else if (member == "shape") {
       once(2);
       read_shape(c, e);
@@ -73,7 +69,7 @@ void read_entry(JsonCursor& c, SafetensorsEntry& e) {
       once(4);
       read_offsets(c, e);
     } else {
-      c.fail("unknown member '" + member.substr(0, 40) + "'");
+      c.fail("unknown member " + in_quotes(member));
     }
   }
   if (c.ok() && seen != 7) c.fail("dtype, shape or data_offsets missing");
@@ -114,7 +110,8 @@ Result<std::vector<SafetensorsEntry>> parse_header(const std::string& path, std:
   }
   c.end();
   if (!c.ok())
-    return format_error(path, "header" + (current.empty() ? std::string() : ", " + quoted(current)) + ": " + c.fault());
+    return format_error(path,
+                        "header" + (current.empty() ? std::string() : ", " + tensor_text(current)) + ": " + c.fault());
   return entries;
 }
 
@@ -136,10 +133,10 @@ Check check_ranges(const std::string& path, std::span<const SafetensorsEntry> en
   for (const SafetensorsEntry& e : entries) {
     const auto bytes = shape_bytes(e);
     if (!bytes || *bytes != e.bytes)
-      return format_error(path, quoted(e.name) + ": " + std::to_string(e.bytes) + " bytes for shape " +
+      return format_error(path, tensor_text(e.name) + ": " + std::to_string(e.bytes) + " bytes for shape " +
                                     shape_text(e.shape()) + " of " + dtype_name(e.dtype));
     if (e.offset > data_bytes || e.bytes > data_bytes - e.offset)
-      return format_error(path, quoted(e.name) + ": data_offsets [" + std::to_string(e.offset) + ", " +
+      return format_error(path, tensor_text(e.name) + ": data_offsets [" + std::to_string(e.offset) + ", " +
                                     std::to_string(e.offset + e.bytes) + ") reach past the " +
                                     std::to_string(data_bytes) + " bytes of data");
     if (e.bytes != 0) order.push_back(&e);
@@ -147,13 +144,13 @@ Check check_ranges(const std::string& path, std::span<const SafetensorsEntry> en
   std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) { return a->offset < b->offset; });
   for (std::size_t i = 1; i < order.size(); ++i)
     if (order[i - 1]->offset + order[i - 1]->bytes > order[i]->offset)
-      return format_error(path, quoted(order[i]->name) + " and " + quoted(order[i - 1]->name) + " overlap");
+      return format_error(path, tensor_text(order[i]->name) + " and " + tensor_text(order[i - 1]->name) + " overlap");
   return ok();
 }
 
 }  // namespace
 
-Result<SafetensorsFile> SafetensorsFile::open(std::string path, std::string_view prefix) {
+Result<SafetensorsFile> SafetensorsFile::open(std::string path, const Prefixes& prefixes) {
   static_assert(std::endian::native == std::endian::little);
   SafetensorsFile f;
   MOE_TRY(f.file_, File::open(std::move(path)));
@@ -172,8 +169,8 @@ Result<SafetensorsFile> SafetensorsFile::open(std::string path, std::string_view
   std::sort(f.entries_.begin(), f.entries_.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   for (std::size_t i = 1; i < f.entries_.size(); ++i)
     if (f.entries_[i - 1].name == f.entries_[i].name)
-      return format_error(f.path(), quoted(f.entries_[i].name) + " is there twice");
-  std::erase_if(f.entries_, [&](const SafetensorsEntry& e) { return !e.name.starts_with(prefix); });
+      return format_error(f.path(), tensor_text(f.entries_[i].name) + " is there twice");
+  std::erase_if(f.entries_, [&](const SafetensorsEntry& e) { return !prefixes.begin(e.name); });
   f.entries_.shrink_to_fit();
   for (SafetensorsEntry& e : f.entries_) e.offset += 8 + n;
   return f;
@@ -187,7 +184,7 @@ const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
 
 Check SafetensorsFile::read(const SafetensorsEntry& entry, std::uint64_t begin, std::span<std::byte> out) const {
   Check c = file_.read(entry.offset + begin, out);
-  if (!c) c.error().message += ", in " + quoted(entry.name);
+  if (!c) c.error().message += ", in " + tensor_text(entry.name);
   return c;
 }
 

@@ -7,12 +7,14 @@
 // anything is allocated for it. Names and shapes are the file's: whether they fit a layer is for the caller.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/dtype.h"
@@ -32,10 +34,23 @@ struct SafetensorsEntry {
   std::span<const std::int64_t> shape() const { return {dims.data(), static_cast<std::size_t>(ndim)}; }
 };
 
+// How the names begin that somebody wants; "" is every name.
+class Prefixes {
+ public:
+  Prefixes(const char* one) : all_{one} {}
+  Prefixes(std::vector<std::string> any) : all_(std::move(any)) {}
+  bool begin(std::string_view name) const {
+    return std::any_of(all_.begin(), all_.end(), [&](const std::string& p) { return name.starts_with(p); });
+  }
+
+ private:
+  std::vector<std::string> all_;
+};
+
 class SafetensorsFile {
  public:
-  // Entries whose name does not begin with `prefix` are checked and then forgotten.
-  static Result<SafetensorsFile> open(std::string path, std::string_view prefix);
+  // Entries with other names are checked and then forgotten.
+  static Result<SafetensorsFile> open(std::string path, const Prefixes& prefixes);
 
   const std::string& path() const { return file_.path(); }
   std::span<const SafetensorsEntry> entries() const { return entries_; }  // by name
@@ -53,9 +68,9 @@ struct CheckpointEntry {
   const SafetensorsEntry* entry;
 };
 
-// The tensors with a name prefix in a file, a sharded checkpoint ("*.index.json") or a directory: its
+// The tensors with such names in a file, a sharded checkpoint ("*.index.json") or a directory: its
 // model.safetensors.index.json, else model.safetensors, else all *.safetensors by name. Of a sharded
-// checkpoint only the shards that the index names for the prefix are opened. Sorted by tensor name.
-Result<std::vector<CheckpointEntry>> open_checkpoint(const std::string& path, std::string_view prefix);
+// checkpoint only the shards that the index names for them are opened. Sorted by tensor name.
+Result<std::vector<CheckpointEntry>> open_checkpoint(const std::string& path, const Prefixes& prefixes);
 
 }  // namespace moe

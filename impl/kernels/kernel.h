@@ -56,6 +56,7 @@ struct GemmArgs {
   std::int64_t first = 0;  // number of the first panel within the matrix
   int part = 0, parts = 1;
   Reading reading{};
+  std::byte* scratch = nullptr;  // Kernel::scratch_bytes, nobody else's during the call; 64-byte aligned
 };
 
 // stepwise: gate, up and every operation are rounded to dtype (w4a8_int8.md 8.3); once: the result alone.
@@ -102,8 +103,9 @@ struct Elementwise {
 
 struct Kernel {
   const KernelId* id = nullptr;
-  bool exact = true;  // same bits as the scalar row of its layout and activation format
-  int tile_rows = 1;  // largest tile
+  bool exact = true;              // same bits as the scalar row of its layout and activation format
+  int tile_rows = 1;              // largest tile
+  std::size_t scratch_bytes = 0;  // of GemmArgs: what a call needs beside the stack, of which it takes little
   const Elementwise* steps = nullptr;
   void (*quantise)(const QuantArgsRow& args) = nullptr;
   void (*gemm)(const GemmArgs& args) = nullptr;

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "oracle/enum_set.h"
 #include "oracle/keys.h"
 #include "oracle/query.h"
@@ -157,7 +158,9 @@ struct Why {
 class Refusal {
  public:
   Refusal(const Reason& reason, Why why)
-      : reason_(reason), detail_("needs " + why.needs + "; " + why.found), subject_(std::move(why.subject)) {}
+      : reason_(reason),
+        detail_(printable("needs " + why.needs + "; " + why.found)),
+        subject_(std::move(why.subject)) {}
   Reject reject() const { return reason_.reject; }
   std::string_view code() const { return reason_.code; }
   const std::string& detail() const { return detail_; }

@@ -1,4 +1,5 @@
 // moe_describe("oracle"): the pinned answer of an oracle as JSON, or its failure (describe.md 2).
+#include "base/text.h"
 #include "oracle/select.h"
 
 namespace moe {
@@ -37,8 +38,8 @@ Error failure(const Query& q, const Outcome& out) {
     return fail(Code::unsupported, "/oracle", "oracle " + oracle + " is not built; this build has " + built_oracles());
   if (out.answer == Answer::unknown_backend)
     return fail(Code::invalid_config, "/moe/moe_backend",
-                "moe_backend \"" + q.moe.moe_backend + "\" is no backend of oracle " + oracle + "; expected one of " +
-                    request_words(q),
+                "moe_backend " + in_quotes(q.moe.moe_backend) + " is no backend of oracle " + oracle +
+                    "; expected one of " + request_words(q),
                 "\"error\":\"unknown_backend\"");
   const bool refused = out.answer == Answer::refused;
   std::string details = std::string("\"error\":\"") + (refused ? "refused" : "none") + "\"";

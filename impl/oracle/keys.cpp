@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "base/text.h"
 #include "oracle/members.h"
 
 namespace moe {
@@ -172,7 +173,7 @@ Result<std::optional<QuantKey>> parse_key(const json::Value& value, const std::s
   if (const std::string* name = value.string()) {
     const QuantKey* key = find_key(*name);
     if (key == nullptr)
-      return fail(Code::invalid_config, at, "\"" + *name + "\" is no quantization key of the catalogue");
+      return fail(Code::invalid_config, at, in_quotes(*name) + " is no quantization key of the catalogue");
     return std::optional<QuantKey>(*key);
   }
   if (value.object() == nullptr) return bad_member(at, "the name of a quantization key, an object or null");
@@ -194,7 +195,7 @@ Result<std::string> describe_quant_key(const json::Value& query) {
   }
   if (q.name)
     return fail(Code::invalid_config, "/name",
-                "\"" + *q.name + "\" is no quantization key; known are " + json::write(names));
+                in_quotes(*q.name) + " is no quantization key; known are " + json::write(names));
   return json::write(json::Object{{"names", std::move(names)}});
 }
 

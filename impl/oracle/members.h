@@ -11,11 +11,12 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "base/text.h"
 
 namespace moe {
 
 inline Error bad_member(const std::string& at, const std::string& expected) {
-  return fail(Code::invalid_config, at, "the query's member \"" + at + "\" must be " + expected);
+  return fail(Code::invalid_config, at, (at.empty() ? "the query" : at) + ": must be " + expected);
 }
 
 // An integer, also one written as 8.0.
@@ -43,7 +44,8 @@ Check read_members(const json::Value& value, const std::string& at, std::span<co
     for (const MemberRow<T>& row : table)
       if (row.name == key) found = &row;
     const std::string pointer = at + "/" + json::escape_pointer(key);
-    if (found == nullptr) return fail(Code::invalid_config, pointer, "unknown member \"" + key + "\" of the query");
+    if (found == nullptr)
+      return fail(Code::invalid_config, pointer, "unknown member " + in_quotes(key) + " of the query");
     MOE_CHECK(found->read(out, member, pointer));
   }
   for (const MemberRow<T>& row : table)

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text.h"
 #include "config/fields.h"
 #include "oracle/members.h"
 #include "scheme/activation.h"
@@ -162,7 +163,7 @@ Check env(Query& q, const json::Value& v, const std::string& at) {
     const std::string pointer = at + "/" + json::escape_pointer(name);
     if (std::find(kEnvNames.begin(), kEnvNames.end(), name) == kEnvNames.end())
       return fail(Code::invalid_config, pointer,
-                  "\"" + name + "\" is no switch of vLLM's oracles; known: " + list_of(kEnvNames));
+                  in_quotes(name) + " is no switch of vLLM's oracles; known: " + list_of(kEnvNames));
     const std::string* s = value.string();
     if (s == nullptr || s->size() > kMaxEnvValue) return bad_member(pointer, "a string of at most 64 bytes");
     q.env.emplace_back(name, *s);

@@ -3,8 +3,10 @@
 // sizes, instruction sets) comes after them, so the reason is vLLM's wherever vLLM has one.
 #include <algorithm>
 
+#include "base/text.h"
 #include "oracle/backend.h"
 #include "oracle/wna16_needs.h"
+#include "scheme/checkpoint.h"
 
 namespace moe {
 namespace {
@@ -76,14 +78,15 @@ MaybeWhy device(const Query& q, const Offer& o) {
   for (const Switch& s : a.device_switches) {
     if (q.env_flag(s.name, s.when_unset)) continue;
     const std::string value(q.env_value(s.name));
-    return Why{std::string(s.name) + " = 1", value.empty() ? "it is not set" : "it is \"" + value + "\"", "/vllm_env"};
+    return Why{std::string(s.name) + " = 1", value.empty() ? "it is not set" : "it is " + in_quotes(value),
+               "/vllm_env"};
   }
   return std::nullopt;
 }
 
 MaybeWhy in_dtype(const Query& q, const Offer& o) {
   if (o.accepts->in_dtypes.has(dtype_from_name(q.moe.in_dtype))) return std::nullopt;
-  return Why{"activations of float32, bfloat16 or float16", "in_dtype is \"" + q.moe.in_dtype + "\"", "/in_dtype"};
+  return Why{"activations of float32, bfloat16 or float16", "in_dtype is " + in_quotes(q.moe.in_dtype), "/in_dtype"};
 }
 
 MaybeWhy operators(const Query& q, const Offer& o) {
@@ -241,6 +244,11 @@ MaybeWhy plain_weights(const Query& q, const Offer& o) {
   if (!w.symmetric && q.layer->quantization.input_activations)
     return Why{"symmetric weights for a checkpoint's int8 activations",
                "symmetric is false, and this build has no such kernel", "/quantization/weights/symmetric"};
+  if (!is_checkpoint_readable(q.layer->quantization))
+    return Why{"weights that this build reads",
+               "it has no reader for these arguments in format " +
+                   std::string(kFormatNames[static_cast<std::size_t>(q.layer->quantization.format)]),
+               "/quantization/weights"};
   if (!o.accepts->cuts_order && w.actorder == ActOrder::group && q.layer->parallel.tp_size > 1)
     return Why{"all columns of a layer whose actorder is group",
                "tensor parallelism cuts them, and this build does not write their layout from a part",
@@ -272,7 +280,7 @@ MaybeWhy layout(const Query& q, const Offer& o) {
 // What conversion to another engine's layout needs, as the rule of its reason.
 template <Reject kReason>
 MaybeWhy conversion(const Query& q, const Offer& o) {
-  std::optional<Need> need = wna16_need(q, o);
+  std::optional<UnmetNeed> need = wna16_need(q, o);
   return need && need->reject == kReason ? MaybeWhy(std::move(need->why)) : std::nullopt;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "base/text.h"
 #include "oracle/select.h"
 #include "oracle/wna16_needs.h"
 #include "scheme/layout_named.h"
@@ -128,8 +129,8 @@ Error failure(const Selection& s, const Query& q, const Outcome& out) {
   const std::string candidates = "\"candidates\":" + candidates_to_json(s.candidates);
   if (out.answer == Answer::unknown_backend)
     return fail(Code::invalid_config, "/moe_backend",
-                "moe_backend \"" + q.moe.moe_backend + "\" is no backend of oracle " + s.oracle + "; expected one of " +
-                    request_words(q),
+                "moe_backend " + in_quotes(q.moe.moe_backend) + " is no backend of oracle " + s.oracle +
+                    "; expected one of " + request_words(q),
                 "\"error\":\"unknown_backend\"," + candidates);
   std::string details = std::string("\"error\":\"") + (out.answer == Answer::refused ? "refused" : "none") + "\",";
   if (!out.reason.empty()) details += "\"reason\":" + json::quote(out.reason) + ",";

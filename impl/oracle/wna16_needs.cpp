@@ -11,7 +11,7 @@
 namespace moe {
 namespace {
 
-using MaybeNeed = std::optional<Need>;
+using MaybeNeed = std::optional<UnmetNeed>;
 
 constexpr const char* kActOrder = "/quantization/weights/actorder";
 constexpr const char* kGroupSize = "/quantization/weights/group_size";
@@ -34,9 +34,9 @@ struct Layer {
 
 MaybeNeed multiple(std::int64_t step, std::int64_t size, const char* subject) {
   if (size % step == 0) return std::nullopt;
-  return Need{Reject::alignment,
-              {std::string(subject + 1) + " in multiples of " + std::to_string(step), "it is " + std::to_string(size),
-               subject}};
+  return UnmetNeed{Reject::alignment,
+                   {std::string(subject + 1) + " in multiples of " + std::to_string(step),
+                    "it is " + std::to_string(size), subject}};
 }
 
 MaybeNeed multiples(const Layer& l, std::int64_t of_hidden, std::int64_t of_intermediate) {
@@ -46,37 +46,37 @@ MaybeNeed multiples(const Layer& l, std::int64_t of_hidden, std::int64_t of_inte
 
 MaybeNeed symmetric(const Layer& l, const char* who) {
   if (l.w.symmetric) return std::nullopt;
-  return Need{Reject::zero_point, {std::string("symmetric weights for ") + who, "symmetric is false", kSymmetric}};
+  return UnmetNeed{Reject::zero_point, {std::string("symmetric weights for ") + who, "symmetric is false", kSymmetric}};
 }
 
 MaybeNeed natural_order(const Layer& l) {
   if (!l.ordered()) return std::nullopt;
-  return Need{Reject::act_order, {"weights in the order of the columns", "actorder is group", kActOrder}};
+  return UnmetNeed{Reject::act_order, {"weights in the order of the columns", "actorder is group", kActOrder}};
 }
 
 MaybeNeed weight_on_output(const Layer& l) {
   if (!l.c.apply_router_weight_on_input) return std::nullopt;
-  return Need{Reject::routing,
-              {"router weights that count at the output", "apply_router_weight_on_input is true",
-               "/apply_router_weight_on_input"}};
+  return UnmetNeed{Reject::routing,
+                   {"router weights that count at the output", "apply_router_weight_on_input is true",
+                    "/apply_router_weight_on_input"}};
 }
 
 MaybeNeed without_bias(const Layer& l) {
   if (!l.c.has_bias) return std::nullopt;
-  return Need{Reject::bias, {"no bias: its kernel ignores one", "has_bias is true", "/has_bias"}};
+  return UnmetNeed{Reject::bias, {"no bias: its kernel ignores one", "has_bias is true", "/has_bias"}};
 }
 
 MaybeNeed four_bit(const Layer& l, const char* what) {
   if (l.w.num_bits == 4) return std::nullopt;
-  return Need{Reject::quant_scheme,
-              {std::string("4-bit weights ") + what, "num_bits is " + std::to_string(l.w.num_bits),
-               "/quantization/weights/num_bits"}};
+  return UnmetNeed{Reject::quant_scheme,
+                   {std::string("4-bit weights ") + what, "num_bits is " + std::to_string(l.w.num_bits),
+                    "/quantization/weights/num_bits"}};
 }
 
 // Scales are written as activations are.
 MaybeNeed half_floats(const Layer& l) {
   if (l.c.in_dtype != DType::f32) return std::nullopt;
-  return Need{Reject::input_dtype, {"activations of bfloat16 or float16", "in_dtype is float32", "/in_dtype"}};
+  return UnmetNeed{Reject::input_dtype, {"activations of bfloat16 or float16", "in_dtype is float32", "/in_dtype"}};
 }
 
 template <class... Needs>
@@ -92,9 +92,10 @@ MaybeNeed marlin_order(const Layer& l) {
   if (!l.ordered()) return std::nullopt;
   const std::int64_t g = l.c.group_size(), size = l.intermediate();
   if (g == -1 || l.hidden() == g || size == g)
-    return Need{Reject::act_order, {"more than one group with actorder group", "one covers all columns", kActOrder}};
+    return UnmetNeed{Reject::act_order,
+                     {"more than one group with actorder group", "one covers all columns", kActOrder}};
   if (size % 64 == 0 && size % g == 0) return std::nullopt;
-  return Need{
+  return UnmetNeed{
       Reject::act_order,
       {"an intermediate size of whole tiles (64) with actorder group", "it is " + std::to_string(size), kActOrder}};
 }
@@ -103,17 +104,17 @@ MaybeNeed marlin_fp8(const Layer& l) {
   if (l.c.marlin_input_dtype != MarlinInput::fp8) return std::nullopt;
   const std::array<int, 2> cap = l.platform.capability.value_or(std::array<int, 2>{0, 0});
   if (cap[0] == 12 || cap == std::array<int, 2>{8, 9}) return std::nullopt;
-  return Need{Reject::platform,
-              {"compute capability 8.9 or 12.x for marlin_input_dtype fp8",
-               "the platform is " + platform_text(l.platform), "/marlin_input_dtype"}};
+  return UnmetNeed{Reject::platform,
+                   {"compute capability 8.9 or 12.x for marlin_input_dtype fp8",
+                    "the platform is " + platform_text(l.platform), "/marlin_input_dtype"}};
 }
 
 MaybeNeed marlin(const Layer& l) {
   const std::int64_t g = l.c.group_size();
   constexpr std::array<std::int64_t, 4> kGroups = {-1, 32, 64, 128};
   if (std::find(kGroups.begin(), kGroups.end(), g) == kGroups.end())
-    return Need{Reject::group_size,
-                {"channel-wise weights or groups of 32, 64 or 128", "it is " + std::to_string(g), kGroupSize}};
+    return UnmetNeed{Reject::group_size,
+                     {"channel-wise weights or groups of 32, 64 or 128", "it is " + std::to_string(g), kGroupSize}};
   if (l.format() == Format::gptq)
     if (MaybeNeed need = symmetric(l, "format gptq")) return need;
   return first(marlin_fp8(l), half_floats(l), weight_on_output(l), marlin_order(l), multiples(l, 128, 1));
@@ -121,28 +122,29 @@ MaybeNeed marlin(const Layer& l) {
 
 MaybeNeed trtllm(const Layer& l) {
   if (l.format() != Format::pack_quantized)
-    return Need{Reject::weight_layout, {"checkpoint format pack-quantized", l.format_text(), kFormat}};
+    return UnmetNeed{Reject::weight_layout, {"checkpoint format pack-quantized", l.format_text(), kFormat}};
   if (l.c.group_size() != 32)
-    return Need{Reject::group_size, {"groups of 32", "it is " + std::to_string(l.c.group_size()), kGroupSize}};
+    return UnmetNeed{Reject::group_size, {"groups of 32", "it is " + std::to_string(l.c.group_size()), kGroupSize}};
   return first(multiples(l, 256, 256), without_bias(l), natural_order(l));
 }
 
 MaybeNeed xpu(const Layer& l) {
   if (l.format() == Format::awq)
-    return Need{Reject::weight_layout, {"checkpoint format gptq or pack-quantized", l.format_text(), kFormat}};
+    return UnmetNeed{Reject::weight_layout, {"checkpoint format gptq or pack-quantized", l.format_text(), kFormat}};
   return first(four_bit(l, "for XPU"), symmetric(l, "XPU"), natural_order(l), multiples(l, 8, 8));
 }
 
 MaybeNeed vnni(const Layer& l) {
   const std::int64_t g = l.c.group_size(), group = g == -1 ? l.hidden() : g;
   if (g == -1 && l.hidden() != l.intermediate())
-    return Need{Reject::group_size,
-                {"groups of one size in both matrices",
-                 "channel-wise ones have " + std::to_string(l.hidden()) + " and " + std::to_string(l.intermediate()),
-                 kGroupSize}};
+    return UnmetNeed{
+        Reject::group_size,
+        {"groups of one size in both matrices",
+         "channel-wise ones have " + std::to_string(l.hidden()) + " and " + std::to_string(l.intermediate()),
+         kGroupSize}};
   if (group % (group < 128 ? 4 : 128) != 0)
-    return Need{Reject::alignment,
-                {"groups of a multiple of 4 up to 128, or of 128", "it is " + std::to_string(group), kGroupSize}};
+    return UnmetNeed{Reject::alignment,
+                     {"groups of a multiple of 4 up to 128, or of 128", "it is " + std::to_string(group), kGroupSize}};
   return first(four_bit(l, "for vLLM's CPU layout"), natural_order(l),
                multiples(l, 32, is_gated(l.c.activation) ? 16 : 32), weight_on_output(l),
                l.c.bit_compat == Policy::vllm ? std::nullopt : without_bias(l));
@@ -151,20 +153,21 @@ MaybeNeed vnni(const Layer& l) {
 // On a CPU the weights are brought into one of our layouts, for its kernels of 16-bit and float activations.
 MaybeNeed runs_here(const Layer& l) {
   if (l.c.compute == Compute::a8)
-    return Need{Reject::not_built, {"activations in floats for weights of other layouts", "compute is a8", "/compute"}};
+    return UnmetNeed{Reject::not_built,
+                     {"activations in floats for weights of other layouts", "compute is a8", "/compute"}};
   const std::int64_t g = l.c.group_size();
   if (g == -1 || g >= 16 || (g == l.hidden() && g == l.intermediate())) return std::nullopt;
-  return Need{Reject::group_size,
-              {"channel-wise weights or a group size of at least 16", "it is " + std::to_string(g), kGroupSize}};
+  return UnmetNeed{Reject::group_size,
+                   {"channel-wise weights or a group size of at least 16", "it is " + std::to_string(g), kGroupSize}};
 }
 
 MaybeNeed emulation(const Layer& l, EmulationLayout layout) {
   if (l.platform.type == DeviceType::cpu)
     if (MaybeNeed need = runs_here(l)) return need;
   if (l.c.emulation_layout != layout)
-    return Need{Reject::user,
-                {std::string("emulation_layout ") + (layout == EmulationLayout::dense ? "dense" : "on_the_fly"),
-                 "it is the other one", "/emulation_layout"}};
+    return UnmetNeed{Reject::user,
+                     {std::string("emulation_layout ") + (layout == EmulationLayout::dense ? "dense" : "on_the_fly"),
+                      "it is the other one", "/emulation_layout"}};
   if (l.format() == Format::awq)
     if (MaybeNeed need = four_bit(l, "for format awq")) return need;
   if (layout == EmulationLayout::dense) return std::nullopt;
@@ -175,7 +178,7 @@ MaybeNeed emulation(const Layer& l, EmulationLayout layout) {
 
 }  // namespace
 
-std::optional<Need> wna16_need(const Query& q, const Offer& o) {
+std::optional<UnmetNeed> wna16_need(const Query& q, const Offer& o) {
   if (q.layer == nullptr) return std::nullopt;
   const LayoutKind kind = layout_kind(q, *o.accepts);
   if (!is_wna16_kind(kind)) return std::nullopt;

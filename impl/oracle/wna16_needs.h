@@ -9,13 +9,13 @@
 
 namespace moe {
 
-struct Need {
+struct UnmetNeed {
   Reject reject;
   Why why;
 };
 
 // Of a row whose layout is one of these; nullopt: it can be written.
-std::optional<Need> wna16_need(const Query& q, const Offer& offer);
+std::optional<UnmetNeed> wna16_need(const Query& q, const Offer& offer);
 // This rank's share.
 Layout wna16_layout(const Query& q, LayoutKind kind, const LayoutShape& shape);
 

@@ -13,6 +13,7 @@
 
 #include "base/checked.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "base/topology.h"
 #include "config/fields.h"
 #include "run/denormals.h"
@@ -54,7 +55,7 @@ json::Value without_nulls(const json::Value& document) {
 Result<CpuList> parse_cpus(const std::string& text, const std::string& pointer) {
   const auto cpus = parse_cpu_list(text);
   if (!cpus || cpus->empty())
-    return fields::fault(pointer, "found " + json::quote(text) + ", expected a list of CPUs like \"0-7,16\"");
+    return fields::fault(pointer, "found " + in_quotes(text) + ", expected a list of CPUs like \"0-7,16\"");
   const CpuList allowed = allowed_cpus();
   for (int cpu : *cpus)
     if (!allowed.empty() && !std::binary_search(allowed.begin(), allowed.end(), cpu))
@@ -100,11 +101,7 @@ Threads resolve_threads(const Options& o) {
   Threads t;
   t.cpus = o.cpus.empty() ? allowed_cpus() : o.cpus;
   if (o.numa != Numa::off) t.nodes = node_map(t.cpus, "");
-  const auto cores = static_cast<std::int64_t>(one_per_core(t.cpus, "").size());
-  const double quota = std::floor(cpu_quota("").value_or(kMaxThreads));
-  const auto whole = static_cast<std::int64_t>(std::min<double>(quota, kMaxThreads));
-  t.count =
-      static_cast<int>(o.threads > 0 ? o.threads : std::clamp<std::int64_t>(std::min(cores, whole), 1, kMaxThreads));
+  t.count = o.threads > 0 ? static_cast<int>(o.threads) : default_threads(t.cpus, "");
   return t;
 }
 
@@ -114,7 +111,7 @@ struct OwnedHooks {
   OwnedHooks(OwnedHooks&& o) noexcept : hooks(std::exchange(o.hooks, ContextHooks{})) {}
   OwnedHooks& operator=(OwnedHooks&&) = delete;
   ~OwnedHooks() {
-    if (hooks.parallel_destroy != nullptr) hooks.parallel_destroy(hooks.parallel.self);
+    if (hooks.parallel_destroy != nullptr) hooks.parallel_destroy(hooks.threads->host().user);
     if (hooks.allocator_destroy != nullptr) hooks.allocator_destroy(hooks.allocator.user);
     if (hooks.log_destroy != nullptr) hooks.log_destroy(hooks.log.user);
   }
@@ -168,7 +165,12 @@ struct Context::State {
                                                            : Allocator{nullptr, plain_allocate, plain_deallocate};
     }
   }
-  bool own_threads() const { return hooks.hooks.parallel.run == nullptr; }
+  bool own_threads() const { return hooks.hooks.threads == nullptr; }
+  Check run(std::size_t count, TaskFn task, void* arg) {
+    if (!own_threads()) return hooks.hooks.threads->run(count, task, arg);
+    pool.run(count, task, arg);
+    return ok();
+  }
 
   OwnedHooks hooks;  // first member: given back after everything that uses them
   const Options options;
@@ -189,13 +191,14 @@ Result<std::shared_ptr<Context>> Context::create(std::string_view options_json, 
   const MoeLog environment = level_of_environment();
   const LogLevel level = options.log_level ? *options.log_level : environment.level.value_or(LogLevel::info);
   Threads threads = resolve_threads(options);
-  if (owned.hooks.parallel.run != nullptr) threads = {{}, threads.nodes, std::max(1, owned.hooks.parallel.num_threads)};
+  if (owned.hooks.threads != nullptr)
+    threads = {{}, threads.nodes, std::max(1, owned.hooks.threads->host().num_threads)};
 
   std::shared_ptr<Context> context(new Context);
   context->state_ = std::make_unique<State>(std::move(owned), std::move(options), std::move(threads), level);
   if (!environment.unknown.empty())
     context->log().write(LogLevel::warn, "context",
-                         "MOE_LOG: unknown level \"" + environment.unknown + "\", expected " +
+                         "MOE_LOG: unknown level " + in_quotes(environment.unknown) + ", expected " +
                              fields::join(kLogLevelNames) + "; it is ignored");
   return context;
 }
@@ -204,29 +207,19 @@ Result<std::shared_ptr<Context>> Context::create(std::string_view options_json, 
 // Parallel keeps the caller's floating-point state.
 Parallel Context::parallel() {
   State& s = *state_;
-  Parallel inner = s.hooks.hooks.parallel;
-  if (s.own_threads()) {
-    inner = Parallel{.num_threads = s.threads.count, .self = &s.pool};
-    if (s.threads.count > 1)
-      inner.run = [](void* self, std::size_t count, TaskFn task, void* arg) {
-        static_cast<Pool*>(self)->run(count, task, arg);
-      };
+  Parallel p{.num_threads = s.threads.count, .self = &s};
+  if (s.options.flush_denormals) {
+    p.also_single = true;
+    p.run = [](void* self, std::size_t count, TaskFn task, void* arg) {
+      Job job{task, arg};
+      return static_cast<State*>(self)->run(count, flushed_task, &job);
+    };
+  } else if (!s.own_threads() || s.threads.count > 1) {
+    p.run = [](void* self, std::size_t count, TaskFn task, void* arg) {
+      return static_cast<State*>(self)->run(count, task, arg);
+    };
   }
-  inner.num_threads = s.threads.count;
-  if (!s.options.flush_denormals) return inner;
-  return {.num_threads = inner.num_threads,
-          .self = this,
-          .run =
-              [](void* self, std::size_t count, TaskFn task, void* arg) {
-                const State& state = *static_cast<Context*>(self)->state_;
-                Job job{task, arg};
-                if (state.own_threads()) {
-                  static_cast<Context*>(self)->state_->pool.run(count, flushed_task, &job);
-                } else {
-                  state.hooks.hooks.parallel(count, flushed_task, &job);
-                }
-              },
-          .also_single = true};
+  return p;
 }
 
 const Allocator& Context::allocator() const { return state_->allocator; }
@@ -250,6 +243,13 @@ std::string Context::options_json() const {
   t += ",\"log_ring\":" + std::to_string(s.options.log_ring);
   t += std::string(",\"flush_denormals\":") + (s.options.flush_denormals ? "true" : "false");
   return t;
+}
+
+int default_threads(const CpuList& cpus, const std::string& root) {
+  const auto cores = static_cast<std::int64_t>(one_per_core(cpus, root).size());
+  const double quota = std::floor(cpu_quota(root).value_or(kMaxThreads));
+  const auto whole = static_cast<std::int64_t>(std::min<double>(quota, kMaxThreads));
+  return static_cast<int>(std::clamp<std::int64_t>(std::min(cores, whole), 1, kMaxThreads));
 }
 
 Parallel parallel_of(Context* ctx) { return ctx == nullptr ? Parallel{} : ctx->parallel(); }

@@ -11,6 +11,7 @@
 #include "base/parallel.h"
 #include "base/result.h"
 #include "base/topology.h"
+#include "run/host_threads.h"
 #include "run/workspaces.h"
 
 namespace moe {
@@ -19,7 +20,7 @@ namespace moe {
 struct ContextHooks {
   LogSink log;  // fn null: ring only
   void (*log_destroy)(void* user) = nullptr;
-  Parallel parallel;  // run null: own pool
+  std::shared_ptr<HostThreads> threads;  // null: own pool. Whoever made it keeps it until the host's threads have ended
   void (*parallel_destroy)(void* user) = nullptr;
   Allocator allocator;  // allocate null: system
   void (*allocator_destroy)(void* user) = nullptr;
@@ -45,6 +46,10 @@ class Context {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// Threads of a pool when no number is asked for: one per core of `cpus`, and no more than the quota of the control
+// group. `root`: as in base/topology.h, "" for this system.
+int default_threads(const CpuList& cpus, const std::string& root);
 
 // A nullptr context: one thread, plain memory, no log.
 Parallel parallel_of(Context* ctx);

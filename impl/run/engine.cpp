@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
+#include <type_traits>
+
+#include "run/scratch.h"
 
 namespace moe {
 namespace {
 
-constexpr std::int64_t kCallResults = 4096;     // its results stay in L1
 constexpr std::size_t kCallBytes = 512 * 1024;  // its panels, and those that are read ahead meanwhile, stay in L2
 constexpr std::int64_t kMaxTileRows = 128;      // two panels always fit
 static_assert(2 * kPanelRows * kMaxTileRows <= kCallResults);
@@ -34,6 +37,7 @@ struct Run {
   const EngineSetup& s;
   Workspace& w;
   const EngineCall& c;
+  Rooms& rooms;  // of scratch
   TileShape in, mid;
   std::size_t in_row, mid_row;  // bytes of a tile row
   std::int64_t halves;          // panels of a block of w13
@@ -43,10 +47,11 @@ struct Run {
   bool keeps_results;
   Shards up, down;  // phase 1: blocks of w13; phase 2: panels of w2
 
-  Run(const EngineSetup& setup, Workspace& work, const EngineCall& call)
+  Run(const EngineSetup& setup, Workspace& work, const EngineCall& call, Rooms& scratch)
       : s(setup),
         w(work),
         c(call),
+        rooms(scratch),
         in(setup.in_shape()),
         mid(setup.mid_shape()),
         in_row(in.row_bytes()),
@@ -137,16 +142,18 @@ struct Run {
   const std::byte* panels_at(Matrix which, int node, std::int64_t unit) const;
   template <class F>
   void each_piece(Matrix which, const Claim& claim, F piece) const;
-  void multiply_up(const ActiveExpert& e, Range blocks, const std::byte* after) const;
+  void multiply_up(const ActiveExpert& e, Range blocks, const std::byte* after, const Scratch& scratch) const;
   void finish_tile(const ActiveExpert& e, const Tile& t) const;
   void spread_row(float* row, const std::int32_t* columns) const;
-  void multiply_down(const ActiveExpert& e, Range panels, const std::byte* after) const;
+  void multiply_down(const ActiveExpert& e, Range panels, const std::byte* after, const Scratch& scratch) const;
   void multiply_columns(const Claim& claim) const;
   void sum_up(std::int64_t chunk) const;
   void start_sums(float* acc, std::int64_t column, std::int64_t columns) const;
   void add_identity(float* acc, std::int64_t column, std::int64_t columns) const;
   void write_out(float* acc, std::int64_t column, std::int64_t columns) const;
 };
+
+static_assert(std::is_trivially_destructible_v<Run>);  // it lies in the workspace
 
 TilePlace place_of_slot(const Run& r, std::int32_t slot) {
   const Tile& t = r.w.plan.tiles[r.w.plan.slot_tile[slot]];
@@ -225,12 +232,12 @@ void Run::each_piece(Matrix which, const Claim& claim, F piece) const {
   }
 }
 
-void Run::multiply_up(const ActiveExpert& e, Range blocks, const std::byte* after) const {
+void Run::multiply_up(const ActiveExpert& e, Range blocks, const std::byte* after, const Scratch& scratch) const {
   const Plan& p = w.plan;
   const P16Matrix& m = s.layout().w13;
   const std::int64_t step = panels_per_call(e, m.panel_bytes()) / halves;
   const PanelRoom room(s.source);
-  alignas(64) float y13[kCallResults];
+  float* const y13 = scratch.results();
   for (std::int64_t block = blocks.begin; block < blocks.end; block += step) {
     const std::int64_t count = std::min(step, blocks.end - block), ld = count * halves * kPanelRows;
     const std::byte* w13 = panels(room, Matrix::w13, e, block * halves, count * halves);
@@ -238,8 +245,8 @@ void Run::multiply_up(const ActiveExpert& e, Range blocks, const std::byte* afte
     for (std::int32_t i = 0; i < e.tiles; ++i) {
       if (cancelled()) return;
       const Tile& t = p.tiles[e.first_tile + i];
-      s.kernel->gemm(
-          {&m, w13, count * halves, in_tile(t), t.rows, in, y13, ld, next, block * halves, i, e.tiles, s.reading});
+      s.kernel->gemm({&m, w13, count * halves, in_tile(t), t.rows, in, y13, ld, next, block * halves, i, e.tiles,
+                      s.reading, scratch.of_gemm()});
       ActivateArgs a = s.activate;
       a.y13 = y13;
       a.ld = ld;
@@ -329,7 +336,7 @@ void Run::write_out(float* acc, std::int64_t column, std::int64_t columns) const
 }
 
 // The results of an expert's slots in some panels.
-void Run::multiply_down(const ActiveExpert& e, Range all, const std::byte* after) const {
+void Run::multiply_down(const ActiveExpert& e, Range all, const std::byte* after, const Scratch& scratch) const {
   const P16Matrix& m = s.layout().w2;
   const std::int64_t most = panels_per_call(e, m.panel_bytes());
   const PanelRoom room(s.source);
@@ -342,8 +349,8 @@ void Run::multiply_down(const ActiveExpert& e, Range all, const std::byte* after
       if (cancelled()) return;
       const Tile& t = w.plan.tiles[e.first_tile + i];
       float* results = w.results + t.slot * w.out_ld + panel * kPanelRows;
-      s.kernel->gemm(
-          {&m, w2, end - panel, mid_tile(t), t.rows, mid, results, w.out_ld, next, panel, i, e.tiles, s.reading});
+      s.kernel->gemm({&m, w2, end - panel, mid_tile(t), t.rows, mid, results, w.out_ld, next, panel, i, e.tiles,
+                      s.reading, scratch.of_gemm()});
     }
     const auto done = static_cast<std::int32_t>(end - panel);
     if (w.unsummed[chunk].count.fetch_sub(done, std::memory_order_acq_rel) == done) sum_up(chunk);
@@ -377,8 +384,9 @@ void Run::multiply_columns(const Claim& claim) const {
   const std::int64_t column = begin * kPanelRows, columns = (end - begin) * kPanelRows;
   float* acc = w.acc + column * c.tokens;
   start_sums(acc, column, columns);
+  const Scratch scratch(rooms, w.scratch, w.scratch_room);
   const PanelRoom room(s.source);
-  alignas(64) float y[kCallResults];
+  float* const y = scratch.results();
   for (std::int32_t i = 0; i < p.num_active; ++i) {
     if (cancelled()) return;
     const ActiveExpert& e = p.active[i];
@@ -391,7 +399,8 @@ void Run::multiply_columns(const Claim& claim) const {
       for (std::int32_t j = 0; j < e.tiles; ++j) {
         const Tile& t = p.tiles[e.first_tile + j];
         prefetch_sums(acc + (panel - begin) * kPanelRows, columns, p.slot_token + t.slot, t.rows, ld);
-        s.kernel->gemm({&m, w2, count, mid_tile(t), t.rows, mid, y, ld, next, panel, j, e.tiles, s.reading});
+        s.kernel->gemm(
+            {&m, w2, count, mid_tile(t), t.rows, mid, y, ld, next, panel, j, e.tiles, s.reading, scratch.of_gemm()});
         s.kernel->steps->combine({acc + (panel - begin) * kPanelRows, columns, p.slot_token + t.slot,
                                   s.weight_on_input ? nullptr : p.slot_weight + t.slot, y, ld, t.rows, ld, s.rounded,
                                   s.in_dtype});
@@ -413,6 +422,12 @@ Workspace carve_workspace(const EngineSetup& s, std::int64_t tokens, std::byte* 
   w.act_ld = pad16(std::max(s.intermediate, s.mid_shape().k));
   w.row_ld = pad16(std::max(s.hidden, s.in_shape().k));
   w.out_ld = pad16(s.hidden);
+  // First, so that calls of all sizes find their scratch where it is in the caches.
+  const auto items = static_cast<std::size_t>(s.items_at_once);
+  w.scratch_room = round_up(kCallResults * sizeof(float) + s.kernel->scratch_bytes, std::size_t{64});
+  w.holders = c.take<Rooms::Holder>(items);
+  w.scratch = c.take<std::byte>(items * w.scratch_room);
+  w.shared = c.take<std::byte>(sizeof(Run));
   w.ids = c.take<std::int32_t>(slots);
   w.weights = c.take<float>(slots);
   w.plan = carve_plan(c, shape);
@@ -427,25 +442,10 @@ Workspace carve_workspace(const EngineSetup& s, std::int64_t tokens, std::byte* 
   return w;
 }
 
-namespace {
-
-// bit_compat vllm: the weights are values of the input dtype.
-void round_weights(const EngineSetup& s, const Plan& p, const Parallel& parallel) {
-  parallel.parts(p.num_slots, slot_parts(p.num_slots), [&](std::int64_t, std::int64_t begin, std::int64_t end) {
-    std::byte narrowed[64 * sizeof(float)];
-    for (std::int64_t i = begin; i < end; i += 64) {
-      const std::int64_t count = std::min<std::int64_t>(64, end - i);
-      s.kernel->steps->narrow(s.in_dtype, p.slot_weight + i, count, narrowed);
-      s.kernel->steps->widen(s.in_dtype, narrowed, count, p.slot_weight + i);
-    }
-  });
-}
-
-}  // namespace
-
 Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
-  if (s.rounded) round_weights(s, w.plan, c.parallel);
-  const Run run(s, w, c);
+  if (s.rounded) MOE_CHECK(round_weights(*s.kernel->steps, s.in_dtype, w.plan, c.parallel));
+  Rooms rooms({w.holders, static_cast<std::size_t>(s.items_at_once)});
+  const Run& run = *new (w.shared) Run(s, w, c, rooms);
   const auto blocks = static_cast<std::int32_t>(run.blocks());
   for (std::int32_t i = 0; i < w.plan.num_tiles; ++i) w.plan.pending[i].store(blocks, std::memory_order_relaxed);
   for (std::int64_t chunk = 0, panels = w.out_ld / kPanelRows; chunk * kCallPanels < panels; ++chunk)
@@ -454,7 +454,7 @@ Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
         std::memory_order_relaxed);
   const auto phase = [&](std::int64_t items, auto body) -> Check {
     MOE_CHECK(report(c.control, 0, 0));
-    c.parallel.each(static_cast<std::size_t>(items), body);
+    MOE_CHECK(c.parallel.each(static_cast<std::size_t>(items), body));
     return report(c.control, 0, 0);
   };
   const std::int64_t items = phase0_items(s, c.tokens);
@@ -462,20 +462,22 @@ Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
     auto all = [&](std::size_t) {
       for (std::int64_t i = 0; i < items; ++i) run.quantise_rows(i, items);
     };
-    c.parallel.each(1, all);
+    MOE_CHECK(c.parallel.each(1, all));
   } else {
     MOE_CHECK(phase(items, [&](std::size_t i) { run.quantise_rows(static_cast<std::int64_t>(i), items); }));
   }
   Claims up(run.up, c.nodes), down(run.down, c.nodes);
   MOE_CHECK(phase(up.total(), [&](std::size_t i) {
+    const Scratch scratch(run.rooms, w.scratch, w.scratch_room);
     run.each_piece(Matrix::w13, up.take(i), [&](const ActiveExpert& e, Range units, const std::byte* after) {
-      run.multiply_up(e, units, after);
+      run.multiply_up(e, units, after, scratch);
     });
   }));
   if (!run.keeps_results) return phase(down.total(), [&](std::size_t i) { run.multiply_columns(down.take(i)); });
   return phase(down.total(), [&](std::size_t i) {
+    const Scratch scratch(run.rooms, w.scratch, w.scratch_room);
     run.each_piece(Matrix::w2, down.take(i), [&](const ActiveExpert& e, Range units, const std::byte* after) {
-      run.multiply_down(e, units, after);
+      run.multiply_down(e, units, after, scratch);
     });
   });
 }

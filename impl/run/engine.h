@@ -25,6 +25,7 @@
 #include "kernels/kernel.h"
 #include "run/panel_source.h"
 #include "run/plan.h"
+#include "run/rooms.h"
 #include "run/shards.h"
 
 namespace moe {
@@ -39,13 +40,14 @@ struct EngineSetup {
   const PanelSource* source = nullptr;       // what makes panels of `packed`; nullptr: it has them
   std::span<const std::int32_t> expert_map;  // [physical experts]
   ExpertCopies experts;
+  int items_at_once = 1;
   std::int64_t hidden = 0, intermediate = 0, top_k = 0;
   DType in_dtype = DType::bf16, out_dtype = DType::bf16;
   ActivateArgs activate{};  // function and parameters; the pointers are filled per call
   HalfRule in_rule = HalfRule::away, mid_rule = HalfRule::away;
   bool weight_on_input = false;
   bool rounded = false;       // bit_compat vllm: gates, results and sums rounded to in_dtype
-  float output_scale = 1.0f;  // apply_routed_scale_to_output
+  float output_scale = 1.0f;  // RoutingConfig::scales_output
   Reading reading{};
 
   const Layout& layout() const { return source != nullptr ? source->layout() : packed->info.layout; }
@@ -66,6 +68,10 @@ struct alignas(64) Unsummed {
 
 // All memory of one call.
 struct Workspace {
+  std::byte* shared = nullptr;       // what the phases share
+  Rooms::Holder* holders = nullptr;  // [items at once]
+  std::byte* scratch = nullptr;      // [items at once][scratch_room]: results of a gemm call, then its scratch
+  std::size_t scratch_room = 0;
   std::int32_t* ids = nullptr;  // [T*K] what routing chose (router_logits mode)
   float* weights = nullptr;     // [T*K]
   Plan plan;
@@ -92,7 +98,7 @@ struct EngineCall {
   const NodeMap* nodes = nullptr;   // null: one
 };
 
-// The plan is built. Code::cancelled leaves `out` unspecified.
+// The plan is built. Code::cancelled and Code::callback leave `out` unspecified.
 Check run_engine(const EngineSetup& setup, Workspace& work, const EngineCall& call);
 
 }  // namespace moe

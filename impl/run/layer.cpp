@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <limits>
@@ -56,10 +57,10 @@ HalfRule rule_of(const Config& c, const P16Matrix& m) {
 
 // Copies a dense [T, K] result of routing into the caller's tensor.
 template <class T>
-void copy_out(const T* from, const TensorView& to, const Parallel& parallel) {
+Check copy_out(const T* from, const TensorView& to, const Parallel& parallel) {
   const auto size = static_cast<std::int64_t>(dtype_bits(to.dtype) / 8);
   const std::int64_t tokens = to.shape[0], width = to.shape[1];
-  parallel.parts(tokens, slot_parts(tokens * width), [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+  return parallel.parts(tokens, slot_parts(tokens * width), [&](std::int64_t, std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t)
       for (std::int64_t j = 0; j < width; ++j) {
         std::byte* dst = to.data + (t * to.strides[0] + j * to.strides[1]) * size;
@@ -92,6 +93,13 @@ Check check_orders(const Packed& packed) {
   return ok();
 }
 
+// Whoever chose the kernel: one that does not take the layout would read beyond the weights.
+Check check_kernel(const KernelId& kernel, const Layout& layout) {
+  if (kernel.layout == layout.kind && kernel.takes(layout)) return ok();
+  return fail(Code::internal, "kernel",
+              "kernel: " + std::string(kernel.name) + " does not take the layout " + layout.id());
+}
+
 // All memory of a call: the engine's, and what routing needs beside it.
 struct CallMemory {
   Workspace work;
@@ -107,7 +115,7 @@ struct Layer::State {
   EngineSetup setup;
   Router router;
   std::vector<std::int32_t> expert_map;  // of the experts with weights
-  std::int64_t num_ids = 0;              // that a call may hold: logical experts, then zero experts
+  KnownIds known_ids;                    // of a call: logical experts, then zero experts
   bool adds_identity = false;            // zero experts, and this rank adds their part
   mutable Workspaces own_workspaces;
   mutable std::vector<std::atomic<std::uint64_t>> counts;  // [E]
@@ -127,20 +135,22 @@ struct Layer::State {
     MOE_CHECK(check_router(router));
     return router.rule == RouteRule::hash ? check_hash_ids(router, a.topk_ids, "topk_ids", parallel) : ok();
   }
-  void route_call(const ApplyArgs& a, const CallMemory& m, const Parallel& parallel) const {
-    route(router,
-          {.num_tokens = a.num_tokens,
-           .logits_dtype = a.router_logits.dtype,
-           .logits = a.router_logits.data,
-           .row_stride = a.router_logits.strides[0],
-           .hash_ids = &a.topk_ids,
-           .ids = m.work.ids,
-           .weights = m.work.weights,
-           .scratch = m.scratch},
-          parallel);
-    if (a.out_topk_ids) copy_out(m.work.ids, *a.out_topk_ids, parallel);
-    if (a.out_topk_weights) copy_out(m.work.weights, *a.out_topk_weights, parallel);
+  Check route_call(const ApplyArgs& a, const CallMemory& m, const Parallel& parallel) const {
+    MOE_CHECK(route(router,
+                    {.num_tokens = a.num_tokens,
+                     .logits_dtype = a.router_logits.dtype,
+                     .logits = a.router_logits.data,
+                     .row_stride = a.router_logits.strides[0],
+                     .hash_ids = &a.topk_ids,
+                     .ids = m.work.ids,
+                     .weights = m.work.weights,
+                     .scratch = m.scratch},
+                    parallel));
+    if (a.out_topk_ids) MOE_CHECK(copy_out(m.work.ids, *a.out_topk_ids, parallel));
+    if (a.out_topk_weights) MOE_CHECK(copy_out(m.work.weights, *a.out_topk_weights, parallel));
+    return ok();
   }
+  Check run_call(const ApplyArgs& a, CallMemory m, const Parallel& parallel) const;
 };
 
 Layer::Layer() : state_(std::make_unique<State>()) {}
@@ -155,6 +165,7 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
   e.packed = s.spec.packed.get();
   e.source = s.spec.panels.get();
   const Layout& l = e.layout();
+  MOE_CHECK(check_kernel(*s.spec.kernel->id, l));
   if (e.source == nullptr) MOE_CHECK(check_orders(*s.spec.packed));
   s.expert_map = s.spec.expert_map;
   if (s.expert_map.empty()) {
@@ -171,7 +182,8 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
   e.expert_map = s.expert_map;
   e.reading = reading_here();
   e.experts = expert_copies(c);
-  s.num_ids = e.experts.logical + c.routing.num_zero_experts;
+  s.known_ids = {.end = e.experts.logical + c.routing.num_zero_experts, .skip = c.routing.skip_id};
+  e.items_at_once = std::max(1, parallel_of(s.spec.context.get()).num_threads);
   e.hidden = c.hidden_dim;
   e.intermediate = c.intermediate_size_per_partition;
   e.top_k = c.slots_per_token();
@@ -182,7 +194,7 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
   e.mid_rule = rule_of(c, l.w2);
   e.weight_on_input = c.apply_router_weight_on_input;
   e.rounded = c.bit_compat == Policy::vllm && is_cpu_int4(*e.kernel);
-  if (c.routing.apply_routed_scale_to_output) e.output_scale = static_cast<float>(c.routing.routed_scaling_factor);
+  if (c.routing.scales_output()) e.output_scale = static_cast<float>(c.routing.routed_scaling_factor);
   return std::shared_ptr<const Layer>(std::move(layer));
 }
 
@@ -197,7 +209,7 @@ Check Layer::apply(const ApplyArgs& a) const {
   MOE_CHECK(report(a.control, 0, 0));
   const bool routes = a.mode == ApplyMode::router_logits;
   const Parallel parallel = parallel_of(s.spec.context.get());
-  MOE_CHECK(routes ? s.check_routing(a, parallel) : check_ids(a.topk_ids, s.num_ids, parallel));
+  MOE_CHECK(routes ? s.check_routing(a, parallel) : check_ids(a.topk_ids, s.known_ids, parallel));
   if (a.num_tokens == 0) return ok();
   if (a.num_tokens > std::numeric_limits<std::int32_t>::max() / s.setup.top_k)
     return fail(Code::shape, "hidden",
@@ -212,25 +224,30 @@ Check Layer::apply(const ApplyArgs& a) const {
   if (a.workspace.empty()) {
     MOE_TRY(own, s.workspaces().take(need, allocator_of(s.spec.context.get())));
   }
-  CallMemory m = s.carve_call(a.mode, a.num_tokens, a.workspace.empty() ? own.data() : a.workspace.data());
-  TensorView ids = a.topk_ids, weights = a.topk_weights;
-  if (routes) {
-    s.route_call(a, m, parallel);
-    ids = row_major(DType::i32, {a.num_tokens, s.setup.top_k}, m.work.ids);
-    weights = row_major(DType::f32, {a.num_tokens, s.setup.top_k}, m.work.weights);
-  }
-  build_plan(m.work.plan, s.setup.plan_shape(a.num_tokens), s.expert_map, ids, weights, parallel);
-  for (std::int32_t i = 0; i < m.work.plan.num_active; ++i) {
-    const ActiveExpert& e = m.work.plan.active[i];
-    s.counts[static_cast<std::size_t>(e.local)].fetch_add(static_cast<std::uint64_t>(e.slots),
-                                                          std::memory_order_relaxed);
-  }
-  if (s.adds_identity) sum_zero_weights(ids, weights, s.spec.config->num_experts, m.identity, parallel);
-  Check result = run_engine(s.setup, m.work,
-                            {a.num_tokens, a.accumulate, a.hidden, a.out, parallel, a.control, m.identity,
-                             s.spec.nodes ? &*s.spec.nodes : nodes_of(s.spec.context.get())});
+  Check result = s.run_call(
+      a, s.carve_call(a.mode, a.num_tokens, a.workspace.empty() ? own.data() : a.workspace.data()), parallel);
   if (own) s.workspaces().give_back(std::move(own));
   return result;
+}
+
+Check Layer::State::run_call(const ApplyArgs& a, CallMemory m, const Parallel& parallel) const {
+  TensorView ids = a.topk_ids, weights = a.topk_weights;
+  if (a.mode == ApplyMode::router_logits) {
+    MOE_CHECK(route_call(a, m, parallel));
+    ids = row_major(DType::i32, {a.num_tokens, setup.top_k}, m.work.ids);
+    weights = row_major(DType::f32, {a.num_tokens, setup.top_k}, m.work.weights);
+  }
+  MOE_CHECK(build_plan(m.work.plan, setup.plan_shape(a.num_tokens), expert_map, ids, weights, parallel));
+  for (std::int32_t i = 0; i < m.work.plan.num_active; ++i) {
+    const ActiveExpert& e = m.work.plan.active[i];
+    counts[static_cast<std::size_t>(e.local)].fetch_add(static_cast<std::uint64_t>(e.slots), std::memory_order_relaxed);
+  }
+  if (adds_identity)
+    MOE_CHECK(sum_zero_weights(ids, weights, {spec.config->num_experts, spec.config->router_columns()}, m.identity,
+                               parallel));
+  return run_engine(setup, m.work,
+                    {a.num_tokens, a.accumulate, a.hidden, a.out, parallel, a.control, m.identity,
+                     spec.nodes ? &*spec.nodes : nodes_of(spec.context.get())});
 }
 
 void Layer::expert_counts(std::span<std::uint64_t> counts, bool reset) const {

@@ -130,44 +130,57 @@ Plan carve_plan(Carver& c, const PlanShape& s) {
   return p;
 }
 
-std::optional<BadId> find_bad_id(const TensorView& ids, std::int64_t columns, std::int64_t lowest, std::int64_t experts,
-                                 const Parallel& parallel) {
+Result<std::optional<BadId>> find_bad_id(const TensorView& ids, std::int64_t columns, const KnownIds& known,
+                                         const Parallel& parallel) {
   constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
   std::atomic<std::int64_t> first{kNone};
-  const auto bad = [&](std::int64_t id) { return id < lowest || id >= experts; };
+  const auto bad = [&](std::int64_t id) { return (id < known.lowest || id >= known.end) && id != known.skip; };
   const std::int64_t tokens = ids.shape[0];
-  parallel.parts(tokens, slot_parts(tokens * columns), [&](std::int64_t, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t t = begin; t < end; ++t)
-      for (std::int64_t j = 0; j < columns; ++j) {
-        if (!bad(id_at(ids, t, j))) continue;
-        const std::int64_t here = t * columns + j;
-        for (std::int64_t v = first.load(); here < v && !first.compare_exchange_weak(v, here);) {
-        }
-        return;
-      }
-  });
+  MOE_CHECK(
+      parallel.parts(tokens, slot_parts(tokens * columns), [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+        for (std::int64_t t = begin; t < end; ++t)
+          for (std::int64_t j = 0; j < columns; ++j) {
+            if (!bad(id_at(ids, t, j))) continue;
+            const std::int64_t here = t * columns + j;
+            for (std::int64_t v = first.load(); here < v && !first.compare_exchange_weak(v, here);) {
+            }
+            return;
+          }
+      }));
   const std::int64_t at = first.load();
-  if (at == kNone) return std::nullopt;
-  return BadId{at / columns, at % columns, id_at(ids, at / columns, at % columns)};
+  if (at == kNone) return std::optional<BadId>();
+  return std::optional(BadId{at / columns, at % columns, id_at(ids, at / columns, at % columns)});
 }
 
-Check check_ids(const TensorView& ids, std::int64_t experts, const Parallel& parallel) {
-  const std::optional<BadId> bad = find_bad_id(ids, ids.shape[1], -1, experts, parallel);
+Check check_ids(const TensorView& ids, const KnownIds& known, const Parallel& parallel) {
+  MOE_TRY(const std::optional<BadId> bad, find_bad_id(ids, ids.shape[1], known, parallel));
   if (!bad) return ok();
   const std::string place = "topk_ids[" + std::to_string(bad->t) + "," + std::to_string(bad->j) + "]";
-  return fail(
-      Code::invalid_argument, place,
-      place + ": expert id " + std::to_string(bad->id) + " is neither -1 nor in [0, " + std::to_string(experts) + ")");
+  return fail(Code::invalid_argument, place,
+              place + ": expert id " + std::to_string(bad->id) + " is neither -1 nor in [0, " +
+                  std::to_string(known.end) + ")" + (known.skip ? " nor skip_id, " + std::to_string(*known.skip) : ""));
 }
 
-void build_plan(Plan& p, const PlanShape& shape, std::span<const std::int32_t> expert_map, const TensorView& ids,
-                const TensorView& weights, const Parallel& parallel) {
+Check build_plan(Plan& p, const PlanShape& shape, std::span<const std::int32_t> expert_map, const TensorView& ids,
+                 const TensorView& weights, const Parallel& parallel) {
   const Sorting s{shape, expert_map, ids};
-  parallel.parts(shape.tokens, s.parts,
-                 [&](std::int64_t part, std::int64_t begin, std::int64_t end) { count_part(p, s, part, begin, end); });
+  MOE_CHECK(parallel.parts(shape.tokens, s.parts, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
+    count_part(p, s, part, begin, end);
+  }));
   list_active(p, s);
-  parallel.parts(shape.tokens, s.parts, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
+  return parallel.parts(shape.tokens, s.parts, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
     scatter_part(p, s, weights, part, begin, end);
+  });
+}
+
+Check round_weights(const Elementwise& steps, DType dtype, const Plan& p, const Parallel& parallel) {
+  return parallel.parts(p.num_slots, slot_parts(p.num_slots), [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+    std::byte narrowed[64 * sizeof(float)];
+    for (std::int64_t i = begin; i < end; i += 64) {
+      const std::int64_t count = std::min<std::int64_t>(64, end - i);
+      steps.narrow(dtype, p.slot_weight + i, count, narrowed);
+      steps.widen(dtype, narrowed, count, p.slot_weight + i);
+    }
   });
 }
 

@@ -19,6 +19,7 @@
 #include "base/result.h"
 #include "base/tensor.h"
 #include "config/config.h"
+#include "kernels/kernel.h"
 
 namespace moe {
 
@@ -85,16 +86,24 @@ Plan carve_plan(Carver& carver, const PlanShape& shape);
 std::int64_t id_at(const TensorView& ids, std::int64_t t, std::int64_t j);
 float weight_at(const TensorView& weights, std::int64_t t, std::int64_t j);
 
-// The first (t, j), j < columns, whose id is outside [lowest, experts).
+// The ids that a call may hold: [lowest, end), -1 and `skip` mean that a slot is skipped.
+struct KnownIds {
+  std::int64_t lowest = -1, end = 0;
+  std::optional<std::int64_t> skip{};
+};
+// The first (t, j), j < columns, whose id is none of them.
 struct BadId {
   std::int64_t t, j, id;
 };
-std::optional<BadId> find_bad_id(const TensorView& ids, std::int64_t columns, std::int64_t lowest, std::int64_t experts,
-                                 const Parallel& parallel);
-// ids: [T, K] i32 or i64, any strides. Code::invalid_argument, "topk_ids[t,j]", unless -1 or in [0, experts).
-Check check_ids(const TensorView& ids, std::int64_t experts, const Parallel& parallel);
+Result<std::optional<BadId>> find_bad_id(const TensorView& ids, std::int64_t columns, const KnownIds& known,
+                                         const Parallel& parallel);
+// ids: [T, K] i32 or i64, any strides. Code::invalid_argument, "topk_ids[t,j]", for one that is not known.
+Check check_ids(const TensorView& ids, const KnownIds& known, const Parallel& parallel);
 // Sorts the checked ids. expert_map[physical] = local or -1. weights: [T, K] f32.
-void build_plan(Plan& plan, const PlanShape& shape, std::span<const std::int32_t> expert_map, const TensorView& ids,
-                const TensorView& weights, const Parallel& parallel);
+Check build_plan(Plan& plan, const PlanShape& shape, std::span<const std::int32_t> expert_map, const TensorView& ids,
+                 const TensorView& weights, const Parallel& parallel);
+
+// bit_compat vllm: the weights become values of the input dtype.
+Check round_weights(const Elementwise& steps, DType dtype, const Plan& plan, const Parallel& parallel);
 
 }  // namespace moe

@@ -2,19 +2,31 @@
 // count: one of the two sees the other.
 #include "run/rooms.h"
 
+#include <pthread.h>
+
 namespace moe {
 namespace {
 
 constexpr int kSpinMicroseconds = 20;
 
+// Threads lie pages apart, those of a pool evenly: many have another number modulo the rooms.
+std::size_t number_of_thread() { return reinterpret_cast<std::uintptr_t>(pthread_self()) >> 12; }
+
 }  // namespace
 
+Rooms::Rooms(std::span<Holder> holders) : holders_(holders) {
+  for (Holder& h : holders_) h.process.store(0, std::memory_order_relaxed);
+}
+
 bool Rooms::try_take(std::size_t& room) {
-  const std::uint64_t mine = process_.value();
+  const std::uint64_t mine = process_ ? process_->value() : 1;
+  const std::size_t first = number_of_thread() % holders_.size();
   for (std::size_t i = 0; i < holders_.size(); ++i) {
-    std::uint64_t holder = holders_[i].load(std::memory_order_seq_cst);
-    if (holder == mine || !holders_[i].compare_exchange_strong(holder, mine, std::memory_order_acquire)) continue;
-    room = i;
+    const std::size_t at = (first + i) % holders_.size();
+    std::atomic<std::uint64_t>& process = holders_[at].process;
+    std::uint64_t holder = process.load(std::memory_order_seq_cst);
+    if (holder == mine || !process.compare_exchange_strong(holder, mine, std::memory_order_acquire)) continue;
+    room = at;
     return true;
   }
   return false;
@@ -35,7 +47,7 @@ std::size_t Rooms::take() {
 }
 
 void Rooms::give(std::size_t room) {
-  holders_[room].store(0, std::memory_order_seq_cst);
+  holders_[room].process.store(0, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) == 0) return;
   given_.fetch_add(1, std::memory_order_seq_cst);
   futex_wake(given_, 1);

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "base/process_mark.h"
@@ -14,20 +16,28 @@ namespace moe {
 
 class Rooms {
  public:
-  explicit Rooms(std::size_t count) : holders_(count) {}
+  struct alignas(64) Holder {               // a cache line: threads in different rooms write to different ones
+    std::atomic<std::uint64_t> process{0};  // mark; 0: nobody
+  };
+
+  explicit Rooms(std::size_t count) : process_(std::in_place), own_(count), holders_(own_) {}
+  // Of one call, whose items are in one process: nothing is allocated.
+  explicit Rooms(std::span<Holder> holders);
 
   std::size_t count() const { return holders_.size(); }
-  // Holders that wait for nothing end the wait.
+  // Holders that wait for nothing end the wait. A thread finds the room that it had before, unless another is there:
+  // its caches know it.
   std::size_t take();
   void give(std::size_t room);
 
  private:
   bool try_take(std::size_t& room);
 
-  const ProcessMark process_;
-  std::vector<std::atomic<std::uint64_t>> holders_;  // process mark; 0: nobody
-  FutexWord given_{0};                               // ++ for sleepers: what they sleep on
-  FutexWord sleepers_{0};                            // a child of fork() may count its parent's: a wake for nobody
+  const std::optional<ProcessMark> process_;
+  std::vector<Holder> own_;
+  const std::span<Holder> holders_;
+  FutexWord given_{0};     // ++ for sleepers: what they sleep on
+  FutexWord sleepers_{0};  // a child of fork() may count its parent's: a wake for nobody
 };
 
 }  // namespace moe

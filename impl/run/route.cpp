@@ -182,8 +182,8 @@ std::size_t route_scratch_bytes(const Router& router, std::int64_t num_tokens) {
   return num_tokens == 0 ? 0 : item_bytes(router) * item_count(router, num_tokens);
 }
 
-void route(const Router& r, const RouteArgs& a, const Parallel& parallel) noexcept {
-  if (a.num_tokens == 0) return;
+Check route(const Router& r, const RouteArgs& a, const Parallel& parallel) {
+  if (a.num_tokens == 0) return ok();
   const auto tokens = static_cast<std::size_t>(a.num_tokens);
   const std::size_t items = item_count(r, a.num_tokens), bytes = item_bytes(r);
   auto body = [&](std::size_t item) {
@@ -193,7 +193,7 @@ void route(const Router& r, const RouteArgs& a, const Parallel& parallel) noexce
     for (std::size_t t = tokens * item / items, end = tokens * (item + 1) / items; t < end; ++t)
       route_token(r, a, s, t);
   };
-  parallel.each(items, body);
+  return parallel.each(items, body);
 }
 
 }  // namespace moe

@@ -75,7 +75,7 @@ struct RouteArgs {
 };
 
 std::size_t route_scratch_bytes(const Router& router, std::int64_t num_tokens);
-// All arguments checked before. Allocates nothing.
-void route(const Router& router, const RouteArgs& args, const Parallel& parallel) noexcept;
+// All arguments checked before; fails as `parallel` does. Allocates nothing.
+Check route(const Router& router, const RouteArgs& args, const Parallel& parallel);
 
 }  // namespace moe

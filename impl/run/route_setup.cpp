@@ -71,7 +71,7 @@ Result<Router> make_router(const Config& config, const RouteKernel& kernel, cons
   }
   r.renormalize = c.renormalize && r.score != RouteScore::logit;
   const bool weighed = r.rule == RouteRule::scores || r.rule == RouteRule::hash;
-  if (weighed && !c.apply_routed_scale_to_output) r.factor = static_cast<float>(c.routed_scaling_factor);
+  if (weighed && !c.scales_output()) r.factor = static_cast<float>(c.routed_scaling_factor);
   r.jitter_eps = static_cast<float>(c.jitter_eps.value_or(0.0));
   r.seed = static_cast<std::uint64_t>(c.seed.value_or(0));
   MOE_TRY(const std::span<const float> bias, one_bias(c, sources));
@@ -99,8 +99,9 @@ Check check_router(const Router& router) {
 }
 
 Check check_hash_ids(const Router& router, const TensorView& ids, const char* name, const Parallel& parallel) {
-  const auto bad =
-      find_bad_id(ids, static_cast<std::int64_t>(router.k), 0, static_cast<std::int64_t>(router.columns), parallel);
+  MOE_TRY(const std::optional<BadId> bad,
+          find_bad_id(ids, static_cast<std::int64_t>(router.k),
+                      {.lowest = 0, .end = static_cast<std::int64_t>(router.columns)}, parallel));
   if (!bad) return ok();
   const std::string place = std::string(name) + "[" + std::to_string(bad->t) + "," + std::to_string(bad->j) + "]";
   return fail(

@@ -5,14 +5,15 @@
 
 namespace moe {
 
-void sum_zero_weights(const TensorView& ids, const TensorView& weights, std::int64_t first_zero, float* sums,
-                      const Parallel& parallel) {
+Check sum_zero_weights(const TensorView& ids, const TensorView& weights, ZeroIds zero, float* sums,
+                       const Parallel& parallel) {
   const std::int64_t tokens = ids.shape[0], width = ids.shape[1];
-  parallel.parts(tokens, slot_parts(tokens * width), [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+  return parallel.parts(tokens, slot_parts(tokens * width), [&](std::int64_t, std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
       sums[t] = 0.0f;
       for (std::int64_t j = 0; j < width; ++j)
-        if (id_at(ids, t, j) >= first_zero) sums[t] += weight_at(weights, t, j);
+        if (const std::int64_t id = id_at(ids, t, j); id >= zero.begin && id < zero.end)
+          sums[t] += weight_at(weights, t, j);
     }
   });
 }

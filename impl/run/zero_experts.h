@@ -7,8 +7,12 @@
 
 namespace moe {
 
-// sums[t] = sum of the weights of token t's slots whose id is first_zero or more, in slot order; 0 without one.
-void sum_zero_weights(const TensorView& ids, const TensorView& weights, std::int64_t first_zero, float* sums,
-                      const Parallel& parallel);
+struct ZeroIds {
+  std::int64_t begin, end;
+};
+
+// sums[t] = sum of the weights of token t's slots whose id is a zero expert's, in slot order; 0 without one.
+Check sum_zero_weights(const TensorView& ids, const TensorView& weights, ZeroIds zero, float* sums,
+                       const Parallel& parallel);
 
 }  // namespace moe

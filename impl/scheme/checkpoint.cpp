@@ -130,6 +130,7 @@ std::span<const CheckpointTensor> checkpoint_tensors(Format format) {
 }
 
 TensorShape CheckpointTensor::shape(const MatrixSize& m) const {
+  if (m.one_scale && kind == TensorKind::scale) return {{1, 0}, 1};
   return {{extent(axes[0], m), extent(axes[1], m)}, axes[1] == Axis::none ? 1 : 2};
 }
 
@@ -154,7 +155,7 @@ Extras extras_of(const Quantization& q, bool has_bias) {
   e.bias = has_bias ? Need::required : Need::absent;
   if (!q.is_wna16()) return e;
   if (!q.weights->symmetric) e.zeros = Need::required;
-  if (q.weights->symmetric && q.format == Format::gptq) e.zeros = Need::optional;
+  if (q.weights->symmetric && (q.format == Format::gptq || q.format == Format::awq)) e.zeros = Need::optional;
   e.g_idx = q.weights->actorder == ActOrder::group ? Need::required : Need::optional;
   return e;
 }
@@ -203,6 +204,24 @@ ParsedName parse_tensor_name(std::string_view name, const ExpertModule& module) 
     return p;
   }
   return unknown(p, "the format has no tensor of this name");
+}
+
+std::vector<ExpertNames> expert_names(const ExpertModule& own, bool any_block) {
+  using Projections = std::array<std::string_view, 3>;
+  constexpr std::array<Projections, 2> kProjections = {{{"gate_proj", "up_proj", "down_proj"}, {"w1", "w3", "w2"}}};
+  constexpr std::array<std::string_view, 2> kBlocks = {"mlp.experts", "block_sparse_moe.experts"};
+  std::vector<std::string> prefixes = {std::string(own.prefix)};
+  for (std::size_t i = 0; any_block && i < kBlocks.size(); ++i)
+    if (own.prefix.ends_with(kBlocks[i]))
+      prefixes.push_back(
+          std::string(own.prefix.substr(0, own.prefix.size() - kBlocks[i].size())).append(kBlocks[1 - i]));
+  std::vector<Projections> projections = {own.projections};
+  for (std::size_t i = 0; i < kProjections.size(); ++i)
+    if (own.projections == kProjections[i]) projections.push_back(kProjections[1 - i]);
+  std::vector<ExpertNames> all;
+  for (const std::string& prefix : prefixes)
+    for (const Projections& p : projections) all.push_back({prefix, p});
+  return all;
 }
 
 std::string tensor_name(const ExpertModule& module, std::int64_t expert, Projection projection,

@@ -12,7 +12,8 @@
 //                    qzeros i32 [G, ceil(N*bits/32)], fields of both in awq_field() order
 //
 // N, K: outputs and inputs of the whole projection (gate and up: I x H, down: H x I), G = 1 channel-wise,
-// else K / group. Scales and biases are f32, f16 or bf16. A further format is a table of rows in checkpoint.cpp.
+// else K / group; one scale for a whole projection is [1]. Scales and biases are f32, f16 or bf16. A further format is
+// a table of rows in checkpoint.cpp.
 #pragma once
 
 #include <array>
@@ -21,6 +22,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/dtype.h"
 #include "base/tensor.h"
@@ -39,8 +41,8 @@ enum class Need : std::uint8_t { absent, optional, required };
 struct Extras {
   Need bias = Need::absent, zeros = Need::absent, g_idx = Need::absent;
 };
-// Asymmetric weights have zero points; symmetric GPTQ files carry constant ones. Columns in activation order have a
-// g_idx; other WNA16 files may have the plain one.
+// Asymmetric weights have zero points; symmetric GPTQ and AWQ files carry constant ones. Columns in activation order
+// have a g_idx; other WNA16 files may have the plain one.
 Extras extras_of(const Quantization& q, bool has_bias);
 
 // What one dimension of a tensor runs along: rows or columns of the projection, words of their codes, or groups.
@@ -52,6 +54,7 @@ struct MatrixSize {
   std::int64_t group = -1;  // -1 or k: channel-wise; else it divides k
   int num_bits = 4;
   std::int64_t all_groups = 0;  // not 0: so many, although k is a part of their columns (activation order)
+  bool one_scale = false;       // for all rows
 
   constexpr std::int64_t groups() const {
     return all_groups != 0 ? all_groups : group == -1 || group >= k ? 1 : k / group;
@@ -110,6 +113,15 @@ struct ExpertModule {
 
   constexpr Extras extras() const { return {has_bias ? Need::required : Need::absent, zeros, g_idx}; }
 };
+
+// Where else tools put the experts of a module: llmcompressor and GPTQModel unfuse Mixtral's experts under the names of
+// most other models. The config's own place comes first.
+struct ExpertNames {
+  std::string prefix;
+  std::array<std::string_view, 3> projections;
+};
+// any_block: also under the other name of the block that holds router and experts.
+std::vector<ExpertNames> expert_names(const ExpertModule& own, bool any_block);
 
 // The field of a word of AWQ that holds row or column c of the word's 32 / bits.
 constexpr int awq_field(int bits, int c) {

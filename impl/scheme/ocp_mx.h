@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/float_rules.h"
+
 namespace moe {
 
 // none: not quantized, or quantized before the operation.

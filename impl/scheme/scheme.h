@@ -84,13 +84,16 @@ struct Quantization {
            w.dynamic == Dynamic::no && a.num_bits == 8 && a.type == NumType::integer && a.strategy == Strategy::token &&
            a.dynamic == Dynamic::yes;
   }
-  // int8 symmetric static group/channel weights with int8 dynamic per-token activations.
+  // int8 symmetric static group, channel or tensor weights with int8 dynamic per-token activations.
   bool is_w8a8_int8() const {
     if (!weights || !input_activations || weights->num_bits != 8) return false;
     Quantization as_int4 = *this;
     as_int4.weights->num_bits = 4;
+    if (has_one_scale()) as_int4.weights->strategy = Strategy::channel;
     return as_int4.is_w4a8_int8();
   }
+  // Each projection has one scale for all of its rows.
+  bool has_one_scale() const { return weights && weights->strategy == Strategy::tensor; }
   // int4 or int8 static group/channel weights alone.
   bool is_wna16() const {
     if (!weights || input_activations) return false;

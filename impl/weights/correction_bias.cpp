@@ -29,6 +29,12 @@ std::string router_prefix(std::string_view module) {
   return dot == std::string_view::npos ? "" : std::string(module.substr(0, dot + 1));
 }
 
+std::vector<std::string> correction_bias_names(std::string_view prefix) {
+  std::vector<std::string> names;
+  for (const std::string_view name : kNames) names.push_back(std::string(prefix).append(name));
+  return names;
+}
+
 bool is_correction_bias(std::string_view name, std::string_view prefix) {
   return name.starts_with(prefix) &&
          std::find(kNames.begin(), kNames.end(), name.substr(prefix.size())) != kNames.end();

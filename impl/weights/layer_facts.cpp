@@ -136,12 +136,17 @@ bool LayerFacts::keeps_groups() const {
 }
 
 MatrixSize LayerFacts::whole(Projection p) const {
-  return projection_size(p, config_->hidden_dim, config_->intermediate_size, config_->group_size(), num_bits(*config_));
+  MatrixSize m =
+      projection_size(p, config_->hidden_dim, config_->intermediate_size, config_->group_size(), num_bits(*config_));
+  m.one_scale = config_->quantization.has_one_scale();
+  return m;
 }
 
 Result<Part> LayerFacts::part(Projection p, const CheckpointTensor& row, std::string_view subject) const {
   const Config& c = *config_;
   const MatrixSize m = whole(p);
+  if (m.one_scale && row.kind == TensorKind::scale)
+    return Part{0, p == Projection::down ? c.hidden_dim : c.intermediate_size_per_partition, 0, 1, true};
   const TensorShape all = row.shape(m);
   Part part{0, all.dims[0], 0, all.ndim == 2 ? all.dims[1] : 1};
   if (c.parallel.tp_size == 1) return part;

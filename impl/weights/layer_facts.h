@@ -19,6 +19,7 @@ namespace moe {
 // A rectangle of a whole tensor: rows and columns in elements of the tensor (words of packed codes).
 struct Part {
   std::int64_t row0 = 0, rows = 0, col0 = 0, cols = 0;
+  bool repeats = false;  // the tensor has one element, which all rows share
 };
 
 // Dimensions of one tensor, at most stacked [E, N, K].

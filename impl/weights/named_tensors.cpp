@@ -28,9 +28,9 @@ struct Named {
   bool ours = false;
 };
 
-Result<Named> parse_named(const LayerFacts& facts, std::string_view name, std::string_view prefix) {
+Result<Named> parse_named(const LayerFacts& facts, std::string_view name, const ExpertModule& module) {
   Named n;
-  n.parsed = parse_tensor_name(name, facts.module(prefix));
+  n.parsed = parse_tensor_name(name, module);
   if (n.parsed.match == NameMatch::foreign) return n;
   if (!is_checkpoint_readable(facts.config().quantization)) return facts.tensor_of(Role::w13_weight).error();
   if (n.parsed.match == NameMatch::unknown_of_ours)
@@ -70,9 +70,9 @@ struct FileTensor {
 
 // One tensor of a file; nullopt: not of this layer, or checked and dropped (weight_shape).
 Result<std::optional<FileTensor>> accept_entry(const LayerFacts& facts, const CheckpointEntry& from,
-                                               std::string_view prefix) {
+                                               const ExpertModule& module) {
   const SafetensorsEntry& e = *from.entry;
-  MOE_TRY(const Named n, parse_named(facts, e.name, prefix));
+  MOE_TRY(const Named n, parse_named(facts, e.name, module));
   if (!n.ours) return std::optional<FileTensor>();
   const ParsedName& p = n.parsed;
   const MatrixSize whole = facts.whole(p.projection);
@@ -80,7 +80,8 @@ Result<std::optional<FileTensor>> accept_entry(const LayerFacts& facts, const Ch
   const auto got = e.shape();
   if (!p.tensor->allows(e.dtype))
     return fail(Code::dtype, e.name, e.name + ": expected " + p.tensor->dtypes_text() + ", got " + dtype_name(e.dtype));
-  if (!std::equal(got.begin(), got.end(), want.span().begin(), want.span().end()))
+  const bool scalar = whole.one_scale && p.tensor->kind == TensorKind::scale && got.empty();  // as good as [1]
+  if (!scalar && !std::equal(got.begin(), got.end(), want.span().begin(), want.span().end()))
     return fail(Code::shape, e.name,
                 e.name + ": expected shape " + shape_text(want.span()) + ", got " + shape_text(got));
   if (p.tensor->kind == TensorKind::shape) {
@@ -97,8 +98,53 @@ Result<std::optional<FileTensor>> accept_entry(const LayerFacts& facts, const Ch
 }
 
 Error in_file(const CheckpointEntry& e, Error error) {
-  error.message = e.file->path() + ": " + error.message;
+  if (error.subject != e.file->path()) error.message += ", in " + e.file->path();
   return error;
+}
+
+// The places where the experts may be. `module`: the caller's prefix, nullptr: the config's.
+std::vector<ExpertNames> names_of(const LayerFacts& facts, const char* module) {
+  const std::string own = module != nullptr ? module : facts.config().name;
+  return expert_names(facts.module(own), module == nullptr);
+}
+
+ExpertModule module_at(const LayerFacts& facts, const ExpertNames& names) {
+  ExpertModule m = facts.module(names.prefix);
+  m.projections = names.projections;
+  return m;
+}
+
+// The one place whose names a checkpoint uses, the config's own when it uses none.
+Result<const ExpertNames*> place_of_experts(const LayerFacts& facts, std::span<const ExpertNames> places,
+                                            std::span<const CheckpointEntry> entries) {
+  const ExpertNames* found = nullptr;
+  const CheckpointEntry* first = nullptr;
+  for (const ExpertNames& place : places) {
+    const ExpertModule module = module_at(facts, place);
+    const auto ours = std::find_if(entries.begin(), entries.end(), [&](const CheckpointEntry& e) {
+      return parse_tensor_name(e.entry->name, module).match != NameMatch::foreign;
+    });
+    if (ours == entries.end()) continue;
+    if (found != nullptr)
+      return in_file(*ours, fail(Code::unexpected_weight, ours->entry->name,
+                                 ours->entry->name + ": the experts of this layer are also at " + first->entry->name));
+    found = &place;
+    first = &*ours;
+  }
+  return found != nullptr ? found : &places.front();
+}
+
+// Routing by the config's own scores would leave a correction bias out.
+bool ignores_bias(const RoutingConfig& r) {
+  return !r.has_bias && !r.hash_routing && r.method != RoutingMethod::custom && r.method != RoutingMethod::simulated;
+}
+
+Error unused_bias(const std::string& name) {
+  return fail(Code::unexpected_weight, name,
+              name +
+                  ": the checkpoint has a correction bias, and routing.e_score_correction_bias of the config is "
+                  "false: routing would leave it out",
+              R"("member":"/routing/e_score_correction_bias")");
 }
 
 }  // namespace
@@ -106,7 +152,11 @@ Error in_file(const CheckpointEntry& e, Error error) {
 Result<bool> WeightSet::set_named(std::string_view name, const TensorView& tensor, Owner owner) {
   MOE_CHECK(check_settable(state_->source.get()));
   const LayerFacts& facts = state_->facts;
-  MOE_TRY(const Named n, parse_named(facts, name, facts.config().name));
+  Named n;
+  for (const ExpertNames& names : names_of(facts, nullptr)) {
+    MOE_TRY(n, parse_named(facts, name, module_at(facts, names)));
+    if (n.ours) break;
+  }
   if (!n.ours) return false;
   const ParsedName& p = n.parsed;
   const MatrixSize whole = facts.whole(p.projection);
@@ -130,14 +180,24 @@ Result<bool> WeightSet::set_named(std::string_view name, const TensorView& tenso
 Check WeightSet::load_safetensors(const char* path, const char* module) {
   MOE_CHECK(check_settable(state_->source.get()));
   const LayerFacts& facts = state_->facts;
-  const std::string prefix = module != nullptr ? module : facts.config().name;
-  const std::string of_experts = prefix.empty() ? "" : prefix + ".", of_router = router_prefix(prefix);
-  const bool wants_bias = facts.config().routing.has_bias;
-  MOE_TRY(const auto entries, open_checkpoint(path, wants_bias ? of_router : of_experts));
+  const std::vector<ExpertNames> places = names_of(facts, module);
+  std::vector<std::string> prefixes;  // of experts, and of routers
+  for (const ExpertNames& p : places) {
+    prefixes.push_back(p.prefix.empty() ? "" : p.prefix + ".");
+    for (std::string& name : correction_bias_names(router_prefix(p.prefix))) prefixes.push_back(std::move(name));
+  }
+  MOE_TRY(const auto entries, open_checkpoint(path, std::move(prefixes)));
+  MOE_TRY(const ExpertNames* place, place_of_experts(facts, places, entries));
+  const ExpertModule module_here = module_at(facts, *place);
+  const RoutingConfig& routing = facts.config().routing;
   std::vector<FileTensor> accepted;  // everything is checked before the first slot changes
   std::vector<float> bias;
   for (const CheckpointEntry& e : entries) {
-    if (wants_bias && is_correction_bias(e.entry->name, of_router)) {
+    const bool is_bias = std::any_of(places.begin(), places.end(), [&](const ExpertNames& p) {
+      return is_correction_bias(e.entry->name, router_prefix(p.prefix));
+    });
+    if (is_bias && ignores_bias(routing)) return in_file(e, unused_bias(e.entry->name));
+    if (is_bias && routing.has_bias) {
       const bool second = !bias.empty();
       auto values = read_correction_bias(e, facts.config());
       if (!values) return in_file(e, std::move(values.error()));
@@ -146,8 +206,7 @@ Check WeightSet::load_safetensors(const char* path, const char* module) {
       bias = std::move(*values);
       continue;
     }
-    if (!e.entry->name.starts_with(of_experts)) continue;
-    auto tensor = accept_entry(facts, e, prefix);
+    auto tensor = accept_entry(facts, e, module_here);
     if (!tensor) return in_file(e, std::move(tensor.error()));
     if (!*tensor || (*tensor)->target.places.empty()) continue;
     const Target& target = (*tensor)->target;

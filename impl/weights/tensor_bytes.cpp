@@ -40,7 +40,22 @@ TensorView dense_view(DType dtype, std::span<const std::int64_t> shape, const Bu
   return v;
 }
 
+namespace {
+
+// One element as [rows, 1].
+TensorView repeated(const TensorView& one, std::int64_t rows) {
+  TensorView v = one;
+  v.ndim = 2;
+  v.shape[0] = rows;
+  v.shape[1] = 1;
+  v.strides[0] = v.strides[1] = 0;
+  return v;
+}
+
+}  // namespace
+
 TensorView cut(const TensorView& whole, const Part& p) {
+  if (p.repeats) return repeated(whole, p.rows);
   TensorView v = rows(whole, p.row0, p.rows);
   if (whole.ndim < 2) return v;
   const auto skip = static_cast<std::size_t>(p.col0 * v.strides[1] * dtype_bits(v.dtype) / 8);
@@ -53,6 +68,12 @@ TensorView cut(const TensorView& whole, const Part& p) {
 Result<TensorLease> read_part(const FilePart& f) {
   const SafetensorsEntry& e = *f.from.entry;
   const std::int64_t size = dtype_bits(e.dtype) / 8;
+  if (f.part.repeats) {
+    MOE_TRY(Buffer one, Buffer::create(static_cast<std::size_t>(size)));
+    MOE_CHECK(f.from.file->read(e, 0, one.bytes()));
+    const TensorView view = repeated(dense_view(e.dtype, std::array<std::int64_t, 1>{1}, one), f.part.rows);
+    return TensorLease(view, std::move(one));
+  }
   const std::int64_t row_bytes = (e.ndim == 2 ? e.dims[1] : 1) * size, take = f.part.cols * size;
   MOE_TRY(Buffer buffer, Buffer::create(static_cast<std::size_t>(f.part.rows * take)));
   if (take == row_bytes)

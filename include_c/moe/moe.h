@@ -22,8 +22,8 @@
  *      *err held before is neither read nor freed. There is no thread-local "last error".
  *   4. Every *_destroy accepts NULL. Objects keep what they need alive, so handles may
  *      be destroyed in any order.
- *   5. Strings are UTF-8. A (ptr, len) pair need not be NUL-terminated; len may be
- *      MOE_NUL_TERMINATED. A lone `const char*` is NUL-terminated.
+ *   5. Strings are UTF-8 (what messages make of other bytes: section 4). A (ptr, len) pair need not
+ *      be NUL-terminated; len may be MOE_NUL_TERMINATED. A lone `const char*` is NUL-terminated.
  *   6. Structs start with `struct_size`; set it to sizeof the struct you compiled, also when
  *      the library fills the struct. Zero the rest before filling it: 0 always means "default".
  *   7. Input pointers are read during the call only, unless the text says "kept".
@@ -33,14 +33,22 @@
  *      forbid it: one thread, plain memory, no log.
  *  11. A `destroy` or `release` member or parameter that is handed over is called exactly once,
  *      whether the call that took it succeeds or fails, from any thread; it may be NULL.
- *  12. Callbacks must not throw, unwind or longjmp. The `err` they get is never NULL; an error
- *      that they put there (moe_error_create) becomes the library's. MOE_ERR_CANCELLED from a
- *      callback passes through; any other failure is reported as MOE_ERR_CALLBACK with the
- *      callback's status and text in the details.
+ *  12. Callbacks must not throw, unwind or longjmp: a C++ exception, pthread_exit or the
+ *      cancellation of the thread (pthread_cancel) that leaves a callback, or that acts in the
+ *      library, ends the process (SIGABRT); asynchronous cancellation may also hang. Calls that
+ *      touch files or start threads have cancellation points: disable cancellation
+ *      (pthread_setcancelstate) in threads that may be cancelled. In a program that links
+ *      libmoe.a, an exception that leaves a callback of a fallible function gives
+ *      MOE_ERR_INTERNAL; one that leaves the log function may be dropped.
+ *      The `err` they get is never NULL; an error that they put there (moe_error_create)
+ *      becomes the library's. MOE_ERR_CANCELLED from a callback passes through; any other
+ *      failure is reported as MOE_ERR_CALLBACK with the callback's status and text in the details.
  *  13. An expert number is always the model's (0..G-1). Only the first dimension of a stacked
  *      [E, ...] tensor is local; the to_json calls of weights and packed weights list its experts.
  *      With redundant experts (EPLB) ids and logits of tokens and the sources of weights have the numbers
  *      of the checkpoint: the library fills every copy that this rank holds, and chooses one for each row.
+ *  14. Every function, and every task of a parallel_for, does with a stack of 64 KiB, as
+ *      pthread_attr_setstacksize gives it.
  */
 #ifndef MOE_MOE_H_
 #define MOE_MOE_H_
@@ -241,12 +249,19 @@ MOE_API moe_dtype MOE_CALL moe_dtype_from_name(const char* name);
 /* 4. Errors and owned bytes                                           */
 /* ------------------------------------------------------------------ */
 
+/* The texts of errors and log messages are one line of valid UTF-8, also where they quote a file, a
+ * path, a document or a callback that is not: there a byte that is no UTF-8 is written as \xNN, and a
+ * control character (also a NUL), a line separator or a change of direction as \uNNNN. A name or value
+ * within a message stands in quotation marks, with \" and \\, and is cut between characters if it is
+ * long. The details always parse, and their message and subject are those of the accessors. */
+
 /** Makes an error object for the `err` of a callback. `message` is copied. Never NULL: when
  *  memory is out a static MOE_ERR_OUT_OF_MEMORY object is given. [any] */
 MOE_API moe_error* MOE_CALL moe_error_create(moe_status status, const char* message, size_t message_len);
 /** Never MOE_OK, except for NULL. [any] */
 MOE_API moe_status MOE_CALL moe_error_status(const moe_error* err);
-/** One line for people; borrowed, "" for NULL. [any] */
+/** What is wrong, one line for people. It does not begin with the subject: show both, as
+ *  "<subject>: <message>". Borrowed, "" for NULL. [any] */
 MOE_API const char* MOE_CALL moe_error_message(const moe_error* err);
 /** Where: a JSON pointer into the config ("/quantization/group_size"), a role
  *  ("w13_weight[17]"), a path, or "". Borrowed. [any] */
@@ -330,8 +345,15 @@ typedef void (MOE_CALL *moe_log_fn)(void* user, moe_log_level level, const char*
 typedef void (MOE_CALL *moe_task_fn)(void* task_arg, size_t index);
 
 /** A thread pool of the caller. parallel_for must run task(task_arg, i) exactly once for each
- *  i in [0, count) and return when all are done; running them one after another on the
- *  calling thread is allowed. It is called from several threads at once when the library is. */
+ *  i in [0, count), from any threads, and return when all are done; running them one after
+ *  another on the calling thread is allowed. It is called from several threads at once when the
+ *  library is. When it errs, memory stays safe:
+ *  - An index run again, also at the same time: the second run returns at once. No error.
+ *  - An index left out or not done when parallel_for returns, or one that is not in [0, count):
+ *    the call gives MOE_ERR_CALLBACK with subject or message "parallel_for", and memory that it
+ *    writes (`out`, a caller's dst) is unspecified. A call waits for tasks that are still running
+ *    (for ever, if their thread never goes on) and no other starts.
+ *  - task(task_arg, i) after that: returns at once, until `destroy` of this struct has returned. */
 typedef struct moe_parallel_ops {
   uint32_t struct_size;
   int32_t num_threads;           /* how many tasks can run at once; >= 1                  */
@@ -513,7 +535,9 @@ MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_set_expert(moe_weights* w
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_set_named(moe_weights* weights, const char* name, const moe_tensor* tensor, moe_release_fn release, void* user, int32_t* consumed, moe_error** err);
 /** Finds the tensors of this layer in a .safetensors file, a model.safetensors.index.json or a
  *  directory. Headers are read and checked now, tensors during conversion, expert by expert; the
- *  files stay open. `module` is the name prefix of the layer, NULL = the config's. [excl] */
+ *  files stay open. `module` is the name prefix of the layer, NULL = the config's. Tensors that
+ *  overlap or reach past the end of their file are MOE_ERR_FORMAT; bytes that belong to no tensor,
+ *  between two or behind the last, are accepted and never read. [excl] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_load_safetensors(moe_weights* weights, const char* path, const char* module, moe_error** err);
 /** {"complete":bool,"missing":[..],"unexpected":[..],"experts":[..],"tensors":[{"role","dtype",
  *  "shape","part":{"row0","rows","col0","cols"}}]}; part: what this rank holds. [any] */
@@ -583,14 +607,35 @@ MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_dequantize(const moe_packe
 
 /** Flags of moe_packed_load and moe_packed_load_memory. */
 enum {
-  MOE_LOAD_MMAP = 1,             /* share file pages; the file must not change meanwhile  */
+  MOE_LOAD_MMAP = 1,             /* share file pages; the file must not change meanwhile: */
+                                 /* once it is shorter, whatever reads the lost pages (a  */
+                                 /* layer's calls, too) gets SIGBUS, which ends a process */
+                                 /* without a handler; PREFAULT does not help. Without    */
+                                 /* MMAP the file is read into memory                     */
   MOE_LOAD_PREFAULT = 2,         /* touch all pages before returning                     */
   MOE_LOAD_VERIFY = 4            /* compare content hashes; headers and index tensors are */
                                  /* always checked                                       */
 };
 
-/** Writes a file that holds this one layer; it appears under `path` only when complete. flags: 0.
- *  [any] */
+/** Writes a file that holds this one layer. flags: 0. [any]
+ *
+ *  The file appears under `path` only when it is complete and on the disk (fsync; then of the
+ *  folder too, where that can be); until then, and after any failure, whatever was there is
+ *  unharmed. Of concurrent saves to one path the last counts; a reader sees one of them whole.
+ *  Only the folder must be writable.
+ *  - Links (symlinks) are followed: what they lead to is replaced or made, the links stay. Of
+ *    several hard links only this name gets the new content.
+ *  - Only a regular file is ever replaced: a folder, FIFO, socket or device is MOE_ERR_IO "not a
+ *    regular file", and is not opened.
+ *  - A replaced file's permission bits and POSIX access list stay, without setuid, setgid and
+ *    sticky bits; owner and group stay where the process may set them, else nobody gains rights.
+ *    Other extended attributes are lost. A new file has 0666 less the umask.
+ *  - Until it is complete the file is called .moe-save-NUMBER.tmp, in the same folder. It is
+ *    removed when the call fails; after a killed process, or a power cut, by the next save into
+ *    that folder (by lock: flock; where files cannot be locked it stays). Such names are
+ *    refused as `path`.
+ *  - A write beyond RLIMIT_FSIZE is MOE_ERR_IO with errno EFBIG: its SIGXFSZ is blocked in the
+ *    writing thread and taken back. `control` is called with the thread's own signal mask. */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_save(const moe_packed* packed, const char* path, uint64_t flags, moe_control* control, moe_error** err);
 /** Reads such a file. MOE_ERR_VERSION / MOE_ERR_FORMAT for files that this version must not
  *  read. [any] */
@@ -637,7 +682,8 @@ typedef struct moe_apply_args {
   uint64_t flags;
   const moe_tensor* hidden;        /* [T,H], the config's in_dtype                          */
   const moe_tensor* router_logits; /* ROUTER_LOGITS: [T,G] f32/f16/bf16                     */
-  const moe_tensor* topk_ids;      /* TOPK: [T,K] i32 or i64; -1 or not held here: skipped;  */
+  const moe_tensor* topk_ids;      /* TOPK: [T,K] i32 or i64; -1, the config's               */
+                                   /* routing.skip_id, or not held here: skipped;           */
                                    /* hash routing with logits: [T,top_k]                   */
   const moe_tensor* topk_weights;  /* TOPK: [T,K] f32                                       */
   const moe_tensor* expert_tokens; /* not used by any mode built so far: NULL                */
@@ -650,7 +696,13 @@ typedef struct moe_apply_args {
   const moe_tensor* out_topk_weights; /* optional [T,K] f32                                */
 } moe_apply_args;
 
-/** Runs the layer. G counts the router's columns: experts, then zero experts. K is top_k, with
+/** Runs the layer: out[t] = sum of weight[t,j] * expert topk_ids[t,j] of hidden[t].
+ *  routing.routed_scaling_factor counts once. ROUTER_LOGITS: in the weights, or in `out` with
+ *  routing.apply_routed_scale_to_output. TOPK: topk_weights are used as they are, and with
+ *  apply_routed_scale_to_output `out` is multiplied by the factor, which the weights of moe_route are
+ *  then without. Set routing.topk_weights_hold_factor for weights that hold it already (Hugging Face's
+ *  classes of DeepSeek, GLM, dots1 give such): moe_route gives them so too, and `out` is not multiplied.
+ *  G counts the router's columns: experts, then zero experts. K is top_k, with
  *  fused shared experts more by their number (ids from num_experts on, weight 1). T = 0 is valid and
  *  writes nothing. Several calls on one layer may run at the same time when each has its own `out`
  *  and workspace. Errors found in the arguments, including bad expert ids, leave `out` untouched;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "kernels/target.h"
@@ -199,7 +200,7 @@ void gemm_tiles(const GemmArgs& a) {
   const std::int64_t units = (a.shape.k + kUnitK - 1) / kUnitK,
                      blocks = (units * 2 + call.together - 1) / call.together;
   config.load();
-  Scratch s;
+  auto& s = *new (a.scratch) Scratch;
   Share share(a, call.stride, (a.panel_count + 1) / 2 * blocks * parts.count);
   in_pairs(a, call.stride, [&]<int kPanels>(const std::byte* panel, std::int64_t column) {
     Pair<Codes, Facts, kPanels>(call, parts, panel, s, share).run(units, a.out + column);
@@ -220,6 +221,7 @@ void gemm(const GemmArgs& a) {
 const Kernel kW4a16BlkAmxInt8 = {.id = &kKernelIds[*kernel_index("w4a16_blk16_p16_amxint8")],
                                  .exact = true,
                                  .tile_rows = kTokens,
+                                 .scratch_bytes = sizeof(Scratch),
                                  .steps = &avx512::kSteps,
                                  .quantise = avx512::quantise_digits,
                                  .gemm = gemm<Nibbles, kW4a16BlkAvx512Vnni>,
@@ -227,6 +229,7 @@ const Kernel kW4a16BlkAmxInt8 = {.id = &kKernelIds[*kernel_index("w4a16_blk16_p1
 const Kernel kW8a16BlkAmxInt8 = {.id = &kKernelIds[*kernel_index("w8a16_blk16_p16_amxint8")],
                                  .exact = true,
                                  .tile_rows = kTokens,
+                                 .scratch_bytes = sizeof(Scratch),
                                  .steps = &avx512::kSteps,
                                  .quantise = avx512::quantise_digits,
                                  .gemm = gemm<Bytes, kW8a16BlkAvx512Vnni>,

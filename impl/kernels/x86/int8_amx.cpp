@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <new>
 #include <type_traits>
 
 #include "base/checked.h"
@@ -69,6 +70,8 @@ struct alignas(64) ChainScratch {
   std::array<Room, 4> weights;              // of steps, in turn
   std::array<std::array<Sums, 2>, 2> sums;  // of two parts: the last ones, those before
 };
+
+constexpr std::size_t kScratchBytes = std::max(sizeof(PassScratch), sizeof(ChainScratch));
 
 // A call, and where the pieces of its panels and its tile lie: asked for once.
 struct Call {
@@ -383,7 +386,7 @@ class Whole {
 
 template <template <class, int> class Work, class Codes>
 void gemm_tiles(const Call& call) {
-  typename Work<Codes, 2>::Scratch s;
+  auto& s = *new (call.a.scratch) typename Work<Codes, 2>::Scratch;
   Share share(call.a, call.stride, (call.a.panel_count + 1) / 2 * Work<Codes, 2>::steps(call));
   in_pairs(call.a, call.stride, [&]<int kPanels>(const std::byte* panel, std::int64_t column) {
     Work<Codes, kPanels>(call, panel, s, share).run(call.a.out + column);
@@ -405,6 +408,7 @@ void gemm(const GemmArgs& a) {
 const Kernel kW4a8AmxInt8 = {.id = &kKernelIds[*kernel_index("w4a8_tok8_p16_amxint8")],
                              .exact = true,
                              .tile_rows = kTileRows,
+                             .scratch_bytes = kScratchBytes,
                              .steps = &avx512::kSteps,
                              .quantise = avx512::quantise_tok8,
                              .gemm = gemm<Nibbles, kW4a8Avx512Vnni>,
@@ -412,6 +416,7 @@ const Kernel kW4a8AmxInt8 = {.id = &kKernelIds[*kernel_index("w4a8_tok8_p16_amxi
 const Kernel kW8a8AmxInt8 = {.id = &kKernelIds[*kernel_index("w8a8_tok8_p16_amxint8")],
                              .exact = true,
                              .tile_rows = kTileRows,
+                             .scratch_bytes = kScratchBytes,
                              .steps = &avx512::kSteps,
                              .quantise = avx512::quantise_symmetric,
                              .gemm = gemm<Bytes, kW8a8Avx512Vnni>,
