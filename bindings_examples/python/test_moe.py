@@ -1,9 +1,18 @@
 #!/usr/bin/python3
-"""What the Python package promises: errors with a place, no copies, no leaks, threads side by side."""
+"""What the Python package promises: errors with a place, no copies, no leaks, threads side by side, no crash."""
+import copy
+import ctypes
 import gc
+import os
+import pickle
 import resource
+import signal
 import threading
+import time
+import types
 import unittest
+import weakref
+from unittest import mock
 
 import numpy as np
 
@@ -23,12 +32,22 @@ def tensors():
             "w2_scale": np.full((E, H, I // 32), scale)}
 
 
+def parts(context=None):
+    """A layer and all that it was made of."""
+    it = types.SimpleNamespace(context=context, config=moe.Config(DOCUMENT))
+    it.selection, it.weights = moe.Selection(it.config, context), moe.Weights(it.config)
+    for role, array in tensors().items():
+        it.weights.set(role, array)
+    it.packed = moe.convert(it.selection, it.weights, context)
+    it.layer = moe.Layer(it.selection, it.packed, context)
+    return it
+
+
 def layer(context=None):
-    with moe.Config(DOCUMENT) as config, moe.Selection(config, context) as selection, moe.Weights(config) as weights:
-        for role, array in tensors().items():
-            weights.set(role, array)
-        with moe.convert(selection, weights, context) as packed:
-            return moe.Layer(selection, packed, context)
+    it = parts(context)
+    for part in (it.config, it.selection, it.weights, it.packed):
+        part.close()
+    return it.layer
 
 
 def batch(tokens):
@@ -101,6 +120,167 @@ class Promises(unittest.TestCase):
         self.assertEqual(len(results), 4)
         for result in results.values():
             np.testing.assert_array_equal(result, expected)
+
+    def test_use_after_close_is_an_error(self):
+        uses = {
+            "context": [lambda it: moe.Selection(it.config, it.context), lambda it: it.context.take_log(),
+                        lambda it: moe.convert(it.selection, it.weights, it.context),
+                        lambda it: moe.Layer(it.selection, it.packed, it.context)],
+            "config": [lambda it: it.config.document, lambda it: moe.Selection(it.config),
+                       lambda it: moe.Weights(it.config)],
+            "selection": [lambda it: it.selection.backend, lambda it: it.selection.kernel,
+                          lambda it: it.selection.layout, lambda it: it.selection.candidates,
+                          lambda it: moe.convert(it.selection, it.weights),
+                          lambda it: moe.Layer(it.selection, it.packed)],
+            "weights": [lambda it: it.weights.report(), lambda it: it.weights.load_safetensors("nowhere"),
+                        lambda it: it.weights.set("w2_weight", tensors()["w2_weight"]),
+                        lambda it: moe.convert(it.selection, it.weights)],
+            "packed": [lambda it: it.packed.report(), lambda it: it.packed.save("nowhere"),
+                       lambda it: moe.Layer(it.selection, it.packed)],
+            "layer": [lambda it: it.layer.apply(*batch(1))]}
+        for kind, calls in uses.items():
+            it = parts(moe.Context(threads=1))
+            getattr(it, kind).close()
+            getattr(it, kind).close()
+            for number, use in enumerate(calls):
+                with self.subTest(kind, use=number), self.assertRaises(moe.InvalidHandle) as caught:
+                    use(it)
+                self.assertEqual(caught.exception.subject, kind)
+        with self.assertRaises(moe.InvalidHandle):
+            moe.Layer.__new__(moe.Layer).apply(*batch(1))
+        with self.assertRaises(ctypes.ArgumentError):
+            moe.Selection(12345)
+
+    def test_close_waits_for_apply(self):
+        """After close() nobody writes: out has either all results or none."""
+        it, (hidden, logits) = parts(), batch(1500)
+        expected = it.layer.apply(hidden, logits)
+        for number in range(60):
+            one, outs, failures = moe.Layer(it.selection, it.packed), [np.zeros_like(hidden) for _ in range(3)], {}
+
+            def run(k):
+                try:
+                    one.apply(hidden, logits, out=outs[k])
+                except moe.Error as error:
+                    failures[k] = error
+            threads = [threading.Thread(target=run, args=(k,)) for k in range(3)]
+            for thread in threads:
+                thread.start()
+            time.sleep(number % 20 * 1e-4)
+            one.close()
+            seen = [out.copy() for out in outs]
+            for thread in threads:
+                thread.join()
+            for k, out in enumerate(seen):
+                if k in failures:
+                    self.assertIsInstance(failures[k], moe.InvalidHandle)
+                else:
+                    np.testing.assert_array_equal(out, expected)
+
+    def test_a_thread_cannot_close_what_it_uses(self):
+        """As a signal handler may try in the midst of a call."""
+        def close(_):
+            with self.assertRaises(moe.Busy):
+                it.close()
+            return b"called"
+        with moe.Selection(moe.Config(DOCUMENT)) as it, mock.patch.object(moe.lib, "moe_selection_kernel", close):
+            self.assertEqual(it.kernel, "called")
+
+    def test_a_forked_child_does_not_wait_for_threads_it_does_not_have(self):
+        called, go_on = threading.Event(), threading.Event()
+
+        def wait(_):
+            called.set()
+            go_on.wait(10)
+            return b""
+        it = moe.Selection(moe.Config(DOCUMENT))
+        with mock.patch.object(moe.lib, "moe_selection_kernel", wait):
+            caller, closer = threading.Thread(target=lambda: it.kernel), threading.Thread(target=it.close)
+            caller.start()
+            called.wait(10)
+            child = os.fork()
+            if child == 0:
+                signal.alarm(10)
+                it.close()
+                os._exit(0)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            closer.start()
+            closer.join(0.02)
+            self.assertTrue(closer.is_alive(), "close() waits in the parent")
+            go_on.set()
+            closer.join(10)
+            caller.join(10)
+            self.assertFalse(closer.is_alive())
+
+    def test_objects_are_not_copied(self):
+        it = parts(moe.Context(threads=1))
+        for part in vars(it).values():
+            for way in (copy.copy, copy.deepcopy, pickle.dumps):
+                with self.assertRaisesRegex(TypeError, f"a {type(part).__name__} cannot be copied or pickled"):
+                    way(part)
+
+    def test_errors_are_copied_and_pickled(self):
+        class Own(moe.ShapeError):
+            def __init__(self, place):
+                super().__init__(4, place, "too long", {"subject": place})
+        globals()["Own"], Own.__qualname__ = Own, "Own"
+        with self.assertRaises(moe.NoBackend) as caught:
+            moe.Selection(moe.Config({**DOCUMENT, "quantization": {"scheme": "W4A8", "group_size": 16}}))
+        for error in (caught.exception, Own("here")):
+            error.note = "kept"
+            for again in (pickle.loads(pickle.dumps(error)), pickle.loads(pickle.dumps(error, 0)), copy.copy(error)):
+                self.assertIs(type(again), type(error))
+                self.assertEqual(vars(again), vars(error))
+                self.assertEqual(str(again), str(error))
+
+    def test_out_is_checked(self):
+        hidden, logits = batch(4)
+        fixed = bytes(hidden.nbytes)
+        with layer() as it:
+            with self.assertRaisesRegex(ValueError, "out: .*read-only"):
+                it.apply(hidden, logits, out=np.frombuffer(fixed, np.float32).reshape(hidden.shape))
+            self.assertEqual(fixed, bytes(hidden.nbytes))
+            for out in (bytearray(hidden.nbytes), [0.0], np.zeros(hidden.shape)):
+                with self.assertRaisesRegex(TypeError, "^out: "):
+                    it.apply(hidden, logits, out=out)
+            for out in (hidden[:3].copy(), np.asfortranarray(hidden), np.zeros((8, H), np.float32)[::-2]):
+                with self.assertRaises(moe.ShapeError) as caught:
+                    it.apply(hidden, logits, out=out)
+                self.assertEqual(caught.exception.subject, "out")
+            summed = it.apply(hidden, logits, flags=moe.APPLY_ACCUMULATE)
+            np.testing.assert_array_equal(summed, it.apply(hidden, logits))
+
+    def test_strides_that_cannot_be_told_are_refused(self):
+        hidden, logits = batch(4)
+        record = np.zeros(hidden.shape, [("value", np.float32), ("byte", np.int8)])["value"]
+        with layer() as it:
+            for array in (np.broadcast_to(np.float32(1), hidden.shape), record):
+                with self.assertRaisesRegex(ValueError, "hidden: .*strides"):
+                    it.apply(array, logits)
+
+    def test_arrays_live_as_long_as_the_library_reads_them(self):
+        weights = moe.Weights(moe.Config(DOCUMENT))
+
+        def given(role):
+            array = tensors()["w13_weight"].copy()
+            weights.set(role, array)
+            return weakref.ref(array)
+        first = given("w13_weight")
+        self.assertIsNotNone(first())
+        second = given("w13")  # the same place by its other name
+        self.assertIsNone(first())
+        with self.assertRaises(moe.Error):
+            weights.set("w13", np.zeros((1, 2, 3), np.int8))
+        self.assertIsNotNone(second())
+        weights.close()
+        self.assertIsNone(second())
+
+    def test_a_path_does_not_end_at_a_nul(self):
+        with moe.Config(DOCUMENT) as config, moe.Weights(config) as weights:
+            for call in (lambda: weights.load_safetensors("/\0x"), lambda: moe.Packed.load("/\0x"),
+                         lambda: weights.set("w13\0x", tensors()["w13_weight"])):
+                with self.assertRaisesRegex(ValueError, "NUL"):
+                    call()
 
     def test_nothing_leaks(self):
         def rounds(count):

@@ -6,11 +6,13 @@
 //	err = weights.LoadSafetensors(directory)
 //	packed, err := moe.Convert(context, selection, weights)
 //	layer, err := moe.NewLayer(context, selection, packed)
-//	err = layer.Apply(tokens, dtype, hidden, logits, out)
+//	err = layer.Apply(tokens, hidden, logits, out)
 //
-// Close ends an object; in any order, for the library keeps what it needs. A finalizer does it for
-// objects that were forgotten. A nil *Context means one thread. Errors are *Error values that
-// belong to the call, not to a thread, so nothing here locks a goroutine to one.
+// Close ends an object; in any order, for the library keeps what it needs. It waits for the calls
+// that use the object in other goroutines; a later call with the object is MOE_ERR_INVALID_HANDLE, a
+// second Close does nothing, also on nil. A finalizer does it for objects that were forgotten. A nil
+// *Context means one thread. Errors are *Error values that belong to the call, not to a thread, so
+// nothing here locks a goroutine to one.
 package moe
 
 // #cgo pkg-config: libmoe
@@ -21,6 +23,8 @@ import "C"
 import (
 	"fmt"
 	"runtime"
+	"strings"
+	"sync"
 	"unsafe"
 )
 
@@ -35,18 +39,83 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s at '%s': %s", e.Name, e.Subject, e.Message) }
 
-// check takes the address of the error: Go may read a plain variable before the call that sets it.
-func check(status C.moe_status, err **C.moe_error) error {
+// try makes a call whose last parameter is the error. `using` stay open meanwhile; h has their
+// handles, the library's NULL for nil.
+func try(call func(h []unsafe.Pointer, err **C.moe_error) C.moe_status, using ...*object) error {
+	h := make([]unsafe.Pointer, len(using))
+	for i, o := range using {
+		if o == nil {
+			continue
+		}
+		o.calls.RLock()
+		defer o.calls.RUnlock() // also the last use of o: no finalizer runs before
+		if h[i] = o.handle; h[i] == nil {
+			return refused(C.MOE_ERR_INVALID_HANDLE, o.kind, "this %s is closed", o.kind)
+		}
+	}
+	var err *C.moe_error
+	status := call(h, &err)
 	if status == C.MOE_OK {
 		return nil
 	}
-	defer C.moe_error_destroy(*err)
-	return &Error{int32(status), C.GoString(C.moe_status_name(status)), C.GoString(C.moe_error_subject(*err)),
-		C.GoString(C.moe_error_message(*err)), C.GoString(C.moe_error_details_json(*err))}
+	defer C.moe_error_destroy(err)
+	return &Error{int32(status), C.GoString(C.moe_status_name(status)), C.GoString(C.moe_error_subject(err)),
+		C.GoString(C.moe_error_message(err)), C.GoString(C.moe_error_details_json(err))}
 }
 
-func invalid(subject, format string, values ...interface{}) error {
-	return &Error{C.MOE_ERR_SHAPE, "MOE_ERR_SHAPE", subject, fmt.Sprintf(format, values...), "{}"}
+// refused is the error of a call that does not reach the library.
+func refused(status C.moe_status, subject, format string, values ...interface{}) error {
+	name := C.GoString(C.moe_status_name(status))
+	return &Error{int32(status), name, subject, fmt.Sprintf(format, values...), "{}"}
+}
+
+// object owns one handle. A call holds `calls` for reading, any number at a time, and Close for
+// writing. Calls take their objects in one order of kinds, so that none waits for another in a circle.
+type object struct {
+	kind    string // "layer"
+	calls   sync.RWMutex
+	handle  unsafe.Pointer // nil: closed
+	destroy func(unsafe.Pointer)
+}
+
+func (o *object) base() *object { return o }
+
+func (o *object) close() {
+	if o == nil {
+		return
+	}
+	o.calls.Lock()
+	defer o.calls.Unlock()
+	if o.handle != nil {
+		o.destroy(o.handle)
+		o.handle = nil
+	}
+}
+
+// of is the object behind a pointer to one of the types below, nil for nil.
+func of[T any, P interface {
+	*T
+	base() *object
+}](owner P) *object {
+	if owner == nil {
+		return nil
+	}
+	return owner.base()
+}
+
+// create makes an object from a call with one owned result.
+func create(kind string, destroy func(unsafe.Pointer),
+	call func(h []unsafe.Pointer, out unsafe.Pointer, err **C.moe_error) C.moe_status,
+	using ...*object) (*object, error) {
+	o, out := &object{kind: kind, destroy: destroy}, new(unsafe.Pointer)
+	if e := try(func(h []unsafe.Pointer, err **C.moe_error) C.moe_status {
+		return call(h, unsafe.Pointer(out), err)
+	}, using...); e != nil {
+		return nil, e
+	}
+	o.handle = *out
+	runtime.SetFinalizer(o, (*object).close)
+	return o, nil
 }
 
 // text is a C copy of a Go string and its length; free it with C.free.
@@ -71,35 +140,37 @@ func (d DType) Bytes(shape ...int64) int64 {
 }
 
 // Context lends threads, memory and a log to the calls that get it.
-type Context struct{ handle *C.moe_context }
+type Context struct{ *object }
 
 // NewContext takes JSON options; "{}" gives all CPUs of this process.
 func NewContext(options string) (*Context, error) {
 	json, size := text(options)
 	defer C.free(json)
-	c, err := new(Context), (*C.moe_error)(nil)
-	if e := check(C.moe_context_create((*C.char)(json), size, nil, &c.handle, &err), &err); e != nil {
-		return nil, e
+	o, err := create("context", func(h unsafe.Pointer) { C.moe_context_destroy((*C.moe_context)(h)) },
+		func(_ []unsafe.Pointer, out unsafe.Pointer, err **C.moe_error) C.moe_status {
+			return C.moe_context_create((*C.char)(json), size, nil, (**C.moe_context)(out), err)
+		})
+	if err != nil {
+		return nil, err
 	}
-	runtime.SetFinalizer(c, (*Context).Close)
-	return c, nil
-}
-
-func (c *Context) raw() *C.moe_context {
-	if c == nil {
-		return nil
-	}
-	return c.handle
+	return &Context{o}, nil
 }
 
 // Close ends the context; layers made with it go on working.
-func (c *Context) Close() { C.moe_context_destroy(c.handle); c.handle = nil }
+func (c *Context) Close() { of(c).close() }
+
+// Numbers of a config, as buffers need them.
+type Numbers struct {
+	Hidden, Experts, K int64
+	InDType, OutDType  DType
+	columns            int64 // of router logits: Experts and zero experts
+}
 
 // Config is the checked description of one layer.
 type Config struct {
-	handle             *C.moe_config
-	Hidden, Experts, K int64
-	InDType, OutDType  DType
+	*object
+	Numbers
+	read Numbers // the same from the library: Apply measures by these, whatever is done to the others
 }
 
 // ConfigFromHF reads the text of a model's config.json; options such as {"layer_index":3}.
@@ -108,146 +179,173 @@ func ConfigFromHF(hf, options string) (*Config, error) {
 	defer C.free(json)
 	extra, extraSize := text(options)
 	defer C.free(extra)
-	c, err := new(Config), (*C.moe_error)(nil)
-	if e := check(C.moe_config_create_from_hf((*C.char)(json), size, (*C.char)(extra), extraSize, &c.handle, &err), &err); e != nil {
-		return nil, e
+	o, err := create("config", func(h unsafe.Pointer) { C.moe_config_destroy((*C.moe_config)(h)) },
+		func(_ []unsafe.Pointer, out unsafe.Pointer, err **C.moe_error) C.moe_status {
+			return C.moe_config_create_from_hf((*C.char)(json), size, (*C.char)(extra), extraSize, (**C.moe_config)(out), err)
+		})
+	if err != nil {
+		return nil, err
 	}
-	runtime.SetFinalizer(c, (*Config).Close)
-	for pointer, value := range map[string]*int64{"/hidden_dim": &c.Hidden, "/num_experts": &c.Experts, "/top_k": &c.K} {
+	n, err := numbersOf(o)
+	if err != nil {
+		return nil, err
+	}
+	return &Config{o, n, n}, nil
+}
+
+func numbersOf(config *object) (n Numbers, err error) {
+	for pointer, value := range map[string]*int64{"/hidden_dim": &n.Hidden, "/num_experts": &n.Experts, "/top_k": &n.K,
+		"/routing/num_zero_experts": &n.columns} {
 		name, _ := text(pointer)
 		defer C.free(name)
-		if e := check(C.moe_config_get_int(c.handle, (*C.char)(name), (*C.int64_t)(value), &err), &err); e != nil {
-			return nil, e
+		if err := try(func(h []unsafe.Pointer, err **C.moe_error) C.moe_status {
+			return C.moe_config_get_int((*C.moe_config)(h[0]), (*C.char)(name), (*C.int64_t)(value), err)
+		}, config); err != nil {
+			return n, err
 		}
 	}
-	for pointer, value := range map[string]*DType{"/in_dtype": &c.InDType, "/out_dtype": &c.OutDType} {
+	n.columns += n.Experts
+	for pointer, value := range map[string]*DType{"/in_dtype": &n.InDType, "/out_dtype": &n.OutDType} {
 		name, _ := text(pointer)
 		defer C.free(name)
-		var word *C.char
-		if e := check(C.moe_config_get_string(c.handle, (*C.char)(name), &word, &err), &err); e != nil {
-			return nil, e
+		if err := try(func(h []unsafe.Pointer, err **C.moe_error) C.moe_status {
+			var word *C.char
+			status := C.moe_config_get_string((*C.moe_config)(h[0]), (*C.char)(name), &word, err)
+			*value = DType(C.moe_dtype_from_name(word))
+			return status
+		}, config); err != nil {
+			return n, err
 		}
-		*value = DType(C.moe_dtype_from_name(word))
 	}
-	return c, nil
+	return n, nil
 }
 
 // Close ends the config.
-func (c *Config) Close() { C.moe_config_destroy(c.handle); c.handle = nil }
+func (c *Config) Close() { of(c).close() }
 
 // Selection is the backend and kernel for a config on this machine.
 type Selection struct {
-	handle *C.moe_selection
-	config *Config
+	*object
+	numbers                 Numbers
+	backend, kernel, layout string
 }
 
 // Select asks all candidates; when nobody accepts, the error's details list every reason.
 func Select(context *Context, config *Config) (*Selection, error) {
-	s, err := &Selection{config: config}, (*C.moe_error)(nil)
-	e := check(C.moe_select_backend(context.raw(), config.handle, nil, 0, &s.handle, &err), &err)
-	runtime.KeepAlive(context)
-	if e != nil {
-		return nil, e
+	s := new(Selection)
+	o, err := create("selection", func(h unsafe.Pointer) { C.moe_selection_destroy((*C.moe_selection)(h)) },
+		func(h []unsafe.Pointer, out unsafe.Pointer, err **C.moe_error) C.moe_status {
+			made := (**C.moe_selection)(out)
+			status := C.moe_select_backend((*C.moe_context)(h[0]), (*C.moe_config)(h[1]), nil, 0, made, err)
+			s.backend = C.GoString(C.moe_selection_backend(*made))
+			s.kernel = C.GoString(C.moe_selection_kernel(*made))
+			s.layout = C.GoString(C.moe_selection_layout(*made))
+			return status
+		}, of(context), of(config))
+	if err != nil {
+		return nil, err
 	}
-	runtime.SetFinalizer(s, (*Selection).Close)
+	s.object, s.numbers = o, config.read
 	return s, nil
 }
 
-// Backend, Kernel and Layout name the winner.
-func (s *Selection) Backend() string { return C.GoString(C.moe_selection_backend(s.handle)) }
-func (s *Selection) Kernel() string  { return C.GoString(C.moe_selection_kernel(s.handle)) }
-func (s *Selection) Layout() string  { return C.GoString(C.moe_selection_layout(s.handle)) }
+// Backend, Kernel and Layout name the winner, also after Close.
+func (s *Selection) Backend() string { return s.backend }
+func (s *Selection) Kernel() string  { return s.kernel }
+func (s *Selection) Layout() string  { return s.layout }
 
 // Close ends the selection.
-func (s *Selection) Close() { C.moe_selection_destroy(s.handle); s.handle = nil }
+func (s *Selection) Close() { of(s).close() }
 
-// Weights are the source tensors of one layer; one goroutine at a time.
-type Weights struct{ handle *C.moe_weights }
+// Weights are the source tensors of one layer; one goroutine at a time, else MOE_ERR_BUSY.
+type Weights struct{ *object }
 
 // NewWeights makes an empty set.
 func NewWeights(config *Config) (*Weights, error) {
-	w, err := new(Weights), (*C.moe_error)(nil)
-	if e := check(C.moe_weights_create(config.handle, &w.handle, &err), &err); e != nil {
-		return nil, e
+	o, err := create("weights", func(h unsafe.Pointer) { C.moe_weights_destroy((*C.moe_weights)(h)) },
+		func(h []unsafe.Pointer, out unsafe.Pointer, err **C.moe_error) C.moe_status {
+			return C.moe_weights_create((*C.moe_config)(h[0]), (**C.moe_weights)(out), err)
+		}, of(config))
+	if err != nil {
+		return nil, err
 	}
-	runtime.KeepAlive(config)
-	runtime.SetFinalizer(w, (*Weights).Close)
-	return w, nil
+	return &Weights{o}, nil
 }
 
 // LoadSafetensors finds the layer in a file, a model.safetensors.index.json or a directory.
 func (w *Weights) LoadSafetensors(path string) error {
+	if strings.IndexByte(path, 0) >= 0 {
+		return refused(C.MOE_ERR_INVALID_ARGUMENT, "path", "%q has a NUL character inside", path)
+	}
 	name, _ := text(path)
 	defer C.free(name)
-	var err *C.moe_error
-	defer runtime.KeepAlive(w)
-	return check(C.moe_weights_load_safetensors(w.handle, (*C.char)(name), nil, &err), &err)
+	return try(func(h []unsafe.Pointer, err **C.moe_error) C.moe_status {
+		return C.moe_weights_load_safetensors((*C.moe_weights)(h[0]), (*C.char)(name), nil, err)
+	}, of(w))
 }
 
 // Close ends the set.
-func (w *Weights) Close() { C.moe_weights_destroy(w.handle); w.handle = nil }
+func (w *Weights) Close() { of(w).close() }
 
 // Packed are converted weights: immutable, shared by any number of layers.
-type Packed struct{ handle *C.moe_packed }
+type Packed struct{ *object }
 
 // Convert repacks the weights into the layout of the selection.
 func Convert(context *Context, selection *Selection, weights *Weights) (*Packed, error) {
-	p, err := new(Packed), (*C.moe_error)(nil)
-	e := check(C.moe_convert_weights(context.raw(), selection.handle, weights.handle, nil, &p.handle, &err), &err)
-	runtime.KeepAlive(context)
-	runtime.KeepAlive(selection)
-	runtime.KeepAlive(weights)
-	if e != nil {
-		return nil, e
+	o, err := create("packed", func(h unsafe.Pointer) { C.moe_packed_destroy((*C.moe_packed)(h)) },
+		func(h []unsafe.Pointer, out unsafe.Pointer, err **C.moe_error) C.moe_status {
+			return C.moe_convert_weights((*C.moe_context)(h[0]), (*C.moe_selection)(h[1]), (*C.moe_weights)(h[2]), nil,
+				(**C.moe_packed)(out), err)
+		}, of(context), of(selection), of(weights))
+	if err != nil {
+		return nil, err
 	}
-	runtime.SetFinalizer(p, (*Packed).Close)
-	return p, nil
+	return &Packed{o}, nil
 }
 
 // Close ends the packed weights; layers made of them go on working.
-func (p *Packed) Close() { C.moe_packed_destroy(p.handle); p.handle = nil }
+func (p *Packed) Close() { of(p).close() }
 
 // Layer is ready to run; any number of goroutines may call Apply at once.
 type Layer struct {
-	handle *C.moe_layer
-	config *Config
+	*object
+	numbers Numbers
 }
 
 // NewLayer binds converted weights to a kernel.
 func NewLayer(context *Context, selection *Selection, packed *Packed) (*Layer, error) {
-	l, err := &Layer{config: selection.config}, (*C.moe_error)(nil)
-	e := check(C.moe_layer_create(context.raw(), selection.handle, packed.handle, nil, &l.handle, &err), &err)
-	runtime.KeepAlive(context)
-	runtime.KeepAlive(selection)
-	runtime.KeepAlive(packed)
-	if e != nil {
-		return nil, e
+	o, err := create("layer", func(h unsafe.Pointer) { C.moe_layer_destroy((*C.moe_layer)(h)) },
+		func(h []unsafe.Pointer, out unsafe.Pointer, err **C.moe_error) C.moe_status {
+			return C.moe_layer_create((*C.moe_context)(h[0]), (*C.moe_selection)(h[1]), (*C.moe_packed)(h[2]), nil,
+				(**C.moe_layer)(out), err)
+		}, of(context), of(selection), of(packed))
+	if err != nil {
+		return nil, err
 	}
-	runtime.SetFinalizer(l, (*Layer).Close)
-	return l, nil
+	return &Layer{o, selection.numbers}, nil
 }
 
-// Close ends the layer.
-func (l *Layer) Close() { C.moe_layer_destroy(l.handle); l.handle = nil }
+// Close ends the layer once no goroutine is in Apply.
+func (l *Layer) Close() { of(l).close() }
 
 // Apply computes out [T, H] from hidden [T, H], both bytes of the config's dtypes, and router
 // logits [T, E]. The slices go to C as they are; cgo keeps them in place for the call.
 func (l *Layer) Apply(tokens int64, hidden []byte, logits []float32, out []byte) error {
-	c := l.config
-	if want := c.InDType.Bytes(tokens, c.Hidden); int64(len(hidden)) != want {
-		return invalid("hidden", "%d bytes, %d tokens take %d", len(hidden), tokens, want)
+	n := l.numbers
+	if want := n.InDType.Bytes(tokens, n.Hidden); int64(len(hidden)) != want {
+		return refused(C.MOE_ERR_SHAPE, "hidden", "%d bytes, %d tokens take %d", len(hidden), tokens, want)
 	}
-	if want := tokens * c.Experts; int64(len(logits)) != want {
-		return invalid("router_logits", "%d numbers, %d tokens take %d", len(logits), tokens, want)
+	if want := tokens * n.columns; int64(len(logits)) != want {
+		return refused(C.MOE_ERR_SHAPE, "router_logits", "%d numbers, %d tokens take %d", len(logits), tokens, want)
 	}
-	if want := c.OutDType.Bytes(tokens, c.Hidden); int64(len(out)) != want {
-		return invalid("out", "%d bytes, %d tokens take %d", len(out), tokens, want)
+	if want := n.OutDType.Bytes(tokens, n.Hidden); int64(len(out)) != want {
+		return refused(C.MOE_ERR_SHAPE, "out", "%d bytes, %d tokens take %d", len(out), tokens, want)
 	}
-	if tokens == 0 {
-		return nil
-	}
-	var err *C.moe_error
-	defer runtime.KeepAlive(l)
-	return check(C.moe_apply_flat(l.handle, C.int64_t(tokens), C.moe_dtype(c.InDType), unsafe.Pointer(&hidden[0]),
-		C.moe_dtype(F32), unsafe.Pointer(&logits[0]), nil, nil, C.moe_dtype(c.OutDType), unsafe.Pointer(&out[0]), &err), &err)
+	return try(func(h []unsafe.Pointer, err **C.moe_error) C.moe_status {
+		if tokens == 0 {
+			return C.MOE_OK // no byte to point to
+		}
+		return C.moe_apply_flat((*C.moe_layer)(h[0]), C.int64_t(tokens), C.moe_dtype(n.InDType), unsafe.Pointer(&hidden[0]),
+			C.moe_dtype(F32), unsafe.Pointer(&logits[0]), nil, nil, C.moe_dtype(n.OutDType), unsafe.Pointer(&out[0]), err)
+	}, of(l))
 }

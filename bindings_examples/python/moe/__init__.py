@@ -8,17 +8,22 @@
             out = layer.apply(hidden, logits)
 
 Every object closes itself at the end of its `with` block, or when it is collected; the order does
-not matter. Arrays are passed without a copy. numpy has no bfloat16: such arrays are uint16 with the
-raw bits. The shared library is found through LIBMOE_PATH, else by the loader as libmoe.so.0.
+not matter. close() waits for the calls that use the object in other threads; a later call with it
+raises InvalidHandle, a second close() does nothing. Arrays are passed without a copy. numpy has no
+bfloat16: such arrays are uint16 with the raw bits. The shared library is found through LIBMOE_PATH,
+else by the loader as libmoe.so.0.
 """
 import ctypes
+import itertools
 import json
+import os
 
 import numpy as np
 
-from ._library import (ApplyStruct, Cancelled, CandidateStruct, DTypeError, Error, FormatError,  # noqa: F401
-                       InputOutputError, InvalidArgument, InvalidConfig, MissingWeight, NoBackend, OutOfMemory,
-                       ShapeError, TensorStruct, UnexpectedWeight, Unsupported, call, create, lib, text_of)
+from ._handle import Handle, call, create, invoke, text_of
+from ._library import (RELEASE, ApplyStruct, Busy, Cancelled, CandidateStruct, DTypeError, Error,  # noqa: F401
+                       FormatError, InputOutputError, InvalidArgument, InvalidConfig, InvalidHandle, MissingWeight,
+                       NoBackend, OutOfMemory, ShapeError, TensorStruct, UnexpectedWeight, Unsupported, lib)
 
 LOAD_MMAP, LOAD_PREFAULT, LOAD_VERIFY = 1, 2, 4
 EXPLAIN_ONLY, ALLOW_FALLBACK = 1, 2
@@ -35,42 +40,28 @@ def _encode(text):
     return data, len(data)
 
 
-class _Handle:
-    """One owned object of the library."""
-    _destroy = None
-
-    def __init__(self, handle):
-        self._handle = handle
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    def __del__(self):
-        self.close()
-
-    def close(self):
-        handle, self._handle = getattr(self, "_handle", None), None
-        if handle:
-            self._destroy(handle)
+def _c_text(text):
+    """A path or a name for C, which would stop reading at a NUL."""
+    data = os.fsencode(text)
+    if b"\0" in data:
+        raise ValueError(f"{text!r} has a NUL character inside")
+    return data
 
 
-class Context(_Handle):
+class Context(Handle):
     """Threads, memory and log of one embedding program; None everywhere means one thread."""
-    _destroy = lib.moe_context_destroy
+    _kind = "context"
 
     def __init__(self, **options):
         super().__init__(create("moe_context_create", *_encode(options), None))
 
     def take_log(self):
-        return [json.loads(line) for line in text_of("moe_context_take_log", self._handle).splitlines()]
+        return [json.loads(line) for line in text_of("moe_context_take_log", self).splitlines()]
 
 
-class Config(_Handle):
+class Config(Handle):
     """The checked description of one layer; `document` is the resolved one as a dict."""
-    _destroy = lib.moe_config_destroy
+    _kind = "config"
 
     def __init__(self, document):
         super().__init__(create("moe_config_create", *_encode(document)))
@@ -79,111 +70,128 @@ class Config(_Handle):
     def from_hf(cls, config_json, **options):
         """From the text of a model's config.json; options such as layer_index=3."""
         config = cls.__new__(cls)
-        _Handle.__init__(config, create("moe_config_create_from_hf", *_encode(config_json), *_encode(options)))
+        Handle.__init__(config, create("moe_config_create_from_hf", *_encode(config_json), *_encode(options)))
         return config
 
     @property
     def document(self):
-        return json.loads(text_of("moe_config_to_json", self._handle))
+        return json.loads(text_of("moe_config_to_json", self))
 
 
-class Selection(_Handle):
+class Selection(Handle):
     """Which backend and kernel take this config, and why each other candidate does not."""
-    _destroy = lib.moe_selection_destroy
+    _kind = "selection"
 
     def __init__(self, config, context=None, flags=0):
-        super().__init__(create("moe_select_backend", _raw(context), config._handle, None, flags))
+        super().__init__(create("moe_select_backend", context, config, None, flags))
 
     @property
     def backend(self):
-        return lib.moe_selection_backend(self._handle).decode()
+        return invoke("moe_selection_backend", self).decode()
 
     @property
     def kernel(self):
-        return lib.moe_selection_kernel(self._handle).decode()
+        return invoke("moe_selection_kernel", self).decode()
 
     @property
     def layout(self):
-        return lib.moe_selection_layout(self._handle).decode()
+        return invoke("moe_selection_layout", self).decode()
 
     @property
     def candidates(self):
-        return json.loads(text_of("moe_selection_to_json", self._handle))["candidates"]
+        return json.loads(text_of("moe_selection_to_json", self))["candidates"]
 
 
-class Weights(_Handle):
-    """Source tensors of one layer. Arrays given to `set` are kept alive, not copied."""
-    _destroy = lib.moe_weights_destroy
+class Weights(Handle):
+    """Source tensors of one layer; one thread at a time, else Busy. Arrays given to `set` are not
+    copied: they are kept until the library says that it no longer uses them."""
+    _kind = "weights"
+    _arrays, _numbers = {}, itertools.count(1)  # of all sets: what the library uses, by number
 
     def __init__(self, config):
-        super().__init__(create("moe_weights_create", config._handle))
-        self._arrays = {}
+        super().__init__(create("moe_weights_create", config))
 
     def load_safetensors(self, path, module=None):
-        call("moe_weights_load_safetensors", self._handle, str(path).encode(), module and module.encode())
+        call("moe_weights_load_safetensors", self, _c_text(path), None if module is None else _c_text(module))
 
     def set(self, role, array):
         """A stacked tensor [E, ...]."""
-        call("moe_weights_set", self._handle, role.encode(), ctypes.byref(tensor(array)), None, None)
-        self._arrays[role] = array
+        role, view, number = _c_text(role), tensor(array, role), next(self._numbers)
+        self._arrays[number] = array
+        try:
+            call("moe_weights_set", self, role, ctypes.byref(view), _release, number)
+        except Error:
+            self._arrays.pop(number, None)  # a closed set: the library was not asked, so it releases nothing
+            raise
 
     def report(self):
-        return json.loads(text_of("moe_weights_to_json", self._handle))
+        return json.loads(text_of("moe_weights_to_json", self))
 
 
-class Packed(_Handle):
+@RELEASE
+def _release(number):
+    Weights._arrays.pop(number, None)
+
+
+class Packed(Handle):
     """Converted weights: immutable, shared by any number of layers, saved and mapped again."""
-    _destroy = lib.moe_packed_destroy
+    _kind = "packed"
 
     @classmethod
     def load(cls, path, context=None, flags=LOAD_MMAP):
-        return cls(create("moe_packed_load", _raw(context), str(path).encode(), flags, None))
+        return cls(create("moe_packed_load", context, _c_text(path), flags, None))
 
     def save(self, path):
-        call("moe_packed_save", self._handle, str(path).encode(), 0, None)
+        call("moe_packed_save", self, _c_text(path), 0, None)
 
     def report(self):
-        return json.loads(text_of("moe_packed_to_json", self._handle))
+        return json.loads(text_of("moe_packed_to_json", self))
 
 
 def convert(selection, weights, context=None):
     """Repacks the weights into the layout of the selection."""
-    return Packed(create("moe_convert_weights", _raw(context), selection._handle, weights._handle, None))
+    return Packed(create("moe_convert_weights", context, selection, weights, None))
 
 
-class Layer(_Handle):
+class Layer(Handle):
     """Converted weights bound to a kernel. Several threads may call `apply` at once."""
-    _destroy = lib.moe_layer_destroy
+    _kind = "layer"
 
     def __init__(self, selection, packed, context=None):
-        super().__init__(create("moe_layer_create", _raw(context), selection._handle, packed._handle, None))
+        super().__init__(create("moe_layer_create", context, selection, packed, None))
 
     def apply(self, hidden, logits=None, *, topk_ids=None, topk_weights=None, out=None, flags=0):
         """hidden [T, H] and either router logits [T, E] or ids and weights [T, K] -> out [T, H]."""
-        if out is None:
-            out = np.empty(hidden.shape, hidden.dtype)
         args = ApplyStruct(struct_size=ctypes.sizeof(ApplyStruct), flags=flags,
                            mode=_TOPK if logits is None else _ROUTER_LOGITS)
-        arrays = {"hidden": hidden, "router_logits": logits, "topk_ids": topk_ids, "topk_weights": topk_weights,
-                  "out": out}
-        views = {name: tensor(array) for name, array in arrays.items() if array is not None}
+        routing = {"router_logits": logits, "topk_ids": topk_ids, "topk_weights": topk_weights}
+        views = {name: tensor(array, name) for name, array in routing.items() if array is not None}
+        views["hidden"] = tensor(hidden, "hidden")
+        if out is None:
+            out = np.zeros(hidden.shape, hidden.dtype)  # what APPLY_ACCUMULATE adds to
+        views["out"] = tensor(out, "out")
+        if not out.flags.writeable:
+            raise ValueError("out: this array is read-only")
         for name, view in views.items():
             setattr(args, name, ctypes.pointer(view))
-        call("moe_apply", self._handle, ctypes.byref(args))
+        call("moe_apply", self, ctypes.byref(args))
         return out
 
 
-def tensor(array):
+def tensor(array, name="array"):
     """A moe_tensor that views a numpy array, strided ones too."""
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{name}: expected a numpy array, got {type(array).__name__}")
     if array.dtype not in _DTYPES:
-        raise TypeError(f"libmoe takes no {array.dtype} arrays; it takes {', '.join(map(str, _DTYPES))}")
+        raise TypeError(f"{name}: libmoe takes no {array.dtype} arrays; it takes {', '.join(map(str, _DTYPES))}")
     view = TensorStruct(struct_size=ctypes.sizeof(TensorStruct), dtype=_DTYPES[array.dtype], ndim=array.ndim,
                         data=array.ctypes.data)
+    if array.ndim > len(view.shape):
+        raise ValueError(f"{name}: {array.ndim} dimensions, libmoe takes {len(view.shape)}")
     view.shape[:array.ndim] = array.shape
     if not array.flags.c_contiguous:
+        if not any(array.strides) or any(stride % array.itemsize for stride in array.strides):
+            # none at all would mean "without gaps"
+            raise ValueError(f"{name}: libmoe takes no strides of {array.strides} bytes")
         view.strides[:array.ndim] = [stride // array.itemsize for stride in array.strides]
     return view
-
-
-def _raw(handle):
-    return None if handle is None else handle._handle

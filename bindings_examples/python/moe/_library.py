@@ -4,6 +4,7 @@ Statuses, dtypes and flags are plain int32/uint64 numbers; every pointer paramet
 since ctypes would cut an undeclared one to 32 bits. ctypes releases the interpreter lock during a
 call, so several threads can apply a layer at once.
 """
+import copyreg
 import ctypes
 import json
 import os
@@ -12,6 +13,15 @@ ABI_VERSION = 0
 
 I32, I64, U64, SIZE = ctypes.c_int32, ctypes.c_int64, ctypes.c_uint64, ctypes.c_size_t
 TEXT, PTR, OUT = ctypes.c_char_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)
+
+
+class HANDLE:
+    """A pointer from the library or None; a number or a text is none, as c_void_p would have it."""
+    @staticmethod
+    def from_param(value):
+        if value is None or isinstance(value, ctypes.c_void_p):
+            return value
+        raise TypeError(f"expected an object of libmoe, got {type(value).__name__}")
 
 
 class TensorStruct(ctypes.Structure):
@@ -27,6 +37,7 @@ class CandidateStruct(ctypes.Structure):
 
 
 TENSOR = ctypes.POINTER(TensorStruct)
+RELEASE = ctypes.CFUNCTYPE(None, PTR)
 
 
 class ApplyStruct(ctypes.Structure):
@@ -39,33 +50,33 @@ class ApplyStruct(ctypes.Structure):
 
 # What a fallible call returns and its last parameter are added below.
 _FALLIBLE = {
-    "moe_context_create": (TEXT, SIZE, PTR, OUT),
-    "moe_context_to_json": (PTR, OUT),
-    "moe_context_take_log": (PTR, OUT),
+    "moe_context_create": (TEXT, SIZE, HANDLE, OUT),
+    "moe_context_to_json": (HANDLE, OUT),
+    "moe_context_take_log": (HANDLE, OUT),
     "moe_config_create": (TEXT, SIZE, OUT),
     "moe_config_create_from_hf": (TEXT, SIZE, TEXT, SIZE, OUT),
-    "moe_config_merge": (PTR, TEXT, SIZE, OUT),
-    "moe_config_to_json": (PTR, OUT),
+    "moe_config_merge": (HANDLE, TEXT, SIZE, OUT),
+    "moe_config_to_json": (HANDLE, OUT),
     "moe_platform_create": (TEXT, SIZE, OUT),
-    "moe_platform_to_json": (PTR, OUT),
-    "moe_select_backend": (PTR, PTR, PTR, U64, OUT),
+    "moe_platform_to_json": (HANDLE, OUT),
+    "moe_select_backend": (HANDLE, HANDLE, HANDLE, U64, OUT),
     "moe_describe": (TEXT, TEXT, SIZE, OUT),
-    "moe_selection_candidate": (PTR, SIZE, ctypes.POINTER(CandidateStruct)),
-    "moe_selection_packed_size": (PTR, ctypes.POINTER(U64), ctypes.POINTER(U64)),
-    "moe_selection_to_json": (PTR, OUT),
-    "moe_weights_create": (PTR, OUT),
-    "moe_weights_set": (PTR, TEXT, TENSOR, PTR, PTR),
-    "moe_weights_set_expert": (PTR, TEXT, I64, TEXT, TENSOR, PTR, PTR),
-    "moe_weights_load_safetensors": (PTR, TEXT, TEXT),
-    "moe_weights_to_json": (PTR, OUT),
-    "moe_convert_weights": (PTR, PTR, PTR, PTR, OUT),
-    "moe_packed_to_json": (PTR, OUT),
-    "moe_packed_dequantize": (PTR, TEXT, I64, TENSOR),
-    "moe_packed_save": (PTR, TEXT, U64, PTR),
-    "moe_packed_load": (PTR, TEXT, U64, PTR, OUT),
-    "moe_layer_create": (PTR, PTR, PTR, PTR, OUT),
-    "moe_layer_to_json": (PTR, OUT),
-    "moe_apply": (PTR, ctypes.POINTER(ApplyStruct)),
+    "moe_selection_candidate": (HANDLE, SIZE, ctypes.POINTER(CandidateStruct)),
+    "moe_selection_packed_size": (HANDLE, ctypes.POINTER(U64), ctypes.POINTER(U64)),
+    "moe_selection_to_json": (HANDLE, OUT),
+    "moe_weights_create": (HANDLE, OUT),
+    "moe_weights_set": (HANDLE, TEXT, TENSOR, RELEASE, PTR),
+    "moe_weights_set_expert": (HANDLE, TEXT, I64, TEXT, TENSOR, RELEASE, PTR),
+    "moe_weights_load_safetensors": (HANDLE, TEXT, TEXT),
+    "moe_weights_to_json": (HANDLE, OUT),
+    "moe_convert_weights": (HANDLE, HANDLE, HANDLE, HANDLE, OUT),
+    "moe_packed_to_json": (HANDLE, OUT),
+    "moe_packed_dequantize": (HANDLE, TEXT, I64, TENSOR),
+    "moe_packed_save": (HANDLE, TEXT, U64, HANDLE),
+    "moe_packed_load": (HANDLE, TEXT, U64, HANDLE, OUT),
+    "moe_layer_create": (HANDLE, HANDLE, HANDLE, HANDLE, OUT),
+    "moe_layer_to_json": (HANDLE, OUT),
+    "moe_apply": (HANDLE, ctypes.POINTER(ApplyStruct)),
 }
 _PLAIN = {
     "moe_version_string": (TEXT,),
@@ -75,17 +86,17 @@ _PLAIN = {
     "moe_reject_name": (TEXT, I32),
     "moe_dtype_name": (TEXT, I32),
     "moe_dtype_from_name": (I32, TEXT),
-    "moe_error_status": (I32, PTR),
-    "moe_error_message": (TEXT, PTR),
-    "moe_error_subject": (TEXT, PTR),
-    "moe_error_details_json": (TEXT, PTR),
-    "moe_buffer_data": (PTR, PTR),
-    "moe_buffer_size": (SIZE, PTR),
-    "moe_selection_backend": (TEXT, PTR),
-    "moe_selection_kernel": (TEXT, PTR),
-    "moe_selection_layout": (TEXT, PTR),
-    "moe_selection_candidate_count": (SIZE, PTR),
-    **{f"moe_{kind}_destroy": (None, PTR) for kind in
+    "moe_error_status": (I32, HANDLE),
+    "moe_error_message": (TEXT, HANDLE),
+    "moe_error_subject": (TEXT, HANDLE),
+    "moe_error_details_json": (TEXT, HANDLE),
+    "moe_buffer_data": (PTR, HANDLE),
+    "moe_buffer_size": (SIZE, HANDLE),
+    "moe_selection_backend": (TEXT, HANDLE),
+    "moe_selection_kernel": (TEXT, HANDLE),
+    "moe_selection_layout": (TEXT, HANDLE),
+    "moe_selection_candidate_count": (SIZE, HANDLE),
+    **{f"moe_{kind}_destroy": (None, HANDLE) for kind in
        ("error", "buffer", "context", "config", "platform", "selection", "weights", "packed", "layer")},
 }
 
@@ -117,9 +128,13 @@ class Error(Exception):
         self.subject, self.message, self.details = subject, message, details
         super().__init__(f"{self.name} at '{subject}': {message}")
 
+    def __reduce__(self):
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__
+
 
 class InvalidArgument(Error): "A value, a range, a name."
 class InvalidConfig(Error): "JSON syntax, schema or consistency; `subject` is a JSON pointer."
+class InvalidHandle(Error): "A closed object, or one of another kind."
 class ShapeError(Error): "Rank, extent, stride or byte count of a tensor."
 class DTypeError(Error): "A data type that is not accepted at this place."
 class MissingWeight(Error): "A role or an expert was never set."
@@ -130,37 +145,14 @@ class OutOfMemory(Error): "The library could not get memory."
 class InputOutputError(Error): "Open, read, write or mmap failed."
 class FormatError(Error): "Not such a file, truncated, or damaged."
 class Cancelled(Error): "Stopped on request."
+class Busy(Error): "Another call uses this object."
 
 
-_CLASSES = {1: InvalidArgument, 2: InvalidConfig, 4: ShapeError, 5: DTypeError, 6: MissingWeight,
+_CLASSES = {1: InvalidArgument, 2: InvalidConfig, 3: InvalidHandle, 4: ShapeError, 5: DTypeError, 6: MissingWeight,
             7: UnexpectedWeight, 8: NoBackend, 9: Unsupported, 11: OutOfMemory, 12: InputOutputError,
-            13: FormatError, 15: Cancelled}
+            13: FormatError, 15: Cancelled, 18: Busy}
 
 
-def call(name, *arguments):
-    """Calls a fallible function and raises what it reports."""
-    err = ctypes.c_void_p()
-    status = getattr(lib, name)(*arguments, ctypes.byref(err))
-    if status:
-        try:
-            raise _CLASSES.get(status, Error)(
-                status, lib.moe_error_subject(err).decode(), lib.moe_error_message(err).decode(),
-                json.loads(lib.moe_error_details_json(err)))
-        finally:
-            lib.moe_error_destroy(err)
-
-
-def create(name, *arguments):
-    """The same for functions with one owned result: its handle."""
-    handle = ctypes.c_void_p()
-    call(name, *arguments, ctypes.byref(handle))
-    return handle
-
-
-def text_of(name, *arguments):
-    """The same for functions that return text in a buffer."""
-    buffer = create(name, *arguments)
-    try:
-        return ctypes.string_at(lib.moe_buffer_data(buffer), lib.moe_buffer_size(buffer)).decode()
-    finally:
-        lib.moe_buffer_destroy(buffer)
+def failure(status, *description):
+    """The exception of a status: subject, message, details."""
+    return _CLASSES.get(status, Error)(status, *description)

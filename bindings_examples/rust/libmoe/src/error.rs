@@ -4,6 +4,7 @@ use libmoe_sys as sys;
 use std::ffi::{CStr, CString};
 use std::fmt;
 use std::os::raw::c_char;
+use std::path::Path;
 use std::ptr::{self, NonNull};
 
 /// A status number. Not a Rust enum: a newer library may return values this crate does not know.
@@ -76,6 +77,14 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> &'a str {
 pub(crate) fn c_string(text: &str) -> Result<CString, Error> {
     CString::new(text)
         .map_err(|_| Error::new(sys::MOE_ERR_INVALID_ARGUMENT, "", format!("{text:?} has a NUL character inside")))
+}
+
+/// Never another path than the one given, as a lossy conversion would make of it.
+pub(crate) fn c_path(path: &Path) -> Result<CString, Error> {
+    c_string(
+        path.to_str()
+            .ok_or_else(|| Error::new(sys::MOE_ERR_INVALID_ARGUMENT, "path", format!("{path:?} is not UTF-8")))?,
+    )
 }
 
 /// A call with nothing but a status.

@@ -26,7 +26,7 @@ pub use error::{Error, Status};
 pub use libmoe_sys as sys;
 pub use tensor::{Bf16, DType, Element, Tensor, TensorMut, F16};
 
-use error::{c_string, create, owned_text, status, text};
+use error::{c_path, c_string, create, owned_text, status, text};
 use std::os::raw::{c_char, c_void};
 use std::path::Path;
 use std::ptr::{self, NonNull};
@@ -179,7 +179,7 @@ impl Weights {
 
     /// A `.safetensors` file, a `model.safetensors.index.json` or a directory.
     pub fn load_safetensors(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
-        let path = c_string(&path.as_ref().to_string_lossy())?;
+        let path = c_path(path.as_ref())?;
         status(|err| unsafe { sys::moe_weights_load_safetensors(self.0.as_ptr(), path.as_ptr(), ptr::null(), err) })
     }
 
@@ -212,7 +212,7 @@ impl Packed {
     }
 
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        let path = c_string(&path.as_ref().to_string_lossy())?;
+        let path = c_path(path.as_ref())?;
         status(|err| unsafe { sys::moe_packed_save(self.0.as_ptr(), path.as_ptr(), 0, ptr::null_mut(), err) })
     }
 
@@ -221,7 +221,7 @@ impl Packed {
     /// # Safety
     /// With `sys::MOE_LOAD_MMAP` the file must not change while the result is in use.
     pub unsafe fn load(context: Option<&Context>, path: impl AsRef<Path>, flags: u64) -> Result<Self, Error> {
-        let path = c_string(&path.as_ref().to_string_lossy())?;
+        let path = c_path(path.as_ref())?;
         create(|out, err| sys::moe_packed_load(raw(context), path.as_ptr(), flags, ptr::null_mut(), out, err)).map(Self)
     }
 }

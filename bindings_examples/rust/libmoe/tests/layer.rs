@@ -94,3 +94,19 @@ fn incomplete_weights_are_named() {
     let error = Packed::convert(None, &selection, &mut Weights::new(&config).unwrap()).err().unwrap();
     assert_eq!(error.status().name(), "MOE_ERR_MISSING_WEIGHT");
 }
+
+#[test]
+#[cfg(unix)]
+fn a_path_is_taken_as_it_is_or_not_at_all() {
+    use std::os::unix::ffi::OsStrExt;
+    let config = config();
+    let selection = Selection::new(None, &config).unwrap();
+    let packed = Packed::convert(None, &selection, &mut weights(&config)).unwrap();
+    let folder = std::env::temp_dir().join(format!("libmoe_path_{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let error = packed.save(folder.join(std::ffi::OsStr::from_bytes(b"packed\xff"))).err();
+    let written = std::fs::read_dir(&folder).unwrap().count();
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(error.map(|e| e.status().name()), Some("MOE_ERR_INVALID_ARGUMENT"));
+    assert_eq!(written, 0);
+}
