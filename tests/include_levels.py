@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Fails on an #include in impl/ that goes against the levels of the rooms, or that brings a wrapped package, an ISA
-header or a banned standard header into a file that must not have it.
+header or a banned standard header into a file that must not have it; and on a source that does not reach float_rules.h.
 
     tests/include_levels.py [ROOT]        check ROOT/impl
     tests/include_levels.py --self-test   prove that every rule fails on a tree that breaks it
@@ -37,8 +37,20 @@ RESERVED = [
     (r"iostream|regex|c?locale|locale\.h", r"(?!)"),
 ]
 ONE_FILE = [r"xxhash\.h"]  # in one file, wherever that is
+EVERY_SOURCE = "base/float_rules.h"
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)', re.M)
+
+
+def reached(impl, path):
+    """The headers of impl/ that a source includes, itself or by others."""
+    found, left = set(), [path]
+    while left:
+        for header, _ in INCLUDE.findall(left.pop().read_text(encoding="utf-8")):
+            if header not in found and (impl / header).is_file():
+                found.add(header)
+                left.append(impl / header)
+    return found
 
 
 def faults(root):
@@ -70,6 +82,8 @@ def faults(root):
                 found.append(f'{place}: "{header}" is not a path from impl/')
             elif target != room and target not in ALLOWED[room]:
                 found.append(f"{place}: {room} must not include {target} (\"{header}\")")
+        if path.suffix == ".cpp" and EVERY_SOURCE not in reached(impl, path):
+            found.append(f"impl/{name}: does not reach {EVERY_SOURCE}")
     for header, names in users.items():
         if len(names) > 1:
             found.append(f"<{header}> belongs into one file, found in {', '.join(sorted(names))}")
@@ -85,22 +99,26 @@ def self_test():
             ("run", "#include <moe/moe.h>"), ("api", "#include <iostream>"), ("io", '#include "x.h"'),
             ("io", '#include "io/absent.h"'), ("io", "#include <xxhash.h>"), ("helpers", "#include <vector>")]
     good += [("kernels", "#include <immintrin.h>"), ("api", "#include <moe/moe.h>"), ("run", "#include <vector>")]
+    through = '#include "base/through.h"'
+    cases = [(True, through, *case) for case in bad] + [(False, through, *case) for case in good]
+    cases += [(True, "", "run", "#include <vector>"), (False, "", "run", f'#include "{EVERY_SOURCE}"')]
     wrong = []
-    for expected, cases in ((True, bad), (False, good)):
-        for room, line in cases:
-            with tempfile.TemporaryDirectory() as root:
-                for name in ALLOWED:
-                    folder = pathlib.Path(root) / "impl" / name
-                    folder.mkdir(parents=True)
-                    (folder / "x.h").write_text("#pragma once\n")
-                folder = pathlib.Path(root) / "impl" / room
-                folder.mkdir(exist_ok=True)
-                (folder / "probe.cpp").write_text("// probe\n" + line + "\n")
-                if line == "#include <xxhash.h>" and room == "io":
-                    (folder / "second.cpp").write_text(line + "\n")
-                if bool(faults(root)[0]) != expected:
-                    wrong.append(f"{room}: {line} was {'accepted' if expected else 'refused'}")
-    print(f"include_levels self-test: {len(bad)} bad and {len(good)} good includes, {len(wrong)} wrong verdicts")
+    for expected, rules, room, line in cases:
+        with tempfile.TemporaryDirectory() as root:
+            for name in ALLOWED:
+                folder = pathlib.Path(root) / "impl" / name
+                folder.mkdir(parents=True)
+                (folder / "x.h").write_text("#pragma once\n")
+            (pathlib.Path(root) / "impl" / EVERY_SOURCE).write_text("#pragma once\n")
+            (pathlib.Path(root) / "impl" / "base" / "through.h").write_text(f'#include "{EVERY_SOURCE}"\n')
+            folder = pathlib.Path(root) / "impl" / room
+            folder.mkdir(exist_ok=True)
+            (folder / "probe.cpp").write_text(f"// probe\n{rules}\n{line}\n")
+            if line == "#include <xxhash.h>" and room == "io":
+                (folder / "second.cpp").write_text(f"{rules}\n{line}\n")
+            if bool(faults(root)[0]) != expected:
+                wrong.append(f"{room}: {line} was {'accepted' if expected else 'refused'}")
+    print(f"include_levels self-test: {len(cases)} sources, {len(bad)} with a bad include, {len(wrong)} wrong verdicts")
     return wrong
 
 

@@ -1,6 +1,6 @@
 // Backend EMULATION and packed files that say two things: the header describes weights of another size than the config
 // beside it. Hashes are right, so only the sizes tell. Children of fork() use layers whose panels are made in each
-// call.
+// call. Act-order groups of several sizes need a roomier layout, and a kernel that takes it.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +9,8 @@
 #include <cstring>
 #include <thread>
 
+#include "api/emulate.h"
+#include "api/handle.h"
 #include "io/packed.h"
 #include "support/sanitizers.h"
 #include "support/wna16_targets.h"
@@ -74,6 +76,85 @@ TEST(Emulate, LayoutOfAnotherSizeThanTheConfig) {
       if (same) continue;
       EXPECT_NE(f.message.find("[2, " + std::to_string(other.I) + ", " + std::to_string(other.H)), std::string::npos)
           << f.message;
+    }
+  }
+}
+
+// Marlin's weights in groups of 64: in order, act-ordered, act-ordered with every column in any group.
+enum class Groups { in_order, even, uneven };
+struct Case {
+  const char* layout;
+  Groups groups;
+};
+constexpr Case kCases[] = {
+    {"on_the_fly", Groups::in_order}, {"dense", Groups::in_order}, {"dense", Groups::even}, {"dense", Groups::uneven}};
+
+Wna16Model marlin(Groups groups) {
+  Wna16Model m;
+  m.E = 2, m.H = 256, m.I = 128, m.group = 64, m.order = groups != Groups::in_order, m.dtype = MOE_DTYPE_BF16;
+  m = random_wna16(m, 3);
+  for (const Wna16Target& t : wna16_targets())
+    if (std::string_view(t.name) == "marlin") m.extra = t.members;
+  std::mt19937 rng(5);
+  for (auto* matrices : {&m.w13, &m.w2})
+    for (Matrix13or2& w : *matrices) {
+      for (float& scale : w.scales) scale = bf16_to_f32(f32_to_bf16(scale));  // as Marlin has them
+      for (std::int32_t& g : w.g_idx)
+        if (groups == Groups::uneven) g = static_cast<std::int32_t>(rng() % static_cast<std::uint32_t>(w.groups));
+    }
+  return m;
+}
+
+// The same, to be run by backend EMULATION.
+Wna16Model emulated(Wna16Model m, const char* layout) {
+  m.extra = {{"moe_backend", "emulation"}, {"emulation_layout", layout}};
+  return m;
+}
+
+// On a machine with everything this build has rows for: the first row takes groups of 64 and no others.
+TEST(Emulate, TheKernelTakesTheLayoutThatTheWeightsNeed) {
+  api::Machine machine{{}, [](const Kernel&) { return true; }};
+  machine.platform.arch = native_arch();
+  machine.platform.features.set();
+  for (const Case& c : kCases) {
+    const bool uneven = c.groups == Groups::uneven;
+    SCOPED_TRACE(std::string(c.layout) + (uneven ? " uneven" : ""));
+    const Wna16Model m = marlin(c.groups);
+    Wna16Conversion there(m);
+    ASSERT_EQ(there.convert().status, MOE_OK);
+    const ConfigPtr config = make_config(emulated(m, c.layout).config_text());
+    const SelectionPtr selection = make_selection(config.get());
+    ASSERT_TRUE(selection);
+    const auto e = api::emulate(there.packed->object, *selection->object, nullptr, machine);
+    ASSERT_TRUE(e) << e.error().message;
+    const Layout& used = e->panels ? e->panels->layout() : e->weights->info.layout;
+    EXPECT_EQ(used.w13.group, uneven ? 32 : 64);
+    EXPECT_TRUE(e->kernel->id->takes(used)) << e->kernel->id->name << " " << used.id();
+#if defined(__x86_64__)
+    EXPECT_EQ(e->kernel->id->isa, uneven ? Isa::avx512vnni : Isa::amxint8);
+#endif
+  }
+}
+
+// The numbers of such weights, on every instruction set of this machine.
+TEST(Emulate, GroupsOfAnySizesOnEveryInstructionSet) {
+  for (const Case& c : kCases) {
+    const Wna16Model m = marlin(c.groups);
+    const std::vector<double> want = plain_layer(m);
+    Wna16Conversion there(m);
+    ASSERT_EQ(there.convert().status, MOE_OK);
+    for (const char* isa : kWna16Isas) {
+      SCOPED_TRACE(std::string(isa) + " " + c.layout + (c.groups == Groups::uneven ? " uneven" : ""));
+      setenv("MOE_MAX_ISA", isa, 1);
+      Wna16Layer run;
+      run.config = make_config(emulated(m, c.layout).config_text());
+      run.selection = make_selection(run.config.get());
+      run.layer = make<LayerPtr>([&](moe_layer** o, moe_error** e) {
+        return moe_layer_create(run.context.get(), run.selection.get(), there.packed.get(), nullptr, o, e);
+      });
+      unsetenv("MOE_MAX_ISA");
+      ASSERT_TRUE(run.layer);
+      EXPECT_LE(relative_rms(floats_of(run.run(m, 0, m.T), m.dtype), want), bound_of(m));
     }
   }
 }

@@ -57,11 +57,12 @@ TEST(Guard, AnythingElseIsInternal) {
 
 TEST(Guard, ErrorsKeepTheirParts) {
   const Failure f = failure([](moe_error** e) {
-    return guard(e, []() -> Check { return fail(Code::shape, "w2_scale", "w2_scale: \"odd\"\n", "\"needed\":42"); });
+    return guard(e, []() -> Check { return fail(Code::shape, "w2_scale", "w2_scale: \"odd\"", "\"needed\":42"); });
   });
   EXPECT_EQ(f.status, MOE_ERR_SHAPE);
   EXPECT_EQ(f.subject, "w2_scale");
-  EXPECT_EQ(f.details["message"], "w2_scale: \"odd\"\n");
+  EXPECT_EQ(f.message, "\"odd\"");  // the subject is not repeated
+  EXPECT_EQ(f.details["message"], "\"odd\"");
   EXPECT_EQ(f.details["needed"], 42);
   EXPECT_EQ(f.details["status_code"], 4);
 }

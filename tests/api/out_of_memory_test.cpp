@@ -6,6 +6,7 @@
 
 #include "support/alloc_fault.h"
 #include "support/capi.h"
+#include "support/temp_dir.h"
 #include "support/wna16_targets.h"
 
 namespace moe::test::out_of_memory_test {
@@ -182,6 +183,18 @@ TEST_F(OutOfMemory, LoadMemory) {
         return r;
       },
       [&](moe_status) { EXPECT_EQ(released, calls); });
+}
+
+TEST_F(OutOfMemory, Save) {
+  const TempDir dir;
+  const std::string path = dir.write("layer.moe", "old");
+  sweep(
+      "save", [&](moe_error** e) { return moe_packed_save(s.packed.get(), path.c_str(), 0, nullptr, e); },
+      [&](moe_status status) {
+        ASSERT_EQ(dir.names(), std::vector<std::string>{"layer.moe"});
+        ASSERT_EQ(std::filesystem::file_size(path) == 3, status != MOE_OK);
+        dir.write("layer.moe", "old");
+      });
 }
 
 TEST_F(OutOfMemory, CreateLayerAndApply) {

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -137,6 +138,12 @@ TEST(RouteApply, EveryMethodIsTopkWithWhatRouteGave) {
         {"e_score_correction_bias", bias},
         {"routed_scaling_factor", 2.5},
         {"apply_routed_scale_to_output", true}}},
+      {"DeepSeek-V3, the factor in the weights",
+       {{"scoring_func", "sigmoid"},
+        {"e_score_correction_bias", bias},
+        {"routed_scaling_factor", 2.5},
+        {"apply_routed_scale_to_output", true},
+        {"topk_weights_hold_factor", true}}},
       {"Llama4",
        {{"scoring_func", "sigmoid"}, {"renormalize", false}},
        1,
@@ -357,6 +364,69 @@ TEST(RouteApply, IdsOfZeroExpertsEndAtTheirNumber) {
   const Failure f = failure([&](moe_error** e) { return moe_apply(s.layer.get(), &c.args, e); });
   EXPECT_EQ(f.status, MOE_ERR_INVALID_ARGUMENT);
   EXPECT_EQ(f.subject, "topk_ids[1,1]");
+}
+
+// A factor on the output: the caller's weights are without it, unless the config says that they hold it.
+TEST(RouteApply, TheFactorCountsOnce) {
+  const Model m = model_of(8, 3);
+  const Batch b(m, 8, 3);
+  const auto routed = [](Json more) {
+    Json r = {{"scoring_func", "sigmoid"}, {"routed_scaling_factor", 2.0}, {"apply_routed_scale_to_output", true}};
+    r.update(more);
+    return Json{{"routing", r}};
+  };
+  const Steps outside = steps_of(m, routed(Json::object())),
+              no = steps_of(m, routed({{"topk_weights_hold_factor", false}})),
+              held = steps_of(m, routed({{"topk_weights_hold_factor", true}}));
+  const Chosen plain = b.route(outside), with_factor = b.route(held);
+  EXPECT_EQ(plain.ids, with_factor.ids);
+  for (std::size_t i = 0; i < plain.weights.size(); ++i) EXPECT_EQ(2 * plain.weights[i], with_factor.weights[i]);
+  const auto want = b.apply_topk(outside.layer.get(), plain);
+  EXPECT_EQ(b.apply_topk(no.layer.get(), plain), want);
+  EXPECT_EQ(b.apply_topk(held.layer.get(), with_factor), want);  // twice the weights: exact
+  EXPECT_NE(b.apply_topk(outside.layer.get(), with_factor), want);
+  Chosen inside;
+  EXPECT_EQ(b.apply_logits(outside.layer.get(), inside), want);
+  EXPECT_EQ(b.apply_logits(held.layer.get(), inside), want);
+  EXPECT_EQ(inside.weights, with_factor.weights);
+}
+
+// An id that the caller uses for "none", as -1.
+TEST(RouteApply, SkipIdSkips) {
+  const Model m = model_of(8, 3);
+  const Batch b(m, 8, 3);
+  for (const std::int32_t skip : {8, 77, std::numeric_limits<std::int32_t>::max()}) {
+    const Steps s = steps_of(m, {{"routing", {{"skip_id", skip}}}});
+    Chosen minus{m.ids, m.weights}, named = minus;
+    for (std::size_t i = 0; i < m.ids.size(); i += 4) {
+      minus.ids[i] = -1;
+      named.ids[i] = skip;
+      named.weights[i] = std::numeric_limits<float>::quiet_NaN();
+    }
+    const auto want = b.apply_topk(s.layer.get(), minus);
+    EXPECT_EQ(b.apply_topk(s.layer.get(), named), want) << skip;
+    EXPECT_NE(b.apply_topk(s.layer.get(), {m.ids, m.weights}), want);
+    named.ids[5] = skip == 8 ? 9 : 8;
+    Call c(m);
+    c.ids.data = named.ids.data();
+    const Failure f = failure([&](moe_error** e) { return moe_apply(s.layer.get(), &c.args, e); });
+    EXPECT_EQ(f.status, MOE_ERR_INVALID_ARGUMENT);
+    EXPECT_EQ(f.subject, "topk_ids[1,2]");
+    EXPECT_NE(f.message.find("nor skip_id, " + std::to_string(skip)), std::string::npos) << f.message;
+    EXPECT_TRUE(c.untouched());
+  }
+}
+
+// It is no zero expert either, whose part is the token itself.
+TEST(RouteApply, SkipIdBesideZeroExperts) {
+  const Model m = model_of(8, 2);
+  const Batch b(m, 11, 2);
+  const Steps s =
+      steps_of(m, {{"routing", {{"num_zero_experts", 3}, {"e_score_correction_bias", true}, {"skip_id", 11}}}});
+  std::vector<std::int32_t> minus = m.ids, named = m.ids;
+  minus[3] = -1;
+  named[3] = 11;
+  EXPECT_EQ(b.apply_topk(s.layer.get(), {named, m.weights}), b.apply_topk(s.layer.get(), {minus, m.weights}));
 }
 
 }  // namespace

@@ -125,5 +125,66 @@ TEST(Selection, AccessorsTakeNull) {
   EXPECT_EQ(moe_selection_candidate_count(nullptr), 0U);
 }
 
+// What a selection accepts, conversion asks the weights for: of every quantization that a config can state.
+TEST(Selection, AcceptsNothingThatLoadingRefuses) {
+  using Json = nlohmann::json;
+  int accepted = 0, refused = 0, impossible = 0;
+  const auto try_one = [&](const Json& quantization, const Json& platform) {
+    const Json document = {{"num_experts", 4},       {"top_k", 2},
+                           {"hidden_dim", 256},      {"intermediate_size", 256},
+                           {"in_dtype", "bfloat16"}, {"quantization", quantization},
+                           {"platform", platform}};
+    const std::string text = document.dump();
+    moe_config* made = nullptr;
+    if (moe_config_create(text.data(), text.size(), &made, nullptr) != MOE_OK) {
+      ++impossible;
+      return;
+    }
+    const ConfigPtr config(made);
+    moe_selection* chosen = nullptr;
+    if (moe_select_backend(nullptr, config.get(), nullptr, 0, &chosen, nullptr) != MOE_OK) {
+      ++refused;
+      return;
+    }
+    const SelectionPtr selection(chosen);
+    ++accepted;
+    const auto weights =
+        make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(config.get(), o, e); });
+    moe_packed* packed = nullptr;
+    const Failure f = failure([&](moe_error** e) {
+      return moe_convert_weights(nullptr, selection.get(), weights.get(), nullptr, &packed, e);
+    });
+    EXPECT_EQ(f.status, MOE_ERR_MISSING_WEIGHT) << text << " " << f.message;
+  };
+  const Json strategies = {{{"strategy", "tensor"}},
+                           {{"strategy", "channel"}},
+                           {{"strategy", "group"}, {"group_size", 32}},
+                           {{"strategy", "group"}, {"group_size", 128}},
+                           {{"strategy", "tensor_group"}, {"group_size", 16}},
+                           {{"strategy", "block"}, {"block_structure", {128, 128}}}};
+  const Json activations = {nullptr,
+                            {{"num_bits", 8}, {"type", "int"}, {"strategy", "token"}, {"dynamic", true}},
+                            {{"num_bits", 8}, {"type", "int"}, {"strategy", "tensor"}, {"dynamic", false}},
+                            {{"num_bits", 8}, {"type", "float"}, {"strategy", "token"}, {"dynamic", true}}};
+  const Json platforms = {{{"type", "cpu"}},
+                          {{"type", "cpu"}, {"arch", "aarch64"}, {"features", {"neon", "dotprod", "i8mm"}}},
+                          {{"type", "cuda"}, {"capability", {9, 0}}},
+                          {{"type", "xpu"}}};
+  for (const Json& platform : platforms)
+    for (const int bits : {4, 8})
+      for (const char* type : {"int", "float"})
+        for (const Json& strategy : strategies)
+          for (const bool symmetric : {true, false})
+            for (const Json& a : activations)
+              for (const char* format : {"int-quantized", "pack-quantized", "float-quantized", "gptq", "awq"}) {
+                Json w = strategy;
+                w.update(Json{{"num_bits", bits}, {"type", type}, {"symmetric", symmetric}, {"dynamic", false}});
+                try_one({{"weights", w}, {"input_activations", a}, {"format", format}}, platform);
+              }
+  EXPECT_GE(accepted, 40);
+  EXPECT_GE(refused, 40);
+  EXPECT_GE(impossible, 40);
+}
+
 }  // namespace
 }  // namespace moe::test::selection_test

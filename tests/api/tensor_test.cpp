@@ -125,6 +125,13 @@ TEST_F(DlPack, Refusals) {
       {"negative stride",    MOE_ERR_SHAPE,            [](DlManaged& d) { d.t.shape[2] = -1; d.t.strides = d.t.shape + 2; }},
       {"odd offset",         MOE_ERR_INVALID_ARGUMENT, [](DlManaged& d) { d.t.byte_offset = 2; }},
       {"huge offset",        MOE_ERR_SHAPE,            [](DlManaged& d) { d.t.byte_offset = UINT64_MAX; }},
+      {"offset and address", MOE_ERR_SHAPE,            [](DlManaged& d) { d.t.byte_offset = 64; d.t.data = reinterpret_cast<void*>(UINTPTR_MAX - 63); }},
+      {"beyond all memory",  MOE_ERR_SHAPE,            [](DlManaged& d) { d.t.shape[0] = 1; d.t.shape[1] = INT64_MAX / 4; }},
+      {"wrapping address",   MOE_ERR_SHAPE,            [](DlManaged& d) { d.t.data = reinterpret_cast<void*>(UINTPTR_MAX - 31); }},
+      {"nibbles to no end",  MOE_ERR_SHAPE,            [](DlManaged& d) { d.t.code = 1; d.t.bits = 4; d.t.shape[1] = INT64_MAX; }},
+      {"an even end",        MOE_ERR_SHAPE,            [](DlManaged& d) { d.t.code = 1; d.t.bits = 4; d.t.shape[1] = INT64_MAX - 1; }},
+      {"nibbles below 0",    MOE_ERR_SHAPE,            [](DlManaged& d) { d.t.code = 1; d.t.bits = 4; d.t.shape[1] = INT64_MIN; }},
+      {"crumbs to no end",   MOE_ERR_SHAPE,            [](DlManaged& d) { d.t.code = 1; d.t.bits = 2; d.t.shape[1] = INT64_MAX / 2 + 1; }},
       {"half-filled bytes",  MOE_ERR_SHAPE,            [](DlManaged& d) { d.t.code = 1; d.t.bits = 4; d.t.shape[1] = 3; }},
       {"a byte per nibble",  MOE_ERR_UNSUPPORTED,      [](DlManaged& d) { d.t.code = 1; d.t.bits = 4; d.flags = 4; }},
   };

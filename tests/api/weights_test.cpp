@@ -161,7 +161,8 @@ struct Source {
   std::atomic<int> gets{0}, puts{0}, inside{0}, most{0};
   int ended = 0, fail_at = -1;
   moe_status failure = MOE_ERR_IO;
-  bool wrong_shape = false, stale_error = false;
+  bool wrong_shape = false, stale_error = false, by_columns = false;
+  std::vector<std::int8_t> columns;
   moe_weight_source_ops ops{
       sizeof(moe_weight_source_ops), 0, this, get, put, [](void* u) { ++static_cast<Source*>(u)->ended; }};
 
@@ -196,10 +197,21 @@ struct Source {
       out->shape[2] = 0;
       const std::int64_t one = moe_tensor_nbytes(out->dtype, 2, t.tensor.shape + 1);
       out->data = static_cast<char*>(t.tensor.data) + expert * one;
+      if (by_columns && out->dtype == MOE_DTYPE_I8) lay_by_columns(out);
       ++lent;
       return MOE_OK;
     }
     return MOE_ERR_MISSING_WEIGHT;
+  }
+  void lay_by_columns(moe_tensor* t) {
+    const std::int64_t rows = t->shape[0], count = rows * t->shape[1];
+    columns.resize(static_cast<std::size_t>(count));
+    for (std::int64_t i = 0; i < count; ++i)
+      columns[static_cast<std::size_t>(i % t->shape[1] * rows + i / t->shape[1])] =
+          static_cast<const std::int8_t*>(t->data)[i];
+    t->data = columns.data();
+    t->strides[0] = 1;
+    t->strides[1] = rows;
   }
   static void put(void* u, const char*, std::int64_t, const char*, const moe_tensor* t) {
     auto& s = *static_cast<Source*>(u);
@@ -255,6 +267,23 @@ TEST(WeightSource, GivesTheBytesOfStackedTensors) {
       EXPECT_EQ(source.most, 1);
     }
   }
+}
+
+TEST(WeightSource, ReadsBackWhatLiesByColumns) {
+  Source source;
+  source.by_columns = true;
+  const ConfigPtr config = make_config(source.m.config_text());
+  const WeightsPtr w = make<WeightsPtr>(
+      [&](moe_weights** o, moe_error** e) { return moe_weights_create_from_source(config.get(), &source.ops, o, e); });
+  moe_tensor t{};
+  t.struct_size = sizeof t;
+  moe_buffer* hold = nullptr;
+  ASSERT_EQ(moe_weights_get(w.get(), "w2_weight", 1, &t, &hold, nullptr), MOE_OK);
+  const BufferPtr owned(hold);
+  const std::int64_t size = source.m.H * source.m.I;
+  EXPECT_EQ(t.strides[0], source.m.I);
+  EXPECT_EQ(t.strides[1], 1);
+  EXPECT_EQ(std::memcmp(t.data, source.m.w2.data() + size, static_cast<std::size_t>(size)), 0);
 }
 
 TEST(WeightSource, FailuresCarryTheirCause) {

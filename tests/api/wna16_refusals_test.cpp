@@ -274,7 +274,7 @@ TEST(Wna16Refusals, DamagedOrdersOfMarlin) {
       const Failure numbers =
           failure([&](moe_error** e) { return moe_packed_dequantize(c.packed.get(), "w13_weight", 1, &out, e); });
       EXPECT_EQ(numbers.status, MOE_ERR_FORMAT) << role << " " << bad;
-      EXPECT_THAT(numbers.message, testing::HasSubstr(role + std::string("[1,")));
+      EXPECT_THAT(numbers.subject, testing::HasSubstr(role + std::string("[1,")));
       Wna16Model run = m;
       run.extra = {{"moe_backend", "emulation"}, {"emulation_layout", "dense"}};
       const ConfigPtr config = make_config(run.config_text());

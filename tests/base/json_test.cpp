@@ -67,7 +67,7 @@ TEST(Json, RefusesWithTheByteOfTheFault) {
       {"\"\\udc00\"", 6, "0"},
       {"\"\\ud800\\u0041\"", 12, "1"},
       {"\"\\x\"", 2, "x"},
-      {"\"a\tb\"", 2, "\\x09"},
+      {"\"a\tb\"", 2, "\\u0009"},
       {"\"\xff\"", 1, "\\xff"},
       {"\"\xc3\"", 2, "\""},
       {"\"\xe0\x80\x80\"", 2, "\\x80"},
@@ -217,6 +217,21 @@ TEST(Json, WritesStrings) {
     ASSERT_TRUE(back);
     EXPECT_EQ(*back->string(), s);
   }
+}
+
+// Names of files and texts of callbacks may be no UTF-8; what is written parses all the same.
+TEST(Json, WritesForeignBytes) {
+  EXPECT_EQ(json::quote("a\xff"), "\"a\\\\xff\"");
+  EXPECT_EQ(json::quote("\xc3"), "\"\\\\xc3\"");
+  for (int a = 0; a < 256; ++a)
+    for (int b = 0; b < 256; ++b) {
+      const std::string s = {'x', static_cast<char>(a), static_cast<char>(b), 'y'};
+      const auto back = nlohmann::json::parse(json::quote(s)).get<std::string>();
+      if (nlohmann::json::accept("\"" + std::string(1, static_cast<char>(a)) + static_cast<char>(b) + "\"")) {
+        EXPECT_EQ(back, a == '\\' ? back : s);
+      }
+      ASSERT_TRUE(json::parse(json::quote(s))) << a << " " << b;
+    }
 }
 
 TEST(Json, WritesObjectsInEitherOrder) {

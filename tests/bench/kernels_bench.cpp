@@ -18,9 +18,12 @@ void run(benchmark::State& state, const Kernel* kernel, std::int64_t group, int 
   const P16Matrix m = matrix_of(*kernel, group, kK, kRows);
   const TileShape shape = tile_of(*kernel, m);
   const Buffer panels = filled_buffer(m.bytes()), tile = filled_buffer(shape.row_bytes() * static_cast<std::size_t>(n)),
-               out = *Buffer::create(static_cast<std::size_t>(n * kRows) * sizeof(float));
+               out = *Buffer::create(static_cast<std::size_t>(n * kRows) * sizeof(float)),
+               scratch = scratch_of(*kernel);
+  GemmArgs a{&m, panels.data(), 2, tile.data(), n, shape, reinterpret_cast<float*>(out.data()), kRows, nullptr};
+  a.scratch = scratch.data();
   for (auto _ : state) {
-    kernel->gemm({&m, panels.data(), 2, tile.data(), n, shape, reinterpret_cast<float*>(out.data()), kRows, nullptr});
+    kernel->gemm(a);
     benchmark::ClobberMemory();
   }
   const double ops = 2.0 * kRows * static_cast<double>(kK) * n * static_cast<double>(state.iterations());

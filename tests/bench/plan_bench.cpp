@@ -34,9 +34,10 @@ void run(benchmark::State& state, std::int64_t experts, std::int64_t tokens, int
   const auto context = *Context::create("{\"threads\":" + std::to_string(threads) + "}", {});
   const Parallel parallel = context->parallel();
   for (auto _ : state) {
-    const bool fine = static_cast<bool>(check_ids(id_view, experts, parallel));
+    const bool fine = static_cast<bool>(check_ids(id_view, {.end = experts}, parallel));
     benchmark::DoNotOptimize(fine);
-    build_plan(plan, shape, map, id_view, weight_view, parallel);
+    const bool built = static_cast<bool>(build_plan(plan, shape, map, id_view, weight_view, parallel));
+    benchmark::DoNotOptimize(built);
     benchmark::ClobberMemory();
   }
   state.counters["per_slot"] = benchmark::Counter(static_cast<double>(state.iterations() * tokens * kTopK),

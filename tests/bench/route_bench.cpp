@@ -52,7 +52,8 @@ void run(benchmark::State& state, const Shape& s, const RouteKernel& kernel, std
                        .weights = weights.data(),
                        .scratch = scratch.data()};
   for (auto _ : state) {
-    route(router, args, {});
+    const bool routed = static_cast<bool>(route(router, args, {}));
+    benchmark::DoNotOptimize(routed);
     benchmark::ClobberMemory();
   }
   state.counters["per_token"] = benchmark::Counter(static_cast<double>(state.iterations() * tokens),

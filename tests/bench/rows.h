@@ -52,4 +52,9 @@ inline Buffer filled_buffer(std::size_t bytes) {
   return out;
 }
 
+// Of GemmArgs.
+inline Buffer scratch_of(const Kernel& kernel) {
+  return *Buffer::create(std::max(kernel.scratch_bytes, std::size_t{64}));
+}
+
 }  // namespace moe::bench

@@ -49,6 +49,7 @@ void run(benchmark::State& state, const Stream& s) {
   const P16Matrix m = matrix_of(*s.kernel, s.group, s.k, kColumns);
   const TileShape shape = tile_of(*s.kernel, m);
   const Buffer tile = filled_buffer(shape.row_bytes() * static_cast<std::size_t>(s.n));
+  const Buffer scratch = scratch_of(*s.kernel);
   std::vector<float> out(static_cast<std::size_t>(s.n * kColumns));
   const std::size_t bytes = m.panel_bytes() * kCallPanels, calls = kPartBytes / bytes;
   const auto pass = [&](const std::byte* part, const Reading& reading) {
@@ -56,6 +57,7 @@ void run(benchmark::State& state, const Stream& s) {
       GemmArgs a{&m, part + i * bytes, kCallPanels, tile.data(), s.n, shape, out.data(), kColumns, nullptr};
       if (i + 1 < calls) a.next = a.panels + bytes;
       a.reading = reading;
+      a.scratch = scratch.data();
       s.kernel->gemm(a);
     }
   };

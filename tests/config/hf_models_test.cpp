@@ -186,7 +186,7 @@ TEST(HfModels, RoutingOfOtherArchitectures) {
   EXPECT_FALSE(routing_of("Qwen3MoeForCausalLM", {{"norm_topk_prob", nullptr}}).routing.renormalize);
   EXPECT_FALSE(routing_of("Qwen2MoeForCausalLM", {{"norm_topk_prob", false}}).routing.renormalize);
   EXPECT_TRUE(routing_of("Qwen3NextForCausalLM", {{"norm_topk_prob", nullptr}}).routing.renormalize);
-  const Config olmoe = routing_of("OlmoeForCausalLM", json::object());
+  const Config olmoe = routing_of("OlmoeForCausalLM", {{"norm_topk_prob", false}});
   EXPECT_EQ(olmoe.routing.method, RoutingMethod::default_);
   EXPECT_EQ(olmoe.intermediate_size, 6144);
   const Config phi = routing_of("PhiMoEForCausalLM", {{"num_experts_per_tok", 2}});
@@ -199,7 +199,70 @@ TEST(HfModels, RoutingOfOtherArchitectures) {
       routing_of("Glm4MoeForCausalLM", {{"n_group", 1}, {"topk_group", 1}, {"routed_scaling_factor", 2}});
   EXPECT_EQ(glm.routing.method, RoutingMethod::deepseek_v3);
   EXPECT_EQ(glm.routing.routed_scaling_factor, 2.0);
-  EXPECT_EQ(routing_of("Dots1ForCausalLM", {{"scoring_func", "sigmoid"}}).routing.has_bias, false);
+}
+
+// What transformers 5 leaves out of a file is what the class does anyway; what a file says counts.
+TEST(HfModels, ArchitecturesOwnDefaults) {
+  json sparse = deepseek();
+  for (const char* key : {"topk_method", "scoring_func"}) sparse.erase(key);
+  for (const char* name : {"DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "Dots1ForCausalLM"}) {
+    json file = sparse;
+    file["architectures"] = {name};
+    EXPECT_EQ(create(file)->routing.scoring, Scoring::sigmoid) << name;
+    EXPECT_TRUE(create(file)->routing.has_bias) << name;
+    file["scoring_func"] = "noaux_tc";  // dots1 as published
+    EXPECT_EQ(create(file)->routing.scoring, Scoring::sigmoid) << name;
+    EXPECT_TRUE(create(file)->routing.has_bias) << name;
+    file["topk_method"] = "greedy";
+    EXPECT_FALSE(create(file)->routing.has_bias) << name;
+    file["topk_method"] = 5;
+    expect_fault(create(file), "/topk_method");
+  }
+  json file = sparse;
+  file["architectures"] = {"MiniMaxM2ForCausalLM"};
+  EXPECT_TRUE(create(file)->routing.has_bias);
+  EXPECT_EQ(create(file)->routing.scoring, Scoring::sigmoid);
+  file["use_routing_bias"] = false;
+  EXPECT_FALSE(create(file)->routing.has_bias);
+}
+
+// Where vLLM's classes and transformers' differ.
+TEST(HfModels, RoutingByBitCompat) {
+  const json vllm = {{"overrides", {{"bit_compat", "vllm"}}}};
+  json olmoe = load_json(kQwen);
+  olmoe["architectures"] = {"OlmoeForCausalLM"};
+  olmoe["norm_topk_prob"] = true;
+  EXPECT_TRUE(create(olmoe)->routing.renormalize);
+  EXPECT_FALSE(create(olmoe, vllm)->routing.renormalize);
+  json v2 = deepseek();
+  v2["architectures"] = {"DeepseekV2ForCausalLM"};
+  v2["scoring_func"] = "softmax";
+  v2["norm_topk_prob"] = true;
+  v2["topk_method"] = "greedy";
+  EXPECT_EQ(create(v2)->routing.num_expert_group, 1);
+  EXPECT_FALSE(create(v2)->routing.renormalize);
+  EXPECT_EQ(create(v2, vllm)->routing.num_expert_group, 8);
+  EXPECT_EQ(create(v2, vllm)->routing.topk_group, 4);
+  EXPECT_TRUE(create(v2, vllm)->routing.renormalize);
+  v2["topk_method"] = "group_limited_greedy";
+  EXPECT_EQ(create(v2)->routing.num_expert_group, 8);
+  EXPECT_EQ(create(v2)->routing.topk_group, 4);
+}
+
+TEST(HfModels, OtherNamesOfTheSame) {
+  json file = load_json(kQwen);
+  file["hidden_act"] = "swish";
+  EXPECT_EQ(create(file)->activation, Activation::silu);
+  file["hidden_act"] = "swosh";
+  expect_fault(create(file), "/hidden_act");
+  json phi = load_json(kMixtral);
+  phi.erase("quantization_config");
+  for (const char* name : {"PhimoeForCausalLM", "PhiMoEForCausalLM"}) {
+    phi["architectures"] = {name};
+    phi["router_jitter_noise"] = 0.02;
+    EXPECT_EQ(create(phi)->routing.method, RoutingMethod::sparse_mixer) << name;
+    EXPECT_EQ(create(phi)->routing.jitter_eps, 0.02) << name;
+  }
 }
 
 TEST(HfModels, Options) {

@@ -92,6 +92,14 @@ TEST(Routing, Rules) {
       {{{"hash_routing", true}, {"method", "topk"}}, "/hash_routing"},
       {{{"hash_routing", true}, {"num_expert_group", 2}, {"topk_group", 1}}, "/hash_routing"},
       {{{"hash_routing", true}, {"num_zero_experts", 1}, {"e_score_correction_bias", true}}, "/hash_routing"},
+      {{{"topk_weights_hold_factor", true}}, "accepted"},
+      {{{"topk_weights_hold_factor", 1}}, "/topk_weights_hold_factor"},
+      {{{"skip_id", 8}}, "accepted"},
+      {{{"skip_id", 7}}, "/skip_id"},
+      {{{"skip_id", -1}}, "/skip_id"},
+      {{{"skip_id", 2147483648}}, "/skip_id"},
+      {{{"skip_id", 9}, {"num_zero_experts", 2}, {"e_score_correction_bias", true}}, "/skip_id"},
+      {{{"skip_id", 8}, {"num_fused_shared_experts", 1}}, "/skip_id"},
       {{{"routed_scaling_factor", 1e6}}, "accepted"},
       {{{"routed_scaling_factor", 1.0000001e6}}, "/routed_scaling_factor"},
   };
@@ -117,6 +125,17 @@ TEST(Routing, Defaults) {
   ASSERT_TRUE(s);
   EXPECT_EQ(s->routing.seed, 0);
   EXPECT_EQ(s->routing.simulation_strategy, "uniform_random");
+}
+
+// Documents of those who do not use them stay as they were.
+TEST(Routing, NewMembersAreShownWhereTheyAreSet) {
+  const json plain = resolved_of(layer_document(json::object()))["routing"];
+  EXPECT_FALSE(plain.contains("skip_id"));
+  EXPECT_FALSE(plain.contains("topk_weights_hold_factor"));
+  const json set =
+      resolved_of(layer_document({{"routing", {{"skip_id", 8}, {"topk_weights_hold_factor", false}}}}))["routing"];
+  EXPECT_EQ(set["skip_id"], 8);
+  EXPECT_EQ(set["topk_weights_hold_factor"], false);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ inline std::vector<std::int32_t> packed_words(const std::vector<std::int8_t>& w,
 }
 
 struct ThreadPool {
-  static void run(void* self, std::size_t count, TaskFn task, void* arg) {
+  static Check run(void* self, std::size_t count, TaskFn task, void* arg) {
     const int n = *static_cast<int*>(self);
     std::atomic<std::size_t> next{0};
     std::vector<std::thread> threads;
@@ -41,6 +41,7 @@ struct ThreadPool {
         for (std::size_t t; (t = next.fetch_add(1)) < count;) task(arg, t);
       });
     for (std::thread& t : threads) t.join();
+    return ok();
   }
 };
 

@@ -36,7 +36,7 @@ if(NOT CMAKE_CROSSCOMPILING)
   endif()
 endif()
 
-if(NOT TARGET moe OR NOT CMAKE_BUILD_TYPE MATCHES "^(Release|RelWithDebInfo|MinSizeRel)$")
+if(NOT TARGET libmoe_shared OR NOT CMAKE_BUILD_TYPE MATCHES "^(Release|RelWithDebInfo|MinSizeRel)$")
   return()
 endif()
 file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/objects.txt CONTENT "$<JOIN:${moe_objects},\n>\n")
@@ -51,27 +51,32 @@ set(here)
 if(NOT CMAKE_CROSSCOMPILING)
   set(here --ldd)
 endif()
-moe_gate(library ${MOE_PYTHON} ${gates}/library_gate.py $<TARGET_FILE:moe> ${PROJECT_SOURCE_DIR}/abi_check/symbols.txt
+moe_gate(library ${MOE_PYTHON} ${gates}/library_gate.py $<TARGET_FILE:libmoe_shared> ${PROJECT_SOURCE_DIR}/abi_check/symbols.txt
          --soname libmoe.so.${MOE_ABI_VERSION} --readelf ${CMAKE_READELF} --nm ${CMAKE_NM} --strip ${CMAKE_STRIP}
          --source ${PROJECT_SOURCE_DIR} --source ${PROJECT_BINARY_DIR} ${here})
 
 # Tests of the cross build run on an emulated CPU with everything; these have dot products and no matrix products, and
 # neither of them.
-if(CMAKE_CROSSCOMPILING AND CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64" AND TARGET test_kernels)
+if(CMAKE_CROSSCOMPILING AND CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64" AND TARGET libmoe_test_kernels)
   list(GET CMAKE_CROSSCOMPILING_EMULATOR 0 qemu)
   foreach(cpu IN ITEMS cortex-a76 neoverse-n1 cortex-a57)
     string(REPLACE - _ name ${cpu})
     moe_gate(qemu_${name} ${CMAKE_COMMAND} -E env QEMU_LD_PREFIX=/usr/aarch64-linux-gnu
-             sh ${gates}/qemu_gate.sh ${qemu} ${cpu} $<TARGET_FILE:test_kernels>)
+             sh ${gates}/qemu_gate.sh ${qemu} ${cpu} $<TARGET_FILE:libmoe_test_kernels>)
   endforeach()
 endif()
 
-if(NOT CMAKE_CROSSCOMPILING)
+if(NOT CMAKE_CROSSCOMPILING AND MOE_INSTALL)
   moe_gate(install sh ${gates}/install_gate.sh ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${CMAKE_C_COMPILER})
+  moe_gate(subproject sh ${gates}/subproject_gate.sh ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${CMAKE_CURRENT_BINARY_DIR}/subproject
+           ${CMAKE_C_COMPILER} ${CMAKE_CXX_COMPILER})
+  set_tests_properties(gates.subproject PROPERTIES TIMEOUT 1800) # compiles the library
+endif()
+if(NOT CMAKE_CROSSCOMPILING)
   # The first x86-64 there was: an instruction beyond the baseline on any path that this program takes is a SIGILL.
   find_program(MOE_QEMU_X86 NAMES qemu-x86_64)
-  if(MOE_QEMU_X86 AND TARGET test_kernels AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-    moe_gate(qemu64 sh ${gates}/qemu_gate.sh ${MOE_QEMU_X86} qemu64 $<TARGET_FILE:test_base> $<TARGET_FILE:test_kernels>)
-    moe_gate(qemu_haswell sh ${gates}/qemu_gate.sh ${MOE_QEMU_X86} Haswell $<TARGET_FILE:test_kernels>)
+  if(MOE_QEMU_X86 AND TARGET libmoe_test_kernels AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    moe_gate(qemu64 sh ${gates}/qemu_gate.sh ${MOE_QEMU_X86} qemu64 $<TARGET_FILE:libmoe_test_base> $<TARGET_FILE:libmoe_test_kernels>)
+    moe_gate(qemu_haswell sh ${gates}/qemu_gate.sh ${MOE_QEMU_X86} Haswell $<TARGET_FILE:libmoe_test_kernels>)
   endif()
 endif()

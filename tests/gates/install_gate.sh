@@ -23,16 +23,46 @@ DESTDIR=$dir/runtime cmake --install "$build" --prefix /usr --component Runtime 
 DESTDIR=$dir/all cmake --install "$build" --prefix /usr >/dev/null
 list() { (cd "$1" && find . ! -type d | sed 's|^\./||' | sort); }
 libdir=$(dirname "$(list "$dir/runtime" | head -1)") # usr/lib/x86_64-linux-gnu or usr/lib
-list "$dir/runtime" | grep -Evx "$libdir/libmoe\.so\.[0-9.]+" && fail "not of component Runtime"
-list "$dir/all" | grep -Evx "$libdir/(libmoe\.(so(\.[0-9.]+)?|a)|pkgconfig/libmoe\.pc|cmake/moe/moe(Config|ConfigVersion|Targets|Targets-[a-z]+)\.cmake)|usr/include/moe/moe\.h|usr/share/moe/moe_abi\.json" && fail "unexpected file"
+docs='usr/share/doc/libmoe/(LICENSE|NOTICE|notices/[a-z-]+)'
+list "$dir/runtime" | grep -Evx "$libdir/libmoe\.so\.[0-9.]+|$docs" && fail "not of component Runtime"
+list "$dir/all" | grep -Evx "$libdir/(libmoe\.(so(\.[0-9.]+)?|a)|pkgconfig/libmoe\.pc|cmake/moe/moe(Config|ConfigVersion|Targets|Targets-[a-z]+)\.cmake)|usr/include/moe/moe\.h|usr/share/moe/moe_abi\.json|$docs" && fail "unexpected file"
 for f in $libdir/libmoe.so $libdir/libmoe.so.0 $libdir/pkgconfig/libmoe.pc usr/include/moe/moe.h usr/share/moe/moe_abi.json; do
   [ -e "$dir/all/$f" ] || fail "$f is missing"
 done
+cmp "$source/LICENSE" "$dir/runtime/usr/share/doc/libmoe/LICENSE" || fail "LICENSE"
+sed -n 's/^- \([a-z-]*\) (.*/\1/p' "$dir/runtime/usr/share/doc/libmoe/NOTICE" >"$dir/packages"
+[ "$(wc -l <"$dir/packages")" -ge 4 ] || fail "NOTICE names no packages"
+while read -r package; do
+  grep -qi copyright "$dir/runtime/usr/share/doc/libmoe/notices/$package" || fail "no notice of $package"
+done <"$dir/packages"
+
+# --- stripped; what was taken away is installed on request, by the build id ---
+so=$(readlink -f "$dir/all/$libdir/libmoe.so")
+readelf -SW "$so" | grep -E ' \.(debug_|symtab|strtab)' && fail "the installed library is not stripped"
+[ "$(wc -c <"$so")" -lt 3000000 ] || fail "the installed library has $(wc -c <"$so") bytes"
+DESTDIR=$dir/debug cmake --install "$build" --prefix /usr --component Debug >/dev/null
+id=$(readelf -n "$so" | sed -n 's/.*Build ID: //p')
+file=usr/lib/debug/.build-id/$(echo "$id" | cut -c1-2)/$(echo "$id" | cut -c3-).debug
+[ "$(list "$dir/debug")" = "$file" ] || fail "component Debug is not $file alone"
+readelf -SW "$dir/debug/$file" | grep -q ' \.debug_info' || fail "no debug information in $file"
+readelf -n "$dir/debug/$file" | grep -q "$id" || fail "$file is of another library"
 
 # --- the tree somewhere else ---
 mv "$dir/all/usr" "$dir/moved"
 grep -rlE "$dir/all|$source|$build" "$dir/moved" --include='*.cmake' --include='*.pc' && fail "absolute path in the files above"
 lib=$dir/moved/${libdir#usr/}
+
+# --- loaded and unloaded: nothing is left behind, by calls and worker threads neither ---
+# (What malloc keeps for the next call of a size, and an arena for each thread, count as in use: without those.)
+export GLIBC_TUNABLES=glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1
+"$cc" -O1 "$consumer/load_cycles.c" -o "$dir/load_cycles" -ldl
+"$dir/load_cycles" "$lib/libmoe.so" || fail "loading and unloading leaks"
+for plugin in consumer layer; do
+  "$cc" -O1 -shared -fPIC -Dmain=plugin_main -I "$dir/moved/include" "$consumer/$plugin.c" -o "$dir/$plugin.so" "$lib/libmoe.so" -Wl,-rpath,"$lib"
+  "$dir/load_cycles" "$lib/libmoe.so" "$dir/$plugin.so" >/dev/null 2>"$dir/log" || { tail -1 "$dir/log"; fail "loading and unloading $plugin leaks"; }
+done
+unset GLIBC_TUNABLES
+
 export PKG_CONFIG_PATH="$lib/pkgconfig"
 [ "$(pkg-config --variable=abi_version libmoe)" = 0 ] || fail "abi_version of libmoe.pc"
 [ -s "$(pkg-config --variable=abi_json libmoe)" ] || fail "abi_json of libmoe.pc leads nowhere"

@@ -7,6 +7,7 @@
 - needs libc, libm and the loader only; no RPATH; the right SONAME
 - RELRO and BIND_NOW, no executable stack, no text relocation, a build id
 - below 3 MB stripped; no path of the source or build folder inside
+- of glibc no later version than 2.35, built on Debian 12 (the headers of later ones bring later functions)
 """
 import argparse
 import os
@@ -18,6 +19,8 @@ import tempfile
 NEEDED = re.compile(r"lib(c|m)\.so\.6|ld-linux-[a-z0-9_\-]+\.so\.\d")
 LOADED = re.compile(r"linux-vdso\.so\.1|lib(c|m)\.so\.6|ld-linux-[a-z0-9_\-]+\.so\.\d")
 MAX_BYTES = 3_000_000
+MAX_GLIBC = (2, 35)
+DEBIAN_12 = (2, 36)
 
 
 def run(*command):
@@ -68,6 +71,18 @@ def elf_faults(args):
         yield "no build id"
 
 
+def numbers(version):
+    return tuple(map(int, version.split(".")))
+
+
+def glibc_faults(args):
+    if numbers(os.confstr("CS_GNU_LIBC_VERSION").split()[1]) > DEBIAN_12:
+        return
+    for name, version in re.findall(r" (\w+)@GLIBC_([0-9.]+)", run(args.readelf, "--dyn-syms", "-W", args.library)):
+        if numbers(version) > MAX_GLIBC:
+            yield f"needs {name} of glibc {version}"
+
+
 def size_and_path_faults(args):
     with tempfile.TemporaryDirectory() as folder:
         stripped = os.path.join(folder, "stripped.so")
@@ -94,7 +109,7 @@ def main():
     parser.add_argument("--source", action="append", default=[])
     parser.add_argument("--ldd", action="store_true", help="the library is for this machine: ask the loader too")
     args = parser.parse_args()
-    faults = [*export_faults(args), *elf_faults(args), *size_and_path_faults(args)]
+    faults = [*export_faults(args), *elf_faults(args), *glibc_faults(args), *size_and_path_faults(args)]
     if args.ldd:
         for line in run("ldd", args.library).splitlines():
             name = os.path.basename(line.split()[0])

@@ -7,7 +7,8 @@
   function, compiled for that ISA, for everyone
 - an instruction beyond baseline x86-64 in any other object (AVX registers or encodings, BMI, POPCNT, SSSE3 and later)
 - a call that ends the process, prints, touches process state or reaches out (files: only in the rooms that may)
-- what brings much of libstdc++ into the library (std::locale, std::to_chars of floating-point numbers)
+- what brings much of libstdc++ into the library (std::locale, std::to_chars of floating-point numbers), or needs a late
+  glibc
 
 And what it must: a prefetch where its source in DIR, or a piece (.inl) of it, asks for one. GCC takes a function that only
 prefetches for one without effects and drops its calls unless it is inlined.
@@ -25,12 +26,17 @@ WRAPPED = r"base/(json|log)\.cpp"
 FORBIDDEN = [
     (r"abort|_?exit|_Exit|quick_exit|__assert_fail|_ZSt9terminatev__unused|_ZSt21__glibcxx_assert_failPKciS0_S0_", WRAPPED),
     (r"signal|sigaction|raise|kill|setlocale|uselocale|setenv|putenv|unsetenv|chdir|srand|rand", r"(?!)"),
+    (r"pthread_(sigmask|kill|sigqueue)|sigprocmask|sigpending|sig(timed)?wait(info)?|sigqueue|sigsuspend",
+     r"(io/new_file|run/pool)\.cpp"),  # blocked around a write and taken back; blocked in worker threads
     (r"socket|connect|system|popen|execv[pe]*|posix_spawnp?|dlopen", r"(?!)"),
     (r"printf|__printf_chk|puts|putchar|perror|stdout|stderr|_ZSt4(cout|cerr|clog)", WRAPPED),
     (r"getenv|secure_getenv", r"(base/platform[a-z0-9_]*|run/context)\.cpp"),
     (r"_ZNK?St6locale\w*|_ZSt9use_facet\w*|_ZNK?St8ios_base\w*", r"(?!)"),  # 400 KB of a bundled libstdc++
+    (r"strerrorname_np|strerrordesc_np|sigabbrev_np", r"(?!)"),  # glibc 2.32
     (r"_ZSt8to_charsPcS_[fdeg]\w*", r"(?!)"),  # 135 KB: base/decimal.h writes floating-point numbers
-    (r"(open|openat|fopen|mmap|creat)(64)?", r"(io/.*|base/(buffer|topology|platform|process_mark)[a-z0-9_]*\.cpp)"),
+    (r"(rename|unlink|link|symlink|mk(dir|fifo|nod))(at|at2)?|remove|rmdir|f?(chmod|chown|truncate64|truncate)(at)?|flock|"
+     r"f?setxattr|f?removexattr", r"io/new_file\.cpp"),
+    (r"(open|openat|fopen|mmap|creat|opendir|fdopendir)(64)?", r"(io/.*|base/(buffer|topology|platform|process_mark)[a-z0-9_]*\.cpp)"),
 ]
 BEYOND_BASELINE = re.compile(
     r"^\s+[0-9a-f]+:\s+(?:\{[a-z0-9]+\} )?(v\w+\s.*%[xyz]mm.*|.*%(?:[yz]mm|tmm)\d.*|"

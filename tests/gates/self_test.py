@@ -3,11 +3,14 @@
 
     tests/gates/self_test.py CC CXX      (x86-64 host)
 """
+import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
+
+from library_gate import DEBIAN_12, numbers
 
 HERE = pathlib.Path(__file__).resolve().parent
 GOOD_FLAGS = ["-shared", "-fPIC", "-Wl,-soname,libmoe.so.0", "-Wl,-z,relro,-z,now", "-Wl,--build-id=sha1"]
@@ -79,6 +82,8 @@ def main(cc, cxx):
         b.library("lazy binding", "BIND_NOW", flags=["-Wl,-z,lazy"])
         b.library("no RELRO", "RELRO", flags=["-Wl,-z,norelro"])
         b.library("executable stack", "executable stack", flags=["-Wl,-z,execstack"])
+        b.library("later glibc", "needs arc4random of glibc 2.36" if numbers(os.confstr("CS_GNU_LIBC_VERSION")[6:]) <= DEBIAN_12 else None,
+                  GOOD_SOURCE + "unsigned arc4random(void);\n__attribute__((used)) static unsigned (*const keep)(void) = arc4random;\n")
         b.library("source path", "is inside", GOOD_SOURCE.replace("(int)strlen(s)", '(int)strlen(s) + (s == (const char*)__FILE__ + 1)')
                   + "const char* moe_path(void);\n__attribute__((used)) const char* moe_path(void) { return __FILE__; }\n")
         b.library("too large", "the limit is", GOOD_SOURCE + "__attribute__((used)) static const char big[4000000] = {1};\n")
@@ -87,6 +92,7 @@ def main(cc, cxx):
         b.object("abort", "needs abort", "run/a.cpp", "#include <cstdlib>\nvoid f() { std::abort(); }\n")
         b.object("assert", "__assert_fail", "run/a.cpp", "#include <cassert>\nvoid f(int a) { assert(a); }\n")
         b.object("locale", "needs _ZNSt6locale", "base/log.cpp", "#include <locale>\nstd::locale f() { return std::locale(); }\n")
+        b.object("glibc 2.32", "needs strerrorname_np", "io/a.cpp", "#include <cstring>\nconst char* f() { return strerrorname_np(2); }\n")
         b.object("to_chars", "needs _ZSt8to_charsPcS_d", "base/json.cpp",
                  "#include <charconv>\nchar* f(char* p, double d) { return std::to_chars(p, p + 30, d).ptr; }\n")
         b.object("abort in the log file", None, "base/log.cpp", "#include <cstdlib>\nvoid f() { std::abort(); }\n")
@@ -94,6 +100,10 @@ def main(cc, cxx):
         b.object("stderr", "needs stderr", "run/a.cpp", "#include <cstdio>\nvoid f() { std::fputs(\"x\", stderr); }\n")
         b.object("opening a file", "needs fopen", "run/a.cpp", "#include <cstdio>\nvoid* f() { return std::fopen(\"x\", \"r\"); }\n")
         b.object("opening a file in io", None, "io/a.cpp", "#include <cstdio>\nvoid* f() { return std::fopen(\"x\", \"r\"); }\n")
+        mask = "#include <csignal>\nint f() { return pthread_sigmask(SIG_BLOCK, nullptr, nullptr); }\n"
+        b.object("signal mask", "needs pthread_sigmask", "io/a.cpp", mask)
+        b.object("signal mask around a write", None, "io/new_file.cpp", mask)
+        b.object("removing a file", "needs unlink", "io/a.cpp", "#include <unistd.h>\nint f() { return unlink(\"x\"); }\n")
         b.object("locale", "needs setlocale", "run/a.cpp", "#include <clocale>\nvoid f() { std::setlocale(LC_ALL, \"C\"); }\n")
         b.object("dlopen", "needs dlopen", "run/a.cpp", "#include <dlfcn.h>\nvoid* f() { return dlopen(\"x\", 1); }\n")
         b.object("AVX outside kernels", "beyond baseline", "run/a.cpp", "float f(float a) { return a * 2; }\n", ("-O2", "-mavx2"))

@@ -228,11 +228,31 @@ TEST(Packed, NoExpertsOnThisRank) {
   EXPECT_EQ(p->payload.size(), 0u);
 }
 
-TEST(Packed, ManyChunksAreHashed) {
+// Of several chunks, and of several pieces when it is saved.
+PackedInfo big_info() {
   PackedInfo info = small_info();
   info.layout = p16_int4_layout(
       {.experts = 3, .hidden = 2048, .intermediate = 1024, .group = 128, .gated = true, .has_bias = false});
   info.layout_id = info.layout.id();
+  return info;
+}
+
+TEST(Packed, ChunksAreHashedInAnyOrder) {
+  const PackedInfo info = big_info();
+  const Sealed forwards = seal(info);
+  const std::vector<std::byte> expected = copy_of(forwards.packed);
+  Parallel backwards;
+  backwards.run = [](void*, std::size_t count, TaskFn task, void* arg) {
+    while (count-- > 0) task(arg, count);
+    return ok();
+  };
+  const auto p = seal_packed(info, forwards.memory.bytes(), backwards, "owned", nullptr);
+  ASSERT_TRUE(p) << p.error().message;
+  EXPECT_TRUE(copy_of(*p) == expected);
+}
+
+TEST(Packed, ManyChunksAreHashed) {
+  const PackedInfo info = big_info();
   const Sealed s = seal(info);
   ASSERT_GT(s.packed.payload.size(), 2 * kHashChunk);
   const std::size_t offset = packed_payload_offset(info);
@@ -449,6 +469,18 @@ TEST(PackedHostile, NotAFile) {
   for (const std::string& path : {dir.file("absent"), dir.path(), dir.file("fifo"), std::string("/dev/zero")})
     for (const LoadFlags f : {LoadFlags{}, LoadFlags{.mmap = true}})
       EXPECT_EQ(load_packed(path.c_str(), f, system_allocator(), nullptr, {}, nullptr).error().code, Code::io) << path;
+}
+
+TEST(PackedSave, ABigBlockByteForByte) {
+  const TempDir dir;
+  const Sealed s = seal(big_info());
+  ASSERT_GT(s.packed.block.size(), std::size_t{8} << 20);
+  const std::string path = dir.file("layer");
+  ASSERT_TRUE(save_packed(s.packed, path.c_str(), nullptr));
+  EXPECT_EQ(std::filesystem::file_size(path), s.packed.block.size());
+  const auto loaded = load_packed(path.c_str(), {.verify = true}, system_allocator(), nullptr, {}, nullptr);
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  expect_same(*loaded, s.packed);
 }
 
 TEST(PackedSave, LeavesNothingBehind) {

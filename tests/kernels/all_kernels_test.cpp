@@ -75,10 +75,10 @@ TEST_P(Rows, GemmGivesTheBitsOfTheScalarRow) {
         ASSERT_EQ(tile, make_tile(scalar, shape, d.x.data(), n, rule)) << kernel.id->name << " k " << c.k << " n " << n;
         const std::int64_t ld = d.m.panels() * kPanelRows + 3;
         std::vector<float> want(static_cast<std::size_t>(n * ld), -1.0f), got = want;
-        scalar.gemm({&d.m, d.packed.data(), d.m.panels(), tile.data(), n, shape, want.data(), ld, nullptr});
+        multiply(scalar, {&d.m, d.packed.data(), d.m.panels(), tile.data(), n, shape, want.data(), ld, nullptr});
         const Reading reading{.in_order = fill == Fill::small, .pairs = fill != Fill::small};
-        kernel.gemm({&d.m, d.packed.data(), d.m.panels(), tile.data(), n, shape, got.data(), ld, d.packed.data(), 0, 0,
-                     1, reading});
+        multiply(kernel, {&d.m, d.packed.data(), d.m.panels(), tile.data(), n, shape, got.data(), ld, d.packed.data(),
+                          0, 0, 1, reading});
         ASSERT_EQ(0, std::memcmp(want.data(), got.data(), want.size() * 4))
             << kernel.id->name << " rows " << d.m.rows() << " k " << c.k << " g " << c.group << " n " << n;
       }
@@ -106,8 +106,8 @@ TEST_P(Rows, RandomShapes) {
     const auto tile = make_tile(scalar, shape, d.x.data(), n, HalfRule::away);
     const std::int64_t ld = d.m.panels() * kPanelRows;
     std::vector<float> want(static_cast<std::size_t>(n * ld)), got = want;
-    scalar.gemm({&d.m, d.packed.data(), d.m.panels(), tile.data(), n, shape, want.data(), ld, nullptr});
-    kernel.gemm({&d.m, d.packed.data(), d.m.panels(), tile.data(), n, shape, got.data(), ld, nullptr});
+    multiply(scalar, {&d.m, d.packed.data(), d.m.panels(), tile.data(), n, shape, want.data(), ld, nullptr});
+    multiply(kernel, {&d.m, d.packed.data(), d.m.panels(), tile.data(), n, shape, got.data(), ld, nullptr});
     ASSERT_EQ(0, std::memcmp(want.data(), got.data(), want.size() * 4))
         << kernel.id->name << " round " << round << " rows " << d.m.rows() << " k " << c.k << " g " << c.group << " n "
         << n;
@@ -186,8 +186,8 @@ TEST_P(FloatRows, RandomShapes) {
     const auto tile = make_tile(kernel, shape, d.x.data(), n, HalfRule::away);
     const std::int64_t ld = d.m.panels() * kPanelRows + 1;
     std::vector<float> want(static_cast<std::size_t>(n * ld), -1.0f), got = want;
-    scalar.gemm({&d.m, d.packed.data(), d.m.panels(), tile.data(), n, shape, want.data(), ld, nullptr});
-    kernel.gemm({&d.m, d.packed.data(), d.m.panels(), tile.data(), n, shape, got.data(), ld, d.packed.data()});
+    multiply(scalar, {&d.m, d.packed.data(), d.m.panels(), tile.data(), n, shape, want.data(), ld, nullptr});
+    multiply(kernel, {&d.m, d.packed.data(), d.m.panels(), tile.data(), n, shape, got.data(), ld, d.packed.data()});
     for (auto* v : {&want, &got})
       for (float& y : *v) y = std::isnan(y) ? NAN : y;
     ASSERT_EQ(0, std::memcmp(want.data(), got.data(), want.size() * 4))

@@ -56,8 +56,8 @@ class Maker {
 std::vector<float> results(const Kernel& kernel, const Case& c, bool next = false) {
   const auto tile = make_tile(kernel, c.shape(), c.x.data(), c.n, HalfRule::away);
   std::vector<float> out(static_cast<std::size_t>(c.n * c.ld()), -1.0f);
-  kernel.gemm({&c.m, c.packed.data(), c.m.panels(), tile.data(), c.n, c.shape(), out.data(), c.ld(),
-               next ? c.packed.data() : nullptr});
+  multiply(kernel, {&c.m, c.packed.data(), c.m.panels(), tile.data(), c.n, c.shape(), out.data(), c.ld(),
+                    next ? c.packed.data() : nullptr});
   return out;
 }
 
@@ -108,8 +108,8 @@ TEST_P(Bf16Rows, BitsOfARowAlone) {
     const auto tile = make_tile(kernel, c.shape(), c.x.data() + r * c.m.k, 1, HalfRule::away);
     for (std::int64_t p = 0; p < c.m.panels(); ++p) {
       float one[kPanelRows];
-      kernel.gemm({&c.m, c.packed.data() + static_cast<std::size_t>(p) * c.m.panel_bytes(), 1, tile.data(), 1,
-                   c.shape(), one, kPanelRows, nullptr});
+      multiply(kernel, {&c.m, c.packed.data() + static_cast<std::size_t>(p) * c.m.panel_bytes(), 1, tile.data(), 1,
+                        c.shape(), one, kPanelRows, nullptr});
       ASSERT_EQ(0, std::memcmp(one, all.data() + r * c.ld() + p * kPanelRows, sizeof one)) << words(c);
     }
   }

@@ -67,7 +67,7 @@ TEST_P(GuardedRows, QuantiseAndGemm) {
       const std::int64_t columns = m.panels() * kPanelRows, ld = columns + n % 3;
       std::vector<float> want(static_cast<std::size_t>((n - 1) * ld + columns), -1.0f);
       const std::vector<float> before = want;
-      scalar().gemm({&m, packed.data(), m.panels(), tile.data(), n, shape, want.data(), ld, nullptr});
+      multiply(scalar(), {&m, packed.data(), m.panels(), tile.data(), n, shape, want.data(), ld, nullptr});
       for (const Flush flush : kFlushes) {
         const Guarded made(tile.size(), flush, 64);
         std::memset(made.data(), 0, made.size());
@@ -82,7 +82,8 @@ TEST_P(GuardedRows, QuantiseAndGemm) {
         // prefetching past the weights is no access
         const std::byte* next = panels.data() + panels.size();
         const Reading reading{.in_order = columns % 32 == 0, .pairs = columns % 32 != 0};
-        kernel().gemm({&m, panels.data(), m.panels(), a.data(), n, shape, out.as<float>(), ld, next, 0, 0, 1, reading});
+        multiply(kernel(),
+                 {&m, panels.data(), m.panels(), a.data(), n, shape, out.as<float>(), ld, next, 0, 0, 1, reading});
         ASSERT_EQ(out.bytes(), bytes_of(want)) << kernel().id->name << " k " << s.k << " g " << s.group << " n " << n;
       }
     }

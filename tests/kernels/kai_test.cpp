@@ -76,8 +76,8 @@ std::vector<float> matmul(const Kernel& k, const P16Matrix& m, const std::vector
     const TileShape shape = kai_shape(m.k, m.group);
     const auto tile = make_tile(k, shape, x.data() + r * m.k, n, rule);
     for (std::int64_t p = 0; p < m.panels(); p += step)
-      k.gemm({&m, packed.data(), std::min(step, m.panels() - p), tile.data(), n, shape,
-              padded.data() + r * ld + p * kPanelRows, ld, nullptr, p});
+      multiply(k, {&m, packed.data(), std::min(step, m.panels() - p), tile.data(), n, shape,
+                   padded.data() + r * ld + p * kPanelRows, ld, nullptr, p});
   }
   return unpadded(m, padded);
 }
@@ -210,7 +210,7 @@ std::vector<float> on_p16(const Data& d) {
   std::vector<float> padded(static_cast<std::size_t>(rows * ld));
   for (int r = 0; r < rows; ++r) {
     const auto tile = make_tile(scalar, shape, d.x.data() + r * d.m.k, 1, d.rule);
-    scalar.gemm({&d.m, d.p16.data(), d.m.panels(), tile.data(), 1, shape, padded.data() + r * ld, ld, nullptr});
+    multiply(scalar, {&d.m, d.p16.data(), d.m.panels(), tile.data(), 1, shape, padded.data() + r * ld, ld, nullptr});
   }
   return unpadded(d.m, padded);
 }
@@ -306,7 +306,7 @@ TEST_P(KaiRows, GuardPages) {
       ASSERT_EQ(made.bytes(), tile);
       const Guarded weights(d.kai.data(), d.kai.size(), flush, 16), a(tile.data(), tile.size(), flush, 64);
       const Guarded out(want.size() * 4, flush, 4);
-      kernel.gemm({&d.m, weights.data(), d.m.panels(), a.data(), n, shape, out.as<float>(), ld, nullptr});
+      multiply(kernel, {&d.m, weights.data(), d.m.panels(), a.data(), n, shape, out.as<float>(), ld, nullptr});
       ASSERT_EQ(0, std::memcmp(out.data(), want.data(), want.size() * 4)) << round;
     }
   }

@@ -100,10 +100,10 @@ TEST_P(Symmetric, RandomShapes) {
         << kernel().id->name << " k " << c.k << " g " << c.group << " n " << n;
     const std::int64_t ld = m.panels() * kPanelRows + 3;
     std::vector<float> want(static_cast<std::size_t>(n * ld), -1.0f), got = want;
-    scalar().gemm({&m, packed.data(), m.panels(), tile.data(), n, shape, want.data(), ld, nullptr});
+    multiply(scalar(), {&m, packed.data(), m.panels(), tile.data(), n, shape, want.data(), ld, nullptr});
     const Reading reading{64 * pick(0, 200), pick(0, 1) == 1, pick(0, 1) == 1, pick(0, 1) == 1};
-    kernel().gemm(
-        {&m, packed.data(), m.panels(), tile.data(), n, shape, got.data(), ld, packed.data(), 0, 0, 1, reading});
+    multiply(kernel(),
+             {&m, packed.data(), m.panels(), tile.data(), n, shape, got.data(), ld, packed.data(), 0, 0, 1, reading});
     for (auto* v : {&want, &got})
       for (float& y : *v) y = std::isnan(y) ? NAN : y;
     ASSERT_EQ(0, std::memcmp(want.data(), got.data(), want.size() * 4))

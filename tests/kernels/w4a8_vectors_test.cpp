@@ -26,7 +26,7 @@ std::vector<float> matmul(const Kernel& k, const P16Matrix& m, const std::vector
     const int n = std::min(k.tile_rows, rows - r);
     const TileShape shape{m.k, m.group};
     const auto tile = make_tile(k, shape, x.data() + r * m.k, n, rule);
-    k.gemm({&m, packed.data(), m.panels(), tile.data(), n, shape, padded.data() + r * ld, ld, nullptr});
+    multiply(k, {&m, packed.data(), m.panels(), tile.data(), n, shape, padded.data() + r * ld, ld, nullptr});
   }
   return unpadded(m, padded);
 }

@@ -13,6 +13,7 @@
 
 #include "base/buffer.h"
 #include "base/topology.h"
+#include "support/temp_dir.h"
 
 namespace moe::test::context_test {
 namespace {
@@ -50,6 +51,21 @@ TEST(Context, DefaultsOfTheHeader) {
     EXPECT_GE(c->num_threads(), 1);
     EXPECT_LE(static_cast<std::size_t>(c->num_threads()), allowed_cpus().size());
   }
+}
+
+TEST(Context, ThreadsAreCoresWithinTheQuota) {
+  const struct {
+    const char* cpu_max;  // of the control group
+    int threads;          // of 8 CPUs that know no cores
+  } rows[] = {{"max 100000\n", 8},    {"300000 100000\n", 3}, {"250000 100000\n", 2},
+              {"900000 100000\n", 8}, {"50000 100000\n", 1},  {"99999999900000 100000\n", 8}};
+  for (const auto& r : rows) {
+    const TempDir dir;
+    dir.write("proc/self/cgroup", "0::/job\n");
+    dir.write("sys/fs/cgroup/job/cpu.max", r.cpu_max);
+    EXPECT_EQ(default_threads({0, 1, 2, 3, 4, 5, 6, 7}, dir.path()), r.threads) << r.cpu_max;
+  }
+  EXPECT_EQ(default_threads({}, TempDir().path()), 1);
 }
 
 TEST(Context, OptionsAsGiven) {
@@ -131,10 +147,11 @@ struct Hooks {
         [](void* user, std::int32_t, const char*, const char*, std::size_t) { ++static_cast<Hooks*>(user)->messages; },
         this};
     h.log_destroy = [](void* user) { ++static_cast<Hooks*>(user)->log_destroyed; };
-    h.parallel = {.num_threads = 5, .self = this, .run = [](void* self, std::size_t count, TaskFn task, void* arg) {
-                    ++static_cast<Hooks*>(self)->runs;
-                    for (std::size_t i = count; i-- > 0;) task(arg, i);
-                  }};
+    h.threads =
+        std::make_shared<HostThreads>(HostParallel{5, this, [](void* self, std::size_t count, TaskFn task, void* arg) {
+                                                     ++static_cast<Hooks*>(self)->runs;
+                                                     for (std::size_t i = count; i-- > 0;) task(arg, i);
+                                                   }});
     h.parallel_destroy = [](void* user) { ++static_cast<Hooks*>(user)->parallel_destroyed; };
     h.allocator = {this, [](void*, std::size_t, std::size_t, std::int32_t) -> void* { return nullptr; },
                    [](void*, void*, std::size_t, std::size_t) {}};
@@ -173,7 +190,7 @@ TEST(Context, CallersThreadsAndMemoryAreUsed) {
   EXPECT_EQ(p.num_threads, 5);
   int ran = 0;
   auto body = [&ran](std::size_t) { ++ran; };
-  p.each(9, body);
+  EXPECT_TRUE(p.each(9, body));
   EXPECT_EQ(ran, 9);
   EXPECT_EQ(hooks.runs, 1);
   EXPECT_EQ(c->allocator().user, &hooks);
@@ -185,7 +202,7 @@ TEST(Context, OwnThreadsRunEveryTask) {
     ASSERT_TRUE(c);
     std::vector<int> counts(200, 0);
     auto body = [&counts](std::size_t i) { ++counts[i]; };
-    c->parallel().each(counts.size(), body);
+    EXPECT_TRUE(c->parallel().each(counts.size(), body));
     EXPECT_EQ(counts, std::vector<int>(200, 1)) << text;
   }
 }
@@ -208,7 +225,7 @@ TEST(Context, WithoutContext) {
   EXPECT_EQ(p.num_threads, 1);
   int ran = 0;
   auto body = [&ran](std::size_t) { ++ran; };
-  p.each(3, body);
+  EXPECT_TRUE(p.each(3, body));
   EXPECT_EQ(ran, 3);
   EXPECT_EQ(allocator_of(nullptr).allocate, system_allocator().allocate);
   const auto c = make("");
@@ -285,7 +302,7 @@ TEST(Context, FlushDenormalsHoldsInTasksOnly) {
       for (std::size_t count : {1u, 2u, 64u}) {
         std::vector<float> quotients(count, 1.0f);
         auto body = [&quotients](std::size_t i) { quotients[i] = denormal_quotient(); };
-        c->parallel().each(count, body);
+        EXPECT_TRUE(c->parallel().each(count, body));
         EXPECT_EQ(quotients, std::vector<float>(count, 0.0f)) << text << (own ? " own" : " lent");
         EXPECT_GT(denormal_quotient(), 0.0f);  // restored
       }
@@ -297,7 +314,7 @@ TEST(Context, DenormalsStayByDefault) {
   ASSERT_TRUE(c);
   std::vector<float> quotients(64, 0.0f);
   auto body = [&quotients](std::size_t i) { quotients[i] = denormal_quotient(); };
-  c->parallel().each(64, body);
+  EXPECT_TRUE(c->parallel().each(64, body));
   for (float q : quotients) EXPECT_GT(q, 0.0f);
 }
 #endif

@@ -98,16 +98,16 @@ Bytes rows_of(const Batch& b, const Bytes& out, const std::vector<std::int64_t>&
 std::shared_ptr<Context> host_threads() {
   constexpr std::size_t kThreads = 4;
   ContextHooks hooks;
-  hooks.parallel = {
-      .num_threads = kThreads, .self = nullptr, .run = [](void*, std::size_t count, TaskFn task, void* arg) {
-        std::vector<std::thread> team;
-        for (std::size_t n = 0; n < kThreads; ++n)
-          team.emplace_back([=] {
-            for (std::size_t i = count; i-- > 0;)
-              if (i % kThreads == n) task(arg, i);
-          });
-        for (std::thread& t : team) t.join();
-      }};
+  hooks.threads = std::make_shared<HostThreads>(
+      HostParallel{kThreads, nullptr, [](void*, std::size_t count, TaskFn task, void* arg) {
+                     std::vector<std::thread> team;
+                     for (std::size_t n = 0; n < kThreads; ++n)
+                       team.emplace_back([=] {
+                         for (std::size_t i = count; i-- > 0;)
+                           if (i % kThreads == n) task(arg, i);
+                       });
+                     for (std::thread& t : team) t.join();
+                   }});
   return *Context::create("", hooks);
 }
 
@@ -119,14 +119,15 @@ struct CancelsBefore {
 
   std::shared_ptr<Context> context() {
     ContextHooks hooks;
-    hooks.parallel = {.num_threads = 4, .self = this, .run = [](void* self, std::size_t count, TaskFn task, void* arg) {
-                        auto& s = *static_cast<CancelsBefore*>(self);
-                        ++s.runs;
-                        for (std::size_t i = 0; i < count; ++i, ++s.tasks) {
-                          if (s.until-- == 0) s.control->cancel(), s.in_run = s.runs;
-                          task(arg, i);
-                        }
-                      }};
+    hooks.threads =
+        std::make_shared<HostThreads>(HostParallel{4, this, [](void* self, std::size_t count, TaskFn task, void* arg) {
+                                                     auto& s = *static_cast<CancelsBefore*>(self);
+                                                     ++s.runs;
+                                                     for (std::size_t i = 0; i < count; ++i, ++s.tasks) {
+                                                       if (s.until-- == 0) s.control->cancel(), s.in_run = s.runs;
+                                                       task(arg, i);
+                                                     }
+                                                   }});
     return *Context::create("", hooks);
   }
 };

@@ -186,6 +186,30 @@ TEST(LayerCalls, CountsTokensPerExpert) {
   EXPECT_EQ(got, std::vector<std::uint64_t>(8, 0));
 }
 
+// Whoever chooses the kernel: a row whose groups are multiples of 64 would read beyond the tiles of groups of 32.
+TEST(LayerCreate, RefusesAKernelThatDoesNotTakeTheLayout) {
+  for (const LayerShape& s :
+       {LayerShape{.group = 32}, LayerShape{.intermediate = 128, .group = 64}, LayerShape{.layout = LayoutKind::p16_w4},
+        LayerShape{.layout = LayoutKind::p16_w8, .zeros = true},
+        LayerShape{.group = -1, .layout = LayoutKind::p16_bf16}}) {
+    const auto config = tiny_config(s);
+    const auto packed = pack_layer(s, random_weights(s, 1));
+    const Layout& layout = packed->info.layout;
+    int made = 0;
+    for (const Kernel* k : kernels()) {
+      const bool takes = k->id->layout == layout.kind && k->id->takes(layout);
+      const auto layer = Layer::create({config, packed, nullptr, k, "CPU_INT4", "", {}, {}});
+      ASSERT_EQ(static_cast<bool>(layer), takes) << k->id->name << " " << layout.id();
+      made += takes ? 1 : 0;
+      if (takes) continue;
+      EXPECT_EQ(layer.error().code, Code::internal);
+      EXPECT_EQ(layer.error().message,
+                "kernel: " + std::string(k->id->name) + " does not take the layout " + layout.id());
+    }
+    EXPECT_GT(made, 0) << layout.id();
+  }
+}
+
 // --- against a plain computation -----------------------------------------------------------------------
 
 double plain_activation(const LayerShape& s, double g, double u) {

@@ -66,7 +66,7 @@ struct Built {
     std::byte* base = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
     Carver carver(base);
     plan = carve_plan(carver, in.shape);
-    build_plan(plan, in.shape, in.expert_map, in.ids(), in.weight_view(), parallel);
+    EXPECT_TRUE(build_plan(plan, in.shape, in.expert_map, in.ids(), in.weight_view(), parallel));
     kept_inside = carver.used() == count.used() && std::all_of(base + count.used(), memory.data() + memory.size(),
                                                                [](std::byte b) { return b == std::byte{0xee}; });
   }
@@ -156,6 +156,7 @@ std::shared_ptr<Context> threads(int n) { return *Context::create("{\"threads\":
 Parallel backwards() {
   return {.num_threads = 5, .self = nullptr, .run = [](void*, std::size_t count, TaskFn task, void* arg) {
             for (std::size_t i = count; i-- > 0;) task(arg, i);
+            return ok();
           }};
 }
 
@@ -197,7 +198,7 @@ TEST(CheckIds, NamesTheFirstWrongOne) {
       for (auto& id : ids) id = static_cast<std::int32_t>(rng() % 33) - 1;
       const TensorView view = row_major(DType::i32, {tokens, 8}, ids.data());
       for (const Parallel& parallel : {Parallel{}, seven->parallel(), backwards()})
-        ASSERT_TRUE(check_ids(view, 32, parallel));
+        ASSERT_TRUE(check_ids(view, {.end = 32}, parallel));
       std::size_t first = ids.size();
       for (int n = 0; n <= round; ++n) {
         const std::size_t at = rng() % ids.size();
@@ -205,7 +206,7 @@ TEST(CheckIds, NamesTheFirstWrongOne) {
         first = std::min(first, at);
       }
       for (const Parallel& parallel : {Parallel{}, seven->parallel(), backwards()}) {
-        const Check c = check_ids(view, 32, parallel);
+        const Check c = check_ids(view, {.end = 32}, parallel);
         ASSERT_FALSE(c);
         EXPECT_EQ(c.error().code, Code::invalid_argument);
         EXPECT_EQ(c.error().subject, "topk_ids[" + std::to_string(first / 8) + "," + std::to_string(first % 8) + "]");

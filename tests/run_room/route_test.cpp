@@ -19,10 +19,11 @@ namespace moe::test::route_test {
 namespace {
 
 // Runs tasks last to first, each on a thread of its own.
-void run_on_threads(void*, std::size_t count, TaskFn task, void* arg) {
+Check run_on_threads(void*, std::size_t count, TaskFn task, void* arg) {
   std::vector<std::thread> threads;
   for (std::size_t i = count; i-- > 0;) threads.emplace_back([=] { task(arg, i); });
   for (auto& t : threads) t.join();
+  return ok();
 }
 
 // --- the definition in float64 --------------------------------------------------------------------

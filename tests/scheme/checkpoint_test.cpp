@@ -130,15 +130,43 @@ TEST(Checkpoint, NeedsOfZeroPointsAndOrder) {
   EXPECT_EQ(g_idx(), Need::optional);
   q.weights->actorder = ActOrder::group;
   EXPECT_EQ(g_idx(), Need::required);
-  for (const Format f : {Format::awq, Format::pack_quantized}) {
-    q.format = f;
-    EXPECT_EQ(zeros(), Need::absent);
-  }
+  q.format = Format::awq;
+  EXPECT_EQ(zeros(), Need::optional);
+  q.format = Format::pack_quantized;
+  EXPECT_EQ(zeros(), Need::absent);
   q.weights->symmetric = false;
   EXPECT_EQ(zeros(), Need::required);
   q.input_activations.emplace();
   EXPECT_EQ(zeros(), Need::absent);
   EXPECT_EQ(g_idx(), Need::absent);
+}
+
+TEST(Checkpoint, OneScaleForAllRows) {
+  MatrixSize gate = projection_size(Projection::gate, 2048, 768, -1, 8);
+  EXPECT_EQ(shape_of(Format::int_quantized, "weight_scale", gate), (Dims{768, 1}));
+  gate.one_scale = true;
+  EXPECT_EQ(shape_of(Format::int_quantized, "weight_scale", gate), (Dims{1}));
+  EXPECT_EQ(shape_of(Format::int_quantized, "weight", gate), (Dims{768, 2048}));
+}
+
+TEST(Checkpoint, WhereElseExpertsMayBe) {
+  ExpertModule own;
+  own.prefix = "model.layers.3.block_sparse_moe.experts";
+  own.projections = {"w1", "w3", "w2"};
+  std::vector<std::string> found;
+  const auto list = [&](bool any_block) {
+    found.clear();
+    for (const ExpertNames& n : expert_names(own, any_block))
+      found.push_back(n.prefix + ":" + std::string(n.projections[0]));
+    return found;
+  };
+  using Found = std::vector<std::string>;
+  const std::string sparse = "model.layers.3.block_sparse_moe.experts", mlp = "model.layers.3.mlp.experts";
+  EXPECT_EQ(list(true), (Found{sparse + ":w1", sparse + ":gate_proj", mlp + ":w1", mlp + ":gate_proj"}));
+  EXPECT_EQ(list(false), (Found{sparse + ":w1", sparse + ":gate_proj"}));
+  own.prefix = "model.layers.3.feed_forward.experts";
+  own.projections = {"linear", "linear_v", "linear_1"};
+  EXPECT_EQ(list(true), (Found{std::string(own.prefix) + ":linear"}));
 }
 
 TEST(Checkpoint, ShapesOfColumnFirstTensors) {

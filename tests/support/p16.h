@@ -2,6 +2,9 @@
 // Written from decisions 7.2 with the address functions of scheme/layout.h only; convert/ has its own code.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <cstdint>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -72,6 +75,18 @@ inline std::vector<std::byte> make_tile(const Kernel& kernel, const TileShape& s
   std::vector<std::byte> tile(shape.row_bytes() * static_cast<std::size_t>(n), std::byte{0});
   for (int row = 0; row < n; ++row) kernel.quantise({shape, x + row * shape.k, rule, {tile.data(), n, row}});
   return tile;
+}
+
+// A call with scratch as the engine gives it, behind which nothing may be written.
+inline void multiply(const Kernel& kernel, GemmArgs args) {
+  constexpr std::size_t kBehind = 64;
+  constexpr auto kUntouched = std::byte{0x5a};
+  std::vector<std::byte> memory(kernel.scratch_bytes + 64 + kBehind, kUntouched);
+  const std::size_t misaligned = reinterpret_cast<std::uintptr_t>(memory.data()) % 64;
+  args.scratch = memory.data() + (64 - misaligned) % 64;
+  kernel.gemm(args);
+  for (std::size_t i = 0; i < kBehind; ++i)
+    ASSERT_EQ(args.scratch[kernel.scratch_bytes + i], kUntouched) << kernel.id->name << ", byte " << i << " behind";
 }
 
 // w: [rows, k] values of m.element (bf16, f16, f32); bias: [rows] or empty.

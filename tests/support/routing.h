@@ -108,16 +108,16 @@ inline Routed route_batch(const Config& c, const Logits& l, const RouteHow& how 
   Routed r{std::vector<std::int32_t>(n, -7), std::vector<float>(n, kNaN)};
   const Buffer scratch = std::move(*Buffer::create(route_scratch_bytes(router, l.tokens)));
   const TensorView ids = row_major(DType::i32, {l.tokens, c.top_k}, const_cast<std::int32_t*>(how.hash_ids.data()));
-  route(router,
-        {.num_tokens = l.tokens,
-         .logits_dtype = l.dtype,
-         .logits = l.bytes.data(),
-         .row_stride = l.stride,
-         .hash_ids = &ids,
-         .ids = r.ids.data(),
-         .weights = r.weights.data(),
-         .scratch = scratch.data()},
-        how.parallel);
+  EXPECT_TRUE(route(router,
+                    {.num_tokens = l.tokens,
+                     .logits_dtype = l.dtype,
+                     .logits = l.bytes.data(),
+                     .row_stride = l.stride,
+                     .hash_ids = &ids,
+                     .ids = r.ids.data(),
+                     .weights = r.weights.data(),
+                     .scratch = scratch.data()},
+                    how.parallel));
   return r;
 }
 

@@ -1,5 +1,5 @@
 // MOE_ASAN, MOE_TSAN: 1 where the tests are built with the address or the thread sanitizer, else 0. GCC defines a macro
-// of its own, Clang has a feature.
+// of its own, Clang has a feature. MOE_SANITIZED: 1 with any sanitizer (tests/CMakeLists.txt).
 #pragma once
 
 #if defined(__has_feature)

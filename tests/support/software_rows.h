@@ -34,10 +34,10 @@ class SoftwareRows : public testing::TestWithParam<const Kernel*> {
       const std::int64_t ld = m.panels() * kPanelRows + n % 3;
       std::vector<float> want(static_cast<std::size_t>(n * ld), -1.0f), got = want;
       GemmArgs args{&m, panels.data(), m.panels(), a.data(), n, tile, want.data(), ld, nullptr};
-      scalar_of(kernel).gemm(args);
+      multiply(scalar_of(kernel), args);
       args.out = got.data();
       args.next = round % 2 == 0 ? panels.data() : nullptr;
-      kernel.gemm(args);
+      multiply(kernel, args);
       for (std::vector<float>* v : {&want, &got})
         for (float& y : *v) y = std::isnan(y) ? NAN : y;  // NaNs are all alike
       ASSERT_EQ(std::memcmp(want.data(), got.data(), want.size() * sizeof(float)), 0)

@@ -244,6 +244,64 @@ TEST(CheckpointNames, OfOtherLayersAreNotOurs) {
   EXPECT_EQ(r.count, 5);
 }
 
+// A checkpoint with every name in another place, or in two.
+std::string renamed(const PlainLayer& l, const std::string& block, const std::array<const char*, 3>& projections,
+                    std::int64_t from = 0) {
+  SafetensorsWriter w;
+  for (std::int64_t e = from; e < l.spec.experts; ++e)
+    for (std::size_t p = 0; p < 3; ++p) {
+      const Matrix2d m = matrices(l, e)[p];
+      const std::string name = "model.layers.0." + block + "." + std::to_string(e) + "." + projections[p] + ".";
+      w.add(name + "weight", "I8", {m.n, m.k}, m.codes, static_cast<std::size_t>(m.n * m.k));
+      w.add(name + "weight_scale", "F32", {m.n, m.groups}, m.scales, static_cast<std::size_t>(m.n * m.groups) * 4);
+    }
+  return w.bytes();
+}
+
+TEST(CheckpointNames, OtherToolsPlaces) {
+  const PlainLayer layer(LayerSpec{});
+  std::vector<Owned> keep;
+  const Bytes want = convert_set(*reference_set(layer, layer.spec, keep));
+  using Projections = std::array<const char*, 3>;
+  const Projections named = {"gate_proj", "up_proj", "down_proj"}, numbered = {"w1", "w3", "w2"};
+  for (const char* block : {"mlp.experts", "block_sparse_moe.experts"})
+    for (const Projections& projections : {named, numbered}) {
+      SCOPED_TRACE(std::string(block) + " " + projections[0]);
+      const TempDir dir;
+      const std::string path = dir.write("model.safetensors", renamed(layer, block, projections));
+      WeightSet loaded(config_of(layer.spec)), set(config_of(layer.spec));
+      const Check c = loaded.load_safetensors(path.c_str(), nullptr);
+      ASSERT_TRUE(c) << c.error().message;
+      ASSERT_TRUE(loaded.check_complete());
+      EXPECT_EQ(convert_set(loaded), want);
+      const VecFile f = parse_vectors(read_text(path));
+      for (const auto& [name, t] : f.tensors) {
+        const auto ours = set.set_named(name, view_of(t), {});
+        ASSERT_TRUE(ours) << ours.error().message;
+        EXPECT_TRUE(*ours) << name;
+      }
+      EXPECT_EQ(convert_set(set), want);
+      // A prefix that the caller gives is meant as it is.
+      WeightSet given(config_of(layer.spec));
+      ASSERT_TRUE(given.load_safetensors(path.c_str(), kModule.c_str()));
+      EXPECT_EQ(static_cast<bool>(given.check_complete()), std::string(block) == "mlp.experts");
+    }
+}
+
+TEST(CheckpointNames, TwoPlacesAtOnceAreRefused) {
+  const PlainLayer layer(LayerSpec{});
+  const TempDir dir;
+  dir.write("a.safetensors", renamed(layer, "mlp.experts", {"gate_proj", "up_proj", "down_proj"}));
+  dir.write("b.safetensors", renamed(layer, "block_sparse_moe.experts", {"w1", "w3", "w2"}, layer.spec.experts - 1));
+  WeightSet set(config_of(layer.spec));
+  const Check c = set.load_safetensors(dir.path().c_str(), nullptr);
+  ASSERT_FALSE(c);
+  EXPECT_EQ(c.error().code, Code::unexpected_weight);
+  EXPECT_THAT(c.error().message, HasSubstr("block_sparse_moe.experts.3.w1"));
+  EXPECT_THAT(c.error().message, HasSubstr("mlp.experts.0.down_proj"));
+  EXPECT_FALSE(set.check_complete());
+}
+
 TEST(CheckpointNames, WithoutAPlaceAreRefused) {
   const std::vector<std::int8_t> data(64 * 64);
   for (const char* suffix : {"0.gate_proj.weight_zero_point", "0.gate_proj.weight_packed", "0.down_proj.bias",

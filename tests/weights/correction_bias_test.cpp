@@ -51,14 +51,32 @@ TEST(CheckpointBias, SixteenBitValuesAreWidened) {
   EXPECT_EQ(set.correction_bias(), kValues);
 }
 
-TEST(CheckpointBias, NotLookedForOrElsewhere) {
+TEST(CheckpointBias, Elsewhere) {
   const TempDir dir;
   const std::string path = write_bias(dir, "model.layers.0.mlp.gate.e_score_correction_bias", {4});
-  WeightSet plain(config_of({})), other(config_of({.more = kBiased}));
-  ASSERT_TRUE(plain.load_safetensors(path.c_str(), nullptr));
-  EXPECT_TRUE(plain.correction_bias().empty());
+  WeightSet other(config_of({.more = kBiased}));
   ASSERT_TRUE(other.load_safetensors(path.c_str(), "model.layers.1.mlp.experts"));
   EXPECT_TRUE(other.correction_bias().empty());
+}
+
+// A router that has one and a config that does not know it: the experts chosen would be others.
+TEST(CheckpointBias, NeverLeftOut) {
+  const std::string name = "model.layers.0.mlp.gate.e_score_correction_bias";
+  const TempDir dir;
+  const std::string path = write_bias(dir, name, {4});
+  WeightSet plain(config_of({}));
+  const Check c = plain.load_safetensors(path.c_str(), nullptr);
+  ASSERT_FALSE(c);
+  EXPECT_EQ(c.error().code, Code::unexpected_weight);
+  EXPECT_EQ(c.error().subject, name);
+  EXPECT_THAT(c.error().message, ::testing::HasSubstr("routing.e_score_correction_bias"));
+  EXPECT_THAT(c.error().message, ::testing::HasSubstr(path));
+  for (const char* callers : {R"(,"routing":{"method":"custom"})", R"(,"routing":{"hash_routing":true})",
+                              R"(,"routing":{"method":"simulated","simulation_strategy":"uniform_random"})"}) {
+    WeightSet set(config_of({.more = callers}));  // does not choose by scores
+    EXPECT_TRUE(set.load_safetensors(path.c_str(), nullptr)) << callers;
+    EXPECT_TRUE(set.correction_bias().empty());
+  }
 }
 
 TEST(CheckpointBias, FaultsNameTheTensor) {

@@ -119,6 +119,25 @@ TEST(WeightSet, RefusedTensors) {
               testing::AllOf(HasSubstr("[4, 64, 1]"), HasSubstr("[4, 64, 2]")));
 }
 
+TEST(WeightSet, SaysWhyARoleHasNoPlace) {
+  const struct {
+    const char* format;
+    Role role;
+    const char* why;
+  } rows[] = {{"int-quantized", Role::w13_bias, "w13_bias: has_bias is false in this config"},
+              {"pack-quantized", Role::w2_bias, "w2_bias: has_bias is false in this config"},
+              {"int-quantized", Role::w13_scale_2, "the format 'int-quantized' of this config has no such tensor"},
+              {"pack-quantized", Role::w13_zero_point, "symmetric, without zero points"},
+              {"pack-quantized", Role::w2_g_idx, "no activation order"}};
+  for (const auto& r : rows) {
+    WeightSet set(config_of({.format = r.format}));
+    const auto got = set.tensor(r.role, 0);
+    ASSERT_FALSE(got) << r.why;
+    EXPECT_EQ(got.error().code, Code::unexpected_weight) << r.why;
+    EXPECT_THAT(got.error().message, HasSubstr(r.why));
+  }
+}
+
 TEST(WeightSet, RolesWithoutAPlace) {
   const Stacked t;
   for (const Role r : {Role::w13_zero_point, Role::w2_zero_point, Role::w13_scale_2, Role::w13_g_idx,

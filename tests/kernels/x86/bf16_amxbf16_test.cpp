@@ -13,6 +13,7 @@
 
 #include "support/p16.h"
 #include "support/share.h"
+#include "support/small_stack.h"
 
 namespace moe::test {
 namespace {
@@ -51,8 +52,8 @@ TEST(Bf16Amx, EverySumIsOneChain) {
     const std::vector<std::byte> tile = make_tile(kernel, shape, x.data(), n, HalfRule::even);
     const std::int64_t ld = m.panels() * kPanelRows;
     std::vector<float> out(static_cast<std::size_t>(n * ld));
-    kernel.gemm({&m, panels.data(), m.panels(), tile.data(), n, shape, out.data(), ld,
-                 round % 2 == 0 ? panels.data() : nullptr});
+    multiply(kernel, {&m, panels.data(), m.panels(), tile.data(), n, shape, out.data(), ld,
+                      round % 2 == 0 ? panels.data() : nullptr});
     for (int row = 0; row < n; ++row) {
       const std::vector<std::byte> token = make_tile(kernel, shape, x.data() + row * k, 1, HalfRule::even);
       for (std::size_t column = 0; column < static_cast<std::size_t>(ld); ++column) {
@@ -63,6 +64,25 @@ TEST(Bf16Amx, EverySumIsOneChain) {
     }
   }
   EXPECT_EQ(SoftwareTiles::of_thread().faults, 0);
+}
+
+TEST(Bf16Amx, FitsASmallStack) {
+  const auto host = detect_platform();
+  if (!host || !host->runs(Isa::avx512bf16)) GTEST_SKIP() << "its quantiser needs AVX512-BF16";
+  const Kernel& kernel = kBf16SoftwareTiles;
+  std::mt19937 rng(1);
+  constexpr std::int64_t kK = 2048;
+  const P16Matrix m = matrix_for(kernel, {.rows = 64, .k = kK, .group = kK, .halves = 2, .bias = true});
+  const std::vector<std::byte> panels = random_panels(m, rng);
+  for (const int n : {1, 16, 64}) {
+    const std::vector<float> x(static_cast<std::size_t>(n * kK), 0.5f);
+    const TileShape shape = tile_shape(kernel, m);
+    const std::vector<std::byte> tile = make_tile(kernel, shape, x.data(), n, HalfRule::even);
+    const std::int64_t ld = m.panels() * kPanelRows;
+    std::vector<float> out(static_cast<std::size_t>(n * ld));
+    const GemmArgs args{&m, panels.data(), m.panels(), tile.data(), n, shape, out.data(), ld, nullptr};
+    EXPECT_LE(on_small_stack([&] { multiply(kernel, args); }), kMostUsed);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,186 @@
+// Checkpoint directories from config.json to outputs: those of Hugging Face's own classes (tests/vectors/hf), and files
+// that llmcompressor and GPTQModel wrote (tests/vectors/hf_quantized). Golden: ids, weights and sums of one layer.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "support/capi.h"
+#include "support/hf_checkpoint.h"
+
+namespace moe::test::hf_checkpoints_test {
+namespace {
+
+using nlohmann::json;
+
+struct Checkpoint {
+  std::string path;  // of the directory
+  json manifest;
+  VecFile golden;
+};
+
+// A layer of a directory, as somebody would make it who knows the directory alone.
+Steps layer_of(const Checkpoint& c, const json& overrides = json::object()) {
+  Steps s;
+  s.context = make_context("{\"threads\":2}");
+  const std::string file = read_text(c.path + "/config.json");
+  const std::string options = json{{"layer_index", c.manifest["layer_index"]}, {"overrides", overrides}}.dump();
+  s.config = make<ConfigPtr>([&](moe_config** o, moe_error** e) {
+    return moe_config_create_from_hf(file.data(), file.size(), options.data(), options.size(), o, e);
+  });
+  if (!s.config) return s;
+  s.selection = make_selection(s.config.get(), s.context.get());
+  s.weights =
+      make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(s.config.get(), o, e); });
+  if (!s.selection || !s.weights) return s;
+  const Failure load =
+      failure([&](moe_error** e) { return moe_weights_load_safetensors(s.weights.get(), c.path.c_str(), nullptr, e); });
+  EXPECT_EQ(load.status, MOE_OK) << load.message;
+  s.packed = make<PackedPtr>([&](moe_packed** o, moe_error** e) {
+    return moe_convert_weights(s.context.get(), s.selection.get(), s.weights.get(), nullptr, o, e);
+  });
+  if (!s.packed) return s;
+  s.layer = make<LayerPtr>([&](moe_layer** o, moe_error** e) {
+    return moe_layer_create(s.context.get(), s.selection.get(), s.packed.get(), nullptr, o, e);
+  });
+  return s;
+}
+
+moe_tensor tensor_of(const VecTensor& t) { return tensor(static_cast<moe_dtype>(t.dtype), t.shape, t.data.data()); }
+
+struct Output {
+  std::vector<float> out;
+  std::vector<std::int32_t> ids;  // that routing chose
+};
+
+Output run(const moe_layer* layer, const VecFile& golden, bool logits) {
+  const VecTensor &hidden = golden.at("hidden"), &ids = golden.at("topk_ids");
+  Output r{{}, std::vector<std::int32_t>(ids.data.size() / 4)};
+  std::vector<std::byte> out(hidden.data.size());
+  const moe_tensor x = tensor_of(hidden), l = tensor_of(golden.at("logits")), i = tensor_of(ids),
+                   w = tensor_of(golden.at("topk_weights")), y = tensor(x.dtype, hidden.shape, out.data()),
+                   chosen = tensor(MOE_DTYPE_I32, ids.shape, r.ids.data());
+  moe_apply_args a{};
+  a.struct_size = sizeof a;
+  a.mode = logits ? MOE_APPLY_ROUTER_LOGITS : MOE_APPLY_TOPK;
+  a.hidden = &x;
+  a.out = &y;
+  (logits ? a.router_logits : a.topk_ids) = logits ? &l : &i;
+  (logits ? a.out_topk_ids : a.topk_weights) = logits ? &chosen : &w;
+  const Failure f = failure([&](moe_error** e) { return moe_apply(layer, &a, e); });
+  EXPECT_EQ(f.status, MOE_OK) << f.message;
+  r.out = floats_of(out, x.dtype);
+  return r;
+}
+
+// max|d| / max|want|, want times `factor`.
+double distance(const std::vector<float>& got, const VecTensor& golden, double factor) {
+  const std::vector<float> want = golden.floats();
+  double error = 0, most = 0;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    error = std::max(error, std::abs(static_cast<double>(got.at(i)) - factor * static_cast<double>(want[i])));
+    most = std::max(most, std::abs(factor * static_cast<double>(want[i])));
+  }
+  return error / most;
+}
+
+std::set<std::int32_t> ids_of(const std::vector<std::int32_t>& ids, std::size_t token, std::size_t k) {
+  const auto first = ids.begin() + static_cast<std::ptrdiff_t>(token * k);
+  return {first, first + static_cast<std::ptrdiff_t>(k)};
+}
+
+void expect_same_ids(const Output& got, const VecFile& golden) {
+  const std::vector<std::int32_t> want = golden.at("topk_ids").as<std::int32_t>();
+  const auto k = static_cast<std::size_t>(golden.at("topk_ids").shape[1]);
+  for (std::size_t t = 0; t < want.size() / k; ++t)  // orders differ by architecture
+    EXPECT_EQ(ids_of(got.ids, t, k), ids_of(want, t, k)) << "token " << t;
+}
+
+class HfClass : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(HfClass, GivesItsOwnOutput) {
+  const TempDir dir;
+  write_hf_checkpoint(GetParam(), dir);
+  const std::string folder = std::string("hf/") + GetParam() + "/";
+  const Checkpoint c{dir.path(), load_json(folder + "manifest.json"), load_vectors(folder + "golden.safetensors")};
+  const bool scaled = c.manifest["scaled"] == true;  // the golden weights hold the factor
+  const double after = c.manifest["factor_after"];
+  constexpr double kBound = 1e-2;  // bfloat16
+  {
+    const Steps s = layer_of(c);
+    ASSERT_NE(s.layer, nullptr);
+    const Output got = run(s.layer.get(), c.golden, true);
+    expect_same_ids(got, c.golden);
+    EXPECT_LE(distance(got.out, c.golden.at("out"), after), kBound);
+  }
+  const Steps s = layer_of(c, {{"routing", {{"topk_weights_hold_factor", scaled}}}});
+  ASSERT_NE(s.layer, nullptr);
+  EXPECT_LE(distance(run(s.layer.get(), c.golden, false).out, c.golden.at("out"), after), kBound);
+  const Output routed = run(s.layer.get(), c.golden, true);
+  expect_same_ids(routed, c.golden);
+  EXPECT_LE(distance(routed.out, c.golden.at("out"), after), kBound);
+}
+
+INSTANTIATE_TEST_SUITE_P(HfCheckpoints, HfClass,
+                         ::testing::Values("MixtralForCausalLM-base", "Qwen2MoeForCausalLM-base",
+                                           "Qwen3MoeForCausalLM-base", "Qwen3NextForCausalLM-base",
+                                           "OlmoeForCausalLM-base", "PhimoeForCausalLM-base",
+                                           "MiniMaxM2ForCausalLM-base", "DeepseekV2ForCausalLM-greedy",
+                                           "DeepseekV2ForCausalLM-group_limited", "DeepseekV3ForCausalLM-base",
+                                           "DeepseekV32ForCausalLM-base", "Dots1ForCausalLM-base",
+                                           "Glm4MoeForCausalLM-base"));
+
+class ToolsFile : public ::testing::TestWithParam<const char*> {};
+
+// Rows of the dequantized weights that the tool itself gives, of the experts and rows in the manifest.
+void expect_rows(const Checkpoint& c, const moe_packed* packed, const json& config) {
+  const json& of = c.manifest["rows_of"];
+  for (const bool is_w13 : {true, false}) {
+    const char* name = is_w13 ? "w13" : "w2";
+    const std::int64_t h = config["hidden_dim"], i = config["intermediate_size_per_partition"];
+    const std::int64_t n = is_w13 ? 2 * i : h, k = is_w13 ? h : i;
+    const std::vector<float> rows = c.golden.at(std::string(name) + "_rows").floats();
+    std::vector<float> all(static_cast<std::size_t>(n * k));
+    std::size_t at = 0;
+    for (const std::int64_t expert : of["experts"]) {
+      const moe_tensor out = tensor(MOE_DTYPE_F32, {n, k}, all.data());
+      const std::string role = std::string(name) + "_weight";
+      ASSERT_EQ(moe_packed_dequantize(packed, role.c_str(), expert, &out, nullptr), MOE_OK);
+      for (const std::size_t row : of[name])
+        for (std::size_t column = 0; column < static_cast<std::size_t>(k); ++column, ++at)
+          ASSERT_NEAR(all[row * static_cast<std::size_t>(k) + column], rows.at(at),
+                      1e-2f * std::abs(rows.at(at)) + 1e-6f)
+              << role << " expert " << expert << " row " << row << " column " << column;
+    }
+    EXPECT_EQ(at, rows.size());
+  }
+}
+
+TEST_P(ToolsFile, GivesTheToolsOutput) {
+  const std::string folder = std::string("hf_quantized/") + GetParam() + "/";
+  const Checkpoint c{vector_path(folder), load_json(folder + "manifest.json"),
+                     load_vectors(folder + "golden.safetensors")};
+  const Steps s = layer_of(c);
+  ASSERT_NE(s.layer, nullptr);
+  const double bound = c.manifest["bound"];
+  for (const bool logits : {true, false}) {
+    const Output got = run(s.layer.get(), c.golden, logits);
+    if (logits) expect_same_ids(got, c.golden);
+    double nearest = distance(got.out, c.golden.at("out"), 1);
+    if (c.golden.has("out_no_act_quant"))
+      nearest = std::min(nearest, distance(got.out, c.golden.at("out_no_act_quant"), 1));
+    EXPECT_LE(nearest, bound) << (logits ? "logits" : "topk");
+  }
+  expect_rows(c, s.packed.get(),
+              json_of([&](moe_buffer** o, moe_error** e) { return moe_config_to_json(s.config.get(), o, e); }));
+}
+
+INSTANTIATE_TEST_SUITE_P(HfCheckpoints, ToolsFile,
+                         ::testing::Values("mixtral-w4a16-g32", "mixtral-gptqmodel-gptq-g32-sym",
+                                           "qwen3-gptqmodel-awq-gemm-g32-sym", "qwen3-gptq-w4a16-actorder-weight",
+                                           "qwen3-w8a8", "qwen3-w8a8-cfg-tensor"));
+
+}  // namespace
+}  // namespace moe::test::hf_checkpoints_test
