@@ -32,10 +32,11 @@ inline int ask_before(const std::vector<int>& calls) {
   return static_cast<int>(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &filter));
 }
 
-// UBSan's runtime learns what can be read by writing it into a pipe.
+// UBSan's runtime learns what can be read by writing it into a pipe. (TSan would take libc's fstat for a use of the
+// descriptor that races with the other thread's close.)
 inline bool is_own_write(const seccomp_data& call) {
   struct stat st {};
-  return call.nr == SYS_write && fstat(static_cast<int>(call.args[0]), &st) == 0 && S_ISFIFO(st.st_mode);
+  return call.nr == SYS_write && syscall(SYS_fstat, static_cast<int>(call.args[0]), &st) == 0 && S_ISFIFO(st.st_mode);
 }
 
 // Runs `body` on a thread of its own. `error_of(n)`: what the n-th of these calls fails with, 0: it is made. Gives how
