@@ -1,4 +1,4 @@
-// Backend EMULATION on a CPU: a layer on packed weights of any int_wna16 layout (decisions 8.3).
+// Backend EMULATION on a CPU: a layer on packed weights of any int_wna16 layout (wna16.md 11).
 #pragma once
 
 #include <memory>

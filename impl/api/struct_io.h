@@ -1,4 +1,4 @@
-// Structs that grow (c_api.md 2.2). The caller says in struct_size what it compiled, n bytes:
+// Structs that grow (rule 6 of moe.h). The caller says in struct_size what it compiled, n bytes:
 //   n < v1 or n > 4096    MOE_ERR_INVALID_ARGUMENT
 //   n < sizeof            the missing tail counts as zero
 //   n > sizeof            the bytes beyond must be zero, else MOE_ERR_VERSION (inputs)

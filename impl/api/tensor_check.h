@@ -1,8 +1,8 @@
 // moe_tensor -> TensorView, with every check that can be made from outside.
 //
-// The order is that of c_api.md 2.6, over all tensors of a call: first all structs, then (in
-// check_tensors) all dtypes, all ranks, all shapes, all strides with byte counts and addresses. A tensor
-// of a call is described by one TensorParam row; nothing here allocates unless it fails.
+// Which of several faults is reported does not depend on chance: the order is fixed, over all tensors of a call: first
+// all structs, then (in check_tensors) all dtypes, all ranks, all shapes, all strides with byte counts and addresses. A
+// tensor of a call is described by one TensorParam row; nothing here allocates unless it fails.
 #pragma once
 
 #include <moe/moe.h>

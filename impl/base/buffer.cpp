@@ -1,5 +1,5 @@
 // System allocator and Buffer. Blocks of 4 MiB and more are aligned to 2 MiB and offered to the
-// kernel for huge pages: +6 % read bandwidth for weights (spec/kernels.md 4.10).
+// kernel for huge pages: +6 % read bandwidth for weights (kernels.md 10).
 #include "base/buffer.h"
 
 #include <sys/mman.h>

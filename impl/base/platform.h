@@ -57,7 +57,7 @@ using FeatureSet = std::bitset<kFeatureNames.size()>;
 std::optional<Feature> feature_from_name(std::string_view name);
 inline bool has(const FeatureSet& s, Feature f) { return s.test(static_cast<std::size_t>(f)); }
 
-// ISA words of kernel names and MOE_MAX_ISA (decisions 7.5), each a cluster of features, in order per
+// ISA words of kernel names and MOE_MAX_ISA (selection.md 2), each a cluster of features, in order per
 // architecture: a cap drops all later words of its architecture.
 enum class Isa : std::uint8_t {
   scalar,

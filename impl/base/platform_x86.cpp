@@ -1,6 +1,6 @@
 // x86-64 features: CPUID says what the processor has, XGETBV which register state the operating system
 // saves. A feature counts only with both: a kernel that does not save ZMM or tile state faults on use.
-// Tile state further needs a permission per process, asked for by the layer that wants it (decisions 7.5).
+// Tile state further needs a permission per process, asked for by the layer that wants it (selection.md 2).
 #if defined(__x86_64__)
 #include <cpuid.h>
 

@@ -32,7 +32,7 @@ bool is_below(std::string_view pointer, std::string_view ancestor) {
   return pointer.starts_with(ancestor) && (pointer.size() == ancestor.size() || pointer[ancestor.size()] == '/');
 }
 
-// tp_* and ep_* (decisions 8.4): expert parallelism is tp_* of the document with its switch on.
+// tp_* and ep_* (checkpoints.md 11): expert parallelism is tp_* of the document with its switch on.
 Check put_parallel(const Members& options, Built& b) {
   constexpr fields::Range kSizes = {1, 65536}, kRanks = {0, 65535};
   MOE_TRY(const auto tp_size, options.integer("tp_size", kSizes));

@@ -1,4 +1,4 @@
-// The one platform document (decisions 7.5): a member of a configuration, a document of its own, a part
+// The one platform document (selection.md 2): a member of a configuration, a document of its own, a part
 // of an oracle query, and the report of a platform. What is not said is detected where the platform is
 // this machine, and is the architecture's baseline where it is another one.
 #include <array>

@@ -1,4 +1,4 @@
-// The canonical document of a configuration (decisions 7.6): every default written out, effective
+// The canonical document of a configuration (config.md 16): every default written out, effective
 // values, derived members. An answer, not an input: what moe_config_to_json gives and getters read.
 #include <array>
 

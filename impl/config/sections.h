@@ -46,7 +46,7 @@ Result<QuantArgs> read_quant_args(const json::Value& object, std::string pointer
 Result<std::optional<std::int64_t>> read_group_size(const fields::Members& members);
 // Gives every setting of a checked document its first name (no setting comes under two).
 void rename_aliases(json::Value& document);
-// The canonical document (decisions 7.6); `document` for what is echoed as given.
+// The canonical document (config.md 16); `document` for what is echoed as given.
 json::Value resolved_document(const Config& config, const json::Value& document);
 
 struct ParallelSizes {

@@ -1,5 +1,5 @@
 // Weights in a named layout -> one of ours, for a CPU that is to run them: what backend EMULATION does with a Marlin,
-// XPU or VNNI layout (decisions 8.3). Both say the same numbers; the scales become float32, so nothing is rounded
+// XPU or VNNI layout (wna16.md 11). Both say the same numbers; the scales become float32, so nothing is rounded
 // again.
 #pragma once
 

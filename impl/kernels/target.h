@@ -1,6 +1,7 @@
 // Target regions: functions between MOE_TARGET_BEGIN and MOE_TARGET_END are compiled for the named ISA
 // features; everything else keeps the baseline. Per-file -m flags would let the linker keep an AVX copy
-// of an inline library function for everyone (exemplars 9.1). Open a region after all #includes only.
+// of an inline library function for everyone, where older machines would run it. Open a region after all #includes
+// only.
 #pragma once
 
 #define MOE_PRAGMA(x) _Pragma(#x)

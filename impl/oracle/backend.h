@@ -1,4 +1,4 @@
-// The tables of selection: what a backend is, what it accepts, and the rules that ask (exemplars.md 5.5).
+// The tables of selection: what a backend is, what it accepts, and the rules that ask.
 //
 //   Family   one oracle: its rows in priority order, and how it treats a backend asked for by name
 //   Experts  one row: a backend and one of its experts classes

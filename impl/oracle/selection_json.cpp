@@ -1,6 +1,6 @@
-// A selection as JSON: the shape of c_api.md 4, and what is really run beside what was asked for: the quantization
-// config (describe.md 3), the routing method, the types inside the kernel, the shard and the experts of this rank,
-// platform and config. A fallback that is not in here does not exist.
+// A selection as JSON: what moe_selection_to_json promises in moe.h, and what is really run beside what was asked for:
+// the quantization config (describe.md 3), the routing method, the types inside the kernel, the shard and the experts
+// of this rank, platform and config. A fallback that is not in here does not exist.
 #include <algorithm>
 #include <array>
 

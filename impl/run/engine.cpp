@@ -1,4 +1,4 @@
-// The three phases of a layer. See engine.h; the order of every float operation is decisions 7.1.
+// The three phases of a layer, and the order of their float operations: see engine.h.
 #include "run/engine.h"
 
 #include <algorithm>

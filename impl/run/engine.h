@@ -1,4 +1,4 @@
-// The numbers of one call of a layer, in three phases on one workspace (spec/kernels.md 4.1):
+// The numbers of one call of a layer, in three phases on one workspace (kernels.md 1):
 //
 //   phase 0  quantise (or only widen) each input row once, into the tiles of its slots; with activation order or with
 //            weights on the input once for each slot
@@ -7,6 +7,12 @@
 //   phase 2  (some output columns): gemm of w2 tile by tile in ascending expert order, routed sum; with few tokens and
 //            more than one thread (a piece of the list of all experts' panels of w2): gemm; whoever finishes the last
 //            panels of a chunk of output columns makes the routed sums
+//
+// The order of float operations within a step is the kernel's (kernels/kernel.h). Here: act is rounded to the input
+// dtype before it is quantised; y, what w2 gives, stays float32; acc begins as 0, takes a token's y by ascending global
+// expert id (equal ids by slot), then its identity experts, is multiplied by the output's factor, and rounded once.
+// With MOE_APPLY_ACCUMULATE acc begins as out; with a factor too, out is added behind it. (bit_compat vllm: weights, y
+// and every sum are rounded to the input dtype.) So no bit depends on threads, tiles or the other tokens of a call.
 //
 // A phase ends with its parallel_for, so there are two inner barriers, one for a single token.
 // Items of phases 1 and 2 stay inside one NUMA node's rows (shards.h).

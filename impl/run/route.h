@@ -1,4 +1,4 @@
-// Router logits -> expert ids and weights (routing.md 1-7, decisions 7.4 and 8.5). Per token:
+// Router logits -> expert ids and weights (routing.md 1-7, numerics.md 4, routing.md 13). Per token:
 //
 //   keys     the logits in float32, NaN -> -inf, +inf -> largest float; with a correction bias: score + bias
 //   groups   those with the best score stay: largest key, or with a bias the sum of the two largest

@@ -1,5 +1,5 @@
 // Which output rows of a matrix, and with them which items of a phase, belong to which NUMA node
-// (spec/kernels.md 4.10), and how large the items are.
+// (kernels.md 10), and how large the items are.
 //
 // Every matrix is cut by rows into one shard per node: blocks of w13 (a gate and an up panel), panels of w2. A node's
 // list is its shard once for each expert. Items are pieces of a list, large ones first: an item that begins anywhere in

@@ -1,4 +1,4 @@
-// Packed layout p16 of the CPU kernels (decisions 7.2, spec/kernels.md 4.2).
+// Packed layout p16 of the CPU kernels (kernels.md 2).
 //
 // A matrix [N, K] is a row of panels of 16 consecutive rows; a panel is a header and units of 64 k, of
 // 64-byte vectors. The element says what a unit holds.
@@ -65,7 +65,7 @@ constexpr bool is_integer(Element e) { return e <= Element::int8; }
 // The code of value 0, where there are no zero points.
 constexpr std::int32_t code_bias(Element e) { return e == Element::int4 ? 8 : 128; }
 
-// How the scales of integer elements are kept. w4a8: bf16, channel-wise f32 / 16, with row sums (decisions 7.2).
+// How the scales of integer elements are kept. w4a8: bf16, channel-wise f32 / 16, with row sums (kernels.md 2.1).
 enum class Scales : std::uint8_t { none, w4a8, f32, bf16, f16 };
 
 // none: no scales (float elements, whose `group` is k).

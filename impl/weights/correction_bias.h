@@ -1,4 +1,4 @@
-// The correction bias that a checkpoint holds beside its router (checkpoints.md 2, decisions 8.5).
+// The correction bias that a checkpoint holds beside its router (checkpoints.md 2, routing.md 13).
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A guest survives fork (reliability.md G5): one layer used on by parent and child, and a layer made in the child of a
+// The library survives fork: one layer used on by parent and child, and a layer made in the child of a
 // process whose other thread was inside moe_apply. A child that hangs is ended by its alarm.
 #include <gtest/gtest.h>
 #include <sys/wait.h>

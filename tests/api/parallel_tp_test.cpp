@@ -107,7 +107,7 @@ double step_of(const std::vector<double>& act, std::int64_t begin, std::int64_t 
   return (high - low) / 255;
 }
 
-// How far the sum of the ranks and one rank may be apart (reliability.md 5.3: a step per weight for each side), with a
+// How far the sum of the ranks and one rank may be apart (a step per weight for each side), with a
 // tenth for the quantisation of the input, and the roundings of the sums.
 std::vector<double> bound(const Model& m, const Rank& whole, int ranks) {
   std::vector<double> b(static_cast<std::size_t>(m.T * m.H), 1e-6);

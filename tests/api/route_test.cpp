@@ -165,7 +165,7 @@ TEST(RouteVectors, ErrorCases) {
   EXPECT_EQ(cases, std::size(rows));
 }
 
-// --- the correction bias (decisions 8.5) -------------------------------------------------------------------
+// --- the correction bias (routing.md 13) -------------------------------------------------------------------
 
 TEST(RouteBias, OneSourceAndNoneMissing) {
   const std::vector<float> logits = {0, 0, 0, 0}, bias = {0, 0.5f, 0, 1};

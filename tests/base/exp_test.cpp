@@ -1,4 +1,4 @@
-// Own exp and log against the double functions of the C library, and the exceptional ranges of decisions 7.1.
+// Own exp and log against the double functions of the C library, and the exceptional ranges of numerics.md 2.
 #include "base/exp.h"
 
 #include <gtest/gtest.h>

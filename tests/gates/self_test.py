@@ -125,6 +125,11 @@ def main(cc, cxx):
         b.sources("too long", "the wall", {"impl/base/a.cpp": "// long\n" * 501})
         b.sources("no opening comment", "opens without", {"impl/base/a.cpp": "#include <vector>\n"})
         b.sources("a machine's path", "machine's path", {"tests/x.py": "DIR = '/ho" "me/someone/x'\n"})
+        page = {"impl/spec/a.md": "# A\n\n## 7.1 The end\n"}
+        b.sources("documents", None, {**page, "impl/base/a.cpp": "// see a.md 7.1 and impl/spec/a.md#71-the-end\n"})
+        b.sources("no document", "names b.md", {**page, "impl/base/a.cpp": "// see b.md 7.1\n"})
+        b.sources("no section", "no heading 7.2", {**page, "impl/base/a.cpp": "// see a.md 7.1, 7.2\n"})
+        b.sources("no anchor", "no heading the-start", {**page, "tests/a.sh": "# impl/spec/a.md#the-start\n"})
         b.sources("top level", "no entry of the top level", {"docs/x.md": "x\n"})
         b.sources("ABI number", "MOE_ABI_VERSION is not 4", {"CMakeLists.txt": "project(libmoe VERSION 1.2.3 L)\nset(MOE_ABI_VERSION 5)\n"})
         b.sources("version", "project version", {"CMakeLists.txt": "project(libmoe VERSION 1.2.4 L)\nset(MOE_ABI_VERSION 4)\n"})

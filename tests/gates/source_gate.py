@@ -6,6 +6,8 @@
 - the top level has its fixed entries and no others
 - a file of impl/ has at most 500 lines and opens with a comment that says what it is
 - no path of somebody's machine and no package registry is named anywhere
+- a Markdown file that a line names is there, beside it, at the root or in impl/spec; so is the heading, given as an anchor
+  (#heading) or as the number that it begins with (config.md 12)
 - numbers of the version in moe.h, CMakeLists.txt and CHANGELOG.md agree
 - C++ files are formatted as .clang-format says (Clang-format 14: other versions break lines elsewhere)
 """
@@ -18,9 +20,12 @@ import sys
 TOP = {"CMakeLists.txt", "include_c", "impl", "bindings_examples", "tests", "abi_check", "pkgconfig", "README.md",
        "CMakePresets.json", "LICENSE", "CHANGELOG.md"}
 MAX_LINES = 500
+SELF_TEST = "tests/gates/self_test.py"  # names what is not there
 MACHINE = re.compile(r"(?<![\w.\-\]$}])/(?:work|root|home|Users)/\w|registry\+http|replace-with\s*=|GOPROXY=[h]ttp|[i]ndex-url")
 TEXT = {".cpp", ".h", ".c", ".inl", ".py", ".sh", ".txt", ".cmake", ".in", ".md", ".json", ".rs", ".go", ".toml", ".lock",
         ".mod", ".sum", ".map", ".suppr", ".abi", ".yml", ".js", ""}
+DOCUMENT = re.compile(r"(?<![\w$*{}<>./-])([\w./-]*[\w-]\.md)\b`?(?:#([\w-]+)|((?:(?:,|,? and|-|–| to)? ?\d+(?:\.\d+)*[a-z]?\b)+))?")
+NUMBER = re.compile(r"\d+(?:\.\d+)*[a-z]?")
 FORMATTED = re.compile(r"(impl|tests|bindings_examples)/.*\.(cpp|h|inl)")
 
 
@@ -50,12 +55,48 @@ def text_faults(root, files):
         for number, line in enumerate(text.splitlines(), 1):
             if MACHINE.search(line):
                 yield f"{name}:{number}: names a machine's path or a registry: {line.strip()[:100]}"
-        if name.startswith("impl/"):
+        if name.startswith("impl/") and path.suffix != ".md":
             lines = text.count("\n")
             if lines > MAX_LINES:
                 yield f"{name}: {lines} lines, the wall is {MAX_LINES}"
             if not text.startswith(("//", "/*")):
                 yield f"{name}: opens without a comment that says what it is"
+
+
+def headings(path):
+    """What follows the name of a document: anchors as GitHub makes them, and the numbers that headings begin with."""
+    found = set()
+    for title in re.findall(r"^#+ +(.*)", path.read_text(encoding="utf-8"), re.M):
+        found.add(re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-"))
+        number = NUMBER.match(title)
+        found.update([number.group()] if number else [])
+    return found
+
+
+def document_faults(root, files):
+    root = pathlib.Path(root)
+    known = {}  # document: its headings
+    for name in files:
+        path = root / name
+        if path.suffix not in TEXT or name.startswith("tests/vectors/") or "/corpus/" in name or name == SELF_TEST:
+            continue
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError:
+            continue
+        for number, line in enumerate(lines, 1):
+            for document, anchor, sections in DOCUMENT.findall(line):
+                places = [path.parent / document, root / document, root / "impl/spec" / document]
+                place = next((p for p in places if p.is_file()), None)
+                if place is None:
+                    yield f"{name}:{number}: names {document}, which is not in the tree"
+                    continue
+                if place not in known:
+                    known[place] = headings(place)
+                numbers = NUMBER.findall(sections) if place.parent == root / "impl/spec" else []
+                for heading in [anchor] * bool(anchor) + numbers:
+                    if heading not in known[place]:
+                        yield f"{name}:{number}: {document} has no heading {heading}"
 
 
 def version_faults(root):
@@ -91,7 +132,7 @@ def main():
     if args.clang_format:
         faults = list(format_faults(args.root, files, args.clang_format))
     else:
-        faults = [*text_faults(args.root, files), *version_faults(args.root)]
+        faults = [*text_faults(args.root, files), *document_faults(args.root, files), *version_faults(args.root)]
     print(f"source gate: {len(files)} files, {len(faults)} faults")
     print("\n".join(faults))
     return 1 if faults or not files else 0

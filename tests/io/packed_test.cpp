@@ -1,5 +1,5 @@
-// Packed blocks: round trips (memory, file, mapped), the same bytes every time, hostile and damaged blocks
-// (reliability.md H12), nothing left behind by a failed save.
+// Packed blocks: round trips (memory, file, mapped), the same bytes every time, hostile and damaged blocks,
+// nothing left behind by a failed save.
 #include "io/packed.h"
 
 #include <gmock/gmock.h>

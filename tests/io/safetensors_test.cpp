@@ -1,4 +1,4 @@
-// Headers: what is accepted, and the hostile ones of reliability.md H12; directories, shards, indexes.
+// Headers: what is accepted, and the hostile ones (checkpoints.md 8); directories, shards, indexes.
 #include "io/safetensors.h"
 
 #include <gmock/gmock.h>

@@ -71,7 +71,8 @@ float at(const Case& c, const std::vector<float>& out, int r, std::int64_t n) {
 
 class Bf16Rows : public testing::TestWithParam<const Kernel*> {};
 
-// reliability.md 5.1: any order of float32 sums, and what a flushed subnormal may cost.
+// The forward bound of the float families (numerics.md 1): any order of float32 sums, and what a flushed subnormal may
+// cost.
 TEST_P(Bf16Rows, WithinTheBoundOfAnyOrder) {
   const Kernel& kernel = *GetParam();
   Maker maker;

@@ -120,7 +120,7 @@ void check_moe(const Kernel& kernel, const std::string& name) {
               slice(y, first * uh, count * uh))
         << "y of expert " << e;
   }
-  // act from y13: kinds 0 and 2 are silu, 1 is swigluoai on halves (decisions 7.3).
+  // act from y13: kinds 0 and 2 are silu, 1 is swigluoai on halves (numerics.md 3).
   const bool oai = f.meta.at("activation_kind") == "1";
   const std::int64_t blocks = ceil_div(i, kPanelRows);
   for (std::size_t r = 0; r < expert_of.size(); ++r) {

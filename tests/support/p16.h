@@ -1,5 +1,5 @@
 // Plain packing for kernel tests: one matrix in p16 element by element, and tiles of rows.
-// Written from decisions 7.2 with the address functions of scheme/layout.h only; convert/ has its own code.
+// Written from kernels.md 2.1 with the address functions of scheme/layout.h only; convert/ has its own code.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -345,7 +345,7 @@ TEST(WeightSet, PartsOfTwoTypesCannotBeJoined) {
   EXPECT_TRUE(set.get({Role::w13_scale, 0, Shard::w3}));
 }
 
-// --- callback sources (reliability.md H13) -------------------------------------------------------------
+// --- callback sources ------------------------------------------------------------------------------------
 
 class LyingSource : public MemorySource {
  public:

@@ -1,5 +1,5 @@
 // Scalar widening and rounding, the activations of config.md 10 (with the roundings of w4a8_int8.md 8.3 where
-// a family asks for them), the routed sum (decisions 7.1).
+// a family asks for them), the routed sum (numerics.md 2).
 //
 // Every float operation is one statement of one rounding; exp is base/exp.h, gelu base/gelu.h.
 #include "kernels/ref/elementwise.h"

@@ -1,5 +1,5 @@
 // Scores, group scores and top-k of one row of router logits: the definition that every ISA repeats operation
-// by operation (routing.md 1 and 4, decisions 7.4).
+// by operation (routing.md 1 and 4, numerics.md 4).
 //
 //   softmax       exp(x - m) / S
 //   sigmoid       1 / (1 + exp(-x))

@@ -1,5 +1,5 @@
 // Integer weights against symmetric integer activations (W8A8 per token; block32 with int4 or int8 weights; 16 bits for
-// layers of bf16 and fp16 activations): the scalar rows, which define the families (spec/kernels.md 4.3, decisions 7.1
+// layers of bf16 and fp16 activations): the scalar rows, which define the families (kernels.md 3, numerics.md 2
 // `block32`).
 //
 //   per token   s = absmax(row) / 127, q = to_nearest_even(x * (127 / absmax));

@@ -1,4 +1,4 @@
-// The scalar row of w4a8 p16: the definition of the family (decisions 7.1), complete and plain.
+// The scalar row of w4a8 p16: the definition of the family (numerics.md 2), complete and plain.
 // Other rows give the same bits; tests compare every one of them with these functions.
 #pragma once
 
