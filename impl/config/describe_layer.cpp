@@ -53,9 +53,9 @@ constexpr std::array<All2AllPredicate, 11> kAll2AllPredicates = {{
 
 // --- routing_method -------------------------------------------------------------------------------------
 
-// The "seed" column of config.md 6.
-RoutingMethod seed_routing_method(Scoring scoring, std::int64_t top_k, bool renormalize, std::int64_t groups,
-                                  bool has_bias) {
+// The "2026-04" column of config.md 6.
+RoutingMethod april_routing_method(Scoring scoring, std::int64_t top_k, bool renormalize, std::int64_t groups,
+                                   bool has_bias) {
   if (has_bias)
     return scoring == Scoring::sigmoid && groups > 0 ? RoutingMethod::deepseek_v3 : RoutingMethod::unspecified;
   if (scoring == Scoring::softmax) return renormalize ? RoutingMethod::renormalize : RoutingMethod::default_;
@@ -113,14 +113,14 @@ Result<std::string> describe_routing_method(const json::Value& query_value) {
   MOE_TRY(const std::int64_t groups, read_groups(query));
   MOE_TRY(const bool has_bias, query.boolean("has_e_score_bias", false));
 
-  RoutingMethod seed = RoutingMethod::unspecified, may = seed, method = seed;
+  RoutingMethod april = RoutingMethod::unspecified, may = april, method = april;
   if (const std::optional<std::size_t> i = fields::index_of(kScoringNames, *word)) {
     const auto scoring = static_cast<Scoring>(*i);
-    seed = seed_routing_method(scoring, top_k, renormalize, groups, has_bias);
+    april = april_routing_method(scoring, top_k, renormalize, groups, has_bias);
     may = routing_method(scoring, top_k, renormalize, groups, has_bias);
     method = named_routing_method(scoring, top_k, renormalize, groups, has_bias);
   }
-  return json::write(json::Object{{"seed", routing_method_name(seed)},
+  return json::write(json::Object{{"seed", routing_method_name(april)},
                                   {"2026-05", routing_method_name(may)},
                                   {"method", routing_method_name(method)},
                                   {"number", static_cast<std::int64_t>(method)}});

@@ -24,15 +24,16 @@ struct QuantDesc {
   friend constexpr bool operator==(const QuantDesc&, const QuantDesc&) = default;
 };
 
-// The two states of upstream that answers are given for. They differ in what fp8_w8a8 writes and asks for.
-enum class QuantProfile : std::uint8_t { seed, may_2026 };
-constexpr std::array<std::string_view, 2> kQuantProfileNames = {"seed", "2026-05"};
+// The two states of vLLM that answers are given for. They differ in what fp8_w8a8 writes and asks for. "seed" is an
+// older word for the first.
+enum class QuantProfile : std::uint8_t { april_2026, may_2026 };
+constexpr std::array<std::string_view, 3> kQuantProfileNames = {"2026-04", "2026-05", "seed"};
 
 struct QuantConfig {
   QuantDesc a1, a2, w1, w2;
   bool is_scale_swizzled = true;
   std::optional<double> gemm1_alpha, gemm1_beta, gemm1_clamp_limit;
-  QuantProfile profile = QuantProfile::seed;
+  QuantProfile profile = QuantProfile::april_2026;
   QuantType platform_fp8 = QuantType::fp8_e4m3fn;
 
   bool is_quantized() const { return a1.dtype != QuantType::none; }

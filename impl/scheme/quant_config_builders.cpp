@@ -72,7 +72,7 @@ Result<QuantConfig> made(QuantArguments a, QuantType activations, QuantType weig
 }
 
 Result<QuantConfig> fp8_w8a8(const QuantArguments& a) {
-  return made(a, a.profile == QuantProfile::seed ? QuantType::fp8_e4m3fn : a.platform_fp8, QuantType::none);
+  return made(a, a.profile == QuantProfile::april_2026 ? QuantType::fp8_e4m3fn : a.platform_fp8, QuantType::none);
 }
 Result<QuantConfig> int8_w8a8(const QuantArguments& a) { return made(a, QuantType::int8, QuantType::none); }
 Result<QuantConfig> int4_w4afp8(const QuantArguments& a) { return made(a, QuantType::fp8_e4m3fn, QuantType::int4); }

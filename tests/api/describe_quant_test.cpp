@@ -113,6 +113,17 @@ TEST(DescribeQuant, AskedShapes) {
   EXPECT_EQ(d.answer["scale_shape"], want);
 }
 
+TEST(DescribeQuant, StatesOfVllm) {
+  const auto answer = [](const std::string& profile) {
+    return describe("quant_config", R"({"builder": "fp8_w8a8", "args": ["tensor", "tensor"], "platform_fp8":
+      "fp8_e4m3fnuz", "profile": ")" + profile +
+                                        "\"}")
+        .answer;
+  };
+  EXPECT_EQ(answer("2026-04"), answer("seed"));
+  EXPECT_NE(answer("2026-04"), answer("2026-05"));
+}
+
 TEST(DescribeQuant, Refusals) {
   expect_refused(
       "quant_config",

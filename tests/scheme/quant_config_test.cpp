@@ -20,7 +20,7 @@ QuantConfig built(const char* builder, const QuantArguments& a) {
 }
 
 TEST(QuantConfig, ProfilesDifferInFp8) {
-  QuantArguments a{.profile = QuantProfile::seed, .platform_fp8 = QuantType::fp8_e4m3fnuz};
+  QuantArguments a{.profile = QuantProfile::april_2026, .platform_fp8 = QuantType::fp8_e4m3fnuz};
   EXPECT_EQ(built("fp8_w8a8", a).a1.dtype, QuantType::fp8_e4m3fn);
   EXPECT_TRUE(built("fp8_w8a8", a).use_fp8_w8a8());
   a.quant_dtype = QuantType::fp8_e4m3fnuz;
