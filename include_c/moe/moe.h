@@ -433,7 +433,7 @@ MOE_API void MOE_CALL moe_config_destroy(moe_config* config);
 
 /** json NULL: this machine. Else a machine described by the caller: {"type":"auto|cpu|cuda|rocm|
  *  xpu|tpu|oot","arch":"x86_64","features":["avx2"],"capability":[9,0],"libs":{"flashinfer":true}}
- *  (more members in the config document). Selection and conversion work for any platform; a
+ *  (more members: the guide, include_c/README.md in the source). Selection and conversion work for any platform; a
  *  layer can be made only if the host can run it. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_platform_create(const char* json, size_t json_len, moe_platform** out, moe_error** err);
 /** What was given or detected; moe_platform_create takes this text back. [any] */
@@ -516,8 +516,8 @@ MOE_API void MOE_CALL moe_selection_destroy(moe_selection* selection);
 /** An empty set for this config. Roles (the config decides which are required):
  *  w13_weight w2_weight w13_scale w2_scale w13_scale_2 w2_scale_2 w13_zero_point
  *  w2_zero_point w13_g_idx w2_g_idx w13_bias w2_bias w13_input_scale w2_input_scale.
- *  The method documents' shorter names mean the same: w13, w2, w13_qzeros, w2_qzeros.
- *  Shapes and types per format: see the format documents. Setting a place again replaces it; the
+ *  Shorter names mean the same: w13, w2, w13_qzeros, w2_qzeros.
+ *  Shapes and types per format: the guide, include_c/README.md in the source. Setting a place again replaces it; the
  *  stacked and the per-expert form of one role do not mix (MOE_ERR_STATE). [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_create(const moe_config* config, moe_weights** out, moe_error** err);
 /** Sets a stacked tensor ([E, ...], this rank's part of each expert). The struct is copied, its
