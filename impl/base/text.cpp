@@ -11,9 +11,11 @@ namespace {
 struct CharacterRange {
   std::uint32_t first, last;
 };
-constexpr std::array<CharacterRange, 4> kSteering = {{
-    {0x00, 0x1f},      // C0
-    {0x7f, 0x9f},      // DEL and C1
+constexpr std::array<CharacterRange, 6> kSteering = {{
+    {0x00, 0x1f},    // C0
+    {0x7f, 0x9f},    // DEL and C1
+    {0x61c, 0x61c},  // marks of the direction, here and in the next row
+    {0x200e, 0x200f},
     {0x2028, 0x202e},  // line and paragraph separators, embeddings and overrides of the direction
     {0x2066, 0x2069},  // isolates
 }};

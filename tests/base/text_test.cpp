@@ -23,11 +23,13 @@ bool is_utf8(const std::string& s) {
   }
 }
 
-// In valid UTF-8: C0, DEL, C1, U+2028 to U+202E, U+2066 to U+2069.
+// In valid UTF-8: C0, DEL, C1, U+061C, U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069.
 bool steers(const std::string& s) {
   for (std::size_t i = 0; i < s.size(); ++i) {
     const auto at = [&](std::size_t k) { return i + k < s.size() ? static_cast<unsigned char>(s[i + k]) : 0u; };
     if (at(0) < 0x20 || at(0) == 0x7f || (at(0) == 0xc2 && at(1) < 0xa0)) return true;
+    if (at(0) == 0xd8 && at(1) == 0x9c) return true;
+    if (at(0) == 0xe2 && at(1) == 0x80 && (at(2) == 0x8e || at(2) == 0x8f)) return true;
     if (at(0) == 0xe2 && at(1) == 0x80 && at(2) >= 0xa8 && at(2) <= 0xae) return true;
     if (at(0) == 0xe2 && at(1) == 0x81 && at(2) >= 0xa6 && at(2) <= 0xa9) return true;
   }
