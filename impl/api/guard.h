@@ -1,7 +1,8 @@
-// The boundary between C and C++: the only try/catch of the library. Every fallible entry runs its
-// body through guard(); a body gives a Check, the caller gets a status and, if asked for, an error
-// object. Out of memory anywhere becomes MOE_ERR_OUT_OF_MEMORY, any other exception (a bug, or one
-// that a callback let escape) MOE_ERR_INTERNAL. Nothing passes the boundary.
+// The only place where an exception is turned into a status. (Bodies that run on other threads, each_expert.h and
+// pool.cpp, catch bad_alloc because it must not leave a thread.) Every fallible entry runs its body through guard(); a
+// body gives a Check, the caller gets a status and, if asked for, an error object. Out of memory becomes
+// MOE_ERR_OUT_OF_MEMORY, any other exception MOE_ERR_INTERNAL: a bug, or, in programs that link libmoe.a, one that a
+// callback let escape. (In libmoe.so that one ends the process: rule 12 of moe.h.)
 #pragma once
 
 #include <moe/moe.h>

@@ -95,7 +95,7 @@ struct CanonicalRows {
     if (!zeros.empty()) std::fill(zeros.begin() + n * groups, zeros.end(), std::uint8_t{0});
     std::fill(bias.begin() + n, bias.end(), 0.0f);
   }
-  // Of memory.
+  // Heap memory held by the vectors.
   std::size_t bytes() const {
     return codes.capacity() + zeros.capacity() +
            4 * (values.capacity() + scales.capacity() + bias.capacity() + g_idx.capacity());

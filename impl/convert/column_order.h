@@ -23,7 +23,7 @@ struct ColumnOrder {
 // "w13_g_idx[e]").
 Result<ColumnOrder> column_order(const P16Matrix& matrix, std::span<const std::int32_t> g_idx, bool is_w13,
                                  std::int64_t expert);
-// Whether it may not fail.
+// True if column_order() cannot fail for this g_idx: every group fits the layout's group size.
 bool has_room(const P16Matrix& matrix, std::span<const std::int32_t> g_idx);
 
 // Rows of the checkpoint -> rows of the layout: `out` is shaped for places.

@@ -50,7 +50,7 @@ class Packed {
   std::string memory;                  // "owned", "caller", "mmap"
   std::shared_ptr<const void> keep;    // what keeps the block alive
 
-  // Of p16.
+  // An expert of a p16 payload.
   const std::byte* expert(std::int64_t local) const {
     return payload.data() + static_cast<std::size_t>(local) * info.layout.expert_stride();
   }

@@ -44,7 +44,7 @@ struct QuantArgsRow {
   TilePlace out;
 };
 
-// How a machine likes weights to be read that few tokens meet.
+// Prefetch policy of calls that are bound by memory (few tokens per expert).
 struct Reading {
   std::ptrdiff_t ahead = 4096;  // bytes of weights between fetch and use, whole lines; 0: nothing is fetched
   bool into_l2 = false;         // else into L1

@@ -110,7 +110,7 @@ enum class OnMissingDevice : std::uint8_t { refuse, warn_and_auto };
 // What the layer and vLLM's switches make of an oracle's list (float_oracles.md 2).
 struct Steering {
   std::vector<std::string_view> order;  // the backends on the list, first to last
-  std::string_view unchecked = {};      // serves without any rule asked; moe_backend is not read
+  std::string_view unchecked = {};      // taken without asking any rule, as vLLM does with LoRA on
   std::string_view needed = {};         // asked for by a switch, as if by name; moe_backend goes before
   std::string_view refused_kind = {};   // a switch asks for what the oracle does not have
 };

@@ -25,11 +25,12 @@ bool is_cpu_int4(const Kernel& kernel) {
          kernel.id->act == ActFormat::tok8;
 }
 
-// As measured with few tokens (moe_bench --benchmark_filter='stream/'). Where L1 has 32 KB (Zen 4), 8 KB ahead cost a
-// tenth of the bandwidth; where it has 48 KB, they are better (Zen 5) or as good (Emerald Rapids, which likes weights
-// in L2: up to a tenth). Zen 4 foresees a single token's weights better than any fetch, when they are read in order (a
-// tenth to a third faster), Emerald Rapids much worse (two thirds). Zen 5 reads two panels at a time better as two
-// streams (a fifth); the others were not asked.
+// Measured with few tokens by moe_bench --benchmark_filter='stream/':
+//
+//   machine          L1     fetch ahead      into  a single token            two panels at a time
+//   Zen 4            32 KB  4 KB (8: -10 %)  L1    in order: +10 to +33 %    -
+//   Zen 5            48 KB  8 KB             L1    fetched                   as two streams: +20 %
+//   Emerald Rapids   48 KB  8 KB             L2    fetched (in order: -33 %) -
 Reading reading_here() {
   const bool intel = cpu_facts().vendor == "GenuineIntel", amd = cpu_facts().vendor == "AuthenticAMD";
   if (sysconf(_SC_LEVEL1_DCACHE_SIZE) > 32 * 1024) return {.ahead = 8192, .into_l2 = intel, .pairs = amd};

@@ -1,5 +1,5 @@
-// See rooms.h. Counting the sleeper, then looking at the rooms again, against freeing a room, then looking at the
-// count: one of the two sees the other.
+// See rooms.h. No wake-up is lost: take() registers as a sleeper before it looks at the rooms again, give() frees the
+// room before it reads the number of sleepers (all seq_cst).
 #include "run/rooms.h"
 
 #include <pthread.h>

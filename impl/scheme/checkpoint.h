@@ -53,8 +53,10 @@ struct MatrixSize {
   std::int64_t n = 0, k = 0;
   std::int64_t group = -1;  // -1 or k: channel-wise; else it divides k
   int num_bits = 4;
-  std::int64_t all_groups = 0;  // not 0: so many, although k is a part of their columns (activation order)
-  bool one_scale = false;       // for all rows
+  // If not 0, the number of groups of the whole matrix: a tensor-parallel rank holds only some columns but, with
+  // activation order, the scales of all groups.
+  std::int64_t all_groups = 0;
+  bool one_scale = false;  // for all rows
 
   constexpr std::int64_t groups() const {
     return all_groups != 0 ? all_groups : group == -1 || group >= k ? 1 : k / group;

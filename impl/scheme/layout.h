@@ -56,7 +56,8 @@ constexpr std::int64_t kPanelRows = 16;
 constexpr std::int64_t kUnitK = 64;
 constexpr std::size_t kExpertAlignment = 4096;
 
-enum class Element : std::uint8_t { int4, int8, bf16, f16, f32 };
+// Numbers are stored; never renumber.
+enum class Element : std::uint8_t { int4 = 0, int8 = 1, bf16 = 2, f16 = 3, f32 = 4 };
 constexpr std::size_t element_bits(Element e) {
   constexpr std::size_t kBits[] = {4, 8, 16, 16, 32};
   return kBits[static_cast<std::size_t>(e)];
@@ -66,7 +67,8 @@ constexpr bool is_integer(Element e) { return e <= Element::int8; }
 constexpr std::int32_t code_bias(Element e) { return e == Element::int4 ? 8 : 128; }
 
 // How the scales of integer elements are kept. w4a8: bf16, channel-wise f32 / 16, with row sums (kernels.md 2.1).
-enum class Scales : std::uint8_t { none, w4a8, f32, bf16, f16 };
+// Numbers are stored; never renumber.
+enum class Scales : std::uint8_t { none = 0, w4a8 = 1, f32 = 2, bf16 = 3, f16 = 4 };
 
 // none: no scales (float elements, whose `group` is k).
 enum class Grouping : std::uint8_t { g32, grouped, channel, none };
@@ -167,25 +169,25 @@ struct P16Matrix {
   }
 };
 
-// Numbers are stored in packed files. foreign: a backend's layout that this build cannot write.
+// Numbers are stored; never renumber. foreign: a backend's layout that this build cannot write.
 // p16_int4: of W4A8; p16_w4, p16_w8: scales (and zero points) of any checkpoint. Behind them the named layouts.
 enum class LayoutKind : std::uint8_t {
-  none,
-  p16_int4,
-  foreign,
-  p16_bf16,
-  p16_f16,
-  p16_f32,
-  p16_w4,
-  p16_w8,
-  torch_float,   // PyTorch's generic blob of W4A8
-  kai,           // KleidiAI's weights of W4A8
-  wna16_marlin,  // scheme/wna16_layout.h
-  wna16_trtllm,
-  wna16_xpu,
-  wna16_vnni,
-  wna16_on_the_fly,
-  wna16_dense
+  none = 0,
+  p16_int4 = 1,
+  foreign = 2,
+  p16_bf16 = 3,
+  p16_f16 = 4,
+  p16_f32 = 5,
+  p16_w4 = 6,
+  p16_w8 = 7,
+  torch_float = 8,    // PyTorch's generic blob of W4A8
+  kai = 9,            // KleidiAI's weights of W4A8
+  wna16_marlin = 10,  // scheme/wna16_layout.h
+  wna16_trtllm = 11,
+  wna16_xpu = 12,
+  wna16_vnni = 13,
+  wna16_on_the_fly = 14,
+  wna16_dense = 15
 };
 constexpr LayoutKind kLastLayoutKind = LayoutKind::wna16_dense;
 
@@ -260,7 +262,9 @@ struct LayoutShape {
   bool has_zeros = false;
   bool has_order = false;           // of integer elements
   Element element = Element::int4;  // of named layouts
-  std::int64_t w2_groups = 0;       // activation order in a part of the columns: all groups, of any sizes here
+  // If not 0, the number of groups of the whole w2: with activation order a tensor-parallel rank holds some columns but
+  // the scales of all groups.
+  std::int64_t w2_groups = 0;
 };
 // The p16 layout of a layer; group sizes already checked to divide hidden and intermediate.
 Layout p16_layout(LayoutKind kind, const LayoutShape& shape);

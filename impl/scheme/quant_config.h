@@ -24,8 +24,8 @@ struct QuantDesc {
   friend constexpr bool operator==(const QuantDesc&, const QuantDesc&) = default;
 };
 
-// The two states of vLLM that answers are given for. They differ in what fp8_w8a8 writes and asks for. "seed" is an
-// older word for the first.
+// vLLM changed the fp8 dtype of fp8_w8a8 in May 2026; a query chooses which of the two states to reproduce. "seed" is
+// an older word for the first.
 enum class QuantProfile : std::uint8_t { april_2026, may_2026 };
 constexpr std::array<std::string_view, 3> kQuantProfileNames = {"2026-04", "2026-05", "seed"};
 

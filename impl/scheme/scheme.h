@@ -63,7 +63,8 @@ constexpr std::array<std::string_view, 11> kFormatNames = {"none",
 
 enum class ZeroPoints : std::uint8_t { as_stored, plus_one };
 // Type of the activations that Marlin multiplies; none: as they come.
-enum class MarlinInput : std::uint8_t { none, int8, fp8 };
+// Numbers are stored; never renumber.
+enum class MarlinInput : std::uint8_t { none = 0, int8 = 1, fp8 = 2 };
 
 // The resolved quantization of a layer's experts.
 struct Quantization {

@@ -213,6 +213,7 @@ namespace {
 constexpr std::array kKinds = {LayoutKind::wna16_marlin, LayoutKind::wna16_trtllm,     LayoutKind::wna16_xpu,
                                LayoutKind::wna16_vnni,   LayoutKind::wna16_on_the_fly, LayoutKind::wna16_dense};
 constexpr std::array kWords = {"marlin/", "trtllm/mxint4", "xpu/", "vnni/", "on_the_fly/", "dense/"};
+// A place in kFloats is stored, and so are places and ranges of the digits below; never renumber.
 constexpr std::array kFloats = {DType::f16, DType::bf16, DType::f32};
 constexpr std::array kInputWords = {"", "-int8", "-fp8"};
 

@@ -67,7 +67,7 @@ struct Wna16Matrix {
   std::int64_t group() const { return groups == 0 ? k : k / groups; }  // without act-order
   int fields() const { return 32 / bits; }                             // in a word
   bool eight_bit() const { return input != MarlinInput::none; }
-  // Of vnni.
+  // Columns of a block of kind vnni.
   std::int64_t block_k() const { return group() < 128 ? group() : 128; }
   // The checkpoint's row behind a padded row; -1 for padding.
   std::int64_t source_row(std::int64_t n) const {
