@@ -18,7 +18,7 @@ import numpy as np
 
 from library import Library
 
-ROUNDS = {"routing": 300, "activation": 6, "config": 4000, "w4a8": 12, "wna16": 30, "float": 3}
+ROUNDS = {"routing": 3000, "activation": 300, "config": 8000, "float": 20}
 
 
 def run_topic(library, topic, seed, rounds, twist=False):
