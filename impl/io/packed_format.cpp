@@ -23,66 +23,74 @@ Error bad(const std::string& subject, const std::string& what) {
   return fail(Code::format, subject, (subject.empty() ? std::string("packed block") : subject) + ": " + what);
 }
 
-constexpr std::int64_t kBias = 1, kZeros = 2, kOrder = 4, kAnySizes = 8, kElement = 16, kScales = 256;
+std::uint8_t byte(bool b) { return b ? 1 : 0; }
 
-// The kinds whose scales and zero points vary.
-bool is_plain(LayoutKind kind) { return kind == LayoutKind::p16_w4 || kind == LayoutKind::p16_w8; }
-
-StoredMatrix store(LayoutKind kind, const P16Matrix& m) {
-  const bool named = named_layout(kind) != nullptr;
-  const std::int64_t flags = (m.has_bias ? kBias : 0) + (m.has_zeros ? kZeros : 0) + (m.has_order ? kOrder : 0) +
-                             (m.any_sizes ? kAnySizes : 0) +
-                             (named ? kElement * static_cast<std::int64_t>(m.element) : 0) +
-                             (named || is_plain(kind) ? kScales * static_cast<std::int64_t>(m.scales) : 0);
-  const std::int64_t group = m.any_sizes ? m.real_groups : m.real_groups != 0 ? m.columns() / m.real_groups : m.group;
-  return {m.half_rows, m.halves, m.columns(), group, flags};
+StoredMatrix store(const P16Matrix& m) {
+  const std::int64_t groups = m.source_groups();
+  return {.half_rows = m.half_rows,
+          .k = m.columns(),
+          .group = m.any_sizes          ? 0
+                   : m.real_groups != 0 ? m.columns() / m.real_groups
+                                        : m.group,
+          .groups = groups,
+          .halves = static_cast<std::uint8_t>(m.halves),
+          .element = static_cast<std::uint8_t>(m.element),
+          .scales = static_cast<std::uint8_t>(m.scales),
+          .has_bias = byte(m.has_bias),
+          .has_zeros = byte(m.has_zeros),
+          .has_order = byte(m.has_order),
+          .any_sizes = byte(m.any_sizes),
+          .reserved = 0};
 }
 
-bool any_sizes(const StoredMatrix& m) { return (m.flags & kAnySizes) != 0; }
+StoredVariant store(const LayoutVariant& v) {
+  return {.input = static_cast<std::uint8_t>(v.input),
+          .awq = byte(v.awq),
+          .bit_compat_vllm = byte(v.bit_compat_vllm),
+          .channel_wise = byte(v.channel_wise),
+          .zero_shift = v.zero_shift,
+          .bias = static_cast<std::int32_t>(v.bias),
+          .number = static_cast<std::int32_t>(v.number),
+          .multiprocessors = v.multiprocessors,
+          .reserved = 0};
+}
 
-bool are_flags(LayoutKind kind, std::int64_t flags) {
-  if (!is_plain(kind)) return (flags & ~(kBias + (kind == LayoutKind::p16_int4 ? kOrder + kAnySizes : 0))) == 0;
-  const std::int64_t scales = flags / kScales;
-  return flags % kScales <= kBias + kZeros + kOrder + kAnySizes && scales >= static_cast<std::int64_t>(Scales::f32) &&
-         scales <= static_cast<std::int64_t>(Scales::f16);
+// nullopt: no variant is stored so.
+std::optional<LayoutVariant> variant_of(const StoredVariant& s) {
+  const LayoutVariant v{.input = static_cast<MarlinInput>(s.input),
+                        .awq = s.awq != 0,
+                        .bit_compat_vllm = s.bit_compat_vllm != 0,
+                        .channel_wise = s.channel_wise != 0,
+                        .zero_shift = s.zero_shift,
+                        .bias = static_cast<DType>(s.bias),
+                        .number = static_cast<DType>(s.number),
+                        .multiprocessors = s.multiprocessors};
+  return v.input <= MarlinInput::fp8 && store(v) == s ? std::optional(v) : std::nullopt;
 }
 
 // Small enough for the unchecked arithmetic of P16Matrix: at most 2^21 panels of less than 2^36 bytes (groups of any
 // sizes: 2^29 columns).
 bool are_extents(const StoredMatrix& m) {
   const auto extent = [](std::int64_t x) { return x >= 1 && x <= kMaxExtent; };
-  return extent(m.half_rows) && extent(m.k) && (m.halves == 1 || m.halves == 2) && m.flags >= 0 && extent(m.group) &&
-         (any_sizes(m) || m.k % m.group == 0);
+  return extent(m.half_rows) && extent(m.k) && (m.halves == 1 || m.halves == 2) && extent(m.groups) &&
+         (m.any_sizes != 0 ? m.group == 0 : extent(m.group) && m.groups * m.group == m.k);
+}
+
+bool are_types(const StoredMatrix& m) {
+  return m.element <= static_cast<std::uint8_t>(Element::f32) && m.scales <= static_cast<std::uint8_t>(Scales::f16);
 }
 
 constexpr std::int64_t kLeastFilled = 16;  // the smallest group that is filled up
 
-bool is_p16(LayoutKind kind, const StoredMatrix& m) {
-  const bool lists = (m.flags & kOrder) != 0;
-  if (!are_flags(kind, m.flags)) return false;
-  if (any_sizes(m)) return lists && m.group > 1;
-  return m.group == m.k || m.group % 32 == 0 || (lists && m.group >= kLeastFilled);
+bool are_p16_groups(const StoredMatrix& m) {
+  if (m.any_sizes != 0) return m.has_order != 0 && m.groups > 1;
+  return m.groups == 1 || m.group % 32 == 0 || (m.has_order != 0 && m.group >= kLeastFilled);
 }
 
 P16Matrix with_groups(P16Matrix m, const StoredMatrix& stored) {
-  if (any_sizes(stored)) return filled(m, stored.group);
+  if (stored.any_sizes != 0) return filled(m, stored.groups);
   m.group = stored.group;
   return filled(m);
-}
-
-bool is_named(const StoredMatrix& m) {
-  return m.flags % kElement <= kBias + kZeros + kOrder &&
-         m.flags % kScales / kElement <= static_cast<std::int64_t>(Element::f32) &&
-         m.flags / kScales <= static_cast<std::int64_t>(Scales::f16);
-}
-
-Layout named_layout_of(LayoutKind kind, const LayoutShape& shape, const StoredMatrix& w13, const StoredMatrix& w2,
-                       std::int64_t variant) {
-  Layout l = make_named_layout(kind, shape, variant);
-  l.w13.group = w13.group;
-  l.w2.group = w2.group;
-  place_tensors(l);
-  return l;
 }
 
 // The layout that the numbers describe, nullopt when they contradict each other.
@@ -90,36 +98,44 @@ std::optional<Layout> layout_of(const PackedHead& h) {
   const StoredMatrix &w13 = h.w13, &w2 = h.w2;
   if (h.layout_kind > static_cast<std::uint64_t>(kLastLayoutKind)) return std::nullopt;
   const auto kind = static_cast<LayoutKind>(h.layout_kind);
-  const auto element = p16_element(kind);
-  const NamedLayout* named = named_layout(kind);
   const bool fits = h.experts <= static_cast<std::uint64_t>(kMaxExperts) && are_extents(w13) && are_extents(w2) &&
-                    w2.halves == 1 && w2.k == w13.half_rows && w2.half_rows == w13.k &&
-                    (w13.flags | kAnySizes) == (w2.flags | kAnySizes) &&
-                    (w13.group == w2.group || w13.group == w13.k || w2.group == w2.k || any_sizes(w2));
+                    are_types(w13) && w2.halves == 1 && w2.k == w13.half_rows && w2.half_rows == w13.k &&
+                    (w13.group == w2.group || w13.groups == 1 || w2.groups == 1 || w2.any_sizes != 0);
   if (!fits) return std::nullopt;
-  const bool channel = w13.group == w13.k && w2.group == w2.k;
+  const bool channel = w13.groups == 1 && w2.groups == 1;
   LayoutShape shape = {.experts = static_cast<std::int64_t>(h.experts),
                        .hidden = w13.k,
                        .intermediate = w13.half_rows,
-                       .group = channel ? -1 : std::min(w13.group, w2.group),
+                       .group = -1,
                        .gated = w13.halves == 2,
-                       .has_bias = (w13.flags & kBias) != 0,
-                       .scales = static_cast<Scales>(w13.flags / kScales),
-                       .has_zeros = (w13.flags & kZeros) != 0,
-                       .has_order = (w13.flags & kOrder) != 0,
-                       .element = static_cast<Element>(w13.flags % kScales / kElement)};
-  if (named != nullptr && is_named(w13)) {
-    Layout l = named_layout_of(kind, shape, w13, w2, h.variant);
-    return named->valid(l) ? std::optional(std::move(l)) : std::nullopt;
+                       .has_bias = w13.has_bias != 0,
+                       .scales = static_cast<Scales>(w13.scales),
+                       .has_zeros = w13.has_zeros != 0,
+                       .has_order = w13.has_order != 0,
+                       .element = static_cast<Element>(w13.element)};
+  Layout l;
+  if (const NamedLayout* named = named_layout(kind)) {
+    const auto variant = variant_of(h.variant);
+    if (!variant || w13.any_sizes != 0 || w2.any_sizes != 0) return std::nullopt;
+    if (!channel) shape.group = std::min(w13.group, w2.group);
+    l = make_named_layout(kind, shape, *variant);
+    l.w13.group = w13.group;
+    l.w2.group = w2.group;
+    place_tensors(l);
+    if (!named->valid(l)) return std::nullopt;
+  } else {
+    const auto element = p16_element(kind);
+    const bool plain = kind == LayoutKind::p16_w4 || kind == LayoutKind::p16_w8;
+    const bool valid = element && (is_integer(*element) || channel) && (!plain || shape.scales >= Scales::f32) &&
+                       are_p16_groups(w13) && are_p16_groups(w2);
+    if (!valid) return std::nullopt;
+    l = p16_layout(kind, shape);
+    l.w13 = with_groups(l.w13, w13);
+    l.w2 = with_groups(l.w2, w2);
   }
-  const bool valid =
-      element && (is_integer(*element) || channel) && h.variant == 0 && is_p16(kind, w13) && is_p16(kind, w2);
-  if (!valid) return std::nullopt;
-  shape.group = -1;
-  Layout l = p16_layout(kind, shape);
-  l.w13 = with_groups(l.w13, w13);
-  l.w2 = with_groups(l.w2, w2);
-  return l;
+  // What the kind settles is stored, too, and agrees.
+  const bool same = store(l.w13) == w13 && store(l.w2) == w2 && store(l.variant) == h.variant;
+  return same ? std::optional(std::move(l)) : std::nullopt;
 }
 
 template <class T>
@@ -146,9 +162,9 @@ std::optional<PackedHead> plan_block(const PackedInfo& info) {
   h.version = kPackedVersion;
   h.layout_kind = static_cast<std::uint64_t>(info.layout.kind);
   h.experts = static_cast<std::uint64_t>(info.layout.experts);
-  h.w13 = store(info.layout.kind, info.layout.w13);
-  h.w2 = store(info.layout.kind, info.layout.w2);
-  h.variant = info.layout.variant;
+  h.w13 = store(info.layout.w13);
+  h.w2 = store(info.layout.w2);
+  h.variant = store(info.layout.variant);
   const auto layout = layout_of(h);
   if (!layout) return std::nullopt;
   h.expert_stride = layout->expert_stride();
@@ -229,11 +245,12 @@ Result<PackedHead> read_head(std::span<const std::byte> first, std::uint64_t tot
   PackedHead h{};
   std::memcpy(&h, first.data(), std::min(first.size(), sizeof h));
   if (first.size() < kVersionEnd) return bad(subject, "ends inside its header");
-  if (h.version > kPackedVersion)
+  if (h.version != kPackedVersion && h.version != 0)
     return fail(Code::version, subject,
                 (subject.empty() ? std::string("packed block") : subject) + ": format version " +
-                    std::to_string(h.version) + "; this library reads up to " + std::to_string(kPackedVersion));
-  if (h.version != kPackedVersion || h.reserved != 0) return bad(subject, "format version 0 or reserved bits set");
+                    std::to_string(h.version) + "; this library reads version " + std::to_string(kPackedVersion) +
+                    (h.version < kPackedVersion ? ": convert the weights again" : ""));
+  if (h.version == 0 || h.reserved != 0) return bad(subject, "format version 0 or reserved bits set");
   if (first.size() < sizeof h) return bad(subject, "ends inside its header");
   if (h.block_bytes != total)
     return bad(subject, "has " + std::to_string(total) + " bytes, its header says " + std::to_string(h.block_bytes));

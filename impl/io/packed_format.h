@@ -1,15 +1,15 @@
-// The bytes of a packed block, version 1. Little endian; every byte is determined by the content.
+// The bytes of a packed block (packed_file.md). Little endian; every byte is determined by the content.
 //
 //   0        PackedHead (fixed size)
-//   ...      sections, one after another, each at a multiple of 8: layout id, backend, config (text), tensors (text:
-//            JSON, what moe_packed_get knows and where it lies in the payload), experts (i64), correction bias (f32),
-//            chunk hashes (u64: XXH3 of each 4 MiB of the payload)
+//   ...      sections, one after another, each at a multiple of 8
 //   ...      zeros up to a multiple of 4096
 //   payload  the experts (scheme/layout.h), up to the end of the block
 //
-// head.header_hash is the XXH3 of all bytes between itself and the payload. The layout is stored as
-// numbers and as its id; a reader computes everything else from the numbers and wants the stored sizes to
-// be the same, so that no address taken from a block that opened can lie outside of it.
+// The layout is stored as numbers and as its id. A reader computes everything else from the numbers and wants the
+// stored sizes to be the same, so that no address taken from a block that opened can lie outside of it.
+//
+// Stored; never renumber, move or resize anything in this file: tests/vectors/packed holds files that every later
+// build reads.
 #pragma once
 
 #include <array>
@@ -23,26 +23,44 @@
 namespace moe {
 
 constexpr std::array<char, 8> kPackedMagic = {'\x89', 'M', 'O', 'E', 'p', 'k', '\n', '\x1a'};
-constexpr std::uint32_t kPackedVersion = 1;
+constexpr std::uint32_t kPackedVersion = 2;
 constexpr std::uint64_t kHashChunk = std::uint64_t{4} << 20;
 
 struct StoredMatrix {
-  std::int64_t half_rows, halves, k, group;
-  // k and group: the checkpoint's, with any_sizes the number of groups.
-  // 1: bias, 2: zero points, 4: lists, 8: any_sizes, 256 * Scales of the kinds w4 and w8 and of named layouts, whose
-  // Element is here too, * 16
-  std::int64_t flags;
+  std::int64_t half_rows, k;  // the checkpoint's
+  std::int64_t group;         // columns that share a scale; 0 where any_sizes
+  std::int64_t groups;        // the checkpoint's
+  std::uint8_t halves;        // 2: gate and up
+  std::uint8_t element;       // Element
+  std::uint8_t scales;        // Scales
+  // 0 or 1, as in P16Matrix
+  std::uint8_t has_bias, has_zeros, has_order, any_sizes;
+  std::uint8_t reserved;  // 0
+
+  friend bool operator==(const StoredMatrix&, const StoredMatrix&) = default;
+};
+
+// LayoutVariant. All 0 for the layouts that have none.
+struct StoredVariant {
+  std::uint8_t input;  // MarlinInput
+  std::uint8_t awq, bit_compat_vllm, channel_wise;
+  std::int32_t zero_shift;
+  std::int32_t bias, number;  // moe_dtype
+  std::int64_t multiprocessors;
+  std::int64_t reserved;  // 0
+
+  friend bool operator==(const StoredVariant&, const StoredVariant&) = default;
 };
 
 enum PackedSection {
-  kLayoutId,
-  kBackend,
-  kConfigText,
-  kTensorList,
-  kExperts,
-  kCorrectionBias,
-  kChunkHashes,
-  kSectionCount
+  kLayoutId = 0,        // text
+  kBackend = 1,         // text
+  kConfigText = 2,      // JSON
+  kTensorList = 3,      // JSON: what moe_packed_get knows and where it lies in the payload
+  kExperts = 4,         // i64: the model's numbers in local order
+  kCorrectionBias = 5,  // f32
+  kChunkHashes = 6,     // u64: XXH3 of each 4 MiB of the payload
+  kSectionCount = 7
 };
 
 struct StoredSection {
@@ -53,14 +71,15 @@ struct PackedHead {
   std::array<char, 8> magic;
   std::uint32_t version;
   std::uint32_t reserved;
-  std::uint64_t header_hash;
+  std::uint64_t header_hash;  // XXH3 of all bytes between itself and the payload
   std::uint64_t block_bytes, payload_offset, payload_bytes, chunk_bytes;
   std::uint64_t layout_kind, experts, expert_stride, scales_rounded;
-  std::int64_t variant;  // of named layouts
+  StoredVariant variant;
   StoredMatrix w13, w2;
   std::array<StoredSection, kSectionCount> sections;
 };
-static_assert(sizeof(StoredMatrix) == 40 && sizeof(PackedHead) == 24 + 72 + 80 + 112);
+static_assert(sizeof(StoredMatrix) == 40 && sizeof(StoredVariant) == 32 &&
+              sizeof(PackedHead) == 24 + 64 + 32 + 80 + 112);
 constexpr std::size_t kHashedFrom = 24;  // the first byte behind header_hash
 
 // Sizes and places of a block for `info`; nullopt when they overflow or the layout is no valid one.

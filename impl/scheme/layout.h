@@ -49,6 +49,7 @@
 
 #include "base/checked.h"
 #include "base/dtype.h"
+#include "scheme/scheme.h"
 
 namespace moe {
 
@@ -224,12 +225,27 @@ struct LayoutTensor {
   friend bool operator==(const LayoutTensor&, const LayoutTensor&) = default;
 };
 
+// What the matrices of an integer layout of other engines (scheme/wna16_layout.h) do not tell. Other layouts have none:
+// all of it is the default.
+struct LayoutVariant {
+  MarlinInput input = MarlinInput::none;
+  bool awq = false;
+  bool bit_compat_vllm = false;      // vLLM's bytes, also where they are wrong
+  bool channel_wise = false;         // group_size as configured was -1
+  int zero_shift = 0;                // of vLLM's zero points against the real ones: -1, 0, 1
+  DType bias = DType::invalid;       // f32, f16 or bf16
+  DType number = DType::invalid;     // the same, of dense weights
+  std::int64_t multiprocessors = 0;  // of the device, for Marlin's workspace
+
+  friend bool operator==(const LayoutVariant&, const LayoutVariant&) = default;
+};
+
 // The packed form of one layer's experts.
 struct Layout {
   LayoutKind kind = LayoutKind::none;
   P16Matrix w13, w2;
   std::int64_t experts = 0;
-  std::int64_t variant = 0;                // of named layouts: choices that the matrices do not tell
+  LayoutVariant variant = {};
   std::vector<LayoutTensor> tensors = {};  // of named layouts, in their order in the payload
 
   // p16/int4-g32/1, p16/int4-cw-bias/1, p16/int4-g32,cw/1, p16/w8-cw-f32/1, p16/w4-g128-bf16-zp/1, p16/bf16/1,

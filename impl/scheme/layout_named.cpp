@@ -23,7 +23,7 @@ bool is_w4a8(const P16Matrix& m) {
   return m.element == Element::int4 && m.scales == Scales::w4a8 && !m.has_zeros && !m.has_order && m.k % 2 == 0 &&
          (m.group == m.k || m.group % 32 == 0);
 }
-bool are_w4a8(const Layout& l) { return is_w4a8(l.w13) && is_w4a8(l.w2) && l.variant == 0; }
+bool are_w4a8(const Layout& l) { return is_w4a8(l.w13) && is_w4a8(l.w2) && l.variant == LayoutVariant{}; }
 
 std::string torch_id(const Layout& l) {
   std::string s = "torch/dyn_quant_4bit-" + grouping_word(l.w13);
@@ -79,7 +79,7 @@ const NamedLayout* named_layout(LayoutKind kind) {
   return nullptr;
 }
 
-Layout make_named_layout(LayoutKind kind, const LayoutShape& s, std::int64_t variant) {
+Layout make_named_layout(LayoutKind kind, const LayoutShape& s, const LayoutVariant& variant) {
   const auto matrix = [&](std::int64_t half_rows, int halves, std::int64_t k) {
     return P16Matrix{.element = s.element,
                      .scales = s.scales,

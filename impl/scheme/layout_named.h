@@ -24,7 +24,7 @@ struct NamedLayout {
 const NamedLayout* named_layout(LayoutKind kind);
 
 // A layer in a named layout; its group divides both sizes.
-Layout make_named_layout(LayoutKind kind, const LayoutShape& shape, std::int64_t variant = 0);
+Layout make_named_layout(LayoutKind kind, const LayoutShape& shape, const LayoutVariant& variant = {});
 // The list of tensors and their places, from kind, matrices, experts and variant.
 void place_tensors(Layout& layout);
 // Without wrapping; nullopt when the payload is larger than half of the address space.

@@ -213,16 +213,16 @@ namespace {
 constexpr std::array kKinds = {LayoutKind::wna16_marlin, LayoutKind::wna16_trtllm,     LayoutKind::wna16_xpu,
                                LayoutKind::wna16_vnni,   LayoutKind::wna16_on_the_fly, LayoutKind::wna16_dense};
 constexpr std::array kWords = {"marlin/", "trtllm/mxint4", "xpu/", "vnni/", "on_the_fly/", "dense/"};
-// A place in kFloats is stored, and so are places and ranges of the digits below; never renumber.
-constexpr std::array kFloats = {DType::f16, DType::bf16, DType::f32};
 constexpr std::array kInputWords = {"", "-int8", "-fp8"};
 
-// The digits of a variant, lowest first: how many values each has.
-enum Digit { kInput, kAwq, kUpstream, kChannel, kBias, kNumber, kZeroShift, kMultiprocessors, kDigits };
-constexpr std::array<std::int64_t, kDigits> kRanges = {3, 2, 2, 2, 3, 3, 3, 4097};
+constexpr std::int64_t kMaxMultiprocessors = 4096;
 
-std::int64_t float_digit(DType t) { return std::find(kFloats.begin(), kFloats.end(), t) - kFloats.begin(); }
-DType float_of(std::int64_t digit) { return kFloats[static_cast<std::size_t>(digit)]; }
+bool is_float(DType t) { return t == DType::f16 || t == DType::bf16 || t == DType::f32; }
+
+bool is_variant(const LayoutVariant& v) {
+  return v.zero_shift >= -1 && v.zero_shift <= 1 && v.multiprocessors >= 0 &&
+         v.multiprocessors <= kMaxMultiprocessors && is_float(v.bias) && is_float(v.number);
+}
 
 std::size_t kind_index(LayoutKind kind) {
   return static_cast<std::size_t>(std::find(kKinds.begin(), kKinds.end(), kind) - kKinds.begin());
@@ -253,50 +253,42 @@ std::string_view wna16_output(std::string_view spelled) {
 bool is_wna16_kind(LayoutKind kind) { return kind_index(kind) < kKinds.size(); }
 LayoutKind layout_kind_of(Wna16Kind kind) { return kKinds[static_cast<std::size_t>(kind)]; }
 
-std::int64_t variant_of(const Wna16Layout& l) {
-  const std::array<std::int64_t, kDigits> digits = {static_cast<std::int64_t>(l.input),
-                                                    l.awq ? 1 : 0,
-                                                    l.upstream ? 1 : 0,
-                                                    l.group_size == -1 ? 1 : 0,
-                                                    float_digit(l.bias),
-                                                    float_digit(l.number),
-                                                    l.zero_shift + 1,
-                                                    l.multiprocessors};
-  std::int64_t variant = 0;
-  for (std::size_t i = kDigits; i-- > 0;) variant = variant * kRanges[i] + digits[i];
-  return variant;
+LayoutVariant variant_of(const Wna16Layout& l) {
+  return {.input = l.input,
+          .awq = l.awq,
+          .bit_compat_vllm = l.upstream,
+          .channel_wise = l.group_size == -1,
+          .zero_shift = l.zero_shift,
+          .bias = l.bias,
+          .number = l.number,
+          .multiprocessors = l.multiprocessors};
 }
 
 Wna16Layout wna16_of(const Layout& layout) {
-  std::array<std::int64_t, kDigits> digits{};
-  std::int64_t rest = std::max<std::int64_t>(layout.variant, 0);  // of any file
-  for (std::size_t i = 0; i < kDigits; ++i) {
-    digits[i] = rest % kRanges[i];
-    rest /= kRanges[i];
-  }
+  const LayoutVariant& v = layout.variant;
   const P16Matrix &w13 = layout.w13, &w2 = layout.w2;
   return {.kind = static_cast<Wna16Kind>(kind_index(layout.kind)),
           .bits = w13.element == Element::int8 ? 8 : 4,
           .experts = layout.experts,
           .hidden = w13.k,
           .intermediate = w2.k,
-          .group_size = digits[kChannel] != 0 ? -1 : w13.group,
+          .group_size = v.channel_wise ? -1 : w13.group,
           .groups13 = w13.groups(),
           .groups2 = w2.groups(),
           .gated = w13.halves == 2,
-          .awq = digits[kAwq] != 0,
+          .awq = v.awq,
           .act_order = w13.has_order,
           .has_zeros = w13.has_zeros,
           .has_bias = w13.has_bias,
-          .upstream = digits[kUpstream] != 0,
-          .zero_shift = static_cast<int>(digits[kZeroShift]) - 1,
-          .input = static_cast<MarlinInput>(digits[kInput]),
+          .upstream = v.bit_compat_vllm,
+          .zero_shift = v.zero_shift,
+          .input = v.input,
           .scale = w13.scales == Scales::bf16  ? DType::bf16
                    : w13.scales == Scales::f32 ? DType::f32
                                                : DType::f16,
-          .bias = float_of(digits[kBias]),
-          .number = float_of(digits[kNumber]),
-          .multiprocessors = digits[kMultiprocessors]};
+          .bias = v.bias,
+          .number = v.number,
+          .multiprocessors = v.multiprocessors};
 }
 
 std::string wna16_id(const Layout& layout) {
@@ -325,7 +317,7 @@ bool is_wna16(const Layout& layout) {
   const Wna16Layout l = wna16_of(layout);
   // Without a channel mark the group is one number; with it there is one group.
   const bool groups = l.group_size == -1 ? w13.groups() == 1 && w2.groups() == 1 : w13.group == w2.group;
-  return layout.variant >= 0 && variant_of(l) == layout.variant && groups && l.fits();
+  return is_variant(layout.variant) && groups && l.fits();
 }
 
 void list_wna16(Layout& layout) {

@@ -114,7 +114,7 @@ std::string_view wna16_output(std::string_view spelled);
 bool is_wna16_kind(LayoutKind kind);
 LayoutKind layout_kind_of(Wna16Kind kind);
 // There and back; `layout` is of these kinds.
-std::int64_t variant_of(const Wna16Layout& layout);
+LayoutVariant variant_of(const Wna16Layout& layout);
 Wna16Layout wna16_of(const Layout& layout);
 // Of NamedLayout.
 std::string wna16_id(const Layout& layout);

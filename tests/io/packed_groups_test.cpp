@@ -60,16 +60,26 @@ TEST(PackedGroups, LayoutsComeBack) {
 TEST(PackedGroups, HeadersThatContradictThemselves) {
   const LayoutShape s{.experts = 2, .hidden = 96, .intermediate = 192, .group = 48, .gated = true, .has_bias = false};
   const Layout layout = p16_layout(LayoutKind::p16_w4, s);
-  for (const auto change : {+[](PackedHead& h) { h.w13.flags ^= 4, h.w2.flags ^= 4; },    // groups of 48 without lists
-                            +[](PackedHead& h) { h.w13.flags ^= 12, h.w2.flags ^= 12; },  // of any sizes without lists
-                            +[](PackedHead& h) { h.w13.flags |= 8; },  // another layout than the stored sizes
-                            +[](PackedHead& h) { h.w2.flags |= 8, h.w2.group = 0; },          // no groups
-                            +[](PackedHead& h) { h.w2.flags |= 8, h.w2.group = 1; },          // one has one size
-                            +[](PackedHead& h) { h.w2.flags |= 8, h.w2.group = INT64_MAX; },  // too many
-                            +[](PackedHead& h) { h.w13.group = h.w2.group = 8; },  // smaller than any that is filled up
-                            +[](PackedHead& h) { h.w13.group = h.w2.group = 36; },        // no divisor
-                            +[](PackedHead& h) { h.w13.flags |= 16, h.w2.flags |= 16; },  // an unknown mark
-                            +[](PackedHead& h) { h.w13.k = h.w2.half_rows = std::int64_t{1} << 40; }}) {
+  for (const auto change :
+       {+[](PackedHead& h) { h.w13.has_order = h.w2.has_order = 0; },  // groups of 48 without lists
+        +[](PackedHead& h) {                                           // of any sizes without lists
+          h.w13.has_order = h.w2.has_order = 0;
+          h.w13.any_sizes = h.w2.any_sizes = 1;
+          h.w13.group = h.w2.group = 0;
+        },
+        +[](PackedHead& h) { h.w13.any_sizes = 1, h.w13.group = 0; },  // another layout than the stored sizes
+        +[](PackedHead& h) { h.w2.any_sizes = 1, h.w2.group = 0, h.w2.groups = 0; },          // no groups
+        +[](PackedHead& h) { h.w2.any_sizes = 1, h.w2.group = 0, h.w2.groups = 1; },          // one has one size
+        +[](PackedHead& h) { h.w2.any_sizes = 1, h.w2.group = 0, h.w2.groups = INT64_MAX; },  // too many
+        +[](PackedHead& h) { h.w2.any_sizes = 1; },  // of any sizes and of one size
+        +[](PackedHead& h) {                         // smaller than any that is filled up
+          h.w13.group = h.w2.group = 8;
+          h.w13.groups = 12, h.w2.groups = 24;
+        },
+        +[](PackedHead& h) { h.w13.group = h.w2.group = 36; },         // no divisor
+        +[](PackedHead& h) { h.w13.any_sizes = h.w2.any_sizes = 2; },  // an unknown mark
+        +[](PackedHead& h) { h.w13.reserved = h.w2.reserved = 1; },
+        +[](PackedHead& h) { h.w13.k = h.w2.half_rows = std::int64_t{1} << 40; }}) {
     std::vector<std::byte> bytes = block_of(info_of(layout));
     PackedHead h{};
     std::memcpy(&h, bytes.data(), sizeof h);

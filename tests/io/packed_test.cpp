@@ -204,17 +204,17 @@ TEST(Packed, NamedLayoutsTooBigOrImpossible) {
   info.layout.experts = 1 << 24;
   EXPECT_EQ(packed_block_bytes(info).error().code, Code::invalid_argument);
   info = named_info();
-  info.layout.variant = 1;
+  info.layout.variant.awq = true;
   EXPECT_EQ(packed_block_bytes(info).error().code, Code::invalid_argument);
   info = named_info();
   info.layout.w13.group = info.layout.w2.group = 16;
   EXPECT_EQ(packed_block_bytes(info).error().code, Code::invalid_argument);
   for (const auto change :
-       {+[](PackedHead& h) { h.variant = 5; }, +[](PackedHead& h) { h.w13.flags |= 2, h.w2.flags |= 2; },
-        +[](PackedHead& h) { h.w13.flags ^= 1, h.w2.flags ^= 1; },
-        +[](PackedHead& h) { h.w13.flags += 16, h.w2.flags += 16; },
-        +[](PackedHead& h) { h.w13.flags += 1024, h.w2.flags += 1024; }, +[](PackedHead& h) { h.layout_kind = 1; },
-        +[](PackedHead& h) { h.w13.group = 64; }}) {
+       {+[](PackedHead& h) { h.variant.awq = 1; }, +[](PackedHead& h) { h.w13.has_zeros = h.w2.has_zeros = 1; },
+        +[](PackedHead& h) { h.w13.has_bias ^= 1, h.w2.has_bias ^= 1; },
+        +[](PackedHead& h) { h.w13.element += 1, h.w2.element += 1; },
+        +[](PackedHead& h) { h.w13.scales += 1, h.w2.scales += 1; }, +[](PackedHead& h) { h.layout_kind = 1; },
+        +[](PackedHead& h) { h.w13.any_sizes = h.w2.any_sizes = 1; }, +[](PackedHead& h) { h.w13.group = 64; }}) {
     const auto p = open_copy(forged(seal(named_info()).packed, change));
     ASSERT_FALSE(p);
     EXPECT_EQ(p.error().code, Code::format) << p.error().message;
@@ -300,12 +300,16 @@ TEST(PackedHostile, EachHeaderByteFlipped) {
   EXPECT_TRUE(open_copy(bytes));
 }
 
-TEST(PackedHostile, NewerVersion) {
+TEST(PackedHostile, OlderAndNewerVersion) {
   const Sealed s = seal(small_info());
-  const auto p = open_copy(forged(s.packed, [](PackedHead& h) { h.version += 1; }));
-  ASSERT_FALSE(p);
-  EXPECT_EQ(p.error().code, Code::version);
-  EXPECT_THAT(p.error().message, HasSubstr("version 2"));
+  for (const std::uint32_t version : {kPackedVersion - 1, kPackedVersion + 1}) {
+    std::vector<std::byte> bytes = copy_of(s.packed);
+    std::memcpy(bytes.data() + 8, &version, sizeof version);
+    const auto p = open_copy(bytes);
+    ASSERT_FALSE(p);
+    EXPECT_EQ(p.error().code, Code::version);
+    EXPECT_THAT(p.error().message, HasSubstr("version " + std::to_string(version)));
+  }
   EXPECT_EQ(open_copy(forged(s.packed, [](PackedHead& h) { h.version = 0; })).error().code, Code::format);
 }
 
@@ -332,7 +336,13 @@ TEST(PackedHostile, ForgedHeadersWithFittingHash) {
       [](PackedHead& h) { h.experts = std::uint64_t{1} << 24; },
       [](PackedHead& h) { h.expert_stride *= 2; },
       [](PackedHead& h) { h.expert_stride = 0; },
-      [](PackedHead& h) { h.variant = 1; },
+      [](PackedHead& h) { h.variant.input = 1; },
+      [](PackedHead& h) { h.variant.input = 3; },
+      [](PackedHead& h) { h.variant.awq = 1; },
+      [](PackedHead& h) { h.variant.bias = 2; },
+      [](PackedHead& h) { h.variant.zero_shift = 1; },
+      [](PackedHead& h) { h.variant.multiprocessors = -1; },
+      [](PackedHead& h) { h.variant.reserved = 1; },
       [](PackedHead& h) { h.layout_kind = static_cast<std::uint64_t>(LayoutKind::torch_float); },
       [](PackedHead& h) { h.sections[kTensorList].bytes -= 1; },
       [](PackedHead& h) { h.w13.half_rows += 1; },
@@ -349,9 +359,21 @@ TEST(PackedHostile, ForgedHeadersWithFittingHash) {
       [](PackedHead& h) { h.w13.group = 48; },
       [](PackedHead& h) { h.w2.group = 96; },
       [](PackedHead& h) { h.w13.k = 128, h.w2.half_rows = 128; },
-      [](PackedHead& h) { h.w13.flags = 0, h.w2.flags = 0; },
-      [](PackedHead& h) { h.w13.flags = 0; },
-      [](PackedHead& h) { h.w13.flags = 2; },
+      [](PackedHead& h) { h.w13.has_bias = h.w2.has_bias = 0; },
+      [](PackedHead& h) { h.w13.has_bias = 0; },
+      [](PackedHead& h) { h.w13.has_bias = h.w2.has_bias = 2; },
+      [](PackedHead& h) { h.w13.has_zeros = 1; },
+      [](PackedHead& h) { h.w13.has_order = h.w2.has_order = 1; },
+      [](PackedHead& h) { h.w13.any_sizes = h.w2.any_sizes = 1; },
+      [](PackedHead& h) { h.w13.reserved = 1; },
+      [](PackedHead& h) { h.w13.element = h.w2.element = 1; },
+      [](PackedHead& h) { h.w13.element = h.w2.element = 200; },
+      [](PackedHead& h) { h.w13.scales = h.w2.scales = 3; },
+      [](PackedHead& h) { h.w13.scales = h.w2.scales = 200; },
+      [](PackedHead& h) { h.w2.groups = 0; },
+      [](PackedHead& h) { h.w2.groups += 1; },
+      [](PackedHead& h) { h.w2.groups = -1, h.w2.group = -h.w2.k; },
+      [](PackedHead& h) { h.w13.groups = h.w13.k, h.w13.group = 1; },
       [](PackedHead& h) { h.sections[kLayoutId].bytes -= 1; },
       [](PackedHead& h) { h.sections[kBackend].offset += 8; },
       [](PackedHead& h) { h.sections[kConfigText].bytes = UINT64_MAX; },

@@ -209,8 +209,11 @@ TEST(Wna16Layout, StoredNumbersAreChecked) {
     change(l);
     return !is_wna16(l);
   };
-  EXPECT_TRUE(bad([](Layout& l) { l.variant = -1; }));
-  EXPECT_TRUE(bad([](Layout& l) { l.variant = INT64_MAX; }));
+  EXPECT_TRUE(bad([](Layout& l) { l.variant.multiprocessors = -1; }));
+  EXPECT_TRUE(bad([](Layout& l) { l.variant.multiprocessors = INT64_MAX; }));
+  EXPECT_TRUE(bad([](Layout& l) { l.variant.zero_shift = 2; }));
+  EXPECT_TRUE(bad([](Layout& l) { l.variant.bias = DType::invalid; }));
+  EXPECT_TRUE(bad([](Layout& l) { l.variant.number = DType::i32; }));
   EXPECT_TRUE(bad([](Layout& l) { l.w13.group = 32; }));
   EXPECT_TRUE(bad([](Layout& l) { l.w13.scales = l.w2.scales = Scales::f32; }));
   EXPECT_TRUE(bad([](Layout& l) { l.w13.element = l.w2.element = Element::bf16; }));

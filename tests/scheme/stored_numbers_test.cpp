@@ -41,25 +41,22 @@ TEST(StoredNumbers, Enumerations) {
                               {LayoutKind::wna16_dense, 15}});
 }
 
-// The digits of a variant, each alone: lowest first, with 3, 2, 2, 2, 3, 3, 3 and 4097 values.
+// Packed files hold each member of a variant by itself (tests/io/packed_test.cpp); here: none is lost on the way.
 TEST(StoredNumbers, VariantOfWna16) {
-  Wna16Layout none{};
-  none.group_size = 32, none.bias = none.number = DType::f16, none.zero_shift = -1;
-  ASSERT_EQ(variant_of(none), 0);
-  const auto with = [&](auto set) {
-    Wna16Layout l = none;
-    set(l);
-    return variant_of(l);
-  };
-  EXPECT_EQ(with([](Wna16Layout& l) { l.input = MarlinInput::fp8; }), 2);
-  EXPECT_EQ(with([](Wna16Layout& l) { l.awq = true; }), 3);
-  EXPECT_EQ(with([](Wna16Layout& l) { l.upstream = true; }), 6);
-  EXPECT_EQ(with([](Wna16Layout& l) { l.group_size = -1; }), 12);
-  EXPECT_EQ(with([](Wna16Layout& l) { l.bias = DType::bf16; }), 24);
-  EXPECT_EQ(with([](Wna16Layout& l) { l.bias = DType::f32; }), 48);
-  EXPECT_EQ(with([](Wna16Layout& l) { l.number = DType::bf16; }), 72);
-  EXPECT_EQ(with([](Wna16Layout& l) { l.zero_shift = 1; }), 432);
-  EXPECT_EQ(with([](Wna16Layout& l) { l.multiprocessors = 1; }), 648);
+  Layout layout;
+  layout.kind = LayoutKind::wna16_marlin;
+  layout.variant = {.input = MarlinInput::fp8,
+                    .awq = true,
+                    .bit_compat_vllm = true,
+                    .channel_wise = true,
+                    .zero_shift = -1,
+                    .bias = DType::bf16,
+                    .number = DType::f32,
+                    .multiprocessors = 132};
+  EXPECT_EQ(variant_of(wna16_of(layout)), layout.variant);
+  EXPECT_EQ(static_cast<int>(DType::f32), 1);
+  EXPECT_EQ(static_cast<int>(DType::f16), 2);
+  EXPECT_EQ(static_cast<int>(DType::bf16), 3);
 }
 
 }  // namespace
