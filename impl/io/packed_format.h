@@ -13,6 +13,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -78,8 +79,12 @@ struct PackedHead {
   StoredMatrix w13, w2;
   std::array<StoredSection, kSectionCount> sections;
 };
-static_assert(sizeof(StoredMatrix) == 40 && sizeof(StoredVariant) == 32 &&
-              sizeof(PackedHead) == 24 + 64 + 32 + 80 + 112);
+static_assert(sizeof(StoredMatrix) == 40 && sizeof(StoredVariant) == 32 && sizeof(PackedHead) == 312);
+static_assert(offsetof(PackedHead, block_bytes) == 24 && offsetof(PackedHead, layout_kind) == 56 &&
+              offsetof(PackedHead, variant) == 88 && offsetof(PackedHead, w13) == 120 &&
+              offsetof(PackedHead, sections) == 200);
+static_assert(offsetof(StoredMatrix, halves) == 32 && offsetof(StoredMatrix, any_sizes) == 38 &&
+              offsetof(StoredVariant, zero_shift) == 4 && offsetof(StoredVariant, multiprocessors) == 16);
 constexpr std::size_t kHashedFrom = 24;  // the first byte behind header_hash
 
 // Sizes and places of a block for `info`; nullopt when they overflow or the layout is no valid one.
