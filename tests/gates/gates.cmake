@@ -53,7 +53,7 @@ if(NOT CMAKE_CROSSCOMPILING)
 endif()
 moe_gate(library ${MOE_PYTHON} ${gates}/library_gate.py $<TARGET_FILE:libmoe_shared> ${PROJECT_SOURCE_DIR}/abi_check/symbols.txt
          --soname libmoe.so.${MOE_ABI_VERSION} --readelf ${CMAKE_READELF} --nm ${CMAKE_NM} --strip ${CMAKE_STRIP}
-         --source ${PROJECT_SOURCE_DIR} --source ${PROJECT_BINARY_DIR} ${here})
+         --objects ${CMAKE_CURRENT_BINARY_DIR}/objects.txt --source ${PROJECT_SOURCE_DIR} --source ${PROJECT_BINARY_DIR} ${here})
 
 # Tests of the cross build run on an emulated CPU with everything; these have dot products and no matrix products, and
 # neither of them.
@@ -70,7 +70,7 @@ if(NOT CMAKE_CROSSCOMPILING AND MOE_INSTALL)
   moe_gate(install sh ${gates}/install_gate.sh ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${CMAKE_C_COMPILER})
   moe_gate(subproject sh ${gates}/subproject_gate.sh ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${CMAKE_CURRENT_BINARY_DIR}/subproject
            ${CMAKE_C_COMPILER} ${CMAKE_CXX_COMPILER})
-  set_tests_properties(gates.subproject PROPERTIES TIMEOUT 1800) # compiles the library
+  set_tests_properties(gates.subproject PROPERTIES LABELS long TIMEOUT 1800) # compiles the library twice
 endif()
 if(NOT CMAKE_CROSSCOMPILING)
   # The first x86-64 there was: an instruction beyond the baseline on any path that this program takes is a SIGILL.
