@@ -86,7 +86,7 @@ def main(cc, cxx):
                   GOOD_SOURCE + "unsigned arc4random(void);\n__attribute__((used)) static unsigned (*const keep)(void) = arc4random;\n")
         b.library("source path", "is inside", GOOD_SOURCE.replace("(int)strlen(s)", '(int)strlen(s) + (s == (const char*)__FILE__ + 1)')
                   + "const char* moe_path(void);\n__attribute__((used)) const char* moe_path(void) { return __FILE__; }\n")
-        b.library("too large", "the limit is", GOOD_SOURCE + "__attribute__((used)) static const char big[4000000] = {1};\n")
+        b.library("too large", "the limit is", GOOD_SOURCE + "__attribute__((used)) static const char big[7000000] = {1};\n")
 
         b.object("good", None, "run/a.cpp", "float f(float a) { return a * 2; }\n")
         b.object("abort", "needs abort", "run/a.cpp", "#include <cstdlib>\nvoid f() { std::abort(); }\n")
