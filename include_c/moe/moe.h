@@ -608,8 +608,8 @@ typedef struct moe_convert_options {
  *  activation order need (moe_selection_layout). Refuses an incomplete set
  *  (MOE_ERR_MISSING_WEIGHT names every gap). The result does not depend on thread count or on
  *  the host: the same input gives the same bytes. options may be NULL. Statuses: common, SHAPE,
- *  DTYPE, MISSING_WEIGHT, UNEXPECTED_WEIGHT, NO_BACKEND, UNSUPPORTED, BUFFER_TOO_SMALL, IO,
- *  VERSION, CANCELLED, CALLBACK, BUSY, CONFIG_MISMATCH. [any; weights excl when
+ *  DTYPE, MISSING_WEIGHT, NO_BACKEND, UNSUPPORTED, BUFFER_TOO_SMALL, IO, VERSION, CANCELLED,
+ *  CALLBACK, BUSY, CONFIG_MISMATCH. [any; weights excl when
  *  MOE_CONVERT_RELEASE_SOURCES is set] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_convert_weights(moe_context* ctx, const moe_selection* selection, moe_weights* weights, const moe_convert_options* options, moe_packed** out, moe_error** err);
 /** The whole result as one self-describing, position-independent block, for callers with their
