@@ -333,7 +333,7 @@ MOE_API void MOE_CALL moe_control_cancel(moe_control* control);
 /** Work units done and in total of the running or last call. [any] */
 MOE_API void MOE_CALL moe_control_progress(const moe_control* control, uint64_t* done, uint64_t* total);
 /** For the host's own part of a long call, such as a weight source: tells the progress (total 0:
- *  only asks) and returns MOE_OK or MOE_ERR_CANCELLED, which the callback then returns.
+ *  only asks) and returns MOE_OK, or why to stop: the callback then returns that.
  *  NULL: MOE_OK. Statuses: common, CANCELLED, CALLBACK. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_control_report(moe_control* control, uint64_t done, uint64_t total);
 MOE_API void MOE_CALL moe_control_destroy(moe_control* control);
