@@ -2,7 +2,8 @@
 """Derives the machine-readable description of the C interface from moe.h.
 
 The header is read by Clang (its AST as JSON), so nothing about a type is written twice; what C cannot
-say (which pointers may be NULL) is in the tables below. Sizes and offsets are those of LP64. `since`
+say (which pointers may be NULL) is in the tables below, or in comments: [any] and [excl], and the statuses a function
+may give ("Statuses: common, IO."; rule 15 of moe.h says what the common ones are). Sizes and offsets are those of LP64. `since`
 and `v1_size` are kept from an earlier description, new items get the header's version.
 
   abi_from_header.py HEADER [OLD.json] > NEW.json
@@ -47,6 +48,8 @@ REQUIRED_MEMBERS = {
     "moe_route_args.out_topk_ids",
     "moe_route_args.out_topk_weights",
 }
+# Returns a moe_status that is not the result of the call.
+NOT_FALLIBLE = {"moe_error_status"}
 SCALARS = {"void": "void", "int32_t": "i32", "uint32_t": "u32", "int64_t": "i64", "uint64_t": "u64",
            "size_t": "size", "float": "f32", "double": "f64"}
 SIZES = {"i32": 4, "u32": 4, "i64": 8, "u64": 8, "size": 8, "f32": 4, "f64": 8}  # others are pointers: 8
@@ -184,6 +187,26 @@ class Header:
             return True
         return kind.startswith("handle:") and returns != "i32:moe_status"  # accessors and destroys
 
+    def statuses(self, function, params, comment):
+        """All statuses of a fallible function, in the order of the enum."""
+        listed = re.findall(r"\bStatuses: ([\w, ]+)\.", comment)
+        if len(listed) != 1:
+            sys.exit(f"{function}: its comment has {len(listed)} lists \"Statuses: common, ...\", expected one")
+        words = listed[0].split(", ")
+        if words[0] != "common" or len(set(words)) != len(words):
+            sys.exit(f"{function}: its statuses do not begin with \"common\", or name one twice: {listed[0]}")
+        names = {"MOE_OK", "MOE_ERR_OUT_OF_MEMORY", "MOE_ERR_INTERNAL"}
+        if any(p["name"] == "err" for p in params):
+            names.add("MOE_ERR_INVALID_ARGUMENT")
+        if any(p["type"].startswith("handle:") for p in params):
+            names.add("MOE_ERR_INVALID_HANDLE")
+        known = self.enums["moe_status"]["values"]
+        for name in ("MOE_ERR_" + w for w in words[1:]):
+            if name not in known or name in names:
+                sys.exit(f"{function}: {name} is no status, or one of the common ones")
+            names.add(name)
+        return sorted(names, key=known.get)
+
     def take_FunctionDecl(self, n):
         if n["name"] in (f["name"] for f in self.functions):
             return
@@ -205,7 +228,10 @@ class Header:
         threads = label.group(1) if label else "excl" if n["name"].endswith("_destroy") else None  # rule 10
         if threads is None:
             sys.exit(f"{n['name']}: its comment says neither [any] nor [excl]")
-        self.functions.append({"name": n["name"], "returns": returns, "params": params, "threads": threads, "since": since})
+        function = {"name": n["name"], "returns": returns, "params": params, "threads": threads, "since": since}
+        if returns == "i32:moe_status" and n["name"] not in NOT_FALLIBLE:
+            function["statuses"] = self.statuses(n["name"], params, comment_of(n))
+        self.functions.append(function)
 
     def description(self):
         return {"abi_version": int(self.macros["MOE_ABI_VERSION"]), "version": self.version, "pointer_size": POINTER,

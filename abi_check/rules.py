@@ -6,6 +6,8 @@
 
 - a function keeps its return type, its parameters and their order, names and types; a parameter may become nullable
   and a function may become callable from any thread
+- a function that lists its statuses keeps a list; before version 1 the list may change, and each change is told
+  (callers treat a status that they do not know like MOE_ERR_INTERNAL); from version 1 on it may only become shorter
 - a struct with `struct_size` may grow by members behind its old end (not in its padding: the size would not tell);
   a struct without it keeps its size; members keep name, type, count and offset; sizes of version 1 stay
 - an enum keeps its names and values; a new name has a new value (other names for an old value: in flags neither)
@@ -30,6 +32,25 @@ def parameter_faults(place, old, new):
         for key in sorted(set(a) | set(b)):
             if a.get(key) != b.get(key) and not (key == "nullable" and b.get(key) is True):
                 yield f"{place}: parameter {i} ({a['name']}): {key} is {b.get(key)}, was {a.get(key)}"
+
+
+def status_changes(old, new):
+    """(function, statuses added, statuses gone) where a list of statuses is another one; a first list is none."""
+    for name, a in old.items():
+        if "statuses" in a and "statuses" in new.get(name, {}):
+            before, now = set(a["statuses"]), set(new[name]["statuses"])
+            if before != now:
+                yield name, sorted(now - before), sorted(before - now)
+
+
+def status_faults(old, new, version):
+    for name, a in old.items():
+        if "statuses" in a and name in new and "statuses" not in new[name]:
+            yield f"{name}: its list of statuses is gone"
+    if version.split(".")[0] != "0":
+        for name, added, _ in status_changes(old, new):
+            if added:
+                yield f"{name}: gives new statuses: {', '.join(added)}"
 
 
 def function_faults(old, new, version):
@@ -104,6 +125,7 @@ def faults(old, new):
         if callbacks.get(callback["name"]) != callback:
             yield f"{callback['name']}: callback changed or is gone"
     yield from function_faults(named(old["functions"]), named(new["functions"]), new["version"])
+    yield from status_faults(named(old["functions"]), named(new["functions"]), new["version"])
     yield from struct_faults(named(old["structs"]), named(new["structs"]))
     yield from enum_faults(named(old["enums"]), named(new["enums"]))
 
@@ -139,6 +161,8 @@ def self_test(old):
         "member appended": appended,
         "enum value added": lambda n: named(n["enums"])["moe_status"]["values"].update(MOE_ERR_ADDED=77),
         "parameter becomes nullable": lambda n: function(n, "moe_apply")["params"][1].update(nullable=True),
+        "status added before version 1": lambda n: function(n, "moe_apply")["statuses"].append("MOE_ERR_PEER"),
+        "status removed": lambda n: function(n, "moe_apply")["statuses"].pop(),
         "another ABI number": lambda n: (n.update(abi_version=old["abi_version"] + 1), n["functions"].pop()),
     }
     bad = {
@@ -151,6 +175,9 @@ def self_test(old):
         "function for one thread only": lambda n: function(n, "moe_apply").update(threads="excl"),
         "since changed": lambda n: function(n, "moe_apply").update(since="9.9.9"),
         "new function of an old release": lambda n: n["functions"].append(dict(added, since="0.0.1")),
+        "list of statuses removed": lambda n: function(n, "moe_apply").pop("statuses"),
+        "status added after version 1": lambda n: (n.update(version="1.2.0"),
+                                                   function(n, "moe_apply")["statuses"].append("MOE_ERR_PEER")),
         "struct removed": lambda n: n["structs"].pop(0),
         "member removed": lambda n: struct(n)["members"].pop(),
         "member inserted": lambda n: struct(n)["members"].insert(1, {"name": "added", "type": "u32", "offset": 4}),
@@ -187,6 +214,8 @@ def main(args):
     else:
         old, new = load(args[0]), load(args[1])
         found = list(faults(old, new))
+        for name, added, gone in status_changes(named(old["functions"]), named(new["functions"])):
+            print(f"{name}: statuses added: {', '.join(added) or 'none'}; gone: {', '.join(gone) or 'none'}")
         print(f"ABI rules: {len(old['functions'])} functions then, {len(new['functions'])} now, {len(found)} broken rules")
     print("\n".join(found))
     return 1 if found else 0

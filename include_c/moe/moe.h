@@ -49,6 +49,9 @@
  *      of the checkpoint: the library fills every copy that this rank holds, and chooses one for each row.
  *  14. Every function, and every task of a parallel_for, does with a stack of 64 KiB, as
  *      pthread_attr_setstacksize gives it.
+ *  15. "Statuses:" in a comment names all that the function may give, without MOE_ERR_; the same
+ *      lists are in moe_abi_json. "common" is MOE_OK, OUT_OF_MEMORY and INTERNAL; with a parameter
+ *      `err` also INVALID_ARGUMENT; with a handle among the parameters also INVALID_HANDLE.
  */
 #ifndef MOE_MOE_H_
 #define MOE_MOE_H_
@@ -273,7 +276,7 @@ MOE_API const char* MOE_CALL moe_error_details_json(const moe_error* err);
 MOE_API void MOE_CALL moe_error_destroy(moe_error* err);
 
 /** Owned memory of `size` bytes at `alignment` (a power of two, 0 = 64). For callers whose
- *  language cannot give aligned memory that does not move. [any] */
+ *  language cannot give aligned memory that does not move. Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_buffer_create(size_t size, size_t alignment, moe_buffer** out, moe_error** err);
 /** First byte; NULL only for a NULL buffer. Text has a NUL after its last byte, also when it is
  *  empty. Borrowed. [any] */
@@ -304,7 +307,8 @@ typedef struct moe_tensor {
 MOE_API int64_t MOE_CALL moe_tensor_nbytes(moe_dtype dtype, int32_t ndim, const int64_t* shape);
 /** Fills `out` with a view of a DLPack DLManagedTensorVersioned (major version 1) on the CPU.
  *  The DLPack object is not consumed: call its deleter yourself when the view is no longer
- *  used, for instance from the `release` given to moe_weights_set. [any] */
+ *  used, for instance from the `release` given to moe_weights_set. Statuses: common, SHAPE, DTYPE,
+ *  UNSUPPORTED, VERSION. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_tensor_from_dlpack(const void* dl_managed_tensor_versioned, moe_tensor* out, moe_error** err);
 
 /* ------------------------------------------------------------------ */
@@ -320,7 +324,8 @@ typedef moe_status (MOE_CALL *moe_progress_fn)(void* user, uint64_t done, uint64
 
 /** For long calls: convert, save, load, apply. progress (kept; destroy ends it) may be
  *  NULL: any thread can ask with moe_control_progress instead. Several calls may share one
- *  object: cancelling stops them all, progress is that of the latest report. [any] */
+ *  object: cancelling stops them all, progress is that of the latest report. Statuses: common.
+ *  [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_control_create(moe_progress_fn progress, void* user, moe_release_fn destroy, moe_control** out, moe_error** err);
 /** Asks the calls that use this object to stop; they return MOE_ERR_CANCELLED soon, later ones
  *  at once: for a new start make a new object. Safe in a signal handler and in callbacks. [any] */
@@ -328,8 +333,8 @@ MOE_API void MOE_CALL moe_control_cancel(moe_control* control);
 /** Work units done and in total of the running or last call. [any] */
 MOE_API void MOE_CALL moe_control_progress(const moe_control* control, uint64_t* done, uint64_t* total);
 /** For the host's own part of a long call, such as a weight source: tells the progress (total 0:
- *  only asks) and returns MOE_OK or MOE_ERR_CANCELLED, which the callback then returns.
- *  NULL: MOE_OK. [any] */
+ *  only asks) and returns MOE_OK, or why to stop: the callback then returns that.
+ *  NULL: MOE_OK. Statuses: common, CANCELLED, CALLBACK. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_control_report(moe_control* control, uint64_t done, uint64_t total);
 MOE_API void MOE_CALL moe_control_destroy(moe_control* control);
 
@@ -388,13 +393,15 @@ typedef struct moe_context_callbacks {
  *  "log_ring":256,"flush_denormals":false}. threads 0 = CPUs this process may use (affinity mask
  *  and cgroup quota, one per core); 1 = never starts a thread. Threads start at the first use, so
  *  a context may be made before fork(); after a fork the child starts its own. They serve all
- *  calls with this context and all its layers. callbacks may be NULL. [any] */
+ *  calls with this context and all its layers. callbacks may be NULL. Statuses: common,
+ *  INVALID_CONFIG, UNSUPPORTED, VERSION. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_context_create(const char* options_json, size_t options_len, const moe_context_callbacks* callbacks, moe_context** out, moe_error** err);
 /** Options after resolution (thread count, CPU list, NUMA nodes) and all backends with layouts,
- *  formats and needed ISAs. [any] */
+ *  formats and needed ISAs. Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_context_to_json(const moe_context* ctx, moe_buffer** out, moe_error** err);
 /** Takes the messages kept since the last call as one JSON object per line, for callers that
- *  cannot take callbacks on foreign threads. Empty buffer when there are none. [any] */
+ *  cannot take callbacks on foreign threads. Empty buffer when there are none. Statuses: common.
+ *  [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_context_take_log(moe_context* ctx, moe_buffer** out, moe_error** err);
 MOE_API void MOE_CALL moe_context_destroy(moe_context* ctx);
 
@@ -403,25 +410,28 @@ MOE_API void MOE_CALL moe_context_destroy(moe_context* ctx);
 /* ------------------------------------------------------------------ */
 
 /** Parses and checks the description of one MoE layer: one UTF-8 object of at most 1 MiB,
- *  nested at most 32 deep. Unknown and repeated members are errors. [any] */
+ *  nested at most 32 deep. Unknown and repeated members are errors. Statuses: common,
+ *  INVALID_CONFIG, UNSUPPORTED. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_create(const char* json, size_t json_len, moe_config** out, moe_error** err);
 /** Builds it from the text of a Hugging Face config.json (a nested text_config and the
  *  quantization_config are followed). `options_json` may be NULL/0: {"layer_index":3,
  *  "module":"model.layers.3.mlp.experts","quantization_config":{..},"overrides":{"parallel":{..},
- *  ..}}; overrides are members of moe_config_create's document and win. [any] */
+ *  ..}}; overrides are members of moe_config_create's document and win. Statuses: common,
+ *  INVALID_CONFIG, UNSUPPORTED. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_create_from_hf(const char* hf_json, size_t hf_len, const char* options_json, size_t options_len, moe_config** out, moe_error** err);
 /** A new config: the document behind `config` with a JSON merge patch (RFC 7396) applied, for
- *  example {"moe_backend":"cpu"}. [any] */
+ *  example {"moe_backend":"cpu"}. Statuses: common, INVALID_CONFIG, UNSUPPORTED. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_merge(const moe_config* config, const char* patch_json, size_t patch_len, moe_config** out, moe_error** err);
 /** The resolved config: every default written out, with derived members such as
- *  "num_local_experts". Not an input of moe_config_create: for variants use merge. [any] */
+ *  "num_local_experts". Not an input of moe_config_create: for variants use merge. Statuses:
+ *  common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_to_json(const moe_config* config, moe_buffer** out, moe_error** err);
 /** One integer or boolean of the resolved config by JSON pointer ("/num_experts");
- *  MOE_ERR_INVALID_ARGUMENT if it is absent, null or of another type. [any] */
+ *  MOE_ERR_INVALID_ARGUMENT if it is absent, null or of another type. Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_get_int(const moe_config* config, const char* pointer, int64_t* out, moe_error** err);
-/** The same for a number. [any] */
+/** The same for a number. Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_get_float(const moe_config* config, const char* pointer, double* out, moe_error** err);
-/** The same for a string; borrowed. [any] */
+/** The same for a string; borrowed. Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_get_string(const moe_config* config, const char* pointer, const char** out, moe_error** err);
 /** JSON Schema (draft 2020-12) of moe_config_create's input, static. [any] */
 MOE_API const char* MOE_CALL moe_config_schema_json(void);
@@ -434,9 +444,9 @@ MOE_API void MOE_CALL moe_config_destroy(moe_config* config);
 /** json NULL: this machine. Else a machine described by the caller: {"type":"auto|cpu|cuda|rocm|
  *  xpu|tpu|oot","arch":"x86_64","features":["avx2"],"capability":[9,0],"libs":{"flashinfer":true}}
  *  (more members: the guide, include_c/README.md in the source). Selection and conversion work for any platform; a
- *  layer can be made only if the host can run it. [any] */
+ *  layer can be made only if the host can run it. Statuses: common, INVALID_CONFIG. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_platform_create(const char* json, size_t json_len, moe_platform** out, moe_error** err);
-/** What was given or detected; moe_platform_create takes this text back. [any] */
+/** What was given or detected; moe_platform_create takes this text back. Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_platform_to_json(const moe_platform* platform, moe_buffer** out, moe_error** err);
 /** 1 / 0, for example "avx512_vnni", "i8mm", "sve2". [any] */
 MOE_API int32_t MOE_CALL moe_platform_has(const moe_platform* platform, const char* feature);
@@ -469,7 +479,7 @@ typedef struct moe_candidate {
  *  winner, so the answer explains itself. When nobody accepts: MOE_ERR_NO_BACKEND, and the
  *  error's details hold the same list. Deterministic: equal inputs and library version give equal
  *  answers. A selection without a winner is refused by every later call (MOE_ERR_NO_BACKEND).
- *  [any] */
+ *  Statuses: common, INVALID_CONFIG, NO_BACKEND. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_select_backend(moe_context* ctx, const moe_config* config, const moe_platform* platform, uint64_t flags, moe_selection** out, moe_error** err);
 /** Answers one pure question as JSON, without weights. `topic` and the members of `query_json`:
  *  "oracle"          vLLM's backend oracle at the level of its own arguments, policy "vllm":
@@ -484,7 +494,7 @@ MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_select_backend(moe_context* ctx, 
  *  "expert_map", "eplb_map"            which experts a rank holds, copies of redundant experts
  *  "align_block_size", "permute"       a batch's slots ordered by expert
  *  Fails like the calls that use the same rules (MOE_ERR_NO_BACKEND, MOE_ERR_INVALID_CONFIG...).
- *  [any] */
+ *  Statuses: common, INVALID_CONFIG, NO_BACKEND, UNSUPPORTED. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_describe(const char* topic, const char* query_json, size_t query_len, moe_buffer** out, moe_error** err);
 /** Backend name of the winner, "" if none; borrowed. [any] */
 MOE_API const char* MOE_CALL moe_selection_backend(const moe_selection* selection);
@@ -498,14 +508,15 @@ MOE_API const char* MOE_CALL moe_selection_kernel(const moe_selection* selection
 MOE_API const char* MOE_CALL moe_selection_layout(const moe_selection* selection);
 /** Number of candidates, in the order in which they were asked. [any] */
 MOE_API size_t MOE_CALL moe_selection_candidate_count(const moe_selection* selection);
-/** Fills `out` (set out->struct_size first). [any] */
+/** Fills `out` (set out->struct_size first). Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_selection_candidate(const moe_selection* selection, size_t index, moe_candidate* out, moe_error** err);
 /** Bytes and alignment that the converted weights will take in the layout of moe_selection_layout;
- *  more in the roomier one named there. [any] */
+ *  more in the roomier one named there. Statuses: common, NO_BACKEND, UNSUPPORTED. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_selection_packed_size(const moe_selection* selection, uint64_t* bytes, uint64_t* alignment, moe_error** err);
 /** What was asked for and what runs: {"backend":..,"kernel":..,"layout":..,"runs_as":{..},
  *  "quant_config":{..},"routing_method":..,"activation_format":..,"shard":{..},
- *  "expert_placement":{..},"platform":{..},"config":{..},"candidates":[..],..}. [any] */
+ *  "expert_placement":{..},"platform":{..},"config":{..},"candidates":[..],..}. Statuses: common.
+ *  [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_selection_to_json(const moe_selection* selection, moe_buffer** out, moe_error** err);
 MOE_API void MOE_CALL moe_selection_destroy(moe_selection* selection);
 
@@ -518,33 +529,40 @@ MOE_API void MOE_CALL moe_selection_destroy(moe_selection* selection);
  *  w2_zero_point w13_g_idx w2_g_idx w13_bias w2_bias w13_input_scale w2_input_scale.
  *  Shorter names mean the same: w13, w2, w13_qzeros, w2_qzeros.
  *  Shapes and types per format: the guide, include_c/README.md in the source. Setting a place again replaces it; the
- *  stacked and the per-expert form of one role do not mix (MOE_ERR_STATE). [any] */
+ *  stacked and the per-expert form of one role do not mix (MOE_ERR_STATE). Statuses: common.
+ *  [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_create(const moe_config* config, moe_weights** out, moe_error** err);
 /** Sets a stacked tensor ([E, ...], this rank's part of each expert). The struct is copied, its
  *  memory is kept (not copied) until the set is destroyed, the place is set again, or
- *  MOE_CONVERT_RELEASE_SOURCES is done with it; then release(user) is called. [excl] */
+ *  MOE_CONVERT_RELEASE_SOURCES is done with it; then release(user) is called. Statuses: common,
+ *  SHAPE, DTYPE, UNEXPECTED_WEIGHT, UNSUPPORTED, VERSION, BUSY, STATE. [excl] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_set(moe_weights* weights, const char* role, const moe_tensor* tensor, moe_release_fn release, void* user, moe_error** err);
 /** The same for one expert ([...], this rank's part). shard: "w1" (gate) or "w3" (up) for half of
  *  a w13 role, NULL for the whole role. An expert that this rank does not hold is released at
- *  once. [excl] */
+ *  once. Statuses: common, SHAPE, DTYPE, UNEXPECTED_WEIGHT, UNSUPPORTED, VERSION, BUSY, STATE.
+ *  [excl] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_set_expert(moe_weights* weights, const char* role, int64_t expert, const char* shard, const moe_tensor* tensor, moe_release_fn release, void* user, moe_error** err);
 /** The same with the name a checkpoint uses, such as
  *  "model.layers.3.mlp.experts.17.gate_proj.weight_packed", and the whole tensor (the library
  *  cuts this rank's part). *consumed is 1 if the name belongs to this layer, 0 if not (MOE_OK
- *  too; then the tensor is released at once). [excl] */
+ *  too; then the tensor is released at once). Statuses: common, SHAPE, DTYPE, UNEXPECTED_WEIGHT,
+ *  UNSUPPORTED, VERSION, BUSY, STATE. [excl] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_set_named(moe_weights* weights, const char* name, const moe_tensor* tensor, moe_release_fn release, void* user, int32_t* consumed, moe_error** err);
 /** Finds the tensors of this layer in a .safetensors file, a model.safetensors.index.json or a
  *  directory. Headers are read and checked now, tensors during conversion, expert by expert; the
  *  files stay open. `module` is the name prefix of the layer, NULL = the config's. Tensors that
  *  overlap or reach past the end of their file are MOE_ERR_FORMAT; bytes that belong to no tensor,
- *  between two or behind the last, are accepted and never read. [excl] */
+ *  between two or behind the last, are accepted and never read. Statuses: common, SHAPE, DTYPE,
+ *  UNEXPECTED_WEIGHT, UNSUPPORTED, IO, FORMAT, BUSY, STATE. [excl] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_load_safetensors(moe_weights* weights, const char* path, const char* module, moe_error** err);
 /** {"complete":bool,"missing":[..],"unexpected":[..],"experts":[..],"tensors":[{"role","dtype",
- *  "shape","part":{"row0","rows","col0","cols"}}]}; part: what this rank holds. [any] */
+ *  "shape","part":{"row0","rows","col0","cols"}}]}; part: what this rank holds. Statuses: common,
+ *  BUSY. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_to_json(const moe_weights* weights, moe_buffer** out, moe_error** err);
 /** One expert's tensor of a role (w13 joined), or all ([E, ...]) with expert -1. *hold receives
  *  NULL when *out views memory of the set, else an owned buffer with the bytes (they had to be
- *  read, joined or cut): destroy it when *out is no longer used. [any] */
+ *  read, joined or cut): destroy it when *out is no longer used. Statuses: common, SHAPE, DTYPE,
+ *  MISSING_WEIGHT, UNEXPECTED_WEIGHT, UNSUPPORTED, IO, CANCELLED, CALLBACK, BUSY. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_get(const moe_weights* weights, const char* role, int64_t expert, moe_tensor* out, moe_buffer** hold, moe_error** err);
 MOE_API void MOE_CALL moe_weights_destroy(moe_weights* weights);
 
@@ -562,7 +580,7 @@ typedef struct moe_weight_source_ops {
   moe_release_fn destroy;
 } moe_weight_source_ops;
 
-/** A set whose tensors come from `ops` (copied). [any] */
+/** A set whose tensors come from `ops` (copied). Statuses: common, VERSION. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_create_from_source(const moe_config* config, const moe_weight_source_ops* ops, moe_weights** out, moe_error** err);
 
 /* ------------------------------------------------------------------ */
@@ -589,20 +607,23 @@ typedef struct moe_convert_options {
 /** Repacks `weights` into the layout of `selection`, or the roomier one that uneven groups of
  *  activation order need (moe_selection_layout). Refuses an incomplete set
  *  (MOE_ERR_MISSING_WEIGHT names every gap). The result does not depend on thread count or on
- *  the host: the same input gives the same bytes. options may be NULL. [any; weights excl when
+ *  the host: the same input gives the same bytes. options may be NULL. Statuses: common, SHAPE,
+ *  DTYPE, MISSING_WEIGHT, NO_BACKEND, UNSUPPORTED, BUFFER_TOO_SMALL, IO, VERSION, CANCELLED,
+ *  CALLBACK, BUSY, CONFIG_MISMATCH. [any; weights excl when
  *  MOE_CONVERT_RELEASE_SOURCES is set] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_convert_weights(moe_context* ctx, const moe_selection* selection, moe_weights* weights, const moe_convert_options* options, moe_packed** out, moe_error** err);
 /** The whole result as one self-describing, position-independent block, for callers with their
- *  own container: what moe_packed_load_memory takes. Borrowed. [any] */
+ *  own container: what moe_packed_load_memory takes. Borrowed. Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_data(const moe_packed* packed, const void** data, uint64_t* size, moe_error** err);
 /** View of one named output of the conversion, such as "w13_packed", "w2_packed";
  *  moe_packed_to_json lists them. expert -1 = all ([E, ...]), else that expert's slice.
- *  Borrowed. [any] */
+ *  Borrowed. Statuses: common, MISSING_WEIGHT. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_get(const moe_packed* packed, const char* role, int64_t expert, moe_tensor* out, moe_error** err);
-/** Layout, config, experts, named outputs, sizes, content hash. [any] */
+/** Layout, config, experts, named outputs, sizes, content hash. Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_to_json(const moe_packed* packed, moe_buffer** out, moe_error** err);
 /** Reverses the packing of one expert into dense numbers: role "w13_weight" or "w2_weight",
- *  `out` f32/f16/bf16 of [N1, H] or [H, I]. For checks. [any] */
+ *  `out` f32/f16/bf16 of [N1, H] or [H, I]. For checks. Statuses: common, SHAPE, DTYPE,
+ *  UNSUPPORTED, FORMAT, VERSION. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_dequantize(const moe_packed* packed, const char* role, int64_t expert, const moe_tensor* out, moe_error** err);
 
 /** Flags of moe_packed_load and moe_packed_load_memory. */
@@ -617,7 +638,8 @@ enum {
                                  /* always checked                                       */
 };
 
-/** Writes a file that holds this one layer. flags: 0. [any]
+/** Writes a file that holds this one layer. flags: 0. Statuses: common, IO, CANCELLED, CALLBACK.
+ *  [any]
  *
  *  The file appears under `path` only when it is complete and on the disk (fsync; then of the
  *  folder too, where that can be); until then, and after any failure, whatever was there is
@@ -638,10 +660,10 @@ enum {
  *    writing thread and taken back. `control` is called with the thread's own signal mask. */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_save(const moe_packed* packed, const char* path, uint64_t flags, moe_control* control, moe_error** err);
 /** Reads such a file. MOE_ERR_VERSION / MOE_ERR_FORMAT for files that this version must not
- *  read. [any] */
+ *  read. Statuses: common, IO, FORMAT, VERSION, CANCELLED, CALLBACK. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_load(moe_context* ctx, const char* path, uint64_t flags, moe_control* control, moe_packed** out, moe_error** err);
 /** The same from a block of moe_packed_data; kept until release(user), copied only when it is
- *  not aligned to 64 bytes. [any] */
+ *  not aligned to 64 bytes. Statuses: common, FORMAT, VERSION, CALLBACK. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_load_memory(moe_context* ctx, const void* data, size_t size, uint64_t flags, moe_release_fn release, void* user, moe_packed** out, moe_error** err);
 MOE_API void MOE_CALL moe_packed_destroy(moe_packed* packed);
 
@@ -659,14 +681,16 @@ typedef struct moe_layer_options {
 
 /** Binds converted weights to a kernel. Layout and config of `packed` must be the selection's
  *  (MOE_ERR_CONFIG_MISMATCH). ctx lends threads and memory to every moe_apply. options may be
- *  NULL. [any] */
+ *  NULL. Statuses: common, INVALID_CONFIG, SHAPE, DTYPE, UNEXPECTED_WEIGHT, NO_BACKEND,
+ *  UNSUPPORTED, FORMAT, VERSION, CALLBACK, CONFIG_MISMATCH. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_layer_create(moe_context* ctx, const moe_selection* selection, const moe_packed* packed, const moe_layer_options* options, moe_layer** out, moe_error** err);
-/** Bytes and alignment of a workspace for one call with `num_tokens` tokens. [any] */
+/** Bytes and alignment of a workspace for one call with `num_tokens` tokens. Statuses: common,
+ *  UNSUPPORTED. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_layer_workspace_size(const moe_layer* layer, moe_apply_mode mode, int64_t num_tokens, uint64_t* bytes, uint64_t* alignment, moe_error** err);
-/** Config, kernel, threads, memory use. [any] */
+/** Config, kernel, threads, memory use. Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_layer_to_json(const moe_layer* layer, moe_buffer** out, moe_error** err);
 /** Copies the tokens routed to each held expert since the last reset into counts[0..E-1];
- *  reset 1 starts again from zero. [any] */
+ *  reset 1 starts again from zero. Statuses: common, BUFFER_TOO_SMALL. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_layer_expert_counts(const moe_layer* layer, uint64_t* counts, size_t capacity, int32_t reset, moe_error** err);
 MOE_API void MOE_CALL moe_layer_destroy(moe_layer* layer);
 
@@ -706,10 +730,12 @@ typedef struct moe_apply_args {
  *  fused shared experts more by their number (ids from num_experts on, weight 1). T = 0 is valid and
  *  writes nothing. Several calls on one layer may run at the same time when each has its own `out`
  *  and workspace. Errors found in the arguments, including bad expert ids, leave `out` untouched;
- *  after CANCELLED or CALLBACK its content is unspecified. [any] */
+ *  after CANCELLED or CALLBACK its content is unspecified. Statuses: common, SHAPE, DTYPE,
+ *  MISSING_WEIGHT, UNSUPPORTED, BUFFER_TOO_SMALL, VERSION, CANCELLED, CALLBACK. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_apply(const moe_layer* layer, const moe_apply_args* args, moe_error** err);
 /** moe_apply for callers that avoid structs; all arrays without gaps. router_logits [T,G] given:
- *  routing inside; NULL: topk_ids i32 [T,K] and topk_weights f32 [T,K]. [any] */
+ *  routing inside; NULL: topk_ids i32 [T,K] and topk_weights f32 [T,K]. Statuses: common, SHAPE,
+ *  DTYPE, MISSING_WEIGHT, UNSUPPORTED, CALLBACK. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_apply_flat(const moe_layer* layer, int64_t num_tokens, moe_dtype hidden_dtype, const void* hidden, moe_dtype logits_dtype, const void* router_logits, const int32_t* topk_ids, const float* topk_weights, moe_dtype out_dtype, void* out, moe_error** err);
 
 typedef struct moe_route_args {
@@ -721,7 +747,8 @@ typedef struct moe_route_args {
   const moe_tensor* out_topk_weights; /* [T,K] f32                                        */
 } moe_route_args;
 
-/** Routing alone, with the config's method; needs no weights. [any] */
+/** Routing alone, with the config's method; needs no weights. Statuses: common, SHAPE, DTYPE,
+ *  MISSING_WEIGHT, UNEXPECTED_WEIGHT, UNSUPPORTED, VERSION, CALLBACK. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_route(moe_context* ctx, const moe_config* config, const moe_route_args* args, moe_error** err);
 
 #ifdef __cplusplus

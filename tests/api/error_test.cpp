@@ -8,6 +8,8 @@
 #include "support/capi.h"
 #include "support/safetensors_writer.h"
 
+extern "C" moe_status __wrap_moe_apply(const moe_layer* layer, const moe_apply_args* args, moe_error** err);
+
 namespace moe::test::error_test {
 namespace {
 
@@ -223,6 +225,10 @@ TEST(Handles, NullComesBeforeTheHandle) {
   EXPECT_EQ(f.subject, "pointer");
   EXPECT_EQ(value, 0);
 }
+
+// The linker leads the calls of this program to support/listed_statuses.cpp, which ends it on a status that is not
+// listed.
+TEST(ErrorStatuses, CallsAreHeldAgainstTheLists) { EXPECT_EQ(&moe_apply, &__wrap_moe_apply); }
 
 }  // namespace
 }  // namespace moe::test::error_test

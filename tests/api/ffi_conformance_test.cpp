@@ -28,6 +28,21 @@ TEST(FfiConformance, EveryFunctionTakesNullAndZero) {
   EXPECT_EQ(called, 80);
 }
 
+TEST(FfiConformance, FallibleFunctionsListTheirStatuses) {
+  const FfiLibrary lib(MOE_LIBRARY);
+  int lists = 0;
+  for (const json& f : lib.abi()["functions"]) {
+    const bool fallible = f["returns"] == "i32:moe_status" && f["name"] != "moe_error_status";
+    ASSERT_EQ(f.contains("statuses"), fallible) << f["name"];
+    if (!fallible) continue;
+    EXPECT_EQ(f["statuses"][0], "MOE_OK") << f["name"];
+    EXPECT_NO_THROW(lib.expect_listed(f, MOE_ERR_OUT_OF_MEMORY)) << f["name"];
+    EXPECT_THROW(lib.expect_listed(f, MOE_ERR_COMM), std::runtime_error) << f["name"];
+    ++lists;
+  }
+  EXPECT_EQ(lists, 44);
+}
+
 TEST(FfiConformance, TheDescriptionIsTheHeaders) {
   const FfiLibrary lib(MOE_LIBRARY);
   EXPECT_EQ(lib.abi(), json::parse(moe_abi_json()));

@@ -66,6 +66,13 @@ class FfiLibrary {
     throw std::runtime_error("no constant " + constant);
   }
 
+  // The statuses that the description lists for a function are all that it gives.
+  void expect_listed(const json& function, std::int32_t status) const {
+    for (const std::string name : function["statuses"])
+      if (value(name) == status) return;
+    throw std::runtime_error(function["name"].get<std::string>() + " gave status " + std::to_string(status) +
+                             ", which is not in its list");
+  }
   // Narrow results come back widened by their sign.
   Word call(const std::string& name, std::vector<Word> args) const {
     const json& f = item("functions", name);
@@ -82,6 +89,7 @@ class FfiLibrary {
     if (address == nullptr) throw std::runtime_error("no symbol " + name);
     ffi_arg result = 0;
     ffi_call(&cif, reinterpret_cast<void (*)()>(address), &result, values.data());
+    if (f.contains("statuses")) expect_listed(f, static_cast<std::int32_t>(result));
     return static_cast<Word>(result);
   }
   std::int32_t status(const std::string& name, std::vector<Word> args) const {
