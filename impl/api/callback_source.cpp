@@ -9,14 +9,14 @@
 namespace moe::api {
 namespace {
 
-constexpr const char* kShardNames[] = {nullptr, "w1", "w3"};  // by Shard
+constexpr const char* kHalfNames[] = {nullptr, "w1", "w3"};  // by Half
 
-const char* shard_text(Shard s) { return kShardNames[static_cast<std::size_t>(s)]; }
+const char* half_text(Half s) { return kHalfNames[static_cast<std::size_t>(s)]; }
 
-// "w13_weight[17]", with the shard if it is half a role: "w13_weight[17].w1"
+// "w13_weight[17]", with the half if it is not the whole role: "w13_weight[17].w1"
 std::string place_name(const Place& p) {
   std::string name = std::string(role_name(p.role)) + "[" + std::to_string(p.expert) + "]";
-  if (p.shard != Shard::whole) name += std::string(".") + shard_text(p.shard);
+  if (p.half != Half::whole) name += std::string(".") + half_text(p.half);
   return name;
 }
 
@@ -57,7 +57,7 @@ Result<TensorLease> CallbackSource::get(const Place& place) const {
   moe_status status;
   {
     const auto held = lock();
-    status = ops_.get(ops_.user, role_name(place.role), place.expert, shard_text(place.shard), &tensor, &raw);
+    status = ops_.get(ops_.user, role_name(place.role), place.expert, half_text(place.half), &tensor, &raw);
   }
   const OwnedError error(raw);
   if (status != MOE_OK) return failure_of(status, raw, name);
@@ -65,7 +65,7 @@ Result<TensorLease> CallbackSource::get(const Place& place) const {
   if (view && tensor.flags == 0) return TensorLease(*view, this, place);
   if (ops_.put != nullptr) {
     const auto held = lock();
-    ops_.put(ops_.user, role_name(place.role), place.expert, shard_text(place.shard), &tensor);
+    ops_.put(ops_.user, role_name(place.role), place.expert, half_text(place.half), &tensor);
   }
   if (!view) return view.error();
   return fail(Code::invalid_argument, name, name + ": flags must be 0, got " + std::to_string(tensor.flags));
@@ -75,7 +75,7 @@ void CallbackSource::put(const Place& place, const TensorView& view) const {
   if (ops_.put == nullptr) return;
   const moe_tensor tensor = tensor_of(view);
   const auto held = lock();
-  ops_.put(ops_.user, role_name(place.role), place.expert, shard_text(place.shard), &tensor);
+  ops_.put(ops_.user, role_name(place.role), place.expert, half_text(place.half), &tensor);
 }
 
 }  // namespace moe::api

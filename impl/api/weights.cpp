@@ -19,11 +19,11 @@ Result<moe::Role> role_of(const char* name) {
 }
 
 // NULL and the role's own name mean the whole role; w1 and w3 are halves of w13.
-Result<moe::Shard> shard_of(const char* name, moe::Role role) {
+Result<moe::Half> half_of(const char* name, moe::Role role) {
   const std::string_view s = name == nullptr ? "" : name;
-  if (name == nullptr || s == (moe::is_w13(role) ? "w13" : "w2")) return moe::Shard::whole;
-  if (moe::is_w13(role) && s == "w1") return moe::Shard::w1;
-  if (moe::is_w13(role) && s == "w3") return moe::Shard::w3;
+  if (name == nullptr || s == (moe::is_w13(role) ? "w13" : "w2")) return moe::Half::whole;
+  if (moe::is_w13(role) && s == "w1") return moe::Half::w1;
+  if (moe::is_w13(role) && s == "w3") return moe::Half::w3;
   return fail(Code::invalid_argument, "shard",
               "shard: " + moe::in_quotes(s) + " is no part of " + moe::role_name(role));
 }
@@ -118,7 +118,7 @@ moe_status moe_weights_set_expert(moe_weights* weights, const char* role, int64_
   return guard(err, [&]() -> Check {
     MOE_CHECK(check_set(weights, "role", role, tensor));
     MOE_TRY(const moe::Role r, role_of(role));
-    MOE_TRY(const moe::Shard s, shard_of(shard, r));
+    MOE_TRY(const moe::Half s, half_of(shard, r));
     MOE_TRY(const TensorView view, read_tensor(tensor, "tensor"));
     MOE_TRY(const Use use, Use::begin(*weights->object, Access::exclusive));
     return weights->object->set.set_expert(r, expert, s, view, std::move(owner));

@@ -69,12 +69,12 @@ const char* role_name(Role r);                         // "w13_weight"
 std::optional<Role> role_from_name(std::string_view);  // also "w13", "w2", "w13_weight_scale", "w13_qzeros", ...
 constexpr bool is_w13(Role r) { return static_cast<int>(r) % 2 == 0; }
 
-enum class Shard : std::uint8_t { whole, w1, w3 };  // w1 = gate half, w3 = up half of a w13 role
+enum class Half : std::uint8_t { whole, w1, w3 };  // w1 = gate half, w3 = up half of a w13 role
 
 struct Place {
   Role role;
   std::int64_t expert;  // the model's number (physical, global)
-  Shard shard = Shard::whole;
+  Half half = Half::whole;
 };
 
 class TensorSource;

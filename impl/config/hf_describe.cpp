@@ -81,15 +81,15 @@ json::Value tensor_entry(const Config& c, const ExpertModule& module, std::int64
   MatrixSize size = projection_size(p, c.hidden_dim, c.intermediate_size, c.group_size(), num_bits);
   size.one_scale = c.quantization.has_one_scale();
   const auto role = role_of(p, row.kind);
-  const Shard shard = shard_of(p, module.gated);
+  const Half half = half_of(p, module.gated);
   const TensorShape shape = row.shape(size);
   const char* whole = p == Projection::down ? "w2" : "w13";
   return json::Object{{"name", tensor_name(module, expert, p, row)},
                       {"role", role ? json::Value(role_name(*role)) : json::Value()},
                       {"expert", expert},
-                      {"shard", shard == Shard::w1   ? "w1"
-                                : shard == Shard::w3 ? "w3"
-                                                     : whole},
+                      {"shard", half == Half::w1   ? "w1"
+                                : half == Half::w3 ? "w3"
+                                                   : whole},
                       {"dtype", dtype_name(row.follows_model_dtype() ? c.in_dtype : row.dtypes[0])},
                       {"shape", json::Array(shape.span().begin(), shape.span().end())}};
 }

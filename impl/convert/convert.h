@@ -21,7 +21,7 @@ namespace moe {
 struct ConvertJob {
   Layout layout;                              // what to write
   Format format = Format::int_quantized;      // how the source stores its codes
-  W13Layout w13_layout = W13Layout::gate_up;  // row order of stacked w13 roles (w1 / w3 shards are placed by name)
+  W13Layout w13_layout = W13Layout::gate_up;  // row order of stacked w13 roles (w1 / w3 halves are placed by name)
   bool gated = true;
   bool symmetric = true;   // else there are zero points
   bool act_order = false;  // columns belong to groups by a g_idx

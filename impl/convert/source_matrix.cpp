@@ -103,7 +103,7 @@ struct Gather {
   Check add(const RolePart& part) {
     SourceMatrix& m = out.source;
     Taken taken;
-    Check got = take(part, {part.role, m.expert, Shard::whole}, matrix.rows(), taken);
+    Check got = take(part, {part.role, m.expert, Half::whole}, matrix.rows(), taken);
     if (!is_missing(got) || matrix.halves != 2) {
       MOE_CHECK(std::move(got));
       for (int h = 0; h < matrix.halves; ++h) {
@@ -113,7 +113,7 @@ struct Gather {
       return ok();
     }
     for (int h = 0; h < 2; ++h) {
-      MOE_CHECK(take(part, {part.role, m.expert, h == 0 ? Shard::w1 : Shard::w3}, matrix.half_rows, taken));
+      MOE_CHECK(take(part, {part.role, m.expert, h == 0 ? Half::w1 : Half::w3}, matrix.half_rows, taken));
       place(part, m.half[static_cast<std::size_t>(h)], taken, {0, 1}, {h * matrix.half_rows, 1});
     }
     return ok();
@@ -163,11 +163,11 @@ struct Gather {
     if (checkpoint_tensor(job.format, TensorKind::g_idx) == nullptr) return ok();
     const RolePart part{is_w13 ? Role::w13_g_idx : Role::w2_g_idx, TensorKind::g_idx, nullptr};
     std::array<Taken, 2> taken;
-    Check got = take(part, {part.role, m.expert, Shard::whole}, matrix.rows(), taken[0]);
+    Check got = take(part, {part.role, m.expert, Half::whole}, matrix.rows(), taken[0]);
     taken[1] = taken[0];
     if (is_missing(got) && matrix.halves == 2)
       for (std::size_t h = 0; h < 2; ++h) {
-        Check half = take(part, {part.role, m.expert, h == 0 ? Shard::w1 : Shard::w3}, matrix.half_rows, taken[h]);
+        Check half = take(part, {part.role, m.expert, h == 0 ? Half::w1 : Half::w3}, matrix.half_rows, taken[h]);
         if (h == 0 && is_missing(half)) break;
         MOE_CHECK(std::move(half));
         got = ok();

@@ -1,6 +1,6 @@
-// Which files a checkpoint consists of: one file, the shards of an index, or a directory. See safetensors.h.
+// Which files a checkpoint consists of: one file, the files of an index, or a directory. See safetensors.h.
 //
-// The index is not trusted: shard names must be plain file names, and a tensor must be in the shard that
+// The index is not trusted: its file names must be plain, and a tensor must be in the file that
 // the index names for it.
 #include <dirent.h>
 #include <sys/stat.h>
@@ -35,7 +35,7 @@ PathKind kind_of(const std::string& path) {
   return S_ISDIR(st.st_mode) ? PathKind::directory : PathKind::other;
 }
 
-bool is_plain_shard_name(std::string_view name) {
+bool is_plain_file_name(std::string_view name) {
   return name.size() > kSuffix.size() && name.size() <= 255 && name.ends_with(kSuffix) && name[0] != '.' &&
          name.find_first_of(std::string_view("/\\:\0", 4)) == std::string_view::npos &&
          name.find("..") == std::string_view::npos;
@@ -50,14 +50,14 @@ void add_all(Entries& out, const std::shared_ptr<const SafetensorsFile>& file) {
   for (const SafetensorsEntry& e : file->entries()) out.push_back({file, &e});
 }
 
-// tensor name -> shard, for the names with one of the prefixes.
+// tensor name -> file, for the names with one of the prefixes.
 Result<std::map<std::string, std::string>> read_weight_map(const std::string& path, const Prefixes& prefixes) {
   MOE_TRY(const File file, File::open(path));
   if (file.size() > kMaxIndex)
     return format_error(path, "an index has at most 16 MiB, this one has " + std::to_string(file.size()) + " bytes");
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   MOE_CHECK(file.read(0, std::as_writable_bytes(std::span(text))));
-  std::map<std::string, std::string> shards;
+  std::map<std::string, std::string> files;
   JsonCursor c(text);
   c.expect('{');
   bool found = false;
@@ -70,31 +70,31 @@ Result<std::map<std::string, std::string>> read_weight_map(const std::string& pa
     c.expect('{');
     for (bool inner = true; c.next('}', inner);) {
       std::string name = c.key();
-      std::string shard = c.string();
+      std::string file_name = c.string();
       if (!c.ok()) break;
-      if (!is_plain_shard_name(shard))
-        return format_error(path, "weight_map, tensor " + in_quotes(name, kShown) + ": " + in_quotes(shard, kShown) +
-                                      " is not a plain name of a .safetensors file");
+      if (!is_plain_file_name(file_name))
+        return format_error(path, "weight_map, tensor " + in_quotes(name, kShown) + ": " +
+                                      in_quotes(file_name, kShown) + " is not a plain name of a .safetensors file");
       if (!prefixes.begin(name)) continue;
-      if (!shards.emplace(std::move(name), std::move(shard)).second) c.fail("a tensor given twice");
+      if (!files.emplace(std::move(name), std::move(file_name)).second) c.fail("a tensor given twice");
     }
   }
   c.end();
   if (c.ok() && !found) c.fail("no weight_map");
   if (!c.ok()) return format_error(path, c.fault());
-  return shards;
+  return files;
 }
 
 Result<Entries> open_index(const std::string& path, const Prefixes& prefixes) {
   MOE_TRY(const auto weight_map, read_weight_map(path, prefixes));
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
-  std::map<std::string, std::shared_ptr<const SafetensorsFile>> shards;
+  std::map<std::string, std::shared_ptr<const SafetensorsFile>> files;
   Entries out;
-  for (const auto& [name, shard] : weight_map) {
-    auto& file = shards[shard];
+  for (const auto& [name, file_name] : weight_map) {
+    auto& file = files[file_name];
     if (file == nullptr) {
-      MOE_TRY(file, open_shared(folder + shard, prefixes));
+      MOE_TRY(file, open_shared(folder + file_name, prefixes));
     }
     const SafetensorsEntry* entry = file->find(name);
     if (entry == nullptr)
@@ -116,7 +116,7 @@ Result<Entries> open_directory(const std::string& path, const Prefixes& prefixes
     const auto close = [](DIR* d) { ::closedir(d); };
     const std::unique_ptr<DIR, decltype(close)> closer(dir, close);
     while (const dirent* entry = ::readdir(dir))
-      if (is_plain_shard_name(entry->d_name)) names.emplace_back(entry->d_name);
+      if (is_plain_file_name(entry->d_name)) names.emplace_back(entry->d_name);
     std::sort(names.begin(), names.end());
   }
   if (names.empty()) return fail(Code::io, path, path + ": no .safetensors file in this directory");

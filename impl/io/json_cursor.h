@@ -1,4 +1,4 @@
-// A strict forward reader of JSON for safetensors headers and shard indexes.
+// A strict forward reader of JSON for safetensors headers and indexes.
 //
 // These texts may have 100 MB and 10^6 members, and their grammar is two levels deep: nothing is built,
 // so a hostile text costs no more memory than the entries that it really has. (Documents for people go

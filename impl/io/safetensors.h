@@ -68,9 +68,9 @@ struct CheckpointEntry {
   const SafetensorsEntry* entry;
 };
 
-// The tensors with such names in a file, a sharded checkpoint ("*.index.json") or a directory: its
-// model.safetensors.index.json, else model.safetensors, else all *.safetensors by name. Of a sharded
-// checkpoint only the shards that the index names for them are opened. Sorted by tensor name.
+// The tensors with such names in a file, an index of files ("*.index.json") or a directory: its
+// model.safetensors.index.json, else model.safetensors, else all *.safetensors by name. Of the
+// files of an index only those that it names for them are opened. Sorted by tensor name.
 Result<std::vector<CheckpointEntry>> open_checkpoint(const std::string& path, const Prefixes& prefixes);
 
 }  // namespace moe

@@ -27,7 +27,7 @@ constexpr std::array<std::string_view, 8> kOptionNames = {"threads",    "cpus", 
                                                           "huge_pages", "log_level", "log_ring", "flush_denormals"};
 constexpr std::array<std::string_view, 6> kLogLevelNames = {"trace", "debug", "info", "warn", "error", "off"};
 // The words from `interleave` on are known and not built.
-enum class Numa : std::uint8_t { automatic, off, interleave, shard, mirror };
+enum class Numa : std::uint8_t { automatic, off, interleave, stripes, mirror };
 constexpr std::array<std::string_view, 5> kNumaNames = {"auto", "off", "interleave", "shard", "mirror"};
 enum class HugePages : std::uint8_t { attempt, off };
 constexpr std::array<std::string_view, 2> kHugePageNames = {"try", "off"};

@@ -45,7 +45,7 @@ struct Run {
   // each slot gets; whoever finishes the last panels of some output columns sums them up. Else an item is some output
   // columns of all experts, whose sums stay in L2; it begins anew in every matrix, which costs the time of 20 KB.
   bool keeps_results;
-  Shards up, down;  // phase 1: blocks of w13; phase 2: panels of w2
+  Stripes up, down;  // phase 1: blocks of w13; phase 2: panels of w2
 
   Run(const EngineSetup& setup, Workspace& work, const EngineCall& call, Rooms& scratch)
       : s(setup),
@@ -206,27 +206,27 @@ void Run::scale_row(float* x, float weight) const {
 
 // The weights of a unit of a node's list of all experts' matrices; nullptr beyond the last.
 const std::byte* Run::panels_at(Matrix which, int node, std::int64_t unit) const {
-  const Range shard = (which == Matrix::w13 ? up : down).shard(node);
-  const std::int64_t width = shard.end - shard.begin, order = unit / width;
+  const Range stripe = (which == Matrix::w13 ? up : down).stripe(node);
+  const std::int64_t width = stripe.end - stripe.begin, order = unit / width;
   if (order >= w.plan.num_active) return nullptr;
   return panels(which, w.plan.active[w.plan.by_size[order]],
-                (shard.begin + unit % width) * (which == Matrix::w13 ? halves : 1));
+                (stripe.begin + unit % width) * (which == Matrix::w13 ? halves : 1));
 }
 
 // piece(expert, units of its matrix, where reading goes on) for every expert that an item has a piece of.
 template <class F>
 void Run::each_piece(Matrix which, const Claim& claim, F piece) const {
   if (claim.item < 0) return;
-  const Shards& shards = which == Matrix::w13 ? up : down;
-  const Range shard = shards.shard(claim.node), all = shards.item(claim.node, claim.item);
-  const std::int64_t width = shard.end - shard.begin;
+  const Stripes& stripes = which == Matrix::w13 ? up : down;
+  const Range stripe = stripes.stripe(claim.node), all = stripes.item(claim.node, claim.item);
+  const std::int64_t width = stripe.end - stripe.begin;
   // Items are claimed in order: a thread's next one is likely the one that follows as many others as there are threads
   // of its node.
   const std::int64_t likely =
-      shards.item(claim.node, claim.item + std::max<std::int64_t>(1, threads() / shards.nodes())).begin;
+      stripes.item(claim.node, claim.item + std::max<std::int64_t>(1, threads() / stripes.nodes())).begin;
   for (std::int64_t unit = all.begin, end; unit < all.end; unit = end) {
     end = std::min(all.end, (unit / width + 1) * width);
-    const std::int64_t begin = shard.begin + unit % width;
+    const std::int64_t begin = stripe.begin + unit % width;
     piece(w.plan.active[w.plan.by_size[unit / width]], Range{begin, begin + end - unit},
           panels_at(which, claim.node, end < all.end ? end : likely));
   }
@@ -379,8 +379,8 @@ void Run::multiply_columns(const Claim& claim) const {
   if (claim.item < 0 || cancelled()) return;
   const Plan& p = w.plan;
   const P16Matrix& m = s.layout().w2;
-  const Range shard = down.shard(claim.node), part = down.item(claim.node, claim.item);
-  const std::int64_t begin = shard.begin + part.begin, end = shard.begin + part.end;
+  const Range stripe = down.stripe(claim.node), part = down.item(claim.node, claim.item);
+  const std::int64_t begin = stripe.begin + part.begin, end = stripe.begin + part.end;
   const std::int64_t column = begin * kPanelRows, columns = (end - begin) * kPanelRows;
   float* acc = w.acc + column * c.tokens;
   start_sums(acc, column, columns);

@@ -15,7 +15,7 @@
 // and every sum are rounded to the input dtype.) So no bit depends on threads, tiles or the other tokens of a call.
 //
 // A phase ends with its parallel_for, so there are two inner barriers, one for a single token.
-// Items of phases 1 and 2 stay inside one NUMA node's rows (shards.h).
+// Items of phases 1 and 2 stay inside one NUMA node's rows (stripes.h).
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,7 @@
 #include "run/panel_source.h"
 #include "run/plan.h"
 #include "run/rooms.h"
-#include "run/shards.h"
+#include "run/stripes.h"
 
 namespace moe {
 

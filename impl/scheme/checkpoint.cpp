@@ -261,9 +261,9 @@ std::optional<Role> role_of(Projection p, TensorKind kind) {
   return std::nullopt;
 }
 
-Shard shard_of(Projection p, bool gated) {
-  if (!gated || p == Projection::down) return Shard::whole;
-  return p == Projection::gate ? Shard::w1 : Shard::w3;
+Half half_of(Projection p, bool gated) {
+  if (!gated || p == Projection::down) return Half::whole;
+  return p == Projection::gate ? Half::w1 : Half::w3;
 }
 
 }  // namespace moe

@@ -156,6 +156,6 @@ MatrixSize projection_size(Projection p, std::int64_t hidden, std::int64_t inter
 // nullopt for TensorKind::shape, which has no place among the weights.
 std::optional<Role> role_of(Projection p, TensorKind kind);
 // gate: w1; up: w3, or the whole of an ungated w13; down: whole.
-Shard shard_of(Projection p, bool gated);
+Half half_of(Projection p, bool gated);
 
 }  // namespace moe

@@ -46,19 +46,19 @@ int num_bits(const Config& c) { return c.quantization.weights ? c.quantization.w
 
 TensorKind kind_of(Role role) { return find_kind(role).value_or(TensorKind::weight); }
 
-const char* shard_name(Shard shard) {
+const char* half_name(Half half) {
   constexpr std::array kNames = {"whole", "w1", "w3"};
-  return kNames[static_cast<std::size_t>(shard)];
+  return kNames[static_cast<std::size_t>(half)];
 }
 
-std::string place_name(Role role, std::int64_t expert, Shard shard) {
+std::string place_name(Role role, std::int64_t expert, Half half) {
   std::string s = role_name(role);
   s += "[";
   s += std::to_string(expert);
   s += "]";
-  if (shard != Shard::whole) {
+  if (half != Half::whole) {
     s += ".";
-    s += shard_name(shard);
+    s += half_name(half);
   }
   return s;
 }
@@ -111,18 +111,18 @@ Result<const CheckpointTensor*> LayerFacts::tensor_of(Role role) const {
   return row;
 }
 
-Dims LayerFacts::shape(Role role, Shard shard) const {
+Dims LayerFacts::shape(Role role, Half half) const {
   const Config& c = *config_;
   const std::int64_t inter = c.intermediate_size_per_partition;
   MatrixSize m = projection_size(is_w13(role) ? Projection::up : Projection::down, c.hidden_dim, inter, c.group_size(),
                                  num_bits(c));
-  if (is_w13(role) && gated_ && shard == Shard::whole) m.n = 2 * inter;
+  if (is_w13(role) && gated_ && half == Half::whole) m.n = 2 * inter;
   if (!is_w13(role) && keeps_groups()) m.all_groups = whole(Projection::down).groups();
   return dims_of(checkpoint_tensor(c.quantization.format, kind_of(role))->shape(m));
 }
 
 Dims LayerFacts::stacked_shape(Role role) const {
-  const Dims one = shape(role, Shard::whole);
+  const Dims one = shape(role, Half::whole);
   Dims all;
   all.ndim = one.ndim + 1;
   all.d[0] = static_cast<std::int64_t>(experts_.size());

@@ -57,7 +57,7 @@ class LayerFacts {
   bool ignored_here(Role role) const { return role == Role::w2_bias && config_->parallel.tp_rank > 0; }
 
   // This rank's part of one expert; stacked: of all of them, rows first unless the format has columns first.
-  Dims shape(Role role, Shard shard) const;
+  Dims shape(Role role, Half half) const;
   Dims stacked_shape(Role role) const;
   // The whole projection in a checkpoint, and this rank's rectangle of a tensor of it.
   MatrixSize whole(Projection p) const;
@@ -76,8 +76,8 @@ class LayerFacts {
   bool gated_;
 };
 
-TensorKind kind_of(Role role);                                        // of the roles that formats have rows for
-const char* shard_name(Shard shard);                                  // "whole", "w1", "w3"
-std::string place_name(Role role, std::int64_t expert, Shard shard);  // "w13_weight[17].w1"
+TensorKind kind_of(Role role);                                      // of the roles that formats have rows for
+const char* half_name(Half half);                                   // "whole", "w1", "w3"
+std::string place_name(Role role, std::int64_t expert, Half half);  // "w13_weight[17].w1"
 
 }  // namespace moe

@@ -42,25 +42,25 @@ Result<Named> parse_named(const LayerFacts& facts, std::string_view name, const 
 // Where this rank's part of a tensor goes; no places: nowhere here.
 struct Target {
   Role role;
-  Shard shard;
+  Half half;
   Part part;
   std::vector<std::int64_t> places;  // local experts: more than one when there are redundant copies
 };
 
 Result<Target> target_of(const LayerFacts& facts, const ParsedName& p, std::string_view name) {
   MOE_TRY(const Part part, facts.part(p.projection, *p.tensor, name));
-  return Target{*role_of(p.projection, p.tensor->kind), shard_of(p.projection, facts.gated()), part,
+  return Target{*role_of(p.projection, p.tensor->kind), half_of(p.projection, facts.gated()), part,
                 facts.places_of(p.expert)};
 }
 
 Check check_places(const RoleSlots& slots, const Target& t, std::int64_t expert) {
-  for (const std::int64_t local : t.places) MOE_CHECK(check_place(slots, t.role, local, expert, t.shard));
+  for (const std::int64_t local : t.places) MOE_CHECK(check_place(slots, t.role, local, expert, t.half));
   return ok();
 }
 
 void fill(RoleSlots& slots, const Target& t, const Slot& slot) {
   for (const std::int64_t local : t.places)
-    slots.experts[static_cast<std::size_t>(local)][static_cast<std::size_t>(t.shard)] = slot;
+    slots.experts[static_cast<std::size_t>(local)][static_cast<std::size_t>(t.half)] = slot;
 }
 
 struct FileTensor {

@@ -58,14 +58,14 @@ Result<TensorLease> one_of_both(const WeightSet& set, Role role, std::int64_t ex
           std::string(role_name(role)) + "[" + std::to_string(expert) + "," + std::to_string(k) + "]";
       return fail(Code::invalid_argument, place, place + ": gate and up differ");
     }
-  return set.get({role, expert, Shard::w1});
+  return set.get({role, expert, Half::w1});
 }
 
 // One expert, w13 as one tensor in the row order of the config.
 Result<TensorLease> one_expert(const WeightSet& set, const LayerFacts& facts, Role role, std::int64_t expert) {
-  auto whole = set.get({role, expert, Shard::whole});
+  auto whole = set.get({role, expert, Half::whole});
   if (whole || whole.error().code != Code::missing_weight || !is_w13(role) || !facts.gated()) return whole;
-  const auto gate = set.get({role, expert, Shard::w1}), up = set.get({role, expert, Shard::w3});
+  const auto gate = set.get({role, expert, Half::w1}), up = set.get({role, expert, Half::w3});
   const auto lacks = [](const Result<TensorLease>& r) { return !r && r.error().code == Code::missing_weight; };
   if (lacks(gate) && lacks(up)) return whole;
   if (!gate) return gate.error();
@@ -103,11 +103,11 @@ Result<TensorLease> all_experts(const WeightSet& set, const LayerFacts& facts, R
 }
 
 // What is not set of a local expert.
-std::optional<Shard> gap_at(const RoleSlots& slots, std::int64_t local) {
-  if (slots.find(local, Shard::whole) != nullptr) return std::nullopt;
-  const bool gate = slots.find(local, Shard::w1) != nullptr, up = slots.find(local, Shard::w3) != nullptr;
+std::optional<Half> gap_at(const RoleSlots& slots, std::int64_t local) {
+  if (slots.find(local, Half::whole) != nullptr) return std::nullopt;
+  const bool gate = slots.find(local, Half::w1) != nullptr, up = slots.find(local, Half::w3) != nullptr;
   if (gate && up) return std::nullopt;
-  return gate ? Shard::w3 : up ? Shard::w1 : Shard::whole;
+  return gate ? Half::w3 : up ? Half::w1 : Half::whole;
 }
 
 }  // namespace

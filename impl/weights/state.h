@@ -1,4 +1,4 @@
-// What a WeightSet holds: per role either one stacked tensor, or a slot per local expert and shard.
+// What a WeightSet holds: per role either one stacked tensor, or a slot per local expert and half.
 //
 // A slot is a view of caller memory with the owner that ends its use, or a rectangle of a tensor in a file
 // that is read when it is asked for.
@@ -31,7 +31,7 @@ struct Slot {
   DType dtype() const { return kind == Kind::file ? file.from.entry->dtype : view.dtype; }
 };
 
-using ExpertSlots = std::array<Slot, 3>;  // by Shard
+using ExpertSlots = std::array<Slot, 3>;  // by Half
 
 struct RoleSlots {
   Slot stacked;
@@ -39,9 +39,9 @@ struct RoleSlots {
   std::int64_t released = 0;         // experts whose use of `stacked` has ended
 
   // nullptr when nothing is set there.
-  const Slot* find(std::int64_t local, Shard shard) const {
+  const Slot* find(std::int64_t local, Half half) const {
     if (experts.empty()) return nullptr;
-    const Slot& slot = experts[static_cast<std::size_t>(local)][static_cast<std::size_t>(shard)];
+    const Slot& slot = experts[static_cast<std::size_t>(local)][static_cast<std::size_t>(half)];
     return slot.empty() ? nullptr : &slot;
   }
   bool any_expert() const {
@@ -66,8 +66,8 @@ struct WeightSet::State {
 // --- weight_set.cpp
 Slot view_slot(const TensorView& view, Owner owner);
 TensorView swap_last_two(const TensorView& t);
-// Whether a slot of this expert and shard may be set beside what is there.
-Check check_place(const RoleSlots& slots, Role role, std::int64_t local, std::int64_t expert, Shard shard);
+// Whether a slot of this expert and half may be set beside what is there.
+Check check_place(const RoleSlots& slots, Role role, std::int64_t local, std::int64_t expert, Half half);
 // A set with a source takes no tensors.
 Check check_settable(const TensorSource* source);
 

@@ -56,12 +56,12 @@ Slot view_slot(const TensorView& view, Owner owner) {
   return s;
 }
 
-Check check_place(const RoleSlots& slots, Role role, std::int64_t local, std::int64_t expert, Shard shard) {
+Check check_place(const RoleSlots& slots, Role role, std::int64_t local, std::int64_t expert, Half half) {
   if (!slots.stacked.empty()) return mixed_forms(role, "stacked");
-  const bool whole = slots.find(local, Shard::whole) != nullptr;
-  const bool halves = slots.find(local, Shard::w1) != nullptr || slots.find(local, Shard::w3) != nullptr;
-  if (shard == Shard::whole ? !halves : !whole) return ok();
-  const std::string place = place_name(role, expert, Shard::whole);
+  const bool whole = slots.find(local, Half::whole) != nullptr;
+  const bool halves = slots.find(local, Half::w1) != nullptr || slots.find(local, Half::w3) != nullptr;
+  if (half == Half::whole ? !halves : !whole) return ok();
+  const std::string place = place_name(role, expert, Half::whole);
   return fail(Code::state, place,
               place + (whole ? ": was already set as a whole" : ": was already set in halves (w1, w3)"));
 }
@@ -86,7 +86,7 @@ Check WeightSet::set(Role role, const TensorView& tensor, Owner owner) {
   return ok();
 }
 
-Check WeightSet::set_expert(Role role, std::int64_t expert, Shard shard, const TensorView& tensor, Owner owner) {
+Check WeightSet::set_expert(Role role, std::int64_t expert, Half half, const TensorView& tensor, Owner owner) {
   MOE_CHECK(check_settable(state_->source.get()));
   const LayerFacts& facts = state_->facts;
   MOE_TRY(const CheckpointTensor* row, facts.tensor_of(role));
@@ -94,18 +94,18 @@ Check WeightSet::set_expert(Role role, std::int64_t expert, Shard shard, const T
     return fail(Code::invalid_argument, "expert",
                 "expert: " + std::to_string(expert) + " is outside [0, " +
                     std::to_string(facts.config().num_weight_experts()) + ")");
-  if (shard != Shard::whole && (!is_w13(role) || !facts.gated()))
+  if (half != Half::whole && (!is_w13(role) || !facts.gated()))
     return fail(Code::invalid_argument, "shard",
-                std::string("shard: ") + role_name(role) + " of this config has no part " + shard_name(shard));
-  MOE_CHECK(check_tensor(tensor, *row, facts.shape(role, shard).span(), place_name(role, expert, shard)));
+                std::string("shard: ") + role_name(role) + " of this config has no part " + half_name(half));
+  MOE_CHECK(check_tensor(tensor, *row, facts.shape(role, half).span(), place_name(role, expert, half)));
   const std::vector<std::int64_t> places = facts.places_of(expert);
   if (places.empty()) return ok();  // another rank's: released at once
   RoleSlots& slots = state_->role(role);
-  for (const std::int64_t local : places) MOE_CHECK(check_place(slots, role, local, expert, shard));
+  for (const std::int64_t local : places) MOE_CHECK(check_place(slots, role, local, expert, half));
   const Slot slot = view_slot(tensor, std::move(owner));
   if (slots.experts.empty()) slots.experts.resize(facts.experts().size());
   for (const std::int64_t local : places)
-    slots.experts[static_cast<std::size_t>(local)][static_cast<std::size_t>(shard)] = slot;
+    slots.experts[static_cast<std::size_t>(local)][static_cast<std::size_t>(half)] = slot;
   return ok();
 }
 
@@ -114,20 +114,20 @@ Check WeightSet::set_expert(Role role, std::int64_t expert, Shard shard, const T
 Result<TensorLease> WeightSet::get(const Place& place) const {
   const LayerFacts& facts = state_->facts;
   MOE_TRY(const CheckpointTensor* row, facts.tensor_of(place.role));
-  const std::string name = place_name(place.role, place.expert, place.shard);
+  const std::string name = place_name(place.role, place.expert, place.half);
   const auto local = facts.local(place.expert);
   if (!local)
     return fail(Code::invalid_argument, "expert",
                 "expert: " + std::to_string(place.expert) + " is not held by this rank");
   if (facts.ignored_here(place.role)) return zero_bias(facts.config().hidden_dim);
   if (state_->source != nullptr) {
-    MOE_TRY(TensorLease lease, state_->source->get({place.role, facts.source_expert(place.expert), place.shard}));
-    MOE_CHECK(check_tensor(lease.view, *row, facts.shape(place.role, place.shard).span(), name));
+    MOE_TRY(TensorLease lease, state_->source->get({place.role, facts.source_expert(place.expert), place.half}));
+    MOE_CHECK(check_tensor(lease.view, *row, facts.shape(place.role, place.half).span(), name));
     return lease;
   }
   const RoleSlots& slots = state_->role(place.role);
-  if (place.shard == Shard::whole && !slots.stacked.empty()) return TensorLease(slice0(slots.stacked.view, *local));
-  const Slot* slot = slots.find(*local, place.shard);
+  if (place.half == Half::whole && !slots.stacked.empty()) return TensorLease(slice0(slots.stacked.view, *local));
+  const Slot* slot = slots.find(*local, place.half);
   if (slot == nullptr) return fail(Code::missing_weight, name, name + " was never set");
   return slot->kind == Slot::Kind::file ? read_part(slot->file) : Result<TensorLease>(TensorLease(slot->view));
 }

@@ -1,6 +1,6 @@
 // The source weights of one layer by role: caller tensors, a caller's callback source, or files.
 //
-// Knows which tensors the config wants (weights by role, expert, shard), checks dtype, shape and
+// Knows which tensors the config wants (weights by role, expert, half), checks dtype, shape and
 // strides when a place is set, cuts this rank's part out of whole tensors, and reports what is missing.
 #pragma once
 
@@ -47,7 +47,7 @@ class WeightSet : public TensorSource {
 
   // Stacked [E, ...], this rank's part. On failure nothing changes and `owner` is ended.
   Check set(Role role, const TensorView& tensor, Owner owner);
-  Check set_expert(Role role, std::int64_t expert, Shard shard, const TensorView& tensor, Owner owner);
+  Check set_expert(Role role, std::int64_t expert, Half half, const TensorView& tensor, Owner owner);
   // false: the name does not belong to this layer (the tensor was released).
   Result<bool> set_named(std::string_view name, const TensorView& tensor, Owner owner);
   Check load_safetensors(const char* path, const char* module);

@@ -78,7 +78,7 @@ TEST_F(Weights, ReleasedWhenReplacedAndAtTheEnd) {
   EXPECT_EQ(released, 2);
 }
 
-TEST_F(Weights, ShardsFitTheirRole) {
+TEST_F(Weights, HalvesFitTheirRole) {
   const moe_tensor half = tensor(MOE_DTYPE_I8, {m.I, m.H}, m.w13.data()),
                    whole = tensor(MOE_DTYPE_I8, {2 * m.I, m.H}, m.w13.data());
   const moe_tensor w2 = tensor(MOE_DTYPE_I8, {m.H, m.I}, m.w2.data());

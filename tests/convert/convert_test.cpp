@@ -65,21 +65,21 @@ TEST(Convert, RowOrdersOfAWholeW13) {
   }
 }
 
-TEST(Convert, ShardsArePlacedByNameWhateverTheRowOrder) {
+TEST(Convert, HalvesArePlacedByNameWhateverTheRowOrder) {
   const RandomLayer layer(1, 64, 32, 32, false);
   const Bytes want = convert(layer.job(), layer.source());
-  MemorySource shards;
+  MemorySource halves;
   const MemorySource whole = layer.source();
   for (Role r : {Role::w13_weight, Role::w13_scale}) {
     const auto lease = whole.get({r, 0});
-    shards.set(r, 0, rows(lease->view, 0, 32), Shard::w1);
-    shards.set(r, 0, rows(lease->view, 32, 32), Shard::w3);
+    halves.set(r, 0, rows(lease->view, 0, 32), Half::w1);
+    halves.set(r, 0, rows(lease->view, 32, 32), Half::w3);
   }
-  for (Role r : {Role::w2_weight, Role::w2_scale}) shards.set(r, 0, whole.get({r, 0})->view);
+  for (Role r : {Role::w2_weight, Role::w2_scale}) halves.set(r, 0, whole.get({r, 0})->view);
   for (W13Layout order : {W13Layout::gate_up, W13Layout::up_gate, W13Layout::interleaved}) {
     ConvertJob job = layer.job();
     job.w13_layout = order;
-    EXPECT_EQ(convert(job, shards), want);
+    EXPECT_EQ(convert(job, halves), want);
   }
 }
 
@@ -290,7 +290,7 @@ struct ManyExperts : TensorSource {
     if (p.expert == cancels_in) control->cancel();
     if (p.role == Role::w2_g_idx && uneven_in.count(p.expert) != 0)
       return TensorLease(row_major(DType::i32, {64}, uneven.data()));
-    return one.source.get({p.role, 0, p.shard});
+    return one.source.get({p.role, 0, p.half});
   }
   Result<Layout> layout(int threads = 1, Control* with = nullptr) const {
     control = with;

@@ -218,9 +218,9 @@ TEST(ReadWna16, PerExpertTensorsAreTheStacks) {
           if (role == roles.end()) continue;
           const std::string what = std::string(*p == 'd' ? "w2_" : "w13_") + role->second;
           single.source.set(*role_from_name(what), e, view_of(value),
-                            *p == 'd'   ? Shard::whole
-                            : *p == 'g' ? Shard::w1
-                                        : Shard::w3);
+                            *p == 'd'   ? Half::whole
+                            : *p == 'g' ? Half::w1
+                                        : Half::w3);
         }
     for (const std::int64_t e : stacked.job.experts)
       for (const bool w13 : {true, false}) {
@@ -327,12 +327,12 @@ TEST(ReadWna16Faults, GateAndUpMustAgree) {
   MemorySource halves;
   for (const Role r : {Role::w13_weight, Role::w13_scale, Role::w2_weight, Role::w2_scale, Role::w2_g_idx})
     halves.set(r, 0, w.source.get({r, 0})->view);
-  halves.set(Role::w13_g_idx, 0, row_major(DType::i32, {64}, layer.w13.g_idx.data()), Shard::w1);
-  halves.set(Role::w13_g_idx, 0, row_major(DType::i32, {64}, other.data()), Shard::w3);
+  halves.set(Role::w13_g_idx, 0, row_major(DType::i32, {64}, layer.w13.g_idx.data()), Half::w1);
+  halves.set(Role::w13_g_idx, 0, row_major(DType::i32, {64}, other.data()), Half::w3);
   const Error e = convert_error(w.job, halves);
   EXPECT_EQ(e.subject, "w13_g_idx[0," + std::to_string(at) + "]");
   EXPECT_THAT(e.message, testing::HasSubstr("gate"));
-  halves.set(Role::w13_g_idx, 0, row_major(DType::i32, {64}, layer.w13.g_idx.data()), Shard::w3);
+  halves.set(Role::w13_g_idx, 0, row_major(DType::i32, {64}, layer.w13.g_idx.data()), Half::w3);
   EXPECT_EQ(convert(w.job, halves), convert(w.job, w.source));
 }
 

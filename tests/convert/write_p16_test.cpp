@@ -41,7 +41,7 @@ TEST_P(Pack, CodesScalesSumsAndDenseAreExact) {
   MemorySource source;
   source.set(Role::w2_weight, 5, view_of(f.at("w_int4")));
   source.set(Role::w2_scale, 5, view_of(f.at("scales")));
-  for (Shard s : {Shard::w1, Shard::w3}) {
+  for (Half s : {Half::w1, Half::w3}) {
     source.set(Role::w13_weight, 5, view_of(f.at("w_int4")), s);
     source.set(Role::w13_scale, 5, view_of(f.at("scales")), s);
     if (bias) source.set(Role::w13_bias, 5, view_of(f.at("bias")), s);

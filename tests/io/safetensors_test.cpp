@@ -1,4 +1,4 @@
-// Headers: what is accepted, and the hostile ones (checkpoints.md 8); directories, shards, indexes.
+// Headers: what is accepted, and the hostile ones (checkpoints.md 8); directories, indexes and their files.
 #include "io/safetensors.h"
 
 #include <gmock/gmock.h>
@@ -298,7 +298,7 @@ TEST(Checkpoint, FileIndexAndDirectory) {
   EXPECT_THAT(names_of(open_checkpoint(index, "m.")), ElementsAre("m.a", "m.b"));
   EXPECT_THAT(names_of(open_checkpoint(dir.path(), "m.")), ElementsAre("m.a", "m.b"));
   EXPECT_THAT(names_of(open_checkpoint(dir.path() + "/", "m.")), ElementsAre("m.a", "m.b"));
-  EXPECT_EQ(open_checkpoint(dir.path(), "").error().code, Code::format);  // now the broken shard counts
+  EXPECT_EQ(open_checkpoint(dir.path(), "").error().code, Code::format);  // now the broken file counts
   std::filesystem::remove(index);
   EXPECT_FALSE(open_checkpoint(dir.path(), "m."));
   std::filesystem::remove(dir.file("other.safetensors"));
@@ -329,17 +329,17 @@ TEST(CheckpointHostile, Indexes) {
     EXPECT_FALSE(r) << text;
     return r ? Code::ok : r.error().code;
   };
-  const auto shard = [](const std::string& name) { return R"({"weight_map":{"m.a":")" + name + "\"}}"; };
-  ASSERT_TRUE(open_checkpoint(dir.write("x.index.json", shard("s.safetensors")), "m."));
+  const auto index_of_one = [](const std::string& name) { return R"({"weight_map":{"m.a":")" + name + "\"}}"; };
+  ASSERT_TRUE(open_checkpoint(dir.write("x.index.json", index_of_one("s.safetensors")), "m."));
   for (const char* name :
        {"../x.safetensors", "/etc/x.safetensors", "a/b.safetensors", "a\\\\b.safetensors", "c:x.safetensors", "",
         ".safetensors", "..safetensors", "x", "s.safetensors.bin", "s\\u0000.safetensors", "..", ".hidden.safetensors"})
-    EXPECT_EQ(code(shard(name)), Code::format) << name;
-  EXPECT_EQ(code(shard(std::string(300, 'x') + ".safetensors")), Code::format);
-  EXPECT_EQ(code(shard("missing.safetensors")), Code::io);
-  EXPECT_EQ(code(shard("d.safetensors")), Code::io);
-  EXPECT_EQ(code(shard("f.safetensors")), Code::io);
-  EXPECT_EQ(code(shard("l.safetensors")), Code::io);
+    EXPECT_EQ(code(index_of_one(name)), Code::format) << name;
+  EXPECT_EQ(code(index_of_one(std::string(300, 'x') + ".safetensors")), Code::format);
+  EXPECT_EQ(code(index_of_one("missing.safetensors")), Code::io);
+  EXPECT_EQ(code(index_of_one("d.safetensors")), Code::io);
+  EXPECT_EQ(code(index_of_one("f.safetensors")), Code::io);
+  EXPECT_EQ(code(index_of_one("l.safetensors")), Code::io);
   EXPECT_EQ(code(R"({"weight_map":{"m.other":"s.safetensors"}})"), Code::format);
   EXPECT_EQ(code(R"({"weight_map":{"m.a":"s.safetensors","m.a":"s.safetensors"}})"), Code::format);
   for (const char* text :

@@ -247,16 +247,16 @@ TEST(Checkpoint, NamesOfOursWithoutAPlace) {
   EXPECT_EQ(parse_tensor_name("model.layers.3.mlp.experts.0.up_proj.weight_packed", ungated).match, NameMatch::known);
 }
 
-TEST(Checkpoint, RolesAndShards) {
+TEST(Checkpoint, RolesAndHalves) {
   EXPECT_EQ(role_of(Projection::gate, TensorKind::weight), Role::w13_weight);
   EXPECT_EQ(role_of(Projection::up, TensorKind::scale), Role::w13_scale);
   EXPECT_EQ(role_of(Projection::down, TensorKind::bias), Role::w2_bias);
   EXPECT_EQ(role_of(Projection::down, TensorKind::weight), Role::w2_weight);
   EXPECT_EQ(role_of(Projection::gate, TensorKind::shape), std::nullopt);
-  EXPECT_EQ(shard_of(Projection::gate, true), Shard::w1);
-  EXPECT_EQ(shard_of(Projection::up, true), Shard::w3);
-  EXPECT_EQ(shard_of(Projection::up, false), Shard::whole);
-  EXPECT_EQ(shard_of(Projection::down, true), Shard::whole);
+  EXPECT_EQ(half_of(Projection::gate, true), Half::w1);
+  EXPECT_EQ(half_of(Projection::up, true), Half::w3);
+  EXPECT_EQ(half_of(Projection::up, false), Half::whole);
+  EXPECT_EQ(half_of(Projection::down, true), Half::whole);
 }
 
 TEST(Checkpoint, VectorsHaveTheTensorsOfTheRows) {

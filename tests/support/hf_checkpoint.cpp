@@ -76,7 +76,7 @@ void write_hf_checkpoint(const std::string& hf_case, const TempDir& dir) {
   std::vector<SafetensorsWriter> files(shards);
   json weight_map;
   std::size_t i = 0;
-  for (const auto& [name, t] : tensors) {  // neighbours in different shards: every expert is torn apart
+  for (const auto& [name, t] : tensors) {  // neighbours in different files: every expert is torn apart
     const std::string values = values_of(t);
     files[i % shards].add(name, t["dtype"], t["shape"].get<std::vector<std::int64_t>>(), values.data(), values.size());
     weight_map[name] = shard_name(i++ % shards, shards);

@@ -8,7 +8,7 @@
 
 namespace moe::test {
 
-// Writes what transformers saved of the case: config.json and model.safetensors, or shards with an index.
+// Writes what transformers saved of the case: config.json and model.safetensors, or several files with an index.
 void write_hf_checkpoint(const std::string& hf_case, const TempDir& dir);
 
 }  // namespace moe::test

@@ -375,7 +375,7 @@ TEST(CheckpointNames, WeightShapeIsCheckedAndDropped) {
   EXPECT_THAT(refused.error().message, testing::AllOf(HasSubstr("[32, 64]"), HasSubstr("[64, 32]")));
 }
 
-TEST(CheckpointLoad, ADirectoryOfShardsWithAnotherModuleName) {
+TEST(CheckpointLoad, ADirectoryOfFilesWithAnotherModuleName) {
   const TempDir dir;
   LayerSpec spec;
   const PlainLayer layer(spec);

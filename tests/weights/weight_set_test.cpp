@@ -154,46 +154,46 @@ TEST(WeightSet, RolesWithoutAPlace) {
   EXPECT_EQ(set.tensor(Role::w13_weight, -2).error().code, Code::invalid_argument);
 }
 
-TEST(WeightSet, PerExpertAndShards) {
+TEST(WeightSet, PerExpertAndHalves) {
   const Stacked t;
   Releases r;
   WeightSet set(config_of({}));
-  ASSERT_TRUE(set.set_expert(Role::w13_weight, 2, Shard::w1, rows(slice0(t.w13.view, 2), 0, 32), r.owner()));
+  ASSERT_TRUE(set.set_expert(Role::w13_weight, 2, Half::w1, rows(slice0(t.w13.view, 2), 0, 32), r.owner()));
   EXPECT_THAT(set.missing(4), ElementsAre("w13_weight[0]", "w13_weight[1]", "w13_weight[2].w3", "w13_weight[3]"));
-  ASSERT_TRUE(set.set_expert(Role::w13_weight, 1, Shard::w3, rows(slice0(t.w13.view, 1), 32, 32), {}));
+  ASSERT_TRUE(set.set_expert(Role::w13_weight, 1, Half::w3, rows(slice0(t.w13.view, 1), 32, 32), {}));
   EXPECT_THAT(set.missing(2), ElementsAre("w13_weight[0]", "w13_weight[1].w1"));
-  ASSERT_TRUE(set.set_expert(Role::w13_weight, 2, Shard::w1, rows(slice0(t.w13.view, 2), 0, 32), {}));
+  ASSERT_TRUE(set.set_expert(Role::w13_weight, 2, Half::w1, rows(slice0(t.w13.view, 2), 0, 32), {}));
   EXPECT_EQ(r.count, 1);
-  ASSERT_TRUE(set.set_expert(Role::w13_weight, 0, Shard::whole, slice0(t.w13.view, 0), {}));
-  EXPECT_EQ(set.get({Role::w13_weight, 1, Shard::whole}).error().code, Code::missing_weight);
-  EXPECT_TRUE(set.get({Role::w13_weight, 1, Shard::w3}));
+  ASSERT_TRUE(set.set_expert(Role::w13_weight, 0, Half::whole, slice0(t.w13.view, 0), {}));
+  EXPECT_EQ(set.get({Role::w13_weight, 1, Half::whole}).error().code, Code::missing_weight);
+  EXPECT_TRUE(set.get({Role::w13_weight, 1, Half::w3}));
 }
 
 TEST(WeightSet, PerExpertRefusals) {
   const Stacked t;
   WeightSet set(config_of({}));
   const TensorView one = slice0(t.w13.view, 0), half = rows(one, 0, 32);
-  const auto code = [&](Role role, std::int64_t expert, Shard shard, const TensorView& v) {
+  const auto code = [&](Role role, std::int64_t expert, Half half, const TensorView& v) {
     Releases r;
-    const Check c = set.set_expert(role, expert, shard, v, r.owner());
+    const Check c = set.set_expert(role, expert, half, v, r.owner());
     EXPECT_FALSE(c);
     EXPECT_EQ(r.count, 1);
     return c ? Code::ok : c.error().code;
   };
   for (const std::int64_t e : {std::int64_t{-1}, std::int64_t{4}, INT64_MIN, INT64_MAX})
-    EXPECT_EQ(code(Role::w13_weight, e, Shard::whole, one), Code::invalid_argument);
-  EXPECT_EQ(code(Role::w13_weight, 0, Shard::w1, one), Code::shape);
-  EXPECT_EQ(code(Role::w13_weight, 0, Shard::whole, half), Code::shape);
-  EXPECT_EQ(code(Role::w2_weight, 0, Shard::w1, slice0(t.w2.view, 0)), Code::invalid_argument);
+    EXPECT_EQ(code(Role::w13_weight, e, Half::whole, one), Code::invalid_argument);
+  EXPECT_EQ(code(Role::w13_weight, 0, Half::w1, one), Code::shape);
+  EXPECT_EQ(code(Role::w13_weight, 0, Half::whole, half), Code::shape);
+  EXPECT_EQ(code(Role::w2_weight, 0, Half::w1, slice0(t.w2.view, 0)), Code::invalid_argument);
   // Forms do not mix, and nothing changed by trying.
   ASSERT_TRUE(set.set(Role::w13_weight, t.w13.view, {}));
-  EXPECT_EQ(code(Role::w13_weight, 0, Shard::whole, one), Code::state);
-  ASSERT_TRUE(set.set_expert(Role::w2_weight, 3, Shard::whole, slice0(t.w2.view, 3), {}));
+  EXPECT_EQ(code(Role::w13_weight, 0, Half::whole, one), Code::state);
+  ASSERT_TRUE(set.set_expert(Role::w2_weight, 3, Half::whole, slice0(t.w2.view, 3), {}));
   EXPECT_EQ(set.set(Role::w2_weight, t.w2.view, {}).error().code, Code::state);
-  ASSERT_TRUE(set.set_expert(Role::w13_scale, 0, Shard::w1, rows(slice0(t.s13.view, 0), 0, 32), {}));
-  EXPECT_EQ(code(Role::w13_scale, 0, Shard::whole, slice0(t.s13.view, 0)), Code::state);
-  ASSERT_TRUE(set.set_expert(Role::w13_scale, 1, Shard::whole, slice0(t.s13.view, 1), {}));
-  EXPECT_EQ(code(Role::w13_scale, 1, Shard::w3, rows(slice0(t.s13.view, 1), 0, 32)), Code::state);
+  ASSERT_TRUE(set.set_expert(Role::w13_scale, 0, Half::w1, rows(slice0(t.s13.view, 0), 0, 32), {}));
+  EXPECT_EQ(code(Role::w13_scale, 0, Half::whole, slice0(t.s13.view, 0)), Code::state);
+  ASSERT_TRUE(set.set_expert(Role::w13_scale, 1, Half::whole, slice0(t.s13.view, 1), {}));
+  EXPECT_EQ(code(Role::w13_scale, 1, Half::w3, rows(slice0(t.s13.view, 1), 0, 32)), Code::state);
 }
 
 TEST(WeightSet, ExpertsOfOtherRanksAreReleasedAtOnce) {
@@ -202,10 +202,10 @@ TEST(WeightSet, ExpertsOfOtherRanksAreReleasedAtOnce) {
   ASSERT_EQ(local_experts(*config), (std::vector<std::int64_t>{2, 3}));
   Releases r;
   WeightSet set(config);
-  ASSERT_TRUE(set.set_expert(Role::w13_weight, 1, Shard::whole, slice0(t.w13.view, 1), r.owner()));
+  ASSERT_TRUE(set.set_expert(Role::w13_weight, 1, Half::whole, slice0(t.w13.view, 1), r.owner()));
   EXPECT_EQ(r.count, 1);
   EXPECT_THAT(set.missing(1), ElementsAre("w13_weight[2]"));
-  ASSERT_TRUE(set.set_expert(Role::w13_weight, 3, Shard::whole, slice0(t.w13.view, 3), r.owner()));
+  ASSERT_TRUE(set.set_expert(Role::w13_weight, 3, Half::whole, slice0(t.w13.view, 3), r.owner()));
   EXPECT_EQ(r.count, 1);
   EXPECT_EQ(set.set(Role::w2_weight, t.w2.view, {}).error().code,
             Code::shape);  // [4, ...] instead of this rank's [2, ...]
@@ -224,23 +224,23 @@ TEST(WeightSet, SourcesOfRedundantExpertsAreLogical) {
   Releases both, alone, foreign;
   WeightSet set(config);
   EXPECT_THAT(set.missing(2), ElementsAre("w13_weight[1]", "w13_weight[3]"));  // as a checkpoint names them
-  ASSERT_TRUE(set.set_expert(Role::w13_weight, 0, Shard::whole, slice0(t.w13.view, 0), foreign.owner()));
+  ASSERT_TRUE(set.set_expert(Role::w13_weight, 0, Half::whole, slice0(t.w13.view, 0), foreign.owner()));
   EXPECT_EQ(foreign.count, 1);
-  ASSERT_TRUE(set.set_expert(Role::w13_weight, 3, Shard::whole, slice0(t.w13.view, 3), both.owner()));
+  ASSERT_TRUE(set.set_expert(Role::w13_weight, 3, Half::whole, slice0(t.w13.view, 3), both.owner()));
   EXPECT_THAT(set.missing(1), ElementsAre("w13_weight[1]"));
   for (const std::int64_t place : {3, 7})
     EXPECT_EQ(set.tensor(Role::w13_weight, place)->view.data, t.w13.view.data + 3 * 64 * 64) << place;
   // a number beyond the logical ones is that copy alone
-  ASSERT_TRUE(set.set_expert(Role::w13_weight, 7, Shard::whole, slice0(t.w13.view, 2), alone.owner()));
+  ASSERT_TRUE(set.set_expert(Role::w13_weight, 7, Half::whole, slice0(t.w13.view, 2), alone.owner()));
   EXPECT_EQ(set.tensor(Role::w13_weight, 3)->view.data, t.w13.view.data + 3 * 64 * 64);
   EXPECT_EQ(set.tensor(Role::w13_weight, 7)->view.data, t.w13.view.data + 2 * 64 * 64);
   EXPECT_EQ(both.count, 0);  // the first place still uses it
-  ASSERT_TRUE(set.set_expert(Role::w13_weight, 5, Shard::whole, slice0(t.w13.view, 1), {}));
+  ASSERT_TRUE(set.set_expert(Role::w13_weight, 5, Half::whole, slice0(t.w13.view, 1), {}));
   EXPECT_THAT(set.missing(1), ElementsAre("w13_weight[1]"));  // the other place of expert 1 is empty
-  ASSERT_TRUE(set.set_expert(Role::w13_weight, 3, Shard::whole, slice0(t.w13.view, 0), {}));
+  ASSERT_TRUE(set.set_expert(Role::w13_weight, 3, Half::whole, slice0(t.w13.view, 0), {}));
   EXPECT_EQ(both.count, 1);
   EXPECT_EQ(alone.count, 1);
-  EXPECT_EQ(set.set_expert(Role::w13_weight, 8, Shard::whole, slice0(t.w13.view, 0), {}).error().subject, "expert");
+  EXPECT_EQ(set.set_expert(Role::w13_weight, 8, Half::whole, slice0(t.w13.view, 0), {}).error().subject, "expert");
 }
 
 TEST(WeightSet, ReleaseExpertByExpert) {
@@ -249,7 +249,7 @@ TEST(WeightSet, ReleaseExpertByExpert) {
   WeightSet set(config_of({}));
   ASSERT_TRUE(set.set(Role::w13_weight, t.w13.view, stacked.owner()));
   for (std::int64_t e = 0; e < 4; ++e)
-    ASSERT_TRUE(set.set_expert(Role::w2_weight, e, Shard::whole, slice0(t.w2.view, e), single.owner()));
+    ASSERT_TRUE(set.set_expert(Role::w2_weight, e, Half::whole, slice0(t.w2.view, e), single.owner()));
   for (std::int64_t e = 0; e < 4; ++e) {
     EXPECT_EQ(stacked.count, 0);
     EXPECT_EQ(single.count, e);
@@ -267,7 +267,7 @@ TEST(WeightSet, ClearEndsEverything) {
   Releases r;
   WeightSet set(config_of({}));
   ASSERT_TRUE(set.set(Role::w13_weight, t.w13.view, r.owner()));
-  ASSERT_TRUE(set.set_expert(Role::w2_weight, 0, Shard::whole, slice0(t.w2.view, 0), r.owner()));
+  ASSERT_TRUE(set.set_expert(Role::w2_weight, 0, Half::whole, slice0(t.w2.view, 0), r.owner()));
   set.clear();
   EXPECT_EQ(r.count, 2);
 }
@@ -307,11 +307,11 @@ TEST(WeightSet, JoinedTensors) {
     const PlainLayer layer(spec);
     WeightSet set(config_of(spec));
     for (std::int64_t e = 0; e < 4; ++e) {
-      ASSERT_TRUE(set.set_expert(Role::w13_weight, e, Shard::w1,
+      ASSERT_TRUE(set.set_expert(Role::w13_weight, e, Half::w1,
                                  row_major(DType::i8, {32, 64}, layer.gate.data() + e * 32 * 64), {}));
-      ASSERT_TRUE(set.set_expert(Role::w13_weight, e, Shard::w3,
+      ASSERT_TRUE(set.set_expert(Role::w13_weight, e, Half::w3,
                                  row_major(DType::i8, {32, 64}, layer.up.data() + e * 32 * 64), {}));
-      ASSERT_TRUE(set.set_expert(Role::w2_weight, e, Shard::whole,
+      ASSERT_TRUE(set.set_expert(Role::w2_weight, e, Half::whole,
                                  row_major(DType::i8, {64, 32}, layer.down.data() + e * 64 * 32), {}));
     }
     const auto all = set.tensor(Role::w13_weight, -1);
@@ -339,10 +339,10 @@ TEST(WeightSet, PartsOfTwoTypesCannotBeJoined) {
   const Stacked t;
   std::vector<std::uint16_t> half(64);
   WeightSet set(config_of({}));
-  ASSERT_TRUE(set.set_expert(Role::w13_scale, 0, Shard::w1, rows(slice0(t.s13.view, 0), 0, 32), {}));
-  ASSERT_TRUE(set.set_expert(Role::w13_scale, 0, Shard::w3, row_major(DType::bf16, {32, 2}, half.data()), {}));
+  ASSERT_TRUE(set.set_expert(Role::w13_scale, 0, Half::w1, rows(slice0(t.s13.view, 0), 0, 32), {}));
+  ASSERT_TRUE(set.set_expert(Role::w13_scale, 0, Half::w3, row_major(DType::bf16, {32, 2}, half.data()), {}));
   EXPECT_EQ(set.tensor(Role::w13_scale, 0).error().code, Code::dtype);
-  EXPECT_TRUE(set.get({Role::w13_scale, 0, Shard::w3}));
+  EXPECT_TRUE(set.get({Role::w13_scale, 0, Half::w3}));
 }
 
 // --- callback sources ------------------------------------------------------------------------------------
@@ -409,18 +409,18 @@ TEST(WeightSource, ConvertsLikeSetTensors) {
   const PlainLayer layer({});
   auto source = std::make_shared<LyingSource>();
   WeightSet set(config_of({}));
-  const auto give = [&](Role role, const TensorView& stacked, Shard shard) {
+  const auto give = [&](Role role, const TensorView& stacked, Half half) {
     for (std::int64_t e = 0; e < 4; ++e) {
-      source->set(role, e, slice0(stacked, e), shard);
-      ASSERT_TRUE(set.set_expert(role, e, shard, slice0(stacked, e), {}));
+      source->set(role, e, slice0(stacked, e), half);
+      ASSERT_TRUE(set.set_expert(role, e, half, slice0(stacked, e), {}));
     }
   };
-  give(Role::w13_weight, row_major(DType::i8, {4, 32, 64}, layer.gate.data()), Shard::w1);
-  give(Role::w13_weight, row_major(DType::i8, {4, 32, 64}, layer.up.data()), Shard::w3);
-  give(Role::w13_scale, row_major(DType::f32, {4, 32, 2}, layer.gate_scale.data()), Shard::w1);
-  give(Role::w13_scale, row_major(DType::f32, {4, 32, 2}, layer.up_scale.data()), Shard::w3);
-  give(Role::w2_weight, row_major(DType::i8, {4, 64, 32}, layer.down.data()), Shard::whole);
-  give(Role::w2_scale, row_major(DType::f32, {4, 64, 1}, layer.down_scale.data()), Shard::whole);
+  give(Role::w13_weight, row_major(DType::i8, {4, 32, 64}, layer.gate.data()), Half::w1);
+  give(Role::w13_weight, row_major(DType::i8, {4, 32, 64}, layer.up.data()), Half::w3);
+  give(Role::w13_scale, row_major(DType::f32, {4, 32, 2}, layer.gate_scale.data()), Half::w1);
+  give(Role::w13_scale, row_major(DType::f32, {4, 32, 2}, layer.up_scale.data()), Half::w3);
+  give(Role::w2_weight, row_major(DType::i8, {4, 64, 32}, layer.down.data()), Half::whole);
+  give(Role::w2_scale, row_major(DType::f32, {4, 64, 1}, layer.down_scale.data()), Half::whole);
   EXPECT_EQ(convert_set(WeightSet(config_of({}), source)), convert_set(set));
   EXPECT_EQ(source->puts, 4 * 6);
 }

@@ -1,5 +1,5 @@
-// Cutting matrices over nodes and claiming items. See shards.h.
-#include "run/shards.h"
+// Cutting matrices over nodes and claiming items. See stripes.h.
+#include "run/stripes.h"
 
 #include <algorithm>
 
@@ -34,19 +34,19 @@ std::int64_t fair_units(std::int64_t units, std::int64_t dearest, std::int64_t t
   return std::clamp<std::int64_t>(units * total / (2 * threads * dearest), 1, units);
 }
 
-Shards::Shards(const PhaseWork& work) : work_(work) {
+Stripes::Stripes(const PhaseWork& work) : work_(work) {
   for (int node = 0; node < work.nodes; ++node) {
-    const Range r = shard(node);
+    const Range r = stripe(node);
     // A list is no thread's alone as long as there are others: they help.
     const std::int64_t threads = work.threads == 1 ? 1 : std::max<std::int64_t>(2, work.threads / work.nodes);
     lists_[static_cast<std::size_t>(node)] = Taper((r.end - r.begin) * work.times, threads, work.grain, work.most);
   }
 }
 
-Claims::Claims(const Shards& shards, const NodeMap* nodes) : nodes_(nodes), lists_used_(shards.nodes()) {
+Claims::Claims(const Stripes& stripes, const NodeMap* nodes) : nodes_(nodes), lists_used_(stripes.nodes()) {
   for (int node = 0; node < lists_used_; ++node) {
     lists_[node].next.store(0, std::memory_order_relaxed);
-    lists_[node].count = shards.items(node);
+    lists_[node].count = stripes.items(node);
     total_ += lists_[node].count;
   }
 }

@@ -1,5 +1,5 @@
-// Items cover a list once and get smaller, shards cover a matrix; items are claimed once each, the own node's first.
-#include "run/shards.h"
+// Items cover a list once and get smaller, stripes cover a matrix; items are claimed once each, the own node's first.
+#include "run/stripes.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace moe::test::shards_test {
+namespace moe::test::stripes_test {
 namespace {
 
 // One list of `units`, each in an item of its own when there are many threads.
@@ -74,35 +74,35 @@ TEST(Taper, EndsTogetherWhenExpertsCostDifferently) {
     }
 }
 
-TEST(Shards, CoverEveryUnitOnceAndItemsStayInside) {
+TEST(Stripes, CoverEveryUnitOnceAndItemsStayInside) {
   for (const std::int64_t units : {1, 2, 3, 7, 16, 48, 128, 449})
     for (const std::int64_t grain : {1, 2})
       for (const std::int64_t times : {1, 5})
         for (const int nodes : {1, 2, 3, 4, 16}) {
-          const Shards s(
+          const Stripes s(
               {.units = units, .times = times, .grain = grain, .most = 6, .threads = 2 * nodes, .nodes = nodes});
           std::int64_t at = 0;
           for (int node = 0; node < nodes; ++node) {
-            const Range shard = s.shard(node);
-            ASSERT_EQ(shard.begin, at);
+            const Range stripe = s.stripe(node);
+            ASSERT_EQ(stripe.begin, at);
             EXPECT_TRUE(node == 0 || at % grain == 0);
             std::int64_t unit = 0;
             for (std::int64_t i = 0; i < s.items(node); ++i) {
               ASSERT_EQ(s.item(node, i).begin, unit);
               unit = s.item(node, i).end;
             }
-            ASSERT_EQ(unit, times * (shard.end - shard.begin));
-            at = shard.end;
+            ASSERT_EQ(unit, times * (stripe.end - stripe.begin));
+            at = stripe.end;
           }
           ASSERT_EQ(at, units);
         }
 }
 
-TEST(Shards, AreOfNearlyEqualSize) {
-  const Shards s({.units = 449, .times = 1, .grain = 2, .most = 8, .threads = 3, .nodes = 3});
+TEST(Stripes, AreOfNearlyEqualSize) {
+  const Stripes s({.units = 449, .times = 1, .grain = 2, .most = 8, .threads = 3, .nodes = 3});
   for (int node = 0; node < 3; ++node) {
-    EXPECT_GE(s.shard(node).end - s.shard(node).begin, 148);
-    EXPECT_LE(s.shard(node).end - s.shard(node).begin, 151);
+    EXPECT_GE(s.stripe(node).end - s.stripe(node).begin, 148);
+    EXPECT_LE(s.stripe(node).end - s.stripe(node).begin, 151);
   }
 }
 
@@ -113,7 +113,7 @@ NodeMap all_on(int node, int count) {
 }
 
 TEST(Claims, OneNodeTakesItemsByTheirTickets) {
-  const Shards s(work(4, 5, 1));
+  const Stripes s(work(4, 5, 1));
   Claims c(s, nullptr);
   ASSERT_EQ(c.total(), 20);
   for (const std::size_t ticket : {7u, 0u, 19u}) {
@@ -126,7 +126,7 @@ TEST(Claims, OneNodeTakesItemsByTheirTickets) {
 TEST(Claims, TheOwnNodeFirstThenTheNextOnes) {
   for (const int own : {0, 1, 2}) {
     const NodeMap map = all_on(own, 3);
-    const Shards s(work(6, 4, 3));  // two units each
+    const Stripes s(work(6, 4, 3));  // two units each
     Claims c(s, &map);
     ASSERT_EQ(c.total(), 24);
     for (std::size_t ticket = 0; ticket < 24; ++ticket) {
@@ -141,7 +141,7 @@ TEST(Claims, TheOwnNodeFirstThenTheNextOnes) {
 TEST(Claims, EachItemOnceFromManyThreads) {
   NodeMap map{3, {}};
   for (int cpu = 0; cpu < 64; ++cpu) map.of_cpu.push_back(static_cast<std::uint16_t>(cpu % 3));
-  const Shards s(work(100, 7, list_count(&map)));
+  const Stripes s(work(100, 7, list_count(&map)));
   for (int round = 0; round < 20; ++round) {
     Claims c(s, &map);
     std::vector<std::vector<int>> seen;
@@ -164,11 +164,11 @@ TEST(Claims, EachItemOnceFromManyThreads) {
 TEST(Claims, MoreNodesThanListsShareThem) {
   NodeMap map = all_on(40, 64);
   EXPECT_EQ(list_count(&map), kMaxNodes);
-  const Shards s(work(64, 1, list_count(&map)));
+  const Stripes s(work(64, 1, list_count(&map)));
   Claims c(s, &map);
   EXPECT_EQ(c.take(0).node, 40 % kMaxNodes);
   EXPECT_EQ(list_count(nullptr), 1);
 }
 
 }  // namespace
-}  // namespace moe::test::shards_test
+}  // namespace moe::test::stripes_test

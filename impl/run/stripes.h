@@ -1,12 +1,12 @@
 // Which output rows of a matrix, and with them which items of a phase, belong to which NUMA node
 // (kernels.md 10), and how large the items are.
 //
-// Every matrix is cut by rows into one shard per node: blocks of w13 (a gate and an up panel), panels of w2. A node's
-// list is its shard once for each expert. Items are pieces of a list whose sizes fall:
+// Every matrix is cut by rows into one stripe per node: blocks of w13 (a gate and an up panel), panels of w2. A node's
+// list is its stripe once for each expert. Items are pieces of a list whose sizes fall:
 // large ones first, because starting at a new address costs about 20 KB of reading; small ones last, so that all
 // threads end together even when some were interrupted. A thread takes the next item of its own node's list, and of the
 // other nodes' when that one is empty, so no node waits while another has work. Who takes what changes no result; with
-// one node a shard is the whole matrix and the task's index is the item.
+// one node a stripe is the whole matrix and the task's index is the item.
 #pragma once
 
 #include <array>
@@ -59,15 +59,15 @@ struct PhaseWork {
   int nodes;
 };
 
-class Shards {
+class Stripes {
  public:
-  explicit Shards(const PhaseWork& work);
+  explicit Stripes(const PhaseWork& work);
 
   int nodes() const { return work_.nodes; }
-  Range shard(int node) const { return {edge(node), edge(node + 1)}; }
+  Range stripe(int node) const { return {edge(node), edge(node + 1)}; }
   std::int64_t items(int node) const { return lists_[static_cast<std::size_t>(node)].items(); }
-  // A piece of the node's list: unit u of it is unit u % n of the shard, of expert u / n, for shards of n units. Empty
-  // beyond the last item.
+  // A piece of the node's list: unit u of it is unit u % n of the stripe, of expert u / n, for stripes of n units.
+  // Empty beyond the last item.
   Range item(int node, std::int64_t index) const { return lists_[static_cast<std::size_t>(node)].item(index); }
 
  private:
@@ -87,7 +87,7 @@ struct Claim {
 
 class Claims {
  public:
-  Claims(const Shards& shards, const NodeMap* nodes);
+  Claims(const Stripes& stripes, const NodeMap* nodes);
   std::int64_t total() const { return total_; }
   // Called once for each ticket in [0, total()), by any thread: an item that nobody else gets, -1 when there is none
   // left.
