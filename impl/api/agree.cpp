@@ -77,8 +77,8 @@ Check check_same_config(const json::Value& theirs, const json::Value& selections
 Check check_same_packed(const Packed& packed, const Selection& selection) {
   // Conversion takes the layout with room where it finds groups of several sizes.
   const Layout& found = packed.info.layout;
-  const bool roomy = found == with_any_groups(selection.layout);
-  if (packed.info.layout_id != selection.layout_id && !roomy)
+  const bool wider = found == with_any_groups(selection.layout);
+  if (packed.info.layout_id != selection.layout_id && !wider)
     return differs("layout", "packed", packed.info.layout_id, selection.layout_id);
   MOE_TRY(const json::Value config,
           json::parse(packed.info.config, {.max_bytes = std::size_t{16} << 20, .max_depth = 32}));
@@ -86,7 +86,7 @@ Check check_same_packed(const Packed& packed, const Selection& selection) {
   const std::vector<std::int64_t> experts = local_experts(*selection.config);
   if (packed.info.experts != experts)
     return differs("experts", "packed", list_text(packed.info.experts), list_text(experts));
-  if (!(found == selection.layout) && !roomy)
+  if (!(found == selection.layout) && !wider)
     return differs("layout", "packed", "expert stride " + std::to_string(found.expert_stride()),
                    "expert stride " + std::to_string(selection.layout.expert_stride()));
   return ok();

@@ -98,7 +98,7 @@ moe::json::Value kernel_row(const moe::Kernel& k) {
   return row;
 }
 
-moe::json::Value backend_row(moe::OracleId oracle, const moe::Experts& experts) {
+moe::json::Value backend_row(moe::OracleId oracle, const moe::BackendRow& experts) {
   const moe::Accepts& accepts = experts.accepts(moe::Policy::libmoe);
   moe::json::Array formats, kernels;
   for (std::size_t f = 0; f < moe::kFormatNames.size(); ++f)
@@ -120,7 +120,7 @@ std::string backends_json() {
   moe::json::Array rows;
   for (const moe::OracleId id :
        {moe::OracleId::w4a8_int8, moe::OracleId::int8, moe::OracleId::int_wna16, moe::OracleId::unquantized})
-    for (const moe::Experts& experts : moe::family_of(id).rows())
+    for (const moe::BackendRow& experts : moe::family_of(id).rows())
       if (experts.accepts(moe::Policy::libmoe).writes()) rows.push_back(backend_row(id, experts));
   return moe::json::write(rows);
 }

@@ -114,7 +114,7 @@ moe_status moe_convert_weights(moe_context* ctx, const moe_selection* selection,
       job.expert_done_user = &set;
     }
     const moe::Parallel parallel = moe::parallel_of(object_of(ctx).get());
-    MOE_TRY(job.layout, moe::layout_with_room(job, set, parallel, control));
+    MOE_TRY(job.layout, moe::layout_that_fits(job, set, parallel, control));
     info.layout = job.layout;
     info.layout_id = info.layout.id();
     MOE_TRY(const std::uint64_t needed, moe::packed_block_bytes(info));

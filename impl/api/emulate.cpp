@@ -14,8 +14,8 @@
 #include "base/buffer.h"
 #include "base/tensor.h"
 #include "convert/repack.h"
+#include "run/bays.h"
 #include "run/engine.h"
-#include "run/rooms.h"
 
 namespace moe::api {
 namespace {
@@ -65,7 +65,7 @@ Result<std::shared_ptr<const Packed>> repack(const Packed& packed, const Layout&
   return std::make_shared<const Packed>(std::move(sealed));
 }
 
-// Rooms for as many items as run at once; calls at the same time share them.
+// Bays for as many items as run at once; calls at the same time share them.
 class MadePanels final : public PanelSource {
  public:
   static Result<std::shared_ptr<const MadePanels>> create(std::shared_ptr<const Packed> packed, const Layout& to,
@@ -76,38 +76,38 @@ class MadePanels final : public PanelSource {
     made->to_ = to;
     const std::size_t bytes =
         static_cast<std::size_t>(kCallPanels) * std::max(to.w13.panel_bytes(), to.w2.panel_bytes());
-    for (Room& room : made->rooms_) {
-      room.rows = panel_room(to);
-      MOE_TRY(room.bytes, Buffer::create(bytes, kPackedAlignment, allocator_of(context.get()), context));
+    for (Bay& bay : made->bays_) {
+      bay.rows = panel_room(to);
+      MOE_TRY(bay.bytes, Buffer::create(bytes, kPackedAlignment, allocator_of(context.get()), context));
     }
     return std::shared_ptr<const MadePanels>(std::move(made));
   }
-  explicit MadePanels(std::size_t rooms) : free_(rooms), rooms_(rooms) {}
+  explicit MadePanels(std::size_t bays) : free_(bays), bays_(bays) {}
   const Layout& layout() const override { return to_; }
   std::uint64_t bytes() const override {
     std::uint64_t sum = 0;
-    for (const Room& room : rooms_) sum += room.bytes.size() + room.rows.bytes();
+    for (const Bay& bay : bays_) sum += bay.bytes.size() + bay.rows.bytes();
     return sum;
   }
-  int take_room() const override { return static_cast<int>(free_.take()); }
-  void give_room(int room) const override { free_.give(static_cast<std::size_t>(room)); }
+  int take_bay() const override { return static_cast<int>(free_.take()); }
+  void give_bay(int bay) const override { free_.give(static_cast<std::size_t>(bay)); }
   const std::byte* make(int number, Matrix which, std::int64_t local, std::int64_t first,
                         std::int64_t count) const override {
-    Room& room = rooms_[static_cast<std::size_t>(number)];
-    repack_panels(packed_->info.layout, packed_->payload.data(), to_, which, local, first, count, room.rows,
-                  room.bytes.data());
-    return room.bytes.data();
+    Bay& bay = bays_[static_cast<std::size_t>(number)];
+    repack_panels(packed_->info.layout, packed_->payload.data(), to_, which, local, first, count, bay.rows,
+                  bay.bytes.data());
+    return bay.bytes.data();
   }
 
  private:
-  struct Room {
+  struct Bay {
     CanonicalRows rows;
     Buffer bytes;
   };
   std::shared_ptr<const Packed> packed_;
   Layout to_;
-  mutable Rooms free_;
-  mutable std::vector<Room> rooms_;
+  mutable Bays free_;
+  mutable std::vector<Bay> bays_;
 };
 
 // Weights in another engine's layout, brought into one of ours.

@@ -22,7 +22,7 @@ struct Emulated {
 
 // Checks that the weights are of the selection's model and brings them into a layout that a kernel of the machine
 // reads: with emulation_layout on_the_fly panel by panel in each call, with dense once, into a copy. The kernel is the
-// last choice: weights may turn out to need a roomier layout.
+// last choice: weights may turn out to need a wider layout.
 Result<Emulated> emulate(const std::shared_ptr<const Packed>& packed, const Selection& selection,
                          const std::shared_ptr<Context>& context, const Machine& machine);
 

@@ -66,7 +66,7 @@ Check group_size(QuantArguments& a, const json::Value& v, const std::string& at)
   return ok();
 }
 
-// [row, col]; rows 0 are upstream's for WNA16.
+// [row, col]; rows 0 are vLLM's for WNA16.
 Check block_shape(QuantArguments& a, const json::Value& v, const std::string& at) {
   if (v.is_null()) return ok();
   const json::Array* list = v.array();

@@ -24,7 +24,7 @@ std::vector<std::int32_t> ColumnOrder::rows() const {
   return list;
 }
 
-bool has_room(const P16Matrix& m, std::span<const std::int32_t> g_idx) {
+bool holds_groups(const P16Matrix& m, std::span<const std::int32_t> g_idx) {
   const std::vector<std::int64_t> sizes = group_sizes(m, g_idx);
   return m.any_sizes || std::all_of(sizes.begin(), sizes.end(), [&](std::int64_t n) { return n <= m.group; });
 }

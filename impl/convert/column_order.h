@@ -24,7 +24,7 @@ struct ColumnOrder {
 Result<ColumnOrder> column_order(const P16Matrix& matrix, std::span<const std::int32_t> g_idx, bool is_w13,
                                  std::int64_t expert);
 // True if column_order() cannot fail for this g_idx: every group fits the layout's group size.
-bool has_room(const P16Matrix& matrix, std::span<const std::int32_t> g_idx);
+bool holds_groups(const P16Matrix& matrix, std::span<const std::int32_t> g_idx);
 
 // Rows of the checkpoint -> rows of the layout: `out` is shaped for places.
 void arrange_columns(const CanonicalRows& rows, const ColumnOrder& order, CanonicalRows& out);

@@ -128,18 +128,19 @@ std::size_t worker_count(const ConvertJob& job, const Parallel& parallel) {
 
 bool can_write(LayoutKind kind) { return writer_of(kind) != nullptr; }
 
-Result<Layout> layout_with_room(const ConvertJob& job, const TensorSource& source, const Parallel& parallel,
+Result<Layout> layout_that_fits(const ConvertJob& job, const TensorSource& source, const Parallel& parallel,
                                 Control* control) {
-  const Layout roomy = with_any_groups(job.layout);
-  if (!job.act_order || roomy == job.layout) return job.layout;
+  const Layout wider = with_any_groups(job.layout);
+  if (!job.act_order || wider == job.layout) return job.layout;
   const std::int64_t total = job.layout.experts;
   const std::size_t workers = workers_for(total, parallel);
-  constexpr Code kNoRoom = Code::buffer_too_small;  // told like a fault: the first expert of either kind decides
+  // An expert that does not fit ends the search like a fault; the first expert of either kind decides.
+  constexpr Code kDoesNotFit = Code::buffer_too_small;
   const auto look = [&](std::size_t, std::int64_t local) -> Check {
     for (const bool is_w13 : {true, false}) {
       MOE_TRY(const std::vector<std::int32_t> g_idx,
               lease_g_idx(job, source, job.experts[static_cast<std::size_t>(local)], is_w13));
-      if (!has_room(job.layout.matrix(is_w13 ? Matrix::w13 : Matrix::w2), g_idx)) return fail(kNoRoom, "", "");
+      if (!holds_groups(job.layout.matrix(is_w13 ? Matrix::w13 : Matrix::w2), g_idx)) return fail(kDoesNotFit, "", "");
     }
     return ok();
   };
@@ -147,7 +148,7 @@ Result<Layout> layout_with_room(const ConvertJob& job, const TensorSource& sourc
   for (std::int64_t begin = 0; begin < total; begin += round) {
     MOE_CHECK(report(control, 0, static_cast<std::uint64_t>(total)));
     Check fits = each_expert(begin, std::min(total, begin + round), workers, parallel, control, look);
-    if (!fits && fits.error().code == kNoRoom) return roomy;
+    if (!fits && fits.error().code == kDoesNotFit) return wider;
     MOE_CHECK(std::move(fits));
   }
   return job.layout;

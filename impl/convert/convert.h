@@ -50,7 +50,7 @@ Result<ConvertReport> convert_experts(const ConvertJob& job, const TensorSource&
 
 // The layout of the job, or where groups of activation order turn out to be of several sizes the one that has room for
 // them. Reads the g_idx of all experts, on all threads, until one tells; reports progress 0 meanwhile.
-Result<Layout> layout_with_room(const ConvertJob& job, const TensorSource& source, const Parallel& parallel,
+Result<Layout> layout_that_fits(const ConvertJob& job, const TensorSource& source, const Parallel& parallel,
                                 Control* control);
 
 // Whether this build writes a layout (and reads it back).

@@ -1,11 +1,11 @@
 // The tables of selection: what a backend is, what it accepts, and the rules that ask.
 //
-//   Family   one oracle: its rows in priority order, and how it treats a backend asked for by name
-//   Experts  one row: a backend and one of its experts classes
-//   Accepts  the cells of a row. `vllm` is the pinned oracle's answer; `libmoe` exists where our kernels
-//            can more (or vLLM's limits make no sense here): it is `vllm` with the widened cells replaced
-//   Rule     reads cells and a query, and says nothing or why not. The order of rules() is part of the
-//            contract: the first that refuses is the reason
+//   Family      one oracle: its rows in priority order, and how it treats a backend asked for by name
+//   BackendRow  a backend and one of its experts classes
+//   Accepts     the cells of a row. `vllm` is the pinned oracle's answer; `libmoe` exists where our kernels
+//               can more (or vLLM's limits make no sense here): it is `vllm` with the widened cells replaced
+//   Rule        reads cells and a query, and says nothing or why not. The order of rules() is part of the
+//               contract: the first that refuses is the reason
 #pragma once
 
 #include <array>
@@ -97,7 +97,7 @@ struct Accepts {
   constexpr bool writes() const { return !named_layouts.empty() || !(layouts == EnumSet<LayoutKind>()); }
 };
 
-struct Experts {
+struct BackendRow {
   std::string_view backend, name;  // name: vLLM's class, "" where it has none
   Accepts vllm;
   std::optional<Accepts> libmoe = std::nullopt;
@@ -117,22 +117,22 @@ struct Steering {
 
 struct Family {
   OracleId id = OracleId::no_oracle;
-  std::span<const Experts> (*table)() = nullptr;
+  std::span<const BackendRow> (*table)() = nullptr;
   bool device_before_name = false;  // an empty list for this device ends the question before moe_backend is read
   OnMissingDevice named = OnMissingDevice::refuse;  // the backend asked for by name cannot run on this device
 
   Steering (*steer)(const Query& q) = nullptr;  // nullptr: the table's order and the cells `listed`
 
-  std::span<const Experts> rows() const { return table != nullptr ? table() : std::span<const Experts>(); }
+  std::span<const BackendRow> rows() const { return table != nullptr ? table() : std::span<const BackendRow>(); }
 };
 const Family& family_of(OracleId id);
 std::vector<std::string_view> runnable_backends();  // whose layout this build writes and its kernels read
 std::string built_oracles();                        // "w4a8_int8, int_wna16, unquantized"
 
-std::span<const Experts> w4a8_int8_rows();
-std::span<const Experts> int_wna16_rows();
-std::span<const Experts> int8_rows();
-std::span<const Experts> unquantized_rows();
+std::span<const BackendRow> w4a8_int8_rows();
+std::span<const BackendRow> int_wna16_rows();
+std::span<const BackendRow> int8_rows();
+std::span<const BackendRow> unquantized_rows();
 Steering steer_unquantized(const Query& q);
 
 // --- verdicts -------------------------------------------------------------------------------------------
@@ -182,20 +182,20 @@ LayoutKind layout_kind(const Query& q, const Accepts& row);
 // --- rules ----------------------------------------------------------------------------------------------
 
 // One candidate: a row, and the kernel that would run it (nullptr for devices that libmoe does not run).
-struct Offer {
-  const Experts* row;
+struct Trial {
+  const BackendRow* row;
   const Accepts* accepts;
   const KernelId* kernel;
 };
 
 struct Rule {
   Reason reason;
-  std::optional<Why> (*check)(const Query& q, const Offer& offer);
+  std::optional<Why> (*check)(const Query& q, const Trial& offer);
 };
 std::span<const Rule> rules();
-Verdict judge(const Query& q, const Offer& offer);
+Verdict judge(const Query& q, const Trial& offer);
 // The first rule alone: can this device run the class at all?
-bool device_runs(const Query& q, const Offer& offer);
+bool device_runs(const Query& q, const Trial& offer);
 // "cuda 9.0", "cpu x86_64", "rocm gfx942"
 std::string platform_text(const Platform& p);
 

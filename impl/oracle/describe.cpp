@@ -5,11 +5,11 @@
 namespace moe {
 namespace {
 
-json::Value experts_of(const Experts& row) { return row.name.empty() ? json::Value() : json::Value(row.name); }
+json::Value experts_of(const BackendRow& row) { return row.name.empty() ? json::Value() : json::Value(row.name); }
 
 json::Value candidates_of(const Outcome& out) {
   json::Array list;
-  for (const Asked& a : out.asked) {
+  for (const Considered& a : out.asked) {
     json::Value c;
     c.set("backend", a.row->backend);
     c.set("experts", experts_of(*a.row));
@@ -24,7 +24,7 @@ json::Value candidates_of(const Outcome& out) {
 std::string first_details(const Outcome& out) {
   std::string s;
   std::string_view backend;
-  for (const Asked& a : out.asked) {
+  for (const Considered& a : out.asked) {
     if (!a.verdict || a.row->backend == backend) continue;
     backend = a.row->backend;
     s += (s.empty() ? ": " : "; ") + std::string(backend) + " " + a.verdict->detail();

@@ -37,7 +37,7 @@ const Family& family_of(OracleId id) {
 std::vector<std::string_view> runnable_backends() {
   std::vector<std::string_view> names;
   for (const Family& f : kFamilies)
-    for (const Experts& row : f.rows()) {
+    for (const BackendRow& row : f.rows()) {
       const bool runs = !(row.accepts(Policy::libmoe).layouts == EnumSet<LayoutKind>());
       if (runs && std::find(names.begin(), names.end(), row.backend) == names.end()) names.push_back(row.backend);
     }

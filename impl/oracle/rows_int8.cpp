@@ -40,11 +40,11 @@ constexpr Accepts kCpu = {
     .acts = {ActFormat::tok8, ActFormat::blk8},
 };
 
-constexpr std::array kRows = {Experts{.backend = "TRITON", .name = "TritonExperts", .vllm = kTriton},
-                              Experts{.backend = "CPU", .name = "", .vllm = kNobody, .libmoe = kCpu}};
+constexpr std::array kRows = {BackendRow{.backend = "TRITON", .name = "TritonExperts", .vllm = kTriton},
+                              BackendRow{.backend = "CPU", .name = "", .vllm = kNobody, .libmoe = kCpu}};
 
 }  // namespace
 
-std::span<const Experts> int8_rows() { return kRows; }
+std::span<const BackendRow> int8_rows() { return kRows; }
 
 }  // namespace moe

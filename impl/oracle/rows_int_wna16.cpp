@@ -142,22 +142,22 @@ constexpr Accepts on_cpu_too(Accepts a) {
 
 // clang-format off
 constexpr std::array kRows = {
-    Experts{.backend = "FLASHINFER_TRTLLM", .name = "TrtLlmMxint4ExpertsMonolithic", .vllm = kTrtllm},
-    Experts{.backend = "MARLIN",            .name = "MarlinExperts",                 .vllm = kMarlin},
-    Experts{.backend = "BATCHED_MARLIN",    .name = "BatchedMarlinExperts",          .vllm = kBatchedMarlin},
-    Experts{.backend = "XPU",               .name = "XPUExpertsWNA16",               .vllm = kXpu},
-    Experts{.backend = "CPU",               .name = "CPUExpertsInt4",                .vllm = kCpu, .libmoe = kOurCpu},
-    Experts{.backend = "HUMMING",           .name = "BatchedHummingGroupedExperts",  .vllm = kBatchedHumming, .libmoe = unwritten(kBatchedHumming)},
-    Experts{.backend = "HUMMING",           .name = "HummingGroupedExperts",         .vllm = kHumming, .libmoe = unwritten(kHumming)},
-    Experts{.backend = "HUMMING",           .name = "HummingIndexedExperts",         .vllm = kHumming, .libmoe = unwritten(kHumming)},
-    Experts{.backend = "EMULATION",         .name = "TritonWNA16OTFExperts",         .vllm = emulation(kAllKeys, kOnTheFlyLayout),  .libmoe = on_cpu_too(emulation(kAllKeys, kOnTheFlyLayout))},
-    Experts{.backend = "EMULATION",         .name = "Int4EmulationTritonExperts",    .vllm = emulation(kInt4Keys, kDenseLayout), .libmoe = on_cpu_too(emulation(kInt4Keys, kDenseLayout))},
-    Experts{.backend = "EMULATION",         .name = "Int8EmulationTritonExperts",    .vllm = emulation(kInt8Keys, kDenseLayout), .libmoe = on_cpu_too(emulation(kInt8Keys, kDenseLayout))},
+    BackendRow{.backend = "FLASHINFER_TRTLLM", .name = "TrtLlmMxint4ExpertsMonolithic", .vllm = kTrtllm},
+    BackendRow{.backend = "MARLIN",            .name = "MarlinExperts",                 .vllm = kMarlin},
+    BackendRow{.backend = "BATCHED_MARLIN",    .name = "BatchedMarlinExperts",          .vllm = kBatchedMarlin},
+    BackendRow{.backend = "XPU",               .name = "XPUExpertsWNA16",               .vllm = kXpu},
+    BackendRow{.backend = "CPU",               .name = "CPUExpertsInt4",                .vllm = kCpu, .libmoe = kOurCpu},
+    BackendRow{.backend = "HUMMING",           .name = "BatchedHummingGroupedExperts",  .vllm = kBatchedHumming, .libmoe = unwritten(kBatchedHumming)},
+    BackendRow{.backend = "HUMMING",           .name = "HummingGroupedExperts",         .vllm = kHumming, .libmoe = unwritten(kHumming)},
+    BackendRow{.backend = "HUMMING",           .name = "HummingIndexedExperts",         .vllm = kHumming, .libmoe = unwritten(kHumming)},
+    BackendRow{.backend = "EMULATION",         .name = "TritonWNA16OTFExperts",         .vllm = emulation(kAllKeys, kOnTheFlyLayout),  .libmoe = on_cpu_too(emulation(kAllKeys, kOnTheFlyLayout))},
+    BackendRow{.backend = "EMULATION",         .name = "Int4EmulationTritonExperts",    .vllm = emulation(kInt4Keys, kDenseLayout), .libmoe = on_cpu_too(emulation(kInt4Keys, kDenseLayout))},
+    BackendRow{.backend = "EMULATION",         .name = "Int8EmulationTritonExperts",    .vllm = emulation(kInt8Keys, kDenseLayout), .libmoe = on_cpu_too(emulation(kInt8Keys, kDenseLayout))},
 };
 // clang-format on
 
 }  // namespace
 
-std::span<const Experts> int_wna16_rows() { return kRows; }
+std::span<const BackendRow> int_wna16_rows() { return kRows; }
 
 }  // namespace moe

@@ -98,15 +98,15 @@ constexpr Accepts kLibmoeCpu = {
 
 // clang-format off
 constexpr std::array kRows = {
-    Experts{.backend = "AITER",              .name = "AiterExperts",         .vllm = kAiter},
-    Experts{.backend = "FLASHINFER_TRTLLM",  .name = "TrtLlmBf16Experts",    .vllm = kTrtllm},
-    Experts{.backend = "FLASHINFER_CUTLASS", .name = "FlashInferExperts",    .vllm = kFlashInferCutlass},
-    Experts{.backend = "TRITON",             .name = "TritonExperts",        .vllm = kTriton},
-    Experts{.backend = "BATCHED_TRITON",     .name = "BatchedTritonExperts", .vllm = kBatchedTriton},
-    Experts{.backend = "XPU",                .name = "XPUExperts",           .vllm = kXpu},
-    Experts{.backend = "CPU",                .name = "",                     .vllm = anything_on(DeviceType::cpu), .libmoe = kLibmoeCpu},
-    Experts{.backend = "TPU",                .name = "",                     .vllm = anything_on(DeviceType::tpu)},
-    Experts{.backend = "OOT",                .name = "",                     .vllm = anything_on(DeviceType::oot)},
+    BackendRow{.backend = "AITER",              .name = "AiterExperts",         .vllm = kAiter},
+    BackendRow{.backend = "FLASHINFER_TRTLLM",  .name = "TrtLlmBf16Experts",    .vllm = kTrtllm},
+    BackendRow{.backend = "FLASHINFER_CUTLASS", .name = "FlashInferExperts",    .vllm = kFlashInferCutlass},
+    BackendRow{.backend = "TRITON",             .name = "TritonExperts",        .vllm = kTriton},
+    BackendRow{.backend = "BATCHED_TRITON",     .name = "BatchedTritonExperts", .vllm = kBatchedTriton},
+    BackendRow{.backend = "XPU",                .name = "XPUExperts",           .vllm = kXpu},
+    BackendRow{.backend = "CPU",                .name = "",                     .vllm = anything_on(DeviceType::cpu), .libmoe = kLibmoeCpu},
+    BackendRow{.backend = "TPU",                .name = "",                     .vllm = anything_on(DeviceType::tpu)},
+    BackendRow{.backend = "OOT",                .name = "",                     .vllm = anything_on(DeviceType::oot)},
 };
 // clang-format on
 
@@ -115,7 +115,7 @@ using Order = std::vector<std::string_view>;
 // The device's list; under data parallelism FlashInfer's CUTLASS kernels come last.
 Order list_of(const Query& q) {
   Order order;
-  for (const Experts& row : kRows)
+  for (const BackendRow& row : kRows)
     if (row.accepts(q.policy).listed.has(q.platform.type)) order.push_back(row.backend);
   const auto it = std::find(order.begin(), order.end(), "FLASHINFER_CUTLASS");
   if (q.moe.parallel.dp_size > 1 && it != order.end()) std::rotate(it, it + 1, order.end());
@@ -143,7 +143,7 @@ void steer_flashinfer(const Query& q, Steering& s) {
 
 }  // namespace
 
-std::span<const Experts> unquantized_rows() { return kRows; }
+std::span<const BackendRow> unquantized_rows() { return kRows; }
 
 Steering steer_unquantized(const Query& q) {
   Steering s;

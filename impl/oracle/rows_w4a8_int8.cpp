@@ -57,10 +57,10 @@ constexpr Accepts kLibmoe = [] {
 }();
 
 constexpr std::array kRows = {
-    Experts{.backend = "CPU_INT4", .name = "CPUExpertsInt4", .vllm = kVllm, .libmoe = kLibmoe}};
+    BackendRow{.backend = "CPU_INT4", .name = "CPUExpertsInt4", .vllm = kVllm, .libmoe = kLibmoe}};
 
 }  // namespace
 
-std::span<const Experts> w4a8_int8_rows() { return kRows; }
+std::span<const BackendRow> w4a8_int8_rows() { return kRows; }
 
 }  // namespace moe

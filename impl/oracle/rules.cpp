@@ -62,7 +62,7 @@ std::string text_of(std::span<const CapabilityRange> ranges) {
 
 // --- the machine ----------------------------------------------------------------------------------------
 
-MaybeWhy device(const Query& q, const Offer& o) {
+MaybeWhy device(const Query& q, const Trial& o) {
   const Accepts& a = *o.accepts;
   const Platform& p = q.platform;
   const std::string found = "the platform is " + platform_text(p);
@@ -84,12 +84,12 @@ MaybeWhy device(const Query& q, const Offer& o) {
   return std::nullopt;
 }
 
-MaybeWhy in_dtype(const Query& q, const Offer& o) {
+MaybeWhy in_dtype(const Query& q, const Trial& o) {
   if (o.accepts->in_dtypes.has(dtype_from_name(q.moe.in_dtype))) return std::nullopt;
   return Why{"activations of float32, bfloat16 or float16", "in_dtype is " + in_quotes(q.moe.in_dtype), "/in_dtype"};
 }
 
-MaybeWhy operators(const Query& q, const Offer& o) {
+MaybeWhy operators(const Query& q, const Trial& o) {
   if (o.accepts->ops_library.empty() || q.platform.lib(o.accepts->ops_library)) return std::nullopt;
   return Why{"the operators of " + std::string(o.accepts->ops_library), "platform.libs does not have them",
              "/platform/libs"};
@@ -97,13 +97,13 @@ MaybeWhy operators(const Query& q, const Offer& o) {
 
 // --- the layer ------------------------------------------------------------------------------------------
 
-MaybeWhy gate(const Query& q, const Offer& o) {
+MaybeWhy gate(const Query& q, const Trial& o) {
   if (o.accepts->ungated || q.moe.is_act_and_mul) return std::nullopt;
   return Why{"a gated activation", "activation " + std::string(name_of(q.moe.activation)) + " is used without a gate",
              "/activation"};
 }
 
-MaybeWhy activation(const Query& q, const Offer& o) {
+MaybeWhy activation(const Query& q, const Trial& o) {
   if (o.accepts->activations.has(q.moe.activation)) return std::nullopt;
   return Why{"activation " + names_in(o.accepts->activations, kActivationNames),
              "it is " + std::string(name_of(q.moe.activation)), "/activation"};
@@ -119,7 +119,7 @@ std::string keys_text(std::span<const QuantKey> keys) {
   return s.empty() ? "without a key" : s;
 }
 
-MaybeWhy quant_scheme(const Query& q, const Offer& o) {
+MaybeWhy quant_scheme(const Query& q, const Trial& o) {
   const Accepts& a = *o.accepts;
   if (a.any_key) return std::nullopt;
   const std::array<int, 2> cap = q.platform.capability.value_or(std::array<int, 2>{0, 0});
@@ -134,7 +134,7 @@ MaybeWhy quant_scheme(const Query& q, const Offer& o) {
              known ? "/quantization/input_activations" : "/quantization/weights"};
 }
 
-MaybeWhy parallel(const Query& q, const Offer& o) {
+MaybeWhy parallel(const Query& q, const Trial& o) {
   const Accepts& a = *o.accepts;
   const ParallelQuery& p = q.moe.parallel;
   if (!a.expert_parallel && p.ep_size != 1)
@@ -149,18 +149,18 @@ MaybeWhy parallel(const Query& q, const Offer& o) {
   return std::nullopt;
 }
 
-MaybeWhy hash_routing(const Query& q, const Offer& o) {
+MaybeWhy hash_routing(const Query& q, const Trial& o) {
   if (o.accepts->hash_routing || !q.moe.has_hash_routing) return std::nullopt;
   return Why{"routing by logits", "hash_routing is true", "/routing/hash_routing"};
 }
 
-MaybeWhy routing_method(const Query& q, const Offer& o) {
+MaybeWhy routing_method(const Query& q, const Trial& o) {
   if (o.accepts->routing.has(q.moe.routing_method)) return std::nullopt;
   return Why{"routing method " + methods_in(o.accepts->routing),
              std::string("it is ") + routing_method_name(q.moe.routing_method), "/routing/method"};
 }
 
-MaybeWhy router_logits(const Query& q, const Offer& o) {
+MaybeWhy router_logits(const Query& q, const Trial& o) {
   const bool f32 = dtype_from_name(q.moe.router_logits_dtype) == DType::f32;
   if (!f32 || o.accepts->float32_logits.has(q.moe.routing_method)) return std::nullopt;
   return Why{"16-bit router logits, or routing method " + methods_in(o.accepts->float32_logits),
@@ -168,7 +168,7 @@ MaybeWhy router_logits(const Query& q, const Offer& o) {
              "/router_logits_dtype"};
 }
 
-MaybeWhy activation_format(const Query& q, const Offer& o) {
+MaybeWhy activation_format(const Query& q, const Trial& o) {
   const bool batched = o.accepts->format == ActivationFormat::batched;
   if (o.accepts->format == ActivationFormat::any || batched == q.moe.parallel.batched()) return std::nullopt;
   return Why{batched ? "batched activations (a row block per expert)" : "standard activations (a row per token)",
@@ -176,19 +176,19 @@ MaybeWhy activation_format(const Query& q, const Offer& o) {
              "/parallel/all2all_backend"};
 }
 
-MaybeWhy batch_invariance(const Query& q, const Offer& o) {
+MaybeWhy batch_invariance(const Query& q, const Trial& o) {
   if (o.accepts->batch_invariant || !q.batch_invariant()) return std::nullopt;
   return Why{"no request for batch invariance", "batch invariance is asked for", "/vllm_env"};
 }
 
-MaybeWhy lora(const Query& q, const Offer& o) {
+MaybeWhy lora(const Query& q, const Trial& o) {
   if (o.accepts->lora || !q.moe.is_lora_enabled) return std::nullopt;
   return Why{"no LoRA", "is_lora_enabled is true", ""};
 }
 
 // --- conversion and kernels: only for a config ------------------------------------------------------------
 
-MaybeWhy checkpoint(const Query& q, const Offer& o) {
+MaybeWhy checkpoint(const Query& q, const Trial& o) {
   if (q.layer == nullptr) return std::nullopt;
   const Quantization& z = q.layer->quantization;
   if (!o.accepts->checkpoints.has(z.format))
@@ -199,7 +199,7 @@ MaybeWhy checkpoint(const Query& q, const Offer& o) {
   return std::nullopt;
 }
 
-MaybeWhy group_size(const Query& q, const Offer& o) {
+MaybeWhy group_size(const Query& q, const Trial& o) {
   if (q.layer == nullptr || q.layer->group_size() == -1) return std::nullopt;
   const Config& c = *q.layer;
   const std::int64_t g = c.group_size();
@@ -215,7 +215,7 @@ MaybeWhy group_size(const Query& q, const Offer& o) {
              "/quantization/weights/group_size"};
 }
 
-MaybeWhy alignment(const Query& q, const Offer& o) {
+MaybeWhy alignment(const Query& q, const Trial& o) {
   if (q.layer == nullptr) return std::nullopt;
   const std::int64_t m = o.accepts->size_multiple;
   const auto off = [&](const char* name, std::int64_t size) -> MaybeWhy {
@@ -228,7 +228,7 @@ MaybeWhy alignment(const Query& q, const Offer& o) {
 }
 
 // With custom routing the caller's weights are final.
-MaybeWhy callers_factor(const Query& q, const Offer& o) {
+MaybeWhy callers_factor(const Query& q, const Trial& o) {
   if (q.layer == nullptr || o.accepts->callers_factor) return std::nullopt;
   const RoutingConfig& r = q.layer->routing;
   if (r.method != RoutingMethod::custom || r.routed_scaling_factor == 1.0) return std::nullopt;
@@ -238,7 +238,7 @@ MaybeWhy callers_factor(const Query& q, const Offer& o) {
 }
 
 // What our kernels and readers take so far.
-MaybeWhy plain_weights(const Query& q, const Offer& o) {
+MaybeWhy plain_weights(const Query& q, const Trial& o) {
   if (q.layer == nullptr || !o.accepts->writes() || !q.layer->quantization.weights) return std::nullopt;
   const QuantArgs& w = *q.layer->quantization.weights;
   if (!w.symmetric && q.layer->quantization.input_activations)
@@ -256,7 +256,7 @@ MaybeWhy plain_weights(const Query& q, const Offer& o) {
   return std::nullopt;
 }
 
-MaybeWhy activation_quant(const Query& q, const Offer& o) {
+MaybeWhy activation_quant(const Query& q, const Trial& o) {
   if (q.layer == nullptr || !o.accepts->writes()) return std::nullopt;
   const LayoutKind layout = layout_kind(q, *o.accepts);
   if (!has_kernels(layout)) return std::nullopt;
@@ -270,7 +270,7 @@ MaybeWhy activation_quant(const Query& q, const Offer& o) {
              "/compute"};
 }
 
-MaybeWhy layout(const Query& q, const Offer& o) {
+MaybeWhy layout(const Query& q, const Trial& o) {
   if (q.layer == nullptr || o.accepts->answer_only || layout_kind(q, *o.accepts) != LayoutKind::none)
     return std::nullopt;
   return Why{"the packed layout of " + std::string(o.row->backend) + " (" + std::string(o.row->name) + ")",
@@ -279,12 +279,12 @@ MaybeWhy layout(const Query& q, const Offer& o) {
 
 // What conversion to another engine's layout needs, as the rule of its reason.
 template <Reject kReason>
-MaybeWhy conversion(const Query& q, const Offer& o) {
+MaybeWhy conversion(const Query& q, const Trial& o) {
   std::optional<UnmetNeed> need = wna16_need(q, o);
   return need && need->reject == kReason ? MaybeWhy(std::move(need->why)) : std::nullopt;
 }
 
-MaybeWhy kernel_arch(const Query& q, const Offer& o) {
+MaybeWhy kernel_arch(const Query& q, const Trial& o) {
   if (o.kernel == nullptr) return std::nullopt;
   const Arch arch = isa_arch(o.kernel->isa);
   if (arch == Arch::automatic || arch == q.platform.arch) return std::nullopt;
@@ -313,14 +313,14 @@ std::string telling_feature(std::string_view isa, const FeatureSet& missing) {
   return first;
 }
 
-MaybeWhy kernel_isa(const Query& q, const Offer& o) {
+MaybeWhy kernel_isa(const Query& q, const Trial& o) {
   if (o.kernel == nullptr || q.platform.runs(o.kernel->isa)) return std::nullopt;
   const FeatureSet missing = isa_features(o.kernel->isa) & ~q.platform.features;
   return Why{features_text(missing), "the platform has " + features_text(q.platform.features),
              telling_feature(kIsaNames[static_cast<std::size_t>(o.kernel->isa)], missing)};
 }
 
-MaybeWhy kernel_group(const Query& q, const Offer& o) {
+MaybeWhy kernel_group(const Query& q, const Trial& o) {
   if (o.kernel == nullptr || q.layer == nullptr) return std::nullopt;
   // As they are packed: groups of our WNA16 layouts are filled up.
   const std::int64_t g = q.layer->group_size();
@@ -334,7 +334,7 @@ MaybeWhy kernel_group(const Query& q, const Offer& o) {
 }
 
 // Sums of int8 products are kept in int32.
-MaybeWhy sum_length(const Query& q, const Offer& o) {
+MaybeWhy sum_length(const Query& q, const Trial& o) {
   if (o.kernel == nullptr || q.layer == nullptr) return std::nullopt;
   const Config& c = *q.layer;
   const std::int64_t longest = std::max(c.hidden_dim, c.intermediate_size_per_partition);
@@ -389,13 +389,13 @@ constexpr std::array kRules = {
 
 std::span<const Rule> rules() { return kRules; }
 
-Verdict judge(const Query& q, const Offer& offer) {
+Verdict judge(const Query& q, const Trial& offer) {
   for (const Rule& rule : kRules)
     if (std::optional<Why> why = rule.check(q, offer)) return Refusal(rule.reason, *std::move(why));
   return std::nullopt;
 }
 
-bool device_runs(const Query& q, const Offer& offer) { return !kRules[0].check(q, offer); }
+bool device_runs(const Query& q, const Trial& offer) { return !kRules[0].check(q, offer); }
 
 std::string platform_text(const Platform& p) {
   std::string s(kDeviceNames[static_cast<std::size_t>(p.type)]);

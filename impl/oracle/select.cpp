@@ -26,7 +26,7 @@ constexpr std::string_view kWarnUnknown = "requested_backend_unknown";
 constexpr std::string_view kWarnNotRead = "requested_backend_not_read_on_this_platform";
 
 struct Choice {  // a row before it is asked
-  const Experts* row;
+  const BackendRow* row;
   const Accepts* accepts;
   std::int32_t priority;
   bool listed, named;
@@ -44,7 +44,7 @@ Request request_of(const Query& q, const Family& family) {
   Request r;
   if (family.steer != nullptr) r.steering = family.steer(q);
   if (q.moe.moe_backend != "auto") r.word = q.moe.moe_backend;
-  for (const Experts& row : family.rows()) {
+  for (const BackendRow& row : family.rows()) {
     const Accepts& a = row.accepts(q.policy);
     if (!a.only_choice || !a.listed.has(q.platform.type)) continue;
     const std::optional<std::string_view> word = std::exchange(r.word, std::nullopt);
@@ -55,7 +55,7 @@ Request request_of(const Query& q, const Family& family) {
   return r;
 }
 
-bool is_named(const Query& q, const Request& r, const Experts& row, const Accepts& a) {
+bool is_named(const Query& q, const Request& r, const BackendRow& row, const Accepts& a) {
   if (r.by_switch()) return row.backend == r.steering.needed;
   const bool batched = a.format == ActivationFormat::batched;
   return !a.request.empty() && a.request == r.word && (!a.request_in_format || batched == q.moe.parallel.batched());
@@ -67,7 +67,7 @@ std::vector<Choice> choices_of(const Query& q, const Family& family, const Reque
   const auto place_of = [&](const Choice& c) {
     return std::find(order.begin(), order.end(), c.row->backend) - order.begin();
   };
-  for (const Experts& row : family.rows()) {
+  for (const BackendRow& row : family.rows()) {
     const Accepts& a = row.accepts(q.policy);
     all.push_back({&row, &a, 0, a.listed.has(q.platform.type), is_named(q, r, row, a)});
     if (family.steer != nullptr) all.back().listed = place_of(all.back()) != static_cast<std::ptrdiff_t>(order.size());
@@ -76,7 +76,7 @@ std::vector<Choice> choices_of(const Query& q, const Family& family, const Reque
     std::stable_sort(all.begin(), all.end(),
                      [&](const Choice& a, const Choice& b) { return place_of(a) < place_of(b); });
   std::int32_t backend = -1, place = 0;
-  const Experts* previous = nullptr;
+  const BackendRow* previous = nullptr;
   for (Choice& c : all) {
     const bool same = previous != nullptr && previous->backend == c.row->backend;
     backend += same ? 0 : 1;
@@ -88,8 +88,8 @@ std::vector<Choice> choices_of(const Query& q, const Family& family, const Reque
 }
 
 // One entry per kernel of the row's layout for these weights, one without a kernel where libmoe has none.
-std::vector<Asked> entries_of(const Query& q, const Choice& c) {
-  std::vector<Asked> entries;
+std::vector<Considered> entries_of(const Query& q, const Choice& c) {
+  std::vector<Considered> entries;
   const LayoutKind layout = layout_kind(q, *c.accepts);
   for (std::size_t i = 0; i < kKernelIds.size(); ++i)
     if (layout != LayoutKind::none && kKernelIds[i].layout == layout &&
@@ -120,9 +120,9 @@ class Round {
     for (const Choice& c : choices_) {
       if (!(c.*which)) continue;
       const bool again =
-          std::any_of(out.asked.begin(), out.asked.end(), [&](const Asked& a) { return a.row == c.row; });
+          std::any_of(out.asked.begin(), out.asked.end(), [&](const Considered& a) { return a.row == c.row; });
       if (again) continue;
-      for (Asked& entry : entries_of(q_, c)) {
+      for (Considered& entry : entries_of(q_, c)) {
         entry.verdict = judge(q_, {c.row, c.accepts, entry.kernel ? &kKernelIds[*entry.kernel] : nullptr});
         entry.chosen = !entry.verdict && out.winner() == nullptr;
         out.asked.push_back(std::move(entry));
@@ -143,9 +143,10 @@ class Round {
   void explain_rest(Outcome& out) {
     const bool whole = !any(&Choice::listed);
     for (const Choice& c : choices_) {
-      const bool seen = std::any_of(out.asked.begin(), out.asked.end(), [&](const Asked& a) { return a.row == c.row; });
+      const bool seen =
+          std::any_of(out.asked.begin(), out.asked.end(), [&](const Considered& a) { return a.row == c.row; });
       if (seen || !(c.listed || whole)) continue;
-      for (Asked& entry : entries_of(q_, c)) {
+      for (Considered& entry : entries_of(q_, c)) {
         if (whole || !passed_over())
           entry.verdict = judge(q_, {c.row, c.accepts, entry.kernel ? &kKernelIds[*entry.kernel] : nullptr});
         else
@@ -267,14 +268,14 @@ Outcome ask(const Query& q, SelectFlags flags) {
     if (!request.unread.empty()) out.warning = kWarnNotRead;
     round.explain_rest(out);
     std::stable_sort(out.asked.begin(), out.asked.end(),
-                     [](const Asked& a, const Asked& b) { return a.priority < b.priority; });
+                     [](const Considered& a, const Considered& b) { return a.priority < b.priority; });
   }
   return out;
 }
 
 std::string request_words(const Query& q) {
   std::vector<std::string_view> words;
-  for (const Experts& row : family_of(q.oracle).rows()) {
+  for (const BackendRow& row : family_of(q.oracle).rows()) {
     const std::string_view word = row.accepts(q.policy).request;
     if (!word.empty() && std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
   }

@@ -14,8 +14,8 @@
 namespace moe {
 
 // A row (with a kernel where libmoe runs it) and what the rules said.
-struct Asked {
-  const Experts* row = nullptr;
+struct Considered {
+  const BackendRow* row = nullptr;
   std::optional<std::size_t> kernel;  // index into kKernelIds
   std::int32_t priority = 0;          // 100 * place of the backend + kernel (or place of the class)
   Verdict verdict;
@@ -32,13 +32,13 @@ enum class Answer : std::uint8_t {
 
 struct Outcome {
   Answer answer = Answer::none;
-  std::vector<Asked> asked;  // in the order asked; for a config in priority order and with all rows of the list
-  std::string_view reason;   // code: of the last class of a refused backend, of the only candidate of "none"
-  std::string_view kind;     // of a refusal that no row gave: "bad_flashinfer_backend"
-  std::string_view warning;  // "requested_backend_not_on_this_platform", ... or ""
+  std::vector<Considered> asked;  // in the order asked; for a config in priority order and with all rows of the list
+  std::string_view reason;        // code: of the last class of a refused backend, of the only candidate of "none"
+  std::string_view kind;          // of a refusal that no row gave: "bad_flashinfer_backend"
+  std::string_view warning;       // "requested_backend_not_on_this_platform", ... or ""
 
-  const Asked* winner() const {
-    for (const Asked& a : asked)
+  const Considered* winner() const {
+    for (const Considered& a : asked)
       if (a.chosen) return &a;
     return nullptr;
   }

@@ -63,7 +63,7 @@ void record(Candidate& c, const Verdict& verdict) {
   c.subject = verdict->subject();
 }
 
-Candidate candidate_of(const Asked& a) {
+Candidate candidate_of(const Considered& a) {
   Candidate c;
   c.backend = a.row->backend;
   c.kernel = a.kernel ? kKernelIds[*a.kernel].name : a.row->name.empty() ? a.row->backend : a.row->name;
@@ -111,7 +111,7 @@ Layout layout_of(const Query& q, LayoutKind kind) {
 void fill_winner(Selection& s, const Query& q, const Outcome& out) {
   for (std::size_t i = 0; i < out.asked.size(); ++i)
     if (out.asked[i].chosen) s.winner = i;
-  const Asked* won = out.winner();
+  const Considered* won = out.winner();
   if (won == nullptr) return;
   s.kernel = won->kernel;
   s.layout = layout_of(q, layout_kind(q, won->row->accepts(q.policy)));
@@ -159,7 +159,7 @@ Result<Selection> select_backend(std::shared_ptr<const Config> config, const Pla
   s.activation_scheme = activation_scheme_word(s.config->quantization);
   s.batched = q.moe.parallel.batched();
   s.warning = out.warning;
-  for (const Asked& a : out.asked) s.candidates.push_back(candidate_of(a));
+  for (const Considered& a : out.asked) s.candidates.push_back(candidate_of(a));
   if (out.answer == Answer::not_built) s.candidates.push_back(not_built_candidate(q));
   fill_winner(s, q, out);
   if (!s.winner && !flags.explain_only) return failure(s, q, out);

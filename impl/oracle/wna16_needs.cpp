@@ -178,7 +178,7 @@ MaybeNeed emulation(const Layer& l, EmulationLayout layout) {
 
 }  // namespace
 
-std::optional<UnmetNeed> wna16_need(const Query& q, const Offer& o) {
+std::optional<UnmetNeed> wna16_need(const Query& q, const Trial& o) {
   if (q.layer == nullptr) return std::nullopt;
   const LayoutKind kind = layout_kind(q, *o.accepts);
   if (!is_wna16_kind(kind)) return std::nullopt;
@@ -193,7 +193,7 @@ std::optional<UnmetNeed> wna16_need(const Query& q, const Offer& o) {
 Layout wna16_layout(const Query& q, LayoutKind kind, const LayoutShape& given) {
   const Config& c = *q.layer;
   LayoutShape shape = given;
-  Wna16Layout l{.awq = c.quantization.format == Format::awq, .upstream = c.bit_compat == Policy::vllm};
+  Wna16Layout l{.awq = c.quantization.format == Format::awq, .bit_compat_vllm = c.bit_compat == Policy::vllm};
   const bool marlin = kind == LayoutKind::wna16_marlin;
   // AWQ's kernel of Marlin always reads zero points.
   if (marlin && l.awq) shape.has_zeros = true;
@@ -207,11 +207,11 @@ Layout wna16_layout(const Query& q, LayoutKind kind, const LayoutShape& given) {
     l.input = c.marlin_input_dtype;
     l.multiprocessors = q.platform.multiprocessor_count.value_or(0);
   }
-  if (l.upstream)
+  if (l.bit_compat_vllm)
     for (const Wna16Kind k : {Wna16Kind::marlin, Wna16Kind::vnni, Wna16Kind::on_the_fly, Wna16Kind::dense})
       if (layout_kind_of(k) == kind)
-        l.zero_shift = upstream_zero_shift(k, l.awq, given.has_zeros,
-                                           c.quantization.zero_point_convention.value_or(ZeroPoints::as_stored));
+        l.zero_shift = vllm_zero_shift(k, l.awq, given.has_zeros,
+                                       c.quantization.zero_point_convention.value_or(ZeroPoints::as_stored));
   return make_named_layout(kind, shape, variant_of(l));
 }
 

@@ -37,7 +37,7 @@ struct Run {
   const EngineSetup& s;
   Workspace& w;
   const EngineCall& c;
-  Rooms& rooms;  // of scratch
+  Bays& bays;  // of scratch
   TileShape in, mid;
   std::size_t in_row, mid_row;  // bytes of a tile row
   std::int64_t halves;          // panels of a block of w13
@@ -47,11 +47,11 @@ struct Run {
   bool keeps_results;
   Stripes up, down;  // phase 1: blocks of w13; phase 2: panels of w2
 
-  Run(const EngineSetup& setup, Workspace& work, const EngineCall& call, Rooms& scratch)
+  Run(const EngineSetup& setup, Workspace& work, const EngineCall& call, Bays& scratch)
       : s(setup),
         w(work),
         c(call),
-        rooms(scratch),
+        bays(scratch),
         in(setup.in_shape()),
         mid(setup.mid_shape()),
         in_row(in.row_bytes()),
@@ -107,9 +107,9 @@ struct Run {
     return expert(e) + (which == Matrix::w13 ? 0 : l.w2_offset()) +
            static_cast<std::size_t>(p) * l.matrix(which).panel_bytes();
   }
-  const std::byte* panels(const PanelRoom& room, Matrix which, const ActiveExpert& e, std::int64_t p,
+  const std::byte* panels(const PanelBay& bay, Matrix which, const ActiveExpert& e, std::int64_t p,
                           std::int64_t count) const {
-    return s.source == nullptr ? panels(which, e, p) : room.make(which, e.local, p, count);
+    return s.source == nullptr ? panels(which, e, p) : bay.make(which, e.local, p, count);
   }
   std::byte* in_tile(const Tile& t) const { return w.in_tiles + static_cast<std::size_t>(home(t.slot)) * in_row; }
   std::byte* mid_tile(const Tile& t) const { return w.mid_tiles + static_cast<std::size_t>(t.slot) * mid_row; }
@@ -125,7 +125,7 @@ struct Run {
                               [](std::int32_t v, const ActiveExpert& a) { return v < a.first_slot; }) -
              1);
   }
-  // The slot whose room holds a slot's row. A token's slots that are alone in their tiles share the first one's: in
+  // The slot whose place holds a slot's row. A token's slots that are alone in their tiles share the first one's: in
   // decode a row is written once, and every thread finds it in its caches from the second expert on.
   std::int32_t home(std::int32_t slot) const {
     const Plan& p = w.plan;
@@ -189,7 +189,7 @@ void Run::quantise_rows(std::int64_t item, std::int64_t items) const {
   }
 }
 
-// The columns in the order of the expert's w13, in the room behind the row.
+// The columns in the order of the expert's w13, in the space behind the row.
 const float* Run::reorder_row(float* x, const std::int32_t* columns) const {
   float* row = x + w.row_ld;
   for (std::int64_t k = 0; k < in.k; ++k) row[k] = columns[k] < 0 ? 0.0f : x[columns[k]];
@@ -236,11 +236,11 @@ void Run::multiply_up(const ActiveExpert& e, Range blocks, const std::byte* afte
   const Plan& p = w.plan;
   const P16Matrix& m = s.layout().w13;
   const std::int64_t step = panels_per_call(e, m.panel_bytes()) / halves;
-  const PanelRoom room(s.source);
+  const PanelBay bay(s.source);
   float* const y13 = scratch.results();
   for (std::int64_t block = blocks.begin; block < blocks.end; block += step) {
     const std::int64_t count = std::min(step, blocks.end - block), ld = count * halves * kPanelRows;
-    const std::byte* w13 = panels(room, Matrix::w13, e, block * halves, count * halves);
+    const std::byte* w13 = panels(bay, Matrix::w13, e, block * halves, count * halves);
     const std::byte* next = block + count < blocks.end ? panels(Matrix::w13, e, (block + count) * halves) : after;
     for (std::int32_t i = 0; i < e.tiles; ++i) {
       if (cancelled()) return;
@@ -339,11 +339,11 @@ void Run::write_out(float* acc, std::int64_t column, std::int64_t columns) const
 void Run::multiply_down(const ActiveExpert& e, Range all, const std::byte* after, const Scratch& scratch) const {
   const P16Matrix& m = s.layout().w2;
   const std::int64_t most = panels_per_call(e, m.panel_bytes());
-  const PanelRoom room(s.source);
+  const PanelBay bay(s.source);
   for (std::int64_t panel = all.begin, end; panel < all.end; panel = end) {
     const std::int64_t chunk = panel / kCallPanels;
     end = std::min({panel + most, (chunk + 1) * kCallPanels, all.end});
-    const std::byte* w2 = panels(room, Matrix::w2, e, panel, end - panel);
+    const std::byte* w2 = panels(bay, Matrix::w2, e, panel, end - panel);
     const std::byte* next = end < all.end ? panels(Matrix::w2, e, end) : after;
     for (std::int32_t i = 0; i < e.tiles; ++i) {
       if (cancelled()) return;
@@ -384,8 +384,8 @@ void Run::multiply_columns(const Claim& claim) const {
   const std::int64_t column = begin * kPanelRows, columns = (end - begin) * kPanelRows;
   float* acc = w.acc + column * c.tokens;
   start_sums(acc, column, columns);
-  const Scratch scratch(rooms, w.scratch, w.scratch_room);
-  const PanelRoom room(s.source);
+  const Scratch scratch(bays, w.scratch, w.scratch_bay);
+  const PanelBay bay(s.source);
   float* const y = scratch.results();
   for (std::int32_t i = 0; i < p.num_active; ++i) {
     if (cancelled()) return;
@@ -394,7 +394,7 @@ void Run::multiply_columns(const Claim& claim) const {
     const std::int64_t step = panels_per_call(e, m.panel_bytes());
     for (std::int64_t panel = begin; panel < end; panel += step) {
       const std::int64_t count = std::min(step, end - panel), ld = count * kPanelRows;
-      const std::byte* w2 = panels(room, Matrix::w2, e, panel, count);
+      const std::byte* w2 = panels(bay, Matrix::w2, e, panel, count);
       const std::byte* next = panel + count < end ? panels(Matrix::w2, e, panel + count) : after;
       for (std::int32_t j = 0; j < e.tiles; ++j) {
         const Tile& t = p.tiles[e.first_tile + j];
@@ -424,9 +424,9 @@ Workspace carve_workspace(const EngineSetup& s, std::int64_t tokens, std::byte* 
   w.out_ld = pad16(s.hidden);
   // First, so that calls of all sizes find their scratch where it is in the caches.
   const auto items = static_cast<std::size_t>(s.items_at_once);
-  w.scratch_room = round_up(kCallResults * sizeof(float) + s.kernel->scratch_bytes, std::size_t{64});
-  w.holders = c.take<Rooms::Holder>(items);
-  w.scratch = c.take<std::byte>(items * w.scratch_room);
+  w.scratch_bay = round_up(kCallResults * sizeof(float) + s.kernel->scratch_bytes, std::size_t{64});
+  w.holders = c.take<Bays::Holder>(items);
+  w.scratch = c.take<std::byte>(items * w.scratch_bay);
   w.shared = c.take<std::byte>(sizeof(Run));
   w.ids = c.take<std::int32_t>(slots);
   w.weights = c.take<float>(slots);
@@ -444,8 +444,8 @@ Workspace carve_workspace(const EngineSetup& s, std::int64_t tokens, std::byte* 
 
 Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
   if (s.rounded) MOE_CHECK(round_weights(*s.kernel->steps, s.in_dtype, w.plan, c.parallel));
-  Rooms rooms({w.holders, static_cast<std::size_t>(s.items_at_once)});
-  const Run& run = *new (w.shared) Run(s, w, c, rooms);
+  Bays bays({w.holders, static_cast<std::size_t>(s.items_at_once)});
+  const Run& run = *new (w.shared) Run(s, w, c, bays);
   const auto blocks = static_cast<std::int32_t>(run.blocks());
   for (std::int32_t i = 0; i < w.plan.num_tiles; ++i) w.plan.pending[i].store(blocks, std::memory_order_relaxed);
   for (std::int64_t chunk = 0, panels = w.out_ld / kPanelRows; chunk * kCallPanels < panels; ++chunk)
@@ -468,14 +468,14 @@ Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
   }
   Claims up(run.up, c.nodes), down(run.down, c.nodes);
   MOE_CHECK(phase(up.total(), [&](std::size_t i) {
-    const Scratch scratch(run.rooms, w.scratch, w.scratch_room);
+    const Scratch scratch(run.bays, w.scratch, w.scratch_bay);
     run.each_piece(Matrix::w13, up.take(i), [&](const ActiveExpert& e, Range units, const std::byte* after) {
       run.multiply_up(e, units, after, scratch);
     });
   }));
   if (!run.keeps_results) return phase(down.total(), [&](std::size_t i) { run.multiply_columns(down.take(i)); });
   return phase(down.total(), [&](std::size_t i) {
-    const Scratch scratch(run.rooms, w.scratch, w.scratch_room);
+    const Scratch scratch(run.bays, w.scratch, w.scratch_bay);
     run.each_piece(Matrix::w2, down.take(i), [&](const ActiveExpert& e, Range units, const std::byte* after) {
       run.multiply_down(e, units, after, scratch);
     });

@@ -29,9 +29,9 @@
 #include "config/config.h"
 #include "io/packed.h"
 #include "kernels/kernel.h"
+#include "run/bays.h"
 #include "run/panel_source.h"
 #include "run/plan.h"
-#include "run/rooms.h"
 #include "run/stripes.h"
 
 namespace moe {
@@ -74,10 +74,10 @@ struct alignas(64) Unsummed {
 
 // All memory of one call.
 struct Workspace {
-  std::byte* shared = nullptr;       // what the phases share
-  Rooms::Holder* holders = nullptr;  // [items at once]
-  std::byte* scratch = nullptr;      // [items at once][scratch_room]: results of a gemm call, then its scratch
-  std::size_t scratch_room = 0;
+  std::byte* shared = nullptr;      // what the phases share
+  Bays::Holder* holders = nullptr;  // [items at once]
+  std::byte* scratch = nullptr;     // [items at once][scratch_bay]: results of a gemm call, then its scratch
+  std::size_t scratch_bay = 0;
   std::int32_t* ids = nullptr;  // [T*K] what routing chose (router_logits mode)
   float* weights = nullptr;     // [T*K]
   Plan plan;

@@ -39,14 +39,14 @@ struct HostThreads::Job {
     std::atomic<std::size_t> beyond{0};  // an index that is none of them; 0: all were (no job is empty)
   };
 
-  Job(std::size_t most, std::unique_ptr<std::atomic<bool>[]> marks) : room(most), due(std::move(marks)) {
+  Job(std::size_t most, std::unique_ptr<std::atomic<bool>[]> marks) : capacity(most), due(std::move(marks)) {
     for (Turn& t : turns) t.job = this;
   }
   static void run_item(void* turn, std::size_t index);
   Turn& begin(std::size_t count, TaskFn fn, void* fn_arg);
   std::uint32_t end(std::size_t count);
 
-  const std::size_t room;  // items at most
+  const std::size_t capacity;  // items at most
   const std::unique_ptr<std::atomic<bool>[]> due;
   Job* older = nullptr;
   std::atomic<bool> taken{true};  // born so
@@ -112,11 +112,11 @@ HostThreads::~HostThreads() {
 // A free job of the size's class, else a new one.
 HostThreads::Job* HostThreads::take(std::size_t count) noexcept {
   if (count > kMostItems) return nullptr;
-  const std::size_t room = std::bit_ceil(std::max(count, kLeastItems));
+  const std::size_t capacity = std::bit_ceil(std::max(count, kLeastItems));
   for (Job* job = jobs_.load(std::memory_order_acquire); job != nullptr; job = job->older)
-    if (job->room == room && !job->taken.exchange(true, std::memory_order_acquire)) return job;
+    if (job->capacity == capacity && !job->taken.exchange(true, std::memory_order_acquire)) return job;
   try {
-    auto fresh = std::make_unique<Job>(room, std::make_unique<std::atomic<bool>[]>(room));
+    auto fresh = std::make_unique<Job>(capacity, std::make_unique<std::atomic<bool>[]>(capacity));
     fresh->older = jobs_.load(std::memory_order_relaxed);
     while (!jobs_.compare_exchange_weak(fresh->older, fresh.get(), std::memory_order_acq_rel)) {
     }

@@ -18,7 +18,7 @@
 namespace moe {
 namespace {
 
-// The arithmetic of CPU_INT4 (numerics.md 2): rounded to the input dtype between the steps, and as upstream sums with
+// The arithmetic of CPU_INT4 (numerics.md 2): rounded to the input dtype between the steps, and as vLLM sums with
 // bit_compat vllm.
 bool is_cpu_int4(const Kernel& kernel) {
   return (kernel.id->layout == LayoutKind::p16_int4 || kernel.id->layout == LayoutKind::kai) &&

@@ -12,32 +12,32 @@ class PanelSource {
  public:
   virtual ~PanelSource() = default;
   virtual const Layout& layout() const = 0;  // of the panels; no activation order
-  // Memory of all rooms.
+  // Memory of all bays.
   virtual std::uint64_t bytes() const = 0;
   // A place for panels that nobody else has; waits for one. Holders wait for nothing, so one comes.
-  virtual int take_room() const = 0;
-  virtual void give_room(int room) const = 0;
-  // Panels [first, first + count) of an expert's matrix in a room, until it makes others; kCallPanels at most.
-  virtual const std::byte* make(int room, Matrix which, std::int64_t local, std::int64_t first,
+  virtual int take_bay() const = 0;
+  virtual void give_bay(int bay) const = 0;
+  // Panels [first, first + count) of an expert's matrix in a bay, until it makes others; kCallPanels at most.
+  virtual const std::byte* make(int bay, Matrix which, std::int64_t local, std::int64_t first,
                                 std::int64_t count) const = 0;
 };
 
-// An item's room; none without a source.
-class PanelRoom {
+// An item's bay; none without a source.
+class PanelBay {
  public:
-  explicit PanelRoom(const PanelSource* source) : source_(source), room_(source == nullptr ? 0 : source->take_room()) {}
-  PanelRoom(const PanelRoom&) = delete;
-  PanelRoom& operator=(const PanelRoom&) = delete;
-  ~PanelRoom() {
-    if (source_ != nullptr) source_->give_room(room_);
+  explicit PanelBay(const PanelSource* source) : source_(source), bay_(source == nullptr ? 0 : source->take_bay()) {}
+  PanelBay(const PanelBay&) = delete;
+  PanelBay& operator=(const PanelBay&) = delete;
+  ~PanelBay() {
+    if (source_ != nullptr) source_->give_bay(bay_);
   }
   const std::byte* make(Matrix which, std::int64_t local, std::int64_t first, std::int64_t count) const {
-    return source_->make(room_, which, local, first, count);
+    return source_->make(bay_, which, local, first, count);
   }
 
  private:
   const PanelSource* source_;
-  int room_;
+  int bay_;
 };
 
 }  // namespace moe

@@ -15,7 +15,7 @@ RouteRule rule_of(const Config& c) {
   if (r.method == RoutingMethod::sparse_mixer) return RouteRule::sparse_mixer;
   if (r.method == RoutingMethod::simulated)
     return r.simulation_strategy == "uniform_random" ? RouteRule::uniform_random : RouteRule::normal_routing;
-  // Upstream's CPU_INT4 experts route by softmax alone, without groups in the logits' dtype and without bias; with
+  // vLLM's CPU_INT4 experts route by softmax alone, without groups in the logits' dtype and without bias; with
   // groups as everyone. Models that they cannot run right are routed as written in their config.
   const bool upstreams = c.bit_compat == Policy::vllm && c.quantization.is_w4a8_int8() &&
                          r.method != RoutingMethod::topk && r.scoring == Scoring::softmax &&

@@ -1,4 +1,4 @@
-// Weights as upstream's CPU_INT4 experts make them, every step rounded to the logits' dtype (w4a8_int8.md 10):
+// Weights as vLLM's CPU_INT4 experts make them, every step rounded to the logits' dtype (w4a8_int8.md 10):
 //
 //   renormalize  softmax over the k chosen logits
 //   else         exp(x - logsumexp(row))

@@ -2,7 +2,7 @@
 //
 // Two kinds: those that go through make, where flags become group shapes and must survive the trip, and those that
 // write the descriptors themselves. What a builder drops (a1_scale of mxfp4_mxfp8, block_shape of mxfp4_w4a8) is
-// dropped by upstream.
+// dropped by vLLM.
 #include "scheme/quant_config_builders.h"
 
 #include <array>
@@ -190,7 +190,7 @@ Result<QuantConfig> biased_quant_config(const QuantArguments& a) {
   return weight_only(a, std::nullopt, QuantType::none, std::nullopt);
 }
 
-// Rows 0, as upstream's oracle passes them.
+// Rows 0, as vLLM's oracle passes them.
 Result<QuantConfig> wna16_quant_config(const QuantArguments& a) { return int_weights(a, GroupShape{0, a.group_size}); }
 
 // The scales lie inside the packed weights, so nothing is shown as quantized.

@@ -132,10 +132,10 @@ Wna16Matrix Wna16Layout::matrix(bool w13) const {
   m.groups = w13 ? groups13 : groups2;
   m.padded_groups = !w13 && padded != intermediate && group_size > 0 ? padded / group_size : m.groups;
   m.has_zeros = has_zeros;
-  // Upstream's emulation classes have no bias, its dense 8-bit one no zero points.
+  // vLLM's emulation classes have no bias, its dense 8-bit one no zero points.
   const bool emulation = kind == Wna16Kind::on_the_fly || kind == Wna16Kind::dense;
-  m.has_bias = has_bias && !(emulation && upstream);
-  if (kind == Wna16Kind::dense && bits == 8 && upstream) m.has_zeros = false;
+  m.has_bias = has_bias && !(emulation && bit_compat_vllm);
+  if (kind == Wna16Kind::dense && bits == 8 && bit_compat_vllm) m.has_zeros = false;
   m.awq = awq;
   m.act_order = act_order && kind == Wna16Kind::marlin;
   m.zero_shift = zero_shift;
@@ -145,11 +145,12 @@ Wna16Matrix Wna16Layout::matrix(bool w13) const {
   m.number = number;
   m.swap_halves = kind == Wna16Kind::trtllm && w13;
   if (kind == Wna16Kind::marlin) {
-    // The kernel goes by the number of rows; upstream by the group against the intermediate size of one partition.
+    // The kernel goes by the number of rows; vLLM by the group against the intermediate size of one partition.
     const std::int64_t size_k = w13 || awq ? intermediate : m.padded_groups * group_size;
-    m.grouped_scales = !m.eight_bit() && (upstream ? group_size != -1 && group_size < size_k : m.padded_groups > 1);
+    m.grouped_scales =
+        !m.eight_bit() && (bit_compat_vllm ? group_size != -1 && group_size < size_k : m.padded_groups > 1);
     m.folded_scales = input == MarlinInput::int8 && m.groups > 1;
-    m.zeros_in_nibbles = has_zeros && (awq || !upstream);
+    m.zeros_in_nibbles = has_zeros && (awq || !bit_compat_vllm);
   }
   if (kind == Wna16Kind::on_the_fly && groups13 > 0 && groups2 > 0) {
     const std::int64_t g1 = hidden / groups13, g2 = intermediate / groups2;
@@ -256,7 +257,7 @@ LayoutKind layout_kind_of(Wna16Kind kind) { return kKinds[static_cast<std::size_
 LayoutVariant variant_of(const Wna16Layout& l) {
   return {.input = l.input,
           .awq = l.awq,
-          .bit_compat_vllm = l.upstream,
+          .bit_compat_vllm = l.bit_compat_vllm,
           .channel_wise = l.group_size == -1,
           .zero_shift = l.zero_shift,
           .bias = l.bias,
@@ -280,7 +281,7 @@ Wna16Layout wna16_of(const Layout& layout) {
           .act_order = w13.has_order,
           .has_zeros = w13.has_zeros,
           .has_bias = w13.has_bias,
-          .upstream = v.bit_compat_vllm,
+          .bit_compat_vllm = v.bit_compat_vllm,
           .zero_shift = v.zero_shift,
           .input = v.input,
           .scale = w13.scales == Scales::bf16  ? DType::bf16
@@ -303,7 +304,7 @@ std::string wna16_id(const Layout& layout) {
   if (l.act_order) s += "-ao";
   s += kInputWords[static_cast<std::size_t>(l.input)];
   if (l.has_bias) s += "-bias";
-  return s + (l.upstream ? "-vllm/1" : "/1");
+  return s + (l.bit_compat_vllm ? "-vllm/1" : "/1");
 }
 
 bool is_wna16(const Layout& layout) {
@@ -325,7 +326,7 @@ void list_wna16(Layout& layout) {
     layout.tensors.push_back({.name = t.name, .dtype = t.dtype, .shape = std::move(t.shape), .shared = t.shared});
 }
 
-int upstream_zero_shift(Wna16Kind kind, bool awq, bool has_zeros, ZeroPoints stored) {
+int vllm_zero_shift(Wna16Kind kind, bool awq, bool has_zeros, ZeroPoints stored) {
   const int below = stored == ZeroPoints::plus_one ? -1 : 0;
   if (kind == Wna16Kind::vnni) {
     if (has_zeros) return awq ? below : below + 1;

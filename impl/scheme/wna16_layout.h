@@ -91,8 +91,8 @@ struct Wna16Layout {
   std::int64_t group_size = -1;            // as configured
   std::int64_t groups13 = 1, groups2 = 1;  // rows of scales in the checkpoint
   bool gated = true, awq = false, act_order = false, has_zeros = false, has_bias = false;
-  bool upstream = false;  // vLLM's bytes, also where they are wrong
-  int zero_shift = 0;     // of vLLM's zero points against the real ones
+  bool bit_compat_vllm = false;  // vLLM's bytes, also where they are wrong
+  int zero_shift = 0;            // of vLLM's zero points against the real ones
   MarlinInput input = MarlinInput::none;
   DType scale = DType::f16, bias = DType::f16, number = DType::f16;
   std::int64_t multiprocessors = 0;  // of the device; 0: no workspace
@@ -123,6 +123,6 @@ void list_wna16(Layout& layout);
 
 // What vLLM adds to the real zero point on its way into a layout: Marlin and emulation take what is stored, its CPU
 // class adds 1 to it unless the format is AWQ, and takes 7 for a missing one.
-int upstream_zero_shift(Wna16Kind kind, bool awq, bool has_zeros, ZeroPoints stored);
+int vllm_zero_shift(Wna16Kind kind, bool awq, bool has_zeros, ZeroPoints stored);
 
 }  // namespace moe

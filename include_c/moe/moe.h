@@ -502,7 +502,7 @@ MOE_API const char* MOE_CALL moe_selection_backend(const moe_selection* selectio
  *  borrowed. [any] */
 MOE_API const char* MOE_CALL moe_selection_kernel(const moe_selection* selection);
 /** Identity of the packed layout ("p16/int4-g32/1"). Converted weights run with any kernel of the
- *  same layout. With activation order, conversion takes a roomier one if the groups of an expert
+ *  same layout. With activation order, conversion takes a larger one if the groups of an expert
  *  turn out to be of several sizes ("p16/w4-u4,u2-f32-ao/1"; moe_packed_to_json tells); layers of
  *  this selection take it, too. Borrowed. [any] */
 MOE_API const char* MOE_CALL moe_selection_layout(const moe_selection* selection);
@@ -511,7 +511,7 @@ MOE_API size_t MOE_CALL moe_selection_candidate_count(const moe_selection* selec
 /** Fills `out` (set out->struct_size first). Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_selection_candidate(const moe_selection* selection, size_t index, moe_candidate* out, moe_error** err);
 /** Bytes and alignment that the converted weights will take in the layout of moe_selection_layout;
- *  more in the roomier one named there. Statuses: common, NO_BACKEND, UNSUPPORTED. [any] */
+ *  more in the larger one named there. Statuses: common, NO_BACKEND, UNSUPPORTED. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_selection_packed_size(const moe_selection* selection, uint64_t* bytes, uint64_t* alignment, moe_error** err);
 /** What was asked for and what runs: {"backend":..,"kernel":..,"layout":..,"runs_as":{..},
  *  "quant_config":{..},"routing_method":..,"activation_format":..,"shard":{..},
@@ -604,7 +604,7 @@ typedef struct moe_convert_options {
   moe_control* control;          /* may be NULL                                          */
 } moe_convert_options;
 
-/** Repacks `weights` into the layout of `selection`, or the roomier one that uneven groups of
+/** Repacks `weights` into the layout of `selection`, or the larger one that uneven groups of
  *  activation order need (moe_selection_layout). Refuses an incomplete set
  *  (MOE_ERR_MISSING_WEIGHT names every gap). The result does not depend on thread count or on
  *  the host: the same input gives the same bytes. options may be NULL. Statuses: common, SHAPE,

@@ -1,6 +1,6 @@
 // Backend EMULATION and packed files that say two things: the header describes weights of another size than the config
 // beside it. Hashes are right, so only the sizes tell. Children of fork() use layers whose panels are made in each
-// call. Act-order groups of several sizes need a roomier layout, and a kernel that takes it.
+// call. Act-order groups of several sizes need a wider layout, and a kernel that takes it.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -37,7 +37,7 @@ void check_golden(const std::string& name) {
     ASSERT_EQ(moe_apply(s.layer.get(), &call.args, nullptr), MOE_OK);
     const std::vector<float> got = floats(m.io_type(), call.out);
     const double bound = m.dtype == "float32" ? 1e-6 : m.dtype == "float16" ? 0x1p-9 : 0x1p-6;
-    // 16-bit outputs of bit_compat vllm are upstream's; in float32 another exp moves the last bits.
+    // 16-bit outputs of bit_compat vllm are vLLM's; in float32 another exp moves the last bits.
     if (std::string(compat) == "vllm" && m.dtype != "float32") {
       EXPECT_EQ(got, want);
     } else {

@@ -165,10 +165,10 @@ TEST_P(Wna16Abi, UpstreamBytes) {
   std::vector<std::string> expected, none;
   for (const auto& [name, want] : file.tensors) {
     if (name.rfind("out.", 0) != 0) continue;
-    const std::string upstream = name.substr(4), api = api_name(upstream);
+    const std::string vllm = name.substr(4), api = api_name(vllm);
     expected.push_back(api);
     expect_tensor(c.get(api), want, name);
-    expect_tensor(c.get(upstream), want, name);  // both spellings
+    expect_tensor(c.get(vllm), want, name);  // both spellings
   }
   std::sort(listed.begin(), listed.end());
   std::sort(expected.begin(), expected.end());
@@ -182,11 +182,11 @@ TEST_P(Wna16Abi, UpstreamBytes) {
   EXPECT_EQ(about["absent"], json(none));
 }
 
-// The default: `alt.` where upstream is wrong, else the same; but for the zero points that it gets wrong.
+// The default: `alt.` where vLLM is wrong, else the same; but for the zero points that it gets wrong.
 TEST_P(Wna16Abi, CorrectBytes) {
   const json document = config_of(file);
   const bool cpu = file.meta.at("backend") == "CPU", bias = file.has("in.w13_bias");
-  if (cpu && bias) {  // the kernel ignores one: refused but for upstream's bytes
+  if (cpu && bias) {  // the kernel ignores one: refused but for vLLM's bytes
     const std::string text = document.dump();
     const ConfigPtr config = make<ConfigPtr>(
         [&](moe_config** o, moe_error** e) { return moe_config_create(text.data(), text.size(), o, e); });
@@ -279,7 +279,7 @@ TEST(Wna16Outputs, SlicesAndNames) {
   EXPECT_EQ(c.refused("w13_shape").status, MOE_ERR_INVALID_ARGUMENT);
 }
 
-// A stored 15 means 16 by GPTQ's convention: no nibble holds it. Upstream takes zero points as stored.
+// A stored 15 means 16 by GPTQ's convention: no nibble holds it. vLLM takes zero points as stored.
 TEST(Wna16Outputs, ZeroPointsThatDoNotFit) {
   const VecFile file = load_vectors("wna16/otf_gptq_b4_g64_asym.safetensors");
   const Failure f = Converted(file, config_of(file), Converted::kNotYet).conversion_fault();

@@ -252,10 +252,10 @@ TEST(Wna16Groups, RoomChangesNoBits) {
         SCOPED_TRACE(m.config_text());
         const Wna16Layer even(m);
         std::fill_n(m.w13[2].g_idx.begin(), m.H - 5, 0);
-        const Wna16Layer roomy(m);
-        ASSERT_TRUE(even.layer && roomy.layer);
-        EXPECT_NE(layout_of(even.packed.get()), layout_of(roomy.packed.get()));
-        EXPECT_EQ(even.run(m, 0, m.T), roomy.run(m, 0, m.T));
+        const Wna16Layer wider(m);
+        ASSERT_TRUE(even.layer && wider.layer);
+        EXPECT_NE(layout_of(even.packed.get()), layout_of(wider.packed.get()));
+        EXPECT_EQ(even.run(m, 0, m.T), wider.run(m, 0, m.T));
       }
 }
 

@@ -77,7 +77,7 @@ TEST(FilledGroups, Lists) {
 // of one group, the one that `groups` says; the worst case fits, and one more step than needed is never taken.
 TEST(ColumnOrder, PropertiesOfRandomGroups) {
   std::mt19937 rng(4);
-  int roomy = 0, tight = 0;
+  int wider = 0, tight = 0;
   for (int round = 0; round < 400; ++round) {
     const std::int64_t groups = 1 + static_cast<std::int64_t>(rng() % 9),
                        size = 1 + static_cast<std::int64_t>(rng() % 70);
@@ -93,10 +93,10 @@ TEST(ColumnOrder, PropertiesOfRandomGroups) {
       P16Matrix m = filled(plain(k, size), any ? groups : 0);
       m.has_order = true;
       const bool fits = any || std::all_of(sizes.begin(), sizes.end(), [&](auto& g) { return g.second <= m.group; });
-      EXPECT_EQ(has_room(m, g_idx), fits);
+      EXPECT_EQ(holds_groups(m, g_idx), fits);
       const auto order = column_order(m, g_idx, false, 7);
       ASSERT_EQ(static_cast<bool>(order), fits);
-      ++(fits ? roomy : tight);
+      ++(fits ? wider : tight);
       if (!fits) {
         EXPECT_EQ(order.error().code, Code::unsupported);
         EXPECT_EQ(order.error().subject, "w2_g_idx[7]");
@@ -119,7 +119,7 @@ TEST(ColumnOrder, PropertiesOfRandomGroups) {
       EXPECT_EQ(order->rows(), compact);
     }
   }
-  EXPECT_GT(roomy, 300);
+  EXPECT_GT(wider, 300);
   EXPECT_GT(tight, 20);
 }
 

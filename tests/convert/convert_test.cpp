@@ -295,7 +295,7 @@ struct ManyExperts : TensorSource {
   Result<Layout> layout(int threads = 1, Control* with = nullptr) const {
     control = with;
     reads = 0;
-    return layout_with_room(one.job, *this, {threads, &threads, ThreadPool::run}, with);
+    return layout_that_fits(one.job, *this, {threads, &threads, ThreadPool::run}, with);
   }
 };
 

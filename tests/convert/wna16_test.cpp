@@ -72,13 +72,13 @@ TEST_P(Wna16File, UpstreamBytes) {
   EXPECT_EQ(absent, none);
 }
 
-// The corrected bytes: `alt.` where there are any, else the same, but for zero points that upstream gets wrong.
+// The corrected bytes: `alt.` where there are any, else the same, but for zero points that vLLM gets wrong.
 TEST_P(Wna16File, CorrectBytes) {
   const PlainLayer plain = plain_layer(file, false);
   const NamedBytes got = write_layer(plain);
   expect_tensors(got, "alt.");
-  if (upstream_zero_shift(plain.layout.kind, plain.layout.awq, plain.layout.has_zeros,
-                          file.meta.at("format") == "gptq" ? ZeroPoints::plus_one : ZeroPoints::as_stored) != 0)
+  if (vllm_zero_shift(plain.layout.kind, plain.layout.awq, plain.layout.has_zeros,
+                      file.meta.at("format") == "gptq" ? ZeroPoints::plus_one : ZeroPoints::as_stored) != 0)
     return;
   for (const auto& [name, want] : file.tensors) {
     if (name.rfind("out.", 0) != 0 || file.has("alt." + name.substr(4))) continue;
@@ -105,12 +105,12 @@ std::vector<int> integers(const VecTensor& t) {
 
 // What the layout says, against the numbers of the file: both rules write bytes that read back to them.
 TEST_P(Wna16File, ReadsBack) {
-  for (const bool upstream : {true, false}) {
-    const PlainLayer plain = plain_layer(file, upstream);
+  for (const bool vllm : {true, false}) {
+    const PlainLayer plain = plain_layer(file, vllm);
     const NamedBytes tensors = write_layer(plain);
     // The files' numbers are those of the zero points as stored.
     const bool other_zeros =
-        !upstream && plain.layout.has_zeros && file.meta.at("format") == "gptq" && plain.layout.kind != Wna16Kind::vnni;
+        !vllm && plain.layout.has_zeros && file.meta.at("format") == "gptq" && plain.layout.kind != Wna16Kind::vnni;
     if (!file.has("dense.w13_int") || plain.layout.input == MarlinInput::int8 || other_zeros) continue;
     for (const bool w13 : {true, false}) {
       const std::string name = w13 ? "dense.w13" : "dense.w2";
@@ -352,7 +352,7 @@ Wna16Layout random_layout(Wna16Kind kind, std::mt19937& random) {
   l.has_bias = random() % 2 != 0 && kind != Wna16Kind::trtllm;
   l.scale = random() % 2 != 0 ? DType::f16 : DType::bf16;
   l.bias = std::array{DType::f16, DType::bf16, DType::f32}[random() % 3];
-  l.upstream = random() % 2 != 0;
+  l.bit_compat_vllm = random() % 2 != 0;
   l.bits = kind == Wna16Kind::marlin || kind == Wna16Kind::on_the_fly ? static_cast<int>(pick({4, 8})) : 4;
   l.hidden = pick({64, 128, 192, 320});
   l.group_size = pick({-1, 32, 64});
@@ -378,7 +378,7 @@ Wna16Layout random_layout(Wna16Kind kind, std::mt19937& random) {
     l.has_zeros = random() % 2 != 0;
     l.intermediate = l.group_size == -1 ? l.hidden = pick({64, 128, 256}) : pick({64, 128, 192});
   }
-  if (l.upstream) l.has_bias = l.has_bias && kind != Wna16Kind::on_the_fly;
+  if (l.bit_compat_vllm) l.has_bias = l.has_bias && kind != Wna16Kind::on_the_fly;
   l.groups13 = l.group_size == -1 ? 1 : l.hidden / l.group_size;
   l.groups2 = l.group_size == -1 ? 1 : l.intermediate / l.group_size;
   return l;

@@ -110,7 +110,7 @@ inline Wna16Kind kind_of_backend(const std::string& backend) {
   return kinds.at(backend);
 }
 
-inline Wna16Layout layout_of_file(const VecFile& f, bool upstream) {
+inline Wna16Layout layout_of_file(const VecFile& f, bool vllm) {
   const std::string format = f.meta.at("format"), input = meta_or(f, "input_dtype", "none");
   const bool rows_first = format == "ct_rows";
   Wna16Layout l{.kind = kind_of_backend(f.meta.at("backend")), .bits = std::stoi(f.meta.at("bits"))};
@@ -124,13 +124,13 @@ inline Wna16Layout layout_of_file(const VecFile& f, bool upstream) {
   l.act_order = meta_or(f, "act_order", "False") == "True";
   l.has_zeros = f.has("in.w13_qzeros");
   l.has_bias = f.has("in.w13_bias");
-  l.upstream = upstream;
+  l.bit_compat_vllm = vllm;
   l.input = input == "int8" ? MarlinInput::int8 : input == "fp8" ? MarlinInput::fp8 : MarlinInput::none;
   l.scale = l.bias = dtype_of_tag(f.meta.at("scale_dtype"));
   l.number = dtype_of_tag(meta_or(f, "output_dtype", "fp16"));
-  if (upstream)
-    l.zero_shift = upstream_zero_shift(l.kind, l.awq, l.has_zeros,
-                                       format == "gptq" ? ZeroPoints::plus_one : ZeroPoints::as_stored);
+  if (vllm)
+    l.zero_shift =
+        vllm_zero_shift(l.kind, l.awq, l.has_zeros, format == "gptq" ? ZeroPoints::plus_one : ZeroPoints::as_stored);
   return l;
 }
 
@@ -173,8 +173,8 @@ inline CanonicalRows plain_matrix(const VecFile& f, const Wna16Layout& l, bool w
   return rows;
 }
 
-inline PlainLayer plain_layer(const VecFile& f, bool upstream) {
-  PlainLayer p{.layout = layout_of_file(f, upstream), .w13 = {}, .w2 = {}};
+inline PlainLayer plain_layer(const VecFile& f, bool vllm) {
+  PlainLayer p{.layout = layout_of_file(f, vllm), .w13 = {}, .w2 = {}};
   for (std::int64_t e = 0; e < p.layout.experts; ++e) {
     p.w13.push_back(plain_matrix(f, p.layout, true, e));
     p.w2.push_back(plain_matrix(f, p.layout, false, e));

@@ -108,7 +108,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Selection taken = select(config.get(), 0, &status);
   const bool refused = status == MOE_ERR_NO_BACKEND || status == MOE_ERR_INVALID_CONFIG;  // a word without a row
   MOE_REQUIRE(backend.empty() ? refused : status == MOE_OK);
-  if (!taken || words.find("\"selection_policy\":\"vllm\"") != std::string::npos) return 0;  // its names are upstream's
+  if (!taken || words.find("\"selection_policy\":\"vllm\"") != std::string::npos) return 0;  // its names are vLLM's
   const std::string patch = "{\"moe_backend\":\"" + backend + "\"}";
   const Config named = made<Config>(
       [&](auto** o, auto** e) { return moe_config_merge(config.get(), patch.data(), patch.size(), o, e); });

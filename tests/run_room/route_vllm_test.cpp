@@ -1,4 +1,4 @@
-// bit_compat vllm: the routing of upstream's CPU_INT4 experts, against its own vectors.
+// bit_compat vllm: the routing of vLLM's CPU_INT4 experts, against its own vectors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ Config config_of(const VecFile& file, const nlohmann::json& k) {
   return c;
 }
 
-// Upstream's order of the k experts is its own: each of ours is looked up in its row.
+// vLLM's order of the k experts is its own: each of ours is looked up in its row.
 void expect_same_sets(const VecFile& file, const std::string& name, const Routed& r, std::int64_t top_k, bool grouped) {
   const VecTensor& logits = file.at(name + ".logits");
   const auto ids = file.at(name + ".ids").as<std::int32_t>();
@@ -106,7 +106,7 @@ TEST(RouteVllm, WithoutGroupsBiasAndFactorAreIgnored) {
   EXPECT_TRUE(route_floats(rich, logits) == route_floats(plain, logits));
 }
 
-// What upstream's experts would get wrong is routed as the model says.
+// What vLLM's experts would get wrong is routed as the model says.
 TEST(RouteVllm, OtherScoresAndZeroExpertsAreRoutedAsWritten) {
   const Logits l = logits_of({0.1f, 1.7f, -0.3f, 0.9f, 0.2f, 0.3f}, 6, DType::bf16);
   for (int what = 0; what < 3; ++what) {

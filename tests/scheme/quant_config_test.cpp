@@ -53,7 +53,7 @@ TEST(QuantConfig, ScaleShapes) {
 TEST(QuantConfig, TuningFileNames) {
   const QuantConfig int4 = built("int4_w4a16", {.block_shape = GroupShape{1, 128}});
   EXPECT_EQ(int4.tuning_suffix(QuantType::bf16), ",dtype=int4_w4a16,block_shape=[1,128].json");
-  // Upstream's moe_wna16 path has rows 0: such a block is not in the name.
+  // vLLM's moe_wna16 path has rows 0: such a block is not in the name.
   QuantArguments a{.weight_bits = 8, .group_size = 64};
   EXPECT_EQ(built("wna16", a).tuning_suffix(QuantType::bf16), ",dtype=int8_w8a16.json");
   EXPECT_EQ(built("make", {}).tuning_suffix(QuantType::bf16), ".json");

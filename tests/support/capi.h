@@ -80,7 +80,7 @@ std::vector<std::byte> bytes_of(const std::vector<T>& v) {
 // Random values, equal for equal seeds; shape members are set before.
 Model random_model(Model m = {}, std::uint32_t seed = 1);
 
-// Model of a moe_* golden file. kind 0 is upstream's swiglustep without its clamps: by default its name is silu.
+// Model of a moe_* golden file. kind 0 is vLLM's swiglustep without its clamps: by default its name is silu.
 Model golden_model(const VecFile& f, const std::string& compat);
 
 ConfigPtr make_config(const std::string& text);

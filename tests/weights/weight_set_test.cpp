@@ -172,7 +172,7 @@ TEST(WeightSet, PerExpertAndHalves) {
 TEST(WeightSet, PerExpertRefusals) {
   const Stacked t;
   WeightSet set(config_of({}));
-  const TensorView one = slice0(t.w13.view, 0), half = rows(one, 0, 32);
+  const TensorView one = slice0(t.w13.view, 0), gate = rows(one, 0, 32);
   const auto code = [&](Role role, std::int64_t expert, Half half, const TensorView& v) {
     Releases r;
     const Check c = set.set_expert(role, expert, half, v, r.owner());
@@ -183,7 +183,7 @@ TEST(WeightSet, PerExpertRefusals) {
   for (const std::int64_t e : {std::int64_t{-1}, std::int64_t{4}, INT64_MIN, INT64_MAX})
     EXPECT_EQ(code(Role::w13_weight, e, Half::whole, one), Code::invalid_argument);
   EXPECT_EQ(code(Role::w13_weight, 0, Half::w1, one), Code::shape);
-  EXPECT_EQ(code(Role::w13_weight, 0, Half::whole, half), Code::shape);
+  EXPECT_EQ(code(Role::w13_weight, 0, Half::whole, gate), Code::shape);
   EXPECT_EQ(code(Role::w2_weight, 0, Half::w1, slice0(t.w2.view, 0)), Code::invalid_argument);
   // Forms do not mix, and nothing changed by trying.
   ASSERT_TRUE(set.set(Role::w13_weight, t.w13.view, {}));

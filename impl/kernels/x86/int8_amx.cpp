@@ -3,16 +3,22 @@
 //
 // A B tile is 16 weight rows x 64 k: a unit of int8 codes as it lies, or a unit of int4 codes expanded to signed bytes
 // in L1 (tile row 8h + j: the low nibbles of V[h][j], 8h + 4 + j: the high ones). A unit of a tok8 tile is the A tile.
-// amx_tiles.inl has the walks and their timelines. The sums of a part of the tokens:
+//
+//   part   16 tokens: the rows of an A tile
+//   pass   the weights of up to two units stay in the tile registers while all parts go by
+//   chain  the sums of two parts and two panels stay there while all of k goes by
+//   panel  16 rows of weights
+//
+// amx_tiles.inl has both walks and their timelines. The sums of a part:
 //
 //   weight group      walk    lie in                                   and meet their scales
-//   one or two units  passes  one of four rooms in turn                two parts later, beside its products
-//   more units        passes  the part's room, from pass to pass       two parts behind the last pass: the next group's
+//   one or two units  passes  one of four buffers in turn              two parts later, beside its products
+//   more units        passes  the part's buffer, from pass to pass     two parts behind the last pass: the next group's
 //                                                                      sums of the part are still in the registers
-//   the whole row     chains  the registers, then a room of two parts  beside the next two parts' products
+//   the whole row     chains  the registers, then a buffer of two      beside the next two parts' products
 //
-// Passes expand int4 codes once for all tokens of a tile, chains anew for every two parts: rooms of a whole panel would
-// not stay in L1.
+// Passes expand int4 codes once for all tokens of a tile, chains anew for every two parts: a whole panel's B tiles
+// would not stay in L1.
 //
 // Few tokens go to the AVX-512 row, whose bits are the same.
 #include <immintrin.h>
@@ -57,17 +63,17 @@ using Sums = Block<std::int32_t>;
 template <class Codes>
 constexpr bool kW4a8 = std::is_same_v<Codes, Nibbles>;
 
-using Room = std::array<std::array<std::uint8_t, 1024>, 2>;  // for the B tiles of a step: panels
+using TileBuffer = std::array<std::array<std::uint8_t, 1024>, 2>;  // for the B tiles of a step: panels
 
 struct alignas(64) PassScratch {
-  std::array<std::array<Room, kSteps>, 2> weights;             // of a pass, the last one
+  std::array<std::array<TileBuffer, kSteps>, 2> weights;       // of a pass, the last one
   std::array<Sums, kMaxParts> sums;                            // of the parts; of short groups: the last few
   std::array<Sums, kMaxParts> kept;                            // results so far: floats
   Sums spare, zeros{};                                         // nobody's; the results before the first group
   std::array<std::array<std::array<float, 16>, 2>, 4> scales;  // of the last groups, of the panels
 };
 struct alignas(64) ChainScratch {
-  std::array<Room, 4> weights;              // of steps, in turn
+  std::array<TileBuffer, 4> weights;        // of steps, in turn
   std::array<std::array<Sums, 2>, 2> sums;  // of two parts: the last ones, those before
 };
 

@@ -14,24 +14,24 @@
 
 namespace moe {
 
-class Rooms {
+class Bays {
  public:
-  struct alignas(64) Holder {               // a cache line: threads in different rooms write to different ones
+  struct alignas(64) Holder {               // a cache line: threads in different bays write to different ones
     std::atomic<std::uint64_t> process{0};  // mark; 0: nobody
   };
 
-  explicit Rooms(std::size_t count) : process_(std::in_place), own_(count), holders_(own_) {}
+  explicit Bays(std::size_t count) : process_(std::in_place), own_(count), holders_(own_) {}
   // Of one call, whose items are in one process: nothing is allocated.
-  explicit Rooms(std::span<Holder> holders);
+  explicit Bays(std::span<Holder> holders);
 
   std::size_t count() const { return holders_.size(); }
-  // Holders that wait for nothing end the wait. A thread finds the room that it had before, unless another is there:
+  // Holders that wait for nothing end the wait. A thread finds the bay that it had before, unless another is there:
   // its caches know it.
   std::size_t take();
-  void give(std::size_t room);
+  void give(std::size_t bay);
 
  private:
-  bool try_take(std::size_t& room);
+  bool try_take(std::size_t& bay);
 
   const std::optional<ProcessMark> process_;
   std::vector<Holder> own_;

@@ -1,6 +1,6 @@
-// See rooms.h. No wake-up is lost: take() registers as a sleeper before it looks at the rooms again, give() frees the
-// room before it reads the number of sleepers (all seq_cst).
-#include "run/rooms.h"
+// See bays.h. No wake-up is lost: take() registers as a sleeper before it looks at the bays again, give() frees the
+// bay before it reads the number of sleepers (all seq_cst).
+#include "run/bays.h"
 
 #include <pthread.h>
 
@@ -9,16 +9,16 @@ namespace {
 
 constexpr int kSpinMicroseconds = 20;
 
-// Threads lie pages apart, those of a pool evenly: many have another number modulo the rooms.
+// Threads lie pages apart, those of a pool evenly: many have another number modulo the bays.
 std::size_t number_of_thread() { return reinterpret_cast<std::uintptr_t>(pthread_self()) >> 12; }
 
 }  // namespace
 
-Rooms::Rooms(std::span<Holder> holders) : holders_(holders) {
+Bays::Bays(std::span<Holder> holders) : holders_(holders) {
   for (Holder& h : holders_) h.process.store(0, std::memory_order_relaxed);
 }
 
-bool Rooms::try_take(std::size_t& room) {
+bool Bays::try_take(std::size_t& bay) {
   const std::uint64_t mine = process_ ? process_->value() : 1;
   const std::size_t first = number_of_thread() % holders_.size();
   for (std::size_t i = 0; i < holders_.size(); ++i) {
@@ -26,16 +26,16 @@ bool Rooms::try_take(std::size_t& room) {
     std::atomic<std::uint64_t>& process = holders_[at].process;
     std::uint64_t holder = process.load(std::memory_order_seq_cst);
     if (holder == mine || !process.compare_exchange_strong(holder, mine, std::memory_order_acquire)) continue;
-    room = at;
+    bay = at;
     return true;
   }
   return false;
 }
 
-std::size_t Rooms::take() {
-  std::size_t room = 0;
-  const auto taken = [&] { return try_take(room); };
-  if (spin_until(kSpinMicroseconds, taken)) return room;
+std::size_t Bays::take() {
+  std::size_t bay = 0;
+  const auto taken = [&] { return try_take(bay); };
+  if (spin_until(kSpinMicroseconds, taken)) return bay;
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
   for (;;) {
     const std::uint32_t seen = given_.load(std::memory_order_seq_cst);
@@ -43,11 +43,11 @@ std::size_t Rooms::take() {
     futex_wait(given_, seen);
   }
   sleepers_.fetch_sub(1, std::memory_order_seq_cst);
-  return room;
+  return bay;
 }
 
-void Rooms::give(std::size_t room) {
-  holders_[room].process.store(0, std::memory_order_seq_cst);
+void Bays::give(std::size_t bay) {
+  holders_[bay].process.store(0, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) == 0) return;
   given_.fetch_add(1, std::memory_order_seq_cst);
   futex_wake(given_, 1);
