@@ -266,7 +266,7 @@ def compare(library, rng, case, spoil):
         for e in range(case.E):
             expected = np.nextafter(dense[name][e], F32(np.inf)) if spoil == "dense" else dense[name][e]
             got = library.dequantize(packed, name + "_weight", e, dense[name][e].shape)
-            assert np.array_equal(got, expected), f"{name} of expert {e} dequantized: {(got != expected).sum()} numbers differ"
+            assert got.tobytes() == expected.tobytes(), f"{name} of expert {e} dequantized: {(got != expected).sum()} numbers differ"
     if case.target != "ours":
         return
     tokens = int(rng.integers(1, 9))
@@ -282,5 +282,5 @@ def compare(library, rng, case, spoil):
     if spoil == "output":
         expected = expected * 1.02
     error = np.sqrt(((got - expected) ** 2).sum() / (expected ** 2).sum())
-    bound = {"f32": 1e-5, "bf16": 4e-3, "fp16": 7e-4}[case.dtype]
+    bound = {"f32": 1e-5, "bf16": 4e-3, "fp16": 7e-4}[case.dtype]  # 16 bits: rounding of the result, and of its input
     assert error <= bound, f"output: relative distance {error} from the reference, {bound} is allowed"
