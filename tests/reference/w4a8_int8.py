@@ -272,8 +272,9 @@ def pack_lhs_kai(x, mr, rounding="away"):
 
 
 # ---------------------------------------------------------------- 7. matmul
-def matmul_kai(x, w, scales, bias, group, x_dtype="float32"):
-    """What the micro-kernels compute. x_dtype 'float32' -> float32; 'bfloat16' (channel-wise only) -> bf16 values."""
+def matmul_kai(x, w, scales, bias, group, x_dtype="float32", rounded=True):
+    """What the micro-kernels compute. x_dtype 'float32' -> float32; 'bfloat16' (channel-wise only) -> bf16 values,
+    before that rounding when not `rounded`."""
     x = np.asarray(x, F32)
     N, K = w.shape
     cw = group == K
@@ -304,7 +305,7 @@ def matmul_kai(x, w, scales, bias, group, x_dtype="float32"):
             r = ((acc * s_a[:, None]).astype(F32) + b[None]).astype(F32)
     fm = np.finfo(F32).max
     r = np.minimum(np.maximum(r, -fm), fm)
-    return to_dtype(r, "bfloat16") if x_dtype == "bfloat16" else r
+    return to_dtype(r, "bfloat16") if x_dtype == "bfloat16" and rounded else r
 
 
 def matmul_fallback(x, w, scales, bias, group, x_dtype="float32"):
@@ -418,6 +419,29 @@ def moe(x, topk_ids, topk_weights, experts, H, I, group_size, on_input, kind,
     for i in range(len(order)):
         out[tok[i]] = to_dtype(out[tok[i]] + Y[i], dtype)
     return out
+
+
+def moe_libmoe(x, topk_ids, topk_weights, experts, H, I, group_size, on_input, kind, dtype="float32", ulp=0, stages=None):
+    """The layer as numerics.md 2 has it by default: gates stay float32, w2's rows are not rounded, each token is one
+    chain of fma by ascending expert id, rounded once."""
+    x, gates = to_dtype(x, dtype), np.asarray(topk_weights, F32)
+    out, acts = np.zeros((len(x), H), F32), []
+    for e, p in enumerate(experts):
+        t, j = np.nonzero(np.asarray(topk_ids) == e)
+        if not t.size:
+            continue
+        rows = to_dtype(x[t] * gates[t, j][:, None], dtype) if on_input else x[t]
+        y13 = mm(rows, p["w13"], p["s13"], p.get("b13"), H if group_size == -1 else group_size, dtype, "kai")
+        act = activation(y13, kind, dtype, ulp)
+        group = I if group_size == -1 else group_size
+        half = "bfloat16" if dtype == "bfloat16" and group == I else "float32"
+        y = matmul_kai(act, p["w2"], p["s2"], p.get("b2"), group, half, rounded=False)
+        for row, token, slot in zip(y, t, j):
+            out[token] = fma32(row, F32(1) if on_input else gates[token, slot], out[token])
+        acts.append(act)
+    if stages is not None:
+        stages.update(act=np.concatenate(acts))
+    return to_dtype(out, dtype)
 
 
 # ---------------------------------------------------------------- 10. routing
