@@ -11,13 +11,16 @@ Result<Machine> this_machine() {
 }
 
 const Kernel* kernel_here(const Config& config, const Layout& layout, const Machine& machine, std::size_t first) {
-  for (std::size_t i = first; i < kKernelIds.size(); ++i) {
-    const KernelId& id = kKernelIds[i];
-    if (id.layout != layout.kind || !id.takes(layout) || !act_fits(config, id.act) || !machine.platform.runs(id.isa))
-      continue;
-    if (const Kernel* row = kernel_at(i); row != nullptr && machine.ready(*row)) return row;
-  }
-  return nullptr;
+  KernelNeeds needs = needs_of(layout);
+  needs.acts = acts_of(config);
+  const std::optional<std::size_t> found = pick(
+      needs,
+      [&](std::size_t i) {
+        const Kernel* row = kernel_at(i);
+        return row != nullptr && machine.platform.runs(row->id->isa) && machine.ready(*row);
+      },
+      first);
+  return found ? kernel_at(*found) : nullptr;
 }
 
 }  // namespace moe::api

@@ -43,7 +43,8 @@ Result<const moe::Kernel*> kernel_for(const moe::Selection& s, const moe::Layout
 void log_other_kernel(moe_context* ctx, const moe::LayerSpec& spec) {
   if (ctx == nullptr || spec.kernel->id->name == spec.selected_kernel) return;
   const std::optional<size_t> selected = moe::kernel_index(spec.selected_kernel);
-  const bool refuses_groups = selected && !moe::kKernelIds[*selected].takes(spec.packed->info.layout);
+  const bool refuses_groups =
+      selected && !moe::kKernelIds[*selected].takes_groups(moe::needs_of(spec.packed->info.layout));
   const std::string why = refuses_groups ? spec.selected_kernel + " does not take groups of several sizes"
                                          : "the system refuses " + spec.selected_kernel + " its registers";
   ctx->object->log().write(moe::LogLevel::warn, "layer",

@@ -1,4 +1,4 @@
-// A CPU kernel is a row: its identity (scheme/kernel_ids.h) and the functions of one ISA.
+// A CPU kernel is a row: its identity (scheme/kernel_rows.inc) and the functions of one ISA.
 //
 // The steps of a layer that touch numbers, in order (kernels/ref is the definition):
 //   widen      values of the input dtype -> float32
@@ -28,6 +28,7 @@
 #include <string_view>
 
 #include "base/dtype.h"
+#include "kernels/reading.h"
 #include "kernels/tile.h"
 #include "scheme/kernel_ids.h"
 #include "scheme/layout.h"
@@ -42,14 +43,6 @@ struct QuantArgsRow {
   const float* x;  // [k] float32 values (bf16 and fp16 input is widened exactly by `widen`)
   HalfRule rule;
   TilePlace out;
-};
-
-// Prefetch policy of calls that are bound by memory (few tokens per expert).
-struct Reading {
-  std::ptrdiff_t ahead = 4096;  // bytes of weights between fetch and use, whole lines; 0: nothing is fetched
-  bool into_l2 = false;         // else into L1
-  bool in_order = false;        // a single token's are not fetched but read in order, which the hardware foresees
-  bool pairs = false;           // two panels at a time are two streams, not a share of the panels to come
 };
 
 struct GemmArgs {
@@ -70,17 +63,14 @@ struct GemmArgs {
   std::byte* scratch = nullptr;  // Kernel::scratch_bytes, nobody else's during the call; 64-byte aligned
 };
 
-// stepwise: gate, up and every operation are rounded to dtype (w4a8_int8.md 8.3); once: the result alone.
-enum class Rounding : std::uint8_t { stepwise, once };
-
 // The middle of n rows: y13 holds 16 gate, 16 up, 16 gate, ... columns as the panels of w13 do; ungated 16, 16, ...
 struct ActivateArgs {
   Activation activation;
   bool clamp;  // silu with limit: clamp before; swiglustep: with clamps (not bit_compat vllm)
   float alpha = 0, beta = 0, limit = 0;
-  DType dtype;  // of the input
-  Rounding rounding = Rounding::stepwise;
-  const float* y13;  // [rows][ld]
+  DType dtype;                             // of the input
+  Rounding rounding = Rounding::stepwise;  // stepwise: w4a8_int8.md 8.3
+  const float* y13;                        // [rows][ld]
   std::ptrdiff_t ld;
   int rows;
   std::int64_t blocks;  // of 16 + 16 columns, ungated of 16
@@ -123,7 +113,24 @@ struct Kernel {
   bool (*ready)() noexcept = nullptr;  // asks the system for what the row needs; nullptr: nothing
 };
 
-// All rows that are compiled in, in priority order.
+// Every row of the list, defined by a file of this room:  const Kernel kernel_rows::<name> = kernel_row("<name>", ...);
+namespace kernel_rows {
+#define MOE_KERNEL(arch_, name_, ...) extern const Kernel name_;
+#include "scheme/kernel_rows.inc"
+}  // namespace kernel_rows
+
+constexpr Kernel kernel_row(std::string_view name, const Elementwise& steps, void (*quantise)(const QuantArgsRow&),
+                            void (*gemm)(const GemmArgs&)) {
+  const KernelId& id = kKernelIds[*kernel_index(name)];
+  return {.id = &id,
+          .exact = id.bits == Bits::exact,
+          .tile_rows = id.tile_rows,
+          .steps = &steps,
+          .quantise = quantise,
+          .gemm = gemm};
+}
+
+// All rows that are compiled in: those of instruction sets, then the scalar ones, each in the list's order.
 std::span<const Kernel* const> kernels();
 // The row of kKernelIds[index], nullptr when this build has no functions for it.
 const Kernel* kernel_at(std::size_t index);

@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/enum_set.h"
 #include "base/text.h"
-#include "oracle/enum_set.h"
 #include "oracle/keys.h"
 #include "oracle/query.h"
 #include "oracle/selection.h"
@@ -172,12 +172,14 @@ class Refusal {
 };
 using Verdict = std::optional<Refusal>;  // nullopt: accepted
 
-// What the config makes of the activations inside a kernel: does a row of the registry with this format serve it?
-bool act_fits(const Config& config, ActFormat act);
-// Whether a kernel of a row serves the config's weights and activations.
-bool kernel_fits(const Config& config, const Accepts& row, const KernelId& kernel);
+// What activations may be inside the kernels of a config.
+EnumSet<ActFormat> acts_of(const Config& config);
+// What a config asks of the kernels of a row, before its groups are packed.
+KernelNeeds needs_of(const Config& config, const Accepts& row, LayoutKind layout);
 // The layout of a row for the weights of the query's config; none for a pure question, and where the row has none.
 LayoutKind layout_kind(const Query& q, const Accepts& row);
+// The whole of it: this rank's share.
+Layout layout_of(const Query& q, const Accepts& row);
 
 // --- rules ----------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <string_view>
 
-#include "oracle/enum_set.h"
+#include "base/enum_set.h"
 #include "scheme/scheme.h"
 
 namespace moe {

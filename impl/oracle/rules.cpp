@@ -260,8 +260,7 @@ MaybeWhy activation_quant(const Query& q, const Trial& o) {
   if (q.layer == nullptr || !o.accepts->writes()) return std::nullopt;
   const LayoutKind layout = layout_kind(q, *o.accepts);
   if (!has_kernels(layout)) return std::nullopt;
-  for (const KernelId& k : kKernelIds)
-    if (k.layout == layout && kernel_fits(*q.layer, *o.accepts, k)) return std::nullopt;
+  if (pick(needs_of(*q.layer, *o.accepts, layout))) return std::nullopt;
   if (q.layer->compute == Compute::a8 && !q.layer->quantization.weights->symmetric)
     return Why{"activation_quant block32 (or auto) for weights with zero points", "it is per_token",
                "/activation_quant"};
@@ -321,24 +320,19 @@ MaybeWhy kernel_isa(const Query& q, const Trial& o) {
 }
 
 MaybeWhy kernel_group(const Query& q, const Trial& o) {
-  if (o.kernel == nullptr || q.layer == nullptr) return std::nullopt;
-  // As they are packed: groups of our WNA16 layouts are filled up.
-  const std::int64_t g = q.layer->group_size();
+  if (o.kernel == nullptr || q.layer == nullptr || o.kernel->takes_groups(needs_of(layout_of(q, *o.accepts))))
+    return std::nullopt;
   const bool parts = o.accepts->cuts_order && q.layer->quantization.weights->actorder == ActOrder::group &&
                      q.layer->parallel.tp_size > 1;
-  const std::int64_t packed = parts ? 32 : g == -1 ? g : round_up(g, std::int64_t{32});
-  if (o.kernel->takes_group(o.accepts->smallest_group > 1 ? packed : g)) return std::nullopt;
   return Why{"channel-wise weights or a group size that is a multiple of " + std::to_string(o.kernel->group_multiple),
-             parts ? "tensor parallelism leaves groups of any sizes" : "it is " + std::to_string(g),
+             parts ? "tensor parallelism leaves groups of any sizes" : "it is " + std::to_string(q.layer->group_size()),
              "/quantization/weights/group_size"};
 }
 
 // Sums of int8 products are kept in int32.
 MaybeWhy sum_length(const Query& q, const Trial& o) {
   if (o.kernel == nullptr || q.layer == nullptr) return std::nullopt;
-  const Config& c = *q.layer;
-  const std::int64_t longest = std::max(c.hidden_dim, c.intermediate_size_per_partition);
-  const std::int64_t sum = c.group_size() == -1 ? longest : std::min(c.group_size(), longest);
+  const std::int64_t sum = needs_of(layout_of(q, *o.accepts)).longest_sum;
   if (sum <= o.kernel->longest_sum()) return std::nullopt;
   return Why{"sums over at most " + std::to_string(o.kernel->longest_sum()) + " columns",
              "one scale covers " + std::to_string(sum), "/quantization/weights/group_size"};

@@ -91,13 +91,16 @@ std::vector<Choice> choices_of(const Query& q, const Family& family, const Reque
 std::vector<Considered> entries_of(const Query& q, const Choice& c) {
   std::vector<Considered> entries;
   const LayoutKind layout = layout_kind(q, *c.accepts);
-  for (std::size_t i = 0; i < kKernelIds.size(); ++i)
-    if (layout != LayoutKind::none && kKernelIds[i].layout == layout &&
-        kernel_fits(*q.layer, *c.accepts, kKernelIds[i]))
-      entries.push_back(
-          {.row = c.row, .kernel = i, .priority = c.priority + static_cast<std::int32_t>(i), .verdict = std::nullopt});
-  if (entries.empty())
-    entries.push_back({.row = c.row, .kernel = std::nullopt, .priority = c.priority, .verdict = std::nullopt});
+  const auto entry = [&](std::optional<std::size_t> kernel) {
+    const auto place = static_cast<std::int32_t>(kernel.value_or(0));
+    entries.push_back({.row = c.row, .kernel = kernel, .priority = c.priority + place, .verdict = std::nullopt});
+  };
+  if (layout != LayoutKind::none) {
+    const KernelNeeds needs = needs_of(*q.layer, *c.accepts, layout);
+    const auto everywhere = [](std::size_t) { return true; };
+    for (std::optional<std::size_t> i = pick(needs); i; i = pick(needs, everywhere, *i + 1)) entry(i);
+  }
+  if (entries.empty()) entry(std::nullopt);
   return entries;
 }
 
@@ -209,40 +212,6 @@ bool settled_before_rules(const Request& r, Round& round, Outcome& out) {
 }
 
 }  // namespace
-
-bool act_fits(const Config& c, ActFormat act) {
-  const bool quantised = c.quantization.input_activations.has_value();
-  if (!quantised && c.compute != Compute::a8)
-    return act == ActFormat::f32 || (act == ActFormat::bf16 && c.in_dtype == DType::bf16) ||
-           (act == ActFormat::blk16 && c.in_dtype != DType::f32 && c.compute == Compute::automatic);
-  const bool blocks = c.activation_quant == ActivationQuant::block32 ||
-                      (c.activation_quant == ActivationQuant::automatic && !quantised);
-  return act == (blocks ? ActFormat::blk8 : ActFormat::tok8);
-}
-
-bool kernel_fits(const Config& c, const Accepts& row, const KernelId& k) {
-  const bool zeros = c.quantization.weights && !c.quantization.weights->symmetric;
-  return row.acts.has(k.act) && act_fits(c, k.act) && (!zeros || k.takes_zeros());
-}
-
-LayoutKind layout_kind(const Query& q, const Accepts& row) {
-  if (q.layer == nullptr) return LayoutKind::none;
-  const bool ours = !(row.layouts == EnumSet<LayoutKind>());
-  for (const NamedChoice& named : row.named_layouts) {
-    if (named.needs != Isa::scalar && !q.platform.runs(named.needs)) continue;  // conversion runs anywhere
-    if (named.arch != Arch::automatic && named.arch != q.platform.arch) continue;
-    if (!ours || !has_kernels(named.layout)) return named.layout;
-    for (const KernelId& k : kKernelIds)
-      if (k.layout == named.layout && kernel_fits(*q.layer, row, k)) return named.layout;
-  }
-  LayoutKind kind = LayoutKind::none;  // one with kernels for the activations, else any for the weights
-  for (const KernelId& k : kKernelIds) {
-    if (!row.layouts.has(k.layout) || p16_element(k.layout) != weight_element(*q.layer)) continue;
-    if (kernel_fits(*q.layer, row, k)) return k.layout;
-    if (kind == LayoutKind::none) kind = k.layout;
-  }
-  return kind;
-}
 
 Outcome ask(const Query& q, SelectFlags flags) {
   const Family& family = family_of(q.oracle);

@@ -5,10 +5,8 @@
 #include <utility>
 
 #include "base/text.h"
+#include "oracle/backend.h"
 #include "oracle/select.h"
-#include "oracle/wna16_needs.h"
-#include "scheme/layout_named.h"
-#include "scheme/wna16_layout.h"
 
 namespace moe {
 namespace {
@@ -86,35 +84,13 @@ Candidate not_built_candidate(const Query& q) {
   return c;
 }
 
-// This rank's share in the layout of the winner's row.
-Layout layout_of(const Query& q, LayoutKind kind) {
-  const Config& c = *q.layer;
-  const bool wna16 = c.quantization.is_wna16();
-  const bool ordered = wna16 && c.quantization.weights->actorder == ActOrder::group;
-  const LayoutShape shape = {.experts = c.num_held_experts(),
-                             .hidden = c.hidden_dim,
-                             .intermediate = c.intermediate_size_per_partition,
-                             .group = c.group_size(),
-                             .gated = is_gated(c.activation),
-                             .has_bias = c.has_bias,
-                             .scales = q.oracle == OracleId::w4a8_int8 ? Scales::w4a8 : Scales::f32,
-                             .has_zeros = wna16 && !c.quantization.weights->symmetric,
-                             .has_order = ordered,
-                             .element = weight_element(c).value_or(Element::int4),
-                             .w2_groups = ordered && c.parallel.tp_size > 1 ? c.intermediate_size / c.group_size() : 0};
-  if (p16_element(kind)) return p16_layout(kind, shape);
-  if (is_wna16_kind(kind)) return wna16_layout(q, kind, shape);
-  if (named_layout(kind) != nullptr) return make_named_layout(kind, shape);
-  return Layout{.kind = LayoutKind::foreign, .w13 = {}, .w2 = {}, .experts = c.num_held_experts()};
-}
-
 void fill_winner(Selection& s, const Query& q, const Outcome& out) {
   for (std::size_t i = 0; i < out.asked.size(); ++i)
     if (out.asked[i].chosen) s.winner = i;
   const Considered* won = out.winner();
   if (won == nullptr) return;
   s.kernel = won->kernel;
-  s.layout = layout_of(q, layout_kind(q, won->row->accepts(q.policy)));
+  s.layout = layout_of(q, won->row->accepts(q.policy));
   s.layout_id = s.layout.id();
 }
 

@@ -1,16 +1,14 @@
 // Layer: binds config, kernel and packed weights, checks and runs a call.
 #include "run/layer.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <limits>
 #include <string>
 
-#include "base/cpu_features.h"
 #include "base/json.h"
+#include "kernels/reading.h"
 #include "run/engine.h"
 #include "run/route.h"
 #include "run/zero_experts.h"
@@ -18,27 +16,8 @@
 namespace moe {
 namespace {
 
-// The arithmetic of CPU_INT4 (numerics.md 2): rounded to the input dtype between the steps, and as vLLM sums with
-// bit_compat vllm.
-bool is_cpu_int4(const Kernel& kernel) {
-  return (kernel.id->layout == LayoutKind::p16_int4 || kernel.id->layout == LayoutKind::kai) &&
-         kernel.id->act == ActFormat::tok8;
-}
-
-// Measured with few tokens by moe_bench --benchmark_filter='stream/':
-//
-//   machine          L1     fetch ahead      into  a single token            two panels at a time
-//   Zen 4            32 KB  4 KB (8: -10 %)  L1    in order: +10 to +33 %    -
-//   Zen 5            48 KB  8 KB             L1    fetched                   as two streams: +20 %
-//   Emerald Rapids   48 KB  8 KB             L2    fetched (in order: -33 %) -
-Reading reading_here() {
-  const bool intel = cpu_facts().vendor == "GenuineIntel", amd = cpu_facts().vendor == "AuthenticAMD";
-  if (sysconf(_SC_LEVEL1_DCACHE_SIZE) > 32 * 1024) return {.ahead = 8192, .into_l2 = intel, .pairs = amd};
-  return {.ahead = 4096, .in_order = amd};
-}
-
 ActivateArgs activation_of(const Config& c, const Kernel& kernel) {
-  const bool stepwise = is_cpu_int4(kernel);
+  const bool stepwise = kernel.id->rounding == Rounding::stepwise;
   ActivateArgs a{};
   a.activation = c.activation;
   a.clamp = (c.activation == Activation::silu && c.limit) ||
@@ -46,8 +25,8 @@ ActivateArgs activation_of(const Config& c, const Kernel& kernel) {
   a.alpha = static_cast<float>(c.alpha.value_or(0));
   a.beta = static_cast<float>(c.beta.value_or(0));
   a.limit = static_cast<float>(c.limit.value_or(0));
-  a.dtype = kernel.id->act == ActFormat::blk8 ? DType::f32 : c.in_dtype;  // block32 rounds nothing between the steps
-  a.rounding = stepwise ? Rounding::stepwise : Rounding::once;
+  a.dtype = kernel.id->middle == Middle::f32 ? DType::f32 : c.in_dtype;
+  a.rounding = kernel.id->rounding;
   return a;
 }
 
@@ -96,7 +75,7 @@ Check check_orders(const Packed& packed) {
 
 // Whoever chose the kernel: one that does not take the layout would read beyond the weights.
 Check check_kernel(const KernelId& kernel, const Layout& layout) {
-  if (kernel.layout == layout.kind && kernel.takes(layout)) return ok();
+  if (kernel.fits(needs_of(layout))) return ok();
   return fail(Code::internal, "kernel",
               "kernel: " + std::string(kernel.name) + " does not take the layout " + layout.id());
 }
@@ -194,7 +173,7 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
   e.in_rule = rule_of(c, l.w13);
   e.mid_rule = rule_of(c, l.w2);
   e.weight_on_input = c.apply_router_weight_on_input;
-  e.rounded = c.bit_compat == Policy::vllm && is_cpu_int4(*e.kernel);
+  e.rounded = c.bit_compat == Policy::vllm && e.kernel->id->rounding == Rounding::stepwise;
   if (c.routing.scales_output()) e.output_scale = static_cast<float>(c.routing.routed_scaling_factor);
   return std::shared_ptr<const Layer>(std::move(layer));
 }

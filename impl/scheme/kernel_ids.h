@@ -1,12 +1,15 @@
-// The names of all CPU kernels, in priority order, known on every host: selection explains kernels of
-// machines that this build cannot run. kernels/registry.cpp binds functions to the rows it has.
+// The list of all CPU kernels, known on every host: selection explains kernels of machines that this build cannot run.
+// kernels/registry.cpp binds functions to the rows it has. pick() is the one place where a kernel is chosen: selection,
+// layers and emulation ask it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 
+#include "base/enum_set.h"
 #include "base/platform.h"
 #include "scheme/layout.h"
 
@@ -16,84 +19,75 @@ namespace moe {
 // scale per up to 128 columns, floats.
 enum class ActFormat : std::uint8_t { tok8, blk8, blk16, bf16, f16, f32 };
 
+// What weights and activations ask of a kernel. What is left at its default asks nothing.
+struct KernelNeeds {
+  LayoutKind layout = LayoutKind::none;
+  EnumSet<ActFormat> acts = EnumSet<ActFormat>::all();
+  bool zeros = false;
+  std::int64_t w13_group = -1, w2_group = -1;  // columns of a group as packed; -1: whole rows
+  std::int64_t longest_sum = 0;                // columns that share a scale
+};
+// What packed weights ask.
+inline KernelNeeds needs_of(const Layout& l) {
+  const auto group = [](const P16Matrix& m) { return m.group == m.k ? std::int64_t{-1} : m.group; };
+  return {.layout = l.kind,
+          .zeros = l.w13.has_zeros,
+          .w13_group = group(l.w13),
+          .w2_group = group(l.w2),
+          .longest_sum = std::max(l.w13.group, l.w2.group)};
+}
+
+// The columns of scheme/kernel_rows.inc, which says what they mean.
+enum class Zeros : std::uint8_t { sym, zp };
+enum class Bits : std::uint8_t { exact, own };
+enum class Rounding : std::uint8_t { stepwise, once };
+enum class Middle : std::uint8_t { input, f32 };
+
 struct KernelId {
-  std::string_view name;  // <family>_<act>_<layout>_<isa>[_zp]
+  std::string_view name;
   LayoutKind layout;
   ActFormat act;
   Isa isa;
-  std::int64_t group_multiple = 1;  // weight groups are whole rows or multiples of this
+  std::int64_t group_multiple;
+  Zeros zeros;
+  int tile_rows;
+  Bits bits;
+  Rounding rounding;
+  Middle middle;
 
   // Columns that one int32 sum may cover: int8 times int8 (|w| <= 128, |q| <= 127); others have room for any K.
   constexpr std::int64_t longest_sum() const {
     return layout == LayoutKind::p16_w8 && act == ActFormat::tok8 ? INT32_MAX / (128 * 127) : INT64_MAX;
   }
-  // Whether the weights may have zero points.
-  constexpr bool takes_zeros() const {
-    return layout == LayoutKind::p16_w4 || (layout == LayoutKind::p16_w8 && act != ActFormat::tok8);
+  constexpr bool takes_zeros() const { return zeros == Zeros::zp; }
+  constexpr bool takes_group(std::int64_t g) const { return g == -1 || g % group_multiple == 0; }
+  constexpr bool takes_groups(const KernelNeeds& n) const {
+    return takes_group(n.w13_group) && takes_group(n.w2_group);
   }
-  constexpr bool takes_group(std::int64_t group) const { return group == -1 || group % group_multiple == 0; }
-  constexpr bool takes(const Layout& l) const {
-    return (takes_zeros() || !l.w13.has_zeros) && (l.w13.group == l.w13.k || takes_group(l.w13.group)) &&
-           (l.w2.group == l.w2.k || takes_group(l.w2.group));
+  constexpr bool fits(const KernelNeeds& n) const {
+    return layout == n.layout && n.acts.has(act) && (takes_zeros() || !n.zeros) && takes_groups(n) &&
+           n.longest_sum <= longest_sum();
   }
 };
 
-// clang-format off
 inline constexpr std::array kKernelIds = {
-    KernelId{"w4a8_tok8_p16_amxint8",    LayoutKind::p16_int4, ActFormat::tok8, Isa::amxint8, 64},
-    KernelId{"w4a8_tok8_p16_avx512vnni", LayoutKind::p16_int4, ActFormat::tok8, Isa::avx512vnni},
-    KernelId{"w4a8_tok8_p16_avxvnni",    LayoutKind::p16_int4, ActFormat::tok8, Isa::avxvnni},
-    KernelId{"w4a8_tok8_p16_avx2",       LayoutKind::p16_int4, ActFormat::tok8, Isa::avx2},
-    KernelId{"w4a8_tok8_p16_scalar",     LayoutKind::p16_int4, ActFormat::tok8, Isa::scalar},
-    KernelId{"w4a8_tok8_kai_i8mm",       LayoutKind::kai,      ActFormat::tok8, Isa::i8mm},
-    KernelId{"w4a8_tok8_kai_dotprod",    LayoutKind::kai,      ActFormat::tok8, Isa::dotprod},
-    KernelId{"w4a8_tok8_kai_scalar",     LayoutKind::kai,      ActFormat::tok8, Isa::scalar},
-    KernelId{"w4a8_blk8_p16_avx512vnni", LayoutKind::p16_int4, ActFormat::blk8, Isa::avx512vnni},
-    KernelId{"w4a8_blk8_p16_avxvnni",    LayoutKind::p16_int4, ActFormat::blk8, Isa::avxvnni},
-    KernelId{"w4a8_blk8_p16_avx2",       LayoutKind::p16_int4, ActFormat::blk8, Isa::avx2},
-    KernelId{"w4a8_blk8_p16_scalar",     LayoutKind::p16_int4, ActFormat::blk8, Isa::scalar},
-    KernelId{"w4a8_blk8_p16_avx512vnni_zp", LayoutKind::p16_w4, ActFormat::blk8, Isa::avx512vnni},
-    KernelId{"w4a8_blk8_p16_avxvnni_zp", LayoutKind::p16_w4,   ActFormat::blk8, Isa::avxvnni},
-    KernelId{"w4a8_blk8_p16_avx2_zp",    LayoutKind::p16_w4,   ActFormat::blk8, Isa::avx2},
-    KernelId{"w4a8_blk8_p16_scalar_zp",  LayoutKind::p16_w4,   ActFormat::blk8, Isa::scalar},
-    KernelId{"w8a8_tok8_p16_amxint8",    LayoutKind::p16_w8,   ActFormat::tok8, Isa::amxint8, 64},
-    KernelId{"w8a8_tok8_p16_avx512vnni", LayoutKind::p16_w8,   ActFormat::tok8, Isa::avx512vnni},
-    KernelId{"w8a8_tok8_p16_avxvnni",    LayoutKind::p16_w8,   ActFormat::tok8, Isa::avxvnni},
-    KernelId{"w8a8_tok8_p16_avx2",       LayoutKind::p16_w8,   ActFormat::tok8, Isa::avx2},
-    KernelId{"w8a8_tok8_p16_scalar",     LayoutKind::p16_w8,   ActFormat::tok8, Isa::scalar},
-    KernelId{"w8a8_blk8_p16_avx512vnni", LayoutKind::p16_w8,   ActFormat::blk8, Isa::avx512vnni},
-    KernelId{"w8a8_blk8_p16_avxvnni",    LayoutKind::p16_w8,   ActFormat::blk8, Isa::avxvnni},
-    KernelId{"w8a8_blk8_p16_avx2",       LayoutKind::p16_w8,   ActFormat::blk8, Isa::avx2},
-    KernelId{"w8a8_blk8_p16_scalar",     LayoutKind::p16_w8,   ActFormat::blk8, Isa::scalar},
-    KernelId{"w4a16_blk16_p16_amxint8",  LayoutKind::p16_w4,   ActFormat::blk16, Isa::amxint8, 64},
-    KernelId{"w4a16_blk16_p16_avx512vnni",LayoutKind::p16_w4,  ActFormat::blk16, Isa::avx512vnni},
-    KernelId{"w4a16_blk16_p16_avxvnni",  LayoutKind::p16_w4,   ActFormat::blk16, Isa::avxvnni},
-    KernelId{"w4a16_blk16_p16_avx2",     LayoutKind::p16_w4,   ActFormat::blk16, Isa::avx2},
-    KernelId{"w4a16_blk16_p16_scalar",   LayoutKind::p16_w4,   ActFormat::blk16, Isa::scalar},
-    KernelId{"w8a16_blk16_p16_amxint8",  LayoutKind::p16_w8,   ActFormat::blk16, Isa::amxint8, 64},
-    KernelId{"w8a16_blk16_p16_avx512vnni",LayoutKind::p16_w8,  ActFormat::blk16, Isa::avx512vnni},
-    KernelId{"w8a16_blk16_p16_avxvnni",  LayoutKind::p16_w8,   ActFormat::blk16, Isa::avxvnni},
-    KernelId{"w8a16_blk16_p16_avx2",     LayoutKind::p16_w8,   ActFormat::blk16, Isa::avx2},
-    KernelId{"w8a16_blk16_p16_scalar",   LayoutKind::p16_w8,   ActFormat::blk16, Isa::scalar},
-    KernelId{"w4a16_f32_p16_avx512vnni", LayoutKind::p16_w4,   ActFormat::f32,  Isa::avx512vnni},
-    KernelId{"w4a16_f32_p16_avx2",       LayoutKind::p16_w4,   ActFormat::f32,  Isa::avx2},
-    KernelId{"w4a16_f32_p16_scalar",     LayoutKind::p16_w4,   ActFormat::f32,  Isa::scalar},
-    KernelId{"w8a16_f32_p16_avx512vnni", LayoutKind::p16_w8,   ActFormat::f32,  Isa::avx512vnni},
-    KernelId{"w8a16_f32_p16_avx2",       LayoutKind::p16_w8,   ActFormat::f32,  Isa::avx2},
-    KernelId{"w8a16_f32_p16_scalar",     LayoutKind::p16_w8,   ActFormat::f32,  Isa::scalar},
-    KernelId{"bf16_bf16_p16_amxbf16",    LayoutKind::p16_bf16, ActFormat::bf16, Isa::amxbf16},
-    KernelId{"bf16_bf16_p16_avx512bf16", LayoutKind::p16_bf16, ActFormat::bf16, Isa::avx512bf16},
-    KernelId{"bf16_f32_p16_avx512vnni",  LayoutKind::p16_bf16, ActFormat::f32,  Isa::avx512vnni},
-    KernelId{"bf16_f32_p16_avx2",        LayoutKind::p16_bf16, ActFormat::f32,  Isa::avx2},
-    KernelId{"bf16_f32_p16_scalar",      LayoutKind::p16_bf16, ActFormat::f32,  Isa::scalar},
-    KernelId{"f16_f32_p16_avx512vnni",   LayoutKind::p16_f16,  ActFormat::f32,  Isa::avx512vnni},
-    KernelId{"f16_f32_p16_avx2",         LayoutKind::p16_f16,  ActFormat::f32,  Isa::avx2},
-    KernelId{"f16_f32_p16_scalar",       LayoutKind::p16_f16,  ActFormat::f32,  Isa::scalar},
-    KernelId{"f32_f32_p16_avx512vnni",   LayoutKind::p16_f32,  ActFormat::f32,  Isa::avx512vnni},
-    KernelId{"f32_f32_p16_avx2",         LayoutKind::p16_f32,  ActFormat::f32,  Isa::avx2},
-    KernelId{"f32_f32_p16_scalar",       LayoutKind::p16_f32,  ActFormat::f32,  Isa::scalar},
+#define MOE_KERNEL(arch_, name_, layout_, act_, isa_, group_, zeros_, tile_, bits_, rounding_, middle_) \
+  KernelId{#name_, LayoutKind::layout_, ActFormat::act_,     Isa::isa_,      group_, Zeros::zeros_,     \
+           tile_,  Bits::bits_,         Rounding::rounding_, Middle::middle_},
+#include "scheme/kernel_rows.inc"
 };
-// clang-format on
+
+// The first kernel from kKernelIds[first] on that fits and that `runs`, which is asked with its number.
+template <class Runs>
+std::optional<std::size_t> pick(const KernelNeeds& needs, const Runs& runs, std::size_t first = 0) {
+  for (std::size_t i = first; i < kKernelIds.size(); ++i)
+    if (kKernelIds[i].fits(needs) && runs(i)) return i;
+  return std::nullopt;
+}
+// On whatever machine.
+inline std::optional<std::size_t> pick(const KernelNeeds& needs) {
+  return pick(needs, [](std::size_t) { return true; });
+}
 
 constexpr bool has_kernels(LayoutKind layout) {
   for (const KernelId& k : kKernelIds)
@@ -106,5 +100,8 @@ constexpr std::optional<std::size_t> kernel_index(std::string_view name) {
     if (kKernelIds[i].name == name) return i;
   return std::nullopt;
 }
+
+// What a kernel's file makes room for.
+consteval int tile_rows(std::string_view name) { return kKernelIds[*kernel_index(name)].tile_rows; }
 
 }  // namespace moe

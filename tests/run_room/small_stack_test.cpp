@@ -40,7 +40,7 @@ TEST_P(SmallStack, Apply) {
     s.group = group;
     if (s.is_float() ? group != -1 : !kernel.id->takes_group(group)) continue;
     const Weights& w = weights_of(s);
-    if (!kernel.id->takes(w.packed->info.layout)) continue;
+    if (!kernel.id->fits(needs_of(w.packed->info.layout))) continue;
     const auto layer = make_layer(w.config, w.packed, kernel);
     for (const std::int64_t tokens : {1, 16, 64}) {
       if (tokens > 1 && kernel.id->isa == Isa::scalar) continue;  // it takes rows one by one, and long

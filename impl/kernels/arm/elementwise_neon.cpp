@@ -6,7 +6,7 @@
 
 #include "base/exp.h"
 #include "base/gelu.h"
-#include "kernels/arm/rows.h"
+#include "kernels/arm/steps.h"
 #include "kernels/ref/elementwise.h"
 
 namespace moe {

@@ -1,7 +1,7 @@
 // Rows of activations into qai8dxp with NEON, which every AArch64 machine has.
 #include <arm_neon.h>
 
-#include "kernels/arm/rows.h"
+#include "kernels/arm/steps.h"
 #include "kernels/ref/w4a8.h"
 
 namespace moe::neon {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/arm/rows.h"
+#include "kernels/arm/steps.h"
 #include "kernels/target.h"
 #include "scheme/layout_kai.h"
 
@@ -14,7 +14,7 @@ MOE_TARGET_BEGIN("arch=armv8.2-a+dotprod")
 namespace moe {
 namespace {
 
-constexpr int kTileRows = 4;
+constexpr int kTileRows = tile_rows("w4a8_tok8_kai_dotprod");
 
 // acc[pair][n]: lanes are row 2*pair over k 0..3 and 4..7, then row 2*pair + 1.
 template <int N>
@@ -49,12 +49,8 @@ inline void sums(const std::int8_t* w, const std::int8_t* codes, std::int64_t ch
 
 void dotprod::gemm_kai(const GemmArgs& a) { multiply_rows(a, std::make_integer_sequence<int, kTileRows>()); }
 
-const Kernel kW4a8KaiDotprod = {.id = &kKernelIds[*kernel_index("w4a8_tok8_kai_dotprod")],
-                                .exact = true,
-                                .tile_rows = kTileRows,
-                                .steps = &neon::kSteps,
-                                .quantise = neon::quantise_kai,
-                                .gemm = dotprod::gemm_kai};
+const Kernel kernel_rows::w4a8_tok8_kai_dotprod =
+    kernel_row("w4a8_tok8_kai_dotprod", neon::kSteps, neon::quantise_kai, dotprod::gemm_kai);
 
 }  // namespace moe
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/arm/rows.h"
+#include "kernels/arm/steps.h"
 #include "kernels/target.h"
 #include "scheme/layout_kai.h"
 
@@ -15,7 +15,7 @@ MOE_TARGET_BEGIN("arch=armv8.2-a+dotprod+i8mm")
 namespace moe {
 namespace {
 
-constexpr int kTileRows = 8;
+constexpr int kTileRows = tile_rows("w4a8_tok8_kai_i8mm");
 
 // acc[pair][t]: rows 2*pair and 2*pair + 1, for tokens 2t and 2t + 1 each. An odd last token stands for two.
 template <int N>
@@ -61,12 +61,8 @@ void gemm_kai(const GemmArgs& a) {
 
 }  // namespace
 
-const Kernel kW4a8KaiI8mm = {.id = &kKernelIds[*kernel_index("w4a8_tok8_kai_i8mm")],
-                             .exact = true,
-                             .tile_rows = kTileRows,
-                             .steps = &neon::kSteps,
-                             .quantise = neon::quantise_kai,
-                             .gemm = gemm_kai};
+const Kernel kernel_rows::w4a8_tok8_kai_i8mm =
+    kernel_row("w4a8_tok8_kai_i8mm", neon::kSteps, neon::quantise_kai, gemm_kai);
 
 }  // namespace moe
 

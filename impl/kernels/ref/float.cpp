@@ -1,5 +1,6 @@
 // See float.h.
 #include "kernels/ref/float.h"
+#include "kernels/ref/elementwise.h"
 
 #include <algorithm>
 #include <cmath>
@@ -84,3 +85,18 @@ void gemm_float(const GemmArgs& a) {
 }
 
 }  // namespace moe::ref
+
+namespace moe {
+
+const Kernel kernel_rows::w4a16_f32_p16_scalar =
+    kernel_row("w4a16_f32_p16_scalar", ref::kSteps, ref::copy_floats, ref::gemm_float);
+const Kernel kernel_rows::w8a16_f32_p16_scalar =
+    kernel_row("w8a16_f32_p16_scalar", ref::kSteps, ref::copy_floats, ref::gemm_float);
+const Kernel kernel_rows::bf16_f32_p16_scalar =
+    kernel_row("bf16_f32_p16_scalar", ref::kSteps, ref::copy_floats, ref::gemm_float);
+const Kernel kernel_rows::f16_f32_p16_scalar =
+    kernel_row("f16_f32_p16_scalar", ref::kSteps, ref::copy_floats, ref::gemm_float);
+const Kernel kernel_rows::f32_f32_p16_scalar =
+    kernel_row("f32_f32_p16_scalar", ref::kSteps, ref::copy_floats, ref::gemm_float);
+
+}  // namespace moe

@@ -1,5 +1,6 @@
 // See symmetric.h.
 #include "kernels/ref/symmetric.h"
+#include "kernels/ref/elementwise.h"
 
 #include <algorithm>
 #include <bit>
@@ -169,3 +170,20 @@ void gemm_row(const GemmArgs& a) { gemm_with<row_result>(a); }
 void gemm_blocks(const GemmArgs& a) { gemm_with<blocks_result>(a); }
 
 }  // namespace moe::ref
+
+namespace moe {
+
+const Kernel kernel_rows::w4a8_blk8_p16_scalar =
+    kernel_row("w4a8_blk8_p16_scalar", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
+const Kernel kernel_rows::w4a8_blk8_p16_scalar_zp =
+    kernel_row("w4a8_blk8_p16_scalar_zp", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
+const Kernel kernel_rows::w8a8_tok8_p16_scalar =
+    kernel_row("w8a8_tok8_p16_scalar", ref::kSteps, ref::quantise_row, ref::gemm_row);
+const Kernel kernel_rows::w8a8_blk8_p16_scalar =
+    kernel_row("w8a8_blk8_p16_scalar", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
+const Kernel kernel_rows::w4a16_blk16_p16_scalar =
+    kernel_row("w4a16_blk16_p16_scalar", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
+const Kernel kernel_rows::w8a16_blk16_p16_scalar =
+    kernel_row("w8a16_blk16_p16_scalar", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
+
+}  // namespace moe

@@ -1,5 +1,6 @@
 // W4A8 on qsi4cxp and qsi4c32p weights, value by value. See w4a8_kai.h.
 #include "kernels/ref/w4a8_kai.h"
+#include "kernels/ref/elementwise.h"
 
 #include <cmath>
 
@@ -86,3 +87,10 @@ void gemm_kai(const GemmArgs& a) {
 }
 
 }  // namespace moe::ref
+
+namespace moe {
+
+const Kernel kernel_rows::w4a8_tok8_kai_scalar =
+    kernel_row("w4a8_tok8_kai_scalar", ref::kSteps, ref::quantise_kai, ref::gemm_kai);
+
+}  // namespace moe

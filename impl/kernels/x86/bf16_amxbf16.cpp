@@ -11,7 +11,7 @@
 
 #include "kernels/target.h"
 #include "kernels/x86/amx.h"
-#include "kernels/x86/rows.h"
+#include "kernels/x86/steps.h"
 
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 flags its own _mm512_undefined_* (GCC bug 105593)
@@ -22,7 +22,7 @@ MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512bf16,amx-tile,am
 namespace moe {
 namespace {
 
-constexpr int kTileRows = 128;
+constexpr int kTileRows = tile_rows("bf16_bf16_p16_amxbf16");
 constexpr std::size_t kPieceBytes = 1024;  // of 32 k of a panel
 
 #include "kernels/x86/amx_tiles.inl"
@@ -117,13 +117,7 @@ void gemm(const GemmArgs& a) {
 
 }  // namespace
 
-const Kernel kBf16AmxBf16 = {.id = &kKernelIds[*kernel_index("bf16_bf16_p16_amxbf16")],
-                             .exact = false,
-                             .tile_rows = kTileRows,
-                             .steps = &avx512::kSteps,
-                             .quantise = avx512::quantise_bf16,
-                             .gemm = gemm,
-                             .ready = permit_amx};
+const Kernel kernel_rows::bf16_bf16_p16_amxbf16 = amx_row("bf16_bf16_p16_amxbf16", avx512::quantise_bf16, gemm);
 
 }  // namespace moe
 

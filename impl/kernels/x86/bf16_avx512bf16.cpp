@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "kernels/target.h"
-#include "kernels/x86/rows.h"
+#include "kernels/x86/steps.h"
 
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 flags its own _mm512_undefined_* (GCC bug 105593)
@@ -22,7 +22,7 @@ MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512bf16")
 namespace moe {
 namespace {
 
-constexpr int kTileRows = 8;
+constexpr int kTileRows = tile_rows("bf16_bf16_p16_avx512bf16");
 
 #include "kernels/x86/vector_avx512.inl"
 
@@ -51,12 +51,8 @@ void avx512::quantise_bf16(const QuantArgsRow& a) {
   }
 }
 
-const Kernel kBf16Avx512Bf16 = {.id = &kKernelIds[*kernel_index("bf16_bf16_p16_avx512bf16")],
-                                .exact = false,
-                                .tile_rows = kTileRows,
-                                .steps = &avx512::kSteps,
-                                .quantise = avx512::quantise_bf16,
-                                .gemm = gemm<Pairs>};
+const Kernel kernel_rows::bf16_bf16_p16_avx512bf16 =
+    kernel_row("bf16_bf16_p16_avx512bf16", avx512::kSteps, avx512::quantise_bf16, gemm<Pairs>);
 
 }  // namespace moe
 

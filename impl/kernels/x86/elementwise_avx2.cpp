@@ -8,7 +8,7 @@
 #include "base/gelu.h"
 #include "kernels/ref/elementwise.h"
 #include "kernels/target.h"
-#include "kernels/x86/rows.h"
+#include "kernels/x86/steps.h"
 
 MOE_TARGET_BEGIN("avx2,fma,f16c")
 

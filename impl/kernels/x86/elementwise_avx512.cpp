@@ -8,7 +8,7 @@
 #include "base/gelu.h"
 #include "kernels/ref/elementwise.h"
 #include "kernels/target.h"
-#include "kernels/x86/rows.h"
+#include "kernels/x86/steps.h"
 
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 flags its own _mm512_undefined_* (GCC bug 105593)

@@ -7,14 +7,14 @@
 
 #include "kernels/ref/float.h"
 #include "kernels/target.h"
-#include "kernels/x86/rows.h"
+#include "kernels/x86/steps.h"
 
 MOE_TARGET_BEGIN("avx2,fma,f16c")
 
 namespace moe {
 namespace {
 
-constexpr int kTileRows = 6;
+constexpr int kTileRows = tile_rows("bf16_f32_p16_avx2");
 
 #include "kernels/x86/vector_avx2.inl"
 
@@ -22,20 +22,14 @@ constexpr int kTileRows = 6;
 
 #include "kernels/body/gemm_float.inl"
 
-constexpr Kernel row(std::string_view name, void (*gemm)(const GemmArgs&)) {
-  return {.id = &kKernelIds[*kernel_index(name)],
-          .exact = true,
-          .tile_rows = kTileRows,
-          .steps = &avx2::kSteps,
-          .quantise = ref::copy_floats,
-          .gemm = gemm};
-}
-
 }  // namespace
 
-const Kernel kBf16Avx2 = row("bf16_f32_p16_avx2", gemm<Floats<Element::bf16>>);
-const Kernel kF16Avx2 = row("f16_f32_p16_avx2", gemm<Floats<Element::f16>>);
-const Kernel kF32Avx2 = row("f32_f32_p16_avx2", gemm<Floats<Element::f32>>);
+const Kernel kernel_rows::bf16_f32_p16_avx2 =
+    kernel_row("bf16_f32_p16_avx2", avx2::kSteps, ref::copy_floats, gemm<Floats<Element::bf16>>);
+const Kernel kernel_rows::f16_f32_p16_avx2 =
+    kernel_row("f16_f32_p16_avx2", avx2::kSteps, ref::copy_floats, gemm<Floats<Element::f16>>);
+const Kernel kernel_rows::f32_f32_p16_avx2 =
+    kernel_row("f32_f32_p16_avx2", avx2::kSteps, ref::copy_floats, gemm<Floats<Element::f32>>);
 
 }  // namespace moe
 

@@ -7,7 +7,7 @@
 
 #include "kernels/ref/float.h"
 #include "kernels/target.h"
-#include "kernels/x86/rows.h"
+#include "kernels/x86/steps.h"
 
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 flags its own _mm512_undefined_* (GCC bug 105593)
@@ -18,7 +18,7 @@ MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl")
 namespace moe {
 namespace {
 
-constexpr int kTileRows = 8;
+constexpr int kTileRows = tile_rows("bf16_f32_p16_avx512vnni");
 
 #include "kernels/x86/vector_avx512.inl"
 
@@ -26,20 +26,14 @@ constexpr int kTileRows = 8;
 
 #include "kernels/body/gemm_float.inl"
 
-constexpr Kernel row(std::string_view name, void (*gemm)(const GemmArgs&)) {
-  return {.id = &kKernelIds[*kernel_index(name)],
-          .exact = true,
-          .tile_rows = kTileRows,
-          .steps = &avx512::kSteps,
-          .quantise = ref::copy_floats,
-          .gemm = gemm};
-}
-
 }  // namespace
 
-const Kernel kBf16Avx512Vnni = row("bf16_f32_p16_avx512vnni", gemm<Floats<Element::bf16>>);
-const Kernel kF16Avx512Vnni = row("f16_f32_p16_avx512vnni", gemm<Floats<Element::f16>>);
-const Kernel kF32Avx512Vnni = row("f32_f32_p16_avx512vnni", gemm<Floats<Element::f32>>);
+const Kernel kernel_rows::bf16_f32_p16_avx512vnni =
+    kernel_row("bf16_f32_p16_avx512vnni", avx512::kSteps, ref::copy_floats, gemm<Floats<Element::bf16>>);
+const Kernel kernel_rows::f16_f32_p16_avx512vnni =
+    kernel_row("f16_f32_p16_avx512vnni", avx512::kSteps, ref::copy_floats, gemm<Floats<Element::f16>>);
+const Kernel kernel_rows::f32_f32_p16_avx512vnni =
+    kernel_row("f32_f32_p16_avx512vnni", avx512::kSteps, ref::copy_floats, gemm<Floats<Element::f32>>);
 
 }  // namespace moe
 

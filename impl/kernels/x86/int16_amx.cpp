@@ -15,7 +15,7 @@
 
 #include "kernels/target.h"
 #include "kernels/x86/amx.h"
-#include "kernels/x86/rows.h"
+#include "kernels/x86/steps.h"
 
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 flags its own _mm512_undefined_* (GCC bug 105593)
@@ -26,7 +26,7 @@ MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni,amx-tile,am
 namespace moe {
 namespace {
 
-constexpr int kTokens = 128, kFewTokens = 4;
+constexpr int kTokens = tile_rows("w4a16_blk16_p16_amxint8"), kFewTokens = 4;
 constexpr int kTileRows = 2 * kTokens;
 
 #include "kernels/x86/vector_avx512.inl"
@@ -218,22 +218,12 @@ void gemm(const GemmArgs& a) {
 
 }  // namespace
 
-const Kernel kW4a16BlkAmxInt8 = {.id = &kKernelIds[*kernel_index("w4a16_blk16_p16_amxint8")],
-                                 .exact = true,
-                                 .tile_rows = kTokens,
-                                 .scratch_bytes = sizeof(Scratch),
-                                 .steps = &avx512::kSteps,
-                                 .quantise = avx512::quantise_digits,
-                                 .gemm = gemm<Nibbles, kW4a16BlkAvx512Vnni>,
-                                 .ready = permit_amx};
-const Kernel kW8a16BlkAmxInt8 = {.id = &kKernelIds[*kernel_index("w8a16_blk16_p16_amxint8")],
-                                 .exact = true,
-                                 .tile_rows = kTokens,
-                                 .scratch_bytes = sizeof(Scratch),
-                                 .steps = &avx512::kSteps,
-                                 .quantise = avx512::quantise_digits,
-                                 .gemm = gemm<Bytes, kW8a16BlkAvx512Vnni>,
-                                 .ready = permit_amx};
+const Kernel kernel_rows::w4a16_blk16_p16_amxint8 =
+    amx_row("w4a16_blk16_p16_amxint8", avx512::quantise_digits, gemm<Nibbles, kernel_rows::w4a16_blk16_p16_avx512vnni>,
+            sizeof(Scratch));
+const Kernel kernel_rows::w8a16_blk16_p16_amxint8 =
+    amx_row("w8a16_blk16_p16_amxint8", avx512::quantise_digits, gemm<Bytes, kernel_rows::w8a16_blk16_p16_avx512vnni>,
+            sizeof(Scratch));
 
 }  // namespace moe
 

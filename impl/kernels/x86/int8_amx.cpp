@@ -32,7 +32,7 @@
 #include "base/checked.h"
 #include "kernels/target.h"
 #include "kernels/x86/amx.h"
-#include "kernels/x86/rows.h"
+#include "kernels/x86/steps.h"
 
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 flags its own _mm512_undefined_* (GCC bug 105593)
@@ -43,7 +43,7 @@ MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni,amx-tile,am
 namespace moe {
 namespace {
 
-constexpr int kTileRows = 128;
+constexpr int kTileRows = tile_rows("w4a8_tok8_p16_amxint8");
 constexpr int kFewRows = 4;
 
 #include "kernels/x86/vector_avx512.inl"
@@ -411,22 +411,12 @@ void gemm(const GemmArgs& a) {
 
 }  // namespace
 
-const Kernel kW4a8AmxInt8 = {.id = &kKernelIds[*kernel_index("w4a8_tok8_p16_amxint8")],
-                             .exact = true,
-                             .tile_rows = kTileRows,
-                             .scratch_bytes = kScratchBytes,
-                             .steps = &avx512::kSteps,
-                             .quantise = avx512::quantise_tok8,
-                             .gemm = gemm<Nibbles, kW4a8Avx512Vnni>,
-                             .ready = permit_amx};
-const Kernel kW8a8AmxInt8 = {.id = &kKernelIds[*kernel_index("w8a8_tok8_p16_amxint8")],
-                             .exact = true,
-                             .tile_rows = kTileRows,
-                             .scratch_bytes = kScratchBytes,
-                             .steps = &avx512::kSteps,
-                             .quantise = avx512::quantise_symmetric,
-                             .gemm = gemm<Bytes, kW8a8Avx512Vnni>,
-                             .ready = permit_amx};
+const Kernel kernel_rows::w4a8_tok8_p16_amxint8 =
+    amx_row("w4a8_tok8_p16_amxint8", avx512::quantise_tok8, gemm<Nibbles, kernel_rows::w4a8_tok8_p16_avx512vnni>,
+            kScratchBytes);
+const Kernel kernel_rows::w8a8_tok8_p16_amxint8 =
+    amx_row("w8a8_tok8_p16_amxint8", avx512::quantise_symmetric, gemm<Bytes, kernel_rows::w8a8_tok8_p16_avx512vnni>,
+            kScratchBytes);
 
 }  // namespace moe
 

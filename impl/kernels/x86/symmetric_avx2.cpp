@@ -10,14 +10,14 @@
 
 #include "kernels/ref/symmetric.h"
 #include "kernels/target.h"
-#include "kernels/x86/rows.h"
+#include "kernels/x86/steps.h"
 
 MOE_TARGET_BEGIN("avx2,fma,f16c")
 
 namespace moe {
 namespace {
 
-constexpr int kTileRows = 8;
+constexpr int kTileRows = tile_rows("w8a8_tok8_p16_avx2");
 
 #include "kernels/x86/vector_avx2.inl"
 
@@ -31,28 +31,20 @@ constexpr int kTileRows = 8;
 
 #include "kernels/body/symmetric_256.inl"
 
-constexpr Kernel row(std::string_view name, int tile_rows, void (*quantise)(const QuantArgsRow&),
-                     void (*gemm)(const GemmArgs&)) {
-  return {.id = &kKernelIds[*kernel_index(name)],
-          .exact = true,
-          .tile_rows = tile_rows,
-          .steps = &avx2::kSteps,
-          .quantise = quantise,
-          .gemm = gemm};
-}
-
 }  // namespace
 
-const Kernel kW8a8Avx2 = row("w8a8_tok8_p16_avx2", kTileRows, symmetric::quantise_row, gemm<ByteDot, PerToken>);
-const Kernel kW8a8BlockAvx2 = row("w8a8_blk8_p16_avx2", kTileRows, symmetric::quantise_blocks<1>, gemm_blocks<ByteDot>);
-const Kernel kW4a8BlockAvx2 =
-    row("w4a8_blk8_p16_avx2", kTileRows, symmetric::quantise_blocks<1>, gemm_blocks<NibbleDot>);
-const Kernel kW4a8BlockZerosAvx2 =
-    row("w4a8_blk8_p16_avx2_zp", kTileRows, symmetric::quantise_blocks<1>, gemm_blocks<NibbleDot>);
-const Kernel kW4a16BlkAvx2 =
-    row("w4a16_blk16_p16_avx2", kTileRows / 2, symmetric::quantise_blocks<2>, gemm_16<NibbleDot>);
-const Kernel kW8a16BlkAvx2 =
-    row("w8a16_blk16_p16_avx2", kTileRows / 2, symmetric::quantise_blocks<2>, gemm_16<ByteDot>);
+const Kernel kernel_rows::w8a8_tok8_p16_avx2 =
+    kernel_row("w8a8_tok8_p16_avx2", avx2::kSteps, symmetric::quantise_row, gemm<ByteDot, PerToken>);
+const Kernel kernel_rows::w8a8_blk8_p16_avx2 =
+    kernel_row("w8a8_blk8_p16_avx2", avx2::kSteps, symmetric::quantise_blocks<1>, gemm_blocks<ByteDot>);
+const Kernel kernel_rows::w4a8_blk8_p16_avx2 =
+    kernel_row("w4a8_blk8_p16_avx2", avx2::kSteps, symmetric::quantise_blocks<1>, gemm_blocks<NibbleDot>);
+const Kernel kernel_rows::w4a8_blk8_p16_avx2_zp =
+    kernel_row("w4a8_blk8_p16_avx2_zp", avx2::kSteps, symmetric::quantise_blocks<1>, gemm_blocks<NibbleDot>);
+const Kernel kernel_rows::w4a16_blk16_p16_avx2 =
+    kernel_row("w4a16_blk16_p16_avx2", avx2::kSteps, symmetric::quantise_blocks<2>, gemm_16<NibbleDot>);
+const Kernel kernel_rows::w8a16_blk16_p16_avx2 =
+    kernel_row("w8a16_blk16_p16_avx2", avx2::kSteps, symmetric::quantise_blocks<2>, gemm_16<ByteDot>);
 
 }  // namespace moe
 

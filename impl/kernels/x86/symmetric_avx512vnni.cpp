@@ -9,7 +9,7 @@
 
 #include "kernels/ref/symmetric.h"
 #include "kernels/target.h"
-#include "kernels/x86/rows.h"
+#include "kernels/x86/steps.h"
 
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 flags its own _mm512_undefined_* (GCC bug 105593)
@@ -20,7 +20,7 @@ MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")
 namespace moe {
 namespace {
 
-constexpr int kTileRows = 8;
+constexpr int kTileRows = tile_rows("w8a8_tok8_p16_avx512vnni");
 
 #include "kernels/x86/vector_avx512.inl"
 
@@ -182,33 +182,23 @@ void gemm_16(const GemmArgs& a) {
   (a.matrix->has_zeros ? gemm<Codes, Per16Zeros> : gemm<Codes, Per16>)(a);
 }
 
-constexpr Kernel row(std::string_view name, int tile_rows, void (*quantise)(const QuantArgsRow&),
-                     void (*gemm)(const GemmArgs&)) {
-  return {.id = &kKernelIds[*kernel_index(name)],
-          .exact = true,
-          .tile_rows = tile_rows,
-          .steps = &avx512::kSteps,
-          .quantise = quantise,
-          .gemm = gemm};
-}
-
 }  // namespace
 
 void avx512::quantise_symmetric(const QuantArgsRow& args) { symmetric::quantise_row(args); }
 void avx512::quantise_digits(const QuantArgsRow& args) { symmetric::quantise_blocks<2>(args); }
 
-const Kernel kW8a8Avx512Vnni =
-    row("w8a8_tok8_p16_avx512vnni", kTileRows, symmetric::quantise_row, gemm<Bytes, PerToken>);
-const Kernel kW8a8BlockAvx512Vnni =
-    row("w8a8_blk8_p16_avx512vnni", kTileRows, symmetric::quantise_blocks<1>, gemm_blocks<Bytes>);
-const Kernel kW4a8BlockAvx512Vnni =
-    row("w4a8_blk8_p16_avx512vnni", kTileRows, symmetric::quantise_blocks<1>, gemm_blocks<Nibbles>);
-const Kernel kW4a8BlockZerosAvx512Vnni =
-    row("w4a8_blk8_p16_avx512vnni_zp", kTileRows, symmetric::quantise_blocks<1>, gemm_blocks<Nibbles>);
-const Kernel kW4a16BlkAvx512Vnni =
-    row("w4a16_blk16_p16_avx512vnni", kTileRows / 2, symmetric::quantise_blocks<2>, gemm_16<Nibbles>);
-const Kernel kW8a16BlkAvx512Vnni =
-    row("w8a16_blk16_p16_avx512vnni", kTileRows / 2, symmetric::quantise_blocks<2>, gemm_16<Bytes>);
+const Kernel kernel_rows::w8a8_tok8_p16_avx512vnni =
+    kernel_row("w8a8_tok8_p16_avx512vnni", avx512::kSteps, symmetric::quantise_row, gemm<Bytes, PerToken>);
+const Kernel kernel_rows::w8a8_blk8_p16_avx512vnni =
+    kernel_row("w8a8_blk8_p16_avx512vnni", avx512::kSteps, symmetric::quantise_blocks<1>, gemm_blocks<Bytes>);
+const Kernel kernel_rows::w4a8_blk8_p16_avx512vnni =
+    kernel_row("w4a8_blk8_p16_avx512vnni", avx512::kSteps, symmetric::quantise_blocks<1>, gemm_blocks<Nibbles>);
+const Kernel kernel_rows::w4a8_blk8_p16_avx512vnni_zp =
+    kernel_row("w4a8_blk8_p16_avx512vnni_zp", avx512::kSteps, symmetric::quantise_blocks<1>, gemm_blocks<Nibbles>);
+const Kernel kernel_rows::w4a16_blk16_p16_avx512vnni =
+    kernel_row("w4a16_blk16_p16_avx512vnni", avx512::kSteps, symmetric::quantise_blocks<2>, gemm_16<Nibbles>);
+const Kernel kernel_rows::w8a16_blk16_p16_avx512vnni =
+    kernel_row("w8a16_blk16_p16_avx512vnni", avx512::kSteps, symmetric::quantise_blocks<2>, gemm_16<Bytes>);
 
 }  // namespace moe
 

@@ -10,14 +10,15 @@
 
 #include "kernels/ref/symmetric.h"
 #include "kernels/target.h"
-#include "kernels/x86/rows.h"
+#include "kernels/x86/steps.h"
 
 MOE_TARGET_BEGIN("avx2,fma,f16c,avxvnni")
 
 namespace moe {
 namespace {
 
-constexpr int kTileRows = 6;  // sums of both halves, codes and activations: all registers
+constexpr int kTileRows =
+    tile_rows("w8a8_tok8_p16_avxvnni");  // sums of both halves, codes and activations: all registers
 
 #include "kernels/x86/vector_avx2.inl"
 
@@ -31,29 +32,20 @@ constexpr int kTileRows = 6;  // sums of both halves, codes and activations: all
 
 #include "kernels/body/symmetric_256.inl"
 
-constexpr Kernel row(std::string_view name, int tile_rows, void (*quantise)(const QuantArgsRow&),
-                     void (*gemm)(const GemmArgs&)) {
-  return {.id = &kKernelIds[*kernel_index(name)],
-          .exact = true,
-          .tile_rows = tile_rows,
-          .steps = &avx2::kSteps,
-          .quantise = quantise,
-          .gemm = gemm};
-}
-
 }  // namespace
 
-const Kernel kW8a8AvxVnni = row("w8a8_tok8_p16_avxvnni", kTileRows, symmetric::quantise_row, gemm<ByteDot, PerToken>);
-const Kernel kW8a8BlockAvxVnni =
-    row("w8a8_blk8_p16_avxvnni", kTileRows, symmetric::quantise_blocks<1>, gemm_blocks<ByteDot>);
-const Kernel kW4a8BlockAvxVnni =
-    row("w4a8_blk8_p16_avxvnni", kTileRows, symmetric::quantise_blocks<1>, gemm_blocks<NibbleDot>);
-const Kernel kW4a8BlockZerosAvxVnni =
-    row("w4a8_blk8_p16_avxvnni_zp", kTileRows, symmetric::quantise_blocks<1>, gemm_blocks<NibbleDot>);
-const Kernel kW4a16BlkAvxVnni =
-    row("w4a16_blk16_p16_avxvnni", kTileRows / 2, symmetric::quantise_blocks<2>, gemm_16<NibbleDot>);
-const Kernel kW8a16BlkAvxVnni =
-    row("w8a16_blk16_p16_avxvnni", kTileRows / 2, symmetric::quantise_blocks<2>, gemm_16<ByteDot>);
+const Kernel kernel_rows::w8a8_tok8_p16_avxvnni =
+    kernel_row("w8a8_tok8_p16_avxvnni", avx2::kSteps, symmetric::quantise_row, gemm<ByteDot, PerToken>);
+const Kernel kernel_rows::w8a8_blk8_p16_avxvnni =
+    kernel_row("w8a8_blk8_p16_avxvnni", avx2::kSteps, symmetric::quantise_blocks<1>, gemm_blocks<ByteDot>);
+const Kernel kernel_rows::w4a8_blk8_p16_avxvnni =
+    kernel_row("w4a8_blk8_p16_avxvnni", avx2::kSteps, symmetric::quantise_blocks<1>, gemm_blocks<NibbleDot>);
+const Kernel kernel_rows::w4a8_blk8_p16_avxvnni_zp =
+    kernel_row("w4a8_blk8_p16_avxvnni_zp", avx2::kSteps, symmetric::quantise_blocks<1>, gemm_blocks<NibbleDot>);
+const Kernel kernel_rows::w4a16_blk16_p16_avxvnni =
+    kernel_row("w4a16_blk16_p16_avxvnni", avx2::kSteps, symmetric::quantise_blocks<2>, gemm_16<NibbleDot>);
+const Kernel kernel_rows::w8a16_blk16_p16_avxvnni =
+    kernel_row("w8a16_blk16_p16_avxvnni", avx2::kSteps, symmetric::quantise_blocks<2>, gemm_16<ByteDot>);
 
 }  // namespace moe
 

@@ -8,14 +8,14 @@
 
 #include "kernels/ref/w4a8.h"
 #include "kernels/target.h"
-#include "kernels/x86/rows.h"
+#include "kernels/x86/steps.h"
 
 MOE_TARGET_BEGIN("avx2,fma,f16c")
 
 namespace moe {
 namespace {
 
-constexpr int kTileRows = 8;
+constexpr int kTileRows = tile_rows("w4a8_tok8_p16_avx2");
 
 #include "kernels/x86/dot_avx2.inl"
 
@@ -31,12 +31,7 @@ using Dot = NibbleDot;
 
 }  // namespace
 
-const Kernel kW4a8Avx2 = {.id = &kKernelIds[*kernel_index("w4a8_tok8_p16_avx2")],
-                          .exact = true,
-                          .tile_rows = kTileRows,
-                          .steps = &avx2::kSteps,
-                          .quantise = quantise,
-                          .gemm = gemm};
+const Kernel kernel_rows::w4a8_tok8_p16_avx2 = kernel_row("w4a8_tok8_p16_avx2", avx2::kSteps, quantise, gemm);
 
 }  // namespace moe
 

@@ -12,7 +12,7 @@
 
 #include "kernels/ref/w4a8.h"
 #include "kernels/target.h"
-#include "kernels/x86/rows.h"
+#include "kernels/x86/steps.h"
 
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 flags its own _mm512_undefined_* (GCC bug 105593)
@@ -23,7 +23,7 @@ MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")
 namespace moe {
 namespace {
 
-constexpr int kTileRows = 8;
+constexpr int kTileRows = tile_rows("w4a8_tok8_p16_avx512vnni");
 
 #include "kernels/x86/vector_avx512.inl"
 
@@ -231,12 +231,8 @@ void gemm(const GemmArgs& a) {
 
 void avx512::quantise_tok8(const QuantArgsRow& args) { quantise(args); }
 
-const Kernel kW4a8Avx512Vnni = {.id = &kKernelIds[*kernel_index("w4a8_tok8_p16_avx512vnni")],
-                                .exact = true,
-                                .tile_rows = kTileRows,
-                                .steps = &avx512::kSteps,
-                                .quantise = avx512::quantise_tok8,
-                                .gemm = gemm};
+const Kernel kernel_rows::w4a8_tok8_p16_avx512vnni =
+    kernel_row("w4a8_tok8_p16_avx512vnni", avx512::kSteps, avx512::quantise_tok8, gemm);
 
 }  // namespace moe
 

@@ -8,14 +8,15 @@
 
 #include "kernels/ref/w4a8.h"
 #include "kernels/target.h"
-#include "kernels/x86/rows.h"
+#include "kernels/x86/steps.h"
 
 MOE_TARGET_BEGIN("avx2,fma,f16c,avxvnni")
 
 namespace moe {
 namespace {
 
-constexpr int kTileRows = 6;  // sums of both halves, codes and activations: all registers
+constexpr int kTileRows =
+    tile_rows("w4a8_tok8_p16_avxvnni");  // sums of both halves, codes and activations: all registers
 
 #include "kernels/x86/dot_avxvnni.inl"
 
@@ -31,12 +32,7 @@ using Dot = NibbleDot;
 
 }  // namespace
 
-const Kernel kW4a8AvxVnni = {.id = &kKernelIds[*kernel_index("w4a8_tok8_p16_avxvnni")],
-                             .exact = true,
-                             .tile_rows = kTileRows,
-                             .steps = &avx2::kSteps,
-                             .quantise = quantise,
-                             .gemm = gemm};
+const Kernel kernel_rows::w4a8_tok8_p16_avxvnni = kernel_row("w4a8_tok8_p16_avxvnni", avx2::kSteps, quantise, gemm);
 
 }  // namespace moe
 

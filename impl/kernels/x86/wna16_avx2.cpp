@@ -8,14 +8,14 @@
 
 #include "kernels/ref/float.h"
 #include "kernels/target.h"
-#include "kernels/x86/rows.h"
+#include "kernels/x86/steps.h"
 
 MOE_TARGET_BEGIN("avx2,fma,f16c")
 
 namespace moe {
 namespace {
 
-constexpr int kTileRows = 4;
+constexpr int kTileRows = tile_rows("w4a16_f32_p16_avx2");
 
 #include "kernels/x86/vector_avx2.inl"
 
@@ -25,19 +25,12 @@ constexpr int kTileRows = 4;
 
 #include "kernels/body/weights_wna16.inl"
 
-constexpr Kernel row(std::string_view name, void (*gemm)(const GemmArgs&)) {
-  return {.id = &kKernelIds[*kernel_index(name)],
-          .exact = true,
-          .tile_rows = kTileRows,
-          .steps = &avx2::kSteps,
-          .quantise = ref::copy_floats,
-          .gemm = gemm};
-}
-
 }  // namespace
 
-const Kernel kW4a16Avx2 = row("w4a16_f32_p16_avx2", gemm<Codes<4>>);
-const Kernel kW8a16Avx2 = row("w8a16_f32_p16_avx2", gemm<Codes<8>>);
+const Kernel kernel_rows::w4a16_f32_p16_avx2 =
+    kernel_row("w4a16_f32_p16_avx2", avx2::kSteps, ref::copy_floats, gemm<Codes<4>>);
+const Kernel kernel_rows::w8a16_f32_p16_avx2 =
+    kernel_row("w8a16_f32_p16_avx2", avx2::kSteps, ref::copy_floats, gemm<Codes<8>>);
 
 }  // namespace moe
 

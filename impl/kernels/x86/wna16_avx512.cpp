@@ -8,7 +8,7 @@
 
 #include "kernels/ref/float.h"
 #include "kernels/target.h"
-#include "kernels/x86/rows.h"
+#include "kernels/x86/steps.h"
 
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 flags its own _mm512_undefined_* (GCC bug 105593)
@@ -19,7 +19,7 @@ MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl")
 namespace moe {
 namespace {
 
-constexpr int kTileRows = 8;
+constexpr int kTileRows = tile_rows("w4a16_f32_p16_avx512vnni");
 
 #include "kernels/x86/vector_avx512.inl"
 
@@ -48,19 +48,12 @@ struct Table : Float32Rows {
 
 void gemm_int4(const GemmArgs& a) { a.matrix->has_zeros ? gemm<Codes<4>>(a) : gemm<Table>(a); }
 
-constexpr Kernel row(std::string_view name, void (*gemm)(const GemmArgs&)) {
-  return {.id = &kKernelIds[*kernel_index(name)],
-          .exact = true,
-          .tile_rows = kTileRows,
-          .steps = &avx512::kSteps,
-          .quantise = ref::copy_floats,
-          .gemm = gemm};
-}
-
 }  // namespace
 
-const Kernel kW4a16Avx512Vnni = row("w4a16_f32_p16_avx512vnni", gemm_int4);
-const Kernel kW8a16Avx512Vnni = row("w8a16_f32_p16_avx512vnni", gemm<Codes<8>>);
+const Kernel kernel_rows::w4a16_f32_p16_avx512vnni =
+    kernel_row("w4a16_f32_p16_avx512vnni", avx512::kSteps, ref::copy_floats, gemm_int4);
+const Kernel kernel_rows::w8a16_f32_p16_avx512vnni =
+    kernel_row("w8a16_f32_p16_avx512vnni", avx512::kSteps, ref::copy_floats, gemm<Codes<8>>);
 
 }  // namespace moe
 

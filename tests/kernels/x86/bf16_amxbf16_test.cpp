@@ -7,9 +7,9 @@
 #include "support/software_tiles.h"
 
 // The row of this file beside that of the library.
-#define kBf16AmxBf16 kBf16SoftwareTiles
+#define bf16_bf16_p16_amxbf16 bf16_on_software_tiles
 #include "kernels/x86/bf16_amxbf16.cpp"
-#undef kBf16AmxBf16
+#undef bf16_bf16_p16_amxbf16
 
 #include "support/p16.h"
 #include "support/share.h"
@@ -36,7 +36,7 @@ float chain(const P16Matrix& m, const std::byte* panel, std::size_t lane, const 
 TEST(Bf16Amx, EverySumIsOneChain) {
   const auto host = detect_platform();
   if (!host || !host->runs(Isa::avx512bf16)) GTEST_SKIP() << "its quantiser needs AVX512-BF16";
-  const Kernel& kernel = kBf16SoftwareTiles;
+  const Kernel& kernel = kernel_rows::bf16_on_software_tiles;
   std::mt19937 rng(20261122);
   const auto pick = [&](int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng); };
   std::normal_distribution<float> normal(0.0f, 3.0f);
@@ -69,7 +69,7 @@ TEST(Bf16Amx, EverySumIsOneChain) {
 TEST(Bf16Amx, FitsASmallStack) {
   const auto host = detect_platform();
   if (!host || !host->runs(Isa::avx512bf16)) GTEST_SKIP() << "its quantiser needs AVX512-BF16";
-  const Kernel& kernel = kBf16SoftwareTiles;
+  const Kernel& kernel = kernel_rows::bf16_on_software_tiles;
   std::mt19937 rng(1);
   constexpr std::int64_t kK = 2048;
   const P16Matrix m = matrix_for(kernel, {.rows = 64, .k = kK, .group = kK, .halves = 2, .bias = true});

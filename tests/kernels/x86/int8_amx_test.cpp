@@ -7,11 +7,11 @@
 #include "support/software_tiles.h"
 
 // The rows of this file beside those of the library.
-#define kW4a8AmxInt8 kW4a8SoftwareTiles
-#define kW8a8AmxInt8 kW8a8SoftwareTiles
+#define w4a8_tok8_p16_amxint8 w4a8_on_software_tiles
+#define w8a8_tok8_p16_amxint8 w8a8_on_software_tiles
 #include "kernels/x86/int8_amx.cpp"
-#undef kW4a8AmxInt8
-#undef kW8a8AmxInt8
+#undef w4a8_tok8_p16_amxint8
+#undef w8a8_tok8_p16_amxint8
 
 #include "support/software_rows.h"
 
@@ -24,7 +24,8 @@ TEST_P(Int8Amx, HasTheBitsOfTheScalarRow) { has_the_bits_of_the_scalar_row(); }
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Int8Amx);
 INSTANTIATE_TEST_SUITE_P(SoftwareTiles, Int8Amx,
-                         testing::ValuesIn(SoftwareRows::here({&kW4a8SoftwareTiles, &kW8a8SoftwareTiles})),
+                         testing::ValuesIn(SoftwareRows::here({&kernel_rows::w4a8_on_software_tiles,
+                                                               &kernel_rows::w8a8_on_software_tiles})),
                          name_of_row);
 
 }  // namespace

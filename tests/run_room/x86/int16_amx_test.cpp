@@ -5,11 +5,11 @@
 #include "support/software_tiles.h"
 
 // The rows of this file beside those of the library.
-#define kW4a16BlkAmxInt8 kW4a16BlkSoftwareTiles
-#define kW8a16BlkAmxInt8 kW8a16BlkSoftwareTiles
+#define w4a16_blk16_p16_amxint8 w4a16_on_software_tiles
+#define w8a16_blk16_p16_amxint8 w8a16_on_software_tiles
 #include "kernels/x86/int16_amx.cpp"
-#undef kW4a16BlkAmxInt8
-#undef kW8a16BlkAmxInt8
+#undef w4a16_blk16_p16_amxint8
+#undef w8a16_blk16_p16_amxint8
 
 #include "support/software_layers.h"
 
@@ -22,7 +22,8 @@ TEST_P(Int16AmxLayers, HaveTheBitsOfTheScalarRow) { has_the_bits_of_the_scalar_r
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Int16AmxLayers);
 INSTANTIATE_TEST_SUITE_P(SoftwareTiles, Int16AmxLayers,
-                         testing::ValuesIn(SoftwareLayers::here({&kW4a16BlkSoftwareTiles, &kW8a16BlkSoftwareTiles})),
+                         testing::ValuesIn(SoftwareLayers::here({&kernel_rows::w4a16_on_software_tiles,
+                                                                 &kernel_rows::w8a16_on_software_tiles})),
                          SoftwareLayers::name);
 
 }  // namespace

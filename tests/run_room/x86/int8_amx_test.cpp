@@ -5,11 +5,11 @@
 #include "support/software_tiles.h"
 
 // The rows of this file beside those of the library.
-#define kW4a8AmxInt8 kW4a8SoftwareTiles
-#define kW8a8AmxInt8 kW8a8SoftwareTiles
+#define w4a8_tok8_p16_amxint8 w4a8_on_software_tiles
+#define w8a8_tok8_p16_amxint8 w8a8_on_software_tiles
 #include "kernels/x86/int8_amx.cpp"
-#undef kW4a8AmxInt8
-#undef kW8a8AmxInt8
+#undef w4a8_tok8_p16_amxint8
+#undef w8a8_tok8_p16_amxint8
 
 #include "support/software_layers.h"
 
@@ -22,7 +22,8 @@ TEST_P(Int8AmxLayers, HaveTheBitsOfTheScalarRow) { has_the_bits_of_the_scalar_ro
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Int8AmxLayers);
 INSTANTIATE_TEST_SUITE_P(SoftwareTiles, Int8AmxLayers,
-                         testing::ValuesIn(SoftwareLayers::here({&kW4a8SoftwareTiles, &kW8a8SoftwareTiles})),
+                         testing::ValuesIn(SoftwareLayers::here({&kernel_rows::w4a8_on_software_tiles,
+                                                                 &kernel_rows::w8a8_on_software_tiles})),
                          SoftwareLayers::name);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The kernel rows of the Arm files, and what they share. registry.cpp lists the rows.
+// What the Arm files share.
 #pragma once
 
 #include "kernels/kernel.h"
@@ -12,7 +12,5 @@ void quantise_kai(const QuantArgsRow& args);  // as ref::quantise_kai
 namespace dotprod {
 void gemm_kai(const GemmArgs& args);  // tiles of one to four rows
 }
-
-extern const Kernel kW4a8KaiI8mm, kW4a8KaiDotprod;
 
 }  // namespace moe

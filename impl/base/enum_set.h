@@ -1,4 +1,4 @@
-// A set of enum values as a constant: the cells of the selection tables ("these activations", "any dtype").
+// A set of enum values as a constant: cells of tables ("these activations", "any dtype").
 // Values are 0..127; all() also holds numbers that have no name yet, so "any" stays any.
 #pragma once
 
@@ -33,6 +33,11 @@ class EnumSet {
     const EnumSet less(values);
     s.word_[0] &= ~less.word_[0];
     s.word_[1] &= ~less.word_[1];
+    return s;
+  }
+  friend constexpr EnumSet operator&(const EnumSet& a, const EnumSet& b) {
+    EnumSet s;
+    for (int i = 0; i < 2; ++i) s.word_[i] = a.word_[i] & b.word_[i];
     return s;
   }
   friend constexpr bool operator==(const EnumSet&, const EnumSet&) = default;

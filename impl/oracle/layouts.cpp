@@ -1,0 +1,67 @@
+// What a row of an oracle packs a config's weights into, and what that asks of a kernel.
+#include "oracle/backend.h"
+#include "oracle/wna16_needs.h"
+#include "scheme/layout_named.h"
+#include "scheme/wna16_layout.h"
+
+namespace moe {
+
+EnumSet<ActFormat> acts_of(const Config& c) {
+  const bool quantised = c.quantization.input_activations.has_value();
+  if (quantised || c.compute == Compute::a8) {
+    const bool blocks = c.activation_quant == ActivationQuant::block32 ||
+                        (c.activation_quant == ActivationQuant::automatic && !quantised);
+    return blocks ? EnumSet{ActFormat::blk8} : EnumSet{ActFormat::tok8};
+  }
+  EnumSet acts{ActFormat::f32};
+  if (c.in_dtype == DType::bf16) acts = acts.with({ActFormat::bf16});
+  if (c.in_dtype != DType::f32 && c.compute == Compute::automatic) acts = acts.with({ActFormat::blk16});
+  return acts;
+}
+
+KernelNeeds needs_of(const Config& c, const Accepts& row, LayoutKind layout) {
+  const bool zeros = c.quantization.weights && !c.quantization.weights->symmetric;
+  return {.layout = layout, .acts = row.acts & acts_of(c), .zeros = zeros};
+}
+
+LayoutKind layout_kind(const Query& q, const Accepts& row) {
+  if (q.layer == nullptr) return LayoutKind::none;
+  const bool ours = !(row.layouts == EnumSet<LayoutKind>());
+  for (const NamedChoice& named : row.named_layouts) {
+    if (named.needs != Isa::scalar && !q.platform.runs(named.needs)) continue;  // conversion runs anywhere
+    if (named.arch != Arch::automatic && named.arch != q.platform.arch) continue;
+    if (!ours || !has_kernels(named.layout)) return named.layout;
+    if (pick(needs_of(*q.layer, row, named.layout))) return named.layout;
+  }
+  LayoutKind kind = LayoutKind::none;  // one with kernels for the activations, else any for the weights
+  for (const KernelId& k : kKernelIds) {
+    if (!row.layouts.has(k.layout) || p16_element(k.layout) != weight_element(*q.layer)) continue;
+    if (pick(needs_of(*q.layer, row, k.layout))) return k.layout;
+    if (kind == LayoutKind::none) kind = k.layout;
+  }
+  return kind;
+}
+
+Layout layout_of(const Query& q, const Accepts& row) {
+  const LayoutKind kind = layout_kind(q, row);
+  const Config& c = *q.layer;
+  const bool wna16 = c.quantization.is_wna16();
+  const bool ordered = wna16 && c.quantization.weights->actorder == ActOrder::group;
+  const LayoutShape shape = {.experts = c.num_held_experts(),
+                             .hidden = c.hidden_dim,
+                             .intermediate = c.intermediate_size_per_partition,
+                             .group = c.group_size(),
+                             .gated = is_gated(c.activation),
+                             .has_bias = c.has_bias,
+                             .scales = q.oracle == OracleId::w4a8_int8 ? Scales::w4a8 : Scales::f32,
+                             .has_zeros = wna16 && !c.quantization.weights->symmetric,
+                             .has_order = ordered,
+                             .element = weight_element(c).value_or(Element::int4),
+                             .w2_groups = ordered && c.parallel.tp_size > 1 ? c.intermediate_size / c.group_size() : 0};
+  if (p16_element(kind)) return p16_layout(kind, shape);
+  if (is_wna16_kind(kind)) return wna16_layout(q, kind, shape);
+  if (named_layout(kind) != nullptr) return make_named_layout(kind, shape);
+  return Layout{.kind = LayoutKind::foreign, .w13 = {}, .w2 = {}, .experts = c.num_held_experts()};
+}
+
+}  // namespace moe
