@@ -271,7 +271,7 @@ MOE_API const char* MOE_CALL moe_error_message(const moe_error* err);
 MOE_API const char* MOE_CALL moe_error_subject(const moe_error* err);
 /** Everything a program may want: {"status","message","subject","expected","actual",
  *  "needed","errno","cause":{..},"candidates":[..]}; members are present when they apply, some
- *  errors have more ("reason", "warning"); "{}" for NULL. Borrowed. [any] */
+ *  errors have more ("error", "kind", "reason", "warning"); "{}" for NULL. Borrowed. [any] */
 MOE_API const char* MOE_CALL moe_error_details_json(const moe_error* err);
 MOE_API void MOE_CALL moe_error_destroy(moe_error* err);
 
