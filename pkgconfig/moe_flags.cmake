@@ -58,6 +58,12 @@ if(MOE_SANITIZE)
   target_compile_options(libmoe_flags INTERFACE ${sanitize})
   target_link_options(libmoe_flags INTERFACE ${sanitize})
   target_link_options(libmoe_link INTERFACE ${sanitize})
+  # Half of the time of a link: these programs have over 100 MB.
+  find_program(MOE_LD_GOLD ld.gold)
+  if(MOE_LD_GOLD AND MOE_SANITIZE MATCHES address)
+    target_link_options(libmoe_flags INTERFACE -fuse-ld=gold)
+    target_link_options(libmoe_link INTERFACE -fuse-ld=gold)
+  endif()
 else()
   # what the compiler of this architecture knows; fortify needs an optimising build
   foreach(flag -fstack-protector-strong -fstack-clash-protection -fcf-protection=full -mbranch-protection=standard)

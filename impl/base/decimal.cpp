@@ -1,14 +1,12 @@
-// Digits by the free-format algorithm of Steele and White with exact integers: x = r/s, and whatever lies less than
-// low/s below it or high/s above it reads back as x (the bounds too when its significand is even, as ties go there).
-// Digits are taken from r/s until what is left is inside these bounds.
+// The fewest digits that read back: the C library rounds exactly to every precision, and the first one that gives the
+// same number again is taken.
 #include "base/decimal.h"
 
-#include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
-#include <compare>
-#include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <limits>
 
 namespace moe {
@@ -16,86 +14,34 @@ namespace {
 
 __extension__ using Integer = unsigned __int128;
 
-// An integer below 2^1216, least word first: the widest here is 2 * 2^1076 times a significand and ten.
-class Wide {
- public:
-  explicit Wide(std::uint64_t x) : words_{static_cast<std::uint32_t>(x), static_cast<std::uint32_t>(x >> 32)} {}
-
-  Wide& operator*=(std::uint32_t factor) {
-    std::uint64_t carry = 0;
-    for (std::uint32_t& w : words_) {
-      carry += std::uint64_t{w} * factor;
-      w = static_cast<std::uint32_t>(carry);
-      carry >>= 32;
-    }
-    return *this;
-  }
-  Wide& operator<<=(int bits) {
-    for (; bits > 0; bits -= 31) *this *= 1U << (bits < 31 ? bits : 31);
-    return *this;
-  }
-  Wide& operator+=(const Wide& b) { return add(b, 0, 0); }
-  Wide& operator-=(const Wide& b) { return add(b, ~std::uint32_t{0}, 1); }
-  friend Wide operator+(Wide a, const Wide& b) { return a += b; }
-  friend std::strong_ordering operator<=>(const Wide& a, const Wide& b) {
-    for (std::size_t i = kWords; i-- > 0;)
-      if (a.words_[i] != b.words_[i]) return a.words_[i] <=> b.words_[i];
-    return std::strong_ordering::equal;
-  }
-
- private:
-  Wide& add(const Wide& b, std::uint32_t flip, std::uint64_t carry) {  // a - b = a + ~b + 1
-    for (std::size_t i = 0; i < kWords; ++i) {
-      carry += std::uint64_t{words_[i]} + (b.words_[i] ^ flip);
-      words_[i] = static_cast<std::uint32_t>(carry);
-      carry >>= 32;
-    }
-    return *this;
-  }
-
-  static constexpr std::size_t kWords = 38;
-  std::array<std::uint32_t, kWords> words_{};
-};
-
 struct Digits {
   std::string text;  // without leading or trailing zeros
   int exponent = 0;  // of the last digit
 };
 
-// Of significand * 2^exponent > 0; `lowest_of_binade`: the next number below is half as far as the one above.
-Digits shortest_digits(std::uint64_t significand, int exponent, bool lowest_of_binade) {
-  const int extra = lowest_of_binade ? 2 : 1;
-  Wide r(significand), s(1), low(1), high(lowest_of_binade ? 2 : 1);
-  const int up = exponent > 0 ? exponent : 0;
-  r <<= up + extra;
-  s <<= extra - (exponent < 0 ? exponent : 0);
-  low <<= up;
-  high <<= up;
-  const bool even = significand % 2 == 0;
-  const auto past_high = [&](const Wide& left) {
-    const auto order = left + high <=> s;
-    return order > 0 || (even && order == 0);
-  };
-  const auto next = [&] {
-    for (Wide* w : {&r, &low, &high}) *w *= 10;
-  };
-
+// Of x > 0. "d.dd..e+XX" comes with the decimal point of the host's locale, so its digits are picked out.
+template <class Float>
+Digits shortest_digits(Float x) {
   Digits out;
-  for (; past_high(r); ++out.exponent) s *= 10;
-  for (next(); !past_high(r); next()) --out.exponent;
-  for (;; next()) {
-    char digit = '0';
-    for (; r >= s; ++digit) r -= s;
-    --out.exponent;
-    const auto below = r <=> low;
-    const bool stop_here = below < 0 || (even && below == 0);  // the digit will do
-    const bool stop_above = past_high(r);                      // so will the digit + 1
-    const auto half = r + r <=> s;
-    const bool nearer_above = half > 0 || (half == 0 && digit % 2 == 1);
-    if (stop_above && (!stop_here || nearer_above)) ++digit;
-    out.text += digit;
-    if (stop_here || stop_above) return out;
+  for (int precision = 0; precision < std::numeric_limits<Float>::max_digits10; ++precision) {
+    std::array<char, 32> text{};
+    const int size = std::snprintf(text.data(), text.size(), "%.*e", precision, static_cast<double>(x));
+    const std::string_view all(text.data(), static_cast<std::size_t>(size));
+    const std::size_t e = all.find('e');
+    out.text.clear();
+    for (const char c : all.substr(0, e))
+      if (c >= '0' && c <= '9') out.text += c;
+    const char* exponent = text.data() + e + (all[e + 1] == '+' ? 2 : 1);
+    std::from_chars(exponent, text.data() + size, out.exponent);
+    out.exponent -= precision;
+    std::string plain = out.text;
+    plain += 'e';
+    plain += std::to_string(out.exponent);
+    Float back = 0;
+    std::from_chars(plain.data(), plain.data() + plain.size(), back);
+    if (back == x) break;
   }
+  return out;
 }
 
 std::string fixed(const Digits& d, double x) {
@@ -122,17 +68,10 @@ std::string scientific(const Digits& d) {
 
 template <class Float>
 std::string text_of(Float x) {
-  constexpr int kDigits = std::numeric_limits<Float>::digits;
-  constexpr int kLowest = std::numeric_limits<Float>::min_exponent - kDigits;
   const std::string sign = std::signbit(x) ? "-" : "";
   x = std::fabs(x);
   if (x == 0) return sign + "0";
-  int exponent = 0;
-  (void)std::frexp(x, &exponent);
-  exponent = std::max(exponent - kDigits, kLowest);
-  const auto significand = static_cast<std::uint64_t>(std::ldexp(x, -exponent));
-  const Digits d =
-      shortest_digits(significand, exponent, exponent > kLowest && significand == std::uint64_t{1} << (kDigits - 1));
+  const Digits d = shortest_digits(x);
   const int length = static_cast<int>(d.text.size());
   const int single = length == 1 ? 1 : 0;  // no point in its scientific form
   const bool is_fixed = d.exponent >= -(length + 3) + single && d.exponent <= 5 - single;  // the shorter; a tie: fixed

@@ -4,7 +4,7 @@
 //   widen      values of the input dtype -> float32
 //   quantise   a row of K float32 values -> its place in a tile (tile.h)
 //   gemm       panels of packed weights x one tile -> float32 results with bias
-//   activate   gate and up results -> the middle row, values of the input dtype
+//   activate   gate and up results -> the middle row, values of the input dtype (block32: float32)
 //   combine    accumulator of output columns += weight * result
 //   narrow     accumulator -> output dtype
 // quantise and gemm belong to a family, the others to an instruction set. Kernels check nothing and allocate nothing.
@@ -12,14 +12,15 @@
 // The order of the float operations of one result, the same for every tile, batch and thread count; `fma` is one
 // rounding, every other operation has its own. All rows of a layout that are `exact` give the same bits:
 //   integer codes   sum = sum(q * w) of a group or block, exact in int32; then in ascending k
-//     a row of one scale, W4A8    (16 * float(sum)) * (s_w/16 * s_a)
+//     W4A8, a scale per row       (16 * float(sum)) * (s_w/16 * s_a)
 //     groups, per-token codes     a = fma(float(sum), s_g, a); W4A8: then a = fma(row sum of w, float(z), a); a * s_a
+//                                 (W8A8: also a scale per row, which is one group)
 //     blocks of activations       a = fma(float(sum), s_w * s_block, a)
 //   float products  per block of kBlockK columns b = fma(x, w, b) in ascending k, then a = fma(b, scale, a), without
-//                   scales a = a + b (scalar); vector rows sum in an order of their own, always the same one (!exact)
-//   all of them     + bias last, + 0.0 without one
+//                   scales a = a + b. bf16_bf16 (!exact): the order of its instructions, always the same one
+//   all of them     + bias last, + 0.0 without one (AMX-BF16: nothing)
 //   combine         acc = fma(weight, y, acc), a token's experts by ascending global id, equal ids by slot
-// numerics.md 1-3 has the rest: the rules of quantisation, where values are rounded to the input dtype, activations.
+// numerics.md 1-4 has the rest: the rules of quantisation, where values are rounded to the input dtype, activations.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // The ordered rules of selection (w4a8_int8.md 1.1, wna16.md 1.5, selection.md 2). Each names what the row
-// needs and what was found. vLLM's eleven checks come first, in its order; what only libmoe asks (layout,
+// needs and what was found. vLLM's checks come first, in its order; what only libmoe asks (layout,
 // sizes, instruction sets) comes after them, so the reason is vLLM's wherever vLLM has one.
 #include <algorithm>
 

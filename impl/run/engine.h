@@ -9,12 +9,13 @@
 //            panels of a chunk of output columns makes the routed sums
 //
 // The order of float operations within a step is the kernel's (kernels/kernel.h). Here: act is rounded to the input
-// dtype before it is quantised; y, what w2 gives, stays float32; acc begins as 0, takes a token's y by ascending global
-// expert id (equal ids by slot), then its identity experts, is multiplied by the output's factor, and rounded once.
-// With MOE_APPLY_ACCUMULATE acc begins as out; with a factor too, out is added behind it. (bit_compat vllm: weights, y
-// and every sum are rounded to the input dtype.) So no bit depends on threads, tiles or the other tokens of a call.
+// dtype before it is quantised (block32: not at all); y, what w2 gives, stays float32; acc begins as 0, takes a token's
+// y by ascending global expert id (equal ids by slot), then its identity experts, is multiplied by the output's factor,
+// and rounded once. With MOE_APPLY_ACCUMULATE acc begins as out; with a factor too, out is added behind it.
+// (bit_compat vllm: weights, y and every sum are rounded to the input dtype.) So no bit depends on threads, tiles or
+// the other tokens of a call.
 //
-// A phase ends with its parallel_for, so there are two inner barriers, one for a single token.
+// A phase ends with its parallel_for, so there are two inner barriers, one with few slots (kInlineSlots).
 // Items of phases 1 and 2 stay inside one NUMA node's rows (stripes.h).
 #pragma once
 

@@ -3,11 +3,12 @@
 // A matrix [N, K] is a row of panels of 16 consecutive rows; a panel is a header and units of 64 k, of
 // 64-byte vectors. The element says what a unit holds.
 //
-// int4 (with int8 activations): 8 vectors V[h][j] (h = k half, j = 0..3); byte b of V[h][j] has
+// int4: 8 vectors V[h][j] (h = k half, j = 0..3); byte b of V[h][j] has
 //   low nibble  = code(16p + b/4, 64u + 32h + 4j + b%4),  code = value + 8
 //   high nibble = code(16p + b/4, 64u + 32h + 16 + 4j + b%4)
 // so V & 15 and (V >> 4) & 15 are dot-product operands of 16 rows x 4 k without a shuffle.
 //
+// W4A8 (kind int4):
 //   g = 32        header: rsum f32[16], [bias f32[16]];                unit: scales bf16[2][16], 512 codes
 //   other groups  header: scales bf16[K/g][16] padded to 64 bytes, rsum f32[16], [bias]; unit: 512 codes
 //   channel-wise  header: scale f32[16] = s/16, wsum i32[16], [bias];  unit: 512 codes

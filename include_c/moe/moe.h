@@ -270,8 +270,8 @@ MOE_API const char* MOE_CALL moe_error_message(const moe_error* err);
  *  ("w13_weight[17]"), a path, or "". Borrowed. [any] */
 MOE_API const char* MOE_CALL moe_error_subject(const moe_error* err);
 /** Everything a program may want: {"status","message","subject","expected","actual",
- *  "needed","errno","cause":{..},"candidates":[..]}; members are present when they apply; "{}" for
- *  NULL. Borrowed. [any] */
+ *  "needed","errno","cause":{..},"candidates":[..]}; members are present when they apply, some
+ *  errors have more ("error", "kind", "reason", "warning"); "{}" for NULL. Borrowed. [any] */
 MOE_API const char* MOE_CALL moe_error_details_json(const moe_error* err);
 MOE_API void MOE_CALL moe_error_destroy(moe_error* err);
 
@@ -470,7 +470,7 @@ typedef struct moe_candidate {
   int32_t priority;              /* smaller is tried earlier                             */
   const char* backend;           /* e.g. "CPU_INT4", "MARLIN"                             */
   const char* kernel;            /* "w4a8_tok8_p16_avx512vnni"; else the experts class  */
-  const char* detail;            /* "needs avx512_vnni, host has avx2" ; "" if accepted  */
+  const char* detail;            /* "needs avx512_vnni; the platform has .."; "" if accepted */
   const char* subject;           /* pointer into the resolved config, or a feature, or "" */
 } moe_candidate;
 
@@ -506,7 +506,7 @@ MOE_API const char* MOE_CALL moe_selection_kernel(const moe_selection* selection
  *  turn out to be of several sizes ("p16/w4-u4,u2-f32-ao/1"; moe_packed_to_json tells); layers of
  *  this selection take it, too. Borrowed. [any] */
 MOE_API const char* MOE_CALL moe_selection_layout(const moe_selection* selection);
-/** Number of candidates, in the order in which they were asked. [any] */
+/** Number of candidates, ordered by priority. [any] */
 MOE_API size_t MOE_CALL moe_selection_candidate_count(const moe_selection* selection);
 /** Fills `out` (set out->struct_size first). Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_selection_candidate(const moe_selection* selection, size_t index, moe_candidate* out, moe_error** err);

@@ -78,5 +78,6 @@ if(NOT CMAKE_CROSSCOMPILING)
   if(MOE_QEMU_X86 AND TARGET libmoe_test_kernels AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     moe_gate(qemu64 sh ${gates}/qemu_gate.sh ${MOE_QEMU_X86} qemu64 $<TARGET_FILE:libmoe_test_base> $<TARGET_FILE:libmoe_test_kernels>)
     moe_gate(qemu_haswell sh ${gates}/qemu_gate.sh ${MOE_QEMU_X86} Haswell $<TARGET_FILE:libmoe_test_kernels>)
+    set_tests_properties(gates.qemu_haswell PROPERTIES LABELS long) # AVX2 is also forced on the machine itself
   endif()
 endif()
