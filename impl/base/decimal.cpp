@@ -1,5 +1,6 @@
 // The fewest digits that read back: the C library rounds exactly to every precision, and the first one that gives the
-// same number again is taken.
+// same number again is taken. Below a power of two numbers lie closer than above it, so there the digits one higher may
+// read back where the nearest ones don't.
 #include "base/decimal.h"
 
 #include <array>
@@ -19,29 +20,35 @@ struct Digits {
   int exponent = 0;  // of the last digit
 };
 
+template <class Float>
+bool reads_back(const Digits& d, Float x) {
+  const std::string plain = d.text + "e" + std::to_string(d.exponent);
+  Float back = 0;
+  std::from_chars(plain.data(), plain.data() + plain.size(), back);
+  return back == x;
+}
+
 // Of x > 0. "d.dd..e+XX" comes with the decimal point of the host's locale, so its digits are picked out.
 template <class Float>
 Digits shortest_digits(Float x) {
-  Digits out;
+  Digits nearest;
   for (int precision = 0; precision < std::numeric_limits<Float>::max_digits10; ++precision) {
     std::array<char, 32> text{};
     const int size = std::snprintf(text.data(), text.size(), "%.*e", precision, static_cast<double>(x));
     const std::string_view all(text.data(), static_cast<std::size_t>(size));
     const std::size_t e = all.find('e');
-    out.text.clear();
+    std::uint64_t number = 0;
     for (const char c : all.substr(0, e))
-      if (c >= '0' && c <= '9') out.text += c;
+      if (c >= '0' && c <= '9') number = number * 10 + static_cast<std::uint64_t>(c - '0');
     const char* exponent = text.data() + e + (all[e + 1] == '+' ? 2 : 1);
-    std::from_chars(exponent, text.data() + size, out.exponent);
-    out.exponent -= precision;
-    std::string plain = out.text;
-    plain += 'e';
-    plain += std::to_string(out.exponent);
-    Float back = 0;
-    std::from_chars(plain.data(), plain.data() + plain.size(), back);
-    if (back == x) break;
+    std::from_chars(exponent, text.data() + size, nearest.exponent);
+    nearest.exponent -= precision;
+    nearest.text = std::to_string(number);
+    if (reads_back(nearest, x)) break;
+    const Digits above{std::to_string(number + 1), nearest.exponent};
+    if (reads_back(above, x)) return above;
   }
-  return out;
+  return nearest;
 }
 
 std::string fixed(const Digits& d, double x) {
