@@ -15,13 +15,16 @@ ALLOWED = {
     "base": set(),
     "scheme": {"base"},
     "config": {"base", "scheme"},
-    "oracle": {"base", "scheme", "config"},
+    "vllm": {"base", "scheme", "config"},
+    "hf": {"base", "scheme", "config"},
+    "oracle": {"base", "scheme", "config", "vllm"},
     "convert": {"base", "scheme"},
     "kernels": {"base", "scheme"},
     "io": {"base", "scheme"},
     "weights": {"base", "scheme", "config", "io"},
     "run": {"base", "scheme", "config", "io", "kernels"},
-    "api": {"base", "scheme", "config", "oracle", "convert", "kernels", "io", "weights", "run"},
+    "bind": {"base", "scheme", "config", "oracle", "convert", "kernels", "io", "weights", "run"},
+    "api": {"base", "scheme", "config", "vllm", "hf", "oracle", "convert", "kernels", "io", "weights", "run", "bind"},
 }
 
 # headers -> the files that may name them, as patterns under impl/

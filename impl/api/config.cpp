@@ -3,6 +3,7 @@
 
 #include "api/entry.h"
 #include "base/json.h"
+#include "hf/hf.h"
 
 namespace {
 

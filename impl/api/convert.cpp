@@ -2,8 +2,9 @@
 // written in place and sealed at the end, so a layer never exists twice.
 #include <string>
 
-#include "api/agree.h"
 #include "api/entry.h"
+#include "bind/agree.h"
+#include "bind/conversion.h"
 #include "convert/convert.h"
 
 using moe::api::Access;
@@ -21,9 +22,9 @@ struct Block {
 Result<Block> block_for(const moe_convert_options& options, std::uint64_t needed, moe_context* ctx, Owner& dst_owner) {
   auto owner = std::make_shared<Owner>();
   if (options.dst != nullptr) {
-    if (reinterpret_cast<std::uintptr_t>(options.dst) % moe::api::kBlockAlignment != 0)
+    if (reinterpret_cast<std::uintptr_t>(options.dst) % moe::bind::kBlockAlignment != 0)
       return fail(Code::invalid_argument, "dst",
-                  "dst: must be aligned to " + std::to_string(moe::api::kBlockAlignment) + " bytes");
+                  "dst: must be aligned to " + std::to_string(moe::bind::kBlockAlignment) + " bytes");
     if (options.dst_size < needed)
       return fail(Code::buffer_too_small, "dst_size",
                   "dst_size: " + std::to_string(needed) + " bytes needed, got " + std::to_string(options.dst_size),
@@ -42,26 +43,6 @@ Result<Block> block_for(const moe_convert_options& options, std::uint64_t needed
   own->owner = std::move(owner);
   const std::span<std::byte> bytes = own->buffer.bytes();
   return Block{bytes, "owned", std::move(own)};
-}
-
-moe::ConvertJob job_of(const moe::Selection& selection, const moe::PackedInfo& info,
-                       const moe_convert_options& options) {
-  const moe::Config& c = *selection.config;
-  moe::ConvertJob job;
-  job.layout = info.layout;
-  job.format = c.quantization.format;
-  job.w13_layout = c.w13_layout.value_or(moe::W13Layout::gate_up);
-  job.gated = moe::is_gated(c.activation);
-  job.group_size = c.group_size();
-  if (const auto& weights = c.quantization.weights) {
-    job.symmetric = weights->symmetric;
-    job.act_order = weights->actorder == moe::ActOrder::group;
-  }
-  if (!job.act_order && job.group_size > 0)
-    job.w2_first_group = c.parallel.tp_rank * c.intermediate_size_per_partition / job.group_size;
-  job.experts = info.experts;
-  job.max_temp_bytes = options.max_temp_bytes;
-  return job;
 }
 
 Check check_options(const moe_convert_options& options) {
@@ -92,31 +73,23 @@ moe_status moe_convert_weights(moe_context* ctx, const moe_selection* selection,
     MOE_CHECK(check_handle(weights, "weights"));
     MOE_CHECK(check_options(given));
     const moe::Selection& s = *selection->object;
-    MOE_CHECK(moe::api::check_built(s));
+    MOE_CHECK(moe::bind::check_built(s));
     moe::Control* control = moe::api::control_of(given.control);
     MOE_CHECK(moe::report(control, 0, 0));
     const bool releases = (given.flags & MOE_CONVERT_RELEASE_SOURCES) != 0;
     moe::WeightSet& set = weights->object->set;
     MOE_TRY(const Use use, Use::begin(*weights->object, releases ? Access::exclusive : Access::shared));
-    MOE_CHECK(moe::api::check_same_config(set.config().resolved, s.config->resolved, "weights"));
-    MOE_CHECK(set.check_complete());
-    moe::PackedInfo info = moe::api::packed_info(s);
-    info.correction_bias = set.correction_bias();
-    moe::ConvertJob job = job_of(s, info, given);
-    // The selection decides the layout, the set how its tensors are stored.
-    job.format = set.config().quantization.format;
-    job.w13_layout = set.config().w13_layout.value_or(moe::W13Layout::gate_up);
-    job.zero_points = set.config().quantization.zero_point_convention.value_or(moe::ZeroPoints::as_stored);
+    const moe::Parallel parallel = moe::parallel_of(object_of(ctx).get());
+    MOE_TRY(moe::bind::Conversion conversion,
+            moe::bind::conversion_of(s, set, given.max_temp_bytes, parallel, control));
+    moe::PackedInfo& info = conversion.info;
+    moe::ConvertJob& job = conversion.job;
     if (releases) {
       job.expert_done = [](void* user, std::int64_t expert) {
         static_cast<moe::WeightSet*>(user)->release_expert(expert);
       };
       job.expert_done_user = &set;
     }
-    const moe::Parallel parallel = moe::parallel_of(object_of(ctx).get());
-    MOE_TRY(job.layout, moe::layout_that_fits(job, set, parallel, control));
-    info.layout = job.layout;
-    info.layout_id = info.layout.id();
     MOE_TRY(const std::uint64_t needed, moe::packed_block_bytes(info));
     MOE_TRY(Block block, block_for(given, needed, ctx, dst_owner));
     const auto payload = block.bytes.subspan(moe::packed_payload_offset(info), info.layout.payload_bytes());

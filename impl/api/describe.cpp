@@ -4,8 +4,9 @@
 #include "api/entry.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "config/describe.h"
-#include "oracle/keys.h"
+#include "hf/hf.h"
+#include "vllm/describe.h"
+#include "vllm/keys.h"
 
 namespace {
 

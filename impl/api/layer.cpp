@@ -2,43 +2,16 @@
 #include <string>
 #include <vector>
 
-#include "api/agree.h"
 #include "api/apply_args.h"
 #include "api/correction_bias.h"
-#include "api/emulate.h"
 #include "api/entry.h"
-#include "api/kernel_here.h"
 #include "base/checked.h"
+#include "bind/agree.h"
+#include "bind/emulate.h"
+#include "bind/kernel_here.h"
 #include "kernels/kernel.h"
 
 namespace {
-
-std::string arch_word(moe::Arch arch) { return std::string(moe::kArchNames[static_cast<size_t>(arch)]); }
-
-// The kernel of the selection, if this build and this machine have it. Where the system refuses what it needs (the
-// tile registers of AMX), or the weights turned out to have groups that it does not take, the next one of the same
-// layout that runs here.
-Result<const moe::Kernel*> kernel_for(const moe::Selection& s, const moe::Layout& layout) {
-  const std::string name = s.candidates[*s.winner].kernel;
-  if (!s.kernel)
-    return fail(Code::unsupported, "selection",
-                "selection: this library has no kernel for " + s.backend_name() + " (" + name + ")");
-  const moe::Arch arch = moe::isa_arch(moe::kKernelIds[*s.kernel].isa);
-  if (arch != moe::Arch::automatic && arch != moe::native_arch())
-    return fail(Code::unsupported, "selection",
-                "selection: this host cannot run kernel " + name + ": it is one of " + arch_word(arch) +
-                    ", the host is " + arch_word(moe::native_arch()));
-  const moe::Kernel* kernel = moe::kernel_at(*s.kernel);
-  if (kernel == nullptr)
-    return fail(Code::unsupported, "selection", "selection: kernel " + name + " is not in this build");
-  MOE_TRY(const moe::api::Machine machine, moe::api::this_machine());
-  if (!machine.platform.runs(kernel->id->isa))
-    return fail(Code::unsupported, "selection",
-                "selection: this host cannot run kernel " + name + ": it needs " +
-                    std::string(moe::kIsaNames[static_cast<size_t>(kernel->id->isa)]));
-  if (const moe::Kernel* row = moe::api::kernel_here(*s.config, layout, machine, *s.kernel)) return row;
-  return fail(Code::unsupported, "selection", "selection: the system refuses kernel " + name + " its registers");
-}
 
 void log_other_kernel(moe_context* ctx, const moe::LayerSpec& spec) {
   if (ctx == nullptr || spec.kernel->id->name == spec.selected_kernel) return;
@@ -100,21 +73,21 @@ moe_status moe_layer_create(moe_context* ctx, const moe_selection* selection, co
     map.shape = {s.config->num_weight_experts(), 0};
     moe::api::expect_bias(bias, *s.config);
     MOE_CHECK(moe::api::check_tensors(rows));
-    MOE_CHECK(moe::api::check_built(s));
+    MOE_CHECK(moe::bind::check_built(s));
     moe::LayerSpec spec;
     spec.packed = packed->object;
     spec.selected_kernel = s.candidates[*s.winner].kernel;
     const std::shared_ptr<moe::Context> context = object_of(ctx);
-    if (moe::api::is_emulation(s)) {
-      MOE_TRY(const moe::api::Machine machine, moe::api::this_machine());
-      MOE_TRY(const moe::api::Emulated emulated, moe::api::emulate(packed->object, s, context, machine));
+    if (moe::bind::is_emulation(s)) {
+      MOE_TRY(const moe::bind::Machine machine, moe::bind::this_machine());
+      MOE_TRY(const moe::bind::Emulated emulated, moe::bind::emulate(packed->object, s, context, machine));
       spec.packed = emulated.weights;
       spec.panels = emulated.panels;
       spec.kernel = emulated.kernel;
       spec.selected_kernel = emulated.kernel->id->name;
     } else {
-      MOE_CHECK(moe::api::check_same_packed(*packed->object, s));
-      MOE_TRY(spec.kernel, kernel_for(s, packed->object->info.layout));
+      MOE_CHECK(moe::bind::check_same_packed(*packed->object, s));
+      MOE_TRY(spec.kernel, moe::bind::kernel_for(s, packed->object->info.layout));
     }
     if (given.expert_map != nullptr) {
       MOE_TRY(spec.expert_map, map_values(map.view, s.layout.experts));

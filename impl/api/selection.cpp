@@ -1,8 +1,8 @@
 // Backend selection: moe_select_backend, moe_selection_*.
 #include <string>
 
-#include "api/agree.h"
 #include "api/entry.h"
+#include "bind/agree.h"
 
 namespace {
 
@@ -95,10 +95,10 @@ moe_status moe_selection_packed_size(const moe_selection* selection, uint64_t* b
     clear(alignment);
     MOE_CHECK(not_null({{"selection", selection}, {"bytes", bytes}, {"alignment", alignment}}));
     MOE_CHECK(check_handle(selection, "selection"));
-    MOE_CHECK(moe::api::check_built(*selection->object));
-    MOE_TRY(const std::uint64_t n, moe::packed_block_bytes(moe::api::packed_info(*selection->object)));
+    MOE_CHECK(moe::bind::check_built(*selection->object));
+    MOE_TRY(const std::uint64_t n, moe::packed_block_bytes(moe::bind::packed_info(*selection->object)));
     *bytes = n;
-    *alignment = moe::api::kBlockAlignment;
+    *alignment = moe::bind::kBlockAlignment;
     return ok();
   });
 }

@@ -157,7 +157,7 @@ std::string platform_to_json(const Platform& platform);
 // The platform a selection is made for when no handle is given: the config's member, else detection.
 Result<Platform> effective_platform(const Config& config);
 
-// --- hf.cpp: checkpoints' own documents (checkpoints.md 2-6) -----------------------------------------
+// --- hf_quantization.cpp: checkpoints' own quantization objects (checkpoints.md 3) ---------------------
 // hf_quantization_config -> Quantization, nullopt for a layer that is not quantized.
 // Pointers begin with "/hf_quantization_config".
 struct HfQuantization {
@@ -166,12 +166,6 @@ struct HfQuantization {
 };
 Result<std::optional<HfQuantization>> resolve_hf_quantization(const json::Value& object, std::string_view module,
                                                               const std::vector<std::string>& projections);
-// config.json (+ options of moe_config_create_from_hf) -> the document for config_from_document.
-Result<json::Value> document_from_hf(const json::Value& hf, const json::Value& options);
-// moe_config_create_from_hf. options_text may be empty. Faults of the options have the subject prefix "options:".
-Result<Config> config_from_hf(std::string_view hf_text, std::string_view options_text);
-// moe_describe("checkpoint", query): both forms of describe.md 10, the answer as JSON text.
-Result<std::string> describe_checkpoint(const json::Value& query);
 
 // --- re.cpp: patterns of "re:" targets, linear time ----------------------------------------------------
 // Match anchored at the start, as Python's re.match. Code::unsupported for constructs outside the subset.

@@ -7,7 +7,7 @@
 #include <charconv>
 #include <map>
 
-#include "config/hf.h"
+#include "config/foreign.h"
 #include "config/quantization.h"
 #include "config/sections.h"
 

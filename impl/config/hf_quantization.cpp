@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "config/hf.h"
+#include "config/foreign.h"
 #include "config/quantization.h"
 #include "config/sections.h"
 

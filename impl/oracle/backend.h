@@ -19,10 +19,10 @@
 
 #include "base/enum_set.h"
 #include "base/text.h"
-#include "oracle/keys.h"
 #include "oracle/query.h"
 #include "oracle/selection.h"
 #include "scheme/kernel_ids.h"
+#include "vllm/keys.h"
 
 namespace moe {
 

@@ -6,8 +6,8 @@
 
 #include "base/text.h"
 #include "config/fields.h"
-#include "oracle/members.h"
 #include "scheme/activation.h"
+#include "vllm/members.h"
 
 namespace moe {
 namespace {

@@ -15,9 +15,9 @@
 #include "base/platform.h"
 #include "base/result.h"
 #include "config/config.h"
-#include "oracle/keys.h"
 #include "scheme/layout.h"
 #include "scheme/scheme.h"
+#include "vllm/keys.h"
 
 namespace moe {
 

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <array>
 
-#include "config/describe.h"
 #include "oracle/query.h"
 #include "oracle/selection.h"
-#include "scheme/quant_config_builders.h"
+#include "vllm/describe.h"
+#include "vllm/quant_config_builders.h"
 
 namespace moe {
 namespace {

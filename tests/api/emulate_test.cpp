@@ -9,8 +9,8 @@
 #include <cstring>
 #include <thread>
 
-#include "api/emulate.h"
 #include "api/handle.h"
+#include "bind/emulate.h"
 #include "io/packed.h"
 #include "support/sanitizers.h"
 #include "support/wna16_targets.h"
@@ -113,7 +113,7 @@ Wna16Model emulated(Wna16Model m, const char* layout) {
 
 // On a machine with everything this build has rows for: the first row takes groups of 64 and no others.
 TEST(Emulate, TheKernelTakesTheLayoutThatTheWeightsNeed) {
-  api::Machine machine{{}, [](const Kernel&) { return true; }};
+  bind::Machine machine{{}, [](const Kernel&) { return true; }};
   machine.platform.arch = native_arch();
   machine.platform.features.set();
   for (const Case& c : kCases) {
@@ -125,7 +125,7 @@ TEST(Emulate, TheKernelTakesTheLayoutThatTheWeightsNeed) {
     const ConfigPtr config = make_config(emulated(m, c.layout).config_text());
     const SelectionPtr selection = make_selection(config.get());
     ASSERT_TRUE(selection);
-    const auto e = api::emulate(there.packed->object, *selection->object, nullptr, machine);
+    const auto e = bind::emulate(there.packed->object, *selection->object, nullptr, machine);
     ASSERT_TRUE(e) << e.error().message;
     const Layout& used = e->panels ? e->panels->layout() : e->weights->info.layout;
     EXPECT_EQ(used.w13.group, uneven ? 32 : 64);

@@ -1,6 +1,6 @@
 // Selection, layers and emulation agree on the kernel: every scheme, group size, activation, order of columns and input
 // type on every instruction set that kernels have, described; and on those of this machine through the ABI.
-#include "api/kernel_here.h"
+#include "bind/kernel_here.h"
 
 #include <gtest/gtest.h>
 
@@ -59,8 +59,8 @@ void agree(const std::shared_ptr<const Config>& config, const Platform& platform
   const auto found = picked(s->layout);
   ASSERT_TRUE(found) << chosen.name << " " << s->layout_id;
   EXPECT_EQ(kKernelIds[*found].name, chosen.name) << s->layout_id;
-  const api::Machine here{platform, [](const Kernel&) { return true; }};
-  const Kernel* row = api::kernel_here(*config, s->layout, here);
+  const bind::Machine here{platform, [](const Kernel&) { return true; }};
+  const Kernel* row = bind::kernel_here(*config, s->layout, here);
   if (const Arch arch = isa_arch(chosen.isa); arch == Arch::automatic || arch == native_arch()) {
     ASSERT_NE(row, nullptr);
     EXPECT_EQ(row->id->name, chosen.name) << s->layout_id;

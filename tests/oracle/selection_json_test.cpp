@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "config/describe.h"
 #include "oracle/selection.h"
 #include "support/vectors.h"
+#include "vllm/describe.h"
 
 namespace moe::test::selection_json_test {
 namespace {

@@ -1,0 +1,27 @@
+// What two sides of a call must agree on: the selection with the weights to convert, the packed weights
+// with the selection they are bound to.
+#pragma once
+
+#include "base/result.h"
+#include "config/config.h"
+#include "io/packed.h"
+#include "oracle/selection.h"
+
+namespace moe::bind {
+
+constexpr std::size_t kBlockAlignment = 64;  // of a packed block
+
+// no_backend (with all candidates) for a selection without a winner, unsupported for a backend whose
+// layout this build cannot write.
+Check check_winner(const Selection& selection);
+Check check_built(const Selection& selection);
+
+// The header of the packed weights that this selection leads to.
+PackedInfo packed_info(const Selection& selection);
+
+// config_mismatch with the pointer of the first member that differs. Members that change neither the
+// bytes nor their meaning (backend wish, platform, policy, dtypes, routing, ...) may differ.
+Check check_same_config(const json::Value& theirs, const json::Value& selections, const char* side);
+Check check_same_packed(const Packed& packed, const Selection& selection);
+
+}  // namespace moe::bind

@@ -1,0 +1,43 @@
+// See conversion.h.
+#include "bind/conversion.h"
+
+#include "bind/agree.h"
+
+namespace moe::bind {
+namespace {
+
+ConvertJob job_of(const Selection& selection, const WeightSet& set) {
+  const Config &c = *selection.config, &stored = set.config();
+  ConvertJob job;
+  job.layout = selection.layout;
+  job.format = stored.quantization.format;
+  job.w13_layout = stored.w13_layout.value_or(W13Layout::gate_up);
+  job.zero_points = stored.quantization.zero_point_convention.value_or(ZeroPoints::as_stored);
+  job.gated = is_gated(c.activation);
+  job.group_size = c.group_size();
+  if (const auto& weights = c.quantization.weights) {
+    job.symmetric = weights->symmetric;
+    job.act_order = weights->actorder == ActOrder::group;
+  }
+  if (!job.act_order && job.group_size > 0)
+    job.w2_first_group = c.parallel.tp_rank * c.intermediate_size_per_partition / job.group_size;
+  return job;
+}
+
+}  // namespace
+
+Result<Conversion> conversion_of(const Selection& selection, const WeightSet& set, std::uint64_t max_temp_bytes,
+                                 const Parallel& parallel, Control* control) {
+  MOE_CHECK(check_same_config(set.config().resolved, selection.config->resolved, "weights"));
+  MOE_CHECK(set.check_complete());
+  Conversion c{.info = packed_info(selection), .job = job_of(selection, set)};
+  c.info.correction_bias = set.correction_bias();
+  c.job.experts = c.info.experts;
+  c.job.max_temp_bytes = max_temp_bytes;
+  MOE_TRY(c.job.layout, layout_that_fits(c.job, set, parallel, control));
+  c.info.layout = c.job.layout;
+  c.info.layout_id = c.info.layout.id();
+  return c;
+}
+
+}  // namespace moe::bind

@@ -1,0 +1,150 @@
+// moe_describe("checkpoint"): what a quantization object means for a layer, or what a whole config.json
+// means, with the tensors to expect on disk (describe.md 10).
+#include <algorithm>
+#include <array>
+
+#include "base/text.h"
+#include "hf/hf.h"
+#include "scheme/checkpoint.h"
+
+namespace moe {
+namespace {
+
+using fields::Members;
+
+constexpr std::string_view kQuantization = "hf_quantization_config", kConfig = "config", kConfigToo = "hf_config",
+                           kOptionsMember = "options";
+constexpr std::array<std::string_view, 3> kResolveMembers = {"name", "projection_names", kQuantization};
+constexpr std::array<std::string_view, 3> kModelMembers = {kConfig, kConfigToo, kOptionsMember};
+constexpr std::size_t kMaxName = 512, kMaxProjection = 64;
+
+// --- form (a): {name, projection_names, hf_quantization_config} -----------------------------------------
+
+Result<std::vector<std::string>> projection_names(const Members& query) {
+  std::vector<std::string> names = {"gate_proj", "up_proj", "down_proj"};
+  const json::Value* v = query.get("projection_names");
+  if (v == nullptr) return names;
+  const std::string pointer = query.at("projection_names");
+  if (v->array() == nullptr || v->array()->size() != names.size())
+    return fields::unexpected(pointer, *v, "the names of gate, up and down");
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const json::Value& entry = (*v->array())[i];
+    const std::string* s = entry.string();
+    const std::string at = pointer + "/" + std::to_string(i);
+    if (s == nullptr || s->empty() || character_count(*s) > kMaxProjection)
+      return fields::unexpected(at, entry, "a string of 1 to 64 characters");
+    names[i] = *s;
+    if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), *s) !=
+        names.begin() + static_cast<std::ptrdiff_t>(i))
+      return fields::unexpected(at, entry, "a name that is not listed before");
+  }
+  return names;
+}
+
+Result<std::string> describe_quantization(const json::Value& query_value) {
+  MOE_TRY(const Members query, Members::open(&query_value, "", kResolveMembers));
+  MOE_TRY(const auto name, query.text("name", kMaxName));
+  MOE_TRY(const auto projections, projection_names(query));
+  MOE_TRY(const auto hf, resolve_hf_quantization(*query.get(kQuantization), name.value_or(""), projections));
+  json::Value resolved;
+  if (hf) {
+    Quantization q = hf->quantization;
+    q.hf.reset();
+    resolved = hf::quantization_value(q);
+    resolved.set("suffixes", json::Array(hf->suffixes.begin(), hf->suffixes.end()));
+  }
+  return json::write(json::Object{{"resolved", std::move(resolved)}});
+}
+
+// --- form (b): {config, options} ----------------------------------------------------------------------
+
+// Faults of the options are pointers into the query here.
+Error in_query(Error e) {
+  if (!e.subject.starts_with(hf::kOptions)) return e;
+  const std::string pointer = fields::child("", kOptionsMember).append(e.subject, hf::kOptions.size());
+  return hf::moved(std::move(e), pointer);
+}
+
+// The experts whose tensors this rank reads: copies of redundant experts come from the logical one.
+std::vector<std::int64_t> experts_on_disk(const Config& c) {
+  std::vector<std::int64_t> experts = local_experts(c);
+  for (std::int64_t& e : experts)
+    if (e >= c.num_experts) e = (e - c.num_experts) % c.num_experts;
+  std::sort(experts.begin(), experts.end());
+  experts.erase(std::unique(experts.begin(), experts.end()), experts.end());
+  return experts;
+}
+
+json::Value tensor_entry(const Config& c, const ExpertModule& module, std::int64_t expert, Projection p,
+                         const CheckpointTensor& row) {
+  const int num_bits = c.quantization.weights ? c.quantization.weights->num_bits : dtype_bits(c.in_dtype);
+  MatrixSize size = projection_size(p, c.hidden_dim, c.intermediate_size, c.group_size(), num_bits);
+  size.one_scale = c.quantization.has_one_scale();
+  const auto role = role_of(p, row.kind);
+  const Half half = half_of(p, module.gated);
+  const TensorShape shape = row.shape(size);
+  const char* whole = p == Projection::down ? "w2" : "w13";
+  return json::Object{{"name", tensor_name(module, expert, p, row)},
+                      {"role", role ? json::Value(role_name(*role)) : json::Value()},
+                      {"expert", expert},
+                      {"shard", half == Half::w1   ? "w1"
+                                : half == Half::w3 ? "w3"
+                                                   : whole},
+                      {"dtype", dtype_name(row.follows_model_dtype() ? c.in_dtype : row.dtypes[0])},
+                      {"shape", json::Array(shape.span().begin(), shape.span().end())}};
+}
+
+json::Value expected_tensors(const Config& c) {
+  ExpertModule module;
+  module.prefix = c.name;
+  for (std::size_t i = 0; i < module.projections.size(); ++i) module.projections[i] = c.projection_names[i];
+  module.num_experts = c.num_experts;
+  module.format = c.quantization.format;
+  module.gated = is_gated(c.activation);
+  module.has_bias = c.has_bias;
+  const Extras extras = extras_of(c.quantization, c.has_bias);
+  json::Array tensors;
+  for (const std::int64_t expert : experts_on_disk(c))
+    for (const Projection p : {Projection::gate, Projection::up, Projection::down}) {
+      if (p == Projection::gate && !module.gated) continue;
+      for (const CheckpointTensor& row : checkpoint_tensors(module.format))
+        if (row.need(extras) != Need::absent) tensors.push_back(tensor_entry(c, module, expert, p, row));
+    }
+  return tensors;
+}
+
+Result<std::string> describe_model(const json::Value& query_value, const json::Value& hf_config) {
+  MOE_TRY(const Members query, Members::open(&query_value, "", kModelMembers));
+  const json::Value none = json::Object{};
+  const json::Value& options = query.has(kOptionsMember) ? *query.get(kOptionsMember) : none;
+  auto built = hf::build_document(hf_config, options);
+  if (!built) return in_query(std::move(built.error()));
+  const auto config = config_from_document(built->document);
+  if (!config) return in_query(built->relocate(config.error()));
+  if (!is_checkpoint_readable(config->quantization)) {
+    Error e = fail(Code::unsupported, "/quantization",
+                   "/quantization: tensors of format " +
+                       std::string(kFormatNames[static_cast<std::size_t>(config->quantization.format)]) +
+                       " with these arguments are not read yet");
+    e = built->relocate(std::move(e));
+    return in_query(e.subject == "/quantization" ? hf::moved(std::move(e), "/quantization_config") : std::move(e));
+  }
+  return json::write(json::Object{{"config", built->document}, {"tensors", expected_tensors(*config)}});
+}
+
+}  // namespace
+
+Result<std::string> describe_checkpoint(const json::Value& query) {
+  int given = 0;
+  for (const std::string_view form : {kQuantization, kConfig, kConfigToo}) given += query.find(form) != nullptr ? 1 : 0;
+  if (given != 1)
+    return fields::fault("", "found " + std::to_string(given) + " of " + std::string(kQuantization) + " and " +
+                                 std::string(kConfig) + ", expected one of them");
+  if (query.find(kQuantization) != nullptr) return describe_quantization(query);
+  const std::string_view member = query.find(kConfig) != nullptr ? kConfig : kConfigToo;
+  const json::Value& hf_config = *query.find(member);
+  if (hf_config.object() == nullptr) return fields::unexpected(fields::child("", member), hf_config, "an object");
+  return describe_model(query, hf_config);
+}
+
+}  // namespace moe

@@ -1,0 +1,221 @@
+// config.json and the options of moe_config_create_from_hf -> a document of moe_config_create.
+//
+//   architecture row -> + parallel options -> + overrides (they win) -> + quantization in the strict form
+//
+// Every member remembers where it came from, so that a fault found by config_from_document is reported
+// in the file, or with the prefix "options:", in the options.
+#include <algorithm>
+#include <array>
+
+#include "config/sections.h"
+#include "hf/hf.h"
+
+namespace moe::hf {
+namespace {
+
+using fields::Members;
+
+constexpr std::array<std::string_view, 8> kOptionNames = {
+    "layer_index", "module", "quantization_config", "overrides", "tp_size", "tp_rank", "ep_size", "ep_rank"};
+constexpr std::size_t kMaxModule = 512;
+constexpr std::size_t kMaxHfBytes = std::size_t{16} << 20;
+
+// Names of one setting: an override of one takes the place of the others.
+constexpr std::array<std::array<std::string_view, 3>, 4> kSameSetting = {{
+    {"top_k", "experts_per_token", "num_experts_per_tok"},
+    {"hidden_dim", "hidden_size", ""},
+    {"intermediate_size", "moe_intermediate_size", "intermediate_size_per_partition"},
+    {"quantization", "hf_quantization_config", ""},
+}};
+
+bool is_below(std::string_view pointer, std::string_view ancestor) {
+  return pointer.starts_with(ancestor) && (pointer.size() == ancestor.size() || pointer[ancestor.size()] == '/');
+}
+
+// tp_* and ep_* (checkpoints.md 11): expert parallelism is tp_* of the document with its switch on.
+Check put_parallel(const Members& options, Built& b) {
+  constexpr fields::Range kSizes = {1, 65536}, kRanks = {0, 65535};
+  MOE_TRY(const auto tp_size, options.integer("tp_size", kSizes));
+  MOE_TRY(const auto tp_rank, options.integer("tp_rank", kRanks));
+  MOE_TRY(const auto ep_size, options.integer("ep_size", kSizes));
+  MOE_TRY(const std::int64_t ep_rank, options.integer("ep_rank", kRanks, 0));
+  const auto put = [&](std::string_view member, json::Value value, std::string_view option) {
+    b.put("parallel", member, std::move(value), options.at(option));
+  };
+  if (ep_rank >= ep_size.value_or(1))
+    return fields::fault(options.at("ep_rank"), "found " + std::to_string(ep_rank) + ", expected less than ep_size, " +
+                                                    std::to_string(ep_size.value_or(1)));
+  if (ep_size.value_or(1) > 1) {
+    if (tp_size.value_or(1) > 1 || tp_rank.value_or(0) > 0)
+      return fields::fault(options.at("ep_size"), "found " + std::to_string(*ep_size) +
+                                                      ", but tensor parallelism is asked for too; use overrides");
+    put("tp_size", *ep_size, "ep_size");
+    put("tp_rank", ep_rank, "ep_rank");
+    put("enable_expert_parallel", true, "ep_size");
+    return ok();
+  }
+  if (tp_size) put("tp_size", *tp_size, "tp_size");
+  if (tp_rank) put("tp_rank", *tp_rank, "tp_rank");
+  return ok();
+}
+
+void erase_member(json::Value& object, std::string_view key) {
+  if (json::Object* members = object.object())
+    std::erase_if(*members, [&](const json::Member& m) { return m.first == key; });
+}
+
+void note_origins(const json::Value& value, const std::string& document, const std::string& source, Built& b) {
+  b.origins.push_back({document, source, true});
+  if (value.object() == nullptr) return;
+  for (const auto& [key, member] : *value.object()) {
+    note_origins(member, fields::child(document, key), fields::child(source, key), b);
+  }
+}
+
+Check apply_overrides(const Members& options, Built& b) {
+  const json::Value* overrides = options.get("overrides");
+  if (overrides == nullptr) return ok();
+  const std::string pointer = options.at("overrides");
+  if (overrides->object() == nullptr) return fields::unexpected(pointer, *overrides, "an object");
+  for (const auto& [key, value] : *overrides->object()) {
+    for (const auto& names : kSameSetting) {
+      if (std::find(names.begin(), names.end(), key) == names.end()) continue;
+      for (const std::string_view name : names) erase_member(b.document, name);
+    }
+    note_origins(value, fields::child("", key), fields::child(pointer, key), b);
+  }
+  json::Value patch = *overrides;
+  json::merge_patch(b.document, patch);
+  return ok();
+}
+
+// A wrong value is refused with the other overrides.
+Policy compat_of(const Members& options) {
+  const json::Value* overrides = options.get("overrides");
+  const json::Value* compat = overrides == nullptr ? nullptr : overrides->find("bit_compat");
+  return compat != nullptr && compat->string() != nullptr && *compat->string() == "vllm" ? Policy::vllm
+                                                                                         : Policy::libmoe;
+}
+
+// null counts: it says that the layer is not quantized.
+bool overrides_quantization(const Members& options) {
+  const json::Value* overrides = options.get("overrides");
+  return overrides != nullptr &&
+         (overrides->find("quantization") != nullptr || overrides->find("hf_quantization_config") != nullptr);
+}
+
+struct QuantizationSource {
+  const json::Value* value = nullptr;
+  std::string pointer;
+};
+
+QuantizationSource quantization_source(const ModelFile& file, const Members& options) {
+  constexpr std::string_view kKey = "quantization_config";
+  if (options.has(kKey)) return {options.get(kKey), options.at(kKey)};
+  const Foreign& holder = file.root().has(kKey) ? file.root() : file.holder(kKey);
+  return {holder.get(kKey), holder.at(kKey)};
+}
+
+// The strict form: what the canonical document shows, without its nulls.
+json::Value without_nulls(json::Value value) {
+  if (json::Object* members = value.object()) {
+    std::erase_if(*members, [](const json::Member& m) { return m.second.is_null(); });
+    for (auto& [key, member] : *members) member = without_nulls(std::move(member));
+  }
+  return value;
+}
+
+// After the overrides, which may have renamed the layer whose quantization is asked for.
+Check put_quantization(const QuantizationSource& source, Built& b) {
+  if (source.value == nullptr) return ok();
+  const json::Value *name = b.document.find("name"), *given = b.document.find("projection_names");
+  std::vector<std::string> projections;
+  if (given != nullptr && given->array() != nullptr)
+    for (const json::Value& p : *given->array())
+      if (p.string() != nullptr) projections.push_back(*p.string());
+  // Names of a wrong kind or length can only be overrides; config_from_document refuses them.
+  if (name == nullptr || name->string() == nullptr || name->string()->size() > 4 * kMaxModule ||
+      projections.size() != 3)
+    return ok();
+  auto resolved = resolve_hf_quantization(*source.value, *name->string(), projections);
+  if (!resolved) {
+    constexpr std::string_view kBase = "/hf_quantization_config";
+    const std::string rest = resolved.error().subject.substr(kBase.size());
+    return moved(std::move(resolved.error()), source.pointer + rest);
+  }
+  if (!*resolved) return ok();
+  (*resolved)->quantization.hf.reset();
+  b.document.set("quantization", without_nulls(quantization_value((*resolved)->quantization)));
+  b.origins.push_back({"/quantization", source.pointer, false});
+  return ok();
+}
+
+}  // namespace
+
+Error moved(Error e, const std::string& pointer) {
+  if (!e.subject.empty() && e.message.starts_with(e.subject)) e.message.replace(0, e.subject.size(), pointer);
+  e.subject = pointer;
+  return e;
+}
+
+void Built::put(std::string_view key, json::Value value, std::string source) {
+  document.set(std::string(key), std::move(value));
+  if (!source.empty()) origins.push_back({fields::child("", key), std::move(source), false});
+}
+
+void Built::put(std::string_view key, std::string_view member, json::Value value, std::string source) {
+  if (document.find(key) == nullptr) document.set(std::string(key), json::Object{});
+  document.find(key)->set(std::string(member), std::move(value));
+  if (!source.empty()) origins.push_back({fields::child(fields::child("", key), member), std::move(source), false});
+}
+
+Error Built::relocate(Error e) const {
+  const Origin* best = nullptr;  // the longest, and of equals the last: overrides come after what they replace
+  for (const Origin& o : origins)
+    if (is_below(e.subject, o.document) && (best == nullptr || o.document.size() >= best->document.size())) best = &o;
+  if (best == nullptr) return e;
+  std::string pointer = best->source;
+  if (best->same_below) pointer += e.subject.substr(best->document.size());
+  return moved(std::move(e), pointer);
+}
+
+Result<Built> build_document(const json::Value& hf, const json::Value& options_value) {
+  MOE_TRY(const Members options, Members::open(&options_value, std::string(kOptions), kOptionNames));
+  MOE_TRY(const auto layer, options.integer("layer_index", {0, 1 << 24}));
+  MOE_TRY(const auto module, options.text("module", kMaxModule));
+  MOE_TRY(const ModelFile file, ModelFile::open(hf));
+  MOE_TRY(Built b, describe_layer(file, layer, options.at("layer_index"), compat_of(options)));
+  if (module) b.put("name", *module, options.at("module"));
+  MOE_CHECK(put_parallel(options, b));
+  MOE_CHECK(apply_overrides(options, b));
+  if (!overrides_quantization(options)) MOE_CHECK(put_quantization(quantization_source(file, options), b));
+  return b;
+}
+
+}  // namespace moe::hf
+
+namespace moe {
+
+Result<json::Value> document_from_hf(const json::Value& hf, const json::Value& options) {
+  MOE_TRY(hf::Built built, hf::build_document(hf, options));
+  return std::move(built.document);
+}
+
+Result<Config> config_from_hf(std::string_view hf_text, std::string_view options_text) {
+  MOE_TRY(const json::Value hf_value, json::parse(hf_text, {.max_bytes = hf::kMaxHfBytes}));
+  json::Value options = json::Object{};
+  if (!options_text.empty()) {
+    auto parsed = json::parse(options_text);
+    if (!parsed) {
+      parsed.error().subject = hf::kOptions;
+      return std::move(parsed.error());
+    }
+    options = *std::move(parsed);
+  }
+  MOE_TRY(hf::Built built, hf::build_document(hf_value, options));
+  auto config = config_from_document(std::move(built.document));
+  if (!config) return built.relocate(std::move(config.error()));
+  return config;
+}
+
+}  // namespace moe

@@ -1,0 +1,75 @@
+// Models' own config.json (checkpoints.md 2-6): one layer of it as a document of ours.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "config/config.h"
+#include "config/foreign.h"
+
+namespace moe {
+
+// config.json (+ options of moe_config_create_from_hf) -> the document for config_from_document.
+Result<json::Value> document_from_hf(const json::Value& hf, const json::Value& options);
+// moe_config_create_from_hf. options_text may be empty. Faults of the options have the subject prefix "options:".
+Result<Config> config_from_hf(std::string_view hf_text, std::string_view options_text);
+// moe_describe("checkpoint", query): both forms of describe.md 10, the answer as JSON text.
+Result<std::string> describe_checkpoint(const json::Value& query);
+
+}  // namespace moe
+
+namespace moe::hf {
+
+// --- models.cpp ---------------------------------------------------------------------------------------------------
+
+// A config.json; multimodal ones keep the members of the language model inside text_config.
+class ModelFile {
+ public:
+  static Result<ModelFile> open(const json::Value& document);
+
+  const Foreign& root() const { return root_; }
+  // Where the member is: text_config if it has it, else the root.
+  const Foreign& holder(std::string_view key) const { return text_ && text_->has(key) ? *text_ : root_; }
+
+ private:
+  ModelFile(Foreign root, std::optional<Foreign> text) : root_(std::move(root)), text_(std::move(text)) {}
+
+  Foreign root_;
+  std::optional<Foreign> text_;
+};
+
+// A document for config_from_document, and where its members come from: faults are reported there.
+struct Origin {
+  std::string document, source;  // pointers
+  bool same_below;               // the source has the same structure from here on
+};
+struct Built {
+  json::Value document = json::Object{};
+  std::vector<Origin> origins;
+
+  // Sets /key or /key/member; `source` "" when it is fixed by the architecture.
+  void put(std::string_view key, json::Value value, std::string source);
+  void put(std::string_view key, std::string_view member, json::Value value, std::string source);
+  // A fault of config_from_document, moved to the origin of the member.
+  Error relocate(Error e) const;
+};
+
+// The subject prefix of faults of the options.
+constexpr std::string_view kOptions = "options:";
+
+// Name, projections, sizes, activation, dtype and routing of the layer with this index, default the
+// first with experts. `layer_pointer`: where the index was given. `compat`: whose routing it is where vLLM's class and
+// transformers' differ.
+Result<Built> describe_layer(const ModelFile& file, std::optional<std::int64_t> layer, const std::string& layer_pointer,
+                             Policy compat);
+
+// --- document.cpp -------------------------------------------------------------------------------------------------
+Result<Built> build_document(const json::Value& hf, const json::Value& options);
+
+}  // namespace moe::hf

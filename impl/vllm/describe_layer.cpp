@@ -1,0 +1,148 @@
+// moe_describe("parallel_config"), ("routing_method") and ("activation"): facts of a layer that follow from a few
+// members of its configuration (describe.md 5, 6, 9).
+#include <array>
+
+#include "config/sections.h"
+#include "scheme/activation.h"
+#include "vllm/describe.h"
+
+namespace moe {
+namespace {
+
+using fields::Members;
+
+json::Value real_value(const std::optional<double>& d) { return d ? json::Value(*d) : json::Value(); }
+
+// --- parallel_config ------------------------------------------------------------------------------------
+
+Result<ParallelConfig> read_parallel_query(const Members& query) {
+  ParallelSizes s;
+  for (const ParallelGroup& g : kParallelGroups) {
+    MOE_TRY(s.*g.size, query.integer(g.size_name, {1, 65536}, 1));
+    MOE_TRY(s.*g.rank, query.integer(g.rank_name, {0, 65535}, 0));
+    if (s.*g.size > 1 && s.*g.rank >= s.*g.size)  // the rank of a group of one counts as 0
+      return fields::fault(query.at(g.rank_name), "found " + std::to_string(s.*g.rank) + ", expected less than " +
+                                                      std::string(g.size_name) + " = " + std::to_string(s.*g.size));
+  }
+  MOE_TRY(s.sp_size, query.integer("sp_size", {1, 65536}, 1));
+  MOE_TRY(s.enable_expert_parallel, query.boolean("enable_expert_parallel", false));
+  ParallelConfig p = make_parallel(s);
+  MOE_TRY(p.enable_eplb, query.boolean("enable_eplb", false));
+  MOE_TRY(const std::optional<std::size_t> all2all, query.word("all2all_backend", kAll2AllNames));
+  if (all2all) p.all2all_backend = kAll2AllNames[*all2all];
+  return p;
+}
+
+// True where all-to-all kernels are in use and run one of these backends.
+struct All2AllPredicate {
+  std::string_view name, backend, or_backend;
+};
+constexpr std::array<All2AllPredicate, 11> kAll2AllPredicates = {{
+    {"use_deepep_ht_kernels", "deepep_high_throughput", ""},
+    {"use_deepep_ll_kernels", "deepep_low_latency", ""},
+    {"use_fi_all2allv_kernels", "flashinfer_all2allv", ""},
+    {"use_naive_all2all_kernels", "naive", "allgather_reducescatter"},
+    {"use_mori_kernels", "mori", ""},
+    {"use_batched_activation_format", "deepep_low_latency", "nixl_ep"},
+    {"use_fi_nvl_two_sided_kernels", "flashinfer_nvlink_two_sided", "flashinfer_all2allv"},
+    {"use_fi_nvl_one_sided_kernels", "flashinfer_nvlink_one_sided", ""},
+    {"use_ag_rs_all2all_kernels", "allgather_reducescatter", ""},
+    {"use_nixl_ep_kernels", "nixl_ep", ""},
+    {"needs_round_robin_routing_tables", "deepep_low_latency", "nixl_ep"},
+}};
+
+// --- routing_method -------------------------------------------------------------------------------------
+
+// The "2026-04" column of config.md 6.
+RoutingMethod april_routing_method(Scoring scoring, std::int64_t top_k, bool renormalize, std::int64_t groups,
+                                   bool has_bias) {
+  if (has_bias)
+    return scoring == Scoring::sigmoid && groups > 0 ? RoutingMethod::deepseek_v3 : RoutingMethod::unspecified;
+  if (scoring == Scoring::softmax) return renormalize ? RoutingMethod::renormalize : RoutingMethod::default_;
+  return scoring == Scoring::sigmoid && top_k == 1 ? RoutingMethod::llama4 : RoutingMethod::unspecified;
+}
+
+Result<std::string> routing_numbers(const json::Value& query_value) {
+  static constexpr std::array<std::string_view, 1> kMembers = {"names"};
+  MOE_TRY(const Members query, Members::open(&query_value, "", kMembers));
+  MOE_TRY(const bool names, query.boolean("names", false));
+  if (!names) return fields::unexpected("/names", *query.get("names"), "true");
+  json::Object numbers;
+  for (const RoutingMethodName& row : routing_method_names())
+    numbers.emplace_back(row.name, static_cast<std::int64_t>(row.method));
+  return json::write(json::Object{{"numbers", std::move(numbers)}});
+}
+
+// Absent and null: no groups.
+Result<std::int64_t> read_groups(const Members& query) {
+  const json::Value* v = query.get("num_expert_group");
+  if (v == nullptr || v->is_null()) return std::int64_t{0};
+  return query.integer("num_expert_group", {0, 65536}, 0);
+}
+
+}  // namespace
+
+Result<std::string> describe_parallel_config(const json::Value& query_value) {
+  static constexpr std::array<std::string_view, 10> kMembers = {
+      "tp_size",         "tp_rank",    "pcp_size", "pcp_rank",
+      "dp_size",         "dp_rank",    "sp_size",  "enable_expert_parallel",
+      "all2all_backend", "enable_eplb"};
+  MOE_TRY(const Members query, Members::open(&query_value, "", kMembers));
+  MOE_TRY(const ParallelConfig p, read_parallel_query(query));
+  const bool all2all = p.dp_size > 1 && p.use_ep;
+  json::Value answer = parallel_members(p);
+  answer.set("is_sequence_parallel", p.sp_size > 1);
+  answer.set("use_all2all_kernels", all2all);
+  for (const All2AllPredicate& row : kAll2AllPredicates)
+    answer.set(std::string(row.name),
+               all2all && (p.all2all_backend == row.backend || p.all2all_backend == row.or_backend));
+  return json::write(answer);
+}
+
+Result<std::string> describe_routing_method(const json::Value& query_value) {
+  static constexpr std::array<std::string_view, 5> kMembers = {"scoring_func", "top_k", "renormalize",
+                                                               "num_expert_group", "has_e_score_bias"};
+  constexpr std::size_t kMaxWord = 512;
+  if (query_value.find("names") != nullptr) return routing_numbers(query_value);
+  MOE_TRY(const Members query, Members::open(&query_value, "", kMembers));
+  if (!query.has("scoring_func")) return fields::missing("/scoring_func", "a string");
+  if (!query.has("top_k")) return fields::missing("/top_k", "an integer in [1, 65536]");
+  MOE_TRY(const std::optional<std::string> word, query.text("scoring_func", kMaxWord));
+  MOE_TRY(const std::int64_t top_k, query.integer("top_k", {1, 65536}, 1));
+  MOE_TRY(const bool renormalize, query.boolean("renormalize", true));
+  MOE_TRY(const std::int64_t groups, read_groups(query));
+  MOE_TRY(const bool has_bias, query.boolean("has_e_score_bias", false));
+
+  RoutingMethod april = RoutingMethod::unspecified, may = april, method = april;
+  if (const std::optional<std::size_t> i = fields::index_of(kScoringNames, *word)) {
+    const auto scoring = static_cast<Scoring>(*i);
+    april = april_routing_method(scoring, top_k, renormalize, groups, has_bias);
+    may = routing_method(scoring, top_k, renormalize, groups, has_bias);
+    method = named_routing_method(scoring, top_k, renormalize, groups, has_bias);
+  }
+  return json::write(json::Object{{"seed", routing_method_name(april)},
+                                  {"2026-05", routing_method_name(may)},
+                                  {"method", routing_method_name(method)},
+                                  {"number", static_cast<std::int64_t>(method)}});
+}
+
+Result<std::string> describe_activation(const json::Value& query_value) {
+  static constexpr std::array<std::string_view, 1> kMembers = {"activation"};
+  MOE_TRY(const Members query, Members::open(&query_value, "", kMembers));
+  const json::Value* v = query.get("activation");
+  if (v == nullptr) return fields::missing("/activation", "one of " + activation_words());
+  const std::optional<Activation> a = v->string() == nullptr ? std::nullopt : activation_from_name(*v->string());
+  if (!a) return fields::unexpected("/activation", *v, "one of " + activation_words());
+  const std::optional<W13Layout> layout = usual_w13_layout(*a);
+  const ActivationParams params = activation_params(*a);
+  return json::write(json::Object{
+      {"name", activation_name(*a)},
+      {"gated", is_gated(*a)},
+      {"without_mul", activation_name(without_mul(*a))},
+      {"w13_layout", layout ? json::Value(kW13LayoutNames[static_cast<std::size_t>(*layout)]) : json::Value()},
+      {"params", json::Object{{"alpha", real_value(params.default_alpha)},
+                              {"beta", real_value(params.default_beta)},
+                              {"limit", real_value(params.default_limit)}}}});
+}
+
+}  // namespace moe

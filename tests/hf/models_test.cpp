@@ -1,0 +1,455 @@
+// config.json -> config: the two models of real shape, other architectures, options, overrides, and
+// where faults are reported. See impl/hf/models.cpp and document.cpp.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "hf/hf.h"
+#include "support/vectors.h"
+
+namespace moe::test::hf_models_test {
+namespace {
+
+using nlohmann::json;
+
+const char* const kQwen = "hf/qwen3_30b_a3b_w4a8.json";
+const char* const kMixtral = "hf/mixtral_8x7b_w4a8.json";
+
+Result<Config> create(const json& file, const json& options = json::object()) {
+  return config_from_hf(file.dump(), options.dump());
+}
+
+json document(const json& file, const json& options = json::object()) {
+  const auto f = moe::json::parse(file.dump()), o = moe::json::parse(options.dump());
+  EXPECT_TRUE(f && o);
+  const auto d = document_from_hf(*f, *o);
+  EXPECT_TRUE(d) << d.error().message;
+  return d ? json::parse(moe::json::write(*d)) : json();
+}
+
+void expect_fault(const Result<Config>& got, const std::string& subject, Code code = Code::invalid_config) {
+  ASSERT_FALSE(got) << "expected a fault at " << subject;
+  EXPECT_EQ(got.error().subject, subject) << got.error().message;
+  EXPECT_EQ(got.error().code, code) << got.error().message;
+  EXPECT_NE(got.error().message.find(subject), std::string::npos) << got.error().message;
+}
+
+TEST(HfModels, Qwen3Group128IntQuantized) {
+  const auto c = create(load_json(kQwen));
+  ASSERT_TRUE(c) << c.error().message;
+  EXPECT_EQ(c->name, "model.layers.0.mlp.experts");
+  EXPECT_EQ(c->projection_names, (std::vector<std::string>{"gate_proj", "up_proj", "down_proj"}));
+  EXPECT_EQ(c->num_experts, 128);
+  EXPECT_EQ(c->top_k, 8);
+  EXPECT_EQ(c->hidden_dim, 2048);
+  EXPECT_EQ(c->intermediate_size, 768);  // not the dense 6144
+  EXPECT_EQ(c->activation, Activation::silu);
+  EXPECT_EQ(c->in_dtype, DType::bf16);
+  EXPECT_EQ(c->routing.method, RoutingMethod::renormalize);
+  EXPECT_TRUE(c->routing.renormalize);
+  EXPECT_FALSE(c->routing.has_bias);
+  EXPECT_TRUE(c->quantization.is_w4a8_int8());
+  EXPECT_EQ(c->quantization.format, Format::int_quantized);
+  EXPECT_EQ(c->group_size(), 128);
+  EXPECT_EQ(c->quantization.hf, std::nullopt);  // the strict form
+}
+
+TEST(HfModels, MixtralChannelPackQuantized) {
+  const auto c = create(load_json(kMixtral), {{"layer_index", 31}});
+  ASSERT_TRUE(c) << c.error().message;
+  EXPECT_EQ(c->name, "model.layers.31.block_sparse_moe.experts");
+  EXPECT_EQ(c->projection_names, (std::vector<std::string>{"w1", "w3", "w2"}));
+  EXPECT_EQ(c->num_experts, 8);
+  EXPECT_EQ(c->top_k, 2);
+  EXPECT_EQ(c->hidden_dim, 4096);
+  EXPECT_EQ(c->intermediate_size, 14336);
+  EXPECT_EQ(c->routing.method, RoutingMethod::renormalize);
+  EXPECT_EQ(c->quantization.format, Format::pack_quantized);
+  EXPECT_EQ(c->quantization.is_transposed, false);
+  EXPECT_EQ(c->group_size(), -1);
+  EXPECT_EQ(c->quantization.weights->strategy, Strategy::channel);
+}
+
+TEST(HfModels, DocumentIsAnInputAndHasOnlyWhatTheFileSays) {
+  EXPECT_EQ(document(load_json(kQwen), {{"layer_index", 3}}), json::parse(R"({
+    "name": "model.layers.3.mlp.experts", "projection_names": ["gate_proj", "up_proj", "down_proj"],
+    "num_experts": 128, "top_k": 8, "hidden_dim": 2048, "intermediate_size": 768, "activation": "silu",
+    "in_dtype": "bfloat16", "routing": {"scoring_func": "softmax", "renormalize": true},
+    "quantization": {"format": "int-quantized", "zero_point_convention": "as_stored",
+      "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128, "symmetric": true, "dynamic": false},
+      "input_activations": {"num_bits": 8, "type": "int", "strategy": "token", "symmetric": true, "dynamic": true}}})"));
+  const auto c = create(load_json(kQwen));
+  ASSERT_TRUE(c);
+  const auto merged = merge_config(*c, R"({"num_experts_per_tok": 4})");
+  ASSERT_TRUE(merged) << merged.error().message;
+  EXPECT_EQ(merged->top_k, 4);
+}
+
+TEST(HfModels, QwenLayersWithExperts) {
+  json file = load_json(kQwen);
+  file["decoder_sparse_step"] = 3;  // layers 2, 5, 8, ...
+  file["mlp_only_layers"] = {7, 2};
+  EXPECT_EQ(document(file)["name"], "model.layers.5.mlp.experts");
+  EXPECT_EQ(document(file, {{"layer_index", 8}})["name"], "model.layers.8.mlp.experts");
+  for (const int dense : {0, 2, 3, 6}) {
+    const auto got = create(file, {{"layer_index", dense}});
+    expect_fault(got, "options:/layer_index");
+    EXPECT_NE(got.error().message.find("layer " + std::to_string(dense)), std::string::npos);
+  }
+  expect_fault(create(file, {{"layer_index", 48}}), "options:/layer_index");
+  file["decoder_sparse_step"] = 49;
+  expect_fault(create(file), "/num_hidden_layers");
+  file["decoder_sparse_step"] = 0;
+  expect_fault(create(file), "/decoder_sparse_step");
+}
+
+TEST(HfModels, MembersInsideTextConfig) {
+  const json whole = load_json(kQwen);
+  json file = {{"architectures", whole["architectures"]}, {"quantization_config", whole["quantization_config"]}};
+  file["text_config"] = whole;
+  file["text_config"].erase("quantization_config");
+  file["text_config"].erase("torch_dtype");
+  file["text_config"]["dtype"] = "torch.float16";
+  const auto c = create(file, {{"module", "model.language_model.layers.4.mlp.experts"}, {"layer_index", 4}});
+  ASSERT_TRUE(c) << c.error().message;
+  EXPECT_EQ(c->name, "model.language_model.layers.4.mlp.experts");
+  EXPECT_EQ(c->in_dtype, DType::f16);
+  EXPECT_TRUE(c->quantization.is_w4a8_int8());
+  file["text_config"]["num_experts_per_tok"] = 129;
+  expect_fault(create(file), "/text_config/num_experts_per_tok");
+  file["text_config"] = 5;
+  expect_fault(create(file), "/text_config");
+}
+
+json deepseek() {
+  return {{"architectures", {"DeepseekV3ForCausalLM"}},
+          {"hidden_size", 7168},
+          {"moe_intermediate_size", 2048},
+          {"intermediate_size", 18432},
+          {"n_routed_experts", 256},
+          {"num_experts_per_tok", 8},
+          {"num_hidden_layers", 61},
+          {"num_nextn_predict_layers", 1},
+          {"first_k_dense_replace", 3},
+          {"moe_layer_freq", 1},
+          {"n_group", 8},
+          {"topk_group", 4},
+          {"topk_method", "noaux_tc"},
+          {"scoring_func", "sigmoid"},
+          {"norm_topk_prob", true},
+          {"routed_scaling_factor", 2.5},
+          {"hidden_act", "silu"},
+          {"torch_dtype", "bfloat16"},
+          {"quantization_config",
+           {{"quant_method", "fp8"}, {"activation_scheme", "dynamic"}, {"weight_block_size", {128, 128}}}}};
+}
+
+TEST(HfModels, DeepSeekV3) {
+  const auto c = create(deepseek());
+  ASSERT_TRUE(c) << c.error().message;
+  EXPECT_EQ(c->name, "model.layers.3.mlp.experts");
+  EXPECT_EQ(c->num_experts, 256);
+  EXPECT_EQ(c->intermediate_size, 2048);
+  EXPECT_EQ(c->routing.method, RoutingMethod::deepseek_v3);
+  EXPECT_EQ(c->routing.num_expert_group, 8);
+  EXPECT_EQ(c->routing.topk_group, 4);
+  EXPECT_TRUE(c->routing.has_bias);
+  EXPECT_EQ(c->routing.routed_scaling_factor, 2.5);
+  EXPECT_TRUE(c->routing.apply_routed_scale_to_output);
+  EXPECT_EQ(c->quantization.weights->strategy, Strategy::block);
+  EXPECT_TRUE(create(deepseek(), {{"layer_index", 61}}));  // multi-token prediction
+  expect_fault(create(deepseek(), {{"layer_index", 62}}), "options:/layer_index");
+  expect_fault(create(deepseek(), {{"layer_index", 2}}), "options:/layer_index");
+  json v2 = deepseek();
+  for (const char* key : {"topk_method", "scoring_func", "n_group", "topk_group"}) v2.erase(key);
+  v2["architectures"] = {"DeepseekV2ForCausalLM"};
+  const auto second = create(v2);
+  ASSERT_TRUE(second) << second.error().message;
+  EXPECT_EQ(second->routing.scoring, Scoring::softmax);
+  EXPECT_EQ(second->routing.num_expert_group, 1);
+  EXPECT_FALSE(second->routing.has_bias);
+}
+
+TEST(HfModels, RoutingOfOtherArchitectures) {
+  const auto routing_of = [](const char* architecture, const json& changes) {
+    json file = load_json(kQwen);
+    file["architectures"] = {architecture};
+    file["num_local_experts"] = 128;
+    file["n_routed_experts"] = 128;
+    file.merge_patch(changes);
+    const auto c = create(file);
+    EXPECT_TRUE(c) << architecture << ": " << c.error().message;
+    return c ? *c : Config();
+  };
+  EXPECT_FALSE(routing_of("Qwen3MoeForCausalLM", {{"norm_topk_prob", nullptr}}).routing.renormalize);
+  EXPECT_FALSE(routing_of("Qwen2MoeForCausalLM", {{"norm_topk_prob", false}}).routing.renormalize);
+  EXPECT_TRUE(routing_of("Qwen3NextForCausalLM", {{"norm_topk_prob", nullptr}}).routing.renormalize);
+  const Config olmoe = routing_of("OlmoeForCausalLM", {{"norm_topk_prob", false}});
+  EXPECT_EQ(olmoe.routing.method, RoutingMethod::default_);
+  EXPECT_EQ(olmoe.intermediate_size, 6144);
+  const Config phi = routing_of("PhiMoEForCausalLM", {{"num_experts_per_tok", 2}});
+  EXPECT_EQ(phi.routing.method, RoutingMethod::sparse_mixer);
+  EXPECT_EQ(phi.name, "model.layers.0.block_sparse_moe.experts");
+  EXPECT_EQ(phi.projection_names[1], "w3");
+  const Config minimax = routing_of("MiniMaxM2ForCausalLM", {{"scoring_func", "sigmoid"}, {"use_routing_bias", true}});
+  EXPECT_EQ(minimax.routing.method, RoutingMethod::minimax2);
+  const Config glm =
+      routing_of("Glm4MoeForCausalLM", {{"n_group", 1}, {"topk_group", 1}, {"routed_scaling_factor", 2}});
+  EXPECT_EQ(glm.routing.method, RoutingMethod::deepseek_v3);
+  EXPECT_EQ(glm.routing.routed_scaling_factor, 2.0);
+}
+
+// What transformers 5 leaves out of a file is what the class does anyway; what a file says counts.
+TEST(HfModels, ArchitecturesOwnDefaults) {
+  json sparse = deepseek();
+  for (const char* key : {"topk_method", "scoring_func"}) sparse.erase(key);
+  for (const char* name : {"DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "Dots1ForCausalLM"}) {
+    json file = sparse;
+    file["architectures"] = {name};
+    EXPECT_EQ(create(file)->routing.scoring, Scoring::sigmoid) << name;
+    EXPECT_TRUE(create(file)->routing.has_bias) << name;
+    file["scoring_func"] = "noaux_tc";  // dots1 as published
+    EXPECT_EQ(create(file)->routing.scoring, Scoring::sigmoid) << name;
+    EXPECT_TRUE(create(file)->routing.has_bias) << name;
+    file["topk_method"] = "greedy";
+    EXPECT_FALSE(create(file)->routing.has_bias) << name;
+    file["topk_method"] = 5;
+    expect_fault(create(file), "/topk_method");
+  }
+  json file = sparse;
+  file["architectures"] = {"MiniMaxM2ForCausalLM"};
+  EXPECT_TRUE(create(file)->routing.has_bias);
+  EXPECT_EQ(create(file)->routing.scoring, Scoring::sigmoid);
+  file["use_routing_bias"] = false;
+  EXPECT_FALSE(create(file)->routing.has_bias);
+}
+
+// Where vLLM's classes and transformers' differ.
+TEST(HfModels, RoutingByBitCompat) {
+  const json vllm = {{"overrides", {{"bit_compat", "vllm"}}}};
+  json olmoe = load_json(kQwen);
+  olmoe["architectures"] = {"OlmoeForCausalLM"};
+  olmoe["norm_topk_prob"] = true;
+  EXPECT_TRUE(create(olmoe)->routing.renormalize);
+  EXPECT_FALSE(create(olmoe, vllm)->routing.renormalize);
+  json v2 = deepseek();
+  v2["architectures"] = {"DeepseekV2ForCausalLM"};
+  v2["scoring_func"] = "softmax";
+  v2["norm_topk_prob"] = true;
+  v2["topk_method"] = "greedy";
+  EXPECT_EQ(create(v2)->routing.num_expert_group, 1);
+  EXPECT_FALSE(create(v2)->routing.renormalize);
+  EXPECT_EQ(create(v2, vllm)->routing.num_expert_group, 8);
+  EXPECT_EQ(create(v2, vllm)->routing.topk_group, 4);
+  EXPECT_TRUE(create(v2, vllm)->routing.renormalize);
+  v2["topk_method"] = "group_limited_greedy";
+  EXPECT_EQ(create(v2)->routing.num_expert_group, 8);
+  EXPECT_EQ(create(v2)->routing.topk_group, 4);
+}
+
+TEST(HfModels, OtherNamesOfTheSame) {
+  json file = load_json(kQwen);
+  file["hidden_act"] = "swish";
+  EXPECT_EQ(create(file)->activation, Activation::silu);
+  file["hidden_act"] = "swosh";
+  expect_fault(create(file), "/hidden_act");
+  json phi = load_json(kMixtral);
+  phi.erase("quantization_config");
+  for (const char* name : {"PhimoeForCausalLM", "PhiMoEForCausalLM"}) {
+    phi["architectures"] = {name};
+    phi["router_jitter_noise"] = 0.02;
+    EXPECT_EQ(create(phi)->routing.method, RoutingMethod::sparse_mixer) << name;
+    EXPECT_EQ(create(phi)->routing.jitter_eps, 0.02) << name;
+  }
+}
+
+TEST(HfModels, Options) {
+  const json file = load_json(kQwen);
+  const auto tp = create(file, {{"tp_size", 2}, {"tp_rank", 1}});
+  ASSERT_TRUE(tp) << tp.error().message;
+  EXPECT_EQ(tp->parallel.tp_size, 2);
+  EXPECT_EQ(tp->parallel.tp_rank, 1);
+  EXPECT_EQ(tp->intermediate_size_per_partition, 384);
+  EXPECT_EQ(tp->intermediate_size, 768);
+  const auto ep = create(file, {{"ep_size", 4}, {"ep_rank", 3}});
+  ASSERT_TRUE(ep) << ep.error().message;
+  EXPECT_EQ(ep->parallel.ep_size, 4);
+  EXPECT_EQ(ep->parallel.ep_rank, 3);
+  EXPECT_EQ(ep->parallel.tp_size, 1);
+  EXPECT_EQ(local_experts(*ep).front(), 96);
+  EXPECT_TRUE(create(file, {{"ep_size", 1}, {"ep_rank", 0}, {"tp_size", 2}}));
+  const auto other = create(file, {{"quantization_config",
+                                    {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 64}, {"zero_point", true}}}});
+  ASSERT_TRUE(other) << other.error().message;
+  EXPECT_EQ(other->quantization.format, Format::awq);
+  EXPECT_TRUE(config_from_hf(file.dump(), ""));
+  json plain = file;
+  plain.erase("quantization_config");
+  const auto unquantized = create(plain);
+  ASSERT_TRUE(unquantized);
+  EXPECT_FALSE(unquantized->quantization.weights);
+  json ignored = file;
+  ignored["quantization_config"]["ignore"] = {"re:model.layers.0.mlp.experts"};
+  EXPECT_FALSE(create(ignored)->quantization.weights);
+  EXPECT_TRUE(create(ignored, {{"layer_index", 1}})->quantization.weights);
+}
+
+TEST(HfModels, OverridesWin) {
+  const json file = load_json(kQwen);
+  const json overrides = {{"num_experts_per_tok", 4},
+                          {"routing", {{"renormalize", false}}},
+                          {"quantization", {{"scheme", "W4A8"}, {"group_size", 32}}},
+                          {"parallel", {{"tp_rank", 0}}},
+                          {"in_dtype", "float32"}};
+  const auto c = create(file, {{"tp_size", 2}, {"tp_rank", 1}, {"overrides", overrides}});
+  ASSERT_TRUE(c) << c.error().message;
+  EXPECT_EQ(c->top_k, 4);
+  EXPECT_EQ(c->routing.method, RoutingMethod::default_);
+  EXPECT_EQ(c->group_size(), 32);
+  EXPECT_EQ(c->parallel.tp_size, 2);
+  EXPECT_EQ(c->parallel.tp_rank, 0);
+  EXPECT_EQ(c->in_dtype, DType::f32);
+  const auto part = create(file, {{"overrides", {{"intermediate_size_per_partition", 256}}}});
+  ASSERT_TRUE(part) << part.error().message;
+  EXPECT_EQ(part->intermediate_size_per_partition, 256);
+  const auto none = create(file, {{"overrides", {{"quantization", nullptr}}}});
+  ASSERT_TRUE(none);
+  EXPECT_FALSE(none->quantization.weights);
+  // The names asked for are the names in force.
+  json ignored = file;
+  ignored["quantization_config"]["ignore"] = {"re:my.experts"};
+  EXPECT_FALSE(create(ignored, {{"module", "my.experts"}})->quantization.weights);
+  EXPECT_FALSE(create(ignored, {{"overrides", {{"name", "my.experts"}}}})->quantization.weights);
+  EXPECT_TRUE(create(ignored)->quantization.weights);
+}
+
+TEST(HfModels, FaultsAreReportedWhereTheyAre) {
+  struct Case {
+    std::function<void(json&, json&)> spoil;
+    std::string subject;
+    Code code = Code::invalid_config;
+  };
+  const std::vector<Case> cases = {
+      {[](json& f, json&) { f.erase("architectures"); }, "/architectures"},
+      {[](json& f, json&) { f["architectures"] = json::array(); }, "/architectures"},
+      {[](json& f, json&) { f["architectures"] = {7}; }, "/architectures/0"},
+      {[](json& f, json&) { f["architectures"] = {"LlamaForCausalLM"}; }, "/architectures/0", Code::unsupported},
+      {[](json& f, json&) { f.erase("num_hidden_layers"); }, "/num_hidden_layers"},
+      {[](json& f, json&) { f["num_hidden_layers"] = 1e30; }, "/num_hidden_layers"},
+      {[](json& f, json&) {
+         f["mlp_only_layers"] = {0, "1"};
+       },
+       "/mlp_only_layers/1"},
+      {[](json& f, json&) { f.erase("num_experts"); }, "/num_experts"},
+      {[](json& f, json&) { f["num_experts"] = "128"; }, "/num_experts"},
+      {[](json& f, json&) { f["num_experts_per_tok"] = 0; }, "/num_experts_per_tok"},
+      {[](json& f, json&) { f["num_experts_per_tok"] = 129; }, "/num_experts_per_tok"},
+      {[](json& f, json&) { f["hidden_size"] = -1; }, "/hidden_size"},
+      {[](json& f, json&) { f["moe_intermediate_size"] = nullptr; }, "/moe_intermediate_size"},
+      {[](json& f, json&) { f["hidden_act"] = "tanh"; }, "/hidden_act"},
+      {[](json& f, json&) { f["norm_topk_prob"] = 1; }, "/norm_topk_prob"},
+      {[](json& f, json&) { f["torch_dtype"] = "float64"; }, "/torch_dtype"},
+      {[](json& f, json&) { f["swiglu_limit"] = 0; }, "/swiglu_limit"},
+      {[](json& f, json&) { f["quantization_config"] = 5; }, "/quantization_config"},
+      {[](json& f, json&) { f["quantization_config"]["config_groups"]["group_0"]["weights"]["num_bits"] = 5; },
+       "/quantization_config/config_groups/group_0/weights/num_bits"},
+      {[](json& f, json&) { f["quantization_config"]["config_groups"]["group_0"]["weights"]["group_size"] = 512; },
+       "/quantization_config"},
+      {[](json& f, json&) { f["quantization_config"]["quant_method"] = "quark"; }, "/quantization_config/quant_method",
+       Code::unsupported},
+      {[](json&, json& o) { o = 5; }, "options:"},
+      {[](json&, json& o) { o["layer"] = 3; }, "options:/layer"},
+      {[](json&, json& o) { o["layer_index"] = "3"; }, "options:/layer_index"},
+      {[](json&, json& o) { o["layer_index"] = -1; }, "options:/layer_index"},
+      {[](json&, json& o) { o["module"] = 3; }, "options:/module"},
+      {[](json&, json& o) { o["module"] = std::string(513, 'a'); }, "options:/module"},
+      {[](json&, json& o) { o["tp_size"] = 0; }, "options:/tp_size"},
+      {[](json&, json& o) { o["tp_size"] = 5; }, "/moe_intermediate_size"},
+      {[](json&, json& o) { o["tp_rank"] = 1; }, "options:/tp_rank"},
+      {[](json&, json& o) {
+         o = {{"ep_size", 2}, {"tp_size", 2}};
+       },
+       "options:/ep_size"},
+      {[](json&, json& o) {
+         o = {{"ep_size", 2}, {"ep_rank", 2}};
+       },
+       "options:/ep_rank"},
+      {[](json&, json& o) { o["ep_rank"] = 1; }, "options:/ep_rank"},
+      {[](json&, json& o) { o["ep_size"] = 129; }, "options:/ep_size"},
+      {[](json&, json& o) { o["quantization_config"] = nullptr; }, "options:/quantization_config"},
+      {[](json&, json& o) {
+         o["quantization_config"] = {{"quant_method", "gptq"}};
+       },
+       "options:/quantization_config/bits"},
+      {[](json&, json& o) { o["overrides"] = 1; }, "options:/overrides"},
+      {[](json&, json& o) {
+         o["overrides"] = {{"top_k", 300}};
+       },
+       "options:/overrides/top_k"},
+      {[](json&, json& o) {
+         o["overrides"] = {{"a/b", 1}};
+       },
+       "options:/overrides/a~1b"},
+      {[](json&, json& o) { o["overrides"]["routing"]["topk_group"] = 3; }, "options:/overrides/routing/topk_group"},
+      {[](json&, json& o) { o["overrides"]["quantization"]["scheme"] = "W9"; },
+       "options:/overrides/quantization/scheme"},
+      {[](json&, json& o) { o["overrides"]["name"] = 4; }, "options:/overrides/name"},
+      {[](json&, json& o) {
+         o["overrides"]["projection_names"] = {"a", "b"};
+       },
+       "options:/overrides/projection_names"},
+  };
+  for (const Case& c : cases) {
+    json file = load_json(kQwen), options = json::object();
+    c.spoil(file, options);
+    SCOPED_TRACE(c.subject + " " + options.dump());
+    expect_fault(create(file, options), c.subject, c.code);
+  }
+}
+
+TEST(HfModels, AnyMemberMayHoldAnything) {
+  const json odd = json::parse(R"([null, true, -1, 0, 7, 1e300, 1e18, "", "x", [], [7], ["x"], {}, {"a": {}}])");
+  int failed = 0, passed = 0;
+  for (const json& file : {load_json(kQwen), load_json(kMixtral), deepseek()})
+    for (const auto& [member, value] : file.items())
+      for (const json& other : odd) {
+        json changed = file;
+        changed[member] = other;
+        const auto got = create(changed);
+        if (got) {
+          ++passed;
+          continue;
+        }
+        ++failed;
+        const std::string& subject = got.error().subject;  // another member when the two do not go together
+        ASSERT_TRUE(subject.starts_with("/")) << member << ": " << got.error().message;
+        EXPECT_TRUE(file.contains(subject.substr(1, subject.find('/', 1) - 1))) << subject << " for " << member;
+        EXPECT_TRUE(got.error().code == Code::invalid_config || got.error().code == Code::unsupported);
+      }
+  EXPECT_GT(failed, 300);
+  EXPECT_GT(passed, 300);
+}
+
+TEST(HfModels, TextsAreLimited) {
+  const auto broken = config_from_hf("{", "");
+  ASSERT_FALSE(broken);
+  EXPECT_EQ(broken.error().subject, "");
+  EXPECT_NE(broken.error().details.find("offset"), std::string::npos);
+  const std::string qwen = load_json(kQwen).dump();
+  expect_fault(config_from_hf("[]", ""), "");
+  const auto options = config_from_hf(qwen, "{]");
+  ASSERT_FALSE(options);
+  EXPECT_EQ(options.error().subject, "options:");
+  // 2 MiB are fine for a config.json, not for the options; 17 MiB are not.
+  json file = load_json(kQwen);
+  file["padding"] = std::string(2U << 20, 'x');
+  EXPECT_TRUE(create(file));
+  EXPECT_FALSE(config_from_hf(qwen, file.dump()));
+  file["padding"] = std::string(17U << 20, 'x');
+  expect_fault(create(file), "");
+}
+
+}  // namespace
+}  // namespace moe::test::hf_models_test
