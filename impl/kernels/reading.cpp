@@ -34,10 +34,10 @@ constexpr Machine kMachines[] = {
 }  // namespace
 
 Reading reading_here() {
-  const std::string_view vendor = cpu_facts().vendor;
+  const CpuFacts facts = cpu_facts();
   const long l1 = sysconf(_SC_LEVEL1_DCACHE_SIZE);
   for (const Machine& m : kMachines)
-    if ((m.vendor.empty() || m.vendor == vendor) && l1 >= m.l1_bytes) return m.reading;
+    if ((m.vendor.empty() || m.vendor == facts.vendor) && l1 >= m.l1_bytes) return m.reading;
   return {};
 }
 
