@@ -1,0 +1,26 @@
+// How this machine likes to be asked for weights: the row of the table that its vendor and L1 choose.
+#include "kernels/reading.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "base/cpu_features.h"
+
+namespace moe::test::reading_test {
+namespace {
+
+TEST(Reading, FollowsVendorAndCache) {
+  const CpuFacts facts = cpu_facts();
+  const bool large = sysconf(_SC_LEVEL1_DCACHE_SIZE) > 32 * 1024;
+  const bool intel = facts.vendor == "GenuineIntel", amd = facts.vendor == "AuthenticAMD";
+  for (int i = 0; i < 3; ++i) {
+    const Reading r = reading_here();
+    EXPECT_EQ(r.ahead, large ? 8192 : 4096);
+    EXPECT_EQ(r.into_l2, large && intel);
+    EXPECT_EQ(r.pairs, large && amd);
+    EXPECT_EQ(r.in_order, !large && amd);
+  }
+}
+
+}  // namespace
+}  // namespace moe::test::reading_test
