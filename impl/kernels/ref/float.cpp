@@ -88,15 +88,15 @@ void gemm_float(const GemmArgs& a) {
 
 namespace moe {
 
-const Kernel kernel_rows::w4a16_f32_p16_scalar =
+constinit const Kernel kernel_rows::w4a16_f32_p16_scalar =
     kernel_row("w4a16_f32_p16_scalar", ref::kSteps, ref::copy_floats, ref::gemm_float);
-const Kernel kernel_rows::w8a16_f32_p16_scalar =
+constinit const Kernel kernel_rows::w8a16_f32_p16_scalar =
     kernel_row("w8a16_f32_p16_scalar", ref::kSteps, ref::copy_floats, ref::gemm_float);
-const Kernel kernel_rows::bf16_f32_p16_scalar =
+constinit const Kernel kernel_rows::bf16_f32_p16_scalar =
     kernel_row("bf16_f32_p16_scalar", ref::kSteps, ref::copy_floats, ref::gemm_float);
-const Kernel kernel_rows::f16_f32_p16_scalar =
+constinit const Kernel kernel_rows::f16_f32_p16_scalar =
     kernel_row("f16_f32_p16_scalar", ref::kSteps, ref::copy_floats, ref::gemm_float);
-const Kernel kernel_rows::f32_f32_p16_scalar =
+constinit const Kernel kernel_rows::f32_f32_p16_scalar =
     kernel_row("f32_f32_p16_scalar", ref::kSteps, ref::copy_floats, ref::gemm_float);
 
 }  // namespace moe

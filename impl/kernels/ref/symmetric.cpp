@@ -173,17 +173,17 @@ void gemm_blocks(const GemmArgs& a) { gemm_with<blocks_result>(a); }
 
 namespace moe {
 
-const Kernel kernel_rows::w4a8_blk8_p16_scalar =
+constinit const Kernel kernel_rows::w4a8_blk8_p16_scalar =
     kernel_row("w4a8_blk8_p16_scalar", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
-const Kernel kernel_rows::w4a8_blk8_p16_scalar_zp =
+constinit const Kernel kernel_rows::w4a8_blk8_p16_scalar_zp =
     kernel_row("w4a8_blk8_p16_scalar_zp", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
-const Kernel kernel_rows::w8a8_tok8_p16_scalar =
+constinit const Kernel kernel_rows::w8a8_tok8_p16_scalar =
     kernel_row("w8a8_tok8_p16_scalar", ref::kSteps, ref::quantise_row, ref::gemm_row);
-const Kernel kernel_rows::w8a8_blk8_p16_scalar =
+constinit const Kernel kernel_rows::w8a8_blk8_p16_scalar =
     kernel_row("w8a8_blk8_p16_scalar", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
-const Kernel kernel_rows::w4a16_blk16_p16_scalar =
+constinit const Kernel kernel_rows::w4a16_blk16_p16_scalar =
     kernel_row("w4a16_blk16_p16_scalar", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
-const Kernel kernel_rows::w8a16_blk16_p16_scalar =
+constinit const Kernel kernel_rows::w8a16_blk16_p16_scalar =
     kernel_row("w8a16_blk16_p16_scalar", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
 
 }  // namespace moe

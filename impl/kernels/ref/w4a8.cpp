@@ -113,7 +113,7 @@ void gemm(const GemmArgs& a) {
 
 namespace moe {
 
-const Kernel kernel_rows::w4a8_tok8_p16_scalar =
+constinit const Kernel kernel_rows::w4a8_tok8_p16_scalar =
     kernel_row("w4a8_tok8_p16_scalar", ref::kSteps, ref::quantise, ref::gemm);
 
 }  // namespace moe

@@ -90,7 +90,7 @@ void gemm_kai(const GemmArgs& a) {
 
 namespace moe {
 
-const Kernel kernel_rows::w4a8_tok8_kai_scalar =
+constinit const Kernel kernel_rows::w4a8_tok8_kai_scalar =
     kernel_row("w4a8_tok8_kai_scalar", ref::kSteps, ref::quantise_kai, ref::gemm_kai);
 
 }  // namespace moe

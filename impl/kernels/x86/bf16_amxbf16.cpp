@@ -117,7 +117,8 @@ void gemm(const GemmArgs& a) {
 
 }  // namespace
 
-const Kernel kernel_rows::bf16_bf16_p16_amxbf16 = amx_row("bf16_bf16_p16_amxbf16", avx512::quantise_bf16, gemm);
+constinit const Kernel kernel_rows::bf16_bf16_p16_amxbf16 =
+    amx_row("bf16_bf16_p16_amxbf16", avx512::quantise_bf16, gemm);
 
 }  // namespace moe
 

@@ -51,7 +51,7 @@ void avx512::quantise_bf16(const QuantArgsRow& a) {
   }
 }
 
-const Kernel kernel_rows::bf16_bf16_p16_avx512bf16 =
+constinit const Kernel kernel_rows::bf16_bf16_p16_avx512bf16 =
     kernel_row("bf16_bf16_p16_avx512bf16", avx512::kSteps, avx512::quantise_bf16, gemm<Pairs>);
 
 }  // namespace moe

@@ -24,11 +24,11 @@ constexpr int kTileRows = tile_rows("bf16_f32_p16_avx2");
 
 }  // namespace
 
-const Kernel kernel_rows::bf16_f32_p16_avx2 =
+constinit const Kernel kernel_rows::bf16_f32_p16_avx2 =
     kernel_row("bf16_f32_p16_avx2", avx2::kSteps, ref::copy_floats, gemm<Floats<Element::bf16>>);
-const Kernel kernel_rows::f16_f32_p16_avx2 =
+constinit const Kernel kernel_rows::f16_f32_p16_avx2 =
     kernel_row("f16_f32_p16_avx2", avx2::kSteps, ref::copy_floats, gemm<Floats<Element::f16>>);
-const Kernel kernel_rows::f32_f32_p16_avx2 =
+constinit const Kernel kernel_rows::f32_f32_p16_avx2 =
     kernel_row("f32_f32_p16_avx2", avx2::kSteps, ref::copy_floats, gemm<Floats<Element::f32>>);
 
 }  // namespace moe

@@ -28,11 +28,11 @@ constexpr int kTileRows = tile_rows("bf16_f32_p16_avx512vnni");
 
 }  // namespace
 
-const Kernel kernel_rows::bf16_f32_p16_avx512vnni =
+constinit const Kernel kernel_rows::bf16_f32_p16_avx512vnni =
     kernel_row("bf16_f32_p16_avx512vnni", avx512::kSteps, ref::copy_floats, gemm<Floats<Element::bf16>>);
-const Kernel kernel_rows::f16_f32_p16_avx512vnni =
+constinit const Kernel kernel_rows::f16_f32_p16_avx512vnni =
     kernel_row("f16_f32_p16_avx512vnni", avx512::kSteps, ref::copy_floats, gemm<Floats<Element::f16>>);
-const Kernel kernel_rows::f32_f32_p16_avx512vnni =
+constinit const Kernel kernel_rows::f32_f32_p16_avx512vnni =
     kernel_row("f32_f32_p16_avx512vnni", avx512::kSteps, ref::copy_floats, gemm<Floats<Element::f32>>);
 
 }  // namespace moe

@@ -218,10 +218,10 @@ void gemm(const GemmArgs& a) {
 
 }  // namespace
 
-const Kernel kernel_rows::w4a16_blk16_p16_amxint8 =
+constinit const Kernel kernel_rows::w4a16_blk16_p16_amxint8 =
     amx_row("w4a16_blk16_p16_amxint8", avx512::quantise_digits, gemm<Nibbles, kernel_rows::w4a16_blk16_p16_avx512vnni>,
             sizeof(Scratch));
-const Kernel kernel_rows::w8a16_blk16_p16_amxint8 =
+constinit const Kernel kernel_rows::w8a16_blk16_p16_amxint8 =
     amx_row("w8a16_blk16_p16_amxint8", avx512::quantise_digits, gemm<Bytes, kernel_rows::w8a16_blk16_p16_avx512vnni>,
             sizeof(Scratch));
 

@@ -411,10 +411,10 @@ void gemm(const GemmArgs& a) {
 
 }  // namespace
 
-const Kernel kernel_rows::w4a8_tok8_p16_amxint8 =
+constinit const Kernel kernel_rows::w4a8_tok8_p16_amxint8 =
     amx_row("w4a8_tok8_p16_amxint8", avx512::quantise_tok8, gemm<Nibbles, kernel_rows::w4a8_tok8_p16_avx512vnni>,
             kScratchBytes);
-const Kernel kernel_rows::w8a8_tok8_p16_amxint8 =
+constinit const Kernel kernel_rows::w8a8_tok8_p16_amxint8 =
     amx_row("w8a8_tok8_p16_amxint8", avx512::quantise_symmetric, gemm<Bytes, kernel_rows::w8a8_tok8_p16_avx512vnni>,
             kScratchBytes);
 

@@ -33,17 +33,17 @@ constexpr int kTileRows = tile_rows("w8a8_tok8_p16_avx2");
 
 }  // namespace
 
-const Kernel kernel_rows::w8a8_tok8_p16_avx2 =
+constinit const Kernel kernel_rows::w8a8_tok8_p16_avx2 =
     kernel_row("w8a8_tok8_p16_avx2", avx2::kSteps, symmetric::quantise_row, gemm<ByteDot, PerToken>);
-const Kernel kernel_rows::w8a8_blk8_p16_avx2 =
+constinit const Kernel kernel_rows::w8a8_blk8_p16_avx2 =
     kernel_row("w8a8_blk8_p16_avx2", avx2::kSteps, symmetric::quantise_blocks<1>, gemm_blocks<ByteDot>);
-const Kernel kernel_rows::w4a8_blk8_p16_avx2 =
+constinit const Kernel kernel_rows::w4a8_blk8_p16_avx2 =
     kernel_row("w4a8_blk8_p16_avx2", avx2::kSteps, symmetric::quantise_blocks<1>, gemm_blocks<NibbleDot>);
-const Kernel kernel_rows::w4a8_blk8_p16_avx2_zp =
+constinit const Kernel kernel_rows::w4a8_blk8_p16_avx2_zp =
     kernel_row("w4a8_blk8_p16_avx2_zp", avx2::kSteps, symmetric::quantise_blocks<1>, gemm_blocks<NibbleDot>);
-const Kernel kernel_rows::w4a16_blk16_p16_avx2 =
+constinit const Kernel kernel_rows::w4a16_blk16_p16_avx2 =
     kernel_row("w4a16_blk16_p16_avx2", avx2::kSteps, symmetric::quantise_blocks<2>, gemm_16<NibbleDot>);
-const Kernel kernel_rows::w8a16_blk16_p16_avx2 =
+constinit const Kernel kernel_rows::w8a16_blk16_p16_avx2 =
     kernel_row("w8a16_blk16_p16_avx2", avx2::kSteps, symmetric::quantise_blocks<2>, gemm_16<ByteDot>);
 
 }  // namespace moe

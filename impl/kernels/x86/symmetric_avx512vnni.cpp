@@ -187,17 +187,17 @@ void gemm_16(const GemmArgs& a) {
 void avx512::quantise_symmetric(const QuantArgsRow& args) { symmetric::quantise_row(args); }
 void avx512::quantise_digits(const QuantArgsRow& args) { symmetric::quantise_blocks<2>(args); }
 
-const Kernel kernel_rows::w8a8_tok8_p16_avx512vnni =
+constinit const Kernel kernel_rows::w8a8_tok8_p16_avx512vnni =
     kernel_row("w8a8_tok8_p16_avx512vnni", avx512::kSteps, symmetric::quantise_row, gemm<Bytes, PerToken>);
-const Kernel kernel_rows::w8a8_blk8_p16_avx512vnni =
+constinit const Kernel kernel_rows::w8a8_blk8_p16_avx512vnni =
     kernel_row("w8a8_blk8_p16_avx512vnni", avx512::kSteps, symmetric::quantise_blocks<1>, gemm_blocks<Bytes>);
-const Kernel kernel_rows::w4a8_blk8_p16_avx512vnni =
+constinit const Kernel kernel_rows::w4a8_blk8_p16_avx512vnni =
     kernel_row("w4a8_blk8_p16_avx512vnni", avx512::kSteps, symmetric::quantise_blocks<1>, gemm_blocks<Nibbles>);
-const Kernel kernel_rows::w4a8_blk8_p16_avx512vnni_zp =
+constinit const Kernel kernel_rows::w4a8_blk8_p16_avx512vnni_zp =
     kernel_row("w4a8_blk8_p16_avx512vnni_zp", avx512::kSteps, symmetric::quantise_blocks<1>, gemm_blocks<Nibbles>);
-const Kernel kernel_rows::w4a16_blk16_p16_avx512vnni =
+constinit const Kernel kernel_rows::w4a16_blk16_p16_avx512vnni =
     kernel_row("w4a16_blk16_p16_avx512vnni", avx512::kSteps, symmetric::quantise_blocks<2>, gemm_16<Nibbles>);
-const Kernel kernel_rows::w8a16_blk16_p16_avx512vnni =
+constinit const Kernel kernel_rows::w8a16_blk16_p16_avx512vnni =
     kernel_row("w8a16_blk16_p16_avx512vnni", avx512::kSteps, symmetric::quantise_blocks<2>, gemm_16<Bytes>);
 
 }  // namespace moe

@@ -34,17 +34,17 @@ constexpr int kTileRows =
 
 }  // namespace
 
-const Kernel kernel_rows::w8a8_tok8_p16_avxvnni =
+constinit const Kernel kernel_rows::w8a8_tok8_p16_avxvnni =
     kernel_row("w8a8_tok8_p16_avxvnni", avx2::kSteps, symmetric::quantise_row, gemm<ByteDot, PerToken>);
-const Kernel kernel_rows::w8a8_blk8_p16_avxvnni =
+constinit const Kernel kernel_rows::w8a8_blk8_p16_avxvnni =
     kernel_row("w8a8_blk8_p16_avxvnni", avx2::kSteps, symmetric::quantise_blocks<1>, gemm_blocks<ByteDot>);
-const Kernel kernel_rows::w4a8_blk8_p16_avxvnni =
+constinit const Kernel kernel_rows::w4a8_blk8_p16_avxvnni =
     kernel_row("w4a8_blk8_p16_avxvnni", avx2::kSteps, symmetric::quantise_blocks<1>, gemm_blocks<NibbleDot>);
-const Kernel kernel_rows::w4a8_blk8_p16_avxvnni_zp =
+constinit const Kernel kernel_rows::w4a8_blk8_p16_avxvnni_zp =
     kernel_row("w4a8_blk8_p16_avxvnni_zp", avx2::kSteps, symmetric::quantise_blocks<1>, gemm_blocks<NibbleDot>);
-const Kernel kernel_rows::w4a16_blk16_p16_avxvnni =
+constinit const Kernel kernel_rows::w4a16_blk16_p16_avxvnni =
     kernel_row("w4a16_blk16_p16_avxvnni", avx2::kSteps, symmetric::quantise_blocks<2>, gemm_16<NibbleDot>);
-const Kernel kernel_rows::w8a16_blk16_p16_avxvnni =
+constinit const Kernel kernel_rows::w8a16_blk16_p16_avxvnni =
     kernel_row("w8a16_blk16_p16_avxvnni", avx2::kSteps, symmetric::quantise_blocks<2>, gemm_16<ByteDot>);
 
 }  // namespace moe

@@ -31,7 +31,7 @@ using Dot = NibbleDot;
 
 }  // namespace
 
-const Kernel kernel_rows::w4a8_tok8_p16_avx2 = kernel_row("w4a8_tok8_p16_avx2", avx2::kSteps, quantise, gemm);
+constinit const Kernel kernel_rows::w4a8_tok8_p16_avx2 = kernel_row("w4a8_tok8_p16_avx2", avx2::kSteps, quantise, gemm);
 
 }  // namespace moe
 

@@ -231,7 +231,7 @@ void gemm(const GemmArgs& a) {
 
 void avx512::quantise_tok8(const QuantArgsRow& args) { quantise(args); }
 
-const Kernel kernel_rows::w4a8_tok8_p16_avx512vnni =
+constinit const Kernel kernel_rows::w4a8_tok8_p16_avx512vnni =
     kernel_row("w4a8_tok8_p16_avx512vnni", avx512::kSteps, avx512::quantise_tok8, gemm);
 
 }  // namespace moe

@@ -32,7 +32,8 @@ using Dot = NibbleDot;
 
 }  // namespace
 
-const Kernel kernel_rows::w4a8_tok8_p16_avxvnni = kernel_row("w4a8_tok8_p16_avxvnni", avx2::kSteps, quantise, gemm);
+constinit const Kernel kernel_rows::w4a8_tok8_p16_avxvnni =
+    kernel_row("w4a8_tok8_p16_avxvnni", avx2::kSteps, quantise, gemm);
 
 }  // namespace moe
 

@@ -27,9 +27,9 @@ constexpr int kTileRows = tile_rows("w4a16_f32_p16_avx2");
 
 }  // namespace
 
-const Kernel kernel_rows::w4a16_f32_p16_avx2 =
+constinit const Kernel kernel_rows::w4a16_f32_p16_avx2 =
     kernel_row("w4a16_f32_p16_avx2", avx2::kSteps, ref::copy_floats, gemm<Codes<4>>);
-const Kernel kernel_rows::w8a16_f32_p16_avx2 =
+constinit const Kernel kernel_rows::w8a16_f32_p16_avx2 =
     kernel_row("w8a16_f32_p16_avx2", avx2::kSteps, ref::copy_floats, gemm<Codes<8>>);
 
 }  // namespace moe

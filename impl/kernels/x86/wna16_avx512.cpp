@@ -50,9 +50,9 @@ void gemm_int4(const GemmArgs& a) { a.matrix->has_zeros ? gemm<Codes<4>>(a) : ge
 
 }  // namespace
 
-const Kernel kernel_rows::w4a16_f32_p16_avx512vnni =
+constinit const Kernel kernel_rows::w4a16_f32_p16_avx512vnni =
     kernel_row("w4a16_f32_p16_avx512vnni", avx512::kSteps, ref::copy_floats, gemm_int4);
-const Kernel kernel_rows::w8a16_f32_p16_avx512vnni =
+constinit const Kernel kernel_rows::w8a16_f32_p16_avx512vnni =
     kernel_row("w8a16_f32_p16_avx512vnni", avx512::kSteps, ref::copy_floats, gemm<Codes<8>>);
 
 }  // namespace moe
