@@ -114,7 +114,8 @@ struct Kernel {
   bool (*ready)() noexcept = nullptr;  // asks the system for what the row needs; nullptr: nothing
 };
 
-// Every row of the list, defined by a file of this room:  constinit const Kernel kernel_rows::<name> = kernel_row("<name>", ...);
+// Every row of the list, defined by a file of this room:  constinit const Kernel kernel_rows::<name> =
+// kernel_row("<name>", ...);
 namespace kernel_rows {
 #define MOE_KERNEL(arch_, name_, ...) extern const Kernel name_;
 #include "scheme/kernel_rows.inc"
