@@ -71,7 +71,7 @@ Result<moe::ContextHooks> hooks_of(const moe_context_callbacks* given) {
 // "p16/int4" of p16/int4-g32/1, "kai" of the named ones.
 std::string layout_family(moe::LayoutKind kind) {
   const moe::LayoutShape shape{
-      .experts = 1, .hidden = 64, .intermediate = 64, .group = -1, .gated = true, .has_bias = false};
+      .experts = 1, .hidden = 64, .intermediate = 64, .groups = {}, .gated = true, .has_bias = false};
   const bool ours = moe::p16_element(kind).has_value();
   const std::string id = ours ? moe::p16_layout(kind, shape).id() : moe::make_named_layout(kind, shape).id();
   const std::size_t first = id.find('/');

@@ -14,13 +14,13 @@ ConvertJob job_of(const Selection& selection, const WeightSet& set) {
   job.w13_layout = stored.w13_layout.value_or(W13Layout::gate_up);
   job.zero_points = stored.quantization.zero_point_convention.value_or(ZeroPoints::as_stored);
   job.gated = is_gated(c.activation);
-  job.group_size = c.group_size();
+  job.groups = c.weight_groups();
   if (const auto& weights = c.quantization.weights) {
     job.symmetric = weights->symmetric;
     job.act_order = weights->actorder == ActOrder::group;
   }
-  if (!job.act_order && job.group_size > 0)
-    job.w2_first_group = c.parallel.tp_rank * c.intermediate_size_per_partition / job.group_size;
+  if (!job.act_order && job.groups.is_even())
+    job.w2_first_group = c.parallel.tp_rank * c.intermediate_size_per_partition / job.groups.as_written();
   return job;
 }
 

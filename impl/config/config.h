@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/platform.h"
 #include "base/result.h"
+#include "scheme/groups.h"
 #include "scheme/scheme.h"
 
 namespace moe {
@@ -101,10 +102,9 @@ struct Config {
   std::int64_t num_weight_experts() const { return num_physical_experts + routing.num_fused_shared_experts; }
   std::int64_t num_held_experts() const { return num_local_experts + routing.num_fused_shared_experts; }
 
-  std::int64_t group_size() const {  // of the weights; -1 = channel-wise or none
-    return quantization.weights && quantization.weights->group_size && *quantization.weights->group_size > 0
-               ? *quantization.weights->group_size
-               : -1;
+  Groups weight_groups() const {
+    const auto& size = quantization.weights ? quantization.weights->group_size : std::nullopt;
+    return size && *size > 0 ? Groups::even(*size) : Groups::whole();
   }
 };
 

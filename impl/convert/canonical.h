@@ -78,7 +78,7 @@ struct CanonicalRows {
     count = rows;
     k = places ? matrix.k : matrix.columns();
     stride = round_up(k, kCanonicalPad);
-    groups = is_float ? 0 : places ? matrix.groups() : matrix.source_groups();
+    groups = is_float ? 0 : places ? matrix.group_count() : matrix.source_count();
     codes.assign(is_float ? 0 : static_cast<std::size_t>(rows * stride), 0);
     values.assign(is_float ? static_cast<std::size_t>(rows * stride) : 0, 0.0f);
     scales.assign(static_cast<std::size_t>(rows * groups), 0.0f);

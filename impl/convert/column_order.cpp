@@ -10,8 +10,8 @@ namespace {
 
 std::vector<std::int64_t> group_sizes(const P16Matrix& m, std::span<const std::int32_t> g_idx) {
   if (g_idx.empty())
-    return std::vector<std::int64_t>(static_cast<std::size_t>(m.source_groups()), m.columns() / m.source_groups());
-  std::vector<std::int64_t> sizes(static_cast<std::size_t>(m.source_groups()));
+    return std::vector<std::int64_t>(static_cast<std::size_t>(m.source_count()), m.columns() / m.source_count());
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(m.source_count()));
   for (const std::int32_t g : g_idx) ++sizes[static_cast<std::size_t>(g)];
   return sizes;
 }
@@ -26,7 +26,8 @@ std::vector<std::int32_t> ColumnOrder::rows() const {
 
 bool holds_groups(const P16Matrix& m, std::span<const std::int32_t> g_idx) {
   const std::vector<std::int64_t> sizes = group_sizes(m, g_idx);
-  return m.any_sizes || std::all_of(sizes.begin(), sizes.end(), [&](std::int64_t n) { return n <= m.group; });
+  return m.source_groups().is_uneven() ||
+         std::all_of(sizes.begin(), sizes.end(), [&](std::int64_t n) { return n <= m.group(); });
 }
 
 Result<ColumnOrder> column_order(const P16Matrix& m, std::span<const std::int32_t> g_idx, bool is_w13,
@@ -34,24 +35,24 @@ Result<ColumnOrder> column_order(const P16Matrix& m, std::span<const std::int32_
   std::vector<std::int64_t> next = group_sizes(m, g_idx);  // becomes the place of the group's next column
   ColumnOrder order;
   order.columns.assign(static_cast<std::size_t>(m.k), -1);
-  order.groups.assign(static_cast<std::size_t>(m.groups()), -1);
+  order.groups.assign(static_cast<std::size_t>(m.group_count()), -1);
   std::int64_t steps = 0;
   for (std::size_t g = 0; g < next.size(); ++g) {
     const std::int64_t size = next[g], first = steps;
-    steps += m.any_sizes ? ceil_div(size, m.group) : 1;
-    if (size > (steps - first) * m.group) {
+    steps += m.source_groups().is_uneven() ? ceil_div(size, m.group()) : 1;
+    if (size > (steps - first) * m.group()) {
       const std::string place = std::string(is_w13 ? "w13" : "w2") + "_g_idx[" + std::to_string(expert) + "]";
       return fail(Code::unsupported, place,
                   place + ": group " + std::to_string(g) + " has " + std::to_string(size) +
-                      " columns; this layout takes groups of " + std::to_string(m.columns() / m.source_groups()) +
+                      " columns; this layout takes groups of " + std::to_string(m.columns() / m.source_count()) +
                       " only");
     }
     for (std::int64_t i = first; i < steps; ++i)
       order.groups[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(g);
-    next[g] = first * m.group;
+    next[g] = first * m.group();
   }
   for (std::int64_t k = 0; k < m.columns(); ++k) {
-    const auto g = g_idx.empty() ? static_cast<std::size_t>(k / (m.columns() / m.source_groups()))
+    const auto g = g_idx.empty() ? static_cast<std::size_t>(k / (m.columns() / m.source_count()))
                                  : static_cast<std::size_t>(g_idx[static_cast<std::size_t>(k)]);
     order.columns[static_cast<std::size_t>(next[g]++)] = static_cast<std::int32_t>(k);
   }

@@ -79,9 +79,9 @@ Check dequantize_p16(const Layout& layout, const std::byte* payload, std::int64_
     for (std::int64_t k = 0; k < m.k; ++k) {
       const std::int64_t column = columns.empty() ? k : columns[static_cast<std::size_t>(k)];
       const std::byte* at = panel + m.code_offset(lane, k);
-      if (k % m.group == 0 && is_integer(m.element)) {
-        scale = scale_at(m, panel, lane, k / m.group);
-        zero = zero_at(m, panel, lane, k / m.group);
+      if (k % m.group() == 0 && is_integer(m.element)) {
+        scale = scale_at(m, panel, lane, k / m.group());
+        zero = zero_at(m, panel, lane, k / m.group());
       }
       if (column < 0) continue;
       std::byte* to = out.data + (row * out.strides[0] + column * out.strides[1]) * size;

@@ -57,7 +57,7 @@ void write_group(const KaiMatrix& m, const std::int8_t* code, std::int64_t lane,
 
 void write_row(const KaiMatrix& m, const CanonicalRows& rows, std::int64_t row, std::int64_t lane, std::byte* tile) {
   RowSum sum;
-  for (std::int64_t g = 0; g < m.groups(); ++g) {
+  for (std::int64_t g = 0; g < m.group_count(); ++g) {
     const float scale = rows.row_scales(row)[g];
     write_group(m, rows.row(row) + g * m.group, lane, scale, tile + m.code_offset(g, 0), sum);
     if (!m.channel())  // a bf16 number: nothing to round
@@ -85,7 +85,7 @@ void read_row(const KaiMatrix& m, const std::byte* tile, std::int64_t lane, std:
         tile[m.code_offset(g, in / kKaiChunk) + static_cast<std::size_t>(64 * (j % 16 / 8) + 8 * lane + j % 8)]);
     code[k] = sign_extended(j < 16 ? byte & 15u : byte >> 4);
   }
-  for (std::int64_t g = 0; g < m.groups(); ++g)
+  for (std::int64_t g = 0; g < m.group_count(); ++g)
     scales[g] = m.channel() ? load<float>(tile + m.scale_offset(0) + 4 * lane) * 16.0f
                             : bf16_to_f32(load<std::uint16_t>(tile + m.scale_offset(g) + 2 * lane));
   rows.bias[static_cast<std::size_t>(row)] = load<float>(tile + m.bias_offset() + 4 * lane);

@@ -91,15 +91,15 @@ std::optional<Layout> repacked_layout(const Layout& from, bool any_groups) {
   Layout to = p16_layout(kind, {.experts = from.experts,
                                 .hidden = l.hidden,
                                 .intermediate = l.intermediate,
-                                .group = -1,
+                                .groups = {},
                                 .gated = l.gated,
                                 .has_bias = l.matrix(true).has_bias,
                                 .scales = Scales::f32,
                                 .has_zeros = l.has_zeros || l.kind == Wna16Kind::vnni,
                                 .has_order = l.act_order && !dense});
   if (dense) return to;
-  to.w13.group = from.w13.group;
-  to.w2.group = from.w2.group;
+  to.w13.groups = from.w13.groups;
+  to.w2.groups = from.w2.groups;
   for (P16Matrix* m : {&to.w13, &to.w2}) *m = filled(*m);
   to.w13.has_order = to.w2.has_order = to.w13.has_order || to.w2.has_order;
   return any_groups ? with_any_groups(to) : to;

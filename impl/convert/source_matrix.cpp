@@ -56,7 +56,7 @@ TensorView rows_first(const TensorView& t, const CheckpointTensor& row) {
 int checkpoint_bits(const P16Matrix& m) { return m.element == Element::int8 ? 8 : 4; }
 
 MatrixSize source_size(const P16Matrix& m, std::int64_t n) {
-  return {.n = n, .k = m.columns(), .num_bits = checkpoint_bits(m), .all_groups = m.source_groups()};
+  return {.n = n, .k = m.columns(), .groups = m.source_groups(), .num_bits = checkpoint_bits(m)};
 }
 
 struct RolePart {
@@ -217,11 +217,11 @@ SourceMatrix described(const ConvertJob& job, const P16Matrix& matrix, std::int6
   m.is_w13 = is_w13;
   m.has_bias = matrix.has_bias;
   m.zero_points = job.zero_points;
-  m.bf16_scales = matrix.scales == Scales::w4a8 &&
-                  (job.group_size > 0 || l.w13.grouping() != Grouping::channel || l.w2.grouping() != Grouping::channel);
+  m.bf16_scales = matrix.scales == Scales::w4a8 && (job.groups.is_even() || l.w13.grouping() != Grouping::channel ||
+                                                    l.w2.grouping() != Grouping::channel);
   m.expert = expert;
   m.k = matrix.columns();
-  m.groups = matrix.source_groups();
+  m.groups = matrix.source_count();
   m.halves = matrix.halves;
   m.element = matrix.element;
   return m;
@@ -263,7 +263,7 @@ std::uint64_t temp_bytes_per_worker(const ConvertJob& job) {
     const std::int64_t plain = is_integer(m->element) ? 1 : 4;                        // bytes of a code or value
     const std::int64_t rows = p16_element(job.layout.kind) ? kPanelRows : m->rows();  // that exist in the plain form
     std::uint64_t bytes =
-        static_cast<std::uint64_t>(rows * (round_up(m->k, kCanonicalPad) * plain + 4 * m->groups() + 4)) *
+        static_cast<std::uint64_t>(rows * (round_up(m->k, kCanonicalPad) * plain + 4 * m->group_count() + 4)) *
         (m->has_order ? 2 : 1);
     for (const CheckpointTensor& row : checkpoint_tensors(job.format)) {
       if (row.kind == TensorKind::bias && !m->has_bias) continue;

@@ -45,10 +45,10 @@ inline Ints4 step_sum(Words4 a, Words4 b) {
 void write_scales(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
   const bool by_unit = m.grouping() == Grouping::g32;
   const std::int64_t stored =
-      by_unit ? m.units() * 2 : m.groups();  // g32: the second half of the last unit may be padding
+      by_unit ? m.units() * 2 : m.group_count();  // g32: the second half of the last unit may be padding
   for (std::int64_t g = 0; g < stored; ++g) {
     std::array<std::uint16_t, kPanelRows> line{};
-    if (g < m.groups())
+    if (g < m.group_count())
       for (std::int64_t r = 0; r < kPanelRows; ++r)  // they are bf16 numbers: nothing to round
         line[static_cast<std::size_t>(r)] =
             static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(rows.row_scales(r)[g]) >> 16);
@@ -71,8 +71,8 @@ RowSums write_int4_units(const P16Matrix& m, const CanonicalRows& rows, std::byt
   Floats4 scale[kQuads] = {};
   std::int64_t group = -1;
   for (std::int64_t k = 0; k < m.units() * kUnitK; k += kChunk) {
-    if (!kChannel && k < m.k && k / m.group != group) {
-      group = k / m.group;
+    if (!kChannel && k < m.k && k / m.group() != group) {
+      group = k / m.group();
       for (std::size_t r = 0; r < kPanelRows; ++r)
         scale[r / kQuad][r % kQuad] = rows.row_scales(static_cast<std::int64_t>(r))[group];
     }
@@ -111,7 +111,7 @@ void write_int4_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* 
 // Scales and zero points as they are (kinds w4 and w8).
 void write_plain_header(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
   std::memset(panel, 0, m.bias_offset());
-  for (std::int64_t g = 0; g < m.groups(); ++g)
+  for (std::int64_t g = 0; g < m.group_count(); ++g)
     for (std::int64_t lane = 0; lane < kPanelRows; ++lane) {
       const float s = rows.row_scales(lane)[g];
       std::byte* at = panel + m.scale_offset(lane, g);

@@ -78,7 +78,7 @@ std::vector<std::int64_t> experts_on_disk(const Config& c) {
 json::Value tensor_entry(const Config& c, const ExpertModule& module, std::int64_t expert, Projection p,
                          const CheckpointTensor& row) {
   const int num_bits = c.quantization.weights ? c.quantization.weights->num_bits : dtype_bits(c.in_dtype);
-  MatrixSize size = projection_size(p, c.hidden_dim, c.intermediate_size, c.group_size(), num_bits);
+  MatrixSize size = projection_size(p, c.hidden_dim, c.intermediate_size, c.weight_groups(), num_bits);
   size.one_scale = c.quantization.has_one_scale();
   const auto role = role_of(p, row.kind);
   const Half half = half_of(p, module.gated);

@@ -26,20 +26,18 @@ Error bad(const std::string& subject, const std::string& what) {
 std::uint8_t byte(bool b) { return b ? 1 : 0; }
 
 StoredMatrix store(const P16Matrix& m) {
-  const std::int64_t groups = m.source_groups();
+  const bool uneven = m.source_groups().is_uneven();
   return {.half_rows = m.half_rows,
           .k = m.columns(),
-          .group = m.any_sizes          ? 0
-                   : m.real_groups != 0 ? m.columns() / m.real_groups
-                                        : m.group,
-          .groups = groups,
+          .group = uneven ? 0 : m.source_groups().size_in(m.columns()),
+          .groups = m.source_count(),
           .halves = static_cast<std::uint8_t>(m.halves),
           .element = static_cast<std::uint8_t>(m.element),
           .scales = static_cast<std::uint8_t>(m.scales),
           .has_bias = byte(m.has_bias),
           .has_zeros = byte(m.has_zeros),
           .has_order = byte(m.has_order),
-          .any_sizes = byte(m.any_sizes),
+          .any_sizes = byte(uneven),
           .reserved = 0};
 }
 
@@ -88,8 +86,7 @@ bool are_p16_groups(const StoredMatrix& m) {
 }
 
 P16Matrix with_groups(P16Matrix m, const StoredMatrix& stored) {
-  if (stored.any_sizes != 0) return filled(m, stored.groups);
-  m.group = stored.group;
+  m.groups = stored.any_sizes != 0 ? Groups::uneven(stored.groups) : Groups::of_size(stored.group, m.k);
   return filled(m);
 }
 
@@ -106,7 +103,7 @@ std::optional<Layout> layout_of(const PackedHead& h) {
   LayoutShape shape = {.experts = static_cast<std::int64_t>(h.experts),
                        .hidden = w13.k,
                        .intermediate = w13.half_rows,
-                       .group = -1,
+                       .groups = {},
                        .gated = w13.halves == 2,
                        .has_bias = w13.has_bias != 0,
                        .scales = static_cast<Scales>(w13.scales),
@@ -117,10 +114,10 @@ std::optional<Layout> layout_of(const PackedHead& h) {
   if (const NamedLayout* named = named_layout(kind)) {
     const auto variant = variant_of(h.variant);
     if (!variant || w13.any_sizes != 0 || w2.any_sizes != 0) return std::nullopt;
-    if (!channel) shape.group = std::min(w13.group, w2.group);
+    if (!channel) shape.groups = Groups::even(std::min(w13.group, w2.group));
     l = make_named_layout(kind, shape, *variant);
-    l.w13.group = w13.group;
-    l.w2.group = w2.group;
+    l.w13.groups = Groups::of_size(w13.group, w13.k);
+    l.w2.groups = Groups::of_size(w2.group, w2.k);
     place_tensors(l);
     if (!named->valid(l)) return std::nullopt;
   } else {

@@ -35,19 +35,20 @@ namespace moe {
 
 struct TileShape {
   std::int64_t k = 0;
-  std::int64_t group = 0;  // of the weights that will meet it; == k: channel-wise
+  Groups groups;  // of the weights that will meet it
   ActFormat act = ActFormat::tok8;
   std::int32_t bias = 8;  // P16Matrix::sum_factor of those weights
   bool qai8dx = false;    // of tok8: in KleidiAI's form
 
   constexpr std::int64_t blocks() const { return ceil_div(k, std::int64_t{32}); }  // of 32 k that weights have
   constexpr std::int64_t units() const { return ceil_div(k, kUnitK); }
-  constexpr std::int64_t groups() const { return k / group; }
+  constexpr std::int64_t group() const { return groups.size_in(k); }
+  constexpr std::int64_t group_count() const { return groups.count_in(k); }
   constexpr int planes() const { return act == ActFormat::blk16 ? 2 : 1; }
   // Columns that share a scale of blk8 and blk16, and how many such scales a row has.
   constexpr std::int64_t scaled_columns() const {
     if (act != ActFormat::blk16) return 32;
-    return group == k ? 128 : std::gcd(group, std::int64_t{128});
+    return groups.is_whole() ? 128 : std::gcd(group(), std::int64_t{128});
   }
   constexpr std::int64_t scale_count() const { return ceil_div(k, scaled_columns()); }
   constexpr std::size_t code_bytes() const {
@@ -61,7 +62,7 @@ struct TileShape {
   constexpr std::int64_t words() const {
     if (act == ActFormat::f32 || act == ActFormat::bf16) return 0;
     if (act == ActFormat::blk8 || act == ActFormat::blk16) return 2 * scale_count();
-    return qai8dx ? 2 : groups() + 2;
+    return qai8dx ? 2 : group_count() + 2;
   }
   constexpr std::size_t row_bytes() const {
     return round_up(piece_bytes() + static_cast<std::size_t>(words()) * 4, std::size_t{64});
@@ -86,7 +87,7 @@ struct QuantRow {
 
 inline QuantRow quant_row(const TileShape& shape, const TilePlace& at) {
   auto* corr = reinterpret_cast<std::int32_t*>(at.tile + shape.code_bytes() * static_cast<std::size_t>(at.n));
-  auto* recip = reinterpret_cast<float*>(corr + shape.groups() * at.n);
+  auto* recip = reinterpret_cast<float*>(corr + shape.group_count() * at.n);
   return {reinterpret_cast<std::int8_t*>(at.tile) + at.row * kUnitK, at.n * kUnitK, corr + at.row, at.n, recip + at.row,
           reinterpret_cast<std::int32_t*>(recip + at.n) + at.row};
 }

@@ -47,14 +47,16 @@ QuantKey wna16_weight_key(const Config& c, const Platform& platform) {
   const bool by_format = c.quantization.format != Format::pack_quantized;  // gptq and awq have one key each
   if (by_format || (c.selection_policy == Policy::vllm && platform.type == DeviceType::cpu))
     return key_named("kInt4Static");
-  if (c.group_size() == 32) return w.symmetric ? key_named("kInt4Static32") : key_named("kInt4Static32Asym");
+  if (c.weight_groups() == Groups::even(32))
+    return w.symmetric ? key_named("kInt4Static32") : key_named("kInt4Static32Asym");
   return w.symmetric ? key_named("kInt4Static") : key_named("kInt4StaticAsym");
 }
 
 // vLLM knows channel-wise weights with activations per token; other pairs get keys that only libmoe's row takes.
 void int8_keys(Query& q, const Config& c) {
-  q.weight_key = c.group_size() == -1 ? key_named("kInt8StaticChannelSym")
-                                      : key_rows::fixed(KeyType::int8, KeyType::fp32, {1, c.group_size()});
+  q.weight_key = c.weight_groups().is_whole()
+                     ? key_named("kInt8StaticChannelSym")
+                     : key_rows::fixed(KeyType::int8, KeyType::fp32, {1, c.weight_groups().as_written()});
   q.activation_key = key_named("kInt8DynamicTokenSym");
 }
 
@@ -118,7 +120,7 @@ Query query_of(const Config& config, const Platform& platform) {
                     .enable_eplb = p.enable_eplb,
                     .all2all_backend = p.all2all_backend,
                     .use_batched_activation_format = std::nullopt};
-  if (q.oracle == OracleId::w4a8_int8) q.weight_key = w4a8_weight_key(config.group_size());
+  if (q.oracle == OracleId::w4a8_int8) q.weight_key = w4a8_weight_key(config.weight_groups());
   if (q.oracle == OracleId::int_wna16) q.weight_key = wna16_weight_key(config, platform);
   if (q.oracle == OracleId::int8) int8_keys(q, config);
   q.env = config.vllm_env;

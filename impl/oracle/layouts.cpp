@@ -47,17 +47,20 @@ Layout layout_of(const Query& q, const Accepts& row) {
   const Config& c = *q.layer;
   const bool wna16 = c.quantization.is_wna16();
   const bool ordered = wna16 && c.quantization.weights->actorder == ActOrder::group;
+  std::optional<Groups> w2_groups;
+  if (ordered && c.parallel.tp_size > 1 && c.weight_groups().is_even())
+    w2_groups = Groups::uneven(c.weight_groups().count_in(c.intermediate_size));
   const LayoutShape shape = {.experts = c.num_held_experts(),
                              .hidden = c.hidden_dim,
                              .intermediate = c.intermediate_size_per_partition,
-                             .group = c.group_size(),
+                             .groups = c.weight_groups(),
                              .gated = is_gated(c.activation),
                              .has_bias = c.has_bias,
                              .scales = q.oracle == OracleId::w4a8_int8 ? Scales::w4a8 : Scales::f32,
                              .has_zeros = wna16 && !c.quantization.weights->symmetric,
                              .has_order = ordered,
                              .element = weight_element(c).value_or(Element::int4),
-                             .w2_groups = ordered && c.parallel.tp_size > 1 ? c.intermediate_size / c.group_size() : 0};
+                             .w2_groups = w2_groups};
   if (p16_element(kind)) return p16_layout(kind, shape);
   if (is_wna16_kind(kind)) return wna16_layout(q, kind, shape);
   if (named_layout(kind) != nullptr) return make_named_layout(kind, shape);

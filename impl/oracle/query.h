@@ -88,14 +88,15 @@ Result<Query> parse_query(const json::Value& value);
 OracleId oracle_of(const Quantization& q);
 // The config must outlive the query.
 Query query_of(const Config& config, const Platform& platform);
-// w4a8_int8.md 1.2: the key that a group size makes; -1 = channel-wise.
-constexpr QuantKey w4a8_weight_key(std::int64_t group) {
-  if (group == -1) return key_named("kInt4W4A8StaticChannelSym");
-  return key_rows::fixed(KeyType::int8, KeyType::bf16, {1, group});
+// w4a8_int8.md 1.2: the key that a group size makes.
+constexpr QuantKey w4a8_weight_key(Groups groups) {
+  if (groups.is_whole()) return key_named("kInt4W4A8StaticChannelSym");
+  return key_rows::fixed(KeyType::int8, KeyType::bf16, {1, groups.as_written()});
 }
 // w4a8_int8.md 2.3, first rule: channel-wise, or no group is cut.
-constexpr bool group_fits(std::int64_t group, std::int64_t hidden, std::int64_t intermediate) {
-  return group == -1 || (group > 0 && hidden % group == 0 && intermediate % group == 0);
+constexpr bool groups_fit(Groups groups, std::int64_t hidden, std::int64_t intermediate) {
+  const std::int64_t g = groups.as_written();
+  return groups.is_whole() || (g > 0 && hidden % g == 0 && intermediate % g == 0);
 }
 // What a packed layout of ours would hold; nullopt: none can hold these weights. Unquantized weights are in_dtype.
 std::optional<Element> weight_element(const Config& config);

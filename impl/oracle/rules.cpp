@@ -200,11 +200,11 @@ MaybeWhy checkpoint(const Query& q, const Trial& o) {
 }
 
 MaybeWhy group_size(const Query& q, const Trial& o) {
-  if (q.layer == nullptr || q.layer->group_size() == -1) return std::nullopt;
+  if (q.layer == nullptr || q.layer->weight_groups().is_whole()) return std::nullopt;
   const Config& c = *q.layer;
-  const std::int64_t g = c.group_size();
+  const std::int64_t g = c.weight_groups().as_written();
   if (g % o.accepts->group_multiple == 0 && g >= o.accepts->smallest_group &&
-      group_fits(g, c.hidden_dim, c.intermediate_size_per_partition))
+      groups_fit(c.weight_groups(), c.hidden_dim, c.intermediate_size_per_partition))
     return std::nullopt;
   const std::string sizes = o.accepts->smallest_group > 1
                                 ? "of at least " + std::to_string(o.accepts->smallest_group) + " that divides"
@@ -325,7 +325,8 @@ MaybeWhy kernel_group(const Query& q, const Trial& o) {
   const bool parts = o.accepts->cuts_order && q.layer->quantization.weights->actorder == ActOrder::group &&
                      q.layer->parallel.tp_size > 1;
   return Why{"channel-wise weights or a group size that is a multiple of " + std::to_string(o.kernel->group_multiple),
-             parts ? "tensor parallelism leaves groups of any sizes" : "it is " + std::to_string(q.layer->group_size()),
+             parts ? "tensor parallelism leaves groups of any sizes"
+                   : "it is " + std::to_string(q.layer->weight_groups().as_written()),
              "/quantization/weights/group_size"};
 }
 

@@ -69,7 +69,7 @@ json::Value runs_as_json(const Selection& s) {
 
 Result<QuantConfig> wna16_config(const Config& c) {
   const QuantArgs& w = *c.quantization.weights;
-  const std::int64_t g = c.group_size();
+  const std::int64_t g = c.weight_groups().as_written();
   // Integer activations bring one global scale where a matrix has more than one group (wna16.md 3.3).
   const bool global = c.marlin_input_dtype == MarlinInput::int8 && g != -1;
   QuantArguments a;
@@ -88,7 +88,7 @@ Result<QuantConfig> wna16_config(const Config& c) {
 
 Result<QuantConfig> w4a8_int8_config(const Config& c) {
   QuantArguments a;
-  a.block_shape = c.group_size() == -1 ? kPerChannel : GroupShape{1, c.group_size()};
+  a.block_shape = c.weight_groups().is_whole() ? kPerChannel : GroupShape{1, c.weight_groups().as_written()};
   return w4a8_int8_quant_config(a);
 }
 

@@ -90,11 +90,12 @@ MaybeNeed first(Needs... needs) {
 
 MaybeNeed marlin_order(const Layer& l) {
   if (!l.ordered()) return std::nullopt;
-  const std::int64_t g = l.c.group_size(), size = l.intermediate();
-  if (g == -1 || l.hidden() == g || size == g)
+  const Groups groups = l.c.weight_groups();
+  const std::int64_t size = l.intermediate();
+  if (groups.count_in(l.hidden()) == 1 || groups.count_in(size) == 1)
     return UnmetNeed{Reject::act_order,
                      {"more than one group with actorder group", "one covers all columns", kActOrder}};
-  if (size % 64 == 0 && size % g == 0) return std::nullopt;
+  if (size % 64 == 0 && size % groups.as_written() == 0) return std::nullopt;
   return UnmetNeed{
       Reject::act_order,
       {"an intermediate size of whole tiles (64) with actorder group", "it is " + std::to_string(size), kActOrder}};
@@ -110,7 +111,7 @@ MaybeNeed marlin_fp8(const Layer& l) {
 }
 
 MaybeNeed marlin(const Layer& l) {
-  const std::int64_t g = l.c.group_size();
+  const std::int64_t g = l.c.weight_groups().as_written();
   constexpr std::array<std::int64_t, 4> kGroups = {-1, 32, 64, 128};
   if (std::find(kGroups.begin(), kGroups.end(), g) == kGroups.end())
     return UnmetNeed{Reject::group_size,
@@ -123,8 +124,9 @@ MaybeNeed marlin(const Layer& l) {
 MaybeNeed trtllm(const Layer& l) {
   if (l.format() != Format::pack_quantized)
     return UnmetNeed{Reject::weight_layout, {"checkpoint format pack-quantized", l.format_text(), kFormat}};
-  if (l.c.group_size() != 32)
-    return UnmetNeed{Reject::group_size, {"groups of 32", "it is " + std::to_string(l.c.group_size()), kGroupSize}};
+  if (l.c.weight_groups() != Groups::even(32))
+    return UnmetNeed{Reject::group_size,
+                     {"groups of 32", "it is " + std::to_string(l.c.weight_groups().as_written()), kGroupSize}};
   return first(multiples(l, 256, 256), without_bias(l), natural_order(l));
 }
 
@@ -135,8 +137,9 @@ MaybeNeed xpu(const Layer& l) {
 }
 
 MaybeNeed vnni(const Layer& l) {
-  const std::int64_t g = l.c.group_size(), group = g == -1 ? l.hidden() : g;
-  if (g == -1 && l.hidden() != l.intermediate())
+  const Groups groups = l.c.weight_groups();
+  const std::int64_t group = groups.size_in(l.hidden());
+  if (groups.is_whole() && l.hidden() != l.intermediate())
     return UnmetNeed{
         Reject::group_size,
         {"groups of one size in both matrices",
@@ -155,7 +158,7 @@ MaybeNeed runs_here(const Layer& l) {
   if (l.c.compute == Compute::a8)
     return UnmetNeed{Reject::not_built,
                      {"activations in floats for weights of other layouts", "compute is a8", "/compute"}};
-  const std::int64_t g = l.c.group_size();
+  const std::int64_t g = l.c.weight_groups().as_written();
   if (g == -1 || g >= 16 || (g == l.hidden() && g == l.intermediate())) return std::nullopt;
   return UnmetNeed{Reject::group_size,
                    {"channel-wise weights or a group size of at least 16", "it is " + std::to_string(g), kGroupSize}};
@@ -201,7 +204,7 @@ Layout wna16_layout(const Query& q, LayoutKind kind, const LayoutShape& given) {
   shape.scales = c.in_dtype == DType::f32 && rows                               ? Scales::f32
                  : c.in_dtype == DType::f16 && kind != LayoutKind::wna16_trtllm ? Scales::f16
                                                                                 : Scales::bf16;
-  l.group_size = c.group_size();
+  l.groups = c.weight_groups();
   l.bias = l.number = c.in_dtype;
   if (marlin) {
     l.input = c.marlin_input_dtype;

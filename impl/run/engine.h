@@ -61,7 +61,7 @@ struct EngineSetup {
   TileShape in_shape() const { return tile_shape(layout().w13); }
   TileShape mid_shape() const { return tile_shape(layout().w2); }
   TileShape tile_shape(const P16Matrix& m) const {
-    return {m.k, m.group, kernel->id->act, m.sum_factor(), kernel->id->layout == LayoutKind::kai};
+    return {m.k, m.groups, kernel->id->act, m.sum_factor(), kernel->id->layout == LayoutKind::kai};
   }
   // Each slot has an input row of its own; else the slots of a token share one.
   bool row_per_slot() const { return weight_on_input || layout().w13.has_order; }

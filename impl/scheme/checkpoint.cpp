@@ -20,7 +20,7 @@ std::int64_t extent(Axis axis, const MatrixSize& m) {
     case Axis::k_words:
       return ceil_div(m.k, codes);
     case Axis::groups:
-      return m.groups();
+      return m.group_count();
     case Axis::two:
       return 2;
     case Axis::none:
@@ -236,10 +236,9 @@ std::string tensor_name(const ExpertModule& module, std::int64_t expert, Project
   return s;
 }
 
-MatrixSize projection_size(Projection p, std::int64_t hidden, std::int64_t intermediate, std::int64_t group,
-                           int num_bits) {
-  if (p == Projection::down) return {.n = hidden, .k = intermediate, .group = group, .num_bits = num_bits};
-  return {.n = intermediate, .k = hidden, .group = group, .num_bits = num_bits};
+MatrixSize projection_size(Projection p, std::int64_t hidden, std::int64_t intermediate, Groups groups, int num_bits) {
+  if (p == Projection::down) return {.n = hidden, .k = intermediate, .groups = groups, .num_bits = num_bits};
+  return {.n = intermediate, .k = hidden, .groups = groups, .num_bits = num_bits};
 }
 
 std::optional<Role> role_of(Projection p, TensorKind kind) {

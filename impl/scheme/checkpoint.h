@@ -26,6 +26,7 @@
 
 #include "base/dtype.h"
 #include "base/tensor.h"
+#include "scheme/groups.h"
 #include "scheme/scheme.h"
 
 namespace moe {
@@ -51,16 +52,12 @@ enum class Axis : std::uint8_t { none, n, n_words, k, k_words, groups, two };
 // One projection of one expert, whole (not this rank's part).
 struct MatrixSize {
   std::int64_t n = 0, k = 0;
-  std::int64_t group = -1;  // -1 or k: channel-wise; else it divides k
+  // Uneven: a tensor-parallel rank holds only some columns but, with activation order, the scales of all groups.
+  Groups groups = {};
   int num_bits = 4;
-  // If not 0, the number of groups of the whole matrix: a tensor-parallel rank holds only some columns but, with
-  // activation order, the scales of all groups.
-  std::int64_t all_groups = 0;
   bool one_scale = false;  // for all rows
 
-  constexpr std::int64_t groups() const {
-    return all_groups != 0 ? all_groups : group == -1 || group >= k ? 1 : k / group;
-  }
+  constexpr std::int64_t group_count() const { return groups.count_in(k); }
 };
 
 struct TensorShape {
@@ -151,8 +148,7 @@ std::string tensor_name(const ExpertModule& module, std::int64_t expert, Project
                         const CheckpointTensor& tensor);
 
 // gate, up: I x H; down: H x I. `intermediate` is the whole width.
-MatrixSize projection_size(Projection p, std::int64_t hidden, std::int64_t intermediate, std::int64_t group,
-                           int num_bits);
+MatrixSize projection_size(Projection p, std::int64_t hidden, std::int64_t intermediate, Groups groups, int num_bits);
 // nullopt for TensorKind::shape, which has no place among the weights.
 std::optional<Role> role_of(Projection p, TensorKind kind);
 // gate: w1; up: w3, or the whole of an ungated w13; down: whole.

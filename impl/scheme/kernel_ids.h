@@ -24,17 +24,16 @@ struct KernelNeeds {
   LayoutKind layout = LayoutKind::none;
   EnumSet<ActFormat> acts = EnumSet<ActFormat>::all();
   bool zeros = false;
-  std::int64_t w13_group = -1, w2_group = -1;  // columns of a group as packed; -1: whole rows
-  std::int64_t longest_sum = 0;                // columns that share a scale
+  Groups w13_groups, w2_groups;  // as packed
+  std::int64_t longest_sum = 0;  // columns that share a scale
 };
 // What packed weights ask.
 inline KernelNeeds needs_of(const Layout& l) {
-  const auto group = [](const P16Matrix& m) { return m.group == m.k ? std::int64_t{-1} : m.group; };
   return {.layout = l.kind,
           .zeros = l.w13.has_zeros,
-          .w13_group = group(l.w13),
-          .w2_group = group(l.w2),
-          .longest_sum = std::max(l.w13.group, l.w2.group)};
+          .w13_groups = l.w13.groups,
+          .w2_groups = l.w2.groups,
+          .longest_sum = std::max(l.w13.group(), l.w2.group())};
 }
 
 // The columns of scheme/kernel_rows.inc, which says what they mean.
@@ -60,10 +59,8 @@ struct KernelId {
     return layout == LayoutKind::p16_w8 && act == ActFormat::tok8 ? INT32_MAX / (128 * 127) : INT64_MAX;
   }
   constexpr bool takes_zeros() const { return zeros == Zeros::zp; }
-  constexpr bool takes_group(std::int64_t g) const { return g == -1 || g % group_multiple == 0; }
-  constexpr bool takes_groups(const KernelNeeds& n) const {
-    return takes_group(n.w13_group) && takes_group(n.w2_group);
-  }
+  constexpr bool takes(Groups g) const { return !g.is_even() || g.as_written() % group_multiple == 0; }
+  constexpr bool takes_groups(const KernelNeeds& n) const { return takes(n.w13_groups) && takes(n.w2_groups); }
   constexpr bool fits(const KernelNeeds& n) const {
     return layout == n.layout && n.acts.has(act) && (takes_zeros() || !n.zeros) && takes_groups(n) &&
            n.longest_sum <= longest_sum();

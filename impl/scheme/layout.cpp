@@ -12,8 +12,13 @@ namespace {
 
 template <std::int64_t K, std::int64_t Group, bool Bias, Element E = Element::int4, Scales S = Scales::w4a8>
 consteval bool bijective() {
-  constexpr P16Matrix m{
-      .element = E, .scales = S, .half_rows = 16, .halves = 1, .k = K, .group = Group, .has_bias = Bias};
+  constexpr P16Matrix m{.element = E,
+                        .scales = S,
+                        .half_rows = 16,
+                        .halves = 1,
+                        .k = K,
+                        .groups = Groups::of_size(Group, K),
+                        .has_bias = Bias};
   std::array<bool, m.panel_bytes() * 2> seen{};
   for (std::int64_t lane = 0; lane < kPanelRows; ++lane)
     for (std::int64_t k = 0; k < K; ++k) {
@@ -40,9 +45,9 @@ constexpr std::array kScaleNames = {"", "", "-f32", "-bf16", "-f16"};
 }  // namespace
 
 std::string grouping_word(const P16Matrix& m) {
-  if (m.any_sizes) return std::string("u").append(std::to_string(m.real_groups));
+  if (m.source_groups().is_uneven()) return std::string("u").append(std::to_string(m.source_count()));
   if (m.grouping() == Grouping::channel) return "cw";
-  return std::string("g").append(std::to_string(m.columns() / m.source_groups()));
+  return std::string("g").append(std::to_string(m.source_groups().size_in(m.columns())));
 }
 
 std::string Layout::id() const {
@@ -72,21 +77,19 @@ bool is_order(std::span<const std::int32_t> list, std::int64_t columns) {
   return named == columns;
 }
 
-P16Matrix filled(P16Matrix m, std::int64_t any_groups) {
+P16Matrix filled(P16Matrix m) {
   constexpr std::int64_t kStep = 32;
-  const bool one_size = any_groups == 0;
-  if (!is_integer(m.element) || (one_size && (m.group == m.k || m.group % kStep == 0))) return m;
-  m.real_columns = m.k;
-  m.real_groups = one_size ? m.groups() : any_groups;
-  m.any_sizes = !one_size;
+  const std::int64_t count = m.group_count();
+  if (!is_integer(m.element) || m.groups.is_whole() || (m.groups.is_even() && m.group() % kStep == 0)) return m;
+  m.source = {.count = m.k, .groups = m.groups};
   m.has_order = true;
-  if (one_size) {
-    m.group = round_up(m.group, kStep);
-    m.k = m.real_groups * m.group;
+  if (m.groups.is_even()) {
+    m.groups = Groups::even(round_up(m.group(), kStep));
+    m.k = count * m.group();
   } else {  // at worst each group holds one column more than whole steps
-    const std::int64_t begun = std::min(any_groups, m.k);
-    m.group = kStep;
+    const std::int64_t begun = std::min(count, m.k);
     m.k = (begun + (m.k - begun) / kStep) * kStep;
+    m.groups = Groups::of_size(kStep, m.k);
   }
   return m;
 }
@@ -95,10 +98,11 @@ Layout with_any_groups(const Layout& layout) {
   Layout l = layout;
   if (!p16_element(l.kind) || !l.w13.has_order) return l;
   for (P16Matrix* m : {&l.w13, &l.w2}) {
-    const std::int64_t groups = m->source_groups();
-    if (m->any_sizes || groups == 1) continue;  // one group has all columns
+    const std::int64_t count = m->source_count();
+    if (m->source_groups().is_uneven() || count == 1) continue;  // one group has all columns
     m->k = m->columns();
-    *m = filled(*m, groups);
+    m->groups = Groups::uneven(count);
+    *m = filled(*m);
   }
   return l;
 }
@@ -107,8 +111,9 @@ Layout p16_layout(LayoutKind kind, const LayoutShape& s) {
   const Element element = p16_element(kind).value_or(Element::int4);
   const bool plain = kind == LayoutKind::p16_w4 || kind == LayoutKind::p16_w8;
   // One matrix has a list when the other has.
-  const bool fills = s.group % 32 != 0 && s.group != -1 && !(s.group == s.hidden && s.group == s.intermediate);
-  const auto matrix = [&](std::int64_t half_rows, int halves, std::int64_t k, std::int64_t any_groups) {
+  const std::int64_t size = s.groups.as_written();
+  const bool fills = s.groups.is_even() && size % 32 != 0 && !(size == s.hidden && size == s.intermediate);
+  const auto matrix = [&](std::int64_t half_rows, int halves, std::int64_t k, Groups groups) {
     const P16Matrix m{.element = element,
                       .scales = plain                 ? s.scales
                                 : is_integer(element) ? Scales::w4a8
@@ -117,14 +122,14 @@ Layout p16_layout(LayoutKind kind, const LayoutShape& s) {
                       .half_rows = half_rows,
                       .halves = halves,
                       .k = k,
-                      .group = s.group == -1 || !is_integer(element) ? k : s.group,
+                      .groups = !is_integer(element) ? Groups::whole() : groups.in(k),
                       .has_bias = s.has_bias,
                       .has_order = is_integer(element) && (s.has_order || fills)};
-    return filled(m, any_groups);
+    return filled(m);
   };
   return {.kind = kind,
-          .w13 = matrix(s.intermediate, s.gated ? 2 : 1, s.hidden, 0),
-          .w2 = matrix(s.hidden, 1, s.intermediate, s.w2_groups),
+          .w13 = matrix(s.intermediate, s.gated ? 2 : 1, s.hidden, s.groups),
+          .w2 = matrix(s.hidden, 1, s.intermediate, s.w2_groups.value_or(s.groups)),
           .experts = s.experts};
 }
 

@@ -50,6 +50,7 @@
 
 #include "base/checked.h"
 #include "base/dtype.h"
+#include "scheme/groups.h"
 #include "scheme/scheme.h"
 
 namespace moe {
@@ -72,8 +73,16 @@ constexpr std::int32_t code_bias(Element e) { return e == Element::int4 ? 8 : 12
 // Numbers are stored; never renumber.
 enum class Scales : std::uint8_t { none = 0, w4a8 = 1, f32 = 2, bf16 = 3, f16 = 4 };
 
-// none: no scales (float elements, whose `group` is k).
+// none: no scales (float elements).
 enum class Grouping : std::uint8_t { g32, grouped, channel, none };
+
+// Columns, and the groups that they are in.
+struct Columns {
+  std::int64_t count = 0;
+  Groups groups;
+
+  friend constexpr bool operator==(const Columns&, const Columns&) = default;
+};
 
 // One matrix: its logical size, and its sizes and addresses in p16. half_rows = N for w2, I for w13 (which has two
 // halves when gated).
@@ -84,22 +93,23 @@ struct P16Matrix {
   std::int64_t half_rows = 0;
   int halves = 1;
   std::int64_t k = 0;
-  std::int64_t group = 0;  // == k: channel-wise
+  Groups groups;  // whole where one covers all columns, and of floats
   bool has_bias = false;
   bool has_order = false;  // columns lie in the order of a list behind the panels
-  // Where groups are filled up: the checkpoint's columns and groups; 0: k and groups().
-  std::int64_t real_columns = 0, real_groups = 0;
-  bool any_sizes = false;  // of the checkpoint's groups
+  // Of the checkpoint, where groups are filled up.
+  std::optional<Columns> source = {};
 
   // Of the checkpoint.
-  constexpr std::int64_t columns() const { return real_columns != 0 ? real_columns : k; }
-  constexpr std::int64_t source_groups() const { return real_groups != 0 ? real_groups : groups(); }
+  constexpr std::int64_t columns() const { return source ? source->count : k; }
+  constexpr Groups source_groups() const { return source ? source->groups : groups; }
+  constexpr std::int64_t source_count() const { return source_groups().count_in(columns()); }
   constexpr Grouping grouping() const {
     if (!is_integer(element)) return Grouping::none;
-    if (group == k) return Grouping::channel;
-    return group == 32 && scales == Scales::w4a8 ? Grouping::g32 : Grouping::grouped;
+    if (groups.is_whole()) return Grouping::channel;
+    return group() == 32 && scales == Scales::w4a8 ? Grouping::g32 : Grouping::grouped;
   }
-  constexpr std::int64_t groups() const { return group == k ? 1 : k / group; }  // an empty matrix has group 0
+  constexpr std::int64_t group() const { return groups.size_in(k); }  // columns of one
+  constexpr std::int64_t group_count() const { return groups.count_in(k); }
   constexpr std::int64_t rows() const { return half_rows * halves; }
   constexpr std::int64_t units() const { return ceil_div(k, kUnitK); }
   constexpr std::int64_t panels() const { return ceil_div(half_rows, kPanelRows) * halves; }
@@ -107,14 +117,14 @@ struct P16Matrix {
   // What the sums of a tile's codes come multiplied by (kernels/tile.h): the code of value 0, with zero points 1.
   constexpr std::int32_t sum_factor() const { return has_zeros ? 1 : code_bias(element); }
   constexpr std::size_t scale_bytes() const {
-    return scales == Scales::f32 || (scales == Scales::w4a8 && group == k) ? 4 : 2;
+    return scales == Scales::f32 || (scales == Scales::w4a8 && groups.is_whole()) ? 4 : 2;
   }
   constexpr std::size_t scale_section() const {  // bytes of scales at the start of the panel
     if (grouping() == Grouping::g32 || grouping() == Grouping::none) return 0;
-    return round_up(static_cast<std::size_t>(groups()) * 16 * scale_bytes(), std::size_t{64});
+    return round_up(static_cast<std::size_t>(group_count()) * 16 * scale_bytes(), std::size_t{64});
   }
   constexpr std::size_t zero_section() const {
-    return has_zeros ? round_up(static_cast<std::size_t>(groups()) * 16, std::size_t{64}) : 0;
+    return has_zeros ? round_up(static_cast<std::size_t>(group_count()) * 16, std::size_t{64}) : 0;
   }
   constexpr bool has_sums() const { return grouping() != Grouping::none && scales == Scales::w4a8; }
   constexpr std::size_t sum_offset() const { return scale_section(); }  // rsum f32[16] or wsum i32[16]
@@ -273,21 +283,20 @@ struct Layout {
 
 struct LayoutShape {
   std::int64_t experts, hidden, intermediate;  // this rank's
-  std::int64_t group;                          // -1 = channel-wise, and for float elements
+  Groups groups;                               // as configured; whole for float elements
   bool gated, has_bias;
   Scales scales = Scales::f32;  // of p16_w4, p16_w8 and named layouts
   bool has_zeros = false;
   bool has_order = false;           // of integer elements
   Element element = Element::int4;  // of named layouts
-  // If not 0, the number of groups of the whole w2: with activation order a tensor-parallel rank holds some columns but
-  // the scales of all groups.
-  std::int64_t w2_groups = 0;
+  // Of w2, where they are not `groups`: with activation order a tensor-parallel rank holds some columns but the scales
+  // of all groups.
+  std::optional<Groups> w2_groups = {};
 };
 // The p16 layout of a layer; group sizes already checked to divide hidden and intermediate.
 Layout p16_layout(LayoutKind kind, const LayoutShape& shape);
-// A matrix with k and group of the checkpoint, with its groups filled up where they are no multiple of 32. any_groups:
-// it has so many, of any sizes.
-P16Matrix filled(P16Matrix matrix, std::int64_t any_groups = 0);
+// A matrix with columns and groups of the checkpoint, with its groups filled up where they are no multiple of 32.
+P16Matrix filled(P16Matrix matrix);
 // A layout with lists for groups of any sizes, where a matrix has more than one; others as they are.
 Layout with_any_groups(const Layout& layout);
 inline Layout p16_int4_layout(const LayoutShape& shape) { return p16_layout(LayoutKind::p16_int4, shape); }

@@ -19,10 +19,10 @@ constexpr std::int64_t kKaiRows = 8, kKaiChunk = 32;
 struct KaiMatrix {
   std::int64_t rows, k, group;
 
-  explicit constexpr KaiMatrix(const P16Matrix& m) : rows(m.rows()), k(m.k), group(m.group) {}
+  explicit constexpr KaiMatrix(const P16Matrix& m) : rows(m.rows()), k(m.k), group(m.group()) {}
 
   constexpr bool channel() const { return group == k; }
-  constexpr std::int64_t groups() const { return group == k ? 1 : k / group; }
+  constexpr std::int64_t group_count() const { return group == k ? 1 : k / group; }
   constexpr std::int64_t chunks() const { return ceil_div(group, kKaiChunk); }  // of one group
   constexpr std::int64_t tiles() const { return ceil_div(rows, kKaiRows); }
 
@@ -31,7 +31,7 @@ struct KaiMatrix {
   constexpr std::size_t code_offset(std::int64_t g, std::int64_t chunk) const {
     return static_cast<std::size_t>(g) * group_bytes() + static_cast<std::size_t>(chunk * 128);
   }
-  constexpr std::size_t sum_offset() const { return static_cast<std::size_t>(groups()) * group_bytes(); }
+  constexpr std::size_t sum_offset() const { return static_cast<std::size_t>(group_count()) * group_bytes(); }
   constexpr std::size_t scale_offset(std::int64_t g) const {
     return channel() ? sum_offset() + 32 : code_offset(g, chunks());
   }

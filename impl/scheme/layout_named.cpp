@@ -21,7 +21,7 @@ void list_blobs(Layout& l, DType dtype, std::int64_t (*length)(const P16Matrix& 
 
 bool is_w4a8(const P16Matrix& m) {
   return m.element == Element::int4 && m.scales == Scales::w4a8 && !m.has_zeros && !m.has_order && m.k % 2 == 0 &&
-         (m.group == m.k || m.group % 32 == 0);
+         (m.groups.is_whole() || m.group() % 32 == 0);
 }
 bool are_w4a8(const Layout& l) { return is_w4a8(l.w13) && is_w4a8(l.w2) && l.variant == LayoutVariant{}; }
 
@@ -33,13 +33,13 @@ std::string torch_id(const Layout& l) {
 
 void list_torch(Layout& l) {
   list_blobs(l, DType::f32, [](const P16Matrix& m) {
-    return m.rows() * m.k / 2 + m.rows() * m.groups() + (m.has_bias ? m.rows() : 0);
+    return m.rows() * m.k / 2 + m.rows() * m.group_count() + (m.has_bias ? m.rows() : 0);
   });
 }
 
 // --- KleidiAI (layout_kai.h) --------------------------------------------------------------------------------------
 
-std::string kai_word(const P16Matrix& m) { return m.group == m.k ? "qsi4cxp" : "qsi4c32p-" + grouping_word(m); }
+std::string kai_word(const P16Matrix& m) { return m.groups.is_whole() ? "qsi4cxp" : "qsi4c32p-" + grouping_word(m); }
 
 std::string kai_id(const Layout& l) {
   std::string s = "kai/" + kai_word(l.w13);
@@ -87,7 +87,7 @@ Layout make_named_layout(LayoutKind kind, const LayoutShape& s, const LayoutVari
                      .half_rows = half_rows,
                      .halves = halves,
                      .k = k,
-                     .group = s.group == -1 ? k : s.group,
+                     .groups = s.groups.in(k),
                      .has_bias = s.has_bias,
                      .has_order = s.has_order};
   };

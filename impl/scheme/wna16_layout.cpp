@@ -119,7 +119,7 @@ void each_part(const Wna16Layout& l, Take take) {
 
 std::int64_t Wna16Layout::padded_intermediate() const {
   if (kind != Wna16Kind::marlin) return intermediate;
-  return round_up(intermediate, std::lcm(std::int64_t{64}, group_size > 0 ? group_size : std::int64_t{1}));
+  return round_up(intermediate, std::lcm(std::int64_t{64}, groups.is_even() ? groups.as_written() : std::int64_t{1}));
 }
 
 Wna16Matrix Wna16Layout::matrix(bool w13) const {
@@ -130,7 +130,7 @@ Wna16Matrix Wna16Layout::matrix(bool w13) const {
   m.k = w13 ? hidden : intermediate;
   m.padded_k = w13 ? hidden : padded;
   m.groups = w13 ? groups13 : groups2;
-  m.padded_groups = !w13 && padded != intermediate && group_size > 0 ? padded / group_size : m.groups;
+  m.padded_groups = !w13 && padded != intermediate && groups.is_even() ? groups.count_in(padded) : m.groups;
   m.has_zeros = has_zeros;
   // vLLM's emulation classes have no bias, its dense 8-bit one no zero points.
   const bool emulation = kind == Wna16Kind::on_the_fly || kind == Wna16Kind::dense;
@@ -146,9 +146,9 @@ Wna16Matrix Wna16Layout::matrix(bool w13) const {
   m.swap_halves = kind == Wna16Kind::trtllm && w13;
   if (kind == Wna16Kind::marlin) {
     // The kernel goes by the number of rows; vLLM by the group against the intermediate size of one partition.
-    const std::int64_t size_k = w13 || awq ? intermediate : m.padded_groups * group_size;
+    const std::int64_t size_k = w13 || awq ? intermediate : m.padded_groups * groups.as_written();
     m.grouped_scales =
-        !m.eight_bit() && (bit_compat_vllm ? group_size != -1 && group_size < size_k : m.padded_groups > 1);
+        !m.eight_bit() && (bit_compat_vllm ? groups.is_even() && groups.as_written() < size_k : m.padded_groups > 1);
     m.folded_scales = input == MarlinInput::int8 && m.groups > 1;
     m.zeros_in_nibbles = has_zeros && (awq || !bit_compat_vllm);
   }
@@ -258,7 +258,7 @@ LayoutVariant variant_of(const Wna16Layout& l) {
   return {.input = l.input,
           .awq = l.awq,
           .bit_compat_vllm = l.bit_compat_vllm,
-          .channel_wise = l.group_size == -1,
+          .channel_wise = l.groups.is_whole(),
           .zero_shift = l.zero_shift,
           .bias = l.bias,
           .number = l.number,
@@ -273,9 +273,9 @@ Wna16Layout wna16_of(const Layout& layout) {
           .experts = layout.experts,
           .hidden = w13.k,
           .intermediate = w2.k,
-          .group_size = v.channel_wise ? -1 : w13.group,
-          .groups13 = w13.groups(),
-          .groups2 = w2.groups(),
+          .groups = v.channel_wise ? Groups::whole() : Groups::even(w13.group()),
+          .groups13 = w13.group_count(),
+          .groups2 = w2.group_count(),
           .gated = w13.halves == 2,
           .awq = v.awq,
           .act_order = w13.has_order,
@@ -317,7 +317,7 @@ bool is_wna16(const Layout& layout) {
   if (!same || !is_integer(w13.element) || !scales) return false;
   const Wna16Layout l = wna16_of(layout);
   // Without a channel mark the group is one number; with it there is one group.
-  const bool groups = l.group_size == -1 ? w13.groups() == 1 && w2.groups() == 1 : w13.group == w2.group;
+  const bool groups = l.groups.is_whole() ? w13.group_count() == 1 && w2.group_count() == 1 : w13.group() == w2.group();
   return is_variant(layout.variant) && groups && l.fits();
 }
 

@@ -114,10 +114,10 @@ Result<const CheckpointTensor*> LayerFacts::tensor_of(Role role) const {
 Dims LayerFacts::shape(Role role, Half half) const {
   const Config& c = *config_;
   const std::int64_t inter = c.intermediate_size_per_partition;
-  MatrixSize m = projection_size(is_w13(role) ? Projection::up : Projection::down, c.hidden_dim, inter, c.group_size(),
-                                 num_bits(c));
+  MatrixSize m = projection_size(is_w13(role) ? Projection::up : Projection::down, c.hidden_dim, inter,
+                                 c.weight_groups(), num_bits(c));
   if (is_w13(role) && gated_ && half == Half::whole) m.n = 2 * inter;
-  if (!is_w13(role) && keeps_groups()) m.all_groups = whole(Projection::down).groups();
+  if (!is_w13(role) && keeps_groups()) m.groups = Groups::uneven(whole(Projection::down).group_count());
   return dims_of(checkpoint_tensor(c.quantization.format, kind_of(role))->shape(m));
 }
 
@@ -137,7 +137,7 @@ bool LayerFacts::keeps_groups() const {
 
 MatrixSize LayerFacts::whole(Projection p) const {
   MatrixSize m =
-      projection_size(p, config_->hidden_dim, config_->intermediate_size, config_->group_size(), num_bits(*config_));
+      projection_size(p, config_->hidden_dim, config_->intermediate_size, config_->weight_groups(), num_bits(*config_));
   m.one_scale = config_->quantization.has_one_scale();
   return m;
 }
@@ -155,10 +155,10 @@ Result<Part> LayerFacts::part(Projection p, const CheckpointTensor& row, std::st
     const Axis axis = row.axes[i];
     const bool along_n = axis == Axis::n || axis == Axis::n_words;
     const bool along_k =
-        axis == Axis::k || axis == Axis::k_words || (axis == Axis::groups && m.groups() > 1 && !keeps_groups());
+        axis == Axis::k || axis == Axis::k_words || (axis == Axis::groups && m.group_count() > 1 && !keeps_groups());
     if (p == Projection::down ? !along_k : !along_n) continue;
     // Rows or columns that one element stands for.
-    const std::int64_t each = axis == Axis::groups                             ? m.group
+    const std::int64_t each = axis == Axis::groups                             ? m.groups.size_in(m.k)
                               : axis == Axis::n_words || axis == Axis::k_words ? 32 / num_bits(c)
                                                                                : 1;
     if (first % each != 0 || inter % each != 0)

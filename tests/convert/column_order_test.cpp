@@ -32,7 +32,7 @@ TEST(FilledGroups, SizesOfTheLayout) {
     EXPECT_EQ(m.k, r.places) << r.k << " " << r.group;
     EXPECT_EQ(m.group, r.of) << r.k << " " << r.group;
     EXPECT_EQ(m.columns(), r.k);
-    EXPECT_EQ(m.source_groups(), r.any != 0 ? r.any : r.k / r.group);
+    EXPECT_EQ(m.source_count(), r.any != 0 ? r.any : r.k / r.group);
     EXPECT_EQ(m.any_sizes, r.any != 0);
     EXPECT_EQ(m.has_order, m.k != r.k || r.any != 0);
   }
@@ -103,7 +103,7 @@ TEST(ColumnOrder, PropertiesOfRandomGroups) {
         continue;
       }
       ASSERT_EQ(std::ssize(order->columns), m.k);
-      ASSERT_EQ(std::ssize(order->groups), m.groups());
+      ASSERT_EQ(std::ssize(order->groups), m.group_count());
       EXPECT_TRUE(is_order(order->columns, k));
       std::pair<std::int32_t, std::int32_t> before{-1, -1};
       std::vector<std::int32_t> compact;
@@ -130,7 +130,7 @@ TEST(ColumnOrder, RoomIsWhatTheWorstCaseNeeds) {
   const P16Matrix m = filled(plain(165, 33), 5);
   const auto order = column_order(m, g_idx, true, 0);
   ASSERT_TRUE(order);
-  EXPECT_EQ(m.groups(), 10);
+  EXPECT_EQ(m.group_count(), 10);
   EXPECT_THAT(order->groups, testing::ElementsAre(0, 0, 1, 1, 2, 2, 3, 3, 4, 4));
 }
 

@@ -149,7 +149,8 @@ void compare(const VecFile& f, const World& w, std::int64_t e, const std::string
       const auto at = static_cast<std::size_t>((e * m.rows() + n) * m.k + k);
       ASSERT_EQ(code + bias - zero, ints[at]) << name << " " << n << " " << k;
       ASSERT_EQ(g, groups[static_cast<std::size_t>(e * m.k + k)]);
-      ASSERT_EQ(rows.row_scales(n)[g], dense_scales[static_cast<std::size_t>((e * m.rows() + n) * m.groups() + g)]);
+      ASSERT_EQ(rows.row_scales(n)[g],
+                dense_scales[static_cast<std::size_t>((e * m.rows() + n) * m.group_count() + g)]);
     }
   if (m.has_bias) {
     const auto want = f.at("in." + name + "_bias").floats();

@@ -165,7 +165,7 @@ TEST_P(Shapes, EveryByteIsAccountedFor) {
           if (m->grouping() == Grouping::channel)
             field(static_cast<std::size_t>(lane) * 4, 4);
           else
-            for (std::int64_t g = 0; g < m->groups(); ++g) field(m->scale_offset(lane, g), 2);
+            for (std::int64_t g = 0; g < m->group_count(); ++g) field(m->scale_offset(lane, g), 2);
           field(m->sum_offset() + static_cast<std::size_t>(lane) * 4, 4);
           if (m->has_bias) field(m->bias_offset() + static_cast<std::size_t>(lane) * 4, 4);
         }

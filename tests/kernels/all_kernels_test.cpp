@@ -44,7 +44,7 @@ Data make(const Case& c, int n, Fill fill, std::mt19937& rng) {
     v = static_cast<std::int8_t>(fill == Fill::extreme ? (code(rng) > 0 ? 7 : -8)
                                  : fill == Fill::small ? code(rng) / 4
                                                        : code(rng));
-  std::vector<float> scales(rows * static_cast<std::size_t>(d.m.groups())), bias(rows);
+  std::vector<float> scales(rows * static_cast<std::size_t>(d.m.group_count())), bias(rows);
   for (float& s : scales) s = fill == Fill::small ? 0.5f : 0.01f + std::fabs(unit(rng)) * 0.1f;
   for (float& b : bias) b = unit(rng);
   d.packed = pack_p16(d.m, w, scales, c.bias ? bias : std::vector<float>{});

@@ -20,7 +20,7 @@ TileShape kai_shape(std::int64_t k, std::int64_t group) { return {k, group, ActF
 // The same matrix as pack_p16's, from the addresses of w4a8_int8.md 5.4.
 std::vector<std::byte> pack_kai(const P16Matrix& p, const std::vector<std::int8_t>& w, const std::vector<float>& scales,
                                 const std::vector<float>& bias) {
-  const std::int64_t rows = p.rows(), k = p.k, g = p.group, groups = p.groups();
+  const std::int64_t rows = p.rows(), k = p.k, g = p.group, groups = p.group_count();
   const bool channel = g == k;
   const std::int64_t kp = (k + 31) / 32 * 32, data = channel ? 4 * kp : 8 * (g / 2 + 2) * groups;
   const std::int64_t stride = data + (channel ? 96 : 64);
@@ -190,7 +190,7 @@ Data random_data(std::mt19937& rng, int n) {
   const int fill = pick(0, 3);
   std::vector<std::int8_t> w(static_cast<std::size_t>(d.m.rows() * k));
   for (auto& v : w) v = static_cast<std::int8_t>(fill == 0 ? (pick(0, 1) == 1 ? 7 : -8) : pick(-8, 7));
-  std::vector<float> scales(static_cast<std::size_t>(d.m.rows() * d.m.groups())),
+  std::vector<float> scales(static_cast<std::size_t>(d.m.rows() * d.m.group_count())),
       bias(d.m.has_bias ? static_cast<std::size_t>(d.m.rows()) : 0);
   for (float& s : scales) s = static_cast<float>(pick(0, 255)) / 1024.0f;
   for (float& b : bias) b = static_cast<float>(pick(-999, 999)) / 77.0f;
@@ -240,7 +240,7 @@ TEST_P(KaiRows, LongRowsOfTheLargestProducts) {
     d.m = {.half_rows = 1, .halves = 1, .k = columns, .group = group, .has_bias = false};
     d.rule = HalfRule::away;
     const std::vector<std::int8_t> w(static_cast<std::size_t>(columns), static_cast<std::int8_t>(code));
-    const std::vector<float> scales(static_cast<std::size_t>(d.m.groups()), 0.5f);
+    const std::vector<float> scales(static_cast<std::size_t>(d.m.group_count()), 0.5f);
     d.p16 = pack_p16(d.m, w, scales, {});
     d.kai = pack_kai(d.m, w, scales, {});
     d.x.assign(static_cast<std::size_t>(n * columns), 1.0f);

@@ -65,7 +65,7 @@ void make_extreme(const P16Matrix& m, std::vector<std::byte>& packed, bool high)
     std::byte* panel = packed.data() + static_cast<std::size_t>(p) * m.panel_bytes();
     for (std::int64_t lane = 0; lane < kPanelRows; ++lane)
       for (std::int64_t k = 0; k < m.k; ++k) panel[m.code_offset(lane, k)] = static_cast<std::byte>(high ? 255 : 0);
-    if (m.has_zeros) std::fill_n(panel + m.zero_offset(), m.groups() * kPanelRows, high ? std::byte{0} : most);
+    if (m.has_zeros) std::fill_n(panel + m.zero_offset(), m.group_count() * kPanelRows, high ? std::byte{0} : most);
   }
 }
 

@@ -109,9 +109,9 @@ void check_moe(const Kernel& kernel, const std::string& name) {
     while (first + count < expert_of.size() && expert_of[first + count] == e) ++count;
     if (count == 0) continue;
     const auto uh = static_cast<std::size_t>(h), ui = static_cast<std::size_t>(i);
-    const auto p13 = pack_p16(l.w13, part(w13, e, 2 * i * h), part(s13, e, 2 * i * l.w13.groups()),
+    const auto p13 = pack_p16(l.w13, part(w13, e, 2 * i * h), part(s13, e, 2 * i * l.w13.group_count()),
                               bias ? part(f.at("w13_bias").floats(), e, 2 * i) : std::vector<float>{});
-    const auto p2 = pack_p16(l.w2, part(w2, e, h * i), part(s2, e, h * l.w2.groups()),
+    const auto p2 = pack_p16(l.w2, part(w2, e, h * i), part(s2, e, h * l.w2.group_count()),
                              bias ? part(f.at("w2_bias").floats(), e, h) : std::vector<float>{});
     EXPECT_EQ(rounded(d, matmul(kernel, l.w13, p13, slice(x, first * uh, count * uh), half(l.w13))),
               slice(y13, first * 2 * ui, count * 2 * ui))

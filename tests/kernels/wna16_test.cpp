@@ -24,7 +24,7 @@ struct Case {
   TileShape shape() const { return {m.k, m.group, act, m.sum_factor()}; }
   std::int64_t ld() const { return m.panels() * kPanelRows + n % 3; }
   float weight(std::int64_t row, std::int64_t k) const {
-    const auto at = static_cast<std::size_t>(row * m.groups() + (m.group == m.k ? 0 : k / m.group));
+    const auto at = static_cast<std::size_t>(row * m.group_count() + (m.group == m.k ? 0 : k / m.group));
     const int zero = m.has_zeros ? zeros[at] - code_bias(m.element) : 0;
     return static_cast<float>(w[static_cast<std::size_t>(row * m.k + k)] - zero) * scales[at];
   }
@@ -68,7 +68,7 @@ class Maker {
     const auto rows = static_cast<std::size_t>(c.m.rows());
     c.w.resize(rows * static_cast<std::size_t>(c.m.k));
     for (auto& v : c.w) v = static_cast<std::int8_t>(pick(-bias, bias - 1));
-    c.scales.resize(rows * static_cast<std::size_t>(c.m.groups()));
+    c.scales.resize(rows * static_cast<std::size_t>(c.m.group_count()));
     for (auto& v : c.scales) {
       v = pick(0, 30) == 0 ? 0.0f : std::fabs(normal()) * 0.05f + 0.001f;
       if (c.m.scales == Scales::bf16) v = bf16_to_f32(f32_to_bf16(v));

@@ -46,7 +46,7 @@ TEST(Checkpoint, ShapesOfWholeTensors) {
   EXPECT_EQ(shape_of(Format::pack_quantized, "weight_packed", down), (Dims{2048, 97}));  // 770 / 8, rounded up
   EXPECT_EQ(shape_of(Format::pack_quantized, "weight_shape", down), (Dims{2}));
   const MatrixSize one_group = projection_size(Projection::down, 64, 32, 32, 4);
-  EXPECT_EQ(one_group.groups(), 1);
+  EXPECT_EQ(one_group.group_count(), 1);
   const MatrixSize eight_bits = projection_size(Projection::up, 66, 32, -1, 8);
   EXPECT_EQ(shape_of(Format::pack_quantized, "weight_packed", eight_bits), (Dims{32, 17}));
 }

@@ -85,7 +85,7 @@ TEST(KaiMatrix, PartsFillTheTile) {
     const auto take = [&](std::size_t at, std::size_t n) {
       for (std::size_t i = 0; i < n; ++i) EXPECT_TRUE(seen.insert(at + i).second) << at + i;
     };
-    for (std::int64_t g = 0; g < m.groups(); ++g) {
+    for (std::int64_t g = 0; g < m.group_count(); ++g) {
       for (std::int64_t c = 0; c < m.chunks(); ++c) take(m.code_offset(g, c), 128);
       take(m.scale_offset(g), m.channel() ? 32 : 16);
     }

@@ -79,7 +79,7 @@ TEST(Layout, NothingOverlaps) {
       if (m.grouping() == Grouping::channel)
         take(start + lane * 4, 4);
       else
-        for (std::int64_t g = 0; g < m.groups(); ++g) take(start + m.scale_offset(m.lane_of(n), g), 2);
+        for (std::int64_t g = 0; g < m.group_count(); ++g) take(start + m.scale_offset(m.lane_of(n), g), 2);
       take(start + m.sum_offset() + lane * 4, 4);
       if (m.has_bias) take(start + m.bias_offset() + lane * 4, 4);
     }

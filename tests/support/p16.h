@@ -50,8 +50,8 @@ inline std::vector<std::byte> pack_p16(const P16Matrix& m, const std::vector<std
       put(out, panel + m.sum_offset() + lane4, wsum);
     } else {
       float rsum = 0.0f;
-      for (std::int64_t g = 0; g < m.groups(); ++g) {
-        const std::uint16_t bits = f32_to_bf16(scales[static_cast<std::size_t>(n * m.groups() + g)]);
+      for (std::int64_t g = 0; g < m.group_count(); ++g) {
+        const std::uint16_t bits = f32_to_bf16(scales[static_cast<std::size_t>(n * m.group_count() + g)]);
         put(out, panel + m.scale_offset(lane, g), bits);
         for (std::int64_t c = g * m.group; c < (g + 1) * m.group; c += 32)
           for (std::int64_t h = 0; h < 16; h += 8) {
@@ -130,8 +130,8 @@ inline std::vector<std::byte> pack_plain(const P16Matrix& m, const std::vector<s
       for (std::int64_t k = 0; k < m.units() * kUnitK; ++k)
         put_code(panel + m.code_offset(lane, k), k, real && k < m.k ? w[static_cast<std::size_t>(n * m.k + k)] : 0);
       if (!real) continue;
-      for (std::int64_t g = 0; g < m.groups(); ++g) {
-        const float s = scales[static_cast<std::size_t>(n * m.groups() + g)];
+      for (std::int64_t g = 0; g < m.group_count(); ++g) {
+        const float s = scales[static_cast<std::size_t>(n * m.group_count() + g)];
         const std::size_t at = panel + m.scale_offset(lane, g);
         if (m.scales == Scales::f32)
           put(out, at, s);
@@ -139,7 +139,7 @@ inline std::vector<std::byte> pack_plain(const P16Matrix& m, const std::vector<s
           put(out, at, m.scales == Scales::bf16 ? f32_to_bf16(s) : f32_to_f16(s));
         if (m.has_zeros)
           put(out, panel + m.zero_offset() + static_cast<std::size_t>(g * kPanelRows + lane),
-              zeros[static_cast<std::size_t>(n * m.groups() + g)]);
+              zeros[static_cast<std::size_t>(n * m.group_count() + g)]);
       }
       if (m.has_bias)
         put(out, panel + m.bias_offset() + static_cast<std::size_t>(lane) * 4, bias[static_cast<std::size_t>(n)]);
@@ -212,7 +212,7 @@ inline TileShape tile_shape(const Kernel& kernel, const P16Matrix& m) {
 inline std::vector<std::byte> random_panels(const P16Matrix& m, std::mt19937& rng) {
   std::normal_distribution<float> normal;
   const auto rows = static_cast<std::size_t>(m.rows());
-  std::vector<float> bias(rows), scales(rows * static_cast<std::size_t>(m.groups()));
+  std::vector<float> bias(rows), scales(rows * static_cast<std::size_t>(m.group_count()));
   for (float& b : bias) b = normal(rng);
   for (float& s : scales) s = static_cast<float>(rng() % 64 + 1) / 1024.0f;
   if (!is_integer(m.element)) {

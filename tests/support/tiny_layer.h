@@ -121,9 +121,9 @@ inline std::shared_ptr<const Packed> pack_layer(const LayerShape& s, const Plain
       const auto bias = s.bias ? part(biases, e, m.rows()) : std::vector<float>{};
       if (s.is_float()) return pack_p16_floats(m, part(values, e, m.rows() * m.k), bias);
       const auto w = part(codes, e, m.rows() * m.k);
-      const auto scale = part(scales, e, m.rows() * m.groups());
+      const auto scale = part(scales, e, m.rows() * m.group_count());
       if (m.scales == Scales::w4a8) return pack_p16(m, w, scale, bias);
-      return pack_plain(m, w, scale, s.zeros ? part(zeros, e, m.rows() * m.groups()) : zeros, bias);
+      return pack_plain(m, w, scale, s.zeros ? part(zeros, e, m.rows() * m.group_count()) : zeros, bias);
     };
     const auto w13 = matrix(l.w13, p.w13, p.s13, p.z13, p.f13, p.b13);
     const auto w2 = matrix(l.w2, p.w2, p.s2, p.z2, p.f2, p.b2);

@@ -42,7 +42,7 @@ inline void multiply_tile(const KaiMatrix& m, const std::byte* tile, const std::
       }
   } else {
     for (auto& v : r) v[0] = v[1] = vdupq_n_f32(0.0f);
-    for (std::int64_t g = 0; g < m.groups(); ++g) {
+    for (std::int64_t g = 0; g < m.group_count(); ++g) {
       group_sums<N>(tile + m.code_offset(g, 0), codes + N * m.group * g, m.chunks(), sum);
       const uint16x8_t bits = vld1q_u16(reinterpret_cast<const std::uint16_t*>(tile + m.scale_offset(g)));
       const float32x4_t scale[2] = {vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(bits), 16)),

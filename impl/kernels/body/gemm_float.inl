@@ -134,7 +134,7 @@ struct GroupWalk {
   std::size_t group = 0;
 
   GroupWalk(const P16Matrix& m, std::int64_t columns)
-      : blocks(m.group == m.k ? INT64_MAX : m.group / columns), left(blocks) {}
+      : blocks(m.groups.is_whole() ? INT64_MAX : m.group() / columns), left(blocks) {}
   std::size_t next() {
     if (left == 0) ++group, left = blocks;
     --left;

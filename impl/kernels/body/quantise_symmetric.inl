@@ -75,9 +75,9 @@ void quantise_row(const QuantArgsRow& a) {
   const ref::SymmetricScale scale = ref::symmetric_scale(absmax(a.x, s.k));
   const QuantRow out = quant_row(s, a.out);
   clear_tail(s, out.codes, out.code_stride);
-  for (std::int64_t g = 0; g < s.groups(); ++g)
+  for (std::int64_t g = 0; g < s.group_count(); ++g)
     out.corr[g * out.corr_stride] =
-        codes<1>(a, out.codes, out.code_stride, g * s.group, (g + 1) * s.group, scale.inverse);
+        codes<1>(a, out.codes, out.code_stride, g * s.group(), (g + 1) * s.group(), scale.inverse);
   *out.recip = scale.scale;
   *out.z = 0;
 }

@@ -27,10 +27,10 @@ void quantise_codes(const QuantArgsRow& a, const QuantRow& out, const ref::RowSc
   const std::int64_t even_end = R == HalfRule::even ? s.k / 8 * 8 : s.k;
   const F scale = V::set(r.scale);
   const I zp = V::set_i(r.zp);
-  for (std::int64_t g = 0; g < s.groups(); ++g) {
-    const std::int64_t end = (g + 1) * s.group, vector_end = end < even_end ? end : even_end;
+  for (std::int64_t g = 0; g < s.group_count(); ++g) {
+    const std::int64_t end = (g + 1) * s.group(), vector_end = end < even_end ? end : even_end;
     I sum = V::set_i(0);
-    std::int64_t k = g * s.group;
+    std::int64_t k = g * s.group();
     for (; k + kLanes <= vector_end; k += kLanes) {
       const I q = code_lanes<R>(V::load(a.x + k), scale, zp);
       V::store_i8(out.codes + (k >> 6) * out.code_stride + (k & 63), q);
@@ -70,7 +70,7 @@ void quantise(const QuantArgsRow& a) {
   *out.z = -r.zp;
   if (poisoned) {
     for (std::int64_t u = 0; u < s.units(); ++u) std::memset(out.codes + u * out.code_stride, 0, kUnitK);
-    for (std::int64_t g = 0; g < s.groups(); ++g) out.corr[g * out.corr_stride] = 0;
+    for (std::int64_t g = 0; g < s.group_count(); ++g) out.corr[g * out.corr_stride] = 0;
     return;
   }
   if (s.k % kUnitK != 0) std::memset(out.codes + (s.units() - 1) * out.code_stride, 0, kUnitK);  // beyond K

@@ -13,7 +13,7 @@ struct PerToken {
   const float* scale;        // [n]
   PerToken(const GemmArgs& a, int first)
       : corr(tile_words(a) + first),
-        scale(reinterpret_cast<const float*>(tile_words(a) + a.shape.groups() * a.n) + first) {}
+        scale(reinterpret_cast<const float*>(tile_words(a) + a.shape.group_count() * a.n) + first) {}
 };
 struct PerBlock {
   static constexpr bool kBlocks = true, kZeros = false;
@@ -95,7 +95,7 @@ struct Call {
         zeros(args.matrix->zero_offset()),
         bias(args.matrix->bias_offset()),
         has_bias(args.matrix->has_bias),
-        groups(args.matrix->groups()),
+        groups(args.matrix->group_count()),
         per_group(groups == 1 ? args.shape.blocks() : args.matrix->group / 32),
         together(args.shape.scaled_columns() / 32),
         scales(*args.matrix),

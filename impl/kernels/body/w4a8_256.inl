@@ -19,7 +19,7 @@ struct Tile {
     const auto n = static_cast<std::size_t>(a.n);
     codes = reinterpret_cast<const std::int8_t*>(a.tile);
     corr = reinterpret_cast<const std::int32_t*>(a.tile + a.shape.code_bytes() * n);
-    recip = reinterpret_cast<const float*>(corr + static_cast<std::size_t>(a.shape.groups()) * n);
+    recip = reinterpret_cast<const float*>(corr + static_cast<std::size_t>(a.shape.group_count()) * n);
     z = reinterpret_cast<const std::int32_t*>(recip + n);
   }
 };
@@ -78,8 +78,8 @@ void whole_panel(const GemmArgs& a, const Tile& t, const std::byte* panel, float
   if (kind == Grouping::channel) {
     sum_group<N>(walk, a.shape.blocks(), t.corr, c);
   } else {
-    const std::int64_t per_group = mat.group / 32;
-    for (std::int64_t g = 0; g < mat.groups(); ++g) {
+    const std::int64_t per_group = mat.group() / 32;
+    for (std::int64_t g = 0; g < mat.group_count(); ++g) {
       sum_group<N>(walk, (g + 1) * per_group, t.corr + g * N, c);
       const std::byte* scales = panel + mat.scale_offset(0, g);
       for (int half = 0; half < 2; ++half) {

@@ -18,7 +18,7 @@ struct Weight {
   const std::byte* panel;
   std::int64_t lane;
 
-  std::int64_t group(std::int64_t k) const { return m.group == m.k ? 0 : k / m.group; }
+  std::int64_t group(std::int64_t k) const { return m.groups.is_whole() ? 0 : k / m.group(); }
 
   float value(std::int64_t k) const {
     const std::byte* at = panel + m.code_offset(lane, k);

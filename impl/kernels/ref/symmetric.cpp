@@ -54,7 +54,7 @@ int weight_code(const P16Matrix& m, const std::byte* panel, std::int64_t lane, s
 // The code of value 0.
 int weight_zero(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
   if (!m.has_zeros) return code_bias(m.element);
-  return static_cast<int>(panel[m.zero_offset() + static_cast<std::size_t>(k / m.group * kPanelRows + lane)]);
+  return static_cast<int>(panel[m.zero_offset() + static_cast<std::size_t>(k / m.group() * kPanelRows + lane)]);
 }
 
 // Sum of value * activation code over k in [k0, k1), all of one group.
@@ -75,8 +75,8 @@ float row_result(const GemmArgs& a, const std::byte* panel, std::int64_t lane, i
   const P16Matrix& m = *a.matrix;
   const QuantRow r = quant_row(a.shape, {const_cast<std::byte*>(a.tile), a.n, row});
   float sum = 0.0f;
-  for (std::int64_t g = 0; g < m.groups(); ++g)
-    sum = std::fma(static_cast<float>(dot(a, panel, lane, row, g * m.group, (g + 1) * m.group)),
+  for (std::int64_t g = 0; g < m.group_count(); ++g)
+    sum = std::fma(static_cast<float>(dot(a, panel, lane, row, g * m.group(), (g + 1) * m.group())),
                    weight_scale(m, panel, lane, g), sum);
   return sum * *r.recip;
 }
@@ -88,7 +88,7 @@ float blocks_result(const GemmArgs& a, const std::byte* panel, std::int64_t lane
   const std::int64_t columns = a.shape.scaled_columns();
   for (std::int64_t b = 0; b < a.shape.scale_count(); ++b) {
     const std::int64_t k0 = b * columns, k1 = std::min(k0 + columns, m.k);
-    const float scale = weight_scale(m, panel, lane, k0 / m.group) * r.scale[b * r.stride];
+    const float scale = weight_scale(m, panel, lane, k0 / m.group()) * r.scale[b * r.stride];
     sum = std::fma(static_cast<float>(dot(a, panel, lane, row, k0, k1)), scale, sum);
   }
   return sum;
@@ -146,8 +146,8 @@ void quantise_row(const QuantArgsRow& a) {
   const QuantRow out = quant_row(s, a.out);
   const BlockRow codes{out.codes, out.code_stride, nullptr, nullptr, 0};
   clear_codes(s, codes);
-  for (std::int64_t g = 0; g < s.groups(); ++g)
-    out.corr[g * out.corr_stride] = quantise_columns(a, codes, g * s.group, (g + 1) * s.group, scale.inverse);
+  for (std::int64_t g = 0; g < s.group_count(); ++g)
+    out.corr[g * out.corr_stride] = quantise_columns(a, codes, g * s.group(), (g + 1) * s.group(), scale.inverse);
   *out.recip = scale.scale;
   *out.z = 0;
 }

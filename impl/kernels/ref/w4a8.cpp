@@ -63,11 +63,11 @@ void quantise(const QuantArgsRow& a) {
   const RowScale r = row_scale(rmin, rmax, poisoned);
   const std::int64_t even_end = a.rule == HalfRule::even ? s.k / 8 * 8 : 0;
   const QuantRow out = quant_row(s, a.out);
-  for (std::int64_t g = 0; g < s.groups(); ++g) out.corr[g * out.corr_stride] = 0;
+  for (std::int64_t g = 0; g < s.group_count(); ++g) out.corr[g * out.corr_stride] = 0;
   for (std::int64_t k = 0; k < s.units() * kUnitK; ++k) {
     const std::int8_t q = k < s.k ? quant_code(a.x[k], r, k < even_end) : std::int8_t{0};
     out.codes[k / kUnitK * out.code_stride + k % kUnitK] = q;
-    if (k < s.k) out.corr[k / s.group * out.corr_stride] += -8 * q;
+    if (k < s.k) out.corr[k / s.group() * out.corr_stride] += -8 * q;
   }
   *out.recip = r.recip;
   *out.z = -r.zp;
@@ -76,7 +76,7 @@ void quantise(const QuantArgsRow& a) {
 void gemm(const GemmArgs& a) {
   const P16Matrix& m = *a.matrix;
   const std::size_t corr_at = a.shape.code_bytes() * static_cast<std::size_t>(a.n);
-  const std::byte* recips = a.tile + corr_at + static_cast<std::size_t>(a.shape.groups() * a.n) * 4;
+  const std::byte* recips = a.tile + corr_at + static_cast<std::size_t>(a.shape.group_count() * a.n) * 4;
   const std::byte* zs = recips + static_cast<std::size_t>(a.n) * 4;
   for (std::int64_t p = 0; p < a.panel_count; ++p) {
     const std::byte* panel = a.panels + static_cast<std::size_t>(p) * m.panel_bytes();
@@ -95,8 +95,8 @@ void gemm(const GemmArgs& a) {
           const float s = load<float>(panel, l) * s_a;  // the header holds s_w / 16
           r = (16.0f * static_cast<float>(i)) * s;
         } else {
-          for (std::int64_t g = 0; g < m.groups(); ++g) {
-            const std::int32_t i = dot(m, panel, lane, a.tile, a.n, row, g * m.group, (g + 1) * m.group) + corr(g);
+          for (std::int64_t g = 0; g < m.group_count(); ++g) {
+            const std::int32_t i = dot(m, panel, lane, a.tile, a.n, row, g * m.group(), (g + 1) * m.group()) + corr(g);
             r = std::fma(static_cast<float>(i), bf16_to_f32(load<std::uint16_t>(panel + m.scale_offset(lane, g))), r);
           }
           r = std::fma(load<float>(panel + m.sum_offset(), l), static_cast<float>(z), r);

@@ -38,7 +38,7 @@ float product(const KaiMatrix& m, const std::byte* tile, std::int64_t lane, cons
     const float s = load<float>(tile + m.scale_offset(0), row) * *a.recip;
     r = (16.0f * static_cast<float>(i)) * s;
   } else {
-    for (std::int64_t g = 0; g < m.groups(); ++g) {
+    for (std::int64_t g = 0; g < m.group_count(); ++g) {
       const std::int32_t i =
           dot(m, tile + m.code_offset(g, 0), lane, a.codes + g * m.group / 8 * a.code_stride, a.code_stride);
       r = std::fma(static_cast<float>(i), bf16_to_f32(load<std::uint16_t>(tile + m.scale_offset(g), row)), r);

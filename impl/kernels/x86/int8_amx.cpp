@@ -98,8 +98,8 @@ struct Call {
     has_bias = m.has_bias;
     scale = m.scale_bytes() == 4 ? Scale::f32 : m.scales == Scales::f16 ? Scale::f16 : Scale::bf16;
     units = m.units();
-    groups = m.groups();
-    per_group = channel ? units : m.group / kUnitK;
+    groups = m.group_count();
+    per_group = channel ? units : m.group() / kUnitK;
     short_groups = !channel && per_group <= kSteps;
     stride = m.panel_bytes();
     header = m.header_bytes();

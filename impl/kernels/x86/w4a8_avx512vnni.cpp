@@ -46,8 +46,8 @@ struct Tile {
     const auto* words =
         reinterpret_cast<const std::int32_t*>(a.tile + a.shape.code_bytes() * static_cast<std::size_t>(n));
     corr = words + first;
-    recip = reinterpret_cast<const float*>(words + a.shape.groups() * n) + first;
-    z = words + (a.shape.groups() + 1) * n + first;
+    recip = reinterpret_cast<const float*>(words + a.shape.group_count() * n) + first;
+    z = words + (a.shape.group_count() + 1) * n + first;
   }
   // Rows of the tile, for addresses: what the compiler knows where N rows are all of them.
   template <int P, int N>
@@ -126,7 +126,7 @@ template <int P, int N>
   Ahead<Nibbles, P> ahead = reading;
   const P16Matrix& m = *a.matrix;
   const std::size_t stride = m.panel_bytes();
-  const std::int64_t per_group = m.group / 32;
+  const std::int64_t per_group = m.group() / 32;
   __m512 f[P][N];
   for (auto& row : f)
     for (auto& x : row) x = _mm512_setzero_ps();
@@ -134,7 +134,7 @@ template <int P, int N>
   ahead.header(panel, m.header_bytes());
   const std::int32_t* corr = t.corr;
   std::int64_t k = 0;
-  for (std::int64_t g = 0, groups = m.groups(); g < groups; ++g, corr += t.rows<P, N>()) {
+  for (std::int64_t g = 0, groups = m.group_count(); g < groups; ++g, corr += t.rows<P, N>()) {
     Block<Nibbles, P, N> b;
     b.start(corr, nullptr);
     for (const std::int64_t end = k + per_group; k < end; ++k, w += 256) {
@@ -213,7 +213,7 @@ void run_panels(const GemmArgs& a, std::int64_t begin, std::int64_t stop, int fi
 template <int N>
 void gemm_rows(const GemmArgs& a) {
   if constexpr (N <= 4) {  // bound by memory, which one stream of weights serves best
-    if (N <= 3 || a.matrix->group == a.matrix->k) return run_panels<1, N>(a, 0, a.panel_count, 0);
+    if (N <= 3 || a.matrix->groups.is_whole()) return run_panels<1, N>(a, 0, a.panel_count, 0);
   }
   if constexpr (N >= 4) {
     run_panels<2, N>(a, 0, a.panel_count, 0);
