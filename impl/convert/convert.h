@@ -31,7 +31,7 @@ struct ConvertJob {
   ZeroPoints zero_points = ZeroPoints::as_stored;
   // As configured, -1 = channel-wise. Decides whether scales are rounded to bf16 where a group is as wide
   // as both matrices and the layout alone does not tell.
-  Groups groups;
+  Groups groups = {};
   std::vector<std::int64_t> experts{};  // the model's numbers in local order; size == layout.experts
   std::uint64_t max_temp_bytes = 0;     // 0: one expert's worth per thread
   // Called once per expert when its tensors are no longer used (MOE_CONVERT_RELEASE_SOURCES); may be null.

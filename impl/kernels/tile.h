@@ -35,7 +35,7 @@ namespace moe {
 
 struct TileShape {
   std::int64_t k = 0;
-  Groups groups;  // of the weights that will meet it
+  Groups groups = {};  // of the weights that will meet it
   ActFormat act = ActFormat::tok8;
   std::int32_t bias = 8;  // P16Matrix::sum_factor of those weights
   bool qai8dx = false;    // of tok8: in KleidiAI's form

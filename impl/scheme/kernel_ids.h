@@ -24,8 +24,8 @@ struct KernelNeeds {
   LayoutKind layout = LayoutKind::none;
   EnumSet<ActFormat> acts = EnumSet<ActFormat>::all();
   bool zeros = false;
-  Groups w13_groups, w2_groups;  // as packed
-  std::int64_t longest_sum = 0;  // columns that share a scale
+  Groups w13_groups = {}, w2_groups = {};  // as packed
+  std::int64_t longest_sum = 0;            // columns that share a scale
 };
 // What packed weights ask.
 inline KernelNeeds needs_of(const Layout& l) {

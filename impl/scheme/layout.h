@@ -79,7 +79,7 @@ enum class Grouping : std::uint8_t { g32, grouped, channel, none };
 // Columns, and the groups that they are in.
 struct Columns {
   std::int64_t count = 0;
-  Groups groups;
+  Groups groups = {};
 
   friend constexpr bool operator==(const Columns&, const Columns&) = default;
 };
@@ -93,7 +93,7 @@ struct P16Matrix {
   std::int64_t half_rows = 0;
   int halves = 1;
   std::int64_t k = 0;
-  Groups groups;  // whole where one covers all columns, and of floats
+  Groups groups = {};  // whole where one covers all columns, and of floats
   bool has_bias = false;
   bool has_order = false;  // columns lie in the order of a list behind the panels
   // Of the checkpoint, where groups are filled up.
@@ -283,7 +283,7 @@ struct Layout {
 
 struct LayoutShape {
   std::int64_t experts, hidden, intermediate;  // this rank's
-  Groups groups;                               // as configured; whole for float elements
+  Groups groups = {};                          // as configured; whole for float elements
   bool gated, has_bias;
   Scales scales = Scales::f32;  // of p16_w4, p16_w8 and named layouts
   bool has_zeros = false;

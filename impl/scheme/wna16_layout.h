@@ -88,7 +88,7 @@ struct Wna16Layout {
   Wna16Kind kind = Wna16Kind::marlin;
   int bits = 4;
   std::int64_t experts = 0, hidden = 0, intermediate = 0;
-  Groups groups;                           // as configured
+  Groups groups = {};                      // as configured
   std::int64_t groups13 = 1, groups2 = 1;  // rows of scales in the checkpoint
   bool gated = true, awq = false, act_order = false, has_zeros = false, has_bias = false;
   bool bit_compat_vllm = false;  // vLLM's bytes, also where they are wrong

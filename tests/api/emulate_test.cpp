@@ -128,7 +128,7 @@ TEST(Emulate, TheKernelTakesTheLayoutThatTheWeightsNeed) {
     const auto e = bind::emulate(there.packed->object, *selection->object, nullptr, machine);
     ASSERT_TRUE(e) << e.error().message;
     const Layout& used = e->panels ? e->panels->layout() : e->weights->info.layout;
-    EXPECT_EQ(used.w13.group, uneven ? 32 : 64);
+    EXPECT_EQ(used.w13.group(), uneven ? 32 : 64);
     EXPECT_TRUE(e->kernel->id->fits(needs_of(used))) << e->kernel->id->name << " " << used.id();
 #if defined(__x86_64__)
     EXPECT_EQ(e->kernel->id->isa, uneven ? Isa::avx512vnni : Isa::amxint8);

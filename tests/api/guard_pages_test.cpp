@@ -39,7 +39,7 @@ const Shape kShapes[] = {
 std::vector<Shape> shapes_of(const Kernel& kernel) {
   std::vector<Shape> shapes;
   for (const Shape& s : kShapes)
-    if (kernel.id->takes_group(s.group)) shapes.push_back(s);
+    if (kernel.id->takes(Groups::of_size(s.group))) shapes.push_back(s);
   return shapes;
 }
 constexpr std::int64_t kTokens[] = {1, 2, 5, 17, 20};

@@ -44,7 +44,7 @@ int larger(int n) {
   for (const Kernel* kernel : rows_here())
     for (const std::int64_t group :
          has_scales(*kernel) ? std::vector<std::int64_t>{32, 64, 128, -1} : std::vector<std::int64_t>{0})
-      for (int n = 1; kernel->id->takes_group(group) && n <= kernel->tile_rows; n = larger(n)) {
+      for (int n = 1; kernel->id->takes(Groups::of_size(group)) && n <= kernel->tile_rows; n = larger(n)) {
         const std::string name =
             "kernel/" + std::string(kernel->id->name) + "/g:" + std::to_string(group) + "/n:" + std::to_string(n);
         benchmark::RegisterBenchmark(name.c_str(),

@@ -27,7 +27,7 @@ inline P16Matrix matrix_of(const Kernel& kernel, std::int64_t group, std::int64_
   const LayoutShape shape{.experts = 1,
                           .hidden = k,
                           .intermediate = rows,
-                          .group = group == 0 ? -1 : group,
+                          .groups = Groups::of_size(group == 0 ? -1 : group),
                           .gated = false,
                           .has_bias = false,
                           .has_zeros = kernel.id->name.ends_with("_zp")};
@@ -38,7 +38,7 @@ inline bool has_scales(const Kernel& kernel) { return matrix_of(kernel, -1, 64, 
 inline TileShape tile_of(const Kernel& kernel, const P16Matrix& m) {
   TileShape shape;
   shape.k = m.k;
-  shape.group = m.group;
+  shape.groups = m.groups;
   shape.act = kernel.id->act;
   shape.bias = m.sum_factor();
   return shape;

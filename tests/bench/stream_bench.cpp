@@ -87,7 +87,7 @@ void run(benchmark::State& state, const Stream& s) {
     for (const std::int64_t group :
          has_scales(*kernel) ? std::vector<std::int64_t>{32, 128, -1} : std::vector<std::int64_t>{0})
       for (const std::int64_t k : {768, 2048, 4096, 14336})
-        for (int n = 1; kernel->id->takes_group(group) && n <= std::min(kernel->tile_rows, 4); ++n) {
+        for (int n = 1; kernel->id->takes(Groups::of_size(group)) && n <= std::min(kernel->tile_rows, 4); ++n) {
           const std::string name = "stream/" + std::string(kernel->id->name) + "/g:" + std::to_string(group) +
                                    "/k:" + std::to_string(k) + "/n:" + std::to_string(n);
           benchmark::RegisterBenchmark(name.c_str(), [s = Stream{kernel, group, k, n}](benchmark::State& state) {

@@ -252,7 +252,7 @@ TEST(Parse, ConfigHoldsTheValues) {
   EXPECT_EQ(c->in_dtype, DType::f16);
   EXPECT_EQ(c->out_dtype, DType::f32);
   EXPECT_EQ(c->router_logits_dtype, DType::f16);
-  EXPECT_EQ(c->group_size(), 32);
+  EXPECT_EQ(c->weight_groups().as_written(), 32);
   EXPECT_TRUE(c->quantization.is_w4a8_int8());
   EXPECT_EQ(c->platform_type, DeviceType::cuda);
   ASSERT_TRUE(c->platform_features);

@@ -15,7 +15,7 @@ namespace moe::test::column_order_test {
 namespace {
 
 P16Matrix plain(std::int64_t k, std::int64_t group, bool zeros = false) {
-  return {.scales = Scales::f32, .has_zeros = zeros, .half_rows = 16, .k = k, .group = group};
+  return {.scales = Scales::f32, .has_zeros = zeros, .half_rows = 16, .k = k, .groups = Groups::of_size(group, k)};
 }
 
 TEST(FilledGroups, SizesOfTheLayout) {
@@ -28,12 +28,14 @@ TEST(FilledGroups, SizesOfTheLayout) {
       {320, 64, 5, 448, 32}, {31, 31, 2, 64, 32},
   };
   for (const Row& r : rows) {
-    const P16Matrix m = filled(plain(r.k, r.group), r.any);
+    P16Matrix whole = plain(r.k, r.group);
+    if (r.any != 0) whole.groups = Groups::uneven(r.any);
+    const P16Matrix m = filled(whole);
     EXPECT_EQ(m.k, r.places) << r.k << " " << r.group;
-    EXPECT_EQ(m.group, r.of) << r.k << " " << r.group;
+    EXPECT_EQ(m.group(), r.of) << r.k << " " << r.group;
     EXPECT_EQ(m.columns(), r.k);
     EXPECT_EQ(m.source_count(), r.any != 0 ? r.any : r.k / r.group);
-    EXPECT_EQ(m.any_sizes, r.any != 0);
+    EXPECT_EQ(m.source_groups().is_uneven(), r.any != 0);
     EXPECT_EQ(m.has_order, m.k != r.k || r.any != 0);
   }
   P16Matrix floats = plain(96, 96);
@@ -44,7 +46,8 @@ TEST(FilledGroups, SizesOfTheLayout) {
 
 TEST(FilledGroups, LayoutsAndTheirNames) {
   const auto layout = [](LayoutShape s) { return p16_layout(LayoutKind::p16_w4, s); };
-  LayoutShape s{.experts = 1, .hidden = 96, .intermediate = 192, .group = 48, .gated = true, .has_bias = false};
+  LayoutShape s{
+      .experts = 1, .hidden = 96, .intermediate = 192, .groups = Groups::of_size(48), .gated = true, .has_bias = false};
   const Layout odd = layout(s);
   EXPECT_EQ(odd.id(), "p16/w4-g48-f32-ao/1");
   EXPECT_EQ(odd.w13.half_rows, 192);  // rows are not filled
@@ -53,12 +56,12 @@ TEST(FilledGroups, LayoutsAndTheirNames) {
   EXPECT_EQ(with_any_groups(odd).id(), "p16/w4-u2,u4-f32-ao/1");
   EXPECT_EQ(with_any_groups(odd).w2.columns(), 192);
   EXPECT_EQ(with_any_groups(with_any_groups(odd)), with_any_groups(odd));
-  s.group = 32;
+  s.groups = Groups::even(32);
   EXPECT_EQ(with_any_groups(layout(s)), layout(s));  // no lists
   s.has_order = true;
-  s.w2_groups = 12;  // half of the columns
+  s.w2_groups = Groups::uneven(12);  // half of the columns
   EXPECT_EQ(layout(s).id(), "p16/w4-g32,u12-f32-ao/1");
-  s.group = 48, s.intermediate = 48, s.has_order = false, s.w2_groups = 0;
+  s.groups = Groups::even(48), s.intermediate = 48, s.has_order = false, s.w2_groups = {};
   EXPECT_EQ(layout(s).id(), "p16/w4-g48,cw-f32-ao/1");                  // one has a list when the other has
   EXPECT_EQ(with_any_groups(layout(s)).id(), "p16/w4-u2,cw-f32-ao/1");  // one group has one size
   s.hidden = 48;
@@ -90,9 +93,11 @@ TEST(ColumnOrder, PropertiesOfRandomGroups) {
     std::map<std::int32_t, std::int64_t> sizes;
     for (const std::int32_t g : g_idx) ++sizes[g];
     for (const bool any : {false, true}) {
-      P16Matrix m = filled(plain(k, size), any ? groups : 0);
+      P16Matrix plain_matrix = plain(k, size);
+      if (any) plain_matrix.groups = Groups::uneven(groups);
+      P16Matrix m = filled(plain_matrix);
       m.has_order = true;
-      const bool fits = any || std::all_of(sizes.begin(), sizes.end(), [&](auto& g) { return g.second <= m.group; });
+      const bool fits = any || std::all_of(sizes.begin(), sizes.end(), [&](auto& g) { return g.second <= m.group(); });
       EXPECT_EQ(holds_groups(m, g_idx), fits);
       const auto order = column_order(m, g_idx, false, 7);
       ASSERT_EQ(static_cast<bool>(order), fits);
@@ -112,7 +117,7 @@ TEST(ColumnOrder, PropertiesOfRandomGroups) {
         if (c < 0) continue;
         const std::pair now{g_idx[static_cast<std::size_t>(c)], c};
         EXPECT_LT(before, now);
-        EXPECT_EQ(order->groups[static_cast<std::size_t>(i / m.group)], now.first);
+        EXPECT_EQ(order->groups[static_cast<std::size_t>(i / m.group())], now.first);
         before = now;
         compact.push_back(c);
       }
@@ -127,7 +132,9 @@ TEST(ColumnOrder, PropertiesOfRandomGroups) {
 TEST(ColumnOrder, RoomIsWhatTheWorstCaseNeeds) {
   std::vector<std::int32_t> g_idx;
   for (std::int32_t g = 0; g < 5; ++g) g_idx.insert(g_idx.end(), 33, g);
-  const P16Matrix m = filled(plain(165, 33), 5);
+  P16Matrix uneven = plain(165, 33);
+  uneven.groups = Groups::uneven(5);
+  const P16Matrix m = filled(uneven);
   const auto order = column_order(m, g_idx, true, 0);
   ASSERT_TRUE(order);
   EXPECT_EQ(m.group_count(), 10);

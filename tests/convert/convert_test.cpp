@@ -115,7 +115,7 @@ TEST(Convert, PackQuantizedGivesTheSameBytes) {
 TEST(Convert, UngatedHasOneHalf) {
   RandomLayer layer(2, 64, 48, -1, true);
   layer.layout =
-      p16_int4_layout({.experts = 2, .hidden = 64, .intermediate = 48, .group = -1, .gated = false, .has_bias = true});
+      p16_int4_layout({.experts = 2, .hidden = 64, .intermediate = 48, .groups = {}, .gated = false, .has_bias = true});
   ConvertJob job = layer.job();
   job.gated = false;
   MemorySource source = layer.source();

@@ -83,8 +83,8 @@ struct RandomLayer {
     scales(s2, e * h * groups(i));
     biases(b13, e * 2 * i);
     biases(b2, e * h);
-    layout =
-        p16_int4_layout({.experts = e, .hidden = h, .intermediate = i, .group = g, .gated = true, .has_bias = bias});
+    layout = p16_int4_layout(
+        {.experts = e, .hidden = h, .intermediate = i, .groups = Groups::of_size(g), .gated = true, .has_bias = bias});
   }
   std::int64_t groups(std::int64_t k) const { return g == -1 ? 1 : k / g; }
 
@@ -102,7 +102,7 @@ struct RandomLayer {
     return s;
   }
   ConvertJob job() const {
-    ConvertJob j{.layout = layout, .group_size = g};
+    ConvertJob j{.layout = layout, .groups = Groups::of_size(g)};
     for (std::int64_t e = 0; e < experts; ++e) j.experts.push_back(e);
     return j;
   }

@@ -89,12 +89,12 @@ struct RandomWna16 {
     w.job.layout = p16_layout(bits == 4 ? LayoutKind::p16_w4 : LayoutKind::p16_w8, {.experts = 1,
                                                                                     .hidden = h,
                                                                                     .intermediate = i,
-                                                                                    .group = g,
+                                                                                    .groups = Groups::of_size(g),
                                                                                     .gated = true,
                                                                                     .has_bias = false,
                                                                                     .has_zeros = zeros,
                                                                                     .has_order = order});
-    w.job.group_size = g;
+    w.job.groups = Groups::of_size(g);
     w.job.symmetric = !zeros;
     w.job.act_order = order;
     w.job.zero_points = convention;

@@ -67,9 +67,9 @@ TEST(Convert, GroupAsWideAsTheMatrix) {
 
 TEST(Convert, GroupEqualsKVectorGivesTheKleidiAiNumbers) {
   const VecFile f = load_vectors("w4a8_int8/groupeqk_moe_E3_H64_I32_T5_k2_g32_act2_bias_float32.safetensors");
-  const Layout layout =
-      p16_int4_layout({.experts = 3, .hidden = 64, .intermediate = 32, .group = 32, .gated = true, .has_bias = true});
-  ConvertJob job{.layout = layout, .group_size = 32};
+  const Layout layout = p16_int4_layout(
+      {.experts = 3, .hidden = 64, .intermediate = 32, .groups = Groups::of_size(32), .gated = true, .has_bias = true});
+  ConvertJob job{.layout = layout, .groups = Groups::even(32)};
   job.experts = {0, 1, 2};
   MemorySource source;
   source.set_stacked(Role::w13_weight, view_of(f.at("w13_int4")));

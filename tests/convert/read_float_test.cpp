@@ -60,7 +60,7 @@ struct FloatLayer {
     ConvertJob j{.layout = p16_layout(kind, {.experts = kExperts,
                                              .hidden = kHidden,
                                              .intermediate = kInter,
-                                             .group = -1,
+                                             .groups = {},
                                              .gated = gated,
                                              .has_bias = true}),
                  .format = Format::none,

@@ -22,7 +22,7 @@ Layout geometry(std::int64_t e, std::int64_t h, std::int64_t i, int bits, bool z
   return p16_layout(bits == 4 ? LayoutKind::p16_w4 : LayoutKind::p16_w8, {.experts = e,
                                                                           .hidden = h,
                                                                           .intermediate = i,
-                                                                          .group = -1,
+                                                                          .groups = {},
                                                                           .gated = true,
                                                                           .has_bias = bias,
                                                                           .has_zeros = zeros,
@@ -70,8 +70,8 @@ World world_of(const VecFile& f, const std::string& prefix, bool k_first) {
   const auto groups = [&](const char* name) {
     return f.at(prefix + name).shape[w.job.format != Format::pack_quantized || k_first ? 1 : 2];
   };
-  w.job.layout.w13.group = h / groups("w13_scale");
-  w.job.layout.w2.group = i / groups("w2_scale");
+  w.job.layout.w13.groups = Groups::of_size(h / groups("w13_scale"), h);
+  w.job.layout.w2.groups = Groups::of_size(i / groups("w2_scale"), i);
   w.job.experts.resize(static_cast<std::size_t>(e));
   std::iota(w.job.experts.begin(), w.job.experts.end(), 0);
   return w;
@@ -143,7 +143,7 @@ void compare(const VecFile& f, const World& w, std::int64_t e, const std::string
     for (std::int64_t k = 0; k < m.k; ++k) {
       const int code = rows.row(n)[k];
       ASSERT_EQ(code + bias, stored.at(e, n, k)) << name << " " << n << " " << k;
-      const std::int64_t g = rows.g_idx.empty() ? k / m.group : rows.g_idx[static_cast<std::size_t>(k)];
+      const std::int64_t g = rows.g_idx.empty() ? k / m.group() : rows.g_idx[static_cast<std::size_t>(k)];
       const int zero = rows.zeros.empty() ? bias : rows.zeros[static_cast<std::size_t>(n * rows.groups + g)];
       if (!dense) continue;
       const auto at = static_cast<std::size_t>((e * m.rows() + n) * m.k + k);

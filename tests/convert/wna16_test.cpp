@@ -355,13 +355,13 @@ Wna16Layout random_layout(Wna16Kind kind, std::mt19937& random) {
   l.bit_compat_vllm = random() % 2 != 0;
   l.bits = kind == Wna16Kind::marlin || kind == Wna16Kind::on_the_fly ? static_cast<int>(pick({4, 8})) : 4;
   l.hidden = pick({64, 128, 192, 320});
-  l.group_size = pick({-1, 32, 64});
-  l.intermediate = l.group_size == 64 ? pick({64, 128, 192}) : pick({32, 96, 64, 160});
+  l.groups = Groups::of_size(pick({-1, 32, 64}));
+  l.intermediate = l.groups == Groups::even(64) ? pick({64, 128, 192}) : pick({32, 96, 64, 160});
   l.has_zeros = random() % 2 != 0 && (kind == Wna16Kind::marlin || (kind == Wna16Kind::on_the_fly && l.bits == 4));
   if (kind == Wna16Kind::marlin) {
     l.awq = l.has_zeros && random() % 2 != 0;
     l.input = static_cast<MarlinInput>(random() % (l.bits == 4 ? 3 : 2));
-    if (l.group_size != -1 && !l.has_zeros && random() % 2 != 0) {
+    if (l.groups.is_even() && !l.has_zeros && random() % 2 != 0) {
       l.act_order = true;
       l.input = MarlinInput::none;
       l.intermediate = pick({64, 128});
@@ -369,18 +369,18 @@ Wna16Layout random_layout(Wna16Kind kind, std::mt19937& random) {
   }
   if (kind == Wna16Kind::trtllm) {
     l.scale = DType::bf16;
-    l.group_size = 32;
+    l.groups = Groups::even(32);
     l.hidden = pick({256, 512});
     l.intermediate = pick({256, 512});
     l.gated = true;
   }
   if (kind == Wna16Kind::vnni) {
     l.has_zeros = random() % 2 != 0;
-    l.intermediate = l.group_size == -1 ? l.hidden = pick({64, 128, 256}) : pick({64, 128, 192});
+    l.intermediate = l.groups.is_whole() ? l.hidden = pick({64, 128, 256}) : pick({64, 128, 192});
   }
   if (l.bit_compat_vllm) l.has_bias = l.has_bias && kind != Wna16Kind::on_the_fly;
-  l.groups13 = l.group_size == -1 ? 1 : l.hidden / l.group_size;
-  l.groups2 = l.group_size == -1 ? 1 : l.intermediate / l.group_size;
+  l.groups13 = l.groups.count_in(l.hidden);
+  l.groups2 = l.groups.count_in(l.intermediate);
   return l;
 }
 
@@ -408,7 +408,7 @@ TEST(Wna16, RandomLayersComeBack) {
     const Wna16Layout& l = plain.layout;
     SCOPED_TRACE("kind " + std::to_string(round % 5) + " bits " + std::to_string(l.bits) + " H " +
                  std::to_string(l.hidden) + " I " + std::to_string(l.intermediate) + " g " +
-                 std::to_string(l.group_size));
+                 std::to_string(l.groups.as_written()));
     const NamedBytes tensors = write_layer(plain);
     for (std::int64_t e = 0; e < l.experts; ++e)
       for (const bool w13 : {true, false}) {
@@ -422,7 +422,8 @@ TEST(Wna16, RandomLayersComeBack) {
 
 TEST(Wna16, DenseAppliesOrderAndZeroPoints) {
   std::mt19937 random(21);
-  Wna16Layout l{.kind = Wna16Kind::dense, .bits = 8, .experts = 2, .hidden = 64, .intermediate = 96, .group_size = 32};
+  Wna16Layout l{
+      .kind = Wna16Kind::dense, .bits = 8, .experts = 2, .hidden = 64, .intermediate = 96, .groups = Groups::even(32)};
   l.groups13 = 2;
   l.groups2 = 3;
   l.act_order = l.has_zeros = l.has_bias = true;
@@ -442,7 +443,8 @@ TEST(Wna16, DenseAppliesOrderAndZeroPoints) {
 // A packed file may say anything.
 TEST(Wna16, OrdersAreChecked) {
   std::mt19937 random(22);
-  Wna16Layout l{.experts = 1, .hidden = 64, .intermediate = 64, .group_size = 32, .groups13 = 2, .groups2 = 2};
+  Wna16Layout l{
+      .experts = 1, .hidden = 64, .intermediate = 64, .groups = Groups::even(32), .groups13 = 2, .groups2 = 2};
   l.act_order = true;
   const PlainLayer plain = random_plain(l, random);
   const NamedBytes good = write_layer(plain);

@@ -117,7 +117,7 @@ inline Wna16Layout layout_of_file(const VecFile& f, bool vllm) {
   l.experts = meta_int(f, "E");
   l.hidden = meta_int(f, "H");
   l.intermediate = meta_int(f, "I");
-  l.group_size = meta_int(f, "group_size");
+  l.groups = Groups::of_size(meta_int(f, "group_size"));
   l.groups13 = f.at("in.w13_scale").shape[rows_first ? 2 : 1];
   l.groups2 = f.at("in.w2_scale").shape[rows_first ? 2 : 1];
   l.awq = format == "awq";

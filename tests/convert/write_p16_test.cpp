@@ -34,9 +34,9 @@ TEST_P(Pack, CodesScalesSumsAndDenseAreExact) {
   Layout layout;
   layout.kind = LayoutKind::p16_int4;
   layout.experts = 1;
-  layout.w2 = {.half_rows = n, .halves = 1, .k = k, .group = k / groups, .has_bias = bias};
-  layout.w13 = {.half_rows = n, .halves = 2, .k = k, .group = k / groups, .has_bias = bias};
-  ConvertJob job{.layout = layout, .group_size = groups == 1 ? -1 : k / groups};
+  layout.w2 = {.half_rows = n, .halves = 1, .k = k, .groups = Groups::of_size(k / groups, k), .has_bias = bias};
+  layout.w13 = {.half_rows = n, .halves = 2, .k = k, .groups = Groups::of_size(k / groups, k), .has_bias = bias};
+  ConvertJob job{.layout = layout, .groups = Groups::of_size(k / groups, k)};
   job.experts = {5};
   MemorySource source;
   source.set(Role::w2_weight, 5, view_of(f.at("w_int4")));
@@ -84,7 +84,7 @@ TEST_P(Pack, CodesScalesSumsAndDenseAreExact) {
           for (std::int64_t j = 0; j < 8; ++j)
             sum += w[static_cast<std::size_t>(src * k + 32 * c + 8 * h + j)] +
                    w[static_cast<std::size_t>(src * k + 32 * c + 16 + 8 * h + j)];
-          rsum += static_cast<float>(sum) * scales[static_cast<std::size_t>(src * groups + 32 * c / m.group)];
+          rsum += static_cast<float>(sum) * scales[static_cast<std::size_t>(src * groups + 32 * c / m.group())];
         }
       EXPECT_EQ(std::bit_cast<std::uint32_t>(at<float>(panel + m.sum_offset() + lane * 4)),
                 std::bit_cast<std::uint32_t>(rsum));
@@ -102,10 +102,14 @@ TEST_P(Pack, SumsEqualTheKleidiAiBlob) {
   const VecFile f = load_vectors("w4a8_int8/" + GetParam());
   const std::int64_t n = f.at("w_int4").shape[0], k = f.at("w_int4").shape[1], groups = f.at("scales").shape[1],
                      g = k / groups;
-  Layout layout = p16_int4_layout(
-      {.experts = 1, .hidden = n, .intermediate = k, .group = groups == 1 ? -1 : g, .gated = true, .has_bias = false});
+  Layout layout = p16_int4_layout({.experts = 1,
+                                   .hidden = n,
+                                   .intermediate = k,
+                                   .groups = Groups::of_size(groups == 1 ? -1 : g),
+                                   .gated = true,
+                                   .has_bias = false});
   layout.w13 = layout.w2;  // only w2 is looked at
-  ConvertJob job{.layout = layout, .group_size = groups == 1 ? -1 : g};
+  ConvertJob job{.layout = layout, .groups = Groups::of_size(groups == 1 ? -1 : g)};
   job.experts = {0};
   MemorySource source;
   for (Role r : {Role::w13_weight, Role::w2_weight}) source.set(r, 0, view_of(f.at("w_int4")));

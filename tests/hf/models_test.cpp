@@ -52,7 +52,7 @@ TEST(HfModels, Qwen3Group128IntQuantized) {
   EXPECT_FALSE(c->routing.has_bias);
   EXPECT_TRUE(c->quantization.is_w4a8_int8());
   EXPECT_EQ(c->quantization.format, Format::int_quantized);
-  EXPECT_EQ(c->group_size(), 128);
+  EXPECT_EQ(c->weight_groups().as_written(), 128);
   EXPECT_EQ(c->quantization.hf, std::nullopt);  // the strict form
 }
 
@@ -68,7 +68,7 @@ TEST(HfModels, MixtralChannelPackQuantized) {
   EXPECT_EQ(c->routing.method, RoutingMethod::renormalize);
   EXPECT_EQ(c->quantization.format, Format::pack_quantized);
   EXPECT_EQ(c->quantization.is_transposed, false);
-  EXPECT_EQ(c->group_size(), -1);
+  EXPECT_EQ(c->weight_groups().as_written(), -1);
   EXPECT_EQ(c->quantization.weights->strategy, Strategy::channel);
 }
 
@@ -307,7 +307,7 @@ TEST(HfModels, OverridesWin) {
   ASSERT_TRUE(c) << c.error().message;
   EXPECT_EQ(c->top_k, 4);
   EXPECT_EQ(c->routing.method, RoutingMethod::default_);
-  EXPECT_EQ(c->group_size(), 32);
+  EXPECT_EQ(c->weight_groups().as_written(), 32);
   EXPECT_EQ(c->parallel.tp_size, 2);
   EXPECT_EQ(c->parallel.tp_rank, 0);
   EXPECT_EQ(c->in_dtype, DType::f32);

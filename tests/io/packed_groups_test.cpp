@@ -34,13 +34,17 @@ std::vector<Layout> layouts() {
   for (const LayoutKind kind : {LayoutKind::p16_w4, LayoutKind::p16_w8, LayoutKind::p16_int4})
     for (const bool order : {false, true})
       for (const std::int64_t group : {16, 48, 96, 32, -1}) {
-        LayoutShape s{
-            .experts = 2, .hidden = 96, .intermediate = 192, .group = group, .gated = true, .has_bias = order};
+        LayoutShape s{.experts = 2,
+                      .hidden = 96,
+                      .intermediate = 192,
+                      .groups = Groups::of_size(group),
+                      .gated = true,
+                      .has_bias = order};
         s.has_order = order && group != -1;
         list.push_back(p16_layout(kind, s));
         list.push_back(with_any_groups(list.back()));
         if (!s.has_order) continue;
-        s.w2_groups = 2 * s.intermediate / group;
+        s.w2_groups = Groups::uneven(2 * s.intermediate / group);
         list.push_back(p16_layout(kind, s));
       }
   return list;
@@ -58,7 +62,8 @@ TEST(PackedGroups, LayoutsComeBack) {
 }
 
 TEST(PackedGroups, HeadersThatContradictThemselves) {
-  const LayoutShape s{.experts = 2, .hidden = 96, .intermediate = 192, .group = 48, .gated = true, .has_bias = false};
+  const LayoutShape s{
+      .experts = 2, .hidden = 96, .intermediate = 192, .groups = Groups::of_size(48), .gated = true, .has_bias = false};
   const Layout layout = p16_layout(LayoutKind::p16_w4, s);
   for (const auto change :
        {+[](PackedHead& h) { h.w13.has_order = h.w2.has_order = 0; },  // groups of 48 without lists

@@ -27,8 +27,12 @@ using testing::IsEmpty;
 
 PackedInfo small_info(std::int64_t experts = 3) {
   PackedInfo info;
-  info.layout = p16_int4_layout(
-      {.experts = experts, .hidden = 64, .intermediate = 96, .group = 32, .gated = true, .has_bias = true});
+  info.layout = p16_int4_layout({.experts = experts,
+                                 .hidden = 64,
+                                 .intermediate = 96,
+                                 .groups = Groups::of_size(32),
+                                 .gated = true,
+                                 .has_bias = true});
   info.layout_id = info.layout.id();
   info.backend = "CPU_INT4";
   info.config = R"({"hidden_dim":64,"num_experts":9})";
@@ -164,7 +168,7 @@ PackedInfo named_info(std::int64_t experts = 3) {
   info.layout = make_named_layout(LayoutKind::torch_float, {.experts = experts,
                                                             .hidden = 64,
                                                             .intermediate = 96,
-                                                            .group = 32,
+                                                            .groups = Groups::of_size(32),
                                                             .gated = true,
                                                             .has_bias = true,
                                                             .scales = Scales::w4a8});
@@ -199,15 +203,16 @@ TEST(Packed, NamedLayoutsTooBigOrImpossible) {
   info.layout.experts = INT64_MAX / 2;
   EXPECT_EQ(packed_block_bytes(info).error().code, Code::invalid_argument);
   info = named_info();
-  info.layout.w13.half_rows = info.layout.w2.k = info.layout.w2.group = 1 << 24;
-  info.layout.w13.k = info.layout.w13.group = info.layout.w2.half_rows = 1 << 24;
+  info.layout.w13.half_rows = info.layout.w2.k = 1 << 24;
+  info.layout.w13.k = info.layout.w2.half_rows = 1 << 24;
+  info.layout.w13.groups = info.layout.w2.groups = Groups::whole();
   info.layout.experts = 1 << 24;
   EXPECT_EQ(packed_block_bytes(info).error().code, Code::invalid_argument);
   info = named_info();
   info.layout.variant.awq = true;
   EXPECT_EQ(packed_block_bytes(info).error().code, Code::invalid_argument);
   info = named_info();
-  info.layout.w13.group = info.layout.w2.group = 16;
+  info.layout.w13.groups = info.layout.w2.groups = Groups::even(16);
   EXPECT_EQ(packed_block_bytes(info).error().code, Code::invalid_argument);
   for (const auto change :
        {+[](PackedHead& h) { h.variant.awq = 1; }, +[](PackedHead& h) { h.w13.has_zeros = h.w2.has_zeros = 1; },
@@ -231,8 +236,12 @@ TEST(Packed, NoExpertsOnThisRank) {
 // Of several chunks, and of several pieces when it is saved.
 PackedInfo big_info() {
   PackedInfo info = small_info();
-  info.layout = p16_int4_layout(
-      {.experts = 3, .hidden = 2048, .intermediate = 1024, .group = 128, .gated = true, .has_bias = false});
+  info.layout = p16_int4_layout({.experts = 3,
+                                 .hidden = 2048,
+                                 .intermediate = 1024,
+                                 .groups = Groups::of_size(128),
+                                 .gated = true,
+                                 .has_bias = false});
   info.layout_id = info.layout.id();
   return info;
 }
@@ -272,7 +281,7 @@ TEST(Packed, TooBigOrImpossible) {
   info.layout.experts = INT64_MAX / 2;
   EXPECT_EQ(packed_block_bytes(info).error().code, Code::invalid_argument);
   info = small_info();
-  info.layout.w13.group = 48;
+  info.layout.w13.groups = Groups::even(48);
   EXPECT_EQ(packed_block_bytes(info).error().code, Code::invalid_argument);
   info = small_info();
   std::vector<std::byte> small(static_cast<std::size_t>(*packed_block_bytes(info)) - 1);
@@ -562,8 +571,12 @@ TEST(PackedLoad, CancelAndProgress) {
 TEST(PackedLoad, MappingABigFileIsLazy) {
   const TempDir dir;
   PackedInfo info = small_info(0);
-  info.layout = p16_int4_layout(
-      {.experts = 128, .hidden = 2048, .intermediate = 768, .group = 128, .gated = true, .has_bias = false});
+  info.layout = p16_int4_layout({.experts = 128,
+                                 .hidden = 2048,
+                                 .intermediate = 768,
+                                 .groups = Groups::of_size(128),
+                                 .gated = true,
+                                 .has_bias = false});
   info.layout_id = info.layout.id();
   for (std::int64_t e = 0; e < 128; ++e) info.experts.push_back(e);
   Buffer memory = *Buffer::create(static_cast<std::size_t>(*packed_block_bytes(info)));

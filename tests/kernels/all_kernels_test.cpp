@@ -35,7 +35,8 @@ struct Data {
 
 Data make(const Case& c, int n, Fill fill, std::mt19937& rng) {
   Data d;
-  d.m = {.half_rows = c.rows, .halves = c.halves, .k = c.k, .group = c.group, .has_bias = c.bias};
+  d.m = {
+      .half_rows = c.rows, .halves = c.halves, .k = c.k, .groups = Groups::of_size(c.group, c.k), .has_bias = c.bias};
   const auto rows = static_cast<std::size_t>(d.m.rows());
   std::uniform_int_distribution<int> code(-8, 7);
   std::uniform_real_distribution<float> unit(-1.0f, 1.0f);
@@ -69,7 +70,7 @@ TEST_P(Rows, GemmGivesTheBitsOfTheScalarRow) {
         if (!turns.next()) continue;
         const Data d = make(c, n, fill, rng);
         if (!takes(kernel, d.m)) continue;
-        const TileShape shape{c.k, c.group};
+        const TileShape shape{c.k, Groups::of_size(c.group, c.k)};
         const auto rule = n % 2 ? HalfRule::away : HalfRule::even;
         const auto tile = make_tile(kernel, shape, d.x.data(), n, rule);
         ASSERT_EQ(tile, make_tile(scalar, shape, d.x.data(), n, rule)) << kernel.id->name << " k " << c.k << " n " << n;
@@ -102,7 +103,7 @@ TEST_P(Rows, RandomShapes) {
     const int n = pick(1, kernel.tile_rows);
     const Data d = make(c, n, Fill::random, rng);
     if (!takes(kernel, d.m)) continue;
-    const TileShape shape{c.k, c.group};
+    const TileShape shape{c.k, Groups::of_size(c.group, c.k)};
     const auto tile = make_tile(scalar, shape, d.x.data(), n, HalfRule::away);
     const std::int64_t ld = d.m.panels() * kPanelRows;
     std::vector<float> want(static_cast<std::size_t>(n * ld)), got = want;
@@ -131,7 +132,7 @@ TEST_P(Rows, QuantiseOddRows) {
         if (round % 4 == 3) v *= 1e-39f;
       }
       for (const HalfRule rule : {HalfRule::away, HalfRule::even})
-        ASSERT_EQ(make_tile(scalar_kernel(), {k, k}, x.data(), 1, rule), make_tile(kernel, {k, k}, x.data(), 1, rule))
+        ASSERT_EQ(make_tile(scalar_kernel(), {k, {}}, x.data(), 1, rule), make_tile(kernel, {k, {}}, x.data(), 1, rule))
             << k << " " << round;
     }
 }
@@ -156,7 +157,7 @@ FloatData make_floats(const Kernel& kernel, std::int64_t rows, std::int64_t k, i
          .half_rows = rows,
          .halves = rng() % 2 == 0 ? 1 : 2,
          .k = k,
-         .group = k,
+         .groups = Groups::of_size(k, k),
          .has_bias = rng() % 2 == 0};
   const DType dtype = d.m.element == Element::f32    ? DType::f32
                       : d.m.element == Element::bf16 ? DType::bf16
@@ -182,7 +183,7 @@ TEST_P(FloatRows, RandomShapes) {
     const int n = pick(1, kernel.tile_rows), k = pick(0, 9) == 0 ? pick(1, 1500) : pick(1, 200), rows = pick(1, 50);
     const bool poison = round % 8 == 7;
     const FloatData d = make_floats(kernel, rows, k, n, poison, rng);
-    const TileShape shape{k, k, ActFormat::f32};
+    const TileShape shape{k, {}, ActFormat::f32};
     const auto tile = make_tile(kernel, shape, d.x.data(), n, HalfRule::away);
     const std::int64_t ld = d.m.panels() * kPanelRows + 1;
     std::vector<float> want(static_cast<std::size_t>(n * ld), -1.0f), got = want;

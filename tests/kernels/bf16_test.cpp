@@ -19,7 +19,7 @@ struct Case {
   std::vector<std::byte> packed;
   int n;
 
-  TileShape shape() const { return {m.k, m.k, ActFormat::bf16}; }
+  TileShape shape() const { return {m.k, {}, ActFormat::bf16}; }
   std::int64_t ld() const { return m.panels() * kPanelRows + n % 3; }
 };
 
@@ -36,7 +36,7 @@ class Maker {
            .half_rows = pick(1, 90),
            .halves = pick(1, 2),
            .k = pick(0, 9) == 0 ? pick(1, 1500) : pick(1, 200)};
-    c.m.group = c.m.k;
+    c.m.groups = {};
     c.m.has_bias = pick(0, 1) == 1;
     c.w.resize(static_cast<std::size_t>(c.m.rows() * c.m.k));
     for (auto& v : c.w) v = normal();
@@ -147,7 +147,7 @@ TEST_P(Bf16Rows, Quantise) {
         v = std::bit_cast<float>(static_cast<std::uint32_t>(rng()));
         if (std::isnan(v)) v = std::numeric_limits<float>::quiet_NaN();
       }
-      const TileShape shape{k, k, ActFormat::bf16};
+      const TileShape shape{k, {}, ActFormat::bf16};
       const auto tile = make_tile(kernel, shape, x.data(), n, HalfRule::away);
       for (int r = 0; r < n; ++r)
         for (std::int64_t i = 0; i < shape.units() * kUnitK; ++i) {

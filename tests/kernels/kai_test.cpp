@@ -15,12 +15,12 @@
 namespace moe::test {
 namespace {
 
-TileShape kai_shape(std::int64_t k, std::int64_t group) { return {k, group, ActFormat::tok8, 8, true}; }
+TileShape kai_shape(std::int64_t k, Groups groups) { return {k, groups, ActFormat::tok8, 8, true}; }
 
 // The same matrix as pack_p16's, from the addresses of w4a8_int8.md 5.4.
 std::vector<std::byte> pack_kai(const P16Matrix& p, const std::vector<std::int8_t>& w, const std::vector<float>& scales,
                                 const std::vector<float>& bias) {
-  const std::int64_t rows = p.rows(), k = p.k, g = p.group, groups = p.group_count();
+  const std::int64_t rows = p.rows(), k = p.k, g = p.group(), groups = p.group_count();
   const bool channel = g == k;
   const std::int64_t kp = (k + 31) / 32 * 32, data = channel ? 4 * kp : 8 * (g / 2 + 2) * groups;
   const std::int64_t stride = data + (channel ? 96 : 64);
@@ -73,7 +73,7 @@ std::vector<float> matmul(const Kernel& k, const P16Matrix& m, const std::vector
   std::vector<float> padded(static_cast<std::size_t>(rows * ld));
   for (int r = 0; r < rows; r += k.tile_rows) {
     const int n = std::min(k.tile_rows, rows - r);
-    const TileShape shape = kai_shape(m.k, m.group);
+    const TileShape shape = kai_shape(m.k, m.groups);
     const auto tile = make_tile(k, shape, x.data() + r * m.k, n, rule);
     for (std::int64_t p = 0; p < m.panels(); p += step)
       multiply(k, {&m, packed.data(), std::min(step, m.panels() - p), tile.data(), n, shape,
@@ -87,7 +87,7 @@ class KaiRows : public testing::TestWithParam<const Kernel*> {};
 // qai8dxp of mr rows; the rows that the last tile lacks are 0 in the vectors.
 std::vector<std::byte> packed_lhs(const Kernel& kernel, const std::vector<float>& x, std::int64_t k, int mr,
                                   HalfRule rule) {
-  const TileShape shape = kai_shape(k, k);
+  const TileShape shape = kai_shape(k, Groups::whole());
   const auto rows = static_cast<int>(static_cast<std::int64_t>(x.size()) / k);
   const std::size_t bytes = static_cast<std::size_t>(mr) * (shape.code_bytes() + 8);
   std::vector<std::byte> out;
@@ -124,7 +124,8 @@ TEST_P(KaiRows, PackVectors) {
   for (const std::string& name : w4a8_files("pack_")) {
     const VecFile f = load_vectors(name);
     const std::int64_t n = f.at("w_int4").shape[0], k = f.at("w_int4").shape[1], groups = f.at("scales").shape[1];
-    const P16Matrix m{.half_rows = n, .halves = 1, .k = k, .group = k / groups, .has_bias = f.has("bias")};
+    const P16Matrix m{
+        .half_rows = n, .halves = 1, .k = k, .groups = Groups::of_size(k / groups, k), .has_bias = f.has("bias")};
     const auto packed = f.at("packed_kai").as<std::byte>();
     EXPECT_EQ(packed.size(), KaiMatrix(m).bytes());
     EXPECT_EQ(matmul(*GetParam(), m, packed, f.at("x").floats(), HalfRule::away), f.at("out_kai").floats()) << name;
@@ -152,7 +153,7 @@ TEST_P(KaiRows, MoeVectors) {
       const auto blob = f.at(weights).as<std::byte>();
       const auto x = f.at(in).floats(), want = f.at(out).floats();
       const std::size_t one = KaiMatrix(m).bytes();
-      const HalfRule rule = d == DType::bf16 && m.group == m.k ? HalfRule::even : HalfRule::away;
+      const HalfRule rule = d == DType::bf16 && m.groups.is_whole() ? HalfRule::even : HalfRule::away;
       for (std::size_t r = 0; r < expert_of.size(); ++r) {
         const auto at = blob.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(expert_of[r]) * one);
         const std::vector<std::byte> packed(at, at + static_cast<std::ptrdiff_t>(one));
@@ -163,8 +164,10 @@ TEST_P(KaiRows, MoeVectors) {
             << out << " of slot " << r;
       }
     };
-    check("w13_packed_kai", "x_sorted", "y13", {.half_rows = i, .halves = 2, .k = h, .group = g < 0 ? h : g});
-    check("w2_packed_kai", "act", "y", {.half_rows = h, .halves = 1, .k = i, .group = g < 0 ? i : g});
+    check("w13_packed_kai", "x_sorted", "y13",
+          {.half_rows = i, .halves = 2, .k = h, .groups = Groups::of_size(g < 0 ? h : g, h)});
+    check("w2_packed_kai", "act", "y",
+          {.half_rows = h, .halves = 1, .k = i, .groups = Groups::of_size(g < 0 ? i : g, i)});
   }
 }
 
@@ -185,7 +188,11 @@ Data random_data(std::mt19937& rng, int n) {
     group = 32 * pick(1, 6);
     k = group * pick(1, 5);
   }
-  d.m = {.half_rows = pick(1, 70), .halves = pick(1, 2), .k = k, .group = group, .has_bias = pick(0, 1) == 1};
+  d.m = {.half_rows = pick(1, 70),
+         .halves = pick(1, 2),
+         .k = k,
+         .groups = Groups::of_size(group, k),
+         .has_bias = pick(0, 1) == 1};
   d.rule = pick(0, 1) == 1 ? HalfRule::even : HalfRule::away;
   const int fill = pick(0, 3);
   std::vector<std::int8_t> w(static_cast<std::size_t>(d.m.rows() * k));
@@ -206,7 +213,7 @@ std::vector<float> on_p16(const Data& d) {
   const Kernel& scalar = scalar_kernel();
   const int rows = static_cast<int>(static_cast<std::int64_t>(d.x.size()) / d.m.k);
   const std::int64_t ld = d.m.panels() * kPanelRows;
-  const TileShape shape{d.m.k, d.m.group};
+  const TileShape shape{d.m.k, d.m.groups};
   std::vector<float> padded(static_cast<std::size_t>(rows * ld));
   for (int r = 0; r < rows; ++r) {
     const auto tile = make_tile(scalar, shape, d.x.data() + r * d.m.k, 1, d.rule);
@@ -226,7 +233,7 @@ TEST_P(KaiRows, RandomShapesGiveTheBitsOfTheRowOnP16) {
     const std::vector<float> got = matmul(kernel, d.m, d.kai, d.x, d.rule, step);
     ASSERT_EQ(got.size(), want.size());
     ASSERT_EQ(0, std::memcmp(got.data(), want.data(), got.size() * 4))
-        << "round " << round << " rows " << d.m.half_rows << "*" << d.m.halves << " k " << d.m.k << " g " << d.m.group
+        << "round " << round << " rows " << d.m.half_rows << "*" << d.m.halves << " k " << d.m.k << " g " << d.m.group()
         << " n " << n;
   }
 }
@@ -237,7 +244,7 @@ TEST_P(KaiRows, LongRowsOfTheLargestProducts) {
   for (const auto& [columns, group, code] : {std::tuple{(1 << 18) + 34, (1 << 18) + 34, -8},  // ends within a chunk
                                              std::tuple{1 << 18, 1 << 17, 7}}) {
     Data d;
-    d.m = {.half_rows = 1, .halves = 1, .k = columns, .group = group, .has_bias = false};
+    d.m = {.half_rows = 1, .halves = 1, .k = columns, .groups = Groups::of_size(group, columns), .has_bias = false};
     d.rule = HalfRule::away;
     const std::vector<std::int8_t> w(static_cast<std::size_t>(columns), static_cast<std::int8_t>(code));
     const std::vector<float> scales(static_cast<std::size_t>(d.m.group_count()), 0.5f);
@@ -267,7 +274,7 @@ TEST_P(KaiRows, OddActivations) {
         if (round % 4 == 2) v = 0.0f;
         if (round % 4 == 3) v *= 1e-39f;
       }
-      const TileShape shape = kai_shape(k, k), plain{k, k};
+      const TileShape shape = kai_shape(k, Groups::whole()), plain{k, {}};
       for (const HalfRule rule : {HalfRule::away, HalfRule::even}) {
         std::vector<std::byte> want(shape.row_bytes() * 3), got = want;
         ref::quantise_kai({shape, x.data(), rule, {want.data(), 3, 1}});
@@ -291,7 +298,7 @@ TEST_P(KaiRows, GuardPages) {
   for (int round = 0; round < rounds(150); ++round) {
     const int n = 1 + round % kernel.tile_rows;
     const Data d = random_data(rng, n);
-    const TileShape shape = kai_shape(d.m.k, d.m.group);
+    const TileShape shape = kai_shape(d.m.k, d.m.groups);
     const auto tile = make_tile(kernel, shape, d.x.data(), n, d.rule);
     const std::int64_t ld = d.m.panels() * kPanelRows;
     std::vector<float> want(static_cast<std::size_t>(n * ld));
@@ -316,7 +323,7 @@ TEST(KaiTiles, RowsMoveBetweenTiles) {
   std::mt19937 rng(2);
   std::vector<float> x(46);
   for (float& v : x) v = static_cast<float>(static_cast<int>(rng() % 99)) - 40.0f;
-  const TileShape shape = kai_shape(46, 46);
+  const TileShape shape = kai_shape(46, {});
   std::vector<std::byte> from(shape.row_bytes() * 3), to(shape.row_bytes() * 4), want = to;
   ref::quantise_kai({shape, x.data(), HalfRule::away, {from.data(), 3, 2}});
   copy_tile_row(shape, {from.data(), 3, 2}, {to.data(), 4, 1});

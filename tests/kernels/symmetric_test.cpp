@@ -32,7 +32,7 @@ class Symmetric : public testing::TestWithParam<const Kernel*> {
 float weight_value(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
   const auto byte = static_cast<std::uint8_t>(panel[m.code_offset(lane, k)]);
   const int code = m.element == Element::int8 ? byte : P16Matrix::nibble_high(k) ? byte >> 4 : byte & 15;
-  const auto zero_at = m.zero_offset() + static_cast<std::size_t>(k / m.group * kPanelRows + lane);
+  const auto zero_at = m.zero_offset() + static_cast<std::size_t>(k / m.group() * kPanelRows + lane);
   return static_cast<float>(code - (m.has_zeros ? static_cast<int>(panel[zero_at]) : code_bias(m.element)));
 }
 
@@ -51,7 +51,7 @@ double product(const P16Matrix& m, const std::byte* panel, std::int64_t lane, co
     const std::int8_t* code = block.codes + k / kUnitK * block.code_stride + k % kUnitK;
     const double q = s.act == ActFormat::blk16 ? 255.0 * code[0] + code[kUnitK] : code[0];
     const double term = q * static_cast<double>(s_a) * static_cast<double>(weight_value(m, panel, lane, k)) *
-                        static_cast<double>(ref::weight_scale(m, panel, lane, k / m.group));
+                        static_cast<double>(ref::weight_scale(m, panel, lane, k / m.group()));
     sum += term;
     size += std::fabs(term);
   }
@@ -135,7 +135,7 @@ TEST_P(Symmetric, OddRows) {
         if (round % 3 == 2) v *= 1e-32f;
       }
       if (round % 3 == 0) x[0] = kernel().id->act == ActFormat::blk16 ? 32512.0f : 127.0f;  // a scale of exactly 1
-      const TileShape shape{k, k, kernel().id->act, factors[round % 2]};
+      const TileShape shape{k, {}, kernel().id->act, factors[round % 2]};
       ASSERT_EQ(make_tile(scalar(), shape, x.data(), 1, HalfRule::even),
                 make_tile(kernel(), shape, x.data(), 1, HalfRule::even))
           << k << " " << round;
@@ -172,7 +172,7 @@ TEST(Digits, AreNearestAndSmall) {
 // what is smaller moves by at most 2^-14 of it.
 TEST(SixteenBits, KeepsValuesOfSixteenBits) {
   constexpr std::int64_t kColumns = 256, kBlock = 128;
-  const TileShape shape{kColumns, kBlock, ActFormat::blk16, 8};
+  const TileShape shape{kColumns, Groups::even(kBlock), ActFormat::blk16, 8};
   ASSERT_EQ(shape.scaled_columns(), kBlock);
   std::mt19937 rng(7);
   for (const auto& [bits, reach] : {std::pair{8u, 6u}, std::pair{11u, 3u}})

@@ -24,7 +24,7 @@ std::vector<float> matmul(const Kernel& k, const P16Matrix& m, const std::vector
   std::vector<float> padded(static_cast<std::size_t>(rows * ld));
   for (int r = 0; r < rows; r += k.tile_rows) {
     const int n = std::min(k.tile_rows, rows - r);
-    const TileShape shape{m.k, m.group};
+    const TileShape shape{m.k, m.groups};
     const auto tile = make_tile(k, shape, x.data() + r * m.k, n, rule);
     multiply(k, {&m, packed.data(), m.panels(), tile.data(), n, shape, padded.data() + r * ld, ld, nullptr});
   }
@@ -48,7 +48,7 @@ TEST_P(Vectors, QuantRows) {
       const auto x = f.at(s.x).floats();
       const auto q = f.at(s.q).as<std::int8_t>();
       for (std::int64_t row = 0; row < f.at("x").shape[0]; ++row) {
-        const TileShape shape{k, k};
+        const TileShape shape{k, {}};
         auto tile = make_tile(kernel, shape, x.data() + row * k, 1, s.rule);
         const QuantRow got = quant_row(shape, {tile.data(), 1, 0});
         for (std::int64_t i = 0; i < k; ++i)
@@ -67,7 +67,8 @@ TEST_P(Vectors, Matmul) {
   for (const std::string& name : w4a8_files("pack_")) {
     const VecFile f = load_vectors(name);
     const std::int64_t n = f.at("w_int4").shape[0], k = f.at("w_int4").shape[1], groups = f.at("scales").shape[1];
-    const P16Matrix m{.half_rows = n, .halves = 1, .k = k, .group = k / groups, .has_bias = f.has("bias")};
+    const P16Matrix m{
+        .half_rows = n, .halves = 1, .k = k, .groups = Groups::of_size(k / groups, k), .has_bias = f.has("bias")};
     ++count;
     if (!takes(kernel, m)) continue;
     const auto packed = pack_p16(m, f.at("w_int4").as<std::int8_t>(), f.at("scales").floats(),
@@ -89,7 +90,7 @@ void check_moe(const Kernel& kernel, const std::string& name) {
   const DType d = f.at("x").dtype;
   const std::int64_t experts = f.at("w13_int4").shape[0], h = f.at("w13_int4").shape[2], i = f.at("w2_int4").shape[2];
   const bool bias = f.has("w13_bias");
-  const Layout l = p16_int4_layout({experts, h, i, std::stoll(f.meta.at("group_size")), true, bias});
+  const Layout l = p16_int4_layout({experts, h, i, Groups::of_size(std::stoll(f.meta.at("group_size"))), true, bias});
   if (!takes(kernel, l.w13) || !takes(kernel, l.w2)) return;
   const auto half = [&](const P16Matrix& m) {
     return d == DType::bf16 && m.grouping() == Grouping::channel ? HalfRule::even : HalfRule::away;

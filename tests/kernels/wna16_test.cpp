@@ -21,10 +21,10 @@ struct Case {
 
   ActFormat act;
 
-  TileShape shape() const { return {m.k, m.group, act, m.sum_factor()}; }
+  TileShape shape() const { return {m.k, m.groups, act, m.sum_factor()}; }
   std::int64_t ld() const { return m.panels() * kPanelRows + n % 3; }
   float weight(std::int64_t row, std::int64_t k) const {
-    const auto at = static_cast<std::size_t>(row * m.group_count() + (m.group == m.k ? 0 : k / m.group));
+    const auto at = static_cast<std::size_t>(row * m.group_count() + (m.groups.is_whole() ? 0 : k / m.group()));
     const int zero = m.has_zeros ? zeros[at] - code_bias(m.element) : 0;
     return static_cast<float>(w[static_cast<std::size_t>(row * m.k + k)] - zero) * scales[at];
   }
@@ -34,7 +34,7 @@ class Maker {
  public:
   explicit Maker(const Kernel& kernel) : layout_(kernel.id->layout), act_(kernel.id->act) {
     for (const std::int64_t group : {32, 32, 64, 96, 128, 160, 192})
-      if (kernel.id->takes_group(group)) groups_.push_back(group);
+      if (kernel.id->takes(Groups::of_size(group))) groups_.push_back(group);
   }
 
   int pick(int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng_); }
@@ -56,7 +56,7 @@ class Maker {
            .half_rows = pick(1, 90),
            .halves = pick(1, 2),
            .k = k,
-           .group = group,
+           .groups = Groups::of_size(group, k),
            .has_bias = pick(0, 1) == 1};
     fill(c);
     return c;
@@ -104,7 +104,7 @@ std::vector<float> results(const Kernel& kernel, const Case& c, bool next) {
 }
 
 std::string words(const Case& c) {
-  return "rows " + std::to_string(c.m.rows()) + " k " + std::to_string(c.m.k) + " g " + std::to_string(c.m.group) +
+  return "rows " + std::to_string(c.m.rows()) + " k " + std::to_string(c.m.k) + " g " + std::to_string(c.m.group()) +
          " n " + std::to_string(c.n) + (c.m.has_zeros ? " zeros" : "") + " scales " +
          std::to_string(static_cast<int>(c.m.scales));
 }

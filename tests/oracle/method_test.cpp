@@ -43,13 +43,14 @@ Json method(const Json& c) {
   const auto group = c.at("group_size").get<std::int64_t>();
   const auto hidden = c.at("hidden_dim").get<std::int64_t>();
   const auto intermediate = c.at("intermediate_size_per_partition").get<std::int64_t>();
-  if (!group_fits(group, hidden, intermediate)) return {{"error", "invalid_value"}, {"reason", "group_size"}};
+  if (!groups_fit(Groups::of_size(group), hidden, intermediate))
+    return {{"error", "invalid_value"}, {"reason", "group_size"}};
   Query q;
   q.oracle = OracleId::w4a8_int8;
   q.platform.type = DeviceType::cpu;
   q.platform.arch = c.at("platform").at("arch") == "arm" ? Arch::aarch64 : Arch::x86_64;
   q.platform.libs = {{"torch_dyn_quant_4bit", c.at("platform").at("has_dyn_quant_ops").get<bool>()}};
-  q.weight_key = w4a8_weight_key(group);
+  q.weight_key = w4a8_weight_key(Groups::of_size(group));
   const Outcome out = ask(q, {});
   if (out.answer == Answer::accepted)
     return {{"backend", std::string(out.winner()->row->backend)}, {"experts", std::string(out.winner()->row->name)}};
@@ -65,7 +66,8 @@ TEST(w4a8_method, every_case) {
     EXPECT_EQ(c.at("platform").at("kind"), "cpu");
     const auto key = json::parse(c.at("weight_key").dump());
     ASSERT_TRUE(key);
-    EXPECT_EQ(*parse_key(*key, ""), std::optional(w4a8_weight_key(c.at("group_size").get<std::int64_t>())));
+    EXPECT_EQ(*parse_key(*key, ""),
+              std::optional(w4a8_weight_key(Groups::of_size(c.at("group_size").get<std::int64_t>()))));
     EXPECT_EQ(method(c), c.at("expect"));
   }
 }

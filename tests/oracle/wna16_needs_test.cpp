@@ -214,7 +214,7 @@ TEST(Wna16Layout, StoredNumbersAreChecked) {
   EXPECT_TRUE(bad([](Layout& l) { l.variant.zero_shift = 2; }));
   EXPECT_TRUE(bad([](Layout& l) { l.variant.bias = DType::invalid; }));
   EXPECT_TRUE(bad([](Layout& l) { l.variant.number = DType::i32; }));
-  EXPECT_TRUE(bad([](Layout& l) { l.w13.group = 32; }));
+  EXPECT_TRUE(bad([](Layout& l) { l.w13.groups = Groups::even(32); }));
   EXPECT_TRUE(bad([](Layout& l) { l.w13.scales = l.w2.scales = Scales::f32; }));
   EXPECT_TRUE(bad([](Layout& l) { l.w13.element = l.w2.element = Element::bf16; }));
   EXPECT_TRUE(bad([](Layout& l) { l.w2.has_zeros = true; }));

@@ -193,7 +193,7 @@ class EngineRows : public testing::TestWithParam<const Kernel*> {};
 TEST_P(EngineRows, SameBitsHoweverACallIsCutUp) {
   const Kernel& kernel = *GetParam();
   std::vector<LayerShape> shapes = shapes_of(kernel.id->layout, kernel.id->act);
-  std::erase_if(shapes, [&](const LayerShape& s) { return !kernel.id->takes_group(s.group); });
+  std::erase_if(shapes, [&](const LayerShape& s) { return !kernel.id->takes(Groups::of_size(s.group)); });
   ASSERT_GE(shapes.size(), 2u);
   for (const LayerShape& s : some_of(shapes, static_cast<std::uint32_t>(*kernel_index(kernel.id->name)))) {
     SCOPED_TRACE("H " + std::to_string(s.hidden) + " I " + std::to_string(s.intermediate));

@@ -38,7 +38,7 @@ TEST_P(SmallStack, Apply) {
   std::size_t most = 0;
   for (const std::int64_t group : kGroups) {
     s.group = group;
-    if (s.is_float() ? group != -1 : !kernel.id->takes_group(group)) continue;
+    if (s.is_float() ? group != -1 : !kernel.id->takes(Groups::of_size(group))) continue;
     const Weights& w = weights_of(s);
     if (!kernel.id->fits(needs_of(w.packed->info.layout))) continue;
     const auto layer = make_layer(w.config, w.packed, kernel);

@@ -14,7 +14,7 @@ Layout layer(LayoutKind kind, std::int64_t group, bool bias = false, bool gated 
   return make_named_layout(kind, {.experts = experts,
                                   .hidden = 64,
                                   .intermediate = 96,
-                                  .group = group,
+                                  .groups = Groups::of_size(group),
                                   .gated = gated,
                                   .has_bias = bias,
                                   .scales = Scales::w4a8});
@@ -26,7 +26,7 @@ TEST(NamedLayout, Ids) {
   EXPECT_EQ(layer(LayoutKind::kai, 32, true).id(), "kai/qsi4c32p-g32-bias/1");
   EXPECT_EQ(layer(LayoutKind::torch_float, -1, true).id(), "torch/dyn_quant_4bit-cw-bias/1");
   Layout mixed = layer(LayoutKind::kai, 32);
-  mixed.w13.group = mixed.w13.k;
+  mixed.w13.groups = Groups::whole();
   EXPECT_EQ(mixed.id(), "kai/qsi4cxp,qsi4c32p-g32/1");
   EXPECT_EQ(named_layout(LayoutKind::p16_int4), nullptr);
   EXPECT_EQ(named_layout(LayoutKind::foreign), nullptr);
@@ -61,11 +61,11 @@ TEST(NamedLayout, Sizes) {
   EXPECT_EQ(grouped.tensors[0].bytes, 192u / 8 * 8 * ((32 / 2 + 2) * 2 + 8));
   EXPECT_EQ(grouped.tensors[1].bytes, 64u / 8 * 8 * ((32 / 2 + 2) * 3 + 8));
   const Layout odd =
-      make_named_layout(LayoutKind::kai, {1, 46, 26, -1, false, true, Scales::w4a8});  // 26 rows of 46, 46 rows of 26
+      make_named_layout(LayoutKind::kai, {1, 46, 26, {}, false, true, Scales::w4a8});  // 26 rows of 46, 46 rows of 26
   EXPECT_EQ(odd.tensors[0].bytes, 4u * 8 * (64 / 2 + 12));
   EXPECT_EQ(odd.tensors[1].bytes, 6u * 8 * (32 / 2 + 12));
   const auto square = [](std::int64_t group) {
-    return make_named_layout(LayoutKind::torch_float, {1, 64, 64, group, false, false, Scales::w4a8});
+    return make_named_layout(LayoutKind::torch_float, {1, 64, 64, Groups::of_size(group), false, false, Scales::w4a8});
   };
   EXPECT_EQ(square(-1).tensors[0].shape, std::vector<std::int64_t>{2112});
   EXPECT_EQ(square(32).tensors[0].shape, std::vector<std::int64_t>{2176});
@@ -80,7 +80,7 @@ TEST(NamedLayout, OverflowIsSeen) {
 // Every byte of a tile has one meaning.
 TEST(KaiMatrix, PartsFillTheTile) {
   for (const auto& [k, group] : {std::pair{64, 32}, {192, 96}, {46, 46}, {128, 128}, {512, 128}}) {
-    const KaiMatrix m(P16Matrix{.half_rows = 13, .halves = 1, .k = k, .group = group});
+    const KaiMatrix m(P16Matrix{.half_rows = 13, .halves = 1, .k = k, .groups = Groups::of_size(group, k)});
     std::set<std::size_t> seen;
     const auto take = [&](std::size_t at, std::size_t n) {
       for (std::size_t i = 0; i < n; ++i) EXPECT_TRUE(seen.insert(at + i).second) << at + i;

@@ -12,7 +12,7 @@ namespace moe::test::layout_test {
 namespace {
 
 P16Matrix matrix(std::int64_t half_rows, int halves, std::int64_t k, std::int64_t group, bool bias) {
-  return {.half_rows = half_rows, .halves = halves, .k = k, .group = group, .has_bias = bias};
+  return {.half_rows = half_rows, .halves = halves, .k = k, .groups = Groups::of_size(group, k), .has_bias = bias};
 }
 
 // g32, grouped (also 96, groups that end inside a unit, an odd number of groups) and channel-wise; rows
@@ -26,7 +26,7 @@ const std::vector<P16Matrix> kMatrices = {
 
 std::string text(const P16Matrix& m) {
   return std::to_string(m.halves) + "x" + std::to_string(m.half_rows) + " rows, k " + std::to_string(m.k) + ", group " +
-         std::to_string(m.group) + (m.has_bias ? ", bias" : "");
+         std::to_string(m.group()) + (m.has_bias ? ", bias" : "");
 }
 
 std::size_t panel_start(const P16Matrix& m, std::int64_t n) {
@@ -50,7 +50,7 @@ TEST(Layout, CodesLieWhereTheFormulaSays) {
                 ASSERT_LT(p / m.halves, half_panels);
                 if (row >= m.half_rows || k >= m.k) continue;  // padding
                 const std::int64_t n = half * m.half_rows + row;
-                const std::size_t unit_header = m.group == 32 && m.group != m.k ? 64 : 0;
+                const std::size_t unit_header = m.groups == Groups::even(32) ? 64 : 0;
                 const std::size_t address = static_cast<std::size_t>(p) * m.panel_bytes() + m.header_bytes() +
                                             static_cast<std::size_t>(u) * (unit_header + 512) + unit_header +
                                             static_cast<std::size_t>(256 * h + 64 * j + b);
@@ -131,8 +131,12 @@ TEST(Layout, GateAndUpPanelsAlternate) {
 }
 
 TEST(Layout, Qwen3LayerByHand) {
-  const Layout l = p16_int4_layout(
-      {.experts = 128, .hidden = 2048, .intermediate = 768, .group = 128, .gated = true, .has_bias = false});
+  const Layout l = p16_int4_layout({.experts = 128,
+                                    .hidden = 2048,
+                                    .intermediate = 768,
+                                    .groups = Groups::of_size(128),
+                                    .gated = true,
+                                    .has_bias = false});
   EXPECT_EQ(l.w13.rows(), 1536);
   EXPECT_EQ(l.w13.bytes(), 96U * (16 * 32 + 64 + 32 * 512));  // scales, rsum, units
   EXPECT_EQ(l.w2.bytes(), 128U * (6 * 32 + 64 + 12 * 512));
@@ -140,15 +144,20 @@ TEST(Layout, Qwen3LayerByHand) {
   EXPECT_EQ(l.expert_stride(), 598U * 4096);
   EXPECT_EQ(l.payload_bytes(), 128U * 598 * 4096);
   const Layout ungated =
-      p16_int4_layout({.experts = 2, .hidden = 64, .intermediate = 96, .group = -1, .gated = false, .has_bias = true});
+      p16_int4_layout({.experts = 2, .hidden = 64, .intermediate = 96, .groups = {}, .gated = false, .has_bias = true});
   EXPECT_EQ(ungated.w13.rows(), 96);
   EXPECT_EQ(ungated.w13.halves, 1);
-  EXPECT_EQ(ungated.w2.group, 96);
+  EXPECT_EQ(ungated.w2.groups, Groups::whole());
 }
 
 TEST(Layout, Ids) {
   const auto id = [](std::int64_t h, std::int64_t i, std::int64_t g, bool bias) {
-    return p16_int4_layout({.experts = 1, .hidden = h, .intermediate = i, .group = g, .gated = true, .has_bias = bias})
+    return p16_int4_layout({.experts = 1,
+                            .hidden = h,
+                            .intermediate = i,
+                            .groups = Groups::of_size(g),
+                            .gated = true,
+                            .has_bias = bias})
         .id();
   };
   EXPECT_EQ(id(2048, 768, 32, false), "p16/int4-g32/1");

@@ -53,7 +53,7 @@ inline std::vector<std::byte> pack_p16(const P16Matrix& m, const std::vector<std
       for (std::int64_t g = 0; g < m.group_count(); ++g) {
         const std::uint16_t bits = f32_to_bf16(scales[static_cast<std::size_t>(n * m.group_count() + g)]);
         put(out, panel + m.scale_offset(lane, g), bits);
-        for (std::int64_t c = g * m.group; c < (g + 1) * m.group; c += 32)
+        for (std::int64_t c = g * m.group(); c < (g + 1) * m.group(); c += 32)
           for (std::int64_t h = 0; h < 16; h += 8) {
             int part = 0;
             for (std::int64_t j = 0; j < 8; ++j)
@@ -184,7 +184,7 @@ inline std::vector<const Kernel*> runnable_kernels(ActFormat act) {
 }
 
 // Whether a row takes the groups of a matrix.
-inline bool takes(const Kernel& k, const P16Matrix& m) { return k.id->takes_group(m.group == m.k ? -1 : m.group); }
+inline bool takes(const Kernel& k, const P16Matrix& m) { return k.id->takes(m.groups); }
 
 // A matrix as the layout of a row has it. groups: k / group; scales and zeros only where the kind leaves a choice.
 struct MatrixShape {
@@ -196,15 +196,12 @@ struct MatrixShape {
 };
 
 inline P16Matrix matrix_for(const Kernel& kernel, const MatrixShape& s) {
-  const bool channel = s.group == s.k;
-  const LayoutShape shape{1, s.k, s.rows, channel ? -1 : s.group, s.halves == 2, s.bias, s.scales, s.zeros};
-  P16Matrix m = p16_layout(kernel.id->layout, shape).w13;
-  if (!is_integer(m.element)) m.group = s.k;
-  return m;
+  const LayoutShape shape{1, s.k, s.rows, Groups::of_size(s.group, s.k), s.halves == 2, s.bias, s.scales, s.zeros};
+  return p16_layout(kernel.id->layout, shape).w13;
 }
 
 inline TileShape tile_shape(const Kernel& kernel, const P16Matrix& m) {
-  return {m.k, m.group, kernel.id->act, m.sum_factor()};
+  return {m.k, m.groups, kernel.id->act, m.sum_factor()};
 }
 
 // Random content of any kind: codes over their whole range, zero points too (of int4 up to 16: GPTQ adds 1 to what it

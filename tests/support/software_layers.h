@@ -27,7 +27,7 @@ class SoftwareLayers : public testing::TestWithParam<const Kernel*> {
       LayerShape s{.experts = 2, .top_k = 2, .hidden = 2048, .intermediate = 128, .group = group, .bias = true};
       s.layout = kernel.id->layout;
       s.act = kernel.id->act;
-      if (!kernel.id->takes_group(group)) continue;
+      if (!kernel.id->takes(Groups::of_size(group))) continue;
       const auto config = tiny_config(s);
       const auto packed = pack_layer(s, random_weights(s, 1));
       const auto layer = make_layer(config, packed, kernel), alone = make_layer(config, packed, scalar_of(kernel));

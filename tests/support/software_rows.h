@@ -41,7 +41,7 @@ class SoftwareRows : public testing::TestWithParam<const Kernel*> {
       for (std::vector<float>* v : {&want, &got})
         for (float& y : *v) y = std::isnan(y) ? NAN : y;  // NaNs are all alike
       ASSERT_EQ(std::memcmp(want.data(), got.data(), want.size() * sizeof(float)), 0)
-          << m.rows() << " rows, k " << m.k << ", group " << m.group << ", " << n << " tokens, scales "
+          << m.rows() << " rows, k " << m.k << ", group " << m.group() << ", " << n << " tokens, scales "
           << static_cast<int>(m.scales) << (m.has_zeros ? ", zero points" : "");
     }
     EXPECT_EQ(SoftwareTiles::of_thread().faults, 0);

@@ -33,7 +33,7 @@ struct LayerShape {
 inline std::vector<const Kernel*> kernels_for(const LayerShape& s) {
   std::vector<const Kernel*> rows;
   for (const Kernel* k : runnable_kernels(s.layout, s.act_format()))
-    if (k->id->takes_group(s.group)) rows.push_back(k);
+    if (k->id->takes(Groups::of_size(s.group))) rows.push_back(k);
   return rows;
 }
 
@@ -108,8 +108,8 @@ std::vector<T> part(const std::vector<T>& v, std::int64_t e, std::int64_t n) {
 inline std::shared_ptr<const Packed> pack_layer(const LayerShape& s, const PlainWeights& p) {
   auto packed = std::make_shared<Packed>();
   Layout& l = packed->info.layout;
-  l = p16_layout(s.layout,
-                 {s.experts, s.hidden, s.intermediate, s.group, is_gated(s.activation), s.bias, s.scales, s.zeros});
+  l = p16_layout(s.layout, {s.experts, s.hidden, s.intermediate, Groups::of_size(s.group), is_gated(s.activation),
+                            s.bias, s.scales, s.zeros});
   packed->info.layout_id = l.id();
   packed->info.experts.resize(static_cast<std::size_t>(s.experts));
   std::iota(packed->info.experts.begin(), packed->info.experts.end(), 0);

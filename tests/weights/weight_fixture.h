@@ -48,7 +48,7 @@ inline Layout layout_of(const Config& c) {
   return p16_int4_layout({.experts = static_cast<std::int64_t>(local_experts(c).size()),
                           .hidden = c.hidden_dim,
                           .intermediate = c.intermediate_size_per_partition,
-                          .group = c.group_size(),
+                          .groups = c.weight_groups(),
                           .gated = is_gated(c.activation),
                           .has_bias = c.has_bias});
 }
@@ -59,7 +59,7 @@ inline Bytes convert_set(const WeightSet& set) {
   job.layout = layout_of(c);
   job.format = c.quantization.format;
   job.w13_layout = c.w13_layout.value_or(W13Layout::gate_up);
-  job.group_size = c.group_size();
+  job.groups = c.weight_groups();
   job.experts = local_experts(c);
   Bytes out(job.layout.payload_bytes(), std::byte{0xA5});
   const auto r = convert_experts(job, set, out, {}, nullptr);

@@ -96,7 +96,7 @@ struct Call {
         bias(args.matrix->bias_offset()),
         has_bias(args.matrix->has_bias),
         groups(args.matrix->group_count()),
-        per_group(groups == 1 ? args.shape.blocks() : args.matrix->group / 32),
+        per_group(groups == 1 ? args.shape.blocks() : args.matrix->group() / 32),
         together(args.shape.scaled_columns() / 32),
         scales(*args.matrix),
         codes(reinterpret_cast<const std::int8_t*>(args.tile)),

@@ -130,12 +130,12 @@ __m512i corrected(const std::array<std::int32_t, 16>& sums, const std::int32_t* 
 
 // One pair of panels (or the last one alone) with groups against the tile: the work beside the products of a pass.
 template <class Codes, int kPanels>
-class Groups {
+class Grouped {
  public:
   using Scratch = PassScratch;
   static std::int64_t steps(const Call& call) { return call.passes() * call.parts.count; }
 
-  Groups(const Call& call, const std::byte* panel, Scratch& s, Share& share)
+  Grouped(const Call& call, const std::byte* panel, Scratch& s, Share& share)
       : c_(call), parts_(call.parts), panel_(panel), s_(s), share_(share) {}
 
   void run(float* out) {
@@ -405,7 +405,7 @@ void gemm(const GemmArgs& a) {
   const Call call(a);
   const TileConfig config(call.parts.rows, call.channel ? kChainWeights : kPassWeights);
   config.load();
-  (call.channel ? gemm_tiles<Whole, Codes> : gemm_tiles<Groups, Codes>)(call);
+  (call.channel ? gemm_tiles<Whole, Codes> : gemm_tiles<Grouped, Codes>)(call);
   _tile_release();
 }
 
