@@ -113,7 +113,7 @@ TEST_P(UnquantizedRouting, IsTheRoutingOfTheConfig) {
 }
 
 // clang-format off
-INSTANTIATE_TEST_SUITE_P(methods, UnquantizedRouting, testing::Values(
+INSTANTIATE_TEST_SUITE_P(Methods, UnquantizedRouting, testing::Values(
     Case{R"({})", 2, 8, 8, 2},
     Case{R"({"renormalize": false, "routed_scaling_factor": 2.5})", 3, 8, 8, 3},
     Case{R"({"scoring_func": "sigmoid", "renormalize": false})", 1, 8, 8, 1},

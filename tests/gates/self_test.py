@@ -125,6 +125,10 @@ def main(cc, cxx):
         b.sources("too long", "the wall", {"impl/base/a.cpp": "// long\n" * 501})
         b.sources("no opening comment", "opens without", {"impl/base/a.cpp": "#include <vector>\n"})
         b.sources("a machine's path", "machine's path", {"tests/x.py": "DIR = '/ho" "me/someone/x'\n"})
+        b.sources("names of tests", None, {"tests/a.cpp": "TEST(W4a8, DISABLED_OnePart) {}\nTEST_P(A, B1) {}\nTEST_SUITE(a)\n"})
+        b.sources("a suite's name", "test name a_suite is", {"tests/a.cpp": "TEST_F(a_suite, B) {}\n"})
+        b.sources("a test's name", "tests/a.cpp:2: the test name b is", {"tests/a.cpp": "//\nTYPED_TEST(A, b) {}\n"})
+        b.sources("an instance's name", "test name all is", {"tests/a.cpp": "INSTANTIATE_TEST_SUITE_P(all, A, Values(1));\n"})
         page = {"impl/spec/a.md": "# A\n\n## 7.1 The end\n"}
         b.sources("documents", None, {**page, "impl/base/a.cpp": "// see a.md 7.1 and impl/spec/a.md#71-the-end\n"})
         b.sources("no document", "names b.md", {**page, "impl/base/a.cpp": "// see b.md 7.1\n"})

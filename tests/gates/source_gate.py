@@ -8,6 +8,7 @@
 - no path of somebody's machine and no package registry is named anywhere
 - a Markdown file that a line names is there, beside it, at the root or in impl/spec; so is the heading, given as an anchor
   (#heading) or as the number that it begins with (config.md 12)
+- names of tests are in PascalCase: GoogleTest makes identifiers of them with an underscore between
 - numbers of the version in moe.h, CMakeLists.txt and CHANGELOG.md agree
 - C++ files are formatted as .clang-format says (Clang-format 14: other versions break lines elsewhere)
 """
@@ -26,6 +27,8 @@ TEXT = {".cpp", ".h", ".c", ".inl", ".py", ".sh", ".txt", ".cmake", ".in", ".md"
         ".mod", ".sum", ".map", ".suppr", ".abi", ".yml", ".js", ""}
 DOCUMENT = re.compile(r"(?<![\w$*{}<>./-])([\w./-]*[\w-]\.md)\b`?(?:#([\w-]+)|((?:(?:,|,? and|-|–| to)? ?\d+(?:\.\d+)*[a-z]?\b)+))?")
 NUMBER = re.compile(r"\d+(?:\.\d+)*[a-z]?")
+GTEST = re.compile(r"^[ \t]*(?:TYPED_)?(?:TEST(?:_F|_P)?|INSTANTIATE_TEST_SUITE_P)\(\s*(\w+),\s*(\w+)", re.M)
+GTEST_NAME = re.compile(r"(?:DISABLED_)?[A-Z][A-Za-z0-9]*")
 FORMATTED = re.compile(r"(impl|tests|bindings_examples)/.*\.(cpp|h|inl)")
 
 
@@ -55,6 +58,10 @@ def text_faults(root, files):
         for number, line in enumerate(text.splitlines(), 1):
             if MACHINE.search(line):
                 yield f"{name}:{number}: names a machine's path or a registry: {line.strip()[:100]}"
+        for test in GTEST.finditer(text) if name.startswith("tests/") and path.suffix in (".cpp", ".h", ".inl") else ():
+            for part in test.groups():
+                if not GTEST_NAME.fullmatch(part):
+                    yield f"{name}:{text.count(chr(10), 0, test.start()) + 1}: the test name {part} is not in PascalCase"
         if name.startswith("impl/") and path.suffix != ".md":
             lines = text.count("\n")
             if lines > MAX_LINES:

@@ -65,7 +65,7 @@ void check_answer(const std::string& text, const json& expect) {
 
 class GoldenSelection : public testing::TestWithParam<Golden> {};
 
-TEST_P(GoldenSelection, every_case) {
+TEST_P(GoldenSelection, EveryCase) {
   const json cases = load_json(std::string("selection/") + GetParam().file).at("cases");
   EXPECT_EQ(cases.size(), GetParam().cases);
   for (const json& c : cases) {
@@ -82,7 +82,7 @@ TEST_P(GoldenSelection, every_case) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(vectors, GoldenSelection,
+INSTANTIATE_TEST_SUITE_P(Vectors, GoldenSelection,
                          testing::Values(Golden{"w4a8_int8.json", 81}, Golden{"int_wna16.json", 161},
                                          Golden{"unquantized.json", 67}, Golden{"int8.json", 26}),
                          [](const auto& p) {

@@ -25,7 +25,7 @@ QuantArgs args_of(const Json& j) {
   return a;
 }
 
-TEST(w4a8_detect, every_case) {
+TEST(W4a8Detect, EveryCase) {
   const Json cases = load_json("w4a8_int8/selection.json").at("detect");
   ASSERT_EQ(cases.size(), 10u);
   for (const Json& c : cases) {
@@ -58,7 +58,7 @@ Json method(const Json& c) {
           {"reason", std::string(out.reason)}};
 }
 
-TEST(w4a8_method, every_case) {
+TEST(W4a8Method, EveryCase) {
   const Json cases = load_json("w4a8_int8/selection.json").at("method");
   ASSERT_EQ(cases.size(), 10u);
   for (const Json& c : cases) {

@@ -19,7 +19,7 @@ std::string with(const std::string& member) {
   return R"({"oracle": "int_wna16", "platform": {"type": "cpu"}, )" + member + "}";
 }
 
-TEST(query, defaults) {
+TEST(Query, Defaults) {
   const auto q = query(R"({"oracle": "w4a8_int8", "platform": {"type": "cpu", "arch": "aarch64"}})");
   ASSERT_TRUE(q) << q.error().message;
   EXPECT_EQ(q->oracle, OracleId::w4a8_int8);
@@ -34,7 +34,7 @@ TEST(query, defaults) {
   EXPECT_FALSE(q->batch_invariant());
 }
 
-TEST(query, members_arrive) {
+TEST(Query, MembersArrive) {
   const auto q =
       query(with(R"("moe": {"hidden_dim": 8.0, "activation": "gelu_pytorch_tanh", "routing_method": "DeepseekV4",
     "parallel": {"dp_size": 2, "use_ep": true, "all2all_backend": "nixl_ep"}}, "env": {"VLLM_BATCH_INVARIANT": "1"})"));
@@ -50,7 +50,7 @@ struct Fault {
   std::string text, pointer;
 };
 
-TEST(query, faults_have_pointers) {
+TEST(Query, FaultsHavePointers) {
   const Fault faults[] = {
       {"[]", ""},
       {"{}", "/oracle"},
@@ -100,7 +100,7 @@ TEST(query, faults_have_pointers) {
   }
 }
 
-TEST(query, oracles_that_are_not_built) {
+TEST(Query, OraclesThatAreNotBuilt) {
   for (const char* name : {"fp8", "nvfp4", "mxfp4", "mxfp4_deepseek_v4", "mxfp8"}) {
     auto v = json::parse(std::string(R"({"oracle": ")") + name +
                          R"(", "platform": {"type": "cuda", "capability": [9, 0]}})");
@@ -120,7 +120,7 @@ Result<std::optional<QuantKey>> key(const std::string& text) {
   return parse_key(*v, "/k");
 }
 
-TEST(keys, catalogue_equals_the_vectors) {
+TEST(Keys, CatalogueEqualsTheVectors) {
   const nlohmann::json rows = load_json("config/quant_keys.json");
   EXPECT_EQ(rows.size(), 18u);
   for (const auto& [name, object] : rows.items()) {
@@ -133,7 +133,7 @@ TEST(keys, catalogue_equals_the_vectors) {
   }
 }
 
-TEST(keys, both_forms_and_all_spellings) {
+TEST(Keys, BothFormsAndAllSpellings) {
   const QuantKey expected = key_named("kInt4W4A8StaticGroup64Sym");
   for (
       const char* text :
@@ -148,14 +148,14 @@ TEST(keys, both_forms_and_all_spellings) {
   EXPECT_EQ(*key("null"), std::nullopt);
 }
 
-TEST(keys, equality_is_by_value) {
+TEST(Keys, EqualityIsByValue) {
   EXPECT_EQ(key_named("kInt8StaticChannelSym"), key_named("kInt4W4A8StaticChannelSym"));
   EXPECT_NE(key_named("kInt4Static"), key_named("kInt4Static32"));
   EXPECT_NE(key_named("kNvfp4Static"), key_named("kNvfp4Dynamic"));
   EXPECT_NE(key_named("kInt4StaticAsym"), key_named("kInt4Static"));
 }
 
-TEST(keys, answers_use_the_name_or_the_long_form) {
+TEST(Keys, AnswersUseTheNameOrTheLongForm) {
   EXPECT_EQ(json::write(key_to_json(key_named("kInt4Static32"))), "\"kInt4Static32\"");
   EXPECT_EQ(json::write(key_to_json(std::nullopt)), "null");
   const auto odd = key(R"({"dtype": "int8", "scale_dtype": "bf16", "static": true, "group": [1, 96]})");

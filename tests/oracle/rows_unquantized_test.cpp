@@ -58,7 +58,7 @@ std::string answer(const json& patch, const Platform& p) {
   return "none";
 }
 
-TEST(unquantized, cpu_row_takes_the_best_kernel_of_the_dtype) {
+TEST(Unquantized, CpuRowTakesTheBestKernelOfTheDtype) {
   struct Row {
     Platform platform;
     const char *in_dtype, *kernel, *layout;
@@ -83,7 +83,7 @@ TEST(unquantized, cpu_row_takes_the_best_kernel_of_the_dtype) {
   }
 }
 
-TEST(unquantized, cpu_row_takes_every_activation_size_and_rank) {
+TEST(Unquantized, CpuRowTakesEveryActivationSizeAndRank) {
   for (const Platform& p : {avx512(), arm()}) {
     for (const std::string_view name : kActivationNames) {
       const auto s = select({{"activation", name}}, p);
@@ -116,7 +116,7 @@ TEST(unquantized, cpu_row_takes_every_activation_size_and_rank) {
   EXPECT_EQ(s->layout.experts, 3);
 }
 
-TEST(unquantized, cpu_row_takes_every_routing) {
+TEST(Unquantized, CpuRowTakesEveryRouting) {
   for (const char* routing :
        {R"({"scoring_func": "sigmoid", "num_expert_group": 4, "topk_group": 2, "e_score_correction_bias": true,
             "routed_scaling_factor": 2.5})",
@@ -129,7 +129,7 @@ TEST(unquantized, cpu_row_takes_every_routing) {
   }
 }
 
-TEST(unquantized, words_of_moe_backend) {
+TEST(Unquantized, WordsOfMoeBackend) {
   // libmoe follows the word or says why not; vLLM's CPU does not read it, which a config is told.
   const auto triton = select({{"moe_backend", "triton"}}, avx2());
   ASSERT_FALSE(triton);
@@ -156,7 +156,7 @@ TEST(unquantized, words_of_moe_backend) {
 }
 
 // vLLM takes the CPU unseen; its layout is not built, which is the only thing that keeps the row back.
-TEST(unquantized, vllm_asks_its_cpu_nothing) {
+TEST(Unquantized, VllmAsksItsCpuNothing) {
   const json odd = {
       {"selection_policy", "vllm"},
       {"activation", "relu2_no_mul"},
@@ -173,7 +173,7 @@ TEST(unquantized, vllm_asks_its_cpu_nothing) {
   }
 }
 
-TEST(unquantized, gpu_lists) {
+TEST(Unquantized, GpuLists) {
   EXPECT_EQ(answer({}, gpu(9)), "FLASHINFER_CUTLASS");
   EXPECT_EQ(answer({{"parallel", {{"dp_size", 2}}}}, gpu(9)), "TRITON");
   EXPECT_EQ(answer({}, gpu(10)), "FLASHINFER_TRTLLM");
@@ -187,7 +187,7 @@ TEST(unquantized, gpu_lists) {
   EXPECT_EQ(order, (std::vector<std::string>{"FLASHINFER_TRTLLM", "TRITON", "BATCHED_TRITON", "FLASHINFER_CUTLASS"}));
 }
 
-TEST(unquantized, switches) {
+TEST(Unquantized, Switches) {
   const auto with = [](const json& env) { return json{{"vllm_env", env}}; };
   constexpr const char *kFp16 = "VLLM_USE_FLASHINFER_MOE_FP16", *kKind = "VLLM_FLASHINFER_MOE_BACKEND";
   EXPECT_EQ(answer(with({{kFp16, "0"}}), gpu(10)), "TRITON");

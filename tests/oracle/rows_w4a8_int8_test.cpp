@@ -53,7 +53,7 @@ struct Row {
   const char *patch, *layout;
 };
 
-TEST(w4a8_int8, explains_each_kernel_of_an_arm_cpu) {
+TEST(W4a8Int8, ExplainsEachKernelOfAnArmCpu) {
   const auto s = select("{}", arm());
   ASSERT_TRUE(s);
   EXPECT_EQ(row_named(*s, "w4a8_tok8_kai_i8mm").reason, Reject::isa);
@@ -72,7 +72,7 @@ TEST(w4a8_int8, explains_each_kernel_of_an_arm_cpu) {
 }
 
 // A group as wide as a matrix is channel-wise there.
-TEST(w4a8_int8, kleidiai_layouts) {
+TEST(W4a8Int8, KleidiaiLayouts) {
   const Row rows[] = {
       {R"({})", "kai/qsi4c32p-g32/1"},
       {R"({"has_bias": true})", "kai/qsi4c32p-g32-bias/1"},
@@ -93,7 +93,7 @@ TEST(w4a8_int8, kleidiai_layouts) {
 
 // Policy vllm: PyTorch packs a generic blob where KleidiAI can't run, and without its operators nothing can; our own
 // policy never asks for them.
-TEST(w4a8_int8, vllm_on_arm) {
+TEST(W4a8Int8, VllmOnArm) {
   const char* vllm = R"({"selection_policy": "vllm"})";
   const auto blob = select(vllm, arm_with(Feature::dotprod, false));
   ASSERT_TRUE(blob) << blob.error().message;

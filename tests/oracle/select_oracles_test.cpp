@@ -20,7 +20,7 @@ Result<Selection> explain(const std::string& members, const Platform& p) {
   return select(braced(members), p, {.explain_only = true});
 }
 
-TEST(select, int_wna16_on_a_gpu) {
+TEST(Select, IntWna16OnAGpu) {
   const auto s = explain(kW4A16, hopper());
   ASSERT_TRUE(s);
   EXPECT_EQ(s->oracle, "int_wna16");
@@ -37,7 +37,7 @@ TEST(select, int_wna16_on_a_gpu) {
   EXPECT_EQ(s->activation_scheme, "none");
 }
 
-TEST(select, int_wna16_on_a_cpu) {
+TEST(Select, IntWna16OnACpu) {
   const auto ours = explain(kW4A16, avx2());
   ASSERT_TRUE(ours);
   EXPECT_EQ(ours->backend_name(), "CPU");
@@ -84,7 +84,7 @@ TEST(select, int_wna16_on_a_cpu) {
 }
 
 // AMX has rows for groups of whole A tiles and activations of 16 bits; every other machine and layer hears why not.
-TEST(select, int_wna16_on_amx) {
+TEST(Select, IntWna16OnAmx) {
   struct Row {
     const char *patch, *kernel;
   };
@@ -111,7 +111,7 @@ TEST(select, int_wna16_on_amx) {
   EXPECT_THAT(without->candidates[0].detail, HasSubstr("needs amx_tile, amx_int8;"));
 }
 
-TEST(select, int_wna16_by_name) {
+TEST(Select, IntWna16ByName) {
   const std::string cpu = std::string(kW4A16) + R"(, "moe_backend": "cpu")";
   const auto ours = explain(cpu, avx2());
   ASSERT_TRUE(ours);
@@ -127,7 +127,7 @@ TEST(select, int_wna16_by_name) {
   EXPECT_EQ(marlin->warning, "requested_backend_not_on_this_platform");
 }
 
-TEST(select, oracles_that_are_not_built) {
+TEST(Select, OraclesThatAreNotBuilt) {
   struct Row {
     const char *scheme, *oracle;
   };
@@ -148,7 +148,7 @@ TEST(select, oracles_that_are_not_built) {
   }
 }
 
-TEST(select, int8) {
+TEST(Select, Int8) {
   const auto s = select(R"({"quantization": {"scheme": "W8A8", "group_size": null}})", avx512());
   ASSERT_TRUE(s);
   EXPECT_EQ(s->oracle, "int8");
@@ -168,7 +168,7 @@ TEST(select, int8) {
   EXPECT_EQ(int4->candidates[*int4->winner].kernel, "w4a8_blk8_p16_avx512vnni");
 }
 
-TEST(select, int8_sums_have_a_limit) {
+TEST(Select, Int8SumsHaveALimit) {
   const auto s = explain(R"("quantization": {"scheme": "W8A8", "group_size": null}, "hidden_dim": 132106)", avx512());
   ASSERT_TRUE(s);
   EXPECT_FALSE(s->winner);

@@ -36,7 +36,7 @@ struct Accepted {
   const char *patch, *layout, *weights;
 };
 
-TEST(select, takes_the_best_kernel_of_the_machine) {
+TEST(Select, TakesTheBestKernelOfTheMachine) {
   const MachineRow rows[] = {{"avx512", avx512(), "w4a8_tok8_p16_avx512vnni"},
                              {"avx2", avx2(), "w4a8_tok8_p16_avx2"},
                              {"plain x86", plain_x86(), "w4a8_tok8_p16_scalar"},
@@ -71,7 +71,7 @@ const Candidate& row_named(const Selection& s, std::string_view kernel) {
   return none;
 }
 
-TEST(select, names_the_missing_instruction_set) {
+TEST(Select, NamesTheMissingInstructionSet) {
   const auto s = select("{}", avx2());
   ASSERT_TRUE(s);
   const Candidate& c = row_named(*s, "w4a8_tok8_p16_avx512vnni");
@@ -97,7 +97,7 @@ TEST(select, names_the_missing_instruction_set) {
   EXPECT_EQ(v->layout_id, "p16/int4-g32/1");  // KleidiAI's form has no such kernels
 }
 
-TEST(select, candidates_after_the_winner_are_asked_too) {
+TEST(Select, CandidatesAfterTheWinnerAreAskedToo) {
   const auto s = select("{}", avx512());
   ASSERT_TRUE(s);
   for (const Candidate& c : s->candidates) {
@@ -124,7 +124,7 @@ std::string kai_id(const std::string& p16) {
   return id;
 }
 
-TEST(select, accepts) {
+TEST(Select, Accepts) {
   const Accepted rows[] = {
       {R"({})", "p16/int4-g32/1", "int4_g32_sym"},
       {R"({"quantization": {"group_size": -1}})", "p16/int4-cw/1", "int4_channel_sym"},
@@ -188,7 +188,7 @@ TEST(select, accepts) {
     }
 }
 
-TEST(select, layout_is_this_ranks_share) {
+TEST(Select, LayoutIsThisRanksShare) {
   const auto s =
       select(R"({"parallel": {"tp_size": 2, "tp_rank": 1, "dp_size": 2, "enable_expert_parallel": true}})", avx2());
   ASSERT_TRUE(s);
@@ -211,7 +211,7 @@ struct Refused {
   const char *subject, *needed, *found;
 };
 
-TEST(select, refuses_with_reason_subject_and_both_values) {
+TEST(Select, RefusesWithReasonSubjectAndBothValues) {
   const Refused rows[] = {
       {R"({"quantization": {"group_size": 16}})", Reject::group_size, "/quantization/weights/group_size",
        "multiple of 32", "16"},
@@ -256,7 +256,7 @@ TEST(select, refuses_with_reason_subject_and_both_values) {
   }
 }
 
-TEST(select, refuses_other_devices_and_architectures) {
+TEST(Select, RefusesOtherDevicesAndArchitectures) {
   struct Row {
     Platform platform;
     const char *subject, *found;
@@ -285,7 +285,7 @@ TEST(select, refuses_other_devices_and_architectures) {
 
 // --- moe_backend -------------------------------------------------------------------------------------------
 
-TEST(select, unknown_name) {
+TEST(Select, UnknownName) {
   for (const char* name : {"triton", "marlin", "emulation"}) {
     const std::string patch = R"({"moe_backend": ")" + std::string(name) + "\"}";
     const auto s = select(patch, avx2());
@@ -308,7 +308,7 @@ TEST(select, unknown_name) {
   }
 }
 
-TEST(select, named_backend_that_refuses) {
+TEST(Select, NamedBackendThatRefuses) {
   const auto s = select(R"({"moe_backend": "cpu", "quantization": {"group_size": 16}})", avx2());
   ASSERT_FALSE(s);
   const auto details = nlohmann::json::parse("{" + s.error().details + "}");
@@ -317,7 +317,7 @@ TEST(select, named_backend_that_refuses) {
   EXPECT_FALSE(details.contains("warning"));
 }
 
-TEST(select, is_deterministic) {
+TEST(Select, IsDeterministic) {
   const auto config = layer();
   const auto a = select_backend(config, avx512(), {}), b = select_backend(config, avx512(), {});
   ASSERT_TRUE(a && b);
@@ -326,7 +326,7 @@ TEST(select, is_deterministic) {
 
 // --- policy vllm -------------------------------------------------------------------------------------------
 
-TEST(select, policy_vllm_is_the_oracle_and_writes_what_pytorch_packs) {
+TEST(Select, PolicyVllmIsTheOracleAndWritesWhatPytorchPacks) {
   Platform old = arm();
   old.features.reset(static_cast<std::size_t>(Feature::dotprod));
   const auto s = select(R"({"selection_policy": "vllm", "quantization": {"group_size": 64}})", old);
@@ -368,7 +368,7 @@ TEST(select, policy_vllm_is_the_oracle_and_writes_what_pytorch_packs) {
   EXPECT_EQ(u->candidates[0].subject, "/platform/libs");
 }
 
-TEST(reject_name, all_values) {
+TEST(RejectName, AllValues) {
   EXPECT_STREQ(reject_name(Reject::none), "MOE_REJECT_NONE");
   EXPECT_STREQ(reject_name(Reject::shard_splits_group), "MOE_REJECT_SHARD_SPLITS_GROUP");
   for (int i = 0; i <= 25; ++i) EXPECT_STRNE(reject_name(static_cast<Reject>(i)), "MOE_REJECT_UNKNOWN") << i;

@@ -50,7 +50,7 @@ json with(json base, const char* patch) {
   return base;
 }
 
-TEST(selection_json, has_the_documented_members) {
+TEST(SelectionJson, HasTheDocumentedMembers) {
   const json v = selected(with(scheme("W4A8", 32), R"({"parallel": {"tp_size": 2, "tp_rank": 1,
     "enable_expert_parallel": true, "expert_placement_strategy": "round_robin"}})"));
   EXPECT_EQ(v.at("backend"), "CPU_INT4");
@@ -80,7 +80,7 @@ TEST(selection_json, has_the_documented_members) {
   for (const json& c : v.at("candidates")) EXPECT_EQ(c.at("chosen"), c.at("kernel") == v.at("kernel"));
 }
 
-TEST(selection_json, policy_vllm_falls_back_to_linear_placement) {
+TEST(SelectionJson, PolicyVllmFallsBackToLinearPlacement) {
   const json v = selected(with(scheme("W4A8", 32), R"({"selection_policy": "vllm", "parallel": {"tp_size": 2,
     "enable_expert_parallel": true, "expert_placement_strategy": "round_robin"}})"),
                           arm());
@@ -91,7 +91,7 @@ TEST(selection_json, policy_vllm_falls_back_to_linear_placement) {
   EXPECT_EQ(v.at("runs_as"), nullptr);
 }
 
-TEST(selection_json, runs_as_says_what_the_kernel_multiplies) {
+TEST(SelectionJson, RunsAsSaysWhatTheKernelMultiplies) {
   EXPECT_EQ(selected(scheme("W4A8", 32)).at("runs_as"),
             json::parse(R"({"weights": "int4", "activations": "int8_per_token"})"));
   EXPECT_EQ(selected(scheme("W8A16", 32)).at("runs_as"),
@@ -114,18 +114,18 @@ void expect_quant_config(const json& selection, const json& call) {
   EXPECT_EQ(selection.at("quant_config"), want) << call.dump();
 }
 
-TEST(selection_json, quant_config_of_w4a8_int8) {
+TEST(SelectionJson, QuantConfigOfW4a8Int8) {
   const auto call = [](json block) { return json{{"builder", "w4a8_int8"}, {"args", json::array({block})}}; };
   expect_quant_config(selected(scheme("W4A8", 64)), call({1, 64}));
   expect_quant_config(selected(scheme("W4A8", -1)), call({-1, 1}));
 }
 
-TEST(selection_json, quant_config_of_unquantized_layers) {
+TEST(SelectionJson, QuantConfigOfUnquantizedLayers) {
   expect_quant_config(selected({{"in_dtype", "float32"}}), {{"builder", "make"}});
   expect_quant_config(selected({{"has_bias", true}}), {{"builder", "biased"}, {"args", {"tensor", "tensor"}}});
 }
 
-TEST(selection_json, quant_config_of_wna16) {
+TEST(SelectionJson, QuantConfigOfWna16) {
   const auto call = [](json args, json kwargs) {
     return json{{"builder", "wna16"}, {"args", std::move(args)}, {"kwargs", std::move(kwargs)}};
   };
@@ -137,13 +137,13 @@ TEST(selection_json, quant_config_of_wna16) {
                       call({"tensor", "tensor", 128, 8}, {{"a1_gscale", "tensor"}, {"gemm1_clamp_limit", 7.0}}));
 }
 
-TEST(selection_json, no_quant_config_where_the_oracle_is_not_built) {
+TEST(SelectionJson, NoQuantConfigWhereTheOracleIsNotBuilt) {
   const json v = selected(scheme("NVFP4"));
   EXPECT_EQ(v.at("quant_config"), nullptr);
   EXPECT_EQ(v.at("runs_as"), nullptr);
 }
 
-TEST(selection_json, routing_method_and_shard_are_the_resolved_ones) {
+TEST(SelectionJson, RoutingMethodAndShardAreTheResolvedOnes) {
   const json v = selected(json::parse(R"({"routing": {"scoring_func": "sigmoid", "renormalize": false},
     "parallel": {"tp_size": 2, "dp_size": 2, "tp_rank": 1, "dp_rank": 1}})"));
   EXPECT_EQ(v.at("routing_method"), "Sigmoid");
