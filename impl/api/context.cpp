@@ -101,8 +101,12 @@ moe::json::Value kernel_row(const moe::Kernel& k) {
 moe::json::Value backend_row(moe::OracleId oracle, const moe::BackendRow& experts) {
   const moe::Accepts& accepts = experts.accepts(moe::Policy::libmoe);
   moe::json::Array formats, kernels;
+  const auto can_read = [](moe::Format format) {
+    return std::ranges::any_of(moe::tensor_sets(),
+                               [&](const auto& set) { return set.format == format && moe::can_read(set.codes); });
+  };
   for (std::size_t f = 0; f < moe::kFormatNames.size(); ++f)
-    if (accepts.checkpoints.has(static_cast<moe::Format>(f)) && moe::can_read(static_cast<moe::Format>(f)))
+    if (const auto format = static_cast<moe::Format>(f); accepts.checkpoints.has(format) && can_read(format))
       formats.emplace_back(moe::kFormatNames[f]);
   for (const moe::Kernel* k : moe::kernels())
     if (serves(accepts, *k->id)) kernels.push_back(kernel_row(*k));

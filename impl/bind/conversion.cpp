@@ -10,7 +10,7 @@ ConvertJob job_of(const Selection& selection, const WeightSet& set) {
   const Config &c = *selection.config, &stored = set.config();
   ConvertJob job;
   job.layout = selection.layout;
-  job.format = stored.quantization.format;
+  job.set = tensor_set(stored.quantization);
   job.w13_layout = stored.w13_layout.value_or(W13Layout::gate_up);
   job.zero_points = stored.quantization.zero_point_convention.value_or(ZeroPoints::as_stored);
   job.gated = is_gated(c.activation);

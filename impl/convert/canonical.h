@@ -27,6 +27,7 @@
 #include "base/checked.h"
 #include "base/result.h"
 #include "base/tensor.h"
+#include "scheme/checkpoint.h"
 #include "scheme/layout.h"
 #include "scheme/scheme.h"
 
@@ -50,7 +51,7 @@ struct SourceHalf {
 };
 
 struct SourceMatrix {
-  Format format = Format::int_quantized;
+  Codes codes = Codes::bytes;
   bool is_w13 = false;
   bool has_bias = false;
   bool has_zeros = false;  // a tensor of zero points
@@ -105,8 +106,8 @@ struct CanonicalRows {
   const float* row_scales(std::int64_t r) const { return scales.data() + r * groups; }
 };
 
-// read_rows.cpp. Whether this build has a reader for a format.
-bool can_read(Format format);
+// read_rows.cpp. Whether this build has a reader for weights stored so.
+bool can_read(Codes codes);
 // Rows [row0, row0 + n) of one half, of `order` when it is not empty; rows n..count-1 of `out` become zero.
 // Value faults: invalid_argument, subject "w13_weight[e,n,k]", "w13_scale[e,n,g]" or "w13_zero_point[e,n,g]".
 Check read_rows(const SourceMatrix& source, int half, std::int64_t row0, std::int64_t n, CanonicalRows& out,

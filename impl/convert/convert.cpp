@@ -103,10 +103,9 @@ constexpr std::int64_t kRound = 4;  // experts of a worker between two looks at 
 Check check_job(const ConvertJob& job, std::span<std::byte> payload) {
   if (!can_write(job.layout.kind))
     return fail(Code::unsupported, "layout", "this build cannot write the packed layout '" + job.layout.id() + "'");
-  if (!can_read(job.format))
+  if (job.set == nullptr || !can_read(job.set->codes))
     return fail(Code::unsupported, "/quantization/format",
-                "this build cannot convert tensors of the format '" +
-                    std::string(kFormatNames[static_cast<std::size_t>(job.format)]) + "'");
+                "this build cannot convert weights that are stored as these are");
   if (static_cast<std::int64_t>(job.experts.size()) != job.layout.experts)
     return fail(Code::internal, "", "the list of experts does not fit the layout");
   if (payload.size() < job.layout.payload_bytes())

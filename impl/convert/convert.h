@@ -13,6 +13,7 @@
 #include "base/parallel.h"
 #include "base/result.h"
 #include "base/tensor.h"
+#include "scheme/checkpoint.h"
 #include "scheme/layout.h"
 #include "scheme/scheme.h"
 
@@ -20,7 +21,7 @@ namespace moe {
 
 struct ConvertJob {
   Layout layout;                              // what to write
-  Format format = Format::int_quantized;      // how the source stores its codes
+  const TensorSet* set = nullptr;             // how the source stores its weights
   W13Layout w13_layout = W13Layout::gate_up;  // row order of stacked w13 roles (w1 / w3 halves are placed by name)
   bool gated = true;
   bool symmetric = true;   // else there are zero points

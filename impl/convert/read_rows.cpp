@@ -13,22 +13,21 @@ namespace moe {
 namespace {
 
 struct Reader {
-  Format format;
+  Codes codes;
   ReadRow read_row;
   ReadBlock read_block = nullptr;
 };
 
 constexpr std::array kReaders = {
-    Reader{Format::int_quantized, read_int8_codes},
-    Reader{Format::pack_quantized, read_packed_codes, read_packed_block},
-    Reader{Format::gptq, read_packed_codes, read_packed_block},
-    Reader{Format::awq, read_awq_codes, read_awq_block},
-    Reader{Format::none, read_floats},
+    Reader{Codes::values, read_floats},
+    Reader{Codes::bytes, read_int8_codes},
+    Reader{Codes::words, read_packed_codes, read_packed_block},
+    Reader{Codes::awq_words, read_awq_codes, read_awq_block},
 };
 
-const Reader* reader_of(Format format) {
+const Reader* reader_of(Codes codes) {
   for (const Reader& r : kReaders)
-    if (r.format == format) return &r;
+    if (r.codes == codes) return &r;
   return nullptr;
 }
 
@@ -54,7 +53,7 @@ Error value_error(const SourceMatrix& m, const char* what, const RowNumbers& row
   return fail(Code::invalid_argument, place, place + ": " + fault.what);
 }
 
-bool can_read(Format format) { return reader_of(format) != nullptr; }
+bool can_read(Codes codes) { return reader_of(codes) != nullptr; }
 
 namespace {
 
@@ -71,7 +70,7 @@ Check read_row(const Reader& reader, const SourceMatrix& m, const SourceHalf& ha
 // Rows [row0, row0 + n) of a half, or of `order`, become rows `to`, ... of `out`.
 Check read_half(const SourceMatrix& m, const SourceHalf& half, std::int64_t row0, std::int64_t n,
                 std::span<const std::int32_t> order, std::int64_t to, CanonicalRows& out) {
-  const Reader& reader = *reader_of(m.format);
+  const Reader& reader = *reader_of(m.codes);
   std::array<std::int64_t, kPanelRows> rows;
   for (std::int64_t i = 0; i < n; i += kPanelRows) {
     const std::span block(rows.data(), static_cast<std::size_t>(std::min(kPanelRows, n - i)));

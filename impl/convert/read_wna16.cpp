@@ -24,7 +24,7 @@ struct Shared {
 Shared shared_at(const SourceMatrix& m, std::int64_t field) {
   const int bits = bits_of(m), each = 32 / bits;
   const auto c = static_cast<int>(field % each);
-  return {field / each, static_cast<unsigned>(bits * (m.format == Format::awq ? awq_field(bits, c) : c))};
+  return {field / each, static_cast<unsigned>(bits * (m.codes == Codes::awq_words ? awq_field(bits, c) : c))};
 }
 
 unsigned mask(const SourceMatrix& m) { return (1u << bits_of(m)) - 1; }

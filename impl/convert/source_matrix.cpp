@@ -77,10 +77,12 @@ struct Gather {
   LeasedMatrix& out;
 
   // Rows of a part: [rows, columns] or [rows].
-  TensorShape shape(const CheckpointTensor& row, std::int64_t n) const { return row.shape(source_size(matrix, n)); }
+  TensorShape shape(const CheckpointTensor& row, std::int64_t n) const {
+    return row.role_shape(source_size(matrix, n));
+  }
 
   Check take(const RolePart& part, const Place& place, std::int64_t n, Taken& taken) {
-    const CheckpointTensor& row = *checkpoint_tensor(job.format, part.kind);
+    const CheckpointTensor& row = *job.set->tensor(part.kind);
     MOE_TRY(TensorLease lease, source.get(place));
     const std::string subject = std::string(role_name(part.role)) + "[" + std::to_string(place.expert) + "]";
     MOE_CHECK(check_tensor(lease.view, row, shape(row, n).span(), subject));
@@ -91,7 +93,7 @@ struct Gather {
 
   // A half's rows and their numbers in the tensor.
   void place(const RolePart& part, SourceHalf& half, const Taken& taken, HalfRows at, HalfRows told) {
-    if (checkpoint_tensor(job.format, part.kind)->shares_words()) {
+    if (job.set->tensor(part.kind)->shares_words()) {
       half.*part.view = taken.view;
       half.*part.fields = {at.first, at.step};
     } else {
@@ -123,7 +125,7 @@ struct Gather {
   Check check_constant_zeros() const {
     const SourceMatrix& m = out.source;
     const int middle = code_bias(matrix.element), each = 32 / checkpoint_bits(matrix);
-    const int least = job.format == Format::gptq ? middle - 1 : middle;
+    const int least = job.set->format == Format::gptq ? middle - 1 : middle;
     for (const SourceHalf& half : m.half) {
       const TensorView& t = half.zeros;
       if (t.ndim == 0) continue;
@@ -144,7 +146,7 @@ struct Gather {
 
   Check add_zeros() {
     SourceMatrix& m = out.source;
-    if (checkpoint_tensor(job.format, TensorKind::zero_point) == nullptr) return ok();
+    if (job.set->tensor(TensorKind::zero_point) == nullptr) return ok();
     Check got = add({is_w13 ? Role::w13_zero_point : Role::w2_zero_point, TensorKind::zero_point, &SourceHalf::zeros,
                      &SourceHalf::zero_rows, &SourceHalf::zero_fields});
     if (!job.symmetric) {
@@ -160,7 +162,7 @@ struct Gather {
   // The group of each column, of the whole matrix or of gate and up, which must agree.
   Check add_g_idx() {
     SourceMatrix& m = out.source;
-    if (checkpoint_tensor(job.format, TensorKind::g_idx) == nullptr) return ok();
+    if (job.set->tensor(TensorKind::g_idx) == nullptr) return ok();
     const RolePart part{is_w13 ? Role::w13_g_idx : Role::w2_g_idx, TensorKind::g_idx, nullptr};
     std::array<Taken, 2> taken;
     Check got = take(part, {part.role, m.expert, Half::whole}, matrix.rows(), taken[0]);
@@ -213,7 +215,7 @@ struct Gather {
 SourceMatrix described(const ConvertJob& job, const P16Matrix& matrix, std::int64_t expert, bool is_w13) {
   const Layout& l = job.layout;
   SourceMatrix m;
-  m.format = job.format;
+  m.codes = job.set->codes;
   m.is_w13 = is_w13;
   m.has_bias = matrix.has_bias;
   m.zero_points = job.zero_points;
@@ -237,7 +239,7 @@ Result<LeasedMatrix> lease_matrix(const ConvertJob& job, const TensorSource& sou
   Gather gather{job, source, matrix, is_w13, out};
   MOE_CHECK(gather.add({is_w13 ? Role::w13_weight : Role::w2_weight, TensorKind::weight, &SourceHalf::codes,
                         &SourceHalf::code_rows, &SourceHalf::code_fields}));
-  if (checkpoint_tensor(job.format, TensorKind::scale) != nullptr)
+  if (job.set->tensor(TensorKind::scale) != nullptr)
     MOE_CHECK(gather.add(
         {is_w13 ? Role::w13_scale : Role::w2_scale, TensorKind::scale, &SourceHalf::scales, &SourceHalf::scale_rows}));
   MOE_CHECK(gather.add_zeros());
@@ -265,14 +267,14 @@ std::uint64_t temp_bytes_per_worker(const ConvertJob& job) {
     std::uint64_t bytes =
         static_cast<std::uint64_t>(rows * (round_up(m->k, kCanonicalPad) * plain + 4 * m->group_count() + 4)) *
         (m->has_order ? 2 : 1);
-    for (const CheckpointTensor& row : checkpoint_tensors(job.format)) {
+    for (const CheckpointTensor& row : job.set->tensors) {
       if (row.kind == TensorKind::bias && !m->has_bias) continue;
       if (row.kind == TensorKind::zero_point && job.symmetric) continue;
       if (row.kind == TensorKind::g_idx && !job.act_order) continue;
       int bits = 0;
       for (DType t : row.dtypes) bits = std::max(bits, dtype_bits(t));
       std::uint64_t elements = 1;
-      const TensorShape shape = row.shape(size);
+      const TensorShape shape = row.role_shape(size);
       for (std::int64_t d : shape.span()) elements *= static_cast<std::uint64_t>(d);
       bytes += elements * static_cast<std::uint64_t>(bits) / 8;
     }

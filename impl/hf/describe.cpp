@@ -78,8 +78,7 @@ std::vector<std::int64_t> experts_on_disk(const Config& c) {
 json::Value tensor_entry(const Config& c, const ExpertModule& module, std::int64_t expert, Projection p,
                          const CheckpointTensor& row) {
   const int num_bits = c.quantization.weights ? c.quantization.weights->num_bits : dtype_bits(c.in_dtype);
-  MatrixSize size = projection_size(p, c.hidden_dim, c.intermediate_size, c.weight_groups(), num_bits);
-  size.one_scale = c.quantization.has_one_scale();
+  const MatrixSize size = projection_size(p, c.hidden_dim, c.intermediate_size, c.weight_groups(), num_bits);
   const auto role = role_of(p, row.kind);
   const Half half = half_of(p, module.gated);
   const TensorShape shape = row.shape(size);
@@ -99,7 +98,7 @@ json::Value expected_tensors(const Config& c) {
   module.prefix = c.name;
   for (std::size_t i = 0; i < module.projections.size(); ++i) module.projections[i] = c.projection_names[i];
   module.num_experts = c.num_experts;
-  module.format = c.quantization.format;
+  module.set = tensor_set(c.quantization);
   module.gated = is_gated(c.activation);
   module.has_bias = c.has_bias;
   const Extras extras = extras_of(c.quantization, c.has_bias);
@@ -107,7 +106,7 @@ json::Value expected_tensors(const Config& c) {
   for (const std::int64_t expert : experts_on_disk(c))
     for (const Projection p : {Projection::gate, Projection::up, Projection::down}) {
       if (p == Projection::gate && !module.gated) continue;
-      for (const CheckpointTensor& row : checkpoint_tensors(module.format))
+      for (const CheckpointTensor& row : module.set->tensors)
         if (row.need(extras) != Need::absent) tensors.push_back(tensor_entry(c, module, expert, p, row));
     }
   return tensors;
@@ -121,7 +120,7 @@ Result<std::string> describe_model(const json::Value& query_value, const json::V
   if (!built) return in_query(std::move(built.error()));
   const auto config = config_from_document(built->document);
   if (!config) return in_query(built->relocate(config.error()));
-  if (!is_checkpoint_readable(config->quantization)) {
+  if (tensor_set(config->quantization) == nullptr) {
     Error e = fail(Code::unsupported, "/quantization",
                    "/quantization: tensors of format " +
                        std::string(kFormatNames[static_cast<std::size_t>(config->quantization.format)]) +

@@ -244,7 +244,7 @@ MaybeWhy plain_weights(const Query& q, const Trial& o) {
   if (!w.symmetric && q.layer->quantization.input_activations)
     return Why{"symmetric weights for a checkpoint's int8 activations",
                "symmetric is false, and this build has no such kernel", "/quantization/weights/symmetric"};
-  if (!is_checkpoint_readable(q.layer->quantization))
+  if (tensor_set(q.layer->quantization) == nullptr)
     return Why{"weights that this build reads",
                "it has no reader for these arguments in format " +
                    std::string(kFormatNames[static_cast<std::size_t>(q.layer->quantization.format)]),

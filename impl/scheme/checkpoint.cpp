@@ -15,12 +15,20 @@ std::int64_t extent(Axis axis, const MatrixSize& m) {
       return m.n;
     case Axis::n_words:
       return ceil_div(m.n, codes);
+    case Axis::n_blocks:
+      return ceil_div(m.n, m.block[0]);
     case Axis::k:
       return m.k;
     case Axis::k_words:
       return ceil_div(m.k, codes);
+    case Axis::k_bytes:
+      return ceil_div(m.k * m.num_bits, std::int64_t{8});
+    case Axis::k_blocks:
+      return ceil_div(m.k, m.block[1]);
     case Axis::groups:
       return m.group_count();
+    case Axis::one:
+      return 1;
     case Axis::two:
       return 2;
     case Axis::none:
@@ -39,12 +47,17 @@ constexpr std::array kRowGroups = {Axis::n, Axis::groups}, kWordGroups = {Axis::
 constexpr std::array kGroupRows = {Axis::groups, Axis::n}, kGroupWords = {Axis::groups, Axis::n_words};
 constexpr std::array kPackedColumns = {Axis::k_words, Axis::n}, kColumnWords = {Axis::k, Axis::n_words};
 constexpr std::array kPerRow = {Axis::n, Axis::none}, kPerColumn = {Axis::k, Axis::none};
-constexpr std::array kTwoNumbers = {Axis::two, Axis::none};
+constexpr std::array kTwoNumbers = {Axis::two, Axis::none}, kOne = {Axis::one, Axis::none};
 
 // clang-format off
 constexpr std::array kIntQuantized = {
     CheckpointTensor{"weight",            TensorKind::weight,     Presence::required,   kI8,     kMatrix},
     CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kRowGroups},
+    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
+};
+constexpr std::array kIntQuantizedWhole = {
+    CheckpointTensor{"weight",            TensorKind::weight,     Presence::required,   kI8,     kMatrix},
+    CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kOne},
     CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
 };
 constexpr std::array kUnquantized = {
@@ -54,6 +67,14 @@ constexpr std::array kUnquantized = {
 constexpr std::array kPackQuantized = {
     CheckpointTensor{"weight_packed",     TensorKind::weight,     Presence::required,   kI32,    kPackedRows},
     CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kRowGroups},
+    CheckpointTensor{"weight_zero_point", TensorKind::zero_point, Presence::with_zeros, kI32,    kWordGroups},
+    CheckpointTensor{"weight_g_idx",      TensorKind::g_idx,      Presence::with_g_idx, kI32,    kPerColumn},
+    CheckpointTensor{"weight_shape",      TensorKind::shape,      Presence::optional,   kI64,    kTwoNumbers},
+    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
+};
+constexpr std::array kPackQuantizedWhole = {
+    CheckpointTensor{"weight_packed",     TensorKind::weight,     Presence::required,   kI32,    kPackedRows},
+    CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kOne},
     CheckpointTensor{"weight_zero_point", TensorKind::zero_point, Presence::with_zeros, kI32,    kWordGroups},
     CheckpointTensor{"weight_g_idx",      TensorKind::g_idx,      Presence::with_g_idx, kI32,    kPerColumn},
     CheckpointTensor{"weight_shape",      TensorKind::shape,      Presence::optional,   kI64,    kTwoNumbers},
@@ -73,6 +94,14 @@ constexpr std::array kAwq = {
     CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
 };
 // clang-format on
+
+bool has_int8_activations(const Quantization& q) {
+  return (q.is_w4a8_int8() || q.is_w8a8_int8()) && q.weights->symmetric && q.weights->actorder != ActOrder::group &&
+         !q.is_transposed.value_or(false);
+}
+
+bool is_int8_by_row(const Quantization& q) { return has_int8_activations(q) && !q.has_one_scale(); }
+bool is_int8_whole(const Quantization& q) { return has_int8_activations(q) && q.has_one_scale(); }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -112,26 +141,32 @@ std::string CheckpointTensor::dtypes_text() const {
   return s;
 }
 
-std::span<const CheckpointTensor> checkpoint_tensors(Format format) {
-  switch (format) {
-    case Format::none:
-      return kUnquantized;
-    case Format::int_quantized:
-      return kIntQuantized;
-    case Format::pack_quantized:
-      return kPackQuantized;
-    case Format::gptq:
-      return kGptq;
-    case Format::awq:
-      return kAwq;
-    default:
-      return {};
-  }
+std::span<const TensorSet> tensor_sets() {
+  static constexpr std::array kSets = {
+      TensorSet{Format::none, Codes::values, kUnquantized, [](const Quantization& q) { return !q.weights; }},
+      TensorSet{Format::int_quantized, Codes::bytes, kIntQuantized, is_int8_by_row},
+      TensorSet{Format::int_quantized, Codes::bytes, kIntQuantizedWhole, is_int8_whole},
+      TensorSet{Format::pack_quantized, Codes::words, kPackQuantized,
+                [](const Quantization& q) { return q.is_wna16() || is_int8_by_row(q); }},
+      TensorSet{Format::pack_quantized, Codes::words, kPackQuantizedWhole, is_int8_whole},
+      TensorSet{Format::gptq, Codes::words, kGptq, [](const Quantization& q) { return q.is_wna16(); }},
+      TensorSet{Format::awq, Codes::awq_words, kAwq, [](const Quantization& q) { return q.is_wna16(); }},
+  };
+  return kSets;
+}
+
+const TensorSet* tensor_set(const Quantization& q) {
+  for (const TensorSet& set : tensor_sets())
+    if (set.format == q.format && set.holds(q)) return &set;
+  return nullptr;
 }
 
 TensorShape CheckpointTensor::shape(const MatrixSize& m) const {
-  if (m.one_scale && kind == TensorKind::scale) return {{1, 0}, 1};
   return {{extent(axes[0], m), extent(axes[1], m)}, axes[1] == Axis::none ? 1 : 2};
+}
+
+TensorShape CheckpointTensor::role_shape(const MatrixSize& m) const {
+  return is_shared() ? TensorShape{{m.n, 1}, 2} : shape(m);
 }
 
 Need CheckpointTensor::need(const Extras& extras) const {
@@ -160,14 +195,6 @@ Extras extras_of(const Quantization& q, bool has_bias) {
   return e;
 }
 
-bool is_checkpoint_readable(const Quantization& q) {
-  if (!q.weights) return q.format == Format::none;
-  if (checkpoint_tensors(q.format).empty()) return false;
-  if (q.is_wna16()) return q.format == Format::pack_quantized || q.format == Format::gptq || q.format == Format::awq;
-  return (q.is_w4a8_int8() || q.is_w8a8_int8()) && q.format != Format::gptq && q.format != Format::awq &&
-         q.weights->symmetric && q.weights->actorder != ActOrder::group && !q.is_transposed.value_or(false);
-}
-
 ParsedName parse_tensor_name(std::string_view name, const ExpertModule& module) {
   ParsedName p;
   if (!module.prefix.empty()) {
@@ -193,7 +220,7 @@ ParsedName parse_tensor_name(std::string_view name, const ExpertModule& module) 
   if (!expert) return unknown(p, "the expert number is not below num_experts or not plainly decimal");
   p.expert = *expert;
   if (p.projection == Projection::gate && !module.gated) return unknown(p, "an ungated layer has no gate projection");
-  for (const CheckpointTensor& row : checkpoint_tensors(module.format)) {
+  for (const CheckpointTensor& row : module.set->tensors) {
     if (row.suffix != suffix) continue;
     if (row.need(module.extras()) == Need::absent)
       return unknown(p, row.kind == TensorKind::bias         ? "the config has no bias"

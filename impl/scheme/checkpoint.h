@@ -13,7 +13,7 @@
 //
 // N, K: outputs and inputs of the whole projection (gate and up: I x H, down: H x I), G = 1 channel-wise,
 // else K / group; one scale for a whole projection is [1]. Scales and biases are f32, f16 or bf16. A further format is
-// a table of rows in checkpoint.cpp.
+// a row of tensor_sets() and its tensors in checkpoint.cpp.
 #pragma once
 
 #include <array>
@@ -46,8 +46,9 @@ struct Extras {
 // have a g_idx; other WNA16 files may have the plain one.
 Extras extras_of(const Quantization& q, bool has_bias);
 
-// What one dimension of a tensor runs along: rows or columns of the projection, words of their codes, or groups.
-enum class Axis : std::uint8_t { none, n, n_words, k, k_words, groups, two };
+// What one dimension of a tensor runs along: rows or columns of the projection, i32 words or bytes of their codes,
+// blocks of rows or columns that share a scale, or groups of columns. one: something that the whole projection shares.
+enum class Axis : std::uint8_t { none, n, n_words, n_blocks, k, k_words, k_bytes, k_blocks, groups, one, two };
 
 // One projection of one expert, whole (not this rank's part).
 struct MatrixSize {
@@ -55,7 +56,7 @@ struct MatrixSize {
   // Uneven: a tensor-parallel rank holds only some columns but, with activation order, the scales of all groups.
   Groups groups = {};
   int num_bits = 4;
-  bool one_scale = false;  // for all rows
+  std::array<std::int64_t, 2> block = {1, 1};  // rows and columns of one, where blocks share scales
 
   constexpr std::int64_t group_count() const { return groups.count_in(k); }
 };
@@ -76,6 +77,9 @@ struct CheckpointTensor {
   std::array<Axis, 2> axes;
 
   TensorShape shape(const MatrixSize& m) const;
+  // As callers hand it over by role: what the whole projection shares is there for each row.
+  TensorShape role_shape(const MatrixSize& m) const;
+  constexpr bool is_shared() const { return axes[0] == Axis::one; }
   Need need(const Extras& extras) const;
   // Whether columns come before rows: [K.., N..].
   constexpr bool k_first() const { return axes[1] == Axis::n || axes[1] == Axis::n_words; }
@@ -95,17 +99,35 @@ struct CheckpointTensor {
   std::string dtypes_text() const;  // "f32, f16 or bf16"
 };
 
-// Rows of a format, empty for formats that are not read yet.
-std::span<const CheckpointTensor> checkpoint_tensors(Format format);
-// Whether files with this quantization can be read: a format with rows, and numbers those rows hold.
-bool is_checkpoint_readable(const Quantization& q);
+// How a weight tensor holds its codes: floats, a byte each, or fields of i32 words, the first in the lowest bits (AWQ
+// has an order of its own).
+enum class Codes : std::uint8_t { values, bytes, words, awq_words };
+
+// One way in which checkpoints store experts. The config's word for a format may stand for several of them: which one
+// it is, the quantization says.
+struct TensorSet {
+  Format format;
+  Codes codes;
+  std::span<const CheckpointTensor> tensors;
+  bool (*holds)(const Quantization& q);
+
+  const CheckpointTensor* tensor(TensorKind kind) const {  // nullptr: there is none
+    for (const CheckpointTensor& t : tensors)
+      if (t.kind == kind) return &t;
+    return nullptr;
+  }
+};
+// All that this build knows, a table in checkpoint.cpp.
+std::span<const TensorSet> tensor_sets();
+// The one that holds weights so quantized; nullptr: they are not read yet.
+const TensorSet* tensor_set(const Quantization& q);
 
 // Where the experts of one layer lie in a checkpoint. Views: the owner of the strings outlives it.
 struct ExpertModule {
   std::string_view prefix;                      // "model.layers.3.mlp.experts"
   std::array<std::string_view, 3> projections;  // gate, up, down
   std::int64_t num_experts = 0;                 // of the model, not of this rank
-  Format format = Format::none;
+  const TensorSet* set = nullptr;
   bool gated = true;      // ungated layers have no gate projection; up alone is w13
   bool has_bias = false;  // else bias tensors have no place
   Need zeros = Need::absent, g_idx = Need::absent;

@@ -31,12 +31,6 @@ std::span<const std::int64_t> extents(const std::array<std::int64_t, kMaxDims>& 
 
 }  // namespace
 
-const CheckpointTensor* checkpoint_tensor(Format format, TensorKind kind) {
-  for (const CheckpointTensor& row : checkpoint_tensors(format))
-    if (row.kind == kind) return &row;
-  return nullptr;
-}
-
 Check check_tensor(const TensorView& t, const CheckpointTensor& row, std::span<const std::int64_t> shape,
                    std::string_view subject) {
   const std::string name(subject);

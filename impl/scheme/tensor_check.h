@@ -12,9 +12,6 @@
 
 namespace moe {
 
-// The tensor of `kind` in a format; nullptr when it has none or the format is not read.
-const CheckpointTensor* checkpoint_tensor(Format format, TensorKind kind);
-
 // Code::dtype or Code::shape with `subject`. `shape`: what is expected, all dimensions. Any strides >= 0 do.
 Check check_tensor(const TensorView& tensor, const CheckpointTensor& row, std::span<const std::int64_t> shape,
                    std::string_view subject);

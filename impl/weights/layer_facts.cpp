@@ -90,12 +90,13 @@ std::vector<std::int64_t> LayerFacts::places_of(std::int64_t expert) const {
 }
 
 Result<const CheckpointTensor*> LayerFacts::tensor_of(Role role) const {
-  if (!is_checkpoint_readable(config_->quantization))
+  const TensorSet* set = tensor_set(config_->quantization);
+  if (set == nullptr)
     return fail(Code::unsupported, "/quantization",
                 "this build does not read weights of this quantization (format '" +
                     std::string(kFormatNames[static_cast<std::size_t>(config_->quantization.format)]) + "')");
   const auto kind = find_kind(role);
-  const CheckpointTensor* row = kind ? checkpoint_tensor(config_->quantization.format, *kind) : nullptr;
+  const CheckpointTensor* row = kind ? set->tensor(*kind) : nullptr;
   const char* name = role_name(role);
   if (row == nullptr)
     return fail(Code::unexpected_weight, name,
@@ -118,7 +119,7 @@ Dims LayerFacts::shape(Role role, Half half) const {
                                  c.weight_groups(), num_bits(c));
   if (is_w13(role) && gated_ && half == Half::whole) m.n = 2 * inter;
   if (!is_w13(role) && keeps_groups()) m.groups = Groups::uneven(whole(Projection::down).group_count());
-  return dims_of(checkpoint_tensor(c.quantization.format, kind_of(role))->shape(m));
+  return dims_of(tensor_set(c.quantization)->tensor(kind_of(role))->role_shape(m));
 }
 
 Dims LayerFacts::stacked_shape(Role role) const {
@@ -136,16 +137,14 @@ bool LayerFacts::keeps_groups() const {
 }
 
 MatrixSize LayerFacts::whole(Projection p) const {
-  MatrixSize m =
-      projection_size(p, config_->hidden_dim, config_->intermediate_size, config_->weight_groups(), num_bits(*config_));
-  m.one_scale = config_->quantization.has_one_scale();
-  return m;
+  return projection_size(p, config_->hidden_dim, config_->intermediate_size, config_->weight_groups(),
+                         num_bits(*config_));
 }
 
 Result<Part> LayerFacts::part(Projection p, const CheckpointTensor& row, std::string_view subject) const {
   const Config& c = *config_;
   const MatrixSize m = whole(p);
-  if (m.one_scale && row.kind == TensorKind::scale)
+  if (row.is_shared())
     return Part{0, p == Projection::down ? c.hidden_dim : c.intermediate_size_per_partition, 0, 1, true};
   const TensorShape all = row.shape(m);
   Part part{0, all.dims[0], 0, all.ndim == 2 ? all.dims[1] : 1};
@@ -180,7 +179,7 @@ ExpertModule LayerFacts::module(std::string_view prefix) const {
   for (std::size_t i = 0; i < m.projections.size() && i < c.projection_names.size(); ++i)
     m.projections[i] = c.projection_names[i];
   m.num_experts = c.num_experts;
-  m.format = c.quantization.format;
+  m.set = tensor_set(c.quantization);
   m.gated = gated_;
   m.has_bias = c.has_bias;
   const Extras extras = extras_of(c.quantization, c.has_bias);

@@ -32,7 +32,7 @@ Result<Named> parse_named(const LayerFacts& facts, std::string_view name, const 
   Named n;
   n.parsed = parse_tensor_name(name, module);
   if (n.parsed.match == NameMatch::foreign) return n;
-  if (!is_checkpoint_readable(facts.config().quantization)) return facts.tensor_of(Role::w13_weight).error();
+  if (tensor_set(facts.config().quantization) == nullptr) return facts.tensor_of(Role::w13_weight).error();
   if (n.parsed.match == NameMatch::unknown_of_ours)
     return fail(Code::unexpected_weight, std::string(name), std::string(name) + ": " + std::string(n.parsed.why));
   n.ours = true;
@@ -80,7 +80,7 @@ Result<std::optional<FileTensor>> accept_entry(const LayerFacts& facts, const Ch
   const auto got = e.shape();
   if (!p.tensor->allows(e.dtype))
     return fail(Code::dtype, e.name, e.name + ": expected " + p.tensor->dtypes_text() + ", got " + dtype_name(e.dtype));
-  const bool scalar = whole.one_scale && p.tensor->kind == TensorKind::scale && got.empty();  // as good as [1]
+  const bool scalar = p.tensor->is_shared() && got.empty();  // as good as [1]
   if (!scalar && !std::equal(got.begin(), got.end(), want.span().begin(), want.span().end()))
     return fail(Code::shape, e.name,
                 e.name + ": expected shape " + shape_text(want.span()) + ", got " + shape_text(got));

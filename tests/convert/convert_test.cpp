@@ -107,7 +107,7 @@ TEST(Convert, PackQuantizedGivesTheSameBytes) {
     source.set_stacked(Role::w13_weight, row_major(DType::i32, {s.e, 2 * s.i, (s.h + 7) / 8}, w13.data()));
     source.set_stacked(Role::w2_weight, row_major(DType::i32, {s.e, s.h, (s.i + 7) / 8}, w2.data()));
     ConvertJob job = layer.job();
-    job.format = Format::pack_quantized;
+    job.set = set_of(Format::pack_quantized);
     EXPECT_EQ(convert(job, source), convert(layer.job(), layer.source()));
   }
 }
@@ -184,7 +184,7 @@ TEST(ConvertFaults, JobsThatCannotBeDone) {
   const RandomLayer layer(1, 64, 32, 32, false);
   Bytes out = filled(layer.layout.payload_bytes());
   ConvertJob job = layer.job();
-  job.format = Format::mxfp8_quantized;
+  job.set = nullptr;
   EXPECT_EQ(convert_experts(job, layer.source(), out, {}, nullptr).error().code, Code::unsupported);
   job = layer.job();
   job.layout.kind = LayoutKind::foreign;

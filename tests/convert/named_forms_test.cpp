@@ -46,7 +46,8 @@ void check_pack(LayoutKind kind, const std::string& tensor, const std::string& f
   Layout l = named(kind, 1, n, k, groups == 1 ? -1 : k / groups, bias);
   l.w13 = l.w2;  // an ungated layer whose two matrices are alike
   place_tensors(l);
-  ConvertJob job{.layout = l, .gated = false, .groups = Groups::of_size(k / groups, k)};
+  ConvertJob job{
+      .layout = l, .set = set_of(Format::int_quantized), .gated = false, .groups = Groups::of_size(k / groups, k)};
   job.experts = {3};
   MemorySource source;
   for (Role r : {Role::w13_weight, Role::w2_weight}) source.set(r, 3, view_of(f.at("w_int4")));
@@ -85,7 +86,9 @@ TEST(Kai, MoeVectors) {
     const auto number = [&](const char* key) { return std::stoll(f.meta.at(key)); };
     const std::int64_t e = number("E"), h = number("H"), i = number("I"), g = number("group_size");
     const bool bias = f.has("w13_bias");
-    ConvertJob job{.layout = named(LayoutKind::kai, e, h, i, g, bias), .groups = Groups::of_size(g)};
+    ConvertJob job{.layout = named(LayoutKind::kai, e, h, i, g, bias),
+                   .set = set_of(Format::int_quantized),
+                   .groups = Groups::of_size(g)};
     MemorySource source;
     for (std::int64_t n = 0; n < e; ++n) job.experts.push_back(n);
     source.set_stacked(Role::w13_weight, view_of(f.at("w13_int4")));
@@ -146,7 +149,7 @@ TEST_P(NamedForms, RandomMatricesComeBack) {
     Layout l = named(GetParam(), 1, n, k, group, bias);
     l.w13 = l.w2;  // an ungated layer whose two matrices are alike
     place_tensors(l);
-    ConvertJob job{.layout = l, .gated = false, .groups = Groups::of_size(group)};
+    ConvertJob job{.layout = l, .set = set_of(Format::int_quantized), .gated = false, .groups = Groups::of_size(group)};
     job.experts = {0};
     MemorySource source;
     for (Role r : {Role::w13_weight, Role::w2_weight}) source.set(r, 0, row_major(DType::i8, {n, k}, drawn.w2.data()));

@@ -11,6 +11,7 @@
 
 #include "convert/convert.h"
 #include "support/memory_source.h"
+#include "support/tensor_sets.h"
 #include "support/vectors.h"
 
 namespace moe::test {
@@ -102,7 +103,7 @@ struct RandomLayer {
     return s;
   }
   ConvertJob job() const {
-    ConvertJob j{.layout = layout, .groups = Groups::of_size(g)};
+    ConvertJob j{.layout = layout, .set = set_of(Format::int_quantized), .groups = Groups::of_size(g)};
     for (std::int64_t e = 0; e < experts; ++e) j.experts.push_back(e);
     return j;
   }

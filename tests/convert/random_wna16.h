@@ -9,6 +9,7 @@
 
 #include "convert/convert.h"
 #include "support/memory_source.h"
+#include "support/tensor_sets.h"
 
 namespace moe::test {
 
@@ -85,7 +86,7 @@ struct RandomWna16 {
 
   World world(ZeroPoints convention = ZeroPoints::as_stored) const {
     World w;
-    w.job.format = format;
+    w.job.set = set_of(format);
     w.job.layout = p16_layout(bits == 4 ? LayoutKind::p16_w4 : LayoutKind::p16_w8, {.experts = 1,
                                                                                     .hidden = h,
                                                                                     .intermediate = i,

@@ -69,7 +69,7 @@ TEST(Convert, GroupEqualsKVectorGivesTheKleidiAiNumbers) {
   const VecFile f = load_vectors("w4a8_int8/groupeqk_moe_E3_H64_I32_T5_k2_g32_act2_bias_float32.safetensors");
   const Layout layout = p16_int4_layout(
       {.experts = 3, .hidden = 64, .intermediate = 32, .groups = Groups::of_size(32), .gated = true, .has_bias = true});
-  ConvertJob job{.layout = layout, .groups = Groups::even(32)};
+  ConvertJob job{.layout = layout, .set = set_of(Format::int_quantized), .groups = Groups::even(32)};
   job.experts = {0, 1, 2};
   MemorySource source;
   source.set_stacked(Role::w13_weight, view_of(f.at("w13_int4")));
@@ -173,7 +173,7 @@ TEST(ConvertFaults, BitsPastTheLastColumn) {
   source.set(Role::w13_weight, 0, row_major(DType::i32, {52, 6}, w13.data()));
   source.set(Role::w2_weight, 0, row_major(DType::i32, {46, 4}, w2.data()));
   ConvertJob job = layer.job();
-  job.format = Format::pack_quantized;
+  job.set = set_of(Format::pack_quantized);
   EXPECT_EQ(convert_error(job, source).subject, "w13_weight[0,51,47]");
 }
 

@@ -63,7 +63,7 @@ struct FloatLayer {
                                              .groups = {},
                                              .gated = gated,
                                              .has_bias = true}),
-                 .format = Format::none,
+                 .set = set_of(Format::none),
                  .w13_layout = order,
                  .gated = gated};
     for (std::int64_t e = 0; e < kExperts; ++e) j.experts.push_back(e);

@@ -52,14 +52,14 @@ World world_of(const VecFile& f, const std::string& prefix, bool k_first) {
     const auto g = f.at(prefix + "w13_g_idx").as<std::int32_t>();
     order = !std::is_sorted(g.begin(), g.begin() + h);
   }
-  w.job.format = format_of(f);
+  w.job.set = set_of(format_of(f));
   w.job.layout = geometry(e, h, i, bits, zeros, order, f.has(prefix + "w13_bias"));
   w.job.symmetric = !zeros;
   w.job.act_order = order;
-  w.job.zero_points = f.meta.count("backend") && f.meta.at("backend") == "CPU" && w.job.format == Format::gptq
+  w.job.zero_points = f.meta.count("backend") && f.meta.at("backend") == "CPU" && w.job.set->format == Format::gptq
                           ? ZeroPoints::plus_one
                           : ZeroPoints::as_stored;
-  const bool swap = w.job.format == Format::pack_quantized && k_first;
+  const bool swap = w.job.set->format == Format::pack_quantized && k_first;
   for (const char* matrix : {"w13", "w2"})
     for (const char* suffix : {"", "_scale", "_qzeros", "_g_idx", "_bias"}) {
       const std::string name = std::string(matrix) + suffix;
@@ -68,7 +68,7 @@ World world_of(const VecFile& f, const std::string& prefix, bool k_first) {
       w.source.set_stacked(*role_from_name(name), swap && v.ndim == 3 ? swapped(v) : v);
     }
   const auto groups = [&](const char* name) {
-    return f.at(prefix + name).shape[w.job.format != Format::pack_quantized || k_first ? 1 : 2];
+    return f.at(prefix + name).shape[w.job.set->format != Format::pack_quantized || k_first ? 1 : 2];
   };
   w.job.layout.w13.groups = Groups::of_size(h / groups("w13_scale"), h);
   w.job.layout.w2.groups = Groups::of_size(i / groups("w2_scale"), i);

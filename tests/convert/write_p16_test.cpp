@@ -36,7 +36,7 @@ TEST_P(Pack, CodesScalesSumsAndDenseAreExact) {
   layout.experts = 1;
   layout.w2 = {.half_rows = n, .halves = 1, .k = k, .groups = Groups::of_size(k / groups, k), .has_bias = bias};
   layout.w13 = {.half_rows = n, .halves = 2, .k = k, .groups = Groups::of_size(k / groups, k), .has_bias = bias};
-  ConvertJob job{.layout = layout, .groups = Groups::of_size(k / groups, k)};
+  ConvertJob job{.layout = layout, .set = set_of(Format::int_quantized), .groups = Groups::of_size(k / groups, k)};
   job.experts = {5};
   MemorySource source;
   source.set(Role::w2_weight, 5, view_of(f.at("w_int4")));
@@ -109,7 +109,8 @@ TEST_P(Pack, SumsEqualTheKleidiAiBlob) {
                                    .gated = true,
                                    .has_bias = false});
   layout.w13 = layout.w2;  // only w2 is looked at
-  ConvertJob job{.layout = layout, .groups = Groups::of_size(groups == 1 ? -1 : g)};
+  ConvertJob job{
+      .layout = layout, .set = set_of(Format::int_quantized), .groups = Groups::of_size(groups == 1 ? -1 : g)};
   job.experts = {0};
   MemorySource source;
   for (Role r : {Role::w13_weight, Role::w2_weight}) source.set(r, 0, view_of(f.at("w_int4")));

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "support/tensor_sets.h"
 #include "support/vectors.h"
 
 namespace moe::test::checkpoint_test {
@@ -19,12 +20,12 @@ ExpertModule qwen(Format format = Format::pack_quantized) {
   m.prefix = "model.layers.3.mlp.experts";
   m.projections = {"gate_proj", "up_proj", "down_proj"};
   m.num_experts = 128;
-  m.format = format;
+  m.set = set_of(format);
   return m;
 }
 
 std::vector<std::int64_t> shape_of(Format format, std::string_view suffix, const MatrixSize& size) {
-  for (const CheckpointTensor& row : checkpoint_tensors(format)) {
+  for (const CheckpointTensor& row : set_of(format)->tensors) {
     if (row.suffix != suffix) continue;
     const TensorShape s = row.shape(size);
     return {s.span().begin(), s.span().end()};
@@ -32,6 +33,8 @@ std::vector<std::int64_t> shape_of(Format format, std::string_view suffix, const
   ADD_FAILURE() << "no row " << suffix;
   return {};
 }
+
+bool is_readable(const Quantization& q) { return tensor_set(q) != nullptr; }
 
 using Dims = std::vector<std::int64_t>;
 
@@ -53,7 +56,7 @@ TEST(Checkpoint, ShapesOfWholeTensors) {
 
 TEST(Checkpoint, DtypesOfRows) {
   for (const Format f : {Format::int_quantized, Format::pack_quantized})
-    for (const CheckpointTensor& row : checkpoint_tensors(f)) {
+    for (const CheckpointTensor& row : set_of(f)->tensors) {
       const bool floats = row.kind == TensorKind::scale || row.kind == TensorKind::bias;
       for (const DType t : {DType::f32, DType::f16, DType::bf16}) EXPECT_EQ(row.allows(t), floats) << row.suffix;
       EXPECT_EQ(row.follows_model_dtype(), floats);
@@ -70,27 +73,27 @@ TEST(Checkpoint, DtypesOfRows) {
         EXPECT_EQ(row.dtypes_text(), "i64");
       }
     }
-  EXPECT_TRUE(checkpoint_tensor(Format::none, TensorKind::weight)->allows(DType::f16));
-  EXPECT_EQ(checkpoint_tensor(Format::none, TensorKind::scale), nullptr);
-  EXPECT_TRUE(checkpoint_tensors(Format::mxfp8_quantized).empty());
+  EXPECT_TRUE(set_of(Format::none)->tensor(TensorKind::weight)->allows(DType::f16));
+  EXPECT_EQ(set_of(Format::none)->tensor(TensorKind::scale), nullptr);
+  EXPECT_EQ(set_of(Format::mxfp8_quantized), nullptr);
 }
 
 TEST(Checkpoint, ReadableAreUnquantizedWna16AndInt8Activations) {
   Quantization q;
-  EXPECT_TRUE(is_checkpoint_readable(q));
+  EXPECT_TRUE(is_readable(q));
   q.format = Format::int_quantized;
   q.weights.emplace();
   q.weights->num_bits = 4;
   q.weights->strategy = Strategy::group;
   q.weights->group_size = 32;
-  EXPECT_FALSE(is_checkpoint_readable(q));  // 16-bit activations
+  EXPECT_FALSE(is_readable(q));  // 16-bit activations
   for (const Format f : {Format::pack_quantized, Format::gptq, Format::awq}) {
     q.format = f;
-    EXPECT_TRUE(is_checkpoint_readable(q));
+    EXPECT_TRUE(is_readable(q));
     q.weights->symmetric = false;
     q.weights->actorder = ActOrder::group;
     q.is_transposed = true;
-    EXPECT_TRUE(is_checkpoint_readable(q));
+    EXPECT_TRUE(is_readable(q));
     q.weights->symmetric = true;
     q.weights->actorder = ActOrder::none;
   }
@@ -100,21 +103,21 @@ TEST(Checkpoint, ReadableAreUnquantizedWna16AndInt8Activations) {
   for (const Format f : {Format::int_quantized, Format::pack_quantized, Format::gptq, Format::awq}) {
     q.format = f;
     q.is_transposed = false;
-    EXPECT_EQ(is_checkpoint_readable(q), f == Format::int_quantized || f == Format::pack_quantized);
+    EXPECT_EQ(is_readable(q), f == Format::int_quantized || f == Format::pack_quantized);
     q.is_transposed = true;
-    EXPECT_FALSE(is_checkpoint_readable(q));
+    EXPECT_FALSE(is_readable(q));
   }
   q.format = Format::pack_quantized;
   q.is_transposed = false;
   q.weights->type = NumType::floating;
-  EXPECT_FALSE(is_checkpoint_readable(q));
+  EXPECT_FALSE(is_readable(q));
   q.weights->type = NumType::integer;
   q.weights->actorder = ActOrder::group;
-  EXPECT_FALSE(is_checkpoint_readable(q));
+  EXPECT_FALSE(is_readable(q));
   q.weights->actorder = ActOrder::weight;
-  EXPECT_TRUE(is_checkpoint_readable(q));
+  EXPECT_TRUE(is_readable(q));
   q.weights->symmetric = false;
-  EXPECT_FALSE(is_checkpoint_readable(q));
+  EXPECT_FALSE(is_readable(q));
 }
 
 TEST(Checkpoint, NeedsOfZeroPointsAndOrder) {
@@ -142,11 +145,36 @@ TEST(Checkpoint, NeedsOfZeroPointsAndOrder) {
 }
 
 TEST(Checkpoint, OneScaleForAllRows) {
-  MatrixSize gate = projection_size(Projection::gate, 2048, 768, {}, 8);
-  EXPECT_EQ(shape_of(Format::int_quantized, "weight_scale", gate), (Dims{768, 1}));
-  gate.one_scale = true;
-  EXPECT_EQ(shape_of(Format::int_quantized, "weight_scale", gate), (Dims{1}));
-  EXPECT_EQ(shape_of(Format::int_quantized, "weight", gate), (Dims{768, 2048}));
+  Quantization q;
+  q.format = Format::int_quantized;
+  q.weights.emplace();
+  q.weights->strategy = Strategy::channel;
+  q.input_activations.emplace();
+  q.input_activations->strategy = Strategy::token;
+  q.input_activations->dynamic = Dynamic::yes;
+  const TensorSet* by_row = tensor_set(q);
+  q.weights->strategy = Strategy::tensor;
+  const TensorSet* whole = tensor_set(q);
+  ASSERT_TRUE(by_row != nullptr && whole != nullptr && whole != by_row);  // two sets for one word of the config
+  const MatrixSize gate = projection_size(Projection::gate, 2048, 768, {}, 8);
+  const auto shape = [&](const TensorSet* set, TensorKind kind) { return set->tensor(kind)->shape(gate); };
+  EXPECT_EQ(shape(by_row, TensorKind::scale), (TensorShape{{768, 1}, 2}));
+  EXPECT_EQ(shape(whole, TensorKind::scale), (TensorShape{{1, 0}, 1}));
+  EXPECT_EQ(shape(whole, TensorKind::weight), shape(by_row, TensorKind::weight));
+  for (const TensorSet* set : {by_row, whole})  // callers hand over one for each row
+    EXPECT_EQ(set->tensor(TensorKind::scale)->role_shape(gate), (TensorShape{{768, 1}, 2}));
+}
+
+TEST(Checkpoint, BlocksAndBytes) {
+  const auto shape = [](Axis first, Axis second, const MatrixSize& m) {
+    return CheckpointTensor{"t", TensorKind::scale, Presence::required, {DType::f32}, {first, second}}.shape(m);
+  };
+  const MatrixSize fp8{.n = 300, .k = 520, .num_bits = 8, .block = {128, 256}};
+  EXPECT_EQ(shape(Axis::n_blocks, Axis::k_blocks, fp8), (TensorShape{{3, 3}, 2}));  // the last ones are not whole
+  const MatrixSize fp4{.n = 7, .k = 65, .groups = Groups::even(13), .num_bits = 4};
+  EXPECT_EQ(shape(Axis::n, Axis::k_bytes, fp4), (TensorShape{{7, 33}, 2}));
+  const MatrixSize fp6{.n = 7, .k = 64, .num_bits = 6};
+  EXPECT_EQ(shape(Axis::n, Axis::k_bytes, fp6), (TensorShape{{7, 48}, 2}));
 }
 
 TEST(Checkpoint, WhereElseExpertsMayBe) {
@@ -182,7 +210,7 @@ TEST(Checkpoint, ShapesOfColumnFirstTensors) {
   EXPECT_EQ(shape_of(Format::gptq, "qweight", eight), (Dims{8, 66}));
   EXPECT_EQ(shape_of(Format::gptq, "qzeros", eight), (Dims{1, 17}));
   for (const Format f : {Format::gptq, Format::awq})
-    for (const CheckpointTensor& row : checkpoint_tensors(f)) {
+    for (const CheckpointTensor& row : set_of(f)->tensors) {
       const bool matrix = row.shape(gate).ndim == 2;
       EXPECT_EQ(row.k_first(), matrix) << row.suffix;
       EXPECT_EQ(row.n_axis(), row.kind == TensorKind::g_idx ? -1 : matrix ? 1 : 0) << row.suffix;
@@ -196,7 +224,7 @@ TEST(Checkpoint, NamesThereAndBack) {
   std::set<std::string> names;
   for (const std::int64_t e : {0, 1, 9, 10, 127})
     for (const Projection p : {Projection::gate, Projection::up, Projection::down})
-      for (const CheckpointTensor& row : checkpoint_tensors(m.format)) {
+      for (const CheckpointTensor& row : m.set->tensors) {
         const std::string name = tensor_name(m, e, p, row);
         EXPECT_TRUE(names.insert(name).second) << name;
         const ParsedName back = parse_tensor_name(name, m);
@@ -207,7 +235,7 @@ TEST(Checkpoint, NamesThereAndBack) {
       }
   EXPECT_EQ(names.count("model.layers.3.mlp.experts.127.down_proj.weight_packed"), 1U);
   m.prefix = "";
-  EXPECT_EQ(tensor_name(m, 5, Projection::up, checkpoint_tensors(m.format)[0]), "5.up_proj.weight_packed");
+  EXPECT_EQ(tensor_name(m, 5, Projection::up, m.set->tensors[0]), "5.up_proj.weight_packed");
   EXPECT_EQ(parse_tensor_name("5.up_proj.weight_packed", m).match, NameMatch::known);
 }
 
@@ -277,7 +305,7 @@ TEST(Checkpoint, VectorsHaveTheTensorsOfTheRows) {
     m.prefix = "model.layers.0.mlp.experts";
     m.num_experts = experts;
     std::size_t expected = 0;
-    for (const CheckpointTensor& row : checkpoint_tensors(c.format)) expected += row.need({}) != Need::absent ? 1 : 0;
+    for (const CheckpointTensor& row : set_of(c.format)->tensors) expected += row.need({}) != Need::absent ? 1 : 0;
     EXPECT_EQ(file.tensors.size(), expected * 3 * static_cast<std::size_t>(experts));
     for (const auto& [name, tensor] : file.tensors) {
       const ParsedName p = parse_tensor_name(name, m);

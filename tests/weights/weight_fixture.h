@@ -57,7 +57,7 @@ inline Bytes convert_set(const WeightSet& set) {
   const Config& c = set.config();
   ConvertJob job;
   job.layout = layout_of(c);
-  job.format = c.quantization.format;
+  job.set = tensor_set(c.quantization);
   job.w13_layout = c.w13_layout.value_or(W13Layout::gate_up);
   job.groups = c.weight_groups();
   job.experts = local_experts(c);
