@@ -9,14 +9,14 @@
 namespace moe::fields {
 namespace {
 
+std::string real_text(double d) { return json::write(json::Value(d)); }
+
+}  // namespace
+
 std::string range_text(Range r) {
   if (r.low == r.high) return "the integer " + std::to_string(r.low);
   return "an integer in [" + std::to_string(r.low) + ", " + std::to_string(r.high) + "]";
 }
-
-std::string real_text(double d) { return json::write(json::Value(d)); }
-
-}  // namespace
 
 Error fault(std::string pointer, const std::string& message) {
   std::string text = (pointer.empty() ? std::string("the document") : pointer) + ": " + message;
@@ -142,6 +142,11 @@ Result<std::optional<std::string>> Members::text(std::string_view key, std::size
     return unexpected(at(key), *v, "a string of at most " + std::to_string(max_characters) + " characters");
   }
   return std::optional<std::string>(*s);
+}
+
+Result<std::string> Members::text(std::string_view key, std::size_t max_characters, std::string fallback) const {
+  MOE_TRY(std::optional<std::string> s, text(key, max_characters));
+  return s ? *std::move(s) : std::move(fallback);
 }
 
 Result<std::optional<std::size_t>> Members::word(std::string_view key, Words words) const {

@@ -52,13 +52,9 @@ Result<T> required(Result<std::optional<T>> member, const std::string& pointer, 
   return **member;
 }
 
-std::string range_text(fields::Range r) {
-  return "an integer in [" + std::to_string(r.low) + ", " + std::to_string(r.high) + "]";
-}
-
 Result<std::int64_t> integer_value(const json::Value& v, const std::string& pointer, fields::Range range) {
   const auto i = fields::as_integer(v);
-  if (!i || *i < range.low || *i > range.high) return fields::unexpected(pointer, v, range_text(range));
+  if (!i || *i < range.low || *i > range.high) return fields::unexpected(pointer, v, fields::range_text(range));
   return *i;
 }
 
@@ -139,7 +135,7 @@ Result<std::vector<std::int64_t>> Foreign::integers(std::string_view key, fields
 }
 
 Result<std::int64_t> Foreign::need_integer(std::string_view key, fields::Range range) const {
-  return required(integer(key, range), at(key), range_text(range));
+  return required(integer(key, range), at(key), fields::range_text(range));
 }
 
 Result<bool> Foreign::need_boolean(std::string_view key) const {
