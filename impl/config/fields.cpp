@@ -66,6 +66,17 @@ std::optional<double> as_number(const json::Value& value) {
   return std::nullopt;
 }
 
+Result<std::int64_t> integer_value(const json::Value& value, const std::string& pointer, Range range) {
+  const std::optional<std::int64_t> i = as_integer(value);
+  if (!i || *i < range.low || *i > range.high) return unexpected(pointer, value, range_text(range));
+  return *i;
+}
+
+Result<bool> boolean_value(const json::Value& value, const std::string& pointer) {
+  if (value.boolean() == nullptr) return unexpected(pointer, value, "true or false");
+  return *value.boolean();
+}
+
 std::optional<std::size_t> index_of(Words words, std::string_view word) {
   const auto it = std::find(words.begin(), words.end(), word);
   if (it == words.end()) return std::nullopt;
@@ -94,9 +105,8 @@ Result<Members> Members::open(const json::Value* object, std::string pointer, Wo
 Result<std::optional<std::int64_t>> Members::integer(std::string_view key, Range range) const {
   const json::Value* v = get(key);
   if (v == nullptr) return std::optional<std::int64_t>();
-  const std::optional<std::int64_t> i = as_integer(*v);
-  if (!i || *i < range.low || *i > range.high) return unexpected(at(key), *v, range_text(range));
-  return i;
+  MOE_TRY(const std::int64_t i, integer_value(*v, at(key), range));
+  return std::optional(i);
 }
 
 Result<std::int64_t> Members::integer(std::string_view key, Range range, std::int64_t fallback) const {
@@ -124,9 +134,8 @@ Result<double> Members::number(std::string_view key, RealRange range, double fal
 Result<std::optional<bool>> Members::boolean(std::string_view key) const {
   const json::Value* v = get(key);
   if (v == nullptr) return std::optional<bool>();
-  const bool* b = v->boolean();
-  if (b == nullptr) return unexpected(at(key), *v, "true or false");
-  return std::optional<bool>(*b);
+  MOE_TRY(const bool b, boolean_value(*v, at(key)));
+  return std::optional(b);
 }
 
 Result<bool> Members::boolean(std::string_view key, bool fallback) const {

@@ -47,6 +47,9 @@ std::string join(Words words);
 // Integers and integral reals that fit int64; never booleans.
 std::optional<std::int64_t> as_integer(const json::Value& value);
 std::optional<double> as_number(const json::Value& value);
+// A value that must be of a type, of our own documents and of foreign ones; `pointer` is what to blame.
+Result<std::int64_t> integer_value(const json::Value& value, const std::string& pointer, Range range);
+Result<bool> boolean_value(const json::Value& value, const std::string& pointer);
 std::optional<std::size_t> index_of(Words words, std::string_view word);
 std::string lower_ascii(std::string_view s);
 

@@ -71,11 +71,9 @@ Check read_capability(const Members& members, PlatformDraft& o) {
   if (v->array() == nullptr || v->array()->size() != 2) return fields::unexpected(pointer, *v, "[major, minor]");
   std::array<int, 2> capability{};
   for (std::size_t i = 0; i < capability.size(); ++i) {
-    const json::Value& element = (*v->array())[i];
-    const std::optional<std::int64_t> n = fields::as_integer(element);
-    if (!n || *n < 0 || *n > 255)
-      return fields::unexpected(pointer + "/" + std::to_string(i), element, "an integer in [0, 255]");
-    capability[i] = static_cast<int>(*n);
+    const std::string at = pointer + "/" + std::to_string(i);
+    MOE_TRY(const std::int64_t n, fields::integer_value((*v->array())[i], at, {0, 255}));
+    capability[i] = static_cast<int>(n);
   }
   o.member.facts.capability = capability;
   return ok();

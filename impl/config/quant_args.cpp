@@ -80,12 +80,7 @@ Check read_blocks(const Members& members, Args& o) {
   if (v->array() == nullptr || v->array()->size() != 2) return fields::unexpected(pointer, *v, "[rows, columns]");
   std::array<std::int64_t, 2> block{};
   for (std::size_t i = 0; i < block.size(); ++i) {
-    const json::Value& element = (*v->array())[i];
-    const std::optional<std::int64_t> n = fields::as_integer(element);
-    if (!n || *n < 1 || *n > 65536) {
-      return fields::unexpected(pointer + "/" + std::to_string(i), element, "an integer in [1, 65536]");
-    }
-    block[i] = *n;
+    MOE_TRY(block[i], fields::integer_value((*v->array())[i], pointer + "/" + std::to_string(i), {1, 65536}));
   }
   o.args.block_structure = block;
   return ok();
