@@ -4,6 +4,7 @@
 // patches it), `resolved` the canonical document (getters point into it, `canonical` is its text).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -19,66 +20,53 @@
 
 namespace moe {
 
-enum class Policy : std::uint8_t { libmoe, vllm };  // selection_policy and bit_compat
-enum class Compute : std::uint8_t { automatic, a16, a8 };
-enum class ActivationQuant : std::uint8_t { automatic, per_token, block32 };
-enum class EmulationLayout : std::uint8_t { on_the_fly, dense };
-enum class Placement : std::uint8_t { linear, round_robin };
+#define MOE_LIST(...) __VA_ARGS__
+#define MOE_FIELD_LIST(Name, ...) constexpr auto k##Name##Names = std::to_array<std::string_view>({__VA_ARGS__});
+#define MOE_FIELD_ENUM(Name, values, ...)    \
+  enum class Name : std::uint8_t { values }; \
+  MOE_FIELD_LIST(Name, __VA_ARGS__)
+#define MOE_FIELDS_WORDS
+#include "config/fields.inc"
+#undef MOE_LIST
 
-// FusedMoEParallelConfig after make (config.md 7): flattened sizes.
+// The structs below have a member for each plain row of fields.inc, and those written out, which other code fills.
+
+// FusedMoEParallelConfig: as the document gives it, and after make_parallel with flattened sizes (config.md 7).
 struct ParallelConfig {
-  std::int64_t tp_size = 1, pcp_size = 1, dp_size = 1, ep_size = 1;
-  std::int64_t tp_rank = 0, pcp_rank = 0, dp_rank = 0, ep_rank = 0;
+#define MOE_FIELDS_PARALLEL
+#include "config/field_members.inc"
   std::int64_t sp_size = 1;
-  bool use_ep = false;
   std::string all2all_backend = "allgather_reducescatter";
-  bool enable_eplb = false;
-  std::int64_t num_redundant_experts = 0;
-  Placement expert_placement_strategy = Placement::linear;
+  std::int64_t ep_size = 1, ep_rank = 0;  // flattened only
+  bool use_ep = false;                    // flattened only
 };
 
 struct RoutingConfig {
+#define MOE_FIELDS_ROUTING
+#include "config/field_members.inc"
   RoutingMethod method = RoutingMethod::renormalize;
   Scoring scoring = Scoring::softmax;
-  bool renormalize = true;
-  std::optional<std::int64_t> num_expert_group, topk_group;
-  double routed_scaling_factor = 1.0;
-  bool apply_routed_scale_to_output = false;
   bool has_bias = false;
   std::vector<float> bias;  // inline values; empty when a tensor brings them
-  std::optional<double> jitter_eps;
   std::optional<std::string> simulation_strategy;
   std::optional<std::int64_t> seed;
-  std::int64_t num_fused_shared_experts = 0, num_zero_experts = 0;
-  bool hash_routing = false;
-  std::optional<bool> topk_weights_hold_factor;
-  std::optional<std::int64_t> skip_id;  // an id of a call that is no expert: skipped like -1
 
   // Else the weights hold the factor: those that routing gives and those that a caller hands over.
   bool scales_output() const { return apply_routed_scale_to_output && !topk_weights_hold_factor.value_or(false); }
 };
 
 struct Config {
-  std::string name;
+#define MOE_FIELDS_LAYER
+#include "config/field_members.inc"
+#define MOE_FIELDS_ACTIVATION_PARAMS  // effective: defaults filled in
+#include "config/field_members.inc"
   std::vector<std::string> projection_names = {"gate_proj", "up_proj", "down_proj"};
-  std::int64_t num_experts = 0;  // logical
-  std::int64_t top_k = 0;
-  std::int64_t hidden_dim = 0;
+  // intermediate_size is the whole width, as checkpoints have it: intermediate_size_per_partition * tp_size.
   std::int64_t intermediate_size_per_partition = 0;
-  std::int64_t intermediate_size = 0;  // whole width, as checkpoints have it (= per_partition * tp_size)
   Activation activation = Activation::silu;
-  std::optional<double> alpha, beta, limit;  // effective: defaults filled in
-  std::optional<W13Layout> w13_layout;       // nullopt when not gated
-  bool has_bias = false;
+  std::optional<W13Layout> w13_layout;  // nullopt when not gated
   DType in_dtype = DType::bf16, out_dtype = DType::bf16, router_logits_dtype = DType::bf16;
   std::string moe_backend = "auto";  // normalised
-  std::int64_t max_num_tokens = 256;
-  bool apply_router_weight_on_input = false;
-  bool disable_inplace = true;
-  Compute compute = Compute::automatic;
-  ActivationQuant activation_quant = ActivationQuant::automatic;
-  MarlinInput marlin_input_dtype = MarlinInput::none;
-  EmulationLayout emulation_layout = EmulationLayout::on_the_fly;
   ParallelConfig parallel;
   std::int64_t num_physical_experts = 0, num_local_experts = 0;
   RoutingConfig routing;
@@ -88,7 +76,6 @@ struct Config {
   Arch platform_arch = Arch::automatic;
   std::optional<FeatureSet> platform_features;
   Platform platform_facts;  // capability, gfx, cuda_version, libs, ... as given
-  Policy selection_policy = Policy::libmoe, bit_compat = Policy::libmoe;
   std::vector<std::pair<std::string, std::string>> vllm_env;
 
   json::Value input, resolved;

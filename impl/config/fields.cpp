@@ -9,14 +9,14 @@
 namespace moe::fields {
 namespace {
 
+std::string real_text(double d) { return json::write(json::Value(d)); }
+
+}  // namespace
+
 std::string range_text(Range r) {
   if (r.low == r.high) return "the integer " + std::to_string(r.low);
   return "an integer in [" + std::to_string(r.low) + ", " + std::to_string(r.high) + "]";
 }
-
-std::string real_text(double d) { return json::write(json::Value(d)); }
-
-}  // namespace
 
 Error fault(std::string pointer, const std::string& message) {
   std::string text = (pointer.empty() ? std::string("the document") : pointer) + ": " + message;
@@ -66,6 +66,17 @@ std::optional<double> as_number(const json::Value& value) {
   return std::nullopt;
 }
 
+Result<std::int64_t> integer_value(const json::Value& value, const std::string& pointer, Range range) {
+  const std::optional<std::int64_t> i = as_integer(value);
+  if (!i || *i < range.low || *i > range.high) return unexpected(pointer, value, range_text(range));
+  return *i;
+}
+
+Result<bool> boolean_value(const json::Value& value, const std::string& pointer) {
+  if (value.boolean() == nullptr) return unexpected(pointer, value, "true or false");
+  return *value.boolean();
+}
+
 std::optional<std::size_t> index_of(Words words, std::string_view word) {
   const auto it = std::find(words.begin(), words.end(), word);
   if (it == words.end()) return std::nullopt;
@@ -94,9 +105,8 @@ Result<Members> Members::open(const json::Value* object, std::string pointer, Wo
 Result<std::optional<std::int64_t>> Members::integer(std::string_view key, Range range) const {
   const json::Value* v = get(key);
   if (v == nullptr) return std::optional<std::int64_t>();
-  const std::optional<std::int64_t> i = as_integer(*v);
-  if (!i || *i < range.low || *i > range.high) return unexpected(at(key), *v, range_text(range));
-  return i;
+  MOE_TRY(const std::int64_t i, integer_value(*v, at(key), range));
+  return std::optional(i);
 }
 
 Result<std::int64_t> Members::integer(std::string_view key, Range range, std::int64_t fallback) const {
@@ -124,9 +134,8 @@ Result<double> Members::number(std::string_view key, RealRange range, double fal
 Result<std::optional<bool>> Members::boolean(std::string_view key) const {
   const json::Value* v = get(key);
   if (v == nullptr) return std::optional<bool>();
-  const bool* b = v->boolean();
-  if (b == nullptr) return unexpected(at(key), *v, "true or false");
-  return std::optional<bool>(*b);
+  MOE_TRY(const bool b, boolean_value(*v, at(key)));
+  return std::optional(b);
 }
 
 Result<bool> Members::boolean(std::string_view key, bool fallback) const {
@@ -142,6 +151,11 @@ Result<std::optional<std::string>> Members::text(std::string_view key, std::size
     return unexpected(at(key), *v, "a string of at most " + std::to_string(max_characters) + " characters");
   }
   return std::optional<std::string>(*s);
+}
+
+Result<std::string> Members::text(std::string_view key, std::size_t max_characters, std::string fallback) const {
+  MOE_TRY(std::optional<std::string> s, text(key, max_characters));
+  return s ? *std::move(s) : std::move(fallback);
 }
 
 Result<std::optional<std::size_t>> Members::word(std::string_view key, Words words) const {

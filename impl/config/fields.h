@@ -20,6 +20,9 @@ namespace moe::fields {
 struct Range {
   std::int64_t low, high;
 };
+struct Bound {  // of a RealRange
+  static constexpr bool from = false, above = true;
+};
 struct RealRange {
   double low, high;
   bool open_low = false;  // low itself is outside
@@ -33,6 +36,8 @@ Error unexpected(std::string pointer, const json::Value& found, const std::strin
 // "<pointer>: missing, expected <expected>"
 Error missing(std::string pointer, const std::string& expected);
 
+// "an integer in [low, high]"
+std::string range_text(Range range);
 // Pointer of a member.
 std::string child(std::string_view pointer, std::string_view key);
 // A value in a message: short values as JSON, large ones by their kind and size.
@@ -42,6 +47,9 @@ std::string join(Words words);
 // Integers and integral reals that fit int64; never booleans.
 std::optional<std::int64_t> as_integer(const json::Value& value);
 std::optional<double> as_number(const json::Value& value);
+// A value that must be of a type, of our own documents and of foreign ones; `pointer` is what to blame.
+Result<std::int64_t> integer_value(const json::Value& value, const std::string& pointer, Range range);
+Result<bool> boolean_value(const json::Value& value, const std::string& pointer);
 std::optional<std::size_t> index_of(Words words, std::string_view word);
 std::string lower_ascii(std::string_view s);
 
@@ -61,6 +69,7 @@ class Members {
   Result<std::optional<bool>> boolean(std::string_view key) const;
   Result<bool> boolean(std::string_view key, bool fallback) const;
   Result<std::optional<std::string>> text(std::string_view key, std::size_t max_characters) const;
+  Result<std::string> text(std::string_view key, std::size_t max_characters, std::string fallback) const;
   // Place of the word in the list.
   Result<std::optional<std::size_t>> word(std::string_view key, Words words) const;
   // For lists in the order of an enum.

@@ -52,16 +52,6 @@ Result<T> required(Result<std::optional<T>> member, const std::string& pointer, 
   return **member;
 }
 
-std::string range_text(fields::Range r) {
-  return "an integer in [" + std::to_string(r.low) + ", " + std::to_string(r.high) + "]";
-}
-
-Result<std::int64_t> integer_value(const json::Value& v, const std::string& pointer, fields::Range range) {
-  const auto i = fields::as_integer(v);
-  if (!i || *i < range.low || *i > range.high) return fields::unexpected(pointer, v, range_text(range));
-  return *i;
-}
-
 }  // namespace
 
 Result<Foreign> Foreign::open(const json::Value& value, std::string pointer) {
@@ -77,7 +67,7 @@ const json::Value* Foreign::get(std::string_view key) const {
 Result<std::optional<std::int64_t>> Foreign::integer(std::string_view key, fields::Range range) const {
   const json::Value* v = get(key);
   if (v == nullptr) return std::optional<std::int64_t>();
-  MOE_TRY(const std::int64_t i, integer_value(*v, at(key), range));
+  MOE_TRY(const std::int64_t i, fields::integer_value(*v, at(key), range));
   return std::optional(i);
 }
 
@@ -95,8 +85,8 @@ Result<std::optional<double>> Foreign::number(std::string_view key, fields::Real
 Result<std::optional<bool>> Foreign::boolean(std::string_view key) const {
   const json::Value* v = get(key);
   if (v == nullptr) return std::optional<bool>();
-  if (v->boolean() == nullptr) return fields::unexpected(at(key), *v, "true or false");
-  return std::optional(*v->boolean());
+  MOE_TRY(const bool b, fields::boolean_value(*v, at(key)));
+  return std::optional(b);
 }
 
 Result<std::optional<std::string_view>> Foreign::text(std::string_view key) const {
@@ -132,14 +122,15 @@ Result<std::vector<std::int64_t>> Foreign::integers(std::string_view key, fields
   if (v == nullptr) return all;
   if (v->array() == nullptr) return fields::unexpected(at(key), *v, "an array of integers");
   for (std::size_t i = 0; i < v->array()->size(); ++i) {
-    MOE_TRY(const std::int64_t entry, integer_value((*v->array())[i], at(key) + "/" + std::to_string(i), range));
+    MOE_TRY(const std::int64_t entry,
+            fields::integer_value((*v->array())[i], at(key) + "/" + std::to_string(i), range));
     all.push_back(entry);
   }
   return all;
 }
 
 Result<std::int64_t> Foreign::need_integer(std::string_view key, fields::Range range) const {
-  return required(integer(key, range), at(key), range_text(range));
+  return required(integer(key, range), at(key), fields::range_text(range));
 }
 
 Result<bool> Foreign::need_boolean(std::string_view key) const {

@@ -73,9 +73,6 @@ struct Layer {
 
 using Resolved = Result<std::optional<HfQuantization>>;
 
-// As the canonical document writes it, nulls included.
-json::Value quantization_value(const Quantization& q);
-
 Resolved resolve_compressed_tensors(const Foreign& h, const Layer& layer);
 
 // `e` with its subject moved to `pointer`, which the message names too.

@@ -187,8 +187,10 @@ Result<std::optional<StatedFormat>> stated_format(const Foreign& h, const Group&
 // sizes are not known here (0, which every group divides). A fault is moved to where it was read.
 Result<Quantization> check_strict(json::Value strict, const Group& g, const std::string& format_pointer) {
   json::Value document = json::Object{{"quantization", std::move(strict)}};
+  static constexpr std::array<std::string_view, 1> kNames = {"quantization"};
+  MOE_TRY(const fields::Members members, fields::Members::open(&document, "", kNames));
   Draft draft;
-  const Check check = read_quantization(document, draft);
+  const Check check = read_quantization(members, draft);
   if (check) return std::move(draft.config.quantization);
   Error e = check.error();
   constexpr std::string_view kStrict = "/quantization", kFormat = "/quantization/format";

@@ -229,13 +229,6 @@ constexpr std::array kMethods = {
 
 }  // namespace
 
-json::Value quantization_value(const Quantization& q) {
-  Config c;
-  c.quantization = q;
-  const json::Value document = resolved_document(c, {});
-  return *document.find("quantization");
-}
-
 }  // namespace moe::hf
 
 namespace moe {

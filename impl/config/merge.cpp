@@ -9,31 +9,30 @@
 
 #include "config/fields.h"
 #include "config/sections.h"
+#include "config/settings.h"
 
 namespace moe {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kAliases = {
-    {{"experts_per_token", "top_k"},
-     {"num_experts_per_tok", "top_k"},
-     {"hidden_size", "hidden_dim"},
-     {"moe_intermediate_size", "intermediate_size"}}};
 constexpr std::string_view kWholeWidth = "intermediate_size", kPartWidth = "intermediate_size_per_partition";
 
 // A patch may set one name of a setting while it removes another; setting two is a fault.
 Check rename_patch_aliases(json::Value& patch) {
   json::Object& members = *patch.object();
-  for (const auto& [alias, first] : kAliases) {
-    const json::Value* value = patch.find(alias);
-    if (value == nullptr) continue;
-    const json::Value* same = patch.find(first);
-    if (same != nullptr && !same->is_null() && !value->is_null()) {
-      return fields::fault(fields::child("", alias),
-                           "the patch also sets /" + std::string(first) + ", expected only one name of a setting");
+  for (const Setting& setting : kSettings) {
+    const std::string first(setting.first());
+    for (const std::string_view alias : setting.alias_names()) {
+      const json::Value* value = patch.find(alias);
+      if (value == nullptr) continue;
+      const json::Value* same = patch.find(first);
+      if (same != nullptr && !same->is_null() && !value->is_null()) {
+        return fields::fault(fields::child("", alias),
+                             "the patch also sets /" + first + ", expected only one name of a setting");
+      }
+      json::Value keep = same != nullptr && value->is_null() ? *same : *value;
+      std::erase_if(members, [alias](const json::Member& m) { return m.first == alias; });
+      patch.set(first, std::move(keep));
     }
-    json::Value keep = same != nullptr && value->is_null() ? *same : *value;
-    std::erase_if(members, [name = alias](const json::Member& m) { return m.first == name; });
-    patch.set(std::string(first), std::move(keep));
   }
   return ok();
 }
@@ -53,8 +52,10 @@ void replace_width(json::Value& document, const json::Value& patch) {
 
 void rename_aliases(json::Value& document) {
   for (auto& [key, value] : *document.object()) {
-    for (const auto& [alias, first] : kAliases)
-      if (key == alias) key = first;
+    const Setting* setting = kSettings.find(key);
+    if (setting == nullptr) continue;
+    for (const std::string_view alias : setting->alias_names())
+      if (key == alias) key = setting->first();
   }
 }
 

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "base/checked.h"
-#include "config/fields.h"
+#include "config/field_rows.h"
 #include "config/sections.h"
 
 namespace moe {
@@ -14,32 +14,38 @@ namespace {
 
 using fields::Members;
 
-// clang-format off
-constexpr std::array<std::string_view, 12> kMembers = {
-    "tp_size", "tp_rank", "pcp_size", "pcp_rank", "dp_size", "dp_rank", "sp_size", "enable_expert_parallel",
-    "all2all_backend", "enable_eplb", "num_redundant_experts", "expert_placement_strategy"};
-// clang-format on
+using Owner = ParallelConfig;
 
-Result<ParallelSizes> read_sizes(const Members& members) {
-  ParallelSizes s;
+// The ranks are read now, and each of them has to be one of its group.
+Check read_sp_size(const Members& members, ParallelConfig& p) {
   for (const ParallelGroup& g : kParallelGroups) {
-    MOE_TRY(s.*g.size, members.integer(g.size_name, {1, 65536}, 1));
+    if (p.*g.rank < p.*g.size) continue;
+    return fields::fault(members.at(g.rank_name), "found " + std::to_string(p.*g.rank) + ", expected less than " +
+                                                      std::string(g.size_name) + " = " + std::to_string(p.*g.size));
   }
-  for (const ParallelGroup& g : kParallelGroups) {
-    MOE_TRY(s.*g.rank, members.integer(g.rank_name, {0, 65535}, 0));
-  }
-  for (const ParallelGroup& g : kParallelGroups) {
-    if (s.*g.rank < s.*g.size) continue;
-    return fields::fault(members.at(g.rank_name), "found " + std::to_string(s.*g.rank) + ", expected less than " +
-                                                      std::string(g.size_name) + " = " + std::to_string(s.*g.size));
-  }
-  MOE_TRY(s.sp_size, members.integer("sp_size", {1, 65536}, 1));
-  if (s.sp_size != 1 && s.sp_size != s.tp_size) {
-    return fields::fault(members.at("sp_size"), "found " + std::to_string(s.sp_size) +
-                                                    ", expected 1 or tp_size = " + std::to_string(s.tp_size));
-  }
-  return s;
+  MOE_TRY(p.sp_size, members.integer("sp_size", {1, 65536}, 1));
+  if (p.sp_size == 1 || p.sp_size == p.tp_size) return ok();
+  return fields::fault(members.at("sp_size"),
+                       "found " + std::to_string(p.sp_size) + ", expected 1 or tp_size = " + std::to_string(p.tp_size));
 }
+void write_sp_size(const ParallelConfig& p, json::Object& out) { out.emplace_back("sp_size", p.sp_size); }
+
+Check read_all2all(const Members& members, ParallelConfig& p) {
+  MOE_TRY(const std::optional<std::size_t> i, members.word("all2all_backend", kAll2AllNames));
+  if (i) p.all2all_backend = kAll2AllNames[*i];
+  return ok();
+}
+void write_all2all(const ParallelConfig& p, json::Object& out) {
+  out.emplace_back("all2all_backend", p.all2all_backend);
+}
+
+// clang-format off
+constexpr fields::Field<Owner> kFields[] = {
+#define MOE_FIELD_PLACE(parallel) parallel
+#define MOE_FIELDS_PARALLEL
+#include "config/field_rows.inc"
+};
+// clang-format on
 
 Check check_experts(const Members& members, const Config& c) {
   const ParallelConfig& p = c.parallel;
@@ -89,17 +95,16 @@ Check divide_width(Draft& draft) {
 
 }  // namespace
 
-ParallelConfig make_parallel(const ParallelSizes& s) {
-  ParallelConfig p;
-  p.pcp_size = s.pcp_size;
-  p.dp_size = s.dp_size;
-  p.sp_size = s.sp_size;
-  p.pcp_rank = s.pcp_size > 1 ? s.pcp_rank : 0;
-  p.dp_rank = s.dp_size > 1 ? s.dp_rank : 0;
-  const std::int64_t tp_rank = s.tp_size > 1 ? s.tp_rank : 0;
-  const std::int64_t size = s.dp_size * s.pcp_size * s.tp_size;  // <= 2^48
-  const std::int64_t rank = (p.dp_rank * s.pcp_size + p.pcp_rank) * s.tp_size + tp_rank;
-  p.use_ep = s.enable_expert_parallel && size > 1;
+ParallelConfig make_parallel(const ParallelConfig& given) {
+  ParallelConfig p = given;
+  p.tp_size = p.ep_size = 1;
+  p.tp_rank = p.ep_rank = 0;
+  p.pcp_rank = given.pcp_size > 1 ? given.pcp_rank : 0;
+  p.dp_rank = given.dp_size > 1 ? given.dp_rank : 0;
+  const std::int64_t tp_rank = given.tp_size > 1 ? given.tp_rank : 0;
+  const std::int64_t size = given.dp_size * given.pcp_size * given.tp_size;  // <= 2^48
+  const std::int64_t rank = (p.dp_rank * given.pcp_size + p.pcp_rank) * given.tp_size + tp_rank;
+  p.use_ep = given.enable_expert_parallel && size > 1;
   (p.use_ep ? p.ep_size : p.tp_size) = size;
   (p.use_ep ? p.ep_rank : p.tp_rank) = rank;
   return p;
@@ -120,23 +125,26 @@ json::Object parallel_members(const ParallelConfig& p) {
           {"enable_eplb", p.enable_eplb}};
 }
 
-Check read_parallel(const json::Value& document, Draft& draft) {
+Check read_parallel(const Members& layer, Draft& draft) {
   Config& c = draft.config;
-  MOE_TRY(const Members members, Members::open(document.find("parallel"), "/parallel", kMembers));
-  MOE_TRY(ParallelSizes sizes, read_sizes(members));
-  MOE_TRY(sizes.enable_expert_parallel, members.boolean("enable_expert_parallel", false));
-  c.parallel = make_parallel(sizes);
-  MOE_TRY(c.parallel.enable_eplb, members.boolean("enable_eplb", false));
-  MOE_TRY(const std::optional<std::size_t> all2all, members.word("all2all_backend", kAll2AllNames));
-  if (all2all) c.parallel.all2all_backend = kAll2AllNames[*all2all];
-  MOE_TRY(c.parallel.num_redundant_experts, members.integer("num_redundant_experts", {0, 65536}, 0));
-  MOE_TRY(c.parallel.expert_placement_strategy,
-          members.word("expert_placement_strategy", kPlacementNames, Placement::linear));
+  MOE_TRY(const Members members, fields::open_fields(layer.get("parallel"), "/parallel", kFields));
+  MOE_CHECK(fields::read_fields(members, kFields, c.parallel));
+  c.parallel = make_parallel(c.parallel);
   c.num_physical_experts = c.num_experts + c.parallel.num_redundant_experts;
   MOE_CHECK(check_experts(members, c));
   const std::int64_t ranks = c.parallel.ep_size;
   c.num_local_experts = c.num_physical_experts / ranks + (c.parallel.ep_rank < c.num_physical_experts % ranks ? 1 : 0);
   return divide_width(draft);
+}
+
+void write_parallel(const Draft& draft, json::Object& out) {
+  const Config& c = draft.config;
+  json::Value members = fields::write_fields(kFields, c.parallel);
+  for (auto& [name, value] : parallel_members(c.parallel)) members.set(name, std::move(value));  // flattened
+  out.emplace_back("parallel", std::move(members));
+  out.emplace_back("num_logical_experts", c.num_experts);
+  out.emplace_back("num_physical_experts", c.num_physical_experts);
+  out.emplace_back("num_local_experts", c.num_local_experts);
 }
 
 }  // namespace moe

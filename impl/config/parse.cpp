@@ -1,8 +1,8 @@
-// Text -> Config (config.md 12 and 13): the top-level members here, the sections in their own files.
+// Text -> Config (config.md 12 and 13): the rows of the layer here, the sections in their own files.
 //
-//   text --json::parse--> document --read_* in the order of the rules--> Config
-//                            |                                             |
-//                            +-- aliases renamed --> input (for merge)     +--> resolved, canonical
+//   text --json::parse--> document --read_fields--> Config --write_fields--> resolved, canonical
+//                            |
+//                            +-- aliases renamed --> input (for merge)
 //
 // The order of the checks is part of the contract: one fault is reported, the first.
 #include <algorithm>
@@ -10,42 +10,15 @@
 #include <utility>
 
 #include "base/text.h"
-#include "config/fields.h"
+#include "config/field_rows.h"
 #include "config/sections.h"
+#include "config/settings.h"
 #include "scheme/activation.h"
 
 namespace moe {
 namespace {
 
 using fields::Members;
-
-// clang-format off
-constexpr std::array<std::string_view, 36> kMembers = {
-    "$schema", "version", "name", "projection_names", "num_experts", "top_k", "experts_per_token",
-    "num_experts_per_tok", "hidden_dim", "hidden_size", "intermediate_size", "moe_intermediate_size",
-    "intermediate_size_per_partition", "activation", "activation_params", "w13_layout", "has_bias", "in_dtype",
-    "out_dtype", "router_logits_dtype", "moe_backend", "max_num_tokens", "apply_router_weight_on_input",
-    "disable_inplace", "quantization", "hf_quantization_config", "parallel", "routing", "platform",
-    "selection_policy", "bit_compat", "compute", "activation_quant", "marlin_input_dtype", "emulation_layout", "vllm_env"};
-
-constexpr std::array<std::string_view, 15> kBackends = {
-    "auto", "cpu", "b12x", "triton", "deep_gemm", "deep_gemm_mega_moe", "cutlass", "flashinfer_trtllm",
-    "flashinfer_cutlass", "flashinfer_cutedsl", "marlin", "humming", "triton_unfused", "aiter", "emulation"};
-
-constexpr std::array<std::string_view, 16> kVllmEnv = {
-    "VLLM_BATCH_INVARIANT", "VLLM_FLASHINFER_MOE_BACKEND", "VLLM_HUMMING_MOE_GEMM_TYPE", "VLLM_MOE_USE_DEEP_GEMM",
-    "VLLM_MXFP4_USE_MARLIN", "VLLM_ROCM_USE_AITER", "VLLM_ROCM_USE_AITER_MOE", "VLLM_TEST_FORCE_FP8_MARLIN",
-    "VLLM_USE_DEEP_GEMM", "VLLM_USE_FLASHINFER_MOE_FP16", "VLLM_USE_FLASHINFER_MOE_FP4", "VLLM_USE_FLASHINFER_MOE_FP8",
-    "VLLM_USE_FLASHINFER_MOE_INT4", "VLLM_USE_FLASHINFER_MOE_MXFP4_BF16", "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8",
-    "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8_CUTLASS"};
-// clang-format on
-
-// One setting under several names.
-constexpr std::array<std::string_view, 3> kTopKNames = {"top_k", "experts_per_token", "num_experts_per_tok"};
-constexpr std::array<std::string_view, 2> kHiddenNames = {"hidden_dim", "hidden_size"};
-constexpr std::array<std::string_view, 3> kWidthNames = {"intermediate_size", "moe_intermediate_size",
-                                                         "intermediate_size_per_partition"};
-constexpr fields::Range kSize = {1, std::int64_t{1} << 20};
 
 struct Named {
   std::int64_t value;
@@ -63,16 +36,53 @@ Result<Named> one_of(const Members& members, fields::Words names, fields::Range 
     }
     given = name;
   }
-  if (given.empty()) return fields::missing(members.at(names[0]), "one of " + fields::join(names));
+  if (given.empty()) {
+    return fields::missing(members.at(names[0]),
+                           names.size() == 1 ? fields::range_text(range) : "one of " + fields::join(names));
+  }
   MOE_TRY(const std::int64_t value, members.integer(given, range, 0));
   return Named{value, given};
 }
 
-Check read_names(const Members& members, Config& config) {
+using Then = Check (*)(const Members&, const Named&, Draft&);
+Check read_size(const Members& members, std::string_view first, fields::Range range, std::int64_t& out, Then then,
+                Draft& draft) {
+  MOE_TRY(const Named named, one_of(members, kSettings.find(first)->names(), range));
+  out = named.value;
+  return then == nullptr ? ok() : then(members, named, draft);
+}
+
+Check check_top_k(const Members& members, const Named& top_k, Draft& draft) {
+  draft.top_k_name = top_k.name;
+  const std::int64_t experts = draft.config.num_experts;
+  if (top_k.value <= experts) return ok();
+  return fields::fault(members.at(top_k.name), "found " + std::to_string(top_k.value) +
+                                                   ", expected at most num_experts = " + std::to_string(experts));
+}
+
+// Divided among the ranks when they are known (parallel.cpp).
+Check keep_width(const Members&, const Named& width, Draft& draft) {
+  draft.width = width.value;
+  draft.width_name = width.name;
+  return ok();
+}
+void write_part_width(const Draft& d, json::Object& out) {
+  out.emplace_back("intermediate_size_per_partition", d.config.intermediate_size_per_partition);
+}
+
+Check read_version(const Members& members, Draft&) {
   MOE_CHECK(members.integer("version", {1, 1}));
-  MOE_TRY(std::optional<std::string> name, members.text("name", 512));
-  if (name) config.name = std::move(*name);
+  return ok();
+}
+void write_version(const Draft&, json::Object& out) { out.emplace_back("version", 1); }
+
+Check read_schema_name(const Members& members, Draft&) {
   MOE_CHECK(members.text("$schema", 2048));
+  return ok();
+}
+
+Check read_projection_names(const Members& members, Draft& draft) {
+  Config& config = draft.config;
   const json::Value* names = members.get("projection_names");
   if (names == nullptr) return ok();
   const json::Array* list = names->array();
@@ -96,32 +106,39 @@ Check read_names(const Members& members, Config& config) {
   return ok();
 }
 
-Check read_sizes(const Members& members, Draft& draft) {
-  Config& c = draft.config;
-  if (!members.has("num_experts")) return fields::missing("/num_experts", "an integer in [1, 65536]");
-  MOE_TRY(c.num_experts, members.integer("num_experts", {1, 65536}, 0));
-  MOE_TRY(const Named top_k, one_of(members, kTopKNames, {1, 65536}));
-  if (top_k.value > c.num_experts) {
-    return fields::fault(
-        members.at(top_k.name),
-        "found " + std::to_string(top_k.value) + ", expected at most num_experts = " + std::to_string(c.num_experts));
-  }
-  c.top_k = top_k.value;
-  draft.top_k_name = top_k.name;
-  MOE_TRY(const Named hidden, one_of(members, kHiddenNames, kSize));
-  c.hidden_dim = hidden.value;
-  MOE_TRY(const Named width, one_of(members, kWidthNames, kSize));
-  draft.width = width.value;
-  draft.width_name = width.name;
-  return ok();
+void write_projection_names(const Draft& d, json::Object& out) {
+  out.emplace_back("projection_names", json::Array(d.config.projection_names.begin(), d.config.projection_names.end()));
 }
 
-Check read_activation_params(const Members& members, Config& c) {
+Check read_activation(const Members& members, Draft& draft) {
+  const json::Value* v = members.get("activation");
+  if (v == nullptr) return ok();
+  const std::string* name = v->string();
+  const std::optional<Activation> a = name == nullptr ? std::nullopt : activation_from_name(*name);
+  if (!a) return fields::unexpected(members.at("activation"), *v, "one of " + activation_words());
+  draft.config.activation = *a;
+  return ok();
+}
+void write_activation(const Draft& d, json::Object& out) {
+  out.emplace_back("activation", word_value(kActivationNames, d.config.activation));
+  out.emplace_back("is_gated", is_gated(d.config.activation));
+}
+
+using Owner = Draft;
+// clang-format off
+constexpr fields::Field<Owner> kActivationParams[] = {
+#define MOE_FIELD_PLACE(draft) draft.config
+#define MOE_FIELDS_ACTIVATION_PARAMS
+#include "config/field_rows.inc"
+};
+// clang-format on
+
+Check read_activation_params(const Members& members, Draft& draft) {
+  Config& c = draft.config;
   static constexpr std::array<std::string_view, 3> kParams = {"alpha", "beta", "limit"};
-  MOE_TRY(const Members params, Members::open(members.get("activation_params"), "/activation_params", kParams));
-  MOE_TRY(c.alpha, params.number("alpha", {-1e6, 1e6}));
-  MOE_TRY(c.beta, params.number("beta", {-1e6, 1e6}));
-  MOE_TRY(c.limit, params.number("limit", {0, 1e30, true}));
+  MOE_TRY(const Members params,
+          fields::open_fields(members.get("activation_params"), "/activation_params", kActivationParams));
+  MOE_CHECK(fields::read_fields(params, kActivationParams, draft));
   const ActivationParams use = activation_params(c.activation);
   const std::array<bool, 3> used = {use.alpha_beta, use.alpha_beta, use.limit};
   for (std::size_t i = 0; i < kParams.size(); ++i) {
@@ -137,7 +154,12 @@ Check read_activation_params(const Members& members, Config& c) {
   return ok();
 }
 
-Check read_w13_layout(const Members& members, Config& c) {
+void write_activation_params(const Draft& d, json::Object& out) {
+  out.emplace_back("activation_params", fields::write_fields(kActivationParams, d));
+}
+
+Check read_w13_layout(const Members& members, Draft& draft) {
+  Config& c = draft.config;
   MOE_TRY(const std::optional<std::size_t> given, members.word("w13_layout", kW13LayoutNames));
   const bool interleaved = given && static_cast<W13Layout>(*given) == W13Layout::interleaved;
   const auto refuse = [&](const char* why) {
@@ -154,115 +176,87 @@ Check read_w13_layout(const Members& members, Config& c) {
   return ok();
 }
 
-Check read_activation(const Members& members, Config& c) {
-  if (const json::Value* v = members.get("activation")) {
-    const std::string* name = v->string();
-    const std::optional<Activation> a = name == nullptr ? std::nullopt : activation_from_name(*name);
-    if (!a) return fields::unexpected(members.at("activation"), *v, "one of " + activation_words());
-    c.activation = *a;
-  }
-  MOE_CHECK(read_activation_params(members, c));
-  return read_w13_layout(members, c);
+void write_w13_layout(const Draft& d, json::Object& out) {
+  const std::optional<W13Layout>& layout = d.config.w13_layout;
+  out.emplace_back("w13_layout", layout ? word_value(kW13LayoutNames, *layout) : json::Value());
 }
 
-Result<DType> dtype_member(const Members& members, std::string_view key, DType fallback) {
-  static constexpr std::array<std::string_view, 3> kWords = {"float32", "float16", "bfloat16"};
-  static constexpr std::array<DType, 3> kTypes = {DType::f32, DType::f16, DType::bf16};
-  MOE_TRY(const std::optional<std::size_t> i, members.word(key, kWords));
-  return i ? kTypes[*i] : fallback;
+constexpr std::array<DType, 3> kDTypes = {DType::f32, DType::f16, DType::bf16};  // of kDTypeNames
+
+Check read_dtype(const Members& members, std::string_view key, DType fallback, DType& out) {
+  MOE_TRY(const std::optional<std::size_t> i, members.word(key, kDTypeNames));
+  out = i ? kDTypes[*i] : fallback;
+  return ok();
+}
+Check read_in_dtype(const Members& members, Draft& d) {
+  return read_dtype(members, "in_dtype", DType::bf16, d.config.in_dtype);
+}
+Check read_out_dtype(const Members& members, Draft& d) {
+  return read_dtype(members, "out_dtype", d.config.in_dtype, d.config.out_dtype);
+}
+Check read_logits_dtype(const Members& members, Draft& d) {
+  return read_dtype(members, "router_logits_dtype", d.config.in_dtype, d.config.router_logits_dtype);
 }
 
-Result<std::string> backend_member(const Members& members) {
+json::Value dtype_value(DType t) {
+  return json::Value(
+      kDTypeNames[static_cast<std::size_t>(std::find(kDTypes.begin(), kDTypes.end(), t) - kDTypes.begin())]);
+}
+void write_in_dtype(const Draft& d, json::Object& out) { out.emplace_back("in_dtype", dtype_value(d.config.in_dtype)); }
+void write_out_dtype(const Draft& d, json::Object& out) {
+  out.emplace_back("out_dtype", dtype_value(d.config.out_dtype));
+}
+void write_logits_dtype(const Draft& d, json::Object& out) {
+  out.emplace_back("router_logits_dtype", dtype_value(d.config.router_logits_dtype));
+}
+
+Check read_backend(const Members& members, Draft& draft) {
   const json::Value* v = members.get("moe_backend");
-  if (v == nullptr) return std::string("auto");
+  if (v == nullptr) return ok();
   const std::string* s = v->string();
   std::string word = s == nullptr ? std::string() : fields::lower_ascii(*s);
   std::replace(word.begin(), word.end(), '-', '_');
-  if (!fields::index_of(kBackends, word)) return fields::unexpected("/moe_backend", *v, fields::join(kBackends));
-  return word;
-}
-
-Check read_layer(const Members& members, Config& c) {
-  MOE_TRY(c.has_bias, members.boolean("has_bias", false));
-  MOE_TRY(c.in_dtype, dtype_member(members, "in_dtype", DType::bf16));
-  MOE_TRY(c.out_dtype, dtype_member(members, "out_dtype", c.in_dtype));
-  MOE_TRY(c.router_logits_dtype, dtype_member(members, "router_logits_dtype", c.in_dtype));
-  MOE_TRY(c.moe_backend, backend_member(members));
-  MOE_TRY(c.max_num_tokens, members.integer("max_num_tokens", {1, std::int64_t{1} << 24}, 256));
-  MOE_TRY(c.apply_router_weight_on_input, members.boolean("apply_router_weight_on_input", false));
-  MOE_TRY(c.disable_inplace, members.boolean("disable_inplace", true));
-  MOE_TRY(c.compute, members.word("compute", kComputeNames, Compute::automatic));
-  MOE_TRY(c.activation_quant, members.word("activation_quant", kActivationQuantNames, ActivationQuant::automatic));
-  MOE_TRY(c.marlin_input_dtype, members.word("marlin_input_dtype", kMarlinInputNames, MarlinInput::none));
-  MOE_TRY(c.emulation_layout, members.word("emulation_layout", kEmulationNames, EmulationLayout::on_the_fly));
+  if (!fields::index_of(kBackendNames, word))
+    return fields::unexpected("/moe_backend", *v, fields::join(kBackendNames));
+  draft.config.moe_backend = std::move(word);
   return ok();
 }
 
-// compute, activation_quant and marlin_input_dtype against the quantization (config.md 13, last row).
-Check check_arithmetic(const Members& members, const Config& c) {
-  const std::optional<QuantArgs>&w = c.quantization.weights, &a = c.quantization.input_activations;
-  const bool int_weights = w && w->type == NumType::integer;
-  const bool int8_activations = a && a->type == NumType::integer && a->num_bits == 8;
-  const auto refuse = [&](std::string_view key, const char* expected) {
-    return fields::fault(members.at(key), "found " + fields::brief(*members.get(key)) + ", which needs " + expected);
-  };
-  if (c.compute == Compute::a8 && !(int_weights && (!a || int8_activations))) {
-    return refuse("compute", "integer weights, and input_activations that are int8 or absent");
-  }
-  if (c.compute == Compute::a16 && a) return refuse("compute", "a checkpoint without input_activations");
-  if (c.activation_quant != ActivationQuant::automatic && !int8_activations && c.compute != Compute::a8) {
-    return refuse("activation_quant", "int8 input_activations or compute a8");
-  }
-  if (c.marlin_input_dtype == MarlinInput::none) return ok();
-  if (!int_weights || a) return refuse("marlin_input_dtype", "integer weights without input_activations");
-  if (w->actorder == ActOrder::group) return refuse("marlin_input_dtype", "weights without activation order");
-  if (c.marlin_input_dtype == MarlinInput::fp8 && w->num_bits != 4)
-    return refuse("marlin_input_dtype", "4-bit weights");
-  return ok();
-}
+void write_backend(const Draft& d, json::Object& out) { out.emplace_back("moe_backend", d.config.moe_backend); }
 
-Check read_platform(const Members& members, Config& c) {
-  const json::Value* given = members.get("platform");
-  if (given == nullptr) return ok();
-  MOE_TRY(PlatformMember p, parse_platform(*given, "/platform", PlatformUse::config));
-  c.platform_type = p.type;
-  c.platform_arch = p.arch;
-  c.platform_features = p.features;
-  c.platform_facts = std::move(p.facts);
-  return ok();
-}
-
-Check read_policies(const Members& members, Config& c) {
+Check read_vllm_env(const Members& members, Draft& draft) {
   const json::Value* given = members.get("vllm_env");
-  MOE_TRY(const Members env, Members::open(given, "/vllm_env", kVllmEnv));
-  if (given != nullptr) {
-    for (const auto& [key, value] : *given->object()) {
-      MOE_TRY(std::optional<std::string> text, env.text(key, 64));
-      c.vllm_env.emplace_back(key, std::move(*text));
-    }
+  MOE_TRY(const Members env, Members::open(given, "/vllm_env", kVllmEnvNames));
+  if (given == nullptr) return ok();
+  for (const auto& [key, value] : *given->object()) {
+    MOE_TRY(std::optional<std::string> text, env.text(key, 64));
+    draft.config.vllm_env.emplace_back(key, std::move(*text));
   }
-  MOE_TRY(c.selection_policy, members.word("selection_policy", kPolicyNames, Policy::libmoe));
-  MOE_TRY(c.bit_compat, members.word("bit_compat", kPolicyNames, Policy::libmoe));
   return ok();
 }
+void write_vllm_env(const Draft& d, json::Object& out) {
+  json::Object env;
+  for (const auto& [key, value] : d.config.vllm_env) env.emplace_back(key, json::Value(value));
+  out.emplace_back("vllm_env", std::move(env));
+}
+
+// clang-format off
+constexpr fields::Field<Owner> kLayer[] = {
+#define MOE_FIELD_PLACE(draft) draft.config
+#define MOE_FIELDS_LAYER
+#include "config/field_rows.inc"
+};
+// clang-format on
 
 }  // namespace
 
 Result<Config> config_from_document(json::Value document) {
-  MOE_TRY(const Members members, Members::open(&document, "", kMembers));
+  MOE_TRY(const Members members, fields::open_fields(&document, "", kLayer));
   Draft draft;
+  draft.platform = members.get("platform");
+  MOE_CHECK(fields::read_fields(members, kLayer, draft));
   Config& c = draft.config;
-  MOE_CHECK(read_names(members, c));
-  MOE_CHECK(read_sizes(members, draft));
-  MOE_CHECK(read_activation(members, c));
-  MOE_CHECK(read_layer(members, c));
-  MOE_CHECK(read_parallel(document, draft));
-  MOE_CHECK(read_routing(document, draft));
-  MOE_CHECK(read_quantization(document, draft));
-  MOE_CHECK(check_arithmetic(members, c));
-  MOE_CHECK(read_platform(members, c));
-  MOE_CHECK(read_policies(members, c));
-  c.resolved = resolved_document(c, document);
+  c.resolved = fields::write_fields(kLayer, draft);
   c.canonical = json::write(c.resolved, json::Order::sorted);
   rename_aliases(document);
   c.input = std::move(document);

@@ -4,26 +4,43 @@
 #include <array>
 
 #include "config/config.h"
-#include "config/fields.h"
+#include "config/field_rows.h"
+#include "config/sections.h"
 
 namespace moe {
 namespace {
 
 using fields::Members;
 
-// clang-format off
-constexpr std::array<std::string_view, 10> kMembers = {
-    "type", "arch", "features", "num_threads", "numa_node", "capability", "gfx", "cuda_version", "libs", "multiprocessor_count"};
-// A document of its own may also hold what platform_to_json reports of a detected machine.
-constexpr std::array<std::string_view, 22> kReportedToo = {
-    "type", "arch", "features", "num_threads", "numa_node", "capability", "gfx", "cuda_version", "libs", "multiprocessor_count",
-    "vendor", "model", "cores", "threads", "allowed_cpus", "quota_cpus", "numa", "cache", "memory_bytes", "page_sizes", "os",
-    "native"};
-// clang-format on
+// The member while it is read, and where it is written: what was given, for the lists that are echoed.
+struct PlatformDraft {
+  PlatformMember member;
+  PlatformUse use = PlatformUse::config;
+  const json::Value* given = nullptr;
 
-Result<std::optional<FeatureSet>> read_features(const Members& members) {
+  bool whole() const { return use != PlatformUse::query; }
+};
+using Owner = PlatformDraft;
+
+Check read_type(const Members& members, PlatformDraft& o) {
+  MOE_TRY(o.member.type, members.word("type", kDeviceNames, DeviceType::automatic));
+  if (o.whole() || members.has("type")) return ok();
+  return fields::missing(members.at("type"), fields::join(kDeviceNames));
+}
+void write_type(const PlatformDraft& o, json::Object& out) {
+  out.emplace_back("type", word_value(kDeviceNames, o.member.type));
+}
+
+Check read_arch(const Members& members, PlatformDraft& o) {
+  return fields::put(members.word("arch", kArchNames, Arch::automatic), o.member.arch);
+}
+void write_arch(const PlatformDraft& o, json::Object& out) {
+  out.emplace_back("arch", word_value(kArchNames, o.member.arch));
+}
+
+Check read_features(const Members& members, PlatformDraft& o) {
   const json::Value* v = members.get("features");
-  if (v == nullptr) return std::optional<FeatureSet>();
+  if (v == nullptr) return ok();
   const std::string pointer = members.at("features");
   if (v->array() == nullptr) return fields::unexpected(pointer, *v, "an array of CPU features");
   FeatureSet set;
@@ -36,37 +53,54 @@ Result<std::optional<FeatureSet>> read_features(const Members& members) {
       return fields::fault(at, "found " + fields::brief(element) + " twice, expected each feature once");
     set.set(static_cast<std::size_t>(*f));
   }
-  return std::optional(set);
+  o.member.features = set;
+  return ok();
+}
+void write_features(const PlatformDraft& o, json::Object& out) {
+  const json::Value* given = o.given == nullptr ? nullptr : o.given->find("features");
+  out.emplace_back("features", given == nullptr ? json::Value() : *given);
 }
 
-Result<std::optional<std::array<int, 2>>> read_capability(const Members& members) {
+Check read_capability(const Members& members, PlatformDraft& o) {
   const json::Value* v = members.get("capability");
-  if (v == nullptr) return std::optional<std::array<int, 2>>();
+  if (v == nullptr) {
+    if (!o.whole() || o.member.type != DeviceType::cuda) return ok();
+    return fields::missing(members.at("capability"), "[major, minor] with type cuda");
+  }
   const std::string pointer = members.at("capability");
   if (v->array() == nullptr || v->array()->size() != 2) return fields::unexpected(pointer, *v, "[major, minor]");
   std::array<int, 2> capability{};
   for (std::size_t i = 0; i < capability.size(); ++i) {
-    const json::Value& element = (*v->array())[i];
-    const std::optional<std::int64_t> n = fields::as_integer(element);
-    if (!n || *n < 0 || *n > 255)
-      return fields::unexpected(pointer + "/" + std::to_string(i), element, "an integer in [0, 255]");
-    capability[i] = static_cast<int>(*n);
+    const std::string at = pointer + "/" + std::to_string(i);
+    MOE_TRY(const std::int64_t n, fields::integer_value((*v->array())[i], at, {0, 255}));
+    capability[i] = static_cast<int>(n);
   }
-  return std::optional(capability);
+  o.member.facts.capability = capability;
+  return ok();
+}
+void write_capability(const PlatformDraft& o, json::Object& out) {
+  if (const auto& c = o.member.facts.capability) out.emplace_back("capability", json::Array{(*c)[0], (*c)[1]});
 }
 
 // "gfx" and three to five lower-case hexadecimal digits.
-Result<std::optional<std::string>> read_gfx(const Members& members) {
+Check read_gfx(const Members& members, PlatformDraft& o) {
   const json::Value* v = members.get("gfx");
-  if (v == nullptr) return std::optional<std::string>();
+  if (v == nullptr) {
+    if (!o.whole() || o.member.type != DeviceType::rocm) return ok();
+    return fields::missing(members.at("gfx"), "an architecture name such as \"gfx942\" with type rocm");
+  }
   const std::string* s = v->string();
   const bool good = s != nullptr && s->size() >= 6 && s->size() <= 8 && s->starts_with("gfx") &&
                     s->find_first_not_of("0123456789abcdef", 3) == std::string::npos;
   if (!good) return fields::unexpected(members.at("gfx"), *v, "an architecture name such as \"gfx942\"");
-  return std::optional(*s);
+  o.member.facts.gfx = *s;
+  return ok();
+}
+void write_gfx(const PlatformDraft& o, json::Object& out) {
+  if (o.member.facts.gfx) out.emplace_back("gfx", *o.member.facts.gfx);
 }
 
-Check read_libs(const Members& members, Platform& facts) {
+Check read_libs(const Members& members, PlatformDraft& o) {
   const json::Value* v = members.get("libs");
   if (v == nullptr) return ok();
   if (v->object() == nullptr) return fields::unexpected(members.at("libs"), *v, "an object of booleans");
@@ -74,10 +108,22 @@ Check read_libs(const Members& members, Platform& facts) {
     if (present.boolean() == nullptr) {
       return fields::unexpected(members.at("libs") + "/" + json::escape_pointer(name), present, "true or false");
     }
-    facts.libs.emplace_back(name, *present.boolean());
+    o.member.facts.libs.emplace_back(name, *present.boolean());
   }
   return ok();
 }
+void write_libs(const PlatformDraft& o, json::Object& out) {
+  const json::Value* given = o.given == nullptr ? nullptr : o.given->find("libs");
+  if (given != nullptr) out.emplace_back("libs", *given);
+}
+
+// clang-format off
+constexpr fields::Field<Owner> kFields[] = {
+#define MOE_FIELD_PLACE(owner) owner.member.facts
+#define MOE_FIELDS_PLATFORM
+#include "config/field_rows.inc"
+};
+// clang-format on
 
 bool is_count(const json::Value& v) { return fields::as_integer(v).value_or(-1) >= 0; }
 bool is_text(const json::Value& v) { return v.string() != nullptr; }
@@ -177,36 +223,24 @@ Result<Platform> completed(const PlatformMember& m) {
 }  // namespace
 
 Result<PlatformMember> parse_platform(const json::Value& object, std::string_view base, PlatformUse use) {
-  const fields::Words known = use == PlatformUse::standalone ? fields::Words(kReportedToo) : fields::Words(kMembers);
+  std::vector<std::string_view> known = fields::names_of(kFields);
+  if (use == PlatformUse::standalone)
+    for (const Reported& r : kReported) known.push_back(r.name);
   MOE_TRY(const Members members, Members::open(&object, std::string(base), known));
-  PlatformMember m;
-  Platform& f = m.facts;
-  MOE_TRY(m.type, members.word("type", kDeviceNames, DeviceType::automatic));
-  if (use == PlatformUse::query && !members.has("type"))
-    return fields::missing(members.at("type"), fields::join(kDeviceNames));
-  MOE_TRY(m.arch, members.word("arch", kArchNames, Arch::automatic));
-  MOE_TRY(f.num_threads, members.integer("num_threads", {0, 4096}, 0));
-  MOE_TRY(f.numa_node, members.integer("numa_node", {-1, 1023}, -1));
-  MOE_TRY(m.features, read_features(members));
-  MOE_TRY(f.capability, read_capability(members));
-  const bool whole = use != PlatformUse::query;
-  if (whole && m.type == DeviceType::cuda && !f.capability) {
-    return fields::missing(members.at("capability"), "[major, minor] with type cuda");
-  }
-  MOE_TRY(f.gfx, read_gfx(members));
-  if (whole && m.type == DeviceType::rocm && !f.gfx) {
-    return fields::missing(members.at("gfx"), "an architecture name such as \"gfx942\" with type rocm");
-  }
-  MOE_TRY(f.cuda_version, members.integer("cuda_version", {0, 1000000}));
-  MOE_TRY(f.multiprocessor_count, members.integer("multiprocessor_count", {1, 4096}));
-  MOE_CHECK(read_libs(members, f));
+  PlatformDraft draft{.member = {}, .use = use};
+  PlatformMember& m = draft.member;
+  MOE_CHECK(fields::read_fields(members, kFields, draft));
   if (use == PlatformUse::standalone) {
-    MOE_TRY(f.report, read_report(members));
+    MOE_TRY(m.facts.report, read_report(members));
   }
-  f.type = m.type;
-  f.arch = m.arch;
-  f.features = m.features.value_or(FeatureSet());
+  m.facts.type = m.type;
+  m.facts.arch = m.arch;
+  m.facts.features = m.features.value_or(FeatureSet());
   return m;
+}
+
+static json::Value platform_value(const PlatformMember& member, const json::Value* given) {
+  return fields::write_fields(kFields, PlatformDraft{.member = member, .given = given});
 }
 
 Result<Platform> platform_from_text(std::string_view text) {
@@ -239,6 +273,30 @@ std::string platform_to_json(const Platform& p) {
   return text;
 }
 
+static PlatformMember platform_member(const Config& config) {
+  PlatformMember m;
+  m.type = config.platform_type;
+  m.arch = config.platform_arch;
+  m.features = config.platform_features;
+  m.facts = config.platform_facts;
+  return m;
+}
+
+Check read_platform(const Members& members, Draft& draft) {
+  const json::Value* given = members.get("platform");
+  if (given == nullptr) return ok();
+  MOE_TRY(PlatformMember p, parse_platform(*given, "/platform", PlatformUse::config));
+  Config& c = draft.config;
+  c.platform_type = p.type;
+  c.platform_arch = p.arch;
+  c.platform_features = p.features;
+  c.platform_facts = std::move(p.facts);
+  return ok();
+}
+void write_platform(const Draft& draft, json::Object& out) {
+  out.emplace_back("platform", platform_value(platform_member(draft.config), draft.platform));
+}
+
 Result<Platform> effective_platform(const Config& config) {
   if (config.platform_type == DeviceType::automatic && !config.platform_features) {
     MOE_TRY(Platform p, detect_platform());
@@ -246,12 +304,7 @@ Result<Platform> effective_platform(const Config& config) {
     p.numa_node = config.platform_facts.numa_node;
     return p;
   }
-  PlatformMember m;
-  m.type = config.platform_type;
-  m.arch = config.platform_arch;
-  m.features = config.platform_features;
-  m.facts = config.platform_facts;
-  return completed(m);
+  return completed(platform_member(config));
 }
 
 }  // namespace moe

@@ -2,7 +2,7 @@
 // rules between them (config.md 13). group_size, block_structure and actorder may be null.
 #include <array>
 
-#include "config/fields.h"
+#include "config/field_rows.h"
 #include "config/quantization.h"
 #include "config/sections.h"
 
@@ -11,8 +11,12 @@ namespace {
 
 using fields::Members;
 
-constexpr std::array<std::string_view, 8> kArgs = {"num_bits",        "type",      "strategy", "group_size",
-                                                   "block_structure", "symmetric", "dynamic",  "actorder"};
+// The arguments while they are read.
+struct Args {
+  QuantArgs args;
+  Operand operand = Operand::weights;
+};
+using Owner = Args;
 
 std::string word(Strategy s) { return std::string(kStrategyNames[static_cast<std::size_t>(s)]); }
 
@@ -22,46 +26,92 @@ const json::Value* not_null(const Members& members, std::string_view key) {
   return v == nullptr || v->is_null() ? nullptr : v;
 }
 
-Result<Dynamic> read_dynamic(const Members& members) {
-  const json::Value* v = members.get("dynamic");
-  if (v == nullptr) return Dynamic::no;
-  if (const bool* b = v->boolean()) return *b ? Dynamic::yes : Dynamic::no;
-  if (v->string() != nullptr && *v->string() == "local") return Dynamic::local;
-  return fields::unexpected(members.at("dynamic"), *v, "true, false or \"local\"");
+Check read_num_bits(const Members& members, Args& o) {
+  MOE_TRY(const std::int64_t bits, members.integer("num_bits", {1, 8}, 8));
+  o.args.num_bits = static_cast<int>(bits);
+  return ok();
+}
+void write_num_bits(const Args& o, json::Object& out) { out.emplace_back("num_bits", o.args.num_bits); }
+
+Check read_num_type(const Members& members, Args& o) {
+  MOE_TRY(o.args.type, members.word("type", kNumTypeNames, NumType::integer));
+  if (o.args.num_bits == 4 || o.args.num_bits == 8) return ok();
+  return fields::fault(members.at("num_bits"), "found " + std::to_string(o.args.num_bits) + ", expected 4 or 8");
+}
+void write_num_type(const Args& o, json::Object& out) {
+  out.emplace_back("type", word_value(kNumTypeNames, o.args.type));
 }
 
-Result<std::optional<std::array<std::int64_t, 2>>> read_blocks(const Members& members) {
+Check read_args_group_size(const Members& members, Args& o) {
+  return fields::put(read_group_size(members), o.args.group_size);
+}
+void write_group_size(const Args& o, json::Object& out) { out.emplace_back("group_size", or_null(o.args.group_size)); }
+
+Check read_strategy(const Members& members, Args& o) {
+  const std::optional<std::int64_t>& g = o.args.group_size;
+  const Strategy derived = !g ? Strategy::tensor : *g == -1 ? Strategy::channel : Strategy::group;
+  return fields::put(members.word("strategy", kStrategyNames, derived), o.args.strategy);
+}
+void write_strategy(const Args& o, json::Object& out) {
+  out.emplace_back("strategy", word_value(kStrategyNames, o.args.strategy));
+}
+
+Check read_dynamic(const Members& members, Args& o) {
+  const json::Value* v = members.get("dynamic");
+  if (v == nullptr) return ok();
+  if (const bool* b = v->boolean()) {
+    o.args.dynamic = *b ? Dynamic::yes : Dynamic::no;
+    return ok();
+  }
+  if (v->string() == nullptr || *v->string() != "local")
+    return fields::unexpected(members.at("dynamic"), *v, "true, false or \"local\"");
+  o.args.dynamic = Dynamic::local;
+  return ok();
+}
+void write_dynamic(const Args& o, json::Object& out) {
+  const Dynamic d = o.args.dynamic;
+  out.emplace_back("dynamic", d == Dynamic::local ? json::Value("local") : json::Value(d == Dynamic::yes));
+}
+
+Check read_blocks(const Members& members, Args& o) {
   const json::Value* v = not_null(members, "block_structure");
-  if (v == nullptr) return std::optional<std::array<std::int64_t, 2>>();
+  if (v == nullptr) return ok();
   const std::string pointer = members.at("block_structure");
   if (v->array() == nullptr || v->array()->size() != 2) return fields::unexpected(pointer, *v, "[rows, columns]");
   std::array<std::int64_t, 2> block{};
   for (std::size_t i = 0; i < block.size(); ++i) {
-    const json::Value& element = (*v->array())[i];
-    const std::optional<std::int64_t> n = fields::as_integer(element);
-    if (!n || *n < 1 || *n > 65536) {
-      return fields::unexpected(pointer + "/" + std::to_string(i), element, "an integer in [1, 65536]");
-    }
-    block[i] = *n;
+    MOE_TRY(block[i], fields::integer_value((*v->array())[i], pointer + "/" + std::to_string(i), {1, 65536}));
   }
-  return std::optional(block);
+  o.args.block_structure = block;
+  return ok();
+}
+void write_blocks(const Args& o, json::Object& out) {
+  json::Value block;
+  if (const auto& b = o.args.block_structure) block = json::Array{(*b)[0], (*b)[1]};
+  out.emplace_back("block_structure", std::move(block));
 }
 
-Result<ActOrder> read_actorder(const Members& members, Operand operand) {
+Check read_actorder(const Members& members, Args& o) {
   static constexpr std::array<std::string_view, 4> kWords = {"group", "weight", "dynamic", "static"};
   static constexpr std::array<ActOrder, 4> kOrders = {ActOrder::group, ActOrder::weight, ActOrder::group,
                                                       ActOrder::weight};
   const json::Value* v = not_null(members, "actorder");
-  if (v == nullptr || (v->boolean() != nullptr && !*v->boolean())) return ActOrder::none;
+  if (v == nullptr || (v->boolean() != nullptr && !*v->boolean())) return ok();
   ActOrder order = ActOrder::group;  // true
   if (v->boolean() == nullptr) {
     MOE_TRY(const std::optional<std::size_t> i, members.word("actorder", kWords));
     order = kOrders[*i];
   }
-  if (operand == Operand::activations) {
+  if (o.operand == Operand::activations) {
     return fields::unexpected(members.at("actorder"), *v, "none, activations have no order");
   }
-  return order;
+  o.args.actorder = order;
+  return ok();
+}
+void write_actorder(const Args& o, json::Object& out) {
+  json::Value order;
+  if (o.args.actorder != ActOrder::none) order = json::Value(o.args.actorder == ActOrder::group ? "group" : "weight");
+  out.emplace_back("actorder", std::move(order));
 }
 
 // The rules between the arguments (config.md 13).
@@ -115,23 +165,25 @@ Result<std::optional<std::int64_t>> read_group_size(const Members& members) {
   return g;
 }
 
+// clang-format off
+constexpr fields::Field<Owner> kFields[] = {
+#define MOE_FIELD_PLACE(owner) owner.args
+#define MOE_FIELDS_QUANT_ARGS
+#include "config/field_rows.inc"
+};
+// clang-format on
+
 Result<QuantArgs> read_quant_args(const json::Value& object, std::string pointer, Operand operand) {
-  MOE_TRY(const Members members, Members::open(&object, std::move(pointer), kArgs));
-  QuantArgs a;
-  MOE_TRY(const std::int64_t bits, members.integer("num_bits", {1, 8}, 8));
-  MOE_TRY(a.type, members.word("type", kNumTypeNames, NumType::integer));
-  if (bits != 4 && bits != 8)
-    return fields::fault(members.at("num_bits"), "found " + std::to_string(bits) + ", expected 4 or 8");
-  a.num_bits = static_cast<int>(bits);
-  MOE_TRY(a.group_size, read_group_size(members));
-  const Strategy derived = !a.group_size ? Strategy::tensor : *a.group_size == -1 ? Strategy::channel : Strategy::group;
-  MOE_TRY(a.strategy, members.word("strategy", kStrategyNames, derived));
-  MOE_TRY(a.symmetric, members.boolean("symmetric", true));
-  MOE_TRY(a.dynamic, read_dynamic(members));
-  MOE_TRY(a.block_structure, read_blocks(members));
-  MOE_TRY(a.actorder, read_actorder(members, operand));
-  MOE_CHECK(check_args(members, a, operand));
-  return a;
+  MOE_TRY(const Members members, fields::open_fields(&object, std::move(pointer), kFields));
+  Args read{.args = {}, .operand = operand};
+  MOE_CHECK(fields::read_fields(members, kFields, read));
+  MOE_CHECK(check_args(members, read.args, operand));
+  return read.args;
+}
+
+json::Value quant_args_value(const std::optional<QuantArgs>& args) {
+  if (!args) return {};
+  return fields::write_fields(kFields, Args{.args = *args});
 }
 
 }  // namespace moe

@@ -58,6 +58,11 @@ constexpr std::array<Preset, 16> kPresets = {{
     {"MXFP8A16",    kMxfp8,                             std::nullopt,                                                  Format::mxfp8_quantized},
 }};
 // clang-format on
+static_assert([] {  // the schema names them too
+  for (std::size_t i = 0; i < kPresets.size(); ++i)
+    if (kPresets[i].name != kSchemeNames.at(i)) return false;
+  return kPresets.size() == kSchemeNames.size();
+}());
 
 }  // namespace
 

@@ -6,7 +6,7 @@
 
 #include <array>
 
-#include "config/fields.h"
+#include "config/field_rows.h"
 #include "config/sections.h"
 
 namespace moe {
@@ -38,11 +38,6 @@ constexpr std::optional<Container> container(Format f) {
   }
   return std::nullopt;
 }
-
-constexpr std::array<std::string_view, 7> kMembers = {
-    "scheme", "weights", "input_activations", "format", "group_size", "zero_point_convention", "is_transposed"};
-constexpr std::array<std::string_view, 8> kMethods = {
-    "compressed-tensors", "gptq", "awq", "fp8", "mxfp4", "modelopt", "modelopt_fp4", "quark"};
 // clang-format on
 
 constexpr std::string_view kBase = "/quantization";
@@ -52,9 +47,7 @@ Result<Quantization> read_scheme(const Members& members) {
   const json::Value& v = *members.get("scheme");
   const Preset* preset = v.string() == nullptr ? nullptr : find_preset(*v.string());
   if (preset == nullptr) {
-    std::vector<std::string_view> names;
-    for (const Preset& p : presets()) names.push_back(p.name);
-    return fields::unexpected(members.at("scheme"), v, fields::join(names));
+    return fields::unexpected(members.at("scheme"), v, fields::join(kSchemeNames));
   }
   for (const std::string_view other : {"weights", "input_activations"}) {
     if (members.has(other))
@@ -93,12 +86,17 @@ Result<Quantization> read_arguments(const Members& members) {
   return q;
 }
 
+Check read_format(const Members& members, Quantization& q) {
+  return fields::put(members.word("format", kFormatNames, q.format), q.format);
+}
+
+// zero_point_convention and is_transposed, which follow from the format together.
 Check read_storage(const Members& members, Quantization& q) {
-  static constexpr std::array<std::string_view, 3> kZeroPoints = {"auto", "as_stored", "plus_one"};
-  MOE_TRY(const std::size_t zero_points, members.word("zero_point_convention", kZeroPoints, std::size_t{0}));
+  MOE_TRY(const std::size_t zero_points, members.word("zero_point_convention", kGivenZeroPointsNames, std::size_t{0}));
   if (zero_points != 0 && !(q.weights && q.weights->type == NumType::integer)) {
-    return fields::fault(members.at("zero_point_convention"),
-                         "found " + std::string(kZeroPoints[zero_points]) + ", expected auto without integer weights");
+    return fields::fault(
+        members.at("zero_point_convention"),
+        "found " + std::string(kGivenZeroPointsNames[zero_points]) + ", expected auto without integer weights");
   }
   MOE_TRY(const std::optional<bool> transposed, members.boolean("is_transposed"));
   const bool packed = q.format == Format::gptq || q.format == Format::awq || q.format == Format::pack_quantized;
@@ -116,6 +114,33 @@ Check read_storage(const Members& members, Quantization& q) {
   fill_storage(q, given, transposed);
   return ok();
 }
+
+void write_weights(const Quantization& q, json::Object& out) {
+  out.emplace_back("weights", quant_args_value(q.weights));
+}
+void write_input_activations(const Quantization& q, json::Object& out) {
+  out.emplace_back("input_activations", quant_args_value(q.input_activations));
+}
+void write_format(const Quantization& q, json::Object& out) {
+  out.emplace_back("format", word_value(kFormatNames, q.format));
+}
+void write_zero_points(const Quantization& q, json::Object& out) {
+  static constexpr std::array<std::string_view, 2> kWords = {"as_stored", "plus_one"};
+  const std::optional<ZeroPoints>& z = q.zero_point_convention;
+  out.emplace_back("zero_point_convention", z ? word_value(kWords, *z) : json::Value());
+}
+void write_transposed(const Quantization& q, json::Object& out) {
+  out.emplace_back("is_transposed", or_null(q.is_transposed));
+}
+
+using Owner = Quantization;
+// clang-format off
+constexpr fields::Field<Owner> kFields[] = {
+#define MOE_FIELD_PLACE(quantization) quantization
+#define MOE_FIELDS_QUANTIZATION
+#include "config/field_rows.inc"
+};
+// clang-format on
 
 Check check_format(const Members& members, const Quantization& q) {
   const std::string found = "found " + std::string(kFormatNames[static_cast<std::size_t>(q.format)]);
@@ -143,11 +168,10 @@ Check check_format(const Members& members, const Quantization& q) {
 
 Result<Quantization> read_strict(const json::Value* object, const Config& config) {
   if (object == nullptr) return Quantization();
-  MOE_TRY(const Members members, Members::open(object, std::string(kBase), kMembers));
+  MOE_TRY(const Members members, fields::open_fields(object, std::string(kBase), kFields));
   const bool scheme = members.has("scheme");
   MOE_TRY(Quantization q, scheme ? read_scheme(members) : read_arguments(members));
-  MOE_TRY(q.format, members.word("format", kFormatNames, q.format));
-  MOE_CHECK(read_storage(members, q));
+  MOE_CHECK(fields::read_fields(members, kFields, q));
   MOE_CHECK(check_format(members, q));
   const std::string blocks_at = std::string(kBase) + (scheme ? "/scheme" : "/weights/block_structure");
   const std::string groups_at = std::string(kBase) + (members.has("group_size") ? "/group_size"
@@ -162,9 +186,9 @@ Result<Quantization> read_hf(const json::Value& object, const Config& config) {
   if (object.object() == nullptr) return fields::unexpected(base, object, "an object");
   const std::string method_at = base + "/quant_method";
   const json::Value* method = object.find("quant_method");
-  if (method == nullptr) return fields::missing(method_at, fields::join(kMethods));
-  if (method->string() == nullptr || !fields::index_of(kMethods, *method->string())) {
-    return fields::unexpected(method_at, *method, fields::join(kMethods));
+  if (method == nullptr) return fields::missing(method_at, fields::join(kHfMethodNames));
+  if (method->string() == nullptr || !fields::index_of(kHfMethodNames, *method->string())) {
+    return fields::unexpected(method_at, *method, fields::join(kHfMethodNames));
   }
   MOE_TRY(std::optional<HfQuantization> resolved,
           resolve_hf_quantization(object, config.name, config.projection_names));
@@ -175,15 +199,47 @@ Result<Quantization> read_hf(const json::Value& object, const Config& config) {
   return q;
 }
 
+// compute, activation_quant and marlin_input_dtype against the quantization (config.md 13, last row).
+Check check_arithmetic(const Members& members, const Config& c) {
+  const std::optional<QuantArgs>&w = c.quantization.weights, &a = c.quantization.input_activations;
+  const bool int_weights = w && w->type == NumType::integer;
+  const bool int8_activations = a && a->type == NumType::integer && a->num_bits == 8;
+  const auto refuse = [&](std::string_view key, const char* expected) {
+    return fields::fault(members.at(key), "found " + fields::brief(*members.get(key)) + ", which needs " + expected);
+  };
+  if (c.compute == Compute::a8 && !(int_weights && (!a || int8_activations))) {
+    return refuse("compute", "integer weights, and input_activations that are int8 or absent");
+  }
+  if (c.compute == Compute::a16 && a) return refuse("compute", "a checkpoint without input_activations");
+  if (c.activation_quant != ActivationQuant::automatic && !int8_activations && c.compute != Compute::a8) {
+    return refuse("activation_quant", "int8 input_activations or compute a8");
+  }
+  if (c.marlin_input_dtype == MarlinInput::none) return ok();
+  if (!int_weights || a) return refuse("marlin_input_dtype", "integer weights without input_activations");
+  if (w->actorder == ActOrder::group) return refuse("marlin_input_dtype", "weights without activation order");
+  if (c.marlin_input_dtype == MarlinInput::fp8 && w->num_bits != 4)
+    return refuse("marlin_input_dtype", "4-bit weights");
+  return ok();
+}
+
 }  // namespace
 
-Check read_quantization(const json::Value& document, Draft& draft) {
-  const json::Value *strict = document.find("quantization"), *hf = document.find("hf_quantization_config");
+Check read_quantization(const Members& members, Draft& draft) {
+  const json::Value *strict = members.get("quantization"), *hf = members.get("hf_quantization_config");
   if (strict != nullptr && hf != nullptr) {
     return fields::fault("/hf_quantization_config", "given beside /quantization, expected one of the two");
   }
   MOE_TRY(draft.config.quantization, hf != nullptr ? read_hf(*hf, draft.config) : read_strict(strict, draft.config));
-  return ok();
+  return check_arithmetic(members, draft.config);
+}
+void write_quantization(const Draft& draft, json::Object& out) {
+  out.emplace_back("quantization", quantization_value(draft.config.quantization));
+}
+
+json::Value quantization_value(const Quantization& q) {
+  json::Value v = fields::write_fields(kFields, q);
+  if (q.hf) v.set("hf", *q.hf);
+  return v;
 }
 
 }  // namespace moe

@@ -32,6 +32,9 @@ Format infer_format(const std::optional<QuantArgs>& weights, const std::optional
 // Fills zero_point_convention and is_transposed from weights and format; given values win.
 void fill_storage(Quantization& q, std::optional<ZeroPoints> zero_points, std::optional<bool> transposed);
 
+// As the canonical document writes it, nulls included.
+json::Value quantization_value(const Quantization& q);
+
 // Groups and blocks must divide hidden_dim and intermediate_size_per_partition. The pointers are the
 // members to blame for a group and for a block.
 Check check_sizes(const Quantization& q, const Config& config, const std::string& group_pointer,

@@ -1,10 +1,9 @@
 // The member "routing": how scores choose experts, checked (config.md 12, 13) and named (config.md 6).
 // The name serves backend selection only; routing itself computes from the resolved fields.
-#include <array>
 #include <cmath>
 #include <limits>
 
-#include "config/fields.h"
+#include "config/field_rows.h"
 #include "config/sections.h"
 
 namespace moe {
@@ -12,27 +11,12 @@ namespace {
 
 using fields::Members;
 
-// clang-format off
-constexpr std::array<std::string_view, 17> kMembers = {
-    "method", "scoring_func", "renormalize", "use_grouped_topk", "num_expert_group", "topk_group",
-    "routed_scaling_factor", "apply_routed_scale_to_output", "e_score_correction_bias", "jitter_eps",
-    "simulation_strategy", "seed", "num_fused_shared_experts", "num_zero_experts", "hash_routing",
-    "topk_weights_hold_factor", "skip_id"};
-// clang-format on
-enum class Method : std::uint8_t { automatic, topk, custom, simulated, sparsemixer };
-constexpr std::array<std::string_view, 5> kMethods = {"auto", "topk", "custom", "simulated", "sparsemixer"};
-constexpr std::array<std::string_view, 2> kStrategies = {"uniform_random", "normal_routing"};
-
 std::string found(std::int64_t i) { return "found " + std::to_string(i); }
 
-// What the rules speak of besides RoutingConfig.
-struct Given {
-  Method method = Method::automatic;
-  bool grouped = false;
-};
-
 // true, false, or the values themselves: one per expert and per zero expert.
-Check read_bias(const Members& members, std::int64_t count, RoutingConfig& r) {
+Check read_correction_bias(const Members& members, Draft& draft) {
+  RoutingConfig& r = draft.config.routing;
+  const std::int64_t count = draft.config.router_columns();
   const json::Value* v = members.get("e_score_correction_bias");
   if (v == nullptr) return ok();
   const std::string pointer = members.at("e_score_correction_bias");
@@ -57,42 +41,66 @@ Check read_bias(const Members& members, std::int64_t count, RoutingConfig& r) {
   return ok();
 }
 
-Result<Given> read_members(const Members& members, std::int64_t num_experts, RoutingConfig& r) {
-  Given given;
-  MOE_TRY(given.method, members.word("method", kMethods, Method::automatic));
-  MOE_TRY(r.scoring, members.word("scoring_func", kScoringNames, Scoring::softmax));
-  MOE_TRY(r.renormalize, members.boolean("renormalize", true));
-  MOE_TRY(r.num_expert_group, members.integer("num_expert_group", {1, 65536}));
-  MOE_TRY(r.topk_group, members.integer("topk_group", {1, 65536}));
-  MOE_TRY(given.grouped, members.boolean("use_grouped_topk", r.num_expert_group.has_value()));
-  MOE_TRY(r.routed_scaling_factor, members.number("routed_scaling_factor", {0, 1e6, true}, 1.0));
-  MOE_TRY(r.apply_routed_scale_to_output, members.boolean("apply_routed_scale_to_output", false));
-  MOE_TRY(r.num_zero_experts, members.integer("num_zero_experts", {0, 65536}, 0));
-  MOE_CHECK(read_bias(members, num_experts + r.num_zero_experts, r));
-  MOE_TRY(r.jitter_eps, members.number("jitter_eps", {0, 1}));
-  MOE_TRY(const std::optional<std::size_t> strategy, members.word("simulation_strategy", kStrategies));
-  if (strategy) r.simulation_strategy = kStrategies[*strategy];
-  MOE_TRY(r.seed, members.integer("seed", {0, std::numeric_limits<std::int64_t>::max()}));
-  if (!r.seed && given.method == Method::simulated) r.seed = 0;
-  MOE_TRY(r.num_fused_shared_experts, members.integer("num_fused_shared_experts", {0, 64}, 0));
-  MOE_TRY(r.hash_routing, members.boolean("hash_routing", false));
-  if (members.has("topk_weights_hold_factor")) {
-    MOE_TRY(r.topk_weights_hold_factor, members.boolean("topk_weights_hold_factor", false));
-  }
-  MOE_TRY(r.skip_id, members.integer("skip_id", {0, std::numeric_limits<std::int32_t>::max()}));
-  return given;
+void write_correction_bias(const Draft& d, json::Object& out) {
+  out.emplace_back("has_bias", d.config.routing.has_bias);
 }
 
-Check check_groups(const Members& members, const Given& given, const Config& c) {
+Check read_method(const Members& members, Draft& d) {
+  return fields::put(members.word("method", kRoutingChoiceNames, RoutingChoice::automatic), d.routing_choice);
+}
+void write_method(const Draft& d, json::Object& out) {
+  out.emplace_back("method", routing_method_name(d.config.routing.method));
+  out.emplace_back("method_id", static_cast<std::int64_t>(d.config.routing.method));
+}
+
+Check read_scoring(const Members& members, Draft& d) {
+  return fields::put(members.word("scoring_func", kScoringNames, Scoring::softmax), d.config.routing.scoring);
+}
+void write_scoring(const Draft& d, json::Object& out) {
+  out.emplace_back("scoring_func", word_value(kScoringNames, d.config.routing.scoring));
+}
+
+Check read_grouped(const Members& members, Draft& d) {
+  return fields::put(members.boolean("use_grouped_topk", d.config.routing.num_expert_group.has_value()), d.grouped);
+}
+
+Check read_simulation(const Members& members, Draft& d) {
+  MOE_TRY(const std::optional<std::size_t> i, members.word("simulation_strategy", kSimulationNames));
+  if (i) d.config.routing.simulation_strategy = kSimulationNames[*i];
+  return ok();
+}
+void write_simulation(const Draft& d, json::Object& out) {
+  out.emplace_back("simulation_strategy", or_null(d.config.routing.simulation_strategy));
+}
+
+Check read_seed(const Members& members, Draft& d) {
+  std::optional<std::int64_t>& seed = d.config.routing.seed;
+  MOE_TRY(seed, members.integer("seed", {0, std::numeric_limits<std::int64_t>::max()}));
+  if (!seed && d.routing_choice == RoutingChoice::simulated) seed = 0;
+  return ok();
+}
+void write_seed(const Draft& d, json::Object& out) { out.emplace_back("seed", or_null(d.config.routing.seed)); }
+
+using Owner = Draft;
+// clang-format off
+constexpr fields::Field<Owner> kFields[] = {
+#define MOE_FIELD_PLACE(draft) draft.config.routing
+#define MOE_FIELDS_ROUTING
+#include "config/field_rows.inc"
+};
+// clang-format on
+
+Check check_groups(const Members& members, const Draft& draft) {
+  const Config& c = draft.config;
   const RoutingConfig& r = c.routing;
   const std::string groups_at = members.at("num_expert_group"), kept_at = members.at("topk_group");
-  if (given.grouped && !r.num_expert_group)
+  if (draft.grouped && !r.num_expert_group)
     return fields::missing(groups_at, "a number of groups with use_grouped_topk");
-  if (given.grouped && !r.topk_group) return fields::missing(kept_at, "a number of groups with use_grouped_topk");
-  if (!given.grouped && r.topk_group) {
+  if (draft.grouped && !r.topk_group) return fields::missing(kept_at, "a number of groups with use_grouped_topk");
+  if (!draft.grouped && r.topk_group) {
     return fields::fault(kept_at, found(*r.topk_group) + ", but use_grouped_topk is not set");
   }
-  if (!given.grouped) return ok();
+  if (!draft.grouped) return ok();
   const std::int64_t groups = *r.num_expert_group, kept = *r.topk_group, experts = c.num_experts;
   if (experts % groups != 0) {
     return fields::fault(groups_at, found(groups) + ", expected a divisor of num_experts = " + std::to_string(experts));
@@ -111,28 +119,28 @@ Check check_groups(const Members& members, const Given& given, const Config& c) 
   return ok();
 }
 
-Check check_methods(const Members& members, const Given& given, const Draft& draft) {
+Check check_methods(const Members& members, const Draft& draft) {
   const Config& c = draft.config;
   const RoutingConfig& r = c.routing;
-  if (given.method == Method::sparsemixer && c.top_k != 2) {
+  if (draft.routing_choice == RoutingChoice::sparsemixer && c.top_k != 2) {
     return fields::fault(fields::child("", draft.top_k_name),
                          found(c.top_k) + ", expected 2 with routing method sparsemixer");
   }
-  if (r.jitter_eps && given.method != Method::sparsemixer) {
+  if (r.jitter_eps && draft.routing_choice != RoutingChoice::sparsemixer) {
     return fields::fault(members.at("jitter_eps"), "found " + fields::brief(*members.get("jitter_eps")) +
                                                        ", expected none without method sparsemixer");
   }
   // It looks at the logits alone, and at all of them.
-  if (given.method == Method::sparsemixer && given.grouped) {
+  if (draft.routing_choice == RoutingChoice::sparsemixer && draft.grouped) {
     return fields::fault(members.at("num_expert_group"),
                          found(*r.num_expert_group) + ", expected none with method sparsemixer");
   }
-  if (given.method == Method::sparsemixer && r.has_bias) {
+  if (draft.routing_choice == RoutingChoice::sparsemixer && r.has_bias) {
     return fields::fault(members.at("e_score_correction_bias"), "found one, expected none with method sparsemixer");
   }
-  const bool simulated = given.method == Method::simulated;
+  const bool simulated = draft.routing_choice == RoutingChoice::simulated;
   const std::string strategy_at = members.at("simulation_strategy");
-  if (simulated && !r.simulation_strategy) return fields::missing(strategy_at, fields::join(kStrategies));
+  if (simulated && !r.simulation_strategy) return fields::missing(strategy_at, fields::join(kSimulationNames));
   if (!simulated && r.simulation_strategy) {
     return fields::fault(strategy_at, "found " + *r.simulation_strategy + ", expected none without method simulated");
   }
@@ -144,7 +152,7 @@ Check check_methods(const Members& members, const Given& given, const Draft& dra
     return fields::fault(members.at("num_fused_shared_experts"),
                          found(r.num_fused_shared_experts) + ", expected 0 with zero experts or expert parallelism");
   }
-  if (r.hash_routing && (given.method != Method::automatic || given.grouped || r.num_zero_experts > 0)) {
+  if (r.hash_routing && (draft.routing_choice != RoutingChoice::automatic || draft.grouped || r.num_zero_experts > 0)) {
     return fields::fault(members.at("hash_routing"),
                          "found true, expected no method, no groups and no zero experts with it");
   }
@@ -160,18 +168,18 @@ Check check_methods(const Members& members, const Given& given, const Draft& dra
   return ok();
 }
 
-RoutingMethod resolved_method(Method method, const Config& c) {
+RoutingMethod resolved_method(RoutingChoice choice, const Config& c) {
   const RoutingConfig& r = c.routing;
-  switch (method) {
-    case Method::topk:
+  switch (choice) {
+    case RoutingChoice::topk:
       return RoutingMethod::topk;
-    case Method::custom:
+    case RoutingChoice::custom:
       return RoutingMethod::custom;
-    case Method::simulated:
+    case RoutingChoice::simulated:
       return RoutingMethod::simulated;
-    case Method::sparsemixer:
+    case RoutingChoice::sparsemixer:
       return RoutingMethod::sparse_mixer;
-    case Method::automatic:
+    case RoutingChoice::automatic:
       break;
   }
   return named_routing_method(r.scoring, c.top_k, r.renormalize, r.num_expert_group.value_or(0), r.has_bias);
@@ -196,17 +204,19 @@ RoutingMethod named_routing_method(Scoring scoring, std::int64_t top_k, bool ren
   return m == RoutingMethod::unspecified && plain_sigmoid ? RoutingMethod::sigmoid : m;
 }
 
-Check read_routing(const json::Value& document, Draft& draft) {
-  Config& c = draft.config;
-  RoutingConfig& r = c.routing;
-  MOE_TRY(const Members members, Members::open(document.find("routing"), "/routing", kMembers));
-  MOE_TRY(const Given given, read_members(members, c.num_experts, r));
-  MOE_CHECK(check_groups(members, given, c));
-  MOE_CHECK(check_methods(members, given, draft));
-  if (!given.grouped) r.num_expert_group = r.topk_group = std::nullopt;
-  if (given.method == Method::sparsemixer && !r.jitter_eps) r.jitter_eps = 0.01;
-  r.method = resolved_method(given.method, c);
+Check read_routing(const Members& layer, Draft& draft) {
+  RoutingConfig& r = draft.config.routing;
+  MOE_TRY(const Members members, fields::open_fields(layer.get("routing"), "/routing", kFields));
+  MOE_CHECK(fields::read_fields(members, kFields, draft));
+  MOE_CHECK(check_groups(members, draft));
+  MOE_CHECK(check_methods(members, draft));
+  if (!draft.grouped) r.num_expert_group = r.topk_group = std::nullopt;
+  if (draft.routing_choice == RoutingChoice::sparsemixer && !r.jitter_eps) r.jitter_eps = 0.01;
+  r.method = resolved_method(draft.routing_choice, draft.config);
   return ok();
+}
+void write_routing(const Draft& draft, json::Object& out) {
+  out.emplace_back("routing", fields::write_fields(kFields, draft));
 }
 
 }  // namespace moe

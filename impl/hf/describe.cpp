@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/text.h"
+#include "config/quantization.h"
 #include "hf/hf.h"
 #include "scheme/checkpoint.h"
 
@@ -50,7 +51,7 @@ Result<std::string> describe_quantization(const json::Value& query_value) {
   if (hf) {
     Quantization q = hf->quantization;
     q.hf.reset();
-    resolved = hf::quantization_value(q);
+    resolved = quantization_value(q);
     resolved.set("suffixes", json::Array(hf->suffixes.begin(), hf->suffixes.end()));
   }
   return json::write(json::Object{{"resolved", std::move(resolved)}});

@@ -4,10 +4,11 @@
 //
 // Every member remembers where it came from, so that a fault found by config_from_document is reported
 // in the file, or with the prefix "options:", in the options.
-#include <algorithm>
 #include <array>
 
+#include "config/quantization.h"
 #include "config/sections.h"
+#include "config/settings.h"
 #include "hf/hf.h"
 
 namespace moe::hf {
@@ -19,14 +20,6 @@ constexpr std::array<std::string_view, 8> kOptionNames = {
     "layer_index", "module", "quantization_config", "overrides", "tp_size", "tp_rank", "ep_size", "ep_rank"};
 constexpr std::size_t kMaxModule = 512;
 constexpr std::size_t kMaxHfBytes = std::size_t{16} << 20;
-
-// Names of one setting: an override of one takes the place of the others.
-constexpr std::array<std::array<std::string_view, 3>, 4> kSameSetting = {{
-    {"top_k", "experts_per_token", "num_experts_per_tok"},
-    {"hidden_dim", "hidden_size", ""},
-    {"intermediate_size", "moe_intermediate_size", "intermediate_size_per_partition"},
-    {"quantization", "hf_quantization_config", ""},
-}};
 
 bool is_below(std::string_view pointer, std::string_view ancestor) {
   return pointer.starts_with(ancestor) && (pointer.size() == ancestor.size() || pointer[ancestor.size()] == '/');
@@ -78,10 +71,9 @@ Check apply_overrides(const Members& options, Built& b) {
   const std::string pointer = options.at("overrides");
   if (overrides->object() == nullptr) return fields::unexpected(pointer, *overrides, "an object");
   for (const auto& [key, value] : *overrides->object()) {
-    for (const auto& names : kSameSetting) {
-      if (std::find(names.begin(), names.end(), key) == names.end()) continue;
-      for (const std::string_view name : names) erase_member(b.document, name);
-    }
+    // An override of one name takes the place of the others.
+    if (const Setting* setting = kSettings.find(key); setting != nullptr && setting->count > 1)
+      for (const std::string_view name : setting->names()) erase_member(b.document, name);
     note_origins(value, fields::child("", key), fields::child(pointer, key), b);
   }
   json::Value patch = *overrides;

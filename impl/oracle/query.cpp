@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/text.h"
+#include "config/config.h"
 #include "config/fields.h"
 #include "scheme/activation.h"
 #include "vllm/members.h"
@@ -26,23 +27,6 @@ constexpr std::array kOracleNames = {OracleName{OracleId::int_wna16, "int_wna16"
                                      OracleName{OracleId::mxfp4_deepseek_v4, "mxfp4_deepseek_v4"},
                                      OracleName{OracleId::unquantized, "unquantized"}};
 
-// vLLM's switches: the closed list of the schema's vllm_env.
-constexpr std::array<std::string_view, 16> kEnvNames = {"VLLM_BATCH_INVARIANT",
-                                                        "VLLM_FLASHINFER_MOE_BACKEND",
-                                                        "VLLM_HUMMING_MOE_GEMM_TYPE",
-                                                        "VLLM_MOE_USE_DEEP_GEMM",
-                                                        "VLLM_MXFP4_USE_MARLIN",
-                                                        "VLLM_ROCM_USE_AITER",
-                                                        "VLLM_ROCM_USE_AITER_MOE",
-                                                        "VLLM_TEST_FORCE_FP8_MARLIN",
-                                                        "VLLM_USE_DEEP_GEMM",
-                                                        "VLLM_USE_FLASHINFER_MOE_FP16",
-                                                        "VLLM_USE_FLASHINFER_MOE_FP4",
-                                                        "VLLM_USE_FLASHINFER_MOE_FP8",
-                                                        "VLLM_USE_FLASHINFER_MOE_INT4",
-                                                        "VLLM_USE_FLASHINFER_MOE_MXFP4_BF16",
-                                                        "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8",
-                                                        "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8_CUTLASS"};
 constexpr std::size_t kMaxEnvValue = 64;
 
 template <std::size_t N>
@@ -161,9 +145,9 @@ Check env(Query& q, const json::Value& v, const std::string& at) {
   if (object == nullptr) return bad_member(at, "an object of strings");
   for (const auto& [name, value] : *object) {
     const std::string pointer = at + "/" + json::escape_pointer(name);
-    if (std::find(kEnvNames.begin(), kEnvNames.end(), name) == kEnvNames.end())
+    if (std::find(kVllmEnvNames.begin(), kVllmEnvNames.end(), name) == kVllmEnvNames.end())
       return fail(Code::invalid_config, pointer,
-                  in_quotes(name) + " is no switch of vLLM's oracles; known: " + list_of(kEnvNames));
+                  in_quotes(name) + " is no switch of vLLM's oracles; known: " + list_of(kVllmEnvNames));
     const std::string* s = value.string();
     if (s == nullptr || s->size() > kMaxEnvValue) return bad_member(pointer, "a string of at most 64 bytes");
     q.env.emplace_back(name, *s);

@@ -4,14 +4,9 @@
 #include <algorithm>
 
 namespace moe {
-namespace {
-
-constexpr std::string_view kAlias = "gelu_pytorch_tanh", kAliased = "gelu_tanh";
-
-}  // namespace
-
 std::optional<Activation> activation_from_name(std::string_view name) {
-  const auto it = std::find(kActivationNames.begin(), kActivationNames.end(), name == kAlias ? kAliased : name);
+  const auto it =
+      std::find(kActivationNames.begin(), kActivationNames.end(), name == kActivationAlias ? kAliasedActivation : name);
   if (it == kActivationNames.end()) return std::nullopt;
   return static_cast<Activation>(it - kActivationNames.begin());
 }
@@ -22,7 +17,7 @@ std::string activation_words() {
   std::string s;
   for (const std::string_view name : kActivationNames) {
     s += (s.empty() ? "" : ", ") + std::string(name);
-    if (name == kAliased) s.append(", ").append(kAlias);
+    if (name == kAliasedActivation) s.append(", ").append(kActivationAlias);
   }
   return s;
 }

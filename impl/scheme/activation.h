@@ -10,7 +10,8 @@
 
 namespace moe {
 
-// Exact names, and the alias gelu_pytorch_tanh.
+constexpr std::string_view kActivationAlias = "gelu_pytorch_tanh", kAliasedActivation = "gelu_tanh";
+// Exact names, and the alias.
 std::optional<Activation> activation_from_name(std::string_view name);
 std::string_view activation_name(Activation a);
 std::string activation_words();  // every name and alias, "silu, gelu, ..."

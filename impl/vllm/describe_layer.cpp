@@ -16,7 +16,7 @@ json::Value real_value(const std::optional<double>& d) { return d ? json::Value(
 // --- parallel_config ------------------------------------------------------------------------------------
 
 Result<ParallelConfig> read_parallel_query(const Members& query) {
-  ParallelSizes s;
+  ParallelConfig s;
   for (const ParallelGroup& g : kParallelGroups) {
     MOE_TRY(s.*g.size, query.integer(g.size_name, {1, 65536}, 1));
     MOE_TRY(s.*g.rank, query.integer(g.rank_name, {0, 65535}, 0));

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "base/text.h"
+#include "config/fields.h"
 
 namespace moe {
 
@@ -19,13 +20,10 @@ inline Error bad_member(const std::string& at, const std::string& expected) {
   return fail(Code::invalid_config, at, (at.empty() ? "the query" : at) + ": must be " + expected);
 }
 
-// An integer, also one written as 8.0.
+// An integer, also one written as 8.0; beyond 2^53 a double names no single integer.
 inline std::optional<std::int64_t> as_integer(const json::Value& v) {
-  if (const std::int64_t* i = v.integer()) return *i;
-  constexpr double kLimit = 9007199254740992.0;  // 2^53: beyond it a double names no single integer
-  if (const double* d = v.real(); d != nullptr && std::trunc(*d) == *d && std::fabs(*d) <= kLimit)
-    return static_cast<std::int64_t>(*d);
-  return std::nullopt;
+  if (v.real() != nullptr && std::fabs(*v.real()) > 0x1p53) return std::nullopt;
+  return fields::as_integer(v);
 }
 
 template <class T>

@@ -15,7 +15,7 @@ TEST(Parallel, GoldenCases) {
   ASSERT_GE(golden["cases"].size(), 10U);
   for (const json& c : golden["cases"]) {
     const json& in = c["input"];
-    ParallelSizes s;
+    ParallelConfig s;
     s.tp_size = in.value("tp_size", 1);
     s.pcp_size = in.value("pcp_size", 1);
     s.dp_size = in.value("dp_size", 1);
