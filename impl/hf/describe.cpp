@@ -107,7 +107,7 @@ json::Value expected_tensors(const Config& c) {
   for (const std::int64_t expert : experts_on_disk(c))
     for (const Projection p : {Projection::gate, Projection::up, Projection::down}) {
       if (p == Projection::gate && !module.gated) continue;
-      for (const CheckpointTensor& row : module.set->tensors)
+      for (const CheckpointTensor& row : module.tensors())
         if (row.need(extras) != Need::absent) tensors.push_back(tensor_entry(c, module, expert, p, row));
     }
   return tensors;

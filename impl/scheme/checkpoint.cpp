@@ -220,7 +220,7 @@ ParsedName parse_tensor_name(std::string_view name, const ExpertModule& module) 
   if (!expert) return unknown(p, "the expert number is not below num_experts or not plainly decimal");
   p.expert = *expert;
   if (p.projection == Projection::gate && !module.gated) return unknown(p, "an ungated layer has no gate projection");
-  for (const CheckpointTensor& row : module.set->tensors) {
+  for (const CheckpointTensor& row : module.tensors()) {
     if (row.suffix != suffix) continue;
     if (row.need(module.extras()) == Need::absent)
       return unknown(p, row.kind == TensorKind::bias         ? "the config has no bias"

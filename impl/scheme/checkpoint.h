@@ -127,11 +127,14 @@ struct ExpertModule {
   std::string_view prefix;                      // "model.layers.3.mlp.experts"
   std::array<std::string_view, 3> projections;  // gate, up, down
   std::int64_t num_experts = 0;                 // of the model, not of this rank
-  const TensorSet* set = nullptr;
-  bool gated = true;      // ungated layers have no gate projection; up alone is w13
-  bool has_bias = false;  // else bias tensors have no place
+  const TensorSet* set = nullptr;               // nullptr: no tensor is known
+  bool gated = true;                            // ungated layers have no gate projection; up alone is w13
+  bool has_bias = false;                        // else bias tensors have no place
   Need zeros = Need::absent, g_idx = Need::absent;
 
+  std::span<const CheckpointTensor> tensors() const {
+    return set == nullptr ? std::span<const CheckpointTensor>() : set->tensors;
+  }
   constexpr Extras extras() const { return {has_bias ? Need::required : Need::absent, zeros, g_idx}; }
 };
 
