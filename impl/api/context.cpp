@@ -122,10 +122,9 @@ moe::json::Value backend_row(moe::OracleId oracle, const moe::BackendRow& expert
 // Every row of the oracles whose layout this build writes; without kernels: for other devices.
 std::string backends_json() {
   moe::json::Array rows;
-  for (const moe::OracleId id :
-       {moe::OracleId::w4a8_int8, moe::OracleId::int8, moe::OracleId::int_wna16, moe::OracleId::unquantized})
-    for (const moe::BackendRow& experts : moe::family_of(id).rows())
-      if (experts.accepts(moe::Policy::libmoe).writes()) rows.push_back(backend_row(id, experts));
+  for (const moe::Family* family : moe::families())
+    for (const moe::BackendRow& experts : family->rows)
+      if (experts.accepts(moe::Policy::libmoe).writes()) rows.push_back(backend_row(family->id, experts));
   return moe::json::write(rows);
 }
 

@@ -1,10 +1,12 @@
 // The plain form between readers and writers: some rows of one expert's matrix, independent of how a
 // checkpoint stores them and of how a layout wants them.
 //
-//   codes  int8 [count][stride]   stored code - 8 or - 128 (without zero points: the value); columns in the
-//                                 checkpoint's order, k >= K are 0, stride a multiple of 64
+//   codes  int8 [count][stride]   of integers stored code - 8 or - 128 (without zero points: the value), of small
+//   floats
+//                                 the code, which is finite; columns in the checkpoint's order, k >= K are 0, stride a
+//                                 multiple of 64
 //   values f32  [count][stride]   instead of codes, where weights are not quantized; exact in the layout's element
-//   scales f32  [count][groups]   finite, not negative; bf16 values where `bf16_scales` was asked for
+//   scales f32  [count][groups]   finite, not negative; numbers of the layout's type of scales
 //   zeros  u8   [count][groups]   with zero points: the code of value 0, whatever the checkpoint's convention (plus_one
 //                                 makes 16 of a stored 15); value = (code + 8 or 128 - zero) * scale
 //   bias   f32  [count]           0 without a bias
@@ -75,13 +77,13 @@ struct CanonicalRows {
 
   // Room for `rows` rows, all zero: as the checkpoint has them, or the layout (`places`).
   void shape(std::int64_t rows, const P16Matrix& matrix, bool places = false) {
-    const bool is_float = !is_integer(matrix.element);
+    const bool has_values = is_value(matrix.element);
     count = rows;
     k = places ? matrix.k : matrix.columns();
     stride = round_up(k, kCanonicalPad);
-    groups = is_float ? 0 : places ? matrix.group_count() : matrix.source_count();
-    codes.assign(is_float ? 0 : static_cast<std::size_t>(rows * stride), 0);
-    values.assign(is_float ? static_cast<std::size_t>(rows * stride) : 0, 0.0f);
+    groups = has_values ? 0 : places ? matrix.group_count() : matrix.source_count();
+    codes.assign(has_values ? 0 : static_cast<std::size_t>(rows * stride), 0);
+    values.assign(has_values ? static_cast<std::size_t>(rows * stride) : 0, 0.0f);
     scales.assign(static_cast<std::size_t>(rows * groups), 0.0f);
     zeros.assign(matrix.has_zeros ? scales.size() : 0, 0);
     bias.assign(static_cast<std::size_t>(rows), 0.0f);

@@ -6,6 +6,7 @@
 #include "base/float_formats.h"
 #include "convert/dense.h"
 #include "convert/named_forms.h"
+#include "scheme/p16_numbers.h"
 
 namespace moe {
 namespace {
@@ -14,6 +15,8 @@ namespace {
 float dense_value(const CanonicalRows& rows, Element element, std::int64_t n, std::int64_t k) {
   if (!rows.values.empty()) return rows.row_values(n)[k];
   const std::int64_t group = rows.g_idx.empty() ? k / (rows.k / rows.groups) : rows.g_idx[static_cast<std::size_t>(k)];
+  if (!is_integer(element))
+    return small_value(element, static_cast<std::uint8_t>(rows.row(n)[k])) * rows.row_scales(n)[group];
   const int zero =
       rows.zeros.empty() ? 0 : rows.zeros[static_cast<std::size_t>(n * rows.groups + group)] - code_bias(element);
   return static_cast<float>(rows.row(n)[k] - zero) * rows.row_scales(n)[group];

@@ -1,42 +1,14 @@
-// p16 -> dense numbers: value * scale, one float32 product each (float elements: the value), rounded to the output
-// type.
+// p16 -> dense numbers: value * scale, one float32 product each (elements without scales: the value), rounded to the
+// output type.
 #include <cstring>
 #include <string>
 #include <vector>
 
-#include "base/float_formats.h"
-#include "base/load.h"
 #include "convert/dense.h"
+#include "scheme/p16_numbers.h"
 
 namespace moe {
 namespace {
-
-float scale_at(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t g) {
-  const std::byte* at = panel + m.scale_offset(lane, g);
-  if (m.scale_bytes() == 4)  // W4A8 keeps s / 16
-    return m.scales == Scales::w4a8 ? load<float>(at) * 16.0f : load<float>(at);
-  const auto h = load<std::uint16_t>(at);
-  return m.scales == Scales::f16 ? f16_to_f32(h) : bf16_to_f32(h);
-}
-
-// The code of value 0.
-int zero_at(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t g) {
-  if (!m.has_zeros) return code_bias(m.element);
-  return load<std::uint8_t>(panel + m.zero_offset() + static_cast<std::size_t>(g * kPanelRows + lane));
-}
-
-int code_at(const P16Matrix& m, const std::byte* at, std::int64_t k) {
-  const auto byte = static_cast<unsigned>(*at);
-  if (m.element == Element::int8) return static_cast<int>(byte);
-  return static_cast<int>(P16Matrix::nibble_high(k) ? byte >> 4 : byte & 15u);
-}
-
-// Elements without a scale.
-float value_at(const P16Matrix& m, const std::byte* at) {
-  if (m.element == Element::f32) return load<float>(at);
-  const auto h = load<std::uint16_t>(at);
-  return m.element == Element::bf16 ? bf16_to_f32(h) : f16_to_f32(h);
-}
 
 // The list behind a matrix of the expert at place `local`.
 Result<std::vector<std::int32_t>> order_at(const Layout& layout, const std::byte* expert, std::int64_t local,
@@ -74,22 +46,14 @@ Check dequantize_p16(const Layout& layout, const std::byte* payload, std::int64_
     const std::int64_t lane = m.lane_of(n);
     const std::int64_t r = n % m.half_rows;
     const std::int64_t row = row_order.empty() ? n : n - r + row_order[static_cast<std::size_t>(r)];
-    float scale = 0.0f;
-    int zero = 0;
+    float scale = 1.0f;
     for (std::int64_t k = 0; k < m.k; ++k) {
       const std::int64_t column = columns.empty() ? k : columns[static_cast<std::size_t>(k)];
-      const std::byte* at = panel + m.code_offset(lane, k);
-      if (k % m.group() == 0 && is_integer(m.element)) {
-        scale = scale_at(m, panel, lane, k / m.group());
-        zero = zero_at(m, panel, lane, k / m.group());
-      }
+      if (!is_value(m.element) && k % m.group() == 0) scale = scale_in(m, panel, lane, k / m.group());
       if (column < 0) continue;
-      std::byte* to = out.data + (row * out.strides[0] + column * out.strides[1]) * size;
-      if (!is_integer(m.element)) {
-        store_dense(out.dtype, value_at(m, at), to);
-        continue;
-      }
-      store_dense(out.dtype, static_cast<float>(code_at(m, at, k) - zero) * scale, to);
+      const float value = value_in(m, panel, lane, k);
+      store_dense(out.dtype, is_value(m.element) ? value : value * scale,
+                  out.data + (row * out.strides[0] + column * out.strides[1]) * size);
     }
   }
   return ok();

@@ -9,15 +9,12 @@
 //   gptq            I32 [ceil(K/8), N] or [ceil(K/4), N]
 //
 // (read_blocks.cpp reads these sixteen rows at a time; what is no whole block of it, here). All read many codes at a
-// time and look at all range faults of a row together; only a bad row is searched for its first fault. Scales are
-// float32, float16 or bfloat16.
+// time and look at all range faults of a row together; only a bad row is searched for its first fault.
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <string>
 
-#include "base/float_formats.h"
 #include "convert/read_rows.h"
 #include "convert/vec16.h"
 
@@ -28,8 +25,6 @@ static_assert(std::endian::native == std::endian::little, "columns are taken fro
 
 constexpr std::uint64_t kEach = 0x0101010101010101u;
 constexpr std::int64_t kAhead = 4096;  // bytes between prefetch and use; rows follow each other
-
-// --- codes ------------------------------------------------------------------------------------------
 
 // Bits 3..7 of a valid byte are equal (sign extension of 4 bits).
 constexpr std::uint64_t range_fault(std::uint64_t x) { return (x ^ (x >> 1)) & (kEach * 0x78); }
@@ -117,54 +112,6 @@ MaybeFault read_packed_bytes_row(const std::byte* src, std::int64_t step, std::i
   return std::nullopt;
 }
 
-// --- scales -----------------------------------------------------------------------------------------
-
-// The first scale that is none.
-MaybeFault find_bad_scale(const TensorView& t, const std::byte* src, std::int64_t step, bool to_bf16) {
-  for (std::int64_t g = 0; g < t.shape[1]; ++g) {
-    const float s = load_float(t.dtype, src + g * step);
-    if (!std::isfinite(s) || s < 0.0f) return Fault{g, "scale " + float_text(s) + " is not a finite number >= 0"};
-    if (to_bf16 && !std::isfinite(bf16_to_f32(f32_to_bf16(s))))
-      return Fault{g, "scale " + float_text(s) + " is beyond the largest bf16 number"};
-  }
-  return std::nullopt;
-}
-
-template <DType kType>
-float scale_at(const std::byte* p) {
-  if constexpr (kType == DType::f32) return load<float>(p);
-  const auto h = load<std::uint16_t>(p);
-  return kType == DType::bf16 ? bf16_to_f32(h) : f16_to_f32(h);
-}
-
-constexpr std::uint32_t kInfinity = 0x7f800000u;
-
-// Whether all of them are numbers >= 0. Rounding to bf16 is that of f32_to_bf16, of numbers.
-template <DType kType>
-bool read_scales(const std::byte* src, std::int64_t step, std::int64_t count, bool to_bf16, std::uint64_t& rounded,
-                 float* out) {
-  std::uint32_t bad = 0, inexact = 0;
-  for (std::int64_t g = 0; g < count; ++g) {
-    const auto bits = std::bit_cast<std::uint32_t>(scale_at<kType>(src + g * step));
-    const std::uint32_t kept = to_bf16 ? (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u : bits;
-    bad |= static_cast<std::uint32_t>((bits & 0x7fffffffu) >= kInfinity) |
-           static_cast<std::uint32_t>(bits > 0x80000000u) | static_cast<std::uint32_t>((kept & kInfinity) == kInfinity);
-    inexact += static_cast<std::uint32_t>(kept != bits);
-    out[g] = std::bit_cast<float>(kept);
-  }
-  rounded += inexact;
-  return bad == 0;
-}
-
-MaybeFault read_scale_row(const TensorView& t, std::int64_t r, bool to_bf16, std::uint64_t& rounded, float* out) {
-  const std::int64_t size = dtype_bits(t.dtype) / 8, step = t.strides[1] * size;
-  const std::byte* src = t.data + r * t.strides[0] * size;
-  const auto read = t.dtype == DType::f32    ? read_scales<DType::f32>
-                    : t.dtype == DType::bf16 ? read_scales<DType::bf16>
-                                             : read_scales<DType::f16>;
-  return read(src, step, t.shape[1], to_bf16, rounded, out) ? std::nullopt : find_bad_scale(t, src, step, to_bf16);
-}
-
 using ReadCodes = MaybeFault (*)(const std::byte* src, std::int64_t step, std::int64_t k, std::int8_t* out);
 
 // `each`: codes of an element of the tensor.
@@ -179,14 +126,6 @@ Check read_quantized_row(ReadCodes read_codes, std::int64_t each, const SourceMa
 }
 
 }  // namespace
-
-Check read_row_scales(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
-                      CanonicalRows& out) {
-  if (const MaybeFault fault =
-          read_scale_row(half.scales, r, m.bf16_scales, out.scales_rounded, out.scales.data() + i * out.groups))
-    return value_error(m, "scale", half.scale_rows, r, *fault);
-  return ok();
-}
 
 Check read_int8_codes(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out) {
   return read_quantized_row(m.element == Element::int8 ? read_int8_row_whole : read_int8_row, 1, m, half, at, out);

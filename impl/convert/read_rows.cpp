@@ -23,6 +23,7 @@ constexpr std::array kReaders = {
     Reader{Codes::bytes, read_int8_codes},
     Reader{Codes::words, read_packed_codes, read_packed_block},
     Reader{Codes::awq_words, read_awq_codes, read_awq_block},
+    Reader{Codes::bits, read_small_floats},
 };
 
 const Reader* reader_of(Codes codes) {

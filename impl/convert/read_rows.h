@@ -34,6 +34,7 @@ using ReadRow = Check (*)(const SourceMatrix& m, const SourceHalf& half, const R
 Check read_int8_codes(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out);
 Check read_packed_codes(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out);
 Check read_awq_codes(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out);
+Check read_small_floats(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out);
 Check read_floats(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out);
 // The first columns' codes of `rows`, at most kPanelRows, which become rows i, i + 1, ...: how many columns, 0 where
 // these rows are no block.

@@ -14,7 +14,7 @@
 namespace moe {
 namespace {
 
-int bits_of(const SourceMatrix& m) { return m.element == Element::int8 ? 8 : 4; }
+int bits_of(const SourceMatrix& m) { return row_of(m.element).bits; }
 
 struct Shared {
   std::int64_t word;

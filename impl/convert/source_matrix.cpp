@@ -52,8 +52,8 @@ TensorView rows_first(const TensorView& t, const CheckpointTensor& row) {
   return v;
 }
 
-// Of a packed word's codes; float tensors have no use for it.
-int checkpoint_bits(const P16Matrix& m) { return m.element == Element::int8 ? 8 : 4; }
+// Of a code.
+int checkpoint_bits(const P16Matrix& m) { return row_of(m.element).bits; }
 
 MatrixSize source_size(const P16Matrix& m, std::int64_t n) {
   return {.n = n, .k = m.columns(), .groups = m.source_groups(), .num_bits = checkpoint_bits(m)};
@@ -262,7 +262,7 @@ std::uint64_t temp_bytes_per_worker(const ConvertJob& job) {
   std::uint64_t most = 0;
   for (const P16Matrix* m : {&job.layout.w13, &job.layout.w2}) {
     const MatrixSize size = source_size(*m, m->rows());
-    const std::int64_t plain = is_integer(m->element) ? 1 : 4;                        // bytes of a code or value
+    const std::int64_t plain = is_value(m->element) ? 4 : 1;                          // bytes of a code or value
     const std::int64_t rows = p16_element(job.layout.kind) ? kPanelRows : m->rows();  // that exist in the plain form
     std::uint64_t bytes =
         static_cast<std::uint64_t>(rows * (round_up(m->k, kCanonicalPad) * plain + 4 * m->group_count() + 4)) *

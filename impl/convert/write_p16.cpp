@@ -21,11 +21,12 @@ constexpr std::int64_t kChunk = 32;
 constexpr std::int64_t kQuad = 4;  // rows at a time
 constexpr std::size_t kQuads = kPanelRows / kQuad;
 
-// One chunk of four rows: 16 bytes for each of V[h][0..3]. Codes are nibbles in two's complement, sign-extended.
-inline void pack_chunk(const std::int8_t* codes, std::int64_t stride, Words4 (&v)[4]) {
+// One chunk of four rows: 16 bytes for each of V[h][0..3]. Codes are nibbles; integers are in two's complement,
+// sign-extended, and become value + 8 by `flip`.
+inline void pack_chunk(const std::int8_t* codes, std::int64_t stride, Words4 flip, Words4 (&v)[4]) {
   for (std::int64_t r = 0; r < kQuad; ++r) {
     const auto low = load16<Words4>(codes + r * stride), high = load16<Words4>(codes + r * stride + 16);
-    v[r] = ((low & all(0x0f0f0f0fu)) | ((high << 4) & all(0xf0f0f0f0u))) ^ all(0x88888888u);  // value + 8
+    v[r] = ((low & all(0x0f0f0f0fu)) | ((high << 4) & all(0xf0f0f0f0u))) ^ flip;
   }
   transpose(v);
 }
@@ -78,7 +79,7 @@ RowSums write_int4_units(const P16Matrix& m, const CanonicalRows& rows, std::byt
     }
     for (std::size_t q = 0; q < kQuads; ++q) {
       Words4 v[4];
-      pack_chunk(rows.row(static_cast<std::int64_t>(q) * kQuad) + k, rows.stride, v);
+      pack_chunk(rows.row(static_cast<std::int64_t>(q) * kQuad) + k, rows.stride, all(0x88888888u), v);
       store_quad(v, unit + 16 * q);
       const Ints4 first = step_sum(v[0], v[1]), second = step_sum(v[2], v[3]);
       if constexpr (kChannel) {
@@ -93,7 +94,7 @@ RowSums write_int4_units(const P16Matrix& m, const CanonicalRows& rows, std::byt
   return sums;
 }
 
-void write_int4_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
+void write_w4a8_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
   std::byte* first = panel + m.header_bytes() + m.unit_header();
   if (m.grouping() == Grouping::channel) {
     const RowSums sums = write_int4_units<true>(m, rows, first);
@@ -108,39 +109,32 @@ void write_int4_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* 
   }
 }
 
-// Scales and zero points as they are (kinds w4 and w8).
+// Scales and zero points as they are.
 void write_plain_header(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
   std::memset(panel, 0, m.bias_offset());
   for (std::int64_t g = 0; g < m.group_count(); ++g)
     for (std::int64_t lane = 0; lane < kPanelRows; ++lane) {
-      const float s = rows.row_scales(lane)[g];
-      std::byte* at = panel + m.scale_offset(lane, g);
-      if (m.scales == Scales::f32) {
-        std::memcpy(at, &s, 4);
-      } else {
-        const std::uint16_t h = m.scales == Scales::bf16 ? f32_to_bf16(s) : f32_to_f16(s);
-        std::memcpy(at, &h, 2);
-      }
+      row_of(m.scales).store(rows.row_scales(lane)[g], panel + m.scale_offset(lane, g));
       if (m.has_zeros)
         panel[m.zero_offset() + static_cast<std::size_t>(g * kPanelRows + lane)] =
             static_cast<std::byte>(rows.zeros[static_cast<std::size_t>(lane * rows.groups + g)]);
     }
 }
 
-void write_plain_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
+void write_code_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
   write_plain_header(m, rows, panel);
-  const bool int4 = m.element == Element::int4;
-  const std::int64_t step = int4 ? kChunk : kChunk / 2;  // k that become four vectors
+  const bool nibbles = row_of(m.element).packed_bits == 4;
+  const std::int64_t step = nibbles ? kChunk : kChunk / 2;  // k that become four vectors
+  const Words4 flip = all(!is_integer(m.element) ? 0 : nibbles ? 0x88888888u : 0x80808080u);
   std::byte* at = panel + m.header_bytes();
   for (std::int64_t k = 0; k < m.units() * kUnitK; k += step, at += 256)
     for (std::size_t q = 0; q < kQuads; ++q) {
       const std::int8_t* codes = rows.row(static_cast<std::int64_t>(q) * kQuad) + k;
       Words4 v[4];
-      if (int4) {
-        pack_chunk(codes, rows.stride, v);
+      if (nibbles) {
+        pack_chunk(codes, rows.stride, flip, v);
       } else {
-        for (std::int64_t r = 0; r < kQuad; ++r)
-          v[r] = load16<Words4>(codes + r * rows.stride) ^ all(0x80808080u);  // value + 128
+        for (std::int64_t r = 0; r < kQuad; ++r) v[r] = load16<Words4>(codes + r * rows.stride) ^ flip;
         transpose(v);
       }
       store_quad(v, at + 16 * q);
@@ -169,7 +163,7 @@ void write_float_units(const P16Matrix& m, const CanonicalRows& rows, std::byte*
     }
 }
 
-void write_float_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
+void write_value_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
   std::byte* first = panel + m.header_bytes();
   if (m.element == Element::f32)
     write_float_units<Element::f32>(m, rows, first);
@@ -182,12 +176,12 @@ void write_float_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte*
 }  // namespace
 
 void write_p16_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
-  if (!is_integer(m.element))
-    write_float_panel(m, rows, panel);
+  if (is_value(m.element))
+    write_value_panel(m, rows, panel);
   else if (m.scales == Scales::w4a8)
-    write_int4_panel(m, rows, panel);
+    write_w4a8_panel(m, rows, panel);
   else
-    write_plain_panel(m, rows, panel);
+    write_code_panel(m, rows, panel);
   if (m.has_bias) std::memcpy(panel + m.bias_offset(), rows.bias.data(), 64);
 }
 

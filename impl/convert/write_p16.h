@@ -9,7 +9,7 @@
 namespace moe {
 
 // Writes all matrix.panel_bytes() bytes of one panel. rows.count == kPanelRows; rows past the matrix are
-// zero in `rows` and become the layout's padding (int4: code 8, int8: code 128, else 0).
+// zero in `rows` and become the layout's padding (integers: the code of value 0, else 0).
 void write_p16_panel(const P16Matrix& matrix, const CanonicalRows& rows, std::byte* panel);
 
 }  // namespace moe

@@ -74,9 +74,7 @@ bool are_extents(const StoredMatrix& m) {
          (m.any_sizes != 0 ? m.group == 0 : extent(m.group) && m.groups * m.group == m.k);
 }
 
-bool are_types(const StoredMatrix& m) {
-  return m.element <= static_cast<std::uint8_t>(Element::f32) && m.scales <= static_cast<std::uint8_t>(Scales::f16);
-}
+bool are_types(const StoredMatrix& m) { return m.element < kElements.size() && m.scales < kScales.size(); }
 
 constexpr std::int64_t kLeastFilled = 16;  // the smallest group that is filled up
 
@@ -121,10 +119,10 @@ std::optional<Layout> layout_of(const PackedHead& h) {
     place_tensors(l);
     if (!named->valid(l)) return std::nullopt;
   } else {
-    const auto element = p16_element(kind);
-    const bool plain = kind == LayoutKind::p16_w4 || kind == LayoutKind::p16_w8;
-    const bool valid = element && (is_integer(*element) || channel) && (!plain || shape.scales >= Scales::f32) &&
-                       are_p16_groups(w13) && are_p16_groups(w2);
+    const P16Kind* row = p16_kind(kind);
+    const bool valid = row != nullptr && (!is_value(row->element) || channel) &&
+                       (!row->keeps_scales() || is_float_scale(shape.scales)) && are_p16_groups(w13) &&
+                       are_p16_groups(w2);
     if (!valid) return std::nullopt;
     l = p16_layout(kind, shape);
     l.w13 = with_groups(l.w13, w13);

@@ -23,6 +23,7 @@
 #include "oracle/selection.h"
 #include "scheme/kernel_ids.h"
 #include "vllm/keys.h"
+#include "vllm/quant_config.h"
 
 namespace moe {
 
@@ -117,23 +118,26 @@ struct Steering {
 
 struct Family {
   OracleId id = OracleId::no_oracle;
-  std::span<const BackendRow> (*table)() = nullptr;
-  bool device_before_name = false;  // an empty list for this device ends the question before moe_backend is read
+  std::span<const BackendRow> rows = {};  // none: this build does not answer
+  bool device_before_name = false;        // an empty list for this device ends the question before moe_backend is read
   OnMissingDevice named = OnMissingDevice::refuse;  // the backend asked for by name cannot run on this device
 
   Steering (*steer)(const Query& q) = nullptr;  // nullptr: the table's order and the cells `listed`
 
-  std::span<const BackendRow> rows() const { return table != nullptr ? table() : std::span<const BackendRow>(); }
+  // Of a config: the keys of its query, and the quantization config that vLLM makes (describe.md 3).
+  void (*set_keys)(Query& q, const Config& config) = nullptr;
+  Result<QuantConfig> (*quant_config)(const Config& config) = nullptr;
 };
+// All that this build answers, and an empty one for other oracles.
+std::span<const Family* const> families();
 const Family& family_of(OracleId id);
+namespace families_of {
+#define MOE_FAMILY(id_) extern const Family id_;
+#include "oracle/families.inc"
+#undef MOE_FAMILY
+}  // namespace families_of
 std::vector<std::string_view> runnable_backends();  // whose layout this build writes and its kernels read
 std::string built_oracles();                        // "w4a8_int8, int_wna16, unquantized"
-
-std::span<const BackendRow> w4a8_int8_rows();
-std::span<const BackendRow> int_wna16_rows();
-std::span<const BackendRow> int8_rows();
-std::span<const BackendRow> unquantized_rows();
-Steering steer_unquantized(const Query& q);
 
 // --- verdicts -------------------------------------------------------------------------------------------
 

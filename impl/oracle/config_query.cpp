@@ -2,6 +2,7 @@
 // wna16.md 1.5a, w4a8_int8.md 2.2). See query.h.
 #include <array>
 
+#include "oracle/backend.h"
 #include "oracle/query.h"
 
 namespace moe {
@@ -40,25 +41,6 @@ constexpr std::array kOracleRows = {
                 return is(w, 8, NumType::integer) && a && is(*a, 8, NumType::integer);
               }},
 };
-
-QuantKey wna16_weight_key(const Config& c, const Platform& platform) {
-  const QuantArgs& w = *c.quantization.weights;
-  if (w.num_bits == 8) return key_named("kInt8Static");
-  const bool by_format = c.quantization.format != Format::pack_quantized;  // gptq and awq have one key each
-  if (by_format || (c.selection_policy == Policy::vllm && platform.type == DeviceType::cpu))
-    return key_named("kInt4Static");
-  if (c.weight_groups() == Groups::even(32))
-    return w.symmetric ? key_named("kInt4Static32") : key_named("kInt4Static32Asym");
-  return w.symmetric ? key_named("kInt4Static") : key_named("kInt4StaticAsym");
-}
-
-// vLLM knows channel-wise weights with activations per token; other pairs get keys that only libmoe's row takes.
-void int8_keys(Query& q, const Config& c) {
-  q.weight_key = c.weight_groups().is_whole()
-                     ? key_named("kInt8StaticChannelSym")
-                     : key_rows::fixed(KeyType::int8, KeyType::fp32, {1, c.weight_groups().as_written()});
-  q.activation_key = key_named("kInt8DynamicTokenSym");
-}
 
 // The spelling of the canonical document.
 std::string document_dtype(DType t) {
@@ -120,19 +102,16 @@ Query query_of(const Config& config, const Platform& platform) {
                     .enable_eplb = p.enable_eplb,
                     .all2all_backend = p.all2all_backend,
                     .use_batched_activation_format = std::nullopt};
-  if (q.oracle == OracleId::w4a8_int8) q.weight_key = w4a8_weight_key(config.weight_groups());
-  if (q.oracle == OracleId::int_wna16) q.weight_key = wna16_weight_key(config, platform);
-  if (q.oracle == OracleId::int8) int8_keys(q, config);
   q.env = config.vllm_env;
   q.layer = &config;
+  if (const Family& family = family_of(q.oracle); family.set_keys != nullptr) family.set_keys(q, config);
   return q;
 }
 
 std::optional<Element> weight_element(const Config& config) {
   if (config.quantization.weights) {
     const QuantArgs& w = *config.quantization.weights;
-    if (is(w, 4, NumType::integer)) return Element::int4;
-    return is(w, 8, NumType::integer) ? std::optional(Element::int8) : std::nullopt;
+    return element_of(w.type, w.num_bits);
   }
   return config.in_dtype == DType::bf16 ? Element::bf16 : config.in_dtype == DType::f16 ? Element::f16 : Element::f32;
 }

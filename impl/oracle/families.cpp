@@ -1,43 +1,33 @@
-// The oracles and how each treats a backend that is asked for by name. See backend.h.
-#include "oracle/backend.h"
-
+// The oracles that this build answers. See backend.h.
 #include <algorithm>
+#include <array>
+
+#include "oracle/backend.h"
 
 namespace moe {
 namespace {
 
-// An oracle without a table of rows is not built.
 constexpr std::array kFamilies = {
-    Family{.id = OracleId::w4a8_int8,
-           .table = w4a8_int8_rows,
-           .device_before_name = true,
-           .named = OnMissingDevice::refuse},
-    Family{.id = OracleId::int_wna16,
-           .table = int_wna16_rows,
-           .device_before_name = false,
-           .named = OnMissingDevice::warn_and_auto},
-    Family{.id = OracleId::fp8},
-    Family{.id = OracleId::int8, .table = int8_rows},
-    Family{.id = OracleId::nvfp4},
-    Family{.id = OracleId::mxfp4},
-    Family{.id = OracleId::mxfp4_deepseek_v4},
-    Family{.id = OracleId::mxfp8},
-    Family{.id = OracleId::unquantized, .table = unquantized_rows, .steer = steer_unquantized},
-    Family{.id = OracleId::no_oracle},
+#define MOE_FAMILY(id_) &families_of::id_,
+#include "oracle/families.inc"
+#undef MOE_FAMILY
 };
+constexpr Family kNone = {};
 
 }  // namespace
 
+std::span<const Family* const> families() { return kFamilies; }
+
 const Family& family_of(OracleId id) {
-  for (const Family& f : kFamilies)
-    if (f.id == id) return f;
-  return kFamilies.back();
+  for (const Family* f : kFamilies)
+    if (f->id == id) return *f;
+  return kNone;
 }
 
 std::vector<std::string_view> runnable_backends() {
   std::vector<std::string_view> names;
-  for (const Family& f : kFamilies)
-    for (const BackendRow& row : f.rows()) {
+  for (const Family* f : kFamilies)
+    for (const BackendRow& row : f->rows) {
       const bool runs = !(row.accepts(Policy::libmoe).layouts == EnumSet<LayoutKind>());
       if (runs && std::find(names.begin(), names.end(), row.backend) == names.end()) names.push_back(row.backend);
     }
@@ -46,8 +36,7 @@ std::vector<std::string_view> runnable_backends() {
 
 std::string built_oracles() {
   std::string names;
-  for (const Family& f : kFamilies)
-    if (f.table != nullptr) names += (names.empty() ? "" : ", ") + std::string(oracle_name(f.id));
+  for (const Family* f : kFamilies) names += (names.empty() ? "" : ", ") + std::string(oracle_name(f->id));
   return names;
 }
 

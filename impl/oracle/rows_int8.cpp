@@ -2,6 +2,7 @@
 // (float_oracles.md 2.2). vLLM has Triton only, on NVIDIA from Turing on; its CPU kernel is not reachable there.
 #include "oracle/backend.h"
 #include "oracle/row_sets.h"
+#include "vllm/quant_config_builders.h"
 
 namespace moe {
 namespace {
@@ -43,8 +44,25 @@ constexpr Accepts kCpu = {
 constexpr std::array kRows = {BackendRow{.backend = "TRITON", .name = "TritonExperts", .vllm = kTriton},
                               BackendRow{.backend = "CPU", .name = "", .vllm = kNobody, .libmoe = kCpu}};
 
+// vLLM knows channel-wise weights with activations per token; other pairs get keys that only libmoe's row takes.
+void set_keys(Query& q, const Config& c) {
+  q.weight_key = c.weight_groups().is_whole()
+                     ? key_named("kInt8StaticChannelSym")
+                     : key_rows::fixed(KeyType::int8, KeyType::fp32, {1, c.weight_groups().as_written()});
+  q.activation_key = key_named("kInt8DynamicTokenSym");
+}
+
+Result<QuantConfig> quant_config(const Config& c) {
+  QuantArguments a;
+  a.w1_scale = a.w2_scale = true;
+  a.w1_bias = a.w2_bias = c.has_bias;
+  a.per_act_token_quant = true;
+  return int8_quant_config(a);
+}
+
 }  // namespace
 
-std::span<const BackendRow> int8_rows() { return kRows; }
+constinit const Family families_of::int8 = {
+    .id = OracleId::int8, .rows = kRows, .set_keys = set_keys, .quant_config = quant_config};
 
 }  // namespace moe

@@ -5,6 +5,7 @@
 // scheme/wna16_layout.h, but for HUMMING; what they need beyond vLLM's checks is in wna16_needs.cpp.
 #include "oracle/backend.h"
 #include "oracle/row_sets.h"
+#include "vllm/quant_config_builders.h"
 
 namespace moe {
 namespace {
@@ -156,8 +157,45 @@ constexpr std::array kRows = {
 };
 // clang-format on
 
+void set_keys(Query& q, const Config& c) {
+  const QuantArgs& w = *c.quantization.weights;
+  const bool by_format = c.quantization.format != Format::pack_quantized;  // gptq and awq have one key each
+  const bool by_vllm = c.selection_policy == Policy::vllm && q.platform.type == DeviceType::cpu;
+  std::string_view name = w.symmetric ? "kInt4Static" : "kInt4StaticAsym";
+  if (w.num_bits == 8)
+    name = "kInt8Static";
+  else if (by_format || by_vllm)
+    name = "kInt4Static";
+  else if (c.weight_groups() == Groups::even(32))
+    name = w.symmetric ? "kInt4Static32" : "kInt4Static32Asym";
+  q.weight_key = key_named(name);
+}
+
+Result<QuantConfig> quant_config(const Config& c) {
+  const QuantArgs& w = *c.quantization.weights;
+  const std::int64_t g = c.weight_groups().as_written();
+  // Integer activations bring one global scale where a matrix has more than one group (wna16.md 3.3).
+  const bool global = c.marlin_input_dtype == MarlinInput::int8 && g != -1;
+  QuantArguments a;
+  a.w1_scale = a.w2_scale = true;
+  a.w1_zp = a.w2_zp = !w.symmetric;
+  a.w1_bias = a.w2_bias = c.has_bias;
+  a.a1_gscale = global && c.hidden_dim > g;
+  a.a2_gscale = global && c.intermediate_size_per_partition > g;
+  a.weight_bits = w.num_bits;
+  a.group_size = g;
+  a.gemm1_alpha = c.alpha;
+  a.gemm1_beta = c.beta;
+  a.gemm1_clamp_limit = c.limit;
+  return wna16_quant_config(a);
+}
+
 }  // namespace
 
-std::span<const BackendRow> int_wna16_rows() { return kRows; }
+constinit const Family families_of::int_wna16 = {.id = OracleId::int_wna16,
+                                                 .rows = kRows,
+                                                 .named = OnMissingDevice::warn_and_auto,
+                                                 .set_keys = set_keys,
+                                                 .quant_config = quant_config};
 
 }  // namespace moe

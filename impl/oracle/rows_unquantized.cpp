@@ -6,6 +6,7 @@
 
 #include "oracle/backend.h"
 #include "oracle/row_sets.h"
+#include "vllm/quant_config_builders.h"
 
 namespace moe {
 namespace {
@@ -141,11 +142,7 @@ void steer_flashinfer(const Query& q, Steering& s) {
     s.refused_kind = "bad_flashinfer_backend";  // masked_gemm is CuteDSL, which has no unquantized kernel
 }
 
-}  // namespace
-
-std::span<const BackendRow> unquantized_rows() { return kRows; }
-
-Steering steer_unquantized(const Query& q) {
+Steering steer(const Query& q) {
   Steering s;
   s.order = list_of(q);
   if (q.moe.is_lora_enabled) s.unchecked = "TRITON";
@@ -161,5 +158,16 @@ Steering steer_unquantized(const Query& q) {
   }
   return s;
 }
+
+Result<QuantConfig> quant_config(const Config& c) {
+  QuantArguments a;
+  a.w1_bias = a.w2_bias = c.has_bias;
+  return c.has_bias ? biased_quant_config(a) : make_quant_config(a);
+}
+
+}  // namespace
+
+constinit const Family families_of::unquantized = {
+    .id = OracleId::unquantized, .rows = kRows, .steer = steer, .quant_config = quant_config};
 
 }  // namespace moe

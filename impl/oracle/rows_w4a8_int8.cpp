@@ -1,6 +1,7 @@
 // Oracle w4a8_int8: int4 weights, int8 activations quantised inside the kernel (w4a8_int8.md 1).
 // One backend. vLLM's runs on Arm only, with PyTorch's KleidiAI operators and four group sizes.
 #include "oracle/backend.h"
+#include "vllm/quant_config_builders.h"
 
 namespace moe {
 namespace {
@@ -59,8 +60,20 @@ constexpr Accepts kLibmoe = [] {
 constexpr std::array kRows = {
     BackendRow{.backend = "CPU_INT4", .name = "CPUExpertsInt4", .vllm = kVllm, .libmoe = kLibmoe}};
 
+void set_keys(Query& q, const Config& c) { q.weight_key = w4a8_weight_key(c.weight_groups()); }
+
+Result<QuantConfig> quant_config(const Config& c) {
+  QuantArguments a;
+  a.block_shape = c.weight_groups().is_whole() ? kPerChannel : GroupShape{1, c.weight_groups().as_written()};
+  return w4a8_int8_quant_config(a);
+}
+
 }  // namespace
 
-std::span<const BackendRow> w4a8_int8_rows() { return kRows; }
+constinit const Family families_of::w4a8_int8 = {.id = OracleId::w4a8_int8,
+                                                 .rows = kRows,
+                                                 .device_before_name = true,
+                                                 .set_keys = set_keys,
+                                                 .quant_config = quant_config};
 
 }  // namespace moe

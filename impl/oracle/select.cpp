@@ -44,7 +44,7 @@ Request request_of(const Query& q, const Family& family) {
   Request r;
   if (family.steer != nullptr) r.steering = family.steer(q);
   if (q.moe.moe_backend != "auto") r.word = q.moe.moe_backend;
-  for (const BackendRow& row : family.rows()) {
+  for (const BackendRow& row : family.rows) {
     const Accepts& a = row.accepts(q.policy);
     if (!a.only_choice || !a.listed.has(q.platform.type)) continue;
     const std::optional<std::string_view> word = std::exchange(r.word, std::nullopt);
@@ -67,7 +67,7 @@ std::vector<Choice> choices_of(const Query& q, const Family& family, const Reque
   const auto place_of = [&](const Choice& c) {
     return std::find(order.begin(), order.end(), c.row->backend) - order.begin();
   };
-  for (const BackendRow& row : family.rows()) {
+  for (const BackendRow& row : family.rows) {
     const Accepts& a = row.accepts(q.policy);
     all.push_back({&row, &a, 0, a.listed.has(q.platform.type), is_named(q, r, row, a)});
     if (family.steer != nullptr) all.back().listed = place_of(all.back()) != static_cast<std::ptrdiff_t>(order.size());
@@ -216,7 +216,7 @@ bool settled_before_rules(const Request& r, Round& round, Outcome& out) {
 Outcome ask(const Query& q, SelectFlags flags) {
   const Family& family = family_of(q.oracle);
   Outcome out;
-  if (family.table == nullptr) {
+  if (family.rows.empty()) {
     out.answer = Answer::not_built;
     return out;
   }
@@ -244,7 +244,7 @@ Outcome ask(const Query& q, SelectFlags flags) {
 
 std::string request_words(const Query& q) {
   std::vector<std::string_view> words;
-  for (const BackendRow& row : family_of(q.oracle).rows()) {
+  for (const BackendRow& row : family_of(q.oracle).rows) {
     const std::string_view word = row.accepts(q.policy).request;
     if (!word.empty() && std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
   }

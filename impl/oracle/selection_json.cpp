@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <array>
 
-#include "oracle/query.h"
+#include "oracle/backend.h"
 #include "oracle/selection.h"
 #include "vllm/describe.h"
-#include "vllm/quant_config_builders.h"
 
 namespace moe {
 namespace {
@@ -50,76 +49,25 @@ json::Value shard_json(const Config& c) {
                       {"intermediate_end", begin + width}};
 }
 
-// Words in the order of Element and ActFormat.
-constexpr std::array<std::string_view, 5> kElementWords = {"int4", "int8", "bfloat16", "float16", "float32"};
+// By ActFormat.
 constexpr std::array<std::string_view, 6> kActWords = {"int8_per_token", "int8_block32", "int16_block128",
                                                        "bfloat16",       "float16",      "float32"};
-static_assert(static_cast<std::size_t>(Element::f32) + 1 == kElementWords.size());
 static_assert(static_cast<std::size_t>(ActFormat::f32) + 1 == kActWords.size());
 
 // The types that the kernel multiplies; null where this library runs nothing.
 json::Value runs_as_json(const Selection& s) {
   if (!s.kernel) return {};
   const KernelId& k = kKernelIds[*s.kernel];
-  return json::Object{{"weights", kElementWords[static_cast<std::size_t>(s.layout.w13.element)]},
+  return json::Object{{"weights", row_of(s.layout.w13.element).word},
                       {"activations", kActWords[static_cast<std::size_t>(k.act)]}};
 }
 
-// --- the quantization config of the oracle ------------------------------------------------------------------
-
-Result<QuantConfig> wna16_config(const Config& c) {
-  const QuantArgs& w = *c.quantization.weights;
-  const std::int64_t g = c.weight_groups().as_written();
-  // Integer activations bring one global scale where a matrix has more than one group (wna16.md 3.3).
-  const bool global = c.marlin_input_dtype == MarlinInput::int8 && g != -1;
-  QuantArguments a;
-  a.w1_scale = a.w2_scale = true;
-  a.w1_zp = a.w2_zp = !w.symmetric;
-  a.w1_bias = a.w2_bias = c.has_bias;
-  a.a1_gscale = global && c.hidden_dim > g;
-  a.a2_gscale = global && c.intermediate_size_per_partition > g;
-  a.weight_bits = w.num_bits;
-  a.group_size = g;
-  a.gemm1_alpha = c.alpha;
-  a.gemm1_beta = c.beta;
-  a.gemm1_clamp_limit = c.limit;
-  return wna16_quant_config(a);
-}
-
-Result<QuantConfig> w4a8_int8_config(const Config& c) {
-  QuantArguments a;
-  a.block_shape = c.weight_groups().is_whole() ? kPerChannel : GroupShape{1, c.weight_groups().as_written()};
-  return w4a8_int8_quant_config(a);
-}
-
-Result<QuantConfig> int8_config(const Config& c) {
-  QuantArguments a;
-  a.w1_scale = a.w2_scale = true;
-  a.w1_bias = a.w2_bias = c.has_bias;
-  a.per_act_token_quant = true;
-  return int8_quant_config(a);
-}
-
-Result<QuantConfig> unquantized_config(const Config& c) {
-  QuantArguments a;
-  a.w1_bias = a.w2_bias = c.has_bias;
-  return c.has_bias ? biased_quant_config(a) : make_quant_config(a);
-}
-
-struct ConfigOfOracle {
-  OracleId oracle;
-  Result<QuantConfig> (*build)(const Config& c);
-};
-constexpr std::array kConfigs = {
-    ConfigOfOracle{OracleId::int_wna16, wna16_config}, ConfigOfOracle{OracleId::w4a8_int8, w4a8_int8_config},
-    ConfigOfOracle{OracleId::int8, int8_config}, ConfigOfOracle{OracleId::unquantized, unquantized_config}};
-
+// The quantization config of the oracle; null where vLLM makes none.
 json::Value quant_config_json(const Selection& s) {
-  const std::optional<OracleId> oracle = oracle_from_name(s.oracle);
-  for (const ConfigOfOracle& row : kConfigs)
-    if (row.oracle == oracle)
-      if (const Result<QuantConfig> q = row.build(*s.config)) return quant_config_value(*q);
-  return {};
+  const Family& family = family_of(oracle_from_name(s.oracle).value_or(OracleId::no_oracle));
+  if (family.quant_config == nullptr) return {};
+  const Result<QuantConfig> q = family.quant_config(*s.config);
+  return q ? quant_config_value(*q) : json::Value();
 }
 
 }  // namespace

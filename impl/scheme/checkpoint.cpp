@@ -268,22 +268,20 @@ MatrixSize projection_size(Projection p, std::int64_t hidden, std::int64_t inter
   return {.n = intermediate, .k = hidden, .groups = groups, .num_bits = num_bits};
 }
 
+std::span<const KindRoles> kind_roles() {
+  static constexpr std::array kRoles = {
+      KindRoles{TensorKind::weight, Role::w13_weight, Role::w2_weight},
+      KindRoles{TensorKind::scale, Role::w13_scale, Role::w2_scale},
+      KindRoles{TensorKind::zero_point, Role::w13_zero_point, Role::w2_zero_point},
+      KindRoles{TensorKind::g_idx, Role::w13_g_idx, Role::w2_g_idx},
+      KindRoles{TensorKind::bias, Role::w13_bias, Role::w2_bias},
+  };
+  return kRoles;
+}
+
 std::optional<Role> role_of(Projection p, TensorKind kind) {
-  const bool down = p == Projection::down;
-  switch (kind) {
-    case TensorKind::weight:
-      return down ? Role::w2_weight : Role::w13_weight;
-    case TensorKind::scale:
-      return down ? Role::w2_scale : Role::w13_scale;
-    case TensorKind::bias:
-      return down ? Role::w2_bias : Role::w13_bias;
-    case TensorKind::zero_point:
-      return down ? Role::w2_zero_point : Role::w13_zero_point;
-    case TensorKind::g_idx:
-      return down ? Role::w2_g_idx : Role::w13_g_idx;
-    case TensorKind::shape:
-      break;
-  }
+  for (const KindRoles& row : kind_roles())
+    if (row.kind == kind) return p == Projection::down ? row.w2 : row.w13;
   return std::nullopt;
 }
 

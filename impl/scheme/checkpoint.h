@@ -99,9 +99,9 @@ struct CheckpointTensor {
   std::string dtypes_text() const;  // "f32, f16 or bf16"
 };
 
-// How a weight tensor holds its codes: floats, a byte each, or fields of i32 words, the first in the lowest bits (AWQ
-// has an order of its own).
-enum class Codes : std::uint8_t { values, bytes, words, awq_words };
+// How a weight tensor holds its codes: floats, integers of a byte each, fields of i32 words, the first in the lowest
+// bits (AWQ has an order of its own), or small floats in as many bits of a row of bytes as they have.
+enum class Codes : std::uint8_t { values, bytes, words, awq_words, bits };
 
 // One way in which checkpoints store experts. The config's word for a format may stand for several of them: which one
 // it is, the quantization says.
@@ -174,6 +174,12 @@ std::string tensor_name(const ExpertModule& module, std::int64_t expert, Project
 
 // gate, up: I x H; down: H x I. `intermediate` is the whole width.
 MatrixSize projection_size(Projection p, std::int64_t hidden, std::int64_t intermediate, Groups groups, int num_bits);
+// What callers name the tensors of a projection by.
+struct KindRoles {
+  TensorKind kind;
+  Role w13, w2;
+};
+std::span<const KindRoles> kind_roles();
 // nullopt for TensorKind::shape, which has no place among the weights.
 std::optional<Role> role_of(Projection p, TensorKind kind);
 // gate: w1; up: w3, or the whole of an ungated w13; down: whole.

@@ -22,9 +22,9 @@ consteval bool bijective() {
   std::array<bool, m.panel_bytes() * 2> seen{};
   for (std::int64_t lane = 0; lane < kPanelRows; ++lane)
     for (std::int64_t k = 0; k < K; ++k) {
-      const bool high = E == Element::int4 && P16Matrix::nibble_high(k);
-      for (std::size_t i = 0; i < element_bits(E) / 4; ++i) {
-        const std::size_t nibble = m.code_offset(lane, k) * 2 + (high ? 1 : 0) + i;
+      const bool high = row_of(E).packed_bits == 4 && P16Matrix::nibble_high(k);
+      for (int i = 0; i < row_of(E).packed_bits / 4; ++i) {
+        const std::size_t nibble = m.code_offset(lane, k) * 2 + (high ? 1 : 0) + static_cast<std::size_t>(i);
         if (nibble >= seen.size() || seen[nibble]) return false;
         seen[nibble] = true;
       }
@@ -37,10 +37,8 @@ static_assert(bijective<46, 46, true, Element::bf16>() && bijective<64, 64, fals
 static_assert(bijective<46, 46, true, Element::f32>());
 static_assert(bijective<128, 32, true, Element::int8, Scales::bf16>() &&
               bijective<46, 46, true, Element::int8, Scales::f32>());
-
-// By LayoutKind and Scales.
-constexpr std::array kKindNames = {"", "int4", "", "bf16", "f16", "f32", "w4", "w8"};
-constexpr std::array kScaleNames = {"", "", "-f32", "-bf16", "-f16"};
+static_assert(bijective<128, 32, true, Element::e2m1, Scales::e8m0>() &&
+              bijective<128, 32, false, Element::e2m3, Scales::e8m0>());
 
 }  // namespace
 
@@ -52,13 +50,14 @@ std::string grouping_word(const P16Matrix& m) {
 
 std::string Layout::id() const {
   if (const NamedLayout* named = named_layout(kind)) return named->id(*this);
-  if (!p16_element(kind)) return "";
-  std::string s = std::string("p16/") + kKindNames[static_cast<std::size_t>(kind)];
+  const P16Kind* row = p16_kind(kind);
+  if (row == nullptr) return "";
+  std::string s = std::string("p16/").append(row->word);
   if (w13.grouping() != Grouping::none) {
     s.append("-").append(grouping_word(w13));
     if (grouping_word(w2) != grouping_word(w13)) s.append(",").append(grouping_word(w2));
   }
-  s += kScaleNames[static_cast<std::size_t>(w13.scales)];
+  s += row_of(w13.scales).suffix;
   if (w13.has_zeros) s += "-zp";
   if (w13.has_order) s += "-ao";
   if (w13.has_bias) s += "-bias";
@@ -80,7 +79,7 @@ bool is_order(std::span<const std::int32_t> list, std::int64_t columns) {
 P16Matrix filled(P16Matrix m) {
   constexpr std::int64_t kStep = 32;
   const std::int64_t count = m.group_count();
-  if (!is_integer(m.element) || m.groups.is_whole() || (m.groups.is_even() && m.group() % kStep == 0)) return m;
+  if (is_value(m.element) || m.groups.is_whole() || (m.groups.is_even() && m.group() % kStep == 0)) return m;
   m.source = {.count = m.k, .groups = m.groups};
   m.has_order = true;
   if (m.groups.is_even()) {
@@ -108,23 +107,21 @@ Layout with_any_groups(const Layout& layout) {
 }
 
 Layout p16_layout(LayoutKind kind, const LayoutShape& s) {
-  const Element element = p16_element(kind).value_or(Element::int4);
-  const bool plain = kind == LayoutKind::p16_w4 || kind == LayoutKind::p16_w8;
+  const P16Kind& row = *p16_kind(kind);
+  const bool has_codes = !is_value(row.element);
   // One matrix has a list when the other has.
   const std::int64_t size = s.groups.as_written();
   const bool fills = s.groups.is_even() && size % 32 != 0 && !(size == s.hidden && size == s.intermediate);
   const auto matrix = [&](std::int64_t half_rows, int halves, std::int64_t k, Groups groups) {
-    const P16Matrix m{.element = element,
-                      .scales = plain                 ? s.scales
-                                : is_integer(element) ? Scales::w4a8
-                                                      : Scales::none,
-                      .has_zeros = plain && s.has_zeros,
+    const P16Matrix m{.element = row.element,
+                      .scales = row.keeps_scales() ? s.scales : row.scales,
+                      .has_zeros = row.keeps_scales() && s.has_zeros,
                       .half_rows = half_rows,
                       .halves = halves,
                       .k = k,
-                      .groups = !is_integer(element) ? Groups::whole() : groups.in(k),
+                      .groups = has_codes ? groups.in(k) : Groups::whole(),
                       .has_bias = s.has_bias,
-                      .has_order = is_integer(element) && (s.has_order || fills)};
+                      .has_order = has_codes && (s.has_order || fills)};
     return filled(m);
   };
   return {.kind = kind,

@@ -19,6 +19,9 @@
 //   header: scales [K/g][16] (f32, bf16 or f16; channel-wise: one) and, with zero points, codes u8 [K/g][16] of value
 //   0, each padded with zeros to 64 bytes, [bias f32[16]];             unit: 512 or 1024 codes
 //
+// Codes of small floats lie as those of integers do, without a bias: e2m1 as int4, those of 6 and 8 bits as int8; an
+// MX or NVFP4 scale is a byte in the header.
+//
 // bf16, f16: 32 vectors, 16-bit element b of V[j] = (16p + b/2, 64u + 2j + b%2); f32: 64 vectors, element b of
 // V[k] = (16p + b, 64u + k). Their header is the bias, if there is one.
 //
@@ -40,6 +43,7 @@
 // expert is w13 then w2; experts lie at a stride of whole 4 KiB pages. Padding: value 0 (int4: code 8), else 0.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -50,6 +54,7 @@
 
 #include "base/checked.h"
 #include "base/dtype.h"
+#include "scheme/elements.h"
 #include "scheme/groups.h"
 #include "scheme/scheme.h"
 
@@ -59,21 +64,7 @@ constexpr std::int64_t kPanelRows = 16;
 constexpr std::int64_t kUnitK = 64;
 constexpr std::size_t kExpertAlignment = 4096;
 
-// Numbers are stored; never renumber.
-enum class Element : std::uint8_t { int4 = 0, int8 = 1, bf16 = 2, f16 = 3, f32 = 4 };
-constexpr std::size_t element_bits(Element e) {
-  constexpr std::size_t kBits[] = {4, 8, 16, 16, 32};
-  return kBits[static_cast<std::size_t>(e)];
-}
-constexpr bool is_integer(Element e) { return e <= Element::int8; }
-// The code of value 0, where there are no zero points.
-constexpr std::int32_t code_bias(Element e) { return e == Element::int4 ? 8 : 128; }
-
-// How the scales of integer elements are kept. w4a8: bf16, channel-wise f32 / 16, with row sums (kernels.md 2.1).
-// Numbers are stored; never renumber.
-enum class Scales : std::uint8_t { none = 0, w4a8 = 1, f32 = 2, bf16 = 3, f16 = 4 };
-
-// none: no scales (float elements).
+// none: no scales (elements that are values).
 enum class Grouping : std::uint8_t { g32, grouped, channel, none };
 
 // Columns, and the groups that they are in.
@@ -104,7 +95,7 @@ struct P16Matrix {
   constexpr Groups source_groups() const { return source ? source->groups : groups; }
   constexpr std::int64_t source_count() const { return source_groups().count_in(columns()); }
   constexpr Grouping grouping() const {
-    if (!is_integer(element)) return Grouping::none;
+    if (is_value(element)) return Grouping::none;
     if (groups.is_whole()) return Grouping::channel;
     return group() == 32 && scales == Scales::w4a8 ? Grouping::g32 : Grouping::grouped;
   }
@@ -116,9 +107,11 @@ struct P16Matrix {
 
   // What the sums of a tile's codes come multiplied by (kernels/tile.h): the code of value 0, with zero points 1.
   constexpr std::int32_t sum_factor() const { return has_zeros ? 1 : code_bias(element); }
-  constexpr std::size_t scale_bytes() const {
-    return scales == Scales::f32 || (scales == Scales::w4a8 && groups.is_whole()) ? 4 : 2;
+  // What one scale is.
+  constexpr Scales scale_type() const {
+    return scales != Scales::w4a8 ? scales : groups.is_whole() ? Scales::f32 : Scales::bf16;
   }
+  constexpr std::size_t scale_bytes() const { return row_of(scale_type()).bytes; }
   constexpr std::size_t scale_section() const {  // bytes of scales at the start of the panel
     if (grouping() == Grouping::g32 || grouping() == Grouping::none) return 0;
     return round_up(static_cast<std::size_t>(group_count()) * 16 * scale_bytes(), std::size_t{64});
@@ -133,7 +126,7 @@ struct P16Matrix {
   constexpr std::size_t header_bytes() const { return bias_offset() + (has_bias ? 64 : 0); }
   constexpr std::size_t unit_header() const { return grouping() == Grouping::g32 ? 64 : 0; }
   constexpr std::size_t unit_bytes() const {
-    return unit_header() + static_cast<std::size_t>(kPanelRows * kUnitK) * element_bits(element) / 8;
+    return unit_header() + static_cast<std::size_t>(kPanelRows * kUnitK * row_of(element).packed_bits / 8);
   }
   constexpr std::size_t panel_bytes() const {
     return header_bytes() + static_cast<std::size_t>(units()) * unit_bytes();
@@ -150,7 +143,7 @@ struct P16Matrix {
     return r / kPanelRows * halves + half;
   }
   constexpr std::int64_t lane_of(std::int64_t n) const { return n % half_rows % kPanelRows; }
-  // First byte of (lane, k) within its panel; of int4 it is the high nibble iff nibble_high(k).
+  // First byte of (lane, k) within its panel; of elements of 4 bits it is the high nibble iff nibble_high(k).
   constexpr std::size_t code_offset(std::int64_t lane, std::int64_t kk) const {
     return header_bytes() + static_cast<std::size_t>(kk / kUnitK) * unit_bytes() + unit_header() +
            static_cast<std::size_t>(place_in_unit(lane, kk % kUnitK));
@@ -168,15 +161,15 @@ struct P16Matrix {
 
  private:
   constexpr std::int64_t place_in_unit(std::int64_t lane, std::int64_t kk) const {
-    switch (element) {
-      case Element::int4:
+    switch (row_of(element).packed_bits) {
+      case 4:
         return kk / 32 * 256 + kk % 16 / 4 * 64 + lane * 4 + kk % 4;
-      case Element::int8:
+      case 8:
         return kk / 4 * 64 + lane * 4 + kk % 4;
-      case Element::f32:
-        return kk * 64 + lane * 4;
-      default:
+      case 16:
         return kk / 2 * 64 + lane * 4 + kk % 2 * 2;
+      default:
+        return kk * 64 + lane * 4;
     }
   }
 };
@@ -203,23 +196,33 @@ enum class LayoutKind : std::uint8_t {
 };
 constexpr LayoutKind kLastLayoutKind = LayoutKind::wna16_dense;
 
-// What a p16 layout holds; nullopt for the other kinds.
+// A kind of p16: its word in ids, what it holds, and how it keeps scales. f32 stands for the checkpoint's own type of
+// float, which the layout of a layer has (and which its id tells).
+struct P16Kind {
+  LayoutKind kind;
+  std::string_view word;
+  Element element;
+  Scales scales;
+
+  constexpr bool keeps_scales() const { return scales == Scales::f32; }
+};
+inline constexpr std::array kP16Kinds = {
+    P16Kind{LayoutKind::p16_int4, "int4", Element::int4, Scales::w4a8},
+    P16Kind{LayoutKind::p16_bf16, "bf16", Element::bf16, Scales::none},
+    P16Kind{LayoutKind::p16_f16, "f16", Element::f16, Scales::none},
+    P16Kind{LayoutKind::p16_f32, "f32", Element::f32, Scales::none},
+    P16Kind{LayoutKind::p16_w4, "w4", Element::int4, Scales::f32},
+    P16Kind{LayoutKind::p16_w8, "w8", Element::int8, Scales::f32},
+};
+// nullptr for the other kinds.
+constexpr const P16Kind* p16_kind(LayoutKind kind) {
+  for (const P16Kind& row : kP16Kinds)
+    if (row.kind == kind) return &row;
+  return nullptr;
+}
 constexpr std::optional<Element> p16_element(LayoutKind kind) {
-  switch (kind) {
-    case LayoutKind::p16_int4:
-    case LayoutKind::p16_w4:
-      return Element::int4;
-    case LayoutKind::p16_w8:
-      return Element::int8;
-    case LayoutKind::p16_bf16:
-      return Element::bf16;
-    case LayoutKind::p16_f16:
-      return Element::f16;
-    case LayoutKind::p16_f32:
-      return Element::f32;
-    default:
-      return std::nullopt;
-  }
+  const P16Kind* row = p16_kind(kind);
+  return row != nullptr ? std::optional(row->element) : std::nullopt;
 }
 
 enum class Matrix : std::uint8_t { w13, w2 };

@@ -8,27 +8,9 @@
 namespace moe {
 namespace {
 
-struct RoleKind {
-  Role role;
-  TensorKind kind;
-};
-
-constexpr std::array kKinds = {
-    RoleKind{Role::w13_weight, TensorKind::weight},
-    RoleKind{Role::w2_weight, TensorKind::weight},
-    RoleKind{Role::w13_scale, TensorKind::scale},
-    RoleKind{Role::w2_scale, TensorKind::scale},
-    RoleKind{Role::w13_zero_point, TensorKind::zero_point},
-    RoleKind{Role::w2_zero_point, TensorKind::zero_point},
-    RoleKind{Role::w13_g_idx, TensorKind::g_idx},
-    RoleKind{Role::w2_g_idx, TensorKind::g_idx},
-    RoleKind{Role::w13_bias, TensorKind::bias},
-    RoleKind{Role::w2_bias, TensorKind::bias},
-};
-
 std::optional<TensorKind> find_kind(Role role) {
-  for (const RoleKind& k : kKinds)
-    if (k.role == role) return k.kind;
+  for (const KindRoles& row : kind_roles())
+    if (row.w13 == role || row.w2 == role) return row.kind;
   return std::nullopt;
 }
 
@@ -66,9 +48,10 @@ std::string place_name(Role role, std::int64_t expert, Half half) {
 LayerFacts::LayerFacts(std::shared_ptr<const Config> config)
     : config_(std::move(config)), experts_(local_experts(*config_)), gated_(is_gated(config_->activation)) {
   const Extras extras = extras_of(config_->quantization, config_->has_bias);
-  for (const RoleKind& k : kKinds)
-    if (const auto row = tensor_of(k.role); row && (*row)->need(extras) == Need::required && !ignored_here(k.role))
-      required_.push_back(k.role);
+  for (const KindRoles& kind : kind_roles())
+    for (const Role role : {kind.w13, kind.w2})
+      if (const auto row = tensor_of(role); row && (*row)->need(extras) == Need::required && !ignored_here(role))
+        required_.push_back(role);
   local_of_.assign(static_cast<std::size_t>(config_->num_weight_experts()), -1);
   for (std::size_t i = 0; i < experts_.size(); ++i)
     local_of_[static_cast<std::size_t>(experts_[i])] = static_cast<std::int64_t>(i);

@@ -8,8 +8,10 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
 
 #include "support/share.h"
+#include "support/vectors.h"
 
 namespace moe::test::float_formats_test {
 namespace {
@@ -123,6 +125,62 @@ INSTANTIATE_TEST_SUITE_P(Formats, SixteenBits,
                          testing::Values(Format{"bf16", 8, 7, bf16_to_f32, f32_to_bf16},
                                          Format{"f16", 5, 10, f16_to_f32, f32_to_f16}),
                          [](const auto& test) { return test.param.name; });
+
+// --- eight bits and fewer, against the golden tables and roundings ------------------------------------------------
+
+struct Small {
+  const char* name;
+  SmallFloat format;
+};
+
+class SmallFloats : public testing::TestWithParam<Small> {};
+
+bool same(float a, float b) {
+  return std::isnan(a) ? std::isnan(b) : std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+}
+
+TEST_P(SmallFloats, EveryCodeHasItsValueAndComesBack) {
+  const auto& [name, f] = GetParam();
+  const auto table = load_vectors("float/formats.safetensors").at(std::string("table_") + name).as<float>();
+  ASSERT_EQ(table.size(), f.codes());
+  for (unsigned code = 0; code < f.codes(); ++code) {
+    EXPECT_TRUE(same(small_to_f32(f, code), table[code])) << code;
+    EXPECT_EQ(f.is_finite(code), std::isfinite(table[code])) << code;
+    if (f.is_finite(code)) {
+      EXPECT_EQ(f32_to_small(f, table[code]), code);
+    }
+  }
+}
+
+TEST_P(SmallFloats, RoundingSaturates) {
+  const auto& [name, f] = GetParam();
+  const VecFile file = load_vectors("float/formats.safetensors");
+  const auto x = file.at("x").as<float>();
+  const auto want = file.at(std::string("sat_") + name).as<std::uint8_t>();
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const unsigned got = f32_to_small(f, x[i]);
+    if (std::isnan(x[i]) && !std::isfinite(small_to_f32(f, want[i]))) {
+      EXPECT_TRUE(std::isnan(small_to_f32(f, got))) << i;
+    } else {
+      EXPECT_EQ(got, want[i]) << x[i];
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, SmallFloats,
+                         testing::Values(Small{"e4m3fn", kE4m3}, Small{"e5m2", kE5m2}, Small{"e2m1", kE2m1},
+                                         Small{"e2m3", kE2m3}, Small{"e3m2", kE3m2}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST(E8m0, EveryCodeHasItsValueAndComesBack) {
+  const auto table = load_vectors("float/formats.safetensors").at("table_e8m0").as<float>();
+  for (unsigned code = 0; code < 256; ++code) {
+    EXPECT_TRUE(same(e8m0_to_f32(code), table[code])) << code;
+    if (code < 255) {
+      EXPECT_EQ(f32_to_e8m0(table[code]), code);
+    }
+  }
+}
 
 }  // namespace
 }  // namespace moe::test::float_formats_test

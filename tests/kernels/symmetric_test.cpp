@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "kernels/ref/symmetric.h"
+#include "scheme/p16_numbers.h"
 #include "support/p16.h"
 #include "support/share.h"
 
@@ -51,7 +52,7 @@ double product(const P16Matrix& m, const std::byte* panel, std::int64_t lane, co
     const std::int8_t* code = block.codes + k / kUnitK * block.code_stride + k % kUnitK;
     const double q = s.act == ActFormat::blk16 ? 255.0 * code[0] + code[kUnitK] : code[0];
     const double term = q * static_cast<double>(s_a) * static_cast<double>(weight_value(m, panel, lane, k)) *
-                        static_cast<double>(ref::weight_scale(m, panel, lane, k / m.group()));
+                        static_cast<double>(scale_in(m, panel, lane, k / m.group()));
     sum += term;
     size += std::fabs(term);
   }

@@ -19,9 +19,23 @@ void expect_numbers(const Stored<E> (&rows)[N]) {
 }
 
 TEST(StoredNumbers, Enumerations) {
-  expect_numbers<Element>(
-      {{Element::int4, 0}, {Element::int8, 1}, {Element::bf16, 2}, {Element::f16, 3}, {Element::f32, 4}});
-  expect_numbers<Scales>({{Scales::none, 0}, {Scales::w4a8, 1}, {Scales::f32, 2}, {Scales::bf16, 3}, {Scales::f16, 4}});
+  expect_numbers<Element>({{Element::int4, 0},
+                           {Element::int8, 1},
+                           {Element::bf16, 2},
+                           {Element::f16, 3},
+                           {Element::f32, 4},
+                           {Element::e2m1, 5},
+                           {Element::e2m3, 6},
+                           {Element::e3m2, 7},
+                           {Element::e4m3, 8},
+                           {Element::e5m2, 9}});
+  expect_numbers<Scales>({{Scales::none, 0},
+                          {Scales::w4a8, 1},
+                          {Scales::f32, 2},
+                          {Scales::bf16, 3},
+                          {Scales::f16, 4},
+                          {Scales::e4m3, 5},
+                          {Scales::e8m0, 6}});
   expect_numbers<MarlinInput>({{MarlinInput::none, 0}, {MarlinInput::int8, 1}, {MarlinInput::fp8, 2}});
   expect_numbers<LayoutKind>({{LayoutKind::none, 0},
                               {LayoutKind::p16_int4, 1},

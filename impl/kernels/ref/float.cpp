@@ -4,61 +4,21 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
-#include "base/float_formats.h"
-#include "kernels/ref/symmetric.h"
+#include "scheme/p16_numbers.h"
 
 namespace moe::ref {
 namespace {
 
-// One weight, times a scale that its block shares.
-struct Weight {
-  const P16Matrix& m;
-  const std::byte* panel;
-  std::int64_t lane;
-
-  std::int64_t group(std::int64_t k) const { return m.groups.is_whole() ? 0 : k / m.group(); }
-
-  float value(std::int64_t k) const {
-    const std::byte* at = panel + m.code_offset(lane, k);
-    if (is_integer(m.element)) return static_cast<float>(code(*at, k) - zero(k));
-    if (m.element == Element::f32) {
-      float v;
-      std::memcpy(&v, at, sizeof v);
-      return v;
-    }
-    std::uint16_t h;
-    std::memcpy(&h, at, sizeof h);
-    return m.element == Element::bf16 ? bf16_to_f32(h) : f16_to_f32(h);
-  }
-  int code(std::byte at, std::int64_t k) const {
-    const auto byte = static_cast<std::uint8_t>(at);
-    return m.element == Element::int8 ? byte : P16Matrix::nibble_high(k) ? byte >> 4 : byte & 15;
-  }
-  int zero(std::int64_t k) const {
-    if (!m.has_zeros) return code_bias(m.element);
-    return static_cast<int>(panel[m.zero_offset() + static_cast<std::size_t>(group(k) * kPanelRows + lane)]);
-  }
-  float bias() const {
-    float bias = 0.0f;
-    if (m.has_bias) std::memcpy(&bias, panel + m.bias_offset() + 4 * lane, 4);
-    return bias;
-  }
-};
-
-float dot(const Weight& w, const float* tile, int row, int n) {
+float dot(const P16Matrix& m, const std::byte* panel, std::int64_t lane, const float* tile, int row, int n) {
   float sum = 0.0f;
-  for (std::int64_t begin = 0; begin < w.m.k; begin += kBlockK) {
+  for (std::int64_t begin = 0; begin < m.k; begin += kBlockK) {
     float block = 0.0f;
     for (std::int64_t k = begin; k < begin + kBlockK; ++k)
-      block = std::fma(tile[float_offset(k, row, n)], w.value(k), block);
-    if (is_integer(w.m.element))
-      sum = std::fma(block, weight_scale(w.m, w.panel, w.lane, w.group(begin)), sum);
-    else
-      sum = sum + block;
+      block = std::fma(tile[float_offset(k, row, n)], value_in(m, panel, lane, k), block);
+    sum = is_value(m.element) ? sum + block : std::fma(block, scale_in(m, panel, lane, begin / m.group()), sum);
   }
-  return sum + w.bias();
+  return sum + (m.has_bias ? load<float>(panel + m.bias_offset() + 4 * lane) : 0.0f);
 }
 
 }  // namespace
@@ -80,7 +40,7 @@ void gemm_float(const GemmArgs& a) {
     const std::byte* panel = a.panels + static_cast<std::size_t>(p) * m.panel_bytes();
     for (int row = 0; row < a.n; ++row)
       for (std::int64_t lane = 0; lane < kPanelRows; ++lane)
-        a.out[row * a.ld + p * kPanelRows + lane] = dot({m, panel, lane}, tile, row, a.n);
+        a.out[row * a.ld + p * kPanelRows + lane] = dot(m, panel, lane, tile, row, a.n);
   }
 }
 

@@ -7,8 +7,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/float_formats.h"
-#include "base/load.h"
+#include "scheme/p16_numbers.h"
 
 namespace moe::ref {
 namespace {
@@ -45,28 +44,16 @@ void clear_codes(const TileShape& s, const BlockRow& out) {
   for (std::int64_t u = 0; u < s.units(); ++u) std::memset(out.codes + u * out.code_stride, 0, s.piece());
 }
 
-int weight_code(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
-  const auto byte = static_cast<std::uint8_t>(panel[m.code_offset(lane, k)]);
-  if (m.element == Element::int8) return byte;
-  return P16Matrix::nibble_high(k) ? byte >> 4 : byte & 15;
-}
-
-// The code of value 0.
-int weight_zero(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
-  if (!m.has_zeros) return code_bias(m.element);
-  return static_cast<int>(panel[m.zero_offset() + static_cast<std::size_t>(k / m.group() * kPanelRows + lane)]);
-}
-
 // Sum of value * activation code over k in [k0, k1), all of one group.
 std::int32_t dot(const GemmArgs& a, const std::byte* panel, std::int64_t lane, int row, std::int64_t k0,
                  std::int64_t k1) {
-  const int zero = weight_zero(*a.matrix, panel, lane, k0);
+  const int zero = zero_in(*a.matrix, panel, lane, k0 / a.matrix->group());
   std::int32_t sum = 0;
   for (std::int64_t k = k0; k < k1; ++k) {
     const auto* at = reinterpret_cast<const std::int8_t*>(a.tile) +
                      (k / kUnitK * a.n + row) * a.shape.planes() * kUnitK + k % kUnitK;
     const int q = a.shape.planes() == 2 ? 255 * at[0] + at[kUnitK] : at[0];
-    sum += (weight_code(*a.matrix, panel, lane, k) - zero) * q;
+    sum += (static_cast<int>(code_in(*a.matrix, panel, lane, k)) - zero) * q;
   }
   return sum;
 }
@@ -77,7 +64,7 @@ float row_result(const GemmArgs& a, const std::byte* panel, std::int64_t lane, i
   float sum = 0.0f;
   for (std::int64_t g = 0; g < m.group_count(); ++g)
     sum = std::fma(static_cast<float>(dot(a, panel, lane, row, g * m.group(), (g + 1) * m.group())),
-                   weight_scale(m, panel, lane, g), sum);
+                   scale_in(m, panel, lane, g), sum);
   return sum * *r.recip;
 }
 
@@ -88,7 +75,7 @@ float blocks_result(const GemmArgs& a, const std::byte* panel, std::int64_t lane
   const std::int64_t columns = a.shape.scaled_columns();
   for (std::int64_t b = 0; b < a.shape.scale_count(); ++b) {
     const std::int64_t k0 = b * columns, k1 = std::min(k0 + columns, m.k);
-    const float scale = weight_scale(m, panel, lane, k0 / m.group()) * r.scale[b * r.stride];
+    const float scale = scale_in(m, panel, lane, k0 / m.group()) * r.scale[b * r.stride];
     sum = std::fma(static_cast<float>(dot(a, panel, lane, row, k0, k1)), scale, sum);
   }
   return sum;
@@ -108,13 +95,6 @@ void gemm_with(const GemmArgs& a) {
 }
 
 }  // namespace
-
-float weight_scale(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t g) {
-  const std::byte* at = panel + m.scale_offset(lane, g);
-  if (m.scale_bytes() == 4) return m.scales == Scales::w4a8 ? load<float>(at) * 16.0f : load<float>(at);
-  const auto h = load<std::uint16_t>(at);
-  return m.scales == Scales::f16 ? f16_to_f32(h) : bf16_to_f32(h);
-}
 
 SymmetricScale symmetric_scale(float absmax) {
   if (!std::isfinite(absmax)) return {std::bit_cast<float>(0x7fc00000u), 0.0f};

@@ -42,7 +42,4 @@ void quantise_blocks(const QuantArgsRow& args);
 void gemm_row(const GemmArgs& args);
 void gemm_blocks(const GemmArgs& args);
 
-// Scale of a weight group as a float; W4A8's channel-wise panels keep s / 16.
-float weight_scale(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t g);
-
 }  // namespace moe::ref

@@ -1,0 +1,82 @@
+// Scales of every type -> float32, as they are or rounded to bf16. All faults of a row are looked for together; only a
+// bad row is searched for its first one.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "base/float_formats.h"
+#include "convert/read_rows.h"
+
+namespace moe {
+namespace {
+
+constexpr std::uint32_t kInfinity = 0x7f800000u;
+
+// Whether all of them are numbers >= 0. Rounding to bf16 is that of f32_to_bf16, of numbers.
+template <Scales kType>
+bool read_scales(const std::byte* src, std::int64_t step, std::int64_t count, bool to_bf16, std::uint64_t& rounded,
+                 float* out) {
+  std::uint32_t bad = 0, inexact = 0;
+  for (std::int64_t g = 0; g < count; ++g) {
+    const auto bits = std::bit_cast<std::uint32_t>(row_of(kType).load(src + g * step));
+    const std::uint32_t kept = to_bf16 ? (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u : bits;
+    bad |= static_cast<std::uint32_t>((bits & 0x7fffffffu) >= kInfinity) |
+           static_cast<std::uint32_t>(bits > 0x80000000u) | static_cast<std::uint32_t>((kept & kInfinity) == kInfinity);
+    inexact += static_cast<std::uint32_t>(kept != bits);
+    out[g] = std::bit_cast<float>(kept);
+  }
+  rounded += inexact;
+  return bad == 0;
+}
+
+using ReadScales = bool (*)(const std::byte* src, std::int64_t step, std::int64_t count, bool to_bf16,
+                            std::uint64_t& rounded, float* out);
+
+// How a tensor of this type holds scales, and its reader. Files have those of MX formats as U8, too.
+struct ScaleReader {
+  DType dtype;
+  Scales type;
+  ReadScales read;
+};
+constexpr std::array kReaders = {
+    ScaleReader{DType::f32, Scales::f32, read_scales<Scales::f32>},
+    ScaleReader{DType::bf16, Scales::bf16, read_scales<Scales::bf16>},
+    ScaleReader{DType::f16, Scales::f16, read_scales<Scales::f16>},
+    ScaleReader{DType::f8_e4m3fn, Scales::e4m3, read_scales<Scales::e4m3>},
+    ScaleReader{DType::f8_e8m0fnu, Scales::e8m0, read_scales<Scales::e8m0>},
+    ScaleReader{DType::u8, Scales::e8m0, read_scales<Scales::e8m0>},
+};
+
+// Tensors are of a type that their row of the checkpoint allows: it is here.
+const ScaleReader& reader_of(DType dtype) {
+  return *std::find_if(kReaders.begin(), kReaders.end(), [&](const ScaleReader& r) { return r.dtype == dtype; });
+}
+
+// The first scale that is none.
+MaybeFault find_bad_scale(const ScaleReader& reader, const std::byte* src, std::int64_t step, std::int64_t count,
+                          bool to_bf16) {
+  for (std::int64_t g = 0; g < count; ++g) {
+    const float s = row_of(reader.type).load(src + g * step);
+    if (!std::isfinite(s) || s < 0.0f) return Fault{g, "scale " + float_text(s) + " is not a finite number >= 0"};
+    if (to_bf16 && !std::isfinite(bf16_to_f32(f32_to_bf16(s))))
+      return Fault{g, "scale " + float_text(s) + " is beyond the largest bf16 number"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Check read_row_scales(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
+                      CanonicalRows& out) {
+  const TensorView& t = half.scales;
+  const std::int64_t size = dtype_bits(t.dtype) / 8, step = t.strides[1] * size;
+  const std::byte* src = t.data + r * t.strides[0] * size;
+  const ScaleReader& reader = reader_of(t.dtype);
+  float* to = out.scales.data() + i * out.groups;
+  if (reader.read(src, step, t.shape[1], m.bf16_scales, out.scales_rounded, to)) return ok();
+  const MaybeFault fault = find_bad_scale(reader, src, step, t.shape[1], m.bf16_scales);
+  return value_error(m, "scale", half.scale_rows, r, *fault);
+}
+
+}  // namespace moe

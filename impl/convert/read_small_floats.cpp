@@ -1,0 +1,46 @@
+// Codes of small floats, of any width: U8 or F8 [N, ceil(K*bits/8)], the code of column k in bits bits*k.. of its row,
+// the first in the lowest ones. So fp4 has two codes a byte, fp6 four in three bytes, fp8 one (float_formats.md 4).
+#include <cstring>
+#include <string>
+
+#include "convert/read_rows.h"
+
+namespace moe {
+namespace {
+
+unsigned code_at(const std::byte* row, std::int64_t step, int bits, std::int64_t k) {
+  const std::int64_t bit = k * bits, byte = bit / 8;
+  const auto shift = static_cast<int>(bit % 8);
+  unsigned word = load<std::uint8_t>(row + byte * step);
+  if (shift + bits > 8) word |= static_cast<unsigned>(load<std::uint8_t>(row + (byte + 1) * step)) << 8;
+  return word >> shift & ((1u << bits) - 1);
+}
+
+std::string code_text(unsigned code) {
+  constexpr char kHex[] = "0123456789abcdef";
+  return std::string("0x") + kHex[code >> 4 & 15] + kHex[code & 15];
+}
+
+}  // namespace
+
+Check read_small_floats(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out) {
+  const ElementRow& element = row_of(m.element);
+  const TensorView& t = half.codes;
+  const std::byte* src = t.data + at.r * t.strides[0];
+  std::int8_t* row = out.codes.data() + at.i * out.stride;
+  for (std::int64_t k = 0; k < m.k; ++k) {
+    const unsigned code = code_at(src, t.strides[1], element.bits, k);
+    if (!element.format.is_finite(code))
+      return value_error(m, "weight", half.code_rows, at.r,
+                         {k, "code " + code_text(code) + " of " + std::string(element.name) + " is no finite number"});
+    row[k] = static_cast<std::int8_t>(code);
+  }
+  if (const std::int64_t rest = m.k * element.bits % 8; rest != 0)
+    if (const unsigned last = load<std::uint8_t>(src + m.k * element.bits / 8 * t.strides[1]); last >> rest != 0)
+      return value_error(
+          m, "weight", half.code_rows, at.r,
+          {m.k, "bits past the last column (" + std::to_string(m.k) + ") must be 0, the byte is " + code_text(last)});
+  return read_row_scales(m, half, at.r, at.i, out);
+}
+
+}  // namespace moe

@@ -1,0 +1,115 @@
+// What weights and their scales are made of: a row for each number format (float_formats.md 1). Whoever has to know how
+// many bits an element has, how it is kept in p16 or what its codes are worth looks here.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+#include "base/float_formats.h"
+#include "base/load.h"
+#include "scheme/scheme.h"
+
+namespace moe {
+
+// Numbers are stored; never renumber.
+enum class Element : std::uint8_t {
+  int4 = 0,
+  int8 = 1,
+  bf16 = 2,
+  f16 = 3,
+  f32 = 4,
+  e2m1 = 5,
+  e2m3 = 6,
+  e3m2 = 7,
+  e4m3 = 8,
+  e5m2 = 9
+};
+
+// integers: codes that lie around a code of value 0; floats: codes of a small float. Both have scales. values: floats
+// that need none.
+enum class Numbers : std::uint8_t { integers, floats, values };
+
+struct ElementRow {
+  std::string_view name;  // in texts for developers and in layouts
+  std::string_view word;  // in answers
+  int bits;               // in checkpoints
+  int packed_bits;        // in p16
+  Numbers numbers;
+  std::int32_t code_bias = 0;  // of packed integers: value + this is the code
+  SmallFloat format = {};      // of floats
+};
+
+// By Element.
+inline constexpr std::array kElements = {
+    ElementRow{"int4", "int4", 4, 4, Numbers::integers, 8},
+    ElementRow{"int8", "int8", 8, 8, Numbers::integers, 128},
+    ElementRow{"bf16", "bfloat16", 16, 16, Numbers::values},
+    ElementRow{"f16", "float16", 16, 16, Numbers::values},
+    ElementRow{"f32", "float32", 32, 32, Numbers::values},
+    ElementRow{"e2m1", "float4_e2m1", 4, 4, Numbers::floats, 0, kE2m1},
+    ElementRow{"e2m3", "float6_e2m3", 6, 8, Numbers::floats, 0, kE2m3},
+    ElementRow{"e3m2", "float6_e3m2", 6, 8, Numbers::floats, 0, kE3m2},
+    ElementRow{"e4m3", "float8_e4m3", 8, 8, Numbers::floats, 0, kE4m3},
+    ElementRow{"e5m2", "float8_e5m2", 8, 8, Numbers::floats, 0, kE5m2},
+};
+static_assert(static_cast<std::size_t>(Element::e5m2) + 1 == kElements.size());
+constexpr const ElementRow& row_of(Element e) { return kElements[static_cast<std::size_t>(e)]; }
+
+constexpr bool is_integer(Element e) { return row_of(e).numbers == Numbers::integers; }
+constexpr bool is_value(Element e) { return row_of(e).numbers == Numbers::values; }  // else codes with scales
+// The code of value 0, where there are no zero points.
+constexpr std::int32_t code_bias(Element e) { return row_of(e).code_bias; }
+
+// What the arguments of a checkpoint mean: of 8-bit floats e4m3, of 6-bit ones e2m3.
+constexpr std::optional<Element> element_of(NumType type, int bits) {
+  const Numbers numbers = type == NumType::integer ? Numbers::integers : Numbers::floats;
+  for (std::size_t i = 0; i < kElements.size(); ++i)
+    if (kElements[i].numbers == numbers && kElements[i].bits == bits) return static_cast<Element>(i);
+  return std::nullopt;
+}
+
+// How scales are kept in a layout. w4a8: bf16, channel-wise f32 / 16, with row sums (kernels.md 2.1).
+// Numbers are stored; never renumber.
+enum class Scales : std::uint8_t { none = 0, w4a8 = 1, f32 = 2, bf16 = 3, f16 = 4, e4m3 = 5, e8m0 = 6 };
+
+struct ScaleRow {
+  std::string_view suffix;  // in ids of layouts that are kept with several of them
+  std::size_t bytes;        // of one
+  float (*load)(const std::byte* from);
+  void (*store)(float scale, std::byte* to);  // scales have been read as such numbers: nothing is rounded
+};
+
+namespace scale_types {
+template <auto kWiden, auto kNarrow, class Stored>
+constexpr ScaleRow row(std::string_view suffix) {
+  return {suffix, sizeof(Stored), [](const std::byte* from) { return kWiden(load<Stored>(from)); },
+          [](float scale, std::byte* to) {
+            const auto stored = static_cast<Stored>(kNarrow(scale));
+            std::memcpy(to, &stored, sizeof stored);
+          }};
+}
+constexpr float same(float x) { return x; }
+constexpr float e4m3_to_f32(unsigned code) { return small_to_f32(kE4m3, code); }
+constexpr unsigned f32_to_e4m3(float x) { return f32_to_small(kE4m3, x); }
+}  // namespace scale_types
+
+// By Scales. The two that are no single type have no row of their own (P16Matrix::scale_type).
+inline constexpr std::array kScales = {
+    ScaleRow{"", 0, nullptr, nullptr},
+    ScaleRow{"", 0, nullptr, nullptr},
+    scale_types::row<scale_types::same, scale_types::same, float>("-f32"),
+    scale_types::row<bf16_to_f32, f32_to_bf16, std::uint16_t>("-bf16"),
+    scale_types::row<f16_to_f32, f32_to_f16, std::uint16_t>("-f16"),
+    scale_types::row<scale_types::e4m3_to_f32, scale_types::f32_to_e4m3, std::uint8_t>(""),
+    scale_types::row<e8m0_to_f32, f32_to_e8m0, std::uint8_t>(""),
+};
+static_assert(static_cast<std::size_t>(Scales::e8m0) + 1 == kScales.size());
+constexpr const ScaleRow& row_of(Scales s) { return kScales[static_cast<std::size_t>(s)]; }
+// The types that checkpoints of integers have.
+constexpr bool is_float_scale(Scales s) { return s == Scales::f32 || s == Scales::bf16 || s == Scales::f16; }
+
+}  // namespace moe

@@ -1,0 +1,68 @@
+// One number of a packed panel at a time: what the scalar kernels multiply and what goes back to dense numbers.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/load.h"
+#include "scheme/layout.h"
+
+namespace moe {
+
+// Values of all codes of a small float.
+template <Element kElement>
+inline constexpr auto kSmallValues = [] {
+  constexpr const SmallFloat& kFormat = row_of(kElement).format;
+  std::array<float, kFormat.codes()> values{};
+  for (unsigned code = 0; code < values.size(); ++code) values[code] = small_to_f32(kFormat, code);
+  return values;
+}();
+
+inline float small_value(Element element, unsigned code) {
+  switch (element) {
+    case Element::e2m1:
+      return kSmallValues<Element::e2m1>[code];
+    case Element::e2m3:
+      return kSmallValues<Element::e2m3>[code];
+    case Element::e3m2:
+      return kSmallValues<Element::e3m2>[code];
+    case Element::e4m3:
+      return kSmallValues<Element::e4m3>[code];
+    default:
+      return kSmallValues<Element::e5m2>[code];
+  }
+}
+
+// The code of (lane, k); of elements with codes.
+inline unsigned code_in(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
+  const auto byte = static_cast<unsigned>(panel[m.code_offset(lane, k)]);
+  if (row_of(m.element).packed_bits == 8) return byte;
+  return P16Matrix::nibble_high(k) ? byte >> 4 : byte & 15u;
+}
+
+// The code of value 0 in a group of a lane; of integers.
+inline int zero_in(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t group) {
+  if (!m.has_zeros) return code_bias(m.element);
+  return static_cast<int>(panel[m.zero_offset() + static_cast<std::size_t>(group * kPanelRows + lane)]);
+}
+
+inline float scale_in(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t group) {
+  const float stored = row_of(m.scale_type()).load(panel + m.scale_offset(lane, group));
+  return m.scales == Scales::w4a8 && m.groups.is_whole() ? stored * 16.0f : stored;  // it keeps s / 16
+}
+
+// The number at (lane, k) without its scale; also of the padding behind the last column.
+inline float value_in(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
+  if (is_integer(m.element)) {
+    const std::int64_t group = m.groups.is_whole() ? 0 : k / m.group();
+    return static_cast<float>(static_cast<int>(code_in(m, panel, lane, k)) - zero_in(m, panel, lane, group));
+  }
+  if (!is_value(m.element)) return small_value(m.element, code_in(m, panel, lane, k));
+  const std::byte* at = panel + m.code_offset(lane, k);
+  if (m.element == Element::f32) return load<float>(at);
+  const auto h = load<std::uint16_t>(at);
+  return m.element == Element::bf16 ? bf16_to_f32(h) : f16_to_f32(h);
+}
+
+}  // namespace moe
