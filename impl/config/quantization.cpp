@@ -14,32 +14,6 @@ namespace {
 
 using fields::Members;
 
-// clang-format off
-// What a format can hold: number type, bits and group size, 0 = any.
-struct Container {
-  NumType type;
-  int bits;
-  std::int64_t group;
-  std::string_view holds;
-};
-constexpr std::optional<Container> container(Format f) {
-  switch (f) {
-    case Format::gptq:
-    case Format::pack_quantized:
-    case Format::int_quantized:        return Container{NumType::integer, 0, 0, "integer weights"};
-    case Format::awq:                  return Container{NumType::integer, 4, 0, "4-bit integer weights"};
-    case Format::float_quantized:      return Container{NumType::floating, 8, 0, "8-bit float weights"};
-    case Format::nvfp4_pack_quantized: return Container{NumType::floating, 4, 16, "4-bit float weights with group_size 16"};
-    case Format::mxfp4_pack_quantized:
-    case Format::mxfp4_gpt_oss:        return Container{NumType::floating, 4, 32, "4-bit float weights with group_size 32"};
-    case Format::mxfp8_quantized:      return Container{NumType::floating, 8, 32, "8-bit float weights with group_size 32"};
-    case Format::none:
-    case Format::naive_quantized:      break;
-  }
-  return std::nullopt;
-}
-// clang-format on
-
 constexpr std::string_view kBase = "/quantization";
 
 // {"scheme": ..}: the preset, with its group size replaced if one is given.
@@ -149,14 +123,15 @@ Check check_format(const Members& members, const Quantization& q) {
     return fields::fault(members.at("format"), found + ", expected none for weights that are not quantized");
   }
   const QuantArgs& w = *q.weights;
-  const std::optional<Container> c = container(q.format);
+  const FormatRow& f = kFormats[static_cast<std::size_t>(q.format)];
+  const bool limited = !f.holds.empty();
   const bool holds =
-      c ? w.type == c->type && (c->bits == 0 || w.num_bits == c->bits) && (c->group == 0 || w.group_size == c->group)
-        : q.format != Format::none;
+      limited ? w.type == f.type && (f.bits == 0 || w.num_bits == f.bits) && (f.group == 0 || w.group_size == f.group)
+              : q.format != Format::none;
   if (!holds) {
     return fields::fault(members.at("format"),
-                         found + ", which holds " + (c ? std::string(c->holds) : "no quantized weights") + ", for " +
-                             std::to_string(w.num_bits) + "-bit " +
+                         found + ", which holds " + (limited ? std::string(f.holds) : "no quantized weights") +
+                             ", for " + std::to_string(w.num_bits) + "-bit " +
                              std::string(kNumTypeNames[static_cast<std::size_t>(w.type)]) + " weights");
   }
   if (w.actorder == ActOrder::group && q.format != Format::gptq && q.format != Format::pack_quantized) {

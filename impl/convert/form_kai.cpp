@@ -1,8 +1,9 @@
-// qsi4cxp and qsi4c32p: eight rows at a time, a half of a chunk (two times eight codes) in one 64-bit word.
+// KleidiAI's packed int4 weights (scheme/layout_kai.h), byte for byte: eight rows at a time, a half of a chunk (two
+// times eight codes) in one 64-bit word.
 //
 // The sum of a group-wise row adds the sixteen values of one such word times the group's scale, one after the other in
 // the order of the words (w4a8_int8.md 5.3).
-#include "convert/form_kai.h"
+#include "convert/named_forms.h"
 
 #include <algorithm>
 #include <bit>
@@ -91,8 +92,6 @@ void read_row(const KaiMatrix& m, const std::byte* tile, std::int64_t lane, std:
   rows.bias[static_cast<std::size_t>(row)] = load<float>(tile + m.bias_offset() + 4 * lane);
 }
 
-}  // namespace
-
 Check write_kai(CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out) {
   const KaiMatrix m(out.layout.matrix(which));
   std::byte* tile = out[name_of(which)].data();
@@ -109,5 +108,9 @@ Check read_kai(const ExpertTensors<const std::byte>& in, Matrix which, Canonical
     read_row(m, blob + static_cast<std::size_t>(row / kKaiRows) * m.tile_bytes(), row % kKaiRows, row, rows);
   return ok();
 }
+
+}  // namespace
+
+constinit const NamedForm named_forms::kai = {LayoutKind::kai, write_kai, read_kai};
 
 }  // namespace moe

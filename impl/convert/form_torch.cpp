@@ -1,5 +1,6 @@
-// Codes, scales and biases one behind the other, row by row. See form_torch.h.
-#include "convert/form_torch.h"
+// PyTorch's generic blob of W4A8 weights (w4a8_int8.md 4): codes, scales and biases one behind the other, row by row.
+// Every number is a float32, one byte of two codes, too.
+#include "convert/named_forms.h"
 
 #include <algorithm>
 #include <cstring>
@@ -25,8 +26,6 @@ float get(const std::byte* blob, std::size_t at) {
   std::memcpy(&x, blob + at * sizeof x, sizeof x);
   return x;
 }
-
-}  // namespace
 
 Check write_torch_blob(CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out) {
   const Parts parts(rows);
@@ -59,5 +58,9 @@ Check read_torch_blob(const ExpertTensors<const std::byte>& in, Matrix which, Ca
   if (in.layout.matrix(which).has_bias) std::memcpy(rows.bias.data(), blob + parts.bias * 4, rows.bias.size() * 4);
   return ok();
 }
+
+}  // namespace
+
+constinit const NamedForm named_forms::torch_float = {LayoutKind::torch_float, write_torch_blob, read_torch_blob};
 
 }  // namespace moe

@@ -67,8 +67,6 @@ Check check_zeros(const Wna16Matrix& m, Matrix which, std::int64_t local, const 
   return ok();
 }
 
-}  // namespace
-
 Check write_wna16_form(CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out) {
   const Wna16Matrix m = matrix_of(out.layout, which);
   MOE_CHECK(round_scales(m, which, out.local, rows));
@@ -81,11 +79,6 @@ Check read_wna16_form(const ExpertTensors<const std::byte>& in, Matrix which, Ca
   return read_wna16(matrix_of(in.layout, which), parts_of(in, which), rows);
 }
 
-void read_wna16_form_rows(const ExpertTensors<const std::byte>& in, Matrix which, const RowRange& at,
-                          CanonicalRows& rows) {
-  read_wna16_rows(matrix_of(in.layout, which), parts_of(in, which), at, rows);
-}
-
 Check finish_wna16_form(const Layout& layout, std::byte* payload) {
   for (const Matrix which : {Matrix::w13, Matrix::w2}) {
     const LayoutTensor& scale = *find(layout, which, Wna16Part::scale);
@@ -96,5 +89,21 @@ Check finish_wna16_form(const Layout& layout, std::byte* payload) {
   }
   return ok();
 }
+
+constexpr NamedForm named(LayoutKind kind) { return {kind, write_wna16_form, read_wna16_form, finish_wna16_form}; }
+
+}  // namespace
+
+void read_wna16_form_rows(const ExpertTensors<const std::byte>& in, Matrix which, const RowRange& at,
+                          CanonicalRows& rows) {
+  read_wna16_rows(matrix_of(in.layout, which), parts_of(in, which), at, rows);
+}
+
+constinit const NamedForm named_forms::wna16_marlin = named(LayoutKind::wna16_marlin);
+constinit const NamedForm named_forms::wna16_trtllm = named(LayoutKind::wna16_trtllm);
+constinit const NamedForm named_forms::wna16_xpu = named(LayoutKind::wna16_xpu);
+constinit const NamedForm named_forms::wna16_vnni = named(LayoutKind::wna16_vnni);
+constinit const NamedForm named_forms::wna16_on_the_fly = named(LayoutKind::wna16_on_the_fly);
+constinit const NamedForm named_forms::wna16_dense = named(LayoutKind::wna16_dense);
 
 }  // namespace moe

@@ -1,4 +1,4 @@
-// The WNA16 layouts (wna16.h) as named layouts.
+// The WNA16 layouts (wna16.h) as named layouts: some rows of a matrix alone, for panels that are made on the fly.
 #pragma once
 
 #include "convert/named_forms.h"
@@ -6,10 +6,7 @@
 
 namespace moe {
 
-Check write_wna16_form(CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out);
-Check read_wna16_form(const ExpertTensors<const std::byte>& in, Matrix which, CanonicalRows& rows);
 void read_wna16_form_rows(const ExpertTensors<const std::byte>& in, Matrix which, const RowRange& at,
                           CanonicalRows& rows);
-Check finish_wna16_form(const Layout& layout, std::byte* payload);
 
 }  // namespace moe

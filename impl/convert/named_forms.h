@@ -38,6 +38,12 @@ struct NamedForm {
   Check (*finish)(const Layout& layout, std::byte* payload) = nullptr;
 };
 
-const NamedForm* named_form(LayoutKind kind);
+// Every named row of scheme/layout_kinds.inc, defined by a file of this room.
+namespace named_forms {
+#define MOE_P16(...)
+#define MOE_NAMED(kind_, number_) extern const NamedForm kind_;
+#include "scheme/layout_kinds.inc"
+}  // namespace named_forms
+const NamedForm* named_form(LayoutKind kind);  // nullptr: not a named layout
 
 }  // namespace moe

@@ -91,7 +91,7 @@ P16Matrix with_groups(P16Matrix m, const StoredMatrix& stored) {
 // The layout that the numbers describe, nullopt when they contradict each other.
 std::optional<Layout> layout_of(const PackedHead& h) {
   const StoredMatrix &w13 = h.w13, &w2 = h.w2;
-  if (h.layout_kind > static_cast<std::uint64_t>(kLastLayoutKind)) return std::nullopt;
+  if (h.layout_kind > UINT8_MAX) return std::nullopt;
   const auto kind = static_cast<LayoutKind>(h.layout_kind);
   const bool fits = h.experts <= static_cast<std::uint64_t>(kMaxExperts) && are_extents(w13) && are_extents(w2) &&
                     are_types(w13) && w2.halves == 1 && w2.k == w13.half_rows && w2.half_rows == w13.k &&

@@ -174,45 +174,30 @@ struct P16Matrix {
   }
 };
 
-// Numbers are stored; never renumber. foreign: a backend's layout that this build cannot write.
-// p16_int4: of W4A8; p16_w4, p16_w8: scales (and zero points) of any checkpoint. Behind them the named layouts.
+// foreign: a backend's layout that this build cannot write. The others are the rows of layout_kinds.inc.
 enum class LayoutKind : std::uint8_t {
   none = 0,
-  p16_int4 = 1,
   foreign = 2,
-  p16_bf16 = 3,
-  p16_f16 = 4,
-  p16_f32 = 5,
-  p16_w4 = 6,
-  p16_w8 = 7,
-  torch_float = 8,    // PyTorch's generic blob of W4A8
-  kai = 9,            // KleidiAI's weights of W4A8
-  wna16_marlin = 10,  // scheme/wna16_layout.h
-  wna16_trtllm = 11,
-  wna16_xpu = 12,
-  wna16_vnni = 13,
-  wna16_on_the_fly = 14,
-  wna16_dense = 15
+#define MOE_P16(kind_, number_, ...) kind_ = number_,
+#define MOE_NAMED(kind_, number_) kind_ = number_,
+#include "scheme/layout_kinds.inc"
 };
-constexpr LayoutKind kLastLayoutKind = LayoutKind::wna16_dense;
 
-// A kind of p16: its word in ids, what it holds, and how it keeps scales. f32 stands for the checkpoint's own type of
-// float, which the layout of a layer has (and which its id tells).
+// A kind of p16: its word in ids, what it holds, and how it keeps scales.
 struct P16Kind {
   LayoutKind kind;
   std::string_view word;
   Element element;
   Scales scales;
 
+  // Of the checkpoint's own type of float, which the layout of a layer has and its id tells.
   constexpr bool keeps_scales() const { return scales == Scales::f32; }
 };
 inline constexpr std::array kP16Kinds = {
-    P16Kind{LayoutKind::p16_int4, "int4", Element::int4, Scales::w4a8},
-    P16Kind{LayoutKind::p16_bf16, "bf16", Element::bf16, Scales::none},
-    P16Kind{LayoutKind::p16_f16, "f16", Element::f16, Scales::none},
-    P16Kind{LayoutKind::p16_f32, "f32", Element::f32, Scales::none},
-    P16Kind{LayoutKind::p16_w4, "w4", Element::int4, Scales::f32},
-    P16Kind{LayoutKind::p16_w8, "w8", Element::int8, Scales::f32},
+#define MOE_P16(kind_, number_, word_, element_, scales_) \
+  P16Kind{LayoutKind::kind_, word_, Element::element_, Scales::scales_},
+#define MOE_NAMED(kind_, number_)
+#include "scheme/layout_kinds.inc"
 };
 // nullptr for the other kinds.
 constexpr const P16Kind* p16_kind(LayoutKind kind) {

@@ -3,65 +3,15 @@
 
 #include <array>
 
-#include "scheme/layout_kai.h"
-#include "scheme/wna16_layout.h"
-
 namespace moe {
 namespace {
 
 constexpr std::size_t kTensorAlignment = 64;
 
-// The two blobs of W4A8 hold everything of a matrix.
-void list_blobs(Layout& l, DType dtype, std::int64_t (*length)(const P16Matrix& m)) {
-  l.tensors.push_back({.name = "w13_packed", .dtype = dtype, .shape = {length(l.w13)}});
-  l.tensors.push_back({.name = "w2_packed", .dtype = dtype, .shape = {length(l.w2)}});
-}
-
-// --- PyTorch's generic blob (w4a8_int8.md 4) ------------------------------------------------------------------
-
-bool is_w4a8(const P16Matrix& m) {
-  return m.element == Element::int4 && m.scales == Scales::w4a8 && !m.has_zeros && !m.has_order && m.k % 2 == 0 &&
-         (m.groups.is_whole() || m.group() % 32 == 0);
-}
-bool are_w4a8(const Layout& l) { return is_w4a8(l.w13) && is_w4a8(l.w2) && l.variant == LayoutVariant{}; }
-
-std::string torch_id(const Layout& l) {
-  std::string s = "torch/dyn_quant_4bit-" + grouping_word(l.w13);
-  if (grouping_word(l.w2) != grouping_word(l.w13)) s += "," + grouping_word(l.w2);
-  return s + (l.w13.has_bias ? "-bias/1" : "/1");
-}
-
-void list_torch(Layout& l) {
-  list_blobs(l, DType::f32, [](const P16Matrix& m) {
-    return m.rows() * m.k / 2 + m.rows() * m.group_count() + (m.has_bias ? m.rows() : 0);
-  });
-}
-
-// --- KleidiAI (layout_kai.h) --------------------------------------------------------------------------------------
-
-std::string kai_word(const P16Matrix& m) { return m.groups.is_whole() ? "qsi4cxp" : "qsi4c32p-" + grouping_word(m); }
-
-std::string kai_id(const Layout& l) {
-  std::string s = "kai/" + kai_word(l.w13);
-  if (kai_word(l.w2) != kai_word(l.w13)) s += "," + kai_word(l.w2);
-  return s + (l.w13.has_bias ? "-bias/1" : "/1");
-}
-
-void list_kai(Layout& l) {
-  list_blobs(l, DType::u8, [](const P16Matrix& m) { return static_cast<std::int64_t>(KaiMatrix(m).bytes()); });
-}
-
-constexpr NamedLayout wna16(LayoutKind kind) { return {kind, wna16_id, is_wna16, list_wna16}; }
-
 constexpr std::array kNamed = {
-    NamedLayout{LayoutKind::torch_float, torch_id, are_w4a8, list_torch},
-    NamedLayout{LayoutKind::kai, kai_id, are_w4a8, list_kai},
-    wna16(LayoutKind::wna16_marlin),
-    wna16(LayoutKind::wna16_trtllm),
-    wna16(LayoutKind::wna16_xpu),
-    wna16(LayoutKind::wna16_vnni),
-    wna16(LayoutKind::wna16_on_the_fly),
-    wna16(LayoutKind::wna16_dense),
+#define MOE_P16(...)
+#define MOE_NAMED(kind_, number_) &named_layouts::kind_,
+#include "scheme/layout_kinds.inc"
 };
 
 std::optional<std::int64_t> elements_of(const LayoutTensor& t) {
@@ -74,8 +24,8 @@ std::optional<std::int64_t> elements_of(const LayoutTensor& t) {
 }  // namespace
 
 const NamedLayout* named_layout(LayoutKind kind) {
-  for (const NamedLayout& row : kNamed)
-    if (row.kind == kind) return &row;
+  for (const NamedLayout* row : kNamed)
+    if (row->kind == kind) return row;
   return nullptr;
 }
 

@@ -1,7 +1,7 @@
 // Layouts of other libraries, handed out as named tensors [E, ...]. A row says what such a layout holds; how its bytes
 // are written and read back is in convert/named_forms.h.
 //
-// A new layout: a kind in layout.h, a row in layout_named.cpp, a row in convert/named_forms.cpp.
+// A new layout: a row of layout_kinds.inc, its named_layouts::<kind> here and its named_forms::<kind> in convert.
 #pragma once
 
 #include <optional>
@@ -20,6 +20,12 @@ struct NamedLayout {
   void (*list)(Layout& layout);
 };
 
+// Every named row of layout_kinds.inc, defined by a file of this room.
+namespace named_layouts {
+#define MOE_P16(...)
+#define MOE_NAMED(kind_, number_) extern const NamedLayout kind_;
+#include "scheme/layout_kinds.inc"
+}  // namespace named_layouts
 // nullptr: not a named layout.
 const NamedLayout* named_layout(LayoutKind kind);
 

@@ -49,17 +49,35 @@ enum class Format : std::uint8_t {
   awq,
   mxfp4_gpt_oss
 };
-constexpr std::array<std::string_view, 11> kFormatNames = {"none",
-                                                           "pack-quantized",
-                                                           "int-quantized",
-                                                           "float-quantized",
-                                                           "naive-quantized",
-                                                           "nvfp4-pack-quantized",
-                                                           "mxfp4-pack-quantized",
-                                                           "mxfp8-quantized",
-                                                           "gptq",
-                                                           "awq",
-                                                           "mxfp4-gpt-oss"};
+// A format's word, and what it holds: number type, bits and group size, 0 = any. Without `holds`: none holds nothing
+// quantized, and naive-quantized holds anything.
+struct FormatRow {
+  std::string_view name;
+  NumType type = NumType::integer;
+  int bits = 0;
+  std::int64_t group = 0;
+  std::string_view holds = {};
+};
+// By Format.
+inline constexpr std::array kFormats = {
+    FormatRow{"none"},
+    FormatRow{"pack-quantized", NumType::integer, 0, 0, "integer weights"},
+    FormatRow{"int-quantized", NumType::integer, 0, 0, "integer weights"},
+    FormatRow{"float-quantized", NumType::floating, 8, 0, "8-bit float weights"},
+    FormatRow{"naive-quantized"},
+    FormatRow{"nvfp4-pack-quantized", NumType::floating, 4, 16, "4-bit float weights with group_size 16"},
+    FormatRow{"mxfp4-pack-quantized", NumType::floating, 4, 32, "4-bit float weights with group_size 32"},
+    FormatRow{"mxfp8-quantized", NumType::floating, 8, 32, "8-bit float weights with group_size 32"},
+    FormatRow{"gptq", NumType::integer, 0, 0, "integer weights"},
+    FormatRow{"awq", NumType::integer, 4, 0, "4-bit integer weights"},
+    FormatRow{"mxfp4-gpt-oss", NumType::floating, 4, 32, "4-bit float weights with group_size 32"},
+};
+static_assert(static_cast<std::size_t>(Format::mxfp4_gpt_oss) + 1 == kFormats.size());
+inline constexpr auto kFormatNames = [] {
+  std::array<std::string_view, kFormats.size()> names;
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = kFormats[i].name;
+  return names;
+}();
 
 enum class ZeroPoints : std::uint8_t { as_stored, plus_one };
 // Type of the activations that Marlin multiplies; none: as they come.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "scheme/layout_named.h"
 
 namespace moe {
 namespace {
@@ -334,5 +335,16 @@ int vllm_zero_shift(Wna16Kind kind, bool awq, bool has_zeros, ZeroPoints stored)
   }
   return has_zeros ? below : 0;
 }
+
+namespace {
+constexpr NamedLayout named(LayoutKind kind) { return {kind, wna16_id, is_wna16, list_wna16}; }
+}  // namespace
+
+constinit const NamedLayout named_layouts::wna16_marlin = named(LayoutKind::wna16_marlin);
+constinit const NamedLayout named_layouts::wna16_trtllm = named(LayoutKind::wna16_trtllm);
+constinit const NamedLayout named_layouts::wna16_xpu = named(LayoutKind::wna16_xpu);
+constinit const NamedLayout named_layouts::wna16_vnni = named(LayoutKind::wna16_vnni);
+constinit const NamedLayout named_layouts::wna16_on_the_fly = named(LayoutKind::wna16_on_the_fly);
+constinit const NamedLayout named_layouts::wna16_dense = named(LayoutKind::wna16_dense);
 
 }  // namespace moe
