@@ -1,4 +1,5 @@
 // The oracles and how each treats a backend that is asked for by name. See backend.h.
+#include "base/text.h"
 #include "oracle/backend.h"
 
 #include <algorithm>
@@ -47,7 +48,7 @@ std::vector<std::string_view> runnable_backends() {
 std::string built_oracles() {
   std::string names;
   for (const Family& f : kFamilies)
-    if (f.table != nullptr) names += (names.empty() ? "" : ", ") + std::string(oracle_name(f.id));
+    if (f.table != nullptr) names += cat(names.empty() ? "" : ", ", oracle_name(f.id));
   return names;
 }
 
