@@ -19,7 +19,7 @@ std::string range_text(Range r) {
 }
 
 Error fault(std::string pointer, const std::string& message) {
-  std::string text = cat(pointer.empty() ? std::string("the document") : pointer, ": ", message);
+  std::string text = cat(pointer.empty() ? "the document" : std::string_view(pointer), ": ", message);
   return fail(Code::invalid_config, std::move(pointer), std::move(text));
 }
 
