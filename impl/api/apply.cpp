@@ -9,6 +9,8 @@
 
 #include "api/apply_args.h"
 #include "api/entry.h"
+#include "base/json.h"
+#include "base/text.h"
 
 using moe::DType;
 using moe::api::dtype_bit;
@@ -24,7 +26,7 @@ Result<ApplyMode> apply_mode(moe_apply_mode mode) {
   if (mode == MOE_APPLY_ROUTER_LOGITS || mode == MOE_APPLY_TOPK) return static_cast<ApplyMode>(mode);
   if (mode == kBatched)
     return fail(Code::unsupported, "mode", "mode: batched activations are not built in this version");
-  return fail(Code::invalid_argument, "mode", "mode: unknown value " + std::to_string(mode));
+  return fail(Code::invalid_argument, "mode", cat("mode: unknown value ", mode));
 }
 
 Check check_num_tokens(const Config& config, std::int64_t num_tokens, const char* name) {
@@ -32,8 +34,7 @@ Check check_num_tokens(const Config& config, std::int64_t num_tokens, const char
       std::numeric_limits<std::int32_t>::max() / std::max<std::int64_t>(config.slots_per_token(), 1);
   if (num_tokens >= 0 && num_tokens <= most) return ok();
   return fail(Code::invalid_argument, name,
-              std::string(name) + ": " + std::to_string(num_tokens) + " tokens, expected 0 to " + std::to_string(most) +
-                  " (2^31 - 1 slots)");
+              cat(name, ": ", num_tokens, " tokens, expected 0 to ", most, " (2^31 - 1 slots)"));
 }
 
 }  // namespace moe::api
@@ -76,7 +77,7 @@ void expect(Rows& r, const moe::Config& c, moe::ApplyMode mode) {
 
 Check must_be_absent(const void* pointer, const char* name, const char* why) {
   if (pointer == nullptr) return ok();
-  return fail(Code::invalid_argument, name, std::string(name) + ": must be NULL " + why);
+  return fail(Code::invalid_argument, name, cat(name, ": must be NULL ", why));
 }
 
 // Which tensors a mode takes.
@@ -98,7 +99,7 @@ Check check_presence(const moe_apply_args& a, const moe::Config& c, moe::ApplyMo
 }
 
 moe::Error shared_memory(const char* out, const char* with) {
-  return fail(Code::invalid_argument, out, std::string(out) + ": shares memory with " + with);
+  return fail(Code::invalid_argument, out, cat(out, ": shares memory with ", with));
 }
 
 // Each output against everything else. The one exception: out is exactly hidden, with MOE_APPLY_IN_PLACE.
@@ -119,7 +120,7 @@ Check check_workspace(const Rows& r, const moe_apply_args& a) {
   if (a.workspace == nullptr) return ok();
   if (reinterpret_cast<std::uintptr_t>(a.workspace) % moe::kWorkspaceAlignment != 0)
     return fail(Code::invalid_argument, "workspace",
-                "workspace: must be aligned to " + std::to_string(moe::kWorkspaceAlignment) + " bytes");
+                cat("workspace: must be aligned to ", moe::kWorkspaceAlignment, " bytes"));
   for (const TensorParam& p : r)
     if (p.given != nullptr && moe::api::overlaps(p.view, a.workspace, static_cast<std::size_t>(a.workspace_size)))
       return shared_memory("workspace", p.name);
@@ -163,10 +164,9 @@ Check run(const moe_layer* layer, const moe_apply_args* args) {
   if (a.workspace != nullptr) {
     const std::uint64_t needed = l.workspace_bytes(mode, tokens);
     if (a.workspace_size < needed)
-      return fail(
-          Code::buffer_too_small, "workspace_size",
-          "workspace_size: " + std::to_string(needed) + " bytes needed, got " + std::to_string(a.workspace_size),
-          "\"needed\":" + std::to_string(needed));
+      return fail(Code::buffer_too_small, "workspace_size",
+                  cat("workspace_size: ", needed, " bytes needed, got ", a.workspace_size),
+                  moe::json::members("needed", needed));
     call.workspace = {static_cast<std::byte*>(a.workspace), static_cast<std::size_t>(a.workspace_size)};
   }
   return l.apply(call);
@@ -204,8 +204,7 @@ moe_status moe_apply_flat(const moe_layer* layer, int64_t num_tokens, moe_dtype 
     MOE_CHECK(check_handle(layer, "layer"));
     const moe::Config& c = layer->object->config();
     if (num_tokens < 0)
-      return fail(Code::invalid_argument, "num_tokens",
-                  "num_tokens: must not be negative, got " + std::to_string(num_tokens));
+      return fail(Code::invalid_argument, "num_tokens", cat("num_tokens: must not be negative, got ", num_tokens));
     const moe_tensor x = dense(hidden_dtype, hidden, num_tokens, c.hidden_dim),
                      y = dense(out_dtype, out, num_tokens, c.hidden_dim);
     const moe_tensor logits = dense(logits_dtype, router_logits, num_tokens, c.router_columns());

@@ -2,6 +2,7 @@
 #include <bit>
 
 #include "api/entry.h"
+#include "base/text.h"
 
 using moe::api::Bytes;
 
@@ -10,8 +11,7 @@ moe_status moe_buffer_create(size_t size, size_t alignment, moe_buffer** out, mo
     clear(out);
     MOE_CHECK(not_null({{"out", out}}));
     if (alignment != 0 && !std::has_single_bit(alignment))
-      return fail(Code::invalid_argument, "alignment",
-                  "alignment: must be a power of two or 0, got " + std::to_string(alignment));
+      return fail(Code::invalid_argument, "alignment", cat("alignment: must be a power of two or 0, got ", alignment));
     constexpr size_t least = 64;
     MOE_TRY(moe::Buffer memory, moe::Buffer::create(size, alignment < least ? least : alignment));
     *out = make_handle<moe_buffer>(std::make_shared<Bytes>(std::move(memory)));

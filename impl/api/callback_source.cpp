@@ -5,6 +5,8 @@
 #include <string>
 
 #include "api/tensor_check.h"
+#include "base/json.h"
+#include "base/text.h"
 
 namespace moe::api {
 namespace {
@@ -15,8 +17,8 @@ const char* half_text(Half s) { return kHalfNames[static_cast<std::size_t>(s)]; 
 
 // "w13_weight[17]", with the half if it is not the whole role: "w13_weight[17].w1"
 std::string place_name(const Place& p) {
-  std::string name = std::string(role_name(p.role)) + "[" + std::to_string(p.expert) + "]";
-  if (p.half != Half::whole) name += std::string(".") + half_text(p.half);
+  std::string name = cat(role_name(p.role), "[", p.expert, "]");
+  if (p.half != Half::whole) name += cat(".", half_text(p.half));
   return name;
 }
 
@@ -32,13 +34,15 @@ Error failure_of(moe_status status, const moe_error* error, const std::string& p
     return fail(Code::missing_weight, place, place + ": the source does not have it");
   if (status == MOE_ERR_CANCELLED)
     return fail(Code::cancelled, place, text.empty() ? "the weight source cancelled the call" : text);
-  std::string message =
-      place + ": the weight source failed with " + moe_status_name(status) + " (" + std::to_string(status) + ")";
+  std::string message = cat(place, ": the weight source failed with ", moe_status_name(status), " (", status, ")");
   if (!text.empty()) message += ": " + text;
-  std::string cause = error != nullptr ? moe_error_details_json(error)
-                                       : std::string("{\"status\":\"") + moe_status_name(status) +
-                                             "\",\"status_code\":" + std::to_string(status) + "}";
-  return fail(Code::callback, place, std::move(message), "\"cause\":" + cause);
+  json::Writer details;
+  details.key("cause");
+  if (error != nullptr)
+    details.value(json::Text{moe_error_details_json(error)});
+  else
+    details.begin_object().member("status", moe_status_name(status)).member("status_code", status).end_object();
+  return fail(Code::callback, place, std::move(message), details.take());
 }
 
 }  // namespace
@@ -68,7 +72,7 @@ Result<TensorLease> CallbackSource::get(const Place& place) const {
     ops_.put(ops_.user, role_name(place.role), place.expert, half_text(place.half), &tensor);
   }
   if (!view) return view.error();
-  return fail(Code::invalid_argument, name, name + ": flags must be 0, got " + std::to_string(tensor.flags));
+  return fail(Code::invalid_argument, name, cat(name, ": flags must be 0, got ", tensor.flags));
 }
 
 void CallbackSource::put(const Place& place, const TensorView& view) const {

@@ -3,6 +3,7 @@
 
 #include "api/entry.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "hf/hf.h"
 
 namespace {
@@ -24,15 +25,13 @@ const char* kind_of(const moe::json::Value& v) {
 Result<const moe::json::Value*> value_at(const moe_config* config, const char* pointer, const char* wanted) {
   const moe::json::Value* v = moe::json::at_pointer(config->object->resolved, pointer);
   if (v == nullptr)
-    return fail(Code::invalid_argument, pointer,
-                std::string(pointer) + ": the config has no such member, expected " + wanted);
+    return fail(Code::invalid_argument, pointer, cat(pointer, ": the config has no such member, expected ", wanted));
   return v;
 }
 
 moe::Error wrong_kind(const char* pointer, const char* wanted, const moe::json::Value& found) {
-  return fail(
-      Code::invalid_argument, pointer,
-      std::string(*pointer != 0 ? pointer : "the config") + ": expected " + wanted + ", found " + kind_of(found));
+  return fail(Code::invalid_argument, pointer,
+              cat(*pointer != 0 ? pointer : "the config", ": expected ", wanted, ", found ", kind_of(found)));
 }
 
 // What all getters check.

@@ -4,6 +4,7 @@
 
 #include "api/entry.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "convert/canonical.h"
 #include "kernels/kernel.h"
 #include "oracle/backend.h"
@@ -33,8 +34,7 @@ std::optional<T> nested(const std::optional<moe_context_callbacks>& callbacks,
 Check check_parallel(const moe_parallel_ops& ops) {
   MOE_CHECK(callback_given(ops.parallel_for != nullptr, "parallel_for"));
   if (ops.num_threads < 1)
-    return fail(Code::invalid_argument, "num_threads",
-                "num_threads: must be at least 1, got " + std::to_string(ops.num_threads));
+    return fail(Code::invalid_argument, "num_threads", cat("num_threads: must be at least 1, got ", ops.num_threads));
   return ok();
 }
 
@@ -84,48 +84,39 @@ bool serves(const moe::Accepts& row, const moe::KernelId& kernel) {
   return row.acts.has(kernel.act) && (named || row.layouts.has(kernel.layout));
 }
 
-moe::json::Value kernel_row(const moe::Kernel& k) {
-  moe::json::Array needs;
+void write_kernel(moe::json::Writer& w, const moe::Kernel& k) {
   const moe::FeatureSet features = moe::isa_features(k.id->isa);
+  w.begin_object().member("kernel", k.id->name).member("layout", layout_family(k.id->layout));
+  w.member("isa", moe::kIsaNames[static_cast<std::size_t>(k.id->isa)]).key("needs").begin_array();
   for (std::size_t i = 0; i < moe::kFeatureNames.size(); ++i)
-    if (features.test(i)) needs.emplace_back(moe::kFeatureNames[i]);
-  moe::json::Value row{moe::json::Object{}};
-  row.set("kernel", k.id->name);
-  row.set("layout", layout_family(k.id->layout));
-  row.set("isa", moe::kIsaNames[static_cast<std::size_t>(k.id->isa)]);
-  row.set("needs", std::move(needs));
-  row.set("exact", k.exact);
-  return row;
+    if (features.test(i)) w.value(moe::kFeatureNames[i]);
+  w.end_array().member("exact", k.exact).end_object();
 }
 
-moe::json::Value backend_row(moe::OracleId oracle, const moe::BackendRow& experts) {
+void write_backend(moe::json::Writer& w, moe::OracleId oracle, const moe::BackendRow& experts) {
   const moe::Accepts& accepts = experts.accepts(moe::Policy::libmoe);
-  moe::json::Array formats, kernels;
   const auto can_read = [](moe::Format format) {
     return std::ranges::any_of(moe::tensor_sets(),
                                [&](const auto& set) { return set.format == format && moe::can_read(set.codes); });
   };
+  w.begin_object().member("backend", experts.backend).member("oracle", moe::oracle_name(oracle));
+  w.member("experts", experts.name).key("formats").begin_array();
   for (std::size_t f = 0; f < moe::kFormatNames.size(); ++f)
     if (const auto format = static_cast<moe::Format>(f); accepts.checkpoints.has(format) && can_read(format))
-      formats.emplace_back(moe::kFormatNames[f]);
+      w.value(moe::kFormatNames[f]);
+  w.end_array().key("kernels").begin_array();
   for (const moe::Kernel* k : moe::kernels())
-    if (serves(accepts, *k->id)) kernels.push_back(kernel_row(*k));
-  moe::json::Value row{moe::json::Object{}};
-  row.set("backend", experts.backend);
-  row.set("oracle", moe::oracle_name(oracle));
-  row.set("experts", experts.name);
-  row.set("formats", std::move(formats));
-  row.set("kernels", std::move(kernels));
-  return row;
+    if (serves(accepts, *k->id)) write_kernel(w, *k);
+  w.end_array().end_object();
 }
 
 // Every row of the oracles whose layout this build writes; without kernels: for other devices.
-std::string backends_json() {
-  moe::json::Array rows;
+void write_backends(moe::json::Writer& w) {
+  w.begin_array();
   for (const moe::Family* family : moe::families())
     for (const moe::BackendRow& experts : family->rows)
-      if (experts.accepts(moe::Policy::libmoe).writes()) rows.push_back(backend_row(family->id, experts));
-  return moe::json::write(rows);
+      if (experts.accepts(moe::Policy::libmoe).writes()) write_backend(w, family->id, experts);
+  w.end_array();
 }
 
 }  // namespace
@@ -157,7 +148,10 @@ moe_status moe_context_to_json(const moe_context* ctx, moe_buffer** out, moe_err
     clear(out);
     MOE_CHECK(not_null({{"ctx", ctx}, {"out", out}}));
     MOE_CHECK(check_handle(ctx, "ctx"));
-    *out = make_text("{" + ctx->object->options_json() + ",\"backends\":" + backends_json() + "}");
+    moe::json::Writer w;
+    w.begin_object().members({ctx->object->options_json()});
+    write_backends(w.key("backends"));
+    *out = make_text(w.end_object().take());
     return ok();
   });
 }

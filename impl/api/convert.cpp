@@ -3,6 +3,8 @@
 #include <string>
 
 #include "api/entry.h"
+#include "base/json.h"
+#include "base/text.h"
 #include "bind/agree.h"
 #include "bind/conversion.h"
 #include "convert/convert.h"
@@ -23,12 +25,11 @@ Result<Block> block_for(const moe_convert_options& options, std::uint64_t needed
   auto owner = std::make_shared<Owner>();
   if (options.dst != nullptr) {
     if (reinterpret_cast<std::uintptr_t>(options.dst) % moe::bind::kBlockAlignment != 0)
-      return fail(Code::invalid_argument, "dst",
-                  "dst: must be aligned to " + std::to_string(moe::bind::kBlockAlignment) + " bytes");
+      return fail(Code::invalid_argument, "dst", cat("dst: must be aligned to ", moe::bind::kBlockAlignment, " bytes"));
     if (options.dst_size < needed)
       return fail(Code::buffer_too_small, "dst_size",
-                  "dst_size: " + std::to_string(needed) + " bytes needed, got " + std::to_string(options.dst_size),
-                  "\"needed\":" + std::to_string(needed));
+                  cat("dst_size: ", needed, " bytes needed, got ", options.dst_size),
+                  moe::json::members("needed", needed));
     *owner = std::move(dst_owner);
     return Block{{static_cast<std::byte*>(options.dst), static_cast<std::size_t>(needed)}, "caller", std::move(owner)};
   }
@@ -54,8 +55,8 @@ Check check_options(const moe_convert_options& options) {
 void log_conversion(moe_context* ctx, const moe::Packed& packed) {
   if (ctx == nullptr) return;
   ctx->object->log().write(moe::LogLevel::info, "convert",
-                           "layout " + packed.info.layout_id + ", " + std::to_string(packed.block.size()) + " bytes, " +
-                               std::to_string(packed.info.scales_rounded) + " scales rounded to bf16");
+                           cat("layout ", packed.info.layout_id, ", ", packed.block.size(), " bytes, ",
+                               packed.info.scales_rounded, " scales rounded to bf16"));
 }
 
 }  // namespace

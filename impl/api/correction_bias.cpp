@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/float_at.h"
+#include "base/text.h"
 
 namespace moe::api {
 
@@ -30,7 +31,7 @@ Result<std::vector<float>> bias_values(const TensorParam& param) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     values[i] = float_at(v.dtype, v.data + i * size);
     if (std::isfinite(values[i])) continue;
-    const std::string place = "correction_bias[" + std::to_string(i) + "]";
+    const std::string place = cat("correction_bias[", i, "]");
     return fail(Code::invalid_argument, place, place + ": must be a finite number");
   }
   return values;

@@ -36,8 +36,9 @@ Result<const Topic*> find_topic(std::string_view name) {
   for (const Topic& t : kTopics)
     if (t.name == name) return &t;
   std::string known;
-  for (const Topic& t : kTopics) known += (known.empty() ? "" : ", ") + std::string(t.name);
-  return fail(Code::invalid_argument, "topic", "topic: unknown topic " + moe::in_quotes(name) + "; known are " + known);
+  for (const Topic& t : kTopics) known += cat(known.empty() ? "" : ", ", t.name);
+  return fail(Code::invalid_argument, "topic",
+              cat("topic: unknown topic ", moe::in_quotes(name), "; known are ", known));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "api/struct_io.h"
 #include "api/tensor_check.h"
 
+using moe::cat;
 using moe::Check;
 using moe::Code;
 using moe::fail;

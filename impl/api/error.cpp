@@ -95,12 +95,11 @@ moe_error* make_error(moe_status status, std::string_view message, std::string_v
   e->message_text = printable(without_subject(message, subject));
   if (e->message_text.empty() && status == MOE_ERR_INTERNAL) e->message_text = "internal error";
   e->subject_text = printable(subject);
-  e->details_text = std::string("{\"status\":\"") + moe_status_name(status) +
-                    "\",\"status_code\":" + std::to_string(status) + ",\"message\":" + json::quote(e->message_text) +
-                    ",\"subject\":" + json::quote(e->subject_text);
-  // JSON by json::quote: what is left to escape stands in strings, where JSON writes it the same way.
-  if (!details.empty()) e->details_text.append(",").append(printable(details));
-  e->details_text += "}";
+  json::Writer w;
+  w.begin_object().member("status", moe_status_name(status)).member("status_code", status);
+  w.member("message", e->message_text).member("subject", e->subject_text);
+  // What printable() still escapes in JSON stands in strings, where JSON writes it the same way.
+  e->details_text = w.members({printable(details)}).end_object().take();
   e->message = e->message_text.c_str();
   e->subject = e->subject_text.c_str();
   e->details = e->details_text.c_str();

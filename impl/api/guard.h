@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/result.h"
+#include "base/text.h"
 
 namespace moe::api {
 
@@ -70,13 +71,13 @@ struct NamedPointer {
 // The first step of every wall.
 inline Check not_null(std::initializer_list<NamedPointer> pointers) {
   for (const NamedPointer& p : pointers)
-    if (p.pointer == nullptr) return fail(Code::invalid_argument, p.name, std::string(p.name) + ": must not be NULL");
+    if (p.pointer == nullptr) return fail(Code::invalid_argument, p.name, cat(p.name, ": must not be NULL"));
   return ok();
 }
 
 // A callback is no object pointer, so it is asked for apart.
 inline Check callback_given(bool given, const char* name) {
-  if (!given) return fail(Code::invalid_argument, name, std::string(name) + ": must not be NULL");
+  if (!given) return fail(Code::invalid_argument, name, cat(name, ": must not be NULL"));
   return ok();
 }
 
@@ -88,8 +89,7 @@ inline std::string_view text_of(const char* text, std::size_t length) noexcept {
 
 inline Check known_flags(std::uint64_t flags, std::uint64_t known) {
   if ((flags & ~known) != 0)
-    return fail(Code::invalid_argument, "flags",
-                "flags: unknown bits " + std::to_string(flags & ~known) + "; known are " + std::to_string(known));
+    return fail(Code::invalid_argument, "flags", cat("flags: unknown bits ", flags & ~known, "; known are ", known));
   return ok();
 }
 

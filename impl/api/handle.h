@@ -19,6 +19,7 @@
 #include "base/buffer.h"
 #include "base/control.h"
 #include "base/platform.h"
+#include "base/text.h"
 #include "config/config.h"
 #include "io/packed.h"
 #include "oracle/selection.h"
@@ -131,7 +132,7 @@ bool is_live(const H* handle) noexcept {
 template <class H>
 Check check_handle(const H* handle, const char* name) {
   if (!is_live(handle))
-    return fail(Code::invalid_handle, name, std::string(name) + ": this handle was destroyed or is of another kind");
+    return fail(Code::invalid_handle, name, cat(name, ": this handle was destroyed or is of another kind"));
   return ok();
 }
 

@@ -6,6 +6,8 @@
 #include "api/correction_bias.h"
 #include "api/entry.h"
 #include "base/checked.h"
+#include "base/json.h"
+#include "base/text.h"
 #include "bind/agree.h"
 #include "bind/emulate.h"
 #include "bind/kernel_here.h"
@@ -19,9 +21,8 @@ void log_other_kernel(moe_context* ctx, const moe::LayerSpec& spec) {
   const bool refuses_groups =
       selected && !moe::kKernelIds[*selected].takes_groups(moe::needs_of(spec.packed->info.layout));
   const std::string why = refuses_groups ? spec.selected_kernel + " does not take groups of several sizes"
-                                         : "the system refuses " + spec.selected_kernel + " its registers";
-  ctx->object->log().write(moe::LogLevel::warn, "layer",
-                           why + "; this layer runs " + std::string(spec.kernel->id->name));
+                                         : cat("the system refuses ", spec.selected_kernel, " its registers");
+  ctx->object->log().write(moe::LogLevel::warn, "layer", cat(why, "; this layer runs ", spec.kernel->id->name));
 }
 
 // [G] places in [E, ...] or -1, each place at most once.
@@ -32,15 +33,12 @@ Result<std::vector<std::int32_t>> map_values(const TensorView& view, std::int64_
     std::memcpy(&map[g], view.data + g * static_cast<size_t>(view.strides[0]) * sizeof(std::int32_t),
                 sizeof(std::int32_t));
     if (map[g] == -1) continue;
-    const std::string at = "expert_map[" + std::to_string(g) + "]";
+    const std::string at = cat("expert_map[", g, "]");
     if (map[g] < 0 || map[g] >= held)
-      return fail(
-          Code::invalid_argument, at,
-          at + ": " + std::to_string(map[g]) + " is neither -1 nor a place in [0, " + std::to_string(held) + ")");
+      return fail(Code::invalid_argument, at, cat(at, ": ", map[g], " is neither -1 nor a place in [0, ", held, ")"));
     std::int64_t& owner = taken[static_cast<size_t>(map[g])];
     if (owner != -1)
-      return fail(Code::invalid_argument, at,
-                  at + ": place " + std::to_string(map[g]) + " is taken by expert " + std::to_string(owner));
+      return fail(Code::invalid_argument, at, cat(at, ": place ", map[g], " is taken by expert ", owner));
     owner = static_cast<std::int64_t>(g);
   }
   return map;
@@ -134,12 +132,11 @@ moe_status moe_layer_expert_counts(const moe_layer* layer, uint64_t* counts, siz
     MOE_CHECK(not_null({{"layer", layer}, {"counts", counts}}));
     MOE_CHECK(check_handle(layer, "layer"));
     if (reset != 0 && reset != 1)
-      return fail(Code::invalid_argument, "reset", "reset: must be 0 or 1, got " + std::to_string(reset));
+      return fail(Code::invalid_argument, "reset", cat("reset: must be 0 or 1, got ", reset));
     const auto experts = static_cast<size_t>(layer->object->config().num_held_experts());
     if (capacity < experts)
-      return fail(Code::buffer_too_small, "capacity",
-                  "capacity: " + std::to_string(experts) + " counts needed, got " + std::to_string(capacity),
-                  "\"needed\":" + std::to_string(experts));
+      return fail(Code::buffer_too_small, "capacity", cat("capacity: ", experts, " counts needed, got ", capacity),
+                  moe::json::members("needed", experts));
     layer->object->expert_counts({counts, experts}, reset == 1);
     return ok();
   });

@@ -23,9 +23,8 @@ Result<std::int64_t> local_index(const moe::Packed& packed, std::int64_t expert)
   const auto& held = packed.info.experts;
   const auto it = std::find(held.begin(), held.end(), expert);
   if (it == held.end())
-    return fail(
-        Code::invalid_argument, "expert",
-        "expert: " + std::to_string(expert) + " is none of the " + std::to_string(held.size()) + " experts held here");
+    return fail(Code::invalid_argument, "expert",
+                cat("expert: ", expert, " is none of the ", held.size(), " experts held here"));
   return it - held.begin();
 }
 
@@ -42,12 +41,12 @@ Result<const moe::NamedOutput*> find_output(const moe::Packed& packed, const cha
       if (o.name == name) return &o;
   if (!wna16.empty())
     return fail(Code::missing_weight, "role",
-                "role: layout " + packed.info.layout_id + " has no " + std::string(wna16) + " for this layer");
+                cat("role: layout ", packed.info.layout_id, " has no ", wna16, " for this layer"));
   std::string known;
   for (const moe::NamedOutput& o : packed.outputs) known += (known.empty() ? "" : ", ") + o.name;
   return fail(
       Code::invalid_argument, "role",
-      "role: no output " + moe::in_quotes(role) + " in layout " + packed.info.layout_id + "; there are " + known);
+      cat("role: no output ", moe::in_quotes(role), " in layout ", packed.info.layout_id, "; there are ", known));
 }
 
 // The whole output [E, ...], experts at their stride.
@@ -101,8 +100,7 @@ moe_status moe_packed_get(const moe_packed* packed, const char* role, int64_t ex
     TensorView view = view_of_output(p, *output);
     if (expert != -1 && output->shared)
       return fail(Code::invalid_argument, "expert",
-                  "expert: " + std::string(role) + " is one tensor for all experts; expected -1, got " +
-                      std::to_string(expert));
+                  cat("expert: ", role, " is one tensor for all experts; expected -1, got ", expert));
     if (expert != -1) {
       MOE_TRY(const std::int64_t local, local_index(p, expert));
       view = moe::slice0(view, local);

@@ -5,6 +5,7 @@
 #include "api/apply_args.h"
 #include "api/correction_bias.h"
 #include "api/entry.h"
+#include "base/text.h"
 #include "run/plan.h"
 #include "run/route.h"
 
@@ -32,8 +33,7 @@ Check check_overlap(const Rows& r) {
   for (const Row out : {kIdsOut, kWeightsOut})
     for (std::size_t i = 0; i < out; ++i)
       if (r[i].given != nullptr && moe::api::overlaps(r[out].view, r[i].view))
-        return fail(Code::invalid_argument, r[out].name,
-                    std::string(r[out].name) + ": shares memory with " + r[i].name);
+        return fail(Code::invalid_argument, r[out].name, cat(r[out].name, ": shares memory with ", r[i].name));
   return ok();
 }
 

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "api/entry.h"
+#include "base/text.h"
 #include "bind/agree.h"
 
 namespace {
@@ -12,9 +13,9 @@ void log_selection(moe_context* ctx, const moe::Selection& s) {
   if (ctx == nullptr) return;
   moe::Log& log = ctx->object->log();
   if (!s.warning.empty()) log.write(moe::LogLevel::warn, "select", s.warning);
-  const std::string text = s.winner ? "backend " + s.backend_name() + ", kernel " + s.candidates[*s.winner].kernel +
-                                          ", layout " + s.layout_id
-                                    : "no backend among " + std::to_string(s.candidates.size()) + " candidates";
+  const std::string text = s.winner ? cat("backend ", s.backend_name(), ", kernel ", s.candidates[*s.winner].kernel,
+                                          ", layout ", s.layout_id)
+                                    : cat("no backend among ", s.candidates.size(), " candidates");
   log.write(moe::LogLevel::info, "select", text);
 }
 
@@ -73,8 +74,7 @@ moe_status moe_selection_candidate(const moe_selection* selection, size_t index,
     MOE_CHECK(check_handle(selection, "selection"));
     const auto& candidates = selection->object->candidates;
     if (index >= candidates.size())
-      return fail(Code::invalid_argument, "index",
-                  "index: " + std::to_string(index) + " of " + std::to_string(candidates.size()) + " candidates");
+      return fail(Code::invalid_argument, "index", cat("index: ", index, " of ", candidates.size(), " candidates"));
     const moe::Candidate& c = candidates[index];
     write_struct(out, moe_candidate{.struct_size = sizeof(moe_candidate),
                                     .reason = static_cast<moe_reject>(c.reason),

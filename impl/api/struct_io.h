@@ -14,6 +14,7 @@
 #include <string>
 
 #include "api/guard.h"
+#include "base/text.h"
 
 namespace moe::api {
 
@@ -48,8 +49,7 @@ template <class T>
 Check check_struct_size(const T* p, const char* name) {
   if (usable_size(p)) return ok();
   return fail(Code::invalid_argument, name,
-              std::string(name) + ": struct_size is " + std::to_string(stated_size(p)) + ", expected " +
-                  std::to_string(kV1Size<T>) + " to " + std::to_string(kMaxStructSize));
+              cat(name, ": struct_size is ", stated_size(p), ", expected ", kV1Size<T>, " to ", kMaxStructSize));
 }
 
 template <class T>
@@ -60,8 +60,7 @@ Result<T> read_struct(const T* p, const char* name) {
   for (std::size_t i = sizeof(T); i < n; ++i)
     if (bytes[i] != 0)
       return fail(Code::version, name,
-                  std::string(name) + ": byte " + std::to_string(i) + " of a struct of " + std::to_string(n) +
-                      " bytes is set; this library knows " + std::to_string(sizeof(T)));
+                  cat(name, ": byte ", i, " of a struct of ", n, " bytes is set; this library knows ", sizeof(T)));
   return *peek_struct(p);
 }
 
@@ -75,9 +74,7 @@ void write_struct(T* out, const T& value) noexcept {
 }
 
 inline Check reserved_zero(std::uint32_t value, const char* name) {
-  if (value != 0)
-    return fail(Code::invalid_argument, name,
-                std::string(name) + ": reserved0 must be 0, got " + std::to_string(value));
+  if (value != 0) return fail(Code::invalid_argument, name, cat(name, ": reserved0 must be 0, got ", value));
   return ok();
 }
 

@@ -7,6 +7,7 @@
 
 #include "api/entry.h"
 #include "base/checked.h"
+#include "base/text.h"
 
 namespace {
 
@@ -55,26 +56,25 @@ constexpr TypeCode kTypes[] = {
 
 constexpr const char* kName = "dl_managed_tensor_versioned";
 
-moe::Error refuse(Code code, const std::string& text) { return fail(code, kName, std::string(kName) + ": " + text); }
+moe::Error refuse(Code code, const std::string& text) { return fail(code, kName, cat(kName, ": ", text)); }
 
 Result<moe_dtype> dtype_of(const DlTensor& t) {
   for (const TypeCode& row : kTypes)
     if (row.code == t.code && row.bits == t.bits && t.lanes == 1) return row.dtype;
-  return refuse(Code::dtype, "no element type for DLPack code " + std::to_string(t.code) + ", " +
-                                 std::to_string(t.bits) + " bits, " + std::to_string(t.lanes) + " lanes");
+  return refuse(Code::dtype,
+                cat("no element type for DLPack code ", t.code, ", ", t.bits, " bits, ", t.lanes, " lanes"));
 }
 
 // Elements narrower than a byte: DLPack packs the whole tensor, we pack each row.
 Check check_sub_byte(const DlTensor& t, uint64_t flags) {
   if (t.bits % 8 == 0) return ok();
   if ((flags & kSubBytePadded) != 0)
-    return refuse(Code::unsupported, "elements of " + std::to_string(t.bits) + " bits that take a byte each");
+    return refuse(Code::unsupported, cat("elements of ", t.bits, " bits that take a byte each"));
   if (t.ndim < 2) return ok();
   const int64_t row = t.shape[t.ndim - 1];
   const auto row_bits = moe::checked_mul({row, t.bits});  // none: view_of refuses the shape
   if (row_bits && *row_bits % 8 != 0)
-    return refuse(Code::shape, "rows of " + std::to_string(row) + " elements of " + std::to_string(t.bits) +
-                                   " bits do not fill whole bytes");
+    return refuse(Code::shape, cat("rows of ", row, " elements of ", t.bits, " bits do not fill whole bytes"));
   return ok();
 }
 
@@ -82,22 +82,20 @@ Result<void*> first_element(const DlTensor& t) {
   const auto offset = moe::narrow<std::ptrdiff_t>(t.byte_offset);
   const auto address = reinterpret_cast<std::uintptr_t>(t.data);
   if (!offset || !moe::checked_add(address, static_cast<std::uintptr_t>(*offset)))
-    return refuse(Code::shape, "byte_offset " + std::to_string(t.byte_offset) + " leaves the address space");
+    return refuse(Code::shape, cat("byte_offset ", t.byte_offset, " leaves the address space"));
   return t.data == nullptr ? nullptr : static_cast<std::byte*>(t.data) + *offset;
 }
 
 Result<moe_tensor> convert(const DlManagedVersioned& m) {
   if (m.version.major != kMajor)
-    return refuse(Code::version, "DLPack version " + std::to_string(m.version.major) + "." +
-                                     std::to_string(m.version.minor) + ", expected 1.x");
+    return refuse(Code::version, cat("DLPack version ", m.version.major, ".", m.version.minor, ", expected 1.x"));
   const DlTensor& t = m.tensor;
-  if (t.device_type != kCpu)
-    return refuse(Code::unsupported, "device type " + std::to_string(t.device_type) + ", expected 1 (CPU)");
+  if (t.device_type != kCpu) return refuse(Code::unsupported, cat("device type ", t.device_type, ", expected 1 (CPU)"));
   moe_tensor out{};
   out.struct_size = sizeof out;
   MOE_TRY(out.dtype, dtype_of(t));
   if (t.ndim < 0 || t.ndim > MOE_MAX_DIMS)
-    return refuse(Code::shape, "ndim is " + std::to_string(t.ndim) + ", expected 0 to " + std::to_string(MOE_MAX_DIMS));
+    return refuse(Code::shape, cat("ndim is ", t.ndim, ", expected 0 to ", MOE_MAX_DIMS));
   if (t.ndim > 0 && t.shape == nullptr) return refuse(Code::invalid_argument, "shape is NULL");
   out.ndim = t.ndim;
   bool any_stride = false, spread = false;

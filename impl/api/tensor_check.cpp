@@ -8,18 +8,18 @@
 
 #include "api/struct_io.h"
 #include "base/checked.h"
+#include "base/json.h"
+#include "base/text.h"
 
 namespace moe::api {
 namespace {
 
 using Dims = std::span<const std::int64_t>;
 
-std::string quoted(const char* name) { return std::string(name) + ": "; }
-
 Check check_known_dtype(const moe_tensor& t, const char* name) {
-  if (t.dtype == MOE_DTYPE_INVALID) return fail(Code::dtype, name, quoted(name) + "dtype is not set");
+  if (t.dtype == MOE_DTYPE_INVALID) return fail(Code::dtype, name, cat(name, ": dtype is not set"));
   if (dtype_bits(static_cast<DType>(t.dtype)) == 0)
-    return fail(Code::invalid_argument, name, quoted(name) + "unknown dtype " + std::to_string(t.dtype));
+    return fail(Code::invalid_argument, name, cat(name, ": unknown dtype ", t.dtype));
   return ok();
 }
 
@@ -27,17 +27,15 @@ Check check_accepted_dtype(const TensorParam& p) {
   if (((p.dtypes >> p.raw.dtype) & 1u) != 0) return ok();
   std::string list;
   for (int i = 1; i < 64; ++i)
-    if (((p.dtypes >> i) & 1u) != 0)
-      list += (list.empty() ? "" : " or ") + std::string(dtype_name(static_cast<DType>(i)));
+    if (((p.dtypes >> i) & 1u) != 0) list += cat(list.empty() ? "" : " or ", dtype_name(static_cast<DType>(i)));
   return fail(Code::dtype, p.name,
-              quoted(p.name) + "expected " + list + ", got " + dtype_name(static_cast<DType>(p.raw.dtype)),
-              "\"expected\":\"" + list + "\",\"actual\":\"" + dtype_name(static_cast<DType>(p.raw.dtype)) + "\"");
+              cat(p.name, ": expected ", list, ", got ", dtype_name(static_cast<DType>(p.raw.dtype))),
+              json::members("expected", list, "actual", dtype_name(static_cast<DType>(p.raw.dtype))));
 }
 
 Check check_rank(const moe_tensor& t, const char* name) {
   if (t.ndim >= 0 && t.ndim <= MOE_MAX_DIMS) return ok();
-  return fail(Code::shape, name,
-              quoted(name) + "ndim is " + std::to_string(t.ndim) + ", expected 0 to " + std::to_string(MOE_MAX_DIMS));
+  return fail(Code::shape, name, cat(name, ": ndim is ", t.ndim, ", expected 0 to ", MOE_MAX_DIMS));
 }
 
 std::uintptr_t address(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
@@ -46,26 +44,24 @@ Dims dims_of(const moe_tensor& t) { return {t.shape, static_cast<std::size_t>(t.
 
 Check check_extents(const moe_tensor& t, const char* name) {
   for (std::int64_t d : dims_of(t))
-    if (d < 0) return fail(Code::shape, name, quoted(name) + "negative extent in shape " + shape_text(dims_of(t)));
+    if (d < 0) return fail(Code::shape, name, cat(name, ": negative extent in shape ", shape_text(dims_of(t))));
   if (!tensor_nbytes(static_cast<DType>(t.dtype), dims_of(t)))
-    return fail(Code::shape, name,
-                quoted(name) + "shape " + shape_text(dims_of(t)) + " is larger than the address space");
+    return fail(Code::shape, name, cat(name, ": shape ", shape_text(dims_of(t)), " is larger than the address space"));
   return ok();
 }
 
 Check shape_mismatch(const TensorParam& p, const std::array<std::int64_t, 2>& expected) {
   const auto rank = static_cast<std::size_t>(p.ndim);
   const std::string want = shape_text({expected.data(), rank}), got = shape_text(dims_of(p.raw));
-  return fail(Code::shape, p.name, quoted(p.name) + "expected shape " + want + " (" + p.letters + "), got " + got,
-              "\"expected\":" + want + ",\"actual\":" + got);
+  return fail(Code::shape, p.name, cat(p.name, ": expected shape ", want, " (", p.letters, "), got ", got),
+              json::members("expected", json::Text{want}, "actual", json::Text{got}));
 }
 
 Check check_expected_rank(const TensorParam& p) {
   MOE_CHECK(check_rank(p.raw, p.name));
   if (p.raw.ndim == p.ndim) return ok();
   return fail(Code::shape, p.name,
-              quoted(p.name) + "expected " + std::to_string(p.ndim) + " dimensions (" + p.letters + "), got " +
-                  std::to_string(p.raw.ndim));
+              cat(p.name, ": expected ", p.ndim, " dimensions (", p.letters, "), got ", p.raw.ndim));
 }
 
 // `tokens` is set by the first tensor that has T.
@@ -121,10 +117,10 @@ Result<TensorView> finish_view(const moe_tensor& t, const char* name) {
   std::copy(shape.begin(), shape.end(), v.shape.begin());
   for (std::size_t d = 0; d < rank; ++d)
     if (t.strides[d] < 0)
-      return fail(Code::shape, name, quoted(name) + "negative stride in " + shape_text({t.strides, rank}));
+      return fail(Code::shape, name, cat(name, ": negative stride in ", shape_text({t.strides, rank})));
   std::int64_t dense[MOE_MAX_DIMS] = {};
   if (!fill_strides(shape, dense))
-    return fail(Code::shape, name, quoted(name) + "strides of shape " + shape_text(shape) + " overflow");
+    return fail(Code::shape, name, cat(name, ": strides of shape ", shape_text(shape), " overflow"));
   const bool none = std::all_of(t.strides, t.strides + rank, [](std::int64_t s) { return s == 0; });
   std::copy(none ? dense : t.strides, (none ? dense : t.strides) + rank, v.strides.begin());
   const int bits = dtype_bits(v.dtype);
@@ -132,31 +128,25 @@ Result<TensorView> finish_view(const moe_tensor& t, const char* name) {
   if (bits % 8 != 0 && !row_major_strides)
     return fail(
         Code::shape, name,
-        quoted(name) + dtype_name(v.dtype) + " tensors have no gaps, got strides " + shape_text({t.strides, rank}));
+        cat(name, ": ", dtype_name(v.dtype), " tensors have no gaps, got strides ", shape_text({t.strides, rank})));
   const auto needed = reach(t, {v.strides.data(), rank}, row_major_strides);
   if (!needed || *needed > kMostBytes)
-    return fail(Code::shape, name,
-                quoted(name) + "strides " + shape_text({t.strides, rank}) + " leave the address space");
+    return fail(Code::shape, name, cat(name, ": strides ", shape_text({t.strides, rank}), " leave the address space"));
   if (t.nbytes != 0 && t.nbytes < static_cast<std::uint64_t>(*needed))
-    return fail(Code::shape, name,
-                quoted(name) + "shape and strides need " + std::to_string(*needed) + " bytes, nbytes is " +
-                    std::to_string(t.nbytes),
-                "\"needed\":" + std::to_string(*needed));
+    return fail(Code::shape, name, cat(name, ": shape and strides need ", *needed, " bytes, nbytes is ", t.nbytes),
+                json::members("needed", *needed));
   if (t.nbytes > static_cast<std::uint64_t>(kMostBytes))
-    return fail(Code::shape, name,
-                quoted(name) + "nbytes " + std::to_string(t.nbytes) + " is larger than the address space");
+    return fail(Code::shape, name, cat(name, ": nbytes ", t.nbytes, " is larger than the address space"));
   if (t.data == nullptr && (*needed != 0 || t.nbytes != 0))
-    return fail(Code::invalid_argument, name,
-                quoted(name) + "data is NULL, but " + std::to_string(*needed) + " bytes are needed");
+    return fail(Code::invalid_argument, name, cat(name, ": data is NULL, but ", *needed, " bytes are needed"));
   const auto element = static_cast<std::uintptr_t>(std::max(1, bits % 8 == 0 ? bits / 8 : 1));
   if (reinterpret_cast<std::uintptr_t>(t.data) % element != 0)
     return fail(Code::invalid_argument, name,
-                quoted(name) + "data is not aligned to its elements of " + std::to_string(element) + " bytes");
+                cat(name, ": data is not aligned to its elements of ", element, " bytes"));
   v.data = static_cast<std::byte*>(t.data);
   v.nbytes = static_cast<std::size_t>(t.nbytes != 0 ? t.nbytes : static_cast<std::uint64_t>(*needed));
   if (!checked_add(address(v.data), std::uintptr_t{v.nbytes}))
-    return fail(Code::shape, name,
-                quoted(name) + std::to_string(v.nbytes) + " bytes at this address leave the address space");
+    return fail(Code::shape, name, cat(name, ": ", v.nbytes, " bytes at this address leave the address space"));
   return v;
 }
 
@@ -167,14 +157,12 @@ Check check_row_strides(TensorParam& p) {
   const auto last = static_cast<std::size_t>(v.ndim - 1);
   if (v.shape[last] <= 1) v.strides[last] = 1;
   if (v.strides[last] != 1)
-    return fail(Code::shape, p.name,
-                quoted(p.name) + "the last stride must be 1, got " + std::to_string(v.strides[last]));
+    return fail(Code::shape, p.name, cat(p.name, ": the last stride must be 1, got ", v.strides[last]));
   if (v.ndim != 2) return ok();
   if (v.shape[0] <= 1) v.strides[0] = std::max<std::int64_t>(v.shape[1], 1);
   if (p.writable && v.strides[0] < v.shape[1])
     return fail(Code::shape, p.name,
-                quoted(p.name) + "rows overlap: stride " + std::to_string(v.strides[0]) + " of rows of " +
-                    std::to_string(v.shape[1]) + " elements");
+                cat(p.name, ": rows overlap: stride ", v.strides[0], " of rows of ", v.shape[1], " elements"));
   return ok();
 }
 
@@ -194,8 +182,7 @@ TensorParam topk_weights_out(const moe_tensor* given) {
 
 Result<moe_tensor> read_tensor_struct(const moe_tensor* tensor, const char* name) {
   MOE_TRY(const moe_tensor t, read_struct(tensor, name));
-  if (t.flags != 0)
-    return fail(Code::invalid_argument, name, quoted(name) + "flags must be 0, got " + std::to_string(t.flags));
+  if (t.flags != 0) return fail(Code::invalid_argument, name, cat(name, ": flags must be 0, got ", t.flags));
   return t;
 }
 

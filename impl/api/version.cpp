@@ -8,6 +8,7 @@
 
 #include "api/entry.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "kernels/kernel.h"
 #include "oracle/backend.h"
 
@@ -35,17 +36,10 @@ std::vector<std::string> feature_names() {
   std::vector<std::string> names;
   const moe::FeatureSet features = compiled_features();
   for (std::size_t i = 0; i < moe::kFeatureNames.size(); ++i)
-    if (features.test(i)) names.push_back("isa." + std::string(moe::kFeatureNames[i]));
-  for (std::string_view b : moe::runnable_backends()) names.push_back("backend." + std::string(b));
+    if (features.test(i)) names.push_back(cat("isa.", moe::kFeatureNames[i]));
+  for (std::string_view b : moe::runnable_backends()) names.push_back(cat("backend.", b));
   for (std::string_view o : kOther) names.emplace_back(o);
   return names;
-}
-
-template <class List>
-moe::json::Value json_list(const List& list) {
-  moe::json::Array a;
-  for (const auto& item : list) a.emplace_back(std::string_view(item));
-  return a;
 }
 
 std::string build_info() {
@@ -55,29 +49,30 @@ std::string build_info() {
     kernels.push_back(k->id->name);
     if (std::find(isas.begin(), isas.end(), isa) == isas.end()) isas.push_back(isa);
   }
-  moe::json::Value info{moe::json::Object{}};
-  info.set("version", kVersion);
-  info.set("abi_version", MOE_ABI_VERSION);
+  moe::json::Writer w;
+  w.begin_object();
+  w.member("version", kVersion);
+  w.member("abi_version", MOE_ABI_VERSION);
 #if defined(__clang__)
-  info.set("compiler", "Clang " __clang_version__);
+  w.member("compiler", "Clang " __clang_version__);
 #else
-  info.set("compiler", "GCC " __VERSION__);
+  w.member("compiler", "GCC " __VERSION__);
 #endif
-  info.set("flags", kBuildFlags);
-  info.set("commit", kCommit);
-  info.set("cpp_standard", static_cast<std::int64_t>(__cplusplus));
+  w.member("flags", kBuildFlags);
+  w.member("commit", kCommit);
+  w.member("cpp_standard", __cplusplus);
 #if defined(NDEBUG)
-  info.set("assertions", false);
+  w.member("assertions", false);
 #else
-  info.set("assertions", true);
+  w.member("assertions", true);
 #endif
-  info.set("arch", moe::kArchNames[static_cast<std::size_t>(moe::native_arch())]);
-  info.set("backends", json_list(moe::runnable_backends()));
-  info.set("isas", json_list(isas));
-  info.set("kernels", json_list(kernels));
-  info.set("features", json_list(feature_names()));
-  info.set("environment", json_list(kEnvironment));
-  return moe::json::write(info);
+  w.member("arch", moe::kArchNames[static_cast<std::size_t>(moe::native_arch())]);
+  w.key("backends").array(moe::runnable_backends());
+  w.key("isas").array(isas);
+  w.key("kernels").array(kernels);
+  w.key("features").array(feature_names());
+  w.key("environment").array(kEnvironment);
+  return w.end_object().take();
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ Result<moe::Half> half_of(const char* name, moe::Role role) {
   if (moe::is_w13(role) && s == "w1") return moe::Half::w1;
   if (moe::is_w13(role) && s == "w3") return moe::Half::w3;
   return fail(Code::invalid_argument, "shard",
-              "shard: " + moe::in_quotes(s) + " is no part of " + moe::role_name(role));
+              cat("shard: ", moe::in_quotes(s), " is no part of ", moe::role_name(role)));
 }
 
 Check check_set(const moe_weights* weights, const char* name_of_text, const char* text, const moe_tensor* tensor) {
@@ -93,7 +93,7 @@ moe_status moe_weights_create_from_source(const moe_config* config, const moe_we
     MOE_CHECK(callback_given(table.get != nullptr, "get"));
     MOE_CHECK(check_handle(config, "config"));
     if (table.serial != 0 && table.serial != 1)
-      return fail(Code::invalid_argument, "serial", "serial: must be 0 or 1, got " + std::to_string(table.serial));
+      return fail(Code::invalid_argument, "serial", cat("serial: must be 0 or 1, got ", table.serial));
     auto source = std::make_shared<const moe::api::CallbackSource>(table, std::move(owner));
     *out = make_handle<moe_weights>(std::make_shared<WeightsBox>(config->object, std::move(source)));
     return ok();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/text.h"
 
 namespace moe {
 namespace {
@@ -56,15 +57,14 @@ Result<Buffer> Buffer::create(std::size_t size, std::size_t alignment, const All
                               std::shared_ptr<const void> keep) {
   Buffer b;
   void* p = allocator.allocate(allocator.user, size, alignment, -1);
-  if (p == nullptr) return fail(Code::out_of_memory, "", "out of memory: " + std::to_string(size) + " bytes");
+  if (p == nullptr) return fail(Code::out_of_memory, "", cat("out of memory: ", size, " bytes"));
   b.data_ = static_cast<std::byte*>(p);
   b.size_ = size;
   b.alignment_ = alignment;
   b.allocator_ = allocator;
   b.keep_ = std::move(keep);
   if (reinterpret_cast<std::uintptr_t>(p) % alignment != 0)
-    return fail(Code::callback, "allocate",
-                "the allocator gave memory that is not aligned to " + std::to_string(alignment));
+    return fail(Code::callback, "allocate", cat("the allocator gave memory that is not aligned to ", alignment));
   return b;
 }
 

@@ -41,11 +41,12 @@ class Control {
     cancel();
     if (s == static_cast<std::int32_t>(Code::cancelled))
       return fail(Code::cancelled, "", "the progress callback cancelled the call");
-    return fail(Code::callback, "progress", "the progress callback failed with status " + std::to_string(s),
-                "\"cause\":{\"status\":" + std::to_string(s) + "}");
+    return callback_failed(s);
   }
 
  private:
+  static Error callback_failed(std::int32_t status);
+
   std::atomic<bool> cancelled_{false};
   std::atomic<std::uint64_t> done_{0}, total_{0};
   ProgressFn progress_;

@@ -57,8 +57,7 @@ std::string excerpt(std::string_view text, std::size_t offset) {
 }
 
 Error text_fault(std::size_t offset, const std::string& message) {
-  const std::string n = std::to_string(offset);
-  return fail(Code::invalid_config, "", "JSON text, byte " + n + ": " + message, "\"offset\":" + n);
+  return fail(Code::invalid_config, "", cat("JSON text, byte ", offset, ": ", message), members("offset", offset));
 }
 
 // The opening quote of the string whose closing quote is text[close].
@@ -117,9 +116,8 @@ class TreeBuilder {
     constexpr int kNumberOverflow = 406;
     const std::size_t at = std::min(position == 0 ? 0 : position - 1, text_.size());
     if (e.id == kNumberOverflow) {
-      error_ =
-          text_fault(position - std::min(position, token.size()),
-                     "the number " + std::string(first_characters(token, 40)) + " is beyond the range of a double");
+      error_ = text_fault(position - std::min(position, token.size()),
+                          cat("the number ", first_characters(token, 40), " is beyond the range of a double"));
     } else if (at >= text_.size()) {
       error_ = text_fault(at, "the text ends in the middle of a value");
     } else {
@@ -148,7 +146,7 @@ class TreeBuilder {
   }
   bool open(Value empty) {
     if (frames_.size() >= static_cast<std::size_t>(max_depth_)) {
-      error_ = text_fault(position() - 1, "nested deeper than the allowed " + std::to_string(max_depth_) + " levels");
+      error_ = text_fault(position() - 1, cat("nested deeper than the allowed ", max_depth_, " levels"));
       return false;
     }
     frames_.push_back({std::move(empty), {}});
@@ -188,8 +186,8 @@ class TreeBuilder {
 
 Result<Value> parse(std::string_view text, const Limits& limits) {
   if (text.size() > limits.max_bytes) {
-    return text_fault(limits.max_bytes, "the text has " + std::to_string(text.size()) + " bytes, at most " +
-                                            std::to_string(limits.max_bytes) + " are allowed");
+    return text_fault(limits.max_bytes,
+                      cat("the text has ", text.size(), " bytes, at most ", limits.max_bytes, " are allowed"));
   }
   if (text.empty()) return text_fault(0, "the text is empty");
   if (text.substr(0, 3) == "\xef\xbb\xbf") return text_fault(0, "a byte order mark is not allowed");

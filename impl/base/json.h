@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/text.h"
 
 namespace moe::json {
 
@@ -74,14 +76,84 @@ struct Limits {
 // Fails with Code::invalid_config, subject "", details "\"offset\":N" (byte of the fault).
 Result<Value> parse(std::string_view text, const Limits& limits = {});
 
-// One line without blanks. `sorted`: members in byte order of their keys (the canonical form);
-// doubles in the shortest form that reads back, always with a fraction or exponent.
+// `sorted`: members in byte order of their keys (the canonical form).
 enum class Order { as_is, sorted };
-std::string write(const Value& value, Order order = Order::as_is);
+// What is JSON already.
+struct Text {
+  std::string_view json;
+};
 
-// A string as a JSON literal with quotes: seven short escapes, \u00xx for other control characters. A byte that is
-// no UTF-8 is written as the text \xNN (as in base/text.h), so that what is written always parses.
-std::string quote(std::string_view s);
+// Writes JSON from front to back: one line without blanks, commas where they belong. Members outside of any object make
+// what Error::details holds.
+//
+// A string has seven short escapes, and \u00xx for other control characters. A byte that is no UTF-8 is written as the
+// text \xNN (as in base/text.h), so that what is written always parses. Doubles have the shortest form that reads back,
+// always with a fraction or exponent.
+class Writer {
+ public:
+  Writer& begin_object() { return begin('{'); }
+  Writer& end_object() { return end('}'); }
+  Writer& begin_array() { return begin('['); }
+  Writer& end_array() { return end(']'); }
+  Writer& key(std::string_view name);
+
+  Writer& null() { return value(Text{"null"}); }
+  Writer& value(bool b) { return value(Text{b ? "true" : "false"}); }
+  Writer& value(double d);
+  Writer& value(std::string_view s);
+  Writer& value(const std::string& s) { return value(std::string_view(s)); }
+  Writer& value(const char* s) { return value(std::string_view(s)); }
+  Writer& value(const Value& v, Order order = Order::as_is);
+  Writer& value(Text t);
+  template <Integer I>
+  Writer& value(I i) {
+    return integer(Piece(i));
+  }
+  template <class T>
+  Writer& value(const std::optional<T>& v) {
+    return v ? value(*v) : null();
+  }
+  template <class Range>
+  Writer& array(const Range& elements) {
+    begin_array();
+    for (const auto& element : elements) value(element);
+    return end_array();
+  }
+  template <class Range>
+  Writer& array(const std::optional<Range>& elements) {
+    return elements ? array(*elements) : null();
+  }
+  template <class T>
+  Writer& member(std::string_view name, const T& v) {
+    return key(name).value(v);
+  }
+
+  // Members that are JSON already, without their object; "" is none.
+  Writer& members(Text t) { return t.json.empty() ? *this : value(t); }
+
+  std::string take() { return std::move(out_); }
+
+ private:
+  Writer& begin(char bracket);
+  Writer& end(char bracket);
+  Writer& integer(Piece digits);
+  void comma();
+
+  std::string out_;
+  bool first_ = true;  // nothing before what comes next asks for a comma
+};
+
+std::string write(const Value& value, Order order = Order::as_is);
+// A string as a JSON literal with quotes.
+inline std::string quote(std::string_view s) { return Writer().value(s).take(); }
+// For Error::details: members("needed", 42, "errno", 2).
+template <class T, class... More>
+std::string members(std::string_view name, const T& value, const More&... more) {
+  Writer w;
+  w.member(name, value);
+  if constexpr (sizeof...(more) != 0) w.members(Text{members(more...)});
+  return w.take();
+}
 // One token of a JSON pointer: "~" -> "~0", "/" -> "~1".
 std::string escape_pointer(std::string_view key);
 // Follows an RFC 6901 pointer; nullptr when it leads nowhere.

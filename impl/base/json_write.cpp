@@ -1,7 +1,6 @@
 // The tree of json.h: access, writing, pointers and merge patches. No parser here.
 //
-// Real numbers are written by decimal(): the shortest text that reads back as the same double, with a
-// ".0" where it would look like an integer, so that the kind of a number survives a round trip.
+// Real numbers get a ".0" where they would look like integers, so that the kind of a number survives a round trip.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -39,63 +38,6 @@ void append_quoted(std::string& out, std::string_view s) {
     }
   }
   out += '"';
-}
-
-void append_integer(std::string& out, std::int64_t i) {
-  char digits[24];
-  out.append(digits, std::to_chars(digits, digits + sizeof digits, i).ptr);
-}
-
-void append_real(std::string& out, double d) {
-  if (!std::isfinite(d)) {  // JSON has no word for these
-    out += "null";
-    return;
-  }
-  const std::string s = decimal(d);
-  out += s;
-  if (s.find_first_of(".e") == std::string::npos) out += ".0";
-}
-
-void append(std::string& out, const Value& value, Order order);
-
-void append_object(std::string& out, const Object& object, Order order) {
-  std::vector<const Member*> members;
-  members.reserve(object.size());
-  for (const Member& m : object) members.push_back(&m);
-  if (order == Order::sorted) {
-    std::sort(members.begin(), members.end(), [](const Member* a, const Member* b) { return a->first < b->first; });
-  }
-  out += '{';
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    if (i != 0) out += ',';
-    append_quoted(out, members[i]->first);
-    out += ':';
-    append(out, members[i]->second, order);
-  }
-  out += '}';
-}
-
-void append(std::string& out, const Value& value, Order order) {
-  if (const bool* b = value.boolean()) {
-    out += *b ? "true" : "false";
-  } else if (const std::int64_t* i = value.integer()) {
-    append_integer(out, *i);
-  } else if (const double* d = value.real()) {
-    append_real(out, *d);
-  } else if (const std::string* s = value.string()) {
-    append_quoted(out, *s);
-  } else if (const Array* a = value.array()) {
-    out += '[';
-    for (std::size_t k = 0; k < a->size(); ++k) {
-      if (k != 0) out += ',';
-      append(out, (*a)[k], order);
-    }
-    out += ']';
-  } else if (const Object* o = value.object()) {
-    append_object(out, *o, order);
-  } else {
-    out += "null";
-  }
 }
 
 // One token of a pointer with its escapes undone; false for an escape that is none.
@@ -138,18 +80,78 @@ Value& Value::set(std::string key, Value value) {
   return object()->emplace_back(std::move(key), std::move(value)).second;
 }
 
-std::string write(const Value& value, Order order) {
-  std::string out;
-  append(out, value, order);
-  return out;
+void Writer::comma() {
+  if (!first_) out_ += ',';
+  first_ = false;
 }
 
-std::string quote(std::string_view s) {
-  std::string out;
-  out.reserve(s.size() + 2);
-  append_quoted(out, s);
-  return out;
+Writer& Writer::begin(char bracket) {
+  comma();
+  out_ += bracket;
+  first_ = true;
+  return *this;
 }
+
+Writer& Writer::end(char bracket) {
+  out_ += bracket;
+  first_ = false;
+  return *this;
+}
+
+Writer& Writer::key(std::string_view name) {
+  value(name);
+  out_ += ':';
+  first_ = true;
+  return *this;
+}
+
+Writer& Writer::value(Text t) {
+  comma();
+  out_ += t.json;
+  return *this;
+}
+
+Writer& Writer::integer(Piece digits) {
+  char room[24];
+  return value(Text{digits.in(room)});
+}
+
+Writer& Writer::value(double d) {
+  if (!std::isfinite(d)) return null();  // JSON has no word for these
+  std::string s = decimal(d);
+  if (s.find_first_of(".e") == std::string::npos) s += ".0";
+  return value(Text{s});
+}
+
+Writer& Writer::value(std::string_view s) {
+  comma();
+  append_quoted(out_, s);
+  return *this;
+}
+
+Writer& Writer::value(const Value& v, Order order) {
+  if (const bool* b = v.boolean()) return value(*b);
+  if (const std::int64_t* i = v.integer()) return value(*i);
+  if (const double* d = v.real()) return value(*d);
+  if (const std::string* s = v.string()) return value(*s);
+  if (const Array* a = v.array()) {
+    begin_array();
+    for (const Value& element : *a) value(element, order);
+    return end_array();
+  }
+  const Object* o = v.object();
+  if (o == nullptr) return null();
+  std::vector<const Member*> members;
+  members.reserve(o->size());
+  for (const Member& m : *o) members.push_back(&m);
+  if (order == Order::sorted)
+    std::sort(members.begin(), members.end(), [](const Member* a, const Member* b) { return a->first < b->first; });
+  begin_object();
+  for (const Member* m : members) key(m->first).value(m->second, order);
+  return end_object();
+}
+
+std::string write(const Value& value, Order order) { return Writer().value(value, order).take(); }
 
 std::string escape_pointer(std::string_view key) {
   std::string out;

@@ -166,9 +166,10 @@ void Log::write(LogLevel level, const char* component, std::string_view message)
 std::string Log::take() {
   std::string lines;
   for (const Entry& e : state_->ring->take()) {
-    lines += "{\"t_ns\":" + std::to_string(e.t_ns) + ",\"level\":\"" +
-             std::string(kLevelNames[static_cast<std::size_t>(e.level)]) +
-             "\",\"component\":" + json::quote(e.component) + ",\"message\":" + json::quote(e.message) + "}\n";
+    json::Writer w;
+    w.begin_object().member("t_ns", e.t_ns).member("level", kLevelNames[static_cast<std::size_t>(e.level)]);
+    w.member("component", e.component).member("message", e.message).end_object();
+    lines += w.take() + '\n';
   }
   return lines;
 }

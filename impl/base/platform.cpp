@@ -75,9 +75,10 @@ Detected detect() {
   const CpuFacts facts = cpu_facts();
   Detected d;
   d.features = facts.features | set_of({Feature::scalar});
-  if (!facts.vendor.empty()) d.report += "\"vendor\":" + json::quote(facts.vendor) + ",";
-  if (!facts.model.empty()) d.report += "\"model\":" + json::quote(facts.model) + ",";
-  d.report += topology_members("");
+  json::Writer w;
+  if (!facts.vendor.empty()) w.member("vendor", facts.vendor);
+  if (!facts.model.empty()) w.member("model", facts.model);
+  d.report = w.members({topology_members("")}).take();
   return d;
 }
 
@@ -145,7 +146,7 @@ Result<Platform> detect_platform(const char* max_isa) {
       words += name;
     }
     return fail(Code::invalid_argument, "MOE_MAX_ISA",
-                "MOE_MAX_ISA: unknown instruction set " + in_quotes(max_isa) + ", expected one of:" + words);
+                cat("MOE_MAX_ISA: unknown instruction set ", in_quotes(max_isa), ", expected one of:", words));
   }
   p.features = capped(p.features, *cap, p.arch);
   return p;

@@ -45,7 +45,7 @@ struct Error {
   Code code = Code::internal;
   std::string message;  // "<subject>: <what is wrong>", one English line with the numbers in it
   std::string subject;  // JSON pointer, "w13_scale[17]", parameter name, path, or ""
-  std::string details;  // further members of moe_error_details_json: "\"needed\":42,\"errno\":2"
+  std::string details;  // further members of moe_error_details_json, by json::members()
 };
 
 inline Error fail(Code code, std::string subject, std::string message, std::string details = {}) {

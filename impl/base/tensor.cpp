@@ -2,6 +2,7 @@
 #include "base/tensor.h"
 
 #include "base/checked.h"
+#include "base/text.h"
 
 namespace moe {
 namespace {
@@ -41,7 +42,7 @@ std::optional<Role> role_from_name(std::string_view name) {
 
 std::string shape_text(std::span<const std::int64_t> shape) {
   std::string s = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) s += (i ? ", " : "") + std::to_string(shape[i]);
+  for (std::size_t i = 0; i < shape.size(); ++i) s += cat(i ? ", " : "", shape[i]);
   return s + "]";
 }
 

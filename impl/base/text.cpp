@@ -1,8 +1,9 @@
-// Foreign text made fit for messages. See text.h.
+// Messages, and foreign text made fit for them. See text.h.
 #include "base/text.h"
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdint>
 
 namespace moe {
@@ -57,6 +58,29 @@ void append_printable(std::string& out, std::string_view s, std::string_view mar
 
 }  // namespace
 
+std::string_view Piece::in(char (&room)[24]) const {
+  char* const end = room + sizeof room;
+  switch (kind_) {
+    case Kind::text:
+      return {text_, static_cast<std::size_t>(number_)};
+    case Kind::integer:
+      return {room, std::to_chars(room, end, static_cast<std::int64_t>(number_)).ptr};
+    case Kind::natural:
+      return {room, std::to_chars(room, end, number_).ptr};
+  }
+  return {};
+}
+
+std::string cat(std::initializer_list<Piece> pieces) {
+  char room[24];
+  std::size_t size = 0;
+  for (const Piece& p : pieces) size += p.in(room).size();
+  std::string out;
+  out.reserve(size);
+  for (const Piece& p : pieces) out += p.in(room);
+  return out;
+}
+
 std::size_t utf8_length(std::string_view s) {
   const auto byte = [&s](std::size_t i) { return i < s.size() ? static_cast<unsigned char>(s[i]) : 0u; };
   const unsigned a = byte(0), b = byte(1);
@@ -98,7 +122,7 @@ std::string in_quotes(std::string_view s, std::size_t most) {
   std::string out = "\"";
   append_printable(out, head, "\"\\");
   out += '"';
-  if (head.size() != s.size()) out += "... (" + std::to_string(character_count(s)) + " characters)";
+  if (head.size() != s.size()) out += cat("... (", character_count(s), " characters)");
   return out;
 }
 

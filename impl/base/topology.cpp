@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/text.h"
 
 namespace moe {
 namespace {
@@ -125,41 +126,17 @@ bool lists(std::string_view controllers, std::string_view name) {
 
 // --- report -----------------------------------------------------------------------------------------
 
-class Members {
- public:
-  void add(std::string_view name, const std::string& value) {
-    text_ += text_.empty() ? "\"" : ",\"";
-    text_ += name;
-    text_ += "\":";
-    text_ += value;
-  }
-  void add(std::string_view name, std::optional<std::int64_t> value) {
-    if (value) add(name, std::to_string(*value));
-  }
-  std::string object() const { return "{" + text_ + "}"; }
-  std::string text() && { return std::move(text_); }
-  bool empty() const { return text_.empty(); }
-
- private:
-  std::string text_;
-};
-
-template <class Range, class F>
-std::string json_array(const Range& range, F element) {
-  std::string s = "[";
-  for (const auto& x : range) {
-    if (s.size() > 1) s += ",";
-    s += element(x);
-  }
-  return s + "]";
+template <class T>
+void add_known(json::Writer& w, std::string_view name, const std::optional<T>& value) {
+  if (value) w.member(name, *value);
 }
 
 // "48K" and "32768K" of index*/size, in bytes: the caches that CPU 0 uses.
-std::string caches(const std::string& root) {
-  Members members;
+void add_caches(json::Writer& w, const std::string& root) {
+  json::Object found;
   const std::string base = root + "/sys/devices/system/cpu/cpu0/cache/index";
   for (int i = 0; i < 8; ++i) {
-    const std::string dir = base + std::to_string(i);
+    const std::string dir = cat(base, i);
     const auto type = read_fact(dir + "/type"), size = read_fact(dir + "/size");
     const auto level = number_in(dir + "/level");
     if (!type || !size || !level || size->empty() || *type == "Instruction") continue;
@@ -167,24 +144,25 @@ std::string caches(const std::string& root) {
     const auto count = number(std::string_view(*size).substr(0, size->size() - (unit == 1 ? 0 : 1)));
     if (!count || *count < 0 || *count > INT64_MAX / unit) continue;
     static constexpr std::array<std::string_view, 3> kNames = {"l1d", "l2", "l3"};
-    if (*level >= 1 && *level <= 3) members.add(kNames[static_cast<std::size_t>(*level - 1)], *count * unit);
+    if (*level >= 1 && *level <= 3) found.emplace_back(kNames[static_cast<std::size_t>(*level - 1)], *count * unit);
   }
-  return members.empty() ? std::string() : members.object();
+  if (!found.empty()) w.member("cache", json::Value(std::move(found)));
 }
 
-std::string numa_nodes(const std::string& root) {
+void add_numa_nodes(json::Writer& w, const std::string& root) {
   const std::string base = root + "/sys/devices/system/node";
   const auto ids = numbered_entries(base, "node");
-  if (ids.empty()) return {};
-  return json_array(ids, [&](std::int64_t id) {
-    const std::string dir = base + "/node" + std::to_string(id);
-    Members node;
-    node.add("id", id);
+  if (ids.empty()) return;
+  w.key("numa").begin_array();
+  for (const std::int64_t id : ids) {
+    const std::string dir = cat(base, "/node", id);
+    w.begin_object().member("id", id);
     const auto cpus = cpus_in(dir + "/cpulist");
-    if (cpus) node.add("cpus", json::quote(cpu_list_text(*cpus)));
-    node.add("memory_bytes", memory_total(dir + "/meminfo"));
-    return node.object();
-  });
+    if (cpus) w.member("cpus", cpu_list_text(*cpus));
+    add_known(w, "memory_bytes", memory_total(dir + "/meminfo"));
+    w.end_object();
+  }
+  w.end_array();
 }
 
 }  // namespace
@@ -271,7 +249,7 @@ std::optional<double> cpu_quota(const std::string& root) {
       note(smallest_on_the_way(root + "/sys/fs/cgroup", path, quota_v2));
     } else if (lists(controllers, "cpu")) {
       for (const std::string& name : {std::string(controllers), std::string("cpu")})
-        note(smallest_on_the_way(std::string(root).append("/sys/fs/cgroup/").append(name), path, quota_v1));
+        note(smallest_on_the_way(cat(root, "/sys/fs/cgroup/", name), path, quota_v1));
     }
   }
   return smallest;
@@ -280,7 +258,7 @@ std::optional<double> cpu_quota(const std::string& root) {
 CpuList one_per_core(const CpuList& cpus, const std::string& root) {
   CpuList first;
   for (int cpu : cpus) {
-    const std::string dir = root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
+    const std::string dir = cat(root, "/sys/devices/system/cpu/cpu", cpu, "/topology/");
     auto siblings = cpus_in(dir + "core_cpus_list");
     if (!siblings) siblings = cpus_in(dir + "thread_siblings_list");  // before Linux 5.3
     const bool taken = siblings && std::any_of(siblings->begin(), siblings->end(), [&](int s) {
@@ -300,7 +278,7 @@ NodeMap node_map(const CpuList& cpus, const std::string& root) {
   NodeMap map{0, {}};
   const std::string base = root + "/sys/devices/system/node";
   for (const std::int64_t id : numbered_entries(base, "node")) {
-    const CpuList of_node = cpus_in(base + "/node" + std::to_string(id) + "/cpulist").value_or(CpuList{});
+    const CpuList of_node = cpus_in(cat(base, "/node", id, "/cpulist")).value_or(CpuList{});
     bool ours = false;
     for (const int cpu : of_node) {
       if (!std::binary_search(cpus.begin(), cpus.end(), cpu)) continue;
@@ -314,25 +292,25 @@ NodeMap node_map(const CpuList& cpus, const std::string& root) {
 }
 
 std::string topology_members(const std::string& root) {
-  Members m;
+  json::Writer w;
   const auto online = cpus_in(root + "/sys/devices/system/cpu/online");
   if (online && !online->empty()) {
-    m.add("cores", static_cast<std::int64_t>(one_per_core(*online, root).size()));
-    m.add("threads", static_cast<std::int64_t>(online->size()));
+    w.member("cores", one_per_core(*online, root).size());
+    w.member("threads", online->size());
   }
   const CpuList allowed = allowed_cpus();
-  if (!allowed.empty()) m.add("allowed_cpus", json::quote(cpu_list_text(allowed)));
-  if (const auto quota = cpu_quota(root)) m.add("quota_cpus", json::write(json::Value(*quota)));
-  if (const auto nodes = numa_nodes(root); !nodes.empty()) m.add("numa", nodes);
-  if (const auto cache = caches(root); !cache.empty()) m.add("cache", cache);
-  m.add("memory_bytes", memory_total(root + "/proc/meminfo"));
+  if (!allowed.empty()) w.member("allowed_cpus", cpu_list_text(allowed));
+  add_known(w, "quota_cpus", cpu_quota(root));
+  add_numa_nodes(w, root);
+  add_caches(w, root);
+  add_known(w, "memory_bytes", memory_total(root + "/proc/meminfo"));
   std::vector<std::int64_t> pages = {static_cast<std::int64_t>(sysconf(_SC_PAGESIZE))};
   for (std::int64_t kib : numbered_entries(root + "/sys/kernel/mm/hugepages", "hugepages-"))
     if (kib <= INT64_MAX / 1024) pages.push_back(kib * 1024);
-  m.add("page_sizes", json_array(pages, [](std::int64_t bytes) { return std::to_string(bytes); }));
+  w.key("page_sizes").array(pages);
   utsname os{};
-  if (uname(&os) == 0) m.add("os", json::quote(std::string(os.sysname) + " " + os.release));
-  return std::move(m).text();
+  if (uname(&os) == 0) w.member("os", cat(os.sysname, " ", os.release));
+  return w.take();
 }
 
 }  // namespace moe

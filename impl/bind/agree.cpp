@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/tensor.h"
+#include "base/text.h"
 #include "convert/convert.h"
 
 namespace moe::bind {
@@ -33,9 +34,8 @@ std::string text_at(const json::Value& document, std::string_view pointer) {
 // `side`: "packed" or "weights".
 Error differs(std::string_view member, const std::string& side, const std::string& found, const std::string& expected) {
   return fail(Code::config_mismatch, std::string(member),
-              std::string(member) + ": found " + found + " in " + side + ", the selection has " + expected,
-              "\"member\":" + json::quote(member) + ",\"expected\":" + json::quote(expected) +
-                  ",\"actual\":" + json::quote(found));
+              cat(member, ": found ", found, " in ", side, ", the selection has ", expected),
+              json::members("member", member, "expected", expected, "actual", found));
 }
 
 std::string list_text(const std::vector<std::int64_t>& list) { return shape_text(list); }
@@ -45,15 +45,15 @@ std::string list_text(const std::vector<std::int64_t>& list) { return shape_text
 Check check_winner(const Selection& selection) {
   if (selection.winner) return ok();
   return fail(Code::no_backend, "selection", "selection: no backend accepts this config",
-              "\"candidates\":" + candidates_to_json(selection.candidates));
+              json::members("candidates", json::Text{candidates_to_json(selection.candidates)}));
 }
 
 Check check_built(const Selection& selection) {
   MOE_CHECK(check_winner(selection));
   if (can_write(selection.layout.kind)) return ok();
   return fail(Code::unsupported, "selection",
-              "selection: this build cannot write the layout of backend " + selection.backend_name() + " (" +
-                  selection.layout_id + ")");
+              cat("selection: this build cannot write the layout of backend ", selection.backend_name(), " (",
+                  selection.layout_id, ")"));
 }
 
 PackedInfo packed_info(const Selection& selection) {
@@ -87,8 +87,8 @@ Check check_same_packed(const Packed& packed, const Selection& selection) {
   if (packed.info.experts != experts)
     return differs("experts", "packed", list_text(packed.info.experts), list_text(experts));
   if (!(found == selection.layout) && !wider)
-    return differs("layout", "packed", "expert stride " + std::to_string(found.expert_stride()),
-                   "expert stride " + std::to_string(selection.layout.expert_stride()));
+    return differs("layout", "packed", cat("expert stride ", found.expert_stride()),
+                   cat("expert stride ", selection.layout.expert_stride()));
   return ok();
 }
 

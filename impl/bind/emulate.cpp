@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/json.h"
 #include "base/tensor.h"
+#include "base/text.h"
 #include "bind/agree.h"
 #include "convert/repack.h"
 #include "run/bays.h"
@@ -30,8 +32,8 @@ Check check_model(const Packed& packed, const Selection& selection) {
   const std::vector<std::int64_t> experts = local_experts(*selection.config);
   if (packed.info.experts == experts) return ok();
   return fail(Code::config_mismatch, "experts",
-              "packed: experts " + shape_text(packed.info.experts) + ", the selection has " + shape_text(experts),
-              "\"member\":\"experts\"");
+              cat("packed: experts ", shape_text(packed.info.experts), ", the selection has ", shape_text(experts)),
+              json::members("member", "experts"));
 }
 
 // A file's header may say other sizes than the config beside it; the engine relies on both. `layout`: one of ours.
@@ -42,9 +44,9 @@ Check check_sizes(const Layout& layout, const Config& c) {
   const std::array expected{std::int64_t{is_gated(c.activation) ? 2 : 1}, inter, c.hidden_dim, c.hidden_dim, inter};
   if (found == expected) return ok();
   return fail(Code::config_mismatch, "layout",
-              "packed: sizes of the layout (halves and rows of w13, its columns, rows and columns of w2): found " +
-                  shape_text(found) + ", the selection has " + shape_text(expected),
-              "\"member\":\"layout\"");
+              cat("packed: sizes of the layout (halves and rows of w13, its columns, rows and columns of w2): found ",
+                  shape_text(found), ", the selection has ", shape_text(expected)),
+              json::members("member", "layout"));
 }
 
 Result<std::shared_ptr<const Packed>> repack(const Packed& packed, const Layout& to,
@@ -118,7 +120,7 @@ Check bring_here(const std::shared_ptr<const Packed>& packed, const Config& conf
   if (!to)
     return fail(
         Code::unsupported, "packed",
-        "packed: layout " + packed->info.layout_id + " is none of int4 or int8 weights with 16-bit activations");
+        cat("packed: layout ", packed->info.layout_id, " is none of int4 or int8 weights with 16-bit activations"));
   MOE_CHECK(check_sizes(*to, config));
   // As vLLM's classes of these names do. Lists of columns need the whole matrix.
   if (config.emulation_layout == EmulationLayout::on_the_fly && !to->w13.has_order) {

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "base/text.h"
 #include "oracle/backend.h"
 
 namespace moe::bind {
@@ -31,19 +32,19 @@ Result<const Kernel*> kernel_for(const Selection& s, const Layout& layout) {
     return fail(Code::unsupported, "selection", "selection: " + why);
   };
   const auto arch_word = [](Arch arch) { return std::string(kArchNames[static_cast<std::size_t>(arch)]); };
-  if (!s.kernel) return unsupported("this library has no kernel for " + s.backend_name() + " (" + name + ")");
+  if (!s.kernel) return unsupported(cat("this library has no kernel for ", s.backend_name(), " (", name, ")"));
   const Arch arch = isa_arch(kKernelIds[*s.kernel].isa);
   if (arch != Arch::automatic && arch != native_arch())
-    return unsupported("this host cannot run kernel " + name + ": it is one of " + arch_word(arch) + ", the host is " +
-                       arch_word(native_arch()));
+    return unsupported(cat("this host cannot run kernel ", name, ": it is one of ", arch_word(arch), ", the host is ",
+                           arch_word(native_arch())));
   const Kernel* kernel = kernel_at(*s.kernel);
-  if (kernel == nullptr) return unsupported("kernel " + name + " is not in this build");
+  if (kernel == nullptr) return unsupported(cat("kernel ", name, " is not in this build"));
   MOE_TRY(const Machine machine, this_machine());
   if (!machine.platform.runs(kernel->id->isa))
-    return unsupported("this host cannot run kernel " + name + ": it needs " +
-                       std::string(kIsaNames[static_cast<std::size_t>(kernel->id->isa)]));
+    return unsupported(
+        cat("this host cannot run kernel ", name, ": it needs ", kIsaNames[static_cast<std::size_t>(kernel->id->isa)]));
   if (const Kernel* row = kernel_here(*s.config, layout, machine, *s.kernel)) return row;
-  return unsupported("the system refuses kernel " + name + " its registers");
+  return unsupported(cat("the system refuses kernel ", name, " its registers"));
 }
 
 }  // namespace moe::bind

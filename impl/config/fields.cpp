@@ -14,17 +14,17 @@ std::string real_text(double d) { return json::write(json::Value(d)); }
 }  // namespace
 
 std::string range_text(Range r) {
-  if (r.low == r.high) return "the integer " + std::to_string(r.low);
-  return "an integer in [" + std::to_string(r.low) + ", " + std::to_string(r.high) + "]";
+  if (r.low == r.high) return cat("the integer ", r.low);
+  return cat("an integer in [", r.low, ", ", r.high, "]");
 }
 
 Error fault(std::string pointer, const std::string& message) {
-  std::string text = (pointer.empty() ? std::string("the document") : pointer) + ": " + message;
+  std::string text = cat(pointer.empty() ? "the document" : std::string_view(pointer), ": ", message);
   return fail(Code::invalid_config, std::move(pointer), std::move(text));
 }
 
 Error unexpected(std::string pointer, const json::Value& found, const std::string& expected) {
-  return fault(std::move(pointer), "found " + brief(found) + ", expected " + expected);
+  return fault(std::move(pointer), cat("found ", brief(found), ", expected ", expected));
 }
 
 Error missing(std::string pointer, const std::string& expected) {
@@ -38,8 +38,8 @@ std::string child(std::string_view pointer, std::string_view key) {
 }
 
 std::string brief(const json::Value& value) {
-  if (const json::Array* a = value.array()) return "an array of " + std::to_string(a->size()) + " elements";
-  if (const json::Object* o = value.object()) return "an object of " + std::to_string(o->size()) + " members";
+  if (const json::Array* a = value.array()) return cat("an array of ", a->size(), " elements");
+  if (const json::Object* o = value.object()) return cat("an object of ", o->size(), " members");
   if (const std::string* s = value.string()) return in_quotes(*s);
   return json::write(value);
 }
@@ -96,7 +96,7 @@ Result<Members> Members::open(const json::Value* object, std::string pointer, Wo
   if (members == nullptr) return unexpected(std::move(pointer), *object, "an object");
   for (const auto& [key, value] : *members) {
     if (!index_of(known, key)) {
-      return fault(child(pointer, key), "unknown member " + brief(json::Value(key)) + ", known here: " + join(known));
+      return fault(child(pointer, key), cat("unknown member ", brief(json::Value(key)), ", known here: ", join(known)));
     }
   }
   return Members(object, std::move(pointer));
@@ -119,9 +119,9 @@ Result<std::optional<double>> Members::number(std::string_view key, RealRange ra
   if (v == nullptr) return std::optional<double>();
   const std::optional<double> d = as_number(*v);
   if (!d || !(*d >= range.low && *d <= range.high) || (range.open_low && *d == range.low)) {
-    return unexpected(at(key), *v,
-                      std::string("a number in ") + (range.open_low ? "(" : "[") + real_text(range.low) + ", " +
-                          real_text(range.high) + "]");
+    return unexpected(
+        at(key), *v,
+        cat("a number in ", range.open_low ? "(" : "[", real_text(range.low), ", ", real_text(range.high), "]"));
   }
   return d;
 }
@@ -148,7 +148,7 @@ Result<std::optional<std::string>> Members::text(std::string_view key, std::size
   if (v == nullptr) return std::optional<std::string>();
   const std::string* s = v->string();
   if (s == nullptr || character_count(*s) > max_characters) {
-    return unexpected(at(key), *v, "a string of at most " + std::to_string(max_characters) + " characters");
+    return unexpected(at(key), *v, cat("a string of at most ", max_characters, " characters"));
   }
   return std::optional<std::string>(*s);
 }

@@ -1,6 +1,8 @@
 // Members of foreign documents and patterns over module names. See hf.h.
 #include "config/foreign.h"
 
+#include "base/text.h"
+
 namespace moe::hf {
 namespace {
 
@@ -76,9 +78,9 @@ Result<std::optional<double>> Foreign::number(std::string_view key, fields::Real
   if (v == nullptr) return std::optional<double>();
   const auto x = fields::as_number(*v);
   if (!x || *x < range.low || *x > range.high || (range.open_low && *x <= range.low))
-    return fields::unexpected(at(key), *v,
-                              "a number " + std::string(range.open_low ? "above " : "from ") + json::write(range.low) +
-                                  " to " + json::write(range.high));
+    return fields::unexpected(
+        at(key), *v,
+        cat("a number ", range.open_low ? "above " : "from ", json::write(range.low), " to ", json::write(range.high)));
   return x;
 }
 
@@ -110,7 +112,7 @@ Result<std::vector<std::string_view>> Foreign::texts(std::string_view key) const
   if (v->array() == nullptr) return fields::unexpected(at(key), *v, "an array of strings");
   for (std::size_t i = 0; i < v->array()->size(); ++i) {
     const json::Value& entry = (*v->array())[i];
-    if (entry.string() == nullptr) return fields::unexpected(at(key) + "/" + std::to_string(i), entry, "a string");
+    if (entry.string() == nullptr) return fields::unexpected(cat(at(key), "/", i), entry, "a string");
     all.push_back(*entry.string());
   }
   return all;
@@ -122,8 +124,7 @@ Result<std::vector<std::int64_t>> Foreign::integers(std::string_view key, fields
   if (v == nullptr) return all;
   if (v->array() == nullptr) return fields::unexpected(at(key), *v, "an array of integers");
   for (std::size_t i = 0; i < v->array()->size(); ++i) {
-    MOE_TRY(const std::int64_t entry,
-            fields::integer_value((*v->array())[i], at(key) + "/" + std::to_string(i), range));
+    MOE_TRY(const std::int64_t entry, fields::integer_value((*v->array())[i], cat(at(key), "/", i), range));
     all.push_back(entry);
   }
   return all;
@@ -149,7 +150,7 @@ Result<bool> Matcher::regex(std::string_view pattern, std::string_view text, con
   auto matched = re_match(pattern, text);
   if (!matched) {
     matched.error().subject = pointer;
-    matched.error().message = pointer + ": " + matched.error().message;
+    matched.error().message = cat(pointer, ": ", matched.error().message);
   }
   return matched;
 }

@@ -1,5 +1,6 @@
 // Reading documents that other programs wrote (quantization_config here, config.json in the room hf), and matching the
-// module names in them. Unlike our own documents these may hold anything more, and null means "not set".
+// module names in them. Unlike our own documents, which fields::Members reads, these may hold anything more, and null
+// means "not set".
 #pragma once
 
 #include <cstddef>

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <map>
 
+#include "base/text.h"
 #include "config/foreign.h"
 #include "config/quantization.h"
 #include "config/sections.h"
@@ -32,7 +33,7 @@ struct Entry {
   const std::string* list;
   std::size_t index;
 
-  std::string pointer() const { return *list + "/" + std::to_string(index); }
+  std::string pointer() const { return cat(*list, "/", index); }
 };
 
 struct Target {
@@ -46,7 +47,7 @@ Result<Group> read_group(const Foreign& groups, const std::string& key, const js
   if (value.array() != nullptr) {
     g.preset = find_preset(key);
     if (g.preset == nullptr || !g.preset->weights)
-      return fields::fault(g.pointer, "a list of targets, but " + json::quote(key) + " is the name of no scheme");
+      return fields::fault(g.pointer, cat("a list of targets, but ", json::quote(key), " is the name of no scheme"));
     g.targets_pointer = g.pointer;
     MOE_TRY(g.targets, groups.texts(key));
     return g;
@@ -263,7 +264,7 @@ Resolved resolve_compressed_tensors(const Foreign& h, const Layer& layer) {
   Matcher matcher;
   std::optional<Quantization> first;
   for (std::size_t i = 0; i < layer.projections.size(); ++i) {
-    const std::string name = std::string(layer.module) + ".0." + layer.projections[i];
+    const std::string name = cat(layer.module, ".0.", layer.projections[i]);
     MOE_TRY(const Group* group, group_of(name, lists, matcher));
     std::optional<Quantization> scheme;
     if (group != nullptr) {
@@ -271,8 +272,8 @@ Resolved resolve_compressed_tensors(const Foreign& h, const Layer& layer) {
     }
     if (i == 0) first = scheme;
     if (!same(first, scheme))
-      return fields::fault(h.at("config_groups"), layer.projections[0] + " and " + layer.projections[i] +
-                                                      " of an expert have different schemes, expected one for all");
+      return fields::fault(h.at("config_groups"), cat(layer.projections[0], " and ", layer.projections[i],
+                                                      " of an expert have different schemes, expected one for all"));
   }
   if (!first) return std::optional<HfQuantization>();
   return std::optional(HfQuantization{*first, suffixes_of(*first)});

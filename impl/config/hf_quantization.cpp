@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text.h"
 #include "config/foreign.h"
 #include "config/quantization.h"
 #include "config/sections.h"
@@ -83,8 +84,7 @@ Resolved gptq(const Foreign& h, const Layer& layer) {
   for (const std::string_view key : {"bits", "group_size", "desc_act", "sym"})  // required even when overridden
     if (!h.has(key)) return fields::missing(h.at(key), "a member that gptq always has");
   MOE_TRY(const std::int64_t bits, source("bits").need_integer("bits", {1, 64}));
-  if (bits != 4 && bits != 8)
-    return fields::fault(source("bits").at("bits"), "found " + std::to_string(bits) + ", expected 4 or 8");
+  if (bits != 4 && bits != 8) return fields::fault(source("bits").at("bits"), cat("found ", bits, ", expected 4 or 8"));
   MOE_TRY(const std::int64_t given, source("group_size").need_integer("group_size", kGroupRange));
   MOE_TRY(const std::int64_t group, check_group(given, source("group_size").at("group_size")));
   MOE_TRY(const bool desc_act, source("desc_act").need_boolean("desc_act"));
@@ -108,7 +108,7 @@ Resolved awq(const Foreign& h, const Layer& layer) {
   const std::string_view bits_key = h.has("w_bit") ? "w_bit" : "bits";
   const std::string_view group_key = h.has("q_group_size") ? "q_group_size" : "group_size";
   MOE_TRY(const std::int64_t bits, h.need_integer(bits_key, {1, 64}));
-  if (bits != 4) return fields::fault(h.at(bits_key), "found " + std::to_string(bits) + ", awq has 4 bits");
+  if (bits != 4) return fields::fault(h.at(bits_key), cat("found ", bits, ", awq has 4 bits"));
   MOE_TRY(const std::int64_t given, h.need_integer(group_key, kGroupRange));
   MOE_TRY(const std::int64_t group, check_group(given, h.at(group_key)));
   MOE_TRY(const bool zero_point, h.need_boolean("zero_point"));
@@ -188,7 +188,7 @@ Resolved modelopt(const Foreign& h, const Layer& layer) {
   MOE_TRY(const auto excluded, q.texts(list));
   Matcher matcher;
   for (std::size_t i = 0; i < excluded.size(); ++i) {
-    MOE_TRY(const bool hit, matcher.wildcard(excluded[i], layer.module, q.at(list) + "/" + std::to_string(i)));
+    MOE_TRY(const bool hit, matcher.wildcard(excluded[i], layer.module, cat(q.at(list), "/", i)));
     if (hit) return unquantized();
   }
   MOE_TRY(const std::string_view given, q.need_text("quant_algo"));
@@ -202,7 +202,7 @@ Resolved modelopt(const Foreign& h, const Layer& layer) {
     return resolved(*p.weights, p.input_activations, p.format, std::move(suffixes));
   }
   return fail(Code::unsupported, q.at("quant_algo"),
-              q.at("quant_algo") + ": the algorithm " + fields::brief(*q.get("quant_algo")) + " is not read");
+              cat(q.at("quant_algo"), ": the algorithm ", fields::brief(*q.get("quant_algo")), " is not read"));
 }
 
 Resolved quark(const Foreign& h, const Layer&) {
@@ -244,7 +244,7 @@ Result<std::optional<HfQuantization>> resolve_hf_quantization(const json::Value&
     return result;
   }
   std::string known;
-  for (const hf::Method& method : hf::kMethods) known += (known.empty() ? "" : ", ") + std::string(method.name);
+  for (const hf::Method& method : hf::kMethods) known += cat(known.empty() ? "" : ", ", method.name);
   return fields::unexpected(h.at("quant_method"), *h.get("quant_method"), "one of " + known);
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "config/fields.h"
 #include "config/sections.h"
 #include "config/settings.h"
@@ -27,7 +28,7 @@ Check rename_patch_aliases(json::Value& patch) {
       const json::Value* same = patch.find(first);
       if (same != nullptr && !same->is_null() && !value->is_null()) {
         return fields::fault(fields::child("", alias),
-                             "the patch also sets /" + first + ", expected only one name of a setting");
+                             cat("the patch also sets /", first, ", expected only one name of a setting"));
       }
       json::Value keep = same != nullptr && value->is_null() ? *same : *value;
       std::erase_if(members, [alias](const json::Member& m) { return m.first == alias; });
@@ -69,8 +70,7 @@ Result<Config> merge_config(const Config& config, std::string_view patch_text) {
   json::merge_patch(document, patch);
   const std::size_t size = json::write(document).size(), most = json::Limits{}.max_bytes;
   if (size > most) {
-    return fields::fault("", "the merged document has " + std::to_string(size) + " bytes, at most " +
-                                 std::to_string(most) + " are allowed");
+    return fields::fault("", cat("the merged document has ", size, " bytes, at most ", most, " are allowed"));
   }
   return config_from_document(std::move(document));
 }

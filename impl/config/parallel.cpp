@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/checked.h"
+#include "base/text.h"
 #include "config/field_rows.h"
 #include "config/sections.h"
 
@@ -20,13 +21,12 @@ using Owner = ParallelConfig;
 Check read_sp_size(const Members& members, ParallelConfig& p) {
   for (const ParallelGroup& g : kParallelGroups) {
     if (p.*g.rank < p.*g.size) continue;
-    return fields::fault(members.at(g.rank_name), "found " + std::to_string(p.*g.rank) + ", expected less than " +
-                                                      std::string(g.size_name) + " = " + std::to_string(p.*g.size));
+    return fields::fault(members.at(g.rank_name),
+                         cat("found ", p.*g.rank, ", expected less than ", g.size_name, " = ", p.*g.size));
   }
   MOE_TRY(p.sp_size, members.integer("sp_size", {1, 65536}, 1));
   if (p.sp_size == 1 || p.sp_size == p.tp_size) return ok();
-  return fields::fault(members.at("sp_size"),
-                       "found " + std::to_string(p.sp_size) + ", expected 1 or tp_size = " + std::to_string(p.tp_size));
+  return fields::fault(members.at("sp_size"), cat("found ", p.sp_size, ", expected 1 or tp_size = ", p.tp_size));
 }
 void write_sp_size(const ParallelConfig& p, json::Object& out) { out.emplace_back("sp_size", p.sp_size); }
 
@@ -51,21 +51,20 @@ Check check_experts(const Members& members, const Config& c) {
   const ParallelConfig& p = c.parallel;
   if (p.num_redundant_experts > 0 && !p.enable_eplb) {
     return fields::fault(members.at("num_redundant_experts"),
-                         "found " + std::to_string(p.num_redundant_experts) + ", expected 0 without enable_eplb");
+                         cat("found ", p.num_redundant_experts, ", expected 0 without enable_eplb"));
   }
   if (p.enable_eplb && !p.use_ep) {
     return fields::fault(members.at("enable_eplb"), "found true, expected expert parallelism over more than one rank");
   }
   if (p.ep_size > c.num_physical_experts) {
-    return fields::fault(members.at("enable_expert_parallel"),
-                         "found " + std::to_string(p.ep_size) + " ranks, expected at most one per expert, which are " +
-                             std::to_string(c.num_physical_experts));
+    return fields::fault(
+        members.at("enable_expert_parallel"),
+        cat("found ", p.ep_size, " ranks, expected at most one per expert, which are ", c.num_physical_experts));
   }
   if (p.enable_eplb && c.num_physical_experts % p.ep_size != 0) {
-    return fields::fault(members.at("num_redundant_experts"), "found " + std::to_string(p.num_redundant_experts) +
-                                                                  ", so " + std::to_string(c.num_physical_experts) +
-                                                                  " physical experts, expected a multiple of the " +
-                                                                  std::to_string(p.ep_size) + " ranks");
+    return fields::fault(members.at("num_redundant_experts"),
+                         cat("found ", p.num_redundant_experts, ", so ", c.num_physical_experts,
+                             " physical experts, expected a multiple of the ", p.ep_size, " ranks"));
   }
   return ok();
 }
@@ -76,8 +75,7 @@ Check divide_width(Draft& draft) {
   const std::string pointer = fields::child("", draft.width_name);
   if (draft.width_name != "intermediate_size_per_partition") {
     if (draft.width % tp != 0) {
-      return fields::fault(pointer, "found " + std::to_string(draft.width) +
-                                        ", expected a multiple of the flattened tp_size " + std::to_string(tp));
+      return fields::fault(pointer, cat("found ", draft.width, ", expected a multiple of the flattened tp_size ", tp));
     }
     c.intermediate_size = draft.width;
     c.intermediate_size_per_partition = draft.width / tp;
@@ -85,8 +83,8 @@ Check divide_width(Draft& draft) {
   }
   const std::optional<std::int64_t> whole = checked_mul({draft.width, tp});
   if (!whole) {
-    return fields::fault(pointer, "found " + std::to_string(draft.width) + " on each of " + std::to_string(tp) +
-                                      " ranks, expected a whole width below 2^63");
+    return fields::fault(pointer,
+                         cat("found ", draft.width, " on each of ", tp, " ranks, expected a whole width below 2^63"));
   }
   c.intermediate_size = *whole;
   c.intermediate_size_per_partition = draft.width;

@@ -31,8 +31,7 @@ Result<Named> one_of(const Members& members, fields::Words names, fields::Range 
   for (const std::string_view name : names) {
     if (!members.has(name)) continue;
     if (!given.empty()) {
-      return fields::fault(members.at(name),
-                           "the same setting as /" + std::string(given) + ", expected only one of them");
+      return fields::fault(members.at(name), cat("the same setting as /", given, ", expected only one of them"));
     }
     given = name;
   }
@@ -56,8 +55,8 @@ Check check_top_k(const Members& members, const Named& top_k, Draft& draft) {
   draft.top_k_name = top_k.name;
   const std::int64_t experts = draft.config.num_experts;
   if (top_k.value <= experts) return ok();
-  return fields::fault(members.at(top_k.name), "found " + std::to_string(top_k.value) +
-                                                   ", expected at most num_experts = " + std::to_string(experts));
+  return fields::fault(members.at(top_k.name),
+                       cat("found ", top_k.value, ", expected at most num_experts = ", experts));
 }
 
 // Divided among the ranks when they are known (parallel.cpp).
@@ -91,7 +90,7 @@ Check read_projection_names(const Members& members, Draft& draft) {
   }
   config.projection_names.clear();
   for (std::size_t i = 0; i < list->size(); ++i) {
-    const std::string pointer = members.at("projection_names") + "/" + std::to_string(i);
+    const std::string pointer = cat(members.at("projection_names"), "/", i);
     const std::string* s = (*list)[i].string();
     if (s == nullptr || s->empty() || character_count(*s) > 64) {
       return fields::unexpected(pointer, (*list)[i], "a string of 1 to 64 characters");
@@ -99,7 +98,7 @@ Check read_projection_names(const Members& members, Draft& draft) {
     if (std::find(config.projection_names.begin(), config.projection_names.end(), *s) !=
         config.projection_names.end()) {
       return fields::fault(
-          pointer, "the name " + fields::brief((*list)[i]) + " is listed twice, expected three different names");
+          pointer, cat("the name ", fields::brief((*list)[i]), " is listed twice, expected three different names"));
     }
     config.projection_names.push_back(*s);
   }
@@ -143,9 +142,9 @@ Check read_activation_params(const Members& members, Draft& draft) {
   const std::array<bool, 3> used = {use.alpha_beta, use.alpha_beta, use.limit};
   for (std::size_t i = 0; i < kParams.size(); ++i) {
     if (params.has(kParams[i]) && !used[i]) {
-      return fields::fault(params.at(kParams[i]), "found " + fields::brief(*params.get(kParams[i])) +
-                                                      ", but activation " + std::string(activation_name(c.activation)) +
-                                                      " has no such parameter");
+      return fields::fault(params.at(kParams[i]),
+                           cat("found ", fields::brief(*params.get(kParams[i])), ", but activation ",
+                               activation_name(c.activation), " has no such parameter"));
     }
   }
   if (!c.alpha) c.alpha = use.default_alpha;
@@ -163,7 +162,7 @@ Check read_w13_layout(const Members& members, Draft& draft) {
   MOE_TRY(const std::optional<std::size_t> given, members.word("w13_layout", kW13LayoutNames));
   const bool interleaved = given && static_cast<W13Layout>(*given) == W13Layout::interleaved;
   const auto refuse = [&](const char* why) {
-    return fields::fault("/w13_layout", "found " + fields::brief(*members.get("w13_layout")) + ", but " + why);
+    return fields::fault("/w13_layout", cat("found ", fields::brief(*members.get("w13_layout")), ", but ", why));
   };
   if (given && !is_gated(c.activation)) return refuse("an activation without a gate has no order of gate and up rows");
   if (given && c.activation == Activation::swigluoai && !interleaved) {

@@ -3,6 +3,7 @@
 // this machine, and is the architecture's baseline where it is another one.
 #include <array>
 
+#include "base/text.h"
 #include "config/config.h"
 #include "config/field_rows.h"
 #include "config/sections.h"
@@ -46,11 +47,11 @@ Check read_features(const Members& members, PlatformDraft& o) {
   FeatureSet set;
   for (std::size_t i = 0; i < v->array()->size(); ++i) {
     const json::Value& element = (*v->array())[i];
-    const std::string at = pointer + "/" + std::to_string(i);
+    const std::string at = cat(pointer, "/", i);
     const std::optional<Feature> f = element.string() == nullptr ? std::nullopt : feature_from_name(*element.string());
     if (!f) return fields::unexpected(at, element, fields::join(kFeatureNames));
     if (has(set, *f))
-      return fields::fault(at, "found " + fields::brief(element) + " twice, expected each feature once");
+      return fields::fault(at, cat("found ", fields::brief(element), " twice, expected each feature once"));
     set.set(static_cast<std::size_t>(*f));
   }
   o.member.features = set;
@@ -71,7 +72,7 @@ Check read_capability(const Members& members, PlatformDraft& o) {
   if (v->array() == nullptr || v->array()->size() != 2) return fields::unexpected(pointer, *v, "[major, minor]");
   std::array<int, 2> capability{};
   for (std::size_t i = 0; i < capability.size(); ++i) {
-    const std::string at = pointer + "/" + std::to_string(i);
+    const std::string at = cat(pointer, "/", i);
     MOE_TRY(const std::int64_t n, fields::integer_value((*v->array())[i], at, {0, 255}));
     capability[i] = static_cast<int>(n);
   }
@@ -106,7 +107,7 @@ Check read_libs(const Members& members, PlatformDraft& o) {
   if (v->object() == nullptr) return fields::unexpected(members.at("libs"), *v, "an object of booleans");
   for (const auto& [name, present] : *v->object()) {
     if (present.boolean() == nullptr) {
-      return fields::unexpected(members.at("libs") + "/" + json::escape_pointer(name), present, "true or false");
+      return fields::unexpected(fields::child(members.at("libs"), name), present, "true or false");
     }
     o.member.facts.libs.emplace_back(name, *present.boolean());
   }
@@ -173,16 +174,14 @@ constexpr std::array<Reported, 12> kReported = {{{"vendor", is_text, "a string"}
 
 // The reported members as JSON text; all but "native", which only detection can say.
 Result<std::string> read_report(const Members& members) {
-  std::string report;
+  json::Writer report;
   for (const Reported& r : kReported) {
     const json::Value* v = members.get(r.name);
     if (v == nullptr) continue;
     if (!r.good(*v)) return fields::unexpected(members.at(r.name), *v, r.expected);
-    if (r.name == "native") continue;
-    if (!report.empty()) report += ',';
-    report += json::quote(r.name) + ":" + json::write(*v);
+    if (r.name != "native") report.member(r.name, *v);
   }
-  return report;
+  return report.take();
 }
 
 // What every machine of an architecture can do.
@@ -250,27 +249,22 @@ Result<Platform> platform_from_text(std::string_view text) {
 }
 
 std::string platform_to_json(const Platform& p) {
-  json::Array features;
+  json::Writer w;
+  w.begin_object().member("type", kDeviceNames[static_cast<std::size_t>(p.type)]);
+  w.member("arch", kArchNames[static_cast<std::size_t>(p.arch)]).key("features").begin_array();
   for (std::size_t i = 0; i < kFeatureNames.size(); ++i)
-    if (p.features.test(i)) features.emplace_back(kFeatureNames[i]);
-  json::Value v = json::Object{{"type", json::Value(kDeviceNames[static_cast<std::size_t>(p.type)])},
-                               {"arch", json::Value(kArchNames[static_cast<std::size_t>(p.arch)])},
-                               {"features", json::Value(std::move(features))},
-                               {"num_threads", json::Value(p.num_threads)},
-                               {"numa_node", json::Value(p.numa_node)},
-                               {"native", json::Value(p.native)}};
-  if (p.capability) v.set("capability", json::Array{json::Value((*p.capability)[0]), json::Value((*p.capability)[1])});
-  if (p.gfx) v.set("gfx", *p.gfx);
-  if (p.cuda_version) v.set("cuda_version", *p.cuda_version);
-  if (p.multiprocessor_count) v.set("multiprocessor_count", *p.multiprocessor_count);
+    if (p.features.test(i)) w.value(kFeatureNames[i]);
+  w.end_array().member("num_threads", p.num_threads).member("numa_node", p.numa_node).member("native", p.native);
+  if (p.capability) w.key("capability").array(*p.capability);
+  if (p.gfx) w.member("gfx", *p.gfx);
+  if (p.cuda_version) w.member("cuda_version", *p.cuda_version);
+  if (p.multiprocessor_count) w.member("multiprocessor_count", *p.multiprocessor_count);
   if (!p.libs.empty()) {
-    json::Object libs;
-    for (const auto& [name, present] : p.libs) libs.emplace_back(name, json::Value(present));
-    v.set("libs", std::move(libs));
+    w.key("libs").begin_object();
+    for (const auto& [name, present] : p.libs) w.member(name, present);
+    w.end_object();
   }
-  std::string text = json::write(v);
-  if (!p.report.empty()) text.insert(text.size() - 1, "," + p.report);
-  return text;
+  return w.members({p.report}).end_object().take();
 }
 
 static PlatformMember platform_member(const Config& config) {

@@ -2,6 +2,7 @@
 // rules between them (config.md 13). group_size, block_structure and actorder may be null.
 #include <array>
 
+#include "base/text.h"
 #include "config/field_rows.h"
 #include "config/quantization.h"
 #include "config/sections.h"
@@ -36,7 +37,7 @@ void write_num_bits(const Args& o, json::Object& out) { out.emplace_back("num_bi
 Check read_num_type(const Members& members, Args& o) {
   MOE_TRY(o.args.type, members.word("type", kNumTypeNames, NumType::integer));
   if (o.args.num_bits == 4 || o.args.num_bits == 8) return ok();
-  return fields::fault(members.at("num_bits"), "found " + std::to_string(o.args.num_bits) + ", expected 4 or 8");
+  return fields::fault(members.at("num_bits"), cat("found ", o.args.num_bits, ", expected 4 or 8"));
 }
 void write_num_type(const Args& o, json::Object& out) {
   out.emplace_back("type", word_value(kNumTypeNames, o.args.type));
@@ -80,7 +81,7 @@ Check read_blocks(const Members& members, Args& o) {
   if (v->array() == nullptr || v->array()->size() != 2) return fields::unexpected(pointer, *v, "[rows, columns]");
   std::array<std::int64_t, 2> block{};
   for (std::size_t i = 0; i < block.size(); ++i) {
-    MOE_TRY(block[i], fields::integer_value((*v->array())[i], pointer + "/" + std::to_string(i), {1, 65536}));
+    MOE_TRY(block[i], fields::integer_value((*v->array())[i], cat(pointer, "/", i), {1, 65536}));
   }
   o.args.block_structure = block;
   return ok();
@@ -124,34 +125,33 @@ Check check_args(const Members& members, const QuantArgs& a, Operand operand) {
   }
   if (a.strategy == Strategy::token && weights) return refuse("strategy", "found token, which is for activations only");
   if ((a.strategy == Strategy::channel || a.strategy == Strategy::block) && !weights) {
-    return refuse("strategy", "found " + strategy + ", which is for weights only");
+    return refuse("strategy", cat("found ", strategy, ", which is for weights only"));
   }
   const bool sized = a.group_size && *a.group_size > 0;
   if (is_grouped(a.strategy) && !sized) {
-    return refuse("group_size", (a.group_size ? "found " + std::to_string(*a.group_size) : std::string("missing")) +
-                                    ", expected a positive one with strategy " + strategy);
+    return refuse("group_size", cat(a.group_size ? cat("found ", *a.group_size) : std::string("missing"),
+                                    ", expected a positive one with strategy ", strategy));
   }
   if (sized && !is_grouped(a.strategy)) {
-    return refuse("group_size",
-                  "found " + std::to_string(*a.group_size) + ", but strategy " + strategy + " has no groups");
+    return refuse("group_size", cat("found ", *a.group_size, ", but strategy ", strategy, " has no groups"));
   }
   if (a.strategy == Strategy::block && !a.block_structure) {
     return refuse("block_structure", "missing, expected [rows, columns] with strategy block");
   }
   if (a.block_structure && a.strategy != Strategy::block) {
-    return refuse("block_structure", "found " + json::write(*members.get("block_structure")) + ", but strategy " +
-                                         strategy + " has no blocks");
+    return refuse("block_structure", cat("found ", json::write(*members.get("block_structure")), ", but strategy ",
+                                         strategy, " has no blocks"));
   }
   if (a.actorder == ActOrder::group && !is_grouped(a.strategy)) {
-    return refuse("actorder", "found " + fields::brief(*members.get("actorder")) + ", but strategy " + strategy +
-                                  " has no groups to order");
+    return refuse("actorder", cat("found ", fields::brief(*members.get("actorder")), ", but strategy ", strategy,
+                                  " has no groups to order"));
   }
   if (a.dynamic == Dynamic::local && a.strategy != Strategy::tensor_group) {
     return refuse("dynamic", "found \"local\", expected strategy tensor_group with it, not " + strategy);
   }
   if (weights && a.dynamic != Dynamic::no) {
     return refuse("dynamic",
-                  "found " + fields::brief(*members.get("dynamic")) + ", expected false: weights are static");
+                  cat("found ", fields::brief(*members.get("dynamic")), ", expected false: weights are static"));
   }
   return ok();
 }

@@ -2,6 +2,7 @@
 // that groups and blocks must divide.
 #include <array>
 
+#include "base/text.h"
 #include "config/fields.h"
 #include "config/quantization.h"
 
@@ -108,8 +109,7 @@ Check check_sizes(const Quantization& q, const Config& config, const std::string
   const std::int64_t hidden = config.hidden_dim, part = config.intermediate_size_per_partition;
   const auto refuse = [](const std::string& pointer, std::string_view name, std::int64_t size, const char* unit,
                          std::int64_t n) {
-    return fields::fault(pointer, std::string(name) + " is " + std::to_string(size) + ", expected a multiple of the " +
-                                      unit + " " + std::to_string(n));
+    return fields::fault(pointer, cat(name, " is ", size, ", expected a multiple of the ", unit, " ", n));
   };
   constexpr std::string_view kHidden = "hidden_dim", kPart = "intermediate_size_per_partition";
   if (is_grouped(w.strategy) && w.group_size && *w.group_size > 0) {

@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "base/text.h"
 #include "config/field_rows.h"
 #include "config/sections.h"
 
@@ -37,8 +38,8 @@ Result<Quantization> read_scheme(const Members& members) {
   }
   MOE_TRY(const std::optional<std::int64_t> g, read_group_size(members));
   if (!q.weights || q.weights->type != NumType::integer || q.weights->strategy != Strategy::group) {
-    return fields::fault(members.at("group_size"), "found " + std::to_string(*g) + ", but the grouping of scheme " +
-                                                       std::string(preset->name) + " is fixed");
+    return fields::fault(members.at("group_size"),
+                         cat("found ", *g, ", but the grouping of scheme ", preset->name, " is fixed"));
   }
   q.weights->strategy = *g == -1 ? Strategy::channel : Strategy::group;
   q.weights->group_size = *g == -1 ? std::nullopt : g;
@@ -68,19 +69,18 @@ Check read_format(const Members& members, Quantization& q) {
 Check read_storage(const Members& members, Quantization& q) {
   MOE_TRY(const std::size_t zero_points, members.word("zero_point_convention", kGivenZeroPointsNames, std::size_t{0}));
   if (zero_points != 0 && !(q.weights && q.weights->type == NumType::integer)) {
-    return fields::fault(
-        members.at("zero_point_convention"),
-        "found " + std::string(kGivenZeroPointsNames[zero_points]) + ", expected auto without integer weights");
+    return fields::fault(members.at("zero_point_convention"),
+                         cat("found ", kGivenZeroPointsNames[zero_points], ", expected auto without integer weights"));
   }
   MOE_TRY(const std::optional<bool> transposed, members.boolean("is_transposed"));
   const bool packed = q.format == Format::gptq || q.format == Format::awq || q.format == Format::pack_quantized;
   const std::string format(kFormatNames[static_cast<std::size_t>(q.format)]);
   if (transposed && !packed) {
     return fields::fault(members.at("is_transposed"),
-                         "given for format " + format + ", expected gptq, awq or pack-quantized");
+                         cat("given for format ", format, ", expected gptq, awq or pack-quantized"));
   }
   if (transposed && !*transposed && q.format != Format::pack_quantized) {
-    return fields::fault(members.at("is_transposed"), "found false, but format " + format + " is always K-first");
+    return fields::fault(members.at("is_transposed"), cat("found false, but format ", format, " is always K-first"));
   }
   if (!q.weights) return ok();
   std::optional<ZeroPoints> given;
@@ -117,7 +117,7 @@ constexpr fields::Field<Owner> kFields[] = {
 // clang-format on
 
 Check check_format(const Members& members, const Quantization& q) {
-  const std::string found = "found " + std::string(kFormatNames[static_cast<std::size_t>(q.format)]);
+  const std::string found = cat("found ", kFormatNames[static_cast<std::size_t>(q.format)]);
   if (!q.weights) {
     if (q.format == Format::none) return ok();
     return fields::fault(members.at("format"), found + ", expected none for weights that are not quantized");
@@ -130,9 +130,8 @@ Check check_format(const Members& members, const Quantization& q) {
               : q.format != Format::none;
   if (!holds) {
     return fields::fault(members.at("format"),
-                         found + ", which holds " + (limited ? std::string(f.holds) : "no quantized weights") +
-                             ", for " + std::to_string(w.num_bits) + "-bit " +
-                             std::string(kNumTypeNames[static_cast<std::size_t>(w.type)]) + " weights");
+                         cat(found, ", which holds ", limited ? f.holds : "no quantized weights", ", for ", w.num_bits,
+                             "-bit ", kNumTypeNames[static_cast<std::size_t>(w.type)], " weights"));
   }
   if (w.actorder == ActOrder::group && q.format != Format::gptq && q.format != Format::pack_quantized) {
     return fields::fault(members.at("weights") + "/actorder",
@@ -148,10 +147,10 @@ Result<Quantization> read_strict(const json::Value* object, const Config& config
   MOE_TRY(Quantization q, scheme ? read_scheme(members) : read_arguments(members));
   MOE_CHECK(fields::read_fields(members, kFields, q));
   MOE_CHECK(check_format(members, q));
-  const std::string blocks_at = std::string(kBase) + (scheme ? "/scheme" : "/weights/block_structure");
-  const std::string groups_at = std::string(kBase) + (members.has("group_size") ? "/group_size"
-                                                      : scheme                  ? "/scheme"
-                                                                                : "/weights/group_size");
+  const std::string blocks_at = cat(kBase, scheme ? "/scheme" : "/weights/block_structure");
+  const std::string groups_at = cat(kBase, members.has("group_size") ? "/group_size"
+                                           : scheme                  ? "/scheme"
+                                                                     : "/weights/group_size");
   MOE_CHECK(check_sizes(q, config, groups_at, blocks_at));
   return q;
 }
@@ -180,7 +179,7 @@ Check check_arithmetic(const Members& members, const Config& c) {
   const bool int_weights = w && w->type == NumType::integer;
   const bool int8_activations = a && a->type == NumType::integer && a->num_bits == 8;
   const auto refuse = [&](std::string_view key, const char* expected) {
-    return fields::fault(members.at(key), "found " + fields::brief(*members.get(key)) + ", which needs " + expected);
+    return fields::fault(members.at(key), cat("found ", fields::brief(*members.get(key)), ", which needs ", expected));
   };
   if (c.compute == Compute::a8 && !(int_weights && (!a || int8_activations))) {
     return refuse("compute", "integer weights, and input_activations that are int8 or absent");

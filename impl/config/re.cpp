@@ -156,23 +156,21 @@ class Compiler {
   }
 
   Error refuse(Code code, std::string_view what) const {
-    return fail(
-        code, "",
-        "pattern " + in_quotes(pattern_, 256) + ": " + std::string(what) + " at character " + std::to_string(at_));
+    return fail(code, "", cat("pattern ", in_quotes(pattern_, 256), ": ", what, " at character ", at_));
   }
   Error malformed(std::string_view what) const { return refuse(Code::invalid_config, what); }
   Error beyond(std::string_view what) const { return refuse(Code::unsupported, what); }
 
   Check append(Fragment& to, const Fragment& more) const {
     if (to.size() + more.size() > kMaxProgram)
-      return beyond("its repetitions need more than " + std::to_string(kMaxProgram) + " states,");
+      return beyond(cat("its repetitions need more than ", kMaxProgram, " states,"));
     to.insert(to.end(), more.begin(), more.end());
     return ok();
   }
 
   //  split 1, next | branch | jump end | ... | last branch
   Result<Fragment> alternatives(int depth) {
-    if (depth > kMaxNesting) return beyond("groups are nested deeper than " + std::to_string(kMaxNesting));
+    if (depth > kMaxNesting) return beyond(cat("groups are nested deeper than ", kMaxNesting));
     std::vector<Fragment> branches;
     std::size_t total = 0;
     do {
@@ -431,8 +429,7 @@ class Simulation {
 Result<bool> re_match(std::string_view pattern, std::string_view text) {
   if (pattern.size() > kMaxPatternBytes)
     return fail(Code::unsupported, "",
-                "a pattern of " + std::to_string(pattern.size()) + " bytes, at most " +
-                    std::to_string(kMaxPatternBytes) + " are read");
+                cat("a pattern of ", pattern.size(), " bytes, at most ", kMaxPatternBytes, " are read"));
   MOE_TRY(const Program program, Compiler(pattern).run());
   return Simulation(program, code_points(text)).matches();
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/text.h"
 #include "config/field_rows.h"
 #include "config/sections.h"
 
@@ -11,7 +12,7 @@ namespace {
 
 using fields::Members;
 
-std::string found(std::int64_t i) { return "found " + std::to_string(i); }
+std::string found(std::int64_t i) { return cat("found ", i); }
 
 // true, false, or the values themselves: one per expert and per zero expert.
 Check read_correction_bias(const Members& members, Draft& draft) {
@@ -27,14 +28,14 @@ Check read_correction_bias(const Members& members, Draft& draft) {
   const json::Array* list = v->array();
   if (list == nullptr) return fields::unexpected(pointer, *v, "true, false or an array of numbers");
   if (static_cast<std::int64_t>(list->size()) != count) {
-    return fields::unexpected(pointer, *v, std::to_string(count) + " numbers, one per expert, zero experts included");
+    return fields::unexpected(pointer, *v, cat(count, " numbers, one per expert, zero experts included"));
   }
   r.has_bias = true;
   r.bias.reserve(list->size());
   for (const json::Value& element : *list) {
     const std::optional<double> d = fields::as_number(element);
     if (!d || !(std::abs(*d) <= static_cast<double>(std::numeric_limits<float>::max()))) {
-      return fields::unexpected(pointer + "/" + std::to_string(r.bias.size()), element, "a finite float32 number");
+      return fields::unexpected(cat(pointer, "/", r.bias.size()), element, "a finite float32 number");
     }
     r.bias.push_back(static_cast<float>(*d));
   }
@@ -103,18 +104,18 @@ Check check_groups(const Members& members, const Draft& draft) {
   if (!draft.grouped) return ok();
   const std::int64_t groups = *r.num_expert_group, kept = *r.topk_group, experts = c.num_experts;
   if (experts % groups != 0) {
-    return fields::fault(groups_at, found(groups) + ", expected a divisor of num_experts = " + std::to_string(experts));
+    return fields::fault(groups_at, cat(found(groups), ", expected a divisor of num_experts = ", experts));
   }
   if (kept > groups) {
-    return fields::fault(kept_at, found(kept) + ", expected at most num_expert_group = " + std::to_string(groups));
+    return fields::fault(kept_at, cat(found(kept), ", expected at most num_expert_group = ", groups));
   }
   if (r.has_bias && experts / groups < 2) {
-    return fields::fault(groups_at, found(groups) + ", expected at most " + std::to_string(experts / 2) +
-                                        " so that each group has two experts for a correction bias");
+    return fields::fault(groups_at, cat(found(groups), ", expected at most ", experts / 2,
+                                        " so that each group has two experts for a correction bias"));
   }
   if (c.top_k > kept * (experts / groups)) {
-    return fields::fault(kept_at, found(kept) + ", so " + std::to_string(kept * (experts / groups)) +
-                                      " experts remain, expected at least top_k = " + std::to_string(c.top_k));
+    return fields::fault(kept_at, cat(found(kept), ", so ", kept * (experts / groups),
+                                      " experts remain, expected at least top_k = ", c.top_k));
   }
   return ok();
 }
@@ -127,8 +128,8 @@ Check check_methods(const Members& members, const Draft& draft) {
                          found(c.top_k) + ", expected 2 with routing method sparsemixer");
   }
   if (r.jitter_eps && draft.routing_choice != RoutingChoice::sparsemixer) {
-    return fields::fault(members.at("jitter_eps"), "found " + fields::brief(*members.get("jitter_eps")) +
-                                                       ", expected none without method sparsemixer");
+    return fields::fault(members.at("jitter_eps"), cat("found ", fields::brief(*members.get("jitter_eps")),
+                                                       ", expected none without method sparsemixer"));
   }
   // It looks at the logits alone, and at all of them.
   if (draft.routing_choice == RoutingChoice::sparsemixer && draft.grouped) {
@@ -142,7 +143,8 @@ Check check_methods(const Members& members, const Draft& draft) {
   const std::string strategy_at = members.at("simulation_strategy");
   if (simulated && !r.simulation_strategy) return fields::missing(strategy_at, fields::join(kSimulationNames));
   if (!simulated && r.simulation_strategy) {
-    return fields::fault(strategy_at, "found " + *r.simulation_strategy + ", expected none without method simulated");
+    return fields::fault(strategy_at,
+                         cat("found ", *r.simulation_strategy, ", expected none without method simulated"));
   }
   if (r.num_zero_experts > 0 && !r.has_bias) {
     return fields::fault(members.at("num_zero_experts"),
@@ -158,12 +160,12 @@ Check check_methods(const Members& members, const Draft& draft) {
   }
   const std::int64_t ids = c.num_experts + r.num_fused_shared_experts + r.num_zero_experts;
   if (r.skip_id && *r.skip_id < ids) {
-    return fields::fault(members.at("skip_id"), found(*r.skip_id) + ", which is an expert; expected " +
-                                                    std::to_string(ids) + " (the number of experts) or more");
+    return fields::fault(members.at("skip_id"), cat(found(*r.skip_id), ", which is an expert; expected ", ids,
+                                                    " (the number of experts) or more"));
   }
   if (c.apply_router_weight_on_input && c.top_k != 1) {
     return fields::fault("/apply_router_weight_on_input",
-                         "found true with top_k = " + std::to_string(c.top_k) + ", expected top_k = 1");
+                         cat("found true with top_k = ", c.top_k, ", expected top_k = 1"));
   }
   return ok();
 }

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string>
 
+#include "base/text.h"
+
 namespace moe {
 namespace {
 
@@ -41,11 +43,10 @@ Result<ColumnOrder> column_order(const P16Matrix& m, std::span<const std::int32_
     const std::int64_t size = next[g], first = steps;
     steps += m.source_groups().is_uneven() ? ceil_div(size, m.group()) : 1;
     if (size > (steps - first) * m.group()) {
-      const std::string place = std::string(is_w13 ? "w13" : "w2") + "_g_idx[" + std::to_string(expert) + "]";
+      const std::string place = cat(is_w13 ? "w13" : "w2", "_g_idx[", expert, "]");
       return fail(Code::unsupported, place,
-                  place + ": group " + std::to_string(g) + " has " + std::to_string(size) +
-                      " columns; this layout takes groups of " + std::to_string(m.columns() / m.source_count()) +
-                      " only");
+                  cat(place, ": group ", g, " has ", size, " columns; this layout takes groups of ",
+                      m.columns() / m.source_count(), " only"));
     }
     for (std::int64_t i = first; i < steps; ++i)
       order.groups[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(g);

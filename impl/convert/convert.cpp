@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/json.h"
+#include "base/text.h"
 #include "convert/canonical.h"
 #include "convert/column_order.h"
 #include "convert/each_expert.h"
@@ -102,7 +104,7 @@ constexpr std::int64_t kRound = 4;  // experts of a worker between two looks at 
 
 Check check_job(const ConvertJob& job, std::span<std::byte> payload) {
   if (!can_write(job.layout.kind))
-    return fail(Code::unsupported, "layout", "this build cannot write the packed layout '" + job.layout.id() + "'");
+    return fail(Code::unsupported, "layout", cat("this build cannot write the packed layout '", job.layout.id(), "'"));
   if (job.set == nullptr || !can_read(job.set->codes))
     return fail(Code::unsupported, "/quantization/format",
                 "this build cannot convert weights that are stored as these are");
@@ -110,9 +112,8 @@ Check check_job(const ConvertJob& job, std::span<std::byte> payload) {
     return fail(Code::internal, "", "the list of experts does not fit the layout");
   if (payload.size() < job.layout.payload_bytes())
     return fail(Code::buffer_too_small, "dst",
-                "the payload needs " + std::to_string(job.layout.payload_bytes()) + " bytes, got " +
-                    std::to_string(payload.size()),
-                "\"needed\":" + std::to_string(job.layout.payload_bytes()));
+                cat("the payload needs ", job.layout.payload_bytes(), " bytes, got ", payload.size()),
+                json::members("needed", job.layout.payload_bytes()));
   return ok();
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/text.h"
 #include "convert/read_rows.h"
 #include "convert/wna16.h"
 
@@ -33,8 +34,7 @@ Error no_room(Matrix which, Wna16Part part, std::int64_t local, std::int64_t at,
               const std::string& what) {
   const std::string name(name_of(which, static_cast<std::size_t>(part)));
   return fail(Code::invalid_argument, name,
-              name + ": " + what + " (local expert " + std::to_string(local) + ", row " + std::to_string(at / groups) +
-                  ", group " + std::to_string(at % groups) + ")");
+              cat(name, ": ", what, " (local expert ", local, ", row ", at / groups, ", group ", at % groups, ")"));
 }
 
 // To the layout's type, where it is that of the activations.
@@ -47,8 +47,8 @@ Check round_scales(const Wna16Matrix& m, Matrix which, std::int64_t local, Canon
     if (rounded == rows.scales[i]) continue;
     if (std::isinf(rounded))
       return no_room(which, Wna16Part::scale, local, static_cast<std::int64_t>(i), rows.groups,
-                     "scale " + float_text(rows.scales[i]) + " is beyond the largest " + dtype_name(m.scale) +
-                         " number, the type of in_dtype");
+                     cat("scale ", float_text(rows.scales[i]), " is beyond the largest ", dtype_name(m.scale),
+                         " number, the type of in_dtype"));
     ++rows.scales_rounded;
     rows.scales[i] = rounded;
   }
@@ -62,8 +62,7 @@ Check check_zeros(const Wna16Matrix& m, Matrix which, std::int64_t local, const 
   for (std::size_t i = 0; i < rows.zeros.size(); ++i)
     if (rows.zeros[i] + m.zero_shift > most)
       return no_room(which, Wna16Part::zero_point, local, static_cast<std::int64_t>(i), rows.groups,
-                     "zero point " + std::to_string(rows.zeros[i]) + " does not fit the layout's " +
-                         std::to_string(m.bits) + " bits");
+                     cat("zero point ", rows.zeros[i], " does not fit the layout's ", m.bits, " bits"));
   return ok();
 }
 

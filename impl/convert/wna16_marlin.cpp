@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "base/float_formats.h"
+#include "base/text.h"
 #include "convert/vec16.h"
 #include "convert/wna16.h"
 #include "scheme/checkpoint.h"
@@ -218,9 +219,8 @@ Result<Order> read_order(const Wna16Matrix& m, const Wna16In& in, CanonicalRows&
   if (!m.act_order) return Order{};
   const auto bad = [&](Wna16Part part, std::size_t k, std::int32_t found, const std::string& expected) {
     const Wna16Names& names = kWna16Names[static_cast<std::size_t>(part)];
-    const std::string place =
-        std::string(in.w13 ? names.w13 : names.w2) + "[" + std::to_string(in.local) + "," + std::to_string(k) + "]";
-    return fail(Code::format, place, place + ": " + std::to_string(found) + ", expected " + expected);
+    const std::string place = cat(in.w13 ? names.w13 : names.w2, "[", in.local, ",", k, "]");
+    return fail(Code::format, place, cat(place, ": ", found, ", expected ", expected));
   };
   Order perm(static_cast<std::size_t>(m.k)), sorted(perm);
   std::memcpy(perm.data(), in[Wna16Part::g_idx_sort_indices], perm.size() * 4);
@@ -228,10 +228,9 @@ Result<Order> read_order(const Wna16Matrix& m, const Wna16In& in, CanonicalRows&
   rows.g_idx.assign(perm.size(), -1);
   for (std::size_t k = 0; k < perm.size(); ++k) {
     if (perm[k] < 0 || perm[k] >= m.k || rows.g_idx[static_cast<std::size_t>(perm[k])] != -1)
-      return bad(Wna16Part::g_idx_sort_indices, k, perm[k],
-                 "a column of " + std::to_string(m.k) + " that was not there before");
+      return bad(Wna16Part::g_idx_sort_indices, k, perm[k], cat("a column of ", m.k, " that was not there before"));
     if (sorted[k] < 0 || sorted[k] >= m.groups || (k > 0 && sorted[k] < sorted[k - 1]))
-      return bad(Wna16Part::g_idx, k, sorted[k], "ascending groups below " + std::to_string(m.groups));
+      return bad(Wna16Part::g_idx, k, sorted[k], cat("ascending groups below ", m.groups));
     rows.g_idx[static_cast<std::size_t>(perm[k])] = sorted[k];
   }
   return perm;
@@ -379,7 +378,7 @@ Check fold_marlin_scales(DType dtype, std::span<std::byte> scales, std::string_v
   for (std::size_t i = 0; i < scales.size(); i += 2) most = std::max(most, load_number(dtype, scales.data() + i));
   if (most == 0.0f && !scales.empty())
     return fail(Code::invalid_argument, std::string(name),
-                std::string(name) + ": all scales are 0; with int8 activations they are divided by the largest");
+                cat(name, ": all scales are 0; with int8 activations they are divided by the largest"));
   for (std::size_t i = 0; i < scales.size(); i += 2) {
     const float t = round16(round16(load_number(dtype, scales.data() + i) / most) * 4096.0f);
     const auto whole = static_cast<std::int16_t>(std::nearbyint(t));

@@ -31,7 +31,7 @@ Result<std::vector<std::string>> projection_names(const Members& query) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     const json::Value& entry = (*v->array())[i];
     const std::string* s = entry.string();
-    const std::string at = pointer + "/" + std::to_string(i);
+    const std::string at = cat(pointer, "/", i);
     if (s == nullptr || s->empty() || character_count(*s) > kMaxProjection)
       return fields::unexpected(at, entry, "a string of 1 to 64 characters");
     names[i] = *s;
@@ -54,7 +54,7 @@ Result<std::string> describe_quantization(const json::Value& query_value) {
     resolved = quantization_value(q);
     resolved.set("suffixes", json::Array(hf->suffixes.begin(), hf->suffixes.end()));
   }
-  return json::write(json::Object{{"resolved", std::move(resolved)}});
+  return json::Writer().begin_object().member("resolved", resolved).end_object().take();
 }
 
 // --- form (b): {config, options} ----------------------------------------------------------------------
@@ -76,25 +76,21 @@ std::vector<std::int64_t> experts_on_disk(const Config& c) {
   return experts;
 }
 
-json::Value tensor_entry(const Config& c, const ExpertModule& module, std::int64_t expert, Projection p,
-                         const CheckpointTensor& row) {
+void write_tensor(json::Writer& w, const Config& c, const ExpertModule& module, std::int64_t expert, Projection p,
+                  const CheckpointTensor& row) {
   const int num_bits = c.quantization.weights ? c.quantization.weights->num_bits : dtype_bits(c.in_dtype);
   const MatrixSize size = projection_size(p, c.hidden_dim, c.intermediate_size, c.weight_groups(), num_bits);
   const auto role = role_of(p, row.kind);
   const Half half = half_of(p, module.gated);
-  const TensorShape shape = row.shape(size);
   const char* whole = p == Projection::down ? "w2" : "w13";
-  return json::Object{{"name", tensor_name(module, expert, p, row)},
-                      {"role", role ? json::Value(role_name(*role)) : json::Value()},
-                      {"expert", expert},
-                      {"shard", half == Half::w1   ? "w1"
-                                : half == Half::w3 ? "w3"
-                                                   : whole},
-                      {"dtype", dtype_name(row.follows_model_dtype() ? c.in_dtype : row.dtypes[0])},
-                      {"shape", json::Array(shape.span().begin(), shape.span().end())}};
+  w.begin_object().member("name", tensor_name(module, expert, p, row));
+  w.member("role", role ? std::optional(role_name(*role)) : std::nullopt).member("expert", expert);
+  w.member("shard", half == Half::w1 ? "w1" : half == Half::w3 ? "w3" : whole);
+  w.member("dtype", dtype_name(row.follows_model_dtype() ? c.in_dtype : row.dtypes[0]));
+  w.key("shape").array(row.shape(size).span()).end_object();
 }
 
-json::Value expected_tensors(const Config& c) {
+void write_expected_tensors(json::Writer& w, const Config& c) {
   ExpertModule module;
   module.prefix = c.name;
   for (std::size_t i = 0; i < module.projections.size(); ++i) module.projections[i] = c.projection_names[i];
@@ -103,14 +99,14 @@ json::Value expected_tensors(const Config& c) {
   module.gated = is_gated(c.activation);
   module.has_bias = c.has_bias;
   const Extras extras = extras_of(c.quantization, c.has_bias);
-  json::Array tensors;
+  w.begin_array();
   for (const std::int64_t expert : experts_on_disk(c))
     for (const Projection p : {Projection::gate, Projection::up, Projection::down}) {
       if (p == Projection::gate && !module.gated) continue;
       for (const CheckpointTensor& row : module.tensors())
-        if (row.need(extras) != Need::absent) tensors.push_back(tensor_entry(c, module, expert, p, row));
+        if (row.need(extras) != Need::absent) write_tensor(w, c, module, expert, p, row);
     }
-  return tensors;
+  w.end_array();
 }
 
 Result<std::string> describe_model(const json::Value& query_value, const json::Value& hf_config) {
@@ -122,14 +118,17 @@ Result<std::string> describe_model(const json::Value& query_value, const json::V
   const auto config = config_from_document(built->document);
   if (!config) return in_query(built->relocate(config.error()));
   if (tensor_set(config->quantization) == nullptr) {
-    Error e = fail(Code::unsupported, "/quantization",
-                   "/quantization: tensors of format " +
-                       std::string(kFormatNames[static_cast<std::size_t>(config->quantization.format)]) +
-                       " with these arguments are not read yet");
+    Error e = fail(
+        Code::unsupported, "/quantization",
+        cat("/quantization: tensors of format ", kFormatNames[static_cast<std::size_t>(config->quantization.format)],
+            " with these arguments are not read yet"));
     e = built->relocate(std::move(e));
     return in_query(e.subject == "/quantization" ? hf::moved(std::move(e), "/quantization_config") : std::move(e));
   }
-  return json::write(json::Object{{"config", built->document}, {"tensors", expected_tensors(*config)}});
+  json::Writer w;
+  w.begin_object().member("config", built->document);
+  write_expected_tensors(w.key("tensors"), *config);
+  return w.end_object().take();
 }
 
 }  // namespace
@@ -138,8 +137,7 @@ Result<std::string> describe_checkpoint(const json::Value& query) {
   int given = 0;
   for (const std::string_view form : {kQuantization, kConfig, kConfigToo}) given += query.find(form) != nullptr ? 1 : 0;
   if (given != 1)
-    return fields::fault("", "found " + std::to_string(given) + " of " + std::string(kQuantization) + " and " +
-                                 std::string(kConfig) + ", expected one of them");
+    return fields::fault("", cat("found ", given, " of ", kQuantization, " and ", kConfig, ", expected one of them"));
   if (query.find(kQuantization) != nullptr) return describe_quantization(query);
   const std::string_view member = query.find(kConfig) != nullptr ? kConfig : kConfigToo;
   const json::Value& hf_config = *query.find(member);

@@ -6,6 +6,7 @@
 // in the file, or with the prefix "options:", in the options.
 #include <array>
 
+#include "base/text.h"
 #include "config/quantization.h"
 #include "config/sections.h"
 #include "config/settings.h"
@@ -36,12 +37,12 @@ Check put_parallel(const Members& options, Built& b) {
     b.put("parallel", member, std::move(value), options.at(option));
   };
   if (ep_rank >= ep_size.value_or(1))
-    return fields::fault(options.at("ep_rank"), "found " + std::to_string(ep_rank) + ", expected less than ep_size, " +
-                                                    std::to_string(ep_size.value_or(1)));
+    return fields::fault(options.at("ep_rank"),
+                         cat("found ", ep_rank, ", expected less than ep_size, ", ep_size.value_or(1)));
   if (ep_size.value_or(1) > 1) {
     if (tp_size.value_or(1) > 1 || tp_rank.value_or(0) > 0)
-      return fields::fault(options.at("ep_size"), "found " + std::to_string(*ep_size) +
-                                                      ", but tensor parallelism is asked for too; use overrides");
+      return fields::fault(options.at("ep_size"),
+                           cat("found ", *ep_size, ", but tensor parallelism is asked for too; use overrides"));
     put("tp_size", *ep_size, "ep_size");
     put("tp_rank", ep_rank, "ep_rank");
     put("enable_expert_parallel", true, "ep_size");

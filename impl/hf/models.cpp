@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text.h"
 #include "hf/hf.h"
 
 namespace moe::hf {
@@ -110,10 +111,10 @@ Result<const Architecture*> architecture_of(const ModelFile& file) {
     if (a.name == names[0]) return &a;
   const std::string pointer = file.root().at("architectures") + "/0";
   std::string known;
-  for (const Architecture& a : kArchitectures) known += (known.empty() ? "" : ", ") + std::string(a.name);
+  for (const Architecture& a : kArchitectures) known += cat(known.empty() ? "" : ", ", a.name);
   return fail(Code::unsupported, pointer,
-              pointer + ": the architecture " + fields::brief((*file.root().get("architectures")->array())[0]) +
-                  " is not known, known are " + known);
+              cat(pointer, ": the architecture ", fields::brief((*file.root().get("architectures")->array())[0]),
+                  " is not known, known are ", known));
 }
 
 // --- which layers have experts ----------------------------------------------------------------------
@@ -157,13 +158,12 @@ Result<std::int64_t> layer_index(const ModelFile& file, const LayerRule& rule, s
     for (std::int64_t l = 0; l < rule.count; ++l)
       if (rule.has_experts(l)) return l;
     const std::string pointer = file.holder("num_hidden_layers").at("num_hidden_layers");
-    return fields::fault(pointer, "none of the " + std::to_string(rule.count) + " layers has experts");
+    return fields::fault(pointer, cat("none of the ", rule.count, " layers has experts"));
   }
   if (*asked >= rule.count)
-    return fields::fault(
-        asked_pointer, "found " + std::to_string(*asked) + ", the model has " + std::to_string(rule.count) + " layers");
+    return fields::fault(asked_pointer, cat("found ", *asked, ", the model has ", rule.count, " layers"));
   if (!rule.has_experts(*asked))
-    return fields::fault(asked_pointer, "layer " + std::to_string(*asked) + " has no experts, it is a dense layer");
+    return fields::fault(asked_pointer, cat("layer ", *asked, " has no experts, it is a dense layer"));
   return *asked;
 }
 
@@ -266,7 +266,7 @@ Result<Built> describe_layer(const ModelFile& file, std::optional<std::int64_t> 
   MOE_TRY(const std::int64_t index, layer_index(file, rule, layer, layer_pointer));
 
   Writer w(file);
-  w.built.put("name", "model.layers." + std::to_string(index) + "." + std::string(a->block), "");
+  w.built.put("name", cat("model.layers.", index, ".", a->block), "");
   w.built.put("projection_names", json::Array(a->projections.begin(), a->projections.end()), "");
   MOE_CHECK(w.copy_required("num_experts", {a->experts_key, "num_local_experts", "n_routed_experts", "num_experts"},
                             "the number of experts"));

@@ -25,7 +25,7 @@ constexpr const char* kIndexName = "model.safetensors.index.json";
 using Entries = std::vector<CheckpointEntry>;
 
 Error format_error(const std::string& path, const std::string& what) {
-  return fail(Code::format, path, path + ": " + what);
+  return fail(Code::format, path, cat(path, ": ", what));
 }
 
 enum class PathKind { absent, directory, other };
@@ -54,7 +54,7 @@ void add_all(Entries& out, const std::shared_ptr<const SafetensorsFile>& file) {
 Result<std::map<std::string, std::string>> read_weight_map(const std::string& path, const Prefixes& prefixes) {
   MOE_TRY(const File file, File::open(path));
   if (file.size() > kMaxIndex)
-    return format_error(path, "an index has at most 16 MiB, this one has " + std::to_string(file.size()) + " bytes");
+    return format_error(path, cat("an index has at most 16 MiB, this one has ", file.size(), " bytes"));
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   MOE_CHECK(file.read(0, std::as_writable_bytes(std::span(text))));
   std::map<std::string, std::string> files;
@@ -73,8 +73,8 @@ Result<std::map<std::string, std::string>> read_weight_map(const std::string& pa
       std::string file_name = c.string();
       if (!c.ok()) break;
       if (!is_plain_file_name(file_name))
-        return format_error(path, "weight_map, tensor " + in_quotes(name, kShown) + ": " +
-                                      in_quotes(file_name, kShown) + " is not a plain name of a .safetensors file");
+        return format_error(path, cat("weight_map, tensor ", in_quotes(name, kShown), ": ",
+                                      in_quotes(file_name, kShown), " is not a plain name of a .safetensors file"));
       if (!prefixes.begin(name)) continue;
       if (!files.emplace(std::move(name), std::move(file_name)).second) c.fail("a tensor given twice");
     }
@@ -98,7 +98,7 @@ Result<Entries> open_index(const std::string& path, const Prefixes& prefixes) {
     }
     const SafetensorsEntry* entry = file->find(name);
     if (entry == nullptr)
-      return format_error(file->path(), "has no tensor " + in_quotes(name, kShown) + ", but " + path + " says so");
+      return format_error(file->path(), cat("has no tensor ", in_quotes(name, kShown), ", but ", path, " says so"));
     out.push_back({file, entry});
   }
   return out;
@@ -149,7 +149,7 @@ Result<Entries> open_checkpoint(const std::string& path, const Prefixes& prefixe
     const CheckpointEntry &a = (*found)[i - 1], &b = (*found)[i];
     if (a.entry->name == b.entry->name)
       return format_error(b.file->path(),
-                          "tensor " + in_quotes(b.entry->name, kShown) + " is also in " + a.file->path());
+                          cat("tensor ", in_quotes(b.entry->name, kShown), " is also in ", a.file->path()));
   }
   return found;
 }

@@ -10,6 +10,9 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/json.h"
+#include "base/text.h"
+
 namespace moe {
 namespace {
 
@@ -43,15 +46,8 @@ std::string_view errno_name(int number) {
 
 Error io_error(const std::string& path, const std::string& what, int error_number) {
   const std::string_view name = errno_name(error_number);
-  const std::string number = std::to_string(error_number);
-  std::string message = path;
-  message += ": cannot ";
-  message += what;
-  message += ": ";
-  message += name.empty() ? std::string_view(number) : name;
-  std::string details = "\"errno\":";
-  details += number;
-  return fail(Code::io, path, std::move(message), std::move(details));
+  return fail(Code::io, path, cat(path, ": cannot ", what, ": ", name.empty() ? cat(error_number) : std::string(name)),
+              json::members("errno", error_number));
 }
 
 Fd::~Fd() {
@@ -80,8 +76,7 @@ Check File::read(std::uint64_t offset, std::span<std::byte> out) const {
     if (got < 0) return io_error(path_, "read", errno);
     if (got == 0)
       return fail(Code::io, path_,
-                  path_ + ": ends at byte " + std::to_string(offset + done) + ", it had " + std::to_string(size_) +
-                      " bytes when it was opened");
+                  cat(path_, ": ends at byte ", offset + done, ", it had ", size_, " bytes when it was opened"));
     done += static_cast<std::size_t>(got);
   }
   return ok();

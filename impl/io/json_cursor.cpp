@@ -46,7 +46,7 @@ void JsonCursor::expect(char c) {
     ++at_;
     return;
   }
-  fail(std::string("expected '") + c + "'");
+  fail(cat("expected '", c, "'"));
 }
 
 bool JsonCursor::next(char close, bool& first) {

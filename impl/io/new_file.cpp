@@ -21,6 +21,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
+
 namespace moe {
 namespace {
 
@@ -41,8 +43,7 @@ struct Place {
 };
 
 Error not_regular(const std::string& path, mode_t mode) {
-  return fail(Code::io, path, path + ": not a regular file",
-              "\"errno\":" + std::to_string(S_ISDIR(mode) ? EISDIR : EINVAL));
+  return fail(Code::io, path, path + ": not a regular file", json::members("errno", S_ISDIR(mode) ? EISDIR : EINVAL));
 }
 
 // `text`: seen from the folder `from`.
@@ -193,7 +194,7 @@ Check NewFile::open_temporary(unsigned mode) {
     std::uint64_t number = 0;
     if (again([&] { return ::getrandom(&number, sizeof number, 0); }) < 0)
       return io_error(path_, "draw a number for a temporary name", errno);
-    std::string name = std::string(kBefore).append(std::to_string(number)).append(kAfter);
+    std::string name = cat(kBefore, number, kAfter);
     constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     Fd fd(again([&] { return ::openat(folder_.get(), name.c_str(), kFlags, mode); }));
     if (fd.get() < 0 && errno == EEXIST) continue;

@@ -2,10 +2,10 @@
 #include "io/packed.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "io/hash.h"
 #include "io/packed_format.h"
 #include "scheme/wna16_layout.h"
@@ -32,11 +32,10 @@ PackedHead head_of(std::span<const std::byte> block) {
   return h;
 }
 
-std::string hex(std::uint64_t x) {
-  std::array<char, 16> digits{};
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), x, 16).ptr;
-  const auto n = static_cast<std::size_t>(end - digits.data());
-  return std::string(16 - n, '0') + std::string(digits.data(), n);
+std::string hash_text(std::uint64_t x) {
+  std::string text = "xxh3:";
+  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[x >> shift & 15];
+  return text;
 }
 
 }  // namespace
@@ -46,33 +45,27 @@ std::uint64_t Packed::content_hash() const {
 }
 
 std::string Packed::to_json() const {
-  std::string s = "{\"layout\":" + json::quote(info.layout_id) + ",\"backend\":" + json::quote(info.backend) +
-                  ",\"config\":" + info.config + ",\"experts\":[";
-  for (std::size_t i = 0; i < info.experts.size(); ++i) s += (i != 0 ? "," : "") + std::to_string(info.experts[i]);
-  s += "],\"outputs\":" + outputs_json(outputs);
+  json::Writer w;
+  w.begin_object().member("layout", info.layout_id).member("backend", info.backend);
+  w.member("config", json::Text{info.config}).key("experts").array(info.experts);
+  w.member("outputs", json::Text{outputs_json(outputs)});
   if (is_wna16_kind(info.layout.kind)) {
     const Wna16Layout layout = wna16_of(info.layout);
-    s += ",\"absent\":[";
-    const char* comma = "";
-    for (const std::string_view name : layout.absent()) {
-      s += comma + json::quote(name);
-      comma = ",";
-    }
-    s += "]";
+    w.key("absent").array(layout.absent());
     // All rows of scales of w2 are here: a layer with activation order is not cut.
-    if (layout.act_order) s += ",\"is_k_full\":true";
+    if (layout.act_order) w.member("is_k_full", true);
   }
-  s += ",\"bytes\":" + std::to_string(block.size()) + ",\"payload_bytes\":" + std::to_string(payload.size());
-  s += ",\"alignment\":64,\"content_hash\":\"xxh3:" + hex(content_hash()) + "\"";
-  s += ",\"scales_rounded\":" + std::to_string(info.scales_rounded) + ",\"memory\":" + json::quote(memory) + "}";
-  return s;
+  w.member("bytes", block.size()).member("payload_bytes", payload.size()).member("alignment", 64);
+  w.member("content_hash", hash_text(content_hash()));
+  w.member("scales_rounded", info.scales_rounded).member("memory", memory);
+  return w.end_object().take();
 }
 
 Result<std::uint64_t> packed_block_bytes(const PackedInfo& info) {
   const auto head = plan_block(info);
   if (!head)
     return fail(Code::invalid_argument, "layout",
-                "packed weights of the layout '" + info.layout.id() + "' cannot have this size");
+                cat("packed weights of the layout '", info.layout.id(), "' cannot have this size"));
   return head->block_bytes;
 }
 
@@ -86,11 +79,10 @@ Result<Packed> seal_packed(const PackedInfo& info, std::span<std::byte> block, c
   auto head = plan_block(info);
   if (!head)
     return fail(Code::invalid_argument, "layout",
-                "packed weights of the layout '" + info.layout.id() + "' cannot have this size");
+                cat("packed weights of the layout '", info.layout.id(), "' cannot have this size"));
   if (block.size() < head->block_bytes)
-    return fail(Code::buffer_too_small, "dst",
-                "the block needs " + std::to_string(head->block_bytes) + " bytes, got " + std::to_string(block.size()),
-                "\"needed\":" + std::to_string(head->block_bytes));
+    return fail(Code::buffer_too_small, "dst", cat("the block needs ", head->block_bytes, " bytes, got ", block.size()),
+                json::members("needed", head->block_bytes));
   block = block.first(static_cast<std::size_t>(head->block_bytes));
   const auto payload = block.subspan(static_cast<std::size_t>(head->payload_offset));
   std::memset(block.data(), 0, static_cast<std::size_t>(head->payload_offset));

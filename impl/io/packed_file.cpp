@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/text.h"
 #include "io/file.h"
 #include "io/new_file.h"
 #include "io/packed.h"
@@ -86,7 +87,7 @@ Result<Packed> load_packed(const char* path, LoadFlags flags, const Allocator& a
   if (!packed) {  // say which file
     Error& e = packed.error();
     e.subject = file.path();
-    e.message = file.path() + ": " + e.message;
+    e.message = cat(file.path(), ": ", e.message);
     return std::move(e);
   }
   return packed;

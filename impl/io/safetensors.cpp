@@ -21,7 +21,7 @@ constexpr std::size_t kMaxName = 1024;
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 40;
 
 Error format_error(const std::string& path, const std::string& what) {
-  return fail(Code::format, path, path + ": " + what);
+  return fail(Code::format, path, cat(path, ": ", what));
 }
 
 std::string tensor_text(std::string_view name) { return "tensor " + in_quotes(name, kMaxName); }
@@ -111,7 +111,7 @@ Result<std::vector<SafetensorsEntry>> parse_header(const std::string& path, std:
   c.end();
   if (!c.ok())
     return format_error(path,
-                        "header" + (current.empty() ? std::string() : ", " + tensor_text(current)) + ": " + c.fault());
+                        cat("header", current.empty() ? std::string() : ", " + tensor_text(current), ": ", c.fault()));
   return entries;
 }
 
@@ -133,18 +133,17 @@ Check check_ranges(const std::string& path, std::span<const SafetensorsEntry> en
   for (const SafetensorsEntry& e : entries) {
     const auto bytes = shape_bytes(e);
     if (!bytes || *bytes != e.bytes)
-      return format_error(path, tensor_text(e.name) + ": " + std::to_string(e.bytes) + " bytes for shape " +
-                                    shape_text(e.shape()) + " of " + dtype_name(e.dtype));
+      return format_error(path, cat(tensor_text(e.name), ": ", e.bytes, " bytes for shape ", shape_text(e.shape()),
+                                    " of ", dtype_name(e.dtype)));
     if (e.offset > data_bytes || e.bytes > data_bytes - e.offset)
-      return format_error(path, tensor_text(e.name) + ": data_offsets [" + std::to_string(e.offset) + ", " +
-                                    std::to_string(e.offset + e.bytes) + ") reach past the " +
-                                    std::to_string(data_bytes) + " bytes of data");
+      return format_error(path, cat(tensor_text(e.name), ": data_offsets [", e.offset, ", ", e.offset + e.bytes,
+                                    ") reach past the ", data_bytes, " bytes of data"));
     if (e.bytes != 0) order.push_back(&e);
   }
   std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) { return a->offset < b->offset; });
   for (std::size_t i = 1; i < order.size(); ++i)
     if (order[i - 1]->offset + order[i - 1]->bytes > order[i]->offset)
-      return format_error(path, tensor_text(order[i]->name) + " and " + tensor_text(order[i - 1]->name) + " overlap");
+      return format_error(path, cat(tensor_text(order[i]->name), " and ", tensor_text(order[i - 1]->name), " overlap"));
   return ok();
 }
 
@@ -155,13 +154,12 @@ Result<SafetensorsFile> SafetensorsFile::open(std::string path, const Prefixes& 
   SafetensorsFile f;
   MOE_TRY(f.file_, File::open(std::move(path)));
   const std::uint64_t size = f.file_.size();
-  if (size < 8)
-    return format_error(f.path(), "a safetensors file has at least 8 bytes, this one has " + std::to_string(size));
+  if (size < 8) return format_error(f.path(), cat("a safetensors file has at least 8 bytes, this one has ", size));
   std::uint64_t n = 0;
   MOE_CHECK(f.file_.read(0, std::as_writable_bytes(std::span(&n, 1))));
   if (n > kMaxHeader || n > size - 8)
-    return format_error(f.path(), "the header says it has " + std::to_string(n) + " bytes; the file has " +
-                                      std::to_string(size) + ", and the limit is 100 MB");
+    return format_error(f.path(),
+                        cat("the header says it has ", n, " bytes; the file has ", size, ", and the limit is 100 MB"));
   std::string text(static_cast<std::size_t>(n), '\0');
   MOE_CHECK(f.file_.read(8, std::as_writable_bytes(std::span(text))));
   MOE_TRY(f.entries_, parse_header(f.path(), text));

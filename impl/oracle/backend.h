@@ -163,7 +163,7 @@ class Refusal {
  public:
   Refusal(const Reason& reason, Why why)
       : reason_(reason),
-        detail_(printable("needs " + why.needs + "; " + why.found)),
+        detail_(printable(cat("needs ", why.needs, "; ", why.found))),
         subject_(std::move(why.subject)) {}
   Reject reject() const { return reason_.reject; }
   std::string_view code() const { return reason_.code; }

@@ -2,6 +2,7 @@
 // wna16.md 1.5a, w4a8_int8.md 2.2). See query.h.
 #include <array>
 
+#include "base/text.h"
 #include "oracle/backend.h"
 #include "oracle/query.h"
 
@@ -56,12 +57,10 @@ std::string document_dtype(DType t) {
   }
 }
 
-std::string number_word(const QuantArgs& a) {
-  return (a.type == NumType::integer ? "int" : "fp") + std::to_string(a.num_bits);
-}
+std::string number_word(const QuantArgs& a) { return cat(a.type == NumType::integer ? "int" : "fp", a.num_bits); }
 
 std::string strategy_word(const QuantArgs& a) {
-  if (a.group_size && *a.group_size > 0) return std::string("g").append(std::to_string(*a.group_size));
+  if (a.group_size && *a.group_size > 0) return cat("g", *a.group_size);
   return std::string(kStrategyNames[static_cast<std::size_t>(a.strategy)]);
 }
 
@@ -118,13 +117,13 @@ std::optional<Element> weight_element(const Config& config) {
 
 std::string weight_scheme_word(const Quantization& q) {
   if (!q.weights) return "none";
-  return number_word(*q.weights) + "_" + strategy_word(*q.weights) + (q.weights->symmetric ? "_sym" : "_asym");
+  return cat(number_word(*q.weights), "_", strategy_word(*q.weights), q.weights->symmetric ? "_sym" : "_asym");
 }
 
 std::string activation_scheme_word(const Quantization& q) {
   if (!q.input_activations) return "none";
   const QuantArgs& a = *q.input_activations;
-  return number_word(a) + "_" + strategy_word(a) + (a.dynamic == Dynamic::no ? "_static" : "_dynamic");
+  return cat(number_word(a), "_", strategy_word(a), a.dynamic == Dynamic::no ? "_static" : "_dynamic");
 }
 
 }  // namespace moe

@@ -5,20 +5,22 @@
 namespace moe {
 namespace {
 
-json::Value experts_of(const BackendRow& row) { return row.name.empty() ? json::Value() : json::Value(row.name); }
+std::optional<std::string_view> experts_of(const BackendRow& row) {
+  return row.name.empty() ? std::nullopt : std::optional(row.name);
+}
 
-json::Value candidates_of(const Outcome& out) {
-  json::Array list;
+void write_candidates(json::Writer& w, const Outcome& out) {
+  w.key("candidates").begin_array();
   for (const Considered& a : out.asked) {
-    json::Value c;
-    c.set("backend", a.row->backend);
-    c.set("experts", experts_of(*a.row));
-    c.set("accepted", !a.verdict);
-    c.set("reason", a.verdict ? json::Value(a.verdict->code()) : json::Value());
-    c.set("detail", a.verdict ? json::Value(a.verdict->detail()) : json::Value(""));
-    list.push_back(std::move(c));
+    w.begin_object().member("backend", a.row->backend).member("experts", experts_of(*a.row));
+    w.member("accepted", !a.verdict);
+    if (a.verdict)
+      w.member("reason", a.verdict->code()).member("detail", a.verdict->detail());
+    else
+      w.key("reason").null().member("detail", "");
+    w.end_object();
   }
-  return list;
+  w.end_array();
 }
 
 std::string first_details(const Outcome& out) {
@@ -27,7 +29,7 @@ std::string first_details(const Outcome& out) {
   for (const Considered& a : out.asked) {
     if (!a.verdict || a.row->backend == backend) continue;
     backend = a.row->backend;
-    s += (s.empty() ? ": " : "; ") + std::string(backend) + " " + a.verdict->detail();
+    s += cat(s.empty() ? ": " : "; ", backend, " ", a.verdict->detail());
   }
   return s;
 }
@@ -35,27 +37,29 @@ std::string first_details(const Outcome& out) {
 Error failure(const Query& q, const Outcome& out) {
   const std::string oracle(oracle_name(q.oracle));
   if (out.answer == Answer::not_built)
-    return fail(Code::unsupported, "/oracle", "oracle " + oracle + " is not built; this build has " + built_oracles());
+    return fail(Code::unsupported, "/oracle",
+                cat("oracle ", oracle, " is not built; this build has ", built_oracles()));
   if (out.answer == Answer::unknown_backend)
     return fail(Code::invalid_config, "/moe/moe_backend",
-                "moe_backend " + in_quotes(q.moe.moe_backend) + " is no backend of oracle " + oracle +
-                    "; expected one of " + request_words(q),
-                "\"error\":\"unknown_backend\"");
+                cat("moe_backend ", in_quotes(q.moe.moe_backend), " is no backend of oracle ", oracle,
+                    "; expected one of ", request_words(q)),
+                json::members("error", "unknown_backend"));
   const bool refused = out.answer == Answer::refused;
-  std::string details = std::string("\"error\":\"") + (refused ? "refused" : "none") + "\"";
-  if (!out.reason.empty()) details += ",\"reason\":" + json::quote(out.reason);
-  if (!out.kind.empty()) details += ",\"kind\":" + json::quote(out.kind);
-  if (!out.warning.empty()) details += ",\"warning\":" + json::quote(out.warning);
-  details += ",\"candidates\":" + json::write(candidates_of(out));
+  json::Writer w;
+  w.member("error", refused ? "refused" : "none");
+  if (!out.reason.empty()) w.member("reason", out.reason);
+  if (!out.kind.empty()) w.member("kind", out.kind);
+  if (!out.warning.empty()) w.member("warning", out.warning);
+  write_candidates(w, out);
+  const std::string details = w.take();
   if (!out.kind.empty())
     return fail(Code::no_backend, "",
-                "the switches of env ask for what oracle " + oracle + " does not have: " + std::string(out.kind),
-                details);
-  std::string who = "no backend of oracle " + oracle + " accepts";
+                cat("the switches of env ask for what oracle ", oracle, " does not have: ", out.kind), details);
+  std::string who = cat("no backend of oracle ", oracle, " accepts");
   if (refused)
     who = (q.moe.moe_backend == "auto" ? "the backend of a switch in env" : "moe_backend " + q.moe.moe_backend) +
           " refuses";
-  return fail(Code::no_backend, "", who + " this on " + platform_text(q.platform) + first_details(out), details);
+  return fail(Code::no_backend, "", cat(who, " this on ", platform_text(q.platform), first_details(out)), details);
 }
 
 }  // namespace
@@ -64,13 +68,12 @@ Result<std::string> describe_oracle(const json::Value& query) {
   MOE_TRY(const Query q, parse_query(query));
   const Outcome out = ask(q, SelectFlags{});
   if (out.answer != Answer::accepted) return failure(q, out);
-  json::Value answer;
-  answer.set("oracle", oracle_name(q.oracle));
-  answer.set("backend", out.winner()->row->backend);
-  answer.set("experts", experts_of(*out.winner()->row));
-  if (!out.warning.empty()) answer.set("warning", out.warning);
-  answer.set("candidates", candidates_of(out));
-  return json::write(answer);
+  json::Writer w;
+  w.begin_object().member("oracle", oracle_name(q.oracle)).member("backend", out.winner()->row->backend);
+  w.member("experts", experts_of(*out.winner()->row));
+  if (!out.warning.empty()) w.member("warning", out.warning);
+  write_candidates(w, out);
+  return w.end_object().take();
 }
 
 }  // namespace moe

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text.h"
 #include "oracle/backend.h"
 
 namespace moe {
@@ -36,7 +37,7 @@ std::vector<std::string_view> runnable_backends() {
 
 std::string built_oracles() {
   std::string names;
-  for (const Family* f : kFamilies) names += (names.empty() ? "" : ", ") + std::string(oracle_name(f->id));
+  for (const Family* f : kFamilies) names += cat(names.empty() ? "" : ", ", oracle_name(f->id));
   return names;
 }
 

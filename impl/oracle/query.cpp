@@ -32,7 +32,7 @@ constexpr std::size_t kMaxEnvValue = 64;
 template <std::size_t N>
 std::string list_of(const std::array<std::string_view, N>& names) {
   std::string s;
-  for (const std::string_view n : names) s += (s.empty() ? "" : ", ") + std::string(n);
+  for (const std::string_view n : names) s += cat(s.empty() ? "" : ", ", n);
   return s;
 }
 
@@ -108,7 +108,7 @@ Check oracle(Query& q, const json::Value& v, const std::string& at) {
       return ok();
     }
   std::string names;
-  for (const OracleName& row : kOracleNames) names += (names.empty() ? "" : ", ") + std::string(row.name);
+  for (const OracleName& row : kOracleNames) names += cat(names.empty() ? "" : ", ", row.name);
   return bad_member(at, "one of " + names);
 }
 
@@ -144,10 +144,10 @@ Check env(Query& q, const json::Value& v, const std::string& at) {
   const json::Object* object = v.object();
   if (object == nullptr) return bad_member(at, "an object of strings");
   for (const auto& [name, value] : *object) {
-    const std::string pointer = at + "/" + json::escape_pointer(name);
+    const std::string pointer = fields::child(at, name);
     if (std::find(kVllmEnvNames.begin(), kVllmEnvNames.end(), name) == kVllmEnvNames.end())
       return fail(Code::invalid_config, pointer,
-                  in_quotes(name) + " is no switch of vLLM's oracles; known: " + list_of(kVllmEnvNames));
+                  cat(in_quotes(name), " is no switch of vLLM's oracles; known: ", list_of(kVllmEnvNames)));
     const std::string* s = value.string();
     if (s == nullptr || s->size() > kMaxEnvValue) return bad_member(pointer, "a string of at most 64 bytes");
     q.env.emplace_back(name, *s);

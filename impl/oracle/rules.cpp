@@ -17,20 +17,20 @@ template <class Enum, std::size_t N>
 std::string names_in(const EnumSet<Enum>& set, const std::array<std::string_view, N>& names) {
   std::string s;
   for (std::size_t i = 0; i < N; ++i)
-    if (set.has(static_cast<Enum>(i))) s += (s.empty() ? "" : ", ") + std::string(names[i]);
+    if (set.has(static_cast<Enum>(i))) s += cat(s.empty() ? "" : ", ", names[i]);
   return s.empty() ? "none" : s;
 }
 
 std::string methods_in(const EnumSet<RoutingMethod>& set) {
   std::string s;
   for (const RoutingMethodName& row : routing_method_names())
-    if (set.has(row.method)) s += (s.empty() ? "" : ", ") + std::string(row.name);
+    if (set.has(row.method)) s += cat(s.empty() ? "" : ", ", row.name);
   return s;
 }
 
 std::string joined(std::span<const std::string_view> words) {
   std::string s;
-  for (const std::string_view w : words) s += (s.empty() ? "" : ", ") + std::string(w);
+  for (const std::string_view w : words) s += cat(s.empty() ? "" : ", ", w);
   return s;
 }
 
@@ -51,7 +51,7 @@ std::string text_of(std::span<const CapabilityRange> ranges) {
   std::string s;
   for (const CapabilityRange& r : ranges) {
     s += s.empty() ? "" : ", ";
-    const std::string major = std::to_string(r.low / 10), exact = major + "." + std::to_string(r.low % 10);
+    const std::string major = std::to_string(r.low / 10), exact = cat(major, ".", r.low % 10);
     if (r.low == r.high)
       s += exact;
     else
@@ -74,12 +74,11 @@ MaybeWhy device(const Query& q, const Trial& o) {
   if (p.type == DeviceType::rocm && !a.gfx.empty() && !contains(a.gfx, p.gfx.value_or("")))
     return Why{"architecture " + joined(a.gfx), found, "/platform/gfx"};
   if (!a.device_library.empty() && !p.lib(a.device_library))
-    return Why{"library " + std::string(a.device_library), "platform.libs does not have it", "/platform/libs"};
+    return Why{cat("library ", a.device_library), "platform.libs does not have it", "/platform/libs"};
   for (const Switch& s : a.device_switches) {
     if (q.env_flag(s.name, s.when_unset)) continue;
     const std::string value(q.env_value(s.name));
-    return Why{std::string(s.name) + " = 1", value.empty() ? "it is not set" : "it is " + in_quotes(value),
-               "/vllm_env"};
+    return Why{cat(s.name, " = 1"), value.empty() ? "it is not set" : "it is " + in_quotes(value), "/vllm_env"};
   }
   return std::nullopt;
 }
@@ -91,22 +90,21 @@ MaybeWhy in_dtype(const Query& q, const Trial& o) {
 
 MaybeWhy operators(const Query& q, const Trial& o) {
   if (o.accepts->ops_library.empty() || q.platform.lib(o.accepts->ops_library)) return std::nullopt;
-  return Why{"the operators of " + std::string(o.accepts->ops_library), "platform.libs does not have them",
-             "/platform/libs"};
+  return Why{cat("the operators of ", o.accepts->ops_library), "platform.libs does not have them", "/platform/libs"};
 }
 
 // --- the layer ------------------------------------------------------------------------------------------
 
 MaybeWhy gate(const Query& q, const Trial& o) {
   if (o.accepts->ungated || q.moe.is_act_and_mul) return std::nullopt;
-  return Why{"a gated activation", "activation " + std::string(name_of(q.moe.activation)) + " is used without a gate",
+  return Why{"a gated activation", cat("activation ", name_of(q.moe.activation), " is used without a gate"),
              "/activation"};
 }
 
 MaybeWhy activation(const Query& q, const Trial& o) {
   if (o.accepts->activations.has(q.moe.activation)) return std::nullopt;
   return Why{"activation " + names_in(o.accepts->activations, kActivationNames),
-             "it is " + std::string(name_of(q.moe.activation)), "/activation"};
+             cat("it is ", name_of(q.moe.activation)), "/activation"};
 }
 
 bool has_key(std::span<const QuantKey> keys, const std::optional<QuantKey>& key) {
@@ -125,12 +123,12 @@ MaybeWhy quant_scheme(const Query& q, const Trial& o) {
   const std::array<int, 2> cap = q.platform.capability.value_or(std::array<int, 2>{0, 0});
   if (!a.scheme_capabilities.empty() &&
       !(q.platform.type == DeviceType::cuda && in_any(a.scheme_capabilities, 10 * cap[0] + cap[1])))
-    return Why{"CUDA with compute capability " + text_of(a.scheme_capabilities) + " for these keys",
+    return Why{cat("CUDA with compute capability ", text_of(a.scheme_capabilities), " for these keys"),
                "the platform is " + platform_text(q.platform), "/platform"};
   const bool known = has_key(a.weight_keys, q.weight_key);
   if (known && has_key(a.activation_keys, q.activation_key)) return std::nullopt;
-  const std::string found = "they are " + key_text(q.weight_key) + " and " + key_text(q.activation_key);
-  return Why{"weights " + keys_text(a.weight_keys) + " and activations " + keys_text(a.activation_keys), found,
+  const std::string found = cat("they are ", key_text(q.weight_key), " and ", key_text(q.activation_key));
+  return Why{cat("weights ", keys_text(a.weight_keys), " and activations ", keys_text(a.activation_keys)), found,
              known ? "/quantization/input_activations" : "/quantization/weights"};
 }
 
@@ -138,7 +136,7 @@ MaybeWhy parallel(const Query& q, const Trial& o) {
   const Accepts& a = *o.accepts;
   const ParallelQuery& p = q.moe.parallel;
   if (!a.expert_parallel && p.ep_size != 1)
-    return Why{"no expert parallelism", "ep_size is " + std::to_string(p.ep_size), "/parallel/ep_size"};
+    return Why{"no expert parallelism", cat("ep_size is ", p.ep_size), "/parallel/ep_size"};
   const std::string found = "all2all_backend is " + p.all2all_backend;
   if (p.uses_all2all() && contains(a.all2all_refused, p.all2all_backend))
     return Why{"an all-to-all other than " + joined(a.all2all_refused), found, "/parallel/all2all_backend"};
@@ -157,14 +155,14 @@ MaybeWhy hash_routing(const Query& q, const Trial& o) {
 MaybeWhy routing_method(const Query& q, const Trial& o) {
   if (o.accepts->routing.has(q.moe.routing_method)) return std::nullopt;
   return Why{"routing method " + methods_in(o.accepts->routing),
-             std::string("it is ") + routing_method_name(q.moe.routing_method), "/routing/method"};
+             cat("it is ", routing_method_name(q.moe.routing_method)), "/routing/method"};
 }
 
 MaybeWhy router_logits(const Query& q, const Trial& o) {
   const bool f32 = dtype_from_name(q.moe.router_logits_dtype) == DType::f32;
   if (!f32 || o.accepts->float32_logits.has(q.moe.routing_method)) return std::nullopt;
   return Why{"16-bit router logits, or routing method " + methods_in(o.accepts->float32_logits),
-             "router_logits_dtype is float32 with " + std::string(routing_method_name(q.moe.routing_method)),
+             cat("router_logits_dtype is float32 with ", routing_method_name(q.moe.routing_method)),
              "/router_logits_dtype"};
 }
 
@@ -172,8 +170,7 @@ MaybeWhy activation_format(const Query& q, const Trial& o) {
   const bool batched = o.accepts->format == ActivationFormat::batched;
   if (o.accepts->format == ActivationFormat::any || batched == q.moe.parallel.batched()) return std::nullopt;
   return Why{batched ? "batched activations (a row block per expert)" : "standard activations (a row per token)",
-             std::string("the parallel members make them ") + (batched ? "standard" : "batched"),
-             "/parallel/all2all_backend"};
+             cat("the parallel members make them ", batched ? "standard" : "batched"), "/parallel/all2all_backend"};
 }
 
 MaybeWhy batch_invariance(const Query& q, const Trial& o) {
@@ -193,7 +190,7 @@ MaybeWhy checkpoint(const Query& q, const Trial& o) {
   const Quantization& z = q.layer->quantization;
   if (!o.accepts->checkpoints.has(z.format))
     return Why{"checkpoint format " + names_in(o.accepts->checkpoints, kFormatNames),
-               "it is " + std::string(kFormatNames[static_cast<std::size_t>(z.format)]), "/quantization/format"};
+               cat("it is ", kFormatNames[static_cast<std::size_t>(z.format)]), "/quantization/format"};
   if (!o.accepts->transposed && z.is_transposed.value_or(false))
     return Why{"row-major stacked tensors", "is_transposed is true", "/quantization/is_transposed"};
   return std::nullopt;
@@ -207,11 +204,10 @@ MaybeWhy group_size(const Query& q, const Trial& o) {
       groups_fit(c.weight_groups(), c.hidden_dim, c.intermediate_size_per_partition))
     return std::nullopt;
   const std::string sizes = o.accepts->smallest_group > 1
-                                ? "of at least " + std::to_string(o.accepts->smallest_group) + " that divides"
-                                : "that is a multiple of " + std::to_string(o.accepts->group_multiple) + " and divides";
-  return Why{"channel-wise scales or a group size " + sizes + " both sizes",
-             "it is " + std::to_string(g) + " for " + std::to_string(c.hidden_dim) + " and " +
-                 std::to_string(c.intermediate_size_per_partition),
+                                ? cat("of at least ", o.accepts->smallest_group, " that divides")
+                                : cat("that is a multiple of ", o.accepts->group_multiple, " and divides");
+  return Why{cat("channel-wise scales or a group size ", sizes, " both sizes"),
+             cat("it is ", g, " for ", c.hidden_dim, " and ", c.intermediate_size_per_partition),
              "/quantization/weights/group_size"};
 }
 
@@ -220,8 +216,7 @@ MaybeWhy alignment(const Query& q, const Trial& o) {
   const std::int64_t m = o.accepts->size_multiple;
   const auto off = [&](const char* name, std::int64_t size) -> MaybeWhy {
     if (size % m == 0) return std::nullopt;
-    return Why{std::string(name) + " in multiples of " + std::to_string(m), "it is " + std::to_string(size),
-               std::string("/") + name};
+    return Why{cat(name, " in multiples of ", m), cat("it is ", size), cat("/", name)};
   };
   if (MaybeWhy why = off("hidden_dim", q.layer->hidden_dim)) return why;
   return off("intermediate_size_per_partition", q.layer->intermediate_size_per_partition);
@@ -246,8 +241,8 @@ MaybeWhy plain_weights(const Query& q, const Trial& o) {
                "symmetric is false, and this build has no such kernel", "/quantization/weights/symmetric"};
   if (tensor_set(q.layer->quantization) == nullptr)
     return Why{"weights that this build reads",
-               "it has no reader for these arguments in format " +
-                   std::string(kFormatNames[static_cast<std::size_t>(q.layer->quantization.format)]),
+               cat("it has no reader for these arguments in format ",
+                   kFormatNames[static_cast<std::size_t>(q.layer->quantization.format)]),
                "/quantization/weights"};
   if (!o.accepts->cuts_order && w.actorder == ActOrder::group && q.layer->parallel.tp_size > 1)
     return Why{"all columns of a layer whose actorder is group",
@@ -272,8 +267,7 @@ MaybeWhy activation_quant(const Query& q, const Trial& o) {
 MaybeWhy layout(const Query& q, const Trial& o) {
   if (q.layer == nullptr || o.accepts->answer_only || layout_kind(q, *o.accepts) != LayoutKind::none)
     return std::nullopt;
-  return Why{"the packed layout of " + std::string(o.row->backend) + " (" + std::string(o.row->name) + ")",
-             "this build does not write it", ""};
+  return Why{cat("the packed layout of ", o.row->backend, " (", o.row->name, ")"), "this build does not write it", ""};
 }
 
 // What conversion to another engine's layout needs, as the rule of its reason.
@@ -287,7 +281,7 @@ MaybeWhy kernel_arch(const Query& q, const Trial& o) {
   if (o.kernel == nullptr) return std::nullopt;
   const Arch arch = isa_arch(o.kernel->isa);
   if (arch == Arch::automatic || arch == q.platform.arch) return std::nullopt;
-  return Why{"architecture " + std::string(kArchNames[static_cast<std::size_t>(arch)]),
+  return Why{cat("architecture ", kArchNames[static_cast<std::size_t>(arch)]),
              "the platform is " + platform_text(q.platform), "/platform/arch"};
 }
 
@@ -295,7 +289,7 @@ std::string features_text(const FeatureSet& set) {
   std::string s;
   for (std::size_t i = 0; i < kFeatureNames.size(); ++i)
     if (set.test(i) && i != static_cast<std::size_t>(Feature::scalar))
-      s += (s.empty() ? "" : ", ") + std::string(kFeatureNames[i]);
+      s += cat(s.empty() ? "" : ", ", kFeatureNames[i]);
   return s.empty() ? "none" : s;
 }
 
@@ -324,10 +318,10 @@ MaybeWhy kernel_group(const Query& q, const Trial& o) {
     return std::nullopt;
   const bool parts = o.accepts->cuts_order && q.layer->quantization.weights->actorder == ActOrder::group &&
                      q.layer->parallel.tp_size > 1;
-  return Why{"channel-wise weights or a group size that is a multiple of " + std::to_string(o.kernel->group_multiple),
-             parts ? "tensor parallelism leaves groups of any sizes"
-                   : "it is " + std::to_string(q.layer->weight_groups().as_written()),
-             "/quantization/weights/group_size"};
+  return Why{
+      cat("channel-wise weights or a group size that is a multiple of ", o.kernel->group_multiple),
+      parts ? "tensor parallelism leaves groups of any sizes" : cat("it is ", q.layer->weight_groups().as_written()),
+      "/quantization/weights/group_size"};
 }
 
 // Sums of int8 products are kept in int32.
@@ -335,8 +329,8 @@ MaybeWhy sum_length(const Query& q, const Trial& o) {
   if (o.kernel == nullptr || q.layer == nullptr) return std::nullopt;
   const std::int64_t sum = needs_of(layout_of(q, *o.accepts)).longest_sum;
   if (sum <= o.kernel->longest_sum()) return std::nullopt;
-  return Why{"sums over at most " + std::to_string(o.kernel->longest_sum()) + " columns",
-             "one scale covers " + std::to_string(sum), "/quantization/weights/group_size"};
+  return Why{cat("sums over at most ", o.kernel->longest_sum(), " columns"), cat("one scale covers ", sum),
+             "/quantization/weights/group_size"};
 }
 
 // clang-format off
@@ -395,12 +389,11 @@ bool device_runs(const Query& q, const Trial& offer) { return !kRules[0].check(q
 std::string platform_text(const Platform& p) {
   std::string s(kDeviceNames[static_cast<std::size_t>(p.type)]);
   if (p.type == DeviceType::cuda)
-    return s + (p.capability ? " " + std::to_string((*p.capability)[0]) + "." + std::to_string((*p.capability)[1])
-                             : " of unknown capability");
+    return s + (p.capability ? cat(" ", (*p.capability)[0], ".", (*p.capability)[1]) : " of unknown capability");
   if (p.type == DeviceType::rocm) return s + (p.gfx ? " " + *p.gfx : "");
   if (p.type == DeviceType::cpu)
     return s + (p.arch == Arch::automatic ? " of unknown architecture"
-                                          : " " + std::string(kArchNames[static_cast<std::size_t>(p.arch)]));
+                                          : cat(" ", kArchNames[static_cast<std::size_t>(p.arch)]));
   return s;
 }
 

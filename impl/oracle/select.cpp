@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/text.h"
 #include "config/fields.h"
 
 namespace moe {
@@ -164,10 +165,10 @@ class Round {
   bool passed_over() const { return request_.word || request_.by_switch() || !request_.steering.refused_kind.empty(); }
   Why why_passed_over(const Accepts& a) const {
     if (request_.word)
-      return {"moe_backend auto" + (a.request.empty() ? "" : " or " + std::string(a.request)),
-              "it is " + std::string(*request_.word), "/moe_backend"};
+      return {"moe_backend auto" + (a.request.empty() ? "" : cat(" or ", a.request)), cat("it is ", *request_.word),
+              "/moe_backend"};
     const std::string_view what = request_.by_switch() ? request_.steering.needed : request_.steering.refused_kind;
-    return {"vllm_env that leaves the choice open", "its switches ask for " + std::string(what), "/vllm_env"};
+    return {"vllm_env that leaves the choice open", cat("its switches ask for ", what), "/vllm_env"};
   }
 
   const Query& q_;
@@ -249,7 +250,7 @@ std::string request_words(const Query& q) {
     if (!word.empty() && std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
   }
   std::string s = "auto";
-  for (const std::string_view w : words) s += ", " + std::string(w);
+  for (const std::string_view w : words) s += cat(", ", w);
   return s;
 }
 

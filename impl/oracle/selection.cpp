@@ -78,9 +78,9 @@ Candidate not_built_candidate(const Query& q) {
   c.backend = oracle_name(q.oracle);
   const std::string found =
       q.oracle == OracleId::no_oracle ? "this pair of weights and activations has no oracle (" : "this build has (";
-  record(c, Refusal(kOracleNotBuilt, {"a table for weights " + weight_scheme_word(q.layer->quantization) +
-                                          " with activations " + activation_scheme_word(q.layer->quantization),
-                                      found + built_oracles() + ")", "/quantization"}));
+  record(c, Refusal(kOracleNotBuilt, {cat("a table for weights ", weight_scheme_word(q.layer->quantization),
+                                          " with activations ", activation_scheme_word(q.layer->quantization)),
+                                      cat(found, built_oracles(), ")"), "/quantization"}));
   return c;
 }
 
@@ -100,20 +100,22 @@ Error failure(const Selection& s, const Query& q, const Outcome& out) {
   for (const Candidate& c : s.candidates) {
     if (c.backend == backend) continue;
     backend = c.backend;
-    reasons += (reasons.empty() ? "" : "; ") + c.backend + " " + c.detail;
+    reasons += cat(reasons.empty() ? "" : "; ", c.backend, " ", c.detail);
   }
-  const std::string candidates = "\"candidates\":" + candidates_to_json(s.candidates);
+  const std::string candidates = candidates_to_json(s.candidates);
   if (out.answer == Answer::unknown_backend)
     return fail(Code::invalid_config, "/moe_backend",
-                "moe_backend " + in_quotes(q.moe.moe_backend) + " is no backend of oracle " + s.oracle +
-                    "; expected one of " + request_words(q),
-                "\"error\":\"unknown_backend\"," + candidates);
-  std::string details = std::string("\"error\":\"") + (out.answer == Answer::refused ? "refused" : "none") + "\",";
-  if (!out.reason.empty()) details += "\"reason\":" + json::quote(out.reason) + ",";
-  if (!out.kind.empty()) details += "\"kind\":" + json::quote(out.kind) + ",";
-  if (!s.warning.empty()) details += "\"warning\":" + json::quote(s.warning) + ",";
-  return fail(Code::no_backend, "", "no backend takes this config on " + platform_text(s.platform) + ": " + reasons,
-              details + candidates);
+                cat("moe_backend ", in_quotes(q.moe.moe_backend), " is no backend of oracle ", s.oracle,
+                    "; expected one of ", request_words(q)),
+                json::members("error", "unknown_backend", "candidates", json::Text{candidates}));
+  json::Writer w;
+  w.member("error", out.answer == Answer::refused ? "refused" : "none");
+  if (!out.reason.empty()) w.member("reason", out.reason);
+  if (!out.kind.empty()) w.member("kind", out.kind);
+  if (!s.warning.empty()) w.member("warning", s.warning);
+  w.member("candidates", json::Text{candidates});
+  return fail(Code::no_backend, "", cat("no backend takes this config on ", platform_text(s.platform), ": ", reasons),
+              w.take());
 }
 
 }  // namespace

@@ -11,42 +11,26 @@
 namespace moe {
 namespace {
 
-json::Value candidate_json(const Candidate& c) {
-  json::Value v;
-  v.set("backend", c.backend);
-  v.set("kernel", c.kernel);
-  v.set("experts", c.experts);
-  v.set("priority", static_cast<std::int64_t>(c.priority));
-  v.set("accepted", c.reason == Reject::none);
-  v.set("chosen", c.chosen);
-  v.set("reason", reject_name(c.reason));
-  v.set("reason_code", static_cast<std::int64_t>(c.reason));
-  v.set("subject", c.subject);
-  v.set("detail", c.detail);
-  return v;
+void write_candidate(json::Writer& w, const Candidate& c) {
+  w.begin_object().member("backend", c.backend).member("kernel", c.kernel).member("experts", c.experts);
+  w.member("priority", c.priority).member("accepted", c.reason == Reject::none).member("chosen", c.chosen);
+  w.member("reason", reject_name(c.reason)).member("reason_code", static_cast<std::int32_t>(c.reason));
+  w.member("subject", c.subject).member("detail", c.detail).end_object();
 }
 
-json::Value placement_json(const Config& c) {
-  const Placement strategy = effective_placement(c);
-  json::Array held;
-  for (const std::int64_t e : local_experts(c)) held.emplace_back(e);
+void write_placement(json::Writer& w, const Config& c) {
   const auto word = [](Placement p) { return p == Placement::linear ? "linear" : "round_robin"; };
-  json::Value v;
-  v.set("strategy", word(strategy));
-  v.set("requested", word(c.parallel.expert_placement_strategy));
-  v.set("ep_size", c.parallel.ep_size);
-  v.set("ep_rank", c.parallel.ep_rank);
-  v.set("experts", std::move(held));
-  return v;
+  w.begin_object().member("strategy", word(effective_placement(c)));
+  w.member("requested", word(c.parallel.expert_placement_strategy));
+  w.member("ep_size", c.parallel.ep_size).member("ep_rank", c.parallel.ep_rank);
+  w.key("experts").array(local_experts(c)).end_object();
 }
 
 // This rank's part of the experts' width: rows of w13 halves, columns of w2.
-json::Value shard_json(const Config& c) {
+void write_shard(json::Writer& w, const Config& c) {
   const std::int64_t width = c.intermediate_size_per_partition, begin = c.parallel.tp_rank * width;
-  return json::Object{{"tp_size", c.parallel.tp_size},
-                      {"tp_rank", c.parallel.tp_rank},
-                      {"intermediate_begin", begin},
-                      {"intermediate_end", begin + width}};
+  w.begin_object().member("tp_size", c.parallel.tp_size).member("tp_rank", c.parallel.tp_rank);
+  w.member("intermediate_begin", begin).member("intermediate_end", begin + width).end_object();
 }
 
 // By ActFormat.
@@ -55,55 +39,56 @@ constexpr std::array<std::string_view, 6> kActWords = {"int8_per_token", "int8_b
 static_assert(static_cast<std::size_t>(ActFormat::f32) + 1 == kActWords.size());
 
 // The types that the kernel multiplies; null where this library runs nothing.
-json::Value runs_as_json(const Selection& s) {
-  if (!s.kernel) return {};
-  const KernelId& k = kKernelIds[*s.kernel];
-  return json::Object{{"weights", row_of(s.layout.w13.element).word},
-                      {"activations", kActWords[static_cast<std::size_t>(k.act)]}};
+void write_runs_as(json::Writer& w, const Selection& s) {
+  if (!s.kernel) {
+    w.null();
+    return;
+  }
+  w.begin_object().member("weights", row_of(s.layout.w13.element).word);
+  w.member("activations", kActWords[static_cast<std::size_t>(kKernelIds[*s.kernel].act)]).end_object();
 }
 
 // The quantization config of the oracle; null where vLLM makes none.
-json::Value quant_config_json(const Selection& s) {
+void write_quant_config(json::Writer& w, const Selection& s) {
   const Family& family = family_of(oracle_from_name(s.oracle).value_or(OracleId::no_oracle));
-  if (family.quant_config == nullptr) return {};
-  const Result<QuantConfig> q = family.quant_config(*s.config);
-  return q ? quant_config_value(*q) : json::Value();
+  if (family.quant_config != nullptr)
+    if (const Result<QuantConfig> q = family.quant_config(*s.config)) {
+      w.begin_object();
+      write_members(w, *q);
+      w.end_object();
+      return;
+    }
+  w.null();
 }
 
 }  // namespace
 
 std::string candidates_to_json(const std::vector<Candidate>& candidates) {
-  json::Array list;
-  for (const Candidate& c : candidates) list.push_back(candidate_json(c));
-  return json::write(list);
+  json::Writer w;
+  w.begin_array();
+  for (const Candidate& c : candidates) write_candidate(w, c);
+  return w.end_array().take();
 }
 
 std::string selection_to_json(const Selection& s) {
   const Candidate none;
   const Candidate& won = s.winner ? s.candidates[*s.winner] : none;
-  json::Value v;
-  v.set("oracle", s.oracle);
-  v.set("selection_policy", s.config->selection_policy == Policy::vllm ? "vllm" : "libmoe");
-  v.set("backend", won.backend);
-  v.set("kernel", won.kernel);
-  v.set("experts", won.experts);
-  v.set("layout", s.layout_id);
-  v.set("weight_scheme", s.weight_scheme);
-  v.set("activation_scheme", s.activation_scheme);
-  v.set("runs_as", runs_as_json(s));
-  v.set("quant_config", quant_config_json(s));
-  v.set("routing_method", routing_method_name(s.config->routing.method));
-  v.set("activation_format", s.batched ? "batched" : "standard");
-  v.set("warning", s.warning);
-  v.set("shard", shard_json(*s.config));
-  v.set("expert_placement", placement_json(*s.config));
-  std::string text = json::write(v);
-  text.pop_back();
-  // These are JSON texts already.
-  text += ",\"candidates\":" + candidates_to_json(s.candidates);
-  text += ",\"platform\":" + platform_to_json(s.platform);
-  text += ",\"config\":" + s.config->canonical + "}";
-  return text;
+  json::Writer w;
+  w.begin_object().member("oracle", s.oracle);
+  w.member("selection_policy", s.config->selection_policy == Policy::vllm ? "vllm" : "libmoe");
+  w.member("backend", won.backend).member("kernel", won.kernel).member("experts", won.experts);
+  w.member("layout", s.layout_id);
+  w.member("weight_scheme", s.weight_scheme).member("activation_scheme", s.activation_scheme);
+  write_runs_as(w.key("runs_as"), s);
+  write_quant_config(w.key("quant_config"), s);
+  w.member("routing_method", routing_method_name(s.config->routing.method));
+  w.member("activation_format", s.batched ? "batched" : "standard");
+  w.member("warning", s.warning);
+  write_shard(w.key("shard"), *s.config);
+  write_placement(w.key("expert_placement"), *s.config);
+  w.member("candidates", json::Text{candidates_to_json(s.candidates)});
+  w.member("platform", json::Text{platform_to_json(s.platform)}).member("config", json::Text{s.config->canonical});
+  return w.end_object().take();
 }
 
 }  // namespace moe

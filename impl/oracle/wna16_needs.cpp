@@ -5,6 +5,7 @@
 #include <array>
 #include <string>
 
+#include "base/text.h"
 #include "scheme/layout_named.h"
 #include "scheme/wna16_layout.h"
 
@@ -29,14 +30,12 @@ struct Layer {
   bool ordered() const { return w.actorder == ActOrder::group; }
   std::int64_t hidden() const { return c.hidden_dim; }
   std::int64_t intermediate() const { return c.intermediate_size_per_partition; }
-  std::string format_text() const { return "it is " + std::string(kFormatNames[static_cast<std::size_t>(format())]); }
+  std::string format_text() const { return cat("it is ", kFormatNames[static_cast<std::size_t>(format())]); }
 };
 
 MaybeNeed multiple(std::int64_t step, std::int64_t size, const char* subject) {
   if (size % step == 0) return std::nullopt;
-  return UnmetNeed{Reject::alignment,
-                   {std::string(subject + 1) + " in multiples of " + std::to_string(step),
-                    "it is " + std::to_string(size), subject}};
+  return UnmetNeed{Reject::alignment, {cat(subject + 1, " in multiples of ", step), cat("it is ", size), subject}};
 }
 
 MaybeNeed multiples(const Layer& l, std::int64_t of_hidden, std::int64_t of_intermediate) {
@@ -46,7 +45,7 @@ MaybeNeed multiples(const Layer& l, std::int64_t of_hidden, std::int64_t of_inte
 
 MaybeNeed symmetric(const Layer& l, const char* who) {
   if (l.w.symmetric) return std::nullopt;
-  return UnmetNeed{Reject::zero_point, {std::string("symmetric weights for ") + who, "symmetric is false", kSymmetric}};
+  return UnmetNeed{Reject::zero_point, {cat("symmetric weights for ", who), "symmetric is false", kSymmetric}};
 }
 
 MaybeNeed natural_order(const Layer& l) {
@@ -69,8 +68,7 @@ MaybeNeed without_bias(const Layer& l) {
 MaybeNeed four_bit(const Layer& l, const char* what) {
   if (l.w.num_bits == 4) return std::nullopt;
   return UnmetNeed{Reject::quant_scheme,
-                   {std::string("4-bit weights ") + what, "num_bits is " + std::to_string(l.w.num_bits),
-                    "/quantization/weights/num_bits"}};
+                   {cat("4-bit weights ", what), cat("num_bits is ", l.w.num_bits), "/quantization/weights/num_bits"}};
 }
 
 // Scales are written as activations are.
@@ -96,9 +94,8 @@ MaybeNeed marlin_order(const Layer& l) {
     return UnmetNeed{Reject::act_order,
                      {"more than one group with actorder group", "one covers all columns", kActOrder}};
   if (size % 64 == 0 && size % groups.as_written() == 0) return std::nullopt;
-  return UnmetNeed{
-      Reject::act_order,
-      {"an intermediate size of whole tiles (64) with actorder group", "it is " + std::to_string(size), kActOrder}};
+  return UnmetNeed{Reject::act_order,
+                   {"an intermediate size of whole tiles (64) with actorder group", cat("it is ", size), kActOrder}};
 }
 
 MaybeNeed marlin_fp8(const Layer& l) {
@@ -115,7 +112,7 @@ MaybeNeed marlin(const Layer& l) {
   constexpr std::array<std::int64_t, 4> kGroups = {-1, 32, 64, 128};
   if (std::find(kGroups.begin(), kGroups.end(), g) == kGroups.end())
     return UnmetNeed{Reject::group_size,
-                     {"channel-wise weights or groups of 32, 64 or 128", "it is " + std::to_string(g), kGroupSize}};
+                     {"channel-wise weights or groups of 32, 64 or 128", cat("it is ", g), kGroupSize}};
   if (l.format() == Format::gptq)
     if (MaybeNeed need = symmetric(l, "format gptq")) return need;
   return first(marlin_fp8(l), half_floats(l), weight_on_output(l), marlin_order(l), multiples(l, 128, 1));
@@ -125,8 +122,7 @@ MaybeNeed trtllm(const Layer& l) {
   if (l.format() != Format::pack_quantized)
     return UnmetNeed{Reject::weight_layout, {"checkpoint format pack-quantized", l.format_text(), kFormat}};
   if (l.c.weight_groups() != Groups::even(32))
-    return UnmetNeed{Reject::group_size,
-                     {"groups of 32", "it is " + std::to_string(l.c.weight_groups().as_written()), kGroupSize}};
+    return UnmetNeed{Reject::group_size, {"groups of 32", cat("it is ", l.c.weight_groups().as_written()), kGroupSize}};
   return first(multiples(l, 256, 256), without_bias(l), natural_order(l));
 }
 
@@ -140,14 +136,12 @@ MaybeNeed vnni(const Layer& l) {
   const Groups groups = l.c.weight_groups();
   const std::int64_t group = groups.size_in(l.hidden());
   if (groups.is_whole() && l.hidden() != l.intermediate())
-    return UnmetNeed{
-        Reject::group_size,
-        {"groups of one size in both matrices",
-         "channel-wise ones have " + std::to_string(l.hidden()) + " and " + std::to_string(l.intermediate()),
-         kGroupSize}};
+    return UnmetNeed{Reject::group_size,
+                     {"groups of one size in both matrices",
+                      cat("channel-wise ones have ", l.hidden(), " and ", l.intermediate()), kGroupSize}};
   if (group % (group < 128 ? 4 : 128) != 0)
     return UnmetNeed{Reject::alignment,
-                     {"groups of a multiple of 4 up to 128, or of 128", "it is " + std::to_string(group), kGroupSize}};
+                     {"groups of a multiple of 4 up to 128, or of 128", cat("it is ", group), kGroupSize}};
   return first(four_bit(l, "for vLLM's CPU layout"), natural_order(l),
                multiples(l, 32, is_gated(l.c.activation) ? 16 : 32), weight_on_output(l),
                l.c.bit_compat == Policy::vllm ? std::nullopt : without_bias(l));
@@ -161,7 +155,7 @@ MaybeNeed runs_here(const Layer& l) {
   const std::int64_t g = l.c.weight_groups().as_written();
   if (g == -1 || g >= 16 || (g == l.hidden() && g == l.intermediate())) return std::nullopt;
   return UnmetNeed{Reject::group_size,
-                   {"channel-wise weights or a group size of at least 16", "it is " + std::to_string(g), kGroupSize}};
+                   {"channel-wise weights or a group size of at least 16", cat("it is ", g), kGroupSize}};
 }
 
 MaybeNeed emulation(const Layer& l, EmulationLayout layout) {
@@ -169,7 +163,7 @@ MaybeNeed emulation(const Layer& l, EmulationLayout layout) {
     if (MaybeNeed need = runs_here(l)) return need;
   if (l.c.emulation_layout != layout)
     return UnmetNeed{Reject::user,
-                     {std::string("emulation_layout ") + (layout == EmulationLayout::dense ? "dense" : "on_the_fly"),
+                     {cat("emulation_layout ", layout == EmulationLayout::dense ? "dense" : "on_the_fly"),
                       "it is the other one", "/emulation_layout"}};
   if (l.format() == Format::awq)
     if (MaybeNeed need = four_bit(l, "for format awq")) return need;

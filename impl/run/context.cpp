@@ -55,12 +55,12 @@ json::Value without_nulls(const json::Value& document) {
 Result<CpuList> parse_cpus(const std::string& text, const std::string& pointer) {
   const auto cpus = parse_cpu_list(text);
   if (!cpus || cpus->empty())
-    return fields::fault(pointer, "found " + in_quotes(text) + ", expected a list of CPUs like \"0-7,16\"");
+    return fields::fault(pointer, cat("found ", in_quotes(text), ", expected a list of CPUs like \"0-7,16\""));
   const CpuList allowed = allowed_cpus();
   for (int cpu : *cpus)
     if (!allowed.empty() && !std::binary_search(allowed.begin(), allowed.end(), cpu))
-      return fields::fault(pointer, "CPU " + std::to_string(cpu) + " is none of those this process may use (" +
-                                        cpu_list_text(allowed) + ")");
+      return fields::fault(pointer,
+                           cat("CPU ", cpu, " is none of those this process may use (", cpu_list_text(allowed), ")"));
   return *cpus;
 }
 
@@ -80,8 +80,8 @@ Result<Options> parse_options(std::string_view text) {
   MOE_TRY(o.numa, m.word("numa", kNumaNames, o.numa));
   if (o.numa >= Numa::interleave)
     return fail(Code::unsupported, m.at("numa"),
-                m.at("numa") + ": \"" + std::string(kNumaNames[static_cast<std::size_t>(o.numa)]) +
-                    "\" is not built, expected auto or off");
+                cat(m.at("numa"), ": \"", kNumaNames[static_cast<std::size_t>(o.numa)],
+                    "\" is not built, expected auto or off"));
   MOE_TRY(o.huge_pages, m.word("huge_pages", kHugePageNames, o.huge_pages));
   MOE_TRY(const std::optional<std::size_t> level, m.word("log_level", kLogLevelNames));
   if (level) o.log_level = static_cast<LogLevel>(*level);
@@ -198,8 +198,8 @@ Result<std::shared_ptr<Context>> Context::create(std::string_view options_json, 
   context->state_ = std::make_unique<State>(std::move(owned), std::move(options), std::move(threads), level);
   if (!environment.unknown.empty())
     context->log().write(LogLevel::warn, "context",
-                         "MOE_LOG: unknown level " + in_quotes(environment.unknown) + ", expected " +
-                             fields::join(kLogLevelNames) + "; it is ignored");
+                         cat("MOE_LOG: unknown level ", in_quotes(environment.unknown), ", expected ",
+                             fields::join(kLogLevelNames), "; it is ignored"));
   return context;
 }
 
@@ -231,18 +231,18 @@ std::string Context::take_log() { return state_->log.take(); }
 
 std::string Context::options_json() const {
   const State& s = *state_;
-  const auto word = [](const auto& names, auto value) { return json::quote(names[static_cast<std::size_t>(value)]); };
-  std::string t = "\"threads\":" + std::to_string(s.threads.count);
-  t += std::string(",\"own_threads\":") + (s.own_threads() ? "true" : "false");
-  t += ",\"cpus\":" + json::quote(cpu_list_text(s.threads.cpus));
-  t += ",\"spin_us\":" + std::to_string(s.options.spin_us);
-  t += ",\"numa\":" + word(kNumaNames, s.options.numa);
-  t += ",\"numa_nodes\":" + std::to_string(s.threads.nodes.count);
-  t += ",\"huge_pages\":" + word(kHugePageNames, s.options.huge_pages);
-  t += ",\"log_level\":" + word(kLogLevelNames, s.level);
-  t += ",\"log_ring\":" + std::to_string(s.options.log_ring);
-  t += std::string(",\"flush_denormals\":") + (s.options.flush_denormals ? "true" : "false");
-  return t;
+  json::Writer w;
+  w.member("threads", s.threads.count);
+  w.member("own_threads", s.own_threads());
+  w.member("cpus", cpu_list_text(s.threads.cpus));
+  w.member("spin_us", s.options.spin_us);
+  w.member("numa", kNumaNames[static_cast<std::size_t>(s.options.numa)]);
+  w.member("numa_nodes", s.threads.nodes.count);
+  w.member("huge_pages", kHugePageNames[static_cast<std::size_t>(s.options.huge_pages)]);
+  w.member("log_level", kLogLevelNames[static_cast<std::size_t>(s.level)]);
+  w.member("log_ring", s.options.log_ring);
+  w.member("flush_denormals", s.options.flush_denormals);
+  return w.take();
 }
 
 int default_threads(const CpuList& cpus, const std::string& root) {

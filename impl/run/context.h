@@ -38,7 +38,7 @@ class Context {
   Workspaces& workspaces();  // of the calls of its layers
   int num_threads() const;
   const NodeMap& nodes() const;      // that its threads run on; one with numa off
-  std::string options_json() const;  // resolved options as JSON members: "\"threads\":2,..."
+  std::string options_json() const;  // resolved options as JSON members
   std::string take_log();            // one JSON object per line
 
  private:

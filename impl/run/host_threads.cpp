@@ -19,6 +19,7 @@
 #include <new>
 #include <string>
 
+#include "base/text.h"
 #include "run/wait.h"
 
 namespace moe {
@@ -149,12 +150,10 @@ Check HostThreads::run(std::size_t count, TaskFn task, void* arg) {
   host_.parallel_for(host_.user, count, Job::run_item, &turn);
   if (const std::uint32_t unfinished = use.end(); unfinished != 0)
     return fail(Code::callback, "parallel_for",
-                "parallel_for: it returned before " + std::to_string(unfinished) + " of " + std::to_string(count) +
-                    " tasks were done");
+                cat("parallel_for: it returned before ", unfinished, " of ", count, " tasks were done"));
   if (const std::size_t beyond = turn.beyond.load(std::memory_order_relaxed); beyond != 0)
-    return fail(
-        Code::callback, "parallel_for",
-        "parallel_for: it ran task " + std::to_string(beyond) + ", which is not in [0, " + std::to_string(count) + ")");
+    return fail(Code::callback, "parallel_for",
+                cat("parallel_for: it ran task ", beyond, ", which is not in [0, ", count, ")"));
   return ok();
 }
 

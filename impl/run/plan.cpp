@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/checked.h"
+#include "base/text.h"
 
 namespace moe {
 namespace {
@@ -155,10 +156,10 @@ Result<std::optional<BadId>> find_bad_id(const TensorView& ids, std::int64_t col
 Check check_ids(const TensorView& ids, const KnownIds& known, const Parallel& parallel) {
   MOE_TRY(const std::optional<BadId> bad, find_bad_id(ids, ids.shape[1], known, parallel));
   if (!bad) return ok();
-  const std::string place = "topk_ids[" + std::to_string(bad->t) + "," + std::to_string(bad->j) + "]";
+  const std::string place = cat("topk_ids[", bad->t, ",", bad->j, "]");
   return fail(Code::invalid_argument, place,
-              place + ": expert id " + std::to_string(bad->id) + " is neither -1 nor in [0, " +
-                  std::to_string(known.end) + ")" + (known.skip ? " nor skip_id, " + std::to_string(*known.skip) : ""));
+              cat(place, ": expert id ", bad->id, " is neither -1 nor in [0, ", known.end, ")",
+                  known.skip ? cat(" nor skip_id, ", *known.skip) : ""));
 }
 
 Check build_plan(Plan& p, const PlanShape& shape, std::span<const std::int32_t> expert_map, const TensorView& ids,

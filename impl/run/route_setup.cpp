@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/text.h"
 #include "run/plan.h"
 #include "run/route.h"
 
@@ -31,7 +32,7 @@ RouteScore score_of(const RoutingConfig& r) {
 
 Error two_sources(const char* first, const char* second) {
   return fail(Code::unexpected_weight, "correction_bias",
-              std::string("correction_bias: given by ") + first + " and by " + second + "; there is one source");
+              cat("correction_bias: given by ", first, " and by ", second, "; there is one source"));
 }
 
 // Inline values, the option, or what the loader found; empty: none was given.
@@ -80,8 +81,8 @@ Result<Router> make_router(const Config& config, const RouteKernel& kernel, cons
   if (bias.empty()) return r;
   if (bias.size() != r.columns)
     return fail(Code::config_mismatch, "correction_bias",
-                "correction_bias: " + std::to_string(bias.size()) + " values, the config has " +
-                    std::to_string(r.columns) + " experts, zero experts included");
+                cat("correction_bias: ", bias.size(), " values, the config has ", r.columns,
+                    " experts, zero experts included"));
   r.bias.assign(route_row_floats(r.columns), 0.0f);
   std::copy(bias.begin(), bias.end(), r.bias.begin());
   return r;
@@ -93,8 +94,8 @@ Check check_router(const Router& router) {
                 "/routing/method: with custom routing the caller gives ids and weights (mode TOPK)");
   if (router.lacks_bias)
     return fail(Code::missing_weight, "correction_bias",
-                "correction_bias: routing.e_score_correction_bias is true, and " + std::to_string(router.columns) +
-                    " values were given neither in the config nor as a tensor nor with the weights");
+                cat("correction_bias: routing.e_score_correction_bias is true, and ", router.columns,
+                    " values were given neither in the config nor as a tensor nor with the weights"));
   return ok();
 }
 
@@ -103,10 +104,9 @@ Check check_hash_ids(const Router& router, const TensorView& ids, const char* na
           find_bad_id(ids, static_cast<std::int64_t>(router.k),
                       {.lowest = 0, .end = static_cast<std::int64_t>(router.columns)}, parallel));
   if (!bad) return ok();
-  const std::string place = std::string(name) + "[" + std::to_string(bad->t) + "," + std::to_string(bad->j) + "]";
-  return fail(
-      Code::invalid_argument, place,
-      place + ": expert id " + std::to_string(bad->id) + " is not in [0, " + std::to_string(router.columns) + ")");
+  const std::string place = cat(name, "[", bad->t, ",", bad->j, "]");
+  return fail(Code::invalid_argument, place,
+              cat(place, ": expert id ", bad->id, " is not in [0, ", router.columns, ")"));
 }
 
 }  // namespace moe

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace moe {
 std::optional<Activation> activation_from_name(std::string_view name) {
   const auto it =
@@ -16,7 +18,7 @@ std::string_view activation_name(Activation a) { return kActivationNames[static_
 std::string activation_words() {
   std::string s;
   for (const std::string_view name : kActivationNames) {
-    s += (s.empty() ? "" : ", ") + std::string(name);
+    s += cat(s.empty() ? "" : ", ", name);
     if (name == kAliasedActivation) s.append(", ").append(kActivationAlias);
   }
   return s;

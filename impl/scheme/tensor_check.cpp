@@ -6,6 +6,8 @@
 #include <string>
 
 #include "base/checked.h"
+#include "base/json.h"
+#include "base/text.h"
 
 namespace moe {
 namespace {
@@ -35,20 +37,20 @@ Check check_tensor(const TensorView& t, const CheckpointTensor& row, std::span<c
                    std::string_view subject) {
   const std::string name(subject);
   if (!row.allows(t.dtype))
-    return fail(Code::dtype, name, name + ": expected " + row.dtypes_text() + ", got " + dtype_name(t.dtype));
+    return fail(Code::dtype, name, cat(name, ": expected ", row.dtypes_text(), ", got ", dtype_name(t.dtype)));
   const auto got = extents(t.shape, t.ndim);
   if (t.ndim != static_cast<int>(shape.size()) || !std::equal(shape.begin(), shape.end(), got.begin()))
-    return fail(Code::shape, name, name + ": expected shape " + shape_text(shape) + ", got " + shape_text(got),
-                "\"expected\":" + shape_text(shape) + ",\"actual\":" + shape_text(got));
+    return fail(Code::shape, name, cat(name, ": expected shape ", shape_text(shape), ", got ", shape_text(got)),
+                json::members("expected", json::Text{shape_text(shape)}, "actual", json::Text{shape_text(got)}));
   const auto strides = extents(t.strides, t.ndim);
   if (std::any_of(strides.begin(), strides.end(), [](std::int64_t s) { return s < 0; }))
-    return fail(Code::shape, name, name + ": strides must not be negative, got " + shape_text(strides));
+    return fail(Code::shape, name, cat(name, ": strides must not be negative, got ", shape_text(strides)));
   const auto bytes = bytes_spanned(t);
-  if (!bytes) return fail(Code::shape, name, name + ": strides " + shape_text(strides) + " reach beyond any memory");
+  if (!bytes) return fail(Code::shape, name, cat(name, ": strides ", shape_text(strides), " reach beyond any memory"));
   if (static_cast<std::uint64_t>(*bytes) > t.nbytes)
     return fail(Code::shape, name,
-                name + ": shape " + shape_text(shape) + " with strides " + shape_text(strides) + " needs " +
-                    std::to_string(*bytes) + " bytes, got " + std::to_string(t.nbytes));
+                cat(name, ": shape ", shape_text(shape), " with strides ", shape_text(strides), " needs ", *bytes,
+                    " bytes, got ", t.nbytes));
   if (*bytes > 0 && t.data == nullptr) return fail(Code::invalid_argument, name, name + ": data is NULL");
   return ok();
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/text.h"
 #include "scheme/layout_named.h"
 
 namespace moe {
@@ -297,10 +298,10 @@ std::string wna16_id(const Layout& layout) {
   const Wna16Layout l = wna16_of(layout);
   std::string s = kWords[static_cast<std::size_t>(l.kind)];
   if (l.kind == Wna16Kind::marlin) s += l.awq ? "awq-" : "gptq-";
-  if (l.kind != Wna16Kind::trtllm) s += "b" + std::to_string(l.bits);
+  if (l.kind != Wna16Kind::trtllm) s += cat("b", l.bits);
   s += "-" + grouping_word(layout.w13);
   if (grouping_word(layout.w2) != grouping_word(layout.w13)) s += "," + grouping_word(layout.w2);
-  if (l.kind != Wna16Kind::vnni) s += std::string("-") + dtype_name(l.kind == Wna16Kind::dense ? l.number : l.scale);
+  if (l.kind != Wna16Kind::vnni) s += cat("-", dtype_name(l.kind == Wna16Kind::dense ? l.number : l.scale));
   if (l.has_zeros) s += "-zp";
   if (l.act_order) s += "-ao";
   s += kInputWords[static_cast<std::size_t>(l.input)];

@@ -13,8 +13,8 @@ namespace moe {
 // describe_quant.cpp
 Result<std::string> describe_quant_config(const json::Value& query);
 Result<std::string> describe_ocp_mx_scheme(const json::Value& query);
-// {"descs", "predicates", "config_name", ...}; also part of a selection.
-json::Value quant_config_value(const QuantConfig& q);
+// "descs", "predicates", "config_name", ...: also part of a selection.
+void write_members(json::Writer& w, const QuantConfig& q);
 
 // describe_layer.cpp
 Result<std::string> describe_parallel_config(const json::Value& query);

@@ -2,6 +2,7 @@
 // question (describe.md 7, 8).
 #include <array>
 
+#include "base/text.h"
 #include "config/sections.h"
 #include "vllm/describe.h"
 #include "vllm/expert_maps.h"
@@ -15,18 +16,15 @@ constexpr fields::Range kExperts = {1, 65536};
 // Numbers in one array of an answer: a query of a few bytes must not ask for gigabytes.
 constexpr std::int64_t kMaxNumbers = std::int64_t{1} << 20;
 
-json::Value array_value(const Ids& ids) { return json::Array(ids.begin(), ids.end()); }
-json::Value rows_value(const std::vector<Ids>& rows) {
-  json::Array list;
-  for (const Ids& row : rows) list.push_back(array_value(row));
-  return list;
+void write_rows(json::Writer& w, const std::vector<Ids>& rows) {
+  w.begin_array();
+  for (const Ids& row : rows) w.array(row);
+  w.end_array();
 }
 
 Result<std::int64_t> required(const Members& query, std::string_view name, fields::Range range) {
   MOE_TRY(const std::optional<std::int64_t> n, query.integer(name, range));
-  if (!n)
-    return fields::missing(query.at(name),
-                           "an integer in [" + std::to_string(range.low) + ", " + std::to_string(range.high) + "]");
+  if (!n) return fields::missing(query.at(name), cat("an integer in [", range.low, ", ", range.high, "]"));
   return *n;
 }
 
@@ -37,14 +35,14 @@ Result<std::vector<Ids>> read_ids(const Members& query) {
   if (v->array() == nullptr) return fields::unexpected("/topk_ids", *v, "an array of rows of integers");
   std::vector<Ids> rows;
   for (const json::Value& given : *v->array()) {
-    const std::string at = "/topk_ids/" + std::to_string(rows.size());
+    const std::string at = cat("/topk_ids/", rows.size());
     if (given.array() == nullptr) return fields::unexpected(at, given, "an array of integers");
     if (!rows.empty() && given.array()->size() != rows[0].size())
-      return fields::unexpected(at, given, "a row of " + std::to_string(rows[0].size()) + " ids, like the first");
+      return fields::unexpected(at, given, cat("a row of ", rows[0].size(), " ids, like the first"));
     Ids row;
     for (const json::Value& id : *given.array()) {
       const std::optional<std::int64_t> i = fields::as_integer(id);
-      if (!i) return fields::unexpected(at + "/" + std::to_string(row.size()), id, "an integer");
+      if (!i) return fields::unexpected(cat(at, "/", row.size()), id, "an integer");
       row.push_back(*i);
     }
     rows.push_back(std::move(row));
@@ -63,14 +61,12 @@ Result<Ids> read_map(const Members& query, std::int64_t num_experts, std::int64_
   const json::Value* v = query.get("expert_map");
   if (v == nullptr || v->is_null()) return Ids();
   if (v->array() == nullptr || static_cast<std::int64_t>(v->array()->size()) != num_experts)
-    return fields::unexpected("/expert_map", *v,
-                              "null or an array of num_experts = " + std::to_string(num_experts) + " integers");
+    return fields::unexpected("/expert_map", *v, cat("null or an array of num_experts = ", num_experts, " integers"));
   Ids map;
   for (const json::Value& entry : *v->array()) {
     const std::optional<std::int64_t> i = fields::as_integer(entry);
     if (!i || *i < -1 || *i >= num_local)
-      return fields::unexpected("/expert_map/" + std::to_string(map.size()), entry,
-                                "-1 or a local index below " + std::to_string(num_local));
+      return fields::unexpected(cat("/expert_map/", map.size()), entry, cat("-1 or a local index below ", num_local));
     map.push_back(*i);
   }
   return map;
@@ -83,14 +79,12 @@ Result<Batch> read_batch(const Members& query, std::int64_t num_experts, std::in
   MOE_TRY(const std::optional<std::int64_t> top_k, query.integer("top_k", {1, 65536}));
   if (rows.empty() && !top_k) return fields::missing("/top_k", "an integer, because topk_ids has no rows");
   if (!rows.empty() && top_k && *top_k != static_cast<std::int64_t>(rows[0].size()))
-    return fields::fault("/top_k", "found " + std::to_string(*top_k) + ", expected the length of a row, " +
-                                       std::to_string(rows[0].size()));
+    return fields::fault("/top_k", cat("found ", *top_k, ", expected the length of a row, ", rows[0].size()));
   for (std::size_t t = 0; t < rows.size(); ++t)
     for (std::size_t j = 0; j < rows[t].size(); ++j) {
       if (rows[t][j] < 0 || rows[t][j] >= num_experts)
-        return fields::fault("/topk_ids/" + std::to_string(t) + "/" + std::to_string(j),
-                             "found expert " + std::to_string(rows[t][j]) + ", expected one of [0, " +
-                                 std::to_string(num_experts) + ")");
+        return fields::fault(cat("/topk_ids/", t, "/", j),
+                             cat("found expert ", rows[t][j], ", expected one of [0, ", num_experts, ")"));
       b.ids.push_back(rows[t][j]);
     }
   MOE_TRY(b.expert_map, read_map(query, num_experts, num_local));
@@ -107,22 +101,23 @@ Result<std::string> describe_expert_map(const json::Value& query_value) {
   MOE_TRY(const std::int64_t rank, query.integer("ep_rank", {-65536, 65536}, 0));
   MOE_TRY(const Placement strategy, query.word("strategy", kPlacementNames, Placement::linear));
   if (size > experts)
-    return fields::fault("/ep_size", "found " + std::to_string(size) +
-                                         " ranks, expected at most one per expert, which are " +
-                                         std::to_string(experts));
+    return fields::fault("/ep_size",
+                         cat("found ", size, " ranks, expected at most one per expert, which are ", experts));
   if (rank < 0 || rank >= size)
-    return fields::fault("/ep_rank",
-                         "found " + std::to_string(rank) + ", expected one of [0, " + std::to_string(size) + ")");
-  json::Value answer =
-      json::Object{{"num_local", static_cast<std::int64_t>(experts_of_rank(experts, size, rank, strategy).size())},
-                   {"map", size == 1 ? json::Value() : array_value(expert_map(experts, size, rank, strategy))}};
+    return fields::fault("/ep_rank", cat("found ", rank, ", expected one of [0, ", size, ")"));
+  json::Writer w;
+  w.begin_object().member("num_local", experts_of_rank(experts, size, rank, strategy).size()).key("map");
+  if (size == 1)
+    w.null();
+  else
+    w.array(expert_map(experts, size, rank, strategy));
   if (size > 1 && strategy == Placement::round_robin) {
     const RoundRobinTables t = round_robin_tables(experts, size, rank);
-    answer.set("global_to_physical", array_value(t.global_to_physical));
-    answer.set("physical_to_global", array_value(t.physical_to_global));
-    answer.set("local_to_global", array_value(t.local_to_global));
+    w.key("global_to_physical").array(t.global_to_physical);
+    w.key("physical_to_global").array(t.physical_to_global);
+    w.key("local_to_global").array(t.local_to_global);
   }
-  return json::write(answer);
+  return w.end_object().take();
 }
 
 Result<std::string> describe_eplb_map(const json::Value& query_value) {
@@ -131,18 +126,20 @@ Result<std::string> describe_eplb_map(const json::Value& query_value) {
   MOE_TRY(const std::int64_t logical, required(query, "num_logical", kExperts));
   MOE_TRY(const std::int64_t redundant, required(query, "num_redundant", {0, 65536}));
   if (logical * (redundant + 1) > kMaxNumbers)
-    return fields::fault("/num_redundant", "found " + std::to_string(redundant) +
-                                               ", expected a table [num_logical][num_redundant + 1] of at most " +
-                                               std::to_string(kMaxNumbers) + " numbers");
+    return fields::fault("/num_redundant",
+                         cat("found ", redundant, ", expected a table [num_logical][num_redundant + 1] of at most ",
+                             kMaxNumbers, " numbers"));
   MOE_TRY(const std::vector<Ids> ids, read_ids(query));
   const EplbPlacement p = initial_eplb_placement(logical, redundant);
   std::vector<Ids> physical = ids;
   for (std::size_t row = 0; row < physical.size(); ++row)
     for (std::int64_t& id : physical[row]) id = eplb_physical_id(p, static_cast<std::int64_t>(row), id);
-  return json::write(json::Object{{"physical_to_logical", array_value(p.physical_to_logical)},
-                                  {"logical_to_physical", rows_value(p.logical_to_physical)},
-                                  {"replica_count", array_value(p.replica_count)},
-                                  {"physical_ids", rows_value(physical)}});
+  json::Writer w;
+  w.begin_object().key("physical_to_logical").array(p.physical_to_logical);
+  write_rows(w.key("logical_to_physical"), p.logical_to_physical);
+  w.key("replica_count").array(p.replica_count);
+  write_rows(w.key("physical_ids"), physical);
+  return w.end_object().take();
 }
 
 Result<std::string> describe_align_block_size(const json::Value& query_value) {
@@ -155,12 +152,12 @@ Result<std::string> describe_align_block_size(const json::Value& query_value) {
   MOE_TRY(const Batch b, read_batch(query, experts, experts));
   const AlignQuestion q{.block_size = block, .num_experts = experts, .expert_map = b.expert_map, .pad_sorted_ids = pad};
   if (const std::int64_t n = aligned_length(static_cast<std::int64_t>(b.ids.size()), q); n > kMaxNumbers)
-    return fields::fault("/block_size", "found " + std::to_string(block) + ", so an answer of " + std::to_string(n) +
-                                            " slots, expected at most " + std::to_string(kMaxNumbers));
+    return fields::fault("/block_size",
+                         cat("found ", block, ", so an answer of ", n, " slots, expected at most ", kMaxNumbers));
   const AlignedBlocks a = align_block_size(b.ids, q);
-  return json::write(json::Object{{"sorted_ids", array_value(a.sorted_ids)},
-                                  {"expert_ids", array_value(a.expert_ids)},
-                                  {"num_tokens_post_padded", a.num_tokens_post_padded}});
+  json::Writer w;
+  w.begin_object().key("sorted_ids").array(a.sorted_ids).key("expert_ids").array(a.expert_ids);
+  return w.member("num_tokens_post_padded", a.num_tokens_post_padded).end_object().take();
 }
 
 Result<std::string> describe_permute(const json::Value& query_value) {
@@ -171,10 +168,11 @@ Result<std::string> describe_permute(const json::Value& query_value) {
   MOE_TRY(const std::int64_t local, query.integer("num_local", {1, experts}, experts));
   MOE_TRY(const Batch b, read_batch(query, experts, local));
   const Permutation p = permute(b.ids, experts, b.expert_map, local);
-  return json::write(json::Object{{"src", array_value(p.src)},
-                                  {"dst", array_value(p.dst)},
-                                  {"first_token_offset", array_value(p.first_token_offset)},
-                                  {"tokens_per_expert", array_value(p.tokens_per_expert)}});
+  json::Writer w;
+  w.begin_object().key("src").array(p.src).key("dst").array(p.dst);
+  w.key("first_token_offset").array(p.first_token_offset);
+  w.key("tokens_per_expert").array(p.tokens_per_expert);
+  return w.end_object().take();
 }
 
 }  // namespace moe

@@ -2,6 +2,7 @@
 // members of its configuration (describe.md 5, 6, 9).
 #include <array>
 
+#include "base/text.h"
 #include "config/sections.h"
 #include "scheme/activation.h"
 #include "vllm/describe.h"
@@ -11,8 +12,6 @@ namespace {
 
 using fields::Members;
 
-json::Value real_value(const std::optional<double>& d) { return d ? json::Value(*d) : json::Value(); }
-
 // --- parallel_config ------------------------------------------------------------------------------------
 
 Result<ParallelConfig> read_parallel_query(const Members& query) {
@@ -21,8 +20,8 @@ Result<ParallelConfig> read_parallel_query(const Members& query) {
     MOE_TRY(s.*g.size, query.integer(g.size_name, {1, 65536}, 1));
     MOE_TRY(s.*g.rank, query.integer(g.rank_name, {0, 65535}, 0));
     if (s.*g.size > 1 && s.*g.rank >= s.*g.size)  // the rank of a group of one counts as 0
-      return fields::fault(query.at(g.rank_name), "found " + std::to_string(s.*g.rank) + ", expected less than " +
-                                                      std::string(g.size_name) + " = " + std::to_string(s.*g.size));
+      return fields::fault(query.at(g.rank_name),
+                           cat("found ", s.*g.rank, ", expected less than ", g.size_name, " = ", s.*g.size));
   }
   MOE_TRY(s.sp_size, query.integer("sp_size", {1, 65536}, 1));
   MOE_TRY(s.enable_expert_parallel, query.boolean("enable_expert_parallel", false));
@@ -67,10 +66,10 @@ Result<std::string> routing_numbers(const json::Value& query_value) {
   MOE_TRY(const Members query, Members::open(&query_value, "", kMembers));
   MOE_TRY(const bool names, query.boolean("names", false));
   if (!names) return fields::unexpected("/names", *query.get("names"), "true");
-  json::Object numbers;
-  for (const RoutingMethodName& row : routing_method_names())
-    numbers.emplace_back(row.name, static_cast<std::int64_t>(row.method));
-  return json::write(json::Object{{"numbers", std::move(numbers)}});
+  json::Writer w;
+  w.begin_object().key("numbers").begin_object();
+  for (const RoutingMethodName& row : routing_method_names()) w.member(row.name, static_cast<std::int32_t>(row.method));
+  return w.end_object().end_object().take();
 }
 
 // Absent and null: no groups.
@@ -90,13 +89,13 @@ Result<std::string> describe_parallel_config(const json::Value& query_value) {
   MOE_TRY(const Members query, Members::open(&query_value, "", kMembers));
   MOE_TRY(const ParallelConfig p, read_parallel_query(query));
   const bool all2all = p.dp_size > 1 && p.use_ep;
-  json::Value answer = parallel_members(p);
-  answer.set("is_sequence_parallel", p.sp_size > 1);
-  answer.set("use_all2all_kernels", all2all);
+  json::Writer w;
+  w.begin_object();
+  for (const json::Member& m : parallel_members(p)) w.member(m.first, m.second);
+  w.member("is_sequence_parallel", p.sp_size > 1).member("use_all2all_kernels", all2all);
   for (const All2AllPredicate& row : kAll2AllPredicates)
-    answer.set(std::string(row.name),
-               all2all && (p.all2all_backend == row.backend || p.all2all_backend == row.or_backend));
-  return json::write(answer);
+    w.member(row.name, all2all && (p.all2all_backend == row.backend || p.all2all_backend == row.or_backend));
+  return w.end_object().take();
 }
 
 Result<std::string> describe_routing_method(const json::Value& query_value) {
@@ -120,10 +119,10 @@ Result<std::string> describe_routing_method(const json::Value& query_value) {
     may = routing_method(scoring, top_k, renormalize, groups, has_bias);
     method = named_routing_method(scoring, top_k, renormalize, groups, has_bias);
   }
-  return json::write(json::Object{{"seed", routing_method_name(april)},
-                                  {"2026-05", routing_method_name(may)},
-                                  {"method", routing_method_name(method)},
-                                  {"number", static_cast<std::int64_t>(method)}});
+  json::Writer w;
+  w.begin_object().member("seed", routing_method_name(april)).member("2026-05", routing_method_name(may));
+  w.member("method", routing_method_name(method)).member("number", static_cast<std::int32_t>(method));
+  return w.end_object().take();
 }
 
 Result<std::string> describe_activation(const json::Value& query_value) {
@@ -135,14 +134,15 @@ Result<std::string> describe_activation(const json::Value& query_value) {
   if (!a) return fields::unexpected("/activation", *v, "one of " + activation_words());
   const std::optional<W13Layout> layout = usual_w13_layout(*a);
   const ActivationParams params = activation_params(*a);
-  return json::write(json::Object{
-      {"name", activation_name(*a)},
-      {"gated", is_gated(*a)},
-      {"without_mul", activation_name(without_mul(*a))},
-      {"w13_layout", layout ? json::Value(kW13LayoutNames[static_cast<std::size_t>(*layout)]) : json::Value()},
-      {"params", json::Object{{"alpha", real_value(params.default_alpha)},
-                              {"beta", real_value(params.default_beta)},
-                              {"limit", real_value(params.default_limit)}}}});
+  json::Writer w;
+  w.begin_object().member("name", activation_name(*a)).member("gated", is_gated(*a));
+  w.member("without_mul", activation_name(without_mul(*a))).key("w13_layout");
+  if (layout)
+    w.value(kW13LayoutNames[static_cast<std::size_t>(*layout)]);
+  else
+    w.null();
+  w.key("params").begin_object().member("alpha", params.default_alpha).member("beta", params.default_beta);
+  return w.member("limit", params.default_limit).end_object().end_object().take();
 }
 
 }  // namespace moe

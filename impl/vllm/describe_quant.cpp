@@ -3,6 +3,7 @@
 #include <array>
 #include <span>
 
+#include "base/text.h"
 #include "config/fields.h"
 #include "vllm/describe.h"
 #include "vllm/quant_config_builders.h"
@@ -75,7 +76,7 @@ Check block_shape(QuantArguments& a, const json::Value& v, const std::string& at
   for (std::size_t i = 0; i < 2; ++i) {
     const std::optional<std::int64_t> n = fields::as_integer((*list)[i]);
     if (!n || *n < -1 || *n > kMaxSize || (i == 1 && *n == 0))
-      return fields::unexpected(at + "/" + std::to_string(i), (*list)[i], "-1 or a positive integer");
+      return fields::unexpected(cat(at, "/", i), (*list)[i], "-1 or a positive integer");
     shape[i] = *n;
   }
   a.block_shape = GroupShape{shape[0], shape[1]};
@@ -117,15 +118,14 @@ constexpr std::array kReaders = {
 Check read_argument(QuantArguments& a, std::string_view name, const json::Value& v, const std::string& at) {
   for (const Reader& r : kReaders)
     if (r.name == name) return r.read(a, v, at);
-  return fields::fault(at, "no reader for argument " + std::string(name));
+  return fields::fault(at, cat("no reader for argument ", name));
 }
 
 Check read_positional(const QuantBuilder& b, const json::Array& given, QuantArguments& a) {
   for (std::size_t i = 0; i < given.size(); ++i) {
-    const std::string at = "/args/" + std::to_string(i);
+    const std::string at = cat("/args/", i);
     if (i >= b.positional.size())
-      return fields::fault(at, "builder " + std::string(b.name) + " takes " + std::to_string(b.positional.size()) +
-                                   " arguments by position");
+      return fields::fault(at, cat("builder ", b.name, " takes ", b.positional.size(), " arguments by position"));
     MOE_CHECK(read_argument(a, b.positional[i], given[i], at));
   }
   return ok();
@@ -136,9 +136,9 @@ Check read_named(const QuantBuilder& b, const json::Object& given, std::size_t p
     const std::string at = fields::child("/kwargs", name);
     const std::optional<std::size_t> place = fields::index_of(b.positional, name);
     if (place && *place < positional)
-      return fields::fault(at, "argument " + name + " is given by position too, as /args/" + std::to_string(*place));
+      return fields::fault(at, cat("argument ", name, " is given by position too, as /args/", *place));
     if (!place && !fields::index_of(b.by_name, name))
-      return fields::fault(at, "builder " + std::string(b.name) + " has no argument " + fields::brief(name));
+      return fields::fault(at, cat("builder ", b.name, " has no argument ", fields::brief(name)));
     MOE_CHECK(read_argument(a, name, value, at));
   }
   return ok();
@@ -147,7 +147,7 @@ Check read_named(const QuantBuilder& b, const json::Object& given, std::size_t p
 Result<QuantConfig> built(const Members& query) {
   const json::Value* word = query.get("builder");
   std::string names;
-  for (const QuantBuilder& b : quant_builders()) names += (names.empty() ? "" : ", ") + std::string(b.name);
+  for (const QuantBuilder& b : quant_builders()) names += cat(names.empty() ? "" : ", ", b.name);
   if (word == nullptr) return fields::missing("/builder", "one of " + names);
   const QuantBuilder* builder = word->string() == nullptr ? nullptr : find_quant_builder(*word->string());
   if (builder == nullptr) return fields::unexpected("/builder", *word, "one of " + names);
@@ -168,48 +168,49 @@ Result<QuantConfig> built(const Members& query) {
   for (std::size_t i = args.array()->size(); i < builder->required; ++i)
     if (kwargs.find(builder->positional[i]) == nullptr)
       return fields::missing(fields::child("/kwargs", builder->positional[i]),
-                             "the argument that builder " + std::string(builder->name) + " requires");
+                             cat("the argument that builder ", builder->name, " requires"));
   return builder->build(a);
 }
 
 // --- the answer -----------------------------------------------------------------------------------------
 
-json::Value type_value(QuantType t) { return t == QuantType::none ? json::Value() : json::Value(quant_type_name(t)); }
-json::Value name_value(std::string_view name) { return name.empty() ? json::Value() : json::Value(name); }
-json::Value shape_value(const std::optional<GroupShape>& s) {
-  return s ? json::Value(json::Array{s->row, s->col}) : json::Value();
+std::optional<std::string_view> word_of(std::string_view name) {
+  return name.empty() ? std::nullopt : std::optional(name);
 }
-json::Value real_value(const std::optional<double>& d) { return d ? json::Value(*d) : json::Value(); }
+std::optional<std::string_view> word_of(QuantType t) { return word_of(quant_type_name(t)); }
 
-json::Value desc_value(const QuantDesc& d) {
-  return json::Object{{"dtype", type_value(d.dtype)},
-                      {"shape", shape_value(d.shape)},
-                      {"scale", d.scale},
-                      {"alpha_or_gscale", d.alpha_or_gscale},
-                      {"zp", d.zp},
-                      {"bias", d.bias}};
+std::optional<std::array<std::int64_t, 2>> numbers_of(const std::optional<GroupShape>& s) {
+  return s ? std::optional(std::array{s->row, s->col}) : std::nullopt;
 }
 
-json::Value predicates_value(const QuantConfig& q) {
-  return json::Object{{"quant_dtype", type_value(q.a1.dtype)},
-                      {"weight_quant_dtype", type_value(q.w1.dtype)},
-                      {"is_quantized", q.is_quantized()},
-                      {"per_act_token_quant", q.per_act_token_quant()},
-                      {"per_out_ch_quant", q.per_out_ch_quant()},
-                      {"is_per_tensor", q.is_per_tensor()},
-                      {"block_shape", shape_value(q.block_shape())},
-                      {"is_block_quantized", q.is_block_quantized()},
-                      {"use_fp8_w8a8", q.use_fp8_w8a8()},
-                      {"use_int8_w8a8", q.use_int8_w8a8()},
-                      {"use_int8_w8a16", q.use_int8_w8a16()},
-                      {"use_fp8_w8a16", q.use_fp8_w8a16()},
-                      {"use_int4_w4a16", q.use_int4_w4a16()},
-                      {"use_nvfp4_w4a16", q.use_nvfp4_w4a16()},
-                      {"ocp_mx_scheme", name_value(q.ocp_mx_scheme())},
-                      {"use_mxfp4_w4a16", q.use_mxfp4_w4a16()},
-                      {"use_mxfp4_w4a4", q.use_mxfp4_w4a4()},
-                      {"use_nvfp4_w4a4", q.use_nvfp4_w4a4()},
-                      {"use_mxfp4_w4a8", q.use_mxfp4_w4a8()}};
+void write_desc(json::Writer& w, const QuantDesc& d) {
+  w.begin_object().member("dtype", word_of(d.dtype)).key("shape").array(numbers_of(d.shape));
+  w.member("scale", d.scale).member("alpha_or_gscale", d.alpha_or_gscale);
+  w.member("zp", d.zp).member("bias", d.bias).end_object();
+}
+
+void write_predicates(json::Writer& w, const QuantConfig& q) {
+  w.begin_object();
+  w.member("quant_dtype", word_of(q.a1.dtype));
+  w.member("weight_quant_dtype", word_of(q.w1.dtype));
+  w.member("is_quantized", q.is_quantized());
+  w.member("per_act_token_quant", q.per_act_token_quant());
+  w.member("per_out_ch_quant", q.per_out_ch_quant());
+  w.member("is_per_tensor", q.is_per_tensor());
+  w.key("block_shape").array(numbers_of(q.block_shape()));
+  w.member("is_block_quantized", q.is_block_quantized());
+  w.member("use_fp8_w8a8", q.use_fp8_w8a8());
+  w.member("use_int8_w8a8", q.use_int8_w8a8());
+  w.member("use_int8_w8a16", q.use_int8_w8a16());
+  w.member("use_fp8_w8a16", q.use_fp8_w8a16());
+  w.member("use_int4_w4a16", q.use_int4_w4a16());
+  w.member("use_nvfp4_w4a16", q.use_nvfp4_w4a16());
+  w.member("ocp_mx_scheme", word_of(q.ocp_mx_scheme()));
+  w.member("use_mxfp4_w4a16", q.use_mxfp4_w4a16());
+  w.member("use_mxfp4_w4a4", q.use_mxfp4_w4a4());
+  w.member("use_nvfp4_w4a4", q.use_nvfp4_w4a4());
+  w.member("use_mxfp4_w4a8", q.use_mxfp4_w4a8());
+  w.end_object();
 }
 
 struct ScaleQuestion {
@@ -224,7 +225,7 @@ Result<std::vector<ScaleQuestion>> read_shapes(const Members& query) {
     return fields::unexpected("/shapes", *v, "an array of {\"max_tokens\", \"hidden_dim\", \"num_experts\"}");
   std::vector<ScaleQuestion> questions;
   for (const json::Value& entry : *v->array()) {
-    MOE_TRY(const Members members, Members::open(&entry, "/shapes/" + std::to_string(questions.size()), kMembers));
+    MOE_TRY(const Members members, Members::open(&entry, cat("/shapes/", questions.size()), kMembers));
     std::array<std::int64_t, 3> n{};
     for (std::size_t i = 0; i < n.size(); ++i) {
       if (!members.has(kMembers[i])) return fields::missing(members.at(kMembers[i]), "a positive integer");
@@ -235,29 +236,22 @@ Result<std::vector<ScaleQuestion>> read_shapes(const Members& query) {
   return questions;
 }
 
-template <std::size_t n>
-json::Value array_value(const std::optional<std::array<std::int64_t, n>>& shape) {
-  if (!shape) return {};
-  return json::Array(shape->begin(), shape->end());
-}
-
 }  // namespace
 
-json::Value quant_config_value(const QuantConfig& q) {
-  const json::Object descs = {
-      {"a1", desc_value(q.a1)}, {"a2", desc_value(q.a2)}, {"w1", desc_value(q.w1)}, {"w2", desc_value(q.w2)}};
-  const json::Object names = {{"fp32", name_value(q.config_name(QuantType::fp32))},
-                              {"bf16", name_value(q.config_name(QuantType::bf16))}};
-  const json::Object suffixes = {{"fp32", q.tuning_suffix(QuantType::fp32)},
-                                 {"bf16", q.tuning_suffix(QuantType::bf16)}};
-  return json::Object{{"descs", descs},
-                      {"predicates", predicates_value(q)},
-                      {"config_name", names},
-                      {"tuning_suffix", suffixes},
-                      {"is_scale_swizzled", q.is_scale_swizzled},
-                      {"gemm1_alpha", real_value(q.gemm1_alpha)},
-                      {"gemm1_beta", real_value(q.gemm1_beta)},
-                      {"gemm1_clamp_limit", real_value(q.gemm1_clamp_limit)}};
+void write_members(json::Writer& w, const QuantConfig& q) {
+  w.key("descs").begin_object();
+  write_desc(w.key("a1"), q.a1);
+  write_desc(w.key("a2"), q.a2);
+  write_desc(w.key("w1"), q.w1);
+  write_desc(w.key("w2"), q.w2);
+  write_predicates(w.end_object().key("predicates"), q);
+  w.key("config_name").begin_object().member("fp32", word_of(q.config_name(QuantType::fp32)));
+  w.member("bf16", word_of(q.config_name(QuantType::bf16))).end_object();
+  w.key("tuning_suffix").begin_object().member("fp32", q.tuning_suffix(QuantType::fp32));
+  w.member("bf16", q.tuning_suffix(QuantType::bf16)).end_object();
+  w.member("is_scale_swizzled", q.is_scale_swizzled);
+  w.member("gemm1_alpha", q.gemm1_alpha).member("gemm1_beta", q.gemm1_beta);
+  w.member("gemm1_clamp_limit", q.gemm1_clamp_limit);
 }
 
 Result<std::string> describe_quant_config(const json::Value& query_value) {
@@ -266,17 +260,17 @@ Result<std::string> describe_quant_config(const json::Value& query_value) {
   MOE_TRY(const Members query, Members::open(&query_value, "", kMembers));
   MOE_TRY(const QuantConfig q, built(query));
   MOE_TRY(const std::vector<ScaleQuestion> questions, read_shapes(query));
-  json::Array shapes;
-  for (const ScaleQuestion& s : questions)
-    shapes.emplace_back(
-        json::Object{{"max_tokens", s.max_tokens},
-                     {"hidden_dim", s.hidden_dim},
-                     {"num_experts", s.num_experts},
-                     {"shape", array_value(q.scale_shape(s.max_tokens, s.hidden_dim))},
-                     {"batched", array_value(q.batched_scale_shape(s.num_experts, s.max_tokens, s.hidden_dim))}});
-  json::Value answer = quant_config_value(q);
-  answer.set("scale_shape", std::move(shapes));
-  return json::write(answer);
+  json::Writer w;
+  w.begin_object();
+  write_members(w, q);
+  w.key("scale_shape").begin_array();
+  for (const ScaleQuestion& s : questions) {
+    w.begin_object().member("max_tokens", s.max_tokens).member("hidden_dim", s.hidden_dim);
+    w.member("num_experts", s.num_experts);
+    w.key("shape").array(q.scale_shape(s.max_tokens, s.hidden_dim));
+    w.key("batched").array(q.batched_scale_shape(s.num_experts, s.max_tokens, s.hidden_dim)).end_object();
+  }
+  return w.end_array().end_object().take();
 }
 
 Result<std::string> describe_ocp_mx_scheme(const json::Value& query_value) {
@@ -287,9 +281,10 @@ Result<std::string> describe_ocp_mx_scheme(const json::Value& query_value) {
   MOE_TRY(const QuantType act, read_type(*query.get("act"), "/act"));
   MOE_TRY(const QuantType weight, read_type(*query.get("weight"), "/weight"));
   const OcpMxScheme s = ocp_mx_scheme(act, weight);
-  json::Value answer = json::Object{{"scheme", name_value(s.name)}};
-  if (s.unknown_mx_pair) answer.set("warning", "unknown_mx_pair");
-  return json::write(answer);
+  json::Writer w;
+  w.begin_object().member("scheme", word_of(s.name));
+  if (s.unknown_mx_pair) w.member("warning", "unknown_mx_pair");
+  return w.end_object().take();
 }
 
 }  // namespace moe

@@ -50,8 +50,7 @@ std::string_view name_of(const QuantKey& key) {
 }
 
 std::string scale_text(const ScaleDesc& s) {
-  return std::string(type_name(s.dtype)) + (s.is_static ? " static [" : " dynamic [") + std::to_string(s.group.row) +
-         ", " + std::to_string(s.group.col) + "]";
+  return cat(type_name(s.dtype), s.is_static ? " static [" : " dynamic [", s.group.row, ", ", s.group.col, "]");
 }
 
 json::Value scale_json(const ScaleDesc& s) {
@@ -83,7 +82,7 @@ Result<GroupShape> read_group(const json::Value& v, const std::string& at) {
   std::array<std::int64_t, 2> group{};
   for (std::size_t i = 0; i < 2; ++i) {
     const auto n = as_integer((*a)[i]);
-    if (!n || (*n < 1 && *n != -1)) return bad_member(at + "/" + std::to_string(i), "-1 or a positive integer");
+    if (!n || (*n < 1 && *n != -1)) return bad_member(cat(at, "/", i), "-1 or a positive integer");
     group[i] = *n;
   }
   return GroupShape{group[0], group[1]};
@@ -157,7 +156,7 @@ std::optional<KeyType> key_type_from_name(std::string_view name) {
 std::string key_text(const std::optional<QuantKey>& key) {
   if (!key) return "none";
   if (const std::string_view name = name_of(*key); !name.empty()) return std::string(name);
-  std::string s = std::string(type_name(key->dtype)) + " with scales " + scale_text(key->scale);
+  std::string s = cat(type_name(key->dtype), " with scales ", scale_text(key->scale));
   if (key->scale2) s += " and " + scale_text(*key->scale2);
   return s + (key->symmetric ? "" : ", asymmetric");
 }
@@ -195,8 +194,8 @@ Result<std::string> describe_quant_key(const json::Value& query) {
   }
   if (q.name)
     return fail(Code::invalid_config, "/name",
-                in_quotes(*q.name) + " is no quantization key; known are " + json::write(names));
-  return json::write(json::Object{{"names", std::move(names)}});
+                cat(in_quotes(*q.name), " is no quantization key; known are ", json::write(names)));
+  return json::Writer().begin_object().key("names").array(names).end_object().take();
 }
 
 }  // namespace moe

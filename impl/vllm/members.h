@@ -1,5 +1,6 @@
 // Strict reading of one JSON object through a table of its members: unknown members, missing required
-// ones and wrong types fail with Code::invalid_config and the pointer of the member.
+// ones and wrong types fail with Code::invalid_config and the pointer of the member. Not fields::Members, whose faults
+// come in the order of the reader and tell what was found: these come in the order of the query and say what must be.
 #pragma once
 
 #include <cmath>
@@ -17,7 +18,7 @@
 namespace moe {
 
 inline Error bad_member(const std::string& at, const std::string& expected) {
-  return fail(Code::invalid_config, at, (at.empty() ? "the query" : at) + ": must be " + expected);
+  return fail(Code::invalid_config, at, cat(at.empty() ? "the query" : at, ": must be ", expected));
 }
 
 // An integer, also one written as 8.0; beyond 2^53 a double names no single integer.
@@ -41,15 +42,14 @@ Check read_members(const json::Value& value, const std::string& at, std::span<co
     const MemberRow<T>* found = nullptr;
     for (const MemberRow<T>& row : table)
       if (row.name == key) found = &row;
-    const std::string pointer = at + "/" + json::escape_pointer(key);
+    const std::string pointer = fields::child(at, key);
     if (found == nullptr)
-      return fail(Code::invalid_config, pointer, "unknown member " + in_quotes(key) + " of the query");
+      return fail(Code::invalid_config, pointer, cat("unknown member ", in_quotes(key), " of the query"));
     MOE_CHECK(found->read(out, member, pointer));
   }
   for (const MemberRow<T>& row : table)
     if (row.required && value.find(row.name) == nullptr)
-      return fail(Code::invalid_config, at + "/" + std::string(row.name),
-                  "the query lacks \"" + std::string(row.name) + "\"");
+      return fail(Code::invalid_config, cat(at, "/", row.name), cat("the query lacks \"", row.name, "\""));
   return ok();
 }
 
@@ -83,7 +83,7 @@ Check read_string(Owner<M>& out, const json::Value& v, const std::string& at) {
 template <auto M, std::int64_t Min>
 Check read_integer(Owner<M>& out, const json::Value& v, const std::string& at) {
   const std::optional<std::int64_t> i = as_integer(v);
-  if (!i || *i < Min) return bad_member(at, "an integer of at least " + std::to_string(Min));
+  if (!i || *i < Min) return bad_member(at, cat("an integer of at least ", Min));
   out.*M = *i;
   return ok();
 }

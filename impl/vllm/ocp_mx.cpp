@@ -3,6 +3,8 @@
 
 #include <array>
 
+#include "base/text.h"
+
 namespace moe {
 namespace {
 
@@ -45,7 +47,7 @@ std::optional<QuantType> quant_type_from_name(std::string_view name) {
 
 std::string quant_type_names() {
   std::string s;
-  for (std::size_t i = 1; i < kNames.size(); ++i) s += (i == 1 ? "" : ", ") + std::string(kNames[i]);
+  for (std::size_t i = 1; i < kNames.size(); ++i) s += cat(i == 1 ? "" : ", ", kNames[i]);
   return s;
 }
 

@@ -2,6 +2,7 @@
 #include "vllm/quant_config.h"
 
 #include "base/checked.h"
+#include "base/text.h"
 
 namespace moe {
 
@@ -27,7 +28,7 @@ std::string QuantConfig::tuning_suffix(QuantType model_dtype) const {
   std::string s;
   if (const std::string_view name = config_name(model_dtype); !name.empty()) s.append(",dtype=").append(name);
   if (const auto block = block_shape(); block && block->row != 0 && block->col != 0)
-    s += ",block_shape=[" + std::to_string(block->row) + "," + std::to_string(block->col) + "]";
+    s += cat(",block_shape=[", block->row, ",", block->col, "]");
   return s + ".json";
 }
 

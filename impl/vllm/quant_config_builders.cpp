@@ -8,6 +8,8 @@
 #include <array>
 #include <string>
 
+#include "base/text.h"
+
 namespace moe {
 namespace {
 
@@ -55,7 +57,7 @@ QuantConfig weight_only(const QuantArguments& a, std::optional<GroupShape> act, 
 
 Result<QuantConfig> int_weights(const QuantArguments& a, std::optional<GroupShape> shape) {
   if (a.weight_bits != 4 && a.weight_bits != 8)
-    return illegal("weights of " + std::to_string(a.weight_bits) + " bits, expected 4 or 8");
+    return illegal(cat("weights of ", a.weight_bits, " bits, expected 4 or 8"));
   return weight_only(a, shape, a.weight_bits == 4 ? QuantType::int4 : QuantType::int8, shape);
 }
 
@@ -181,8 +183,8 @@ Result<QuantConfig> make_quant_config(const QuantArguments& a) {
   // A block of [-1, -1] or [1, -1] would read back as per tensor or per token.
   if (q.per_act_token_quant() != a.per_act_token_quant || q.per_out_ch_quant() != a.per_out_ch_quant ||
       q.block_shape() != a.block_shape)
-    return illegal("block shape [" + std::to_string(a.block_shape ? a.block_shape->row : 0) + ", " +
-                   std::to_string(a.block_shape ? a.block_shape->col : 0) + "] means no block");
+    return illegal(cat("block shape [", a.block_shape ? a.block_shape->row : 0, ", ",
+                       a.block_shape ? a.block_shape->col : 0, "] means no block"));
   return q;
 }
 

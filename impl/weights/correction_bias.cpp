@@ -7,6 +7,7 @@
 
 #include "base/float_at.h"
 #include "base/tensor.h"
+#include "base/text.h"
 
 namespace moe {
 namespace {
@@ -31,7 +32,7 @@ std::string router_prefix(std::string_view module) {
 
 std::vector<std::string> correction_bias_names(std::string_view prefix) {
   std::vector<std::string> names;
-  for (const std::string_view name : kNames) names.push_back(std::string(prefix).append(name));
+  for (const std::string_view name : kNames) names.push_back(cat(prefix, name));
   return names;
 }
 
@@ -44,20 +45,19 @@ Result<std::vector<float>> read_correction_bias(const CheckpointEntry& from, con
   const SafetensorsEntry& e = *from.entry;
   const std::int64_t columns = config.router_columns();
   if (e.dtype != DType::f32 && e.dtype != DType::f16 && e.dtype != DType::bf16)
-    return fail(Code::dtype, e.name, e.name + ": expected F32, F16 or BF16, got " + dtype_name(e.dtype));
+    return fail(Code::dtype, e.name, cat(e.name, ": expected F32, F16 or BF16, got ", dtype_name(e.dtype)));
   const auto shape = e.shape();
   const bool row = shape.size() == 2 && shape[0] == 1;
   if ((shape.size() != 1 && !row) || shape.back() != columns)
     return fail(Code::shape, e.name,
-                e.name + ": expected shape [" + std::to_string(columns) + "] or [1, " + std::to_string(columns) +
-                    "], got " + shape_text(shape));
+                cat(e.name, ": expected shape [", columns, "] or [1, ", columns, "], got ", shape_text(shape)));
   std::vector<std::byte> bytes(static_cast<std::size_t>(e.bytes));
   MOE_CHECK(from.file->read(e, 0, bytes));
   std::vector<float> values(static_cast<std::size_t>(columns));
   for (std::size_t i = 0; i < values.size(); ++i) {
     values[i] = float_at(e.dtype, bytes.data() + i * (bytes.size() / values.size()));
     if (std::isfinite(values[i])) continue;
-    const std::string place = e.name + "[" + std::to_string(i) + "]";
+    const std::string place = cat(e.name, "[", i, "]");
     return fail(Code::invalid_argument, place, place + ": must be a finite number");
   }
   return values;

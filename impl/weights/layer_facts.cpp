@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "scheme/tensor_check.h"
 
 namespace moe {
@@ -76,22 +77,21 @@ Result<const CheckpointTensor*> LayerFacts::tensor_of(Role role) const {
   const TensorSet* set = tensor_set(config_->quantization);
   if (set == nullptr)
     return fail(Code::unsupported, "/quantization",
-                "this build does not read weights of this quantization (format '" +
-                    std::string(kFormatNames[static_cast<std::size_t>(config_->quantization.format)]) + "')");
+                cat("this build does not read weights of this quantization (format '",
+                    kFormatNames[static_cast<std::size_t>(config_->quantization.format)], "')"));
   const auto kind = find_kind(role);
   const CheckpointTensor* row = kind ? set->tensor(*kind) : nullptr;
   const char* name = role_name(role);
   if (row == nullptr)
     return fail(Code::unexpected_weight, name,
-                std::string(name) + ": the format '" +
-                    std::string(kFormatNames[static_cast<std::size_t>(config_->quantization.format)]) +
-                    "' of this config has no such tensor");
+                cat(name, ": the format '", kFormatNames[static_cast<std::size_t>(config_->quantization.format)],
+                    "' of this config has no such tensor"));
   if (row->need(extras_of(config_->quantization, config_->has_bias)) == Need::absent)
     return fail(Code::unexpected_weight, name,
-                std::string(name) + (row->kind == TensorKind::bias ? ": has_bias is false in this config"
-                                     : row->kind == TensorKind::zero_point
-                                         ? ": the weights of this config are symmetric, without zero points"
-                                         : ": the weights of this config have no activation order"));
+                cat(name, row->kind == TensorKind::bias ? ": has_bias is false in this config"
+                          : row->kind == TensorKind::zero_point
+                              ? ": the weights of this config are symmetric, without zero points"
+                              : ": the weights of this config have no activation order"));
   return row;
 }
 
@@ -145,10 +145,9 @@ Result<Part> LayerFacts::part(Projection p, const CheckpointTensor& row, std::st
                                                                                : 1;
     if (first % each != 0 || inter % each != 0)
       return fail(Code::unsupported, std::string(subject),
-                  std::string(subject) + ": this rank's " + (along_n ? "rows [" : "columns [") + std::to_string(first) +
-                      ", " + std::to_string(first + inter) + ") do not begin and end at a multiple of " +
-                      std::to_string(each) + ", where a " + (axis == Axis::groups ? "group" : "packed word") +
-                      " begins");
+                  cat(subject, ": this rank's ", along_n ? "rows [" : "columns [", first, ", ", first + inter,
+                      ") do not begin and end at a multiple of ", each, ", where a ",
+                      axis == Axis::groups ? "group" : "packed word", " begins"));
     (i == 0 ? part.row0 : part.col0) = first / each;
     (i == 0 ? part.rows : part.cols) = inter / each;
   }

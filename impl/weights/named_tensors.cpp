@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/text.h"
 #include "scheme/tensor_check.h"
 #include "weights/correction_bias.h"
 #include "weights/state.h"
@@ -19,7 +20,7 @@ Check check_weight_shape(std::span<const std::byte> first, std::span<const std::
   std::memcpy(&got[1], second.data(), 8);
   const std::array want{m.n, m.k};
   if (got == want) return ok();
-  return fail(Code::shape, name, name + ": says " + shape_text(got) + ", the projection has " + shape_text(want));
+  return fail(Code::shape, name, cat(name, ": says ", shape_text(got), ", the projection has ", shape_text(want)));
 }
 
 // What a name of this layer stands for; not ours: a name elsewhere.
@@ -34,7 +35,7 @@ Result<Named> parse_named(const LayerFacts& facts, std::string_view name, const 
   if (n.parsed.match == NameMatch::foreign) return n;
   if (tensor_set(facts.config().quantization) == nullptr) return facts.tensor_of(Role::w13_weight).error();
   if (n.parsed.match == NameMatch::unknown_of_ours)
-    return fail(Code::unexpected_weight, std::string(name), std::string(name) + ": " + std::string(n.parsed.why));
+    return fail(Code::unexpected_weight, std::string(name), cat(name, ": ", n.parsed.why));
   n.ours = true;
   return n;
 }
@@ -79,11 +80,12 @@ Result<std::optional<FileTensor>> accept_entry(const LayerFacts& facts, const Ch
   const TensorShape want = p.tensor->shape(whole);
   const auto got = e.shape();
   if (!p.tensor->allows(e.dtype))
-    return fail(Code::dtype, e.name, e.name + ": expected " + p.tensor->dtypes_text() + ", got " + dtype_name(e.dtype));
+    return fail(Code::dtype, e.name,
+                cat(e.name, ": expected ", p.tensor->dtypes_text(), ", got ", dtype_name(e.dtype)));
   const bool scalar = p.tensor->is_shared() && got.empty();  // as good as [1]
   if (!scalar && !std::equal(got.begin(), got.end(), want.span().begin(), want.span().end()))
     return fail(Code::shape, e.name,
-                e.name + ": expected shape " + shape_text(want.span()) + ", got " + shape_text(got));
+                cat(e.name, ": expected shape ", shape_text(want.span()), ", got ", shape_text(got)));
   if (p.tensor->kind == TensorKind::shape) {
     std::array<std::byte, 16> bytes{};
     MOE_CHECK(from.file->read(e, 0, bytes));
@@ -126,8 +128,9 @@ Result<const ExpertNames*> place_of_experts(const LayerFacts& facts, std::span<c
     });
     if (ours == entries.end()) continue;
     if (found != nullptr)
-      return in_file(*ours, fail(Code::unexpected_weight, ours->entry->name,
-                                 ours->entry->name + ": the experts of this layer are also at " + first->entry->name));
+      return in_file(*ours,
+                     fail(Code::unexpected_weight, ours->entry->name,
+                          cat(ours->entry->name, ": the experts of this layer are also at ", first->entry->name)));
     found = &place;
     first = &*ours;
   }

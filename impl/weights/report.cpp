@@ -3,18 +3,13 @@
 #include <cstring>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "weights/state.h"
 
 namespace moe {
 namespace {
 
 using Names = std::vector<std::string>;
-
-std::string names_json(const Names& names) {
-  std::string s = "[";
-  for (const std::string& n : names) s += (s.size() > 1 ? "," : "") + json::quote(n);
-  return s + "]";
-}
 
 // The type of what is set of a role first.
 DType first_dtype(const RoleSlots& slots) {
@@ -25,26 +20,24 @@ DType first_dtype(const RoleSlots& slots) {
   return DType::invalid;
 }
 
-std::string tensor_json(const LayerFacts& facts, Role role, DType dtype) {
+void write_tensor(json::Writer& w, const LayerFacts& facts, Role role, DType dtype) {
   const Config& c = facts.config();
   const std::int64_t inter = c.intermediate_size_per_partition, first = c.parallel.tp_rank * inter;
   const bool w13 = is_w13(role);
   Dims dims = facts.stacked_shape(role);
   if (facts.stacks_transposed() && dims.ndim == 3) std::swap(dims.d[1], dims.d[2]);
-  std::string shape;
-  for (std::int64_t d : dims.span()) shape += (shape.empty() ? "" : ",") + std::to_string(d);
   // Of the whole matrix of each expert; of w13 the rows of gate and of up alike.
-  const std::array part = {w13 ? first : 0, w13 ? inter : c.hidden_dim, w13 ? 0 : first, w13 ? c.hidden_dim : inter};
-  return std::string("{\"role\":\"") + role_name(role) + "\",\"dtype\":\"" + dtype_name(dtype) + "\",\"shape\":[" +
-         shape + "],\"part\":{\"row0\":" + std::to_string(part[0]) + ",\"rows\":" + std::to_string(part[1]) +
-         ",\"col0\":" + std::to_string(part[2]) + ",\"cols\":" + std::to_string(part[3]) + "}}";
+  w.begin_object().member("role", role_name(role)).member("dtype", dtype_name(dtype));
+  w.key("shape").array(dims.span()).key("part").begin_object();
+  w.member("row0", w13 ? first : 0).member("rows", w13 ? inter : c.hidden_dim);
+  w.member("col0", w13 ? 0 : first).member("cols", w13 ? c.hidden_dim : inter);
+  w.end_object().end_object();
 }
 
 Error types_differ(Role role, DType a, DType b) {
   const char* name = role_name(role);
-  return fail(
-      Code::dtype, name,
-      std::string(name) + ": parts of the types " + dtype_name(a) + " and " + dtype_name(b) + " cannot be joined");
+  return fail(Code::dtype, name,
+              cat(name, ": parts of the types ", dtype_name(a), " and ", dtype_name(b), " cannot be joined"));
 }
 
 std::int64_t codes_in_word(const Config& c) { return 32 / c.quantization.weights->num_bits; }
@@ -54,8 +47,7 @@ Result<TensorLease> one_of_both(const WeightSet& set, Role role, std::int64_t ex
                                 const TensorView& up) {
   for (std::int64_t k = 0; k < gate.shape[0]; ++k)
     if (std::memcmp(gate.data + k * gate.strides[0] * 4, up.data + k * up.strides[0] * 4, 4) != 0) {
-      const std::string place =
-          std::string(role_name(role)) + "[" + std::to_string(expert) + "," + std::to_string(k) + "]";
+      const std::string place = cat(role_name(role), "[", expert, ",", k, "]");
       return fail(Code::invalid_argument, place, place + ": gate and up differ");
     }
   return set.get({role, expert, Half::w1});
@@ -76,7 +68,7 @@ Result<TensorLease> one_expert(const WeightSet& set, const LayerFacts& facts, Ro
   if (row->shares_words() && (facts.w13_layout() == W13Layout::interleaved ||
                               facts.config().intermediate_size_per_partition % codes_in_word(facts.config()) != 0))
     return fail(Code::unsupported, role_name(role),
-                std::string(role_name(role)) + ": words that gate and up would share cannot be joined");
+                cat(role_name(role), ": words that gate and up would share cannot be joined"));
   return join_halves(gate->view, up->view, facts.w13_layout(), row->n_axis());
 }
 
@@ -137,29 +129,25 @@ Check WeightSet::check_complete() const {
   if (state_->facts.required().empty()) return state_->facts.tensor_of(Role::w13_weight).error();
   const Names names = missing();
   if (names.empty()) return ok();
-  std::string message = std::to_string(names.size()) + " weights were never set: ";
+  std::string message = cat(names.size(), " weights were never set: ");
   for (std::size_t i = 0; i < names.size(); ++i) message += (i != 0 ? ", " : "") + names[i];
-  return fail(Code::missing_weight, names[0], std::move(message), "\"missing\":" + names_json(names));
+  return fail(Code::missing_weight, names[0], std::move(message), json::Writer().key("missing").array(names).take());
 }
 
 std::string WeightSet::to_json() const {
   const LayerFacts& facts = state_->facts;
   const Names names = missing();
   const bool complete = names.empty() && !facts.required().empty();
-  std::string s = std::string("{\"complete\":") + (complete ? "true" : "false") + ",\"missing\":" + names_json(names);
-  s += ",\"unexpected\":[],\"experts\":[";
-  for (std::size_t i = 0; i < facts.experts().size(); ++i)
-    s += (i != 0 ? "," : "") + std::to_string(facts.experts()[i]);
-  s += "],\"tensors\":[";
-  bool first = true;
+  json::Writer w;
+  w.begin_object().member("complete", complete).key("missing").array(names);
+  w.key("unexpected").begin_array().end_array().key("experts").array(facts.experts());
+  w.key("tensors").begin_array();
   for (int r = 0; r < kRoleCount; ++r) {
     const auto role = static_cast<Role>(r);
     const DType dtype = first_dtype(state_->role(role));
-    if (dtype == DType::invalid) continue;
-    s += (first ? "" : ",") + tensor_json(facts, role, dtype);
-    first = false;
+    if (dtype != DType::invalid) write_tensor(w, facts, role, dtype);
   }
-  return s + "]}";
+  return w.end_array().end_object().take();
 }
 
 Result<TensorLease> WeightSet::tensor(Role role, std::int64_t expert) const {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/text.h"
 #include "scheme/tensor_check.h"
 #include "weights/state.h"
 
@@ -22,7 +23,7 @@ Result<TensorLease> zero_bias(std::int64_t n) {
 Error mixed_forms(Role role, const char* was) {
   const char* name = role_name(role);
   return fail(Code::state, name,
-              std::string(name) + ": was already set " + was + "; the stacked and the per-expert form do not mix");
+              cat(name, ": was already set ", was, "; the stacked and the per-expert form do not mix"));
 }
 
 }  // namespace
@@ -92,11 +93,10 @@ Check WeightSet::set_expert(Role role, std::int64_t expert, Half half, const Ten
   MOE_TRY(const CheckpointTensor* row, facts.tensor_of(role));
   if (expert < 0 || expert >= facts.config().num_weight_experts())
     return fail(Code::invalid_argument, "expert",
-                "expert: " + std::to_string(expert) + " is outside [0, " +
-                    std::to_string(facts.config().num_weight_experts()) + ")");
+                cat("expert: ", expert, " is outside [0, ", facts.config().num_weight_experts(), ")"));
   if (half != Half::whole && (!is_w13(role) || !facts.gated()))
     return fail(Code::invalid_argument, "shard",
-                std::string("shard: ") + role_name(role) + " of this config has no part " + half_name(half));
+                cat("shard: ", role_name(role), " of this config has no part ", half_name(half)));
   MOE_CHECK(check_tensor(tensor, *row, facts.shape(role, half).span(), place_name(role, expert, half)));
   const std::vector<std::int64_t> places = facts.places_of(expert);
   if (places.empty()) return ok();  // another rank's: released at once
@@ -116,9 +116,7 @@ Result<TensorLease> WeightSet::get(const Place& place) const {
   MOE_TRY(const CheckpointTensor* row, facts.tensor_of(place.role));
   const std::string name = place_name(place.role, place.expert, place.half);
   const auto local = facts.local(place.expert);
-  if (!local)
-    return fail(Code::invalid_argument, "expert",
-                "expert: " + std::to_string(place.expert) + " is not held by this rank");
+  if (!local) return fail(Code::invalid_argument, "expert", cat("expert: ", place.expert, " is not held by this rank"));
   if (facts.ignored_here(place.role)) return zero_bias(facts.config().hidden_dim);
   if (state_->source != nullptr) {
     MOE_TRY(TensorLease lease, state_->source->get({place.role, facts.source_expert(place.expert), place.half}));

@@ -241,6 +241,40 @@ TEST(Json, WritesObjectsInEitherOrder) {
   EXPECT_EQ(json::write(*r, json::Order::sorted), "{\"a\":{\"B\":{},\"z\":[]},\"aa\":null,\"b\":1,\"\xc3\xa9\":2}");
 }
 
+TEST(JsonWriter, PutsCommas) {
+  json::Writer w;
+  w.begin_object().member("a", 1).key("b").begin_array().end_array();
+  w.key("c").begin_array().value("x").begin_object().end_object().begin_array().value(2).null().end_array().end_array();
+  w.key("d").begin_object().member("e", true).end_object().member("f", false).end_object();
+  EXPECT_EQ(w.take(), R"({"a":1,"b":[],"c":["x",{},[2,null]],"d":{"e":true},"f":false})");
+}
+
+TEST(JsonWriter, Values) {
+  constexpr auto kMost = std::numeric_limits<std::uint64_t>::max();
+  json::Writer w;
+  w.begin_array().value(kMost).value(std::int8_t{-5}).value(2.0).value(std::nan("")).value(std::string("s\n"));
+  w.value(std::string_view("v")).value(Value(json::Object{{"k", Value()}})).value(json::Text{"[1, 2]"});
+  w.value(std::optional<int>()).value(std::optional<std::string_view>("o")).array(std::vector<int>{1, 2});
+  w.array(std::optional<std::vector<int>>()).end_array();
+  EXPECT_EQ(w.take(), R"([18446744073709551615,-5,2.0,null,"s\n","v",{"k":null},[1, 2],null,"o",[1,2],null])");
+}
+
+TEST(JsonWriter, MembersWithoutAnObject) {
+  EXPECT_EQ(json::members("needed", 42), "\"needed\":42");
+  EXPECT_EQ(json::members("a\"", "x", "b", json::Text{"{}"}, "c", 1.5), R"("a\"":"x","b":{},"c":1.5)");
+  json::Writer w;
+  w.begin_object().members({}).members({json::members("a", 1)}).members({}).member("b", 2).end_object();
+  EXPECT_EQ(w.take(), R"({"a":1,"b":2})");
+}
+
+TEST(JsonWriter, AgreesWithWrite) {
+  const auto r = json::parse(R"([{"a":[],"b":{}},[null,true,-1,0.5,"\u0001"],[[]]])");
+  ASSERT_TRUE(r);
+  json::Writer w;
+  w.begin_object().key("v").array(*r->array()).end_object();
+  EXPECT_EQ(w.take(), "{\"v\":" + json::write(*r) + "}");
+}
+
 TEST(Json, FindAndSet) {
   Value v;
   v.set("a", 1);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <stdexcept>
@@ -126,6 +128,25 @@ TEST(Text, QuotesAreCutBetweenCharacters) {
       EXPECT_TRUE(q.ends_with("\"... (" + std::to_string(before + 60) + " characters)")) << q;
       EXPECT_EQ(in_quotes(s, before + 60), "\"" + s + "\"");
     }
+}
+
+TEST(Text, CatJoinsTextCharactersAndIntegers) {
+  const std::string owned = "owned";
+  const std::string_view none;
+  EXPECT_EQ(cat(owned, ' ', std::string_view("seen"), none, " literal ", 'c', std::string("temporary")),
+            "owned seen literal ctemporary");
+  EXPECT_EQ(cat("group ", 7, " is outside [", std::int64_t{-3}, ", ", std::size_t{5}, ")"),
+            "group 7 is outside [-3, 5)");
+  EXPECT_EQ(cat(), "");
+  EXPECT_EQ(cat(std::string_view("\0x", 2), 0), std::string("\0x0", 3));
+}
+
+TEST(Text, CatWritesIntegersAsTheStandardDoes) {
+  constexpr auto kLow = std::numeric_limits<std::int64_t>::min();
+  constexpr auto kHigh = std::numeric_limits<std::uint64_t>::max();
+  EXPECT_EQ(cat(kLow, " ", kHigh), std::to_string(kLow) + " " + std::to_string(kHigh));
+  EXPECT_EQ(cat(std::int8_t{-128}, std::uint8_t{65}), "-12865");  // bytes are numbers, only char is a character
+  for (const int i : {-1000, -10, -1, 0, 1, 9, 10, 99, 12345}) EXPECT_EQ(cat(i), std::to_string(i));
 }
 
 TEST(TextProperty, AnyBytesBecomeOneLineOfUtf8) {
