@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/float_formats.h"
+#include "base/text.h"
 #include "convert/dense.h"
 #include "convert/named_forms.h"
 #include "scheme/p16_numbers.h"
@@ -43,13 +44,12 @@ Check check_dense(const Layout& layout, Matrix which, const TensorView& out) {
   const char* role = which == Matrix::w13 ? "w13_weight" : "w2_weight";
   const P16Matrix& m = layout.matrix(which);
   if (!is_float16_or_32(out.dtype))
-    return fail(Code::dtype, "out",
-                std::string("out: expected f32, f16 or bf16 for ") + role + ", got " + dtype_name(out.dtype));
+    return fail(Code::dtype, "out", cat("out: expected f32, f16 or bf16 for ", role, ", got ", dtype_name(out.dtype)));
   if (out.ndim != 2 || out.shape[0] != m.rows() || out.shape[1] != m.columns()) {
     const std::array want{m.rows(), m.columns()};
     return fail(Code::shape, "out",
-                std::string("out: expected shape ") + shape_text(want) + " for " + role + ", got " +
-                    shape_text({out.shape.data(), static_cast<std::size_t>(out.ndim)}));
+                cat("out: expected shape ", shape_text(want), " for ", role, ", got ",
+                    shape_text({out.shape.data(), static_cast<std::size_t>(out.ndim)})));
   }
   return ok();
 }

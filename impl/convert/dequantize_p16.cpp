@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "convert/dense.h"
 #include "scheme/p16_numbers.h"
 
@@ -19,8 +20,8 @@ Result<std::vector<std::int32_t>> order_at(const Layout& layout, const std::byte
   std::memcpy(list.data(), matrix + m.order_offset(), list.size() * 4);
   if (!is_order(list, m.columns()))
     return fail(Code::format, "packed",
-                std::string("packed: the columns of ") + (which == Matrix::w13 ? "w13" : "w2") + " of local expert " +
-                    std::to_string(local) + " are no list that names each of " + std::to_string(m.columns()) + " once");
+                cat("packed: the columns of ", which == Matrix::w13 ? "w13" : "w2", " of local expert ", local,
+                    " are no list that names each of ", m.columns(), " once"));
   return list;
 }
 

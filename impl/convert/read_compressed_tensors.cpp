@@ -15,6 +15,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/text.h"
 #include "convert/read_rows.h"
 #include "convert/vec16.h"
 
@@ -32,7 +33,7 @@ static_assert(range_fault(0x07ff00f8f9050107u) == 0 && range_fault(0x0800) != 0 
 
 MaybeFault find_bad_value(const std::int8_t* row, std::int64_t k) {
   for (std::int64_t i = 0; i < k; ++i)
-    if (row[i] < -8 || row[i] > 7) return Fault{i, "value " + std::to_string(row[i]) + " is outside -8..7"};
+    if (row[i] < -8 || row[i] > 7) return Fault{i, cat("value ", row[i], " is outside -8..7")};
   return std::nullopt;
 }
 
@@ -84,9 +85,8 @@ MaybeFault read_packed_row(const std::byte* src, std::int64_t step, std::int64_t
   std::memcpy(out + words * 8, &x, static_cast<std::size_t>(rest));
   const std::uint32_t beyond = last >> (4 * rest);
   if (beyond == 0) return std::nullopt;
-  return Fault{k + std::countr_zero(beyond) / 4, "bits past the last column (" + std::to_string(k) +
-                                                     ") must be 0, the word is " +
-                                                     std::to_string(static_cast<std::int32_t>(last))};
+  return Fault{k + std::countr_zero(beyond) / 4,
+               cat("bits past the last column (", k, ") must be 0, the word is ", static_cast<std::int32_t>(last))};
 }
 
 // Eight bits: every value is one.
@@ -105,9 +105,8 @@ MaybeFault read_packed_bytes_row(const std::byte* src, std::int64_t step, std::i
     std::memcpy(out + i, &codes, static_cast<std::size_t>(valid));
     const std::uint32_t beyond = valid == 4 ? 0 : word >> (8 * valid);
     if (beyond != 0)
-      return Fault{k + std::countr_zero(beyond) / 8, "bits past the last column (" + std::to_string(k) +
-                                                         ") must be 0, the word is " +
-                                                         std::to_string(static_cast<std::int32_t>(word))};
+      return Fault{k + std::countr_zero(beyond) / 8,
+                   cat("bits past the last column (", k, ") must be 0, the word is ", static_cast<std::int32_t>(word))};
   }
   return std::nullopt;
 }

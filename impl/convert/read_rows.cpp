@@ -8,6 +8,7 @@
 
 #include "base/decimal.h"
 #include "base/float_formats.h"
+#include "base/text.h"
 
 namespace moe {
 namespace {
@@ -49,8 +50,7 @@ std::string float_text(float x) {
 Error value_error(const SourceMatrix& m, const char* what, const RowNumbers& rows, std::int64_t r, const Fault& fault) {
   std::int64_t first = rows.first + rows.step * r, second = fault.k;
   if (rows.columns_first) std::swap(first, second);
-  const std::string place = std::string(m.is_w13 ? "w13_" : "w2_") + what + "[" + std::to_string(m.expert) + "," +
-                            std::to_string(first) + "," + std::to_string(second) + "]";
+  const std::string place = cat(m.is_w13 ? "w13_" : "w2_", what, "[", m.expert, ",", first, ",", second, "]");
   return fail(Code::invalid_argument, place, place + ": " + fault.what);
 }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/text.h"
 #include "convert/read_rows.h"
 
 namespace moe {
@@ -18,7 +19,7 @@ unsigned code_at(const std::byte* row, std::int64_t step, int bits, std::int64_t
 
 std::string code_text(unsigned code) {
   constexpr char kHex[] = "0123456789abcdef";
-  return std::string("0x") + kHex[code >> 4 & 15] + kHex[code & 15];
+  return cat("0x", kHex[code >> 4 & 15], kHex[code & 15]);
 }
 
 }  // namespace
@@ -32,14 +33,13 @@ Check read_small_floats(const SourceMatrix& m, const SourceHalf& half, const Row
     const unsigned code = code_at(src, t.strides[1], element.bits, k);
     if (!element.format.is_finite(code))
       return value_error(m, "weight", half.code_rows, at.r,
-                         {k, "code " + code_text(code) + " of " + std::string(element.name) + " is no finite number"});
+                         {k, cat("code ", code_text(code), " of ", element.name, " is no finite number")});
     row[k] = static_cast<std::int8_t>(code);
   }
   if (const std::int64_t rest = m.k * element.bits % 8; rest != 0)
     if (const unsigned last = load<std::uint8_t>(src + m.k * element.bits / 8 * t.strides[1]); last >> rest != 0)
-      return value_error(
-          m, "weight", half.code_rows, at.r,
-          {m.k, "bits past the last column (" + std::to_string(m.k) + ") must be 0, the byte is " + code_text(last)});
+      return value_error(m, "weight", half.code_rows, at.r,
+                         {m.k, cat("bits past the last column (", m.k, ") must be 0, the byte is ", code_text(last))});
   return read_row_scales(m, half, at.r, at.i, out);
 }
 

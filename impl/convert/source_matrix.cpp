@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "base/text.h"
 #include "convert/read_rows.h"
 #include "scheme/checkpoint.h"
 #include "scheme/tensor_check.h"
@@ -84,7 +85,7 @@ struct Gather {
   Check take(const RolePart& part, const Place& place, std::int64_t n, Taken& taken) {
     const CheckpointTensor& row = *job.set->tensor(part.kind);
     MOE_TRY(TensorLease lease, source.get(place));
-    const std::string subject = std::string(role_name(part.role)) + "[" + std::to_string(place.expert) + "]";
+    const std::string subject = cat(role_name(part.role), "[", place.expert, "]");
     MOE_CHECK(check_tensor(lease.view, row, shape(row, n).span(), subject));
     taken = {rows_first(lease.view, row), row.k_first() || lies_by_columns(lease.view)};
     out.leases.push_back(std::move(lease));
@@ -135,10 +136,9 @@ struct Gather {
           const auto word = load<std::uint32_t>(t.data + (f / each * t.strides[0] + g * t.strides[1]) * 4);
           const int zero = shared_field(m, word, f);
           if (zero != middle && zero != least)
-            return value_error(
-                m, "zero_point", half.zero_rows, r,
-                {g, "zero point " + std::to_string(zero) + " of symmetric weights, expected " +
-                        (least == middle ? "" : std::to_string(least) + " or ") + std::to_string(middle)});
+            return value_error(m, "zero_point", half.zero_rows, r,
+                               {g, cat("zero point ", zero, " of symmetric weights, expected ",
+                                       least == middle ? "" : cat(least, " or "), middle)});
         }
     }
     return ok();
@@ -193,15 +193,13 @@ struct Gather {
       const std::int64_t plain = job.act_order ? g : begin + k / (m.k / m.groups);
       std::string what;
       if (g < begin || g >= end)
-        what =
-            "group " + std::to_string(g) + " is outside [" + std::to_string(begin) + ", " + std::to_string(end) + ")";
+        what = cat("group ", g, " is outside [", begin, ", ", end, ")");
       else if (at(second, k) != g)
-        what = "gate has group " + std::to_string(g) + ", up has " + std::to_string(at(second, k));
+        what = cat("gate has group ", g, ", up has ", at(second, k));
       else if (g != plain)
-        what = "group " + std::to_string(g) + ", expected " + std::to_string(plain) + " without activation order";
+        what = cat("group ", g, ", expected ", plain, " without activation order");
       if (!what.empty()) {
-        const std::string place =
-            std::string(is_w13 ? "w13" : "w2") + "_g_idx[" + std::to_string(m.expert) + "," + std::to_string(k) + "]";
+        const std::string place = cat(is_w13 ? "w13" : "w2", "_g_idx[", m.expert, ",", k, "]");
         return fail(Code::invalid_argument, place, place + ": " + what);
       }
       groups[static_cast<std::size_t>(k)] = g;

@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "io/hash.h"
 #include "scheme/layout_named.h"
 
@@ -19,8 +20,8 @@ constexpr std::int64_t kMaxExtent = std::int64_t{1} << 24;  // rows, columns
 constexpr std::int64_t kMaxExperts = std::int64_t{1} << 24;
 constexpr std::uint64_t kMaxText = std::uint64_t{64} << 20;  // config text
 
-Error bad(const std::string& subject, const std::string& what) {
-  return fail(Code::format, subject, (subject.empty() ? std::string("packed block") : subject) + ": " + what);
+Error bad(const std::string& subject, std::string_view what) {
+  return fail(Code::format, subject, cat(subject.empty() ? "packed block" : subject, ": ", what));
 }
 
 std::uint8_t byte(bool b) { return b ? 1 : 0; }
@@ -212,19 +213,13 @@ std::vector<NamedOutput> outputs_of(const Layout& l) {
 }
 
 std::string outputs_json(const std::vector<NamedOutput>& outputs) {
-  const auto numbers = [](const std::vector<std::int64_t>& list) {
-    std::string s = "[";
-    for (std::size_t i = 0; i < list.size(); ++i) s += (i != 0 ? "," : "") + std::to_string(list[i]);
-    return s + "]";
-  };
-  std::string s = "[";
+  json::Writer w;
+  w.begin_array();
   for (const NamedOutput& o : outputs) {
-    if (s.size() > 1) s += ",";
-    s += "{\"name\":" + json::quote(o.name) + ",\"dtype\":\"" + dtype_name(o.dtype) +
-         "\",\"shape\":" + numbers(o.shape) + ",\"strides\":" + numbers(o.strides()) +
-         ",\"offset\":" + std::to_string(o.offset) + "}";
+    w.begin_object().member("name", o.name).member("dtype", dtype_name(o.dtype)).key("shape").array(o.shape);
+    w.key("strides").array(o.strides()).member("offset", o.offset).end_object();
   }
-  return s + "]";
+  return w.end_array().take();
 }
 
 std::span<const std::byte> section(const PackedHead& head, std::span<const std::byte> block, PackedSection which) {
@@ -241,14 +236,13 @@ Result<PackedHead> read_head(std::span<const std::byte> first, std::uint64_t tot
   std::memcpy(&h, first.data(), std::min(first.size(), sizeof h));
   if (first.size() < kVersionEnd) return bad(subject, "ends inside its header");
   if (h.version != kPackedVersion && h.version != 0)
-    return fail(Code::version, subject,
-                (subject.empty() ? std::string("packed block") : subject) + ": format version " +
-                    std::to_string(h.version) + "; this library reads version " + std::to_string(kPackedVersion) +
-                    (h.version < kPackedVersion ? ": convert the weights again" : ""));
+    return fail(
+        Code::version, subject,
+        cat(subject.empty() ? "packed block" : subject, ": format version ", h.version, "; this library reads version ",
+            kPackedVersion, h.version < kPackedVersion ? ": convert the weights again" : ""));
   if (h.version == 0 || h.reserved != 0) return bad(subject, "format version 0 or reserved bits set");
   if (first.size() < sizeof h) return bad(subject, "ends inside its header");
-  if (h.block_bytes != total)
-    return bad(subject, "has " + std::to_string(total) + " bytes, its header says " + std::to_string(h.block_bytes));
+  if (h.block_bytes != total) return bad(subject, cat("has ", total, " bytes, its header says ", h.block_bytes));
   if (h.payload_offset < sizeof h || h.payload_offset > h.block_bytes || h.payload_offset % kPackedAlignment != 0 ||
       h.payload_bytes != h.block_bytes - h.payload_offset || h.chunk_bytes != kHashChunk)
     return bad(subject, "payload offset or size do not fit the block");
@@ -304,8 +298,8 @@ Check verify_payload(const PackedHead& head, std::span<const std::byte> block, c
   };
   MOE_CHECK(parallel.each(static_cast<std::size_t>(ceil_div(head.payload_bytes, kHashChunk)), body));
   if (first_bad == SIZE_MAX) return ok();
-  return bad(subject, "payload hash does not match in bytes [" + std::to_string(first_bad * kHashChunk) + ", " +
-                          std::to_string(std::min<std::size_t>((first_bad + 1) * kHashChunk, payload.size())) + ")");
+  return bad(subject, cat("payload hash does not match in bytes [", first_bad * kHashChunk, ", ",
+                          std::min<std::size_t>((first_bad + 1) * kHashChunk, payload.size()), ")"));
 }
 
 }  // namespace moe

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "kernels/reading.h"
 #include "run/engine.h"
 #include "run/route.h"
@@ -66,9 +67,8 @@ Check check_orders(const Packed& packed) {
       const auto* list = reinterpret_cast<const std::int32_t*>(matrix + m.order_offset());
       if (!is_order({list, static_cast<std::size_t>(m.k)}, m.columns()))
         return fail(Code::format, "packed",
-                    std::string("packed: the columns of ") + (which == Matrix::w13 ? "w13" : "w2") + " of expert " +
-                        std::to_string(packed.info.experts[static_cast<std::size_t>(e)]) +
-                        " are no list that names each once");
+                    cat("packed: the columns of ", which == Matrix::w13 ? "w13" : "w2", " of expert ",
+                        packed.info.experts[static_cast<std::size_t>(e)], " are no list that names each once"));
     }
   return ok();
 }
@@ -76,8 +76,7 @@ Check check_orders(const Packed& packed) {
 // Whoever chose the kernel: one that does not take the layout would read beyond the weights.
 Check check_kernel(const KernelId& kernel, const Layout& layout) {
   if (kernel.fits(needs_of(layout))) return ok();
-  return fail(Code::internal, "kernel",
-              "kernel: " + std::string(kernel.name) + " does not take the layout " + layout.id());
+  return fail(Code::internal, "kernel", cat("kernel: ", kernel.name, " does not take the layout ", layout.id()));
 }
 
 // All memory of a call: the engine's, and what routing needs beside it.
@@ -192,14 +191,13 @@ Check Layer::apply(const ApplyArgs& a) const {
   MOE_CHECK(routes ? s.check_routing(a, parallel) : check_ids(a.topk_ids, s.known_ids, parallel));
   if (a.num_tokens == 0) return ok();
   if (a.num_tokens > std::numeric_limits<std::int32_t>::max() / s.setup.top_k)
-    return fail(Code::shape, "hidden",
-                "hidden: " + std::to_string(a.num_tokens) + " tokens with " + std::to_string(s.setup.top_k) +
-                    " experts each are more than 2^31 - 1 slots");
+    return fail(
+        Code::shape, "hidden",
+        cat("hidden: ", a.num_tokens, " tokens with ", s.setup.top_k, " experts each are more than 2^31 - 1 slots"));
   const std::size_t need = s.carve_call(a.mode, a.num_tokens, nullptr).bytes;
   if (!a.workspace.empty() && a.workspace.size() < need)
     return fail(Code::buffer_too_small, "workspace",
-                "workspace: " + std::to_string(need) + " bytes needed, got " + std::to_string(a.workspace.size()),
-                "\"needed\":" + std::to_string(need));
+                cat("workspace: ", need, " bytes needed, got ", a.workspace.size()), json::members("needed", need));
   Buffer own;
   if (a.workspace.empty()) {
     MOE_TRY(own, s.workspaces().take(need, allocator_of(s.spec.context.get())));
@@ -239,15 +237,16 @@ void Layer::expert_counts(std::span<std::uint64_t> counts, bool reset) const {
 std::string Layer::to_json() const {
   const State& s = *state_;
   const Workspaces::Usage used = s.workspaces().usage();
-  return "{\"backend\":" + json::quote(s.spec.backend) + ",\"kernel\":" + json::quote(s.spec.kernel->id->name) +
-         (s.spec.selected_kernel.empty() ? "" : ",\"selected_kernel\":" + json::quote(s.spec.selected_kernel)) +
-         ",\"layout\":" + json::quote(s.spec.packed->info.layout_id) +
-         ",\"threads\":" + std::to_string(parallel_of(s.spec.context.get()).num_threads) +
-         ",\"tile_rows\":" + std::to_string(s.spec.kernel->tile_rows) +
-         ",\"memory\":{\"packed_bytes\":" + std::to_string(s.spec.packed->block.size()) +
-         (s.setup.source == nullptr ? "" : ",\"panel_bytes\":" + std::to_string(s.setup.source->bytes())) +
-         ",\"workspace_bytes\":" + std::to_string(used.kept) + ",\"workspace_high\":" + std::to_string(used.high) +
-         "},\"config\":" + s.spec.config->canonical + "}";
+  json::Writer w;
+  w.begin_object().member("backend", s.spec.backend).member("kernel", s.spec.kernel->id->name);
+  if (!s.spec.selected_kernel.empty()) w.member("selected_kernel", s.spec.selected_kernel);
+  w.member("layout", s.spec.packed->info.layout_id);
+  w.member("threads", parallel_of(s.spec.context.get()).num_threads);
+  w.member("tile_rows", s.spec.kernel->tile_rows);
+  w.key("memory").begin_object().member("packed_bytes", s.spec.packed->block.size());
+  if (s.setup.source != nullptr) w.member("panel_bytes", s.setup.source->bytes());
+  w.member("workspace_bytes", used.kept).member("workspace_high", used.high).end_object();
+  return w.member("config", json::Text{s.spec.config->canonical}).end_object().take();
 }
 
 }  // namespace moe

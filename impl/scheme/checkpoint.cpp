@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/checked.h"
+#include "base/text.h"
 
 namespace moe {
 namespace {
@@ -240,8 +241,7 @@ std::vector<ExpertNames> expert_names(const ExpertModule& own, bool any_block) {
   std::vector<std::string> prefixes = {std::string(own.prefix)};
   for (std::size_t i = 0; any_block && i < kBlocks.size(); ++i)
     if (own.prefix.ends_with(kBlocks[i]))
-      prefixes.push_back(
-          std::string(own.prefix.substr(0, own.prefix.size() - kBlocks[i].size())).append(kBlocks[1 - i]));
+      prefixes.push_back(cat(own.prefix.substr(0, own.prefix.size() - kBlocks[i].size()), kBlocks[1 - i]));
   std::vector<Projections> projections = {own.projections};
   for (std::size_t i = 0; i < kProjections.size(); ++i)
     if (own.projections == kProjections[i]) projections.push_back(kProjections[1 - i]);
@@ -253,14 +253,8 @@ std::vector<ExpertNames> expert_names(const ExpertModule& own, bool any_block) {
 
 std::string tensor_name(const ExpertModule& module, std::int64_t expert, Projection projection,
                         const CheckpointTensor& tensor) {
-  std::string s(module.prefix);
-  if (!s.empty()) s += '.';
-  s += std::to_string(expert);
-  s += '.';
-  s += module.projections[static_cast<std::size_t>(projection)];
-  s += '.';
-  s += tensor.suffix;
-  return s;
+  return cat(module.prefix, module.prefix.empty() ? "" : ".", expert, ".",
+             module.projections[static_cast<std::size_t>(projection)], ".", tensor.suffix);
 }
 
 MatrixSize projection_size(Projection p, std::int64_t hidden, std::int64_t intermediate, Groups groups, int num_bits) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text.h"
 #include "scheme/layout_named.h"
 
 namespace moe {
@@ -43,16 +44,16 @@ static_assert(bijective<128, 32, true, Element::e2m1, Scales::e8m0>() &&
 }  // namespace
 
 std::string grouping_word(const P16Matrix& m) {
-  if (m.source_groups().is_uneven()) return std::string("u").append(std::to_string(m.source_count()));
+  if (m.source_groups().is_uneven()) return cat("u", m.source_count());
   if (m.grouping() == Grouping::channel) return "cw";
-  return std::string("g").append(std::to_string(m.source_groups().size_in(m.columns())));
+  return cat("g", m.source_groups().size_in(m.columns()));
 }
 
 std::string Layout::id() const {
   if (const NamedLayout* named = named_layout(kind)) return named->id(*this);
   const P16Kind* row = p16_kind(kind);
   if (row == nullptr) return "";
-  std::string s = std::string("p16/").append(row->word);
+  std::string s = cat("p16/", row->word);
   if (w13.grouping() != Grouping::none) {
     s.append("-").append(grouping_word(w13));
     if (grouping_word(w2) != grouping_word(w13)) s.append(",").append(grouping_word(w2));
