@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/index.h"
 #include "base/result.h"
 
 namespace moe {
@@ -37,7 +38,7 @@ struct Parallel {
       const auto part = static_cast<std::int64_t>(i);
       body(part, count * part / parts, count * (part + 1) / parts);
     };
-    return each(static_cast<std::size_t>(parts), task);
+    return each(usize(parts), task);
   }
 };
 
