@@ -1,5 +1,6 @@
 // See symmetric.h.
 #include "kernels/ref/symmetric.h"
+#include "base/index.h"
 #include "kernels/ref/elementwise.h"
 
 #include <algorithm>
@@ -54,7 +55,7 @@ int weight_code(const P16Matrix& m, const std::byte* panel, std::int64_t lane, s
 // The code of value 0.
 int weight_zero(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
   if (!m.has_zeros) return code_bias(m.element);
-  return static_cast<int>(panel[m.zero_offset() + static_cast<std::size_t>(k / m.group() * kPanelRows + lane)]);
+  return static_cast<int>(panel[m.zero_offset() + usize(k / m.group() * kPanelRows + lane)]);
 }
 
 // Sum of value * activation code over k in [k0, k1), all of one group.
@@ -98,7 +99,7 @@ template <float (*Result)(const GemmArgs&, const std::byte*, std::int64_t, int)>
 void gemm_with(const GemmArgs& a) {
   const P16Matrix& m = *a.matrix;
   for (std::int64_t p = 0; p < a.panel_count; ++p) {
-    const std::byte* panel = a.panels + static_cast<std::size_t>(p) * m.panel_bytes();
+    const std::byte* panel = a.panels + usize(p) * m.panel_bytes();
     for (std::int64_t lane = 0; lane < kPanelRows; ++lane)
       for (int row = 0; row < a.n; ++row) {
         const float bias = m.has_bias ? load<float>(panel + m.bias_offset() + 4 * lane) : 0.0f;
