@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/topology.h"
@@ -120,7 +121,7 @@ struct OwnedHooks {
 
 // huge_pages off: plain aligned memory, nothing asked of the kernel.
 void* plain_allocate(void*, std::size_t size, std::size_t alignment, std::int32_t) {
-  if (size > static_cast<std::size_t>(PTRDIFF_MAX) - alignment) return nullptr;
+  if (size > std::size_t{PTRDIFF_MAX} - alignment) return nullptr;
   return std::aligned_alloc(alignment, round_up(std::max<std::size_t>(size, 1), alignment));
 }
 void plain_deallocate(void*, void* ptr, std::size_t, std::size_t) { std::free(ptr); }
@@ -156,7 +157,7 @@ struct Context::State {
         options(std::move(o)),
         threads(std::move(t)),
         level(l),
-        log(hooks.hooks.log, l, static_cast<std::size_t>(options.log_ring)),
+        log(hooks.hooks.log, l, usize(options.log_ring)),
         pool({.threads = threads.count, .spin_us = static_cast<int>(options.spin_us), .cpus = options.cpus}) {
     if (hooks.hooks.allocator.allocate != nullptr) {
       allocator = hooks.hooks.allocator;
@@ -231,7 +232,7 @@ std::string Context::take_log() { return state_->log.take(); }
 
 std::string Context::options_json() const {
   const State& s = *state_;
-  const auto word = [](const auto& names, auto value) { return json::quote(names[static_cast<std::size_t>(value)]); };
+  const auto word = [](const auto& names, auto value) { return json::quote(at(names, value)); };
   std::string t = "\"threads\":" + std::to_string(s.threads.count);
   t += std::string(",\"own_threads\":") + (s.own_threads() ? "true" : "false");
   t += ",\"cpus\":" + json::quote(cpu_list_text(s.threads.cpus));
