@@ -10,6 +10,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/index.h"
+
 namespace moe {
 namespace {
 
@@ -82,7 +84,7 @@ Check File::read(std::uint64_t offset, std::span<std::byte> out) const {
       return fail(Code::io, path_,
                   path_ + ": ends at byte " + std::to_string(offset + done) + ", it had " + std::to_string(size_) +
                       " bytes when it was opened");
-    done += static_cast<std::size_t>(got);
+    done += usize(got);
   }
   return ok();
 }
