@@ -9,8 +9,10 @@
 
 #include "api/apply_args.h"
 #include "api/entry.h"
+#include "base/index.h"
 
 using moe::DType;
+using moe::usize;
 using moe::api::dtype_bit;
 using moe::api::kFloats;
 using moe::api::kIds;
@@ -121,7 +123,7 @@ Check check_workspace(const Rows& r, const moe_apply_args& a) {
     return fail(Code::invalid_argument, "workspace",
                 "workspace: must be aligned to " + std::to_string(moe::kWorkspaceAlignment) + " bytes");
   for (const TensorParam& p : r)
-    if (p.given != nullptr && moe::api::overlaps(p.view, a.workspace, static_cast<std::size_t>(a.workspace_size)))
+    if (p.given != nullptr && moe::api::overlaps(p.view, a.workspace, usize(a.workspace_size)))
       return shared_memory("workspace", p.name);
   return ok();
 }
@@ -167,7 +169,7 @@ Check run(const moe_layer* layer, const moe_apply_args* args) {
           Code::buffer_too_small, "workspace_size",
           "workspace_size: " + std::to_string(needed) + " bytes needed, got " + std::to_string(a.workspace_size),
           "\"needed\":" + std::to_string(needed));
-    call.workspace = {static_cast<std::byte*>(a.workspace), static_cast<std::size_t>(a.workspace_size)};
+    call.workspace = {static_cast<std::byte*>(a.workspace), usize(a.workspace_size)};
   }
   return l.apply(call);
 }

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "api/entry.h"
+#include "base/index.h"
 #include "base/json.h"
 #include "convert/canonical.h"
 #include "kernels/kernel.h"
@@ -92,7 +93,7 @@ moe::json::Value kernel_row(const moe::Kernel& k) {
   moe::json::Value row{moe::json::Object{}};
   row.set("kernel", k.id->name);
   row.set("layout", layout_family(k.id->layout));
-  row.set("isa", moe::kIsaNames[static_cast<std::size_t>(k.id->isa)]);
+  row.set("isa", at(moe::kIsaNames, k.id->isa));
   row.set("needs", std::move(needs));
   row.set("exact", k.exact);
   return row;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "api/entry.h"
+#include "base/index.h"
 #include "base/json.h"
 #include "kernels/kernel.h"
 #include "oracle/backend.h"
@@ -27,7 +28,7 @@ constexpr std::string_view kEnvironment[] = {"MOE_LOG", "MOE_MAX_ISA"};
 moe::FeatureSet compiled_features() {
   moe::FeatureSet all;
   for (const moe::Kernel* k : moe::kernels()) all |= moe::isa_features(k->id->isa);
-  all.set(static_cast<std::size_t>(moe::Feature::scalar));
+  add(all, moe::Feature::scalar);
   return all;
 }
 
@@ -51,7 +52,7 @@ moe::json::Value json_list(const List& list) {
 std::string build_info() {
   std::vector<std::string_view> kernels, isas;
   for (const moe::Kernel* k : moe::kernels()) {
-    const std::string_view isa = moe::kIsaNames[static_cast<std::size_t>(k->id->isa)];
+    const std::string_view isa = at(moe::kIsaNames, k->id->isa);
     kernels.push_back(k->id->name);
     if (std::find(isas.begin(), isas.end(), isa) == isas.end()) isas.push_back(isa);
   }
@@ -71,7 +72,7 @@ std::string build_info() {
 #else
   info.set("assertions", true);
 #endif
-  info.set("arch", moe::kArchNames[static_cast<std::size_t>(moe::native_arch())]);
+  info.set("arch", at(moe::kArchNames, moe::native_arch()));
   info.set("backends", json_list(moe::runnable_backends()));
   info.set("isas", json_list(isas));
   info.set("kernels", json_list(kernels));
