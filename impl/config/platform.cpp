@@ -3,6 +3,7 @@
 // this machine, and is the architecture's baseline where it is another one.
 #include <array>
 
+#include "base/index.h"
 #include "config/config.h"
 #include "config/field_rows.h"
 #include "config/sections.h"
@@ -51,7 +52,7 @@ Check read_features(const Members& members, PlatformDraft& o) {
     if (!f) return fields::unexpected(at, element, fields::join(kFeatureNames));
     if (has(set, *f))
       return fields::fault(at, "found " + fields::brief(element) + " twice, expected each feature once");
-    set.set(static_cast<std::size_t>(*f));
+    add(set, *f);
   }
   o.member.features = set;
   return ok();
@@ -188,8 +189,8 @@ Result<std::string> read_report(const Members& members) {
 // What every machine of an architecture can do.
 FeatureSet baseline(Arch arch) {
   FeatureSet s;
-  s.set(static_cast<std::size_t>(Feature::scalar));
-  if (arch == Arch::aarch64) s.set(static_cast<std::size_t>(Feature::neon));
+  add(s, Feature::scalar);
+  if (arch == Arch::aarch64) add(s, Feature::neon);
   return s;
 }
 
@@ -206,7 +207,7 @@ Result<Platform> completed(const PlatformMember& m) {
   if (p.arch == Arch::automatic) p.arch = native_arch();
   if (m.features) {
     p.features = *m.features;
-    p.features.set(static_cast<std::size_t>(Feature::scalar));  // portable code runs on every CPU
+    add(p.features, Feature::scalar);  // portable code runs on every CPU
     return p;
   }
   if (p.arch != native_arch()) {
@@ -253,12 +254,10 @@ std::string platform_to_json(const Platform& p) {
   json::Array features;
   for (std::size_t i = 0; i < kFeatureNames.size(); ++i)
     if (p.features.test(i)) features.emplace_back(kFeatureNames[i]);
-  json::Value v = json::Object{{"type", json::Value(kDeviceNames[static_cast<std::size_t>(p.type)])},
-                               {"arch", json::Value(kArchNames[static_cast<std::size_t>(p.arch)])},
-                               {"features", json::Value(std::move(features))},
-                               {"num_threads", json::Value(p.num_threads)},
-                               {"numa_node", json::Value(p.numa_node)},
-                               {"native", json::Value(p.native)}};
+  json::Value v =
+      json::Object{{"type", json::Value(at(kDeviceNames, p.type))}, {"arch", json::Value(at(kArchNames, p.arch))},
+                   {"features", json::Value(std::move(features))},  {"num_threads", json::Value(p.num_threads)},
+                   {"numa_node", json::Value(p.numa_node)},         {"native", json::Value(p.native)}};
   if (p.capability) v.set("capability", json::Array{json::Value((*p.capability)[0]), json::Value((*p.capability)[1])});
   if (p.gfx) v.set("gfx", *p.gfx);
   if (p.cuda_version) v.set("cuda_version", *p.cuda_version);

@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "base/index.h"
 #include "config/field_rows.h"
 #include "config/sections.h"
 
@@ -100,7 +101,7 @@ Check read_storage(const Members& members, Quantization& q) {
   }
   MOE_TRY(const std::optional<bool> transposed, members.boolean("is_transposed"));
   const bool packed = q.format == Format::gptq || q.format == Format::awq || q.format == Format::pack_quantized;
-  const std::string format(kFormatNames[static_cast<std::size_t>(q.format)]);
+  const std::string format(at(kFormatNames, q.format));
   if (transposed && !packed) {
     return fields::fault(members.at("is_transposed"),
                          "given for format " + format + ", expected gptq, awq or pack-quantized");
