@@ -3,6 +3,7 @@
 // sizes, instruction sets) comes after them, so the reason is vLLM's wherever vLLM has one.
 #include <algorithm>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "oracle/backend.h"
 #include "oracle/wna16_needs.h"
@@ -38,7 +39,7 @@ bool contains(std::span<const std::string_view> words, std::string_view w) {
   return std::find(words.begin(), words.end(), w) != words.end();
 }
 
-std::string_view name_of(Activation a) { return kActivationNames[static_cast<std::size_t>(a)]; }
+std::string_view name_of(Activation a) { return at(kActivationNames, a); }
 
 bool in_any(std::span<const CapabilityRange> ranges, int capability) {
   return ranges.empty() || std::any_of(ranges.begin(), ranges.end(), [&](const CapabilityRange& r) {
@@ -294,8 +295,7 @@ MaybeWhy kernel_arch(const Query& q, const Trial& o) {
 std::string features_text(const FeatureSet& set) {
   std::string s;
   for (std::size_t i = 0; i < kFeatureNames.size(); ++i)
-    if (set.test(i) && i != static_cast<std::size_t>(Feature::scalar))
-      s += (s.empty() ? "" : ", ") + std::string(kFeatureNames[i]);
+    if (set.test(i) && i != usize(Feature::scalar)) s += (s.empty() ? "" : ", ") + std::string(kFeatureNames[i]);
   return s.empty() ? "none" : s;
 }
 
@@ -316,7 +316,7 @@ MaybeWhy kernel_isa(const Query& q, const Trial& o) {
   if (o.kernel == nullptr || q.platform.runs(o.kernel->isa)) return std::nullopt;
   const FeatureSet missing = isa_features(o.kernel->isa) & ~q.platform.features;
   return Why{features_text(missing), "the platform has " + features_text(q.platform.features),
-             telling_feature(kIsaNames[static_cast<std::size_t>(o.kernel->isa)], missing)};
+             telling_feature(at(kIsaNames, o.kernel->isa), missing)};
 }
 
 MaybeWhy kernel_group(const Query& q, const Trial& o) {
@@ -393,7 +393,7 @@ Verdict judge(const Query& q, const Trial& offer) {
 bool device_runs(const Query& q, const Trial& offer) { return !kRules[0].check(q, offer); }
 
 std::string platform_text(const Platform& p) {
-  std::string s(kDeviceNames[static_cast<std::size_t>(p.type)]);
+  std::string s(at(kDeviceNames, p.type));
   if (p.type == DeviceType::cuda)
     return s + (p.capability ? " " + std::to_string((*p.capability)[0]) + "." + std::to_string((*p.capability)[1])
                              : " of unknown capability");

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/index.h"
 #include "oracle/query.h"
 #include "oracle/selection.h"
 #include "vllm/describe.h"
@@ -54,15 +55,14 @@ json::Value shard_json(const Config& c) {
 constexpr std::array<std::string_view, 5> kElementWords = {"int4", "int8", "bfloat16", "float16", "float32"};
 constexpr std::array<std::string_view, 6> kActWords = {"int8_per_token", "int8_block32", "int16_block128",
                                                        "bfloat16",       "float16",      "float32"};
-static_assert(static_cast<std::size_t>(Element::f32) + 1 == kElementWords.size());
-static_assert(static_cast<std::size_t>(ActFormat::f32) + 1 == kActWords.size());
+static_assert(usize(Element::f32) + 1 == kElementWords.size());
+static_assert(usize(ActFormat::f32) + 1 == kActWords.size());
 
 // The types that the kernel multiplies; null where this library runs nothing.
 json::Value runs_as_json(const Selection& s) {
   if (!s.kernel) return {};
   const KernelId& k = kKernelIds[*s.kernel];
-  return json::Object{{"weights", kElementWords[static_cast<std::size_t>(s.layout.w13.element)]},
-                      {"activations", kActWords[static_cast<std::size_t>(k.act)]}};
+  return json::Object{{"weights", at(kElementWords, s.layout.w13.element)}, {"activations", at(kActWords, k.act)}};
 }
 
 // --- the quantization config of the oracle ------------------------------------------------------------------
