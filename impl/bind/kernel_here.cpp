@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "base/index.h"
 #include "oracle/backend.h"
 
 namespace moe::bind {
@@ -30,7 +31,7 @@ Result<const Kernel*> kernel_for(const Selection& s, const Layout& layout) {
   const auto unsupported = [](const std::string& why) {
     return fail(Code::unsupported, "selection", "selection: " + why);
   };
-  const auto arch_word = [](Arch arch) { return std::string(kArchNames[static_cast<std::size_t>(arch)]); };
+  const auto arch_word = [](Arch arch) { return std::string(at(kArchNames, arch)); };
   if (!s.kernel) return unsupported("this library has no kernel for " + s.backend_name() + " (" + name + ")");
   const Arch arch = isa_arch(kKernelIds[*s.kernel].isa);
   if (arch != Arch::automatic && arch != native_arch())
