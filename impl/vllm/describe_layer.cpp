@@ -2,6 +2,7 @@
 // members of its configuration (describe.md 5, 6, 9).
 #include <array>
 
+#include "base/index.h"
 #include "config/sections.h"
 #include "scheme/activation.h"
 #include "vllm/describe.h"
@@ -135,14 +136,13 @@ Result<std::string> describe_activation(const json::Value& query_value) {
   if (!a) return fields::unexpected("/activation", *v, "one of " + activation_words());
   const std::optional<W13Layout> layout = usual_w13_layout(*a);
   const ActivationParams params = activation_params(*a);
-  return json::write(json::Object{
-      {"name", activation_name(*a)},
-      {"gated", is_gated(*a)},
-      {"without_mul", activation_name(without_mul(*a))},
-      {"w13_layout", layout ? json::Value(kW13LayoutNames[static_cast<std::size_t>(*layout)]) : json::Value()},
-      {"params", json::Object{{"alpha", real_value(params.default_alpha)},
-                              {"beta", real_value(params.default_beta)},
-                              {"limit", real_value(params.default_limit)}}}});
+  return json::write(json::Object{{"name", activation_name(*a)},
+                                  {"gated", is_gated(*a)},
+                                  {"without_mul", activation_name(without_mul(*a))},
+                                  {"w13_layout", layout ? json::Value(at(kW13LayoutNames, *layout)) : json::Value()},
+                                  {"params", json::Object{{"alpha", real_value(params.default_alpha)},
+                                                          {"beta", real_value(params.default_beta)},
+                                                          {"limit", real_value(params.default_limit)}}}});
 }
 
 }  // namespace moe
