@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/index.h"
 #include "convert/read_rows.h"
 #include "convert/wna16.h"
 
@@ -25,13 +26,13 @@ Wna16Matrix matrix_of(const Layout& layout, Matrix which) { return wna16_of(layo
 
 const LayoutTensor* find(const Layout& layout, Matrix which, Wna16Part part) {
   for (const LayoutTensor& t : layout.tensors)
-    if (t.name == name_of(which, static_cast<std::size_t>(part))) return &t;
+    if (t.name == name_of(which, usize(part))) return &t;
   return nullptr;
 }
 
 Error no_room(Matrix which, Wna16Part part, std::int64_t local, std::int64_t at, std::int64_t groups,
               const std::string& what) {
-  const std::string name(name_of(which, static_cast<std::size_t>(part)));
+  const std::string name(name_of(which, usize(part)));
   return fail(Code::invalid_argument, name,
               name + ": " + what + " (local expert " + std::to_string(local) + ", row " + std::to_string(at / groups) +
                   ", group " + std::to_string(at % groups) + ")");
@@ -81,9 +82,9 @@ Check read_wna16_form(const ExpertTensors<const std::byte>& in, Matrix which, Ca
   return read_wna16(matrix_of(in.layout, which), parts_of(in, which), rows);
 }
 
-void read_wna16_form_rows(const ExpertTensors<const std::byte>& in, Matrix which, const RowRange& at,
+void read_wna16_form_rows(const ExpertTensors<const std::byte>& in, Matrix which, const RowRange& range,
                           CanonicalRows& rows) {
-  read_wna16_rows(matrix_of(in.layout, which), parts_of(in, which), at, rows);
+  read_wna16_rows(matrix_of(in.layout, which), parts_of(in, which), range, rows);
 }
 
 Check finish_wna16_form(const Layout& layout, std::byte* payload) {

@@ -8,7 +8,7 @@ namespace moe {
 
 Check write_wna16_form(CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out);
 Check read_wna16_form(const ExpertTensors<const std::byte>& in, Matrix which, CanonicalRows& rows);
-void read_wna16_form_rows(const ExpertTensors<const std::byte>& in, Matrix which, const RowRange& at,
+void read_wna16_form_rows(const ExpertTensors<const std::byte>& in, Matrix which, const RowRange& range,
                           CanonicalRows& rows);
 Check finish_wna16_form(const Layout& layout, std::byte* payload);
 
