@@ -9,10 +9,12 @@
 
 #include "api/apply_args.h"
 #include "api/entry.h"
+#include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
 
 using moe::DType;
+using moe::usize;
 using moe::api::dtype_bit;
 using moe::api::kFloats;
 using moe::api::kIds;
@@ -122,7 +124,7 @@ Check check_workspace(const Rows& r, const moe_apply_args& a) {
     return fail(Code::invalid_argument, "workspace",
                 cat("workspace: must be aligned to ", moe::kWorkspaceAlignment, " bytes"));
   for (const TensorParam& p : r)
-    if (p.given != nullptr && moe::api::overlaps(p.view, a.workspace, static_cast<std::size_t>(a.workspace_size)))
+    if (p.given != nullptr && moe::api::overlaps(p.view, a.workspace, usize(a.workspace_size)))
       return shared_memory("workspace", p.name);
   return ok();
 }
@@ -167,7 +169,7 @@ Check run(const moe_layer* layer, const moe_apply_args* args) {
       return fail(Code::buffer_too_small, "workspace_size",
                   cat("workspace_size: ", needed, " bytes needed, got ", a.workspace_size),
                   moe::json::members("needed", needed));
-    call.workspace = {static_cast<std::byte*>(a.workspace), static_cast<std::size_t>(a.workspace_size)};
+    call.workspace = {static_cast<std::byte*>(a.workspace), usize(a.workspace_size)};
   }
   return l.apply(call);
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "api/tensor_check.h"
+#include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
 
@@ -13,7 +14,7 @@ namespace {
 
 constexpr const char* kHalfNames[] = {nullptr, "w1", "w3"};  // by Half
 
-const char* half_text(Half s) { return kHalfNames[static_cast<std::size_t>(s)]; }
+const char* half_text(Half s) { return at(kHalfNames, s); }
 
 // "w13_weight[17]", with the half if it is not the whole role: "w13_weight[17].w1"
 std::string place_name(const Place& p) {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "api/entry.h"
+#include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "convert/canonical.h"
@@ -87,7 +88,7 @@ bool serves(const moe::Accepts& row, const moe::KernelId& kernel) {
 void write_kernel(moe::json::Writer& w, const moe::Kernel& k) {
   const moe::FeatureSet features = moe::isa_features(k.id->isa);
   w.begin_object().member("kernel", k.id->name).member("layout", layout_family(k.id->layout));
-  w.member("isa", moe::kIsaNames[static_cast<std::size_t>(k.id->isa)]).key("needs").begin_array();
+  w.member("isa", moe::at(moe::kIsaNames, k.id->isa)).key("needs").begin_array();
   for (std::size_t i = 0; i < moe::kFeatureNames.size(); ++i)
     if (features.test(i)) w.value(moe::kFeatureNames[i]);
   w.end_array().member("exact", k.exact).end_object();

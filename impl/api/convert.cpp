@@ -3,12 +3,14 @@
 #include <string>
 
 #include "api/entry.h"
+#include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "bind/agree.h"
 #include "bind/conversion.h"
 #include "convert/convert.h"
 
+using moe::usize;
 using moe::api::Access;
 using moe::api::Use;
 
@@ -31,14 +33,14 @@ Result<Block> block_for(const moe_convert_options& options, std::uint64_t needed
                   cat("dst_size: ", needed, " bytes needed, got ", options.dst_size),
                   moe::json::members("needed", needed));
     *owner = std::move(dst_owner);
-    return Block{{static_cast<std::byte*>(options.dst), static_cast<std::size_t>(needed)}, "caller", std::move(owner)};
+    return Block{{static_cast<std::byte*>(options.dst), usize(needed)}, "caller", std::move(owner)};
   }
   struct Own {
     moe::Buffer buffer;
     std::shared_ptr<Owner> owner;  // a release without dst is kept as long as the result, too
   };
   auto own = std::make_shared<Own>();
-  MOE_TRY(own->buffer, moe::Buffer::create(static_cast<std::size_t>(needed), moe::kPackedAlignment,
+  MOE_TRY(own->buffer, moe::Buffer::create(usize(needed), moe::kPackedAlignment,
                                            moe::allocator_of(object_of(ctx).get()), object_of(ctx)));
   *owner = std::move(dst_owner);
   own->owner = std::move(owner);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/float_at.h"
+#include "base/index.h"
 #include "base/text.h"
 
 namespace moe::api {
@@ -26,8 +27,8 @@ Result<std::vector<float>> bias_values(const TensorParam& param) {
   std::vector<float> values;
   if (param.given == nullptr) return values;
   const TensorView& v = param.view;
-  const auto size = static_cast<std::size_t>(dtype_bits(v.dtype) / 8);
-  values.resize(static_cast<std::size_t>(v.numel()));
+  const std::size_t size = usize(dtype_bits(v.dtype) / 8);
+  values.resize(usize(v.numel()));
   for (std::size_t i = 0; i < values.size(); ++i) {
     values[i] = float_at(v.dtype, v.data + i * size);
     if (std::isfinite(values[i])) continue;

@@ -5,11 +5,13 @@
 #include "api/apply_args.h"
 #include "api/correction_bias.h"
 #include "api/entry.h"
+#include "base/index.h"
 #include "base/text.h"
 #include "run/plan.h"
 #include "run/route.h"
 
 using moe::DType;
+using moe::usize;
 using moe::api::kFloats;
 using moe::api::kIds;
 using moe::api::kTokens;
@@ -43,12 +45,12 @@ void scatter(const std::int32_t* ids, const float* weights, const TensorView& ou
   const std::int64_t width = out_ids.shape[1];
   const std::size_t id_size = out_ids.dtype == DType::i64 ? sizeof(std::int64_t) : sizeof(std::int32_t);
   for (std::int64_t t = 0; t < out_ids.shape[0]; ++t) {
-    std::memcpy(out_weights.data + static_cast<std::size_t>(t * out_weights.strides[0]) * sizeof(float),
-                weights + t * width, static_cast<std::size_t>(width) * sizeof(float));
+    std::memcpy(out_weights.data + usize(t * out_weights.strides[0]) * sizeof(float), weights + t * width,
+                usize(width) * sizeof(float));
     for (std::int64_t j = first; j < width; ++j) {
       const std::int64_t id = ids[t * width + j];
       const auto id32 = static_cast<std::int32_t>(id);
-      std::byte* to = out_ids.data + static_cast<std::size_t>(t * out_ids.strides[0] + j) * id_size;
+      std::byte* to = out_ids.data + usize(t * out_ids.strides[0] + j) * id_size;
       if (id_size == sizeof id)
         std::memcpy(to, &id, sizeof id);
       else
@@ -60,7 +62,7 @@ void scatter(const std::int32_t* ids, const float* weights, const TensorView& ou
 // The call with its results and scratch in memory of its own, so that a failure has written nothing.
 Check route_into(const moe::Router& router, const Rows& rows, std::int64_t tokens, moe_context* ctx) {
   const TensorView &logits = rows[kLogits].view, &ids = rows[kIdsOut].view, &weights = rows[kWeightsOut].view;
-  const std::size_t slots = static_cast<std::size_t>(tokens) * router.width();
+  const std::size_t slots = usize(tokens) * router.width();
   struct Memory {
     std::int32_t* ids;
     float* weights;

@@ -8,6 +8,7 @@
 
 #include "api/struct_io.h"
 #include "base/checked.h"
+#include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
 
@@ -40,7 +41,7 @@ Check check_rank(const moe_tensor& t, const char* name) {
 
 std::uintptr_t address(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
 
-Dims dims_of(const moe_tensor& t) { return {t.shape, static_cast<std::size_t>(t.ndim)}; }
+Dims dims_of(const moe_tensor& t) { return {t.shape, usize(t.ndim)}; }
 
 Check check_extents(const moe_tensor& t, const char* name) {
   for (std::int64_t d : dims_of(t))
@@ -51,7 +52,7 @@ Check check_extents(const moe_tensor& t, const char* name) {
 }
 
 Check shape_mismatch(const TensorParam& p, const std::array<std::int64_t, 2>& expected) {
-  const auto rank = static_cast<std::size_t>(p.ndim);
+  const auto rank = usize(p.ndim);
   const std::string want = shape_text({expected.data(), rank}), got = shape_text(dims_of(p.raw));
   return fail(Code::shape, p.name, cat(p.name, ": expected shape ", want, " (", p.letters, "), got ", got),
               json::members("expected", json::Text{want}, "actual", json::Text{got}));
@@ -68,7 +69,7 @@ Check check_expected_rank(const TensorParam& p) {
 Check check_expected_shape(const TensorParam& p, std::int64_t& tokens) {
   MOE_CHECK(check_extents(p.raw, p.name));
   std::array<std::int64_t, 2> expected = p.shape;
-  for (std::size_t d = 0; d < static_cast<std::size_t>(p.ndim); ++d) {
+  for (std::size_t d = 0; d < usize(p.ndim); ++d) {
     if (expected[d] == kTokens && tokens == kTokens) tokens = p.raw.shape[d];
     if (expected[d] == kTokens) expected[d] = tokens;
   }
@@ -144,7 +145,7 @@ Result<TensorView> finish_view(const moe_tensor& t, const char* name) {
     return fail(Code::invalid_argument, name,
                 cat(name, ": data is not aligned to its elements of ", element, " bytes"));
   v.data = static_cast<std::byte*>(t.data);
-  v.nbytes = static_cast<std::size_t>(t.nbytes != 0 ? t.nbytes : static_cast<std::uint64_t>(*needed));
+  v.nbytes = usize(t.nbytes != 0 ? t.nbytes : static_cast<std::uint64_t>(*needed));
   if (!checked_add(address(v.data), std::uintptr_t{v.nbytes}))
     return fail(Code::shape, name, cat(name, ": ", v.nbytes, " bytes at this address leave the address space"));
   return v;
@@ -154,7 +155,7 @@ Result<TensorView> finish_view(const moe_tensor& t, const char* name) {
 Check check_row_strides(TensorParam& p) {
   TensorView& v = p.view;
   if (v.ndim == 0) return ok();
-  const auto last = static_cast<std::size_t>(v.ndim - 1);
+  const auto last = usize(v.ndim - 1);
   if (v.shape[last] <= 1) v.strides[last] = 1;
   if (v.strides[last] != 1)
     return fail(Code::shape, p.name, cat(p.name, ": the last stride must be 1, got ", v.strides[last]));
@@ -232,11 +233,11 @@ std::size_t extent(const TensorView& view) {
   const int bits = dtype_bits(view.dtype);
   if (bits % 8 != 0) return view.nbytes;
   std::int64_t last = 0;
-  for (std::size_t d = 0; d < static_cast<std::size_t>(view.ndim); ++d) {
+  for (std::size_t d = 0; d < usize(view.ndim); ++d) {
     if (view.shape[d] == 0) return 0;
     last += (view.shape[d] - 1) * view.strides[d];
   }
-  return static_cast<std::size_t>((last + 1) * (bits / 8));
+  return usize((last + 1) * (bits / 8));
 }
 
 bool same_tensor(const TensorView& a, const TensorView& b) {
@@ -252,9 +253,7 @@ bool overlaps(const TensorView& a, const void* data, std::size_t bytes) {
 bool overlaps(const TensorView& a, const TensorView& b) {
   if (!overlaps(a, b.data, extent(b))) return false;
   if (a.ndim != 2 || b.ndim != 2) return true;
-  const auto bytes = [](const TensorView& v, std::int64_t n) {
-    return static_cast<std::size_t>(n) * static_cast<std::size_t>(dtype_bits(v.dtype)) / 8;
-  };
+  const auto bytes = [](const TensorView& v, std::int64_t n) { return usize(n) * usize(dtype_bits(v.dtype)) / 8; };
   const std::size_t step = bytes(a, a.strides[0]), width_a = bytes(a, a.shape[1]), width_b = bytes(b, b.shape[1]);
   if (step == 0 || step != bytes(b, b.strides[0])) return true;
   const std::uintptr_t from_a = (address(b.data) - address(a.data)) % step;  // where b's rows begin within a's

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "api/entry.h"
+#include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "kernels/kernel.h"
@@ -28,7 +29,7 @@ constexpr std::string_view kEnvironment[] = {"MOE_LOG", "MOE_MAX_ISA"};
 moe::FeatureSet compiled_features() {
   moe::FeatureSet all;
   for (const moe::Kernel* k : moe::kernels()) all |= moe::isa_features(k->id->isa);
-  all.set(static_cast<std::size_t>(moe::Feature::scalar));
+  add(all, moe::Feature::scalar);
   return all;
 }
 
@@ -45,7 +46,7 @@ std::vector<std::string> feature_names() {
 std::string build_info() {
   std::vector<std::string_view> kernels, isas;
   for (const moe::Kernel* k : moe::kernels()) {
-    const std::string_view isa = moe::kIsaNames[static_cast<std::size_t>(k->id->isa)];
+    const std::string_view isa = at(moe::kIsaNames, k->id->isa);
     kernels.push_back(k->id->name);
     if (std::find(isas.begin(), isas.end(), isa) == isas.end()) isas.push_back(isa);
   }
@@ -66,7 +67,7 @@ std::string build_info() {
 #else
   w.member("assertions", true);
 #endif
-  w.member("arch", moe::kArchNames[static_cast<std::size_t>(moe::native_arch())]);
+  w.member("arch", moe::at(moe::kArchNames, moe::native_arch()));
   w.key("backends").array(moe::runnable_backends());
   w.key("isas").array(isas);
   w.key("kernels").array(kernels);

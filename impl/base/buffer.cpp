@@ -18,7 +18,7 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 void* system_allocate(void*, std::size_t size, std::size_t alignment, std::int32_t) {
   const bool huge = size >= 2 * kHugePage;
   if (huge && alignment < kHugePage) alignment = kHugePage;
-  if (size > static_cast<std::size_t>(PTRDIFF_MAX) - alignment) return nullptr;
+  if (size > std::size_t{PTRDIFF_MAX} - alignment) return nullptr;
   void* p = std::aligned_alloc(alignment, round_up(size == 0 ? std::size_t{1} : size, alignment));
   if (p != nullptr && huge) (void)madvise(p, size, MADV_HUGEPAGE);  // advice: a refusal costs speed only
   return p;

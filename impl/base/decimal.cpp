@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <limits>
 
+#include "base/index.h"
+
 namespace moe {
 namespace {
 
@@ -35,7 +37,7 @@ Digits shortest_digits(Float x) {
   for (int precision = 0; precision < std::numeric_limits<Float>::max_digits10; ++precision) {
     std::array<char, 32> text{};
     const int size = std::snprintf(text.data(), text.size(), "%.*e", precision, static_cast<double>(x));
-    const std::string_view all(text.data(), static_cast<std::size_t>(size));
+    const std::string_view all(text.data(), usize(size));
     const std::size_t e = all.find('e');
     std::uint64_t number = 0;
     for (const char c : all.substr(0, e))
@@ -59,8 +61,8 @@ std::string fixed(const Digits& d, double x) {
     return {reversed.rbegin(), reversed.rend()};
   }
   const int whole = length + d.exponent;
-  if (whole <= 0) return "0." + std::string(static_cast<std::size_t>(-whole), '0') + d.text;
-  return d.text.substr(0, static_cast<std::size_t>(whole)) + "." + d.text.substr(static_cast<std::size_t>(whole));
+  if (whole <= 0) return "0." + std::string(usize(-whole), '0') + d.text;
+  return d.text.substr(0, usize(whole)) + "." + d.text.substr(usize(whole));
 }
 
 std::string scientific(const Digits& d) {

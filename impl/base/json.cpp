@@ -18,6 +18,7 @@
 #include <numeric>
 #include <optional>
 
+#include "base/index.h"
 #include "base/text.h"
 
 namespace moe::json {
@@ -132,7 +133,7 @@ class TreeBuilder {
     std::vector<std::size_t> key_ends;  // closing quotes of the keys, for messages
   };
 
-  std::size_t position() const { return static_cast<std::size_t>(reached_ - text_.data()); }
+  std::size_t position() const { return usize(reached_ - text_.data()); }
 
   bool add(Value v) {
     if (frames_.empty()) {
@@ -145,7 +146,7 @@ class TreeBuilder {
     return true;
   }
   bool open(Value empty) {
-    if (frames_.size() >= static_cast<std::size_t>(max_depth_)) {
+    if (frames_.size() >= usize(max_depth_)) {
       error_ = text_fault(position() - 1, cat("nested deeper than the allowed ", max_depth_, " levels"));
       return false;
     }
@@ -192,8 +193,7 @@ Result<Value> parse(std::string_view text, const Limits& limits) {
   if (text.empty()) return text_fault(0, "the text is empty");
   if (text.substr(0, 3) == "\xef\xbb\xbf") return text_fault(0, "a byte order mark is not allowed");
   if (const void* nul = std::memchr(text.data(), 0, text.size())) {
-    return text_fault(static_cast<std::size_t>(static_cast<const char*>(nul) - text.data()),
-                      "a NUL byte is not allowed");
+    return text_fault(usize(static_cast<const char*>(nul) - text.data()), "a NUL byte is not allowed");
   }
   TreeBuilder builder(text, limits.max_depth);
   const bool good = nlohmann::json::sax_parse(TextIterator(text.data(), builder.reached()),

@@ -30,6 +30,7 @@
 #include <deque>
 #include <utility>
 
+#include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
 
@@ -150,7 +151,7 @@ Log::Log(LogSink sink, LogLevel level, std::size_t ring_capacity) : state_(std::
   std::vector<spdlog::sink_ptr> sinks = {state_->ring};
   if (sink.fn != nullptr) sinks.push_back(std::make_shared<CallbackSink>(sink));
   state_->logger = std::make_unique<Logger>(std::move(sinks));
-  state_->logger->set_level(kLevels[static_cast<std::size_t>(level)]);
+  state_->logger->set_level(at(kLevels, level));
 }
 
 Log::~Log() = default;
@@ -158,7 +159,7 @@ Log::~Log() = default;
 void Log::write(LogLevel level, const char* component, std::string_view message) noexcept {
   if (level < LogLevel::trace || level >= LogLevel::off) return;
   try {
-    state_->logger->write(kLevels[static_cast<std::size_t>(level)], component, printable(message));
+    state_->logger->write(at(kLevels, level), component, printable(message));
   } catch (...) {  // no memory for the message: it is dropped
   }
 }
@@ -167,7 +168,7 @@ std::string Log::take() {
   std::string lines;
   for (const Entry& e : state_->ring->take()) {
     json::Writer w;
-    w.begin_object().member("t_ns", e.t_ns).member("level", kLevelNames[static_cast<std::size_t>(e.level)]);
+    w.begin_object().member("t_ns", e.t_ns).member("level", at(kLevelNames, e.level));
     w.member("component", e.component).member("message", e.message).end_object();
     lines += w.take() + '\n';
   }

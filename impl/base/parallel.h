@@ -2,9 +2,11 @@
 // all are done. Tasks never wait for each other, so running them one after another is always right.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 
+#include "base/index.h"
 #include "base/result.h"
 
 namespace moe {
@@ -26,9 +28,9 @@ struct Parallel {
   }
   // The same for a lambda `body(std::size_t index)`; must not throw.
   template <class F>
-  Check each(std::size_t count, F& body) const {
+  Check each(std::integral auto count, F& body) const {
     return (*this)(
-        count, [](void* p, std::size_t i) { (*static_cast<F*>(p))(i); }, &body);
+        usize(count), [](void* p, std::size_t i) { (*static_cast<F*>(p))(i); }, &body);
   }
   // body(part, begin, end) for nearly equal parts of [0, count), in the same places for any number of threads.
   template <class F>
@@ -37,7 +39,7 @@ struct Parallel {
       const auto part = static_cast<std::int64_t>(i);
       body(part, count * part / parts, count * (part + 1) / parts);
     };
-    return each(static_cast<std::size_t>(parts), task);
+    return each(parts, task);
   }
 };
 

@@ -7,6 +7,7 @@
 #include <initializer_list>
 
 #include "base/cpu_features.h"
+#include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/topology.h"
@@ -46,7 +47,7 @@ constexpr std::array<Word, kIsaNames.size()> kWords = {{
 }};
 // clang-format on
 
-const Word& word_of(Isa isa) { return kWords[static_cast<std::size_t>(isa)]; }
+const Word& word_of(Isa isa) { return at(kWords, isa); }
 
 std::optional<Isa> isa_from_name(std::string_view name) {
   const auto* it = std::find(kIsaNames.begin(), kIsaNames.end(), name);
@@ -61,7 +62,8 @@ FeatureSet capped(const FeatureSet& detected, Isa cap, Arch arch) {
   FeatureSet later, kept;
   for (std::size_t i = 0; i < kWords.size(); ++i) {
     if (kWords[i].arch != arch) continue;
-    (i > static_cast<std::size_t>(cap) ? later : kept) |= isa_features(static_cast<Isa>(i)) | kWords[i].loose;
+    const auto isa = static_cast<Isa>(i);
+    (isa > cap ? later : kept) |= isa_features(isa) | kWords[i].loose;
   }
   return detected & ~(later & ~kept);
 }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.h"
 #include "base/result.h"
 
 namespace moe {
@@ -55,7 +56,8 @@ constexpr std::array<std::string_view, 25> kFeatureNames = {
     "sve2",        "sme",      "sme2",        "rvv"};
 using FeatureSet = std::bitset<kFeatureNames.size()>;
 std::optional<Feature> feature_from_name(std::string_view name);
-inline bool has(const FeatureSet& s, Feature f) { return s.test(static_cast<std::size_t>(f)); }
+inline bool has(const FeatureSet& s, Feature f) { return s.test(usize(f)); }
+inline void add(FeatureSet& s, Feature f) { s.set(usize(f)); }
 
 // ISA words of kernel names and MOE_MAX_ISA (selection.md 2), each a cluster of features, in order per
 // architecture: a cap drops all later words of its architecture.

@@ -48,7 +48,7 @@ constexpr std::array<Implementer, 9> kImplementers = {{
 CpuFacts cpu_facts() {
   CpuFacts facts;
   for (const Bit& b : kBits)
-    if (((getauxval(b.word) >> b.bit) & 1u) != 0) facts.features.set(static_cast<std::size_t>(b.feature));
+    if (((getauxval(b.word) >> b.bit) & 1u) != 0) add(facts.features, b.feature);
 
   const auto midr = read_fact("/sys/devices/system/cpu/cpu0/regs/identification/midr_el1");  // "0x00000000410fd0c1"
   std::uint64_t id = 0;

@@ -81,7 +81,7 @@ CpuFacts cpu_facts() {
   for (const Bit& b : kBits) {
     if (b.leaf == 7 && b.subleaf > subleaves) continue;
     const bool there = ((cpuid(b.leaf, b.subleaf)[b.reg] >> b.bit) & 1u) != 0;
-    if (there && (state & b.state) == b.state) facts.features.set(static_cast<std::size_t>(b.feature));
+    if (there && (state & b.state) == b.state) add(facts.features, b.feature);
   }
   const Leaf id = cpuid(0, 0);
   facts.vendor = text_of({id[ebx], id[edx], id[ecx]}, 3);

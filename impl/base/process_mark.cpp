@@ -6,10 +6,12 @@
 
 #include <new>
 
+#include "base/index.h"
+
 namespace moe {
 namespace {
 
-std::size_t page_bytes() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+std::size_t page_bytes() { return usize(sysconf(_SC_PAGESIZE)); }
 
 #if defined(MADV_WIPEONFORK)
 // Emulators answer every advice with success and do nothing; a kernel knows which advice there is.

@@ -2,6 +2,7 @@
 #include "base/tensor.h"
 
 #include "base/checked.h"
+#include "base/index.h"
 #include "base/text.h"
 
 namespace moe {
@@ -31,7 +32,7 @@ constexpr std::array<RoleNames, kRoleCount> kRoles = {{
 
 }  // namespace
 
-const char* role_name(Role r) { return kRoles[static_cast<std::size_t>(r)].name; }
+const char* role_name(Role r) { return at(kRoles, r).name; }
 
 std::optional<Role> role_from_name(std::string_view name) {
   if (name.empty()) return std::nullopt;
@@ -72,16 +73,15 @@ TensorView row_major(DType dtype, std::initializer_list<std::int64_t> shape, con
     stride *= t.shape[d];
   }
   t.data = static_cast<std::byte*>(const_cast<void*>(data));
-  t.nbytes = static_cast<std::size_t>(tensor_nbytes(dtype, {t.shape.data(), shape.size()}).value_or(0));
+  t.nbytes = usize(tensor_nbytes(dtype, {t.shape.data(), shape.size()}).value_or(0));
   return t;
 }
 
 bool is_row_major(const TensorView& t) {
   std::int64_t stride = 1;
   for (int d = t.ndim; d-- > 0;) {
-    const auto i = static_cast<std::size_t>(d);
-    if (t.shape[i] != 1 && t.strides[i] != stride) return false;
-    stride *= t.shape[i];
+    if (at(t.shape, d) != 1 && at(t.strides, d) != stride) return false;
+    stride *= at(t.shape, d);
   }
   return true;
 }
@@ -89,18 +89,18 @@ bool is_row_major(const TensorView& t) {
 TensorView slice0(const TensorView& t, std::int64_t index) {
   TensorView s = rows(t, index, 1);
   for (int d = 0; d + 1 < t.ndim; ++d) {
-    s.shape[static_cast<std::size_t>(d)] = t.shape[static_cast<std::size_t>(d) + 1];
-    s.strides[static_cast<std::size_t>(d)] = t.strides[static_cast<std::size_t>(d) + 1];
+    at(s.shape, d) = at(t.shape, d + 1);
+    at(s.strides, d) = at(t.strides, d + 1);
   }
   s.ndim = t.ndim - 1;
-  s.shape[static_cast<std::size_t>(s.ndim)] = 0;
-  s.strides[static_cast<std::size_t>(s.ndim)] = 0;
+  at(s.shape, s.ndim) = 0;
+  at(s.strides, s.ndim) = 0;
   return s;
 }
 
 TensorView rows(const TensorView& t, std::int64_t begin, std::int64_t count) {
   TensorView s = t;
-  const auto skip = static_cast<std::size_t>(begin * t.strides[0] * dtype_bits(t.dtype) / 8);
+  const std::size_t skip = usize(begin * t.strides[0] * dtype_bits(t.dtype) / 8);
   s.shape[0] = count;
   s.data = t.data + skip;
   s.nbytes = t.nbytes - skip;

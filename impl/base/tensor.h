@@ -13,6 +13,7 @@
 
 #include "base/buffer.h"
 #include "base/dtype.h"
+#include "base/index.h"
 #include "base/result.h"
 
 namespace moe {
@@ -29,7 +30,7 @@ struct TensorView {
 
   std::int64_t numel() const {
     std::int64_t n = 1;
-    for (int i = 0; i < ndim; ++i) n *= shape[static_cast<std::size_t>(i)];
+    for (int i = 0; i < ndim; ++i) n *= at(shape, i);
     return n;
   }
 };

@@ -1,5 +1,6 @@
 // Messages, and foreign text made fit for them. See text.h.
 #include "base/text.h"
+#include "base/index.h"
 
 #include <algorithm>
 #include <array>
@@ -62,7 +63,7 @@ std::string_view Piece::in(char (&room)[24]) const {
   char* const end = room + sizeof room;
   switch (kind_) {
     case Kind::text:
-      return {text_, static_cast<std::size_t>(number_)};
+      return {text_, usize(number_)};
     case Kind::integer:
       return {room, std::to_chars(room, end, static_cast<std::int64_t>(number_)).ptr};
     case Kind::natural:

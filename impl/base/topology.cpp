@@ -14,6 +14,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
 
@@ -144,7 +145,7 @@ void add_caches(json::Writer& w, const std::string& root) {
     const auto count = number(std::string_view(*size).substr(0, size->size() - (unit == 1 ? 0 : 1)));
     if (!count || *count < 0 || *count > INT64_MAX / unit) continue;
     static constexpr std::array<std::string_view, 3> kNames = {"l1d", "l2", "l3"};
-    if (*level >= 1 && *level <= 3) found.emplace_back(kNames[static_cast<std::size_t>(*level - 1)], *count * unit);
+    if (*level >= 1 && *level <= 3) found.emplace_back(at(kNames, *level - 1), *count * unit);
   }
   if (!found.empty()) w.member("cache", json::Value(std::move(found)));
 }
@@ -271,7 +272,7 @@ CpuList one_per_core(const CpuList& cpus, const std::string& root) {
 
 int NodeMap::here() const {
   const int cpu = count < 2 ? -1 : sched_getcpu();
-  return cpu < 0 || static_cast<std::size_t>(cpu) >= of_cpu.size() ? 0 : of_cpu[static_cast<std::size_t>(cpu)];
+  return cpu >= 0 && cpu < std::ssize(of_cpu) ? at(of_cpu, cpu) : 0;
 }
 
 NodeMap node_map(const CpuList& cpus, const std::string& root) {
@@ -282,8 +283,8 @@ NodeMap node_map(const CpuList& cpus, const std::string& root) {
     bool ours = false;
     for (const int cpu : of_node) {
       if (!std::binary_search(cpus.begin(), cpus.end(), cpu)) continue;
-      if (map.of_cpu.size() <= static_cast<std::size_t>(cpu)) map.of_cpu.resize(static_cast<std::size_t>(cpu) + 1);
-      map.of_cpu[static_cast<std::size_t>(cpu)] = static_cast<std::uint16_t>(map.count);
+      if (std::ssize(map.of_cpu) <= cpu) map.of_cpu.resize(usize(cpu) + 1);
+      at(map.of_cpu, cpu) = static_cast<std::uint16_t>(map.count);
       ours = true;
     }
     map.count += ours;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/index.h"
 #include "base/json.h"
 #include "base/tensor.h"
 #include "base/text.h"
@@ -57,8 +58,7 @@ Result<std::shared_ptr<const Packed>> repack(const Packed& packed, const Layout&
   info.backend = "EMULATION";
   MOE_TRY(const std::uint64_t bytes, packed_block_bytes(info));
   auto buffer = std::make_shared<Buffer>();
-  MOE_TRY(*buffer,
-          Buffer::create(static_cast<std::size_t>(bytes), kPackedAlignment, allocator_of(context.get()), context));
+  MOE_TRY(*buffer, Buffer::create(usize(bytes), kPackedAlignment, allocator_of(context.get()), context));
   const Parallel parallel = parallel_of(context.get());
   const std::span<std::byte> block = buffer->bytes();
   MOE_CHECK(repack_experts(packed.info.layout, packed.payload.data(), to,
@@ -72,12 +72,11 @@ class MadePanels final : public PanelSource {
  public:
   static Result<std::shared_ptr<const MadePanels>> create(std::shared_ptr<const Packed> packed, const Layout& to,
                                                           const std::shared_ptr<Context>& context) {
-    const auto count = static_cast<std::size_t>(std::max(1, parallel_of(context.get()).num_threads));
+    const std::size_t count = usize(std::max(1, parallel_of(context.get()).num_threads));
     auto made = std::make_shared<MadePanels>(count);
     made->packed_ = std::move(packed);
     made->to_ = to;
-    const std::size_t bytes =
-        static_cast<std::size_t>(kCallPanels) * std::max(to.w13.panel_bytes(), to.w2.panel_bytes());
+    const std::size_t bytes = usize(kCallPanels) * std::max(to.w13.panel_bytes(), to.w2.panel_bytes());
     for (Bay& bay : made->bays_) {
       bay.rows = panel_room(to);
       MOE_TRY(bay.bytes, Buffer::create(bytes, kPackedAlignment, allocator_of(context.get()), context));
@@ -92,10 +91,10 @@ class MadePanels final : public PanelSource {
     return sum;
   }
   int take_bay() const override { return static_cast<int>(free_.take()); }
-  void give_bay(int bay) const override { free_.give(static_cast<std::size_t>(bay)); }
+  void give_bay(int bay) const override { free_.give(usize(bay)); }
   const std::byte* make(int number, Matrix which, std::int64_t local, std::int64_t first,
                         std::int64_t count) const override {
-    Bay& bay = bays_[static_cast<std::size_t>(number)];
+    Bay& bay = at(bays_, number);
     repack_panels(packed_->info.layout, packed_->payload.data(), to_, which, local, first, count, bay.rows,
                   bay.bytes.data());
     return bay.bytes.data();

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "oracle/backend.h"
 
@@ -31,7 +32,7 @@ Result<const Kernel*> kernel_for(const Selection& s, const Layout& layout) {
   const auto unsupported = [](const std::string& why) {
     return fail(Code::unsupported, "selection", "selection: " + why);
   };
-  const auto arch_word = [](Arch arch) { return std::string(kArchNames[static_cast<std::size_t>(arch)]); };
+  const auto arch_word = [](Arch arch) { return std::string(at(kArchNames, arch)); };
   if (!s.kernel) return unsupported(cat("this library has no kernel for ", s.backend_name(), " (", name, ")"));
   const Arch arch = isa_arch(kKernelIds[*s.kernel].isa);
   if (arch != Arch::automatic && arch != native_arch())
@@ -41,8 +42,7 @@ Result<const Kernel*> kernel_for(const Selection& s, const Layout& layout) {
   if (kernel == nullptr) return unsupported(cat("kernel ", name, " is not in this build"));
   MOE_TRY(const Machine machine, this_machine());
   if (!machine.platform.runs(kernel->id->isa))
-    return unsupported(
-        cat("this host cannot run kernel ", name, ": it needs ", kIsaNames[static_cast<std::size_t>(kernel->id->isa)]));
+    return unsupported(cat("this host cannot run kernel ", name, ": it needs ", at(kIsaNames, kernel->id->isa)));
   if (const Kernel* row = kernel_here(*s.config, layout, machine, *s.kernel)) return row;
   return unsupported(cat("the system refuses kernel ", name, " its registers"));
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/index.h"
 #include "base/text.h"
 
 namespace moe::fields {
@@ -80,7 +81,7 @@ Result<bool> boolean_value(const json::Value& value, const std::string& pointer)
 std::optional<std::size_t> index_of(Words words, std::string_view word) {
   const auto it = std::find(words.begin(), words.end(), word);
   if (it == words.end()) return std::nullopt;
-  return static_cast<std::size_t>(it - words.begin());
+  return usize(it - words.begin());
 }
 
 std::string lower_ascii(std::string_view s) {

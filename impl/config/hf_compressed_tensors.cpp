@@ -7,6 +7,7 @@
 #include <charconv>
 #include <map>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "config/foreign.h"
 #include "config/quantization.h"
@@ -176,7 +177,7 @@ Result<std::optional<StatedFormat>> stated_format(const Foreign& h, const Group&
     if (*word == "fakequant" || *word == "mixed-precision") break;
     std::vector<std::string_view> names;
     for (const Format f : kFormats) {
-      names.push_back(kFormatNames[static_cast<std::size_t>(f)]);
+      names.push_back(at(kFormatNames, f));
       if (names.back() == *word) return std::optional(StatedFormat{f, source->at("format")});
     }
     return fields::unexpected(source->at("format"), *source->get("format"), fields::join(names));
@@ -219,7 +220,7 @@ Result<std::optional<Quantization>> scheme_of(const Foreign& h, const Group& g) 
     if (activations) strict.set("input_activations", strict_args(*activations));
   }
   MOE_TRY(const auto format, stated_format(h, g));
-  if (format) strict.set("format", kFormatNames[static_cast<std::size_t>(format->format)]);
+  if (format) strict.set("format", at(kFormatNames, format->format));
   MOE_TRY(Quantization q, check_strict(std::move(strict), g, format ? format->pointer : g.pointer));
   return std::optional(std::move(q));
 }

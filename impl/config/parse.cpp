@@ -9,6 +9,7 @@
 #include <array>
 #include <utility>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "config/field_rows.h"
 #include "config/sections.h"
@@ -198,8 +199,7 @@ Check read_logits_dtype(const Members& members, Draft& d) {
 }
 
 json::Value dtype_value(DType t) {
-  return json::Value(
-      kDTypeNames[static_cast<std::size_t>(std::find(kDTypes.begin(), kDTypes.end(), t) - kDTypes.begin())]);
+  return json::Value(at(kDTypeNames, std::find(kDTypes.begin(), kDTypes.end(), t) - kDTypes.begin()));
 }
 void write_in_dtype(const Draft& d, json::Object& out) { out.emplace_back("in_dtype", dtype_value(d.config.in_dtype)); }
 void write_out_dtype(const Draft& d, json::Object& out) {

@@ -5,6 +5,7 @@
 //   round_robin   rank r: r, r + n, r + 2n, ...
 #include <algorithm>
 
+#include "base/index.h"
 #include "config/config.h"
 
 namespace moe {
@@ -18,7 +19,7 @@ std::vector<std::int64_t> experts_of_rank(std::int64_t num_experts, std::int64_t
   const bool linear = placement == Placement::linear;
   const std::int64_t first = linear ? ep_rank * base + std::min(ep_rank, longer) : ep_rank;
   const std::int64_t step = linear ? 1 : ep_size;
-  experts.reserve(static_cast<std::size_t>(count));
+  experts.reserve(usize(count));
   for (std::int64_t i = 0; i < count; ++i) experts.push_back(first + i * step);
   return experts;
 }

@@ -3,6 +3,7 @@
 // this machine, and is the architecture's baseline where it is another one.
 #include <array>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "config/config.h"
 #include "config/field_rows.h"
@@ -52,7 +53,7 @@ Check read_features(const Members& members, PlatformDraft& o) {
     if (!f) return fields::unexpected(at, element, fields::join(kFeatureNames));
     if (has(set, *f))
       return fields::fault(at, cat("found ", fields::brief(element), " twice, expected each feature once"));
-    set.set(static_cast<std::size_t>(*f));
+    set.set(usize(*f));
   }
   o.member.features = set;
   return ok();
@@ -187,8 +188,8 @@ Result<std::string> read_report(const Members& members) {
 // What every machine of an architecture can do.
 FeatureSet baseline(Arch arch) {
   FeatureSet s;
-  s.set(static_cast<std::size_t>(Feature::scalar));
-  if (arch == Arch::aarch64) s.set(static_cast<std::size_t>(Feature::neon));
+  add(s, Feature::scalar);
+  if (arch == Arch::aarch64) add(s, Feature::neon);
   return s;
 }
 
@@ -205,7 +206,7 @@ Result<Platform> completed(const PlatformMember& m) {
   if (p.arch == Arch::automatic) p.arch = native_arch();
   if (m.features) {
     p.features = *m.features;
-    p.features.set(static_cast<std::size_t>(Feature::scalar));  // portable code runs on every CPU
+    add(p.features, Feature::scalar);  // portable code runs on every CPU
     return p;
   }
   if (p.arch != native_arch()) {
@@ -250,8 +251,8 @@ Result<Platform> platform_from_text(std::string_view text) {
 
 std::string platform_to_json(const Platform& p) {
   json::Writer w;
-  w.begin_object().member("type", kDeviceNames[static_cast<std::size_t>(p.type)]);
-  w.member("arch", kArchNames[static_cast<std::size_t>(p.arch)]).key("features").begin_array();
+  w.begin_object().member("type", at(kDeviceNames, p.type));
+  w.member("arch", at(kArchNames, p.arch)).key("features").begin_array();
   for (std::size_t i = 0; i < kFeatureNames.size(); ++i)
     if (p.features.test(i)) w.value(kFeatureNames[i]);
   w.end_array().member("num_threads", p.num_threads).member("numa_node", p.numa_node).member("native", p.native);

@@ -2,6 +2,7 @@
 // rules between them (config.md 13). group_size, block_structure and actorder may be null.
 #include <array>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "config/field_rows.h"
 #include "config/quantization.h"
@@ -19,7 +20,7 @@ struct Args {
 };
 using Owner = Args;
 
-std::string word(Strategy s) { return std::string(kStrategyNames[static_cast<std::size_t>(s)]); }
+std::string word(Strategy s) { return std::string(at(kStrategyNames, s)); }
 
 // Absent and null are the same for group_size, block_structure and actorder.
 const json::Value* not_null(const Members& members, std::string_view key) {

@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "config/field_rows.h"
 #include "config/sections.h"
@@ -74,7 +75,7 @@ Check read_storage(const Members& members, Quantization& q) {
   }
   MOE_TRY(const std::optional<bool> transposed, members.boolean("is_transposed"));
   const bool packed = q.format == Format::gptq || q.format == Format::awq || q.format == Format::pack_quantized;
-  const std::string format(kFormatNames[static_cast<std::size_t>(q.format)]);
+  const std::string format(at(kFormatNames, q.format));
   if (transposed && !packed) {
     return fields::fault(members.at("is_transposed"),
                          cat("given for format ", format, ", expected gptq, awq or pack-quantized"));
@@ -117,13 +118,13 @@ constexpr fields::Field<Owner> kFields[] = {
 // clang-format on
 
 Check check_format(const Members& members, const Quantization& q) {
-  const std::string found = cat("found ", kFormatNames[static_cast<std::size_t>(q.format)]);
+  const std::string found = cat("found ", at(kFormatNames, q.format));
   if (!q.weights) {
     if (q.format == Format::none) return ok();
     return fields::fault(members.at("format"), found + ", expected none for weights that are not quantized");
   }
   const QuantArgs& w = *q.weights;
-  const FormatRow& f = kFormats[static_cast<std::size_t>(q.format)];
+  const FormatRow& f = at(kFormats, q.format);
   const bool limited = !f.holds.empty();
   const bool holds =
       limited ? w.type == f.type && (f.bits == 0 || w.num_bits == f.bits) && (f.group == 0 || w.group_size == f.group)
@@ -131,7 +132,7 @@ Check check_format(const Members& members, const Quantization& q) {
   if (!holds) {
     return fields::fault(members.at("format"),
                          cat(found, ", which holds ", limited ? f.holds : "no quantized weights", ", for ", w.num_bits,
-                             "-bit ", kNumTypeNames[static_cast<std::size_t>(w.type)], " weights"));
+                             "-bit ", at(kNumTypeNames, w.type), " weights"));
   }
   if (w.actorder == ActOrder::group && q.format != Format::gptq && q.format != Format::pack_quantized) {
     return fields::fault(members.at("weights") + "/actorder",

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "config/config.h"
 
@@ -391,9 +392,7 @@ class Simulation {
       if (seen_at_[pc] == pos) continue;
       seen_at_[pc] = pos;
       const Inst& inst = program_.code[pc];
-      const auto target = [&](std::int32_t offset) {
-        return static_cast<std::size_t>(static_cast<std::int64_t>(pc) + offset);
-      };
+      const auto target = [&](std::int32_t offset) { return usize(static_cast<std::int64_t>(pc) + offset); };
       switch (inst.op) {
         case Op::match:
           return true;

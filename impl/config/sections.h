@@ -5,6 +5,7 @@
 #include <array>
 #include <string_view>
 
+#include "base/index.h"
 #include "config/config.h"
 #include "config/fields.h"
 
@@ -42,7 +43,7 @@ void rename_aliases(json::Value& document);
 
 template <class E, std::size_t n>
 json::Value word_value(const std::array<std::string_view, n>& names, E e) {
-  return json::Value(names[static_cast<std::size_t>(e)]);
+  return json::Value(at(names, e));
 }
 template <class T>
 json::Value or_null(const std::optional<T>& v) {

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "base/index.h"
 #include "base/result.h"
 #include "base/tensor.h"
 #include "scheme/checkpoint.h"
@@ -82,11 +83,11 @@ struct CanonicalRows {
     k = places ? matrix.k : matrix.columns();
     stride = round_up(k, kCanonicalPad);
     groups = has_values ? 0 : places ? matrix.group_count() : matrix.source_count();
-    codes.assign(has_values ? 0 : static_cast<std::size_t>(rows * stride), 0);
-    values.assign(has_values ? static_cast<std::size_t>(rows * stride) : 0, 0.0f);
-    scales.assign(static_cast<std::size_t>(rows * groups), 0.0f);
+    codes.assign(has_values ? 0 : usize(rows * stride), 0);
+    values.assign(has_values ? usize(rows * stride) : 0, 0.0f);
+    scales.assign(usize(rows * groups), 0.0f);
     zeros.assign(matrix.has_zeros ? scales.size() : 0, 0);
-    bias.assign(static_cast<std::size_t>(rows), 0.0f);
+    bias.assign(usize(rows), 0.0f);
     g_idx.clear();
   }
   // Zero from row n on.

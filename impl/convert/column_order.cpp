@@ -5,16 +5,16 @@
 #include <cstring>
 #include <string>
 
+#include "base/index.h"
 #include "base/text.h"
 
 namespace moe {
 namespace {
 
 std::vector<std::int64_t> group_sizes(const P16Matrix& m, std::span<const std::int32_t> g_idx) {
-  if (g_idx.empty())
-    return std::vector<std::int64_t>(static_cast<std::size_t>(m.source_count()), m.columns() / m.source_count());
-  std::vector<std::int64_t> sizes(static_cast<std::size_t>(m.source_count()));
-  for (const std::int32_t g : g_idx) ++sizes[static_cast<std::size_t>(g)];
+  if (g_idx.empty()) return std::vector<std::int64_t>(usize(m.source_count()), m.columns() / m.source_count());
+  std::vector<std::int64_t> sizes(usize(m.source_count()));
+  for (const std::int32_t g : g_idx) ++at(sizes, g);
   return sizes;
 }
 
@@ -36,8 +36,8 @@ Result<ColumnOrder> column_order(const P16Matrix& m, std::span<const std::int32_
                                  std::int64_t expert) {
   std::vector<std::int64_t> next = group_sizes(m, g_idx);  // becomes the place of the group's next column
   ColumnOrder order;
-  order.columns.assign(static_cast<std::size_t>(m.k), -1);
-  order.groups.assign(static_cast<std::size_t>(m.group_count()), -1);
+  order.columns.assign(usize(m.k), -1);
+  order.groups.assign(usize(m.group_count()), -1);
   std::int64_t steps = 0;
   for (std::size_t g = 0; g < next.size(); ++g) {
     const std::int64_t size = next[g], first = steps;
@@ -48,14 +48,12 @@ Result<ColumnOrder> column_order(const P16Matrix& m, std::span<const std::int32_
                   cat(place, ": group ", g, " has ", size, " columns; this layout takes groups of ",
                       m.columns() / m.source_count(), " only"));
     }
-    for (std::int64_t i = first; i < steps; ++i)
-      order.groups[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(g);
+    for (std::int64_t i = first; i < steps; ++i) at(order.groups, i) = static_cast<std::int32_t>(g);
     next[g] = first * m.group();
   }
   for (std::int64_t k = 0; k < m.columns(); ++k) {
-    const auto g = g_idx.empty() ? static_cast<std::size_t>(k / (m.columns() / m.source_count()))
-                                 : static_cast<std::size_t>(g_idx[static_cast<std::size_t>(k)]);
-    order.columns[static_cast<std::size_t>(next[g]++)] = static_cast<std::int32_t>(k);
+    const std::int64_t g = g_idx.empty() ? k / (m.columns() / m.source_count()) : at(g_idx, k);
+    at(order.columns, at(next, g)++) = static_cast<std::int32_t>(k);
   }
   return order;
 }
@@ -68,8 +66,8 @@ void arrange_columns(const CanonicalRows& rows, const ColumnOrder& order, Canoni
       to[k] = order.columns[k] < 0 ? std::int8_t{0} : from[order.columns[k]];
     for (std::size_t g = 0; g < order.groups.size(); ++g) {
       if (order.groups[g] < 0) continue;
-      const auto at = static_cast<std::size_t>(r * out.groups) + g;
-      const auto source = static_cast<std::size_t>(r * rows.groups + order.groups[g]);
+      const auto at = usize(r * out.groups) + g;
+      const auto source = usize(r * rows.groups + order.groups[g]);
       out.scales[at] = rows.scales[source];
       if (!out.zeros.empty()) out.zeros[at] = rows.zeros[source];
     }

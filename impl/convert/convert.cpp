@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "convert/canonical.h"
@@ -60,8 +61,8 @@ using WriteExpert = Check (*)(const ConvertJob&, const TensorSource&, std::int64
 Check write_p16_expert(const ConvertJob& job, const TensorSource& source, std::int64_t local, CanonicalRows& rows,
                        std::byte* payload) {
   const Layout& l = job.layout;
-  const std::int64_t expert = job.experts[static_cast<std::size_t>(local)];
-  std::byte* out = payload + static_cast<std::size_t>(local) * l.expert_stride();
+  const std::int64_t expert = at(job.experts, local);
+  std::byte* out = payload + usize(local) * l.expert_stride();
   MOE_TRY(const ColumnOrder order13, order_of(job, source, expert, true));
   MOE_TRY(const ColumnOrder order2, order_of(job, source, expert, false));
   MOE_CHECK(write_p16_matrix(job, source, expert, l.w13, order13, order2.rows(), rows, out));
@@ -76,8 +77,7 @@ Check write_named_expert(const ConvertJob& job, const TensorSource& source, std:
   const NamedForm& form = *named_form(job.layout.kind);
   for (const Matrix which : {Matrix::w13, Matrix::w2}) {
     const P16Matrix& matrix = job.layout.matrix(which);
-    MOE_TRY(const LeasedMatrix leased,
-            lease_matrix(job, source, job.experts[static_cast<std::size_t>(local)], which == Matrix::w13));
+    MOE_TRY(const LeasedMatrix leased, lease_matrix(job, source, at(job.experts, local), which == Matrix::w13));
     rows.shape(matrix.rows(), matrix);
     MOE_CHECK(read_matrix(leased.source, rows));
     MOE_CHECK(form.write(rows, which, {job.layout, payload, local}));
@@ -121,7 +121,7 @@ std::size_t worker_count(const ConvertJob& job, const Parallel& parallel) {
   const std::size_t n = workers_for(job.layout.experts, parallel);
   if (job.max_temp_bytes == 0) return n;
   const std::uint64_t each = std::max<std::uint64_t>(temp_bytes_per_worker(job), 1);
-  return static_cast<std::size_t>(std::clamp<std::uint64_t>(job.max_temp_bytes / each, 1, n));
+  return usize(std::clamp<std::uint64_t>(job.max_temp_bytes / each, 1, n));
 }
 
 }  // namespace
@@ -138,8 +138,7 @@ Result<Layout> layout_that_fits(const ConvertJob& job, const TensorSource& sourc
   constexpr Code kDoesNotFit = Code::buffer_too_small;
   const auto look = [&](std::size_t, std::int64_t local) -> Check {
     for (const bool is_w13 : {true, false}) {
-      MOE_TRY(const std::vector<std::int32_t> g_idx,
-              lease_g_idx(job, source, job.experts[static_cast<std::size_t>(local)], is_w13));
+      MOE_TRY(const std::vector<std::int32_t> g_idx, lease_g_idx(job, source, at(job.experts, local), is_w13));
       if (!holds_groups(job.layout.matrix(is_w13 ? Matrix::w13 : Matrix::w2), g_idx)) return fail(kDoesNotFit, "", "");
     }
     return ok();
@@ -178,8 +177,7 @@ Result<ConvertReport> convert_experts(const ConvertJob& job, const TensorSource&
     MOE_CHECK(each_expert(begin, end, workers, parallel, control, convert));
     MOE_CHECK(report(control, done.load(), total_u));
     if (job.expert_done != nullptr)
-      for (std::int64_t e = begin; e < end; ++e)
-        job.expert_done(job.expert_done_user, job.experts[static_cast<std::size_t>(e)]);
+      for (std::int64_t e = begin; e < end; ++e) job.expert_done(job.expert_done_user, at(job.experts, e));
   }
   if (const NamedForm* form = named_form(job.layout.kind); form != nullptr && form->finish != nullptr)
     MOE_CHECK(form->finish(job.layout, payload.data()));

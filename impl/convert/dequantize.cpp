@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/float_formats.h"
+#include "base/index.h"
 #include "base/text.h"
 #include "convert/dense.h"
 #include "convert/named_forms.h"
@@ -15,11 +16,10 @@ namespace {
 // (code - zero) * scale, one float32 product; values are what they are.
 float dense_value(const CanonicalRows& rows, Element element, std::int64_t n, std::int64_t k) {
   if (!rows.values.empty()) return rows.row_values(n)[k];
-  const std::int64_t group = rows.g_idx.empty() ? k / (rows.k / rows.groups) : rows.g_idx[static_cast<std::size_t>(k)];
+  const std::int64_t group = rows.g_idx.empty() ? k / (rows.k / rows.groups) : rows.g_idx[usize(k)];
   if (!is_integer(element))
     return small_value(element, static_cast<std::uint8_t>(rows.row(n)[k])) * rows.row_scales(n)[group];
-  const int zero =
-      rows.zeros.empty() ? 0 : rows.zeros[static_cast<std::size_t>(n * rows.groups + group)] - code_bias(element);
+  const int zero = rows.zeros.empty() ? 0 : rows.zeros[usize(n * rows.groups + group)] - code_bias(element);
   return static_cast<float>(rows.row(n)[k] - zero) * rows.row_scales(n)[group];
 }
 
@@ -49,7 +49,7 @@ Check check_dense(const Layout& layout, Matrix which, const TensorView& out) {
     const std::array want{m.rows(), m.columns()};
     return fail(Code::shape, "out",
                 cat("out: expected shape ", shape_text(want), " for ", role, ", got ",
-                    shape_text({out.shape.data(), static_cast<std::size_t>(out.ndim)})));
+                    shape_text({out.shape.data(), usize(out.ndim)})));
   }
   return ok();
 }

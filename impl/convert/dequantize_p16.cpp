@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "convert/dense.h"
 #include "scheme/p16_numbers.h"
@@ -16,7 +17,7 @@ Result<std::vector<std::int32_t>> order_at(const Layout& layout, const std::byte
                                            Matrix which) {
   const P16Matrix& m = layout.matrix(which);
   const std::byte* matrix = expert + (which == Matrix::w13 ? 0 : layout.w2_offset());
-  std::vector<std::int32_t> list(static_cast<std::size_t>(m.k));
+  std::vector<std::int32_t> list(usize(m.k));
   std::memcpy(list.data(), matrix + m.order_offset(), list.size() * 4);
   if (!is_order(list, m.columns()))
     return fail(Code::format, "packed",
@@ -30,7 +31,7 @@ Result<std::vector<std::int32_t>> order_at(const Layout& layout, const std::byte
 Check dequantize_p16(const Layout& layout, const std::byte* payload, std::int64_t local, Matrix which,
                      const TensorView& out) {
   MOE_CHECK(check_dense(layout, which, out));
-  const std::byte* expert = payload + static_cast<std::size_t>(local) * layout.expert_stride();
+  const std::byte* expert = payload + usize(local) * layout.expert_stride();
   const P16Matrix& m = layout.matrix(which);
   const std::byte* matrix = expert + (which == Matrix::w13 ? 0 : layout.w2_offset());
   const std::int64_t size = dtype_bits(out.dtype) / 8;
@@ -43,13 +44,13 @@ Check dequantize_p16(const Layout& layout, const std::byte* payload, std::int64_
     }
   }
   for (std::int64_t n = 0; n < m.rows(); ++n) {
-    const std::byte* panel = matrix + static_cast<std::size_t>(m.panel_of(n)) * m.panel_bytes();
+    const std::byte* panel = matrix + usize(m.panel_of(n)) * m.panel_bytes();
     const std::int64_t lane = m.lane_of(n);
     const std::int64_t r = n % m.half_rows;
-    const std::int64_t row = row_order.empty() ? n : n - r + row_order[static_cast<std::size_t>(r)];
+    const std::int64_t row = row_order.empty() ? n : n - r + row_order[usize(r)];
     float scale = 1.0f;
     for (std::int64_t k = 0; k < m.k; ++k) {
-      const std::int64_t column = columns.empty() ? k : columns[static_cast<std::size_t>(k)];
+      const std::int64_t column = columns.empty() ? k : columns[usize(k)];
       if (!is_value(m.element) && k % m.group() == 0) scale = scale_in(m, panel, lane, k / m.group());
       if (column < 0) continue;
       const float value = value_in(m, panel, lane, k);

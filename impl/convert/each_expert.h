@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/control.h"
+#include "base/index.h"
 #include "base/parallel.h"
 #include "base/result.h"
 
@@ -34,7 +35,7 @@ class FirstFault {
 };
 
 inline std::size_t workers_for(std::int64_t experts, const Parallel& parallel) {
-  return static_cast<std::size_t>(std::clamp<std::int64_t>(experts, 1, std::max(parallel.num_threads, 1)));
+  return usize(std::clamp<std::int64_t>(experts, 1, std::max(parallel.num_threads, 1)));
 }
 
 // Check body(std::size_t worker, std::int64_t expert) for [begin, end), each worker's in ascending order. A control

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/float_formats.h"
+#include "base/index.h"
 #include "scheme/layout_kai.h"
 
 namespace moe {
@@ -72,7 +73,7 @@ void write_row(const KaiMatrix& m, const CanonicalRows& rows, std::int64_t row, 
   } else {
     store(sums, sum.scaled);
   }
-  store(tile + m.bias_offset() + 4 * lane, rows.bias[static_cast<std::size_t>(row)]);
+  store(tile + m.bias_offset() + 4 * lane, at(rows.bias, row));
 }
 
 std::int8_t sign_extended(unsigned nibble) { return static_cast<std::int8_t>(static_cast<int>(nibble ^ 8u) - 8); }
@@ -82,14 +83,14 @@ void read_row(const KaiMatrix& m, const std::byte* tile, std::int64_t lane, std:
   float* scales = rows.scales.data() + row * rows.groups;
   for (std::int64_t k = 0; k < m.k; ++k) {
     const std::int64_t g = k / m.group, in = k % m.group, j = in % kKaiChunk;
-    const auto byte = static_cast<unsigned>(
-        tile[m.code_offset(g, in / kKaiChunk) + static_cast<std::size_t>(64 * (j % 16 / 8) + 8 * lane + j % 8)]);
+    const auto byte =
+        static_cast<unsigned>(tile[m.code_offset(g, in / kKaiChunk) + usize(64 * (j % 16 / 8) + 8 * lane + j % 8)]);
     code[k] = sign_extended(j < 16 ? byte & 15u : byte >> 4);
   }
   for (std::int64_t g = 0; g < m.group_count(); ++g)
     scales[g] = m.channel() ? load<float>(tile + m.scale_offset(0) + 4 * lane) * 16.0f
                             : bf16_to_f32(load<std::uint16_t>(tile + m.scale_offset(g) + 2 * lane));
-  rows.bias[static_cast<std::size_t>(row)] = load<float>(tile + m.bias_offset() + 4 * lane);
+  at(rows.bias, row) = load<float>(tile + m.bias_offset() + 4 * lane);
 }
 
 Check write_kai(CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out) {
@@ -105,7 +106,7 @@ Check read_kai(const ExpertTensors<const std::byte>& in, Matrix which, Canonical
   const KaiMatrix m(in.layout.matrix(which));
   const std::byte* blob = in[name_of(which)].data();
   for (std::int64_t row = 0; row < m.rows; ++row)
-    read_row(m, blob + static_cast<std::size_t>(row / kKaiRows) * m.tile_bytes(), row % kKaiRows, row, rows);
+    read_row(m, blob + usize(row / kKaiRows) * m.tile_bytes(), row % kKaiRows, row, rows);
   return ok();
 }
 

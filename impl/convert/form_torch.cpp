@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/index.h"
+
 namespace moe {
 namespace {
 
@@ -13,9 +15,7 @@ struct Parts {
   std::size_t codes, scales, bias;
 
   explicit Parts(const CanonicalRows& r)
-      : codes(static_cast<std::size_t>(r.k / 2)),
-        scales(static_cast<std::size_t>(r.count) * codes),
-        bias(scales + static_cast<std::size_t>(r.count * r.groups)) {}
+      : codes(usize(r.k / 2)), scales(usize(r.count) * codes), bias(scales + usize(r.count * r.groups)) {}
 };
 
 std::string_view name_of(Matrix which) { return which == Matrix::w13 ? "w13_packed" : "w2_packed"; }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "convert/read_rows.h"
 #include "convert/wna16.h"
@@ -26,13 +27,13 @@ Wna16Matrix matrix_of(const Layout& layout, Matrix which) { return wna16_of(layo
 
 const LayoutTensor* find(const Layout& layout, Matrix which, Wna16Part part) {
   for (const LayoutTensor& t : layout.tensors)
-    if (t.name == name_of(which, static_cast<std::size_t>(part))) return &t;
+    if (t.name == name_of(which, usize(part))) return &t;
   return nullptr;
 }
 
 Error no_room(Matrix which, Wna16Part part, std::int64_t local, std::int64_t at, std::int64_t groups,
               const std::string& what) {
-  const std::string name(name_of(which, static_cast<std::size_t>(part)));
+  const std::string name(name_of(which, usize(part)));
   return fail(Code::invalid_argument, name,
               cat(name, ": ", what, " (local expert ", local, ", row ", at / groups, ", group ", at % groups, ")"));
 }

@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/index.h"
 #include "convert/canonical.h"
 #include "scheme/layout.h"
 
@@ -21,8 +22,7 @@ struct ExpertTensors {
   // Empty when the layout has no such tensor.
   std::span<Byte> operator[](std::string_view name) const {
     for (const LayoutTensor& t : layout.tensors)
-      if (t.name == name)
-        return {payload + t.offset + (t.shared ? 0 : t.bytes * static_cast<std::size_t>(local)), t.bytes};
+      if (t.name == name) return {payload + t.offset + (t.shared ? 0 : t.bytes * usize(local)), t.bytes};
     return {};
   }
 };

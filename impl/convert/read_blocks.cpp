@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 
+#include "base/index.h"
 #include "convert/read_rows.h"
 #include "convert/vec16.h"
 #include "scheme/checkpoint.h"
@@ -53,8 +54,7 @@ std::int64_t read_packed_block(const SourceMatrix& m, const SourceHalf& half, st
   const auto count = std::ssize(rows);
   std::array<FourRows, kPanelRows / 4> quads;
   for (std::int64_t r = 0; r < kPanelRows; ++r)  // the last row stands for missing ones
-    quads[static_cast<std::size_t>(r / 4)].at[static_cast<std::size_t>(r % 4)] =
-        rows[static_cast<std::size_t>(std::min(r, count - 1))] * t.strides[0] * 4;
+    quads[usize(r / 4)].at[usize(r % 4)] = rows[usize(std::min(r, count - 1))] * t.strides[0] * 4;
   for (FourRows& q : quads) q.adjacent = q.at[1] - q.at[0] == 4 && q.at[2] - q.at[1] == 4 && q.at[3] - q.at[2] == 4;
   for (std::int64_t w = 0; w < words; w += 4) {
     const std::byte* src = t.data + w * step;
@@ -62,7 +62,7 @@ std::int64_t read_packed_block(const SourceMatrix& m, const SourceHalf& half, st
       __builtin_prefetch(src + j * step + quads[0].at[0]);
     for (std::int64_t q = 0; q < ceil_div(count, std::int64_t{4}); ++q) {
       Words4 v[4];
-      for (std::int64_t j = 0; j < 4; ++j) v[j] = quads[static_cast<std::size_t>(q)].load_at(src + j * step);
+      for (std::int64_t j = 0; j < 4; ++j) v[j] = quads[usize(q)].load_at(src + j * step);
       transpose(v);
       for (std::int64_t r = 0; r < std::min<std::int64_t>(4, count - 4 * q); ++r) {
         std::int8_t* to = out.codes.data() + (i + 4 * q + r) * out.stride + w * each;

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "convert/read_rows.h"
 #include "convert/vec16.h"
@@ -82,7 +83,7 @@ MaybeFault read_packed_row(const std::byte* src, std::int64_t step, std::int64_t
   if (rest == 0) return std::nullopt;
   const auto last = load<std::uint32_t>(src + words * step * 4);
   const std::uint64_t x = unpack_nibbles(last);
-  std::memcpy(out + words * 8, &x, static_cast<std::size_t>(rest));
+  std::memcpy(out + words * 8, &x, usize(rest));
   const std::uint32_t beyond = last >> (4 * rest);
   if (beyond == 0) return std::nullopt;
   return Fault{k + std::countr_zero(beyond) / 4,
@@ -92,7 +93,7 @@ MaybeFault read_packed_row(const std::byte* src, std::int64_t step, std::int64_t
 // Eight bits: every value is one.
 MaybeFault read_int8_row_whole(const std::byte* src, std::int64_t step, std::int64_t k, std::int8_t* out) {
   if (step == 1)
-    std::memcpy(out, src, static_cast<std::size_t>(k));
+    std::memcpy(out, src, usize(k));
   else
     for (std::int64_t i = 0; i < k; ++i) out[i] = load<std::int8_t>(src + i * step);
   return std::nullopt;
@@ -102,7 +103,7 @@ MaybeFault read_packed_bytes_row(const std::byte* src, std::int64_t step, std::i
   for (std::int64_t i = 0; i < k; i += 4) {
     const std::uint32_t word = load<std::uint32_t>(src + i * step), codes = word ^ 0x80808080u;
     const std::int64_t valid = std::min<std::int64_t>(4, k - i);
-    std::memcpy(out + i, &codes, static_cast<std::size_t>(valid));
+    std::memcpy(out + i, &codes, usize(valid));
     const std::uint32_t beyond = valid == 4 ? 0 : word >> (8 * valid);
     if (beyond != 0)
       return Fault{k + std::countr_zero(beyond) / 8,

@@ -8,6 +8,7 @@
 
 #include "base/decimal.h"
 #include "base/float_formats.h"
+#include "base/index.h"
 #include "base/text.h"
 
 namespace moe {
@@ -63,7 +64,7 @@ Check read_row(const Reader& reader, const SourceMatrix& m, const SourceHalf& ha
   MOE_CHECK(reader.read_row(m, half, at, out));
   if (!out.zeros.empty()) MOE_CHECK(read_row_zeros(m, half, at.r, at.i, out));
   if (m.has_bias)
-    out.bias[static_cast<std::size_t>(at.i)] =
+    out.bias[usize(at.i)] =
         load_float(half.bias.dtype, half.bias.data + at.r * half.bias.strides[0] * (dtype_bits(half.bias.dtype) / 8));
   return ok();
 }
@@ -74,10 +75,10 @@ Check read_half(const SourceMatrix& m, const SourceHalf& half, std::int64_t row0
   const Reader& reader = *reader_of(m.codes);
   std::array<std::int64_t, kPanelRows> rows;
   for (std::int64_t i = 0; i < n; i += kPanelRows) {
-    const std::span block(rows.data(), static_cast<std::size_t>(std::min(kPanelRows, n - i)));
+    const std::span block(rows.data(), usize(std::min(kPanelRows, n - i)));
     for (std::size_t j = 0; j < block.size(); ++j) {
       const std::int64_t r = row0 + i + static_cast<std::int64_t>(j);
-      block[j] = order.empty() ? r : order[static_cast<std::size_t>(r)];
+      block[j] = order.empty() ? r : order[usize(r)];
     }
     const std::int64_t column = reader.read_block == nullptr ? 0 : reader.read_block(m, half, block, to + i, out);
     for (std::size_t j = 0; j < block.size(); ++j)
@@ -90,7 +91,7 @@ Check read_half(const SourceMatrix& m, const SourceHalf& half, std::int64_t row0
 
 Check read_rows(const SourceMatrix& m, int which, std::int64_t row0, std::int64_t n, CanonicalRows& out,
                 std::span<const std::int32_t> order) {
-  MOE_CHECK(read_half(m, m.half[static_cast<std::size_t>(which)], row0, n, order, 0, out));
+  MOE_CHECK(read_half(m, m.half[usize(which)], row0, n, order, 0, out));
   out.clear_from(n);
   return ok();
 }
@@ -98,7 +99,7 @@ Check read_rows(const SourceMatrix& m, int which, std::int64_t row0, std::int64_
 Check read_matrix(const SourceMatrix& m, CanonicalRows& out) {
   const std::int64_t rows = out.count / m.halves;
   for (int which = 0; which < m.halves; ++which)
-    MOE_CHECK(read_half(m, m.half[static_cast<std::size_t>(which)], 0, rows, {}, which * rows, out));
+    MOE_CHECK(read_half(m, m.half[usize(which)], 0, rows, {}, which * rows, out));
   out.g_idx = m.g_idx;
   return ok();
 }

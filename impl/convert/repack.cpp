@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.h"
 #include "convert/column_order.h"
 #include "convert/each_expert.h"
 #include "convert/form_wna16.h"
@@ -39,7 +40,7 @@ void write_matrix(const CanonicalRows& all, const P16Matrix& m, const ColumnOrde
     const std::int64_t row0 = p * kPanelRows, n = std::min(kPanelRows, m.half_rows - row0);
     for (int half = 0; half < m.halves; ++half, out += m.panel_bytes()) {
       for (std::int64_t i = 0; i < n; ++i) {
-        const std::int64_t r = order_of_rows.empty() ? row0 + i : order_of_rows[static_cast<std::size_t>(row0 + i)];
+        const std::int64_t r = order_of_rows.empty() ? row0 + i : at(order_of_rows, row0 + i);
         copy_row(all, half * m.half_rows + r, rows, i);
       }
       rows.clear_from(n);
@@ -108,7 +109,7 @@ std::optional<Layout> repacked_layout(const Layout& from, bool any_groups) {
 Check repack_experts(const Layout& from, const std::byte* payload, const Layout& to, std::span<std::byte> out,
                      const Parallel& parallel) {
   const auto body = [&](std::size_t, std::int64_t local) {
-    return repack_expert(from, payload, to, local, out.data() + static_cast<std::size_t>(local) * to.expert_stride());
+    return repack_expert(from, payload, to, local, out.data() + usize(local) * to.expert_stride());
   };
   return each_expert(0, from.experts, workers_for(from.experts, parallel), parallel, nullptr, body);
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "convert/read_rows.h"
 #include "scheme/checkpoint.h"
@@ -111,13 +112,13 @@ struct Gather {
       MOE_CHECK(std::move(got));
       for (int h = 0; h < matrix.halves; ++h) {
         const HalfRows at = matrix.halves == 2 ? half_rows(job.w13_layout, h, matrix.half_rows) : HalfRows{0, 1};
-        place(part, m.half[static_cast<std::size_t>(h)], taken, at, at);
+        place(part, m.half[usize(h)], taken, at, at);
       }
       return ok();
     }
     for (int h = 0; h < 2; ++h) {
       MOE_CHECK(take(part, {part.role, m.expert, h == 0 ? Half::w1 : Half::w3}, matrix.half_rows, taken));
-      place(part, m.half[static_cast<std::size_t>(h)], taken, {0, 1}, {h * matrix.half_rows, 1});
+      place(part, m.half[usize(h)], taken, {0, 1}, {h * matrix.half_rows, 1});
     }
     return ok();
   }
@@ -182,7 +183,7 @@ struct Gather {
 
   Check check_g_idx(const TensorView& first, const TensorView& second) {
     SourceMatrix& m = out.source;
-    std::vector<std::int32_t> groups(static_cast<std::size_t>(m.k));
+    std::vector<std::int32_t> groups(usize(m.k));
     const auto at = [](const TensorView& t, std::int64_t k) {
       return load<std::int32_t>(t.data + k * t.strides[0] * 4);
     };
@@ -202,7 +203,7 @@ struct Gather {
         const std::string place = cat(is_w13 ? "w13" : "w2", "_g_idx[", m.expert, ",", k, "]");
         return fail(Code::invalid_argument, place, place + ": " + what);
       }
-      groups[static_cast<std::size_t>(k)] = g;
+      groups[usize(k)] = g;
     }
     if (job.act_order) m.g_idx = std::move(groups);
     return ok();

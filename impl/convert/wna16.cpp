@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/float_formats.h"
+#include "base/index.h"
 
 namespace moe {
 namespace {
@@ -23,7 +24,7 @@ constexpr std::array kCodecs = {
     Codec{write_dense, read_dense},
 };
 
-const Codec& codec_of(Wna16Kind kind) { return kCodecs[static_cast<std::size_t>(kind)]; }
+const Codec& codec_of(Wna16Kind kind) { return at(kCodecs, kind); }
 
 }  // namespace
 
@@ -36,9 +37,9 @@ Check read_wna16(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows) {
   return codec_of(m.kind).read(m, in, {0, m.rows()}, rows);
 }
 
-void read_wna16_rows(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows) {
-  const Check read = codec_of(m.kind).read(m, in, at, rows);
-  if (read) rows.clear_from(at.count);  // always: faults are those of an order
+void read_wna16_rows(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
+  const Check read = codec_of(m.kind).read(m, in, range, rows);
+  if (read) rows.clear_from(range.count);  // always: faults are those of an order
 }
 
 Check finish_wna16(const Wna16Matrix& m, std::string_view name, std::span<std::byte> scales, std::byte* global_scale) {
@@ -53,13 +54,13 @@ void shape_plain(const Wna16Matrix& m, CanonicalRows& rows) {
   rows.k = m.k;
   rows.stride = round_up(m.k, kCanonicalPad);
   rows.groups = numbers ? 0 : m.groups;
-  const auto cells = static_cast<std::size_t>(rows.count * rows.stride);
-  const auto scales = static_cast<std::size_t>(rows.count * rows.groups);
+  const auto cells = usize(rows.count * rows.stride);
+  const auto scales = usize(rows.count * rows.groups);
   rows.codes.assign(numbers ? 0 : cells, 0);
   rows.values.assign(numbers ? cells : 0, 0.0f);
   rows.scales.assign(scales, 0.0f);
   rows.zeros.assign(!numbers && (m.has_zeros || m.kind == Wna16Kind::vnni) ? scales : 0, 0);
-  rows.bias.assign(static_cast<std::size_t>(rows.count), 0.0f);
+  rows.bias.assign(usize(rows.count), 0.0f);
   rows.g_idx.clear();
 }
 
@@ -85,14 +86,13 @@ float load_number(DType dtype, const std::byte* p) {
 
 void write_bias(const Wna16Matrix& m, const CanonicalRows& rows, DType dtype, std::byte* out) {
   if (out == nullptr) return;
-  for (std::int64_t n = 0; n < m.rows(); ++n)
-    store_number(dtype, rows.bias[static_cast<std::size_t>(n)], out + n * (dtype_bits(dtype) / 8));
+  for (std::int64_t n = 0; n < m.rows(); ++n) store_number(dtype, at(rows.bias, n), out + n * (dtype_bits(dtype) / 8));
 }
 
-void read_bias(const RowRange& at, DType dtype, const std::byte* in, CanonicalRows& rows) {
+void read_bias(const RowRange& range, DType dtype, const std::byte* in, CanonicalRows& rows) {
   if (in == nullptr) return;
-  for (std::int64_t i = 0; i < at.count; ++i)
-    rows.bias[static_cast<std::size_t>(i)] = load_number(dtype, in + (at.first + i) * (dtype_bits(dtype) / 8));
+  for (std::int64_t i = 0; i < range.count; ++i)
+    at(rows.bias, i) = load_number(dtype, in + (range.first + i) * (dtype_bits(dtype) / 8));
 }
 
 void write_g_idx(const Wna16Matrix& m, const CanonicalRows& rows, std::byte* out) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/index.h"
 #include "base/result.h"
 #include "convert/canonical.h"
 #include "scheme/wna16_layout.h"
@@ -22,7 +23,7 @@ struct Wna16Bytes {
   std::array<Byte*, kWna16Parts> part{};
   bool w13 = true;  // which matrix, and of which expert: for messages
   std::int64_t local = 0;
-  Byte* operator[](Wna16Part p) const { return part[static_cast<std::size_t>(p)]; }
+  Byte* operator[](Wna16Part p) const { return at(part, p); }
 };
 using Wna16Out = Wna16Bytes<std::byte>;
 using Wna16In = Wna16Bytes<const std::byte>;
@@ -38,7 +39,7 @@ void write_wna16(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out
 Check read_wna16(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows);
 // Some rows of a matrix without activation order, into `rows`, which has its shape (of more rows, if need be) and
 // keeps its memory.
-void read_wna16_rows(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows);
+void read_wna16_rows(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows);
 
 // What all experts share, once their tensors are written: `scales` are those of all experts.
 Check finish_wna16(const Wna16Matrix& m, std::string_view name, std::span<std::byte> scales, std::byte* global_scale);
@@ -48,15 +49,15 @@ Check fold_marlin_scales(DType dtype, std::span<std::byte> scales, std::string_v
 
 // The layouts. wna16_<name>.cpp.
 void write_marlin(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out);
-Check read_marlin(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows);
+Check read_marlin(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows);
 void write_trtllm(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out);
-Check read_trtllm(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows);
+Check read_trtllm(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows);
 void write_rows_of_fields(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out);  // xpu, on_the_fly
-Check read_rows_of_fields(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows);
+Check read_rows_of_fields(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows);
 void write_vnni(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out);
-Check read_vnni(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows);
+Check read_vnni(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows);
 void write_dense(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out);
-Check read_dense(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows);
+Check read_dense(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows);
 
 // --- what they share --------------------------------------------------------------------------------
 
@@ -74,13 +75,11 @@ class Wna16Fields {
   unsigned field(std::int64_t n, std::int64_t k) const { return static_cast<unsigned>(rows_.row(n)[k] + bias_); }
   // As it goes into a tensor.
   int zero(std::int64_t n, std::int64_t g) const {
-    const int real = rows_.zeros.empty() ? bias_ : rows_.zeros[static_cast<std::size_t>(n * rows_.groups + g)];
+    const int real = rows_.zeros.empty() ? bias_ : at(rows_.zeros, n * rows_.groups + g);
     return real + m_.zero_shift;
   }
   float scale(std::int64_t n, std::int64_t g) const { return rows_.row_scales(n)[g]; }
-  std::int64_t group_of(std::int64_t k) const {
-    return rows_.g_idx.empty() ? k / group_ : rows_.g_idx[static_cast<std::size_t>(k)];
-  }
+  std::int64_t group_of(std::int64_t k) const { return rows_.g_idx.empty() ? k / group_ : at(rows_.g_idx, k); }
   int code_bias() const { return bias_; }
 
  private:
@@ -92,7 +91,7 @@ class Wna16Fields {
 
 // Bias rows of `dtype`; permuted and padded ones do it themselves.
 void write_bias(const Wna16Matrix& m, const CanonicalRows& rows, DType dtype, std::byte* out);
-void read_bias(const RowRange& at, DType dtype, const std::byte* in, CanonicalRows& rows);
+void read_bias(const RowRange& range, DType dtype, const std::byte* in, CanonicalRows& rows);
 // int32 [K]: the order given, or k / group.
 void write_g_idx(const Wna16Matrix& m, const CanonicalRows& rows, std::byte* out);
 

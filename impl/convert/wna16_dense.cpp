@@ -4,6 +4,7 @@
 //           product; 8 bit: one rounding
 //   scale   float16 1.0, one for all: nobody reads it (finish_wna16)
 //   bias    [N]
+#include "base/index.h"
 #include "convert/wna16.h"
 
 namespace moe {
@@ -26,13 +27,13 @@ void write_dense(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out
   write_bias(m, rows, m.bias, out[Wna16Part::bias]);
 }
 
-Check read_dense(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows) {
+Check read_dense(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
   const std::int64_t size = dtype_bits(m.number) / 8;
-  const std::byte* from = in[Wna16Part::weight] + at.first * m.k * size;
-  for (std::int64_t i = 0; i < at.count; ++i)
+  const std::byte* from = in[Wna16Part::weight] + range.first * m.k * size;
+  for (std::int64_t i = 0; i < range.count; ++i)
     for (std::int64_t k = 0; k < m.k; ++k, from += size)
-      rows.values[static_cast<std::size_t>(i * rows.stride + k)] = load_number(m.number, from);
-  read_bias(at, m.bias, in[Wna16Part::bias], rows);
+      at(rows.values, i * rows.stride + k) = load_number(m.number, from);
+  read_bias(range, m.bias, in[Wna16Part::bias], rows);
   return ok();
 }
 

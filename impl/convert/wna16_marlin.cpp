@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "base/float_formats.h"
+#include "base/index.h"
 #include "base/text.h"
 #include "convert/vec16.h"
 #include "convert/wna16.h"
@@ -48,7 +49,7 @@ std::int64_t tile_row_bytes(const Wna16Matrix& m) { return m.padded_rows() / til
 std::int64_t grouped_source(std::int64_t c) { return c / 64 * 64 + c % 64 / 8 + 8 * (c % 8); }
 std::int64_t single_source(std::int64_t c) {
   constexpr std::array kPlaces = {0, 1, 8, 9, 16, 17, 24, 25};
-  return c / 32 * 32 + c % 32 / 8 * 2 + kPlaces[static_cast<std::size_t>(c % 8)];
+  return c / 32 * 32 + c % 32 / 8 * 2 + at(kPlaces, c % 8);
 }
 std::int64_t scale_source(const Wna16Matrix& m, std::int64_t c) {
   return m.grouped_scales ? grouped_source(c) : single_source(c);
@@ -65,8 +66,8 @@ std::int64_t padded_row(const Wna16Matrix& m, std::int64_t n) {
 // Column of field p of word w of the zero points.
 std::int64_t zero_source(const Wna16Matrix& m, std::int64_t w, int p) {
   constexpr std::array kOrder4 = {0, 2, 4, 6, 1, 3, 5, 7}, kOrder8 = {0, 2, 1, 3, 0, 0, 0, 0};
-  const int at = m.eight_bit() ? p : (m.bits == 4 ? kOrder4 : kOrder8)[static_cast<std::size_t>(p)];
-  return grouped_source(w * m.fields() + at);
+  const int field = m.eight_bit() ? p : at(m.bits == 4 ? kOrder4 : kOrder8, p);
+  return grouped_source(w * m.fields() + field);
 }
 
 void store_word(std::uint32_t word, std::byte* p) { std::memcpy(p, &word, 4); }
@@ -82,11 +83,10 @@ using Order = std::vector<std::int32_t>;  // the checkpoint's k behind each k; e
 
 Order order_of(const Wna16Matrix& m, const CanonicalRows& rows) {
   if (!m.act_order) return {};
-  Order perm(static_cast<std::size_t>(m.k));
+  Order perm(usize(m.k));
   std::iota(perm.begin(), perm.end(), 0);
-  std::stable_sort(perm.begin(), perm.end(), [&](std::int32_t a, std::int32_t b) {
-    return rows.g_idx[static_cast<std::size_t>(a)] < rows.g_idx[static_cast<std::size_t>(b)];
-  });
+  std::stable_sort(perm.begin(), perm.end(),
+                   [&](std::int32_t a, std::int32_t b) { return at(rows.g_idx, a) < at(rows.g_idx, b); });
   return perm;
 }
 
@@ -108,13 +108,13 @@ class FieldPieces {
     const std::int8_t* codes = rows_.row(row) + k0;  // rows are whole pieces
     std::int8_t placed[kPiece] = {};
     if (!order_.empty()) {
-      for (std::int64_t k = 0; k < columns; ++k) placed[k] = rows_.row(row)[order_[static_cast<std::size_t>(k0 + k)]];
+      for (std::int64_t k = 0; k < columns; ++k) placed[k] = rows_.row(row)[at(order_, k0 + k)];
       codes = placed;
     }
     for (std::int64_t k = 0; k < kPiece; k += 16) store16(out + k, fields(load16<Bytes16>(codes + k)));
     if (m_.zeros_in_nibbles && m_.input == MarlinInput::fp8)
       for (std::int64_t k = 0; k < columns; ++k) out[k] = for_fp8(codes[k] + 8, row, k0 + k);
-    std::memset(out + columns, 0, static_cast<std::size_t>(kPiece - columns));
+    std::memset(out + columns, 0, usize(kPiece - columns));
   }
 
  private:
@@ -125,7 +125,7 @@ class FieldPieces {
     return (codes & ~negative) | ((7 - codes) & negative);
   }
   std::uint8_t for_fp8(int v, std::int64_t row, std::int64_t k) const {
-    const std::int64_t from = order_.empty() ? k : order_[static_cast<std::size_t>(k)];
+    const std::int64_t from = order_.empty() ? k : at(order_, k);
     const int z = fields_.zero(row, fields_.group_of(from));
     return static_cast<std::uint8_t>(v >= z ? v - z : 15 - v);
   }
@@ -178,10 +178,9 @@ void write_weight(const Wna16Matrix& m, const CanonicalRows& rows, const Order& 
   std::array<std::uint8_t, 64 * kPiece> pieces;
   std::array<std::int64_t, 64> behind;  // the checkpoint's rows
   for (std::int64_t n0 = 0; n0 < m.padded_rows(); n0 += height, out += tile_bytes(m)) {
-    for (std::int64_t n = 0; n < height; ++n) behind[static_cast<std::size_t>(n)] = m.source_row(n0 + n);
+    for (std::int64_t n = 0; n < height; ++n) at(behind, n) = m.source_row(n0 + n);
     for (std::int64_t k0 = 0; k0 < m.padded_k; k0 += kPiece) {
-      for (std::int64_t n = 0; n < height; ++n)
-        source.read(behind[static_cast<std::size_t>(n)], k0, pieces.data() + n * kPiece);
+      for (std::int64_t n = 0; n < height; ++n) source.read(at(behind, n), k0, pieces.data() + n * kPiece);
       const std::int64_t end = std::min(kPiece, m.padded_k - k0);
       for (std::int64_t k = 0; k < end; k += width) write(pieces.data() + k, out + (k0 + k) / width * row_bytes);
     }
@@ -218,28 +217,28 @@ void write_zeros(const Wna16Matrix& m, const CanonicalRows& rows, std::byte* out
 Result<Order> read_order(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows) {
   if (!m.act_order) return Order{};
   const auto bad = [&](Wna16Part part, std::size_t k, std::int32_t found, const std::string& expected) {
-    const Wna16Names& names = kWna16Names[static_cast<std::size_t>(part)];
+    const Wna16Names& names = at(kWna16Names, part);
     const std::string place = cat(in.w13 ? names.w13 : names.w2, "[", in.local, ",", k, "]");
     return fail(Code::format, place, cat(place, ": ", found, ", expected ", expected));
   };
-  Order perm(static_cast<std::size_t>(m.k)), sorted(perm);
+  Order perm(usize(m.k)), sorted(perm);
   std::memcpy(perm.data(), in[Wna16Part::g_idx_sort_indices], perm.size() * 4);
   std::memcpy(sorted.data(), in[Wna16Part::g_idx], sorted.size() * 4);
   rows.g_idx.assign(perm.size(), -1);
   for (std::size_t k = 0; k < perm.size(); ++k) {
-    if (perm[k] < 0 || perm[k] >= m.k || rows.g_idx[static_cast<std::size_t>(perm[k])] != -1)
+    if (perm[k] < 0 || perm[k] >= m.k || rows.g_idx[usize(perm[k])] != -1)
       return bad(Wna16Part::g_idx_sort_indices, k, perm[k], cat("a column of ", m.k, " that was not there before"));
     if (sorted[k] < 0 || sorted[k] >= m.groups || (k > 0 && sorted[k] < sorted[k - 1]))
       return bad(Wna16Part::g_idx, k, sorted[k], cat("ascending groups below ", m.groups));
-    rows.g_idx[static_cast<std::size_t>(perm[k])] = sorted[k];
+    rows.g_idx[usize(perm[k])] = sorted[k];
   }
   return perm;
 }
 
-void read_scales(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows) {
+void read_scales(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
   const float global = m.folded_scales ? load_number(DType::f32, in[Wna16Part::input_global_scale]) : 0.0f;
-  for (std::int64_t i = 0; i < at.count; ++i) {
-    const std::byte* from = in[Wna16Part::scale] + 2 * scale_place(m, padded_row(m, at.first + i));
+  for (std::int64_t i = 0; i < range.count; ++i) {
+    const std::byte* from = in[Wna16Part::scale] + 2 * scale_place(m, padded_row(m, range.first + i));
     for (std::int64_t g = 0; g < m.groups; ++g, from += 2 * m.padded_rows()) {
       float s = load_number(m.scale, from);
       if (m.folded_scales) {
@@ -247,21 +246,20 @@ void read_scales(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, Ca
         std::memcpy(&whole, from, 2);
         s = static_cast<float>(whole) * global;
       }
-      rows.scales[static_cast<std::size_t>(i * m.groups + g)] = m.input == MarlinInput::fp8 ? s / 512.0f : s;
+      at(rows.scales, i * m.groups + g) = m.input == MarlinInput::fp8 ? s / 512.0f : s;
     }
   }
 }
 
-void read_zeros(const Wna16Matrix& m, const std::byte* in, const RowRange& at, CanonicalRows& rows) {
+void read_zeros(const Wna16Matrix& m, const std::byte* in, const RowRange& range, CanonicalRows& rows) {
   if (in == nullptr) return;
-  for (std::int64_t i = 0; i < at.count; ++i) {
-    const std::int64_t place = grouped_place(padded_row(m, at.first + i));
+  for (std::int64_t i = 0; i < range.count; ++i) {
+    const std::int64_t place = grouped_place(padded_row(m, range.first + i));
     const auto p = static_cast<int>(place % m.fields());
     const std::byte* from = in + place / m.fields() * 4;
     const int shift = (m.eight_bit() ? p : awq_field(m.bits, p)) * m.bits;
     for (std::int64_t g = 0; g < m.groups; ++g, from += m.padded_rows() / m.fields() * 4)
-      rows.zeros[static_cast<std::size_t>(i * m.groups + g)] =
-          static_cast<std::uint8_t>(load_word(from) >> shift & ((1u << m.bits) - 1u));
+      at(rows.zeros, i * m.groups + g) = static_cast<std::uint8_t>(load_word(from) >> shift & ((1u << m.bits) - 1u));
   }
 }
 
@@ -299,39 +297,38 @@ void read_tile_row(const Wna16Matrix& m, const std::byte* tile, std::int64_t n, 
   }
 }
 
-void read_weight(const Wna16Matrix& m, const std::byte* in, const Order& order, const RowRange& at,
+void read_weight(const Wna16Matrix& m, const std::byte* in, const Order& order, const RowRange& range,
                  CanonicalRows& rows) {
   const Wna16Fields fields(m, rows);
   const std::int64_t width = tile_k(m), height = tile_n(m), bytes = tile_bytes(m), per_k = tile_row_bytes(m);
   const auto from_fp8 = [&](int v, std::int64_t i, std::int64_t k) {
     const bool stored = m.zeros_in_nibbles && !rows.zeros.empty();
-    const int z = stored ? rows.zeros[static_cast<std::size_t>(i * m.groups + fields.group_of(k))] : 8;
+    const int z = stored ? at(rows.zeros, i * m.groups + fields.group_of(k)) : 8;
     return static_cast<std::uint8_t>(v + z >= 16 ? 15 - v : v + z);
   };
   constexpr std::int64_t kBlock = 16;  // rows that meet a tile while it is in cache
-  for (std::int64_t i0 = 0; i0 < at.count; i0 += kBlock) {
-    const std::int64_t block = std::min(kBlock, at.count - i0);
+  for (std::int64_t i0 = 0; i0 < range.count; i0 += kBlock) {
+    const std::int64_t block = std::min(kBlock, range.count - i0);
     std::array<std::int64_t, kBlock> tile, local;  // first byte in a row of tiles; row there
     for (std::int64_t i = 0; i < block; ++i) {
-      const std::int64_t n = padded_row(m, at.first + i0 + i);
-      tile[static_cast<std::size_t>(i)] = n / height * bytes;
-      local[static_cast<std::size_t>(i)] = n % height;
+      const std::int64_t n = padded_row(m, range.first + i0 + i);
+      at(tile, i) = n / height * bytes;
+      at(local, i) = n % height;
     }
     const std::byte* row_of_tiles = in;
     for (std::int64_t k0 = 0; k0 < m.k; k0 += width, row_of_tiles += per_k)
       for (std::int64_t i = 0; i < block; ++i) {
         const std::int64_t end = std::min(width, m.k - k0);
         std::array<std::uint8_t, 32> v;
-        read_tile_row(m, row_of_tiles + tile[static_cast<std::size_t>(i)], local[static_cast<std::size_t>(i)],
-                      v.data());
+        read_tile_row(m, row_of_tiles + at(tile, i), at(local, i), v.data());
         for (std::int64_t c = 0; c < end && m.input == MarlinInput::fp8; ++c) {
-          std::uint8_t& x = v[static_cast<std::size_t>(c)];
+          std::uint8_t& x = at(v, c);
           x = from_fp8(x, i0 + i, k0 + c);
         }
         std::int8_t* codes = rows.codes.data() + (i0 + i) * rows.stride;
         for (std::int64_t c = 0; c < end; ++c) {
-          const std::int64_t k = order.empty() ? k0 + c : order[static_cast<std::size_t>(k0 + c)];
-          codes[k] = static_cast<std::int8_t>(v[static_cast<std::size_t>(c)] - fields.code_bias());
+          const std::int64_t k = order.empty() ? k0 + c : at(order, k0 + c);
+          codes[k] = static_cast<std::int8_t>(at(v, c) - fields.code_bias());
         }
       }
   }
@@ -347,24 +344,24 @@ void write_marlin(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Ou
   if (m.act_order) {
     std::memcpy(out[Wna16Part::g_idx_sort_indices], order.data(), order.size() * 4);
     for (std::size_t k = 0; k < order.size(); ++k)
-      std::memcpy(out[Wna16Part::g_idx] + 4 * k, &rows.g_idx[static_cast<std::size_t>(order[k])], 4);
+      std::memcpy(out[Wna16Part::g_idx] + 4 * k, &at(rows.g_idx, order[k]), 4);
   }
-  if (std::byte* at = out[Wna16Part::bias])
-    for (std::int64_t c = 0; c < m.padded_rows(); ++c, at += dtype_bits(m.bias) / 8) {
+  if (std::byte* to = out[Wna16Part::bias])
+    for (std::int64_t c = 0; c < m.padded_rows(); ++c, to += dtype_bits(m.bias) / 8) {
       const std::int64_t row = m.source_row(single_source(c));
-      store_number(m.bias, row < 0 ? 0.0f : rows.bias[static_cast<std::size_t>(row)], at);
+      store_number(m.bias, row < 0 ? 0.0f : at(rows.bias, row), to);
     }
 }
 
-Check read_marlin(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows) {
+Check read_marlin(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
   MOE_TRY(const Order order, read_order(m, in, rows));
-  read_scales(m, in, at, rows);
-  read_zeros(m, in[Wna16Part::zero_point], at, rows);
-  read_weight(m, in[Wna16Part::weight], order, at, rows);
+  read_scales(m, in, range, rows);
+  read_zeros(m, in[Wna16Part::zero_point], range, rows);
+  read_weight(m, in[Wna16Part::weight], order, range, rows);
   if (const std::byte* from = in[Wna16Part::bias])
-    for (std::int64_t i = 0; i < at.count; ++i)
-      rows.bias[static_cast<std::size_t>(i)] =
-          load_number(m.bias, from + single_place(padded_row(m, at.first + i)) * (dtype_bits(m.bias) / 8));
+    for (std::int64_t i = 0; i < range.count; ++i)
+      at(rows.bias, i) =
+          load_number(m.bias, from + single_place(padded_row(m, range.first + i)) * (dtype_bits(m.bias) / 8));
   return ok();
 }
 

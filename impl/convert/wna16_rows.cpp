@@ -8,6 +8,7 @@
 //   bias    [N]; xpu also has empty int32 [0] for g_idx and g_idx_sort_indices
 #include <cstring>
 
+#include "base/index.h"
 #include "convert/vec16.h"
 #include "convert/wna16.h"
 
@@ -42,11 +43,11 @@ void write_rows_of_fields(const Wna16Matrix& m, const CanonicalRows& rows, const
   write_bias(m, rows, m.bias, out[Wna16Part::bias]);
 }
 
-Check read_rows_of_fields(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows) {
-  const std::byte *weight = in[Wna16Part::weight] + at.first * (m.k * m.bits / 8), *scale = in[Wna16Part::scale],
+Check read_rows_of_fields(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
+  const std::byte *weight = in[Wna16Part::weight] + range.first * (m.k * m.bits / 8), *scale = in[Wna16Part::scale],
                   *zero = in[Wna16Part::zero_point];
-  for (std::int64_t i = 0; i < at.count; ++i) {
-    const std::int64_t n = at.first + i;
+  for (std::int64_t i = 0; i < range.count; ++i) {
+    const std::int64_t n = range.first + i;
     std::int8_t* codes = rows.codes.data() + i * rows.stride;
     std::int64_t k = 0;
     for (; m.bits == 4 && k + 32 <= m.k; k += 32, weight += 16) unpack_nibbles16(load16<Bytes16>(weight), codes + k);
@@ -60,16 +61,15 @@ Check read_rows_of_fields(const Wna16Matrix& m, const Wna16In& in, const RowRang
       codes[k++] = static_cast<std::int8_t>((byte >> 4) - 8);
     }
     for (std::int64_t g = 0; g < m.groups; ++g)
-      rows.scales[static_cast<std::size_t>(i * m.groups + g)] =
+      at(rows.scales, i * m.groups + g) =
           load_number(m.scale, scale + scale_bytes(m) * (n * stored_groups(m) + g * m.repeat));
     if (zero != nullptr)
       for (std::int64_t g = 0; g < m.groups; ++g) {
         const auto two = static_cast<unsigned>(zero[n / 2 * stored_groups(m) + g * m.repeat]);
-        rows.zeros[static_cast<std::size_t>(i * m.groups + g)] =
-            static_cast<std::uint8_t>(n % 2 == 0 ? two & 15u : two >> 4);
+        at(rows.zeros, i * m.groups + g) = static_cast<std::uint8_t>(n % 2 == 0 ? two & 15u : two >> 4);
       }
   }
-  read_bias(at, m.bias, in[Wna16Part::bias], rows);
+  read_bias(range, m.bias, in[Wna16Part::bias], rows);
   return ok();
 }
 

@@ -9,6 +9,7 @@
 //   g_idx   int32 [K]: k / 32
 #include <cstring>
 
+#include "base/index.h"
 #include "convert/vec16.h"
 #include "convert/wna16.h"
 
@@ -44,9 +45,7 @@ std::int64_t byte_place(const Wna16Matrix& m, std::int64_t r, std::int64_t b) {
 
 void write_trtllm(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out) {
   std::byte *weight = out[Wna16Part::weight], *scale = out[Wna16Part::scale];
-  std::memset(
-      scale, 0,
-      static_cast<std::size_t>(round_up<std::int64_t>(m.rows(), 128) * round_up<std::int64_t>(m.groups, 4) * 2));
+  std::memset(scale, 0, usize(round_up<std::int64_t>(m.rows(), 128) * round_up<std::int64_t>(m.groups, 4) * 2));
   for (std::int64_t r = 0; r < m.rows(); ++r) {
     const std::int64_t from = source_of(m, r);
     const std::int8_t* codes = rows.row(from);
@@ -58,15 +57,15 @@ void write_trtllm(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Ou
   write_g_idx(m, rows, out[Wna16Part::g_idx]);
 }
 
-Check read_trtllm(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows) {
+Check read_trtllm(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
   const std::byte *weight = in[Wna16Part::weight], *scale = in[Wna16Part::scale];
-  for (std::int64_t i = 0; i < at.count; ++i) {
-    const std::int64_t r = place_of(m, at.first + i);
+  for (std::int64_t i = 0; i < range.count; ++i) {
+    const std::int64_t r = place_of(m, range.first + i);
     std::int8_t* codes = rows.codes.data() + i * rows.stride;
     for (std::int64_t b = 0; b < m.k / 2; b += 16)  // blocks are whole
       unpack_nibbles16(load16<Bytes16>(weight + byte_place(m, r, b)) ^ 0x88, codes + 2 * b);
     for (std::int64_t g = 0; g < m.groups; ++g)
-      rows.scales[static_cast<std::size_t>(i * m.groups + g)] = load_number(m.scale, scale + 2 * scale_place(m, r, g));
+      at(rows.scales, i * m.groups + g) = load_number(m.scale, scale + 2 * scale_place(m, r, g));
   }
   return ok();
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/index.h"
 #include "convert/vec16.h"
 #include "convert/wna16.h"
 
@@ -75,23 +76,23 @@ void write_vnni(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out&
   write_g_idx(m, rows, out[Wna16Part::g_idx]);
 }
 
-Check read_vnni(const Wna16Matrix& m, const Wna16In& in, const RowRange& at, CanonicalRows& rows) {
+Check read_vnni(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
   const std::byte *weight = in[Wna16Part::weight], *scale = in[Wna16Part::scale], *zero = in[Wna16Part::zero_point];
   const std::int64_t blocks = m.k / m.block_k();
-  for (std::int64_t i = 0; i < at.count; ++i) {
-    const std::int64_t n = at.first + i, b = n / kColumns, c = n % kColumns;
+  for (std::int64_t i = 0; i < range.count; ++i) {
+    const std::int64_t n = range.first + i, b = n / kColumns, c = n % kColumns;
     const std::byte* block = weight + b * blocks * block_bytes(m);
     std::int8_t* codes = rows.codes.data() + i * rows.stride;
     for (std::int64_t k0 = 0; k0 < m.k; k0 += m.block_k(), block += block_bytes(m))
       read_column(m, block, c, codes + k0);
     for (std::int64_t g = 0; g < m.groups; ++g) {
       const std::int64_t from = (b * m.groups + g) * kColumns + c;
-      const auto to = static_cast<std::size_t>(i * m.groups + g);
+      const auto to = usize(i * m.groups + g);
       rows.scales[to] = load_number(DType::f32, scale + 4 * from);
       rows.zeros[to] = static_cast<std::uint8_t>(zero[from]);
     }
   }
-  read_bias(at, DType::f32, in[Wna16Part::bias], rows);
+  read_bias(range, DType::f32, in[Wna16Part::bias], rows);
   return ok();
 }
 

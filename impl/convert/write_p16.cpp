@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/float_formats.h"
+#include "base/index.h"
 #include "convert/vec16.h"
 
 namespace moe {
@@ -51,12 +52,11 @@ void write_scales(const P16Matrix& m, const CanonicalRows& rows, std::byte* pane
     std::array<std::uint16_t, kPanelRows> line{};
     if (g < m.group_count())
       for (std::int64_t r = 0; r < kPanelRows; ++r)  // they are bf16 numbers: nothing to round
-        line[static_cast<std::size_t>(r)] =
-            static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(rows.row_scales(r)[g]) >> 16);
+        line[usize(r)] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(rows.row_scales(r)[g]) >> 16);
     std::memcpy(panel + m.scale_offset(0, g), line.data(), sizeof line);
   }
   if (by_unit) return;
-  const std::size_t used = static_cast<std::size_t>(stored) * 32;
+  const std::size_t used = usize(stored) * 32;
   std::memset(panel + used, 0, m.scale_section() - used);
 }
 
@@ -116,8 +116,8 @@ void write_plain_header(const P16Matrix& m, const CanonicalRows& rows, std::byte
     for (std::int64_t lane = 0; lane < kPanelRows; ++lane) {
       row_of(m.scales).store(rows.row_scales(lane)[g], panel + m.scale_offset(lane, g));
       if (m.has_zeros)
-        panel[m.zero_offset() + static_cast<std::size_t>(g * kPanelRows + lane)] =
-            static_cast<std::byte>(rows.zeros[static_cast<std::size_t>(lane * rows.groups + g)]);
+        panel[m.zero_offset() + usize(g * kPanelRows + lane)] =
+            static_cast<std::byte>(rows.zeros[usize(lane * rows.groups + g)]);
     }
 }
 

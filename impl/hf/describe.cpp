@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "config/quantization.h"
 #include "hf/hf.h"
@@ -118,10 +119,9 @@ Result<std::string> describe_model(const json::Value& query_value, const json::V
   const auto config = config_from_document(built->document);
   if (!config) return in_query(built->relocate(config.error()));
   if (tensor_set(config->quantization) == nullptr) {
-    Error e = fail(
-        Code::unsupported, "/quantization",
-        cat("/quantization: tensors of format ", kFormatNames[static_cast<std::size_t>(config->quantization.format)],
-            " with these arguments are not read yet"));
+    Error e = fail(Code::unsupported, "/quantization",
+                   cat("/quantization: tensors of format ", at(kFormatNames, config->quantization.format),
+                       " with these arguments are not read yet"));
     e = built->relocate(std::move(e));
     return in_query(e.subject == "/quantization" ? hf::moved(std::move(e), "/quantization_config") : std::move(e));
   }

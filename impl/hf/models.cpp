@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "hf/hf.h"
 
@@ -231,7 +232,7 @@ Result<bool> is_greedy(const ModelFile& file, const Architecture& a, Policy comp
 }
 
 Check write_routing(const ModelFile& file, const Architecture& a, Policy compat, Writer& w) {
-  const std::string_view scoring = kScoringNames[static_cast<std::size_t>(a.scoring.otherwise)];
+  const std::string_view scoring = at(kScoringNames, a.scoring.otherwise);
   w.copy_routing("scoring_func", a.scoring.key, scoring);
   const Renormalize& renormalize = compat == Policy::vllm ? a.vllm_renormalize : a.renormalize;
   w.copy_routing("renormalize", renormalize.key, renormalize.otherwise);

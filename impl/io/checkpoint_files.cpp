@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "io/json_cursor.h"
 #include "io/safetensors.h"
@@ -55,7 +56,7 @@ Result<std::map<std::string, std::string>> read_weight_map(const std::string& pa
   MOE_TRY(const File file, File::open(path));
   if (file.size() > kMaxIndex)
     return format_error(path, cat("an index has at most 16 MiB, this one has ", file.size(), " bytes"));
-  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  std::string text(usize(file.size()), '\0');
   MOE_CHECK(file.read(0, std::as_writable_bytes(std::span(text))));
   std::map<std::string, std::string> files;
   JsonCursor c(text);

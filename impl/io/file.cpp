@@ -10,6 +10,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
 
@@ -77,7 +78,7 @@ Check File::read(std::uint64_t offset, std::span<std::byte> out) const {
     if (got == 0)
       return fail(Code::io, path_,
                   cat(path_, ": ends at byte ", offset + done, ", it had ", size_, " bytes when it was opened"));
-    done += static_cast<std::size_t>(got);
+    done += usize(got);
   }
   return ok();
 }

@@ -3,6 +3,7 @@
 
 #include <charconv>
 
+#include "base/index.h"
 #include "base/text.h"
 
 namespace moe {
@@ -149,7 +150,7 @@ std::int64_t JsonCursor::integer() {
     fail("expected an integer of 0 or more");
     return 0;
   }
-  at_ += static_cast<std::size_t>(end - begin);
+  at_ += usize(end - begin);
   if (peek() == '.' || peek() == 'e' || peek() == 'E') fail("expected an integer");
   return v;
 }

@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/index.h"
 #include "base/json.h"
 
 namespace moe {
@@ -61,7 +62,7 @@ Result<Place> follow(const Place& link, bool* exists, const std::string& path) {
   std::string text(PATH_MAX, '\0');
   const ssize_t n = ::readlinkat(link.folder.get(), link.name.c_str(), text.data(), text.size());
   if (n < 0) return io_error(path, "read its link", errno);
-  text.resize(static_cast<std::size_t>(n));
+  text.resize(usize(n));
   // The kernel has its say: it knows loops, and forbids links of strangers in folders like /tmp.
   struct stat behind {};
   *exists = ::fstatat(link.folder.get(), link.name.c_str(), &behind, 0) == 0;
@@ -122,7 +123,7 @@ bool keep_access_list(int fd, bool wanted, const std::string& path) {
   constexpr const char* kList = "system.posix_acl_access";
   std::vector<char> list(XATTR_SIZE_MAX);
   const ssize_t n = ::getxattr(path.c_str(), kList, list.data(), list.size());
-  if (n >= 0) return wanted && ::fsetxattr(fd, kList, list.data(), static_cast<std::size_t>(n), 0) == 0;
+  if (n >= 0) return wanted && ::fsetxattr(fd, kList, list.data(), usize(n), 0) == 0;
   const bool has_none = errno == ENODATA || errno == EOPNOTSUPP;
   (void)::fremovexattr(fd, kList);
   return has_none;
@@ -220,7 +221,7 @@ Check NewFile::write(std::span<const std::byte> bytes) {
       if (error == EFBIG) held.take_back();
       return io_error(path_, "write", error);
     }
-    bytes = bytes.subspan(static_cast<std::size_t>(n));
+    bytes = bytes.subspan(usize(n));
   }
   return ok();
 }

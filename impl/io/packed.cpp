@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "io/hash.h"
@@ -20,7 +21,7 @@ Packed packed_over(PackedInfo info, const PackedHead& head, std::span<const std:
   p.outputs = outputs_of(info.layout);
   p.info = std::move(info);
   p.block = block;
-  p.payload = block.subspan(static_cast<std::size_t>(head.payload_offset));
+  p.payload = block.subspan(usize(head.payload_offset));
   p.memory = std::move(memory);
   p.keep = std::move(keep);
   return p;
@@ -71,7 +72,7 @@ Result<std::uint64_t> packed_block_bytes(const PackedInfo& info) {
 
 std::size_t packed_payload_offset(const PackedInfo& info) {
   const auto head = plan_block(info);
-  return head ? static_cast<std::size_t>(head->payload_offset) : 0;
+  return head ? usize(head->payload_offset) : 0;
 }
 
 Result<Packed> seal_packed(const PackedInfo& info, std::span<std::byte> block, const Parallel& parallel,
@@ -83,12 +84,12 @@ Result<Packed> seal_packed(const PackedInfo& info, std::span<std::byte> block, c
   if (block.size() < head->block_bytes)
     return fail(Code::buffer_too_small, "dst", cat("the block needs ", head->block_bytes, " bytes, got ", block.size()),
                 json::members("needed", head->block_bytes));
-  block = block.first(static_cast<std::size_t>(head->block_bytes));
-  const auto payload = block.subspan(static_cast<std::size_t>(head->payload_offset));
-  std::memset(block.data(), 0, static_cast<std::size_t>(head->payload_offset));
+  block = block.first(usize(head->block_bytes));
+  const auto payload = block.subspan(usize(head->payload_offset));
+  std::memset(block.data(), 0, usize(head->payload_offset));
   const auto put = [&](PackedSection which, const void* data) {
     const StoredSection& s = head->sections[which];
-    if (s.bytes != 0) std::memcpy(block.data() + s.offset, data, static_cast<std::size_t>(s.bytes));
+    if (s.bytes != 0) std::memcpy(block.data() + s.offset, data, usize(s.bytes));
   };
   put(kLayoutId, info.layout_id.data());
   put(kBackend, info.backend.data());
@@ -102,9 +103,9 @@ Result<Packed> seal_packed(const PackedInfo& info, std::span<std::byte> block, c
     const std::uint64_t h = xxh3(payload.subspan(at, std::min<std::size_t>(kHashChunk, payload.size() - at)));
     std::memcpy(hashes + i * 8, &h, 8);
   };
-  MOE_CHECK(parallel.each(static_cast<std::size_t>(head->sections[kChunkHashes].bytes / 8), body));
+  MOE_CHECK(parallel.each(head->sections[kChunkHashes].bytes / 8, body));
   std::memcpy(block.data(), &*head, sizeof *head);
-  head->header_hash = xxh3(block.first(static_cast<std::size_t>(head->payload_offset)).subspan(kHashedFrom));
+  head->header_hash = xxh3(block.first(usize(head->payload_offset)).subspan(kHashedFrom));
   std::memcpy(block.data(), &*head, sizeof *head);
   // Read back what was written: a block that could not be loaded again must not come into being.
   MOE_TRY(PackedInfo read, read_info(*head, block, ""));

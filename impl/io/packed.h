@@ -13,6 +13,7 @@
 #include "base/buffer.h"
 #include "base/control.h"
 #include "base/dtype.h"
+#include "base/index.h"
 #include "base/parallel.h"
 #include "base/result.h"
 #include "scheme/layout.h"
@@ -52,7 +53,7 @@ class Packed {
 
   // An expert of a p16 payload.
   const std::byte* expert(std::int64_t local) const {
-    return payload.data() + static_cast<std::size_t>(local) * info.layout.expert_stride();
+    return payload.data() + usize(local) * info.layout.expert_stride();
   }
   std::uint64_t content_hash() const;  // of the whole payload, as stored
   std::string to_json() const;

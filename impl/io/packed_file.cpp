@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "io/file.h"
 #include "io/new_file.h"
@@ -31,7 +32,7 @@ struct Block {
 };
 
 Result<Block> map_file(const File& file, bool prefault) {
-  const auto size = static_cast<std::size_t>(file.size());
+  const std::size_t size = usize(file.size());
   void* p = ::mmap(nullptr, size, PROT_READ, MAP_SHARED | (prefault ? MAP_POPULATE : 0), file.fd(), 0);
   if (p == MAP_FAILED) return io_error(file.path(), "map", errno);
   std::shared_ptr<const void> keep;
@@ -46,7 +47,7 @@ Result<Block> map_file(const File& file, bool prefault) {
 
 Result<Block> read_file(const File& file, const Allocator& allocator, std::shared_ptr<const void> allocator_keep,
                         Control* control) {
-  const auto size = static_cast<std::size_t>(file.size());
+  const std::size_t size = usize(file.size());
   MOE_TRY(Buffer buffer, Buffer::create(size, kPackedAlignment, allocator, std::move(allocator_keep)));
   for (std::size_t at = 0; at < size; at += kPiece) {
     MOE_CHECK(report(control, at, size));
@@ -75,7 +76,7 @@ Result<Packed> load_packed(const char* path, LoadFlags flags, const Allocator& a
   MOE_TRY(const File file, File::open(path));
   // The fixed part first: nothing is mapped or allocated for a file that is not ours.
   std::array<std::byte, sizeof(PackedHead)> first{};
-  const auto known = static_cast<std::size_t>(std::min<std::uint64_t>(first.size(), file.size()));
+  const std::size_t known = usize(std::min<std::uint64_t>(first.size(), file.size()));
   MOE_CHECK(file.read(0, std::span(first).first(known)));
   MOE_CHECK(read_head(std::span(first).first(known), file.size(), file.path()));
   MOE_CHECK(report(control, 0, file.size()));

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/checked.h"
+#include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "io/hash.h"
@@ -190,7 +191,7 @@ std::vector<std::int64_t> NamedOutput::strides() const {
   std::vector<std::int64_t> steps(shape.size());
   std::int64_t step = 1;
   for (std::size_t d = shape.size(); d-- > 0; step *= shape[d]) steps[d] = step;
-  if (!shared) steps[0] = static_cast<std::int64_t>(expert_stride * 8 / static_cast<std::size_t>(dtype_bits(dtype)));
+  if (!shared) steps[0] = static_cast<std::int64_t>(expert_stride * 8 / usize(dtype_bits(dtype)));
   return steps;
 }
 
@@ -224,7 +225,7 @@ std::string outputs_json(const std::vector<NamedOutput>& outputs) {
 
 std::span<const std::byte> section(const PackedHead& head, std::span<const std::byte> block, PackedSection which) {
   const StoredSection& s = head.sections[which];
-  return block.subspan(static_cast<std::size_t>(s.offset), static_cast<std::size_t>(s.bytes));
+  return block.subspan(usize(s.offset), usize(s.bytes));
 }
 
 Result<PackedHead> read_head(std::span<const std::byte> first, std::uint64_t total, const std::string& subject) {
@@ -250,7 +251,7 @@ Result<PackedHead> read_head(std::span<const std::byte> first, std::uint64_t tot
 }
 
 Result<PackedInfo> read_info(const PackedHead& head, std::span<const std::byte> header, const std::string& subject) {
-  header = header.first(static_cast<std::size_t>(head.payload_offset));
+  header = header.first(usize(head.payload_offset));
   if (xxh3(header.subspan(kHashedFrom)) != head.header_hash)
     return bad(subject, "header hash does not match: the header is damaged");
   PackedInfo info;
@@ -278,14 +279,14 @@ Result<PackedInfo> read_info(const PackedHead& head, std::span<const std::byte> 
     return bad(subject, "the list of tensors does not follow from the layout");
   if (static_cast<std::int64_t>(info.experts.size()) != info.layout.experts || !all_distinct(info.experts))
     return bad(subject, "the list of experts does not fit the layout");
-  const auto config = json::parse(info.config, {.max_bytes = static_cast<std::size_t>(kMaxText), .max_depth = 32});
+  const auto config = json::parse(info.config, {.max_bytes = usize(kMaxText), .max_depth = 32});
   if (!config || config->object() == nullptr) return bad(subject, "the config is not a JSON object");
   return info;
 }
 
 Check verify_payload(const PackedHead& head, std::span<const std::byte> block, const std::string& subject,
                      const Parallel& parallel) {
-  const auto payload = block.subspan(static_cast<std::size_t>(head.payload_offset));
+  const auto payload = block.subspan(usize(head.payload_offset));
   const std::byte* stored = section(head, block, kChunkHashes).data();
   std::atomic<std::size_t> first_bad{SIZE_MAX};
   auto body = [&](std::size_t i) {
@@ -296,7 +297,7 @@ Check verify_payload(const PackedHead& head, std::span<const std::byte> block, c
     for (std::size_t seen = first_bad; i < seen && !first_bad.compare_exchange_weak(seen, i);) {
     }
   };
-  MOE_CHECK(parallel.each(static_cast<std::size_t>(ceil_div(head.payload_bytes, kHashChunk)), body));
+  MOE_CHECK(parallel.each(usize(ceil_div(head.payload_bytes, kHashChunk)), body));
   if (first_bad == SIZE_MAX) return ok();
   return bad(subject, cat("payload hash does not match in bytes [", first_bad * kHashChunk, ", ",
                           std::min<std::size_t>((first_bad + 1) * kHashChunk, payload.size()), ")"));

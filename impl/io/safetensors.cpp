@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/index.h"
 #include "base/tensor.h"
 #include "base/text.h"
 #include "io/json_cursor.h"
@@ -31,8 +32,8 @@ void read_shape(JsonCursor& c, SafetensorsEntry& e) {
   for (bool first = true; c.next(']', first);) {
     const std::int64_t d = c.integer();
     if (d > kMaxExtent) return c.fail("extent above 2^40");
-    if (static_cast<std::size_t>(e.ndim) == e.dims.size()) return c.fail("more than 8 dimensions");
-    e.dims[static_cast<std::size_t>(e.ndim++)] = d;
+    if (e.ndim == std::ssize(e.dims)) return c.fail("more than 8 dimensions");
+    at(e.dims, e.ndim++) = d;
   }
 }
 
@@ -160,7 +161,7 @@ Result<SafetensorsFile> SafetensorsFile::open(std::string path, const Prefixes& 
   if (n > kMaxHeader || n > size - 8)
     return format_error(f.path(),
                         cat("the header says it has ", n, " bytes; the file has ", size, ", and the limit is 100 MB"));
-  std::string text(static_cast<std::size_t>(n), '\0');
+  std::string text(usize(n), '\0');
   MOE_CHECK(f.file_.read(8, std::as_writable_bytes(std::span(text))));
   MOE_TRY(f.entries_, parse_header(f.path(), text));
   MOE_CHECK(check_ranges(f.path(), f.entries_, size - 8 - n));

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/index.h"
 #include "base/result.h"
 #include "io/file.h"
 
@@ -31,7 +32,7 @@ struct SafetensorsEntry {
   std::uint64_t offset = 0;  // in the file
   std::uint64_t bytes = 0;
 
-  std::span<const std::int64_t> shape() const { return {dims.data(), static_cast<std::size_t>(ndim)}; }
+  std::span<const std::int64_t> shape() const { return {dims.data(), usize(ndim)}; }
 };
 
 // How the names begin that somebody wants; "" is every name.

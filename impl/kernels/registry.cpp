@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/index.h"
 #include "kernels/kernel.h"
 
 namespace moe {
@@ -24,8 +25,7 @@ constexpr std::array<const Kernel*, kKernelIds.size()> kByNumber = {
 #include "scheme/kernel_rows.inc"
 };
 
-constexpr std::size_t kBuilt =
-    kByNumber.size() - static_cast<std::size_t>(std::count(kByNumber.begin(), kByNumber.end(), nullptr));
+constexpr std::size_t kBuilt = kByNumber.size() - usize(std::count(kByNumber.begin(), kByNumber.end(), nullptr));
 
 constexpr std::array<const Kernel*, kBuilt> kRows = [] {
   std::array<const Kernel*, kBuilt> rows{};

@@ -29,6 +29,7 @@
 #include <numeric>
 
 #include "base/checked.h"
+#include "base/index.h"
 #include "scheme/kernel_ids.h"
 
 namespace moe {
@@ -52,10 +53,11 @@ struct TileShape {
   }
   constexpr std::int64_t scale_count() const { return ceil_div(k, scaled_columns()); }
   constexpr std::size_t code_bytes() const {
-    return static_cast<std::size_t>(qai8dx ? round_up(k, std::int64_t{32}) : units() * kUnitK * planes());
+    return usize(qai8dx ? round_up(k, std::int64_t{32}) : units() * kUnitK * planes());
   }
+  constexpr std::size_t code_bytes(int n) const { return code_bytes() * usize(n); }  // of a tile of n rows
   // Bytes of a row in pieces that lie beside those of the other rows, and 4-byte words behind them.
-  constexpr std::size_t piece() const { return qai8dx ? 8 : static_cast<std::size_t>(64 * planes()); }
+  constexpr std::size_t piece() const { return qai8dx ? 8 : usize(64 * planes()); }
   constexpr std::size_t piece_bytes() const {
     return code_bytes() * (act == ActFormat::f32 ? 4 : act == ActFormat::bf16 ? 2 : 1);
   }
@@ -64,9 +66,7 @@ struct TileShape {
     if (act == ActFormat::blk8 || act == ActFormat::blk16) return 2 * scale_count();
     return qai8dx ? 2 : group_count() + 2;
   }
-  constexpr std::size_t row_bytes() const {
-    return round_up(piece_bytes() + static_cast<std::size_t>(words()) * 4, std::size_t{64});
-  }
+  constexpr std::size_t row_bytes() const { return round_up(piece_bytes() + usize(words()) * 4, std::size_t{64}); }
 };
 
 // A row's place: row `row` of the tile of n rows at `tile`.
@@ -86,7 +86,7 @@ struct QuantRow {
 };
 
 inline QuantRow quant_row(const TileShape& shape, const TilePlace& at) {
-  auto* corr = reinterpret_cast<std::int32_t*>(at.tile + shape.code_bytes() * static_cast<std::size_t>(at.n));
+  auto* corr = reinterpret_cast<std::int32_t*>(at.tile + shape.code_bytes(at.n));
   auto* recip = reinterpret_cast<float*>(corr + shape.group_count() * at.n);
   return {reinterpret_cast<std::int8_t*>(at.tile) + at.row * kUnitK, at.n * kUnitK, corr + at.row, at.n, recip + at.row,
           reinterpret_cast<std::int32_t*>(recip + at.n) + at.row};
@@ -101,7 +101,7 @@ struct KaiRow {
 };
 
 inline KaiRow kai_row(const TileShape& shape, const TilePlace& at) {
-  auto* z = reinterpret_cast<std::int32_t*>(at.tile + shape.code_bytes() * static_cast<std::size_t>(at.n));
+  auto* z = reinterpret_cast<std::int32_t*>(at.tile + shape.code_bytes(at.n));
   return {reinterpret_cast<std::int8_t*>(at.tile) + at.row * 8, at.n * 8, z + at.row,
           reinterpret_cast<float*>(z + at.n) + at.row};
 }
@@ -117,7 +117,7 @@ struct BlockRow {
 };
 
 inline BlockRow block_row(const TileShape& shape, const TilePlace& at) {
-  auto* corr = reinterpret_cast<std::int32_t*>(at.tile + shape.code_bytes() * static_cast<std::size_t>(at.n));
+  auto* corr = reinterpret_cast<std::int32_t*>(at.tile + shape.code_bytes(at.n));
   auto* scale = reinterpret_cast<float*>(corr + shape.scale_count() * at.n);
   const std::ptrdiff_t piece = kUnitK * shape.planes();
   return {reinterpret_cast<std::int8_t*>(at.tile) + at.row * piece, at.n * piece, corr + at.row, scale + at.row, at.n};
@@ -132,8 +132,8 @@ constexpr std::int64_t float_offset(std::int64_t k, int row, int n) { return (k 
 // Asks for the memory of a row that will be written: rows lie in pieces, a line each, which no hardware foresees.
 // always_inline: GCC takes a function that only prefetches for one without effects and drops its calls.
 [[gnu::always_inline]] inline void prefetch_tile_row(const TileShape& shape, const TilePlace& to) {
-  const std::size_t piece = shape.piece(), end = shape.piece_bytes(), step = piece * static_cast<std::size_t>(to.n);
-  std::byte* b = to.tile + static_cast<std::size_t>(to.row) * piece;
+  const std::size_t piece = shape.piece(), end = shape.piece_bytes(), step = piece * usize(to.n);
+  std::byte* b = to.tile + usize(to.row) * piece;
   for (std::size_t at = 0; at < end; at += piece, b += step) __builtin_prefetch(b, 1);
 }
 
@@ -146,14 +146,14 @@ inline void copy_pieces(const std::byte* a, std::size_t n, std::byte* b, std::si
 
 // The same row in another tile.
 inline void copy_tile_row(const TileShape& shape, const TilePlace& from, const TilePlace& to) {
-  const auto n = static_cast<std::size_t>(from.n), m = static_cast<std::size_t>(to.n);
+  const std::size_t n = usize(from.n), m = usize(to.n);
   const std::size_t piece = shape.piece(), bytes = shape.piece_bytes();
-  const std::byte* a = from.tile + static_cast<std::size_t>(from.row) * piece;
-  std::byte* b = to.tile + static_cast<std::size_t>(to.row) * piece;
+  const std::byte* a = from.tile + usize(from.row) * piece;
+  std::byte* b = to.tile + usize(to.row) * piece;
   (piece == 64 ? copy_pieces<64> : piece == 128 ? copy_pieces<128> : copy_pieces<0>)(a, n, b, m, piece, bytes);
-  a = from.tile + bytes * n + static_cast<std::size_t>(from.row) * 4;
-  b = to.tile + bytes * m + static_cast<std::size_t>(to.row) * 4;
-  for (std::size_t word = 0, words = static_cast<std::size_t>(shape.words()); word < words; ++word)
+  a = from.tile + bytes * n + from.row * 4;
+  b = to.tile + bytes * m + to.row * 4;
+  for (std::size_t word = 0, words = usize(shape.words()); word < words; ++word)
     std::memcpy(b + word * m * 4, a + word * n * 4, 4);
 }
 

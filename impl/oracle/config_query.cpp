@@ -2,6 +2,7 @@
 // wna16.md 1.5a, w4a8_int8.md 2.2). See query.h.
 #include <array>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "oracle/backend.h"
 #include "oracle/query.h"
@@ -61,7 +62,7 @@ std::string number_word(const QuantArgs& a) { return cat(a.type == NumType::inte
 
 std::string strategy_word(const QuantArgs& a) {
   if (a.group_size && *a.group_size > 0) return cat("g", *a.group_size);
-  return std::string(kStrategyNames[static_cast<std::size_t>(a.strategy)]);
+  return std::string(at(kStrategyNames, a.strategy));
 }
 
 }  // namespace

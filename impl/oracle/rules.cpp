@@ -3,6 +3,7 @@
 // sizes, instruction sets) comes after them, so the reason is vLLM's wherever vLLM has one.
 #include <algorithm>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "oracle/backend.h"
 #include "oracle/wna16_needs.h"
@@ -38,7 +39,7 @@ bool contains(std::span<const std::string_view> words, std::string_view w) {
   return std::find(words.begin(), words.end(), w) != words.end();
 }
 
-std::string_view name_of(Activation a) { return kActivationNames[static_cast<std::size_t>(a)]; }
+std::string_view name_of(Activation a) { return at(kActivationNames, a); }
 
 bool in_any(std::span<const CapabilityRange> ranges, int capability) {
   return ranges.empty() || std::any_of(ranges.begin(), ranges.end(), [&](const CapabilityRange& r) {
@@ -190,7 +191,7 @@ MaybeWhy checkpoint(const Query& q, const Trial& o) {
   const Quantization& z = q.layer->quantization;
   if (!o.accepts->checkpoints.has(z.format))
     return Why{"checkpoint format " + names_in(o.accepts->checkpoints, kFormatNames),
-               cat("it is ", kFormatNames[static_cast<std::size_t>(z.format)]), "/quantization/format"};
+               cat("it is ", at(kFormatNames, z.format)), "/quantization/format"};
   if (!o.accepts->transposed && z.is_transposed.value_or(false))
     return Why{"row-major stacked tensors", "is_transposed is true", "/quantization/is_transposed"};
   return std::nullopt;
@@ -241,8 +242,7 @@ MaybeWhy plain_weights(const Query& q, const Trial& o) {
                "symmetric is false, and this build has no such kernel", "/quantization/weights/symmetric"};
   if (tensor_set(q.layer->quantization) == nullptr)
     return Why{"weights that this build reads",
-               cat("it has no reader for these arguments in format ",
-                   kFormatNames[static_cast<std::size_t>(q.layer->quantization.format)]),
+               cat("it has no reader for these arguments in format ", at(kFormatNames, q.layer->quantization.format)),
                "/quantization/weights"};
   if (!o.accepts->cuts_order && w.actorder == ActOrder::group && q.layer->parallel.tp_size > 1)
     return Why{"all columns of a layer whose actorder is group",
@@ -281,15 +281,14 @@ MaybeWhy kernel_arch(const Query& q, const Trial& o) {
   if (o.kernel == nullptr) return std::nullopt;
   const Arch arch = isa_arch(o.kernel->isa);
   if (arch == Arch::automatic || arch == q.platform.arch) return std::nullopt;
-  return Why{cat("architecture ", kArchNames[static_cast<std::size_t>(arch)]),
-             "the platform is " + platform_text(q.platform), "/platform/arch"};
+  return Why{cat("architecture ", at(kArchNames, arch)), "the platform is " + platform_text(q.platform),
+             "/platform/arch"};
 }
 
 std::string features_text(const FeatureSet& set) {
   std::string s;
   for (std::size_t i = 0; i < kFeatureNames.size(); ++i)
-    if (set.test(i) && i != static_cast<std::size_t>(Feature::scalar))
-      s += cat(s.empty() ? "" : ", ", kFeatureNames[i]);
+    if (set.test(i) && i != usize(Feature::scalar)) s += cat(s.empty() ? "" : ", ", kFeatureNames[i]);
   return s.empty() ? "none" : s;
 }
 
@@ -310,7 +309,7 @@ MaybeWhy kernel_isa(const Query& q, const Trial& o) {
   if (o.kernel == nullptr || q.platform.runs(o.kernel->isa)) return std::nullopt;
   const FeatureSet missing = isa_features(o.kernel->isa) & ~q.platform.features;
   return Why{features_text(missing), "the platform has " + features_text(q.platform.features),
-             telling_feature(kIsaNames[static_cast<std::size_t>(o.kernel->isa)], missing)};
+             telling_feature(at(kIsaNames, o.kernel->isa), missing)};
 }
 
 MaybeWhy kernel_group(const Query& q, const Trial& o) {
@@ -387,13 +386,12 @@ Verdict judge(const Query& q, const Trial& offer) {
 bool device_runs(const Query& q, const Trial& offer) { return !kRules[0].check(q, offer); }
 
 std::string platform_text(const Platform& p) {
-  std::string s(kDeviceNames[static_cast<std::size_t>(p.type)]);
+  std::string s(at(kDeviceNames, p.type));
   if (p.type == DeviceType::cuda)
     return s + (p.capability ? cat(" ", (*p.capability)[0], ".", (*p.capability)[1]) : " of unknown capability");
   if (p.type == DeviceType::rocm) return s + (p.gfx ? " " + *p.gfx : "");
   if (p.type == DeviceType::cpu)
-    return s + (p.arch == Arch::automatic ? " of unknown architecture"
-                                          : cat(" ", kArchNames[static_cast<std::size_t>(p.arch)]));
+    return s + (p.arch == Arch::automatic ? " of unknown architecture" : cat(" ", at(kArchNames, p.arch)));
   return s;
 }
 

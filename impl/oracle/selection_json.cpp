@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 
+#include "base/index.h"
 #include "oracle/backend.h"
+#include "oracle/query.h"
 #include "oracle/selection.h"
 #include "vllm/describe.h"
 
@@ -36,7 +38,7 @@ void write_shard(json::Writer& w, const Config& c) {
 // By ActFormat.
 constexpr std::array<std::string_view, 6> kActWords = {"int8_per_token", "int8_block32", "int16_block128",
                                                        "bfloat16",       "float16",      "float32"};
-static_assert(static_cast<std::size_t>(ActFormat::f32) + 1 == kActWords.size());
+static_assert(usize(ActFormat::f32) + 1 == kActWords.size());
 
 // The types that the kernel multiplies; null where this library runs nothing.
 void write_runs_as(json::Writer& w, const Selection& s) {
@@ -45,7 +47,7 @@ void write_runs_as(json::Writer& w, const Selection& s) {
     return;
   }
   w.begin_object().member("weights", row_of(s.layout.w13.element).word);
-  w.member("activations", kActWords[static_cast<std::size_t>(kKernelIds[*s.kernel].act)]).end_object();
+  w.member("activations", at(kActWords, kKernelIds[*s.kernel].act)).end_object();
 }
 
 // The quantization config of the oracle; null where vLLM makes none.

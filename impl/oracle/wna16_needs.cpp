@@ -5,6 +5,7 @@
 #include <array>
 #include <string>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "scheme/layout_named.h"
 #include "scheme/wna16_layout.h"
@@ -30,7 +31,7 @@ struct Layer {
   bool ordered() const { return w.actorder == ActOrder::group; }
   std::int64_t hidden() const { return c.hidden_dim; }
   std::int64_t intermediate() const { return c.intermediate_size_per_partition; }
-  std::string format_text() const { return cat("it is ", kFormatNames[static_cast<std::size_t>(format())]); }
+  std::string format_text() const { return cat("it is ", at(kFormatNames, format())); }
 };
 
 MaybeNeed multiple(std::int64_t step, std::int64_t size, const char* subject) {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/topology.h"
@@ -80,8 +81,7 @@ Result<Options> parse_options(std::string_view text) {
   MOE_TRY(o.numa, m.word("numa", kNumaNames, o.numa));
   if (o.numa >= Numa::interleave)
     return fail(Code::unsupported, m.at("numa"),
-                cat(m.at("numa"), ": \"", kNumaNames[static_cast<std::size_t>(o.numa)],
-                    "\" is not built, expected auto or off"));
+                cat(m.at("numa"), ": \"", at(kNumaNames, o.numa), "\" is not built, expected auto or off"));
   MOE_TRY(o.huge_pages, m.word("huge_pages", kHugePageNames, o.huge_pages));
   MOE_TRY(const std::optional<std::size_t> level, m.word("log_level", kLogLevelNames));
   if (level) o.log_level = static_cast<LogLevel>(*level);
@@ -120,7 +120,7 @@ struct OwnedHooks {
 
 // huge_pages off: plain aligned memory, nothing asked of the kernel.
 void* plain_allocate(void*, std::size_t size, std::size_t alignment, std::int32_t) {
-  if (size > static_cast<std::size_t>(PTRDIFF_MAX) - alignment) return nullptr;
+  if (size > std::size_t{PTRDIFF_MAX} - alignment) return nullptr;
   return std::aligned_alloc(alignment, round_up(std::max<std::size_t>(size, 1), alignment));
 }
 void plain_deallocate(void*, void* ptr, std::size_t, std::size_t) { std::free(ptr); }
@@ -156,7 +156,7 @@ struct Context::State {
         options(std::move(o)),
         threads(std::move(t)),
         level(l),
-        log(hooks.hooks.log, l, static_cast<std::size_t>(options.log_ring)),
+        log(hooks.hooks.log, l, usize(options.log_ring)),
         pool({.threads = threads.count, .spin_us = static_cast<int>(options.spin_us), .cpus = options.cpus}) {
     if (hooks.hooks.allocator.allocate != nullptr) {
       allocator = hooks.hooks.allocator;
@@ -236,10 +236,10 @@ std::string Context::options_json() const {
   w.member("own_threads", s.own_threads());
   w.member("cpus", cpu_list_text(s.threads.cpus));
   w.member("spin_us", s.options.spin_us);
-  w.member("numa", kNumaNames[static_cast<std::size_t>(s.options.numa)]);
+  w.member("numa", at(kNumaNames, s.options.numa));
   w.member("numa_nodes", s.threads.nodes.count);
-  w.member("huge_pages", kHugePageNames[static_cast<std::size_t>(s.options.huge_pages)]);
-  w.member("log_level", kLogLevelNames[static_cast<std::size_t>(s.level)]);
+  w.member("huge_pages", at(kHugePageNames, s.options.huge_pages));
+  w.member("log_level", at(kLogLevelNames, s.level));
   w.member("log_ring", s.options.log_ring);
   w.member("flush_denormals", s.options.flush_denormals);
   return w.take();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <new>
 
+#include "base/index.h"
 #include "run/engine_run.h"
 
 namespace moe {
@@ -21,13 +22,13 @@ Workspace carve_workspace(const EngineSetup& s, std::int64_t tokens, std::byte* 
   Carver c(base);
   Workspace w;
   const PlanShape shape = s.plan_shape(tokens);
-  const auto slots = static_cast<std::size_t>(shape.slots());
+  const std::size_t slots = usize(shape.slots());
   const auto pad16 = [](std::int64_t n) { return round_up(n, kPanelRows); };
   w.act_ld = pad16(std::max(s.intermediate, s.mid_shape().k));
   w.row_ld = pad16(std::max(s.hidden, s.in_shape().k));
   w.out_ld = pad16(s.hidden);
   // First, so that calls of all sizes find their scratch where it is in the caches.
-  const auto items = static_cast<std::size_t>(s.items_at_once);
+  const std::size_t items = usize(s.items_at_once);
   w.scratch_bay = round_up(kCallResults * sizeof(float) + s.kernel->scratch_bytes, std::size_t{64});
   w.holders = c.take<Bays::Holder>(items);
   w.scratch = c.take<std::byte>(items * w.scratch_bay);
@@ -37,18 +38,18 @@ Workspace carve_workspace(const EngineSetup& s, std::int64_t tokens, std::byte* 
   w.plan = carve_plan(c, shape);
   w.in_tiles = c.take<std::byte>(slots * s.in_shape().row_bytes());
   w.mid_tiles = c.take<std::byte>(slots * s.mid_shape().row_bytes());
-  w.act = c.take<float>(slots * static_cast<std::size_t>(w.act_ld));
-  w.acc = c.take<float>(static_cast<std::size_t>(tokens * w.out_ld));
-  w.results = c.take<float>(static_cast<std::size_t>(std::min(shape.slots() * w.out_ld, kKeptFloats)));
-  w.unsummed = c.take<Unsummed>(static_cast<std::size_t>(ceil_div(w.out_ld / kPanelRows, kCallPanels)));
-  w.rows = c.take<float>(static_cast<std::size_t>(phase0_items(s, tokens) * 2 * w.row_ld));
+  w.act = c.take<float>(shape.slots() * w.act_ld);
+  w.acc = c.take<float>(tokens * w.out_ld);
+  w.results = c.take<float>(std::min(shape.slots() * w.out_ld, kKeptFloats));
+  w.unsummed = c.take<Unsummed>(ceil_div(w.out_ld / kPanelRows, kCallPanels));
+  w.rows = c.take<float>(phase0_items(s, tokens) * 2 * w.row_ld);
   w.bytes = c.used();
   return w;
 }
 
 Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
   if (s.rounded) MOE_CHECK(round_weights(*s.kernel->steps, s.in_dtype, w.plan, c.parallel));
-  Bays bays({w.holders, static_cast<std::size_t>(s.items_at_once)});
+  Bays bays({w.holders, usize(s.items_at_once)});
   const EngineRun& run = *new (w.shared) EngineRun(s, w, c, bays);
   const auto blocks = static_cast<std::int32_t>(run.blocks());
   for (std::int32_t i = 0; i < w.plan.num_tiles; ++i) w.plan.pending[i].store(blocks, std::memory_order_relaxed);
@@ -58,7 +59,7 @@ Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
         std::memory_order_relaxed);
   const auto phase = [&](std::int64_t items, auto body) -> Check {
     MOE_CHECK(report(c.control, 0, 0));
-    MOE_CHECK(c.parallel.each(static_cast<std::size_t>(items), body));
+    MOE_CHECK(c.parallel.each(items, body));
     return report(c.control, 0, 0);
   };
   const std::int64_t items = phase0_items(s, c.tokens);

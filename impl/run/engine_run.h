@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "base/index.h"
 #include "run/engine.h"
 #include "run/scratch.h"
 
@@ -103,17 +104,16 @@ struct EngineRun {
     const Layout& l = s.layout();
     if (!l.tensors.empty()) {
       const LayoutTensor& t = l.tensors[which == Matrix::w13 ? 0 : 1];
-      return s.packed->payload.data() + t.offset + t.bytes * static_cast<std::size_t>(e.local);
+      return s.packed->payload.data() + t.offset + t.bytes * usize(e.local);
     }
-    return expert(e) + (which == Matrix::w13 ? 0 : l.w2_offset()) +
-           static_cast<std::size_t>(p) * l.matrix(which).panel_bytes();
+    return expert(e) + (which == Matrix::w13 ? 0 : l.w2_offset()) + usize(p) * l.matrix(which).panel_bytes();
   }
   const std::byte* panels(const PanelBay& bay, Matrix which, const ActiveExpert& e, std::int64_t p,
                           std::int64_t count) const {
     return s.source == nullptr ? panels(which, e, p) : bay.make(which, e.local, p, count);
   }
-  std::byte* in_tile(const Tile& t) const { return w.in_tiles + static_cast<std::size_t>(home(t.slot)) * in_row; }
-  std::byte* mid_tile(const Tile& t) const { return w.mid_tiles + static_cast<std::size_t>(t.slot) * mid_row; }
+  std::byte* in_tile(const Tile& t) const { return w.in_tiles + usize(home(t.slot)) * in_row; }
+  std::byte* mid_tile(const Tile& t) const { return w.mid_tiles + usize(t.slot) * mid_row; }
   // The list of a matrix: the input's column of each of its own, -1: none; nullptr: as they are.
   const std::int32_t* columns(Matrix which, const ActiveExpert& e) const {
     const P16Matrix& m = s.layout().matrix(which);

@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "kernels/reading.h"
@@ -65,10 +66,10 @@ Check check_orders(const Packed& packed) {
       if (!m.has_order) continue;
       const std::byte* matrix = packed.expert(e) + (which == Matrix::w13 ? 0 : l.w2_offset());
       const auto* list = reinterpret_cast<const std::int32_t*>(matrix + m.order_offset());
-      if (!is_order({list, static_cast<std::size_t>(m.k)}, m.columns()))
+      if (!is_order({list, usize(m.k)}, m.columns()))
         return fail(Code::format, "packed",
                     cat("packed: the columns of ", which == Matrix::w13 ? "w13" : "w2", " of expert ",
-                        packed.info.experts[static_cast<std::size_t>(e)], " are no list that names each once"));
+                        packed.info.experts[usize(e)], " are no list that names each once"));
     }
   return ok();
 }
@@ -106,7 +107,7 @@ struct Layer::State {
     m.work = carve_workspace(setup, tokens, base);
     Carver more(base == nullptr ? nullptr : base + m.work.bytes);
     if (mode == ApplyMode::router_logits) m.scratch = more.take<std::byte>(route_scratch_bytes(router, tokens));
-    if (adds_identity) m.identity = more.take<float>(static_cast<std::size_t>(tokens));
+    if (adds_identity) m.identity = more.take<float>(usize(tokens));
     m.bytes = m.work.bytes + more.used();
     return m;
   }
@@ -148,15 +149,14 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
   if (e.source == nullptr) MOE_CHECK(check_orders(*s.spec.packed));
   s.expert_map = s.spec.expert_map;
   if (s.expert_map.empty()) {
-    s.expert_map.assign(static_cast<std::size_t>(c.num_weight_experts()), -1);
+    s.expert_map.assign(usize(c.num_weight_experts()), -1);
     const std::vector<std::int64_t>& held = s.spec.packed->info.experts;
-    for (std::size_t i = 0; i < held.size(); ++i)
-      s.expert_map[static_cast<std::size_t>(held[i])] = static_cast<std::int32_t>(i);
+    for (std::size_t i = 0; i < held.size(); ++i) s.expert_map[usize(held[i])] = static_cast<std::int32_t>(i);
   }
   s.adds_identity = c.routing.num_zero_experts != 0 && c.parallel.ep_rank == 0 && c.parallel.tp_rank == 0;
   MOE_TRY(s.router, make_router(c, route_kernel_within(s.spec.kernel->id->isa),
                                 {s.spec.correction_bias, s.spec.packed->info.correction_bias}));
-  s.counts = std::vector<std::atomic<std::uint64_t>>(static_cast<std::size_t>(l.experts));
+  s.counts = std::vector<std::atomic<std::uint64_t>>(usize(l.experts));
   e.kernel = s.spec.kernel;
   e.expert_map = s.expert_map;
   e.reading = reading_here();
@@ -218,7 +218,7 @@ Check Layer::State::run_call(const ApplyArgs& a, CallMemory m, const Parallel& p
   MOE_CHECK(build_plan(m.work.plan, setup.plan_shape(a.num_tokens), expert_map, ids, weights, parallel));
   for (std::int32_t i = 0; i < m.work.plan.num_active; ++i) {
     const ActiveExpert& e = m.work.plan.active[i];
-    counts[static_cast<std::size_t>(e.local)].fetch_add(static_cast<std::uint64_t>(e.slots), std::memory_order_relaxed);
+    counts[usize(e.local)].fetch_add(static_cast<std::uint64_t>(e.slots), std::memory_order_relaxed);
   }
   if (adds_identity)
     MOE_CHECK(sum_zero_weights(ids, weights, {spec.config->num_experts, spec.config->router_columns()}, m.identity,

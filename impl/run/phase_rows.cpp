@@ -11,7 +11,7 @@ TilePlace EngineRun::place_of_slot(std::int32_t slot) const {
 }
 
 void EngineRun::quantise_rows(std::int64_t item, std::int64_t items) const {
-  const std::size_t size = s.in_dtype == DType::f32 ? 4 : 2;
+  const std::int64_t size = s.in_dtype == DType::f32 ? 4 : 2;
   const std::int64_t units = phase0_units(s, c.tokens), slots_per_unit = c.tokens * s.top_k / units;
   const std::int64_t begin = units * item / items * slots_per_unit, end = units * (item + 1) / items * slots_per_unit;
   float* x = w.rows + item * 2 * w.row_ld;
@@ -21,7 +21,7 @@ void EngineRun::quantise_rows(std::int64_t item, std::int64_t items) const {
     const std::int32_t* const first =
         std::find_if(slots + std::max(begin, t * s.top_k), last, [](std::int32_t v) { return v >= 0; });
     if (first == last) continue;
-    const std::byte* src = c.hidden.data + static_cast<std::size_t>(t * c.hidden.strides[0]) * size;
+    const std::byte* src = c.hidden.data + t * c.hidden.strides[0] * size;
     const TilePlace place = place_of_slot(*first);
     for (const std::int32_t* slot = first; slot != last; ++slot) {
       if (*slot < 0 || home(*slot) != *slot) continue;

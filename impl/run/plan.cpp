@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/checked.h"
+#include "base/index.h"
 #include "base/text.h"
 
 namespace moe {
@@ -28,7 +29,7 @@ struct Sorting {
     const std::int64_t id = id_at(ids, t, j);
     if (id < 0 || id >= shape.experts.logical) return -1;  // zero experts have no rows
     const std::int64_t expert = shape.experts.copy_for_row(t, id);
-    return expert_map[static_cast<std::size_t>(expert)] < 0 ? -1 : expert;
+    return at(expert_map, expert) < 0 ? -1 : expert;
   }
   std::int32_t* counts(const Plan& p, std::int64_t part) const { return p.counts + part * shape.experts.physical; }
 };
@@ -58,7 +59,7 @@ void list_expert(Plan& p, const Sorting& s, std::int64_t expert) {
   const std::int32_t count = number_slots(p, s, expert);
   if (count == 0) return;
   const std::int32_t tiles = ceil_div(count, static_cast<std::int32_t>(s.shape.tile_rows));
-  p.active[p.num_active++] = {s.expert_map[static_cast<std::size_t>(expert)], p.num_slots, count, p.num_tiles, tiles};
+  p.active[p.num_active++] = {at(s.expert_map, expert), p.num_slots, count, p.num_tiles, tiles};
   for (std::int32_t i = 0; i < tiles; ++i) {
     const std::int32_t rows = count / tiles + (i < count % tiles ? 1 : 0);
     p.tiles[p.num_tiles++] = {p.num_slots, rows};
@@ -116,10 +117,9 @@ float weight_at(const TensorView& w, std::int64_t t, std::int64_t j) {
 }
 
 Plan carve_plan(Carver& c, const PlanShape& s) {
-  const auto slots = static_cast<std::size_t>(s.slots()), active = static_cast<std::size_t>(s.max_active());
-  const auto tiles = static_cast<std::size_t>(s.max_tiles());
+  const std::int64_t slots = s.slots(), active = s.max_active(), tiles = s.max_tiles();
   Plan p;
-  p.counts = c.take<std::int32_t>(static_cast<std::size_t>(slot_parts(s.slots()) * s.experts.physical));
+  p.counts = c.take<std::int32_t>(slot_parts(slots) * s.experts.physical);
   p.active = c.take<ActiveExpert>(active);
   p.tiles = c.take<Tile>(tiles);
   p.pending = c.take<std::atomic<std::int32_t>>(tiles);

@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 
+#include "base/index.h"
 #include "base/parallel.h"
 #include "base/result.h"
 #include "base/tensor.h"
@@ -34,10 +35,10 @@ class Carver {
  public:
   explicit Carver(std::byte* base) : base_(base) {}
   template <class T>
-  T* take(std::size_t count) {
+  T* take(std::integral auto count) {
     used_ = (used_ + 63) / 64 * 64;
     T* p = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
-    used_ += count * sizeof(T);
+    used_ += usize(count) * sizeof(T);
     return p;
   }
   std::size_t used() const { return (used_ + 63) / 64 * 64; }

@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.h"
 #include "run/wait.h"
 
 namespace moe {
@@ -169,7 +170,7 @@ Pool::Team* Pool::team_of_this_process() noexcept {
     return team->busy.exchange(true, std::memory_order_acquire) ? nullptr : team;
   try {
     auto fresh = std::make_unique<Team>(process, options_.spin_us, team);
-    fresh->threads.reserve(static_cast<std::size_t>(options_.threads));
+    fresh->threads.reserve(usize(options_.threads));
     if (!team_.compare_exchange_strong(team, fresh.get(), std::memory_order_acq_rel)) return nullptr;
     team = fresh.release();
   } catch (const std::bad_alloc&) {

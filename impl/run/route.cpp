@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/exp.h"
+#include "base/index.h"
 #include "run/denormals.h"
 #include "run/plan.h"
 #include "run/route_rules.h"
@@ -48,9 +49,9 @@ std::size_t item_bytes(const Router& r) {
 // Some microseconds of work each, so that waking a thread pays; few enough for their scratch.
 std::size_t item_count(const Router& r, std::int64_t tokens) {
   constexpr std::size_t kItemLogits = 8192, kMaxItems = 64, kMaxBytes = std::size_t{4} << 20;
-  const std::size_t wanted = ceil_div(static_cast<std::size_t>(tokens) * r.columns, kItemLogits);
+  const std::size_t wanted = ceil_div(usize(tokens) * r.columns, kItemLogits);
   const std::size_t most = std::clamp<std::size_t>(kMaxBytes / item_bytes(r), 1, kMaxItems);
-  return std::clamp<std::size_t>(std::min(wanted, static_cast<std::size_t>(tokens)), 1, most);
+  return std::clamp<std::size_t>(std::min(wanted, usize(tokens)), 1, most);
 }
 
 // The scores of a row; of raw logits the row itself.
@@ -85,7 +86,7 @@ void choose(const Router& r, const Scratch& s, const float* keys, const Slots& o
   r.kernel->select(s.group_scores, 0, r.groups, groups);
   std::sort(s.group_ids, s.group_ids + r.kept);
   for (std::size_t i = 0; i < r.kept; ++i) {
-    const std::size_t first = static_cast<std::size_t>(s.group_ids[i]) * per;
+    const std::size_t first = usize(s.group_ids[i]) * per;
     r.kernel->select(keys + first, static_cast<std::int32_t>(first), per, best);
   }
 }
@@ -123,8 +124,7 @@ void route_by_hash(const Router& r, const RouteArgs& a, std::size_t token, const
 
 void route_token(const Router& r, const RouteArgs& a, const Scratch& s, std::size_t t) {
   const Slots out{a.ids + t * r.width(), a.weights + t * r.width()};
-  const std::size_t stride =
-      static_cast<std::size_t>(a.row_stride) * static_cast<std::size_t>(dtype_bits(a.logits_dtype) / 8);
+  const std::size_t stride = usize(a.row_stride * (dtype_bits(a.logits_dtype) / 8));
   r.kernel->load(a.logits_dtype, a.logits + t * stride, r.columns, s.row);
   switch (r.rule) {
     case RouteRule::scores:
@@ -184,7 +184,7 @@ std::size_t route_scratch_bytes(const Router& router, std::int64_t num_tokens) {
 
 Check route(const Router& r, const RouteArgs& a, const Parallel& parallel) {
   if (a.num_tokens == 0) return ok();
-  const auto tokens = static_cast<std::size_t>(a.num_tokens);
+  const std::size_t tokens = usize(a.num_tokens);
   const std::size_t items = item_count(r, a.num_tokens), bytes = item_bytes(r);
   auto body = [&](std::size_t item) {
     const KeepDenormals scope;  // they are different keys, whoever called

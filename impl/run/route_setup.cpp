@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "run/plan.h"
 #include "run/route.h"
@@ -27,7 +28,7 @@ RouteRule rule_of(const Config& c) {
 RouteScore score_of(const RoutingConfig& r) {
   if (r.method == RoutingMethod::topk) return RouteScore::logit;
   constexpr RouteScore kScores[] = {RouteScore::softmax, RouteScore::sigmoid, RouteScore::sqrtsoftplus};
-  return kScores[static_cast<std::size_t>(r.scoring)];
+  return at(kScores, r.scoring);
 }
 
 Error two_sources(const char* first, const char* second) {
@@ -62,13 +63,13 @@ Result<Router> make_router(const Config& config, const RouteKernel& kernel, cons
   r.rule = rule_of(config);
   r.score = score_of(c);
   r.kernel = &kernel;
-  r.experts = static_cast<std::size_t>(config.num_experts);
-  r.columns = static_cast<std::size_t>(config.router_columns());
-  r.k = static_cast<std::size_t>(config.top_k);
-  r.shared = static_cast<std::size_t>(c.num_fused_shared_experts);
+  r.experts = usize(config.num_experts);
+  r.columns = usize(config.router_columns());
+  r.k = usize(config.top_k);
+  r.shared = usize(c.num_fused_shared_experts);
   if (c.num_expert_group && *c.num_expert_group != *c.topk_group) {
-    r.groups = static_cast<std::size_t>(*c.num_expert_group);
-    r.kept = static_cast<std::size_t>(*c.topk_group);
+    r.groups = usize(*c.num_expert_group);
+    r.kept = usize(*c.topk_group);
   }
   r.renormalize = c.renormalize && r.score != RouteScore::logit;
   const bool weighed = r.rule == RouteRule::scores || r.rule == RouteRule::hash;

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/exp.h"
+#include "base/index.h"
 #include "run/route_rules.h"
 
 namespace moe {
@@ -16,7 +17,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 // The first largest logit besides `taken` (-1: none).
 std::int32_t largest(const float* row, std::size_t n, std::int32_t taken) {
   std::int32_t best = taken == 0 ? 1 : 0;
-  for (auto i = static_cast<std::size_t>(best) + 1; i < n; ++i)
+  for (auto i = usize(best) + 1; i < n; ++i)
     if (static_cast<std::int32_t>(i) != taken && row[i] > row[best]) best = static_cast<std::int32_t>(i);
   return best;
 }

@@ -4,27 +4,27 @@
 #include <algorithm>
 
 #include "base/checked.h"
+#include "base/index.h"
 
 namespace moe {
 
 Taper::Taper(std::int64_t units, std::int64_t threads, std::int64_t grain, std::int64_t most) : units_(units) {
-  for (std::int64_t at = 0; at < units;) {
-    const std::int64_t left = units - at, part = threads == 1 ? most : left / (2 * threads);
+  for (std::int64_t begin = 0; begin < units;) {
+    const std::int64_t left = units - begin, part = threads == 1 ? most : left / (2 * threads);
     const std::int64_t size = std::max(grain, std::min(part, most) / grain * grain);
-    if (count_ == 0 || stretches_[static_cast<std::size_t>(count_ - 1)].size != size)
-      stretches_[static_cast<std::size_t>(count_++)] = {items_, at, size};
-    const bool last = threads == 1 || size == grain || count_ == static_cast<int>(stretches_.size());
+    if (count_ == 0 || at(stretches_, count_ - 1).size != size) at(stretches_, count_++) = {items_, begin, size};
+    const bool last = threads == 1 || size == grain || count_ == std::ssize(stretches_);
     const std::int64_t round = last ? ceil_div(left, size) : threads;
     items_ += round;
-    at += round * size;
+    begin += round * size;
   }
 }
 
 Range Taper::item(std::int64_t index) const {
   if (index >= items_) return {units_, units_};
   int i = count_ - 1;
-  while (stretches_[static_cast<std::size_t>(i)].first > index) --i;
-  const Stretch& s = stretches_[static_cast<std::size_t>(i)];
+  while (at(stretches_, i).first > index) --i;
+  const Stretch& s = at(stretches_, i);
   const std::int64_t begin = s.begin + (index - s.first) * s.size;
   return {begin, std::min(begin + s.size, units_)};
 }
@@ -39,7 +39,7 @@ Stripes::Stripes(const PhaseWork& work) : work_(work) {
     const Range r = stripe(node);
     // A list is no thread's alone as long as there are others: they help.
     const std::int64_t threads = work.threads == 1 ? 1 : std::max<std::int64_t>(2, work.threads / work.nodes);
-    lists_[static_cast<std::size_t>(node)] = Taper((r.end - r.begin) * work.times, threads, work.grain, work.most);
+    at(lists_, node) = Taper((r.end - r.begin) * work.times, threads, work.grain, work.most);
   }
 }
 

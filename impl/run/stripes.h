@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/index.h"
 #include "base/topology.h"
 
 namespace moe {
@@ -65,10 +66,10 @@ class Stripes {
 
   int nodes() const { return work_.nodes; }
   Range stripe(int node) const { return {edge(node), edge(node + 1)}; }
-  std::int64_t items(int node) const { return lists_[static_cast<std::size_t>(node)].items(); }
+  std::int64_t items(int node) const { return at(lists_, node).items(); }
   // A piece of the node's list: unit u of it is unit u % n of the stripe, of expert u / n, for stripes of n units.
   // Empty beyond the last item.
-  Range item(int node, std::int64_t index) const { return lists_[static_cast<std::size_t>(node)].item(index); }
+  Range item(int node, std::int64_t index) const { return at(lists_, node).item(index); }
 
  private:
   std::int64_t edge(int node) const {

@@ -34,16 +34,15 @@ void EngineRun::start_sums(float* acc, std::int64_t column, std::int64_t columns
     std::fill_n(acc, c.tokens * columns, 0.0f);
     return;
   }
-  const std::size_t size = s.out_dtype == DType::f32 ? 4 : 2;
+  const std::int64_t size = s.out_dtype == DType::f32 ? 4 : 2;
   const std::int64_t valid = std::min(columns, s.hidden - column);
   for (std::int64_t t = 0; t < c.tokens; ++t)
-    s.kernel->steps->widen(s.out_dtype, c.out.data + static_cast<std::size_t>(t * c.out.strides[0] + column) * size,
-                           valid, acc + t * columns);
+    s.kernel->steps->widen(s.out_dtype, c.out.data + (t * c.out.strides[0] + column) * size, valid, acc + t * columns);
 }
 
 // The tokens themselves, as the output of one more expert after all others.
 void EngineRun::add_identity(float* acc, std::int64_t column, std::int64_t columns) const {
-  const std::size_t size = s.in_dtype == DType::f32 ? 4 : 2;
+  const std::int64_t size = s.in_dtype == DType::f32 ? 4 : 2;
   alignas(64) float x[kCallPanels * kPanelRows];
   for (std::int32_t t = 0; t < c.tokens; ++t) {
     if (c.identity[t] == 0.0f) continue;
@@ -52,7 +51,7 @@ void EngineRun::add_identity(float* acc, std::int64_t column, std::int64_t colum
       const std::int64_t valid = std::clamp<std::int64_t>(s.hidden - column - i, 0, count);
       std::fill(x + valid, x + count, 0.0f);
       const std::int64_t at = t * c.hidden.strides[0] + column + i;
-      s.kernel->steps->widen(s.in_dtype, c.hidden.data + static_cast<std::size_t>(at) * size, valid, x);
+      s.kernel->steps->widen(s.in_dtype, c.hidden.data + at * size, valid, x);
       s.kernel->steps->combine({.acc = acc + i,
                                 .acc_ld = columns,
                                 .tokens = &t,
@@ -68,17 +67,17 @@ void EngineRun::add_identity(float* acc, std::int64_t column, std::int64_t colum
 }
 
 void EngineRun::write_out(float* acc, std::int64_t column, std::int64_t columns) const {
-  const std::size_t size = s.out_dtype == DType::f32 ? 4 : 2;
+  const std::int64_t size = s.out_dtype == DType::f32 ? 4 : 2;
   const std::int64_t valid = std::min(columns, s.hidden - column);
   for (std::int64_t t = 0; t < c.tokens; ++t) {
     float* row = acc + t * columns;
-    std::byte* dst = c.out.data + static_cast<std::size_t>(t * c.out.strides[0] + column) * size;
+    std::byte* dst = c.out.data + (t * c.out.strides[0] + column) * size;
     if (s.output_scale != 1.0f) {
       for (std::int64_t i = 0; i < valid; ++i) {
         row[i] = row[i] * s.output_scale;
         if (c.accumulate) {
           float before;
-          s.kernel->steps->widen(s.out_dtype, dst + static_cast<std::size_t>(i) * size, 1, &before);
+          s.kernel->steps->widen(s.out_dtype, dst + i * size, 1, &before);
           row[i] = before + row[i];
         }
       }

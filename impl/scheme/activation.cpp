@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/index.h"
 #include "base/text.h"
 
 namespace moe {
@@ -13,7 +14,7 @@ std::optional<Activation> activation_from_name(std::string_view name) {
   return static_cast<Activation>(it - kActivationNames.begin());
 }
 
-std::string_view activation_name(Activation a) { return kActivationNames[static_cast<std::size_t>(a)]; }
+std::string_view activation_name(Activation a) { return at(kActivationNames, a); }
 
 std::string activation_words() {
   std::string s;

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/checked.h"
+#include "base/index.h"
 #include "base/text.h"
 
 namespace moe {
@@ -253,8 +254,8 @@ std::vector<ExpertNames> expert_names(const ExpertModule& own, bool any_block) {
 
 std::string tensor_name(const ExpertModule& module, std::int64_t expert, Projection projection,
                         const CheckpointTensor& tensor) {
-  return cat(module.prefix, module.prefix.empty() ? "" : ".", expert, ".",
-             module.projections[static_cast<std::size_t>(projection)], ".", tensor.suffix);
+  return cat(module.prefix, module.prefix.empty() ? "" : ".", expert, ".", module.projections[usize(projection)], ".",
+             tensor.suffix);
 }
 
 MatrixSize projection_size(Projection p, std::int64_t hidden, std::int64_t intermediate, Groups groups, int num_bits) {

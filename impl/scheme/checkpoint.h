@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/index.h"
 #include "base/tensor.h"
 #include "scheme/groups.h"
 #include "scheme/scheme.h"
@@ -65,7 +66,7 @@ struct TensorShape {
   std::array<std::int64_t, 2> dims{};
   int ndim = 0;
 
-  std::span<const std::int64_t> span() const { return {dims.data(), static_cast<std::size_t>(ndim)}; }
+  std::span<const std::int64_t> span() const { return {dims.data(), usize(ndim)}; }
   friend bool operator==(const TensorShape&, const TensorShape&) = default;
 };
 
@@ -86,7 +87,7 @@ struct CheckpointTensor {
   // The dimension of rows, -1: none.
   constexpr int n_axis() const {
     for (int i = 0; i < 2; ++i)
-      if (const Axis a = axes[static_cast<std::size_t>(i)]; a == Axis::n || a == Axis::n_words) return i;
+      if (const Axis a = axes[usize(i)]; a == Axis::n || a == Axis::n_words) return i;
     return -1;
   }
   // Fields of several rows share a word.
@@ -151,7 +152,7 @@ std::vector<ExpertNames> expert_names(const ExpertModule& own, bool any_block);
 constexpr int awq_field(int bits, int c) {
   constexpr std::array<int, 8> k4 = {0, 4, 1, 5, 2, 6, 3, 7};
   constexpr std::array<int, 4> k8 = {0, 2, 1, 3};
-  return bits == 4 ? k4[static_cast<std::size_t>(c)] : k8[static_cast<std::size_t>(c)];
+  return bits == 4 ? k4[usize(c)] : k8[usize(c)];
 }
 
 enum class NameMatch : std::uint8_t {

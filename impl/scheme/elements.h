@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/float_formats.h"
+#include "base/index.h"
 #include "base/load.h"
 #include "scheme/scheme.h"
 
@@ -56,8 +57,8 @@ inline constexpr std::array kElements = {
     ElementRow{"e4m3", "float8_e4m3", 8, 8, Numbers::floats, 0, kE4m3},
     ElementRow{"e5m2", "float8_e5m2", 8, 8, Numbers::floats, 0, kE5m2},
 };
-static_assert(static_cast<std::size_t>(Element::e5m2) + 1 == kElements.size());
-constexpr const ElementRow& row_of(Element e) { return kElements[static_cast<std::size_t>(e)]; }
+static_assert(usize(Element::e5m2) + 1 == kElements.size());
+constexpr const ElementRow& row_of(Element e) { return at(kElements, e); }
 
 constexpr bool is_integer(Element e) { return row_of(e).numbers == Numbers::integers; }
 constexpr bool is_value(Element e) { return row_of(e).numbers == Numbers::values; }  // else codes with scales
@@ -107,8 +108,8 @@ inline constexpr std::array kScales = {
     scale_types::row<scale_types::e4m3_to_f32, scale_types::f32_to_e4m3, std::uint8_t>(""),
     scale_types::row<e8m0_to_f32, f32_to_e8m0, std::uint8_t>(""),
 };
-static_assert(static_cast<std::size_t>(Scales::e8m0) + 1 == kScales.size());
-constexpr const ScaleRow& row_of(Scales s) { return kScales[static_cast<std::size_t>(s)]; }
+static_assert(usize(Scales::e8m0) + 1 == kScales.size());
+constexpr const ScaleRow& row_of(Scales s) { return at(kScales, s); }
 // The types that checkpoints of integers have.
 constexpr bool is_float_scale(Scales s) { return s == Scales::f32 || s == Scales::bf16 || s == Scales::f16; }
 

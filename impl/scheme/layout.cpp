@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "scheme/layout_named.h"
 
@@ -25,7 +26,7 @@ consteval bool bijective() {
     for (std::int64_t k = 0; k < K; ++k) {
       const bool high = row_of(E).packed_bits == 4 && P16Matrix::nibble_high(k);
       for (int i = 0; i < row_of(E).packed_bits / 4; ++i) {
-        const std::size_t nibble = m.code_offset(lane, k) * 2 + (high ? 1 : 0) + static_cast<std::size_t>(i);
+        const std::size_t nibble = m.code_offset(lane, k) * 2 + (high ? 1 : 0) + usize(i);
         if (nibble >= seen.size() || seen[nibble]) return false;
         seen[nibble] = true;
       }
@@ -66,12 +67,12 @@ std::string Layout::id() const {
 }
 
 bool is_order(std::span<const std::int32_t> list, std::int64_t columns) {
-  std::vector<bool> seen(static_cast<std::size_t>(columns));
+  std::vector<bool> seen(usize(columns));
   std::int64_t named = 0;
   for (const std::int32_t i : list) {
     if (i == -1) continue;
-    if (i < 0 || i >= columns || seen[static_cast<std::size_t>(i)]) return false;
-    seen[static_cast<std::size_t>(i)] = true;
+    if (i < 0 || i >= columns || seen[usize(i)]) return false;
+    seen[usize(i)] = true;
     ++named;
   }
   return named == columns;

@@ -54,6 +54,7 @@
 
 #include "base/checked.h"
 #include "base/dtype.h"
+#include "base/index.h"
 #include "scheme/elements.h"
 #include "scheme/groups.h"
 #include "scheme/scheme.h"
@@ -114,10 +115,10 @@ struct P16Matrix {
   constexpr std::size_t scale_bytes() const { return row_of(scale_type()).bytes; }
   constexpr std::size_t scale_section() const {  // bytes of scales at the start of the panel
     if (grouping() == Grouping::g32 || grouping() == Grouping::none) return 0;
-    return round_up(static_cast<std::size_t>(group_count()) * 16 * scale_bytes(), std::size_t{64});
+    return round_up(usize(group_count()) * 16 * scale_bytes(), std::size_t{64});
   }
   constexpr std::size_t zero_section() const {
-    return has_zeros ? round_up(static_cast<std::size_t>(group_count()) * 16, std::size_t{64}) : 0;
+    return has_zeros ? round_up(usize(group_count()) * 16, std::size_t{64}) : 0;
   }
   constexpr bool has_sums() const { return grouping() != Grouping::none && scales == Scales::w4a8; }
   constexpr std::size_t sum_offset() const { return scale_section(); }  // rsum f32[16] or wsum i32[16]
@@ -126,15 +127,13 @@ struct P16Matrix {
   constexpr std::size_t header_bytes() const { return bias_offset() + (has_bias ? 64 : 0); }
   constexpr std::size_t unit_header() const { return grouping() == Grouping::g32 ? 64 : 0; }
   constexpr std::size_t unit_bytes() const {
-    return unit_header() + static_cast<std::size_t>(kPanelRows * kUnitK * row_of(element).packed_bits / 8);
+    return unit_header() + usize(kPanelRows * kUnitK * row_of(element).packed_bits / 8);
   }
-  constexpr std::size_t panel_bytes() const {
-    return header_bytes() + static_cast<std::size_t>(units()) * unit_bytes();
-  }
+  constexpr std::size_t panel_bytes() const { return header_bytes() + usize(units()) * unit_bytes(); }
   // i32[K]: the checkpoint's column of each column here.
-  constexpr std::size_t order_offset() const { return static_cast<std::size_t>(panels()) * panel_bytes(); }
+  constexpr std::size_t order_offset() const { return usize(panels()) * panel_bytes(); }
   constexpr std::size_t bytes() const {
-    return order_offset() + (has_order ? round_up(static_cast<std::size_t>(k) * 4, std::size_t{64}) : 0);
+    return order_offset() + (has_order ? round_up(usize(k) * 4, std::size_t{64}) : 0);
   }
 
   // Where the pieces of logical row n (w13: gate rows 0..I-1, then up rows I..2I-1) lie.
@@ -145,16 +144,13 @@ struct P16Matrix {
   constexpr std::int64_t lane_of(std::int64_t n) const { return n % half_rows % kPanelRows; }
   // First byte of (lane, k) within its panel; of elements of 4 bits it is the high nibble iff nibble_high(k).
   constexpr std::size_t code_offset(std::int64_t lane, std::int64_t kk) const {
-    return header_bytes() + static_cast<std::size_t>(kk / kUnitK) * unit_bytes() + unit_header() +
-           static_cast<std::size_t>(place_in_unit(lane, kk % kUnitK));
+    return header_bytes() + usize(kk / kUnitK) * unit_bytes() + unit_header() + usize(place_in_unit(lane, kk % kUnitK));
   }
   static constexpr bool nibble_high(std::int64_t kk) { return kk % 32 >= 16; }
   // Byte of the scale of (lane, group g) within its panel.
   constexpr std::size_t scale_offset(std::int64_t lane, std::int64_t g) const {
-    if (grouping() == Grouping::g32)
-      return header_bytes() + static_cast<std::size_t>(g / 2) * unit_bytes() +
-             static_cast<std::size_t>(g % 2 * 32 + lane * 2);
-    return static_cast<std::size_t>(g * kPanelRows + lane) * scale_bytes();
+    if (grouping() == Grouping::g32) return header_bytes() + usize(g / 2) * unit_bytes() + usize(g % 2 * 32 + lane * 2);
+    return usize(g * kPanelRows + lane) * scale_bytes();
   }
 
   friend constexpr bool operator==(const P16Matrix&, const P16Matrix&) = default;
@@ -259,12 +255,10 @@ struct Layout {
     return sum;
   }
   std::size_t payload_bytes() const {
-    if (p16_element(kind)) return expert_stride() * static_cast<std::size_t>(experts);
+    if (p16_element(kind)) return expert_stride() * usize(experts);
     return tensors.empty() ? 0 : end_of(tensors.back());
   }
-  std::size_t end_of(const LayoutTensor& t) const {
-    return t.offset + t.bytes * (t.shared ? 1 : static_cast<std::size_t>(experts));
-  }
+  std::size_t end_of(const LayoutTensor& t) const { return t.offset + t.bytes * (t.shared ? 1 : usize(experts)); }
 
   friend bool operator==(const Layout&, const Layout&) = default;
 };

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/index.h"
 #include "scheme/layout.h"
 
 namespace moe {
@@ -27,17 +28,17 @@ struct KaiMatrix {
   constexpr std::int64_t tiles() const { return ceil_div(rows, kKaiRows); }
 
   // Offsets within a tile.
-  constexpr std::size_t group_bytes() const { return static_cast<std::size_t>(chunks() * 128 + (channel() ? 0 : 16)); }
+  constexpr std::size_t group_bytes() const { return usize(chunks() * 128 + (channel() ? 0 : 16)); }
   constexpr std::size_t code_offset(std::int64_t g, std::int64_t chunk) const {
-    return static_cast<std::size_t>(g) * group_bytes() + static_cast<std::size_t>(chunk * 128);
+    return usize(g) * group_bytes() + usize(chunk * 128);
   }
-  constexpr std::size_t sum_offset() const { return static_cast<std::size_t>(group_count()) * group_bytes(); }
+  constexpr std::size_t sum_offset() const { return usize(group_count()) * group_bytes(); }
   constexpr std::size_t scale_offset(std::int64_t g) const {
     return channel() ? sum_offset() + 32 : code_offset(g, chunks());
   }
   constexpr std::size_t bias_offset() const { return sum_offset() + (channel() ? 64 : 32); }
   constexpr std::size_t tile_bytes() const { return bias_offset() + 32; }
-  constexpr std::size_t bytes() const { return static_cast<std::size_t>(tiles()) * tile_bytes(); }
+  constexpr std::size_t bytes() const { return usize(tiles()) * tile_bytes(); }
 };
 
 }  // namespace moe

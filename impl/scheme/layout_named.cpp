@@ -11,6 +11,7 @@ constexpr std::size_t kTensorAlignment = 64;
 constexpr std::array kNamed = {
 #define MOE_P16(...)
 #define MOE_NAMED(kind_, number_) &named_layouts::kind_,
+#include "base/index.h"
 #include "scheme/layout_kinds.inc"
 };
 
@@ -56,7 +57,7 @@ void place_tensors(Layout& l) {
   std::size_t at = 0;
   for (LayoutTensor& t : l.tensors) {
     t.offset = round_up(at, kTensorAlignment);
-    t.bytes = static_cast<std::size_t>(elements_of(t).value_or(0)) * static_cast<std::size_t>(dtype_bits(t.dtype)) / 8;
+    t.bytes = usize(elements_of(t).value_or(0)) * usize(dtype_bits(t.dtype)) / 8;
     at = l.end_of(t);
   }
 }

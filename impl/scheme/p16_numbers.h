@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/index.h"
 #include "base/load.h"
 #include "scheme/layout.h"
 
@@ -44,7 +45,7 @@ inline unsigned code_in(const P16Matrix& m, const std::byte* panel, std::int64_t
 // The code of value 0 in a group of a lane; of integers.
 inline int zero_in(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t group) {
   if (!m.has_zeros) return code_bias(m.element);
-  return static_cast<int>(panel[m.zero_offset() + static_cast<std::size_t>(group * kPanelRows + lane)]);
+  return static_cast<int>(panel[m.zero_offset() + usize(group * kPanelRows + lane)]);
 }
 
 inline float scale_in(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t group) {

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/dtype.h"
+#include "base/index.h"
 
 namespace moe {
 
@@ -72,7 +73,7 @@ inline constexpr std::array kFormats = {
     FormatRow{"awq", NumType::integer, 4, 0, "4-bit integer weights"},
     FormatRow{"mxfp4-gpt-oss", NumType::floating, 4, 32, "4-bit float weights with group_size 32"},
 };
-static_assert(static_cast<std::size_t>(Format::mxfp4_gpt_oss) + 1 == kFormats.size());
+static_assert(usize(Format::mxfp4_gpt_oss) + 1 == kFormats.size());
 inline constexpr auto kFormatNames = [] {
   std::array<std::string_view, kFormats.size()> names;
   for (std::size_t i = 0; i < names.size(); ++i) names[i] = kFormats[i].name;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/checked.h"
+#include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
 
@@ -16,9 +17,8 @@ namespace {
 std::optional<std::int64_t> bytes_spanned(const TensorView& t) {
   std::int64_t last = 0;
   for (int d = 0; d < t.ndim; ++d) {
-    const auto i = static_cast<std::size_t>(d);
-    if (t.shape[i] == 0) return 0;
-    const auto step = checked_mul({t.shape[i] - 1, t.strides[i]});
+    if (at(t.shape, d) == 0) return 0;
+    const auto step = checked_mul({at(t.shape, d) - 1, at(t.strides, d)});
     const auto sum = step ? checked_add(last, *step) : std::nullopt;
     if (!sum) return std::nullopt;
     last = *sum;
@@ -28,7 +28,7 @@ std::optional<std::int64_t> bytes_spanned(const TensorView& t) {
 }
 
 std::span<const std::int64_t> extents(const std::array<std::int64_t, kMaxDims>& a, int ndim) {
-  return {a.data(), static_cast<std::size_t>(std::clamp(ndim, 0, kMaxDims))};
+  return {a.data(), usize(std::clamp(ndim, 0, kMaxDims))};
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/index.h"
 #include "base/text.h"
 #include "scheme/layout_named.h"
 
@@ -228,7 +229,7 @@ bool is_variant(const LayoutVariant& v) {
 }
 
 std::size_t kind_index(LayoutKind kind) {
-  return static_cast<std::size_t>(std::find(kKinds.begin(), kKinds.end(), kind) - kKinds.begin());
+  return usize(std::find(kKinds.begin(), kKinds.end(), kind) - kKinds.begin());
 }
 
 }  // namespace
@@ -254,7 +255,7 @@ std::string_view wna16_output(std::string_view spelled) {
 }
 
 bool is_wna16_kind(LayoutKind kind) { return kind_index(kind) < kKinds.size(); }
-LayoutKind layout_kind_of(Wna16Kind kind) { return kKinds[static_cast<std::size_t>(kind)]; }
+LayoutKind layout_kind_of(Wna16Kind kind) { return at(kKinds, kind); }
 
 LayoutVariant variant_of(const Wna16Layout& l) {
   return {.input = l.input,
@@ -296,7 +297,7 @@ Wna16Layout wna16_of(const Layout& layout) {
 
 std::string wna16_id(const Layout& layout) {
   const Wna16Layout l = wna16_of(layout);
-  std::string s = kWords[static_cast<std::size_t>(l.kind)];
+  std::string s = at(kWords, l.kind);
   if (l.kind == Wna16Kind::marlin) s += l.awq ? "awq-" : "gptq-";
   if (l.kind != Wna16Kind::trtllm) s += cat("b", l.bits);
   s += "-" + grouping_word(layout.w13);
@@ -304,7 +305,7 @@ std::string wna16_id(const Layout& layout) {
   if (l.kind != Wna16Kind::vnni) s += cat("-", dtype_name(l.kind == Wna16Kind::dense ? l.number : l.scale));
   if (l.has_zeros) s += "-zp";
   if (l.act_order) s += "-ao";
-  s += kInputWords[static_cast<std::size_t>(l.input)];
+  s += at(kInputWords, l.input);
   if (l.has_bias) s += "-bias";
   return s + (l.bit_compat_vllm ? "-vllm/1" : "/1");
 }

@@ -2,6 +2,7 @@
 // members of its configuration (describe.md 5, 6, 9).
 #include <array>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "config/sections.h"
 #include "scheme/activation.h"
@@ -138,7 +139,7 @@ Result<std::string> describe_activation(const json::Value& query_value) {
   w.begin_object().member("name", activation_name(*a)).member("gated", is_gated(*a));
   w.member("without_mul", activation_name(without_mul(*a))).key("w13_layout");
   if (layout)
-    w.value(kW13LayoutNames[static_cast<std::size_t>(*layout)]);
+    w.value(at(kW13LayoutNames, *layout));
   else
     w.null();
   w.key("params").begin_object().member("alpha", params.default_alpha).member("beta", params.default_beta);

@@ -5,27 +5,23 @@
 #include <numeric>
 
 #include "base/checked.h"
+#include "base/index.h"
 
 namespace moe {
-namespace {
-
-std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
 
 Ids expert_map(std::int64_t num_experts, std::int64_t ep_size, std::int64_t ep_rank, Placement placement) {
-  Ids map(index(num_experts), -1);
+  Ids map(usize(num_experts), -1);
   std::int64_t local = 0;
-  for (const std::int64_t e : experts_of_rank(num_experts, ep_size, ep_rank, placement)) map[index(e)] = local++;
+  for (const std::int64_t e : experts_of_rank(num_experts, ep_size, ep_rank, placement)) at(map, e) = local++;
   return map;
 }
 
 RoundRobinTables round_robin_tables(std::int64_t num_experts, std::int64_t ep_size, std::int64_t ep_rank) {
   RoundRobinTables t;
-  t.global_to_physical.resize(index(num_experts));
+  t.global_to_physical.resize(usize(num_experts));
   for (std::int64_t rank = 0; rank < ep_size; ++rank)
     for (const std::int64_t e : experts_of_rank(num_experts, ep_size, rank, Placement::round_robin)) {
-      t.global_to_physical[index(e)] = static_cast<std::int64_t>(t.physical_to_global.size());
+      at(t.global_to_physical, e) = static_cast<std::int64_t>(t.physical_to_global.size());
       t.physical_to_global.push_back(e);
     }
   t.local_to_global = experts_of_rank(num_experts, ep_size, ep_rank, Placement::round_robin);
@@ -34,12 +30,12 @@ RoundRobinTables round_robin_tables(std::int64_t num_experts, std::int64_t ep_si
 
 EplbPlacement initial_eplb_placement(std::int64_t num_logical, std::int64_t num_redundant) {
   EplbPlacement p;
-  p.logical_to_physical.assign(index(num_logical), Ids(index(num_redundant + 1), -1));
-  p.replica_count.assign(index(num_logical), 0);
+  p.logical_to_physical.assign(usize(num_logical), Ids(usize(num_redundant + 1), -1));
+  p.replica_count.assign(usize(num_logical), 0);
   for (std::int64_t physical = 0; physical < num_logical + num_redundant; ++physical) {
     const std::int64_t logical = physical % num_logical;
     p.physical_to_logical.push_back(logical);
-    p.logical_to_physical[index(logical)][index(p.replica_count[index(logical)]++)] = physical;
+    at(at(p.logical_to_physical, logical), at(p.replica_count, logical)++) = physical;
   }
   return p;
 }
@@ -48,7 +44,7 @@ std::int64_t eplb_physical_id(const EplbPlacement& p, std::int64_t row, std::int
   if (logical_id < 0 || logical_id >= static_cast<std::int64_t>(p.replica_count.size())) return -1;
   // Neighbouring rows take different copies: Knuth's multiplicative hash of the row.
   const std::uint32_t hash = static_cast<std::uint32_t>(row) * 2654435769U;
-  return p.logical_to_physical[index(logical_id)][index(hash % p.replica_count[index(logical_id)])];
+  return at(at(p.logical_to_physical, logical_id), hash % at(p.replica_count, logical_id));
 }
 
 std::int64_t aligned_length(std::int64_t slots, const AlignQuestion& q) {
@@ -60,16 +56,16 @@ std::int64_t aligned_length(std::int64_t slots, const AlignQuestion& q) {
 AlignedBlocks align_block_size(std::span<const std::int64_t> ids, const AlignQuestion& q) {
   const auto slots = static_cast<std::int64_t>(ids.size());
   AlignedBlocks a;
-  a.sorted_ids.assign(index(aligned_length(slots, q)), slots);
-  a.expert_ids.assign(ceil_div(a.sorted_ids.size(), index(q.block_size)), -1);
-  std::vector<Ids> slots_of(index(q.num_experts));
-  for (std::int64_t s = 0; s < slots; ++s) slots_of[index(ids[index(s)])].push_back(s);
+  a.sorted_ids.assign(usize(aligned_length(slots, q)), slots);
+  a.expert_ids.assign(ceil_div(a.sorted_ids.size(), usize(q.block_size)), -1);
+  std::vector<Ids> slots_of(usize(q.num_experts));
+  for (std::int64_t s = 0; s < slots; ++s) at(slots_of, at(ids, s)).push_back(s);
   for (std::int64_t e = 0; e < q.num_experts; ++e) {
-    const Ids& held = slots_of[index(e)];
+    const Ids& held = at(slots_of, e);
     const std::int64_t begin = a.num_tokens_post_padded,
                        end = begin + round_up(static_cast<std::int64_t>(held.size()), q.block_size);
     std::copy(held.begin(), held.end(), a.sorted_ids.begin() + begin);
-    const std::int64_t shown = q.expert_map.empty() ? e : q.expert_map[index(e)];
+    const std::int64_t shown = q.expert_map.empty() ? e : at(q.expert_map, e);
     std::fill(a.expert_ids.begin() + begin / q.block_size, a.expert_ids.begin() + end / q.block_size, shown);
     a.num_tokens_post_padded = end;
   }
@@ -80,21 +76,20 @@ Permutation permute(std::span<const std::int64_t> ids, std::int64_t num_experts,
                     std::span<const std::int64_t> expert_map, std::int64_t num_local) {
   const std::size_t slots = ids.size();
   Permutation p;
-  p.tokens_per_expert.assign(index(num_local), 0);
-  p.first_token_offset.assign(index(num_local) + 1, 0);
+  p.tokens_per_expert.assign(usize(num_local), 0);
+  p.first_token_offset.assign(usize(num_local) + 1, 0);
   Ids key(slots);  // foreign experts keep their order among themselves
   for (std::size_t s = 0; s < slots; ++s) {
-    const std::int64_t local = expert_map.empty() ? ids[s] : expert_map[index(ids[s])];
+    const std::int64_t local = expert_map.empty() ? ids[s] : at(expert_map, ids[s]);
     key[s] = local >= 0 ? local : ids[s] + num_experts;
-    if (key[s] < num_local) ++p.tokens_per_expert[index(key[s])];
+    if (key[s] < num_local) ++at(p.tokens_per_expert, key[s]);
   }
   std::partial_sum(p.tokens_per_expert.begin(), p.tokens_per_expert.end(), p.first_token_offset.begin() + 1);
   p.src.resize(slots);
   std::iota(p.src.begin(), p.src.end(), std::int64_t{0});
-  std::stable_sort(p.src.begin(), p.src.end(),
-                   [&](std::int64_t a, std::int64_t b) { return key[index(a)] < key[index(b)]; });
+  std::stable_sort(p.src.begin(), p.src.end(), [&](std::int64_t a, std::int64_t b) { return at(key, a) < at(key, b); });
   p.dst.resize(slots);
-  for (std::size_t row = 0; row < slots; ++row) p.dst[index(p.src[row])] = static_cast<std::int64_t>(row);
+  for (std::size_t row = 0; row < slots; ++row) at(p.dst, p.src[row]) = static_cast<std::int64_t>(row);
   std::fill(p.src.begin() + p.first_token_offset.back(), p.src.end(), static_cast<std::int64_t>(slots));
   return p;
 }

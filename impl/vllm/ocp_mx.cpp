@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "base/index.h"
 #include "base/text.h"
 
 namespace moe {
@@ -37,7 +38,7 @@ constexpr bool is_machine_type(QuantType t) { return t != QuantType::none && !is
 
 }  // namespace
 
-std::string_view quant_type_name(QuantType t) { return kNames[static_cast<std::size_t>(t)]; }
+std::string_view quant_type_name(QuantType t) { return at(kNames, t); }
 
 std::optional<QuantType> quant_type_from_name(std::string_view name) {
   for (std::size_t i = 1; i < kNames.size(); ++i)

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/float_at.h"
+#include "base/index.h"
 #include "base/tensor.h"
 #include "base/text.h"
 
@@ -51,9 +52,9 @@ Result<std::vector<float>> read_correction_bias(const CheckpointEntry& from, con
   if ((shape.size() != 1 && !row) || shape.back() != columns)
     return fail(Code::shape, e.name,
                 cat(e.name, ": expected shape [", columns, "] or [1, ", columns, "], got ", shape_text(shape)));
-  std::vector<std::byte> bytes(static_cast<std::size_t>(e.bytes));
+  std::vector<std::byte> bytes(usize(e.bytes));
   MOE_CHECK(from.file->read(e, 0, bytes));
-  std::vector<float> values(static_cast<std::size_t>(columns));
+  std::vector<float> values(usize(columns));
   for (std::size_t i = 0; i < values.size(); ++i) {
     values[i] = float_at(e.dtype, bytes.data() + i * (bytes.size() / values.size()));
     if (std::isfinite(values[i])) continue;

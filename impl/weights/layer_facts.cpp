@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "scheme/tensor_check.h"
 
@@ -31,7 +32,7 @@ TensorKind kind_of(Role role) { return find_kind(role).value_or(TensorKind::weig
 
 const char* half_name(Half half) {
   constexpr std::array kNames = {"whole", "w1", "w3"};
-  return kNames[static_cast<std::size_t>(half)];
+  return at(kNames, half);
 }
 
 std::string place_name(Role role, std::int64_t expert, Half half) {
@@ -53,9 +54,8 @@ LayerFacts::LayerFacts(std::shared_ptr<const Config> config)
     for (const Role role : {kind.w13, kind.w2})
       if (const auto row = tensor_of(role); row && (*row)->need(extras) == Need::required && !ignored_here(role))
         required_.push_back(role);
-  local_of_.assign(static_cast<std::size_t>(config_->num_weight_experts()), -1);
-  for (std::size_t i = 0; i < experts_.size(); ++i)
-    local_of_[static_cast<std::size_t>(experts_[i])] = static_cast<std::int64_t>(i);
+  local_of_.assign(usize(config_->num_weight_experts()), -1);
+  for (std::size_t i = 0; i < experts_.size(); ++i) local_of_[usize(experts_[i])] = static_cast<std::int64_t>(i);
 }
 
 std::optional<std::int64_t> LayerFacts::local(std::int64_t expert) const {
@@ -67,7 +67,7 @@ std::vector<std::int64_t> LayerFacts::places_of(std::int64_t expert) const {
   std::vector<std::int64_t> places;
   const ExpertCopies copies = expert_copies(*config_);
   for (std::int64_t copy = expert; copy >= 0 && copy < copies.physical; copy += copies.logical) {
-    if (const std::int64_t local = local_of_[static_cast<std::size_t>(copy)]; local >= 0) places.push_back(local);
+    if (const std::int64_t local = at(local_of_, copy); local >= 0) places.push_back(local);
     if (expert >= copies.logical) break;
   }
   return places;
@@ -78,13 +78,13 @@ Result<const CheckpointTensor*> LayerFacts::tensor_of(Role role) const {
   if (set == nullptr)
     return fail(Code::unsupported, "/quantization",
                 cat("this build does not read weights of this quantization (format '",
-                    kFormatNames[static_cast<std::size_t>(config_->quantization.format)], "')"));
+                    at(kFormatNames, config_->quantization.format), "')"));
   const auto kind = find_kind(role);
   const CheckpointTensor* row = kind ? set->tensor(*kind) : nullptr;
   const char* name = role_name(role);
   if (row == nullptr)
     return fail(Code::unexpected_weight, name,
-                cat(name, ": the format '", kFormatNames[static_cast<std::size_t>(config_->quantization.format)],
+                cat(name, ": the format '", at(kFormatNames, config_->quantization.format),
                     "' of this config has no such tensor"));
   if (row->need(extras_of(config_->quantization, config_->has_bias)) == Need::absent)
     return fail(Code::unexpected_weight, name,

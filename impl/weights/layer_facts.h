@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/index.h"
 #include "base/tensor.h"
 #include "config/config.h"
 #include "scheme/checkpoint.h"
@@ -26,7 +27,7 @@ struct Part {
 struct Dims {
   std::array<std::int64_t, 3> d{};
   int ndim = 0;
-  std::span<const std::int64_t> span() const { return {d.data(), static_cast<std::size_t>(ndim)}; }
+  std::span<const std::int64_t> span() const { return {d.data(), usize(ndim)}; }
 };
 
 class LayerFacts {

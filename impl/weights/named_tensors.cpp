@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "scheme/tensor_check.h"
 #include "weights/correction_bias.h"
@@ -60,8 +61,7 @@ Check check_places(const RoleSlots& slots, const Target& t, std::int64_t expert)
 }
 
 void fill(RoleSlots& slots, const Target& t, const Slot& slot) {
-  for (const std::int64_t local : t.places)
-    slots.experts[static_cast<std::size_t>(local)][static_cast<std::size_t>(t.half)] = slot;
+  for (const std::int64_t local : t.places) at(at(slots.experts, local), t.half) = slot;
 }
 
 struct FileTensor {
@@ -166,8 +166,7 @@ Result<bool> WeightSet::set_named(std::string_view name, const TensorView& tenso
   MOE_CHECK(check_tensor(tensor, *p.tensor, p.tensor->shape(whole).span(), name));
   if (p.tensor->kind == TensorKind::shape) {
     const std::span<const std::byte> bytes(tensor.data, tensor.nbytes);
-    MOE_CHECK(check_weight_shape(bytes, bytes.subspan(static_cast<std::size_t>(tensor.strides[0]) * 8), whole,
-                                 std::string(name)));
+    MOE_CHECK(check_weight_shape(bytes, bytes.subspan(usize(tensor.strides[0]) * 8), whole, std::string(name)));
     return true;
   }
   MOE_TRY(const Target target, target_of(facts, p, name));
@@ -213,8 +212,7 @@ Check WeightSet::load_safetensors(const char* path, const char* module) {
     if (!tensor) return in_file(e, std::move(tensor.error()));
     if (!*tensor || (*tensor)->target.places.empty()) continue;
     const Target& target = (*tensor)->target;
-    MOE_CHECK(
-        check_places(state_->role(target.role), target, facts.experts()[static_cast<std::size_t>(target.places[0])]));
+    MOE_CHECK(check_places(state_->role(target.role), target, at(facts.experts(), target.places[0])));
     accepted.push_back(std::move(**tensor));
   }
   for (const FileTensor& t : accepted)

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "weights/state.h"
@@ -81,7 +82,7 @@ Result<TensorLease> all_experts(const WeightSet& set, const LayerFacts& facts, R
     MOE_TRY(const TensorLease one, one_expert(set, facts, role, facts.experts()[i]));
     if (i == 0) {
       dtype = one.view.dtype;
-      each = static_cast<std::size_t>(one.view.numel() * dtype_bits(dtype) / 8);
+      each = usize(one.view.numel() * dtype_bits(dtype) / 8);
       MOE_TRY(buffer, Buffer::create(each * facts.experts().size()));
     }
     if (one.view.dtype != dtype) return types_differ(role, dtype, one.view.dtype);

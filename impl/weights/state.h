@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/index.h"
 #include "io/safetensors.h"
 #include "weights/layer_facts.h"
 #include "weights/weight_set.h"
@@ -41,7 +42,7 @@ struct RoleSlots {
   // nullptr when nothing is set there.
   const Slot* find(std::int64_t local, Half half) const {
     if (experts.empty()) return nullptr;
-    const Slot& slot = experts[static_cast<std::size_t>(local)][static_cast<std::size_t>(half)];
+    const Slot& slot = at(at(experts, local), half);
     return slot.empty() ? nullptr : &slot;
   }
   bool any_expert() const {
@@ -59,8 +60,8 @@ struct WeightSet::State {
   std::vector<float> correction_bias;
 
   explicit State(std::shared_ptr<const Config> config) : facts(std::move(config)) {}
-  RoleSlots& role(Role r) { return roles[static_cast<std::size_t>(r)]; }
-  const RoleSlots& role(Role r) const { return roles[static_cast<std::size_t>(r)]; }
+  RoleSlots& role(Role r) { return at(roles, r); }
+  const RoleSlots& role(Role r) const { return at(roles, r); }
 };
 
 // --- weight_set.cpp

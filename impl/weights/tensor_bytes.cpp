@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/index.h"
 #include "weights/state.h"
 
 namespace moe {
@@ -12,13 +13,13 @@ constexpr std::int64_t kReadBlock = std::int64_t{1} << 20;
 // Columns of consecutive rows, a block of whole rows at a time: a file is read once, in order.
 Check read_columns(const FilePart& f, std::int64_t row_bytes, std::int64_t skip, std::int64_t take, std::byte* out) {
   const std::int64_t at_once = std::max<std::int64_t>(kReadBlock / row_bytes, 1);
-  MOE_TRY(const Buffer block, Buffer::create(static_cast<std::size_t>(std::min(at_once, f.part.rows) * row_bytes)));
+  MOE_TRY(const Buffer block, Buffer::create(usize(std::min(at_once, f.part.rows) * row_bytes)));
   for (std::int64_t r = 0; r < f.part.rows; r += at_once) {
     const std::int64_t n = std::min(at_once, f.part.rows - r);
     MOE_CHECK(f.from.file->read(*f.from.entry, static_cast<std::uint64_t>((f.part.row0 + r) * row_bytes),
-                                block.bytes().first(static_cast<std::size_t>(n * row_bytes))));
+                                block.bytes().first(usize(n * row_bytes))));
     for (std::int64_t i = 0; i < n; ++i)
-      std::memcpy(out + (r + i) * take, block.data() + i * row_bytes + skip, static_cast<std::size_t>(take));
+      std::memcpy(out + (r + i) * take, block.data() + i * row_bytes + skip, usize(take));
   }
   return ok();
 }
@@ -58,7 +59,7 @@ TensorView cut(const TensorView& whole, const Part& p) {
   if (p.repeats) return repeated(whole, p.rows);
   TensorView v = rows(whole, p.row0, p.rows);
   if (whole.ndim < 2) return v;
-  const auto skip = static_cast<std::size_t>(p.col0 * v.strides[1] * dtype_bits(v.dtype) / 8);
+  const std::size_t skip = usize(p.col0 * v.strides[1] * dtype_bits(v.dtype) / 8);
   v.data += skip;
   v.nbytes -= skip;
   v.shape[1] = p.cols;
@@ -69,25 +70,25 @@ Result<TensorLease> read_part(const FilePart& f) {
   const SafetensorsEntry& e = *f.from.entry;
   const std::int64_t size = dtype_bits(e.dtype) / 8;
   if (f.part.repeats) {
-    MOE_TRY(Buffer one, Buffer::create(static_cast<std::size_t>(size)));
+    MOE_TRY(Buffer one, Buffer::create(usize(size)));
     MOE_CHECK(f.from.file->read(e, 0, one.bytes()));
     const TensorView view = repeated(dense_view(e.dtype, std::array<std::int64_t, 1>{1}, one), f.part.rows);
     return TensorLease(view, std::move(one));
   }
   const std::int64_t row_bytes = (e.ndim == 2 ? e.dims[1] : 1) * size, take = f.part.cols * size;
-  MOE_TRY(Buffer buffer, Buffer::create(static_cast<std::size_t>(f.part.rows * take)));
+  MOE_TRY(Buffer buffer, Buffer::create(usize(f.part.rows * take)));
   if (take == row_bytes)
     MOE_CHECK(f.from.file->read(e, static_cast<std::uint64_t>(f.part.row0 * row_bytes), buffer.bytes()));
   else
     MOE_CHECK(read_columns(f, row_bytes, f.part.col0 * size, take, buffer.data()));
   const std::array shape{f.part.rows, f.part.cols};
-  const TensorView view = dense_view(e.dtype, std::span(shape).first(static_cast<std::size_t>(e.ndim)), buffer);
+  const TensorView view = dense_view(e.dtype, std::span(shape).first(usize(e.ndim)), buffer);
   return TensorLease(view, std::move(buffer));
 }
 
 void copy_dense(const TensorView& from, std::byte* out) {
   if (from.ndim == 0 || is_row_major(from)) {
-    const auto bytes = static_cast<std::size_t>(from.numel() * dtype_bits(from.dtype) / 8);
+    const std::size_t bytes = usize(from.numel() * dtype_bits(from.dtype) / 8);
     if (bytes != 0) std::memcpy(out, from.data, bytes);
     return;
   }
@@ -96,19 +97,18 @@ void copy_dense(const TensorView& from, std::byte* out) {
     for (std::int64_t i = 0; i < from.shape[0]; ++i) copy_dense(slice0(from, i), out + i * each);
     return;
   }
-  const auto size = static_cast<std::size_t>(dtype_bits(from.dtype) / 8);
+  const std::int64_t size = dtype_bits(from.dtype) / 8;
   for (std::int64_t i = 0; i < from.shape[0]; ++i)
-    std::memcpy(out + static_cast<std::size_t>(i) * size,
-                from.data + static_cast<std::size_t>(i * from.strides[0]) * size, size);
+    std::memcpy(out + i * size, from.data + i * from.strides[0] * size, usize(size));
 }
 
 Result<TensorLease> join_halves(const TensorView& gate, const TensorView& up, W13Layout order, int n_axis) {
-  const auto axis = static_cast<std::size_t>(n_axis);
+  const auto axis = usize(n_axis);
   std::array<std::int64_t, 2> shape{gate.shape[0], gate.ndim == 2 ? gate.shape[1] : 1};
   const std::int64_t n = shape[axis], size = dtype_bits(gate.dtype) / 8;
   shape[axis] = 2 * n;
-  MOE_TRY(Buffer buffer, Buffer::create(static_cast<std::size_t>(shape[0] * shape[1] * size)));
-  const TensorView view = dense_view(gate.dtype, std::span(shape).first(static_cast<std::size_t>(gate.ndim)), buffer);
+  MOE_TRY(Buffer buffer, Buffer::create(usize(shape[0] * shape[1] * size)));
+  const TensorView view = dense_view(gate.dtype, std::span(shape).first(usize(gate.ndim)), buffer);
   for (int half = 0; half < 2; ++half) {
     const TensorView& from = half == 0 ? gate : up;
     const bool second = (half == 1) != (order == W13Layout::up_gate);
@@ -123,8 +123,7 @@ Result<TensorLease> join_halves(const TensorView& gate, const TensorView& up, W1
         copy_dense(line, to.data + first * size);
       else
         for (std::int64_t c = 0; c < n; ++c)
-          std::memcpy(to.data + (first + 2 * c) * size, line.data + c * line.strides[0] * size,
-                      static_cast<std::size_t>(size));
+          std::memcpy(to.data + (first + 2 * c) * size, line.data + c * line.strides[0] * size, usize(size));
     }
   }
   return TensorLease(view, std::move(buffer));

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "scheme/tensor_check.h"
 #include "weights/state.h"
@@ -14,7 +15,7 @@ namespace {
 
 // A bias that only the first tensor-parallel rank adds.
 Result<TensorLease> zero_bias(std::int64_t n) {
-  MOE_TRY(Buffer zeros, Buffer::create(static_cast<std::size_t>(n) * 4));
+  MOE_TRY(Buffer zeros, Buffer::create(usize(n) * 4));
   std::memset(zeros.data(), 0, zeros.size());
   const TensorView view = dense_view(DType::f32, std::array{n}, zeros);
   return TensorLease(view, std::move(zeros));
@@ -41,7 +42,7 @@ const std::vector<float>& WeightSet::correction_bias() const { return state_->co
 
 TensorView swap_last_two(const TensorView& t) {
   TensorView v = t;
-  const auto last = static_cast<std::size_t>(t.ndim - 1);
+  const auto last = usize(t.ndim - 1);
   std::swap(v.shape[last], v.shape[last - 1]);
   std::swap(v.strides[last], v.strides[last - 1]);
   return v;
@@ -104,8 +105,7 @@ Check WeightSet::set_expert(Role role, std::int64_t expert, Half half, const Ten
   for (const std::int64_t local : places) MOE_CHECK(check_place(slots, role, local, expert, half));
   const Slot slot = view_slot(tensor, std::move(owner));
   if (slots.experts.empty()) slots.experts.resize(facts.experts().size());
-  for (const std::int64_t local : places)
-    slots.experts[static_cast<std::size_t>(local)][static_cast<std::size_t>(half)] = slot;
+  for (const std::int64_t local : places) at(at(slots.experts, local), half) = slot;
   return ok();
 }
 
@@ -136,7 +136,7 @@ void WeightSet::release_expert(std::int64_t expert) {
   const auto local = state_->facts.local(expert);
   if (!local) return;
   for (RoleSlots& slots : state_->roles) {
-    if (!slots.experts.empty()) slots.experts[static_cast<std::size_t>(*local)] = {};
+    if (!slots.experts.empty()) at(slots.experts, *local) = {};
     if (!slots.stacked.empty() && ++slots.released == static_cast<std::int64_t>(state_->facts.experts().size()))
       slots.stacked = {};
   }

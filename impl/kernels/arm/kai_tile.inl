@@ -72,9 +72,8 @@ void multiply_panel(const GemmArgs& a, const KaiMatrix& m, std::int64_t panel, f
   for (std::int64_t done = 0; done < count;) {
     const std::int64_t row = first + done, lane = row % kKaiRows, take = std::min(kKaiRows - lane, count - done);
     float result[N][8];
-    multiply_tile<N>(m, a.panels + static_cast<std::size_t>(row / kKaiRows) * m.tile_bytes(), codes, z, recip, result);
-    for (int n = 0; n < N; ++n)
-      std::memcpy(out + n * a.ld + done, result[n] + lane, static_cast<std::size_t>(take) * sizeof(float));
+    multiply_tile<N>(m, a.panels + usize(row / kKaiRows) * m.tile_bytes(), codes, z, recip, result);
+    for (int n = 0; n < N; ++n) std::memcpy(out + n * a.ld + done, result[n] + lane, usize(take) * sizeof(float));
     done += take;
   }
   for (int n = 0; n < N; ++n) std::fill(out + n * a.ld + count, out + n * a.ld + kPanelRows, 0.0f);

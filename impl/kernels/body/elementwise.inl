@@ -42,18 +42,18 @@ inline void store_as(std::byte* p, F x) {
 
 template <DType D>
 void widen_as(const std::byte* src, std::int64_t count, float* dst) {
-  constexpr std::size_t size = dtype_bytes(D);
+  constexpr std::int64_t size = dtype_bytes(D);
   std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) V::store(dst + i, load_as<D>(src + static_cast<std::size_t>(i) * size));
-  if (i < count) ref::widen(D, src + static_cast<std::size_t>(i) * size, count - i, dst + i);
+  for (; i + kLanes <= count; i += kLanes) V::store(dst + i, load_as<D>(src + i * size));
+  if (i < count) ref::widen(D, src + i * size, count - i, dst + i);
 }
 
 template <DType D>
 void narrow_as(const float* src, std::int64_t count, std::byte* dst) {
-  constexpr std::size_t size = dtype_bytes(D);
+  constexpr std::int64_t size = dtype_bytes(D);
   std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) store_as<D>(dst + static_cast<std::size_t>(i) * size, V::load(src + i));
-  if (i < count) ref::narrow(D, src + i, count - i, dst + static_cast<std::size_t>(i) * size);
+  for (; i + kLanes <= count; i += kLanes) store_as<D>(dst + i * size, V::load(src + i));
+  if (i < count) ref::narrow(D, src + i, count - i, dst + i * size);
 }
 
 void widen(DType dtype, const std::byte* src, std::int64_t count, float* dst) {

@@ -64,13 +64,13 @@ struct Ahead {
 // S vectors of rows (parts of a panel, then panels), B blocks, N tile rows.
 template <class W, int S, int B, int N>
 struct Blocks {
-  static constexpr std::size_t kBytes = W::kQuadBytes * (W::kShared ? 4 : 8);
+  static constexpr std::int64_t kBytes = W::kQuadBytes * (W::kShared ? 4 : 8);
   static constexpr int kValues = 32 * N;  // of the tile's rows
   static constexpr std::size_t kLines = W::kQuadBytes / 64;
   static constexpr std::int64_t kTurns = W::kShared ? 4 : 8;  // quads at which something is fetched
   F c[B][S][N];
 
-  static constexpr std::size_t part_offset(int s) { return static_cast<std::size_t>(s % kParts * kLanes) * 4; }
+  static constexpr int part_offset(int s) { return s % kParts * kLanes * 4; }
 
   template <int H, int Column>
   [[gnu::always_inline]] void column(const std::byte* quad, std::size_t stride, const float* x,
@@ -80,9 +80,7 @@ struct Blocks {
       F w[S];
 #pragma GCC unroll 4
       for (int s = 0; s < S; ++s)
-        w[s] = W::template value<H, Column>(quad + static_cast<std::size_t>(b) * kBytes +
-                                                static_cast<std::size_t>(s / kParts) * stride + part_offset(s),
-                                            o[b][s]);
+        w[s] = W::template value<H, Column>(quad + b * kBytes + usize(s / kParts) * stride + part_offset(s), o[b][s]);
 #pragma GCC unroll 16
       for (int n = 0; n < N; ++n) {
         const F xn = V::set(x[b * kValues + n * 16 + Column]);
@@ -162,14 +160,13 @@ struct Places {
 
   // Of strip s (part of a panel, then panels) and group g of the panels at `panel`.
   [[gnu::always_inline]] F scale(const std::byte* panel, int s, std::size_t g) const {
-    const std::byte* at = panel + static_cast<std::size_t>(s / kParts) * stride + g * group_bytes +
-                          static_cast<std::size_t>(s % kParts) * (group_bytes / kParts);
+    const std::byte* at =
+        panel + usize(s / kParts) * stride + g * group_bytes + usize(s % kParts) * (group_bytes / kParts);
     if (scales == Scales::bf16) return V::from_bits(V::shl<16>(V::load_u16(at)));
     return scales == Scales::f16 ? V::load_f16(at) : V::load(reinterpret_cast<const float*>(at));
   }
   [[gnu::always_inline]] F zero(const std::byte* panel, int s, std::size_t g) const {
-    return V::to_float(V::load_u8(panel + static_cast<std::size_t>(s / kParts) * stride + zeros + g * kPanelRows +
-                                  static_cast<std::size_t>(s % kParts * kLanes)));
+    return V::to_float(V::load_u8(panel + usize(s / kParts) * stride + zeros + g * kPanelRows + s % kParts * kLanes));
   }
 };
 
@@ -227,7 +224,7 @@ void panels(const GemmArgs& a, Places at, const std::byte* panel, bool whole, fl
     for (; left > 0; --left, w += Sums::kBytes, x += Sums::kValues)
       add_blocks<W, S, 1, N>(at, panel, w, x, ahead, groups, f);
   for (int s = 0; s < S; ++s) {
-    const std::byte* bias = panel + static_cast<std::size_t>(s / kParts) * at.stride + at.bias;
+    const std::byte* bias = panel + usize(s / kParts) * at.stride + at.bias;
     const F add = at.has_bias ? V::load(reinterpret_cast<const float*>(bias) + s % kParts * kLanes) : V::set(0.0f);
     for (int n = 0; n < N; ++n)
       V::store(out + n * a.ld + s / kParts * column + s % kParts * kLanes, V::add(f[s][n], add));
@@ -262,7 +259,7 @@ struct Step {
   Share share(a, at.stride, in_order ? 0 : step.turns(a.shape) * ceil_div(a.panel_count, std::int64_t{step.panels}));
   for (std::int64_t p = 0; p < a.panel_count; p += step.panels) {
     const std::int64_t later = p + step.panels;
-    const std::byte* next = panel + static_cast<std::size_t>(step.panels) * at.stride;
+    const std::byte* next = panel + usize(step.panels) * at.stride;
     const std::byte* ahead = later < a.panel_count ? next : a.next != nullptr ? a.next : panel;
     step.run(a, at, panel, later <= a.panel_count, a.out + p * kPanelRows, ahead, shared ? &share : nullptr);
     panel = next;
@@ -287,5 +284,5 @@ constexpr std::array<Step, kTileRows> by_rows(std::integer_sequence<int, Rows...
 template <class W>
 void gemm(const GemmArgs& a) {
   static constexpr auto kByRows = by_rows<W>(std::make_integer_sequence<int, kTileRows>());
-  walk(a, kByRows[static_cast<std::size_t>(a.n - 1)]);
+  walk(a, at(kByRows, a.n - 1));
 }

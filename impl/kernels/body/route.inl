@@ -6,7 +6,7 @@
 #include "kernels/body/lanes.inl"
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr std::size_t kStep = static_cast<std::size_t>(kLanes);
+constexpr std::size_t kStep = usize(kLanes);
 constexpr std::size_t kParts = kRouteLanes / kStep;
 alignas(64) constexpr float kLaneNumbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
@@ -132,7 +132,7 @@ void select(const float* keys, std::int32_t first, std::size_t count, Best& best
     unsigned better = bits_of(V::less(V::set(best.keys[best.k - 1]), V::load(keys + i)));
     if (count - i < kStep) better &= (1u << (count - i)) - 1;
     for (; better != 0; better &= better - 1) {
-      const auto lane = static_cast<std::size_t>(std::countr_zero(better));
+      const auto lane = usize(std::countr_zero(better));
       offer(best, keys[i + lane], first + static_cast<std::int32_t>(i + lane));
     }
   }

@@ -108,7 +108,7 @@ void symmetric_panel(const Call<Facts>& call, [[maybe_unused]] SumsOf sums, cons
     const __m256 scale[2] = {load_scales(scales, panel), load_scales(scales, panel, V::kLanes)};
     __m256i zeros[2] = {};
     if constexpr (Facts::kZeros) {
-      const std::byte* z = panel + call.zeros + static_cast<std::size_t>(g * kPanelRows);
+      const std::byte* z = panel + call.zeros + g * kPanelRows;
       zeros[0] = load_zeros<Dot, Facts::kPlanes != 1>(z), zeros[1] = load_zeros<Dot, Facts::kPlanes != 1>(z + 8);
       at.zeros = zeros;
     }
@@ -119,8 +119,7 @@ void symmetric_panel(const Call<Facts>& call, [[maybe_unused]] SumsOf sums, cons
         sums(at, t.corr, c);
       else
         sums_of<Dot, kStart<Facts>, kRows>(at, t.corr, c);
-      at.w += static_cast<std::size_t>(at.last - at.k) * Dot::kBytes +
-              at.unit_header * static_cast<std::size_t>((at.last >> 1) - (at.k >> 1));
+      at.w += usize(at.last - at.k) * Dot::kBytes + at.unit_header * usize((at.last >> 1) - (at.k >> 1));
       at.k = at.last;
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half)
@@ -172,11 +171,11 @@ template <class Dot, class Facts>
 void gemm(const GemmArgs& a) {
   static constexpr auto kTable =
       ByTokens<Dot, Facts>::table(std::make_integer_sequence<int, kTileRows / Facts::kPlanes>());
-  const auto [panel, sums] = kTable[static_cast<std::size_t>(a.n - 1)];
+  const auto [panel, sums] = at(kTable, a.n - 1);
   const Call<Facts> call(a);
   const Stream stream(a, call.stride, a.part == 0 ? a.next : nullptr);
   for (std::int64_t p = 0; p < a.panel_count; ++p)
-    panel(call, sums, a.panels + static_cast<std::size_t>(p) * call.stride, a.out + p * kPanelRows, stream);
+    panel(call, sums, a.panels + usize(p) * call.stride, a.out + p * kPanelRows, stream);
 }
 
 template <class Dot>

@@ -3,7 +3,7 @@
 // inside a target region and an anonymous namespace that define V.
 
 inline const std::int32_t* tile_words(const GemmArgs& a) {
-  return reinterpret_cast<const std::int32_t*>(a.tile + a.shape.code_bytes() * static_cast<std::size_t>(a.n));
+  return reinterpret_cast<const std::int32_t*>(a.tile + a.shape.code_bytes(a.n));
 }
 
 struct PerToken {

@@ -16,11 +16,10 @@ struct Tile {
   const std::int32_t* z;
 
   explicit Tile(const GemmArgs& a) {
-    const auto n = static_cast<std::size_t>(a.n);
     codes = reinterpret_cast<const std::int8_t*>(a.tile);
-    corr = reinterpret_cast<const std::int32_t*>(a.tile + a.shape.code_bytes() * n);
-    recip = reinterpret_cast<const float*>(corr + static_cast<std::size_t>(a.shape.group_count()) * n);
-    z = reinterpret_cast<const std::int32_t*>(recip + n);
+    corr = reinterpret_cast<const std::int32_t*>(a.tile + a.shape.code_bytes(a.n));
+    recip = reinterpret_cast<const float*>(corr + a.shape.group_count() * a.n);
+    z = reinterpret_cast<const std::int32_t*>(recip + a.n);
   }
 };
 
@@ -113,7 +112,7 @@ void gemm_rows(const GemmArgs& a) {
   const std::size_t bytes = a.matrix->panel_bytes();
   const Stream stream(a, bytes, a.part == 0 ? a.next : nullptr);
   for (std::int64_t p = 0; p < a.panel_count; ++p)
-    whole_panel<N>(a, t, a.panels + static_cast<std::size_t>(p) * bytes, a.out + p * kPanelRows, stream);
+    whole_panel<N>(a, t, a.panels + usize(p) * bytes, a.out + p * kPanelRows, stream);
 }
 
 template <int... Rows>
@@ -123,5 +122,5 @@ constexpr std::array<void (*)(const GemmArgs&), kTileRows> by_rows(std::integer_
 
 void gemm(const GemmArgs& a) {
   static constexpr auto kByRows = by_rows(std::make_integer_sequence<int, kTileRows>());
-  kByRows[static_cast<std::size_t>(a.n - 1)](a);
+  at(kByRows, a.n - 1)(a);
 }

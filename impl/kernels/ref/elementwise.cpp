@@ -65,23 +65,20 @@ float round_to(DType dtype, float x) {
 }
 
 void widen(DType dtype, const std::byte* src, std::int64_t count, float* dst) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto j = static_cast<std::size_t>(i);
-    dst[i] = dtype == DType::f32    ? load<float>(src, j)
-             : dtype == DType::bf16 ? bf16_to_f32(load<std::uint16_t>(src, j))
-                                    : f16_to_f32(load<std::uint16_t>(src, j));
-  }
+  for (std::int64_t i = 0; i < count; ++i)
+    dst[i] = dtype == DType::f32    ? load<float>(src, i)
+             : dtype == DType::bf16 ? bf16_to_f32(load<std::uint16_t>(src, i))
+                                    : f16_to_f32(load<std::uint16_t>(src, i));
 }
 
 void narrow(DType dtype, const float* src, std::int64_t count, std::byte* dst) {
   for (std::int64_t i = 0; i < count; ++i) {
-    const auto j = static_cast<std::size_t>(i);
     const float x = std::isnan(src[i]) ? std::bit_cast<float>(0x7fc00000u) : src[i];
     if (dtype == DType::f32) {
-      std::memcpy(dst + 4 * j, &x, 4);
+      std::memcpy(dst + 4 * i, &x, 4);
     } else {
       const std::uint16_t h = dtype == DType::bf16 ? f32_to_bf16(x) : f32_to_f16(x);
-      std::memcpy(dst + 2 * j, &h, 2);
+      std::memcpy(dst + 2 * i, &h, 2);
     }
   }
 }

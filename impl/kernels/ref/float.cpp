@@ -1,5 +1,6 @@
 // See float.h.
 #include "kernels/ref/float.h"
+#include "base/index.h"
 #include "kernels/ref/elementwise.h"
 
 #include <algorithm>
@@ -37,7 +38,7 @@ void gemm_float(const GemmArgs& a) {
   const P16Matrix& m = *a.matrix;
   const auto* tile = reinterpret_cast<const float*>(a.tile);
   for (std::int64_t p = 0; p < a.panel_count; ++p) {
-    const std::byte* panel = a.panels + static_cast<std::size_t>(p) * m.panel_bytes();
+    const std::byte* panel = a.panels + usize(p) * m.panel_bytes();
     for (int row = 0; row < a.n; ++row)
       for (std::int64_t lane = 0; lane < kPanelRows; ++lane)
         a.out[row * a.ld + p * kPanelRows + lane] = dot(m, panel, lane, tile, row, a.n);

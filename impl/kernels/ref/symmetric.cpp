@@ -1,5 +1,6 @@
 // See symmetric.h.
 #include "kernels/ref/symmetric.h"
+#include "base/index.h"
 #include "kernels/ref/elementwise.h"
 
 #include <algorithm>
@@ -85,7 +86,7 @@ template <float (*Result)(const GemmArgs&, const std::byte*, std::int64_t, int)>
 void gemm_with(const GemmArgs& a) {
   const P16Matrix& m = *a.matrix;
   for (std::int64_t p = 0; p < a.panel_count; ++p) {
-    const std::byte* panel = a.panels + static_cast<std::size_t>(p) * m.panel_bytes();
+    const std::byte* panel = a.panels + usize(p) * m.panel_bytes();
     for (std::int64_t lane = 0; lane < kPanelRows; ++lane)
       for (int row = 0; row < a.n; ++row) {
         const float bias = m.has_bias ? load<float>(panel + m.bias_offset() + 4 * lane) : 0.0f;

@@ -9,6 +9,7 @@
 
 #include "base/exp.h"
 #include "base/float_formats.h"
+#include "base/index.h"
 #include "base/load.h"
 #include "kernels/ref/elementwise.h"
 
@@ -22,8 +23,7 @@ std::int32_t dot(const P16Matrix& m, const std::byte* panel, std::int64_t lane, 
   for (std::int64_t k = k0; k < k1; ++k) {
     const auto byte = static_cast<std::uint8_t>(panel[m.code_offset(lane, k)]);
     const int code = P16Matrix::nibble_high(k) ? byte >> 4 : byte & 15;
-    const auto q =
-        static_cast<std::int8_t>(tile[static_cast<std::size_t>((k / kUnitK * n + row) * kUnitK + k % kUnitK)]);
+    const auto q = static_cast<std::int8_t>(tile[(k / kUnitK * n + row) * kUnitK + k % kUnitK]);
     sum += code * q;
   }
   return sum;
@@ -75,34 +75,31 @@ void quantise(const QuantArgsRow& a) {
 
 void gemm(const GemmArgs& a) {
   const P16Matrix& m = *a.matrix;
-  const std::size_t corr_at = a.shape.code_bytes() * static_cast<std::size_t>(a.n);
-  const std::byte* recips = a.tile + corr_at + static_cast<std::size_t>(a.shape.group_count() * a.n) * 4;
-  const std::byte* zs = recips + static_cast<std::size_t>(a.n) * 4;
+  const std::size_t corr_at = a.shape.code_bytes(a.n);
+  const std::byte* recips = a.tile + corr_at + a.shape.group_count() * a.n * 4;
+  const std::byte* zs = recips + a.n * 4;
   for (std::int64_t p = 0; p < a.panel_count; ++p) {
-    const std::byte* panel = a.panels + static_cast<std::size_t>(p) * m.panel_bytes();
+    const std::byte* panel = a.panels + usize(p) * m.panel_bytes();
     for (std::int64_t lane = 0; lane < kPanelRows; ++lane) {
-      const auto l = static_cast<std::size_t>(lane);
       for (int row = 0; row < a.n; ++row) {
-        const auto corr = [&](std::int64_t g) {
-          return load<std::int32_t>(a.tile + corr_at, static_cast<std::size_t>(g * a.n + row));
-        };
-        const float s_a = load<float>(recips, static_cast<std::size_t>(row));
-        const std::int32_t z = load<std::int32_t>(zs, static_cast<std::size_t>(row));
+        const auto corr = [&](std::int64_t g) { return load<std::int32_t>(a.tile + corr_at, g * a.n + row); };
+        const float s_a = load<float>(recips, row);
+        const std::int32_t z = load<std::int32_t>(zs, row);
         float r = 0.0f;
         if (m.grouping() == Grouping::channel) {
           const std::int32_t i = dot(m, panel, lane, a.tile, a.n, row, 0, m.k) + corr(0) +
-                                 z * load<std::int32_t>(panel + m.sum_offset(), l);
-          const float s = load<float>(panel, l) * s_a;  // the header holds s_w / 16
+                                 z * load<std::int32_t>(panel + m.sum_offset(), lane);
+          const float s = load<float>(panel, lane) * s_a;  // the header holds s_w / 16
           r = (16.0f * static_cast<float>(i)) * s;
         } else {
           for (std::int64_t g = 0; g < m.group_count(); ++g) {
             const std::int32_t i = dot(m, panel, lane, a.tile, a.n, row, g * m.group(), (g + 1) * m.group()) + corr(g);
             r = std::fma(static_cast<float>(i), bf16_to_f32(load<std::uint16_t>(panel + m.scale_offset(lane, g))), r);
           }
-          r = std::fma(load<float>(panel + m.sum_offset(), l), static_cast<float>(z), r);
+          r = std::fma(load<float>(panel + m.sum_offset(), lane), static_cast<float>(z), r);
           r = r * s_a;
         }
-        const float bias = m.has_bias ? load<float>(panel + m.bias_offset(), l) : 0.0f;
+        const float bias = m.has_bias ? load<float>(panel + m.bias_offset(), lane) : 0.0f;
         a.out[row * a.ld + p * kPanelRows + lane] = r + bias;
       }
     }

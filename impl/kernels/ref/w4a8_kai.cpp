@@ -1,5 +1,6 @@
 // W4A8 on qsi4cxp and qsi4c32p weights, value by value. See w4a8_kai.h.
 #include "kernels/ref/w4a8_kai.h"
+#include "base/index.h"
 #include "kernels/ref/elementwise.h"
 
 #include <cmath>
@@ -30,23 +31,22 @@ std::int32_t dot(const KaiMatrix& m, const std::byte* group, std::int64_t lane, 
 
 // One weight row times one activation row (w4a8_int8.md 7).
 float product(const KaiMatrix& m, const std::byte* tile, std::int64_t lane, const KaiRow& a) {
-  const auto row = static_cast<std::size_t>(lane);
   float r = 0.0f;
   if (m.channel()) {
-    const std::int32_t wsum = load<std::int32_t>(tile + m.sum_offset(), row) / 16;
+    const std::int32_t wsum = load<std::int32_t>(tile + m.sum_offset(), lane) / 16;
     const std::int32_t i = dot(m, tile, lane, a.codes, a.code_stride) + *a.z * wsum;
-    const float s = load<float>(tile + m.scale_offset(0), row) * *a.recip;
+    const float s = load<float>(tile + m.scale_offset(0), lane) * *a.recip;
     r = (16.0f * static_cast<float>(i)) * s;
   } else {
     for (std::int64_t g = 0; g < m.group_count(); ++g) {
       const std::int32_t i =
           dot(m, tile + m.code_offset(g, 0), lane, a.codes + g * m.group / 8 * a.code_stride, a.code_stride);
-      r = std::fma(static_cast<float>(i), bf16_to_f32(load<std::uint16_t>(tile + m.scale_offset(g), row)), r);
+      r = std::fma(static_cast<float>(i), bf16_to_f32(load<std::uint16_t>(tile + m.scale_offset(g), lane)), r);
     }
-    r = std::fma(load<float>(tile + m.sum_offset(), row), static_cast<float>(*a.z), r);
+    r = std::fma(load<float>(tile + m.sum_offset(), lane), static_cast<float>(*a.z), r);
     r = r * *a.recip;
   }
-  return r + load<float>(tile + m.bias_offset(), row);
+  return r + load<float>(tile + m.bias_offset(), lane);
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ void gemm_kai(const GemmArgs& a) {
     for (std::int64_t lane = 0; lane < kPanelRows; ++lane) {
       const bool real = row0 + lane < p16.half_rows;
       const std::int64_t n = half * p16.half_rows + row0 + lane;
-      const std::byte* tile = a.panels + (real ? static_cast<std::size_t>(n / kKaiRows) * m.tile_bytes() : 0);
+      const std::byte* tile = a.panels + (real ? usize(n / kKaiRows) * m.tile_bytes() : 0);
       for (int row = 0; row < a.n; ++row) {
         const KaiRow codes = kai_row(a.shape, {const_cast<std::byte*>(a.tile), a.n, row});
         a.out[row * a.ld + p * kPanelRows + lane] = real ? product(m, tile, n % kKaiRows, codes) : 0.0f;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/index.h"
 #include "kernels/target.h"
 #include "kernels/x86/amx.h"
 #include "kernels/x86/steps.h"
@@ -65,11 +66,11 @@ struct Weights {
   Reader& reader;
 
   [[gnu::always_inline]] const std::byte* tile(std::int64_t step, std::size_t p) const {
-    return first + p * stride + static_cast<std::size_t>(step) * kPieceBytes;
+    return first + p * stride + usize(step) * kPieceBytes;
   }
   [[gnu::always_inline]] void operator()(std::int64_t step, int quarter) const {
     if (quarter == 0) reader.used(tile(step, 0));
-    if (quarter >= 2 && quarter - 2 < kPanels) reader.next(tile(step + 1, static_cast<std::size_t>(quarter - 2)));
+    if (quarter >= 2 && quarter - 2 < kPanels) reader.next(tile(step + 1, usize(quarter - 2)));
   }
 };
 
@@ -81,8 +82,7 @@ void panels(const GemmArgs& a, const std::byte* panel, const Parts& parts, float
   Weights<kPanels, Reader> weights{panel + m.header_bytes(), m.panel_bytes(), reader};
   const auto multiply = [&]<int kParts>(int part) {
     const auto rows = [&](int i) { return a.tile + parts.first(part + i) * 64; };
-    chain<Product, kParts, kPanels>({rows(0), rows(kParts - 1)}, static_cast<std::size_t>(a.n) * 64, 2 * m.units(),
-                                    weights);
+    chain<Product, kParts, kPanels>({rows(0), rows(kParts - 1)}, usize(a.n) * 64, 2 * m.units(), weights);
     const auto to = [&](int i, int p) { return out + parts.first(part + i) * a.ld + kPanelRows * p; };
     store_chain<kParts, kPanels>(to, a.ld * std::ptrdiff_t{sizeof(float)});
   };
@@ -105,7 +105,7 @@ void gemm(const GemmArgs& a) {
   if (parts.count == 1) {
     InOrder order{Stream(a, bytes, a.next)};
     for (std::int64_t p = 0; p < a.panel_count; ++p)
-      panels<1>(a, a.panels + static_cast<std::size_t>(p) * bytes, parts, a.out + p * kPanelRows, order);
+      panels<1>(a, a.panels + usize(p) * bytes, parts, a.out + p * kPanelRows, order);
   } else {
     Shared shared{Share(a, bytes, (a.panel_count + 1) / 2 * 2 * a.matrix->units() * ((parts.count + 1) / 2))};
     in_pairs(a, bytes, [&]<int kPanels>(const std::byte* panel, std::int64_t column) {

@@ -42,9 +42,8 @@ struct Pairs : Floats<Element::f32> {
 
 void avx512::quantise_bf16(const QuantArgsRow& a) {
   constexpr std::int64_t kPiece = 32;
-  std::byte* piece = a.out.tile + static_cast<std::size_t>(a.out.row) * 64;
-  for (std::int64_t k = 0; k < a.shape.units() * kUnitK;
-       k += kPiece, piece += static_cast<std::ptrdiff_t>(a.out.n) * 64) {
+  std::byte* piece = a.out.tile + a.out.row * 64;
+  for (std::int64_t k = 0; k < a.shape.units() * kUnitK; k += kPiece, piece += a.out.n * 64) {
     const std::int64_t count = std::clamp<std::int64_t>(a.shape.k - k, 0, kPiece);
     if (count < kPiece) std::memset(piece, 0, 64);
     kSteps.narrow(DType::bf16, a.x + k, count, piece);

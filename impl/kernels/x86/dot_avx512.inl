@@ -70,9 +70,7 @@ struct Block {
   // Vector j of the 32 k.
   [[gnu::always_inline]] void add_vector(const std::byte* w, std::size_t stride, const std::int8_t* a, int j) {
     __m512i codes[Codes::kSteps][P];
-    for (int p = 0; p < P; ++p)
-      Codes::template unpack<P>(load(w + static_cast<std::size_t>(p) * stride + static_cast<std::size_t>(j) * 64),
-                                codes, p);
+    for (int p = 0; p < P; ++p) Codes::template unpack<P>(load(w + usize(p) * stride + j * 64), codes, p);
 #pragma GCC unroll 16
     for (int m = 0; m < N; ++m) {
       for (int s = 0; s < Codes::kSteps; ++s) {

@@ -13,6 +13,7 @@
 #include <new>
 #include <utility>
 
+#include "base/index.h"
 #include "kernels/target.h"
 #include "kernels/x86/amx.h"
 #include "kernels/x86/steps.h"
@@ -64,12 +65,7 @@ template <class Codes, class Facts, int kPanels>
 class Pair {
  public:
   Pair(const Call<Facts>& call, const Parts& parts, const std::byte* panel, Scratch& s, Share& share)
-      : c_(call),
-        parts_(parts),
-        tokens_(static_cast<std::size_t>(parts.rows / 2)),
-        panel_(panel),
-        s_(s),
-        share_(share) {}
+      : c_(call), parts_(parts), tokens_(usize(parts.rows / 2)), panel_(panel), s_(s), share_(share) {}
 
   void run(std::int64_t units, float* out) {
     const std::int64_t whole = c_.together / 2;  // units of a block
@@ -81,7 +77,7 @@ class Pair {
       else
         multiply<1>(unit);
     flush();
-    for (int p = 0; p < kPanels; ++p) write(p, out + p * kPanelRows);
+    for (std::size_t p = 0; p < kPanels; ++p) write(p, out + p * kPanelRows);
   }
 
   // For pass(), see there.
@@ -91,7 +87,7 @@ class Pair {
     if (waiting_.factors != nullptr) scale_tokens(quarter * tokens_ / 4, (quarter + 1) * tokens_ / 4);
   }
   void passed(int part, Sums& sums) {
-    Results& results = s_.results[static_cast<std::size_t>(part)];
+    Results& results = at(s_.results, part);
     const std::int64_t first = block_ * c_.n + parts_.first(part) / 2;  // of the block's words
     waiting_ = newest_;
     newest_ = {.sums = &sums,
@@ -116,14 +112,14 @@ class Pair {
   };
 
   const std::byte* panel(std::size_t p) const { return panel_ + p * c_.stride; }
-  Factors& factors() { return s_.factors[static_cast<std::size_t>(block_ % 4)]; }
+  Factors& factors() { return at(s_.factors, block_ % 4); }
 
   // noinline: together they are too many values for the registers
   template <int kPassSteps>
   [[gnu::noinline]] void multiply(std::int64_t first) {
     Tiles tiles;
     ScaleWalk scales = c_.scales;
-    const auto group = static_cast<std::size_t>(2 * first / c_.per_group);
+    const auto group = usize(2 * first / c_.per_group);
     scales.at += group * scales.step;
     __m512i zero = _mm512_set1_epi8(8);
     expanded_ ^= 1;
@@ -134,7 +130,7 @@ class Pair {
         factors().zero[p] = zeros;
         zero = _mm512_mullo_epi32(zeros, _mm512_set1_epi32(0x01010101));  // of the four bytes of each row
       }
-      const std::byte* unit = panel(p) + c_.header + static_cast<std::size_t>(first) * Codes::kUnitBytes;
+      const std::byte* unit = panel(p) + c_.header + usize(first) * Codes::kUnitBytes;
       for (std::size_t step = 0; step < kPassSteps; ++step)
         tiles[step][p] = Codes::tile(unit + step * Codes::kUnitBytes, s_.weights[expanded_][step][p].data(), zero);
     }
@@ -169,11 +165,10 @@ class Pair {
     }
   }
 
-  void write(int side, float* out) const {
-    const auto p = static_cast<std::size_t>(side);
+  void write(std::size_t p, float* out) const {
     const __m512 bias = c_.has_bias ? _mm512_loadu_ps(panel(p) + c_.bias) : _mm512_setzero_ps();
     for (int part = 0; part < parts_.count; ++part) {
-      const Results& results = s_.results[static_cast<std::size_t>(part)];
+      const Results& results = at(s_.results, part);
       float* at = out + parts_.first(part) / 2 * c_.a.ld;
       for (std::size_t i = 0; i < tokens_; ++i, at += c_.a.ld)
         _mm512_storeu_ps(at, _mm512_add_ps(_mm512_load_ps(results[p][i].data()), bias));

@@ -30,6 +30,7 @@
 #include <type_traits>
 
 #include "base/checked.h"
+#include "base/index.h"
 #include "kernels/target.h"
 #include "kernels/x86/amx.h"
 #include "kernels/x86/steps.h"
@@ -106,16 +107,15 @@ struct Call {
     group_bytes = kPanelRows * m.scale_bytes();
     sums = m.sum_offset();
     bias = m.bias_offset();
-    const auto n = static_cast<std::size_t>(args.n);
-    corr = reinterpret_cast<const std::int32_t*>(args.tile + args.shape.code_bytes() * n);
-    recip = reinterpret_cast<const float*>(corr + static_cast<std::size_t>(groups) * n);
-    z = reinterpret_cast<const std::int32_t*>(recip + n);
+    corr = reinterpret_cast<const std::int32_t*>(args.tile + args.shape.code_bytes(args.n));
+    recip = reinterpret_cast<const float*>(corr + groups * args.n);
+    z = reinterpret_cast<const std::int32_t*>(recip + args.n);
   }
   std::int64_t passes() const { return units / per_group * ceil_div(per_group, std::int64_t{kSteps}); }
   const std::byte* rows(int part) const { return a.tile + parts.first(part) * kUnitK; }
   // Scales of group g of the panel at `head`; W4A8's channel-wise ones have their own use.
   [[gnu::always_inline]] __m512 scale_of(const std::byte* head, std::int64_t g) const {
-    const std::byte* at = head + static_cast<std::size_t>(g) * group_bytes;
+    const std::byte* at = head + usize(g) * group_bytes;
     if (scale == Scale::f32) return load_f32(at);
     if (scale == Scale::f16) return V::load_f16(at);
     const __m256i h = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
@@ -160,16 +160,16 @@ class Grouped {
   Sums& in_registers() { return *newest_.sums; }
   Sums& home(int part) {
     if (c_.short_groups) return s_.sums[passed_ % 4];
-    return s_.sums[static_cast<std::size_t>(parts_.count == 1 ? group_ % 2 : part)];
+    return at(s_.sums, parts_.count == 1 ? group_ % 2 : part);
   }
   [[gnu::always_inline]] void beside(int quarter) {
     if (waiting_.scales == nullptr || quarter / 2 >= kPanels) return;
-    const auto p = static_cast<std::size_t>(quarter / 2);
+    const auto p = usize(quarter / 2);
     const int half = (parts_.rows + 1) / 2, begin = quarter % 2 * half, end = quarter % 2 == 0 ? half : parts_.rows;
     scale_rows((*waiting_.sums)[p], (*waiting_.results)[p], (*waiting_.before)[p], p, begin, end);
   }
   void passed(int part, Sums& sums) {
-    const auto at = static_cast<std::size_t>(part);
+    const auto at = usize(part);
     waiting_ = newest_;
     newest_ = {&sums, &s_.kept[at], group_ == 0 ? &s_.zeros : &s_.kept[at], complete_ ? &scales() : nullptr,
                c_.corr + group_ * c_.a.n + parts_.first(part)};
@@ -188,7 +188,7 @@ class Grouped {
   };
 
   const std::byte* panel(std::size_t p) const { return panel_ + p * c_.stride; }
-  Scales& scales() { return s_.scales[static_cast<std::size_t>(group_ % 4)]; }
+  Scales& scales() { return at(s_.scales, group_ % 4); }
 
   // noinline: together they are too many values for the registers
   template <int kPassSteps>
@@ -197,7 +197,7 @@ class Grouped {
     const __m512i eight = _mm512_set1_epi8(8);
     expanded_ ^= 1;
     for (std::size_t p = 0; p < kPanels; ++p) {
-      const std::byte* unit = panel(p) + c_.header + static_cast<std::size_t>(first) * Codes::kUnitBytes;
+      const std::byte* unit = panel(p) + c_.header + usize(first) * Codes::kUnitBytes;
       for (std::size_t step = 0; step < kPassSteps; ++step)
         tiles[step][p] = Codes::tile(unit + step * Codes::kUnitBytes, s_.weights[expanded_][step][p].data(), eight);
       if (complete_) _mm512_storeu_ps(scales()[p].data(), c_.scale_of(panel(p), group_));
@@ -220,7 +220,7 @@ class Grouped {
     const std::int32_t* corr = waiting_.corr;
 #pragma GCC unroll 2
     for (int i = begin; i < end; ++i) {
-      const auto row = static_cast<std::size_t>(i);
+      const auto row = usize(i);
       const __m512 sum = _mm512_cvtepi32_ps(corrected(sums[row], Codes::kBiased ? corr + i : nullptr));
       _mm512_store_ps(results[row].data(), _mm512_fmadd_ps(sum, scale, _mm512_load_ps(before[row].data())));
     }
@@ -234,7 +234,7 @@ class Grouped {
       const __m512 row_sums = kW4a8<Codes> ? load_f32(head + c_.sums) : _mm512_setzero_ps();
       for (int part = 0; part < parts_.count; ++part)
         for (int i = 0, token = parts_.first(part); i < parts_.rows; ++i, ++token) {
-          const auto& row = s_.kept[static_cast<std::size_t>(part)][p][static_cast<std::size_t>(i)];
+          const auto& row = at(at(s_.kept, part)[p], i);
           __m512 sum = _mm512_load_ps(row.data());
           if constexpr (kW4a8<Codes>)
             sum = _mm512_fmadd_ps(row_sums, _mm512_set1_ps(static_cast<float>(c_.z[token])), sum);
@@ -289,7 +289,7 @@ class Results {
   [[gnu::always_inline]] void finish_row() {
     const __m512 s_a = _mm512_set1_ps(c_.recip[token_]);
     for (std::size_t p = 0; p < kPanels; ++p) {
-      __m512i sum = _mm512_load_si512((*sums_)[p][static_cast<std::size_t>(row_)].data());
+      __m512i sum = _mm512_load_si512(at((*sums_)[p], row_).data());
       if constexpr (Codes::kBiased) sum = _mm512_add_epi32(sum, _mm512_set1_epi32(c_.corr[token_]));
       __m512 result;
       if constexpr (kW4a8<Codes>) {
@@ -341,13 +341,11 @@ class Whole {
   static constexpr int kAhead = 2;  // steps that the expansion is ahead
 
   const std::byte* unit(std::int64_t step, std::size_t p) const {
-    return panel_ + p * c_.stride + c_.header + static_cast<std::size_t>(step) * Codes::kUnitBytes;
+    return panel_ + p * c_.stride + c_.header + usize(step) * Codes::kUnitBytes;
   }
-  std::uint8_t* room(std::int64_t step, std::size_t p) const {
-    return s_.weights[static_cast<std::size_t>(step % 4)][p].data();
-  }
+  std::uint8_t* room(std::int64_t step, std::size_t p) const { return at(s_.weights, step % 4)[p].data(); }
   [[gnu::always_inline]] void expand(std::int64_t step, int quarter) const {
-    const auto p = static_cast<std::size_t>(quarter / 2);
+    const auto p = usize(quarter / 2);
     if constexpr (Codes::kExpands) Codes::expand(unit(step, p), room(step, p), quarter % 2, _mm512_set1_epi8(8));
   }
 
@@ -366,7 +364,7 @@ class Whole {
       if constexpr (Codes::kExpands) {
         if (quarter / 2 < kPanels && step + kAhead < of.c_.units) of.expand(step + kAhead, quarter);
       } else if (quarter >= 2 && quarter - 2 < kPanels) {
-        Stream::lines<_MM_HINT_T0>(of.unit(step + 1, static_cast<std::size_t>(quarter - 2)), Codes::kUnitBytes);
+        Stream::lines<_MM_HINT_T0>(of.unit(step + 1, usize(quarter - 2)), Codes::kUnitBytes);
       }
     }
   };
@@ -376,10 +374,10 @@ class Whole {
     for (std::int64_t step = 0; step < std::min<std::int64_t>(kAhead, c_.units); ++step)
       for (int quarter = 0; quarter < 2 * kPanels; ++quarter) expand(step, quarter);
     Results<Codes, kPanels> before = results;  // a copy, whose members may lie in registers
-    chain<Codes, kParts, kPanels>({c_.rows(part), c_.rows(part + kParts - 1)},
-                                  static_cast<std::size_t>(c_.a.n * kUnitK), c_.units, Beside{*this, before});
+    chain<Codes, kParts, kPanels>({c_.rows(part), c_.rows(part + kParts - 1)}, usize(c_.a.n * kUnitK), c_.units,
+                                  Beside{*this, before});
     before.end();
-    std::array<Sums, 2>& sums = s_.sums[static_cast<std::size_t>(part / 2 % 2)];
+    std::array<Sums, 2>& sums = at(s_.sums, part / 2 % 2);
     store_chain<kParts, kPanels>([&](std::size_t i, std::size_t p) { return sums[i][p].data(); }, 64);
     results.begin(sums, part, kParts, c_.units);
   }

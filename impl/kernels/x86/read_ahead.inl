@@ -11,7 +11,7 @@ struct Stream {
   bool into_l2;
 
   Stream(const GemmArgs& a, std::size_t panel_bytes, const std::byte* after)
-      : end(a.panels + static_cast<std::size_t>(a.panel_count) * panel_bytes),
+      : end(a.panels + usize(a.panel_count) * panel_bytes),
         next(after),
         ahead(a.n == 1 && a.reading.in_order ? 0 : a.reading.ahead),
         into_l2(a.reading.into_l2) {}
@@ -54,7 +54,7 @@ struct PairOfStreams {
   const std::byte* edge = nullptr;  // the end of the first panel
 
   PairOfStreams(const GemmArgs& a, std::size_t panel_bytes)
-      : end(a.panels + static_cast<std::size_t>(a.panel_count) * panel_bytes),
+      : end(a.panels + usize(a.panel_count) * panel_bytes),
         next(a.next),
         ahead(a.reading.ahead / 2),
         stride(panel_bytes),
@@ -84,9 +84,8 @@ struct Share {
 
   Share(const GemmArgs& a, std::size_t panel_bytes, std::int64_t steps) {
     if (a.next == nullptr || steps == 0) return;
-    const std::size_t all = static_cast<std::size_t>(a.panel_count) * panel_bytes,
-                      parts = static_cast<std::size_t>(a.parts), pieces = static_cast<std::size_t>(steps) * parts;
-    from = a.next + all / parts * static_cast<std::size_t>(a.part);
+    const std::size_t all = usize(a.panel_count) * panel_bytes, parts = usize(a.parts), pieces = usize(steps) * parts;
+    from = a.next + all / parts * usize(a.part);
     step = (all + pieces - 1) / pieces;
     lines = static_cast<int>((step + 63) / 64);
   }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/index.h"
 #include "kernels/ref/symmetric.h"
 #include "kernels/target.h"
 #include "kernels/x86/steps.h"
@@ -71,12 +72,10 @@ template <class Codes, class Facts, int P, int N>
   std::int64_t k = 0;
   for (std::int64_t g = 0; g < groups; ++g, scales.next()) {
     __m512 scale[P];
-    for (int p = 0; p < P; ++p) scale[p] = load_scales(scales, panel + static_cast<std::size_t>(p) * stride);
+    for (int p = 0; p < P; ++p) scale[p] = load_scales(scales, panel + usize(p) * stride);
     __m512i zeros[P] = {};
     if constexpr (Facts::kZeros)
-      for (int p = 0; p < P; ++p)
-        zeros[p] = load_zeros(panel + static_cast<std::size_t>(p) * stride + c.zeros +
-                              static_cast<std::size_t>(g) * kPanelRows);
+      for (int p = 0; p < P; ++p) zeros[p] = load_zeros(panel + usize(p) * stride + c.zeros + g * kPanelRows);
     const std::int64_t end = k + per_group;
     if constexpr (Facts::kBlocks) {
       for (; k < end; t.corr += n, t.scale += n) {
@@ -131,7 +130,7 @@ void run_panels(const Call<Facts>& c, std::int64_t begin, std::int64_t end, int 
   const GemmArgs& a = c.a;
   Ahead<Codes, P, kPairs<Codes, Facts, P, N>> ahead(a, c.stride);
   for (std::int64_t p = begin; p + P <= end; p += P) {
-    const std::byte* panel = a.panels + static_cast<std::size_t>(p) * c.stride;
+    const std::byte* panel = a.panels + usize(p) * c.stride;
     panels<Codes, Facts, P, N>(c, panel, first, a.out + p * kPanelRows, ahead);
   }
 }

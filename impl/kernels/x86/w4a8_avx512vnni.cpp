@@ -10,6 +10,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/index.h"
 #include "kernels/ref/w4a8.h"
 #include "kernels/target.h"
 #include "kernels/x86/steps.h"
@@ -43,8 +44,7 @@ struct Tile {
 
   Tile(const GemmArgs& a, int row) : n(a.n), first(row) {
     codes = reinterpret_cast<const std::int8_t*>(a.tile) + first * kUnitK;
-    const auto* words =
-        reinterpret_cast<const std::int32_t*>(a.tile + a.shape.code_bytes() * static_cast<std::size_t>(n));
+    const auto* words = reinterpret_cast<const std::int32_t*>(a.tile + a.shape.code_bytes(n));
     corr = words + first;
     recip = reinterpret_cast<const float*>(words + a.shape.group_count() * n) + first;
     z = words + (a.shape.group_count() + 1) * n + first;
@@ -61,7 +61,7 @@ void finish_rows(const GemmArgs& a, const Tile& t, const std::byte* panel, std::
                  const __m512 (&r)[P][N]) {
   const P16Matrix& m = *a.matrix;
   for (int p = 0; p < P; ++p) {
-    const std::byte* head = panel + static_cast<std::size_t>(p) * m.panel_bytes();
+    const std::byte* head = panel + usize(p) * m.panel_bytes();
     const __m512 bias = m.has_bias ? load_f32(head + m.bias_offset()) : _mm512_setzero_ps();
     for (int i = 0; i < N; ++i)
       _mm512_storeu_ps(a.out + (t.first + i) * a.ld + column + p * kPanelRows, _mm512_add_ps(r[p][i], bias));
@@ -98,7 +98,7 @@ template <int P, int N>
   const std::size_t stride = m.panel_bytes();
   __m512i zw[P * N];
   for (int p = 0; p < P; ++p) {
-    const __m512i wsum = load(panel + static_cast<std::size_t>(p) * stride + m.sum_offset());
+    const __m512i wsum = load(panel + usize(p) * stride + m.sum_offset());
     for (int i = 0; i < N; ++i) zw[p * N + i] = _mm512_mullo_epi32(wsum, _mm512_set1_epi32(t.z[i]));
   }
   Block<Nibbles, P, N> b;
@@ -112,7 +112,7 @@ template <int P, int N>
   reading = ahead;
   __m512 r[P][N];
   for (int p = 0; p < P; ++p) {
-    const __m512 scale = load_f32(panel + static_cast<std::size_t>(p) * stride);
+    const __m512 scale = load_f32(panel + usize(p) * stride);
     for (int i = 0; i < N; ++i)
       r[p][i] = _mm512_mul_ps(_mm512_mul_ps(_mm512_set1_ps(16.0f), b.sum(p, i)),
                               _mm512_mul_ps(scale, _mm512_set1_ps(t.recip[i])));
@@ -142,7 +142,7 @@ template <int P, int N>
       b.add(w, stride, t.codes + block_offset(k, t.rows<P, N>()));
     }
     for (int p = 0; p < P; ++p) {
-      const __m512 scale = load_bf16(panel + static_cast<std::size_t>(p) * stride + static_cast<std::size_t>(g) * 32);
+      const __m512 scale = load_bf16(panel + usize(p) * stride + g * 32);
       for (int i = 0; i < N; ++i) f[p][i] = _mm512_fmadd_ps(b.sum(p, i), scale, f[p][i]);
     }
   }
@@ -164,7 +164,7 @@ template <int P, int N>
   const std::int32_t* corr = t.corr;
   const std::int64_t blocks = a.shape.blocks();
   for (std::int64_t k = 0; k < blocks; ++k, corr += t.rows<P, N>()) {
-    const std::size_t h = static_cast<std::size_t>(k & 1);
+    const std::size_t h = usize(k & 1);
     const std::byte* w = unit + 64 + 256 * h;
     if (h == 0) ahead.unit(unit, 64);
     ahead.block(w);
@@ -172,7 +172,7 @@ template <int P, int N>
     b.start(corr, nullptr);
     b.add(w, stride, t.codes + block_offset(k, t.rows<P, N>()));
     for (int p = 0; p < P; ++p) {
-      const __m512 scale = load_bf16(unit + static_cast<std::size_t>(p) * stride + 32 * h);
+      const __m512 scale = load_bf16(unit + usize(p) * stride + 32 * h);
       for (int i = 0; i < N; ++i) f[p][i] = _mm512_fmadd_ps(b.sum(p, i), scale, f[p][i]);
     }
     if (h == 1) unit += m.unit_bytes();
@@ -187,7 +187,7 @@ void run_panels(const GemmArgs& a, std::int64_t begin, std::int64_t stop, int fi
   const std::size_t bytes = a.matrix->panel_bytes();
   Ahead<Nibbles, P> ahead(a, bytes);
   for (std::int64_t p = begin; p + P <= stop; p += P) {
-    const std::byte* panel = a.panels + static_cast<std::size_t>(p) * bytes;
+    const std::byte* panel = a.panels + usize(p) * bytes;
     switch (a.matrix->grouping()) {
       case Grouping::channel:
         panels_channel<P, N>(a, t, panel, p * kPanelRows, ahead);
