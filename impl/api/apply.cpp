@@ -63,18 +63,18 @@ Rows rows_of(const moe_apply_args& a) {
 }
 
 // Hash routing takes the ids beside the logits.
-bool takes_ids(const moe::Config& c, moe::ApplyMode mode) {
-  return mode == moe::ApplyMode::topk || c.routing.hash_routing;
+bool takes_ids(const moe::config::Config& c, moe::run::ApplyMode mode) {
+  return mode == moe::run::ApplyMode::topk || c.routing.hash_routing;
 }
 
 // What the config fixes: types of hidden and out, all extents but T.
-void expect(Rows& r, const moe::Config& c, moe::ApplyMode mode) {
+void expect(Rows& r, const moe::config::Config& c, moe::run::ApplyMode mode) {
   r[kHidden].dtypes = dtype_bit(c.in_dtype);
   r[kOut].dtypes = dtype_bit(c.out_dtype);
   r[kHidden].shape = r[kOut].shape = {kTokens, c.hidden_dim};
   r[kLogits].shape = {kTokens, c.router_columns()};
   for (Row i : {kTopkIds, kTopkWeights, kOutIds, kOutWeights}) r[i].shape = {kTokens, c.slots_per_token()};
-  if (mode == moe::ApplyMode::router_logits) r[kTopkIds].shape = {kTokens, c.top_k};
+  if (mode == moe::run::ApplyMode::router_logits) r[kTopkIds].shape = {kTokens, c.top_k};
 }
 
 Check must_be_absent(const void* pointer, const char* name, const char* why) {
@@ -83,10 +83,10 @@ Check must_be_absent(const void* pointer, const char* name, const char* why) {
 }
 
 // Which tensors a mode takes.
-Check check_presence(const moe_apply_args& a, const moe::Config& c, moe::ApplyMode mode) {
+Check check_presence(const moe_apply_args& a, const moe::config::Config& c, moe::run::ApplyMode mode) {
   if (a.expert_tokens != nullptr)
     return fail(Code::unsupported, "expert_tokens", "expert_tokens: batched activations are not built in this version");
-  if (mode == moe::ApplyMode::router_logits) {
+  if (mode == moe::run::ApplyMode::router_logits) {
     MOE_CHECK(not_null({{"router_logits", a.router_logits}}));
     if (takes_ids(c, mode))
       MOE_CHECK(not_null({{"topk_ids", a.topk_ids}}));
@@ -120,17 +120,17 @@ Check check_overlap(const Rows& r, bool in_place) {
 
 Check check_workspace(const Rows& r, const moe_apply_args& a) {
   if (a.workspace == nullptr) return ok();
-  if (reinterpret_cast<std::uintptr_t>(a.workspace) % moe::kWorkspaceAlignment != 0)
+  if (reinterpret_cast<std::uintptr_t>(a.workspace) % moe::run::kWorkspaceAlignment != 0)
     return fail(Code::invalid_argument, "workspace",
-                cat("workspace: must be aligned to ", moe::kWorkspaceAlignment, " bytes"));
+                cat("workspace: must be aligned to ", moe::run::kWorkspaceAlignment, " bytes"));
   for (const TensorParam& p : r)
     if (p.given != nullptr && moe::api::overlaps(p.view, a.workspace, usize(a.workspace_size)))
       return shared_memory("workspace", p.name);
   return ok();
 }
 
-moe::ApplyArgs call_of(const Rows& r, moe::ApplyMode mode, std::int64_t tokens) {
-  moe::ApplyArgs call;
+moe::run::ApplyArgs call_of(const Rows& r, moe::run::ApplyMode mode, std::int64_t tokens) {
+  moe::run::ApplyArgs call;
   call.mode = mode;
   call.num_tokens = tokens;
   call.hidden = r[kHidden].view;
@@ -151,16 +151,16 @@ Check run(const moe_layer* layer, const moe_apply_args* args) {
   MOE_CHECK(moe::api::read_structs(rows));
   MOE_CHECK(check_handle(layer, "layer"));
   MOE_CHECK(check_optional(a.control, "control"));
-  MOE_TRY(const moe::ApplyMode mode, moe::api::apply_mode(a.mode));
+  MOE_TRY(const moe::run::ApplyMode mode, moe::api::apply_mode(a.mode));
   MOE_CHECK(known_flags(a.flags, kApplyFlags));
-  const moe::Layer& l = *layer->object;
+  const moe::run::Layer& l = *layer->object;
   MOE_CHECK(check_presence(a, l.config(), mode));
   expect(rows, l.config(), mode);
   MOE_TRY(const std::int64_t tokens, moe::api::check_tensors(rows));
   MOE_CHECK(check_overlap(rows, (a.flags & MOE_APPLY_IN_PLACE) != 0));
   MOE_CHECK(check_workspace(rows, a));
   MOE_CHECK(moe::api::check_num_tokens(l.config(), tokens, "hidden"));
-  moe::ApplyArgs call = call_of(rows, mode, tokens);
+  moe::run::ApplyArgs call = call_of(rows, mode, tokens);
   call.accumulate = (a.flags & MOE_APPLY_ACCUMULATE) != 0;
   call.control = moe::api::control_of(a.control);
   if (a.workspace != nullptr) {
@@ -204,7 +204,7 @@ moe_status moe_apply_flat(const moe_layer* layer, int64_t num_tokens, moe_dtype 
       if (!routes) MOE_CHECK(not_null({{"topk_ids", topk_ids}, {"topk_weights", topk_weights}}));
     }
     MOE_CHECK(check_handle(layer, "layer"));
-    const moe::Config& c = layer->object->config();
+    const moe::config::Config& c = layer->object->config();
     if (num_tokens < 0)
       return fail(Code::invalid_argument, "num_tokens", cat("num_tokens: must not be negative, got ", num_tokens));
     const moe_tensor x = dense(hidden_dtype, hidden, num_tokens, c.hidden_dim),

@@ -8,8 +8,8 @@
 
 namespace {
 
-moe_config* config_handle(moe::Config config) {
-  return make_handle<moe_config>(std::make_shared<const moe::Config>(std::move(config)));
+moe_config* config_handle(moe::config::Config config) {
+  return make_handle<moe_config>(std::make_shared<const moe::config::Config>(std::move(config)));
 }
 
 const char* kind_of(const moe::json::Value& v) {
@@ -47,7 +47,7 @@ moe_status moe_config_create(const char* json, size_t json_len, moe_config** out
   return guard(err, [&]() -> Check {
     clear(out);
     MOE_CHECK(not_null({{"json", json}, {"out", out}}));
-    MOE_TRY(moe::Config config, moe::parse_config(text_of(json, json_len)));
+    MOE_TRY(moe::config::Config config, moe::config::parse_config(text_of(json, json_len)));
     *out = config_handle(std::move(config));
     return ok();
   });
@@ -58,7 +58,8 @@ moe_status moe_config_create_from_hf(const char* hf_json, size_t hf_len, const c
   return guard(err, [&]() -> Check {
     clear(out);
     MOE_CHECK(not_null({{"hf_json", hf_json}, {"out", out}}));
-    MOE_TRY(moe::Config config, moe::config_from_hf(text_of(hf_json, hf_len), text_of(options_json, options_len)));
+    MOE_TRY(moe::config::Config config,
+            moe::hf::config_from_hf(text_of(hf_json, hf_len), text_of(options_json, options_len)));
     *out = config_handle(std::move(config));
     return ok();
   });
@@ -70,7 +71,7 @@ moe_status moe_config_merge(const moe_config* config, const char* patch_json, si
     clear(out);
     MOE_CHECK(not_null({{"config", config}, {"patch_json", patch_json}, {"out", out}}));
     MOE_CHECK(check_handle(config, "config"));
-    MOE_TRY(moe::Config merged, moe::merge_config(*config->object, text_of(patch_json, patch_len)));
+    MOE_TRY(moe::config::Config merged, moe::config::merge_config(*config->object, text_of(patch_json, patch_len)));
     *out = config_handle(std::move(merged));
     return ok();
   });
@@ -119,5 +120,5 @@ moe_status moe_config_get_string(const moe_config* config, const char* pointer, 
   });
 }
 
-const char* moe_config_schema_json(void) { return moe::config_schema_text(); }
+const char* moe_config_schema_json(void) { return moe::config::config_schema_text(); }
 void moe_config_destroy(moe_config* config) { end_handle(config); }

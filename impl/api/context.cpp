@@ -21,9 +21,9 @@ struct Handed {
 // A context and, ended after it and all that uses it, the functions it calls; last what late threads of the caller
 // find.
 struct Lent {
-  std::shared_ptr<moe::HostThreads> threads;
+  std::shared_ptr<moe::run::HostThreads> threads;
   Handed functions;
-  std::shared_ptr<moe::Context> context;
+  std::shared_ptr<moe::run::Context> context;
 };
 
 template <class T>
@@ -46,8 +46,8 @@ Check check_allocator(const moe_allocator_ops& ops) {
 }
 
 // All structs first, then their members.
-Result<moe::ContextHooks> hooks_of(const moe_context_callbacks* given) {
-  moe::ContextHooks hooks;
+Result<moe::run::ContextHooks> hooks_of(const moe_context_callbacks* given) {
+  moe::run::ContextHooks hooks;
   if (given == nullptr) return hooks;
   MOE_TRY(const moe_context_callbacks callbacks, read_struct(given, "callbacks"));
   moe_parallel_ops parallel{};
@@ -63,8 +63,8 @@ Result<moe::ContextHooks> hooks_of(const moe_context_callbacks* given) {
   if (callbacks.allocator != nullptr) MOE_CHECK(check_allocator(allocator));
   hooks.log = {callbacks.log, callbacks.log_user};
   if (callbacks.parallel != nullptr)
-    hooks.threads = std::make_shared<moe::HostThreads>(
-        moe::HostParallel{parallel.num_threads, parallel.user, parallel.parallel_for});
+    hooks.threads = std::make_shared<moe::run::HostThreads>(
+        moe::run::HostParallel{parallel.num_threads, parallel.user, parallel.parallel_for});
   if (callbacks.allocator != nullptr) hooks.allocator = {allocator.user, allocator.allocate, allocator.deallocate};
   return hooks;
 }
@@ -79,34 +79,34 @@ std::string layout_family(moe::LayoutKind kind) {
   return id.substr(0, ours ? id.find_first_of("-/", first + 1) : first);
 }
 
-bool serves(const moe::Accepts& row, const moe::KernelId& kernel) {
+bool serves(const moe::oracle::Accepts& row, const moe::KernelId& kernel) {
   const bool named = std::any_of(row.named_layouts.begin(), row.named_layouts.end(),
-                                 [&](const moe::NamedChoice& c) { return c.layout == kernel.layout; });
+                                 [&](const moe::oracle::NamedChoice& c) { return c.layout == kernel.layout; });
   return row.acts.has(kernel.act) && (named || row.layouts.has(kernel.layout));
 }
 
-void write_kernel(moe::json::Writer& w, const moe::Kernel& k) {
+void write_kernel(moe::json::Writer& w, const moe::kernels::Kernel& k) {
   const moe::FeatureSet features = moe::isa_features(k.id->isa);
   w.begin_object().member("kernel", k.id->name).member("layout", layout_family(k.id->layout));
-  w.member("isa", moe::at(moe::kIsaNames, k.id->isa)).key("needs").begin_array();
+  w.member("isa", moe::config::at(moe::kIsaNames, k.id->isa)).key("needs").begin_array();
   for (std::size_t i = 0; i < moe::kFeatureNames.size(); ++i)
     if (features.test(i)) w.value(moe::kFeatureNames[i]);
   w.end_array().member("exact", k.exact).end_object();
 }
 
-void write_backend(moe::json::Writer& w, moe::OracleId oracle, const moe::BackendRow& experts) {
-  const moe::Accepts& accepts = experts.accepts(moe::Policy::libmoe);
+void write_backend(moe::json::Writer& w, moe::oracle::OracleId oracle, const moe::oracle::BackendRow& experts) {
+  const moe::oracle::Accepts& accepts = experts.accepts(moe::Policy::libmoe);
   const auto can_read = [](moe::Format format) {
-    return std::ranges::any_of(moe::tensor_sets(),
-                               [&](const auto& set) { return set.format == format && moe::can_read(set.codes); });
+    return std::ranges::any_of(
+        moe::tensor_sets(), [&](const auto& set) { return set.format == format && moe::convert::can_read(set.codes); });
   };
-  w.begin_object().member("backend", experts.backend).member("oracle", moe::oracle_name(oracle));
+  w.begin_object().member("backend", experts.backend).member("oracle", moe::oracle::oracle_name(oracle));
   w.member("experts", experts.name).key("formats").begin_array();
   for (std::size_t f = 0; f < moe::kFormatNames.size(); ++f)
     if (const auto format = static_cast<moe::Format>(f); accepts.checkpoints.has(format) && can_read(format))
       w.value(moe::kFormatNames[f]);
   w.end_array().key("kernels").begin_array();
-  for (const moe::Kernel* k : moe::kernels())
+  for (const moe::kernels::Kernel* k : moe::kernels())
     if (serves(accepts, *k->id)) write_kernel(w, *k);
   w.end_array().end_object();
 }
@@ -114,8 +114,8 @@ void write_backend(moe::json::Writer& w, moe::OracleId oracle, const moe::Backen
 // Every row of the oracles whose layout this build writes; without kernels: for other devices.
 void write_backends(moe::json::Writer& w) {
   w.begin_array();
-  for (const moe::Family* family : moe::families())
-    for (const moe::BackendRow& experts : family->rows)
+  for (const moe::oracle::Family* family : moe::oracle::families())
+    for (const moe::oracle::BackendRow& experts : family->rows)
       if (experts.accepts(moe::Policy::libmoe).writes()) write_backend(w, family->id, experts);
   w.end_array();
 }
@@ -134,12 +134,12 @@ moe_status moe_context_create(const char* options_json, size_t options_len, cons
   return guard(err, [&]() -> Check {
     clear(out);
     MOE_CHECK(not_null({{"out", out}}));
-    MOE_TRY(moe::ContextHooks hooks, hooks_of(callbacks));
+    MOE_TRY(moe::run::ContextHooks hooks, hooks_of(callbacks));
     auto lent = std::make_shared<Lent>();
     lent->threads = hooks.threads;
-    MOE_TRY(lent->context, moe::Context::create(text_of(options_json, options_len), hooks));
+    MOE_TRY(lent->context, moe::run::Context::create(text_of(options_json, options_len), hooks));
     lent->functions = std::move(handed);
-    *out = make_handle<moe_context>(std::shared_ptr<moe::Context>(lent, lent->context.get()));
+    *out = make_handle<moe_context>(std::shared_ptr<moe::run::Context>(lent, lent->context.get()));
     return ok();
   });
 }

@@ -40,8 +40,8 @@ Result<Block> block_for(const moe_convert_options& options, std::uint64_t needed
     std::shared_ptr<Owner> owner;  // a release without dst is kept as long as the result, too
   };
   auto own = std::make_shared<Own>();
-  MOE_TRY(own->buffer, moe::Buffer::create(usize(needed), moe::kPackedAlignment,
-                                           moe::allocator_of(object_of(ctx).get()), object_of(ctx)));
+  MOE_TRY(own->buffer, moe::Buffer::create(usize(needed), moe::io::kPackedAlignment,
+                                           moe::run::allocator_of(object_of(ctx).get()), object_of(ctx)));
   *owner = std::move(dst_owner);
   own->owner = std::move(owner);
   const std::span<std::byte> bytes = own->buffer.bytes();
@@ -54,7 +54,7 @@ Check check_options(const moe_convert_options& options) {
   return reserved_zero(options.reserved0, "options");
 }
 
-void log_conversion(moe_context* ctx, const moe::Packed& packed) {
+void log_conversion(moe_context* ctx, const moe::io::Packed& packed) {
   if (ctx == nullptr) return;
   ctx->object->log().write(moe::LogLevel::info, "convert",
                            cat("layout ", packed.info.layout_id, ", ", packed.block.size(), " bytes, ",
@@ -75,32 +75,33 @@ moe_status moe_convert_weights(moe_context* ctx, const moe_selection* selection,
     MOE_CHECK(check_handle(selection, "selection"));
     MOE_CHECK(check_handle(weights, "weights"));
     MOE_CHECK(check_options(given));
-    const moe::Selection& s = *selection->object;
+    const moe::oracle::Selection& s = *selection->object;
     MOE_CHECK(moe::bind::check_built(s));
     moe::Control* control = moe::api::control_of(given.control);
     MOE_CHECK(moe::report(control, 0, 0));
     const bool releases = (given.flags & MOE_CONVERT_RELEASE_SOURCES) != 0;
-    moe::WeightSet& set = weights->object->set;
+    moe::weights::WeightSet& set = weights->object->set;
     MOE_TRY(const Use use, Use::begin(*weights->object, releases ? Access::exclusive : Access::shared));
-    const moe::Parallel parallel = moe::parallel_of(object_of(ctx).get());
+    const moe::Parallel parallel = moe::run::parallel_of(object_of(ctx).get());
     MOE_TRY(moe::bind::Conversion conversion,
             moe::bind::conversion_of(s, set, given.max_temp_bytes, parallel, control));
-    moe::PackedInfo& info = conversion.info;
-    moe::ConvertJob& job = conversion.job;
+    moe::io::PackedInfo& info = conversion.info;
+    moe::convert::ConvertJob& job = conversion.job;
     if (releases) {
       job.expert_done = [](void* user, std::int64_t expert) {
-        static_cast<moe::WeightSet*>(user)->release_expert(expert);
+        static_cast<moe::weights::WeightSet*>(user)->release_expert(expert);
       };
       job.expert_done_user = &set;
     }
-    MOE_TRY(const std::uint64_t needed, moe::packed_block_bytes(info));
+    MOE_TRY(const std::uint64_t needed, moe::io::packed_block_bytes(info));
     MOE_TRY(Block block, block_for(given, needed, ctx, dst_owner));
-    const auto payload = block.bytes.subspan(moe::packed_payload_offset(info), info.layout.payload_bytes());
-    MOE_TRY(const moe::ConvertReport report, moe::convert_experts(job, set, payload, parallel, control));
+    const auto payload = block.bytes.subspan(moe::io::packed_payload_offset(info), info.layout.payload_bytes());
+    MOE_TRY(const moe::convert::ConvertReport report,
+            moe::convert::convert_experts(job, set, payload, parallel, control));
     info.scales_rounded = report.scales_rounded;
-    MOE_TRY(moe::Packed packed,
-            moe::seal_packed(info, block.bytes, parallel, std::move(block.memory), std::move(block.keep)));
-    auto object = std::make_shared<const moe::Packed>(std::move(packed));
+    MOE_TRY(moe::io::Packed packed,
+            moe::io::seal_packed(info, block.bytes, parallel, std::move(block.memory), std::move(block.keep)));
+    auto object = std::make_shared<const moe::io::Packed>(std::move(packed));
     moe_packed* handle = make_handle<moe_packed>(object);
     if (releases) set.clear();
     *out = handle;

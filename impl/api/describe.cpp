@@ -17,18 +17,18 @@ struct Topic {
 
 // clang-format off
 constexpr Topic kTopics[] = {
-    {"oracle",           moe::describe_oracle},
-    {"quant_config",     moe::describe_quant_config},
-    {"ocp_mx_scheme",    moe::describe_ocp_mx_scheme},
-    {"quant_key",        moe::describe_quant_key},
-    {"parallel_config",  moe::describe_parallel_config},
-    {"routing_method",   moe::describe_routing_method},
-    {"expert_map",       moe::describe_expert_map},
-    {"eplb_map",         moe::describe_eplb_map},
-    {"align_block_size", moe::describe_align_block_size},
-    {"permute",          moe::describe_permute},
-    {"activation",       moe::describe_activation},
-    {"checkpoint",       moe::describe_checkpoint},
+    {"oracle",           moe::oracle::describe_oracle},
+    {"quant_config",     moe::vllm::describe_quant_config},
+    {"ocp_mx_scheme",    moe::vllm::describe_ocp_mx_scheme},
+    {"quant_key",        moe::vllm::describe_quant_key},
+    {"parallel_config",  moe::vllm::describe_parallel_config},
+    {"routing_method",   moe::vllm::describe_routing_method},
+    {"expert_map",       moe::vllm::describe_expert_map},
+    {"eplb_map",         moe::vllm::describe_eplb_map},
+    {"align_block_size", moe::vllm::describe_align_block_size},
+    {"permute",          moe::vllm::describe_permute},
+    {"activation",       moe::vllm::describe_activation},
+    {"checkpoint",       moe::hf::describe_checkpoint},
 };
 // clang-format on
 

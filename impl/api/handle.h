@@ -96,25 +96,25 @@ class Use {
 struct moe_buffer : moe::api::Handle<2, moe::api::Bytes> {
   using Handle::Handle;
 };
-struct moe_context : moe::api::Handle<3, moe::Context> {
+struct moe_context : moe::api::Handle<3, moe::run::Context> {
   using Handle::Handle;
 };
-struct moe_config : moe::api::Handle<4, const moe::Config> {
+struct moe_config : moe::api::Handle<4, const moe::config::Config> {
   using Handle::Handle;
 };
 struct moe_platform : moe::api::Handle<5, const moe::Platform> {
   using Handle::Handle;
 };
-struct moe_selection : moe::api::Handle<6, const moe::Selection> {
+struct moe_selection : moe::api::Handle<6, const moe::oracle::Selection> {
   using Handle::Handle;
 };
 struct moe_weights : moe::api::Handle<7, moe::api::WeightsBox> {
   using Handle::Handle;
 };
-struct moe_packed : moe::api::Handle<8, const moe::Packed> {
+struct moe_packed : moe::api::Handle<8, const moe::io::Packed> {
   using Handle::Handle;
 };
-struct moe_layer : moe::api::Handle<9, const moe::Layer> {
+struct moe_layer : moe::api::Handle<9, const moe::run::Layer> {
   using Handle::Handle;
 };
 struct moe_control : moe::api::Handle<10, moe::api::ControlBox> {

@@ -15,11 +15,11 @@
 
 namespace {
 
-void log_other_kernel(moe_context* ctx, const moe::LayerSpec& spec) {
+void log_other_kernel(moe_context* ctx, const moe::run::LayerSpec& spec) {
   if (ctx == nullptr || spec.kernel->id->name == spec.selected_kernel) return;
   const std::optional<size_t> selected = moe::kernel_index(spec.selected_kernel);
   const bool refuses_groups =
-      selected && !moe::kKernelIds[*selected].takes_groups(moe::needs_of(spec.packed->info.layout));
+      selected && !moe::kKernelIds[*selected].takes_groups(moe::oracle::needs_of(spec.packed->info.layout));
   const std::string why = refuses_groups ? spec.selected_kernel + " does not take groups of several sizes"
                                          : cat("the system refuses ", spec.selected_kernel, " its registers");
   ctx->object->log().write(moe::LogLevel::warn, "layer", cat(why, "; this layer runs ", spec.kernel->id->name));
@@ -67,15 +67,15 @@ moe_status moe_layer_create(moe_context* ctx, const moe_selection* selection, co
     MOE_CHECK(check_handle(selection, "selection"));
     MOE_CHECK(check_handle(packed, "packed"));
     MOE_CHECK(reserved_zero(given.reserved0, "options"));
-    const moe::Selection& s = *selection->object;
+    const moe::oracle::Selection& s = *selection->object;
     map.shape = {s.config->num_weight_experts(), 0};
     moe::api::expect_bias(bias, *s.config);
     MOE_CHECK(moe::api::check_tensors(rows));
     MOE_CHECK(moe::bind::check_built(s));
-    moe::LayerSpec spec;
+    moe::run::LayerSpec spec;
     spec.packed = packed->object;
     spec.selected_kernel = s.candidates[*s.winner].kernel;
-    const std::shared_ptr<moe::Context> context = object_of(ctx);
+    const std::shared_ptr<moe::run::Context> context = object_of(ctx);
     if (moe::bind::is_emulation(s)) {
       MOE_TRY(const moe::bind::Machine machine, moe::bind::this_machine());
       MOE_TRY(const moe::bind::Emulated emulated, moe::bind::emulate(packed->object, s, context, machine));
@@ -95,7 +95,7 @@ moe_status moe_layer_create(moe_context* ctx, const moe_selection* selection, co
     spec.context = context;
     spec.backend = s.backend_name();
     log_other_kernel(ctx, spec);
-    MOE_TRY(std::shared_ptr<const moe::Layer> layer, moe::Layer::create(std::move(spec)));
+    MOE_TRY(std::shared_ptr<const moe::run::Layer> layer, moe::run::Layer::create(std::move(spec)));
     *out = make_handle<moe_layer>(std::move(layer));
     return ok();
   });
@@ -108,10 +108,10 @@ moe_status moe_layer_workspace_size(const moe_layer* layer, moe_apply_mode mode,
     clear(alignment);
     MOE_CHECK(not_null({{"layer", layer}, {"bytes", bytes}, {"alignment", alignment}}));
     MOE_CHECK(check_handle(layer, "layer"));
-    MOE_TRY(const moe::ApplyMode how, moe::api::apply_mode(mode));
+    MOE_TRY(const moe::run::ApplyMode how, moe::api::apply_mode(mode));
     MOE_CHECK(moe::api::check_num_tokens(layer->object->config(), num_tokens, "num_tokens"));
     *bytes = layer->object->workspace_bytes(how, num_tokens);
-    *alignment = moe::kWorkspaceAlignment;
+    *alignment = moe::run::kWorkspaceAlignment;
     return ok();
   });
 }

@@ -12,14 +12,14 @@ namespace {
 
 constexpr uint64_t kLoadFlags = MOE_LOAD_MMAP | MOE_LOAD_PREFAULT | MOE_LOAD_VERIFY;
 
-moe::LoadFlags load_flags(uint64_t flags) {
+moe::io::LoadFlags load_flags(uint64_t flags) {
   return {.mmap = (flags & MOE_LOAD_MMAP) != 0,
           .prefault = (flags & MOE_LOAD_PREFAULT) != 0,
           .verify = (flags & MOE_LOAD_VERIFY) != 0};
 }
 
 // Place of one of the model's experts in [E, ...].
-Result<std::int64_t> local_index(const moe::Packed& packed, std::int64_t expert) {
+Result<std::int64_t> local_index(const moe::io::Packed& packed, std::int64_t expert) {
   const auto& held = packed.info.experts;
   const auto it = std::find(held.begin(), held.end(), expert);
   if (it == held.end())
@@ -29,7 +29,7 @@ Result<std::int64_t> local_index(const moe::Packed& packed, std::int64_t expert)
 }
 
 // A blob is also found by the role of its weights.
-Result<const moe::NamedOutput*> find_output(const moe::Packed& packed, const char* role) {
+Result<const moe::io::NamedOutput*> find_output(const moe::io::Packed& packed, const char* role) {
   const auto weight = moe::role_from_name(role);
   const std::string_view blob = weight == moe::Role::w13_weight  ? "w13_packed"
                                 : weight == moe::Role::w2_weight ? "w2_packed"
@@ -37,20 +37,20 @@ Result<const moe::NamedOutput*> find_output(const moe::Packed& packed, const cha
   const std::string_view wna16 =
       moe::is_wna16_kind(packed.info.layout.kind) ? moe::wna16_output(role) : std::string_view();
   for (const std::string_view name : {std::string_view(role), blob, wna16})
-    for (const moe::NamedOutput& o : packed.outputs)
+    for (const moe::io::NamedOutput& o : packed.outputs)
       if (o.name == name) return &o;
   if (!wna16.empty())
     return fail(Code::missing_weight, "role",
                 cat("role: layout ", packed.info.layout_id, " has no ", wna16, " for this layer"));
   std::string known;
-  for (const moe::NamedOutput& o : packed.outputs) known += (known.empty() ? "" : ", ") + o.name;
+  for (const moe::io::NamedOutput& o : packed.outputs) known += (known.empty() ? "" : ", ") + o.name;
   return fail(
       Code::invalid_argument, "role",
       cat("role: no output ", moe::in_quotes(role), " in layout ", packed.info.layout_id, "; there are ", known));
 }
 
 // The whole output [E, ...], experts at their stride.
-TensorView view_of_output(const moe::Packed& packed, const moe::NamedOutput& o) {
+TensorView view_of_output(const moe::io::Packed& packed, const moe::io::NamedOutput& o) {
   TensorView v;
   v.dtype = o.dtype;
   v.ndim = static_cast<int>(o.shape.size());
@@ -71,8 +71,8 @@ Result<moe::Matrix> matrix_of(const char* name) {
   return fail(Code::invalid_argument, "role", "role: expected w13_weight or w2_weight, got " + moe::in_quotes(name));
 }
 
-moe_packed* packed_handle(moe::Packed packed) {
-  return make_handle<moe_packed>(std::make_shared<const moe::Packed>(std::move(packed)));
+moe_packed* packed_handle(moe::io::Packed packed) {
+  return make_handle<moe_packed>(std::make_shared<const moe::io::Packed>(std::move(packed)));
 }
 
 }  // namespace
@@ -95,8 +95,8 @@ moe_status moe_packed_get(const moe_packed* packed, const char* role, int64_t ex
     MOE_CHECK(not_null({{"packed", packed}, {"role", role}, {"out", out}}));
     MOE_CHECK(check_struct_size(out, "out"));
     MOE_CHECK(check_handle(packed, "packed"));
-    const moe::Packed& p = *packed->object;
-    MOE_TRY(const moe::NamedOutput* output, find_output(p, role));
+    const moe::io::Packed& p = *packed->object;
+    MOE_TRY(const moe::io::NamedOutput* output, find_output(p, role));
     TensorView view = view_of_output(p, *output);
     if (expert != -1 && output->shared)
       return fail(Code::invalid_argument, "expert",
@@ -131,14 +131,14 @@ moe_status moe_packed_dequantize(const moe_packed* packed, const char* role, int
     MOE_CHECK(moe::api::read_structs(param));
     MOE_CHECK(check_handle(packed, "packed"));
     MOE_TRY(const moe::Matrix which, matrix_of(role));
-    const moe::Packed& p = *packed->object;
+    const moe::io::Packed& p = *packed->object;
     const moe::P16Matrix& m = which == moe::Matrix::w13 ? p.info.layout.w13 : p.info.layout.w2;
     param[0].shape = {m.rows(), m.columns()};
     MOE_CHECK(moe::api::check_tensors(param));
     MOE_TRY(const std::int64_t local, local_index(p, expert));
     if (moe::api::overlaps(param[0].view, p.block.data(), p.block.size()))
       return fail(Code::invalid_argument, "out", "out: shares memory with the packed weights");
-    return moe::dequantize(p.info.layout, p.payload.data(), local, which, param[0].view);
+    return moe::convert::dequantize(p.info.layout, p.payload.data(), local, which, param[0].view);
   });
 }
 
@@ -150,7 +150,7 @@ moe_status moe_packed_save(const moe_packed* packed, const char* path, uint64_t 
     MOE_CHECK(check_optional(control, "control"));
     MOE_CHECK(known_flags(flags, 0));
     MOE_CHECK(moe::report(moe::api::control_of(control), 0, 0));
-    return moe::save_packed(*packed->object, path, moe::api::control_of(control));
+    return moe::io::save_packed(*packed->object, path, moe::api::control_of(control));
   });
 }
 
@@ -163,9 +163,10 @@ moe_status moe_packed_load(moe_context* ctx, const char* path, uint64_t flags, m
     MOE_CHECK(check_optional(control, "control"));
     MOE_CHECK(known_flags(flags, kLoadFlags));
     MOE_CHECK(moe::report(moe::api::control_of(control), 0, 0));
-    const std::shared_ptr<moe::Context> context = object_of(ctx);
-    MOE_TRY(moe::Packed packed, moe::load_packed(path, load_flags(flags), moe::allocator_of(context.get()), context,
-                                                 moe::parallel_of(context.get()), moe::api::control_of(control)));
+    const std::shared_ptr<moe::run::Context> context = object_of(ctx);
+    MOE_TRY(moe::io::Packed packed,
+            moe::io::load_packed(path, load_flags(flags), moe::run::allocator_of(context.get()), context,
+                                 moe::run::parallel_of(context.get()), moe::api::control_of(control)));
     *out = packed_handle(std::move(packed));
     return ok();
   });
@@ -181,8 +182,8 @@ moe_status moe_packed_load_memory(moe_context* ctx, const void* data, size_t siz
     MOE_CHECK(known_flags(flags, kLoadFlags));
     const auto keep = std::make_shared<Owner>();
     *keep = std::move(owner);
-    MOE_TRY(moe::Packed packed, moe::open_packed({static_cast<const std::byte*>(data), size}, load_flags(flags),
-                                                 "caller", keep, moe::parallel_of(object_of(ctx).get())));
+    MOE_TRY(moe::io::Packed packed, moe::io::open_packed({static_cast<const std::byte*>(data), size}, load_flags(flags),
+                                                         "caller", keep, moe::run::parallel_of(object_of(ctx).get())));
     *out = packed_handle(std::move(packed));
     return ok();
   });

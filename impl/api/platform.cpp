@@ -6,7 +6,7 @@ moe_status moe_platform_create(const char* json, size_t json_len, moe_platform**
     clear(out);
     MOE_CHECK(not_null({{"out", out}}));
     MOE_TRY(moe::Platform platform,
-            json == nullptr ? moe::detect_platform() : moe::platform_from_text(text_of(json, json_len)));
+            json == nullptr ? moe::detect_platform() : moe::config::platform_from_text(text_of(json, json_len)));
     *out = make_handle<moe_platform>(std::make_shared<const moe::Platform>(std::move(platform)));
     return ok();
   });
@@ -17,7 +17,7 @@ moe_status moe_platform_to_json(const moe_platform* platform, moe_buffer** out, 
     clear(out);
     MOE_CHECK(not_null({{"platform", platform}, {"out", out}}));
     MOE_CHECK(check_handle(platform, "platform"));
-    *out = make_text(moe::platform_to_json(*platform->object));
+    *out = make_text(moe::config::platform_to_json(*platform->object));
     return ok();
   });
 }
@@ -25,7 +25,7 @@ moe_status moe_platform_to_json(const moe_platform* platform, moe_buffer** out, 
 int32_t moe_platform_has(const moe_platform* platform, const char* feature) {
   if (!is_live(platform) || feature == nullptr) return 0;
   const auto known = moe::feature_from_name(feature);
-  return known && moe::has(platform->object->features, *known) ? 1 : 0;
+  return known && moe::config::has(platform->object->features, *known) ? 1 : 0;
 }
 
 void moe_platform_destroy(moe_platform* platform) { end_handle(platform); }

@@ -60,7 +60,7 @@ void scatter(const std::int32_t* ids, const float* weights, const TensorView& ou
 }
 
 // The call with its results and scratch in memory of its own, so that a failure has written nothing.
-Check route_into(const moe::Router& router, const Rows& rows, std::int64_t tokens, moe_context* ctx) {
+Check route_into(const moe::run::Router& router, const Rows& rows, std::int64_t tokens, moe_context* ctx) {
   const TensorView &logits = rows[kLogits].view, &ids = rows[kIdsOut].view, &weights = rows[kWeightsOut].view;
   const std::size_t slots = usize(tokens) * router.width();
   struct Memory {
@@ -70,25 +70,25 @@ Check route_into(const moe::Router& router, const Rows& rows, std::int64_t token
     std::size_t bytes;
   };
   const auto carve = [&](std::byte* base) {
-    moe::Carver c(base);
+    moe::run::Carver c(base);
     Memory m{c.take<std::int32_t>(slots), c.take<float>(slots),
-             c.take<std::byte>(moe::route_scratch_bytes(router, tokens)), 0};
+             c.take<std::byte>(moe::run::route_scratch_bytes(router, tokens)), 0};
     m.bytes = c.used();
     return m;
   };
   MOE_TRY(const moe::Buffer own, moe::Buffer::create(carve(nullptr).bytes));
   const Memory m = carve(own.data());
-  const bool hash = router.rule == moe::RouteRule::hash;
-  MOE_CHECK(moe::route(router,
-                       {.num_tokens = tokens,
-                        .logits_dtype = logits.dtype,
-                        .logits = logits.data,
-                        .row_stride = logits.strides[0],
-                        .hash_ids = &ids,
-                        .ids = m.ids,
-                        .weights = m.weights,
-                        .scratch = m.scratch},
-                       moe::parallel_of(object_of(ctx).get())));
+  const bool hash = router.rule == moe::run::RouteRule::hash;
+  MOE_CHECK(moe::run::route(router,
+                            {.num_tokens = tokens,
+                             .logits_dtype = logits.dtype,
+                             .logits = logits.data,
+                             .row_stride = logits.strides[0],
+                             .hash_ids = &ids,
+                             .ids = m.ids,
+                             .weights = m.weights,
+                             .scratch = m.scratch},
+                            moe::run::parallel_of(object_of(ctx).get())));
   scatter(m.ids, m.weights, ids, weights, hash ? static_cast<std::int64_t>(router.k) : 0);
   return ok();
 }
@@ -107,7 +107,7 @@ moe_status moe_route(moe_context* ctx, const moe_config* config, const moe_route
     MOE_CHECK(check_optional(ctx, "ctx"));
     MOE_CHECK(check_handle(config, "config"));
     MOE_CHECK(reserved_zero(a.reserved0, "args"));
-    const moe::Config& c = *config->object;
+    const moe::config::Config& c = *config->object;
     rows[kLogits].shape = {kTokens, c.router_columns()};
     rows[kIdsOut].shape = rows[kWeightsOut].shape = {kTokens, c.slots_per_token()};
     moe::api::expect_bias(rows[kBias], c);
@@ -116,9 +116,11 @@ moe_status moe_route(moe_context* ctx, const moe_config* config, const moe_route
     MOE_CHECK(moe::api::check_num_tokens(c, tokens, "router_logits"));
     MOE_TRY(const std::vector<float> bias, moe::api::bias_values(rows[kBias]));
     MOE_TRY(const moe::Platform host, moe::detect_platform());
-    MOE_TRY(const moe::Router router, moe::make_router(c, moe::route_kernel_for(host), {.option = bias, .loaded = {}}));
-    MOE_CHECK(moe::check_router(router));
-    if (router.rule == moe::RouteRule::hash) MOE_CHECK(moe::check_hash_ids(router, rows[kIdsOut].view, "out_topk_ids"));
+    MOE_TRY(const moe::run::Router router,
+            moe::run::make_router(c, moe::kernels::route_kernel_for(host), {.option = bias, .loaded = {}}));
+    MOE_CHECK(moe::run::check_router(router));
+    if (router.rule == moe::run::RouteRule::hash)
+      MOE_CHECK(moe::run::check_hash_ids(router, rows[kIdsOut].view, "out_topk_ids"));
     return tokens == 0 ? ok() : route_into(router, rows, tokens, ctx);
   });
 }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint64_t kSelectFlags = MOE_SELECT_EXPLAIN_ONLY | MOE_SELECT_ALLOW_FALLBACK;
 
-void log_selection(moe_context* ctx, const moe::Selection& s) {
+void log_selection(moe_context* ctx, const moe::oracle::Selection& s) {
   if (ctx == nullptr) return;
   moe::Log& log = ctx->object->log();
   if (!s.warning.empty()) log.write(moe::LogLevel::warn, "select", s.warning);
@@ -20,7 +20,7 @@ void log_selection(moe_context* ctx, const moe::Selection& s) {
 }
 
 // The winner's row, nullptr for no selection or none.
-const moe::Candidate* winner_of(const moe_selection* selection) {
+const moe::oracle::Candidate* winner_of(const moe_selection* selection) {
   if (!is_live(selection) || !selection->object->winner) return nullptr;
   return &selection->object->candidates[*selection->object->winner];
 }
@@ -36,12 +36,12 @@ moe_status moe_select_backend(moe_context* ctx, const moe_config* config, const 
     MOE_CHECK(check_handle(config, "config"));
     MOE_CHECK(check_optional(platform, "platform"));
     MOE_CHECK(known_flags(flags, kSelectFlags));
-    MOE_TRY(const moe::Platform where,
-            platform != nullptr ? Result<moe::Platform>(*platform->object) : moe::effective_platform(*config->object));
-    const moe::SelectFlags how{.explain_only = (flags & MOE_SELECT_EXPLAIN_ONLY) != 0,
-                               .allow_fallback = (flags & MOE_SELECT_ALLOW_FALLBACK) != 0};
-    MOE_TRY(moe::Selection selection, moe::select_backend(config->object, where, how));
-    auto object = std::make_shared<const moe::Selection>(std::move(selection));
+    MOE_TRY(const moe::Platform where, platform != nullptr ? Result<moe::Platform>(*platform->object)
+                                                           : moe::config::effective_platform(*config->object));
+    const moe::oracle::SelectFlags how{.explain_only = (flags & MOE_SELECT_EXPLAIN_ONLY) != 0,
+                                       .allow_fallback = (flags & MOE_SELECT_ALLOW_FALLBACK) != 0};
+    MOE_TRY(moe::oracle::Selection selection, moe::oracle::select_backend(config->object, where, how));
+    auto object = std::make_shared<const moe::oracle::Selection>(std::move(selection));
     moe_selection* handle = make_handle<moe_selection>(object);
     *out = handle;
     guard_value(0, [&] { return log_selection(ctx, *object), 0; });
@@ -50,12 +50,12 @@ moe_status moe_select_backend(moe_context* ctx, const moe_config* config, const 
 }
 
 const char* moe_selection_backend(const moe_selection* selection) {
-  const moe::Candidate* w = winner_of(selection);
+  const moe::oracle::Candidate* w = winner_of(selection);
   return w == nullptr ? "" : w->backend.c_str();
 }
 
 const char* moe_selection_kernel(const moe_selection* selection) {
-  const moe::Candidate* w = winner_of(selection);
+  const moe::oracle::Candidate* w = winner_of(selection);
   return w == nullptr ? "" : w->kernel.c_str();
 }
 
@@ -75,7 +75,7 @@ moe_status moe_selection_candidate(const moe_selection* selection, size_t index,
     const auto& candidates = selection->object->candidates;
     if (index >= candidates.size())
       return fail(Code::invalid_argument, "index", cat("index: ", index, " of ", candidates.size(), " candidates"));
-    const moe::Candidate& c = candidates[index];
+    const moe::oracle::Candidate& c = candidates[index];
     write_struct(out, moe_candidate{.struct_size = sizeof(moe_candidate),
                                     .reason = static_cast<moe_reject>(c.reason),
                                     .chosen = c.chosen ? 1 : 0,
@@ -96,7 +96,7 @@ moe_status moe_selection_packed_size(const moe_selection* selection, uint64_t* b
     MOE_CHECK(not_null({{"selection", selection}, {"bytes", bytes}, {"alignment", alignment}}));
     MOE_CHECK(check_handle(selection, "selection"));
     MOE_CHECK(moe::bind::check_built(*selection->object));
-    MOE_TRY(const std::uint64_t n, moe::packed_block_bytes(moe::bind::packed_info(*selection->object)));
+    MOE_TRY(const std::uint64_t n, moe::io::packed_block_bytes(moe::bind::packed_info(*selection->object)));
     *bytes = n;
     *alignment = moe::bind::kBlockAlignment;
     return ok();
@@ -108,7 +108,7 @@ moe_status moe_selection_to_json(const moe_selection* selection, moe_buffer** ou
     clear(out);
     MOE_CHECK(not_null({{"selection", selection}, {"out", out}}));
     MOE_CHECK(check_handle(selection, "selection"));
-    *out = make_text(moe::selection_to_json(*selection->object));
+    *out = make_text(moe::oracle::selection_to_json(*selection->object));
     return ok();
   });
 }

@@ -28,7 +28,7 @@ constexpr std::string_view kEnvironment[] = {"MOE_LOG", "MOE_MAX_ISA"};
 
 moe::FeatureSet compiled_features() {
   moe::FeatureSet all;
-  for (const moe::Kernel* k : moe::kernels()) all |= moe::isa_features(k->id->isa);
+  for (const moe::kernels::Kernel* k : moe::kernels()) all |= moe::isa_features(k->id->isa);
   add(all, moe::Feature::scalar);
   return all;
 }
@@ -38,14 +38,14 @@ std::vector<std::string> feature_names() {
   const moe::FeatureSet features = compiled_features();
   for (std::size_t i = 0; i < moe::kFeatureNames.size(); ++i)
     if (features.test(i)) names.push_back(cat("isa.", moe::kFeatureNames[i]));
-  for (std::string_view b : moe::runnable_backends()) names.push_back(cat("backend.", b));
+  for (std::string_view b : moe::oracle::runnable_backends()) names.push_back(cat("backend.", b));
   for (std::string_view o : kOther) names.emplace_back(o);
   return names;
 }
 
 std::string build_info() {
   std::vector<std::string_view> kernels, isas;
-  for (const moe::Kernel* k : moe::kernels()) {
+  for (const moe::kernels::Kernel* k : moe::kernels()) {
     const std::string_view isa = at(moe::kIsaNames, k->id->isa);
     kernels.push_back(k->id->name);
     if (std::find(isas.begin(), isas.end(), isa) == isas.end()) isas.push_back(isa);
@@ -67,8 +67,8 @@ std::string build_info() {
 #else
   w.member("assertions", true);
 #endif
-  w.member("arch", moe::at(moe::kArchNames, moe::native_arch()));
-  w.key("backends").array(moe::runnable_backends());
+  w.member("arch", moe::config::at(moe::kArchNames, moe::native_arch()));
+  w.key("backends").array(moe::oracle::runnable_backends());
   w.key("isas").array(isas);
   w.key("kernels").array(kernels);
   w.key("features").array(feature_names());
@@ -98,7 +98,9 @@ const char* moe_build_info_json(void) {
   });
 }
 
-const char* moe_reject_name(moe_reject reason) { return moe::reject_name(static_cast<moe::Reject>(reason)); }
+const char* moe_reject_name(moe_reject reason) {
+  return moe::oracle::reject_name(static_cast<moe::oracle::Reject>(reason));
+}
 const char* moe_dtype_name(moe_dtype dtype) { return moe::dtype_name(static_cast<moe::DType>(dtype)); }
 
 moe_dtype moe_dtype_from_name(const char* name) {

@@ -74,12 +74,13 @@ constexpr float power_of_two(int e) { return std::bit_cast<float>(static_cast<st
 
 constexpr float small_to_f32(const SmallFloat& f, unsigned code) {
   const unsigned magnitude = f.magnitude(code);
-  const float sign = code >= f.magnitudes() ? -1.0f : 1.0f;
-  if (!f.is_finite(code)) return sign * std::bit_cast<float>(magnitude == f.infinity ? 0x7f800000u : 0x7fc00000u);
+  const std::uint32_t sign = code >= f.magnitudes() ? 0x80000000u : 0;
+  if (!f.is_finite(code)) return std::bit_cast<float>(sign | (magnitude == f.infinity ? 0x7f800000u : 0x7fc00000u));
   const int exponent = static_cast<int>(magnitude >> f.mantissa_bits), leading = exponent == 0 ? 0 : 1;
   const unsigned hidden = static_cast<unsigned>(leading) << f.mantissa_bits;
   const unsigned mantissa = (magnitude & ((1u << f.mantissa_bits) - 1)) + hidden;
-  return sign * static_cast<float>(mantissa) * power_of_two(exponent + (1 - leading) - f.bias - f.mantissa_bits);
+  const float value = static_cast<float>(mantissa) * power_of_two(exponent + 1 - leading - f.bias - f.mantissa_bits);
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) | sign);
 }
 
 // What is beyond the largest number becomes it, Inf too; so does NaN where the format has none, else 0x7f and the sign.

@@ -18,7 +18,7 @@
 #include "scheme/groups.h"
 #include "scheme/scheme.h"
 
-namespace moe {
+namespace moe::config {
 
 #define MOE_LIST(...) __VA_ARGS__
 #define MOE_FIELD_LIST(Name, ...) constexpr auto k##Name##Names = std::to_array<std::string_view>({__VA_ARGS__});
@@ -158,4 +158,4 @@ Result<std::optional<HfQuantization>> resolve_hf_quantization(const json::Value&
 // Match anchored at the start, as Python's re.match. Code::unsupported for constructs outside the subset.
 Result<bool> re_match(std::string_view pattern, std::string_view text);
 
-}  // namespace moe
+}  // namespace moe::config

@@ -14,7 +14,7 @@
 
 #include "config/fields.h"
 
-namespace moe::fields {
+namespace moe::config::fields {
 
 template <class Owner>
 struct Field {
@@ -89,4 +89,4 @@ json::Object write_fields(const Field<Owner> (&rows)[n], const Owner& owner) {
   return out;
 }
 
-}  // namespace moe::fields
+}  // namespace moe::config::fields

@@ -7,7 +7,7 @@
 #include "base/index.h"
 #include "base/text.h"
 
-namespace moe::fields {
+namespace moe::config::fields {
 namespace {
 
 std::string real_text(double d) { return json::write(json::Value(d)); }
@@ -168,4 +168,4 @@ Result<std::optional<std::size_t>> Members::word(std::string_view key, Words wor
   return i;
 }
 
-}  // namespace moe::fields
+}  // namespace moe::config::fields

@@ -15,7 +15,7 @@
 #include "base/json.h"
 #include "base/result.h"
 
-namespace moe::fields {
+namespace moe::config::fields {
 
 struct Range {
   std::int64_t low, high;
@@ -86,4 +86,4 @@ class Members {
   std::string pointer_;
 };
 
-}  // namespace moe::fields
+}  // namespace moe::config::fields

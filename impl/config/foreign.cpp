@@ -3,7 +3,7 @@
 
 #include "base/text.h"
 
-namespace moe::hf {
+namespace moe::config {
 namespace {
 
 // fnmatch as a pattern of re.cpp: * -> .*, ? -> ., [!..] -> [^..], the rest literal, to the end.
@@ -159,4 +159,4 @@ Result<bool> Matcher::wildcard(std::string_view pattern, std::string_view text, 
   return regex(as_regex(pattern), text, pointer);
 }
 
-}  // namespace moe::hf
+}  // namespace moe::config

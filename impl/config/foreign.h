@@ -17,7 +17,7 @@
 #include "config/config.h"
 #include "config/fields.h"
 
-namespace moe::hf {
+namespace moe::config {
 
 // An object inside a foreign document and where it is.
 class Foreign {
@@ -79,4 +79,4 @@ Resolved resolve_compressed_tensors(const Foreign& h, const Layer& layer);
 // `e` with its subject moved to `pointer`, which the message names too.
 Error moved(Error e, const std::string& pointer);
 
-}  // namespace moe::hf
+}  // namespace moe::config

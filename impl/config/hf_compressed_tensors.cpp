@@ -13,7 +13,7 @@
 #include "config/quantization.h"
 #include "config/sections.h"
 
-namespace moe::hf {
+namespace moe::config {
 namespace {
 
 constexpr std::string_view kExpertsClass = "FusedMoE";
@@ -280,4 +280,4 @@ Resolved resolve_compressed_tensors(const Foreign& h, const Layer& layer) {
   return std::optional(HfQuantization{*first, suffixes_of(*first)});
 }
 
-}  // namespace moe::hf
+}  // namespace moe::config

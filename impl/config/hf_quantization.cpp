@@ -8,7 +8,7 @@
 #include "config/quantization.h"
 #include "config/sections.h"
 
-namespace moe::hf {
+namespace moe::config {
 namespace {
 
 constexpr std::string_view kBase = "/hf_quantization_config";
@@ -229,23 +229,19 @@ constexpr std::array kMethods = {
 
 }  // namespace
 
-}  // namespace moe::hf
-
-namespace moe {
-
 Result<std::optional<HfQuantization>> resolve_hf_quantization(const json::Value& object, std::string_view module,
                                                               const std::vector<std::string>& projections) {
-  MOE_TRY(const hf::Foreign h, hf::Foreign::open(object, std::string(hf::kBase)));
+  MOE_TRY(const Foreign h, Foreign::open(object, std::string(kBase)));
   MOE_TRY(const std::string_view name, h.need_text("quant_method"));
-  for (const hf::Method& method : hf::kMethods) {
+  for (const Method& method : kMethods) {
     if (method.name != name) continue;
     MOE_TRY(auto result, method.resolve(h, {.module = module, .projections = projections}));
     if (result) result->quantization.hf = std::string(name);
     return result;
   }
   std::string known;
-  for (const hf::Method& method : hf::kMethods) known += cat(known.empty() ? "" : ", ", method.name);
+  for (const Method& method : kMethods) known += cat(known.empty() ? "" : ", ", method.name);
   return fields::unexpected(h.at("quant_method"), *h.get("quant_method"), "one of " + known);
 }
 
-}  // namespace moe
+}  // namespace moe::config

@@ -12,7 +12,7 @@
 #include "config/sections.h"
 #include "config/settings.h"
 
-namespace moe {
+namespace moe::config {
 namespace {
 
 constexpr std::string_view kWholeWidth = "intermediate_size", kPartWidth = "intermediate_size_per_partition";
@@ -75,4 +75,4 @@ Result<Config> merge_config(const Config& config, std::string_view patch_text) {
   return config_from_document(std::move(document));
 }
 
-}  // namespace moe
+}  // namespace moe::config

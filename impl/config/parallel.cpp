@@ -10,7 +10,7 @@
 #include "config/field_rows.h"
 #include "config/sections.h"
 
-namespace moe {
+namespace moe::config {
 namespace {
 
 using fields::Members;
@@ -145,4 +145,4 @@ void write_parallel(const Draft& draft, json::Object& out) {
   out.emplace_back("num_local_experts", c.num_local_experts);
 }
 
-}  // namespace moe
+}  // namespace moe::config

@@ -16,7 +16,7 @@
 #include "config/settings.h"
 #include "scheme/activation.h"
 
-namespace moe {
+namespace moe::config {
 namespace {
 
 using fields::Members;
@@ -267,4 +267,4 @@ Result<Config> parse_config(std::string_view text) {
   return config_from_document(std::move(document));
 }
 
-}  // namespace moe
+}  // namespace moe::config

@@ -8,7 +8,7 @@
 #include "base/index.h"
 #include "config/config.h"
 
-namespace moe {
+namespace moe::config {
 
 std::vector<std::int64_t> experts_of_rank(std::int64_t num_experts, std::int64_t ep_size, std::int64_t ep_rank,
                                           Placement placement) {
@@ -44,4 +44,4 @@ Placement effective_placement(const Config& c) {
   return falls_back ? Placement::linear : Placement::round_robin;
 }
 
-}  // namespace moe
+}  // namespace moe::config

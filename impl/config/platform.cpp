@@ -9,7 +9,7 @@
 #include "config/field_rows.h"
 #include "config/sections.h"
 
-namespace moe {
+namespace moe::config {
 namespace {
 
 using fields::Members;
@@ -302,4 +302,4 @@ Result<Platform> effective_platform(const Config& config) {
   return completed(platform_member(config));
 }
 
-}  // namespace moe
+}  // namespace moe::config

@@ -8,7 +8,7 @@
 #include "config/quantization.h"
 #include "config/sections.h"
 
-namespace moe {
+namespace moe::config {
 namespace {
 
 using fields::Members;
@@ -187,4 +187,4 @@ json::Value quant_args_value(const std::optional<QuantArgs>& args) {
   return fields::write_fields(kFields, Args{.args = *args});
 }
 
-}  // namespace moe
+}  // namespace moe::config

@@ -6,7 +6,7 @@
 #include "config/fields.h"
 #include "config/quantization.h"
 
-namespace moe {
+namespace moe::config {
 namespace {
 
 constexpr QuantArgs args(int bits, NumType type, Strategy strategy,
@@ -132,4 +132,4 @@ Check check_sizes(const Quantization& q, const Config& config, const std::string
   return ok();
 }
 
-}  // namespace moe
+}  // namespace moe::config

@@ -11,7 +11,7 @@
 #include "config/field_rows.h"
 #include "config/sections.h"
 
-namespace moe {
+namespace moe::config {
 namespace {
 
 using fields::Members;
@@ -217,4 +217,4 @@ json::Value quantization_value(const Quantization& q) {
   return v;
 }
 
-}  // namespace moe
+}  // namespace moe::config

@@ -12,7 +12,7 @@
 #include "config/config.h"
 #include "scheme/scheme.h"
 
-namespace moe {
+namespace moe::config {
 
 constexpr bool is_grouped(Strategy s) { return s == Strategy::group || s == Strategy::tensor_group; }
 
@@ -40,4 +40,4 @@ json::Value quantization_value(const Quantization& q);
 Check check_sizes(const Quantization& q, const Config& config, const std::string& group_pointer,
                   const std::string& block_pointer);
 
-}  // namespace moe
+}  // namespace moe::config

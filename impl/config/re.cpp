@@ -22,7 +22,7 @@
 #include "base/text.h"
 #include "config/config.h"
 
-namespace moe {
+namespace moe::config {
 namespace {
 
 constexpr std::size_t kMaxPatternBytes = 1024;
@@ -433,4 +433,4 @@ Result<bool> re_match(std::string_view pattern, std::string_view text) {
   return Simulation(program, code_points(text)).matches();
 }
 
-}  // namespace moe
+}  // namespace moe::config

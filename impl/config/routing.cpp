@@ -7,7 +7,7 @@
 #include "config/field_rows.h"
 #include "config/sections.h"
 
-namespace moe {
+namespace moe::config {
 namespace {
 
 using fields::Members;
@@ -221,4 +221,4 @@ void write_routing(const Draft& draft, json::Object& out) {
   out.emplace_back("routing", fields::write_fields(kFields, draft));
 }
 
-}  // namespace moe
+}  // namespace moe::config

@@ -9,7 +9,7 @@
 #include "config/settings.h"
 #include "scheme/activation.h"
 
-namespace moe {
+namespace moe::config {
 namespace {
 
 // JSON text that grows; a member or element after another gets its comma.
@@ -278,4 +278,4 @@ const char* config_schema_text() {
   return kText.data.data();
 }
 
-}  // namespace moe
+}  // namespace moe::config

@@ -9,7 +9,7 @@
 #include "config/config.h"
 #include "config/fields.h"
 
-namespace moe {
+namespace moe::config {
 
 // A configuration while it is read, and what several sections need besides the values themselves.
 struct Draft {
@@ -71,4 +71,4 @@ RoutingMethod routing_method(Scoring scoring, std::int64_t top_k, bool renormali
 RoutingMethod named_routing_method(Scoring scoring, std::int64_t top_k, bool renormalize, std::int64_t groups,
                                    bool has_bias);
 
-}  // namespace moe
+}  // namespace moe::config

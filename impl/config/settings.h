@@ -8,7 +8,7 @@
 
 #include "config/field_rows.h"
 
-namespace moe {
+namespace moe::config {
 
 struct Setting {
   std::array<std::string_view, 4> list;  // its first name, aliases of that, then names with a meaning of their own
@@ -62,4 +62,4 @@ inline constexpr Settings kSettings = [] {
   return s;
 }();
 
-}  // namespace moe
+}  // namespace moe::config

@@ -34,7 +34,7 @@
 #include "scheme/layout.h"
 #include "scheme/scheme.h"
 
-namespace moe {
+namespace moe::convert {
 
 constexpr std::int64_t kCanonicalPad = 64;
 
@@ -118,4 +118,4 @@ Check read_rows(const SourceMatrix& source, int half, std::int64_t row0, std::in
 // All rows into an `out` of as many: gate's, then up's.
 Check read_matrix(const SourceMatrix& source, CanonicalRows& out);
 
-}  // namespace moe
+}  // namespace moe::convert

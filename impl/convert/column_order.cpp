@@ -8,7 +8,7 @@
 #include "base/index.h"
 #include "base/text.h"
 
-namespace moe {
+namespace moe::convert {
 namespace {
 
 std::vector<std::int64_t> group_sizes(const P16Matrix& m, std::span<const std::int32_t> g_idx) {
@@ -82,4 +82,4 @@ void write_list(const P16Matrix& m, const ColumnOrder& order, std::byte* out) {
   std::memset(out + bytes, 0, m.bytes() - m.order_offset() - bytes);
 }
 
-}  // namespace moe
+}  // namespace moe::convert

@@ -7,7 +7,7 @@
 
 #include "convert/canonical.h"
 
-namespace moe {
+namespace moe::convert {
 
 struct ColumnOrder {
   std::vector<std::int32_t> columns;  // [k] of the layout: the checkpoint's column, -1: none. Empty: as they are
@@ -31,4 +31,4 @@ void arrange_columns(const CanonicalRows& rows, const ColumnOrder& order, Canoni
 // The list behind the panels: m.bytes() - m.order_offset() bytes.
 void write_list(const P16Matrix& m, const ColumnOrder& order, std::byte* out);
 
-}  // namespace moe
+}  // namespace moe::convert

@@ -20,7 +20,7 @@
 #include "convert/source_matrix.h"
 #include "convert/write_p16.h"
 
-namespace moe {
+namespace moe::convert {
 namespace {
 
 // --- one expert --------------------------------------------------------------------------------------
@@ -186,4 +186,4 @@ Result<ConvertReport> convert_experts(const ConvertJob& job, const TensorSource&
   return result;
 }
 
-}  // namespace moe
+}  // namespace moe::convert

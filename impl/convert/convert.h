@@ -17,7 +17,7 @@
 #include "scheme/layout.h"
 #include "scheme/scheme.h"
 
-namespace moe {
+namespace moe::convert {
 
 struct ConvertJob {
   Layout layout;                              // what to write
@@ -62,4 +62,4 @@ bool can_write(LayoutKind kind);
 Check dequantize(const Layout& layout, const std::byte* payload, std::int64_t local, Matrix which,
                  const TensorView& out);
 
-}  // namespace moe
+}  // namespace moe::convert

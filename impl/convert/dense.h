@@ -3,7 +3,7 @@
 
 #include "convert/convert.h"
 
-namespace moe {
+namespace moe::convert {
 
 // The tensor that the caller gave for a matrix: a float type and [rows, k].
 Check check_dense(const Layout& layout, Matrix which, const TensorView& out);
@@ -13,4 +13,4 @@ Check dequantize_p16(const Layout& layout, const std::byte* payload, std::int64_
 // x rounded to f32, f16 or bf16.
 void store_dense(DType dtype, float x, std::byte* at);
 
-}  // namespace moe
+}  // namespace moe::convert

@@ -10,7 +10,7 @@
 #include "convert/named_forms.h"
 #include "scheme/p16_numbers.h"
 
-namespace moe {
+namespace moe::convert {
 namespace {
 
 // (code - zero) * scale, one float32 product; values are what they are.
@@ -71,4 +71,4 @@ Check dequantize(const Layout& layout, const std::byte* payload, std::int64_t lo
   return fail(Code::unsupported, "packed", "packed: layout " + layout.id() + " cannot be read back by this build");
 }
 
-}  // namespace moe
+}  // namespace moe::convert

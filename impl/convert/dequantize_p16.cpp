@@ -9,7 +9,7 @@
 #include "convert/dense.h"
 #include "scheme/p16_numbers.h"
 
-namespace moe {
+namespace moe::convert {
 namespace {
 
 // The list behind a matrix of the expert at place `local`.
@@ -61,4 +61,4 @@ Check dequantize_p16(const Layout& layout, const std::byte* payload, std::int64_
   return ok();
 }
 
-}  // namespace moe
+}  // namespace moe::convert

@@ -15,7 +15,7 @@
 #include "base/parallel.h"
 #include "base/result.h"
 
-namespace moe {
+namespace moe::convert {
 
 class FirstFault {
  public:
@@ -61,4 +61,4 @@ Check each_expert(std::int64_t begin, std::int64_t end, std::size_t workers, con
   return ok();
 }
 
-}  // namespace moe
+}  // namespace moe::convert

@@ -13,7 +13,7 @@
 #include "base/index.h"
 #include "scheme/layout_kai.h"
 
-namespace moe {
+namespace moe::convert {
 namespace {
 
 std::string_view name_of(Matrix which) { return which == Matrix::w13 ? "w13_packed" : "w2_packed"; }
@@ -114,4 +114,4 @@ Check read_kai(const ExpertTensors<const std::byte>& in, Matrix which, Canonical
 
 constinit const NamedForm named_forms::kai = {LayoutKind::kai, write_kai, read_kai};
 
-}  // namespace moe
+}  // namespace moe::convert

@@ -7,7 +7,7 @@
 
 #include "base/index.h"
 
-namespace moe {
+namespace moe::convert {
 namespace {
 
 // Where the parts begin, in floats.
@@ -63,4 +63,4 @@ Check read_torch_blob(const ExpertTensors<const std::byte>& in, Matrix which, Ca
 
 constinit const NamedForm named_forms::torch_float = {LayoutKind::torch_float, write_torch_blob, read_torch_blob};
 
-}  // namespace moe
+}  // namespace moe::convert

@@ -9,7 +9,7 @@
 #include "convert/read_rows.h"
 #include "convert/wna16.h"
 
-namespace moe {
+namespace moe::convert {
 namespace {
 
 std::string_view name_of(Matrix which, std::size_t part) {
@@ -106,4 +106,4 @@ constinit const NamedForm named_forms::wna16_vnni = named(LayoutKind::wna16_vnni
 constinit const NamedForm named_forms::wna16_on_the_fly = named(LayoutKind::wna16_on_the_fly);
 constinit const NamedForm named_forms::wna16_dense = named(LayoutKind::wna16_dense);
 
-}  // namespace moe
+}  // namespace moe::convert

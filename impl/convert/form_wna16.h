@@ -4,9 +4,9 @@
 #include "convert/named_forms.h"
 #include "convert/wna16.h"
 
-namespace moe {
+namespace moe::convert {
 
 void read_wna16_form_rows(const ExpertTensors<const std::byte>& in, Matrix which, const RowRange& at,
                           CanonicalRows& rows);
 
-}  // namespace moe
+}  // namespace moe::convert

@@ -3,7 +3,7 @@
 
 #include <array>
 
-namespace moe {
+namespace moe::convert {
 namespace {
 
 constexpr std::array kForms = {
@@ -20,4 +20,4 @@ const NamedForm* named_form(LayoutKind kind) {
   return nullptr;
 }
 
-}  // namespace moe
+}  // namespace moe::convert

@@ -10,7 +10,7 @@
 #include "convert/canonical.h"
 #include "scheme/layout.h"
 
-namespace moe {
+namespace moe::convert {
 
 // The tensors of one expert, and those that are shared.
 template <class Byte>
@@ -46,4 +46,4 @@ namespace named_forms {
 }  // namespace named_forms
 const NamedForm* named_form(LayoutKind kind);  // nullptr: not a named layout
 
-}  // namespace moe
+}  // namespace moe::convert

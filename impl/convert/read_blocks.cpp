@@ -15,7 +15,7 @@
 #include "convert/vec16.h"
 #include "scheme/checkpoint.h"
 
-namespace moe {
+namespace moe::convert {
 namespace {
 
 constexpr std::int64_t kAhead = 32;  // words of a row, or columns, between prefetch and use
@@ -108,4 +108,4 @@ std::int64_t read_awq_block(const SourceMatrix& m, const SourceHalf& half, std::
   return columns;
 }
 
-}  // namespace moe
+}  // namespace moe::convert

@@ -20,7 +20,7 @@
 #include "convert/read_rows.h"
 #include "convert/vec16.h"
 
-namespace moe {
+namespace moe::convert {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "columns are taken from words by their byte order");
@@ -136,4 +136,4 @@ Check read_packed_codes(const SourceMatrix& m, const SourceHalf& half, const Row
   return read_quantized_row(read_packed_row, 8, m, half, at, out);
 }
 
-}  // namespace moe
+}  // namespace moe::convert

@@ -8,7 +8,7 @@
 #include "base/float_formats.h"
 #include "convert/read_rows.h"
 
-namespace moe {
+namespace moe::convert {
 namespace {
 
 template <DType kStored>
@@ -75,4 +75,4 @@ Check read_floats(const SourceMatrix& m, const SourceHalf& half, const RowPlace&
                              (m.element == Element::f16 ? "float16" : "bfloat16")});
 }
 
-}  // namespace moe
+}  // namespace moe::convert

@@ -11,7 +11,7 @@
 #include "base/index.h"
 #include "base/text.h"
 
-namespace moe {
+namespace moe::convert {
 namespace {
 
 struct Reader {
@@ -104,4 +104,4 @@ Check read_matrix(const SourceMatrix& m, CanonicalRows& out) {
   return ok();
 }
 
-}  // namespace moe
+}  // namespace moe::convert

@@ -10,7 +10,7 @@
 #include "base/load.h"
 #include "convert/canonical.h"
 
-namespace moe {
+namespace moe::convert {
 
 struct Fault {
   std::int64_t k;
@@ -53,4 +53,4 @@ Check read_row_zeros(const SourceMatrix& m, const SourceHalf& half, std::int64_t
 // own.
 int shared_field(const SourceMatrix& m, std::uint32_t word, std::int64_t field);
 
-}  // namespace moe
+}  // namespace moe::convert

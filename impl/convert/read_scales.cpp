@@ -8,7 +8,7 @@
 #include "base/float_formats.h"
 #include "convert/read_rows.h"
 
-namespace moe {
+namespace moe::convert {
 namespace {
 
 constexpr std::uint32_t kInfinity = 0x7f800000u;
@@ -19,7 +19,7 @@ bool read_scales(const std::byte* src, std::int64_t step, std::int64_t count, bo
                  float* out) {
   std::uint32_t bad = 0, inexact = 0;
   for (std::int64_t g = 0; g < count; ++g) {
-    const auto bits = std::bit_cast<std::uint32_t>(row_of(kType).load(src + g * step));
+    const auto bits = std::bit_cast<std::uint32_t>(load_scale(kType, src + g * step));
     const std::uint32_t kept = to_bf16 ? (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u : bits;
     bad |= static_cast<std::uint32_t>((bits & 0x7fffffffu) >= kInfinity) |
            static_cast<std::uint32_t>(bits > 0x80000000u) | static_cast<std::uint32_t>((kept & kInfinity) == kInfinity);
@@ -57,7 +57,7 @@ const ScaleReader& reader_of(DType dtype) {
 MaybeFault find_bad_scale(const ScaleReader& reader, const std::byte* src, std::int64_t step, std::int64_t count,
                           bool to_bf16) {
   for (std::int64_t g = 0; g < count; ++g) {
-    const float s = row_of(reader.type).load(src + g * step);
+    const float s = load_scale(reader.type, src + g * step);
     if (!std::isfinite(s) || s < 0.0f) return Fault{g, "scale " + float_text(s) + " is not a finite number >= 0"};
     if (to_bf16 && !std::isfinite(bf16_to_f32(f32_to_bf16(s))))
       return Fault{g, "scale " + float_text(s) + " is beyond the largest bf16 number"};
@@ -79,4 +79,4 @@ Check read_row_scales(const SourceMatrix& m, const SourceHalf& half, std::int64_
   return value_error(m, "scale", half.scale_rows, r, *fault);
 }
 
-}  // namespace moe
+}  // namespace moe::convert

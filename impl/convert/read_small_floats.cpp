@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "convert/read_rows.h"
 
-namespace moe {
+namespace moe::convert {
 namespace {
 
 unsigned code_at(const std::byte* row, std::int64_t step, int bits, std::int64_t k) {
@@ -43,4 +43,4 @@ Check read_small_floats(const SourceMatrix& m, const SourceHalf& half, const Row
   return read_row_scales(m, half, at.r, at.i, out);
 }
 
-}  // namespace moe
+}  // namespace moe::convert

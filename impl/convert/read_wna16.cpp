@@ -11,7 +11,7 @@
 #include "convert/read_rows.h"
 #include "scheme/checkpoint.h"
 
-namespace moe {
+namespace moe::convert {
 namespace {
 
 int bits_of(const SourceMatrix& m) { return row_of(m.element).bits; }
@@ -67,4 +67,4 @@ Check read_row_zeros(const SourceMatrix& m, const SourceHalf& half, std::int64_t
   return ok();
 }
 
-}  // namespace moe
+}  // namespace moe::convert

@@ -14,7 +14,7 @@
 #include "convert/write_p16.h"
 #include "scheme/wna16_layout.h"
 
-namespace moe {
+namespace moe::convert {
 namespace {
 
 // Row `from` of a whole matrix becomes row i of a panel.
@@ -132,4 +132,4 @@ void repack_panels(const Layout& from, const std::byte* payload, const Layout& t
   }
 }
 
-}  // namespace moe
+}  // namespace moe::convert

@@ -12,7 +12,7 @@
 #include "convert/canonical.h"
 #include "scheme/layout.h"
 
-namespace moe {
+namespace moe::convert {
 
 // The p16 layout that holds what `from` says, any_groups: with activation order and groups of several sizes; nullopt
 // where none does.
@@ -29,4 +29,4 @@ CanonicalRows panel_room(const Layout& to);
 void repack_panels(const Layout& from, const std::byte* payload, const Layout& to, Matrix which, std::int64_t local,
                    std::int64_t first, std::int64_t count, CanonicalRows& room, std::byte* out);
 
-}  // namespace moe
+}  // namespace moe::convert

@@ -17,7 +17,7 @@
 #include "scheme/checkpoint.h"
 #include "scheme/tensor_check.h"
 
-namespace moe {
+namespace moe::convert {
 namespace {
 
 struct HalfRows {
@@ -282,4 +282,4 @@ std::uint64_t temp_bytes_per_worker(const ConvertJob& job) {
   return most;
 }
 
-}  // namespace moe
+}  // namespace moe::convert

@@ -6,7 +6,7 @@
 #include "convert/canonical.h"
 #include "convert/convert.h"
 
-namespace moe {
+namespace moe::convert {
 
 struct LeasedMatrix {
   SourceMatrix source;
@@ -24,4 +24,4 @@ Result<std::vector<std::int32_t>> lease_g_idx(const ConvertJob& job, const Tenso
 // Most memory that converting one expert takes beside input and output, when the source reads from files.
 std::uint64_t temp_bytes_per_worker(const ConvertJob& job);
 
-}  // namespace moe
+}  // namespace moe::convert

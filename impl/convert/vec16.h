@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace moe {
+namespace moe::convert {
 
 using Bytes16 = std::uint8_t __attribute__((vector_size(16)));
 using Words4 = std::uint32_t __attribute__((vector_size(16)));
@@ -56,4 +56,4 @@ inline void unpack_nibbles16(Bytes16 x, std::int8_t* out) {
   store16(out + 16, second - 8);
 }
 
-}  // namespace moe
+}  // namespace moe::convert

@@ -6,7 +6,7 @@
 #include "base/float_formats.h"
 #include "base/index.h"
 
-namespace moe {
+namespace moe::convert {
 namespace {
 
 struct Codec {
@@ -104,4 +104,4 @@ void write_g_idx(const Wna16Matrix& m, const CanonicalRows& rows, std::byte* out
   }
 }
 
-}  // namespace moe
+}  // namespace moe::convert

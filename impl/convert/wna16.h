@@ -15,7 +15,7 @@
 #include "convert/canonical.h"
 #include "scheme/wna16_layout.h"
 
-namespace moe {
+namespace moe::convert {
 
 // First byte of each part for one expert; nullptr: the layout has none.
 template <class Byte>
@@ -95,4 +95,4 @@ void read_bias(const RowRange& range, DType dtype, const std::byte* in, Canonica
 // int32 [K]: the order given, or k / group.
 void write_g_idx(const Wna16Matrix& m, const CanonicalRows& rows, std::byte* out);
 
-}  // namespace moe
+}  // namespace moe::convert

@@ -7,7 +7,7 @@
 #include "base/index.h"
 #include "convert/wna16.h"
 
-namespace moe {
+namespace moe::convert {
 
 void write_dense(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out) {
   const Wna16Fields fields(m, rows);
@@ -37,4 +37,4 @@ Check read_dense(const Wna16Matrix& m, const Wna16In& in, const RowRange& range,
   return ok();
 }
 
-}  // namespace moe
+}  // namespace moe::convert

@@ -33,7 +33,7 @@
 #include "convert/wna16.h"
 #include "scheme/checkpoint.h"
 
-namespace moe {
+namespace moe::convert {
 namespace {
 
 constexpr std::int64_t kTileFields = 1024;
@@ -385,4 +385,4 @@ Check fold_marlin_scales(DType dtype, std::span<std::byte> scales, std::string_v
   return ok();
 }
 
-}  // namespace moe
+}  // namespace moe::convert

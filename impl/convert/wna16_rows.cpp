@@ -12,7 +12,7 @@
 #include "convert/vec16.h"
 #include "convert/wna16.h"
 
-namespace moe {
+namespace moe::convert {
 namespace {
 
 std::int64_t stored_groups(const Wna16Matrix& m) { return m.groups * m.repeat; }
@@ -73,4 +73,4 @@ Check read_rows_of_fields(const Wna16Matrix& m, const Wna16In& in, const RowRang
   return ok();
 }
 
-}  // namespace moe
+}  // namespace moe::convert

@@ -13,7 +13,7 @@
 #include "convert/vec16.h"
 #include "convert/wna16.h"
 
-namespace moe {
+namespace moe::convert {
 namespace {
 
 constexpr std::int64_t kBlock = 128;  // bytes
@@ -70,4 +70,4 @@ Check read_trtllm(const Wna16Matrix& m, const Wna16In& in, const RowRange& range
   return ok();
 }
 
-}  // namespace moe
+}  // namespace moe::convert

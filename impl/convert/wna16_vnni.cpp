@@ -11,7 +11,7 @@
 #include "convert/vec16.h"
 #include "convert/wna16.h"
 
-namespace moe {
+namespace moe::convert {
 namespace {
 
 constexpr std::int64_t kColumns = 32;
@@ -96,4 +96,4 @@ Check read_vnni(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, 
   return ok();
 }
 
-}  // namespace moe
+}  // namespace moe::convert

@@ -15,7 +15,7 @@
 #include "base/index.h"
 #include "convert/vec16.h"
 
-namespace moe {
+namespace moe::convert {
 namespace {
 
 constexpr std::int64_t kChunk = 32;
@@ -114,7 +114,7 @@ void write_plain_header(const P16Matrix& m, const CanonicalRows& rows, std::byte
   std::memset(panel, 0, m.bias_offset());
   for (std::int64_t g = 0; g < m.group_count(); ++g)
     for (std::int64_t lane = 0; lane < kPanelRows; ++lane) {
-      row_of(m.scales).store(rows.row_scales(lane)[g], panel + m.scale_offset(lane, g));
+      store_scale(m.scales, rows.row_scales(lane)[g], panel + m.scale_offset(lane, g));
       if (m.has_zeros)
         panel[m.zero_offset() + usize(g * kPanelRows + lane)] =
             static_cast<std::byte>(rows.zeros[usize(lane * rows.groups + g)]);
@@ -185,4 +185,4 @@ void write_p16_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* p
   if (m.has_bias) std::memcpy(panel + m.bias_offset(), rows.bias.data(), 64);
 }
 
-}  // namespace moe
+}  // namespace moe::convert

@@ -6,10 +6,10 @@
 #include "convert/canonical.h"
 #include "scheme/layout.h"
 
-namespace moe {
+namespace moe::convert {
 
 // Writes all matrix.panel_bytes() bytes of one panel. rows.count == kPanelRows; rows past the matrix are
 // zero in `rows` and become the layout's padding (integers: the code of value 0, else 0).
 void write_p16_panel(const P16Matrix& matrix, const CanonicalRows& rows, std::byte* panel);
 
-}  // namespace moe
+}  // namespace moe::convert

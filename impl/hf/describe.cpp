@@ -9,7 +9,7 @@
 #include "hf/hf.h"
 #include "scheme/checkpoint.h"
 
-namespace moe {
+namespace moe::hf {
 namespace {
 
 using fields::Members;
@@ -62,9 +62,9 @@ Result<std::string> describe_quantization(const json::Value& query_value) {
 
 // Faults of the options are pointers into the query here.
 Error in_query(Error e) {
-  if (!e.subject.starts_with(hf::kOptions)) return e;
-  const std::string pointer = fields::child("", kOptionsMember).append(e.subject, hf::kOptions.size());
-  return hf::moved(std::move(e), pointer);
+  if (!e.subject.starts_with(kOptions)) return e;
+  const std::string pointer = fields::child("", kOptionsMember).append(e.subject, kOptions.size());
+  return moved(std::move(e), pointer);
 }
 
 // The experts whose tensors this rank reads: copies of redundant experts come from the logical one.
@@ -114,7 +114,7 @@ Result<std::string> describe_model(const json::Value& query_value, const json::V
   MOE_TRY(const Members query, Members::open(&query_value, "", kModelMembers));
   const json::Value none = json::Object{};
   const json::Value& options = query.has(kOptionsMember) ? *query.get(kOptionsMember) : none;
-  auto built = hf::build_document(hf_config, options);
+  auto built = build_document(hf_config, options);
   if (!built) return in_query(std::move(built.error()));
   const auto config = config_from_document(built->document);
   if (!config) return in_query(built->relocate(config.error()));
@@ -123,7 +123,7 @@ Result<std::string> describe_model(const json::Value& query_value, const json::V
                    cat("/quantization: tensors of format ", at(kFormatNames, config->quantization.format),
                        " with these arguments are not read yet"));
     e = built->relocate(std::move(e));
-    return in_query(e.subject == "/quantization" ? hf::moved(std::move(e), "/quantization_config") : std::move(e));
+    return in_query(e.subject == "/quantization" ? moved(std::move(e), "/quantization_config") : std::move(e));
   }
   json::Writer w;
   w.begin_object().member("config", built->document);
@@ -145,4 +145,4 @@ Result<std::string> describe_checkpoint(const json::Value& query) {
   return describe_model(query, hf_config);
 }
 
-}  // namespace moe
+}  // namespace moe::hf

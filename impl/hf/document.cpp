@@ -185,30 +185,26 @@ Result<Built> build_document(const json::Value& hf, const json::Value& options_v
   return b;
 }
 
-}  // namespace moe::hf
-
-namespace moe {
-
 Result<json::Value> document_from_hf(const json::Value& hf, const json::Value& options) {
-  MOE_TRY(hf::Built built, hf::build_document(hf, options));
+  MOE_TRY(Built built, build_document(hf, options));
   return std::move(built.document);
 }
 
 Result<Config> config_from_hf(std::string_view hf_text, std::string_view options_text) {
-  MOE_TRY(const json::Value hf_value, json::parse(hf_text, {.max_bytes = hf::kMaxHfBytes}));
+  MOE_TRY(const json::Value hf_value, json::parse(hf_text, {.max_bytes = kMaxHfBytes}));
   json::Value options = json::Object{};
   if (!options_text.empty()) {
     auto parsed = json::parse(options_text);
     if (!parsed) {
-      parsed.error().subject = hf::kOptions;
+      parsed.error().subject = kOptions;
       return std::move(parsed.error());
     }
     options = *std::move(parsed);
   }
-  MOE_TRY(hf::Built built, hf::build_document(hf_value, options));
+  MOE_TRY(Built built, build_document(hf_value, options));
   auto config = config_from_document(std::move(built.document));
   if (!config) return built.relocate(std::move(config.error()));
   return config;
 }
 
-}  // namespace moe
+}  // namespace moe::hf

@@ -13,7 +13,7 @@
 #include "config/config.h"
 #include "config/foreign.h"
 
-namespace moe {
+namespace moe::hf {
 
 // config.json (+ options of moe_config_create_from_hf) -> the document for config_from_document.
 Result<json::Value> document_from_hf(const json::Value& hf, const json::Value& options);
@@ -21,10 +21,6 @@ Result<json::Value> document_from_hf(const json::Value& hf, const json::Value& o
 Result<Config> config_from_hf(std::string_view hf_text, std::string_view options_text);
 // moe_describe("checkpoint", query): both forms of describe.md 10, the answer as JSON text.
 Result<std::string> describe_checkpoint(const json::Value& query);
-
-}  // namespace moe
-
-namespace moe::hf {
 
 // --- models.cpp ---------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@
 #include "io/json_cursor.h"
 #include "io/safetensors.h"
 
-namespace moe {
+namespace moe::io {
 namespace {
 
 constexpr std::uint64_t kMaxIndex = std::uint64_t{16} << 20;
@@ -155,4 +155,4 @@ Result<Entries> open_checkpoint(const std::string& path, const Prefixes& prefixe
   return found;
 }
 
-}  // namespace moe
+}  // namespace moe::io

@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "base/text.h"
 
-namespace moe {
+namespace moe::io {
 namespace {
 
 struct ErrnoName {
@@ -83,4 +83,4 @@ Check File::read(std::uint64_t offset, std::span<std::byte> out) const {
   return ok();
 }
 
-}  // namespace moe
+}  // namespace moe::io

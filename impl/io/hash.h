@@ -7,8 +7,8 @@
 
 #include "base/float_rules.h"
 
-namespace moe {
+namespace moe::io {
 
 std::uint64_t xxh3(std::span<const std::byte> bytes);
 
-}  // namespace moe
+}  // namespace moe::io

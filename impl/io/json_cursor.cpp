@@ -6,7 +6,7 @@
 #include "base/index.h"
 #include "base/text.h"
 
-namespace moe {
+namespace moe::io {
 namespace {
 
 constexpr int kMaxDepth = 32;
@@ -205,4 +205,4 @@ void JsonCursor::end() {
   if (ok() && at_ != text_.size()) fail("unexpected text");
 }
 
-}  // namespace moe
+}  // namespace moe::io

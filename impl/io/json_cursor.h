@@ -13,7 +13,7 @@
 
 #include "base/float_rules.h"
 
-namespace moe {
+namespace moe::io {
 
 class JsonCursor {
  public:
@@ -48,4 +48,4 @@ class JsonCursor {
   std::string fault_;
 };
 
-}  // namespace moe
+}  // namespace moe::io

@@ -24,7 +24,7 @@
 #include "base/index.h"
 #include "base/json.h"
 
-namespace moe {
+namespace moe::io {
 namespace {
 
 constexpr std::string_view kBefore = ".moe-save-", kAfter = ".tmp";  // around a decimal number
@@ -237,4 +237,4 @@ Check NewFile::commit() {
   return ok();
 }
 
-}  // namespace moe
+}  // namespace moe::io

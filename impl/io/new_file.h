@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "io/file.h"
 
-namespace moe {
+namespace moe::io {
 
 class NewFile {
  public:
@@ -36,4 +36,4 @@ class NewFile {
   Fd fd_;
 };
 
-}  // namespace moe
+}  // namespace moe::io

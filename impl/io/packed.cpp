@@ -11,7 +11,7 @@
 #include "io/packed_format.h"
 #include "scheme/wna16_layout.h"
 
-namespace moe {
+namespace moe::io {
 namespace {
 
 // A block that has been checked.
@@ -128,4 +128,4 @@ Result<Packed> open_packed(std::span<const std::byte> block, LoadFlags flags, st
   return packed_over(std::move(info), head, block, std::move(memory), std::move(keep));
 }
 
-}  // namespace moe
+}  // namespace moe::io

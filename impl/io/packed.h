@@ -18,7 +18,7 @@
 #include "base/result.h"
 #include "scheme/layout.h"
 
-namespace moe {
+namespace moe::io {
 
 // A tensor of a conversion that a host can ask for by name (moe_packed_get).
 struct NamedOutput {
@@ -78,4 +78,4 @@ Result<Packed> load_packed(const char* path, LoadFlags flags, const Allocator& a
 Result<Packed> open_packed(std::span<const std::byte> block, LoadFlags flags, std::string memory,
                            std::shared_ptr<const void> keep, const Parallel& parallel);
 
-}  // namespace moe
+}  // namespace moe::io

@@ -12,7 +12,7 @@
 #include "io/packed.h"
 #include "io/packed_format.h"
 
-namespace moe {
+namespace moe::io {
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{8} << 20;  // between two looks at the control
@@ -94,4 +94,4 @@ Result<Packed> load_packed(const char* path, LoadFlags flags, const Allocator& a
   return packed;
 }
 
-}  // namespace moe
+}  // namespace moe::io

@@ -14,7 +14,7 @@
 #include "io/hash.h"
 #include "scheme/layout_named.h"
 
-namespace moe {
+namespace moe::io {
 namespace {
 
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 24;  // rows, columns
@@ -303,4 +303,4 @@ Check verify_payload(const PackedHead& head, std::span<const std::byte> block, c
                           std::min<std::size_t>((first_bad + 1) * kHashChunk, payload.size()), ")"));
 }
 
-}  // namespace moe
+}  // namespace moe::io

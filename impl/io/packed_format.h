@@ -21,7 +21,7 @@
 #include "base/result.h"
 #include "io/packed.h"
 
-namespace moe {
+namespace moe::io {
 
 constexpr std::array<char, 8> kPackedMagic = {'\x89', 'M', 'O', 'E', 'p', 'k', '\n', '\x1a'};
 constexpr std::uint32_t kPackedVersion = 2;
@@ -103,4 +103,4 @@ Check verify_payload(const PackedHead& head, std::span<const std::byte> block, c
 
 std::span<const std::byte> section(const PackedHead& head, std::span<const std::byte> block, PackedSection which);
 
-}  // namespace moe
+}  // namespace moe::io

@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "io/json_cursor.h"
 
-namespace moe {
+namespace moe::io {
 namespace {
 
 constexpr std::uint64_t kMaxHeader = 100'000'000;
@@ -187,4 +187,4 @@ Check SafetensorsFile::read(const SafetensorsEntry& entry, std::uint64_t begin, 
   return c;
 }
 
-}  // namespace moe
+}  // namespace moe::io

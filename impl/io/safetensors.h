@@ -22,7 +22,7 @@
 #include "base/result.h"
 #include "io/file.h"
 
-namespace moe {
+namespace moe::io {
 
 struct SafetensorsEntry {
   std::string name;
@@ -74,4 +74,4 @@ struct CheckpointEntry {
 // files of an index only those that it names for them are opened. Sorted by tensor name.
 Result<std::vector<CheckpointEntry>> open_checkpoint(const std::string& path, const Prefixes& prefixes);
 
-}  // namespace moe
+}  // namespace moe::io

@@ -35,7 +35,7 @@
 #include "scheme/layout.h"
 #include "scheme/scheme.h"
 
-namespace moe {
+namespace moe::kernels {
 
 enum class HalfRule : std::uint8_t { away, even };  // halves away from zero; to even, but away for k >= 8*floor(K/8)
 
@@ -137,4 +137,4 @@ std::span<const Kernel* const> kernels();
 // The row of kKernelIds[index], nullptr when this build has no functions for it.
 const Kernel* kernel_at(std::size_t index);
 
-}  // namespace moe
+}  // namespace moe::kernels

@@ -8,7 +8,7 @@
 
 #include "base/cpu_features.h"
 
-namespace moe {
+namespace moe::kernels {
 namespace {
 
 constexpr long kAnySize = 0, kLarge = 32 * 1024 + 1;  // of the L1
@@ -41,4 +41,4 @@ Reading reading_here() {
   return {};
 }
 
-}  // namespace moe
+}  // namespace moe::kernels

@@ -5,7 +5,7 @@
 
 #include "base/float_rules.h"
 
-namespace moe {
+namespace moe::kernels {
 
 // Prefetch policy of calls that are bound by memory (few tokens per expert).
 struct Reading {
@@ -18,4 +18,4 @@ struct Reading {
 // Of this machine.
 Reading reading_here();
 
-}  // namespace moe
+}  // namespace moe::kernels

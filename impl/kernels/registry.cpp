@@ -5,7 +5,7 @@
 #include "base/index.h"
 #include "kernels/kernel.h"
 
-namespace moe {
+namespace moe::kernels {
 namespace {
 
 #if defined(__x86_64__)
@@ -42,4 +42,4 @@ std::span<const Kernel* const> kernels() { return kRows; }
 
 const Kernel* kernel_at(std::size_t index) { return kByNumber[index]; }
 
-}  // namespace moe
+}  // namespace moe::kernels

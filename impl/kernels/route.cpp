@@ -6,7 +6,7 @@
 #include "kernels/x86/route_rows.h"
 #endif
 
-namespace moe {
+namespace moe::kernels {
 namespace {
 
 constexpr const RouteKernel* kRows[] = {
@@ -34,4 +34,4 @@ const RouteKernel& route_kernel_for(const Platform& platform) {
   return kRouteScalar;
 }
 
-}  // namespace moe
+}  // namespace moe::kernels

@@ -14,7 +14,7 @@
 #include "base/dtype.h"
 #include "base/platform.h"
 
-namespace moe {
+namespace moe::kernels {
 
 constexpr std::size_t kRouteLanes = 16;
 constexpr std::size_t route_row_floats(std::size_t n) { return round_up(n, kRouteLanes) + kRouteLanes; }
@@ -61,4 +61,4 @@ const RouteKernel& route_kernel_within(Isa isa);
 // The best row for a platform.
 const RouteKernel& route_kernel_for(const Platform& platform);
 
-}  // namespace moe
+}  // namespace moe::kernels

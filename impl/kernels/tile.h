@@ -32,7 +32,7 @@
 #include "base/index.h"
 #include "scheme/kernel_ids.h"
 
-namespace moe {
+namespace moe::kernels {
 
 struct TileShape {
   std::int64_t k = 0;
@@ -157,4 +157,4 @@ inline void copy_tile_row(const TileShape& shape, const TilePlace& from, const T
     std::memcpy(b + word * m * 4, a + word * n * 4, 4);
 }
 
-}  // namespace moe
+}  // namespace moe::kernels

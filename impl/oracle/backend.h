@@ -25,7 +25,7 @@
 #include "vllm/keys.h"
 #include "vllm/quant_config.h"
 
-namespace moe {
+namespace moe::oracle {
 
 enum class ActivationFormat : std::uint8_t { standard, batched, any };
 
@@ -205,4 +205,4 @@ bool device_runs(const Query& q, const Trial& offer);
 // "cuda 9.0", "cpu x86_64", "rocm gfx942"
 std::string platform_text(const Platform& p);
 
-}  // namespace moe
+}  // namespace moe::oracle

@@ -7,7 +7,7 @@
 #include "oracle/backend.h"
 #include "oracle/query.h"
 
-namespace moe {
+namespace moe::oracle {
 namespace {
 
 bool is(const QuantArgs& a, int bits, NumType type) { return a.num_bits == bits && a.type == type; }
@@ -127,4 +127,4 @@ std::string activation_scheme_word(const Quantization& q) {
   return cat(number_word(a), "_", strategy_word(a), a.dynamic == Dynamic::no ? "_static" : "_dynamic");
 }
 
-}  // namespace moe
+}  // namespace moe::oracle

@@ -2,7 +2,7 @@
 #include "base/text.h"
 #include "oracle/select.h"
 
-namespace moe {
+namespace moe::oracle {
 namespace {
 
 std::optional<std::string_view> experts_of(const BackendRow& row) {
@@ -76,4 +76,4 @@ Result<std::string> describe_oracle(const json::Value& query) {
   return w.end_object().take();
 }
 
-}  // namespace moe
+}  // namespace moe::oracle

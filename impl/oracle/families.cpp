@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "oracle/backend.h"
 
-namespace moe {
+namespace moe::oracle {
 namespace {
 
 constexpr std::array kFamilies = {
@@ -41,4 +41,4 @@ std::string built_oracles() {
   return names;
 }
 
-}  // namespace moe
+}  // namespace moe::oracle

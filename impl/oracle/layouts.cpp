@@ -4,7 +4,7 @@
 #include "scheme/layout_named.h"
 #include "scheme/wna16_layout.h"
 
-namespace moe {
+namespace moe::oracle {
 
 EnumSet<ActFormat> acts_of(const Config& c) {
   const bool quantised = c.quantization.input_activations.has_value();
@@ -67,4 +67,4 @@ Layout layout_of(const Query& q, const Accepts& row) {
   return Layout{.kind = LayoutKind::foreign, .w13 = {}, .w2 = {}, .experts = c.num_held_experts()};
 }
 
-}  // namespace moe
+}  // namespace moe::oracle

@@ -10,7 +10,7 @@
 #include "scheme/activation.h"
 #include "vllm/members.h"
 
-namespace moe {
+namespace moe::oracle {
 namespace {
 
 struct OracleName {
@@ -209,4 +209,4 @@ Result<Query> parse_query(const json::Value& value) {
   return q;
 }
 
-}  // namespace moe
+}  // namespace moe::oracle

@@ -19,7 +19,7 @@
 #include "scheme/scheme.h"
 #include "vllm/keys.h"
 
-namespace moe {
+namespace moe::oracle {
 
 enum class OracleId : std::uint8_t {
   int_wna16,
@@ -105,4 +105,4 @@ std::string weight_scheme_word(const Quantization& q);
 // "int8_token_dynamic", "fp8_tensor_static"; "none".
 std::string activation_scheme_word(const Quantization& q);
 
-}  // namespace moe
+}  // namespace moe::oracle

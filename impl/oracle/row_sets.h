@@ -7,7 +7,7 @@
 #include "base/enum_set.h"
 #include "scheme/scheme.h"
 
-namespace moe {
+namespace moe::oracle {
 
 // Everything but gated relu2 and swigluoai_uninterleave.
 inline constexpr EnumSet<Activation> kNineActivations = {
@@ -17,4 +17,4 @@ inline constexpr EnumSet<Activation> kNineActivations = {
 inline constexpr std::array<std::string_view, 3> kNvlinkAll2all = {"flashinfer_all2allv", "flashinfer_nvlink_two_sided",
                                                                    "flashinfer_nvlink_one_sided"};
 
-}  // namespace moe
+}  // namespace moe::oracle

@@ -4,7 +4,7 @@
 #include "oracle/row_sets.h"
 #include "vllm/quant_config_builders.h"
 
-namespace moe {
+namespace moe::oracle {
 namespace {
 
 constexpr std::array kWeights = {key_named("kInt8StaticChannelSym")};
@@ -65,4 +65,4 @@ Result<QuantConfig> quant_config(const Config& c) {
 constinit const Family families_of::int8 = {
     .id = OracleId::int8, .rows = kRows, .set_keys = set_keys, .quant_config = quant_config};
 
-}  // namespace moe
+}  // namespace moe::oracle

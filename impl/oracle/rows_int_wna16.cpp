@@ -7,7 +7,7 @@
 #include "oracle/row_sets.h"
 #include "vllm/quant_config_builders.h"
 
-namespace moe {
+namespace moe::oracle {
 namespace {
 
 constexpr std::array kInt4Keys = {key_named("kInt4Static"), key_named("kInt4Static32"), key_named("kInt4StaticAsym"),
@@ -198,4 +198,4 @@ constinit const Family families_of::int_wna16 = {.id = OracleId::int_wna16,
                                                  .set_keys = set_keys,
                                                  .quant_config = quant_config};
 
-}  // namespace moe
+}  // namespace moe::oracle

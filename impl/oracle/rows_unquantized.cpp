@@ -8,7 +8,7 @@
 #include "oracle/row_sets.h"
 #include "vllm/quant_config_builders.h"
 
-namespace moe {
+namespace moe::oracle {
 namespace {
 
 constexpr std::array<std::string_view, 1> kAllgather = {"allgather_reducescatter"};
@@ -170,4 +170,4 @@ Result<QuantConfig> quant_config(const Config& c) {
 constinit const Family families_of::unquantized = {
     .id = OracleId::unquantized, .rows = kRows, .steer = steer, .quant_config = quant_config};
 
-}  // namespace moe
+}  // namespace moe::oracle

@@ -3,7 +3,7 @@
 #include "oracle/backend.h"
 #include "vllm/quant_config_builders.h"
 
-namespace moe {
+namespace moe::oracle {
 namespace {
 
 constexpr std::array kKeys = {key_named("kInt4W4A8StaticChannelSym"), key_named("kInt4W4A8StaticGroup32Sym"),
@@ -76,4 +76,4 @@ constinit const Family families_of::w4a8_int8 = {.id = OracleId::w4a8_int8,
                                                  .set_keys = set_keys,
                                                  .quant_config = quant_config};
 
-}  // namespace moe
+}  // namespace moe::oracle

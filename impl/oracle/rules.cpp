@@ -9,7 +9,7 @@
 #include "oracle/wna16_needs.h"
 #include "scheme/checkpoint.h"
 
-namespace moe {
+namespace moe::oracle {
 namespace {
 
 using MaybeWhy = std::optional<Why>;
@@ -395,4 +395,4 @@ std::string platform_text(const Platform& p) {
   return s;
 }
 
-}  // namespace moe
+}  // namespace moe::oracle

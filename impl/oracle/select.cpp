@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "config/fields.h"
 
-namespace moe {
+namespace moe::oracle {
 namespace {
 
 constexpr Reason kNotNamed(Reject::user, "user");
@@ -254,4 +254,4 @@ std::string request_words(const Query& q) {
   return s;
 }
 
-}  // namespace moe
+}  // namespace moe::oracle

@@ -11,7 +11,7 @@
 #include "oracle/query.h"
 #include "oracle/selection.h"
 
-namespace moe {
+namespace moe::oracle {
 
 // A row (with a kernel where libmoe runs it) and what the rules said.
 struct Considered {
@@ -48,4 +48,4 @@ Outcome ask(const Query& q, SelectFlags flags);
 // Words that moe_backend may hold for this oracle, beside "auto".
 std::string request_words(const Query& q);
 
-}  // namespace moe
+}  // namespace moe::oracle

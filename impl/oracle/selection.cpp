@@ -8,7 +8,7 @@
 #include "oracle/backend.h"
 #include "oracle/select.h"
 
-namespace moe {
+namespace moe::oracle {
 namespace {
 
 struct RejectName {
@@ -144,4 +144,4 @@ Result<Selection> select_backend(std::shared_ptr<const Config> config, const Pla
   return s;
 }
 
-}  // namespace moe
+}  // namespace moe::oracle

@@ -15,7 +15,7 @@
 #include "scheme/kernel_ids.h"
 #include "scheme/layout.h"
 
-namespace moe {
+namespace moe::oracle {
 
 // Numbers of moe_reject in moe.h.
 enum class Reject : std::int32_t {
@@ -85,4 +85,4 @@ std::string selection_to_json(const Selection& selection);
 // moe_describe("oracle", query), describe.md 2: the answer as JSON text.
 Result<std::string> describe_oracle(const json::Value& query);
 
-}  // namespace moe
+}  // namespace moe::oracle

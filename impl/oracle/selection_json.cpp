@@ -10,7 +10,7 @@
 #include "oracle/selection.h"
 #include "vllm/describe.h"
 
-namespace moe {
+namespace moe::oracle {
 namespace {
 
 void write_candidate(json::Writer& w, const Candidate& c) {
@@ -93,4 +93,4 @@ std::string selection_to_json(const Selection& s) {
   return w.end_object().take();
 }
 
-}  // namespace moe
+}  // namespace moe::oracle

@@ -10,7 +10,7 @@
 #include "scheme/layout_named.h"
 #include "scheme/wna16_layout.h"
 
-namespace moe {
+namespace moe::oracle {
 namespace {
 
 using MaybeNeed = std::optional<UnmetNeed>;
@@ -213,4 +213,4 @@ Layout wna16_layout(const Query& q, LayoutKind kind, const LayoutShape& given) {
   return make_named_layout(kind, shape, variant_of(l));
 }
 
-}  // namespace moe
+}  // namespace moe::oracle

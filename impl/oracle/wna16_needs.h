@@ -7,7 +7,7 @@
 #include "oracle/backend.h"
 #include "scheme/layout.h"
 
-namespace moe {
+namespace moe::oracle {
 
 struct UnmetNeed {
   Reject reject;
@@ -19,4 +19,4 @@ std::optional<UnmetNeed> wna16_need(const Query& q, const Trial& offer);
 // This rank's share.
 Layout wna16_layout(const Query& q, LayoutKind kind, const LayoutShape& shape);
 
-}  // namespace moe
+}  // namespace moe::oracle

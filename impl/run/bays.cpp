@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-namespace moe {
+namespace moe::run {
 namespace {
 
 constexpr int kSpinMicroseconds = 20;
@@ -53,4 +53,4 @@ void Bays::give(std::size_t bay) {
   futex_wake(given_, 1);
 }
 
-}  // namespace moe
+}  // namespace moe::run

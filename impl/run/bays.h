@@ -12,7 +12,7 @@
 #include "base/process_mark.h"
 #include "run/wait.h"
 
-namespace moe {
+namespace moe::run {
 
 class Bays {
  public:
@@ -40,4 +40,4 @@ class Bays {
   FutexWord sleepers_{0};  // a child of fork() may count its parent's: a wake for nobody
 };
 
-}  // namespace moe
+}  // namespace moe::run

@@ -20,7 +20,7 @@
 #include "run/denormals.h"
 #include "run/pool.h"
 
-namespace moe {
+namespace moe::run {
 namespace {
 
 constexpr int kMaxThreads = 4096;
@@ -256,4 +256,4 @@ Parallel parallel_of(Context* ctx) { return ctx == nullptr ? Parallel{} : ctx->p
 const Allocator& allocator_of(Context* ctx) { return ctx == nullptr ? system_allocator() : ctx->allocator(); }
 const NodeMap* nodes_of(const Context* ctx) { return ctx == nullptr ? nullptr : &ctx->nodes(); }
 
-}  // namespace moe
+}  // namespace moe::run

@@ -14,7 +14,7 @@
 #include "run/host_threads.h"
 #include "run/workspaces.h"
 
-namespace moe {
+namespace moe::run {
 
 // The caller's functions, as checked and copied by the api room. Each destroy is called exactly once.
 struct ContextHooks {
@@ -56,4 +56,4 @@ Parallel parallel_of(Context* ctx);
 const Allocator& allocator_of(Context* ctx);
 const NodeMap* nodes_of(const Context* ctx);  // nullptr: one
 
-}  // namespace moe
+}  // namespace moe::run

@@ -7,7 +7,7 @@
 #include <xmmintrin.h>
 #endif
 
-namespace moe {
+namespace moe::run {
 
 #if defined(__x86_64__)
 using FloatState = std::uint32_t;          // MXCSR
@@ -56,4 +56,4 @@ class KeepDenormals {
   FloatState before_;
 };
 
-}  // namespace moe
+}  // namespace moe::run

@@ -7,7 +7,7 @@
 #include "base/index.h"
 #include "run/engine_run.h"
 
-namespace moe {
+namespace moe::run {
 
 // The weights of a unit of a node's list of all experts' matrices; nullptr beyond the last.
 const std::byte* EngineRun::panels_at(Matrix which, int node, std::int64_t unit) const {
@@ -87,4 +87,4 @@ Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
   });
 }
 
-}  // namespace moe
+}  // namespace moe::run

@@ -35,7 +35,7 @@
 #include "run/plan.h"
 #include "run/stripes.h"
 
-namespace moe {
+namespace moe::run {
 
 constexpr std::int64_t kCallPanels = 8;        // panels of one gemm call at most
 constexpr std::int64_t kKeptFloats = 1 << 20;  // of results that phase 2 keeps: with more it sums in its items
@@ -108,4 +108,4 @@ struct EngineCall {
 // The plan is built. Code::cancelled and Code::callback leave `out` unspecified.
 Check run_engine(const EngineSetup& setup, Workspace& work, const EngineCall& call);
 
-}  // namespace moe
+}  // namespace moe::run

@@ -11,7 +11,7 @@
 #include "run/engine.h"
 #include "run/scratch.h"
 
-namespace moe {
+namespace moe::run {
 
 constexpr std::size_t kCallBytes = 512 * 1024;  // its panels, and those that are read ahead meanwhile, stay in L2
 constexpr std::int64_t kMaxTileRows = 128;      // two panels always fit
@@ -186,4 +186,4 @@ void EngineRun::each_piece(Matrix which, const Claim& claim, F piece) const {
   }
 }
 
-}  // namespace moe
+}  // namespace moe::run

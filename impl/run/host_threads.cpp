@@ -22,7 +22,7 @@
 #include "base/text.h"
 #include "run/wait.h"
 
-namespace moe {
+namespace moe::run {
 namespace {
 
 constexpr std::size_t kLeastItems = 64, kMostItems = std::size_t{1} << 30;
@@ -157,4 +157,4 @@ Check HostThreads::run(std::size_t count, TaskFn task, void* arg) {
   return ok();
 }
 
-}  // namespace moe
+}  // namespace moe::run

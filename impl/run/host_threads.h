@@ -15,7 +15,7 @@
 #include "base/parallel.h"
 #include "base/result.h"
 
-namespace moe {
+namespace moe::run {
 
 struct HostParallel {
   int num_threads = 1;
@@ -42,4 +42,4 @@ class HostThreads {
   std::atomic<Job*> jobs_{nullptr};  // all there have been; they go with this object
 };
 
-}  // namespace moe
+}  // namespace moe::run

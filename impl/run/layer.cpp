@@ -15,7 +15,7 @@
 #include "run/route.h"
 #include "run/zero_experts.h"
 
-namespace moe {
+namespace moe::run {
 namespace {
 
 ActivateArgs activation_of(const Config& c, const Kernel& kernel) {
@@ -249,4 +249,4 @@ std::string Layer::to_json() const {
   return w.member("config", json::Text{s.spec.config->canonical}).end_object().take();
 }
 
-}  // namespace moe
+}  // namespace moe::run

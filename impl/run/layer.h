@@ -18,7 +18,7 @@
 #include "run/panel_source.h"
 #include "run/workspaces.h"
 
-namespace moe {
+namespace moe::run {
 
 struct LayerSpec {
   std::shared_ptr<const Config> config;
@@ -70,4 +70,4 @@ class Layer {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace moe
+}  // namespace moe::run

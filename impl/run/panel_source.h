@@ -6,7 +6,7 @@
 
 #include "scheme/layout.h"
 
-namespace moe {
+namespace moe::run {
 
 class PanelSource {
  public:
@@ -40,4 +40,4 @@ class PanelBay {
   int bay_;
 };
 
-}  // namespace moe
+}  // namespace moe::run

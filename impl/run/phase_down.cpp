@@ -4,7 +4,7 @@
 
 #include "run/engine_run.h"
 
-namespace moe {
+namespace moe::run {
 namespace {
 
 // The sums that a tile will be added to: they lie apart, beyond L2 when there are many tokens. always_inline: GCC drops
@@ -107,4 +107,4 @@ void EngineRun::multiply_columns(const Claim& claim) const {
   write_out(acc, column, columns);
 }
 
-}  // namespace moe
+}  // namespace moe::run

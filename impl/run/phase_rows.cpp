@@ -3,7 +3,7 @@
 
 #include "run/engine_run.h"
 
-namespace moe {
+namespace moe::run {
 
 TilePlace EngineRun::place_of_slot(std::int32_t slot) const {
   const Tile& t = w.plan.tiles[w.plan.slot_tile[slot]];
@@ -54,4 +54,4 @@ void EngineRun::scale_row(float* x, float weight) const {
   s.kernel->steps->widen(s.in_dtype, narrowed, s.hidden, x);
 }
 
-}  // namespace moe
+}  // namespace moe::run

@@ -3,7 +3,7 @@
 
 #include "run/engine_run.h"
 
-namespace moe {
+namespace moe::run {
 
 void EngineRun::multiply_up(const ActiveExpert& e, Range blocks, const std::byte* after, const Scratch& scratch) const {
   const Plan& p = w.plan;
@@ -63,4 +63,4 @@ void EngineRun::spread_row(float* row, const std::int32_t* columns) const {
   for (std::int64_t k = mid.k; k-- > 0;) row[k] = columns[k] < 0 ? 0.0f : row[--from];
 }
 
-}  // namespace moe
+}  // namespace moe::run

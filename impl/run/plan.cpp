@@ -15,7 +15,7 @@
 #include "base/index.h"
 #include "base/text.h"
 
-namespace moe {
+namespace moe::run {
 namespace {
 
 // What the steps read.
@@ -185,4 +185,4 @@ Check round_weights(const Elementwise& steps, DType dtype, const Plan& p, const 
   });
 }
 
-}  // namespace moe
+}  // namespace moe::run

@@ -22,7 +22,7 @@
 #include "config/config.h"
 #include "kernels/kernel.h"
 
-namespace moe {
+namespace moe::run {
 
 // Into how many parts loops over `slots` slots are cut; 1 below kSlotsPerPart * 2: a barrier would cost more.
 constexpr std::int64_t kSlotsPerPart = 2048, kMaxSlotParts = 64;
@@ -107,4 +107,4 @@ Check build_plan(Plan& plan, const PlanShape& shape, std::span<const std::int32_
 // bit_compat vllm: the weights become values of the input dtype.
 Check round_weights(const Elementwise& steps, DType dtype, const Plan& plan, const Parallel& parallel);
 
-}  // namespace moe
+}  // namespace moe::run

@@ -27,7 +27,7 @@
 #include "base/index.h"
 #include "run/wait.h"
 
-namespace moe {
+namespace moe::run {
 namespace {
 
 constexpr std::size_t kLine = 64;  // keeps what different threads write apart
@@ -207,4 +207,4 @@ void Pool::run(std::size_t count, TaskFn task, void* arg) noexcept {
   team->busy.store(false, std::memory_order_release);
 }
 
-}  // namespace moe
+}  // namespace moe::run

@@ -13,7 +13,7 @@
 #include "base/process_mark.h"
 #include "base/topology.h"
 
-namespace moe {
+namespace moe::run {
 
 struct PoolOptions {
   int threads = 1;   // with the calling one
@@ -44,4 +44,4 @@ class Pool {
   std::atomic<Team*> team_{nullptr};
 };
 
-}  // namespace moe
+}  // namespace moe::run

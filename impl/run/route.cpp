@@ -11,7 +11,7 @@
 #include "run/plan.h"
 #include "run/route_rules.h"
 
-namespace moe {
+namespace moe::run {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -196,4 +196,4 @@ Check route(const Router& r, const RouteArgs& a, const Parallel& parallel) {
   return parallel.each(items, body);
 }
 
-}  // namespace moe
+}  // namespace moe::run

@@ -20,7 +20,7 @@
 #include "config/config.h"
 #include "kernels/route.h"
 
-namespace moe {
+namespace moe::run {
 
 enum class RouteRule : std::uint8_t {
   scores,          // top-k of scores: every method but those below
@@ -78,4 +78,4 @@ std::size_t route_scratch_bytes(const Router& router, std::int64_t num_tokens);
 // All arguments checked before; fails as `parallel` does. Allocates nothing.
 Check route(const Router& router, const RouteArgs& args, const Parallel& parallel);
 
-}  // namespace moe
+}  // namespace moe::run

@@ -3,7 +3,7 @@
 
 #include "run/route.h"
 
-namespace moe {
+namespace moe::run {
 
 // One token's results.
 struct Slots {
@@ -20,4 +20,4 @@ void simulate(const Router& router, std::size_t token, const Slots& out);
 // Divides by the sum in output order, if that is positive.
 void renormalize(float* weights, std::size_t k);
 
-}  // namespace moe
+}  // namespace moe::run

@@ -7,7 +7,7 @@
 #include "run/plan.h"
 #include "run/route.h"
 
-namespace moe {
+namespace moe::run {
 namespace {
 
 RouteRule rule_of(const Config& c) {
@@ -110,4 +110,4 @@ Check check_hash_ids(const Router& router, const TensorView& ids, const char* na
               cat(place, ": expert id ", bad->id, " is not in [0, ", router.columns, ")"));
 }
 
-}  // namespace moe
+}  // namespace moe::run

@@ -10,7 +10,7 @@
 
 #include "run/route_rules.h"
 
-namespace moe {
+namespace moe::run {
 namespace {
 
 constexpr std::uint64_t splitmix64(std::uint64_t z) {
@@ -43,4 +43,4 @@ void simulate(const Router& r, std::size_t token, const Slots& out) {
   if (!uniform) renormalize(out.weights, r.k);
 }
 
-}  // namespace moe
+}  // namespace moe::run

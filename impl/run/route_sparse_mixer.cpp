@@ -9,7 +9,7 @@
 #include "base/index.h"
 #include "run/route_rules.h"
 
-namespace moe {
+namespace moe::run {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -46,4 +46,4 @@ void sparse_mixer(const Router& r, const float* row, const Slots& out) {
   }
 }
 
-}  // namespace moe
+}  // namespace moe::run

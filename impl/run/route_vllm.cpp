@@ -11,7 +11,7 @@
 #include "base/float_formats.h"
 #include "run/route_rules.h"
 
-namespace moe {
+namespace moe::run {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -54,4 +54,4 @@ void vllm_weights(const Router& r, DType logits_dtype, const float* row, float* 
   for (std::size_t j = 0; j < r.k; ++j) weights[j] = round(exp_f32(round(std::min(weights[j], largest) - log_sum)));
 }
 
-}  // namespace moe
+}  // namespace moe::run

@@ -8,7 +8,7 @@
 
 #include "run/bays.h"
 
-namespace moe {
+namespace moe::run {
 
 constexpr std::int64_t kCallResults = 4096;  // floats; they stay in L1
 
@@ -29,4 +29,4 @@ class Scratch {
   std::byte* const base_;
 };
 
-}  // namespace moe
+}  // namespace moe::run

@@ -6,7 +6,7 @@
 #include "base/checked.h"
 #include "base/index.h"
 
-namespace moe {
+namespace moe::run {
 
 Taper::Taper(std::int64_t units, std::int64_t threads, std::int64_t grain, std::int64_t most) : units_(units) {
   for (std::int64_t begin = 0; begin < units;) {
@@ -65,4 +65,4 @@ Claim Claims::take(std::size_t ticket) {
   return {0, -1};
 }
 
-}  // namespace moe
+}  // namespace moe::run

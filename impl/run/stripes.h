@@ -17,7 +17,7 @@
 #include "base/index.h"
 #include "base/topology.h"
 
-namespace moe {
+namespace moe::run {
 
 constexpr int kMaxNodes = 16;  // further nodes share lists with the first ones
 
@@ -105,4 +105,4 @@ class Claims {
   List lists_[kMaxNodes];
 };
 
-}  // namespace moe
+}  // namespace moe::run

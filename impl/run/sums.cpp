@@ -3,7 +3,7 @@
 
 #include "run/engine_run.h"
 
-namespace moe {
+namespace moe::run {
 
 // The routed sums of a chunk of output columns, whose results are there.
 void EngineRun::sum_up(std::int64_t chunk) const {
@@ -86,4 +86,4 @@ void EngineRun::write_out(float* acc, std::int64_t column, std::int64_t columns)
   }
 }
 
-}  // namespace moe
+}  // namespace moe::run

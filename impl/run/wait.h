@@ -9,7 +9,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace moe {
+namespace moe::run {
 
 using FutexWord = std::atomic<std::uint32_t>;
 static_assert(sizeof(FutexWord) == 4 && FutexWord::is_always_lock_free, "a futex is a 32-bit word");
@@ -45,4 +45,4 @@ bool spin_until(int spin_us, F done) {
   return false;
 }
 
-}  // namespace moe
+}  // namespace moe::run

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace moe {
+namespace moe::run {
 namespace {
 
 bool smaller(const Buffer& a, const Buffer& b) { return a.size() < b.size(); }
@@ -99,4 +99,4 @@ Workspaces::Usage Workspaces::usage() const {
   return u;
 }
 
-}  // namespace moe
+}  // namespace moe::run

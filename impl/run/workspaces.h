@@ -11,7 +11,7 @@
 #include "base/process_mark.h"
 #include "base/result.h"
 
-namespace moe {
+namespace moe::run {
 
 constexpr std::size_t kWorkspaceAlignment = 64;
 
@@ -42,4 +42,4 @@ class Workspaces {
   std::atomic<Shelf*> shelf_;
 };
 
-}  // namespace moe
+}  // namespace moe::run

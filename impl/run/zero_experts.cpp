@@ -3,7 +3,7 @@
 
 #include "run/plan.h"
 
-namespace moe {
+namespace moe::run {
 
 Check sum_zero_weights(const TensorView& ids, const TensorView& weights, ZeroIds zero, float* sums,
                        const Parallel& parallel) {
@@ -18,4 +18,4 @@ Check sum_zero_weights(const TensorView& ids, const TensorView& weights, ZeroIds
   });
 }
 
-}  // namespace moe
+}  // namespace moe::run

@@ -5,7 +5,7 @@
 #include "base/parallel.h"
 #include "base/tensor.h"
 
-namespace moe {
+namespace moe::run {
 
 struct ZeroIds {
   std::int64_t begin, end;
@@ -15,4 +15,4 @@ struct ZeroIds {
 Check sum_zero_weights(const TensorView& ids, const TensorView& weights, ZeroIds zero, float* sums,
                        const Parallel& parallel);
 
-}  // namespace moe
+}  // namespace moe::run

@@ -80,36 +80,43 @@ enum class Scales : std::uint8_t { none = 0, w4a8 = 1, f32 = 2, bf16 = 3, f16 = 
 struct ScaleRow {
   std::string_view suffix;  // in ids of layouts that are kept with several of them
   std::size_t bytes;        // of one
-  float (*load)(const std::byte* from);
-  void (*store)(float scale, std::byte* to);  // scales have been read as such numbers: nothing is rounded
 };
+// By Scales. The two that are no single type have no bytes (P16Matrix::scale_type).
+inline constexpr std::array kScales = {ScaleRow{"", 0},     ScaleRow{"", 0}, ScaleRow{"-f32", 4}, ScaleRow{"-bf16", 2},
+                                       ScaleRow{"-f16", 2}, ScaleRow{"", 1}, ScaleRow{"", 1}};
+static_assert(static_cast<std::size_t>(Scales::e8m0) + 1 == kScales.size());
+constexpr const ScaleRow& row_of(Scales s) { return kScales[static_cast<std::size_t>(s)]; }
 
-namespace scale_types {
-template <auto kWiden, auto kNarrow, class Stored>
-constexpr ScaleRow row(std::string_view suffix) {
-  return {suffix, sizeof(Stored), [](const std::byte* from) { return kWiden(load<Stored>(from)); },
-          [](float scale, std::byte* to) {
-            const auto stored = static_cast<Stored>(kNarrow(scale));
-            std::memcpy(to, &stored, sizeof stored);
-          }};
+[[gnu::always_inline]] inline float load_scale(Scales type, const std::byte* from) {
+  switch (type) {
+    case Scales::bf16:
+      return bf16_to_f32(load<std::uint16_t>(from));
+    case Scales::f16:
+      return f16_to_f32(load<std::uint16_t>(from));
+    case Scales::e4m3:
+      return small_to_f32(kE4m3, load<std::uint8_t>(from));
+    case Scales::e8m0:
+      return e8m0_to_f32(load<std::uint8_t>(from));
+    default:
+      return load<float>(from);
+  }
 }
-constexpr float same(float x) { return x; }
-constexpr float e4m3_to_f32(unsigned code) { return small_to_f32(kE4m3, code); }
-constexpr unsigned f32_to_e4m3(float x) { return f32_to_small(kE4m3, x); }
-}  // namespace scale_types
-
-// By Scales. The two that are no single type have no row of their own (P16Matrix::scale_type).
-inline constexpr std::array kScales = {
-    ScaleRow{"", 0, nullptr, nullptr},
-    ScaleRow{"", 0, nullptr, nullptr},
-    scale_types::row<scale_types::same, scale_types::same, float>("-f32"),
-    scale_types::row<bf16_to_f32, f32_to_bf16, std::uint16_t>("-bf16"),
-    scale_types::row<f16_to_f32, f32_to_f16, std::uint16_t>("-f16"),
-    scale_types::row<scale_types::e4m3_to_f32, scale_types::f32_to_e4m3, std::uint8_t>(""),
-    scale_types::row<e8m0_to_f32, f32_to_e8m0, std::uint8_t>(""),
-};
-static_assert(usize(Scales::e8m0) + 1 == kScales.size());
-constexpr const ScaleRow& row_of(Scales s) { return at(kScales, s); }
+// Scales were read as numbers of the type: nothing is rounded.
+[[gnu::always_inline]] inline void store_scale(Scales type, float scale, std::byte* to) {
+  const auto put = [&](auto stored) { std::memcpy(to, &stored, sizeof stored); };
+  switch (type) {
+    case Scales::bf16:
+      return put(f32_to_bf16(scale));
+    case Scales::f16:
+      return put(f32_to_f16(scale));
+    case Scales::e4m3:
+      return put(static_cast<std::uint8_t>(f32_to_small(kE4m3, scale)));
+    case Scales::e8m0:
+      return put(static_cast<std::uint8_t>(f32_to_e8m0(scale)));
+    default:
+      return put(scale);
+  }
+}
 // The types that checkpoints of integers have.
 constexpr bool is_float_scale(Scales s) { return s == Scales::f32 || s == Scales::bf16 || s == Scales::f16; }
 

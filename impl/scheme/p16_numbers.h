@@ -49,7 +49,7 @@ inline int zero_in(const P16Matrix& m, const std::byte* panel, std::int64_t lane
 }
 
 inline float scale_in(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t group) {
-  const float stored = row_of(m.scale_type()).load(panel + m.scale_offset(lane, group));
+  const float stored = load_scale(m.scale_type(), panel + m.scale_offset(lane, group));
   return m.scales == Scales::w4a8 && m.groups.is_whole() ? stored * 16.0f : stored;  // it keeps s / 16
 }
 

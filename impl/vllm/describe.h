@@ -8,7 +8,7 @@
 #include "base/result.h"
 #include "vllm/quant_config.h"
 
-namespace moe {
+namespace moe::vllm {
 
 // describe_quant.cpp
 Result<std::string> describe_quant_config(const json::Value& query);
@@ -27,4 +27,4 @@ Result<std::string> describe_eplb_map(const json::Value& query);
 Result<std::string> describe_align_block_size(const json::Value& query);
 Result<std::string> describe_permute(const json::Value& query);
 
-}  // namespace moe
+}  // namespace moe::vllm

@@ -7,7 +7,7 @@
 #include "vllm/describe.h"
 #include "vllm/expert_maps.h"
 
-namespace moe {
+namespace moe::vllm {
 namespace {
 
 using fields::Members;
@@ -175,4 +175,4 @@ Result<std::string> describe_permute(const json::Value& query_value) {
   return w.end_object().take();
 }
 
-}  // namespace moe
+}  // namespace moe::vllm

@@ -8,7 +8,7 @@
 #include "scheme/activation.h"
 #include "vllm/describe.h"
 
-namespace moe {
+namespace moe::vllm {
 namespace {
 
 using fields::Members;
@@ -146,4 +146,4 @@ Result<std::string> describe_activation(const json::Value& query_value) {
   return w.member("limit", params.default_limit).end_object().end_object().take();
 }
 
-}  // namespace moe
+}  // namespace moe::vllm

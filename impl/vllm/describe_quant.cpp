@@ -8,7 +8,7 @@
 #include "vllm/describe.h"
 #include "vllm/quant_config_builders.h"
 
-namespace moe {
+namespace moe::vllm {
 namespace {
 
 using fields::Members;
@@ -287,4 +287,4 @@ Result<std::string> describe_ocp_mx_scheme(const json::Value& query_value) {
   return w.end_object().take();
 }
 
-}  // namespace moe
+}  // namespace moe::vllm

@@ -7,7 +7,7 @@
 #include "base/checked.h"
 #include "base/index.h"
 
-namespace moe {
+namespace moe::vllm {
 
 Ids expert_map(std::int64_t num_experts, std::int64_t ep_size, std::int64_t ep_rank, Placement placement) {
   Ids map(usize(num_experts), -1);
@@ -94,4 +94,4 @@ Permutation permute(std::span<const std::int64_t> ids, std::int64_t num_experts,
   return p;
 }
 
-}  // namespace moe
+}  // namespace moe::vllm

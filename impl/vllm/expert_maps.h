@@ -12,7 +12,7 @@
 
 #include "config/config.h"
 
-namespace moe {
+namespace moe::vllm {
 
 using Ids = std::vector<std::int64_t>;
 
@@ -58,4 +58,4 @@ struct Permutation {
 Permutation permute(std::span<const std::int64_t> ids, std::int64_t num_experts,
                     std::span<const std::int64_t> expert_map, std::int64_t num_local);
 
-}  // namespace moe
+}  // namespace moe::vllm

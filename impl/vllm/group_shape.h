@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace moe {
+namespace moe::vllm {
 
 struct GroupShape {
   std::int64_t row = -1, col = -1;
@@ -23,4 +23,4 @@ struct GroupShape {
 
 constexpr GroupShape kPerTensor = {-1, -1}, kPerToken = {1, -1}, kPerChannel = {-1, 1};
 
-}  // namespace moe
+}  // namespace moe::vllm

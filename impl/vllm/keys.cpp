@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "vllm/members.h"
 
-namespace moe {
+namespace moe::vllm {
 namespace {
 
 struct TypeName {
@@ -198,4 +198,4 @@ Result<std::string> describe_quant_key(const json::Value& query) {
   return json::Writer().begin_object().key("names").array(names).end_object().take();
 }
 
-}  // namespace moe
+}  // namespace moe::vllm

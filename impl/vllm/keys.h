@@ -14,7 +14,7 @@
 #include "base/result.h"
 #include "vllm/group_shape.h"
 
-namespace moe {
+namespace moe::vllm {
 
 enum class KeyType : std::uint8_t {
   fp8,
@@ -125,4 +125,4 @@ Result<std::optional<QuantKey>> parse_key(const json::Value& value, const std::s
 // moe_describe("quant_key", query), describe.md 4: the members of a name, or all names, as JSON text.
 Result<std::string> describe_quant_key(const json::Value& query);
 
-}  // namespace moe
+}  // namespace moe::vllm

@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "config/fields.h"
 
-namespace moe {
+namespace moe::vllm {
 
 inline Error bad_member(const std::string& at, const std::string& expected) {
   return fail(Code::invalid_config, at, cat(at.empty() ? "the query" : at, ": must be ", expected));
@@ -88,4 +88,4 @@ Check read_integer(Owner<M>& out, const json::Value& v, const std::string& at) {
   return ok();
 }
 
-}  // namespace moe
+}  // namespace moe::vllm

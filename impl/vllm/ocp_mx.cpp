@@ -6,7 +6,7 @@
 #include "base/index.h"
 #include "base/text.h"
 
-namespace moe {
+namespace moe::vllm {
 namespace {
 
 constexpr std::array<std::string_view, 17> kNames = {
@@ -60,4 +60,4 @@ OcpMxScheme ocp_mx_scheme(QuantType activation, QuantType weight) {
   return {"", true};
 }
 
-}  // namespace moe
+}  // namespace moe::vllm

@@ -11,7 +11,7 @@
 
 #include "base/float_rules.h"
 
-namespace moe {
+namespace moe::vllm {
 
 // none: not quantized, or quantized before the operation.
 enum class QuantType : std::uint8_t {
@@ -51,4 +51,4 @@ struct OcpMxScheme {
 };
 OcpMxScheme ocp_mx_scheme(QuantType activation, QuantType weight);
 
-}  // namespace moe
+}  // namespace moe::vllm

@@ -4,7 +4,7 @@
 #include "base/checked.h"
 #include "base/text.h"
 
-namespace moe {
+namespace moe::vllm {
 
 std::optional<GroupShape> QuantConfig::block_shape() const {
   if (!a1.shape || a1.shape->is_per_tensor() || a1.shape->is_per_token()) return std::nullopt;
@@ -49,4 +49,4 @@ std::optional<std::array<std::int64_t, 3>> QuantConfig::batched_scale_shape(std:
   return std::array{num_experts, (*shape)[0], (*shape)[1]};
 }
 
-}  // namespace moe
+}  // namespace moe::vllm

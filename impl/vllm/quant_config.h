@@ -14,7 +14,7 @@
 #include "vllm/group_shape.h"
 #include "vllm/ocp_mx.h"
 
-namespace moe {
+namespace moe::vllm {
 
 struct QuantDesc {
   QuantType dtype = QuantType::none;
@@ -53,7 +53,7 @@ struct QuantConfig {
   bool use_mxfp4_w4a4() const { return a1.dtype == QuantType::mxfp4 && w1.dtype == QuantType::mxfp4; }
   bool use_nvfp4_w4a4() const { return a1.dtype == QuantType::nvfp4; }
   bool use_mxfp4_w4a8() const { return a1.dtype == QuantType::fp8 && w1.dtype == QuantType::mxfp4; }
-  std::string_view ocp_mx_scheme() const { return moe::ocp_mx_scheme(a1.dtype, w1.dtype).name; }
+  std::string_view ocp_mx_scheme() const { return vllm::ocp_mx_scheme(a1.dtype, w1.dtype).name; }
 
   // The name of tuning tables for this model dtype; "" = none.
   std::string_view config_name(QuantType model_dtype) const;
@@ -69,4 +69,4 @@ struct QuantConfig {
   bool weight_only(QuantType weight) const { return !is_quantized() && w1.dtype == weight; }
 };
 
-}  // namespace moe
+}  // namespace moe::vllm

@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 
-namespace moe {
+namespace moe::vllm {
 namespace {
 
 Error illegal(const std::string& why) { return fail(Code::invalid_config, "", "quantization config: " + why); }
@@ -210,4 +210,4 @@ const QuantBuilder* find_quant_builder(std::string_view name) {
   return nullptr;
 }
 
-}  // namespace moe
+}  // namespace moe::vllm

@@ -11,7 +11,7 @@
 #include "base/result.h"
 #include "vllm/quant_config.h"
 
-namespace moe {
+namespace moe::vllm {
 
 struct QuantArguments {
   QuantType quant_dtype = QuantType::none, weight_dtype = QuantType::none;
@@ -47,4 +47,4 @@ Result<QuantConfig> wna16_quant_config(const QuantArguments& a);
 Result<QuantConfig> w4a8_int8_quant_config(const QuantArguments& a);
 Result<QuantConfig> int8_quant_config(const QuantArguments& a);
 
-}  // namespace moe
+}  // namespace moe::vllm

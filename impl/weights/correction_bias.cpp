@@ -10,7 +10,7 @@
 #include "base/tensor.h"
 #include "base/text.h"
 
-namespace moe {
+namespace moe::weights {
 namespace {
 
 // Below the module that holds router and experts.
@@ -64,4 +64,4 @@ Result<std::vector<float>> read_correction_bias(const CheckpointEntry& from, con
   return values;
 }
 
-}  // namespace moe
+}  // namespace moe::weights

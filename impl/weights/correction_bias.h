@@ -8,7 +8,7 @@
 #include "config/config.h"
 #include "io/safetensors.h"
 
-namespace moe {
+namespace moe::weights {
 
 // The prefix, with its dot, under which a module's router is: "model.layers.0.mlp." of "model.layers.0.mlp.experts".
 std::string router_prefix(std::string_view module);
@@ -18,4 +18,4 @@ bool is_correction_bias(std::string_view name, std::string_view prefix);
 // Its values in float32: shape [C] or [1, C], C = columns of the router logits.
 Result<std::vector<float>> read_correction_bias(const CheckpointEntry& from, const Config& config);
 
-}  // namespace moe
+}  // namespace moe::weights

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "scheme/tensor_check.h"
 
-namespace moe {
+namespace moe::weights {
 namespace {
 
 std::optional<TensorKind> find_kind(Role role) {
@@ -170,4 +170,4 @@ ExpertModule LayerFacts::module(std::string_view prefix) const {
   return m;
 }
 
-}  // namespace moe
+}  // namespace moe::weights

@@ -15,7 +15,7 @@
 #include "config/config.h"
 #include "scheme/checkpoint.h"
 
-namespace moe {
+namespace moe::weights {
 
 // A rectangle of a whole tensor: rows and columns in elements of the tensor (words of packed codes).
 struct Part {
@@ -81,4 +81,4 @@ TensorKind kind_of(Role role);                                      // of the ro
 const char* half_name(Half half);                                   // "whole", "w1", "w3"
 std::string place_name(Role role, std::int64_t expert, Half half);  // "w13_weight[17].w1"
 
-}  // namespace moe
+}  // namespace moe::weights

@@ -10,7 +10,7 @@
 #include "weights/correction_bias.h"
 #include "weights/state.h"
 
-namespace moe {
+namespace moe::weights {
 namespace {
 
 // The two numbers of a weight_shape must be those of the real shape.
@@ -222,4 +222,4 @@ Check WeightSet::load_safetensors(const char* path, const char* module) {
   return ok();
 }
 
-}  // namespace moe
+}  // namespace moe::weights

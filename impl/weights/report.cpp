@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "weights/state.h"
 
-namespace moe {
+namespace moe::weights {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -162,4 +162,4 @@ Result<TensorLease> WeightSet::tensor(Role role, std::int64_t expert) const {
   return all;
 }
 
-}  // namespace moe
+}  // namespace moe::weights

@@ -14,7 +14,7 @@
 #include "weights/layer_facts.h"
 #include "weights/weight_set.h"
 
-namespace moe {
+namespace moe::weights {
 
 struct FilePart {
   CheckpointEntry from;
@@ -83,4 +83,4 @@ Result<TensorLease> join_halves(const TensorView& gate, const TensorView& up, W1
 // Copies `from` row-major to `out`.
 void copy_dense(const TensorView& from, std::byte* out);
 
-}  // namespace moe
+}  // namespace moe::weights

@@ -5,7 +5,7 @@
 #include "base/index.h"
 #include "weights/state.h"
 
-namespace moe {
+namespace moe::weights {
 namespace {
 
 constexpr std::int64_t kReadBlock = std::int64_t{1} << 20;
@@ -129,4 +129,4 @@ Result<TensorLease> join_halves(const TensorView& gate, const TensorView& up, W1
   return TensorLease(view, std::move(buffer));
 }
 
-}  // namespace moe
+}  // namespace moe::weights

@@ -10,7 +10,7 @@
 #include "scheme/tensor_check.h"
 #include "weights/state.h"
 
-namespace moe {
+namespace moe::weights {
 namespace {
 
 // A bias that only the first tensor-parallel rank adds.
@@ -147,4 +147,4 @@ void WeightSet::clear() {
   state_->correction_bias.clear();
 }
 
-}  // namespace moe
+}  // namespace moe::weights

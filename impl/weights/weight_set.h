@@ -13,7 +13,7 @@
 #include "base/tensor.h"
 #include "config/config.h"
 
-namespace moe {
+namespace moe::weights {
 
 // Ends the use of a caller's tensor exactly once.
 class Owner {
@@ -71,4 +71,4 @@ class WeightSet : public TensorSource {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace moe
+}  // namespace moe::weights

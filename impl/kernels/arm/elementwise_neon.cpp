@@ -9,7 +9,7 @@
 #include "kernels/arm/steps.h"
 #include "kernels/ref/elementwise.h"
 
-namespace moe {
+namespace moe::kernels {
 namespace {
 
 #include "kernels/arm/vector_neon.inl"
@@ -20,4 +20,4 @@ namespace {
 
 const Elementwise neon::kSteps = {.widen = widen, .activate = activate, .combine = combine, .narrow = narrow};
 
-}  // namespace moe
+}  // namespace moe::kernels

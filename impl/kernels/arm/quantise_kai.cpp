@@ -4,7 +4,7 @@
 #include "kernels/arm/steps.h"
 #include "kernels/ref/w4a8.h"
 
-namespace moe::neon {
+namespace moe::kernels::neon {
 namespace {
 
 struct Range {
@@ -68,4 +68,4 @@ void quantise_kai(const QuantArgsRow& a) {
   *out.recip = r.recip;
 }
 
-}  // namespace moe::neon
+}  // namespace moe::kernels::neon

@@ -3,7 +3,7 @@
 
 #include "kernels/kernel.h"
 
-namespace moe {
+namespace moe::kernels {
 
 namespace neon {
 extern const Elementwise kSteps;
@@ -13,4 +13,4 @@ namespace dotprod {
 void gemm_kai(const GemmArgs& args);  // tiles of one to four rows
 }
 
-}  // namespace moe
+}  // namespace moe::kernels

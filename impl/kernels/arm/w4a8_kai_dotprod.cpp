@@ -11,7 +11,7 @@
 
 MOE_TARGET_BEGIN("arch=armv8.2-a+dotprod")
 
-namespace moe {
+namespace moe::kernels {
 namespace {
 
 constexpr int kTileRows = tile_rows("w4a8_tok8_kai_dotprod");
@@ -52,6 +52,6 @@ void dotprod::gemm_kai(const GemmArgs& a) { multiply_rows(a, std::make_integer_s
 constinit const Kernel kernel_rows::w4a8_tok8_kai_dotprod =
     kernel_row("w4a8_tok8_kai_dotprod", neon::kSteps, neon::quantise_kai, dotprod::gemm_kai);
 
-}  // namespace moe
+}  // namespace moe::kernels
 
 MOE_TARGET_END

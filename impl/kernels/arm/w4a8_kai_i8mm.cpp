@@ -12,7 +12,7 @@
 
 MOE_TARGET_BEGIN("arch=armv8.2-a+dotprod+i8mm")
 
-namespace moe {
+namespace moe::kernels {
 namespace {
 
 constexpr int kTileRows = tile_rows("w4a8_tok8_kai_i8mm");
@@ -64,6 +64,6 @@ void gemm_kai(const GemmArgs& a) {
 constinit const Kernel kernel_rows::w4a8_tok8_kai_i8mm =
     kernel_row("w4a8_tok8_kai_i8mm", neon::kSteps, neon::quantise_kai, gemm_kai);
 
-}  // namespace moe
+}  // namespace moe::kernels
 
 MOE_TARGET_END

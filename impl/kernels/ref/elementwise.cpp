@@ -13,7 +13,7 @@
 #include "base/gelu.h"
 #include "base/load.h"
 
-namespace moe::ref {
+namespace moe::kernels::ref {
 namespace {
 
 // The activation of one gate (or of an ungated value), one rounding.
@@ -107,4 +107,4 @@ void combine(const CombineArgs& a) {
   }
 }
 
-}  // namespace moe::ref
+}  // namespace moe::kernels::ref

@@ -3,7 +3,7 @@
 
 #include "kernels/kernel.h"
 
-namespace moe::ref {
+namespace moe::kernels::ref {
 
 void widen(DType dtype, const std::byte* src, std::int64_t count, float* dst);
 void activate(const ActivateArgs& args);
@@ -18,4 +18,4 @@ inline float max_or_b(float a, float b) { return a > b ? a : b; }
 // x as a value of dtype (f32: x itself).
 float round_to(DType dtype, float x);
 
-}  // namespace moe::ref
+}  // namespace moe::kernels::ref

@@ -8,7 +8,7 @@
 
 #include "scheme/p16_numbers.h"
 
-namespace moe::ref {
+namespace moe::kernels::ref {
 namespace {
 
 float dot(const P16Matrix& m, const std::byte* panel, std::int64_t lane, const float* tile, int row, int n) {
@@ -45,9 +45,9 @@ void gemm_float(const GemmArgs& a) {
   }
 }
 
-}  // namespace moe::ref
+}  // namespace moe::kernels::ref
 
-namespace moe {
+namespace moe::kernels {
 
 constinit const Kernel kernel_rows::w4a16_f32_p16_scalar =
     kernel_row("w4a16_f32_p16_scalar", ref::kSteps, ref::copy_floats, ref::gemm_float);
@@ -60,4 +60,4 @@ constinit const Kernel kernel_rows::f16_f32_p16_scalar =
 constinit const Kernel kernel_rows::f32_f32_p16_scalar =
     kernel_row("f32_f32_p16_scalar", ref::kSteps, ref::copy_floats, ref::gemm_float);
 
-}  // namespace moe
+}  // namespace moe::kernels

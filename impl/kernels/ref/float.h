@@ -9,7 +9,7 @@
 
 #include "kernels/kernel.h"
 
-namespace moe::ref {
+namespace moe::kernels::ref {
 
 constexpr std::int64_t kBlockK = 32;
 
@@ -17,4 +17,4 @@ constexpr std::int64_t kBlockK = 32;
 void copy_floats(const QuantArgsRow& args);
 void gemm_float(const GemmArgs& args);
 
-}  // namespace moe::ref
+}  // namespace moe::kernels::ref

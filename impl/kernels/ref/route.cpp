@@ -16,7 +16,7 @@
 #include "base/exp.h"
 #include "base/float_formats.h"
 
-namespace moe {
+namespace moe::kernels {
 namespace {
 
 #include "kernels/body/best.inl"
@@ -116,4 +116,4 @@ const RouteKernel kRouteScalar = {.isa = Isa::scalar,
                                   .group_scores = group_scores,
                                   .select = select};
 
-}  // namespace moe
+}  // namespace moe::kernels

@@ -4,15 +4,15 @@
 
 #include "kernels/route.h"
 
-namespace moe::ref {
+namespace moe::kernels::ref {
 
 void load_logits(DType dtype, const std::byte* src, std::size_t n, float* dst);  // without the floats past n
 float log1p_exp(float x);                                                        // softplus; x itself above 20
 
-}  // namespace moe::ref
+}  // namespace moe::kernels::ref
 
-namespace moe {
+namespace moe::kernels {
 
 extern const RouteKernel kRouteScalar;
 
-}  // namespace moe
+}  // namespace moe::kernels

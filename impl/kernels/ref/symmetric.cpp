@@ -10,7 +10,7 @@
 
 #include "scheme/p16_numbers.h"
 
-namespace moe::ref {
+namespace moe::kernels::ref {
 namespace {
 
 // max(|x|), or something that is not finite as soon as one value is not.
@@ -150,9 +150,9 @@ void quantise_blocks(const QuantArgsRow& a) {
 void gemm_row(const GemmArgs& a) { gemm_with<row_result>(a); }
 void gemm_blocks(const GemmArgs& a) { gemm_with<blocks_result>(a); }
 
-}  // namespace moe::ref
+}  // namespace moe::kernels::ref
 
-namespace moe {
+namespace moe::kernels {
 
 constinit const Kernel kernel_rows::w4a8_blk8_p16_scalar =
     kernel_row("w4a8_blk8_p16_scalar", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
@@ -167,4 +167,4 @@ constinit const Kernel kernel_rows::w4a16_blk16_p16_scalar =
 constinit const Kernel kernel_rows::w8a16_blk16_p16_scalar =
     kernel_row("w8a16_blk16_p16_scalar", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
 
-}  // namespace moe
+}  // namespace moe::kernels

@@ -20,7 +20,7 @@
 
 #include "kernels/kernel.h"
 
-namespace moe::ref {
+namespace moe::kernels::ref {
 
 struct SymmetricScale {
   float scale;    // multiplies the integer sums
@@ -42,4 +42,4 @@ void quantise_blocks(const QuantArgsRow& args);
 void gemm_row(const GemmArgs& args);
 void gemm_blocks(const GemmArgs& args);
 
-}  // namespace moe::ref
+}  // namespace moe::kernels::ref

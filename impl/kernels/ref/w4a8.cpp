@@ -13,7 +13,7 @@
 #include "base/load.h"
 #include "kernels/ref/elementwise.h"
 
-namespace moe::ref {
+namespace moe::kernels::ref {
 namespace {
 
 // Sum of code * activation over k in [k0, k1), weights as value + 8, for one row of the panel.
@@ -106,11 +106,11 @@ void gemm(const GemmArgs& a) {
   }
 }
 
-}  // namespace moe::ref
+}  // namespace moe::kernels::ref
 
-namespace moe {
+namespace moe::kernels {
 
 constinit const Kernel kernel_rows::w4a8_tok8_p16_scalar =
     kernel_row("w4a8_tok8_p16_scalar", ref::kSteps, ref::quantise, ref::gemm);
 
-}  // namespace moe
+}  // namespace moe::kernels

@@ -4,7 +4,7 @@
 
 #include "kernels/kernel.h"
 
-namespace moe::ref {
+namespace moe::kernels::ref {
 
 void quantise(const QuantArgsRow& args);
 void gemm(const GemmArgs& args);
@@ -19,4 +19,4 @@ RowScale row_scale(float rmin, float rmax, bool poisoned);
 // The code of one value; halves to even or away from zero.
 std::int8_t quant_code(float x, const RowScale& r, bool even);
 
-}  // namespace moe::ref
+}  // namespace moe::kernels::ref

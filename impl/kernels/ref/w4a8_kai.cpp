@@ -10,7 +10,7 @@
 #include "kernels/ref/w4a8.h"
 #include "scheme/layout_kai.h"
 
-namespace moe::ref {
+namespace moe::kernels::ref {
 namespace {
 
 int signed_nibble(unsigned nibble) { return static_cast<int>(nibble ^ 8u) - 8; }
@@ -86,11 +86,11 @@ void gemm_kai(const GemmArgs& a) {
   }
 }
 
-}  // namespace moe::ref
+}  // namespace moe::kernels::ref
 
-namespace moe {
+namespace moe::kernels {
 
 constinit const Kernel kernel_rows::w4a8_tok8_kai_scalar =
     kernel_row("w4a8_tok8_kai_scalar", ref::kSteps, ref::quantise_kai, ref::gemm_kai);
 
-}  // namespace moe
+}  // namespace moe::kernels

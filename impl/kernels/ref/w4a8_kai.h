@@ -4,10 +4,10 @@
 
 #include "kernels/kernel.h"
 
-namespace moe::ref {
+namespace moe::kernels::ref {
 
 // A row of qai8dxp (w4a8_int8.md 6.3): that of float32 values with HalfRule::away, of bf16 values with even.
 void quantise_kai(const QuantArgsRow& args);
 void gemm_kai(const GemmArgs& args);
 
-}  // namespace moe::ref
+}  // namespace moe::kernels::ref

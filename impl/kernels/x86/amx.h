@@ -4,7 +4,7 @@
 #include "base/float_rules.h"
 #include "kernels/x86/steps.h"
 
-namespace moe {
+namespace moe::kernels {
 
 // Asks Linux for the tile data state, for the whole process; false where it is refused or unknown. Cheap when granted.
 bool permit_amx() noexcept;
@@ -17,4 +17,4 @@ constexpr Kernel amx_row(std::string_view name, void (*quantise)(const QuantArgs
   return k;
 }
 
-}  // namespace moe
+}  // namespace moe::kernels

@@ -20,7 +20,7 @@
 #endif
 MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512bf16,amx-tile,amx-bf16")
 
-namespace moe {
+namespace moe::kernels {
 namespace {
 
 constexpr int kTileRows = tile_rows("bf16_bf16_p16_amxbf16");
@@ -120,6 +120,6 @@ void gemm(const GemmArgs& a) {
 constinit const Kernel kernel_rows::bf16_bf16_p16_amxbf16 =
     amx_row("bf16_bf16_p16_amxbf16", avx512::quantise_bf16, gemm);
 
-}  // namespace moe
+}  // namespace moe::kernels
 
 MOE_TARGET_END

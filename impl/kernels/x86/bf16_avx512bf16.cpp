@@ -19,7 +19,7 @@
 #endif
 MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512bf16")
 
-namespace moe {
+namespace moe::kernels {
 namespace {
 
 constexpr int kTileRows = tile_rows("bf16_bf16_p16_avx512bf16");
@@ -53,6 +53,6 @@ void avx512::quantise_bf16(const QuantArgsRow& a) {
 constinit const Kernel kernel_rows::bf16_bf16_p16_avx512bf16 =
     kernel_row("bf16_bf16_p16_avx512bf16", avx512::kSteps, avx512::quantise_bf16, gemm<Pairs>);
 
-}  // namespace moe
+}  // namespace moe::kernels
 
 MOE_TARGET_END

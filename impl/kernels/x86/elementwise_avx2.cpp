@@ -12,7 +12,7 @@
 
 MOE_TARGET_BEGIN("avx2,fma,f16c")
 
-namespace moe {
+namespace moe::kernels {
 namespace {
 
 #include "kernels/x86/vector_avx2.inl"
@@ -23,6 +23,6 @@ namespace {
 
 const Elementwise avx2::kSteps = {.widen = widen, .activate = activate, .combine = combine, .narrow = narrow};
 
-}  // namespace moe
+}  // namespace moe::kernels
 
 MOE_TARGET_END

@@ -16,7 +16,7 @@
 #endif
 MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl")
 
-namespace moe {
+namespace moe::kernels {
 namespace {
 
 #include "kernels/x86/vector_avx512.inl"
@@ -27,6 +27,6 @@ namespace {
 
 const Elementwise avx512::kSteps = {.widen = widen, .activate = activate, .combine = combine, .narrow = narrow};
 
-}  // namespace moe
+}  // namespace moe::kernels
 
 MOE_TARGET_END

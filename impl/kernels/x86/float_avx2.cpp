@@ -11,7 +11,7 @@
 
 MOE_TARGET_BEGIN("avx2,fma,f16c")
 
-namespace moe {
+namespace moe::kernels {
 namespace {
 
 constexpr int kTileRows = tile_rows("bf16_f32_p16_avx2");
@@ -31,6 +31,6 @@ constinit const Kernel kernel_rows::f16_f32_p16_avx2 =
 constinit const Kernel kernel_rows::f32_f32_p16_avx2 =
     kernel_row("f32_f32_p16_avx2", avx2::kSteps, ref::copy_floats, gemm<Floats<Element::f32>>);
 
-}  // namespace moe
+}  // namespace moe::kernels
 
 MOE_TARGET_END

@@ -15,7 +15,7 @@
 #endif
 MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl")
 
-namespace moe {
+namespace moe::kernels {
 namespace {
 
 constexpr int kTileRows = tile_rows("bf16_f32_p16_avx512vnni");
@@ -35,6 +35,6 @@ constinit const Kernel kernel_rows::f16_f32_p16_avx512vnni =
 constinit const Kernel kernel_rows::f32_f32_p16_avx512vnni =
     kernel_row("f32_f32_p16_avx512vnni", avx512::kSteps, ref::copy_floats, gemm<Floats<Element::f32>>);
 
-}  // namespace moe
+}  // namespace moe::kernels
 
 MOE_TARGET_END

@@ -24,7 +24,7 @@
 #endif
 MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni,amx-tile,amx-int8")
 
-namespace moe {
+namespace moe::kernels {
 namespace {
 
 constexpr int kTokens = tile_rows("w4a16_blk16_p16_amxint8"), kFewTokens = 4;
@@ -220,6 +220,6 @@ constinit const Kernel kernel_rows::w8a16_blk16_p16_amxint8 =
     amx_row("w8a16_blk16_p16_amxint8", avx512::quantise_digits, gemm<Bytes, kernel_rows::w8a16_blk16_p16_avx512vnni>,
             sizeof(Scratch));
 
-}  // namespace moe
+}  // namespace moe::kernels
 
 MOE_TARGET_END

@@ -41,7 +41,7 @@
 #endif
 MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni,amx-tile,amx-int8")
 
-namespace moe {
+namespace moe::kernels {
 namespace {
 
 constexpr int kTileRows = tile_rows("w4a8_tok8_p16_amxint8");
@@ -416,6 +416,6 @@ constinit const Kernel kernel_rows::w8a8_tok8_p16_amxint8 =
     amx_row("w8a8_tok8_p16_amxint8", avx512::quantise_symmetric, gemm<Bytes, kernel_rows::w8a8_tok8_p16_avx512vnni>,
             kScratchBytes);
 
-}  // namespace moe
+}  // namespace moe::kernels
 
 MOE_TARGET_END

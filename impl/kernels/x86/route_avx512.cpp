@@ -11,7 +11,7 @@
 
 MOE_TARGET_BEGIN("avx512f,avx512bw,avx512vl,avx2,fma,f16c")
 
-namespace moe {
+namespace moe::kernels {
 namespace {
 
 #include "kernels/x86/vector_avx512.inl"
@@ -32,6 +32,6 @@ const RouteKernel kRouteAvx512 = {.isa = Isa::avx512vnni,
                                   .group_scores = group_scores,
                                   .select = select};
 
-}  // namespace moe
+}  // namespace moe::kernels
 
 MOE_TARGET_END

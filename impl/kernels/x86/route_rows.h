@@ -3,9 +3,9 @@
 
 #include "kernels/route.h"
 
-namespace moe {
+namespace moe::kernels {
 
 extern const RouteKernel kRouteAvx512;  // needs avx512f, bw and vl of the cluster avx512vnni
 extern const RouteKernel kRouteAvx2;
 
-}  // namespace moe
+}  // namespace moe::kernels

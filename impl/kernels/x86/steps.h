@@ -3,7 +3,7 @@
 
 #include "kernels/kernel.h"
 
-namespace moe {
+namespace moe::kernels {
 
 namespace avx2 {
 extern const Elementwise kSteps;
@@ -16,4 +16,4 @@ void quantise_digits(const QuantArgsRow& args);
 void quantise_bf16(const QuantArgsRow& args);
 }  // namespace avx512
 
-}  // namespace moe
+}  // namespace moe::kernels

@@ -14,7 +14,7 @@
 
 MOE_TARGET_BEGIN("avx2,fma,f16c")
 
-namespace moe {
+namespace moe::kernels {
 namespace {
 
 constexpr int kTileRows = tile_rows("w8a8_tok8_p16_avx2");
@@ -46,6 +46,6 @@ constinit const Kernel kernel_rows::w4a16_blk16_p16_avx2 =
 constinit const Kernel kernel_rows::w8a16_blk16_p16_avx2 =
     kernel_row("w8a16_blk16_p16_avx2", avx2::kSteps, symmetric::quantise_blocks<2>, gemm_16<ByteDot>);
 
-}  // namespace moe
+}  // namespace moe::kernels
 
 MOE_TARGET_END

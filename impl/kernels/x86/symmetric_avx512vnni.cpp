@@ -18,7 +18,7 @@
 #endif
 MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")
 
-namespace moe {
+namespace moe::kernels {
 namespace {
 
 constexpr int kTileRows = tile_rows("w8a8_tok8_p16_avx512vnni");
@@ -199,6 +199,6 @@ constinit const Kernel kernel_rows::w4a16_blk16_p16_avx512vnni =
 constinit const Kernel kernel_rows::w8a16_blk16_p16_avx512vnni =
     kernel_row("w8a16_blk16_p16_avx512vnni", avx512::kSteps, symmetric::quantise_blocks<2>, gemm_16<Bytes>);
 
-}  // namespace moe
+}  // namespace moe::kernels
 
 MOE_TARGET_END

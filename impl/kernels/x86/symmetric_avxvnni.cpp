@@ -14,7 +14,7 @@
 
 MOE_TARGET_BEGIN("avx2,fma,f16c,avxvnni")
 
-namespace moe {
+namespace moe::kernels {
 namespace {
 
 constexpr int kTileRows =
@@ -47,6 +47,6 @@ constinit const Kernel kernel_rows::w4a16_blk16_p16_avxvnni =
 constinit const Kernel kernel_rows::w8a16_blk16_p16_avxvnni =
     kernel_row("w8a16_blk16_p16_avxvnni", avx2::kSteps, symmetric::quantise_blocks<2>, gemm_16<ByteDot>);
 
-}  // namespace moe
+}  // namespace moe::kernels
 
 MOE_TARGET_END

@@ -12,7 +12,7 @@
 
 MOE_TARGET_BEGIN("avx2,fma,f16c")
 
-namespace moe {
+namespace moe::kernels {
 namespace {
 
 constexpr int kTileRows = tile_rows("w4a8_tok8_p16_avx2");
@@ -33,6 +33,6 @@ using Dot = NibbleDot;
 
 constinit const Kernel kernel_rows::w4a8_tok8_p16_avx2 = kernel_row("w4a8_tok8_p16_avx2", avx2::kSteps, quantise, gemm);
 
-}  // namespace moe
+}  // namespace moe::kernels
 
 MOE_TARGET_END

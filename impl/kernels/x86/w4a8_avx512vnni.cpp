@@ -21,7 +21,7 @@
 #endif
 MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")
 
-namespace moe {
+namespace moe::kernels {
 namespace {
 
 constexpr int kTileRows = tile_rows("w4a8_tok8_p16_avx512vnni");
@@ -234,6 +234,6 @@ void avx512::quantise_tok8(const QuantArgsRow& args) { quantise(args); }
 constinit const Kernel kernel_rows::w4a8_tok8_p16_avx512vnni =
     kernel_row("w4a8_tok8_p16_avx512vnni", avx512::kSteps, avx512::quantise_tok8, gemm);
 
-}  // namespace moe
+}  // namespace moe::kernels
 
 MOE_TARGET_END

@@ -12,7 +12,7 @@
 
 MOE_TARGET_BEGIN("avx2,fma,f16c,avxvnni")
 
-namespace moe {
+namespace moe::kernels {
 namespace {
 
 constexpr int kTileRows =
@@ -35,6 +35,6 @@ using Dot = NibbleDot;
 constinit const Kernel kernel_rows::w4a8_tok8_p16_avxvnni =
     kernel_row("w4a8_tok8_p16_avxvnni", avx2::kSteps, quantise, gemm);
 
-}  // namespace moe
+}  // namespace moe::kernels
 
 MOE_TARGET_END

@@ -12,7 +12,7 @@
 
 MOE_TARGET_BEGIN("avx2,fma,f16c")
 
-namespace moe {
+namespace moe::kernels {
 namespace {
 
 constexpr int kTileRows = tile_rows("w4a16_f32_p16_avx2");
@@ -32,6 +32,6 @@ constinit const Kernel kernel_rows::w4a16_f32_p16_avx2 =
 constinit const Kernel kernel_rows::w8a16_f32_p16_avx2 =
     kernel_row("w8a16_f32_p16_avx2", avx2::kSteps, ref::copy_floats, gemm<Codes<8>>);
 
-}  // namespace moe
+}  // namespace moe::kernels
 
 MOE_TARGET_END

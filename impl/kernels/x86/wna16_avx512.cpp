@@ -16,7 +16,7 @@
 #endif
 MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl")
 
-namespace moe {
+namespace moe::kernels {
 namespace {
 
 constexpr int kTileRows = tile_rows("w4a16_f32_p16_avx512vnni");
@@ -55,6 +55,6 @@ constinit const Kernel kernel_rows::w4a16_f32_p16_avx512vnni =
 constinit const Kernel kernel_rows::w8a16_f32_p16_avx512vnni =
     kernel_row("w8a16_f32_p16_avx512vnni", avx512::kSteps, ref::copy_floats, gemm<Codes<8>>);
 
-}  // namespace moe
+}  // namespace moe::kernels
 
 MOE_TARGET_END

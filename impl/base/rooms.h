@@ -1,0 +1,52 @@
+// A namespace for each room, and whose names a room may use as its own: those of the rooms that it may include
+// (tests/include_levels.py compares). What base and scheme say is everybody's, and stands in moe itself.
+#pragma once
+
+namespace moe {
+
+namespace config {}
+namespace vllm {
+using namespace config;
+}
+namespace hf {
+using namespace config;
+}
+namespace oracle {
+using namespace config;
+using namespace vllm;
+}  // namespace oracle
+namespace convert {}
+namespace kernels {}
+namespace io {}
+namespace weights {
+using namespace config;
+using namespace io;
+}  // namespace weights
+namespace run {
+using namespace config;
+using namespace io;
+using namespace kernels;
+}  // namespace run
+namespace bind {
+using namespace config;
+using namespace oracle;
+using namespace convert;
+using namespace kernels;
+using namespace io;
+using namespace weights;
+using namespace run;
+}  // namespace bind
+namespace api {
+using namespace config;
+using namespace vllm;
+using namespace hf;
+using namespace oracle;
+using namespace convert;
+using namespace kernels;
+using namespace io;
+using namespace weights;
+using namespace run;
+using namespace bind;
+}  // namespace api
+
+}  // namespace moe
