@@ -44,16 +44,15 @@ Error failure(const Query& q, const Outcome& out) {
   const bool refused = out.answer == Answer::refused;
   std::string details = std::string("\"error\":\"") + (refused ? "refused" : "none") + "\"";
   if (!out.reason.empty()) details += ",\"reason\":" + json::quote(out.reason);
-  if (!out.kind.empty()) details += ",\"kind\":" + json::quote(out.kind);
+  if (!out.refused.kind.empty()) details += ",\"kind\":" + json::quote(out.refused.kind);
   if (!out.warning.empty()) details += ",\"warning\":" + json::quote(out.warning);
   details += ",\"candidates\":" + json::write(candidates_of(out));
-  if (!out.kind.empty())
-    return fail(Code::no_backend, "",
-                "the switches of env ask for what oracle " + oracle + " does not have: " + std::string(out.kind),
-                details);
+  if (out.refused.any())
+    return fail(Code::no_backend, "", "oracle " + oracle + " refuses: " + std::string(out.refused.why), details);
   std::string who = "no backend of oracle " + oracle + " accepts";
   if (refused)
-    who = (q.moe.moe_backend == "auto" ? "the backend of a switch in env" : "moe_backend " + q.moe.moe_backend) +
+    who = (q.moe.moe_backend == "auto" ? "the one backend that oracle " + oracle + " asks"
+                                       : "moe_backend " + q.moe.moe_backend) +
           " refuses";
   return fail(Code::no_backend, "", who + " this on " + platform_text(q.platform) + first_details(out), details);
 }

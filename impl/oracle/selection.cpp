@@ -95,7 +95,7 @@ void fill_winner(Selection& s, const Query& q, const Outcome& out) {
 }
 
 Error failure(const Selection& s, const Query& q, const Outcome& out) {
-  std::string reasons;
+  std::string reasons(out.refused.why);
   std::string_view backend;
   for (const Candidate& c : s.candidates) {
     if (c.backend == backend) continue;
@@ -110,7 +110,7 @@ Error failure(const Selection& s, const Query& q, const Outcome& out) {
                 "\"error\":\"unknown_backend\"," + candidates);
   std::string details = std::string("\"error\":\"") + (out.answer == Answer::refused ? "refused" : "none") + "\",";
   if (!out.reason.empty()) details += "\"reason\":" + json::quote(out.reason) + ",";
-  if (!out.kind.empty()) details += "\"kind\":" + json::quote(out.kind) + ",";
+  if (!out.refused.kind.empty()) details += "\"kind\":" + json::quote(out.refused.kind) + ",";
   if (!s.warning.empty()) details += "\"warning\":" + json::quote(s.warning) + ",";
   return fail(Code::no_backend, "", "no backend takes this config on " + platform_text(s.platform) + ": " + reasons,
               details + candidates);

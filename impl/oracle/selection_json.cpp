@@ -64,9 +64,9 @@ json::Value runs_as_json(const Selection& s) {
 
 // The quantization config of the oracle; null where vLLM makes none.
 json::Value quant_config_json(const Selection& s) {
-  const Family& family = family_of(oracle_from_name(s.oracle).value_or(OracleId::no_oracle));
+  const Family& family = family_named(s.oracle);
   if (family.quant_config == nullptr) return {};
-  const Result<QuantConfig> q = family.quant_config(*s.config);
+  const Result<QuantConfig> q = family.quant_config(*s.config, s.backend_name());
   return q ? quant_config_value(*q) : json::Value();
 }
 
