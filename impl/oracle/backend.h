@@ -170,7 +170,7 @@ struct Family {
   void (*set_keys)(Query& q, const Config& config) = nullptr;
   Result<QuantConfig> (*quant_config)(const Config& config, std::string_view backend) = nullptr;
 };
-// All that this build answers, and an empty one for other oracles.
+// All that this build answers, and an empty one for other oracles; by id, or by the name of the oracle.
 std::span<const Family* const> families();
 const Family& family_of(OracleId id);
 namespace families_of {
@@ -178,7 +178,7 @@ namespace families_of {
 #include "oracle/families.inc"
 #undef MOE_FAMILY
 }  // namespace families_of
-const Family& family_named(std::string_view name);  // by oracle_name
+const Family& family_named(std::string_view name);
 std::vector<std::string_view> runnable_backends();  // whose layout this build writes and its kernels read
 std::string built_oracles();                        // "w4a8_int8, int_wna16, unquantized"
 

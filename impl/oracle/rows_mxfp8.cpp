@@ -9,7 +9,7 @@ namespace {
 
 using namespace classes;
 
-constexpr Accepts kOurCpu = our_cpu({Format::mxfp8_quantized, Format::naive_quantized});
+constexpr Accepts kOurCpu = our_cpu({Format::mxfp8_quantized});
 
 // clang-format off
 constexpr std::array kRows = {

@@ -181,9 +181,6 @@ class Round {
     if (request_.word)
       return {"moe_backend auto" + (a.request.empty() ? "" : " or " + std::string(a.request)),
               "it is " + std::string(*request_.word), "/moe_backend"};
-    if (request_.steering.word_unread)
-      return {"a file for which vLLM asks its oracle", "for this one it takes " + std::string(request_.steering.needed),
-              "/quantization/format"};
     if (request_.by_switch())
       return {"vllm_env that leaves the choice open", "its switches ask for " + std::string(request_.steering.needed),
               "/vllm_env"};
