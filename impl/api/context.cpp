@@ -88,14 +88,14 @@ bool serves(const moe::oracle::Accepts& row, const moe::KernelId& kernel) {
 void write_kernel(moe::json::Writer& w, const moe::kernels::Kernel& k) {
   const moe::FeatureSet features = moe::isa_features(k.id->isa);
   w.begin_object().member("kernel", k.id->name).member("layout", layout_family(k.id->layout));
-  w.member("isa", moe::config::at(moe::kIsaNames, k.id->isa)).key("needs").begin_array();
+  w.member("isa", moe::at(moe::kIsaNames, k.id->isa)).key("needs").begin_array();
   for (std::size_t i = 0; i < moe::kFeatureNames.size(); ++i)
     if (features.test(i)) w.value(moe::kFeatureNames[i]);
   w.end_array().member("exact", k.exact).end_object();
 }
 
 void write_backend(moe::json::Writer& w, moe::oracle::OracleId oracle, const moe::oracle::BackendRow& experts) {
-  const moe::oracle::Accepts& accepts = experts.accepts(moe::Policy::libmoe);
+  const moe::oracle::Accepts& accepts = experts.accepts(moe::config::Policy::libmoe);
   const auto can_read = [](moe::Format format) {
     return std::ranges::any_of(
         moe::tensor_sets(), [&](const auto& set) { return set.format == format && moe::convert::can_read(set.codes); });
@@ -106,7 +106,7 @@ void write_backend(moe::json::Writer& w, moe::oracle::OracleId oracle, const moe
     if (const auto format = static_cast<moe::Format>(f); accepts.checkpoints.has(format) && can_read(format))
       w.value(moe::kFormatNames[f]);
   w.end_array().key("kernels").begin_array();
-  for (const moe::kernels::Kernel* k : moe::kernels())
+  for (const moe::kernels::Kernel* k : moe::kernels::built_kernels())
     if (serves(accepts, *k->id)) write_kernel(w, *k);
   w.end_array().end_object();
 }
@@ -116,7 +116,7 @@ void write_backends(moe::json::Writer& w) {
   w.begin_array();
   for (const moe::oracle::Family* family : moe::oracle::families())
     for (const moe::oracle::BackendRow& experts : family->rows)
-      if (experts.accepts(moe::Policy::libmoe).writes()) write_backend(w, family->id, experts);
+      if (experts.accepts(moe::config::Policy::libmoe).writes()) write_backend(w, family->id, experts);
   w.end_array();
 }
 

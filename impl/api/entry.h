@@ -16,7 +16,7 @@ using moe::Check;
 using moe::Code;
 using moe::fail;
 using moe::ok;
-using moe::Owner;
+using moe::weights::Owner;
 using moe::Result;
 using moe::TensorView;
 using moe::api::callback_given;

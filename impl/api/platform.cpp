@@ -25,7 +25,7 @@ moe_status moe_platform_to_json(const moe_platform* platform, moe_buffer** out, 
 int32_t moe_platform_has(const moe_platform* platform, const char* feature) {
   if (!is_live(platform) || feature == nullptr) return 0;
   const auto known = moe::feature_from_name(feature);
-  return known && moe::config::has(platform->object->features, *known) ? 1 : 0;
+  return known && moe::has(platform->object->features, *known) ? 1 : 0;
 }
 
 void moe_platform_destroy(moe_platform* platform) { end_handle(platform); }

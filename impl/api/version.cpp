@@ -28,7 +28,7 @@ constexpr std::string_view kEnvironment[] = {"MOE_LOG", "MOE_MAX_ISA"};
 
 moe::FeatureSet compiled_features() {
   moe::FeatureSet all;
-  for (const moe::kernels::Kernel* k : moe::kernels()) all |= moe::isa_features(k->id->isa);
+  for (const moe::kernels::Kernel* k : moe::kernels::built_kernels()) all |= moe::isa_features(k->id->isa);
   add(all, moe::Feature::scalar);
   return all;
 }
@@ -45,7 +45,7 @@ std::vector<std::string> feature_names() {
 
 std::string build_info() {
   std::vector<std::string_view> kernels, isas;
-  for (const moe::kernels::Kernel* k : moe::kernels()) {
+  for (const moe::kernels::Kernel* k : moe::kernels::built_kernels()) {
     const std::string_view isa = at(moe::kIsaNames, k->id->isa);
     kernels.push_back(k->id->name);
     if (std::find(isas.begin(), isas.end(), isa) == isas.end()) isas.push_back(isa);
@@ -67,7 +67,7 @@ std::string build_info() {
 #else
   w.member("assertions", true);
 #endif
-  w.member("arch", moe::config::at(moe::kArchNames, moe::native_arch()));
+  w.member("arch", moe::at(moe::kArchNames, moe::native_arch()));
   w.key("backends").array(moe::oracle::runnable_backends());
   w.key("isas").array(isas);
   w.key("kernels").array(kernels);

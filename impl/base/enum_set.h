@@ -40,6 +40,11 @@ class EnumSet {
     for (int i = 0; i < 2; ++i) s.word_[i] = a.word_[i] & b.word_[i];
     return s;
   }
+  friend constexpr EnumSet operator|(const EnumSet& a, const EnumSet& b) {
+    EnumSet s;
+    for (int i = 0; i < 2; ++i) s.word_[i] = a.word_[i] | b.word_[i];
+    return s;
+  }
   friend constexpr bool operator==(const EnumSet&, const EnumSet&) = default;
 
  private:

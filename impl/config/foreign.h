@@ -76,7 +76,4 @@ using Resolved = Result<std::optional<HfQuantization>>;
 
 Resolved resolve_compressed_tensors(const Foreign& h, const Layer& layer);
 
-// `e` with its subject moved to `pointer`, which the message names too.
-Error moved(Error e, const std::string& pointer);
-
 }  // namespace moe::config

@@ -68,4 +68,7 @@ Result<Built> describe_layer(const ModelFile& file, std::optional<std::int64_t> 
 // --- document.cpp -------------------------------------------------------------------------------------------------
 Result<Built> build_document(const json::Value& hf, const json::Value& options);
 
+// `e` with its subject moved to `pointer`, which the message names too.
+Error moved(Error e, const std::string& pointer);
+
 }  // namespace moe::hf

@@ -133,7 +133,7 @@ constexpr Kernel kernel_row(std::string_view name, const Elementwise& steps, voi
 }
 
 // All rows that are compiled in: those of instruction sets, then the scalar ones, each in the list's order.
-std::span<const Kernel* const> kernels();
+std::span<const Kernel* const> built_kernels();
 // The row of kKernelIds[index], nullptr when this build has no functions for it.
 const Kernel* kernel_at(std::size_t index);
 

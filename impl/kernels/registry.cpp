@@ -38,7 +38,7 @@ constexpr std::array<const Kernel*, kBuilt> kRows = [] {
 
 }  // namespace
 
-std::span<const Kernel* const> kernels() { return kRows; }
+std::span<const Kernel* const> built_kernels() { return kRows; }
 
 const Kernel* kernel_at(std::size_t index) { return kByNumber[index]; }
 

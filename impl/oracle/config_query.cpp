@@ -42,6 +42,12 @@ constexpr std::array kOracleRows = {
               [](const QuantArgs& w, const std::optional<QuantArgs>& a) {
                 return is(w, 8, NumType::integer) && a && is(*a, 8, NumType::integer);
               }},
+    OracleRow{OracleId::w4a8_fp8,
+              [](const QuantArgs& w, const std::optional<QuantArgs>& a) {
+                return is(w, 4, NumType::integer) && w.symmetric && w.dynamic == Dynamic::no &&
+                       (w.strategy == Strategy::group || w.strategy == Strategy::channel) && a &&
+                       is(*a, 8, NumType::floating) && a->strategy == Strategy::token && a->dynamic == Dynamic::yes;
+              }},
 };
 
 // The spelling of the canonical document.

@@ -48,16 +48,16 @@ Error failure(const Query& q, const Outcome& out) {
   json::Writer w;
   w.member("error", refused ? "refused" : "none");
   if (!out.reason.empty()) w.member("reason", out.reason);
-  if (!out.kind.empty()) w.member("kind", out.kind);
+  if (!out.refused.kind.empty()) w.member("kind", out.refused.kind);
   if (!out.warning.empty()) w.member("warning", out.warning);
   write_candidates(w, out);
   const std::string details = w.take();
-  if (!out.kind.empty())
-    return fail(Code::no_backend, "",
-                cat("the switches of env ask for what oracle ", oracle, " does not have: ", out.kind), details);
+  if (out.refused.any())
+    return fail(Code::no_backend, "", cat("oracle ", oracle, " refuses: ", out.refused.why), details);
   std::string who = cat("no backend of oracle ", oracle, " accepts");
   if (refused)
-    who = (q.moe.moe_backend == "auto" ? "the backend of a switch in env" : "moe_backend " + q.moe.moe_backend) +
+    who = (q.moe.moe_backend == "auto" ? "the one backend that oracle " + oracle + " asks"
+                                       : "moe_backend " + q.moe.moe_backend) +
           " refuses";
   return fail(Code::no_backend, "", cat(who, " this on ", platform_text(q.platform), first_details(out)), details);
 }

@@ -25,6 +25,12 @@ const Family& family_of(OracleId id) {
   return kNone;
 }
 
+const Family& family_named(std::string_view name) {
+  for (const Family* f : kFamilies)
+    if (oracle_name(f->id) == name) return *f;
+  return kNone;
+}
+
 std::vector<std::string_view> runnable_backends() {
   std::vector<std::string_view> names;
   for (const Family* f : kFamilies)

@@ -16,6 +16,7 @@ namespace {
 struct OracleName {
   OracleId id;
   std::string_view name;
+  bool asked = true;  // by moe_describe
 };
 constexpr std::array kOracleNames = {OracleName{OracleId::int_wna16, "int_wna16"},
                                      OracleName{OracleId::w4a8_int8, "w4a8_int8"},
@@ -25,7 +26,30 @@ constexpr std::array kOracleNames = {OracleName{OracleId::int_wna16, "int_wna16"
                                      OracleName{OracleId::mxfp4, "mxfp4"},
                                      OracleName{OracleId::mxfp8, "mxfp8"},
                                      OracleName{OracleId::mxfp4_deepseek_v4, "mxfp4_deepseek_v4"},
-                                     OracleName{OracleId::unquantized, "unquantized"}};
+                                     OracleName{OracleId::unquantized, "unquantized"},
+                                     OracleName{OracleId::w4a8_fp8, "w4a8_fp8", false}};
+
+// Of oracles with one kind of weights, which are not asked with a key.
+struct DefaultKeys {
+  OracleId oracle;
+  QuantKey weight;
+  std::optional<QuantKey> activation;
+};
+constexpr std::array kDefaultKeys = {
+    DefaultKeys{OracleId::int8, key_named("kInt8StaticChannelSym"), key_named("kInt8DynamicTokenSym")},
+    DefaultKeys{OracleId::mxfp8, key_named("kMxfp8Static"), key_named("kMxfp8Dynamic")},
+    DefaultKeys{OracleId::mxfp4, key_named("kMxfp4Static"), std::nullopt},
+    DefaultKeys{OracleId::mxfp4_deepseek_v4, key_named("kMxfp4Static"), std::nullopt}};
+
+void fill_keys(Query& q) {
+  for (const DefaultKeys& row : kDefaultKeys) {
+    if (row.oracle != q.oracle || q.weight_key) continue;
+    q.weight_key = row.weight;
+    if (!q.activation_key) q.activation_key = row.activation;
+  }
+  if (q.oracle == OracleId::mxfp4_deepseek_v4) q.activation_key.reset();  // each backend is asked with its own
+  if (q.oracle == OracleId::mxfp4 && !q.activation_key) q.activation_key = q.user_activation;
+}
 
 constexpr std::size_t kMaxEnvValue = 64;
 
@@ -108,7 +132,8 @@ Check oracle(Query& q, const json::Value& v, const std::string& at) {
       return ok();
     }
   std::string names;
-  for (const OracleName& row : kOracleNames) names += cat(names.empty() ? "" : ", ", row.name);
+  for (const OracleName& row : kOracleNames)
+    if (row.asked) names += (names.empty() ? "" : ", ") + std::string(row.name);
   return bad_member(at, "one of " + names);
 }
 
@@ -189,7 +214,7 @@ bool Query::env_flag(std::string_view name, bool when_unset) const {
 
 std::optional<OracleId> oracle_from_name(std::string_view name) {
   for (const OracleName& row : kOracleNames)
-    if (row.name == name) return row.id;
+    if (row.name == name && row.asked) return row.id;
   return std::nullopt;
 }
 
@@ -202,10 +227,7 @@ std::string_view oracle_name(OracleId id) {
 Result<Query> parse_query(const json::Value& value) {
   Query q;
   MOE_CHECK(read_members<Query>(value, "", kQueryMembers, q));
-  if (q.oracle == OracleId::int8 && !q.weight_key && !q.activation_key) {  // its one scheme
-    q.weight_key = key_named("kInt8StaticChannelSym");
-    q.activation_key = key_named("kInt8DynamicTokenSym");
-  }
+  fill_keys(q);
   return q;
 }
 

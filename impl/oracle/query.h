@@ -31,6 +31,7 @@ enum class OracleId : std::uint8_t {
   mxfp4_deepseek_v4,
   mxfp8,
   unquantized,
+  w4a8_fp8,  // not an oracle of vLLM: what its compressed-tensors code does
   no_oracle  // weights and activations that no oracle of vLLM is asked about
 };
 

@@ -7,18 +7,17 @@
 namespace moe::oracle {
 namespace {
 
-constexpr std::array kWeights = {key_named("kInt8StaticChannelSym")};
-constexpr std::array kActivations = {key_named("kInt8DynamicTokenSym")};
-constexpr std::array kFromTuring = {CapabilityRange{75, 999}};
+constexpr std::array kFromTuring = {CapabilityRange{75, kNoEnd}};
+constexpr std::array kSchemes = {Scheme{.weight = key_named("kInt8StaticChannelSym"),
+                                        .activation = key_named("kInt8DynamicTokenSym"),
+                                        .on = {.devices = {DeviceType::cuda}, .capabilities = kFromTuring}}};
 
 constexpr Accepts kTriton = {
     .listed = EnumSet<DeviceType>::all(),
     .request = "triton",
     .devices = {DeviceType::cuda, DeviceType::rocm, DeviceType::xpu},
     .activations = kNineActivations,
-    .weight_keys = kWeights,
-    .activation_keys = kActivations,
-    .scheme_capabilities = kFromTuring,
+    .schemes = kSchemes,
     .all2all_refused = kNvlinkAll2all,
     .batch_invariant = true,
     .lora = true,
@@ -52,7 +51,7 @@ void set_keys(Query& q, const Config& c) {
   q.activation_key = key_named("kInt8DynamicTokenSym");
 }
 
-Result<QuantConfig> quant_config(const Config& c) {
+Result<QuantConfig> quant_config(const Config& c, std::string_view) {
   QuantArguments a;
   a.w1_scale = a.w2_scale = true;
   a.w1_bias = a.w2_bias = c.has_bias;

@@ -171,7 +171,7 @@ void set_keys(Query& q, const Config& c) {
   q.weight_key = key_named(name);
 }
 
-Result<QuantConfig> quant_config(const Config& c) {
+Result<QuantConfig> quant_config(const Config& c, std::string_view) {
   const QuantArgs& w = *c.quantization.weights;
   const std::int64_t g = c.weight_groups().as_written();
   // Integer activations bring one global scale where a matrix has more than one group (wna16.md 3.3).

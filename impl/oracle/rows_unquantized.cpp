@@ -5,60 +5,34 @@
 #include <algorithm>
 
 #include "oracle/backend.h"
-#include "oracle/row_sets.h"
+#include "oracle/row_classes.h"
+#include "oracle/steering.h"
 #include "vllm/quant_config_builders.h"
 
 namespace moe::oracle {
 namespace {
 
-constexpr std::array<std::string_view, 1> kAllgather = {"allgather_reducescatter"};
-constexpr std::array kFlashInfer = {CapabilityRange{90, 90}, CapabilityRange{100, 109}, CapabilityRange{120, 129}};
-constexpr std::array kBlackwell = {CapabilityRange{100, 109}};
-constexpr std::array<std::string_view, 2> kAiterGfx = {"gfx942", "gfx950"};
-constexpr std::array kAiterSwitches = {Switch{"VLLM_ROCM_USE_AITER", false}, Switch{"VLLM_ROCM_USE_AITER_MOE", true}};
-
-constexpr Accepts kAiter = {
-    .listed = {DeviceType::rocm},
-    .request = "aiter",
-    .devices = {DeviceType::rocm},
-    .gfx = kAiterGfx,
-    .device_library = "aiter",
-    .device_switches = kAiterSwitches,
-    .ungated = false,
-    .activations = {Activation::silu, Activation::gelu, Activation::swigluoai},
-    .all2all_refused = kNvlinkAll2all,
-};
-constexpr Accepts kTrtllm = {
-    .listed = {DeviceType::cuda},
-    .request = "flashinfer_trtllm",
-    .devices = {DeviceType::cuda},
-    .capabilities = kBlackwell,
-    .device_library = "flashinfer",
-    .ungated = false,
-    .activations = {Activation::silu},
-    .eplb = false,
-    .all2all_only = kAllgather,
-    .routing = {RoutingMethod::deepseek_v3, RoutingMethod::llama4, RoutingMethod::renormalize,
-                RoutingMethod::renormalize_naive},
-};
-constexpr Accepts kFlashInferCutlass = {
-    .listed = {DeviceType::cuda},
-    .request = "flashinfer_cutlass",
-    .devices = {DeviceType::cuda},
-    .capabilities = kFlashInfer,
-    .device_library = "flashinfer",
-    .activations = {Activation::silu, Activation::relu2_no_mul, Activation::swigluoai},
-};
-constexpr Accepts kTriton = {
-    .listed = {DeviceType::cuda, DeviceType::rocm},
-    .request = "triton",
-    .request_in_format = true,
-    .devices = {DeviceType::cuda, DeviceType::rocm, DeviceType::xpu},
-    .activations = kNineActivations,
-    .all2all_refused = kNvlinkAll2all,
-    .batch_invariant = true,
-    .lora = true,
-};
+constexpr Accepts unquantized(Accepts a, EnumSet<DeviceType> listed, std::string_view word) {
+  a.schemes = {};
+  a.listed = listed;
+  a.request = word;
+  return a;
+}
+constexpr Accepts kTrtllm = [] {
+  Accepts a = unquantized(classes::kBlackwellFlashInfer, {DeviceType::cuda}, "flashinfer_trtllm");
+  a.ungated = false;
+  a.activations = {Activation::silu};
+  a.eplb = false;
+  a.all2all_only = classes::kAllgather;
+  a.routing = {RoutingMethod::deepseek_v3, RoutingMethod::llama4, RoutingMethod::renormalize,
+               RoutingMethod::renormalize_naive};
+  return a;
+}();
+constexpr Accepts kTriton = [] {
+  Accepts a = unquantized(classes::kTriton, {DeviceType::cuda, DeviceType::rocm}, "triton");
+  a.request_in_format = true;
+  return a;
+}();
 constexpr Accepts kBatchedTriton = {
     .listed = {DeviceType::cuda, DeviceType::rocm},
     .request = "triton",
@@ -67,12 +41,6 @@ constexpr Accepts kBatchedTriton = {
     .activations = kNineActivations.without({Activation::swiglustep}),
     .format = ActivationFormat::batched,
 };
-constexpr Accepts kXpu = {
-    .listed = {DeviceType::xpu},
-    .devices = {DeviceType::xpu},
-    .activations = {Activation::silu, Activation::gelu, Activation::swigluoai, Activation::relu2_no_mul},
-};
-
 constexpr Accepts anything_on(DeviceType device) {
   return {
       .listed = {device},
@@ -99,12 +67,12 @@ constexpr Accepts kLibmoeCpu = {
 
 // clang-format off
 constexpr std::array kRows = {
-    BackendRow{.backend = "AITER",              .name = "AiterExperts",         .vllm = kAiter},
+    BackendRow{.backend = "AITER",              .name = "AiterExperts",         .vllm = unquantized(classes::kAiter, {DeviceType::rocm}, "aiter")},
     BackendRow{.backend = "FLASHINFER_TRTLLM",  .name = "TrtLlmBf16Experts",    .vllm = kTrtllm},
-    BackendRow{.backend = "FLASHINFER_CUTLASS", .name = "FlashInferExperts",    .vllm = kFlashInferCutlass},
+    BackendRow{.backend = "FLASHINFER_CUTLASS", .name = "FlashInferExperts",    .vllm = unquantized(classes::kFlashInferCutlass, {DeviceType::cuda}, "flashinfer_cutlass")},
     BackendRow{.backend = "TRITON",             .name = "TritonExperts",        .vllm = kTriton},
     BackendRow{.backend = "BATCHED_TRITON",     .name = "BatchedTritonExperts", .vllm = kBatchedTriton},
-    BackendRow{.backend = "XPU",                .name = "XPUExperts",           .vllm = kXpu},
+    BackendRow{.backend = "XPU",                .name = "XPUExperts",           .vllm = unquantized(classes::kXpu, {DeviceType::xpu}, "")},
     BackendRow{.backend = "CPU",                .name = "",                     .vllm = anything_on(DeviceType::cpu), .libmoe = kLibmoeCpu},
     BackendRow{.backend = "TPU",                .name = "",                     .vllm = anything_on(DeviceType::tpu)},
     BackendRow{.backend = "OOT",                .name = "",                     .vllm = anything_on(DeviceType::oot)},
@@ -123,43 +91,22 @@ Order list_of(const Query& q) {
   return order;
 }
 
-// VLLM_USE_FLASHINFER_MOE_FP16 is set: off takes both backends from the list; on with a kind asks for that one, on
-// alone leaves nothing else.
-void steer_flashinfer(const Query& q, Steering& s) {
-  if (!q.env_flag("VLLM_USE_FLASHINFER_MOE_FP16", false)) {
-    std::erase_if(s.order, [](std::string_view b) { return b.starts_with("FLASHINFER"); });
-    return;
-  }
-  s.order = {"FLASHINFER_TRTLLM", "FLASHINFER_CUTLASS"};
-  if (!q.env_has("VLLM_FLASHINFER_MOE_BACKEND")) return;
-  const std::string_view kind = q.env_value("VLLM_FLASHINFER_MOE_BACKEND");
-  const bool blackwell = q.platform.capability && (*q.platform.capability)[0] == 10;
-  if (kind == "throughput" || (kind == "latency" && !blackwell))
-    s.needed = "FLASHINFER_CUTLASS";
-  else if (kind == "latency")
-    s.needed = "FLASHINFER_TRTLLM";
-  else
-    s.refused_kind = "bad_flashinfer_backend";  // masked_gemm is CuteDSL, which has no unquantized kernel
-}
+// VLLM_USE_FLASHINFER_MOE_FP16: masked_gemm would be CuteDSL, which has no unquantized kernel.
+constexpr std::array<std::string_view, 2> kFlashInferBackends = {"FLASHINFER_TRTLLM", "FLASHINFER_CUTLASS"};
+constexpr FlashInferSwitch kFlashInferSwitch = {.name = "VLLM_USE_FLASHINFER_MOE_FP16",
+                                                .backends = kFlashInferBackends,
+                                                .throughput = "FLASHINFER_CUTLASS",
+                                                .latency = "FLASHINFER_TRTLLM"};
 
 Steering steer(const Query& q) {
   Steering s;
   s.order = list_of(q);
   if (q.moe.is_lora_enabled) s.unchecked = "TRITON";
-  if (q.env_has("VLLM_USE_FLASHINFER_MOE_FP16")) {
-    steer_flashinfer(q, s);
-    if (q.env_flag("VLLM_USE_FLASHINFER_MOE_FP16", false)) return s;  // on: nothing else is read
-  }
-  if (q.env_has("VLLM_ROCM_USE_AITER") || q.env_has("VLLM_ROCM_USE_AITER_MOE")) {
-    if (q.env_flag("VLLM_ROCM_USE_AITER", false) && q.env_flag("VLLM_ROCM_USE_AITER_MOE", true))
-      s.needed = "AITER";
-    else
-      std::erase(s.order, "AITER");
-  }
+  if (!steer_flashinfer(q, kFlashInferSwitch, s)) steer_aiter(q, s);
   return s;
 }
 
-Result<QuantConfig> quant_config(const Config& c) {
+Result<QuantConfig> quant_config(const Config& c, std::string_view) {
   QuantArguments a;
   a.w1_bias = a.w2_bias = c.has_bias;
   return c.has_bias ? biased_quant_config(a) : make_quant_config(a);

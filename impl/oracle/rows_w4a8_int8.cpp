@@ -62,7 +62,7 @@ constexpr std::array kRows = {
 
 void set_keys(Query& q, const Config& c) { q.weight_key = w4a8_weight_key(c.weight_groups()); }
 
-Result<QuantConfig> quant_config(const Config& c) {
+Result<QuantConfig> quant_config(const Config& c, std::string_view) {
   QuantArguments a;
   a.block_shape = c.weight_groups().is_whole() ? kPerChannel : GroupShape{1, c.weight_groups().as_written()};
   return w4a8_int8_quant_config(a);

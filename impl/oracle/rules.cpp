@@ -5,7 +5,9 @@
 
 #include "base/index.h"
 #include "base/text.h"
+#include "config/fields.h"
 #include "oracle/backend.h"
+#include "oracle/machines.h"
 #include "oracle/wna16_needs.h"
 #include "scheme/checkpoint.h"
 
@@ -14,24 +16,10 @@ namespace {
 
 using MaybeWhy = std::optional<Why>;
 
-template <class Enum, std::size_t N>
-std::string names_in(const EnumSet<Enum>& set, const std::array<std::string_view, N>& names) {
-  std::string s;
-  for (std::size_t i = 0; i < N; ++i)
-    if (set.has(static_cast<Enum>(i))) s += cat(s.empty() ? "" : ", ", names[i]);
-  return s.empty() ? "none" : s;
-}
-
 std::string methods_in(const EnumSet<RoutingMethod>& set) {
   std::string s;
   for (const RoutingMethodName& row : routing_method_names())
     if (set.has(row.method)) s += cat(s.empty() ? "" : ", ", row.name);
-  return s;
-}
-
-std::string joined(std::span<const std::string_view> words) {
-  std::string s;
-  for (const std::string_view w : words) s += cat(s.empty() ? "" : ", ", w);
   return s;
 }
 
@@ -41,48 +29,7 @@ bool contains(std::span<const std::string_view> words, std::string_view w) {
 
 std::string_view name_of(Activation a) { return at(kActivationNames, a); }
 
-bool in_any(std::span<const CapabilityRange> ranges, int capability) {
-  return ranges.empty() || std::any_of(ranges.begin(), ranges.end(), [&](const CapabilityRange& r) {
-           return r.low <= capability && capability <= r.high;
-         });
-}
-
-// "9.0", "10.x", "7.5 or later"
-std::string text_of(std::span<const CapabilityRange> ranges) {
-  std::string s;
-  for (const CapabilityRange& r : ranges) {
-    s += s.empty() ? "" : ", ";
-    const std::string major = std::to_string(r.low / 10), exact = cat(major, ".", r.low % 10);
-    if (r.low == r.high)
-      s += exact;
-    else
-      s += r.high == r.low + 9 ? major + ".x" : exact + " or later";
-  }
-  return s;
-}
-
-// --- the machine ----------------------------------------------------------------------------------------
-
-MaybeWhy device(const Query& q, const Trial& o) {
-  const Accepts& a = *o.accepts;
-  const Platform& p = q.platform;
-  const std::string found = "the platform is " + platform_text(p);
-  const std::array<int, 2> cap = p.capability.value_or(std::array<int, 2>{0, 0});
-  if (!a.devices.has(p.type)) return Why{"device " + names_in(a.devices, kDeviceNames), found, "/platform/type"};
-  if (!a.archs.has(p.arch)) return Why{"architecture " + names_in(a.archs, kArchNames), found, "/platform/arch"};
-  if (p.type == DeviceType::cuda && !in_any(a.capabilities, 10 * cap[0] + cap[1]))
-    return Why{"compute capability " + text_of(a.capabilities), found, "/platform/capability"};
-  if (p.type == DeviceType::rocm && !a.gfx.empty() && !contains(a.gfx, p.gfx.value_or("")))
-    return Why{"architecture " + joined(a.gfx), found, "/platform/gfx"};
-  if (!a.device_library.empty() && !p.lib(a.device_library))
-    return Why{cat("library ", a.device_library), "platform.libs does not have it", "/platform/libs"};
-  for (const Switch& s : a.device_switches) {
-    if (q.env_flag(s.name, s.when_unset)) continue;
-    const std::string value(q.env_value(s.name));
-    return Why{cat(s.name, " = 1"), value.empty() ? "it is not set" : "it is " + in_quotes(value), "/vllm_env"};
-  }
-  return std::nullopt;
-}
+// --- the machine: machines.cpp, and -----------------------------------------------------------------------
 
 MaybeWhy in_dtype(const Query& q, const Trial& o) {
   if (o.accepts->in_dtypes.has(dtype_from_name(q.moe.in_dtype))) return std::nullopt;
@@ -108,28 +55,47 @@ MaybeWhy activation(const Query& q, const Trial& o) {
              cat("it is ", name_of(q.moe.activation)), "/activation"};
 }
 
-bool has_key(std::span<const QuantKey> keys, const std::optional<QuantKey>& key) {
-  return key ? std::find(keys.begin(), keys.end(), *key) != keys.end() : keys.empty();
+std::string pair_text(const Scheme& s) { return key_text(s.weight) + " with " + key_text(s.activation); }
+
+// The row's scheme of these keys, on whatever machine; nullptr where it has none.
+const Scheme* scheme_of(const Query& q, const Accepts& a) {
+  const std::optional<QuantKey> activation = activation_key_of(q, a);
+  for (const Scheme& s : a.schemes)
+    if (q.weight_key == s.weight && activation == s.activation) return &s;
+  return nullptr;
 }
 
-std::string keys_text(std::span<const QuantKey> keys) {
-  std::string s;
-  for (const QuantKey& k : keys) s += (s.empty() ? "" : ", ") + key_text(k);
-  return s.empty() ? "without a key" : s;
+MaybeWhy scheme_pair(const Query& q, const Accepts& a) {
+  const std::string found = "they are " + key_text(q.weight_key) + " with " + key_text(activation_key_of(q, a));
+  if (const Scheme* s = scheme_of(q, a)) {
+    if (is_one_of(s->on, q.platform)) return std::nullopt;
+    return Why{"a machine that multiplies " + pair_text(*s), "the platform is " + platform_text(q.platform),
+               "/platform"};
+  }
+  std::string pairs;
+  bool known = false;
+  for (const Scheme& s : a.schemes) {
+    pairs += (pairs.empty() ? "" : ", ") + pair_text(s);
+    known = known || q.weight_key == s.weight;
+  }
+  return Why{"weights and activations " + pairs, found,
+             known ? "/quantization/input_activations" : "/quantization/weights"};
 }
 
 MaybeWhy quant_scheme(const Query& q, const Trial& o) {
   const Accepts& a = *o.accepts;
   if (a.any_key) return std::nullopt;
-  const std::array<int, 2> cap = q.platform.capability.value_or(std::array<int, 2>{0, 0});
-  if (!a.scheme_capabilities.empty() &&
-      !(q.platform.type == DeviceType::cuda && in_any(a.scheme_capabilities, 10 * cap[0] + cap[1])))
-    return Why{cat("CUDA with compute capability ", text_of(a.scheme_capabilities), " for these keys"),
-               "the platform is " + platform_text(q.platform), "/platform"};
-  const bool known = has_key(a.weight_keys, q.weight_key);
-  if (known && has_key(a.activation_keys, q.activation_key)) return std::nullopt;
-  const std::string found = cat("they are ", key_text(q.weight_key), " and ", key_text(q.activation_key));
-  return Why{cat("weights ", keys_text(a.weight_keys), " and activations ", keys_text(a.activation_keys)), found,
+  if (!a.schemes.empty()) return scheme_pair(q, a);
+  const std::optional<QuantKey> activation = activation_key_of(q, a);
+  const bool known = q.weight_key
+                         ? std::find(a.weight_keys.begin(), a.weight_keys.end(), *q.weight_key) != a.weight_keys.end()
+                         : a.weight_keys.empty();
+  if (known && (a.any_activation_key || !activation)) return std::nullopt;
+  std::string keys;
+  for (const QuantKey& k : a.weight_keys) keys += (keys.empty() ? "" : ", ") + key_text(k);
+  return Why{"weights " + (keys.empty() ? "without a key" : keys) + " and activations " +
+                 (a.any_activation_key ? "of any key" : "without a key"),
+             "they are " + key_text(q.weight_key) + " and " + key_text(activation),
              known ? "/quantization/input_activations" : "/quantization/weights"};
 }
 
@@ -137,7 +103,10 @@ MaybeWhy parallel(const Query& q, const Trial& o) {
   const Accepts& a = *o.accepts;
   const ParallelQuery& p = q.moe.parallel;
   if (!a.expert_parallel && p.ep_size != 1)
-    return Why{"no expert parallelism", cat("ep_size is ", p.ep_size), "/parallel/ep_size"};
+    return Why{"no expert parallelism", "ep_size is " + std::to_string(p.ep_size), "/parallel/ep_size"};
+  if (!a.use_ep && p.use_ep) return Why{"no expert parallelism", "it is asked for", "/parallel/enable_expert_parallel"};
+  if (!a.all2all && p.uses_all2all())
+    return Why{"no all-to-all", "data and expert parallelism use one", "/parallel/all2all_backend"};
   const std::string found = "all2all_backend is " + p.all2all_backend;
   if (p.uses_all2all() && contains(a.all2all_refused, p.all2all_backend))
     return Why{"an all-to-all other than " + joined(a.all2all_refused), found, "/parallel/all2all_backend"};
@@ -145,6 +114,8 @@ MaybeWhy parallel(const Query& q, const Trial& o) {
     return Why{"all-to-all " + joined(a.all2all_only), found, "/parallel/all2all_backend"};
   if (!a.eplb && p.enable_eplb)
     return Why{"fixed experts", "enable_eplb is true (expert load balancing)", "/parallel/enable_eplb"};
+  if (!a.data_parallel && p.dp_size > 1)
+    return Why{"no data parallelism", "dp_size is " + std::to_string(p.dp_size), "/parallel/dp_size"};
   return std::nullopt;
 }
 
@@ -154,9 +125,11 @@ MaybeWhy hash_routing(const Query& q, const Trial& o) {
 }
 
 MaybeWhy routing_method(const Query& q, const Trial& o) {
-  if (o.accepts->routing.has(q.moe.routing_method)) return std::nullopt;
-  return Why{"routing method " + methods_in(o.accepts->routing),
-             cat("it is ", routing_method_name(q.moe.routing_method)), "/routing/method"};
+  const Scheme* scheme = scheme_of(q, *o.accepts);
+  const EnumSet<RoutingMethod> too = scheme != nullptr ? scheme->routing_too : EnumSet<RoutingMethod>();
+  if (o.accepts->routing.has(q.moe.routing_method) || too.has(q.moe.routing_method)) return std::nullopt;
+  return Why{"routing method " + methods_in(o.accepts->routing | too),
+             std::string("it is ") + routing_method_name(q.moe.routing_method), "/routing/method"};
 }
 
 MaybeWhy router_logits(const Query& q, const Trial& o) {
@@ -172,6 +145,17 @@ MaybeWhy activation_format(const Query& q, const Trial& o) {
   if (o.accepts->format == ActivationFormat::any || batched == q.moe.parallel.batched()) return std::nullopt;
   return Why{batched ? "batched activations (a row block per expert)" : "standard activations (a row per token)",
              cat("the parallel members make them ", batched ? "standard" : "batched"), "/parallel/all2all_backend"};
+}
+
+// Humming has a class for each way to lay out its products.
+MaybeWhy gemm_type(const Query& q, const Trial& o) {
+  constexpr std::string_view kSwitch = "VLLM_HUMMING_MOE_GEMM_TYPE";
+  const std::string word = fields::lower_ascii(q.env_value(kSwitch));
+  // Any other word is as none.
+  const GemmType asked = word == "grouped" || word == "grouped_contiguous" ? GemmType::grouped : GemmType::indexed;
+  if (o.accepts->gemm_type == GemmType::any || o.accepts->gemm_type == asked) return std::nullopt;
+  return Why{std::string(kSwitch) + (asked == GemmType::grouped ? " other than grouped" : " grouped"),
+             word.empty() ? "it is not set" : "it is " + in_quotes(word), "/vllm_env"};
 }
 
 MaybeWhy batch_invariance(const Query& q, const Trial& o) {
@@ -197,9 +181,22 @@ MaybeWhy checkpoint(const Query& q, const Trial& o) {
   return std::nullopt;
 }
 
+MaybeWhy block_columns(const Config& c, std::int64_t multiple) {
+  const std::optional<QuantArgs>& w = c.quantization.weights;
+  if (!w || !w->block_structure || (*w->block_structure)[1] % multiple == 0) return std::nullopt;
+  return Why{"blocks whose columns are a multiple of " + std::to_string(multiple),
+             "they have " + std::to_string((*w->block_structure)[1]), "/quantization/weights/block_structure"};
+}
+
 MaybeWhy group_size(const Query& q, const Trial& o) {
-  if (q.layer == nullptr || q.layer->weight_groups().is_whole()) return std::nullopt;
+  if (q.layer == nullptr) return std::nullopt;
   const Config& c = *q.layer;
+  if (MaybeWhy why = block_columns(c, o.accepts->group_multiple)) return why;
+  if (o.accepts->only_group != 0 && c.weight_groups() != Groups::even(o.accepts->only_group))
+    return Why{"groups of " + std::to_string(o.accepts->only_group),
+               "the group size is " + std::to_string(c.weight_groups().as_written()),
+               "/quantization/weights/group_size"};
+  if (c.weight_groups().is_whole()) return std::nullopt;
   const std::int64_t g = c.weight_groups().as_written();
   if (g % o.accepts->group_multiple == 0 && g >= o.accepts->smallest_group &&
       groups_fit(c.weight_groups(), c.hidden_dim, c.intermediate_size_per_partition))
@@ -267,7 +264,16 @@ MaybeWhy activation_quant(const Query& q, const Trial& o) {
 MaybeWhy layout(const Query& q, const Trial& o) {
   if (q.layer == nullptr || o.accepts->answer_only || layout_kind(q, *o.accepts) != LayoutKind::none)
     return std::nullopt;
-  return Why{cat("the packed layout of ", o.row->backend, " (", o.row->name, ")"), "this build does not write it", ""};
+  const std::string name = o.row->name.empty() ? "" : " (" + std::string(o.row->name) + ")";
+  return Why{"the packed layout of " + std::string(o.row->backend) + name, "this build does not write it", ""};
+}
+
+// What a layout needs is asked before whether this build writes it: that answer will not change.
+template <Reject kReason>
+MaybeWhy float_layout(const Query& q, const Trial& o) {
+  if (q.layer == nullptr || o.accepts->needs == nullptr) return std::nullopt;
+  std::optional<UnmetNeed> need = o.accepts->needs(q, o);
+  return need && need->reject == kReason ? MaybeWhy(std::move(need->why)) : std::nullopt;
 }
 
 // What conversion to another engine's layout needs, as the rule of its reason.
@@ -345,12 +351,16 @@ constexpr std::array kRules = {
     Rule{{Reject::routing,           "routing_method"},      routing_method},
     Rule{{Reject::router_dtype,      "router_logits_dtype"}, router_logits},
     Rule{{Reject::activation_format, "activation_format"},   activation_format},
+    Rule{{Reject::user,              "gemm_type"},           gemm_type},
     Rule{{Reject::batch_invariance,  "batch_invariance"},    batch_invariance},
     Rule{{Reject::lora,              "lora"},                lora},
     Rule{{Reject::weight_layout,     "checkpoint"},          checkpoint},
     Rule{{Reject::group_size,        "group_size"},          group_size},
     Rule{{Reject::alignment,         "alignment"},           alignment},
     Rule{{Reject::routing,           "routing"},             callers_factor},
+    Rule{{Reject::quant_scheme,      "conversion"},          float_layout<Reject::quant_scheme>},
+    Rule{{Reject::act_order,         "conversion"},          float_layout<Reject::act_order>},
+    Rule{{Reject::alignment,         "conversion"},          float_layout<Reject::alignment>},
     Rule{{Reject::not_built,         "layout"},              layout},
     Rule{{Reject::not_built,         "conversion"},          conversion<Reject::not_built>},
     Rule{{Reject::user,              "conversion"},          conversion<Reject::user>},
@@ -385,14 +395,15 @@ Verdict judge(const Query& q, const Trial& offer) {
 
 bool device_runs(const Query& q, const Trial& offer) { return !kRules[0].check(q, offer); }
 
-std::string platform_text(const Platform& p) {
-  std::string s(at(kDeviceNames, p.type));
-  if (p.type == DeviceType::cuda)
-    return s + (p.capability ? cat(" ", (*p.capability)[0], ".", (*p.capability)[1]) : " of unknown capability");
-  if (p.type == DeviceType::rocm) return s + (p.gfx ? " " + *p.gfx : "");
-  if (p.type == DeviceType::cpu)
-    return s + (p.arch == Arch::automatic ? " of unknown architecture" : cat(" ", at(kArchNames, p.arch)));
-  return s;
+std::optional<QuantKey> activation_key_of(const Query& q, const Accepts& row) {
+  if (q.activation_key || row.own_activation == nullptr) return q.activation_key;
+  return *row.own_activation;
+}
+
+bool answers_to(const Query& q, const Accepts& row, std::string_view word) {
+  if (word.empty() || (word != row.request && word != row.request_too)) return false;
+  const bool batched = row.format == ActivationFormat::batched;
+  return !row.request_in_format || batched == q.moe.parallel.batched();
 }
 
 }  // namespace moe::oracle

@@ -5,6 +5,7 @@
 //                           says so and the device runs none of them, a warning, and the list decides
 //   "auto":                 the rows listed for this device, in order; the first that accepts wins. A switch of
 //                           vLLM may ask for one backend as if by name, or change the list (Steering)
+//   nobody accepts:         the steering may name a last one, which is asked as if by name
 //   only choice:            where a device has one implementation, moe_backend is not read
 //
 // All rows are asked, also after the winner, so that the answer explains itself. A pure question shows
@@ -30,7 +31,7 @@ struct Choice {  // a row before it is asked
   const BackendRow* row;
   const Accepts* accepts;
   std::int32_t priority;
-  bool listed, named;
+  bool listed, named, last;
 };
 
 // What is asked, and why: a word of the config, a switch, or nothing in particular.
@@ -45,6 +46,10 @@ Request request_of(const Query& q, const Family& family) {
   Request r;
   if (family.steer != nullptr) r.steering = family.steer(q);
   if (q.moe.moe_backend != "auto") r.word = q.moe.moe_backend;
+  if (r.steering.word_unread) {
+    const std::optional<std::string_view> word = std::exchange(r.word, std::nullopt);
+    if (word != fields::lower_ascii(r.steering.needed)) r.unread = word.value_or("");
+  }
   for (const BackendRow& row : family.rows) {
     const Accepts& a = row.accepts(q.policy);
     if (!a.only_choice || !a.listed.has(q.platform.type)) continue;
@@ -58,8 +63,9 @@ Request request_of(const Query& q, const Family& family) {
 
 bool is_named(const Query& q, const Request& r, const BackendRow& row, const Accepts& a) {
   if (r.by_switch()) return row.backend == r.steering.needed;
-  const bool batched = a.format == ActivationFormat::batched;
-  return !a.request.empty() && a.request == r.word && (!a.request_in_format || batched == q.moe.parallel.batched());
+  if (!r.word || !answers_to(q, a, *r.word)) return false;
+  const std::optional<std::vector<std::string_view>>& meant = r.steering.named;
+  return !meant || std::find(meant->begin(), meant->end(), row.backend) != meant->end();
 }
 
 std::vector<Choice> choices_of(const Query& q, const Family& family, const Request& r) {
@@ -70,7 +76,8 @@ std::vector<Choice> choices_of(const Query& q, const Family& family, const Reque
   };
   for (const BackendRow& row : family.rows) {
     const Accepts& a = row.accepts(q.policy);
-    all.push_back({&row, &a, 0, a.listed.has(q.platform.type), is_named(q, r, row, a)});
+    all.push_back({&row, &a, 0, a.listed.has(q.platform.type), is_named(q, r, row, a),
+                   !r.steering.last.empty() && row.backend == r.steering.last});
     if (family.steer != nullptr) all.back().listed = place_of(all.back()) != static_cast<std::ptrdiff_t>(order.size());
   }
   if (family.steer != nullptr)
@@ -108,7 +115,11 @@ std::vector<Considered> entries_of(const Query& q, const Choice& c) {
 class Round {
  public:
   Round(const Query& q, const Family& family, const Request& request)
-      : q_(q), request_(request), choices_(choices_of(q, family, request)) {}
+      : q_(q), own_(q), request_(request), choices_(choices_of(q, family, request)) {
+    own_.activation_key.reset();
+    for (const Choice& c : choices_) by_table_.push_back(&c);
+    std::sort(by_table_.begin(), by_table_.end(), [](const Choice* a, const Choice* b) { return a->row < b->row; });
+  }
 
   bool any(bool Choice::*which) const {
     return std::any_of(choices_.begin(), choices_.end(), [&](const Choice& c) { return c.*which; });
@@ -119,15 +130,19 @@ class Round {
     });
   }
 
-  // Asks the rows of one kind that were not asked before; true when one accepts.
+  // Asks the rows of one kind that were not asked before; true when one accepts. Those that somebody asks for are
+  // asked in the order of the table, whatever the list's.
   bool ask(bool Choice::*which, Outcome& out) {
-    for (const Choice& c : choices_) {
+    const bool own = request_.steering.own_key && (which == &Choice::last || request_.by_switch());
+    const Query& q = own ? own_ : q_;
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      const Choice& c = which == &Choice::listed ? choices_[i] : *by_table_[i];
       if (!(c.*which)) continue;
       const bool again =
           std::any_of(out.asked.begin(), out.asked.end(), [&](const Considered& a) { return a.row == c.row; });
       if (again) continue;
-      for (Considered& entry : entries_of(q_, c)) {
-        entry.verdict = judge(q_, {c.row, c.accepts, entry.kernel ? &kKernelIds[*entry.kernel] : nullptr});
+      for (Considered& entry : entries_of(q, c)) {
+        entry.verdict = judge(q, {c.row, c.accepts, entry.kernel ? &kKernelIds[*entry.kernel] : nullptr});
         entry.chosen = !entry.verdict && out.winner() == nullptr;
         out.asked.push_back(std::move(entry));
       }
@@ -162,18 +177,22 @@ class Round {
 
  private:
   // Somebody asked for another backend.
-  bool passed_over() const { return request_.word || request_.by_switch() || !request_.steering.refused_kind.empty(); }
+  bool passed_over() const { return request_.word || request_.by_switch() || request_.steering.refused.any(); }
   Why why_passed_over(const Accepts& a) const {
     if (request_.word)
-      return {"moe_backend auto" + (a.request.empty() ? "" : cat(" or ", a.request)), cat("it is ", *request_.word),
-              "/moe_backend"};
-    const std::string_view what = request_.by_switch() ? request_.steering.needed : request_.steering.refused_kind;
-    return {"vllm_env that leaves the choice open", cat("its switches ask for ", what), "/vllm_env"};
+      return {"moe_backend auto" + (a.request.empty() ? "" : " or " + std::string(a.request)),
+              "it is " + std::string(*request_.word), "/moe_backend"};
+    if (request_.by_switch())
+      return {"vllm_env that leaves the choice open", "its switches ask for " + std::string(request_.steering.needed),
+              "/vllm_env"};
+    return {"a question that the oracle takes", std::string(request_.steering.refused.why), "/vllm_env"};
   }
 
   const Query& q_;
+  Query own_;  // without an activation key, so that every row answers with its own
   const Request& request_;
   std::vector<Choice> choices_;
+  std::vector<const Choice*> by_table_;
 };
 
 // Asks the named backend. True when that settles the question, else the list decides.
@@ -199,17 +218,33 @@ bool ask_named(const Query& q, const Family& family, const Request& r, SelectFla
   return !flags.allow_fallback;
 }
 
-// What needs no rule: an unchecked backend, or a switch that cannot be served.
+// What needs no rule: an unchecked backend, or a question that cannot be served.
 bool settled_before_rules(const Request& r, Round& round, Outcome& out) {
   if (!r.steering.unchecked.empty()) {
     round.take(r.steering.unchecked, out);
     out.answer = Answer::accepted;
     return true;
   }
-  if (r.word || r.steering.refused_kind.empty()) return false;
+  if (!r.steering.refused.any()) return false;
   out.answer = Answer::refused;
-  out.kind = r.steering.refused_kind;
+  out.refused = r.steering.refused;
+  out.reason = out.refused.reason;
   return true;
+}
+
+// The list of the device, then what the steering has left.
+void ask_list(const Request& r, Round& round, Outcome& out) {
+  const std::size_t before = out.asked.size();
+  out.refused = {};
+  out.reason = {};
+  out.answer = round.ask(&Choice::listed, out) ? Answer::accepted : Answer::none;
+  if (out.answer == Answer::none && !r.steering.last.empty()) {
+    out.answer = round.ask(&Choice::last, out) ? Answer::accepted : Answer::refused;
+    for (const Considered& a : out.asked)
+      if (out.answer == Answer::refused && a.row->backend == r.steering.last) out.reason = a.verdict->code();
+  } else if (out.answer == Answer::none && before == 0 && out.asked.size() == 1) {
+    out.reason = out.asked[0].verdict->code();
+  }
 }
 
 }  // namespace
@@ -225,12 +260,12 @@ Outcome ask(const Query& q, SelectFlags flags) {
   Round round(q, family, request);
   const bool nobody = family.device_before_name && !round.any(&Choice::listed);
   if (settled_before_rules(request, round, out)) {
-    // nothing is asked
+    if (request.word && flags.allow_fallback && out.answer == Answer::refused) {
+      out.warning = kWarnRefused;
+      ask_list(request, round, out);
+    }
   } else if (nobody || !ask_named(q, family, request, flags, round, out)) {
-    const std::size_t before = out.asked.size();
-    out.answer = round.ask(&Choice::listed, out) ? Answer::accepted : Answer::none;
-    const bool single = out.asked.size() == before + 1 && before == 0;
-    out.reason = out.answer == Answer::none && single ? out.asked[0].verdict->code() : std::string_view();
+    ask_list(request, round, out);
   } else if (out.answer != Answer::accepted) {
     out.warning = "";  // an error, not a fallback
   }
@@ -246,8 +281,9 @@ Outcome ask(const Query& q, SelectFlags flags) {
 std::string request_words(const Query& q) {
   std::vector<std::string_view> words;
   for (const BackendRow& row : family_of(q.oracle).rows) {
-    const std::string_view word = row.accepts(q.policy).request;
-    if (!word.empty() && std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
+    const Accepts& a = row.accepts(q.policy);
+    for (const std::string_view word : {a.request, a.request_too})
+      if (!word.empty() && std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
   }
   std::string s = "auto";
   for (const std::string_view w : words) s += cat(", ", w);

@@ -24,7 +24,7 @@ struct Considered {
 
 enum class Answer : std::uint8_t {
   accepted,
-  refused,          // the backend asked for by name says no
+  refused,          // the backend asked for by name says no, or nobody can be asked
   none,             // nobody on the list says yes
   unknown_backend,  // moe_backend is no word of this oracle
   not_built         // this build has no table for the oracle
@@ -34,7 +34,7 @@ struct Outcome {
   Answer answer = Answer::none;
   std::vector<Considered> asked;  // in the order asked; for a config in priority order and with all rows of the list
   std::string_view reason;        // code: of the last class of a refused backend, of the only candidate of "none"
-  std::string_view kind;          // of a refusal that no row gave: "bad_flashinfer_backend"
+  Refused refused;                // that no row gave
   std::string_view warning;       // "requested_backend_not_on_this_platform", ... or ""
 
   const Considered* winner() const {

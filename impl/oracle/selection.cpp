@@ -95,7 +95,7 @@ void fill_winner(Selection& s, const Query& q, const Outcome& out) {
 }
 
 Error failure(const Selection& s, const Query& q, const Outcome& out) {
-  std::string reasons;
+  std::string reasons(out.refused.why);
   std::string_view backend;
   for (const Candidate& c : s.candidates) {
     if (c.backend == backend) continue;
@@ -111,7 +111,7 @@ Error failure(const Selection& s, const Query& q, const Outcome& out) {
   json::Writer w;
   w.member("error", out.answer == Answer::refused ? "refused" : "none");
   if (!out.reason.empty()) w.member("reason", out.reason);
-  if (!out.kind.empty()) w.member("kind", out.kind);
+  if (!out.refused.kind.empty()) w.member("kind", out.refused.kind);
   if (!s.warning.empty()) w.member("warning", s.warning);
   w.member("candidates", json::Text{candidates});
   return fail(Code::no_backend, "", cat("no backend takes this config on ", platform_text(s.platform), ": ", reasons),

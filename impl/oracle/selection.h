@@ -68,7 +68,8 @@ struct Selection {
   std::string weight_scheme, activation_scheme;  // of the checkpoint: "int4_g32_sym", "int8_token_dynamic"
   bool batched = false;                          // activations come as a row block per expert
   // "" or why moe_backend was not followed: requested_backend_not_on_this_platform (vLLM's own rule),
-  // requested_backend_refused, requested_backend_unknown (allow_fallback).
+  // requested_backend_refused, requested_backend_unknown (allow_fallback), requested_backend_not_read_on_this_platform
+  // (vLLM has no choice there, or asks no oracle).
   std::string warning;
 
   std::string backend_name() const { return winner ? candidates[*winner].backend : std::string(); }

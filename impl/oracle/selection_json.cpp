@@ -52,9 +52,9 @@ void write_runs_as(json::Writer& w, const Selection& s) {
 
 // The quantization config of the oracle; null where vLLM makes none.
 void write_quant_config(json::Writer& w, const Selection& s) {
-  const Family& family = family_of(oracle_from_name(s.oracle).value_or(OracleId::no_oracle));
+  const Family& family = family_named(s.oracle);
   if (family.quant_config != nullptr)
-    if (const Result<QuantConfig> q = family.quant_config(*s.config)) {
+    if (const Result<QuantConfig> q = family.quant_config(*s.config, s.backend_name())) {
       w.begin_object();
       write_members(w, *q);
       w.end_object();

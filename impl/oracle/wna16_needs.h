@@ -9,11 +9,6 @@
 
 namespace moe::oracle {
 
-struct UnmetNeed {
-  Reject reject;
-  Why why;
-};
-
 // Of a row whose layout is one of these; nullopt: it can be written.
 std::optional<UnmetNeed> wna16_need(const Query& q, const Trial& offer);
 // This rank's share.

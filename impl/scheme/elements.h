@@ -84,8 +84,8 @@ struct ScaleRow {
 // By Scales. The two that are no single type have no bytes (P16Matrix::scale_type).
 inline constexpr std::array kScales = {ScaleRow{"", 0},     ScaleRow{"", 0}, ScaleRow{"-f32", 4}, ScaleRow{"-bf16", 2},
                                        ScaleRow{"-f16", 2}, ScaleRow{"", 1}, ScaleRow{"", 1}};
-static_assert(static_cast<std::size_t>(Scales::e8m0) + 1 == kScales.size());
-constexpr const ScaleRow& row_of(Scales s) { return kScales[static_cast<std::size_t>(s)]; }
+static_assert(usize(Scales::e8m0) + 1 == kScales.size());
+constexpr const ScaleRow& row_of(Scales s) { return at(kScales, s); }
 
 [[gnu::always_inline]] inline float load_scale(Scales type, const std::byte* from) {
   switch (type) {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "support/capi.h"
+#include "support/rooms.h"
 #include "support/sanitizers.h"
 
 namespace moe::test::buffer_test {

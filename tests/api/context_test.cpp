@@ -6,6 +6,7 @@
 #include <set>
 
 #include "support/capi.h"
+#include "support/rooms.h"
 
 namespace moe::test::context_test {
 namespace {

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "support/capi.h"
+#include "support/rooms.h"
 
 namespace moe::test::control_test {
 namespace {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "support/capi.h"
+#include "support/rooms.h"
 
 namespace moe::test::convert_test {
 namespace {

@@ -4,6 +4,7 @@
 #include <initializer_list>
 
 #include "support/describe.h"
+#include "support/rooms.h"
 
 namespace moe::test::describe_experts_test {
 namespace {

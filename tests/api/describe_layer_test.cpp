@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "support/describe.h"
+#include "support/rooms.h"
 
 namespace moe::test::describe_layer_test {
 namespace {

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "support/describe.h"
+#include "support/rooms.h"
 
 namespace moe::test::describe_quant_test {
 namespace {

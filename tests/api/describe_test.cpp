@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "support/describe.h"
+#include "support/rooms.h"
 
 namespace moe::test::describe_test {
 namespace {
@@ -56,12 +57,14 @@ void check_oracle(const json& c) {
 
 TEST(Describe, OracleVectors) {
   std::size_t cases = 0;
-  for (const char* file : {"selection/w4a8_int8.json", "selection/int_wna16.json", "selection/unquantized.json"}) {
+  for (const char* file : {"selection/w4a8_int8.json", "selection/int_wna16.json", "selection/unquantized.json",
+                           "selection/int8.json", "selection/fp8.json", "selection/mxfp8.json", "selection/nvfp4.json",
+                           "selection/mxfp4.json", "selection/mxfp4_deepseek_v4.json"}) {
     const json all = load_json(file);
     for (const json& c : all["cases"]) check_oracle(c);
     cases += all["cases"].size();
   }
-  EXPECT_EQ(cases, 81U + 161U + 67U);
+  EXPECT_EQ(cases, 81U + 161U + 464U);
 }
 
 TEST(Describe, CheckpointVectors) {

@@ -12,6 +12,7 @@
 #include "api/handle.h"
 #include "bind/emulate.h"
 #include "io/packed.h"
+#include "support/rooms.h"
 #include "support/sanitizers.h"
 #include "support/wna16_targets.h"
 

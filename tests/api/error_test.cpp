@@ -6,6 +6,7 @@
 
 #include "api/guard.h"
 #include "support/capi.h"
+#include "support/rooms.h"
 #include "support/safetensors_writer.h"
 
 extern "C" moe_status __wrap_moe_apply(const moe_layer* layer, const moe_apply_args* args, moe_error** err);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "support/ffi_world.h"
+#include "support/rooms.h"
 
 namespace moe::test::ffi_conformance_test {
 namespace {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "support/ffi_world.h"
+#include "support/rooms.h"
 
 namespace moe::test::ffi_sweep_test {
 namespace {

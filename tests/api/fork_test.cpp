@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "support/capi.h"
+#include "support/rooms.h"
 #include "support/sanitizers.h"
 
 #if !MOE_TSAN  // TSan ends processes that start threads after a fork of threads

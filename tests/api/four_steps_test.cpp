@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "support/capi.h"
+#include "support/rooms.h"
 
 namespace moe::test::four_steps_test {
 namespace {

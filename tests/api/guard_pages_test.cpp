@@ -9,6 +9,7 @@
 
 #include "support/capi.h"
 #include "support/p16.h"
+#include "support/rooms.h"
 
 namespace moe::test::guard_pages_test {
 namespace {

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "support/capi.h"
+#include "support/rooms.h"
 
 namespace moe::test::guard_test {
 namespace {

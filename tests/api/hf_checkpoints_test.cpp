@@ -9,6 +9,7 @@
 
 #include "support/capi.h"
 #include "support/hf_checkpoint.h"
+#include "support/rooms.h"
 
 namespace moe::test::hf_checkpoints_test {
 namespace {

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "support/capi.h"
+#include "support/rooms.h"
 #include "support/safetensors_writer.h"
 #include "support/share.h"
 #include "support/topk_call.h"

@@ -10,6 +10,7 @@
 #include "base/float_formats.h"
 #include "base/platform.h"
 #include "support/capi.h"
+#include "support/rooms.h"
 #include "support/share.h"
 #include "support/temp_dir.h"
 

@@ -9,6 +9,7 @@
 #include "api/handle.h"
 #include "oracle/backend.h"
 #include "oracle/select_world.h"
+#include "support/rooms.h"
 #include "support/wna16_targets.h"
 
 namespace moe::test::kernel_here_test {

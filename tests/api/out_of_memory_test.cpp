@@ -6,6 +6,7 @@
 
 #include "support/alloc_fault.h"
 #include "support/capi.h"
+#include "support/rooms.h"
 #include "support/temp_dir.h"
 #include "support/wna16_targets.h"
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "support/capi.h"
+#include "support/rooms.h"
 #include "support/temp_dir.h"
 
 namespace moe::test::packed_test {

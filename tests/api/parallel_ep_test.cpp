@@ -7,6 +7,7 @@
 #include <random>
 
 #include "support/ranks.h"
+#include "support/rooms.h"
 
 namespace moe::test::parallel_ep_test {
 namespace {

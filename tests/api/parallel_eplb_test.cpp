@@ -6,6 +6,7 @@
 #include <set>
 
 #include "support/ranks.h"
+#include "support/rooms.h"
 
 namespace moe::test::parallel_eplb_test {
 namespace {

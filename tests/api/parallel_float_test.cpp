@@ -6,6 +6,7 @@
 #include <random>
 
 #include "support/capi.h"
+#include "support/rooms.h"
 #include "support/safetensors_writer.h"
 
 namespace moe::test::parallel_float_test {

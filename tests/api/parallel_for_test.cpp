@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "support/capi.h"
+#include "support/rooms.h"
 #include "support/temp_dir.h"
 #include "support/wna16_targets.h"
 

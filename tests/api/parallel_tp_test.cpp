@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "support/ranks.h"
+#include "support/rooms.h"
 
 namespace moe::test::parallel_tp_test {
 namespace {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "support/capi.h"
+#include "support/rooms.h"
 
 namespace moe::test::platform_test {
 namespace {

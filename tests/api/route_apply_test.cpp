@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "support/capi.h"
+#include "support/rooms.h"
 #include "support/safetensors_writer.h"
 
 namespace moe::test::route_apply_test {

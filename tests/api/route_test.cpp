@@ -10,6 +10,7 @@
 
 #include "base/platform.h"
 #include "support/capi.h"
+#include "support/rooms.h"
 #include "support/vectors.h"
 
 namespace moe::test::route_test {

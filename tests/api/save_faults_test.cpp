@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "support/call_faults.h"
+#include "support/rooms.h"
 #include "support/sanitizers.h"
 #include "support/saves.h"
 #include "support/share.h"

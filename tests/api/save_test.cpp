@@ -9,6 +9,7 @@
 #include <csignal>
 #include <filesystem>
 
+#include "support/rooms.h"
 #include "support/saves.h"
 
 namespace moe::test::save_test {

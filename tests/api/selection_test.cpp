@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "support/capi.h"
+#include "support/rooms.h"
 
 namespace moe::test::selection_test {
 namespace {
@@ -95,6 +96,30 @@ TEST(Selection, NoBackendListsEveryReason) {
       [&](moe_error** e) { return moe_convert_weights(nullptr, explained.get(), w.get(), nullptr, &packed, e); });
   EXPECT_EQ(g.status, MOE_ERR_NO_BACKEND);
   EXPECT_EQ(g.details["candidates"], f.details["candidates"]);
+}
+
+// vLLM's answer whose layout is not public as bytes: it is given, and every later step says that nothing follows.
+TEST(Selection, AnswerWithoutALayout) {
+  const ConfigPtr config = make_config(R"({"num_experts": 4, "top_k": 2, "hidden_dim": 64, "intermediate_size": 64,
+    "activation": "swigluoai", "quantization": {"scheme": "MXFP4A16", "format": "mxfp4-gpt-oss"},
+    "selection_policy": "vllm",
+    "platform": {"type": "cuda", "capability": [9, 0], "libs": {"triton_kernels": true}}})");
+  const SelectionPtr s = make_selection(config.get());
+  EXPECT_STREQ(moe_selection_backend(s.get()), "TRITON");
+  EXPECT_STREQ(moe_selection_kernel(s.get()), "OAITritonMxfp4ExpertsMonolithic");
+  std::uint64_t bytes = 1, alignment = 1;
+  EXPECT_EQ(failure([&](moe_error** e) { return moe_selection_packed_size(s.get(), &bytes, &alignment, e); }).status,
+            MOE_ERR_UNSUPPORTED);
+  const WeightsPtr w =
+      make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(config.get(), o, e); });
+  moe_packed* packed = nullptr;
+  EXPECT_EQ(failure([&](moe_error** e) {
+              return moe_convert_weights(nullptr, s.get(), w.get(), nullptr, &packed, e);
+            }).status,
+            MOE_ERR_UNSUPPORTED);
+  const auto j = json_of([&](moe_buffer** o, moe_error** e) { return moe_selection_to_json(s.get(), o, e); });
+  EXPECT_EQ(j["oracle"], "mxfp4");
+  EXPECT_EQ(j["runs_as"], nullptr);
 }
 
 TEST(Selection, PlatformHandleWins) {

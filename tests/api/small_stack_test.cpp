@@ -11,6 +11,7 @@
 
 #include "fuzz/tiny.h"
 #include "support/capi.h"
+#include "support/rooms.h"
 #include "support/share.h"
 #include "support/temp_dir.h"
 

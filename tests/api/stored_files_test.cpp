@@ -12,6 +12,7 @@
 #include "io/hash.h"
 #include "io/packed.h"
 #include "scheme/layout_named.h"
+#include "support/rooms.h"
 #include "support/temp_dir.h"
 #include "support/tiny_layer.h"
 #include "support/wna16_targets.h"

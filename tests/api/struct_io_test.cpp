@@ -1,5 +1,6 @@
 // Growing structs: sizes below, at and beyond what this library knows.
 #include "api/struct_io.h"
+#include "support/rooms.h"
 
 #include <gtest/gtest.h>
 

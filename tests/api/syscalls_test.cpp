@@ -17,6 +17,7 @@
 #include <string>
 
 #include "support/capi.h"
+#include "support/rooms.h"
 #include "support/sanitizers.h"
 
 namespace moe::test::syscalls_test {

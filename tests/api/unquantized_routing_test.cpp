@@ -5,6 +5,7 @@
 #include <random>
 
 #include "support/capi.h"
+#include "support/rooms.h"
 
 namespace moe::test::unquantized_routing_test {
 namespace {

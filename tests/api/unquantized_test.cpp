@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "support/capi.h"
+#include "support/rooms.h"
 #include "support/safetensors_writer.h"
 #include "support/topk_call.h"
 

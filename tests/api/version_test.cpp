@@ -4,6 +4,7 @@
 #include <regex>
 
 #include "support/capi.h"
+#include "support/rooms.h"
 
 namespace moe::test::version_test {
 namespace {

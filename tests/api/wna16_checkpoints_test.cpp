@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "support/rooms.h"
 #include "support/wna16_model.h"
 
 namespace moe::test::wna16_checkpoints_test {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "support/rooms.h"
 #include "support/share.h"
 #include "support/wna16_model.h"
 

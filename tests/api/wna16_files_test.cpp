@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "support/capi.h"
+#include "support/rooms.h"
 #include "support/temp_dir.h"
 #include "support/topk_call.h"
 

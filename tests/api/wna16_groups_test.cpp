@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/rooms.h"
 #include "support/share.h"
 #include "support/wna16_model.h"
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 
+#include "support/rooms.h"
 #include "support/wna16_targets.h"
 
 namespace moe::test::wna16_refusals_test {

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "support/guard_pages.h"
+#include "support/rooms.h"
 #include "support/share.h"
 #include "support/wna16_targets.h"
 

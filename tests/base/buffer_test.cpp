@@ -1,5 +1,6 @@
 // Owned memory: alignment, moves, the caller's allocator, and what happens when there is none.
 #include "base/buffer.h"
+#include "support/rooms.h"
 
 #include <gtest/gtest.h>
 

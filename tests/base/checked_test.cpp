@@ -1,5 +1,6 @@
 // Size arithmetic at its limits.
 #include "base/checked.h"
+#include "support/rooms.h"
 
 #include <gtest/gtest.h>
 

@@ -10,6 +10,7 @@
 #include <limits>
 #include <random>
 
+#include "support/rooms.h"
 #include "support/share.h"
 
 namespace moe::test::decimal_test {

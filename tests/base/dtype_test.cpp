@@ -7,6 +7,7 @@
 #include <string>
 
 #include "moe/moe.h"
+#include "support/rooms.h"
 
 namespace moe::test::dtype_test {
 namespace {

@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "support/rooms.h"
 #include "support/share.h"
 
 namespace moe::test::exp_test {

@@ -10,6 +10,7 @@
 #include <limits>
 #include <string>
 
+#include "support/rooms.h"
 #include "support/share.h"
 #include "support/vectors.h"
 

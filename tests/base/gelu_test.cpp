@@ -1,5 +1,6 @@
 // gelu_f32 and gelu_tanh_f32 against the C library's erf and tanh in float64.
 #include "base/gelu.h"
+#include "support/rooms.h"
 
 #include <gtest/gtest.h>
 

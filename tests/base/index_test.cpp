@@ -1,5 +1,6 @@
 // Access to containers by signed indices and by enumerations.
 #include "base/index.h"
+#include "support/rooms.h"
 
 #include <gtest/gtest.h>
 

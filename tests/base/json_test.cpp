@@ -1,6 +1,7 @@
 // JSON text in and out: what is refused and where, what a tree keeps, how it is written. nlohmann's own
 // parser (a DOM, in tests only) is the second opinion on what is JSON.
 #include "base/json.h"
+#include "support/rooms.h"
 
 #include <gtest/gtest.h>
 

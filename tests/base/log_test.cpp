@@ -1,5 +1,6 @@
 // Levels, ring, callback, JSON lines; two threads in the callback; silence on stdout and stderr.
 #include "base/log.h"
+#include "support/rooms.h"
 
 #include <gtest/gtest.h>
 

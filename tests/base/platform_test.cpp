@@ -1,5 +1,6 @@
 // ISA words, their clusters, the cap MOE_MAX_ISA, and what detection says about this machine.
 #include "base/platform.h"
+#include "support/rooms.h"
 
 #include <gtest/gtest.h>
 

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/rooms.h"
 #include "support/sanitizers.h"
 
 namespace moe::test::process_mark_test {

@@ -1,5 +1,6 @@
 // Foreign text in messages: always valid UTF-8 on one line, cut between characters only, and told without ambiguity.
 #include "base/text.h"
+#include "support/rooms.h"
 
 #include <gtest/gtest.h>
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "support/rooms.h"
 #include "support/temp_dir.h"
 
 namespace moe::test::topology_test {

@@ -3,6 +3,8 @@
 
 #include <vector>
 
+#include "support/rooms.h"
+
 namespace moe::bench {
 
 void add_benchmarks(const std::vector<int>& threads);  // what a program measures beside the probes

@@ -1,5 +1,6 @@
 // See cell.h.
 #include "bench/cell.h"
+#include "support/rooms.h"
 
 #include <unistd.h>
 

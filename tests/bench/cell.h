@@ -17,6 +17,7 @@
 
 #include "bench/probes.h"
 #include "bench/workload.h"
+#include "support/rooms.h"
 
 namespace moe::bench {
 

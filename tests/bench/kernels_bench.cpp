@@ -8,6 +8,7 @@
 
 #include "bench/probes.h"
 #include "bench/rows.h"
+#include "support/rooms.h"
 
 namespace moe::bench {
 namespace {

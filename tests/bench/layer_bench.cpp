@@ -9,6 +9,7 @@
 #include "bench/bench.h"
 #include "bench/cell.h"
 #include "bench/models.h"
+#include "support/rooms.h"
 
 namespace moe::bench {
 namespace {

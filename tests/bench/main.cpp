@@ -17,6 +17,7 @@
 #include "bench/bench.h"
 #include "bench/cell.h"
 #include "bench/probes.h"
+#include "support/rooms.h"
 
 namespace moe::bench {
 namespace {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "bench/cell.h"
+#include "support/rooms.h"
 
 namespace moe::bench {
 namespace {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bench/workload.h"
+#include "support/rooms.h"
 
 namespace moe::bench {
 

@@ -10,6 +10,7 @@
 
 #include "bench/bench.h"
 #include "bench/models.h"
+#include "support/rooms.h"
 
 namespace moe::bench {
 namespace {

@@ -11,6 +11,7 @@
 #include "base/buffer.h"
 #include "run/context.h"
 #include "run/plan.h"
+#include "support/rooms.h"
 
 namespace moe::bench {
 namespace {

@@ -19,6 +19,7 @@
 #include "bench/bench.h"
 #include "bench/models.h"
 #include "bench/probes.h"
+#include "support/rooms.h"
 
 namespace moe::bench {
 namespace {

@@ -22,6 +22,7 @@
 #if defined(__x86_64__)
 #include "bench/probes_x86.h"
 #include "kernels/x86/amx.h"
+#include "support/rooms.h"
 #endif
 
 namespace moe::bench {

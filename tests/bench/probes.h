@@ -8,6 +8,7 @@
 
 #include "base/platform.h"
 #include "scheme/kernel_ids.h"
+#include "support/rooms.h"
 
 namespace moe::bench {
 

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "kernels/target.h"
+#include "support/rooms.h"
 
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 flags its own _mm512_undefined_*

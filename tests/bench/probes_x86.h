@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "support/rooms.h"
+
 namespace moe::bench {
 
 // Read n bytes, a multiple of 256, of 64-byte aligned memory.

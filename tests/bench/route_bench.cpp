@@ -10,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "run/route.h"
+#include "support/rooms.h"
 
 namespace moe::bench {
 namespace {

@@ -8,6 +8,7 @@
 #include "base/buffer.h"
 #include "base/platform.h"
 #include "kernels/kernel.h"
+#include "support/rooms.h"
 
 namespace moe::bench {
 
@@ -15,7 +16,7 @@ namespace moe::bench {
 inline std::vector<const Kernel*> rows_here() {
   std::vector<const Kernel*> out;
   const auto host = detect_platform();
-  for (const Kernel* kernel : kernels())
+  for (const Kernel* kernel : built_kernels())
     if (p16_element(kernel->id->layout) && host && host->runs(kernel->id->isa) &&
         (kernel->ready == nullptr || kernel->ready()))
       out.push_back(kernel);

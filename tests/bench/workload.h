@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "support/rooms.h"
+
 namespace moe::bench {
 
 struct Workload {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "config/config.h"
+#include "support/rooms.h"
 
 namespace moe::test {
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "config/documents.h"
+#include "support/rooms.h"
 #include "support/sanitizers.h"
 #include "support/vectors.h"
 

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "config/documents.h"
+#include "support/rooms.h"
 #include "support/vectors.h"
 
 namespace {

@@ -3,6 +3,7 @@
 
 #include "config/documents.h"
 #include "config/sections.h"
+#include "support/rooms.h"
 #include "support/vectors.h"
 
 namespace moe::test::parallel_test {

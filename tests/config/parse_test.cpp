@@ -4,6 +4,7 @@
 #include <set>
 
 #include "config/documents.h"
+#include "support/rooms.h"
 #include "support/vectors.h"
 
 namespace moe::test::parse_test {

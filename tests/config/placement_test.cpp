@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "config/config.h"
+#include "support/rooms.h"
 #include "support/vectors.h"
 
 namespace moe::test::placement_test {

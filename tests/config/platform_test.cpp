@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "config/documents.h"
+#include "support/rooms.h"
 
 namespace moe::test::platform_test {
 namespace {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "config/documents.h"
+#include "support/rooms.h"
 
 namespace moe::test::quantization_test {
 namespace {

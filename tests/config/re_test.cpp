@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "config/config.h"
+#include "support/rooms.h"
 
 namespace moe::test::re_test {
 namespace {

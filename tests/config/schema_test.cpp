@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "config/documents.h"
+#include "support/rooms.h"
 
 namespace moe::test::schema_test {
 namespace {

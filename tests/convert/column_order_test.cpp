@@ -1,6 +1,7 @@
 // Places of columns: groups that are filled up, activation order with groups of one size and of any sizes, the bound of
 // the room that is kept for them; rows and lists that follow.
 #include "convert/column_order.h"
+#include "support/rooms.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

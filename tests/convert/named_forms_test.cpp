@@ -8,6 +8,7 @@
 
 #include "convert/random_layer.h"
 #include "scheme/layout_named.h"
+#include "support/rooms.h"
 #include "support/share.h"
 #include "support/w4a8_files.h"
 

@@ -11,6 +11,7 @@
 
 #include "convert/convert.h"
 #include "support/memory_source.h"
+#include "support/rooms.h"
 #include "support/tensor_sets.h"
 #include "support/vectors.h"
 

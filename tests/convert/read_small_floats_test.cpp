@@ -10,6 +10,7 @@
 #include "convert/canonical.h"
 #include "convert/write_p16.h"
 #include "scheme/p16_numbers.h"
+#include "support/rooms.h"
 #include "support/vectors.h"
 
 namespace moe::test::read_small_floats_test {

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "convert/wna16_world.h"
+#include "support/rooms.h"
 #include "support/share.h"
 
 namespace moe::test::wna16_test {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "convert/wna16.h"
+#include "support/rooms.h"
 #include "support/vectors.h"
 
 namespace moe::test {

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "fuzz/tiny.h"
+#include "support/rooms.h"
 
 namespace moe::fuzz {
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fuzz/require.h"
+#include "support/rooms.h"
 
 namespace moe::fuzz {
 

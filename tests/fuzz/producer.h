@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "support/rooms.h"
+
 namespace moe::fuzz {
 
 class Producer {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "fuzz/handles.h"
+#include "support/rooms.h"
 
 namespace moe::fuzz {
 

@@ -124,3 +124,4 @@ class TinyLayer {
 }  // namespace moe::fuzz
 
 #include "fuzz/tiny_layer.inl"
+#include "support/rooms.h"

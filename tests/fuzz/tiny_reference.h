@@ -3,6 +3,7 @@
 #pragma once
 
 #include "fuzz/tiny.h"
+#include "support/rooms.h"
 
 namespace moe::fuzz {
 

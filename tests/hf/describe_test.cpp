@@ -6,6 +6,7 @@
 #include <string>
 
 #include "hf/hf.h"
+#include "support/rooms.h"
 #include "support/vectors.h"
 
 namespace moe::test::hf_describe_test {

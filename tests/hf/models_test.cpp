@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hf/hf.h"
+#include "support/rooms.h"
 #include "support/vectors.h"
 
 namespace moe::test::hf_models_test {

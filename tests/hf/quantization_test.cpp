@@ -8,6 +8,7 @@
 
 #include "config/config.h"
 #include "hf/hf.h"
+#include "support/rooms.h"
 #include "support/vectors.h"
 
 namespace moe::test::hf_quantization_test {

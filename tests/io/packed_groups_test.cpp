@@ -7,6 +7,7 @@
 #include "io/hash.h"
 #include "io/packed.h"
 #include "io/packed_format.h"
+#include "support/rooms.h"
 
 namespace moe::test::packed_groups_test {
 namespace {

@@ -17,6 +17,7 @@
 #include "io/hash.h"
 #include "io/packed_format.h"
 #include "scheme/layout_named.h"
+#include "support/rooms.h"
 #include "support/safetensors_writer.h"
 
 namespace moe::test::packed_test {

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <string>
 
+#include "support/rooms.h"
 #include "support/safetensors_writer.h"
 #include "support/share.h"
 #include "support/vectors.h"

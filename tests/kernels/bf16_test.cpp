@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "support/p16.h"
+#include "support/rooms.h"
 #include "support/share.h"
 
 namespace moe::test {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "support/p16.h"
+#include "support/rooms.h"
 #include "support/share.h"
 #include "support/vectors.h"
 

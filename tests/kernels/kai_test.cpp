@@ -8,6 +8,7 @@
 #include "scheme/layout_kai.h"
 #include "support/guard_pages.h"
 #include "support/p16.h"
+#include "support/rooms.h"
 #include "support/share.h"
 #include "support/vectors.h"
 #include "support/w4a8_files.h"

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/cpu_features.h"
+#include "support/rooms.h"
 
 namespace moe::test::reading_test {
 namespace {

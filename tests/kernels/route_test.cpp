@@ -15,6 +15,7 @@
 
 #include "base/float_formats.h"
 #include "kernels/ref/route.h"
+#include "support/rooms.h"
 #include "support/share.h"
 
 namespace moe::test {

@@ -8,6 +8,7 @@
 #include "kernels/ref/symmetric.h"
 #include "scheme/p16_numbers.h"
 #include "support/p16.h"
+#include "support/rooms.h"
 #include "support/share.h"
 
 namespace moe::test {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "support/p16.h"
+#include "support/rooms.h"
 #include "support/vectors.h"
 #include "support/w4a8_files.h"
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "oracle/selection.h"
+#include "support/rooms.h"
 #include "support/vectors.h"
 
 namespace moe::test::golden_test {
@@ -84,7 +85,9 @@ TEST_P(GoldenSelection, EveryCase) {
 
 INSTANTIATE_TEST_SUITE_P(Vectors, GoldenSelection,
                          testing::Values(Golden{"w4a8_int8.json", 81}, Golden{"int_wna16.json", 161},
-                                         Golden{"unquantized.json", 67}, Golden{"int8.json", 26}),
+                                         Golden{"unquantized.json", 67}, Golden{"int8.json", 26},
+                                         Golden{"fp8.json", 84}, Golden{"mxfp8.json", 34}, Golden{"nvfp4.json", 58},
+                                         Golden{"mxfp4.json", 129}, Golden{"mxfp4_deepseek_v4.json", 66}),
                          [](const auto& p) {
                            const std::string file = p.param.file;
                            return file.substr(0, file.find('.'));

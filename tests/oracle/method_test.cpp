@@ -6,6 +6,7 @@
 
 #include "oracle/query.h"
 #include "oracle/select.h"
+#include "support/rooms.h"
 #include "support/vectors.h"
 
 namespace moe::test::method_test {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "oracle/selection.h"
+#include "support/rooms.h"
 #include "support/vectors.h"
 
 namespace moe::test::query_test {
@@ -100,16 +101,43 @@ TEST(Query, FaultsHavePointers) {
   }
 }
 
-TEST(Query, OraclesThatAreNotBuilt) {
-  for (const char* name : {"fp8", "nvfp4", "mxfp4", "mxfp4_deepseek_v4", "mxfp8"}) {
-    auto v = json::parse(std::string(R"({"oracle": ")") + name +
-                         R"(", "platform": {"type": "cuda", "capability": [9, 0]}})");
-    ASSERT_TRUE(v);
-    const auto answer = describe_oracle(*v);
-    ASSERT_FALSE(answer) << name;
-    EXPECT_EQ(answer.error().code, Code::unsupported);
-    EXPECT_EQ(answer.error().subject, "/oracle");
+// Oracles of one kind of weights need no key; fp8 and nvfp4 are asked about the keys that they get, here none.
+TEST(Query, KeysThatAreNotGiven) {
+  struct Row {
+    const char *name, *weight, *activation, *backend;  // nullptr: none accepts
+  };
+  const Row rows[] = {{"fp8", "none", "none", nullptr},
+                      {"nvfp4", "none", "none", nullptr},
+                      {"mxfp8", "kMxfp8Static", "kMxfp8Dynamic", "MARLIN"},
+                      {"mxfp4", "kMxfp4Static", "none", "MARLIN"},
+                      {"mxfp4_deepseek_v4", "kMxfp4Static", "none", "MARLIN"}};
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    const std::string text =
+        std::string(R"({"oracle": ")") + row.name + R"(", "platform": {"type": "cuda", "capability": [9, 0]}})";
+    const auto q = query(text);
+    ASSERT_TRUE(q);
+    EXPECT_EQ(key_text(q->weight_key), row.weight);
+    EXPECT_EQ(key_text(q->activation_key), row.activation);
+    const auto answer = describe_oracle(*json::parse(text));
+    ASSERT_EQ(static_cast<bool>(answer), row.backend != nullptr);
+    if (!answer) {
+      EXPECT_EQ(answer.error().code, Code::no_backend);
+      const auto details = nlohmann::json::parse("{" + answer.error().details + "}");
+      EXPECT_EQ(details.at("candidates").back().at("reason"),
+                row.name == std::string("fp8") ? "device" : "quant_scheme");
+    } else {
+      EXPECT_EQ(nlohmann::json::parse(*answer).at("backend"), row.backend);
+    }
   }
+}
+
+// What only a config leads to has no question.
+TEST(Query, W4a8Fp8IsNoOracleOfVllm) {
+  const auto q = query(R"({"oracle": "w4a8_fp8", "platform": {"type": "cpu"}})");
+  ASSERT_FALSE(q);
+  EXPECT_EQ(q.error().subject, "/oracle");
+  EXPECT_EQ(q.error().message.find("w4a8_fp8,"), std::string::npos);
 }
 
 // --- keys -----------------------------------------------------------------------------------------------

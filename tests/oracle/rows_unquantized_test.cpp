@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "oracle/selection.h"
+#include "support/rooms.h"
 #include "support/vectors.h"
 
 namespace moe::test::rows_unquantized_test {

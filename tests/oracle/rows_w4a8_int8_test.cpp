@@ -8,6 +8,7 @@
 #include <string>
 
 #include "oracle/selection.h"
+#include "support/rooms.h"
 
 namespace moe::test::rows_w4a8_int8_test {
 namespace {

@@ -1,4 +1,4 @@
-// moe_select_backend beyond W4A8-int8: int_wna16, int8, and the oracles that are not built.
+// moe_select_backend beyond W4A8-int8: int_wna16, int8, and what has no oracle. Float weights: rows_float_test.cpp.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +7,7 @@
 #include "oracle/select.h"
 #include "oracle/select_world.h"
 #include "oracle/selection.h"
+#include "support/rooms.h"
 
 namespace moe::test::select_oracles_test {
 namespace {
@@ -127,25 +128,19 @@ TEST(Select, IntWna16ByName) {
   EXPECT_EQ(marlin->warning, "requested_backend_not_on_this_platform");
 }
 
-TEST(Select, OraclesThatAreNotBuilt) {
-  struct Row {
-    const char *scheme, *oracle;
-  };
-  const Row rows[] = {{"FP8", "fp8"},        {"FP8_BLOCK", "fp8"}, {"FP8_DYNAMIC", "fp8"}, {"NVFP4", "nvfp4"},
-                      {"NVFP4A16", "nvfp4"}, {"MXFP4", "mxfp4"},   {"MXFP8A16", "mxfp8"},  {"W4AFP8", "none"}};
-  for (const Row& row : rows) {
-    SCOPED_TRACE(row.scheme);
-    const std::string patch =
-        R"({"quantization": {"scheme": ")" + std::string(row.scheme) + R"(", "group_size": null}})";
-    const auto s = select(patch, avx512(), {.explain_only = true});
-    ASSERT_TRUE(s);
-    EXPECT_EQ(s->oracle, row.oracle);
-    EXPECT_FALSE(s->winner);
-    ASSERT_EQ(s->candidates.size(), 1u);
-    EXPECT_EQ(s->candidates[0].reason, Reject::not_built);
-    expect_sound(s->candidates);
-    EXPECT_EQ(select(patch, avx512()).error().code, Code::no_backend);
-  }
+TEST(Select, WeightsWithoutAnOracle) {
+  const std::string patch = R"({"quantization": {"scheme": null, "group_size": null,
+    "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128, "symmetric": false},
+    "input_activations": {"num_bits": 8, "type": "float", "strategy": "token", "dynamic": true}}})";
+  const auto s = select(patch, avx512(), {.explain_only = true});
+  ASSERT_TRUE(s);
+  EXPECT_EQ(s->oracle, "none");
+  EXPECT_FALSE(s->winner);
+  ASSERT_EQ(s->candidates.size(), 1u);
+  EXPECT_EQ(s->candidates[0].reason, Reject::not_built);
+  EXPECT_EQ(s->candidates[0].subject, "/quantization");
+  expect_sound(s->candidates);
+  EXPECT_EQ(select(patch, avx512()).error().code, Code::no_backend);
 }
 
 TEST(Select, Int8) {

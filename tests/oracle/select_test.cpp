@@ -13,6 +13,7 @@
 
 #include "oracle/select_world.h"
 #include "oracle/selection.h"
+#include "support/rooms.h"
 
 namespace moe::test::select_test {
 namespace {

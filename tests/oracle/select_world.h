@@ -11,6 +11,7 @@
 
 #include "oracle/select.h"
 #include "oracle/selection.h"
+#include "support/rooms.h"
 #include "support/vectors.h"
 
 namespace moe::test {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "oracle/selection.h"
+#include "support/rooms.h"
 #include "support/vectors.h"
 #include "vllm/describe.h"
 
@@ -137,7 +138,7 @@ TEST(SelectionJson, QuantConfigOfWna16) {
                       call({"tensor", "tensor", 128, 8}, {{"a1_gscale", "tensor"}, {"gemm1_clamp_limit", 7.0}}));
 }
 
-TEST(SelectionJson, NoQuantConfigWhereTheOracleIsNotBuilt) {
+TEST(SelectionJson, NoQuantConfigWhereTheLayoutIsNotBuilt) {
   const json v = selected(scheme("NVFP4"));
   EXPECT_EQ(v.at("quant_config"), nullptr);
   EXPECT_EQ(v.at("runs_as"), nullptr);

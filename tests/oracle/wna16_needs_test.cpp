@@ -10,6 +10,7 @@
 
 #include "oracle/selection.h"
 #include "scheme/wna16_layout.h"
+#include "support/rooms.h"
 
 namespace moe::test::wna16_needs_test {
 namespace {

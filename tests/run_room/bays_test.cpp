@@ -1,5 +1,6 @@
 // Bays: one holder each, however many threads; who waits sleeps; a child of fork() finds those of its parent free.
 #include "run/bays.h"
+#include "support/rooms.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

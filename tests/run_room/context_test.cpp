@@ -13,6 +13,7 @@
 
 #include "base/buffer.h"
 #include "base/topology.h"
+#include "support/rooms.h"
 #include "support/temp_dir.h"
 
 namespace moe::test::context_test {

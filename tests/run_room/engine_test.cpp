@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "support/rooms.h"
 #include "support/share.h"
 #include "support/tiny_layer.h"
 

@@ -1,6 +1,7 @@
 // A host's parallel_for that errs: no item runs twice or late, none is left out unnoticed, and nothing is waited for
 // that never began.
 #include "run/host_threads.h"
+#include "support/rooms.h"
 
 #include <gtest/gtest.h>
 

@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "run/context.h"
+#include "support/rooms.h"
 
 namespace moe::test::plan_test {
 namespace {

@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/rooms.h"
 #include "support/sanitizers.h"
 
 namespace moe::test::pool_test {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/exp.h"
+#include "support/rooms.h"
 #include "support/routing.h"
 #include "support/share.h"
 #include "support/vectors.h"

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "support/rooms.h"
 #include "support/routing.h"
 
 namespace moe::test::route_setup_test {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "support/rooms.h"
 #include "support/routing.h"
 
 namespace moe::test::route_sparse_mixer_test {

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/rooms.h"
 #include "support/routing.h"
 
 namespace moe::test::route_test {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "support/rooms.h"
 #include "support/routing.h"
 #include "support/vectors.h"
 

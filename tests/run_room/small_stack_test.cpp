@@ -7,6 +7,7 @@
 #include <string>
 #include <tuple>
 
+#include "support/rooms.h"
 #include "support/tiny_layer.h"
 
 namespace moe::test::small_stack_test {

@@ -1,5 +1,6 @@
 // Items cover a list once and get smaller, stripes cover a matrix; items are claimed once each, the own node's first.
 #include "run/stripes.h"
+#include "support/rooms.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

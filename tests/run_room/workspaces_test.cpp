@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/rooms.h"
 #include "support/sanitizers.h"
 
 namespace moe::test::workspaces_test {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/kernel.h"
+#include "support/rooms.h"
 #include "support/tiny_layer.h"
 
 namespace moe::test::zero_experts_test {

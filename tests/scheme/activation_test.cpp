@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/rooms.h"
 #include "support/vectors.h"
 
 namespace moe::test::activation_test {

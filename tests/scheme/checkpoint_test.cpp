@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "support/rooms.h"
 #include "support/tensor_sets.h"
 #include "support/vectors.h"
 

@@ -1,5 +1,6 @@
 // Groups of columns: what configs write, sizes and counts.
 #include "scheme/groups.h"
+#include "support/rooms.h"
 
 #include <gtest/gtest.h>
 

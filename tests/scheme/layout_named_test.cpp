@@ -6,6 +6,7 @@
 #include <set>
 
 #include "scheme/layout_kai.h"
+#include "support/rooms.h"
 
 namespace moe::test::layout_named_test {
 namespace {

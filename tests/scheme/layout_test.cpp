@@ -1,6 +1,7 @@
 // Geometry of packed layout p16 (scheme/layout.h): sizes, ids, and that codes, scales, sums and biases
 // share out the bytes of a matrix without overlap, at the addresses of kernels.md 2.1.
 #include "scheme/layout.h"
+#include "support/rooms.h"
 
 #include <gtest/gtest.h>
 

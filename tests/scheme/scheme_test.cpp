@@ -1,5 +1,6 @@
 // Names of routing methods and what counts as W4A8-int8 (scheme/scheme.h).
 #include "scheme/scheme.h"
+#include "support/rooms.h"
 
 #include <gtest/gtest.h>
 

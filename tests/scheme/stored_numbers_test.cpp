@@ -3,6 +3,7 @@
 
 #include "scheme/layout.h"
 #include "scheme/wna16_layout.h"
+#include "support/rooms.h"
 
 namespace moe::test::stored_numbers_test {
 namespace {

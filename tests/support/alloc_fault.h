@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "support/rooms.h"
+
 extern "C" {
 void* __real_malloc(std::size_t size);
 void* __real_calloc(std::size_t count, std::size_t size);

@@ -17,6 +17,8 @@
 #include <thread>
 #include <vector>
 
+#include "support/rooms.h"
+
 namespace moe::test {
 
 // A filter on this thread; gives the descriptor of its supervisor, or -1.

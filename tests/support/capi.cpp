@@ -1,5 +1,6 @@
 // The small model of the C ABI tests, what calls say, and the four steps.
 #include "support/capi.h"
+#include "support/rooms.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -13,6 +13,7 @@
 
 #include "base/float_formats.h"
 #include "support/handles.h"
+#include "support/rooms.h"
 #include "support/vectors.h"
 
 namespace moe::test {

@@ -1,5 +1,6 @@
 // Questions to moe_describe.
 #include "support/describe.h"
+#include "support/rooms.h"
 
 namespace moe::test {
 

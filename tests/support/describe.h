@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/capi.h"
+#include "support/rooms.h"
 
 namespace moe::test {
 

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "support/rooms.h"
+
 namespace moe::test {
 
 using Word = std::uint64_t;

@@ -13,6 +13,7 @@
 
 #include "support/capi.h"
 #include "support/ffi_library.h"
+#include "support/rooms.h"
 #include "support/temp_dir.h"
 
 namespace moe::test {

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "support/rooms.h"
+
 namespace moe::test {
 
 enum class Flush { right, left };

@@ -7,6 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "support/rooms.h"
+
 namespace moe::test {
 
 template <auto destroy>

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/float_formats.h"
+#include "support/rooms.h"
 #include "support/safetensors_writer.h"
 #include "support/vectors.h"
 

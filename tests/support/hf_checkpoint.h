@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "support/rooms.h"
 #include "support/temp_dir.h"
 
 namespace moe::test {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/tensor.h"
+#include "support/rooms.h"
 
 namespace moe::test {
 

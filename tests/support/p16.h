@@ -14,6 +14,7 @@
 #include "kernels/ref/elementwise.h"
 #include "kernels/ref/w4a8.h"
 #include "scheme/layout.h"
+#include "support/rooms.h"
 
 namespace moe::test {
 
@@ -166,7 +167,7 @@ inline std::vector<float> rounded(DType d, std::vector<float> v) {
 inline std::vector<const Kernel*> runnable_kernels(LayoutKind layout, ActFormat act) {
   std::vector<const Kernel*> rows;
   const auto host = detect_platform();
-  for (const Kernel* k : kernels())
+  for (const Kernel* k : built_kernels())
     if (host && host->runs(k->id->isa) && k->id->layout == layout && k->id->act == act &&
         (k->ready == nullptr || k->ready()))
       rows.push_back(k);
@@ -176,7 +177,7 @@ inline std::vector<const Kernel*> runnable_kernels(LayoutKind layout, ActFormat 
 inline std::vector<const Kernel*> runnable_kernels(ActFormat act) {
   std::vector<const Kernel*> rows;
   const auto host = detect_platform();
-  for (const Kernel* k : kernels())
+  for (const Kernel* k : built_kernels())
     if (host && host->runs(k->id->isa) && k->id->act == act && p16_element(k->id->layout) &&
         (k->ready == nullptr || k->ready()))
       rows.push_back(k);
@@ -229,7 +230,7 @@ inline std::vector<std::byte> random_panels(const P16Matrix& m, std::mt19937& rn
 
 // The definition of a row: the scalar row of its layout and activation format.
 inline const Kernel& scalar_of(const Kernel& row) {
-  for (const Kernel* k : kernels())
+  for (const Kernel* k : built_kernels())
     if (k->id->isa == Isa::scalar && k->id->layout == row.id->layout && k->id->act == row.id->act) return *k;
   return row;
 }

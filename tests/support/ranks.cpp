@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "support/rooms.h"
 #include "support/safetensors_writer.h"
 
 namespace moe::test {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "support/capi.h"
+#include "support/rooms.h"
 #include "support/safetensors_writer.h"
 
 namespace moe::test {

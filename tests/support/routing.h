@@ -13,6 +13,7 @@
 #include "base/buffer.h"
 #include "base/float_formats.h"
 #include "run/route.h"
+#include "support/rooms.h"
 
 namespace moe::test {
 

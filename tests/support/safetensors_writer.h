@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/rooms.h"
 #include "support/temp_dir.h"
 
 namespace moe::test {

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "support/rooms.h"
+
 namespace moe::test {
 
 inline int share() {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "support/rooms.h"
 #include "support/sanitizers.h"
 
 namespace moe::test {

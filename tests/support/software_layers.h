@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/rooms.h"
 #include "support/small_stack.h"
 #include "support/tiny_layer.h"
 

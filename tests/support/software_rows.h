@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "support/p16.h"
+#include "support/rooms.h"
 #include "support/share.h"
 
 namespace moe::test {

@@ -13,6 +13,7 @@
 
 #include "base/float_formats.h"
 #include "base/load.h"
+#include "support/rooms.h"
 
 namespace moe::test {
 

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "support/rooms.h"
+
 namespace moe::test {
 
 class TempDir {

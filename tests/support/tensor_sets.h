@@ -2,6 +2,7 @@
 #pragma once
 
 #include "scheme/checkpoint.h"
+#include "support/rooms.h"
 
 namespace moe::test {
 

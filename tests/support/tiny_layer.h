@@ -10,6 +10,7 @@
 
 #include "run/layer.h"
 #include "support/p16.h"
+#include "support/rooms.h"
 
 namespace moe::test {
 

@@ -1,5 +1,6 @@
 // moe_apply of given experts.
 #include "support/topk_call.h"
+#include "support/rooms.h"
 
 namespace moe::test {
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "support/capi.h"
+#include "support/rooms.h"
 
 namespace moe::test {
 

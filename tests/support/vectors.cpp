@@ -1,5 +1,6 @@
 // Reading golden vectors.
 #include "support/vectors.h"
+#include "support/rooms.h"
 
 #include <fstream>
 #include <iterator>

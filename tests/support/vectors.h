@@ -15,6 +15,7 @@
 #include "base/dtype.h"
 #include "base/float_formats.h"
 #include "base/tensor.h"
+#include "support/rooms.h"
 
 namespace moe::test {
 

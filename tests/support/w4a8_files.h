@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "support/rooms.h"
 #include "support/vectors.h"
 
 namespace moe::test {

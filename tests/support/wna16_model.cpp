@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 
+#include "support/rooms.h"
 #include "support/safetensors_writer.h"
 #include "support/topk_call.h"
 

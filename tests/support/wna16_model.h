@@ -9,6 +9,7 @@
 #include <random>
 
 #include "support/capi.h"
+#include "support/rooms.h"
 #include "support/safetensors_writer.h"
 #include "support/topk_call.h"
 

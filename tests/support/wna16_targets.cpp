@@ -1,5 +1,6 @@
 // The layouts that configs ask for.
 #include "support/wna16_targets.h"
+#include "support/rooms.h"
 
 namespace moe::test {
 

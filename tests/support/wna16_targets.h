@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "support/rooms.h"
 #include "support/wna16_model.h"
 
 namespace moe::test {

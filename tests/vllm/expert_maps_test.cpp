@@ -1,6 +1,7 @@
 // Tables of experts and slots as properties over random batches (the golden cases run through moe_describe): every
 // slot has one place, experts come in order, ties by slot, and maps agree with placement.
 #include "vllm/expert_maps.h"
+#include "support/rooms.h"
 
 #include <gtest/gtest.h>
 

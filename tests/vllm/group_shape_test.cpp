@@ -1,5 +1,6 @@
 // Group shapes: each predicate is true for its own shapes only.
 #include "vllm/group_shape.h"
+#include "support/rooms.h"
 
 #include <gtest/gtest.h>
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <set>
 
+#include "support/rooms.h"
 #include "vllm/quant_config_builders.h"
 
 namespace moe::test::quant_config_test {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "support/rooms.h"
 #include "support/safetensors_writer.h"
 #include "weights/weight_fixture.h"
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/float_formats.h"
+#include "support/rooms.h"
 #include "support/safetensors_writer.h"
 #include "weights/weight_fixture.h"
 

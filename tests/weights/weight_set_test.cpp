@@ -8,6 +8,7 @@
 #include <string>
 
 #include "support/memory_source.h"
+#include "support/rooms.h"
 #include "weights/weight_fixture.h"
 
 namespace moe::test::weight_set_test {

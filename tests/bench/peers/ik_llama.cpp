@@ -17,6 +17,7 @@
 
 #include "bench/bench.h"
 #include "bench/cell.h"
+#include "support/rooms.h"
 
 extern "C" void iqk_repack_tensor(ggml_tensor* tensor);  // no public header has it
 

@@ -12,6 +12,7 @@
 #undef bf16_bf16_p16_amxbf16
 
 #include "support/p16.h"
+#include "support/rooms.h"
 #include "support/share.h"
 #include "support/small_stack.h"
 

@@ -13,6 +13,7 @@
 #undef w4a8_tok8_p16_amxint8
 #undef w8a8_tok8_p16_amxint8
 
+#include "support/rooms.h"
 #include "support/software_rows.h"
 
 namespace moe::test {

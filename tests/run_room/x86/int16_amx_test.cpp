@@ -11,6 +11,7 @@
 #undef w4a16_blk16_p16_amxint8
 #undef w8a16_blk16_p16_amxint8
 
+#include "support/rooms.h"
 #include "support/software_layers.h"
 
 namespace moe::test {
