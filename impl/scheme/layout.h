@@ -76,8 +76,9 @@ struct Columns {
   friend constexpr bool operator==(const Columns&, const Columns&) = default;
 };
 
-// One matrix: its logical size, and its sizes and addresses in p16. half_rows = N for w2, I for w13 (which has two
-// halves when gated).
+// One matrix: its logical size, and its sizes and addresses in p16. (What is always inlined is large enough for a
+// compiler to keep it apart, which code of an instruction set must not share.) half_rows = N for w2, I for w13 (which
+// has two halves when gated).
 struct P16Matrix {
   Element element = Element::int4;
   Scales scales = Scales::w4a8;
@@ -123,13 +124,17 @@ struct P16Matrix {
   constexpr bool has_sums() const { return grouping() != Grouping::none && scales == Scales::w4a8; }
   constexpr std::size_t sum_offset() const { return scale_section(); }  // rsum f32[16] or wsum i32[16]
   constexpr std::size_t zero_offset() const { return scale_section(); }
-  constexpr std::size_t bias_offset() const { return scale_section() + zero_section() + (has_sums() ? 64 : 0); }
+  [[gnu::always_inline]] constexpr std::size_t bias_offset() const {
+    return scale_section() + zero_section() + (has_sums() ? 64 : 0);
+  }
   constexpr std::size_t header_bytes() const { return bias_offset() + (has_bias ? 64 : 0); }
   constexpr std::size_t unit_header() const { return grouping() == Grouping::g32 ? 64 : 0; }
   constexpr std::size_t unit_bytes() const {
     return unit_header() + usize(kPanelRows * kUnitK * row_of(element).packed_bits / 8);
   }
-  constexpr std::size_t panel_bytes() const { return header_bytes() + usize(units()) * unit_bytes(); }
+  [[gnu::always_inline]] constexpr std::size_t panel_bytes() const {
+    return header_bytes() + usize(units()) * unit_bytes();
+  }
   // i32[K]: the checkpoint's column of each column here.
   constexpr std::size_t order_offset() const { return usize(panels()) * panel_bytes(); }
   constexpr std::size_t bytes() const {
