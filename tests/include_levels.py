@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Fails on an #include in impl/ that goes against the levels of the rooms, or that brings a wrapped package, an ISA
-header or a banned standard header into a file that must not have it; and on a source that does not reach float_rules.h.
+header or a banned standard header into a file that must not have it; on a source that does not reach float_rules.h; and
+on code outside the namespace of its room, or a room that uses the names of others (base/rooms.h) than it may include.
 
     tests/include_levels.py [ROOT]        check ROOT/impl
     tests/include_levels.py --self-test   prove that every rule fails on a tree that breaks it
@@ -42,6 +43,9 @@ RESERVED = [
 ONE_FILE = [r"xxhash\.h"]  # in one file, wherever that is
 EVERY_SOURCE = "base/float_rules.h"
 
+ROOMS = "base/rooms.h"
+SHARED = {"base", "scheme"}  # what they say is everybody's, and stands in moe itself
+
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)', re.M)
 
 
@@ -54,6 +58,24 @@ def reached(impl, path):
                 found.add(header)
                 left.append(impl / header)
     return found
+
+
+def namespace_faults(root):
+    """One line per file that opens the namespace of another room, and per room that uses more or fewer names."""
+    impl = pathlib.Path(root) / "impl"
+    for path in sorted(p for p in impl.rglob("*") if p.suffix in (".cpp", ".h", ".inl")):
+        name = path.relative_to(impl).as_posix()
+        room = name.split("/")[0]
+        for match in re.finditer(r"^namespace moe\b(?:::(\w+))?", path.read_text(encoding="utf-8"), re.M):
+            right = match[1] not in ALLOWED if room in SHARED else match[1] == room
+            if not right:
+                yield f"impl/{name}: opens '{match[0]}', expected that of its room"
+    text = (impl / ROOMS).read_text(encoding="utf-8") if (impl / ROOMS).is_file() else ""
+    uses = {m[1]: set(re.findall(r"using namespace (\w+);", m[2]))
+            for m in re.finditer(r"^namespace (\w+) \{([^{}]*)\}", text, re.M) if m[1] != "moe"}
+    for room in sorted(set(ALLOWED) - SHARED):
+        if uses.get(room) != ALLOWED[room] - SHARED:
+            yield f"impl/{ROOMS}: {room} uses the names of {sorted(uses.get(room, []))}, may include {sorted(ALLOWED[room])}"
 
 
 def faults(root):
@@ -122,6 +144,28 @@ def self_test():
             if bool(faults(root)[0]) != expected:
                 wrong.append(f"{room}: {line} was {'accepted' if expected else 'refused'}")
     print(f"include_levels self-test: {len(cases)} sources, {len(bad)} with a bad include, {len(wrong)} wrong verdicts")
+    return wrong + namespace_self_test()
+
+
+def namespace_self_test():
+    """Every file in the namespace of another room and every wrong line of base/rooms.h must be found."""
+    uses = {room: sorted(allowed - SHARED) for room, allowed in ALLOWED.items() if room not in SHARED}
+    cases = [(False, room, f"moe::{room}" if room in uses else "moe", uses) for room in ALLOWED]
+    cases += [(True, room, f"moe::{other}", uses) for room in ALLOWED for other in uses if other != room]
+    cases += [(True, room, "moe", uses) for room in uses]
+    cases += [(True, "run", "moe::run", {**uses, room: names[1:]}) for room, names in uses.items() if names]
+    cases += [(True, "run", "moe::run", {**uses, room: [*names, "api"]}) for room, names in uses.items()]
+    wrong = []
+    for expected, room, opened, table in cases:
+        with tempfile.TemporaryDirectory() as root:
+            for name in ALLOWED:
+                (pathlib.Path(root) / "impl" / name).mkdir(parents=True)
+            blocks = "".join(f"namespace {r} {{{''.join(f'using namespace {n};' for n in names)}}}\n" for r, names in table.items())
+            (pathlib.Path(root) / "impl" / ROOMS).write_text(f"namespace moe {{\n{blocks}}}\n")
+            (pathlib.Path(root) / "impl" / room / "probe.cpp").write_text(f"namespace {opened} {{\n}}\n")
+            if bool(list(namespace_faults(root))) != expected:
+                wrong.append(f"{opened} in {room} was {'accepted' if expected else 'refused'}")
+    print(f"namespaces self-test: {len(cases)} trees, {len(wrong)} wrong verdicts")
     return wrong
 
 
@@ -131,6 +175,7 @@ def main(args):
     else:
         root = args[0] if args else pathlib.Path(__file__).resolve().parent.parent
         found, count = faults(root)
+        found += namespace_faults(root)
         print(f"include_levels: {count} files, {len(found)} faults")
         if count == 0:
             found.append("no source file found")

@@ -1,10 +1,12 @@
 // The conditions of float_oracles.md 2.9, one function per layout. See float_needs.h.
 #include "oracle/float_needs.h"
+#include "base/text.h"
 
 #include <algorithm>
 #include <array>
 #include <string>
 
+#include "base/text.h"
 namespace moe::oracle {
 namespace {
 
@@ -50,9 +52,7 @@ Sizes sizes_of(const Query& q, const Trial& o) {
 
 MaybeNeed multiple(const char* what, std::int64_t step, std::int64_t size, const char* subject) {
   if (size % step == 0) return std::nullopt;
-  return UnmetNeed{
-      Reject::alignment,
-      {std::string(what) + " in multiples of " + std::to_string(step), "it is " + std::to_string(size), subject}};
+  return UnmetNeed{Reject::alignment, {cat(what, " in multiples of ", step), cat("it is ", size), subject}};
 }
 MaybeNeed hidden(std::int64_t step, const Sizes& s) { return multiple("hidden_dim", step, s.size.hidden, kHidden); }
 MaybeNeed intermediate(std::int64_t step, const Sizes& s) {

@@ -19,9 +19,9 @@ bool in_any(std::span<const CapabilityRange> ranges, int capability) {
 
 // "9.0", "10.x", "9.0 to 10.9", "7.5 or later"
 std::string text_of(const CapabilityRange& r) {
-  const auto exact = [](int c) { return std::to_string(c / 10) + "." + std::to_string(c % 10); };
+  const auto exact = [](int c) { return cat(c / 10, ".", c % 10); };
   if (r.low == r.high) return exact(r.low);
-  if (r.low % 10 == 0 && r.high == r.low + 9) return std::to_string(r.low / 10) + ".x";
+  if (r.low % 10 == 0 && r.high == r.low + 9) return cat(r.low / 10, ".x");
   return exact(r.low) + (r.high == kNoEnd ? " or later" : " to " + exact(r.high));
 }
 std::string text_of(std::span<const CapabilityRange> ranges) {
@@ -43,9 +43,7 @@ bool gfx_in(std::span<const std::string_view> names, std::string_view gfx) {
 }
 
 // 12080: "12.8"
-std::string toolkit_text(std::int64_t version) {
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
+std::string toolkit_text(std::int64_t version) { return cat(version / 1000, ".", version % 1000 / 10); }
 
 // The CUDA toolkit that the machine's capability asks for. A platform that does not name its own has 12.8.
 MaybeWhy toolkit(const Accepts& a, const Platform& p) {
@@ -84,7 +82,7 @@ std::optional<Why> device(const Query& q, const Trial& o) {
   if (p.type == DeviceType::rocm && !gfx_in(a.gfx, p.gfx.value_or("")))
     return Why{"architecture " + joined(a.gfx), found, "/platform/gfx"};
   if (!a.device_library.empty() && !p.lib(a.device_library))
-    return Why{"library " + std::string(a.device_library), "platform.libs does not have it", "/platform/libs"};
+    return Why{cat("library ", a.device_library), "platform.libs does not have it", "/platform/libs"};
   for (const Switch& s : a.device_switches) {
     if (q.env_flag(s.name, s.when_unset)) continue;
     const std::string value(q.env_value(s.name));
@@ -97,11 +95,10 @@ std::optional<Why> device(const Query& q, const Trial& o) {
 std::string platform_text(const Platform& p) {
   std::string s(at(kDeviceNames, p.type));
   if (p.type == DeviceType::cuda)
-    return s + (p.capability ? " " + std::to_string((*p.capability)[0]) + "." + std::to_string((*p.capability)[1])
-                             : " of unknown capability");
+    return s + (p.capability ? cat(" ", (*p.capability)[0], ".", (*p.capability)[1]) : " of unknown capability");
   if (p.type == DeviceType::rocm) return s + (p.gfx ? " " + *p.gfx : "");
   if (p.type == DeviceType::cpu)
-    return s + (p.arch == Arch::automatic ? " of unknown architecture" : " " + std::string(at(kArchNames, p.arch)));
+    return s + (p.arch == Arch::automatic ? " of unknown architecture" : cat(" ", at(kArchNames, p.arch)));
   return s;
 }
 

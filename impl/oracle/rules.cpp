@@ -103,7 +103,7 @@ MaybeWhy parallel(const Query& q, const Trial& o) {
   const Accepts& a = *o.accepts;
   const ParallelQuery& p = q.moe.parallel;
   if (!a.expert_parallel && p.ep_size != 1)
-    return Why{"no expert parallelism", "ep_size is " + std::to_string(p.ep_size), "/parallel/ep_size"};
+    return Why{"no expert parallelism", cat("ep_size is ", p.ep_size), "/parallel/ep_size"};
   if (!a.use_ep && p.use_ep) return Why{"no expert parallelism", "it is asked for", "/parallel/enable_expert_parallel"};
   if (!a.all2all && p.uses_all2all())
     return Why{"no all-to-all", "data and expert parallelism use one", "/parallel/all2all_backend"};
@@ -115,7 +115,7 @@ MaybeWhy parallel(const Query& q, const Trial& o) {
   if (!a.eplb && p.enable_eplb)
     return Why{"fixed experts", "enable_eplb is true (expert load balancing)", "/parallel/enable_eplb"};
   if (!a.data_parallel && p.dp_size > 1)
-    return Why{"no data parallelism", "dp_size is " + std::to_string(p.dp_size), "/parallel/dp_size"};
+    return Why{"no data parallelism", cat("dp_size is ", p.dp_size), "/parallel/dp_size"};
   return std::nullopt;
 }
 
@@ -184,8 +184,8 @@ MaybeWhy checkpoint(const Query& q, const Trial& o) {
 MaybeWhy block_columns(const Config& c, std::int64_t multiple) {
   const std::optional<QuantArgs>& w = c.quantization.weights;
   if (!w || !w->block_structure || (*w->block_structure)[1] % multiple == 0) return std::nullopt;
-  return Why{"blocks whose columns are a multiple of " + std::to_string(multiple),
-             "they have " + std::to_string((*w->block_structure)[1]), "/quantization/weights/block_structure"};
+  return Why{cat("blocks whose columns are a multiple of ", multiple), cat("they have ", (*w->block_structure)[1]),
+             "/quantization/weights/block_structure"};
 }
 
 MaybeWhy group_size(const Query& q, const Trial& o) {
@@ -193,8 +193,7 @@ MaybeWhy group_size(const Query& q, const Trial& o) {
   const Config& c = *q.layer;
   if (MaybeWhy why = block_columns(c, o.accepts->group_multiple)) return why;
   if (o.accepts->only_group != 0 && c.weight_groups() != Groups::even(o.accepts->only_group))
-    return Why{"groups of " + std::to_string(o.accepts->only_group),
-               "the group size is " + std::to_string(c.weight_groups().as_written()),
+    return Why{cat("groups of ", o.accepts->only_group), cat("the group size is ", c.weight_groups().as_written()),
                "/quantization/weights/group_size"};
   if (c.weight_groups().is_whole()) return std::nullopt;
   const std::int64_t g = c.weight_groups().as_written();
@@ -264,8 +263,8 @@ MaybeWhy activation_quant(const Query& q, const Trial& o) {
 MaybeWhy layout(const Query& q, const Trial& o) {
   if (q.layer == nullptr || o.accepts->answer_only || layout_kind(q, *o.accepts) != LayoutKind::none)
     return std::nullopt;
-  const std::string name = o.row->name.empty() ? "" : " (" + std::string(o.row->name) + ")";
-  return Why{"the packed layout of " + std::string(o.row->backend) + name, "this build does not write it", ""};
+  const std::string name = o.row->name.empty() ? "" : cat(" (", o.row->name, ")");
+  return Why{cat("the packed layout of ", o.row->backend, name), "this build does not write it", ""};
 }
 
 // What a layout needs is asked before whether this build writes it: that answer will not change.

@@ -180,10 +180,10 @@ class Round {
   bool passed_over() const { return request_.word || request_.by_switch() || request_.steering.refused.any(); }
   Why why_passed_over(const Accepts& a) const {
     if (request_.word)
-      return {"moe_backend auto" + (a.request.empty() ? "" : " or " + std::string(a.request)),
-              "it is " + std::string(*request_.word), "/moe_backend"};
+      return {cat("moe_backend auto", a.request.empty() ? "" : " or ", a.request), cat("it is ", *request_.word),
+              "/moe_backend"};
     if (request_.by_switch())
-      return {"vllm_env that leaves the choice open", "its switches ask for " + std::string(request_.steering.needed),
+      return {"vllm_env that leaves the choice open", cat("its switches ask for ", request_.steering.needed),
               "/vllm_env"};
     return {"a question that the oracle takes", std::string(request_.steering.refused.why), "/vllm_env"};
   }

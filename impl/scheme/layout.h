@@ -96,40 +96,42 @@ struct P16Matrix {
   constexpr std::int64_t columns() const { return source ? source->count : k; }
   constexpr Groups source_groups() const { return source ? source->groups : groups; }
   constexpr std::int64_t source_count() const { return source_groups().count_in(columns()); }
-  constexpr Grouping grouping() const {
+  [[gnu::always_inline]] constexpr Grouping grouping() const {
     if (is_value(element)) return Grouping::none;
     if (groups.is_whole()) return Grouping::channel;
     return group() == 32 && scales == Scales::w4a8 ? Grouping::g32 : Grouping::grouped;
   }
-  constexpr std::int64_t group() const { return groups.size_in(k); }  // columns of one
-  constexpr std::int64_t group_count() const { return groups.count_in(k); }
+  [[gnu::always_inline]] constexpr std::int64_t group() const { return groups.size_in(k); }  // columns of one
+  [[gnu::always_inline]] constexpr std::int64_t group_count() const { return groups.count_in(k); }
   constexpr std::int64_t rows() const { return half_rows * halves; }
-  constexpr std::int64_t units() const { return ceil_div(k, kUnitK); }
+  [[gnu::always_inline]] constexpr std::int64_t units() const { return ceil_div(k, kUnitK); }
   constexpr std::int64_t panels() const { return ceil_div(half_rows, kPanelRows) * halves; }
 
   // What the sums of a tile's codes come multiplied by (kernels/tile.h): the code of value 0, with zero points 1.
   constexpr std::int32_t sum_factor() const { return has_zeros ? 1 : code_bias(element); }
   // What one scale is.
-  constexpr Scales scale_type() const {
+  [[gnu::always_inline]] constexpr Scales scale_type() const {
     return scales != Scales::w4a8 ? scales : groups.is_whole() ? Scales::f32 : Scales::bf16;
   }
-  constexpr std::size_t scale_bytes() const { return row_of(scale_type()).bytes; }
-  constexpr std::size_t scale_section() const {  // bytes of scales at the start of the panel
+  [[gnu::always_inline]] constexpr std::size_t scale_bytes() const { return row_of(scale_type()).bytes; }
+  [[gnu::always_inline]] constexpr std::size_t scale_section() const {  // bytes of scales at the start of the panel
     if (grouping() == Grouping::g32 || grouping() == Grouping::none) return 0;
     return round_up(usize(group_count()) * 16 * scale_bytes(), std::size_t{64});
   }
-  constexpr std::size_t zero_section() const {
+  [[gnu::always_inline]] constexpr std::size_t zero_section() const {
     return has_zeros ? round_up(usize(group_count()) * 16, std::size_t{64}) : 0;
   }
-  constexpr bool has_sums() const { return grouping() != Grouping::none && scales == Scales::w4a8; }
+  [[gnu::always_inline]] constexpr bool has_sums() const {
+    return grouping() != Grouping::none && scales == Scales::w4a8;
+  }
   constexpr std::size_t sum_offset() const { return scale_section(); }  // rsum f32[16] or wsum i32[16]
   constexpr std::size_t zero_offset() const { return scale_section(); }
   [[gnu::always_inline]] constexpr std::size_t bias_offset() const {
     return scale_section() + zero_section() + (has_sums() ? 64 : 0);
   }
-  constexpr std::size_t header_bytes() const { return bias_offset() + (has_bias ? 64 : 0); }
-  constexpr std::size_t unit_header() const { return grouping() == Grouping::g32 ? 64 : 0; }
-  constexpr std::size_t unit_bytes() const {
+  [[gnu::always_inline]] constexpr std::size_t header_bytes() const { return bias_offset() + (has_bias ? 64 : 0); }
+  [[gnu::always_inline]] constexpr std::size_t unit_header() const { return grouping() == Grouping::g32 ? 64 : 0; }
+  [[gnu::always_inline]] constexpr std::size_t unit_bytes() const {
     return unit_header() + usize(kPanelRows * kUnitK * row_of(element).packed_bits / 8);
   }
   [[gnu::always_inline]] constexpr std::size_t panel_bytes() const {
