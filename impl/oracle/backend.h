@@ -175,8 +175,8 @@ std::span<const Family* const> families();
 const Family& family_of(OracleId id);
 namespace families_of {
 #define MOE_FAMILY(id_) extern const Family id_;
+#define MOE_OWN_FAMILY(id_) extern const Family id_;
 #include "oracle/families.inc"
-#undef MOE_FAMILY
 }  // namespace families_of
 const Family& family_named(std::string_view name);
 std::vector<std::string_view> runnable_backends();  // whose layout this build writes and its kernels read

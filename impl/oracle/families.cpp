@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::array kFamilies = {
 #define MOE_FAMILY(id_) &families_of::id_,
+#define MOE_OWN_FAMILY(id_) &families_of::id_,
 #include "oracle/families.inc"
-#undef MOE_FAMILY
 };
 constexpr Family kNone = {};
 

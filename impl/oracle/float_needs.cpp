@@ -1,6 +1,5 @@
 // The conditions of float_oracles.md 2.9, one function per layout. See float_needs.h.
 #include "oracle/float_needs.h"
-#include "base/text.h"
 
 #include <algorithm>
 #include <array>

@@ -18,16 +18,11 @@ struct OracleName {
   std::string_view name;
   bool asked = true;  // by moe_describe
 };
-constexpr std::array kOracleNames = {OracleName{OracleId::int_wna16, "int_wna16"},
-                                     OracleName{OracleId::w4a8_int8, "w4a8_int8"},
-                                     OracleName{OracleId::fp8, "fp8"},
-                                     OracleName{OracleId::int8, "int8"},
-                                     OracleName{OracleId::nvfp4, "nvfp4"},
-                                     OracleName{OracleId::mxfp4, "mxfp4"},
-                                     OracleName{OracleId::mxfp8, "mxfp8"},
-                                     OracleName{OracleId::mxfp4_deepseek_v4, "mxfp4_deepseek_v4"},
-                                     OracleName{OracleId::unquantized, "unquantized"},
-                                     OracleName{OracleId::w4a8_fp8, "w4a8_fp8", false}};
+constexpr std::array kOracleNames = {
+#define MOE_FAMILY(id_) OracleName{OracleId::id_, #id_, true},
+#define MOE_OWN_FAMILY(id_) OracleName{OracleId::id_, #id_, false},
+#include "oracle/families.inc"
+};
 
 // Of oracles with one kind of weights, which are not asked with a key.
 struct DefaultKeys {
@@ -133,8 +128,8 @@ Check oracle(Query& q, const json::Value& v, const std::string& at) {
     }
   std::string names;
   for (const OracleName& row : kOracleNames)
-    if (row.asked) names += (names.empty() ? "" : ", ") + std::string(row.name);
-  return bad_member(at, "one of " + names);
+    if (row.asked) names += cat(names.empty() ? "" : ", ", row.name);
+  return bad_member(at, cat("one of ", names));
 }
 
 Check platform(Query& q, const json::Value& v, const std::string& at) {

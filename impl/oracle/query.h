@@ -22,16 +22,9 @@
 namespace moe::oracle {
 
 enum class OracleId : std::uint8_t {
-  int_wna16,
-  w4a8_int8,
-  fp8,
-  int8,
-  nvfp4,
-  mxfp4,
-  mxfp4_deepseek_v4,
-  mxfp8,
-  unquantized,
-  w4a8_fp8,  // not an oracle of vLLM: what its compressed-tensors code does
+#define MOE_FAMILY(id_) id_,
+#define MOE_OWN_FAMILY(id_) id_,
+#include "oracle/families.inc"
   no_oracle  // weights and activations that no oracle of vLLM is asked about
 };
 
