@@ -37,8 +37,11 @@ void write_num_bits(const Args& o, json::Object& out) { out.emplace_back("num_bi
 
 Check read_num_type(const Members& members, Args& o) {
   MOE_TRY(o.args.type, members.word("type", kNumTypeNames, NumType::integer));
-  if (o.args.num_bits == 4 || o.args.num_bits == 8) return ok();
-  return fields::fault(members.at("num_bits"), cat("found ", o.args.num_bits, ", expected 4 or 8"));
+  if (has_bits(o.args.type, o.args.num_bits)) return ok();
+  std::string known;
+  for (int bits = 1; bits <= 8; ++bits)
+    if (has_bits(o.args.type, bits)) known += cat(known.empty() ? "" : bits == 8 ? " or " : ", ", bits);
+  return fields::fault(members.at("num_bits"), cat("found ", o.args.num_bits, ", expected ", known));
 }
 void write_num_type(const Args& o, json::Object& out) {
   out.emplace_back("type", word_value(kNumTypeNames, o.args.type));

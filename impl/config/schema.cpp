@@ -144,6 +144,17 @@ struct Text {
     words(kFeatureNames);
     put("}");
   }
+  constexpr void code_bits() {
+    key("enum");
+    put("[");
+    for (int bits = 1; bits <= 8; ++bits) {
+      if (!has_bits(NumType::integer, bits) && !has_bits(NumType::floating, bits)) continue;
+      comma();
+      data[size++] = static_cast<char>('0' + bits);
+    }
+    put("]");
+    json_member("default", "8");
+  }
   constexpr void strategies(Operand operand) {
     constexpr std::array<std::string_view, 5> kWeights = {"tensor", "channel", "group", "block", "tensor_group"};
     constexpr std::array<std::string_view, 4> kActivations = {"tensor", "group", "token", "tensor_group"};

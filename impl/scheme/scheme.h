@@ -50,8 +50,8 @@ enum class Format : std::uint8_t {
   awq,
   mxfp4_gpt_oss
 };
-// A format's word, and what it holds: number type, bits and group size, 0 = any. Without `holds`: none holds nothing
-// quantized, and naive-quantized holds anything.
+// A format's word, and what it holds: number type, bits and group size, 0 = any (bits: 4 or 8). Without `holds`: none
+// holds nothing quantized, and naive-quantized holds anything.
 struct FormatRow {
   std::string_view name;
   NumType type = NumType::integer;
@@ -74,6 +74,13 @@ inline constexpr std::array kFormats = {
     FormatRow{"mxfp4-gpt-oss", NumType::floating, 4, 32, "4-bit float weights with group_size 32"},
 };
 static_assert(usize(Format::mxfp4_gpt_oss) + 1 == kFormats.size());
+// Whether some format holds weights of so many bits.
+constexpr bool has_bits(NumType type, int bits) {
+  for (const FormatRow& f : kFormats)
+    if (!f.holds.empty() && f.type == type && (f.bits == bits || (f.bits == 0 && (bits == 4 || bits == 8))))
+      return true;
+  return false;
+}
 inline constexpr auto kFormatNames = [] {
   std::array<std::string_view, kFormats.size()> names;
   for (std::size_t i = 0; i < names.size(); ++i) names[i] = kFormats[i].name;
