@@ -2,6 +2,7 @@
 #include "scheme/checkpoint.h"
 
 #include <charconv>
+#include <numeric>
 
 #include "base/checked.h"
 #include "base/index.h"
@@ -141,6 +142,25 @@ std::string CheckpointTensor::dtypes_text() const {
     s += dtype_name(dtypes[i]);
   }
   return s;
+}
+
+AxisStep step_of(Axis axis, const MatrixSize& m) {
+  const std::int64_t bits = m.num_bits, shared = std::gcd(bits, std::int64_t{8});
+  switch (axis) {
+    case Axis::n_words:
+    case Axis::k_words:
+      return {32 / bits, 1, "a packed word"};
+    case Axis::k_bytes:
+      return {8 / shared, bits / shared, "a byte"};
+    case Axis::n_blocks:
+      return {m.block[0], 1, "a block"};
+    case Axis::k_blocks:
+      return {m.block[1], 1, "a block"};
+    case Axis::groups:
+      return {m.groups.size_in(m.k), 1, "a group"};
+    default:
+      return {1, 1, "an element"};
+  }
 }
 
 std::span<const TensorSet> tensor_sets() {

@@ -62,6 +62,17 @@ struct MatrixSize {
   constexpr std::int64_t group_count() const { return groups.count_in(k); }
 };
 
+constexpr bool runs_along_n(Axis a) { return a == Axis::n || a == Axis::n_words || a == Axis::n_blocks; }
+constexpr bool runs_along_k(Axis a) {
+  return a == Axis::k || a == Axis::k_words || a == Axis::k_bytes || a == Axis::k_blocks || a == Axis::groups;
+}
+// So many rows or columns are so many whole elements of an axis: where a tensor can be cut.
+struct AxisStep {
+  std::int64_t lines, elements;
+  std::string_view begins;  // what begins there
+};
+AxisStep step_of(Axis axis, const MatrixSize& m);
+
 struct TensorShape {
   std::array<std::int64_t, 2> dims{};
   int ndim = 0;

@@ -135,21 +135,16 @@ Result<Part> LayerFacts::part(Projection p, const CheckpointTensor& row, std::st
   const std::int64_t inter = c.intermediate_size_per_partition, first = c.parallel.tp_rank * inter;
   for (std::size_t i = 0; i < 2; ++i) {
     const Axis axis = row.axes[i];
-    const bool along_n = axis == Axis::n || axis == Axis::n_words;
-    const bool along_k =
-        axis == Axis::k || axis == Axis::k_words || (axis == Axis::groups && m.group_count() > 1 && !keeps_groups());
+    const bool along_n = runs_along_n(axis);
+    const bool along_k = runs_along_k(axis) && (axis != Axis::groups || (m.group_count() > 1 && !keeps_groups()));
     if (p == Projection::down ? !along_k : !along_n) continue;
-    // Rows or columns that one element stands for.
-    const std::int64_t each = axis == Axis::groups                             ? m.groups.size_in(m.k)
-                              : axis == Axis::n_words || axis == Axis::k_words ? 32 / num_bits(c)
-                                                                               : 1;
-    if (first % each != 0 || inter % each != 0)
+    const AxisStep step = step_of(axis, m);
+    if (first % step.lines != 0 || inter % step.lines != 0)
       return fail(Code::unsupported, std::string(subject),
                   cat(subject, ": this rank's ", along_n ? "rows [" : "columns [", first, ", ", first + inter,
-                      ") do not begin and end at a multiple of ", each, ", where a ",
-                      axis == Axis::groups ? "group" : "packed word", " begins"));
-    (i == 0 ? part.row0 : part.col0) = first / each;
-    (i == 0 ? part.rows : part.cols) = inter / each;
+                      ") do not begin and end at a multiple of ", step.lines, ", where ", step.begins, " begins"));
+    (i == 0 ? part.row0 : part.col0) = first / step.lines * step.elements;
+    (i == 0 ? part.rows : part.cols) = inter / step.lines * step.elements;
   }
   return part;
 }

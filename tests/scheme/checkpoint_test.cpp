@@ -218,6 +218,23 @@ TEST(Checkpoint, ShapesOfColumnFirstTensors) {
     }
 }
 
+TEST(Checkpoint, WhereATensorCanBeCut) {
+  struct Case {
+    Axis axis;
+    int bits;
+    std::int64_t lines, elements;
+  };
+  for (const Case& c :
+       {Case{Axis::k, 8, 1, 1}, Case{Axis::k_words, 4, 8, 1}, Case{Axis::n_words, 8, 4, 1},
+        Case{Axis::k_bytes, 4, 2, 1}, Case{Axis::k_bytes, 6, 4, 3}, Case{Axis::k_bytes, 8, 1, 1},
+        Case{Axis::n_blocks, 8, 64, 1}, Case{Axis::k_blocks, 8, 128, 1}, Case{Axis::groups, 4, 32, 1}}) {
+    const MatrixSize m = {.n = 128, .k = 256, .groups = Groups::even(32), .num_bits = c.bits, .block = {64, 128}};
+    const AxisStep step = step_of(c.axis, m);
+    EXPECT_EQ(step.lines, c.lines) << step.begins << " " << c.bits;
+    EXPECT_EQ(step.elements, c.elements) << step.begins << " " << c.bits;
+  }
+}
+
 TEST(Checkpoint, NamesThereAndBack) {
   ExpertModule m = qwen();
   m.has_bias = true;
