@@ -12,6 +12,7 @@
 #include "config/foreign.h"
 #include "config/quantization.h"
 #include "config/sections.h"
+#include "scheme/checkpoint.h"
 
 namespace moe::config {
 namespace {
@@ -159,10 +160,6 @@ json::Value strict_args(const Foreign& args) {
   return kept;
 }
 
-constexpr std::array kFormats = {Format::pack_quantized,  Format::int_quantized,        Format::float_quantized,
-                                 Format::naive_quantized, Format::nvfp4_pack_quantized, Format::mxfp4_pack_quantized,
-                                 Format::mxfp8_quantized};
-
 struct StatedFormat {
   Format format;
   std::string pointer;
@@ -176,9 +173,10 @@ Result<std::optional<StatedFormat>> stated_format(const Foreign& h, const Group&
     if (!word || word->empty()) continue;
     if (*word == "fakequant" || *word == "mixed-precision") break;
     std::vector<std::string_view> names;
-    for (const Format f : kFormats) {
-      names.push_back(at(kFormatNames, f));
-      if (names.back() == *word) return std::optional(StatedFormat{f, source->at("format")});
+    for (std::size_t i = 0; i < kFormats.size(); ++i) {
+      if (!kFormats[i].compressed_tensors) continue;
+      names.push_back(kFormats[i].name);
+      if (names.back() == *word) return std::optional(StatedFormat{static_cast<Format>(i), source->at("format")});
     }
     return fields::unexpected(source->at("format"), *source->get("format"), fields::join(names));
   }
@@ -240,7 +238,12 @@ std::vector<std::string> suffixes_of(const Quantization& q) {
       if (a && a->dynamic != Dynamic::yes) names.emplace_back("input_global_scale");
       break;
     default:
-      names = {"weight", "weight_scale"};
+      if (const TensorSet* set = tensor_set(q)) {
+        for (const CheckpointTensor& t : set->tensors)
+          if (t.need({}) == Need::required) names.emplace_back(t.suffix);
+      } else {
+        names = {"weight", "weight_scale"};
+      }
       if (a && a->dynamic == Dynamic::no) names.emplace_back("input_scale");
       break;
   }

@@ -83,12 +83,13 @@ Format infer_format(const std::optional<QuantArgs>& weights, const std::optional
     const bool int_activations = input_activations && input_activations->type == NumType::integer;
     return int_activations ? Format::int_quantized : Format::pack_quantized;
   }
-  if (w.num_bits == 4) {
-    if (w.group_size == 32) return Format::mxfp4_pack_quantized;
-    return w.group_size == 16 ? Format::nvfp4_pack_quantized : Format::naive_quantized;
-  }
-  if (w.strategy == Strategy::group && w.group_size == 32) return Format::mxfp8_quantized;
-  return input_activations ? Format::float_quantized : Format::naive_quantized;
+  if (w.num_bits == 4 || w.strategy == Strategy::group)
+    for (std::size_t i = 0; i < kFormats.size(); ++i) {
+      const FormatRow& f = kFormats[i];
+      if (f.type == w.type && f.bits == w.num_bits && f.group != 0 && f.group == w.group_size)
+        return static_cast<Format>(i);
+    }
+  return input_activations && w.num_bits == 8 ? Format::float_quantized : Format::naive_quantized;
 }
 
 void fill_storage(Quantization& q, std::optional<ZeroPoints> zero_points, std::optional<bool> transposed) {

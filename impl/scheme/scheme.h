@@ -58,17 +58,18 @@ struct FormatRow {
   int bits = 0;
   std::int64_t group = 0;
   std::string_view holds = {};
+  bool compressed_tensors = false;  // a word of its files
 };
 // By Format.
 inline constexpr std::array kFormats = {
     FormatRow{"none"},
-    FormatRow{"pack-quantized", NumType::integer, 0, 0, "integer weights"},
-    FormatRow{"int-quantized", NumType::integer, 0, 0, "integer weights"},
-    FormatRow{"float-quantized", NumType::floating, 8, 0, "8-bit float weights"},
-    FormatRow{"naive-quantized"},
-    FormatRow{"nvfp4-pack-quantized", NumType::floating, 4, 16, "4-bit float weights with group_size 16"},
-    FormatRow{"mxfp4-pack-quantized", NumType::floating, 4, 32, "4-bit float weights with group_size 32"},
-    FormatRow{"mxfp8-quantized", NumType::floating, 8, 32, "8-bit float weights with group_size 32"},
+    FormatRow{"pack-quantized", NumType::integer, 0, 0, "integer weights", true},
+    FormatRow{"int-quantized", NumType::integer, 0, 0, "integer weights", true},
+    FormatRow{"float-quantized", NumType::floating, 8, 0, "8-bit float weights", true},
+    FormatRow{.name = "naive-quantized", .compressed_tensors = true},
+    FormatRow{"nvfp4-pack-quantized", NumType::floating, 4, 16, "4-bit float weights with group_size 16", true},
+    FormatRow{"mxfp4-pack-quantized", NumType::floating, 4, 32, "4-bit float weights with group_size 32", true},
+    FormatRow{"mxfp8-quantized", NumType::floating, 8, 32, "8-bit float weights with group_size 32", true},
     FormatRow{"gptq", NumType::integer, 0, 0, "integer weights"},
     FormatRow{"awq", NumType::integer, 4, 0, "4-bit integer weights"},
     FormatRow{"mxfp4-gpt-oss", NumType::floating, 4, 32, "4-bit float weights with group_size 32"},
