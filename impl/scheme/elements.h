@@ -58,7 +58,7 @@ inline constexpr std::array kElements = {
     ElementRow{"e5m2", "float8_e5m2", 8, 8, Numbers::floats, 0, kE5m2},
 };
 static_assert(usize(Element::e5m2) + 1 == kElements.size());
-constexpr const ElementRow& row_of(Element e) { return at(kElements, e); }
+constexpr const ElementRow& row_of(Element e) { return kElements[usize(e)]; }
 
 constexpr bool is_integer(Element e) { return row_of(e).numbers == Numbers::integers; }
 constexpr bool is_value(Element e) { return row_of(e).numbers == Numbers::values; }  // else codes with scales
@@ -85,7 +85,7 @@ struct ScaleRow {
 inline constexpr std::array kScales = {ScaleRow{"", 0},     ScaleRow{"", 0}, ScaleRow{"-f32", 4}, ScaleRow{"-bf16", 2},
                                        ScaleRow{"-f16", 2}, ScaleRow{"", 1}, ScaleRow{"", 1}};
 static_assert(usize(Scales::e8m0) + 1 == kScales.size());
-constexpr const ScaleRow& row_of(Scales s) { return at(kScales, s); }
+constexpr const ScaleRow& row_of(Scales s) { return kScales[usize(s)]; }
 
 [[gnu::always_inline]] inline float load_scale(Scales type, const std::byte* from) {
   switch (type) {
