@@ -1,11 +1,12 @@
 // Messages, and foreign text made fit for them. See text.h.
 #include "base/text.h"
-#include "base/index.h"
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdint>
+
+#include "base/index.h"
 
 namespace moe {
 namespace {

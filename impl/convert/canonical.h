@@ -1,10 +1,9 @@
 // The plain form between readers and writers: some rows of one expert's matrix, independent of how a
 // checkpoint stores them and of how a layout wants them.
 //
-//   codes  int8 [count][stride]   of integers stored code - 8 or - 128 (without zero points: the value), of small
-//   floats
-//                                 the code, which is finite; columns in the checkpoint's order, k >= K are 0, stride a
-//                                 multiple of 64
+//   codes  int8 [count][stride]   integers: stored code - 8 or - 128 (without zero points: the value); small floats:
+//                                 the code, which is finite; columns in the checkpoint's order, k >= K are 0, stride
+//                                 a multiple of 64
 //   values f32  [count][stride]   instead of codes, where weights are not quantized; exact in the layout's element
 //   scales f32  [count][groups]   finite, not negative; numbers of the layout's type of scales
 //   zeros  u8   [count][groups]   with zero points: the code of value 0, whatever the checkpoint's convention (plus_one

@@ -24,21 +24,22 @@ constexpr std::array kOracleNames = {
 #include "oracle/families.inc"
 };
 
-// Of oracles with one kind of weights, which are not asked with a key.
+// Of oracles with one kind of weights, which are not asked with a key. together: only where neither key is given.
 struct DefaultKeys {
   OracleId oracle;
   QuantKey weight;
   std::optional<QuantKey> activation;
+  bool together = false;
 };
 constexpr std::array kDefaultKeys = {
-    DefaultKeys{OracleId::int8, key_named("kInt8StaticChannelSym"), key_named("kInt8DynamicTokenSym")},
+    DefaultKeys{OracleId::int8, key_named("kInt8StaticChannelSym"), key_named("kInt8DynamicTokenSym"), true},
     DefaultKeys{OracleId::mxfp8, key_named("kMxfp8Static"), key_named("kMxfp8Dynamic")},
     DefaultKeys{OracleId::mxfp4, key_named("kMxfp4Static"), std::nullopt},
     DefaultKeys{OracleId::mxfp4_deepseek_v4, key_named("kMxfp4Static"), std::nullopt}};
 
 void fill_keys(Query& q) {
   for (const DefaultKeys& row : kDefaultKeys) {
-    if (row.oracle != q.oracle || q.weight_key) continue;
+    if (row.oracle != q.oracle || q.weight_key || (row.together && q.activation_key)) continue;
     q.weight_key = row.weight;
     if (!q.activation_key) q.activation_key = row.activation;
   }

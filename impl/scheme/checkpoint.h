@@ -98,7 +98,7 @@ struct CheckpointTensor {
   // The dimension of rows, -1: none.
   constexpr int n_axis() const {
     for (int i = 0; i < 2; ++i)
-      if (const Axis a = axes[usize(i)]; a == Axis::n || a == Axis::n_words) return i;
+      if (runs_along_n(axes[usize(i)])) return i;
     return -1;
   }
   // Fields of several rows share a word.

@@ -3,6 +3,8 @@
 
 #include <array>
 
+#include "base/index.h"
+
 namespace moe {
 namespace {
 
@@ -11,7 +13,6 @@ constexpr std::size_t kTensorAlignment = 64;
 constexpr std::array kNamed = {
 #define MOE_P16(...)
 #define MOE_NAMED(kind_, number_) &named_layouts::kind_,
-#include "base/index.h"
 #include "scheme/layout_kinds.inc"
 };
 

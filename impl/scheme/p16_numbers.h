@@ -20,18 +20,23 @@ inline constexpr auto kSmallValues = [] {
   return values;
 }();
 
+// Bits above the element's own are not looked at: a packed file may hold any byte.
+template <Element kElement>
+float small_value(unsigned code) {
+  return kSmallValues<kElement>[code & (kSmallValues<kElement>.size() - 1)];
+}
 inline float small_value(Element element, unsigned code) {
   switch (element) {
     case Element::e2m1:
-      return kSmallValues<Element::e2m1>[code];
+      return small_value<Element::e2m1>(code);
     case Element::e2m3:
-      return kSmallValues<Element::e2m3>[code];
+      return small_value<Element::e2m3>(code);
     case Element::e3m2:
-      return kSmallValues<Element::e3m2>[code];
+      return small_value<Element::e3m2>(code);
     case Element::e4m3:
-      return kSmallValues<Element::e4m3>[code];
+      return small_value<Element::e4m3>(code);
     default:
-      return kSmallValues<Element::e5m2>[code];
+      return small_value<Element::e5m2>(code);
   }
 }
 

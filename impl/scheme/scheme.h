@@ -78,8 +78,7 @@ static_assert(usize(Format::mxfp4_gpt_oss) + 1 == kFormats.size());
 // Whether some format holds weights of so many bits.
 constexpr bool has_bits(NumType type, int bits) {
   for (const FormatRow& f : kFormats)
-    if (!f.holds.empty() && f.type == type && (f.bits == bits || (f.bits == 0 && (bits == 4 || bits == 8))))
-      return true;
+    if (!f.holds.empty() && f.type == type && (f.bits != 0 ? f.bits == bits : bits == 4 || bits == 8)) return true;
   return false;
 }
 inline constexpr auto kFormatNames = [] {

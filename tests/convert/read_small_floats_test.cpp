@@ -134,6 +134,15 @@ TEST(SmallFloatFaults, ScalesThatAreNoNumbersAreNamed) {
   }
 }
 
+// A packed file may hold any byte.
+TEST(SmallFloatPanels, EveryByteIsANumber) {
+  for (const Element e : {Element::e2m1, Element::e2m3, Element::e3m2, Element::e4m3, Element::e5m2})
+    for (unsigned byte = 0; byte < 256; ++byte) {
+      const float want = small_to_f32(row_of(e).format, byte % row_of(e).format.codes());
+      EXPECT_TRUE(small_value(e, byte) == want || std::isnan(want)) << row_of(e).name << " " << byte;
+    }
+}
+
 TEST(SmallFloatScales, BothZerosAreScales) {
   Stored s(Element::e2m1, 2, 64, 10);
   for (const std::uint8_t zero : {std::uint8_t{0}, std::uint8_t{0x80}}) {

@@ -1,11 +1,11 @@
 // See float.h.
 #include "kernels/ref/float.h"
-#include "base/index.h"
 #include "kernels/ref/elementwise.h"
 
 #include <algorithm>
 #include <cmath>
 
+#include "base/index.h"
 #include "scheme/p16_numbers.h"
 
 namespace moe::kernels::ref {

@@ -1,6 +1,5 @@
 // See symmetric.h.
 #include "kernels/ref/symmetric.h"
-#include "base/index.h"
 #include "kernels/ref/elementwise.h"
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/index.h"
 #include "scheme/p16_numbers.h"
 
 namespace moe::kernels::ref {

@@ -1,11 +1,11 @@
 // W4A8 on qsi4cxp and qsi4c32p weights, value by value. See w4a8_kai.h.
 #include "kernels/ref/w4a8_kai.h"
-#include "base/index.h"
 #include "kernels/ref/elementwise.h"
 
 #include <cmath>
 
 #include "base/float_formats.h"
+#include "base/index.h"
 #include "base/load.h"
 #include "kernels/ref/w4a8.h"
 #include "scheme/layout_kai.h"
