@@ -113,12 +113,19 @@ void write_w4a8_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* 
 void write_plain_header(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
   std::memset(panel, 0, m.bias_offset());
   for (std::int64_t g = 0; g < m.group_count(); ++g)
-    for (std::int64_t lane = 0; lane < kPanelRows; ++lane) {
+    for (std::int64_t lane = 0; lane < m.scale_lanes(); ++lane) {
       store_scale(m.scales, rows.row_scales(lane)[g], panel + m.scale_offset(lane, g));
       if (m.has_zeros)
         panel[m.zero_offset() + usize(g * kPanelRows + lane)] =
             static_cast<std::byte>(rows.zeros[usize(lane * rows.groups + g)]);
     }
+}
+
+// Of four rows' columns 0..3: both pairs side by side.
+inline Words4 pairs_together(Words4 rows) {
+  using Halves8 = std::uint16_t __attribute__((vector_size(16)));
+  const auto v = reinterpret_cast<Halves8>(rows);
+  return reinterpret_cast<Words4>(__builtin_shufflevector(v, v, 0, 2, 4, 6, 1, 3, 5, 7));
 }
 
 void write_code_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
@@ -136,6 +143,8 @@ void write_code_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* 
       } else {
         for (std::int64_t r = 0; r < kQuad; ++r) v[r] = load16<Words4>(codes + r * rows.stride) ^ flip;
         transpose(v);
+        if (!is_integer(m.element))
+          for (Words4& four : v) four = pairs_together(four);
       }
       store_quad(v, at + 16 * q);
     }

@@ -27,6 +27,14 @@ Error bad(const std::string& subject, std::string_view what) {
 
 std::uint8_t byte(bool b) { return b ? 1 : 0; }
 
+constexpr std::uint8_t kAllPanels = 255;
+std::uint8_t stored_scale_rows(std::int64_t rows) {
+  return rows == kAllRows ? kAllPanels : static_cast<std::uint8_t>(rows / kPanelRows);
+}
+std::int64_t scale_rows_of(const StoredMatrix& m) {
+  return m.scale_panels == kAllPanels ? kAllRows : m.scale_panels == 0 ? 1 : m.scale_panels * kPanelRows;
+}
+
 StoredMatrix store(const P16Matrix& m) {
   const bool uneven = m.source_groups().is_uneven();
   return {.half_rows = m.half_rows,
@@ -40,7 +48,7 @@ StoredMatrix store(const P16Matrix& m) {
           .has_zeros = byte(m.has_zeros),
           .has_order = byte(m.has_order),
           .any_sizes = byte(uneven),
-          .reserved = 0};
+          .scale_panels = stored_scale_rows(m.scale_rows)};
 }
 
 StoredVariant store(const LayoutVariant& v) {
@@ -73,14 +81,21 @@ std::optional<LayoutVariant> variant_of(const StoredVariant& s) {
 bool are_extents(const StoredMatrix& m) {
   const auto extent = [](std::int64_t x) { return x >= 1 && x <= kMaxExtent; };
   return extent(m.half_rows) && extent(m.k) && (m.halves == 1 || m.halves == 2) && extent(m.groups) &&
-         (m.any_sizes != 0 ? m.group == 0 : extent(m.group) && m.groups * m.group == m.k);
+         (m.any_sizes != 0 ? m.group == 0 : extent(m.group) && m.groups == ceil_div(m.k, m.group));
 }
 
 bool are_types(const StoredMatrix& m) { return m.element < kElements.size() && m.scales < kScales.size(); }
 
 constexpr std::int64_t kLeastFilled = 16;  // the smallest group that is filled up
 
-bool are_p16_groups(const StoredMatrix& m) {
+// Blocks of floats may be cut short.
+bool divides_evenly(const StoredMatrix& m) { return m.any_sizes != 0 || m.k % m.group == 0; }
+
+bool are_p16_groups(const P16Kind& kind, const StoredMatrix& m) {
+  const bool integers = is_integer(kind.element);
+  if (!integers && (m.any_sizes != 0 || m.has_order != 0)) return false;
+  if (m.scale_panels != 0 && (integers || is_value(kind.element))) return false;
+  if (integers && !divides_evenly(m)) return false;
   if (m.any_sizes != 0) return m.has_order != 0 && m.groups > 1;
   return m.groups == 1 || m.group % 32 == 0 || (m.has_order != 0 && m.group >= kLeastFilled);
 }
@@ -109,11 +124,13 @@ std::optional<Layout> layout_of(const PackedHead& h) {
                        .scales = static_cast<Scales>(w13.scales),
                        .has_zeros = w13.has_zeros != 0,
                        .has_order = w13.has_order != 0,
-                       .element = static_cast<Element>(w13.element)};
+                       .element = static_cast<Element>(w13.element),
+                       .scale_rows = scale_rows_of(w13)};
   Layout l;
   if (const NamedLayout* named = named_layout(kind)) {
     const auto variant = variant_of(h.variant);
     if (!variant || w13.any_sizes != 0 || w2.any_sizes != 0) return std::nullopt;
+    if (is_integer(shape.element) && (!divides_evenly(w13) || !divides_evenly(w2))) return std::nullopt;
     if (!channel) shape.groups = Groups::even(std::min(w13.group, w2.group));
     l = make_named_layout(kind, shape, *variant);
     l.w13.groups = Groups::of_size(w13.group, w13.k);
@@ -123,8 +140,8 @@ std::optional<Layout> layout_of(const PackedHead& h) {
   } else {
     const P16Kind* row = p16_kind(kind);
     const bool valid = row != nullptr && (!is_value(row->element) || channel) &&
-                       (!row->keeps_scales() || is_float_scale(shape.scales)) && are_p16_groups(w13) &&
-                       are_p16_groups(w2);
+                       (!row->any_float || is_float_scale(shape.scales)) && are_p16_groups(*row, w13) &&
+                       are_p16_groups(*row, w2);
     if (!valid) return std::nullopt;
     l = p16_layout(kind, shape);
     l.w13 = with_groups(l.w13, w13);

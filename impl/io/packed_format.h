@@ -36,7 +36,7 @@ struct StoredMatrix {
   std::uint8_t scales;        // Scales
   // 0 or 1, as in P16Matrix
   std::uint8_t has_bias, has_zeros, has_order, any_sizes;
-  std::uint8_t reserved;  // 0
+  std::uint8_t scale_panels;  // P16Matrix::scale_rows: 0: 1, 255: kAllRows, else in panels
 
   friend bool operator==(const StoredMatrix&, const StoredMatrix&) = default;
 };

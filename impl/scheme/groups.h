@@ -17,7 +17,7 @@ class Groups {
   static constexpr Groups of_size(std::int64_t size) { return size == -1 ? whole() : even(size); }
   // In a matrix of so many columns, where one group is the whole.
   static constexpr Groups of_size(std::int64_t size, std::int64_t columns) { return of_size(size).in(columns); }
-  constexpr Groups in(std::int64_t columns) const { return is_even() && number_ == columns ? whole() : *this; }
+  constexpr Groups in(std::int64_t columns) const { return is_even() && number_ >= columns ? whole() : *this; }
 
   constexpr bool is_whole() const { return kind_ == Kind::whole; }
   constexpr bool is_even() const { return kind_ == Kind::even; }
@@ -25,8 +25,9 @@ class Groups {
   constexpr std::int64_t as_written() const { return is_even() ? number_ : -1; }  // in configs
   // Columns of a group, of a matrix of so many; not of uneven ones.
   constexpr std::int64_t size_in(std::int64_t columns) const { return is_even() ? number_ : columns; }
+  // Of blocks the last one may be cut short.
   constexpr std::int64_t count_in(std::int64_t columns) const {
-    if (is_even()) return number_ >= columns ? 1 : columns / number_;
+    if (is_even()) return number_ >= columns ? 1 : (columns + number_ - 1) / number_;
     return is_whole() ? 1 : number_;
   }
 

@@ -12,7 +12,8 @@
 namespace moe {
 namespace {
 
-template <std::int64_t K, std::int64_t Group, bool Bias, Element E = Element::int4, Scales S = Scales::w4a8>
+template <std::int64_t K, std::int64_t Group, bool Bias, Element E = Element::int4, Scales S = Scales::w4a8,
+          std::int64_t ScaleRows = 1>
 consteval bool bijective() {
   constexpr P16Matrix m{.element = E,
                         .scales = S,
@@ -20,7 +21,8 @@ consteval bool bijective() {
                         .halves = 1,
                         .k = K,
                         .groups = Groups::of_size(Group, K),
-                        .has_bias = Bias};
+                        .has_bias = Bias,
+                        .scale_rows = ScaleRows};
   std::array<bool, m.panel_bytes() * 2> seen{};
   for (std::int64_t lane = 0; lane < kPanelRows; ++lane)
     for (std::int64_t k = 0; k < K; ++k) {
@@ -47,13 +49,18 @@ static_assert(bijective<128, 32, true, Element::int8, Scales::bf16>());
 static_assert(bijective<46, 46, true, Element::int8, Scales::f32>());
 static_assert(bijective<128, 32, true, Element::e2m1, Scales::e8m0>());
 static_assert(bijective<128, 32, false, Element::e2m3, Scales::e8m0>());
+static_assert(bijective<128, 128, true, Element::e4m3, Scales::f32, kAllRows>());
+static_assert(bijective<96, 64, true, Element::e4m3, Scales::f32, 32>());
 
 }  // namespace
 
 std::string grouping_word(const P16Matrix& m) {
   if (m.source_groups().is_uneven()) return cat("u", m.source_count());
-  if (m.grouping() == Grouping::channel) return "cw";
-  return cat("g", m.source_groups().size_in(m.columns()));
+  const std::int64_t size = m.source_groups().size_in(m.columns());
+  if (m.scale_rows > 1) return cat("b", m.scale_rows, "x", size);
+  if (m.grouping() == Grouping::channel) return m.scale_rows == kAllRows ? "t" : "cw";
+  // Groups of small floats with a byte of scale are what their formats say.
+  return cat(!is_integer(m.element) && m.scales == Scales::f32 ? "b1x" : "g", size);
 }
 
 std::string Layout::id() const {
@@ -65,7 +72,7 @@ std::string Layout::id() const {
     s.append("-").append(grouping_word(w13));
     if (grouping_word(w2) != grouping_word(w13)) s.append(",").append(grouping_word(w2));
   }
-  s += row_of(w13.scales).suffix;
+  if (row->any_float) s += row_of(w13.scales).suffix;
   if (w13.has_zeros) s += "-zp";
   if (w13.has_order) s += "-ao";
   if (w13.has_bias) s += "-bias";
@@ -122,14 +129,15 @@ Layout p16_layout(LayoutKind kind, const LayoutShape& s) {
   const bool fills = s.groups.is_even() && size % 32 != 0 && !(size == s.hidden && size == s.intermediate);
   const auto matrix = [&](std::int64_t half_rows, int halves, std::int64_t k, Groups groups) {
     const P16Matrix m{.element = row.element,
-                      .scales = row.keeps_scales() ? s.scales : row.scales,
-                      .has_zeros = row.keeps_scales() && s.has_zeros,
+                      .scales = row.any_float ? s.scales : row.scales,
+                      .has_zeros = is_integer(row.element) && row.any_float && s.has_zeros,
                       .half_rows = half_rows,
                       .halves = halves,
                       .k = k,
                       .groups = has_codes ? groups.in(k) : Groups::whole(),
                       .has_bias = s.has_bias,
-                      .has_order = has_codes && (s.has_order || fills)};
+                      .has_order = has_codes && (s.has_order || fills),
+                      .scale_rows = has_codes ? s.scale_rows : 1};
     return filled(m);
   };
   return {.kind = kind,

@@ -19,8 +19,12 @@
 //   header: scales [K/g][16] (f32, bf16 or f16; channel-wise: one) and, with zero points, codes u8 [K/g][16] of value
 //   0, each padded with zeros to 64 bytes, [bias f32[16]];             unit: 512 or 1024 codes
 //
-// Codes of small floats lie as those of integers do, without a bias: e2m1 as int4, those of 6 and 8 bits as int8; an
-// MX or NVFP4 scale is a byte in the header.
+// Codes of small floats have no bias. e2m1 lies as int4 does. Those of 6 and 8 bits have 16 vectors a unit too, whose
+// 16 bytes are of four rows: both pairs of columns lie side by side, so that unpacking a table's low and high bytes
+// gives the vectors of a bf16 unit:
+//   byte 16q + 8p + 2i + e of V[j] = code(16P + 4q + i, 64u + 4j + 2p + e)           (P the panel; i 0..3; p, e 0..1)
+// An MX or NVFP4 scale is a byte in the header. Where rows share scales (scale_rows), so do those of a panel: the header
+// has [K/g] scales instead of [K/g][16].
 //
 // bf16, f16: 32 vectors, 16-bit element b of V[j] = (16p + b/2, 64u + 2j + b%2); f32: 64 vectors, element b of
 // V[k] = (16p + b, 64u + k). Their header is the bias, if there is one.
@@ -64,6 +68,12 @@ namespace moe {
 constexpr std::int64_t kPanelRows = 16;
 constexpr std::int64_t kUnitK = 64;
 constexpr std::size_t kExpertAlignment = 4096;
+constexpr std::int64_t kAllRows = 0;            // P16Matrix::scale_rows
+constexpr std::int64_t kMostScaleRows = 16 * 254;  // of a block; larger ones are written out row by row
+// The value of P16Matrix::scale_rows for blocks of so many rows.
+constexpr std::int64_t scale_rows_of(std::int64_t block) {
+  return block % kPanelRows == 0 && block <= kMostScaleRows ? block : 1;
+}
 
 // none: no scales (elements that are values).
 enum class Grouping : std::uint8_t { g32, grouped, channel, none };
@@ -89,6 +99,8 @@ struct P16Matrix {
   Groups groups = {};  // whole where one covers all columns, and of floats
   bool has_bias = false;
   bool has_order = false;  // columns lie in the order of a list behind the panels
+  // Rows that share scales: each has its own, kAllRows of a half, or blocks of so many, which are whole panels.
+  std::int64_t scale_rows = 1;
   // Of the checkpoint, where groups are filled up.
   std::optional<Columns> source = {};
 
@@ -104,6 +116,8 @@ struct P16Matrix {
   [[gnu::always_inline]] constexpr std::int64_t group() const { return groups.size_in(k); }  // columns of one
   [[gnu::always_inline]] constexpr std::int64_t group_count() const { return groups.count_in(k); }
   constexpr std::int64_t rows() const { return half_rows * halves; }
+  // Scales of a group in a panel.
+  [[gnu::always_inline]] constexpr std::int64_t scale_lanes() const { return scale_rows == 1 ? kPanelRows : 1; }
   [[gnu::always_inline]] constexpr std::int64_t units() const { return ceil_div(k, kUnitK); }
   constexpr std::int64_t panels() const { return ceil_div(half_rows, kPanelRows) * halves; }
 
@@ -116,7 +130,7 @@ struct P16Matrix {
   [[gnu::always_inline]] constexpr std::size_t scale_bytes() const { return row_of(scale_type()).bytes; }
   [[gnu::always_inline]] constexpr std::size_t scale_section() const {  // bytes of scales at the start of the panel
     if (grouping() == Grouping::g32 || grouping() == Grouping::none) return 0;
-    return round_up(usize(group_count()) * 16 * scale_bytes(), std::size_t{64});
+    return round_up(usize(group_count() * scale_lanes()) * scale_bytes(), std::size_t{64});
   }
   [[gnu::always_inline]] constexpr std::size_t zero_section() const {
     return has_zeros ? round_up(usize(group_count()) * 16, std::size_t{64}) : 0;
@@ -157,7 +171,7 @@ struct P16Matrix {
   // Byte of the scale of (lane, group g) within its panel.
   constexpr std::size_t scale_offset(std::int64_t lane, std::int64_t g) const {
     if (grouping() == Grouping::g32) return header_bytes() + usize(g / 2) * unit_bytes() + usize(g % 2 * 32 + lane * 2);
-    return usize(g * kPanelRows + lane) * scale_bytes();
+    return usize(scale_rows == 1 ? g * kPanelRows + lane : g) * scale_bytes();
   }
 
   friend constexpr bool operator==(const P16Matrix&, const P16Matrix&) = default;
@@ -168,6 +182,7 @@ struct P16Matrix {
       case 4:
         return kk / 32 * 256 + kk % 16 / 4 * 64 + lane * 4 + kk % 4;
       case 8:
+        if (!is_integer(element)) return kk / 4 * 64 + lane / 4 * 16 + kk % 4 / 2 * 8 + lane % 4 * 2 + kk % 2;
         return kk / 4 * 64 + lane * 4 + kk % 4;
       case 16:
         return kk / 2 * 64 + lane * 4 + kk % 2 * 2;
@@ -192,13 +207,12 @@ struct P16Kind {
   std::string_view word;
   Element element;
   Scales scales;
-
-  // Of the checkpoint's own type of float, which the layout of a layer has and its id tells.
-  constexpr bool keeps_scales() const { return scales == Scales::f32; }
+  // Scales are of the type of float that the layout of a layer has and its id tells; else of the one above.
+  bool any_float;
 };
 inline constexpr std::array kP16Kinds = {
-#define MOE_P16(kind_, number_, word_, element_, scales_) \
-  P16Kind{LayoutKind::kind_, word_, Element::element_, Scales::scales_},
+#define MOE_P16(kind_, number_, word_, element_, scales_, kept_) \
+  P16Kind{LayoutKind::kind_, word_, Element::element_, Scales::scales_, std::string_view(#kept_) == "any_float"},
 #define MOE_NAMED(kind_, number_)
 #include "scheme/layout_kinds.inc"
 };
@@ -251,7 +265,7 @@ struct Layout {
   std::vector<LayoutTensor> tensors = {};  // of named layouts, in their order in the payload
 
   // p16/int4-g32/1, p16/int4-cw-bias/1, p16/int4-g32,cw/1, p16/w8-cw-f32/1, p16/w4-g128-bf16-zp/1, p16/bf16/1,
-  // p16/w4-g128,u56-f32-ao/1, p16/f32-bias/1; those of named layouts; "" for none.
+  // p16/w4-g128,u56-f32-ao/1, p16/f32-bias/1, p16/e4m3-b128x128/1, p16/e4m3-t/1; those of named layouts; "" for none.
   std::string id() const;
   const P16Matrix& matrix(Matrix which) const { return which == Matrix::w13 ? w13 : w2; }
   std::size_t w2_offset() const { return w13.bytes(); }  // within an expert of p16
@@ -281,6 +295,7 @@ struct LayoutShape {
   // Of w2, where they are not `groups`: with activation order a tensor-parallel rank holds some columns but the scales
   // of all groups.
   std::optional<Groups> w2_groups = {};
+  std::int64_t scale_rows = 1;  // P16Matrix::scale_rows
 };
 // The p16 layout of a layer; group sizes already checked to divide hidden and intermediate.
 Layout p16_layout(LayoutKind kind, const LayoutShape& shape);
@@ -291,7 +306,7 @@ Layout with_any_groups(const Layout& layout);
 inline Layout p16_int4_layout(const LayoutShape& shape) { return p16_layout(LayoutKind::p16_int4, shape); }
 // Whether a list names each of so many columns once; -1 names none.
 bool is_order(std::span<const std::int32_t> list, std::int64_t columns);
-// "g32", "cw"; "u56": 56 groups of any sizes
+// "g32", "cw"; "u56": 56 groups of any sizes; "b128x64": blocks of rows and columns; "t": one scale
 std::string grouping_word(const P16Matrix& m);
 
 }  // namespace moe

@@ -84,7 +84,7 @@ TEST(PackedGroups, HeadersThatContradictThemselves) {
         },
         +[](PackedHead& h) { h.w13.group = h.w2.group = 36; },         // no divisor
         +[](PackedHead& h) { h.w13.any_sizes = h.w2.any_sizes = 2; },  // an unknown mark
-        +[](PackedHead& h) { h.w13.reserved = h.w2.reserved = 1; },
+        +[](PackedHead& h) { h.w13.scale_panels = h.w2.scale_panels = 1; },
         +[](PackedHead& h) { h.w13.k = h.w2.half_rows = std::int64_t{1} << 40; }}) {
     std::vector<std::byte> bytes = block_of(info_of(layout));
     PackedHead h{};

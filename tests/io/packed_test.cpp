@@ -375,7 +375,7 @@ TEST(PackedHostile, ForgedHeadersWithFittingHash) {
       [](PackedHead& h) { h.w13.has_zeros = 1; },
       [](PackedHead& h) { h.w13.has_order = h.w2.has_order = 1; },
       [](PackedHead& h) { h.w13.any_sizes = h.w2.any_sizes = 1; },
-      [](PackedHead& h) { h.w13.reserved = 1; },
+      [](PackedHead& h) { h.w13.scale_panels = 1; },
       [](PackedHead& h) { h.w13.element = h.w2.element = 1; },
       [](PackedHead& h) { h.w13.element = h.w2.element = 200; },
       [](PackedHead& h) { h.w13.scales = h.w2.scales = 3; },

@@ -53,7 +53,9 @@ TEST(StoredNumbers, Enumerations) {
                               {LayoutKind::wna16_xpu, 12},
                               {LayoutKind::wna16_vnni, 13},
                               {LayoutKind::wna16_on_the_fly, 14},
-                              {LayoutKind::wna16_dense, 15}});
+                              {LayoutKind::wna16_dense, 15},
+                              {LayoutKind::p16_e4m3, 16},
+                              {LayoutKind::p16_mxfp8, 17}});
 }
 
 // Packed files hold each member of a variant by itself (tests/io/packed_test.cpp); here: none is lost on the way.

@@ -59,5 +59,9 @@ constinit const Kernel kernel_rows::f16_f32_p16_scalar =
     kernel_row("f16_f32_p16_scalar", ref::kSteps, ref::copy_floats, ref::gemm_float);
 constinit const Kernel kernel_rows::f32_f32_p16_scalar =
     kernel_row("f32_f32_p16_scalar", ref::kSteps, ref::copy_floats, ref::gemm_float);
+constinit const Kernel kernel_rows::fp8_f32_p16_scalar =
+    kernel_row("fp8_f32_p16_scalar", ref::kSteps, ref::copy_floats, ref::gemm_float);
+constinit const Kernel kernel_rows::mxfp8_f32_p16_scalar =
+    kernel_row("mxfp8_f32_p16_scalar", ref::kSteps, ref::copy_floats, ref::gemm_float);
 
 }  // namespace moe::kernels
