@@ -16,8 +16,8 @@ struct RoleNames {
 constexpr std::array<RoleNames, kRoleCount> kRoles = {{
     {"w13_weight", "w13", ""},
     {"w2_weight", "w2", ""},
-    {"w13_scale", "w13_weight_scale", ""},
-    {"w2_scale", "w2_weight_scale", ""},
+    {"w13_scale", "w13_weight_scale", "w13_weight_scale_inv"},
+    {"w2_scale", "w2_weight_scale", "w2_weight_scale_inv"},
     {"w13_scale_2", "w13_weight_scale_2", ""},
     {"w2_scale_2", "w2_weight_scale_2", ""},
     {"w13_zero_point", "w13_qzeros", ""},

@@ -15,6 +15,7 @@ ConvertJob job_of(const Selection& selection, const WeightSet& set) {
   job.zero_points = stored.quantization.zero_point_convention.value_or(ZeroPoints::as_stored);
   job.gated = is_gated(c.activation);
   job.groups = c.weight_groups();
+  job.block = stored.stored_numbers().block;
   if (const auto& weights = c.quantization.weights) {
     job.symmetric = weights->symmetric;
     job.act_order = weights->actorder == ActOrder::group;

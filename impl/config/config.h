@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/platform.h"
 #include "base/result.h"
+#include "scheme/checkpoint.h"
 #include "scheme/groups.h"
 #include "scheme/scheme.h"
 
@@ -89,9 +90,20 @@ struct Config {
   std::int64_t num_weight_experts() const { return num_physical_experts + routing.num_fused_shared_experts; }
   std::int64_t num_held_experts() const { return num_local_experts + routing.num_fused_shared_experts; }
 
+  // Columns that share a scale: a group, or a block's.
   Groups weight_groups() const {
-    const auto& size = quantization.weights ? quantization.weights->group_size : std::nullopt;
-    return size && *size > 0 ? Groups::even(*size) : Groups::whole();
+    if (!quantization.weights) return Groups::whole();
+    const QuantArgs& w = *quantization.weights;
+    if (w.block_structure) return Groups::even((*w.block_structure)[1]);
+    return w.group_size && *w.group_size > 0 ? Groups::even(*w.group_size) : Groups::whole();
+  }
+  // How checkpoints hold the numbers of a projection. (Layers without quantization have no use for bits.)
+  MatrixSize stored_numbers() const {
+    MatrixSize m{.groups = weight_groups()};
+    if (!quantization.weights) return m;
+    m.num_bits = quantization.weights->num_bits;
+    if (quantization.weights->block_structure) m.block = *quantization.weights->block_structure;
+    return m;
   }
 };
 

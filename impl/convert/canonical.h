@@ -45,11 +45,13 @@ struct RowNumbers {
 
 // The tensors of one half (w13: gate or up; w2 has one half) of one expert's matrix. Rows come first whatever the
 // checkpoint's order: K-first tensors are transposed views. Where fields of several rows share a word, the view has all
-// words of the tensor, and row r of the half is field first + step * r.
+// words of the tensor, and row r of the half is field first + step * r. So do scales that several rows share: row r has
+// those of row (first + step * r) / rows_of_scale.
 struct SourceHalf {
   TensorView codes, scales, bias, zeros;  // [rows, K or words], [rows, G], [rows] if has_bias, [words, G] if has_zeros
   RowNumbers code_rows, scale_rows, zero_rows;  // for messages
   RowNumbers code_fields, zero_fields;          // of words that several rows share
+  RowNumbers scale_fields;                      // where rows share scales
 };
 
 struct SourceMatrix {
@@ -62,6 +64,7 @@ struct SourceMatrix {
   Element element = Element::int4;  // of the layout
   std::int64_t expert = 0;          // the model's number
   std::int64_t k = 0, groups = 0;
+  std::int64_t rows_of_scale = 1;
   int halves = 1;
   std::array<SourceHalf, 2> half;
   std::vector<std::int32_t> g_idx;  // as in CanonicalRows

@@ -4,6 +4,7 @@
 // bytes on every host and for every number of threads.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -33,8 +34,9 @@ struct ConvertJob {
   // As configured, -1 = channel-wise. Decides whether scales are rounded to bf16 where a group is as wide
   // as both matrices and the layout alone does not tell.
   Groups groups = {};
-  std::vector<std::int64_t> experts{};  // the model's numbers in local order; size == layout.experts
-  std::uint64_t max_temp_bytes = 0;     // 0: one expert's worth per thread
+  std::array<std::int64_t, 2> block = {1, 1};  // rows and columns that share a scale (MatrixSize::block)
+  std::vector<std::int64_t> experts{};         // the model's numbers in local order; size == layout.experts
+  std::uint64_t max_temp_bytes = 0;            // 0: one expert's worth per thread
   // Called once per expert when its tensors are no longer used (MOE_CONVERT_RELEASE_SOURCES); may be null.
   void (*expert_done)(void* user, std::int64_t expert) = nullptr;
   void* expert_done_user = nullptr;

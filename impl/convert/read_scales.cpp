@@ -67,16 +67,33 @@ MaybeFault find_bad_scale(const ScaleReader& reader, const std::byte* src, std::
 
 }  // namespace
 
+namespace {
+
+// The row of the tensor in which row r of a half has its scales, counted from `rows`.
+std::int64_t scale_row(const SourceMatrix& m, const RowNumbers& rows, std::int64_t r) {
+  return m.rows_of_scale == 1 ? r : (rows.first + rows.step * r) / m.rows_of_scale;
+}
+
+Error scale_error(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, const Fault& fault) {
+  if (m.rows_of_scale == 1) return value_error(m, "scale", half.scale_rows, r, fault);
+  RowNumbers told = half.scale_rows;
+  told.first = scale_row(m, told, r), told.step = 0;
+  return value_error(m, "scale", told, r, fault);
+}
+
+}  // namespace
+
 Check read_row_scales(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
                       CanonicalRows& out) {
   const TensorView& t = half.scales;
-  const std::int64_t size = dtype_bits(t.dtype) / 8, step = t.strides[1] * size;
-  const std::byte* src = t.data + r * t.strides[0] * size;
+  const std::int64_t size = dtype_bits(t.dtype) / 8, step = t.ndim > 1 ? t.strides[1] * size : 0;
+  const std::int64_t count = t.ndim > 1 ? t.shape[1] : 1;
+  const std::byte* src = t.data + scale_row(m, half.scale_fields, r) * t.strides[0] * size;
   const ScaleReader& reader = reader_of(t.dtype);
   float* to = out.scales.data() + i * out.groups;
-  if (reader.read(src, step, t.shape[1], m.bf16_scales, out.scales_rounded, to)) return ok();
-  const MaybeFault fault = find_bad_scale(reader, src, step, t.shape[1], m.bf16_scales);
-  return value_error(m, "scale", half.scale_rows, r, *fault);
+  if (reader.read(src, step, count, m.bf16_scales, out.scales_rounded, to)) return ok();
+  const MaybeFault fault = find_bad_scale(reader, src, step, count, m.bf16_scales);
+  return scale_error(m, half, r, *fault);
 }
 
 }  // namespace moe::convert

@@ -22,6 +22,17 @@ std::string code_text(unsigned code) {
   return cat("0x", kHex[code >> 4 & 15], kHex[code & 15]);
 }
 
+// Codes of a byte each, as they are; whether all of them are numbers.
+bool copy_bytes(const SmallFloat& format, const std::byte* src, std::int64_t count, std::int8_t* out) {
+  unsigned bad = 0;
+  for (std::int64_t k = 0; k < count; ++k) {
+    const auto code = static_cast<unsigned>(src[k]);
+    bad |= static_cast<unsigned>(!format.is_finite(code));
+    out[k] = static_cast<std::int8_t>(code);
+  }
+  return bad == 0;
+}
+
 }  // namespace
 
 Check read_small_floats(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out) {
@@ -29,6 +40,8 @@ Check read_small_floats(const SourceMatrix& m, const SourceHalf& half, const Row
   const TensorView& t = half.codes;
   const std::byte* src = t.data + at.r * t.strides[0];
   std::int8_t* row = out.codes.data() + at.i * out.stride;
+  if (element.bits == 8 && t.strides[1] == 1 && copy_bytes(element.format, src, m.k, row))
+    return read_row_scales(m, half, at.r, at.i, out);
   for (std::int64_t k = 0; k < m.k; ++k) {
     const unsigned code = code_at(src, t.strides[1], element.bits, k);
     if (!element.format.is_finite(code))

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -57,8 +58,14 @@ TensorView rows_first(const TensorView& t, const CheckpointTensor& row) {
 // Of a code.
 int checkpoint_bits(const P16Matrix& m) { return row_of(m.element).bits; }
 
-MatrixSize source_size(const P16Matrix& m, std::int64_t n) {
-  return {.n = n, .k = m.columns(), .groups = m.source_groups(), .num_bits = checkpoint_bits(m)};
+// Of so many halves, one above the other.
+MatrixSize source_size(const ConvertJob& job, const P16Matrix& m, int halves) {
+  return {.n = m.half_rows * halves,
+          .k = m.columns(),
+          .groups = m.source_groups(),
+          .num_bits = checkpoint_bits(m),
+          .block = job.block,
+          .halves = halves};
 }
 
 struct RolePart {
@@ -66,7 +73,7 @@ struct RolePart {
   TensorKind kind;
   TensorView SourceHalf::*view;
   RowNumbers SourceHalf::*told = nullptr;    // for messages
-  RowNumbers SourceHalf::*fields = nullptr;  // of words that rows share
+  RowNumbers SourceHalf::*fields = nullptr;  // of words and scales that rows share
 };
 
 bool is_missing(const Check& got) { return !got && got.error().code == Code::missing_weight; }
@@ -78,24 +85,25 @@ struct Gather {
   bool is_w13;
   LeasedMatrix& out;
 
-  // Rows of a part: [rows, columns] or [rows].
-  TensorShape shape(const CheckpointTensor& row, std::int64_t n) const {
-    return row.role_shape(source_size(matrix, n));
-  }
-
-  Check take(const RolePart& part, const Place& place, std::int64_t n, Taken& taken) {
+  Check take(const RolePart& part, const Place& place, int halves, Taken& taken) {
     const CheckpointTensor& row = *job.set->tensor(part.kind);
     MOE_TRY(TensorLease lease, source.get(place));
     const std::string subject = cat(role_name(part.role), "[", place.expert, "]");
-    MOE_CHECK(check_tensor(lease.view, row, shape(row, n).span(), subject));
+    const TensorShape shape = row.role_shape(source_size(job, matrix, halves));
+    MOE_CHECK(check_tensor(lease.view, row, shape.span(), subject));
     taken = {rows_first(lease.view, row), row.k_first() || lies_by_columns(lease.view)};
     out.leases.push_back(std::move(lease));
     return ok();
   }
 
+  // Rows that share an element of a tensor.
+  std::int64_t rows_of_element(const CheckpointTensor& row) const {
+    return row.rows_of_element(source_size(job, matrix, 1), matrix.half_rows);
+  }
+
   // A half's rows and their numbers in the tensor.
   void place(const RolePart& part, SourceHalf& half, const Taken& taken, HalfRows at, HalfRows told) {
-    if (job.set->tensor(part.kind)->shares_words()) {
+    if (rows_of_element(*job.set->tensor(part.kind)) > 1) {
       half.*part.view = taken.view;
       half.*part.fields = {at.first, at.step};
     } else {
@@ -107,17 +115,20 @@ struct Gather {
   Check add(const RolePart& part) {
     SourceMatrix& m = out.source;
     Taken taken;
-    Check got = take(part, {part.role, m.expert, Half::whole}, matrix.rows(), taken);
+    Check got = take(part, {part.role, m.expert, Half::whole}, matrix.halves, taken);
     if (!is_missing(got) || matrix.halves != 2) {
       MOE_CHECK(std::move(got));
+      // Of halves, one element each: they lie behind each other also where their rows do not.
+      const bool by_half = job.set->tensor(part.kind)->axes[0] == Axis::halves;
+      const W13Layout order = by_half && job.w13_layout == W13Layout::interleaved ? W13Layout::gate_up : job.w13_layout;
       for (int h = 0; h < matrix.halves; ++h) {
-        const HalfRows at = matrix.halves == 2 ? half_rows(job.w13_layout, h, matrix.half_rows) : HalfRows{0, 1};
+        const HalfRows at = matrix.halves == 2 ? half_rows(order, h, matrix.half_rows) : HalfRows{0, 1};
         place(part, m.half[usize(h)], taken, at, at);
       }
       return ok();
     }
     for (int h = 0; h < 2; ++h) {
-      MOE_CHECK(take(part, {part.role, m.expert, h == 0 ? Half::w1 : Half::w3}, matrix.half_rows, taken));
+      MOE_CHECK(take(part, {part.role, m.expert, h == 0 ? Half::w1 : Half::w3}, 1, taken));
       place(part, m.half[usize(h)], taken, {0, 1}, {h * matrix.half_rows, 1});
     }
     return ok();
@@ -145,6 +156,30 @@ struct Gather {
     return ok();
   }
 
+  // Of the activations of gate and up or of down: multiplied by them, where a kernel quantises activations.
+  Check check_input_scale() {
+    const CheckpointTensor* row = job.set->tensor(TensorKind::input_scale);
+    if (row == nullptr) return ok();
+    const Role role = is_w13 ? Role::w13_input_scale : Role::w2_input_scale;
+    for (const Half half : {Half::whole, Half::w1, Half::w3}) {
+      if (half != Half::whole && matrix.halves != 2) break;
+      Taken taken;
+      const Place place{role, out.source.expert, half};
+      Check got = take({role, TensorKind::input_scale, nullptr}, place, half == Half::whole ? matrix.halves : 1, taken);
+      if (!got && (is_missing(got) || got.error().code == Code::unexpected_weight)) continue;
+      MOE_CHECK(std::move(got));
+      const TensorView& t = taken.view;
+      for (std::int64_t i = 0; i < t.shape[0]; ++i) {
+        const float scale = load_float(t.dtype, t.data + i * t.strides[0] * (dtype_bits(t.dtype) / 8));
+        if (std::isfinite(scale) && scale >= 0.0f) continue;
+        const std::string where = cat(role_name(role), "[", place.expert, ",", half == Half::w3 ? 1 : i, "]");
+        return fail(Code::invalid_argument, where,
+                    cat(where, ": scale ", float_text(scale), " is not a finite number >= 0"));
+      }
+    }
+    return ok();
+  }
+
   Check add_zeros() {
     SourceMatrix& m = out.source;
     if (job.set->tensor(TensorKind::zero_point) == nullptr) return ok();
@@ -166,11 +201,11 @@ struct Gather {
     if (job.set->tensor(TensorKind::g_idx) == nullptr) return ok();
     const RolePart part{is_w13 ? Role::w13_g_idx : Role::w2_g_idx, TensorKind::g_idx, nullptr};
     std::array<Taken, 2> taken;
-    Check got = take(part, {part.role, m.expert, Half::whole}, matrix.rows(), taken[0]);
+    Check got = take(part, {part.role, m.expert, Half::whole}, matrix.halves, taken[0]);
     taken[1] = taken[0];
     if (is_missing(got) && matrix.halves == 2)
       for (std::size_t h = 0; h < 2; ++h) {
-        Check half = take(part, {part.role, m.expert, h == 0 ? Half::w1 : Half::w3}, matrix.half_rows, taken[h]);
+        Check half = take(part, {part.role, m.expert, h == 0 ? Half::w1 : Half::w3}, 1, taken[h]);
         if (h == 0 && is_missing(half)) break;
         MOE_CHECK(std::move(half));
         got = ok();
@@ -233,14 +268,17 @@ SourceMatrix described(const ConvertJob& job, const P16Matrix& matrix, std::int6
 Result<LeasedMatrix> lease_matrix(const ConvertJob& job, const TensorSource& source, std::int64_t expert, bool is_w13) {
   const P16Matrix& matrix = is_w13 ? job.layout.w13 : job.layout.w2;
   LeasedMatrix out;
-  out.leases.reserve(10);
+  out.leases.reserve(12);
   out.source = described(job, matrix, expert, is_w13);
   Gather gather{job, source, matrix, is_w13, out};
   MOE_CHECK(gather.add({is_w13 ? Role::w13_weight : Role::w2_weight, TensorKind::weight, &SourceHalf::codes,
                         &SourceHalf::code_rows, &SourceHalf::code_fields}));
-  if (job.set->tensor(TensorKind::scale) != nullptr)
-    MOE_CHECK(gather.add(
-        {is_w13 ? Role::w13_scale : Role::w2_scale, TensorKind::scale, &SourceHalf::scales, &SourceHalf::scale_rows}));
+  if (const CheckpointTensor* scales = job.set->tensor(TensorKind::scale)) {
+    out.source.rows_of_scale = gather.rows_of_element(*scales);
+    MOE_CHECK(gather.add({is_w13 ? Role::w13_scale : Role::w2_scale, TensorKind::scale, &SourceHalf::scales,
+                          &SourceHalf::scale_rows, &SourceHalf::scale_fields}));
+  }
+  MOE_CHECK(gather.check_input_scale());
   MOE_CHECK(gather.add_zeros());
   MOE_CHECK(gather.add_g_idx());
   if (matrix.has_bias)
@@ -260,7 +298,7 @@ Result<std::vector<std::int32_t>> lease_g_idx(const ConvertJob& job, const Tenso
 std::uint64_t temp_bytes_per_worker(const ConvertJob& job) {
   std::uint64_t most = 0;
   for (const P16Matrix* m : {&job.layout.w13, &job.layout.w2}) {
-    const MatrixSize size = source_size(*m, m->rows());
+    const MatrixSize size = source_size(job, *m, m->halves);
     const std::int64_t plain = is_value(m->element) ? 4 : 1;                          // bytes of a code or value
     const std::int64_t rows = p16_element(job.layout.kind) ? kPanelRows : m->rows();  // that exist in the plain form
     std::uint64_t bytes =
@@ -270,6 +308,7 @@ std::uint64_t temp_bytes_per_worker(const ConvertJob& job) {
       if (row.kind == TensorKind::bias && !m->has_bias) continue;
       if (row.kind == TensorKind::zero_point && job.symmetric) continue;
       if (row.kind == TensorKind::g_idx && !job.act_order) continue;
+      if (row.kind == TensorKind::input_scale) continue;
       int bits = 0;
       for (DType t : row.dtypes) bits = std::max(bits, dtype_bits(t));
       std::uint64_t elements = 1;

@@ -79,8 +79,7 @@ std::vector<std::int64_t> experts_on_disk(const Config& c) {
 
 void write_tensor(json::Writer& w, const Config& c, const ExpertModule& module, std::int64_t expert, Projection p,
                   const CheckpointTensor& row) {
-  const int num_bits = c.quantization.weights ? c.quantization.weights->num_bits : dtype_bits(c.in_dtype);
-  const MatrixSize size = projection_size(p, c.hidden_dim, c.intermediate_size, c.weight_groups(), num_bits);
+  const MatrixSize size = projection_size(p, c.hidden_dim, c.intermediate_size, c.stored_numbers());
   const auto role = role_of(p, row.kind);
   const Half half = half_of(p, module.gated);
   const char* whole = p == Projection::down ? "w2" : "w13";

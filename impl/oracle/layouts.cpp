@@ -7,7 +7,9 @@
 namespace moe::oracle {
 
 EnumSet<ActFormat> acts_of(const Config& c) {
-  const bool quantised = c.quantization.input_activations.has_value();
+  // Float activations are not quantised: 16 bits are closer to the model (float_oracles.md 9.6).
+  const std::optional<QuantArgs>& a = c.quantization.input_activations;
+  const bool quantised = a && a->type == NumType::integer;
   if (quantised || c.compute == Compute::a8) {
     const bool blocks = c.activation_quant == ActivationQuant::block32 ||
                         (c.activation_quant == ActivationQuant::automatic && !quantised);
@@ -42,6 +44,16 @@ LayoutKind layout_kind(const Query& q, const Accepts& row) {
   return kind;
 }
 
+namespace {
+
+std::int64_t scale_rows_of(const Quantization& z) {
+  if (!z.weights || z.weights->type != NumType::floating) return 1;
+  if (z.has_one_scale()) return kAllRows;
+  return z.weights->block_structure ? moe::scale_rows_of((*z.weights->block_structure)[0]) : 1;
+}
+
+}  // namespace
+
 Layout layout_of(const Query& q, const Accepts& row) {
   const LayoutKind kind = layout_kind(q, row);
   const Config& c = *q.layer;
@@ -60,7 +72,8 @@ Layout layout_of(const Query& q, const Accepts& row) {
                              .has_zeros = wna16 && !c.quantization.weights->symmetric,
                              .has_order = ordered,
                              .element = weight_element(c).value_or(Element::int4),
-                             .w2_groups = w2_groups};
+                             .w2_groups = w2_groups,
+                             .scale_rows = scale_rows_of(c.quantization)};
   if (p16_element(kind)) return p16_layout(kind, shape);
   if (is_wna16_kind(kind)) return wna16_layout(q, kind, shape);
   if (named_layout(kind) != nullptr) return make_named_layout(kind, shape);

@@ -77,7 +77,8 @@ constexpr Accepts kVllmCpu = [] {
   return a;
 }();
 constexpr Accepts kOurCpu = [] {
-  Accepts a = our_cpu({Format::float_quantized, Format::naive_quantized});
+  Accepts a = our_cpu({Format::float_quantized, Format::naive_quantized}, {LayoutKind::p16_e4m3},
+                      {ActFormat::f32, ActFormat::bf16});
   a.group_multiple = 32;
   return a;
 }();

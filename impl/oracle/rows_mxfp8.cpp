@@ -9,7 +9,8 @@ namespace {
 
 using namespace classes;
 
-constexpr Accepts kOurCpu = our_cpu({Format::mxfp8_quantized});
+constexpr Accepts kOurCpu =
+    our_cpu({Format::mxfp8_quantized}, {LayoutKind::p16_mxfp8}, {ActFormat::f32, ActFormat::bf16});
 
 // clang-format off
 constexpr std::array kRows = {

@@ -19,7 +19,8 @@ constexpr Accepts kCutlass = {
     .needs = float_needs::cutlass_w4a8,
 };
 constexpr Accepts kOurCpu = [] {
-  Accepts a = classes::our_cpu({Format::pack_quantized, Format::int_quantized});
+  Accepts a = classes::our_cpu({Format::pack_quantized, Format::int_quantized}, {LayoutKind::p16_w4},
+                               {ActFormat::blk16, ActFormat::f32});
   a.smallest_group = 16;
   return a;
 }();

@@ -195,7 +195,7 @@ MaybeWhy group_size(const Query& q, const Trial& o) {
   if (o.accepts->only_group != 0 && c.weight_groups() != Groups::even(o.accepts->only_group))
     return Why{cat("groups of ", o.accepts->only_group), cat("the group size is ", c.weight_groups().as_written()),
                "/quantization/weights/group_size"};
-  if (c.weight_groups().is_whole()) return std::nullopt;
+  if (c.weight_groups().is_whole() || c.quantization.weights->block_structure) return std::nullopt;
   const std::int64_t g = c.weight_groups().as_written();
   if (g % o.accepts->group_multiple == 0 && g >= o.accepts->smallest_group &&
       groups_fit(c.weight_groups(), c.hidden_dim, c.intermediate_size_per_partition))
@@ -233,7 +233,7 @@ MaybeWhy callers_factor(const Query& q, const Trial& o) {
 MaybeWhy plain_weights(const Query& q, const Trial& o) {
   if (q.layer == nullptr || !o.accepts->writes() || !q.layer->quantization.weights) return std::nullopt;
   const QuantArgs& w = *q.layer->quantization.weights;
-  if (!w.symmetric && q.layer->quantization.input_activations)
+  if (!w.symmetric && q.layer->quantization.input_activations && w.type == NumType::integer)
     return Why{"symmetric weights for a checkpoint's int8 activations",
                "symmetric is false, and this build has no such kernel", "/quantization/weights/symmetric"};
   if (tensor_set(q.layer->quantization) == nullptr)

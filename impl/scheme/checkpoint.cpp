@@ -1,7 +1,9 @@
 // Rows of the checkpoint formats, and tensor names. See checkpoint.h.
 #include "scheme/checkpoint.h"
 
+#include <algorithm>
 #include <charconv>
+#include <initializer_list>
 #include <numeric>
 
 #include "base/checked.h"
@@ -20,6 +22,8 @@ std::int64_t extent(Axis axis, const MatrixSize& m) {
       return ceil_div(m.n, codes);
     case Axis::n_blocks:
       return ceil_div(m.n, m.block[0]);
+    case Axis::halves:
+      return m.halves;
     case Axis::k:
       return m.k;
     case Axis::k_words:
@@ -40,10 +44,11 @@ std::int64_t extent(Axis axis, const MatrixSize& m) {
   return 0;
 }
 
-constexpr std::array kFloats = {DType::f32, DType::f16, DType::bf16};
-constexpr std::array kI8 = {DType::i8, DType::invalid, DType::invalid};
-constexpr std::array kI32 = {DType::i32, DType::invalid, DType::invalid};
-constexpr std::array kI64 = {DType::i64, DType::invalid, DType::invalid};
+constexpr std::array<DType, 4> types(DType a, DType b = {}, DType c = {}, DType d = {}) { return {a, b, c, d}; }
+constexpr std::array kFloats = types(DType::f32, DType::f16, DType::bf16);
+constexpr std::array kI8 = types(DType::i8), kI32 = types(DType::i32), kI64 = types(DType::i64);
+constexpr std::array kE4m3Codes = types(DType::f8_e4m3fn), kE8m0s = types(DType::u8, DType::f8_e8m0fnu);
+constexpr std::array kFp8Scales = types(DType::f32, DType::f16, DType::bf16, DType::f8_e8m0fnu);
 
 constexpr std::array kMatrix = {Axis::n, Axis::k}, kPackedRows = {Axis::n, Axis::k_words};
 constexpr std::array kRowGroups = {Axis::n, Axis::groups}, kWordGroups = {Axis::n_words, Axis::groups};
@@ -51,6 +56,7 @@ constexpr std::array kGroupRows = {Axis::groups, Axis::n}, kGroupWords = {Axis::
 constexpr std::array kPackedColumns = {Axis::k_words, Axis::n}, kColumnWords = {Axis::k, Axis::n_words};
 constexpr std::array kPerRow = {Axis::n, Axis::none}, kPerColumn = {Axis::k, Axis::none};
 constexpr std::array kTwoNumbers = {Axis::two, Axis::none}, kOne = {Axis::one, Axis::none};
+constexpr std::array kBlocks = {Axis::n_blocks, Axis::k_blocks}, kPerHalf = {Axis::halves, Axis::none};
 
 // clang-format off
 constexpr std::array kIntQuantized = {
@@ -96,6 +102,30 @@ constexpr std::array kAwq = {
     CheckpointTensor{"qzeros",            TensorKind::zero_point, Presence::with_zeros, kI32,    kGroupWords},
     CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
 };
+// Formats of 8-bit floats differ in their scales alone.
+struct Fp8Scale {
+  std::string_view suffix;
+  std::array<DType, 4> dtypes;
+  std::array<Axis, 2> axes;
+  Form form = Form::axes;
+  std::string_view alias = {};
+};
+constexpr std::array<CheckpointTensor, 4> fp8(const Fp8Scale& s) {
+  return {{
+    {"weight",            TensorKind::weight,      Presence::required,         kE4m3Codes, kMatrix},
+    {s.suffix,            TensorKind::scale,       Presence::required,         s.dtypes,   s.axes, s.form, s.alias},
+    {"input_scale",       TensorKind::input_scale, Presence::with_input_scale, kFloats,    kPerHalf, Form::scalar},
+    {"bias",              TensorKind::bias,        Presence::with_bias,        kFloats,    kPerRow},
+  }};
+}
+constexpr std::string_view kScale = "weight_scale", kInverse = "weight_scale_inv";
+constexpr std::array kFp8Tensor         = fp8({kScale,   kFp8Scales, kPerHalf, Form::scalar});
+constexpr std::array kFp8Rows           = fp8({kScale,   kFp8Scales, kRowGroups});
+constexpr std::array kFp8Blocks         = fp8({kScale,   kFp8Scales, kBlocks, Form::axes, kInverse});
+constexpr std::array kFp8BlocksDeepSeek = fp8({kInverse, kFp8Scales, kBlocks});
+constexpr std::array kFp8RowsModelOpt   = fp8({kScale,   kFp8Scales, kRowGroups, Form::vector});
+constexpr std::array kFp8BlocksModelOpt = fp8({kScale,   kFp8Scales, kBlocks, Form::spread, kInverse});
+constexpr std::array kMxfp8             = fp8({kScale,   kE8m0s,     kRowGroups});
 // clang-format on
 
 bool has_int8_activations(const Quantization& q) {
@@ -105,6 +135,17 @@ bool has_int8_activations(const Quantization& q) {
 
 bool is_int8_by_row(const Quantization& q) { return has_int8_activations(q) && !q.has_one_scale(); }
 bool is_int8_whole(const Quantization& q) { return has_int8_activations(q) && q.has_one_scale(); }
+
+bool is_wna16_or_int8(const Quantization& q) { return q.is_wna16() || is_int8_by_row(q) || q.is_w4a8_fp8(); }
+
+// Whose file it is decides how scales are written down.
+bool is_modelopt(const Quantization& q) { return q.hf && q.hf->starts_with("modelopt"); }
+bool is_fp8(const Quantization& q, std::initializer_list<Strategy> strategies) {
+  return q.is_fp8() && std::find(strategies.begin(), strategies.end(), q.weights->strategy) != strategies.end();
+}
+bool is_fp8_tensor(const Quantization& q) { return is_fp8(q, {Strategy::tensor}); }
+bool is_fp8_rows(const Quantization& q) { return is_fp8(q, {Strategy::channel, Strategy::group}); }
+bool is_fp8_blocks(const Quantization& q) { return is_fp8(q, {Strategy::block}); }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -124,6 +165,20 @@ std::optional<std::int64_t> expert_number(std::string_view s, std::int64_t limit
   const auto [end, ec] = std::from_chars(s.data(), s.data() + s.size(), value);
   if (ec != std::errc() || end != s.data() + s.size() || value >= limit) return std::nullopt;
   return value;
+}
+
+// Why a config has no place for a tensor that its format knows.
+std::string_view absence_of(TensorKind kind) {
+  switch (kind) {
+    case TensorKind::bias:
+      return "the config has no bias";
+    case TensorKind::zero_point:
+      return "the config's weights have no zero points";
+    case TensorKind::input_scale:
+      return "the config's activations have no static scale";
+    default:
+      return "the config's weights have no activation order";
+  }
 }
 
 ParsedName unknown(ParsedName p, std::string_view why) {
@@ -166,13 +221,27 @@ AxisStep step_of(Axis axis, const MatrixSize& m) {
 std::span<const TensorSet> tensor_sets() {
   static constexpr std::array kSets = {
       TensorSet{Format::none, Codes::values, kUnquantized, [](const Quantization& q) { return !q.weights; }},
-      TensorSet{Format::int_quantized, Codes::bytes, kIntQuantized, is_int8_by_row},
+      TensorSet{Format::int_quantized, Codes::bytes, kIntQuantized,
+                [](const Quantization& q) { return is_int8_by_row(q) || q.is_w4a8_fp8(); }},
       TensorSet{Format::int_quantized, Codes::bytes, kIntQuantizedWhole, is_int8_whole},
-      TensorSet{Format::pack_quantized, Codes::words, kPackQuantized,
-                [](const Quantization& q) { return q.is_wna16() || is_int8_by_row(q); }},
+      TensorSet{Format::pack_quantized, Codes::words, kPackQuantized, is_wna16_or_int8},
       TensorSet{Format::pack_quantized, Codes::words, kPackQuantizedWhole, is_int8_whole},
       TensorSet{Format::gptq, Codes::words, kGptq, [](const Quantization& q) { return q.is_wna16(); }},
       TensorSet{Format::awq, Codes::awq_words, kAwq, [](const Quantization& q) { return q.is_wna16(); }},
+      TensorSet{Format::float_quantized, Codes::bits, kFp8BlocksDeepSeek,
+                [](const Quantization& q) { return is_fp8_blocks(q) && q.hf == "fp8"; }},
+      TensorSet{Format::float_quantized, Codes::bits, kFp8RowsModelOpt,
+                [](const Quantization& q) { return is_fp8_rows(q) && is_modelopt(q); }},
+      TensorSet{Format::float_quantized, Codes::bits, kFp8BlocksModelOpt,
+                [](const Quantization& q) { return is_fp8_blocks(q) && is_modelopt(q); }},
+      TensorSet{Format::float_quantized, Codes::bits, kFp8Tensor, is_fp8_tensor},
+      TensorSet{Format::float_quantized, Codes::bits, kFp8Rows, is_fp8_rows},
+      TensorSet{Format::float_quantized, Codes::bits, kFp8Blocks, is_fp8_blocks},
+      TensorSet{Format::naive_quantized, Codes::bits, kFp8Tensor, is_fp8_tensor},
+      TensorSet{Format::naive_quantized, Codes::bits, kFp8Rows, is_fp8_rows},
+      TensorSet{Format::naive_quantized, Codes::bits, kFp8Blocks, is_fp8_blocks},
+      TensorSet{Format::mxfp8_quantized, Codes::bits, kMxfp8,
+                [](const Quantization& q) { return is_fp8(q, {Strategy::group}); }},
   };
   return kSets;
 }
@@ -187,6 +256,14 @@ TensorShape CheckpointTensor::shape(const MatrixSize& m) const {
   return {{extent(axes[0], m), extent(axes[1], m)}, axes[1] == Axis::none ? 1 : 2};
 }
 
+std::int64_t CheckpointTensor::rows_of_element(const MatrixSize& m, std::int64_t half_rows) const {
+  const int axis = n_axis();
+  if (axis < 0) return 1;
+  if (axes[usize(axis)] == Axis::halves) return half_rows;
+  const AxisStep step = step_of(axes[usize(axis)], m);
+  return step.lines / step.elements;
+}
+
 TensorShape CheckpointTensor::role_shape(const MatrixSize& m) const {
   return is_shared() ? TensorShape{{m.n, 1}, 2} : shape(m);
 }
@@ -199,6 +276,8 @@ Need CheckpointTensor::need(const Extras& extras) const {
       return extras.zeros;
     case Presence::with_g_idx:
       return extras.g_idx;
+    case Presence::with_input_scale:
+      return extras.input_scale;
     case Presence::optional:
       return Need::optional;
     case Presence::required:
@@ -210,6 +289,7 @@ Need CheckpointTensor::need(const Extras& extras) const {
 Extras extras_of(const Quantization& q, bool has_bias) {
   Extras e;
   e.bias = has_bias ? Need::required : Need::absent;
+  if (q.is_fp8() && q.input_activations && q.input_activations->dynamic == Dynamic::no) e.input_scale = Need::optional;
   if (!q.is_wna16()) return e;
   if (!q.weights->symmetric) e.zeros = Need::required;
   if (q.weights->symmetric && (q.format == Format::gptq || q.format == Format::awq)) e.zeros = Need::optional;
@@ -243,11 +323,8 @@ ParsedName parse_tensor_name(std::string_view name, const ExpertModule& module) 
   p.expert = *expert;
   if (p.projection == Projection::gate && !module.gated) return unknown(p, "an ungated layer has no gate projection");
   for (const CheckpointTensor& row : module.tensors()) {
-    if (row.suffix != suffix) continue;
-    if (row.need(module.extras()) == Need::absent)
-      return unknown(p, row.kind == TensorKind::bias         ? "the config has no bias"
-                        : row.kind == TensorKind::zero_point ? "the config's weights have no zero points"
-                                                             : "the config's weights have no activation order");
+    if (row.suffix != suffix && (row.alias.empty() || row.alias != suffix)) continue;
+    if (row.need(module.extras()) == Need::absent) return unknown(p, absence_of(row.kind));
     p.match = NameMatch::known;
     p.tensor = &row;
     return p;
@@ -278,9 +355,11 @@ std::string tensor_name(const ExpertModule& module, std::int64_t expert, Project
              tensor.suffix);
 }
 
-MatrixSize projection_size(Projection p, std::int64_t hidden, std::int64_t intermediate, Groups groups, int num_bits) {
-  if (p == Projection::down) return {.n = hidden, .k = intermediate, .groups = groups, .num_bits = num_bits};
-  return {.n = intermediate, .k = hidden, .groups = groups, .num_bits = num_bits};
+MatrixSize projection_size(Projection p, std::int64_t hidden, std::int64_t intermediate, const MatrixSize& numbers) {
+  MatrixSize m = numbers;
+  m.n = p == Projection::down ? hidden : intermediate;
+  m.k = p == Projection::down ? intermediate : hidden;
+  return m;
 }
 
 std::span<const KindRoles> kind_roles() {
@@ -290,6 +369,7 @@ std::span<const KindRoles> kind_roles() {
       KindRoles{TensorKind::zero_point, Role::w13_zero_point, Role::w2_zero_point},
       KindRoles{TensorKind::g_idx, Role::w13_g_idx, Role::w2_g_idx},
       KindRoles{TensorKind::bias, Role::w13_bias, Role::w2_bias},
+      KindRoles{TensorKind::input_scale, Role::w13_input_scale, Role::w2_input_scale},
   };
   return kRoles;
 }

@@ -10,10 +10,14 @@
 //                    qzeros i32 [G, ceil(N*bits/32)]        g_idx i32 [K]
 //   awq              qweight i32 [K, ceil(N*bits/32)]       scales [G, N]        [bias [N]]
 //                    qzeros i32 [G, ceil(N*bits/32)], fields of both in awq_field() order
+//   float-quantized  weight f8_e4m3fn [N, K]              weight_scale           [bias [N]]  [input_scale [1]]
+//   naive-quantized    tensor [1] or a scalar; channel [N, 1], ModelOpt [N]; group [N, G]; blocks of n x k
+//                      [ceil(N/n), ceil(K/k)], DeepSeek's weight_scale_inv, ModelOpt [N/n, 1, K/k, 1]
+//   mxfp8-quantized  weight f8_e4m3fn [N, K]              weight_scale e8m0 (or u8) [N, K/32]  [bias [N]]
 //
 // N, K: outputs and inputs of the whole projection (gate and up: I x H, down: H x I), G = 1 channel-wise,
-// else K / group; one scale for a whole projection is [1]. Scales and biases are f32, f16 or bf16. A further format is
-// a row of tensor_sets() and its tensors in checkpoint.cpp.
+// else K / group; one scale for a whole projection is [1]. Scales and biases are f32, f16 or bf16, those of fp8 weights
+// e8m0, too. A further format is a row of tensor_sets() and its tensors in checkpoint.cpp.
 #pragma once
 
 #include <array>
@@ -34,22 +38,24 @@ namespace moe {
 
 enum class Projection : std::uint8_t { gate, up, down };
 // shape: its two numbers are checked, then dropped.
-enum class TensorKind : std::uint8_t { weight, scale, bias, shape, zero_point, g_idx };
+enum class TensorKind : std::uint8_t { weight, scale, bias, shape, zero_point, g_idx, input_scale };
 // with_...: what the layer says (Extras).
-enum class Presence : std::uint8_t { required, optional, with_bias, with_zeros, with_g_idx };
+enum class Presence : std::uint8_t { required, optional, with_bias, with_zeros, with_g_idx, with_input_scale };
 
 enum class Need : std::uint8_t { absent, optional, required };
 // What a layer's experts have beside weights and scales.
 struct Extras {
-  Need bias = Need::absent, zeros = Need::absent, g_idx = Need::absent;
+  Need bias = Need::absent, zeros = Need::absent, g_idx = Need::absent, input_scale = Need::absent;
 };
 // Asymmetric weights have zero points; symmetric GPTQ and AWQ files carry constant ones. Columns in activation order
-// have a g_idx; other WNA16 files may have the plain one.
+// have a g_idx; other WNA16 files may have the plain one. Static float activations have a scale, which kernels that
+// multiply 16-bit activations do without.
 Extras extras_of(const Quantization& q, bool has_bias);
 
 // What one dimension of a tensor runs along: rows or columns of the projection, i32 words or bytes of their codes,
-// blocks of rows or columns that share a scale, or groups of columns. one: something that the whole projection shares.
-enum class Axis : std::uint8_t { none, n, n_words, n_blocks, k, k_words, k_bytes, k_blocks, groups, one, two };
+// blocks of rows or columns that share a scale, or groups of columns. one: something that the whole projection shares;
+// halves: the same of a w13, where gate and up have one each.
+enum class Axis : std::uint8_t { none, n, n_words, n_blocks, halves, k, k_words, k_bytes, k_blocks, groups, one, two };
 
 // One projection of one expert, whole (not this rank's part).
 struct MatrixSize {
@@ -58,11 +64,14 @@ struct MatrixSize {
   Groups groups = {};
   int num_bits = 4;
   std::array<std::int64_t, 2> block = {1, 1};  // rows and columns of one, where blocks share scales
+  int halves = 1;                              // projections that are joined here, one above the other
 
   constexpr std::int64_t group_count() const { return groups.count_in(k); }
 };
 
-constexpr bool runs_along_n(Axis a) { return a == Axis::n || a == Axis::n_words || a == Axis::n_blocks; }
+constexpr bool runs_along_n(Axis a) {
+  return a == Axis::n || a == Axis::n_words || a == Axis::n_blocks || a == Axis::halves;
+}
 constexpr bool runs_along_k(Axis a) {
   return a == Axis::k || a == Axis::k_words || a == Axis::k_bytes || a == Axis::k_blocks || a == Axis::groups;
 }
@@ -81,12 +90,18 @@ struct TensorShape {
   friend bool operator==(const TensorShape&, const TensorShape&) = default;
 };
 
+// How else than with its axes a tensor may come: without its last dimension, where that is 1; without the one of
+// halves, where one number is for all; every dimension with one of 1 behind it.
+enum class Form : std::uint8_t { axes, vector, scalar, spread };
+
 struct CheckpointTensor {
   std::string_view suffix;
   TensorKind kind;
   Presence presence;
-  std::array<DType, 3> dtypes;  // allowed on disk; unused places are DType::invalid
+  std::array<DType, 4> dtypes;  // allowed on disk; unused places are DType::invalid
   std::array<Axis, 2> axes;
+  Form form = Form::axes;
+  std::string_view alias = {};  // another suffix
 
   TensorShape shape(const MatrixSize& m) const;
   // As callers hand it over by role: what the whole projection shares is there for each row.
@@ -103,8 +118,10 @@ struct CheckpointTensor {
   }
   // Fields of several rows share a word.
   constexpr bool shares_words() const { return axes[0] == Axis::n_words || axes[1] == Axis::n_words; }
+  // Rows that share an element, in a matrix whose halves have so many.
+  std::int64_t rows_of_element(const MatrixSize& m, std::int64_t half_rows) const;
   constexpr bool allows(DType t) const {
-    return t != DType::invalid && (t == dtypes[0] || t == dtypes[1] || t == dtypes[2]);
+    return t != DType::invalid && (t == dtypes[0] || t == dtypes[1] || t == dtypes[2] || t == dtypes[3]);
   }
   // Stored in the model's dtype, whichever that is: scales and biases.
   constexpr bool follows_model_dtype() const { return allows(DType::bf16); }
@@ -142,12 +159,12 @@ struct ExpertModule {
   const TensorSet* set = nullptr;               // nullptr: no tensor is known
   bool gated = true;                            // ungated layers have no gate projection; up alone is w13
   bool has_bias = false;                        // else bias tensors have no place
-  Need zeros = Need::absent, g_idx = Need::absent;
+  Need zeros = Need::absent, g_idx = Need::absent, input_scale = Need::absent;
 
   std::span<const CheckpointTensor> tensors() const {
     return set == nullptr ? std::span<const CheckpointTensor>() : set->tensors;
   }
-  constexpr Extras extras() const { return {has_bias ? Need::required : Need::absent, zeros, g_idx}; }
+  constexpr Extras extras() const { return {has_bias ? Need::required : Need::absent, zeros, g_idx, input_scale}; }
 };
 
 // Where else tools put the experts of a module: llmcompressor and GPTQModel unfuse Mixtral's experts under the names of
@@ -184,8 +201,8 @@ ParsedName parse_tensor_name(std::string_view name, const ExpertModule& module);
 std::string tensor_name(const ExpertModule& module, std::int64_t expert, Projection projection,
                         const CheckpointTensor& tensor);
 
-// gate, up: I x H; down: H x I. `intermediate` is the whole width.
-MatrixSize projection_size(Projection p, std::int64_t hidden, std::int64_t intermediate, Groups groups, int num_bits);
+// gate, up: I x H; down: H x I. `intermediate` is the whole width, `numbers` has the rest.
+MatrixSize projection_size(Projection p, std::int64_t hidden, std::int64_t intermediate, const MatrixSize& numbers);
 // What callers name the tensors of a projection by.
 struct KindRoles {
   TensorKind kind;

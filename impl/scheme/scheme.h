@@ -119,6 +119,19 @@ struct Quantization {
     if (has_one_scale()) as_int4.weights->strategy = Strategy::channel;
     return as_int4.is_w4a8_int8();
   }
+  // int4 weights as above with 8-bit float activations, dynamic per token (W4AFP8).
+  bool is_w4a8_fp8() const {
+    if (!weights || !input_activations || input_activations->type != NumType::floating) return false;
+    if (weights->actorder == ActOrder::group || is_transposed.value_or(false)) return false;
+    Quantization as_int8 = *this;
+    as_int8.input_activations->type = NumType::integer;
+    return as_int8.is_w4a8_int8();
+  }
+  // Static symmetric 8-bit float weights, whatever the activations.
+  bool is_fp8() const {
+    return weights && weights->type == NumType::floating && weights->num_bits == 8 && weights->symmetric &&
+           weights->dynamic == Dynamic::no;
+  }
   // Each projection has one scale for all of its rows.
   bool has_one_scale() const { return weights && weights->strategy == Strategy::tensor; }
   // int4 or int8 static group/channel weights alone.

@@ -31,6 +31,37 @@ std::span<const std::int64_t> extents(const std::array<std::int64_t, kMaxDims>& 
   return {a.data(), usize(std::clamp(ndim, 0, kMaxDims))};
 }
 
+// Where the dimensions of `shape` are among those of a tensor in another form: -1 is one that it lacks. nullopt: it has
+// none of them.
+using Places = std::array<int, kMaxDims>;
+std::optional<Places> places_in(std::span<const std::int64_t> got, const CheckpointTensor& row,
+                                std::span<const std::int64_t> shape) {
+  Places at{};
+  if (shape.empty() || shape.size() > kMaxDims) return std::nullopt;
+  const std::size_t last = shape.size() - 1;
+  for (std::size_t i = 0; i <= last; ++i) at[i] = static_cast<int>(i);
+  const bool lacks_last = got.size() == last && std::equal(got.begin(), got.end(), shape.begin());
+  switch (row.form) {
+    case Form::vector:
+      at[last] = -1;
+      return lacks_last && shape[last] == 1 ? std::optional(at) : std::nullopt;
+    case Form::scalar:  // a checkpoint's activations are quantised for both halves at once
+      at[last] = -1;
+      return lacks_last && (shape[last] == 1 || row.kind == TensorKind::input_scale) ? std::optional(at) : std::nullopt;
+    case Form::spread: {
+      if (got.size() != shape.size() + 2) return std::nullopt;
+      const std::size_t first = last - 1;
+      at[last] = static_cast<int>(last + 1);
+      const bool ones = got[first + 1] == 1 && got[first + 3] == 1;
+      const bool same = std::equal(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(last), shape.begin());
+      return ones && same && got[first + 2] == shape[last] ? std::optional(at) : std::nullopt;
+    }
+    case Form::axes:
+      break;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Check check_tensor(const TensorView& t, const CheckpointTensor& row, std::span<const std::int64_t> shape,
@@ -53,6 +84,25 @@ Check check_tensor(const TensorView& t, const CheckpointTensor& row, std::span<c
                     " bytes, got ", t.nbytes));
   if (*bytes > 0 && t.data == nullptr) return fail(Code::invalid_argument, name, name + ": data is NULL");
   return ok();
+}
+
+TensorView in_shape(const TensorView& t, const CheckpointTensor& row, std::span<const std::int64_t> shape) {
+  const std::optional<Places> places = places_in(extents(t.shape, t.ndim), row, shape);
+  if (!places) return t;
+  TensorView v = t;
+  v.ndim = static_cast<int>(shape.size());
+  v.shape = v.strides = {};
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    v.shape[i] = shape[i];
+    const int from = (*places)[i];
+    v.strides[i] = from < 0 ? 0 : at(t.strides, from);
+  }
+  return v;
+}
+
+bool has_shape(std::span<const std::int64_t> got, const CheckpointTensor& row, std::span<const std::int64_t> shape) {
+  return (got.size() == shape.size() && std::equal(got.begin(), got.end(), shape.begin())) ||
+         places_in(got, row, shape).has_value();
 }
 
 }  // namespace moe

@@ -16,4 +16,9 @@ namespace moe {
 Check check_tensor(const TensorView& tensor, const CheckpointTensor& row, std::span<const std::int64_t> shape,
                    std::string_view subject);
 
+// A tensor that has another form of `shape` (CheckpointTensor::form) as a view of that shape; others as they are.
+TensorView in_shape(const TensorView& t, const CheckpointTensor& row, std::span<const std::int64_t> shape);
+// The same question about a tensor of a file: whether its extents are `shape` in one of its forms.
+bool has_shape(std::span<const std::int64_t> extents, const CheckpointTensor& row, std::span<const std::int64_t> shape);
+
 }  // namespace moe

@@ -23,9 +23,6 @@ Dims dims_of(const TensorShape& s) {
   return d;
 }
 
-// Of a code; layers without quantization have no use for it.
-int num_bits(const Config& c) { return c.quantization.weights ? c.quantization.weights->num_bits : 4; }
-
 }  // namespace
 
 TensorKind kind_of(Role role) { return find_kind(role).value_or(TensorKind::weight); }
@@ -98,9 +95,9 @@ Result<const CheckpointTensor*> LayerFacts::tensor_of(Role role) const {
 Dims LayerFacts::shape(Role role, Half half) const {
   const Config& c = *config_;
   const std::int64_t inter = c.intermediate_size_per_partition;
-  MatrixSize m = projection_size(is_w13(role) ? Projection::up : Projection::down, c.hidden_dim, inter,
-                                 c.weight_groups(), num_bits(c));
-  if (is_w13(role) && gated_ && half == Half::whole) m.n = 2 * inter;
+  MatrixSize m =
+      projection_size(is_w13(role) ? Projection::up : Projection::down, c.hidden_dim, inter, c.stored_numbers());
+  if (is_w13(role) && gated_ && half == Half::whole) m.n *= m.halves = 2;
   if (!is_w13(role) && keeps_groups()) m.groups = Groups::uneven(whole(Projection::down).group_count());
   return dims_of(tensor_set(c.quantization)->tensor(kind_of(role))->role_shape(m));
 }
@@ -120,22 +117,24 @@ bool LayerFacts::keeps_groups() const {
 }
 
 MatrixSize LayerFacts::whole(Projection p) const {
-  return projection_size(p, config_->hidden_dim, config_->intermediate_size, config_->weight_groups(),
-                         num_bits(*config_));
+  return projection_size(p, config_->hidden_dim, config_->intermediate_size, config_->stored_numbers());
 }
 
 Result<Part> LayerFacts::part(Projection p, const CheckpointTensor& row, std::string_view subject) const {
   const Config& c = *config_;
   const MatrixSize m = whole(p);
-  if (row.is_shared())
-    return Part{0, p == Projection::down ? c.hidden_dim : c.intermediate_size_per_partition, 0, 1, true};
+  if (row.is_shared()) {
+    const std::int64_t rows = p == Projection::down ? c.hidden_dim : c.intermediate_size_per_partition;
+    return Part{.rows = rows, .cols = 1, .repeats = true};
+  }
   const TensorShape all = row.shape(m);
-  Part part{0, all.dims[0], 0, all.ndim == 2 ? all.dims[1] : 1};
+  const std::int64_t columns = all.ndim == 2 ? all.dims[1] : 1;
+  Part part{.rows = all.dims[0], .cols = columns, .whole_cols = columns, .ndim = all.ndim};
   if (c.parallel.tp_size == 1) return part;
   const std::int64_t inter = c.intermediate_size_per_partition, first = c.parallel.tp_rank * inter;
   for (std::size_t i = 0; i < 2; ++i) {
     const Axis axis = row.axes[i];
-    const bool along_n = runs_along_n(axis);
+    const bool along_n = runs_along_n(axis) && axis != Axis::halves;
     const bool along_k = runs_along_k(axis) && (axis != Axis::groups || (m.group_count() > 1 && !keeps_groups()));
     if (p == Projection::down ? !along_k : !along_n) continue;
     const AxisStep step = step_of(axis, m);
@@ -162,6 +161,7 @@ ExpertModule LayerFacts::module(std::string_view prefix) const {
   const Extras extras = extras_of(c.quantization, c.has_bias);
   m.zeros = extras.zeros;
   m.g_idx = extras.g_idx;
+  m.input_scale = extras.input_scale;
   return m;
 }
 

@@ -20,7 +20,9 @@ namespace moe::weights {
 // A rectangle of a whole tensor: rows and columns in elements of the tensor (words of packed codes).
 struct Part {
   std::int64_t row0 = 0, rows = 0, col0 = 0, cols = 0;
-  bool repeats = false;  // the tensor has one element, which all rows share
+  std::int64_t whole_cols = 1;  // of the tensor
+  int ndim = 2;                 // 1: it has no columns
+  bool repeats = false;         // the tensor has one element, which all rows share
 };
 
 // Dimensions of one tensor, at most stacked [E, N, K].

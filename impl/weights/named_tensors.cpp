@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <set>
+#include <tuple>
 
 #include "base/index.h"
 #include "base/text.h"
@@ -83,7 +85,7 @@ Result<std::optional<FileTensor>> accept_entry(const LayerFacts& facts, const Ch
     return fail(Code::dtype, e.name,
                 cat(e.name, ": expected ", p.tensor->dtypes_text(), ", got ", dtype_name(e.dtype)));
   const bool scalar = p.tensor->is_shared() && got.empty();  // as good as [1]
-  if (!scalar && !std::equal(got.begin(), got.end(), want.span().begin(), want.span().end()))
+  if (!scalar && !has_shape(got, *p.tensor, want.span()))
     return fail(Code::shape, e.name,
                 cat(e.name, ": expected shape ", shape_text(want.span()), ", got ", shape_text(got)));
   if (p.tensor->kind == TensorKind::shape) {
@@ -97,6 +99,14 @@ Result<std::optional<FileTensor>> accept_entry(const LayerFacts& facts, const Ch
   slot.kind = Slot::Kind::file;
   slot.file = {from, target.part};
   return std::optional<FileTensor>(FileTensor{std::move(target), std::move(slot)});
+}
+
+// The second of two tensors for one place; nullptr: there are none. (A tensor may have two names.)
+const FileTensor* find_doubled(const std::vector<FileTensor>& accepted) {
+  std::set<std::tuple<Role, Half, std::int64_t>> seen;
+  for (const FileTensor& t : accepted)
+    if (!seen.insert({t.target.role, t.target.half, t.target.places[0]}).second) return &t;
+  return nullptr;
 }
 
 Error in_file(const CheckpointEntry& e, Error error) {
@@ -152,7 +162,7 @@ Error unused_bias(const std::string& name) {
 
 }  // namespace
 
-Result<bool> WeightSet::set_named(std::string_view name, const TensorView& tensor, Owner owner) {
+Result<bool> WeightSet::set_named(std::string_view name, const TensorView& given, Owner owner) {
   MOE_CHECK(check_settable(state_->source.get()));
   const LayerFacts& facts = state_->facts;
   Named n;
@@ -163,7 +173,9 @@ Result<bool> WeightSet::set_named(std::string_view name, const TensorView& tenso
   if (!n.ours) return false;
   const ParsedName& p = n.parsed;
   const MatrixSize whole = facts.whole(p.projection);
-  MOE_CHECK(check_tensor(tensor, *p.tensor, p.tensor->shape(whole).span(), name));
+  const TensorShape want = p.tensor->shape(whole);
+  const TensorView tensor = in_shape(given, *p.tensor, want.span());
+  MOE_CHECK(check_tensor(tensor, *p.tensor, want.span(), name));
   if (p.tensor->kind == TensorKind::shape) {
     const std::span<const std::byte> bytes(tensor.data, tensor.nbytes);
     MOE_CHECK(check_weight_shape(bytes, bytes.subspan(usize(tensor.strides[0]) * 8), whole, std::string(name)));
@@ -215,6 +227,10 @@ Check WeightSet::load_safetensors(const char* path, const char* module) {
     MOE_CHECK(check_places(state_->role(target.role), target, at(facts.experts(), target.places[0])));
     accepted.push_back(std::move(**tensor));
   }
+  if (const FileTensor* second = find_doubled(accepted))
+    return in_file(second->slot.file.from, fail(Code::unexpected_weight, second->slot.file.from.entry->name,
+                                                cat(second->slot.file.from.entry->name,
+                                                    ": the checkpoint has this tensor under another name, too")));
   for (const FileTensor& t : accepted)
     if (auto& experts = state_->role(t.target.role).experts; experts.empty()) experts.resize(facts.experts().size());
   for (const FileTensor& t : accepted) fill(state_->role(t.target.role), t.target, t.slot);

@@ -75,14 +75,14 @@ Result<TensorLease> read_part(const FilePart& f) {
     const TensorView view = repeated(dense_view(e.dtype, std::array<std::int64_t, 1>{1}, one), f.part.rows);
     return TensorLease(view, std::move(one));
   }
-  const std::int64_t row_bytes = (e.ndim == 2 ? e.dims[1] : 1) * size, take = f.part.cols * size;
+  const std::int64_t row_bytes = f.part.whole_cols * size, take = f.part.cols * size;
   MOE_TRY(Buffer buffer, Buffer::create(usize(f.part.rows * take)));
   if (take == row_bytes)
     MOE_CHECK(f.from.file->read(e, static_cast<std::uint64_t>(f.part.row0 * row_bytes), buffer.bytes()));
   else
     MOE_CHECK(read_columns(f, row_bytes, f.part.col0 * size, take, buffer.data()));
   const std::array shape{f.part.rows, f.part.cols};
-  const TensorView view = dense_view(e.dtype, std::span(shape).first(usize(e.ndim)), buffer);
+  const TensorView view = dense_view(e.dtype, std::span(shape).first(usize(f.part.ndim)), buffer);
   return TensorLease(view, std::move(buffer));
 }
 

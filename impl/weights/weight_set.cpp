@@ -73,13 +73,14 @@ Check check_settable(const TensorSource* source) {
   return fail(Code::state, "weights", "weights: all tensors of this set come from its source");
 }
 
-Check WeightSet::set(Role role, const TensorView& tensor, Owner owner) {
+Check WeightSet::set(Role role, const TensorView& given, Owner owner) {
   MOE_CHECK(check_settable(state_->source.get()));
   MOE_TRY(const CheckpointTensor* row, state_->facts.tensor_of(role));
   const LayerFacts& facts = state_->facts;
   Dims shape = facts.stacked_shape(role);
   const bool swapped = facts.stacks_transposed() && shape.ndim == 3;
   if (swapped) std::swap(shape.d[1], shape.d[2]);
+  const TensorView tensor = in_shape(given, *row, shape.span());
   MOE_CHECK(check_tensor(tensor, *row, shape.span(), role_name(role)));
   RoleSlots& slots = state_->role(role);
   if (slots.any_expert()) return mixed_forms(role, "per expert");
@@ -88,7 +89,7 @@ Check WeightSet::set(Role role, const TensorView& tensor, Owner owner) {
   return ok();
 }
 
-Check WeightSet::set_expert(Role role, std::int64_t expert, Half half, const TensorView& tensor, Owner owner) {
+Check WeightSet::set_expert(Role role, std::int64_t expert, Half half, const TensorView& given, Owner owner) {
   MOE_CHECK(check_settable(state_->source.get()));
   const LayerFacts& facts = state_->facts;
   MOE_TRY(const CheckpointTensor* row, facts.tensor_of(role));
@@ -98,7 +99,9 @@ Check WeightSet::set_expert(Role role, std::int64_t expert, Half half, const Ten
   if (half != Half::whole && (!is_w13(role) || !facts.gated()))
     return fail(Code::invalid_argument, "shard",
                 cat("shard: ", role_name(role), " of this config has no part ", half_name(half)));
-  MOE_CHECK(check_tensor(tensor, *row, facts.shape(role, half).span(), place_name(role, expert, half)));
+  const Dims shape = facts.shape(role, half);
+  const TensorView tensor = in_shape(given, *row, shape.span());
+  MOE_CHECK(check_tensor(tensor, *row, shape.span(), place_name(role, expert, half)));
   const std::vector<std::int64_t> places = facts.places_of(expert);
   if (places.empty()) return ok();  // another rank's: released at once
   RoleSlots& slots = state_->role(role);
@@ -120,7 +123,9 @@ Result<TensorLease> WeightSet::get(const Place& place) const {
   if (facts.ignored_here(place.role)) return zero_bias(facts.config().hidden_dim);
   if (state_->source != nullptr) {
     MOE_TRY(TensorLease lease, state_->source->get({place.role, facts.source_expert(place.expert), place.half}));
-    MOE_CHECK(check_tensor(lease.view, *row, facts.shape(place.role, place.half).span(), name));
+    const Dims shape = facts.shape(place.role, place.half);
+    lease.view = in_shape(lease.view, *row, shape.span());
+    MOE_CHECK(check_tensor(lease.view, *row, shape.span(), name));
     return lease;
   }
   const RoleSlots& slots = state_->role(place.role);

@@ -40,8 +40,8 @@ bool is_readable(const Quantization& q) { return tensor_set(q) != nullptr; }
 using Dims = std::vector<std::int64_t>;
 
 TEST(Checkpoint, ShapesOfWholeTensors) {
-  const MatrixSize gate = projection_size(Projection::gate, 2048, 768, Groups::even(128), 4);
-  const MatrixSize down = projection_size(Projection::down, 2048, 770, {}, 4);
+  const MatrixSize gate = projection_size(Projection::gate, 2048, 768, {.groups = Groups::even(128), .num_bits = 4});
+  const MatrixSize down = projection_size(Projection::down, 2048, 770, {.groups = {}, .num_bits = 4});
   EXPECT_EQ(shape_of(Format::int_quantized, "weight", gate), (Dims{768, 2048}));
   EXPECT_EQ(shape_of(Format::int_quantized, "weight_scale", gate), (Dims{768, 16}));
   EXPECT_EQ(shape_of(Format::int_quantized, "bias", gate), (Dims{768}));
@@ -49,9 +49,9 @@ TEST(Checkpoint, ShapesOfWholeTensors) {
   EXPECT_EQ(shape_of(Format::pack_quantized, "weight_packed", gate), (Dims{768, 256}));
   EXPECT_EQ(shape_of(Format::pack_quantized, "weight_packed", down), (Dims{2048, 97}));  // 770 / 8, rounded up
   EXPECT_EQ(shape_of(Format::pack_quantized, "weight_shape", down), (Dims{2}));
-  const MatrixSize one_group = projection_size(Projection::down, 64, 32, Groups::even(32), 4);
+  const MatrixSize one_group = projection_size(Projection::down, 64, 32, {.groups = Groups::even(32), .num_bits = 4});
   EXPECT_EQ(one_group.group_count(), 1);
-  const MatrixSize eight_bits = projection_size(Projection::up, 66, 32, {}, 8);
+  const MatrixSize eight_bits = projection_size(Projection::up, 66, 32, {.groups = {}, .num_bits = 8});
   EXPECT_EQ(shape_of(Format::pack_quantized, "weight_packed", eight_bits), (Dims{32, 17}));
 }
 
@@ -157,7 +157,7 @@ TEST(Checkpoint, OneScaleForAllRows) {
   q.weights->strategy = Strategy::tensor;
   const TensorSet* whole = tensor_set(q);
   ASSERT_TRUE(by_row != nullptr && whole != nullptr && whole != by_row);  // two sets for one word of the config
-  const MatrixSize gate = projection_size(Projection::gate, 2048, 768, {}, 8);
+  const MatrixSize gate = projection_size(Projection::gate, 2048, 768, {.groups = {}, .num_bits = 8});
   const auto shape = [&](const TensorSet* set, TensorKind kind) { return set->tensor(kind)->shape(gate); };
   EXPECT_EQ(shape(by_row, TensorKind::scale), (TensorShape{{768, 1}, 2}));
   EXPECT_EQ(shape(whole, TensorKind::scale), (TensorShape{{1, 0}, 1}));
@@ -199,7 +199,7 @@ TEST(Checkpoint, WhereElseExpertsMayBe) {
 }
 
 TEST(Checkpoint, ShapesOfColumnFirstTensors) {
-  const MatrixSize gate = projection_size(Projection::gate, 2048, 768, Groups::even(128), 4);
+  const MatrixSize gate = projection_size(Projection::gate, 2048, 768, {.groups = Groups::even(128), .num_bits = 4});
   EXPECT_EQ(shape_of(Format::gptq, "qweight", gate), (Dims{256, 768}));
   EXPECT_EQ(shape_of(Format::gptq, "scales", gate), (Dims{16, 768}));
   EXPECT_EQ(shape_of(Format::gptq, "qzeros", gate), (Dims{16, 96}));
@@ -207,7 +207,7 @@ TEST(Checkpoint, ShapesOfColumnFirstTensors) {
   EXPECT_EQ(shape_of(Format::awq, "qweight", gate), (Dims{2048, 96}));
   EXPECT_EQ(shape_of(Format::awq, "qzeros", gate), (Dims{16, 96}));
   EXPECT_EQ(shape_of(Format::pack_quantized, "weight_zero_point", gate), (Dims{96, 16}));
-  const MatrixSize eight = projection_size(Projection::down, 66, 32, {}, 8);
+  const MatrixSize eight = projection_size(Projection::down, 66, 32, {.groups = {}, .num_bits = 8});
   EXPECT_EQ(shape_of(Format::gptq, "qweight", eight), (Dims{8, 66}));
   EXPECT_EQ(shape_of(Format::gptq, "qzeros", eight), (Dims{1, 17}));
   for (const Format f : {Format::gptq, Format::awq})
@@ -329,7 +329,8 @@ TEST(Checkpoint, VectorsHaveTheTensorsOfTheRows) {
       const ParsedName p = parse_tensor_name(name, m);
       ASSERT_EQ(p.match, NameMatch::known) << name;
       EXPECT_TRUE(p.tensor->allows(tensor.dtype)) << name;
-      const MatrixSize size = projection_size(p.projection, hidden, intermediate, Groups::of_size(c.group), 4);
+      const MatrixSize size =
+          projection_size(p.projection, hidden, intermediate, {.groups = Groups::of_size(c.group), .num_bits = 4});
       const TensorShape shape = p.tensor->shape(size);
       EXPECT_EQ(tensor.shape, Dims(shape.span().begin(), shape.span().end())) << name;
       if (p.tensor->kind == TensorKind::shape) {
