@@ -169,6 +169,7 @@ struct ModelOptAlgorithm {
 constexpr std::array kModelOpt = {
     ModelOptAlgorithm{"FP8", "FP8", {"weight", "weight_scale", "input_scale"}},
     ModelOptAlgorithm{"FP8_PER_CHANNEL_PER_TOKEN", "FP8_DYNAMIC", {"weight", "weight_scale"}},
+    ModelOptAlgorithm{"FP8_PB_WO", "FP8_BLOCK", {"weight", "weight_scale"}},
     ModelOptAlgorithm{"NVFP4", "NVFP4", {"weight", "weight_scale", "weight_scale_2", "input_scale"}},
     ModelOptAlgorithm{"W4A16_NVFP4", "NVFP4A16", {"weight", "weight_scale", "weight_scale_2"}},
     ModelOptAlgorithm{"MXFP8", "MXFP8", {"weight", "weight_scale"}},

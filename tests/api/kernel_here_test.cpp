@@ -96,6 +96,8 @@ TEST(KernelHere, SelectionAndLayersAgreeOnEveryMachine) {
               q["input_activations"] = {{"num_bits", 8}, {"type", "int"}, {"strategy", "token"}, {"dynamic", true}};
             quantizations.push_back(q);
           }
+  for (const char* scheme : {"FP8", "FP8_DYNAMIC", "FP8_BLOCK", "MXFP8", "W4AFP8"})
+    quantizations.push_back({{"scheme", scheme}});
   const std::vector<Platform> platforms = machines();
   for (const nlohmann::json& q : quantizations)
     for (const char* dtype : {"bfloat16", "float16", "float32"})

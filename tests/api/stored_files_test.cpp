@@ -12,6 +12,7 @@
 #include "io/hash.h"
 #include "io/packed.h"
 #include "scheme/layout_named.h"
+#include "support/float8_model.h"
 #include "support/rooms.h"
 #include "support/temp_dir.h"
 #include "support/tiny_layer.h"
@@ -215,6 +216,20 @@ Converted short_scales(int bits, Scales scales) {
   return out;
 }
 
+Converted float8(const ScaleForm& form, bool bias = false) {
+  Float8Model m;
+  m.form = form, m.bias = bias, m.E = 2, m.H = 192, m.I = 128;
+  if (form.mx) m.scale_type = MOE_DTYPE_U8;
+  m = random_float8(std::move(m), 19);
+  const ConfigPtr config = make_config(m.config_text());
+  const WeightsPtr w =
+      make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(config.get(), o, e); });
+  std::vector<OwnedTensor> roles = stacked_roles(m);
+  const Failure f = set_roles(w.get(), roles);
+  EXPECT_EQ(f.status, MOE_OK) << f.message;
+  return converted(json::parse(m.config_text()), config.get(), w);
+}
+
 Wna16Model model(moe_dtype dtype, const std::function<void(Wna16Model&)>& change = {}) {
   Wna16Model m;
   m.dtype = dtype, m.H = 128, m.I = 64;
@@ -256,6 +271,12 @@ std::vector<Case> cases() {
   add("p16_w8_f32_cw", wna16("ours", model(kF32, [](Wna16Model& m) { m.bits = 8, m.group = -1; })));
   add("p16_w8_f32", wna16("ours", model(kBf16, eight)));
   add("p16_w8_f32_bias", wna16("ours", model(kF16, [](Wna16Model& m) { m.bits = 8, m.bias = true; })));
+  add("p16_e4m3_t", float8(kOneScale));
+  add("p16_e4m3_cw_bias", float8(kRowScales, true));
+  add("p16_e4m3_b128x128", float8(kBlocks128));
+  add("p16_e4m3_b32x64", float8({"block", 32, 64}));
+  add("p16_e4m3_b1x64", float8(kGroupScales));
+  add("p16_mxfp8", float8(kMxScales));
   add("torch_float_g32", w4a8(32, true, torch));
   add("kai_g32", w4a8(32, true, arm));
   add("kai_cw", w4a8(-1, false, arm));
@@ -332,7 +353,9 @@ class StoredFile : public testing::TestWithParam<std::string> {
 };
 
 // Rows with integer products agree bit by bit, those with floats may differ in the last places.
-bool is_float(const std::string& layout) { return layout.rfind("p16/bf16", 0) == 0 || layout.rfind("p16/f", 0) == 0; }
+bool is_float(const std::string& layout) {
+  return layout.rfind("p16/bf16", 0) == 0 || layout.rfind("p16/f", 0) == 0 || layout.rfind("p16/e", 0) == 0;
+}
 
 TEST_P(StoredFile, LoadsAndGivesTheSameNumbers) {
   const json& want = index().at(GetParam());
@@ -413,7 +436,8 @@ TEST(StoredFiles, NothingIsLeftOut) {
     for (const Scales s : {Scales::f32, Scales::bf16, Scales::f16})
       EXPECT_EQ(scales.count({kind, s}), 1u) << static_cast<int>(kind) << " " << static_cast<int>(s);
   for (const Scales s : {Scales::bf16, Scales::f16}) EXPECT_EQ(scales.count({LayoutKind::wna16_marlin, s}), 1u);
-  EXPECT_EQ(elements, std::set({Element::int4, Element::int8, Element::bf16, Element::f16, Element::f32}));
+  EXPECT_EQ(elements,
+            std::set({Element::int4, Element::int8, Element::bf16, Element::f16, Element::f32, Element::e4m3}));
 }
 
 }  // namespace

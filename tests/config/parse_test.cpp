@@ -222,7 +222,11 @@ TEST(Parse, ArithmeticMembers) {
   EXPECT_EQ(q("W4A8", "compute", "a8"), "accepted");
   EXPECT_EQ(q("W4AFP8", "compute", "a8"), "/compute");
   EXPECT_EQ(q("none", "compute", "a8"), "/compute");
-  EXPECT_EQ(q("FP8", "compute", "a8"), "/compute");
+  EXPECT_EQ(q("FP8", "compute", "a16"), "accepted");
+  const auto fp8_a8 = parse_config(layer_document({{"quantization", {{"scheme", "FP8"}}}, {"compute", "a8"}}).dump());
+  ASSERT_FALSE(fp8_a8);
+  EXPECT_EQ(fp8_a8.error().code, Code::unsupported);
+  EXPECT_EQ(fp8_a8.error().subject, "/compute");
   EXPECT_EQ(q("W4A16", "compute", "a16"), "accepted");
   EXPECT_EQ(q("none", "compute", "a16"), "accepted");
   EXPECT_EQ(q("W4A8", "compute", "a16"), "/compute");

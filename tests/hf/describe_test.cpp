@@ -146,9 +146,9 @@ TEST(HfDescribe, DefaultsAndNullOfFormA) {
 TEST(HfDescribe, QueriesAreChecked) {
   const json awq = {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 128}, {"zero_point", true}};
   const json qwen = load_json("hf/qwen3_30b_a3b_w4a8.json");
-  json llama = qwen, fp8 = qwen, few = qwen, plain = qwen;
+  json llama = qwen, fp4 = qwen, few = qwen, plain = qwen;
   llama["architectures"] = {"LlamaForCausalLM"};
-  fp8["quantization_config"] = {{"quant_method", "fp8"}, {"activation_scheme", "dynamic"}};
+  fp4["quantization_config"] = {{"quant_method", "mxfp4"}};
   few.erase("hidden_size");
   plain.erase("quantization_config");
   const struct {
@@ -174,11 +174,11 @@ TEST(HfDescribe, QueriesAreChecked) {
       {{{"hf_config", nullptr}}, "/hf_config"},
       {{{"config", llama}}, "/architectures/0", Code::unsupported},
       {{{"config", few}}, "/hidden_size"},
-      {{{"config", fp8}}, "/quantization_config", Code::unsupported},
+      {{{"config", fp4}}, "/quantization_config", Code::unsupported},
       {{{"config", qwen}, {"options", 5}}, "/options"},
       {{{"config", qwen}, {"options", {{"layer_index", 48}}}}, "/options/layer_index"},
       {{{"config", qwen}, {"options", {{"overrides", {{"top_k", 0}}}}}}, "/options/overrides/top_k"},
-      {{{"config", qwen}, {"options", {{"overrides", {{"quantization", {{"scheme", "W4AFP8"}}}}}}}},
+      {{{"config", qwen}, {"options", {{"overrides", {{"quantization", {{"scheme", "NVFP4"}}}}}}}},
        "/options/overrides/quantization",
        Code::unsupported},
   };

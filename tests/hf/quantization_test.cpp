@@ -117,7 +117,6 @@ TEST(HfQuantization, HostileDocumentsFailWithAPointer) {
       {R"({"quant_method":7})", base + "/quant_method"},
       {R"({"quant_method":"bitsandbytes"})", base + "/quant_method"},
       {R"({"quant_method":"quark"})", base + "/quant_method", Code::unsupported},
-      {R"({"quant_method":"modelopt","quant_algo":"FP8_PB_WO"})", base + "/quant_algo", Code::unsupported},
       {R"({"quant_method":"modelopt","quantization":{"quant_algo":"MIXED_PRECISION"}})",
        base + "/quantization/quant_algo", Code::unsupported},
       {R"({"quant_method":"modelopt"})", base + "/quant_algo"},

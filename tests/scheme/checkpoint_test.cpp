@@ -76,7 +76,56 @@ TEST(Checkpoint, DtypesOfRows) {
     }
   EXPECT_TRUE(set_of(Format::none)->tensor(TensorKind::weight)->allows(DType::f16));
   EXPECT_EQ(set_of(Format::none)->tensor(TensorKind::scale), nullptr);
-  EXPECT_EQ(set_of(Format::mxfp8_quantized), nullptr);
+  EXPECT_EQ(set_of(Format::mxfp4_gpt_oss), nullptr);
+  const TensorSet& mx = *set_of(Format::mxfp8_quantized);
+  EXPECT_EQ(mx.tensor(TensorKind::weight)->dtypes_text(), "f8_e4m3fn");
+  EXPECT_EQ(mx.tensor(TensorKind::scale)->dtypes_text(), "u8 or f8_e8m0fnu");
+}
+
+struct Fp8Form {
+  const char* hf;  // "": none
+  QuantArgs weights;
+  const char* scale;
+  Dims shape;  // of the scales of a gate of 256 x 320
+};
+
+TEST(Checkpoint, Fp8ScalesByTheirForm) {
+  const auto args = [](Strategy strategy) {
+    QuantArgs a;
+    a.type = NumType::floating;
+    a.strategy = strategy;
+    if (strategy == Strategy::group) a.group_size = 64;
+    if (strategy == Strategy::block) a.block_structure = {{128, 128}};
+    return a;
+  };
+  for (const Fp8Form& f : {Fp8Form{"", args(Strategy::tensor), "weight_scale", {1}},
+                           Fp8Form{"", args(Strategy::channel), "weight_scale", {256, 1}},
+                           Fp8Form{"", args(Strategy::group), "weight_scale", {256, 5}},
+                           Fp8Form{"", args(Strategy::block), "weight_scale", {2, 3}},
+                           Fp8Form{"fp8", args(Strategy::block), "weight_scale_inv", {2, 3}},
+                           Fp8Form{"modelopt", args(Strategy::channel), "weight_scale", {256, 1}},
+                           Fp8Form{"modelopt", args(Strategy::block), "weight_scale", {2, 3}}}) {
+    Quantization q;
+    q.weights = f.weights;
+    q.format = Format::float_quantized;
+    if (*f.hf != '\0') q.hf = f.hf;
+    const TensorSet* set = tensor_set(q);
+    ASSERT_NE(set, nullptr);
+    EXPECT_EQ(set->codes, Codes::bits);
+    const CheckpointTensor& scale = *set->tensor(TensorKind::scale);
+    EXPECT_EQ(scale.suffix, f.scale);
+    EXPECT_EQ(scale.dtypes_text(), "f32, f16, bf16 or f8_e8m0fnu");
+    MatrixSize numbers{.groups = Groups::of_size(q.weights->group_size.value_or(-1)), .num_bits = 8};
+    if (q.weights->block_structure) numbers.block = *q.weights->block_structure;
+    const TensorShape shape = scale.shape(projection_size(Projection::gate, 320, 256, numbers));
+    EXPECT_EQ(Dims(shape.span().begin(), shape.span().end()), f.shape);
+    // Other files of floats have the names of compressed-tensors.
+    EXPECT_EQ(set->tensor(TensorKind::input_scale)->need(extras_of(q, false)), Need::absent);
+    q.input_activations.emplace();
+    EXPECT_EQ(set->tensor(TensorKind::input_scale)->need(extras_of(q, false)), Need::optional);
+    q.weights->num_bits = 4;
+    EXPECT_EQ(tensor_set(q), nullptr);
+  }
 }
 
 TEST(Checkpoint, ReadableAreUnquantizedWna16AndInt8Activations) {
