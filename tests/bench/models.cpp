@@ -20,6 +20,9 @@ std::int64_t words_of_8(std::int64_t k, std::int64_t) { return (k + 7) / 8; }
 std::int64_t words_of_4(std::int64_t k, std::int64_t) { return (k + 3) / 4; }
 std::int64_t each_group(std::int64_t k, std::int64_t group) { return group < 0 ? 1 : k / group; }
 
+std::int64_t blocks_of_columns(std::int64_t k, std::int64_t) { return (k + 127) / 128; }
+std::int64_t blocks_of_rows(std::int64_t n) { return (n + 127) / 128; }
+
 constexpr SourceTensor kNone{nullptr, MOE_DTYPE_INVALID, each_k, Fill::bits};
 constexpr SourceTensor kInt4{"weight", MOE_DTYPE_I8, each_k, Fill::int4};
 constexpr SourceTensor kInt8{"weight", MOE_DTYPE_I8, each_k, Fill::bits};
@@ -28,11 +31,15 @@ constexpr SourceTensor kPacked8{"weight", MOE_DTYPE_I32, words_of_4, Fill::bits}
 constexpr SourceTensor kScale{"scale", MOE_DTYPE_BF16, each_group, Fill::bf16};
 constexpr SourceTensor kGroups{"g_idx", MOE_DTYPE_I32, each_k, Fill::groups};
 constexpr SourceTensor kBf16{"weight", MOE_DTYPE_BF16, each_k, Fill::bf16};
+constexpr SourceTensor kE4m3{"weight", MOE_DTYPE_F8_E4M3FN, each_k, Fill::e4m3};
+constexpr SourceTensor kBlockScale{"scale", MOE_DTYPE_F32, blocks_of_columns, Fill::f32, blocks_of_rows};
+constexpr SourceTensor kPowers{"scale", MOE_DTYPE_U8, each_group, Fill::e8m0};
 constexpr SourceTensor kF32{"weight", MOE_DTYPE_F32, each_k, Fill::f32};
 
 #define W4A8(g, more) "\"quantization\":{\"scheme\":\"W4A8\",\"group_size\":" #g more "}"
 #define W8A8 "\"quantization\":{\"scheme\":\"W8A8\"}"
 #define WNA16(scheme, g) "\"quantization\":{\"scheme\":\"" scheme "\",\"group_size\":" #g "}"
+#define FLOATS(scheme) "\"in_dtype\":\"bfloat16\",\"quantization\":{\"scheme\":\"" scheme "\"}"
 #define ACT_ORDER(g)                                                                                         \
   "\"quantization\":{\"weights\":{\"num_bits\":4,\"type\":\"int\",\"strategy\":\"group\",\"group_size\":" #g \
   ",\"symmetric\":true,\"actorder\":\"group\"},\"format\":\"pack-quantized\"}"
@@ -47,9 +54,13 @@ constexpr std::array kFormats = {
     Format{"w4a8-g128-block32", W4A8(128, "") BLOCK32, 128, MOE_DTYPE_BF16, {kInt4, kScale, kNone}},
     Format{"w8a8-channel", W8A8, -1, MOE_DTYPE_BF16, {kInt8, kScale, kNone}},
     Format{"w8a8-channel-block32", W8A8 BLOCK32, -1, MOE_DTYPE_BF16, {kInt8, kScale, kNone}},
+    Format{"w4a16-g32", WNA16("W4A16", 32), 32, MOE_DTYPE_BF16, {kPacked4, kScale, kNone}},
     Format{"w4a16-g128", WNA16("W4A16", 128), 128, MOE_DTYPE_BF16, {kPacked4, kScale, kNone}},
     Format{"w4a16-g128-act-order", ACT_ORDER(128), 128, MOE_DTYPE_BF16, {kPacked4, kScale, kGroups}},
     Format{"w8a16-channel", WNA16("W8A16", -1), -1, MOE_DTYPE_BF16, {kPacked8, kScale, kNone}},
+    Format{"fp8-channel", FLOATS("FP8_DYNAMIC"), -1, MOE_DTYPE_BF16, {kE4m3, kScale, kNone}},
+    Format{"fp8-block", FLOATS("FP8_BLOCK"), 128, MOE_DTYPE_BF16, {kE4m3, kBlockScale, kNone}},
+    Format{"mxfp8", FLOATS("MXFP8"), 32, MOE_DTYPE_BF16, {kE4m3, kPowers, kNone}},
     Format{"bf16", "\"in_dtype\":\"bfloat16\"", 0, MOE_DTYPE_BF16, {kBf16, kNone, kNone}},
     Format{"f32", "\"in_dtype\":\"float32\"", 0, MOE_DTYPE_F32, {kF32, kNone, kNone}},
     // The same packed bytes from the other checkpoint format: for conversion.
@@ -60,12 +71,14 @@ constexpr std::array kFormats = {
 #undef W4A8
 #undef W8A8
 #undef WNA16
+#undef FLOATS
 #undef ACT_ORDER
 #undef BLOCK32
 #undef PACKED
 
 std::size_t dtype_size(moe_dtype t) {
-  return t == MOE_DTYPE_I8 ? 1 : t == MOE_DTYPE_BF16 ? 2 : 4;  // those of the table
+  const bool byte = t == MOE_DTYPE_I8 || t == MOE_DTYPE_U8 || t == MOE_DTYPE_F8_E4M3FN;
+  return byte ? 1 : t == MOE_DTYPE_BF16 ? 2 : 4;  // those of the table
 }
 
 // Bits to keep and bits to set of eight random bytes.
@@ -74,6 +87,8 @@ struct Mask {
 };
 Mask mask_of(Fill fill) {
   if (fill == Fill::bf16) return {0x807f807f807f807fu, 0x3c003c003c003c00u};
+  if (fill == Fill::e4m3) return {0xf7f7f7f7f7f7f7f7u, 0};
+  if (fill == Fill::e8m0) return {0x0303030303030303u, 0x7474747474747474u};
   if (fill == Fill::f32) return {0x807fffff807fffffu, 0x3c0000003c000000u};
   return {~std::uint64_t{0}, 0};
 }
@@ -91,7 +106,7 @@ std::vector<std::uint64_t> random_words(std::size_t count, const SourceTensor& t
       x |= (x & 0x0808080808080808u) * 0x1e;
     }
     word = (x & mask.keep) | mask.set;
-    if (positive) word &= t.fill == Fill::f32 ? 0x7fffffff7fffffffu : 0x7fff7fff7fff7fffu;
+    if (positive && t.fill != Fill::e8m0) word &= t.fill == Fill::f32 ? 0x7fffffff7fffffffu : 0x7fff7fff7fff7fffu;
   }
   return out;
 }
@@ -142,8 +157,8 @@ namespace {
 
 // Of one matrix; the tensors of w13 and w2 begin at the same places.
 std::size_t tensor_words(const Workload& w, const Format& f, const SourceTensor& t) {
-  const std::int64_t w13 = 2 * w.intermediate * t.columns(w.hidden, f.group),
-                     w2 = w.hidden * t.columns(w.intermediate, f.group);
+  const std::int64_t w13 = t.rows(2 * w.intermediate) * t.columns(w.hidden, f.group),
+                     w2 = t.rows(w.hidden) * t.columns(w.intermediate, f.group);
   return static_cast<std::size_t>(std::max(w13, w2)) * dtype_size(t.dtype) / 8 + 1;
 }
 
@@ -178,7 +193,7 @@ moe_status MOE_CALL Source::get(void* user, const char* role, std::int64_t exper
     out->ndim = 2;
     out->data = const_cast<std::uint64_t*>(s.data_[i].data()) +
                 tensor_words(s.workload_, s.format_, t) * static_cast<std::size_t>(expert % s.experts_);
-    out->shape[0] = w13 ? 2 * s.workload_.intermediate : s.workload_.hidden;
+    out->shape[0] = t.rows(w13 ? 2 * s.workload_.intermediate : s.workload_.hidden);
     out->shape[1] = t.columns(w13 ? s.workload_.hidden : s.workload_.intermediate, s.format_.group);
     return MOE_OK;
   }

@@ -19,8 +19,12 @@ namespace moe::bench {
 
 // How many columns a source tensor of a matrix [N, K] has.
 using Columns = std::int64_t (*)(std::int64_t k, std::int64_t group);
-// Values -8..7; any; +-2^-7..2^-6; the group of each column, shuffled, one list for all experts.
-enum class Fill : std::uint8_t { int4, bits, bf16, f32, groups };
+// And how many rows.
+using Rows = std::int64_t (*)(std::int64_t n);
+inline std::int64_t each_row(std::int64_t n) { return n; }
+// Values -8..7; any; +-2^-7..2^-6; codes of e4m3 that are numbers; powers of two of e8m0; the group of each column,
+// shuffled, one list for all experts.
+enum class Fill : std::uint8_t { int4, bits, bf16, f32, e4m3, e8m0, groups };
 
 // w13_<suffix> and w2_<suffix> of every expert; dtype INVALID: none.
 struct SourceTensor {
@@ -28,6 +32,7 @@ struct SourceTensor {
   moe_dtype dtype;
   Columns columns;
   Fill fill;
+  Rows rows = each_row;
 };
 
 struct Format {

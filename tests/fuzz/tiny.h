@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/float_formats.h"
 #include "fuzz/producer.h"
 #include "fuzz/require.h"
 #include "support/handles.h"
@@ -70,13 +71,15 @@ enum class Fault { none, missing, dtype, shape, nan_scale, negative_scale, big_c
 // One of w13, w2 of all experts: stored codes [E, n, k], zero points and scales [E, n, groups], group of a column [k].
 struct Matrix {
   std::int64_t n = 0, k = 0, groups = 1;
+  std::int64_t scale_rows = 0;  // that share scales; 0: codes are integers, else of e4m3
   std::vector<std::uint8_t> codes, zeros;
   std::vector<float> scales, bias;
   std::vector<std::int32_t> g_idx;
 
   float value(std::int64_t e, std::int64_t r, std::int64_t c) const {
     const auto g = static_cast<std::size_t>((e * n + r) * groups + g_idx[static_cast<std::size_t>(c)]);
-    return static_cast<float>(codes[static_cast<std::size_t>((e * n + r) * k + c)] - zeros[g]) * scales[g];
+    const std::uint8_t code = codes[static_cast<std::size_t>((e * n + r) * k + c)];
+    return (scale_rows != 0 ? small_to_f32(kE4m3, code) : static_cast<float>(code - zeros[g])) * scales[g];
   }
 };
 
@@ -84,7 +87,9 @@ struct Form {
   const char *scheme, *format;  // scheme "": weights written out
   int bits;
   bool k_first, awq;
+  std::int64_t scale_rows = 0;  // of floats: rows that share scales, -1: all of a half; 0: integers
 };
+constexpr std::int64_t kBlock = 32;  // rows and columns
 inline constexpr std::array kForms = {
     Form{"none", "none", 4, false, false},
     Form{"W4A8", "int-quantized", 4, false, false},
@@ -95,6 +100,10 @@ inline constexpr std::array kForms = {
     Form{"", "gptq", 4, true, false},
     Form{"", "gptq", 8, true, false},
     Form{"", "awq", 4, true, true},
+    Form{"FP8", "float-quantized", 8, false, false, -1},
+    Form{"FP8_DYNAMIC", "float-quantized", 8, false, false, 1},
+    Form{"", "naive-quantized", 8, false, false, kBlock},
+    Form{"MXFP8", "mxfp8-quantized", 8, false, false, 1},
 };
 
 class TinyLayer {
@@ -115,7 +124,7 @@ class TinyLayer {
   bool can_have(Fault fault) const;
 
  private:
-  Matrix matrix(std::int64_t n, std::int64_t k, Noise& noise) const;
+  Matrix matrix(int halves, std::int64_t half_rows, std::int64_t k, Noise& noise) const;
   bool set(moe_weights* weights, const Matrix& m, const std::string& prefix, Fault fault) const;
 
   std::string head_, tail_;

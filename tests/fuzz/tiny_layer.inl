@@ -14,9 +14,11 @@ inline TinyLayer::TinyLayer(Producer& p, const std::string& more) {
   H = p.pick(kSizes);
   I = p.pick(kSizes);
   group = p.pick(kGroups);
+  const bool mx = std::string(form->scheme) == "MXFP8", floats = form->scale_rows != 0;
+  if (floats) group = mx || form->scale_rows == kBlock ? kBlock : -1;
   if (std::string(form->scheme) == "W8A8" || (group > 0 && (H % group != 0 || I % group != 0))) group = -1;
   const std::uint8_t flags = p.byte();
-  const bool wna16 = *form->scheme == 0;
+  const bool wna16 = *form->scheme == 0 && !floats;
   zeros = wna16 && (form->awq || (flags & 1) != 0);
   order = wna16 && !form->awq && group > 0 && (flags & 2) != 0;
   uneven = order && (flags & 64) != 0;
@@ -32,7 +34,9 @@ inline TinyLayer::TinyLayer(Producer& p, const std::string& more) {
                                      : "float16") +
           "\",\"activation\":\"" + kActivations[(flags >> 3) & 3] + "\",\"has_bias\":" + (bias ? "true" : "false");
   tail_ = ",\"quantization\":{";
-  if (!wna16) {
+  if (form->scale_rows == kBlock) {
+    tail_ += R"("weights":{"num_bits":8,"type":"float","strategy":"block","block_structure":[32,32]})";
+  } else if (!wna16) {
     tail_ += std::string("\"scheme\":\"") + form->scheme + "\"";
     if (std::string(form->scheme) == "W4A8") tail_ += ",\"group_size\":" + std::to_string(group);
   } else {
@@ -43,20 +47,28 @@ inline TinyLayer::TinyLayer(Producer& p, const std::string& more) {
   }
   tail_ += std::string(",\"format\":\"") + form->format + "\"}}";
   text = with(more);
-  w13 = matrix(2 * I, H, noise);
-  w2 = matrix(H, I, noise);
+  w13 = matrix(2, I, H, noise);
+  w2 = matrix(1, H, I, noise);
 }
 
-inline Matrix TinyLayer::matrix(std::int64_t n, std::int64_t k, Noise& noise) const {
+inline Matrix TinyLayer::matrix(int halves, std::int64_t half_rows, std::int64_t k, Noise& noise) const {
   Matrix m;
-  m.n = n;
+  const std::int64_t n = m.n = halves * half_rows;
   m.k = k;
   m.groups = group < 0 ? 1 : k / group;
+  m.scale_rows = form->scale_rows == -1 ? half_rows : form->scale_rows;
   const std::uint32_t range = 1U << form->bits;
   for (std::int64_t i = 0; i < E * n * k; ++i) m.codes.push_back(static_cast<std::uint8_t>(noise.below(range)));
+  if (m.scale_rows != 0)
+    for (std::uint8_t& c : m.codes)
+      if ((c & 0x7f) == 0x7f) c = 0x7e;  // not NaN
   for (std::int64_t i = 0; i < E * n * m.groups; ++i) {
     m.zeros.push_back(static_cast<std::uint8_t>(zeros ? noise.below(range) : range / 2));
     m.scales.push_back(1.0F / static_cast<float>(range * (1U << noise.below(4))));
+  }
+  for (std::int64_t i = 0; m.scale_rows > 1 && i < E * n * m.groups; ++i) {
+    const std::int64_t r = i / m.groups, first = r - r % m.scale_rows;
+    m.scales[static_cast<std::size_t>(i)] = m.scales[static_cast<std::size_t>(first * m.groups + i % m.groups)];
   }
   for (std::int64_t i = 0; i < k; ++i) m.g_idx.push_back(static_cast<std::int32_t>(i / (k / m.groups)));
   for (std::size_t i = m.g_idx.size(); order && i > 1; --i)
@@ -71,10 +83,11 @@ inline bool TinyLayer::can_have(Fault fault) const {
   const bool codes = std::string(form->scheme) != "none";
   switch (fault) {
     case Fault::nan_scale:
-    case Fault::negative_scale:
       return codes;
+    case Fault::negative_scale:
+      return codes && std::string(form->format) != "mxfp8-quantized";
     case Fault::big_code:
-      return form->bits == 4 && std::string(form->format) == "int-quantized";
+      return form->scale_rows != 0 || (form->bits == 4 && std::string(form->format) == "int-quantized");
     case Fault::g_idx:
       return order;
     default:
@@ -123,7 +136,7 @@ inline bool TinyLayer::set(moe_weights* weights, const Matrix& m, const std::str
   for (std::int64_t e = 0; e < E; ++e) g_idx.insert(g_idx.end(), m.g_idx.begin(), m.g_idx.end());
   if (fault == Fault::nan_scale) scales.back() = std::numeric_limits<float>::quiet_NaN();
   if (fault == Fault::negative_scale) scales.front() = -1;
-  if (fault == Fault::big_code) plain_codes.back() = 8;
+  if (fault == Fault::big_code && bytes) plain_codes.back() = 8;
   if (fault == Fault::g_idx) g_idx.back() = static_cast<std::int32_t>(G);
 
   bool taken = true;
@@ -139,6 +152,26 @@ inline bool TinyLayer::set(moe_weights* weights, const Matrix& m, const std::str
     MOE_REQUIRE(weight && (fault == Fault::shape || fault == Fault::dtype));
     taken = false;  // rule 11 of moe.h: `kept` is released all the same
   };
+  if (m.scale_rows != 0) {
+    std::vector<std::uint8_t> float8 = m.codes, powers;
+    if (fault == Fault::big_code) float8.back() = 0xff;
+    give("weight", MOE_DTYPE_F8_E4M3FN, {E, m.n, m.k}, float8);
+    std::vector<float> shared;
+    for (std::int64_t r = 0; r < E * m.n; r += m.scale_rows)
+      for (std::int64_t g = 0; g < G; ++g) shared.push_back(m.scales[static_cast<std::size_t>(r * G + g)]);
+    if (fault == Fault::nan_scale) shared.back() = std::numeric_limits<float>::quiet_NaN();
+    if (fault == Fault::negative_scale) shared.front() = -1;
+    for (const float s : shared) powers.push_back(std::isnan(s) ? 255 : static_cast<std::uint8_t>(127 + std::ilogb(s)));
+    const std::int64_t rows = m.n / m.scale_rows;
+    if (std::string(form->format) == "mxfp8-quantized")
+      give("scale", MOE_DTYPE_U8, {E, rows, G}, powers);
+    else if (form->scale_rows == -1)
+      give("scale", MOE_DTYPE_F32, rows == 1 ? std::vector{E} : std::vector{E, rows}, shared);
+    else
+      give("scale", MOE_DTYPE_F32, {E, rows, G}, shared);
+    if (bias) give("bias", MOE_DTYPE_F32, {E, m.n}, m.bias);
+    return taken;
+  }
   if (plain) {
     give("weight", MOE_DTYPE_F32, {E, m.n, m.k}, values);
   } else if (bytes) {
