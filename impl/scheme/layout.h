@@ -23,8 +23,8 @@
 // 16 bytes are of four rows: both pairs of columns lie side by side, so that unpacking a table's low and high bytes
 // gives the vectors of a bf16 unit:
 //   byte 16q + 8p + 2i + e of V[j] = code(16P + 4q + i, 64u + 4j + 2p + e)           (P the panel; i 0..3; p, e 0..1)
-// An MX or NVFP4 scale is a byte in the header. Where rows share scales (scale_rows), so do those of a panel: the header
-// has [K/g] scales instead of [K/g][16].
+// An MX or NVFP4 scale is a byte in the header. Where rows share scales (scale_rows), so do those of a panel: the
+// header has [K/g] scales instead of [K/g][16].
 //
 // bf16, f16: 32 vectors, 16-bit element b of V[j] = (16p + b/2, 64u + 2j + b%2); f32: 64 vectors, element b of
 // V[k] = (16p + b, 64u + k). Their header is the bias, if there is one.
@@ -68,7 +68,7 @@ namespace moe {
 constexpr std::int64_t kPanelRows = 16;
 constexpr std::int64_t kUnitK = 64;
 constexpr std::size_t kExpertAlignment = 4096;
-constexpr std::int64_t kAllRows = 0;            // P16Matrix::scale_rows
+constexpr std::int64_t kAllRows = 0;               // P16Matrix::scale_rows
 constexpr std::int64_t kMostScaleRows = 16 * 254;  // of a block; larger ones are written out row by row
 // The value of P16Matrix::scale_rows for blocks of so many rows.
 constexpr std::int64_t scale_rows_of(std::int64_t block) {
