@@ -131,6 +131,11 @@ Resolved fp8(const Foreign& h, const Layer& layer) {
   if (!is_static && scheme != "dynamic")
     return fields::unexpected(h.at("activation_scheme"), *h.get("activation_scheme"), "dynamic or static");
 
+  MOE_TRY(const auto fmt, h.text("fmt"));
+  if (fmt && *fmt != "e4m3")
+    return fail(Code::unsupported, h.at("fmt"),
+                cat(h.at("fmt"), ": weights of ", fields::brief(*h.get("fmt")), " are not read, expected e4m3"));
+
   QuantArgs w = args(8, NumType::floating, Strategy::tensor), a = w;
   a.dynamic = is_static ? Dynamic::no : Dynamic::yes;
   if (!h.has("weight_block_size")) {

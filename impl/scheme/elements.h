@@ -101,7 +101,8 @@ constexpr const ScaleRow& row_of(Scales s) { return kScales[usize(s)]; }
       return load<float>(from);
   }
 }
-// Scales were read as numbers of the type: nothing is rounded.
+// Scales were read as numbers of the type: nothing is rounded. e8m0 has no 0, which is a scale of rows that only fill a
+// panel up: 1 there, since their codes are 0.
 [[gnu::always_inline]] inline void store_scale(Scales type, float scale, std::byte* to) {
   const auto put = [&](auto stored) { std::memcpy(to, &stored, sizeof stored); };
   switch (type) {
@@ -112,7 +113,7 @@ constexpr const ScaleRow& row_of(Scales s) { return kScales[usize(s)]; }
     case Scales::e4m3:
       return put(static_cast<std::uint8_t>(f32_to_small(kE4m3, scale)));
     case Scales::e8m0:
-      return put(static_cast<std::uint8_t>(f32_to_e8m0(scale)));
+      return put(static_cast<std::uint8_t>(f32_to_e8m0(scale == 0.0f ? 1.0f : scale)));
     default:
       return put(scale);
   }

@@ -119,6 +119,7 @@ TEST(HfQuantization, HostileDocumentsFailWithAPointer) {
       {R"({"quant_method":"quark"})", base + "/quant_method", Code::unsupported},
       {R"({"quant_method":"modelopt","quantization":{"quant_algo":"MIXED_PRECISION"}})",
        base + "/quantization/quant_algo", Code::unsupported},
+      {R"({"quant_method":"fp8","activation_scheme":"dynamic","fmt":"e5m2"})", base + "/fmt", Code::unsupported},
       {R"({"quant_method":"modelopt"})", base + "/quant_algo"},
       {R"({"quant_method":"modelopt","quant_algo":8})", base + "/quant_algo"},
       {R"({"quant_method":"modelopt","quant_algo":"FP8","ignore":"lm_head"})", base + "/ignore"},
