@@ -1,0 +1,180 @@
+// FP8 and MXFP8 weights on p16 with bf16 rows, AVX512-BF16. Its bits are its own, but for every number of rows the same
+// ones: per block of 32 columns one chain b of vdpbf16ps, then a = fma(b, scale, a).
+//
+// Few rows leave the time to the memory: codes become bf16 in passing (body/gemm_float.inl). For more of them some
+// blocks of two panels are decoded once, into scratch, where all rows of the tile meet them, a dozen at a time.
+#include <immintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <new>
+#include <utility>
+
+#include "base/float_formats.h"
+#include "base/index.h"
+#include "kernels/target.h"
+#include "kernels/x86/steps.h"
+
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 flags its own _mm512_undefined_* (GCC bug 105593)
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512bf16")
+
+namespace moe::kernels {
+namespace {
+
+constexpr int kTileRows = 2;  // of gemm()
+
+#include "kernels/x86/vector_avx512.inl"
+
+#include "kernels/body/places.inl"
+
+#include "kernels/x86/read_ahead.inl"
+
+#include "kernels/body/gemm_float.inl"
+
+#include "kernels/body/float8_bytes.inl"
+
+constexpr int kColumnPairs = 16;  // of a block
+
+[[gnu::always_inline]] inline F dot(F x, F w, F sum) {
+  return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(w));
+}
+
+// A block is 16 pairs of columns, which look like as many float32 columns of weights and rows.
+struct Pairs : Float32Rows {
+  static constexpr int kHalves = 1;
+  static constexpr bool kScaled = true, kShared = false;
+  static constexpr std::size_t kQuadBytes = 128;
+  struct Offset {};
+  static Offset offset(F) { return {}; }
+  [[gnu::always_inline]] static F fma(F x, F w, F sum) { return dot(x, w, sum); }
+
+  template <int H, int Pair>
+  [[gnu::always_inline]] static F value(const std::byte* quad, const Offset&) {
+    return V::from_bits(Float8Bytes(V::load_i(quad + Pair / 2 * 64)).template pairs<Pair % 2>());
+  }
+};
+
+constexpr int kPanels = 2;          // at a time
+constexpr int kMostTogether = 12;   // rows whose sums fit into the registers
+constexpr std::int64_t kChunk = 8;  // blocks, with their rows in L1
+constexpr std::size_t kBlockBytes = kBlockK * kPanelRows;
+
+struct alignas(64) Scratch {
+  F weights[kChunk][kColumnPairs][kPanels];
+  F scales[kChunk][kPanels];
+};
+
+// Some blocks of two panels, decoded. The last panel may be alone: it is there twice and counts once.
+struct Chunk {
+  const Scratch& s;
+  std::int64_t blocks;
+  int panels;
+  bool first;     // of the panels: results begin there
+  const F* bias;  // nullptr: not the last one
+};
+
+// `out` of N rows that begin at x, the rows of a block `stride` values behind those of the one before.
+template <int N>
+void add_chunk(const Chunk& c, const float* x, std::ptrdiff_t stride, float* out, std::ptrdiff_t ld, Share& share) {
+  const auto each = [&](auto result) __attribute__((always_inline)) {
+#pragma GCC unroll 2
+    for (int p = 0; p < kPanels; ++p) {
+      if (p == c.panels) return;
+#pragma GCC unroll 16
+      for (int n = 0; n < N; ++n) result(p, n, out + n * ld + p * kPanelRows);
+    }
+  };
+  for (std::int64_t b = 0; b < c.blocks; ++b, x += stride) {
+    share.advance();
+    F sums[kPanels][N];
+#pragma GCC unroll 16
+    for (int n = 0; n < N; ++n) sums[0][n] = sums[1][n] = V::set(0.0f);
+    const auto& weights = c.s.weights[b];
+#pragma GCC unroll 2
+    for (std::size_t pair = 0; pair < kColumnPairs; ++pair) {
+      const F w0 = weights[pair][0], w1 = weights[pair][1];
+#pragma GCC unroll 16
+      for (std::size_t n = 0; n < N; ++n) {
+        const F value = V::set(x[n * 16 + pair]);
+        sums[0][n] = dot(value, w0, sums[0][n]);
+        sums[1][n] = dot(value, w1, sums[1][n]);
+      }
+    }
+    const bool begins = c.first && b == 0;
+    each([&](int p, int n, float* to) __attribute__((always_inline)) {
+      V::store(to, V::fma(sums[p][n], c.s.scales[b][p], begins ? V::set(0.0f) : V::load(to)));
+    });
+  }
+  if (c.bias != nullptr) each([&](int p, int, float* to) { V::store(to, V::add(V::load(to), c.bias[p])); });
+}
+
+using AddChunk = void (*)(const Chunk&, const float*, std::ptrdiff_t, float*, std::ptrdiff_t, Share&);
+template <int... Rows>
+constexpr std::array<AddChunk, kMostTogether> by_count(std::integer_sequence<int, Rows...>) {
+  return {add_chunk<Rows + 1>...};
+}
+constexpr std::array kAddChunk = by_count(std::make_integer_sequence<int, kMostTogether>());
+
+void decode(const std::byte* codes, std::int64_t blocks, std::size_t p, Scratch& s) {
+  for (std::int64_t b = 0; b < blocks; ++b)
+    for (std::size_t i = 0; i < kColumnPairs; i += 2, codes += 64) {
+      const Float8Bytes bytes(V::load_i(codes));
+      s.weights[b][i][p] = V::from_bits(bytes.pairs<0>());
+      s.weights[b][i + 1][p] = V::from_bits(bytes.pairs<1>());
+    }
+}
+
+void gemm_decoded(const GemmArgs& a) {
+  Places at(*a.matrix);
+  auto& s = *new (a.scratch) Scratch;
+  const std::int64_t blocks = a.shape.blocks();
+  const int parts = (a.n + kMostTogether - 1) / kMostTogether;
+  Share share(a, at.stride, ceil_div(a.panel_count, std::int64_t{kPanels}) * blocks * parts);
+  for (std::int64_t first = 0; first < a.panel_count; first += kPanels) {
+    const std::byte* panel = a.panels + usize(first) * at.stride;
+    const bool whole = first + kPanels <= a.panel_count;
+    if (!whole) at.stride = 0;  // the last panel is alone and taken for both
+    F bias[kPanels];
+    for (std::size_t p = 0; p < kPanels; ++p)
+      bias[p] = at.has_bias ? V::load(reinterpret_cast<const float*>(panel + p * at.stride + at.bias)) : V::set(0.0f);
+    GroupWalk groups(*a.matrix, kBlockK);
+    const auto* x = reinterpret_cast<const float*>(a.tile);
+    for (std::int64_t block = 0; block < blocks; block += kChunk, x += kChunk * a.n * 16) {
+      const std::int64_t count = std::min(kChunk, blocks - block);
+      for (std::size_t p = 0; p < kPanels; ++p)
+        decode(panel + p * at.stride + at.header + usize(block) * kBlockBytes, count, p, s);
+      for (std::int64_t b = 0; b < count; ++b) {
+        const std::size_t group = groups.next();
+        for (int p = 0; p < kPanels; ++p) s.scales[b][p] = at.scale(panel, p, group);
+      }
+      const Chunk chunk{s, count, whole ? kPanels : 1, block == 0, block + count == blocks ? bias : nullptr};
+      for (int part = 0, row = 0; part < parts; ++part) {
+        const int rows = (a.n - row) / (parts - part);
+        kAddChunk[usize(rows - 1)](chunk, x + row * 16, a.n * std::ptrdiff_t{16},
+                                   a.out + row * a.ld + first * kPanelRows, a.ld, share);
+        row += rows;
+      }
+    }
+  }
+}
+
+void gemm_any(const GemmArgs& a) { a.n <= kTileRows ? gemm<Pairs>(a) : gemm_decoded(a); }
+
+constexpr Kernel row(std::string_view name) {
+  Kernel k = kernel_row(name, avx512::kSteps, avx512::quantise_bf16, gemm_any);
+  k.scratch_bytes = sizeof(Scratch);
+  return k;
+}
+
+}  // namespace
+
+constinit const Kernel kernel_rows::fp8_bf16_p16_avx512bf16 = row("fp8_bf16_p16_avx512bf16");
+constinit const Kernel kernel_rows::mxfp8_bf16_p16_avx512bf16 = row("mxfp8_bf16_p16_avx512bf16");
+
+}  // namespace moe::kernels
+
+MOE_TARGET_END
