@@ -67,11 +67,13 @@ class Float8Maker {
   }
 
   void fill(Float8Case& c, Powers powers) {
-    const unsigned few = pick(0, 3) == 0 ? 16 : 0;  // small and subnormal codes alone
+    const int kind = pick(0, 3);  // 0: small and subnormal codes alone; 1: hardly a subnormal one
     c.codes.resize(static_cast<std::size_t>(c.m.rows() * c.m.k));
     for (auto& code : c.codes) {
       code = random_code(row_of(c.m.element).format, rng_);
-      if (few != 0) code = static_cast<std::uint8_t>((code & 0x80u) | code % few);
+      if (kind == 0) code &= 0x8f;
+      if (kind == 1 && pick(0, 2000) != 0) code |= 0x08;
+      if ((code & 0x7f) == 0x7f) code ^= 0x40;  // no NaN
     }
     c.scales = scales_of_blocks(c.m, [&] {
       if (!mx_) return normal() / 16;

@@ -23,15 +23,22 @@ constexpr auto kLowSmall = float8_table([](unsigned i) { return float8_byte(i, 1
 struct Float8Bytes {
   I low, high;
 
-  [[gnu::always_inline]] explicit Float8Bytes(I codes) {
+  [[gnu::always_inline]] explicit Float8Bytes(I codes) : Float8Bytes(of_normal(codes)) {
     const I small = V::add_u8(V::and_i(codes, V::set_u8(0x7f)), V::set_u8(0x70));  // bit 7: neither exponent
-    low = V::and_xor(V::shl_u16<4>(codes), V::set_u8(0xf0), V::shuffle_u8(V::repeated(kLowSmall.data()), small));
-    high = V::xor_i(V::shuffle_u8(V::repeated(kHigh.data()), V::and_i(V::shr_u16<4>(codes), V::set_u8(0x0f))),
-                    V::shuffle_u8(V::repeated(kHighSmall.data()), small));
+    low = V::xor_i(low, V::shuffle_u8(V::repeated(kLowSmall.data()), small));
+    high = V::xor_i(high, V::shuffle_u8(V::repeated(kHighSmall.data()), small));
+  }
+  // Of codes whose exponents are not 0.
+  [[gnu::always_inline]] static Float8Bytes of_normal(I codes) {
+    return {V::and_i(V::shl_u16<4>(codes), V::set_u8(0xf0)),
+            V::shuffle_u8(V::repeated(kHigh.data()), V::and_i(V::shr_u16<4>(codes), V::set_u8(0x0f)))};
   }
   // A pair of bf16 in each lane, of columns 0 and 1 and of columns 2 and 3.
   template <int Pair>
   [[gnu::always_inline]] I pairs() const {
     return Pair == 0 ? V::unpack_low_u8(low, high) : V::unpack_high_u8(low, high);
   }
+
+ private:
+  [[gnu::always_inline]] Float8Bytes(I l, I h) : low(l), high(h) {}
 };

@@ -12,7 +12,6 @@ constexpr std::int64_t kBlockK = 32;
 // their bytes (int4) or follow each other.
 struct Float32Rows {
   static constexpr std::int64_t kColumns = kBlockK;  // of a block, as weight groups count them
-  static constexpr int kHalves = 2;                  // of 16 values of a row
   static std::int64_t blocks(const TileShape& shape) { return shape.blocks(); }
   [[gnu::always_inline]] static F fma(F x, F w, F sum) { return V::fma(x, w, sum); }
 };
@@ -61,10 +60,10 @@ struct Ahead {
 // S vectors of rows (parts of a panel, then panels), B blocks, N tile rows.
 template <class W, int S, int B, int N>
 struct Blocks {
-  static constexpr std::int64_t kTurns = W::kShared ? 4 : 4 * W::kHalves;  // quads at which something is fetched
-  static constexpr std::int64_t kBytes = W::kQuadBytes * kTurns;
-  static constexpr int kValues = 16 * W::kHalves * N;  // of the tile's rows
+  static constexpr std::int64_t kBytes = W::kQuadBytes * (W::kShared ? 4 : 8);
+  static constexpr int kValues = 32 * N;  // of the tile's rows
   static constexpr std::size_t kLines = W::kQuadBytes / 64;
+  static constexpr std::int64_t kTurns = W::kShared ? 4 : 8;  // quads at which something is fetched
   F c[B][S][N];
 
   static constexpr int part_offset(int s) { return s % kParts * kLanes * 4; }
@@ -119,7 +118,7 @@ struct Blocks {
         for (F& sum : strip) sum = V::set(0.0f);
     const std::byte* later = ahead.of(w);
     half<0>(w, stride, x, o, ahead, later);
-    if constexpr (W::kHalves == 2) half<1>(w, stride, x, o, ahead, later);
+    half<1>(w, stride, x, o, ahead, later);
   }
 };
 

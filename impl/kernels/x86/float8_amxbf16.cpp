@@ -1,5 +1,5 @@
 // FP8 and MXFP8 weights on p16 with bf16 rows, AMX-BF16. Its bits are its own, but for every number of rows the same
-// ones: a segment is columns of one group within a chunk of 512; its sum t is one chain of TDPBF16PS, then
+// ones: a segment is columns of one group within 512; its sum t is one chain of TDPBF16PS, then
 // a = fma(t, scale, a).
 //
 // Codes become B tiles in scratch a chunk of one or two panels ahead, among the products of the chunk at hand, and all
@@ -45,26 +45,17 @@ constexpr int kTileRows = tile_rows("fp8_bf16_p16_amxbf16");
 #include "kernels/x86/read_ahead.inl"
 
 constexpr std::int64_t kStepK = 32;
-constexpr std::int64_t kChunk = 16;                        // steps
+constexpr std::int64_t kSegment = 16, kShortChunk = 4;     // steps at most
 constexpr std::size_t kCodeBytes = 512, kHalfBytes = 256;  // of a step of a panel
 
 using Sums = Block<float>;
 using PanelScales = std::array<std::array<float, 16>, 2>;  // of a segment, by panel
-
-// Consecutive steps that share a sum.
-struct Segment {
-  std::int64_t first, steps;
-};
-
-// A chunk's B tiles and scales.
-struct Weights {
-  std::array<std::array<std::array<std::byte, kPieceBytes>, 2>, kChunk> tiles;
-  std::array<PanelScales, kChunk> scales;  // by segment
-};
+using Tile = std::array<std::byte, kPieceBytes>;
 
 struct alignas(64) Scratch {
-  std::array<Weights, 3> weights;           // a chunk to come, the one at hand, and scales of the one before
-  std::array<std::array<Sums, 2>, 2> sums;  // of the last segments, of one or two parts
+  std::array<std::array<Tile, 2 * kSegment>, 2> tiles;      // of a chunk to come and of the one at hand
+  std::array<std::array<PanelScales, kSegment>, 4> scales;  // of the last chunks, by segment
+  std::array<std::array<Sums, 2>, 2> sums;                  // of the last segments, of one or two parts
   std::array<Sums, kMaxParts> results;
 };
 
@@ -101,12 +92,12 @@ class TileMaker {
  public:
   TileMaker(const Places& at, Reader& reader) : at_(at), reader_(reader) {}
 
-  void begin(const Place& place, Weights& to) {
+  void begin(const Place& place, Tile* to) {
     codes_ = place.panels.first + at_.header + usize(place.begin) * kCodeBytes;
     scales_ = place.panels.first + usize(place.begin) * at_.group_bytes;
     panels_ = place.panels.count;
     folded_ = place.panels.folded;
-    to_ = &to;
+    to_ = to;
     next_ = 0;
     left_ = static_cast<int>(place.steps) * panels_ * 2;
     if (place.begin == 0)
@@ -117,7 +108,7 @@ class TileMaker {
     if (left_ == 0) return;
     const auto step = usize(next_ >> panels_), p = usize((next_ >> 1) & (panels_ - 1)), half = usize(next_ & 1);
     const std::byte* codes = codes_ + p * at_.stride + step * kCodeBytes + half * kHalfBytes;
-    std::byte* to = to_->tiles[step][p].data() + half * (kPieceBytes / 2);
+    std::byte* to = to_[next_ >> 1].data() + half * (kPieceBytes / 2);
     reader_.used(codes);
     if (folded_) {
       const I scale = V::shl<7>(V::sub_i(V::load_u8(scales_ + p * at_.stride + step * kPanelRows), V::set_i(127)));
@@ -142,18 +133,29 @@ class TileMaker {
   }
   template <bool kFold>
   [[gnu::always_inline]] static void decode(const std::byte* codes, std::byte* to, I scale) {
+    constexpr std::size_t kVectors = kHalfBytes / 64;
+    const I exponents = V::set_u8(0x78);
+    __mmask64 subnormal = 0;
 #pragma GCC unroll 4
-    for (std::size_t i = 0; i < kHalfBytes / 64; ++i, to += 128) {
-      const Float8Bytes bytes(V::load_i(codes + i * 64));
-      _mm512_store_si512(to, scaled<kFold>(bytes.pairs<0>(), scale));
-      _mm512_store_si512(to + 64, scaled<kFold>(bytes.pairs<1>(), scale));
+    for (std::size_t i = 0; i < kVectors; ++i)
+      subnormal |= _mm512_testn_epi8_mask(V::load_i(codes + i * 64), exponents);
+    const auto store = [&](std::size_t i, const Float8Bytes& bytes) __attribute__((always_inline)) {
+      _mm512_store_si512(to + i * 128, scaled<kFold>(bytes.pairs<0>(), scale));
+      _mm512_store_si512(to + i * 128 + 64, scaled<kFold>(bytes.pairs<1>(), scale));
+    };
+    if (subnormal == 0) {  // of real weights a few in a thousand
+#pragma GCC unroll 4
+      for (std::size_t i = 0; i < kVectors; ++i) store(i, Float8Bytes::of_normal(V::load_i(codes + i * 64)));
+    } else {
+#pragma GCC unroll 4
+      for (std::size_t i = 0; i < kVectors; ++i) store(i, Float8Bytes(V::load_i(codes + i * 64)));
     }
   }
 
   const Places& at_;
   Reader& reader_;
   const std::byte *codes_ = nullptr, *scales_ = nullptr;
-  Weights* to_ = nullptr;
+  Tile* to_ = nullptr;
   int panels_ = 1, next_ = 0, left_ = 0;
   bool folded_ = false;
 };
@@ -196,6 +198,7 @@ class Walk {
         at_(*a.matrix),
         s_(*new (a.scratch) Scratch),
         steps_(a.shape.blocks()),
+        chunk_(parts.count == 1 ? kShortChunk : kSegment),
         maker_(at_, reader) {
     if (!a.matrix->groups.is_whole()) group_steps_ = a.matrix->group() / kStepK;
   }
@@ -206,10 +209,10 @@ class Walk {
     maker_.finish();
     for (bool more = true; more;) {
       const Place here = place;
-      Weights& weights = s_.weights[newest_];
+      const std::size_t chunk = newest_;
       more = advance(place);
       if (more) prepare(place);
-      here.panels.count == 2 ? multiply<2>(here, weights) : multiply<1>(here, weights);
+      here.panels.count == 2 ? multiply<2>(here, chunk) : multiply<1>(here, chunk);
       maker_.finish();
       if (here.begin + here.steps == steps_) write(here.panels);
     }
@@ -222,12 +225,12 @@ class Walk {
     const std::byte* first = a_.panels + usize(panel) * at_.stride;
     const bool fold = folds(first);
     const bool two = parts_.count > 1 && panel + 1 < a_.panel_count && folds(first + at_.stride) == fold;
-    return {{first, two ? 2 : 1, fold, a_.out + panel * kPanelRows}, 0, std::min(kChunk, steps_)};
+    return {{first, two ? 2 : 1, fold, a_.out + panel * kPanelRows}, 0, std::min(chunk_, steps_)};
   }
   bool advance(Place& p) {
     p.begin += p.steps;
     if (p.begin < steps_) {
-      p.steps = std::min(kChunk, steps_ - p.begin);
+      p.steps = std::min(chunk_, steps_ - p.begin);
       return true;
     }
     panel_ += p.panels.count;
@@ -250,19 +253,28 @@ class Walk {
   // 2^-9 and 448, which are the smallest and the largest code, times 2^(scale - 127).
   static constexpr int kLeast = 127 - 126 + 9, kMost = 127 + 127 - 8;
 
-  Segment segment(const Place& p, std::int64_t first) const {
-    const std::int64_t end = p.begin + p.steps;
-    if (p.panels.folded || group_steps_ == 0) return {first, end - first};
-    return {first, std::min(end, (first / group_steps_ + 1) * group_steps_) - first};
+  // Whether a segment ends before this step.
+  bool is_edge(const Place& p, std::int64_t step) const {
+    if (step % kSegment == 0 || step == steps_) return true;
+    return group_steps_ != 0 && !p.panels.folded && step % group_steps_ == 0;
+  }
+  // Where the segment, or the chunk, ends.
+  std::int64_t end_of(const Place& p, std::int64_t step) const {
+    do ++step;
+    while (step < p.begin + p.steps && !is_edge(p, step));
+    return step;
+  }
+  bool is_first(const Place& p, std::int64_t step) const {
+    while (!is_edge(p, step)) --step;
+    return step == 0;
   }
 
   // The chunk to come.
   void prepare(const Place& p) {
-    newest_ = (newest_ + 1) % s_.weights.size();
-    Weights& to = s_.weights[newest_];
-    maker_.begin(p, to);
-    PanelScales* scales = to.scales.data();
-    for (std::int64_t i = p.begin; i < p.begin + p.steps; i += segment(p, i).steps, ++scales)
+    ++newest_;
+    maker_.begin(p, s_.tiles[newest_ % 2].data());
+    PanelScales* scales = s_.scales[newest_ % 4].data();
+    for (std::int64_t i = p.begin; i < p.begin + p.steps; i = end_of(p, i), ++scales)
       for (int panel = 0; panel < p.panels.count; ++panel) {
         const std::int64_t group = group_steps_ == 0 ? 0 : i / group_steps_;
         _mm512_storeu_ps((*scales)[usize(panel)].data(),
@@ -273,11 +285,12 @@ class Walk {
   // The work beside a chain: the sums before it, the tiles to come.
   struct Beside {
     Walk& walk;
-    const std::byte* tiles;
+    const Tile* tiles;
+    int panels;
     int quarters, halves;  // of the sums at a quarter of a step, of tiles at a step
 
     [[gnu::always_inline]] const std::byte* tile(std::int64_t step, std::size_t p) const {
-      return tiles + (usize(step) * 2 + p) * kPieceBytes;
+      return tiles[usize(step * panels) + p].data();
     }
     [[gnu::always_inline]] void operator()(std::int64_t, int quarter) const {
       for (int i = 0; i < quarters; ++i) walk.waiting_.quarter();
@@ -286,38 +299,38 @@ class Walk {
   };
 
   template <int kPanels>
-  [[gnu::noinline]] void multiply(const Place& p, const Weights& weights) {
+  [[gnu::noinline]] void multiply(const Place& p, std::size_t chunk) {
     const int turns = (parts_.count + 1) / 2 * static_cast<int>(p.steps);
     halves_ = (maker_.left() + turns - 1) / turns;
     int part = 0;
-    for (; part + 1 < parts_.count; part += 2) multiply_parts<2, kPanels>(p, weights, part);
-    if (part < parts_.count) multiply_parts<1, kPanels>(p, weights, part);
+    for (; part + 1 < parts_.count; part += 2) multiply_parts<2, kPanels>(p, chunk, part);
+    if (part < parts_.count) multiply_parts<1, kPanels>(p, chunk, part);
   }
   template <int kParts, int kPanels>
-  [[gnu::noinline]] void multiply_parts(const Place& p, const Weights& weights, int part) {
-    const PanelScales* scales = weights.scales.data();
-    for (std::int64_t i = p.begin; i < p.begin + p.steps; ++scales) {
-      const Segment now = segment(p, i);
-      const auto rows = [&](int k) {
-        return a_.tile + (now.first * a_.n + parts_.first(part + k)) * std::ptrdiff_t{64};
-      };
-      const int slots = static_cast<int>(now.steps) * kQuarters;
-      chain<Product, kParts, kPanels>({rows(0), rows(kParts - 1)}, usize(a_.n) * 64, now.steps,
-                                      Beside{*this, weights.tiles[usize(now.first - p.begin)][0].data(),
-                                             (waiting_.left + slots - 1) / slots, halves_});
+  [[gnu::noinline]] void multiply_parts(const Place& p, std::size_t chunk, int part) {
+    const PanelScales* scales = s_.scales[chunk % 4].data();
+    const Tile* tiles = s_.tiles[chunk % 2].data();
+    for (std::int64_t i = p.begin, end = 0; i < p.begin + p.steps; i = end, ++scales) {
+      end = end_of(p, i);
+      const auto rows = [&](int k) { return a_.tile + (i * a_.n + parts_.first(part + k)) * std::ptrdiff_t{64}; };
+      const int slots = static_cast<int>(end - i) * kQuarters;
+      chain<Product, kParts, kPanels>(
+          {rows(0), rows(kParts - 1)}, usize(a_.n) * 64, end - i,
+          Beside{*this, tiles + (i - p.begin) * kPanels, kPanels, (waiting_.left + slots - 1) / slots, halves_},
+          !is_edge(p, i));
+      if (!is_edge(p, end)) continue;
       waiting_.finish();
       std::array<Sums, 2>& sums = s_.sums[passed_++ % 2];
       store_chain<kParts, kPanels>([&](int k, int panel) { return at(at(sums, k), panel)[0].data(); }, 64);
       waiting_ = {.sums = &sums,
                   .results = &at(s_.results, part),
                   .scales = scales,
-                  .first = now.first == 0,
+                  .first = is_first(p, end - 1),
                   .panels = kPanels,
                   .parts = kParts,
                   .rows = parts_.rows,
                   .next = 0,
                   .left = kParts * kPanels * kQuarters};
-      i += now.steps;
     }
   }
 
@@ -338,11 +351,12 @@ class Walk {
   const Places at_;
   Scratch& s_;
   const std::int64_t steps_;
+  const std::int64_t chunk_;      // steps at most
   std::int64_t group_steps_ = 0;  // 0: one group
   TileMaker<Reader> maker_;
   InFlight waiting_;
   std::int64_t panel_ = 0;
-  std::size_t newest_ = 0;  // weights
+  std::size_t newest_ = 0;  // chunk
   std::size_t passed_ = 0;  // segments of parts
   int halves_ = 0;
 };

@@ -1,8 +1,8 @@
 // FP8 and MXFP8 weights on p16 with bf16 rows, AVX512-BF16. Its bits are its own, but for every number of rows the same
 // ones: per block of 32 columns one chain b of vdpbf16ps, then a = fma(b, scale, a).
 //
-// Few rows leave the time to the memory: codes become bf16 in passing (body/gemm_float.inl). For more of them some
-// blocks of two panels are decoded once, into scratch, where all rows of the tile meet them, a dozen at a time.
+// One or two rows leave the time to the memory: codes become bf16 in passing. For more of them some blocks of two
+// panels are decoded once, into scratch, where all rows of the tile meet them, a dozen at a time.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -25,43 +25,25 @@ MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512bf16")
 namespace moe::kernels {
 namespace {
 
-constexpr int kTileRows = 2;  // of gemm()
-
 #include "kernels/x86/vector_avx512.inl"
 
 #include "kernels/body/places.inl"
 
 #include "kernels/x86/read_ahead.inl"
 
-#include "kernels/body/gemm_float.inl"
-
 #include "kernels/body/float8_bytes.inl"
 
+constexpr std::int64_t kBlockK = 32;
+constexpr std::size_t kBlockBytes = kBlockK * kPanelRows;
 constexpr int kColumnPairs = 16;  // of a block
 
 [[gnu::always_inline]] inline F dot(F x, F w, F sum) {
   return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(w));
 }
 
-// A block is 16 pairs of columns, which look like as many float32 columns of weights and rows.
-struct Pairs : Float32Rows {
-  static constexpr int kHalves = 1;
-  static constexpr bool kScaled = true, kShared = false;
-  static constexpr std::size_t kQuadBytes = 128;
-  struct Offset {};
-  static Offset offset(F) { return {}; }
-  [[gnu::always_inline]] static F fma(F x, F w, F sum) { return dot(x, w, sum); }
-
-  template <int H, int Pair>
-  [[gnu::always_inline]] static F value(const std::byte* quad, const Offset&) {
-    return V::from_bits(Float8Bytes(V::load_i(quad + Pair / 2 * 64)).template pairs<Pair % 2>());
-  }
-};
-
 constexpr int kPanels = 2;          // at a time
 constexpr int kMostTogether = 12;   // rows whose sums fit into the registers
 constexpr std::int64_t kChunk = 8;  // blocks, with their rows in L1
-constexpr std::size_t kBlockBytes = kBlockK * kPanelRows;
 
 struct alignas(64) Scratch {
   F weights[kChunk][kColumnPairs][kPanels];
@@ -162,10 +144,83 @@ void gemm_decoded(const GemmArgs& a) {
   }
 }
 
-void gemm_any(const GemmArgs& a) { a.n <= kTileRows ? gemm<Pairs>(a) : gemm_decoded(a); }
+// The sums of B blocks of a panel with N rows. kNormal: of codes whose exponents are not 0.
+template <int B, int N, bool kNormal>
+[[gnu::always_inline]] inline void multiply(const std::byte* codes, const float* x, F (&sums)[B][N]) {
+#pragma GCC unroll 2
+  for (int b = 0; b < B; ++b)
+#pragma GCC unroll 2
+    for (int n = 0; n < N; ++n) sums[b][n] = V::set(0.0f);
+#pragma GCC unroll 2
+  for (int i = 0; i < kColumnPairs; i += 2, codes += 64) {
+#pragma GCC unroll 2
+    for (int b = 0; b < B; ++b) {
+      const I vector = V::load_i(codes + usize(b) * kBlockBytes);
+      const Float8Bytes bytes = kNormal ? Float8Bytes::of_normal(vector) : Float8Bytes(vector);
+      const F first = V::from_bits(bytes.pairs<0>()), second = V::from_bits(bytes.pairs<1>());
+#pragma GCC unroll 2
+      for (int n = 0; n < N; ++n) {
+        const float* row = x + (b * N + n) * kColumnPairs + i;
+        sums[b][n] = dot(V::set(row[1]), second, dot(V::set(row[0]), first, sums[b][n]));
+      }
+    }
+  }
+}
+
+// results = fma(sums, scale, results) for B blocks. Real weights have a few subnormal codes in ten thousand.
+template <int B, int N>
+[[gnu::always_inline]] inline void add_blocks(const Places& at, const std::byte* panel, const std::byte* codes,
+                                              const float* x, GroupWalk& groups, F (&results)[N]) {
+  __mmask64 subnormal = 0;
+#pragma GCC unroll 16
+  for (std::size_t i = 0; i < B * kBlockBytes; i += 64)
+    subnormal |= _mm512_testn_epi8_mask(V::load_i(codes + i), V::set_u8(0x78));
+  F sums[B][N];
+  if (subnormal == 0)
+    multiply<B, N, true>(codes, x, sums);
+  else
+    multiply<B, N, false>(codes, x, sums);
+#pragma GCC unroll 2
+  for (int b = 0; b < B; ++b) {
+    const F scale = at.scale(panel, 0, groups.next());
+#pragma GCC unroll 2
+    for (int n = 0; n < N; ++n) results[n] = V::fma(sums[b][n], scale, results[n]);
+  }
+}
+
+template <int N>
+void gemm_few(const GemmArgs& a) {
+  const Places at(*a.matrix);
+  const Stream stream(a, at.stride, a.next);
+  const std::byte* panel = a.panels;
+  for (std::int64_t p = 0; p < a.panel_count; ++p, panel += at.stride) {
+    stream.header(panel, at.header);
+    const std::byte* codes = panel + at.header;
+    const auto* x = reinterpret_cast<const float*>(a.tile);
+    GroupWalk groups(*a.matrix, kBlockK);
+    F results[N];
+    for (F& result : results) result = V::set(0.0f);
+    std::int64_t left = a.shape.blocks();
+    for (; left >= 2; left -= 2, codes += 2 * kBlockBytes, x += 2 * N * kColumnPairs) {
+      stream.fetch(codes, 2 * kBlockBytes);
+      add_blocks<2, N>(at, panel, codes, x, groups, results);
+    }
+    if (left != 0) {
+      stream.fetch(codes, kBlockBytes);
+      add_blocks<1, N>(at, panel, codes, x, groups, results);
+    }
+    const F bias = at.has_bias ? V::load(reinterpret_cast<const float*>(panel + at.bias)) : V::set(0.0f);
+    for (int n = 0; n < N; ++n) V::store(a.out + n * a.ld + p * kPanelRows, V::add(results[n], bias));
+  }
+}
+
+void gemm(const GemmArgs& a) {
+  if (a.n == 1) return gemm_few<1>(a);
+  a.n == 2 ? gemm_few<2>(a) : gemm_decoded(a);
+}
 
 constexpr Kernel row(std::string_view name) {
-  Kernel k = kernel_row(name, avx512::kSteps, avx512::quantise_bf16, gemm_any);
+  Kernel k = kernel_row(name, avx512::kSteps, avx512::quantise_bf16, gemm);
   k.scratch_bytes = sizeof(Scratch);
   return k;
 }
