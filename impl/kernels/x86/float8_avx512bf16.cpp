@@ -41,6 +41,17 @@ constexpr int kColumnPairs = 16;  // of a block
   return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(w));
 }
 
+// Whether blocks have codes with exponent 0. Real weights have a few of them in ten thousand.
+template <std::size_t kBlocks>
+[[gnu::always_inline]] inline bool has_subnormal(const std::byte* codes) {
+  __mmask64 subnormal = 0;
+#pragma GCC unroll 32
+  for (std::size_t i = 0; i < kBlocks * kBlockBytes; i += 64)
+    subnormal |= _mm512_testn_epi8_mask(V::load_i(codes + i), V::set_u8(0x78));
+  return subnormal != 0;
+}
+
+constexpr int kFewRows = 4;
 constexpr int kPanels = 2;          // at a time
 constexpr int kMostTogether = 12;   // rows whose sums fit into the registers
 constexpr std::int64_t kChunk = 8;  // blocks, with their rows in L1
@@ -101,13 +112,24 @@ constexpr std::array<AddChunk, kMostTogether> by_count(std::integer_sequence<int
 }
 constexpr std::array kAddChunk = by_count(std::make_integer_sequence<int, kMostTogether>());
 
+template <bool kNormal>
+[[gnu::always_inline]] inline Float8Bytes bytes_of(I codes) {
+  if constexpr (kNormal) return Float8Bytes::of_normal(codes);
+  return Float8Bytes(codes);
+}
+
+template <bool kNormal>
+[[gnu::always_inline]] inline void decode_block(const std::byte* codes, F (*to)[kPanels], std::size_t p) {
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < kColumnPairs; i += 2, codes += 64) {
+    const Float8Bytes bytes = bytes_of<kNormal>(V::load_i(codes));
+    to[i][p] = V::from_bits(bytes.pairs<0>());
+    to[i + 1][p] = V::from_bits(bytes.pairs<1>());
+  }
+}
 void decode(const std::byte* codes, std::int64_t blocks, std::size_t p, Scratch& s) {
-  for (std::int64_t b = 0; b < blocks; ++b)
-    for (std::size_t i = 0; i < kColumnPairs; i += 2, codes += 64) {
-      const Float8Bytes bytes(V::load_i(codes));
-      s.weights[b][i][p] = V::from_bits(bytes.pairs<0>());
-      s.weights[b][i + 1][p] = V::from_bits(bytes.pairs<1>());
-    }
+  for (std::int64_t b = 0; b < blocks; ++b, codes += kBlockBytes)
+    has_subnormal<1>(codes) ? decode_block<false>(codes, s.weights[b], p) : decode_block<true>(codes, s.weights[b], p);
 }
 
 void gemm_decoded(const GemmArgs& a) {
@@ -147,18 +169,18 @@ void gemm_decoded(const GemmArgs& a) {
 // The sums of B blocks of a panel with N rows. kNormal: of codes whose exponents are not 0.
 template <int B, int N, bool kNormal>
 [[gnu::always_inline]] inline void multiply(const std::byte* codes, const float* x, F (&sums)[B][N]) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (int b = 0; b < B; ++b)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int n = 0; n < N; ++n) sums[b][n] = V::set(0.0f);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (int i = 0; i < kColumnPairs; i += 2, codes += 64) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int b = 0; b < B; ++b) {
       const I vector = V::load_i(codes + usize(b) * kBlockBytes);
-      const Float8Bytes bytes = kNormal ? Float8Bytes::of_normal(vector) : Float8Bytes(vector);
+      const Float8Bytes bytes = bytes_of<kNormal>(vector);
       const F first = V::from_bits(bytes.pairs<0>()), second = V::from_bits(bytes.pairs<1>());
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int n = 0; n < N; ++n) {
         const float* row = x + (b * N + n) * kColumnPairs + i;
         sums[b][n] = dot(V::set(row[1]), second, dot(V::set(row[0]), first, sums[b][n]));
@@ -167,23 +189,19 @@ template <int B, int N, bool kNormal>
   }
 }
 
-// results = fma(sums, scale, results) for B blocks. Real weights have a few subnormal codes in ten thousand.
+// results = fma(sums, scale, results) for B blocks.
 template <int B, int N>
 [[gnu::always_inline]] inline void add_blocks(const Places& at, const std::byte* panel, const std::byte* codes,
                                               const float* x, GroupWalk& groups, F (&results)[N]) {
-  __mmask64 subnormal = 0;
-#pragma GCC unroll 16
-  for (std::size_t i = 0; i < B * kBlockBytes; i += 64)
-    subnormal |= _mm512_testn_epi8_mask(V::load_i(codes + i), V::set_u8(0x78));
   F sums[B][N];
-  if (subnormal == 0)
-    multiply<B, N, true>(codes, x, sums);
-  else
+  if (has_subnormal<B>(codes))
     multiply<B, N, false>(codes, x, sums);
-#pragma GCC unroll 2
+  else
+    multiply<B, N, true>(codes, x, sums);
+#pragma GCC unroll 4
   for (int b = 0; b < B; ++b) {
     const F scale = at.scale(panel, 0, groups.next());
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int n = 0; n < N; ++n) results[n] = V::fma(sums[b][n], scale, results[n]);
   }
 }
@@ -200,12 +218,13 @@ void gemm_few(const GemmArgs& a) {
     GroupWalk groups(*a.matrix, kBlockK);
     F results[N];
     for (F& result : results) result = V::set(0.0f);
+    constexpr int kTogether = N <= 2 ? 4 : 2;  // blocks, whose chains hide the latency of vdpbf16ps
     std::int64_t left = a.shape.blocks();
-    for (; left >= 2; left -= 2, codes += 2 * kBlockBytes, x += 2 * N * kColumnPairs) {
-      stream.fetch(codes, 2 * kBlockBytes);
-      add_blocks<2, N>(at, panel, codes, x, groups, results);
+    for (; left >= kTogether; left -= kTogether, codes += kTogether * kBlockBytes, x += kTogether * N * kColumnPairs) {
+      stream.fetch(codes, kTogether * kBlockBytes);
+      add_blocks<kTogether, N>(at, panel, codes, x, groups, results);
     }
-    if (left != 0) {
+    for (; left != 0; --left, codes += kBlockBytes, x += N * kColumnPairs) {
       stream.fetch(codes, kBlockBytes);
       add_blocks<1, N>(at, panel, codes, x, groups, results);
     }
@@ -214,10 +233,9 @@ void gemm_few(const GemmArgs& a) {
   }
 }
 
-void gemm(const GemmArgs& a) {
-  if (a.n == 1) return gemm_few<1>(a);
-  a.n == 2 ? gemm_few<2>(a) : gemm_decoded(a);
-}
+constexpr void (*kFew[kFewRows])(const GemmArgs&) = {gemm_few<1>, gemm_few<2>, gemm_few<3>, gemm_few<4>};
+
+void gemm(const GemmArgs& a) { a.n <= kFewRows ? kFew[a.n - 1](a) : gemm_decoded(a); }
 
 constexpr Kernel row(std::string_view name) {
   Kernel k = kernel_row(name, avx512::kSteps, avx512::quantise_bf16, gemm);
