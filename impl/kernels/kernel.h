@@ -17,7 +17,7 @@
 //                                 (W8A8: also a scale per row, which is one group)
 //     blocks of activations       a = fma(float(sum), s_w * s_block, a)
 //   float products  per block of kBlockK columns b = fma(x, w, b) in ascending k, then a = fma(b, scale, a), without
-//                   scales a = a + b. bf16_bf16 (!exact): the order of its instructions, always the same one
+//                   scales a = a + b. bf16 activations (!exact): the order of their instructions, always the same one
 //   all of them     + bias last, + 0.0 without one (AMX-BF16: nothing)
 //   combine         acc = fma(weight, y, acc), a token's experts by ascending global id, equal ids by slot
 // numerics.md 1-4 has the rest: the rules of quantisation, where values are rounded to the input dtype, activations.

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <random>
@@ -148,6 +149,50 @@ inline std::vector<std::byte> pack_plain(const P16Matrix& m, const std::vector<s
   return out;
 }
 
+// codes: [rows, k] of a small float of 8 bits; scales: [rows, k/group], exact in m.scales, equal where rows share them;
+// bias: [rows] or empty.
+inline std::vector<std::byte> pack_p16_codes(const P16Matrix& m, const std::vector<std::uint8_t>& codes,
+                                             const std::vector<float>& scales, const std::vector<float>& bias) {
+  std::vector<std::byte> out(m.bytes(), std::byte{0});
+  for (std::int64_t n = 0; n < m.rows(); ++n) {
+    const std::size_t panel = static_cast<std::size_t>(m.panel_of(n)) * m.panel_bytes();
+    const std::int64_t lane = m.lane_of(n);
+    for (std::int64_t k = 0; k < m.k; ++k)
+      put(out, panel + m.code_offset(lane, k), codes[static_cast<std::size_t>(n * m.k + k)]);
+    for (std::int64_t g = 0; g < m.group_count(); ++g)
+      store_scale(m.scale_type(), scales[static_cast<std::size_t>(n * m.group_count() + g)],
+                  out.data() + panel + m.scale_offset(lane, g));
+    if (m.has_bias)
+      put(out, panel + m.bias_offset() + static_cast<std::size_t>(lane) * 4, bias[static_cast<std::size_t>(n)]);
+  }
+  return out;
+}
+
+// A number of each block of rows that shares scales, and how many blocks there are.
+inline std::int64_t scale_block(const P16Matrix& m, std::int64_t n) {
+  if (m.scale_rows == kAllRows) return n / m.half_rows;
+  return n / m.half_rows * ceil_div(m.half_rows, m.scale_rows) + n % m.half_rows / m.scale_rows;
+}
+// [rows, groups] from one draw() for each block and group.
+template <class Draw>
+std::vector<float> scales_of_blocks(const P16Matrix& m, Draw draw) {
+  const std::int64_t groups = m.group_count();
+  std::vector<float> of_block(static_cast<std::size_t>((scale_block(m, m.rows() - 1) + 1) * groups)), scales;
+  for (float& s : of_block) s = draw();
+  for (std::int64_t n = 0; n < m.rows(); ++n)
+    for (std::int64_t g = 0; g < groups; ++g)
+      scales.push_back(of_block[static_cast<std::size_t>(scale_block(m, n) * groups + g)]);
+  return scales;
+}
+
+// A code that is a number, of a small float.
+inline std::uint8_t random_code(const SmallFloat& format, std::mt19937& rng) {
+  unsigned code = 0;
+  do code = static_cast<unsigned>(rng()) % format.codes();
+  while (!format.is_finite(code));
+  return static_cast<std::uint8_t>(code);
+}
+
 // The results of a matrix's rows, of any number of tile rows, from those of its panels' lanes.
 inline std::vector<float> unpadded(const P16Matrix& m, const std::vector<float>& padded) {
   const std::int64_t ld = m.panels() * kPanelRows;
@@ -194,10 +239,12 @@ struct MatrixShape {
   bool bias = false;
   Scales scales = Scales::f32;
   bool zeros = false;
+  std::int64_t scale_rows = 1;
 };
 
 inline P16Matrix matrix_for(const Kernel& kernel, const MatrixShape& s) {
-  const LayoutShape shape{1, s.k, s.rows, Groups::of_size(s.group, s.k), s.halves == 2, s.bias, s.scales, s.zeros};
+  LayoutShape shape{1, s.k, s.rows, Groups::of_size(s.group, s.k), s.halves == 2, s.bias, s.scales, s.zeros};
+  shape.scale_rows = s.scale_rows;
   return p16_layout(kernel.id->layout, shape).w13;
 }
 
@@ -213,6 +260,16 @@ inline std::vector<std::byte> random_panels(const P16Matrix& m, std::mt19937& rn
   std::vector<float> bias(rows), scales(rows * static_cast<std::size_t>(m.group_count()));
   for (float& b : bias) b = normal(rng);
   for (float& s : scales) s = static_cast<float>(rng() % 64 + 1) / 1024.0f;
+  if (!is_integer(m.element) && !is_value(m.element)) {
+    std::vector<std::uint8_t> codes(rows * static_cast<std::size_t>(m.k));
+    for (std::uint8_t& c : codes) c = random_code(row_of(m.element).format, rng);
+    const int least = rng() % 4 == 0 ? -127 : -10;  // of powers
+    const auto draw = [&] {
+      return m.scales == Scales::e8m0 ? std::ldexp(1.0f, static_cast<int>(rng() % 16) + least)
+                                      : static_cast<float>(rng() % 64 + 1) / 1024.0f;
+    };
+    return pack_p16_codes(m, codes, scales_of_blocks(m, draw), bias);
+  }
   if (!is_integer(m.element)) {
     std::vector<float> w(rows * static_cast<std::size_t>(m.k));
     for (float& v : w) v = normal(rng);

@@ -1,15 +1,11 @@
 // Weights of any element against rows of 4-byte values (float32, or pairs of bf16: x86/*bf16.cpp), for a lane type V
 // (vector_*.inl). Included inside a target region and an anonymous namespace that define kTileRows, after
-// read_ahead.inl.
+// places.inl and read_ahead.inl.
 //
 // Definition (kernels/ref/float.h): per block of 32 columns one chain of fma in ascending order; the block's sum times
 // its scale is added to the result; the bias comes last. Blocks are chains of their own, so few rows walk several of
 // them at once, and many rows several panels, to keep the fma units busy; no result depends on which.
 
-using F = V::F;
-using I = V::I;
-constexpr std::int64_t kLanes = V::kLanes;
-constexpr int kParts = static_cast<int>(kPanelRows / kLanes);  // vectors of a panel's rows
 constexpr std::int64_t kBlockK = 32;
 
 // The columns of a block as vectors of rows. A quad is 4 consecutive columns; quads of the two halves of a block share
@@ -123,50 +119,6 @@ struct Blocks {
     const std::byte* later = ahead.of(w);
     half<0>(w, stride, x, o, ahead, later);
     half<1>(w, stride, x, o, ahead, later);
-  }
-};
-
-// The groups of consecutive blocks.
-struct GroupWalk {
-  std::int64_t blocks, left;
-  std::size_t group = 0;
-
-  GroupWalk(const P16Matrix& m, std::int64_t columns)
-      : blocks(m.groups.is_whole() ? INT64_MAX : m.group() / columns), left(blocks) {}
-  std::size_t next() {
-    if (left == 0) ++group, left = blocks;
-    --left;
-    return group;
-  }
-};
-
-// Addresses in a panel, so that no loop asks the matrix again.
-struct Places {
-  std::size_t stride, header, bias, zeros, group_bytes;
-  Scales scales;
-  bool has_zeros, has_bias;
-  float zero_code;  // where there are no zero points
-
-  explicit Places(const P16Matrix& m)
-      : stride(m.panel_bytes()),
-        header(m.header_bytes()),
-        bias(m.bias_offset()),
-        zeros(m.zero_offset()),
-        group_bytes(kPanelRows * m.scale_bytes()),
-        scales(m.scales),
-        has_zeros(m.has_zeros),
-        has_bias(m.has_bias),
-        zero_code(static_cast<float>(code_bias(m.element))) {}
-
-  // Of strip s (part of a panel, then panels) and group g of the panels at `panel`.
-  [[gnu::always_inline]] F scale(const std::byte* panel, int s, std::size_t g) const {
-    const std::byte* at =
-        panel + usize(s / kParts) * stride + g * group_bytes + usize(s % kParts) * (group_bytes / kParts);
-    if (scales == Scales::bf16) return V::from_bits(V::shl<16>(V::load_u16(at)));
-    return scales == Scales::f16 ? V::load_f16(at) : V::load(reinterpret_cast<const float*>(at));
-  }
-  [[gnu::always_inline]] F zero(const std::byte* panel, int s, std::size_t g) const {
-    return V::to_float(V::load_u8(panel + usize(s / kParts) * stride + zeros + g * kPanelRows + s % kParts * kLanes));
   }
 };
 

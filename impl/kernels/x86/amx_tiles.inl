@@ -106,16 +106,19 @@ template <int kPanels, class Sums>
 }
 
 // The sums of one or two parts with one or two panels over `steps` of k, left in the registers. The activations of a
-// part lie at x[part], `stride` bytes a step. Product::add<part, panel>() adds to a sum. `work` does the rest:
+// part lie at x[part], `stride` bytes a step; `more`: what a chain left there is added to. Product::add<part, panel>()
+// adds to a sum. `work` does the rest:
 //   tile(step, panel)     where a B tile lies
 //   work(step, quarter)   makes those to come, and what else there is to do
 template <class Product, int kParts, int kPanels, class Work>
 [[gnu::always_inline]] inline void chain(std::array<const std::byte*, 2> x, std::size_t stride, std::int64_t steps,
-                                         Work work) {
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+                                         Work work, bool more = false) {
+  if (!more) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
   // GCC's tile loads do not say that they read: what was written before them is there now. And the order of products
   // and of what is done beside them is meant.
   __asm__ volatile("" ::: "memory");

@@ -24,21 +24,12 @@ namespace moe::kernels {
 namespace {
 
 constexpr int kTileRows = tile_rows("bf16_bf16_p16_amxbf16");
-constexpr std::size_t kPieceBytes = 1024;  // of 32 k of a panel
 
 #include "kernels/x86/amx_tiles.inl"
 
-#include "kernels/x86/read_ahead.inl"
+#include "kernels/x86/dot_amxbf16.inl"
 
-struct Product {
-  template <int kPart, int kPanel>
-  [[gnu::always_inline]] static inline void add() {  // the intrinsics want literal numbers
-    if constexpr (kPart == 0 && kPanel == 0) _tile_dpbf16ps(0, 4, 6);
-    if constexpr (kPart == 0 && kPanel == 1) _tile_dpbf16ps(1, 4, 7);
-    if constexpr (kPart == 1 && kPanel == 0) _tile_dpbf16ps(2, 5, 6);
-    if constexpr (kPart == 1 && kPanel == 1) _tile_dpbf16ps(3, 5, 7);
-  }
-};
+#include "kernels/x86/read_ahead.inl"
 
 // What reads ahead where a tile is one part of the tokens: weights then pass at the memory's speed, so that panels come
 // one by one, in order, and each step asks for as much as it takes.

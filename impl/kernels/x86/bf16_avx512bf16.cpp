@@ -26,6 +26,8 @@ constexpr int kTileRows = tile_rows("bf16_bf16_p16_avx512bf16");
 
 #include "kernels/x86/vector_avx512.inl"
 
+#include "kernels/body/places.inl"
+
 #include "kernels/x86/read_ahead.inl"
 
 #include "kernels/body/gemm_float.inl"

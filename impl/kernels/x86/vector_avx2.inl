@@ -91,4 +91,24 @@ struct V {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
   }
   static F round_f16(F x) { return _mm256_cvtph_ps(_mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)); }
+
+  // Of bytes and words; `unpack`, `shuffle` and `repeated` see 16 bytes at a time.
+  static I repeated(const std::uint8_t* bytes) {
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
+  }
+  static I set_u8(std::uint8_t x) { return _mm256_set1_epi8(static_cast<char>(x)); }
+  static I shuffle_u8(I table, I index) { return _mm256_shuffle_epi8(table, index); }  // 0 where the index has bit 7
+  static I add_u8(I a, I b) { return _mm256_add_epi8(a, b); }
+  static I xor_i(I a, I b) { return _mm256_xor_si256(a, b); }
+  static I and_xor(I a, I mask, I b) { return _mm256_xor_si256(_mm256_and_si256(a, mask), b); }
+  template <int S>
+  static I shl_u16(I a) {
+    return _mm256_slli_epi16(a, S);
+  }
+  template <int S>
+  static I shr_u16(I a) {
+    return _mm256_srli_epi16(a, S);
+  }
+  static I unpack_low_u8(I a, I b) { return _mm256_unpacklo_epi8(a, b); }
+  static I unpack_high_u8(I a, I b) { return _mm256_unpackhi_epi8(a, b); }
 };

@@ -69,4 +69,24 @@ struct V {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
   }
   static F round_f16(F x) { return _mm512_cvtph_ps(_mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)); }
+
+  // Of bytes and words; `unpack`, `shuffle` and `repeated` see 16 bytes at a time.
+  static I repeated(const std::uint8_t* bytes) {
+    return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
+  }
+  static I set_u8(std::uint8_t x) { return _mm512_set1_epi8(static_cast<char>(x)); }
+  static I shuffle_u8(I table, I index) { return _mm512_shuffle_epi8(table, index); }  // 0 where the index has bit 7
+  static I add_u8(I a, I b) { return _mm512_add_epi8(a, b); }
+  static I xor_i(I a, I b) { return _mm512_xor_si512(a, b); }
+  static I and_xor(I a, I mask, I b) { return _mm512_ternarylogic_epi32(a, mask, b, 0x6a); }
+  template <int S>
+  static I shl_u16(I a) {
+    return _mm512_slli_epi16(a, S);
+  }
+  template <int S>
+  static I shr_u16(I a) {
+    return _mm512_srli_epi16(a, S);
+  }
+  static I unpack_low_u8(I a, I b) { return _mm512_unpacklo_epi8(a, b); }
+  static I unpack_high_u8(I a, I b) { return _mm512_unpackhi_epi8(a, b); }
 };

@@ -19,6 +19,8 @@ constexpr int kTileRows = tile_rows("w4a16_f32_p16_avx2");
 
 #include "kernels/x86/vector_avx2.inl"
 
+#include "kernels/body/places.inl"
+
 #include "kernels/x86/read_ahead.inl"
 
 #include "kernels/body/gemm_float.inl"

@@ -1,0 +1,253 @@
+// FP8 and MXFP8 weights on p16 with bf16 rows, AVX512-BF16. Its bits are its own, but for every number of rows the same
+// ones: per block of 32 columns one chain b of vdpbf16ps, then a = fma(b, scale, a).
+//
+// One or two rows leave the time to the memory: codes become bf16 in passing. For more of them some blocks of two
+// panels are decoded once, into scratch, where all rows of the tile meet them, a dozen at a time.
+#include <immintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <new>
+#include <utility>
+
+#include "base/float_formats.h"
+#include "base/index.h"
+#include "kernels/target.h"
+#include "kernels/x86/steps.h"
+
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 flags its own _mm512_undefined_* (GCC bug 105593)
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+MOE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512bf16")
+
+namespace moe::kernels {
+namespace {
+
+#include "kernels/x86/vector_avx512.inl"
+
+#include "kernels/body/places.inl"
+
+#include "kernels/x86/read_ahead.inl"
+
+#include "kernels/body/float8_bytes.inl"
+
+constexpr std::int64_t kBlockK = 32;
+constexpr std::size_t kBlockBytes = kBlockK * kPanelRows;
+constexpr int kColumnPairs = 16;  // of a block
+
+[[gnu::always_inline]] inline F dot(F x, F w, F sum) {
+  return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(w));
+}
+
+// Whether blocks have codes with exponent 0. Real weights have a few of them in ten thousand.
+template <std::size_t kBlocks>
+[[gnu::always_inline]] inline bool has_subnormal(const std::byte* codes) {
+  __mmask64 subnormal = 0;
+#pragma GCC unroll 32
+  for (std::size_t i = 0; i < kBlocks * kBlockBytes; i += 64)
+    subnormal |= _mm512_testn_epi8_mask(V::load_i(codes + i), V::set_u8(0x78));
+  return subnormal != 0;
+}
+
+constexpr int kFewRows = 4;
+constexpr int kPanels = 2;          // at a time
+constexpr int kMostTogether = 12;   // rows whose sums fit into the registers
+constexpr std::int64_t kChunk = 8;  // blocks, with their rows in L1
+
+struct alignas(64) Scratch {
+  F weights[kChunk][kColumnPairs][kPanels];
+  F scales[kChunk][kPanels];
+};
+
+// Some blocks of two panels, decoded. The last panel may be alone: it is there twice and counts once.
+struct Chunk {
+  const Scratch& s;
+  std::int64_t blocks;
+  int panels;
+  bool first;     // of the panels: results begin there
+  const F* bias;  // nullptr: not the last one
+};
+
+// `out` of N rows that begin at x, the rows of a block `stride` values behind those of the one before.
+template <int N>
+void add_chunk(const Chunk& c, const float* x, std::ptrdiff_t stride, float* out, std::ptrdiff_t ld, Share& share) {
+  const auto each = [&](auto result) __attribute__((always_inline)) {
+#pragma GCC unroll 2
+    for (int p = 0; p < kPanels; ++p) {
+      if (p == c.panels) return;
+#pragma GCC unroll 16
+      for (int n = 0; n < N; ++n) result(p, n, out + n * ld + p * kPanelRows);
+    }
+  };
+  for (std::int64_t b = 0; b < c.blocks; ++b, x += stride) {
+    share.advance();
+    F sums[kPanels][N];
+#pragma GCC unroll 16
+    for (int n = 0; n < N; ++n) sums[0][n] = sums[1][n] = V::set(0.0f);
+    const auto& weights = c.s.weights[b];
+#pragma GCC unroll 2
+    for (std::size_t pair = 0; pair < kColumnPairs; ++pair) {
+      const F w0 = weights[pair][0], w1 = weights[pair][1];
+#pragma GCC unroll 16
+      for (std::size_t n = 0; n < N; ++n) {
+        const F value = V::set(x[n * 16 + pair]);
+        sums[0][n] = dot(value, w0, sums[0][n]);
+        sums[1][n] = dot(value, w1, sums[1][n]);
+      }
+    }
+    const bool begins = c.first && b == 0;
+    each([&](int p, int n, float* to) __attribute__((always_inline)) {
+      V::store(to, V::fma(sums[p][n], c.s.scales[b][p], begins ? V::set(0.0f) : V::load(to)));
+    });
+  }
+  if (c.bias != nullptr) each([&](int p, int, float* to) { V::store(to, V::add(V::load(to), c.bias[p])); });
+}
+
+using AddChunk = void (*)(const Chunk&, const float*, std::ptrdiff_t, float*, std::ptrdiff_t, Share&);
+template <int... Rows>
+constexpr std::array<AddChunk, kMostTogether> by_count(std::integer_sequence<int, Rows...>) {
+  return {add_chunk<Rows + 1>...};
+}
+constexpr std::array kAddChunk = by_count(std::make_integer_sequence<int, kMostTogether>());
+
+template <bool kNormal>
+[[gnu::always_inline]] inline Float8Bytes bytes_of(I codes) {
+  if constexpr (kNormal) return Float8Bytes::of_normal(codes);
+  return Float8Bytes(codes);
+}
+
+template <bool kNormal>
+[[gnu::always_inline]] inline void decode_block(const std::byte* codes, F (*to)[kPanels], std::size_t p) {
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < kColumnPairs; i += 2, codes += 64) {
+    const Float8Bytes bytes = bytes_of<kNormal>(V::load_i(codes));
+    to[i][p] = V::from_bits(bytes.pairs<0>());
+    to[i + 1][p] = V::from_bits(bytes.pairs<1>());
+  }
+}
+void decode(const std::byte* codes, std::int64_t blocks, std::size_t p, Scratch& s) {
+  for (std::int64_t b = 0; b < blocks; ++b, codes += kBlockBytes)
+    has_subnormal<1>(codes) ? decode_block<false>(codes, s.weights[b], p) : decode_block<true>(codes, s.weights[b], p);
+}
+
+void gemm_decoded(const GemmArgs& a) {
+  Places at(*a.matrix);
+  auto& s = *new (a.scratch) Scratch;
+  const std::int64_t blocks = a.shape.blocks();
+  const int parts = (a.n + kMostTogether - 1) / kMostTogether;
+  Share share(a, at.stride, ceil_div(a.panel_count, std::int64_t{kPanels}) * blocks * parts);
+  for (std::int64_t first = 0; first < a.panel_count; first += kPanels) {
+    const std::byte* panel = a.panels + usize(first) * at.stride;
+    const bool whole = first + kPanels <= a.panel_count;
+    if (!whole) at.stride = 0;  // the last panel is alone and taken for both
+    F bias[kPanels];
+    for (std::size_t p = 0; p < kPanels; ++p)
+      bias[p] = at.has_bias ? V::load(reinterpret_cast<const float*>(panel + p * at.stride + at.bias)) : V::set(0.0f);
+    GroupWalk groups(*a.matrix, kBlockK);
+    const auto* x = reinterpret_cast<const float*>(a.tile);
+    for (std::int64_t block = 0; block < blocks; block += kChunk, x += kChunk * a.n * 16) {
+      const std::int64_t count = std::min(kChunk, blocks - block);
+      for (std::size_t p = 0; p < kPanels; ++p)
+        decode(panel + p * at.stride + at.header + usize(block) * kBlockBytes, count, p, s);
+      for (std::int64_t b = 0; b < count; ++b) {
+        const std::size_t group = groups.next();
+        for (int p = 0; p < kPanels; ++p) s.scales[b][p] = at.scale(panel, p, group);
+      }
+      const Chunk chunk{s, count, whole ? kPanels : 1, block == 0, block + count == blocks ? bias : nullptr};
+      for (int part = 0, row = 0; part < parts; ++part) {
+        const int rows = (a.n - row) / (parts - part);
+        kAddChunk[usize(rows - 1)](chunk, x + row * 16, a.n * std::ptrdiff_t{16},
+                                   a.out + row * a.ld + first * kPanelRows, a.ld, share);
+        row += rows;
+      }
+    }
+  }
+}
+
+// The sums of B blocks of a panel with N rows. kNormal: of codes whose exponents are not 0.
+template <int B, int N, bool kNormal>
+[[gnu::always_inline]] inline void multiply(const std::byte* codes, const float* x, F (&sums)[B][N]) {
+#pragma GCC unroll 4
+  for (int b = 0; b < B; ++b)
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) sums[b][n] = V::set(0.0f);
+#pragma GCC unroll 4
+  for (int i = 0; i < kColumnPairs; i += 2, codes += 64) {
+#pragma GCC unroll 4
+    for (int b = 0; b < B; ++b) {
+      const I vector = V::load_i(codes + usize(b) * kBlockBytes);
+      const Float8Bytes bytes = bytes_of<kNormal>(vector);
+      const F first = V::from_bits(bytes.pairs<0>()), second = V::from_bits(bytes.pairs<1>());
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) {
+        const float* row = x + (b * N + n) * kColumnPairs + i;
+        sums[b][n] = dot(V::set(row[1]), second, dot(V::set(row[0]), first, sums[b][n]));
+      }
+    }
+  }
+}
+
+// results = fma(sums, scale, results) for B blocks.
+template <int B, int N>
+[[gnu::always_inline]] inline void add_blocks(const Places& at, const std::byte* panel, const std::byte* codes,
+                                              const float* x, GroupWalk& groups, F (&results)[N]) {
+  F sums[B][N];
+  if (has_subnormal<B>(codes))
+    multiply<B, N, false>(codes, x, sums);
+  else
+    multiply<B, N, true>(codes, x, sums);
+#pragma GCC unroll 4
+  for (int b = 0; b < B; ++b) {
+    const F scale = at.scale(panel, 0, groups.next());
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) results[n] = V::fma(sums[b][n], scale, results[n]);
+  }
+}
+
+template <int N>
+void gemm_few(const GemmArgs& a) {
+  const Places at(*a.matrix);
+  const Stream stream(a, at.stride, a.next);
+  const std::byte* panel = a.panels;
+  for (std::int64_t p = 0; p < a.panel_count; ++p, panel += at.stride) {
+    stream.header(panel, at.header);
+    const std::byte* codes = panel + at.header;
+    const auto* x = reinterpret_cast<const float*>(a.tile);
+    GroupWalk groups(*a.matrix, kBlockK);
+    F results[N];
+    for (F& result : results) result = V::set(0.0f);
+    constexpr int kTogether = N <= 2 ? 4 : 2;  // blocks, whose chains hide the latency of vdpbf16ps
+    std::int64_t left = a.shape.blocks();
+    for (; left >= kTogether; left -= kTogether, codes += kTogether * kBlockBytes, x += kTogether * N * kColumnPairs) {
+      stream.fetch(codes, kTogether * kBlockBytes);
+      add_blocks<kTogether, N>(at, panel, codes, x, groups, results);
+    }
+    for (; left != 0; --left, codes += kBlockBytes, x += N * kColumnPairs) {
+      stream.fetch(codes, kBlockBytes);
+      add_blocks<1, N>(at, panel, codes, x, groups, results);
+    }
+    const F bias = at.has_bias ? V::load(reinterpret_cast<const float*>(panel + at.bias)) : V::set(0.0f);
+    for (int n = 0; n < N; ++n) V::store(a.out + n * a.ld + p * kPanelRows, V::add(results[n], bias));
+  }
+}
+
+constexpr void (*kFew[kFewRows])(const GemmArgs&) = {gemm_few<1>, gemm_few<2>, gemm_few<3>, gemm_few<4>};
+
+void gemm(const GemmArgs& a) { a.n <= kFewRows ? kFew[a.n - 1](a) : gemm_decoded(a); }
+
+constexpr Kernel row(std::string_view name) {
+  Kernel k = kernel_row(name, avx512::kSteps, avx512::quantise_bf16, gemm);
+  k.scratch_bytes = sizeof(Scratch);
+  return k;
+}
+
+}  // namespace
+
+constinit const Kernel kernel_rows::fp8_bf16_p16_avx512bf16 = row("fp8_bf16_p16_avx512bf16");
+constinit const Kernel kernel_rows::mxfp8_bf16_p16_avx512bf16 = row("mxfp8_bf16_p16_avx512bf16");
+
+}  // namespace moe::kernels
+
+MOE_TARGET_END
