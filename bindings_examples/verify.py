@@ -144,8 +144,8 @@ class Checkpoint:
             self.expert, self.bounds = float_expert, FLOAT_BOUNDS
             self.suffix, self.block = "weight_scale_inv", quantization["weight_block_size"]
             return
-        group = next(iter(quantization.get("config_groups", {"": {"weights": {}}}).values()))
-        weights, activations = group["weights"], group.get("input_activations") or {}
+        group = next(iter(quantization.get("config_groups", {}).values()), {})
+        weights, activations = group.get("weights") or {}, group.get("input_activations") or {}
         kind = weights.get("type"), weights.get("num_bits"), activations.get("type")
         self.suffix = "weight_scale"
         if kind == ("int", 4, "int"):
@@ -157,7 +157,7 @@ class Checkpoint:
                           "block": weights["block_structure"]}[weights["strategy"]]
         else:
             sys.exit(f"verify: the reference knows W4A8, FP8 and MXFP8, this is {quantization['quant_method']} with "
-                     f"{weights or 'other members'}")
+                     f"weights and activations {kind}")
 
     def tensor(self, name):
         path, start, entry = self.tensors[name]
@@ -323,6 +323,8 @@ def main():
         return bf16_to_f32(data) if checkpoint.dtype == "bfloat16" else data.astype(F32)
 
     hidden, found = rows(os.path.join(args.checkpoint, "hidden.bin")), rows(args.output)
+    if found.shape != hidden.shape:
+        sys.exit(f"verify: WRONG, {len(found)} tokens for {len(hidden)}")
     logits = np.fromfile(os.path.join(args.checkpoint, "logits.bin"), F32).reshape(-1, checkpoint.experts)
     tokens = sorted({int(t) % len(found) for t in args.tokens.split(",")})
     expected = layer(checkpoint, hidden[tokens], logits[tokens])
