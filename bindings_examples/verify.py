@@ -162,7 +162,7 @@ class Checkpoint:
     def tensor(self, name):
         path, start, entry = self.tensors[name]
         kinds = {"I8": np.int8, "I32": np.uint32, "BF16": np.uint16, "F16": np.float16, "F32": F32,
-                 "F8_E4M3": np.uint8, "U8": np.uint8}
+                 "F8_E4M3": np.uint8, "F8_E8M0": np.uint8, "U8": np.uint8}
         data = np.memmap(path, np.uint8, "r", start + entry["data_offsets"][0],
                          entry["data_offsets"][1] - entry["data_offsets"][0])
         data = np.array(data).view(kinds[entry["dtype"]]).reshape(entry["shape"])
@@ -281,11 +281,11 @@ def float_matmul(x, codes, scales, block):
     """Rows [T, K] times e4m3 [N, K] with a scale per block (0: all rows or columns), in float64."""
     n, k = codes.shape
     height, width = block[0] or n, block[1] or k
-    out = np.zeros((len(x), n))
+    scales, out = scales.astype(np.float64).reshape(-(-n // height), -1), np.zeros((len(x), n))
     for i, first in enumerate(range(0, k, width)):
         columns = slice(first, first + width)
         sums = x[:, columns].astype(np.float64) @ E4M3[codes[:, columns]].T
-        out += sums * np.repeat(scales.reshape(len(scales), -1)[:, i].astype(np.float64), height)[:n]
+        out += sums * np.repeat(scales[:, i], height)[:n]
     return out
 
 
