@@ -1,15 +1,20 @@
 #!/usr/bin/python3
-"""Checks outputs of the library against a plain reference: W4A8 written out step by step in numpy.
+"""Checks outputs of the library against a plain reference: W4A8 and FP8 written out step by step in numpy.
 
     verify.py CHECKPOINT_DIR OUTPUT_FILE [--tokens 0,1,-1]
 
-Shares no code with the library and reads the same files. For one token x [H] and its experts:
+Shares no code with the library and reads the same files. For one token x [H] and its experts, W4A8:
 
     (q, recip, z) = quantise(x)                       int8 codes, one scale and offset per row
     y13 = matmul(q, w13[e])                           exact integer sums per group of the weights
     act = round(round(silu(gate)) * up)               rounded to the model's dtype, as y13 is
     y   = matmul(quantise(act), w2[e])                float32
     out = round(fma(weight_e, y, out) by ascending e) float32 until the one rounding at the end
+
+FP8, MXFP8: activations are not quantised, weights are what code * scale is, sums are float64 (the
+library's are float32: the order of its additions is not part of this reference):
+
+    y13 = x w13[e];  act = round(silu(gate) * up);  y = act w2[e];  out as above, times the model's factor
 
 It passes when the largest difference is within the format's bound relative to the largest output,
 and tells how many values agree in every bit.
@@ -23,13 +28,18 @@ import sys
 import numpy as np
 
 F32 = np.float32
-# architecture: number of experts, whether the chosen weights are normalised (None = as norm_topk_prob says), names
+PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
+# architecture: number of experts, whether the chosen weights are normalised (None = as norm_topk_prob says), names,
+# whether experts are chosen in groups, by sigmoid and bias
 ARCHITECTURES = {
-    "MixtralForCausalLM": ("num_local_experts", True, ("w1", "w3", "w2")),
-    "Qwen2MoeForCausalLM": ("num_experts", None, ("gate_proj", "up_proj", "down_proj")),
-    "Qwen3MoeForCausalLM": ("num_experts", None, ("gate_proj", "up_proj", "down_proj")),
+    "MixtralForCausalLM": ("num_local_experts", True, ("w1", "w3", "w2"), False),
+    "Qwen2MoeForCausalLM": ("num_experts", None, PROJECTIONS, False),
+    "Qwen3MoeForCausalLM": ("num_experts", None, PROJECTIONS, False),
+    "DeepseekV3ForCausalLM": ("n_routed_experts", None, PROJECTIONS, True),
 }
-BOUNDS = {"float32": 1e-6, "float16": 2.0**-9, "bfloat16": 2.0**-6}
+INT4_BOUNDS = {"float32": 1e-6, "float16": 2.0**-9, "bfloat16": 2.0**-6}
+# one step of the output's type at its largest value; float32: the library's sums
+FLOAT_BOUNDS = {"float32": 2e-6, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
 # ---- numbers -----------------------------------------------------------------------------------
@@ -82,6 +92,17 @@ def exp(x):
     return np.where(x < F32(float.fromhex("-0x1.5d589ep+6")), F32(0), y)
 
 
+def e4m3_numbers():
+    """What the 256 codes of e4m3 are; 0x7F and 0xFF are NaN."""
+    code = np.arange(128)
+    positive = np.where(code < 8, code * 2.0**-9, (8 + code % 8) * 2.0 ** (code // 8 - 10))
+    positive[127] = np.nan
+    return np.concatenate([positive, -positive])
+
+
+E4M3 = e4m3_numbers()
+
+
 # ---- the checkpoint ----------------------------------------------------------------------------
 class Checkpoint:
     """config.json and the tensors of the first MoE layer in a directory of safetensors files."""
@@ -89,10 +110,8 @@ class Checkpoint:
     def __init__(self, directory):
         with open(os.path.join(directory, "config.json")) as f:
             config = json.load(f)
-        quantization = config["quantization_config"]
+        self.read_quantization(config["quantization_config"])
         config = config.get("text_config", config)
-        group = next(iter(quantization["config_groups"].values()))["weights"]
-        self.group = None if group["strategy"] == "channel" else group["group_size"]
         self.dtype = config.get("torch_dtype") or config.get("dtype") or "bfloat16"
         self.hidden = config["hidden_size"]
         self.top_k = config["num_experts_per_tok"]
@@ -100,11 +119,11 @@ class Checkpoint:
         if architecture not in ARCHITECTURES or config.get("hidden_act") != "silu":
             sys.exit(f"verify: the reference knows {', '.join(ARCHITECTURES)} with silu, this is {architecture} "
                      f"with {config.get('hidden_act')}")
-        experts, renormalize, self.names = ARCHITECTURES[architecture]
+        experts, renormalize, self.names, grouped = ARCHITECTURES[architecture]
         self.experts = config[experts]
         self.renormalize = bool(config.get("norm_topk_prob")) if renormalize is None else renormalize
         self.tensors = {}
-        for name in sorted(n for n in os.listdir(directory) if n.endswith(".safetensors")):
+        for name in shards(directory):
             path = os.path.join(directory, name)
             with open(path, "rb") as f:
                 size = int.from_bytes(f.read(8), "little")
@@ -113,24 +132,62 @@ class Checkpoint:
             self.tensors.update((k, (path, 8 + size, v)) for k, v in header.items())
         found = [re.match(r"(.*\blayers\.(\d+)\..*experts)\.0\.", n) for n in self.tensors]
         self.module = min((int(m[2]), m[1]) for m in found if m)[1]
+        self.factor, self.bias = F32(1), None
+        if grouped:
+            self.groups, self.kept_groups = config["n_group"], config["topk_group"]
+            self.factor = F32(config["routed_scaling_factor"])
+            self.bias = self.tensor(self.module.replace("experts", "gate.e_score_correction_bias")).astype(F32)
+
+    def read_quantization(self, quantization):
+        """Which reference serves: expert(checkpoint, e, rows), its bounds, and what shares a scale."""
+        if quantization["quant_method"] == "fp8" and quantization.get("weight_block_size"):
+            self.expert, self.bounds = float_expert, FLOAT_BOUNDS
+            self.suffix, self.block = "weight_scale_inv", quantization["weight_block_size"]
+            return
+        group = next(iter(quantization.get("config_groups", {}).values()), {})
+        weights, activations = group.get("weights") or {}, group.get("input_activations") or {}
+        kind = weights.get("type"), weights.get("num_bits"), activations.get("type")
+        self.suffix = "weight_scale"
+        if kind == ("int", 4, "int"):
+            self.expert, self.bounds = int4_expert, INT4_BOUNDS
+            self.group = None if weights["strategy"] == "channel" else weights["group_size"]
+        elif kind[:2] == ("float", 8):
+            self.expert, self.bounds = float_expert, FLOAT_BOUNDS
+            self.block = {"tensor": (0, 0), "channel": (1, 0), "group": (1, weights["group_size"]),
+                          "block": weights["block_structure"]}[weights["strategy"]]
+        else:
+            sys.exit(f"verify: the reference knows W4A8, FP8 and MXFP8, this is {quantization['quant_method']} with "
+                     f"weights and activations {kind}")
 
     def tensor(self, name):
         path, start, entry = self.tensors[name]
-        kinds = {"I8": np.int8, "I32": np.uint32, "BF16": np.uint16, "F16": np.float16, "F32": F32}
+        kinds = {"I8": np.int8, "I32": np.uint32, "BF16": np.uint16, "F16": np.float16, "F32": F32,
+                 "F8_E4M3": np.uint8, "F8_E8M0": np.uint8, "U8": np.uint8}
         data = np.memmap(path, np.uint8, "r", start + entry["data_offsets"][0],
                          entry["data_offsets"][1] - entry["data_offsets"][0])
         data = np.array(data).view(kinds[entry["dtype"]]).reshape(entry["shape"])
         return bf16_to_f32(data) if entry["dtype"] == "BF16" else data
 
     def matrix(self, expert, projection):
-        """(codes [N, K] int32, scales [N, G] float32) of one projection of one expert."""
+        """(codes [N, K] int32, or uint8 of e4m3; scales float32) of one projection of one expert."""
         prefix = f"{self.module}.{expert}.{projection}."
-        scale = self.tensor(prefix + "weight_scale").astype(F32)
+        scale = self.tensor(prefix + self.suffix)
+        scale = np.exp2(scale.astype(F32) - 127) if scale.dtype == np.uint8 else scale.astype(F32)
         if prefix + "weight" in self.tensors:
-            return self.tensor(prefix + "weight").astype(np.int32), scale
+            codes = self.tensor(prefix + "weight")
+            return codes if codes.dtype == np.uint8 else codes.astype(np.int32), scale
         words = self.tensor(prefix + "weight_packed")
         nibbles = (words[:, :, None] >> np.arange(0, 32, 4, dtype=np.uint32)) & 15
         return nibbles.reshape(len(words), -1).astype(np.int32) - 8, scale
+
+
+def shards(directory):
+    """The safetensors files that the index names, all without one."""
+    try:
+        with open(os.path.join(directory, "model.safetensors.index.json")) as f:
+            return sorted(set(json.load(f)["weight_map"].values()))
+    except FileNotFoundError:
+        return sorted(n for n in os.listdir(directory) if n.endswith(".safetensors"))
 
 
 # ---- the layer ---------------------------------------------------------------------------------
@@ -151,6 +208,24 @@ def route(logits, top_k, renormalize):
             total = total[: len(total) // 2] + total[len(total) // 2:]
         total = total[0]
     return ids, e[ids] / total
+
+
+def route_groups(checkpoint, logits):
+    """DeepSeek-V3: by descending sigmoid + bias in the best groups, ties to the lowest id or group; a group's
+    score is the sum of its two best. The weights are the scores without the bias."""
+    scores = F32(1) / (F32(1) + exp(-logits))
+    keys = (scores + checkpoint.bias).reshape(checkpoint.groups, -1)
+    best = np.sort(keys, axis=1)
+    order = np.argsort(-(best[:, -1] + best[:, -2]), kind="stable")
+    keys[order[checkpoint.kept_groups:]] = -np.inf
+    ids = np.argsort(-keys.ravel(), kind="stable")[:checkpoint.top_k]
+    weights = scores[ids]
+    if checkpoint.renormalize:
+        total = F32(0)
+        for weight in weights:
+            total = total + weight
+        weights = weights / total
+    return ids, weights
 
 
 def quantise(x, even):
@@ -191,17 +266,47 @@ def matmul(x, codes, scales, group, dtype):
     return fma(rsum, F32(z), acc) * recip + F32(0)
 
 
-def layer(checkpoint, x, logits):
-    """The output of one token, as float32 values of the model's dtype."""
-    round_to, out = ROUND[checkpoint.dtype], np.zeros(checkpoint.hidden, F32)
-    ids, weights = route(logits, checkpoint.top_k, checkpoint.renormalize)
-    for expert, weight in sorted(zip(ids, weights)):
-        gate, up = (round_to(matmul(x, *checkpoint.matrix(expert, name), checkpoint.group, checkpoint.dtype))
-                    for name in checkpoint.names[:2])
+def int4_expert(checkpoint, expert, rows):
+    """One expert's output for some tokens [T, H], each for itself."""
+    round_to, group, dtype = ROUND[checkpoint.dtype], checkpoint.group, checkpoint.dtype
+    gate_up_down, out = [checkpoint.matrix(expert, name) for name in checkpoint.names], []
+    for x in rows:
+        gate, up = (round_to(matmul(x, *matrix, group, dtype)) for matrix in gate_up_down[:2])
         act = round_to(round_to(gate / (F32(1) + exp(-gate))) * up)
-        down = checkpoint.matrix(expert, checkpoint.names[2])
-        out = fma(weight, matmul(act, *down, checkpoint.group, checkpoint.dtype), out)
-    return round_to(out)
+        out.append(matmul(act, *gate_up_down[2], group, dtype))
+    return np.stack(out)
+
+
+def float_matmul(x, codes, scales, block):
+    """Rows [T, K] times e4m3 [N, K] with a scale per block (0: all rows or columns), in float64."""
+    n, k = codes.shape
+    height, width = block[0] or n, block[1] or k
+    scales, out = scales.astype(np.float64).reshape(-(-n // height), -1), np.zeros((len(x), n))
+    for i, first in enumerate(range(0, k, width)):
+        columns = slice(first, first + width)
+        sums = x[:, columns].astype(np.float64) @ E4M3[codes[:, columns]].T
+        out += sums * np.repeat(scales[:, i], height)[:n]
+    return out
+
+
+def float_expert(checkpoint, expert, rows):
+    """As int4_expert, with the activations as they are."""
+    gate, up = (float_matmul(rows, *checkpoint.matrix(expert, name), checkpoint.block)
+                for name in checkpoint.names[:2])
+    act = ROUND[checkpoint.dtype](gate / (1 + np.exp(-gate)) * up)
+    return float_matmul(act, *checkpoint.matrix(expert, checkpoint.names[2]), checkpoint.block).astype(F32)
+
+
+def layer(checkpoint, x, logits):
+    """The outputs of some tokens, as float32 values of the model's dtype."""
+    chosen = [route(row, checkpoint.top_k, checkpoint.renormalize) if checkpoint.bias is None
+              else route_groups(checkpoint, row) for row in logits]
+    out = np.zeros(x.shape, F32)
+    for expert in sorted({e for ids, _ in chosen for e in ids}):
+        rows = [t for t, (ids, _) in enumerate(chosen) if expert in ids]
+        weights = np.array([chosen[t][1][list(chosen[t][0]).index(expert)] for t in rows], F32)[:, None]
+        out[rows] = fma(weights, checkpoint.expert(checkpoint, expert, x[rows]), out[rows])
+    return ROUND[checkpoint.dtype](out * checkpoint.factor)
 
 
 def main():
@@ -218,16 +323,18 @@ def main():
         return bf16_to_f32(data) if checkpoint.dtype == "bfloat16" else data.astype(F32)
 
     hidden, found = rows(os.path.join(args.checkpoint, "hidden.bin")), rows(args.output)
+    if found.shape != hidden.shape:
+        sys.exit(f"verify: WRONG, {len(found)} tokens for {len(hidden)}")
     logits = np.fromfile(os.path.join(args.checkpoint, "logits.bin"), F32).reshape(-1, checkpoint.experts)
     tokens = sorted({int(t) % len(found) for t in args.tokens.split(",")})
-    expected = np.stack([layer(checkpoint, hidden[t], logits[t]) for t in tokens])
+    expected = layer(checkpoint, hidden[tokens], logits[tokens])
     error = float(np.abs(found[tokens] - expected).max() / np.abs(expected).max())
     equal = int((found[tokens].view(np.uint32) == expected.view(np.uint32)).sum())
-    bound = BOUNDS[checkpoint.dtype]
-    verdict = "ok" if error <= bound else "WRONG"
-    print(f"verify: {verdict}, {len(tokens)} of {len(found)} tokens, largest error {error:.2g} of max|out| "
-          f"(bound {bound:.2g}), {equal} of {expected.size} values equal in every bit")
-    sys.exit(error > bound or not np.isfinite(found).all())
+    bound = checkpoint.bounds[checkpoint.dtype]
+    right = error <= bound and bool(np.isfinite(found).all())
+    print(f"verify: {'ok' if right else 'WRONG'}, {len(tokens)} of {len(found)} tokens, "
+          f"largest error {error:.2g} of max|out| (bound {bound:.2g}), {equal} of {expected.size} values equal in every bit")
+    sys.exit(not right)
 
 
 if __name__ == "__main__":

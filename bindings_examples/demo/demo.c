@@ -112,7 +112,7 @@ static void print_candidates(const moe_selection* selection) {
   for (size_t i = 0; i < moe_selection_candidate_count(selection); ++i) {
     moe_candidate c = {.struct_size = sizeof c};
     CHECK(moe_selection_candidate(selection, i, &c, &err));
-    printf("  %s %-10s %-26s %-20s %s\n", c.chosen ? "->" : "  ", c.backend, c.kernel,
+    printf("  %s %-20s %-26s %-28s %s\n", c.chosen ? "->" : "  ", c.backend, c.kernel,
            c.reason == MOE_REJECT_NONE ? "accepted" : moe_reject_name(c.reason), c.detail);
   }
 }
