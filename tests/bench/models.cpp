@@ -98,7 +98,7 @@ std::vector<std::uint64_t> random_e4m3(std::size_t count) {
   std::mt19937_64 rng(1);
   std::normal_distribution<float> normal(0.0f, 110.0f);
   std::array<std::uint8_t, 4096> bell;
-  for (std::uint8_t& code : bell) code = static_cast<std::uint8_t>(f32_to_small(kE4m3, normal(rng)));
+  for (std::uint8_t& code : bell) code = static_cast<std::uint8_t>(f32_to_small(moe::kE4m3, normal(rng)));
   std::vector<std::uint64_t> out(count);
   for (std::uint64_t& word : out) {
     std::array<std::uint8_t, 8> bytes;
