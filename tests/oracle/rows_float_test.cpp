@@ -203,7 +203,7 @@ TEST(FloatRows, AnswersForFiles) {
       select_backend(float_layer(with(per_tensor, cutlass)), gpu(9), {.explain_only = true, .allow_fallback = true});
   ASSERT_TRUE(fallback);
   EXPECT_EQ(fallback->warning, "requested_backend_refused");
-  EXPECT_EQ(candidate(*fallback, "FLASHINFER_CUTLASS")->reason, Reject::not_built);
+  EXPECT_EQ(candidate(*fallback, "FLASHINFER_CUTLASS")->reason, Reject::none);
   EXPECT_EQ(candidate(*fallback, "VLLM_CUTLASS"), nullptr);
 
   // A switch that nothing can serve names itself.
@@ -226,7 +226,7 @@ TEST(FloatRows, ToolkitOfCutlass) {
   EXPECT_EQ(c->subject, "/platform/cuda_version");
   EXPECT_THAT(c->detail, HasSubstr("CUDA 12.8 for compute capability 10.0 or later"));
   EXPECT_THAT(c->detail, HasSubstr("cuda_version is 12060"));
-  EXPECT_EQ(candidate(*explain_float(scheme("FP8_DYNAMIC"), gpu(10)), "VLLM_CUTLASS")->reason, Reject::not_built);
+  EXPECT_EQ(candidate(*explain_float(scheme("FP8_DYNAMIC"), gpu(10)), "VLLM_CUTLASS")->reason, Reject::none);
 }
 
 TEST(FloatRows, SchemesNameTheMachineOrTheKey) {
