@@ -1,6 +1,6 @@
 // What the layouts of other engines' float kernels need beyond vLLM's checks: each condition of float_oracles.md 2.9
-// once, with its reason and place, and the size beside it that is taken or only waits for the layout. And vLLM's padding
-// of MXFP4.
+// once, with its reason and place, and the size beside it that is taken or only waits for the layout. And vLLM's
+// padding of MXFP4.
 #include "oracle/float_needs.h"
 
 #include <gtest/gtest.h>
