@@ -56,9 +56,10 @@ Check check_options(const moe_convert_options& options) {
 
 void log_conversion(moe_context* ctx, const moe::io::Packed& packed) {
   if (ctx == nullptr) return;
-  ctx->object->log().write(moe::LogLevel::info, "convert",
-                           cat("layout ", packed.info.layout_id, ", ", packed.block.size(), " bytes, ",
-                               packed.info.scales_rounded, " scales rounded to bf16"));
+  ctx->object->log().write(
+      moe::LogLevel::info, "convert",
+      cat("layout ", packed.info.layout_id, ", ", packed.block.size(), " bytes, ", packed.info.scales_rounded,
+          " scales rounded, ", packed.info.requantized_experts, " experts requantized"));
 }
 
 }  // namespace
@@ -99,6 +100,7 @@ moe_status moe_convert_weights(moe_context* ctx, const moe_selection* selection,
     MOE_TRY(const moe::convert::ConvertReport report,
             moe::convert::convert_experts(job, set, payload, parallel, control));
     info.scales_rounded = report.scales_rounded;
+    info.requantized_experts = report.requantized_experts;
     MOE_TRY(moe::io::Packed packed,
             moe::io::seal_packed(info, block.bytes, parallel, std::move(block.memory), std::move(block.keep)));
     auto object = std::make_shared<const moe::io::Packed>(std::move(packed));

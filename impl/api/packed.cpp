@@ -6,6 +6,7 @@
 #include "api/entry.h"
 #include "base/text.h"
 #include "convert/convert.h"
+#include "scheme/float_layout.h"
 #include "scheme/wna16_layout.h"
 
 namespace {
@@ -34,19 +35,27 @@ Result<const moe::io::NamedOutput*> find_output(const moe::io::Packed& packed, c
   const std::string_view blob = weight == moe::Role::w13_weight  ? "w13_packed"
                                 : weight == moe::Role::w2_weight ? "w2_packed"
                                                                  : std::string_view();
-  const std::string_view wna16 =
-      moe::is_wna16_kind(packed.info.layout.kind) ? moe::wna16_output(role) : std::string_view();
-  for (const std::string_view name : {std::string_view(role), blob, wna16})
+  const moe::LayoutKind kind = packed.info.layout.kind;
+  const std::string_view part = moe::is_wna16_kind(kind)   ? moe::wna16_output(role)
+                                : moe::is_float_kind(kind) ? moe::float_output(role)
+                                                           : std::string_view();
+  for (const std::string_view name : {std::string_view(role), blob, part})
     for (const moe::io::NamedOutput& o : packed.outputs)
       if (o.name == name) return &o;
-  if (!wna16.empty())
+  if (!part.empty())
     return fail(Code::missing_weight, "role",
-                cat("role: layout ", packed.info.layout_id, " has no ", wna16, " for this layer"));
+                cat("role: layout ", packed.info.layout_id, " has no ", part, " for this layer"));
   std::string known;
   for (const moe::io::NamedOutput& o : packed.outputs) known += (known.empty() ? "" : ", ") + o.name;
   return fail(
       Code::invalid_argument, "role",
       cat("role: no output ", moe::in_quotes(role), " in layout ", packed.info.layout_id, "; there are ", known));
+}
+
+// From the first to the last byte of an expert's part, or of what is shared.
+size_t bytes_of_one(const moe::io::NamedOutput& o) {
+  if (!o.own_strides.empty()) return o.expert_stride;
+  return static_cast<size_t>(moe::tensor_nbytes(o.dtype, std::span(o.shape).subspan(o.shared ? 0 : 1)).value_or(0));
 }
 
 // The whole output [E, ...], experts at their stride.
@@ -58,8 +67,7 @@ TensorView view_of_output(const moe::io::Packed& packed, const moe::io::NamedOut
   const std::vector<std::int64_t> strides = o.strides();
   std::copy(strides.begin(), strides.end(), v.strides.begin());
   v.data = const_cast<std::byte*>(packed.payload.data()) + o.offset;
-  const auto one =
-      static_cast<size_t>(moe::tensor_nbytes(o.dtype, std::span(o.shape).subspan(o.shared ? 0 : 1)).value_or(0));
+  const auto one = bytes_of_one(o);
   v.nbytes = o.shared ? one : o.shape[0] == 0 ? 0 : static_cast<size_t>(o.shape[0] - 1) * o.expert_stride + one;
   return v;
 }
@@ -104,8 +112,7 @@ moe_status moe_packed_get(const moe_packed* packed, const char* role, int64_t ex
     if (expert != -1) {
       MOE_TRY(const std::int64_t local, local_index(p, expert));
       view = moe::slice0(view, local);
-      view.nbytes = static_cast<size_t>(
-          moe::tensor_nbytes(view.dtype, {view.shape.data(), static_cast<size_t>(view.ndim)}).value_or(0));
+      view.nbytes = bytes_of_one(*output);
     }
     write_struct(out, tensor_of(view));
     return ok();

@@ -22,6 +22,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -67,7 +68,8 @@ struct SourceMatrix {
   std::int64_t rows_of_scale = 1;
   int halves = 1;
   std::array<SourceHalf, 2> half;
-  std::vector<std::int32_t> g_idx;  // as in CanonicalRows
+  std::vector<std::int32_t> g_idx;   // as in CanonicalRows
+  std::optional<float> input_scale;  // the same
 };
 
 struct CanonicalRows {
@@ -77,6 +79,10 @@ struct CanonicalRows {
   std::vector<std::uint8_t> zeros;
   std::vector<std::int32_t> g_idx;
   std::uint64_t scales_rounded = 0;  // running total over all reads
+  // Of a whole matrix: the largest scale of its activations, where the checkpoint has one; whether scales came as
+  // powers of two; and what a writer says: codes were made anew.
+  std::optional<float> input_scale;
+  bool has_power_scales = false, requantized = false;
 
   // Room for `rows` rows, all zero: as the checkpoint has them, or the layout (`places`).
   void shape(std::int64_t rows, const P16Matrix& matrix, bool places = false) {
@@ -91,6 +97,8 @@ struct CanonicalRows {
     zeros.assign(matrix.has_zeros ? scales.size() : 0, 0);
     bias.assign(usize(rows), 0.0f);
     g_idx.clear();
+    input_scale.reset();
+    has_power_scales = requantized = false;
   }
   // Zero from row n on.
   void clear_from(std::int64_t n) {
@@ -117,7 +125,7 @@ bool can_read(Codes codes);
 // Value faults: invalid_argument, subject "w13_weight[e,n,k]", "w13_scale[e,n,g]" or "w13_zero_point[e,n,g]".
 Check read_rows(const SourceMatrix& source, int half, std::int64_t row0, std::int64_t n, CanonicalRows& out,
                 std::span<const std::int32_t> order = {});
-// All rows into an `out` of as many: gate's, then up's.
+// All rows into an `out` of as many, gate's, then up's, and what is known of the whole matrix.
 Check read_matrix(const SourceMatrix& source, CanonicalRows& out);
 
 }  // namespace moe::convert

@@ -55,11 +55,19 @@ Check write_p16_matrix(const ConvertJob& job, const TensorSource& source, std::i
   return ok();
 }
 
-using WriteExpert = Check (*)(const ConvertJob&, const TensorSource&, std::int64_t local, CanonicalRows&,
+// A worker's memory, and what it says about its experts.
+struct Scratch {
+  CanonicalRows rows;
+  std::uint64_t requantized = 0;
+};
+
+// `facts`: of this expert; of named layouts.
+using WriteExpert = Check (*)(const ConvertJob&, const TensorSource&, std::int64_t local, Scratch&, ExpertFacts& facts,
                               std::byte* payload);
 
-Check write_p16_expert(const ConvertJob& job, const TensorSource& source, std::int64_t local, CanonicalRows& rows,
-                       std::byte* payload) {
+Check write_p16_expert(const ConvertJob& job, const TensorSource& source, std::int64_t local, Scratch& scratch,
+                       ExpertFacts&, std::byte* payload) {
+  CanonicalRows& rows = scratch.rows;
   const Layout& l = job.layout;
   const std::int64_t expert = at(job.experts, local);
   std::byte* out = payload + usize(local) * l.expert_stride();
@@ -72,16 +80,29 @@ Check write_p16_expert(const ConvertJob& job, const TensorSource& source, std::i
   return ok();
 }
 
-Check write_named_expert(const ConvertJob& job, const TensorSource& source, std::int64_t local, CanonicalRows& rows,
-                         std::byte* payload) {
+Error no_input_scale(Matrix which, std::int64_t expert) {
+  const std::string place =
+      cat(role_name(which == Matrix::w13 ? Role::w13_input_scale : Role::w2_input_scale), "[", expert, "]");
+  return fail(Code::missing_weight, place,
+              place + ": not set; the kernels of this layout quantise activations with it");
+}
+
+Check write_named_expert(const ConvertJob& job, const TensorSource& source, std::int64_t local, Scratch& scratch,
+                         ExpertFacts& facts, std::byte* payload) {
   const NamedForm& form = *named_form(job.layout.kind);
+  CanonicalRows& rows = scratch.rows;
+  bool requantized = false;
   for (const Matrix which : {Matrix::w13, Matrix::w2}) {
     const P16Matrix& matrix = job.layout.matrix(which);
     MOE_TRY(const LeasedMatrix leased, lease_matrix(job, source, at(job.experts, local), which == Matrix::w13));
     rows.shape(matrix.rows(), matrix);
     MOE_CHECK(read_matrix(leased.source, rows));
+    at(facts.input_scale, which) = rows.input_scale;
+    if (job.layout.variant.input_scales && !rows.input_scale) return no_input_scale(which, at(job.experts, local));
     MOE_CHECK(form.write(rows, which, {job.layout, payload, local}));
+    requantized = requantized || rows.requantized;
   }
+  scratch.requantized += requantized ? 1 : 0;
   return ok();
 }
 
@@ -162,10 +183,11 @@ Result<ConvertReport> convert_experts(const ConvertJob& job, const TensorSource&
   const std::size_t workers = worker_count(job, parallel);
   clear_shared(job.layout, payload.data());
   const WriteExpert write_expert = writer_of(job.layout.kind);
-  std::vector<CanonicalRows> scratch(workers);
+  std::vector<Scratch> scratch(workers);
+  std::vector<ExpertFacts> facts(job.experts.size());
   std::atomic<std::uint64_t> done{0};
   const auto convert = [&](std::size_t worker, std::int64_t local) -> Check {
-    MOE_CHECK(write_expert(job, source, local, scratch[worker], payload.data()));
+    MOE_CHECK(write_expert(job, source, local, scratch[worker], at(facts, local), payload.data()));
     const std::uint64_t finished = done.fetch_add(1, std::memory_order_relaxed) + 1;
     if (control != nullptr) control->note(finished, total_u);
     return ok();
@@ -180,9 +202,12 @@ Result<ConvertReport> convert_experts(const ConvertJob& job, const TensorSource&
       for (std::int64_t e = begin; e < end; ++e) job.expert_done(job.expert_done_user, at(job.experts, e));
   }
   if (const NamedForm* form = named_form(job.layout.kind); form != nullptr && form->finish != nullptr)
-    MOE_CHECK(form->finish(job.layout, payload.data()));
+    MOE_CHECK(form->finish(job.layout, facts, payload.data()));
   ConvertReport result;
-  for (const CanonicalRows& rows : scratch) result.scales_rounded += rows.scales_rounded;
+  for (const Scratch& s : scratch) {
+    result.scales_rounded += s.rows.scales_rounded;
+    result.requantized_experts += s.requantized;
+  }
   return result;
 }
 

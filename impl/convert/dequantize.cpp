@@ -13,10 +13,11 @@
 namespace moe::convert {
 namespace {
 
-// (code - zero) * scale, one float32 product; values are what they are.
-float dense_value(const CanonicalRows& rows, Element element, std::int64_t n, std::int64_t k) {
+// (code - zero) * scale, one float32 product; values are what they are. The last group may be cut short.
+float dense_value(const CanonicalRows& rows, const P16Matrix& m, std::int64_t n, std::int64_t k) {
+  const Element element = m.element;
   if (!rows.values.empty()) return rows.row_values(n)[k];
-  const std::int64_t group = rows.g_idx.empty() ? k / (rows.k / rows.groups) : rows.g_idx[usize(k)];
+  const std::int64_t group = rows.g_idx.empty() ? k / m.groups.size_in(m.k) : rows.g_idx[usize(k)];
   if (!is_integer(element))
     return small_value(element, static_cast<std::uint8_t>(rows.row(n)[k])) * rows.row_scales(n)[group];
   const int zero = rows.zeros.empty() ? 0 : rows.zeros[usize(n * rows.groups + group)] - code_bias(element);
@@ -33,8 +34,7 @@ Check dequantize_named(const NamedForm& form, const Layout& layout, const std::b
   const std::int64_t size = dtype_bits(out.dtype) / 8;
   for (std::int64_t n = 0; n < m.rows(); ++n)
     for (std::int64_t k = 0; k < m.k; ++k)
-      store_dense(out.dtype, dense_value(rows, m.element, n, k),
-                  out.data + (n * out.strides[0] + k * out.strides[1]) * size);
+      store_dense(out.dtype, dense_value(rows, m, n, k), out.data + (n * out.strides[0] + k * out.strides[1]) * size);
   return ok();
 }
 

@@ -2,7 +2,9 @@
 // canonical.h against the spans of one expert's tensors.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -27,15 +29,21 @@ struct ExpertTensors {
   }
 };
 
+// What the sources of an expert say beside its matrices: the largest scale of the activations of w13 and w2.
+struct ExpertFacts {
+  std::array<std::optional<float>, 2> input_scale;
+};
+
 struct NamedForm {
   LayoutKind kind;
   // One matrix: rows.count == matrix(which).rows(), gate rows first. Writes every byte of its tensors that is not
-  // shared. `rows` may be spoiled; scales that the layout cannot hold exactly are counted there.
+  // shared. `rows` may be spoiled; scales that the layout cannot hold exactly are counted there, and whether codes were
+  // made anew.
   Check (*write)(CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out);
   // The way back; `rows` has its shape and is zero. A file may hold anything: faults are Code::format.
   Check (*read)(const ExpertTensors<const std::byte>& in, Matrix which, CanonicalRows& rows);
-  // After all experts, for what depends on all of them; nullptr: nothing.
-  Check (*finish)(const Layout& layout, std::byte* payload) = nullptr;
+  // After all experts, whose facts these are, for what depends on all of them; nullptr: nothing.
+  Check (*finish)(const Layout& layout, std::span<const ExpertFacts> experts, std::byte* payload) = nullptr;
 };
 
 // Every named row of scheme/layout_kinds.inc, defined by a file of this room.

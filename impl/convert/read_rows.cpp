@@ -101,6 +101,8 @@ Check read_matrix(const SourceMatrix& m, CanonicalRows& out) {
   for (int which = 0; which < m.halves; ++which)
     MOE_CHECK(read_half(m, m.half[usize(which)], 0, rows, {}, which * rows, out));
   out.g_idx = m.g_idx;
+  out.input_scale = m.input_scale;
+  out.has_power_scales = m.half[0].scales.ndim != 0 && m.half[0].scales.dtype == DType::f8_e8m0fnu;
   return ok();
 }
 

@@ -157,7 +157,7 @@ struct Gather {
   }
 
   // Of the activations of gate and up or of down: multiplied by them, where a kernel quantises activations.
-  Check check_input_scale() {
+  Check add_input_scale() {
     const CheckpointTensor* row = job.set->tensor(TensorKind::input_scale);
     if (row == nullptr) return ok();
     const Role role = is_w13 ? Role::w13_input_scale : Role::w2_input_scale;
@@ -171,7 +171,10 @@ struct Gather {
       const TensorView& t = taken.view;
       for (std::int64_t i = 0; i < t.shape[0]; ++i) {
         const float scale = load_float(t.dtype, t.data + i * t.strides[0] * (dtype_bits(t.dtype) / 8));
-        if (std::isfinite(scale) && scale >= 0.0f) continue;
+        if (std::isfinite(scale) && scale >= 0.0f) {
+          out.source.input_scale = std::max(out.source.input_scale.value_or(0.0f), scale);
+          continue;
+        }
         const std::string where = cat(role_name(role), "[", place.expert, ",", half == Half::w3 ? 1 : i, "]");
         return fail(Code::invalid_argument, where,
                     cat(where, ": scale ", float_text(scale), " is not a finite number >= 0"));
@@ -278,7 +281,7 @@ Result<LeasedMatrix> lease_matrix(const ConvertJob& job, const TensorSource& sou
     MOE_CHECK(gather.add({is_w13 ? Role::w13_scale : Role::w2_scale, TensorKind::scale, &SourceHalf::scales,
                           &SourceHalf::scale_rows, &SourceHalf::scale_fields}));
   }
-  MOE_CHECK(gather.check_input_scale());
+  MOE_CHECK(gather.add_input_scale());
   MOE_CHECK(gather.add_zeros());
   MOE_CHECK(gather.add_g_idx());
   if (matrix.has_bias)

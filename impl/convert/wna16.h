@@ -50,6 +50,12 @@ Check fold_marlin_scales(DType dtype, std::span<std::byte> scales, std::string_v
 // The layouts. wna16_<name>.cpp.
 void write_marlin(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out);
 Check read_marlin(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows);
+// Marlin's codes and the places of its scales alone, of a matrix without activation order: column c of the layout takes
+// row marlin_scale_source, and back.
+void write_marlin_weight(const Wna16Matrix& m, const CanonicalRows& rows, std::byte* out);
+void read_marlin_weight(const Wna16Matrix& m, const std::byte* in, CanonicalRows& rows);
+std::int64_t marlin_scale_source(bool grouped, std::int64_t c);
+std::int64_t marlin_scale_place(bool grouped, std::int64_t row);
 void write_trtllm(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out);
 Check read_trtllm(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows);
 void write_rows_of_fields(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out);  // xpu, on_the_fly

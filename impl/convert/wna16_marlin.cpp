@@ -51,15 +51,11 @@ std::int64_t single_source(std::int64_t c) {
   constexpr std::array kPlaces = {0, 1, 8, 9, 16, 17, 24, 25};
   return c / 32 * 32 + c % 32 / 8 * 2 + at(kPlaces, c % 8);
 }
-std::int64_t scale_source(const Wna16Matrix& m, std::int64_t c) {
-  return m.grouped_scales ? grouped_source(c) : single_source(c);
-}
+std::int64_t scale_source(const Wna16Matrix& m, std::int64_t c) { return marlin_scale_source(m.grouped_scales, c); }
 // The ways back. That of a transpose of 8 x 8 is itself.
 std::int64_t grouped_place(std::int64_t x) { return grouped_source(x); }
 std::int64_t single_place(std::int64_t x) { return x / 32 * 32 + x % 8 / 2 * 8 + x % 32 / 8 * 2 + x % 2; }
-std::int64_t scale_place(const Wna16Matrix& m, std::int64_t x) {
-  return m.grouped_scales ? grouped_place(x) : single_place(x);
-}
+std::int64_t scale_place(const Wna16Matrix& m, std::int64_t x) { return marlin_scale_place(m.grouped_scales, x); }
 std::int64_t padded_row(const Wna16Matrix& m, std::int64_t n) {
   return n / m.half_rows * m.padded_half_rows + n % m.half_rows;
 }
@@ -335,6 +331,19 @@ void read_weight(const Wna16Matrix& m, const std::byte* in, const Order& order, 
 }
 
 }  // namespace
+
+void write_marlin_weight(const Wna16Matrix& m, const CanonicalRows& rows, std::byte* out) {
+  write_weight(m, rows, {}, out);
+}
+void read_marlin_weight(const Wna16Matrix& m, const std::byte* in, CanonicalRows& rows) {
+  read_weight(m, in, {}, {0, m.rows()}, rows);
+}
+std::int64_t marlin_scale_source(bool grouped, std::int64_t c) {
+  return grouped ? grouped_source(c) : single_source(c);
+}
+std::int64_t marlin_scale_place(bool grouped, std::int64_t row) {
+  return grouped ? grouped_place(row) : single_place(row);
+}
 
 void write_marlin(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out) {
   const Order order = order_of(m, rows);

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "io/hash.h"
 #include "io/packed_format.h"
+#include "scheme/float_layout.h"
 #include "scheme/wna16_layout.h"
 
 namespace moe::io {
@@ -55,6 +56,13 @@ std::string Packed::to_json() const {
     w.key("absent").array(layout.absent());
     // All rows of scales of w2 are here: a layer with activation order is not cut.
     if (layout.act_order) w.member("is_k_full", true);
+  }
+  if (is_float_kind(info.layout.kind)) {
+    w.member("padded_hidden_size", info.layout.w13.k);
+    w.member("padded_intermediate_size", padded_intermediate(info.layout));
+    w.member("requantized_experts", info.requantized_experts);
+    if (const std::string_view word = w13_rows_word(info.layout); !word.empty()) w.member("w13_layout", word);
+    if (const auto needs = needs_of_host(info.layout); !needs.empty()) w.key("needs").array(needs);
   }
   w.member("bytes", block.size()).member("payload_bytes", payload.size()).member("alignment", 64);
   w.member("content_hash", hash_text(content_hash()));

@@ -24,10 +24,11 @@ namespace moe::io {
 struct NamedOutput {
   std::string name;  // "w13_packed"
   DType dtype = DType::u8;
-  std::vector<std::int64_t> shape;  // [E, ...]
-  std::size_t offset = 0;           // from the payload, of expert 0
-  std::size_t expert_stride = 0;    // bytes between experts
-  bool shared = false;              // one for all experts: the shape has no E
+  std::vector<std::int64_t> shape;             // [E, ...]
+  std::size_t offset = 0;                      // from the payload, of expert 0
+  std::size_t expert_stride = 0;               // bytes between experts
+  bool shared = false;                         // one for all experts: the shape has no E
+  std::vector<std::int64_t> own_strides = {};  // strides, where they are not row-major
 
   std::vector<std::int64_t> strides() const;  // in elements
 };
@@ -39,7 +40,8 @@ struct PackedInfo {
   Layout layout;
   std::vector<std::int64_t> experts;  // the model's numbers in local order
   std::uint64_t scales_rounded = 0;
-  std::vector<float> correction_bias;  // found beside the router by the loader; empty = none
+  std::uint64_t requantized_experts = 0;  // whose codes were made anew; at most 2^24
+  std::vector<float> correction_bias;     // found beside the router by the loader; empty = none
 };
 
 class Packed {

@@ -60,7 +60,16 @@ StoredVariant store(const LayoutVariant& v) {
           .bias = static_cast<std::int32_t>(v.bias),
           .number = static_cast<std::int32_t>(v.number),
           .multiprocessors = v.multiprocessors,
-          .reserved = 0};
+          .input_scales = byte(v.input_scales),
+          .gate_up_pairs = byte(v.gate_up_pairs),
+          .fnuz = byte(v.fnuz),
+          .reserved = 0,
+          .requantized_experts = 0};
+}
+
+StoredVariant of_layout(StoredVariant v) {
+  v.requantized_experts = 0;
+  return v;
 }
 
 // nullopt: no variant is stored so.
@@ -72,8 +81,11 @@ std::optional<LayoutVariant> variant_of(const StoredVariant& s) {
                         .zero_shift = s.zero_shift,
                         .bias = static_cast<DType>(s.bias),
                         .number = static_cast<DType>(s.number),
-                        .multiprocessors = s.multiprocessors};
-  return v.input <= MarlinInput::fp8 && store(v) == s ? std::optional(v) : std::nullopt;
+                        .multiprocessors = s.multiprocessors,
+                        .input_scales = s.input_scales != 0,
+                        .gate_up_pairs = s.gate_up_pairs != 0,
+                        .fnuz = s.fnuz != 0};
+  return v.input <= MarlinInput::fp8 && store(v) == of_layout(s) ? std::optional(v) : std::nullopt;
 }
 
 // Small enough for the unchecked arithmetic of P16Matrix: at most 2^21 panels of less than 2^36 bytes (groups of any
@@ -148,7 +160,7 @@ std::optional<Layout> layout_of(const PackedHead& h) {
     l.w2 = with_groups(l.w2, w2);
   }
   // What the kind settles is stored, too, and agrees.
-  const bool same = store(l.w13) == w13 && store(l.w2) == w2 && store(l.variant) == h.variant;
+  const bool same = store(l.w13) == w13 && store(l.w2) == w2 && store(l.variant) == of_layout(h.variant);
   return same ? std::optional(std::move(l)) : std::nullopt;
 }
 
@@ -179,6 +191,7 @@ std::optional<PackedHead> plan_block(const PackedInfo& info) {
   h.w13 = store(info.layout.w13);
   h.w2 = store(info.layout.w2);
   h.variant = store(info.layout.variant);
+  h.variant.requantized_experts = static_cast<std::uint32_t>(info.requantized_experts);
   const auto layout = layout_of(h);
   if (!layout) return std::nullopt;
   h.expert_stride = layout->expert_stride();
@@ -205,6 +218,7 @@ std::optional<PackedHead> plan_block(const PackedInfo& info) {
 }
 
 std::vector<std::int64_t> NamedOutput::strides() const {
+  if (!own_strides.empty()) return own_strides;
   std::vector<std::int64_t> steps(shape.size());
   std::int64_t step = 1;
   for (std::size_t d = shape.size(); d-- > 0; step *= shape[d]) steps[d] = step;
@@ -225,7 +239,8 @@ std::vector<NamedOutput> outputs_of(const Layout& l) {
   for (const LayoutTensor& t : l.tensors) {
     std::vector<std::int64_t> shape = t.shape;
     if (!t.shared) shape.insert(shape.begin(), l.experts);
-    list.push_back({std::string(t.name), t.dtype, std::move(shape), t.offset, t.shared ? 0 : t.bytes, t.shared});
+    list.push_back(
+        {std::string(t.name), t.dtype, std::move(shape), t.offset, t.shared ? 0 : t.bytes, t.shared, t.strides});
   }
   return list;
 }
@@ -284,6 +299,8 @@ Result<PackedInfo> read_info(const PackedHead& head, std::span<const std::byte> 
   info.experts = read_array<std::int64_t>(section(head, header, kExperts));
   info.correction_bias = read_array<float>(section(head, header, kCorrectionBias));
   info.scales_rounded = head.scales_rounded;
+  info.requantized_experts = head.variant.requantized_experts;
+  if (info.requantized_experts > head.experts) return bad(subject, "more requantized experts than there are");
   // Everything that was not free to choose must be what this library would have written.
   const auto planned = plan_block(info);
   PackedHead expected = planned.value_or(PackedHead{});

@@ -48,7 +48,10 @@ struct StoredVariant {
   std::int32_t zero_shift;
   std::int32_t bias, number;  // moe_dtype
   std::int64_t multiprocessors;
-  std::int64_t reserved;  // 0
+  std::uint8_t input_scales, gate_up_pairs, fnuz;
+  std::uint8_t reserved;  // 0
+  // Not of the layout: what the conversion said (PackedInfo).
+  std::uint32_t requantized_experts;
 
   friend bool operator==(const StoredVariant&, const StoredVariant&) = default;
 };

@@ -5,7 +5,10 @@
 #include <array>
 #include <string>
 
+#include "base/index.h"
 #include "base/text.h"
+#include "scheme/float_layout.h"
+
 namespace moe::oracle {
 namespace {
 
@@ -81,8 +84,42 @@ LayerSizes mxfp4_padded(std::string_view backend, DeviceType device, LayerSizes 
 
 namespace float_needs {
 
+MaybeNeed sizes(const Query& q, const Trial& o) {
+  const Layout layout = layout_of(q, *o.accepts);
+  if (!is_float_kind(layout.kind)) return std::nullopt;
+  const FloatForm* form = float_form(layout);
+  if (form == nullptr)
+    return UnmetNeed{Reject::not_built,
+                     {cat("a layout of ", o.row->backend, " for these weights"), "this build has none", ""}};
+  Sizes s = sizes_of(q, o);
+  if (MaybeNeed need = first(hidden(form->hidden_step, s), intermediate(form->intermediate_step, s))) return need;
+  s.size.intermediate = padded_intermediate(layout);
+  return w13_rows(form->w13_rows_step, s);
+}
+
+MaybeNeed bf16_sizes(const Query& q, const Trial& o) {
+  if (q.layer->in_dtype != DType::bf16)
+    return UnmetNeed{Reject::input_dtype,
+                     {"activations of bfloat16", cat("in_dtype is ", q.moe.in_dtype), "/in_dtype"}};
+  return sizes(q, o);
+}
+
+// By default vLLM brings the weights into an order that its oneDNN chooses.
+MaybeNeed sgl_kernel(const Query& q, const Trial& o) {
+  constexpr std::string_view kSwitch = "VLLM_CPU_SGL_KERNEL";
+  if (!q.env_flag(kSwitch, false))
+    return UnmetNeed{Reject::not_built, {cat(kSwitch, " 1, whose layout is known"), "it is not set", "/vllm_env"}};
+  if (q.layer->in_dtype != DType::bf16)
+    return UnmetNeed{Reject::not_built, {"activations of bfloat16", cat("in_dtype is ", q.moe.in_dtype), "/in_dtype"}};
+  return sizes(q, o);
+}
+
 // Tiles of 16 inputs and 64 outputs, in both matrices.
 MaybeNeed marlin(const Query& q, const Trial& o) {
+  if (q.oracle == OracleId::fp8 && q.layer->in_dtype == DType::f32)
+    return UnmetNeed{
+        Reject::input_dtype,
+        {"activations of bfloat16 or float16, the type of its scales", "in_dtype is float32", "/in_dtype"}};
   if (q.layer->marlin_input_dtype != MarlinInput::none)
     return UnmetNeed{Reject::quant_scheme,
                      {"marlin_input_dtype none for float weights", "it is another", "/marlin_input_dtype"}};
@@ -134,5 +171,19 @@ MaybeNeed cutlass_w4a8(const Query& q, const Trial&) {
 }
 
 }  // namespace float_needs
+
+Layout float_layout_of(const Query& q, LayoutKind kind, const LayoutShape& shape) {
+  const Config& c = *q.layer;
+  const std::optional<QuantArgs>& a = c.quantization.input_activations;
+  return make_float_layout(
+      kind, shape,
+      {.activations = c.in_dtype,
+       .mx = q.oracle == OracleId::mxfp8,
+       .powers_of_two = q.env_flag("VLLM_USE_DEEP_GEMM_E8M0", true),
+       .static_activations = a && a->dynamic == Dynamic::no,
+       .gate_up_pairs = c.activation == Activation::swigluoai,
+       .bit_compat_vllm = c.bit_compat == Policy::vllm,
+       .fnuz = q.platform.type == DeviceType::rocm && q.platform.gfx.value_or("").starts_with("gfx94")});
+}
 
 }  // namespace moe::oracle

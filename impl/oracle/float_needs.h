@@ -17,8 +17,14 @@ struct LayerSizes {
 // Of MXFP4 weights, zero filled, before anything else is made of them (float_oracles.md 2.4).
 LayerSizes mxfp4_padded(std::string_view backend, DeviceType device, LayerSizes sizes);
 
+// This rank's share of a layer in a layout of scheme/float_layout.h.
+Layout float_layout_of(const Query& q, LayoutKind kind, const LayoutShape& shape);
+
 // Cells `needs` of the rows.
 namespace float_needs {
+std::optional<UnmetNeed> sizes(const Query& q, const Trial& offer);       // of a row that writes a float layout
+std::optional<UnmetNeed> bf16_sizes(const Query& q, const Trial& offer);  // and bfloat16 activations
+std::optional<UnmetNeed> sgl_kernel(const Query& q, const Trial& offer);  // vLLM's CPU kernel for bfloat16
 std::optional<UnmetNeed> marlin(const Query& q, const Trial& offer);
 std::optional<UnmetNeed> trtllm_fp8(const Query& q, const Trial& offer);  // also MXFP8
 std::optional<UnmetNeed> trtllm_nvfp4(const Query& q, const Trial& offer);

@@ -1,6 +1,8 @@
 // What a row of an oracle packs a config's weights into, and what that asks of a kernel.
 #include "oracle/backend.h"
+#include "oracle/float_needs.h"
 #include "oracle/wna16_needs.h"
+#include "scheme/float_layout.h"
 #include "scheme/layout_named.h"
 #include "scheme/wna16_layout.h"
 
@@ -76,6 +78,7 @@ Layout layout_of(const Query& q, const Accepts& row) {
                              .scale_rows = scale_rows_of(c.quantization)};
   if (p16_element(kind)) return p16_layout(kind, shape);
   if (is_wna16_kind(kind)) return wna16_layout(q, kind, shape);
+  if (is_float_kind(kind)) return float_layout_of(q, kind, shape);
   if (named_layout(kind) != nullptr) return make_named_layout(kind, shape);
   return Layout{.kind = LayoutKind::foreign, .w13 = {}, .w2 = {}, .experts = c.num_held_experts()};
 }

@@ -143,6 +143,15 @@ constexpr Accepts batched(Accepts a) {
   a.format = ActivationFormat::batched;
   return a;
 }
+// What a row of an oracle writes: one named layout.
+template <LayoutKind kKind>
+inline constexpr std::array kWritten = {NamedChoice{kKind}};
+template <LayoutKind kKind>
+constexpr Accepts writes(Accepts a) {
+  a.named_layouts = kWritten<kKind>;
+  if (a.needs == nullptr) a.needs = float_needs::sizes;
+  return a;
+}
 constexpr Accepts called(Accepts a, std::string_view word) {
   a.request = word;
   return a;

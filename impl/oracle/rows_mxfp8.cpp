@@ -14,11 +14,11 @@ constexpr Accepts kOurCpu =
 
 // clang-format off
 constexpr std::array kRows = {
-    BackendRow{.backend = "FLASHINFER_TRTLLM", .name = "TrtLlmFp8ExpertsMonolithic", .vllm = called(kTrtllmFp8Monolithic, "flashinfer_trtllm")},
-    BackendRow{.backend = "FLASHINFER_TRTLLM", .name = "TrtLlmFp8ExpertsModular",    .vllm = called(kTrtllmFp8, "flashinfer_trtllm")},
-    BackendRow{.backend = "MARLIN",            .name = "MarlinExperts",              .vllm = kMarlin},
-    BackendRow{.backend = "XPU",               .name = "XPUExpertsFp8",              .vllm = called(with_schemes(kXpu, kXpuFp8Schemes), "xpu")},
-    BackendRow{.backend = "XPU",               .name = "XPUExpertsMxfp8",            .vllm = called(with_schemes(kXpu, kXpuMxfp8Schemes), "xpu")},
+    BackendRow{.backend = "FLASHINFER_TRTLLM", .name = "TrtLlmFp8ExpertsMonolithic", .vllm = writes<LayoutKind::float_flashinfer_trtllm>(called(kTrtllmFp8Monolithic, "flashinfer_trtllm"))},
+    BackendRow{.backend = "FLASHINFER_TRTLLM", .name = "TrtLlmFp8ExpertsModular",    .vllm = writes<LayoutKind::float_flashinfer_trtllm>(called(kTrtllmFp8, "flashinfer_trtllm"))},
+    BackendRow{.backend = "MARLIN",            .name = "MarlinExperts",              .vllm = writes<LayoutKind::float_marlin>(kMarlin)},
+    BackendRow{.backend = "XPU",               .name = "XPUExpertsFp8",              .vllm = writes<LayoutKind::float_xpu>(called(with_schemes(kXpu, kXpuFp8Schemes), "xpu"))},
+    BackendRow{.backend = "XPU",               .name = "XPUExpertsMxfp8",            .vllm = writes<LayoutKind::float_xpu>(called(with_schemes(kXpu, kXpuMxfp8Schemes), "xpu"))},
     BackendRow{.backend = "CPU",               .name = "",                           .vllm = kNobody, .libmoe = kOurCpu},
 };
 // clang-format on

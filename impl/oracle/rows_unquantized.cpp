@@ -26,6 +26,7 @@ constexpr Accepts kTrtllm = [] {
   a.all2all_only = classes::kAllgather;
   a.routing = {RoutingMethod::deepseek_v3, RoutingMethod::llama4, RoutingMethod::renormalize,
                RoutingMethod::renormalize_naive};
+  a.needs = float_needs::bf16_sizes;
   return a;
 }();
 constexpr Accepts kTriton = [] {
@@ -53,6 +54,11 @@ constexpr Accepts anything_on(DeviceType device) {
   };
 }
 
+constexpr Accepts kVllmCpu = [] {
+  Accepts a = classes::writes<LayoutKind::float_vnni>(anything_on(DeviceType::cpu));
+  a.needs = float_needs::sgl_kernel;
+  return a;
+}();
 constexpr Accepts kLibmoeCpu = {
     .listed = {DeviceType::cpu},
     .request = "cpu",
@@ -67,13 +73,13 @@ constexpr Accepts kLibmoeCpu = {
 
 // clang-format off
 constexpr std::array kRows = {
-    BackendRow{.backend = "AITER",              .name = "AiterExperts",         .vllm = unquantized(classes::kAiter, {DeviceType::rocm}, "aiter")},
-    BackendRow{.backend = "FLASHINFER_TRTLLM",  .name = "TrtLlmBf16Experts",    .vllm = kTrtllm},
-    BackendRow{.backend = "FLASHINFER_CUTLASS", .name = "FlashInferExperts",    .vllm = unquantized(classes::kFlashInferCutlass, {DeviceType::cuda}, "flashinfer_cutlass")},
-    BackendRow{.backend = "TRITON",             .name = "TritonExperts",        .vllm = kTriton},
-    BackendRow{.backend = "BATCHED_TRITON",     .name = "BatchedTritonExperts", .vllm = kBatchedTriton},
-    BackendRow{.backend = "XPU",                .name = "XPUExperts",           .vllm = unquantized(classes::kXpu, {DeviceType::xpu}, "")},
-    BackendRow{.backend = "CPU",                .name = "",                     .vllm = anything_on(DeviceType::cpu), .libmoe = kLibmoeCpu},
+    BackendRow{.backend = "AITER",              .name = "AiterExperts",         .vllm = classes::writes<LayoutKind::float_aiter>(unquantized(classes::kAiter, {DeviceType::rocm}, "aiter"))},
+    BackendRow{.backend = "FLASHINFER_TRTLLM",  .name = "TrtLlmBf16Experts",    .vllm = classes::writes<LayoutKind::float_flashinfer_trtllm>(kTrtllm)},
+    BackendRow{.backend = "FLASHINFER_CUTLASS", .name = "FlashInferExperts",    .vllm = classes::writes<LayoutKind::float_flashinfer_cutlass>(unquantized(classes::kFlashInferCutlass, {DeviceType::cuda}, "flashinfer_cutlass"))},
+    BackendRow{.backend = "TRITON",             .name = "TritonExperts",        .vllm = classes::writes<LayoutKind::float_plain>(kTriton)},
+    BackendRow{.backend = "BATCHED_TRITON",     .name = "BatchedTritonExperts", .vllm = classes::writes<LayoutKind::float_plain>(kBatchedTriton)},
+    BackendRow{.backend = "XPU",                .name = "XPUExperts",           .vllm = classes::writes<LayoutKind::float_xpu>(unquantized(classes::kXpu, {DeviceType::xpu}, ""))},
+    BackendRow{.backend = "CPU",                .name = "",                     .vllm = kVllmCpu, .libmoe = kLibmoeCpu},
     BackendRow{.backend = "TPU",                .name = "",                     .vllm = anything_on(DeviceType::tpu)},
     BackendRow{.backend = "OOT",                .name = "",                     .vllm = anything_on(DeviceType::oot)},
 };

@@ -25,7 +25,9 @@ constexpr Accepts kOurCpu = [] {
   return a;
 }();
 
-constexpr std::array kRows = {BackendRow{.backend = "CUTLASS", .name = "CutlassExpertsW4A8Fp8", .vllm = kCutlass},
+constexpr std::array kRows = {BackendRow{.backend = "CUTLASS",
+                                         .name = "CutlassExpertsW4A8Fp8",
+                                         .vllm = classes::writes<LayoutKind::float_cutlass_w4a8>(kCutlass)},
                               BackendRow{.backend = "CPU", .name = "", .vllm = classes::kNobody, .libmoe = kOurCpu}};
 
 Steering steer(const Query& q) { return {.order = {is_our_cpu(q) ? "CPU" : "CUTLASS"}}; }

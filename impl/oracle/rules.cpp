@@ -357,6 +357,8 @@ constexpr std::array kRules = {
     Rule{{Reject::group_size,        "group_size"},          group_size},
     Rule{{Reject::alignment,         "alignment"},           alignment},
     Rule{{Reject::routing,           "routing"},             callers_factor},
+    Rule{{Reject::not_built,         "conversion"},          float_layout<Reject::not_built>},
+    Rule{{Reject::input_dtype,       "conversion"},          float_layout<Reject::input_dtype>},
     Rule{{Reject::quant_scheme,      "conversion"},          float_layout<Reject::quant_scheme>},
     Rule{{Reject::act_order,         "conversion"},          float_layout<Reject::act_order>},
     Rule{{Reject::alignment,         "conversion"},          float_layout<Reject::alignment>},

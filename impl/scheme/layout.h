@@ -235,14 +235,16 @@ struct LayoutTensor {
   DType dtype = DType::u8;
   std::vector<std::int64_t> shape;  // of one expert
   bool shared = false;              // one for all experts, without their dimension
-  std::size_t offset = 0;           // in the payload, a multiple of 64
-  std::size_t bytes = 0;            // of one expert, and its distance to the next
+  // In elements, the experts' first; empty: row-major. Never of shared ones.
+  std::vector<std::int64_t> strides = {};
+  std::size_t offset = 0;  // in the payload, a multiple of 64
+  std::size_t bytes = 0;   // of one expert, and its distance to the next
 
   friend bool operator==(const LayoutTensor&, const LayoutTensor&) = default;
 };
 
-// What the matrices of an integer layout of other engines (scheme/wna16_layout.h) do not tell. Other layouts have none:
-// all of it is the default.
+// What the matrices of layouts of other engines (scheme/wna16_layout.h, scheme/float_layout.h) do not tell. Other
+// layouts have none: all of it is the default.
 struct LayoutVariant {
   MarlinInput input = MarlinInput::none;
   bool awq = false;
@@ -252,6 +254,9 @@ struct LayoutVariant {
   DType bias = DType::invalid;       // f32, f16 or bf16
   DType number = DType::invalid;     // the same, of dense weights
   std::int64_t multiprocessors = 0;  // of the device, for Marlin's workspace
+  // Of float layouts: the scale of the activations is among the tensors; rows of w13 are g0 u0 g1 u1 ...; codes are
+  // those of AMD's 8-bit floats.
+  bool input_scales = false, gate_up_pairs = false, fnuz = false;
 
   friend bool operator==(const LayoutVariant&, const LayoutVariant&) = default;
 };
@@ -286,7 +291,7 @@ struct Layout {
 
 struct LayoutShape {
   std::int64_t experts, hidden, intermediate;  // this rank's
-  Groups groups = {};                          // as configured; whole for float elements
+  Groups groups = {};                          // as configured; whole for values
   bool gated, has_bias;
   Scales scales = Scales::f32;  // of p16_w4, p16_w8 and named layouts
   bool has_zeros = false;

@@ -17,6 +17,7 @@ constexpr std::array kNamed = {
 };
 
 std::optional<std::int64_t> elements_of(const LayoutTensor& t) {
+  if (!t.strides.empty()) return t.strides[0];
   std::int64_t n = 1;
   for (const std::int64_t d : t.shape)
     if (d < 0 || __builtin_mul_overflow(n, d, &n)) return std::nullopt;
@@ -41,7 +42,8 @@ Layout make_named_layout(LayoutKind kind, const LayoutShape& s, const LayoutVari
                      .k = k,
                      .groups = s.groups.in(k),
                      .has_bias = s.has_bias,
-                     .has_order = s.has_order};
+                     .has_order = s.has_order,
+                     .scale_rows = s.scale_rows};
   };
   Layout l{.kind = kind,
            .w13 = matrix(s.intermediate, s.gated ? 2 : 1, s.hidden),

@@ -12,8 +12,8 @@ void list_blobs(Layout& l, DType dtype, std::int64_t (*length)(const P16Matrix& 
 }
 
 bool is_w4a8(const P16Matrix& m) {
-  return m.element == Element::int4 && m.scales == Scales::w4a8 && !m.has_zeros && !m.has_order && m.k % 2 == 0 &&
-         (m.groups.is_whole() || m.group() % 32 == 0);
+  return m.element == Element::int4 && m.scales == Scales::w4a8 && !m.has_zeros && !m.has_order && m.scale_rows == 1 &&
+         m.k % 2 == 0 && (m.groups.is_whole() || m.group() % 32 == 0);
 }
 bool are_w4a8(const Layout& l) { return is_w4a8(l.w13) && is_w4a8(l.w2) && l.variant == LayoutVariant{}; }
 

@@ -225,7 +225,8 @@ bool is_float(DType t) { return t == DType::f16 || t == DType::bf16 || t == DTyp
 
 bool is_variant(const LayoutVariant& v) {
   return v.zero_shift >= -1 && v.zero_shift <= 1 && v.multiprocessors >= 0 &&
-         v.multiprocessors <= kMaxMultiprocessors && is_float(v.bias) && is_float(v.number);
+         v.multiprocessors <= kMaxMultiprocessors && is_float(v.bias) && is_float(v.number) && !v.input_scales &&
+         !v.gate_up_pairs && !v.fnuz;
 }
 
 std::size_t kind_index(LayoutKind kind) {
@@ -317,7 +318,7 @@ bool is_wna16(const Layout& layout) {
                     w13.half_rows == w2.k && w2.halves == 1;
   const bool rows = layout.kind == LayoutKind::wna16_xpu || layout.kind == LayoutKind::wna16_on_the_fly;
   const bool scales = w13.scales == Scales::f16 || w13.scales == Scales::bf16 || (w13.scales == Scales::f32 && rows);
-  if (!same || !is_integer(w13.element) || !scales) return false;
+  if (!same || !is_integer(w13.element) || !scales || w13.scale_rows != 1 || w2.scale_rows != 1) return false;
   const Wna16Layout l = wna16_of(layout);
   // Without a channel mark the group is one number; with it there is one group.
   const bool groups = l.groups.is_whole() ? w13.group_count() == 1 && w2.group_count() == 1 : w13.group() == w2.group();

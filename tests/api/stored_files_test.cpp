@@ -132,11 +132,12 @@ Converted w4a8(std::int64_t group, bool bias, const json& changes) {
   return converted(text, config.get(), make_weights(config.get(), m));
 }
 
-Converted floats(const char* dtype, bool bias) {
-  const std::int64_t experts = 2, hidden = 48, intermediate = 40;
-  const json text = {{"num_experts", experts}, {"top_k", 2},
-                     {"hidden_dim", hidden},   {"intermediate_size", intermediate},
-                     {"in_dtype", dtype},      {"has_bias", bias}};
+// machine: of another engine.
+Converted floats(const char* dtype, bool bias, const json& machine = json::object()) {
+  const std::int64_t experts = 2, hidden = machine.empty() ? 48 : 64, intermediate = machine.empty() ? 40 : 64;
+  json text = {{"num_experts", experts}, {"top_k", 2},      {"hidden_dim", hidden}, {"intermediate_size", intermediate},
+               {"in_dtype", dtype},      {"has_bias", bias}};
+  text.update(machine);
   const ConfigPtr config = make_config(text.dump());
   const moe_dtype type = moe_dtype_from_name(dtype);
   WeightsPtr w =
@@ -230,6 +231,88 @@ Converted float8(const ScaleForm& form, bool bias = false) {
   return converted(json::parse(m.config_text()), config.get(), w);
 }
 
+// In a layout of another engine: one expert of 128 rows and columns, or I = 120.
+struct Elsewhere {
+  ScaleForm form;
+  json machine, inputs = nullptr;
+  std::string activation = "silu";
+  bool bias = false, short_half = false;
+};
+Converted float8_elsewhere(const Elsewhere& l) {
+  Float8Model m;
+  m.form = l.form, m.bias = l.bias, m.E = 1, m.K = 1, m.T = 1, m.H = 128, m.I = l.short_half ? 120 : 128;
+  m.activation = l.activation, m.more = l.machine, m.input_activations = l.inputs;
+  m.dtype = l.machine.value("in_dtype", m.dtype);
+  if (m.form.mx) m.scale_type = MOE_DTYPE_U8;
+  m = random_float8(std::move(m), 23);
+  const ConfigPtr config = make_config(m.config_text());
+  const WeightsPtr w =
+      make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(config.get(), o, e); });
+  std::vector<OwnedTensor> roles = l.activation == "swigluoai" ? expert_roles(m) : stacked_roles(m);
+  if (l.inputs.is_object() && l.inputs["dynamic"] == false) {
+    roles.push_back({"w13_input_scale", -1, "", MOE_DTYPE_F32, {1, 2}, bytes_of(std::vector<float>{0.25f, 0.5f})});
+    roles.push_back({"w2_input_scale", -1, "", MOE_DTYPE_F32, {1}, bytes_of(std::vector<float>{0.75f})});
+  }
+  const Failure f = set_roles(w.get(), roles);
+  EXPECT_EQ(f.status, MOE_OK) << f.message;
+  return converted(json::parse(m.config_text()), config.get(), w);
+}
+
+Converted int4_for_float8() {
+  Wna16Model m;
+  m.E = 1, m.K = 1, m.H = m.I = 256, m.group = 128, m.dtype = MOE_DTYPE_BF16, m.format = "pack-quantized";
+  m = random_wna16(m, 29);
+  m.extra = {{"platform", {{"type", "cuda"}, {"capability", {9, 0}}}}, {"quantization", {{"scheme", "W4AFP8"}}}};
+  const ConfigPtr config = make_config(m.config_text());
+  return converted(json::parse(m.config_text()), config.get(), stacked_weights(m, config.get()));
+}
+
+void add_elsewhere(std::vector<Case>& list) {
+  const auto cuda = [](int major, const char* word) {
+    return json{{"platform",
+                 {{"type", "cuda"}, {"capability", {major, 0}}, {"libs", {{"flashinfer", true}, {"deep_gemm", true}}}}},
+                {"moe_backend", word}};
+  };
+  const auto with = [](json a, const json& b) {
+    a.update(b);
+    return a;
+  };
+  const json aiter = {{"platform", {{"type", "rocm"}, {"gfx", "gfx942"}, {"libs", {{"aiter", true}}}}},
+                      {"vllm_env", {{"VLLM_ROCM_USE_AITER", "1"}}}};
+  const json xpu = {{"platform", {{"type", "xpu"}}}}, half = {{"in_dtype", "float16"}};
+  const json cpu = {{"platform", {{"type", "cpu"}, {"arch", "x86_64"}, {"features", {"avx512_bf16", "avx512_vnni"}}}},
+                    {"selection_policy", "vllm"},
+                    {"vllm_env", {{"VLLM_CPU_SGL_KERNEL", "1"}}}};
+  const auto activations = [](const char* strategy, bool dynamic) {
+    return json{{"num_bits", 8}, {"type", "float"}, {"strategy", strategy}, {"dynamic", dynamic}};
+  };
+  const json fixed = activations("tensor", false), token = activations("token", true);
+  const json vllm = {{"bit_compat", "vllm"}}, no_powers = {{"vllm_env", {{"VLLM_USE_DEEP_GEMM_E8M0", "0"}}}};
+  json groups = activations("group", true), mx = groups;
+  groups["group_size"] = 128, mx["group_size"] = 32;
+  const auto add = [&](const char* name, const Elsewhere& l) { list.push_back({name, float8_elsewhere(l)}); };
+  add("float_plain_t", {kOneScale, cuda(9, "triton"), fixed});
+  add("float_plain_cw_pairs", {kRowScales, cuda(9, "triton"), token, "swigluoai"});
+  add("float_plain_b128x128", {kBlocks128, cuda(9, "triton"), groups});
+  list.push_back({"float_plain_bf16_bias", floats("bfloat16", true, cuda(9, "triton"))});
+  add("float_flashinfer_cutlass_t_vllm",
+      {kOneScale, with(cuda(9, "flashinfer_cutlass"), vllm), fixed, "silu", true, true});
+  add("float_flashinfer_trtllm_b128x128", {kBlocks128, cuda(10, "flashinfer_trtllm"), groups});
+  add("float_flashinfer_trtllm_mx", {kMxScales, cuda(10, "flashinfer_trtllm"), mx});
+  list.push_back({"float_flashinfer_trtllm_bf16", floats("bfloat16", false, cuda(10, "flashinfer_trtllm"))});
+  add("float_marlin_t_bf16", {kOneScale, cuda(8, "marlin"), token, "silu", true});
+  add("float_marlin_cw_f16", {kRowScales, with(cuda(8, "marlin"), half), token});
+  add("float_marlin_mx", {kMxScales, cuda(8, "marlin"), mx});
+  add("float_deep_gemm_ue8m0", {kBlocks128, cuda(9, "deep_gemm"), groups});
+  add("float_deep_gemm_f32", {kBlocks128, with(cuda(9, "deep_gemm"), no_powers), groups});
+  add("float_aiter_cw_fnuz", {kRowScales, aiter, token});
+  list.push_back({"float_aiter_f16", floats("float16", false, aiter)});
+  add("float_xpu_t", {kOneScale, xpu});
+  list.push_back({"float_xpu_f32", floats("float32", false, xpu)});
+  add("float_vnni_b128x128", {kBlocks128, cpu, groups});
+  list.push_back({"float_cutlass_w4a8", int4_for_float8()});
+}
+
 Wna16Model model(moe_dtype dtype, const std::function<void(Wna16Model&)>& change = {}) {
   Wna16Model m;
   m.dtype = dtype, m.H = 128, m.I = 64;
@@ -299,6 +382,7 @@ std::vector<Case> cases() {
   add("wna16_dense_f16", wna16("dense", model(kF16, zeros)));
   add("wna16_dense_b8_bf16", wna16("dense", model(kBf16, eight)));
   add("wna16_dense_f32", wna16("dense", model(kF32)));
+  add_elsewhere(list);
   return list;
 }
 
@@ -436,6 +520,14 @@ TEST(StoredFiles, NothingIsLeftOut) {
     for (const Scales s : {Scales::f32, Scales::bf16, Scales::f16})
       EXPECT_EQ(scales.count({kind, s}), 1u) << static_cast<int>(kind) << " " << static_cast<int>(s);
   for (const Scales s : {Scales::bf16, Scales::f16}) EXPECT_EQ(scales.count({LayoutKind::wna16_marlin, s}), 1u);
+  for (const auto& [kind, s] : {std::pair{LayoutKind::float_marlin, Scales::f16},
+                                {LayoutKind::float_marlin, Scales::bf16},
+                                {LayoutKind::float_marlin, Scales::e8m0},
+                                {LayoutKind::float_deep_gemm, Scales::e8m0},
+                                {LayoutKind::float_deep_gemm, Scales::f32},
+                                {LayoutKind::float_plain, Scales::none},
+                                {LayoutKind::float_plain, Scales::f32}})
+    EXPECT_EQ(scales.count({kind, s}), 1u) << static_cast<int>(kind) << " " << static_cast<int>(s);
   EXPECT_EQ(elements,
             std::set({Element::int4, Element::int8, Element::bf16, Element::f16, Element::f32, Element::e4m3}));
 }

@@ -1,10 +1,11 @@
 // Conversion: a tiny layer of any checkpoint format into the layout of any platform. What converts dequantizes to the
-// numbers that went in, has the size that selection declared and is found by name; what has a fault is refused with an
-// error that tells, and nothing comes out.
+// numbers that went in (near them where gate and up came to share a scale), has the size that selection declared and is
+// found by name; what has a fault is refused with an error that tells, and nothing comes out.
 //
 //   input: one byte each for fault, its place and platform; then the layer (tiny.h)
 #include <cmath>
 #include <cstring>
+#include <string_view>
 
 #include "fuzz/tiny.h"
 
@@ -24,7 +25,8 @@ constexpr std::array<const char*, 10> kPlatforms = {
     R"({"type":"xpu"})",
     R"({"type":"rocm","gfx":"gfx942"})"};
 
-void check_dense(const moe_packed* packed, const char* role, const Matrix& m, std::int64_t expert) {
+// made_anew: codes were rounded to three bits of mantissa, or to steps of 2^-9 of a scale that is at most 2^-8.
+void check_dense(const moe_packed* packed, const char* role, const Matrix& m, std::int64_t expert, bool made_anew) {
   std::vector<float> dense(static_cast<std::size_t>(m.n * m.k), -99.0F);
   const moe_tensor out = tensor(MOE_DTYPE_F32, {m.n, m.k}, dense.data());
   const moe_status status = moe_packed_dequantize(packed, role, expert, &out, nullptr);
@@ -34,8 +36,10 @@ void check_dense(const moe_packed* packed, const char* role, const Matrix& m, st
     return;
   }
   for (std::int64_t r = 0; r < m.n; ++r)
-    for (std::int64_t c = 0; c < m.k; ++c)
-      MOE_REQUIRE(dense[static_cast<std::size_t>(r * m.k + c)] == m.value(expert, r, c));
+    for (std::int64_t c = 0; c < m.k; ++c) {
+      const float got = dense[static_cast<std::size_t>(r * m.k + c)], want = m.value(expert, r, c);
+      MOE_REQUIRE(made_anew ? std::fabs(got - want) <= std::fabs(want) / 16.0F + 0x1p-18F : got == want);
+    }
 }
 
 std::string outputs_of(const moe_packed* packed) {
@@ -79,11 +83,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   MOE_REQUIRE(moe_selection_packed_size(selection.get(), &bytes, &alignment, nullptr) == MOE_OK);
   MOE_REQUIRE(moe_packed_data(packed.get(), &at, &block, nullptr) == MOE_OK);
   MOE_REQUIRE(reinterpret_cast<std::uintptr_t>(at) % alignment == 0);
-  const bool as_selected = outputs_of(packed.get()).find(moe_selection_layout(selection.get())) != std::string::npos;
+  const std::string about = outputs_of(packed.get());
+  const bool as_selected = about.find(moe_selection_layout(selection.get())) != std::string::npos;
+  const std::string_view word = "\"requantized_experts\":";
+  const std::size_t said = about.find(word);
+  const bool made_anew = said != std::string::npos && about[said + word.size()] != '0';
   MOE_REQUIRE(as_selected ? block == bytes : layer.uneven && block >= bytes);  // room for groups of several sizes
   for (std::int64_t e = 0; e < layer.E; ++e) {
-    check_dense(packed.get(), "w13_weight", layer.w13, e);
-    check_dense(packed.get(), "w2_weight", layer.w2, e);
+    check_dense(packed.get(), "w13_weight", layer.w13, e, made_anew);
+    check_dense(packed.get(), "w2_weight", layer.w2, e, false);
   }
   return 0;
 }

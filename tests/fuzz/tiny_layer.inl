@@ -169,6 +169,9 @@ inline bool TinyLayer::set(moe_weights* weights, const Matrix& m, const std::str
       give("scale", MOE_DTYPE_F32, rows == 1 ? std::vector{E} : std::vector{E, rows}, shared);
     else
       give("scale", MOE_DTYPE_F32, {E, rows, G}, shared);
+    if (std::string(form->scheme) == "FP8")  // of static activations, which some layouts hold
+      give("input_scale", MOE_DTYPE_F32, rows == 1 ? std::vector{E} : std::vector{E, rows},
+           std::vector<float>(static_cast<std::size_t>(E * rows), 0.5F));
     if (bias) give("bias", MOE_DTYPE_F32, {E, m.n}, m.bias);
     return taken;
   }

@@ -1,5 +1,6 @@
 // What the layouts of other engines' float kernels need beyond vLLM's checks: each condition of float_oracles.md 2.9
-// once, with its reason and place, and the size beside it that only waits for the layout. And vLLM's padding of MXFP4.
+// once, with its reason and place, and the size beside it that is taken or only waits for the layout. And vLLM's
+// padding of MXFP4.
 #include "oracle/float_needs.h"
 
 #include <gtest/gtest.h>
@@ -64,6 +65,17 @@ std::vector<Row> rows() {
   };
 }
 
+// Taken; of weights whose layouts this build does not write, refused for that alone.
+void expect_free(const Selection& s, const Candidate& c) {
+  if (s.oracle != "nvfp4" && s.oracle != "mxfp4") {
+    EXPECT_EQ(c.reason, Reject::none) << c.detail;
+    return;
+  }
+  EXPECT_EQ(c.reason, Reject::not_built) << c.detail;
+  EXPECT_EQ(c.subject, "");
+  EXPECT_NE(c.detail.find("this build does not write it"), std::string::npos) << c.detail;
+}
+
 TEST(FloatNeeds, EachConditionHasItsReasonAndPlace) {
   for (const Row& row : rows()) {
     SCOPED_TRACE(std::string(row.experts) + " " + row.layer.dump() + row.refused.dump());
@@ -77,9 +89,49 @@ TEST(FloatNeeds, EachConditionHasItsReasonAndPlace) {
     ASSERT_TRUE(waiting);
     c = candidate(*waiting, row.experts);
     ASSERT_NE(c, nullptr);
-    EXPECT_EQ(c->reason, Reject::not_built) << c->detail;
-    EXPECT_EQ(c->subject, "");
-    EXPECT_NE(c->detail.find("this build does not write it"), std::string::npos) << c->detail;
+    expect_free(*waiting, *c);
+  }
+}
+
+// Conditions that are no sizes.
+TEST(FloatNeeds, OtherReasons) {
+  const json vllm = {{"selection_policy", "vllm"}}, sgl = {{"vllm_env", {{"VLLM_CPU_SGL_KERNEL", "1"}}}};
+  const json f16 = {{"in_dtype", "float16"}}, f32 = {{"in_dtype", "float32"}}, none = json::object();
+  struct Other {
+    json layer;
+    Platform platform;
+    const char* name;
+    Reject reason;
+    const char* subject;
+  };
+  const Other rows[] = {
+      {with(scheme("FP8"), f32), gpu(8), "MarlinExperts", Reject::input_dtype, "/in_dtype"},
+      {with(scheme("FP8"), f16), gpu(8), "MarlinExperts", Reject::none, ""},
+      {with(scheme("MXFP8"), f32), gpu(8), "MarlinExperts", Reject::none, ""},
+      {f16, gpu(10), "TrtLlmBf16Experts", Reject::input_dtype, "/in_dtype"},
+      {none, gpu(10), "TrtLlmBf16Experts", Reject::none, ""},
+      {f16, gpu(10), "FlashInferExperts", Reject::none, ""},
+      {vllm, avx512(), "CPU", Reject::not_built, "/vllm_env"},
+      {with(with(vllm, sgl), f16), avx512(), "CPU", Reject::not_built, "/in_dtype"},
+      {with(vllm, sgl), avx512(), "CPU", Reject::none, ""},
+      {with(with(vllm, sgl), sizes(48, 64)), avx512(), "CPU", Reject::alignment, kHidden},
+      {with(with(vllm, sgl), sizes(64, 48)), avx512(), "CPU", Reject::alignment, kIntermediate},
+      {sizes(96, 64), gpu(10), "TrtLlmBf16Experts", Reject::alignment, kHidden},
+      {sizes(64, 96), gpu(10), "TrtLlmBf16Experts", Reject::alignment, kIntermediate},
+  };
+  for (const Other& row : rows) {
+    SCOPED_TRACE(std::string(row.name) + " " + row.layer.dump());
+    const auto s = explain_float(row.layer, row.platform);
+    ASSERT_TRUE(s);
+    const Candidate* c = candidate(*s, row.name);
+    ASSERT_NE(c, nullptr);
+    EXPECT_EQ(c->reason, row.reason) << c->detail;
+    EXPECT_EQ(c->subject, row.subject);
+  }
+  const json aiter = {{"vllm_env", {{"VLLM_ROCM_USE_AITER", "1"}}}};
+  for (const json& odd : {sizes(48, 64), sizes(64, 48)}) {
+    const auto s = explain_float(with(aiter, odd), rocm("gfx950"));
+    EXPECT_EQ(candidate(*s, "AITER")->reason, Reject::alignment);
   }
 }
 
@@ -104,8 +156,7 @@ TEST(FloatNeeds, PaddedSizesNeedNothing) {
     ASSERT_TRUE(s);
     const Candidate* c = candidate(*s, row.experts);
     ASSERT_NE(c, nullptr) << row.experts;
-    EXPECT_EQ(c->reason, Reject::not_built) << row.experts << " " << c->detail;
-    EXPECT_EQ(c->subject, "");
+    expect_free(*s, *c);
   }
 }
 

@@ -170,7 +170,8 @@ TEST(Unquantized, VllmAsksItsCpuNothing) {
     ASSERT_EQ(s->candidates.size(), 1U);
     EXPECT_EQ(s->candidates[0].backend, p.type == DeviceType::tpu ? "TPU" : "CPU");
     EXPECT_EQ(s->candidates[0].reason, Reject::not_built);
-    EXPECT_THAT(s->candidates[0].detail, HasSubstr("the packed layout of"));
+    const bool tpu = p.type == DeviceType::tpu;
+    EXPECT_THAT(s->candidates[0].detail, HasSubstr(tpu ? "the packed layout of" : "VLLM_CPU_SGL_KERNEL 1"));
   }
 }
 

@@ -21,7 +21,7 @@ class Library:
         lib.moe_route.restype = lib.moe_packed_get.restype = ctypes.c_int32
         lib.moe_route.argtypes = (pointer, pointer, ctypes.c_void_p, out)
         lib.moe_packed_get.argtypes = (pointer, ctypes.c_char_p, ctypes.c_int64, tensor, out)
-        self.struct = _library.TensorStruct
+        self.struct, self.no_release = _library.TensorStruct, _library.RELEASE()
 
     def config(self, document):
         return self.moe.Config(document if isinstance(document, (str, bytes)) else json.dumps(document))
@@ -41,14 +41,22 @@ class Library:
             self.handle.call("moe_route", None, config, ctypes.addressof(args))
         return weights, ids
 
-    def convert(self, document, tensors, bf16=()):
-        """(selection, packed) of stacked tensors; 16-bit ones are uint16, f16 unless their name is in `bf16`."""
+    def convert(self, document, tensors, bf16=(), dtypes=None):
+        """(selection, packed) of stacked tensors; 16-bit ones are uint16, f16 unless their name is in `bf16`. `dtypes`:
+        numbers of moe_dtype for arrays that hold bytes of types without a name in numpy."""
         config = self.config(document)
-        selection, weights = self.moe.Selection(config), self.moe.Weights(config)
+        selection, weights, kept = self.moe.Selection(config), self.moe.Weights(config), []
         for role, array in tensors.items():
             if array.dtype == np.uint16 and role not in bf16:
                 array = array.view(np.float16)
-            weights.set(role, np.ascontiguousarray(array))
+            array = np.ascontiguousarray(array)
+            if dtypes and role in dtypes:
+                kept.append(array)
+                view = self.moe.tensor(array)
+                view.dtype = dtypes[role]
+                self.handle.call("moe_weights_set", weights, role.encode(), ctypes.byref(view), self.no_release, None)
+                continue
+            weights.set(role, array)
         return selection, self.moe.convert(selection, weights)
 
     def output(self, packed, role, expert=-1):

@@ -55,7 +55,16 @@ TEST(StoredNumbers, Enumerations) {
                               {LayoutKind::wna16_on_the_fly, 14},
                               {LayoutKind::wna16_dense, 15},
                               {LayoutKind::p16_e4m3, 16},
-                              {LayoutKind::p16_mxfp8, 17}});
+                              {LayoutKind::p16_mxfp8, 17},
+                              {LayoutKind::float_plain, 18},
+                              {LayoutKind::float_flashinfer_cutlass, 19},
+                              {LayoutKind::float_flashinfer_trtllm, 20},
+                              {LayoutKind::float_marlin, 21},
+                              {LayoutKind::float_deep_gemm, 22},
+                              {LayoutKind::float_aiter, 23},
+                              {LayoutKind::float_xpu, 24},
+                              {LayoutKind::float_vnni, 25},
+                              {LayoutKind::float_cutlass_w4a8, 26}});
 }
 
 // Packed files hold each member of a variant by itself (tests/io/packed_test.cpp); here: none is lost on the way.
