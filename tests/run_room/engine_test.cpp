@@ -34,7 +34,8 @@ std::vector<LayerShape> shapes_of(LayoutKind layout, ActFormat act) {
     half.activation = Activation::gelu_no_mul;
     return {odd, half};
   }
-  const bool zeros = layout != LayoutKind::p16_int4 && act != ActFormat::tok8 && act != ActFormat::blk8;
+  const bool zeros =
+      !odd.is_small() && layout != LayoutKind::p16_int4 && act != ActFormat::tok8 && act != ActFormat::blk8;
   return {odd,
           {.experts = 8,
            .top_k = 4,

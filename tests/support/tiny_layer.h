@@ -26,8 +26,9 @@ struct LayerShape {
 
   std::int64_t w13_rows() const { return (is_gated(activation) ? 2 : 1) * intermediate; }
   Element element() const { return *p16_element(layout); }
-  bool is_float() const { return !is_integer(element()); }
-  ActFormat act_format() const { return act.value_or(is_float() ? ActFormat::f32 : ActFormat::tok8); }
+  bool is_float() const { return is_value(element()); }
+  bool is_small() const { return !is_float() && !is_integer(element()); }  // codes of small floats
+  ActFormat act_format() const { return act.value_or(is_integer(element()) ? ActFormat::tok8 : ActFormat::f32); }
 };
 
 // The rows that can run a layer, the best first.
@@ -73,8 +74,12 @@ inline PlainWeights random_weights(const LayerShape& s, std::uint32_t seed) {
     v.resize(static_cast<std::size_t>(n));
     for (auto& x : v) x = make();
   };
-  const auto codes = [&] { return static_cast<std::int8_t>(code(rng)); };
+  const auto codes = [&] {
+    if (s.is_small()) return static_cast<std::int8_t>(random_code(row_of(s.element()).format, rng));
+    return static_cast<std::int8_t>(code(rng));
+  };
   const auto scale = [&] {
+    if (s.is_small()) return std::exp2(std::floor(unit(rng) * 3.0f) - 11.0f);
     const float v = (0.02f + 0.03f * unit(rng)) * 8.0f / static_cast<float>(half);
     return s.layout == LayoutKind::p16_int4 ? v : ref::round_to(DType::bf16, v);
   };
@@ -123,6 +128,7 @@ inline std::shared_ptr<const Packed> pack_layer(const LayerShape& s, const Plain
       if (s.is_float()) return pack_p16_floats(m, part(values, e, m.rows() * m.k), bias);
       const auto w = part(codes, e, m.rows() * m.k);
       const auto scale = part(scales, e, m.rows() * m.group_count());
+      if (s.is_small()) return pack_p16_codes(m, {w.begin(), w.end()}, scale, bias);
       if (m.scales == Scales::w4a8) return pack_p16(m, w, scale, bias);
       return pack_plain(m, w, scale, s.zeros ? part(zeros, e, m.rows() * m.group_count()) : zeros, bias);
     };
