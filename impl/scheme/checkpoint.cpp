@@ -56,7 +56,7 @@ constexpr std::array kGroupRows = {Axis::groups, Axis::n}, kGroupWords = {Axis::
 constexpr std::array kPackedColumns = {Axis::k_words, Axis::n}, kColumnWords = {Axis::k, Axis::n_words};
 constexpr std::array kPerRow = {Axis::n, Axis::none}, kPerColumn = {Axis::k, Axis::none};
 constexpr std::array kTwoNumbers = {Axis::two, Axis::none}, kOne = {Axis::one, Axis::none};
-constexpr std::array kBlocks = {Axis::n_blocks, Axis::k_blocks}, kPerHalf = {Axis::halves, Axis::none};
+constexpr std::array kBlockScales = {Axis::n_blocks, Axis::k_blocks}, kPerHalf = {Axis::halves, Axis::none};
 
 // clang-format off
 constexpr std::array kIntQuantized = {
@@ -121,10 +121,10 @@ constexpr std::array<CheckpointTensor, 4> fp8(const Fp8Scale& s) {
 constexpr std::string_view kScale = "weight_scale", kInverse = "weight_scale_inv";
 constexpr std::array kFp8Tensor         = fp8({kScale,   kFp8Scales, kPerHalf, Form::scalar});
 constexpr std::array kFp8Rows           = fp8({kScale,   kFp8Scales, kRowGroups});
-constexpr std::array kFp8Blocks         = fp8({kScale,   kFp8Scales, kBlocks, Form::axes, kInverse});
-constexpr std::array kFp8BlocksDeepSeek = fp8({kInverse, kFp8Scales, kBlocks});
+constexpr std::array kFp8Blocks         = fp8({kScale,   kFp8Scales, kBlockScales, Form::axes, kInverse});
+constexpr std::array kFp8BlocksDeepSeek = fp8({kInverse, kFp8Scales, kBlockScales});
 constexpr std::array kFp8RowsModelOpt   = fp8({kScale,   kFp8Scales, kRowGroups, Form::vector});
-constexpr std::array kFp8BlocksModelOpt = fp8({kScale,   kFp8Scales, kBlocks, Form::spread, kInverse});
+constexpr std::array kFp8BlocksModelOpt = fp8({kScale,   kFp8Scales, kBlockScales, Form::spread, kInverse});
 constexpr std::array kMxfp8             = fp8({kScale,   kE8m0s,     kRowGroups});
 // clang-format on
 
