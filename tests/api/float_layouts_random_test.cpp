@@ -375,7 +375,8 @@ TEST(FloatLayoutsSaid, DeepGemmScales) {
   EXPECT_EQ(static_cast<int>(s.dtype), MOE_DTYPE_I32);
   EXPECT_EQ(std::vector<std::int64_t>(s.shape, s.shape + s.ndim), (std::vector<std::int64_t>{2, 256, 1}));
   EXPECT_EQ(std::vector<std::int64_t>(s.strides, s.strides + s.ndim), (std::vector<std::int64_t>{256, 1, 256}));
-  for (const json& output : l.about()["outputs"])
+  const json about = l.about();
+  for (const json& output : about["outputs"])
     if (output["name"] == "w13_scale") {
       EXPECT_EQ(output["strides"], (json{256, 1, 256}));
     }
