@@ -402,9 +402,9 @@ TEST(FloatLayoutsMore, XpuTransposes) {
   document["quantization"] = {{"weights", {{"num_bits", 8}, {"type", "float"}, {"strategy", "tensor"}}},
                               {"format", "naive-quantized"}};
   Converted c(f, document, kValues);
-  VecTensor ones{DType::f32, {2, 2}, bytes_of(std::vector<float>(4, 1.0f))};
-  c.set("w13_scale", ones);
-  ones = {DType::f32, {2}, bytes_of(std::vector<float>(2, 1.0f))};
+  const VecTensor ones13{DType::f32, {2, 2}, bytes_of(std::vector<float>(4, 1.0f))};
+  const VecTensor ones{DType::f32, {2}, bytes_of(std::vector<float>(2, 1.0f))};
+  c.set("w13_scale", ones13);
   c.set("w2_scale", ones);
   c.convert();
   ASSERT_TRUE(c.packed) << c.fault.message;
