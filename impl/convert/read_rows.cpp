@@ -102,7 +102,9 @@ Check read_matrix(const SourceMatrix& m, CanonicalRows& out) {
     MOE_CHECK(read_half(m, m.half[usize(which)], 0, rows, {}, which * rows, out));
   out.g_idx = m.g_idx;
   out.input_scale = m.input_scale;
-  out.has_power_scales = m.half[0].scales.ndim != 0 && m.half[0].scales.dtype == DType::f8_e8m0fnu;
+  out.has_power_scales = true;  // where both halves have them
+  for (int which = 0; which < m.halves; ++which)
+    if (at(m.half, which).scales.dtype != DType::f8_e8m0fnu) out.has_power_scales = false;
   return ok();
 }
 

@@ -161,12 +161,19 @@ struct Gather {
     const CheckpointTensor* row = job.set->tensor(TensorKind::input_scale);
     if (row == nullptr) return ok();
     const Role role = is_w13 ? Role::w13_input_scale : Role::w2_input_scale;
+    bool has_gate = false;
     for (const Half half : {Half::whole, Half::w1, Half::w3}) {
       if (half != Half::whole && matrix.halves != 2) break;
       Taken taken;
       const Place place{role, out.source.expert, half};
       Check got = take({role, TensorKind::input_scale, nullptr}, place, half == Half::whole ? matrix.halves : 1, taken);
-      if (!got && (is_missing(got) || got.error().code == Code::unexpected_weight)) continue;
+      const bool none = !got && (is_missing(got) || got.error().code == Code::unexpected_weight);
+      if (half == Half::w1) has_gate = !none;
+      if (half == Half::w3 && has_gate == none)  // one of the two
+        return none ? std::move(got)
+                    : fail(Code::missing_weight, cat(role_name(role), "[", place.expert, "].w1"),
+                           cat(role_name(role), "[", place.expert, "].w1 was never set, but that of up is there"));
+      if (none) continue;
       MOE_CHECK(std::move(got));
       const TensorView& t = taken.view;
       for (std::int64_t i = 0; i < t.shape[0]; ++i) {

@@ -560,6 +560,14 @@ TEST(Float8, InputScalesAreCheckedAndNotUsed) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   EXPECT_EQ(conversion_failure(m.config_text(), given({3, 2}, {1, 2, 3, 4, 5, kInf})).subject, "w13_input_scale[2,1]");
   EXPECT_EQ(conversion_failure(m.config_text(), given({3}, {1, -2, 3})).subject, "w13_input_scale[1,0]");
+  // Of both halves or of none.
+  for (const char* shard : {"w1", "w3"}) {
+    std::vector<OwnedTensor> all = roles;
+    all.push_back({"w13_input_scale", 1, shard, MOE_DTYPE_F32, {1}, bytes_of(std::vector<float>{2})});
+    const Failure f = conversion_failure(m.config_text(), all);
+    EXPECT_EQ(f.status, MOE_ERR_MISSING_WEIGHT);
+    EXPECT_EQ(f.subject, std::string("w13_input_scale[1].") + (shard[1] == '1' ? "w3" : "w1"));
+  }
   const ConfigPtr config = make_config(m.config_text());
   const WeightsPtr weights = weights_of(config.get());
   EXPECT_EQ(set_roles(weights.get(), given({3, 3}, std::vector<float>(9, 1.0f))).status, MOE_ERR_SHAPE);

@@ -389,6 +389,27 @@ TEST(FloatLayoutsSaid, DeepGemmScales) {
   ASSERT_TRUE(powers.packed) << powers.converted.message;
   EXPECT_EQ(powers.about()["requantized_experts"], 0);
   expect_rows(dense(powers.packed.get(), "w2_weight", 1, 256, 128), 0, m.down[1], {});
+  // Of gate alone they are not: up's scales are none, and codes of both are made anew.
+  m = random_float8(model(kBlocks128, machine, input), 5);
+  for (Float8Matrix& gate : m.gate)
+    for (float& scale : gate.scales) scale = std::exp2(std::round(std::log2(scale)));
+  std::vector<OwnedTensor> mixed = expert_roles(m);
+  for (OwnedTensor& t : mixed)
+    if (t.shard == "w1" && t.name == "w13_scale") {
+      t.dtype = MOE_DTYPE_F8_E8M0FNU;
+      t.bytes = scale_bytes(m.gate[static_cast<std::size_t>(t.expert)].scales, t.dtype);
+    }
+  const Layer both(json::parse(m.config_text()), mixed);
+  ASSERT_TRUE(both.packed) << both.converted.message;
+  EXPECT_EQ(both.about()["requantized_experts"], m.E);
+  const std::vector<float> w13 = dense(both.packed.get(), "w13_weight", 1, 2 * m.I, m.H);
+  for (std::int64_t r = 0; r < m.I; ++r)
+    for (std::int64_t k = 0; k < m.H; ++k) {
+      const double want = m.up[1].at(r, k);
+      const auto got = static_cast<double>(w13[static_cast<std::size_t>((m.I + r) * m.H + k)]);
+      ASSERT_NEAR(got, want, std::fabs(want) / 16 + 1e-5) << r << "," << k;
+    }
+  m = random_float8(model(kBlocks128, machine, input), 4);
   // And floats where the environment says so.
   m.more["vllm_env"] = {{"VLLM_USE_DEEP_GEMM_E8M0", "0"}};
   const Layer floats(json::parse(m.config_text()), stacked_roles(m));
