@@ -6,6 +6,7 @@
 //                                 a multiple of 64
 //   values f32  [count][stride]   instead of codes, where weights are not quantized; exact in the layout's element
 //   scales f32  [count][groups]   finite, not negative; numbers of the layout's type of scales
+//   tensor_scales f32 [count]     of NVFP4: the scale of the row's projection, which multiplies the scales of groups
 //   zeros  u8   [count][groups]   with zero points: the code of value 0, whatever the checkpoint's convention (plus_one
 //                                 makes 16 of a stored 15); value = (code + 8 or 128 - zero) * scale
 //   bias   f32  [count]           0 without a bias
@@ -75,7 +76,7 @@ struct SourceMatrix {
 struct CanonicalRows {
   std::int64_t count = 0, k = 0, stride = 0, groups = 0;
   std::vector<std::int8_t> codes;
-  std::vector<float> values, scales, bias;
+  std::vector<float> values, scales, tensor_scales, bias;
   std::vector<std::uint8_t> zeros;
   std::vector<std::int32_t> g_idx;
   std::uint64_t scales_rounded = 0;  // running total over all reads
@@ -94,6 +95,7 @@ struct CanonicalRows {
     codes.assign(has_values ? 0 : usize(rows * stride), 0);
     values.assign(has_values ? usize(rows * stride) : 0, 0.0f);
     scales.assign(usize(rows * groups), 0.0f);
+    tensor_scales.assign(matrix.has_tensor_scale() ? usize(rows) : 0, 1.0f);
     zeros.assign(matrix.has_zeros ? scales.size() : 0, 0);
     bias.assign(usize(rows), 0.0f);
     g_idx.clear();
@@ -112,7 +114,7 @@ struct CanonicalRows {
   // Heap memory held by the vectors.
   std::size_t bytes() const {
     return codes.capacity() + zeros.capacity() +
-           4 * (values.capacity() + scales.capacity() + bias.capacity() + g_idx.capacity());
+           4 * (values.capacity() + scales.capacity() + tensor_scales.capacity() + bias.capacity() + g_idx.capacity());
   }
   const std::int8_t* row(std::int64_t r) const { return codes.data() + r * stride; }
   const float* row_values(std::int64_t r) const { return values.data() + r * stride; }

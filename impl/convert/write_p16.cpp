@@ -119,6 +119,8 @@ void write_plain_header(const P16Matrix& m, const CanonicalRows& rows, std::byte
         panel[m.zero_offset() + usize(g * kPanelRows + lane)] =
             static_cast<std::byte>(rows.zeros[usize(lane * rows.groups + g)]);
     }
+  if (m.has_tensor_scale())
+    std::memcpy(panel + m.tensor_scale_offset(), rows.tensor_scales.data(), usize(kPanelRows) * sizeof(float));
 }
 
 // Of four rows' columns 0..3: both pairs side by side.

@@ -48,6 +48,7 @@ static_assert(bijective<46, 46, true, Element::f32>());
 static_assert(bijective<128, 32, true, Element::int8, Scales::bf16>());
 static_assert(bijective<46, 46, true, Element::int8, Scales::f32>());
 static_assert(bijective<128, 32, true, Element::e2m1, Scales::e8m0>());
+static_assert(bijective<96, 16, true, Element::e2m1, Scales::e4m3>());
 static_assert(bijective<128, 32, false, Element::e2m3, Scales::e8m0>());
 static_assert(bijective<128, 128, true, Element::e4m3, Scales::f32, kAllRows>());
 static_assert(bijective<96, 64, true, Element::e4m3, Scales::f32, 32>());
@@ -91,19 +92,26 @@ bool is_order(std::span<const std::int32_t> list, std::int64_t columns) {
   return named == columns;
 }
 
+namespace {
+
+// Columns of which groups have whole steps, so that no step of a kernel has two scales that it does not know of.
+constexpr std::int64_t group_step(Scales scales) { return scales == Scales::e4m3 ? 16 : 32; }
+
+}  // namespace
+
 P16Matrix filled(P16Matrix m) {
-  constexpr std::int64_t kStep = 32;
+  const std::int64_t step = group_step(m.scales);
   const std::int64_t count = m.group_count();
-  if (is_value(m.element) || m.groups.is_whole() || (m.groups.is_even() && m.group() % kStep == 0)) return m;
+  if (is_value(m.element) || m.groups.is_whole() || (m.groups.is_even() && m.group() % step == 0)) return m;
   m.source = {.count = m.k, .groups = m.groups};
   m.has_order = true;
   if (m.groups.is_even()) {
-    m.groups = Groups::even(round_up(m.group(), kStep));
+    m.groups = Groups::even(round_up(m.group(), step));
     m.k = count * m.group();
   } else {  // at worst each group holds one column more than whole steps
     const std::int64_t begun = std::min(count, m.k);
-    m.k = (begun + (m.k - begun) / kStep) * kStep;
-    m.groups = Groups::of_size(kStep, m.k);
+    m.k = (begun + (m.k - begun) / step) * step;
+    m.groups = Groups::of_size(step, m.k);
   }
   return m;
 }
@@ -126,7 +134,8 @@ Layout p16_layout(LayoutKind kind, const LayoutShape& s) {
   const bool has_codes = !is_value(row.element);
   // One matrix has a list when the other has.
   const std::int64_t size = s.groups.as_written();
-  const bool fills = s.groups.is_even() && size % 32 != 0 && !(size == s.hidden && size == s.intermediate);
+  const bool fills =
+      s.groups.is_even() && size % group_step(row.scales) != 0 && !(size == s.hidden && size == s.intermediate);
   const auto matrix = [&](std::int64_t half_rows, int halves, std::int64_t k, Groups groups) {
     const P16Matrix m{.element = row.element,
                       .scales = row.any_float ? s.scales : row.scales,

@@ -24,7 +24,8 @@
 // gives the vectors of a bf16 unit:
 //   byte 16q + 8p + 2i + e of V[j] = code(16P + 4q + i, 64u + 4j + 2p + e)           (P the panel; i 0..3; p, e 0..1)
 // An MX or NVFP4 scale is a byte in the header. Where rows share scales (scale_rows), so do those of a panel: the
-// header has [K/g] scales instead of [K/g][16].
+// header has [K/g] scales instead of [K/g][16]. NVFP4 has a second scale, of the whole projection:
+//   header: scales e4m3 [K/16][16] padded to 64 bytes, tensor_scale f32[16], [bias f32[16]]
 //
 // bf16, f16: 32 vectors, 16-bit element b of V[j] = (16p + b/2, 64u + 2j + b%2); f32: 64 vectors, element b of
 // V[k] = (16p + b, 64u + k). Their header is the bias, if there is one.
@@ -122,7 +123,10 @@ struct P16Matrix {
   constexpr std::int64_t panels() const { return ceil_div(half_rows, kPanelRows) * halves; }
 
   // What the sums of a tile's codes come multiplied by (kernels/tile.h): the code of value 0, with zero points 1.
-  constexpr std::int32_t sum_factor() const { return has_zeros ? 1 : code_bias(element); }
+  // Kernels turn codes of e2m1 into twice their values and 12, which are 0 to 24.
+  constexpr std::int32_t sum_factor() const {
+    return has_zeros ? 1 : element == Element::e2m1 ? 12 : code_bias(element);
+  }
   // What one scale is.
   [[gnu::always_inline]] constexpr Scales scale_type() const {
     return scales != Scales::w4a8 ? scales : groups.is_whole() ? Scales::f32 : Scales::bf16;
@@ -138,10 +142,13 @@ struct P16Matrix {
   [[gnu::always_inline]] constexpr bool has_sums() const {
     return grouping() != Grouping::none && scales == Scales::w4a8;
   }
-  constexpr std::size_t sum_offset() const { return scale_section(); }  // rsum f32[16] or wsum i32[16]
+  // NVFP4: a second scale, the same number for all rows of a half.
+  [[gnu::always_inline]] constexpr bool has_tensor_scale() const { return scales == Scales::e4m3; }
+  constexpr std::size_t tensor_scale_offset() const { return scale_section(); }  // f32[16]
+  constexpr std::size_t sum_offset() const { return scale_section(); }           // rsum f32[16] or wsum i32[16]
   constexpr std::size_t zero_offset() const { return scale_section(); }
   [[gnu::always_inline]] constexpr std::size_t bias_offset() const {
-    return scale_section() + zero_section() + (has_sums() ? 64 : 0);
+    return scale_section() + zero_section() + (has_sums() || has_tensor_scale() ? 64 : 0);
   }
   [[gnu::always_inline]] constexpr std::size_t header_bytes() const { return bias_offset() + (has_bias ? 64 : 0); }
   [[gnu::always_inline]] constexpr std::size_t unit_header() const { return grouping() == Grouping::g32 ? 64 : 0; }
