@@ -1,7 +1,7 @@
 // FP8 and MXFP8 weights on p16 with bf16 rows, AVX512-BF16. Its bits are its own, but for every number of rows the same
 // ones: per block of 32 columns one chain b of vdpbf16ps, then a = fma(b, scale, a).
 //
-// One or two rows leave the time to the memory: codes become bf16 in passing. For more of them some blocks of two
+// A few rows leave the time to the memory: codes become bf16 in passing. For more of them some blocks of two
 // panels are decoded once, into scratch, where all rows of the tile meet them, a dozen at a time.
 #include <immintrin.h>
 
@@ -39,16 +39,6 @@ constexpr int kColumnPairs = 16;  // of a block
 
 [[gnu::always_inline]] inline F dot(F x, F w, F sum) {
   return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(w));
-}
-
-// Whether blocks have codes with exponent 0. Real weights have a few of them in ten thousand.
-template <std::size_t kBlocks>
-[[gnu::always_inline]] inline bool has_subnormal(const std::byte* codes) {
-  __mmask64 subnormal = 0;
-#pragma GCC unroll 32
-  for (std::size_t i = 0; i < kBlocks * kBlockBytes; i += 64)
-    subnormal |= _mm512_testn_epi8_mask(V::load_i(codes + i), V::set_u8(0x78));
-  return subnormal != 0;
 }
 
 constexpr int kFewRows = 4;
@@ -112,24 +102,24 @@ constexpr std::array<AddChunk, kMostTogether> by_count(std::integer_sequence<int
 }
 constexpr std::array kAddChunk = by_count(std::make_integer_sequence<int, kMostTogether>());
 
-template <bool kNormal>
-[[gnu::always_inline]] inline Float8Bytes bytes_of(I codes) {
-  if constexpr (kNormal) return Float8Bytes::of_normal(codes);
-  return Float8Bytes(codes);
-}
+// The bf16 of 64 codes: of columns 0 and 1, and of columns 2 and 3.
+struct Pairs {
+  F first, second;
 
-template <bool kNormal>
-[[gnu::always_inline]] inline void decode_block(const std::byte* codes, F (*to)[kPanels], std::size_t p) {
-#pragma GCC unroll 8
-  for (std::size_t i = 0; i < kColumnPairs; i += 2, codes += 64) {
-    const Float8Bytes bytes = bytes_of<kNormal>(V::load_i(codes));
-    to[i][p] = V::from_bits(bytes.pairs<0>());
-    to[i + 1][p] = V::from_bits(bytes.pairs<1>());
-  }
-}
+  [[gnu::always_inline]] explicit Pairs(I codes) : Pairs(Float8Bytes(codes)) {}
+
+ private:
+  [[gnu::always_inline]] explicit Pairs(const Float8Bytes& bytes)
+      : first(V::from_bits(bytes.pairs<0>())), second(V::from_bits(bytes.pairs<1>())) {}
+};
+
 void decode(const std::byte* codes, std::int64_t blocks, std::size_t p, Scratch& s) {
-  for (std::int64_t b = 0; b < blocks; ++b, codes += kBlockBytes)
-    has_subnormal<1>(codes) ? decode_block<false>(codes, s.weights[b], p) : decode_block<true>(codes, s.weights[b], p);
+  for (std::int64_t b = 0; b < blocks; ++b)
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < kColumnPairs; i += 2, codes += 64) {
+      const Pairs w(V::load_i(codes));
+      s.weights[b][i][p] = w.first, s.weights[b][i + 1][p] = w.second;
+    }
 }
 
 void gemm_decoded(const GemmArgs& a) {
@@ -166,9 +156,10 @@ void gemm_decoded(const GemmArgs& a) {
   }
 }
 
-// The sums of B blocks of a panel with N rows. kNormal: of codes whose exponents are not 0.
-template <int B, int N, bool kNormal>
-[[gnu::always_inline]] inline void multiply(const std::byte* codes, const float* x, F (&sums)[B][N]) {
+// The sums of B blocks of a panel with N rows. Each line of weights asks for the one that comes in its place.
+template <int B, int N>
+[[gnu::always_inline]] inline void multiply(const Stream& stream, const std::byte* codes, const float* x,
+                                            F (&sums)[B][N]) {
 #pragma GCC unroll 4
   for (int b = 0; b < B; ++b)
 #pragma GCC unroll 4
@@ -177,13 +168,12 @@ template <int B, int N, bool kNormal>
   for (int i = 0; i < kColumnPairs; i += 2, codes += 64) {
 #pragma GCC unroll 4
     for (int b = 0; b < B; ++b) {
-      const I vector = V::load_i(codes + usize(b) * kBlockBytes);
-      const Float8Bytes bytes = bytes_of<kNormal>(vector);
-      const F first = V::from_bits(bytes.pairs<0>()), second = V::from_bits(bytes.pairs<1>());
+      stream.fetch(codes + usize(b) * kBlockBytes, 64);
+      const Pairs w(V::load_i(codes + usize(b) * kBlockBytes));
 #pragma GCC unroll 4
       for (int n = 0; n < N; ++n) {
         const float* row = x + (b * N + n) * kColumnPairs + i;
-        sums[b][n] = dot(V::set(row[1]), second, dot(V::set(row[0]), first, sums[b][n]));
+        sums[b][n] = dot(V::set(row[1]), w.second, dot(V::set(row[0]), w.first, sums[b][n]));
       }
     }
   }
@@ -191,13 +181,11 @@ template <int B, int N, bool kNormal>
 
 // results = fma(sums, scale, results) for B blocks.
 template <int B, int N>
-[[gnu::always_inline]] inline void add_blocks(const Places& at, const std::byte* panel, const std::byte* codes,
-                                              const float* x, GroupWalk& groups, F (&results)[N]) {
+[[gnu::always_inline]] inline void add_blocks(const Stream& stream, const Places& at, const std::byte* panel,
+                                              const std::byte* codes, const float* x, GroupWalk& groups,
+                                              F (&results)[N]) {
   F sums[B][N];
-  if (has_subnormal<B>(codes))
-    multiply<B, N, false>(codes, x, sums);
-  else
-    multiply<B, N, true>(codes, x, sums);
+  multiply<B, N>(stream, codes, x, sums);
 #pragma GCC unroll 4
   for (int b = 0; b < B; ++b) {
     const F scale = at.scale(panel, 0, groups.next());
@@ -220,14 +208,10 @@ void gemm_few(const GemmArgs& a) {
     for (F& result : results) result = V::set(0.0f);
     constexpr int kTogether = N <= 2 ? 4 : 2;  // blocks, whose chains hide the latency of vdpbf16ps
     std::int64_t left = a.shape.blocks();
-    for (; left >= kTogether; left -= kTogether, codes += kTogether * kBlockBytes, x += kTogether * N * kColumnPairs) {
-      stream.fetch(codes, kTogether * kBlockBytes);
-      add_blocks<kTogether, N>(at, panel, codes, x, groups, results);
-    }
-    for (; left != 0; --left, codes += kBlockBytes, x += N * kColumnPairs) {
-      stream.fetch(codes, kBlockBytes);
-      add_blocks<1, N>(at, panel, codes, x, groups, results);
-    }
+    for (; left >= kTogether; left -= kTogether, codes += kTogether * kBlockBytes, x += kTogether * N * kColumnPairs)
+      add_blocks<kTogether, N>(stream, at, panel, codes, x, groups, results);
+    for (; left != 0; --left, codes += kBlockBytes, x += N * kColumnPairs)
+      add_blocks<1, N>(stream, at, panel, codes, x, groups, results);
     const F bias = at.has_bias ? V::load(reinterpret_cast<const float*>(panel + at.bias)) : V::set(0.0f);
     for (int n = 0; n < N; ++n) V::store(a.out + n * a.ld + p * kPanelRows, V::add(results[n], bias));
   }
