@@ -17,6 +17,8 @@
 #include "convert/column_order.h"
 #include "convert/each_expert.h"
 #include "convert/named_forms.h"
+#include "convert/repack.h"
+#include "convert/requantize.h"
 #include "convert/source_matrix.h"
 #include "convert/write_p16.h"
 
@@ -61,6 +63,19 @@ struct Scratch {
   std::uint64_t requantized = 0;
 };
 
+// As vLLM does, gate and up come to have one scale first.
+Check write_with_one_scale(const ConvertJob& job, const TensorSource& source, std::int64_t expert, Scratch& scratch,
+                           std::byte* out) {
+  const P16Matrix& m = job.layout.w13;
+  MOE_TRY(const LeasedMatrix leased, lease_matrix(job, source, expert, true));
+  scratch.rows.shape(m.rows(), m);
+  MOE_CHECK(read_matrix(leased.source, scratch.rows));
+  share_scale(scratch.rows, true, false);
+  scratch.requantized += scratch.rows.requantized ? 1 : 0;
+  write_p16_rows(scratch.rows, m, {}, {}, out);
+  return ok();
+}
+
 // `facts`: of this expert; of named layouts.
 using WriteExpert = Check (*)(const ConvertJob&, const TensorSource&, std::int64_t local, Scratch&, ExpertFacts& facts,
                               std::byte* payload);
@@ -73,7 +88,9 @@ Check write_p16_expert(const ConvertJob& job, const TensorSource& source, std::i
   std::byte* out = payload + usize(local) * l.expert_stride();
   MOE_TRY(const ColumnOrder order13, order_of(job, source, expert, true));
   MOE_TRY(const ColumnOrder order2, order_of(job, source, expert, false));
-  MOE_CHECK(write_p16_matrix(job, source, expert, l.w13, order13, order2.rows(), rows, out));
+  MOE_CHECK(l.variant.bit_compat_vllm
+                ? write_with_one_scale(job, source, expert, scratch, out)
+                : write_p16_matrix(job, source, expert, l.w13, order13, order2.rows(), rows, out));
   MOE_CHECK(write_p16_matrix(job, source, expert, l.w2, order2, {}, rows, out + l.w2_offset()));
   const std::size_t used = l.w13.bytes() + l.w2.bytes();
   std::memset(out + used, 0, l.expert_stride() - used);

@@ -26,29 +26,9 @@ void copy_row(const CanonicalRows& all, std::int64_t from, CanonicalRows& panel,
   copy(all.codes, panel.codes, all.stride);
   copy(all.values, panel.values, all.stride);
   copy(all.scales, panel.scales, all.groups);
+  copy(all.tensor_scales, panel.tensor_scales, 1);
   copy(all.zeros, panel.zeros, all.groups);
   copy(all.bias, panel.bias, 1);
-}
-
-// `order_of_rows` as in a conversion (convert.cpp).
-void write_matrix(const CanonicalRows& all, const P16Matrix& m, const ColumnOrder& order,
-                  std::span<const std::int32_t> order_of_rows, std::byte* out) {
-  CanonicalRows rows, placed;
-  rows.shape(kPanelRows, m);
-  if (!order.empty()) placed.shape(kPanelRows, m, true);
-  for (std::int64_t p = 0; p < ceil_div(m.half_rows, kPanelRows); ++p) {
-    const std::int64_t row0 = p * kPanelRows, n = std::min(kPanelRows, m.half_rows - row0);
-    for (int half = 0; half < m.halves; ++half, out += m.panel_bytes()) {
-      for (std::int64_t i = 0; i < n; ++i) {
-        const std::int64_t r = order_of_rows.empty() ? row0 + i : at(order_of_rows, row0 + i);
-        copy_row(all, half * m.half_rows + r, rows, i);
-      }
-      rows.clear_from(n);
-      if (!order.empty()) arrange_columns(rows, order, placed);
-      write_p16_panel(m, order.empty() ? rows : placed, out);
-    }
-  }
-  write_list(m, order, out);
 }
 
 struct Plain {
@@ -71,14 +51,34 @@ Check repack_expert(const Layout& from, const std::byte* payload, const Layout& 
                     std::byte* out) {
   MOE_TRY(const Plain w13, read_plain(from, payload, local, Matrix::w13, to.w13));
   MOE_TRY(const Plain w2, read_plain(from, payload, local, Matrix::w2, to.w2));
-  write_matrix(w13.rows, to.w13, w13.order, w2.order.rows(), out);
-  write_matrix(w2.rows, to.w2, w2.order, {}, out + to.w2_offset());
+  write_p16_rows(w13.rows, to.w13, w13.order, w2.order.rows(), out);
+  write_p16_rows(w2.rows, to.w2, w2.order, {}, out + to.w2_offset());
   const std::size_t used = to.w13.bytes() + to.w2.bytes();
   std::memset(out + used, 0, to.expert_stride() - used);
   return ok();
 }
 
 }  // namespace
+
+void write_p16_rows(const CanonicalRows& all, const P16Matrix& m, const ColumnOrder& order,
+                    std::span<const std::int32_t> order_of_rows, std::byte* out) {
+  CanonicalRows rows, placed;
+  rows.shape(kPanelRows, m);
+  if (!order.empty()) placed.shape(kPanelRows, m, true);
+  for (std::int64_t p = 0; p < ceil_div(m.half_rows, kPanelRows); ++p) {
+    const std::int64_t row0 = p * kPanelRows, n = std::min(kPanelRows, m.half_rows - row0);
+    for (int half = 0; half < m.halves; ++half, out += m.panel_bytes()) {
+      for (std::int64_t i = 0; i < n; ++i) {
+        const std::int64_t r = order_of_rows.empty() ? row0 + i : at(order_of_rows, row0 + i);
+        copy_row(all, half * m.half_rows + r, rows, i);
+      }
+      rows.clear_from(n);
+      if (!order.empty()) arrange_columns(rows, order, placed);
+      write_p16_panel(m, order.empty() ? rows : placed, out);
+    }
+  }
+  write_list(m, order, out);
+}
 
 std::optional<Layout> repacked_layout(const Layout& from, bool any_groups) {
   if (!is_wna16_kind(from.kind)) return std::nullopt;

@@ -10,6 +10,7 @@
 #include "base/parallel.h"
 #include "base/result.h"
 #include "convert/canonical.h"
+#include "convert/column_order.h"
 #include "scheme/layout.h"
 
 namespace moe::convert {
@@ -17,6 +18,10 @@ namespace moe::convert {
 // The p16 layout that holds what `from` says, any_groups: with activation order and groups of several sizes; nullopt
 // where none does.
 std::optional<Layout> repacked_layout(const Layout& from, bool any_groups = false);
+
+// The panels of a matrix from all of its rows; `order_of_rows`: that of the halves' rows, empty: as they are.
+void write_p16_rows(const CanonicalRows& all, const P16Matrix& m, const ColumnOrder& order,
+                    std::span<const std::int32_t> order_of_rows, std::byte* out);
 
 // Fills the payload of `to`, which is repacked_layout(from). Faults of stored orders: Code::format; groups of several
 // sizes that `to` has no room for: Code::unsupported.

@@ -309,8 +309,9 @@ std::uint64_t temp_bytes_per_worker(const ConvertJob& job) {
   std::uint64_t most = 0;
   for (const P16Matrix* m : {&job.layout.w13, &job.layout.w2}) {
     const MatrixSize size = source_size(job, *m, m->halves);
-    const std::int64_t plain = is_value(m->element) ? 4 : 1;                          // bytes of a code or value
-    const std::int64_t rows = p16_element(job.layout.kind) ? kPanelRows : m->rows();  // that exist in the plain form
+    const std::int64_t plain = is_value(m->element) ? 4 : 1;  // bytes of a code or value
+    const bool by_panels = p16_element(job.layout.kind) && !job.layout.variant.bit_compat_vllm;
+    const std::int64_t rows = by_panels ? kPanelRows : m->rows();  // that exist in the plain form
     std::uint64_t bytes =
         static_cast<std::uint64_t>(rows * (round_up(m->k, kCanonicalPad) * plain + 4 * m->group_count() + 4)) *
         (m->has_order ? 2 : 1);

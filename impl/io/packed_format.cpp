@@ -158,6 +158,7 @@ std::optional<Layout> layout_of(const PackedHead& h) {
     l = p16_layout(kind, shape);
     l.w13 = with_groups(l.w13, w13);
     l.w2 = with_groups(l.w2, w2);
+    l.variant.bit_compat_vllm = h.variant.bit_compat_vllm != 0 && may_share_scales(l);
   }
   // What the kind settles is stored, too, and agrees.
   const bool same = store(l.w13) == w13 && store(l.w2) == w2 && store(l.variant) == of_layout(h.variant);

@@ -76,7 +76,11 @@ Layout layout_of(const Query& q, const Accepts& row) {
                              .element = weight_element(c).value_or(Element::int4),
                              .w2_groups = w2_groups,
                              .scale_rows = scale_rows_of(c.quantization)};
-  if (p16_element(kind)) return p16_layout(kind, shape);
+  if (p16_element(kind)) {
+    Layout l = p16_layout(kind, shape);
+    l.variant.bit_compat_vllm = c.bit_compat == Policy::vllm && may_share_scales(l);
+    return l;
+  }
   if (is_wna16_kind(kind)) return wna16_layout(q, kind, shape);
   if (is_float_kind(kind)) return float_layout_of(q, kind, shape);
   if (named_layout(kind) != nullptr) return make_named_layout(kind, shape);

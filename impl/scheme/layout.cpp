@@ -77,6 +77,7 @@ std::string Layout::id() const {
   if (w13.has_zeros) s += "-zp";
   if (w13.has_order) s += "-ao";
   if (w13.has_bias) s += "-bias";
+  if (variant.bit_compat_vllm) s += "-vllm";
   return s + "/1";
 }
 

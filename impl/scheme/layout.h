@@ -309,6 +309,10 @@ struct LayoutShape {
   std::optional<Groups> w2_groups = {};
   std::int64_t scale_rows = 1;  // P16Matrix::scale_rows
 };
+// Whether gate and up have a scale each, which vLLM makes one: LayoutVariant::bit_compat_vllm of p16.
+constexpr bool may_share_scales(const Layout& l) {
+  return l.kind == LayoutKind::p16_e4m3 && l.w13.scale_rows == kAllRows && l.w13.halves == 2;
+}
 // The p16 layout of a layer; group sizes already checked to divide hidden and intermediate.
 Layout p16_layout(LayoutKind kind, const LayoutShape& shape);
 // A matrix with columns and groups of the checkpoint, with its groups filled up where they are no multiple of 32.

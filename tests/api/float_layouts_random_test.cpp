@@ -362,6 +362,19 @@ TEST(FloatLayoutsSaid, UnequalShardScales) {
       const auto* bytes = static_cast<const std::byte*>(s13.data);
       const std::vector<float> each = floats_of({bytes, bytes + s13.nbytes}, s13.dtype);
       EXPECT_EQ(std::set<float>(each.begin(), each.end()).size(), vllm || equal ? 1u : 2u);
+      // Ours holds the numbers of the layout with one scale or, by default, those of the file.
+      m.more = vllm ? json{{"bit_compat", "vllm"}} : json::object();
+      const Layer ours(json::parse(m.config_text()), stacked_roles(m));
+      ASSERT_TRUE(ours.packed) << ours.converted.message;
+      EXPECT_EQ(ours.about()["layout"], vllm ? "p16/e4m3-t-vllm/1" : "p16/e4m3-t/1");
+      EXPECT_EQ(ours.about()["requantized_experts"], vllm && !equal ? 2 : 0);
+      const PackedPtr loaded = through_a_file(ours);
+      for (std::int64_t e = 0; e < 2; ++e) {
+        const std::vector<float> numbers = dense(loaded.get(), "w13", e, 256, 256),
+                                 one_scale = dense(l.packed.get(), "w13", e, 256, 256);
+        EXPECT_EQ(numbers == one_scale, vllm || equal);
+        EXPECT_EQ(dense(ours.packed.get(), "w13", e, 256, 256), numbers);
+      }
     }
 }
 
