@@ -242,7 +242,7 @@ Result<std::optional<HfQuantization>> resolve_hf_quantization(const json::Value&
   for (const Method& method : kMethods) {
     if (method.name != name) continue;
     MOE_TRY(auto result, method.resolve(h, {.module = module, .projections = projections}));
-    if (result) result->quantization.hf = std::string(name);
+    if (result) result->quantization.hf = result->quantization.file_method = std::string(name);
     return result;
   }
   std::string known;

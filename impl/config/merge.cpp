@@ -72,7 +72,10 @@ Result<Config> merge_config(const Config& config, std::string_view patch_text) {
   if (size > most) {
     return fields::fault("", cat("the merged document has ", size, " bytes, at most ", most, " are allowed"));
   }
-  return config_from_document(std::move(document));
+  MOE_TRY(Config merged, config_from_document(std::move(document)));
+  const bool same_file = patch.find("quantization") == nullptr && patch.find("hf_quantization_config") == nullptr;
+  if (same_file) merged.quantization.file_method = config.quantization.file_method;
+  return merged;
 }
 
 }  // namespace moe::config

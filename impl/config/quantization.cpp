@@ -169,7 +169,7 @@ Result<Quantization> read_hf(const json::Value& object, const Config& config) {
           resolve_hf_quantization(object, config.name, config.projection_names));
   Quantization q;
   if (resolved) q = std::move(resolved->quantization);
-  q.hf = *method->string();
+  q.hf = q.file_method = *method->string();
   MOE_CHECK(check_sizes(q, config, base, base));
   return q;
 }
@@ -182,13 +182,16 @@ Check check_arithmetic(const Members& members, const Config& c) {
   const auto refuse = [&](std::string_view key, const char* expected) {
     return fields::fault(members.at(key), cat("found ", fields::brief(*members.get(key)), ", which needs ", expected));
   };
-  if (c.compute == Compute::a8 && w && !int_weights)
-    return fail(Code::unsupported, members.at("compute"),
-                cat(members.at("compute"), ": this build does not quantise the activations of float weights"));
+  const bool float_activations = a && a->type == NumType::floating;  // which no kernel quantises
+  if (c.compute == Compute::a8 && w && (!int_weights || float_activations))
+    return fail(
+        Code::unsupported, members.at("compute"),
+        cat(members.at("compute"), ": this build does not quantise activations to floats, nor those of float weights"));
   if (c.compute == Compute::a8 && !(int_weights && (!a || int8_activations))) {
     return refuse("compute", "integer weights, and input_activations that are int8 or absent");
   }
-  if (c.compute == Compute::a16 && int_weights && a) return refuse("compute", "a checkpoint without input_activations");
+  if (c.compute == Compute::a16 && int_weights && a && !float_activations)
+    return refuse("compute", "a checkpoint without input_activations");
   if (c.activation_quant != ActivationQuant::automatic && !int8_activations && c.compute != Compute::a8) {
     return refuse("activation_quant", "int8 input_activations or compute a8");
   }

@@ -70,7 +70,7 @@ Check write_with_one_scale(const ConvertJob& job, const TensorSource& source, st
   MOE_TRY(const LeasedMatrix leased, lease_matrix(job, source, expert, true));
   scratch.rows.shape(m.rows(), m);
   MOE_CHECK(read_matrix(leased.source, scratch.rows));
-  share_scale(scratch.rows, true, false);
+  MOE_CHECK(share_scale(scratch.rows, true, false));
   scratch.requantized += scratch.rows.requantized ? 1 : 0;
   write_p16_rows(scratch.rows, m, {}, {}, out);
   return ok();

@@ -4,6 +4,7 @@
 // Scales may change codes (requantize.h), so they are written first.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "base/text.h"
 #include "convert/float_scales.h"
 #include "convert/named_forms.h"
+#include "convert/read_rows.h"
 #include "convert/requantize.h"
 #include "convert/wna16.h"
 
@@ -179,16 +181,22 @@ const LayoutTensor* find(const Layout& layout, std::string_view name) {
 }
 
 // The same numbers in AMD's 8-bit floats: a code means half of its value, and there is no -0.
-void to_fnuz(CanonicalRows& rows) {
+Check to_fnuz(CanonicalRows& rows, Matrix which) {
   std::replace(rows.codes.begin(), rows.codes.end(), std::int8_t{-128}, std::int8_t{0});
-  for (float& s : rows.scales) s *= 2.0f;
+  for (float& s : rows.scales) {
+    if (!std::isfinite(s * 2.0f))
+      return fail(Code::invalid_argument, which == Matrix::w13 ? "w13_scale" : "w2_scale",
+                  cat("scale ", float_text(s), " is too large to be doubled, as this device's 8-bit floats need it"));
+    s *= 2.0f;
+  }
+  return ok();
 }
 
 Check write_float_form(CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out) {
   const FloatMatrix m = float_matrix(out.layout, which);
   const auto part = [&](FloatPart p) { return out[name_of(which, p)].data(); };
-  if (m.fnuz) to_fnuz(rows);
-  if (m.one_scale) share_scale(rows, m.through_f16, m.fnuz);
+  if (m.fnuz) MOE_CHECK(to_fnuz(rows, which));
+  if (m.one_scale) MOE_CHECK(share_scale(rows, m.through_f16, m.fnuz));
   if (m.form->scales == ScalePlace::split)
     write_split(m, rows, part(FloatPart::scale), part(FloatPart::scale_2));
   else

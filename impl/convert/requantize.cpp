@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 
 #include "base/float_formats.h"
 #include "base/index.h"
+#include "base/text.h"
+#include "convert/read_rows.h"
 #include "scheme/p16_numbers.h"
 
 namespace moe::convert {
@@ -38,24 +41,33 @@ bool apply(const CodeTable& table, std::int8_t* codes, std::int64_t count) {
 
 }  // namespace
 
-void share_scale(CanonicalRows& rows, bool through_f16, bool half_codes) {
+Check share_scale(CanonicalRows& rows, bool through_f16, bool half_codes) {
   const std::int64_t half = rows.count / 2;
   const std::array<float, 2> scale = {rows.scales[0], at(rows.scales, half * rows.groups)};
   const float most = std::max(scale[0], scale[1]);
-  if (most == 0.0f || (scale[0] == scale[1] && !through_f16)) return;
+  if (most == 0.0f || (scale[0] == scale[1] && !through_f16)) return ok();
   const float unit = half_codes ? 0.5f : 1.0f, factor = 1.0f / most;
   for (std::int64_t h = 0; h < 2; ++h) {
     const float own = at(scale, h);
+    bool finite = true;
     CodeTable table = table_of([&](float x) {
       const float product = through_f16 ? to_f16(x * unit * to_f16(own)) : x * unit * own;
-      return product * factor / unit;
+      // The reciprocal of a subnormal may be infinite.
+      const float made = (std::isfinite(factor) ? product * factor : product / most) / unit;
+      finite = finite && (std::isfinite(made) || !std::isfinite(x));
+      return made;
     });
+    if (!finite)
+      return fail(Code::invalid_argument, "w13_scale",
+                  cat("w13_scale: the scales ", float_text(scale[0]), " and ", float_text(scale[1]),
+                      " of gate and up cannot become one", through_f16 ? " by way of float16" : ""));
     if (half_codes) std::replace(table.begin(), table.end(), std::uint8_t{0x80}, std::uint8_t{0});  // there is no -0
     for (std::int64_t r = h * half; r < (h + 1) * half; ++r)
       if (apply(table, rows.codes.data() + r * rows.stride, rows.k)) rows.requantized = true;
   }
   if (scale[0] != scale[1]) rows.requantized = true;
   std::fill(rows.scales.begin(), rows.scales.end(), most);
+  return ok();
 }
 
 void use_power_scales(CanonicalRows& rows) {

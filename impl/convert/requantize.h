@@ -9,8 +9,8 @@ namespace moe::convert {
 
 // Gate and up come to have one scale, the larger. through_f16: upstream's way, which rounds scales and products to
 // float16 and does so also where the scales are equal. half_codes: codes mean half of their values (AMD's 8-bit
-// floats), scales are doubled already.
-void share_scale(CanonicalRows& rows, bool through_f16, bool half_codes);
+// floats), scales are doubled already. Fault: invalid_argument, subject w13_scale, where no finite codes come of it.
+Check share_scale(CanonicalRows& rows, bool through_f16, bool half_codes);
 
 // Blocks of 128 rows and columns come to have scales that are powers of two; the number of rows is a multiple of 128.
 void use_power_scales(CanonicalRows& rows);

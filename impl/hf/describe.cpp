@@ -115,8 +115,8 @@ Result<std::string> describe_model(const json::Value& query_value, const json::V
   const json::Value& options = query.has(kOptionsMember) ? *query.get(kOptionsMember) : none;
   auto built = build_document(hf_config, options);
   if (!built) return in_query(std::move(built.error()));
-  const auto config = config_from_document(built->document);
-  if (!config) return in_query(built->relocate(config.error()));
+  auto config = built->config();
+  if (!config) return in_query(std::move(config.error()));
   if (tensor_set(config->quantization) == nullptr) {
     Error e = fail(Code::unsupported, "/quantization",
                    cat("/quantization: tensors of format ", at(kFormatNames, config->quantization.format),

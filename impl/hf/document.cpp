@@ -138,6 +138,7 @@ Check put_quantization(const QuantizationSource& source, Built& b) {
   }
   if (!*resolved) return ok();
   (*resolved)->quantization.hf.reset();
+  b.file_method = (*resolved)->quantization.file_method;
   b.document.set("quantization", without_nulls(quantization_value((*resolved)->quantization)));
   b.origins.push_back({"/quantization", source.pointer, false});
   return ok();
@@ -172,6 +173,13 @@ Error Built::relocate(Error e) const {
   return moved(std::move(e), pointer);
 }
 
+Result<Config> Built::config() const {
+  auto made = config_from_document(document);
+  if (!made) return relocate(std::move(made.error()));
+  if (file_method) made->quantization.file_method = file_method;
+  return made;
+}
+
 Result<Built> build_document(const json::Value& hf, const json::Value& options_value) {
   MOE_TRY(const Members options, Members::open(&options_value, std::string(kOptions), kOptionNames));
   MOE_TRY(const auto layer, options.integer("layer_index", {0, 1 << 24}));
@@ -202,9 +210,7 @@ Result<Config> config_from_hf(std::string_view hf_text, std::string_view options
     options = *std::move(parsed);
   }
   MOE_TRY(Built built, build_document(hf_value, options));
-  auto config = config_from_document(std::move(built.document));
-  if (!config) return built.relocate(std::move(config.error()));
-  return config;
+  return built.config();
 }
 
 }  // namespace moe::hf

@@ -48,12 +48,15 @@ struct Origin {
 struct Built {
   json::Value document = json::Object{};
   std::vector<Origin> origins;
+  std::optional<std::string> file_method;  // Quantization::file_method, of which the document tells nothing
 
   // Sets /key or /key/member; `source` "" when it is fixed by the architecture.
   void put(std::string_view key, json::Value value, std::string source);
   void put(std::string_view key, std::string_view member, json::Value value, std::string source);
   // A fault of config_from_document, moved to the origin of the member.
   Error relocate(Error e) const;
+  // The document, checked.
+  Result<Config> config() const;
 };
 
 // The subject prefix of faults of the options.

@@ -178,7 +178,7 @@ std::optional<QuantKey> activation_key(const Quantization& z, bool compressed_te
 
 void set_keys(Query& q, const Config& c) {
   const Quantization& z = c.quantization;
-  q.allow_vllm_cutlass = !z.hf || *z.hf == "compressed-tensors";
+  q.allow_vllm_cutlass = !z.file_method || *z.file_method == "compressed-tensors";
   q.weight_key = weight_key(*z.weights);
   q.activation_key = activation_key(z, q.allow_vllm_cutlass);
 }

@@ -120,11 +120,9 @@ constexpr std::array<CheckpointTensor, 4> fp8(const Fp8Scale& s) {
 }
 constexpr std::string_view kScale = "weight_scale", kInverse = "weight_scale_inv";
 constexpr std::array kFp8Tensor         = fp8({kScale,   kFp8Scales, kPerHalf, Form::scalar});
-constexpr std::array kFp8Rows           = fp8({kScale,   kFp8Scales, kRowGroups});
-constexpr std::array kFp8Blocks         = fp8({kScale,   kFp8Scales, kBlockScales, Form::axes, kInverse});
+constexpr std::array kFp8Rows           = fp8({kScale,   kFp8Scales, kRowGroups, Form::vector});
+constexpr std::array kFp8Blocks         = fp8({kScale,   kFp8Scales, kBlockScales, Form::spread, kInverse});
 constexpr std::array kFp8BlocksDeepSeek = fp8({kInverse, kFp8Scales, kBlockScales});
-constexpr std::array kFp8RowsModelOpt   = fp8({kScale,   kFp8Scales, kRowGroups, Form::vector});
-constexpr std::array kFp8BlocksModelOpt = fp8({kScale,   kFp8Scales, kBlockScales, Form::spread, kInverse});
 constexpr std::array kMxfp8             = fp8({kScale,   kE8m0s,     kRowGroups});
 // clang-format on
 
@@ -138,8 +136,6 @@ bool is_int8_whole(const Quantization& q) { return has_int8_activations(q) && q.
 
 bool is_wna16_or_int8(const Quantization& q) { return q.is_wna16() || is_int8_by_row(q) || q.is_w4a8_fp8(); }
 
-// Whose file it is decides how scales are written down.
-bool is_modelopt(const Quantization& q) { return q.hf && q.hf->starts_with("modelopt"); }
 bool is_fp8(const Quantization& q, std::initializer_list<Strategy> strategies) {
   return q.is_fp8() && std::find(strategies.begin(), strategies.end(), q.weights->strategy) != strategies.end();
 }
@@ -229,11 +225,7 @@ std::span<const TensorSet> tensor_sets() {
       TensorSet{Format::gptq, Codes::words, kGptq, [](const Quantization& q) { return q.is_wna16(); }},
       TensorSet{Format::awq, Codes::awq_words, kAwq, [](const Quantization& q) { return q.is_wna16(); }},
       TensorSet{Format::float_quantized, Codes::bits, kFp8BlocksDeepSeek,
-                [](const Quantization& q) { return is_fp8_blocks(q) && q.hf == "fp8"; }},
-      TensorSet{Format::float_quantized, Codes::bits, kFp8RowsModelOpt,
-                [](const Quantization& q) { return is_fp8_rows(q) && is_modelopt(q); }},
-      TensorSet{Format::float_quantized, Codes::bits, kFp8BlocksModelOpt,
-                [](const Quantization& q) { return is_fp8_blocks(q) && is_modelopt(q); }},
+                [](const Quantization& q) { return is_fp8_blocks(q) && q.file_method == "fp8"; }},
       TensorSet{Format::float_quantized, Codes::bits, kFp8Tensor, is_fp8_tensor},
       TensorSet{Format::float_quantized, Codes::bits, kFp8Rows, is_fp8_rows},
       TensorSet{Format::float_quantized, Codes::bits, kFp8Blocks, is_fp8_blocks},

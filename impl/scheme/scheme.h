@@ -95,6 +95,8 @@ enum class MarlinInput : std::uint8_t { none = 0, int8 = 1, fp8 = 2 };
 // The resolved quantization of a layer's experts.
 struct Quantization {
   std::optional<std::string> hf;  // quant_method when it came from hf_quantization_config
+  // quant_method of the model whose file it is, also where a model's config.json became a document in the strict form.
+  std::optional<std::string> file_method = {};
   std::optional<QuantArgs> weights;
   std::optional<QuantArgs> input_activations;
   Format format = Format::none;

@@ -84,11 +84,13 @@ Result<const CheckpointTensor*> LayerFacts::tensor_of(Role role) const {
                 cat(name, ": the format '", at(kFormatNames, config_->quantization.format),
                     "' of this config has no such tensor"));
   if (row->need(extras_of(config_->quantization, config_->has_bias)) == Need::absent)
-    return fail(Code::unexpected_weight, name,
-                cat(name, row->kind == TensorKind::bias ? ": has_bias is false in this config"
-                          : row->kind == TensorKind::zero_point
-                              ? ": the weights of this config are symmetric, without zero points"
-                              : ": the weights of this config have no activation order"));
+    return fail(
+        Code::unexpected_weight, name,
+        cat(name, row->kind == TensorKind::bias ? ": has_bias is false in this config"
+                  : row->kind == TensorKind::zero_point
+                      ? ": the weights of this config are symmetric, without zero points"
+                  : row->kind == TensorKind::input_scale ? ": the activations of this config have no static scale"
+                                                         : ": the weights of this config have no activation order"));
   return row;
 }
 

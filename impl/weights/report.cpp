@@ -70,6 +70,10 @@ Result<TensorLease> one_expert(const WeightSet& set, const LayerFacts& facts, Ro
                               facts.config().intermediate_size_per_partition % codes_in_word(facts.config()) != 0))
     return fail(Code::unsupported, role_name(role),
                 cat(role_name(role), ": words that gate and up would share cannot be joined"));
+  if (row->axes[usize(row->n_axis())] == Axis::n_blocks && facts.w13_layout() == W13Layout::interleaved)
+    return fail(
+        Code::unsupported, role_name(role),
+        cat(role_name(role), ": scales of blocks of gate's and up's rows cannot be joined where rows are in turn"));
   return join_halves(gate->view, up->view, facts.w13_layout(), row->n_axis());
 }
 

@@ -331,6 +331,63 @@ TEST_P(Float8Files, GiveTheBytesOfTheirRoles) {
   EXPECT_EQ(packed[0], packed[2]);
 }
 
+// The model's config.json has the same quantization: the same file is read.
+TEST_P(Float8Files, AreReadByTheModelsConfig) {
+  const FileCase& c = GetParam();
+  Float8Model m = with(c.form);
+  m.scale_type = c.scale_type;
+  m = random_float8(std::move(m), 13);
+  const json hf = {{"architectures", {"Qwen3MoeForCausalLM"}},
+                   {"model_type", "qwen3_moe"},
+                   {"hidden_size", m.H},
+                   {"moe_intermediate_size", m.I},
+                   {"num_experts", m.E},
+                   {"num_experts_per_tok", m.K},
+                   {"num_hidden_layers", 1},
+                   {"hidden_act", "silu"},
+                   {"norm_topk_prob", true},
+                   {"torch_dtype", m.dtype},
+                   {"quantization_config", c.quantization}};
+  const std::string text = hf.dump();
+  const ConfigPtr config = make<ConfigPtr>([&](moe_config** o, moe_error** e) {
+    return moe_config_create_from_hf(text.data(), text.size(), nullptr, 0, o, e);
+  });
+  ASSERT_TRUE(config);
+  const ConfigPtr merged = make<ConfigPtr>([&](moe_config** o, moe_error** e) {
+    constexpr std::string_view kPatch = R"({"top_k":1})";
+    return moe_config_merge(config.get(), kPatch.data(), kPatch.size(), o, e);
+  });
+  ASSERT_TRUE(merged);
+  const TempDir dir;
+  dir.write("model.safetensors", safetensors_of(named_tensors(m, kModule, c.scale, c.shape)));
+  for (const moe_config* made : {config.get(), merged.get()}) {
+    const WeightsPtr weights = weights_of(made);
+    const Failure loaded = load(weights.get(), dir);
+    EXPECT_EQ(loaded.status, MOE_OK) << loaded.message;
+    const SelectionPtr selection = make_selection(made);
+    ASSERT_TRUE(selection);
+    const PackedPtr p = make<PackedPtr>([&](moe_packed** o, moe_error** e) {
+      return moe_convert_weights(nullptr, selection.get(), weights.get(), nullptr, o, e);
+    });
+    ASSERT_TRUE(p);
+    std::vector<float> w2(static_cast<std::size_t>(m.H * m.I));
+    const moe_tensor out = tensor(MOE_DTYPE_F32, {m.H, m.I}, w2.data());
+    ASSERT_EQ(moe_packed_dequantize(p.get(), "w2_weight", 1, &out, nullptr), MOE_OK);
+    for (std::int64_t r = 0; r < m.H; ++r)
+      for (std::int64_t k = 0; k < m.I; ++k)
+        ASSERT_EQ(w2[static_cast<std::size_t>(r * m.I + k)], static_cast<float>(m.down[1].at(r, k)));
+  }
+  // What is expected of a file has the file's names.
+  const json query = {{"hf_config", hf}};
+  const json told = json_of([&](moe_buffer** o, moe_error** e) {
+    const std::string q = query.dump();
+    return moe_describe("checkpoint", q.data(), q.size(), o, e);
+  });
+  bool named = false;
+  for (const json& t : told["tensors"]) named = named || t["name"] == std::string(kModule) + ".0.up_proj." + c.scale;
+  EXPECT_TRUE(named) << told["tensors"].dump();
+}
+
 // A tensor-parallel rank's matrices are rows and columns of the whole ones.
 TEST_P(Float8Files, RanksReadTheirPart) {
   const FileCase& c = GetParam();

@@ -108,7 +108,7 @@ TEST(Checkpoint, Fp8ScalesByTheirForm) {
     Quantization q;
     q.weights = f.weights;
     q.format = Format::float_quantized;
-    if (*f.hf != '\0') q.hf = f.hf;
+    if (*f.hf != '\0') q.file_method = f.hf;
     const TensorSet* set = tensor_set(q);
     ASSERT_NE(set, nullptr);
     EXPECT_EQ(set->codes, Codes::bits);
