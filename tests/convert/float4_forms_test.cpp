@@ -29,7 +29,7 @@ struct Source {
   std::int64_t experts = 0, rows = 0, k = 0;
   const VecTensor *codes = nullptr, *scales = nullptr, *bias = nullptr;
   bool pairs = false;
-  std::vector<float> second;  // [E]
+  std::vector<float> second = {};  // [E]
 };
 CanonicalRows rows_of(const Source& s, const P16Matrix& m, std::int64_t e) {
   CanonicalRows rows;
@@ -249,6 +249,7 @@ TEST(Float4Forms, Mxfp4Bytes) {
     // The source of deepgemm's vector, as that of CPU and Marlin, has rows as they are.
     const Layout l = v.layout(form_called(c.form), c.pairs);
     for (const Matrix which : {Matrix::w13, Matrix::w2}) {
+      if (c.prefix == std::string("aiter") && which == Matrix::w2) continue;  // its 4 groups are no whole lanes
       const Written got = unpadded(which == Matrix::w13 ? v.w13 : v.w2, l, which);
       for (std::size_t p = 0; p < kFloatParts; ++p) {
         const std::string_view part = which == Matrix::w13 ? kFloatNames[p].short13 : kFloatNames[p].short2;
@@ -301,7 +302,7 @@ TEST(Float4Forms, SmallestPower) {
     std::vector<std::byte> payload(l.payload_bytes());
     const ExpertTensors<std::byte> out{l, payload.data(), 0};
     ASSERT_TRUE(named_form(l.kind)->write(rows, Matrix::w2, out));
-    const std::byte* s2 = out["w2_scale"].data() + 4;  // of row 1
+    const std::byte* s2 = out["w2_scale"].data() + 4 * 5;
     EXPECT_EQ(load<std::uint32_t>(s2), vllm ? 0u : 0x00400000u);
     EXPECT_EQ(load<std::uint32_t>(s2 + 4), 0x00800000u);
   }

@@ -48,7 +48,7 @@ CanonicalRows random_rows(const Layout& l, Matrix which, std::mt19937& rng) {
   rows.has_power_scales = true;
   const int lowest = f.grain == Grain::nvfp4 ? -2 : -10;  // Marlin's have no smaller ones
   const auto power = [&] { return power_of_two(static_cast<int>(rng() % 5) + lowest); };
-  for (float& s : rows.tensor_scales) s = 0.375f;
+  if (f.grain == Grain::nvfp4) std::fill(rows.tensor_scales.begin(), rows.tensor_scales.end(), 0.375f);
   const float one = power();
   const std::int64_t block = f.grain == Grain::block ? kBlockSize : 1;
   for (std::int64_t r = 0; r < rows.count; ++r) {
@@ -185,7 +185,7 @@ TEST(FloatForms, LayoutsThatCannotBe) {
       expect_invalid(l, [&](Layout& x) { (x.*m).groups = Groups::even(8); });
     }
     expect_invalid(l, [](Layout& x) { x.w13.element = x.w2.element = Element::e2m3; });
-    if (f.grain != Grain::mxfp4 && f.grain != Grain::nvfp4)
+    if (f.grain != Grain::mxfp4 && f.grain != Grain::nvfp4 && f.grain != Grain::mx)
       expect_invalid(l, [](Layout& x) { x.w13.element = x.w2.element = Element::e2m1; });
     expect_invalid(l, [](Layout& x) { x.w13.element = Element::e2m1, x.w2.element = Element::e4m3; });
     expect_invalid(l, [](Layout& x) { x.w13.scales = x.w2.scales = Scales::w4a8; });
