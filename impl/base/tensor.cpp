@@ -28,6 +28,10 @@ constexpr std::array<RoleNames, kRoleCount> kRoles = {{
     {"w2_bias", "", ""},
     {"w13_input_scale", "", ""},
     {"w2_input_scale", "", ""},
+    {"w13_global_scale", "w13_weight_global_scale", ""},
+    {"w2_global_scale", "w2_weight_global_scale", ""},
+    {"w13_input_global_scale", "", ""},
+    {"w2_input_global_scale", "", ""},
 }};
 
 }  // namespace

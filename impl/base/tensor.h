@@ -63,9 +63,13 @@ enum class Role : std::uint8_t {
   w13_bias,
   w2_bias,
   w13_input_scale,
-  w2_input_scale
+  w2_input_scale,
+  w13_global_scale,  // a divisor: 1 / w13_scale_2
+  w2_global_scale,
+  w13_input_global_scale,  // the same of w13_input_scale
+  w2_input_global_scale
 };
-constexpr int kRoleCount = 14;
+constexpr int kRoleCount = 18;
 const char* role_name(Role r);                         // "w13_weight"
 std::optional<Role> role_from_name(std::string_view);  // also "w13", "w2", "w13_weight_scale", "w13_qzeros", ...
 constexpr bool is_w13(Role r) { return static_cast<int>(r) % 2 == 0; }

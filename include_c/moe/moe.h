@@ -526,7 +526,10 @@ MOE_API void MOE_CALL moe_selection_destroy(moe_selection* selection);
 
 /** An empty set for this config. Roles (the config decides which are required):
  *  w13_weight w2_weight w13_scale w2_scale w13_scale_2 w2_scale_2 w13_zero_point
- *  w2_zero_point w13_g_idx w2_g_idx w13_bias w2_bias w13_input_scale w2_input_scale.
+ *  w2_zero_point w13_g_idx w2_g_idx w13_bias w2_bias w13_input_scale w2_input_scale;
+ *  w13_global_scale w2_global_scale w13_input_global_scale w2_input_global_scale say what
+ *  w13_scale_2 ... w2_input_scale say as divisors (1 / x), and one form excludes the other
+ *  (MOE_ERR_UNEXPECTED_WEIGHT).
  *  Shorter names mean the same: w13, w2, w13_qzeros, w2_qzeros.
  *  Shapes and types per format: the guide, include_c/README.md in the source. Setting a place again replaces it; the
  *  stacked and the per-expert form of one role do not mix (MOE_ERR_STATE). Statuses: common.

@@ -116,6 +116,8 @@ TEST(Roles, NamesReadBackAndAliasesAreTaken) {
   EXPECT_EQ(role_from_name("w13"), Role::w13_weight);
   EXPECT_EQ(role_from_name("w2_weight_scale"), Role::w2_scale);
   EXPECT_EQ(role_from_name("w2_qzeros"), Role::w2_zero_point);
+  EXPECT_EQ(role_from_name("w13_weight_global_scale"), Role::w13_global_scale);
+  EXPECT_EQ(role_from_name("w2_input_global_scale"), Role::w2_input_global_scale);
   EXPECT_EQ(role_from_name(""), std::nullopt);
   EXPECT_EQ(role_from_name("w1_weight"), std::nullopt);
 }
