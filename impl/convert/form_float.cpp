@@ -123,7 +123,11 @@ std::int8_t code_of(const FloatMatrix& m, std::int8_t field) {
   return static_cast<std::int8_t>(m.four_bits() ? field + 8 : field ^ -128);
 }
 
-void write_tiles(const FloatMatrix& m, const CanonicalRows& rows, std::byte* out) {
+void write_tiles(const FloatMatrix& m, CanonicalRows& rows, std::byte* out) {
+  if (m.is_as_given()) {
+    for (std::int8_t& code : rows.codes) code = field_of(m, code);
+    return write_marlin_weight(tiles_of(m), rows, out);
+  }
   CanonicalRows placed = tile_rows(m);
   std::fill(placed.codes.begin(), placed.codes.end(), field_of(m, 0));
   for (std::int64_t n = 0; n < m.rows(); ++n)
@@ -133,6 +137,11 @@ void write_tiles(const FloatMatrix& m, const CanonicalRows& rows, std::byte* out
   write_marlin_weight(tiles_of(m), placed, out);
 }
 void read_tiles(const FloatMatrix& m, const std::byte* in, CanonicalRows& rows) {
+  if (m.is_as_given()) {
+    read_marlin_weight(tiles_of(m), in, rows);
+    for (std::int8_t& field : rows.codes) field = code_of(m, field);
+    return;
+  }
   CanonicalRows placed = tile_rows(m);
   read_marlin_weight(tiles_of(m), in, placed);
   for (std::int64_t n = 0; n < m.rows(); ++n)

@@ -104,6 +104,8 @@ struct FloatMatrix {
   std::int64_t groups() const;
   // The checkpoint's row (gate, then up) behind a row of the layout; -1 for padding.
   std::int64_t source_row(std::int64_t n) const;
+  // Rows and columns are the checkpoint's, in its order.
+  bool is_as_given() const;
   // Blocks of rows that share scales, each half's by itself; and row i of one, -1 behind its last one.
   std::int64_t row_blocks() const;
   std::int64_t source_row_of_block(std::int64_t b, std::int64_t i) const;

@@ -25,6 +25,11 @@ std::int64_t FloatMatrix::source_row(std::int64_t n) const {
   return n % half < source.half_rows ? n / half * source.half_rows + n % half : -1;
 }
 
+bool FloatMatrix::is_as_given() const {
+  const bool in_order = !gate_up_pairs && !form->up_first && form->interleave == 0 && form->shuffle == 0;
+  return in_order && padded_half_rows == source.half_rows && padded_k == source.k;
+}
+
 std::int64_t FloatMatrix::row_blocks() const {
   if (gate_up_pairs) return ceil_div(rows(), kBlockSize);
   return source.halves * ceil_div(source.half_rows, kBlockSize);
