@@ -182,10 +182,11 @@ Check check_arithmetic(const Members& members, const Config& c) {
   const auto refuse = [&](std::string_view key, const char* expected) {
     return fields::fault(members.at(key), cat("found ", fields::brief(*members.get(key)), ", which needs ", expected));
   };
-  if (c.compute == Compute::a8 && w && !int_weights)
+  const bool fp4_weights = w && w->type == NumType::floating && w->num_bits == 4;
+  if (c.compute == Compute::a8 && w && !int_weights && !fp4_weights)
     return fail(Code::unsupported, members.at("compute"),
-                cat(members.at("compute"), ": this build does not quantise the activations of float weights"));
-  if (c.compute == Compute::a8 && !(int_weights && (!a || int8_activations))) {
+                cat(members.at("compute"), ": this build does not quantise the activations of 8-bit float weights"));
+  if (c.compute == Compute::a8 && !fp4_weights && !(int_weights && (!a || int8_activations))) {
     return refuse("compute", "integer weights, and input_activations that are int8 or absent");
   }
   if (c.compute == Compute::a16 && int_weights && a) return refuse("compute", "a checkpoint without input_activations");

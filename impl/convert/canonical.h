@@ -54,6 +54,7 @@ struct SourceHalf {
   RowNumbers code_rows, scale_rows, zero_rows;  // for messages
   RowNumbers code_fields, zero_fields;          // of words that several rows share
   RowNumbers scale_fields;                      // where rows share scales
+  float tensor_scale = 1.0f;                    // of NVFP4
 };
 
 struct SourceMatrix {
@@ -109,7 +110,7 @@ struct CanonicalRows {
     if (!values.empty()) std::fill(values.begin() + n * stride, values.end(), 0.0f);
     std::fill(scales.begin() + n * groups, scales.end(), 0.0f);
     if (!zeros.empty()) std::fill(zeros.begin() + n * groups, zeros.end(), std::uint8_t{0});
-    std::fill(bias.begin() + n, bias.end(), 0.0f);
+    std::fill(bias.begin() + n, bias.end(), 0.0f);  // tensor scales are of all rows
   }
   // Heap memory held by the vectors.
   std::size_t bytes() const {

@@ -73,6 +73,7 @@ Check read_row(const Reader& reader, const SourceMatrix& m, const SourceHalf& ha
 Check read_half(const SourceMatrix& m, const SourceHalf& half, std::int64_t row0, std::int64_t n,
                 std::span<const std::int32_t> order, std::int64_t to, CanonicalRows& out) {
   const Reader& reader = *reader_of(m.codes);
+  if (!out.tensor_scales.empty()) std::fill_n(out.tensor_scales.begin() + to, n, half.tensor_scale);
   std::array<std::int64_t, kPanelRows> rows;
   for (std::int64_t i = 0; i < n; i += kPanelRows) {
     const std::span block(rows.data(), usize(std::min(kPanelRows, n - i)));
@@ -91,7 +92,9 @@ Check read_half(const SourceMatrix& m, const SourceHalf& half, std::int64_t row0
 
 Check read_rows(const SourceMatrix& m, int which, std::int64_t row0, std::int64_t n, CanonicalRows& out,
                 std::span<const std::int32_t> order) {
-  MOE_CHECK(read_half(m, m.half[usize(which)], row0, n, order, 0, out));
+  const SourceHalf& half = m.half[usize(which)];
+  MOE_CHECK(read_half(m, half, row0, n, order, 0, out));
+  std::fill(out.tensor_scales.begin(), out.tensor_scales.end(), half.tensor_scale);
   out.clear_from(n);
   return ok();
 }

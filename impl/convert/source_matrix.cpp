@@ -157,37 +157,77 @@ struct Gather {
     return ok();
   }
 
-  // Of the activations of gate and up or of down: multiplied by them, where a kernel quantises activations.
-  Check add_input_scale() {
-    const CheckpointTensor* row = job.set->tensor(TensorKind::input_scale);
-    if (row == nullptr) return ok();
-    const Role role = is_w13 ? Role::w13_input_scale : Role::w2_input_scale;
+  // The number of a projection, gate's and up's; nullopt: there is none. Divisors become factors.
+  using Numbers = std::optional<std::array<float, 2>>;
+  Result<Numbers> numbers(TensorKind kind) {
+    const CheckpointTensor* row = job.set->tensor(kind);
+    if (row == nullptr) return Numbers();
+    const Role role = *role_of(is_w13 ? Projection::up : Projection::down, kind);
+    Numbers found;
     bool has_gate = false;
     for (const Half half : {Half::whole, Half::w1, Half::w3}) {
       if (half != Half::whole && matrix.halves != 2) break;
       Taken taken;
       const Place place{role, out.source.expert, half};
-      Check got = take({role, TensorKind::input_scale, nullptr}, place, half == Half::whole ? matrix.halves : 1, taken);
+      Check got = take({role, kind, nullptr}, place, half == Half::whole ? matrix.halves : 1, taken);
       const bool none = !got && (is_missing(got) || got.error().code == Code::unexpected_weight);
       if (half == Half::w1) has_gate = !none;
       if (half == Half::w3 && has_gate == none)  // one of the two
-        return none ? std::move(got)
+        return none ? std::move(got.error())
                     : fail(Code::missing_weight, cat(role_name(role), "[", place.expert, "].w1"),
                            cat(role_name(role), "[", place.expert, "].w1 was never set, but that of up is there"));
       if (none) continue;
       MOE_CHECK(std::move(got));
+      if (!found) found = std::array{1.0f, 1.0f};
       const TensorView& t = taken.view;
       for (std::int64_t i = 0; i < t.shape[0]; ++i) {
-        const float scale = load_float(t.dtype, t.data + i * t.strides[0] * (dtype_bits(t.dtype) / 8));
-        if (std::isfinite(scale) && scale >= 0.0f) {
-          out.source.input_scale = std::max(out.source.input_scale.value_or(0.0f), scale);
-          continue;
-        }
-        const std::string where = cat(role_name(role), "[", place.expert, ",", half == Half::w3 ? 1 : i, "]");
-        return fail(Code::invalid_argument, where,
-                    cat(where, ": scale ", float_text(scale), " is not a finite number >= 0"));
+        const std::int64_t place_in_role = half == Half::w3 ? 1 : i;
+        MOE_TRY(const float number, number_at(t, i, kind, cat(role_name(role), "[", place.expert, ",", place_in_role, "]")));
+        const bool up_first = half == Half::whole && job.w13_layout == W13Layout::up_gate && matrix.halves == 2;
+        at(*found, up_first ? 1 - place_in_role : place_in_role) = number;
       }
     }
+    return found;
+  }
+
+  static Result<float> number_at(const TensorView& t, std::int64_t i, TensorKind kind, std::string where) {
+    const float given = load_float(t.dtype, t.data + i * t.strides[0] * (dtype_bits(t.dtype) / 8));
+    const float number = is_divisor(kind) ? 1.0f / given : given;
+    if (std::isfinite(given) && given >= 0.0f && std::isfinite(number)) return number;
+    std::string message =
+        cat(where, is_divisor(kind) ? ": divisor " : ": scale ", float_text(given), " is not a finite number >= 0");
+    if (is_divisor(kind) && given >= 0.0f && std::isfinite(given))
+      message = cat(where, ": divisor ", float_text(given), " has no finite reciprocal");
+    return fail(Code::invalid_argument, std::move(where), std::move(message));
+  }
+
+  // In either form, but not in both.
+  Result<Numbers> numbers_of_forms(TensorKind kind) {
+    MOE_TRY(const Numbers factors, numbers(kind));
+    MOE_TRY(const Numbers divisors, numbers(other_form(kind)));
+    if (!factors || !divisors) return factors ? factors : divisors;
+    const Projection p = is_w13 ? Projection::up : Projection::down;
+    const std::string where = cat(role_name(*role_of(p, other_form(kind))), "[", out.source.expert, "]");
+    return fail(Code::unexpected_weight, where,
+                cat(where, ": ", role_name(*role_of(p, kind)), " is there too, which says the same in another form"));
+  }
+
+  // Of the activations of gate and up or of down: multiplied by them, where a kernel quantises activations.
+  Check add_input_scale() {
+    MOE_TRY(const Numbers scales, numbers_of_forms(TensorKind::input_scale));
+    if (scales) out.source.input_scale = matrix.halves == 2 ? std::max((*scales)[0], (*scales)[1]) : (*scales)[0];
+    return ok();
+  }
+
+  Check add_tensor_scale() {
+    if (job.set->tensor(TensorKind::scale_2) == nullptr) return ok();
+    MOE_TRY(const Numbers scales, numbers_of_forms(TensorKind::scale_2));
+    if (!scales) {
+      const std::string where =
+          cat(role_name(is_w13 ? Role::w13_scale_2 : Role::w2_scale_2), "[", out.source.expert, "]");
+      return fail(Code::missing_weight, where, where + " was never set");
+    }
+    for (std::size_t h = 0; h < 2; ++h) out.source.half[h].tensor_scale = (*scales)[h];
     return ok();
   }
 
@@ -289,6 +329,7 @@ Result<LeasedMatrix> lease_matrix(const ConvertJob& job, const TensorSource& sou
     MOE_CHECK(gather.add({is_w13 ? Role::w13_scale : Role::w2_scale, TensorKind::scale, &SourceHalf::scales,
                           &SourceHalf::scale_rows, &SourceHalf::scale_fields}));
   }
+  MOE_CHECK(gather.add_tensor_scale());
   MOE_CHECK(gather.add_input_scale());
   MOE_CHECK(gather.add_zeros());
   MOE_CHECK(gather.add_g_idx());
@@ -324,7 +365,7 @@ std::uint64_t temp_bytes_per_worker(const ConvertJob& job) {
       if (row.kind == TensorKind::bias && !m->has_bias) continue;
       if (row.kind == TensorKind::zero_point && job.symmetric) continue;
       if (row.kind == TensorKind::g_idx && !job.act_order) continue;
-      if (row.kind == TensorKind::input_scale) continue;
+      if (is_number(row.kind)) continue;
       int bits = 0;
       for (DType t : row.dtypes) bits = std::max(bits, dtype_bits(t));
       std::uint64_t elements = 1;

@@ -237,6 +237,8 @@ constexpr Accepts our_cpu(EnumSet<Format> checkpoints, EnumSet<LayoutKind> layou
       .acts = acts,
   };
 }
+// Of 4-bit floats, which run as integers do.
+inline constexpr EnumSet<ActFormat> kFp4Acts = {ActFormat::blk16, ActFormat::f32, ActFormat::blk8};
 
 }  // namespace classes
 

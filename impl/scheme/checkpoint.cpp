@@ -47,6 +47,7 @@ std::int64_t extent(Axis axis, const MatrixSize& m) {
 constexpr std::array<DType, 4> types(DType a, DType b = {}, DType c = {}, DType d = {}) { return {a, b, c, d}; }
 constexpr std::array kFloats = types(DType::f32, DType::f16, DType::bf16);
 constexpr std::array kI8 = types(DType::i8), kI32 = types(DType::i32), kI64 = types(DType::i64);
+constexpr std::array kF32 = types(DType::f32), kBytes = types(DType::u8, DType::i8);
 constexpr std::array kE4m3Codes = types(DType::f8_e4m3fn), kE8m0s = types(DType::u8, DType::f8_e8m0fnu);
 constexpr std::array kFp8Scales = types(DType::f32, DType::f16, DType::bf16, DType::f8_e8m0fnu);
 
@@ -56,6 +57,7 @@ constexpr std::array kGroupRows = {Axis::groups, Axis::n}, kGroupWords = {Axis::
 constexpr std::array kPackedColumns = {Axis::k_words, Axis::n}, kColumnWords = {Axis::k, Axis::n_words};
 constexpr std::array kPerRow = {Axis::n, Axis::none}, kPerColumn = {Axis::k, Axis::none};
 constexpr std::array kTwoNumbers = {Axis::two, Axis::none}, kOne = {Axis::one, Axis::none};
+constexpr std::array kPackedBytes = {Axis::n, Axis::k_bytes}, kColumns = {Axis::k, Axis::n};
 constexpr std::array kBlockScales = {Axis::n_blocks, Axis::k_blocks}, kPerHalf = {Axis::halves, Axis::none};
 
 // clang-format off
@@ -126,8 +128,41 @@ constexpr std::array kFp8BlocksDeepSeek = fp8({kInverse, kFp8Scales, kBlockScale
 constexpr std::array kFp8RowsModelOpt   = fp8({kScale,   kFp8Scales, kRowGroups, Form::vector});
 constexpr std::array kFp8BlocksModelOpt = fp8({kScale,   kFp8Scales, kBlockScales, Form::spread, kInverse});
 constexpr std::array kMxfp8             = fp8({kScale,   kE8m0s,     kRowGroups});
+// compressed-tensors and DeepSeek-V4.
+constexpr std::array kMxfp4 = {
+    CheckpointTensor{"weight_packed",       TensorKind::weight,             Presence::required,         kBytes,     kPackedBytes, Form::blocks, "weight"},
+    CheckpointTensor{"weight_scale",        TensorKind::scale,              Presence::required,         kE8m0s,     kRowGroups,   Form::axes,   "scale"},
+    CheckpointTensor{"bias",                TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
+};
+constexpr std::array kGptOss = {
+    CheckpointTensor{"_blocks",             TensorKind::weight,             Presence::required,         kBytes,     kPackedBytes, Form::blocks},
+    CheckpointTensor{"_scales",             TensorKind::scale,              Presence::required,         kE8m0s,     kRowGroups},
+    CheckpointTensor{"_bias",               TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
+};
+// compressed-tensors and ModelOpt, which says the same in factors.
+constexpr std::array kNvfp4 = {
+    CheckpointTensor{"weight_packed",       TensorKind::weight,             Presence::required,         kBytes,     kPackedBytes, Form::axes,   "weight"},
+    CheckpointTensor{"weight_scale",        TensorKind::scale,              Presence::required,         kE4m3Codes, kRowGroups},
+    CheckpointTensor{"weight_scale_2",      TensorKind::scale_2,            Presence::required,         kF32,       kPerHalf,     Form::scalar},
+    CheckpointTensor{"weight_global_scale", TensorKind::global_scale,       Presence::optional,         kF32,       kPerHalf,     Form::scalar},
+    CheckpointTensor{"input_scale",         TensorKind::input_scale,        Presence::with_input_scale, kF32,       kPerHalf,     Form::scalar},
+    CheckpointTensor{"input_global_scale",  TensorKind::input_global_scale, Presence::with_input_scale, kF32,       kPerHalf,     Form::scalar},
+    CheckpointTensor{"bias",                TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
+};
+// Unquantized weights of all experts.
+constexpr std::array kStackedRows = {
+    CheckpointTensor{"",                    TensorKind::weight,             Presence::required,         kFloats,    kMatrix},
+    CheckpointTensor{"_bias",               TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
+};
+constexpr std::array kStackedColumns = {
+    CheckpointTensor{"",                    TensorKind::weight,             Presence::required,         kFloats,    kColumns},
+    CheckpointTensor{"_bias",               TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
+};
+constexpr Stack kGateUpDown = {"gate_up_proj", "down_proj"};
 // clang-format on
 
+bool is_unquantized(const Quantization& q) { return !q.weights; }
+bool is_mxfp4(const Quantization& q) { return q.is_mxfp4(); }
 bool has_int8_activations(const Quantization& q) {
   return (q.is_w4a8_int8() || q.is_w8a8_int8()) && q.weights->symmetric && q.weights->actorder != ActOrder::group &&
          !q.is_transposed.value_or(false);
@@ -167,19 +202,7 @@ std::optional<std::int64_t> expert_number(std::string_view s, std::int64_t limit
   return value;
 }
 
-// Why a config has no place for a tensor that its format knows.
-std::string_view absence_of(TensorKind kind) {
-  switch (kind) {
-    case TensorKind::bias:
-      return "the config has no bias";
-    case TensorKind::zero_point:
-      return "the config's weights have no zero points";
-    case TensorKind::input_scale:
-      return "the config's activations have no static scale";
-    default:
-      return "the config's weights have no activation order";
-  }
-}
+constexpr std::string_view kNoSuchName = "the format has no tensor of this name";
 
 ParsedName unknown(ParsedName p, std::string_view why) {
   p.match = NameMatch::unknown_of_ours;
@@ -188,6 +211,20 @@ ParsedName unknown(ParsedName p, std::string_view why) {
 }
 
 }  // namespace
+
+std::string_view absence_of(TensorKind kind) {
+  switch (kind) {
+    case TensorKind::bias:
+      return "the config has no bias";
+    case TensorKind::zero_point:
+      return "the config's weights have no zero points";
+    case TensorKind::input_scale:
+    case TensorKind::input_global_scale:
+      return "the config's activations have no static scale";
+    default:
+      return "the config's weights have no activation order";
+  }
+}
 
 std::string CheckpointTensor::dtypes_text() const {
   std::string s;
@@ -220,7 +257,7 @@ AxisStep step_of(Axis axis, const MatrixSize& m) {
 
 std::span<const TensorSet> tensor_sets() {
   static constexpr std::array kSets = {
-      TensorSet{Format::none, Codes::values, kUnquantized, [](const Quantization& q) { return !q.weights; }},
+      TensorSet{Format::none, Codes::values, kUnquantized, is_unquantized},
       TensorSet{Format::int_quantized, Codes::bytes, kIntQuantized,
                 [](const Quantization& q) { return is_int8_by_row(q) || q.is_w4a8_fp8(); }},
       TensorSet{Format::int_quantized, Codes::bytes, kIntQuantizedWhole, is_int8_whole},
@@ -242,6 +279,12 @@ std::span<const TensorSet> tensor_sets() {
       TensorSet{Format::naive_quantized, Codes::bits, kFp8Blocks, is_fp8_blocks},
       TensorSet{Format::mxfp8_quantized, Codes::bits, kMxfp8,
                 [](const Quantization& q) { return is_fp8(q, {Strategy::group}); }},
+      TensorSet{Format::mxfp4_pack_quantized, Codes::bits, kMxfp4, is_mxfp4},
+      TensorSet{Format::mxfp4_gpt_oss, Codes::bits, kGptOss, is_mxfp4, &kGateUpDown},
+      TensorSet{Format::nvfp4_pack_quantized, Codes::bits, kNvfp4, [](const Quantization& q) { return q.is_nvfp4(); }},
+      TensorSet{Format::none, Codes::values, kStackedRows, is_unquantized, &kGateUpDown, StackedWeights::rows_first},
+      TensorSet{Format::none, Codes::values, kStackedColumns, is_unquantized, &kGateUpDown,
+                StackedWeights::columns_first},
   };
   return kSets;
 }
@@ -250,6 +293,17 @@ const TensorSet* tensor_set(const Quantization& q) {
   for (const TensorSet& set : tensor_sets())
     if (set.format == q.format && set.holds(q)) return &set;
   return nullptr;
+}
+
+std::vector<const TensorSet*> file_sets(const Quantization& q, StackedWeights stacked) {
+  std::vector<const TensorSet*> sets;
+  const TensorSet* first = tensor_set(q);
+  if (first == nullptr) return sets;
+  sets.push_back(first);
+  for (const TensorSet& set : tensor_sets())
+    if (set.format == q.format && set.holds(q) && set.stacked != StackedWeights::none && set.stacked == stacked)
+      sets.push_back(&set);
+  return sets;
 }
 
 TensorShape CheckpointTensor::shape(const MatrixSize& m) const {
@@ -290,12 +344,41 @@ Extras extras_of(const Quantization& q, bool has_bias) {
   Extras e;
   e.bias = has_bias ? Need::required : Need::absent;
   if (q.is_fp8() && q.input_activations && q.input_activations->dynamic == Dynamic::no) e.input_scale = Need::optional;
+  if (q.is_nvfp4() && q.input_activations) e.input_scale = Need::optional;
   if (!q.is_wna16()) return e;
   if (!q.weights->symmetric) e.zeros = Need::required;
   if (q.weights->symmetric && (q.format == Format::gptq || q.format == Format::awq)) e.zeros = Need::optional;
   e.g_idx = q.weights->actorder == ActOrder::group ? Need::required : Need::optional;
   return e;
 }
+
+namespace {
+
+ParsedName known(ParsedName p, const CheckpointTensor& row, const ExpertModule& module) {
+  if (row.need(module.extras()) == Need::absent) return unknown(p, absence_of(row.kind));
+  p.match = NameMatch::known;
+  p.tensor = &row;
+  return p;
+}
+
+// Of a stack: <name><suffix>.
+ParsedName parse_stacked(std::string_view name, const ExpertModule& module) {
+  ParsedName p;
+  const Stack& stack = *module.set->stack;
+  for (const bool w13 : {true, false}) {
+    const std::string_view begin = w13 ? stack.w13 : stack.w2;
+    if (!name.starts_with(begin)) continue;
+    const std::string_view suffix = name.substr(begin.size());
+    if (!suffix.empty() && !suffix.starts_with('_') && !suffix.starts_with('.')) continue;
+    p.projection = w13 ? Projection::up : Projection::down;
+    for (const CheckpointTensor& row : module.tensors())
+      if (row.suffix == suffix) return known(p, row, module);
+    return unknown(p, kNoSuchName);
+  }
+  return p;
+}
+
+}  // namespace
 
 ParsedName parse_tensor_name(std::string_view name, const ExpertModule& module) {
   ParsedName p;
@@ -305,6 +388,7 @@ ParsedName parse_tensor_name(std::string_view name, const ExpertModule& module) 
     if (!name.starts_with('.')) return p;
     name.remove_prefix(1);
   }
+  if (module.is_stacked()) return parse_stacked(name, module);
   const std::size_t dot = name.find('.');
   if (dot == std::string_view::npos) return p;
   const std::string_view number = name.substr(0, dot), rest = name.substr(dot + 1);
@@ -324,12 +408,9 @@ ParsedName parse_tensor_name(std::string_view name, const ExpertModule& module) 
   if (p.projection == Projection::gate && !module.gated) return unknown(p, "an ungated layer has no gate projection");
   for (const CheckpointTensor& row : module.tensors()) {
     if (row.suffix != suffix && (row.alias.empty() || row.alias != suffix)) continue;
-    if (row.need(module.extras()) == Need::absent) return unknown(p, absence_of(row.kind));
-    p.match = NameMatch::known;
-    p.tensor = &row;
-    return p;
+    return known(p, row, module);
   }
-  return unknown(p, "the format has no tensor of this name");
+  return unknown(p, kNoSuchName);
 }
 
 std::vector<ExpertNames> expert_names(const ExpertModule& own, bool any_block) {
@@ -345,12 +426,17 @@ std::vector<ExpertNames> expert_names(const ExpertModule& own, bool any_block) {
     if (own.projections == kProjections[i]) projections.push_back(kProjections[1 - i]);
   std::vector<ExpertNames> all;
   for (const std::string& prefix : prefixes)
-    for (const Projections& p : projections) all.push_back({prefix, p});
+    for (const Projections& p : projections) all.push_back({prefix, p, own.set});
   return all;
 }
 
 std::string tensor_name(const ExpertModule& module, std::int64_t expert, Projection projection,
                         const CheckpointTensor& tensor) {
+  if (module.is_stacked()) {
+    const Stack& stack = *module.set->stack;
+    return cat(module.prefix, module.prefix.empty() ? "" : ".", projection == Projection::down ? stack.w2 : stack.w13,
+               tensor.suffix);
+  }
   return cat(module.prefix, module.prefix.empty() ? "" : ".", expert, ".", module.projections[usize(projection)], ".",
              tensor.suffix);
 }
@@ -370,6 +456,9 @@ std::span<const KindRoles> kind_roles() {
       KindRoles{TensorKind::g_idx, Role::w13_g_idx, Role::w2_g_idx},
       KindRoles{TensorKind::bias, Role::w13_bias, Role::w2_bias},
       KindRoles{TensorKind::input_scale, Role::w13_input_scale, Role::w2_input_scale},
+      KindRoles{TensorKind::scale_2, Role::w13_scale_2, Role::w2_scale_2},
+      KindRoles{TensorKind::global_scale, Role::w13_global_scale, Role::w2_global_scale},
+      KindRoles{TensorKind::input_global_scale, Role::w13_input_global_scale, Role::w2_input_global_scale},
   };
   return kRoles;
 }

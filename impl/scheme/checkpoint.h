@@ -14,10 +14,18 @@
 //   naive-quantized    tensor [1] or a scalar; channel [N, 1], ModelOpt [N]; group [N, G]; blocks of n x k
 //                      [ceil(N/n), ceil(K/k)], DeepSeek's weight_scale_inv, ModelOpt [N/n, 1, K/k, 1]
 //   mxfp8-quantized  weight f8_e4m3fn [N, K]              weight_scale e8m0 (or u8) [N, K/32]  [bias [N]]
+//   mxfp4-pack-      weight_packed u8 (or i8) [N, K/2]    weight_scale u8 (or e8m0) [N, K/32]  [bias [N]]
+//     quantized        DeepSeek-V4: weight, scale
+//   mxfp4-gpt-oss    gate_up_proj_blocks u8 [E, 2I, H/32, 16], gate_up_proj_scales u8 [E, 2I, H/32],
+//                    [gate_up_proj_bias [E, 2I]], the same of down_proj
+//   nvfp4-pack-      weight_packed u8 [N, K/2]            weight_scale f8_e4m3fn [N, K/16]  [bias [N]]
+//     quantized        weight_global_scale f32 [1] or a scalar, a divisor, [input_global_scale]
+//                      ModelOpt: weight, weight_scale_2, [input_scale], factors
 //
 // N, K: outputs and inputs of the whole projection (gate and up: I x H, down: H x I), G = 1 channel-wise,
 // else K / group; one scale for a whole projection is [1]. Scales and biases are f32, f16 or bf16, those of fp8 weights
-// e8m0, too. A further format is a row of tensor_sets() and its tensors in checkpoint.cpp.
+// e8m0, too. Where a format has all experts in one tensor (Stack), so may unquantized weights: gate_up_proj, down_proj,
+// [E, 2I, H] or [E, H, 2I] as the config says. A further format is a row of tensor_sets() and its tensors in checkpoint.cpp.
 #pragma once
 
 #include <array>
@@ -38,7 +46,43 @@ namespace moe {
 
 enum class Projection : std::uint8_t { gate, up, down };
 // shape: its two numbers are checked, then dropped.
-enum class TensorKind : std::uint8_t { weight, scale, bias, shape, zero_point, g_idx, input_scale };
+// scale_2: what a whole projection's scales come multiplied by; global_scale, input_global_scale: the same as scale_2 and
+// input_scale, as divisors.
+enum class TensorKind : std::uint8_t {
+  weight,
+  scale,
+  bias,
+  shape,
+  zero_point,
+  g_idx,
+  input_scale,
+  scale_2,
+  global_scale,
+  input_global_scale
+};
+// One float32 for a projection.
+constexpr bool is_number(TensorKind kind) { return kind >= TensorKind::input_scale; }
+constexpr bool is_divisor(TensorKind kind) {
+  return kind == TensorKind::global_scale || kind == TensorKind::input_global_scale;
+}
+// The other way to say the same; the kind itself where there is only one.
+constexpr TensorKind other_form(TensorKind kind) {
+  switch (kind) {
+    case TensorKind::input_scale:
+      return TensorKind::input_global_scale;
+    case TensorKind::input_global_scale:
+      return TensorKind::input_scale;
+    case TensorKind::scale_2:
+      return TensorKind::global_scale;
+    case TensorKind::global_scale:
+      return TensorKind::scale_2;
+    default:
+      return kind;
+  }
+}
+// Why a layer has no place for a tensor that its format knows: a fragment of a sentence.
+std::string_view absence_of(TensorKind kind);
+
 // with_...: what the layer says (Extras).
 enum class Presence : std::uint8_t { required, optional, with_bias, with_zeros, with_g_idx, with_input_scale };
 
@@ -91,8 +135,8 @@ struct TensorShape {
 };
 
 // How else than with its axes a tensor may come: without its last dimension, where that is 1; without the one of
-// halves, where one number is for all; every dimension with one of 1 behind it.
-enum class Form : std::uint8_t { axes, vector, scalar, spread };
+// halves, where one number is for all; every dimension with one of 1 behind it; the last one in blocks of 16 bytes.
+enum class Form : std::uint8_t { axes, vector, scalar, spread, blocks };
 
 struct CheckpointTensor {
   std::string_view suffix;
@@ -132,6 +176,14 @@ struct CheckpointTensor {
 // bits (AWQ has an order of its own), or small floats in as many bits of a row of bytes as they have.
 enum class Codes : std::uint8_t { values, bytes, words, awq_words, bits };
 
+// How a checkpoint lays all experts of a layer into one tensor of a kind: [E, ...], gate and up joined in the row order
+// that the config has for w13. The tensors of the layer are <module>.<name><suffix>.
+struct Stack {
+  std::string_view w13, w2;  // names
+};
+// Which of a set's forms a checkpoint's unquantized stacks have: rows come first, or columns.
+enum class StackedWeights : std::uint8_t { none, rows_first, columns_first };
+
 // One way in which checkpoints store experts. The config's word for a format may stand for several of them: which one
 // it is, the quantization says.
 struct TensorSet {
@@ -139,6 +191,8 @@ struct TensorSet {
   Codes codes;
   std::span<const CheckpointTensor> tensors;
   bool (*holds)(const Quantization& q);
+  const Stack* stack = nullptr;                           // nullptr: each projection of each expert by itself
+  StackedWeights stacked = StackedWeights::none;          // of a stack that the config must speak of
 
   const CheckpointTensor* tensor(TensorKind kind) const {  // nullptr: there is none
     for (const CheckpointTensor& t : tensors)
@@ -148,8 +202,10 @@ struct TensorSet {
 };
 // All that this build knows, a table in checkpoint.cpp.
 std::span<const TensorSet> tensor_sets();
-// The one that holds weights so quantized; nullptr: they are not read yet.
+// The one that holds weights so quantized; nullptr: they are not read yet. It is what callers name tensors of by role.
 const TensorSet* tensor_set(const Quantization& q);
+// All that files may have of them.
+std::vector<const TensorSet*> file_sets(const Quantization& q, StackedWeights stacked);
 
 // Where the experts of one layer lie in a checkpoint. Views: the owner of the strings outlives it.
 struct ExpertModule {
@@ -161,6 +217,7 @@ struct ExpertModule {
   bool has_bias = false;                        // else bias tensors have no place
   Need zeros = Need::absent, g_idx = Need::absent, input_scale = Need::absent;
 
+  bool is_stacked() const { return set != nullptr && set->stack != nullptr; }
   std::span<const CheckpointTensor> tensors() const {
     return set == nullptr ? std::span<const CheckpointTensor>() : set->tensors;
   }
@@ -172,6 +229,7 @@ struct ExpertModule {
 struct ExpertNames {
   std::string prefix;
   std::array<std::string_view, 3> projections;
+  const TensorSet* set = nullptr;  // where formats have several
 };
 // any_block: also under the other name of the block that holds router and experts.
 std::vector<ExpertNames> expert_names(const ExpertModule& own, bool any_block);
@@ -191,8 +249,8 @@ enum class NameMatch : std::uint8_t {
 
 struct ParsedName {
   NameMatch match = NameMatch::foreign;
-  std::int64_t expert = 0;
-  Projection projection = Projection::gate;
+  std::int64_t expert = 0;                   // of a stack: none
+  Projection projection = Projection::gate;  // of a stack: up for w13
   const CheckpointTensor* tensor = nullptr;  // known only
   std::string_view why;                      // unknown_of_ours: what is wrong, a fragment of a sentence
 };

@@ -58,6 +58,11 @@ inline float scale_in(const P16Matrix& m, const std::byte* panel, std::int64_t l
   return m.scales == Scales::w4a8 && m.groups.is_whole() ? stored * 16.0f : stored;  // it keeps s / 16
 }
 
+// What the scales of a lane come multiplied by.
+inline float tensor_scale_in(const P16Matrix& m, const std::byte* panel, std::int64_t lane) {
+  return m.has_tensor_scale() ? load<float>(panel + m.tensor_scale_offset() + 4 * lane) : 1.0f;
+}
+
 // The number at (lane, k) without its scale; also of the padding behind the last column.
 inline float value_in(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
   if (is_integer(m.element)) {

@@ -132,6 +132,14 @@ struct Quantization {
     return weights && weights->type == NumType::floating && weights->num_bits == 8 && weights->symmetric &&
            weights->dynamic == Dynamic::no;
   }
+  // Static symmetric 4-bit floats with a power of two for 32 columns, or an 8-bit float for 16 and a number for the
+  // projection, whatever the activations.
+  bool is_mxfp4() const { return is_fp4(Strategy::group, 32); }
+  bool is_nvfp4() const { return is_fp4(Strategy::tensor_group, 16); }
+  bool is_fp4(Strategy strategy, std::int64_t group) const {
+    return weights && weights->type == NumType::floating && weights->num_bits == 4 && weights->symmetric &&
+           weights->dynamic == Dynamic::no && weights->strategy == strategy && weights->group_size == group;
+  }
   // Each projection has one scale for all of its rows.
   bool has_one_scale() const { return weights && weights->strategy == Strategy::tensor; }
   // int4 or int8 static group/channel weights alone.

@@ -47,7 +47,9 @@ std::optional<Places> places_in(std::span<const std::int64_t> got, const Checkpo
       return lacks_last && shape[last] == 1 ? std::optional(at) : std::nullopt;
     case Form::scalar:  // a checkpoint's activations are quantised for both halves at once
       at[last] = -1;
-      return lacks_last && (shape[last] == 1 || row.kind == TensorKind::input_scale) ? std::optional(at) : std::nullopt;
+      return lacks_last && (shape[last] == 1 || is_number(row.kind)) ? std::optional(at) : std::nullopt;
+    case Form::blocks:
+      return std::nullopt;  // joined: in_blocks()
     case Form::spread: {
       if (got.size() != shape.size() + 2) return std::nullopt;
       const std::size_t first = last - 1;
@@ -60,6 +62,30 @@ std::optional<Places> places_in(std::span<const std::int64_t> got, const Checkpo
       break;
   }
   return std::nullopt;
+}
+
+// [..., K/32, 16] of a shape [..., K/2].
+constexpr std::int64_t kBlockBytes = 16;
+bool in_blocks(std::span<const std::int64_t> got, const CheckpointTensor& row, std::span<const std::int64_t> shape) {
+  if (row.form != Form::blocks || shape.empty() || got.size() != shape.size() + 1) return false;
+  const std::size_t last = shape.size() - 1;
+  return std::equal(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(last), shape.begin()) &&
+         got[last + 1] == kBlockBytes && got[last] == shape[last] / kBlockBytes && shape[last] % kBlockBytes == 0;
+}
+
+// Two codes of four bits as a byte, where they lie as bytes do.
+TensorView as_bytes(const TensorView& t) {
+  if (t.dtype != DType::f4_e2m1fn || t.ndim < 1 || t.ndim > kMaxDims) return t;
+  const int last = t.ndim - 1;
+  TensorView v = t;
+  v.dtype = DType::u8;
+  if (at(t.strides, last) != 1 || at(t.shape, last) % 2 != 0) return t;
+  at(v.shape, last) /= 2;
+  for (int d = 0; d < last; ++d) {
+    if (at(t.strides, d) % 2 != 0) return t;
+    at(v.strides, d) /= 2;
+  }
+  return v;
 }
 
 }  // namespace
@@ -86,7 +112,18 @@ Check check_tensor(const TensorView& t, const CheckpointTensor& row, std::span<c
   return ok();
 }
 
-TensorView in_shape(const TensorView& t, const CheckpointTensor& row, std::span<const std::int64_t> shape) {
+TensorView in_shape(const TensorView& given, const CheckpointTensor& row, std::span<const std::int64_t> shape) {
+  const TensorView t = row.allows(DType::u8) && row.kind == TensorKind::weight ? as_bytes(given) : given;
+  if (in_blocks(extents(t.shape, t.ndim), row, shape)) {
+    const int last = t.ndim - 1;
+    if (at(t.strides, last - 1) != at(t.strides, last) * kBlockBytes) return t;
+    TensorView v = t;
+    v.ndim = last;
+    at(v.shape, last - 1) = shape[usize(last - 1)];
+    at(v.strides, last - 1) = at(t.strides, last);
+    at(v.shape, last) = at(v.strides, last) = 0;
+    return v;
+  }
   const std::optional<Places> places = places_in(extents(t.shape, t.ndim), row, shape);
   if (!places) return t;
   TensorView v = t;
@@ -102,7 +139,7 @@ TensorView in_shape(const TensorView& t, const CheckpointTensor& row, std::span<
 
 bool has_shape(std::span<const std::int64_t> got, const CheckpointTensor& row, std::span<const std::int64_t> shape) {
   return (got.size() == shape.size() && std::equal(got.begin(), got.end(), shape.begin())) ||
-         places_in(got, row, shape).has_value();
+         places_in(got, row, shape).has_value() || in_blocks(got, row, shape);
 }
 
 }  // namespace moe

@@ -88,7 +88,8 @@ Result<const CheckpointTensor*> LayerFacts::tensor_of(Role role) const {
                 cat(name, row->kind == TensorKind::bias ? ": has_bias is false in this config"
                           : row->kind == TensorKind::zero_point
                               ? ": the weights of this config are symmetric, without zero points"
-                              : ": the weights of this config have no activation order"));
+                          : is_number(row->kind) ? ": the activations of this config have no static scale"
+                                                 : ": the weights of this config have no activation order"));
   return row;
 }
 
@@ -146,6 +147,42 @@ Result<Part> LayerFacts::part(Projection p, const CheckpointTensor& row, std::st
     (i == 0 ? part.rows : part.cols) = inter / step.lines * step.elements;
   }
   return part;
+}
+
+Dims LayerFacts::stack_shape(Projection p, const CheckpointTensor& row) const {
+  MatrixSize m = whole(p);
+  m.halves = joined(p);
+  m.n *= m.halves;
+  const TensorShape one = row.shape(m);
+  Dims all;
+  all.ndim = one.ndim + 1;
+  all.d[0] = config_->num_experts;
+  std::copy_n(one.dims.begin(), one.ndim, all.d.begin() + 1);
+  return all;
+}
+
+Result<std::vector<StackPart>> LayerFacts::stack_parts(Projection p, const CheckpointTensor& row,
+                                                       std::string_view subject) const {
+  MOE_TRY(const Part one, part(p, row, subject));
+  if (joined(p) == 1) return std::vector<StackPart>{{Half::whole, one}};
+  const int axis = row.n_axis();
+  if (axis < 0 || row.axes[usize(axis)] != Axis::n)
+    return fail(Code::unsupported, std::string(subject),
+                cat(subject, ": this build does not cut gate and up out of a tensor of this kind"));
+  const bool by_columns = axis == 1;
+  const std::int64_t rows = row.shape(whole(p)).dims[usize(axis)];  // of either half
+  const auto joined_part = [&](std::int64_t times, std::int64_t first) {
+    Part both = one;
+    std::int64_t& begin = by_columns ? both.col0 : both.row0;
+    begin = begin * times + first;
+    (by_columns ? both.cols : both.rows) *= times;
+    if (by_columns) both.whole_cols *= 2;
+    return both;
+  };
+  if (w13_layout() == W13Layout::interleaved) return std::vector<StackPart>{{Half::whole, joined_part(2, 0)}};
+  const bool up_first = w13_layout() == W13Layout::up_gate;
+  return std::vector<StackPart>{{Half::w1, joined_part(1, up_first ? rows : 0)},
+                                {Half::w3, joined_part(1, up_first ? 0 : rows)}};
 }
 
 ExpertModule LayerFacts::module(std::string_view prefix) const {

@@ -25,6 +25,12 @@ struct Part {
   bool repeats = false;         // the tensor has one element, which all rows share
 };
 
+// This rank's part of a tensor of all experts: of one expert's, for a place among the weights.
+struct StackPart {
+  Half half;
+  Part part;
+};
+
 // Dimensions of one tensor, at most stacked [E, N, K].
 struct Dims {
   std::array<std::int64_t, 3> d{};
@@ -66,9 +72,15 @@ class LayerFacts {
   MatrixSize whole(Projection p) const;
   Result<Part> part(Projection p, const CheckpointTensor& row, std::string_view subject) const;
 
+  // The same of a tensor of all experts: its shape, and one expert's parts, whose rows count from that expert's first.
+  Dims stack_shape(Projection p, const CheckpointTensor& row) const;
+  Result<std::vector<StackPart>> stack_parts(Projection p, const CheckpointTensor& row, std::string_view subject) const;
+
   ExpertModule module(std::string_view prefix) const;
 
  private:
+  // Projections that a stack of p joins.
+  int joined(Projection p) const { return p != Projection::down && gated_ ? 2 : 1; }
   // Tensor parallelism cuts w2 with activation order: this rank's columns are of all groups.
   bool keeps_groups() const;
 

@@ -49,16 +49,49 @@ struct Target {
   Half half;
   Part part;
   std::vector<std::int64_t> places;  // local experts: more than one when there are redundant copies
+  std::int64_t expert = 0;           // the model's number
 };
 
-Result<Target> target_of(const LayerFacts& facts, const ParsedName& p, std::string_view name) {
-  MOE_TRY(const Part part, facts.part(p.projection, *p.tensor, name));
-  return Target{*role_of(p.projection, p.tensor->kind), half_of(p.projection, facts.gated()), part,
-                facts.places_of(p.expert)};
+// Of a stack: for each expert and half of it.
+Result<std::vector<Target>> targets_of(const LayerFacts& facts, const ParsedName& p, const ExpertModule& module,
+                                       std::string_view name) {
+  const Role role = *role_of(p.projection, p.tensor->kind);
+  std::vector<Target> targets;
+  if (!module.is_stacked()) {
+    MOE_TRY(const Part part, facts.part(p.projection, *p.tensor, name));
+    targets.push_back({role, half_of(p.projection, facts.gated()), part, facts.places_of(p.expert), p.expert});
+    return targets;
+  }
+  MOE_TRY(const std::vector<StackPart> parts, facts.stack_parts(p.projection, *p.tensor, name));
+  const std::int64_t rows = facts.stack_shape(p.projection, *p.tensor).d[1];  // of an expert
+  for (std::int64_t e = 0; e < module.num_experts; ++e)
+    for (const StackPart& part : parts) {
+      targets.push_back({role, part.half, part.part, facts.places_of(e), e});
+      targets.back().part.row0 += e * rows;
+    }
+  return targets;
 }
 
-Check check_places(const RoleSlots& slots, const Target& t, std::int64_t expert) {
-  for (const std::int64_t local : t.places) MOE_CHECK(check_place(slots, t.role, local, expert, t.half));
+// The shape that a checkpoint's tensor has.
+Dims shape_in_file(const LayerFacts& facts, const ParsedName& p, const ExpertModule& module) {
+  if (module.is_stacked()) return facts.stack_shape(p.projection, *p.tensor);
+  const TensorShape one = p.tensor->shape(facts.whole(p.projection));
+  Dims d;
+  d.ndim = one.ndim;
+  std::copy_n(one.dims.begin(), one.dims.size(), d.d.begin());
+  return d;
+}
+
+// Whether the file has columns first where the role has rows.
+bool is_turned(const LayerFacts& facts, const ParsedName& p) {
+  return p.tensor->k_first() && !tensor_set(facts.config().quantization)->tensor(p.tensor->kind)->k_first();
+}
+
+Check check_places(const std::array<RoleSlots, kRoleCount>& roles, const Target& t, const std::string& name) {
+  for (const std::int64_t local : t.places) {
+    MOE_CHECK(check_place(at(roles, t.role), t.role, local, t.expert, t.half));
+    MOE_CHECK(check_form(roles, t.role, local, name));
+  }
   return ok();
 }
 
@@ -66,20 +99,27 @@ void fill(RoleSlots& slots, const Target& t, const Slot& slot) {
   for (const std::int64_t local : t.places) at(at(slots.experts, local), t.half) = slot;
 }
 
+// A part of a stack, whose rows count through all experts.
+TensorView cut_stack(const TensorView& stack, const Target& t) {
+  Part part = t.part;
+  part.row0 -= t.expert * stack.shape[1];
+  return cut(slice0(stack, t.expert), part);
+}
+
 struct FileTensor {
   Target target;
   Slot slot;
 };
 
-// One tensor of a file; nullopt: not of this layer, or checked and dropped (weight_shape).
-Result<std::optional<FileTensor>> accept_entry(const LayerFacts& facts, const CheckpointEntry& from,
+// One tensor of a file; none: not of this layer, or checked and dropped (weight_shape).
+Result<std::vector<FileTensor>> accept_entry(const LayerFacts& facts, const CheckpointEntry& from,
                                                const ExpertModule& module) {
   const SafetensorsEntry& e = *from.entry;
   MOE_TRY(const Named n, parse_named(facts, e.name, module));
-  if (!n.ours) return std::optional<FileTensor>();
+  std::vector<FileTensor> accepted;
+  if (!n.ours) return accepted;
   const ParsedName& p = n.parsed;
-  const MatrixSize whole = facts.whole(p.projection);
-  const TensorShape want = p.tensor->shape(whole);
+  const Dims want = shape_in_file(facts, p, module);
   const auto got = e.shape();
   if (!p.tensor->allows(e.dtype))
     return fail(Code::dtype, e.name,
@@ -91,21 +131,31 @@ Result<std::optional<FileTensor>> accept_entry(const LayerFacts& facts, const Ch
   if (p.tensor->kind == TensorKind::shape) {
     std::array<std::byte, 16> bytes{};
     MOE_CHECK(from.file->read(e, 0, bytes));
-    MOE_CHECK(check_weight_shape(std::span(bytes).first(8), std::span(bytes).last(8), whole, e.name));
-    return std::optional<FileTensor>();
+    MOE_CHECK(check_weight_shape(std::span(bytes).first(8), std::span(bytes).last(8), facts.whole(p.projection), e.name));
+    return accepted;
   }
-  MOE_TRY(Target target, target_of(facts, p, e.name));
-  Slot slot;
-  slot.kind = Slot::Kind::file;
-  slot.file = {from, target.part};
-  return std::optional<FileTensor>(FileTensor{std::move(target), std::move(slot)});
+  MOE_TRY(std::vector<Target> targets, targets_of(facts, p, module, e.name));
+  for (Target& target : targets) {
+    if (target.places.empty()) continue;
+    Slot slot;
+    slot.kind = Slot::Kind::file;
+    slot.file = {from, target.part, is_turned(facts, p)};
+    accepted.push_back({std::move(target), std::move(slot)});
+  }
+  return accepted;
 }
 
-// The second of two tensors for one place; nullptr: there are none. (A tensor may have two names.)
+// The second of two tensors for one place; nullptr: there are none. (A tensor may have two names, or two forms.)
 const FileTensor* find_doubled(const std::vector<FileTensor>& accepted) {
   std::set<std::tuple<Role, Half, std::int64_t>> seen;
-  for (const FileTensor& t : accepted)
-    if (!seen.insert({t.target.role, t.target.half, t.target.places[0]}).second) return &t;
+  std::set<std::tuple<Role, std::int64_t>> forms;
+  for (const FileTensor& t : accepted) {
+    const std::int64_t local = t.target.places[0];
+    const std::optional<Role> other = other_form(t.target.role);
+    if (!seen.insert({t.target.role, t.target.half, local}).second) return &t;
+    if (other && forms.contains({*other, local})) return &t;
+    forms.insert({t.target.role, local});
+  }
   return nullptr;
 }
 
@@ -114,15 +164,27 @@ Error in_file(const CheckpointEntry& e, Error error) {
   return error;
 }
 
-// The places where the experts may be. `module`: the caller's prefix, nullptr: the config's.
+// The places where the experts may be, and how they lie there. `module`: the caller's prefix, nullptr: the config's.
 std::vector<ExpertNames> names_of(const LayerFacts& facts, const char* module) {
   const std::string own = module != nullptr ? module : facts.config().name;
-  return expert_names(facts.module(own), module == nullptr);
+  std::vector<ExpertNames> names = expert_names(facts.module(own), module == nullptr);
+  const auto is_second = [first = names[0].projections](const ExpertNames& n) { return n.projections != first; };
+  std::vector<ExpertNames> stacked = names;  // their names have no projections
+  std::erase_if(stacked, is_second);
+  if (facts.module(own).is_stacked()) return stacked;
+  for (const TensorSet* set : file_sets(facts.config().quantization, facts.config().stacked_weights))
+    for (ExpertNames n : stacked) {
+      if (set->stack == nullptr) continue;
+      n.set = set;
+      names.push_back(std::move(n));
+    }
+  return names;
 }
 
 ExpertModule module_at(const LayerFacts& facts, const ExpertNames& names) {
   ExpertModule m = facts.module(names.prefix);
   m.projections = names.projections;
+  m.set = names.set;
   return m;
 }
 
@@ -166,28 +228,36 @@ Result<bool> WeightSet::set_named(std::string_view name, const TensorView& given
   MOE_CHECK(check_settable(state_->source.get()));
   const LayerFacts& facts = state_->facts;
   Named n;
-  for (const ExpertNames& names : names_of(facts, nullptr)) {
-    MOE_TRY(n, parse_named(facts, name, module_at(facts, names)));
+  ExpertModule module;
+  const std::vector<ExpertNames> all = names_of(facts, nullptr);
+  for (const ExpertNames& names : all) {
+    module = module_at(facts, names);
+    MOE_TRY(n, parse_named(facts, name, module));
     if (n.ours) break;
   }
   if (!n.ours) return false;
   const ParsedName& p = n.parsed;
-  const MatrixSize whole = facts.whole(p.projection);
-  const TensorShape want = p.tensor->shape(whole);
+  const Dims want = shape_in_file(facts, p, module);
   const TensorView tensor = in_shape(given, *p.tensor, want.span());
   MOE_CHECK(check_tensor(tensor, *p.tensor, want.span(), name));
   if (p.tensor->kind == TensorKind::shape) {
     const std::span<const std::byte> bytes(tensor.data, tensor.nbytes);
-    MOE_CHECK(check_weight_shape(bytes, bytes.subspan(usize(tensor.strides[0]) * 8), whole, std::string(name)));
+    MOE_CHECK(check_weight_shape(bytes, bytes.subspan(usize(tensor.strides[0]) * 8), facts.whole(p.projection),
+                                 std::string(name)));
     return true;
   }
-  MOE_TRY(const Target target, target_of(facts, p, name));
-  if (target.places.empty()) return true;  // another rank's: released at once
-  RoleSlots& slots = state_->role(target.role);
-  MOE_CHECK(check_places(slots, target, p.expert));
-  const Slot slot = view_slot(cut(tensor, target.part), std::move(owner));
+  MOE_TRY(std::vector<Target> targets, targets_of(facts, p, module, name));
+  std::erase_if(targets, [](const Target& t) { return t.places.empty(); });
+  if (targets.empty()) return true;  // another rank's: released at once
+  for (const Target& target : targets) MOE_CHECK(check_places(state_->roles, target, std::string(name)));
+  RoleSlots& slots = state_->role(targets[0].role);
   if (slots.experts.empty()) slots.experts.resize(facts.experts().size());
-  fill(slots, target, slot);
+  Slot slot = view_slot(tensor, std::move(owner));
+  for (const Target& target : targets) {
+    slot.view = module.is_stacked() ? cut_stack(tensor, target) : cut(tensor, target.part);
+    if (is_turned(facts, p)) slot.view = swap_last_two(slot.view);
+    fill(slots, target, slot);
+  }
   return true;
 }
 
@@ -220,17 +290,18 @@ Check WeightSet::load_safetensors(const char* path, const char* module) {
       bias = std::move(*values);
       continue;
     }
-    auto tensor = accept_entry(facts, e, module_here);
-    if (!tensor) return in_file(e, std::move(tensor.error()));
-    if (!*tensor || (*tensor)->target.places.empty()) continue;
-    const Target& target = (*tensor)->target;
-    MOE_CHECK(check_places(state_->role(target.role), target, at(facts.experts(), target.places[0])));
-    accepted.push_back(std::move(**tensor));
+    auto tensors = accept_entry(facts, e, module_here);
+    if (!tensors) return in_file(e, std::move(tensors.error()));
+    for (FileTensor& tensor : *tensors) {
+      MOE_CHECK(check_places(state_->roles, tensor.target, e.entry->name));
+      accepted.push_back(std::move(tensor));
+    }
   }
   if (const FileTensor* second = find_doubled(accepted))
     return in_file(second->slot.file.from, fail(Code::unexpected_weight, second->slot.file.from.entry->name,
                                                 cat(second->slot.file.from.entry->name,
-                                                    ": the checkpoint has this tensor under another name, too")));
+                                                    ": the checkpoint has this tensor under another name or in another "
+                                                    "form, too")));
   for (const FileTensor& t : accepted)
     if (auto& experts = state_->role(t.target.role).experts; experts.empty()) experts.resize(facts.experts().size());
   for (const FileTensor& t : accepted) fill(state_->role(t.target.role), t.target, t.slot);

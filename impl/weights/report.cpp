@@ -103,6 +103,18 @@ std::optional<Half> gap_at(const RoleSlots& slots, std::int64_t local) {
   return gate ? Half::w3 : up ? Half::w1 : Half::whole;
 }
 
+// The same of a role in either of its forms.
+std::optional<std::pair<Role, Half>> gap_in_forms(const std::array<RoleSlots, kRoleCount>& roles, Role role,
+                                                  std::int64_t local) {
+  const auto gap = gap_at(at(roles, role), local);
+  const std::optional<Role> other = other_form(role);
+  if (!gap || !other) return gap ? std::optional(std::pair(role, *gap)) : std::nullopt;
+  const RoleSlots& slots = at(roles, *other);
+  const auto rest = slots.stacked.empty() ? gap_at(slots, local) : std::nullopt;
+  if (!rest) return std::nullopt;
+  return std::pair(*rest == Half::whole ? role : *other, *rest == Half::whole ? *gap : *rest);
+}
+
 }  // namespace
 
 Names WeightSet::missing(std::size_t limit) const {
@@ -110,15 +122,14 @@ Names WeightSet::missing(std::size_t limit) const {
   if (state_->source != nullptr) return names;
   const LayerFacts& facts = state_->facts;
   for (const Role role : facts.required()) {
-    const RoleSlots& slots = state_->role(role);
-    if (!slots.stacked.empty()) continue;
+    if (!state_->role(role).stacked.empty()) continue;
     for (std::size_t i = 0; i < facts.experts().size() && names.size() < limit; ++i) {
       const std::int64_t expert = facts.source_expert(facts.experts()[i]);
       const std::vector<std::int64_t> places = facts.places_of(expert);
       if (places[0] != static_cast<std::int64_t>(i)) continue;  // a further copy, told with the first
       for (const std::int64_t local : places)
-        if (const auto gap = gap_at(slots, local)) {
-          names.push_back(place_name(role, expert, *gap));
+        if (const auto gap = gap_in_forms(state_->roles, role, local)) {
+          names.push_back(place_name(gap->first, expert, gap->second));
           break;
         }
     }

@@ -19,6 +19,7 @@ namespace moe::weights {
 struct FilePart {
   CheckpointEntry from;
   Part part;
+  bool transposed = false;  // the file has columns first, and roles have rows
 };
 
 struct Slot {
@@ -67,6 +68,12 @@ struct WeightSet::State {
 // --- weight_set.cpp
 Slot view_slot(const TensorView& view, Owner owner);
 TensorView swap_last_two(const TensorView& t);
+// The role that says the same in another form; nullopt: there is none.
+std::optional<Role> other_form(Role role);
+// unexpected_weight where that one is set for a local expert; kAllExperts: for any.
+constexpr std::int64_t kAllExperts = -1;
+Check check_form(const std::array<RoleSlots, kRoleCount>& roles, Role role, std::int64_t local,
+                 const std::string& subject);
 // Whether a slot of this expert and half may be set beside what is there.
 Check check_place(const RoleSlots& slots, Role role, std::int64_t local, std::int64_t expert, Half half);
 // A set with a source takes no tensors.

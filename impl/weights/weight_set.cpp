@@ -68,6 +68,27 @@ Check check_place(const RoleSlots& slots, Role role, std::int64_t local, std::in
               place + (whole ? ": was already set as a whole" : ": was already set in halves (w1, w3)"));
 }
 
+std::optional<Role> other_form(Role role) {
+  const TensorKind kind = kind_of(role), other = moe::other_form(kind);
+  if (other == kind) return std::nullopt;
+  return role_of(is_w13(role) ? Projection::up : Projection::down, other);
+}
+
+Check check_form(const std::array<RoleSlots, kRoleCount>& roles, Role role, std::int64_t local,
+                 const std::string& subject) {
+  const std::optional<Role> other = other_form(role);
+  if (!other) return ok();
+  const RoleSlots& slots = at(roles, *other);
+  bool set = !slots.stacked.empty();
+  if (local == kAllExperts)
+    set = set || slots.any_expert();
+  else if (!slots.experts.empty())
+    for (const Slot& slot : at(slots.experts, local)) set = set || !slot.empty();
+  if (!set) return ok();
+  return fail(Code::unexpected_weight, subject,
+              cat(subject, ": ", role_name(*other), " is set, which says the same in another form"));
+}
+
 Check check_settable(const TensorSource* source) {
   if (source == nullptr) return ok();
   return fail(Code::state, "weights", "weights: all tensors of this set come from its source");
@@ -84,6 +105,7 @@ Check WeightSet::set(Role role, const TensorView& given, Owner owner) {
   MOE_CHECK(check_tensor(tensor, *row, shape.span(), role_name(role)));
   RoleSlots& slots = state_->role(role);
   if (slots.any_expert()) return mixed_forms(role, "per expert");
+  MOE_CHECK(check_form(state_->roles, role, kAllExperts, role_name(role)));
   slots.stacked = view_slot(swapped ? swap_last_two(tensor) : tensor, std::move(owner));
   slots.released = 0;
   return ok();
@@ -105,7 +127,10 @@ Check WeightSet::set_expert(Role role, std::int64_t expert, Half half, const Ten
   const std::vector<std::int64_t> places = facts.places_of(expert);
   if (places.empty()) return ok();  // another rank's: released at once
   RoleSlots& slots = state_->role(role);
-  for (const std::int64_t local : places) MOE_CHECK(check_place(slots, role, local, expert, half));
+  for (const std::int64_t local : places) {
+    MOE_CHECK(check_place(slots, role, local, expert, half));
+    MOE_CHECK(check_form(state_->roles, role, local, place_name(role, expert, half)));
+  }
   const Slot slot = view_slot(tensor, std::move(owner));
   if (slots.experts.empty()) slots.experts.resize(facts.experts().size());
   for (const std::int64_t local : places) at(at(slots.experts, local), half) = slot;
@@ -132,7 +157,10 @@ Result<TensorLease> WeightSet::get(const Place& place) const {
   if (place.half == Half::whole && !slots.stacked.empty()) return TensorLease(slice0(slots.stacked.view, *local));
   const Slot* slot = slots.find(*local, place.half);
   if (slot == nullptr) return fail(Code::missing_weight, name, name + " was never set");
-  return slot->kind == Slot::Kind::file ? read_part(slot->file) : Result<TensorLease>(TensorLease(slot->view));
+  if (slot->kind == Slot::Kind::view) return TensorLease(slot->view);
+  MOE_TRY(TensorLease lease, read_part(slot->file));
+  if (slot->file.transposed) lease.view = swap_last_two(lease.view);
+  return lease;
 }
 
 // --- release --------------------------------------------------------------------------------------------
