@@ -58,7 +58,7 @@ std::string Packed::to_json() const {
     if (layout.act_order) w.member("is_k_full", true);
   }
   if (is_float_kind(info.layout.kind)) {
-    w.member("padded_hidden_size", info.layout.w13.k);
+    w.member("padded_hidden_size", padded_hidden(info.layout));
     w.member("padded_intermediate_size", padded_intermediate(info.layout));
     w.member("requantized_experts", info.requantized_experts);
     if (const std::string_view word = w13_rows_word(info.layout); !word.empty()) w.member("w13_layout", word);

@@ -43,8 +43,10 @@ Tensors random_tensors(const Layer4& l, std::uint32_t seed) {
     std::vector<std::byte> codes(static_cast<std::size_t>(kExperts * rows * k / 2)),
         scales(static_cast<std::size_t>(kExperts * rows * groups));
     for (std::byte& b : codes) b = static_cast<std::byte>(rng() % 256);
-    // Marlin keeps NVFP4's that are not far below the largest; MXFP4's have all exponents.
-    for (std::byte& b : scales) b = static_cast<std::byte>(l.mx() ? rng() % 200 : 56 + rng() % 48);
+    // Marlin keeps NVFP4's that are not far below the largest; MXFP4's have all exponents, but upstream's DeepGEMM has
+    // no 2^-127.
+    const unsigned first = l.vllm ? 1 : 0;
+    for (std::byte& b : scales) b = static_cast<std::byte>(l.mx() ? first + rng() % 200 : 56 + rng() % 48);
     const std::vector<float> second = {0.01f, 0.37f};
     for (std::int64_t e = 0; e < kExperts; ++e) {
       std::vector<float> numbers;
