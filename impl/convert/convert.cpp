@@ -218,9 +218,9 @@ Result<ConvertReport> convert_experts(const ConvertJob& job, const TensorSource&
     if (job.expert_done != nullptr)
       for (std::int64_t e = begin; e < end; ++e) job.expert_done(job.expert_done_user, at(job.experts, e));
   }
-  if (const NamedForm* form = named_form(job.layout.kind); form != nullptr && form->finish != nullptr)
-    MOE_CHECK(form->finish(job.layout, facts, payload.data()));
   ConvertReport result;
+  if (const NamedForm* form = named_form(job.layout.kind); form != nullptr && form->finish != nullptr)
+    MOE_CHECK(form->finish(job.layout, facts, payload.data(), result.scales_rounded));
   for (const Scratch& s : scratch) {
     result.scales_rounded += s.rows.scales_rounded;
     result.requantized_experts += s.requantized;

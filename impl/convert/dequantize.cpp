@@ -18,8 +18,10 @@ float dense_value(const CanonicalRows& rows, const P16Matrix& m, std::int64_t n,
   const Element element = m.element;
   if (!rows.values.empty()) return rows.row_values(n)[k];
   const std::int64_t group = rows.g_idx.empty() ? k / m.groups.size_in(m.k) : rows.g_idx[usize(k)];
-  if (!is_integer(element))
-    return small_value(element, static_cast<std::uint8_t>(rows.row(n)[k])) * rows.row_scales(n)[group];
+  if (!is_integer(element)) {
+    const float scale = rows.row_scales(n)[group] * (rows.tensor_scales.empty() ? 1.0f : at(rows.tensor_scales, n));
+    return small_value(element, static_cast<std::uint8_t>(rows.row(n)[k])) * scale;
+  }
   const int zero = rows.zeros.empty() ? 0 : rows.zeros[usize(n * rows.groups + group)] - code_bias(element);
   return static_cast<float>(rows.row(n)[k] - zero) * rows.row_scales(n)[group];
 }

@@ -99,7 +99,17 @@ void read_by_columns(const FloatMatrix& m, const std::byte* in, CanonicalRows& r
   read_block_scales(m, in, by_columns(m), rows);
 }
 
-// --- powers of two ------------------------------------------------------------------------------------
+// --- bytes --------------------------------------------------------------------------------------------
+
+bool is_nvfp4(const FloatMatrix& m) { return m.form->grain == Grain::nvfp4; }
+
+// Padding has no scales: 0 there.
+bool has_scale(const CanonicalRows& rows, std::int64_t r, std::int64_t g) { return r >= 0 && g < rows.groups; }
+std::byte byte_of(const FloatMatrix& m, CanonicalRows& rows, std::int64_t r, std::int64_t g) {
+  if (!has_scale(rows, r, g)) return std::byte{0};
+  const float scale = scale_of(rows, r, g);
+  return static_cast<std::byte>(is_nvfp4(m) ? f32_to_small(kE4m3, scale) : f32_to_e8m0(scale));
+}
 
 // Calls each(row of the checkpoint, group, byte of the scale).
 template <class Each>
@@ -111,6 +121,12 @@ void each_byte(const FloatMatrix& m, Each each) {
         return (r / 128 * (wide / 4) + g / 4) * 512 + r % 32 * 16 + r / 32 % 4 * 4 + g % 4;
       case ScalePlace::packed:
         return (g / 4 * round_up<std::int64_t>(n, 4) + r) * 4 + g % 4;
+      case ScalePlace::folded:
+        return ((r / 64 * (groups / 4) + g / 4) * 16 + r % 16) * 16 + r % 64 / 16 * 4 + g % 4;
+      case ScalePlace::lanes:
+        return (((r / 32 * (groups / 8) + g / 8) * 4 + g % 4) * 16 + r % 16) * 4 + g % 8 / 4 * 2 + r % 32 / 16;
+      case ScalePlace::blocks32:
+        return (r / 32 * groups + g) * 32 + r % 32;
       default:
         return r * groups + g;
     }
@@ -120,14 +136,31 @@ void each_byte(const FloatMatrix& m, Each each) {
 }
 
 Check write_bytes(const FloatMatrix& m, CanonicalRows& rows, std::byte* out) {
-  each_byte(m, [&](std::int64_t r, std::int64_t g, std::int64_t at) {
-    out[at] = static_cast<std::byte>(f32_to_e8m0(scale_of(rows, r, g)));
-  });
+  each_byte(m, [&](std::int64_t r, std::int64_t g, std::int64_t at) { out[at] = byte_of(m, rows, r, g); });
   return ok();
 }
 void read_bytes(const FloatMatrix& m, const std::byte* in, CanonicalRows& rows) {
   each_byte(m, [&](std::int64_t r, std::int64_t g, std::int64_t at) {
-    scale_of(rows, r, g) = e8m0_to_f32(static_cast<unsigned>(in[at]));
+    if (has_scale(rows, r, g)) scale_of(rows, r, g) = load_scale(is_nvfp4(m) ? Scales::e4m3 : Scales::e8m0, in + at);
+  });
+}
+
+Check write_swizzled(const FloatMatrix& m, CanonicalRows& rows, std::byte* out) {
+  std::memset(out, 0, usize(round_up<std::int64_t>(m.rows(), 128) * round_up<std::int64_t>(m.groups(), 4)));
+  return write_bytes(m, rows, out);
+}
+
+// Upstream's shift makes 0 of byte 0, which is 2^-127.
+Check write_floats(const FloatMatrix& m, CanonicalRows& rows, std::byte* out) {
+  each_byte(m, [&](std::int64_t r, std::int64_t g, std::int64_t at) {
+    const auto byte = static_cast<unsigned>(byte_of(m, rows, r, g));
+    store(out + 4 * at, byte == 0 && m.upstream ? 0.0f : e8m0_to_f32(byte));
+  });
+  return ok();
+}
+void read_floats(const FloatMatrix& m, const std::byte* in, CanonicalRows& rows) {
+  each_byte(m, [&](std::int64_t r, std::int64_t g, std::int64_t at) {
+    if (has_scale(rows, r, g)) scale_of(rows, r, g) = load<float>(in + 4 * at);
   });
 }
 
@@ -176,16 +209,21 @@ std::int64_t marlin_byte_source(const FloatMatrix& m, std::int64_t c) {
   constexpr std::array kOrder = {0, 2, 1, 3};
   return marlin_scale_source(m.groups() > 1, c / 4 * 4 + at(kOrder, c % 4));
 }
+// NVFP4: e4m3 until all experts are there (finish_marlin_nvfp4).
 Check write_marlin_bytes(const FloatMatrix& m, CanonicalRows& rows, std::byte* out) {
   for (std::int64_t g = 0; g < m.groups(); ++g)
-    for (std::int64_t c = 0; c < m.rows(); ++c)
-      *out++ = static_cast<std::byte>(f32_to_e8m0(scale_of(rows, m.source_row(marlin_byte_source(m, c)), g)));
+    for (std::int64_t c = 0; c < m.rows(); ++c) *out++ = byte_of(m, rows, m.source_row(marlin_byte_source(m, c)), g);
   return ok();
 }
 void read_marlin_bytes(const FloatMatrix& m, const std::byte* in, CanonicalRows& rows) {
   for (std::int64_t g = 0; g < m.groups(); ++g)
-    for (std::int64_t c = 0; c < m.rows(); ++c)
-      scale_of(rows, m.source_row(marlin_byte_source(m, c)), g) = e8m0_to_f32(static_cast<unsigned>(*in++));
+    for (std::int64_t c = 0; c < m.rows(); ++c, ++in) {
+      const std::int64_t r = m.source_row(marlin_byte_source(m, c));
+      const auto byte = static_cast<unsigned>(*in);
+      if (has_scale(rows, r, g))
+        scale_of(rows, r, g) =
+            is_nvfp4(m) ? f16_to_f32(static_cast<std::uint16_t>(byte << 7)) / 128.0f : e8m0_to_f32(byte);
+    }
 }
 
 Check write_none(const FloatMatrix&, CanonicalRows&, std::byte*) { return ok(); }
@@ -197,12 +235,16 @@ constexpr std::array kPlaces = {
     FloatScales{ScalePlace::rows, write_rows, read_rows_back},
     FloatScales{ScalePlace::blocks, write_blocks, read_blocks},
     FloatScales{ScalePlace::bytes, write_bytes, read_bytes},
-    FloatScales{ScalePlace::swizzled, write_bytes, read_bytes},
+    FloatScales{ScalePlace::swizzled, write_swizzled, read_bytes},
     FloatScales{ScalePlace::marlin, write_marlin_scales, read_marlin_scales},
     FloatScales{ScalePlace::marlin_bytes, write_marlin_bytes, read_marlin_bytes},
     FloatScales{ScalePlace::by_columns, write_by_columns, read_by_columns},
     FloatScales{ScalePlace::packed, write_packed, read_bytes},
     FloatScales{ScalePlace::split, write_none, read_none},  // two tensors: form_float.cpp
+    FloatScales{ScalePlace::floats, write_floats, read_floats},
+    FloatScales{ScalePlace::folded, write_bytes, read_bytes},
+    FloatScales{ScalePlace::lanes, write_bytes, read_bytes},
+    FloatScales{ScalePlace::blocks32, write_bytes, read_bytes},
 };
 
 }  // namespace

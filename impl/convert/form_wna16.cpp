@@ -79,7 +79,7 @@ Check read_wna16_form(const ExpertTensors<const std::byte>& in, Matrix which, Ca
   return read_wna16(matrix_of(in.layout, which), parts_of(in, which), rows);
 }
 
-Check finish_wna16_form(const Layout& layout, std::span<const ExpertFacts>, std::byte* payload) {
+Check finish_wna16_form(const Layout& layout, std::span<const ExpertFacts>, std::byte* payload, std::uint64_t&) {
   for (const Matrix which : {Matrix::w13, Matrix::w2}) {
     const LayoutTensor& scale = *find(layout, which, Wna16Part::scale);
     const LayoutTensor* global = find(layout, which, Wna16Part::input_global_scale);

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -42,8 +43,10 @@ struct NamedForm {
   Check (*write)(CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out);
   // The way back; `rows` has its shape and is zero. A file may hold anything: faults are Code::format.
   Check (*read)(const ExpertTensors<const std::byte>& in, Matrix which, CanonicalRows& rows);
-  // After all experts, whose facts these are, for what depends on all of them; nullptr: nothing.
-  Check (*finish)(const Layout& layout, std::span<const ExpertFacts> experts, std::byte* payload) = nullptr;
+  // After all experts, whose facts these are, for what depends on all of them; nullptr: nothing. Adds the scales that
+  // it cannot keep.
+  Check (*finish)(const Layout& layout, std::span<const ExpertFacts> experts, std::byte* payload,
+                  std::uint64_t& scales_rounded) = nullptr;
 };
 
 // Every named row of scheme/layout_kinds.inc, defined by a file of this room.

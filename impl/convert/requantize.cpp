@@ -70,6 +70,24 @@ Check share_scale(CanonicalRows& rows, bool through_f16, bool half_codes) {
   return ok();
 }
 
+void share_tensor_scale(CanonicalRows& rows, bool upstream) {
+  const std::int64_t half = rows.count / 2;
+  const float gate = rows.tensor_scales[0], up = at(rows.tensor_scales, half), most = std::max(gate, up);
+  const bool close = std::abs(gate - up) <= 1e-5f * most;
+  const float shared = upstream || close ? gate : most;
+  std::fill(rows.tensor_scales.begin(), rows.tensor_scales.end(), shared);
+  if (upstream || close) return;
+  const float own = std::min(gate, up), factor = own / most;
+  const std::int64_t first = gate < up ? 0 : half * rows.groups;
+  for (std::int64_t i = first; i < first + half * rows.groups; ++i) {
+    float& scale = at(rows.scales, i);
+    const float made = value(code_of(scale * factor));
+    const double want = static_cast<double>(scale) * static_cast<double>(own);
+    rows.scales_rounded += static_cast<double>(made) * static_cast<double>(most) != want ? 1 : 0;
+    scale = made;
+  }
+}
+
 void use_power_scales(CanonicalRows& rows) {
   constexpr std::int64_t kBlock = 128;
   constexpr float kLeastPeak = 1e-4f;

@@ -12,6 +12,11 @@ namespace moe::convert {
 // floats), scales are doubled already. Fault: invalid_argument, subject w13_scale, where no finite codes come of it.
 Check share_scale(CanonicalRows& rows, bool through_f16, bool half_codes);
 
+// Gate and up of NVFP4 come to have one second scale. The larger, where they differ by more than 1e-5 of it: the other
+// half's scales of groups are made for it, and those that are not exact are counted. Else, and for upstream's bytes
+// always, gate's.
+void share_tensor_scale(CanonicalRows& rows, bool upstream);
+
 // Blocks of 128 rows and columns come to have scales that are powers of two; the number of rows is a multiple of 128.
 void use_power_scales(CanonicalRows& rows);
 

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "convert/read_rows.h"
 #include "scheme/checkpoint.h"
+#include "scheme/float_layout.h"
 #include "scheme/tensor_check.h"
 
 namespace moe::convert {
@@ -357,6 +358,11 @@ std::uint64_t temp_bytes_per_worker(const ConvertJob& job) {
     std::uint64_t bytes =
         static_cast<std::uint64_t>(rows * (round_up(m->k, kCanonicalPad) * plain + 4 * m->group_count() + 4)) *
         (m->has_order ? 2 : 1);
+    if (is_float_kind(job.layout.kind)) {
+      const FloatMatrix to = float_matrix(job.layout, m == &job.layout.w13 ? Matrix::w13 : Matrix::w2);
+      if (to.form->place == WeightPlace::marlin && !to.is_as_given())
+        bytes += static_cast<std::uint64_t>(to.rows() * round_up(to.padded_k, kCanonicalPad));
+    }
     for (const CheckpointTensor& row : job.set->tensors) {
       if (row.kind == TensorKind::bias && !m->has_bias) continue;
       if (row.kind == TensorKind::zero_point && job.symmetric) continue;

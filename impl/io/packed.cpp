@@ -60,7 +60,7 @@ std::string Packed::to_json() const {
   if (is_float_kind(info.layout.kind) || may_share_scales(info.layout))
     w.member("requantized_experts", info.requantized_experts);
   if (is_float_kind(info.layout.kind)) {
-    w.member("padded_hidden_size", info.layout.w13.k);
+    w.member("padded_hidden_size", padded_hidden(info.layout));
     w.member("padded_intermediate_size", padded_intermediate(info.layout));
     if (const std::string_view word = w13_rows_word(info.layout); !word.empty()) w.member("w13_layout", word);
     if (const auto needs = needs_of_host(info.layout); !needs.empty()) w.key("needs").array(needs);

@@ -59,11 +59,12 @@ struct Switch {
   bool when_unset;
 };
 
-// A named layout that a row writes for machines with this instruction set, of this architecture.
+// A named layout that a row writes for machines with this instruction set, of this architecture, and these devices.
 struct NamedChoice {
   LayoutKind layout;
   Isa needs = Isa::scalar;
   Arch arch = Arch::automatic;  // any
+  EnumSet<DeviceType> devices = EnumSet<DeviceType>::all();
 };
 
 struct Trial;

@@ -91,10 +91,9 @@ MaybeNeed sizes(const Query& q, const Trial& o) {
   if (form == nullptr)
     return UnmetNeed{Reject::not_built,
                      {cat("a layout of ", o.row->backend, " for these weights"), "this build has none", ""}};
-  Sizes s = sizes_of(q, o);
-  if (MaybeNeed need = first(hidden(form->hidden_step, s), intermediate(form->intermediate_step, s))) return need;
-  s.size.intermediate = padded_intermediate(layout);
-  return w13_rows(form->w13_rows_step, s);
+  const Sizes s = {{padded_hidden(layout), padded_intermediate(layout)}, is_gated(q.layer->activation)};
+  return first(hidden(form->hidden_step, s), intermediate(form->intermediate_step, s),
+               w13_rows(form->w13_rows_step, s));
 }
 
 MaybeNeed bf16_sizes(const Query& q, const Trial& o) {
@@ -116,7 +115,7 @@ MaybeNeed sgl_kernel(const Query& q, const Trial& o) {
 
 // Tiles of 16 inputs and 64 outputs, in both matrices.
 MaybeNeed marlin(const Query& q, const Trial& o) {
-  if (q.oracle == OracleId::fp8 && q.layer->in_dtype == DType::f32)
+  if ((q.oracle == OracleId::fp8 || q.oracle == OracleId::nvfp4) && q.layer->in_dtype == DType::f32)
     return UnmetNeed{
         Reject::input_dtype,
         {"activations of bfloat16 or float16, the type of its scales", "in_dtype is float32", "/in_dtype"}};
@@ -178,7 +177,7 @@ Layout float_layout_of(const Query& q, LayoutKind kind, const LayoutShape& shape
   return make_float_layout(
       kind, shape,
       {.activations = c.in_dtype,
-       .mx = q.oracle == OracleId::mxfp8,
+       .mx = q.oracle == OracleId::mxfp8 || q.oracle == OracleId::mxfp4 || q.oracle == OracleId::mxfp4_deepseek_v4,
        .powers_of_two = q.env_flag("VLLM_USE_DEEP_GEMM_E8M0", true),
        .static_activations = a && a->dynamic == Dynamic::no,
        .gate_up_pairs = c.activation == Activation::swigluoai,

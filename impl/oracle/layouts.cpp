@@ -34,6 +34,7 @@ LayoutKind layout_kind(const Query& q, const Accepts& row) {
   for (const NamedChoice& named : row.named_layouts) {
     if (named.needs != Isa::scalar && !q.platform.runs(named.needs)) continue;  // conversion runs anywhere
     if (named.arch != Arch::automatic && named.arch != q.platform.arch) continue;
+    if (!named.devices.has(q.platform.type)) continue;
     if (!ours || !has_kernels(named.layout)) return named.layout;
     if (pick(needs_of(*q.layer, row, named.layout))) return named.layout;
   }

@@ -102,9 +102,15 @@ constexpr Accepts humming(GemmType type) {
   };
 }
 inline constexpr Accepts kBatchedHumming = classes::batched(humming(GemmType::any));
+// vLLM pads more on ROCm.
+inline constexpr std::array kEmulated = {
+    NamedChoice{.layout = LayoutKind::float_plain_rocm, .devices = {DeviceType::rocm}},
+    NamedChoice{LayoutKind::float_plain}};
 inline constexpr Accepts kEmulation = [] {
   Accepts a = classes::called(classes::kTriton, "emulation");
   a.any_key = true;
+  a.named_layouts = kEmulated;
+  a.needs = float_needs::sizes;
   return a;
 }();
 // Beside the oracle: vLLM takes it for files of compressed-tensors alone.
@@ -120,22 +126,22 @@ inline constexpr Accepts kCutlassMxfp4 = {
 
 // clang-format off
 inline constexpr std::array kRows = {
-    BackendRow{.backend = "FLASHINFER_TRTLLM_MXFP4_BF16",   .name = "TrtLlmMxfp4ExpertsMonolithic", .vllm = kTrtllm},
-    BackendRow{.backend = "FLASHINFER_TRTLLM_MXFP4_BF16",   .name = "TrtLlmMxfp4ExpertsModular",    .vllm = kTrtllmModular},
-    BackendRow{.backend = "FLASHINFER_TRTLLM_MXFP4_MXFP8",  .name = "TrtLlmMxfp4ExpertsMonolithic", .vllm = with_own(kTrtllm, keys::kMxfp8Dynamic, "flashinfer_trtllm", "flashinfer_trtllm_afp8")},
-    BackendRow{.backend = "FLASHINFER_TRTLLM_MXFP4_MXFP8",  .name = "TrtLlmMxfp4ExpertsModular",    .vllm = with_own(kTrtllmModular, keys::kMxfp8Dynamic, "flashinfer_trtllm", "flashinfer_trtllm_afp8")},
-    BackendRow{.backend = "AITER_MXFP4_BF16",               .name = "AiterExperts",                 .vllm = classes::kAiter},
+    BackendRow{.backend = "FLASHINFER_TRTLLM_MXFP4_BF16",   .name = "TrtLlmMxfp4ExpertsMonolithic", .vllm = classes::writes<LayoutKind::float_flashinfer_trtllm>(kTrtllm)},
+    BackendRow{.backend = "FLASHINFER_TRTLLM_MXFP4_BF16",   .name = "TrtLlmMxfp4ExpertsModular",    .vllm = classes::writes<LayoutKind::float_flashinfer_trtllm>(kTrtllmModular)},
+    BackendRow{.backend = "FLASHINFER_TRTLLM_MXFP4_MXFP8",  .name = "TrtLlmMxfp4ExpertsMonolithic", .vllm = classes::writes<LayoutKind::float_flashinfer_trtllm>(with_own(kTrtllm, keys::kMxfp8Dynamic, "flashinfer_trtllm", "flashinfer_trtllm_afp8"))},
+    BackendRow{.backend = "FLASHINFER_TRTLLM_MXFP4_MXFP8",  .name = "TrtLlmMxfp4ExpertsModular",    .vllm = classes::writes<LayoutKind::float_flashinfer_trtllm>(with_own(kTrtllmModular, keys::kMxfp8Dynamic, "flashinfer_trtllm", "flashinfer_trtllm_afp8"))},
+    BackendRow{.backend = "AITER_MXFP4_BF16",               .name = "AiterExperts",                 .vllm = classes::writes<LayoutKind::float_aiter_a16w4>(classes::kAiter)},
     BackendRow{.backend = "AITER_MXFP4_FP8",                .name = "AiterW4A8ExpertsMonolithic",   .vllm = unwritten(kAiterFp8), .libmoe = kAiterFp8},
-    BackendRow{.backend = "AITER_MXFP4_MXFP4",              .name = "AiterExperts",                 .vllm = with_own(classes::kAiter, keys::kMxfp4Dynamic, "aiter", "aiter_mxfp4_mxfp4")},
+    BackendRow{.backend = "AITER_MXFP4_MXFP4",              .name = "AiterExperts",                 .vllm = classes::writes<LayoutKind::float_aiter>(with_own(classes::kAiter, keys::kMxfp4Dynamic, "aiter", "aiter_mxfp4_mxfp4"))},
     BackendRow{.backend = "TRITON",                         .name = "OAITritonMxfp4ExpertsMonolithic", .vllm = unwritten(kTritonMonolithic), .libmoe = kTritonMonolithic},
     BackendRow{.backend = "TRITON",                         .name = "OAITritonExperts",             .vllm = unwritten(kTriton), .libmoe = kTriton},
-    BackendRow{.backend = "FLASHINFER_CUTLASS_MXFP4_BF16",  .name = "FlashInferExperts",            .vllm = kCutlassBf16},
-    BackendRow{.backend = "FLASHINFER_CUTLASS_MXFP4_MXFP8", .name = "FlashInferExperts",            .vllm = with_own(kCutlassBf16, keys::kMxfp8Dynamic, "flashinfer_cutlass", "flashinfer_cutlass_afp8")},
-    BackendRow{.backend = "MARLIN",                         .name = "MarlinExperts",                .vllm = in_format(classes::kMarlin)},
-    BackendRow{.backend = "BATCHED_MARLIN",                 .name = "BatchedMarlinExperts",         .vllm = in_format(kBatchedMarlin)},
-    BackendRow{.backend = "XPU",                            .name = "XPUExpertsMXFp4",              .vllm = classes::called(classes::with_schemes(classes::kXpu, kA16Schemes), "xpu")},
-    BackendRow{.backend = "CPU",                            .name = "CPUExpertsMxfp4",              .vllm = kVllmCpu, .libmoe = kOurCpu},
-    BackendRow{.backend = "DEEPGEMM_MXFP4",                 .name = "DeepGemmFP4Experts",           .vllm = kDeepGemm},
+    BackendRow{.backend = "FLASHINFER_CUTLASS_MXFP4_BF16",  .name = "FlashInferExperts",            .vllm = classes::writes<LayoutKind::float_flashinfer_hopper>(kCutlassBf16)},
+    BackendRow{.backend = "FLASHINFER_CUTLASS_MXFP4_MXFP8", .name = "FlashInferExperts",            .vllm = classes::writes<LayoutKind::float_flashinfer_cutlass>(with_own(kCutlassBf16, keys::kMxfp8Dynamic, "flashinfer_cutlass", "flashinfer_cutlass_afp8"))},
+    BackendRow{.backend = "MARLIN",                         .name = "MarlinExperts",                .vllm = classes::writes<LayoutKind::float_marlin>(in_format(classes::kMarlin))},
+    BackendRow{.backend = "BATCHED_MARLIN",                 .name = "BatchedMarlinExperts",         .vllm = classes::writes<LayoutKind::float_marlin>(in_format(kBatchedMarlin))},
+    BackendRow{.backend = "XPU",                            .name = "XPUExpertsMXFp4",              .vllm = classes::writes<LayoutKind::float_plain>(classes::called(classes::with_schemes(classes::kXpu, kA16Schemes), "xpu"))},
+    BackendRow{.backend = "CPU",                            .name = "CPUExpertsMxfp4",              .vllm = classes::writes<LayoutKind::float_vnni>(kVllmCpu), .libmoe = kOurCpu},
+    BackendRow{.backend = "DEEPGEMM_MXFP4",                 .name = "DeepGemmFP4Experts",           .vllm = classes::writes<LayoutKind::float_deep_gemm>(kDeepGemm)},
     BackendRow{.backend = "TRITON_UNFUSED",                 .name = "UnfusedOAITritonExperts",      .vllm = unwritten(kTritonUnfused), .libmoe = kTritonUnfused},
     BackendRow{.backend = "HUMMING",                        .name = "BatchedHummingGroupedExperts", .vllm = unwritten(kBatchedHumming), .libmoe = kBatchedHumming},
     BackendRow{.backend = "HUMMING",                        .name = "HummingGroupedExperts",        .vllm = unwritten(humming(GemmType::grouped)), .libmoe = humming(GemmType::grouped)},

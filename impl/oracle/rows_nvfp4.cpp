@@ -63,15 +63,15 @@ constexpr Accepts kOurCpu = our_cpu({Format::nvfp4_pack_quantized}, {LayoutKind:
 
 // clang-format off
 constexpr std::array kRows = {
-    BackendRow{.backend = "B12X",                       .name = "B12xExperts",                              .vllm = kB12x},
-    BackendRow{.backend = "FLASHINFER_TRTLLM",          .name = "TrtLlmNvFp4ExpertsMonolithic",             .vllm = monolithic(kTrtllm, kTrtllmRoutingToo)},
-    BackendRow{.backend = "FLASHINFER_TRTLLM",          .name = "TrtLlmNvFp4ExpertsModular",                .vllm = kTrtllm},
-    BackendRow{.backend = "FLASHINFER_CUTEDSL",         .name = "FlashInferCuteDSLExperts",                 .vllm = kCuteDsl},
-    BackendRow{.backend = "FLASHINFER_CUTEDSL_BATCHED", .name = "FlashInferCuteDSLBatchedExperts",          .vllm = kBatchedCuteDsl},
-    BackendRow{.backend = "FLASHINFER_CUTLASS",         .name = "FlashInferExperts",                        .vllm = kFlashInferNvfp4},
-    BackendRow{.backend = "VLLM_CUTLASS",               .name = "CutlassExpertsFp4",                        .vllm = kCutlass},
-    BackendRow{.backend = "MARLIN",                     .name = "MarlinExperts",                            .vllm = kMarlin},
-    BackendRow{.backend = "EMULATION",                  .name = "Nvfp4QuantizationEmulationTritonExperts",  .vllm = called(with_schemes(kTriton, kSchemes), "emulation")},
+    BackendRow{.backend = "B12X",                       .name = "B12xExperts",                              .vllm = writes<LayoutKind::float_b12x>(kB12x)},
+    BackendRow{.backend = "FLASHINFER_TRTLLM",          .name = "TrtLlmNvFp4ExpertsMonolithic",             .vllm = writes<LayoutKind::float_flashinfer_trtllm>(monolithic(kTrtllm, kTrtllmRoutingToo))},
+    BackendRow{.backend = "FLASHINFER_TRTLLM",          .name = "TrtLlmNvFp4ExpertsModular",                .vllm = writes<LayoutKind::float_flashinfer_trtllm>(kTrtllm)},
+    BackendRow{.backend = "FLASHINFER_CUTEDSL",         .name = "FlashInferCuteDSLExperts",                 .vllm = writes<LayoutKind::float_cutedsl>(kCuteDsl)},
+    BackendRow{.backend = "FLASHINFER_CUTEDSL_BATCHED", .name = "FlashInferCuteDSLBatchedExperts",          .vllm = writes<LayoutKind::float_cutedsl_batched>(kBatchedCuteDsl)},
+    BackendRow{.backend = "FLASHINFER_CUTLASS",         .name = "FlashInferExperts",                        .vllm = writes<LayoutKind::float_flashinfer_cutlass>(kFlashInferNvfp4)},
+    BackendRow{.backend = "VLLM_CUTLASS",               .name = "CutlassExpertsFp4",                        .vllm = writes<LayoutKind::float_vllm_cutlass>(kCutlass)},
+    BackendRow{.backend = "MARLIN",                     .name = "MarlinExperts",                            .vllm = writes<LayoutKind::float_marlin>(kMarlin)},
+    BackendRow{.backend = "EMULATION",                  .name = "Nvfp4QuantizationEmulationTritonExperts",  .vllm = writes<LayoutKind::float_plain>(called(with_schemes(kTriton, kSchemes), "emulation"))},
     BackendRow{.backend = "CPU",                        .name = "",                                         .vllm = kNobody, .libmoe = kOurCpu},
 };
 // clang-format on

@@ -22,13 +22,34 @@ constexpr FloatForm with_steps(FloatForm f, std::int64_t hidden, std::int64_t in
   f.hidden_step = hidden, f.intermediate_step = intermediate, f.w13_rows_step = w13_rows;
   return f;
 }
-constexpr FloatForm up_first(FloatForm f, bool interleaved = false, int shuffle = 0) {
-  f.up_first = true, f.interleaved = interleaved, f.shuffle = shuffle;
+constexpr FloatForm up_first(FloatForm f, int interleave = 0, int shuffle = 0) {
+  f.up_first = true, f.interleave = interleave, f.shuffle = shuffle;
   return f;
 }
-constexpr FloatForm padded(FloatForm f) {
-  f.pads = true;
+constexpr FloatForm padded(FloatForm f, std::int64_t hidden, std::int64_t intermediate, std::int64_t ungated) {
+  f.hidden_padding = hidden, f.intermediate_padding = intermediate, f.ungated_padding = ungated;
   return f;
+}
+constexpr FloatForm padded(FloatForm f) { return padded(f, 1, 16, 128); }
+constexpr FloatForm padded(FloatForm f, std::int64_t hidden, std::int64_t intermediate) {
+  return padded(f, hidden, intermediate, intermediate);
+}
+constexpr FloatForm apart(FloatForm f, int interleave) {
+  f.apart = true, f.interleave = interleave;
+  return f;
+}
+constexpr FloatForm nvfp4_form(LayoutKind kind, std::string_view id, ScalePlace scales, InputScales inputs) {
+  FloatForm f = form(kind, nvfp4, id, WeightPlace::rows, scales);
+  f.inputs = inputs;
+  return f;
+}
+// Tiles of 128 rows of scales: those of w13 are filled up without a gate.
+constexpr FloatForm tiled_nvfp4(LayoutKind kind, std::string_view id, InputScales inputs) {
+  return with_steps(padded(nvfp4_form(kind, id, ScalePlace::swizzled, inputs), 1, 1, 128), 1, 1, 128);
+}
+constexpr FloatForm mxfp4_form(LayoutKind kind, std::string_view id, WeightPlace place, ScalePlace scales,
+                               std::int64_t hidden, std::int64_t intermediate) {
+  return padded(form(kind, mxfp4, id, place, scales), hidden, intermediate);
 }
 constexpr FloatForm at_least(FloatForm f, float scale) {
   f.least_scale = scale;
@@ -46,10 +67,10 @@ constexpr std::array kForms = {
     at_least(up_first(form(LayoutKind::float_flashinfer_cutlass, block, "flashinfer_cutlass/fp8-block",  WeightPlace::rows, ScalePlace::blocks)), kLeastFlashInferScale),
     up_first(form(LayoutKind::float_flashinfer_cutlass, values,         "flashinfer_cutlass/unquantized", WeightPlace::rows, ScalePlace::none)),
 
-    with_steps(padded(up_first(form(LayoutKind::float_flashinfer_trtllm, tensor, "flashinfer_trtllm/fp8-tensor", WeightPlace::rows, ScalePlace::one), true, 32)), 32, 1, 32),
-    with_steps(at_least(up_first(form(LayoutKind::float_flashinfer_trtllm, block, "flashinfer_trtllm/fp8-block", WeightPlace::blocks, ScalePlace::blocks), false, 16), kLeastFlashInferScale), 128, 128),
-    with_steps(up_first(form(LayoutKind::float_flashinfer_trtllm, mx,     "flashinfer_trtllm/mxfp8",       WeightPlace::rows,   ScalePlace::swizzled), true, 32), 128, 128),
-    with_steps(up_first(form(LayoutKind::float_flashinfer_trtllm, values, "flashinfer_trtllm/unquantized", WeightPlace::blocks, ScalePlace::none), true, 32), 64, 64),
+    with_steps(padded(up_first(form(LayoutKind::float_flashinfer_trtllm, tensor, "flashinfer_trtllm/fp8-tensor", WeightPlace::rows, ScalePlace::one), 1, 32)), 32, 1, 32),
+    with_steps(at_least(up_first(form(LayoutKind::float_flashinfer_trtllm, block, "flashinfer_trtllm/fp8-block", WeightPlace::blocks, ScalePlace::blocks), 0, 16), kLeastFlashInferScale), 128, 128),
+    with_steps(up_first(form(LayoutKind::float_flashinfer_trtllm, mx,     "flashinfer_trtllm/mxfp8",       WeightPlace::rows,   ScalePlace::swizzled), 1, 32), 128, 128),
+    with_steps(up_first(form(LayoutKind::float_flashinfer_trtllm, values, "flashinfer_trtllm/unquantized", WeightPlace::blocks, ScalePlace::none), 1, 32), 64, 64),
 
     with_steps(form(LayoutKind::float_marlin, tensor,  "marlin/fp8-tensor",  WeightPlace::marlin, ScalePlace::marlin), 64, 16, 64),
     with_steps(form(LayoutKind::float_marlin, channel, "marlin/fp8-channel", WeightPlace::marlin, ScalePlace::marlin), 64, 16, 64),
@@ -72,14 +93,34 @@ constexpr std::array kForms = {
     with_steps(form(LayoutKind::float_vnni, values, "vnni/unquantized", WeightPlace::pairs, ScalePlace::none),   32, 32),
 
     with_steps(form(LayoutKind::float_cutlass_w4a8, int4, "cutlass/w4a8_fp8-encoded", WeightPlace::nibbles, ScalePlace::split), 256, 256),
+
+    up_first(tiled_nvfp4(LayoutKind::float_flashinfer_cutlass, "flashinfer_cutlass/nvfp4",         InputScales::largest)),
+    up_first(tiled_nvfp4(LayoutKind::float_b12x,               "b12x/nvfp4",                       InputScales::own)),
+    tiled_nvfp4(LayoutKind::float_vllm_cutlass,                "vllm_cutlass/nvfp4",               InputScales::own),
+    tiled_nvfp4(LayoutKind::float_cutedsl_batched,             "flashinfer_cutedsl_batched/nvfp4", InputScales::largest),
+    with_steps(up_first(nvfp4_form(LayoutKind::float_cutedsl,  "flashinfer_cutedsl/nvfp4", ScalePlace::swizzled, InputScales::largest), 64), 1, 64),
+    with_steps(padded(up_first(nvfp4_form(LayoutKind::float_flashinfer_trtllm, "flashinfer_trtllm/nvfp4", ScalePlace::swizzled, InputScales::largest), 1, 32), 256, 16, 128), 256, 64, 128),
+    with_steps(form(LayoutKind::float_marlin, nvfp4, "marlin/nvfp4", WeightPlace::marlin, ScalePlace::marlin_bytes), 64, 16, 64),
+    nvfp4_form(LayoutKind::float_plain,                        "plain/nvfp4", ScalePlace::bytes, InputScales::reciprocal),
+
+    up_first(mxfp4_form(LayoutKind::float_flashinfer_trtllm,  "flashinfer_trtllm/mxfp4",        WeightPlace::rows,     ScalePlace::swizzled,     256, 256), 1, 32),
+    up_first(mxfp4_form(LayoutKind::float_flashinfer_cutlass, "flashinfer_cutlass/mxfp4-mxfp8", WeightPlace::rows,     ScalePlace::swizzled,     128, 128)),
+    up_first(mxfp4_form(LayoutKind::float_flashinfer_hopper,  "flashinfer_cutlass/mxfp4-bf16",  WeightPlace::hopper,   ScalePlace::folded,       128, 128)),
+    mxfp4_form(LayoutKind::float_marlin,                      "marlin/mxfp4",                   WeightPlace::marlin,   ScalePlace::marlin_bytes, 256, 128),
+    mxfp4_form(LayoutKind::float_vnni,                        "vnni/mxfp4",                     WeightPlace::blocks32, ScalePlace::blocks32,      32,  32),
+    mxfp4_form(LayoutKind::float_deep_gemm,                   "deepgemm/mxfp4",                 WeightPlace::rows,     ScalePlace::floats,       128, 128),
+    apart(mxfp4_form(LayoutKind::float_aiter_a16w4,           "aiter/mxfp4-bf16",               WeightPlace::tiles16,  ScalePlace::lanes,        256, 256), 16),
+    mxfp4_form(LayoutKind::float_aiter,                       "aiter/mxfp4-mxfp4",              WeightPlace::tiles16,  ScalePlace::lanes,        256, 256),
+    mxfp4_form(LayoutKind::float_plain,                       "plain/mxfp4",                    WeightPlace::rows,     ScalePlace::bytes,          1,  64),
+    mxfp4_form(LayoutKind::float_plain_rocm,                  "plain/mxfp4-rocm",               WeightPlace::rows,     ScalePlace::bytes,        256, 256),
 };
 // clang-format on
 
 constexpr std::array<std::string_view, 2> kCutlassNeeds = {"cutlass_reorder", "cutlass_pack_scales"};
-constexpr std::int64_t kGatedPadding = 16, kUngatedPadding = 128;
 
 Grain grain_of(const P16Matrix& m) {
   if (is_value(m.element)) return values;
+  if (m.element == Element::e2m1) return m.scales == Scales::e8m0 ? mxfp4 : nvfp4;
   if (is_integer(m.element)) return int4;
   if (m.scale_rows == kAllRows) return tensor;
   if (m.scale_rows != 1) return block;
@@ -98,6 +139,10 @@ LayoutTensor tensor_of(DType dtype, std::vector<std::int64_t> shape) {
 
 MaybeTensor weight(const Layout&, const FloatMatrix& m) {
   const std::int64_t n = m.rows(), k = m.padded_k, wide = kBlockSize / std::max(m.element_bytes(), 1);
+  if (m.four_bits()) {
+    if (m.form->place == WeightPlace::marlin) return tensor_of(DType::i32, {k / 16, 2 * n});
+    return tensor_of(DType::u8, {n, k / 2});
+  }
   const DType dtype = is_value(m.source.element) ? value_type(m.source.element)
                       : m.fnuz                   ? DType::f8_e4m3fnuz
                                                  : DType::f8_e4m3fn;
@@ -112,10 +157,9 @@ MaybeTensor weight(const Layout&, const FloatMatrix& m) {
       return tensor_of(dtype, {k / wide, n, wide});
     case WeightPlace::marlin:
       return tensor_of(DType::i32, {k / 16, 4 * n});
-    case WeightPlace::nibbles:
+    default:
       return tensor_of(DType::u8, {n, k / 2});
   }
-  return std::nullopt;
 }
 
 // Of each group the rows, one behind the other.
@@ -128,6 +172,7 @@ LayoutTensor by_groups(DType dtype, std::int64_t rows, std::int64_t groups) {
 
 MaybeTensor scale(const Layout&, const FloatMatrix& m) {
   const std::int64_t n = m.rows(), g = m.groups();
+  const DType byte = m.form->grain == nvfp4 ? DType::f8_e4m3fn : DType::u8;
   switch (m.form->scales) {
     case ScalePlace::none:
       return std::nullopt;
@@ -138,8 +183,15 @@ MaybeTensor scale(const Layout&, const FloatMatrix& m) {
     case ScalePlace::blocks:
       return tensor_of(DType::f32, {m.row_blocks(), g});
     case ScalePlace::bytes:
+    case ScalePlace::lanes:
+    case ScalePlace::blocks32:
+      return tensor_of(byte, {n, g});
     case ScalePlace::swizzled:
-      return tensor_of(DType::u8, {n, g});
+      return tensor_of(byte, {round_up<std::int64_t>(n, 128), round_up<std::int64_t>(g, 4)});
+    case ScalePlace::folded:
+      return tensor_of(byte, {n / 64, g / 4, 16, 16});
+    case ScalePlace::floats:
+      return tensor_of(DType::f32, {n, g});
     case ScalePlace::marlin:
       return tensor_of(m.source.scales == Scales::f16 ? DType::f16 : DType::bf16, {g, n});
     case ScalePlace::marlin_bytes:
@@ -154,34 +206,39 @@ MaybeTensor scale(const Layout&, const FloatMatrix& m) {
   return std::nullopt;
 }
 
-MaybeTensor row_scale(const Layout&, const FloatMatrix& m) {
+MaybeTensor second_scale(const Layout&, const FloatMatrix& m) {
+  if (m.form->grain == nvfp4) return tensor_of(DType::f32, {});
   if (m.form->scales != ScalePlace::split) return std::nullopt;
   return tensor_of(DType::f32, {m.rows(), 1});
 }
 
-MaybeTensor input_scale(const Layout& l, const FloatMatrix&) {
+MaybeTensor input_scale(const Layout& l, const FloatMatrix& m) {
   if (!l.variant.input_scales) return std::nullopt;
+  if (m.form->inputs == InputScales::largest || m.form->inputs == InputScales::own) return tensor_of(DType::f32, {});
   LayoutTensor t = tensor_of(DType::f32, {1});
   t.shared = true;
   return t;
 }
 
-MaybeTensor alpha(const Layout& l, const FloatMatrix&) {
-  if (!l.variant.input_scales || l.kind != LayoutKind::float_flashinfer_cutlass) return std::nullopt;
+MaybeTensor alpha(const Layout& l, const FloatMatrix& m) {
+  if (!l.variant.input_scales || m.form->grain != tensor || l.kind != LayoutKind::float_flashinfer_cutlass)
+    return std::nullopt;
   return tensor_of(DType::f32, {});
 }
 
 MaybeTensor bias(const Layout& l, const FloatMatrix& m) {
   if (!m.source.has_bias) return std::nullopt;
   DType dtype = l.variant.bias;
-  for (const LayoutKind kind : {LayoutKind::float_flashinfer_trtllm, LayoutKind::float_aiter, LayoutKind::float_vnni})
+  for (const LayoutKind kind : {LayoutKind::float_flashinfer_trtllm, LayoutKind::float_aiter,
+                                LayoutKind::float_aiter_a16w4, LayoutKind::float_vnni})
     if (l.kind == kind) dtype = DType::f32;
-  if (l.kind == LayoutKind::float_flashinfer_cutlass && m.w13) dtype = DType::bf16;
+  for (const LayoutKind kind : {LayoutKind::float_flashinfer_cutlass, LayoutKind::float_flashinfer_hopper})
+    if (l.kind == kind && m.w13) dtype = DType::bf16;
   return tensor_of(dtype, {m.rows()});
 }
 
 using PartOf = MaybeTensor (*)(const Layout&, const FloatMatrix&);
-constexpr std::array<PartOf, kFloatParts> kParts = {weight, scale, row_scale, input_scale, alpha, bias};
+constexpr std::array<PartOf, kFloatParts> kParts = {weight, scale, second_scale, input_scale, alpha, bias};
 
 // --- NamedLayout --------------------------------------------------------------------------------------
 
@@ -210,6 +267,11 @@ bool is_grouped_so(const P16Matrix& m, Grain grain) {
   switch (grain) {
     case block:
       return m.groups == Groups::of_size(kBlockSize, m.k) && m.scale_rows == kBlockSize;
+    case nvfp4:
+      return m.groups == Groups::of_size(16, m.k) && m.k % 16 == 0 && m.scale_rows == 1;
+    case mxfp4:
+      if (m.scale_rows != 1) return false;
+      [[fallthrough]];
     case mx:
       return m.groups == Groups::of_size(32, m.k) && m.k % 32 == 0;
     case int4:
@@ -219,14 +281,24 @@ bool is_grouped_so(const P16Matrix& m, Grain grain) {
   }
 }
 
+// Forms of which bit_compat makes other bytes.
+bool has_upstream_way(const FloatForm& f) {
+  return f.grain == tensor || f.grain == nvfp4 || f.scales == ScalePlace::floats;
+}
+
 bool is_variant(const Layout& l, const FloatForm& f) {
   const LayoutVariant& v = l.variant;
-  const bool none = v.input == MarlinInput::none && !v.awq && !v.channel_wise && v.zero_shift == 0 &&
-                    v.number == DType::invalid && v.multiprocessors == 0;
+  const bool none =
+      v.input == MarlinInput::none && !v.awq && !v.channel_wise && v.zero_shift == 0 && v.multiprocessors == 0;
+  const bool number = f.grain == nvfp4 && f.place == WeightPlace::marlin
+                          ? v.number == DType::f16 || v.number == DType::bf16
+                          : v.number == DType::invalid;
+  const bool inputs = f.grain == nvfp4 ? v.input_scales == (f.inputs != InputScales::none)
+                                       : !v.input_scales || f.scales == ScalePlace::one;
   const bool bias = l.w13.has_bias ? is_float(v.bias) : v.bias == DType::invalid;
   const bool amd = l.kind == LayoutKind::float_plain || l.kind == LayoutKind::float_aiter;
-  return none && bias && (!v.bit_compat_vllm || f.grain == tensor) &&
-         (!v.input_scales || f.scales == ScalePlace::one) && (!v.gate_up_pairs || (l.w13.halves == 2 && !f.up_first)) &&
+  return none && number && bias && inputs && (!v.bit_compat_vllm || has_upstream_way(f)) &&
+         (!v.gate_up_pairs || (l.w13.halves == 2 && !f.up_first && !f.apart)) &&
          (!v.fnuz || (amd && l.w13.element == Element::e4m3));
 }
 
@@ -235,16 +307,19 @@ bool is_float(const Layout& l) {
   const bool same = w13.element == w2.element && w13.scales == w2.scales && w13.scale_rows == w2.scale_rows &&
                     w13.has_bias == w2.has_bias && w13.k == w2.half_rows && w13.half_rows == w2.k && w2.halves == 1;
   const bool plain = !w13.has_zeros && !w2.has_zeros && !w13.has_order && !w2.has_order && !w13.source && !w2.source;
-  const bool element = is_value(w13.element) || w13.element == Element::e4m3 || w13.element == Element::int4;
+  const bool element = is_value(w13.element) || w13.element == Element::e4m3 || w13.element == Element::int4 ||
+                       w13.element == Element::e2m1;
   const FloatForm* f = same && plain && element ? float_form(l) : nullptr;
   return f != nullptr && is_grouped_so(w13, f->grain) && is_grouped_so(w2, f->grain) && is_variant(l, *f) &&
-         w13.k % f->hidden_step == 0 && w2.k % f->intermediate_step == 0 &&
+         padded_hidden(l) % f->hidden_step == 0 && padded_intermediate(l) % f->intermediate_step == 0 &&
          float_matrix(l, Matrix::w13).rows() % f->w13_rows_step == 0;
 }
 
 }  // namespace
 
 bool FloatForm::keeps(Scales type) const {
+  if (grain == mxfp4) return type == Scales::e8m0;
+  if (grain == nvfp4) return type == Scales::e4m3;
   switch (scales) {
     case ScalePlace::none:
       return type == Scales::none;
@@ -277,91 +352,37 @@ const FloatForm* float_form(const Layout& l) {
   return nullptr;
 }
 
+std::int64_t padded_hidden(const Layout& l) {
+  const FloatForm* f = float_form(l);
+  return f == nullptr ? l.w13.k : round_up(l.w13.k, f->hidden_padding);
+}
+
 std::int64_t padded_intermediate(const Layout& l) {
-  if (const FloatForm* f = float_form(l); f != nullptr && f->pads)
-    return round_up(l.w2.k, l.w13.halves == 2 ? kGatedPadding : kUngatedPadding);
-  return l.w2.k;
+  const FloatForm* f = float_form(l);
+  if (f == nullptr) return l.w2.k;
+  return round_up(l.w2.k, l.w13.halves == 2 ? f->intermediate_padding : f->ungated_padding);
 }
 
 FloatMatrix float_matrix(const Layout& l, Matrix which) {
   const bool w13 = which == Matrix::w13;
-  const std::int64_t padded = padded_intermediate(l);
+  const std::int64_t hidden = padded_hidden(l), intermediate = padded_intermediate(l);
   FloatMatrix m{.form = float_form(l), .source = l.matrix(which), .w13 = w13};
-  m.padded_half_rows = w13 ? padded : m.source.half_rows;
-  m.padded_k = w13 ? m.source.k : padded;
+  m.padded_half_rows = w13 ? intermediate : hidden;
+  m.padded_k = w13 ? hidden : intermediate;
   m.gate_up_pairs = w13 && l.variant.gate_up_pairs;
-  m.padded_behind = w13 && l.variant.bit_compat_vllm;
-  m.one_scale = w13 && m.source.halves == 2 && m.form->grain == tensor &&
-                (m.form->scales == ScalePlace::one || l.variant.bit_compat_vllm);
-  m.through_f16 = l.variant.bit_compat_vllm;
+  m.padded_behind = w13 && m.form->grain == tensor && l.variant.bit_compat_vllm;
+  const bool has_room = m.form->grain != nvfp4 && m.form->scales != ScalePlace::one && !l.variant.bit_compat_vllm;
+  m.one_scale = w13 && m.source.halves == 2 && (m.form->grain == tensor || m.form->grain == nvfp4) && !has_room;
+  m.upstream = l.variant.bit_compat_vllm;
   m.fnuz = l.variant.fnuz;
   return m;
-}
-
-std::int64_t FloatMatrix::source_row(std::int64_t n) const {
-  const std::int64_t all = rows(), half = padded_half_rows;
-  if (const std::int64_t block = form->shuffle; block != 0) {
-    const std::int64_t p = n % block;
-    n += p % 8 * (block / 8) + p / 8 - p;
-  }
-  if (source.halves == 2) {
-    if (form->interleaved || gate_up_pairs) n = n % 2 * half + n / 2;
-    if (form->up_first) n = (n + half) % all;
-    if (padded_behind) return n < source.rows() ? n : -1;
-  }
-  return n % half < source.half_rows ? n / half * source.half_rows + n % half : -1;
-}
-
-std::int64_t FloatMatrix::row_blocks() const {
-  if (gate_up_pairs) return ceil_div(rows(), kBlockSize);
-  return source.halves * ceil_div(source.half_rows, kBlockSize);
-}
-
-std::int64_t FloatMatrix::source_row_of_block(std::int64_t b, std::int64_t i) const {
-  if (gate_up_pairs) return b * kBlockSize + i < rows() ? source_row(b * kBlockSize + i) : -1;
-  const std::int64_t each = ceil_div(source.half_rows, kBlockSize), row = b % each * kBlockSize + i;
-  const std::int64_t half = source.halves == 2 && form->up_first ? 1 - b / each : b / each;
-  return row < source.half_rows ? half * source.half_rows + row : -1;
-}
-
-std::int64_t FloatMatrix::run() const {
-  const std::int64_t bytes = element_bytes();
-  switch (form->place) {
-    case WeightPlace::rows:
-      return padded_k;
-    case WeightPlace::blocks:
-      return kBlockSize / bytes;
-    case WeightPlace::tiles16:
-      return 16 / bytes;
-    case WeightPlace::pairs:
-      return 2;
-    default:
-      return 1;
-  }
-}
-
-std::int64_t FloatMatrix::offset(std::int64_t n, std::int64_t k) const {
-  const std::int64_t all = rows(), wide = run();
-  switch (form->place) {
-    case WeightPlace::transposed:
-      return k * all + n;
-    case WeightPlace::blocks:
-      return k / wide * all * wide + n * wide + k % wide;
-    case WeightPlace::tiles16:
-      return n / 16 * 16 * padded_k + k / wide * 16 * wide + n % 16 * wide + k % wide;
-    case WeightPlace::pairs: {
-      const std::int64_t first = n / 32 * 32, count = std::min<std::int64_t>(32, all - first);
-      return first * padded_k + k / 2 * 2 * count + (n - first) * 2 + k % 2;
-    }
-    default:
-      return n * padded_k + k;
-  }
 }
 
 std::string_view w13_rows_word(const Layout& l) {
   const FloatForm* f = float_form(l);
   if (f == nullptr || l.w13.halves != 2) return "";
-  if (f->up_first) return f->interleaved ? "interleaved_up_gate" : "up_gate";
+  if (f->up_first)
+    return f->interleave == 1 ? "interleaved_up_gate" : f->interleave == 64 ? "interleaved64_up_gate" : "up_gate";
   return l.variant.gate_up_pairs ? "interleaved" : "gate_up";
 }
 
@@ -384,6 +405,8 @@ Layout make_float_layout(LayoutKind kind, LayoutShape shape, const FloatTraits& 
     shape.scales = Scales::none;
   else if (is_integer(shape.element))
     shape.scales = Scales::e4m3;
+  else if (shape.element == Element::e2m1)
+    shape.scales = t.mx ? Scales::e8m0 : Scales::e4m3;
   else if (t.mx || (kind == LayoutKind::float_deep_gemm && t.powers_of_two))
     shape.scales = Scales::e8m0;
   else if (kind == LayoutKind::float_marlin)
@@ -393,10 +416,13 @@ Layout make_float_layout(LayoutKind kind, LayoutShape shape, const FloatTraits& 
   Layout l = make_named_layout(kind, shape);
   const FloatForm* f = float_form(l);
   if (f == nullptr) return l;
-  l.variant = {.bit_compat_vllm = t.bit_compat_vllm && f->grain == tensor,
+  const bool marlin_nvfp4 = f->grain == nvfp4 && f->place == WeightPlace::marlin;
+  l.variant = {.bit_compat_vllm = t.bit_compat_vllm && has_upstream_way(*f),
                .bias = shape.has_bias ? t.activations : DType::invalid,
-               .input_scales = t.static_activations && f->scales == ScalePlace::one,
-               .gate_up_pairs = t.gate_up_pairs && shape.gated && !f->up_first,
+               .number = marlin_nvfp4 ? (sixteen ? DType::f16 : DType::bf16) : DType::invalid,
+               .input_scales = f->grain == nvfp4 ? f->inputs != InputScales::none
+                                                 : t.static_activations && f->scales == ScalePlace::one,
+               .gate_up_pairs = t.gate_up_pairs && shape.gated && !f->up_first && !f->apart,
                .fnuz = t.fnuz && shape.element == Element::e4m3 && !t.mx};
   place_tensors(l);
   return l;
@@ -415,5 +441,12 @@ constinit const NamedLayout named_layouts::float_aiter = named(LayoutKind::float
 constinit const NamedLayout named_layouts::float_xpu = named(LayoutKind::float_xpu);
 constinit const NamedLayout named_layouts::float_vnni = named(LayoutKind::float_vnni);
 constinit const NamedLayout named_layouts::float_cutlass_w4a8 = named(LayoutKind::float_cutlass_w4a8);
+constinit const NamedLayout named_layouts::float_b12x = named(LayoutKind::float_b12x);
+constinit const NamedLayout named_layouts::float_vllm_cutlass = named(LayoutKind::float_vllm_cutlass);
+constinit const NamedLayout named_layouts::float_cutedsl = named(LayoutKind::float_cutedsl);
+constinit const NamedLayout named_layouts::float_cutedsl_batched = named(LayoutKind::float_cutedsl_batched);
+constinit const NamedLayout named_layouts::float_flashinfer_hopper = named(LayoutKind::float_flashinfer_hopper);
+constinit const NamedLayout named_layouts::float_aiter_a16w4 = named(LayoutKind::float_aiter_a16w4);
+constinit const NamedLayout named_layouts::float_plain_rocm = named(LayoutKind::float_plain_rocm);
 
 }  // namespace moe

@@ -259,7 +259,7 @@ struct LayoutVariant {
   bool channel_wise = false;         // group_size as configured was -1
   int zero_shift = 0;                // of vLLM's zero points against the real ones: -1, 0, 1
   DType bias = DType::invalid;       // f32, f16 or bf16
-  DType number = DType::invalid;     // the same, of dense weights
+  DType number = DType::invalid;     // the same, of dense weights; activations of Marlin's NVFP4, f16 or bf16
   std::int64_t multiprocessors = 0;  // of the device, for Marlin's workspace
   // Of float layouts: the scale of the activations is among the tensors; rows of w13 are g0 u0 g1 u1 ...; codes are
   // those of AMD's 8-bit floats.

@@ -51,11 +51,12 @@ std::string hex_hash(const void* data, std::size_t bytes) {
 
 // Hash of the float32 numbers of a matrix, all experts.
 std::string numbers(const File& f, const char* role, std::int64_t rows, std::int64_t columns) {
-  const std::int64_t experts = f.config("num_experts");
+  const auto experts = f.about.at("experts").get<std::vector<std::int64_t>>();
   const auto size = static_cast<std::size_t>(rows * columns);
-  std::vector<float> all(size * static_cast<std::size_t>(experts));
-  for (std::int64_t e = 0; e < experts; ++e) {
-    const moe_tensor out = tensor(MOE_DTYPE_F32, {rows, columns}, all.data() + size * static_cast<std::size_t>(e));
+  std::vector<float> all(size * experts.size());
+  for (const std::int64_t e : experts) {
+    const auto local = static_cast<std::size_t>(e - experts[0]);
+    const moe_tensor out = tensor(MOE_DTYPE_F32, {rows, columns}, all.data() + size * local);
     const Failure failed =
         failure([&](moe_error** err) { return moe_packed_dequantize(f.packed.get(), role, e, &out, err); });
     EXPECT_EQ(failed.status, MOE_OK) << failed.message;
@@ -267,6 +268,97 @@ Converted int4_for_float8() {
   return converted(json::parse(m.config_text()), config.get(), stacked_weights(m, config.get()));
 }
 
+// NVFP4 or MXFP4 (as gpt-oss has it) in a layout of another engine: one expert, H = 128, I = 64.
+Converted float4(const char* scheme, const json& more, bool bias = false) {
+  const bool mx = std::string(scheme) == "MXFP4A16";
+  constexpr std::int64_t kH = 128, kI = 64;
+  json text = {{"num_experts", more.contains("parallel") ? 2 : 1},
+               {"top_k", 1},
+               {"hidden_dim", kH},
+               {"intermediate_size", kI},
+               {"in_dtype", "bfloat16"},
+               {"has_bias", bias},
+               {"quantization", {{"scheme", scheme}}}};
+  if (mx) text["quantization"]["format"] = "mxfp4-gpt-oss", text["activation"] = "swigluoai";
+  text.update(more);
+  const ConfigPtr config = make_config(text.dump());
+  const WeightsPtr w =
+      make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(config.get(), o, e); });
+  std::mt19937 rng(31);
+  std::vector<OwnedTensor> roles;
+  for (const bool w13 : {true, false}) {
+    const std::string m = w13 ? "w13_" : "w2_";
+    const std::int64_t rows = w13 ? 2 * kI : kH, k = w13 ? kH : kI, groups = k / (mx ? 32 : 16);
+    const auto bytes = [&](std::int64_t count, auto each) {
+      std::vector<std::byte> v(static_cast<std::size_t>(count));
+      for (std::byte& b : v) b = static_cast<std::byte>(each());
+      return v;
+    };
+    const auto floats = [&](std::vector<float> v) { return bytes_of(v); };
+    roles.push_back(
+        {m + "weight", -1, "", MOE_DTYPE_U8, {1, rows, k / 2}, bytes(rows * k / 2, [&] { return rng() % 256; })});
+    roles.push_back(
+        {m + "scale", -1, "", mx ? MOE_DTYPE_U8 : MOE_DTYPE_F8_E4M3FN, {1, rows, groups}, bytes(rows * groups, [&] {
+           return mx ? 120 + rng() % 6 : 56 + rng() % 48;
+         })});
+    if (bias) {
+      std::vector<float> v;
+      for (std::int64_t r = 0; r < rows; ++r) v.push_back(static_cast<float>(r % 13) / 8.0f);
+      roles.push_back({m + "bias", -1, "", MOE_DTYPE_F32, {1, rows}, floats(v)});
+    }
+    if (mx) continue;
+    roles.push_back({m + "scale_2", -1, "", MOE_DTYPE_F32, {1}, floats({w13 ? 0.01f : 0.03f})});
+    roles.push_back({m + "input_scale", -1, "", MOE_DTYPE_F32, {1}, floats({w13 ? 0.25f : 0.7f})});
+  }
+  const Failure f = set_roles(w.get(), roles);
+  EXPECT_EQ(f.status, MOE_OK) << f.message;
+  return converted(text, config.get(), w);
+}
+
+void add_float4(std::vector<Case>& list) {
+  const auto cuda = [](int major, const char* word) {
+    return json{{"platform",
+                 {{"type", "cuda"},
+                  {"capability", {major, 0}},
+                  {"libs", {{"flashinfer", true}, {"deep_gemm", true}, {"b12x", true}}}}},
+                {"moe_backend", word}};
+  };
+  const auto with = [](json a, const json& b) {
+    a.update(b);
+    return a;
+  };
+  const auto add = [&](const char* name, Converted layer) { list.push_back({name, std::move(layer)}); };
+  const json half = {{"in_dtype", "float16"}}, vllm = {{"bit_compat", "vllm"}};
+  const json low_latency = {
+      {"parallel", {{"dp_size", 2}, {"enable_expert_parallel", true}, {"all2all_backend", "deepep_low_latency"}}}};
+  const auto nv = [](const json& more) { return float4("NVFP4", more); };
+  add("float_flashinfer_cutlass_nvfp4", nv(cuda(10, "flashinfer_cutlass")));
+  add("float_b12x", nv(cuda(12, "b12x")));
+  add("float_vllm_cutlass_vllm", nv(with(cuda(10, "cutlass"), vllm)));
+  add("float_cutedsl", nv(cuda(10, "flashinfer_cutedsl")));
+  add("float_cutedsl_batched", nv(with(cuda(10, "flashinfer_cutedsl"), low_latency)));
+  add("float_flashinfer_trtllm_nvfp4", nv(cuda(10, "flashinfer_trtllm")));
+  add("float_marlin_nvfp4_bf16", nv(cuda(9, "marlin")));
+  add("float_marlin_nvfp4_f16", nv(with(cuda(9, "marlin"), half)));
+  add("float_plain_nvfp4", nv(cuda(9, "emulation")));
+  const json aiter = {{"platform", {{"type", "rocm"}, {"gfx", "gfx950"}, {"libs", {{"aiter", true}}}}},
+                      {"vllm_env", {{"VLLM_ROCM_USE_AITER", "1"}}}};
+  const json cpu = {{"platform", {{"type", "cpu"}, {"arch", "x86_64"}, {"features", {"avx512_bf16", "avx512_vnni"}}}},
+                    {"selection_policy", "vllm"}};
+  const json by_switch = {{"vllm_env", {{"VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8_CUTLASS", "1"}}}};
+  const auto mx = [](const json& more, bool bias = false) { return float4("MXFP4A16", more, bias); };
+  add("float_flashinfer_trtllm_mxfp4", mx(cuda(10, "flashinfer_trtllm"), true));
+  add("float_flashinfer_cutlass_mxfp4", mx(with(cuda(10, "auto"), by_switch)));
+  add("float_flashinfer_hopper_bias", mx(cuda(9, "flashinfer_cutlass"), true));
+  add("float_marlin_mxfp4_bias", mx(cuda(8, "marlin"), true));
+  add("float_vnni_mxfp4", mx(cpu));
+  add("float_deep_gemm_mxfp4", mx(with(cuda(10, "deep_gemm"), {{"activation", "silu"}})));
+  add("float_aiter_a16w4", mx(aiter));
+  add("float_aiter_mxfp4", mx(with(aiter, {{"moe_backend", "aiter_mxfp4_mxfp4"}})));
+  add("float_plain_mxfp4", mx(cuda(9, "emulation")));
+  add("float_plain_rocm", mx(with(aiter, {{"moe_backend", "emulation"}})));
+}
+
 void add_elsewhere(std::vector<Case>& list) {
   const auto cuda = [](int major, const char* word) {
     return json{{"platform",
@@ -383,6 +475,7 @@ std::vector<Case> cases() {
   add("wna16_dense_b8_bf16", wna16("dense", model(kBf16, eight)));
   add("wna16_dense_f32", wna16("dense", model(kF32)));
   add_elsewhere(list);
+  add_float4(list);
   return list;
 }
 
@@ -523,13 +616,16 @@ TEST(StoredFiles, NothingIsLeftOut) {
   for (const auto& [kind, s] : {std::pair{LayoutKind::float_marlin, Scales::f16},
                                 {LayoutKind::float_marlin, Scales::bf16},
                                 {LayoutKind::float_marlin, Scales::e8m0},
+                                {LayoutKind::float_marlin, Scales::e4m3},
+                                {LayoutKind::float_plain, Scales::e8m0},
+                                {LayoutKind::float_plain, Scales::e4m3},
                                 {LayoutKind::float_deep_gemm, Scales::e8m0},
                                 {LayoutKind::float_deep_gemm, Scales::f32},
                                 {LayoutKind::float_plain, Scales::none},
                                 {LayoutKind::float_plain, Scales::f32}})
     EXPECT_EQ(scales.count({kind, s}), 1u) << static_cast<int>(kind) << " " << static_cast<int>(s);
-  EXPECT_EQ(elements,
-            std::set({Element::int4, Element::int8, Element::bf16, Element::f16, Element::f32, Element::e4m3}));
+  EXPECT_EQ(elements, std::set({Element::int4, Element::int8, Element::bf16, Element::f16, Element::f32, Element::e4m3,
+                                Element::e2m1}));
 }
 
 }  // namespace

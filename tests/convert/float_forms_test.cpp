@@ -31,8 +31,10 @@ Layout layout_of(const FloatForm& f, const Sizes& s, FloatTraits traits = {}, El
   if (f.grain == Grain::tensor) shape.scale_rows = kAllRows;
   if (f.grain == Grain::block) shape.scale_rows = kBlockSize;
   if (f.grain == Grain::block || f.grain == Grain::int4) shape.groups = Groups::even(kBlockSize);
-  if (f.grain == Grain::mx) shape.groups = Groups::even(32);
-  traits.mx = f.grain == Grain::mx;
+  if (f.grain == Grain::mx || f.grain == Grain::mxfp4) shape.groups = Groups::even(32);
+  if (f.grain == Grain::nvfp4) shape.groups = Groups::even(16);
+  if (f.grain == Grain::mxfp4 || f.grain == Grain::nvfp4) shape.element = Element::e2m1;
+  traits.mx = f.grain == Grain::mx || f.grain == Grain::mxfp4;
   traits.powers_of_two = f.scales == ScalePlace::packed;
   return make_float_layout(f.kind, shape, traits);
 }
@@ -44,7 +46,9 @@ CanonicalRows random_rows(const Layout& l, Matrix which, std::mt19937& rng) {
   CanonicalRows rows;
   rows.shape(m.rows(), m);
   rows.has_power_scales = true;
-  const auto power = [&] { return power_of_two(static_cast<int>(rng() % 5) - 10); };
+  const int lowest = f.grain == Grain::nvfp4 ? -2 : -10;  // Marlin's have no smaller ones
+  const auto power = [&] { return power_of_two(static_cast<int>(rng() % 5) + lowest); };
+  if (f.grain == Grain::nvfp4) std::fill(rows.tensor_scales.begin(), rows.tensor_scales.end(), 0.375f);
   const float one = power();
   const std::int64_t block = f.grain == Grain::block ? kBlockSize : 1;
   for (std::int64_t r = 0; r < rows.count; ++r) {
@@ -65,8 +69,9 @@ CanonicalRows random_rows(const Layout& l, Matrix which, std::mt19937& rng) {
       auto code = static_cast<unsigned>(rng() & 0xff);
       if (!kE4m3.is_finite(code)) code = 0x41;
       rows.codes[static_cast<std::size_t>(r * rows.stride + k)] =
-          f.grain == Grain::int4 ? static_cast<std::int8_t>(static_cast<int>(code % 16) - 8)
-                                 : static_cast<std::int8_t>(code);
+          m.element == Element::e2m1 ? static_cast<std::int8_t>(code % 16)
+          : f.grain == Grain::int4   ? static_cast<std::int8_t>(static_cast<int>(code % 16) - 8)
+                                     : static_cast<std::int8_t>(code);
     }
     if (m.has_bias) rows.bias[static_cast<std::size_t>(r)] = static_cast<float>(rng() % 256) / 32.0f;
   }
@@ -82,8 +87,13 @@ std::vector<float> numbers(const CanonicalRows& rows, const P16Matrix& m) {
         out.push_back(rows.row_values(r)[k]);
         continue;
       }
-      const float scale = rows.row_scales(r)[k / m.groups.size_in(m.k)];
+      float scale = rows.row_scales(r)[k / m.groups.size_in(m.k)];
+      if (!rows.tensor_scales.empty()) scale *= rows.tensor_scales[static_cast<std::size_t>(r)];
       const std::int8_t code = rows.row(r)[k];
+      if (m.element == Element::e2m1) {
+        out.push_back(scale * small_to_f32(kE2m1, static_cast<std::uint8_t>(code)));
+        continue;
+      }
       out.push_back(scale * (m.element == Element::int4 ? static_cast<float>(code)
                                                         : small_to_f32(kE4m3, static_cast<std::uint8_t>(code))));
     }
@@ -98,26 +108,34 @@ void expect_round_trip(const Layout& l, unsigned seed) {
   std::vector<std::byte> payload(l.payload_bytes(), std::byte{0xAA});
   const NamedForm& form = *named_form(l.kind);
   std::vector<ExpertFacts> facts(static_cast<std::size_t>(l.experts));
+  for (std::size_t e = 0; e < facts.size(); ++e) facts[e].input_scale = {0.5f + static_cast<float>(e), 0.25f};
+  std::vector<std::vector<float>> want, bias;
   for (std::int64_t e = 0; e < l.experts; ++e)
     for (const Matrix which : {Matrix::w13, Matrix::w2}) {
       CanonicalRows rows = random_rows(l, which, rng);
-      const std::vector<float> want = numbers(rows, l.matrix(which)), bias = rows.bias;
+      want.push_back(numbers(rows, l.matrix(which)));
+      bias.push_back(rows.bias);
       const Check written = form.write(rows, which, {l, payload.data(), e});
       ASSERT_TRUE(written) << written.error().message;
+    }
+  std::uint64_t rounded = 0;
+  ASSERT_TRUE(form.finish(l, facts, payload.data(), rounded));
+  EXPECT_EQ(rounded, 0u);
+  for (std::int64_t e = 0; e < l.experts; ++e)
+    for (const Matrix which : {Matrix::w13, Matrix::w2}) {
+      const auto i = static_cast<std::size_t>(2 * e + (which == Matrix::w2 ? 1 : 0));
       CanonicalRows back;
       back.shape(l.matrix(which).rows(), l.matrix(which));
       ASSERT_TRUE(form.read({l, payload.data(), e}, which, back));
-      ASSERT_EQ(numbers(back, l.matrix(which)), want) << static_cast<int>(which);
-      EXPECT_EQ(back.bias, bias);
+      ASSERT_EQ(numbers(back, l.matrix(which)), want[i]) << static_cast<int>(which);
+      EXPECT_EQ(back.bias, bias[i]);
     }
-  for (std::size_t e = 0; e < facts.size(); ++e) facts[e].input_scale = {0.5f + static_cast<float>(e), 0.25f};
-  ASSERT_TRUE(form.finish(l, facts, payload.data()));
 }
 
 Sizes fitting(const FloatForm& f, Sizes s) {
   s.hidden = round_up(s.hidden, f.hidden_step);
   s.intermediate = round_up(s.intermediate, std::max(f.intermediate_step, f.w13_rows_step));
-  if (f.grain == Grain::mx)
+  if (f.grain == Grain::mx || f.grain == Grain::mxfp4 || f.grain == Grain::nvfp4)
     s.hidden = round_up<std::int64_t>(s.hidden, 32), s.intermediate = round_up<std::int64_t>(s.intermediate, 32);
   return s;
 }
@@ -140,7 +158,7 @@ TEST(FloatForms, EveryFormRoundTrips) {
         if (f.scales == ScalePlace::one && f.kind != LayoutKind::float_xpu && !f.up_first)
           expect_round_trip(layout_of(f, fitting(f, s), {.static_activations = true, .fnuz = true}), ++seed);
       }
-      if (!f.up_first && s.gated && f.grain != Grain::block)
+      if (!f.up_first && !f.apart && s.gated && f.grain != Grain::block)
         expect_round_trip(layout_of(f, fitting(f, s), {.gate_up_pairs = true}), ++seed);
       if (f.scales == ScalePlace::marlin)
         expect_round_trip(layout_of(f, fitting(f, s), {.activations = DType::f16}), ++seed);
@@ -164,18 +182,23 @@ TEST(FloatForms, LayoutsThatCannotBe) {
       expect_invalid(l, [&](Layout& x) { (x.*m).has_order = true; });
       expect_invalid(l, [&](Layout& x) { (x.*m).has_bias = true; });
       expect_invalid(l, [&](Layout& x) { (x.*m).scale_rows = 48; });
-      expect_invalid(l, [&](Layout& x) { (x.*m).groups = Groups::even(16); });
+      expect_invalid(l, [&](Layout& x) { (x.*m).groups = Groups::even(8); });
     }
-    expect_invalid(l, [](Layout& x) { x.w13.element = x.w2.element = Element::e2m1; });
+    expect_invalid(l, [](Layout& x) { x.w13.element = x.w2.element = Element::e2m3; });
+    if (f.grain != Grain::mxfp4 && f.grain != Grain::nvfp4 && f.grain != Grain::mx)
+      expect_invalid(l, [](Layout& x) { x.w13.element = x.w2.element = Element::e2m1; });
+    expect_invalid(l, [](Layout& x) { x.w13.element = Element::e2m1, x.w2.element = Element::e4m3; });
     expect_invalid(l, [](Layout& x) { x.w13.scales = x.w2.scales = Scales::w4a8; });
     expect_invalid(l, [](Layout& x) { x.variant.input = MarlinInput::int8; });
     expect_invalid(l, [](Layout& x) { x.variant.multiprocessors = 1; });
     expect_invalid(l, [](Layout& x) { x.variant.bias = DType::bf16; });
-    expect_invalid(l, [](Layout& x) { x.variant.number = DType::bf16; });
-    if (f.grain != Grain::tensor) expect_invalid(l, [](Layout& x) { x.variant.bit_compat_vllm = true; });
-    if (f.scales != ScalePlace::one) expect_invalid(l, [](Layout& x) { x.variant.input_scales = true; });
-    if (f.up_first) expect_invalid(l, [](Layout& x) { x.variant.gate_up_pairs = true; });
-    if (f.hidden_step > 1)
+    expect_invalid(l, [](Layout& x) { x.variant.number = DType::f32; });
+    const bool upstream = f.grain == Grain::tensor || f.grain == Grain::nvfp4 || f.scales == ScalePlace::floats;
+    if (!upstream) expect_invalid(l, [](Layout& x) { x.variant.bit_compat_vllm = true; });
+    if (f.scales != ScalePlace::one)
+      expect_invalid(l, [](Layout& x) { x.variant.input_scales = !x.variant.input_scales; });
+    if (f.up_first || f.apart) expect_invalid(l, [](Layout& x) { x.variant.gate_up_pairs = true; });
+    if (f.hidden_step > 1 && f.hidden_padding == 1)
       expect_invalid(l, [](Layout& x) {
         x.w13.k = x.w2.half_rows = 24;
         x.w13.groups = x.w13.groups.in(24);
@@ -226,8 +249,9 @@ TEST(FloatForms, Fnuz) {
   for (const char* matrix : {"w13_input_scale", "w2_input_scale"}) (void)f.at(matrix);
   const std::vector<float> given = f.at("w13_input_scale").as<float>(), doubled = f.at("fnuz_input_scale").as<float>();
   for (std::size_t e = 0; e < given.size(); ++e) {
-    ASSERT_TRUE(
-        named_form(plain.kind)->finish(plain, std::vector<ExpertFacts>{{{given[e], given[e]}}}, payload.data()));
+    std::uint64_t rounded = 0;
+    ASSERT_TRUE(named_form(plain.kind)
+                    ->finish(plain, std::vector<ExpertFacts>{{{given[e], given[e]}}}, payload.data(), rounded));
     EXPECT_EQ(load<float>(ExpertTensors<std::byte>{plain, payload.data(), 0}["w13_input_scale"].data()), doubled[e]);
   }
 }

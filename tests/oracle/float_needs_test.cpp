@@ -1,6 +1,5 @@
 // What the layouts of other engines' float kernels need beyond vLLM's checks: each condition of float_oracles.md 2.9
-// once, with its reason and place, and the size beside it that is taken or only waits for the layout. And vLLM's
-// padding of MXFP4.
+// once, with its reason and place, and the size beside it that is taken. And vLLM's padding of MXFP4.
 #include "oracle/float_needs.h"
 
 #include <gtest/gtest.h>
@@ -8,6 +7,7 @@
 #include <string>
 
 #include "oracle/float_world.h"
+#include "scheme/float_layout.h"
 #include "support/rooms.h"
 
 namespace moe::test::float_needs_test {
@@ -65,17 +65,6 @@ std::vector<Row> rows() {
   };
 }
 
-// Taken; of weights whose layouts this build does not write, refused for that alone.
-void expect_free(const Selection& s, const Candidate& c) {
-  if (s.oracle != "nvfp4" && s.oracle != "mxfp4") {
-    EXPECT_EQ(c.reason, Reject::none) << c.detail;
-    return;
-  }
-  EXPECT_EQ(c.reason, Reject::not_built) << c.detail;
-  EXPECT_EQ(c.subject, "");
-  EXPECT_NE(c.detail.find("this build does not write it"), std::string::npos) << c.detail;
-}
-
 TEST(FloatNeeds, EachConditionHasItsReasonAndPlace) {
   for (const Row& row : rows()) {
     SCOPED_TRACE(std::string(row.experts) + " " + row.layer.dump() + row.refused.dump());
@@ -89,7 +78,7 @@ TEST(FloatNeeds, EachConditionHasItsReasonAndPlace) {
     ASSERT_TRUE(waiting);
     c = candidate(*waiting, row.experts);
     ASSERT_NE(c, nullptr);
-    expect_free(*waiting, *c);
+    EXPECT_EQ(c->reason, Reject::none) << c->detail;
   }
 }
 
@@ -108,6 +97,8 @@ TEST(FloatNeeds, OtherReasons) {
       {with(scheme("FP8"), f32), gpu(8), "MarlinExperts", Reject::input_dtype, "/in_dtype"},
       {with(scheme("FP8"), f16), gpu(8), "MarlinExperts", Reject::none, ""},
       {with(scheme("MXFP8"), f32), gpu(8), "MarlinExperts", Reject::none, ""},
+      {with(scheme("NVFP4"), f32), gpu(9), "MarlinExperts", Reject::input_dtype, "/in_dtype"},
+      {with(scheme("NVFP4"), f16), gpu(9), "MarlinExperts", Reject::none, ""},
       {f16, gpu(10), "TrtLlmBf16Experts", Reject::input_dtype, "/in_dtype"},
       {none, gpu(10), "TrtLlmBf16Experts", Reject::none, ""},
       {f16, gpu(10), "FlashInferExperts", Reject::none, ""},
@@ -156,7 +147,7 @@ TEST(FloatNeeds, PaddedSizesNeedNothing) {
     ASSERT_TRUE(s);
     const Candidate* c = candidate(*s, row.experts);
     ASSERT_NE(c, nullptr) << row.experts;
-    expect_free(*s, *c);
+    EXPECT_EQ(c->reason, Reject::none) << c->detail;
   }
 }
 
@@ -199,6 +190,38 @@ TEST(FloatNeeds, PaddingOfMxfp4) {
   EXPECT_EQ(mxfp4_padded("CPU", cpu, {33, 65}), (LayerSizes{64, 96}));
   EXPECT_EQ(mxfp4_padded("TRITON", cuda, {33, 65}), (LayerSizes{33, 128}));
   EXPECT_EQ(mxfp4_padded("MARLIN", cuda, {256, 128}), (LayerSizes{256, 128}));
+}
+
+// The layouts of the rows pad in the same way.
+TEST(FloatNeeds, LayoutsOfMxfp4ArePaddedSo) {
+  struct Asked {
+    json layer;
+    Platform platform;
+    const char* backend;
+  };
+  const json aiter = {{"vllm_env", {{"VLLM_ROCM_USE_AITER", "1"}}}};
+  const auto named = [](const char* word) { return with(gpt_oss(), {{"moe_backend", word}}); };
+  const Asked written[] = {
+      {named("flashinfer_trtllm"), gpu(10), "FLASHINFER_TRTLLM_MXFP4_BF16"},
+      {named("flashinfer_cutlass"), gpu(9), "FLASHINFER_CUTLASS_MXFP4_BF16"},
+      {with(gpt_oss(), {{"vllm_env", {{"VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8_CUTLASS", "1"}}}}), gpu(10),
+       "FLASHINFER_CUTLASS_MXFP4_MXFP8"},
+      {gpt_oss(), gpu(8), "MARLIN"},
+      {with(gpt_oss(), aiter), rocm("gfx950"), "AITER_MXFP4_BF16"},
+      {with(gpt_oss(), {{"selection_policy", "vllm"}}), avx512(), "CPU"},
+      {with(gpt_oss("silu"), {{"moe_backend", "deep_gemm"}}), gpu(10), "DEEPGEMM_MXFP4"},
+      {named("emulation"), gpu(9), "EMULATION"},
+      {named("emulation"), rocm("gfx950"), "EMULATION"},
+  };
+  for (const Asked& row : written)
+    for (const json& size : {sizes(2880, 2880), sizes(96, 160)}) {
+      const auto s = explain_float(with(row.layer, size), row.platform);
+      ASSERT_TRUE(s && s->winner) << row.backend;
+      EXPECT_EQ(s->backend_name(), row.backend);
+      EXPECT_EQ((LayerSizes{padded_hidden(s->layout), padded_intermediate(s->layout)}),
+                mxfp4_padded(row.backend, row.platform.type, {size["hidden_dim"], size["intermediate_size"]}))
+          << row.backend;
+    }
 }
 
 }  // namespace

@@ -64,7 +64,16 @@ TEST(StoredNumbers, Enumerations) {
                               {LayoutKind::float_aiter, 23},
                               {LayoutKind::float_xpu, 24},
                               {LayoutKind::float_vnni, 25},
-                              {LayoutKind::float_cutlass_w4a8, 26}});
+                              {LayoutKind::float_cutlass_w4a8, 26},
+                              {LayoutKind::p16_mxfp4, 27},
+                              {LayoutKind::p16_nvfp4, 28},
+                              {LayoutKind::float_b12x, 29},
+                              {LayoutKind::float_vllm_cutlass, 30},
+                              {LayoutKind::float_cutedsl, 31},
+                              {LayoutKind::float_cutedsl_batched, 32},
+                              {LayoutKind::float_flashinfer_hopper, 33},
+                              {LayoutKind::float_aiter_a16w4, 34},
+                              {LayoutKind::float_plain_rocm, 35}});
 }
 
 // Packed files hold each member of a variant by itself (tests/io/packed_test.cpp); here: none is lost on the way.
