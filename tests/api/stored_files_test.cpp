@@ -354,7 +354,6 @@ void add_float4(std::vector<Case>& list) {
   add("float_vnni_mxfp4", mx(cpu));
   add("float_deep_gemm_mxfp4", mx(with(cuda(10, "deep_gemm"), {{"activation", "silu"}})));
   add("float_aiter_a16w4", mx(aiter));
-  add("float_aiter_mxfp4", mx(with(aiter, {{"moe_backend", "aiter_mxfp4_mxfp4"}})));
   add("float_plain_mxfp4", mx(cuda(9, "emulation")));
   add("float_plain_rocm", mx(with(aiter, {{"moe_backend", "emulation"}})));
 }
