@@ -88,8 +88,8 @@ inline constexpr Accepts kVllmCpu = [] {
   a.activations = {Activation::silu, Activation::swigluoai};
   return a;
 }();
-inline constexpr Accepts kOurCpu = classes::our_cpu({Format::mxfp4_pack_quantized, Format::mxfp4_gpt_oss},
-                                                    {LayoutKind::p16_mxfp4}, classes::kFp4Acts);
+inline constexpr Accepts kOurCpu =
+    classes::our_cpu({Format::mxfp4_pack_quantized, Format::mxfp4_gpt_oss}, {LayoutKind::p16_mxfp4}, classes::kFp4Acts);
 // vLLM's Humming asks about nothing but the layout of its products.
 constexpr Accepts humming(GemmType type) {
   return {
