@@ -182,7 +182,8 @@ struct Gather {
       const TensorView& t = taken.view;
       for (std::int64_t i = 0; i < t.shape[0]; ++i) {
         const std::int64_t place_in_role = half == Half::w3 ? 1 : i;
-        MOE_TRY(const float number, number_at(t, i, kind, cat(role_name(role), "[", place.expert, ",", place_in_role, "]")));
+        MOE_TRY(const float number,
+                number_at(t, i, kind, cat(role_name(role), "[", place.expert, ",", place_in_role, "]")));
         const bool up_first = half == Half::whole && job.w13_layout == W13Layout::up_gate && matrix.halves == 2;
         at(*found, up_first ? 1 - place_in_role : place_in_role) = number;
       }

@@ -118,8 +118,20 @@ json::Value without_nulls(json::Value value) {
   return value;
 }
 
+// DeepSeek-V4 files say fp8, which their experts are not: expert_dtype tells, and fp4 is what it is when it is left
+// out.
+Result<bool> has_fp4_experts(const ModelFile& file, const Quantization& q) {
+  MOE_TRY(const auto type, file.root().text("model_type"));
+  if (type != "deepseek_v4" || q.hf != "fp8") return false;
+  MOE_TRY(const auto dtype, file.holder("expert_dtype").text("expert_dtype"));
+  if (!dtype || *dtype == "fp4") return true;
+  if (*dtype == "fp8") return false;
+  const Foreign& holder = file.holder("expert_dtype");
+  return fields::unexpected(holder.at("expert_dtype"), *holder.get("expert_dtype"), "fp4 or fp8");
+}
+
 // After the overrides, which may have renamed the layer whose quantization is asked for.
-Check put_quantization(const QuantizationSource& source, Built& b) {
+Check put_quantization(const ModelFile& file, const QuantizationSource& source, Built& b) {
   if (source.value == nullptr) return ok();
   const json::Value *name = b.document.find("name"), *given = b.document.find("projection_names");
   std::vector<std::string> projections;
@@ -137,6 +149,12 @@ Check put_quantization(const QuantizationSource& source, Built& b) {
     return moved(std::move(resolved.error()), source.pointer + rest);
   }
   if (!*resolved) return ok();
+  MOE_TRY(const bool fp4, has_fp4_experts(file, (*resolved)->quantization));
+  if (fp4) {
+    b.document.set("quantization", json::Object{{"scheme", "MXFP4A16"}});
+    b.origins.push_back({"/quantization", source.pointer, false});
+    return ok();
+  }
   (*resolved)->quantization.hf.reset();
   b.document.set("quantization", without_nulls(quantization_value((*resolved)->quantization)));
   b.origins.push_back({"/quantization", source.pointer, false});
@@ -181,7 +199,7 @@ Result<Built> build_document(const json::Value& hf, const json::Value& options_v
   if (module) b.put("name", *module, options.at("module"));
   MOE_CHECK(put_parallel(options, b));
   MOE_CHECK(apply_overrides(options, b));
-  if (!overrides_quantization(options)) MOE_CHECK(put_quantization(quantization_source(file, options), b));
+  if (!overrides_quantization(options)) MOE_CHECK(put_quantization(file, quantization_source(file, options), b));
   return b;
 }
 

@@ -22,6 +22,7 @@ enum class Layers : std::uint8_t {
 };
 enum class Groups : std::uint8_t {
   none,
+  factor,        // none, but routed_scaling_factor in the weights
   always,        // n_group, topk_group; and routed_scaling_factor on the output
   unless_greedy  // the same, but topk_method greedy chooses among all experts
 };
@@ -54,18 +55,29 @@ struct Architecture {
   Groups groups = Groups::none;
   CorrectionBias bias = {"", false};
   std::string_view method = {};
+  // What its experts are, whatever hidden_act says; else those of hidden_act, without biases, each tensor by itself.
+  struct Experts {
+    std::string_view activation;
+    bool has_bias = false;
+    StackedWeights stacked = StackedWeights::none;
+  };
+  Experts experts = {};
+  // The first layers may choose by a table of the token's number: mlp_layer_types, num_hash_layers.
+  bool hash_layers = false;
 };
 
-constexpr std::string_view kMlp = "mlp.experts", kSparse = "block_sparse_moe.experts";
+constexpr std::string_view kMlp = "mlp.experts", kSparse = "block_sparse_moe.experts", kFfn = "ffn.experts";
 constexpr std::string_view kWidth = "moe_intermediate_size", kDense = "intermediate_size";
 constexpr ScoringFunction kSoftmax = {"", Scoring::softmax}, kSigmoid = {"", Scoring::sigmoid};
 constexpr ScoringFunction kScoringOrSoftmax = {"scoring_func", Scoring::softmax};
+constexpr ScoringFunction kScoringOrSoftplus = {"scoring_func", Scoring::sqrtsoftplus};
 constexpr ScoringFunction kScoringOrSigmoid = {"scoring_func", Scoring::sigmoid};
 constexpr Renormalize kAlways = {"", true}, kNever = {"", false};
 constexpr Renormalize kNormOrFalse = {"norm_topk_prob", false}, kNormOrTrue = {"norm_topk_prob", true};
 constexpr CorrectionBias kNoBias = {"", false}, kBias = {"", true};
 constexpr CorrectionBias kMethodOrNone = {"topk_method", false}, kMethodOrBias = {"topk_method", true};
 constexpr CorrectionBias kUseOrBias = {"use_routing_bias", true};
+constexpr Architecture::Experts kGptOss = {"swigluoai", true, StackedWeights::columns_first};
 constexpr Groups kNone = Groups::none, kGroups = Groups::always, kUnlessGreedy = Groups::unless_greedy;
 
 // clang-format off
@@ -84,6 +96,8 @@ constexpr std::array kArchitectures = {
     Architecture{"DeepseekV32ForCausalLM", kMlp,    kProjNames,     "n_routed_experts",  kWidth, Layers::deepseek, kScoringOrSigmoid, kNormOrTrue,  kNormOrTrue,  kGroups,       kMethodOrBias},
     Architecture{"Dots1ForCausalLM",       kMlp,    kProjNames,     "n_routed_experts",  kWidth, Layers::deepseek, kScoringOrSigmoid, kNormOrFalse, kNormOrFalse, kGroups,       kMethodOrBias},
     Architecture{"Glm4MoeForCausalLM",     kMlp,    kProjNames,     "n_routed_experts",  kWidth, Layers::deepseek, kSigmoid,          kNormOrTrue,  kNormOrTrue,  kGroups,       kBias},
+    Architecture{"DeepseekV4ForCausalLM",  kFfn,    kNumberedNames, "n_routed_experts",  kWidth, Layers::deepseek, kScoringOrSoftplus, kNormOrTrue, kNormOrTrue,  Groups::factor, kBias,        "",            {},            true},
+    Architecture{"GptOssForCausalLM",      kMlp,    kProjNames,     "num_local_experts", kDense, Layers::all,      kSoftmax,          kAlways,      kAlways,      kNone,         kNoBias,       "",            kGptOss},
 };
 // clang-format on
 
@@ -215,6 +229,25 @@ Check write_dtype(const ModelFile& file, Writer& w) {
   return ok();
 }
 
+void write_experts(const ModelFile& file, const Architecture& a, Writer& w) {
+  const bool own = !a.experts.activation.empty();
+  if (own)
+    w.built.put("activation", a.experts.activation, "");
+  else
+    w.copy("activation", {"hidden_act"});
+  struct Parameter {
+    std::string_view key, member;
+    bool known;
+  };
+  for (const Parameter& p : {Parameter{"swiglu_limit", "limit", true}, Parameter{"swiglu_alpha", "alpha", own}}) {
+    const Foreign& holder = file.holder(p.key);
+    if (p.known && holder.has(p.key)) w.built.put("activation_params", p.member, *holder.get(p.key), holder.at(p.key));
+  }
+  if (a.experts.has_bias) w.built.put("has_bias", true, "");
+  if (a.experts.stacked != StackedWeights::none)
+    w.built.put("stacked_weights", at(config::kStackedWeightsNames, a.experts.stacked), "");
+}
+
 Result<bool> has_bias(const ModelFile& file, const CorrectionBias& bias) {
   const Foreign& holder = file.holder(bias.key);
   if (bias.key.empty() || !holder.has(bias.key)) return bias.otherwise;
@@ -231,20 +264,32 @@ Result<bool> is_greedy(const ModelFile& file, const Architecture& a, Policy comp
   return method.value_or("greedy") == "greedy";
 }
 
-Check write_routing(const ModelFile& file, const Architecture& a, Policy compat, Writer& w) {
+Result<bool> is_hash_layer(const ModelFile& file, const Architecture& a, std::int64_t layer) {
+  if (!a.hash_layers) return false;
+  MOE_TRY(const auto types, file.holder("mlp_layer_types").texts("mlp_layer_types"));
+  if (layer < std::ssize(types)) return types[usize(layer)] == "hash_moe";
+  MOE_TRY(const auto count, file.holder("num_hash_layers").integer("num_hash_layers", {0, kLayerCount.high}));
+  return layer < count.value_or(0);
+}
+
+Check write_routing(const ModelFile& file, const Architecture& a, Policy compat, std::int64_t layer, Writer& w) {
   const std::string_view scoring = at(kScoringNames, a.scoring.otherwise);
   w.copy_routing("scoring_func", a.scoring.key, scoring);
   const Renormalize& renormalize = compat == Policy::vllm ? a.vllm_renormalize : a.renormalize;
   w.copy_routing("renormalize", renormalize.key, renormalize.otherwise);
-  if (a.groups != Groups::none) {
+  if (a.groups == Groups::factor) {
+    w.copy_routing("routed_scaling_factor", "routed_scaling_factor", 1.0);
+  } else if (a.groups != Groups::none) {
     MOE_TRY(const bool greedy, is_greedy(file, a, compat));
     w.copy_routing("num_expert_group", greedy ? "" : "n_group", 1);
     w.copy_routing("topk_group", greedy ? "" : "topk_group", 1);
     w.copy_routing("routed_scaling_factor", "routed_scaling_factor", 1.0);
     w.built.put("routing", "apply_routed_scale_to_output", true, "");
   }
+  MOE_TRY(const bool hashed, is_hash_layer(file, a, layer));
+  if (hashed) w.built.put("routing", "hash_routing", true, "");
   MOE_TRY(const bool bias, has_bias(file, a.bias));
-  if (bias) w.built.put("routing", "e_score_correction_bias", true, "");
+  if (bias && !hashed) w.built.put("routing", "e_score_correction_bias", true, "");
   if (!a.method.empty()) w.built.put("routing", "method", a.method, "");
   const Foreign& jitter = file.holder("router_jitter_noise");
   if (a.method == "sparsemixer" && jitter.has("router_jitter_noise"))
@@ -274,12 +319,9 @@ Result<Built> describe_layer(const ModelFile& file, std::optional<std::int64_t> 
   MOE_CHECK(w.copy_required("top_k", {"num_experts_per_tok"}, "the number of experts of a token"));
   MOE_CHECK(w.copy_required("hidden_dim", {"hidden_size"}, "the width of the layer"));
   MOE_CHECK(w.copy_required("intermediate_size", {a->width_key}, "the width of an expert"));
-  w.copy("activation", {"hidden_act"});
-  const Foreign& limit = file.holder("swiglu_limit");
-  if (limit.has("swiglu_limit"))
-    w.built.put("activation_params", "limit", *limit.get("swiglu_limit"), limit.at("swiglu_limit"));
+  write_experts(file, *a, w);
   MOE_CHECK(write_dtype(file, w));
-  MOE_CHECK(write_routing(file, *a, compat, w));
+  MOE_CHECK(write_routing(file, *a, compat, index, w));
   return std::move(w.built);
 }
 

@@ -11,9 +11,10 @@
 //   blk8   the same codes with a scale per 32 k:
 //            int8  code[ceil(K/64)][n][64]
 //            int32 corr[ceil(K/32)][n], float scale[ceil(K/32)][n]
+//          with weight groups that blocks of 32 don't fit into, corr[ceil(K/gcd(group, 32))][n]
 //          bias is 1 for weights with zero points, which kernels multiply corr by
 //   blk16  int16 codes as two planes of int8, 255 * high + low, with a scale per 128 columns; with grouped weights per
-//          gcd(group, 128) columns:
+//          gcd(group, 128) columns, which are at least 32; corr as for blk8:
 //            int8  code[ceil(K/64)][n][2][64]
 //            int32 corr[ceil(K/columns)][n], float scale[ceil(K/columns)][n]
 //   qai8dx for kernels that read KleidiAI's weights; n rows are its packed form qai8dxp of mr = n:
@@ -23,6 +24,7 @@
 //   f32    float value[ceil(K/64)*4][n][16]     0 beyond K
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -49,9 +51,14 @@ struct TileShape {
   // Columns that share a scale of blk8 and blk16, and how many such scales a row has.
   constexpr std::int64_t scaled_columns() const {
     if (act != ActFormat::blk16) return 32;
-    return groups.is_whole() ? 128 : std::gcd(group(), std::int64_t{128});
+    return groups.is_whole() ? 128 : std::max(std::int64_t{32}, std::gcd(group(), std::int64_t{128}));
   }
   constexpr std::int64_t scale_count() const { return ceil_div(k, scaled_columns()); }
+  // Columns of one sum, which has a correction of its own: those that share both this scale and that of the weights.
+  constexpr std::int64_t summed_columns() const {
+    return groups.is_whole() ? scaled_columns() : std::gcd(group(), scaled_columns());
+  }
+  constexpr std::int64_t sum_count() const { return ceil_div(k, summed_columns()); }
   constexpr std::size_t code_bytes() const {
     return usize(qai8dx ? round_up(k, std::int64_t{32}) : units() * kUnitK * planes());
   }
@@ -63,7 +70,7 @@ struct TileShape {
   }
   constexpr std::int64_t words() const {
     if (act == ActFormat::f32 || act == ActFormat::bf16) return 0;
-    if (act == ActFormat::blk8 || act == ActFormat::blk16) return 2 * scale_count();
+    if (act == ActFormat::blk8 || act == ActFormat::blk16) return sum_count() + scale_count();
     return qai8dx ? 2 : group_count() + 2;
   }
   constexpr std::size_t row_bytes() const { return round_up(piece_bytes() + usize(words()) * 4, std::size_t{64}); }
@@ -107,7 +114,7 @@ inline KaiRow kai_row(const TileShape& shape, const TilePlace& at) {
 }
 
 // The pieces of a blk8 or blk16 row in its place: codes as above, the low plane of blk16 64 bytes behind the high one,
-// words of block b at [b * stride].
+// words of sum or block b at [b * stride].
 struct BlockRow {
   std::int8_t* codes;
   std::ptrdiff_t code_stride;
@@ -118,7 +125,7 @@ struct BlockRow {
 
 inline BlockRow block_row(const TileShape& shape, const TilePlace& at) {
   auto* corr = reinterpret_cast<std::int32_t*>(at.tile + shape.code_bytes(at.n));
-  auto* scale = reinterpret_cast<float*>(corr + shape.scale_count() * at.n);
+  auto* scale = reinterpret_cast<float*>(corr + shape.sum_count() * at.n);
   const std::ptrdiff_t piece = kUnitK * shape.planes();
   return {reinterpret_cast<std::int8_t*>(at.tile) + at.row * piece, at.n * piece, corr + at.row, scale + at.row, at.n};
 }

@@ -416,11 +416,19 @@ ParsedName parse_tensor_name(std::string_view name, const ExpertModule& module) 
 std::vector<ExpertNames> expert_names(const ExpertModule& own, bool any_block) {
   using Projections = std::array<std::string_view, 3>;
   constexpr std::array<Projections, 2> kProjections = {{{"gate_proj", "up_proj", "down_proj"}, {"w1", "w3", "w2"}}};
-  constexpr std::array<std::string_view, 2> kBlocks = {"mlp.experts", "block_sparse_moe.experts"};
+  struct Blocks {
+    std::string_view own, other;
+  };
+  constexpr std::array kBlocks = {Blocks{"mlp.experts", "block_sparse_moe.experts"},
+                                  Blocks{"block_sparse_moe.experts", "mlp.experts"},
+                                  Blocks{"ffn.experts", "mlp.experts"}};
+  constexpr std::string_view kModel = "model.", kFfn = "ffn.experts";
   std::vector<std::string> prefixes = {std::string(own.prefix)};
-  for (std::size_t i = 0; any_block && i < kBlocks.size(); ++i)
-    if (own.prefix.ends_with(kBlocks[i]))
-      prefixes.push_back(cat(own.prefix.substr(0, own.prefix.size() - kBlocks[i].size()), kBlocks[1 - i]));
+  for (const Blocks& b : kBlocks)
+    if (any_block && own.prefix.ends_with(b.own))
+      prefixes.push_back(cat(own.prefix.substr(0, own.prefix.size() - b.own.size()), b.other));
+  if (any_block && own.prefix.ends_with(kFfn) && own.prefix.starts_with(kModel))  // as DeepSeek-V4 is published
+    prefixes.emplace_back(own.prefix.substr(kModel.size()));
   std::vector<Projections> projections = {own.projections};
   for (std::size_t i = 0; i < kProjections.size(); ++i)
     if (own.projections == kProjections[i]) projections.push_back(kProjections[1 - i]);

@@ -25,7 +25,8 @@
 // N, K: outputs and inputs of the whole projection (gate and up: I x H, down: H x I), G = 1 channel-wise,
 // else K / group; one scale for a whole projection is [1]. Scales and biases are f32, f16 or bf16, those of fp8 weights
 // e8m0, too. Where a format has all experts in one tensor (Stack), so may unquantized weights: gate_up_proj, down_proj,
-// [E, 2I, H] or [E, H, 2I] as the config says. A further format is a row of tensor_sets() and its tensors in checkpoint.cpp.
+// [E, 2I, H] or [E, H, 2I] as the config says. A further format is a row of tensor_sets() and its tensors in
+// checkpoint.cpp.
 #pragma once
 
 #include <array>
@@ -46,8 +47,8 @@ namespace moe {
 
 enum class Projection : std::uint8_t { gate, up, down };
 // shape: its two numbers are checked, then dropped.
-// scale_2: what a whole projection's scales come multiplied by; global_scale, input_global_scale: the same as scale_2 and
-// input_scale, as divisors.
+// scale_2: what a whole projection's scales come multiplied by; global_scale, input_global_scale: the same as scale_2
+// and input_scale, as divisors.
 enum class TensorKind : std::uint8_t {
   weight,
   scale,
@@ -191,8 +192,8 @@ struct TensorSet {
   Codes codes;
   std::span<const CheckpointTensor> tensors;
   bool (*holds)(const Quantization& q);
-  const Stack* stack = nullptr;                           // nullptr: each projection of each expert by itself
-  StackedWeights stacked = StackedWeights::none;          // of a stack that the config must speak of
+  const Stack* stack = nullptr;                   // nullptr: each projection of each expert by itself
+  StackedWeights stacked = StackedWeights::none;  // of a stack that the config must speak of
 
   const CheckpointTensor* tensor(TensorKind kind) const {  // nullptr: there is none
     for (const CheckpointTensor& t : tensors)

@@ -24,6 +24,10 @@ constexpr std::array<std::string_view, 7> kNames = {
     "router_bias",                          // Step-3.5
 };
 
+// DeepSeek-V4's; elsewhere a gate's bias is its own.
+constexpr std::string_view kFfnName = "gate.bias";
+bool has_ffn_name(std::string_view prefix) { return prefix.ends_with("ffn."); }
+
 }  // namespace
 
 std::string router_prefix(std::string_view module) {
@@ -34,12 +38,14 @@ std::string router_prefix(std::string_view module) {
 std::vector<std::string> correction_bias_names(std::string_view prefix) {
   std::vector<std::string> names;
   for (const std::string_view name : kNames) names.push_back(cat(prefix, name));
+  if (has_ffn_name(prefix)) names.push_back(cat(prefix, kFfnName));
   return names;
 }
 
 bool is_correction_bias(std::string_view name, std::string_view prefix) {
-  return name.starts_with(prefix) &&
-         std::find(kNames.begin(), kNames.end(), name.substr(prefix.size())) != kNames.end();
+  if (!name.starts_with(prefix)) return false;
+  const std::string_view own = name.substr(prefix.size());
+  return std::find(kNames.begin(), kNames.end(), own) != kNames.end() || (own == kFfnName && has_ffn_name(prefix));
 }
 
 Result<std::vector<float>> read_correction_bias(const CheckpointEntry& from, const Config& config) {

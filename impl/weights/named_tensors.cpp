@@ -113,7 +113,7 @@ struct FileTensor {
 
 // One tensor of a file; none: not of this layer, or checked and dropped (weight_shape).
 Result<std::vector<FileTensor>> accept_entry(const LayerFacts& facts, const CheckpointEntry& from,
-                                               const ExpertModule& module) {
+                                             const ExpertModule& module) {
   const SafetensorsEntry& e = *from.entry;
   MOE_TRY(const Named n, parse_named(facts, e.name, module));
   std::vector<FileTensor> accepted;
@@ -131,7 +131,8 @@ Result<std::vector<FileTensor>> accept_entry(const LayerFacts& facts, const Chec
   if (p.tensor->kind == TensorKind::shape) {
     std::array<std::byte, 16> bytes{};
     MOE_CHECK(from.file->read(e, 0, bytes));
-    MOE_CHECK(check_weight_shape(std::span(bytes).first(8), std::span(bytes).last(8), facts.whole(p.projection), e.name));
+    MOE_CHECK(
+        check_weight_shape(std::span(bytes).first(8), std::span(bytes).last(8), facts.whole(p.projection), e.name));
     return accepted;
   }
   MOE_TRY(std::vector<Target> targets, targets_of(facts, p, module, e.name));

@@ -216,6 +216,7 @@ std::string safetensors_of(const std::vector<OwnedTensor>& tensors) {
     const char* type = t.dtype == MOE_DTYPE_F8_E4M3FN    ? "F8_E4M3"
                        : t.dtype == MOE_DTYPE_F8_E8M0FNU ? "F8_E8M0"
                        : t.dtype == MOE_DTYPE_U8         ? "U8"
+                       : t.dtype == MOE_DTYPE_I8         ? "I8"
                        : t.dtype == MOE_DTYPE_BF16       ? "BF16"
                        : t.dtype == MOE_DTYPE_F16        ? "F16"
                                                          : "F32";

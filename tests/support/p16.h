@@ -149,16 +149,24 @@ inline std::vector<std::byte> pack_plain(const P16Matrix& m, const std::vector<s
   return out;
 }
 
-// codes: [rows, k] of a small float of 8 bits; scales: [rows, k/group], exact in m.scales, equal where rows share them;
-// bias: [rows] or empty.
+// codes: [rows, k] of a small float of 4 or 8 bits; scales: [rows, k/group], exact in m.scales, equal where rows share
+// them; bias: [rows] or empty; tensor_scales: of the halves where m has them, empty: 1.
 inline std::vector<std::byte> pack_p16_codes(const P16Matrix& m, const std::vector<std::uint8_t>& codes,
-                                             const std::vector<float>& scales, const std::vector<float>& bias) {
+                                             const std::vector<float>& scales, const std::vector<float>& bias,
+                                             const std::vector<float>& tensor_scales = {}) {
   std::vector<std::byte> out(m.bytes(), std::byte{0});
+  const bool nibbles = row_of(m.element).packed_bits == 4;
   for (std::int64_t n = 0; n < m.rows(); ++n) {
     const std::size_t panel = static_cast<std::size_t>(m.panel_of(n)) * m.panel_bytes();
     const std::int64_t lane = m.lane_of(n);
-    for (std::int64_t k = 0; k < m.k; ++k)
-      put(out, panel + m.code_offset(lane, k), codes[static_cast<std::size_t>(n * m.k + k)]);
+    for (std::int64_t k = 0; k < m.k; ++k) {
+      const unsigned code = codes[static_cast<std::size_t>(n * m.k + k)];
+      out[panel + m.code_offset(lane, k)] |=
+          static_cast<std::byte>(nibbles && P16Matrix::nibble_high(k) ? code << 4 : code);
+    }
+    if (m.has_tensor_scale())
+      put(out, panel + m.tensor_scale_offset() + static_cast<std::size_t>(lane) * 4,
+          tensor_scales.empty() ? 1.0f : tensor_scales[static_cast<std::size_t>(n / m.half_rows)]);
     for (std::int64_t g = 0; g < m.group_count(); ++g)
       store_scale(m.scale_type(), scales[static_cast<std::size_t>(n * m.group_count() + g)],
                   out.data() + panel + m.scale_offset(lane, g));
@@ -265,10 +273,11 @@ inline std::vector<std::byte> random_panels(const P16Matrix& m, std::mt19937& rn
     for (std::uint8_t& c : codes) c = random_code(row_of(m.element).format, rng);
     const int least = rng() % 4 == 0 ? -127 : -10;  // of powers
     const auto draw = [&] {
+      if (m.scales == Scales::e4m3) return small_to_f32(kE4m3, static_cast<unsigned>(rng() % 0x7f));
       return m.scales == Scales::e8m0 ? std::ldexp(1.0f, static_cast<int>(rng() % 16) + least)
                                       : static_cast<float>(rng() % 64 + 1) / 1024.0f;
     };
-    return pack_p16_codes(m, codes, scales_of_blocks(m, draw), bias);
+    return pack_p16_codes(m, codes, scales_of_blocks(m, draw), bias, {0.37f, 1.9f});
   }
   if (!is_integer(m.element)) {
     std::vector<float> w(rows * static_cast<std::size_t>(m.k));

@@ -87,12 +87,14 @@ void quantise_blocks(const QuantArgsRow& a) {
   const TileShape& s = a.shape;
   const BlockRow out = block_row(s, a.out);
   clear_tail(s, out.codes, out.code_stride);
-  const std::int64_t columns = s.scaled_columns(), count = s.scale_count();
+  const std::int64_t columns = s.scaled_columns(), summed = s.summed_columns(), count = s.scale_count();
+  std::int32_t* corr = out.corr;
   for (std::int64_t b = 0; b < count; ++b) {
     const std::int64_t k0 = b * columns, k1 = k0 + columns < s.k ? k0 + columns : s.k;
     const float largest = absmax(a.x + k0, k1 - k0);
     const ref::SymmetricScale scale = Planes == 2 ? ref::symmetric_scale16(largest) : ref::symmetric_scale(largest);
-    out.corr[b * out.stride] = codes<Planes>(a, out.codes, out.code_stride, k0, k1, scale.inverse);
+    for (std::int64_t k = k0; k < k1; k += summed, corr += out.stride)
+      *corr = codes<Planes>(a, out.codes, out.code_stride, k, k + summed < k1 ? k + summed : k1, scale.inverse);
     out.scale[b * out.stride] = scale.scale;
   }
 }

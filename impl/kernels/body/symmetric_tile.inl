@@ -18,11 +18,11 @@ struct PerToken {
 struct PerBlock {
   static constexpr bool kBlocks = true, kZeros = false;
   static constexpr int kPlanes = 1;
-  const std::int32_t* corr;  // [blocks][n]
+  const std::int32_t* corr;  // [sums][n]
   const float* scale;        // [blocks][n]
   PerBlock(const GemmArgs& a, int first)
       : corr(tile_words(a) + first),
-        scale(reinterpret_cast<const float*>(tile_words(a) + a.shape.scale_count() * a.n) + first) {}
+        scale(reinterpret_cast<const float*>(tile_words(a) + a.shape.sum_count() * a.n) + first) {}
 };
 // For weights with zero points.
 struct PerBlockZeros : PerBlock {

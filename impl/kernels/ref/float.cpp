@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/index.h"
 #include "scheme/p16_numbers.h"
@@ -13,12 +14,14 @@ namespace {
 
 float dot(const P16Matrix& m, const std::byte* panel, std::int64_t lane, const float* tile, int row, int n) {
   float sum = 0.0f;
-  for (std::int64_t begin = 0; begin < m.k; begin += kBlockK) {
+  const std::int64_t columns = m.groups.is_even() ? std::gcd(m.group(), kBlockK) : kBlockK;
+  for (std::int64_t begin = 0; begin < m.k; begin += columns) {
     float block = 0.0f;
-    for (std::int64_t k = begin; k < begin + kBlockK; ++k)
+    for (std::int64_t k = begin; k < begin + columns; ++k)
       block = std::fma(tile[float_offset(k, row, n)], value_in(m, panel, lane, k), block);
     sum = is_value(m.element) ? sum + block : std::fma(block, scale_in(m, panel, lane, begin / m.group()), sum);
   }
+  if (m.has_tensor_scale()) sum = sum * load<float>(panel + m.tensor_scale_offset() + 4 * lane);
   return sum + (m.has_bias ? load<float>(panel + m.bias_offset() + 4 * lane) : 0.0f);
 }
 
@@ -63,5 +66,9 @@ constinit const Kernel kernel_rows::fp8_f32_p16_scalar =
     kernel_row("fp8_f32_p16_scalar", ref::kSteps, ref::copy_floats, ref::gemm_float);
 constinit const Kernel kernel_rows::mxfp8_f32_p16_scalar =
     kernel_row("mxfp8_f32_p16_scalar", ref::kSteps, ref::copy_floats, ref::gemm_float);
+constinit const Kernel kernel_rows::mxfp4_f32_p16_scalar =
+    kernel_row("mxfp4_f32_p16_scalar", ref::kSteps, ref::copy_floats, ref::gemm_float);
+constinit const Kernel kernel_rows::nvfp4_f32_p16_scalar =
+    kernel_row("nvfp4_f32_p16_scalar", ref::kSteps, ref::copy_floats, ref::gemm_float);
 
 }  // namespace moe::kernels

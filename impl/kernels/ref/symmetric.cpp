@@ -45,6 +45,12 @@ void clear_codes(const TileShape& s, const BlockRow& out) {
   for (std::int64_t u = 0; u < s.units(); ++u) std::memset(out.codes + u * out.code_stride, 0, s.piece());
 }
 
+// The integer that a weight's code stands for.
+int weight_of(const P16Matrix& m, unsigned code, int zero) {
+  if (m.element == Element::e2m1) return static_cast<int>(2.0f * small_value<Element::e2m1>(code));
+  return static_cast<int>(code) - zero;
+}
+
 // Sum of value * activation code over k in [k0, k1), all of one group.
 std::int32_t dot(const GemmArgs& a, const std::byte* panel, std::int64_t lane, int row, std::int64_t k0,
                  std::int64_t k1) {
@@ -54,7 +60,7 @@ std::int32_t dot(const GemmArgs& a, const std::byte* panel, std::int64_t lane, i
     const auto* at = reinterpret_cast<const std::int8_t*>(a.tile) +
                      (k / kUnitK * a.n + row) * a.shape.planes() * kUnitK + k % kUnitK;
     const int q = a.shape.planes() == 2 ? 255 * at[0] + at[kUnitK] : at[0];
-    sum += (static_cast<int>(code_in(*a.matrix, panel, lane, k)) - zero) * q;
+    sum += weight_of(*a.matrix, code_in(*a.matrix, panel, lane, k), zero) * q;
   }
   return sum;
 }
@@ -73,13 +79,14 @@ float blocks_result(const GemmArgs& a, const std::byte* panel, std::int64_t lane
   const P16Matrix& m = *a.matrix;
   const BlockRow r = block_row(a.shape, {const_cast<std::byte*>(a.tile), a.n, row});
   float sum = 0.0f;
-  const std::int64_t columns = a.shape.scaled_columns();
-  for (std::int64_t b = 0; b < a.shape.scale_count(); ++b) {
-    const std::int64_t k0 = b * columns, k1 = std::min(k0 + columns, m.k);
-    const float scale = scale_in(m, panel, lane, k0 / m.group()) * r.scale[b * r.stride];
+  const std::int64_t columns = a.shape.summed_columns(), block = a.shape.scaled_columns();
+  for (std::int64_t k0 = 0; k0 < m.k; k0 += columns) {
+    const std::int64_t k1 = std::min(k0 + columns, m.k);
+    const float scale = scale_in(m, panel, lane, k0 / m.group()) * r.scale[k0 / block * r.stride];
     sum = std::fma(static_cast<float>(dot(a, panel, lane, row, k0, k1)), scale, sum);
   }
-  return sum;
+  if (m.element != Element::e2m1) return sum;
+  return m.has_tensor_scale() ? sum * 0.5f * load<float>(panel + m.tensor_scale_offset() + 4 * lane) : sum * 0.5f;
 }
 
 template <float (*Result)(const GemmArgs&, const std::byte*, std::int64_t, int)>
@@ -137,12 +144,13 @@ void quantise_blocks(const QuantArgsRow& a) {
   const TileShape& s = a.shape;
   const BlockRow out = block_row(s, a.out);
   clear_codes(s, out);
-  const std::int64_t columns = s.scaled_columns();
+  const std::int64_t columns = s.scaled_columns(), summed = s.summed_columns();
   for (std::int64_t b = 0; b < s.scale_count(); ++b) {
     const std::int64_t k0 = b * columns, k1 = std::min(k0 + columns, s.k);
     const float largest = absmax(a.x + k0, k1 - k0);
     const SymmetricScale scale = s.planes() == 2 ? symmetric_scale16(largest) : symmetric_scale(largest);
-    out.corr[b * out.stride] = quantise_columns(a, out, k0, k1, scale.inverse);
+    for (std::int64_t k = k0; k < k1; k += summed)
+      out.corr[k / summed * out.stride] = quantise_columns(a, out, k, std::min(k + summed, k1), scale.inverse);
     out.scale[b * out.stride] = scale.scale;
   }
 }
@@ -166,5 +174,13 @@ constinit const Kernel kernel_rows::w4a16_blk16_p16_scalar =
     kernel_row("w4a16_blk16_p16_scalar", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
 constinit const Kernel kernel_rows::w8a16_blk16_p16_scalar =
     kernel_row("w8a16_blk16_p16_scalar", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
+constinit const Kernel kernel_rows::mxfp4_blk8_p16_scalar =
+    kernel_row("mxfp4_blk8_p16_scalar", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
+constinit const Kernel kernel_rows::mxfp4_blk16_p16_scalar =
+    kernel_row("mxfp4_blk16_p16_scalar", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
+constinit const Kernel kernel_rows::nvfp4_blk8_p16_scalar =
+    kernel_row("nvfp4_blk8_p16_scalar", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
+constinit const Kernel kernel_rows::nvfp4_blk16_p16_scalar =
+    kernel_row("nvfp4_blk16_p16_scalar", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
 
 }  // namespace moe::kernels

@@ -1,6 +1,6 @@
 // Integer weights against symmetric integer activations (W8A8 per token; block32 with int4 or int8 weights; 16 bits for
-// layers of bf16 and fp16 activations): the scalar rows, which define the families (kernels.md 3, numerics.md 2
-// `block32`).
+// layers of bf16 and fp16 activations; MXFP4 and NVFP4 with both forms of blocks): the scalar rows, which define the
+// families (kernels.md 3, numerics.md 2 `block32`).
 //
 //   per token   s = absmax(row) / 127, q = to_nearest_even(x * (127 / absmax));
 //               per weight group g, ascending: a = fma(float(sum q*w), s_g, a); result a * s + bias
@@ -12,6 +12,11 @@
 //               of the largest power of 2 in their block are kept as they are, fp16 values down to 2^-3; the others
 //               move by at most 2^-14 of it. No sum depends on the instruction set, and a code is two int8 digits, 255
 //               * high + low, which the units for int8 products take.
+//
+//   e2m1        (MXFP4, NVFP4) w is twice the value, an integer; sums end with the weights' groups, so those of 16
+//   columns
+//               have two in a block of activations, which is never shorter than 32 columns; both are added in ascending
+//               order. Result a * 0.5 + bias, NVFP4: (a * 0.5) * tensor_scale + bias, each operation rounded by itself
 //
 // w = code - zero point: the sums are exact in int32, wherever a row subtracts.
 //
