@@ -233,12 +233,25 @@ constexpr std::array kMethods = {
     Method{"quark", quark},
 };
 
+// hf_quant_config.json says who wrote it instead.
+Result<std::string_view> method_of(const Foreign& h) {
+  constexpr std::string_view kModelOptName = "modelopt";
+  if (!h.has("quant_method") && h.has("quantization")) {
+    MOE_TRY(const auto producer, h.object("producer"));
+    if (producer) {
+      MOE_TRY(const auto name, producer->text("name"));
+      if (name == kModelOptName) return kModelOptName;
+    }
+  }
+  return h.need_text("quant_method");
+}
+
 }  // namespace
 
 Result<std::optional<HfQuantization>> resolve_hf_quantization(const json::Value& object, std::string_view module,
                                                               const std::vector<std::string>& projections) {
   MOE_TRY(const Foreign h, Foreign::open(object, std::string(kBase)));
-  MOE_TRY(const std::string_view name, h.need_text("quant_method"));
+  MOE_TRY(const std::string_view name, method_of(h));
   for (const Method& method : kMethods) {
     if (method.name != name) continue;
     MOE_TRY(auto result, method.resolve(h, {.module = module, .projections = projections}));

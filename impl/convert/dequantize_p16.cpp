@@ -51,7 +51,8 @@ Check dequantize_p16(const Layout& layout, const std::byte* payload, std::int64_
     float scale = 1.0f;
     for (std::int64_t k = 0; k < m.k; ++k) {
       const std::int64_t column = columns.empty() ? k : columns[usize(k)];
-      if (!is_value(m.element) && k % m.group() == 0) scale = scale_in(m, panel, lane, k / m.group()) * tensor_scale_in(m, panel, lane);
+      if (!is_value(m.element) && k % m.group() == 0)
+        scale = scale_in(m, panel, lane, k / m.group()) * tensor_scale_in(m, panel, lane);
       if (column < 0) continue;
       const float value = value_in(m, panel, lane, k);
       store_dense(out.dtype, is_value(m.element) ? value : value * scale,

@@ -33,6 +33,15 @@ bool copy_bytes(const SmallFloat& format, const std::byte* src, std::int64_t cou
   return bad == 0;
 }
 
+// Two codes a byte, all of which are numbers.
+void copy_nibbles(const std::byte* src, std::int64_t count, std::int8_t* out) {
+  for (std::int64_t b = 0; b < count / 2; ++b) {
+    const auto pair = static_cast<unsigned>(src[b]);
+    out[2 * b] = static_cast<std::int8_t>(pair & 15u);
+    out[2 * b + 1] = static_cast<std::int8_t>(pair >> 4);
+  }
+}
+
 }  // namespace
 
 Check read_small_floats(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out) {
@@ -42,6 +51,10 @@ Check read_small_floats(const SourceMatrix& m, const SourceHalf& half, const Row
   std::int8_t* row = out.codes.data() + at.i * out.stride;
   if (element.bits == 8 && t.strides[1] == 1 && copy_bytes(element.format, src, m.k, row))
     return read_row_scales(m, half, at.r, at.i, out);
+  if (m.element == Element::e2m1 && t.strides[1] == 1 && m.k % 2 == 0) {
+    copy_nibbles(src, m.k, row);
+    return read_row_scales(m, half, at.r, at.i, out);
+  }
   for (std::int64_t k = 0; k < m.k; ++k) {
     const unsigned code = code_at(src, t.strides[1], element.bits, k);
     if (!element.format.is_finite(code))

@@ -12,7 +12,7 @@
 #include "io/hash.h"
 #include "io/packed.h"
 #include "scheme/layout_named.h"
-#include "support/float8_model.h"
+#include "support/float4_model.h"
 #include "support/rooms.h"
 #include "support/temp_dir.h"
 #include "support/tiny_layer.h"
@@ -232,6 +232,18 @@ Converted float8(const ScaleForm& form, bool bias = false) {
   return converted(json::parse(m.config_text()), config.get(), w);
 }
 
+Converted float4(bool nv, bool bias) {
+  Float4Model m{.nv = nv, .layer = {.E = 2, .H = 160, .I = 96, .bias = bias}};
+  m = random_float4(std::move(m), 31);
+  const ConfigPtr config = make_config(m.config_text());
+  const WeightsPtr w =
+      make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(config.get(), o, e); });
+  const std::vector<OwnedTensor> roles = stacked_roles(m);
+  const Failure f = set_roles(w.get(), roles);
+  EXPECT_EQ(f.status, MOE_OK) << f.message;
+  return converted(json::parse(m.config_text()), config.get(), w);
+}
+
 // In a layout of another engine: one expert of 128 rows and columns, or I = 120.
 struct Elsewhere {
   ScaleForm form;
@@ -354,7 +366,6 @@ void add_float4(std::vector<Case>& list) {
   add("float_vnni_mxfp4", mx(cpu));
   add("float_deep_gemm_mxfp4", mx(with(cuda(10, "deep_gemm"), {{"activation", "silu"}})));
   add("float_aiter_a16w4", mx(aiter));
-  add("float_aiter_mxfp4", mx(with(aiter, {{"moe_backend", "aiter_mxfp4_mxfp4"}})));
   add("float_plain_mxfp4", mx(cuda(9, "emulation")));
   add("float_plain_rocm", mx(with(aiter, {{"moe_backend", "emulation"}})));
 }
@@ -452,6 +463,9 @@ std::vector<Case> cases() {
   add("p16_e4m3_b32x64", float8({"block", 32, 64}));
   add("p16_e4m3_b1x64", float8(kGroupScales));
   add("p16_mxfp8", float8(kMxScales));
+  add("p16_mxfp4_bias", float4(false, true));
+  add("p16_nvfp4", float4(true, false));
+  add("p16_nvfp4_bias", float4(true, true));
   add("torch_float_g32", w4a8(32, true, torch));
   add("kai_g32", w4a8(32, true, arm));
   add("kai_cw", w4a8(-1, false, arm));

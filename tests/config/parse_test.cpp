@@ -222,6 +222,8 @@ TEST(Parse, ArithmeticMembers) {
   EXPECT_EQ(q("W4A8", "compute", "a8"), "accepted");
   EXPECT_EQ(q("W4AFP8", "compute", "a8"), "/compute");
   EXPECT_EQ(q("none", "compute", "a8"), "/compute");
+  for (const char* scheme : {"MXFP4", "MXFP4A16", "NVFP4", "NVFP4A16"})
+    for (const char* compute : {"a8", "a16"}) EXPECT_EQ(q(scheme, "compute", compute), "accepted") << scheme;
   EXPECT_EQ(q("FP8", "compute", "a16"), "accepted");
   const auto fp8_a8 = parse_config(layer_document({{"quantization", {{"scheme", "FP8"}}}, {"compute", "a8"}}).dump());
   ASSERT_FALSE(fp8_a8);

@@ -11,6 +11,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/float_formats.h"
@@ -71,7 +72,9 @@ enum class Fault { none, missing, dtype, shape, nan_scale, negative_scale, big_c
 // One of w13, w2 of all experts: stored codes [E, n, k], zero points and scales [E, n, groups], group of a column [k].
 struct Matrix {
   std::int64_t n = 0, k = 0, groups = 1;
-  std::int64_t scale_rows = 0;  // that share scales; 0: codes are integers, else of e4m3
+  std::int64_t scale_rows = 0;  // that share scales; 0: codes are integers, else floats
+  int bits = 8;                 // of floats
+  float tensor_scale = 1.0F;
   std::vector<std::uint8_t> codes, zeros;
   std::vector<float> scales, bias;
   std::vector<std::int32_t> g_idx;
@@ -79,7 +82,8 @@ struct Matrix {
   float value(std::int64_t e, std::int64_t r, std::int64_t c) const {
     const auto g = static_cast<std::size_t>((e * n + r) * groups + g_idx[static_cast<std::size_t>(c)]);
     const std::uint8_t code = codes[static_cast<std::size_t>((e * n + r) * k + c)];
-    return (scale_rows != 0 ? small_to_f32(kE4m3, code) : static_cast<float>(code - zeros[g])) * scales[g];
+    if (scale_rows != 0) return small_to_f32(bits == 4 ? kE2m1 : kE4m3, code) * scales[g] * tensor_scale;
+    return static_cast<float>(code - zeros[g]) * scales[g];
   }
 };
 
@@ -88,6 +92,9 @@ struct Form {
   int bits;
   bool k_first, awq;
   std::int64_t scale_rows = 0;  // of floats: rows that share scales, -1: all of a half; 0: integers
+
+  bool starts_with(std::string_view word) const { return std::string_view(scheme).starts_with(word); }
+  bool has_powers() const { return starts_with("MX"); }  // as scales
 };
 constexpr std::int64_t kBlock = 32;  // rows and columns
 inline constexpr std::array kForms = {
@@ -104,6 +111,8 @@ inline constexpr std::array kForms = {
     Form{"FP8_DYNAMIC", "float-quantized", 8, false, false, 1},
     Form{"", "naive-quantized", 8, false, false, kBlock},
     Form{"MXFP8", "mxfp8-quantized", 8, false, false, 1},
+    Form{"MXFP4", "mxfp4-pack-quantized", 4, false, false, 1},
+    Form{"NVFP4", "nvfp4-pack-quantized", 4, false, false, 1},
 };
 
 class TinyLayer {

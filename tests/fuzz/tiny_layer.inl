@@ -14,8 +14,8 @@ inline TinyLayer::TinyLayer(Producer& p, const std::string& more) {
   H = p.pick(kSizes);
   I = p.pick(kSizes);
   group = p.pick(kGroups);
-  const bool mx = std::string(form->scheme) == "MXFP8", floats = form->scale_rows != 0;
-  if (floats) group = mx || form->scale_rows == kBlock ? kBlock : -1;
+  const bool mx = form->has_powers(), nv = form->starts_with("NV"), floats = form->scale_rows != 0;
+  if (floats) group = nv ? 16 : mx || form->scale_rows == kBlock ? kBlock : -1;
   if (std::string(form->scheme) == "W8A8" || (group > 0 && (H % group != 0 || I % group != 0))) group = -1;
   const std::uint8_t flags = p.byte();
   const bool wna16 = *form->scheme == 0 && !floats;
@@ -57,9 +57,11 @@ inline Matrix TinyLayer::matrix(int halves, std::int64_t half_rows, std::int64_t
   m.k = k;
   m.groups = group < 0 ? 1 : k / group;
   m.scale_rows = form->scale_rows == -1 ? half_rows : form->scale_rows;
+  m.bits = form->bits;
+  if (form->starts_with("NV")) m.tensor_scale = halves == 2 ? 0.5F : 0.25F;
   const std::uint32_t range = 1U << form->bits;
   for (std::int64_t i = 0; i < E * n * k; ++i) m.codes.push_back(static_cast<std::uint8_t>(noise.below(range)));
-  if (m.scale_rows != 0)
+  if (m.scale_rows != 0 && m.bits == 8)
     for (std::uint8_t& c : m.codes)
       if ((c & 0x7f) == 0x7f) c = 0x7e;  // not NaN
   for (std::int64_t i = 0; i < E * n * m.groups; ++i) {
@@ -85,9 +87,10 @@ inline bool TinyLayer::can_have(Fault fault) const {
     case Fault::nan_scale:
       return codes;
     case Fault::negative_scale:
-      return codes && std::string(form->format) != "mxfp8-quantized";
+      return codes && !form->has_powers();
     case Fault::big_code:
-      return form->scale_rows != 0 || (form->bits == 4 && std::string(form->format) == "int-quantized");
+      return (form->scale_rows != 0 && form->bits == 8) ||
+             (form->bits == 4 && std::string(form->format) == "int-quantized");
     case Fault::g_idx:
       return order;
     default:
@@ -155,7 +158,14 @@ inline bool TinyLayer::set(moe_weights* weights, const Matrix& m, const std::str
   if (m.scale_rows != 0) {
     std::vector<std::uint8_t> float8 = m.codes, powers;
     if (fault == Fault::big_code) float8.back() = 0xff;
-    give("weight", MOE_DTYPE_F8_E4M3FN, {E, m.n, m.k}, float8);
+    if (m.bits == 4) {
+      std::vector<std::uint8_t> pairs;
+      for (std::size_t i = 0; i < m.codes.size(); i += 2)
+        pairs.push_back(static_cast<std::uint8_t>(m.codes[i] | m.codes[i + 1] << 4));
+      give("weight", MOE_DTYPE_U8, {E, m.n, m.k / 2}, pairs);
+    } else {
+      give("weight", MOE_DTYPE_F8_E4M3FN, {E, m.n, m.k}, float8);
+    }
     std::vector<float> shared;
     for (std::int64_t r = 0; r < E * m.n; r += m.scale_rows)
       for (std::int64_t g = 0; g < G; ++g) shared.push_back(m.scales[static_cast<std::size_t>(r * G + g)]);
@@ -163,12 +173,19 @@ inline bool TinyLayer::set(moe_weights* weights, const Matrix& m, const std::str
     if (fault == Fault::negative_scale) shared.front() = -1;
     for (const float s : shared) powers.push_back(std::isnan(s) ? 255 : static_cast<std::uint8_t>(127 + std::ilogb(s)));
     const std::int64_t rows = m.n / m.scale_rows;
-    if (std::string(form->format) == "mxfp8-quantized")
+    if (form->has_powers()) {
       give("scale", MOE_DTYPE_U8, {E, rows, G}, powers);
-    else if (form->scale_rows == -1)
+    } else if (form->starts_with("NV")) {
+      std::vector<std::uint8_t> small;
+      for (const float s : shared) small.push_back(static_cast<std::uint8_t>(f32_to_small(kE4m3, s)));
+      give("scale", MOE_DTYPE_F8_E4M3FN, {E, rows, G}, small);
+      const std::vector<float> factors(static_cast<std::size_t>(E), m.tensor_scale);
+      give("scale_2", MOE_DTYPE_F32, {E}, factors);
+    } else if (form->scale_rows == -1) {
       give("scale", MOE_DTYPE_F32, rows == 1 ? std::vector{E} : std::vector{E, rows}, shared);
-    else
+    } else {
       give("scale", MOE_DTYPE_F32, {E, rows, G}, shared);
+    }
     if (std::string(form->scheme) == "FP8")  // of static activations, which some layouts hold
       give("input_scale", MOE_DTYPE_F32, rows == 1 ? std::vector{E} : std::vector{E, rows},
            std::vector<float>(static_cast<std::size_t>(E * rows), 0.5F));

@@ -202,6 +202,93 @@ TEST(HfModels, RoutingOfOtherArchitectures) {
   EXPECT_EQ(glm.routing.routed_scaling_factor, 2.0);
 }
 
+// Its experts are its own whatever hidden_act says, in one tensor and in whichever form a tool leaves them.
+TEST(HfModels, GptOss) {
+  json file = load_json("hf/GptOssForCausalLM-base/config.json");
+  const auto plain = create(file);
+  ASSERT_TRUE(plain) << plain.error().message;
+  EXPECT_EQ(plain->activation, Activation::swigluoai);
+  EXPECT_EQ(plain->limit, 1.5);
+  EXPECT_EQ(plain->alpha, 1.702);
+  EXPECT_TRUE(plain->has_bias);
+  EXPECT_EQ(plain->w13_layout, W13Layout::interleaved);
+  EXPECT_EQ(plain->stacked_weights, StackedWeights::columns_first);
+  EXPECT_EQ(plain->intermediate_size, 64);
+  EXPECT_EQ(plain->quantization.format, Format::none);
+  EXPECT_EQ(plain->routing.method, RoutingMethod::renormalize);
+  for (const char* key : {"swiglu_limit", "swiglu_alpha"}) file.erase(key);
+  file["quantization_config"] = {{"quant_method", "mxfp4"},
+                                 {"modules_to_not_convert", {"model.layers.*.self_attn", "model.layers.*.mlp.router"}}};
+  const auto own = create(file);
+  ASSERT_TRUE(own) << own.error().message;
+  EXPECT_EQ(own->limit, 7.0);
+  EXPECT_EQ(own->quantization.format, Format::mxfp4_gpt_oss);
+  file["swiglu_limit"] = "high";
+  expect_fault(create(file), "/swiglu_limit");
+}
+
+// fp8 is what its other layers are.
+TEST(HfModels, DeepseekV4) {
+  json file = load_json("hf/DeepseekV4ForCausalLM-base/config.json");
+  const auto plain = create(file, {{"layer_index", 1}});
+  ASSERT_TRUE(plain) << plain.error().message;
+  EXPECT_EQ(plain->name, "model.layers.1.ffn.experts");
+  EXPECT_EQ(plain->routing.method, RoutingMethod::deepseek_v4);
+  EXPECT_EQ(plain->routing.routed_scaling_factor, 1.5);
+  EXPECT_TRUE(plain->routing.has_bias);
+  EXPECT_FALSE(plain->routing.hash_routing);
+  EXPECT_EQ(plain->limit, 1.5);
+  file["quantization_config"] = {{"quant_method", "fp8"},
+                                 {"fmt", "e4m3"},
+                                 {"activation_scheme", "dynamic"},
+                                 {"scale_fmt", "ue8m0"},
+                                 {"weight_block_size", {128, 128}}};
+  for (const json& dtype : {json(nullptr), json("fp4")}) {
+    file["expert_dtype"] = dtype;
+    const auto fp4 = create(file);
+    ASSERT_TRUE(fp4) << fp4.error().message;
+    EXPECT_TRUE(fp4->quantization.is_mxfp4());
+    EXPECT_FALSE(fp4->quantization.input_activations);
+    EXPECT_EQ(fp4->quantization.format, Format::mxfp4_pack_quantized);
+  }
+  file["expert_dtype"] = "int4";
+  expect_fault(create(file), "/expert_dtype");
+  file["expert_dtype"] = "fp8";
+  file["hidden_size"] = file["moe_intermediate_size"] = 256;
+  EXPECT_EQ(create(file)->quantization.weights->strategy, Strategy::block);
+  // Layers that choose by a table have no correction bias.
+  file.erase("expert_dtype");
+  file["mlp_layer_types"] = {"hash_moe", "moe"};
+  EXPECT_TRUE(create(file)->routing.hash_routing);
+  EXPECT_FALSE(create(file)->routing.has_bias);
+  EXPECT_FALSE(create(file, {{"layer_index", 1}})->routing.hash_routing);
+  file.erase("mlp_layer_types");
+  file["num_hash_layers"] = 1;
+  EXPECT_TRUE(create(file)->routing.hash_routing);
+  EXPECT_FALSE(create(file, {{"layer_index", 1}})->routing.hash_routing);
+}
+
+// The file beside config.json has no quant_method.
+TEST(HfModels, ModelOptsOwnFile) {
+  json file = load_json(kQwen);
+  file.erase("quantization_config");
+  const auto with_algorithm = [&](const json& producer, const char* algorithm) {
+    return create(file, {{"quantization_config",
+                          {{"producer", producer},
+                           {"quantization",
+                            {{"quant_algo", algorithm},
+                             {"kv_cache_quant_algo", "FP8"},
+                             {"group_size", 16},
+                             {"exclude_modules", {"lm_head", "model.layers.*.mlp.gate"}}}}}}});
+  };
+  const json modelopt = {{"name", "modelopt"}, {"version", "0.29.0"}};
+  const auto c = with_algorithm(modelopt, "NVFP4"), a16 = with_algorithm(modelopt, "W4A16_NVFP4");
+  ASSERT_TRUE(c && a16);
+  EXPECT_TRUE(c->quantization.is_nvfp4() && a16->quantization.is_nvfp4());
+  EXPECT_TRUE(c->quantization.input_activations && !a16->quantization.input_activations);
+  expect_fault(with_algorithm({{"name", "somebody"}}, "NVFP4"), "options:/quantization_config/quant_method");
+}
+
 // What transformers 5 leaves out of a file is what the class does anyway; what a file says counts.
 TEST(HfModels, ArchitecturesOwnDefaults) {
   json sparse = deepseek();

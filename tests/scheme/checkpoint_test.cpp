@@ -76,7 +76,20 @@ TEST(Checkpoint, DtypesOfRows) {
     }
   EXPECT_TRUE(set_of(Format::none)->tensor(TensorKind::weight)->allows(DType::f16));
   EXPECT_EQ(set_of(Format::none)->tensor(TensorKind::scale), nullptr);
-  EXPECT_EQ(set_of(Format::mxfp4_gpt_oss), nullptr);
+  for (const Format f : {Format::mxfp4_pack_quantized, Format::mxfp4_gpt_oss}) {
+    EXPECT_EQ(set_of(f)->tensor(TensorKind::weight)->dtypes_text(), "u8 or i8");
+    EXPECT_EQ(set_of(f)->tensor(TensorKind::scale)->dtypes_text(), "u8 or f8_e8m0fnu");
+    EXPECT_EQ(set_of(f)->tensor(TensorKind::scale_2), nullptr);
+  }
+  const TensorSet& nv = *set_of(Format::nvfp4_pack_quantized);
+  EXPECT_EQ(nv.tensor(TensorKind::scale)->dtypes_text(), "f8_e4m3fn");
+  for (const TensorKind k :
+       {TensorKind::scale_2, TensorKind::global_scale, TensorKind::input_scale, TensorKind::input_global_scale}) {
+    EXPECT_EQ(nv.tensor(k)->dtypes_text(), "f32");
+    EXPECT_EQ(other_form(other_form(k)), k);
+    EXPECT_NE(is_divisor(k), is_divisor(other_form(k)));
+  }
+  EXPECT_EQ(other_form(TensorKind::scale), TensorKind::scale);
   const TensorSet& mx = *set_of(Format::mxfp8_quantized);
   EXPECT_EQ(mx.tensor(TensorKind::weight)->dtypes_text(), "f8_e4m3fn");
   EXPECT_EQ(mx.tensor(TensorKind::scale)->dtypes_text(), "u8 or f8_e8m0fnu");
@@ -304,6 +317,35 @@ TEST(Checkpoint, NamesThereAndBack) {
   m.prefix = "";
   EXPECT_EQ(tensor_name(m, 5, Projection::up, m.set->tensors[0]), "5.up_proj.weight_packed");
   EXPECT_EQ(parse_tensor_name("5.up_proj.weight_packed", m).match, NameMatch::known);
+}
+
+TEST(Checkpoint, NamesOfStacks) {
+  ExpertModule m = qwen(Format::mxfp4_gpt_oss);
+  m.has_bias = true;
+  ASSERT_TRUE(m.is_stacked());
+  for (const char* name : {"gate_up_proj_blocks", "gate_up_proj_scales", "gate_up_proj_bias", "down_proj_blocks",
+                           "down_proj_scales", "down_proj_bias"}) {
+    const std::string whole = std::string(m.prefix) + "." + name;
+    const ParsedName p = parse_tensor_name(whole, m);
+    ASSERT_EQ(p.match, NameMatch::known) << name;
+    EXPECT_EQ(p.projection, name[0] == 'g' ? Projection::up : Projection::down);
+    EXPECT_EQ(tensor_name(m, 0, p.projection, *p.tensor), whole);
+  }
+  const auto match = [&](const char* name) { return parse_tensor_name(std::string(m.prefix) + "." + name, m).match; };
+  EXPECT_EQ(match("gate_up_proj"), NameMatch::unknown_of_ours);
+  EXPECT_EQ(match("gate_up_proj.weight"), NameMatch::unknown_of_ours);
+  EXPECT_EQ(match("gate_up_projection"), NameMatch::foreign);
+  EXPECT_EQ(match("0.gate_proj.weight"), NameMatch::foreign);
+  m.has_bias = false;
+  EXPECT_EQ(match("down_proj_bias"), NameMatch::unknown_of_ours);
+  // Which stacks unquantized files may have, the config says.
+  EXPECT_EQ(file_sets({}, StackedWeights::none).size(), 1U);
+  for (const StackedWeights w : {StackedWeights::rows_first, StackedWeights::columns_first}) {
+    const auto sets = file_sets({}, w);
+    ASSERT_EQ(sets.size(), 2U);
+    EXPECT_EQ(sets[0], set_of(Format::none));
+    EXPECT_EQ(sets[1]->tensor(TensorKind::weight)->k_first(), w == StackedWeights::columns_first);
+  }
 }
 
 TEST(Checkpoint, ForeignNames) {

@@ -40,6 +40,20 @@ TEST(CheckpointBias, FoundByEveryName) {
     }
 }
 
+// DeepSeek-V4's gate, in either of its places; another gate's bias is none.
+TEST(CheckpointBias, OfDeepSeekV4) {
+  Config config = *config_of({.more = kBiased});
+  config.name = "model.layers.0.ffn.experts";
+  for (const char* tensor :
+       {"model.layers.0.ffn.gate.bias", "layers.0.ffn.gate.bias", "model.layers.0.mlp.gate.bias"}) {
+    const TempDir dir;
+    write_bias(dir, tensor, {4});
+    WeightSet set(std::make_shared<const Config>(config));
+    ASSERT_TRUE(set.load_safetensors(dir.path().c_str(), nullptr));
+    EXPECT_EQ(set.correction_bias().empty(), std::string(tensor).find("mlp") != std::string::npos) << tensor;
+  }
+}
+
 TEST(CheckpointBias, SixteenBitValuesAreWidened) {
   const TempDir dir;
   std::vector<std::uint16_t> half;
