@@ -138,10 +138,21 @@ TEST(SelectionJson, QuantConfigOfWna16) {
                       call({"tensor", "tensor", 128, 8}, {{"a1_gscale", "tensor"}, {"gemm1_clamp_limit", 7.0}}));
 }
 
-TEST(SelectionJson, NoQuantConfigWhereTheLayoutIsNotBuilt) {
-  const json v = selected(scheme("NVFP4"));
+TEST(SelectionJson, NoQuantConfigWithoutABackend) {
+  json layer = scheme("NVFP4");
+  layer["selection_policy"] = "vllm";
+  const json v = selected(layer);
   EXPECT_EQ(v.at("quant_config"), nullptr);
   EXPECT_EQ(v.at("runs_as"), nullptr);
+}
+
+TEST(SelectionJson, FourBitFloatsRunAsWeightsAlone) {
+  for (const char* name : {"NVFP4", "MXFP4"}) {
+    const json v = selected(scheme(name));
+    EXPECT_EQ(v.at("backend"), "CPU");
+    EXPECT_EQ(v.at("runs_as").at("weights"), "float4_e2m1");
+    EXPECT_EQ(v.at("quant_config").at("predicates").at(*name == 'N' ? "use_nvfp4_w4a16" : "use_mxfp4_w4a16"), true);
+  }
 }
 
 TEST(SelectionJson, RoutingMethodAndShardAreTheResolvedOnes) {
