@@ -318,8 +318,9 @@ void expect_part(const moe_packed* p, const Float4Model& m, std::int64_t expert,
   ASSERT_EQ(moe_packed_dequantize(p, "w2_weight", expert, &out2, nullptr), MOE_OK);
   for (std::int64_t r = 0; r < count; ++r)
     for (std::int64_t k = 0; k < H; ++k) {
-      if (m.gated())
+      if (m.gated()) {
         ASSERT_EQ(w13[static_cast<std::size_t>(r * H + k)], static_cast<float>(m.gate[e].at(first + r, k)));
+      }
       ASSERT_EQ(w13[static_cast<std::size_t>(((halves - 1) * count + r) * H + k)],
                 static_cast<float>(m.up[e].at(first + r, k)));
       ASSERT_EQ(w2[static_cast<std::size_t>(k * count + r)], static_cast<float>(m.down[e].at(k, first + r)));
@@ -508,7 +509,9 @@ TEST(Float4Refusals, Files) {
     const WeightsPtr weights = weights_of(config.get());
     const Failure f = load(weights.get(), dir);
     EXPECT_EQ(f.status, bad.status) << f.message;
-    if (*bad.subject != '\0') EXPECT_EQ(f.subject, std::string(kModule) + bad.subject);
+    if (*bad.subject != '\0') {
+      EXPECT_EQ(f.subject, std::string(kModule) + bad.subject);
+    }
   }
 }
 
