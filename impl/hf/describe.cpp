@@ -90,16 +90,44 @@ void write_tensor(json::Writer& w, const Config& c, const ExpertModule& module, 
   w.key("shape").array(row.shape(size).span()).end_object();
 }
 
+// A tensor of all experts.
+void write_stack(json::Writer& w, const Config& c, const ExpertModule& module, Projection p,
+                 const CheckpointTensor& row) {
+  MatrixSize size = projection_size(p, c.hidden_dim, c.intermediate_size, c.stored_numbers());
+  size.halves = p != Projection::down && module.gated ? 2 : 1;
+  size.n *= size.halves;
+  const auto role = role_of(p, row.kind);
+  w.begin_object().member("name", tensor_name(module, 0, p, row));
+  w.member("role", role ? std::optional(role_name(*role)) : std::nullopt).key("expert").null();
+  w.member("shard", p == Projection::down ? "w2" : "w13");
+  w.member("dtype", dtype_name(row.follows_model_dtype() ? c.in_dtype : row.dtypes[0]));
+  std::vector<std::int64_t> shape = {c.num_experts};
+  const TensorShape one = row.shape(size);
+  for (const std::int64_t d : one.span()) shape.push_back(d);
+  if (row.form == Form::blocks) {
+    shape.back() /= kBlockBytes;
+    shape.push_back(kBlockBytes);
+  }
+  w.key("shape").array(shape).end_object();
+}
+
 void write_expected_tensors(json::Writer& w, const Config& c) {
   ExpertModule module;
   module.prefix = c.name;
   for (std::size_t i = 0; i < module.projections.size(); ++i) module.projections[i] = c.projection_names[i];
   module.num_experts = c.num_experts;
-  module.set = tensor_set(c.quantization);
+  module.set = file_sets(c.quantization, c.stacked_weights).back();
   module.gated = is_gated(c.activation);
   module.has_bias = c.has_bias;
   const Extras extras = extras_of(c.quantization, c.has_bias);
   w.begin_array();
+  for (const Projection p : {Projection::up, Projection::down})
+    for (const CheckpointTensor& row : module.tensors())
+      if (module.is_stacked() && row.need(extras) != Need::absent) write_stack(w, c, module, p, row);
+  if (module.is_stacked()) {
+    w.end_array();
+    return;
+  }
   for (const std::int64_t expert : experts_on_disk(c))
     for (const Projection p : {Projection::gate, Projection::up, Projection::down}) {
       if (p == Projection::gate && !module.gated) continue;

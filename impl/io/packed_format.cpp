@@ -109,6 +109,8 @@ bool are_p16_groups(const P16Kind& kind, const StoredMatrix& m) {
   if (m.scale_panels != 0 && (integers || is_value(kind.element))) return false;
   if (integers && !divides_evenly(m)) return false;
   if (m.any_sizes != 0) return m.has_order != 0 && m.groups > 1;
+  if (kind.element == Element::e2m1)  // of MX and NVFP4, as kernels know them
+    return m.group == (kind.scales == Scales::e4m3 ? 16 : 32) && divides_evenly(m) && m.scale_panels == 0;
   return m.groups == 1 || m.group % 32 == 0 || (m.has_order != 0 && m.group >= kLeastFilled);
 }
 

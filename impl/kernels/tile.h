@@ -11,7 +11,7 @@
 //   blk8   the same codes with a scale per 32 k:
 //            int8  code[ceil(K/64)][n][64]
 //            int32 corr[ceil(K/32)][n], float scale[ceil(K/32)][n]
-//          with weight groups that blocks of 32 don't fit into, corr[ceil(K/gcd(group, 32))][n]
+//          with weight groups that blocks of 32 don't fit into, corr[ceil(K/32)][32 / gcd(group, 32)][n]
 //          bias is 1 for weights with zero points, which kernels multiply corr by
 //   blk16  int16 codes as two planes of int8, 255 * high + low, with a scale per 128 columns; with grouped weights per
 //          gcd(group, 128) columns, which are at least 32; corr as for blk8:
@@ -58,7 +58,7 @@ struct TileShape {
   constexpr std::int64_t summed_columns() const {
     return groups.is_whole() ? scaled_columns() : std::gcd(group(), scaled_columns());
   }
-  constexpr std::int64_t sum_count() const { return ceil_div(k, summed_columns()); }
+  constexpr std::int64_t sum_count() const { return scale_count() * (scaled_columns() / summed_columns()); }
   constexpr std::size_t code_bytes() const {
     return usize(qai8dx ? round_up(k, std::int64_t{32}) : units() * kUnitK * planes());
   }

@@ -138,6 +138,7 @@ struct TensorShape {
 // How else than with its axes a tensor may come: without its last dimension, where that is 1; without the one of
 // halves, where one number is for all; every dimension with one of 1 behind it; the last one in blocks of 16 bytes.
 enum class Form : std::uint8_t { axes, vector, scalar, spread, blocks };
+constexpr std::int64_t kBlockBytes = 16;
 
 struct CheckpointTensor {
   std::string_view suffix;

@@ -65,7 +65,6 @@ std::optional<Places> places_in(std::span<const std::int64_t> got, const Checkpo
 }
 
 // [..., K/32, 16] of a shape [..., K/2].
-constexpr std::int64_t kBlockBytes = 16;
 bool in_blocks(std::span<const std::int64_t> got, const CheckpointTensor& row, std::span<const std::int64_t> shape) {
   if (row.form != Form::blocks || shape.empty() || got.size() != shape.size() + 1) return false;
   const std::size_t last = shape.size() - 1;

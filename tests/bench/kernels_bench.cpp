@@ -43,8 +43,9 @@ int larger(int n) {
 
 [[maybe_unused]] const bool kRegistered = [] {
   for (const Kernel* kernel : rows_here())
-    for (const std::int64_t group :
-         has_scales(*kernel) ? std::vector<std::int64_t>{32, 64, 128, -1} : std::vector<std::int64_t>{0})
+    for (const std::int64_t group : kernel->id->group_multiple == 16 ? std::vector<std::int64_t>{16}
+                                    : has_scales(*kernel)            ? std::vector<std::int64_t>{32, 64, 128, -1}
+                                                                     : std::vector<std::int64_t>{0})
       for (int n = 1; kernel->id->takes(Groups::of_size(group)) && n <= kernel->tile_rows; n = larger(n)) {
         const std::string name =
             "kernel/" + std::string(kernel->id->name) + "/g:" + std::to_string(group) + "/n:" + std::to_string(n);

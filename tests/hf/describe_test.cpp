@@ -146,9 +146,12 @@ TEST(HfDescribe, DefaultsAndNullOfFormA) {
 TEST(HfDescribe, QueriesAreChecked) {
   const json awq = {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 128}, {"zero_point", true}};
   const json qwen = load_json("hf/qwen3_30b_a3b_w4a8.json");
-  json llama = qwen, fp4 = qwen, few = qwen, plain = qwen;
+  json llama = qwen, loose = qwen, few = qwen, plain = qwen;
   llama["architectures"] = {"LlamaForCausalLM"};
-  fp4["quantization_config"] = {{"quant_method", "mxfp4"}};
+  const json int4 = {{"num_bits", 4}, {"type", "int"}, {"strategy", "group"}, {"group_size", 32}, {"symmetric", true}};
+  loose["quantization_config"] = {{"quant_method", "compressed-tensors"},
+                                  {"format", "int-quantized"},
+                                  {"config_groups", {{"group_0", {{"targets", {"Linear"}}, {"weights", int4}}}}}};
   few.erase("hidden_size");
   plain.erase("quantization_config");
   const struct {
@@ -174,11 +177,12 @@ TEST(HfDescribe, QueriesAreChecked) {
       {{{"hf_config", nullptr}}, "/hf_config"},
       {{{"config", llama}}, "/architectures/0", Code::unsupported},
       {{{"config", few}}, "/hidden_size"},
-      {{{"config", fp4}}, "/quantization_config", Code::unsupported},
+      {{{"config", loose}}, "/quantization_config", Code::unsupported},
       {{{"config", qwen}, {"options", 5}}, "/options"},
       {{{"config", qwen}, {"options", {{"layer_index", 48}}}}, "/options/layer_index"},
       {{{"config", qwen}, {"options", {{"overrides", {{"top_k", 0}}}}}}, "/options/overrides/top_k"},
-      {{{"config", qwen}, {"options", {{"overrides", {{"quantization", {{"scheme", "NVFP4"}}}}}}}},
+      {{{"config", qwen},
+        {"options", {{"overrides", {{"quantization", {{"weights", int4}, {"format", "int-quantized"}}}}}}}},
        "/options/overrides/quantization",
        Code::unsupported},
   };
@@ -190,6 +194,16 @@ TEST(HfDescribe, QueriesAreChecked) {
     EXPECT_EQ(got.error().code, c.code) << got.error().message;
   }
   EXPECT_EQ(answer({{"hf_config", qwen}})["tensors"].size(), 128U * 6);  // the other name of "config"
+  json gpt_oss = load_json("hf/GptOssForCausalLM-base/config.json");
+  const json bf16 = answer({{"config", gpt_oss}});
+  ASSERT_EQ(bf16["tensors"].size(), 4U);
+  EXPECT_EQ(bf16["tensors"][0], json::parse(R"({"name": "model.layers.0.mlp.experts.gate_up_proj",
+    "role": "w13_weight", "expert": null, "shard": "w13", "dtype": "bf16", "shape": [8, 64, 128]})"));
+  gpt_oss["quantization_config"] = {{"quant_method", "mxfp4"}};
+  const json mxfp4 = answer({{"config", gpt_oss}});
+  ASSERT_EQ(mxfp4["tensors"].size(), 6U);
+  EXPECT_EQ(mxfp4["tensors"][3], json::parse(R"({"name": "model.layers.0.mlp.experts.down_proj_blocks",
+    "role": "w2_weight", "expert": null, "shard": "w2", "dtype": "u8", "shape": [8, 64, 2, 16]})"));
   const json unquantized = answer({{"config", plain}});
   ASSERT_EQ(unquantized["tensors"].size(), 128U * 3);
   EXPECT_EQ(unquantized["tensors"][2], json::parse(R"({"name": "model.layers.0.mlp.experts.0.down_proj.weight",

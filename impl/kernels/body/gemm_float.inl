@@ -2,9 +2,10 @@
 // (vector_*.inl). Included inside a target region and an anonymous namespace that define kTileRows, after
 // places.inl and read_ahead.inl.
 //
-// Definition (kernels/ref/float.h): per block of 32 columns one chain of fma in ascending order; the block's sum times
-// its scale is added to the result; the bias comes last. Blocks are chains of their own, so few rows walk several of
-// them at once, and many rows several panels, to keep the fma units busy; no result depends on which.
+// Definition (kernels/ref/float.h): per block of 32 columns one chain of fma in ascending order, where groups of
+// weights are halves of blocks two; the block's sum times its scale is added to the result; the bias comes last. Blocks
+// are chains of their own, so few rows walk several of them at once, and many rows several panels, to keep the fma
+// units busy; no result depends on which.
 
 constexpr std::int64_t kBlockK = 32;
 
@@ -12,6 +13,8 @@ constexpr std::int64_t kBlockK = 32;
 // their bytes (int4) or follow each other.
 struct Float32Rows {
   static constexpr std::int64_t kColumns = kBlockK;  // of a block, as weight groups count them
+  static constexpr bool kHalves = false;             // groups are halves of blocks, with scales of e4m3
+  static constexpr bool kTensorScale = false;        // there may be a second scale
   static std::int64_t blocks(const TileShape& shape) { return shape.blocks(); }
   [[gnu::always_inline]] static F fma(F x, F w, F sum) { return V::fma(x, w, sum); }
 };
@@ -111,20 +114,48 @@ struct Blocks {
     }
   }
 
-  [[gnu::always_inline]] void multiply(const std::byte* w, std::size_t stride, const float* x,
-                                       const typename W::Offset (&o)[B][S], const Ahead& ahead) {
+  [[gnu::always_inline]] void clear() {
     for (auto& block : c)
       for (auto& strip : block)
         for (F& sum : strip) sum = V::set(0.0f);
+  }
+
+  [[gnu::always_inline]] void multiply(const std::byte* w, std::size_t stride, const float* x,
+                                       const typename W::Offset (&o)[B][S], const Ahead& ahead) {
+    clear();
     const std::byte* later = ahead.of(w);
     half<0>(w, stride, x, o, ahead, later);
     half<1>(w, stride, x, o, ahead, later);
   }
 };
 
+// Of weights without zero points whose groups are halves of blocks.
+template <class W, int S, int B, int N>
+[[gnu::always_inline]] inline void add_halves(const Places& at, const std::byte* panel, const std::byte* w,
+                                              const float* x, const Ahead& ahead, GroupWalk& groups, F (*f)[N]) {
+  const typename W::Offset none[B][S] = {};
+  const std::byte* later = ahead.of(w);
+  Blocks<W, S, B, N> halves[2];
+  halves[0].clear(), halves[1].clear();
+  halves[0].template half<0>(w, at.stride, x, none, ahead, later);
+  halves[1].template half<1>(w, at.stride, x, none, ahead, later);
+#pragma GCC unroll 4
+  for (int b = 0; b < B; ++b)
+    for (const auto& sums : halves) {
+      const std::size_t g = groups.next();
+#pragma GCC unroll 4
+      for (int s = 0; s < S; ++s) {
+        const F scale = at.scale(panel, s, g);
+#pragma GCC unroll 16
+        for (int n = 0; n < N; ++n) f[s][n] = V::fma(sums.c[b][s][n], scale, f[s][n]);
+      }
+    }
+}
+
 template <class W, int S, int B, int N>
 [[gnu::always_inline]] inline void add_blocks(const Places& at, const std::byte* panel, const std::byte* w,
                                               const float* x, const Ahead& ahead, GroupWalk& groups, F (*f)[N]) {
+  if constexpr (W::kHalves) return add_halves<W, S, B, N>(at, panel, w, x, ahead, groups, f);
   std::size_t g[B] = {};
   typename W::Offset offsets[B][S];
   if constexpr (W::kScaled)
@@ -175,6 +206,12 @@ void panels(const GemmArgs& a, Places at, const std::byte* panel, bool whole, fl
   if constexpr (B > 1)
     for (; left > 0; --left, w += Sums::kBytes, x += Sums::kValues)
       add_blocks<W, S, 1, N>(at, panel, w, x, ahead, groups, f);
+  if constexpr (W::kTensorScale)
+    for (int s = 0; s < S && a.matrix->has_tensor_scale(); ++s) {
+      const std::byte* scale = panel + usize(s / kParts) * at.stride + a.matrix->tensor_scale_offset();
+      for (int n = 0; n < N; ++n)
+        f[s][n] = V::mul(f[s][n], V::load(reinterpret_cast<const float*>(scale) + s % kParts * kLanes));
+    }
   for (int s = 0; s < S; ++s) {
     const std::byte* bias = panel + usize(s / kParts) * at.stride + at.bias;
     const F add = at.has_bias ? V::load(reinterpret_cast<const float*>(bias) + s % kParts * kLanes) : V::set(0.0f);

@@ -45,8 +45,8 @@ struct Places {
     if (shared) return V::set(*reinterpret_cast<const float*>(first));
     const std::byte* at = first + usize(s % kParts) * (group_bytes / kParts);
     if (scales == Scales::bf16) return V::from_bits(V::shl<16>(V::load_u16(at)));
-    if (scales == Scales::e8m0)  // 2^-127, code 0, is a subnormal
-      return V::from_bits(V::max_i(V::shl<23>(V::load_u8(at)), V::set_i(0x00400000)));
+    if (scales == Scales::e8m0) return V::load_e8m0(at);
+    if (scales == Scales::e4m3) return V::load_e4m3(at);
     return scales == Scales::f16 ? V::load_f16(at) : V::load(reinterpret_cast<const float*>(at));
   }
   [[gnu::always_inline]] F zero(const std::byte* panel, int s, std::size_t g) const {

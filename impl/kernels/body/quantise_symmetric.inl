@@ -70,7 +70,7 @@ inline void clear_tail(const TileShape& s, std::int8_t* out, std::ptrdiff_t stri
   if (s.k % kUnitK != 0) std::memset(out + (s.units() - 1) * stride, 0, s.piece());  // beyond K
 }
 
-void quantise_row(const QuantArgsRow& a) {
+inline void quantise_row(const QuantArgsRow& a) {
   const TileShape& s = a.shape;
   const ref::SymmetricScale scale = ref::symmetric_scale(absmax(a.x, s.k));
   const QuantRow out = quant_row(s, a.out);
@@ -93,7 +93,7 @@ void quantise_blocks(const QuantArgsRow& a) {
     const std::int64_t k0 = b * columns, k1 = k0 + columns < s.k ? k0 + columns : s.k;
     const float largest = absmax(a.x + k0, k1 - k0);
     const ref::SymmetricScale scale = Planes == 2 ? ref::symmetric_scale16(largest) : ref::symmetric_scale(largest);
-    for (std::int64_t k = k0; k < k1; k += summed, corr += out.stride)
+    for (std::int64_t k = k0; k < k0 + columns; k += summed, corr += out.stride)  // behind the last column: 0
       *corr = codes<Planes>(a, out.codes, out.code_stride, k, k + summed < k1 ? k + summed : k1, scale.inverse);
     out.scale[b * out.stride] = scale.scale;
   }

@@ -39,7 +39,7 @@ constexpr Start kStart = Facts::kPlanes != 1 ? Start::nothing
                                              : Start::corr;
 
 template <class Dot, Start S, int N>
-inline void add_blocks(Blocks b, const std::int32_t* corr, __m256i (&c)[2][N]) {
+[[gnu::always_inline]] inline void start(const Blocks& b, const std::int32_t* corr, __m256i (&c)[2][N]) {
 #pragma GCC unroll 8
   for (int m = 0; m < N; ++m)
     for (int half = 0; half < 2; ++half)
@@ -49,6 +49,11 @@ inline void add_blocks(Blocks b, const std::int32_t* corr, __m256i (&c)[2][N]) {
         c[half][m] = _mm256_madd_epi16(_mm256_set1_epi32(corr[m]), b.zeros[half]);
       else
         c[half][m] = Dot::kBiased ? _mm256_set1_epi32(corr[m]) : _mm256_setzero_si256();
+}
+
+template <class Dot, Start S, int N>
+inline void add_blocks(Blocks b, const std::int32_t* corr, __m256i (&c)[2][N]) {
+  start<Dot, S>(b, corr, c);
   while (b.k < b.last) {
     const std::byte* w = b.w;
     const std::int8_t* codes = b.codes + block_offset(b.k, N);
@@ -70,6 +75,27 @@ inline void sums_of(const Blocks& b, const std::int32_t* corr, __m256i* out) {
     add_blocks<Dot, S, N>(b, corr, c);
 #pragma GCC unroll 8
     for (int m = 0; m < N; ++m) sums[0][m] = c[0][m], sums[1][m] = c[1][m];
+  }
+}
+
+// Of one block, one sum or one of each half, into out[sum][half of the rows][N].
+template <class Dot, Start S, int N, int Sums>
+inline void sums_of_block(const Blocks& b, const std::int32_t* corr, __m256i* out) {
+  auto& sums = *reinterpret_cast<__m256i(*)[Sums][2][N]>(out);
+  const std::byte* w = b.w;
+  const std::int8_t* codes = b.codes + block_offset(b.k, N);
+  if constexpr (S == Start::nothing && N == 2) b.stream.digits(codes);
+  b.stream.fetch(w, Dot::kBytes);
+  if constexpr (Dot::kInMemory && N > 2) {
+    for (int i = 0; i < Sums; ++i) start<Dot, S>(b, corr + i * N, sums[i]);
+    Dot::template add<N>(w, codes, sums);
+  } else {
+    __m256i c[Sums][2][N];
+    for (int i = 0; i < Sums; ++i) start<Dot, S>(b, corr + i * N, c[i]);
+    Dot::template add<N>(w, codes, c);
+#pragma GCC unroll 8
+    for (int m = 0; m < N; ++m)
+      for (int i = 0; i < Sums; ++i) sums[i][0][m] = c[i][0][m], sums[i][1][m] = c[i][1][m];
   }
 }
 
@@ -101,11 +127,40 @@ void symmetric_panel(const Call<Facts>& call, [[maybe_unused]] SumsOf sums, cons
   Blocks at{panel + call.header + call.unit_header, call.unit_header, call.codes, 0, 0, nullptr, stream};
   stream.header(panel, call.header + call.unit_header);
   ScaleWalk scales = call.scales;
+  [[maybe_unused]] SumWalk each(panel, call.sums);
   __m256 f[2 * kRows];  // [half][n]
   for (int i = 0; i < 2 * n; ++i) f[i] = _mm256_setzero_ps();
   for (std::int64_t g = 0; g < call.groups; ++g, scales.next()) {
     const std::int64_t last = at.k + call.per_group;
-    const __m256 scale[2] = {load_scales(scales, panel), load_scales(scales, panel, V::kLanes)};
+    if constexpr (Facts::kSums != 0) {
+      __m256i c[Facts::kSums][2 * kRows];
+      at.last = last;
+      if constexpr (Known == 0)
+        sums(at, t.corr, c[0]);
+      else
+        sums_of_block<Dot, kStart<Facts>, kRows, Facts::kSums>(at, t.corr, c[0]);
+      at.w += Dot::kBytes;
+      at.k = last;
+      const __m256i* sum = c[0];
+      for (int i = 0; i < Facts::kSums; ++i, each.next(), t.corr += n)
+#pragma GCC unroll 2
+        for (int half = 0; half < 2; ++half) {
+          const __m256 scale = load_byte_scales<Facts>(scales.kind, each.at + V::kLanes * half);
+          for (int m = 0; m < n; ++m, sum += Facts::kPlanes) {
+            const __m256 s = _mm256_mul_ps(scale, _mm256_set1_ps(t.scale[m]));
+            const __m256i whole = total<Dot, Facts>(sum, t.corr[m], __m256i{});
+            f[half * n + m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole), s, f[half * n + m]);
+          }
+        }
+      t.scale += n;
+      continue;
+    }
+    __m256 scale[2];
+    for (std::size_t half = 0; half < 2; ++half)
+      if constexpr (Dot::kDoubled)
+        scale[half] = load_byte_scales<Facts>(scales.kind, panel + scales.at + half * V::kLanes);
+      else
+        scale[half] = load_scales(scales, panel, half * V::kLanes);
     __m256i zeros[2] = {};
     if constexpr (Facts::kZeros) {
       const std::byte* z = panel + call.zeros + g * kPanelRows;
@@ -139,6 +194,7 @@ void symmetric_panel(const Call<Facts>& call, [[maybe_unused]] SumsOf sums, cons
     for (int m = 0; m < n; ++m) {
       __m256 r = f[half * n + m];
       if constexpr (!Facts::kBlocks) r = _mm256_mul_ps(r, _mm256_set1_ps(t.scale[m]));
+      if constexpr (Dot::kDoubled) r = halved(call, r, panel, usize(half) * V::kLanes);
       _mm256_storeu_ps(out + m * a.ld + 8 * half, _mm256_add_ps(r, bias));
     }
   }
@@ -158,6 +214,8 @@ struct ByTokens {
   static constexpr ByTokens of() {
     if constexpr (Tokens <= kWhole<Facts>)
       return {symmetric_panel<Dot, Facts, Tokens>, nullptr};
+    else if constexpr (Facts::kSums != 0)
+      return {symmetric_panel<Dot, Facts, 0>, sums_of_block<Dot, kStart<Facts>, Tokens * Facts::kPlanes, Facts::kSums>};
     else
       return {symmetric_panel<Dot, Facts, 0>, sums_of<Dot, kStart<Facts>, Tokens * Facts::kPlanes>};
   }
@@ -185,4 +243,16 @@ void gemm_blocks(const GemmArgs& a) {
 template <class Dot>
 void gemm_16(const GemmArgs& a) {
   (a.matrix->has_zeros ? gemm<Dot, Per16Zeros> : gemm<Dot, Per16>)(a);
+}
+// Of e2m1.
+template <class Dot>
+struct Fp4 {
+  template <class Facts>
+  struct With {
+    static void gemm(const GemmArgs& a) { kernels::gemm<Dot, Facts>(a); }
+  };
+};
+template <class Dot, class Facts>
+void gemm_fp4(const GemmArgs& a) {
+  gemm_fp4_as<Fp4<Dot>::template With, Facts>(a);
 }

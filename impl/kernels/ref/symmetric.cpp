@@ -149,7 +149,7 @@ void quantise_blocks(const QuantArgsRow& a) {
     const std::int64_t k0 = b * columns, k1 = std::min(k0 + columns, s.k);
     const float largest = absmax(a.x + k0, k1 - k0);
     const SymmetricScale scale = s.planes() == 2 ? symmetric_scale16(largest) : symmetric_scale(largest);
-    for (std::int64_t k = k0; k < k1; k += summed)
+    for (std::int64_t k = k0; k < k0 + columns; k += summed)  // behind the last column: 0
       out.corr[k / summed * out.stride] = quantise_columns(a, out, k, std::min(k + summed, k1), scale.inverse);
     out.scale[b * out.stride] = scale.scale;
   }

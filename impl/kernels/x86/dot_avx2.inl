@@ -14,6 +14,7 @@ inline __m256i broadcast4(const std::int8_t* p) {
 // a broadcast for each half, on machines that load twice a cycle.
 struct NibbleDot {
   static constexpr int kBytes = 256;
+  static constexpr bool kDoubled = false;
   static constexpr bool kBiased = true;  // sums begin at the correction
   static constexpr bool kInMemory = true;
   static constexpr int kTogether = 4;
@@ -56,6 +57,7 @@ struct NibbleDot {
 // pair of products is at most 2 * 128 * 127 < 2^15.
 struct ByteDot {
   static constexpr int kBytes = 512;
+  static constexpr bool kDoubled = false;
   static constexpr bool kBiased = false;
   static constexpr bool kInMemory = true;
   template <int N>

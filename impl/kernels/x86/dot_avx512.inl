@@ -19,6 +19,7 @@ inline __m512 load_bf16(const std::byte* p) {
 // How 32 k of a panel lie: kVectors vectors of 64 bytes, each the operands of kSteps steps of 4 k that are 16 k apart.
 struct Nibbles {
   static constexpr int kVectors = 4, kSteps = 2, kBytes = 256;
+  static constexpr bool kDoubled = false;
   template <int P>
   [[gnu::always_inline]] static inline void unpack(__m512i v, __m512i (&codes)[kSteps][P], int p) {
     const __m512i mask = _mm512_set1_epi8(15);
@@ -28,6 +29,7 @@ struct Nibbles {
 };
 struct Bytes {
   static constexpr int kVectors = 8, kSteps = 1, kBytes = 512;
+  static constexpr bool kDoubled = false;
   template <int P>
   [[gnu::always_inline]] static inline void unpack(__m512i v, __m512i (&codes)[kSteps][P], int p) {
     codes[0][p] = v;
@@ -66,6 +68,20 @@ struct Block {
   [[gnu::always_inline]] void add(const std::byte* w, std::size_t stride, const std::int8_t* a) {
 #pragma GCC unroll 8
     for (int j = 0; j < Codes::kVectors; ++j) add_vector(w, stride, a, j);  // in a loop GCC 12 copies all sums per turn
+  }
+  // 16 k: the operands of step H of each vector.
+  template <int H>
+  [[gnu::always_inline]] void add_half(const std::byte* w, std::size_t stride, const std::int8_t* a) {
+#pragma GCC unroll 8
+    for (int j = 0; j < Codes::kVectors; ++j) {
+      __m512i codes[P];
+      for (int p = 0; p < P; ++p) codes[p] = Codes::template operand<H>(load(w + usize(p) * stride + j * 64));
+#pragma GCC unroll 16
+      for (int m = 0; m < N; ++m) {
+        const __m512i x = broadcast4(a + 64 * m + 4 * j + 16 * H);
+        for (int p = 0; p < P; ++p) c[p][m][j % kChains] = _mm512_dpbusd_epi32(c[p][m][j % kChains], codes[p], x);
+      }
+    }
   }
   // Vector j of the 32 k.
   [[gnu::always_inline]] void add_vector(const std::byte* w, std::size_t stride, const std::int8_t* a, int j) {

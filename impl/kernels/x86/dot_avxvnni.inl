@@ -10,6 +10,7 @@ inline __m256i broadcast4(const std::int8_t* p) {
 
 struct NibbleDot {
   static constexpr int kBytes = 256;
+  static constexpr bool kDoubled = false;
   static constexpr bool kBiased = true;  // sums begin at the correction
   static constexpr bool kInMemory = false;
   template <int N>
@@ -65,6 +66,7 @@ struct NibbleDot {
 
 struct ByteDot {
   static constexpr int kBytes = 512;
+  static constexpr bool kDoubled = false;
   static constexpr bool kBiased = true;
   static constexpr bool kInMemory = false;
   template <int N>

@@ -1,4 +1,5 @@
-// FP8 and MXFP8 weights on p16 with float32 rows, AVX2: body/gemm_float.inl and body/weights_float8.inl for 8 lanes.
+// FP8, MXFP8, MXFP4 and NVFP4 weights on p16 with float32 rows, AVX2: body/gemm_float.inl and the elements of
+// body/weights_*.inl for 8 lanes.
 #include <immintrin.h>
 
 #include <array>
@@ -29,12 +30,18 @@ constexpr int kTileRows = tile_rows("fp8_f32_p16_avx2");
 
 #include "kernels/body/weights_float8.inl"
 
+#include "kernels/body/weights_fp4.inl"
+
 }  // namespace
 
 constinit const Kernel kernel_rows::fp8_f32_p16_avx2 =
     kernel_row("fp8_f32_p16_avx2", avx2::kSteps, ref::copy_floats, gemm<Float8>);
 constinit const Kernel kernel_rows::mxfp8_f32_p16_avx2 =
     kernel_row("mxfp8_f32_p16_avx2", avx2::kSteps, ref::copy_floats, gemm<Float8>);
+constinit const Kernel kernel_rows::mxfp4_f32_p16_avx2 =
+    kernel_row("mxfp4_f32_p16_avx2", avx2::kSteps, ref::copy_floats, gemm_float4);
+constinit const Kernel kernel_rows::nvfp4_f32_p16_avx2 =
+    kernel_row("nvfp4_f32_p16_avx2", avx2::kSteps, ref::copy_floats, gemm_float4);
 
 }  // namespace moe::kernels
 

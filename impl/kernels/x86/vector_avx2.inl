@@ -76,6 +76,13 @@ struct V {
   static I load_u8(const std::byte* p) {
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
   }
+  // Scales of a byte: powers of two (2^-127, code 0, is a subnormal), and e4m3, whose bits are those of a fp16 2^8
+  // times as small.
+  static F load_e8m0(const std::byte* p) { return from_bits(max_i(shl<23>(load_u8(p)), set_i(0x00400000))); }
+  static F load_e4m3(const std::byte* p) {
+    const __m128i h = _mm_cvtepu8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+    return mul(_mm256_cvtph_ps(_mm_slli_epi16(h, 7)), set(256.0f));
+  }
   static void store_u16(std::byte* p, I x) {  // values in [0, 65535]
     const __m128i h = _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), h);
@@ -98,6 +105,12 @@ struct V {
   }
   static I set_u8(std::uint8_t x) { return _mm256_set1_epi8(static_cast<char>(x)); }
   static I shuffle_u8(I table, I index) { return _mm256_shuffle_epi8(table, index); }  // 0 where the index has bit 7
+  // Of 16 numbers that which the low four bits of a lane choose.
+  static F choose(const float* numbers, I index) {
+    const F low = _mm256_permutevar8x32_ps(load(numbers), index),
+            high = _mm256_permutevar8x32_ps(load(numbers + 8), index);
+    return _mm256_blendv_ps(low, high, from_bits(shl<28>(index)));
+  }
   static I add_u8(I a, I b) { return _mm256_add_epi8(a, b); }
   static I xor_i(I a, I b) { return _mm256_xor_si256(a, b); }
   static I and_xor(I a, I mask, I b) { return _mm256_xor_si256(_mm256_and_si256(a, mask), b); }

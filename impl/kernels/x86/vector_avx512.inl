@@ -57,6 +57,13 @@ struct V {
   static I load_u8(const std::byte* p) {
     return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
+  // Scales of a byte: powers of two (2^-127, code 0, is a subnormal), and e4m3, whose bits are those of a fp16 2^8
+  // times as small.
+  static F load_e8m0(const std::byte* p) { return from_bits(max_i(shl<23>(load_u8(p)), set_i(0x00400000))); }
+  static F load_e4m3(const std::byte* p) {
+    const __m256i h = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    return mul(_mm512_cvtph_ps(_mm256_slli_epi16(h, 7)), set(256.0f));
+  }
   static void store_u16(std::byte* p, I x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(x));
   }
@@ -76,6 +83,8 @@ struct V {
   }
   static I set_u8(std::uint8_t x) { return _mm512_set1_epi8(static_cast<char>(x)); }
   static I shuffle_u8(I table, I index) { return _mm512_shuffle_epi8(table, index); }  // 0 where the index has bit 7
+  // Of 16 numbers that which the low four bits of a lane choose.
+  static F choose(const float* numbers, I index) { return _mm512_permutexvar_ps(index, load(numbers)); }
   static I add_u8(I a, I b) { return _mm512_add_epi8(a, b); }
   static I xor_i(I a, I b) { return _mm512_xor_si512(a, b); }
   static I and_xor(I a, I mask, I b) { return _mm512_ternarylogic_epi32(a, mask, b, 0x6a); }
