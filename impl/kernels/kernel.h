@@ -15,7 +15,7 @@
 //     W4A8, a scale per row       (16 * float(sum)) * (s_w/16 * s_a)
 //     groups, per-token codes     a = fma(float(sum), s_g, a); W4A8: then a = fma(row sum of w, float(z), a); a * s_a
 //                                 (W8A8: also a scale per row, which is one group)
-//     blocks of activations       a = fma(float(sum), s_w * s_block, a)
+//     blocks of activations       a = fma(float(sum), s_w * s_block, a); MXFP4: a * 0.5, NVFP4: a * 0.5 * tensor scale
 //   float products  per block of kBlockK columns b = fma(x, w, b) in ascending k, then a = fma(b, scale, a), without
 //                   scales a = a + b. bf16 activations (!exact): the order of their instructions, always the same one
 //   all of them     + bias last, + 0.0 without one (AMX-BF16: nothing)

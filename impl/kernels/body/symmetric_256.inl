@@ -78,6 +78,16 @@ inline void sums_of(const Blocks& b, const std::int32_t* corr, __m256i* out) {
   }
 }
 
+// The sum of half H of a block, in registers.
+template <class Dot, Start S, int N, int H>
+[[gnu::always_inline]] inline void sum_of_half(const Blocks& b, const std::int32_t* corr, __m256i (&sums)[2][N]) {
+  __m256i c[2][N];
+  start<Dot, S>(b, corr, c);
+  Dot::template add_half<H, N>(b.w, b.codes + block_offset(b.k, N), c);
+#pragma GCC unroll 8
+  for (int m = 0; m < N; ++m) sums[0][m] = c[0][m], sums[1][m] = c[1][m];
+}
+
 // Of one block, one sum or one of each half, into out[sum][half of the rows][N].
 template <class Dot, Start S, int N, int Sums>
 inline void sums_of_block(const Blocks& b, const std::int32_t* corr, __m256i* out) {
@@ -89,6 +99,9 @@ inline void sums_of_block(const Blocks& b, const std::int32_t* corr, __m256i* ou
   if constexpr (Dot::kInMemory && N > 2) {
     for (int i = 0; i < Sums; ++i) start<Dot, S>(b, corr + i * N, sums[i]);
     Dot::template add<N>(w, codes, sums);
+  } else if constexpr (Sums == 2 && N > 2) {  // one after the other
+    sum_of_half<Dot, S, N, 0>(b, corr, sums[0]);
+    sum_of_half<Dot, S, N, 1>(b, corr + N, sums[1]);
   } else {
     __m256i c[Sums][2][N];
     for (int i = 0; i < Sums; ++i) start<Dot, S>(b, corr + i * N, c[i]);

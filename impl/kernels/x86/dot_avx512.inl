@@ -37,9 +37,9 @@ struct Bytes {
 };
 
 // P panels x N tokens; chains > 1 splits a sum to hide the latency of the dot when there are few.
-template <class Codes, int P, int N>
+template <class Codes, int P, int N, int MostChains = 4>
 struct Block {
-  static constexpr int kChains = P * N <= 2 ? 4 : P * N <= 4 ? 2 : 1;
+  static constexpr int kChains = std::min(MostChains, P* N <= 2 ? 4 : P * N <= 4 ? 2 : 1);
   __m512i c[P][N][kChains];
 
   [[gnu::always_inline]] void start(const std::int32_t* corr, const __m512i* extra) {

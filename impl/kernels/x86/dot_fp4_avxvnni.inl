@@ -15,10 +15,8 @@ struct Fp4Dot {
   template <int N, int Sums>
   [[gnu::always_inline]] static inline void add(const std::byte* w, const std::int8_t* a, __m256i (&c)[Sums][2][N]) {
     if constexpr (N > 2) {
-#pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) step<0>(w, a, j, c[0]);
-#pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) step<1>(w, a, j, c[Sums - 1]);
+      add_half<0, N>(w, a, c[0]);
+      add_half<1, N>(w, a, c[Sums - 1]);
     } else if constexpr (Sums == 2) {
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j) step<0>(w, a, j, c[0]), step<1>(w, a, j, c[1]);
@@ -32,6 +30,13 @@ struct Fp4Dot {
         c[0][1][m] = _mm256_add_epi32(c[0][1][m], high[1][m]);
       }
     }
+  }
+
+  // Of the low nibbles, or S: of the high ones.
+  template <int S, int N>
+  [[gnu::always_inline]] static inline void add_half(const std::byte* w, const std::int8_t* a, __m256i (&c)[2][N]) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) step<S>(w, a, j, c);
   }
 
   [[gnu::always_inline]] static __m256i operand(__m256i nibbles) {

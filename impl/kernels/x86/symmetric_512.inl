@@ -19,7 +19,8 @@ template <class Facts, class Sums, int P>
 template <class Codes, class Facts, int H, int P, int N>
 [[gnu::always_inline]] inline void add_sum(const std::byte* w, std::size_t stride, const std::int8_t* codes,
                                            ScaleWalk::Kind kind, SumWalk& each, const Facts& t, __m512 (&f)[P][N]) {
-  Block<Codes, P, N * Facts::kPlanes> b;
+  if constexpr (P * N > 8) asm volatile("" : "+m"(f));               // in memory: registers are for the sums of codes
+  Block<Codes, P, N * Facts::kPlanes, Facts::kSums == 2 ? 2 : 4> b;  // two halves hide what four chains would
   if constexpr (Facts::kPlanes != 1)
     b.start_at_nothing();
   else

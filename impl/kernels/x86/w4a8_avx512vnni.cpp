@@ -6,6 +6,7 @@
 // of kernels/ref/w4a8.cpp, in its order.
 #include <immintrin.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <limits>
