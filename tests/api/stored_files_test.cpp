@@ -543,8 +543,8 @@ TEST(StoredFiles, NothingIsLeftOut) {
                                 {LayoutKind::float_plain, Scales::none},
                                 {LayoutKind::float_plain, Scales::f32}})
     EXPECT_EQ(scales.count({kind, s}), 1u) << static_cast<int>(kind) << " " << static_cast<int>(s);
-  EXPECT_EQ(elements,
-            std::set({Element::int4, Element::int8, Element::bf16, Element::f16, Element::f32, Element::e4m3}));
+  EXPECT_EQ(elements, std::set({Element::int4, Element::int8, Element::bf16, Element::f16, Element::f32, Element::e4m3,
+                                Element::e2m1}));
 }
 
 }  // namespace
