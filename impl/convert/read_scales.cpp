@@ -24,7 +24,7 @@ bool read_scales(const std::byte* src, std::int64_t step, std::int64_t count, bo
     bad |= static_cast<std::uint32_t>((bits & 0x7fffffffu) >= kInfinity) |
            static_cast<std::uint32_t>(bits > 0x80000000u) | static_cast<std::uint32_t>((kept & kInfinity) == kInfinity);
     inexact += static_cast<std::uint32_t>(kept != bits);
-    out[g] = std::bit_cast<float>(kept);
+    out[g] = std::bit_cast<float>(kType == Scales::e4m3 ? kept & 0x7fffffffu : kept);  // a byte for 0, not two
   }
   rounded += inexact;
   return bad == 0;

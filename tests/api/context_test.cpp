@@ -197,8 +197,8 @@ TEST(Context, ReportsThreadsAndBackends) {
     }
   }
   EXPECT_EQ(j["backends"][0]["backend"], "CPU_INT4");
-  EXPECT_EQ(oracles,
-            (std::set<std::string>{"w4a8_int8", "int8", "int_wna16", "unquantized", "fp8", "mxfp8", "w4a8_fp8"}));
+  EXPECT_EQ(oracles, (std::set<std::string>{"w4a8_int8", "int8", "int_wna16", "unquantized", "fp8", "mxfp8", "w4a8_fp8",
+                                            "mxfp4", "mxfp4_deepseek_v4", "nvfp4"}));
   EXPECT_TRUE(formats.contains("gptq") && formats.contains("awq") && formats.contains("int-quantized"));
   for (const char* name : {"w4a8_tok8_p16_scalar", "w8a8_tok8_p16_scalar", "bf16_f32_p16_scalar"})
     EXPECT_TRUE(kernels.contains(name)) << name;

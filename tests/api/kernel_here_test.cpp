@@ -96,7 +96,7 @@ TEST(KernelHere, SelectionAndLayersAgreeOnEveryMachine) {
               q["input_activations"] = {{"num_bits", 8}, {"type", "int"}, {"strategy", "token"}, {"dynamic", true}};
             quantizations.push_back(q);
           }
-  for (const char* scheme : {"FP8", "FP8_DYNAMIC", "FP8_BLOCK", "MXFP8", "W4AFP8"})
+  for (const char* scheme : {"FP8", "FP8_DYNAMIC", "FP8_BLOCK", "MXFP8", "W4AFP8", "MXFP4", "NVFP4"})
     quantizations.push_back({{"scheme", scheme}});
   const std::vector<Platform> platforms = machines();
   for (const nlohmann::json& q : quantizations)
