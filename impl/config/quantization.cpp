@@ -183,16 +183,13 @@ Check check_arithmetic(const Members& members, const Config& c) {
     return fields::fault(members.at(key), cat("found ", fields::brief(*members.get(key)), ", which needs ", expected));
   };
   const bool fp4_weights = w && w->type == NumType::floating && w->num_bits == 4;
-  const bool float_activations = a && a->type == NumType::floating;  // which no kernel quantises
-  if (c.compute == Compute::a8 && w && !fp4_weights && (!int_weights || float_activations))
+  if (c.compute == Compute::a8 && w && !int_weights && !fp4_weights)
     return fail(Code::unsupported, members.at("compute"),
-                cat(members.at("compute"),
-                    ": this build does not quantise activations to floats, nor those of 8-bit float weights"));
+                cat(members.at("compute"), ": this build does not quantise the activations of 8-bit float weights"));
   if (c.compute == Compute::a8 && !fp4_weights && !(int_weights && (!a || int8_activations))) {
     return refuse("compute", "integer weights, and input_activations that are int8 or absent");
   }
-  if (c.compute == Compute::a16 && int_weights && a && !float_activations)
-    return refuse("compute", "a checkpoint without input_activations");
+  if (c.compute == Compute::a16 && int_weights && a) return refuse("compute", "a checkpoint without input_activations");
   if (c.activation_quant != ActivationQuant::automatic && !int8_activations && c.compute != Compute::a8) {
     return refuse("activation_quant", "int8 input_activations or compute a8");
   }
