@@ -115,7 +115,7 @@ class Fp4Rows : public testing::TestWithParam<const Kernel*> {
 };
 
 TEST_P(Fp4Rows, BitsOfTheScalarRow) {
-  for (int round = 0; round < rounds(1500); ++round) {
+  for (int round = 0; round < rounds(400); ++round) {
     Case c = maker_.make(pick(1, kernel().tile_rows), round % 4 == 3);
     if (round % 8 == 7) c.x[static_cast<std::size_t>(pick(0, static_cast<int>(c.x.size()) - 1))] = NAN;
     ASSERT_EQ(make_tile(kernel(), c.shape(), c.x.data(), c.n, HalfRule::even),
