@@ -1,5 +1,5 @@
 // MXFP4 and NVFP4 layers through the ABI: against float64, the golden layers, files as each tool names and shapes them,
-// stacks of all experts, tensor-parallel parts, the two forms of scales of tensors, and what is refused.
+// tensor-parallel parts, the two forms of scales of tensors, and what is refused.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include "support/rooms.h"
 #include "support/safetensors_writer.h"
 #include "support/topk_call.h"
+#include "support/weight_files.h"
 
 namespace moe::test::float4_test {
 namespace {
@@ -251,23 +252,6 @@ std::vector<OwnedTensor> tensors_of(const Float4Model& m, const Float4Names& nam
   return names.weight.empty() ? gpt_oss_tensors(m, kModule) : named_tensors(m, kModule, names);
 }
 
-Failure load(moe_weights* weights, const TempDir& dir) {
-  return failure([&](moe_error** e) { return moe_weights_load_safetensors(weights, dir.path().c_str(), nullptr, e); });
-}
-WeightsPtr weights_of(const moe_config* config) {
-  return make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(config, o, e); });
-}
-PackedPtr packed_of(const moe_selection* selection, moe_weights* weights) {
-  return make<PackedPtr>(
-      [&](moe_packed** o, moe_error** e) { return moe_convert_weights(nullptr, selection, weights, nullptr, o, e); });
-}
-Failure set_named(moe_weights* weights, const OwnedTensor& t, std::int32_t& taken) {
-  const moe_tensor view = t.view();
-  return failure([&](moe_error** e) {
-    return moe_weights_set_named(weights, t.name.c_str(), &view, nullptr, nullptr, &taken, e);
-  });
-}
-
 void PrintTo(const FileCase& c, std::ostream* out) { *out << c.name; }
 
 class Float4Files : public ::testing::TestWithParam<FileCase> {};
@@ -277,34 +261,10 @@ TEST_P(Float4Files, GiveTheBytesOfTheirRoles) {
   const Float4Model m = random_float4(c.model, 11);
   const ConfigPtr config = make_config(file_config(m, c.quantization));
   ASSERT_TRUE(config);
-  const SelectionPtr selection = make_selection(config.get());
-  ASSERT_TRUE(selection);
   const std::vector<OwnedTensor> tensors = tensors_of(m, c.names), roles = stacked_roles(m);
   const TempDir dir;
   dir.write("model.safetensors", safetensors_of(tensors));
-  const WeightsPtr from_file = weights_of(config.get()), by_name = weights_of(config.get()),
-                   by_role = weights_of(config.get());
-  const Failure loaded = load(from_file.get(), dir);
-  ASSERT_EQ(loaded.status, MOE_OK) << loaded.message;
-  for (const OwnedTensor& t : tensors) {
-    std::int32_t taken = 0;
-    const Failure f = set_named(by_name.get(), t, taken);
-    ASSERT_EQ(f.status, MOE_OK) << f.message;
-    EXPECT_EQ(taken, 1) << t.name;
-  }
-  const Failure set = set_roles(by_role.get(), roles);
-  ASSERT_EQ(set.status, MOE_OK) << set.message;
-  std::vector<std::vector<std::byte>> packed;
-  for (moe_weights* w : {by_role.get(), from_file.get(), by_name.get()}) {
-    const PackedPtr p = packed_of(selection.get(), w);
-    ASSERT_TRUE(p);
-    const void* data = nullptr;
-    std::uint64_t size = 0;
-    ASSERT_EQ(moe_packed_data(p.get(), &data, &size, nullptr), MOE_OK);
-    packed.emplace_back(static_cast<const std::byte*>(data), static_cast<const std::byte*>(data) + size);
-  }
-  EXPECT_EQ(packed[0], packed[1]);
-  EXPECT_EQ(packed[0], packed[2]);
+  expect_one_way_as_the_other(config.get(), dir, tensors, roles);
 }
 
 // What a rank packed of `expert`: rows [first13, ...) of gate and up, columns [first2, ...) of down.
@@ -727,147 +687,6 @@ TEST(Float4Refusals, RanksThatWouldCutAGroup) {
     });
     EXPECT_EQ(f.status, MOE_ERR_INVALID_CONFIG) << f.message;
   }
-}
-
-// --- stacks of unquantized weights ------------------------------------------------------------------------
-
-struct StackCase {
-  const char *name, *order, *stacked;
-  std::int64_t tp;
-};
-void PrintTo(const StackCase& c, std::ostream* out) { *out << c.name; }
-
-class Stacks : public ::testing::TestWithParam<StackCase> {};
-
-// The same numbers by role, row by row.
-TEST_P(Stacks, GiveTheBytesOfTheirRoles) {
-  const StackCase& c = GetParam();
-  constexpr std::int64_t E = 3, H = 64, I = 32;
-  const bool pairs = std::string(c.order) == "interleaved", columns = std::string(c.stacked) == "columns_first";
-  const auto value = [](int matrix, std::int64_t e, std::int64_t n, std::int64_t k) {  // 0 gate, 1 up, 2 down
-    return static_cast<float>((matrix * 37 + e * 11 + n * 5 + k * 3) % 101 - 50) / 64.0f;
-  };
-  const auto row_of_w13 = [&](std::int64_t r) {  // which half, and its row
-    const bool up = pairs ? r % 2 == 1 : (r >= I) != (std::string(c.order) == "up_gate");
-    return std::pair(up ? 1 : 0, pairs ? r / 2 : r % I);
-  };
-  std::vector<float> w13, w2, b13, b2;
-  for (std::int64_t e = 0; e < E; ++e) {
-    for (std::int64_t i = 0; i < 2 * I * H; ++i) {
-      const auto [half, row] = row_of_w13(columns ? i % (2 * I) : i / H);
-      w13.push_back(value(half, e, row, columns ? i / (2 * I) : i % H));
-    }
-    for (std::int64_t i = 0; i < H * I; ++i)
-      w2.push_back(columns ? value(2, e, i % H, i / H) : value(2, e, i / I, i % I));
-    for (std::int64_t r = 0; r < 2 * I; ++r) b13.push_back(value(row_of_w13(r).first, e, row_of_w13(r).second, 99));
-    for (std::int64_t r = 0; r < H; ++r) b2.push_back(value(2, e, r, 99));
-  }
-  const std::vector<std::int64_t> shape13 = columns ? std::vector<std::int64_t>{E, H, 2 * I}
-                                                    : std::vector<std::int64_t>{E, 2 * I, H},
-                                  shape2 =
-                                      columns ? std::vector<std::int64_t>{E, I, H} : std::vector<std::int64_t>{E, H, I};
-  const std::string at = kModule;
-  const std::vector<OwnedTensor> tensors = {
-      {at + ".gate_up_proj", -1, "", MOE_DTYPE_F32, shape13, bytes_of(w13)},
-      {at + ".gate_up_proj_bias", -1, "", MOE_DTYPE_F32, {E, 2 * I}, bytes_of(b13)},
-      {at + ".down_proj", -1, "", MOE_DTYPE_F32, shape2, bytes_of(w2)},
-      {at + ".down_proj_bias", -1, "", MOE_DTYPE_F32, {E, H}, bytes_of(b2)}};
-  const TempDir dir;
-  dir.write("model.safetensors", safetensors_of(tensors));
-  for (std::int64_t rank = 0; rank < c.tp; ++rank) {
-    const json document = {{"name", kModule},
-                           {"num_experts", E},
-                           {"top_k", 2},
-                           {"hidden_dim", H},
-                           {"intermediate_size", I},
-                           {"in_dtype", "float32"},
-                           {"has_bias", true},
-                           {"w13_layout", c.order},
-                           {"stacked_weights", c.stacked},
-                           {"parallel", {{"tp_size", c.tp}, {"tp_rank", rank}}}};
-    const ConfigPtr config = make_config(document.dump());
-    ASSERT_TRUE(config);
-    const SelectionPtr selection = make_selection(config.get());
-    ASSERT_TRUE(selection);
-    const std::int64_t part = I / c.tp, first = rank * part;
-    std::vector<OwnedTensor> roles;
-    for (std::int64_t e = 0; e < E; ++e)
-      for (int matrix = 0; matrix < 3; ++matrix) {
-        const std::int64_t rows = matrix == 2 ? H : part, ks = matrix == 2 ? part : H;
-        std::vector<float> w, b;
-        for (std::int64_t n = 0; n < rows; ++n) {
-          for (std::int64_t k = 0; k < ks; ++k)
-            w.push_back(matrix == 2 ? value(2, e, n, first + k) : value(matrix, e, first + n, k));
-          b.push_back(value(matrix, e, matrix == 2 ? n : first + n, 99));
-        }
-        const std::string role = matrix == 2 ? "w2_" : "w13_", shard = matrix == 0 ? "w1" : matrix == 1 ? "w3" : "w2";
-        roles.push_back({role + "weight", e, shard, MOE_DTYPE_F32, {rows, ks}, bytes_of(w)});
-        roles.push_back({role + "bias", e, shard, MOE_DTYPE_F32, {rows}, bytes_of(b)});
-      }
-    const WeightsPtr from_file = weights_of(config.get()), by_name = weights_of(config.get()),
-                     by_role = weights_of(config.get());
-    const Failure loaded = load(from_file.get(), dir);
-    ASSERT_EQ(loaded.status, MOE_OK) << loaded.message;
-    std::int32_t taken = 0;
-    for (const OwnedTensor& t : tensors) {
-      const Failure f = set_named(by_name.get(), t, taken);
-      ASSERT_EQ(f.status, MOE_OK) << f.message;
-    }
-    const Failure set = set_roles(by_role.get(), roles);
-    ASSERT_EQ(set.status, MOE_OK) << set.message;
-    std::vector<std::vector<std::byte>> packed;
-    for (moe_weights* w : {by_role.get(), from_file.get(), by_name.get()}) {
-      const PackedPtr p = packed_of(selection.get(), w);
-      ASSERT_TRUE(p);
-      const void* data = nullptr;
-      std::uint64_t size = 0;
-      ASSERT_EQ(moe_packed_data(p.get(), &data, &size, nullptr), MOE_OK);
-      packed.emplace_back(static_cast<const std::byte*>(data), static_cast<const std::byte*>(data) + size);
-    }
-    EXPECT_EQ(packed[0], packed[1]);
-    EXPECT_EQ(packed[0], packed[2]);
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Orders, Stacks,
-                         ::testing::Values(StackCase{"gpt_oss", "interleaved", "columns_first", 1},
-                                           StackCase{"gpt_oss_ranks", "interleaved", "columns_first", 2},
-                                           StackCase{"llama4", "gate_up", "columns_first", 1},
-                                           StackCase{"llama4_ranks", "gate_up", "columns_first", 2},
-                                           StackCase{"rows", "gate_up", "rows_first", 1},
-                                           StackCase{"rows_ranks", "gate_up", "rows_first", 2},
-                                           StackCase{"up_first_ranks", "up_gate", "rows_first", 2},
-                                           StackCase{"pairs_ranks", "interleaved", "rows_first", 2}),
-                         [](const auto& test) { return std::string(test.param.name); });
-
-// Without the word, or under both names, nothing is guessed.
-TEST(StackRefusals, NamesThatTheConfigDoesNotSpeakOf) {
-  const json document = {{"name", kModule},  {"num_experts", 1},        {"top_k", 1},
-                         {"hidden_dim", 64}, {"intermediate_size", 32}, {"in_dtype", "float32"}};
-  std::vector<OwnedTensor> tensors = {
-      {std::string(kModule) + ".gate_up_proj", -1, "", MOE_DTYPE_F32, {1, 64, 64}, std::vector<std::byte>(16384)},
-      {std::string(kModule) + ".down_proj", -1, "", MOE_DTYPE_F32, {1, 64, 32}, std::vector<std::byte>(8192)}};
-  const TempDir dir;
-  dir.write("model.safetensors", safetensors_of(tensors));
-  const ConfigPtr plain = make_config(document.dump());
-  const SelectionPtr selection = make_selection(plain.get());
-  const WeightsPtr weights = weights_of(plain.get());
-  ASSERT_EQ(load(weights.get(), dir).status, MOE_OK);  // another part of the model
-  const Failure f = failure([&](moe_error** e) {
-    moe_packed* p = nullptr;
-    return moe_convert_weights(nullptr, selection.get(), weights.get(), nullptr, &p, e);
-  });
-  EXPECT_EQ(f.status, MOE_ERR_MISSING_WEIGHT);
-  json told = document;
-  told["stacked_weights"] = "rows_first";
-  const ConfigPtr config = make_config(told.dump());
-  const WeightsPtr stacked = weights_of(config.get());
-  EXPECT_EQ(load(stacked.get(), dir).status, MOE_OK);
-  tensors.push_back(
-      {std::string(kModule) + ".0.up_proj.weight", -1, "", MOE_DTYPE_F32, {32, 64}, std::vector<std::byte>(8192)});
-  const TempDir both;
-  both.write("model.safetensors", safetensors_of(tensors));
-  EXPECT_EQ(load(weights_of(config.get()).get(), both).status, MOE_ERR_UNEXPECTED_WEIGHT);
 }
 
 }  // namespace

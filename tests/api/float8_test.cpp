@@ -9,6 +9,7 @@
 #include "support/float8_model.h"
 #include "support/rooms.h"
 #include "support/safetensors_writer.h"
+#include "support/weight_files.h"
 
 namespace moe::test::float8_test {
 namespace {
@@ -278,13 +279,6 @@ std::string file_config(const Float8Model& m, const json& quantization) {
   return c.dump();
 }
 
-Failure load(moe_weights* weights, const TempDir& dir) {
-  return failure([&](moe_error** e) { return moe_weights_load_safetensors(weights, dir.path().c_str(), nullptr, e); });
-}
-WeightsPtr weights_of(const moe_config* config) {
-  return make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(config, o, e); });
-}
-
 void PrintTo(const FileCase& c, std::ostream* out) { *out << c.name; }
 
 class Float8Files : public ::testing::TestWithParam<FileCase> {};
@@ -296,39 +290,10 @@ TEST_P(Float8Files, GiveTheBytesOfTheirRoles) {
   m = random_float8(std::move(m), 11);
   const ConfigPtr config = make_config(file_config(m, c.quantization));
   ASSERT_TRUE(config);
-  const SelectionPtr selection = make_selection(config.get());
-  ASSERT_TRUE(selection);
   const std::vector<OwnedTensor> tensors = named_tensors(m, kModule, c.scale, c.shape);
   const TempDir dir;
   dir.write("model.safetensors", safetensors_of(tensors));
-  const WeightsPtr from_file = weights_of(config.get()), by_name = weights_of(config.get()),
-                   by_role = weights_of(config.get());
-  const Failure loaded = load(from_file.get(), dir);
-  ASSERT_EQ(loaded.status, MOE_OK) << loaded.message;
-  for (const OwnedTensor& t : tensors) {
-    const moe_tensor view = t.view();
-    std::int32_t taken = 0;
-    const Failure f = failure([&](moe_error** e) {
-      return moe_weights_set_named(by_name.get(), t.name.c_str(), &view, nullptr, nullptr, &taken, e);
-    });
-    ASSERT_EQ(f.status, MOE_OK) << f.message;
-    EXPECT_EQ(taken, 1) << t.name;
-  }
-  const std::vector<OwnedTensor> roles = stacked_roles(m);
-  const Failure set = set_roles(by_role.get(), roles);
-  ASSERT_EQ(set.status, MOE_OK) << set.message;
-  std::vector<std::vector<std::byte>> packed;
-  for (moe_weights* w : {by_role.get(), from_file.get(), by_name.get()}) {
-    const PackedPtr p = make<PackedPtr>(
-        [&](moe_packed** o, moe_error** e) { return moe_convert_weights(nullptr, selection.get(), w, nullptr, o, e); });
-    ASSERT_TRUE(p);
-    const void* data = nullptr;
-    std::uint64_t size = 0;
-    ASSERT_EQ(moe_packed_data(p.get(), &data, &size, nullptr), MOE_OK);
-    packed.emplace_back(static_cast<const std::byte*>(data), static_cast<const std::byte*>(data) + size);
-  }
-  EXPECT_EQ(packed[0], packed[1]);
-  EXPECT_EQ(packed[0], packed[2]);
+  expect_one_way_as_the_other(config.get(), dir, tensors, stacked_roles(m));
 }
 
 // The model's config.json has the same quantization: the same file is read.
