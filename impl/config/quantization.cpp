@@ -183,6 +183,11 @@ Check check_arithmetic(const Members& members, const Config& c) {
     return fields::fault(members.at(key), cat("found ", fields::brief(*members.get(key)), ", which needs ", expected));
   };
   const bool fp4_weights = w && w->type == NumType::floating && w->num_bits == 4;
+  if (c.compute == Compute::a4 || c.compute == Compute::mxfp8) {
+    if (!fp4_weights) return refuse("compute", "4-bit float weights");
+    return fail(Code::unsupported, members.at("compute"),
+                cat(members.at("compute"), ": this build does not quantise activations to floats"));
+  }
   if (c.compute == Compute::a8 && w && !int_weights && !fp4_weights)
     return fail(Code::unsupported, members.at("compute"),
                 cat(members.at("compute"), ": this build does not quantise the activations of 8-bit float weights"));

@@ -19,6 +19,7 @@ namespace {
 std::int64_t each_k(std::int64_t k, std::int64_t) { return k; }
 std::int64_t words_of_8(std::int64_t k, std::int64_t) { return (k + 7) / 8; }
 std::int64_t words_of_4(std::int64_t k, std::int64_t) { return (k + 3) / 4; }
+std::int64_t pairs(std::int64_t k, std::int64_t) { return k / 2; }
 std::int64_t each_group(std::int64_t k, std::int64_t group) { return group < 0 ? 1 : k / group; }
 
 std::int64_t blocks_of_columns(std::int64_t k, std::int64_t) { return (k + 127) / 128; }
@@ -35,12 +36,16 @@ constexpr SourceTensor kBf16{"weight", MOE_DTYPE_BF16, each_k, Fill::bf16};
 constexpr SourceTensor kE4m3{"weight", MOE_DTYPE_F8_E4M3FN, each_k, Fill::e4m3};
 constexpr SourceTensor kBlockScale{"scale", MOE_DTYPE_F32, blocks_of_columns, Fill::f32, blocks_of_rows};
 constexpr SourceTensor kPowers{"scale", MOE_DTYPE_U8, each_group, Fill::e8m0};
+constexpr SourceTensor kE2m1{"weight", MOE_DTYPE_U8, pairs, Fill::bits};
+constexpr SourceTensor kBlockE4m3{"scale", MOE_DTYPE_F8_E4M3FN, each_group, Fill::e4m3_scale};
+constexpr SourceTensor kTensorScale{"scale_2", MOE_DTYPE_F32, nullptr, Fill::one_number};
 constexpr SourceTensor kF32{"weight", MOE_DTYPE_F32, each_k, Fill::f32};
 
 #define W4A8(g, more) "\"quantization\":{\"scheme\":\"W4A8\",\"group_size\":" #g more "}"
 #define W8A8 "\"quantization\":{\"scheme\":\"W8A8\"}"
 #define WNA16(scheme, g) "\"quantization\":{\"scheme\":\"" scheme "\",\"group_size\":" #g "}"
 #define FLOATS(scheme) "\"in_dtype\":\"bfloat16\",\"quantization\":{\"scheme\":\"" scheme "\"}"
+#define A8(scheme) FLOATS(scheme) ",\"compute\":\"a8\""
 #define ACT_ORDER(g)                                                                                         \
   "\"quantization\":{\"weights\":{\"num_bits\":4,\"type\":\"int\",\"strategy\":\"group\",\"group_size\":" #g \
   ",\"symmetric\":true,\"actorder\":\"group\"},\"format\":\"pack-quantized\"}"
@@ -62,6 +67,10 @@ constexpr std::array kFormats = {
     Format{"fp8-channel", FLOATS("FP8_DYNAMIC"), -1, MOE_DTYPE_BF16, {kE4m3, kScale, kNone}},
     Format{"fp8-block", FLOATS("FP8_BLOCK"), 128, MOE_DTYPE_BF16, {kE4m3, kBlockScale, kNone}},
     Format{"mxfp8", FLOATS("MXFP8"), 32, MOE_DTYPE_BF16, {kE4m3, kPowers, kNone}},
+    Format{"mxfp4", FLOATS("MXFP4A16"), 32, MOE_DTYPE_BF16, {kE2m1, kPowers, kNone}},
+    Format{"mxfp4-a8", A8("MXFP4A16"), 32, MOE_DTYPE_BF16, {kE2m1, kPowers, kNone}},
+    Format{"nvfp4", FLOATS("NVFP4A16"), 16, MOE_DTYPE_BF16, {kE2m1, kBlockE4m3, kTensorScale}},
+    Format{"nvfp4-a8", A8("NVFP4A16"), 16, MOE_DTYPE_BF16, {kE2m1, kBlockE4m3, kTensorScale}},
     Format{"bf16", "\"in_dtype\":\"bfloat16\"", 0, MOE_DTYPE_BF16, {kBf16, kNone, kNone}},
     Format{"f32", "\"in_dtype\":\"float32\"", 0, MOE_DTYPE_F32, {kF32, kNone, kNone}},
     // The same packed bytes from the other checkpoint format: for conversion.
@@ -72,6 +81,7 @@ constexpr std::array kFormats = {
 #undef W4A8
 #undef W8A8
 #undef WNA16
+#undef A8
 #undef FLOATS
 #undef ACT_ORDER
 #undef BLOCK32
@@ -89,7 +99,8 @@ struct Mask {
 Mask mask_of(Fill fill) {
   if (fill == Fill::bf16) return {0x807f807f807f807fu, 0x3c003c003c003c00u};
   if (fill == Fill::e8m0) return {0x0303030303030303u, 0x7474747474747474u};
-  if (fill == Fill::f32) return {0x807fffff807fffffu, 0x3c0000003c000000u};
+  if (fill == Fill::e4m3_scale) return {0x0f0f0f0f0f0f0f0fu, 0x3030303030303030u};
+  if (fill == Fill::f32 || fill == Fill::one_number) return {0x807fffff807fffffu, 0x3c0000003c000000u};
   return {~std::uint64_t{0}, 0};
 }
 
@@ -122,7 +133,8 @@ std::vector<std::uint64_t> random_words(std::size_t count, const SourceTensor& t
       x |= (x & 0x0808080808080808u) * 0x1e;
     }
     word = (x & mask.keep) | mask.set;
-    if (positive && t.fill != Fill::e8m0) word &= t.fill == Fill::f32 ? 0x7fffffff7fffffffu : 0x7fff7fff7fff7fffu;
+    if (t.fill == Fill::one_number) word &= 0x7fffffff7fffffffu;
+    if (positive && dtype_size(t.dtype) > 1) word &= t.fill == Fill::f32 ? 0x7fffffff7fffffffu : 0x7fff7fff7fff7fffu;
   }
   return out;
 }
@@ -173,6 +185,7 @@ namespace {
 
 // Of one matrix; the tensors of w13 and w2 begin at the same places.
 std::size_t tensor_words(const Workload& w, const Format& f, const SourceTensor& t) {
+  if (t.fill == Fill::one_number) return 1;
   const std::int64_t w13 = t.rows(2 * w.intermediate) * t.columns(w.hidden, f.group),
                      w2 = t.rows(w.hidden) * t.columns(w.intermediate, f.group);
   return static_cast<std::size_t>(std::max(w13, w2)) * dtype_size(t.dtype) / 8 + 1;
@@ -206,9 +219,11 @@ moe_status MOE_CALL Source::get(void* user, const char* role, std::int64_t exper
       out->shape[0] = w13 ? s.workload_.hidden : s.workload_.intermediate;
       return MOE_OK;
     }
-    out->ndim = 2;
     out->data = const_cast<std::uint64_t*>(s.data_[i].data()) +
                 tensor_words(s.workload_, s.format_, t) * static_cast<std::size_t>(expert % s.experts_);
+    out->ndim = t.fill == Fill::one_number ? 1 : 2;
+    out->shape[0] = 1;
+    if (t.fill == Fill::one_number) return MOE_OK;
     out->shape[0] = t.rows(w13 ? 2 * s.workload_.intermediate : s.workload_.hidden);
     out->shape[1] = t.columns(w13 ? s.workload_.hidden : s.workload_.intermediate, s.format_.group);
     return MOE_OK;

@@ -162,7 +162,7 @@ TEST(Parse, FirstFaultInTheOrderOfTheRules) {
             {"max_num_tokens", 0},
             {"apply_router_weight_on_input", 1},
             {"disable_inplace", 1},
-            {"compute", "a4"},
+            {"compute", "a2"},
             {"activation_quant", "x"},
             {"marlin_input_dtype", "x"},
             {"emulation_layout", "x"},
@@ -229,6 +229,14 @@ TEST(Parse, ArithmeticMembers) {
   ASSERT_FALSE(fp8_a8);
   EXPECT_EQ(fp8_a8.error().code, Code::unsupported);
   EXPECT_EQ(fp8_a8.error().subject, "/compute");
+  for (const char* compute : {"a4", "mxfp8"}) {
+    const json fp4 = {{"quantization", {{"scheme", "MXFP4"}}}, {"compute", compute}};
+    const auto unbuilt = parse_config(layer_document(fp4).dump());
+    ASSERT_FALSE(unbuilt) << compute;
+    EXPECT_EQ(unbuilt.error().code, Code::unsupported) << compute;
+    EXPECT_EQ(unbuilt.error().subject, "/compute") << compute;
+    EXPECT_EQ(q("W4A16", "compute", compute), "/compute");
+  }
   EXPECT_EQ(q("W4A16", "compute", "a16"), "accepted");
   EXPECT_EQ(q("none", "compute", "a16"), "accepted");
   EXPECT_EQ(q("W4A8", "compute", "a16"), "/compute");

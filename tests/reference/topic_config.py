@@ -58,7 +58,7 @@ def known_difference(document, subject, pointer):
     """Why the two may disagree about this document, or None."""
     compute, hf = document.get("compute"), document.get("hf_quantization_config")
     if subject == "/compute" and compute in ("a4", "mxfp8"):
-        return "words of the FP4 families, which are not built yet: the library does not know them (config.md 13)"
+        return "activations quantized to floats, which the library does not build (config.md 13)"
     if subject == "/compute" and compute in ("a16", "a8") and pointer is None:
         return "float weights with quantized activations, not built yet: the library refuses what config.md 13 allows"
     if isinstance(hf, dict) and any(isinstance(v, float) and v.is_integer() for v in hf.values()):

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -24,18 +25,21 @@ extern "C" void iqk_repack_tensor(ggml_tensor* tensor);  // no public header has
 namespace moe::bench {
 namespace {
 
-// Where halves lie in a block that scale its codes: they get a value that is a number; the rest is random.
+// Where halves lie in a block that scale its codes, or a byte with a power of two: they get a value that is a number; the
+// rest is random.
 struct Type {
   const char* name;
   ggml_type type;
   const char* probe;
   std::vector<std::size_t> halves;
+  std::optional<std::size_t> power = {};
+  bool repacks = true;  // has a form with rows side by side
 };
 const std::vector<Type>& types() {
   static const std::vector<Type> all = {
       {"q4_0", GGML_TYPE_Q4_0, "vnni512", {0}},     {"q4_k", GGML_TYPE_Q4_K, "vnni512", {0, 2}},
       {"iq4_xs", GGML_TYPE_IQ4_XS, "vnni512", {0}}, {"q8_0", GGML_TYPE_Q8_0, "vnni512", {0}},
-      {"bf16", GGML_TYPE_BF16, "dpbf16", {}},
+      {"bf16", GGML_TYPE_BF16, "dpbf16", {}},       {"mxfp4", GGML_TYPE_MXFP4, "vnni512", {}, 0, false},
   };
   return all;
 }
@@ -78,6 +82,8 @@ void fill(const ggml_tensor* t, const Type& type) {
   const std::uint16_t scale = ggml_fp32_to_fp16(0.01f);
   for (std::size_t at = 0; at < ggml_nbytes(t); at += ggml_type_size(type.type))
     for (const std::size_t half : type.halves) std::memcpy(bytes + at + half, &scale, 2);
+  for (std::size_t at = 0; type.power && at < ggml_nbytes(t); at += ggml_type_size(type.type))
+    bytes[at + *type.power] = std::byte{120};  // 2^-7
 }
 
 // Gate, up and down of all experts.
@@ -106,8 +112,8 @@ class Model {
         memory_.push_back(std::make_unique<Memory>(size));
         weights.of[i]->data = memory_.back()->data();
         fill(weights.of[i], t);
-        iqk_repack_tensor(weights.of[i]);
-        if (weights.of[i]->type == t.type) throw std::runtime_error(std::string("not repacked: ") + t.name);
+        if (t.repacks) iqk_repack_tensor(weights.of[i]);
+        if (t.repacks && weights.of[i]->type == t.type) throw std::runtime_error(std::string("not repacked: ") + t.name);
         bytes += size;
       }
       copies.push_back(weights);
