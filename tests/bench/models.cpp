@@ -222,7 +222,7 @@ moe_status MOE_CALL Source::get(void* user, const char* role, std::int64_t exper
     out->data = const_cast<std::uint64_t*>(s.data_[i].data()) +
                 tensor_words(s.workload_, s.format_, t) * static_cast<std::size_t>(expert % s.experts_);
     out->ndim = t.fill == Fill::one_number ? 1 : 2;
-    out->shape[0] = 1;
+    out->shape[0] = w13 ? 2 : 1;  // gate's and up's
     if (t.fill == Fill::one_number) return MOE_OK;
     out->shape[0] = t.rows(w13 ? 2 * s.workload_.intermediate : s.workload_.hidden);
     out->shape[1] = t.columns(w13 ? s.workload_.hidden : s.workload_.intermediate, s.format_.group);
