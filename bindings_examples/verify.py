@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Checks outputs of the library against a plain reference: W4A8 and FP8 written out step by step in numpy.
+"""Checks outputs of the library against a plain reference: W4A8, FP8 and FP4 written out step by step in numpy.
 
     verify.py CHECKPOINT_DIR OUTPUT_FILE [--tokens 0,1,-1]
 
@@ -11,10 +11,13 @@ Shares no code with the library and reads the same files. For one token x [H] an
     y   = matmul(quantise(act), w2[e])                float32
     out = round(fma(weight_e, y, out) by ascending e) float32 until the one rounding at the end
 
-FP8, MXFP8: activations are not quantised, weights are what code * scale is, sums are float64 (the
-library's are float32: the order of its additions is not part of this reference):
+FP8, MXFP8, MXFP4, NVFP4: activations are not quantised, weights are what code * scale (NVFP4: divided
+by the matrix's divisor) is, sums are float64 (the library's are float32 or integers: the order of its
+additions is not part of this reference):
 
-    y13 = x w13[e];  act = round(silu(gate) * up);  y = act w2[e];  out as above, times the model's factor
+    y13 = x w13[e] + b13[e];  act = round(silu(gate) * up);  y = act w2[e] + b2[e]
+    out as above, times the model's factor
+    gpt-oss: act = round((up + 1) * gate * sigmoid(1.702 * gate)), with gate <= limit, -limit <= up <= limit
 
 It passes when the largest difference is within the format's bound relative to the largest output,
 and tells how many values agree in every bit.
@@ -30,15 +33,20 @@ import numpy as np
 F32 = np.float32
 PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 # architecture: number of experts, whether the chosen weights are normalised (None = as norm_topk_prob says), names,
-# whether experts are chosen in groups, by sigmoid and bias
+# whether experts are chosen in groups, by sigmoid and bias, and gpt-oss's limit of the activation without swiglu_limit
 ARCHITECTURES = {
-    "MixtralForCausalLM": ("num_local_experts", True, ("w1", "w3", "w2"), False),
-    "Qwen2MoeForCausalLM": ("num_experts", None, PROJECTIONS, False),
-    "Qwen3MoeForCausalLM": ("num_experts", None, PROJECTIONS, False),
-    "DeepseekV3ForCausalLM": ("n_routed_experts", None, PROJECTIONS, True),
+    "MixtralForCausalLM": ("num_local_experts", True, ("w1", "w3", "w2"), False, None),
+    "Qwen2MoeForCausalLM": ("num_experts", None, PROJECTIONS, False, None),
+    "Qwen3MoeForCausalLM": ("num_experts", None, PROJECTIONS, False, None),
+    "DeepseekV3ForCausalLM": ("n_routed_experts", None, PROJECTIONS, True, None),
+    "GptOssForCausalLM": ("num_local_experts", True, PROJECTIONS, False, 7.0),
 }
+# gpt-oss as published: a tensor of all experts, and which of its rows are the projection's
+STACKED = {"gate_proj": ("gate_up_proj", slice(0, None, 2)), "up_proj": ("gate_up_proj", slice(1, None, 2)),
+           "down_proj": ("down_proj", slice(None))}
 INT4_BOUNDS = {"float32": 1e-6, "float16": 2.0**-9, "bfloat16": 2.0**-6}
-# one step of the output's type at its largest value; float32: the library's sums
+# One step of the output's type at its largest value; float32: the library's sums. With FP4 weights and 16-bit input the
+# library holds activations as integers, which moves them by at most 2^-14 of their block's largest: less than a step.
 FLOAT_BOUNDS = {"float32": 2e-6, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
@@ -101,6 +109,7 @@ def e4m3_numbers():
 
 
 E4M3 = e4m3_numbers()
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
 
 
 # ---- the checkpoint ----------------------------------------------------------------------------
@@ -119,7 +128,11 @@ class Checkpoint:
         if architecture not in ARCHITECTURES or config.get("hidden_act") != "silu":
             sys.exit(f"verify: the reference knows {', '.join(ARCHITECTURES)} with silu, this is {architecture} "
                      f"with {config.get('hidden_act')}")
-        experts, renormalize, self.names, grouped = ARCHITECTURES[architecture]
+        experts, renormalize, self.names, grouped, self.limit = ARCHITECTURES[architecture]
+        if self.limit:
+            self.limit = config.get("swiglu_limit", self.limit)
+            if self.expert is int4_expert:
+                sys.exit("verify: the reference does not know W4A8 layers of gpt-oss")
         self.experts = config[experts]
         self.renormalize = bool(config.get("norm_topk_prob")) if renormalize is None else renormalize
         self.tensors = {}
@@ -130,8 +143,9 @@ class Checkpoint:
                 header = json.loads(f.read(size))
             header.pop("__metadata__", None)
             self.tensors.update((k, (path, 8 + size, v)) for k, v in header.items())
-        found = [re.match(r"(.*\blayers\.(\d+)\..*experts)\.0\.", n) for n in self.tensors]
+        found = [re.match(r"(.*\blayers\.(\d+)\..*experts)\.(?:0\.|gate_up_proj_blocks)", n) for n in self.tensors]
         self.module = min((int(m[2]), m[1]) for m in found if m)[1]
+        self.stacked = self.module + ".gate_up_proj_blocks" in self.tensors
         self.factor, self.bias = F32(1), None
         if grouped:
             self.groups, self.kept_groups = config["n_group"], config["topk_group"]
@@ -140,8 +154,11 @@ class Checkpoint:
 
     def read_quantization(self, quantization):
         """Which reference serves: expert(checkpoint, e, rows), its bounds, and what shares a scale."""
+        if quantization["quant_method"] == "mxfp4":
+            self.expert, self.bounds, self.numbers, self.block = float_expert, FLOAT_BOUNDS, E2M1, (1, 32)
+            return
         if quantization["quant_method"] == "fp8" and quantization.get("weight_block_size"):
-            self.expert, self.bounds = float_expert, FLOAT_BOUNDS
+            self.expert, self.bounds, self.numbers = float_expert, FLOAT_BOUNDS, E4M3
             self.suffix, self.block = "weight_scale_inv", quantization["weight_block_size"]
             return
         group = next(iter(quantization.get("config_groups", {}).values()), {})
@@ -151,34 +168,60 @@ class Checkpoint:
         if kind == ("int", 4, "int"):
             self.expert, self.bounds = int4_expert, INT4_BOUNDS
             self.group = None if weights["strategy"] == "channel" else weights["group_size"]
-        elif kind[:2] == ("float", 8):
-            self.expert, self.bounds = float_expert, FLOAT_BOUNDS
-            self.block = {"tensor": (0, 0), "channel": (1, 0), "group": (1, weights["group_size"]),
+        elif kind[:2] in (("float", 8), ("float", 4)):
+            self.expert, self.bounds, self.numbers = float_expert, FLOAT_BOUNDS, E4M3 if kind[1] == 8 else E2M1
+            width = weights["group_size"]
+            self.block = {"tensor": (0, 0), "channel": (1, 0), "group": (1, width), "tensor_group": (1, width),
                           "block": weights["block_structure"]}[weights["strategy"]]
         else:
-            sys.exit(f"verify: the reference knows W4A8, FP8 and MXFP8, this is {quantization['quant_method']} with "
-                     f"weights and activations {kind}")
+            sys.exit(f"verify: the reference knows W4A8, FP8, MXFP8, MXFP4 and NVFP4, this is "
+                     f"{quantization['quant_method']} with weights and activations {kind}")
 
-    def tensor(self, name):
+    def tensor(self, name, rows=...):
+        """A tensor, or some of its rows; numbers, but 8-bit floats as their codes."""
         path, start, entry = self.tensors[name]
         kinds = {"I8": np.int8, "I32": np.uint32, "BF16": np.uint16, "F16": np.float16, "F32": F32,
                  "F8_E4M3": np.uint8, "F8_E8M0": np.uint8, "U8": np.uint8}
-        data = np.memmap(path, np.uint8, "r", start + entry["data_offsets"][0],
-                         entry["data_offsets"][1] - entry["data_offsets"][0])
-        data = np.array(data).view(kinds[entry["dtype"]]).reshape(entry["shape"])
+        data = np.memmap(path, kinds[entry["dtype"]], "r", start + entry["data_offsets"][0], tuple(entry["shape"]))
+        data = np.array(data[rows])
         return bf16_to_f32(data) if entry["dtype"] == "BF16" else data
 
     def matrix(self, expert, projection):
-        """(codes [N, K] int32, or uint8 of e4m3; scales float32) of one projection of one expert."""
+        """(codes [N, K] int32, or uint8 of e4m3 or e2m1; scales float) of one projection of one expert."""
+        if self.stacked:
+            name, rows = STACKED[projection]
+            name = f"{self.module}.{name}_"
+            return halves(self.tensor(name + "blocks", (expert, rows))), powers(self.tensor(name + "scales", (expert, rows)))
         prefix = f"{self.module}.{expert}.{projection}."
         scale = self.tensor(prefix + self.suffix)
-        scale = np.exp2(scale.astype(F32) - 127) if scale.dtype == np.uint8 else scale.astype(F32)
+        if prefix + "weight_global_scale" in self.tensors:
+            scale = E4M3[scale] / self.tensor(prefix + "weight_global_scale").astype(np.float64)
+        scale = powers(scale) if scale.dtype == np.uint8 else scale.astype(np.promote_types(scale.dtype, F32))
         if prefix + "weight" in self.tensors:
             codes = self.tensor(prefix + "weight")
             return codes if codes.dtype == np.uint8 else codes.astype(np.int32), scale
         words = self.tensor(prefix + "weight_packed")
+        if words.dtype == np.uint8:
+            return halves(words), scale
         nibbles = (words[:, :, None] >> np.arange(0, 32, 4, dtype=np.uint32)) & 15
         return nibbles.reshape(len(words), -1).astype(np.int32) - 8, scale
+
+    def projection_bias(self, expert, projection):
+        if self.stacked:
+            name, rows = STACKED[projection]
+            return self.tensor(f"{self.module}.{name}_bias", (expert, rows))
+        name = f"{self.module}.{expert}.{projection}.bias"
+        return self.tensor(name) if name in self.tensors else 0
+
+
+def halves(packed):
+    """Two codes a byte, the first in the low half; rows of bytes, or of blocks of bytes."""
+    return np.stack([packed & 15, packed >> 4], axis=-1).reshape(len(packed), -1)
+
+
+def powers(scale):
+    """What the codes of e8m0 are."""
+    return np.exp2(scale.astype(np.float64) - 127)
 
 
 def shards(directory):
@@ -277,24 +320,28 @@ def int4_expert(checkpoint, expert, rows):
     return np.stack(out)
 
 
-def float_matmul(x, codes, scales, block):
-    """Rows [T, K] times e4m3 [N, K] with a scale per block (0: all rows or columns), in float64."""
+def float_matmul(checkpoint, x, expert, projection):
+    """Rows [T, K] times codes [N, K] with a scale per block (0: all rows or columns), plus bias, in float64."""
+    codes, scales = checkpoint.matrix(expert, projection)
     n, k = codes.shape
-    height, width = block[0] or n, block[1] or k
+    height, width = checkpoint.block[0] or n, checkpoint.block[1] or k
     scales, out = scales.astype(np.float64).reshape(-(-n // height), -1), np.zeros((len(x), n))
     for i, first in enumerate(range(0, k, width)):
         columns = slice(first, first + width)
-        sums = x[:, columns].astype(np.float64) @ E4M3[codes[:, columns]].T
+        sums = x[:, columns].astype(np.float64) @ checkpoint.numbers[codes[:, columns]].T
         out += sums * np.repeat(scales[:, i], height)[:n]
-    return out
+    return out + checkpoint.projection_bias(expert, projection)
 
 
 def float_expert(checkpoint, expert, rows):
     """As int4_expert, with the activations as they are."""
-    gate, up = (float_matmul(rows, *checkpoint.matrix(expert, name), checkpoint.block)
-                for name in checkpoint.names[:2])
-    act = ROUND[checkpoint.dtype](gate / (1 + np.exp(-gate)) * up)
-    return float_matmul(act, *checkpoint.matrix(expert, checkpoint.names[2]), checkpoint.block).astype(F32)
+    gate, up = (float_matmul(checkpoint, rows, expert, name) for name in checkpoint.names[:2])
+    if checkpoint.limit:
+        gate, up = np.minimum(gate, checkpoint.limit), np.clip(up, -checkpoint.limit, checkpoint.limit)
+        act = (up + 1) * gate / (1 + np.exp(-1.702 * gate))
+    else:
+        act = gate / (1 + np.exp(-gate)) * up
+    return float_matmul(checkpoint, ROUND[checkpoint.dtype](act), expert, checkpoint.names[2]).astype(F32)
 
 
 def layer(checkpoint, x, logits):
