@@ -72,7 +72,7 @@ void expect(Rows& r, const moe::config::Config& c, moe::run::ApplyMode mode) {
   r[kHidden].dtypes = dtype_bit(c.in_dtype);
   r[kOut].dtypes = dtype_bit(c.out_dtype);
   r[kHidden].shape = r[kOut].shape = {kTokens, c.hidden_dim};
-  r[kLogits].shape = {kTokens, c.router_columns()};
+  r[kLogits].shape = {kTokens, c.logit_columns()};
   for (Row i : {kTopkIds, kTopkWeights, kOutIds, kOutWeights}) r[i].shape = {kTokens, c.slots_per_token()};
   if (mode == moe::run::ApplyMode::router_logits) r[kTopkIds].shape = {kTokens, c.top_k};
 }
@@ -209,7 +209,7 @@ moe_status moe_apply_flat(const moe_layer* layer, int64_t num_tokens, moe_dtype 
       return fail(Code::invalid_argument, "num_tokens", cat("num_tokens: must not be negative, got ", num_tokens));
     const moe_tensor x = dense(hidden_dtype, hidden, num_tokens, c.hidden_dim),
                      y = dense(out_dtype, out, num_tokens, c.hidden_dim);
-    const moe_tensor logits = dense(logits_dtype, router_logits, num_tokens, c.router_columns());
+    const moe_tensor logits = dense(logits_dtype, router_logits, num_tokens, c.logit_columns());
     const moe_tensor ids = dense(MOE_DTYPE_I32, topk_ids, num_tokens, routes ? c.top_k : c.slots_per_token()),
                      weights = dense(MOE_DTYPE_F32, topk_weights, num_tokens, c.slots_per_token());
     moe_apply_args args{};

@@ -108,7 +108,7 @@ moe_status moe_route(moe_context* ctx, const moe_config* config, const moe_route
     MOE_CHECK(check_handle(config, "config"));
     MOE_CHECK(reserved_zero(a.reserved0, "args"));
     const moe::config::Config& c = *config->object;
-    rows[kLogits].shape = {kTokens, c.router_columns()};
+    rows[kLogits].shape = {kTokens, c.logit_columns()};
     rows[kIdsOut].shape = rows[kWeightsOut].shape = {kTokens, c.slots_per_token()};
     moe::api::expect_bias(rows[kBias], c);
     MOE_TRY(const std::int64_t tokens, moe::api::check_tensors(rows));
@@ -117,7 +117,7 @@ moe_status moe_route(moe_context* ctx, const moe_config* config, const moe_route
     MOE_TRY(const std::vector<float> bias, moe::api::bias_values(rows[kBias]));
     MOE_TRY(const moe::Platform host, moe::detect_platform());
     MOE_TRY(const moe::run::Router router,
-            moe::run::make_router(c, moe::kernels::route_kernel_for(host), {.option = bias, .loaded = {}}));
+            moe::run::make_router(c, moe::kernels::route_kernel_for(host), {.option = bias, .loaded = {}, .scale = {}}));
     MOE_CHECK(moe::run::check_router(router));
     if (router.rule == moe::run::RouteRule::hash)
       MOE_CHECK(moe::run::check_hash_ids(router, rows[kIdsOut].view, "out_topk_ids"));

@@ -42,4 +42,11 @@ inline float gelu_tanh_f32(float x) {
   return x / (1.0f + exp_f32(-v));
 }
 
+// c * tanh(x / c), by tanh(v) = (1 - e) / (1 + e) with e = exp(-2 |v|).
+inline float soft_cap_f32(float x, float c) {
+  const float v = x / c;
+  const float e = exp_f32(-2.0f * std::abs(v));
+  return std::copysign(c * ((1.0f - e) / (1.0f + e)), x);
+}
+
 }  // namespace moe

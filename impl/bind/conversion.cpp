@@ -32,7 +32,9 @@ Result<Conversion> conversion_of(const Selection& selection, const WeightSet& se
   MOE_CHECK(check_same_config(set.config().resolved, selection.config->resolved, "weights"));
   MOE_CHECK(set.check_complete());
   Conversion c{.info = packed_info(selection), .job = job_of(selection, set)};
-  c.info.correction_bias = set.correction_bias();
+  c.info.correction_bias = set.loaded().correction_bias;
+  c.info.expert_scale = set.loaded().expert_scale;
+  c.info.expert_norm = set.loaded().expert_norm;
   c.job.experts = c.info.experts;
   c.job.max_temp_bytes = max_temp_bytes;
   MOE_TRY(c.job.layout, layout_that_fits(c.job, set, parallel, control));

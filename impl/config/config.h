@@ -32,6 +32,14 @@ namespace moe::config {
 
 // The structs below have a member for each plain row of fields.inc, and those written out, which other code fills.
 
+// A vector that the config holds, or whose tensor in the layer it names (by the end of its name).
+struct SideTensor {
+  std::string name;
+  std::vector<float> values;
+
+  bool wanted() const { return !name.empty() || !values.empty(); }
+};
+
 // FusedMoEParallelConfig: as the document gives it, and after make_parallel with flattened sizes (config.md 7).
 struct ParallelConfig {
 #define MOE_FIELDS_PARALLEL
@@ -49,6 +57,8 @@ struct RoutingConfig {
   Scoring scoring = Scoring::softmax;
   bool has_bias = false;
   std::vector<float> bias;  // inline values; empty when a tensor brings them
+  std::string bias_name;    // the end of that tensor's name; empty: one of those that are known
+  SideTensor expert_scale;  // one value for each expert, or for all
   std::optional<std::string> simulation_strategy;
   std::optional<std::int64_t> seed;
 
@@ -62,6 +72,8 @@ struct Config {
 #define MOE_FIELDS_ACTIVATION_PARAMS  // effective: defaults filled in
 #include "config/field_members.inc"
   std::vector<std::string> projection_names = {"gate_proj", "up_proj", "down_proj"};
+  std::vector<std::string> stacked_names = {"gate_up_proj", "down_proj"};
+  SideTensor expert_norm;  // [H]
   // intermediate_size is the whole width, as checkpoints have it: intermediate_size_per_partition * tp_size.
   std::int64_t intermediate_size_per_partition = 0;
   Activation activation = Activation::silu;
@@ -82,8 +94,9 @@ struct Config {
   json::Value input, resolved;
   std::string canonical;
 
-  // Columns of the router logits and of a correction bias: zero experts come after the real ones.
+  // Columns of a correction bias: zero experts come after the real ones. Those of router logits: shared ones, too.
   std::int64_t router_columns() const { return num_experts + routing.num_zero_experts; }
+  std::int64_t logit_columns() const { return router_columns() + routing.num_shared_logits; }
   // Ids and weights of a token: the chosen experts, then the fused shared ones.
   std::int64_t slots_per_token() const { return top_k + routing.num_fused_shared_experts; }
   // Experts with weights, and those that this rank holds; fused shared ones come last.

@@ -110,6 +110,38 @@ void write_projection_names(const Draft& d, json::Object& out) {
   out.emplace_back("projection_names", json::Array(d.config.projection_names.begin(), d.config.projection_names.end()));
 }
 
+Check read_stacked_names(const Members& members, Draft& draft) {
+  const json::Value* names = members.get("stacked_names");
+  if (names == nullptr) return ok();
+  const std::string pointer = members.at("stacked_names");
+  const json::Array* list = names->array();
+  if (list == nullptr || list->size() < 2 || list->size() > 3)
+    return fields::unexpected(pointer, *names, "the names of w13 and w2, or of gate, up and down");
+  std::vector<std::string>& out = draft.config.stacked_names;
+  out.clear();
+  for (const json::Value& entry : *list) {
+    const std::string* s = entry.string();
+    const std::string at = cat(pointer, "/", out.size());
+    if (s == nullptr || s->empty() || s->size() > 128)
+      return fields::unexpected(at, entry, "a string of 1 to 128 characters");
+    if (std::find(out.begin(), out.end(), *s) != out.end())
+      return fields::fault(at, cat("the name ", fields::brief(entry), " is listed twice"));
+    out.push_back(*s);
+  }
+  return ok();
+}
+void write_stacked_names(const Draft& d, json::Object& out) {
+  const std::vector<std::string>& names = d.config.stacked_names;
+  if (names != Config().stacked_names) out.emplace_back("stacked_names", json::Array(names.begin(), names.end()));
+}
+
+Check read_expert_norm(const Members& members, Draft& d) {
+  return read_side_tensor(members, "expert_norm", {d.config.hidden_dim}, d.config.expert_norm);
+}
+void write_expert_norm(const Draft& d, json::Object& out) {
+  write_side_tensor("expert_norm", d.config.expert_norm, out);
+}
+
 Check read_activation(const Members& members, Draft& draft) {
   const json::Value* v = members.get("activation");
   if (v == nullptr) return ok();
@@ -135,12 +167,12 @@ constexpr fields::Field<Owner> kActivationParams[] = {
 
 Check read_activation_params(const Members& members, Draft& draft) {
   Config& c = draft.config;
-  static constexpr std::array<std::string_view, 3> kParams = {"alpha", "beta", "limit"};
+  static constexpr std::array<std::string_view, 5> kParams = {"alpha", "beta", "limit", "gate_cap", "up_cap"};
   MOE_TRY(const Members params,
           fields::open_fields(members.get("activation_params"), "/activation_params", kActivationParams));
   MOE_CHECK(fields::read_fields(params, kActivationParams, draft));
   const ActivationParams use = activation_params(c.activation);
-  const std::array<bool, 3> used = {use.alpha_beta, use.alpha_beta, use.limit};
+  const std::array<bool, 5> used = {use.alpha_beta, use.alpha_beta, use.limit, use.caps, use.caps};
   for (std::size_t i = 0; i < kParams.size(); ++i) {
     if (params.has(kParams[i]) && !used[i]) {
       return fields::fault(params.at(kParams[i]),
@@ -151,6 +183,8 @@ Check read_activation_params(const Members& members, Draft& draft) {
   if (!c.alpha) c.alpha = use.default_alpha;
   if (!c.beta) c.beta = use.default_beta;
   if (!c.limit) c.limit = use.default_limit;
+  if (use.caps && !c.gate_cap) c.gate_cap = kDefaultGateCap;
+  if (use.caps && !c.up_cap) c.up_cap = kDefaultUpCap;
   return ok();
 }
 

@@ -14,36 +14,36 @@ using fields::Members;
 
 std::string found(std::int64_t i) { return cat("found ", i); }
 
-// true, false, or the values themselves: one per expert and per zero expert.
+// true, false, the end of a tensor's name, or the values: one per expert and per zero expert.
 Check read_correction_bias(const Members& members, Draft& draft) {
   RoutingConfig& r = draft.config.routing;
   const std::int64_t count = draft.config.router_columns();
   const json::Value* v = members.get("e_score_correction_bias");
   if (v == nullptr) return ok();
-  const std::string pointer = members.at("e_score_correction_bias");
   if (const bool* b = v->boolean()) {
     r.has_bias = *b;
     return ok();
   }
-  const json::Array* list = v->array();
-  if (list == nullptr) return fields::unexpected(pointer, *v, "true, false or an array of numbers");
-  if (static_cast<std::int64_t>(list->size()) != count) {
-    return fields::unexpected(pointer, *v, cat(count, " numbers, one per expert, zero experts included"));
-  }
+  if (v->string() == nullptr && v->array() == nullptr)
+    return fields::unexpected(members.at("e_score_correction_bias"), *v, "true, false or an array of numbers");
+  SideTensor t;
+  MOE_CHECK(read_side_tensor(members, "e_score_correction_bias", {count}, t));
   r.has_bias = true;
-  r.bias.reserve(list->size());
-  for (const json::Value& element : *list) {
-    const std::optional<double> d = fields::as_number(element);
-    if (!d || !(std::abs(*d) <= static_cast<double>(std::numeric_limits<float>::max()))) {
-      return fields::unexpected(cat(pointer, "/", r.bias.size()), element, "a finite float32 number");
-    }
-    r.bias.push_back(static_cast<float>(*d));
-  }
+  r.bias = std::move(t.values);
+  r.bias_name = std::move(t.name);
   return ok();
+}
+
+Check read_expert_scale(const Members& members, Draft& d) {
+  return read_side_tensor(members, "expert_scale", {d.config.num_experts, 1}, d.config.routing.expert_scale);
+}
+void write_expert_scale(const Draft& d, json::Object& out) {
+  write_side_tensor("expert_scale", d.config.routing.expert_scale, out);
 }
 
 void write_correction_bias(const Draft& d, json::Object& out) {
   out.emplace_back("has_bias", d.config.routing.has_bias);
+  if (!d.config.routing.bias_name.empty()) out.emplace_back("correction_bias_name", d.config.routing.bias_name);
 }
 
 Check read_method(const Members& members, Draft& d) {
@@ -120,6 +120,32 @@ Check check_groups(const Members& members, const Draft& draft) {
   return ok();
 }
 
+// Members that some ways of routing have no use for: none of them may be left out silently.
+Check check_options(const Members& members, const Draft& draft) {
+  const RoutingConfig& r = draft.config.routing;
+  const bool by_scores = draft.routing_choice == RoutingChoice::automatic && !r.hash_routing;
+  struct Rule {
+    std::string_view member;
+    bool set, allowed;
+    const char* needs;
+  };
+  for (const Rule& rule :
+       {Rule{"bias_on_logits", r.bias_on_logits, r.has_bias, "e_score_correction_bias"},
+        Rule{"bias_on_logits", r.bias_on_logits, !draft.grouped, "no groups"},
+        Rule{"logit_softcap", r.logit_softcap.has_value(), by_scores, "method auto, no hash_routing"},
+        Rule{"group_score", r.group_score != GroupScoring::automatic, draft.grouped, "groups"},
+        Rule{"masked_groups", r.masked_groups != MaskedGroups::never, draft.grouped, "groups"},
+        Rule{"zero_experts", r.zero_experts != ZeroExperts::identity, r.num_zero_experts > 0, "num_zero_experts"},
+        Rule{"num_shared_logits", r.num_shared_logits > 0,
+             by_scores && r.num_zero_experts == 0 && r.scoring == Scoring::sigmoid && r.renormalize,
+             "scoring_func sigmoid with renormalize, method auto and no zero experts"},
+        Rule{"renormalize_eps", r.renormalize_eps > 0, by_scores && r.renormalize, "renormalize, method auto"}})
+    if (rule.set && !rule.allowed)
+      return fields::fault(members.at(rule.member),
+                           cat("found ", fields::brief(*members.get(rule.member)), ", which needs ", rule.needs));
+  return ok();
+}
+
 Check check_methods(const Members& members, const Draft& draft) {
   const Config& c = draft.config;
   const RoutingConfig& r = c.routing;
@@ -146,6 +172,7 @@ Check check_methods(const Members& members, const Draft& draft) {
     return fields::fault(strategy_at,
                          cat("found ", *r.simulation_strategy, ", expected none without method simulated"));
   }
+  MOE_CHECK(check_options(members, draft));
   if (r.num_zero_experts > 0 && !r.has_bias) {
     return fields::fault(members.at("num_zero_experts"),
                          found(r.num_zero_experts) + ", expected 0 without e_score_correction_bias");

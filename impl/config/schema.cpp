@@ -172,6 +172,10 @@ struct Text {
     json(R"("enum":[null,false,true,"group","weight","dynamic","static"],"default":null)");
   }
   constexpr void activation_params();
+  constexpr void side_tensor() {
+    json(R"("anyOf":[{"type":"string","minLength":1,"maxLength":128},)"
+         R"({"type":"array","items":{"type":"number"},"minItems":1,"maxItems":1048576}])");
+  }
 
   // --- an object with the rows of a section -----------------------------------------------------------
   constexpr void object() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <initializer_list>
 #include <string_view>
 
 #include "base/index.h"
@@ -31,6 +32,13 @@ void write_parallel(const Draft& draft, json::Object& out);
 void write_routing(const Draft& draft, json::Object& out);
 void write_quantization(const Draft& draft, json::Object& out);
 void write_platform(const Draft& draft, json::Object& out);
+
+// The end of a tensor's name, or values: `counts` of them.
+Check read_side_tensor(const fields::Members& members, std::string_view key, std::initializer_list<std::int64_t> counts,
+                       SideTensor& out);
+void write_side_tensor(std::string_view key, const SideTensor& t, json::Object& out);
+// A finite float32.
+Result<float> read_float(const json::Value& value, const std::string& pointer);
 
 // Arguments of weights or of input_activations in the strict form.
 enum class Operand : std::uint8_t { weights, activations };

@@ -94,16 +94,22 @@ void write_tensor(json::Writer& w, const Config& c, const ExpertModule& module, 
 void write_stack(json::Writer& w, const Config& c, const ExpertModule& module, Projection p,
                  const CheckpointTensor& row) {
   MatrixSize size = projection_size(p, c.hidden_dim, c.intermediate_size, c.stored_numbers());
-  size.halves = p != Projection::down && module.gated ? 2 : 1;
+  const bool apart = module.stack_names().is_apart();
+  size.halves = p != Projection::down && module.gated && !apart ? 2 : 1;
   size.n *= size.halves;
   const auto role = role_of(p, row.kind);
   w.begin_object().member("name", tensor_name(module, 0, p, row));
   w.member("role", role ? std::optional(role_name(*role)) : std::nullopt).key("expert").null();
-  w.member("shard", p == Projection::down ? "w2" : "w13");
+  const char* half = p == Projection::gate ? "w1" : apart && module.gated ? "w3" : "w13";
+  w.member("shard", p == Projection::down ? "w2" : half);
   w.member("dtype", dtype_name(row.follows_model_dtype() ? c.in_dtype : row.dtypes[0]));
   std::vector<std::int64_t> shape = {c.num_experts};
   const TensorShape one = row.shape(size);
   for (const std::int64_t d : one.span()) shape.push_back(d);
+  if (module.is_flat()) {
+    shape[1] *= shape[0];
+    shape.erase(shape.begin());
+  }
   if (row.form == Form::blocks) {
     shape.back() /= kBlockBytes;
     shape.push_back(kBlockBytes);
@@ -111,19 +117,23 @@ void write_stack(json::Writer& w, const Config& c, const ExpertModule& module, P
   w.key("shape").array(shape).end_object();
 }
 
-void write_expected_tensors(json::Writer& w, const Config& c) {
+void write_expected_tensors(json::Writer& w, const Config& c, bool stacks) {
   ExpertModule module;
   module.prefix = c.name;
   for (std::size_t i = 0; i < module.projections.size(); ++i) module.projections[i] = c.projection_names[i];
   module.num_experts = c.num_experts;
-  module.set = file_sets(c.quantization, c.stacked_weights).back();
+  const std::vector<const TensorSet*> sets = file_sets(c.quantization, c.stacked_weights);
+  module.set = stacks ? sets.back() : sets.front();
+  for (std::size_t i = 0; i < c.stacked_names.size(); ++i) module.stack.names[i] = c.stacked_names[i];
   module.gated = is_gated(c.activation);
   module.has_bias = c.has_bias;
   const Extras extras = extras_of(c.quantization, c.has_bias);
   w.begin_array();
-  for (const Projection p : {Projection::up, Projection::down})
-    for (const CheckpointTensor& row : module.tensors())
-      if (module.is_stacked() && row.need(extras) != Need::absent) write_stack(w, c, module, p, row);
+  for (const Projection p : {Projection::gate, Projection::up, Projection::down}) {
+    if (!module.is_stacked() || (p == Projection::gate && !module.stack_names().is_apart())) continue;
+    for (const CheckpointTensor& row : module.tensors(p))
+      if (row.need(extras) != Need::absent) write_stack(w, c, module, p, row);
+  }
   if (module.is_stacked()) {
     w.end_array();
     return;
@@ -154,7 +164,7 @@ Result<std::string> describe_model(const json::Value& query_value, const json::V
   }
   json::Writer w;
   w.begin_object().member("config", built->document);
-  write_expected_tensors(w.key("tensors"), *config);
+  write_expected_tensors(w.key("tensors"), *config, built->stacks);
   return w.end_object().take();
 }
 

@@ -6,6 +6,7 @@
 // in the file, or with the prefix "options:", in the options.
 #include <array>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "config/quantization.h"
 #include "config/sections.h"
@@ -162,6 +163,17 @@ Check put_quantization(const ModelFile& file, const QuantizationSource& source, 
   return ok();
 }
 
+// Tensors of all experts, as far as the overrides leave them and nothing is quantized.
+void put_stacks(Built& b) {
+  const json::Value* quantization = b.document.find("quantization");
+  const bool plain = quantization == nullptr && b.document.find("hf_quantization_config") == nullptr;
+  if (!plain || b.stacked == StackedWeights::none || b.document.find("stacked_weights") != nullptr) return;
+  b.document.set("stacked_weights", at(config::kStackedWeightsNames, b.stacked));
+  const std::vector<std::string>& names = b.stacked_names;
+  if (names != Config().stacked_names && b.document.find("stacked_names") == nullptr)
+    b.document.set("stacked_names", json::Array(names.begin(), names.end()));
+}
+
 }  // namespace
 
 Error moved(Error e, const std::string& pointer) {
@@ -208,6 +220,7 @@ Result<Built> build_document(const json::Value& hf, const json::Value& options_v
   MOE_CHECK(put_parallel(options, b));
   MOE_CHECK(apply_overrides(options, b));
   if (!overrides_quantization(options)) MOE_CHECK(put_quantization(file, quantization_source(file, options), b));
+  put_stacks(b);
   return b;
 }
 

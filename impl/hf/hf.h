@@ -30,14 +30,20 @@ class ModelFile {
   static Result<ModelFile> open(const json::Value& document);
 
   const Foreign& root() const { return root_; }
-  // Where the member is: text_config if it has it, else the root.
-  const Foreign& holder(std::string_view key) const { return text_ && text_->has(key) ? *text_ : root_; }
+  // Where the member is: the object that an architecture names, text_config, or the root.
+  const Foreign& holder(std::string_view key) const {
+    for (const std::optional<Foreign>* inner : {&inner_, &text_})
+      if (*inner && (*inner)->has(key)) return **inner;
+    return root_;
+  }
+  // An object, "a/b", is looked into first; a file that lacks it may have its members elsewhere.
+  Check look_into(std::string_view path);
 
  private:
   ModelFile(Foreign root, std::optional<Foreign> text) : root_(std::move(root)), text_(std::move(text)) {}
 
   Foreign root_;
-  std::optional<Foreign> text_;
+  std::optional<Foreign> text_, inner_;
 };
 
 // A document for config_from_document, and where its members come from: faults are reported there.
@@ -49,6 +55,10 @@ struct Built {
   json::Value document = json::Object{};
   std::vector<Origin> origins;
   std::optional<std::string> file_method;  // Quantization::file_method, of which the document tells nothing
+  // Tensors of all experts, where nothing is quantized: put into the document when that is known.
+  StackedWeights stacked = StackedWeights::none;
+  std::vector<std::string> stacked_names;
+  bool stacks = false;  // the class writes that form
 
   // Sets /key or /key/member; `source` "" when it is fixed by the architecture.
   void put(std::string_view key, json::Value value, std::string source);

@@ -1,105 +1,19 @@
 // config.json of known architectures -> names, sizes, activation, dtype and routing of one layer
-// (checkpoints.md 2 and 3). An architecture is one row; values are copied as they are, so that
-// config_from_document checks them by the rules that hold for everybody.
+// (checkpoints.md 2 and 3). What a class takes for granted stands in its row (architecture.h); values are copied as they
+// are, so that config_from_document checks them by the rules that hold for everybody.
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/index.h"
 #include "base/text.h"
+#include "hf/architecture.h"
 #include "hf/hf.h"
+#include "hf/layers.h"
+#include "scheme/activation.h"
 
 namespace moe::hf {
 namespace {
-
-using Names = std::array<std::string_view, 3>;  // gate, up, down on disk
-constexpr Names kProjNames = {"gate_proj", "up_proj", "down_proj"};
-constexpr Names kNumberedNames = {"w1", "w3", "w2"};
-
-enum class Layers : std::uint8_t {
-  all,
-  qwen,     // not in mlp_only_layers, and (l + 1) % decoder_sparse_step == 0
-  deepseek  // l >= first_k_dense_replace and l % moe_layer_freq == 0
-};
-enum class Groups : std::uint8_t {
-  none,
-  factor,        // none, but routed_scaling_factor in the weights
-  always,        // n_group, topk_group; and routed_scaling_factor on the output
-  unless_greedy  // the same, but topk_method greedy chooses among all experts
-};
-
-// A routing value: that of the file's key, else the architecture's own. Files leave out what their class takes for
-// granted: what is not there is never "no".
-struct Renormalize {
-  std::string_view key;
-  bool otherwise;
-};
-struct ScoringFunction {
-  std::string_view key;
-  Scoring otherwise;
-};
-// A correction bias beside the router; the key says true or noaux_tc where there is one.
-struct CorrectionBias {
-  std::string_view key;
-  bool otherwise;
-};
-
-struct Architecture {
-  std::string_view name;
-  std::string_view block;  // module path of the experts inside the layer
-  Names projections;
-  std::string_view experts_key, width_key;  // width_key: the width of one expert
-  Layers layers;
-  ScoringFunction scoring;
-  Renormalize renormalize;
-  Renormalize vllm_renormalize;  // with bit_compat vllm, whose classes do not always agree with transformers'
-  Groups groups = Groups::none;
-  CorrectionBias bias = {"", false};
-  std::string_view method = {};
-  // What its experts are, whatever hidden_act says; else those of hidden_act, without biases, each tensor by itself.
-  struct Experts {
-    std::string_view activation;
-    bool has_bias = false;
-    StackedWeights stacked = StackedWeights::none;
-  };
-  Experts experts = {};
-  // The first layers may choose by a table of the token's number: mlp_layer_types, num_hash_layers.
-  bool hash_layers = false;
-};
-
-constexpr std::string_view kMlp = "mlp.experts", kSparse = "block_sparse_moe.experts", kFfn = "ffn.experts";
-constexpr std::string_view kWidth = "moe_intermediate_size", kDense = "intermediate_size";
-constexpr ScoringFunction kSoftmax = {"", Scoring::softmax}, kSigmoid = {"", Scoring::sigmoid};
-constexpr ScoringFunction kScoringOrSoftmax = {"scoring_func", Scoring::softmax};
-constexpr ScoringFunction kScoringOrSoftplus = {"scoring_func", Scoring::sqrtsoftplus};
-constexpr ScoringFunction kScoringOrSigmoid = {"scoring_func", Scoring::sigmoid};
-constexpr Renormalize kAlways = {"", true}, kNever = {"", false};
-constexpr Renormalize kNormOrFalse = {"norm_topk_prob", false}, kNormOrTrue = {"norm_topk_prob", true};
-constexpr CorrectionBias kNoBias = {"", false}, kBias = {"", true};
-constexpr CorrectionBias kMethodOrNone = {"topk_method", false}, kMethodOrBias = {"topk_method", true};
-constexpr CorrectionBias kUseOrBias = {"use_routing_bias", true};
-constexpr Architecture::Experts kGptOss = {"swigluoai", true, StackedWeights::columns_first};
-constexpr Groups kNone = Groups::none, kGroups = Groups::always, kUnlessGreedy = Groups::unless_greedy;
-
-// clang-format off
-constexpr std::array kArchitectures = {
-    // name                                block    projections     experts              width   layers            scoring            renormalize   vllm          groups         bias           method
-    Architecture{"MixtralForCausalLM",     kSparse, kNumberedNames, "num_local_experts", kDense, Layers::all,      kSoftmax,          kAlways,      kAlways},
-    Architecture{"Qwen2MoeForCausalLM",    kMlp,    kProjNames,     "num_experts",       kWidth, Layers::qwen,     kSoftmax,          kNormOrFalse, kNormOrFalse},
-    Architecture{"Qwen3MoeForCausalLM",    kMlp,    kProjNames,     "num_experts",       kWidth, Layers::qwen,     kSoftmax,          kNormOrFalse, kNormOrFalse},
-    Architecture{"Qwen3NextForCausalLM",   kMlp,    kProjNames,     "num_experts",       kWidth, Layers::qwen,     kSoftmax,          kNormOrTrue,  kNormOrTrue},
-    Architecture{"OlmoeForCausalLM",       kMlp,    kProjNames,     "num_experts",       kDense, Layers::all,      kSoftmax,          kNormOrFalse, kNever},
-    Architecture{"PhimoeForCausalLM",      kSparse, kNumberedNames, "num_local_experts", kDense, Layers::all,      kSoftmax,          kNever,       kNever,       kNone,         kNoBias,       "sparsemixer"},
-    Architecture{"PhiMoEForCausalLM",      kSparse, kNumberedNames, "num_local_experts", kDense, Layers::all,      kSoftmax,          kNever,       kNever,       kNone,         kNoBias,       "sparsemixer"},
-    Architecture{"MiniMaxM2ForCausalLM",   kSparse, kNumberedNames, "num_local_experts", kDense, Layers::all,      kScoringOrSigmoid, kAlways,      kAlways,      kNone,         kUseOrBias},
-    Architecture{"DeepseekV2ForCausalLM",  kMlp,    kProjNames,     "n_routed_experts",  kWidth, Layers::deepseek, kScoringOrSoftmax, kNever,       kNormOrFalse, kUnlessGreedy, kMethodOrNone},
-    Architecture{"DeepseekV3ForCausalLM",  kMlp,    kProjNames,     "n_routed_experts",  kWidth, Layers::deepseek, kScoringOrSigmoid, kNormOrTrue,  kNormOrTrue,  kGroups,       kMethodOrBias},
-    Architecture{"DeepseekV32ForCausalLM", kMlp,    kProjNames,     "n_routed_experts",  kWidth, Layers::deepseek, kScoringOrSigmoid, kNormOrTrue,  kNormOrTrue,  kGroups,       kMethodOrBias},
-    Architecture{"Dots1ForCausalLM",       kMlp,    kProjNames,     "n_routed_experts",  kWidth, Layers::deepseek, kScoringOrSigmoid, kNormOrFalse, kNormOrFalse, kGroups,       kMethodOrBias},
-    Architecture{"Glm4MoeForCausalLM",     kMlp,    kProjNames,     "n_routed_experts",  kWidth, Layers::deepseek, kSigmoid,          kNormOrTrue,  kNormOrTrue,  kGroups,       kBias},
-    Architecture{"DeepseekV4ForCausalLM",  kFfn,    kNumberedNames, "n_routed_experts",  kWidth, Layers::deepseek, kScoringOrSoftplus, kNormOrTrue, kNormOrTrue,  Groups::factor, kBias,        "",            {},            true},
-    Architecture{"GptOssForCausalLM",      kMlp,    kProjNames,     "num_local_experts", kDense, Layers::all,      kSoftmax,          kAlways,      kAlways,      kNone,         kNoBias,       "",            kGptOss},
-};
-// clang-format on
 
 // Words of files that are another's name for one of ours.
 struct Synonym {
@@ -117,69 +31,20 @@ json::Value in_our_words(std::string_view member, const json::Value& theirs) {
   return theirs;
 }
 
-constexpr fields::Range kLayerCount = {1, 65536};
-
 Result<const Architecture*> architecture_of(const ModelFile& file) {
   MOE_TRY(const auto names, file.root().texts("architectures"));
   if (names.empty()) return fields::missing(file.root().at("architectures"), "the name of an architecture");
-  for (const Architecture& a : kArchitectures)
+  for (const Architecture& a : architectures())
     if (a.name == names[0]) return &a;
   const std::string pointer = file.root().at("architectures") + "/0";
+  const std::string found = fields::brief((*file.root().get("architectures")->array())[0]);
+  for (const Unread& u : unread_architectures())
+    if (u.name == names[0])
+      return fail(Code::unsupported, pointer, cat(pointer, ": the architecture ", found, " is not read: ", u.why));
   std::string known;
-  for (const Architecture& a : kArchitectures) known += cat(known.empty() ? "" : ", ", a.name);
+  for (const Architecture& a : architectures()) known += cat(known.empty() ? "" : ", ", a.name);
   return fail(Code::unsupported, pointer,
-              cat(pointer, ": the architecture ", fields::brief((*file.root().get("architectures")->array())[0]),
-                  " is not known, known are ", known));
-}
-
-// --- which layers have experts ----------------------------------------------------------------------
-
-struct LayerRule {
-  std::int64_t count = 0;            // layers, those of multi-token prediction included
-  std::int64_t first = 0, step = 1;  // l >= first and (l + shift) % step == 0
-  std::int64_t shift = 0;
-  std::vector<std::int64_t> dense = {};  // sorted
-
-  bool has_experts(std::int64_t l) const {
-    return l >= first && (l + shift) % step == 0 && !std::binary_search(dense.begin(), dense.end(), l);
-  }
-};
-
-Result<LayerRule> layer_rule(const ModelFile& file, Layers layers) {
-  const auto integer = [&](std::string_view key, fields::Range range, std::int64_t otherwise) -> Result<std::int64_t> {
-    MOE_TRY(const auto value, file.holder(key).integer(key, range));
-    return value.value_or(otherwise);
-  };
-  LayerRule r;
-  MOE_TRY(r.count, file.holder("num_hidden_layers").need_integer("num_hidden_layers", kLayerCount));
-  if (layers == Layers::qwen) {
-    r.shift = 1;
-    MOE_TRY(r.step, integer("decoder_sparse_step", kLayerCount, 1));
-    MOE_TRY(r.dense, file.holder("mlp_only_layers").integers("mlp_only_layers", {0, kLayerCount.high}));
-    std::sort(r.dense.begin(), r.dense.end());
-  }
-  if (layers == Layers::deepseek) {
-    MOE_TRY(r.first, integer("first_k_dense_replace", {0, kLayerCount.high}, 0));
-    MOE_TRY(r.step, integer("moe_layer_freq", kLayerCount, 1));
-    MOE_TRY(const std::int64_t predicting, integer("num_nextn_predict_layers", {0, kLayerCount.high}, 0));
-    r.count += predicting;
-  }
-  return r;
-}
-
-Result<std::int64_t> layer_index(const ModelFile& file, const LayerRule& rule, std::optional<std::int64_t> asked,
-                                 const std::string& asked_pointer) {
-  if (!asked) {
-    for (std::int64_t l = 0; l < rule.count; ++l)
-      if (rule.has_experts(l)) return l;
-    const std::string pointer = file.holder("num_hidden_layers").at("num_hidden_layers");
-    return fields::fault(pointer, cat("none of the ", rule.count, " layers has experts"));
-  }
-  if (*asked >= rule.count)
-    return fields::fault(asked_pointer, cat("found ", *asked, ", the model has ", rule.count, " layers"));
-  if (!rule.has_experts(*asked))
-    return fields::fault(asked_pointer, cat("layer ", *asked, " has no experts, it is a dense layer"));
-  return *asked;
+              cat(pointer, ": the architecture ", found, " is not known, known are ", known));
 }
 
 // --- members of the document ------------------------------------------------------------------------
@@ -189,8 +54,9 @@ class Writer {
   explicit Writer(const ModelFile& file) : file_(file) {}
 
   // The file's value under the first key that it has; false when it has none.
-  bool copy(std::string_view member, std::initializer_list<std::string_view> keys) {
+  bool copy(std::string_view member, std::span<const std::string_view> keys) {
     for (const std::string_view key : keys) {
+      if (key.empty()) continue;
       const Foreign& holder = file_.holder(key);
       if (!holder.has(key)) continue;
       built.put(member, in_our_words(member, *holder.get(key)), holder.at(key));
@@ -198,15 +64,25 @@ class Writer {
     }
     return false;
   }
-  Check copy_required(std::string_view member, std::initializer_list<std::string_view> keys, std::string_view what) {
-    if (copy(member, keys)) return ok();
-    return fields::missing(file_.holder(*keys.begin()).at(*keys.begin()), std::string(what));
+  Check copy_size(std::string_view member, const SizeKey& key, std::string_view what) {
+    if (copy(member, key.keys)) return ok();
+    return fields::missing(file_.holder(key.keys[0]).at(key.keys[0]), std::string(what));
   }
-  void copy_routing(std::string_view member, std::string_view key, const json::Value& otherwise) {
+  void copy_in(std::string_view section, std::string_view member, std::string_view key, const json::Value& otherwise) {
     const Foreign& holder = file_.holder(key);
     const bool found = !key.empty() && holder.has(key);
-    built.put("routing", member, found ? in_our_words(member, *holder.get(key)) : otherwise,
+    if (!found && otherwise.is_null()) return;
+    built.put(section, member, found ? in_our_words(member, *holder.get(key)) : otherwise,
               found ? holder.at(key) : "");
+  }
+  void copy_routing(std::string_view member, std::string_view key, const json::Value& otherwise) {
+    copy_in("routing", member, key, otherwise);
+  }
+  // The first key that the file has, else the first: whose place in the file a missing member has.
+  std::string_view key_of(const SizeKey& key) const {
+    for (const std::string_view k : key.keys)
+      if (!k.empty() && file_.holder(k).has(k)) return k;
+    return key.keys[0];
   }
 
   Built built;
@@ -214,6 +90,9 @@ class Writer {
  private:
   const ModelFile& file_;
 };
+
+json::Value number_or_null(const std::optional<std::int64_t>& n) { return n ? json::Value(*n) : json::Value(); }
+json::Value number_or_null(const std::optional<double>& n) { return n ? json::Value(*n) : json::Value(); }
 
 Check write_dtype(const ModelFile& file, Writer& w) {
   for (const std::string_view key : {"torch_dtype", "dtype"}) {
@@ -229,26 +108,73 @@ Check write_dtype(const ModelFile& file, Writer& w) {
   return ok();
 }
 
-void write_experts(const ModelFile& file, const Architecture& a, Writer& w) {
-  const bool own = !a.experts.activation.empty();
-  if (own)
-    w.built.put("activation", a.experts.activation, "");
-  else
-    w.copy("activation", {"hidden_act"});
-  struct Parameter {
-    std::string_view key, member;
-    bool known;
-  };
-  for (const Parameter& p : {Parameter{"swiglu_limit", "limit", true}, Parameter{"swiglu_alpha", "alpha", own}}) {
-    const Foreign& holder = file.holder(p.key);
-    if (p.known && holder.has(p.key)) w.built.put("activation_params", p.member, *holder.get(p.key), holder.at(p.key));
-  }
-  if (a.experts.has_bias) w.built.put("has_bias", true, "");
-  if (a.experts.stacked != StackedWeights::none)
-    w.built.put("stacked_weights", at(config::kStackedWeightsNames, a.experts.stacked), "");
+// Entry l of a list of numbers, whose zeros and nulls mean none.
+Result<std::optional<double>> limit_of_layer(const ModelFile& file, std::string_view key, std::int64_t layer) {
+  const Foreign& holder = file.holder(key);
+  const json::Value* list = holder.get(key);
+  if (list == nullptr) return std::optional<double>();
+  const std::string pointer = cat(holder.at(key), "/", layer);
+  if (list->array() == nullptr || layer >= std::ssize(*list->array()))
+    return fields::unexpected(holder.at(key), *list, cat("a list with a number for layer ", layer));
+  const json::Value& entry = (*list->array())[usize(layer)];
+  if (entry.is_null()) return std::optional<double>();
+  const std::optional<double> limit = fields::as_number(entry);
+  if (!limit || !(*limit >= 0) || !std::isfinite(*limit))
+    return fields::unexpected(pointer, entry, "a number of at least 0, or null");
+  return *limit == 0 ? std::optional<double>() : limit;
 }
 
-Result<bool> has_bias(const ModelFile& file, const CorrectionBias& bias) {
+Check write_activation(const ModelFile& file, const Architecture& a, std::int64_t layer, Writer& w) {
+  const ActivationKeys& act = a.activation;
+  std::string_view word = act.otherwise;
+  std::string source;
+  if (const Foreign& holder = file.holder(act.key); !act.key.empty() && holder.has(act.key)) {
+    const json::Value* value = holder.get(act.key);
+    source = holder.at(act.key);
+    if (const json::Value* name = value->find("name"); value->object() != nullptr && name != nullptr) {
+      value = name;  // DBRX
+      source += "/name";
+    }
+    const json::Value ours = in_our_words("activation", *value);
+    const auto known = ours.string() == nullptr ? std::nullopt : activation_from_name(*ours.string());
+    if (act.ungated && known && is_gated(*known)) {
+      w.built.put("activation", activation_name(without_mul(*known)), source);
+      return ok();
+    }
+    w.built.put("activation", ours, source);
+    word = known ? activation_name(*known) : std::string_view();
+  } else {
+    const std::optional<Activation> known = activation_from_name(act.otherwise);
+    if (act.ungated && known) word = activation_name(without_mul(*known));
+    w.built.put("activation", word, "");
+  }
+  if (!act.limits.empty()) {
+    MOE_TRY(const std::optional<double> limit, limit_of_layer(file, act.limits, layer));
+    if (limit) w.built.put("activation_params", "limit", *limit, cat(file.holder(act.limits).at(act.limits), "/", layer));
+    if (!limit) w.built.put("activation", "silu", "");  // without a clamp it is that
+    return ok();
+  }
+  const auto copy = [&](std::string_view member, const NumberKey& key) {
+    if (!key.key.empty()) w.copy_in("activation_params", member, key.key, number_or_null(key.otherwise));
+  };
+  copy("limit", act.limit);
+  copy("alpha", act.alpha);
+  copy("gate_cap", act.gate_cap);
+  copy("up_cap", act.up_cap);
+  return ok();
+}
+
+void write_experts(const Architecture& a, Writer& w) {
+  if (a.has_bias) w.built.put("has_bias", true, "");
+  if (a.interleaved && a.activation.otherwise != "swigluoai") w.built.put("w13_layout", "interleaved", "");
+  if (!a.expert_norm.empty()) w.built.put("expert_norm", a.expert_norm, "");
+  w.built.stacked = a.stacked;
+  w.built.stacks = a.stacks;
+  for (const std::string_view name : a.stack)
+    if (!name.empty()) w.built.stacked_names.emplace_back(name);
+}
+
+Result<bool> has_bias(const ModelFile& file, const BoolKey& bias) {
   const Foreign& holder = file.holder(bias.key);
   if (bias.key.empty() || !holder.has(bias.key)) return bias.otherwise;
   const json::Value& said = *holder.get(bias.key);
@@ -259,42 +185,127 @@ Result<bool> has_bias(const ModelFile& file, const CorrectionBias& bias) {
 
 // A file without the key is greedy, too.
 Result<bool> is_greedy(const ModelFile& file, const Architecture& a, Policy compat) {
-  if (a.groups != Groups::unless_greedy || compat == Policy::vllm) return false;
+  if (a.routing.groups != Groups::unless_greedy || compat == Policy::vllm) return false;
   MOE_TRY(const auto method, file.holder("topk_method").text("topk_method"));
   return method.value_or("greedy") == "greedy";
 }
 
 Result<bool> is_hash_layer(const ModelFile& file, const Architecture& a, std::int64_t layer) {
-  if (!a.hash_layers) return false;
+  if (!a.routing.hash_layers) return false;
   MOE_TRY(const auto types, file.holder("mlp_layer_types").texts("mlp_layer_types"));
   if (layer < std::ssize(types)) return types[usize(layer)] == "hash_moe";
-  MOE_TRY(const auto count, file.holder("num_hash_layers").integer("num_hash_layers", {0, kLayerCount.high}));
+  MOE_TRY(const auto count, file.holder("num_hash_layers").integer("num_hash_layers", {0, kMostLayers}));
   return layer < count.value_or(0);
 }
 
-Check write_routing(const ModelFile& file, const Architecture& a, Policy compat, std::int64_t layer, Writer& w) {
-  const std::string_view scoring = at(kScoringNames, a.scoring.otherwise);
-  w.copy_routing("scoring_func", a.scoring.key, scoring);
-  const Renormalize& renormalize = compat == Policy::vllm ? a.vllm_renormalize : a.renormalize;
-  w.copy_routing("renormalize", renormalize.key, renormalize.otherwise);
-  if (a.groups == Groups::factor) {
-    w.copy_routing("routed_scaling_factor", "routed_scaling_factor", 1.0);
-  } else if (a.groups != Groups::none) {
-    MOE_TRY(const bool greedy, is_greedy(file, a, compat));
-    w.copy_routing("num_expert_group", greedy ? "" : "n_group", 1);
-    w.copy_routing("topk_group", greedy ? "" : "topk_group", 1);
-    w.copy_routing("routed_scaling_factor", "routed_scaling_factor", 1.0);
-    w.built.put("routing", "apply_routed_scale_to_output", true, "");
+// The key of a p-norm of the weights: 1 is their sum.
+Check write_p_norm(const ModelFile& file, std::string_view key, Writer& w) {
+  const Foreign& holder = file.holder(key);
+  const json::Value* raw = holder.value().find(key);  // null says something here
+  if (raw == nullptr || raw->is_null()) {
+    w.built.put("routing", "renormalize", raw == nullptr, raw == nullptr ? "" : holder.at(key));
+    return ok();
   }
+  const std::optional<double> p = fields::as_number(*raw);
+  if (!p || *p != 1.0)
+    return fail(Code::unsupported, holder.at(key),
+                cat(holder.at(key), ": found ", fields::brief(*raw), ", read are null and 1 (the sum)"));
+  w.built.put("routing", "renormalize", true, holder.at(key));
+  return ok();
+}
+
+Check write_weights(const ModelFile& file, const Architecture& a, Policy compat, Writer& w) {
+  const Routing& r = a.routing;
+  if (!r.p_norm.empty()) return write_p_norm(file, r.p_norm, w);
+  const BoolKey& own = compat == Policy::vllm && r.vllm_renormalize ? *r.vllm_renormalize : r.renormalize;
+  if (r.scoring_key == "expert_selection_fn") {  // Cohere2: the softmax is over the chosen logits
+    MOE_TRY(const auto word, file.holder(r.scoring_key).text(r.scoring_key));
+    if (word.value_or("softmax") == "softmax") {
+      w.built.put("routing", "renormalize", true, "");
+      return ok();
+    }
+  }
+  w.copy_routing("renormalize", own.key, own.otherwise);
+  if (r.renormalize_eps > 0) w.built.put("routing", "renormalize_eps", r.renormalize_eps, "");
+  return ok();
+}
+
+Check write_groups_and_factor(const ModelFile& file, const Architecture& a, Policy compat, Writer& w) {
+  const Routing& r = a.routing;
+  if (r.groups != Groups::none) {
+    MOE_TRY(const bool greedy, is_greedy(file, a, compat));
+    const std::string_view groups = greedy ? "" : w.key_of(r.n_group), kept = greedy ? "" : w.key_of(r.topk_group);
+    w.copy_routing("num_expert_group", groups, greedy ? json::Value(1) : number_or_null(r.n_group.otherwise));
+    w.copy_routing("topk_group", kept, greedy ? json::Value(1) : number_or_null(r.topk_group.otherwise));
+    if (!r.group_score.empty()) w.built.put("routing", "group_score", r.group_score, "");
+    if (r.masked_zero) w.built.put("routing", "masked_groups", "zero", "");
+  }
+  if (r.factor == Factor::none) return ok();
+  w.copy_routing("routed_scaling_factor", r.factor_key.key, number_or_null(r.factor_key.otherwise));
+  if (r.factor == Factor::output) w.built.put("routing", "apply_routed_scale_to_output", true, "");
+  return ok();
+}
+
+Check write_extras(const ModelFile& file, const Architecture& a, Writer& w) {
+  const Routing& r = a.routing;
+  if (r.on_input) w.built.put("apply_router_weight_on_input", true, "");
+  if (r.bias_on_logits) w.built.put("routing", "bias_on_logits", true, "");
+  if (!r.expert_scale.empty()) w.built.put("routing", "expert_scale", r.expert_scale, "");
+  if (!r.softcap_key.empty()) {
+    const Foreign& holder = file.holder(r.softcap_key);
+    MOE_TRY(const auto cap, holder.number(r.softcap_key, {0, 1e30}));
+    if (cap.value_or(0) > 0) w.built.put("routing", "logit_softcap", *cap, holder.at(r.softcap_key));
+  }
+  const auto count = [&](std::string_view member, const SizeKey& key) {
+    if (key.otherwise) w.copy_routing(member, w.key_of(key), *key.otherwise);
+  };
+  count("num_zero_experts", r.zero_experts);
+  count("num_shared_logits", r.shared_logits);
+  if (r.zero_experts_give_nothing) w.built.put("routing", "zero_experts", "nothing", "");
+  return ok();
+}
+
+Check write_routing(const ModelFile& file, const Architecture& a, Policy compat, std::int64_t layer, Writer& w) {
+  const Routing& r = a.routing;
+  w.copy_routing("scoring_func", r.scoring_key, at(kScoringNames, r.scoring));
+  MOE_CHECK(write_weights(file, a, compat, w));
+  MOE_CHECK(write_groups_and_factor(file, a, compat, w));
+  MOE_CHECK(write_extras(file, a, w));
   MOE_TRY(const bool hashed, is_hash_layer(file, a, layer));
   if (hashed) w.built.put("routing", "hash_routing", true, "");
-  MOE_TRY(const bool bias, has_bias(file, a.bias));
-  if (bias && !hashed) w.built.put("routing", "e_score_correction_bias", true, "");
-  if (!a.method.empty()) w.built.put("routing", "method", a.method, "");
+  MOE_TRY(const bool bias, has_bias(file, r.bias));
+  if (bias && !hashed)
+    w.built.put("routing", "e_score_correction_bias", r.bias_name.empty() ? json::Value(true) : json::Value(r.bias_name),
+                "");
+  if (!r.method.empty()) w.built.put("routing", "method", r.method, "");
   const Foreign& jitter = file.holder("router_jitter_noise");
-  if (a.method == "sparsemixer" && jitter.has("router_jitter_noise"))
+  if (r.method == "sparsemixer" && jitter.has("router_jitter_noise"))
     w.built.put("routing", "jitter_eps", *jitter.get("router_jitter_noise"), jitter.at("router_jitter_noise"));
   return ok();
+}
+
+// A number, or one of each layer.
+Check write_top_k(const ModelFile& file, const Architecture& a, std::int64_t layer, Writer& w) {
+  MOE_CHECK(w.copy_size("top_k", a.top_k, "the number of experts of a token"));
+  const std::string_view key = w.key_of(a.top_k);
+  const json::Value* list = file.holder(key).get(key);
+  if (list->array() == nullptr) return ok();
+  const std::string pointer = file.holder(key).at(key);
+  if (layer >= std::ssize(*list->array()))
+    return fields::unexpected(pointer, *list, cat("a list with a number for layer ", layer));
+  w.built.put("top_k", (*list->array())[usize(layer)], cat(pointer, "/", layer));
+  return ok();
+}
+
+Check write_sizes(const ModelFile& file, const Architecture& a, std::int64_t layer, Writer& w) {
+  MOE_CHECK(w.copy_size("num_experts", a.experts, "the number of experts"));
+  MOE_CHECK(write_top_k(file, a, layer, w));
+  MOE_CHECK(w.copy_size("hidden_dim", a.hidden, "the width of the layer"));
+  // Inkling's published files: the experts' width stands where others have the dense layers'.
+  const bool dense = file.holder(a.width_is_dense_beside).has(a.width_is_dense_beside);
+  constexpr SizeKey kDense = {{"intermediate_size"}};
+  return w.copy_size("intermediate_size", !a.width_is_dense_beside.empty() && dense ? kDense : a.width,
+                     "the width of an expert");
 }
 
 }  // namespace
@@ -305,21 +316,36 @@ Result<ModelFile> ModelFile::open(const json::Value& document) {
   return ModelFile(std::move(root), std::move(text));
 }
 
-Result<Built> describe_layer(const ModelFile& file, std::optional<std::int64_t> layer, const std::string& layer_pointer,
+Check ModelFile::look_into(std::string_view path) {
+  Foreign at = root_;
+  while (!path.empty()) {
+    const std::size_t slash = std::min(path.find('/'), path.size());
+    MOE_TRY(std::optional<Foreign> inner, at.object(path.substr(0, slash)));
+    if (!inner) return ok();
+    at = std::move(*inner);
+    path.remove_prefix(std::min(slash + 1, path.size()));
+  }
+  inner_ = std::move(at);
+  return ok();
+}
+
+Result<Built> describe_layer(const ModelFile& given, std::optional<std::int64_t> layer, const std::string& layer_pointer,
                              Policy compat) {
-  MOE_TRY(const Architecture* a, architecture_of(file));
-  MOE_TRY(const LayerRule rule, layer_rule(file, a->layers));
+  MOE_TRY(const Architecture* a, architecture_of(given));
+  ModelFile file = given;
+  if (!a->holder.empty()) MOE_CHECK(file.look_into(a->holder));
+  MOE_TRY(const LayerRule rule, layer_rule(file, a->where));
   MOE_TRY(const std::int64_t index, layer_index(file, rule, layer, layer_pointer));
 
   Writer w(file);
-  w.built.put("name", cat("model.layers.", index, ".", a->block), "");
+  w.built.put("name", cat(a->layers_at, ".", index, ".", a->block), "");
   w.built.put("projection_names", json::Array(a->projections.begin(), a->projections.end()), "");
-  MOE_CHECK(w.copy_required("num_experts", {a->experts_key, "num_local_experts", "n_routed_experts", "num_experts"},
-                            "the number of experts"));
-  MOE_CHECK(w.copy_required("top_k", {"num_experts_per_tok"}, "the number of experts of a token"));
-  MOE_CHECK(w.copy_required("hidden_dim", {"hidden_size"}, "the width of the layer"));
-  MOE_CHECK(w.copy_required("intermediate_size", {a->width_key}, "the width of an expert"));
-  write_experts(file, *a, w);
+  MOE_CHECK(write_sizes(file, *a, index, w));
+  MOE_CHECK(write_activation(file, *a, index, w));
+  write_experts(*a, w);
+  const std::array norm_eps = {a->expert_norm_eps.key};
+  if (!w.copy("expert_norm_eps", norm_eps) && a->expert_norm_eps.otherwise)
+    w.built.put("expert_norm_eps", *a->expert_norm_eps.otherwise, "");
   MOE_CHECK(write_dtype(file, w));
   MOE_CHECK(write_routing(file, *a, compat, index, w));
   return std::move(w.built);

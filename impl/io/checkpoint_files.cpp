@@ -42,8 +42,8 @@ bool is_plain_file_name(std::string_view name) {
          name.find("..") == std::string_view::npos;
 }
 
-Result<std::shared_ptr<const SafetensorsFile>> open_shared(std::string path, const Prefixes& prefixes) {
-  MOE_TRY(SafetensorsFile file, SafetensorsFile::open(std::move(path), prefixes));
+Result<std::shared_ptr<const SafetensorsFile>> open_shared(std::string path, const NameFilter& filter) {
+  MOE_TRY(SafetensorsFile file, SafetensorsFile::open(std::move(path), filter));
   return std::shared_ptr<const SafetensorsFile>(std::make_shared<SafetensorsFile>(std::move(file)));
 }
 
@@ -51,8 +51,8 @@ void add_all(Entries& out, const std::shared_ptr<const SafetensorsFile>& file) {
   for (const SafetensorsEntry& e : file->entries()) out.push_back({file, &e});
 }
 
-// tensor name -> file, for the names with one of the prefixes.
-Result<std::map<std::string, std::string>> read_weight_map(const std::string& path, const Prefixes& prefixes) {
+// tensor name -> file, for the names that are wanted.
+Result<std::map<std::string, std::string>> read_weight_map(const std::string& path, const NameFilter& filter) {
   MOE_TRY(const File file, File::open(path));
   if (file.size() > kMaxIndex)
     return format_error(path, cat("an index has at most 16 MiB, this one has ", file.size(), " bytes"));
@@ -76,7 +76,7 @@ Result<std::map<std::string, std::string>> read_weight_map(const std::string& pa
       if (!is_plain_file_name(file_name))
         return format_error(path, cat("weight_map, tensor ", in_quotes(name, kShown), ": ",
                                       in_quotes(file_name, kShown), " is not a plain name of a .safetensors file"));
-      if (!prefixes.begin(name)) continue;
+      if (!filter.wants(name)) continue;
       if (!files.emplace(std::move(name), std::move(file_name)).second) c.fail("a tensor given twice");
     }
   }
@@ -86,8 +86,8 @@ Result<std::map<std::string, std::string>> read_weight_map(const std::string& pa
   return files;
 }
 
-Result<Entries> open_index(const std::string& path, const Prefixes& prefixes) {
-  MOE_TRY(const auto weight_map, read_weight_map(path, prefixes));
+Result<Entries> open_index(const std::string& path, const NameFilter& filter) {
+  MOE_TRY(const auto weight_map, read_weight_map(path, filter));
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
   std::map<std::string, std::shared_ptr<const SafetensorsFile>> files;
@@ -95,7 +95,7 @@ Result<Entries> open_index(const std::string& path, const Prefixes& prefixes) {
   for (const auto& [name, file_name] : weight_map) {
     auto& file = files[file_name];
     if (file == nullptr) {
-      MOE_TRY(file, open_shared(folder + file_name, prefixes));
+      MOE_TRY(file, open_shared(folder + file_name, filter));
     }
     const SafetensorsEntry* entry = file->find(name);
     if (entry == nullptr)
@@ -105,9 +105,9 @@ Result<Entries> open_index(const std::string& path, const Prefixes& prefixes) {
   return out;
 }
 
-Result<Entries> open_directory(const std::string& path, const Prefixes& prefixes) {
+Result<Entries> open_directory(const std::string& path, const NameFilter& filter) {
   const std::string folder = path.ends_with('/') ? path : path + "/";
-  if (kind_of(folder + kIndexName) != PathKind::absent) return open_index(folder + kIndexName, prefixes);
+  if (kind_of(folder + kIndexName) != PathKind::absent) return open_index(folder + kIndexName, filter);
   std::vector<std::string> names;
   if (kind_of(folder + "model.safetensors") != PathKind::absent) {
     names.emplace_back("model.safetensors");
@@ -123,14 +123,14 @@ Result<Entries> open_directory(const std::string& path, const Prefixes& prefixes
   if (names.empty()) return fail(Code::io, path, path + ": no .safetensors file in this directory");
   Entries out;
   for (const std::string& name : names) {
-    MOE_TRY(const auto file, open_shared(folder + name, prefixes));
+    MOE_TRY(const auto file, open_shared(folder + name, filter));
     add_all(out, file);
   }
   return out;
 }
 
-Result<Entries> open_file(const std::string& path, const Prefixes& prefixes) {
-  MOE_TRY(const auto file, open_shared(path, prefixes));
+Result<Entries> open_file(const std::string& path, const NameFilter& filter) {
+  MOE_TRY(const auto file, open_shared(path, filter));
   Entries out;
   add_all(out, file);
   return out;
@@ -138,11 +138,11 @@ Result<Entries> open_file(const std::string& path, const Prefixes& prefixes) {
 
 }  // namespace
 
-Result<Entries> open_checkpoint(const std::string& path, const Prefixes& prefixes) {
+Result<Entries> open_checkpoint(const std::string& path, const NameFilter& filter) {
   const bool directory = kind_of(path) == PathKind::directory;
-  auto found = directory                 ? open_directory(path, prefixes)
-               : path.ends_with(".json") ? open_index(path, prefixes)
-                                         : open_file(path, prefixes);
+  auto found = directory                 ? open_directory(path, filter)
+               : path.ends_with(".json") ? open_index(path, filter)
+                                         : open_file(path, filter);
   if (!found) return found;
   std::stable_sort(found->begin(), found->end(),
                    [](const auto& a, const auto& b) { return a.entry->name < b.entry->name; });

@@ -105,7 +105,7 @@ Result<Packed> seal_packed(const PackedInfo& info, std::span<std::byte> block, c
   put(kConfigText, info.config.data());
   put(kTensorList, outputs_json(outputs_of(info.layout)).data());
   put(kExperts, info.experts.data());
-  put(kCorrectionBias, info.correction_bias.data());
+  put(kCorrectionBias, side_floats(info).data());
   std::byte* hashes = block.data() + head->sections[kChunkHashes].offset;
   auto body = [&](std::size_t i) {
     const std::size_t at = i * kHashChunk;

@@ -41,7 +41,10 @@ struct PackedInfo {
   std::vector<std::int64_t> experts;  // the model's numbers in local order
   std::uint64_t scales_rounded = 0;
   std::uint64_t requantized_experts = 0;  // whose codes were made anew; at most 2^24
-  std::vector<float> correction_bias;     // found beside the router by the loader; empty = none
+  // Found beside the router and the experts by the loader; empty = none.
+  std::vector<float> correction_bias;
+  std::vector<float> expert_scale;  // [E] or [1]
+  std::vector<float> expert_norm;   // [H]
 };
 
 class Packed {

@@ -185,6 +185,32 @@ bool all_distinct(std::vector<std::int64_t> v) {
 
 }  // namespace
 
+std::vector<float> side_floats(const PackedInfo& info) {
+  std::vector<float> all = info.correction_bias;
+  all.insert(all.end(), info.expert_scale.begin(), info.expert_scale.end());
+  all.insert(all.end(), info.expert_norm.begin(), info.expert_norm.end());
+  return all;
+}
+
+namespace {
+
+// The other way; false: there are fewer than the header says.
+bool split_side_floats(const PackedHead& head, std::vector<float> all, PackedInfo& info) {
+  const std::size_t scales = head.side_floats & ~kHasNorm;
+  const std::size_t norm = (head.side_floats & kHasNorm) != 0 ? usize(head.w2.half_rows) : 0;
+  if (all.size() < scales || all.size() - scales < norm) return false;
+  const auto take = [&](std::size_t count, std::vector<float>& to) {
+    to.assign(all.end() - static_cast<std::ptrdiff_t>(count), all.end());
+    all.resize(all.size() - count);
+  };
+  take(norm, info.expert_norm);
+  take(scales, info.expert_scale);
+  info.correction_bias = std::move(all);
+  return true;
+}
+
+}  // namespace
+
 std::optional<PackedHead> plan_block(const PackedInfo& info) {
   PackedHead h{};
   h.magic = kPackedMagic;
@@ -195,6 +221,7 @@ std::optional<PackedHead> plan_block(const PackedInfo& info) {
   h.w2 = store(info.layout.w2);
   h.variant = store(info.layout.variant);
   h.variant.requantized_experts = static_cast<std::uint32_t>(info.requantized_experts);
+  h.side_floats = static_cast<std::uint32_t>(info.expert_scale.size()) | (info.expert_norm.empty() ? 0 : kHasNorm);
   const auto layout = layout_of(h);
   if (!layout) return std::nullopt;
   h.expert_stride = layout->expert_stride();
@@ -208,7 +235,7 @@ std::optional<PackedHead> plan_block(const PackedInfo& info) {
                                                           info.config.size(),
                                                           outputs_json(outputs_of(*layout)).size(),
                                                           info.experts.size() * 8,
-                                                          info.correction_bias.size() * 4,
+                                                          side_floats(info).size() * 4,
                                                           ceil_div(h.payload_bytes, kHashChunk) * 8};
   std::uint64_t at = sizeof(PackedHead);
   for (std::size_t s = 0; s < bytes.size(); ++s) {
@@ -276,7 +303,7 @@ Result<PackedHead> read_head(std::span<const std::byte> first, std::uint64_t tot
         Code::version, subject,
         cat(subject.empty() ? "packed block" : subject, ": format version ", h.version, "; this library reads version ",
             kPackedVersion, h.version < kPackedVersion ? ": convert the weights again" : ""));
-  if (h.version == 0 || h.reserved != 0) return bad(subject, "format version 0 or reserved bits set");
+  if (h.version == 0) return bad(subject, "format version 0");
   if (first.size() < sizeof h) return bad(subject, "ends inside its header");
   if (h.block_bytes != total) return bad(subject, cat("has ", total, " bytes, its header says ", h.block_bytes));
   if (h.payload_offset < sizeof h || h.payload_offset > h.block_bytes || h.payload_offset % kPackedAlignment != 0 ||
@@ -300,7 +327,8 @@ Result<PackedInfo> read_info(const PackedHead& head, std::span<const std::byte> 
   info.backend = read_text(section(head, header, kBackend));
   info.config = read_text(section(head, header, kConfigText));
   info.experts = read_array<std::int64_t>(section(head, header, kExperts));
-  info.correction_bias = read_array<float>(section(head, header, kCorrectionBias));
+  if (!split_side_floats(head, read_array<float>(section(head, header, kCorrectionBias)), info))
+    return bad(subject, "fewer numbers of routing and experts than the header says");
   info.scales_rounded = head.scales_rounded;
   info.requantized_experts = head.variant.requantized_experts;
   if (info.requantized_experts > head.experts) return bad(subject, "more requantized experts than there are");

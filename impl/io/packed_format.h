@@ -62,7 +62,7 @@ enum PackedSection {
   kConfigText = 2,      // JSON
   kTensorList = 3,      // JSON: what moe_packed_get knows and where it lies in the payload
   kExperts = 4,         // i64: the model's numbers in local order
-  kCorrectionBias = 5,  // f32
+  kCorrectionBias = 5,  // f32; then the scales of experts and the norm of their output
   kChunkHashes = 6,     // u64: XXH3 of each 4 MiB of the payload
   kSectionCount = 7
 };
@@ -74,7 +74,7 @@ struct StoredSection {
 struct PackedHead {
   std::array<char, 8> magic;
   std::uint32_t version;
-  std::uint32_t reserved;
+  std::uint32_t side_floats;  // of section kCorrectionBias: kHasNorm, and how many are scales of experts
   std::uint64_t header_hash;  // XXH3 of all bytes between itself and the payload
   std::uint64_t block_bytes, payload_offset, payload_bytes, chunk_bytes;
   std::uint64_t layout_kind, experts, expert_stride, scales_rounded;
@@ -88,8 +88,11 @@ static_assert(offsetof(PackedHead, block_bytes) == 24 && offsetof(PackedHead, la
               offsetof(PackedHead, sections) == 200);
 static_assert(offsetof(StoredMatrix, halves) == 32 && offsetof(StoredMatrix, any_sizes) == 38 &&
               offsetof(StoredVariant, zero_shift) == 4 && offsetof(StoredVariant, multiprocessors) == 16);
+constexpr std::uint32_t kHasNorm = std::uint32_t{1} << 31;
 constexpr std::size_t kHashedFrom = 24;  // the first byte behind header_hash
 
+// What section kCorrectionBias holds.
+std::vector<float> side_floats(const PackedInfo& info);
 // Sizes and places of a block for `info`; nullopt when they overflow or the layout is no valid one.
 std::optional<PackedHead> plan_block(const PackedInfo& info);
 // What a layout gives out by name.

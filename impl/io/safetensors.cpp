@@ -150,7 +150,7 @@ Check check_ranges(const std::string& path, std::span<const SafetensorsEntry> en
 
 }  // namespace
 
-Result<SafetensorsFile> SafetensorsFile::open(std::string path, const Prefixes& prefixes) {
+Result<SafetensorsFile> SafetensorsFile::open(std::string path, const NameFilter& filter) {
   static_assert(std::endian::native == std::endian::little);
   SafetensorsFile f;
   MOE_TRY(f.file_, File::open(std::move(path)));
@@ -169,7 +169,7 @@ Result<SafetensorsFile> SafetensorsFile::open(std::string path, const Prefixes& 
   for (std::size_t i = 1; i < f.entries_.size(); ++i)
     if (f.entries_[i - 1].name == f.entries_[i].name)
       return format_error(f.path(), tensor_text(f.entries_[i].name) + " is there twice");
-  std::erase_if(f.entries_, [&](const SafetensorsEntry& e) { return !prefixes.begin(e.name); });
+  std::erase_if(f.entries_, [&](const SafetensorsEntry& e) { return !filter.wants(e.name); });
   f.entries_.shrink_to_fit();
   for (SafetensorsEntry& e : f.entries_) e.offset += 8 + n;
   return f;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -35,23 +36,21 @@ struct SafetensorsEntry {
   std::span<const std::int64_t> shape() const { return {dims.data(), usize(ndim)}; }
 };
 
-// How the names begin that somebody wants; "" is every name.
-class Prefixes {
+// Which names somebody wants.
+class NameFilter {
  public:
-  Prefixes(const char* one) : all_{one} {}
-  Prefixes(std::vector<std::string> any) : all_(std::move(any)) {}
-  bool begin(std::string_view name) const {
-    return std::any_of(all_.begin(), all_.end(), [&](const std::string& p) { return name.starts_with(p); });
-  }
+  NameFilter(const char* begin) : wants_([begin](std::string_view name) { return name.starts_with(begin); }) {}
+  explicit NameFilter(std::function<bool(std::string_view)> wants) : wants_(std::move(wants)) {}
+  bool wants(std::string_view name) const { return wants_(name); }
 
  private:
-  std::vector<std::string> all_;
+  std::function<bool(std::string_view)> wants_;
 };
 
 class SafetensorsFile {
  public:
   // Entries with other names are checked and then forgotten.
-  static Result<SafetensorsFile> open(std::string path, const Prefixes& prefixes);
+  static Result<SafetensorsFile> open(std::string path, const NameFilter& filter);
 
   const std::string& path() const { return file_.path(); }
   std::span<const SafetensorsEntry> entries() const { return entries_; }  // by name
@@ -72,6 +71,6 @@ struct CheckpointEntry {
 // The tensors with such names in a file, an index of files ("*.index.json") or a directory: its
 // model.safetensors.index.json, else model.safetensors, else all *.safetensors by name. Of the
 // files of an index only those that it names for them are opened. Sorted by tensor name.
-Result<std::vector<CheckpointEntry>> open_checkpoint(const std::string& path, const Prefixes& prefixes);
+Result<std::vector<CheckpointEntry>> open_checkpoint(const std::string& path, const NameFilter& filter);
 
 }  // namespace moe::io

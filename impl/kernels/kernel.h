@@ -68,7 +68,7 @@ struct GemmArgs {
 struct ActivateArgs {
   Activation activation;
   bool clamp;  // silu with limit: clamp before; swiglustep: with clamps (not bit_compat vllm)
-  float alpha = 0, beta = 0, limit = 0;
+  float alpha = 0, beta = 0, limit = 0;  // swiglu_softcap: alpha caps gate, beta caps up
   DType dtype;                             // of the input
   Rounding rounding = Rounding::stepwise;  // stepwise: w4a8_int8.md 8.3
   const float* y13;                        // [rows][ld]

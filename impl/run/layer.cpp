@@ -24,8 +24,8 @@ ActivateArgs activation_of(const Config& c, const Kernel& kernel) {
   a.activation = c.activation;
   a.clamp = (c.activation == Activation::silu && c.limit) ||
             (c.activation == Activation::swiglustep && (c.bit_compat == Policy::libmoe || !stepwise));
-  a.alpha = static_cast<float>(c.alpha.value_or(0));
-  a.beta = static_cast<float>(c.beta.value_or(0));
+  a.alpha = static_cast<float>(c.alpha.value_or(c.gate_cap.value_or(0)));
+  a.beta = static_cast<float>(c.beta.value_or(c.up_cap.value_or(0)));
   a.limit = static_cast<float>(c.limit.value_or(0));
   a.dtype = kernel.id->middle == Middle::f32 ? DType::f32 : c.in_dtype;
   a.rounding = kernel.id->rounding;
@@ -153,9 +153,11 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
     const std::vector<std::int64_t>& held = s.spec.packed->info.experts;
     for (std::size_t i = 0; i < held.size(); ++i) s.expert_map[usize(held[i])] = static_cast<std::int32_t>(i);
   }
-  s.adds_identity = c.routing.num_zero_experts != 0 && c.parallel.ep_rank == 0 && c.parallel.tp_rank == 0;
+  s.adds_identity = c.routing.num_zero_experts != 0 && c.routing.zero_experts == ZeroExperts::identity && c.parallel.ep_rank == 0 && c.parallel.tp_rank == 0;
   MOE_TRY(s.router, make_router(c, route_kernel_within(s.spec.kernel->id->isa),
-                                {s.spec.correction_bias, s.spec.packed->info.correction_bias}));
+                                {.option = s.spec.correction_bias,
+                                 .loaded = s.spec.packed->info.correction_bias,
+                                 .scale = s.spec.packed->info.expert_scale}));
   s.counts = std::vector<std::atomic<std::uint64_t>>(usize(l.experts));
   e.kernel = s.spec.kernel;
   e.expert_map = s.expert_map;

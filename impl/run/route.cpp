@@ -6,6 +6,8 @@
 
 #include "base/checked.h"
 #include "base/exp.h"
+#include "base/float_at.h"
+#include "base/gelu.h"
 #include "base/index.h"
 #include "run/denormals.h"
 #include "run/plan.h"
@@ -21,6 +23,7 @@ struct Scratch {
   float* row = nullptr;     // the logits
   float* scores = nullptr;  // beside them
   float* keys = nullptr;    // with a bias: scores + bias
+  float* masked = nullptr;  // with zero_masked
   float* group_scores = nullptr;
   float* group_keys = nullptr;  // [kept], with
   std::int32_t* group_ids = nullptr;
@@ -32,6 +35,7 @@ Scratch carve(Carver& c, const Router& r) {
   s.row = c.take<float>(row);
   s.scores = c.take<float>(row);
   if (!r.bias.empty()) s.keys = c.take<float>(row);
+  if (r.zero_masked) s.masked = c.take<float>(row);
   if (r.groups > 1) {
     s.group_scores = c.take<float>(route_row_floats(r.groups));
     s.group_keys = c.take<float>(r.kept);
@@ -80,11 +84,20 @@ void choose(const Router& r, const Scratch& s, const float* keys, const Slots& o
     return;
   }
   const std::size_t per = r.columns / r.groups;
-  r.kernel->group_scores(
-      {keys, r.groups, per, r.bias.empty() ? GroupScore::largest : GroupScore::two_largest, s.group_scores});
+  r.kernel->group_scores({keys, r.groups, per, r.group_score, s.group_scores});
   Best groups{.keys = s.group_keys, .ids = s.group_ids, .k = r.kept};
   r.kernel->select(s.group_scores, 0, r.groups, groups);
   std::sort(s.group_ids, s.group_ids + r.kept);
+  if (r.zero_masked) {
+    std::size_t next = 0;
+    for (std::size_t g = 0; g < r.groups; ++g) {
+      const bool stays = next < r.kept && usize(s.group_ids[next]) == g;
+      next += stays ? 1 : 0;
+      for (std::size_t e = g * per; e < (g + 1) * per; ++e) s.masked[e] = stays ? keys[e] : 0.0f;
+    }
+    r.kernel->select(s.masked, 0, r.columns, best);
+    return;
+  }
   for (std::size_t i = 0; i < r.kept; ++i) {
     const std::size_t first = usize(s.group_ids[i]) * per;
     r.kernel->select(keys + first, static_cast<std::int32_t>(first), per, best);
@@ -95,23 +108,33 @@ void gather(const float* scores, const Slots& out, std::size_t k) {
   for (std::size_t j = 0; j < k; ++j) out.weights[j] = scores[out.ids[j]];
 }
 
-void route_by_scores(const Router& r, const Scratch& s, const Slots& out) {
+// What renormalize adds to the sum of the chosen scores: those of shared experts, and an epsilon.
+float sum_of_others(const Router& r, const RouteArgs& a, const std::byte* logits) {
+  float sum = 0.0f;
+  for (std::size_t j = 0; j < r.shared_logits; ++j)
+    sum += 1.0f / (1.0f + exp_f32(-float_at(a.logits_dtype, logits + (r.columns + j) * (dtype_bits(a.logits_dtype) / 8))));
+  return sum + r.renormalize_eps;
+}
+
+void route_by_scores(const Router& r, const RouteArgs& a, const std::byte* logits, const Scratch& s, const Slots& out) {
   const float* keys = s.row;
   const float* scores = nullptr;
   if (!r.bias.empty()) {
     scores = score(r, s);
-    r.kernel->add(scores, r.bias.data(), r.columns, s.keys);
+    r.kernel->add(r.bias_on_logits ? s.row : scores, r.bias.data(), r.columns, s.keys);
     keys = s.keys;
+  } else if (r.zero_masked || (r.groups > 1 && r.group_score == GroupScore::two_largest)) {
+    keys = scores = score(r, s);  // sums and zeros mean something among scores, not among logits
   }
   choose(r, s, keys, out);
-  if (scores == nullptr && r.score == RouteScore::softmax && r.renormalize) {
+  if (scores == nullptr && r.score == RouteScore::softmax && r.renormalize && r.renormalize_eps == 0.0f) {
     softmax_of_chosen(out.weights, r.k);
     return;
   }
   const bool nothing = out.weights[0] == -kInf;
   gather(scores == nullptr ? score(r, s) : scores, out, r.k);
   if (r.score == RouteScore::logit && nothing) std::fill_n(out.weights, r.k, 0.0f);
-  if (r.renormalize) renormalize(out.weights, r.k);
+  if (r.renormalize) renormalize(out.weights, r.k, sum_of_others(r, a, logits));
 }
 
 void route_by_hash(const Router& r, const RouteArgs& a, std::size_t token, const Scratch& s, const Slots& out) {
@@ -125,10 +148,13 @@ void route_by_hash(const Router& r, const RouteArgs& a, std::size_t token, const
 void route_token(const Router& r, const RouteArgs& a, const Scratch& s, std::size_t t) {
   const Slots out{a.ids + t * r.width(), a.weights + t * r.width()};
   const std::size_t stride = usize(a.row_stride * (dtype_bits(a.logits_dtype) / 8));
-  r.kernel->load(a.logits_dtype, a.logits + t * stride, r.columns, s.row);
+  const std::byte* logits = a.logits + t * stride;
+  r.kernel->load(a.logits_dtype, logits, r.columns, s.row);
+  if (r.softcap != 0.0f)
+    for (std::size_t e = 0; e < r.columns; ++e) s.row[e] = soft_cap_f32(s.row[e], r.softcap);
   switch (r.rule) {
     case RouteRule::scores:
-      route_by_scores(r, s, out);
+      route_by_scores(r, a, logits, s, out);
       break;
     case RouteRule::vllm:
       choose(r, s, s.row, out);
@@ -149,6 +175,9 @@ void route_token(const Router& r, const RouteArgs& a, const Scratch& s, std::siz
   }
   if (r.factor != 1.0f)
     for (std::size_t j = 0; j < r.k; ++j) out.weights[j] *= r.factor;
+  if (!r.expert_scale.empty())
+    for (std::size_t j = 0; j < r.k; ++j)
+      if (const std::size_t e = usize(out.ids[j]); e < r.experts) out.weights[j] *= r.expert_scale[e];
   for (std::size_t j = 0; j < r.shared; ++j) {
     out.ids[r.k + j] = static_cast<std::int32_t>(r.experts + j);
     out.weights[r.k + j] = 1.0f;
@@ -171,9 +200,10 @@ void softmax_of_chosen(float* weights, std::size_t k) {
   for (std::size_t j = 0; j < k; ++j) weights[j] /= sum;
 }
 
-void renormalize(float* weights, std::size_t k) {
+void renormalize(float* weights, std::size_t k, float others) {
   float sum = 0.0f;
   for (std::size_t j = 0; j < k; ++j) sum += weights[j];
+  if (others != 0.0f) sum += others;
   if (!(sum > 0.0f)) return;
   for (std::size_t j = 0; j < k; ++j) weights[j] /= sum;
 }

@@ -38,27 +38,35 @@ struct Router {
   RouteScore score = RouteScore::softmax;
   const RouteKernel* kernel = nullptr;
   std::size_t experts = 0;           // real ones
-  std::size_t columns = 0;           // of the logits: zero experts come after the real ones
+  std::size_t columns = 0;           // of the logits: zero experts come after the real ones,
+  std::size_t shared_logits = 0;     // then those of shared experts, which renormalize counts
   std::size_t k = 0, shared = 0;     // chosen slots, then slots of fused shared experts
   std::size_t groups = 1, kept = 1;  // 1: no group selection
+  GroupScore group_score = GroupScore::largest;
+  bool zero_masked = false;  // experts of groups that do not stay: key 0
   bool renormalize = false;
-  bool lacks_bias = false;  // the config wants one and nobody gave it
+  float renormalize_eps = 0.0f;
+  bool bias_on_logits = false;
+  float softcap = 0.0f;  // of the logits; 0: none
+  bool lacks_bias = false, lacks_scale = false;  // the config wants one and nobody gave it
   float factor = 1.0f;
   float jitter_eps = 0.0f;
   std::uint64_t seed = 0;
-  std::vector<float> bias;  // a row of [columns], empty: none
+  std::vector<float> bias;          // a row of [columns], empty: none
+  std::vector<float> expert_scale;  // [experts], empty: none
 
   std::size_t width() const { return k + shared; }
 };
 
-// Where a correction bias can come from besides the config; empty: not given.
-struct BiasSources {
+// Where a correction bias and the experts' scales can come from besides the config; empty: not given.
+struct RouterSources {
   std::span<const float> option;  // correction_bias of moe_layer_options, moe_route_args
-  std::span<const float> loaded;  // found beside the router, kept in the packed weights
+  std::span<const float> loaded;  // a correction bias found beside the router, kept in the packed weights
+  std::span<const float> scale;   // found and kept in the same way
 };
 // Code::unexpected_weight, "correction_bias": two sources, or one for a config without bias.
-Result<Router> make_router(const Config& config, const RouteKernel& kernel, const BiasSources& bias);
-// Asked by each call that routes: custom routing (unsupported), a bias that is missing (missing_weight).
+Result<Router> make_router(const Config& config, const RouteKernel& kernel, const RouterSources& sources);
+// Asked by each call that routes: custom routing (unsupported), a bias or scale that is missing (missing_weight).
 Check check_router(const Router& router);
 // Hash routing: ids [T, >= k] in [0, columns). Code::invalid_argument, "<name>[t,j]".
 Check check_hash_ids(const Router& router, const TensorView& ids, const char* name, const Parallel& parallel = {});
@@ -66,7 +74,7 @@ Check check_hash_ids(const Router& router, const TensorView& ids, const char* na
 struct RouteArgs {
   std::int64_t num_tokens = 0;
   DType logits_dtype = DType::f32;
-  const std::byte* logits = nullptr;  // [T, columns]
+  const std::byte* logits = nullptr;  // [T, columns + shared_logits]
   std::int64_t row_stride = 0;        // elements between rows
   const TensorView* hash_ids = nullptr;
   std::int32_t* ids = nullptr;   // [T, width], dense

@@ -37,7 +37,7 @@ Error two_sources(const char* first, const char* second) {
 }
 
 // Inline values, the option, or what the loader found; empty: none was given.
-Result<std::span<const float>> one_bias(const RoutingConfig& r, const BiasSources& from) {
+Result<std::span<const float>> one_bias(const RoutingConfig& r, const RouterSources& from) {
   if (!r.has_bias) {
     if (!from.option.empty())
       return fail(Code::unexpected_weight, "correction_bias",
@@ -57,7 +57,7 @@ Result<std::span<const float>> one_bias(const RoutingConfig& r, const BiasSource
 
 }  // namespace
 
-Result<Router> make_router(const Config& config, const RouteKernel& kernel, const BiasSources& sources) {
+Result<Router> make_router(const Config& config, const RouteKernel& kernel, const RouterSources& sources) {
   const RoutingConfig& c = config.routing;
   Router r;
   r.rule = rule_of(config);
@@ -70,6 +70,20 @@ Result<Router> make_router(const Config& config, const RouteKernel& kernel, cons
   if (c.num_expert_group && *c.num_expert_group != *c.topk_group) {
     r.groups = usize(*c.num_expert_group);
     r.kept = usize(*c.topk_group);
+  }
+  r.shared_logits = usize(c.num_shared_logits);
+  const bool two = c.group_score == GroupScoring::two_largest;
+  r.group_score = two || (c.has_bias && c.group_score == GroupScoring::automatic) ? GroupScore::two_largest
+                                                                                         : GroupScore::largest;
+  r.zero_masked = c.masked_groups == MaskedGroups::zero;
+  r.bias_on_logits = c.bias_on_logits;
+  r.softcap = static_cast<float>(c.logit_softcap.value_or(0));
+  r.renormalize_eps = static_cast<float>(c.renormalize_eps);
+  if (c.expert_scale.wanted()) {
+    const std::span<const float> values = c.expert_scale.values.empty() ? sources.scale : c.expert_scale.values;
+    r.lacks_scale = values.empty();
+    if (values.size() == 1) r.expert_scale.assign(r.experts, values[0]);
+    if (values.size() > 1) r.expert_scale.assign(values.begin(), values.end());
   }
   r.renormalize = c.renormalize && r.score != RouteScore::logit;
   const bool weighed = r.rule == RouteRule::scores || r.rule == RouteRule::hash;
@@ -93,6 +107,10 @@ Check check_router(const Router& router) {
   if (router.rule == RouteRule::caller)
     return fail(Code::unsupported, "/routing/method",
                 "/routing/method: with custom routing the caller gives ids and weights (mode TOPK)");
+  if (router.lacks_scale)
+    return fail(Code::missing_weight, "expert_scale",
+                cat("expert_scale: the config names a tensor of the layer, and ", router.experts,
+                    " values were given neither in the config nor with the weights"));
   if (router.lacks_bias)
     return fail(Code::missing_weight, "correction_bias",
                 cat("correction_bias: routing.e_score_correction_bias is true, and ", router.columns,

@@ -32,6 +32,8 @@ ActivationParams activation_params(Activation a) {
       return {true, true, 1.702, 1.0, 7.0};
     case Activation::swiglustep:
       return {false, true, std::nullopt, std::nullopt, 7.0};
+    case Activation::swiglu_softcap:
+      return {false, false, std::nullopt, std::nullopt, std::nullopt, true};
     case Activation::silu:
       return {false, true, std::nullopt, std::nullopt, std::nullopt};
     default:

@@ -19,7 +19,9 @@ std::string activation_words();  // every name and alias, "silu, gelu, ..."
 struct ActivationParams {
   bool alpha_beta, limit;  // used at all
   std::optional<double> default_alpha, default_beta, default_limit;
+  bool caps = false;  // gate_cap and up_cap
 };
+constexpr double kDefaultGateCap = 4.0, kDefaultUpCap = 25.0;
 ActivationParams activation_params(Activation a);
 
 // How stacked rows lie when nobody says; nullopt without a gate.

@@ -149,14 +149,14 @@ constexpr std::array kNvfp4 = {
 };
 // Unquantized weights of all experts.
 constexpr std::array kStackedRows = {
-    CheckpointTensor{"",                    TensorKind::weight,             Presence::required,         kFloats,    kMatrix},
+    CheckpointTensor{"",                    TensorKind::weight,             Presence::required,         kFloats,    kMatrix,  Form::axes, ".weight"},
     CheckpointTensor{"_bias",               TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
 };
 constexpr std::array kStackedColumns = {
-    CheckpointTensor{"",                    TensorKind::weight,             Presence::required,         kFloats,    kColumns},
+    CheckpointTensor{"",                    TensorKind::weight,             Presence::required,         kFloats,    kColumns, Form::axes, ".weight"},
     CheckpointTensor{"_bias",               TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
 };
-constexpr Stack kGateUpDown = {"gate_up_proj", "down_proj"};
+constexpr Stack kGateUpDown = {{"gate_up_proj", "down_proj"}};
 // clang-format on
 
 bool is_unquantized(const Quantization& q) { return !q.weights; }
@@ -277,6 +277,8 @@ std::span<const TensorSet> tensor_sets() {
       TensorSet{Format::none, Codes::values, kStackedRows, is_unquantized, &kGateUpDown, StackedWeights::rows_first},
       TensorSet{Format::none, Codes::values, kStackedColumns, is_unquantized, &kGateUpDown,
                 StackedWeights::columns_first},
+      TensorSet{Format::none, Codes::values, kStackedRows, is_unquantized, &kGateUpDown, StackedWeights::flat,
+                kStackedColumns},
   };
   return kSets;
 }
@@ -353,18 +355,25 @@ ParsedName known(ParsedName p, const CheckpointTensor& row, const ExpertModule& 
   return p;
 }
 
+// "x" of "x.weight", whose tensor may be named either way.
+std::string_view without_weight(std::string_view name) {
+  constexpr std::string_view kWeight = ".weight";
+  return name.ends_with(kWeight) ? name.substr(0, name.size() - kWeight.size()) : name;
+}
+
 // Of a stack: <name><suffix>.
 ParsedName parse_stacked(std::string_view name, const ExpertModule& module) {
   ParsedName p;
-  const Stack& stack = *module.set->stack;
-  for (const bool w13 : {true, false}) {
-    const std::string_view begin = w13 ? stack.w13 : stack.w2;
+  const Stack& stack = module.stack_names();
+  for (const Projection projection : {Projection::gate, Projection::up, Projection::down}) {
+    if (projection == Projection::gate && (!stack.is_apart() || !module.gated)) continue;
+    const std::string_view begin = without_weight(stack.name(projection));
     if (!name.starts_with(begin)) continue;
     const std::string_view suffix = name.substr(begin.size());
     if (!suffix.empty() && !suffix.starts_with('_') && !suffix.starts_with('.')) continue;
-    p.projection = w13 ? Projection::up : Projection::down;
-    for (const CheckpointTensor& row : module.tensors())
-      if (row.suffix == suffix) return known(p, row, module);
+    p.projection = projection;
+    for (const CheckpointTensor& row : module.tensors(projection))
+      if (row.suffix == suffix || (!row.alias.empty() && row.alias == suffix)) return known(p, row, module);
     return unknown(p, kNoSuchName);
   }
   return p;
@@ -405,37 +414,10 @@ ParsedName parse_tensor_name(std::string_view name, const ExpertModule& module) 
   return unknown(p, kNoSuchName);
 }
 
-std::vector<ExpertNames> expert_names(const ExpertModule& own, bool any_block) {
-  using Projections = std::array<std::string_view, 3>;
-  constexpr std::array<Projections, 2> kProjections = {{{"gate_proj", "up_proj", "down_proj"}, {"w1", "w3", "w2"}}};
-  struct Blocks {
-    std::string_view own, other;
-  };
-  constexpr std::array kBlocks = {Blocks{"mlp.experts", "block_sparse_moe.experts"},
-                                  Blocks{"block_sparse_moe.experts", "mlp.experts"},
-                                  Blocks{"ffn.experts", "mlp.experts"}};
-  constexpr std::string_view kModel = "model.", kFfn = "ffn.experts";
-  std::vector<std::string> prefixes = {std::string(own.prefix)};
-  for (const Blocks& b : kBlocks)
-    if (any_block && own.prefix.ends_with(b.own))
-      prefixes.push_back(cat(own.prefix.substr(0, own.prefix.size() - b.own.size()), b.other));
-  if (any_block && own.prefix.ends_with(kFfn) && own.prefix.starts_with(kModel))  // as DeepSeek-V4 is published
-    prefixes.emplace_back(own.prefix.substr(kModel.size()));
-  std::vector<Projections> projections = {own.projections};
-  for (std::size_t i = 0; i < kProjections.size(); ++i)
-    if (own.projections == kProjections[i]) projections.push_back(kProjections[1 - i]);
-  std::vector<ExpertNames> all;
-  for (const std::string& prefix : prefixes)
-    for (const Projections& p : projections) all.push_back({prefix, p, own.set});
-  return all;
-}
-
 std::string tensor_name(const ExpertModule& module, std::int64_t expert, Projection projection,
                         const CheckpointTensor& tensor) {
   if (module.is_stacked()) {
-    const Stack& stack = *module.set->stack;
-    return cat(module.prefix, module.prefix.empty() ? "" : ".", projection == Projection::down ? stack.w2 : stack.w13,
-               tensor.suffix);
+    return cat(module.prefix, module.prefix.empty() ? "" : ".", module.stack_names().name(projection), tensor.suffix);
   }
   return cat(module.prefix, module.prefix.empty() ? "" : ".", expert, ".", module.projections[usize(projection)], ".",
              tensor.suffix);

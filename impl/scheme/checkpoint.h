@@ -24,8 +24,8 @@
 //
 // N, K: outputs and inputs of the whole projection (gate and up: I x H, down: H x I), G = 1 channel-wise,
 // else K / group; one scale for a whole projection is [1]. Scales and biases are f32, f16 or bf16, those of fp8 weights
-// e8m0, too. Where a format has all experts in one tensor (Stack), so may unquantized weights: gate_up_proj, down_proj,
-// [E, 2I, H] or [E, H, 2I] as the config says. A further format is a row of tensor_sets() and its tensors in
+// e8m0, too. Where a format has all experts in one tensor (Stack), so may unquantized weights: gate_up_proj and
+// down_proj, or other names that the config gives, [E, 2I, H] or [E, H, 2I] as it says. A further format is a row of tensor_sets() and its tensors in
 // checkpoint.cpp.
 #pragma once
 
@@ -178,13 +178,21 @@ struct CheckpointTensor {
 // bits (AWQ has an order of its own), or small floats in as many bits of a row of bytes as they have.
 enum class Codes : std::uint8_t { values, bytes, words, awq_words, bits };
 
-// How a checkpoint lays all experts of a layer into one tensor of a kind: [E, ...], gate and up joined in the row order
-// that the config has for w13. The tensors of the layer are <module>.<name><suffix>.
+// How a checkpoint lays all experts of a layer into one tensor of a kind: [E, ...]; gate and up joined in the row order
+// that the config has for w13, or each by itself. The tensors of the layer are <module>.<name><suffix>.
 struct Stack {
-  std::string_view w13, w2;  // names
+  std::array<std::string_view, 3> names{};  // w13, w2; or gate, up, down
+
+  constexpr bool is_apart() const { return !names[2].empty(); }
+  constexpr std::string_view name(Projection p) const {
+    if (is_apart()) return names[usize(p)];
+    return names[p == Projection::down ? 1 : 0];
+  }
+  friend bool operator==(const Stack&, const Stack&) = default;
 };
-// Which of a set's forms a checkpoint's unquantized stacks have: rows come first, or columns.
-enum class StackedWeights : std::uint8_t { none, rows_first, columns_first };
+// Which of a set's forms a checkpoint's unquantized stacks have: rows come first, or columns. flat: [E * I, H] of gate
+// and up with rows first, of down with columns first.
+enum class StackedWeights : std::uint8_t { none, rows_first, columns_first, flat };
 
 // One way in which checkpoints store experts. The config's word for a format may stand for several of them: which one
 // it is, the quantization says.
@@ -195,6 +203,7 @@ struct TensorSet {
   bool (*holds)(const Quantization& q);
   const Stack* stack = nullptr;                   // nullptr: each projection of each expert by itself
   StackedWeights stacked = StackedWeights::none;  // of a stack that the config must speak of
+  std::span<const CheckpointTensor> down = {};    // those of w2, where they differ
 
   const CheckpointTensor* tensor(TensorKind kind) const {  // nullptr: there is none
     for (const CheckpointTensor& t : tensors)
@@ -219,22 +228,17 @@ struct ExpertModule {
   bool has_bias = false;                        // else bias tensors have no place
   Need zeros = Need::absent, g_idx = Need::absent, input_scale = Need::absent;
 
+  Stack stack = {};  // other names than the set's, of a stack that the config speaks of
+
   bool is_stacked() const { return set != nullptr && set->stack != nullptr; }
-  std::span<const CheckpointTensor> tensors() const {
-    return set == nullptr ? std::span<const CheckpointTensor>() : set->tensors;
+  bool is_flat() const { return is_stacked() && set->stacked == StackedWeights::flat; }
+  const Stack& stack_names() const { return stack.names[0].empty() ? *set->stack : stack; }
+  std::span<const CheckpointTensor> tensors(Projection p = Projection::up) const {
+    if (set == nullptr) return {};
+    return p == Projection::down && !set->down.empty() ? set->down : set->tensors;
   }
   constexpr Extras extras() const { return {has_bias ? Need::required : Need::absent, zeros, g_idx, input_scale}; }
 };
-
-// Where else tools put the experts of a module: llmcompressor and GPTQModel unfuse Mixtral's experts under the names of
-// most other models. The config's own place comes first.
-struct ExpertNames {
-  std::string prefix;
-  std::array<std::string_view, 3> projections;
-  const TensorSet* set = nullptr;  // where formats have several
-};
-// any_block: also under the other name of the block that holds router and experts.
-std::vector<ExpertNames> expert_names(const ExpertModule& own, bool any_block);
 
 // The field of a word of AWQ that holds row or column c of the word's 32 / bits.
 constexpr int awq_field(int bits, int c) {

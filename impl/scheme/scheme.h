@@ -161,17 +161,15 @@ enum class Activation : std::uint8_t {
   swigluoai,
   swigluoai_uninterleave,
   swiglustep,
+  swiglu_softcap,
   silu_no_mul,
   gelu_no_mul,
   gelu_tanh_no_mul,
   relu2_no_mul
 };
-constexpr std::array<std::string_view, 11> kActivationNames = {"silu",        "gelu",
-                                                               "gelu_tanh",   "relu2",
-                                                               "swigluoai",   "swigluoai_uninterleave",
-                                                               "swiglustep",  "silu_no_mul",
-                                                               "gelu_no_mul", "gelu_tanh_no_mul",
-                                                               "relu2_no_mul"};
+constexpr auto kActivationNames = std::to_array<std::string_view>(
+    {"silu", "gelu", "gelu_tanh", "relu2", "swigluoai", "swigluoai_uninterleave", "swiglustep", "swiglu_softcap",
+     "silu_no_mul", "gelu_no_mul", "gelu_tanh_no_mul", "relu2_no_mul"});
 constexpr bool is_gated(Activation a) { return a < Activation::silu_no_mul; }
 
 enum class W13Layout : std::uint8_t { gate_up, up_gate, interleaved };

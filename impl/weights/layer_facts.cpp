@@ -149,12 +149,25 @@ Result<Part> LayerFacts::part(Projection p, const CheckpointTensor& row, std::st
   return part;
 }
 
-Dims LayerFacts::stack_shape(Projection p, const CheckpointTensor& row) const {
+TensorShape LayerFacts::stacked_one(Projection p, const CheckpointTensor& row, const ExpertModule& module) const {
   MatrixSize m = whole(p);
-  m.halves = joined(p);
+  m.halves = joined(p, module);
   m.n *= m.halves;
-  const TensorShape one = row.shape(m);
+  return row.shape(m);
+}
+
+std::int64_t LayerFacts::stack_rows(Projection p, const CheckpointTensor& row, const ExpertModule& module) const {
+  return stacked_one(p, row, module).dims[0];
+}
+
+Dims LayerFacts::stack_shape(Projection p, const CheckpointTensor& row, const ExpertModule& module) const {
+  const TensorShape one = stacked_one(p, row, module);
   Dims all;
+  if (module.is_flat()) {
+    all = dims_of(one);
+    all.d[0] *= config_->num_experts;
+    return all;
+  }
   all.ndim = one.ndim + 1;
   all.d[0] = config_->num_experts;
   std::copy_n(one.dims.begin(), one.ndim, all.d.begin() + 1);
@@ -162,9 +175,10 @@ Dims LayerFacts::stack_shape(Projection p, const CheckpointTensor& row) const {
 }
 
 Result<std::vector<StackPart>> LayerFacts::stack_parts(Projection p, const CheckpointTensor& row,
-                                                       std::string_view subject) const {
+                                                       const ExpertModule& module, std::string_view subject) const {
   MOE_TRY(const Part one, part(p, row, subject));
-  if (joined(p) == 1) return std::vector<StackPart>{{Half::whole, one}};
+  if (joined(p, module) == 1)
+    return std::vector<StackPart>{{module.stack_names().is_apart() ? half_of(p, gated_) : Half::whole, one}};
   const int axis = row.n_axis();
   if (axis < 0 || row.axes[usize(axis)] != Axis::n)
     return fail(Code::unsupported, std::string(subject),

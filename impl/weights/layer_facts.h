@@ -73,14 +73,19 @@ class LayerFacts {
   Result<Part> part(Projection p, const CheckpointTensor& row, std::string_view subject) const;
 
   // The same of a tensor of all experts: its shape, and one expert's parts, whose rows count from that expert's first.
-  Dims stack_shape(Projection p, const CheckpointTensor& row) const;
-  Result<std::vector<StackPart>> stack_parts(Projection p, const CheckpointTensor& row, std::string_view subject) const;
+  Dims stack_shape(Projection p, const CheckpointTensor& row, const ExpertModule& module) const;
+  std::int64_t stack_rows(Projection p, const CheckpointTensor& row, const ExpertModule& module) const;  // of an expert
+  Result<std::vector<StackPart>> stack_parts(Projection p, const CheckpointTensor& row, const ExpertModule& module,
+                                             std::string_view subject) const;
 
   ExpertModule module(std::string_view prefix) const;
 
  private:
   // Projections that a stack of p joins.
-  int joined(Projection p) const { return p != Projection::down && gated_ ? 2 : 1; }
+  int joined(Projection p, const ExpertModule& module) const {
+    return p != Projection::down && gated_ && !module.stack_names().is_apart() ? 2 : 1;
+  }
+  TensorShape stacked_one(Projection p, const CheckpointTensor& row, const ExpertModule& module) const;
   // Tensor parallelism cuts w2 with activation order: this rank's columns are of all groups.
   bool keeps_groups() const;
 

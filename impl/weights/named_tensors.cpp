@@ -9,7 +9,8 @@
 #include "base/index.h"
 #include "base/text.h"
 #include "scheme/tensor_check.h"
-#include "weights/correction_bias.h"
+#include "weights/expert_places.h"
+#include "weights/side_tensors.h"
 #include "weights/state.h"
 
 namespace moe::weights {
@@ -62,8 +63,8 @@ Result<std::vector<Target>> targets_of(const LayerFacts& facts, const ParsedName
     targets.push_back({role, half_of(p.projection, facts.gated()), part, facts.places_of(p.expert), p.expert});
     return targets;
   }
-  MOE_TRY(const std::vector<StackPart> parts, facts.stack_parts(p.projection, *p.tensor, name));
-  const std::int64_t rows = facts.stack_shape(p.projection, *p.tensor).d[1];  // of an expert
+  MOE_TRY(const std::vector<StackPart> parts, facts.stack_parts(p.projection, *p.tensor, module, name));
+  const std::int64_t rows = facts.stack_rows(p.projection, *p.tensor, module);
   for (std::int64_t e = 0; e < module.num_experts; ++e)
     for (const StackPart& part : parts) {
       targets.push_back({role, part.half, part.part, facts.places_of(e), e});
@@ -74,7 +75,7 @@ Result<std::vector<Target>> targets_of(const LayerFacts& facts, const ParsedName
 
 // The shape that a checkpoint's tensor has.
 Dims shape_in_file(const LayerFacts& facts, const ParsedName& p, const ExpertModule& module) {
-  if (module.is_stacked()) return facts.stack_shape(p.projection, *p.tensor);
+  if (module.is_stacked()) return facts.stack_shape(p.projection, *p.tensor, module);
   const TensorShape one = p.tensor->shape(facts.whole(p.projection));
   Dims d;
   d.ndim = one.ndim;
@@ -100,8 +101,9 @@ void fill(RoleSlots& slots, const Target& t, const Slot& slot) {
 }
 
 // A part of a stack, whose rows count through all experts.
-TensorView cut_stack(const TensorView& stack, const Target& t) {
+TensorView cut_stack(const TensorView& stack, const Target& t, const ExpertModule& module) {
   Part part = t.part;
+  if (module.is_flat()) return cut(stack, part);
   part.row0 -= t.expert * stack.shape[1];
   return cut(slice0(stack, t.expert), part);
 }
@@ -165,62 +167,33 @@ Error in_file(const CheckpointEntry& e, Error error) {
   return error;
 }
 
-// The places where the experts may be, and how they lie there. `module`: the caller's prefix, nullptr: the config's.
-std::vector<ExpertNames> names_of(const LayerFacts& facts, const char* module) {
-  const std::string own = module != nullptr ? module : facts.config().name;
-  std::vector<ExpertNames> names = expert_names(facts.module(own), module == nullptr);
-  const auto is_second = [first = names[0].projections](const ExpertNames& n) { return n.projections != first; };
-  std::vector<ExpertNames> stacked = names;  // their names have no projections
-  std::erase_if(stacked, is_second);
-  if (facts.module(own).is_stacked()) return stacked;
-  for (const TensorSet* set : file_sets(facts.config().quantization, facts.config().stacked_weights))
-    for (ExpertNames n : stacked) {
-      if (set->stack == nullptr) continue;
-      n.set = set;
-      names.push_back(std::move(n));
-    }
-  return names;
+// The router's prefixes of all places, each once, with the layer's.
+std::vector<std::pair<std::string, std::string>> routers_of(std::span<const ExpertPlace> places) {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const ExpertPlace& p : places) all.emplace_back(router_prefix(p.prefix), p.layer);
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
 }
 
-ExpertModule module_at(const LayerFacts& facts, const ExpertNames& names) {
-  ExpertModule m = facts.module(names.prefix);
-  m.projections = names.projections;
-  m.set = names.set;
-  return m;
-}
-
-// The one place whose names a checkpoint uses, the config's own when it uses none.
-Result<const ExpertNames*> place_of_experts(const LayerFacts& facts, std::span<const ExpertNames> places,
-                                            std::span<const CheckpointEntry> entries) {
-  const ExpertNames* found = nullptr;
-  const CheckpointEntry* first = nullptr;
-  for (const ExpertNames& place : places) {
-    const ExpertModule module = module_at(facts, place);
-    const auto ours = std::find_if(entries.begin(), entries.end(), [&](const CheckpointEntry& e) {
-      return parse_tensor_name(e.entry->name, module).match != NameMatch::foreign;
-    });
-    if (ours == entries.end()) continue;
-    if (found != nullptr)
-      return in_file(*ours,
-                     fail(Code::unexpected_weight, ours->entry->name,
-                          cat(ours->entry->name, ": the experts of this layer are also at ", first->entry->name)));
-    found = &place;
-    first = &*ours;
-  }
-  return found != nullptr ? found : &places.front();
-}
-
-// Routing by the config's own scores would leave a correction bias out.
-bool ignores_bias(const RoutingConfig& r) {
-  return !r.has_bias && !r.hash_routing && r.method != RoutingMethod::custom && r.method != RoutingMethod::simulated;
-}
-
-Error unused_bias(const std::string& name) {
-  return fail(Code::unexpected_weight, name,
-              name +
-                  ": the checkpoint has a correction bias, and routing.e_score_correction_bias of the config is "
-                  "false: routing would leave it out",
-              R"("member":"/routing/e_score_correction_bias")");
+// A vector beside the experts: checked and read into `out`. false: it is none.
+Result<bool> take_side(const Config& config, const CheckpointEntry& e,
+                       std::span<const std::pair<std::string, std::string>> routers, SideVectors& out) {
+  std::optional<Side> side;
+  for (const auto& [router, layer] : routers)
+    if (!side) side = side_of(config, e.entry->name, router, layer);
+  if (!side) return false;
+  MOE_CHECK(check_wanted(config, *side, e.entry->name));
+  std::vector<float>& values = *side == Side::correction_bias ? out.correction_bias
+                               : *side == Side::expert_scale  ? out.expert_scale
+                                                              : out.expert_norm;
+  if (*side == Side::correction_bias && !config.routing.has_bias) return true;  // of a caller who routes
+  MOE_TRY(std::vector<float> read, read_side(e, config, *side));
+  if (!values.empty())
+    return fail(Code::unexpected_weight, e.entry->name,
+                cat(e.entry->name, ": a second ", *side == Side::correction_bias ? "correction bias" : "tensor of its kind"));
+  values = std::move(read);
+  return true;
 }
 
 }  // namespace
@@ -230,9 +203,9 @@ Result<bool> WeightSet::set_named(std::string_view name, const TensorView& given
   const LayerFacts& facts = state_->facts;
   Named n;
   ExpertModule module;
-  const std::vector<ExpertNames> all = names_of(facts, nullptr);
-  for (const ExpertNames& names : all) {
-    module = module_at(facts, names);
+  if (state_->places.empty()) state_->places = expert_places(facts, nullptr);
+  for (const ExpertPlace& place : state_->places) {
+    module = module_at(facts, place);
     MOE_TRY(n, parse_named(facts, name, module));
     if (n.ours) break;
   }
@@ -255,7 +228,7 @@ Result<bool> WeightSet::set_named(std::string_view name, const TensorView& given
   if (slots.experts.empty()) slots.experts.resize(facts.experts().size());
   Slot slot = view_slot(tensor, std::move(owner));
   for (const Target& target : targets) {
-    slot.view = module.is_stacked() ? cut_stack(tensor, target) : cut(tensor, target.part);
+    slot.view = module.is_stacked() ? cut_stack(tensor, target, module) : cut(tensor, target.part);
     if (is_turned(facts, p)) slot.view = swap_last_two(slot.view);
     fill(slots, target, slot);
   }
@@ -265,32 +238,17 @@ Result<bool> WeightSet::set_named(std::string_view name, const TensorView& given
 Check WeightSet::load_safetensors(const char* path, const char* module) {
   MOE_CHECK(check_settable(state_->source.get()));
   const LayerFacts& facts = state_->facts;
-  const std::vector<ExpertNames> places = names_of(facts, module);
-  std::vector<std::string> prefixes;  // of experts, and of routers
-  for (const ExpertNames& p : places) {
-    prefixes.push_back(p.prefix.empty() ? "" : p.prefix + ".");
-    for (std::string& name : correction_bias_names(router_prefix(p.prefix))) prefixes.push_back(std::move(name));
-  }
-  MOE_TRY(const auto entries, open_checkpoint(path, std::move(prefixes)));
-  MOE_TRY(const ExpertNames* place, place_of_experts(facts, places, entries));
+  const std::vector<ExpertPlace> places = expert_places(facts, module);
+  MOE_TRY(const auto entries, open_checkpoint(path, layer_filter(facts, module)));
+  MOE_TRY(const ExpertPlace* place, place_of_experts(facts, places, entries, module));
   const ExpertModule module_here = module_at(facts, *place);
-  const RoutingConfig& routing = facts.config().routing;
+  const auto routers = routers_of(places);
   std::vector<FileTensor> accepted;  // everything is checked before the first slot changes
-  std::vector<float> bias;
+  SideVectors beside;
   for (const CheckpointEntry& e : entries) {
-    const bool is_bias = std::any_of(places.begin(), places.end(), [&](const ExpertNames& p) {
-      return is_correction_bias(e.entry->name, router_prefix(p.prefix));
-    });
-    if (is_bias && ignores_bias(routing)) return in_file(e, unused_bias(e.entry->name));
-    if (is_bias && routing.has_bias) {
-      const bool second = !bias.empty();
-      auto values = read_correction_bias(e, facts.config());
-      if (!values) return in_file(e, std::move(values.error()));
-      if (second)
-        return in_file(e, fail(Code::unexpected_weight, e.entry->name, e.entry->name + ": a second correction bias"));
-      bias = std::move(*values);
-      continue;
-    }
+    auto is_side = take_side(facts.config(), e, routers, beside);
+    if (!is_side) return in_file(e, std::move(is_side.error()));
+    if (*is_side) continue;
     auto tensors = accept_entry(facts, e, module_here);
     if (!tensors) return in_file(e, std::move(tensors.error()));
     for (FileTensor& tensor : *tensors) {
@@ -306,7 +264,12 @@ Check WeightSet::load_safetensors(const char* path, const char* module) {
   for (const FileTensor& t : accepted)
     if (auto& experts = state_->role(t.target.role).experts; experts.empty()) experts.resize(facts.experts().size());
   for (const FileTensor& t : accepted) fill(state_->role(t.target.role), t.target, t.slot);
-  if (!bias.empty()) state_->correction_bias = std::move(bias);
+  const auto keep = [](std::vector<float>& from, std::vector<float>& to) {
+    if (!from.empty()) to = std::move(from);
+  };
+  keep(beside.correction_bias, state_->loaded.correction_bias);
+  keep(beside.expert_scale, state_->loaded.expert_scale);
+  keep(beside.expert_norm, state_->loaded.expert_norm);
   return ok();
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/index.h"
 #include "io/safetensors.h"
+#include "weights/expert_places.h"
 #include "weights/layer_facts.h"
 #include "weights/weight_set.h"
 
@@ -58,7 +59,8 @@ struct WeightSet::State {
   LayerFacts facts;
   std::shared_ptr<const TensorSource> source;  // asked for everything when there is one
   std::array<RoleSlots, kRoleCount> roles;
-  std::vector<float> correction_bias;
+  SideVectors loaded;
+  std::vector<ExpertPlace> places;  // for set_named, made when it is called first
 
   explicit State(std::shared_ptr<const Config> config) : facts(std::move(config)) {}
   RoleSlots& role(Role r) { return at(roles, r); }

@@ -38,7 +38,7 @@ WeightSet::~WeightSet() = default;
 
 const Config& WeightSet::config() const { return state_->facts.config(); }
 std::shared_ptr<const Config> WeightSet::shared_config() const { return state_->facts.shared_config(); }
-const std::vector<float>& WeightSet::correction_bias() const { return state_->correction_bias; }
+const SideVectors& WeightSet::loaded() const { return state_->loaded; }
 
 TensorView swap_last_two(const TensorView& t) {
   TensorView v = t;
@@ -177,7 +177,7 @@ void WeightSet::release_expert(std::int64_t expert) {
 
 void WeightSet::clear() {
   for (RoleSlots& slots : state_->roles) slots = {};
-  state_->correction_bias.clear();
+  state_->loaded = {};
 }
 
 }  // namespace moe::weights

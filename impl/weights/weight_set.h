@@ -15,6 +15,13 @@
 
 namespace moe::weights {
 
+// What load_safetensors found beside the router and the experts; empty = nothing.
+struct SideVectors {
+  std::vector<float> correction_bias;
+  std::vector<float> expert_scale;  // [E] or [1]
+  std::vector<float> expert_norm;   // [H]
+};
+
 // Ends the use of a caller's tensor exactly once.
 class Owner {
  public:
@@ -59,8 +66,7 @@ class WeightSet : public TensorSource {
 
   // This rank's part of one expert (w13 joined) or, with expert -1, of all ([E, ...]).
   Result<TensorLease> tensor(Role role, std::int64_t expert) const;
-  // Correction bias found beside the router by load_safetensors; empty = none.
-  const std::vector<float>& correction_bias() const;
+  const SideVectors& loaded() const;
 
   Result<TensorLease> get(const Place& place) const override;
   void release_expert(std::int64_t expert);  // MOE_CONVERT_RELEASE_SOURCES: this expert's tensors are done

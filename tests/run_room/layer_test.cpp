@@ -234,6 +234,8 @@ double plain_activation(const LayerShape& s, double g, double u) {
       return (clamp(u) + 1) * std::min(g, 7.0) * sigmoid(1.702 * std::min(g, 7.0));
     case Activation::swiglustep:
       return std::min(g * sigmoid(g), 7.0) * clamp(u);
+    case Activation::swiglu_softcap:
+      return 4 * std::tanh(g / 4) * sigmoid(g) * 25 * std::tanh(u / 25);
     case Activation::silu_no_mul:
       return g * sigmoid(g);
     case Activation::gelu_no_mul:

@@ -94,7 +94,7 @@ struct RouteHow {
   const RouteKernel* kernel = nullptr;  // null: the best of this machine
   Parallel parallel = {};
   std::vector<std::int32_t> hash_ids = {};  // [T, k]
-  BiasSources bias = {};
+  RouterSources bias = {};
 };
 
 inline Routed route_batch(const Config& c, const Logits& l, const RouteHow& how = {}) {

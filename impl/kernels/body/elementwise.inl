@@ -97,7 +97,14 @@ inline F gelu_tanh_lanes(F x) {
   return sigmoid_weighted(x, V::mul(V::set(c::kTwoSqrt2OverPi), V::add(x, cube)));
 }
 
-enum class Form { silu, silu_clamped, step, oai, gelu, gelu_tanh, relu2 };
+inline F soft_cap_lanes(F x, F c) {  // base/gelu.h
+  const F e = exp_lanes(V::mul(V::set(-2.0f), abs_lanes(V::div(x, c))));
+  const F size = V::mul(c, V::div(V::sub(V::set(1.0f), e), V::add(V::set(1.0f), e)));
+  const auto sign = V::and_i(V::bits(x), V::set_i(static_cast<std::int32_t>(0x80000000u)));
+  return V::from_bits(V::or_i(V::bits(abs_lanes(size)), sign));
+}
+
+enum class Form { silu, silu_clamped, step, oai, softcap, gelu, gelu_tanh, relu2 };
 
 template <Form K>
 inline F unary_lanes(F v) {
@@ -121,6 +128,11 @@ inline F gated_lanes(const ActivateArgs& a, F g, F u) {
     const F s = round_again<D>(sigmoid_weighted(V::set(1.0f), t));
     const F glu = round_again<D>(V::mul(g, s));
     return round_again<D>(V::mul(round_again<D>(V::add(u, V::set(a.beta))), glu));
+  }
+  if constexpr (K == Form::softcap) {
+    const F capped = round_again<D>(soft_cap_lanes(g, V::set(a.alpha)));
+    const F up = round_again<D>(soft_cap_lanes(u, V::set(a.beta)));
+    return round_again<D>(V::mul(round_again<D>(sigmoid_weighted(capped, g)), up));
   }
   if constexpr (K == Form::step) {
     const F stepped = V::min_or_b(limit, round_again<D>(unary_lanes<K>(g)));
@@ -161,6 +173,8 @@ void activate_rounded(const ActivateArgs& a) {
     case Activation::swigluoai:
     case Activation::swigluoai_uninterleave:
       return activate_as<D, R, Form::oai, true>(a);
+    case Activation::swiglu_softcap:
+      return activate_as<D, R, Form::softcap, true>(a);
     case Activation::swiglustep:
       return a.clamp ? activate_as<D, R, Form::step, true>(a) : activate_as<D, R, Form::silu, true>(a);
     case Activation::silu:

@@ -1,0 +1,32 @@
+// Which layers of a model have experts.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hf/architecture.h"
+#include "hf/hf.h"
+
+namespace moe::hf {
+
+constexpr std::int64_t kMostLayers = 65536;
+
+struct LayerRule {
+  std::int64_t count = 0;            // layers, those of multi-token prediction included
+  std::int64_t first = 0, step = 1;  // l >= first and (l + shift) % step == 0
+  std::int64_t shift = 0;
+  std::int64_t last = kMostLayers;
+  std::vector<std::int64_t> dense = {};  // sorted
+  std::vector<bool> listed = {};         // of each layer; empty: the rest decides
+
+  bool has_experts(std::int64_t l) const;
+};
+
+Result<LayerRule> layer_rule(const ModelFile& file, const LayerKeys& keys);
+// The layer asked for, or the first with experts.
+Result<std::int64_t> layer_index(const ModelFile& file, const LayerRule& rule, std::optional<std::int64_t> asked,
+                                 const std::string& asked_pointer);
+
+}  // namespace moe::hf

@@ -1,0 +1,43 @@
+// Where a checkpoint may have the experts of a layer: tools write the same layer under other names than its model.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/safetensors.h"
+#include "scheme/checkpoint.h"
+#include "weights/layer_facts.h"
+
+namespace moe::weights {
+
+// "model.layers" "3" "mlp.experts" of "model.layers.3.mlp.experts".
+struct LayerPath {
+  std::string_view layers, number, block;
+};
+std::optional<LayerPath> layer_path(std::string_view module);
+
+// Owns its text.
+struct ExpertPlace {
+  std::string prefix;  // of the experts
+  std::array<std::string_view, 3> projections{};
+  const TensorSet* set = nullptr;
+  Stack stack{};
+  std::string layer;  // "model.layers.3.", empty: unknown
+};
+// The module at a place, which the place outlives.
+ExpertModule module_at(const LayerFacts& facts, const ExpertPlace& place);
+
+// The places that are looked at: the config's own first, then, if `module` is nullptr, those of `names` under the other
+// prefixes, blocks and projections that writers use for this layer. module: the caller's own prefix, and no other.
+std::vector<ExpertPlace> expert_places(const LayerFacts& facts, const char* module);
+// What is read of a file's names: all that may be of this layer.
+io::NameFilter layer_filter(const LayerFacts& facts, const char* module);
+// The one place that the file uses, the config's own when it uses none; unexpected_weight when it uses two, or names of
+// experts that nobody knows.
+Result<const ExpertPlace*> place_of_experts(const LayerFacts& facts, std::span<const ExpertPlace> places,
+                                            std::span<const io::CheckpointEntry> entries, const char* module);
+
+}  // namespace moe::weights

@@ -1,0 +1,28 @@
+// What a checkpoint holds beside its experts that belongs to their layer: the correction bias of the router, scales of
+// the experts' weights, the norm of their output (checkpoints.md 2, routing.md 13).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/config.h"
+#include "io/safetensors.h"
+
+namespace moe::weights {
+
+enum class Side : std::uint8_t { correction_bias, expert_scale, expert_norm };
+
+// The prefix, with its dot, under which a module's router is: "model.layers.0.mlp." of "model.layers.0.mlp.experts".
+std::string router_prefix(std::string_view module);
+// What a name is below a router's prefix and in its layer (a prefix, "": none), for this config or by the names that
+// models use.
+std::optional<Side> side_of(const Config& config, std::string_view name, std::string_view router,
+                            std::string_view layer);
+// Whether the config has a use for it; else what it would take to leave it out silently.
+Check check_wanted(const Config& config, Side side, const std::string& name);
+// Its values in float32: [n] or [1, n], finite.
+Result<std::vector<float>> read_side(const CheckpointEntry& from, const Config& config, Side side);
+
+}  // namespace moe::weights
