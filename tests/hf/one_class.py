@@ -36,8 +36,9 @@ class Answer:
         self.given_logits = given_logits
         held = {} if given_logits else {"overrides": {"routing": {"topk_weights_hold_factor": True}}}
         with moe.Config.from_hf((directory / "config.json").read_bytes(), **options, **held) as config:
-            self.name, routing = (config.document.get(key) for key in ("name", "routing"))
-            self.hashed = given_logits and (routing or {}).get("hash_routing", False)
+            self.document = config.document
+            self.routing = self.document.get("routing", {})
+            self.hashed = given_logits and self.routing.get("hash_routing", False)
             with moe.Selection(config) as selection, moe.Weights(config) as weights:
                 weights.load_safetensors(directory)
                 with moe.convert(selection, weights) as packed:
@@ -66,11 +67,16 @@ def compare(directory, dtype, got, options):
     note = ""
     for given_logits, mode in ((True, "logits"), (False, "topk")):
         answer = Answer(directory, options, given_logits)
-        if f".{got['layer']}." not in answer.name:
-            return f"it takes {answer.name}, the layer of experts is {got['layer']}", ""
+        if f".{got['layer']}." not in answer.document["name"]:
+            return f"it takes {answer.document['name']}, the layer of experts is {got['layer']}", ""
+        if answer.document["top_k"] != ids.shape[1]:
+            return f"top_k {answer.document['top_k']}, theirs is {ids.shape[1]}", ""
+        columns = answer.document["num_experts"] + answer.routing.get("num_zero_experts", 0)
         try:
             out, chosen = answer.apply(x, logits, ids, weights)
         except moe.Error as error:
+            if isinstance(error, moe.ShapeError) and (logits.shape[1] == columns or not given_logits):
+                return f"{mode}: {refusal(error)}", ""  # a layer of another model
             if not given_logits:
                 raise
             note = f"in mode topk; with logits {error.message}"

@@ -82,12 +82,14 @@ SWITCHES = {
     "swiglu_limits": [[1.0, 1.0], [None, 1.0]], "num_experts_per_tok": [1, 2], "moe_topk": [1, 2], "top_k_experts": [1, 2],
     "decoder_sparse_step": [2], "mlp_only_layers": [[0], [1]], "first_k_dense_replace": [0, 1], "moe_layer_freq": [1, 2],
     "mlp_layer_types": [["sparse", "sparse"], ["dense", "sparse"], ["sparse", "dense"], ["hash_moe", "moe"]],
-    "num_dense_layers": [0, 1], "expert_layer_period": [2], "expert_layer_offset": [1], "interleave_moe_layer_step": [1, 2],
+    "num_dense_layers": [0, 1], "expert_layer_period": [2], "interleave_moe_layer_step": [1, 2],
     "moe_layers": [[0], [1], [0, 1]], "moe_layer_interval": [2], "moe_layer_start_index": [0, 1],
 }
-TOGETHER = [{"n_group": 1, "topk_group": 1}, {"n_group": 4, "topk_group": 2}, {"n_group": None, "topk_group": None},
+TOGETHER = [{"expert_layer_period": 2, "expert_layer_offset": 1}, {"n_group": 1, "topk_group": 1}, {"n_group": 4, "topk_group": 2}, {"n_group": None, "topk_group": None},
             {"topk_method": "group_limited_greedy", "n_group": 4, "topk_group": 2}]
-GROUPS = {"n_group": 8, "num_expert_group": 8, **dict.fromkeys(["num_experts", "n_routed_experts", "num_local_experts"], 32)}
+# What the class's own value of a setting that is left out needs beside it.
+GROUPS = {"n_group": 8, **dict.fromkeys(["num_experts", "n_routed_experts", "num_local_experts"], 32)}
+BESIDES = {"n_group": GROUPS, "topk_group": GROUPS, "expert_layer_offset": {"expert_layer_period": 2}}
 LAYER_KEYS = {"mlp_layer_types", "first_k_dense_replace", "num_dense_layers", "moe_layer_freq", "mlp_only_layers", "moe_layers"}
 LEFT_OUT = [*SWITCHES, "n_group", "topk_group", "num_experts", "num_local_experts", "n_routed_experts", "dtype"]
 
@@ -165,7 +167,7 @@ def fill(block, prefix):
             t.data.copy_(u * 2.25 / t.shape[-1] ** 0.5)
 
 
-Place = collections.namedtuple("Place", "block experts name layer width")
+Place = collections.namedtuple("Place", "block experts name layer config")
 
 
 def places(model):
@@ -185,9 +187,8 @@ def places(model):
     every = []
     for name, (block, experts) in found.items():
         layer = re.search(r"\.(\d+)(\.|$)", name)
-        width = getattr(getattr(experts, "config", text), "hidden_size", 0) or text.hidden_size
         if layer:
-            every.append(Place(block, experts, name, int(layer[1]), width))
+            every.append(Place(block, experts, name, int(layer[1]), getattr(experts, "config", text)))
     ours = [p for p in every if not re.search(r"vis|audio|talker|mtp|encoder|code", p.name)] or every
     first = {p.layer: p for p in reversed(ours)}
     return [first[layer] for layer in sorted(first)]
@@ -199,11 +200,10 @@ def holder_of(model, place):
     def parts(config, path):
         yield path, config
         for name in config.to_dict():
-            part = getattr(config, name, None)
+            part = config.__dict__.get(name)
             if hasattr(part, "to_dict"):
                 yield from parts(part, [*path, name])
-    wanted = getattr(place.experts, "config", None) or model.config.get_text_config()
-    return next(((path, c) for path, c in parts(model.config, []) if c is wanted), ([], model.config))
+    return next(((path, c) for path, c in parts(model.config, []) if c is place.config), ([], model.config))
 
 
 def inside(document, path):
@@ -214,7 +214,7 @@ def inside(document, path):
 
 def cases(document, path, config):
     """(name, config.json for transformers, what becomes of the one that it writes)."""
-    has, renamed, here = config.to_dict(), config.attribute_map, inside(document, path)
+    has, own, renamed, here = config.to_dict(), type(config)().to_dict(), config.attribute_map, inside(document, path)
     old = re.findall(r'kwargs\.(?:pop|get)\("(\w+)"', inspect.getsource(type(config)))  # keys of older files
     words = {"moe", "hash_moe"} if {"moe", "hash_moe"} & {*(has.get("mlp_layer_types") or [])} else {"dense", "sparse"}
 
@@ -235,15 +235,17 @@ def cases(document, path, config):
         changes = {renamed.get(key, key): value for key, value in changes.items()}
         name = " ".join(f"{k}={json.dumps(v)}" for k, v in changes.items())
         if changes.keys() <= has.keys():
+            if any(v is None and own[k] is not None for k, v in changes.items()):
+                continue
             if any(here.get(k, has[k]) != v for k, v in changes.items()) and {*changes.get("mlp_layer_types", ())} <= words:
                 yield name, changed(changes), lambda written: written
         elif len(changes) == 1 and changes.keys() <= {*old}:  # transformers writes what follows from it: our file keeps the key
             given = changed(changes, ["mlp_layer_types", "moe_layers"])
             yield f"old {name}", given, lambda written, given=given: {**given, "dtype": written["dtype"]}
     for keys in [*([k] for k in LEFT_OUT), ["first_k_dense_replace", "mlp_layer_types"]]:
+        more = {renamed.get(k, k): v for k, v in BESIDES.get(keys[0], {}).items()}
         keys = [renamed.get(key, key) for key in keys]
         if {*keys} <= here.keys():
-            more = GROUPS if {*keys} & {renamed.get(k, k) for k in ("n_group", "topk_group")} else {}
 
             def without(written, keys=keys):
                 for key in keys:
@@ -378,7 +380,7 @@ def by_itself(place, x, events, wide):
 
 def factor_behind(place, x):
     """What the block multiplies the experts' sum with, one of its config's numbers; 1 where it does anything else."""
-    if not hasattr(place.experts, "config") or hasattr(place.block, "self_attn"):
+    if place.experts is None or hasattr(place.block, "self_attn"):
         return 1.0
     name = next(n for n, m in place.block.named_modules() if m is place.experts)
     block = copy.deepcopy(place.block).float()
@@ -388,7 +390,7 @@ def factor_behind(place, x):
     if one.numel() != z.numel():
         return 1.0
     ratio = (one - none).reshape(z.shape) / z
-    factors = [v for k, v in place.experts.config.to_dict().items() if "scal" in k and isinstance(v, float)]
+    factors = [v for k, v in place.config.to_dict().items() if "scal" in k and isinstance(v, float)]
     return next((v for v in factors if (ratio - v).abs().max() < 1e-3), 1.0)
 
 
@@ -396,7 +398,7 @@ def draw(place, dtype):
     """Tokens far from ties, and what the block makes of them."""
     good = []
     for turn in range(40):
-        x = (noise(f"{place.name}.hidden.{turn}", (64, place.width)) * 1.7).to(dtype)
+        x = (noise(f"{place.name}.hidden.{turn}", (64, place.config.hidden_size)) * 1.7).to(dtype)
         good += list(x[examine(place, x)["far"]])
         if len(good) >= TOKENS:
             x = torch.stack(good[:TOKENS])
