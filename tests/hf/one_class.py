@@ -49,7 +49,8 @@ class Answer:
         out, chosen = np.zeros(x.shape, x.dtype), np.zeros(ids.shape, np.int32)
         given = {"hidden": x, "out": out}
         if self.given_logits:
-            given.update({"router_logits": logits, "topk_ids" if self.hashed else "out_topk_ids": ids if self.hashed else chosen})
+            given["router_logits"] = logits
+            given.update(topk_ids=ids) if self.hashed else given.update(out_topk_ids=chosen)
         else:
             given.update(topk_ids=ids, topk_weights=weights)
         args = moe.ApplyStruct(struct_size=ctypes.sizeof(moe.ApplyStruct), mode=0 if self.given_logits else 1)
@@ -153,7 +154,7 @@ def variants(cls, args, report):
         unbuilt(report, "base", "", error, args)
         return
     if found:
-        yield from tiny_models.cases(document, *tiny_models.holder_of(model, found[0]))
+        yield from tiny_models.cases(document, *tiny_models.holder_of(model, found[0]), args.strays)
     else:
         report("base", "", "dense", "")
 
@@ -176,11 +177,12 @@ def examine(cls, args, folder, report):
                 unbuilt(report, variant, dtype, error, args, why)
                 continue
             written(directory, change)
-            if args.mangle:
-                written(directory, lambda file: json.loads(re.sub(*args.mangle, json.dumps(file))))
+            if cls.__name__ in args.mangled:
+                written(directory, lambda file: json.loads(json.dumps(file).replace(*args.mangled[cls.__name__])))
             if args.verbose:
-                print(cls.__name__, variant, dtype, *({k: tuple(v.shape) if torch.is_tensor(v) else v for k, v in got.items()}
-                                                      for got in captured), flush=True)
+                for got in captured:
+                    shapes = {name: tuple(getattr(value, "shape", [value])) for name, value in got.items()}
+                    print(cls.__name__, variant, dtype, shapes, flush=True)
             report(variant, dtype, *judge(directory, dtype, captured, dense_layers))
         if not args.keep:
             shutil.rmtree(where, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Tiny random models of transformers' MoE classes, the settings to change in their configs, and what their blocks compute.
+"""Tiny random models of transformers' MoE classes, the settings to change in their configs, what their blocks compute.
 
 Part of against_transformers; runs inside its virtual environment.
 """
@@ -15,7 +15,8 @@ import torch
 NAMES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}
 TOKENS, EXPERTS = 6, 8
 GAP = 4e-3  # of a token's logits
-GAPS = {torch.float32: 5e-4, torch.float16: 4e-3, torch.bfloat16: 2e-2}  # around the last chosen score, relative up to 1
+# Around the last chosen score, relative up to 1:
+GAPS = {torch.float32: 5e-4, torch.float16: 4e-3, torch.bfloat16: 2e-2}
 
 # --- what makes any config tiny ---------------------------------------------------------------------------------------
 TINY = {
@@ -25,10 +26,10 @@ TINY = {
     **dict.fromkeys(["num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"], EXPERTS),
     **dict.fromkeys(["num_experts_per_tok", "moe_topk", "moe_k", "moe_top_k", "top_k_experts"], 3),
     **dict.fromkeys(["num_hidden_layers", "n_layers", "num_layers", "encoder_layers", "decoder_layers"], 2),
-    **dict.fromkeys(["num_attention_heads", "n_heads", "num_heads", "encoder_attention_heads", "decoder_attention_heads"], 4),
-    "zero_expert_num": 2,
+    **dict.fromkeys(["num_attention_heads", "n_heads", "num_heads", "encoder_attention_heads",
+                     "decoder_attention_heads"], 4),
     **dict.fromkeys(["head_dim", "v_head_dim", "qk_nope_head_dim", "qk_rope_head_dim", "kv_channels", "d_kv"], 16),
-    **dict.fromkeys(["n_group"], 2), **dict.fromkeys(["topk_group"], 1),
+    "n_group": 2, "topk_group": 1, "zero_expert_num": 2,
     **dict.fromkeys(["q_lora_rank", "kv_lora_rank", "o_lora_rank"], 32),
     **dict.fromkeys(["intermediate_size", "dense_intermediate_size", "d_ff", "ffn_dim", "shared_intermediate_size",
                      "shared_expert_intermediate_size", "shared_experts_intermediate_size", "ffn_hidden_size",
@@ -36,13 +37,16 @@ TINY = {
     **dict.fromkeys(["bos_token_id", "decoder_start_token_id"], 1), "eos_token_id": 2, "pad_token_id": 0,
     "vocab_size": 256, "num_key_value_heads": 4, "first_k_dense_replace": 1, "num_dense_layers": 1, "depth": 1,
     **dict.fromkeys(["routed_scaling_factor", "router_scaling_factor", "route_scale", "moe_routed_scaling_factor",
-                     "moe_router_scaling_factor"], 2.5), "swiglu_limit": 1.0, "num_mtp_layers": 0, "num_nextn_predict_layers": 0,
+                     "moe_router_scaling_factor"], 2.5),
+    "swiglu_limit": 1.0, "num_mtp_layers": 0, "num_nextn_predict_layers": 0,
     "max_position_embeddings": 256, "decoder_sparse_step": 1, "expert_layer_period": 1, "expert_layer_offset": 0,
     "n_shared_experts": 1, "num_shared_experts": 1, "moe_num_shared_experts": 1,
 }
+# Also where the class's own value is None:
 NEEDED = {"n_group", "topk_group", "num_key_value_heads", "num_experts_per_tok", "top_k_experts", "num_experts",
-          "n_routed_experts", "moe_intermediate_size", "n_shared_experts", "num_shared_experts"}  # also where the class's own value is None
-WIDTHS = {"moe_intermediate_size", "expert_ffn_hidden_size", "moe_hidden_size"}  # without them intermediate_size is the experts'
+          "n_routed_experts", "moe_intermediate_size", "n_shared_experts", "num_shared_experts"}
+# Without these the experts' width is intermediate_size:
+WIDTHS = {"moe_intermediate_size", "expert_ffn_hidden_size", "moe_hidden_size"}
 # Where that is not enough: class (a regex) -> members of config.json, "text_config.x" for a member's member.
 OVERRIDES = {
     "Beam.*": {"mlp_layer_types": ["dense", "sparse"]},
@@ -51,17 +55,20 @@ OVERRIDES = {
     "Dots3NoteForCond.*": {"vision_config.mlp_layer_types": ["dense", "dense"]},
     "Doge.*": {"is_moe": True, "num_experts": 16},
     "Ernie4_5_VL.*": {"text_config.moe_intermediate_size": [32, 48],
-                       "text_config.rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [3, 3, 2]}},
+                       "text_config.rope_parameters": {"rope_type": "default", "rope_theta": 1e4,
+                                                       "mrope_section": [3, 3, 2]}},
     "Flint.*": {"mlp_only_layers": [0]},
     "Gemma4ForCausalLM": {"enable_moe_block": True},
     "Gemma4ForCond.*": {"text_config.enable_moe_block": True},
     "Glm5Next.*": {"text_config.qk_rope_head_dim": 0, "text_config.mlp_layer_types": ["dense", "sparse"]},
     "HunYuanMoEV1.*": {"head_dim": 16},
     "Lfm2Moe.*": {"layer_types": ["conv", "full_attention"]},
-    "MuseSpark.*": {"audio_config.patch_sizes": [16, 6], "audio_config.hidden_sizes": [64, 64], "audio_config.depths": [1, 1]},
+    "MuseSpark.*": {"audio_config.patch_sizes": [16, 6], "audio_config.hidden_sizes": [64, 64],
+                    "audio_config.depths": [1, 1]},
     "Phimoe.*": {"num_experts_per_tok": 2},
     "Qwen3OmniMoeTalkerFor.*": {"spatial_merge_size": 2, "text_config.shared_expert_intermediate_size": 96},
-    "Qwen3OmniMoeForCond.*": {"talker_config.spatial_merge_size": 2, "talker_config.text_config.shared_expert_intermediate_size": 96},
+    "Qwen3OmniMoeForCond.*": {"talker_config.spatial_merge_size": 2,
+                              "talker_config.text_config.shared_expert_intermediate_size": 96},
     "Step3p7.*": {"text_config.mlp_layer_types": ["dense", "sparse"]},
     "Zaya.*": {"num_experts_per_tok": 1},
 }
@@ -69,8 +76,8 @@ OVERRIDES = {
 ACTIVATIONS = ["silu", "gelu", "gelu_pytorch_tanh", "relu", "relu2"]
 SWITCHES = {
     **dict.fromkeys(["norm_topk_prob", "use_expert_bias", "use_routing_bias", "router_bias", "mlp_bias", "use_bias",
-                     "moe_apply_router_weight_on_input", "shared_expert_sink", "enable_moe_fp32_combine", "enable_moe_block",
-                     "add_router_probs", "normalize_router_prob_before_dropping"], [True, False]),
+                     "moe_apply_router_weight_on_input", "shared_expert_sink", "enable_moe_fp32_combine",
+                     "enable_moe_block", "add_router_probs", "normalize_router_prob_before_dropping"], [True, False]),
     **dict.fromkeys(["hidden_act", "hidden_activation", "mlp_hidden_act", "activation_function"], ACTIVATIONS),
     **dict.fromkeys(["routed_scaling_factor", "router_scaling_factor", "route_scale", "moe_routed_scaling_factor",
                      "moe_router_scaling_factor", "output_multiplier"], [1.0, 2.5, 0.5]),
@@ -79,18 +86,21 @@ SWITCHES = {
     "swiglu_alpha": [1.0, 1.702], "router_jitter_noise": [0.0, 0.1], "moe_norm_min": [1e-12, 0.9],
     "moe_router_logit_softcapping": [0.0, 1.0], "mlp_gate_softcap": [1.0], "mlp_up_softcap": [1.0],
     "moe_normalize_expert_weights": [1.0, 2.0, None], "zero_expert_num": [0, 2], "moe_latent_size": [None, 32],
-    "swiglu_limits": [[1.0, 1.0], [None, 1.0]], "num_experts_per_tok": [1, 2], "moe_topk": [1, 2], "top_k_experts": [1, 2],
-    "decoder_sparse_step": [2], "mlp_only_layers": [[0], [1]], "first_k_dense_replace": [0, 1], "moe_layer_freq": [1, 2],
+    "swiglu_limits": [[1.0, 1.0], [None, 1.0]], "num_experts_per_tok": [1, 2], "moe_topk": [1, 2],
+    "top_k_experts": [1, 2], "decoder_sparse_step": [2], "mlp_only_layers": [[0], [1]],
+    "first_k_dense_replace": [0, 1], "moe_layer_freq": [1, 2, [0, 1]],
     "mlp_layer_types": [["sparse", "sparse"], ["dense", "sparse"], ["sparse", "dense"], ["hash_moe", "moe"]],
     "num_dense_layers": [0, 1], "expert_layer_period": [2], "interleave_moe_layer_step": [1, 2],
     "moe_layers": [[0], [1], [0, 1]], "moe_layer_interval": [2], "moe_layer_start_index": [0, 1],
 }
-TOGETHER = [{"expert_layer_period": 2, "expert_layer_offset": 1}, {"n_group": 1, "topk_group": 1}, {"n_group": 4, "topk_group": 2}, {"n_group": None, "topk_group": None},
+TOGETHER = [{"expert_layer_period": 2, "expert_layer_offset": 1}, {"n_group": 1, "topk_group": 1},
+            {"n_group": 4, "topk_group": 2}, {"n_group": None, "topk_group": None},
             {"topk_method": "group_limited_greedy", "n_group": 4, "topk_group": 2}]
 # What the class's own value of a setting that is left out needs beside it.
 GROUPS = {"n_group": 8, **dict.fromkeys(["num_experts", "n_routed_experts", "num_local_experts"], 32)}
 BESIDES = {"n_group": GROUPS, "topk_group": GROUPS, "expert_layer_offset": {"expert_layer_period": 2}}
-LAYER_KEYS = {"mlp_layer_types", "first_k_dense_replace", "num_dense_layers", "moe_layer_freq", "mlp_only_layers", "moe_layers"}
+LAYER_KEYS = {"mlp_layer_types", "first_k_dense_replace", "num_dense_layers", "moe_layer_freq", "mlp_only_layers",
+              "moe_layers"}
 LEFT_OUT = [*SWITCHES, "n_group", "topk_group", "num_experts", "num_local_experts", "n_routed_experts", "dtype"]
 
 
@@ -141,8 +151,9 @@ def document_of(config, cls, dtype):
 
 
 def config_from(cls, document):
-    decoded = json.loads(json.dumps(document), object_hook=lambda d: float(d["__float__"]) if set(d) == {"__float__"} else d)
-    return cls.config_class.from_dict(decoded)
+    def number(members):
+        return float(members["__float__"]) if set(members) == {"__float__"} else members
+    return cls.config_class.from_dict(json.loads(json.dumps(document), object_hook=number))
 
 
 def noise(name, shape):
@@ -171,7 +182,7 @@ Place = collections.namedtuple("Place", "block experts name layer config")
 
 
 def places(model):
-    """The MoE blocks of the language model, one of each layer; `experts` is None where the block is no more than one."""
+    """The MoE blocks of the language model, one of each layer; `experts` is None where they are no module."""
     def is_experts(name, module):
         kind = type(module).__name__
         return kind.endswith("Experts") and "Parallel" not in kind and not name.endswith("shared_experts")
@@ -181,8 +192,9 @@ def places(model):
         if is_experts(name, module):
             parent = name.rpartition(".")[0]
             found.setdefault(parent, (model.get_submodule(parent), module))
-        elif re.search(r"Mo[Ee]$", type(module).__name__) and not any(is_experts(n, m) for n, m in module.named_modules()):
-            found.setdefault(name, (module, None))
+        elif re.search(r"Mo[Ee]$", type(module).__name__):
+            if not any(is_experts(n, m) for n, m in module.named_modules()):
+                found.setdefault(name, (module, None))
     text = model.config.get_text_config()
     every = []
     for name, (block, experts) in found.items():
@@ -212,7 +224,7 @@ def inside(document, path):
     return document
 
 
-def cases(document, path, config):
+def cases(document, path, config, strays):
     """(name, config.json for transformers, what becomes of the one that it writes)."""
     has, own, renamed, here = config.to_dict(), type(config)().to_dict(), config.attribute_map, inside(document, path)
     old = re.findall(r'kwargs\.(?:pop|get)\("(\w+)"', inspect.getsource(type(config)))  # keys of older files
@@ -237,11 +249,14 @@ def cases(document, path, config):
         if changes.keys() <= has.keys():
             if any(v is None and own[k] is not None for k, v in changes.items()):
                 continue
-            if any(here.get(k, has[k]) != v for k, v in changes.items()) and {*changes.get("mlp_layer_types", ())} <= words:
+            other = any(here.get(k, has[k]) != v for k, v in changes.items())
+            if other and {*changes.get("mlp_layer_types", ())} <= words:
                 yield name, changed(changes), lambda written: written
-        elif len(changes) == 1 and changes.keys() <= {*old}:  # transformers writes what follows from it: our file keeps the key
+        elif len(changes) == 1 and changes.keys() <= {*old}:  # transformers writes what follows from it
             given = changed(changes, ["mlp_layer_types", "moe_layers"])
             yield f"old {name}", given, lambda written, given=given: {**given, "dtype": written["dtype"]}
+        elif strays and len(changes) == 1:  # a key that the class does not know
+            yield f"stray {name}", changed(changes), lambda written: written
     for keys in [*([k] for k in LEFT_OUT), ["first_k_dense_replace", "mlp_layer_types"]]:
         more = {renamed.get(k, k): v for k, v in BESIDES.get(keys[0], {}).items()}
         keys = [renamed.get(key, key) for key in keys]
@@ -276,8 +291,8 @@ class Watch(torch.overrides.TorchFunctionMode):
 
 
 def call_block(place, x, after=None):
-    """Runs the block on [T, H]: the experts' arguments, what the scoring functions got, the block's result. `after` stands
-    in for the experts' result."""
+    """Runs the block on [T, H]: the experts' arguments, what the scoring functions got, the block's result. `after`
+    stands in for the experts' result."""
     seen = {}
 
     def before(_, args, kwargs):
@@ -436,5 +451,6 @@ class Checkpoint:
         directory = self.folder / f"read-{dtype}"
         model.save_pretrained(directory)
         layers = model.get_submodule(found[0].name.partition(f".{found[0].layer}")[0])
-        return (directory, [dict(draw(p, kind), layer=p.layer) for p in {p.layer: p for p in (found[0], found[-1])}.values()],
+        ends = found if len(found) == 1 else [found[0], found[-1]]
+        return (directory, [dict(draw(p, kind), layer=p.layer) for p in ends],
                 sorted(set(range(len(layers))) - {p.layer for p in found}))
