@@ -116,8 +116,8 @@ moe_status moe_route(moe_context* ctx, const moe_config* config, const moe_route
     MOE_CHECK(moe::api::check_num_tokens(c, tokens, "router_logits"));
     MOE_TRY(const std::vector<float> bias, moe::api::bias_values(rows[kBias]));
     MOE_TRY(const moe::Platform host, moe::detect_platform());
-    MOE_TRY(const moe::run::Router router,
-            moe::run::make_router(c, moe::kernels::route_kernel_for(host), {.option = bias, .loaded = {}, .scale = {}}));
+    MOE_TRY(const moe::run::Router router, moe::run::make_router(c, moe::kernels::route_kernel_for(host),
+                                                                 {.option = bias, .loaded = {}, .scale = {}}));
     MOE_CHECK(moe::run::check_router(router));
     if (router.rule == moe::run::RouteRule::hash)
       MOE_CHECK(moe::run::check_hash_ids(router, rows[kIdsOut].view, "out_topk_ids"));

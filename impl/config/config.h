@@ -57,7 +57,6 @@ struct RoutingConfig {
   Scoring scoring = Scoring::softmax;
   bool has_bias = false;
   std::vector<float> bias;  // inline values; empty when a tensor brings them
-  std::string bias_name;    // the end of that tensor's name; empty: one of those that are known
   SideTensor expert_scale;  // one value for each expert, or for all
   std::optional<std::string> simulation_strategy;
   std::optional<std::int64_t> seed;

@@ -136,7 +136,10 @@ void write_stacked_names(const Draft& d, json::Object& out) {
 }
 
 Check read_expert_norm(const Members& members, Draft& d) {
-  return read_side_tensor(members, "expert_norm", {d.config.hidden_dim}, d.config.expert_norm);
+  MOE_CHECK(read_side_tensor(members, "expert_norm", {d.config.hidden_dim}, d.config.expert_norm));
+  // A rank of tensor parallelism has a part of each sum, of which no norm can be taken.
+  if (!d.config.expert_norm.wanted() || d.config.parallel.tp_size == 1) return ok();
+  return fields::fault("/expert_norm", "found one, which needs tp_size 1");
 }
 void write_expert_norm(const Draft& d, json::Object& out) {
   write_side_tensor("expert_norm", d.config.expert_norm, out);

@@ -14,7 +14,7 @@ using fields::Members;
 
 std::string found(std::int64_t i) { return cat("found ", i); }
 
-// true, false, the end of a tensor's name, or the values: one per expert and per zero expert.
+// true, false, or the values: one per expert and per zero expert.
 Check read_correction_bias(const Members& members, Draft& draft) {
   RoutingConfig& r = draft.config.routing;
   const std::int64_t count = draft.config.router_columns();
@@ -24,13 +24,12 @@ Check read_correction_bias(const Members& members, Draft& draft) {
     r.has_bias = *b;
     return ok();
   }
-  if (v->string() == nullptr && v->array() == nullptr)
+  if (v->array() == nullptr)
     return fields::unexpected(members.at("e_score_correction_bias"), *v, "true, false or an array of numbers");
   SideTensor t;
   MOE_CHECK(read_side_tensor(members, "e_score_correction_bias", {count}, t));
   r.has_bias = true;
   r.bias = std::move(t.values);
-  r.bias_name = std::move(t.name);
   return ok();
 }
 
@@ -43,7 +42,6 @@ void write_expert_scale(const Draft& d, json::Object& out) {
 
 void write_correction_bias(const Draft& d, json::Object& out) {
   out.emplace_back("has_bias", d.config.routing.has_bias);
-  if (!d.config.routing.bias_name.empty()) out.emplace_back("correction_bias_name", d.config.routing.bias_name);
 }
 
 Check read_method(const Members& members, Draft& d) {
@@ -130,16 +128,17 @@ Check check_options(const Members& members, const Draft& draft) {
     const char* needs;
   };
   for (const Rule& rule :
-       {Rule{"bias_on_logits", r.bias_on_logits, r.has_bias, "e_score_correction_bias"},
+       {Rule{"correction_bias_name", !r.correction_bias_name.empty(), r.has_bias, "e_score_correction_bias"},
+        Rule{"bias_on_logits", r.bias_on_logits, r.has_bias, "e_score_correction_bias"},
         Rule{"bias_on_logits", r.bias_on_logits, !draft.grouped, "no groups"},
-        Rule{"logit_softcap", r.logit_softcap.has_value(), by_scores, "method auto, no hash_routing"},
         Rule{"group_score", r.group_score != GroupScoring::automatic, draft.grouped, "groups"},
         Rule{"masked_groups", r.masked_groups != MaskedGroups::never, draft.grouped, "groups"},
         Rule{"zero_experts", r.zero_experts != ZeroExperts::identity, r.num_zero_experts > 0, "num_zero_experts"},
         Rule{"num_shared_logits", r.num_shared_logits > 0,
              by_scores && r.num_zero_experts == 0 && r.scoring == Scoring::sigmoid && r.renormalize,
              "scoring_func sigmoid with renormalize, method auto and no zero experts"},
-        Rule{"renormalize_eps", r.renormalize_eps > 0, by_scores && r.renormalize, "renormalize, method auto"}})
+        Rule{"renormalize_eps", r.renormalize_eps > 0, by_scores && r.renormalize, "renormalize, method auto"},
+        Rule{"renormalize_min", r.renormalize_min > 0, by_scores && r.renormalize, "renormalize, method auto"}})
     if (rule.set && !rule.allowed)
       return fields::fault(members.at(rule.member),
                            cat("found ", fields::brief(*members.get(rule.member)), ", which needs ", rule.needs));

@@ -1,8 +1,8 @@
 // What a model's class says about its experts and is not in config.json: names on disk, which keys the file uses, what
 // the class takes for granted, how it routes. One row per class of transformers (architectures.cpp).
 //
-// `otherwise` is what transformers 5.23.0 computes with when config.json lacks the key: files leave out what their class
-// takes for granted. Where vLLM's class differs, the row has its value, too, and bit_compat vllm takes that.
+// `otherwise` is what transformers 5.23.0 computes with when config.json lacks the key: files leave out what their
+// class takes for granted. Where vLLM's class differs, the row has its value, too, and bit_compat vllm takes that.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ struct SizeKey {
 // Which layers have experts.
 enum class Layers : std::uint8_t {
   all,
-  // [l] of a list of words is the row's word; without the list l >= first
+  // [l] of a list of words is the row's word; without the list l >= first, l % step == 0, or a list of numbers
   words,
   // l >= first, l % step == 0
   from,
@@ -47,6 +47,7 @@ struct LayerKeys {
   SizeKey first = {{}, 0};  // of words and from
   std::string_view step = {};
   std::string_view list = "mlp_layer_types", word = "sparse";
+  std::string_view numbers = {};  // a list of layers, or a text "3,4,5", where the list of words is not there
   std::string_view count = "num_hidden_layers";
   bool enabled_by_enable_moe_block = false;
 };
@@ -71,6 +72,7 @@ struct Routing {
   BoolKey renormalize = {"", true};
   std::optional<BoolKey> vllm_renormalize = {};
   double renormalize_eps = 0.0;
+  NumberKey renormalize_min = {};
   BoolKey bias = {"", false};       // a correction bias; the key says true or noaux_tc where there is one
   std::string_view bias_name = {};  // of its tensor, where it is none of those that everybody knows
   Groups groups = Groups::none;
@@ -83,7 +85,6 @@ struct Routing {
   bool hash_layers = false;  // the first layers may choose by a table of the token's number
   bool on_input = false;
   bool bias_on_logits = false;
-  std::string_view softcap_key = {};
   std::string_view expert_scale = {};
   SizeKey zero_experts = {};  // with keys, or a fixed number
   bool zero_experts_give_nothing = false;
@@ -93,10 +94,10 @@ struct Routing {
 };
 
 struct ActivationKeys {
-  std::string_view key = "hidden_act";      // "": fixed
+  std::string_view key = "hidden_act";  // "": fixed
   std::string_view otherwise = "silu";
-  NumberKey limit = {"swiglu_limit"};       // taken where the file has it, or the class has a default
-  std::string_view limits = {};             // a list, one of each layer; 0 and null: none
+  NumberKey limit = {"swiglu_limit"};  // taken where the file has it, or the class has a default
+  std::string_view limits = {};        // a list, one of each layer; 0 and null: none
   NumberKey alpha = {};
   NumberKey gate_cap = {}, up_cap = {};
   bool ungated = false;
@@ -113,7 +114,7 @@ struct Architecture {
   bool interleaved = false;  // rows of gate and up in such a tensor
   bool stacks = false;
   bool has_bias = false;
-  SizeKey experts = {{"num_experts", "num_local_experts", "n_routed_experts"}};
+  SizeKey experts = {{"num_experts", "num_local_experts", "n_routed_experts"}};  // a fault names the first
   SizeKey top_k = {{"num_experts_per_tok"}};
   SizeKey width = {{"moe_intermediate_size"}};
   std::string_view width_is_dense_beside = {};  // a file with this key has the width under intermediate_size

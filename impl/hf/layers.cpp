@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "base/index.h"
 #include "base/text.h"
@@ -44,13 +45,39 @@ Check read_step(const ModelFile& file, std::string_view key, LayerRule& r) {
   return ok();
 }
 
+// [3, 4] or "3,4": the layers that have experts.
+Check read_numbers(const ModelFile& file, std::string_view key, LayerRule& r) {
+  const Foreign& holder = file.holder(key);
+  r.listed.assign(usize(r.count), false);
+  const auto add = [&](std::int64_t l) {
+    if (l < r.count) r.listed[usize(l)] = true;
+  };
+  if (holder.get(key)->string() == nullptr) {
+    MOE_TRY(const auto layers, holder.integers(key, kLayers));
+    for (const std::int64_t l : layers) add(l);
+    return ok();
+  }
+  std::string_view text = *holder.get(key)->string();
+  while (!text.empty()) {
+    std::int64_t l = 0;
+    const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), l);
+    const auto used = static_cast<std::size_t>(end - text.data());
+    if (fault != std::errc() || l < 0 || (used < text.size() && text[used] != ','))
+      return fields::unexpected(holder.at(key), *holder.get(key), "numbers of layers with commas between them");
+    add(l);
+    text.remove_prefix(std::min(used + 1, text.size()));
+  }
+  return ok();
+}
+
 Check read_all(const ModelFile&, const LayerKeys&, LayerRule&) { return ok(); }
 
 Check read_words(const ModelFile& file, const LayerKeys& keys, LayerRule& r) {
   MOE_TRY(r.listed, listed(file, keys.list, keys.word));
   if (!r.listed.empty()) return ok();
+  if (!keys.numbers.empty() && file.holder(keys.numbers).has(keys.numbers)) return read_numbers(file, keys.numbers, r);
   MOE_TRY(r.first, integer(file, keys.first));
-  return read_step(file, "moe_layer_freq", r);
+  return read_step(file, keys.step, r);
 }
 
 // Layers of multi-token prediction come behind the model's.

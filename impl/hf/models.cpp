@@ -1,6 +1,6 @@
 // config.json of known architectures -> names, sizes, activation, dtype and routing of one layer
-// (checkpoints.md 2 and 3). What a class takes for granted stands in its row (architecture.h); values are copied as they
-// are, so that config_from_document checks them by the rules that hold for everybody.
+// (checkpoints.md 2 and 3). What a class takes for granted stands in its row (architecture.h); values are copied as
+// they are, so that config_from_document checks them by the rules that hold for everybody.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -72,8 +72,7 @@ class Writer {
     const Foreign& holder = file_.holder(key);
     const bool found = !key.empty() && holder.has(key);
     if (!found && otherwise.is_null()) return;
-    built.put(section, member, found ? in_our_words(member, *holder.get(key)) : otherwise,
-              found ? holder.at(key) : "");
+    built.put(section, member, found ? in_our_words(member, *holder.get(key)) : otherwise, found ? holder.at(key) : "");
   }
   void copy_routing(std::string_view member, std::string_view key, const json::Value& otherwise) {
     copy_in("routing", member, key, otherwise);
@@ -150,7 +149,8 @@ Check write_activation(const ModelFile& file, const Architecture& a, std::int64_
   }
   if (!act.limits.empty()) {
     MOE_TRY(const std::optional<double> limit, limit_of_layer(file, act.limits, layer));
-    if (limit) w.built.put("activation_params", "limit", *limit, cat(file.holder(act.limits).at(act.limits), "/", layer));
+    if (limit)
+      w.built.put("activation_params", "limit", *limit, cat(file.holder(act.limits).at(act.limits), "/", layer));
     if (!limit) w.built.put("activation", "silu", "");  // without a clamp it is that
     return ok();
   }
@@ -226,6 +226,8 @@ Check write_weights(const ModelFile& file, const Architecture& a, Policy compat,
     }
   }
   w.copy_routing("renormalize", own.key, own.otherwise);
+  if (!r.renormalize_min.key.empty())
+    w.copy_routing("renormalize_min", r.renormalize_min.key, number_or_null(r.renormalize_min.otherwise));
   if (r.renormalize_eps > 0) w.built.put("routing", "renormalize_eps", r.renormalize_eps, "");
   return ok();
 }
@@ -246,23 +248,17 @@ Check write_groups_and_factor(const ModelFile& file, const Architecture& a, Poli
   return ok();
 }
 
-Check write_extras(const ModelFile& file, const Architecture& a, Writer& w) {
+void write_extras(const Architecture& a, Writer& w) {
   const Routing& r = a.routing;
   if (r.on_input) w.built.put("apply_router_weight_on_input", true, "");
   if (r.bias_on_logits) w.built.put("routing", "bias_on_logits", true, "");
   if (!r.expert_scale.empty()) w.built.put("routing", "expert_scale", r.expert_scale, "");
-  if (!r.softcap_key.empty()) {
-    const Foreign& holder = file.holder(r.softcap_key);
-    MOE_TRY(const auto cap, holder.number(r.softcap_key, {0, 1e30}));
-    if (cap.value_or(0) > 0) w.built.put("routing", "logit_softcap", *cap, holder.at(r.softcap_key));
-  }
   const auto count = [&](std::string_view member, const SizeKey& key) {
     if (key.otherwise) w.copy_routing(member, w.key_of(key), *key.otherwise);
   };
   count("num_zero_experts", r.zero_experts);
   count("num_shared_logits", r.shared_logits);
   if (r.zero_experts_give_nothing) w.built.put("routing", "zero_experts", "nothing", "");
-  return ok();
 }
 
 Check write_routing(const ModelFile& file, const Architecture& a, Policy compat, std::int64_t layer, Writer& w) {
@@ -270,13 +266,14 @@ Check write_routing(const ModelFile& file, const Architecture& a, Policy compat,
   w.copy_routing("scoring_func", r.scoring_key, at(kScoringNames, r.scoring));
   MOE_CHECK(write_weights(file, a, compat, w));
   MOE_CHECK(write_groups_and_factor(file, a, compat, w));
-  MOE_CHECK(write_extras(file, a, w));
+  write_extras(a, w);
   MOE_TRY(const bool hashed, is_hash_layer(file, a, layer));
   if (hashed) w.built.put("routing", "hash_routing", true, "");
   MOE_TRY(const bool bias, has_bias(file, r.bias));
-  if (bias && !hashed)
-    w.built.put("routing", "e_score_correction_bias", r.bias_name.empty() ? json::Value(true) : json::Value(r.bias_name),
-                "");
+  if (bias && !hashed) {
+    w.built.put("routing", "e_score_correction_bias", true, "");
+    if (!r.bias_name.empty()) w.built.put("routing", "correction_bias_name", r.bias_name, "");
+  }
   if (!r.method.empty()) w.built.put("routing", "method", r.method, "");
   const Foreign& jitter = file.holder("router_jitter_noise");
   if (r.method == "sparsemixer" && jitter.has("router_jitter_noise"))
@@ -329,8 +326,8 @@ Check ModelFile::look_into(std::string_view path) {
   return ok();
 }
 
-Result<Built> describe_layer(const ModelFile& given, std::optional<std::int64_t> layer, const std::string& layer_pointer,
-                             Policy compat) {
+Result<Built> describe_layer(const ModelFile& given, std::optional<std::int64_t> layer,
+                             const std::string& layer_pointer, Policy compat) {
   MOE_TRY(const Architecture* a, architecture_of(given));
   ModelFile file = given;
   if (!a->holder.empty()) MOE_CHECK(file.look_into(a->holder));

@@ -114,7 +114,7 @@ Result<Packed> seal_packed(const PackedInfo& info, std::span<std::byte> block, c
   };
   MOE_CHECK(parallel.each(head->sections[kChunkHashes].bytes / 8, body));
   std::memcpy(block.data(), &*head, sizeof *head);
-  head->header_hash = xxh3(block.first(usize(head->payload_offset)).subspan(kHashedFrom));
+  head->header_hash = header_hash_of(block.first(usize(head->payload_offset)), head->side_floats);
   std::memcpy(block.data(), &*head, sizeof *head);
   // Read back what was written: a block that could not be loaded again must not come into being.
   MOE_TRY(PackedInfo read, read_info(*head, block, ""));

@@ -185,6 +185,10 @@ bool all_distinct(std::vector<std::int64_t> v) {
 
 }  // namespace
 
+std::uint64_t header_hash_of(std::span<const std::byte> header, std::uint32_t side_floats) {
+  return xxh3(header.subspan(kHashedFrom)) ^ (side_floats * 0x9e3779b97f4a7c15u);  // a file without is what it was
+}
+
 std::vector<float> side_floats(const PackedInfo& info) {
   std::vector<float> all = info.correction_bias;
   all.insert(all.end(), info.expert_scale.begin(), info.expert_scale.end());
@@ -314,7 +318,7 @@ Result<PackedHead> read_head(std::span<const std::byte> first, std::uint64_t tot
 
 Result<PackedInfo> read_info(const PackedHead& head, std::span<const std::byte> header, const std::string& subject) {
   header = header.first(usize(head.payload_offset));
-  if (xxh3(header.subspan(kHashedFrom)) != head.header_hash)
+  if (header_hash_of(header, head.side_floats) != head.header_hash)
     return bad(subject, "header hash does not match: the header is damaged");
   PackedInfo info;
   const auto layout = layout_of(head);

@@ -75,7 +75,7 @@ struct PackedHead {
   std::array<char, 8> magic;
   std::uint32_t version;
   std::uint32_t side_floats;  // of section kCorrectionBias: kHasNorm, and how many are scales of experts
-  std::uint64_t header_hash;  // XXH3 of all bytes between itself and the payload
+  std::uint64_t header_hash;  // XXH3 of all bytes between itself and the payload, and side_floats in every bit
   std::uint64_t block_bytes, payload_offset, payload_bytes, chunk_bytes;
   std::uint64_t layout_kind, experts, expert_stride, scales_rounded;
   StoredVariant variant;
@@ -90,6 +90,8 @@ static_assert(offsetof(StoredMatrix, halves) == 32 && offsetof(StoredMatrix, any
               offsetof(StoredVariant, zero_shift) == 4 && offsetof(StoredVariant, multiprocessors) == 16);
 constexpr std::uint32_t kHasNorm = std::uint32_t{1} << 31;
 constexpr std::size_t kHashedFrom = 24;  // the first byte behind header_hash
+// Of a whole header, side_floats included.
+std::uint64_t header_hash_of(std::span<const std::byte> header, std::uint32_t side_floats);
 
 // What section kCorrectionBias holds.
 std::vector<float> side_floats(const PackedInfo& info);

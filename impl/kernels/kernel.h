@@ -67,9 +67,9 @@ struct GemmArgs {
 // The middle of n rows: y13 holds 16 gate, 16 up, 16 gate, ... columns as the panels of w13 do; ungated 16, 16, ...
 struct ActivateArgs {
   Activation activation;
-  bool clamp;  // silu with limit: clamp before; swiglustep: with clamps (not bit_compat vllm)
+  bool clamp;                            // silu with limit: clamp before; swiglustep: with clamps (not bit_compat vllm)
   float alpha = 0, beta = 0, limit = 0;  // swiglu_softcap: alpha caps gate, beta caps up
-  DType dtype;                             // of the input
+  DType dtype;                           // of the input
   Rounding rounding = Rounding::stepwise;  // stepwise: w4a8_int8.md 8.3
   const float* y13;                        // [rows][ld]
   std::ptrdiff_t ld;

@@ -40,7 +40,8 @@ Workspace carve_workspace(const EngineSetup& s, std::int64_t tokens, std::byte* 
   w.mid_tiles = c.take<std::byte>(slots * s.mid_shape().row_bytes());
   w.act = c.take<float>(shape.slots() * w.act_ld);
   w.acc = c.take<float>(tokens * w.out_ld);
-  w.results = c.take<float>(std::min(shape.slots() * w.out_ld, kKeptFloats));
+  const std::int64_t results = shape.slots() * w.out_ld;
+  w.results = c.take<float>(s.expert_norm.empty() ? std::min(results, kKeptFloats) : results);
   w.unsummed = c.take<Unsummed>(ceil_div(w.out_ld / kPanelRows, kCallPanels));
   w.rows = c.take<float>(phase0_items(s, tokens) * 2 * w.row_ld);
   w.bytes = c.used();
@@ -79,12 +80,16 @@ Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
     });
   }));
   if (!run.keeps_results) return phase(down.total(), [&](std::size_t i) { run.multiply_columns(down.take(i)); });
-  return phase(down.total(), [&](std::size_t i) {
+  MOE_CHECK(phase(down.total(), [&](std::size_t i) {
     const Scratch scratch(run.bays, w.scratch, w.scratch_bay);
     run.each_piece(Matrix::w2, down.take(i), [&](const ActiveExpert& e, Range units, const std::byte* after) {
       run.multiply_down(e, units, after, scratch);
     });
-  });
+  }));
+  if (s.expert_norm.empty()) return ok();
+  MOE_CHECK(phase(w.plan.num_slots, [&](std::size_t i) { run.norm_slot(static_cast<std::int32_t>(i)); }));
+  return phase(ceil_div(w.out_ld / kPanelRows, kCallPanels),
+               [&](std::size_t i) { run.sum_up(static_cast<std::int64_t>(i)); });
 }
 
 }  // namespace moe::run

@@ -59,7 +59,8 @@ struct EngineRun {
         in_row(in.row_bytes()),
         mid_row(mid.row_bytes()),
         halves(setup.layout().w13.halves),
-        keeps_results(threads() > 1 && w.plan.num_active > 0 && w.plan.num_slots * w.out_ld <= kKeptFloats),
+        keeps_results(w.plan.num_active > 0 &&
+                      (!s.expert_norm.empty() || (threads() > 1 && w.plan.num_slots * w.out_ld <= kKeptFloats))),
         up(expert_work(blocks(), 1)),
         down(keeps_results ? expert_work(s.layout().w2.panels(), 2) : column_work()) {}
 
@@ -158,6 +159,9 @@ struct EngineRun {
   // phase_down.cpp: phase 2, by experts or by output columns
   void multiply_down(const ActiveExpert& e, Range panels, const std::byte* after, const Scratch& scratch) const;
   void multiply_columns(const Claim& claim) const;
+
+  // norm.cpp: between phase 2 and the sums
+  void norm_slot(std::int32_t slot) const;
 
   // sums.cpp: routed sums of output columns
   void sum_up(std::int64_t chunk) const;

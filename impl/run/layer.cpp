@@ -153,7 +153,8 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
     const std::vector<std::int64_t>& held = s.spec.packed->info.experts;
     for (std::size_t i = 0; i < held.size(); ++i) s.expert_map[usize(held[i])] = static_cast<std::int32_t>(i);
   }
-  s.adds_identity = c.routing.num_zero_experts != 0 && c.routing.zero_experts == ZeroExperts::identity && c.parallel.ep_rank == 0 && c.parallel.tp_rank == 0;
+  s.adds_identity = c.routing.num_zero_experts != 0 && c.routing.zero_experts == ZeroExperts::identity &&
+                    c.parallel.ep_rank == 0 && c.parallel.tp_rank == 0;
   MOE_TRY(s.router, make_router(c, route_kernel_within(s.spec.kernel->id->isa),
                                 {.option = s.spec.correction_bias,
                                  .loaded = s.spec.packed->info.correction_bias,
@@ -173,6 +174,15 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
   e.activate = activation_of(c, *e.kernel);
   e.in_rule = rule_of(c, l.w13);
   e.mid_rule = rule_of(c, l.w2);
+  if (c.expert_norm.wanted()) {
+    const std::vector<float>& given = c.expert_norm.values;
+    e.expert_norm = given.empty() ? std::span<const float>(s.spec.packed->info.expert_norm) : given;
+    e.expert_norm_eps = static_cast<float>(c.expert_norm_eps);
+    if (std::ssize(e.expert_norm) != c.hidden_dim)
+      return fail(Code::missing_weight, "expert_norm",
+                  cat("expert_norm: the config names a tensor of the layer, and ", c.hidden_dim,
+                      " values were given neither in the config nor with the weights"));
+  }
   e.weight_on_input = c.apply_router_weight_on_input;
   e.rounded = c.bit_compat == Policy::vllm && e.kernel->id->rounding == Rounding::stepwise;
   if (c.routing.scales_output()) e.output_scale = static_cast<float>(c.routing.routed_scaling_factor);

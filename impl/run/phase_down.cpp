@@ -47,7 +47,8 @@ void EngineRun::multiply_down(const ActiveExpert& e, Range all, const std::byte*
                       .scratch = scratch.of_gemm()});
     }
     const auto done = static_cast<std::int32_t>(end - panel);
-    if (w.unsummed[chunk].count.fetch_sub(done, std::memory_order_acq_rel) == done) sum_up(chunk);
+    const bool last = w.unsummed[chunk].count.fetch_sub(done, std::memory_order_acq_rel) == done;
+    if (last && s.expert_norm.empty()) sum_up(chunk);
   }
 }
 

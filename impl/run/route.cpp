@@ -7,7 +7,6 @@
 #include "base/checked.h"
 #include "base/exp.h"
 #include "base/float_at.h"
-#include "base/gelu.h"
 #include "base/index.h"
 #include "run/denormals.h"
 #include "run/plan.h"
@@ -112,7 +111,8 @@ void gather(const float* scores, const Slots& out, std::size_t k) {
 float sum_of_others(const Router& r, const RouteArgs& a, const std::byte* logits) {
   float sum = 0.0f;
   for (std::size_t j = 0; j < r.shared_logits; ++j)
-    sum += 1.0f / (1.0f + exp_f32(-float_at(a.logits_dtype, logits + (r.columns + j) * (dtype_bits(a.logits_dtype) / 8))));
+    sum +=
+        1.0f / (1.0f + exp_f32(-float_at(a.logits_dtype, logits + (r.columns + j) * (dtype_bits(a.logits_dtype) / 8))));
   return sum + r.renormalize_eps;
 }
 
@@ -127,14 +127,15 @@ void route_by_scores(const Router& r, const RouteArgs& a, const std::byte* logit
     keys = scores = score(r, s);  // sums and zeros mean something among scores, not among logits
   }
   choose(r, s, keys, out);
-  if (scores == nullptr && r.score == RouteScore::softmax && r.renormalize && r.renormalize_eps == 0.0f) {
+  if (scores == nullptr && r.score == RouteScore::softmax && r.renormalize && r.renormalize_eps == 0.0f &&
+      r.renormalize_min == 0.0f) {
     softmax_of_chosen(out.weights, r.k);
     return;
   }
   const bool nothing = out.weights[0] == -kInf;
   gather(scores == nullptr ? score(r, s) : scores, out, r.k);
   if (r.score == RouteScore::logit && nothing) std::fill_n(out.weights, r.k, 0.0f);
-  if (r.renormalize) renormalize(out.weights, r.k, sum_of_others(r, a, logits));
+  if (r.renormalize) renormalize(out.weights, r.k, sum_of_others(r, a, logits), r.renormalize_min);
 }
 
 void route_by_hash(const Router& r, const RouteArgs& a, std::size_t token, const Scratch& s, const Slots& out) {
@@ -150,8 +151,6 @@ void route_token(const Router& r, const RouteArgs& a, const Scratch& s, std::siz
   const std::size_t stride = usize(a.row_stride * (dtype_bits(a.logits_dtype) / 8));
   const std::byte* logits = a.logits + t * stride;
   r.kernel->load(a.logits_dtype, logits, r.columns, s.row);
-  if (r.softcap != 0.0f)
-    for (std::size_t e = 0; e < r.columns; ++e) s.row[e] = soft_cap_f32(s.row[e], r.softcap);
   switch (r.rule) {
     case RouteRule::scores:
       route_by_scores(r, a, logits, s, out);
@@ -200,10 +199,11 @@ void softmax_of_chosen(float* weights, std::size_t k) {
   for (std::size_t j = 0; j < k; ++j) weights[j] /= sum;
 }
 
-void renormalize(float* weights, std::size_t k, float others) {
+void renormalize(float* weights, std::size_t k, float others, float least) {
   float sum = 0.0f;
   for (std::size_t j = 0; j < k; ++j) sum += weights[j];
   if (others != 0.0f) sum += others;
+  if (sum < least) sum = least;
   if (!(sum > 0.0f)) return;
   for (std::size_t j = 0; j < k; ++j) weights[j] /= sum;
 }

@@ -45,9 +45,8 @@ struct Router {
   GroupScore group_score = GroupScore::largest;
   bool zero_masked = false;  // experts of groups that do not stay: key 0
   bool renormalize = false;
-  float renormalize_eps = 0.0f;
+  float renormalize_eps = 0.0f, renormalize_min = 0.0f;
   bool bias_on_logits = false;
-  float softcap = 0.0f;  // of the logits; 0: none
   bool lacks_bias = false, lacks_scale = false;  // the config wants one and nobody gave it
   float factor = 1.0f;
   float jitter_eps = 0.0f;

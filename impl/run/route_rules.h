@@ -18,6 +18,6 @@ void sparse_mixer(const Router& router, const float* row, const Slots& out);
 // `token`: the row in this call, which the draws are numbered by.
 void simulate(const Router& router, std::size_t token, const Slots& out);
 // Divides by the sum in output order, if that is positive.
-void renormalize(float* weights, std::size_t k, float others = 0.0f);
+void renormalize(float* weights, std::size_t k, float others = 0.0f, float least = 0.0f);
 
 }  // namespace moe::run

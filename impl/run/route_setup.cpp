@@ -73,12 +73,12 @@ Result<Router> make_router(const Config& config, const RouteKernel& kernel, cons
   }
   r.shared_logits = usize(c.num_shared_logits);
   const bool two = c.group_score == GroupScoring::two_largest;
-  r.group_score = two || (c.has_bias && c.group_score == GroupScoring::automatic) ? GroupScore::two_largest
-                                                                                         : GroupScore::largest;
+  r.group_score =
+      two || (c.has_bias && c.group_score == GroupScoring::automatic) ? GroupScore::two_largest : GroupScore::largest;
   r.zero_masked = c.masked_groups == MaskedGroups::zero;
   r.bias_on_logits = c.bias_on_logits;
-  r.softcap = static_cast<float>(c.logit_softcap.value_or(0));
   r.renormalize_eps = static_cast<float>(c.renormalize_eps);
+  r.renormalize_min = static_cast<float>(c.renormalize_min);
   if (c.expert_scale.wanted()) {
     const std::span<const float> values = c.expert_scale.values.empty() ? sources.scale : c.expert_scale.values;
     r.lacks_scale = values.empty();

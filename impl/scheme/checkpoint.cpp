@@ -404,6 +404,7 @@ ParsedName parse_tensor_name(std::string_view name, const ExpertModule& module) 
   const std::string_view suffix = rest.substr(module.projections[which].size() + 1);
 
   const auto expert = expert_number(number, module.num_experts);
+  if (!expert && expert_number(number, module.num_experts + module.zero_experts)) return ParsedName();
   if (!expert) return unknown(p, "the expert number is not below num_experts or not plainly decimal");
   p.expert = *expert;
   if (p.projection == Projection::gate && !module.gated) return unknown(p, "an ungated layer has no gate projection");

@@ -25,8 +25,8 @@
 // N, K: outputs and inputs of the whole projection (gate and up: I x H, down: H x I), G = 1 channel-wise,
 // else K / group; one scale for a whole projection is [1]. Scales and biases are f32, f16 or bf16, those of fp8 weights
 // e8m0, too. Where a format has all experts in one tensor (Stack), so may unquantized weights: gate_up_proj and
-// down_proj, or other names that the config gives, [E, 2I, H] or [E, H, 2I] as it says. A further format is a row of tensor_sets() and its tensors in
-// checkpoint.cpp.
+// down_proj, or other names that the config gives, [E, 2I, H] or [E, H, 2I] as it says. A further format is a row of
+// tensor_sets() and its tensors in checkpoint.cpp.
 #pragma once
 
 #include <array>
@@ -223,6 +223,7 @@ struct ExpertModule {
   std::string_view prefix;                      // "model.layers.3.mlp.experts"
   std::array<std::string_view, 3> projections;  // gate, up, down
   std::int64_t num_experts = 0;                 // of the model, not of this rank
+  std::int64_t zero_experts = 0;                // numbers behind them, whose tensors mean nothing
   const TensorSet* set = nullptr;               // nullptr: no tensor is known
   bool gated = true;                            // ungated layers have no gate projection; up alone is w13
   bool has_bias = false;                        // else bias tensors have no place

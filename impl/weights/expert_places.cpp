@@ -15,12 +15,13 @@ namespace {
 // model lack "model.".
 constexpr auto kLayers = std::to_array<std::string_view>(
     {"model.layers", "layers", "language_model.model.layers", "model.language_model.layers", "language_model.layers",
-     "model.language_model.model.layers", "model.llm.layers", "thinker.model.layers", "thinker.model.language_model.layers",
-     "model.model.layers", "model.decoder.layers", "decoder.layers", "backbone.layers", "transformer.blocks", "blocks"});
+     "model.language_model.model.layers", "model.llm.layers", "thinker.model.layers",
+     "thinker.model.language_model.layers", "model.model.layers", "model.decoder.layers", "decoder.layers",
+     "backbone.layers", "transformer.blocks", "blocks"});
 // Between that number and the experts' tensors.
-constexpr auto kBlocks = std::to_array<std::string_view>(
-    {"mlp.experts", "block_sparse_moe.experts", "feed_forward.experts", "ffn.experts", "moe.experts", "mixer.experts",
-     "experts"});
+constexpr auto kBlocks =
+    std::to_array<std::string_view>({"mlp.experts", "block_sparse_moe.experts", "feed_forward.experts", "ffn.experts",
+                                     "moe.experts", "mixer.experts", "experts"});
 using Projections = std::array<std::string_view, 3>;
 constexpr std::array<Projections, 2> kProjections = {{{"gate_proj", "up_proj", "down_proj"}, {"w1", "w3", "w2"}}};
 constexpr Stack kNative = {{"gate_up_proj", "down_proj"}};
@@ -53,7 +54,8 @@ void add_names(const LayerFacts& facts, const std::string& prefix, const std::st
     out.push_back({prefix, own.projections, set, stack, layer});
     // The names that transformers itself has for stacks; there gate and up are halves.
     const bool halves = c.w13_layout != W13Layout::interleaved && set->stacked != StackedWeights::flat;
-    if (any && stack != kNative && halves) out.push_back({prefix, own.projections, set, kNative, layer});
+    if (any && stack != kNative && halves && prefix.ends_with("experts"))
+      out.push_back({prefix, own.projections, set, kNative, layer});
   }
 }
 
@@ -76,7 +78,7 @@ std::vector<std::string> foreign_experts(std::span<const io::CheckpointEntry> en
     std::string shape;
     for (std::size_t i = 1; i < name.size(); ++i) {
       const bool digit = name[i] >= '0' && name[i] <= '9';
-      if (i > at + layer.size() && digit && (name[i - 1] == '.' || name[i - 1] == '_' || shape.ends_with('*'))) {
+      if (i > at + layer.size() && digit && (name[i - 1] == '.' || shape.ends_with('*'))) {
         if (!shape.ends_with('*')) shape += '*';
       } else {
         shape += name[i];
@@ -175,14 +177,12 @@ Result<const ExpertPlace*> place_of_experts(const LayerFacts& facts, std::span<c
   }
   if (found != nullptr) return found;
   const std::optional<LayerPath> path = layer_path(places.front().prefix);
-  const std::vector<std::string> others =
-      path ? foreign_experts(entries, path->number) : std::vector<std::string>();
+  const std::vector<std::string> others = path ? foreign_experts(entries, path->number) : std::vector<std::string>();
   if (others.empty() || module != nullptr) return &places.front();
   const ExpertModule own = module_at(facts, places.front());
   return fail(Code::unexpected_weight, others.front(),
               cat("the checkpoint has experts of layer ", path->number, " under names that are not known: ",
-                  quoted_list(others), "; looked for ",
-                  tensor_name(own, 0, Projection::up, own.tensors().front()),
+                  quoted_list(others), "; looked for ", tensor_name(own, 0, Projection::up, own.tensors().front()),
                   " and the like. The options module, projection_names, stacked_names and stacked_weights (in "
                   "overrides), or architecture, say what the names are"));
 }

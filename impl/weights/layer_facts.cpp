@@ -206,6 +206,7 @@ ExpertModule LayerFacts::module(std::string_view prefix) const {
   for (std::size_t i = 0; i < m.projections.size() && i < c.projection_names.size(); ++i)
     m.projections[i] = c.projection_names[i];
   m.num_experts = c.num_experts;
+  m.zero_experts = c.routing.num_zero_experts;
   m.set = tensor_set(c.quantization);
   m.gated = gated_;
   m.has_bias = c.has_bias;

@@ -190,8 +190,9 @@ Result<bool> take_side(const Config& config, const CheckpointEntry& e,
   if (*side == Side::correction_bias && !config.routing.has_bias) return true;  // of a caller who routes
   MOE_TRY(std::vector<float> read, read_side(e, config, *side));
   if (!values.empty())
-    return fail(Code::unexpected_weight, e.entry->name,
-                cat(e.entry->name, ": a second ", *side == Side::correction_bias ? "correction bias" : "tensor of its kind"));
+    return fail(
+        Code::unexpected_weight, e.entry->name,
+        cat(e.entry->name, ": a second ", *side == Side::correction_bias ? "correction bias" : "tensor of its kind"));
   values = std::move(read);
   return true;
 }

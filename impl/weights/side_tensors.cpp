@@ -42,7 +42,7 @@ struct Wanted {
 };
 std::array<Wanted, 3> wanted_by(const Config& c) {
   const RoutingConfig& r = c.routing;
-  return {{{Side::correction_bias, r.has_bias, r.bias_name},
+  return {{{Side::correction_bias, r.has_bias, r.correction_bias_name},
            {Side::expert_scale, r.expert_scale.wanted(), r.expert_scale.name},
            {Side::expert_norm, c.expert_norm.wanted(), c.expert_norm.name}}};
 }

@@ -124,15 +124,26 @@ TEST_P(HfClass, GivesItsOwnOutput) {
   EXPECT_LE(distance(routed.out, c.golden.at("out"), after), kBound);
 }
 
-INSTANTIATE_TEST_SUITE_P(HfCheckpoints, HfClass,
-                         ::testing::Values("MixtralForCausalLM-base", "Qwen2MoeForCausalLM-base",
-                                           "Qwen3MoeForCausalLM-base", "Qwen3NextForCausalLM-base",
-                                           "OlmoeForCausalLM-base", "PhimoeForCausalLM-base",
-                                           "MiniMaxM2ForCausalLM-base", "DeepseekV2ForCausalLM-greedy",
-                                           "DeepseekV2ForCausalLM-group_limited", "DeepseekV3ForCausalLM-base",
-                                           "DeepseekV32ForCausalLM-base", "Dots1ForCausalLM-base",
-                                           "Glm4MoeForCausalLM-base", "GptOssForCausalLM-base",
-                                           "DeepseekV4ForCausalLM-base"));
+INSTANTIATE_TEST_SUITE_P(
+    HfCheckpoints, HfClass,
+    ::testing::Values("AfmoeForCausalLM-base", "BailingHybridForCausalLM-base", "Cohere2MoeForCausalLM-base",
+                      "DeepseekV2ForCausalLM-greedy", "DeepseekV2ForCausalLM-group_limited",
+                      "DeepseekV32ForCausalLM-base", "DeepseekV3ForCausalLM-base", "DeepseekV4ForCausalLM-base",
+                      "Dots1ForCausalLM-base", "Ernie4_5_MoeForCausalLM-base", "ExaoneMoeForCausalLM-base",
+                      "FlexOlmoForCausalLM-base", "Gemma4ForCausalLM-base", "Glm4MoeForCausalLM-base",
+                      "Glm4MoeLiteForCausalLM-base", "Glm4vMoeForConditionalGeneration-base",
+                      "GlmMoeDsaForCausalLM-base", "GptOssForCausalLM-base", "GraniteMoeForCausalLM-base",
+                      "GraniteMoeHybridForCausalLM-base", "GraniteMoeSharedForCausalLM-base", "HYV3ForCausalLM-base",
+                      "HunYuanMoEV1ForCausalLM-base", "Inkling2ForCausalLM-base", "JambaForCausalLM-base",
+                      "KimiLinearForCausalLM-base", "Lfm2MoeForCausalLM-base", "Llama4ForCausalLM-base",
+                      "Llama4ForConditionalGeneration-base", "LongcatFlashForCausalLM-base",
+                      "MiMoV2FlashForCausalLM-base", "MiniMaxForCausalLM-base", "MiniMaxM2ForCausalLM-base",
+                      "MiniMaxM3SparseForConditionalGeneration-base", "Mistral4ForCausalLM-base",
+                      "MixtralForCausalLM-base", "MuseSparkForConditionalGeneration-base", "NemotronHForCausalLM-base",
+                      "OlmoeForCausalLM-base", "PhimoeForCausalLM-base", "Qwen2MoeForCausalLM-base",
+                      "Qwen3MoeForCausalLM-base", "Qwen3NextForCausalLM-base",
+                      "Qwen3OmniMoeThinkerForConditionalGeneration-base", "Qwen3VLMoeForConditionalGeneration-base",
+                      "Qwen3_5MoeForCausalLM-base", "Qwen3_5MoeForConditionalGeneration-base"));
 
 class ToolsFile : public ::testing::TestWithParam<const char*> {};
 

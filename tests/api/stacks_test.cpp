@@ -110,7 +110,9 @@ TEST(StackRefusals, NamesThatTheConfigDoesNotSpeakOf) {
   const ConfigPtr plain = make_config(document.dump());
   const SelectionPtr selection = make_selection(plain.get());
   const WeightsPtr weights = weights_of(plain.get());
-  ASSERT_EQ(load(weights.get(), dir).status, MOE_OK);  // another part of the model
+  const Failure unknown = load(weights.get(), dir);
+  EXPECT_EQ(unknown.status, MOE_ERR_UNEXPECTED_WEIGHT);
+  EXPECT_NE(unknown.message.find("stacked_weights"), std::string::npos) << unknown.message;
   const Failure f = failure([&](moe_error** e) {
     moe_packed* p = nullptr;
     return moe_convert_weights(nullptr, selection.get(), weights.get(), nullptr, &p, e);

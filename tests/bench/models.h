@@ -22,8 +22,8 @@ using Columns = std::int64_t (*)(std::int64_t k, std::int64_t group);
 // And how many rows.
 using Rows = std::int64_t (*)(std::int64_t n);
 inline std::int64_t each_row(std::int64_t n) { return n; }
-// Values -8..7; any; +-2^-7..2^-6; codes of e4m3 that are numbers; those of 0.5 to 1.9; powers of two of e8m0; the group
-// of each column, shuffled, one list for all experts; one number for the matrix.
+// Values -8..7; any; +-2^-7..2^-6; codes of e4m3 that are numbers; those of 0.5 to 1.9; powers of two of e8m0; the
+// group of each column, shuffled, one list for all experts; one number for the matrix.
 enum class Fill : std::uint8_t { int4, bits, bf16, f32, e4m3, e4m3_scale, e8m0, groups, one_number };
 
 // w13_<suffix> and w2_<suffix> of every expert; dtype INVALID: none.

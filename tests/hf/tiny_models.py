@@ -63,6 +63,8 @@ OVERRIDES = {
     "Glm5Next.*": {"text_config.qk_rope_head_dim": 0, "text_config.mlp_layer_types": ["dense", "sparse"]},
     "HunYuanMoEV1.*": {"head_dim": 16},
     "Lfm2Moe.*": {"layer_types": ["conv", "full_attention"]},
+    "Llama4ForCausalLM": {"num_experts_per_tok": 1},
+    "Llama4ForCond.*": {"text_config.num_experts_per_tok": 1},
     "MuseSpark.*": {"audio_config.patch_sizes": [16, 6], "audio_config.hidden_sizes": [64, 64],
                     "audio_config.depths": [1, 1]},
     "Phimoe.*": {"num_experts_per_tok": 2},
@@ -301,7 +303,9 @@ def call_block(place, x, after=None):
         seen.setdefault("events", list(mode.events))
 
     def behind(_, __, result):
-        return result if after is None else after.to(result.dtype).reshape(result.shape)
+        if after is None or after.numel() != result.numel():  # experts may work in a space of their own
+            return result
+        return after.to(result.dtype).reshape(result.shape)
 
     block, hooks = place.block, []
     if place.experts is not None:
@@ -354,6 +358,9 @@ def examine(place, x):
     if not wide:
         raise Unbuilt("no router logits seen")
     raw = wide[0].scores
+    if type(place.block).__name__ == "Kolibri1SparseMoeBlock":  # its first function gets logits and bias together
+        with torch.no_grad():
+            raw = place.block.gate(x)[0]
     logits = raw.reshape(tokens, -1).float()
     got = dict(logits=logits, far=far_from_ties(seen["events"], logits, raw.dtype))
     if place.experts is None or len(seen["args"]) == 1:

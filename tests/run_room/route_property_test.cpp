@@ -332,7 +332,8 @@ TEST(RouteProperty, TenThousandConfigsAreTheDefinition) {
   const auto kernels = runnable_route_kernels();
   for (int i = 0; i < rounds(10000); ++i) {
     const Case k = draw_case(g);
-    const RouteHow how{.kernel = kernels.front(), .hash_ids = k.hash_ids, .bias = {.option = k.bias, .loaded = {}}};
+    const RouteHow how{
+        .kernel = kernels.front(), .hash_ids = k.hash_ids, .bias = {.option = k.bias, .loaded = {}, .scale = {}}};
     const Routed r = route_batch(k.config, k.logits, how);
     for (const RouteKernel* kernel : kernels) {
       RouteHow other = how;

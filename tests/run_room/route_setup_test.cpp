@@ -35,7 +35,7 @@ TEST(RouteSetup, BiasHasOneSource) {
                       {plain, none, one, Code::ok, {}},  // loaded for a config that wanted it
                       {plain, one, none, Code::unexpected_weight, {}}};
   for (const Row& row : rows) {
-    const Result<Router> r = make_router(row.config, any(), {row.option, row.loaded});
+    const Result<Router> r = make_router(row.config, any(), {row.option, row.loaded, {}});
     const Check check = r ? check_router(*r) : Check(r.error());
     EXPECT_EQ(check ? Code::ok : check.error().code, row.code);
     if (!check) {

@@ -240,24 +240,41 @@ TEST(Checkpoint, BlocksAndBytes) {
   EXPECT_EQ(shape(Axis::n, Axis::k_bytes, fp6), (TensorShape{{7, 48}, 2}));
 }
 
-TEST(Checkpoint, WhereElseExpertsMayBe) {
-  ExpertModule own;
-  own.prefix = "model.layers.3.block_sparse_moe.experts";
-  own.projections = {"w1", "w3", "w2"};
-  std::vector<std::string> found;
-  const auto list = [&](bool any_block) {
-    found.clear();
-    for (const ExpertNames& n : expert_names(own, any_block))
-      found.push_back(n.prefix + ":" + std::string(n.projections[0]));
-    return found;
+TEST(Checkpoint, NamesOfStacksThatTheConfigGives) {
+  ExpertModule m;
+  m.prefix = "model.layers.3.moe";
+  m.num_experts = 8;
+  m.set = file_sets(Quantization{}, StackedWeights::rows_first).back();
+  ASSERT_TRUE(m.is_stacked());
+  const auto projection_of = [&](const std::string& name) -> std::optional<Projection> {
+    const ParsedName p = parse_tensor_name("model.layers.3.moe." + name, m);
+    return p.match == NameMatch::known ? std::optional(p.projection) : std::nullopt;
   };
-  using Found = std::vector<std::string>;
-  const std::string sparse = "model.layers.3.block_sparse_moe.experts", mlp = "model.layers.3.mlp.experts";
-  EXPECT_EQ(list(true), (Found{sparse + ":w1", sparse + ":gate_proj", mlp + ":w1", mlp + ":gate_proj"}));
-  EXPECT_EQ(list(false), (Found{sparse + ":w1", sparse + ":gate_proj"}));
-  own.prefix = "model.layers.3.feed_forward.experts";
-  own.projections = {"linear", "linear_v", "linear_1"};
-  EXPECT_EQ(list(true), (Found{std::string(own.prefix) + ":linear"}));
+  EXPECT_EQ(projection_of("gate_up_proj"), Projection::up);
+  EXPECT_EQ(projection_of("gate_up_proj.weight"), Projection::up);
+  EXPECT_EQ(projection_of("down_proj"), Projection::down);
+  EXPECT_EQ(projection_of("down_proj.scale"), std::nullopt);
+  m.stack = {{"input_linear.weight", "output_linear.weight"}};
+  EXPECT_EQ(projection_of("input_linear"), Projection::up);
+  EXPECT_EQ(projection_of("output_linear.weight"), Projection::down);
+  EXPECT_EQ(projection_of("gate_up_proj"), std::nullopt);
+  m.stack = {{"w1", "v1", "w2"}};  // apart
+  EXPECT_EQ(projection_of("w1"), Projection::gate);
+  EXPECT_EQ(projection_of("v1"), Projection::up);
+  EXPECT_EQ(projection_of("w2"), Projection::down);
+  EXPECT_EQ(projection_of("w13"), std::nullopt);
+}
+
+TEST(Checkpoint, ZeroExpertsHaveNoTensors) {
+  ExpertModule m;
+  m.prefix = "experts";
+  m.projections = {"gate_proj", "up_proj", "down_proj"};
+  m.num_experts = 4;
+  m.zero_experts = 2;
+  m.set = tensor_set(Quantization{});
+  EXPECT_EQ(parse_tensor_name("experts.3.up_proj.weight", m).match, NameMatch::known);
+  EXPECT_EQ(parse_tensor_name("experts.5.up_proj.weight", m).match, NameMatch::foreign);
+  EXPECT_EQ(parse_tensor_name("experts.6.up_proj.weight", m).match, NameMatch::unknown_of_ours);
 }
 
 TEST(Checkpoint, ShapesOfColumnFirstTensors) {

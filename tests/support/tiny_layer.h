@@ -51,6 +51,7 @@ inline std::shared_ptr<Config> tiny_config(const LayerShape& s) {
   if (s.activation == Activation::swigluoai_uninterleave || s.activation == Activation::swigluoai)
     c->alpha = 1.702, c->beta = 1.0, c->limit = 7.0;
   if (s.activation == Activation::swiglustep) c->limit = 7.0;
+  if (s.activation == Activation::swiglu_softcap) c->gate_cap = 4.0, c->up_cap = 25.0;
   return c;
 }
 

@@ -25,8 +25,8 @@ extern "C" void iqk_repack_tensor(ggml_tensor* tensor);  // no public header has
 namespace moe::bench {
 namespace {
 
-// Where halves lie in a block that scale its codes, or a byte with a power of two: they get a value that is a number; the
-// rest is random.
+// Where halves lie in a block that scale its codes, or a byte with a power of two: they get a value that is a number;
+// the rest is random.
 struct Type {
   const char* name;
   ggml_type type;
@@ -113,7 +113,8 @@ class Model {
         weights.of[i]->data = memory_.back()->data();
         fill(weights.of[i], t);
         if (t.repacks) iqk_repack_tensor(weights.of[i]);
-        if (t.repacks && weights.of[i]->type == t.type) throw std::runtime_error(std::string("not repacked: ") + t.name);
+        if (t.repacks && weights.of[i]->type == t.type)
+          throw std::runtime_error(std::string("not repacked: ") + t.name);
         bytes += size;
       }
       copies.push_back(weights);

@@ -1,5 +1,6 @@
-// A correction bias beside the router is found by its name, in any of the three types, and checked.
-#include "weights/correction_bias.h"
+// Vectors beside a layer's experts (correction bias, scales, norm) are found by their names, in any of the three types,
+// and checked.
+#include "weights/side_tensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +12,7 @@
 #include "support/safetensors_writer.h"
 #include "weights/weight_fixture.h"
 
-namespace moe::test::correction_bias_test {
+namespace moe::test::side_tensors_test {
 namespace {
 
 constexpr const char* kBiased = R"(,"routing":{"e_score_correction_bias":true,"scoring_func":"sigmoid"})";
@@ -34,9 +35,9 @@ TEST(CheckpointBias, FoundByEveryName) {
       WeightSet set(config_of({.more = kBiased}));
       const Check c = set.load_safetensors(dir.path().c_str(), nullptr);
       ASSERT_TRUE(c) << c.error().message;
-      EXPECT_EQ(set.correction_bias(), kValues) << name;
+      EXPECT_EQ(set.loaded().correction_bias, kValues) << name;
       set.clear();
-      EXPECT_TRUE(set.correction_bias().empty());
+      EXPECT_TRUE(set.loaded().correction_bias.empty());
     }
 }
 
@@ -50,7 +51,7 @@ TEST(CheckpointBias, OfDeepSeekV4) {
     write_bias(dir, tensor, {4});
     WeightSet set(std::make_shared<const Config>(config));
     ASSERT_TRUE(set.load_safetensors(dir.path().c_str(), nullptr));
-    EXPECT_EQ(set.correction_bias().empty(), std::string(tensor).find("mlp") != std::string::npos) << tensor;
+    EXPECT_EQ(set.loaded().correction_bias.empty(), std::string(tensor).find("mlp") != std::string::npos) << tensor;
   }
 }
 
@@ -63,7 +64,7 @@ TEST(CheckpointBias, SixteenBitValuesAreWidened) {
   const std::string path = dir.write("x.safetensors", w.bytes());
   WeightSet set(config_of({.more = kBiased}));
   ASSERT_TRUE(set.load_safetensors(path.c_str(), "a.b.experts"));
-  EXPECT_EQ(set.correction_bias(), kValues);
+  EXPECT_EQ(set.loaded().correction_bias, kValues);
 }
 
 TEST(CheckpointBias, Elsewhere) {
@@ -71,7 +72,7 @@ TEST(CheckpointBias, Elsewhere) {
   const std::string path = write_bias(dir, "model.layers.0.mlp.gate.e_score_correction_bias", {4});
   WeightSet other(config_of({.more = kBiased}));
   ASSERT_TRUE(other.load_safetensors(path.c_str(), "model.layers.1.mlp.experts"));
-  EXPECT_TRUE(other.correction_bias().empty());
+  EXPECT_TRUE(other.loaded().correction_bias.empty());
 }
 
 // A router that has one and a config that does not know it: the experts chosen would be others.
@@ -90,7 +91,7 @@ TEST(CheckpointBias, NeverLeftOut) {
                               R"(,"routing":{"method":"simulated","simulation_strategy":"uniform_random"})"}) {
     WeightSet set(config_of({.more = callers}));  // does not choose by scores
     EXPECT_TRUE(set.load_safetensors(path.c_str(), nullptr)) << callers;
-    EXPECT_TRUE(set.correction_bias().empty());
+    EXPECT_TRUE(set.loaded().correction_bias.empty());
   }
 }
 
@@ -102,7 +103,7 @@ TEST(CheckpointBias, FaultsNameTheTensor) {
     WeightSet set(config_of({.more = kBiased}));
     const Check c = set.load_safetensors(path.c_str(), nullptr);
     EXPECT_FALSE(c);
-    EXPECT_TRUE(set.correction_bias().empty());
+    EXPECT_TRUE(set.loaded().correction_bias.empty());
     if (c) return Error{Code::ok, {}, {}, {}};
     EXPECT_THAT(c.error().message, ::testing::HasSubstr(path));
     return c.error();
@@ -131,4 +132,4 @@ TEST(CheckpointBias, FaultsNameTheTensor) {
 }
 
 }  // namespace
-}  // namespace moe::test::correction_bias_test
+}  // namespace moe::test::side_tensors_test
