@@ -38,7 +38,7 @@ constexpr auto kArchitectures = std::to_array<Architecture>({
            a.routing.renormalize = {"norm_topk_prob", true};
          }),
     kOlmoe,
-    like(kOlmoe, "FlexOlmoForCausalLM", [](Architecture& a) { a.routing.vllm_renormalize.reset(); }),
+    like(kOlmoe, "FlexOlmoForCausalLM", [](Architecture& a) { a.routing.vllm_renormalize = a.routing.renormalize; }),
     kJamba,
     kGranite,
     like(kGranite, "GraniteMoeSharedForCausalLM"),

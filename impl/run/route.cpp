@@ -109,10 +109,10 @@ void gather(const float* scores, const Slots& out, std::size_t k) {
 
 // What renormalize adds to the sum of the chosen scores: those of shared experts, and an epsilon.
 float sum_of_others(const Router& r, const RouteArgs& a, const std::byte* logits) {
+  const std::size_t size = usize(dtype_bits(a.logits_dtype) / 8);
   float sum = 0.0f;
   for (std::size_t j = 0; j < r.shared_logits; ++j)
-    sum +=
-        1.0f / (1.0f + exp_f32(-float_at(a.logits_dtype, logits + (r.columns + j) * (dtype_bits(a.logits_dtype) / 8))));
+    sum += 1.0f / (1.0f + exp_f32(-float_at(a.logits_dtype, logits + (r.columns + j) * size)));
   return sum + r.renormalize_eps;
 }
 
