@@ -278,7 +278,9 @@ TEST(ExpertNormLayers, HaveOneSource) {
   };
   const auto code = [&](const auto& c, const auto& p) {
     const auto r = create(c, p);
-    if (!r) EXPECT_EQ(r.error().subject, "expert_norm");
+    if (!r) {
+      EXPECT_EQ(r.error().subject, "expert_norm");
+    }
     return r ? Code::ok : r.error().code;
   };
   const std::shared_ptr<const Packed> with = loaded;

@@ -337,8 +337,12 @@ TEST(RouteOptions, ScaleHasOneSource) {
         make_router(row.config, *route_kernels().back(), {.option = {}, .loaded = {}, .scale = row.loaded});
     const Check check = r ? check_router(*r) : Check(r.error());
     EXPECT_EQ(check ? Code::ok : check.error().code, row.code);
-    if (!check) EXPECT_EQ(check.error().subject, "expert_scale");
-    if (check) EXPECT_EQ(r->expert_scale, row.used);
+    if (!check) {
+      EXPECT_EQ(check.error().subject, "expert_scale");
+    }
+    if (check) {
+      EXPECT_EQ(r->expert_scale, row.used);
+    }
   }
 }
 
