@@ -63,6 +63,8 @@ struct Built {
   // Sets /key or /key/member; `source` "" when it is fixed by the architecture.
   void put(std::string_view key, json::Value value, std::string source);
   void put(std::string_view key, std::string_view member, json::Value value, std::string source);
+  // Patches /key (RFC 7396).
+  void merge(std::string_view key, const json::Value& patch, const std::string& source);
   // A fault of config_from_document, moved to the origin of the member.
   Error relocate(Error e) const;
   // The document, checked.
@@ -72,11 +74,12 @@ struct Built {
 // The subject prefix of faults of the options.
 constexpr std::string_view kOptions = "options:";
 
+struct Architecture;  // architecture.h
 // Name, projections, sizes, activation, dtype and routing of the layer with this index, default the
 // first with experts. `layer_pointer`: where the index was given. `compat`: whose routing it is where vLLM's class and
 // transformers' differ.
-Result<Built> describe_layer(const ModelFile& file, std::optional<std::int64_t> layer, const std::string& layer_pointer,
-                             Policy compat);
+Result<Built> describe_layer(const ModelFile& file, const Architecture& row, std::optional<std::int64_t> layer,
+                             const std::string& layer_pointer, Policy compat);
 
 // --- document.cpp -------------------------------------------------------------------------------------------------
 Result<Built> build_document(const json::Value& hf, const json::Value& options);
