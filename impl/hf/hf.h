@@ -19,7 +19,7 @@ namespace moe::hf {
 Result<json::Value> document_from_hf(const json::Value& hf, const json::Value& options);
 // moe_config_create_from_hf. options_text may be empty. Faults of the options have the subject prefix "options:".
 Result<Config> config_from_hf(std::string_view hf_text, std::string_view options_text);
-// moe_describe("checkpoint", query): both forms of describe.md 10, the answer as JSON text.
+// moe_describe("checkpoint", query): the forms of describe.md 10, the answer as JSON text.
 Result<std::string> describe_checkpoint(const json::Value& query);
 
 // --- models.cpp ---------------------------------------------------------------------------------------------------
@@ -35,6 +35,14 @@ class ModelFile {
     for (const std::optional<Foreign>* inner : {&inner_, &text_})
       if (*inner && (*inner)->has(key)) return **inner;
     return root_;
+  }
+  // All of them, the first that counts first.
+  std::vector<const Foreign*> places() const {
+    std::vector<const Foreign*> all;
+    for (const std::optional<Foreign>* inner : {&inner_, &text_})
+      if (*inner) all.push_back(&**inner);
+    all.push_back(&root_);
+    return all;
   }
   // An object, "a/b", is looked into first; a file that lacks it may have its members elsewhere.
   Check look_into(std::string_view path);
