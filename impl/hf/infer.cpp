@@ -146,7 +146,7 @@ class Inference {
       for (const std::string_view key : hidden)  // an axis of every part
         if (const auto h = number_at(file_, key); h && h_key.empty() && has_axis(all, *h)) h_key = key;
       for (const std::int64_t d : all[0])
-        if (h_key.empty() && has_axis(all, d)) h_key = key_with(file_, {}, d, {"hidden", "dim", "model", "embd"});
+        if (h_key.empty() && has_axis(all, d)) h_key = key_with(file_, {}, d, {"hidden", "model", "embed", "embd"});
       h_ = number_at(file_, h_key).value_or(0);
       if (h_ != 0) i_ = width_beside(all, h_);
       if (i_ != 0) i_key = key_with(file_, width, i_, {"intermediate", "ffn", "expert", "inner", "mlp"});

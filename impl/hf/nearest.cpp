@@ -51,7 +51,7 @@ bool looks_like(std::string_view a, std::string_view b, std::size_t distance) {
 std::vector<std::string_view> nearest_architectures(std::string_view name) {
   struct Candidate {
     std::size_t distance;
-    bool other_ending;
+    int likeness;  // the name itself, another with its ending, any
     std::string_view name;
   };
   const auto ending = [](std::string_view n) { return n.substr(std::min(n.rfind("For"), n.size())); };
@@ -60,10 +60,11 @@ std::vector<std::string_view> nearest_architectures(std::string_view name) {
   for (const Architecture& a : architectures()) {
     const std::string other = stem_of(a.name);
     const std::size_t distance = edits(stem, other);
-    if (looks_like(stem, other, distance)) all.push_back({distance, ending(name) != ending(a.name), a.name});
+    if (looks_like(stem, other, distance))
+      all.push_back({distance, name == a.name ? 0 : ending(name) == ending(a.name) ? 1 : 2, a.name});
   }
   std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
-    return a.distance != b.distance ? a.distance < b.distance : a.other_ending < b.other_ending;
+    return a.distance != b.distance ? a.distance < b.distance : a.likeness < b.likeness;
   });
   std::vector<std::string_view> nearest;
   for (std::size_t i = 0; i < std::min(all.size(), kMostNames); ++i) nearest.push_back(all[i].name);
