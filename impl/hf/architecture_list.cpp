@@ -75,6 +75,7 @@ void write_row(json::Writer& w, const Architecture& a) {
   w.member("gated", !a.activation.ungated);
   w.member("stacked", at(config::kStackedWeightsNames, a.stacked)).key("stacked_names").array(given(a.stack));
   w.member("writes_stacks", a.stacks).member("interleaved", a.interleaved).member("has_bias", a.has_bias);
+  if (!a.expert_norm.empty()) w.member("expert_norm", a.expert_norm);
   w.member("activation", a.activation.otherwise);
   w.key("keys").begin_object().key("num_experts").array(given(a.experts.keys));
   w.key("top_k").array(given(a.top_k.keys)).key("hidden_dim").array(given(a.hidden.keys));

@@ -53,7 +53,7 @@ std::string_view key_with(const ModelFile& file, const Keys& known, std::int64_t
     if (has(file.holder(key).get(key))) return key;
   for (const Foreign* place : file.places())
     for (const auto& [key, v] : place->members())
-      if (has(&v) && contains_any(key, words)) return key;
+      if (has(&v) && contains_any(key, words) && !contains_any(key, {"per_tok", "shared"})) return key;
   return {};
 }
 std::string_view first_key(const ModelFile& file, const Keys& known) {
@@ -111,14 +111,16 @@ class Inference {
 
   void count() {
     const Keys known = size_keys(&Architecture::experts);
-    std::int64_t n = experts_.experts;
-    std::string_view key = is_flat() ? first_key(file_, known) : key_with(file_, known, n, {"expert"});
+    const std::int64_t n = experts_.experts;
+    std::string_view key = is_flat() ? std::string_view() : key_with(file_, known, n, {});
     if (key.empty()) {
       key = first_key(file_, known);
-      if (key.empty()) return unsure(cat("keys.num_experts: no key of config.json has the value ", n));
       const std::int64_t said = number_at(file_, key).value_or(0);
-      unsure(cat("keys.num_experts: the tensors show ", n, " experts, ", key, " says ", said));
+      if (!key.empty() && !is_flat())
+        unsure(cat("keys.num_experts: the tensors show ", n, " experts, ", key, " says ", said));
     }
+    if (key.empty() && !is_flat()) key = key_with(file_, {}, n, {"expert"});
+    if (key.empty()) return unsure("keys.num_experts: no key of config.json has the number that the tensors show");
     say("num_experts", key);
     number_of_experts_ = number_at(file_, key).value_or(n);
   }
@@ -245,6 +247,7 @@ class Inference {
     const bool first = is_w2(experts_.parts[0]), second = is_w2(experts_.parts[1]);
     if (first == second) return unsure(cat("stacked_names: which of ", list_of_parts(), " is w2"));
     out_.set("stacked_names", json::Array{experts_.parts[first ? 1 : 0].name, experts_.parts[first ? 0 : 1].name});
+    if (out_.find("gated") != nullptr) return;
     unsure(
         "interleaved: whether gate's rows come before up's or alternate with them (or up's come first) is not in "
         "shapes");
@@ -270,17 +273,23 @@ class Inference {
   }
 
   void rest_of_keys() {
-    const std::string_view k = first_key(file_, size_keys(&Architecture::top_k));
-    if (k.empty()) unsure("keys.top_k: config.json has no key that known classes use");
-    if (!k.empty()) say("top_k", k);
-    const std::string_view act =
-        first_key(file_, keys_of_rows([](const Architecture& a, auto once) { once(a.activation.key); }));
-    if (act.empty()) unsure("activation: config.json has no key that known classes use");
-    if (!act.empty()) say("activation", act);
-    const std::string_view layers =
-        first_key(file_, keys_of_rows([](const Architecture& a, auto once) { once(a.where.count); }));
-    if (layers.empty()) unsure("keys.num_layers: config.json has no key that known classes use");
-    if (!layers.empty()) say("num_layers", layers);
+    struct Usual {
+      std::string_view member, subject;
+      Keys keys;
+    };
+    const Usual usual[] = {
+        {"top_k", "keys.top_k", size_keys(&Architecture::top_k)},
+        {"activation", "activation", keys_of_rows([](const Architecture& a, auto once) { once(a.activation.key); })},
+        {"num_layers", "keys.num_layers", keys_of_rows([](const Architecture& a, auto once) { once(a.where.count); })},
+    };
+    for (const Usual& u : usual) {
+      const std::string_view key = first_key(file_, u.keys);
+      if (key.empty()) unsure(cat(u.subject, ": config.json has no key that known classes use"));
+      if (!key.empty()) say(u.member, key);
+    }
+    which_layers();
+  }
+  void which_layers() {
     const std::string_view first =
         first_key(file_, keys_of_rows([](const Architecture& a, auto once) { once(a.where.first.keys[0]); }));
     if (!first.empty()) say("first_layer", first);
@@ -310,7 +319,7 @@ class Inference {
     if (on != nullptr && on->boolean() != nullptr) {
       routing_.set("renormalize", *on);
     } else {
-      unsure("routing.renormalize: config.json does not say it; true unless it is given");
+      unsure("routing.renormalize: whether the weights are divided by their sum; config.json does not say it");
     }
     groups_and_factor();
   }

@@ -131,14 +131,18 @@ Check read_keys(const Members& description, Architecture& a) {
   return ok();
 }
 
-// Of a class that nobody knows nothing is guessed: how it scores must be said.
+// Of a class that nobody knows nothing is guessed: how it routes must be said.
 Check check_routing(const Members& from, bool is_new) {
   const json::Value* routing = from.get("routing");
   if (routing != nullptr && routing->object() == nullptr)
     return fields::unexpected(from.at("routing"), *routing, "an object, members of the document's routing");
   const auto says = [&](std::string_view member) { return routing != nullptr && routing->find(member) != nullptr; };
-  if (is_new && !says("scoring_func") && !says("method"))
-    return fields::missing(fields::child(from.at("routing"), "scoring_func"), "how scores are made of logits");
+  if (!is_new || says("method")) return ok();
+  const std::string pointer = from.at("routing");
+  if (!says("scoring_func"))
+    return fields::missing(fields::child(pointer, "scoring_func"), "how scores are made of logits, or method");
+  if (!says("renormalize"))
+    return fields::missing(fields::child(pointer, "renormalize"), "whether a token's weights are divided by their sum");
   return ok();
 }
 

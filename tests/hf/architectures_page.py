@@ -43,16 +43,17 @@ def setting(value):
 
 
 def on_disk(a):
-    """Where the experts are; what is a list of keys' names is given by the first."""
-    module, names = a["module"], [n for n in a["projections"]]
+    """The module, the form that the class writes, the other one."""
+    module, names = a["module"], a["projections"]
     stacked = {"rows_first": "[E, out, in]", "columns_first": "[E, in, out]", "flat": "[E * I, H]", "none": ""}[a["stacked"]]
-    stack = f"{', '.join(map(code, a['stacked_names']))} {stacked}"
+    stack = f"{', '.join(map(code, a['stacked_names']))} {stacked}".replace("`gate_up_proj`, `down_proj` [E, out, in]", "S")
     each = "X" if names == ["gate_proj", "up_proj", "down_proj"] else "W" if names == ["w1", "w3", "w2"] else ", ".join(map(code, names))
     if not a["gated"]:
         each += " without gate"
     parts = [f"{stack}; or {each}" if a["writes_stacks"] else f"{each}; or {stack}" if stacked else each]
     parts += ["gate and up alternate"] if a["interleaved"] else []
     parts += ["biases"] if a["has_bias"] else []
+    parts += ["norm of an expert's output " + code(a["expert_norm"])] if "expert_norm" in a else []
     return f"{code(module)}: " + "; ".join(parts)
 
 

@@ -215,6 +215,24 @@ TEST(HfInfer, VectorsOfTheRouter) {
   expect_unsure(a, {"model.layers.{layer}.ff.router.bias has a number for each expert"});
 }
 
+// A value alone does not make a key: what a token has and what is shared are other things.
+TEST(HfInfer, KeysOfOtherThings) {
+  json config = {{"architectures", {"NoveltyForCausalLM"}},
+                 {"num_experts_per_token", 4},
+                 {"experts_per_tok", 4},
+                 {"shared_expert_width", 32},
+                 {"hidden_size", 64}};
+  const json tensors = experts({{"w1.weight", {32, 64}}, {"w2.weight", {64, 32}}, {"w3.weight", {32, 64}}});
+  const json keys = answer({{"config", config}, {"tensors", tensors}})["architecture"]["keys"];
+  EXPECT_FALSE(keys.contains("num_experts")) << keys;
+  EXPECT_FALSE(keys.contains("intermediate_size")) << keys;
+  config["moe_experts"] = 4;
+  config["intermediate_size"] = config["moe_intermediate_size"] = 32;
+  const json found = answer({{"config", config}, {"tensors", tensors}})["architecture"]["keys"];
+  EXPECT_EQ(found["num_experts"], "moe_experts");
+  EXPECT_EQ(found["intermediate_size"], "moe_intermediate_size");
+}
+
 TEST(HfInfer, MembersInsideAnObject) {
   json inside = file();
   json config = {{"architectures", {"NoveltyForConditionalGeneration"}}, {"speech", {{"depth", 3}}}};
@@ -237,7 +255,7 @@ TEST(HfInfer, KnownClasses) {
     const json known = answer({{"config", config}});
     const json a = answer({{"config", config}, {"tensors", known["tensors"]}});
     json d = a["architecture"];
-    d["routing"]["scoring_func"] = "softmax";
+    d["routing"].merge_patch({{"scoring_func", "softmax"}, {"renormalize", true}});
     if (!d.contains("stacked")) {  // a square stack is not told
       d["like"] = config["architectures"][0];
       d["keys"].erase("activation");

@@ -166,6 +166,7 @@ TEST(HfReadAs, FaultsAreReportedWhereTheyAre) {
       {R"({"keys": {"activation": "no_such"}})", "/no_such"},
       {R"({"routing": null})", "options:/architecture/routing/scoring_func"},
       {R"({"routing": {"scoring_func": null}})", "options:/architecture/routing/scoring_func"},
+      {R"({"routing": {"renormalize": null}})", "options:/architecture/routing/renormalize"},
       {R"({"routing": 3})", "options:/architecture/routing"},
       {R"({"routing": {"scoring_func": "tanh"}})", "options:/architecture/routing/scoring_func"},
       {R"({"routing": {"score": 1}})", "options:/architecture/routing/score"},
