@@ -125,7 +125,8 @@ Check read_keys(const Members& description, Architecture& a) {
   MOE_TRY(const std::string_view activation, view(keys, "activation"));
   if (!activation.empty()) a.activation.key = activation;
   MOE_TRY(const std::string_view first, view(keys, "first_layer"));
-  if (!first.empty()) a.where = {.rule = Layers::from, .first = {{first}, 0}, .count = a.where.count};
+  if (!first.empty())
+    a.where = {.rule = Layers::from, .first = {{first}, 0}, .count = a.where.count, .predicting = a.where.predicting};
   MOE_TRY(const std::string_view count, view(keys, "num_layers"));
   if (!count.empty()) a.where.count = count;
   return ok();
