@@ -87,6 +87,26 @@ class Promises(unittest.TestCase):
         with layer() as it:
             np.testing.assert_array_equal(it.apply(wide[:, :H], logits), it.apply(hidden, logits))
 
+    def test_bytes_are_8_bit_floats_when_asked(self):
+        config = moe.Config(dict(DOCUMENT, quantization={"scheme": "NVFP4A16"}))
+        ones = {"w13": (E, 2 * I, H), "w2": (E, H, I)}  # codes of 1, scales of 1 (0x38): sums of the input
+        with moe.Selection(config) as selection, moe.Weights(config) as weights:
+            for name, shape in ones.items():
+                scales = np.full(shape[:2] + (shape[2] // 16,), 0x38, np.uint8)
+                weights.set(name + "_weight", np.full(shape[:2] + (shape[2] // 2,), 0x22, np.uint8))
+                with self.assertRaisesRegex(moe.DTypeError, "f8_e4m3fn, got u8"):
+                    weights.set(name + "_scale", scales)
+                weights.set(name + "_scale", scales, "f8_e4m3fn")
+                weights.set(name + "_scale_2", np.ones((E, 2) if name == "w13" else E, np.float32))
+                for dtype in ("f4_e2m1fn", "bf16", "f8", ""):
+                    with self.assertRaisesRegex(TypeError, "8-bit float"):
+                        weights.set(name + "_scale", scales, dtype)
+                with self.assertRaisesRegex(TypeError, "8-bit float"):
+                    weights.set(name + "_scale", scales.astype(np.int32), "f8_e4m3fn")
+            layer = moe.Layer(selection, moe.convert(selection, weights))
+        out = layer.apply(np.full((1, H), 1 / H, np.float32), np.zeros((1, E), np.float32))
+        np.testing.assert_allclose(out, I / (1 + np.exp(-1)), rtol=1e-6)
+
     def test_given_experts_equal_routed_ones(self):
         hidden, logits = batch(5)
         ids = np.argsort(-logits, axis=1, kind="stable")[:, :K].astype(np.int32)

@@ -276,6 +276,15 @@ Check finish_inputs(const Layout& layout, std::span<const ExpertFacts> experts, 
   return ok();
 }
 
+Check check_marlin_globals(DType type, std::span<const std::byte> global, std::string_view name) {
+  for (std::size_t i = 0; i < global.size(); i += 4)
+    if (!std::isfinite(load<float>(global.data() + i)))
+      return fail(Code::invalid_argument, std::string(name),
+                  cat(name, ": the scale of local expert ", i / 4, " is too large for Marlin, which multiplies it by ",
+                      float_text(marlin_nvfp4_factor(type))));
+  return ok();
+}
+
 Check finish_float_form(const Layout& layout, std::span<const ExpertFacts> experts, std::byte* payload,
                         std::uint64_t& scales_rounded) {
   const FloatForm& form = *float_form(layout);
@@ -287,6 +296,7 @@ Check finish_float_form(const Layout& layout, std::span<const ExpertFacts> exper
       return std::span(payload + t.offset, layout.end_of(t) - t.offset);
     };
     scales_rounded += finish_marlin_nvfp4(layout.variant.number, all(FloatPart::scale), all(FloatPart::scale_2));
+    MOE_CHECK(check_marlin_globals(layout.variant.number, all(FloatPart::scale_2), name_of(which, FloatPart::scale_2)));
   }
   return ok();
 }
@@ -369,6 +379,7 @@ std::uint64_t finish_marlin_nvfp4(DType type, std::span<std::byte> scales, std::
   float lift = 1.0f;
   if (type != DType::f16 && value(most) > 0.0f)
     while (value(most) * lift * 2.0f <= 448.0f) lift *= 2.0f;
+  const float factor = marlin_nvfp4_factor(type) / lift;  // a power of two
   std::uint64_t lost = 0;
   for (std::byte& b : scales) {
     const std::uint8_t made = marlin_nvfp4_byte(value(b) * lift);
@@ -376,7 +387,7 @@ std::uint64_t finish_marlin_nvfp4(DType type, std::span<std::byte> scales, std::
     b = static_cast<std::byte>(made);
   }
   for (std::size_t i = 0; i < global.size(); i += 4) {
-    const float g = load<float>(global.data() + i) * marlin_nvfp4_factor(type) / lift;
+    const float g = load<float>(global.data() + i) * factor;
     std::memcpy(global.data() + i, &g, 4);
   }
   return lost;

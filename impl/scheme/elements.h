@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -102,7 +103,7 @@ constexpr const ScaleRow& row_of(Scales s) { return kScales[usize(s)]; }
   }
 }
 // Scales were read as numbers of the type: nothing is rounded. e8m0 has no 0, which is a scale of rows that only fill a
-// panel up: 1 there, since their codes are 0.
+// panel up: 1 there, since their codes are 0. (Compared as bits: a host may have 2^-127 count as 0.)
 [[gnu::always_inline]] inline void store_scale(Scales type, float scale, std::byte* to) {
   const auto put = [&](auto stored) { std::memcpy(to, &stored, sizeof stored); };
   switch (type) {
@@ -113,7 +114,7 @@ constexpr const ScaleRow& row_of(Scales s) { return kScales[usize(s)]; }
     case Scales::e4m3:
       return put(static_cast<std::uint8_t>(f32_to_small(kE4m3, scale)));
     case Scales::e8m0:
-      return put(static_cast<std::uint8_t>(f32_to_e8m0(scale == 0.0f ? 1.0f : scale)));
+      return put(static_cast<std::uint8_t>(f32_to_e8m0(std::bit_cast<std::uint32_t>(scale) == 0 ? 1.0f : scale)));
     default:
       return put(scale);
   }

@@ -1,7 +1,9 @@
 // One number of a packed panel at a time: what the scalar kernels multiply and what goes back to dense numbers.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -53,8 +55,18 @@ inline int zero_in(const P16Matrix& m, const std::byte* panel, std::int64_t lane
   return static_cast<int>(panel[m.zero_offset() + usize(group * kPanelRows + lane)]);
 }
 
+// Scales that are bytes, as kernels take them: e8m0 is an exponent, e4m3 the low half of a fp16 that is 2^8 smaller.
+// Bytes that are no scales mean what that makes of them (e8m0 255: Inf): a packed file may hold any.
+inline float byte_scale(Scales type, unsigned byte) {
+  if (type == Scales::e4m3) return f16_to_f32(static_cast<std::uint16_t>(byte << 7)) * 256.0f;
+  return std::bit_cast<float>(std::max(byte << 23, 0x00400000u));
+}
+
 inline float scale_in(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t group) {
-  const float stored = load_scale(m.scale_type(), panel + m.scale_offset(lane, group));
+  const Scales type = m.scale_type();
+  const std::byte* at = panel + m.scale_offset(lane, group);
+  if (type == Scales::e4m3 || type == Scales::e8m0) return byte_scale(type, load<std::uint8_t>(at));
+  const float stored = load_scale(type, at);
   return m.scales == Scales::w4a8 && m.groups.is_whole() ? stored * 16.0f : stored;  // it keeps s / 16
 }
 

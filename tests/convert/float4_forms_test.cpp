@@ -390,6 +390,28 @@ TEST(Float4Scales, MarlinsFloats) {
     }
 }
 
+// The second scale becomes one of Marlin's also where only the lift of the scales makes room for it; else it is named.
+TEST(Float4Scales, MarlinsSecondScaleIsFinite) {
+  for (const auto& [scale, global, fits] : {std::tuple(0x08, 1e5f, true), std::tuple(0x7e, 511.0f, true),
+                                            std::tuple(0x7e, 512.0f, false), std::tuple(0x08, 1e38f, false)}) {
+    const Nvfp4 v("nvfp4");
+    const Layout l = v.layout(form_called("marlin/nvfp4"));
+    std::vector<std::byte> payload(l.payload_bytes(), std::byte{0});
+    for (const LayoutTensor& t : l.tensors) {
+      if (t.name == "w2_scale")
+        std::fill_n(payload.begin() + static_cast<std::ptrdiff_t>(t.offset), t.bytes * 2,
+                    static_cast<std::byte>(scale));
+      if (t.name == "w2_scale_2") std::memcpy(payload.data() + t.offset + t.bytes, &global, 4);
+    }
+    std::uint64_t rounded = 0;
+    const Check done = named_form(l.kind)->finish(l, std::vector<ExpertFacts>(2), payload.data(), rounded);
+    ASSERT_EQ(static_cast<bool>(done), fits) << global;
+    if (done) continue;
+    EXPECT_EQ(done.error().code, Code::invalid_argument);
+    EXPECT_EQ(done.error().subject, "w2_scale_2");
+  }
+}
+
 // A layout whose kernels take the reciprocal of the activations' scale.
 TEST(Float4Scales, ReciprocalOfNothing) {
   const Nvfp4 v("nvfp4");

@@ -9,6 +9,7 @@
 
 #include "convert/canonical.h"
 #include "convert/write_p16.h"
+#include "run/denormals.h"
 #include "scheme/p16_numbers.h"
 #include "support/rooms.h"
 #include "support/vectors.h"
@@ -141,6 +142,24 @@ TEST(SmallFloatPanels, EveryByteIsANumber) {
       const float want = small_to_f32(row_of(e).format, byte % row_of(e).format.codes());
       EXPECT_TRUE(small_value(e, byte) == want || std::isnan(want)) << row_of(e).name << " " << byte;
     }
+}
+
+TEST(SmallFloatPanels, ByteScalesAreWhatTheyStandFor) {
+  for (unsigned byte = 0; byte < 255; ++byte) EXPECT_EQ(byte_scale(Scales::e8m0, byte), e8m0_to_f32(byte)) << byte;
+  for (unsigned byte = 0; byte < 0x7f; ++byte)
+    EXPECT_EQ(byte_scale(Scales::e4m3, byte), small_to_f32(kE4m3, byte)) << byte;
+  EXPECT_EQ(byte_scale(Scales::e8m0, 255), INFINITY);
+  EXPECT_EQ(byte_scale(Scales::e4m3, 0x80), 512.0f);
+}
+
+// A host may have numbers below 2^-126 count as 0: 2^-127 stays what it is.
+TEST(SmallFloatScales, TheLeastPowerStaysWhereDenormalsAreFlushed) {
+  const run::FlushDenormals flushed;
+  for (unsigned byte = 0; byte < 255; ++byte) {
+    std::byte stored{0xaa};
+    store_scale(Scales::e8m0, e8m0_to_f32(byte), &stored);
+    EXPECT_EQ(static_cast<unsigned>(stored), byte);
+  }
 }
 
 TEST(SmallFloatScales, BothZerosAreScales) {

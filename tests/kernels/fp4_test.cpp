@@ -127,6 +127,18 @@ TEST_P(Fp4Rows, BitsOfTheScalarRow) {
   }
 }
 
+// A packed file may hold any byte: also scales that conversion never writes, and padding that is none.
+TEST_P(Fp4Rows, BitsOfTheScalarRowForAnyBytes) {
+  for (int round = 0; round < rounds(200); ++round) {
+    Case c = maker_.make(pick(1, kernel().tile_rows));
+    const std::size_t changed = round % 2 == 0 ? c.m.scale_section() : c.m.panel_bytes();
+    for (std::size_t at = 0; at < c.packed.size(); ++at)
+      if (at % c.m.panel_bytes() < changed) c.packed[at] = static_cast<std::byte>(pick(0, 255));
+    const auto want = results(scalar_of(kernel()), c), got = results(kernel(), c, round % 4 < 2);
+    ASSERT_EQ(0, std::memcmp(want.data(), got.data(), want.size() * sizeof(float))) << round << ": " << c.words();
+  }
+}
+
 // Against float64: of the codes that activations became, so that only float32 sums are between them; and of the
 // activations themselves.
 TEST_P(Fp4Rows, WithinTheBoundOfAnyOrder) {

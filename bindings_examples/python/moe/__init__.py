@@ -114,9 +114,9 @@ class Weights(Handle):
     def load_safetensors(self, path, module=None):
         call("moe_weights_load_safetensors", self, _c_text(path), None if module is None else _c_text(module))
 
-    def set(self, role, array):
-        """A stacked tensor [E, ...]."""
-        role, view, number = _c_text(role), tensor(array, role), next(self._numbers)
+    def set(self, role, array, dtype=None):
+        """A stacked tensor [E, ...]. dtype: of 8-bit floats, which numpy lacks, given as their bytes: "f8_e4m3fn"."""
+        role, view, number = _c_text(role), tensor(array, role, dtype), next(self._numbers)
         self._arrays[number] = array
         try:
             call("moe_weights_set", self, role, ctypes.byref(view), _release, number)
@@ -178,13 +178,18 @@ class Layer(Handle):
         return out
 
 
-def tensor(array, name="array"):
-    """A moe_tensor that views a numpy array, strided ones too."""
+def tensor(array, name="array", dtype=None):
+    """A moe_tensor that views a numpy array, strided ones too; dtype as in Weights.set."""
     if not isinstance(array, np.ndarray):
         raise TypeError(f"{name}: expected a numpy array, got {type(array).__name__}")
     if array.dtype not in _DTYPES:
         raise TypeError(f"{name}: libmoe takes no {array.dtype} arrays; it takes {', '.join(map(str, _DTYPES))}")
-    view = TensorStruct(struct_size=ctypes.sizeof(TensorStruct), dtype=_DTYPES[array.dtype], ndim=array.ndim,
+    code = _DTYPES[array.dtype]
+    if dtype is not None:
+        code = lib.moe_dtype_from_name(_c_text(dtype)) if dtype.startswith("f8_") else 0
+        if not code or array.itemsize != 1:
+            raise TypeError(f"{name}: expected bytes of an 8-bit float, got {array.dtype} as {dtype!r}")
+    view = TensorStruct(struct_size=ctypes.sizeof(TensorStruct), dtype=code, ndim=array.ndim,
                         data=array.ctypes.data)
     if array.ndim > len(view.shape):
         raise ValueError(f"{name}: {array.ndim} dimensions, libmoe takes {len(view.shape)}")

@@ -12,10 +12,11 @@
 namespace moe::kernels::ref {
 namespace {
 
+// Whole blocks: behind the last column the tile is 0.
 float dot(const P16Matrix& m, const std::byte* panel, std::int64_t lane, const float* tile, int row, int n) {
   float sum = 0.0f;
   const std::int64_t columns = m.groups.is_even() ? std::gcd(m.group(), kBlockK) : kBlockK;
-  for (std::int64_t begin = 0; begin < m.k; begin += columns) {
+  for (std::int64_t begin = 0; begin < round_up(m.k, kBlockK); begin += columns) {
     float block = 0.0f;
     for (std::int64_t k = begin; k < begin + columns; ++k)
       block = std::fma(tile[float_offset(k, row, n)], value_in(m, panel, lane, k), block);

@@ -80,8 +80,8 @@ float blocks_result(const GemmArgs& a, const std::byte* panel, std::int64_t lane
   const BlockRow r = block_row(a.shape, {const_cast<std::byte*>(a.tile), a.n, row});
   float sum = 0.0f;
   const std::int64_t columns = a.shape.summed_columns(), block = a.shape.scaled_columns();
-  for (std::int64_t k0 = 0; k0 < m.k; k0 += columns) {
-    const std::int64_t k1 = std::min(k0 + columns, m.k);
+  for (std::int64_t i = 0; i < a.shape.sum_count(); ++i) {  // the last one may be padding
+    const std::int64_t k0 = i * columns, k1 = std::min(k0 + columns, m.k);
     const float scale = scale_in(m, panel, lane, k0 / m.group()) * r.scale[k0 / block * r.stride];
     sum = std::fma(static_cast<float>(dot(a, panel, lane, row, k0, k1)), scale, sum);
   }
