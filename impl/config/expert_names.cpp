@@ -33,14 +33,24 @@ std::optional<std::size_t> Layer::find(std::string_view text) const {
   return std::nullopt;
 }
 
-void RuleOfNames::add(std::size_t rule, const Hits& hits) {
-  for (std::size_t i = 0; i < hits.size(); ++i)
-    if (hits[i] && rules_[i] == kNone) rules_[i] = rule;
+void RuleOfNames::set(std::size_t i, std::size_t rule) {
+  if (rules_[i] != kNone) return;
+  rules_[i] = rule;
+  --left_;
 }
 
-void RuleOfNames::add_rest(std::size_t rule) { std::replace(rules_.begin(), rules_.end(), kNone, rule); }
+void RuleOfNames::add(std::size_t rule, const Hits& hits) {
+  for (std::size_t i = 0; i < hits.size(); ++i)
+    if (hits[i]) set(i, rule);
+}
 
-bool RuleOfNames::complete() const { return std::find(rules_.begin(), rules_.end(), kNone) == rules_.end(); }
+void RuleOfNames::add(std::size_t rule, std::size_t first, std::size_t count) {
+  for (std::size_t i = first; i < first + count; ++i) set(i, rule);
+}
+
+void RuleOfNames::add_rest(std::size_t rule) {
+  if (!complete()) add(rule, 0, rules_.size());
+}
 
 std::optional<RuleOfNames::Odd> RuleOfNames::find_odd(Among among,
                                                       const std::function<bool(std::size_t, std::size_t)>& same) const {

@@ -69,7 +69,7 @@ struct Layer {
 };
 using Hits = std::vector<bool>;  // of a layer's names; empty: none
 
-// re_match of all names of a layer; work: the states that were entered for it.
+// re_match of all names of a layer; work: what it took, in instructions, characters and states.
 Result<Hits> re_match_experts(std::string_view pattern, const Layer& layer, std::size_t& work);
 
 // Patterns for the same: shell wildcards * ? [..] over a whole name, and names that have a text in them.
@@ -96,11 +96,12 @@ class RuleOfNames {
  public:
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
-  explicit RuleOfNames(const Layer& layer) : layer_(layer), rules_(layer.count(), kNone) {}
+  explicit RuleOfNames(const Layer& layer) : layer_(layer), rules_(layer.count(), kNone), left_(rules_.size()) {}
   // Names that have none yet fall under this rule.
   void add(std::size_t rule, const Hits& hits);
+  void add(std::size_t rule, std::size_t first, std::size_t count);
   void add_rest(std::size_t rule);
-  bool complete() const;  // each name has one
+  bool complete() const { return left_ == 0; }  // each name has one
   const std::vector<std::size_t>& rules() const { return rules_; }
   // Two names of unlike rules, for all or of one projection; `rule` is that of `name`, the one of fewer names.
   struct Odd {
@@ -111,8 +112,11 @@ class RuleOfNames {
   Error fault(const Odd& odd, const std::string& pointer) const;
 
  private:
+  void set(std::size_t i, std::size_t rule);
+
   const Layer& layer_;
   std::vector<std::size_t> rules_;
+  std::size_t left_;  // names without a rule
 };
 
 using Resolved = Result<std::optional<HfQuantization>>;

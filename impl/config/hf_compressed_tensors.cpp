@@ -98,14 +98,14 @@ std::vector<Target> list_targets(const std::vector<Group>& groups) {
   return all;
 }
 
-Result<Hits> matches_names(Matcher& matcher, const Entry& entry, const Layer& layer) {
-  if (entry.text.starts_with(kRegex)) return matcher.names(entry.text.substr(kRegex.size()), layer, entry.pointer());
-  Hits hits;
-  if (const auto name = layer.find(entry.text)) {
-    hits.resize(layer.count());
-    hits[*name] = true;
+Check add_names(Matcher& matcher, const Entry& entry, std::size_t rule, const Layer& layer, RuleOfNames& names) {
+  if (entry.text.starts_with(kRegex)) {
+    MOE_TRY(const Hits hits, matcher.names(entry.text.substr(kRegex.size()), layer, entry.pointer()));
+    names.add(rule, hits);
+  } else if (const auto name = layer.find(entry.text)) {
+    names.add(rule, *name, 1);
   }
-  return hits;
+  return ok();
 }
 
 Result<bool> matches_class(Matcher& matcher, const Entry& entry) {
@@ -120,10 +120,8 @@ Result<bool> matches_class(Matcher& matcher, const Entry& entry) {
 Result<RuleOfNames> rules_of_names(const std::vector<Target>& rules, const Layer& layer) {
   Matcher matcher;
   RuleOfNames names(layer);
-  for (std::size_t i = 0; i < rules.size() && !names.complete(); ++i) {
-    MOE_TRY(const Hits hits, matches_names(matcher, rules[i].entry, layer));
-    names.add(i, hits);
-  }
+  for (std::size_t i = 0; i < rules.size() && !names.complete(); ++i)
+    MOE_CHECK(add_names(matcher, rules[i].entry, i, layer, names));
   for (std::size_t i = 0; i < rules.size() && !names.complete(); ++i) {
     if (rules[i].group == nullptr) continue;
     MOE_TRY(const bool hit, matches_class(matcher, rules[i].entry));

@@ -156,11 +156,11 @@ Result<bool> skips_experts(const Foreign& h, std::string_view list, const Layer&
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const std::size_t at = entries[i].find(layer.module);
     if (entries[i].find("experts") == std::string_view::npos || at == std::string_view::npos) continue;
-    const std::optional<std::size_t> expert = layer.expert_of(entries[i].substr(at));
-    Hits hits(layer.count(), !expert);
-    for (std::size_t p = 0; expert && p < layer.projections.size(); ++p)
-      hits[*expert * layer.projections.size() + p] = true;
-    names.add(i, hits);
+    const std::size_t projections = layer.projections.size();
+    if (const auto expert = layer.expert_of(entries[i].substr(at)))
+      names.add(i, *expert * projections, projections);
+    else
+      names.add_rest(i);
   }
   return leaves_out(names, h.at(list), RuleOfNames::Among::all);
 }

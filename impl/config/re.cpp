@@ -355,7 +355,8 @@ struct Walk {
 
 class Simulation {
  public:
-  explicit Simulation(const Program& program) : program_(program), entered_at_(program.code.size(), 0) {}
+  explicit Simulation(const Program& program)
+      : program_(program), entered_at_(program.code.size(), 0), work_(program.code.size()) {}
 
   // After more text; `last`: the text ends with it.
   Walk after(Walk w, std::u32string_view text, bool last) {
@@ -368,7 +369,7 @@ class Simulation {
       w.matched = enter(0, true, is_end(0), w.states);
     }
     for (std::size_t i = 0; i < text.size() && !w.matched && !w.states.empty(); ++i) {
-      ++position_;
+      ++position_, ++work_;
       next.clear();
       for (const std::size_t pc : w.states) {
         if (!consumes(program_.code[pc], text[i])) continue;
@@ -379,7 +380,7 @@ class Simulation {
     }
     return w;
   }
-  std::size_t work() const { return work_; }  // states entered
+  std::size_t work() const { return work_; }  // instructions, characters and states entered
 
  private:
   bool consumes(const Inst& inst, char32_t c) const {
@@ -434,7 +435,7 @@ class Simulation {
   std::vector<std::size_t> entered_at_;  // the position at which a state was last entered
   std::vector<std::size_t> pending_;
   std::size_t position_ = 0;  // counts through all walks
-  std::size_t work_ = 0;
+  std::size_t work_;
 };
 
 Result<Program> compiled(std::string_view pattern) {

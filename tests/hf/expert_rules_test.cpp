@@ -183,5 +183,15 @@ TEST(ExpertRules, ManyPatternsOverManyExperts) {
   EXPECT_THAT(got.error().message, HasSubstr("too many patterns"));
 }
 
+// The names of all experts cost once, not with each entry.
+TEST(ExpertRules, ManyNamesOfManyExperts) {
+  const nlohmann::json names(20'000, name(3, "up_proj"));
+  for (const char* method : {"compressed-tensors", "fp8"}) {
+    const auto got = resolve(document({method, names, Result3::refused}), 65536);
+    ASSERT_FALSE(got) << method;
+    EXPECT_EQ(got.error().code, Code::unsupported) << method;
+  }
+}
+
 }  // namespace
 }  // namespace moe::test::expert_rules_test
