@@ -174,13 +174,14 @@ Result<Platform> effective_platform(const Config& config);
 
 // --- hf_quantization.cpp: checkpoints' own quantization objects (checkpoints.md 3) ---------------------
 // hf_quantization_config -> Quantization, nullopt for a layer that is not quantized.
-// Pointers begin with "/hf_quantization_config".
+// Pointers begin with "/hf_quantization_config". Experts that it treats unlike the others are refused by name.
 struct HfQuantization {
   Quantization quantization;
   std::vector<std::string> suffixes;
 };
 Result<std::optional<HfQuantization>> resolve_hf_quantization(const json::Value& object, std::string_view module,
-                                                              const std::vector<std::string>& projections);
+                                                              const std::vector<std::string>& projections,
+                                                              std::int64_t experts);
 
 // --- re.cpp: patterns of "re:" targets, linear time ----------------------------------------------------
 // Match anchored at the start, as Python's re.match. Code::unsupported for constructs outside the subset.

@@ -1,50 +1,18 @@
 // Members of foreign documents and patterns over module names. See hf.h.
 #include "config/foreign.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 
 namespace moe::config {
 namespace {
 
-// fnmatch as a pattern of re.cpp: * -> .*, ? -> ., [!..] -> [^..], the rest literal, to the end.
-std::string as_regex(std::string_view wildcard) {
-  std::string re;
-  const auto literal = [&](char c) {
-    const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' ||
-                       static_cast<unsigned char>(c) >= 0x80;
-    if (!plain) re += '\\';
-    re += c;
-  };
-  for (std::size_t i = 0; i < wildcard.size(); ++i) {
-    const char c = wildcard[i];
-    if (c == '*') {
-      if (!re.ends_with(".*")) re += ".*";
-      continue;
-    }
-    if (c == '?') {
-      re += '.';
-      continue;
-    }
-    std::size_t body = i + 1;
-    const bool negated = c == '[' && body < wildcard.size() && wildcard[body] == '!';
-    if (negated) ++body;
-    const std::size_t close = c == '[' ? wildcard.find(']', body + 1) : std::string_view::npos;
-    if (close == std::string_view::npos) {
-      literal(c);
-      continue;
-    }
-    re += negated ? "[^" : "[";
-    for (std::size_t j = body; j < close; ++j) {
-      const bool range = wildcard[j] == '-' && j > body && j + 1 < close;
-      if (range)
-        re += '-';
-      else
-        literal(wildcard[j]);
-    }
-    re += ']';
-    i = close;
-  }
-  return re + "$";
+void add_literal(std::string& re, char c) {
+  const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' ||
+                     static_cast<unsigned char>(c) >= 0x80;
+  if (!plain) re += '\\';
+  re += c;
 }
 
 template <class T>
@@ -142,21 +110,82 @@ Result<std::string_view> Foreign::need_text(std::string_view key) const {
   return required(text(key), at(key), "a string");
 }
 
-Result<bool> Matcher::regex(std::string_view pattern, std::string_view text, const std::string& pointer) {
-  const std::size_t cost = text.size() + 1;
-  if (cost > text_left_)
-    return fail(Code::unsupported, pointer, pointer + ": too many patterns, the limit of work on them is reached");
-  text_left_ -= cost;
-  auto matched = re_match(pattern, text);
-  if (!matched) {
-    matched.error().subject = pointer;
-    matched.error().message = cat(pointer, ": ", matched.error().message);
+// fnmatch as a pattern of re.cpp: * -> .*, ? -> ., [!..] -> [^..], the rest literal, to the end.
+std::string wildcard_pattern(std::string_view wildcard) {
+  std::string re;
+  for (std::size_t i = 0; i < wildcard.size(); ++i) {
+    const char c = wildcard[i];
+    if (c == '*') {
+      if (!re.ends_with(".*")) re += ".*";
+      continue;
+    }
+    if (c == '?') {
+      re += '.';
+      continue;
+    }
+    std::size_t body = i + 1;
+    const bool negated = c == '[' && body < wildcard.size() && wildcard[body] == '!';
+    if (negated) ++body;
+    const std::size_t close = c == '[' ? wildcard.find(']', body + 1) : std::string_view::npos;
+    if (close == std::string_view::npos) {
+      add_literal(re, c);
+      continue;
+    }
+    re += negated ? "[^" : "[";
+    for (std::size_t j = body; j < close; ++j) {
+      const bool range = wildcard[j] == '-' && j > body && j + 1 < close;
+      if (range)
+        re += '-';
+      else
+        add_literal(re, wildcard[j]);
+    }
+    re += ']';
+    i = close;
   }
-  return matched;
+  return re + "$";
 }
 
-Result<bool> Matcher::wildcard(std::string_view pattern, std::string_view text, const std::string& pointer) {
-  return regex(as_regex(pattern), text, pointer);
+std::string substring_pattern(std::string_view text) {
+  std::string re = ".*";
+  for (const char c : text) add_literal(re, c);
+  return re;
+}
+
+namespace {
+
+template <class T>
+Result<T> placed(Result<T> result, const std::string& pointer) {
+  if (result) return result;
+  result.error().subject = pointer;
+  result.error().message = cat(pointer, ": ", result.error().message);
+  return result;
+}
+
+Error too_many(const std::string& pointer) {
+  return fail(Code::unsupported, pointer, pointer + ": too many patterns, the limit of work on them is reached");
+}
+
+}  // namespace
+
+Result<bool> Matcher::regex(std::string_view pattern, std::string_view text, const std::string& pointer) {
+  const std::size_t cost = text.size() + 1;
+  if (cost > text_left_) return too_many(pointer);
+  text_left_ -= cost;
+  return placed(re_match(pattern, text), pointer);
+}
+
+Result<Hits> Matcher::names(std::string_view pattern, const Layer& layer, const std::string& pointer) {
+  if (work_left_ == 0) return too_many(pointer);
+  std::size_t work = 0;
+  MOE_TRY(Hits hits, placed(re_match_experts(pattern, layer, work), pointer));
+  work_left_ -= std::min(work, work_left_);
+  return hits;
+}
+
+Result<Hits> Matcher::module_or_names(std::string_view pattern, const Layer& layer, const std::string& pointer) {
+  MOE_TRY(const bool whole, regex(pattern, layer.module, pointer));
+  if (whole) return Hits(layer.count(), true);
+  return names(pattern, layer, pointer);
 }
 
 }  // namespace moe::config

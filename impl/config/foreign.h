@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.h"
 #include "base/json.h"
 #include "base/result.h"
 #include "config/config.h"
@@ -54,25 +55,75 @@ class Foreign {
   std::string pointer_;
 };
 
+// The layer asked about, and its names: <module>.<expert>.<projection>, expert by expert.
+struct Layer {
+  std::string_view module;
+  const std::vector<std::string>& projections;
+  std::int64_t experts;
+
+  std::size_t count() const { return usize(experts) * projections.size(); }
+  std::string name(std::size_t i) const;
+  // Which of them `text` is; which expert it is or is of.
+  std::optional<std::size_t> find(std::string_view text) const;
+  std::optional<std::size_t> expert_of(std::string_view text) const;
+};
+using Hits = std::vector<bool>;  // of a layer's names; empty: none
+
+// re_match of all names of a layer; work: what it took, in instructions, characters and states.
+Result<Hits> re_match_experts(std::string_view pattern, const Layer& layer, std::size_t& work);
+
+// Patterns for the same: shell wildcards * ? [..] over a whole name, and names that have a text in them.
+std::string wildcard_pattern(std::string_view wildcard);
+std::string substring_pattern(std::string_view text);
+
 // Matches patterns of one document, with a limit on all work done for it.
 class Matcher {
  public:
   // re_match with the pointer of the pattern in its faults.
   Result<bool> regex(std::string_view pattern, std::string_view text, const std::string& pointer);
-  // Shell wildcards * ? [..] over the whole text.
-  Result<bool> wildcard(std::string_view pattern, std::string_view text, const std::string& pointer);
+  // The same over a layer's names.
+  Result<Hits> names(std::string_view pattern, const Layer& layer, const std::string& pointer);
+  // All of them where the module itself matches.
+  Result<Hits> module_or_names(std::string_view pattern, const Layer& layer, const std::string& pointer);
 
  private:
   std::size_t text_left_ = std::size_t{1} << 18;  // characters; each costs at most one pass over a program
+  std::size_t work_left_ = std::size_t{1} << 25;  // of re_match_experts
 };
 
-// The layer asked about.
-struct Layer {
-  std::string_view module;
-  const std::vector<std::string>& projections;
+// Which rule of a list each name of a layer falls under, and whether that is one for all: a layer has one scheme.
+class RuleOfNames {
+ public:
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+
+  explicit RuleOfNames(const Layer& layer) : layer_(layer), rules_(layer.count(), kNone), left_(rules_.size()) {}
+  // Names that have none yet fall under this rule.
+  void add(std::size_t rule, const Hits& hits);
+  void add(std::size_t rule, std::size_t first, std::size_t count);
+  void add_rest(std::size_t rule);
+  bool complete() const { return left_ == 0; }  // each name has one
+  const std::vector<std::size_t>& rules() const { return rules_; }
+  // Two names of unlike rules, for all or of one projection; `rule` is that of `name`, the one of fewer names.
+  struct Odd {
+    std::size_t name, other, rule;
+  };
+  enum class Among : std::uint8_t { all, projection };
+  std::optional<Odd> find_odd(Among among, const std::function<bool(std::size_t, std::size_t)>& same) const;
+  Error fault(const Odd& odd, const std::string& pointer) const;
+
+ private:
+  void set(std::size_t i, std::size_t rule);
+
+  const Layer& layer_;
+  std::vector<std::size_t> rules_;
+  std::size_t left_;  // names without a rule
 };
 
 using Resolved = Result<std::optional<HfQuantization>>;
+
+// What a layer's experts are under each rule that some of them fall under: must be the same for all.
+Resolved one_scheme(const RuleOfNames& names, const std::function<Resolved(std::size_t rule)>& scheme_of,
+                    const std::function<Error(const RuleOfNames::Odd&)>& fault);
 
 Resolved resolve_compressed_tensors(const Foreign& h, const Layer& layer);
 

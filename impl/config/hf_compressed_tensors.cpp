@@ -3,6 +3,7 @@
 //
 //   config_groups {name: {targets, weights, input_activations, format}}   or   {"W4A16": [targets]}
 //   a target is an exact name, "re:pattern", or a part of a class name without case; first target wins
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <map>
@@ -97,40 +98,36 @@ std::vector<Target> list_targets(const std::vector<Group>& groups) {
   return all;
 }
 
-Result<bool> matches_name(Matcher& matcher, const Entry& entry, std::string_view name) {
-  if (!entry.text.starts_with(kRegex)) return entry.text == name;
-  return matcher.regex(entry.text.substr(kRegex.size()), name, entry.pointer());
+Check add_names(Matcher& matcher, const Entry& entry, std::size_t rule, const Layer& layer, RuleOfNames& names) {
+  if (entry.text.starts_with(kRegex)) {
+    MOE_TRY(const Hits hits, matcher.names(entry.text.substr(kRegex.size()), layer, entry.pointer()));
+    names.add(rule, hits);
+  } else if (const auto name = layer.find(entry.text)) {
+    names.add(rule, *name, 1);
+  }
+  return ok();
 }
 
 Result<bool> matches_class(Matcher& matcher, const Entry& entry) {
-  if (entry.text.starts_with(kRegex)) return matches_name(matcher, entry, kExpertsClass);
+  if (entry.text.starts_with(kRegex))
+    return matcher.regex(entry.text.substr(kRegex.size()), kExpertsClass, entry.pointer());
   if (entry.text.size() > kExpertsClass.size()) return false;
   return fields::lower_ascii(kExpertsClass).find(fields::lower_ascii(entry.text)) != std::string::npos;
 }
 
-struct Lists {
-  std::vector<Group> groups;
-  std::vector<Target> targets;
-  std::vector<std::string_view> ignore;
-  std::string ignore_pointer;
-};
-
-// The group of one projection; nullptr when ignored or targeted by nobody.
-Result<const Group*> group_of(const std::string& name, const Lists& lists, Matcher& matcher) {
-  constexpr const Group* kNone = nullptr;
-  for (std::size_t i = 0; i < lists.ignore.size(); ++i) {
-    MOE_TRY(const bool hit, matches_name(matcher, {lists.ignore[i], &lists.ignore_pointer, i}, name));
-    if (hit) return kNone;
+// The rule of each of the layer's names: the entries of `ignore`, which have no group, then the targets, by names and
+// by the class.
+Result<RuleOfNames> rules_of_names(const std::vector<Target>& rules, const Layer& layer) {
+  Matcher matcher;
+  RuleOfNames names(layer);
+  for (std::size_t i = 0; i < rules.size() && !names.complete(); ++i)
+    MOE_CHECK(add_names(matcher, rules[i].entry, i, layer, names));
+  for (std::size_t i = 0; i < rules.size() && !names.complete(); ++i) {
+    if (rules[i].group == nullptr) continue;
+    MOE_TRY(const bool hit, matches_class(matcher, rules[i].entry));
+    if (hit) names.add_rest(i);
   }
-  for (const Target& t : lists.targets) {
-    MOE_TRY(const bool hit, matches_name(matcher, t.entry, name));
-    if (hit) return t.group;
-  }
-  for (const Target& t : lists.targets) {
-    MOE_TRY(const bool hit, matches_class(matcher, t.entry));
-    if (hit) return t.group;
-  }
-  return kNone;
+  return names;
 }
 
 // "128x128" as its tools write it at times.
@@ -252,35 +249,32 @@ std::vector<std::string> suffixes_of(const Quantization& q) {
   return names;
 }
 
-bool same(const std::optional<Quantization>& a, const std::optional<Quantization>& b) {
-  if (!a || !b) return a.has_value() == b.has_value();
-  return a->weights == b->weights && a->input_activations == b->input_activations && a->format == b->format;
-}
-
 }  // namespace
 
 Resolved resolve_compressed_tensors(const Foreign& h, const Layer& layer) {
-  Lists lists;
-  MOE_TRY(lists.groups, read_groups(h));
-  MOE_TRY(lists.ignore, h.texts("ignore"));
-  lists.ignore_pointer = h.at("ignore");
-  lists.targets = list_targets(lists.groups);
-  Matcher matcher;
-  std::optional<Quantization> first;
-  for (std::size_t i = 0; i < layer.projections.size(); ++i) {
-    const std::string name = cat(layer.module, ".0.", layer.projections[i]);
-    MOE_TRY(const Group* group, group_of(name, lists, matcher));
-    std::optional<Quantization> scheme;
-    if (group != nullptr) {
-      MOE_TRY(scheme, scheme_of(h, *group));
-    }
-    if (i == 0) first = scheme;
-    if (!same(first, scheme))
-      return fields::fault(h.at("config_groups"), cat(layer.projections[0], " and ", layer.projections[i],
-                                                      " of an expert have different schemes, expected one for all"));
-  }
-  if (!first) return std::optional<HfQuantization>();
-  return std::optional(HfQuantization{*first, suffixes_of(*first)});
+  MOE_TRY(const std::vector<Group> groups, read_groups(h));
+  MOE_TRY(const std::vector<std::string_view> ignore, h.texts("ignore"));
+  const std::string ignore_pointer = h.at("ignore");
+  std::vector<Target> rules;
+  for (std::size_t i = 0; i < ignore.size(); ++i) rules.push_back({{ignore[i], &ignore_pointer, i}, nullptr});
+  for (const Target& t : list_targets(groups)) rules.push_back(t);
+  MOE_TRY(const RuleOfNames names, rules_of_names(rules, layer));
+  return one_scheme(
+      names,
+      [&](std::size_t rule) -> Resolved {
+        if (rule >= rules.size() || rules[rule].group == nullptr) return std::optional<HfQuantization>();
+        MOE_TRY(const std::optional<Quantization> q, scheme_of(h, *rules[rule].group));
+        if (!q) return std::optional<HfQuantization>();
+        return std::optional(HfQuantization{*q, suffixes_of(*q)});
+      },
+      [&](const RuleOfNames::Odd& odd) {
+        const std::size_t projections = layer.projections.size();
+        if (odd.name >= projections || odd.other >= projections)
+          return names.fault(odd, rules[odd.rule].entry.pointer());
+        return fields::fault(h.at("config_groups"),
+                             cat(layer.projections[0], " and ", layer.projections[std::max(odd.name, odd.other)],
+                                 " of an expert have different schemes, expected one for all"));
+      });
 }
 
 }  // namespace moe::config

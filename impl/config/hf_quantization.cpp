@@ -50,36 +50,38 @@ Result<std::int64_t> check_group(std::int64_t group, const std::string& pointer)
 
 // --- gptq ------------------------------------------------------------------------------------------
 
-struct Overrides {
-  bool skipped = false;          // a "-:" rule
-  std::optional<Foreign> rules;  // members of the first rule that matches
+struct Override {
+  std::string pointer;
+  bool skips;                      // a "-:" rule
+  std::optional<Foreign> members;  // of the others
 };
 
-Result<Overrides> gptq_overrides(const Foreign& h, const Layer& layer) {
-  Overrides result;
+// A rule is for a layer when it matches its name, or those of its experts' projections.
+Result<std::vector<Override>> gptq_overrides(const Foreign& h, const Layer& layer, RuleOfNames& names) {
+  std::vector<Override> rules;
   MOE_TRY(const auto dynamic, h.object("dynamic"));
-  if (!dynamic) return result;
+  if (!dynamic) return rules;
   Matcher matcher;
-  for (const auto& [key, rule] : dynamic->members()) {
-    const std::string pointer = dynamic->at(key);
-    const bool skip = key.starts_with("-:");
-    const std::string_view pattern = std::string_view(key).substr(skip || key.starts_with("+:") ? 2 : 0);
-    MOE_TRY(const bool hit, matcher.regex(pattern, layer.module, pointer));
-    if (!hit) continue;
-    result.skipped = skip;
-    if (skip) return result;
-    MOE_TRY(Foreign members, Foreign::open(rule, pointer));
-    result.rules = std::move(members);
-    return result;
+  for (const auto& [key, value] : dynamic->members()) {
+    Override rule{dynamic->at(key), key.starts_with("-:"), {}};
+    const std::string_view pattern = std::string_view(key).substr(rule.skips || key.starts_with("+:") ? 2 : 0);
+    MOE_TRY(const Hits hits, matcher.module_or_names(pattern, layer, rule.pointer));
+    if (std::find(hits.begin(), hits.end(), true) == hits.end()) continue;
+    if (!rule.skips) {
+      MOE_TRY(Foreign members, Foreign::open(value, rule.pointer));
+      rule.members = std::move(members);
+    }
+    names.add(rules.size(), hits);
+    rules.push_back(std::move(rule));
+    if (names.complete()) break;
   }
-  return result;
+  return rules;
 }
 
-Resolved gptq(const Foreign& h, const Layer& layer) {
-  MOE_TRY(const Overrides over, gptq_overrides(h, layer));
-  if (over.skipped) return unquantized();
+Resolved gptq_scheme(const Foreign& h, const Override* over) {
+  if (over != nullptr && over->skips) return unquantized();
   const auto source = [&](std::string_view key) -> const Foreign& {
-    return over.rules && over.rules->has(key) ? *over.rules : h;
+    return over != nullptr && over->members->has(key) ? *over->members : h;
   };
   for (const std::string_view key : {"bits", "group_size", "desc_act", "sym"})  // required even when overridden
     if (!h.has(key)) return fields::missing(h.at(key), "a member that gptq always has");
@@ -99,12 +101,44 @@ Resolved gptq(const Foreign& h, const Layer& layer) {
                   format == "gptq_v2" ? ZeroPoints::as_stored : ZeroPoints::plus_one);
 }
 
+Resolved gptq(const Foreign& h, const Layer& layer) {
+  RuleOfNames names(layer);
+  MOE_TRY(const std::vector<Override> rules, gptq_overrides(h, layer, names));
+  return one_scheme(
+      names, [&](std::size_t rule) { return gptq_scheme(h, rule < rules.size() ? &rules[rule] : nullptr); },
+      [&](const RuleOfNames::Odd& odd) { return names.fault(odd, rules[odd.rule].pointer); });
+}
+
+// Whether a list leaves out the layer: all experts, none, or it is refused.
+Result<bool> leaves_out(const RuleOfNames& names, const std::string& list, RuleOfNames::Among among) {
+  const auto same = [](std::size_t a, std::size_t b) { return (a == RuleOfNames::kNone) == (b == RuleOfNames::kNone); };
+  if (const auto odd = names.find_odd(among, same)) return names.fault(*odd, cat(list, "/", odd->rule));
+  return names.complete();
+}
+
 // --- awq, fp8, mxfp4 -------------------------------------------------------------------------------
 
+// An entry skips the modules that have it in their names. One without a number treats all experts alike, and then the
+// layer's own name counts: "gate" is the router, not gate_proj.
+Result<bool> awq_skips(const Foreign& h, const Layer& layer) {
+  constexpr std::string_view kList = "modules_to_not_convert";
+  MOE_TRY(const auto entries, h.texts(kList));
+  if (std::any_of(entries.begin(), entries.end(),
+                  [&](std::string_view e) { return layer.module.find(e) != std::string_view::npos; }))
+    return true;
+  RuleOfNames names(layer);
+  Matcher matcher;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].find_first_of("0123456789") == std::string_view::npos) continue;
+    MOE_TRY(const Hits hits, matcher.names(substring_pattern(entries[i]), layer, cat(h.at(kList), "/", i)));
+    names.add(i, hits);
+  }
+  return leaves_out(names, h.at(kList), RuleOfNames::Among::projection);
+}
+
 Resolved awq(const Foreign& h, const Layer& layer) {
-  MOE_TRY(const auto skipped, h.texts("modules_to_not_convert"));
-  for (const std::string_view entry : skipped)
-    if (layer.module.find(entry) != std::string_view::npos) return unquantized();
+  MOE_TRY(const bool skipped, awq_skips(h, layer));
+  if (skipped) return unquantized();
   const std::string_view bits_key = h.has("w_bit") ? "w_bit" : "bits";
   const std::string_view group_key = h.has("q_group_size") ? "q_group_size" : "group_size";
   MOE_TRY(const std::int64_t bits, h.need_integer(bits_key, {1, 64}));
@@ -115,17 +149,26 @@ Resolved awq(const Foreign& h, const Layer& layer) {
   return resolved(integer_weights(4, group, !zero_point), std::nullopt, Format::awq, {"qweight", "scales", "qzeros"});
 }
 
-// Lists of fp8 and mxfp4 files: an entry about experts that contains the layer's name skips it.
-bool skips_experts(const std::vector<std::string_view>& entries, std::string_view module) {
-  return std::any_of(entries.begin(), entries.end(), [&](std::string_view e) {
-    return e.find("experts") != std::string_view::npos && e.find(module) != std::string_view::npos;
-  });
+// Lists of fp8 and mxfp4 files: an entry about experts that contains the layer's name skips it, or one expert.
+Result<bool> skips_experts(const Foreign& h, std::string_view list, const Layer& layer) {
+  MOE_TRY(const auto entries, h.texts(list));
+  RuleOfNames names(layer);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const std::size_t at = entries[i].find(layer.module);
+    if (entries[i].find("experts") == std::string_view::npos || at == std::string_view::npos) continue;
+    const std::size_t projections = layer.projections.size();
+    if (const auto expert = layer.expert_of(entries[i].substr(at)))
+      names.add(i, *expert * projections, projections);
+    else
+      names.add_rest(i);
+  }
+  return leaves_out(names, h.at(list), RuleOfNames::Among::all);
 }
 
 Resolved fp8(const Foreign& h, const Layer& layer) {
   MOE_TRY(const auto ignored, h.texts("ignored_layers"));
-  MOE_TRY(const auto not_converted, h.texts("modules_to_not_convert"));
-  if (skips_experts(ignored.empty() ? not_converted : ignored, layer.module)) return unquantized();
+  MOE_TRY(const bool skipped, skips_experts(h, ignored.empty() ? "modules_to_not_convert" : "ignored_layers", layer));
+  if (skipped) return unquantized();
   MOE_TRY(const std::string_view scheme, h.need_text("activation_scheme"));
   const bool is_static = scheme == "static";
   if (!is_static && scheme != "dynamic")
@@ -157,8 +200,8 @@ Resolved fp8(const Foreign& h, const Layer& layer) {
 }
 
 Resolved mxfp4(const Foreign& h, const Layer& layer) {
-  MOE_TRY(const auto skipped, h.texts("modules_to_not_convert"));
-  if (skips_experts(skipped, layer.module)) return unquantized();
+  MOE_TRY(const bool skipped, skips_experts(h, "modules_to_not_convert", layer));
+  if (skipped) return unquantized();
   QuantArgs w = args(4, NumType::floating, Strategy::group);
   w.group_size = 32;
   return resolved(w, std::nullopt, Format::mxfp4_gpt_oss, {"_blocks", "_scales", "_bias"});
@@ -193,10 +236,13 @@ Resolved modelopt(const Foreign& h, const Layer& layer) {
   const std::string_view list = nested ? "exclude_modules" : "ignore";
   MOE_TRY(const auto excluded, q.texts(list));
   Matcher matcher;
-  for (std::size_t i = 0; i < excluded.size(); ++i) {
-    MOE_TRY(const bool hit, matcher.wildcard(excluded[i], layer.module, cat(q.at(list), "/", i)));
-    if (hit) return unquantized();
+  RuleOfNames names(layer);
+  for (std::size_t i = 0; i < excluded.size() && !names.complete(); ++i) {
+    MOE_TRY(const Hits hits, matcher.module_or_names(wildcard_pattern(excluded[i]), layer, cat(q.at(list), "/", i)));
+    names.add(i, hits);
   }
+  MOE_TRY(const bool skipped, leaves_out(names, q.at(list), RuleOfNames::Among::all));
+  if (skipped) return unquantized();
   MOE_TRY(const std::string_view given, q.need_text("quant_algo"));
   const std::string algorithm = upper_ascii(given);
   for (const ModelOptAlgorithm& row : kModelOpt) {
@@ -249,12 +295,13 @@ Result<std::string_view> method_of(const Foreign& h) {
 }  // namespace
 
 Result<std::optional<HfQuantization>> resolve_hf_quantization(const json::Value& object, std::string_view module,
-                                                              const std::vector<std::string>& projections) {
+                                                              const std::vector<std::string>& projections,
+                                                              std::int64_t experts) {
   MOE_TRY(const Foreign h, Foreign::open(object, std::string(kBase)));
   MOE_TRY(const std::string_view name, method_of(h));
   for (const Method& method : kMethods) {
     if (method.name != name) continue;
-    MOE_TRY(auto result, method.resolve(h, {.module = module, .projections = projections}));
+    MOE_TRY(auto result, method.resolve(h, {.module = module, .projections = projections, .experts = experts}));
     if (result) result->quantization.hf = result->quantization.file_method = std::string(name);
     return result;
   }

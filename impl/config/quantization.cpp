@@ -166,7 +166,7 @@ Result<Quantization> read_hf(const json::Value& object, const Config& config) {
     return fields::unexpected(method_at, *method, fields::join(kHfMethodNames));
   }
   MOE_TRY(std::optional<HfQuantization> resolved,
-          resolve_hf_quantization(object, config.name, config.projection_names));
+          resolve_hf_quantization(object, config.name, config.projection_names, config.num_experts));
   Quantization q;
   if (resolved) q = std::move(resolved->quantization);
   q.hf = q.file_method = *method->string();

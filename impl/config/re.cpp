@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
-#include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +21,7 @@
 #include "base/index.h"
 #include "base/text.h"
 #include "config/config.h"
+#include "config/foreign.h"
 
 namespace moe::config {
 namespace {
@@ -346,26 +347,42 @@ class Compiler {
   Program program_;
 };
 
+// What is left of a walk: the states, or a match.
+struct Walk {
+  std::vector<std::size_t> states;
+  bool started = false, matched = false;
+};
+
 class Simulation {
  public:
-  Simulation(const Program& program, std::u32string_view text)
-      : program_(program), text_(text), seen_at_(program.code.size(), kNever) {}
+  explicit Simulation(const Program& program)
+      : program_(program), entered_at_(program.code.size(), 0), work_(program.code.size()) {}
 
-  bool matches() {
-    std::vector<std::size_t> now, next;
-    if (enter(0, 0, now)) return true;
-    for (std::size_t i = 0; i < text_.size() && !now.empty(); ++i) {
-      next.clear();
-      for (const std::size_t pc : now)
-        if (consumes(program_.code[pc], text_[i]) && enter(pc + 1, i + 1, next)) return true;
-      now.swap(next);
+  // After more text; `last`: the text ends with it.
+  Walk after(Walk w, std::u32string_view text, bool last) {
+    std::vector<std::size_t> next;
+    const auto is_end = [&](std::size_t i) {  // as Python's $: also before one last newline
+      return last && (i == text.size() || (i + 1 == text.size() && text[i] == U'\n'));
+    };
+    if (!std::exchange(w.started, true)) {
+      ++position_;
+      w.matched = enter(0, true, is_end(0), w.states);
     }
-    return false;
+    for (std::size_t i = 0; i < text.size() && !w.matched && !w.states.empty(); ++i) {
+      ++position_, ++work_;
+      next.clear();
+      for (const std::size_t pc : w.states) {
+        if (!consumes(program_.code[pc], text[i])) continue;
+        w.matched = enter(pc + 1, false, is_end(i + 1), next);
+        if (w.matched) break;
+      }
+      w.states.swap(next);
+    }
+    return w;
   }
+  std::size_t work() const { return work_; }  // instructions, characters and states entered
 
  private:
-  static constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
-
   bool consumes(const Inst& inst, char32_t c) const {
     switch (inst.op) {
       case Op::literal:
@@ -379,18 +396,15 @@ class Simulation {
     }
   }
 
-  bool at_end(std::size_t pos) const {  // as Python's $: also before one last newline
-    return pos == text_.size() || (pos + 1 == text_.size() && text_[pos] == U'\n');
-  }
-
   // Adds all states reachable from `start` without a character; true when the pattern is complete.
-  bool enter(std::size_t start, std::size_t pos, std::vector<std::size_t>& states) {
+  bool enter(std::size_t start, bool is_start, bool is_end, std::vector<std::size_t>& states) {
     pending_.assign(1, start);
     while (!pending_.empty()) {
       const std::size_t pc = pending_.back();
       pending_.pop_back();
-      if (seen_at_[pc] == pos) continue;
-      seen_at_[pc] = pos;
+      ++work_;
+      if (entered_at_[pc] == position_) continue;
+      entered_at_[pc] = position_;
       const Inst& inst = program_.code[pc];
       const auto target = [&](std::int32_t offset) { return usize(static_cast<std::int64_t>(pc) + offset); };
       switch (inst.op) {
@@ -404,10 +418,10 @@ class Simulation {
           pending_.push_back(target(inst.x));
           break;
         case Op::at_start:
-          if (pos == 0) pending_.push_back(pc + 1);
+          if (is_start) pending_.push_back(pc + 1);
           break;
         case Op::at_end:
-          if (at_end(pos)) pending_.push_back(pc + 1);
+          if (is_end) pending_.push_back(pc + 1);
           break;
         default:
           states.push_back(pc);
@@ -418,19 +432,50 @@ class Simulation {
   }
 
   const Program& program_;
-  std::u32string_view text_;
-  std::vector<std::size_t> seen_at_;  // the position at which a state was last entered
+  std::vector<std::size_t> entered_at_;  // the position at which a state was last entered
   std::vector<std::size_t> pending_;
+  std::size_t position_ = 0;  // counts through all walks
+  std::size_t work_;
 };
+
+Result<Program> compiled(std::string_view pattern) {
+  if (pattern.size() > kMaxPatternBytes)
+    return fail(Code::unsupported, "",
+                cat("a pattern of ", pattern.size(), " bytes, at most ", kMaxPatternBytes, " are read"));
+  return Compiler(pattern).run();
+}
 
 }  // namespace
 
 Result<bool> re_match(std::string_view pattern, std::string_view text) {
-  if (pattern.size() > kMaxPatternBytes)
-    return fail(Code::unsupported, "",
-                cat("a pattern of ", pattern.size(), " bytes, at most ", kMaxPatternBytes, " are read"));
-  MOE_TRY(const Program program, Compiler(pattern).run());
-  return Simulation(program, code_points(text)).matches();
+  MOE_TRY(const Program program, compiled(pattern));
+  return Simulation(program).after({}, code_points(text), true).matched;
+}
+
+// Experts whose numbers leave the same states behind have the same answers.
+Result<Hits> re_match_experts(std::string_view pattern, const Layer& layer, std::size_t& work) {
+  MOE_TRY(const Program program, compiled(pattern));
+  Simulation simulation(program);
+  const Walk module = simulation.after({}, code_points(cat(layer.module, ".")), false);
+  Hits hits;
+  if (module.matched) hits.assign(layer.count(), true);
+  std::map<std::vector<std::size_t>, Hits> known;
+  std::vector<std::u32string> ends;
+  for (const std::string& projection : layer.projections) ends.push_back(code_points(projection));
+  for (std::int64_t e = 0; e < layer.experts && !module.matched && !module.states.empty(); ++e) {
+    Walk expert = simulation.after(module, code_points(cat(e, ".")), false);
+    if (expert.matched) {
+      hits.insert(hits.end(), ends.size(), true);
+      continue;
+    }
+    std::sort(expert.states.begin(), expert.states.end());
+    const auto [found, is_new] = known.try_emplace(expert.states);
+    for (std::size_t p = 0; p < ends.size() && is_new; ++p)
+      found->second.push_back(simulation.after(expert, ends[p], true).matched);
+    hits.insert(hits.end(), found->second.begin(), found->second.end());
+  }
+  work = simulation.work();
+  return hits;
 }
 
 }  // namespace moe::config

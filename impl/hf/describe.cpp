@@ -51,7 +51,7 @@ Result<std::string> describe_quantization(const json::Value& query_value) {
   MOE_TRY(const Members query, Members::open(&query_value, "", kResolveMembers));
   MOE_TRY(const auto name, query.text("name", kMaxName));
   MOE_TRY(const auto projections, projection_names(query));
-  MOE_TRY(const auto hf, resolve_hf_quantization(*query.get(kQuantization), name.value_or(""), projections));
+  MOE_TRY(const auto hf, resolve_hf_quantization(*query.get(kQuantization), name.value_or(""), projections, 1));
   json::Value resolved;
   if (hf) {
     Quantization q = hf->quantization;

@@ -134,16 +134,20 @@ Result<bool> has_fp4_experts(const ModelFile& file, const Quantization& q) {
 // After the overrides, which may have renamed the layer whose quantization is asked for.
 Check put_quantization(const ModelFile& file, const QuantizationSource& source, Built& b) {
   if (source.value == nullptr) return ok();
-  const json::Value *name = b.document.find("name"), *given = b.document.find("projection_names");
+  constexpr fields::Range kExperts = {1, 65536};
+  const json::Value *name = b.document.find("name"), *given = b.document.find("projection_names"),
+                    *count = b.document.find("num_experts");
   std::vector<std::string> projections;
   if (given != nullptr && given->array() != nullptr)
     for (const json::Value& p : *given->array())
       if (p.string() != nullptr) projections.push_back(*p.string());
-  // Names of a wrong kind or length can only be overrides; config_from_document refuses them.
+  // Names and numbers of a wrong kind or size can only be overrides; config_from_document refuses them.
   if (name == nullptr || name->string() == nullptr || name->string()->size() > 4 * kMaxModule ||
       projections.size() != 3)
     return ok();
-  auto resolved = resolve_hf_quantization(*source.value, *name->string(), projections);
+  const auto experts = count == nullptr ? Result<std::int64_t>(1) : fields::integer_value(*count, "", kExperts);
+  if (!experts) return ok();
+  auto resolved = resolve_hf_quantization(*source.value, *name->string(), projections, *experts);
   if (!resolved) {
     constexpr std::string_view kBase = "/hf_quantization_config";
     const std::string rest = resolved.error().subject.substr(kBase.size());

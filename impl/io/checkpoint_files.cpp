@@ -1,12 +1,14 @@
 // Which files a checkpoint consists of: one file, the files of an index, or a directory. See safetensors.h.
 //
 // The index is not trusted: its file names must be plain, and a tensor must be in the file that
-// the index names for it.
+// the index names for it. Files of other formats are named with what makes .safetensors of them.
 #include <dirent.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <iterator>
 #include <map>
 #include <optional>
 
@@ -18,10 +20,31 @@
 namespace moe::io {
 namespace {
 
-constexpr std::uint64_t kMaxIndex = std::uint64_t{16} << 20;
-constexpr std::size_t kShown = 1024;  // characters of a name in a message
+constexpr std::uint64_t kMaxIndex = 100'000'000;  // as of a header: 200 000 tensors have more than 16 MiB
+constexpr std::size_t kShown = 1024;              // characters of a name in a message
 constexpr std::string_view kSuffix = ".safetensors";
 constexpr const char* kIndexName = "model.safetensors.index.json";
+
+// Checkpoints that are not read, the likeliest first: names, and what converts them.
+struct OtherFormat {
+  std::string_view begin, end;
+  const char* cure;
+};
+constexpr const char* kTransformers =
+    "transformers' from_pretrained and save_pretrained(..., safe_serialization=True) write .safetensors of it";
+constexpr std::array kOtherFormats = {
+    OtherFormat{"", ".gguf",
+                "transformers' from_pretrained(..., gguf_file=...) and save_pretrained write .safetensors of it"},
+    OtherFormat{"consolidated", ".pth",
+                "the convert_..._weights_to_hf.py of its model in transformers writes .safetensors of it"},
+    OtherFormat{"pytorch_model", ".bin", kTransformers},
+    OtherFormat{"", ".pth", kTransformers},
+    OtherFormat{"", ".pt", kTransformers},
+    OtherFormat{"", ".ckpt", kTransformers},
+    OtherFormat{"", ".bin", kTransformers},
+    OtherFormat{"", ".h5", kTransformers},
+    OtherFormat{"", ".msgpack", kTransformers},
+};
 
 using Entries = std::vector<CheckpointEntry>;
 
@@ -55,7 +78,7 @@ void add_all(Entries& out, const std::shared_ptr<const SafetensorsFile>& file) {
 Result<std::map<std::string, std::string>> read_weight_map(const std::string& path, const NameFilter& filter) {
   MOE_TRY(const File file, File::open(path));
   if (file.size() > kMaxIndex)
-    return format_error(path, cat("an index has at most 16 MiB, this one has ", file.size(), " bytes"));
+    return format_error(path, cat("an index has at most 100 MB, this one has ", file.size(), " bytes"));
   std::string text(usize(file.size()), '\0');
   MOE_CHECK(file.read(0, std::as_writable_bytes(std::span(text))));
   std::map<std::string, std::string> files;
@@ -105,6 +128,36 @@ Result<Entries> open_index(const std::string& path, const NameFilter& filter) {
   return out;
 }
 
+const OtherFormat* other_format(std::string_view name) {
+  const auto it = std::find_if(kOtherFormats.begin(), kOtherFormats.end(), [&](const OtherFormat& f) {
+    return name.starts_with(f.begin) && name.ends_with(f.end);
+  });
+  return it == kOtherFormats.end() ? nullptr : &*it;
+}
+
+// The names in a directory, sorted.
+Result<std::vector<std::string>> list(const std::string& path) {
+  DIR* dir = ::opendir(path.c_str());
+  if (dir == nullptr) return io_error(path, "list", errno);
+  const auto close = [](DIR* d) { ::closedir(d); };
+  const std::unique_ptr<DIR, decltype(close)> closer(dir, close);
+  std::vector<std::string> names;
+  while (const dirent* entry = ::readdir(dir)) names.emplace_back(entry->d_name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Error no_safetensors(const std::string& path, const std::vector<std::string>& names) {
+  std::string found;
+  const OtherFormat* likeliest = nullptr;
+  for (const std::string& name : names)
+    if (const OtherFormat* format = other_format(name); format != nullptr && (!likeliest || format < likeliest)) {
+      likeliest = format;
+      found = cat(", but ", in_quotes(name, kShown), ": ", format->cure);
+    }
+  return fail(Code::io, path, cat(path, ": no .safetensors file in this directory", found));
+}
+
 Result<Entries> open_directory(const std::string& path, const NameFilter& filter) {
   const std::string folder = path.ends_with('/') ? path : path + "/";
   if (kind_of(folder + kIndexName) != PathKind::absent) return open_index(folder + kIndexName, filter);
@@ -112,15 +165,10 @@ Result<Entries> open_directory(const std::string& path, const NameFilter& filter
   if (kind_of(folder + "model.safetensors") != PathKind::absent) {
     names.emplace_back("model.safetensors");
   } else {
-    DIR* dir = ::opendir(path.c_str());
-    if (dir == nullptr) return io_error(path, "list", errno);
-    const auto close = [](DIR* d) { ::closedir(d); };
-    const std::unique_ptr<DIR, decltype(close)> closer(dir, close);
-    while (const dirent* entry = ::readdir(dir))
-      if (is_plain_file_name(entry->d_name)) names.emplace_back(entry->d_name);
-    std::sort(names.begin(), names.end());
+    MOE_TRY(const std::vector<std::string> all, list(path));
+    std::copy_if(all.begin(), all.end(), std::back_inserter(names), is_plain_file_name);
+    if (names.empty()) return no_safetensors(path, all);
   }
-  if (names.empty()) return fail(Code::io, path, path + ": no .safetensors file in this directory");
   Entries out;
   for (const std::string& name : names) {
     MOE_TRY(const auto file, open_shared(folder + name, filter));
@@ -130,9 +178,14 @@ Result<Entries> open_directory(const std::string& path, const NameFilter& filter
 }
 
 Result<Entries> open_file(const std::string& path, const NameFilter& filter) {
-  MOE_TRY(const auto file, open_shared(path, filter));
+  const auto file = open_shared(path, filter);
+  if (!file) {
+    const OtherFormat* other = other_format(std::string_view(path).substr(path.rfind('/') + 1));
+    if (other == nullptr || file.error().code != Code::format) return file.error();
+    return format_error(path, cat("is no .safetensors file: ", other->cure));
+  }
   Entries out;
-  add_all(out, file);
+  add_all(out, *file);
   return out;
 }
 

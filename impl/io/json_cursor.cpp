@@ -13,6 +13,12 @@ constexpr int kMaxDepth = 32;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
+// ASCII in a string that stands for itself.
+bool is_plain(char c) {
+  const auto u = static_cast<unsigned char>(c);
+  return u >= 0x20 && u < 0x80 && c != '"' && c != '\\';
+}
+
 void append_utf8(std::string& out, std::uint32_t c) {
   const auto put = [&](std::uint32_t b) { out += static_cast<char>(static_cast<unsigned char>(b)); };
   if (c < 0x80) {
@@ -116,6 +122,9 @@ std::string JsonCursor::string() {
   std::string out;
   expect('"');
   while (ok()) {
+    const std::size_t plain = at_;  // text that stands for itself, at once
+    while (at_ < text_.size() && is_plain(text_[at_])) ++at_;
+    out += text_.substr(plain, at_ - plain);
     if (at_ >= text_.size()) {
       fail("unterminated string");
       break;
@@ -130,9 +139,6 @@ std::string JsonCursor::string() {
       escape(out);
     } else if (c < 0x20) {
       fail("control character in a string");
-    } else if (c < 0x80) {
-      out += static_cast<char>(c);
-      ++at_;
     } else if (!utf8(out)) {
       fail("invalid UTF-8");
     }

@@ -19,6 +19,7 @@ namespace {
 constexpr std::uint64_t kMaxHeader = 100'000'000;
 constexpr std::size_t kMaxTensors = 1'000'000;
 constexpr std::size_t kMaxName = 1024;
+constexpr std::uint64_t kPointer = 0x206e6f6973726576;  // "version ", no length of a header
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 40;
 
 Error format_error(const std::string& path, const std::string& what) {
@@ -158,6 +159,7 @@ Result<SafetensorsFile> SafetensorsFile::open(std::string path, const NameFilter
   if (size < 8) return format_error(f.path(), cat("a safetensors file has at least 8 bytes, this one has ", size));
   std::uint64_t n = 0;
   MOE_CHECK(f.file_.read(0, std::as_writable_bytes(std::span(&n, 1))));
+  if (n == kPointer) return format_error(f.path(), "is a Git LFS pointer, `git lfs pull` gets the file itself");
   if (n > kMaxHeader || n > size - 8)
     return format_error(f.path(),
                         cat("the header says it has ", n, " bytes; the file has ", size, ", and the limit is 100 MB"));

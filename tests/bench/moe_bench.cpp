@@ -6,4 +6,5 @@ void moe::bench::add_benchmarks(const std::vector<int>& threads) {
   add_overhead(threads);
   add_pool(threads);
   add_conversions(threads);
+  add_openings();
 }

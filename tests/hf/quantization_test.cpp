@@ -24,7 +24,7 @@ json::Value parsed(const std::string& text) {
 }
 
 Result<std::optional<HfQuantization>> resolve(const std::string& text) {
-  return resolve_hf_quantization(parsed(text), kModule, kProjections);
+  return resolve_hf_quantization(parsed(text), kModule, kProjections, 128);
 }
 
 // `expected` is contained in `answer`: objects member by member, the rest exactly.

@@ -349,9 +349,23 @@ TEST(CheckpointHostile, Indexes) {
     EXPECT_EQ(code(text), Code::format) << text;
   EXPECT_EQ(code("{\"x\":" + std::string(1'000'000, '[')), Code::format);
   const std::string big = dir.write("big.index.json", "{}");
-  std::filesystem::resize_file(big, (std::uintmax_t{16} << 20) + 1);
+  std::filesystem::resize_file(big, 100'000'001);
   EXPECT_EQ(open_checkpoint(big, "").error().code, Code::format);
   EXPECT_EQ(open_checkpoint(dir.file("absent.index.json"), "").error().code, Code::io);
+}
+
+// As of 200 000 tensors with long names: Kimi-K2's in int4.
+TEST(Checkpoint, AnIndexOfTwentyMegabytes) {
+  const TempDir dir;
+  dir.write("s.safetensors", one_tensor("m.a"));
+  std::string text = R"({"weight_map":{"m.a":"s.safetensors")";
+  for (int i = 0; i < 200'000; ++i)
+    text += R"(,"language_model.model.layers.10.mlp.experts.100.down_proj.weight_packed)" + std::to_string(i) +
+            R"(":"model-00010-of-00062.safetensors")";
+  ASSERT_GT(text.size(), 20'000'000u);
+  const auto got = open_checkpoint(dir.write("x.index.json", text + "}}"), "m.");
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_EQ(got->size(), 1u);
 }
 
 TEST(CheckpointHostile, EmptyDirectory) {
