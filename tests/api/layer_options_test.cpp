@@ -133,6 +133,8 @@ TEST(LayerOptions, NormOfExperts) {
     const Failure f = make_layer(*layer, packed->packed.get());
     EXPECT_EQ(f.status, MOE_ERR_CONFIG_MISMATCH);
     EXPECT_EQ(f.subject, "/expert_norm");
+    EXPECT_NE(f.message.find("64 numbers"), std::string::npos) << f.message;
+    EXPECT_LT(f.message.size(), 200u);
   }
 }
 
