@@ -86,7 +86,7 @@ constexpr auto kArchitectures = std::to_array<Architecture>({
     kDeepseekV3,
     like(kDeepseekV3, "DeepseekV32ForCausalLM",
          [](Architecture& a) {
-           a.where = words({{"first_k_dense_replace"}, 3});
+           a.where = predicting(words({{"first_k_dense_replace"}, 3}));
          }),
     like(kDeepseekV3, "AXK1ForCausalLM",
          [](Architecture& a) {
@@ -106,17 +106,17 @@ constexpr auto kArchitectures = std::to_array<Architecture>({
     kLite,
     like(kNewer, "GlmMoeDsaForCausalLM",
          [](Architecture& a) {
-           a.where = words({{"first_k_dense_replace"}, 3});
+           a.where = predicting(words({{"first_k_dense_replace"}, 3}));
            a.routing.factor_key.otherwise = 2.5;
          }),
     kGlm5,
     like(kNewer, "Dots3NoteForCausalLM",
          [](Architecture& a) {
-           a.where = stepped({{"first_k_dense_replace"}, 1});
+           a.where = predicting(stepped({{"first_k_dense_replace"}, 1}));
          }),
     like(kNewer, "Dots3NoteForConditionalGeneration",
          [](Architecture& a) {
-           a.where = stepped({{"first_k_dense_replace"}, 1});
+           a.where = predicting(stepped({{"first_k_dense_replace"}, 1}));
          }),
     like(kNewer, "ExaoneMoeForCausalLM", [](Architecture& a) { a.routing.factor_key.otherwise = 2.5; }),
     like(kNewer, "MiMoV2FlashForCausalLM",

@@ -1,12 +1,14 @@
-// moe_describe("checkpoint"): what a quantization object means for a layer, or what a whole config.json
-// means, with the tensors to expect on disk (describe.md 10).
+// moe_describe("checkpoint"): what a quantization object means for a layer, what a whole config.json means, with the
+// tensors to expect on disk, what tensors tell of an unknown class, and which classes are known (describe.md 10).
 #include <algorithm>
 #include <array>
 
 #include "base/index.h"
 #include "base/text.h"
 #include "config/quantization.h"
+#include "hf/architecture_list.h"
 #include "hf/hf.h"
+#include "hf/infer.h"
 #include "scheme/checkpoint.h"
 
 namespace moe::hf {
@@ -15,9 +17,11 @@ namespace {
 using fields::Members;
 
 constexpr std::string_view kQuantization = "hf_quantization_config", kConfig = "config", kConfigToo = "hf_config",
-                           kOptionsMember = "options";
+                           kOptionsMember = "options", kTensors = "tensors", kArchitectures = "architectures";
 constexpr std::array<std::string_view, 3> kResolveMembers = {"name", "projection_names", kQuantization};
 constexpr std::array<std::string_view, 3> kModelMembers = {kConfig, kConfigToo, kOptionsMember};
+constexpr std::array<std::string_view, 3> kTensorMembers = {kConfig, kConfigToo, kTensors};
+constexpr std::array<std::string_view, 1> kListMembers = {kArchitectures};
 constexpr std::size_t kMaxName = 512, kMaxProjection = 64;
 
 // --- form (a): {name, projection_names, hf_quantization_config} -----------------------------------------
@@ -168,18 +172,35 @@ Result<std::string> describe_model(const json::Value& query_value, const json::V
   return w.end_object().take();
 }
 
+// --- forms (c) and (d): {config, tensors}, {architectures: true} --------------------------------------
+
+Result<std::string> describe_tensors(const json::Value& query_value, const json::Value& hf_config) {
+  MOE_TRY(const Members query, Members::open(&query_value, "", kTensorMembers));
+  return infer_architecture(hf_config, *query.get(kTensors), query.at(kTensors));
+}
+
+Result<std::string> list_architectures(const json::Value& query_value) {
+  MOE_TRY(const Members query, Members::open(&query_value, "", kListMembers));
+  MOE_TRY(const bool all, query.boolean(kArchitectures, true));
+  if (!all) return fields::unexpected(query.at(kArchitectures), *query.get(kArchitectures), "true");
+  return architecture_list();
+}
+
 }  // namespace
 
 Result<std::string> describe_checkpoint(const json::Value& query) {
   int given = 0;
-  for (const std::string_view form : {kQuantization, kConfig, kConfigToo}) given += query.find(form) != nullptr ? 1 : 0;
+  for (const std::string_view form : {kQuantization, kConfig, kConfigToo, kArchitectures})
+    given += query.find(form) != nullptr ? 1 : 0;
   if (given != 1)
-    return fields::fault("", cat("found ", given, " of ", kQuantization, " and ", kConfig, ", expected one of them"));
+    return fields::fault("", cat("found ", given, " of ", kQuantization, ", ", kConfig, " and ", kArchitectures,
+                                 ", expected one of them"));
   if (query.find(kQuantization) != nullptr) return describe_quantization(query);
+  if (query.find(kArchitectures) != nullptr) return list_architectures(query);
   const std::string_view member = query.find(kConfig) != nullptr ? kConfig : kConfigToo;
   const json::Value& hf_config = *query.find(member);
   if (hf_config.object() == nullptr) return fields::unexpected(fields::child("", member), hf_config, "an object");
-  return describe_model(query, hf_config);
+  return query.find(kTensors) != nullptr ? describe_tensors(query, hf_config) : describe_model(query, hf_config);
 }
 
 }  // namespace moe::hf

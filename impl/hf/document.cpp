@@ -12,14 +12,16 @@
 #include "config/sections.h"
 #include "config/settings.h"
 #include "hf/hf.h"
+#include "hf/read_as.h"
 
 namespace moe::hf {
 namespace {
 
 using fields::Members;
 
-constexpr std::array<std::string_view, 8> kOptionNames = {
-    "layer_index", "module", "quantization_config", "overrides", "tp_size", "tp_rank", "ep_size", "ep_rank"};
+constexpr std::array<std::string_view, 9> kOptionNames = {
+    "layer_index", "module",  "architecture", "quantization_config", "overrides", "tp_size",
+    "tp_rank",     "ep_size", "ep_rank"};
 constexpr std::size_t kMaxModule = 512;
 constexpr std::size_t kMaxHfBytes = std::size_t{16} << 20;
 
@@ -76,10 +78,8 @@ Check apply_overrides(const Members& options, Built& b) {
     // An override of one name takes the place of the others.
     if (const Setting* setting = kSettings.find(key); setting != nullptr && setting->count > 1)
       for (const std::string_view name : setting->names()) erase_member(b.document, name);
-    note_origins(value, fields::child("", key), fields::child(pointer, key), b);
   }
-  json::Value patch = *overrides;
-  json::merge_patch(b.document, patch);
+  for (const auto& [key, value] : *overrides->object()) b.merge(key, value, fields::child(pointer, key));
   return ok();
 }
 
@@ -193,6 +193,11 @@ void Built::put(std::string_view key, std::string_view member, json::Value value
   if (!source.empty()) origins.push_back({fields::child(fields::child("", key), member), std::move(source), false});
 }
 
+void Built::merge(std::string_view key, const json::Value& patch, const std::string& source) {
+  note_origins(patch, fields::child("", key), source, *this);
+  json::merge_patch(document, json::Object{{std::string(key), patch}});
+}
+
 Error Built::relocate(Error e) const {
   const Origin* best = nullptr;  // the longest, and of equals the last: overrides come after what they replace
   for (const Origin& o : origins)
@@ -215,7 +220,9 @@ Result<Built> build_document(const json::Value& hf, const json::Value& options_v
   MOE_TRY(const auto layer, options.integer("layer_index", {0, 1 << 24}));
   MOE_TRY(const auto module, options.text("module", kMaxModule));
   MOE_TRY(const ModelFile file, ModelFile::open(hf));
-  MOE_TRY(Built b, describe_layer(file, layer, options.at("layer_index"), compat_of(options)));
+  MOE_TRY(const ReadAs as, read_as(file, options));
+  MOE_TRY(Built b, describe_layer(file, as.row, layer, options.at("layer_index"), compat_of(options)));
+  put_description(as, b);
   if (module) b.put("name", *module, options.at("module"));
   MOE_CHECK(put_parallel(options, b));
   MOE_CHECK(apply_overrides(options, b));

@@ -8,7 +8,7 @@ namespace moe::hf {
 namespace families {
 
 inline constexpr LayerKeys kFrom = {
-    .rule = Layers::from, .first = {{"first_k_dense_replace"}, 0}, .step = "moe_layer_freq"};
+    .rule = Layers::from, .first = {{"first_k_dense_replace"}, 0}, .step = "moe_layer_freq", .predicting = true};
 constexpr LayerKeys from(std::int64_t first) {
   LayerKeys keys = kFrom;
   keys.first.otherwise = first;
@@ -16,6 +16,10 @@ constexpr LayerKeys from(std::int64_t first) {
 }
 // mlp_layer_types, else from a layer on; with a step, that of moe_layer_freq.
 constexpr LayerKeys words(SizeKey first) { return {.rule = Layers::words, .first = first}; }
+constexpr LayerKeys predicting(LayerKeys keys) {
+  keys.predicting = true;
+  return keys;
+}
 constexpr LayerKeys stepped(SizeKey first) {
   LayerKeys keys = words(first);
   keys.step = "moe_layer_freq";
@@ -61,22 +65,22 @@ inline constexpr Architecture kGlm4 = like(kDots1, "Glm4MoeForCausalLM", [](Arch
 });
 // One group unless the file says so, the factor in the weights, the experts from a list of words.
 inline constexpr Architecture kNewer = like(kGlm4, "", [](Architecture& a) {
-  a.where = words({{"first_k_dense_replace"}, 1});
+  a.where = predicting(words({{"first_k_dense_replace"}, 1}));
   a.routing.factor = Factor::weights;
 });
 inline constexpr Architecture kLite = like(kNewer, "Glm4MoeLiteForCausalLM", [](Architecture& a) {
-  a.where = words({{}, 1});
+  a.where = predicting(words({{}, 1}));
   a.routing.factor_key.otherwise = 1.8;
 });
 inline constexpr Architecture kGlm5 = like(kNewer, "Glm5NextForConditionalGeneration", [](Architecture& a) {
   inside(a, kLanguage);
-  a.where = words({{}, 3});
+  a.where = predicting(words({{}, 3}));
   a.activation = {.key = "", .limit = {"swiglu_limit", 10.0}};
   a.routing.factor_key.otherwise = 2.5;
 });
 inline constexpr Architecture kBailing = like(kNewer, "BailingHybridForCausalLM", [](Architecture& a) {
   a.top_k = {{"num_experts_per_token", "num_experts_per_tok"}};
-  a.where = words({{"first_k_dense_replace"}, 2});
+  a.where = predicting(words({{"first_k_dense_replace"}, 2}));
   a.routing.renormalize = {"moe_renormalize", true};
   a.routing.n_group = {{"num_expert_group", "n_group"}, 8};
   a.routing.topk_group.otherwise = 4;
@@ -138,7 +142,7 @@ inline constexpr Architecture kAfmoe = {
 };
 inline constexpr Architecture kHyV3 = {
     .name = "HYV3ForCausalLM",
-    .where = words({{}, 1}),
+    .where = predicting(words({{}, 1})),
     .routing = with_factor(Factor::weights, "router_scaling_factor", 2.826),
 };
 inline constexpr Architecture kLfm2 = {

@@ -19,7 +19,7 @@ namespace moe::hf {
 Result<json::Value> document_from_hf(const json::Value& hf, const json::Value& options);
 // moe_config_create_from_hf. options_text may be empty. Faults of the options have the subject prefix "options:".
 Result<Config> config_from_hf(std::string_view hf_text, std::string_view options_text);
-// moe_describe("checkpoint", query): both forms of describe.md 10, the answer as JSON text.
+// moe_describe("checkpoint", query): the forms of describe.md 10, the answer as JSON text.
 Result<std::string> describe_checkpoint(const json::Value& query);
 
 // --- models.cpp ---------------------------------------------------------------------------------------------------
@@ -35,6 +35,14 @@ class ModelFile {
     for (const std::optional<Foreign>* inner : {&inner_, &text_})
       if (*inner && (*inner)->has(key)) return **inner;
     return root_;
+  }
+  // All of them, the first that counts first.
+  std::vector<const Foreign*> places() const {
+    std::vector<const Foreign*> all;
+    for (const std::optional<Foreign>* inner : {&inner_, &text_})
+      if (*inner) all.push_back(&**inner);
+    all.push_back(&root_);
+    return all;
   }
   // An object, "a/b", is looked into first; a file that lacks it may have its members elsewhere.
   Check look_into(std::string_view path);
@@ -63,6 +71,8 @@ struct Built {
   // Sets /key or /key/member; `source` "" when it is fixed by the architecture.
   void put(std::string_view key, json::Value value, std::string source);
   void put(std::string_view key, std::string_view member, json::Value value, std::string source);
+  // Patches /key (RFC 7396).
+  void merge(std::string_view key, const json::Value& patch, const std::string& source);
   // A fault of config_from_document, moved to the origin of the member.
   Error relocate(Error e) const;
   // The document, checked.
@@ -72,11 +82,12 @@ struct Built {
 // The subject prefix of faults of the options.
 constexpr std::string_view kOptions = "options:";
 
+struct Architecture;  // architecture.h
 // Name, projections, sizes, activation, dtype and routing of the layer with this index, default the
 // first with experts. `layer_pointer`: where the index was given. `compat`: whose routing it is where vLLM's class and
 // transformers' differ.
-Result<Built> describe_layer(const ModelFile& file, std::optional<std::int64_t> layer, const std::string& layer_pointer,
-                             Policy compat);
+Result<Built> describe_layer(const ModelFile& file, const Architecture& row, std::optional<std::int64_t> layer,
+                             const std::string& layer_pointer, Policy compat);
 
 // --- document.cpp -------------------------------------------------------------------------------------------------
 Result<Built> build_document(const json::Value& hf, const json::Value& options);

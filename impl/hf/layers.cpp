@@ -80,13 +80,9 @@ Check read_words(const ModelFile& file, const LayerKeys& keys, LayerRule& r) {
   return read_step(file, keys.step, r);
 }
 
-// Layers of multi-token prediction come behind the model's.
 Check read_from(const ModelFile& file, const LayerKeys& keys, LayerRule& r) {
   MOE_TRY(r.first, integer(file, keys.first));
-  MOE_CHECK(read_step(file, keys.step, r));
-  MOE_TRY(const std::int64_t predicting, integer(file, "num_nextn_predict_layers", 0));
-  r.count += predicting;
-  return ok();
+  return read_step(file, keys.step, r);
 }
 
 Check read_jamba(const ModelFile& file, const LayerKeys&, LayerRule& r) {
@@ -160,6 +156,11 @@ Result<LayerRule> layer_rule(const ModelFile& file, const LayerKeys& keys) {
     MOE_TRY(r.count, file.holder(keys.count).need_integer(keys.count, {1, kMostLayers}));
   }
   MOE_CHECK(at(kReaders, keys.rule)(file, keys, r));
+  if (keys.predicting) {
+    MOE_TRY(const std::int64_t more, integer(file, "num_nextn_predict_layers", 0));
+    if (!r.listed.empty()) r.listed.resize(usize(std::max(r.count + more, std::ssize(r.listed))), true);
+    r.count += more;
+  }
   if (!keys.enabled_by_enable_moe_block) return r;
   MOE_TRY(const auto on, file.holder("enable_moe_block").boolean("enable_moe_block"));
   if (!on.value_or(false)) r.listed.assign(1, false);

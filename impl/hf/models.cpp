@@ -31,22 +31,6 @@ json::Value in_our_words(std::string_view member, const json::Value& theirs) {
   return theirs;
 }
 
-Result<const Architecture*> architecture_of(const ModelFile& file) {
-  MOE_TRY(const auto names, file.root().texts("architectures"));
-  if (names.empty()) return fields::missing(file.root().at("architectures"), "the name of an architecture");
-  for (const Architecture& a : architectures())
-    if (a.name == names[0]) return &a;
-  const std::string pointer = file.root().at("architectures") + "/0";
-  const std::string found = fields::brief((*file.root().get("architectures")->array())[0]);
-  for (const Unread& u : unread_architectures())
-    if (u.name == names[0])
-      return fail(Code::unsupported, pointer, cat(pointer, ": the architecture ", found, " is not read: ", u.why));
-  std::string known;
-  for (const Architecture& a : architectures()) known += cat(known.empty() ? "" : ", ", a.name);
-  return fail(Code::unsupported, pointer,
-              cat(pointer, ": the architecture ", found, " is not known, known are ", known));
-}
-
 // --- members of the document ------------------------------------------------------------------------
 
 class Writer {
@@ -142,6 +126,8 @@ Check write_activation(const ModelFile& file, const Architecture& a, std::int64_
     }
     w.built.put("activation", ours, source);
     word = known ? activation_name(*known) : std::string_view();
+  } else if (act.otherwise.empty()) {  // a description
+    return fields::missing(holder.at(act.key), "the activation");
   } else {
     const std::optional<Activation> known = activation_from_name(act.otherwise);
     if (act.ungated && known) word = activation_name(without_mul(*known));
@@ -326,25 +312,24 @@ Check ModelFile::look_into(std::string_view path) {
   return ok();
 }
 
-Result<Built> describe_layer(const ModelFile& given, std::optional<std::int64_t> layer,
+Result<Built> describe_layer(const ModelFile& given, const Architecture& a, std::optional<std::int64_t> layer,
                              const std::string& layer_pointer, Policy compat) {
-  MOE_TRY(const Architecture* a, architecture_of(given));
   ModelFile file = given;
-  if (!a->holder.empty()) MOE_CHECK(file.look_into(a->holder));
-  MOE_TRY(const LayerRule rule, layer_rule(file, a->where));
+  if (!a.holder.empty()) MOE_CHECK(file.look_into(a.holder));
+  MOE_TRY(const LayerRule rule, layer_rule(file, a.where));
   MOE_TRY(const std::int64_t index, layer_index(file, rule, layer, layer_pointer));
 
   Writer w(file);
-  w.built.put("name", cat(a->layers_at, ".", index, ".", a->block), "");
-  w.built.put("projection_names", json::Array(a->projections.begin(), a->projections.end()), "");
-  MOE_CHECK(write_sizes(file, *a, index, w));
-  MOE_CHECK(write_activation(file, *a, index, w));
-  write_experts(*a, w);
-  const std::array norm_eps = {a->expert_norm_eps.key};
-  if (!w.copy("expert_norm_eps", norm_eps) && a->expert_norm_eps.otherwise)
-    w.built.put("expert_norm_eps", *a->expert_norm_eps.otherwise, "");
+  w.built.put("name", cat(a.layers_at, ".", index, ".", a.block), "");
+  w.built.put("projection_names", json::Array(a.projections.begin(), a.projections.end()), "");
+  MOE_CHECK(write_sizes(file, a, index, w));
+  MOE_CHECK(write_activation(file, a, index, w));
+  write_experts(a, w);
+  const std::array norm_eps = {a.expert_norm_eps.key};
+  if (!w.copy("expert_norm_eps", norm_eps) && a.expert_norm_eps.otherwise)
+    w.built.put("expert_norm_eps", *a.expert_norm_eps.otherwise, "");
   MOE_CHECK(write_dtype(file, w));
-  MOE_CHECK(write_routing(file, *a, compat, index, w));
+  MOE_CHECK(write_routing(file, a, compat, index, w));
   return std::move(w.built);
 }
 

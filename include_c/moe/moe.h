@@ -416,8 +416,10 @@ MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_create(const char* json, s
 /** Builds it from the text of a Hugging Face config.json (a nested text_config and the
  *  quantization_config are followed). `options_json` may be NULL/0: {"layer_index":3,
  *  "module":"model.layers.3.mlp.experts","quantization_config":{..},"overrides":{"parallel":{..},
- *  ..}}; overrides are members of moe_config_create's document and win. Statuses: common,
- *  INVALID_CONFIG, UNSUPPORTED. [any] */
+ *  ..}}; overrides are members of moe_config_create's document and win. A file whose class is not
+ *  known: "architecture":"Qwen3MoeForCausalLM" reads it like that one, an object describes the
+ *  class (the guide); moe_describe("checkpoint") lists the known ones and makes such an object
+ *  of tensors' names and shapes. Statuses: common, INVALID_CONFIG, UNSUPPORTED. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_create_from_hf(const char* hf_json, size_t hf_len, const char* options_json, size_t options_len, moe_config** out, moe_error** err);
 /** A new config: the document behind `config` with a JSON merge patch (RFC 7396) applied, for
  *  example {"moe_backend":"cpu"}. Statuses: common, INVALID_CONFIG, UNSUPPORTED. [any] */
@@ -485,7 +487,8 @@ MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_select_backend(moe_context* ctx, 
  *  "oracle"          vLLM's backend oracle at the level of its own arguments, policy "vllm":
  *                    {"oracle","moe","weight_key","activation_key","platform","env"} -> backend,
  *                    experts, warning, candidates with reasons
- *  "checkpoint"      a Hugging Face config.json -> layer config, tensor names, shapes, dtypes
+ *  "checkpoint"      a Hugging Face config.json -> layer config, tensor names, shapes, dtypes; with
+ *                    tensors -> a description of its class; the classes that are known
  *  "quant_config"    a builder of vLLM's quantization configs with its arguments -> descriptors,
  *                    predicates, scale shapes; "ocp_mx_scheme", "quant_key": names of these
  *  "parallel_config" sizes and ranks -> flattened ones, predicates

@@ -3,11 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "support/capi.h"
+#include "support/describe.h"
 #include "support/hf_checkpoint.h"
 #include "support/rooms.h"
 
@@ -23,11 +27,13 @@ struct Checkpoint {
 };
 
 // A layer of a directory, as somebody would make it who knows the directory alone.
-Steps layer_of(const Checkpoint& c, const json& overrides = json::object()) {
+Steps layer_of(const Checkpoint& c, const json& overrides = json::object(), const json& architecture = nullptr) {
   Steps s;
   s.context = make_context("{\"threads\":2}");
   const std::string file = read_text(c.path + "/config.json");
-  const std::string options = json{{"layer_index", c.manifest["layer_index"]}, {"overrides", overrides}}.dump();
+  json given = {{"layer_index", c.manifest["layer_index"]}, {"overrides", overrides}};
+  if (!architecture.is_null()) given["architecture"] = architecture;
+  const std::string options = given.dump();
   s.config = make<ConfigPtr>([&](moe_config** o, moe_error** e) {
     return moe_config_create_from_hf(file.data(), file.size(), options.data(), options.size(), o, e);
   });
@@ -144,6 +150,66 @@ INSTANTIATE_TEST_SUITE_P(
                       "Qwen3MoeForCausalLM-base", "Qwen3NextForCausalLM-base",
                       "Qwen3OmniMoeThinkerForConditionalGeneration-base", "Qwen3VLMoeForConditionalGeneration-base",
                       "Qwen3_5MoeForCausalLM-base", "Qwen3_5MoeForConditionalGeneration-base"));
+
+// A class that nobody knows: its files describe it, and somebody says what they do not tell.
+struct Unknown {
+  const char* hf_case;
+  const char* patch;   // of the description
+  std::size_t unsure;  // sentences
+};
+class HfUnknownClass : public ::testing::TestWithParam<Unknown> {};
+
+// [name, shape] of what the directory has.
+json tensors_of(const std::string& directory) {
+  json all = json::array();
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    if (entry.path().extension() != ".safetensors") continue;
+    const std::string bytes = read_text(entry.path().string());
+    std::uint64_t size = 0;
+    std::memcpy(&size, bytes.data(), sizeof size);
+    for (const auto& [name, tensor] : json::parse(bytes.substr(sizeof size, size)).items())
+      if (name != "__metadata__") all.push_back(json::array({name, tensor["shape"]}));
+  }
+  return all;
+}
+
+TEST_P(HfUnknownClass, IsReadByItsDescription) {
+  const TempDir dir;
+  write_hf_checkpoint(GetParam().hf_case, dir);
+  const std::string folder = std::string("hf/") + GetParam().hf_case + "/";
+  const Checkpoint c{dir.path(), load_json(folder + "manifest.json"), load_vectors(folder + "golden.safetensors")};
+  json file = json::parse(read_text(c.path + "/config.json"));
+  file["architectures"] = {"NoveltyForCausalLM"};
+  const std::string text = file.dump();
+  std::ofstream(c.path + "/config.json") << text;
+  moe_config* none = nullptr;
+  const Failure refused =
+      failure([&](moe_error** e) { return moe_config_create_from_hf(text.data(), text.size(), nullptr, 0, &none, e); });
+  EXPECT_EQ(refused.status, MOE_ERR_UNSUPPORTED);
+  EXPECT_EQ(refused.subject, "/architectures/0");
+  EXPECT_EQ(refused.details["nearest"], json::array());
+
+  const Described seen = describe("checkpoint", json{{"config", file}, {"tensors", tensors_of(c.path)}}.dump());
+  ASSERT_EQ(seen.why.status, MOE_OK) << seen.why.message;
+  EXPECT_EQ(seen.answer["unsure"].size(), GetParam().unsure) << seen.answer["unsure"];
+  json architecture = seen.answer["architecture"];
+  architecture.merge_patch(json::parse(GetParam().patch));
+  const Steps s = layer_of(c, json::object(), architecture);
+  ASSERT_NE(s.layer, nullptr) << architecture;
+  const Output got = run(s.layer.get(), c.golden, true);
+  expect_same_ids(got, c.golden);
+  EXPECT_LE(distance(got.out, c.golden.at("out"), c.manifest["factor_after"]), 1e-2);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    HfCheckpoints, HfUnknownClass,
+    ::testing::Values(
+        Unknown{"Qwen3MoeForCausalLM-base", R"({"routing": {"scoring_func": "softmax"}})", 0},
+        Unknown{"MixtralForCausalLM-base", R"({"routing": {"scoring_func": "softmax", "renormalize": true}})", 0},
+        Unknown{"DeepseekV3ForCausalLM-base",
+                R"({"routing": {"scoring_func": "sigmoid", "apply_routed_scale_to_output": true}})", 0},
+        Unknown{"GraniteMoeForCausalLM-base", R"({"routing": {"scoring_func": "softmax", "renormalize": true}})", 0},
+        Unknown{"Qwen3VLMoeForConditionalGeneration-base", R"({"routing": {"scoring_func": "softmax"}})", 0}));
 
 class ToolsFile : public ::testing::TestWithParam<const char*> {};
 

@@ -1,0 +1,85 @@
+// See nearest.h.
+#include "hf/nearest.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "config/fields.h"
+#include "hf/architecture.h"
+
+namespace moe::hf {
+namespace {
+
+constexpr std::size_t kMostNames = 3, kMostLetters = 64;
+
+// What tells classes apart: "Qwen3_5MoeForCausalLM" -> "qwen35moe".
+std::string stem_of(std::string_view name) {
+  std::string stem = config::fields::lower_ascii(name.substr(0, std::min(name.rfind("For"), kMostLetters)));
+  std::erase(stem, '_');
+  return stem;
+}
+
+// Letters to insert, delete or replace.
+std::size_t edits(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, replaced});
+    }
+  }
+  return row[b.size()];
+}
+
+std::size_t common_start(std::string_view a, std::string_view b) {
+  return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+}
+
+// A third of the letters differ at most, or half of the shorter name begins the other one.
+bool looks_like(std::string_view a, std::string_view b, std::size_t distance) {
+  const std::size_t start = common_start(a, b);
+  return distance * 3 <= std::max(a.size(), b.size()) || (start >= 4 && start * 2 >= std::min(a.size(), b.size()));
+}
+
+}  // namespace
+
+std::vector<std::string_view> nearest_architectures(std::string_view name) {
+  struct Candidate {
+    std::size_t distance;
+    int likeness;  // the name itself, another with its ending, any
+    std::string_view name;
+  };
+  const auto ending = [](std::string_view n) { return n.substr(std::min(n.rfind("For"), n.size())); };
+  const std::string stem = stem_of(name);
+  std::vector<Candidate> all;
+  for (const Architecture& a : architectures()) {
+    const std::string other = stem_of(a.name);
+    const std::size_t distance = edits(stem, other);
+    if (looks_like(stem, other, distance))
+      all.push_back({distance, name == a.name ? 0 : ending(name) == ending(a.name) ? 1 : 2, a.name});
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
+    return a.distance != b.distance ? a.distance < b.distance : a.likeness < b.likeness;
+  });
+  std::vector<std::string_view> nearest;
+  for (std::size_t i = 0; i < std::min(all.size(), kMostNames); ++i) nearest.push_back(all[i].name);
+  return nearest;
+}
+
+Error not_known(Code code, const std::string& pointer, std::string_view name) {
+  const std::vector<std::string_view> nearest = nearest_architectures(name);
+  std::string names;
+  for (const std::string_view n : nearest) names += cat(names.empty() ? ", names like it are " : ", ", n);
+  return fail(code, pointer,
+              cat(pointer, ": the architecture ", in_quotes(name), " is not known", names,
+                  "; option \"architecture\" takes a known name or a description, "
+                  "moe_describe(\"checkpoint\", {\"architectures\": true}) lists all"),
+              json::Writer().key("nearest").array(nearest).take());
+}
+
+}  // namespace moe::hf
