@@ -33,6 +33,12 @@ std::string text_at(const json::Value& document, std::string_view pointer) {
   return v == nullptr ? "null" : json::write(*v, json::Order::sorted);
 }
 
+// For messages: numbers of a vector are too many.
+std::string shown_at(const json::Value& document, std::string_view pointer) {
+  const json::Value* v = json::at_pointer(document, pointer);
+  return v != nullptr && v->array() != nullptr ? cat(v->array()->size(), " numbers") : text_at(document, pointer);
+}
+
 // `side`: "packed" or "weights".
 Error differs(std::string_view member, const std::string& side, const std::string& found, const std::string& expected) {
   return fail(Code::config_mismatch, std::string(member),
@@ -69,10 +75,9 @@ PackedInfo packed_info(const Selection& selection) {
 }
 
 Check check_same_config(const json::Value& theirs, const json::Value& selections, const char* side) {
-  for (std::string_view pointer : kBinding) {
-    const std::string found = text_at(theirs, pointer), expected = text_at(selections, pointer);
-    if (found != expected) return differs(pointer, side, found, expected);
-  }
+  for (std::string_view pointer : kBinding)
+    if (text_at(theirs, pointer) != text_at(selections, pointer))
+      return differs(pointer, side, shown_at(theirs, pointer), shown_at(selections, pointer));
   return ok();
 }
 

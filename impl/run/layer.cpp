@@ -89,9 +89,8 @@ Result<std::span<const float>> expert_norm_of(const Config& c, std::span<const f
                     given.empty() ? "no use for it" : "one, too; there is one source"));
   const std::span<const float> values = loaded.empty() ? std::span<const float>(given) : loaded;
   if (!c.expert_norm.wanted() || std::ssize(values) == c.hidden_dim) return values;
-  return fail(Code::missing_weight, "expert_norm",
-              cat("expert_norm: the config names a tensor of the layer, and ", c.hidden_dim,
-                  " values were given neither in the config nor with the weights"));
+  return fail(Code::config_mismatch, "expert_norm",
+              cat("expert_norm: the packed weights have ", values.size(), " values, the config has ", c.hidden_dim));
 }
 
 // All memory of a call: the engine's, and what routing needs beside it.

@@ -123,8 +123,11 @@ std::optional<std::pair<Role, Half>> gap_in_forms(const std::array<RoleSlots, kR
 
 Names WeightSet::missing(std::size_t limit) const {
   Names names;
-  if (state_->source != nullptr) return names;
   const LayerFacts& facts = state_->facts;
+  // Only a checkpoint's file gives one, no source of tensors.
+  if (!facts.config().expert_norm.name.empty() && state_->loaded.expert_norm.empty() && limit > 0)
+    names.emplace_back("expert_norm");
+  if (state_->source != nullptr) return names;
   for (const Role role : facts.required()) {
     if (!state_->role(role).stacked.empty()) continue;
     for (std::size_t i = 0; i < facts.experts().size() && names.size() < limit; ++i) {

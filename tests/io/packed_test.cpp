@@ -411,7 +411,7 @@ TEST(PackedHostile, ForgedHeadersWithFittingHash) {
   ASSERT_TRUE(open_copy(forged(s.packed, [](PackedHead&) {})));
   using Change = void (*)(PackedHead&);
   const Change changes[] = {
-      [](PackedHead& h) { h.side_floats = 1; },
+      [](PackedHead& h) { h.side_floats = kHasNorm; },
       [](PackedHead& h) { h.block_bytes += 4096; },
       [](PackedHead& h) { h.block_bytes = UINT64_MAX; },
       [](PackedHead& h) { h.payload_offset += 4096, h.payload_bytes -= 4096; },

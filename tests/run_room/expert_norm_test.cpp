@@ -285,7 +285,7 @@ TEST(ExpertNormLayers, HaveOneSource) {
   };
   const std::shared_ptr<const Packed> with = loaded;
   EXPECT_EQ(code(plain, packed), Code::ok);
-  EXPECT_EQ(code(names, packed), Code::missing_weight);
+  EXPECT_EQ(code(names, packed), Code::config_mismatch);
   EXPECT_EQ(code(holds, with), Code::unexpected_weight);
   EXPECT_EQ(code(plain, with), Code::unexpected_weight);
   Batch a = random_batch(s, 5, 2), b = a;

@@ -133,6 +133,17 @@ TEST(CheckpointBias, FaultsNameTheTensor) {
 
 // --- scales of experts, the norm of their output ----------------------------------------------------------------
 
+// Beside a weight of an expert, so that the file is one of this layer.
+void write_side(const TempDir& dir, const std::string& name, const std::vector<std::int64_t>& shape,
+                const std::vector<float>& values) {
+  const LayerSpec spec{};
+  const std::vector<std::int8_t> up(static_cast<std::size_t>(spec.inter * spec.hidden));
+  SafetensorsWriter w;
+  w.add("model.layers.0.mlp.experts.0.up_proj.weight", "I8", {spec.inter, spec.hidden}, up.data(), up.size());
+  w.add(name, "F32", shape, values.data(), values.size() * sizeof(float));
+  dir.write("model.safetensors", w.bytes());
+}
+
 constexpr const char* kScaled = R"(,"routing":{"expert_scale":"my.scale"})";
 constexpr const char* kNormed = R"(,"expert_norm":"my.norm.weight")";
 
@@ -144,7 +155,7 @@ TEST(CheckpointScales, ByTheNameOfTheConfigOrAModels) {
       const TempDir dir;
       std::vector<float> values(shape.empty() || shape == std::vector<std::int64_t>{1} ? 1 : 4);
       for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.5f + static_cast<float>(i);
-      write_bias(dir, name, shape, values);
+      write_side(dir, name, shape, values);
       WeightSet set(config_of({.more = kScaled}));
       const Check c = set.load_safetensors(dir.path().c_str(), nullptr);
       ASSERT_TRUE(c) << c.error().message;
@@ -162,7 +173,7 @@ TEST(CheckpointNorms, ByTheNameOfTheConfigOrAModels) {
   values.back() = -1;
   for (const char* name : {"model.layers.0.mlp.my.norm.weight", "model.layers.0.mlp.experts.post_expert_norm.weight"}) {
     const TempDir dir;
-    write_bias(dir, name, {config->hidden_dim}, values);
+    write_side(dir, name, {config->hidden_dim}, values);
     WeightSet set(config);
     const Check c = set.load_safetensors(dir.path().c_str(), nullptr);
     ASSERT_TRUE(c) << c.error().message;
@@ -170,7 +181,7 @@ TEST(CheckpointNorms, ByTheNameOfTheConfigOrAModels) {
   }
   for (const char* other : {"model.layers.1.mlp.my.norm.weight", "model.layers.0.mlp.imy.norm.weight"}) {
     const TempDir dir;
-    write_bias(dir, other, {config->hidden_dim}, values);
+    write_side(dir, other, {config->hidden_dim}, values);
     WeightSet set(config);
     ASSERT_TRUE(set.load_safetensors(dir.path().c_str(), nullptr)) << other;
     EXPECT_TRUE(set.loaded().expert_norm.empty()) << other;
@@ -182,7 +193,7 @@ TEST(CheckpointScales, FaultsNameTheTensor) {
     const TempDir dir;
     std::vector<float> values(shape.empty() ? 1 : static_cast<std::size_t>(shape.back()), 1.0f);
     values[0] = first;
-    write_bias(dir, name, shape, values);
+    write_side(dir, name, shape, values);
     WeightSet set(config_of({.more = more}));
     const Check c = set.load_safetensors(dir.path().c_str(), nullptr);
     EXPECT_FALSE(c);
@@ -202,8 +213,8 @@ TEST(CheckpointScales, NeverLeftOut) {
   const std::string scale = "model.layers.0.mlp.gate.global_scale",
                     norm = "model.layers.0.mlp.experts.post_expert_norm.weight";
   const auto config = config_of({});
-  write_bias(scales, scale, {1}, {2.0f});
-  write_bias(norms, norm, {config->hidden_dim}, std::vector<float>(static_cast<std::size_t>(config->hidden_dim)));
+  write_side(scales, scale, {1}, {2.0f});
+  write_side(norms, norm, {config->hidden_dim}, std::vector<float>(static_cast<std::size_t>(config->hidden_dim)));
   const auto code = [](const TempDir& dir, const char* more, const std::string& name) {
     WeightSet set(config_of({.more = more}));
     const Check c = set.load_safetensors(dir.path().c_str(), nullptr);
