@@ -14,12 +14,14 @@ namespace moe::bind {
 namespace {
 
 // Members of the canonical document that say what the packed bytes are and mean.
-constexpr std::array<std::string_view, 11> kBinding = {"/num_experts",
+constexpr std::array<std::string_view, 13> kBinding = {"/num_experts",
                                                        "/hidden_dim",
                                                        "/intermediate_size_per_partition",
                                                        "/num_local_experts",
                                                        "/activation",
                                                        "/activation_params",
+                                                       "/expert_norm",
+                                                       "/expert_norm_eps",
                                                        "/has_bias",
                                                        "/quantization/weights",
                                                        "/quantization/input_activations",

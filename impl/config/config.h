@@ -61,6 +61,10 @@ struct RoutingConfig {
   std::optional<std::string> simulation_strategy;
   std::optional<std::int64_t> seed;
 
+  // A group's score is the sum of its two largest keys, else the largest.
+  bool sums_two_of_group() const {
+    return group_score == GroupScoring::two_largest || (group_score == GroupScoring::automatic && has_bias);
+  }
   // Else the weights hold the factor: those that routing gives and those that a caller hands over.
   bool scales_output() const { return apply_routed_scale_to_output && !topk_weights_hold_factor.value_or(false); }
 };

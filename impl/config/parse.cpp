@@ -136,10 +136,19 @@ void write_stacked_names(const Draft& d, json::Object& out) {
 }
 
 Check read_expert_norm(const Members& members, Draft& d) {
-  MOE_CHECK(read_side_tensor(members, "expert_norm", {d.config.hidden_dim}, d.config.expert_norm));
-  // A rank of tensor parallelism has a part of each sum, of which no norm can be taken.
-  if (!d.config.expert_norm.wanted() || d.config.parallel.tp_size == 1) return ok();
-  return fields::fault("/expert_norm", "found one, which needs tp_size 1");
+  const Config& c = d.config;
+  MOE_CHECK(read_side_tensor(members, "expert_norm", {c.hidden_dim}, d.config.expert_norm));
+  if (!c.expert_norm.wanted()) return ok();
+  struct Rule {
+    bool allowed;
+    const char* needs;
+  };
+  for (const Rule& rule :
+       {Rule{c.parallel.tp_size == 1, "tp_size 1"},  // a rank has a part of each sum, of which no norm can be taken
+        Rule{!c.apply_router_weight_on_input, "weights that come after it, not on the input"},
+        Rule{c.routing.num_fused_shared_experts == 0, "no fused shared experts, which would have it, too"}})
+    if (!rule.allowed) return fields::fault("/expert_norm", cat("found one, which needs ", rule.needs));
+  return ok();
 }
 void write_expert_norm(const Draft& d, json::Object& out) {
   write_side_tensor("expert_norm", d.config.expert_norm, out);

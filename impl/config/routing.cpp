@@ -107,9 +107,9 @@ Check check_groups(const Members& members, const Draft& draft) {
   if (kept > groups) {
     return fields::fault(kept_at, cat(found(kept), ", expected at most num_expert_group = ", groups));
   }
-  if (r.has_bias && experts / groups < 2) {
+  if (r.sums_two_of_group() && experts / groups < 2) {
     return fields::fault(groups_at, cat(found(groups), ", expected at most ", experts / 2,
-                                        " so that each group has two experts for a correction bias"));
+                                        " so that each group has two experts, whose sum is its score"));
   }
   if (c.top_k > kept * (experts / groups)) {
     return fields::fault(kept_at, cat(found(kept), ", so ", kept * (experts / groups),
@@ -118,10 +118,14 @@ Check check_groups(const Members& members, const Draft& draft) {
   return ok();
 }
 
-// Members that some ways of routing have no use for: none of them may be left out silently.
+// Members that some ways of routing have no use for: none of them may be left out silently. (custom and simulated use
+// nothing of what the config says, so that whoever routes himself can keep a model's members.)
 Check check_options(const Members& members, const Draft& draft) {
   const RoutingConfig& r = draft.config.routing;
-  const bool by_scores = draft.routing_choice == RoutingChoice::automatic && !r.hash_routing;
+  const RoutingChoice choice = draft.routing_choice;
+  const bool by_scores = (choice == RoutingChoice::automatic && !r.hash_routing) || choice == RoutingChoice::custom ||
+                         choice == RoutingChoice::simulated;
+  constexpr const char* kByScores = "method auto without hash_routing";
   struct Rule {
     std::string_view member;
     bool set, allowed;
@@ -131,14 +135,15 @@ Check check_options(const Members& members, const Draft& draft) {
        {Rule{"correction_bias_name", !r.correction_bias_name.empty(), r.has_bias, "e_score_correction_bias"},
         Rule{"bias_on_logits", r.bias_on_logits, r.has_bias, "e_score_correction_bias"},
         Rule{"bias_on_logits", r.bias_on_logits, !draft.grouped, "no groups"},
-        Rule{"group_score", r.group_score != GroupScoring::automatic, draft.grouped, "groups"},
-        Rule{"masked_groups", r.masked_groups != MaskedGroups::never, draft.grouped, "groups"},
         Rule{"zero_experts", r.zero_experts != ZeroExperts::identity, r.num_zero_experts > 0, "num_zero_experts"},
+        Rule{"num_expert_group", draft.grouped && r.num_zero_experts > 0, r.num_expert_group == r.topk_group,
+             "no zero experts, or all groups"},
+        Rule{"num_shared_logits", r.num_shared_logits > 0, by_scores, kByScores},
         Rule{"num_shared_logits", r.num_shared_logits > 0,
-             by_scores && r.num_zero_experts == 0 && r.scoring == Scoring::sigmoid && r.renormalize,
-             "scoring_func sigmoid with renormalize, method auto and no zero experts"},
-        Rule{"renormalize_eps", r.renormalize_eps > 0, by_scores && r.renormalize, "renormalize, method auto"},
-        Rule{"renormalize_min", r.renormalize_min > 0, by_scores && r.renormalize, "renormalize, method auto"}})
+             r.num_zero_experts == 0 && r.scoring == Scoring::sigmoid && r.renormalize,
+             "scoring_func sigmoid with renormalize, and no zero experts"},
+        Rule{"renormalize_eps", r.renormalize_eps > 0, by_scores, kByScores},
+        Rule{"renormalize_min", r.renormalize_min > 0, by_scores, kByScores}})
     if (rule.set && !rule.allowed)
       return fields::fault(members.at(rule.member),
                            cat("found ", fields::brief(*members.get(rule.member)), ", which needs ", rule.needs));

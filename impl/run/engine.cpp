@@ -88,8 +88,9 @@ Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
   }));
   if (s.expert_norm.empty()) return ok();
   MOE_CHECK(phase(w.plan.num_slots, [&](std::size_t i) { run.norm_slot(static_cast<std::int32_t>(i)); }));
-  return phase(ceil_div(w.out_ld / kPanelRows, kCallPanels),
-               [&](std::size_t i) { run.sum_up(static_cast<std::int64_t>(i)); });
+  return phase(ceil_div(w.out_ld / kPanelRows, kCallPanels), [&](std::size_t i) {
+    if (!run.cancelled()) run.sum_up(static_cast<std::int64_t>(i));
+  });
 }
 
 }  // namespace moe::run

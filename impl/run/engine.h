@@ -7,9 +7,8 @@
 //   phase 2  (some output columns): gemm of w2 tile by tile in ascending expert order, routed sum; with few tokens and
 //            more than one thread (a piece of the list of all experts' panels of w2): gemm; whoever finishes the last
 //            panels of a chunk of output columns makes the routed sums
-//   norm     (with expert_norm, whose phase 2 is the latter one without its sums: a slot) RMS norm of an expert's
-//   result;
-//            then (a chunk of output columns) the routed sums
+//   norm     (with expert_norm, whose phase 2 is the latter one without its sums: a slot) RMS norm of what it
+//            gets; then (a chunk of output columns) the routed sums
 //
 // The order of float operations within a step is the kernel's (kernels/kernel.h). Here: act is rounded to the input
 // dtype before it is quantised (block32: not at all); y, what w2 gives, stays float32; acc begins as 0, takes a token's

@@ -80,6 +80,20 @@ Check check_kernel(const KernelId& kernel, const Layout& layout) {
   return fail(Code::internal, "kernel", cat("kernel: ", kernel.name, " does not take the layout ", layout.id()));
 }
 
+// The config's own, or what the loader found; empty: the layer has none.
+Result<std::span<const float>> expert_norm_of(const Config& c, std::span<const float> loaded) {
+  const std::vector<float>& given = c.expert_norm.values;
+  if (!loaded.empty() && (!given.empty() || !c.expert_norm.wanted()))
+    return fail(Code::unexpected_weight, "expert_norm",
+                cat("expert_norm: the checkpoint's is with the weights, and the config has ",
+                    given.empty() ? "no use for it" : "one, too; there is one source"));
+  const std::span<const float> values = loaded.empty() ? std::span<const float>(given) : loaded;
+  if (!c.expert_norm.wanted() || std::ssize(values) == c.hidden_dim) return values;
+  return fail(Code::missing_weight, "expert_norm",
+              cat("expert_norm: the config names a tensor of the layer, and ", c.hidden_dim,
+                  " values were given neither in the config nor with the weights"));
+}
+
 // All memory of a call: the engine's, and what routing needs beside it.
 struct CallMemory {
   Workspace work;
@@ -174,15 +188,8 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
   e.activate = activation_of(c, *e.kernel);
   e.in_rule = rule_of(c, l.w13);
   e.mid_rule = rule_of(c, l.w2);
-  if (c.expert_norm.wanted()) {
-    const std::vector<float>& given = c.expert_norm.values;
-    e.expert_norm = given.empty() ? std::span<const float>(s.spec.packed->info.expert_norm) : given;
-    e.expert_norm_eps = static_cast<float>(c.expert_norm_eps);
-    if (std::ssize(e.expert_norm) != c.hidden_dim)
-      return fail(Code::missing_weight, "expert_norm",
-                  cat("expert_norm: the config names a tensor of the layer, and ", c.hidden_dim,
-                      " values were given neither in the config nor with the weights"));
-  }
+  MOE_TRY(e.expert_norm, expert_norm_of(c, s.spec.packed->info.expert_norm));
+  e.expert_norm_eps = static_cast<float>(c.expert_norm_eps);
   e.weight_on_input = c.apply_router_weight_on_input;
   e.rounded = c.bit_compat == Policy::vllm && e.kernel->id->rounding == Rounding::stepwise;
   if (c.routing.scales_output()) e.output_scale = static_cast<float>(c.routing.routed_scaling_factor);

@@ -2,6 +2,7 @@
 #include "run/route.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "base/checked.h"
@@ -107,12 +108,13 @@ void gather(const float* scores, const Slots& out, std::size_t k) {
   for (std::size_t j = 0; j < k; ++j) out.weights[j] = scores[out.ids[j]];
 }
 
-// What renormalize adds to the sum of the chosen scores: those of shared experts, and an epsilon.
+// What renormalize adds to the sum of the chosen scores: those of shared experts (a NaN's is 0), and an epsilon.
 float sum_of_others(const Router& r, const RouteArgs& a, const std::byte* logits) {
   const std::size_t size = usize(dtype_bits(a.logits_dtype) / 8);
   float sum = 0.0f;
   for (std::size_t j = 0; j < r.shared_logits; ++j)
-    sum += 1.0f / (1.0f + exp_f32(-float_at(a.logits_dtype, logits + (r.columns + j) * size)));
+    if (const float x = float_at(a.logits_dtype, logits + (r.columns + j) * size); !std::isnan(x))
+      sum += 1.0f / (1.0f + exp_f32(-x));
   return sum + r.renormalize_eps;
 }
 

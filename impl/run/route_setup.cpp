@@ -19,9 +19,11 @@ RouteRule rule_of(const Config& c) {
     return r.simulation_strategy == "uniform_random" ? RouteRule::uniform_random : RouteRule::normal_routing;
   // vLLM's CPU_INT4 experts route by softmax alone, without groups in the logits' dtype and without bias; with
   // groups as everyone. Models that they cannot run right are routed as written in their config.
+  const bool foreign = r.num_zero_experts > 0 || r.bias_on_logits || r.expert_scale.wanted() || r.renormalize_eps > 0 ||
+                       r.renormalize_min > 0;
   const bool upstreams = c.bit_compat == Policy::vllm && c.quantization.is_w4a8_int8() &&
                          r.method != RoutingMethod::topk && r.scoring == Scoring::softmax &&
-                         !r.num_expert_group.has_value() && r.num_zero_experts == 0;
+                         !r.num_expert_group.has_value() && !foreign;
   return upstreams ? RouteRule::vllm : RouteRule::scores;
 }
 
@@ -31,9 +33,9 @@ RouteScore score_of(const RoutingConfig& r) {
   return at(kScores, r.scoring);
 }
 
-Error two_sources(const char* first, const char* second) {
-  return fail(Code::unexpected_weight, "correction_bias",
-              cat("correction_bias: given by ", first, " and by ", second, "; there is one source"));
+Error two_sources(const char* what, const char* first, const char* second) {
+  return fail(Code::unexpected_weight, what,
+              cat(what, ": given by ", first, " and by ", second, "; there is one source"));
 }
 
 // Inline values, the option, or what the loader found; empty: none was given.
@@ -45,14 +47,31 @@ Result<std::span<const float>> one_bias(const RoutingConfig& r, const RouterSour
     return std::span<const float>();  // a loaded one: of a config that wanted it
   }
   if (!r.bias.empty()) {
-    if (!from.option.empty()) return two_sources("the config", "the option");
-    if (!from.loaded.empty()) return two_sources("the config", "the checkpoint");
+    if (!from.option.empty()) return two_sources("correction_bias", "the config", "the option");
+    if (!from.loaded.empty()) return two_sources("correction_bias", "the config", "the checkpoint");
     return std::span<const float>(r.bias);
   }
   if (from.option.empty()) return from.loaded;
   const bool repeats = std::equal(from.option.begin(), from.option.end(), from.loaded.begin(), from.loaded.end());
-  if (!from.loaded.empty() && !repeats) return two_sources("the option", "the checkpoint, with other values,");
+  if (!from.loaded.empty() && !repeats)
+    return two_sources("correction_bias", "the option", "the checkpoint, with other values,");
   return from.option;
+}
+
+// The config's own, or what the loader found.
+Check set_expert_scale(const RoutingConfig& c, std::span<const float> loaded, Router& r) {
+  if (!c.expert_scale.wanted()) return ok();
+  if (!c.expert_scale.values.empty() && !loaded.empty())
+    return two_sources("expert_scale", "the config", "the checkpoint");
+  const std::span<const float> values = loaded.empty() ? c.expert_scale.values : loaded;
+  r.lacks_scale = values.empty();
+  if (values.empty()) return ok();
+  if (values.size() != 1 && values.size() != r.experts)
+    return fail(Code::config_mismatch, "expert_scale",
+                cat("expert_scale: ", values.size(), " values, the config has ", r.experts, " experts"));
+  r.expert_scale.assign(r.experts, values[0]);
+  if (values.size() > 1) std::copy(values.begin(), values.end(), r.expert_scale.begin());
+  return ok();
 }
 
 }  // namespace
@@ -72,21 +91,15 @@ Result<Router> make_router(const Config& config, const RouteKernel& kernel, cons
     r.kept = usize(*c.topk_group);
   }
   r.shared_logits = usize(c.num_shared_logits);
-  const bool two = c.group_score == GroupScoring::two_largest;
-  r.group_score =
-      two || (c.has_bias && c.group_score == GroupScoring::automatic) ? GroupScore::two_largest : GroupScore::largest;
+  r.group_score = c.sums_two_of_group() ? GroupScore::two_largest : GroupScore::largest;
   r.zero_masked = c.masked_groups == MaskedGroups::zero;
   r.bias_on_logits = c.bias_on_logits;
   r.renormalize_eps = static_cast<float>(c.renormalize_eps);
   r.renormalize_min = static_cast<float>(c.renormalize_min);
-  if (c.expert_scale.wanted()) {
-    const std::span<const float> values = c.expert_scale.values.empty() ? sources.scale : c.expert_scale.values;
-    r.lacks_scale = values.empty();
-    if (values.size() == 1) r.expert_scale.assign(r.experts, values[0]);
-    if (values.size() > 1) r.expert_scale.assign(values.begin(), values.end());
-  }
   r.renormalize = c.renormalize && r.score != RouteScore::logit;
   const bool weighed = r.rule == RouteRule::scores || r.rule == RouteRule::hash;
+  const bool drawn = r.rule == RouteRule::uniform_random || r.rule == RouteRule::normal_routing;
+  if (!drawn) MOE_CHECK(set_expert_scale(c, sources.scale, r));
   if (weighed && !c.scales_output()) r.factor = static_cast<float>(c.routed_scaling_factor);
   r.jitter_eps = static_cast<float>(c.jitter_eps.value_or(0.0));
   r.seed = static_cast<std::uint64_t>(c.seed.value_or(0));

@@ -183,11 +183,11 @@ Result<bool> take_side(const Config& config, const CheckpointEntry& e,
   for (const auto& [router, layer] : routers)
     if (!side) side = side_of(config, e.entry->name, router, layer);
   if (!side) return false;
-  MOE_CHECK(check_wanted(config, *side, e.entry->name));
+  MOE_TRY(const bool wanted, is_wanted(config, *side, e.entry->name));
+  if (!wanted) return true;
   std::vector<float>& values = *side == Side::correction_bias ? out.correction_bias
                                : *side == Side::expert_scale  ? out.expert_scale
                                                               : out.expert_norm;
-  if (*side == Side::correction_bias && !config.routing.has_bias) return true;  // of a caller who routes
   MOE_TRY(std::vector<float> read, read_side(e, config, *side));
   if (!values.empty())
     return fail(

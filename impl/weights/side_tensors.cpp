@@ -47,9 +47,12 @@ std::array<Wanted, 3> wanted_by(const Config& c) {
            {Side::expert_norm, c.expert_norm.wanted(), c.expert_norm.name}}};
 }
 
-// Routing by the config's own scores would leave a correction bias or a scale out.
-bool routes_itself(const RoutingConfig& r) {
-  return !r.hash_routing && r.method != RoutingMethod::custom && r.method != RoutingMethod::simulated;
+// Whether the layer could use one: else it is no loss. Routing by the caller or by chance uses no tensor of a router,
+// and where the caller gives the ids a bias chooses nothing.
+bool could_use(const RoutingConfig& r, Side side) {
+  if (side == Side::expert_norm) return true;
+  if (r.hash_routing && side == Side::correction_bias) return false;
+  return r.method != RoutingMethod::custom && r.method != RoutingMethod::simulated;
 }
 
 struct Rows {
@@ -86,9 +89,9 @@ std::optional<Side> side_of(const Config& config, std::string_view name, std::st
   return std::nullopt;
 }
 
-Check check_wanted(const Config& config, Side side, const std::string& name) {
-  if (at(wanted_by(config), side).wanted) return ok();
-  if (side != Side::expert_norm && !routes_itself(config.routing)) return ok();
+Result<bool> is_wanted(const Config& config, Side side, const std::string& name) {
+  if (at(wanted_by(config), side).wanted) return true;
+  if (!could_use(config.routing, side)) return false;
   const Rows rows = rows_of(side);
   const bool bias = side == Side::correction_bias;
   return fail(Code::unexpected_weight, name,

@@ -20,8 +20,8 @@ std::string router_prefix(std::string_view module);
 // models use.
 std::optional<Side> side_of(const Config& config, std::string_view name, std::string_view router,
                             std::string_view layer);
-// Whether the config has a use for it; else what it would take to leave it out silently.
-Check check_wanted(const Config& config, Side side, const std::string& name);
+// Whether the config has a use for it. false: it is no loss; an error: it would be left out silently.
+Result<bool> is_wanted(const Config& config, Side side, const std::string& name);
 // Its values in float32: [n] or [1, n], finite.
 Result<std::vector<float>> read_side(const CheckpointEntry& from, const Config& config, Side side);
 

@@ -1,4 +1,4 @@
-// gelu_f32 and gelu_tanh_f32 against the C library's erf and tanh in float64.
+// gelu_f32, gelu_tanh_f32 and soft_cap_f32 against the C library's erf and tanh in float64.
 #include "base/gelu.h"
 #include "support/rooms.h"
 
@@ -22,6 +22,22 @@ TEST(Gelu, AgreesWithErfAndTanh) {
                       std::fabs(static_cast<double>(gelu_tanh_f32(x)) - tanh_want) / (1e-6 + 4e-6 * std::fabs(want))});
   }
   EXPECT_LT(worst, 0.5);
+}
+
+// In relation to the value itself, also near 0, where 1 - exp has few digits.
+TEST(Gelu, SoftCapAgreesWithTanh) {
+  for (const float c : {0.001f, 4.0f, 25.0f, 1e6f})
+    for (int i = -30000; i <= 30000; ++i) {
+      const float v = std::copysign(std::exp2(static_cast<float>(std::abs(i)) * 1e-3f - 26.0f), static_cast<float>(i));
+      const float x = i == 0 ? 0.0f : v * c;
+      const double want = static_cast<double>(c) * std::tanh(static_cast<double>(x) / static_cast<double>(c));
+      ASSERT_LE(std::fabs(static_cast<double>(soft_cap_f32(x, c)) - want), 4e-7 * std::fabs(want)) << x << " " << c;
+    }
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(soft_cap_f32(kInf, 4.0f), 4.0f);
+  EXPECT_EQ(soft_cap_f32(-kInf, 4.0f), -4.0f);
+  EXPECT_TRUE(std::signbit(soft_cap_f32(-0.0f, 4.0f)));
+  EXPECT_TRUE(std::isnan(soft_cap_f32(std::numeric_limits<float>::quiet_NaN(), 4.0f)));
 }
 
 TEST(Gelu, NonFinite) {

@@ -69,6 +69,8 @@ void expect_same(const Packed& a, const Packed& b) {
   EXPECT_EQ(a.info.experts, b.info.experts);
   EXPECT_EQ(a.info.scales_rounded, b.info.scales_rounded);
   EXPECT_EQ(a.info.correction_bias, b.info.correction_bias);
+  EXPECT_EQ(a.info.expert_scale, b.info.expert_scale);
+  EXPECT_EQ(a.info.expert_norm, b.info.expert_norm);
   EXPECT_EQ(a.content_hash(), b.content_hash());
 }
 
@@ -86,9 +88,19 @@ std::vector<std::byte> forged(const Packed& p, void (*change)(PackedHead&)) {
   const auto offset = static_cast<std::size_t>(h.payload_offset);
   change(h);
   std::memcpy(bytes.data(), &h, sizeof h);
-  h.header_hash = xxh3(std::span<const std::byte>(bytes).first(offset).subspan(kHashedFrom));
+  h.header_hash = header_hash_of(std::span<const std::byte>(bytes).first(offset), h.side_floats);
   std::memcpy(bytes.data(), &h, sizeof h);
   return bytes;
+}
+
+// With scales of experts and the norm of their output.
+PackedInfo side_info() {
+  PackedInfo info = small_info();
+  info.expert_scale.assign(9, 0.0f);
+  for (std::size_t i = 0; i < 9; ++i) info.expert_scale[i] = 1.0f + static_cast<float>(i);
+  info.expert_norm.assign(64, 0.25f);
+  info.expert_norm[63] = -2.0f;
+  return info;
 }
 
 TEST(Packed, BytesDependOnTheContentOnly) {
@@ -138,6 +150,51 @@ TEST(Packed, SaveAndLoad) {
   }
 }
 
+PackedInfo named_info(std::int64_t experts = 3) {
+  PackedInfo info = small_info(experts);
+  info.layout = make_named_layout(LayoutKind::torch_float, {.experts = experts,
+                                                            .hidden = 64,
+                                                            .intermediate = 96,
+                                                            .groups = Groups::of_size(32),
+                                                            .gated = true,
+                                                            .has_bias = true,
+                                                            .scales = Scales::w4a8});
+  info.layout_id = info.layout.id();
+  return info;
+}
+
+TEST(Packed, VectorsBesideTheExperts) {
+  const TempDir dir;
+  for (int which = 0; which < 8; ++which)
+    for (const PackedInfo& all : {side_info(), named_info()}) {
+      PackedInfo info = all;
+      info.expert_scale = side_info().expert_scale, info.expert_norm = side_info().expert_norm;
+      if ((which & 1) != 0) info.correction_bias.clear();
+      if ((which & 2) != 0) info.expert_scale = {3.0f};
+      if ((which & 4) != 0) info.expert_norm.clear();
+      const Sealed s = seal(info);
+      EXPECT_EQ(s.packed.info.correction_bias, info.correction_bias);
+      EXPECT_EQ(s.packed.info.expert_scale, info.expert_scale);
+      EXPECT_EQ(s.packed.info.expert_norm, info.expert_norm);
+      ASSERT_TRUE(save_packed(s.packed, dir.file("layer.moe").c_str(), nullptr));
+      for (const LoadFlags f : {LoadFlags{.verify = true}, LoadFlags{.mmap = true}}) {
+        const auto p = load_packed(dir.file("layer.moe").c_str(), f, system_allocator(), nullptr, {}, nullptr);
+        ASSERT_TRUE(p) << p.error().message;
+        expect_same(*p, s.packed);
+      }
+    }
+}
+
+// A block without them is what it was before there were any.
+TEST(Packed, BlocksWithoutAreAsBefore) {
+  const Sealed s = seal(small_info());
+  PackedHead h{};
+  std::memcpy(&h, s.packed.block.data(), sizeof h);
+  EXPECT_EQ(h.side_floats, 0u);
+  const auto header = s.packed.block.first(packed_payload_offset(small_info()));
+  EXPECT_EQ(h.header_hash, xxh3(header.subspan(kHashedFrom)));
+}
+
 TEST(Packed, OutputsAndJson) {
   const Sealed s = seal(small_info());
   const Layout& l = s.packed.info.layout;
@@ -162,19 +219,6 @@ TEST(Packed, OutputsAndJson) {
   EXPECT_EQ(j["memory"], "owned");
   EXPECT_THAT(j["content_hash"].get<std::string>(), testing::MatchesRegex("xxh3:[0-9a-f]+"));
   EXPECT_EQ(j["content_hash"].get<std::string>().size(), 21u);
-}
-
-PackedInfo named_info(std::int64_t experts = 3) {
-  PackedInfo info = small_info(experts);
-  info.layout = make_named_layout(LayoutKind::torch_float, {.experts = experts,
-                                                            .hidden = 64,
-                                                            .intermediate = 96,
-                                                            .groups = Groups::of_size(32),
-                                                            .gated = true,
-                                                            .has_bias = true,
-                                                            .scales = Scales::w4a8});
-  info.layout_id = info.layout.id();
-  return info;
 }
 
 TEST(Packed, NamedLayoutsListTheirTensors) {
@@ -294,8 +338,10 @@ TEST(Packed, TooBigOrImpossible) {
 
 // --- hostile -----------------------------------------------------------------------------------------
 
-TEST(PackedHostile, EachHeaderByteFlipped) {
-  const Sealed s = seal(small_info());
+class PackedHeaders : public testing::TestWithParam<PackedInfo (*)()> {};
+
+TEST_P(PackedHeaders, EachByteFlipped) {
+  const Sealed s = seal(GetParam()());
   const std::size_t header = packed_payload_offset(s.packed.info);
   std::vector<std::byte> bytes = copy_of(s.packed);
   for (std::size_t i = 0; i < header; ++i)
@@ -308,6 +354,43 @@ TEST(PackedHostile, EachHeaderByteFlipped) {
       bytes[i] ^= flip;
     }
   EXPECT_TRUE(open_copy(bytes));
+}
+
+INSTANTIATE_TEST_SUITE_P(PackedHostile, PackedHeaders,
+                         testing::Values(
+                             +[] { return small_info(); }, side_info));
+
+// Counts of numbers that are not there, or that take others' place.
+TEST(PackedHostile, CountsOfVectors) {
+  const Sealed with = seal(side_info()), without = seal(small_info());  // 2 + 9 + 64 numbers; 2
+  struct Row {
+    const Packed& packed;
+    std::uint32_t said;
+    bool reads;  // then numbers have other meanings, which a layer's config refuses
+  };
+  for (const Row& row :
+       {Row{with.packed, 12 | kHasNorm, false}, Row{with.packed, 0x7fffffff, false},
+        Row{with.packed, 0xffffffff, false}, Row{with.packed, 76, false}, Row{without.packed, kHasNorm, false},
+        Row{without.packed, 3, false}, Row{with.packed, 11 | kHasNorm, true}, Row{with.packed, kHasNorm, true},
+        Row{with.packed, 75, true}, Row{with.packed, 0, true}, Row{without.packed, 2, true}}) {
+    std::vector<std::byte> bytes = copy_of(row.packed);
+    PackedHead h{};
+    std::memcpy(&h, bytes.data(), sizeof h);
+    h.side_floats = row.said;
+    h.header_hash =
+        header_hash_of(std::span<const std::byte>(bytes).first(static_cast<std::size_t>(h.payload_offset)), row.said);
+    std::memcpy(bytes.data(), &h, sizeof h);
+    const auto p = open_copy(bytes);
+    ASSERT_EQ(static_cast<bool>(p), row.reads) << row.said;
+    if (!p) {
+      EXPECT_EQ(p.error().code, Code::format) << row.said;
+    }
+    if (p) {
+      const PackedInfo& i = p->info;
+      EXPECT_EQ(i.correction_bias.size() + i.expert_scale.size() + i.expert_norm.size(), h.sections[5].bytes / 4);
+      EXPECT_TRUE(i.expert_norm.empty() || i.expert_norm.size() == 64);
+    }
+  }
 }
 
 TEST(PackedHostile, OlderAndNewerVersion) {

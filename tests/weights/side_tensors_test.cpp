@@ -131,5 +131,96 @@ TEST(CheckpointBias, FaultsNameTheTensor) {
   EXPECT_EQ(load(two).code, Code::unexpected_weight);
 }
 
+// --- scales of experts, the norm of their output ----------------------------------------------------------------
+
+constexpr const char* kScaled = R"(,"routing":{"expert_scale":"my.scale"})";
+constexpr const char* kNormed = R"(,"expert_norm":"my.norm.weight")";
+
+TEST(CheckpointScales, ByTheNameOfTheConfigOrAModels) {
+  for (const char* name :
+       {"model.layers.0.mlp.my.scale", "model.layers.0.my.scale", "model.layers.0.mlp.router.per_expert_scale"})
+    for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{4}, std::vector<std::int64_t>{1, 4},
+                                                   std::vector<std::int64_t>{1}, std::vector<std::int64_t>{}}) {
+      const TempDir dir;
+      std::vector<float> values(shape.empty() || shape == std::vector<std::int64_t>{1} ? 1 : 4);
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.5f + static_cast<float>(i);
+      write_bias(dir, name, shape, values);
+      WeightSet set(config_of({.more = kScaled}));
+      const Check c = set.load_safetensors(dir.path().c_str(), nullptr);
+      ASSERT_TRUE(c) << c.error().message;
+      EXPECT_EQ(set.loaded().expert_scale, values) << name;
+      EXPECT_TRUE(set.loaded().correction_bias.empty() && set.loaded().expert_norm.empty());
+      set.clear();
+      EXPECT_TRUE(set.loaded().expert_scale.empty());
+    }
+}
+
+TEST(CheckpointNorms, ByTheNameOfTheConfigOrAModels) {
+  const LayerSpec spec{.more = kNormed};
+  const auto config = config_of(spec);
+  std::vector<float> values(static_cast<std::size_t>(config->hidden_dim), 0.25f);
+  values.back() = -1;
+  for (const char* name : {"model.layers.0.mlp.my.norm.weight", "model.layers.0.mlp.experts.post_expert_norm.weight"}) {
+    const TempDir dir;
+    write_bias(dir, name, {config->hidden_dim}, values);
+    WeightSet set(config);
+    const Check c = set.load_safetensors(dir.path().c_str(), nullptr);
+    ASSERT_TRUE(c) << c.error().message;
+    EXPECT_EQ(set.loaded().expert_norm, values) << name;
+  }
+  for (const char* other : {"model.layers.1.mlp.my.norm.weight", "model.layers.0.mlp.imy.norm.weight"}) {
+    const TempDir dir;
+    write_bias(dir, other, {config->hidden_dim}, values);
+    WeightSet set(config);
+    ASSERT_TRUE(set.load_safetensors(dir.path().c_str(), nullptr)) << other;
+    EXPECT_TRUE(set.loaded().expert_norm.empty()) << other;
+  }
+}
+
+TEST(CheckpointScales, FaultsNameTheTensor) {
+  const auto load = [](const char* more, const char* name, const std::vector<std::int64_t>& shape, float first = 1) {
+    const TempDir dir;
+    std::vector<float> values(shape.empty() ? 1 : static_cast<std::size_t>(shape.back()), 1.0f);
+    values[0] = first;
+    write_bias(dir, name, shape, values);
+    WeightSet set(config_of({.more = more}));
+    const Check c = set.load_safetensors(dir.path().c_str(), nullptr);
+    EXPECT_FALSE(c);
+    return c ? Error{Code::ok, {}, {}, {}} : c.error();
+  };
+  const std::string scale = "model.layers.0.mlp.my.scale", norm = "model.layers.0.mlp.my.norm.weight";
+  EXPECT_EQ(load(kScaled, scale.c_str(), {5}).code, Code::shape);
+  EXPECT_EQ(load(kScaled, scale.c_str(), {2}).subject, scale);
+  EXPECT_EQ(load(kScaled, scale.c_str(), {4}, std::numeric_limits<float>::quiet_NaN()).subject, scale + "[0]");
+  EXPECT_EQ(load(kNormed, norm.c_str(), {1}).code, Code::shape);
+  EXPECT_EQ(load(kNormed, norm.c_str(), {}).code, Code::shape);
+}
+
+// Left out they would make other numbers: only whoever uses none of them may load such a file.
+TEST(CheckpointScales, NeverLeftOut) {
+  const TempDir scales, norms;
+  const std::string scale = "model.layers.0.mlp.gate.global_scale",
+                    norm = "model.layers.0.mlp.experts.post_expert_norm.weight";
+  const auto config = config_of({});
+  write_bias(scales, scale, {1}, {2.0f});
+  write_bias(norms, norm, {config->hidden_dim}, std::vector<float>(static_cast<std::size_t>(config->hidden_dim)));
+  const auto code = [](const TempDir& dir, const char* more, const std::string& name) {
+    WeightSet set(config_of({.more = more}));
+    const Check c = set.load_safetensors(dir.path().c_str(), nullptr);
+    EXPECT_TRUE(set.loaded().expert_scale.empty() && set.loaded().expert_norm.empty());
+    if (!c) {
+      EXPECT_EQ(c.error().subject, name);
+    }
+    return c ? Code::ok : c.error().code;
+  };
+  constexpr const char* kCustom = R"(,"routing":{"method":"custom"})";
+  constexpr const char* kSimulated = R"(,"routing":{"method":"simulated","simulation_strategy":"uniform_random"})";
+  constexpr const char* kHash = R"(,"routing":{"hash_routing":true})";  // makes weights of scores
+  for (const char* more : {"", kHash, kNormed}) EXPECT_EQ(code(scales, more, scale), Code::unexpected_weight) << more;
+  for (const char* more : {kCustom, kSimulated}) EXPECT_EQ(code(scales, more, scale), Code::ok) << more;
+  for (const char* more : {"", kHash, kCustom, kSimulated, kScaled})
+    EXPECT_EQ(code(norms, more, norm), Code::unexpected_weight) << more;
+}
+
 }  // namespace
 }  // namespace moe::test::side_tensors_test

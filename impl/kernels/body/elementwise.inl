@@ -98,10 +98,14 @@ inline F gelu_tanh_lanes(F x) {
 }
 
 inline F soft_cap_lanes(F x, F c) {  // base/gelu.h
-  const F e = exp_lanes(V::mul(V::set(-2.0f), abs_lanes(V::div(x, c))));
-  const F size = V::mul(c, V::div(V::sub(V::set(1.0f), e), V::add(V::set(1.0f), e)));
+  const F one = V::set(1.0f), v = V::div(x, c), size = abs_lanes(v), q = V::mul(v, v);
+  const F above = V::add(V::set(105.0f), V::mul(V::set(10.0f), q));
+  const F below = V::add(V::set(105.0f), V::mul(q, V::add(V::set(45.0f), q)));
+  const F e = exp_lanes(V::mul(V::set(-2.0f), size));
+  const F far = V::mul(c, V::div(V::sub(one, e), V::add(one, e)));
   const auto sign = V::and_i(V::bits(x), V::set_i(static_cast<std::int32_t>(0x80000000u)));
-  return V::from_bits(V::or_i(V::bits(abs_lanes(size)), sign));
+  return V::select(V::less(size, V::set(0.5f)), V::mul(x, V::div(above, below)),
+                   V::from_bits(V::or_i(V::bits(abs_lanes(far)), sign)));
 }
 
 enum class Form { silu, silu_clamped, step, oai, softcap, gelu, gelu_tanh, relu2 };
