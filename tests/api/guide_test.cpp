@@ -11,6 +11,19 @@ std::string guide() { return read_text(vector_path("../../include_c/README.md"))
 
 constexpr char kMachine[] = R"({"type": "cpu", "arch": "x86_64", "features": ["avx2", "fma", "f16c"]})";
 
+// For the options that the guide shows.
+constexpr char kNovelty[] = R"({"architectures": ["NoveltyForCausalLM"], "n_experts": 8, "num_experts_per_tok": 2,
+  "hidden_size": 64, "expert_dim": 64, "hidden_act": "silu", "num_hidden_layers": 3, "first_k_dense_replace": 1})";
+
+// A document for a config, or options for a config.json.
+ConfigPtr config_of(const std::string& document) {
+  return make<ConfigPtr>([&](moe_config** o, moe_error** e) {
+    return document.starts_with("{\"architecture\"")
+               ? moe_config_create_from_hf(kNovelty, sizeof kNovelty - 1, document.data(), document.size(), o, e)
+               : moe_config_create(document.data(), document.size(), o, e);
+  });
+}
+
 TEST(Guide, DocumentsAreSelected) {
   const std::string text = guide();
   constexpr std::string_view kBegin = "```json\n";
@@ -21,8 +34,7 @@ TEST(Guide, DocumentsAreSelected) {
     at += kBegin.size();
     const std::string document = text.substr(at, text.find("```", at) - at);
     SCOPED_TRACE(document);
-    const auto config = make<ConfigPtr>(
-        [&](moe_config** o, moe_error** e) { return moe_config_create(document.data(), document.size(), o, e); });
+    const ConfigPtr config = config_of(document);
     ASSERT_NE(config, nullptr);
     const auto selection = make<SelectionPtr>([&](moe_selection** o, moe_error** e) {
       return moe_select_backend(nullptr, config.get(), machine.get(), 0, o, e);
@@ -30,7 +42,7 @@ TEST(Guide, DocumentsAreSelected) {
     ASSERT_NE(selection, nullptr);
     EXPECT_NE(std::string(moe_selection_kernel(selection.get())), "");
   }
-  EXPECT_GE(documents, 9);
+  EXPECT_GE(documents, 10);
 }
 
 // In the guide a member stands in backticks.
