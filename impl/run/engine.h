@@ -17,9 +17,8 @@
 // (bit_compat vllm: weights, y and every sum are rounded to the input dtype.) So no bit depends on threads, tiles or
 // the other tokens of a call.
 //
-// A phase ends with its parallel_for, so there are two inner barriers, one with few slots (kInlineSlots); a norm makes two
-// more.
-// Items of phases 1 and 2 stay inside one NUMA node's rows (stripes.h).
+// A phase ends with its parallel_for, so there are two inner barriers, one with few slots (kInlineSlots); a norm makes
+// two more. Items of phases 1 and 2 stay inside one NUMA node's rows (stripes.h).
 #pragma once
 
 #include <atomic>
