@@ -72,9 +72,9 @@ std::vector<std::string> foreign_experts(std::span<const io::CheckpointEntry> en
   std::set<std::string> shapes;
   for (const io::CheckpointEntry& e : entries) {
     const std::string name = cat(".", e.entry->name);
-    const std::size_t at = name.find(layer), experts = name.find("expert", at == std::string::npos ? 0 : at);
-    if (at == std::string::npos || experts == std::string::npos || name.find("shared") != std::string::npos) continue;
-    if (name.find("bias", experts) == experts + 7) continue;  // expert_bias is the router's
+    const std::size_t at = name.find(layer), experts = name.find(".experts.", at == std::string::npos ? 0 : at);
+    if (at == std::string::npos || experts == std::string::npos) continue;
+    if (name.find("norm", experts) != std::string::npos || name.ends_with("correction_bias")) continue;  // beside them
     std::string shape;
     for (std::size_t i = 1; i < name.size(); ++i) {
       const bool digit = name[i] >= '0' && name[i] <= '9';
