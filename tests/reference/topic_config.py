@@ -65,6 +65,8 @@ def known_difference(document, subject, pointer):
         return "the library takes 8.0 for an integer in a checkpoint's object as well, the reference only in a config's own"
     if isinstance(hf, dict) and any(isinstance(v, int) and v > 65536 for k, v in hf.items() if "group_size" in k):
         return "the library has the same upper limit for group sizes everywhere, the reference none in a checkpoint's object"
+    if subject == "/routing/num_expert_group" and document["routing"].get("num_zero_experts"):
+        return "zero experts are of no group: the library refuses to drop groups beside them, the reference does not look"
     if subject == "/routing/e_score_correction_bias" and pointer is None and document["routing"].get("method") == "sparsemixer":
         return "SparseMixer has no place for a correction bias: the library refuses it, the reference does not look"
     inside = "/hf_quantization_config/"
