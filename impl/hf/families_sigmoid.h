@@ -236,6 +236,7 @@ inline constexpr Architecture kDeepseekV4 = {
     .routing = {.scoring_key = "scoring_func",
                 .scoring = Scoring::sqrtsoftplus,
                 .renormalize = {"", true},
+                .vllm_renormalize = BoolKey{"norm_topk_prob", true},
                 .bias = {"", true},
                 .factor = Factor::weights,
                 .factor_key = {"routed_scaling_factor", 1.5},

@@ -223,8 +223,9 @@ Check write_groups_and_factor(const ModelFile& file, const Architecture& a, Poli
   if (r.groups != Groups::none) {
     MOE_TRY(const bool greedy, is_greedy(file, a, compat));
     const std::string_view groups = greedy ? "" : w.key_of(r.n_group), kept = greedy ? "" : w.key_of(r.topk_group);
-    w.copy_routing("num_expert_group", groups, greedy ? json::Value(1) : number_or_null(r.n_group.otherwise));
-    w.copy_routing("topk_group", kept, greedy ? json::Value(1) : number_or_null(r.topk_group.otherwise));
+    const bool one = greedy || compat == Policy::vllm;  // vLLM's classes take one group where the file says nothing
+    w.copy_routing("num_expert_group", groups, one ? json::Value(1) : number_or_null(r.n_group.otherwise));
+    w.copy_routing("topk_group", kept, one ? json::Value(1) : number_or_null(r.topk_group.otherwise));
     if (!r.group_score.empty()) w.built.put("routing", "group_score", r.group_score, "");
     if (r.masked_zero) w.built.put("routing", "masked_groups", "zero", "");
   }

@@ -88,6 +88,30 @@ TEST(HfModels, DocumentIsAnInputAndHasOnlyWhatTheFileSays) {
   EXPECT_EQ(merged->top_k, 4);
 }
 
+// What a file leaves out is the class's; vLLM's class takes one group.
+TEST(HfModels, DefaultsOfTheClassAndOfVllm) {
+  const json file = {{"architectures", {"DeepseekV3ForCausalLM"}},
+                     {"n_routed_experts", 64},
+                     {"num_experts_per_tok", 8},
+                     {"hidden_size", 64},
+                     {"moe_intermediate_size", 32},
+                     {"num_hidden_layers", 4}};
+  const json own = document(file)["routing"];
+  EXPECT_EQ(own["num_expert_group"], 8);
+  EXPECT_EQ(own["topk_group"], 4);
+  EXPECT_EQ(own["routed_scaling_factor"], 2.5);
+  EXPECT_EQ(own["renormalize"], true);
+  EXPECT_EQ(document(file)["name"], "model.layers.3.mlp.experts");
+  const json vllm = document(file, {{"overrides", {{"bit_compat", "vllm"}}}})["routing"];
+  EXPECT_EQ(vllm["num_expert_group"], 1);
+  EXPECT_EQ(vllm["topk_group"], 1);
+  json v4 = file;
+  v4["architectures"] = {"DeepseekV4ForCausalLM"};
+  v4["norm_topk_prob"] = false;
+  EXPECT_EQ(document(v4)["routing"]["renormalize"], true);
+  EXPECT_EQ(document(v4, {{"overrides", {{"bit_compat", "vllm"}}}})["routing"]["renormalize"], false);
+}
+
 TEST(HfModels, QwenLayersWithExperts) {
   json file = load_json(kQwen);
   file["decoder_sparse_step"] = 3;  // layers 2, 5, 8, ...
