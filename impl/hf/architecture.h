@@ -49,6 +49,7 @@ struct LayerKeys {
   std::string_view list = "mlp_layer_types", word = "sparse";
   std::string_view numbers = {};  // a list of layers, or a text "3,4,5", where the list of words is not there
   std::string_view count = "num_hidden_layers";
+  std::optional<std::int64_t> layers = {};  // without that key
   bool predicting = false;  // num_nextn_predict_layers more, all with experts, under the names of further layers
   bool enabled_by_enable_moe_block = false;
 };

@@ -67,6 +67,20 @@ void write_routing(json::Writer& w, const Routing& r) {
   w.end_object();
 }
 
+// What holds without those keys.
+void write_sizes(json::Writer& w, const Architecture& a) {
+  w.begin_object();
+  const auto size = [&](std::string_view member, const std::optional<std::int64_t>& otherwise) {
+    if (otherwise) w.member(member, *otherwise);
+  };
+  size("num_experts", a.experts.otherwise);
+  size("top_k", a.top_k.otherwise);
+  size("hidden_dim", a.hidden.otherwise);
+  size("intermediate_size", a.width.otherwise);
+  size("num_layers", a.where.layers);
+  w.end_object();
+}
+
 void write_row(json::Writer& w, const Architecture& a) {
   w.begin_object().member("name", a.name);
   w.member("module", cat(a.layers_at, ".{layer}.", a.block));
@@ -82,6 +96,7 @@ void write_row(json::Writer& w, const Architecture& a) {
   w.key("intermediate_size").array(given(a.width.keys));
   if (!a.activation.key.empty()) w.member("activation", a.activation.key);
   w.member("num_layers", a.where.count).end_object();
+  write_sizes(w.key("sizes"), a);
   write_routing(w.key("routing"), a.routing);
   w.end_object();
 }

@@ -1,5 +1,6 @@
 // The rows of architecture.h: the classes of transformers 5.23.0 with routed experts, and a few that it lacks.
 #include "hf/architecture.h"
+#include "hf/class_sizes.h"
 #include "hf/families.h"
 #include "hf/families_sigmoid.h"
 
@@ -8,7 +9,7 @@ namespace {
 
 using namespace families;  // NOLINT(google-build-using-namespace): rows are made of them
 
-constexpr auto kArchitectures = std::to_array<Architecture>({
+constexpr auto kArchitectures = with_sizes(std::to_array<Architecture>({
     kMixtral,
     like(kMixtral, "MiniMaxForCausalLM"),
     kPhi,
@@ -191,7 +192,7 @@ constexpr auto kArchitectures = std::to_array<Architecture>({
                  .zero_experts = {{}, 1},
                  .zero_experts_give_nothing = true}},
     kDeepseekV4,
-});
+}));
 
 constexpr auto kUnread = std::to_array<Unread>({
     {"DogeForCausalLM",

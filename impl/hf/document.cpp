@@ -4,6 +4,7 @@
 //
 // Every member remembers where it came from, so that a fault found by config_from_document is reported
 // in the file, or with the prefix "options:", in the options.
+#include <algorithm>
 #include <array>
 
 #include "base/index.h"
@@ -84,11 +85,11 @@ Check apply_overrides(const Members& options, Built& b) {
 }
 
 // A wrong value is refused with the other overrides.
-Policy compat_of(const Members& options) {
+Asked asked_by(const Members& options) {
   const json::Value* overrides = options.get("overrides");
   const json::Value* compat = overrides == nullptr ? nullptr : overrides->find("bit_compat");
-  return compat != nullptr && compat->string() != nullptr && *compat->string() == "vllm" ? Policy::vllm
-                                                                                         : Policy::libmoe;
+  const bool vllm = compat != nullptr && compat->string() != nullptr && *compat->string() == "vllm";
+  return {vllm ? Policy::vllm : Policy::libmoe, overrides};
 }
 
 // null counts: it says that the layer is not quantized.
@@ -180,6 +181,15 @@ void put_stacks(Built& b) {
 
 }  // namespace
 
+bool Asked::overrides(std::string_view member) const {
+  if (overridden == nullptr) return false;
+  const Setting* setting = kSettings.find(member);
+  if (setting == nullptr) return overridden->find(member) != nullptr;
+  const auto names = setting->names();
+  return std::any_of(names.begin(), names.end(),
+                     [&](std::string_view name) { return overridden->find(name) != nullptr; });
+}
+
 Error moved(Error e, const std::string& pointer) {
   if (!e.subject.empty() && e.message.starts_with(e.subject)) e.message.replace(0, e.subject.size(), pointer);
   e.subject = pointer;
@@ -225,7 +235,7 @@ Result<Built> build_document(const json::Value& hf, const json::Value& options_v
   MOE_TRY(const auto module, options.text("module", kMaxModule));
   MOE_TRY(const ModelFile file, ModelFile::open(hf));
   MOE_TRY(const ReadAs as, read_as(file, options));
-  MOE_TRY(Built b, describe_layer(file, as.row, layer, options.at("layer_index"), compat_of(options)));
+  MOE_TRY(Built b, describe_layer(file, as.row, layer, options.at("layer_index"), asked_by(options)));
   put_description(as, b);
   if (module) b.put("name", *module, options.at("module"));
   MOE_CHECK(put_parallel(options, b));

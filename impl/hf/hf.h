@@ -83,11 +83,18 @@ struct Built {
 constexpr std::string_view kOptions = "options:";
 
 struct Architecture;  // architecture.h
+// What the caller asked for that changes what is read: whose routing it is where vLLM's class and transformers' differ,
+// and the overrides.
+struct Asked {
+  Policy compat = Policy::libmoe;
+  const json::Value* overridden = nullptr;
+
+  bool overrides(std::string_view member) const;
+};
 // Name, projections, sizes, activation, dtype and routing of the layer with this index, default the
-// first with experts. `layer_pointer`: where the index was given. `compat`: whose routing it is where vLLM's class and
-// transformers' differ.
+// first with experts. `layer_pointer`: where the index was given.
 Result<Built> describe_layer(const ModelFile& file, const Architecture& row, std::optional<std::int64_t> layer,
-                             const std::string& layer_pointer, Policy compat);
+                             const std::string& layer_pointer, const Asked& asked);
 
 // --- document.cpp -------------------------------------------------------------------------------------------------
 Result<Built> build_document(const json::Value& hf, const json::Value& options);

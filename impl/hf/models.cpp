@@ -33,9 +33,15 @@ json::Value in_our_words(std::string_view member, const json::Value& theirs) {
 
 // --- members of the document ------------------------------------------------------------------------
 
+// The number of this layer, where there is one for each.
+const json::Value& entry(const json::Value& value, std::int64_t layer) {
+  const json::Array* list = value.array();
+  return list != nullptr && layer < std::ssize(*list) ? (*list)[usize(layer)] : value;
+}
+
 class Writer {
  public:
-  explicit Writer(const ModelFile& file) : file_(file) {}
+  Writer(const ModelFile& file, const Asked& asked, std::int64_t layer) : file_(file), asked_(asked), layer_(layer) {}
 
   // The file's value under the first key that it has; false when it has none.
   bool copy(std::string_view member, std::span<const std::string_view> keys) {
@@ -48,9 +54,31 @@ class Writer {
     }
     return false;
   }
+  // The file's number, which all of its keys agree on, else the class's; what is overridden the file need not tell.
   Check copy_size(std::string_view member, const SizeKey& key, std::string_view what) {
-    if (copy(member, key.keys)) return ok();
-    return fields::missing(file_.holder(key.keys[0]).at(key.keys[0]), std::string(what));
+    if (asked_.overrides(member)) return ok();
+    const Foreign* first = nullptr;
+    std::string_view first_key;
+    bool null = false;
+    for (const std::string_view k : key.keys) {
+      if (k.empty()) continue;
+      const Foreign& holder = file_.holder(k);
+      const json::Value* value = holder.get(k);
+      null = null || (value == nullptr && holder.value().find(k) != nullptr);
+      if (value == nullptr || (first != nullptr && first != &holder)) continue;
+      if (first == nullptr) {
+        first = &holder;
+        first_key = k;
+        built.put(member, in_our_words(member, *value), holder.at(k));
+      } else if (const json::Value& said = entry(*first->get(first_key), layer_); said != entry(*value, layer_)) {
+        return fields::fault(holder.at(k), cat("found ", fields::brief(*value), ", but ", first->at(first_key), " is ",
+                                               fields::brief(said), "; overrides.", member, " tells which it is"));
+      }
+    }
+    if (first != nullptr) return ok();
+    if (null || !key.otherwise) return fields::missing(file_.holder(key.keys[0]).at(key.keys[0]), std::string(what));
+    built.put(member, *key.otherwise, "");
+    return ok();
   }
   void copy_in(std::string_view section, std::string_view member, std::string_view key, const json::Value& otherwise) {
     const Foreign& holder = file_.holder(key);
@@ -72,6 +100,8 @@ class Writer {
 
  private:
   const ModelFile& file_;
+  const Asked& asked_;
+  std::int64_t layer_;
 };
 
 json::Value number_or_null(const std::optional<std::int64_t>& n) { return n ? json::Value(*n) : json::Value(); }
@@ -273,11 +303,11 @@ Check write_top_k(const ModelFile& file, const Architecture& a, std::int64_t lay
   MOE_CHECK(w.copy_size("top_k", a.top_k, "the number of experts of a token"));
   const std::string_view key = w.key_of(a.top_k);
   const json::Value* list = file.holder(key).get(key);
-  if (list->array() == nullptr) return ok();
+  if (list == nullptr || list->array() == nullptr) return ok();
   const std::string pointer = file.holder(key).at(key);
   if (layer >= std::ssize(*list->array()))
     return fields::unexpected(pointer, *list, cat("a list with a number for layer ", layer));
-  w.built.put("top_k", (*list->array())[usize(layer)], cat(pointer, "/", layer));
+  if (w.built.document.find("top_k") != nullptr) w.built.put("top_k", entry(*list, layer), cat(pointer, "/", layer));
   return ok();
 }
 
@@ -314,13 +344,13 @@ Check ModelFile::look_into(std::string_view path) {
 }
 
 Result<Built> describe_layer(const ModelFile& given, const Architecture& a, std::optional<std::int64_t> layer,
-                             const std::string& layer_pointer, Policy compat) {
+                             const std::string& layer_pointer, const Asked& asked) {
   ModelFile file = given;
   if (!a.holder.empty()) MOE_CHECK(file.look_into(a.holder));
   MOE_TRY(const LayerRule rule, layer_rule(file, a.where));
   MOE_TRY(const std::int64_t index, layer_index(file, rule, layer, layer_pointer));
 
-  Writer w(file);
+  Writer w(file, asked, index);
   w.built.put("name", cat(a.layers_at, ".", index, ".", a.block), "");
   w.built.put("projection_names", json::Array(a.projections.begin(), a.projections.end()), "");
   MOE_CHECK(write_sizes(file, a, index, w));
@@ -330,7 +360,7 @@ Result<Built> describe_layer(const ModelFile& given, const Architecture& a, std:
   if (!w.copy("expert_norm_eps", norm_eps) && a.expert_norm_eps.otherwise)
     w.built.put("expert_norm_eps", *a.expert_norm_eps.otherwise, "");
   MOE_CHECK(write_dtype(file, w));
-  MOE_CHECK(write_routing(file, a, compat, index, w));
+  MOE_CHECK(write_routing(file, a, asked.compat, index, w));
   return std::move(w.built);
 }
 

@@ -88,6 +88,48 @@ TEST(HfModels, DocumentIsAnInputAndHasOnlyWhatTheFileSays) {
   EXPECT_EQ(merged->top_k, 4);
 }
 
+// Sizes, too: those of the class's own configuration.
+TEST(HfModels, SizesOfTheClass) {
+  const auto mixtral = create({{"architectures", {"MixtralForCausalLM"}}}, {{"layer_index", 31}});
+  ASSERT_TRUE(mixtral) << mixtral.error().message;
+  EXPECT_EQ(mixtral->num_experts, 8);
+  EXPECT_EQ(mixtral->top_k, 2);
+  EXPECT_EQ(mixtral->hidden_dim, 4096);
+  EXPECT_EQ(mixtral->intermediate_size, 14336);
+  expect_fault(create({{"architectures", {"MixtralForCausalLM"}}}, {{"layer_index", 32}}), "options:/layer_index");
+  // A class without a default, and a file that says null, have none.
+  expect_fault(create({{"architectures", {"DeepseekV2ForCausalLM"}}}), "/num_experts_per_tok");
+  expect_fault(create({{"architectures", {"MixtralForCausalLM"}}, {"num_experts_per_tok", nullptr}}),
+               "/num_experts_per_tok");
+  // What is overridden the file need not tell.
+  const auto told =
+      create({{"architectures", {"DeepseekV2ForCausalLM"}}}, {{"overrides", {{"num_experts_per_tok", 6}}}});
+  ASSERT_TRUE(told) << told.error().message;
+  EXPECT_EQ(told->top_k, 6);
+}
+
+// Two keys of one number: which of them a program reads differs, so they must agree, or the caller chooses.
+TEST(HfModels, TwoSpellingsOfOneSize) {
+  json file = load_json(kQwen);
+  file["num_local_experts"] = 128;
+  EXPECT_TRUE(create(file));
+  file["num_local_experts"] = 64;
+  const auto got = create(file);
+  expect_fault(got, "/num_local_experts");
+  EXPECT_NE(got.error().message.find("/num_experts is 128"), std::string::npos) << got.error().message;
+  const auto chosen = create(file, {{"overrides", {{"num_experts", 64}}}});
+  ASSERT_TRUE(chosen) << chosen.error().message;
+  EXPECT_EQ(chosen->num_experts, 64);
+  // A number and a list with one for each layer agree if they do in this layer.
+  json list = {{"architectures", {"HunYuanMoEV1ForCausalLM"}},
+               {"num_experts", 16},
+               {"moe_topk", {8, 4}},
+               {"num_experts_per_tok", 8},
+               {"num_hidden_layers", 2}};
+  EXPECT_TRUE(create(list, {{"layer_index", 0}}));
+  expect_fault(create(list, {{"layer_index", 1}}), "/num_experts_per_tok");
+}
+
 // What a file leaves out is the class's; vLLM's class takes one group.
 TEST(HfModels, DefaultsOfTheClassAndOfVllm) {
   const json file = {{"architectures", {"DeepseekV3ForCausalLM"}},
@@ -448,13 +490,13 @@ TEST(HfModels, FaultsAreReportedWhereTheyAre) {
       {[](json& f, json&) { f["architectures"] = json::array(); }, "/architectures"},
       {[](json& f, json&) { f["architectures"] = {7}; }, "/architectures/0"},
       {[](json& f, json&) { f["architectures"] = {"LlamaForCausalLM"}; }, "/architectures/0", Code::unsupported},
-      {[](json& f, json&) { f.erase("num_hidden_layers"); }, "/num_hidden_layers"},
+      {[](json& f, json&) { f["num_hidden_layers"] = nullptr; }, "/num_hidden_layers"},
       {[](json& f, json&) { f["num_hidden_layers"] = 1e30; }, "/num_hidden_layers"},
       {[](json& f, json&) {
          f["mlp_only_layers"] = {0, "1"};
        },
        "/mlp_only_layers/1"},
-      {[](json& f, json&) { f.erase("num_experts"); }, "/num_experts"},
+      {[](json& f, json&) { f["num_experts"] = nullptr; }, "/num_experts"},
       {[](json& f, json&) { f["num_experts"] = "128"; }, "/num_experts"},
       {[](json& f, json&) { f["num_experts_per_tok"] = 0; }, "/num_experts_per_tok"},
       {[](json& f, json&) { f["num_experts_per_tok"] = 129; }, "/num_experts_per_tok"},
