@@ -163,6 +163,7 @@ Check put_quantization(const ModelFile& file, const QuantizationSource& source, 
   }
   (*resolved)->quantization.hf.reset();
   b.file_method = (*resolved)->quantization.file_method;
+  b.quantized_stacks = b.stacks && file_sets((*resolved)->quantization, b.stacked).size() > 1;
   b.document.set("quantization", without_nulls(quantization_value((*resolved)->quantization)));
   b.origins.push_back({"/quantization", source.pointer, false});
   return ok();
@@ -172,7 +173,9 @@ Check put_quantization(const ModelFile& file, const QuantizationSource& source, 
 void put_stacks(Built& b) {
   const json::Value* quantization = b.document.find("quantization");
   const bool plain = quantization == nullptr && b.document.find("hf_quantization_config") == nullptr;
-  if (!plain || b.stacked == StackedWeights::none || b.document.find("stacked_weights") != nullptr) return;
+  if ((!plain && !b.quantized_stacks) || b.stacked == StackedWeights::none ||
+      b.document.find("stacked_weights") != nullptr)
+    return;
   b.document.set("stacked_weights", at(config::kStackedWeightsNames, b.stacked));
   const std::vector<std::string>& names = b.stacked_names;
   if (names != Config().stacked_names && b.document.find("stacked_names") == nullptr)

@@ -66,7 +66,8 @@ struct Built {
   // Tensors of all experts, where nothing is quantized: put into the document when that is known.
   StackedWeights stacked = StackedWeights::none;
   std::vector<std::string> stacked_names;
-  bool stacks = false;  // the class writes that form
+  bool stacks = false;            // the class writes that form
+  bool quantized_stacks = false;  // of quantized weights, too
 
   // Sets /key or /key/member; `source` "" when it is fixed by the architecture.
   void put(std::string_view key, json::Value value, std::string source);
