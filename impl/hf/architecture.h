@@ -18,10 +18,12 @@ namespace moe::hf {
 
 using Names = std::array<std::string_view, 3>;  // gate, up, down; w13, w2
 
-// The keys of one number; the first that the file has counts.
+// The keys of one number: spellings, which must agree, or, where first_counts, keys of which the first that is there
+// counts.
 struct SizeKey {
   std::array<std::string_view, 3> keys{};
   std::optional<std::int64_t> otherwise = {};  // nullopt: a file without them is refused
+  bool first_counts = false;
 };
 
 // Which layers have experts.
@@ -48,7 +50,7 @@ struct LayerKeys {
   std::string_view step = {};
   std::string_view list = "mlp_layer_types", word = "sparse";
   std::string_view numbers = {};  // a list of layers, or a text "3,4,5", where the list of words is not there
-  std::string_view count = "num_hidden_layers";
+  std::string_view count = "num_hidden_layers", count_alias = {};
   std::optional<std::int64_t> layers = {};  // without that key
   bool predicting = false;  // num_nextn_predict_layers more, all with experts, under the names of further layers
   bool enabled_by_enable_moe_block = false;
@@ -57,10 +59,12 @@ struct LayerKeys {
 struct BoolKey {
   std::string_view key;  // "": fixed
   bool otherwise = false;
+  std::string_view alias = {};  // another spelling that the class reads
 };
 struct NumberKey {
   std::string_view key;
   std::optional<double> otherwise = {};
+  std::string_view alias = {};
 };
 
 // How routed_scaling_factor counts.
@@ -70,6 +74,7 @@ enum class Groups : std::uint8_t { none, keys, unless_greedy };
 
 struct Routing {
   std::string_view scoring_key = {};
+  bool scoring_fixed = false;  // the class does not read the key: a file that says another word is refused
   Scoring scoring = Scoring::softmax;
   BoolKey renormalize = {"", true};
   std::optional<BoolKey> vllm_renormalize = {};
@@ -84,7 +89,7 @@ struct Routing {
   Factor factor = Factor::none;
   NumberKey factor_key = {"routed_scaling_factor", 1.0};
   std::string_view method = {};
-  bool hash_layers = false;  // the first layers may choose by a table of the token's number
+  std::optional<std::int64_t> hash_layers = {};  // so many layers choose by a table of the token's number, if unsaid
   bool on_input = false;
   bool bias_on_logits = false;
   std::string_view expert_scale = {};
@@ -98,8 +103,8 @@ struct Routing {
 struct ActivationKeys {
   std::string_view key = "hidden_act";  // "": fixed
   std::string_view otherwise = "silu";
-  NumberKey limit = {"swiglu_limit"};  // taken where the file has it, or the class has a default
-  std::string_view limits = {};        // a list, one of each layer; 0 and null: none
+  NumberKey limit = {};          // without a key, a file that has swiglu_limit is refused
+  std::string_view limits = {};  // a list, one of each layer; 0 and null: none
   NumberKey alpha = {};
   NumberKey gate_cap = {}, up_cap = {};
   bool ungated = false;

@@ -55,7 +55,7 @@ void write_routing(json::Writer& w, const Routing& r) {
   if (!r.method.empty()) w.member("method", r.method);
   if (!r.group_score.empty()) w.member("group_score", r.group_score);
   if (r.masked_zero) w.member("masked_groups", "zero");
-  if (r.hash_layers) w.member("hash_layers", true);
+  if (r.hash_layers) w.member("hash_layers", *r.hash_layers);
   if (r.bias_on_logits) w.member("bias_on_logits", true);
   if (r.on_input) w.member("apply_router_weight_on_input", true);
   if (!r.expert_scale.empty()) w.member("expert_scale", r.expert_scale);

@@ -107,7 +107,7 @@ struct QuantizationSource {
 QuantizationSource quantization_source(const ModelFile& file, const Members& options) {
   constexpr std::string_view kKey = "quantization_config";
   if (options.has(kKey)) return {options.get(kKey), options.at(kKey)};
-  const Foreign& holder = file.root().has(kKey) ? file.root() : file.holder(kKey);
+  const Foreign& holder = file.root().has(kKey) ? file.root() : file.anywhere(kKey);
   return {holder.get(kKey), holder.at(kKey)};
 }
 
@@ -254,7 +254,7 @@ Result<json::Value> document_from_hf(const json::Value& hf, const json::Value& o
 }
 
 Result<Config> config_from_hf(std::string_view hf_text, std::string_view options_text) {
-  MOE_TRY(const json::Value hf_value, json::parse(hf_text, {.max_bytes = kMaxHfBytes}));
+  MOE_TRY(const json::Value hf_value, json::parse(hf_text, {.max_bytes = kMaxHfBytes, .python = true}));
   json::Value options = json::Object{};
   if (!options_text.empty()) {
     auto parsed = json::parse(options_text);

@@ -30,12 +30,14 @@ class ModelFile {
   static Result<ModelFile> open(const json::Value& document);
 
   const Foreign& root() const { return root_; }
-  // Where the member is: the object that an architecture names, text_config, or the root.
+  // Where the language model's member is: the object that an architecture names, else text_config, else, without one,
+  // the root. Of a multimodal model the root is another's, and what is left out here has the class's value.
   const Foreign& holder(std::string_view key) const {
-    for (const std::optional<Foreign>* inner : {&inner_, &text_})
-      if (*inner && (*inner)->has(key)) return **inner;
-    return root_;
+    if (inner_ && inner_->value().find(key) != nullptr) return *inner_;
+    return text_ ? *text_ : root_;
   }
+  // Wherever it is: members of a whole model may stand in either.
+  const Foreign& anywhere(std::string_view key) const { return holder(key).has(key) ? holder(key) : root_; }
   // All of them, the first that counts first.
   std::vector<const Foreign*> places() const {
     std::vector<const Foreign*> all;
@@ -45,7 +47,7 @@ class ModelFile {
     return all;
   }
   // An object, "a/b", is looked into first; a file that lacks it may have its members elsewhere.
-  Check look_into(std::string_view path);
+  Result<bool> look_into(std::string_view path);
 
  private:
   ModelFile(Foreign root, std::optional<Foreign> text) : root_(std::move(root)), text_(std::move(text)) {}

@@ -72,7 +72,7 @@ def routing(a):
     if "expert_scale" in r:
         words.append("scale " + code(r["expert_scale"]))
     words += ["weight on the input"] if r.get("apply_router_weight_on_input") else []
-    words += ["first layers by a table"] if r.get("hash_layers") else []
+    words += [f"first {r['hash_layers']} layers by a table unless the file says which"] if "hash_layers" in r else []
     return ", ".join(words)
 
 
