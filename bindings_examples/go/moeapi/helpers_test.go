@@ -139,7 +139,7 @@ func (p parts) batch() moe.ApplyArgs {
 }
 
 // plain is a config of 4 experts with float weights, and such weights.
-const plain = `{"num_experts":4,"top_k":2,"hidden_dim":64,"intermediate_size":32,"in_dtype":"float32"}`
+const plain = `{"num_experts":4,"top_k":2,"hidden_dim":64,"intermediate_size":32,"in_dtype":"float32","name":"model.layers.3.mlp.experts"}`
 
 func plainWeights() (w13, w2 []float32) {
 	w13, w2 = make([]float32, 4*64*64), make([]float32, 4*64*32)

@@ -209,10 +209,30 @@ func viewed(r *raw.Tensor) Tensor {
 	return t
 }
 
-// clone copies the memory.
+// clone copies the elements, row-major without gaps.
 func (t Tensor) clone() Tensor {
-	t.Data, t.readOnly = append([]byte{}, t.Data...), false
-	return t
+	c := Tensor{DType: t.DType, Shape: t.Shape}
+	size := int(t.DType.bits() / 8)
+	if len(t.Strides) == 0 || size == 0 { // types below a byte have no gaps
+		c.Data = append([]byte{}, t.Data...)
+		return c
+	}
+	c.Data = make([]byte, 0, t.DType.Bytes(t.Shape...))
+	var rows func(dim int, at int64)
+	rows = func(dim int, at int64) {
+		switch {
+		case dim == len(t.Shape):
+			c.Data = append(c.Data, t.Data[int(at)*size:int(at+1)*size]...)
+		case dim == len(t.Shape)-1 && t.Strides[dim] == 1:
+			c.Data = append(c.Data, t.Data[int(at)*size:int(at+t.Shape[dim])*size]...)
+		default:
+			for i := int64(0); i < t.Shape[dim]; i++ {
+				rows(dim+1, at+i*t.Strides[dim])
+			}
+		}
+	}
+	rows(0, 0)
+	return c
 }
 
 // overlap tells whether two slices share a byte.
