@@ -102,7 +102,7 @@ const (
 	RejectNone             Reject = 0
 	RejectNotBuilt         Reject = 1
 	RejectPlatform         Reject = 2
-	RejectIsa              Reject = 3
+	RejectISA              Reject = 3
 	RejectNotGated         Reject = 4
 	RejectActivation       Reject = 5
 	RejectQuantScheme      Reject = 6
@@ -120,7 +120,7 @@ const (
 	RejectShardSplitsGroup Reject = 18
 	RejectActivationFormat Reject = 19
 	RejectBatchInvariance  Reject = 20
-	RejectLora             Reject = 21
+	RejectLORA             Reject = 21
 	RejectWeightLayout     Reject = 22
 	RejectMemory           Reject = 23
 	RejectUser             Reject = 24

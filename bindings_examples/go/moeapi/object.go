@@ -166,6 +166,9 @@ func call(uses []use, f func(c *raw.Library, h []unsafe.Pointer, err *unsafe.Poi
 		}
 		return nil
 	}
+	if described := Status(c.ErrorStatus(*failure)); described != OK { // else the function has no error object
+		status = described
+	}
 	e := &Error{Status: status, Name: status.String(), Subject: raw.Text(c.ErrorSubject(*failure)),
 		Message: raw.Text(c.ErrorMessage(*failure)), Details: raw.Text(c.ErrorDetailsJSON(*failure))}
 	c.ErrorDestroy(*failure)

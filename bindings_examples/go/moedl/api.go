@@ -152,7 +152,7 @@ const (
 	RejectNone             = moeapi.RejectNone
 	RejectNotBuilt         = moeapi.RejectNotBuilt
 	RejectPlatform         = moeapi.RejectPlatform
-	RejectIsa              = moeapi.RejectIsa
+	RejectISA              = moeapi.RejectISA
 	RejectNotGated         = moeapi.RejectNotGated
 	RejectActivation       = moeapi.RejectActivation
 	RejectQuantScheme      = moeapi.RejectQuantScheme
@@ -170,7 +170,7 @@ const (
 	RejectShardSplitsGroup = moeapi.RejectShardSplitsGroup
 	RejectActivationFormat = moeapi.RejectActivationFormat
 	RejectBatchInvariance  = moeapi.RejectBatchInvariance
-	RejectLora             = moeapi.RejectLora
+	RejectLORA             = moeapi.RejectLORA
 	RejectWeightLayout     = moeapi.RejectWeightLayout
 	RejectMemory           = moeapi.RejectMemory
 	RejectUser             = moeapi.RejectUser

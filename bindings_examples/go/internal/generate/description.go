@@ -65,7 +65,7 @@ func camel(name string) string {
 	}
 	for i, word := range words {
 		switch word {
-		case "json", "hf", "abi", "io", "ok", "topk":
+		case "json", "hf", "abi", "io", "ok", "topk", "isa", "lora":
 			words[i] = strings.ToUpper(word)
 		case "dlpack":
 			words[i] = "DLPack"
