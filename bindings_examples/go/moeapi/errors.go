@@ -31,7 +31,7 @@ func (e *Error) Unwrap() error { return e.cause }
 
 // String is the name of a status, "MOE_ERR_UNKNOWN" for others.
 func (s Status) String() string {
-	if c, err := raw.Load(""); err == nil {
+	if c := raw.Loaded(); c != nil { // the error of a failed load must not load
 		return raw.Text(c.StatusName(int32(s)))
 	}
 	if name, known := statusNames[s]; known {

@@ -81,6 +81,13 @@ func Load(path string) (*Library, error) {
 	return loaded, nil
 }
 
+// Loaded is the library if there is one by now.
+func Loaded() *Library {
+	mu.Lock()
+	defer mu.Unlock()
+	return loaded
+}
+
 // Pointer is the address that an integer variable holds. Only for memory of C.
 func Pointer(address *uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(address)) }
 
