@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"strings"
+	"syscall"
 	"testing"
 
 	moe "libmoe.example/go/moeapi"
@@ -206,5 +207,32 @@ func TestApplyTensors(t *testing.T) {
 	text, err := p.layer.JSON()
 	if err != nil || !strings.Contains(text, p.selection.Kernel()) {
 		t.Errorf("%s, error %v", text, err)
+	}
+}
+
+// Memory that is not Go's: a mapped file, a block of C.
+func TestMappedMemory(t *testing.T) {
+	p := newParts(t)
+	want := p.expected(t)
+	mapped, err := syscall.Mmap(-1, 0, 3<<16, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	check(t, err)
+	defer syscall.Munmap(mapped)
+	hidden, out := mapped[:len(want)], mapped[1<<16:1<<16+len(want)]
+	copy(hidden, p.hidden)
+	check(t, p.layer.Apply(p.tokens, hidden, p.logits, out))
+	if !bytes.Equal(out, want) {
+		t.Error("another result")
+	}
+	result, err := plainLayer(t, stacked)
+	check(t, err)
+	again, err := plainLayer(t, func(w *moe.Weights) error {
+		w13, w2 := plainWeights()
+		copy(mapped, moe.BytesOf(w13))
+		copy(mapped[2<<16:], moe.BytesOf(w2))
+		check(t, w.Set("w13_weight", moe.Tensor{DType: moe.F32, Shape: []int64{4, 64, 64}, Data: mapped[:len(w13)*4]}, nil))
+		return w.Set("w2_weight", moe.Tensor{DType: moe.F32, Shape: []int64{4, 64, 32}, Data: mapped[2<<16 : 2<<16+len(w2)*4]}, nil)
+	})
+	if err != nil || !same(result, again) {
+		t.Errorf("weights in mapped memory: another result, error %v", err)
 	}
 }

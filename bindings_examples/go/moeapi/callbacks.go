@@ -24,9 +24,14 @@ func (f *faults) put(err error, fatal bool) {
 	}
 }
 
-func take(all []*faults) (err error, fatal bool) {
+// take ends what is kept. After a success that is what is fatal: other errors belong to a call that fails.
+func take(all []*faults, success bool) (err error, fatal bool) {
 	for _, f := range all {
 		f.mu.Lock()
+		if success && !f.fatal {
+			f.mu.Unlock()
+			continue
+		}
 		if f.err != nil && (err == nil || f.fatal && !fatal) {
 			err, fatal = f.err, f.fatal
 		}

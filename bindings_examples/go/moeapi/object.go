@@ -134,7 +134,7 @@ func (o *object) close() error {
 		return err
 	}
 	o.destroy(c, handle)
-	if fault, fatal := take(o.faults); fatal {
+	if fault, fatal := take(o.faults, true); fatal {
 		return callbackFailed(fault)
 	}
 	return nil
@@ -159,7 +159,7 @@ func call(uses []use, f func(c *raw.Library, h []unsafe.Pointer, err *unsafe.Poi
 	}
 	failure := new(unsafe.Pointer)
 	status := Status(f(c, h, failure))
-	cause, fatal := take(watched)
+	cause, fatal := take(watched, status == OK)
 	if status == OK {
 		if fatal {
 			return callbackFailed(cause)

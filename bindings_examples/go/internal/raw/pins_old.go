@@ -1,4 +1,4 @@
-//go:build !go1.21
+//go:build !go1.22
 
 package raw
 
@@ -7,8 +7,9 @@ import (
 	"unsafe"
 )
 
-// Pins keep Go memory alive while C has its address as an integer. Before runtime.Pinner came (Go 1.21),
-// what stands on the heap is never moved; being kept here puts memory there.
+// Pins keep Go memory alive while C has its address as an integer. Go 1.21's runtime.Pinner panics for memory that is
+// not Go's, such as a mapped file, and older ones have none; what stands on their heap is never moved, and being kept
+// here puts memory there.
 type Pins struct{ kept []unsafe.Pointer }
 
 // Add gives the address of memory of Go or C.
