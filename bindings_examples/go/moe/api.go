@@ -4,8 +4,9 @@ package moe
 
 import (
 	"context"
-	"libmoe.example/go/moeapi"
 	"unsafe"
+
+	"libmoe.example/go/moeapi"
 )
 
 // ApplyArgs of ApplyTensors. Either RouterLogits is given (routing inside; for hash routing with TopKIDs [T, top_k]) or

@@ -30,6 +30,9 @@ func NewControl(progress func(done, total uint64) error) (*Control, error) {
 // ControlFor is NewControl that also cancels when ctx ends; errors.Is(err, context.Canceled) or
 // context.DeadlineExceeded is then true for the errors of the calls. Close ends the wait.
 func ControlFor(ctx context.Context, progress func(done, total uint64) error) (*Control, error) {
+	if ctx == nil {
+		return nil, refused(ErrInvalidArgument, "ctx", "the context is nil")
+	}
 	c, err := newControl(progress, ctx.Err)
 	if err != nil {
 		return nil, err

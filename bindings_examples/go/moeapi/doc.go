@@ -21,7 +21,7 @@
 // callback returned. Functions, as well as the library, check what they get before they work.
 //
 // Callbacks run on goroutines of their own. One that panics, or ends its goroutine, makes the call that it
-// serves an error with ErrCallback.
+// serves an error with ErrCallback; where several calls with one context run at once, it may be another of them.
 //
 // Memory. Tensors view slices of the caller, which the library uses where they are. What it keeps after a
 // call (Weights.Set, LoadPackedMemory, ConvertOptions.Destination) stays alive by itself and must not be

@@ -212,6 +212,9 @@ func withHandle(u use, f func(handle unsafe.Pointer) error) error {
 		return err
 	}
 	defer u.leave()
+	if f == nil {
+		return refused(ErrInvalidArgument, "f", "the function is nil")
+	}
 	return f(h)
 }
 

@@ -2,6 +2,7 @@ package moeapi_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"reflect"
 	"runtime"
@@ -307,6 +308,17 @@ func TestHandlesAreLent(t *testing.T) {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}
+}
+
+func TestNilFunctionsAreErrors(t *testing.T) {
+	p := newParts(t)
+	expectError(t, p.layer.WithHandle(nil), moe.ErrInvalidArgument, "f")
+	expectError(t, p.packed.View("w13_packed", -1, nil), moe.ErrInvalidArgument, "f")
+	_, err := p.packed.WriteTo(nil)
+	expectError(t, err, moe.ErrInvalidArgument, "w")
+	var none context.Context
+	_, err = moe.ControlFor(none, nil)
+	expectError(t, err, moe.ErrInvalidArgument, "ctx")
 }
 
 func TestASetIsUsedAlone(t *testing.T) {

@@ -105,6 +105,9 @@ func (p *Packed) View(role string, expert int64, f func(Tensor) error) error {
 	if err != nil {
 		return err
 	}
+	if f == nil {
+		return refused(ErrInvalidArgument, "f", "the function is nil")
+	}
 	t := viewed(view)
 	t.readOnly = true
 	return f(t)
@@ -132,6 +135,9 @@ func (p *Packed) WriteTo(w io.Writer) (written int64, err error) {
 	})
 	if err != nil {
 		return 0, err
+	}
+	if w == nil {
+		return 0, refused(ErrInvalidArgument, "w", "the writer is nil")
 	}
 	n, err := w.Write(raw.Bytes(*data, uintptr(size)))
 	return int64(n), err
