@@ -35,7 +35,7 @@ type object struct {
 	faults  []*faults // of the callbacks that calls with it may run
 
 	mu      sync.Mutex
-	idle    *sync.Cond
+	idle    chan struct{}  // Close waits for it; a sync.Cond would be a cycle, which no finalizer ends
 	handle  unsafe.Pointer // nil: closed
 	calls   int
 	alone   bool // one call that bears no other
@@ -107,8 +107,9 @@ func (u use) leave() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.alone = false
-	if o.calls--; o.calls == 0 && o.closing {
-		o.idle.Broadcast()
+	if o.calls--; o.calls == 0 && o.idle != nil {
+		close(o.idle)
+		o.idle = nil
 	}
 	runtime.KeepAlive(o)
 }
@@ -119,8 +120,14 @@ func (o *object) close() error {
 	}
 	o.mu.Lock()
 	o.closing = true
-	for o.calls > 0 {
-		o.idle.Wait()
+	if o.calls > 0 {
+		if o.idle == nil {
+			o.idle = make(chan struct{})
+		}
+		idle := o.idle
+		o.mu.Unlock()
+		<-idle
+		o.mu.Lock()
 	}
 	handle := o.handle
 	o.handle = nil
@@ -195,7 +202,6 @@ func create(kind string, destroy func(*raw.Library, unsafe.Pointer), uses []use,
 		return nil, err
 	}
 	o := &object{kind: kind, destroy: destroy, handle: *out}
-	o.idle = sync.NewCond(&o.mu)
 	for _, u := range uses {
 		if u.object != nil && kind == "layer" {
 			o.faults = append(o.faults, u.object.faults...) // its calls use the context's callbacks

@@ -132,6 +132,22 @@ func TestASetKeepsMemory(t *testing.T) {
 	}
 }
 
+// A finalizer closes what was forgotten: the set, then its config.
+func TestForgottenObjectsAreClosed(t *testing.T) {
+	before := raw.Registered()
+	released := make(chan bool, 1)
+	func() {
+		config, err := moe.NewConfig(plain)
+		check(t, err)
+		w, err := moe.NewWeights(config)
+		check(t, err)
+		w13, _ := plainWeights()
+		check(t, w.Set("w13_weight", moe.TensorOf(w13, 4, 64, 64), func() { released <- true }))
+	}()
+	nothingKept(t, before)
+	<-released
+}
+
 func TestReleaseIsCalledOnceAlsoWhenSetFails(t *testing.T) {
 	before := raw.Registered()
 	config, err := moe.NewConfig(plain)
