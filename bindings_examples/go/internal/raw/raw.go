@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 )
 
@@ -37,7 +38,7 @@ var (
 	mu     sync.Mutex
 	binder string
 	open   func(path string) (*Library, error)
-	loaded *Library
+	loaded atomic.Pointer[Library] // read by every call
 )
 
 // Bind is called by the one binding of a program, at its start.
@@ -50,7 +51,8 @@ func Bind(name string, load func(path string) (*Library, error)) {
 			return nil, fmt.Errorf("this program has both bindings, %s and %s: import one of them", first, name)
 		}
 	}
-	binder, open, loaded = name, load, nil
+	binder, open = name, load
+	loaded.Store(nil)
 }
 
 // ErrVersion is the error of a library with another ABI number.
@@ -58,13 +60,15 @@ var ErrVersion = errors.New("another version")
 
 // Load gives the library, which the first success loads for good. Path "" is the binding's own way.
 func Load(path string) (*Library, error) {
+	if l := loaded.Load(); l != nil && path == "" {
+		return l, nil
+	}
 	mu.Lock()
 	defer mu.Unlock()
-	if loaded != nil && (path == "" || path == loaded.Path) {
-		return loaded, nil
-	}
-	if loaded != nil {
-		return nil, fmt.Errorf("%s is loaded already, %s cannot be", loaded.Path, path)
+	if l := loaded.Load(); l != nil && (path == "" || path == l.Path) {
+		return l, nil
+	} else if l != nil {
+		return nil, fmt.Errorf("%s is loaded already, %s cannot be", l.Path, path)
 	}
 	if open == nil {
 		return nil, errors.New("no binding: import libmoe.example/go/moe (cgo) or libmoe.example/go/moedl")
@@ -77,16 +81,12 @@ func Load(path string) (*Library, error) {
 		return nil, fmt.Errorf("%s is libmoe %s with ABI %d, this binding (%s) needs ABI %d: %w",
 			library.Path, Text(library.VersionString()), found, binder, ABI, ErrVersion)
 	}
-	loaded = library
-	return loaded, nil
+	loaded.Store(library)
+	return library, nil
 }
 
 // Loaded is the library if there is one by now.
-func Loaded() *Library {
-	mu.Lock()
-	defer mu.Unlock()
-	return loaded
-}
+func Loaded() *Library { return loaded.Load() }
 
 // Pointer is the address that an integer variable holds. Only for memory of C.
 func Pointer(address *uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(address)) }
