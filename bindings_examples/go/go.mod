@@ -1,4 +1,4 @@
-module libmoe/bindings/moedl
+module libmoe.example/go
 
 go 1.19
 

@@ -1,6 +1,7 @@
-// The four steps from Go without cgo (dlopen through purego): select, convert, create, apply.
+// The four steps from Go: select, convert, create, apply. Through cgo, and with CGO_ENABLED=0 without it: the two files
+// beside this one import the binding. A program that always has the same one imports it as moe instead of package moeapi.
 //
-//	CGO_ENABLED=0 LIBMOE_PATH=/path/to/libmoe.so.0 go run ./cmd/foursteps CHECKPOINT_DIR OUTPUT_FILE
+//	go run ./cmd/foursteps CHECKPOINT_DIR OUTPUT_FILE
 package main
 
 import (
@@ -11,7 +12,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"libmoe/bindings/moedl"
+	moe "libmoe.example/go/moeapi"
 )
 
 func main() {
@@ -19,27 +20,26 @@ func main() {
 		fail(fmt.Errorf("usage: %s CHECKPOINT_DIR OUTPUT_FILE", os.Args[0]))
 	}
 	directory, output := os.Args[1], os.Args[2]
-	check(moedl.Load(os.Getenv("LIBMOE_PATH")))
 	text := must(os.ReadFile(filepath.Join(directory, "config.json")))
 	hidden := must(os.ReadFile(filepath.Join(directory, "hidden.bin")))
 	raw := must(os.ReadFile(filepath.Join(directory, "logits.bin")))
 	logits := make([]float32, len(raw)/4)
 	check(binary.Read(bytes.NewReader(raw), binary.LittleEndian, logits))
 
-	context := must(moedl.NewContext("{}"))
+	context := must(moe.NewContext("{}"))
 	defer context.Close()
-	config := must(moedl.ConfigFromHF(string(text), "{}"))
+	config := must(moe.ConfigFromHF(string(text), "{}"))
 	defer config.Close()
-	selection := must(moedl.Select(context, config))
+	selection := must(moe.Select(context, config))
 	defer selection.Close()
 	fmt.Println(selection.Backend(), selection.Kernel(), selection.Layout())
 
-	weights := must(moedl.NewWeights(config))
+	weights := must(moe.NewWeights(config))
 	defer weights.Close()
 	check(weights.LoadSafetensors(directory))
-	packed := must(moedl.Convert(context, selection, weights))
+	packed := must(moe.Convert(context, selection, weights))
 	defer packed.Close()
-	layer := must(moedl.NewLayer(context, selection, packed))
+	layer := must(moe.NewLayer(context, selection, packed))
 	defer layer.Close()
 
 	tokens := int64(len(hidden)) / config.InDType.Bytes(config.Hidden)
