@@ -282,6 +282,8 @@ TEST_F(CppLayer, PackedIsSavedLoadedAndShown) {
 
   EXPECT_NE(first.to_json().text().find("w13_packed"), std::string_view::npos);
   EXPECT_EQ(first.get("w13_packed").shape()[0], kExperts);
+  EXPECT_EQ(first.get("w13_packed").strides().size(), 2U) << "experts lie apart";
+  EXPECT_TRUE(ConstTensor(n.w13, {8}).strides().empty());
   EXPECT_EQ(first.try_get("no such").error().status(), MOE_ERR_INVALID_ARGUMENT);
   std::vector<float> dense(kHidden * kInner);
   first.dequantize("w2_weight", 1, {dense, {kHidden, kInner}});

@@ -101,12 +101,18 @@ class ConstTensor {
   bool absent() const noexcept { return raw_.struct_size == 0; }
   moe_dtype dtype() const noexcept { return raw_.dtype; }
   Shape shape() const noexcept { return {raw_.shape, static_cast<std::size_t>(raw_.ndim)}; }
+  /// In elements; empty where they were left out: row-major without gaps.
+  Shape strides() const noexcept {
+    bool apart = false;
+    for (const std::int64_t stride : raw_.strides) apart = apart || stride != 0;
+    return {raw_.strides, apart ? shape().size() : 0};
+  }
   const void* data() const noexcept { return raw_.data; }
   std::size_t nbytes() const noexcept {
     const std::int64_t needed = raw_.nbytes ? 0 : moe_tensor_nbytes(raw_.dtype, raw_.ndim, raw_.shape);
     return raw_.nbytes ? static_cast<std::size_t>(raw_.nbytes) : needed > 0 ? static_cast<std::size_t>(needed) : 0;
   }
-  /// The elements of a tensor without gaps, of a type as large as they are.
+  /// The elements, and what lies in the gaps if strides() says so, of a type as large as they are.
   template <class T>
   View<const T> as() const noexcept {
     return {static_cast<const T*>(raw_.data), nbytes() / sizeof(T)};
