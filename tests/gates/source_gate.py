@@ -24,7 +24,7 @@ MAX_LINES = 500
 SELF_TEST = "tests/gates/self_test.py"  # names what is not there
 MACHINE = re.compile(r"(?<![\w.\-\]$}])/(?:work|root|home|Users)/\w|registry\+http|replace-with\s*=|GOPROXY=[h]ttp|[i]ndex-url")
 TEXT = {".cpp", ".h", ".hpp", ".c", ".inl", ".py", ".sh", ".txt", ".cmake", ".in", ".md", ".json", ".rs", ".go", ".toml", ".lock",
-        ".mod", ".sum", ".map", ".suppr", ".abi", ".yml", ".js", ""}
+        ".mod", ".sum", ".map", ".suppr", ".abi", ".yml", ".js", ".ts", ".java", ".xml", ""}
 DOCUMENT = re.compile(r"(?<![\w$*{}<>./-])([\w./-]*[\w-]\.md)\b`?(?:#([\w-]+)|((?:(?:,|,? and|-|–| to)? ?\d+(?:\.\d+)*[a-z]?\b)+))?")
 NUMBER = re.compile(r"\d+(?:\.\d+)*[a-z]?")
 GTEST = re.compile(r"^[ \t]*(?:TYPED_)?(?:TEST(?:_F|_P)?|INSTANTIATE_TEST_SUITE_P)\(\s*(\w+),\s*(\w+)", re.M)
