@@ -1,6 +1,6 @@
 // libmoe for Node: Config, Selection, Weights, convert, Packed, Layer; see the README beside package.json.
 import { Handle, MoeError, call, callAsync, create, document, exclusive, invoke, jsonOf, kept, textOf } from "./handle.js";
-import { abi, constants, members, path, raw, struct, symbol, view } from "./library.js";
+import { abi, allocate, constants, members, path, raw, release, struct, view } from "./library.js";
 import { Tensor, arrayOf, matrix, taken } from "./tensor.js";
 
 export { Handle, MoeError, Tensor, abi, constants, raw };
@@ -187,11 +187,10 @@ export class Packed extends Handle {
   /** From the bytes of toBytes(), copied. */
   static fromBytes(bytes, { context, verify = false } = {}) {
     if (!(bytes instanceof Uint8Array)) throw new TypeError("Packed.fromBytes: expected a Uint8Array");
-    const buffer = create("moe_buffer_create", bytes.length, 0); // ended by the library: its own function is `release`
-    const pointer = raw.moe_buffer_data(buffer);
-    if (bytes.length) view(pointer, bytes.length).set(bytes);
-    return new Packed(create("moe_packed_load_memory", context, pointer, bytes.length,
-                             flag(verify, constants.MOE_LOAD_VERIFY), symbol("moe_buffer_destroy"), buffer));
+    const memory = allocate(bytes.length);
+    if (bytes.length) view(memory, bytes.length).set(bytes);
+    return new Packed(create("moe_packed_load_memory", context, memory, bytes.length,
+                             flag(verify, constants.MOE_LOAD_VERIFY), release, memory));
   }
   async save(file, { signal, onProgress } = {}) {
     await callAsync("moe_packed_save", { signal, onProgress }, (control) => [this, file, 0, control]);

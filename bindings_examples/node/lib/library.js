@@ -96,8 +96,15 @@ export const raw = Object.freeze(Object.fromEntries(abi.functions.map((f) => [f.
 /** Constants and enumerations: MOE_DTYPE_F32, MOE_LOAD_MMAP, ... */
 export const constants = Object.freeze(Object.assign({}, abi.constants, ...abi.enums.map((e) => e.values)));
 
-/** The address of a C function, for a callback parameter. */
-export const symbol = (name) => library.symbol(name);
+const libc = koffi.load(null);
+const alignedAlloc = libc.func("void *aligned_alloc(size_t, size_t)");
+/** Memory that is handed to the library, which ends it by release(memory): no callback into JavaScript, on whatever thread. */
+export const release = libc.symbol("free");
+export function allocate(size) {
+  const memory = alignedAlloc(64, (Math.floor(size / 64) + 1) * 64);
+  if (!memory) throw new RangeError(`no memory: ${size} bytes`);
+  return memory;
+}
 export const address = (array) => koffi.address(array);
 /** Memory of the library, as long as it is there. */
 export const view = (pointer, size) => new Uint8Array(koffi.view(pointer, Number(size)));

@@ -86,6 +86,26 @@ public final class Library {
     return value;
   }
 
+  /** free(): how the library ends memory of {@link #allocate} that it was given, on whatever thread. */
+  static final MemorySegment FREE = LINKER.defaultLookup().find("free").orElseThrow();
+
+  private static final MethodHandle ALLOCATE = LINKER.downcallHandle(LINKER.defaultLookup().find("aligned_alloc").orElseThrow(),
+      FunctionDescriptor.of(ValueLayout.ADDRESS, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG));
+
+  /** A copy of memory, outside of every arena. */
+  static MemorySegment allocate(MemorySegment content) {
+    long size = content.byteSize();
+    try {
+      MemorySegment memory = (MemorySegment) ALLOCATE.invokeExact(64L, (size / 64 + 1) * 64);
+      if (memory.address() == 0) throw new OutOfMemoryError(size + " bytes of native memory");
+      return memory.reinterpret(size).copyFrom(content);
+    } catch (RuntimeException | Error e) {
+      throw e;
+    } catch (Throwable e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
   /** The address of a C function, for a callback parameter. */
   public static MemorySegment symbol(String name) {
     return symbols.find(name).orElseThrow(() -> new UnsatisfiedLinkError(path + " has no " + name));

@@ -43,11 +43,8 @@ public final class Packed extends Handle {
 
   /** From the bytes of toBytes(), copied. */
   public static Packed fromBytes(byte[] bytes) {
-    MemorySegment buffer = create("moe_buffer_create", (long) bytes.length, 0L); // ended by the library's own function
-    MemorySegment memory = ((MemorySegment) Library.call("moe_buffer_data", buffer)).reinterpret(bytes.length);
-    MemorySegment.copy(bytes, 0, memory, ValueLayout.JAVA_BYTE, 0, bytes.length);
-    return new Packed(create("moe_packed_load_memory", null, memory, (long) bytes.length, 0L,
-        Library.symbol("moe_buffer_destroy"), buffer));
+    MemorySegment memory = Library.allocate(MemorySegment.ofArray(bytes));
+    return new Packed(create("moe_packed_load_memory", null, memory, memory.byteSize(), 0L, Library.FREE, memory));
   }
 
   public void save(String path) {

@@ -13,18 +13,12 @@ public final class Weights extends Handle {
     super("weights", create("moe_weights_create", config));
   }
 
-  // A copy that the library ends by its own function: (struct, release, user).
-  private record Given(MemorySegment tensor, MemorySegment buffer) {
+  // A struct over a copy that the library ends, by release(user).
+  private record Given(MemorySegment tensor, MemorySegment memory) {
     static Given of(Arena arena, Tensor tensor) {
       if (tensor == null) throw new IllegalArgumentException("tensor: expected one, found null");
-      MemorySegment buffer = create("moe_buffer_create", tensor.data().byteSize(), 0L);
-      MemorySegment memory = ((MemorySegment) Library.call("moe_buffer_data", buffer)).reinterpret(tensor.data().byteSize());
-      MemorySegment.copy(tensor.data(), 0, memory, 0, memory.byteSize());
-      return new Given(tensor.struct(arena, memory), buffer);
-    }
-
-    static MemorySegment release() {
-      return Library.symbol("moe_buffer_destroy");
+      MemorySegment memory = Library.allocate(tensor.data());
+      return new Given(tensor.struct(arena, memory), memory);
     }
   }
 
@@ -34,7 +28,7 @@ public final class Weights extends Handle {
       MemorySegment name = text(arena, "role", role);
       held(() -> {
         Given given = Given.of(arena, tensor);
-        check("moe_weights_set", this, name, given.tensor(), Given.release(), given.buffer());
+        check("moe_weights_set", this, name, given.tensor(), Library.FREE, given.memory());
         return null;
       });
     }
@@ -46,7 +40,7 @@ public final class Weights extends Handle {
       MemorySegment name = text(arena, "role", role), half = text(arena, "shard", shard);
       held(() -> {
         Given given = Given.of(arena, tensor);
-        check("moe_weights_set_expert", this, name, expert, half, given.tensor(), Given.release(), given.buffer());
+        check("moe_weights_set_expert", this, name, expert, half, given.tensor(), Library.FREE, given.memory());
         return null;
       });
     }
@@ -58,7 +52,7 @@ public final class Weights extends Handle {
       MemorySegment text = text(arena, "name", name), consumed = arena.allocate(ValueLayout.JAVA_INT);
       return held(() -> {
         Given given = Given.of(arena, tensor);
-        check("moe_weights_set_named", this, text, given.tensor(), Given.release(), given.buffer(), consumed);
+        check("moe_weights_set_named", this, text, given.tensor(), Library.FREE, given.memory(), consumed);
         return consumed.get(ValueLayout.JAVA_INT, 0) == 1;
       });
     }
