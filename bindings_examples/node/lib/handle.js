@@ -1,5 +1,5 @@
 // Owned objects of the library, its errors, and the calls that use them.
-import { constants, copy, raw } from "./library.js";
+import { abi, constants, copy, raw } from "./library.js";
 
 /** What the library, or this package in its words, has against a call. */
 export class MoeError extends Error {
@@ -62,7 +62,9 @@ const owners = new WeakMap();
  * MOE_ERR_INVALID_HANDLE, a second close() does nothing. An object that is forgotten closes itself when it is collected.
  */
 export class Handle {
+  /** Of the subclasses: pointer is an address that the library gave. */
   constructor(kind, pointer) {
+    if (typeof pointer !== "bigint" || !raw[`moe_${kind}_destroy`]) throw new TypeError("a Handle is made by the library");
     const owned = new Owned(kind, pointer);
     owners.set(this, owned);
     registry.register(this, owned, owned);
@@ -99,17 +101,28 @@ export const kept = (handle) => owners.get(handle).kept;
 /** Text for a (pointer, length) pair of parameters; documents may be given as objects. */
 export function document(value) {
   if (value === undefined || value === null) return [null, 0];
+  if (typeof value !== "string" && typeof value !== "object")
+    throw new TypeError(`document: expected JSON text or an object, found ${typeof value}`);
   const bytes = Buffer.from(typeof value === "string" ? value : JSON.stringify(value));
   return [bytes, bytes.length];
 }
 
-// The handles of a call stay open meanwhile.
-function entered(values) {
+const parameters = new Map(abi.functions.map(({ name, params }) => [name, params]));
+
+// The plain arguments of a call. Its handles are checked, since an address would be taken for one, and stay open meanwhile.
+function entered(name, values) {
   const used = [];
   try {
-    const plain = values.map((value) => {
-      if (!(value instanceof Handle)) return value ?? null;
+    const plain = values.map((value, i) => {
+      const { name: parameter, type } = parameters.get(name)[i];
+      if (value === null || value === undefined) return null;
+      if (!type.startsWith("handle:")) return value;
       const owned = owners.get(value);
+      const kind = type.slice("handle:moe_".length);
+      if (owned?.kind !== kind) {
+        const found = value?.constructor?.name ?? typeof value;
+        throw new TypeError(`${parameter}: expected a libmoe ${kind}, found ${found}`);
+      }
       const pointer = owned.enter();
       used.push(owned);
       return pointer;
@@ -122,7 +135,7 @@ function entered(values) {
 }
 
 export function invoke(name, ...values) {
-  const [plain, used] = entered(values);
+  const [plain, used] = entered(name, values);
   try {
     return raw[name](...plain);
   } finally {
@@ -139,25 +152,25 @@ export function call(name, ...values) {
 
 const inFlight = new Set(); // arguments of calls on other threads: not to be collected
 
-/** The same on another thread. start gets the pointer of a moe_control, or null, and gives the arguments. */
+/** The same on another thread. start gets a control, or null, and gives the arguments. */
 export async function callAsync(name, watch, start) {
   const { signal, onProgress } = watch;
   signal?.throwIfAborted();
-  const control = signal || onProgress ? create("moe_control_create", null, null, null) : null;
+  const control = signal || onProgress ? new Handle("control", create("moe_control_create", null, null, null)) : null;
   const error = new BigUint64Array(1);
   let used = [];
   let timer;
-  const stop = () => raw.moe_control_cancel(control);
+  const stop = () => invoke("moe_control_cancel", control);
   const report = () => {
     const done = new BigUint64Array(1), total = new BigUint64Array(1);
-    raw.moe_control_progress(control, done, total);
+    invoke("moe_control_progress", control, done, total);
     onProgress(Number(done[0]), Number(total[0]));
   };
   let thrown, values;
   try {
     let plain;
     values = start(control);
-    [plain, used] = entered(values);
+    [plain, used] = entered(name, values);
     inFlight.add(values);
     signal?.addEventListener("abort", stop, { once: true });
     if (onProgress)
@@ -181,7 +194,7 @@ export async function callAsync(name, watch, start) {
     inFlight.delete(values);
     signal?.removeEventListener("abort", stop);
     for (const owned of used) owned.leave();
-    if (control !== null) raw.moe_control_destroy(control);
+    control?.close();
   }
 }
 

@@ -13,6 +13,12 @@ export const configSchema = () => JSON.parse(raw.moe_config_schema_json());
 /** One question without weights: see moe_describe. */
 export const describe = (topic, query) => jsonOf("moe_describe", topic, ...document(query));
 
+// An address that the library gave: what a program passes to a constructor is never taken for one.
+class Made {
+  constructor(pointer) {
+    this.pointer = pointer;
+  }
+}
 const flag = (condition, value) => (condition ? BigInt(value) : 0n);
 const NAMES = { float32: "f32", float16: "f16", bfloat16: "bf16" };
 
@@ -33,15 +39,15 @@ export class Context extends Handle {
 /** The checked description of one layer. */
 export class Config extends Handle {
   constructor(description) {
-    super("config", typeof description === "bigint" ? description : create("moe_config_create", ...document(description)));
+    super("config", description instanceof Made ? description.pointer : create("moe_config_create", ...document(description)));
   }
   /** From the text of a model's config.json. */
   static fromHf(text, options = {}) {
-    return new Config(create("moe_config_create_from_hf", ...document(text), ...document(options)));
+    return new Config(new Made(create("moe_config_create_from_hf", ...document(text), ...document(options))));
   }
   /** A new one: this document with a JSON merge patch. */
   merge(patch) {
-    return new Config(create("moe_config_merge", this, ...document(patch)));
+    return new Config(new Made(create("moe_config_merge", this, ...document(patch))));
   }
   /** With every default written out. */
   get document() {
@@ -163,34 +169,34 @@ export class Weights extends Handle {
 export async function convert(selection, weights, { context, signal, onProgress, maxTempBytes = 0 } = {}) {
   const out = new BigUint64Array(1);
   await callAsync("moe_convert_weights", { signal, onProgress }, (control) => [
-    context, selection, weights, struct("moe_convert_options", { max_temp_bytes: maxTempBytes, control }), out]);
-  return new Packed(out[0]);
+    context, selection, weights, struct("moe_convert_options", { max_temp_bytes: maxTempBytes, control: control?.pointer }), out]);
+  return new Packed(new Made(out[0]));
 }
 export function convertSync(selection, weights, { context } = {}) {
-  return new Packed(create("moe_convert_weights", context, selection, weights, null));
+  return new Packed(new Made(create("moe_convert_weights", context, selection, weights, null)));
 }
 
 /** Converted weights: immutable, shared by any number of layers. */
 export class Packed extends Handle {
   /** Made by convert, load and fromBytes. */
-  constructor(pointer) {
-    if (typeof pointer !== "bigint") throw new TypeError("Packed: made by convert, Packed.load and Packed.fromBytes");
-    super("packed", pointer);
+  constructor(made) {
+    if (!(made instanceof Made)) throw new TypeError("Packed: made by convert, Packed.load and Packed.fromBytes");
+    super("packed", made.pointer);
   }
   static async load(file, { context, mmap = true, prefault = false, verify = false, signal, onProgress } = {}) {
     const flags = flag(mmap, constants.MOE_LOAD_MMAP) | flag(prefault, constants.MOE_LOAD_PREFAULT) |
                   flag(verify, constants.MOE_LOAD_VERIFY);
     const out = new BigUint64Array(1);
     await callAsync("moe_packed_load", { signal, onProgress }, (control) => [context, file, flags, control, out]);
-    return new Packed(out[0]);
+    return new Packed(new Made(out[0]));
   }
   /** From the bytes of toBytes(), copied. */
   static fromBytes(bytes, { context, verify = false } = {}) {
     if (!(bytes instanceof Uint8Array)) throw new TypeError("Packed.fromBytes: expected a Uint8Array");
     const memory = allocate(bytes.length);
     if (bytes.length) view(memory, bytes.length).set(bytes);
-    return new Packed(create("moe_packed_load_memory", context, memory, bytes.length,
-                             flag(verify, constants.MOE_LOAD_VERIFY), release, memory));
+    return new Packed(new Made(create("moe_packed_load_memory", context, memory, bytes.length,
+                                      flag(verify, constants.MOE_LOAD_VERIFY), release, memory)));
   }
   async save(file, { signal, onProgress } = {}) {
     await callAsync("moe_packed_save", { signal, onProgress }, (control) => [this, file, 0, control]);
@@ -219,6 +225,12 @@ export class Packed extends Handle {
   }
 }
 
+function optional(tensor, name) {
+  if (tensor === undefined || tensor === null) return null;
+  if (!(tensor instanceof Tensor)) throw new TypeError(`${name}: expected a Tensor, found ${tensor?.constructor?.name ?? typeof tensor}`);
+  return tensor.bytes;
+}
+
 // The arguments of apply as tensors: the shapes of plain arrays are known from the layer's config.
 function applied(numbers, { hidden, routerLogits, topkIds, topkWeights, out, accumulate, outTopkIds, outTopkWeights }) {
   const { width, experts, topK, inType, outType } = numbers;
@@ -234,7 +246,7 @@ function applied(numbers, { hidden, routerLogits, topkIds, topkWeights, out, acc
   if (outTopkWeights) given.out_topk_weights = matrix(outTopkWeights, "outTopkWeights", topK, ["f32"], rows);
   const views = Object.fromEntries(Object.entries(given).map(([name, tensor]) => [name, tensor.bytes]));
   const args = (control) => struct("moe_apply_args", {
-    ...views, control, flags: flag(accumulate, constants.MOE_APPLY_ACCUMULATE),
+    ...views, control: control?.pointer, flags: flag(accumulate, constants.MOE_APPLY_ACCUMULATE),
     mode: routerLogits ? constants.MOE_APPLY_ROUTER_LOGITS : constants.MOE_APPLY_TOPK });
   return { args, made };
 }
@@ -243,7 +255,7 @@ function applied(numbers, { hidden, routerLogits, topkIds, topkWeights, out, acc
 export class Layer extends Handle {
   #numbers;
   constructor(selection, packed, { context, correctionBias, expertMap } = {}) {
-    const options = { correction_bias: correctionBias?.bytes, expert_map: expertMap?.bytes };
+    const options = { correction_bias: optional(correctionBias, "correctionBias"), expert_map: optional(expertMap, "expertMap") };
     super("layer", create("moe_layer_create", context, selection, packed, struct("moe_layer_options", options)));
     const { config } = this.report;
     this.#numbers = { width: config.hidden_dim, experts: config.num_experts, topK: config.top_k,
@@ -285,8 +297,8 @@ export function route(config, routerLogits, { context, correctionBias } = {}) {
   const [rows, topK] = [logits.shape[0], config.getInt("/top_k")];
   const ids = new Tensor(new Int32Array(rows * topK), [rows, topK]);
   const weights = new Tensor(new Float32Array(rows * topK), [rows, topK]);
-  const views = { router_logits: logits.bytes, correction_bias: correctionBias?.bytes, out_topk_ids: ids.bytes,
-                  out_topk_weights: weights.bytes };
+  const views = { router_logits: logits.bytes, correction_bias: optional(correctionBias, "correctionBias"),
+                  out_topk_ids: ids.bytes, out_topk_weights: weights.bytes };
   call("moe_route", context, config, struct("moe_route_args", views));
   return { ids: ids.data, weights: weights.data };
 }

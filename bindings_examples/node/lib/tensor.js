@@ -24,7 +24,7 @@ export class Tensor {
     if (shape.length > constants.MOE_MAX_DIMS)
       throw new RangeError(`tensor: shape: expected at most ${constants.MOE_MAX_DIMS} dimensions, found ${shape.length}`);
     this.data = data;
-    this.shape = shape;
+    this.shape = Object.freeze([...shape]);
     this.dtype = dtype ?? own[1];
     this.code = raw.moe_dtype_from_name(this.dtype);
     if (this.code === constants.MOE_DTYPE_INVALID) throw new TypeError(`tensor: dtype: "${this.dtype}" is none`);
@@ -32,6 +32,7 @@ export class Tensor {
     if (Number(needed) !== data.byteLength)
       throw new RangeError(`tensor: a ${this.dtype} tensor of [${shape}] takes ${needed} bytes, ` +
                            `this ${data.constructor.name} has ${data.byteLength}`);
+    Object.freeze(this);
   }
   /** The struct for the library; whoever uses it keeps this object. */
   get bytes() {

@@ -203,9 +203,17 @@ group("bad input", () => {
     assert.throws(() => closed.document, code("MOE_ERR_INVALID_HANDLE"));
     assert.throws(() => closed.pointer, code("MOE_ERR_INVALID_HANDLE"));
     assert.throws(() => new moe.Selection(closed), code("MOE_ERR_INVALID_HANDLE"));
-    assert.throws(() => new moe.Selection(packed), code("MOE_ERR_INVALID_HANDLE"));
+    assert.throws(() => new moe.Selection(packed), /config: expected a libmoe config, found Packed/);
     assert.throws(() => new moe.Selection(null), code("MOE_ERR_INVALID_ARGUMENT"));
-    assert.throws(() => new moe.Selection({}), /config: expected a handle/);
+    assert.throws(() => new moe.Selection({}), /config: expected a libmoe config, found Object/);
+    for (const address of [5n, 5, config.pointer]) {
+      assert.throws(() => new moe.Selection(address), /config: expected a libmoe config, found/);
+      assert.throws(() => new moe.Config(address), /document: expected JSON text/);
+      assert.throws(() => new moe.Packed(address), TypeError);
+      await assert.rejects(moe.convert(selection, address), /weights: expected a libmoe weights/);
+    }
+    assert.throws(() => new moe.Layer(selection, packed, { correctionBias: [1] }), /correctionBias: expected a Tensor, found Array/);
+    assert.throws(() => new moe.Layer(selection, packed, { context: config }), /ctx: expected a libmoe context, found Config/);
   });
 });
 
