@@ -80,8 +80,11 @@ TEST(CppError, SaysWhereAndIsCopied) {
     const Error again(copy);
     EXPECT_EQ(again.get(), error.get());
   }
-  const auto result = Config::try_create("[]");
+  auto result = Config::try_create("[]");
   ASSERT_FALSE(result);
+  EXPECT_THROW((void)result.value(), Error);
+  auto good = Config::try_create(kConfig);
+  EXPECT_EQ(good.value().get_int("/top_k"), kTopK);
   EXPECT_EQ(result.error().status(), MOE_ERR_INVALID_CONFIG);
   const Error own(MOE_ERR_STATE, "mine");
   EXPECT_EQ(own.status(), MOE_ERR_STATE);
@@ -237,7 +240,7 @@ TEST_F(CppLayer, FormsOfApplyAgree) {
 
   std::vector<std::uint64_t> counts(kExperts);
   layer.expert_counts(counts, true);
-  EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}), 4U * kTokens * kTopK);
+  EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}), std::uint64_t{4 * kTokens * kTopK});
   EXPECT_EQ(layer.try_expert_counts({counts.data(), 1}).error().status(), MOE_ERR_BUFFER_TOO_SMALL);
   EXPECT_NE(layer.to_json().text().find("kernel"), std::string_view::npos);
 }

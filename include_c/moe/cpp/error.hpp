@@ -15,12 +15,16 @@
 #include <utility>
 #include <variant>
 
+#define LIBMOE_JOIN_(major, minor, rest) v##major##_##minor##rest
+#define LIBMOE_JOIN(major, minor, rest) LIBMOE_JOIN_(major, minor, rest)
 #if defined(__cpp_exceptions) || defined(_CPPUNWIND)
 #define LIBMOE_EXCEPTIONS 1
-#define LIBMOE_NAMESPACE v0_1
+#define LIBMOE_NAMESPACE LIBMOE_JOIN(MOE_VERSION_MAJOR, MOE_VERSION_MINOR, )  // v0_1
 #else
 #define LIBMOE_EXCEPTIONS 0
-#define LIBMOE_NAMESPACE v0_1_no_exceptions  // the same names have other bodies: they must not meet at link time
+#define LIBMOE_NAMESPACE                            \
+  LIBMOE_JOIN(MOE_VERSION_MAJOR, MOE_VERSION_MINOR, \
+              _no_exceptions)  // the same names have other bodies: they must not meet at link time
 #endif
 #if defined(__GNUC__)
 #define LIBMOE_VISIBLE __attribute__((visibility("default")))  // one type of exception for all libraries of a program
@@ -104,6 +108,10 @@ class [[nodiscard]] Result {
   const Error& error() const noexcept { return *std::get_if<1>(&state_); }
 #if LIBMOE_EXCEPTIONS
   /// The value; throws the error.
+  T& value() & {
+    if (!*this) throw error();
+    return **this;
+  }
   T value() && {
     if (!*this) throw error();
     return std::move(**this);
@@ -123,7 +131,7 @@ class [[nodiscard]] Result<void> {
   explicit operator bool() const noexcept { return state_.index() == 0; }
   const Error& error() const noexcept { return *std::get_if<1>(&state_); }
 #if LIBMOE_EXCEPTIONS
-  void value() && {
+  void value() const {
     if (!*this) throw error();
   }
 #endif
