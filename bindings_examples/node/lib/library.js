@@ -71,6 +71,20 @@ const WORDS = {
 };
 const word = (type) => WORDS[type.split(":")[0]] ?? ["void *", memory];
 
+// koffi refuses more than 256 calls on other threads; Node runs four at a time, the others may as well wait here.
+const AT_ONCE = 64;
+let running = 0;
+const waiting = [];
+function turn() {
+  if (running < AT_ONCE) return void ++running;
+  return new Promise((resolve) => waiting.push(resolve));
+}
+function ended() {
+  const next = waiting.shift();
+  if (next) next(); // takes over the place
+  else --running;
+}
+
 function declare({ name, returns, params }) {
   const callable = library.func(name, word(returns)[0], params.map((p) => word(p.type)[0]));
   const check = (values) => {
@@ -83,10 +97,15 @@ function declare({ name, returns, params }) {
   };
   const checked = (...values) => (check(values), callable(...values));
   /** The same on another thread; a promise. The caller keeps arrays and handles alive until it is settled. */
-  checked.async = (...values) => {
+  checked.async = async (...values) => {
     check(values);
-    return new Promise((resolve, reject) =>
-      callable.async(...values, (error, result) => (error ? reject(error) : resolve(result))));
+    await turn();
+    try {
+      return await new Promise((resolve, reject) =>
+        callable.async(...values, (error, result) => (error ? reject(error) : resolve(result))));
+    } finally {
+      ended();
+    }
   };
   return checked;
 }
