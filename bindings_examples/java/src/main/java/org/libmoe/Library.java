@@ -39,6 +39,7 @@ public final class Library {
       ValueLayout.ADDRESS.withTargetLayout(MemoryLayout.sequenceLayout(Long.MAX_VALUE, ValueLayout.JAVA_BYTE));
 
   private static final Linker LINKER = Linker.nativeLinker();
+  private static Path unpacked; // the jar's own, until it is loaded
   private static final String path = find();
   private static final SymbolLookup symbols = load();
   private static final Map<String, Object> description = describe();
@@ -212,27 +213,27 @@ public final class Library {
     String machine = System.getProperty("os.arch").equals("amd64") ? "x86_64" : System.getProperty("os.arch");
     try (InputStream packed = Library.class.getResourceAsStream("native/linux-" + machine + "/libmoe.so.0")) {
       if (packed == null) return "libmoe.so.0";
-      Path file = Files.createTempDirectory("libmoe").resolve("libmoe.so.0");
-      Files.copy(packed, file);
-      return file.toString();
+      unpacked = Files.createTempDirectory("libmoe").resolve("libmoe.so.0");
+      Files.copy(packed, unpacked);
+      return unpacked.toString();
     } catch (IOException e) {
       throw new UnsatisfiedLinkError("cannot unpack the library of the jar: " + e);
     }
   }
 
   private static SymbolLookup load() {
-    SymbolLookup found;
     try {
-      found = path.contains("/") ? SymbolLookup.libraryLookup(Path.of(path), Arena.global())
-                                 : SymbolLookup.libraryLookup(path, Arena.global());
+      return path.contains("/") ? SymbolLookup.libraryLookup(Path.of(path), Arena.global())
+                                : SymbolLookup.libraryLookup(path, Arena.global());
     } catch (IllegalArgumentException e) {
       throw new UnsatisfiedLinkError("cannot load libmoe from " + path + " (set LIBMOE_PATH): " + e.getMessage());
+    } finally {
+      forget();
     }
-    if (path.startsWith(System.getProperty("java.io.tmpdir")) && System.getenv("LIBMOE_PATH") == null) forget(Path.of(path));
-    return found;
   }
 
-  private static void forget(Path unpacked) { // it stays loaded
+  private static void forget() { // a loaded file may go
+    if (unpacked == null) return;
     try {
       Files.deleteIfExists(unpacked);
       Files.deleteIfExists(unpacked.getParent());

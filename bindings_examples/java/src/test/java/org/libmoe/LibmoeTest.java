@@ -127,9 +127,19 @@ public final class LibmoeTest {
       expect(load(other).contains(other + " is libmoe 9.9.9 of ABI 7; this jar is for ABI 0"), load(other));
   }
 
-  private static String load(String path) throws Exception {
-    ProcessBuilder builder = new ProcessBuilder(System.getProperty("java.home") + "/bin/java", "--enable-native-access=ALL-UNNAMED",
-        "-cp", System.getProperty("java.class.path"), "org.libmoe.LibmoeTest", "version");
+  void testTheFileOfThePropertyStays() throws Exception {
+    Path file = Files.createTempDirectory("libmoe").resolve("libmoe.so.0");
+    Files.copy(Path.of(Library.path()), file);
+    equal(load("", "-Dlibmoe.path=" + file).strip(), Moe.version());
+    Files.delete(file);
+    Files.delete(file.getParent());
+  }
+
+  private static String load(String path, String... options) throws Exception {
+    List<String> command = new ArrayList<>(List.of(System.getProperty("java.home") + "/bin/java", "--enable-native-access=ALL-UNNAMED"));
+    command.addAll(List.of(options));
+    command.addAll(List.of("-cp", System.getProperty("java.class.path"), "org.libmoe.LibmoeTest", "version"));
+    ProcessBuilder builder = new ProcessBuilder(command);
     builder.environment().put("LIBMOE_PATH", path);
     Process process = builder.redirectErrorStream(true).start();
     String text = new String(process.getInputStream().readAllBytes());
