@@ -245,6 +245,16 @@ TEST_F(CppLayer, FormsOfApplyAgree) {
   EXPECT_NE(layer.to_json().text().find("kernel"), std::string_view::npos);
 }
 
+TEST_F(CppLayer, LayersTakeTheirOwnExpertMap) {
+  const Packed converted = packed();
+  const std::vector<std::int32_t> map{0, 1, 2, 3};
+  LayerOptions options;
+  options.expert_map = {map, {kExperts}};
+  EXPECT_EQ(apply(Layer::create(selection, converted, {}, options)), apply(Layer::create(selection, converted)));
+  options.expert_map = {map, {2, 2}};
+  EXPECT_EQ(Layer::try_create(selection, converted, {}, options).error().status(), MOE_ERR_SHAPE);
+}
+
 TEST_F(CppLayer, BadTensorsAreRefusedBeforeTheyAreRead) {
   const Layer layer = Layer::create(selection, packed());
   std::vector<float> out(n.hidden.size());

@@ -99,6 +99,12 @@ group("layer", () => {
     assert.equal(layer.expertCounts().reduce((a, b) => a + b), ids.length);
     assert.ok(layer.workspaceSize(4).bytes > 0);
   });
+  test("an expert map of its own", () => {
+    const expertMap = new moe.Tensor(Int32Array.of(0, 1, 2, 3), [4]);
+    assert.deepEqual(new moe.Layer(selection, packed, { expertMap }).applySync({ hidden, routerLogits }), expected);
+    const short = new moe.Tensor(new Int32Array(3), [3]);
+    assert.throws(() => new moe.Layer(selection, packed, { expertMap: short }), code("MOE_ERR_SHAPE"));
+  });
   test("saved, loaded, and as bytes", async () => {
     const file = join(folder, "layer.moe");
     const seen = [];

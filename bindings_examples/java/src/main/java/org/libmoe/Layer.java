@@ -20,7 +20,12 @@ public final class Layer extends Handle {
   }
 
   public Layer(Selection selection, Packed packed, Context context) {
-    super("layer", create("moe_layer_create", context, selection, packed, null));
+    this(selection, packed, context, null, null);
+  }
+
+  /** correctionBias [G] and expertMap [G] (i32) instead of the config's and the checkpoint's; each may be null. */
+  public Layer(Selection selection, Packed packed, Context context, Tensor correctionBias, Tensor expertMap) {
+    super("layer", make(selection, packed, context, correctionBias, expertMap));
     Map<?, ?> config = (Map<?, ?>) Json.object(report()).get("config");
     hidden = (Long) config.get("hidden_dim");
     experts = (Long) config.get("num_experts");
@@ -28,6 +33,15 @@ public final class Layer extends Handle {
     topK = (Long) config.get("top_k");
     inType = Tensor.code((String) config.get("in_dtype"));
     outType = Tensor.code((String) config.get("out_dtype"));
+  }
+
+  private static MemorySegment make(Selection selection, Packed packed, Context context, Tensor bias, Tensor map) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment options = Library.struct(arena, "moe_layer_options");
+      if (bias != null) Library.set(options, "moe_layer_options", "correction_bias", bias.copied(arena));
+      if (map != null) Library.set(options, "moe_layer_options", "expert_map", map.copied(arena));
+      return create("moe_layer_create", context, selection, packed, options);
+    }
   }
 
   /** Routing inside. */

@@ -340,6 +340,14 @@ public final class LibmoeTest {
     failsWith("MOE_ERR_INVALID_HANDLE", set::pointer);
   }
 
+  void testLayersTakeTheirOwnExpertMap() {
+    try (Layer same = new Layer(selection, packed, null, null, Tensor.of(new int[] {0, 1, 2, 3}, 4))) {
+      expect(Arrays.equals(same.apply(hidden, logits), expected), "another result");
+    }
+    failsWith("MOE_ERR_SHAPE", () -> new Layer(selection, packed, null, null, Tensor.of(new int[3], 3)), "expert_map");
+    failsWith("MOE_ERR_UNEXPECTED_WEIGHT", () -> new Layer(selection, packed, null, Tensor.of(new float[4], 4), null));
+  }
+
   void testContextLogs() {
     try (Context context = new Context("{\"threads\":2,\"log_level\":\"trace\"}"); Selection other = new Selection(config, context, null, 0);
          Packed again = Packed.convert(other, weights, context, null); Layer threaded = new Layer(other, again, context)) {
