@@ -1,4 +1,4 @@
-# Installation: library, licence and notices (component Runtime); header, description, link name, libmoe.pc, CMake package
+# Installation: library, licence and notices (component Runtime); headers, description, link name, libmoe.pc, CMake package
 # and the static library (component Development); on request the debug information (component Debug). Everything is
 # relocatable.
 include(GNUInstallDirs)
@@ -18,7 +18,8 @@ install(CODE "set(moe_library [=[$<TARGET_FILE:libmoe_shared>]=])\nset(moe_reade
         SCRIPT pkgconfig/moe_debug_file.cmake COMPONENT Debug EXCLUDE_FROM_ALL)
 include(pkgconfig/moe_notices.cmake)
 
-install(FILES include_c/moe/moe.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/moe COMPONENT Development)
+install(FILES include_c/moe/moe.h include_c/moe/moe.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/moe COMPONENT Development)
+install(DIRECTORY include_c/moe/cpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/moe COMPONENT Development)
 install(FILES abi_check/moe_abi.json DESTINATION ${CMAKE_INSTALL_DATADIR}/moe COMPONENT Development)
 
 # --- CMake package ------------------------------------------------------------------------------

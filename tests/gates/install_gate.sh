@@ -25,8 +25,8 @@ list() { (cd "$1" && find . ! -type d | sed 's|^\./||' | sort); }
 libdir=$(dirname "$(list "$dir/runtime" | head -1)") # usr/lib/x86_64-linux-gnu or usr/lib
 docs='usr/share/doc/libmoe/(LICENSE|NOTICE|notices/[a-z-]+)'
 list "$dir/runtime" | grep -Evx "$libdir/libmoe\.so\.[0-9.]+|$docs" && fail "not of component Runtime"
-list "$dir/all" | grep -Evx "$libdir/(libmoe\.(so(\.[0-9.]+)?|a)|pkgconfig/libmoe\.pc|cmake/moe/moe(Config|ConfigVersion|Targets|Targets-[a-z]+)\.cmake)|usr/include/moe/moe\.h|usr/share/moe/moe_abi\.json|$docs" && fail "unexpected file"
-for f in $libdir/libmoe.so $libdir/libmoe.so.0 $libdir/pkgconfig/libmoe.pc usr/include/moe/moe.h usr/share/moe/moe_abi.json; do
+list "$dir/all" | grep -Evx "$libdir/(libmoe\.(so(\.[0-9.]+)?|a)|pkgconfig/libmoe\.pc|cmake/moe/moe(Config|ConfigVersion|Targets|Targets-[a-z]+)\.cmake)|usr/include/moe/(moe\.h|moe\.hpp|cpp/[a-z]+\.hpp)|usr/share/moe/moe_abi\.json|$docs" && fail "unexpected file"
+for f in $libdir/libmoe.so $libdir/libmoe.so.0 $libdir/pkgconfig/libmoe.pc usr/include/moe/moe.h usr/include/moe/moe.hpp usr/include/moe/cpp/error.hpp usr/share/moe/moe_abi.json; do
   [ -e "$dir/all/$f" ] || fail "$f is missing"
 done
 cmp "$source/LICENSE" "$dir/runtime/usr/share/doc/libmoe/LICENSE" || fail "LICENSE"

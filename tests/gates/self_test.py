@@ -137,10 +137,14 @@ def main(cc, cxx):
         b.sources("top level", "no entry of the top level", {"docs/x.md": "x\n"})
         b.sources("ABI number", "MOE_ABI_VERSION is not 4", {"CMakeLists.txt": "project(libmoe VERSION 1.2.3 L)\nset(MOE_ABI_VERSION 5)\n"})
         b.sources("version", "project version", {"CMakeLists.txt": "project(libmoe VERSION 1.2.4 L)\nset(MOE_ABI_VERSION 4)\n"})
+        b.sources("version of a package", "version 1.2.4 is not 1.2.3", {"bindings_examples/java/pom.xml": "  <version>1.2.4</version>\n"})
         b.sources("changelog", "no section", {"CHANGELOG.md": "## 1.2.2\n"})
 
         bad_header = b.write("inc/moe/moe.h", "// a comment that C99 pedantic takes and a guard that is missing\nint f() { return 1; }\n")
         b.expect("header without guard", "redefinition", "header_matrix.py", str(pathlib.Path(bad_header).parents[1]), f"{cc}:{cxx}")
+        b.write("part/moe/cpp/a.hpp", "// moe_second is named in a comment\nint a() { return moe_first(); }\n")
+        partial = b.write("part/moe/moe.h", "MOE_API int MOE_CALL moe_first(void);\nMOE_API int MOE_CALL moe_second(void);\n")
+        b.expect("a function that moe.hpp lacks", "nothing calls moe_second", "header_matrix.py", str(pathlib.Path(partial).parents[1]), f"{cc}:{cxx}")
     print(f"gates self-test: {b.count} probes, {len(b.wrong)} wrong verdicts")
     print("\n".join(b.wrong))
     return 1 if b.wrong else 0
