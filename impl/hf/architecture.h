@@ -24,6 +24,7 @@ struct SizeKey {
   std::array<std::string_view, 3> keys{};
   std::optional<std::int64_t> otherwise = {};  // nullopt: a file without them is refused
   bool first_counts = false;
+  std::optional<std::int64_t> null = {};  // what null says, where it is no fault
 };
 
 // Which layers have experts.
@@ -65,6 +66,7 @@ struct NumberKey {
   std::string_view key;
   std::optional<double> otherwise = {};
   std::string_view alias = {};
+  std::optional<double> null = {};
 };
 
 // How routed_scaling_factor counts.
@@ -83,7 +85,8 @@ struct Routing {
   BoolKey bias = {"", false};       // a correction bias; the key says true or noaux_tc where there is one
   std::string_view bias_name = {};  // of its tensor, where it is none of those that everybody knows
   Groups groups = Groups::none;
-  SizeKey n_group = {{"n_group"}, 1}, topk_group = {{"topk_group"}, 1};
+  SizeKey n_group = {.keys = {"n_group"}, .otherwise = 1, .null = 1};
+  SizeKey topk_group = {.keys = {"topk_group"}, .otherwise = 1, .null = 1};
   std::string_view group_score = {};  // a word of routing.group_score
   bool masked_zero = false;
   Factor factor = Factor::none;

@@ -123,6 +123,7 @@ constexpr auto kArchitectures = with_sizes(std::to_array<Architecture>({
     like(kNewer, "MiMoV2FlashForCausalLM",
          [](Architecture& a) {
            a.where = words({{}, 1});
+           a.routing.factor_key.null = 1.0;  // as published
          }),
     like(kNewer, "SolarOpenForCausalLM", [](Architecture& a) { a.where = {}; }),
     like(kGlm5, "HYV4ForCausalLM",

@@ -114,7 +114,7 @@ inline constexpr Architecture kLongCat = {
                 .bias = {"", true},
                 .factor = Factor::weights,
                 .factor_key = {"routed_scaling_factor", 6.0},
-                .zero_experts = {{"zero_expert_num"}, 256}},
+                .zero_experts = {.keys = {"zero_expert_num"}, .otherwise = 256, .null = 0}},
 };
 inline constexpr Architecture kDbrx = {
     .name = "DbrxForCausalLM",

@@ -56,7 +56,8 @@ inline constexpr Architecture kDeepseekV3 = {
 inline constexpr Architecture kDots1 = like(kDeepseekV3, "Dots1ForCausalLM", [](Architecture& a) {
   a.where = kFrom;
   a.routing.renormalize = {"norm_topk_prob", false};
-  a.routing.n_group.otherwise = a.routing.topk_group.otherwise = 1;
+  a.routing.n_group = Routing().n_group;
+  a.routing.topk_group = Routing().topk_group;
   a.routing.factor_key.otherwise = 1.0;
 });
 inline constexpr Architecture kGlm4 = like(kDots1, "Glm4MoeForCausalLM", [](Architecture& a) {

@@ -49,10 +49,10 @@ class Writer {
   bool overrides(std::string_view member) const { return asked_.overrides(member); }
   Check copy_number(std::string_view section, std::string_view member, const NumberKey& key) {
     const std::array keys = {key.key, key.alias};
-    return copy_number(section, member, keys, number_or_null(key.otherwise));
+    return copy_number(section, member, keys, number_or_null(key.otherwise), number_or_null(key.null));
   }
   Check copy_number(std::string_view member, const SizeKey& key, const json::Value& otherwise) {
-    return copy_number("routing", member, key.keys, otherwise);
+    return copy_number("routing", member, key.keys, otherwise, number_or_null(key.null));
   }
 
   // What the file says under keys that are spellings of one: nullopt when it has none, a null where it has only that.
@@ -102,13 +102,14 @@ class Writer {
     const bool found = !key.empty() && holder.has(key);
     built.put(section, member, found ? in_our_words(member, *holder.get(key)) : otherwise, found ? holder.at(key) : "");
   }
-  // Null is what the class would compute with, and cannot.
+  // Null is what most classes would compute with, and cannot.
   Check copy_number(std::string_view section, std::string_view member, std::span<const std::string_view> keys,
-                    const json::Value& otherwise) {
+                    const json::Value& otherwise, const json::Value& null) {
     MOE_TRY(const std::optional<Said> found, said(keys, member));
-    if (found && found->value->is_null()) return fields::unexpected(found->pointer(), *found->value, "a number");
+    const bool is_null = found && found->value->is_null();
+    if (is_null && null.is_null()) return fields::unexpected(found->pointer(), *found->value, "a number");
     if (!found && otherwise.is_null()) return ok();
-    const json::Value& number = found ? *found->value : otherwise;
+    const json::Value& number = is_null ? null : found ? *found->value : otherwise;
     std::string source = found ? found->pointer() : "";
     if (section.empty()) {
       built.put(member, number, std::move(source));

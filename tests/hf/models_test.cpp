@@ -344,6 +344,12 @@ TEST(HfModels, Nulls) {
     file[key] = nullptr;
     expect_fault(create(file), std::string("/") + key);
   }
+  const auto routing = [](const char* name, const char* key) {
+    return document({{"architectures", {name}}, {"num_experts_per_tok", 2}, {key, nullptr}})["routing"];
+  };
+  EXPECT_EQ(routing("MiMoV2FlashForCausalLM", "routed_scaling_factor")["routed_scaling_factor"], 1.0);  // as published
+  EXPECT_EQ(routing("LongcatFlashForCausalLM", "zero_expert_num")["num_zero_experts"], 0);
+  EXPECT_EQ(routing("Glm4MoeForCausalLM", "n_group")["num_expert_group"], 1);
   json dbrx = {{"architectures", {"DbrxForCausalLM"}}, {"ffn_config", {{"moe_normalize_expert_weights", nullptr}}}};
   EXPECT_EQ(document(dbrx)["routing"]["renormalize"], false);
   dbrx["ffn_config"] = {{"moe_normalize_expert_weights", 1}};
