@@ -51,6 +51,9 @@ set(here)
 if(NOT CMAKE_CROSSCOMPILING)
   set(here --ldd)
 endif()
+if(NOT MOE_GLIBC_2_28)
+  list(APPEND here --glibc 2.35)
+endif()
 moe_gate(library ${MOE_PYTHON} ${gates}/library_gate.py $<TARGET_FILE:libmoe_shared> ${PROJECT_SOURCE_DIR}/abi_check/symbols.txt
          --soname libmoe.so.${MOE_ABI_VERSION} --readelf ${CMAKE_READELF} --nm ${CMAKE_NM} --strip ${CMAKE_STRIP}
          --objects ${CMAKE_CURRENT_BINARY_DIR}/objects.txt --source ${PROJECT_SOURCE_DIR} --source ${PROJECT_BINARY_DIR} ${here})
