@@ -74,6 +74,10 @@ if(NOT CMAKE_CROSSCOMPILING AND MOE_INSTALL)
   moe_gate(subproject sh ${gates}/subproject_gate.sh ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${CMAKE_CURRENT_BINARY_DIR}/subproject
            ${CMAKE_C_COMPILER} ${CMAKE_CXX_COMPILER})
   set_tests_properties(gates.subproject PROPERTIES LABELS long TIMEOUT 1800) # compiles the library twice
+  moe_gate(sbom ${MOE_PYTHON} ${gates}/sbom_gate.py ${PROJECT_BINARY_DIR} ${CMAKE_CURRENT_BINARY_DIR}/sbom)
+  set_tests_properties(gates.sbom PROPERTIES LABELS packages SKIP_RETURN_CODE 77) # needs PyPI
+  moe_gate(reproducible sh ${gates}/reproducible_gate.sh ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_BINARY_DIR}/reproducible)
+  set_tests_properties(gates.reproducible PROPERTIES LABELS reproducible TIMEOUT 7200 RUN_SERIAL ON)
 endif()
 if(NOT CMAKE_CROSSCOMPILING)
   # The first x86-64 there was: an instruction beyond the baseline on any path that this program takes is a SIGILL.

@@ -23,14 +23,14 @@ DESTDIR=$dir/runtime cmake --install "$build" --prefix /usr --component Runtime 
 DESTDIR=$dir/all cmake --install "$build" --prefix /usr >/dev/null
 list() { (cd "$1" && find . ! -type d | sed 's|^\./||' | sort); }
 libdir=$(dirname "$(list "$dir/runtime" | head -1)") # usr/lib/x86_64-linux-gnu or usr/lib
-docs='usr/share/doc/libmoe/(LICENSE|NOTICE|notices/[a-z-]+)'
+docs='usr/share/doc/libmoe/(LICENSE|NOTICE|libmoe\.spdx\.json|notices/[a-z-]+)'
 list "$dir/runtime" | grep -Evx "$libdir/libmoe\.so\.[0-9.]+|$docs" && fail "not of component Runtime"
 list "$dir/all" | grep -Evx "$libdir/(libmoe\.(so(\.[0-9.]+)?|a)|libmoe-(abi[0-9]+\.so|static\.a)|pkgconfig/libmoe(-static)?\.pc|cmake/moe/moe(Config|ConfigVersion|(Static)?Targets|(Static)?Targets-[a-z]+)\.cmake)|usr/include/moe/moe\.h|usr/share/moe/moe_abi\.json|$docs" && fail "unexpected file"
 for f in $libdir/libmoe.so $libdir/libmoe.so.0 $libdir/pkgconfig/libmoe.pc usr/include/moe/moe.h usr/share/moe/moe_abi.json; do
   [ -e "$dir/all/$f" ] || fail "$f is missing"
 done
 cmp "$source/LICENSE" "$dir/runtime/usr/share/doc/libmoe/LICENSE" || fail "LICENSE"
-sed -n 's/^- \([a-z-]*\) (.*/\1/p' "$dir/runtime/usr/share/doc/libmoe/NOTICE" >"$dir/packages"
+sed -n 's/^- \([a-z-]*\) .*(.*/\1/p' "$dir/runtime/usr/share/doc/libmoe/NOTICE" >"$dir/packages"
 [ "$(wc -l <"$dir/packages")" -ge 4 ] || fail "NOTICE names no packages"
 while read -r package; do
   grep -qi copyright "$dir/runtime/usr/share/doc/libmoe/notices/$package" || fail "no notice of $package"
