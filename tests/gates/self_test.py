@@ -82,8 +82,12 @@ def main(cc, cxx):
         b.library("lazy binding", "BIND_NOW", flags=["-Wl,-z,lazy"])
         b.library("no RELRO", "RELRO", flags=["-Wl,-z,norelro"])
         b.library("executable stack", "executable stack", flags=["-Wl,-z,execstack"])
-        b.library("later glibc", "needs arc4random of glibc 2.36" if numbers(os.confstr("CS_GNU_LIBC_VERSION")[6:]) <= DEBIAN_12 else None,
-                  GOOD_SOURCE + "unsigned arc4random(void);\n__attribute__((used)) static unsigned (*const keep)(void) = arc4random;\n")
+        late = numbers(os.confstr("CS_GNU_LIBC_VERSION")[6:]) > DEBIAN_12  # the gate does not look there
+        b.library("later glibc", None if late else "needs pthread_sigmask of glibc 2.32", GOOD_SOURCE +
+                  "#include <signal.h>\n__attribute__((used)) static int (*const keep)(int, const sigset_t*, sigset_t*) = pthread_sigmask;\n")
+        b.library("later layout", None if late else "needs GLIBC_ABI_DT_RELR", GOOD_SOURCE +
+                  "__attribute__((used)) static const void* const keep[2] = {&keep, &keep};\n", flags=["-Wl,-z,pack-relative-relocs"])
+        b.library("libpthread", None, flags=["-Wl,--no-as-needed,-l:libpthread.so.0"])
         b.library("source path", "is inside", GOOD_SOURCE.replace("(int)strlen(s)", '(int)strlen(s) + (s == (const char*)__FILE__ + 1)')
                   + "const char* moe_path(void);\n__attribute__((used)) const char* moe_path(void) { return __FILE__; }\n")
         b.library("too large", "the limit is", GOOD_SOURCE + "__attribute__((used)) static const char big[7000000] = {1};\n")
