@@ -78,6 +78,9 @@ struct Config {
   std::vector<std::string> stacked_names = {"gate_up_proj", "down_proj"};
   std::vector<std::string> ignored_tensors;
   SideTensor expert_norm;  // [H]
+  // The class of a config.json that `name` is only a guess of: files may have the layer elsewhere. "": somebody gave
+  // it.
+  std::string named_by_class;
   // intermediate_size is the whole width, as checkpoints have it: intermediate_size_per_partition * tp_size.
   std::int64_t intermediate_size_per_partition = 0;
   Activation activation = Activation::silu;

@@ -229,6 +229,7 @@ Result<Config> Built::config() const {
   auto made = config_from_document(document);
   if (!made) return relocate(std::move(made.error()));
   if (file_method) made->quantization.file_method = file_method;
+  made->named_by_class = named_by_class;
   return made;
 }
 
@@ -238,9 +239,12 @@ Result<Built> build_document(const json::Value& hf, const json::Value& options_v
   MOE_TRY(const auto module, options.text("module", kMaxModule));
   MOE_TRY(const ModelFile file, ModelFile::open(hf));
   MOE_TRY(const ReadAs as, read_as(file, options));
-  MOE_TRY(Built b, describe_layer(file, as.row, layer, options.at("layer_index"), asked_by(options)));
+  const Asked asked = asked_by(options);
+  MOE_TRY(Built b, describe_layer(file, as.row, layer, options.at("layer_index"), asked));
   put_description(as, b);
   if (module) b.put("name", *module, options.at("module"));
+  const bool described = as.description != nullptr && as.description->find("module") != nullptr;
+  if (!module && !described && !asked.overrides("name")) b.named_by_class = as.row.name;
   MOE_CHECK(put_parallel(options, b));
   MOE_CHECK(apply_overrides(options, b));
   if (!overrides_quantization(options)) MOE_CHECK(put_quantization(file, quantization_source(file, options), b));

@@ -387,16 +387,29 @@ ParsedName parse_stacked(std::string_view name, const ExpertModule& module) {
   return p;
 }
 
+// The rest of a name below the module.
+bool take_prefix(std::string_view& name, const ExpertModule& module) {
+  if (module.prefix.empty()) return true;
+  if (!name.starts_with(module.prefix)) return false;
+  name.remove_prefix(module.prefix.size());
+  if (!name.starts_with('.')) return false;
+  name.remove_prefix(1);
+  return true;
+}
+
 }  // namespace
+
+bool lies_among_experts(std::string_view name, const ExpertModule& module) {
+  if (!take_prefix(name, module)) return false;
+  const std::string_view number = name.substr(0, name.find('.'));
+  if (number.size() == name.size() || !looks_like_number(number))
+    return module.prefix.find("experts") != std::string_view::npos;
+  return expert_number(number, module.num_experts) || !expert_number(number, module.num_experts + module.zero_experts);
+}
 
 ParsedName parse_tensor_name(std::string_view name, const ExpertModule& module) {
   ParsedName p;
-  if (!module.prefix.empty()) {
-    if (!name.starts_with(module.prefix)) return p;
-    name.remove_prefix(module.prefix.size());
-    if (!name.starts_with('.')) return p;
-    name.remove_prefix(1);
-  }
+  if (!take_prefix(name, module)) return p;
   if (module.is_stacked()) return parse_stacked(name, module);
   const std::size_t dot = name.find('.');
   if (dot == std::string_view::npos) return p;

@@ -265,6 +265,9 @@ struct ParsedName {
 };
 
 ParsedName parse_tensor_name(std::string_view name, const ExpertModule& module);
+// Whether it is below the module as experts' tensors are, whatever it is called there: behind an expert's number, or
+// anything in a module of experts alone.
+bool lies_among_experts(std::string_view name, const ExpertModule& module);
 std::string tensor_name(const ExpertModule& module, std::int64_t expert, Projection projection,
                         const CheckpointTensor& tensor);
 

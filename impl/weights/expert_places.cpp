@@ -7,17 +7,23 @@
 
 #include "base/index.h"
 #include "base/text.h"
+#include "weights/found_instead.h"
 
 namespace moe::weights {
 namespace {
 
-// Before the number of a layer. Multimodal models put the language model below one of their own, and files of a base
-// model lack "model.".
+// Before the number of a layer of the text model: one model under all of these. Multimodal models put the language
+// model below one of their own, and files of a base model lack "model.".
 constexpr auto kLayers = std::to_array<std::string_view>(
     {"model.layers", "layers", "language_model.model.layers", "model.language_model.layers", "language_model.layers",
-     "model.language_model.model.layers", "model.llm.layers", "thinker.model.layers",
-     "thinker.model.language_model.layers", "model.model.layers", "model.decoder.layers", "decoder.layers",
-     "backbone.layers", "transformer.blocks", "blocks"});
+     "model.language_model.model.layers", "model.llm.layers", "model.model.layers", "model.decoder.layers",
+     "decoder.layers", "backbone.layers", "transformer.blocks", "blocks"});
+// Models that have their experts beside those of another in one checkpoint: the one's are never the other's. Their
+// names begin with `prefix` there, not in files of their own, and a class with `word` in its name reads such a model.
+struct Tower {
+  std::string_view prefix, word;
+};
+constexpr auto kTowers = std::to_array<Tower>({{"thinker.", "Thinker"}, {"talker.", "Talker"}});
 // Between that number and the experts' tensors.
 constexpr auto kBlocks =
     std::to_array<std::string_view>({"mlp.experts", "block_sparse_moe.experts", "feed_forward.experts", "ffn.experts",
@@ -59,34 +65,20 @@ void add_names(const LayerFacts& facts, const std::string& prefix, const std::st
   }
 }
 
-std::string quoted_list(const std::vector<std::string>& names) {
-  std::string s;
-  for (const std::string& name : names) s += cat(s.empty() ? "" : ", ", name);
-  return s;
-}
-
-// Tensors of experts in this layer that no place has: what they are called, without the experts' numbers.
-std::vector<std::string> foreign_experts(std::span<const io::CheckpointEntry> entries, std::string_view number) {
-  constexpr std::size_t kMost = 6;
-  const std::string layer = cat(".", number, ".");
-  std::set<std::string> shapes;
-  for (const io::CheckpointEntry& e : entries) {
-    const std::string name = cat(".", e.entry->name);
-    const std::size_t at = name.find(layer), experts = name.find(".experts.", at == std::string::npos ? 0 : at);
-    if (at == std::string::npos || experts == std::string::npos) continue;
-    if (name.find("norm", experts) != std::string::npos || name.ends_with("correction_bias")) continue;  // beside them
-    std::string shape;
-    for (std::size_t i = 1; i < name.size(); ++i) {
-      const bool digit = name[i] >= '0' && name[i] <= '9';
-      if (i > at + layer.size() && digit && (name[i - 1] == '.' || shape.ends_with('*'))) {
-        if (!shape.ends_with('*')) shape += '*';
-      } else {
-        shape += name[i];
-      }
-    }
-    if (shapes.size() < kMost) shapes.insert(std::move(shape));
-  }
-  return {shapes.begin(), shapes.end()};
+// Where else the layers may be that begin with `path`. A name that somebody gave is meant as it is, unless it is the
+// usual one of a text model; a class's own is a guess, within its tower.
+std::vector<std::string> other_layers(const Config& c, const LayerPath& path) {
+  const auto has = [](const auto& list, std::string_view s) {
+    return std::find(list.begin(), list.end(), s) != list.end();
+  };
+  const bool guessed = !c.named_by_class.empty();
+  if (!guessed && !(has(kLayers, path.layers) && has(kBlocks, path.block))) return {};
+  std::vector<std::string> layers;
+  for (const Tower& t : kTowers)
+    if (guessed && (path.layers.starts_with(t.prefix) || c.named_by_class.find(t.word) != std::string::npos))
+      for (const std::string_view l : kLayers) layers.push_back(cat(t.prefix, l));
+  layers.insert(layers.end(), kLayers.begin(), kLayers.end());
+  return layers;
 }
 
 // The whole name, or its end behind a dot.
@@ -127,17 +119,19 @@ std::vector<ExpertPlace> expert_places(const LayerFacts& facts, const char* modu
   const auto layer_at = [&](std::string_view layers) { return cat(layers, ".", path->number, "."); };
   add_names(facts, own, path ? layer_at(path->layers) : "", true, places);
   if (module != nullptr || !path) return places;
-  std::vector<std::string_view> layers = {path->layers}, blocks = {path->block};
-  const auto add = [](std::vector<std::string_view>& to, std::string_view s) {
-    if (std::find(to.begin(), to.end(), s) == to.end()) to.push_back(s);
+  const std::vector<std::string> layers = other_layers(facts.config(), *path);
+  if (layers.empty()) return places;
+  std::set<std::string> seen = {own};
+  const auto add = [&](std::string_view l, std::string_view block) {
+    const std::string prefix = layer_at(l).append(block);
+    if (seen.insert(prefix).second) add_names(facts, prefix, layer_at(l), true, places);
   };
-  for (const std::string_view s : kLayers) add(layers, s);
-  for (const std::string_view s : kBlocks) add(blocks, s);
-  for (const std::string_view l : layers)
-    for (const std::string_view b : blocks) {
-      const std::string prefix = layer_at(l).append(b);
-      if (prefix != own) add_names(facts, prefix, layer_at(l), true, places);
-    }
+  const auto add_blocks = [&](std::string_view l) {
+    add(l, path->block);
+    for (const std::string_view block : kBlocks) add(l, block);
+  };
+  add_blocks(path->layers);
+  for (const std::string& l : layers) add_blocks(l);
   return places;
 }
 
@@ -163,7 +157,7 @@ io::NameFilter layer_filter(const LayerFacts& facts, const char* module) {
 }
 
 Result<const ExpertPlace*> place_of_experts(const LayerFacts& facts, std::span<const ExpertPlace> places,
-                                            std::span<const io::CheckpointEntry> entries, const char* module) {
+                                            std::span<const io::CheckpointEntry> entries) {
   const ExpertPlace* found = nullptr;
   const io::CheckpointEntry* first = nullptr;
   // Of the prefixes that are looked at only those that some name begins with.
@@ -171,30 +165,30 @@ Result<const ExpertPlace*> place_of_experts(const LayerFacts& facts, std::span<c
   for (const io::CheckpointEntry& e : entries)
     for (std::size_t dot = e.entry->name.find('.'); dot != std::string::npos; dot = e.entry->name.find('.', dot + 1))
       used.insert(std::string_view(e.entry->name).substr(0, dot));
+  const auto knows = [&](const ExpertPlace& place, const io::CheckpointEntry& e) {
+    return parse_tensor_name(e.entry->name, module_at(facts, place)).match != NameMatch::foreign;
+  };
+  const std::string& own = places.front().prefix;
   for (const ExpertPlace& place : places) {
     if (!place.prefix.empty() && !used.contains(place.prefix)) continue;
-    const ExpertModule here = module_at(facts, place);
+    // What was named and is there is what was meant.
+    if (found != nullptr && place.prefix != own && facts.config().named_by_class.empty()) break;
+    // A tensor that the first names have is theirs, also where others have it as another projection.
     const auto ours = std::find_if(entries.begin(), entries.end(), [&](const io::CheckpointEntry& e) {
-      return parse_tensor_name(e.entry->name, here).match != NameMatch::foreign;
+      return knows(place, e) && !(found != nullptr && knows(*found, e));
     });
     if (ours == entries.end()) continue;
     if (found != nullptr)
       return fail(Code::unexpected_weight, ours->entry->name,
                   cat(ours->entry->name, ": the experts of this layer are also at ", first->entry->name, ", in ",
-                      ours->file->path()));
+                      ours->file->path(), "; the option ",
+                      place.prefix == found->prefix ? "projection_names (in overrides)" : "module",
+                      " says which are meant, ignored_tensors which are not"));
     found = &place;
     first = &*ours;
   }
-  if (found != nullptr) return found;
-  const std::optional<LayerPath> path = layer_path(places.front().prefix);
-  const std::vector<std::string> others = path ? foreign_experts(entries, path->number) : std::vector<std::string>();
-  if (others.empty() || module != nullptr) return &places.front();
-  const ExpertModule own = module_at(facts, places.front());
-  return fail(Code::unexpected_weight, others.front(),
-              cat("the checkpoint has experts of layer ", path->number, " under names that are not known: ",
-                  quoted_list(others), "; looked for ", tensor_name(own, 0, Projection::up, own.tensors().front()),
-                  " and the like. The options module, projection_names, stacked_names and stacked_weights (in "
-                  "overrides), or architecture, say what the names are"));
+  if (found == nullptr) MOE_CHECK(check_no_foreign(facts, places, entries));
+  return found;
 }
 
 }  // namespace moe::weights

@@ -30,14 +30,15 @@ struct ExpertPlace {
 // The module at a place, which the place outlives.
 ExpertModule module_at(const LayerFacts& facts, const ExpertPlace& place);
 
-// The places that are looked at: the config's own first, then, if `module` is nullptr, those of `names` under the other
-// prefixes, blocks and projections that writers use for this layer. module: the caller's own prefix, and no other.
+// The places that are looked at, the config's own first. A module that somebody gave (here or in the config) is the
+// only one, with every set of names that its tensors may have. Where a class's row or the usual name of a text model's
+// layer is the module, the other prefixes and blocks follow that writers use for the same layer.
 std::vector<ExpertPlace> expert_places(const LayerFacts& facts, const char* module);
 // What is read of a file's names: all that may be of this layer.
 io::NameFilter layer_filter(const LayerFacts& facts, const char* module);
-// The one place that the file uses, the config's own when it uses none; unexpected_weight when it uses two, or names of
-// experts that nobody knows.
+// The one place that the file uses, nullptr: none; unexpected_weight when it uses two, or names of experts that nobody
+// knows.
 Result<const ExpertPlace*> place_of_experts(const LayerFacts& facts, std::span<const ExpertPlace> places,
-                                            std::span<const io::CheckpointEntry> entries, const char* module);
+                                            std::span<const io::CheckpointEntry> entries);
 
 }  // namespace moe::weights

@@ -167,21 +167,23 @@ Error in_file(const CheckpointEntry& e, Error error) {
   return error;
 }
 
-// The router's prefixes of all places, each once, with the layer's.
-std::vector<std::pair<std::string, std::string>> routers_of(std::span<const ExpertPlace> places) {
-  std::vector<std::pair<std::string, std::string>> all;
-  for (const ExpertPlace& p : places) all.emplace_back(router_prefix(p.prefix), p.layer);
-  std::sort(all.begin(), all.end());
-  all.erase(std::unique(all.begin(), all.end()), all.end());
-  return all;
+// The routers of places, each once: beside the experts' module, in it where it has more than experts, or in the layer.
+std::vector<RouterPlace> routers_of(std::span<const ExpertPlace> places) {
+  std::set<RouterPlace> all;
+  for (const ExpertPlace& p : places) {
+    all.insert({router_prefix(p.prefix), p.layer});
+    if (p.prefix.find("experts") == std::string::npos) all.insert({p.prefix + ".", p.layer});
+    if (!p.layer.empty()) all.insert({p.layer, p.layer});
+  }
+  return {all.begin(), all.end()};
 }
 
 // A vector beside the experts: checked and read into `out`. false: it is none.
-Result<bool> take_side(const Config& config, const CheckpointEntry& e,
-                       std::span<const std::pair<std::string, std::string>> routers, SideVectors& out) {
+Result<bool> take_side(const Config& config, const CheckpointEntry& e, std::span<const RouterPlace> routers,
+                       SideVectors& out) {
   std::optional<Side> side;
-  for (const auto& [router, layer] : routers)
-    if (!side) side = side_of(config, e.entry->name, router, layer);
+  for (const RouterPlace& at : routers)
+    if (!side) side = side_of(config, e.entry->name, at.router, at.layer);
   if (!side) return false;
   MOE_TRY(const bool wanted, is_wanted(config, *side, e.entry->name));
   if (!wanted) return true;
@@ -195,6 +197,20 @@ Result<bool> take_side(const Config& config, const CheckpointEntry& e,
         cat(e.entry->name, ": a second ", *side == Side::correction_bias ? "correction bias" : "tensor of its kind"));
   values = std::move(read);
   return true;
+}
+
+// What is not the experts' and not known beside them: unexpected_weight where it would change what the layer does.
+Check check_left_out(const LayerFacts& facts, const CheckpointEntry& e, const ExpertModule& module,
+                     std::span<const RouterPlace> routers) {
+  const std::string& name = e.entry->name;
+  if (parse_tensor_name(name, module).match != NameMatch::foreign) return ok();
+  if (lies_among_experts(name, module))
+    return fail(Code::unexpected_weight, name,
+                cat(name,
+                    ": the experts have no tensor of this name: it would be left out; ignored_tensors of the "
+                    "config says that it may"));
+  for (const RouterPlace& at : routers) MOE_CHECK(check_known_vector(facts.config(), *e.entry, at));
+  return ok();
 }
 
 }  // namespace
@@ -241,9 +257,10 @@ Check WeightSet::load_safetensors(const char* path, const char* module) {
   const LayerFacts& facts = state_->facts;
   const std::vector<ExpertPlace> places = expert_places(facts, module);
   MOE_TRY(const auto entries, open_checkpoint(path, layer_filter(facts, module)));
-  MOE_TRY(const ExpertPlace* place, place_of_experts(facts, places, entries, module));
-  const ExpertModule module_here = module_at(facts, *place);
-  const auto routers = routers_of(places);
+  MOE_TRY(const ExpertPlace* place, place_of_experts(facts, places, entries));
+  const ExpertModule module_here = module_at(facts, place != nullptr ? *place : places.front());
+  const std::vector<RouterPlace> routers = routers_of(places);
+  const std::vector<RouterPlace> near = place != nullptr ? routers_of(std::span(place, 1)) : routers;
   std::vector<FileTensor> accepted;  // everything is checked before the first slot changes
   SideVectors beside;
   for (const CheckpointEntry& e : entries) {
@@ -252,6 +269,7 @@ Check WeightSet::load_safetensors(const char* path, const char* module) {
     if (*is_side) continue;
     auto tensors = accept_entry(facts, e, module_here);
     if (!tensors) return in_file(e, std::move(tensors.error()));
+    if (const Check known = check_left_out(facts, e, module_here, near); !known) return in_file(e, known.error());
     for (FileTensor& tensor : *tensors) {
       MOE_CHECK(check_places(state_->roles, tensor.target, e.entry->name));
       accepted.push_back(std::move(tensor));
@@ -271,6 +289,7 @@ Check WeightSet::load_safetensors(const char* path, const char* module) {
   keep(beside.correction_bias, state_->loaded.correction_bias);
   keep(beside.expert_scale, state_->loaded.expert_scale);
   keep(beside.expert_norm, state_->loaded.expert_norm);
+  if (place == nullptr) state_->unfound = {path, module != nullptr ? std::optional<std::string>(module) : std::nullopt};
   return ok();
 }
 

@@ -5,6 +5,7 @@
 #include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "weights/found_instead.h"
 #include "weights/state.h"
 
 namespace moe::weights {
@@ -148,9 +149,14 @@ Check WeightSet::check_complete() const {
   if (state_->facts.required().empty()) return state_->facts.tensor_of(Role::w13_weight).error();
   const Names names = missing();
   if (names.empty()) return ok();
-  std::string message = cat(names.size(), " weights were never set: ");
-  for (std::size_t i = 0; i < names.size(); ++i) message += (i != 0 ? ", " : "") + names[i];
-  return fail(Code::missing_weight, names[0], std::move(message), json::Writer().key("missing").array(names).take());
+  const auto is_set = [](const RoleSlots& slots) { return first_dtype(slots) != DType::invalid; };
+  std::string what;
+  if (const auto& u = state_->unfound; u && std::none_of(state_->roles.begin(), state_->roles.end(), is_set))
+    what = found_instead(state_->facts, u->path, u->module ? u->module->c_str() : nullptr);
+  if (what.empty())
+    for (const std::string& name : names) what += cat(what.empty() ? "" : ", ", name);
+  return fail(Code::missing_weight, names[0], cat(names.size(), " weights were never set: ", what),
+              json::Writer().key("missing").array(names).take());
 }
 
 std::string WeightSet::to_json() const {

@@ -25,6 +25,8 @@ constexpr std::array kNames = {
     KnownName{Side::correction_bias, "router.e_score_correction_bias"},       // LongCat-Flash
     KnownName{Side::correction_bias, "experts.e_score_correction_bias"},      // Laguna
     KnownName{Side::correction_bias, "gate.expert_bias"},                     // Bailing
+    KnownName{Side::correction_bias, "gate.balancing_biases"},                // Zaya
+    KnownName{Side::correction_bias, "router.expert_bias"},                   // Kolibri
     KnownName{Side::correction_bias, "expert_bias"},                          // LFM2
     KnownName{Side::correction_bias, "router_bias"},                          // Step-3.5
     KnownName{Side::expert_scale, "router.per_expert_scale"},                 // Gemma-4
@@ -34,6 +36,29 @@ constexpr std::array kNames = {
 
 // DeepSeek-V4's; elsewhere a gate's bias is its own.
 constexpr std::string_view kFfnName = "gate.bias";
+
+// The router's matrix, alone or in a module of the gate, and what it has itself: its caller makes the logits.
+constexpr auto kMatrices = std::to_array<std::string_view>(
+    {"gate", "router", "gate.wg", "router.layer", "router.linear", "router.proj", "router.classifier", "gate.linear"});
+constexpr auto kOfMatrix = std::to_array<std::string_view>(
+    {"weight", "bias", "weight_scale", "weight_scale_inv", "weight_zero_point", "weight_packed", "scales", "qzeros"});
+// Where a layer has a router beside its other modules, not in one of the experts, names of it begin so.
+constexpr auto kBesideLayer = std::to_array<std::string_view>({"router", "gate", "expert"});
+
+// "model.layers.0.", or no module at all.
+bool is_layer(std::string_view router) {
+  if (router.empty()) return true;
+  const std::string_view module = router.substr(0, router.size() - 1), word = module.substr(module.rfind('.') + 1);
+  return !word.empty() && std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+bool is_of_matrix(std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  const auto has = [](const auto& list, std::string_view s) {
+    return std::find(list.begin(), list.end(), s) != list.end();
+  };
+  return dot != std::string_view::npos && has(kMatrices, name.substr(0, dot)) && has(kOfMatrix, name.substr(dot + 1));
+}
 
 struct Wanted {
   Side side;
@@ -100,6 +125,24 @@ Result<bool> is_wanted(const Config& config, Side side, const std::string& name)
                        : "the config has no use for it: it would be left out",
                   "; ignored_tensors of the config says that it may"),
               cat(R"("member":")", rows.member, "\""));
+}
+
+Check check_known_vector(const Config& config, const SafetensorsEntry& entry, const RouterPlace& place) {
+  const auto shape = entry.shape();
+  if (shape.empty() || shape.size() > 2 || (shape.size() == 2 && shape[0] != 1) || shape.back() < 2) return ok();
+  if (shape.back() != config.num_experts && shape.back() != config.router_columns()) return ok();
+  if (!could_use(config.routing, Side::expert_scale) || !entry.name.starts_with(place.router)) return ok();
+  const std::string_view name = std::string_view(entry.name).substr(place.router.size());
+  const bool beside =
+      is_layer(place.router) && std::none_of(kBesideLayer.begin(), kBesideLayer.end(),
+                                             [&](std::string_view begin) { return name.starts_with(begin); });
+  if (beside || is_of_matrix(name) || name.starts_with("shared") || name.find(".shared") != std::string_view::npos)
+    return ok();
+  return fail(Code::unexpected_weight, entry.name,
+              cat(entry.name,
+                  ": a vector with a value for each expert that the config does not know: it would be left "
+                  "out. routing.correction_bias_name or routing.expert_scale of the config says what it "
+                  "is, ignored_tensors that it may be left out"));
 }
 
 Result<std::vector<float>> read_side(const CheckpointEntry& from, const Config& config, Side side) {

@@ -61,6 +61,12 @@ struct WeightSet::State {
   std::array<RoleSlots, kRoleCount> roles;
   SideVectors loaded;
   std::vector<ExpertPlace> places;  // for set_named, made when it is called first
+  // The last load that found no expert, while nothing else brought one.
+  struct Unfound {
+    std::string path;
+    std::optional<std::string> module;
+  };
+  std::optional<Unfound> unfound;
 
   explicit State(std::shared_ptr<const Config> config) : facts(std::move(config)) {}
   RoleSlots& role(Role r) { return at(roles, r); }

@@ -178,6 +178,7 @@ void WeightSet::release_expert(std::int64_t expert) {
 void WeightSet::clear() {
   for (RoleSlots& slots : state_->roles) slots = {};
   state_->loaded = {};
+  state_->unfound.reset();
 }
 
 }  // namespace moe::weights

@@ -167,15 +167,6 @@ TEST(HfHostile, RefusedAndAsItWas) {
       {"another type", but_one(one, {32, 64}, "I8"), MOE_ERR_DTYPE, one, {"got i8"}},
       {"another shape", but_one(one, {64, 32}, "F32"), MOE_ERR_SHAPE, one, {"[32, 64]", "[64, 32]"}},
       {"another rank", but_one(one, {1, 32, 64}, "F32"), MOE_ERR_SHAPE, one},
-      {"two prefixes",
-       [] {
-         Checkpoint c = good();
-         c.add_experts("layers.1.mlp.experts.");
-         return c;
-       },
-       MOE_ERR_UNEXPECTED_WEIGHT,
-       "layers.1.mlp.experts.0.down_proj.weight",
-       {kModule + "0.down_proj.weight"}},
       {"two names",
        [] {
          Checkpoint c = good();

@@ -101,7 +101,8 @@ void add_expert(SafetensorsWriter& w, const PlainLayer& l, std::int64_t e) {
     w.add(name + "weight_scale", "F32", {m.n, m.groups}, m.scales, static_cast<std::size_t>(m.n * m.groups) * 4);
     if (l.spec.bias) w.add(name + "bias", "F32", {m.n}, m.bias, static_cast<std::size_t>(m.n) * 4);
   }
-  w.add(kModule + "." + std::to_string(e) + ".odd_sized", "U8", {1}, "x", 1);  // shifts what follows off its alignment
+  w.add("model.layers.0.mlp.odd_sized." + std::to_string(e), "U8", {1}, "x",
+        1);  // shifts what follows off its alignment
 }
 
 std::string file_of(const PlainLayer& l) {
@@ -294,7 +295,9 @@ TEST(CheckpointNames, TwoPlacesAtOnceAreRefused) {
   const TempDir dir;
   dir.write("a.safetensors", renamed(layer, "mlp.experts", {"gate_proj", "up_proj", "down_proj"}));
   dir.write("b.safetensors", renamed(layer, "block_sparse_moe.experts", {"w1", "w3", "w2"}, layer.spec.experts - 1));
-  WeightSet set(config_of(layer.spec));
+  Config config = *config_of(layer.spec);
+  config.named_by_class = "Qwen3MoeForCausalLM";  // a guess
+  WeightSet set(std::make_shared<const Config>(config));
   const Check c = set.load_safetensors(dir.path().c_str(), nullptr);
   ASSERT_FALSE(c);
   EXPECT_EQ(c.error().code, Code::unexpected_weight);

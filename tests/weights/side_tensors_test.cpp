@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/float_formats.h"
+#include "hf/architecture.h"
 #include "support/rooms.h"
 #include "support/safetensors_writer.h"
 #include "weights/weight_fixture.h"
@@ -26,9 +27,9 @@ std::string write_bias(const TempDir& dir, const std::string& name, const std::v
 }
 
 TEST(CheckpointBias, FoundByEveryName) {
-  for (const char* name :
-       {"gate.e_score_correction_bias", "e_score_correction_bias", "moe_statics.e_score_correction_bias",
-        "router.e_score_correction_bias", "gate.expert_bias", "expert_bias", "router_bias"})
+  for (const char* name : {"gate.e_score_correction_bias", "e_score_correction_bias",
+                           "moe_statics.e_score_correction_bias", "router.e_score_correction_bias", "gate.expert_bias",
+                           "expert_bias", "router_bias", "router.expert_bias", "gate.balancing_biases"})
     for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{4}, std::vector<std::int64_t>{1, 4}}) {
       const TempDir dir;
       write_bias(dir, std::string("model.layers.0.mlp.") + name, shape);
@@ -244,6 +245,126 @@ TEST(CheckpointScales, NeverLeftOut) {
   for (const char* more : {kCustom, kSimulated}) EXPECT_EQ(code(scales, more, scale), Code::ok) << more;
   for (const char* more : {"", kHash, kCustom, kSimulated, kScaled})
     EXPECT_EQ(code(norms, more, norm), Code::unexpected_weight) << more;
+}
+
+// What one class calls so, a file of another has for the same. A gate's bias is the matrix's own, unless the config
+// says.
+TEST(SideTensors, NamesOfAllClasses) {
+  const Config plain = *config_of({});
+  for (const Architecture& a : architectures())
+    for (const std::string_view name : {a.routing.bias_name, a.routing.expert_scale, a.expert_norm}) {
+      if (name.empty() || name == "gate.bias") continue;
+      EXPECT_TRUE(side_of(plain, "x." + std::string(name), "x.", "")) << a.name << ": " << name;
+    }
+}
+
+struct Beside {
+  const char* name;
+  std::vector<std::int64_t> shape;
+  bool refused;
+};
+void expect_beside(const Beside& b, const char* more = "", const char* module = nullptr) {
+  const TempDir dir;
+  std::size_t count = 1;
+  for (const std::int64_t d : b.shape) count *= static_cast<std::size_t>(d);
+  write_side(dir, b.name, b.shape, std::vector<float>(count, 0.5f));
+  WeightSet set(config_of({.more = more}));
+  const Check c = set.load_safetensors(dir.path().c_str(), module);
+  EXPECT_NE(static_cast<bool>(c), b.refused) << b.name << ": " << (c ? "" : c.error().message);
+  if (c) return;
+  EXPECT_EQ(c.error().code, Code::unexpected_weight);
+  EXPECT_EQ(c.error().subject, b.name);
+  EXPECT_THAT(c.error().message, ::testing::HasSubstr("ignored_tensors"));
+  const std::string ignored = std::string(R"(,"ignored_tensors":[")") + b.name + "\"]" + more;
+  WeightSet asked(config_of({.more = ignored}));
+  EXPECT_TRUE(asked.load_safetensors(dir.path().c_str(), module)) << b.name;
+}
+
+// A vector of a value for each expert that nobody knows would change the layer; the matrix's own, and those of other
+// modules, would not.
+TEST(SideTensors, UnknownVectorsAreRefused) {
+  const std::string block = "model.layers.0.mlp.";
+  for (const Beside& b : {
+           Beside{"gate.correction_bias", {4}, true},
+           Beside{"router.e_score_bias", {1, 4}, true},
+           Beside{"router.choice_bias", {4}, true},
+           Beside{"per_expert_scale", {4}, true},
+           Beside{"gate.e_score_correction_bias.bias", {4}, true},
+           Beside{"gate.per_layer_bias", {5}, false},
+           Beside{"gate.temperature", {1}, false},
+           Beside{"gate.weight", {4, 64}, false},
+           Beside{"gate.bias", {4}, false},
+           Beside{"router.bias", {4}, false},
+           Beside{"router.linear.bias", {4}, false},
+           Beside{"router.classifier.bias", {4}, false},
+           Beside{"gate.wg.weight_scale", {4}, false},
+           Beside{"gate.scales", {1, 4}, false},
+           Beside{"shared_experts.up_proj.weight_scale", {4}, false},
+           Beside{"shared_expert_gate.weight", {1, 4}, false},
+       }) {
+    const std::string name = block + b.name;
+    expect_beside({name.c_str(), b.shape, b.refused});
+  }
+  for (const Beside& b : {
+           Beside{"model.layers.0.router.choice_bias", {4}, true},
+           Beside{"model.layers.0.gate.scale", {4}, true},
+           Beside{"model.layers.0.gate.bias", {4}, false},
+           Beside{"model.layers.0.self_attn.q_norm.weight", {4}, false},
+           Beside{"model.layers.1.mlp.router.choice_bias", {4}, false},
+           Beside{"mtp.layers.0.mlp.router.choice_bias", {4}, false},
+       })
+    expect_beside(b);
+  // Nobody who brings the ids and weights himself loses by it.
+  expect_beside({"model.layers.0.mlp.router.choice_bias", {4}, false}, R"(,"routing":{"method":"custom"})");
+  // The config may say what it is.
+  expect_beside({"model.layers.0.mlp.router.choice_bias", {4}, false},
+                R"(,"routing":{"scoring_func":"sigmoid","e_score_correction_bias":true,
+                    "correction_bias_name":"router.choice_bias"})");
+}
+
+// Zero experts count as columns of the router.
+TEST(SideTensors, VectorsOfAllColumns) {
+  constexpr const char* kZero =
+      R"(,"routing":{"num_zero_experts":2,"scoring_func":"sigmoid","e_score_correction_bias":true})";
+  expect_beside({"model.layers.0.mlp.router.choice_bias", {6}, true}, kZero);
+  expect_beside({"model.layers.0.mlp.router.choice_bias", {5}, false}, kZero);
+  expect_beside({"model.layers.0.mlp.experts.4.norm.weight", {64}, false}, kZero);
+  expect_beside({"model.layers.0.mlp.experts.6.norm.weight", {64}, true}, kZero);
+}
+
+// Those of an expert have their own meaning.
+TEST(SideTensors, AnExpertsOwnVectors) {
+  const TempDir dir;
+  SafetensorsWriter w;
+  const std::array<std::int64_t, 2> shape = {32, 64};
+  w.add("model.layers.0.mlp.experts.0.up_proj.weight_shape", "I64", {2}, shape.data(), 16);
+  const std::string path = dir.write("model.safetensors", w.bytes());
+  WeightSet set(config_of({.experts = 2, .format = "pack-quantized"}));
+  const Check c = set.load_safetensors(path.c_str(), nullptr);
+  EXPECT_TRUE(c) << c.error().message;
+}
+
+// A file with no expert has them, too.
+TEST(SideTensors, UnknownVectorsOfAnotherFile) {
+  const TempDir dir;
+  for (const char* name : {"model.layers.0.mlp.router.choice_bias", "layers.0.ffn.gate.choice_bias"}) {
+    const std::string path = write_bias(dir, name, {4});
+    WeightSet set(config_of({}));
+    const Check c = set.load_safetensors(path.c_str(), nullptr);
+    ASSERT_FALSE(c) << name;
+    EXPECT_EQ(c.error().subject, name);
+  }
+}
+
+// Among the experts there is nothing else.
+TEST(SideTensors, UnknownTensorsOfExperts) {
+  const std::string experts = "model.layers.0.mlp.experts.";
+  for (const char* name : {"scale", "per_expert_scale", "0.post_expert_norm.weight", "1.scale", "act.alpha"})
+    for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{4}, {64}, {3, 2}}) {
+      const std::string whole = experts + name;
+      expect_beside({whole.c_str(), shape, true});
+      expect_beside({whole.c_str(), shape, true}, "", "model.layers.0.mlp.experts");
+    }
 }
 
 }  // namespace

@@ -1,0 +1,20 @@
+// What a checkpoint has where a layer's experts were looked for: whoever reads it learns what the names are.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "io/safetensors.h"
+#include "weights/expert_places.h"
+#include "weights/layer_facts.h"
+
+namespace moe::weights {
+
+// No place has a tensor of the file. unexpected_weight: it has experts of this layer under names that nobody knows.
+Check check_no_foreign(const LayerFacts& facts, std::span<const ExpertPlace> places,
+                       std::span<const io::CheckpointEntry> entries);
+// A sentence: what was looked for in the checkpoint at `path`, names that it has instead, and which options help. "":
+// it cannot be read any more.
+std::string found_instead(const LayerFacts& facts, const std::string& path, const char* module);
+
+}  // namespace moe::weights
