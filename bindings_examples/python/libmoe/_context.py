@@ -9,7 +9,7 @@ from typing import Any, Callable
 from . import _abi as abi
 from ._abi import LogLevel, Status
 from ._errors import failure
-from ._handle import Gate, Handle, callback, cause_of, encode, immortal, integer, invoke, json_of, kept, text_of
+from ._handle import Gate, Handle, callback, cause_of, check_function, encode, immortal, integer, invoke, json_of, kept, text_of
 
 
 @callback(abi.moe_release_fn)
@@ -27,6 +27,7 @@ class Control(Handle):
     _kind = "control"
 
     def __init__(self, progress: Callable[[int, int], object] | None = None) -> None:
+        check_function(progress, "progress")
         raised: list[BaseException] = []
         self._raised = [raised]
         number = kept.add((progress, raised))
@@ -108,9 +109,8 @@ class Context(Handle):
                  parallel_for: Callable[[int, Task], object] | None = None, num_threads: int = 1,
                  allocator: abi.moe_allocator_ops | None = None, **options: Any) -> None:
         callbacks = abi.moe_context_callbacks(struct_size=ctypes.sizeof(abi.moe_context_callbacks))
-        for name, function in (("log", log), ("parallel_for", parallel_for)):
-            if function is not None and not callable(function):
-                raise TypeError(f"{name}: expected a function, got {type(function).__name__}")
+        check_function(log, "log")
+        check_function(parallel_for, "parallel_for")
         if allocator is not None and not isinstance(allocator, abi.moe_allocator_ops):
             raise TypeError(f"allocator: expected a moe_allocator_ops, got {type(allocator).__name__}")
         if log is not None:

@@ -169,6 +169,11 @@ def check_kind(argument: Any, kind: str, name: str) -> None:
         raise TypeError(f"{name}: expected a {kind.capitalize()} of libmoe, got {type(argument).__name__}")
 
 
+def check_function(value: Any, name: str) -> None:
+    if value is not None and not callable(value):
+        raise TypeError(f"{name}: expected a function, got {type(value).__name__}")
+
+
 _RANGES = {ctypes.c_int32: (-2**31, 2**31 - 1), ctypes.c_int64: (-2**63, 2**63 - 1), ctypes.c_uint64: (0, 2**64 - 1),
            ctypes.c_size_t: (0, 2**64 - 1)}
 

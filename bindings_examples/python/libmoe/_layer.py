@@ -137,9 +137,9 @@ class Layer(Handle):
         args = abi.moe_apply_args(struct_size=ctypes.sizeof(abi.moe_apply_args), flags=integer(flags, "flags"),
                                   mode=ApplyMode.TOPK if logits is None else ApplyMode.ROUTER_LOGITS,
                                   control=_pointer(control))
-        if out is None:
-            out = self._new_out(hidden)
         views = _point(args, hidden=hidden, router_logits=logits, topk_ids=topk_ids, topk_weights=topk_weights)
+        if out is None and views:
+            out = self._new_out(hidden, views[0])
         written = _point(args, True, out=out, out_topk_ids=out_topk_ids, out_topk_weights=out_topk_weights)
         if workspace is not None:
             args.workspace, args.workspace_size, workspace = _bytes(workspace, "workspace", write=True)
@@ -147,17 +147,14 @@ class Layer(Handle):
         del views, written, workspace
         return out
 
-    def _new_out(self, hidden: Any) -> Any:
+    def _new_out(self, hidden: Any, view: View) -> Any:
         """Of the shape of `hidden`, zeroed for ApplyFlags.ACCUMULATE, in the type that the config gives out."""
-        dtype = self._out_dtype()
-        if not isinstance(hidden, np.ndarray):
-            view = view_of(hidden, "hidden")
-            out = empty(view.struct.shape[:view.struct.ndim], dtype)
-            out.numpy()[...] = 0
-            return out
-        if dtype is DType.BF16:  # as the caller has it: uint16, or a type of its own
-            return np.zeros(hidden.shape, hidden.dtype if hidden.dtype.name == "bfloat16" else np.uint16)
-        return np.zeros(hidden.shape, np.float32 if dtype is DType.F32 else np.float16)
+        shape, dtype = view.struct.shape[:view.struct.ndim], self._out_dtype()
+        if isinstance(hidden, np.ndarray) and hidden.dtype.name == "bfloat16" and dtype is DType.BF16:
+            return np.zeros(shape, hidden.dtype)  # a numpy type of others
+        out = empty(shape, dtype)
+        out.numpy()[...] = 0
+        return out.numpy() if isinstance(hidden, np.ndarray) else out
 
     def _out_dtype(self) -> DType:
         if self._dtype is None:

@@ -31,6 +31,8 @@ def bits_of(dtype: int) -> int:
 
 def dtype_of(name: Any) -> DType:
     """"bf16", "torch.bfloat16", a numpy type, ...: the library's number."""
+    if isinstance(name, DType):
+        return name
     if isinstance(name, np.dtype) or (isinstance(name, type) and issubclass(name, np.generic)):
         name = np.dtype(name).name
     found = DType(lib.moe_dtype_from_name(c_text(name, "dtype")))

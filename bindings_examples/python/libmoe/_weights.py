@@ -10,7 +10,7 @@ from . import _abi as abi
 from ._abi import Status, moe_tensor
 from ._context import release
 from ._errors import Error, failure
-from ._handle import Buffer, Handle, c_text, call, callback, json_of, kept
+from ._handle import Buffer, Handle, c_text, call, callback, check_function, json_of, kept
 from ._library import lib
 from ._model import Config
 from ._tensor import Tensor, View, tensor_at, view_of
@@ -39,6 +39,7 @@ class Weights(Handle):
         role is asked for as a whole (shard None) first, then as "w1" and "w3". It is kept until the library has
         used it. serial False: several threads may ask at once.
         """
+        check_function(get, "get")
         self = cls.__new__(cls)
         self._views = {}
         source = _Source(get)
