@@ -79,7 +79,7 @@ class Interface(unittest.TestCase):
         self.assertFalse(libmoe.has_feature("backend.NONE"))
         self.assertIn("num_experts", libmoe.Config.schema()["properties"])
         self.assertTrue(os.path.samefile(libmoe.lib.path, os.environ.get("LIBMOE_PATH", libmoe.lib.path)))
-        self.assertEqual(libmoe.describe("activation", {"activation": "silu"})["is_gated"], True)
+        self.assertEqual(libmoe.describe("activation", {"activation": "silu"})["gated"], True)
         with self.assertRaises(libmoe.InvalidArgument):
             libmoe.describe("weather", {})
 

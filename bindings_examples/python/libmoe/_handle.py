@@ -293,6 +293,10 @@ def c_text(text: str | bytes | os.PathLike[Any], name: str = "text") -> bytes:
     return data
 
 
+def optional(text: str | None, name: str) -> bytes | None:
+    return None if text is None else c_text(text, name)
+
+
 class Kept:
     """What the library uses until it calls `release` with its number."""
 

@@ -170,7 +170,7 @@ class Layer(Handle):
         """Tokens routed to each held expert since the last reset."""
         counts = np.zeros(self.report()["config"]["num_local_experts"], np.uint64)
         call("moe_layer_expert_counts", self, counts.ctypes.data_as(ctypes.POINTER(ctypes.c_uint64)), counts.size,
-             bool(reset))
+             reset)
         return counts
 
     def report(self) -> dict[str, Any]:

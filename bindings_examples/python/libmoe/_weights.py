@@ -10,7 +10,7 @@ from . import _abi as abi
 from ._abi import Status, moe_tensor
 from ._context import release
 from ._errors import Error, failure
-from ._handle import Buffer, Handle, c_text, call, callback, check_function, json_of, kept
+from ._handle import Buffer, Handle, c_text, call, callback, check_function, integer, json_of, kept, optional
 from ._library import lib
 from ._model import Config
 from ._tensor import Tensor, View, tensor_at, view_of
@@ -44,7 +44,7 @@ class Weights(Handle):
         self._views = {}
         source = _Source(get)
         self._raised = [source.raised]
-        ops = abi.moe_weight_source_ops(struct_size=ctypes.sizeof(abi.moe_weight_source_ops), serial=serial,
+        ops = abi.moe_weight_source_ops(struct_size=ctypes.sizeof(abi.moe_weight_source_ops), serial=integer(serial, "serial", ctypes.c_int32),
                                         user=kept.add(source), get=_get, put=_put, destroy=release)
         try:
             self._create("moe_weights_create_from_source", config, ctypes.byref(ops))
@@ -55,7 +55,7 @@ class Weights(Handle):
 
     def load_safetensors(self, path: str | bytes | os.PathLike[Any], module: str | None = None) -> None:
         """A .safetensors file, an index or a directory; tensors are read during conversion."""
-        call("moe_weights_load_safetensors", self, c_text(path, "path"), module and c_text(module, "module"))
+        call("moe_weights_load_safetensors", self, c_text(path, "path"), optional(module, "module"))
 
     def set(self, role: str, array: Any, dtype: Any = None) -> None:
         """A stacked tensor [E, ...]."""
@@ -63,7 +63,7 @@ class Weights(Handle):
 
     def set_expert(self, role: str, expert: int, array: Any, shard: str | None = None, dtype: Any = None) -> None:
         """One expert's; shard "w1" (gate) or "w3" (up) for half of a w13 role."""
-        place = (c_text(role, "role"), expert, shard and c_text(shard, "shard"))
+        place = (c_text(role, "role"), expert, optional(shard, "shard"))
         self._set("moe_weights_set_expert", place, view_of(array, f"{role}[{expert}]", dtype))
 
     def set_named(self, name: str, array: Any, dtype: Any = None) -> bool:
