@@ -263,7 +263,7 @@ def numbers_of(name: str, *arguments: Any, kind: type[Any] = ctypes.c_uint64, co
 def memory(address: int | None, size: int, keep: object) -> memoryview:
     """A writable view of bytes at an address, which keeps `keep`."""
     if not size or not address:
-        return memoryview(bytearray())
+        return memoryview((ctypes.c_uint64 * 1)()).cast("B")[:0]  # aligned, as all memory of the library
     array = (ctypes.c_ubyte * size).from_address(address)
     array._keep = keep  # type: ignore[attr-defined]
     return memoryview(array).cast("B")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ._abi import MAX_DIMS, DType, moe_tensor
 from ._errors import Error
-from ._handle import Buffer, c_text, call, immortal, memory
+from ._handle import Buffer, c_text, call, immortal, integer, memory
 from ._library import lib
 
 # numpy's types of those that the library has. numpy has no bfloat16 and no 8-bit floats: their bits.
@@ -113,6 +113,7 @@ class Tensor:
 
 def empty(shape: Sequence[int], dtype: Any) -> Tensor:
     """A writable tensor in memory of the library, aligned to 64 bytes; its content is unspecified."""
+    shape = [integer(extent, "shape", ctypes.c_int64) for extent in shape]
     view = moe_tensor(dtype=dtype_of(dtype), ndim=len(shape))
     if len(shape) > MAX_DIMS or any(extent < 0 for extent in shape):
         raise ValueError(f"shape: expected at most {MAX_DIMS} extents from 0, got {list(shape)}")
