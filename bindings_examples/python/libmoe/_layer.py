@@ -14,7 +14,7 @@ from ._context import Context, Control, release
 from ._errors import Error
 from ._handle import Handle, c_text, call, check_kind, integer, json_of, kept, memory, numbers_of
 from ._model import Config, Selection
-from ._tensor import Tensor, View, dtype_of, empty, tensor_at, view_of
+from ._tensor import NUMPY, Tensor, View, dtype_of, empty, tensor_at, view_of
 from ._weights import Weights
 
 
@@ -150,11 +150,12 @@ class Layer(Handle):
     def _new_out(self, hidden: Any, view: View) -> Any:
         """Of the shape of `hidden`, zeroed for ApplyFlags.ACCUMULATE, in the type that the config gives out."""
         shape, dtype = view.struct.shape[:view.struct.ndim], self._out_dtype()
-        if isinstance(hidden, np.ndarray) and hidden.dtype.name == "bfloat16" and dtype is DType.BF16:
-            return np.zeros(shape, hidden.dtype)  # a numpy type of others
+        if isinstance(hidden, np.ndarray):  # bfloat16 as the caller has it: in a numpy type of others, or as bits
+            same = view.struct.dtype == dtype
+            return np.zeros(shape, hidden.dtype if same else NUMPY[dtype])
         out = empty(shape, dtype)
         out.numpy()[...] = 0
-        return out.numpy() if isinstance(hidden, np.ndarray) else out
+        return out
 
     def _out_dtype(self) -> DType:
         if self._dtype is None:

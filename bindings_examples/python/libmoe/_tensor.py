@@ -15,7 +15,7 @@ from ._handle import Buffer, c_text, call, immortal, integer, memory
 from ._library import lib
 
 # numpy's types of those that the library has. numpy has no bfloat16 and no 8-bit floats: their bits.
-_NUMPY = {DType.F32: "f4", DType.F16: "f2", DType.F64: "f8", DType.BF16: "u2", DType.I8: "i1", DType.U8: "u1",
+NUMPY = {DType.F32: "f4", DType.F16: "f2", DType.F64: "f8", DType.BF16: "u2", DType.I8: "i1", DType.U8: "u1",
           DType.I16: "i2", DType.U16: "u2", DType.I32: "i4", DType.U32: "u4", DType.I64: "i8", DType.U64: "u8",
           DType.BOOL: "?"}
 # code and bits of DLPack where it has a name for what numpy has not
@@ -55,7 +55,7 @@ def _dtype_of_numpy(dtype: npt.DTypeLike) -> DType:
     return found
 
 
-_KINDS = sorted({str(np.dtype(kind)) for kind in _NUMPY.values()})
+_KINDS = sorted({str(np.dtype(kind)) for kind in NUMPY.values()})
 
 
 class Tensor:
@@ -139,7 +139,7 @@ def _tensor(view: moe_tensor, data: memoryview, offset: int = 0) -> Tensor:
         strides = strides and (*(stride * bits // 8 for stride in strides[:-1]), 1)
     else:
         strides = tuple(stride * bits // 8 for stride in strides)
-    array: npt.NDArray[Any] = np.ndarray(lies, _NUMPY.get(dtype, "u1"), data, offset if data.nbytes else 0,
+    array: npt.NDArray[Any] = np.ndarray(lies, NUMPY.get(dtype, "u1"), data, offset if data.nbytes else 0,
                                          strides if any(view.strides) else None)
     return Tensor(array, dtype, shape)
 
