@@ -284,6 +284,12 @@ class BadInput(unittest.TestCase):
                                      "topk_ids": ids, "topk_weights": weights}),
         }
 
+    def setUp(self):  # a path may be any text
+        folder, here = tempfile.TemporaryDirectory(), os.getcwd()
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(os.chdir, here)
+        os.chdir(folder.name)
+
     def test_junk_for_every_argument(self):
         calls, refused = self.calls(), 0
         for name, (function, arguments) in calls.items():
