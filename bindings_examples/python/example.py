@@ -12,7 +12,7 @@ import numpy as np
 import libmoe
 
 
-def main():
+def main() -> None:
     if len(sys.argv) != 3:
         sys.exit(f"usage: {sys.argv[0]} CHECKPOINT_DIR OUTPUT_FILE")
     directory = pathlib.Path(sys.argv[1])

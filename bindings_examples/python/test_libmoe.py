@@ -1,7 +1,6 @@
 #!/usr/bin/python3
 """What the Python package promises: errors with a place, no copies, no leaks, threads side by side, no crash."""
 import copy
-import ctypes
 import gc
 import os
 import pickle

@@ -35,4 +35,11 @@ from ._tensor import Tensor, empty
 from ._weights import Weights
 
 __version__ = abi.VERSION
-__all__ = [name for name in dir() if not name.startswith("_") and name != "annotations"]
+__all__ = [
+    "ApplyFlags", "ApplyMode", "BufferTooSmall", "Busy", "CallbackError", "Cancelled", "Candidate", "CommError",
+    "CommPoisoned", "Config", "ConfigMismatch", "Context", "Control", "ConvertFlags", "DType", "DTypeError",
+    "Error", "FormatError", "InputOutputError", "InternalError", "InvalidArgument", "InvalidConfig",
+    "InvalidHandle", "Layer", "LoadFlags", "LogLevel", "MissingWeight", "NoBackend", "OutOfMemory", "Packed",
+    "PeerError", "Platform", "Reject", "SelectFlags", "Selection", "ShapeError", "StateError", "Status", "Task",
+    "Tensor", "UnexpectedWeight", "Unsupported", "VersionError", "Weights", "abi", "abi_description", "build_info",
+    "convert", "describe", "empty", "has_feature", "lib", "moe_allocator_ops", "route", "version"]
