@@ -81,11 +81,11 @@ class Memory(unittest.TestCase):
 
     def test_swapped_and_unfinished_objects(self):
         it = parts()
-        for wrong, text in ((lambda: libmoe.Layer("x", "y"), "selection: expected a Selection of libmoe, got str"),
-                            (lambda: libmoe.Layer(it.packed, it.selection), "selection: expected a Selection of libmoe, got Packed"),
-                            (lambda: libmoe.Selection(it.selection), "config: expected a Config of libmoe, got Selection"),
-                            (lambda: libmoe.convert(it.selection, it.packed), "weights: expected a Weights of libmoe, got Packed")):
-            with self.assertRaisesRegex(TypeError, text):
+        for wrong, name, expected, got in ((lambda: libmoe.Layer("x", "y"), "selection", "Selection", "str"),
+                                           (lambda: libmoe.Layer(it.packed, it.selection), "selection", "Selection", "Packed"),
+                                           (lambda: libmoe.Selection(it.selection), "config", "Config", "Selection"),
+                                           (lambda: libmoe.convert(it.selection, it.packed), "weights", "Weights", "Packed")):
+            with self.assertRaisesRegex(TypeError, f"{name}: expected a {expected} of libmoe, got {got}"):
                 wrong()
         for kind in libmoe._handle.Handle.__subclasses__():
             unfinished = kind.__new__(kind)
@@ -177,7 +177,8 @@ class Processes(unittest.TestCase):
             from test_libmoe import batch, parts
             it = parts(libmoe.Context(threads=3, log=lambda *line: None))
             keep = [it, it.layer.apply(*batch(9)), it.packed.data, it.packed.get("w2_packed"), libmoe.empty((3,), "bf16"),
-                    libmoe.empty((3,), "bf16").__dlpack__(), libmoe.Control(print), libmoe.Weights.from_source(it.config, print)]
+                    libmoe.empty((3,), "bf16").__dlpack__(), libmoe.Control(print),
+                    libmoe.Weights.from_source(it.config, print)]
             keep.append(keep)
             def use():
                 while True:
@@ -222,8 +223,8 @@ class Loading(unittest.TestCase):
                 load(file).moe_apply()
 
 
-JUNK = [None, 0, -1, 2**70, 1.5, "x", "", "a\0b", b"\xff", [], {}, (), object(), print, np.zeros(3, np.float32), np.zeros((0,)),
-        np.array("text"), np.zeros((2, 2), object), np.ma.masked_array(np.zeros((4, H), np.float32)),
+JUNK = [None, 0, -1, 2**70, 1.5, "x", "", "a\0b", b"\xff", [], {}, (), object(), print,
+        np.zeros(3, np.float32), np.zeros((0,)), np.array("text"), np.zeros((2, 2), object), np.ma.masked_array(np.zeros((4, H), np.float32)),
         np.zeros((4, H), ">f4"), np.float32(1), float("nan"), True, libmoe.empty((0, 2), "i4")]
 
 
@@ -268,7 +269,8 @@ class BadInput(unittest.TestCase):
             "Packed.load_memory": (libmoe.Packed.load_memory, {"buffer": block, "context": None, "flags": 0}),
             "Packed.save": (it.packed.save, {"path": "/dev/null", "control": None}),
             "Packed.get": (it.packed.get, {"role": "w2_packed", "expert": 0}),
-            "Packed.dequantize": (it.packed.dequantize, {"role": "w2_weight", "expert": 0, "out": np.zeros((H, I), np.float32)}),
+            "Packed.dequantize": (it.packed.dequantize, {
+                "role": "w2_weight", "expert": 0, "out": np.zeros((H, I), np.float32)}),
             "convert": (libmoe.convert, {"selection": it.selection, "weights": it.weights, "context": None, "into": None,
                                          "flags": 0, "max_temp_bytes": 0, "control": None}),
             "Layer": (libmoe.Layer, {"selection": it.selection, "packed": it.packed, "context": None,
@@ -322,9 +324,9 @@ class BadInput(unittest.TestCase):
         for name in libmoe.__all__:
             value = getattr(libmoe, name)
             if isinstance(value, type) and issubclass(value, libmoe._handle.Handle):
-                calls = [f"{name}.{m}" for m, f in vars(value).items() if not m.startswith("_") and not isinstance(f, property)]
-                calls = [c for c in calls if c.split(".")[1] not in ("report", "take_log", "cancel", "schema")]  # no arguments
-                self.assertEqual([c for c in calls if c not in named], [])
+                methods = {m for m, f in vars(value).items() if not m.startswith("_") and not isinstance(f, property)}
+                methods -= {"report", "take_log", "cancel", "schema"}  # without arguments
+                self.assertEqual({f"{name}.{method}" for method in methods} - named, set())
             elif callable(value) and getattr(value, "__module__", "").startswith("libmoe") and not isinstance(value, type):
                 self.assertTrue(name in named | {"version", "build_info", "abi_description"}, name)
 

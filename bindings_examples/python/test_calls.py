@@ -1,5 +1,6 @@
 """Every call of the package: what it takes and what it gives."""
 import ctypes
+import gc
 import glob
 import json
 import os
@@ -299,9 +300,9 @@ class Layers(unittest.TestCase):
         def rounds(count):
             for _ in range(count):
                 one()
+            gc.collect()
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        kept = len(libmoe._handle.kept._objects)
-        before = rounds(100)
+        before, kept = rounds(100), len(libmoe._handle.kept._objects)
         self.assertLess(rounds(300) - before, 2048, "kilobytes grown in 300 rounds")
         self.assertEqual(len(libmoe._handle.kept._objects), kept)
 

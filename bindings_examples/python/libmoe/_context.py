@@ -9,7 +9,8 @@ from typing import Any, Callable
 from . import _abi as abi
 from ._abi import LogLevel, Status
 from ._errors import failure
-from ._handle import Gate, Handle, callback, cause_of, check_function, encode, immortal, integer, invoke, json_of, kept, text_of
+from ._handle import (Gate, Handle, callback, cause_of, check_function, encode, immortal, integer, invoke, json_of,
+                      kept, text_of)
 
 
 @callback(abi.moe_release_fn)
@@ -119,7 +120,8 @@ class Context(Handle):
             raised: list[BaseException] = []
             self._raised = [raised]
             callbacks.parallel = ctypes.pointer(abi.moe_parallel_ops(
-                struct_size=ctypes.sizeof(abi.moe_parallel_ops), num_threads=integer(num_threads, "num_threads", ctypes.c_int32),
+                struct_size=ctypes.sizeof(abi.moe_parallel_ops),
+                num_threads=integer(num_threads, "num_threads", ctypes.c_int32),
                 user=kept.add((parallel_for, raised)), parallel_for=_parallel_for, destroy=release))
         if allocator is not None:
             callbacks.allocator = ctypes.pointer(immortal(allocator))  # its functions are called until the very end

@@ -19,8 +19,8 @@ NUMPY = {DType.F32: "f4", DType.F16: "f2", DType.F64: "f8", DType.BF16: "u2", DT
           DType.I16: "i2", DType.U16: "u2", DType.I32: "i4", DType.U32: "u4", DType.I64: "i8", DType.U64: "u8",
           DType.BOOL: "?"}
 # code and bits of DLPack where it has a name for what numpy has not
-_DLPACK = {DType.BF16: (4, 16), DType.BOOL: (6, 8), DType.F8_E4M3FN: (10, 8), DType.F8_E4M3FNUZ: (11, 8), DType.F8_E5M2: (12, 8),
-           DType.F8_E5M2FNUZ: (13, 8), DType.F8_E8M0FNU: (14, 8)}
+_DLPACK = {DType.BF16: (4, 16), DType.BOOL: (6, 8), DType.F8_E4M3FN: (10, 8), DType.F8_E4M3FNUZ: (11, 8),
+           DType.F8_E5M2: (12, 8), DType.F8_E5M2FNUZ: (13, 8), DType.F8_E8M0FNU: (14, 8)}
 _CPU = (1, 0)
 
 
@@ -83,7 +83,7 @@ class Tensor:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if dtype is not None and np.dtype(dtype) != self._array.dtype:
-            raise TypeError(f"numpy() of {self.dtype} is {self._array.dtype}; to {np.dtype(dtype)} it is converted by you")
+            raise TypeError(f"numpy() of {self.dtype} is {self._array.dtype}, which is not converted to {np.dtype(dtype)}")
         return self._array.copy() if copy else self._array
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -157,7 +157,8 @@ class View:  # see view_of
         shape, strides = self.struct.shape[:self.struct.ndim], self.struct.strides[:self.struct.ndim]
         bits = bits_of(self.struct.dtype)
         if not any(strides):
-            return self.struct.data or 0, int(lib.moe_tensor_nbytes(self.struct.dtype, self.struct.ndim, self.struct.shape))
+            size: int = lib.moe_tensor_nbytes(self.struct.dtype, self.struct.ndim, self.struct.shape)
+            return self.struct.data or 0, size
         below = sum((n - 1) * s for n, s in zip(shape, strides) if s < 0)
         reach = sum((n - 1) * abs(s) for n, s in zip(shape, strides)) + 1
         return self.struct.data + below * bits // 8, reach * bits // 8

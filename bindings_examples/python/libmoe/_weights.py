@@ -44,8 +44,9 @@ class Weights(Handle):
         self._views = {}
         source = _Source(get)
         self._raised = [source.raised]
-        ops = abi.moe_weight_source_ops(struct_size=ctypes.sizeof(abi.moe_weight_source_ops), serial=integer(serial, "serial", ctypes.c_int32),
-                                        user=kept.add(source), get=_get, put=_put, destroy=release)
+        ops = abi.moe_weight_source_ops(struct_size=ctypes.sizeof(abi.moe_weight_source_ops), get=_get, put=_put,
+                                        serial=integer(serial, "serial", ctypes.c_int32), user=kept.add(source),
+                                        destroy=release)
         try:
             self._create("moe_weights_create_from_source", config, ctypes.byref(ops))
         except (TypeError, Error):
