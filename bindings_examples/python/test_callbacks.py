@@ -1,6 +1,7 @@
 """What a program lends to the library: progress, threads, log, memory; and what these may do wrong."""
 import concurrent.futures
 import ctypes
+import gc
 import threading
 import unittest
 
@@ -186,9 +187,17 @@ class Callbacks(unittest.TestCase):
             libmoe.Context(allocator=5)
 
     def test_nothing_of_a_callback_is_left(self):
+        gc.collect()
         before = len(libmoe._handle.kept._objects)
         with libmoe.Control(print), libmoe.Context(log=print, parallel_for=print, num_threads=1):
             self.assertEqual(len(libmoe._handle.kept._objects), before + 3)
+        for wrong in (lambda: libmoe.Context(log=print, threads="many"), lambda: libmoe.Context(log=print, cpus=object()),
+                      lambda: libmoe.Context(log=print, parallel_for=print, num_threads=2**40),
+                      lambda: libmoe.convert(parts().selection, 5, into=bytearray(64)),
+                      lambda: libmoe.Packed.load_memory(b"nothing"), lambda: libmoe.Packed.load_memory(b"", context=5)):
+            with self.assertRaises((TypeError, ValueError, libmoe.Error)):
+                wrong()
+        gc.collect()
         self.assertEqual(len(libmoe._handle.kept._objects), before)
 
 

@@ -109,23 +109,24 @@ class Context(Handle):
     def __init__(self, *, log: Callable[[LogLevel, str, str], object] | None = None,
                  parallel_for: Callable[[int, Task], object] | None = None, num_threads: int = 1,
                  allocator: abi.moe_allocator_ops | None = None, **options: Any) -> None:
-        callbacks = abi.moe_context_callbacks(struct_size=ctypes.sizeof(abi.moe_context_callbacks))
         check_function(log, "log")
         check_function(parallel_for, "parallel_for")
         if allocator is not None and not isinstance(allocator, abi.moe_allocator_ops):
             raise TypeError(f"allocator: expected a moe_allocator_ops, got {type(allocator).__name__}")
+        document, threads = encode(options, "options"), integer(num_threads, "num_threads", ctypes.c_int32)
+        # From here on nothing fails before the library has what it is to keep.
+        callbacks = abi.moe_context_callbacks(struct_size=ctypes.sizeof(abi.moe_context_callbacks))
         if log is not None:
             callbacks.log, callbacks.log_user, callbacks.log_destroy = _log, kept.add(log), release
         if parallel_for is not None:
             raised: list[BaseException] = []
             self._raised = [raised]
             callbacks.parallel = ctypes.pointer(abi.moe_parallel_ops(
-                struct_size=ctypes.sizeof(abi.moe_parallel_ops),
-                num_threads=integer(num_threads, "num_threads", ctypes.c_int32),
-                user=kept.add((parallel_for, raised)), parallel_for=_parallel_for, destroy=release))
+                struct_size=ctypes.sizeof(abi.moe_parallel_ops), num_threads=threads, parallel_for=_parallel_for,
+                user=kept.add((parallel_for, raised)), destroy=release))
         if allocator is not None:
             callbacks.allocator = ctypes.pointer(immortal(allocator))  # its functions are called until the very end
-        self._create("moe_context_create", *encode(options, "options"), ctypes.byref(callbacks))
+        self._create("moe_context_create", *document, ctypes.byref(callbacks))
 
     def take_log(self) -> list[dict[str, Any]]:
         """The messages since the last call, also without a `log` function."""

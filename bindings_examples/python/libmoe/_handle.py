@@ -82,14 +82,16 @@ class Handle:
         self._raised = []  # where its callbacks leave what they raised
         return self
 
-    def _create(self, name: str, *arguments: Any, using: Sequence[Handle | None] = ()) -> None:
-        """Calls the function that makes the object and takes it."""
+    def _create(self, name: str, *arguments: Any, using: Sequence[Handle | None] = (), given: int | None = None) -> None:
+        """Calls the function that makes the object and takes it; `given`: the number of what the library is to keep."""
         pointer = ctypes.c_void_p()
         try:
             call(name, *arguments, ctypes.byref(pointer), using=using)
         finally:  # also when a callback's exception passes
             if pointer:
                 self._own(pointer)
+            elif given is not None:
+                kept.pop(given)  # a library that was asked has released it
 
     def _own(self, pointer: ctypes.c_void_p) -> None:
         self._owner = Owner(self._kind, pointer)

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from . import _abi as abi
 from ._abi import ApplyFlags, ApplyMode, ConvertFlags, DType, LoadFlags, moe_tensor
 from ._context import Context, Control, release
-from ._errors import Error
 from ._handle import Handle, c_text, call, check_kind, integer, json_of, kept, memory, numbers_of
 from ._model import Config, Selection
 from ._tensor import NUMPY, Tensor, View, dtype_of, empty, tensor_at, view_of
@@ -56,11 +55,7 @@ class Packed(Handle):
         address, size, keep = _bytes(buffer, "buffer")
         number = kept.add(keep)
         self = cls.__new__(cls)
-        try:
-            self._create("moe_packed_load_memory", context, address, size, flags, release, number)
-        except (TypeError, ValueError, Error):
-            kept.pop(number)  # where the library was not asked
-            raise
+        self._create("moe_packed_load_memory", context, address, size, flags, release, number, given=number)
         return self
 
     def save(self, path: str | bytes | os.PathLike[Any], *, control: Control | None = None) -> None:
@@ -103,11 +98,8 @@ def convert(selection: Selection, weights: Weights, context: Context | None = No
         options.dst, options.dst_size, keep = _bytes(into, "into", write=True)
         options.dst_release, options.dst_user = release, kept.add(keep)
     packed = Packed.__new__(Packed)
-    try:
-        packed._create("moe_convert_weights", context, selection, weights, ctypes.byref(options), using=(control,))
-    except (TypeError, ValueError, Error):
-        kept.pop(options.dst_user or 0)  # where the library was not asked
-        raise
+    packed._create("moe_convert_weights", context, selection, weights, ctypes.byref(options), using=(control,),
+                   given=options.dst_user)
     return packed
 
 

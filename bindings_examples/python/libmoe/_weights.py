@@ -47,11 +47,7 @@ class Weights(Handle):
         ops = abi.moe_weight_source_ops(struct_size=ctypes.sizeof(abi.moe_weight_source_ops), get=_get, put=_put,
                                         serial=integer(serial, "serial", ctypes.c_int32), user=kept.add(source),
                                         destroy=release)
-        try:
-            self._create("moe_weights_create_from_source", config, ctypes.byref(ops))
-        except (TypeError, Error):
-            kept.pop(ops.user)  # where the library was not asked
-            raise
+        self._create("moe_weights_create_from_source", config, ctypes.byref(ops), given=ops.user)
         return self
 
     def load_safetensors(self, path: str | bytes | os.PathLike[Any], module: str | None = None) -> None:
