@@ -189,6 +189,32 @@ class Processes(unittest.TestCase):
         self.assertEqual((run.returncode, run.stdout, run.stderr), (0, "exiting\n", ""))
 
 
+    def test_calls_with_callbacks_of_daemon_threads_at_exit(self):
+        run = program("""
+            import threading, libmoe, numpy as np
+            from test_libmoe import batch, parts, tensors
+            it, numbers, started, inside = parts(), batch(300), threading.Barrier(4), libmoe.Control()
+            def parallel_for(count, task):
+                for index in range(count):
+                    inside.report(0)
+                    task(index)
+            one = libmoe.Layer(it.selection, it.packed, libmoe.Context(parallel_for=parallel_for, num_threads=2))
+            def source():
+                get = lambda role, expert, shard: None if shard else (inside.report(0), tensors()[role][expert])[1]
+                libmoe.convert(it.selection, libmoe.Weights.from_source(it.config, get), libmoe.Context(threads=2))
+            def use(call):
+                started.wait()
+                while True:
+                    call()
+            for call in (lambda: one.apply(*numbers), source, lambda: parts().weights.set("w2_weight", tensors()["w2_weight"])):
+                threading.Thread(target=use, args=(call,), daemon=True).start()
+            started.wait()
+            one.apply(*numbers)
+            print("exiting")
+            """)
+        self.assertEqual((run.returncode, run.stdout, run.stderr), (0, "exiting\n", ""))
+
+
 class Loading(unittest.TestCase):
     def build(self, folder, text):
         source, file = os.path.join(folder, "other.c"), os.path.join(folder, "other.so")

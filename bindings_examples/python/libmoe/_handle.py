@@ -1,6 +1,7 @@
 """Owned objects of the library, and the calls that use them."""
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import itertools
@@ -52,14 +53,49 @@ def _who() -> tuple[int, int]:
     return os.getpid(), threading.get_ident()
 
 
+class _TooLate(BaseException):
+    """The interpreter exits."""
+
+
+class _Exit(Gate):
+    """Closed when the interpreter exits: it waits for the calls that daemon threads make, and they begin no others.
+
+    A thread that needs the interpreter lock later is ended by Python: within a callback of the library that would end
+    the process. What a callback itself calls goes on, since its own call waits for it.
+    """
+
+    def enter(self, running: threading.Lock) -> None:
+        self._calls[running] = _who()
+        if self.closed and threading.current_thread() is not threading.main_thread():
+            if not getattr(_callbacks, "depth", 0):
+                raise _TooLate
+
+
+_callbacks = threading.local()  # depth: how many this thread is in
+_exit = _Exit("library")
+atexit.register(_exit.close)
+
+
 class Owner:
     """The one owner of an object of the library: it ends when this and all views into its memory are gone."""
     __slots__ = ("pointer", "__weakref__")
 
     def __init__(self, kind: str, pointer: ctypes.c_void_p) -> None:
         self.pointer = pointer
-        end = weakref.finalize(self, getattr(lib, f"moe_{kind}_destroy"), pointer)
+        end = weakref.finalize(self, _destroy, f"moe_{kind}_destroy", pointer)
         end.atexit = False  # a daemon thread may still be in a call
+
+
+def _destroy(name: str, pointer: ctypes.c_void_p) -> None:
+    running = threading.Lock()
+    with running:
+        try:
+            _exit.enter(running)
+            getattr(lib, name)(pointer)
+        except _TooLate:
+            pass
+        finally:
+            _exit.leave(running)
 
 
 class Handle:
@@ -145,25 +181,31 @@ def invoke(name: str, *arguments: Any, using: Sequence[Handle | None] = ()) -> A
     _, types, names = PROTOTYPES[name]
     entered: list[Handle] = []
     running = threading.Lock()
-    with running:
-        try:
-            raw = list(arguments)
-            for i, (argument, expected) in enumerate(zip(arguments, types)):
-                if isinstance(expected, Pointer):
-                    if argument is not None and not isinstance(argument, ctypes.c_void_p):
-                        check_kind(argument, expected.kind, names[i])
-                        entered.append(argument)
-                        raw[i] = argument._enter(running)
-                elif expected in _RANGES:
-                    raw[i] = integer(argument, names[i], expected)
-            for handle in using:
-                if handle is not None:
-                    entered.append(handle)
-                    handle._enter(running)
-            return getattr(lib, name)(*raw)
-        finally:
-            for handle in entered:
-                handle._gate.leave(running)
+    try:
+        with running:
+            try:
+                _exit.enter(running)
+                raw = list(arguments)
+                for i, (argument, expected) in enumerate(zip(arguments, types)):
+                    if isinstance(expected, Pointer):
+                        if argument is not None and not isinstance(argument, ctypes.c_void_p):
+                            check_kind(argument, expected.kind, names[i])
+                            entered.append(argument)
+                            raw[i] = argument._enter(running)
+                    elif expected in _RANGES:
+                        raw[i] = integer(argument, names[i], expected)
+                for handle in using:
+                    if handle is not None:
+                        entered.append(handle)
+                        handle._enter(running)
+                return getattr(lib, name)(*raw)
+            finally:
+                _exit.leave(running)
+                for handle in entered:
+                    handle._gate.leave(running)
+    except _TooLate:
+        threading.Event().wait()  # Python ends the thread here
+        raise
 
 
 def check_kind(argument: Any, kind: str, name: str) -> None:
@@ -330,5 +372,12 @@ def immortal(thing: T) -> T:
 def callback(kind: Any) -> Callable[[Callable[..., Any]], Any]:
     """Makes a function one of the library's callbacks."""
     def decorate(function: Callable[..., Any]) -> Any:
-        return immortal(kind(function))
+        def inside(*arguments: Any) -> Any:
+            depth = getattr(_callbacks, "depth", 0)
+            _callbacks.depth = depth + 1
+            try:
+                return function(*arguments)
+            finally:
+                _callbacks.depth = depth
+        return immortal(kind(inside))
     return decorate
