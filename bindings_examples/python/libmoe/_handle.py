@@ -322,8 +322,16 @@ def encode(text: Any, name: str = "document") -> tuple[bytes | None, int]:
     try:
         data = text if isinstance(text, bytes) else (text if isinstance(text, str) else json.dumps(text)).encode()
     except (TypeError, ValueError) as error:
-        raise type(error)(f"{name}: {error}") from error
+        raise named(error, name) from error
     return data, len(data)
+
+
+def named(error: Exception, name: str) -> Exception:
+    """The error with the name of the argument: its plain kind, as others want more arguments."""
+    for kind in (TypeError, BufferError, ValueError):
+        if isinstance(error, kind):
+            return kind(f"{name}: {error}")
+    return error
 
 
 def c_text(text: str | bytes | os.PathLike[Any], name: str = "text") -> bytes:
@@ -332,6 +340,8 @@ def c_text(text: str | bytes | os.PathLike[Any], name: str = "text") -> bytes:
         data = os.fsencode(text)
     except TypeError:
         raise TypeError(f"{name}: expected a text, got {type(text).__name__}") from None
+    except ValueError as error:  # half of a surrogate pair
+        raise named(error, name) from error
     if b"\0" in data:
         raise ValueError(f"{name}: {text!r} has a NUL character inside")
     return data

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ._abi import MAX_DIMS, DType, moe_tensor
 from ._errors import Error
-from ._handle import Buffer, c_text, call, immortal, integer, memory
+from ._handle import Buffer, c_text, call, immortal, integer, memory, named
 from ._library import lib
 
 # numpy's types of those that the library has. numpy has no bfloat16 and no 8-bit floats: their bits.
@@ -184,7 +184,7 @@ def view_of(array: Any, name: str, dtype: Any = None, write: bool = False) -> Vi
             raise ValueError("this array is read-only")
         return view
     except (TypeError, ValueError, BufferError) as error:
-        raise type(error)(f"{name}: {error}") from error
+        raise named(error, name) from error
     except Error as error:
         error.subject = error.subject or name
         raise
