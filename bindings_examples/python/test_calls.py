@@ -9,6 +9,7 @@ import re
 import resource
 import tempfile
 import unittest
+import weakref
 
 import numpy as np
 
@@ -271,6 +272,21 @@ class Layers(unittest.TestCase):
         for shape in ((-1,), (1,) * 7, (2**62, 4)):
             with self.assertRaisesRegex(ValueError, "shape: "):
                 libmoe.empty(shape, "f32")
+
+    def test_memory_taken_by_dlpack_is_given_back(self):
+        config, array = libmoe.Config(DOCUMENT), tensors()["w2_weight"].copy()
+        gone = weakref.ref(array)
+        with libmoe.Weights(config) as weights:
+            weights.set("w2_weight", OnlyDlpack(array, versions=False))
+            capsule = array.__dlpack__()
+            with self.assertRaises(libmoe.ShapeError):
+                weights.set("w2_weight", OnlyDlpack(array[1:], versions=False))
+            with self.assertRaises(libmoe.UnexpectedWeight):
+                weights.set("w2_bias", capsule)
+            del array, capsule
+            gc.collect()
+            self.assertIsNotNone(gone())
+        self.assertIsNone(gone())
 
     def test_outputs_have_the_type_of_the_config(self):
         config = libmoe.Config({**DOCUMENT, "out_dtype": "bfloat16"})

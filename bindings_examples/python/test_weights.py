@@ -69,8 +69,9 @@ class WeightSets(unittest.TestCase):
                     libmoe.Weights.from_source(self.config, halves, serial=serial) as weights:
                 with libmoe.convert(self.selection, weights, context) as packed:
                     self.assertEqual(bytes(packed.data), self.expected)
-                self.assertFalse(any(libmoe._handle.kept[n].used.get(("w2_weight", 0, None))
-                                     for n, s in libmoe._handle.kept._objects.items() if hasattr(s, "used")))
+                source, = (s for s in libmoe._handle.kept._objects.values() if getattr(s, "get", None) is halves)
+                self.assertTrue(source.used)
+                self.assertEqual([views for views in source.used.values() if views], [], "arrays are not given back")
         self.assertIn(("w13_weight", 3, "w3"), asked)
 
     def test_a_source_that_fails(self):
