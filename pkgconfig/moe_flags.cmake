@@ -3,7 +3,9 @@
 #
 # Every object is of the baseline: ISA code lives in target regions of the kernel files. No -ffast-math
 # and no contraction: fused multiply-adds are written out where the definition has them.
+include(CMakeDependentOption)
 include(CheckCXXCompilerFlag)
+include(CheckCXXSymbolExists)
 include(CheckLinkerFlag)
 
 set(CMAKE_CXX_STANDARD 20)
@@ -92,6 +94,18 @@ if(MOE_HAS_NO_UNDEFINED_VERSION)
 endif()
 if(MOE_BUNDLE_LIBSTDCXX AND NOT MOE_SANITIZE)
   target_link_options(libmoe_link INTERFACE -static-libstdc++ -static-libgcc)
+endif()
+
+# Every version of a function that the library asks for is one of glibc 2.28: the file takes others back (linker option --wrap).
+# That is for libraries that are handed on as they are; one that shares the C++ runtime of its distribution stays there.
+check_cxx_symbol_exists(__GLIBC__ features.h MOE_HAS_GLIBC)
+cmake_dependent_option(MOE_GLIBC_2_28 "libmoe.so runs with glibc 2.28 and newer" ON
+  "MOE_HAS_GLIBC;MOE_BUNDLE_LIBSTDCXX;NOT MOE_SANITIZE;CMAKE_SYSTEM_PROCESSOR MATCHES x86_64|AMD64|aarch64|arm64" OFF)
+if(MOE_GLIBC_2_28)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS impl/base/os/glibc_2_28.cpp)
+  file(STRINGS impl/base/os/glibc_2_28.cpp taken REGEX "^MOE_TAKE")
+  list(TRANSFORM taken REPLACE "^MOE_TAKE\\(([a-z_]+),.*" "LINKER:--wrap=\\1")
+  target_link_options(libmoe_link INTERFACE ${taken} "LINKER:--push-state,--no-as-needed,-l:libpthread.so.0,--pop-state")
 endif()
 
 # --- the last word ------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-# Installation: library, licence and notices (component Runtime); header, description, link name, libmoe.pc, CMake package
+# Installation: library, licence and notices (component Runtime); headers, description, link name, libmoe.pc, CMake package
 # and the static library (component Development); on request the debug information (component Debug). Everything is
 # relocatable.
 include(GNUInstallDirs)
@@ -11,18 +11,22 @@ install(TARGETS libmoe_shared EXPORT moeTargets LIBRARY DESTINATION ${CMAKE_INST
         NAMELINK_COMPONENT Development INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(CODE "set(CMAKE_INSTALL_DO_STRIP \"\${moe_asked_for_strip}\")" COMPONENT Runtime)
 if(TARGET libmoe_static)
-  install(TARGETS libmoe_static EXPORT moeTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT Development
+  install(TARGETS libmoe_static EXPORT moeStaticTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT Development
           INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 endif()
 install(CODE "set(moe_library [=[$<TARGET_FILE:libmoe_shared>]=])\nset(moe_readelf [=[${CMAKE_READELF}]=])\nset(moe_objcopy [=[${CMAKE_OBJCOPY}]=])"
         SCRIPT pkgconfig/moe_debug_file.cmake COMPONENT Debug EXCLUDE_FROM_ALL)
 include(pkgconfig/moe_notices.cmake)
 
-install(FILES include_c/moe/moe.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/moe COMPONENT Development)
+install(FILES include_c/moe/moe.h include_c/moe/moe.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/moe COMPONENT Development)
+install(DIRECTORY include_c/moe/cpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/moe COMPONENT Development)
 install(FILES abi_check/moe_abi.json DESTINATION ${CMAKE_INSTALL_DATADIR}/moe COMPONENT Development)
 
 # --- CMake package ------------------------------------------------------------------------------
 install(EXPORT moeTargets NAMESPACE moe:: FILE moeTargets.cmake DESTINATION ${cmake_dir} COMPONENT Development)
+if(TARGET libmoe_static)
+  install(EXPORT moeStaticTargets NAMESPACE moe:: FILE moeStaticTargets.cmake DESTINATION ${cmake_dir} COMPONENT Development)
+endif()
 configure_package_config_file(pkgconfig/moeConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/pkgconfig/moeConfig.cmake
                               INSTALL_DESTINATION ${cmake_dir})
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/pkgconfig/moeConfigVersion.cmake
@@ -30,7 +34,7 @@ write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/pkgconfig/moeConfig
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/pkgconfig/moeConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/pkgconfig/moeConfigVersion.cmake
         DESTINATION ${cmake_dir} COMPONENT Development)
 
-# --- libmoe.pc ----------------------------------------------------------------------------------
+# --- libmoe.pc, libmoe-static.pc ----------------------------------------------------------------------
 # The prefix is found from the place of the file, so a moved tree works. The way up depends on the depth of
 # libdir (lib/x86_64-linux-gnu on Debian); with an absolute libdir nothing is relative and full paths are written.
 if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_DATADIR}")
@@ -46,6 +50,18 @@ else()
   set(MOE_PC_INCLUDEDIR "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
   set(MOE_PC_DATADIR "\${prefix}/${CMAKE_INSTALL_DATADIR}")
 endif()
-configure_file(pkgconfig/libmoe.pc.in ${CMAKE_CURRENT_BINARY_DIR}/pkgconfig/libmoe.pc @ONLY)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/pkgconfig/libmoe.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
-        COMPONENT Development)
+# moe_pc(<name> <link> <file>): a .pc file, and the link that its -l finds.
+function(moe_pc name link file)
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/pkgconfig)
+  configure_file(pkgconfig/${name}.pc.in ${folder}/${name}.pc @ONLY)
+  install(FILES ${folder}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT Development)
+  file(CREATE_LINK ${file} ${folder}/${link} SYMBOLIC)
+  install(FILES ${folder}/${link} DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT Development)
+endfunction()
+moe_pc(libmoe libmoe-abi${MOE_ABI_VERSION}.so libmoe.so.${MOE_ABI_VERSION})
+if(TARGET libmoe_static)
+  get_target_property(MOE_PC_STATIC_LIBS libmoe_static INTERFACE_LINK_LIBRARIES)
+  list(TRANSFORM MOE_PC_STATIC_LIBS PREPEND -l)
+  list(JOIN MOE_PC_STATIC_LIBS " " MOE_PC_STATIC_LIBS)
+  moe_pc(libmoe-static libmoe-static.a libmoe.a)
+endif()

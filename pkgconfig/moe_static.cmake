@@ -18,5 +18,5 @@ add_library(libmoe_static STATIC ${one_object})
 add_library(moe::moe_static ALIAS libmoe_static)
 set_source_files_properties(${one_object} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
 set_target_properties(libmoe_static PROPERTIES OUTPUT_NAME moe EXPORT_NAME moe_static LINKER_LANGUAGE CXX)
-target_link_libraries(libmoe_static INTERFACE stdc++ m) # what Libs.private says; C programs need it named
+target_link_libraries(libmoe_static INTERFACE stdc++ m pthread) # C programs need them named; libmoe-static.pc says so too
 target_include_directories(libmoe_static PUBLIC $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include_c>)

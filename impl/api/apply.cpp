@@ -88,10 +88,12 @@ Check check_presence(const moe_apply_args& a, const moe::config::Config& c, moe:
     return fail(Code::unsupported, "expert_tokens", "expert_tokens: batched activations are not built in this version");
   if (mode == moe::run::ApplyMode::router_logits) {
     MOE_CHECK(not_null({{"router_logits", a.router_logits}}));
-    if (takes_ids(c, mode))
-      MOE_CHECK(not_null({{"topk_ids", a.topk_ids}}));
-    else
-      MOE_CHECK(must_be_absent(a.topk_ids, "topk_ids", "when router_logits are given"));
+    if (takes_ids(c, mode) && a.topk_ids == nullptr)
+      return fail(
+          Code::invalid_argument, "topk_ids",
+          "topk_ids: must not be NULL: routing.hash_routing of the config says that a table of the token's number "
+          "(gate.tid2eid of the checkpoint) gives the experts, and the logits only their weights");
+    if (!takes_ids(c, mode)) MOE_CHECK(must_be_absent(a.topk_ids, "topk_ids", "when router_logits are given"));
     return must_be_absent(a.topk_weights, "topk_weights", "when router_logits are given");
   }
   MOE_CHECK(not_null({{"topk_ids", a.topk_ids}, {"topk_weights", a.topk_weights}}));

@@ -183,6 +183,26 @@ class TreeBuilder {
   std::optional<Error> error_;
 };
 
+// Python's json writes numbers that JSON has not. Each becomes an empty text and blanks, so that offsets stay.
+std::string without_non_finite(std::string_view text) {
+  std::string out(text);
+  bool inside = false;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (inside && out[i] == '\\')
+      ++i;
+    else if (out[i] == '"')
+      inside = !inside;
+    if (inside) continue;
+    for (const std::string_view word : {"-Infinity", "Infinity", "NaN"})
+      if (text.substr(i, word.size()) == word) {
+        out.replace(i, word.size(), std::string("\"\"").append(word.size() - 2, ' '));
+        i += word.size() - 1;
+        break;
+      }
+  }
+  return out;
+}
+
 }  // namespace
 
 Result<Value> parse(std::string_view text, const Limits& limits) {
@@ -195,6 +215,9 @@ Result<Value> parse(std::string_view text, const Limits& limits) {
   if (const void* nul = std::memchr(text.data(), 0, text.size())) {
     return text_fault(usize(static_cast<const char*>(nul) - text.data()), "a NUL byte is not allowed");
   }
+  if (limits.python && text.find_first_of("NI") != std::string_view::npos &&
+      (text.find("NaN") != std::string_view::npos || text.find("Infinity") != std::string_view::npos))
+    return parse(without_non_finite(text), {limits.max_bytes, limits.max_depth});
   TreeBuilder builder(text, limits.max_depth);
   const bool good = nlohmann::json::sax_parse(TextIterator(text.data(), builder.reached()),
                                               TextIterator(text.data() + text.size(), builder.reached()), &builder);

@@ -1,7 +1,7 @@
 // JSON in and out. The implementation is the only file that sees nlohmann-json, and only its SAX
 // interface (its DOM wraps integers silently and can terminate when memory is short).
 //
-// parse() is strict: RFC 8259, UTF-8 without BOM, no duplicate keys, no NaN/Infinity, no number
+// parse() is strict: RFC 8259, UTF-8 without BOM, no duplicate keys, no NaN/Infinity (unless asked), no number
 // beyond double range, no NUL, limits on bytes and depth. The tree is read by the config and oracle
 // rooms and never travels further down.
 #pragma once
@@ -71,6 +71,8 @@ class Value {
 struct Limits {
   std::size_t max_bytes = std::size_t{1} << 20;
   int max_depth = 32;
+  bool python =
+      false;  // NaN, Infinity and -Infinity may stand where a value does: empty texts, which nobody takes for numbers
 };
 
 // Fails with Code::invalid_config, subject "", details "\"offset\":N" (byte of the fault).

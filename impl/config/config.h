@@ -76,6 +76,7 @@ struct Config {
 #include "config/field_members.inc"
   std::vector<std::string> projection_names = {"gate_proj", "up_proj", "down_proj"};
   std::vector<std::string> stacked_names = {"gate_up_proj", "down_proj"};
+  std::vector<std::string> ignored_tensors;
   SideTensor expert_norm;  // [H]
   // intermediate_size is the whole width, as checkpoints have it: intermediate_size_per_partition * tp_size.
   std::int64_t intermediate_size_per_partition = 0;

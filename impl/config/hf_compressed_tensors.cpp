@@ -249,9 +249,32 @@ std::vector<std::string> suffixes_of(const Quantization& q) {
   return names;
 }
 
+// Rotations that are in the weights already need nothing more; those of inputs and outputs are work of every call.
+Check check_transforms(const Foreign& h) {
+  constexpr std::string_view kTransforms = "transform_config", kGroups = "config_groups";
+  MOE_TRY(const auto transforms, h.object(kTransforms));
+  if (!transforms || !transforms->has(kGroups)) return ok();
+  MOE_TRY(const auto groups, transforms->object(kGroups));
+  for (const auto& [name, group] : groups->members()) {
+    const json::Value* applied = group.find("apply");
+    if (applied == nullptr || applied->array() == nullptr)
+      return fields::unexpected(groups->at(name), group, "a transform with a list apply");
+    for (const json::Value& one : *applied->array()) {
+      const json::Value* location = one.find("location");
+      const std::string* word = location == nullptr ? nullptr : location->string();
+      if (word == nullptr || (*word != "weight_input" && *word != "weight_output"))
+        return fail(Code::unsupported, groups->at(name),
+                    cat(groups->at(name), ": found a transform of ", word == nullptr ? "no location" : *word,
+                        ", read are those that are in the weights (weight_input, weight_output)"));
+    }
+  }
+  return ok();
+}
+
 }  // namespace
 
 Resolved resolve_compressed_tensors(const Foreign& h, const Layer& layer) {
+  MOE_CHECK(check_transforms(h));
   MOE_TRY(const std::vector<Group> groups, read_groups(h));
   MOE_TRY(const std::vector<std::string_view> ignore, h.texts("ignore"));
   const std::string ignore_pointer = h.at("ignore");

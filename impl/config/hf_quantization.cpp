@@ -102,6 +102,10 @@ Resolved gptq_scheme(const Foreign& h, const Override* over) {
 }
 
 Resolved gptq(const Foreign& h, const Layer& layer) {
+  if (h.has("rotation"))
+    return fail(Code::unsupported, h.at("rotation"),
+                cat(h.at("rotation"), ": found ", fields::brief(*h.get("rotation")),
+                    ", weights that are rotated need the model's other layers rotated, too: not read"));
   RuleOfNames names(layer);
   MOE_TRY(const std::vector<Override> rules, gptq_overrides(h, layer, names));
   return one_scheme(
@@ -139,6 +143,11 @@ Result<bool> awq_skips(const Foreign& h, const Layer& layer) {
 Resolved awq(const Foreign& h, const Layer& layer) {
   MOE_TRY(const bool skipped, awq_skips(h, layer));
   if (skipped) return unquantized();
+  MOE_TRY(const auto version, h.text("version"));
+  const std::string written = fields::lower_ascii(version.value_or("gemm"));
+  if (written.starts_with("gemv") || written == "marlin")
+    return fail(Code::unsupported, h.at("version"),
+                cat(h.at("version"), ": found ", fields::brief(*h.get("version")), ", read is the layout of gemm"));
   const std::string_view bits_key = h.has("w_bit") ? "w_bit" : "bits";
   const std::string_view group_key = h.has("q_group_size") ? "q_group_size" : "group_size";
   MOE_TRY(const std::int64_t bits, h.need_integer(bits_key, {1, 64}));

@@ -110,29 +110,52 @@ void write_projection_names(const Draft& d, json::Object& out) {
   out.emplace_back("projection_names", json::Array(d.config.projection_names.begin(), d.config.projection_names.end()));
 }
 
-Check read_stacked_names(const Members& members, Draft& draft) {
-  const json::Value* names = members.get("stacked_names");
+// A list of different names, if it is there.
+struct NameList {
+  std::string_view member;
+  std::size_t least, most, characters;
+  const char* expected;
+};
+Check read_names(const Members& members, const NameList& rule, std::vector<std::string>& out) {
+  const json::Value* names = members.get(rule.member);
   if (names == nullptr) return ok();
-  const std::string pointer = members.at("stacked_names");
+  const std::string pointer = members.at(rule.member);
   const json::Array* list = names->array();
-  if (list == nullptr || list->size() < 2 || list->size() > 3)
-    return fields::unexpected(pointer, *names, "the names of w13 and w2, or of gate, up and down");
-  std::vector<std::string>& out = draft.config.stacked_names;
+  if (list == nullptr || list->size() < rule.least || list->size() > rule.most)
+    return fields::unexpected(pointer, *names, rule.expected);
   out.clear();
   for (const json::Value& entry : *list) {
     const std::string* s = entry.string();
     const std::string at = cat(pointer, "/", out.size());
-    if (s == nullptr || s->empty() || s->size() > 128)
-      return fields::unexpected(at, entry, "a string of 1 to 128 characters");
+    if (s == nullptr || s->empty() || character_count(*s) > rule.characters)
+      return fields::unexpected(at, entry, cat("a string of 1 to ", rule.characters, " characters"));
     if (std::find(out.begin(), out.end(), *s) != out.end())
       return fields::fault(at, cat("the name ", fields::brief(entry), " is listed twice"));
     out.push_back(*s);
   }
   return ok();
 }
+
+Check read_stacked_names(const Members& members, Draft& draft) {
+  constexpr NameList kRule = {"stacked_names", 2, 3, 128, "the names of w13 and w2, or of gate, up and down"};
+  MOE_CHECK(read_names(members, kRule, draft.config.stacked_names));
+  if (members.get("stacked_names") != nullptr && draft.config.stacked_weights == StackedWeights::none)
+    return fields::fault(members.at("stacked_names"),
+                         "found names, but stacked_weights is none: they would not be read");
+  return ok();
+}
 void write_stacked_names(const Draft& d, json::Object& out) {
   const std::vector<std::string>& names = d.config.stacked_names;
   if (names != Config().stacked_names) out.emplace_back("stacked_names", json::Array(names.begin(), names.end()));
+}
+
+Check read_ignored_tensors(const Members& members, Draft& draft) {
+  constexpr NameList kRule = {"ignored_tensors", 0, 64, 512, "a list of at most 64 names of tensors, or their ends"};
+  return read_names(members, kRule, draft.config.ignored_tensors);
+}
+void write_ignored_tensors(const Draft& d, json::Object& out) {
+  const std::vector<std::string>& names = d.config.ignored_tensors;
+  if (!names.empty()) out.emplace_back("ignored_tensors", json::Array(names.begin(), names.end()));
 }
 
 Check read_expert_norm(const Members& members, Draft& d) {

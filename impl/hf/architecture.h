@@ -18,10 +18,13 @@ namespace moe::hf {
 
 using Names = std::array<std::string_view, 3>;  // gate, up, down; w13, w2
 
-// The keys of one number; the first that the file has counts.
+// The keys of one number: spellings, which must agree, or, where first_counts, keys of which the first that is there
+// counts.
 struct SizeKey {
   std::array<std::string_view, 3> keys{};
   std::optional<std::int64_t> otherwise = {};  // nullopt: a file without them is refused
+  bool first_counts = false;
+  std::optional<std::int64_t> null = {};  // what null says, where it is no fault
 };
 
 // Which layers have experts.
@@ -48,7 +51,8 @@ struct LayerKeys {
   std::string_view step = {};
   std::string_view list = "mlp_layer_types", word = "sparse";
   std::string_view numbers = {};  // a list of layers, or a text "3,4,5", where the list of words is not there
-  std::string_view count = "num_hidden_layers";
+  std::string_view count = "num_hidden_layers", count_alias = {};
+  std::optional<std::int64_t> layers = {};  // without that key
   bool predicting = false;  // num_nextn_predict_layers more, all with experts, under the names of further layers
   bool enabled_by_enable_moe_block = false;
 };
@@ -56,10 +60,13 @@ struct LayerKeys {
 struct BoolKey {
   std::string_view key;  // "": fixed
   bool otherwise = false;
+  std::string_view alias = {};  // another spelling that the class reads
 };
 struct NumberKey {
   std::string_view key;
   std::optional<double> otherwise = {};
+  std::string_view alias = {};
+  std::optional<double> null = {};
 };
 
 // How routed_scaling_factor counts.
@@ -69,6 +76,7 @@ enum class Groups : std::uint8_t { none, keys, unless_greedy };
 
 struct Routing {
   std::string_view scoring_key = {};
+  bool scoring_fixed = false;  // the class does not read the key: a file that says another word is refused
   Scoring scoring = Scoring::softmax;
   BoolKey renormalize = {"", true};
   std::optional<BoolKey> vllm_renormalize = {};
@@ -77,13 +85,14 @@ struct Routing {
   BoolKey bias = {"", false};       // a correction bias; the key says true or noaux_tc where there is one
   std::string_view bias_name = {};  // of its tensor, where it is none of those that everybody knows
   Groups groups = Groups::none;
-  SizeKey n_group = {{"n_group"}, 1}, topk_group = {{"topk_group"}, 1};
+  SizeKey n_group = {.keys = {"n_group"}, .otherwise = 1, .null = 1};
+  SizeKey topk_group = {.keys = {"topk_group"}, .otherwise = 1, .null = 1};
   std::string_view group_score = {};  // a word of routing.group_score
   bool masked_zero = false;
   Factor factor = Factor::none;
   NumberKey factor_key = {"routed_scaling_factor", 1.0};
   std::string_view method = {};
-  bool hash_layers = false;  // the first layers may choose by a table of the token's number
+  std::optional<std::int64_t> hash_layers = {};  // so many layers choose by a table of the token's number, if unsaid
   bool on_input = false;
   bool bias_on_logits = false;
   std::string_view expert_scale = {};
@@ -97,8 +106,8 @@ struct Routing {
 struct ActivationKeys {
   std::string_view key = "hidden_act";  // "": fixed
   std::string_view otherwise = "silu";
-  NumberKey limit = {"swiglu_limit"};  // taken where the file has it, or the class has a default
-  std::string_view limits = {};        // a list, one of each layer; 0 and null: none
+  NumberKey limit = {};          // without a key, a file that has swiglu_limit is refused
+  std::string_view limits = {};  // a list, one of each layer; 0 and null: none
   NumberKey alpha = {};
   NumberKey gate_cap = {}, up_cap = {};
   bool ungated = false;

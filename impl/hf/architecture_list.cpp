@@ -55,7 +55,7 @@ void write_routing(json::Writer& w, const Routing& r) {
   if (!r.method.empty()) w.member("method", r.method);
   if (!r.group_score.empty()) w.member("group_score", r.group_score);
   if (r.masked_zero) w.member("masked_groups", "zero");
-  if (r.hash_layers) w.member("hash_layers", true);
+  if (r.hash_layers) w.member("hash_layers", *r.hash_layers);
   if (r.bias_on_logits) w.member("bias_on_logits", true);
   if (r.on_input) w.member("apply_router_weight_on_input", true);
   if (!r.expert_scale.empty()) w.member("expert_scale", r.expert_scale);
@@ -64,6 +64,20 @@ void write_routing(json::Writer& w, const Routing& r) {
     w.member("zero_experts", r.zero_experts_give_nothing ? "nothing" : "identity");
   }
   if (r.shared_logits.otherwise) keyed(w, "num_shared_logits", r.shared_logits);
+  w.end_object();
+}
+
+// What holds without those keys.
+void write_sizes(json::Writer& w, const Architecture& a) {
+  w.begin_object();
+  const auto size = [&](std::string_view member, const std::optional<std::int64_t>& otherwise) {
+    if (otherwise) w.member(member, *otherwise);
+  };
+  size("num_experts", a.experts.otherwise);
+  size("top_k", a.top_k.otherwise);
+  size("hidden_dim", a.hidden.otherwise);
+  size("intermediate_size", a.width.otherwise);
+  size("num_layers", a.where.layers);
   w.end_object();
 }
 
@@ -82,6 +96,7 @@ void write_row(json::Writer& w, const Architecture& a) {
   w.key("intermediate_size").array(given(a.width.keys));
   if (!a.activation.key.empty()) w.member("activation", a.activation.key);
   w.member("num_layers", a.where.count).end_object();
+  write_sizes(w.key("sizes"), a);
   write_routing(w.key("routing"), a.routing);
   w.end_object();
 }

@@ -1,5 +1,6 @@
 // The rows of architecture.h: the classes of transformers 5.23.0 with routed experts, and a few that it lacks.
 #include "hf/architecture.h"
+#include "hf/class_sizes.h"
 #include "hf/families.h"
 #include "hf/families_sigmoid.h"
 
@@ -8,7 +9,7 @@ namespace {
 
 using namespace families;  // NOLINT(google-build-using-namespace): rows are made of them
 
-constexpr auto kArchitectures = std::to_array<Architecture>({
+constexpr auto kArchitectures = with_sizes(std::to_array<Architecture>({
     kMixtral,
     like(kMixtral, "MiniMaxForCausalLM"),
     kPhi,
@@ -122,6 +123,7 @@ constexpr auto kArchitectures = std::to_array<Architecture>({
     like(kNewer, "MiMoV2FlashForCausalLM",
          [](Architecture& a) {
            a.where = words({{}, 1});
+           a.routing.factor_key.null = 1.0;  // as published
          }),
     like(kNewer, "SolarOpenForCausalLM", [](Architecture& a) { a.where = {}; }),
     like(kGlm5, "HYV4ForCausalLM",
@@ -191,7 +193,7 @@ constexpr auto kArchitectures = std::to_array<Architecture>({
                  .zero_experts = {{}, 1},
                  .zero_experts_give_nothing = true}},
     kDeepseekV4,
-});
+}));
 
 constexpr auto kUnread = std::to_array<Unread>({
     {"DogeForCausalLM",

@@ -4,6 +4,7 @@
 //
 // Every member remembers where it came from, so that a fault found by config_from_document is reported
 // in the file, or with the prefix "options:", in the options.
+#include <algorithm>
 #include <array>
 
 #include "base/index.h"
@@ -84,11 +85,11 @@ Check apply_overrides(const Members& options, Built& b) {
 }
 
 // A wrong value is refused with the other overrides.
-Policy compat_of(const Members& options) {
+Asked asked_by(const Members& options) {
   const json::Value* overrides = options.get("overrides");
   const json::Value* compat = overrides == nullptr ? nullptr : overrides->find("bit_compat");
-  return compat != nullptr && compat->string() != nullptr && *compat->string() == "vllm" ? Policy::vllm
-                                                                                         : Policy::libmoe;
+  const bool vllm = compat != nullptr && compat->string() != nullptr && *compat->string() == "vllm";
+  return {vllm ? Policy::vllm : Policy::libmoe, overrides};
 }
 
 // null counts: it says that the layer is not quantized.
@@ -106,7 +107,7 @@ struct QuantizationSource {
 QuantizationSource quantization_source(const ModelFile& file, const Members& options) {
   constexpr std::string_view kKey = "quantization_config";
   if (options.has(kKey)) return {options.get(kKey), options.at(kKey)};
-  const Foreign& holder = file.root().has(kKey) ? file.root() : file.holder(kKey);
+  const Foreign& holder = file.root().has(kKey) ? file.root() : file.anywhere(kKey);
   return {holder.get(kKey), holder.at(kKey)};
 }
 
@@ -162,6 +163,7 @@ Check put_quantization(const ModelFile& file, const QuantizationSource& source, 
   }
   (*resolved)->quantization.hf.reset();
   b.file_method = (*resolved)->quantization.file_method;
+  b.quantized_stacks = b.stacks && file_sets((*resolved)->quantization, b.stacked).size() > 1;
   b.document.set("quantization", without_nulls(quantization_value((*resolved)->quantization)));
   b.origins.push_back({"/quantization", source.pointer, false});
   return ok();
@@ -171,7 +173,9 @@ Check put_quantization(const ModelFile& file, const QuantizationSource& source, 
 void put_stacks(Built& b) {
   const json::Value* quantization = b.document.find("quantization");
   const bool plain = quantization == nullptr && b.document.find("hf_quantization_config") == nullptr;
-  if (!plain || b.stacked == StackedWeights::none || b.document.find("stacked_weights") != nullptr) return;
+  if ((!plain && !b.quantized_stacks) || b.stacked == StackedWeights::none ||
+      b.document.find("stacked_weights") != nullptr)
+    return;
   b.document.set("stacked_weights", at(config::kStackedWeightsNames, b.stacked));
   const std::vector<std::string>& names = b.stacked_names;
   if (names != Config().stacked_names && b.document.find("stacked_names") == nullptr)
@@ -179,6 +183,15 @@ void put_stacks(Built& b) {
 }
 
 }  // namespace
+
+bool Asked::overrides(std::string_view member) const {
+  if (overridden == nullptr) return false;
+  const Setting* setting = kSettings.find(member);
+  if (setting == nullptr) return overridden->find(member) != nullptr;
+  const auto names = setting->names();
+  return std::any_of(names.begin(), names.end(),
+                     [&](std::string_view name) { return overridden->find(name) != nullptr; });
+}
 
 Error moved(Error e, const std::string& pointer) {
   if (!e.subject.empty() && e.message.starts_with(e.subject)) e.message.replace(0, e.subject.size(), pointer);
@@ -225,7 +238,7 @@ Result<Built> build_document(const json::Value& hf, const json::Value& options_v
   MOE_TRY(const auto module, options.text("module", kMaxModule));
   MOE_TRY(const ModelFile file, ModelFile::open(hf));
   MOE_TRY(const ReadAs as, read_as(file, options));
-  MOE_TRY(Built b, describe_layer(file, as.row, layer, options.at("layer_index"), compat_of(options)));
+  MOE_TRY(Built b, describe_layer(file, as.row, layer, options.at("layer_index"), asked_by(options)));
   put_description(as, b);
   if (module) b.put("name", *module, options.at("module"));
   MOE_CHECK(put_parallel(options, b));
@@ -241,7 +254,7 @@ Result<json::Value> document_from_hf(const json::Value& hf, const json::Value& o
 }
 
 Result<Config> config_from_hf(std::string_view hf_text, std::string_view options_text) {
-  MOE_TRY(const json::Value hf_value, json::parse(hf_text, {.max_bytes = kMaxHfBytes}));
+  MOE_TRY(const json::Value hf_value, json::parse(hf_text, {.max_bytes = kMaxHfBytes, .python = true}));
   json::Value options = json::Object{};
   if (!options_text.empty()) {
     auto parsed = json::parse(options_text);

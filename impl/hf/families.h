@@ -11,7 +11,6 @@ inline constexpr Names kNumbered = {"w1", "w3", "w2"};
 inline constexpr SizeKey kDense = {{"intermediate_size"}};
 inline constexpr SizeKey kLocal = {{"num_local_experts", "num_experts", "n_routed_experts"}};
 inline constexpr SizeKey kRouted = {{"n_routed_experts", "num_local_experts", "num_experts"}};
-inline constexpr NumberKey kNoNumber = {};
 
 // A row that is another with changes.
 template <class Change>
@@ -83,7 +82,7 @@ inline constexpr Architecture kGptOss = {
     .has_bias = true,
     .experts = kLocal,
     .width = kDense,
-    .activation = {.key = "", .otherwise = "swigluoai", .alpha = {"swiglu_alpha"}},
+    .activation = {.key = "", .otherwise = "swigluoai", .limit = {"swiglu_limit"}, .alpha = {"swiglu_alpha"}},
 };
 inline constexpr Architecture kGemma4 = {
     .name = "Gemma4ForCausalLM",
@@ -115,7 +114,7 @@ inline constexpr Architecture kLongCat = {
                 .bias = {"", true},
                 .factor = Factor::weights,
                 .factor_key = {"routed_scaling_factor", 6.0},
-                .zero_experts = {{"zero_expert_num"}, 256}},
+                .zero_experts = {.keys = {"zero_expert_num"}, .otherwise = 256, .null = 0}},
 };
 inline constexpr Architecture kDbrx = {
     .name = "DbrxForCausalLM",
@@ -129,7 +128,7 @@ inline constexpr Architecture kDbrx = {
     .top_k = {{"moe_top_k"}},
     .width = {{"ffn_hidden_size"}},
     .hidden = {{"d_model", "hidden_size"}},
-    .where = {.count = "n_layers"},
+    .where = {.count = "n_layers", .count_alias = "num_hidden_layers"},
     .activation = {.key = "ffn_act_fn"},
     .routing = {.p_norm = "moe_normalize_expert_weights"},
 };

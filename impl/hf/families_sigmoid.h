@@ -31,6 +31,7 @@ inline constexpr Architecture kDeepseekV2 = {
     .experts = kRouted,
     .where = kFrom,
     .routing = {.scoring_key = "scoring_func",
+                .scoring_fixed = true,
                 .renormalize = {"", false},
                 .vllm_renormalize = BoolKey{"norm_topk_prob", false},
                 .bias = {"topk_method", false},
@@ -42,6 +43,7 @@ inline constexpr Architecture kDeepseekV3 = {
     .experts = kRouted,
     .where = from(3),
     .routing = {.scoring_key = "scoring_func",
+                .scoring_fixed = true,
                 .scoring = Scoring::sigmoid,
                 .renormalize = {"norm_topk_prob", true},
                 .bias = {"topk_method", true},
@@ -54,12 +56,14 @@ inline constexpr Architecture kDeepseekV3 = {
 inline constexpr Architecture kDots1 = like(kDeepseekV3, "Dots1ForCausalLM", [](Architecture& a) {
   a.where = kFrom;
   a.routing.renormalize = {"norm_topk_prob", false};
-  a.routing.n_group.otherwise = a.routing.topk_group.otherwise = 1;
+  a.routing.n_group = Routing().n_group;
+  a.routing.topk_group = Routing().topk_group;
   a.routing.factor_key.otherwise = 1.0;
 });
 inline constexpr Architecture kGlm4 = like(kDots1, "Glm4MoeForCausalLM", [](Architecture& a) {
   a.where = from(1);
   a.routing.scoring_key = "";
+  a.routing.scoring_fixed = false;
   a.routing.renormalize = {"norm_topk_prob", true};
   a.routing.bias = {"", true};
 });
@@ -81,7 +85,7 @@ inline constexpr Architecture kGlm5 = like(kNewer, "Glm5NextForConditionalGenera
 inline constexpr Architecture kBailing = like(kNewer, "BailingHybridForCausalLM", [](Architecture& a) {
   a.top_k = {{"num_experts_per_token", "num_experts_per_tok"}};
   a.where = predicting(words({{"first_k_dense_replace"}, 2}));
-  a.routing.renormalize = {"moe_renormalize", true};
+  a.routing.renormalize = {"moe_renormalize", true, "norm_topk_prob"};
   a.routing.n_group = {{"num_expert_group", "n_group"}, 8};
   a.routing.topk_group.otherwise = 4;
   a.routing.factor_key.otherwise = 2.5;
@@ -96,9 +100,9 @@ inline constexpr Architecture kKimi = like(kBailing, "KimiLinearForCausalLM", []
 inline constexpr Architecture kNemotron = like(kNewer, "NemotronHForCausalLM", [](Architecture& a) {
   a.layers_at = "backbone.layers";
   a.block = "mixer.experts";
-  a.hidden = {{"moe_latent_size", "hidden_size"}};
+  a.hidden = {.keys = {"moe_latent_size", "hidden_size"}, .first_counts = true};
   a.where = {.rule = Layers::nemotron};
-  a.activation = {.key = "mlp_hidden_act", .otherwise = "relu2", .limit = kNoNumber, .ungated = true};
+  a.activation = {.key = "mlp_hidden_act", .otherwise = "relu2", .ungated = true};
 });
 inline constexpr Architecture kMistral4 = {
     .name = "Mistral4ForCausalLM",
@@ -123,6 +127,7 @@ constexpr Routing with_factor(Factor how, std::string_view key, double otherwise
 inline constexpr Architecture kMiniMaxM2 = like(kMixtral, "MiniMaxM2ForCausalLM", [](Architecture& a) {
   a.routing = kSigmoidBias;
   a.routing.scoring_key = "scoring_func";
+  a.routing.scoring_fixed = true;
   a.routing.bias = {"use_routing_bias", true};
 });
 inline constexpr Architecture kMiniMaxM3 =
@@ -166,10 +171,10 @@ inline constexpr Architecture kStep3 = {
     .block = "moe",
     .stack = {"gate_proj.weight", "up_proj.weight", "down_proj.weight"},
     .stacks = true,
-    .experts = {{"n_routed_experts", "moe_num_experts"}},
+    .experts = {{"n_routed_experts", "moe_num_experts", "num_local_experts"}},
     .top_k = {{"num_experts_per_tok", "moe_top_k"}},
     .where = {.rule = Layers::words, .first = {{}, 3}, .numbers = "moe_layers_enum"},
-    .activation = {.key = "", .otherwise = "swiglustep", .limit = kNoNumber, .limits = "swiglu_limits"},
+    .activation = {.key = "", .otherwise = "swiglustep", .limits = "swiglu_limits"},
     .routing = with_factor(Factor::output, "moe_router_scaling_factor", 1.0),
 };
 inline constexpr Architecture kKolibri = {
@@ -188,7 +193,6 @@ inline constexpr Architecture kInkling2 = {
     .stacks = true,
     .activation = {.key = "",
                    .otherwise = "swiglu_softcap",
-                   .limit = kNoNumber,
                    .gate_cap = {"mlp_gate_softcap", 4.0},
                    .up_cap = {"mlp_up_softcap", 25.0}},
     .routing = {.scoring_key = "scoring_func",
@@ -196,7 +200,7 @@ inline constexpr Architecture kInkling2 = {
                 .bias = {"", true},
                 .bias_name = "gate.bias",
                 .factor = Factor::weights,
-                .factor_key = {"route_scale", 8.0}},
+                .factor_key = {"route_scale", 8.0, "routed_scaling_factor"}},
 };
 inline constexpr Architecture kInkling = like(kInkling2, "InklingForConditionalGeneration", [](Architecture& a) {
   a.width_is_dense_beside = "dense_intermediate_size";
@@ -231,7 +235,7 @@ inline constexpr Architecture kDeepseekV4 = {
     .block = "ffn.experts",
     .projections = kNumbered,
     .experts = kRouted,
-    .where = kFrom,
+    .where = {.predicting = true},
     .activation = {.limit = {"swiglu_limit", 10.0}},
     .routing = {.scoring_key = "scoring_func",
                 .scoring = Scoring::sqrtsoftplus,
@@ -240,7 +244,7 @@ inline constexpr Architecture kDeepseekV4 = {
                 .bias = {"", true},
                 .factor = Factor::weights,
                 .factor_key = {"routed_scaling_factor", 1.5},
-                .hash_layers = true},
+                .hash_layers = 3},
 };
 
 }  // namespace families

@@ -30,12 +30,14 @@ class ModelFile {
   static Result<ModelFile> open(const json::Value& document);
 
   const Foreign& root() const { return root_; }
-  // Where the member is: the object that an architecture names, text_config, or the root.
+  // Where the language model's member is: the object that an architecture names, else text_config, else, without one,
+  // the root. Of a multimodal model the root is another's, and what is left out here has the class's value.
   const Foreign& holder(std::string_view key) const {
-    for (const std::optional<Foreign>* inner : {&inner_, &text_})
-      if (*inner && (*inner)->has(key)) return **inner;
-    return root_;
+    if (inner_ && inner_->value().find(key) != nullptr) return *inner_;
+    return text_ ? *text_ : root_;
   }
+  // Wherever it is: members of a whole model may stand in either.
+  const Foreign& anywhere(std::string_view key) const { return holder(key).has(key) ? holder(key) : root_; }
   // All of them, the first that counts first.
   std::vector<const Foreign*> places() const {
     std::vector<const Foreign*> all;
@@ -45,7 +47,7 @@ class ModelFile {
     return all;
   }
   // An object, "a/b", is looked into first; a file that lacks it may have its members elsewhere.
-  Check look_into(std::string_view path);
+  Result<bool> look_into(std::string_view path);
 
  private:
   ModelFile(Foreign root, std::optional<Foreign> text) : root_(std::move(root)), text_(std::move(text)) {}
@@ -66,7 +68,8 @@ struct Built {
   // Tensors of all experts, where nothing is quantized: put into the document when that is known.
   StackedWeights stacked = StackedWeights::none;
   std::vector<std::string> stacked_names;
-  bool stacks = false;  // the class writes that form
+  bool stacks = false;            // the class writes that form
+  bool quantized_stacks = false;  // of quantized weights, too
 
   // Sets /key or /key/member; `source` "" when it is fixed by the architecture.
   void put(std::string_view key, json::Value value, std::string source);
@@ -83,11 +86,18 @@ struct Built {
 constexpr std::string_view kOptions = "options:";
 
 struct Architecture;  // architecture.h
+// What the caller asked for that changes what is read: whose routing it is where vLLM's class and transformers' differ,
+// and the overrides.
+struct Asked {
+  Policy compat = Policy::libmoe;
+  const json::Value* overridden = nullptr;
+
+  bool overrides(std::string_view member) const;
+};
 // Name, projections, sizes, activation, dtype and routing of the layer with this index, default the
-// first with experts. `layer_pointer`: where the index was given. `compat`: whose routing it is where vLLM's class and
-// transformers' differ.
+// first with experts. `layer_pointer`: where the index was given.
 Result<Built> describe_layer(const ModelFile& file, const Architecture& row, std::optional<std::int64_t> layer,
-                             const std::string& layer_pointer, Policy compat);
+                             const std::string& layer_pointer, const Asked& asked);
 
 // --- document.cpp -------------------------------------------------------------------------------------------------
 Result<Built> build_document(const json::Value& hf, const json::Value& options);

@@ -153,7 +153,11 @@ Result<LayerRule> layer_rule(const ModelFile& file, const LayerKeys& keys) {
                                                    read_jamba, read_ernie, read_llama4, read_nemotron};
   LayerRule r;
   if (keys.rule != Layers::nemotron) {
-    MOE_TRY(r.count, file.holder(keys.count).need_integer(keys.count, {1, kMostLayers}));
+    const bool alias = !keys.count_alias.empty() && !file.holder(keys.count).has(keys.count);
+    const std::string_view key = alias ? keys.count_alias : keys.count;
+    const Foreign& holder = file.holder(key);
+    const bool told = holder.value().find(key) != nullptr || !keys.layers;
+    MOE_TRY(r.count, told ? holder.need_integer(key, {1, kMostLayers}) : Result<std::int64_t>(*keys.layers));
   }
   MOE_CHECK(at(kReaders, keys.rule)(file, keys, r));
   if (keys.predicting) {

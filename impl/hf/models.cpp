@@ -33,33 +33,102 @@ json::Value in_our_words(std::string_view member, const json::Value& theirs) {
 
 // --- members of the document ------------------------------------------------------------------------
 
+// The number of this layer, where there is one for each.
+const json::Value& entry(const json::Value& value, std::int64_t layer) {
+  const json::Array* list = value.array();
+  return list != nullptr && layer < std::ssize(*list) ? (*list)[usize(layer)] : value;
+}
+
+json::Value number_or_null(const std::optional<std::int64_t>& n) { return n ? json::Value(*n) : json::Value(); }
+json::Value number_or_null(const std::optional<double>& n) { return n ? json::Value(*n) : json::Value(); }
+
 class Writer {
  public:
-  explicit Writer(const ModelFile& file) : file_(file) {}
+  Writer(const ModelFile& file, const Asked& asked, std::int64_t layer) : file_(file), asked_(asked), layer_(layer) {}
 
-  // The file's value under the first key that it has; false when it has none.
-  bool copy(std::string_view member, std::span<const std::string_view> keys) {
+  bool overrides(std::string_view member) const { return asked_.overrides(member); }
+  Check copy_number(std::string_view section, std::string_view member, const NumberKey& key) {
+    const std::array keys = {key.key, key.alias};
+    return copy_number(section, member, keys, number_or_null(key.otherwise), number_or_null(key.null));
+  }
+  Check copy_number(std::string_view member, const SizeKey& key, const json::Value& otherwise) {
+    return copy_number("routing", member, key.keys, otherwise, number_or_null(key.null));
+  }
+
+  // What the file says under keys that are spellings of one: nullopt when it has none, a null where it has only that.
+  struct Said {
+    const Foreign* holder;
+    std::string_view key;
+    const json::Value* value;
+
+    std::string pointer() const { return holder->at(key); }
+  };
+  Result<std::optional<Said>> said(std::span<const std::string_view> keys, std::string_view member,
+                                   bool first_counts = false) const {
+    std::optional<Said> first;
     for (const std::string_view key : keys) {
       if (key.empty()) continue;
       const Foreign& holder = file_.holder(key);
-      if (!holder.has(key)) continue;
-      built.put(member, in_our_words(member, *holder.get(key)), holder.at(key));
-      return true;
+      const json::Value* value = holder.value().find(key);
+      if (value == nullptr || (value->is_null() && first)) continue;
+      if (!first || first->value->is_null()) {
+        first = Said{&holder, key, value};
+      } else if (const json::Value& other = entry(*first->value, layer_);
+                 !first_counts && first->holder == &holder && other != entry(*value, layer_)) {
+        return fields::fault(holder.at(key), cat("found ", fields::brief(*value), ", but ", first->pointer(), " is ",
+                                                 fields::brief(other), "; overrides.", member, " tells which it is"));
+      }
     }
-    return false;
+    return first;
   }
+
+  // The file's number, else the class's; what is overridden the file need not tell.
   Check copy_size(std::string_view member, const SizeKey& key, std::string_view what) {
-    if (copy(member, key.keys)) return ok();
-    return fields::missing(file_.holder(key.keys[0]).at(key.keys[0]), std::string(what));
+    if (asked_.overrides(member)) return ok();
+    MOE_TRY(const std::optional<Said> found, said(key.keys, member, key.first_counts));
+    if (found && !found->value->is_null()) {
+      built.put(member, *found->value, found->pointer());
+    } else if (found || !key.otherwise) {
+      return fields::missing(file_.holder(key.keys[0]).at(key.keys[0]), std::string(what));
+    } else {
+      built.put(member, *key.otherwise, "");
+    }
+    return ok();
   }
-  void copy_in(std::string_view section, std::string_view member, std::string_view key, const json::Value& otherwise) {
+  // A word, or what the class takes for granted.
+  void copy_word(std::string_view section, std::string_view member, std::string_view key,
+                 const json::Value& otherwise) {
     const Foreign& holder = file_.holder(key);
     const bool found = !key.empty() && holder.has(key);
-    if (!found && otherwise.is_null()) return;
     built.put(section, member, found ? in_our_words(member, *holder.get(key)) : otherwise, found ? holder.at(key) : "");
   }
-  void copy_routing(std::string_view member, std::string_view key, const json::Value& otherwise) {
-    copy_in("routing", member, key, otherwise);
+  // Null is what most classes would compute with, and cannot.
+  Check copy_number(std::string_view section, std::string_view member, std::span<const std::string_view> keys,
+                    const json::Value& otherwise, const json::Value& null) {
+    MOE_TRY(const std::optional<Said> found, said(keys, member));
+    const bool is_null = found && found->value->is_null();
+    if (is_null && null.is_null()) return fields::unexpected(found->pointer(), *found->value, "a number");
+    if (!found && otherwise.is_null()) return ok();
+    const json::Value& number = is_null ? null : found ? *found->value : otherwise;
+    std::string source = found ? found->pointer() : "";
+    if (section.empty()) {
+      built.put(member, number, std::move(source));
+    } else {
+      built.put(section, member, number, std::move(source));
+    }
+    return ok();
+  }
+  // Null is false, as in Python.
+  Check copy_flag(std::string_view member, const BoolKey& key) {
+    const std::array keys = {key.key, key.alias};
+    MOE_TRY(const std::optional<Said> found, said(keys, member));
+    const bool null = found && found->value->is_null();
+    built.put("routing", member,
+              null    ? json::Value(false)
+              : found ? *found->value
+                      : json::Value(key.otherwise),
+              found ? found->pointer() : "");
+    return ok();
   }
   // The first key that the file has, else the first: whose place in the file a missing member has.
   std::string_view key_of(const SizeKey& key) const {
@@ -72,14 +141,13 @@ class Writer {
 
  private:
   const ModelFile& file_;
+  const Asked& asked_;
+  std::int64_t layer_;
 };
-
-json::Value number_or_null(const std::optional<std::int64_t>& n) { return n ? json::Value(*n) : json::Value(); }
-json::Value number_or_null(const std::optional<double>& n) { return n ? json::Value(*n) : json::Value(); }
 
 Check write_dtype(const ModelFile& file, Writer& w) {
   for (const std::string_view key : {"torch_dtype", "dtype"}) {
-    const Foreign& holder = file.holder(key);
+    const Foreign& holder = file.anywhere(key);
     MOE_TRY(const auto name, holder.text(key));
     if (!name) continue;
     const DType t = dtype_from_name(*name);
@@ -105,6 +173,16 @@ Result<std::optional<double>> limit_of_layer(const ModelFile& file, std::string_
   if (!limit || !(*limit >= 0) || !std::isfinite(*limit))
     return fields::unexpected(pointer, entry, "a number of at least 0, or null");
   return *limit == 0 ? std::optional<double>() : limit;
+}
+
+// A class that does not clamp, and a file that says how: one of them is wrong.
+Check check_limit(const ModelFile& file, const ActivationKeys& act, const Writer& w) {
+  constexpr std::string_view kLimit = "swiglu_limit";
+  const Foreign& holder = file.holder(kLimit);
+  if (!act.limit.key.empty() || !holder.has(kLimit) || w.overrides("activation_params")) return ok();
+  return fields::fault(holder.at(kLimit), cat("found ", fields::brief(*holder.get(kLimit)),
+                                              ", but the class does not clamp; overrides.activation_params tell which "
+                                              "it is ({\"limit\": null}: no clamp)"));
 }
 
 Check write_activation(const ModelFile& file, const Architecture& a, std::int64_t layer, Writer& w) {
@@ -140,14 +218,10 @@ Check write_activation(const ModelFile& file, const Architecture& a, std::int64_
     if (!limit) w.built.put("activation", "silu", "");  // without a clamp it is that
     return ok();
   }
-  const auto copy = [&](std::string_view member, const NumberKey& key) {
-    if (!key.key.empty()) w.copy_in("activation_params", member, key.key, number_or_null(key.otherwise));
-  };
-  copy("limit", act.limit);
-  copy("alpha", act.alpha);
-  copy("gate_cap", act.gate_cap);
-  copy("up_cap", act.up_cap);
-  return ok();
+  const std::array params = {std::pair("limit", &act.limit), std::pair("alpha", &act.alpha),
+                             std::pair("gate_cap", &act.gate_cap), std::pair("up_cap", &act.up_cap)};
+  for (const auto& [member, key] : params) MOE_CHECK(w.copy_number("activation_params", member, *key));
+  return check_limit(file, act, w);
 }
 
 void write_experts(const Architecture& a, Writer& w) {
@@ -162,8 +236,10 @@ void write_experts(const Architecture& a, Writer& w) {
 
 Result<bool> has_bias(const ModelFile& file, const BoolKey& bias) {
   const Foreign& holder = file.holder(bias.key);
-  if (bias.key.empty() || !holder.has(bias.key)) return bias.otherwise;
-  const json::Value& said = *holder.get(bias.key);
+  const json::Value* found = bias.key.empty() ? nullptr : holder.value().find(bias.key);
+  if (found == nullptr) return bias.otherwise;
+  const json::Value& said = *found;
+  if (said.is_null()) return bias.key == "topk_method" && bias.otherwise;
   if (said.boolean() != nullptr) return *said.boolean();
   if (said.string() != nullptr) return *said.string() == "noaux_tc";
   return fields::unexpected(holder.at(bias.key), said, "a word or a boolean");
@@ -181,7 +257,7 @@ Result<bool> is_hash_layer(const ModelFile& file, const Architecture& a, std::in
   MOE_TRY(const auto types, file.holder("mlp_layer_types").texts("mlp_layer_types"));
   if (layer < std::ssize(types)) return types[usize(layer)] == "hash_moe";
   MOE_TRY(const auto count, file.holder("num_hash_layers").integer("num_hash_layers", {0, kMostLayers}));
-  return layer < count.value_or(0);
+  return layer < count.value_or(*a.routing.hash_layers);
 }
 
 // The key of a p-norm of the weights: 1 is their sum.
@@ -211,9 +287,8 @@ Check write_weights(const ModelFile& file, const Architecture& a, Policy compat,
       return ok();
     }
   }
-  w.copy_routing("renormalize", own.key, own.otherwise);
-  if (!r.renormalize_min.key.empty())
-    w.copy_routing("renormalize_min", r.renormalize_min.key, number_or_null(r.renormalize_min.otherwise));
+  MOE_CHECK(w.copy_flag("renormalize", own));
+  MOE_CHECK(w.copy_number("routing", "renormalize_min", r.renormalize_min));
   if (r.renormalize_eps > 0) w.built.put("routing", "renormalize_eps", r.renormalize_eps, "");
   return ok();
 }
@@ -222,38 +297,50 @@ Check write_groups_and_factor(const ModelFile& file, const Architecture& a, Poli
   const Routing& r = a.routing;
   if (r.groups != Groups::none) {
     MOE_TRY(const bool greedy, is_greedy(file, a, compat));
-    const std::string_view groups = greedy ? "" : w.key_of(r.n_group), kept = greedy ? "" : w.key_of(r.topk_group);
+    constexpr SizeKey kNone = {};
     const bool one = greedy || compat == Policy::vllm;  // vLLM's classes take one group where the file says nothing
-    w.copy_routing("num_expert_group", groups, one ? json::Value(1) : number_or_null(r.n_group.otherwise));
-    w.copy_routing("topk_group", kept, one ? json::Value(1) : number_or_null(r.topk_group.otherwise));
+    const auto otherwise = [&](const SizeKey& key) { return one ? json::Value(1) : number_or_null(key.otherwise); };
+    MOE_CHECK(w.copy_number("num_expert_group", greedy ? kNone : r.n_group, otherwise(r.n_group)));
+    MOE_CHECK(w.copy_number("topk_group", greedy ? kNone : r.topk_group, otherwise(r.topk_group)));
     if (!r.group_score.empty()) w.built.put("routing", "group_score", r.group_score, "");
     if (r.masked_zero) w.built.put("routing", "masked_groups", "zero", "");
   }
   if (r.factor == Factor::none) return ok();
-  w.copy_routing("routed_scaling_factor", r.factor_key.key, number_or_null(r.factor_key.otherwise));
+  MOE_CHECK(w.copy_number("routing", "routed_scaling_factor", r.factor_key));
   if (r.factor == Factor::output) w.built.put("routing", "apply_routed_scale_to_output", true, "");
   return ok();
 }
 
-void write_extras(const Architecture& a, Writer& w) {
+Check write_extras(const Architecture& a, Writer& w) {
   const Routing& r = a.routing;
   if (r.on_input) w.built.put("apply_router_weight_on_input", true, "");
   if (r.bias_on_logits) w.built.put("routing", "bias_on_logits", true, "");
   if (!r.expert_scale.empty()) w.built.put("routing", "expert_scale", r.expert_scale, "");
-  const auto count = [&](std::string_view member, const SizeKey& key) {
-    if (key.otherwise) w.copy_routing(member, w.key_of(key), *key.otherwise);
-  };
-  count("num_zero_experts", r.zero_experts);
-  count("num_shared_logits", r.shared_logits);
+  if (r.zero_experts.otherwise) MOE_CHECK(w.copy_number("num_zero_experts", r.zero_experts, *r.zero_experts.otherwise));
+  if (r.shared_logits.otherwise)
+    MOE_CHECK(w.copy_number("num_shared_logits", r.shared_logits, *r.shared_logits.otherwise));
   if (r.zero_experts_give_nothing) w.built.put("routing", "zero_experts", "nothing", "");
+  return ok();
+}
+
+// The word of the file, of a class that reads it; of another one it may only say what the class does.
+Check write_scoring(const ModelFile& file, const Routing& r, Policy compat, Writer& w) {
+  w.copy_word("routing", "scoring_func", r.scoring_key, at(kScoringNames, r.scoring));
+  const Foreign& holder = file.holder(r.scoring_key);
+  if (!r.scoring_fixed || compat == Policy::vllm || !holder.has(r.scoring_key) || w.overrides("routing")) return ok();
+  const json::Value& theirs = *holder.get(r.scoring_key);
+  if (in_our_words("scoring_func", theirs) == json::Value(at(kScoringNames, r.scoring))) return ok();
+  return fields::fault(holder.at(r.scoring_key),
+                       cat("found ", fields::brief(theirs), ", but the class computes ", at(kScoringNames, r.scoring),
+                           " whatever it says; overrides.routing tell which it is"));
 }
 
 Check write_routing(const ModelFile& file, const Architecture& a, Policy compat, std::int64_t layer, Writer& w) {
   const Routing& r = a.routing;
-  w.copy_routing("scoring_func", r.scoring_key, at(kScoringNames, r.scoring));
+  MOE_CHECK(write_scoring(file, r, compat, w));
   MOE_CHECK(write_weights(file, a, compat, w));
   MOE_CHECK(write_groups_and_factor(file, a, compat, w));
-  write_extras(a, w);
+  MOE_CHECK(write_extras(a, w));
   MOE_TRY(const bool hashed, is_hash_layer(file, a, layer));
   if (hashed) w.built.put("routing", "hash_routing", true, "");
   MOE_TRY(const bool bias, has_bias(file, r.bias));
@@ -273,11 +360,11 @@ Check write_top_k(const ModelFile& file, const Architecture& a, std::int64_t lay
   MOE_CHECK(w.copy_size("top_k", a.top_k, "the number of experts of a token"));
   const std::string_view key = w.key_of(a.top_k);
   const json::Value* list = file.holder(key).get(key);
-  if (list->array() == nullptr) return ok();
+  if (list == nullptr || list->array() == nullptr) return ok();
   const std::string pointer = file.holder(key).at(key);
   if (layer >= std::ssize(*list->array()))
     return fields::unexpected(pointer, *list, cat("a list with a number for layer ", layer));
-  w.built.put("top_k", (*list->array())[usize(layer)], cat(pointer, "/", layer));
+  if (w.built.document.find("top_k") != nullptr) w.built.put("top_k", entry(*list, layer), cat(pointer, "/", layer));
   return ok();
 }
 
@@ -300,37 +387,37 @@ Result<ModelFile> ModelFile::open(const json::Value& document) {
   return ModelFile(std::move(root), std::move(text));
 }
 
-Check ModelFile::look_into(std::string_view path) {
+Result<bool> ModelFile::look_into(std::string_view path) {
   Foreign at = root_;
   while (!path.empty()) {
     const std::size_t slash = std::min(path.find('/'), path.size());
     MOE_TRY(std::optional<Foreign> inner, at.object(path.substr(0, slash)));
-    if (!inner) return ok();
+    if (!inner) return false;
     at = std::move(*inner);
     path.remove_prefix(std::min(slash + 1, path.size()));
   }
   inner_ = std::move(at);
-  return ok();
+  return true;
 }
 
 Result<Built> describe_layer(const ModelFile& given, const Architecture& a, std::optional<std::int64_t> layer,
-                             const std::string& layer_pointer, Policy compat) {
+                             const std::string& layer_pointer, const Asked& asked) {
   ModelFile file = given;
-  if (!a.holder.empty()) MOE_CHECK(file.look_into(a.holder));
+  if (!a.holder.empty()) {
+    MOE_TRY([[maybe_unused]] const bool there, file.look_into(a.holder));
+  }
   MOE_TRY(const LayerRule rule, layer_rule(file, a.where));
   MOE_TRY(const std::int64_t index, layer_index(file, rule, layer, layer_pointer));
 
-  Writer w(file);
+  Writer w(file, asked, index);
   w.built.put("name", cat(a.layers_at, ".", index, ".", a.block), "");
   w.built.put("projection_names", json::Array(a.projections.begin(), a.projections.end()), "");
   MOE_CHECK(write_sizes(file, a, index, w));
   MOE_CHECK(write_activation(file, a, index, w));
   write_experts(a, w);
-  const std::array norm_eps = {a.expert_norm_eps.key};
-  if (!w.copy("expert_norm_eps", norm_eps) && a.expert_norm_eps.otherwise)
-    w.built.put("expert_norm_eps", *a.expert_norm_eps.otherwise, "");
+  MOE_CHECK(w.copy_number("", "expert_norm_eps", a.expert_norm_eps));
   MOE_CHECK(write_dtype(file, w));
-  MOE_CHECK(write_routing(file, a, compat, index, w));
+  MOE_CHECK(write_routing(file, a, asked.compat, index, w));
   return std::move(w.built);
 }
 

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "config/fields.h"
 #include "hf/architecture.h"
+#include "hf/hf.h"
 
 namespace moe::hf {
 namespace {
@@ -71,15 +72,53 @@ std::vector<std::string_view> nearest_architectures(std::string_view name) {
   return nearest;
 }
 
-Error not_known(Code code, const std::string& pointer, std::string_view name) {
-  const std::vector<std::string_view> nearest = nearest_architectures(name);
+std::vector<std::string_view> nearest_by_keys(const ModelFile& file) {
+  struct Candidate {
+    int found, lacking;
+    std::string_view name;
+  };
+  std::vector<Candidate> all;
+  for (const Architecture& a : architectures()) {
+    Candidate c = {0, 0, a.name};
+    const auto count = [&](std::string_view key) {
+      if (!key.empty()) ++(file.holder(key).has(key) ? c.found : c.lacking);
+    };
+    const Routing& r = a.routing;
+    bool sized = true;
+    for (const SizeKey* size : {&a.experts, &a.top_k}) {
+      const auto there = [&](std::string_view key) { return !key.empty() && file.holder(key).has(key); };
+      sized = sized && std::any_of(size->keys.begin(), size->keys.end(), there);
+    }
+    for (const std::string_view key :
+         {a.experts.keys[0], a.top_k.keys[0], a.width.keys[0], a.activation.key, a.where.first.keys[0], a.where.step,
+          r.scoring_key, r.renormalize.key, r.bias.key})
+      count(key);
+    if (r.groups != Groups::none) count(r.n_group.keys[0]);
+    if (r.factor != Factor::none) count(r.factor_key.key);
+    if (sized) all.push_back(c);
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
+    return a.found != b.found ? a.found > b.found : a.lacking < b.lacking;
+  });
+  std::vector<std::string_view> nearest;
+  for (std::size_t i = 0; i < std::min(all.size(), kMostNames); ++i) nearest.push_back(all[i].name);
+  return nearest;
+}
+
+Error not_known(Code code, const std::string& pointer, std::string_view name, const ModelFile* file) {
+  std::vector<std::string_view> nearest = nearest_architectures(name);
+  const bool by_keys = nearest.empty() && file != nullptr;
+  if (by_keys) nearest = nearest_by_keys(*file);
   std::string names;
-  for (const std::string_view n : nearest) names += cat(names.empty() ? ", names like it are " : ", ", n);
-  return fail(code, pointer,
-              cat(pointer, ": the architecture ", in_quotes(name), " is not known", names,
-                  "; option \"architecture\" takes a known name or a description, "
-                  "moe_describe(\"checkpoint\", {\"architectures\": true}) lists all"),
-              json::Writer().key("nearest").array(nearest).take());
+  for (const std::string_view n : nearest)
+    names += cat(!names.empty() ? ", " : by_keys ? ", files with such members are of " : ", names like it are ", n);
+  return fail(
+      code, pointer,
+      cat(pointer, ": the architecture ", in_quotes(name), " is not known", names,
+          "; option \"architecture\" takes a known name or a description: moe_describe(\"checkpoint\", "
+          "{\"config\": .., \"tensors\": [[name, shape], ..]}) makes one of the file's tensors to be looked at, "
+          "{\"architectures\": true} lists all names"),
+      json::Writer().key("nearest").array(nearest).take());
 }
 
 }  // namespace moe::hf

@@ -11,7 +11,11 @@ namespace moe::hf {
 
 // Names of rows, at most three, the nearest first; none where nothing looks like it. What stands before "For" counts.
 std::vector<std::string_view> nearest_architectures(std::string_view name);
-// The error about a name that no row has: `pointer` says where it stands. Its details list the nearest ones.
-Error not_known(Code code, const std::string& pointer, std::string_view name);
+class ModelFile;
+// The same of a file: rows with the most of their keys in it, fewest others first.
+std::vector<std::string_view> nearest_by_keys(const ModelFile& file);
+// The error about a name that no row has: `pointer` says where it stands. Its details list the nearest ones, by their
+// names, else, of a file, by their keys.
+Error not_known(Code code, const std::string& pointer, std::string_view name, const ModelFile* file = nullptr);
 
 }  // namespace moe::hf

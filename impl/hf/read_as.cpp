@@ -31,14 +31,15 @@ constexpr std::array kCounterparts = {
 constexpr std::size_t kMaxModule = 512, kMaxName = 128;
 constexpr std::string_view kOption = "architecture", kLayer = "{layer}";
 
-Result<const Architecture*> row_named(std::string_view name, const std::string& pointer, Code unknown) {
+Result<const Architecture*> row_named(std::string_view name, const std::string& pointer, Code unknown,
+                                      const ModelFile* file = nullptr) {
   for (const Architecture& a : architectures())
     if (a.name == name) return &a;
   for (const Unread& u : unread_architectures())
     if (u.name == name)
       return fail(Code::unsupported, pointer,
                   cat(pointer, ": the architecture ", in_quotes(name), " is not read: ", u.why));
-  return not_known(unknown, pointer, name);
+  return not_known(unknown, pointer, name, file);
 }
 
 // The text of a member, where it stands; "" when it is absent.
@@ -106,6 +107,7 @@ Check read_activation(const Members& from, Architecture& a) {
 Check read_size_key(const Members& from, std::string_view key, SizeKey& out) {
   const json::Value* value = from.get(key);
   if (value == nullptr) return ok();
+  out.first_counts = true;
   if (value->array() != nullptr) {
     MOE_TRY(out.keys, names(from, key, 1));
     return ok();
@@ -184,12 +186,17 @@ Result<ReadAs> read_as(const ModelFile& file, const Members& options) {
     }
     if (option->object() == nullptr) return fields::unexpected(pointer, *option, "a name or a description");
     MOE_TRY(const Architecture row, described(*option, pointer));
+    ModelFile inside = file;
+    MOE_TRY(const bool there, inside.look_into(row.holder));
+    if (!there && option->find("holder") != nullptr)
+      return fields::unexpected(fields::child(pointer, "holder"), *option->find("holder"),
+                                "the path of an object of the config.json, a/b: one inside");
     return ReadAs{row, option, pointer};
   }
   MOE_TRY(const auto names, file.root().texts("architectures"));
   const std::string pointer = file.root().at("architectures");
   if (names.empty()) return fields::missing(pointer, "the name of an architecture");
-  MOE_TRY(const Architecture* row, row_named(names[0], pointer + "/0", Code::unsupported));
+  MOE_TRY(const Architecture* row, row_named(names[0], pointer + "/0", Code::unsupported, &file));
   return ReadAs{*row};
 }
 

@@ -179,6 +179,10 @@ void route_token(const Router& r, const RouteArgs& a, const Scratch& s, std::siz
   if (!r.expert_scale.empty())
     for (std::size_t j = 0; j < r.k; ++j)
       if (const std::size_t e = usize(out.ids[j]); e < r.experts) out.weights[j] *= r.expert_scale[e];
+  if (r.weights_dtype == DType::bf16)
+    std::transform(out.weights, out.weights + r.k, out.weights, [](float w) { return bf16_to_f32(f32_to_bf16(w)); });
+  if (r.weights_dtype == DType::f16)
+    std::transform(out.weights, out.weights + r.k, out.weights, [](float w) { return f16_to_f32(f32_to_f16(w)); });
   for (std::size_t j = 0; j < r.shared; ++j) {
     out.ids[r.k + j] = static_cast<std::int32_t>(r.experts + j);
     out.weights[r.k + j] = 1.0f;

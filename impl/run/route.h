@@ -49,6 +49,7 @@ struct Router {
   bool bias_on_logits = false;
   bool lacks_bias = false, lacks_scale = false;  // the config wants one and nobody gave it
   float factor = 1.0f;
+  DType weights_dtype = DType::f32;  // whose values they have: the input's, where they are on the input
   float jitter_eps = 0.0f;
   std::uint64_t seed = 0;
   std::vector<float> bias;          // a row of [columns], empty: none

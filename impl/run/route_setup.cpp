@@ -101,6 +101,7 @@ Result<Router> make_router(const Config& config, const RouteKernel& kernel, cons
   const bool drawn = r.rule == RouteRule::uniform_random || r.rule == RouteRule::normal_routing;
   if (!drawn) MOE_CHECK(set_expert_scale(c, sources.scale, r));
   if (weighed && !c.scales_output()) r.factor = static_cast<float>(c.routed_scaling_factor);
+  if (config.apply_router_weight_on_input) r.weights_dtype = config.in_dtype;
   r.jitter_eps = static_cast<float>(c.jitter_eps.value_or(0.0));
   r.seed = static_cast<std::uint64_t>(c.seed.value_or(0));
   MOE_TRY(const std::span<const float> bias, one_bias(c, sources));

@@ -156,6 +156,12 @@ constexpr std::array kStackedColumns = {
     CheckpointTensor{"",                    TensorKind::weight,             Presence::required,         kFloats,    kColumns, Form::axes, ".weight"},
     CheckpointTensor{"_bias",               TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
 };
+// FP8 in blocks as transformers has it in memory and writes it where the class writes stacks, and Step-3.7's files.
+constexpr std::array kFp8StackedBlocks = {
+    CheckpointTensor{"",                    TensorKind::weight,             Presence::required,         kE4m3Codes, kMatrix,     Form::axes, ".weight"},
+    CheckpointTensor{"_scale_inv",          TensorKind::scale,              Presence::required,         kFp8Scales, kBlockScales, Form::axes, ".weight_scale_inv"},
+    CheckpointTensor{"_bias",               TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
+};
 constexpr Stack kGateUpDown = {{"gate_up_proj", "down_proj"}};
 // clang-format on
 
@@ -274,6 +280,8 @@ std::span<const TensorSet> tensor_sets() {
       TensorSet{Format::mxfp4_pack_quantized, Codes::bits, kMxfp4, is_mxfp4},
       TensorSet{Format::mxfp4_gpt_oss, Codes::bits, kGptOss, is_mxfp4, &kGateUpDown},
       TensorSet{Format::nvfp4_pack_quantized, Codes::bits, kNvfp4, [](const Quantization& q) { return q.is_nvfp4(); }},
+      TensorSet{Format::float_quantized, Codes::bits, kFp8StackedBlocks, is_fp8_blocks, &kGateUpDown,
+                StackedWeights::rows_first},
       TensorSet{Format::none, Codes::values, kStackedRows, is_unquantized, &kGateUpDown, StackedWeights::rows_first},
       TensorSet{Format::none, Codes::values, kStackedColumns, is_unquantized, &kGateUpDown,
                 StackedWeights::columns_first},

@@ -13,6 +13,8 @@
 //   float-quantized  weight f8_e4m3fn [N, K]              weight_scale           [bias [N]]  [input_scale [1]]
 //   naive-quantized    tensor [1] or a scalar; channel [N, 1], ModelOpt [N]; group [N, G]; blocks of n x k
 //                      [ceil(N/n), ceil(K/k)], DeepSeek's weight_scale_inv, ModelOpt [N/n, 1, K/k, 1]
+//                      all experts: gate_up_proj f8_e4m3fn [E, 2I, H], gate_up_proj_scale_inv [E, 2I/n, H/k], the same
+//                      of down_proj (also <name>.weight, <name>.weight_scale_inv)
 //   mxfp8-quantized  weight f8_e4m3fn [N, K]              weight_scale e8m0 (or u8) [N, K/32]  [bias [N]]
 //   mxfp4-pack-      weight_packed u8 (or i8) [N, K/2]    weight_scale u8 (or e8m0) [N, K/32]  [bias [N]]
 //     quantized        DeepSeek-V4: weight, scale

@@ -89,6 +89,14 @@ std::vector<std::string> foreign_experts(std::span<const io::CheckpointEntry> en
   return {shapes.begin(), shapes.end()};
 }
 
+// The whole name, or its end behind a dot.
+bool is_among(const std::vector<std::string>& ends, std::string_view name) {
+  return std::any_of(ends.begin(), ends.end(), [&](const std::string& end) {
+    return name == end ||
+           (name.ends_with(end) && name.size() > end.size() && name[name.size() - end.size() - 1] == '.');
+  });
+}
+
 }  // namespace
 
 std::optional<LayerPath> layer_path(std::string_view module) {
@@ -136,16 +144,18 @@ std::vector<ExpertPlace> expert_places(const LayerFacts& facts, const char* modu
 io::NameFilter layer_filter(const LayerFacts& facts, const char* module) {
   const std::string own = module != nullptr ? module : facts.config().name;
   const std::optional<LayerPath> path = layer_path(own);
+  const std::vector<std::string>& ignored = facts.config().ignored_tensors;
   if (!path) {
     std::string begin = own.empty() ? "" : own + ".";
     if (const std::size_t dot = own.rfind('.'); dot != std::string::npos) begin = own.substr(0, dot + 1);
-    return io::NameFilter([begin](std::string_view name) { return name.starts_with(begin); });
+    return io::NameFilter(
+        [begin, ignored](std::string_view name) { return name.starts_with(begin) && !is_among(ignored, name); });
   }
   std::vector<std::string> layers;
   for (const std::string_view word : {std::string_view("layers."), std::string_view("blocks.")})
     layers.push_back(cat(word, path->number, "."));
-  return io::NameFilter([layers](std::string_view name) {
-    return std::any_of(layers.begin(), layers.end(), [&](const std::string& layer) {
+  return io::NameFilter([layers, ignored](std::string_view name) {
+    return !is_among(ignored, name) && std::any_of(layers.begin(), layers.end(), [&](const std::string& layer) {
       const std::size_t at = name.find(layer);
       return at != std::string_view::npos && (at == 0 || name[at - 1] == '.');
     });

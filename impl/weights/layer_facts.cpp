@@ -180,7 +180,11 @@ Result<std::vector<StackPart>> LayerFacts::stack_parts(Projection p, const Check
   if (joined(p, module) == 1)
     return std::vector<StackPart>{{module.stack_names().is_apart() ? half_of(p, gated_) : Half::whole, one}};
   const int axis = row.n_axis();
-  if (axis < 0 || row.axes[usize(axis)] != Axis::n)
+  const bool blocks = axis == 0 && row.axes[0] == Axis::n_blocks;
+  if (blocks && w13_layout() == W13Layout::interleaved)
+    return fail(Code::unsupported, std::string(subject),
+                cat(subject, ": blocks hold rows of gate and of up, which alternate, with one scale"));
+  if (!blocks && (axis < 0 || row.axes[usize(axis)] != Axis::n))
     return fail(Code::unsupported, std::string(subject),
                 cat(subject, ": this build does not cut gate and up out of a tensor of this kind"));
   const bool by_columns = axis == 1;

@@ -97,7 +97,8 @@ Result<bool> is_wanted(const Config& config, Side side, const std::string& name)
   return fail(Code::unexpected_weight, name,
               cat(name, ": the checkpoint has a ", rows.what, ", and ",
                   bias ? "routing.e_score_correction_bias of the config is false: routing would leave it out"
-                       : "the config has no use for it: it would be left out"),
+                       : "the config has no use for it: it would be left out",
+                  "; ignored_tensors of the config says that it may"),
               cat(R"("member":")", rows.member, "\""));
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/float_formats.h"
 #include "support/capi.h"
 #include "support/rooms.h"
 #include "support/safetensors_writer.h"
@@ -232,6 +233,24 @@ TEST(RouteApply, Llama4WeighsTheInput) {
   scaled.m.x = bytes_of(x);
   EXPECT_EQ(out, scaled.apply_topk(plain.layer.get(), {chosen.ids, std::vector<float>(7, 1.0f)}));
   EXPECT_NE(out, b.apply_topk(plain.layer.get(), chosen));  // it is not the weight on the output
+}
+
+// Weights on the input have values of its type, as Llama 4's do.
+TEST(RouteApply, WeightsOnTheInputAreOfItsType) {
+  const Json changes = {{"routing", {{"scoring_func", "sigmoid"}, {"renormalize", false}}},
+                        {"apply_router_weight_on_input", true},
+                        {"router_logits_dtype", "float32"}};
+  const auto weights = [&](const char* dtype) {
+    const Model m = model_of(8, 1, dtype);
+    const Batch b(m, 8, 1);
+    Json all = changes;
+    all["num_experts"] = 8;
+    return b.route(steps_of(m, all)).weights;
+  };
+  const std::vector<float> exact = weights("float32"), rounded = weights("bfloat16");
+  ASSERT_EQ(exact.size(), rounded.size());
+  EXPECT_NE(exact, rounded);
+  for (std::size_t i = 0; i < exact.size(); ++i) EXPECT_EQ(rounded[i], bf16_to_f32(f32_to_bf16(exact[i]))) << i;
 }
 
 // A shared expert gets the token as it is, also where the routed one gets it weighed.

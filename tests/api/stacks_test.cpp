@@ -1,6 +1,9 @@
 // Files and names of unquantized weights with all experts in one tensor: against the same numbers by role.
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "support/float8_model.h"
 #include "support/rooms.h"
 #include "support/safetensors_writer.h"
 #include "support/weight_files.h"
@@ -128,6 +131,53 @@ TEST(StackRefusals, NamesThatTheConfigDoesNotSpeakOf) {
   const TempDir both;
   both.write("model.safetensors", safetensors_of(tensors));
   EXPECT_EQ(load(weights_of(config.get()).get(), both).status, MOE_ERR_UNEXPECTED_WEIGHT);
+}
+
+// FP8 in blocks, as a class that writes stacks has it: the config.json tells, names and bytes are those of its tensors.
+TEST(Stacks, OfFloat8Blocks) {
+  const Float8Model m = random_float8({.form = kBlocks128, .H = 256, .I = 128}, 21);
+  const json hf = {{"architectures", {"Qwen3VLMoeForConditionalGeneration"}},
+                   {"hidden_size", m.H},
+                   {"moe_intermediate_size", m.I},
+                   {"num_experts", m.E},
+                   {"num_experts_per_tok", m.K},
+                   {"num_hidden_layers", 1},
+                   {"dtype", m.dtype},
+                   {"quantization_config",
+                    {{"quant_method", "fp8"}, {"activation_scheme", "dynamic"}, {"weight_block_size", {128, 128}}}}};
+  const std::string at = "model.language_model.layers.0.mlp.experts.";
+  const std::vector<std::pair<std::string, std::string>> names = {{"w13_weight", "gate_up_proj"},
+                                                                  {"w13_scale", "gate_up_proj_scale_inv"},
+                                                                  {"w2_weight", "down_proj"},
+                                                                  {"w2_scale", "down_proj_scale_inv"}};
+  std::vector<OwnedTensor> tensors = stacked_roles(m);
+  for (OwnedTensor& t : tensors)
+    for (const auto& [role, name] : names)
+      if (t.name == role) t.name = at + name;
+  const TempDir dir;
+  dir.write("model.safetensors", safetensors_of(tensors));
+  const auto create = [&](const std::string& options) {
+    const std::string text = hf.dump();
+    return make<ConfigPtr>([&](moe_config** o, moe_error** e) {
+      return moe_config_create_from_hf(text.data(), text.size(), options.data(), options.size(), o, e);
+    });
+  };
+  const ConfigPtr config = create("{}");
+  ASSERT_TRUE(config);
+  expect_one_way_as_the_other(config.get(), dir, tensors, stacked_roles(m));
+  const std::string query = json{{"config", hf}}.dump();
+  const json told = json_of(
+      [&](moe_buffer** o, moe_error** e) { return moe_describe("checkpoint", query.data(), query.size(), o, e); });
+  std::set<std::string> expected, ours;
+  for (const json& t : told["tensors"]) expected.insert(t["name"].get<std::string>() + t["shape"].dump());
+  for (const OwnedTensor& t : tensors) ours.insert(t.name + json(t.shape).dump());
+  EXPECT_EQ(expected, ours);
+  // Where rows of gate and up alternate, blocks would hold both.
+  const ConfigPtr pairs = create(json{{"overrides", {{"w13_layout", "interleaved"}}}}.dump());
+  ASSERT_TRUE(pairs);
+  const Failure f = load(weights_of(pairs.get()).get(), dir);
+  EXPECT_EQ(f.status, MOE_ERR_UNSUPPORTED);
+  EXPECT_EQ(f.subject, at + "gate_up_proj_scale_inv") << f.message;
 }
 
 }  // namespace

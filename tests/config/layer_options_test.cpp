@@ -32,7 +32,8 @@ TEST(LayerOptions, OfTheLayer) {
   const Row rows[] = {
       {{{"stacked_weights", "flat"}}, "accepted"},
       {{{"stacked_weights", "flats"}}, "/stacked_weights"},
-      {{{"stacked_names", {"w1", "v1", "w2"}}}, "accepted"},
+      {{{"stacked_weights", "flat"}, {"stacked_names", {"w1", "v1", "w2"}}}, "accepted"},
+      {{{"stacked_names", {"w1", "v1", "w2"}}}, "/stacked_names"},  // of nothing that is read
       {{{"stacked_names", {"w13"}}}, "/stacked_names"},
       {{{"stacked_names", {"a", "b", "c", "d"}}}, "/stacked_names"},
       {{{"stacked_names", "w13"}}, "/stacked_names"},
@@ -40,6 +41,13 @@ TEST(LayerOptions, OfTheLayer) {
       {{{"stacked_names", {"w13", ""}}}, "/stacked_names/1"},
       {{{"stacked_names", {"w13", std::string(129, 'x')}}}, "/stacked_names/1"},
       {{{"stacked_names", {"w1", "v1", "w1"}}}, "/stacked_names/2"},
+      {{{"ignored_tensors", {"gate.bias", "model.layers.0.mlp.expert_bias"}}}, "accepted"},
+      {{{"ignored_tensors", json::array()}}, "accepted"},
+      {{{"ignored_tensors", "gate.bias"}}, "/ignored_tensors"},
+      {{{"ignored_tensors", std::vector<std::string>(65, "x")}}, "/ignored_tensors"},
+      {{{"ignored_tensors", {"a", ""}}}, "/ignored_tensors/1"},
+      {{{"ignored_tensors", {"a", std::string(513, 'x')}}}, "/ignored_tensors/1"},
+      {{{"ignored_tensors", {"a", "a"}}}, "/ignored_tensors/1"},
       {{{"expert_norm", "experts.norm.weight"}}, "accepted"},
       {{{"expert_norm", row_of(256)}}, "accepted"},
       {{{"expert_norm", row_of(255)}}, "/expert_norm"},

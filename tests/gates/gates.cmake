@@ -51,6 +51,9 @@ set(here)
 if(NOT CMAKE_CROSSCOMPILING)
   set(here --ldd)
 endif()
+if(NOT MOE_GLIBC_2_28)
+  list(APPEND here --glibc 2.35)
+endif()
 moe_gate(library ${MOE_PYTHON} ${gates}/library_gate.py $<TARGET_FILE:libmoe_shared> ${PROJECT_SOURCE_DIR}/abi_check/symbols.txt
          --soname libmoe.so.${MOE_ABI_VERSION} --readelf ${CMAKE_READELF} --nm ${CMAKE_NM} --strip ${CMAKE_STRIP}
          --objects ${CMAKE_CURRENT_BINARY_DIR}/objects.txt --source ${PROJECT_SOURCE_DIR} --source ${PROJECT_BINARY_DIR} ${here})
@@ -71,6 +74,10 @@ if(NOT CMAKE_CROSSCOMPILING AND MOE_INSTALL)
   moe_gate(subproject sh ${gates}/subproject_gate.sh ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${CMAKE_CURRENT_BINARY_DIR}/subproject
            ${CMAKE_C_COMPILER} ${CMAKE_CXX_COMPILER})
   set_tests_properties(gates.subproject PROPERTIES LABELS long TIMEOUT 1800) # compiles the library twice
+  moe_gate(sbom ${MOE_PYTHON} ${gates}/sbom_gate.py ${PROJECT_BINARY_DIR} ${CMAKE_CURRENT_BINARY_DIR}/sbom)
+  set_tests_properties(gates.sbom PROPERTIES LABELS packages SKIP_RETURN_CODE 77) # needs PyPI
+  moe_gate(reproducible sh ${gates}/reproducible_gate.sh ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_BINARY_DIR}/reproducible)
+  set_tests_properties(gates.reproducible PROPERTIES LABELS reproducible TIMEOUT 7200 RUN_SERIAL ON)
 endif()
 if(NOT CMAKE_CROSSCOMPILING)
   # The first x86-64 there was: an instruction beyond the baseline on any path that this program takes is a SIGILL.

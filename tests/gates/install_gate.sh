@@ -23,14 +23,14 @@ DESTDIR=$dir/runtime cmake --install "$build" --prefix /usr --component Runtime 
 DESTDIR=$dir/all cmake --install "$build" --prefix /usr >/dev/null
 list() { (cd "$1" && find . ! -type d | sed 's|^\./||' | sort); }
 libdir=$(dirname "$(list "$dir/runtime" | head -1)") # usr/lib/x86_64-linux-gnu or usr/lib
-docs='usr/share/doc/libmoe/(LICENSE|NOTICE|notices/[a-z-]+)'
+docs='usr/share/doc/libmoe/(LICENSE|NOTICE|libmoe\.spdx\.json|notices/[a-z-]+)'
 list "$dir/runtime" | grep -Evx "$libdir/libmoe\.so\.[0-9.]+|$docs" && fail "not of component Runtime"
-list "$dir/all" | grep -Evx "$libdir/(libmoe\.(so(\.[0-9.]+)?|a)|pkgconfig/libmoe\.pc|cmake/moe/moe(Config|ConfigVersion|Targets|Targets-[a-z]+)\.cmake)|usr/include/moe/moe\.h|usr/share/moe/moe_abi\.json|$docs" && fail "unexpected file"
-for f in $libdir/libmoe.so $libdir/libmoe.so.0 $libdir/pkgconfig/libmoe.pc usr/include/moe/moe.h usr/share/moe/moe_abi.json; do
+list "$dir/all" | grep -Evx "$libdir/(libmoe\.(so(\.[0-9.]+)?|a)|libmoe-(abi[0-9]+\.so|static\.a)|pkgconfig/libmoe(-static)?\.pc|cmake/moe/moe(Config|ConfigVersion|(Static)?Targets|(Static)?Targets-[a-z]+)\.cmake)|usr/include/moe/(moe\.h|moe\.hpp|cpp/[a-z]+\.hpp)|usr/share/moe/moe_abi\.json|$docs" && fail "unexpected file"
+for f in $libdir/libmoe.so $libdir/libmoe.so.0 $libdir/pkgconfig/libmoe.pc usr/include/moe/moe.h usr/include/moe/moe.hpp usr/include/moe/cpp/error.hpp usr/share/moe/moe_abi.json; do
   [ -e "$dir/all/$f" ] || fail "$f is missing"
 done
 cmp "$source/LICENSE" "$dir/runtime/usr/share/doc/libmoe/LICENSE" || fail "LICENSE"
-sed -n 's/^- \([a-z-]*\) (.*/\1/p' "$dir/runtime/usr/share/doc/libmoe/NOTICE" >"$dir/packages"
+sed -n 's/^- \([a-z-]*\) .*(.*/\1/p' "$dir/runtime/usr/share/doc/libmoe/NOTICE" >"$dir/packages"
 [ "$(wc -l <"$dir/packages")" -ge 4 ] || fail "NOTICE names no packages"
 while read -r package; do
   grep -qi copyright "$dir/runtime/usr/share/doc/libmoe/notices/$package" || fail "no notice of $package"
@@ -63,30 +63,52 @@ for plugin in consumer layer; do
 done
 unset GLIBC_TUNABLES
 
-export PKG_CONFIG_PATH="$lib/pkgconfig"
+# --- linked, where another project's libmoe comes first on every search path ---
+decoy=$dir/decoy
+mkdir "$decoy"
+echo 'int decoy(void) { return 0; }' >"$decoy/decoy.c"
+"$cc" -shared -fPIC -Wl,-soname,libmoe.so.1.5 "$decoy/decoy.c" -o "$decoy/libmoe.so"
+"$cc" -c "$decoy/decoy.c" -o "$decoy/decoy.o"
+ar rc "$decoy/libmoe.a" "$decoy/decoy.o"
+needs() { # needs PROGRAM LIBRARY...: these of ours and of the other project, and no more
+  program=$1
+  shift
+  [ "$(readelf -d "$program" | sed -n 's/.*(NEEDED).*\[\(libmoe.*\)\]/\1/p')" = "$*" ] || fail "$program does not need '$*'"
+}
+
+export PKG_CONFIG_LIBDIR="$lib/pkgconfig"
 [ "$(pkg-config --variable=abi_version libmoe)" = 0 ] || fail "abi_version of libmoe.pc"
 [ -s "$(pkg-config --variable=abi_json libmoe)" ] || fail "abi_json of libmoe.pc leads nowhere"
 echo "pkg-config:"
-"$cc" -std=c99 -Wall -Werror $(pkg-config --cflags libmoe) "$consumer/consumer.c" $(pkg-config --libs libmoe) -o "$dir/shared"
+"$cc" -std=c99 -Wall -Werror $(pkg-config --cflags libmoe) "$consumer/consumer.c" -L"$decoy" $(pkg-config --libs libmoe) -o "$dir/shared"
+needs "$dir/shared" libmoe.so.0
 run "$lib" "$dir/shared"
+cmake -S "$consumer" -B "$dir/pkg" -D BY_PKG_CONFIG=ON -D CMAKE_BUILD_TYPE=Release -D CMAKE_EXE_LINKER_FLAGS="-L$decoy" >/dev/null
+cmake --build "$dir/pkg" >"$dir/log" 2>&1 || { head -20 "$dir/log"; fail "consumer does not build"; }
+needs "$dir/pkg/consumer" libmoe.so.0
+run "$lib" "$dir/pkg/consumer"
 
 echo "find_package:"
 for kind in OFF ON; do
   [ $kind = OFF ] || [ -e "$lib/libmoe.a" ] || continue
-  cmake -S "$consumer" -B "$dir/consumer_$kind" -D CMAKE_PREFIX_PATH="$dir/moved" -D STATIC=$kind -D CMAKE_BUILD_TYPE=Release >/dev/null
+  cmake -S "$consumer" -B "$dir/consumer_$kind" -D CMAKE_PREFIX_PATH="$dir/moved" -D STATIC=$kind -D CMAKE_BUILD_TYPE=Release \
+    -D CMAKE_EXE_LINKER_FLAGS="-L$decoy" >/dev/null
   cmake --build "$dir/consumer_$kind" >"$dir/log" 2>&1 || { head -20 "$dir/log"; fail "consumer does not build"; }
   run "" "$dir/consumer_$kind/consumer"
 done
+needs "$dir/consumer_OFF/consumer" libmoe.so.0
 
 if [ -e "$lib/libmoe.a" ]; then
+  needs "$dir/consumer_ON/consumer"
   echo "static archive:"
   nm -g --defined-only "$lib/libmoe.a" 2>/dev/null | grep -E ' [A-Zu] ' | awk '{print $3}' | sort >"$dir/names"
   sed 's/@.*//' "$source/abi_check/symbols.txt" | sort | cmp - "$dir/names" || fail "global names of libmoe.a are not abi_check/symbols.txt"
-  mkdir "$dir/static"
-  cp "$lib/libmoe.a" "$dir/static"
-  "$cc" $(pkg-config --cflags libmoe) "$consumer/consumer.c" -L"$dir/static" $(pkg-config --static --libs libmoe | sed "s|-L[^ ]*||") -o "$dir/static/consumer"
-  readelf -d "$dir/static/consumer" | grep -q libmoe && fail "the static program needs libmoe.so"
-  run "" "$dir/static/consumer"
+  "$cc" $(pkg-config --cflags libmoe-static) "$consumer/consumer.c" -L"$decoy" $(pkg-config --static --libs libmoe-static) -o "$dir/static"
+  needs "$dir/static"
+  run "" "$dir/static"
+  rm "$lib"/libmoe.a "$lib"/cmake/moe/moeStatic*
+  cmake -S "$consumer" -B "$dir/no_static" -D CMAKE_PREFIX_PATH="$dir/moved" -D STATIC=ON >"$dir/log" 2>&1 && fail "component static without libmoe.a"
+  grep -q 'no component static' "$dir/log" || { cat "$dir/log"; fail "the missing component is not named"; }
 fi
 
 # --- an absolute libdir is written as it is ---

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """What a built libmoe.so must be: a good guest in any process.
 
-    tests/gates/library_gate.py LIBRARY SYMBOLS --soname libmoe.so.0 [--objects LIST] [--readelf R] [--nm N] [--strip S] [--source DIR] [--ldd]
+    tests/gates/library_gate.py LIBRARY SYMBOLS --soname libmoe.so.0 [--glibc 2.28] [--objects LIST] [--readelf R] [--nm N] [--strip S]
+                                [--source DIR] [--ldd]
 
 - exports exactly the functions of SYMBOLS (abi_check/symbols.txt: name@@node a line), all of type T, besides the nodes
-- needs libc, libm and the loader only; no RPATH; the right SONAME
+- needs libc (with what was its libpthread), libm and the loader only; no RPATH; the right SONAME
 - RELRO and BIND_NOW, no executable stack, no text relocation, a build id
 - at most 6 MB stripped, with the bytes of each room in the output; no path of the source or build folder inside
-- of glibc no later version than 2.35, built on Debian 12 (the headers of later ones bring later functions)
+- of glibc nothing that is later than --glibc, built on Debian 12 (the headers of later ones bring later functions)
 """
 import argparse
 import os
@@ -16,10 +17,9 @@ import subprocess
 import sys
 import tempfile
 
-NEEDED = re.compile(r"lib(c|m)\.so\.6|ld-linux-[a-z0-9_\-]+\.so\.\d")
-LOADED = re.compile(r"linux-vdso\.so\.1|lib(c|m)\.so\.6|ld-linux-[a-z0-9_\-]+\.so\.\d")
+NEEDED = re.compile(r"lib(c|m)\.so\.6|libpthread\.so\.0|ld-linux-[a-z0-9_\-]+\.so\.\d")
+LOADED = re.compile(r"linux-vdso\.so\.1|" + NEEDED.pattern)
 MAX_BYTES = 6_000_000
-MAX_GLIBC = (2, 35)
 DEBIAN_12 = (2, 36)
 
 
@@ -79,8 +79,10 @@ def glibc_faults(args):
     if numbers(os.confstr("CS_GNU_LIBC_VERSION").split()[1]) > DEBIAN_12:
         return
     for name, version in re.findall(r" (\w+)@GLIBC_([0-9.]+)", run(args.readelf, "--dyn-syms", "-W", args.library)):
-        if numbers(version) > MAX_GLIBC:
+        if numbers(version) > numbers(args.glibc):
             yield f"needs {name} of glibc {version}"
+    for name in re.findall(r"Name: (GLIBC_\S*[A-Z]\w*)", run(args.readelf, "-VW", args.library)):
+        yield f"needs {name}"  # GLIBC_ABI_...: how the file is laid out; GLIBC_PRIVATE
 
 
 def size_and_path_faults(args):
@@ -117,6 +119,7 @@ def main():
     parser.add_argument("library")
     parser.add_argument("symbols")
     parser.add_argument("--soname", required=True)
+    parser.add_argument("--glibc", default="2.28", help="the oldest that the library is to run with")
     parser.add_argument("--readelf", default="readelf")
     parser.add_argument("--nm", default="nm")
     parser.add_argument("--strip", default="strip")

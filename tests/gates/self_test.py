@@ -82,8 +82,12 @@ def main(cc, cxx):
         b.library("lazy binding", "BIND_NOW", flags=["-Wl,-z,lazy"])
         b.library("no RELRO", "RELRO", flags=["-Wl,-z,norelro"])
         b.library("executable stack", "executable stack", flags=["-Wl,-z,execstack"])
-        b.library("later glibc", "needs arc4random of glibc 2.36" if numbers(os.confstr("CS_GNU_LIBC_VERSION")[6:]) <= DEBIAN_12 else None,
-                  GOOD_SOURCE + "unsigned arc4random(void);\n__attribute__((used)) static unsigned (*const keep)(void) = arc4random;\n")
+        late = numbers(os.confstr("CS_GNU_LIBC_VERSION")[6:]) > DEBIAN_12  # the gate does not look there
+        b.library("later glibc", None if late else "needs pthread_sigmask of glibc 2.32", GOOD_SOURCE +
+                  "#include <signal.h>\n__attribute__((used)) static int (*const keep)(int, const sigset_t*, sigset_t*) = pthread_sigmask;\n")
+        b.library("later layout", None if late else "needs GLIBC_ABI_DT_RELR", GOOD_SOURCE +
+                  "__attribute__((used)) static const void* const keep[2] = {&keep, &keep};\n", flags=["-Wl,-z,pack-relative-relocs"])
+        b.library("libpthread", None, flags=["-Wl,--no-as-needed,-l:libpthread.so.0"])
         b.library("source path", "is inside", GOOD_SOURCE.replace("(int)strlen(s)", '(int)strlen(s) + (s == (const char*)__FILE__ + 1)')
                   + "const char* moe_path(void);\n__attribute__((used)) const char* moe_path(void) { return __FILE__; }\n")
         b.library("too large", "the limit is", GOOD_SOURCE + "__attribute__((used)) static const char big[7000000] = {1};\n")
@@ -137,10 +141,14 @@ def main(cc, cxx):
         b.sources("top level", "no entry of the top level", {"docs/x.md": "x\n"})
         b.sources("ABI number", "MOE_ABI_VERSION is not 4", {"CMakeLists.txt": "project(libmoe VERSION 1.2.3 L)\nset(MOE_ABI_VERSION 5)\n"})
         b.sources("version", "project version", {"CMakeLists.txt": "project(libmoe VERSION 1.2.4 L)\nset(MOE_ABI_VERSION 4)\n"})
+        b.sources("version of a package", "version 1.2.4 is not 1.2.3", {"bindings_examples/java/pom.xml": "  <version>1.2.4</version>\n"})
         b.sources("changelog", "no section", {"CHANGELOG.md": "## 1.2.2\n"})
 
         bad_header = b.write("inc/moe/moe.h", "// a comment that C99 pedantic takes and a guard that is missing\nint f() { return 1; }\n")
         b.expect("header without guard", "redefinition", "header_matrix.py", str(pathlib.Path(bad_header).parents[1]), f"{cc}:{cxx}")
+        b.write("part/moe/cpp/a.hpp", "// moe_second is named in a comment\nint a() { return moe_first(); }\n")
+        partial = b.write("part/moe/moe.h", "MOE_API int MOE_CALL moe_first(void);\nMOE_API int MOE_CALL moe_second(void);\n")
+        b.expect("a function that moe.hpp lacks", "nothing calls moe_second", "header_matrix.py", str(pathlib.Path(partial).parents[1]), f"{cc}:{cxx}")
     print(f"gates self-test: {b.count} probes, {len(b.wrong)} wrong verdicts")
     print("\n".join(b.wrong))
     return 1 if b.wrong else 0

@@ -23,13 +23,15 @@ TOP = {"CMakeLists.txt", "include_c", "impl", "bindings_examples", "tests", "abi
 MAX_LINES = 500
 SELF_TEST = "tests/gates/self_test.py"  # names what is not there
 MACHINE = re.compile(r"(?<![\w.\-\]$}])/(?:work|root|home|Users)/\w|registry\+http|replace-with\s*=|GOPROXY=[h]ttp|[i]ndex-url")
-TEXT = {".cpp", ".h", ".c", ".inl", ".py", ".sh", ".txt", ".cmake", ".in", ".md", ".json", ".rs", ".go", ".toml", ".lock",
-        ".mod", ".sum", ".map", ".suppr", ".abi", ".yml", ".js", ""}
+TEXT = {".cpp", ".h", ".hpp", ".c", ".inl", ".py", ".sh", ".txt", ".cmake", ".in", ".md", ".json", ".rs", ".go", ".toml", ".lock",
+        ".mod", ".sum", ".map", ".suppr", ".abi", ".yml", ".js", ".ts", ".java", ".xml", ""}
 DOCUMENT = re.compile(r"(?<![\w$*{}<>./-])([\w./-]*[\w-]\.md)\b`?(?:#([\w-]+)|((?:(?:,|,? and|-|–| to)? ?\d+(?:\.\d+)*[a-z]?\b)+))?")
 NUMBER = re.compile(r"\d+(?:\.\d+)*[a-z]?")
 GTEST = re.compile(r"^[ \t]*(?:TYPED_)?(?:TEST(?:_F|_P)?|INSTANTIATE_TEST_SUITE_P)\(\s*(\w+),\s*(\w+)", re.M)
 GTEST_NAME = re.compile(r"(?:DISABLED_)?[A-Z][A-Za-z0-9]*")
-FORMATTED = re.compile(r"(impl|tests|bindings_examples)/.*\.(cpp|h|inl)")
+FORMATTED = re.compile(r"(impl|tests|bindings_examples)/.*\.(cpp|h|inl)|include_c/.*\.hpp")
+
+PACKAGE_VERSIONS = {"bindings_examples/node/package.json": r'^  "version": "(.*)",$', "bindings_examples/java/pom.xml": r"^  <version>(.*)</version>$"}
 
 
 def repository_files(root):
@@ -116,6 +118,11 @@ def version_faults(root):
         yield f"CMakeLists.txt: project version is not {version} of moe.h"
     if f"set(MOE_ABI_VERSION {number['ABI_VERSION']})" not in cmake:
         yield f"CMakeLists.txt: MOE_ABI_VERSION is not {number['ABI_VERSION']} of moe.h"
+    for name, pattern in PACKAGE_VERSIONS.items():
+        path = root / name
+        found = path.is_file() and re.search(pattern, path.read_text(encoding="utf-8"), re.M)
+        if path.is_file() and (not found or found[1] != version):
+            yield f"{name}: version {found and found[1]} is not {version} of moe.h"
     if not re.search(rf"^## {re.escape(version)}\b", (root / "CHANGELOG.md").read_text(encoding="utf-8"), re.M):
         yield f"CHANGELOG.md: no section {version}"
 

@@ -72,7 +72,7 @@ def routing(a):
     if "expert_scale" in r:
         words.append("scale " + code(r["expert_scale"]))
     words += ["weight on the input"] if r.get("apply_router_weight_on_input") else []
-    words += ["first layers by a table"] if r.get("hash_layers") else []
+    words += [f"first {r['hash_layers']} layers by a table unless the file says which"] if "hash_layers" in r else []
     return ", ".join(words)
 
 
@@ -100,6 +100,11 @@ def groups(r):
     return ", ".join([setting(r["num_expert_group"]), setting(r["topk_group"]), *extra])
 
 
+def sizes(a):
+    s = a["sizes"]
+    return ", ".join(str(s.get(key, "-")) for key in ("num_experts", "top_k", "hidden_dim", "intermediate_size", "num_layers"))
+
+
 def table(head, lines):
     text = "| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|\n"
     for cells in lines:
@@ -108,8 +113,8 @@ def table(head, lines):
 
 
 def page(known):
-    main = table(("class", "experts on disk", "activation", "routing", "factor", "correction bias", "groups, kept"),
-                 [(a["name"], on_disk(a), a["activation"], routing(a), factor(a["routing"]), bias(a["routing"]), groups(a["routing"]))
+    main = table(("class", "experts on disk", "activation", "routing", "factor", "correction bias", "groups, kept", "sizes"),
+                 [(a["name"], on_disk(a), a["activation"], routing(a), factor(a["routing"]), bias(a["routing"]), groups(a["routing"]), sizes(a))
                   for a in known["architectures"]])
     unread = table(("class", "why it is refused"), [(u["name"], u["why"]) for u in known["unread"]])
     return f"\n## 1 Read: {len(known['architectures'])}\n\n{main}\n## 2 Known and not read: {len(known['unread'])}\n\n{unread}\n"

@@ -152,7 +152,7 @@ TEST(HfDescribe, QueriesAreChecked) {
   loose["quantization_config"] = {{"quant_method", "compressed-tensors"},
                                   {"format", "int-quantized"},
                                   {"config_groups", {{"group_0", {{"targets", {"Linear"}}, {"weights", int4}}}}}};
-  few.erase("hidden_size");
+  few["hidden_size"] = nullptr;
   plain.erase("quantization_config");
   const struct {
     json query;

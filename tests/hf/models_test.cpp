@@ -88,6 +88,48 @@ TEST(HfModels, DocumentIsAnInputAndHasOnlyWhatTheFileSays) {
   EXPECT_EQ(merged->top_k, 4);
 }
 
+// Sizes, too: those of the class's own configuration.
+TEST(HfModels, SizesOfTheClass) {
+  const auto mixtral = create({{"architectures", {"MixtralForCausalLM"}}}, {{"layer_index", 31}});
+  ASSERT_TRUE(mixtral) << mixtral.error().message;
+  EXPECT_EQ(mixtral->num_experts, 8);
+  EXPECT_EQ(mixtral->top_k, 2);
+  EXPECT_EQ(mixtral->hidden_dim, 4096);
+  EXPECT_EQ(mixtral->intermediate_size, 14336);
+  expect_fault(create({{"architectures", {"MixtralForCausalLM"}}}, {{"layer_index", 32}}), "options:/layer_index");
+  // A class without a default, and a file that says null, have none.
+  expect_fault(create({{"architectures", {"DeepseekV2ForCausalLM"}}}), "/num_experts_per_tok");
+  expect_fault(create({{"architectures", {"MixtralForCausalLM"}}, {"num_experts_per_tok", nullptr}}),
+               "/num_experts_per_tok");
+  // What is overridden the file need not tell.
+  const auto told =
+      create({{"architectures", {"DeepseekV2ForCausalLM"}}}, {{"overrides", {{"num_experts_per_tok", 6}}}});
+  ASSERT_TRUE(told) << told.error().message;
+  EXPECT_EQ(told->top_k, 6);
+}
+
+// Two keys of one number: which of them a program reads differs, so they must agree, or the caller chooses.
+TEST(HfModels, TwoSpellingsOfOneSize) {
+  json file = load_json(kQwen);
+  file["num_local_experts"] = 128;
+  EXPECT_TRUE(create(file));
+  file["num_local_experts"] = 64;
+  const auto got = create(file);
+  expect_fault(got, "/num_local_experts");
+  EXPECT_NE(got.error().message.find("/num_experts is 128"), std::string::npos) << got.error().message;
+  const auto chosen = create(file, {{"overrides", {{"num_experts", 64}}}});
+  ASSERT_TRUE(chosen) << chosen.error().message;
+  EXPECT_EQ(chosen->num_experts, 64);
+  // A number and a list with one for each layer agree if they do in this layer.
+  json list = {{"architectures", {"HunYuanMoEV1ForCausalLM"}},
+               {"num_experts", 16},
+               {"moe_topk", {8, 4}},
+               {"num_experts_per_tok", 8},
+               {"num_hidden_layers", 2}};
+  EXPECT_TRUE(create(list, {{"layer_index", 0}}));
+  expect_fault(create(list, {{"layer_index", 1}}), "/num_experts_per_tok");
+}
+
 // What a file leaves out is the class's; vLLM's class takes one group.
 TEST(HfModels, DefaultsOfTheClassAndOfVllm) {
   const json file = {{"architectures", {"DeepseekV3ForCausalLM"}},
@@ -287,9 +329,88 @@ TEST(HfModels, DeepseekV4) {
   EXPECT_FALSE(create(file)->routing.has_bias);
   EXPECT_FALSE(create(file, {{"layer_index", 1}})->routing.hash_routing);
   file.erase("mlp_layer_types");
+  EXPECT_TRUE(create(file, {{"layer_index", 1}})->routing.hash_routing);  // the first three
   file["num_hash_layers"] = 1;
   EXPECT_TRUE(create(file)->routing.hash_routing);
   EXPECT_FALSE(create(file, {{"layer_index", 1}})->routing.hash_routing);
+}
+
+// Python's None is false; where the class computes with a number, null is refused.
+TEST(HfModels, Nulls) {
+  json v3 = {{"architectures", {"DeepseekV3ForCausalLM"}}, {"norm_topk_prob", nullptr}};
+  EXPECT_EQ(document(v3)["routing"]["renormalize"], false);
+  for (const char* key : {"n_group", "topk_group", "routed_scaling_factor"}) {
+    json file = v3;
+    file[key] = nullptr;
+    expect_fault(create(file), std::string("/") + key);
+  }
+  const auto routing = [](const char* name, const char* key) {
+    return document({{"architectures", {name}}, {"num_experts_per_tok", 2}, {key, nullptr}})["routing"];
+  };
+  EXPECT_EQ(routing("MiMoV2FlashForCausalLM", "routed_scaling_factor")["routed_scaling_factor"], 1.0);  // as published
+  EXPECT_EQ(routing("LongcatFlashForCausalLM", "zero_expert_num")["num_zero_experts"], 0);
+  EXPECT_EQ(routing("Glm4MoeForCausalLM", "n_group")["num_expert_group"], 1);
+  json dbrx = {{"architectures", {"DbrxForCausalLM"}}, {"ffn_config", {{"moe_normalize_expert_weights", nullptr}}}};
+  EXPECT_EQ(document(dbrx)["routing"]["renormalize"], false);
+  dbrx["ffn_config"] = {{"moe_normalize_expert_weights", 1}};
+  EXPECT_EQ(document(dbrx)["routing"]["renormalize"], true);
+  EXPECT_EQ(document(dbrx, {{"layer_index", 23}})["name"], "transformer.blocks.23.ffn.experts.mlp");
+  dbrx["num_hidden_layers"] = 2;  // the other spelling of n_layers
+  expect_fault(create(dbrx, {{"layer_index", 2}}), "options:/layer_index");
+}
+
+// Both spellings of a flag or factor are read, and must agree.
+TEST(HfModels, OtherSpellings) {
+  json file = {{"architectures", {"BailingHybridForCausalLM"}}, {"norm_topk_prob", false}};
+  EXPECT_EQ(document(file)["routing"]["renormalize"], false);
+  file["moe_renormalize"] = true;
+  expect_fault(create(file), "/norm_topk_prob");
+  json inkling = {{"architectures", {"Inkling2ForCausalLM"}}, {"routed_scaling_factor", 2.5}};
+  EXPECT_EQ(document(inkling)["routing"]["routed_scaling_factor"], 2.5);
+  inkling["route_scale"] = 3.0;
+  expect_fault(create(inkling), "/routed_scaling_factor");
+}
+
+// A member that the class does not read and that would change its numbers: the file or the class is wrong.
+TEST(HfModels, MembersThatTheClassIgnores) {
+  json file = load_json(kQwen);
+  file["swiglu_limit"] = nullptr;
+  EXPECT_TRUE(create(file));
+  file["swiglu_limit"] = 7.0;
+  expect_fault(create(file), "/swiglu_limit");
+  const auto clamped = create(file, {{"overrides", {{"activation_params", {{"limit", 7.0}}}}}});
+  ASSERT_TRUE(clamped) << clamped.error().message;
+  EXPECT_EQ(clamped->limit, 7.0);
+  EXPECT_TRUE(create(file, {{"overrides", {{"activation_params", {{"limit", nullptr}}}}}}));
+  json v3 = {{"architectures", {"DeepseekV3ForCausalLM"}}, {"scoring_func", "sigmoid"}};
+  EXPECT_TRUE(create(v3));
+  v3["scoring_func"] = "softmax";
+  expect_fault(create(v3), "/scoring_func");
+  EXPECT_EQ(create(v3, {{"overrides", {{"routing", {{"scoring_func", "softmax"}}}}}})->routing.scoring,
+            Scoring::softmax);
+  EXPECT_TRUE(create(v3, {{"overrides", {{"bit_compat", "vllm"}}}}));  // vLLM's class reads it
+}
+
+// What a multimodal file leaves out of text_config has the class's value, whatever the root says.
+TEST(HfModels, TheRootIsAnotherModels) {
+  const json file = {{"architectures", {"Qwen3VLMoeForConditionalGeneration"}},
+                     {"num_experts_per_tok", 2},
+                     {"dtype", "float16"},
+                     {"text_config", {{"num_experts", 64}}}};
+  const auto c = create(file);
+  ASSERT_TRUE(c) << c.error().message;
+  EXPECT_EQ(c->top_k, 4);
+  EXPECT_EQ(c->num_experts, 64);
+  EXPECT_EQ(c->in_dtype, DType::f16);
+}
+
+// Python writes them; as a number nobody takes them.
+TEST(HfModels, InfinityOfPython) {
+  std::string text = load_json(kQwen).dump();
+  text.insert(1, R"("time_step_limit": [0.0, Infinity, -Infinity, NaN], "a \"NaN": "Infinity", )");
+  EXPECT_TRUE(config_from_hf(text, ""));
+  const auto got = config_from_hf(R"({"architectures": ["MixtralForCausalLM"], "num_experts_per_tok": NaN})", "");
+  expect_fault(got, "/num_experts_per_tok");
 }
 
 // The file beside config.json has no quant_method.
@@ -448,13 +569,13 @@ TEST(HfModels, FaultsAreReportedWhereTheyAre) {
       {[](json& f, json&) { f["architectures"] = json::array(); }, "/architectures"},
       {[](json& f, json&) { f["architectures"] = {7}; }, "/architectures/0"},
       {[](json& f, json&) { f["architectures"] = {"LlamaForCausalLM"}; }, "/architectures/0", Code::unsupported},
-      {[](json& f, json&) { f.erase("num_hidden_layers"); }, "/num_hidden_layers"},
+      {[](json& f, json&) { f["num_hidden_layers"] = nullptr; }, "/num_hidden_layers"},
       {[](json& f, json&) { f["num_hidden_layers"] = 1e30; }, "/num_hidden_layers"},
       {[](json& f, json&) {
          f["mlp_only_layers"] = {0, "1"};
        },
        "/mlp_only_layers/1"},
-      {[](json& f, json&) { f.erase("num_experts"); }, "/num_experts"},
+      {[](json& f, json&) { f["num_experts"] = nullptr; }, "/num_experts"},
       {[](json& f, json&) { f["num_experts"] = "128"; }, "/num_experts"},
       {[](json& f, json&) { f["num_experts_per_tok"] = 0; }, "/num_experts_per_tok"},
       {[](json& f, json&) { f["num_experts_per_tok"] = 129; }, "/num_experts_per_tok"},

@@ -210,6 +210,44 @@ TEST(HfQuantization, HostileDocumentsFailWithAPointer) {
   }
 }
 
+// Numbers that every call would have to rotate, or another layout than the one that is read.
+TEST(HfQuantization, RotationsAndOtherLayoutsAreRefused) {
+  using nlohmann::json;
+  const json weights = {{"num_bits", 4}, {"type", "int"}, {"strategy", "group"}, {"group_size", 32}};
+  const auto compressed = [&](const char* location) {
+    return json{{"quant_method", "compressed-tensors"},
+                {"format", "pack-quantized"},
+                {"config_groups", {{"group_0", {{"targets", {"Linear"}}, {"weights", weights}}}}},
+                {"transform_config",
+                 {{"config_groups",
+                   {{"R4", {{"type", "hadamard"}, {"apply", {{{"targets", {"Linear"}}, {"location", location}}}}}}}}}}};
+  };
+  const json gptq = {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 32}, {"desc_act", false}, {"sym", true}};
+  json rotated = gptq, plain = gptq;
+  rotated["rotation"] = "hadamard";
+  plain["rotation"] = nullptr;
+  const json awq = {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 32}, {"zero_point", true}};
+  json gemv = awq, gemm = awq;
+  gemv["version"] = "GEMV_fast";
+  gemm["version"] = "GEMM";
+  const std::vector<std::string> projections = {"gate_proj", "up_proj", "down_proj"};
+  struct Case {
+    json config;
+    const char* subject;
+  };
+  for (const Case& c :
+       {Case{compressed("weight_input"), ""}, Case{compressed("input"), "/transform_config/config_groups/R4"},
+        Case{plain, ""}, Case{rotated, "/rotation"}, Case{gemm, ""}, Case{gemv, "/version"}}) {
+    const auto value = moe::json::parse(c.config.dump());
+    ASSERT_TRUE(value);
+    const auto got = resolve_hf_quantization(*value, "model.layers.0.mlp.experts", projections, 4);
+    ASSERT_EQ(static_cast<bool>(got), c.subject[0] == 0) << c.config.dump();
+    if (got) continue;
+    EXPECT_EQ(got.error().subject, std::string("/hf_quantization_config") + c.subject);
+    EXPECT_EQ(got.error().code, Code::unsupported);
+  }
+}
+
 TEST(HfQuantization, TargetsAndIgnoreOfCompressedTensors) {
   const std::string w4 = R"("weights":{"num_bits":4,"group_size":32})",
                     w8 = R"("weights":{"num_bits":8,"strategy":"channel"})";

@@ -208,8 +208,23 @@ TEST(HfReadAs, UnknownNamesComeWithTheNearest) {
   const json details = json::parse("{" + unknown.error().details + "}");
   EXPECT_EQ(details["nearest"].size(), 3U) << details;
   EXPECT_EQ(details["nearest"][0], "Qwen3_5MoeForConditionalGeneration");
+  // Nothing is called like it: the members tell.
+  file["architectures"] = {"NovaForCausalLM"};
+  const auto nova = create(file);
+  ASSERT_FALSE(nova);
+  const json by_keys = json::parse("{" + nova.error().details + "}");
+  EXPECT_EQ(by_keys["nearest"].size(), 3U);
+  EXPECT_EQ(by_keys["nearest"][0], "Qwen2MoeForCausalLM");
+  EXPECT_NE(nova.error().message.find("moe_describe(\"checkpoint\", {\"config\""), std::string::npos);
   file["architectures"] = {"DogeForCausalLM"};
   EXPECT_NE(create(file).error().message.find("product keys"), std::string::npos);
+}
+
+TEST(HfReadAs, HolderThatIsNotThere) {
+  json d = {{"like", "Qwen3MoeForCausalLM"}, {"holder", "language/text"}};
+  const auto got = create(qwen(), {{"architecture", d}});
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().subject, "options:/architecture/holder") << got.error().message;
 }
 
 TEST(HfReadAs, NearestNames) {

@@ -1,6 +1,7 @@
 // Makes the n-th allocation of a stretch of code fail. Include in exactly one file of a test program: it
-// replaces operator new and delete, and the malloc family where the program is linked with --wrap (see
-// tests/CMakeLists.txt), so it sees what the rooms linked into the program allocate.
+// replaces operator new and delete, and the malloc family. Where the program is linked with --wrap (see
+// tests/CMakeLists.txt) that is for the rooms linked into it; under MOE_TEST_RELEASED, for the whole process, libmoe.so
+// too.
 #pragma once
 
 #include <atomic>
@@ -11,18 +12,24 @@
 
 #include "support/rooms.h"
 
+#ifdef MOE_TEST_RELEASED  // a program's own malloc comes before that of the C library
+#define MOE_NAMED(name) __asm__(name) __attribute__((visibility("default")))
+#else
+#define MOE_NAMED(name)
+#endif
 extern "C" {
-void* __real_malloc(std::size_t size);
-void* __real_calloc(std::size_t count, std::size_t size);
-void* __real_realloc(void* p, std::size_t size);
-void* __real_aligned_alloc(std::size_t alignment, std::size_t size);
-void __real_free(void* p);
-void* __wrap_malloc(std::size_t size);
-void* __wrap_calloc(std::size_t count, std::size_t size);
-void* __wrap_realloc(void* p, std::size_t size);
-void* __wrap_aligned_alloc(std::size_t alignment, std::size_t size);
-void __wrap_free(void* p);
+void* __real_malloc(std::size_t size) MOE_NAMED("__libc_malloc");
+void* __real_calloc(std::size_t count, std::size_t size) MOE_NAMED("__libc_calloc");
+void* __real_realloc(void* p, std::size_t size) MOE_NAMED("__libc_realloc");
+void* __real_aligned_alloc(std::size_t alignment, std::size_t size) MOE_NAMED("__libc_memalign");
+void __real_free(void* p) MOE_NAMED("__libc_free");
+void* __wrap_malloc(std::size_t size) MOE_NAMED("malloc");
+void* __wrap_calloc(std::size_t count, std::size_t size) MOE_NAMED("calloc");
+void* __wrap_realloc(void* p, std::size_t size) MOE_NAMED("realloc");
+void* __wrap_aligned_alloc(std::size_t alignment, std::size_t size) MOE_NAMED("aligned_alloc");
+void __wrap_free(void* p) MOE_NAMED("free");
 }
+#undef MOE_NAMED
 
 namespace moe::test {
 

@@ -86,11 +86,24 @@ TEST(CheckpointBias, NeverLeftOut) {
   EXPECT_EQ(c.error().code, Code::unexpected_weight);
   EXPECT_EQ(c.error().subject, name);
   EXPECT_THAT(c.error().message, ::testing::HasSubstr("routing.e_score_correction_bias"));
+  EXPECT_THAT(c.error().message, ::testing::HasSubstr("ignored_tensors"));
   EXPECT_THAT(c.error().message, ::testing::HasSubstr(path));
   for (const char* callers : {R"(,"routing":{"method":"custom"})", R"(,"routing":{"hash_routing":true})",
                               R"(,"routing":{"method":"simulated","simulation_strategy":"uniform_random"})"}) {
     WeightSet set(config_of({.more = callers}));  // does not choose by scores
     EXPECT_TRUE(set.load_safetensors(path.c_str(), nullptr)) << callers;
+    EXPECT_TRUE(set.loaded().correction_bias.empty());
+  }
+}
+
+// Unless the caller says so, by its name or by the end of it behind a dot.
+TEST(CheckpointBias, LeftOutWhenAsked) {
+  const std::string name = "model.layers.0.mlp.gate.e_score_correction_bias";
+  const TempDir dir;
+  const std::string path = write_bias(dir, name, {4});
+  for (const std::string& asked : {name, std::string("gate.e_score_correction_bias"), std::string("correction_bias")}) {
+    WeightSet set(config_of({.more = R"(,"ignored_tensors":["other",")" + asked + R"("])"}));
+    EXPECT_EQ(static_cast<bool>(set.load_safetensors(path.c_str(), nullptr)), asked != "correction_bias") << asked;
     EXPECT_TRUE(set.loaded().correction_bias.empty());
   }
 }

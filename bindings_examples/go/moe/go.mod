@@ -1,3 +1,0 @@
-module libmoe/bindings/moe
-
-go 1.19

@@ -1,0 +1,5 @@
+//go:build cgo && !moedl
+
+package moeapi_test
+
+import _ "libmoe.example/go/moe"

@@ -1,0 +1,31 @@
+// Package moeapi is the API of libmoe for Go: Mixture-of-Experts layers on the CPU. Programs import it under
+// the name of a binding, libmoe.example/go/moe (through cgo) or libmoe.example/go/moedl (without cgo), which
+// has all of this package's names:
+//
+//	config, err := moe.ConfigFromHF(text, "{}")
+//	selection, err := moe.Select(nil, config)
+//	weights, err := moe.NewWeights(config)
+//	err = weights.LoadSafetensors(directory)
+//	packed, err := moe.Convert(nil, selection, weights)
+//	layer, err := moe.NewLayer(nil, selection, packed)
+//	err = layer.Apply(tokens, hidden, logits, out)
+//
+// Objects. Close ends an object; in any order, for the library keeps what it needs. Close waits for the calls
+// that use the object in other goroutines, so a callback must not close an object of the call that it serves.
+// A later call with the object is ErrInvalidHandle, as is one with nil or with a zero value; a second Close
+// does nothing. A finalizer closes objects that were forgotten. A nil *Context means one thread; other nil
+// options are as their text says. Any number of goroutines may use an object at once, Weights apart: a call
+// that changes a set and finds it in use is ErrBusy.
+//
+// Errors are *Error values; errors.Is(err, moe.ErrShape) asks for the status, errors.Unwrap gives what a
+// callback returned. Functions, as well as the library, check what they get before they work.
+//
+// Callbacks run on goroutines of their own. One that panics, or ends its goroutine, makes the call that it
+// serves an error with ErrCallback; where several calls with one context run at once, it may be another of them.
+//
+// Memory. Tensors view slices of the caller, which the library uses where they are. What it keeps after a
+// call (Weights.Set, LoadPackedMemory, ConvertOptions.Destination) stays alive by itself and must not be
+// changed while it is in use.
+package moeapi
+
+//go:generate go run libmoe.example/go/internal/generate

@@ -1,5 +1,0 @@
-module libmoe/bindings/moedl
-
-go 1.19
-
-require github.com/ebitengine/purego v0.8.4

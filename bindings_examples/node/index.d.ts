@@ -1,0 +1,157 @@
+// Types of the package libmoe. What a function does, and which numbers it takes: moe.h of the same version.
+
+export type TypedArray =
+  | Float32Array | Float64Array | Int8Array | Uint8Array | Int16Array | Uint16Array | Int32Array | Uint32Array
+  | BigInt64Array | BigUint64Array;
+export type Json = { [member: string]: any };
+/** JSON text, or the object that it stands for. */
+export type Document = string | Json;
+
+/** What the library has against a call. */
+export class MoeError extends Error {
+  /** One of MOE_ERR_... */
+  readonly status: number;
+  /** Its name: "MOE_ERR_IO" */
+  readonly code: string;
+  /** Where: a JSON pointer, a role, a path, a parameter, or "". */
+  readonly subject: string;
+  /** expected, actual, needed, errno, cause, candidates, as they apply. */
+  readonly details: Json;
+}
+
+/** An owned object. close() waits for calls on other threads without blocking; forgotten objects close when collected. */
+export class Handle {
+  close(): void;
+  readonly closed: boolean;
+  /** For calls of `raw`; valid until close(). */
+  readonly pointer: bigint;
+  [Symbol.dispose](): void;
+}
+
+export interface Watch {
+  /** Aborting it cancels the call: MOE_ERR_CANCELLED. */
+  signal?: AbortSignal;
+  /** Called every 20 ms, and at the end; an exception stops the call, which fails with it. */
+  onProgress?: (done: number, total: number) => void;
+}
+
+/** A typed array with shape and type; "bf16" and the like for arrays of bits. */
+export class Tensor {
+  constructor(data: TypedArray, shape: number[], dtype?: string);
+  readonly data: TypedArray;
+  readonly shape: number[];
+  readonly dtype: string;
+}
+export interface TensorCopy {
+  dtype: string;
+  shape: number[];
+  data: TypedArray;
+}
+export interface MemorySize {
+  bytes: number;
+  alignment: number;
+}
+
+export class Context extends Handle {
+  constructor(options?: Document);
+  readonly report: Json;
+  takeLog(): Json[];
+}
+export class Config extends Handle {
+  constructor(description: Document);
+  static fromHf(text: Document, options?: Document): Config;
+  merge(patch: Document): Config;
+  readonly document: Json;
+  getInt(pointer: string): number;
+  getFloat(pointer: string): number;
+}
+export class Platform extends Handle {
+  constructor(description?: Document);
+  has(feature: string): boolean;
+  readonly document: Json;
+}
+export interface Candidate {
+  backend: string;
+  kernel: string;
+  priority: number;
+  chosen: boolean;
+  /** "MOE_REJECT_NONE" when it could run this config. */
+  reason: string;
+  subject: string;
+  detail: string;
+}
+export class Selection extends Handle {
+  constructor(config: Config, options?: { context?: Context; platform?: Platform; explainOnly?: boolean; allowFallback?: boolean });
+  readonly backend: string;
+  readonly kernel: string;
+  readonly layout: string;
+  readonly candidates: Candidate[];
+  readonly packedSize: MemorySize;
+  readonly report: Json;
+}
+export class Weights extends Handle {
+  constructor(config: Config);
+  set(role: string, tensor: Tensor): void;
+  setExpert(role: string, expert: number, shard: "w1" | "w3" | null, tensor: Tensor): void;
+  setNamed(name: string, tensor: Tensor): boolean;
+  loadSafetensors(file: string, module?: string | null): void;
+  get(role: string, expert?: number): TensorCopy;
+  readonly report: Json;
+}
+
+export function convert(
+  selection: Selection, weights: Weights, options?: Watch & { context?: Context; maxTempBytes?: number }): Promise<Packed>;
+export function convertSync(selection: Selection, weights: Weights, options?: { context?: Context }): Packed;
+
+export class Packed extends Handle {
+  private constructor(pointer: bigint);
+  static load(
+    file: string,
+    options?: Watch & { context?: Context; mmap?: boolean; prefault?: boolean; verify?: boolean }): Promise<Packed>;
+  static fromBytes(bytes: Uint8Array, options?: { context?: Context; verify?: boolean }): Packed;
+  save(file: string, watch?: Watch): Promise<void>;
+  toBytes(): Uint8Array;
+  get(name: string, expert?: number): TensorCopy;
+  dequantize(role: "w13_weight" | "w2_weight", expert: number): Tensor;
+  readonly report: Json;
+}
+
+export interface Apply<Out extends TypedArray | Tensor = TypedArray> {
+  /** [T, H] in the config's in_dtype */
+  hidden: TypedArray | Tensor;
+  /** [T, G]; or topkIds and topkWeights */
+  routerLogits?: Float32Array | Tensor | null;
+  topkIds?: Int32Array | BigInt64Array | Tensor;
+  topkWeights?: Float32Array | Tensor;
+  /** [T, H] in the config's out_dtype; a new array when left out */
+  out?: Out;
+  accumulate?: boolean;
+  outTopkIds?: Int32Array | Tensor;
+  outTopkWeights?: Float32Array | Tensor;
+}
+export class Layer extends Handle {
+  constructor(selection: Selection, packed: Packed, options?: { context?: Context; correctionBias?: Tensor; expertMap?: Tensor });
+  apply<Out extends TypedArray | Tensor = TypedArray>(call: Apply<Out>, watch?: Watch): Promise<Out>;
+  applySync<Out extends TypedArray | Tensor = TypedArray>(call: Apply<Out>): Out;
+  workspaceSize(tokens: number, mode?: number): MemorySize;
+  expertCounts(options?: { reset?: boolean }): number[];
+  readonly report: Json;
+}
+
+export function route(
+  config: Config, routerLogits: Float32Array | Tensor,
+  options?: { context?: Context; correctionBias?: Tensor }): { ids: Int32Array; weights: Float32Array };
+export function describe(topic: string, query: Document): Json;
+export function version(): string;
+export function hasFeature(name: string): boolean;
+export function buildInfo(): Json;
+export function configSchema(): Json;
+
+/** Every function of moe.h by name, with its parameters; `async` runs it on another thread. */
+export const raw: Readonly<Record<string, ((...values: any[]) => any) & { async(...values: any[]): Promise<any> }>>;
+/** Every constant of moe.h. */
+export const constants: Readonly<Record<string, number>>;
+/** moe_abi_json() of the loaded library. */
+export const abi: Json;
+/** The file that was loaded. */
+export const libraryPath: string;

@@ -1,0 +1,217 @@
+// Owned objects of the library, its errors, and the calls that use them.
+import { abi, constants, copy, raw } from "./library.js";
+
+/** What the library, or this package in its words, has against a call. */
+export class MoeError extends Error {
+  constructor(status, subject, message, details = {}) {
+    super(subject ? `${subject}: ${message}` : message);
+    this.name = "MoeError";
+    this.status = status;
+    /** "MOE_ERR_IO" */
+    this.code = raw.moe_status_name(status);
+    /** Where: a JSON pointer, a role, a path, a parameter. */
+    this.subject = subject;
+    /** expected, actual, needed, errno, cause, candidates, as they apply */
+    this.details = details;
+  }
+}
+
+function failure(status, error) {
+  try {
+    return new MoeError(status, raw.moe_error_subject(error), raw.moe_error_message(error),
+                        JSON.parse(raw.moe_error_details_json(error)));
+  } finally {
+    raw.moe_error_destroy(error);
+  }
+}
+
+// What a handle is, apart from the object that a program holds: the registry must not keep that one alive.
+class Owned {
+  running = 0;
+  closed = false;
+  kept = new Map(); // arrays that the library reads as long as the handle lives
+
+  constructor(kind, pointer) {
+    this.kind = kind;
+    this.pointer = pointer;
+  }
+  enter() {
+    if (this.closed) throw new MoeError(constants.MOE_ERR_INVALID_HANDLE, this.kind, `this ${this.kind} is closed`);
+    ++this.running;
+    return this.pointer;
+  }
+  leave() {
+    if (--this.running === 0 && this.closed) this.end();
+  }
+  close() {
+    if (this.closed) return;
+    this.closed = true;
+    if (this.running === 0) this.end();
+  }
+  end() {
+    raw[`moe_${this.kind}_destroy`](this.pointer);
+    this.kept.clear();
+  }
+}
+
+const registry = new FinalizationRegistry((owned) => owned.close());
+const owners = new WeakMap();
+
+/**
+ * close() ends the object: at once, or when the calls that use it on other threads have ended. Later calls with it are
+ * MOE_ERR_INVALID_HANDLE, a second close() does nothing. An object that is forgotten closes itself when it is collected.
+ */
+export class Handle {
+  /** Of the subclasses: pointer is an address that the library gave. */
+  constructor(kind, pointer) {
+    if (typeof pointer !== "bigint" || !raw[`moe_${kind}_destroy`]) throw new TypeError("a Handle is made by the library");
+    const owned = new Owned(kind, pointer);
+    owners.set(this, owned);
+    registry.register(this, owned, owned);
+  }
+  close() {
+    const owned = owners.get(this);
+    registry.unregister(owned);
+    owned.close();
+  }
+  get closed() {
+    return owners.get(this).closed;
+  }
+  /** The address for calls of `raw`, valid until close(). */
+  get pointer() {
+    const owned = owners.get(this);
+    owned.enter();
+    owned.leave();
+    return owned.pointer;
+  }
+  [Symbol.dispose]() {
+    this.close();
+  }
+}
+
+/** Refuses what needs the handle to itself while calls on other threads use it. */
+export function exclusive(handle) {
+  const { kind, running } = owners.get(handle);
+  if (running) throw new MoeError(constants.MOE_ERR_BUSY, kind, `${running} calls on other threads use this ${kind}`);
+}
+
+/** Arrays that the library reads until the handle ends, by the place that they are set for. */
+export const kept = (handle) => owners.get(handle).kept;
+
+/** Text for a (pointer, length) pair of parameters; documents may be given as objects. */
+export function document(value) {
+  if (value === undefined || value === null) return [null, 0];
+  if (typeof value !== "string" && typeof value !== "object")
+    throw new TypeError(`document: expected JSON text or an object, found ${typeof value}`);
+  const bytes = Buffer.from(typeof value === "string" ? value : JSON.stringify(value));
+  return [bytes, bytes.length];
+}
+
+const parameters = new Map(abi.functions.map(({ name, params }) => [name, params]));
+
+// The plain arguments of a call. Its handles are checked, since an address would be taken for one, and stay open meanwhile.
+function entered(name, values) {
+  const used = [];
+  try {
+    const plain = values.map((value, i) => {
+      const { name: parameter, type } = parameters.get(name)[i];
+      if (value === null || value === undefined) return null;
+      if (!type.startsWith("handle:")) return value;
+      const owned = owners.get(value);
+      const kind = type.slice("handle:moe_".length);
+      if (owned?.kind !== kind) {
+        const found = value?.constructor?.name ?? typeof value;
+        throw new TypeError(`${parameter}: expected a libmoe ${kind}, found ${found}`);
+      }
+      const pointer = owned.enter();
+      used.push(owned);
+      return pointer;
+    });
+    return [plain, used];
+  } catch (error) {
+    for (const owned of used) owned.leave();
+    throw error;
+  }
+}
+
+export function invoke(name, ...values) {
+  const [plain, used] = entered(name, values);
+  try {
+    return raw[name](...plain);
+  } finally {
+    for (const owned of used) owned.leave();
+  }
+}
+
+/** A fallible function: throws what it reports. */
+export function call(name, ...values) {
+  const error = new BigUint64Array(1);
+  const status = invoke(name, ...values, error);
+  if (status !== constants.MOE_OK) throw failure(status, error[0]);
+}
+
+const inFlight = new Set(); // arguments of calls on other threads: not to be collected
+
+/** The same on another thread. start gets a control, or null, and gives the arguments. */
+export async function callAsync(name, watch, start) {
+  const { signal, onProgress } = watch;
+  signal?.throwIfAborted();
+  const control = signal || onProgress ? new Handle("control", create("moe_control_create", null, null, null)) : null;
+  const error = new BigUint64Array(1);
+  let used = [];
+  let timer;
+  const stop = () => invoke("moe_control_cancel", control);
+  const report = () => {
+    const done = new BigUint64Array(1), total = new BigUint64Array(1);
+    invoke("moe_control_progress", control, done, total);
+    onProgress(Number(done[0]), Number(total[0]));
+  };
+  let thrown, values;
+  try {
+    let plain;
+    values = start(control);
+    [plain, used] = entered(name, values);
+    inFlight.add(values);
+    signal?.addEventListener("abort", stop, { once: true });
+    if (onProgress)
+      timer = setInterval(() => {
+        try {
+          report();
+        } catch (problem) { // of the program's: stops the call, and is what it fails with
+          thrown ??= problem;
+          stop();
+        }
+      }, 20);
+    const status = await raw[name].async(...plain, error);
+    if (thrown) {
+      if (status !== constants.MOE_OK) raw.moe_error_destroy(error[0]);
+      throw thrown;
+    }
+    if (status !== constants.MOE_OK) throw failure(status, error[0]);
+    if (onProgress) report();
+  } finally {
+    clearInterval(timer);
+    inFlight.delete(values);
+    signal?.removeEventListener("abort", stop);
+    for (const owned of used) owned.leave();
+    control?.close();
+  }
+}
+
+/** A function with one owned result before the error: its pointer. */
+export function create(name, ...values) {
+  const out = new BigUint64Array(1);
+  call(name, ...values, out);
+  return out[0];
+}
+
+/** A buffer of the library, copied and ended. */
+export function bytesOf(buffer) {
+  try {
+    return copy(raw.moe_buffer_data(buffer), raw.moe_buffer_size(buffer));
+  } finally {
+    raw.moe_buffer_destroy(buffer);
+  }
+}
+export const textOf = (name, ...values) => Buffer.from(bytesOf(create(name, ...values))).toString();
+export const jsonOf = (name, ...values) => JSON.parse(textOf(name, ...values));

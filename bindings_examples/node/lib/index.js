@@ -1,0 +1,304 @@
+// libmoe for Node: Config, Selection, Weights, convert, Packed, Layer; see the README beside package.json.
+import { Handle, MoeError, call, callAsync, create, document, exclusive, invoke, jsonOf, kept, textOf } from "./handle.js";
+import { abi, allocate, constants, members, path, raw, release, struct, view } from "./library.js";
+import { Tensor, arrayOf, matrix, taken } from "./tensor.js";
+
+export { Handle, MoeError, Tensor, abi, constants, raw };
+/** The file that was loaded. */
+export const libraryPath = path;
+export const version = () => raw.moe_version_string();
+export const hasFeature = (name) => raw.moe_has_feature(name) === 1;
+export const buildInfo = () => JSON.parse(raw.moe_build_info_json());
+export const configSchema = () => JSON.parse(raw.moe_config_schema_json());
+/** One question without weights: see moe_describe. */
+export const describe = (topic, query) => jsonOf("moe_describe", topic, ...document(query));
+
+// An address that the library gave: what a program passes to a constructor is never taken for one.
+class Made {
+  constructor(pointer) {
+    this.pointer = pointer;
+  }
+}
+const flag = (condition, value) => (condition ? BigInt(value) : 0n);
+const NAMES = { float32: "f32", float16: "f16", bfloat16: "bf16" };
+
+/** Threads, memory and log for the calls that get it; without one: one thread. */
+export class Context extends Handle {
+  constructor(options = {}) {
+    super("context", create("moe_context_create", ...document(options), null));
+  }
+  get report() {
+    return jsonOf("moe_context_to_json", this);
+  }
+  /** The messages since the last call. */
+  takeLog() {
+    return textOf("moe_context_take_log", this).split("\n").filter(Boolean).map((line) => JSON.parse(line));
+  }
+}
+
+/** The checked description of one layer. */
+export class Config extends Handle {
+  constructor(description) {
+    super("config", description instanceof Made ? description.pointer : create("moe_config_create", ...document(description)));
+  }
+  /** From the text of a model's config.json. */
+  static fromHf(text, options = {}) {
+    return new Config(new Made(create("moe_config_create_from_hf", ...document(text), ...document(options))));
+  }
+  /** A new one: this document with a JSON merge patch. */
+  merge(patch) {
+    return new Config(new Made(create("moe_config_merge", this, ...document(patch))));
+  }
+  /** With every default written out. */
+  get document() {
+    return jsonOf("moe_config_to_json", this);
+  }
+  /** By JSON pointer. */
+  getInt(pointer) {
+    const out = new BigInt64Array(1);
+    call("moe_config_get_int", this, pointer, out);
+    return Number(out[0]);
+  }
+  getFloat(pointer) {
+    const out = new Float64Array(1);
+    call("moe_config_get_float", this, pointer, out);
+    return out[0];
+  }
+}
+
+/** This machine, or one that is described. */
+export class Platform extends Handle {
+  constructor(description) {
+    super("platform", create("moe_platform_create", ...document(description)));
+  }
+  has(feature) {
+    return invoke("moe_platform_has", this, feature) === 1;
+  }
+  get document() {
+    return jsonOf("moe_platform_to_json", this);
+  }
+}
+
+/** The backend and kernel for a config, and why each other candidate is not it. */
+export class Selection extends Handle {
+  constructor(config, { context, platform, explainOnly = false, allowFallback = false } = {}) {
+    const flags = flag(explainOnly, constants.MOE_SELECT_EXPLAIN_ONLY) |
+                  flag(allowFallback, constants.MOE_SELECT_ALLOW_FALLBACK);
+    super("selection", create("moe_select_backend", context, config, platform, flags));
+  }
+  get backend() {
+    return invoke("moe_selection_backend", this);
+  }
+  get kernel() {
+    return invoke("moe_selection_kernel", this);
+  }
+  get layout() {
+    return invoke("moe_selection_layout", this);
+  }
+  get candidates() {
+    return Array.from({ length: Number(invoke("moe_selection_candidate_count", this)) }, (_, i) => {
+      const bytes = struct("moe_candidate");
+      call("moe_selection_candidate", this, i, bytes);
+      const { backend, kernel, priority, chosen, reason, subject, detail } = members("moe_candidate", bytes);
+      return { backend, kernel, priority, chosen: chosen === 1, reason: raw.moe_reject_name(reason), subject, detail };
+    });
+  }
+  /** Bytes and alignment of the converted weights. */
+  get packedSize() {
+    const [bytes, alignment] = [new BigUint64Array(1), new BigUint64Array(1)];
+    call("moe_selection_packed_size", this, bytes, alignment);
+    return { bytes: Number(bytes[0]), alignment: Number(alignment[0]) };
+  }
+  get report() {
+    return jsonOf("moe_selection_to_json", this);
+  }
+}
+
+/** Source tensors of one layer. Arrays are kept, not copied, until they are set again or the set is closed. */
+export class Weights extends Handle {
+  constructor(config) {
+    super("weights", create("moe_weights_create", config));
+  }
+  #set(name, place, tensor, ...values) {
+    if (!(tensor instanceof Tensor))
+      throw new TypeError(`${place}: expected a Tensor, found ${tensor?.constructor?.name ?? typeof tensor}`);
+    exclusive(this);
+    call(name, this, ...values, tensor.bytes, null, null);
+    kept(this).set(place, tensor);
+  }
+  /** A stacked tensor [E, ...]. */
+  set(role, tensor) {
+    this.#set("moe_weights_set", role, tensor, role);
+  }
+  /** One expert's; shard: "w1" (gate) or "w3" (up) for half of a w13 role, null for all of it. */
+  setExpert(role, expert, shard, tensor) {
+    this.#set("moe_weights_set_expert", `${role}[${expert}] ${shard ?? ""}`, tensor, role, expert, shard);
+  }
+  /** By the name in a checkpoint; false: the name is not of this layer. */
+  setNamed(name, tensor) {
+    const consumed = new Int32Array(1);
+    if (!(tensor instanceof Tensor)) throw new TypeError(`${name}: expected a Tensor, found ${typeof tensor}`);
+    exclusive(this);
+    call("moe_weights_set_named", this, name, tensor.bytes, null, null, consumed);
+    if (consumed[0]) kept(this).set(name, tensor);
+    return consumed[0] === 1;
+  }
+  /** A file, an index or a directory; tensors are read during conversion. */
+  loadSafetensors(file, module = null) {
+    exclusive(this);
+    call("moe_weights_load_safetensors", this, file, module);
+  }
+  /** complete, missing, unexpected, experts, tensors */
+  get report() {
+    return jsonOf("moe_weights_to_json", this);
+  }
+  /** One expert's tensor, all with -1: {dtype, shape, data}, copied. */
+  get(role, expert = -1) {
+    const tensor = struct("moe_tensor");
+    const hold = new BigUint64Array(1);
+    call("moe_weights_get", this, role, expert, tensor, hold);
+    try {
+      return taken(tensor);
+    } finally {
+      raw.moe_buffer_destroy(hold[0]);
+    }
+  }
+}
+
+/** Repacks the weights into the layout of the selection, on another thread. */
+export async function convert(selection, weights, { context, signal, onProgress, maxTempBytes = 0 } = {}) {
+  const out = new BigUint64Array(1);
+  await callAsync("moe_convert_weights", { signal, onProgress }, (control) => [
+    context, selection, weights, struct("moe_convert_options", { max_temp_bytes: maxTempBytes, control: control?.pointer }), out]);
+  return new Packed(new Made(out[0]));
+}
+export function convertSync(selection, weights, { context } = {}) {
+  return new Packed(new Made(create("moe_convert_weights", context, selection, weights, null)));
+}
+
+/** Converted weights: immutable, shared by any number of layers. */
+export class Packed extends Handle {
+  /** Made by convert, load and fromBytes. */
+  constructor(made) {
+    if (!(made instanceof Made)) throw new TypeError("Packed: made by convert, Packed.load and Packed.fromBytes");
+    super("packed", made.pointer);
+  }
+  static async load(file, { context, mmap = true, prefault = false, verify = false, signal, onProgress } = {}) {
+    const flags = flag(mmap, constants.MOE_LOAD_MMAP) | flag(prefault, constants.MOE_LOAD_PREFAULT) |
+                  flag(verify, constants.MOE_LOAD_VERIFY);
+    const out = new BigUint64Array(1);
+    await callAsync("moe_packed_load", { signal, onProgress }, (control) => [context, file, flags, control, out]);
+    return new Packed(new Made(out[0]));
+  }
+  /** From the bytes of toBytes(), copied. */
+  static fromBytes(bytes, { context, verify = false } = {}) {
+    if (!(bytes instanceof Uint8Array)) throw new TypeError("Packed.fromBytes: expected a Uint8Array");
+    const memory = allocate(bytes.length);
+    if (bytes.length) view(memory, bytes.length).set(bytes);
+    return new Packed(new Made(create("moe_packed_load_memory", context, memory, bytes.length,
+                                      flag(verify, constants.MOE_LOAD_VERIFY), release, memory)));
+  }
+  async save(file, { signal, onProgress } = {}) {
+    await callAsync("moe_packed_save", { signal, onProgress }, (control) => [this, file, 0, control]);
+  }
+  toBytes() {
+    const [data, size] = [new BigUint64Array(1), new BigUint64Array(1)];
+    call("moe_packed_data", this, data, size);
+    return Uint8Array.from(view(data[0], size[0]));
+  }
+  /** One named output, of one expert or (-1) all: {dtype, shape, data}, copied. `report` lists the names. */
+  get(name, expert = -1) {
+    const tensor = struct("moe_tensor");
+    call("moe_packed_get", this, name, expert, tensor);
+    return taken(tensor);
+  }
+  /** One expert's "w13_weight" or "w2_weight" as float32, for checks. */
+  dequantize(role, expert) {
+    const { hidden_dim: hidden, intermediate_size_per_partition: inner, is_gated: gated } = this.report.config;
+    const shape = role.startsWith("w2") ? [hidden, inner] : [gated ? 2 * inner : inner, hidden];
+    const out = new Tensor(new Float32Array(shape[0] * shape[1]), shape);
+    call("moe_packed_dequantize", this, role, expert, out.bytes);
+    return out;
+  }
+  get report() {
+    return jsonOf("moe_packed_to_json", this);
+  }
+}
+
+function optional(tensor, name) {
+  if (tensor === undefined || tensor === null) return null;
+  if (!(tensor instanceof Tensor)) throw new TypeError(`${name}: expected a Tensor, found ${tensor?.constructor?.name ?? typeof tensor}`);
+  return tensor.bytes;
+}
+
+// The arguments of apply as tensors: the shapes of plain arrays are known from the layer's config.
+function applied(numbers, { hidden, routerLogits, topkIds, topkWeights, out, accumulate, outTopkIds, outTopkWeights }) {
+  const { width, experts, topK, inType, outType } = numbers;
+  const given = { hidden: matrix(hidden, "hidden", width, [inType]) };
+  const rows = given.hidden.shape[0];
+  if (routerLogits) given.router_logits = matrix(routerLogits, "routerLogits", experts, ["f32"], rows);
+  if (topkIds) given.topk_ids = matrix(topkIds, "topkIds", topK, ["i32", "i64"], rows);
+  if (topkWeights) given.topk_weights = matrix(topkWeights, "topkWeights", topK, ["f32"], rows);
+  if (!routerLogits && !topkIds) throw new TypeError("apply: expected routerLogits, or topkIds and topkWeights");
+  const made = out ?? new (arrayOf(outType))(rows * width);
+  given.out = matrix(made, "out", width, [outType], rows);
+  if (outTopkIds) given.out_topk_ids = matrix(outTopkIds, "outTopkIds", topK, ["i32"], rows);
+  if (outTopkWeights) given.out_topk_weights = matrix(outTopkWeights, "outTopkWeights", topK, ["f32"], rows);
+  const views = Object.fromEntries(Object.entries(given).map(([name, tensor]) => [name, tensor.bytes]));
+  const args = (control) => struct("moe_apply_args", {
+    ...views, control: control?.pointer, flags: flag(accumulate, constants.MOE_APPLY_ACCUMULATE),
+    mode: routerLogits ? constants.MOE_APPLY_ROUTER_LOGITS : constants.MOE_APPLY_TOPK });
+  return { args, made };
+}
+
+/** Converted weights bound to a kernel. Several calls may run at once. */
+export class Layer extends Handle {
+  #numbers;
+  constructor(selection, packed, { context, correctionBias, expertMap } = {}) {
+    const options = { correction_bias: optional(correctionBias, "correctionBias"), expert_map: optional(expertMap, "expertMap") };
+    super("layer", create("moe_layer_create", context, selection, packed, struct("moe_layer_options", options)));
+    const { config } = this.report;
+    this.#numbers = { width: config.hidden_dim, experts: config.num_experts, topK: config.top_k,
+                      inType: NAMES[config.in_dtype], outType: NAMES[config.out_dtype] };
+  }
+  /**
+   * On another thread: a promise of `out`. hidden [T, H] and routerLogits [T, G], or topkIds and topkWeights [T, K]; arrays,
+   * or Tensors where the config does not tell their shapes. They must not change, nor be transferred, meanwhile.
+   */
+  async apply(call, { signal, onProgress } = {}) {
+    const { args, made } = applied(this.#numbers, call);
+    await callAsync("moe_apply", { signal, onProgress }, (control) => [this, args(control)]);
+    return made;
+  }
+  applySync(given) {
+    const { args, made } = applied(this.#numbers, given);
+    call("moe_apply", this, args(null));
+    return made;
+  }
+  workspaceSize(tokens, mode = constants.MOE_APPLY_ROUTER_LOGITS) {
+    const [bytes, alignment] = [new BigUint64Array(1), new BigUint64Array(1)];
+    call("moe_layer_workspace_size", this, mode, tokens, bytes, alignment);
+    return { bytes: Number(bytes[0]), alignment: Number(alignment[0]) };
+  }
+  /** Tokens that went to each expert of this rank since the last reset. */
+  expertCounts({ reset = false } = {}) {
+    const counts = new BigUint64Array(this.report.config.num_local_experts);
+    call("moe_layer_expert_counts", this, counts, counts.length, reset ? 1 : 0);
+    return Array.from(counts, Number);
+  }
+  get report() {
+    return jsonOf("moe_layer_to_json", this);
+  }
+}
+
+/** Routing alone: {ids, weights} of logits [T, G]. */
+export function route(config, routerLogits, { context, correctionBias } = {}) {
+  const logits = matrix(routerLogits, "routerLogits", config.getInt("/num_experts"), ["f32"]);
+  const [rows, topK] = [logits.shape[0], config.getInt("/top_k")];
+  const ids = new Tensor(new Int32Array(rows * topK), [rows, topK]);
+  const weights = new Tensor(new Float32Array(rows * topK), [rows, topK]);
+  const views = { router_logits: logits.bytes, correction_bias: optional(correctionBias, "correctionBias"),
+                  out_topk_ids: ids.bytes, out_topk_weights: weights.bytes };
+  call("moe_route", context, config, struct("moe_route_args", views));
+  return { ids: ids.data, weights: weights.data };
+}

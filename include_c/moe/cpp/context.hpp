@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Control (progress and cancellation of long calls) and Context (threads, memory, log).
+#pragma once
+
+#include <moe/cpp/error.hpp>
+
+#include <cstdint>
+#include <functional>
+
+namespace libmoe {
+inline namespace LIBMOE_NAMESPACE {
+
+/// Called now and then on the thread of the long call; total is 0 while unknown. false stops the call.
+using Progress = std::function<bool(std::uint64_t done, std::uint64_t total)>;
+
+/// For convert, save, load and apply; several calls may share it.
+class Control : public Handle<moe_control, moe_control_destroy> {
+ public:
+  using Handle::Handle;
+  struct Units {
+    std::uint64_t done, total;
+  };
+
+  static Result<Control> try_create(Progress progress = {}) noexcept {
+    if (!progress) return detail::make<Control>(moe_control_create, nullptr, nullptr, nullptr);
+    auto box = detail::boxed(std::move(progress));
+    if (!box) return detail::no_memory();
+    return detail::make<Control>(moe_control_create, report_to, static_cast<void*>(box.release()),
+                                 detail::unbox<Progress>);
+  }
+
+  /// Stops the calls that use it, and later ones; from any thread.
+  void cancel() const noexcept { moe_control_cancel(get()); }
+  Units progress() const noexcept {
+    Units units{};
+    moe_control_progress(get(), &units.done, &units.total);
+    return units;
+  }
+  /// For a callback's own part of a long call: tells the progress; MOE_OK, or why to stop.
+  [[nodiscard]] moe_status report(std::uint64_t done, std::uint64_t total) const noexcept {
+    return moe_control_report(get(), done, total);
+  }
+
+#if LIBMOE_EXCEPTIONS
+  static Control create(Progress progress = {}) { return try_create(std::move(progress)).value(); }
+#endif
+
+ private:
+  static moe_status MOE_CALL report_to(void* user, std::uint64_t done, std::uint64_t total) {
+    return detail::guarded(
+        [&](auto) -> moe_status { return (*static_cast<Progress*>(user))(done, total) ? MOE_OK : MOE_ERR_CANCELLED; });
+  }
+};
+
+/// One call's work, in parts: run each index below the count once, on any thread. It never throws.
+class Task {
+ public:
+  Task(moe_task_fn function, void* argument) noexcept : function_(function), argument_(argument) {}
+  void operator()(std::size_t index) const noexcept { function_(argument_, index); }
+
+ private:
+  moe_task_fn function_;
+  void* argument_;
+};
+
+/// What a host lends to a context; moe_context_callbacks says the rules. All may be left out.
+struct Callbacks {
+  using Log = std::function<void(moe_log_level level, std::string_view component, std::string_view message)>;
+  using ParallelFor = std::function<void(std::size_t count, Task task)>;
+  struct Allocator {
+    std::function<void*(std::size_t size, std::size_t alignment, std::int32_t numa_node)> allocate;
+    std::function<void(void* memory, std::size_t size, std::size_t alignment)> deallocate;
+  };
+
+  Log log{};                     ///< from any thread; must not call the library
+  ParallelFor parallel_for{};    ///< returns when all tasks are done
+  std::int32_t num_threads = 1;  ///< how many tasks parallel_for runs at once
+  Allocator allocator{};         ///< both functions or none
+};
+
+/// Threads, memory and log for the calls that get it.
+class Context : public Handle<moe_context, moe_context_destroy> {
+ public:
+  using Handle::Handle;
+
+  /// options: {"threads":0, ...}, see moe_context_create.
+  static Result<Context> try_create(std::string_view options_json = {}, Callbacks lent = {}) noexcept {
+    if (!lent.allocator.allocate != !lent.allocator.deallocate)
+      return Error(MOE_ERR_INVALID_ARGUMENT,
+                   "callbacks.allocator: expected allocate and deallocate, found one of them");
+    moe_context_callbacks callbacks{};
+    moe_parallel_ops parallel{};
+    moe_allocator_ops allocator{};
+    callbacks.struct_size = sizeof callbacks;
+    auto log = detail::boxed(std::move(lent.log));
+    auto parallel_for = detail::boxed(std::move(lent.parallel_for));
+    auto memory = detail::boxed(std::move(lent.allocator));
+    if (!log || !parallel_for || !memory) return detail::no_memory();
+    if (*parallel_for) {
+      parallel = {sizeof parallel, lent.num_threads, parallel_for.release(), run,
+                  detail::unbox<Callbacks::ParallelFor>};
+      callbacks.parallel = &parallel;
+    }
+    if (memory->allocate) {
+      allocator = {sizeof allocator, 0, memory.release(), allocate, deallocate, detail::unbox<Callbacks::Allocator>};
+      callbacks.allocator = &allocator;
+    }
+    if (*log) {
+      callbacks.log = write;
+      callbacks.log_user = log.release();
+      callbacks.log_destroy = detail::unbox<Callbacks::Log>;
+    }
+    return detail::make<Context>(moe_context_create, options_json.data(), options_json.size(), &callbacks);
+  }
+
+  Result<Buffer> try_to_json() const noexcept { return detail::text(moe_context_to_json, get()); }
+  /// The messages kept since the last call, one JSON object a line.
+  Result<Buffer> try_take_log() const noexcept { return detail::text(moe_context_take_log, get()); }
+
+#if LIBMOE_EXCEPTIONS
+  static Context create(std::string_view options_json = {}, Callbacks lent = {}) {
+    return try_create(options_json, std::move(lent)).value();
+  }
+  Buffer to_json() const { return try_to_json().value(); }
+  Buffer take_log() const { return try_take_log().value(); }
+#endif
+
+ private:
+  static void MOE_CALL write(void* user, moe_log_level level, const char* component, const char* message,
+                             std::size_t size) {
+    detail::guarded([&](auto) -> moe_status {
+      (*static_cast<Callbacks::Log*>(user))(level, component, {message, size});
+      return MOE_OK;
+    });
+  }
+  // What is thrown leaves tasks undone: that is what the library reports.
+  static void MOE_CALL run(void* user, std::size_t count, moe_task_fn function, void* argument) {
+    detail::guarded([&](auto) -> moe_status {
+      (*static_cast<Callbacks::ParallelFor*>(user))(count, Task(function, argument));
+      return MOE_OK;
+    });
+  }
+  static void* MOE_CALL allocate(void* user, std::size_t size, std::size_t alignment, std::int32_t numa_node) {
+    void* memory = nullptr;
+    detail::guarded([&](auto) -> moe_status {
+      memory = static_cast<Callbacks::Allocator*>(user)->allocate(size, alignment, numa_node);
+      return MOE_OK;
+    });
+    return memory;
+  }
+  static void MOE_CALL deallocate(void* user, void* memory, std::size_t size, std::size_t alignment) {
+    detail::guarded([&](auto) -> moe_status {
+      static_cast<Callbacks::Allocator*>(user)->deallocate(memory, size, alignment);
+      return MOE_OK;
+    });
+  }
+};
+
+}  // namespace LIBMOE_NAMESPACE
+}  // namespace libmoe

@@ -1,0 +1,35 @@
+# cpack: the release archive and the Debian packages libmoe0 and libmoe0-dev. pkgconfig/make_packages calls it twice, because
+# their files have different places; with SOURCE_DATE_EPOCH and umask 022 the same sources give the same bytes.
+set(CPACK_PACKAGE_NAME libmoe)
+set(CPACK_PACKAGE_VENDOR "the libmoe maintainers")
+set(CPACK_PACKAGE_CONTACT "the libmoe maintainers <maintainers@libmoe.example>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY ${PROJECT_DESCRIPTION})
+set(CPACK_PACKAGE_FILE_NAME libmoe-${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR})
+set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
+set(CPACK_GENERATOR TGZ)
+set(CPACK_VERBATIM_VARIABLES ON)
+set(CPACK_COMPONENTS_ALL Runtime Development)
+
+# --- Debian -------------------------------------------------------------------------------------
+set(runtime libmoe${MOE_ABI_VERSION})
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+# No scripts: what packages that link with libmoe depend on, and the trigger that has ldconfig run.
+file(CONFIGURE OUTPUT pkgconfig/shlibs CONTENT "libmoe ${MOE_ABI_VERSION} ${runtime} (>= ${PROJECT_VERSION})\n")
+file(CONFIGURE OUTPUT pkgconfig/triggers CONTENT "activate-noawait ldconfig\n")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA ${PROJECT_BINARY_DIR}/pkgconfig/shlibs ${PROJECT_BINARY_DIR}/pkgconfig/triggers)
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME ${runtime})
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION libs)
+if(MOE_GLIBC_2_28)
+  set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS "libc6 (>= 2.28)")
+else()
+  set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON) # asks dpkg-shlibdeps
+endif()
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME ${runtime}-dev)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${runtime} (= ${PROJECT_VERSION})")
+set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "The shared library.")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "Header, archive, description of the ABI, pkg-config and CMake files.")
+include(CPack)

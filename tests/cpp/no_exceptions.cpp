@@ -1,0 +1,39 @@
+// The non-throwing form of moe.hpp in a file that is compiled with -fno-exceptions, in one program with files that have
+// them.
+#include "cpp/world.h"
+
+#if LIBMOE_EXCEPTIONS
+#error "this file is to be compiled with -fno-exceptions"
+#endif
+
+namespace cpp_test {
+
+const char* without_exceptions(const Numbers& numbers, std::vector<float>& out) {
+  auto config = libmoe::Config::try_create(kConfig);
+  if (!config) return "config";
+  auto selection = libmoe::Selection::try_create(*config);
+  auto weights = libmoe::Weights::try_create(*config);
+  if (!selection || !weights) return "selection or weights";
+  if (!weights->try_set("w13_weight", {numbers.w13, {kExperts, 2 * kInner, kHidden}})) return "w13_weight";
+
+  auto incomplete = libmoe::Packed::try_convert(*selection, *weights);
+  if (incomplete || incomplete.error().status() != MOE_ERR_MISSING_WEIGHT) return "an incomplete set was converted";
+  if (std::string_view(incomplete.error().what()).empty()) return "an error without a text";
+
+  if (!weights->try_set("w2_weight", {numbers.w2, {kExperts, kHidden, kInner}})) return "w2_weight";
+  std::uint64_t seen = 0;
+  auto control = libmoe::Control::try_create([&seen](std::uint64_t, std::uint64_t) { return ++seen > 0; });
+  if (!control) return "control";
+  libmoe::ConvertOptions options;
+  options.control = &*control;
+  auto packed = libmoe::Packed::try_convert(*selection, *weights, {}, std::move(options));
+  if (!packed || seen == 0) return "convert";
+  auto layer = libmoe::Layer::try_create(*selection, *packed);
+  if (!layer) return "layer";
+  if (!layer->try_apply({numbers.hidden, {kTokens, kHidden}}, {numbers.logits, {kTokens, kExperts}},
+                        {out, {kTokens, kHidden}}))
+    return "apply";
+  return "";
+}
+
+}  // namespace cpp_test
