@@ -9,25 +9,25 @@ import sys
 
 import numpy as np
 
-import moe
+import libmoe
 
 
-def main():
+def main() -> None:
     if len(sys.argv) != 3:
         sys.exit(f"usage: {sys.argv[0]} CHECKPOINT_DIR OUTPUT_FILE")
     directory = pathlib.Path(sys.argv[1])
-    with moe.Context() as context, moe.Config.from_hf((directory / "config.json").read_bytes()) as config:
+    with libmoe.Context() as context, libmoe.Config.from_hf((directory / "config.json").read_bytes()) as config:
         numbers = config.document
         kind = {"bfloat16": np.uint16, "float16": np.float16, "float32": np.float32}[numbers["in_dtype"]]
         hidden = np.fromfile(directory / "hidden.bin", kind).reshape(-1, numbers["hidden_dim"])
         logits = np.fromfile(directory / "logits.bin", np.float32).reshape(-1, numbers["num_experts"])
 
-        with moe.Selection(config, context) as selection:
+        with libmoe.Selection(config, context) as selection:
             print(selection.backend, selection.kernel, selection.layout)
-            with moe.Weights(config) as weights:
+            with libmoe.Weights(config) as weights:
                 weights.load_safetensors(directory)
-                packed = moe.convert(selection, weights, context)
-            with packed, moe.Layer(selection, packed, context) as layer:
+                packed = libmoe.convert(selection, weights, context)
+            with packed, libmoe.Layer(selection, packed, context) as layer:
                 out = layer.apply(hidden, logits)
     out.tofile(sys.argv[2])
     print("sha256", hashlib.sha256(out).hexdigest())
@@ -36,5 +36,5 @@ def main():
 if __name__ == "__main__":
     try:
         main()
-    except (moe.Error, OSError, ValueError) as error:
+    except (libmoe.Error, OSError, ValueError) as error:
         sys.exit(str(error))

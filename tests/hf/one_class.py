@@ -3,16 +3,14 @@
 Part of against_transformers; runs inside its virtual environment, with LIBMOE_PATH.
 """
 import copy
-import ctypes
 import json
 import re
 import shutil
 import traceback
 
-import moe
+import libmoe
 import numpy as np
 import torch
-from moe._handle import call
 
 import tiny_models
 
@@ -35,34 +33,27 @@ class Answer:
     def __init__(self, directory, options, given_logits):
         self.given_logits = given_logits
         held = {} if given_logits else {"overrides": {"routing": {"topk_weights_hold_factor": True}}}
-        with moe.Config.from_hf((directory / "config.json").read_bytes(), **options, **held) as config:
+        with libmoe.Config.from_hf((directory / "config.json").read_bytes(), **options, **held) as config:
             self.document = config.document
             self.routing = self.document.get("routing", {})
             self.hashed = given_logits and self.routing.get("hash_routing", False)
-            with moe.Selection(config) as selection, moe.Weights(config) as weights:
+            with libmoe.Selection(config) as selection, libmoe.Weights(config) as weights:
                 weights.load_safetensors(directory)
-                with moe.convert(selection, weights) as packed:
-                    self.layer = moe.Layer(selection, packed)
+                with libmoe.convert(selection, weights) as packed:
+                    self.layer = libmoe.Layer(selection, packed)
 
     def apply(self, x, logits, ids, weights):
         """Output, and the ids that routing chose."""
-        out, chosen = np.zeros(x.shape, x.dtype), np.zeros(ids.shape, np.int32)
-        given = {"hidden": x, "out": out}
-        if self.given_logits:
-            given["router_logits"] = logits
-            given.update(topk_ids=ids) if self.hashed else given.update(out_topk_ids=chosen)
-        else:
-            given.update(topk_ids=ids, topk_weights=weights)
-        args = moe.ApplyStruct(struct_size=ctypes.sizeof(moe.ApplyStruct), mode=0 if self.given_logits else 1)
-        views = {name: moe.tensor(a, name) for name, a in given.items()}
-        for name, view in views.items():
-            setattr(args, name, ctypes.pointer(view))
-        call("moe_apply", self.layer, ctypes.byref(args))
-        return out, chosen if self.given_logits and not self.hashed else ids
+        if not self.given_logits:
+            return self.layer.apply(x, topk_ids=ids, topk_weights=weights), ids
+        if self.hashed:
+            return self.layer.apply(x, logits, topk_ids=ids), ids
+        chosen = np.zeros(ids.shape, np.int32)
+        return self.layer.apply(x, logits, out_topk_ids=chosen), chosen
 
 
 def compare(directory, dtype, got, options):
-    """What is wrong, '' if nothing, and a note; moe.Error where libmoe refuses."""
+    """What is wrong, '' if nothing, and a note; libmoe.Error where libmoe refuses."""
     x, logits, ids, weights = (array(got[name], kind) for name, kind in
                                (("hidden", dtype), ("logits", "f32"), ("ids", "i32"), ("weights", "f32")))
     note = ""
@@ -75,8 +66,8 @@ def compare(directory, dtype, got, options):
         columns = answer.document["num_experts"] + answer.routing.get("num_zero_experts", 0)
         try:
             out, chosen = answer.apply(x, logits, ids, weights)
-        except moe.Error as error:
-            if isinstance(error, moe.ShapeError) and (logits.shape[1] == columns or not given_logits):
+        except libmoe.Error as error:
+            if isinstance(error, libmoe.ShapeError) and (logits.shape[1] == columns or not given_logits):
                 return f"{mode}: {refusal(error)}", ""  # a layer of another model
             if not given_logits:
                 raise
@@ -104,9 +95,9 @@ def refusal(error):
 def refused_config(document, **options):
     """Why libmoe does not take a config.json, '' where it does."""
     try:
-        moe.Config.from_hf(json.dumps(document), **options).close()
+        libmoe.Config.from_hf(json.dumps(document), **options).close()
         return ""
-    except moe.Error as error:
+    except libmoe.Error as error:
         return refusal(error)
 
 
@@ -117,7 +108,7 @@ def judge(directory, dtype, captured, dense_layers):
             wrong, note = compare(directory, dtype, got, options)
             if wrong:
                 return "WRONG", f"layer {got['layer']}: {wrong}"
-    except moe.Error as error:
+    except libmoe.Error as error:
         return "refused", refusal(error)
     document = json.loads((directory / "config.json").read_bytes())
     taken = [layer for layer in dense_layers if not refused_config(document, layer_index=layer)]

@@ -113,7 +113,7 @@ def check(library, rng, twist):
     q = {"oracle": oracle, "platform": platform(rng), "moe": layer(rng), "env": switches(rng), **keys(rng, oracle)}
     want, text = expected(q), json.dumps(q)
     try:
-        got = json.loads(library.handle.text_of("moe_describe", b"oracle", text.encode(), len(text)))
+        got = library.moe.describe("oracle", text)
     except library.moe.Error as fault:
         got = fault.details
     if twist:

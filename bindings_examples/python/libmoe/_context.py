@@ -1,0 +1,138 @@
+"""What a program lends to the calls: threads, memory, a log; progress and cancellation."""
+from __future__ import annotations
+
+import ctypes
+import json
+import threading
+from typing import Any, Callable
+
+from . import _abi as abi
+from ._abi import LogLevel, Status
+from ._errors import failure
+from ._handle import (Gate, Handle, callback, cause_of, check_function, encode, immortal, integer, invoke, json_of,
+                      kept, text_of)
+
+
+@callback(abi.moe_release_fn)
+def release(number: int) -> None:
+    """Given to the library with everything that it keeps."""
+    kept.pop(number)
+
+
+class Control(Handle):
+    """Progress and cancellation of long calls: convert, save, load, apply. One may serve several calls.
+
+    `progress(done, total)` is called now and then on the thread that made the call, total 0 while unknown; what it
+    raises stops the call. cancel() stops it from any thread: the call raises Cancelled, and so do later ones.
+    """
+    _kind = "control"
+
+    def __init__(self, progress: Callable[[int, int], object] | None = None) -> None:
+        check_function(progress, "progress")
+        raised: list[BaseException] = []
+        self._raised = [raised]
+        number = kept.add((progress, raised))
+        self._create("moe_control_create", _progress if progress else abi.moe_progress_fn(), number, release)
+
+    def cancel(self) -> None:
+        invoke("moe_control_cancel", self)
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Work done and in total, of the running or last call."""
+        done, total = ctypes.c_uint64(), ctypes.c_uint64()
+        invoke("moe_control_progress", self, ctypes.byref(done), ctypes.byref(total))
+        return done.value, total.value
+
+    def report(self, done: int, total: int = 0) -> None:
+        """For your own part of a long call, such as a weight source: raises Cancelled when it shall stop."""
+        status = invoke("moe_control_report", self, done, total)  # it has no error object
+        cause = cause_of((self,))
+        if status:
+            raise failure(status, "control", "the call shall stop") from cause
+
+
+@callback(abi.moe_progress_fn)
+def _progress(number: int, done: int, total: int) -> int:
+    progress, raised = kept[number]
+    try:
+        progress(done, total)
+    except BaseException as error:
+        raised.append(error)
+        return Status.CALLBACK
+    return Status.OK
+
+
+class Task:
+    """What a parallel_for gets: task(i) does the i-th part, on any thread, until parallel_for returns."""
+
+    def __init__(self, function: Any, argument: int | None) -> None:
+        self._function, self._argument, self._gate = function, argument, Gate("task")
+
+    def __call__(self, index: int) -> None:
+        running = threading.Lock()
+        with running:
+            try:
+                self._gate.enter(running)
+                self._function(self._argument, index)
+            finally:
+                self._gate.leave(running)
+
+
+@callback(abi.moe_parallel_ops_parallel_for)
+def _parallel_for(number: int, count: int, function: Any, argument: int | None) -> None:
+    parallel_for, raised = kept[number]
+    task = Task(function, argument)
+    try:
+        parallel_for(count, task)
+    except BaseException as error:  # the library sees what is not done
+        raised.append(error)
+    finally:
+        task._gate.close()
+
+
+@callback(abi.moe_log_fn)
+def _log(number: int, level: int, component: bytes, message: int, size: int) -> None:
+    kept[number](LogLevel(level), component.decode(), ctypes.string_at(message, size).decode())
+
+
+class Context(Handle):
+    """Threads, memory and log of one embedding program; None everywhere means one thread.
+
+    options: those of moe_context_create, such as threads=4 or log_level="debug". Functions that it may lend:
+    log(level, component, message) is called from any thread of the library and must not call libmoe;
+    parallel_for(count, task) runs task(i) once for each i below count, on any threads, and returns when all are done,
+    `num_threads` says how many can run at once; `allocator` is a filled-in moe_allocator_ops of ctypes.
+    """
+    _kind = "context"
+
+    def __init__(self, *, log: Callable[[LogLevel, str, str], object] | None = None,
+                 parallel_for: Callable[[int, Task], object] | None = None, num_threads: int = 1,
+                 allocator: abi.moe_allocator_ops | None = None, **options: Any) -> None:
+        check_function(log, "log")
+        check_function(parallel_for, "parallel_for")
+        if allocator is not None and not isinstance(allocator, abi.moe_allocator_ops):
+            raise TypeError(f"allocator: expected a moe_allocator_ops, got {type(allocator).__name__}")
+        document, threads = encode(options, "options"), integer(num_threads, "num_threads", ctypes.c_int32)
+        # From here on nothing fails before the library has what it is to keep.
+        callbacks = abi.moe_context_callbacks(struct_size=ctypes.sizeof(abi.moe_context_callbacks))
+        if log is not None:
+            callbacks.log, callbacks.log_user, callbacks.log_destroy = _log, kept.add(log), release
+        if parallel_for is not None:
+            raised: list[BaseException] = []
+            self._raised = [raised]
+            callbacks.parallel = ctypes.pointer(abi.moe_parallel_ops(
+                struct_size=ctypes.sizeof(abi.moe_parallel_ops), num_threads=threads, parallel_for=_parallel_for,
+                user=kept.add((parallel_for, raised)), destroy=release))
+        if allocator is not None:
+            callbacks.allocator = ctypes.pointer(immortal(allocator))  # its functions are called until the very end
+        self._create("moe_context_create", *document, ctypes.byref(callbacks))
+
+    def take_log(self) -> list[dict[str, Any]]:
+        """The messages since the last call, also without a `log` function."""
+        return [json.loads(line) for line in text_of("moe_context_take_log", self).splitlines()]
+
+    def report(self) -> dict[str, Any]:
+        """Threads and CPUs after resolution; all backends with layouts, formats and needed instruction sets."""
+        answer: dict[str, Any] = json_of("moe_context_to_json", self)
+        return answer

@@ -1,0 +1,362 @@
+"""Plain Python must not crash the interpreter or change memory that is not its own, whatever it passes."""
+import ctypes
+import gc
+import itertools
+import mmap
+import multiprocessing
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import unittest
+
+import numpy as np
+
+import libmoe
+from libmoe._library import load
+from test_libmoe import DOCUMENT, E, H, I, K, batch, layer, parts, tensors
+
+HERE = pathlib.Path(__file__).parent
+
+
+def program(text, **environment):
+    """Runs Python text in a new process, with this package and its tests in the path."""
+    return subprocess.run([sys.executable, "-X", "dev", "-c", textwrap.dedent(text)], cwd=HERE, text=True, timeout=120,
+                          capture_output=True, check=False, env={**os.environ, **environment})
+
+
+class Memory(unittest.TestCase):
+    def test_read_only_memory_is_not_written(self):
+        hidden, logits = batch(4)
+        with tempfile.TemporaryFile() as file, layer() as it:
+            file.write(bytes(hidden.nbytes))
+            file.flush()
+            with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapping:
+                out = np.frombuffer(mapping, np.float32).reshape(hidden.shape)
+                for name in ("out", "out_topk_weights"):
+                    with self.assertRaisesRegex(ValueError, f"{name}: this array is read-only"):
+                        it.apply(hidden, logits, **{name: out})
+                del out
+
+    def test_out_shares_no_memory_with_inputs_or_itself(self):
+        hidden, logits = batch(4)
+        both = np.zeros((8, H), np.float32)
+        both[:4] = hidden
+        with layer() as it:
+            with self.assertRaisesRegex(libmoe.InvalidArgument, "out.*shares memory with hidden"):
+                it.apply(both[:4], logits, out=both[1:5])
+            with self.assertRaisesRegex(libmoe.Error, "'out'"):
+                it.apply(hidden, logits, out=np.lib.stride_tricks.as_strided(both[0], hidden.shape, (0, 4)))
+            np.testing.assert_array_equal(both[:4], hidden)
+            side = np.zeros((4, 2 * H), np.float32)  # interleaved rows share nothing
+            side[:, :H] = hidden
+            np.testing.assert_array_equal(it.apply(side[:, :H], logits, out=side[:, H:]), it.apply(hidden, logits))
+
+    def test_arrays_may_be_dropped_after_set(self):
+        config = libmoe.Config({"num_experts": E, "top_k": K, "hidden_dim": H, "intermediate_size": I,
+                                "in_dtype": "float32"})
+        weights, selection = libmoe.Weights(config), libmoe.Selection(config)
+        weights.set("w13_weight", np.full((E, 2 * I, H), 0.5, np.float32))
+        weights.set("w2_weight", np.full((E, H, I), 0.5, np.float32))
+        gc.collect()
+        junk = [np.full((E, 2 * I, H), np.nan, np.float32) for _ in range(50)]
+        out = libmoe.Layer(selection, libmoe.convert(selection, weights)).apply(*batch(2))
+        self.assertTrue(np.isfinite(out).all() and len(junk) == 50)
+
+    def test_views_outlive_what_they_were_taken_from(self):
+        packed = parts().packed
+        data, tensor = packed.data, packed.get("w13_packed")
+        expected = bytes(data)
+        packed.close()
+        del packed
+        gc.collect()
+        junk = [bytes(len(data)) for _ in range(100)]
+        self.assertEqual((bytes(data), len(junk)), (expected, 100))
+        self.assertIn(tensor.numpy()[0].tobytes(), expected)
+        with self.assertRaises(TypeError):
+            data[0] = 1
+
+    def test_swapped_and_unfinished_objects(self):
+        it = parts()
+        for wrong, name, expected, got in ((lambda: libmoe.Layer("x", "y"), "selection", "Selection", "str"),
+                                           (lambda: libmoe.Layer(it.packed, it.selection), "selection", "Selection", "Packed"),
+                                           (lambda: libmoe.Selection(it.selection), "config", "Config", "Selection"),
+                                           (lambda: libmoe.convert(it.selection, it.packed), "weights", "Weights", "Packed")):
+            with self.assertRaisesRegex(TypeError, f"{name}: expected a {expected} of libmoe, got {got}"):
+                wrong()
+        for kind in libmoe._handle.Handle.__subclasses__():
+            unfinished = kind.__new__(kind)
+            self.assertTrue(unfinished.closed)
+            unfinished.close()
+            with self.assertRaises(libmoe.InvalidHandle), unfinished.raw():
+                pass
+
+
+class Threads(unittest.TestCase):
+    def test_close_races_with_apply(self):
+        it, (hidden, logits) = parts(), batch(3)
+        for _ in range(200):
+            one = libmoe.Layer(it.selection, it.packed)
+            threads = [threading.Thread(target=self.use, args=(one, hidden, logits)) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            one.close()
+            for thread in threads:
+                thread.join()
+
+    @staticmethod
+    def use(one, hidden, logits):
+        for _ in range(5):
+            try:
+                one.apply(hidden, logits)
+                one.report()
+            except libmoe.InvalidHandle:
+                pass
+
+    def test_everything_is_closed_while_it_is_used(self):
+        """Each object of a layer, closed by one thread while others use all of them."""
+        hidden, logits = batch(3)
+
+        def use(it):
+            for call in (lambda: it.layer.apply(hidden, logits), lambda: bytes(it.packed.data[:64]), it.packed.report,
+                         lambda: it.packed.get("w13_packed").numpy().sum(), lambda: it.config.document,
+                         lambda: it.selection.candidates, lambda: it.config.string("/activation"), it.weights.report,
+                         lambda: it.weights.get("w2_weight", 0).numpy().sum(), it.context.report,
+                         lambda: libmoe.convert(it.selection, it.weights, it.context)):
+                try:
+                    call()
+                except (libmoe.InvalidHandle, libmoe.Busy):
+                    pass
+        for _ in range(30):
+            it = parts(libmoe.Context(threads=2))
+            threads = [threading.Thread(target=use, args=(it,)) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            for part in vars(it).values():
+                part.close()
+            for thread in threads:
+                thread.join()
+
+    def test_the_interpreter_runs_during_a_call(self):
+        """A call that waits for another Python thread would wait for ever if it held the interpreter lock."""
+        go_on, config = threading.Event(), libmoe.Config(DOCUMENT)
+
+        def get(role, expert, shard):
+            self.assertTrue(go_on.wait(10))
+            return tensors()[role][expert] if shard is None else None
+        timer = threading.Timer(0.05, go_on.set)
+        timer.start()
+        libmoe.convert(libmoe.Selection(config), libmoe.Weights.from_source(config, get)).close()
+        timer.join()
+        self.assertIsInstance(libmoe.lib, ctypes.CDLL)
+        self.assertNotIsInstance(libmoe.lib, ctypes.PyDLL)
+
+
+class Processes(unittest.TestCase):
+    def test_fork(self):
+        hidden, logits = batch(9)
+        with libmoe.Context(threads=3) as context:
+            it = layer(context)
+        expected = it.apply(hidden, logits)
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if np.array_equal(it.apply(hidden, logits), expected) else 1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+    def test_objects_do_not_reach_other_processes(self):
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            with self.assertRaisesRegex(TypeError, "a Config cannot be copied or pickled"):
+                pool.map(type, [libmoe.Config(DOCUMENT)])
+
+    def test_objects_alive_at_exit(self):
+        run = program("""
+            import threading, libmoe, numpy as np
+            from test_libmoe import batch, parts
+            it = parts(libmoe.Context(threads=3, log=lambda *line: None))
+            keep = [it, it.layer.apply(*batch(9)), it.packed.data, it.packed.get("w2_packed"), libmoe.empty((3,), "bf16"),
+                    libmoe.empty((3,), "bf16").__dlpack__(), libmoe.Control(print),
+                    libmoe.Weights.from_source(it.config, print)]
+            keep.append(keep)
+            def use():
+                while True:
+                    it.layer.apply(*batch(9))
+            threading.Thread(target=use, daemon=True).start()
+            print("exiting")
+            """)
+        self.assertEqual((run.returncode, run.stdout, run.stderr), (0, "exiting\n", ""))
+
+
+    def test_calls_with_callbacks_of_daemon_threads_at_exit(self):
+        run = program("""
+            import threading, libmoe, numpy as np
+            from test_libmoe import batch, parts, tensors
+            it, numbers, started, inside = parts(), batch(300), threading.Barrier(4), libmoe.Control()
+            def parallel_for(count, task):
+                for index in range(count):
+                    inside.report(0)
+                    task(index)
+            one = libmoe.Layer(it.selection, it.packed, libmoe.Context(parallel_for=parallel_for, num_threads=2))
+            def source():
+                get = lambda role, expert, shard: None if shard else (inside.report(0), tensors()[role][expert])[1]
+                libmoe.convert(it.selection, libmoe.Weights.from_source(it.config, get), libmoe.Context(threads=2))
+            def use(call):
+                started.wait()
+                while True:
+                    call()
+            for call in (lambda: one.apply(*numbers), source, lambda: parts().weights.set("w2_weight", tensors()["w2_weight"])):
+                threading.Thread(target=use, args=(call,), daemon=True).start()
+            started.wait()
+            one.apply(*numbers)
+            print("exiting")
+            """)
+        self.assertEqual((run.returncode, run.stdout, run.stderr), (0, "exiting\n", ""))
+
+
+class Loading(unittest.TestCase):
+    def build(self, folder, text):
+        source, file = os.path.join(folder, "other.c"), os.path.join(folder, "other.so")
+        with open(source, "w") as f:
+            f.write(text)
+        subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-o", file, source], check=True)
+        return file
+
+    def test_another_library_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex(ImportError, "libmoe is not found: .*none.so.*LIBMOE_PATH"):
+                load(os.path.join(folder, "none.so"))
+            (pathlib.Path(folder) / "text.so").write_text("text")
+            with self.assertRaisesRegex(ImportError, "libmoe is not found: .*text.so.*"):
+                load(os.path.join(folder, "text.so"))
+            file = self.build(folder, "int other(void) { return 1; }")
+            with self.assertRaisesRegex(ImportError, f"{file} is not libmoe: .*moe_abi_version"):
+                load(file)
+
+    def test_another_version(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = self.build(folder, """
+                int moe_abi_version(void) { return 7; }
+                const char* moe_version_string(void) { return "9.8.7"; }""")
+            self.assertIn(f"ImportError: {file} is libmoe 9.8.7 with ABI 7; this package is {libmoe.__version__} and "
+                          f"needs ABI {libmoe.abi.ABI_VERSION}", program("import libmoe", LIBMOE_PATH=file).stderr)
+        with tempfile.TemporaryDirectory() as folder:
+            file = self.build(folder, """
+                int moe_abi_version(void) { return 0; }
+                const char* moe_version_string(void) { return "0.0.9"; }""")
+            with self.assertRaisesRegex(libmoe.Unsupported, f"{file} is libmoe 0.0.9 and has no moe_apply;"):
+                load(file).moe_apply()
+
+
+JUNK = [None, 0, -1, 2**70, 1.5, "x", "", "a\0b", "\ud800", b"\xff", [], {}, (), object(), print,
+        np.zeros(3, np.float32), np.zeros((0,)), np.array("text"), np.zeros((2, 2), object), np.ma.masked_array(np.zeros((4, H), np.float32)),
+        np.zeros((4, H), ">f4"), np.float32(1), float("nan"), True, libmoe.empty((0, 2), "i4")]
+
+
+class BadInput(unittest.TestCase):
+    def calls(self):
+        """Every call with arguments that are right: name -> function, arguments."""
+        it, (hidden, logits) = parts(libmoe.Context(threads=1)), batch(4)
+        ids, weights = libmoe.route(it.config, logits)
+        arrays = tensors()
+        block = bytes(it.packed.data)
+        loose = libmoe.Config({**DOCUMENT, "name": "m"})
+
+        def fresh(use):
+            return lambda *a, **k: use(libmoe.Weights(loose))(*a, **k)
+        return {
+            "Context": (libmoe.Context, {"log": print, "parallel_for": lambda n, task: [task(i) for i in range(n)],
+                                         "num_threads": 1, "allocator": None, "threads": 1, "log_level": "info"}),
+            "Control": (libmoe.Control, {"progress": print}),
+            "Control.report": (libmoe.Control().report, {"done": 1, "total": 2}),
+            "Config": (libmoe.Config, {"document": DOCUMENT}),
+            "Config.from_hf": (libmoe.Config.from_hf, {"config_json": "{}", "layer_index": 1}),
+            "Config.merge": (it.config.merge, {"patch": {"top_k": 1}}),
+            "Config.integer": (it.config.integer, {"pointer": "/top_k"}),
+            "Config.number": (it.config.number, {"pointer": "/top_k"}),
+            "Config.string": (it.config.string, {"pointer": "/name"}),
+            "Platform": (libmoe.Platform, {"description": {"type": "cpu"}}),
+            "Platform.has": (libmoe.Platform().has, {"feature": "avx2"}),
+            "Selection": (libmoe.Selection, {"config": it.config, "context": it.context, "platform": None, "flags": 0}),
+            "describe": (libmoe.describe, {"topic": "activation", "query": {"activation": "silu"}}),
+            "has_feature": (libmoe.has_feature, {"name": "x"}),
+            "empty": (libmoe.empty, {"shape": (2, 3), "dtype": "bf16"}),
+            "Weights": (libmoe.Weights, {"config": it.config}),
+            "Weights.from_source": (libmoe.Weights.from_source, {"config": it.config, "get": print, "serial": True}),
+            "Weights.load_safetensors": (fresh(lambda w: w.load_safetensors), {"path": "nowhere", "module": "m"}),
+            "Weights.set": (fresh(lambda w: w.set), {"role": "w2_weight", "array": arrays["w2_weight"], "dtype": None}),
+            "Weights.set_expert": (fresh(lambda w: w.set_expert), {
+                "role": "w13_weight", "expert": 1, "array": arrays["w13_weight"][1, :I], "shard": "w1", "dtype": "i8"}),
+            "Weights.set_named": (fresh(lambda w: w.set_named), {
+                "name": "m.0.down_proj.weight", "array": arrays["w2_weight"][0], "dtype": None}),
+            "Weights.get": (it.weights.get, {"role": "w2_weight", "expert": 0}),
+            "Packed.load": (libmoe.Packed.load, {"path": "nowhere", "context": None, "flags": 0, "control": None}),
+            "Packed.load_memory": (libmoe.Packed.load_memory, {"buffer": block, "context": None, "flags": 0}),
+            "Packed.save": (it.packed.save, {"path": "/dev/null", "control": None}),
+            "Packed.get": (it.packed.get, {"role": "w2_packed", "expert": 0}),
+            "Packed.dequantize": (it.packed.dequantize, {
+                "role": "w2_weight", "expert": 0, "out": np.zeros((H, I), np.float32)}),
+            "convert": (libmoe.convert, {"selection": it.selection, "weights": it.weights, "context": None, "into": None,
+                                         "flags": 0, "max_temp_bytes": 0, "control": None}),
+            "Layer": (libmoe.Layer, {"selection": it.selection, "packed": it.packed, "context": None,
+                                     "correction_bias": None, "expert_map": np.arange(E, dtype=np.int32)}),
+            "Layer.apply": (it.layer.apply, {"hidden": hidden, "logits": logits, "out": np.zeros_like(hidden), "flags": 0,
+                                             "control": None, "workspace": None, "out_topk_ids": ids.copy(),
+                                             "out_topk_weights": weights.copy()}),
+            "Layer.apply, TOPK": (it.layer.apply, {"hidden": hidden, "topk_ids": ids, "topk_weights": weights}),
+            "Layer.workspace_size": (it.layer.workspace_size, {"num_tokens": 1, "mode": 0}),
+            "Layer.expert_counts": (it.layer.expert_counts, {"reset": False}),
+            "route": (libmoe.route, {"config": it.config, "logits": logits, "context": None, "correction_bias": None,
+                                     "topk_ids": ids, "topk_weights": weights}),
+        }
+
+    def setUp(self):  # a path may be any text
+        folder, here = tempfile.TemporaryDirectory(), os.getcwd()
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(os.chdir, here)
+        os.chdir(folder.name)
+
+    def test_junk_for_every_argument(self):
+        calls, refused = self.calls(), 0
+        for name, (function, arguments) in calls.items():
+            with self.subTest(name):
+                try:
+                    function(**arguments)
+                except (libmoe.InvalidConfig, libmoe.InputOutputError) as error:
+                    self.assertIn(name, ("Config.from_hf", "Weights.load_safetensors", "Packed.load", "Packed.save"), error)
+            for argument, junk in itertools.product(arguments, JUNK):
+                try:
+                    function(**{**arguments, argument: junk})
+                except (TypeError, ValueError, BufferError, libmoe.Error) as error:
+                    refused += 1
+                    self.assertNotIn("takes exactly", str(error), (name, argument, junk))
+                    self.assertTrue(str(error), (name, argument, junk))
+                    self.assertNotIsInstance(error, libmoe.InternalError, (name, argument, junk))
+        self.assertGreater(refused, 1000)
+
+    def test_junk_names_the_argument(self):
+        calls = self.calls()
+        for name, argument in (("Layer.apply", "hidden"), ("Layer.apply", "logits"), ("Layer.apply", "out"),
+                               ("Layer.apply", "control"), ("Layer.apply", "flags"), ("Layer.apply", "workspace"),
+                               ("Weights.set_expert", "expert"), ("Weights.set", "role"), ("Selection", "config"),
+                               ("convert", "selection"), ("Packed.load", "path"), ("describe", "topic"),
+                               ("Layer.workspace_size", "num_tokens"), ("Context", "num_threads")):
+            function, arguments = calls[name]
+            with self.subTest(name, argument=argument), self.assertRaisesRegex(TypeError, f"^{argument}: .*object"):
+                function(**{**arguments, argument: object()})
+
+    def test_every_public_call_is_in_the_table(self):
+        named = {name.split(",")[0] for name in self.calls()}
+        for name in libmoe.__all__:
+            value = getattr(libmoe, name)
+            if isinstance(value, type) and issubclass(value, libmoe._handle.Handle):
+                methods = {m for m, f in vars(value).items() if not m.startswith("_") and not isinstance(f, property)}
+                methods -= {"report", "take_log", "cancel", "schema"}  # without arguments
+                self.assertEqual({f"{name}.{method}" for method in methods} - named, set())
+            elif callable(value) and getattr(value, "__module__", "").startswith("libmoe") and not isinstance(value, type):
+                self.assertTrue(name in named | {"version", "build_info", "abi_description"}, name)
+
+
+if __name__ == "__main__":
+    unittest.main()
