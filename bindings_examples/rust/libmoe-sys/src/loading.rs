@@ -19,11 +19,14 @@ extern "C" {
 
 /// The file that holds the library: the program itself where it was linked statically. `None` when it is not loaded.
 pub fn path() -> Option<PathBuf> {
-    let address = address_of_version()?;
     let mut info = std::mem::MaybeUninit::<DlInfo>::zeroed();
+    let address = match address_of_version() {
+        Some(address) => address,
+        None => return name_given(),
+    };
     unsafe {
         if dladdr(address, info.as_mut_ptr()) == 0 || (*info.as_ptr()).file.is_null() {
-            return None;
+            return name_given();
         }
         Some(path_of(CStr::from_ptr((*info.as_ptr()).file)))
     }
@@ -37,6 +40,11 @@ fn path_of(text: &CStr) -> PathBuf {
 #[cfg(any(not(feature = "dlopen"), feature = "static"))]
 fn address_of_version() -> Option<*const c_void> {
     Some(crate::moe_abi_version as *const c_void)
+}
+
+#[cfg(any(not(feature = "dlopen"), feature = "static"))]
+fn name_given() -> Option<PathBuf> {
+    None
 }
 
 #[cfg(any(not(feature = "dlopen"), feature = "static"))]
@@ -62,16 +70,19 @@ fn address_of_version() -> Option<*const c_void> {
 }
 
 #[cfg(all(feature = "dlopen", not(feature = "static")))]
+use at_run_time::name_given;
+
+#[cfg(all(feature = "dlopen", not(feature = "static")))]
 mod at_run_time {
     use crate::{moe_error, moe_error_create, MOE_ERR_UNSUPPORTED, VERSION};
     use std::any::Any;
     use std::ffi::{CStr, CString, OsString};
     use std::os::raw::{c_char, c_int, c_void};
-    use std::os::unix::ffi::OsStringExt;
-    use std::path::Path;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::{Path, PathBuf};
     use std::ptr;
     use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-    use std::sync::Mutex;
+    use std::sync::{Mutex, PoisonError};
 
     extern "C" {
         fn dlopen(file: *const c_char, flags: c_int) -> *mut c_void;
@@ -81,27 +92,33 @@ mod at_run_time {
 
     const RTLD_NOW: c_int = 2;
     static LIBRARY: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut()); // never closed: callbacks may still run
-    static LOADING: Mutex<()> = Mutex::new(());
+    static NAME: Mutex<Option<PathBuf>> = Mutex::new(None); // what was loaded; locked while somebody loads
 
     /// Loads the library: the given file, else that of `LIBMOE_PATH`, else `libmoe.so.0` as the loader finds it. The first
     /// use of any function does so, too, without a path. Once a library is loaded it stays: later calls change nothing.
     pub fn load(path: Option<&Path>) -> Result<(), String> {
-        let _one_at_a_time = LOADING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut loaded = NAME.lock().unwrap_or_else(PoisonError::into_inner);
         if !LIBRARY.load(Ordering::Acquire).is_null() {
             return Ok(());
         }
         let named = path.map(|p| p.as_os_str().to_owned()).or_else(|| std::env::var_os("LIBMOE_PATH"));
         let name = named.unwrap_or_else(|| OsString::from("libmoe.so.0"));
-        let shown = format!("{}", Path::new(&name).display());
-        let file = CString::new(name.into_vec()).map_err(|_| format!("{shown}: has a NUL character inside"))?;
+        let name = PathBuf::from(name);
+        let file = CString::new(name.as_os_str().as_bytes())
+            .map_err(|_| format!("the path {name:?} has a NUL character inside"))?;
         let library = unsafe { dlopen(file.as_ptr(), RTLD_NOW) };
         if library.is_null() {
             let why = unsafe { dlerror() };
             let why = if why.is_null() { "no reason".into() } else { unsafe { CStr::from_ptr(why) }.to_string_lossy() };
             return Err(format!("libmoe cannot be loaded ({why}): set LIBMOE_PATH to the path of libmoe.so.0"));
         }
+        *loaded = Some(name);
         LIBRARY.store(library, Ordering::Release);
         Ok(())
+    }
+
+    pub(super) fn name_given() -> Option<PathBuf> {
+        NAME.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Does the library have this function? `false` also when there is no library.

@@ -52,7 +52,10 @@ fn check() -> Result<Library, Error> {
     if library.abi_version == sys::MOE_ABI_VERSION {
         return Ok(library);
     }
-    let path = library.path.map_or_else(|| "the library".into(), |path| path.display().to_string());
+    let path = library.path.as_ref().map_or_else(|| "the library".into(), |path| path.display().to_string());
+    if !sys::loading::has("moe_abi_version") {
+        return Err(Error::at(Status::VERSION, &path, "found no function moe_abi_version, expected libmoe.so.0"));
+    }
     let message = format!(
         "found libmoe {} of ABI version {}, expected ABI version {} (this crate was written for libmoe {})",
         library.version,

@@ -92,7 +92,7 @@ fn packed_weights_are_named_saved_mapped_and_dequantized() {
     assert_eq!(all.shape()[0], E);
     let one = packed.get("w13_packed", Some(E - 1)).unwrap();
     assert!(packed.data().unwrap().as_ptr_range().contains(&one.as_bytes().unwrap().as_ptr()));
-    assert_eq!(packed.get("w13", None).unwrap_err().status(), Status::MISSING_WEIGHT);
+    assert!(packed.get("w14", None).unwrap_err().message().contains("w13_packed"), "names what is there");
 
     let mut dense = vec![f32::NAN; (H * I) as usize];
     packed.dequantize("w2_weight", 0, &mut TensorMut::new(&mut dense, &[H, I]).unwrap()).unwrap();
@@ -245,20 +245,22 @@ fn every_candidate_has_a_reason() {
     let again = Platform::new(&here.to_json().unwrap()).unwrap();
     assert!(["avx2", "avx512_vnni", "i8mm"].iter().all(|name| again.has(name) == here.has(name)));
 
-    let marlin = config.merge(r#"{"moe_backend":"marlin"}"#).unwrap();
-    let error = Selection::new(None, &marlin).unwrap_err();
+    let elsewhere = Platform::new(r#"{"type":"tpu"}"#).unwrap();
+    let options = SelectOptions { platform: Some(&elsewhere), ..Default::default() };
+    let error = Selection::with(None, &config, options).unwrap_err();
     assert_eq!(error.status(), Status::NO_BACKEND);
     assert!(error.details().contains("candidates"));
-    let explain = SelectOptions { explain_only: true, ..Default::default() };
-    let explained = Selection::with(None, &marlin, explain).unwrap();
+    let options = SelectOptions { explain_only: true, ..options };
+    let explained = Selection::with(None, &config, options).unwrap();
     assert_eq!(explained.backend(), "");
-    assert!(explained
-        .candidates()
-        .unwrap()
-        .iter()
-        .all(|c| c.reason != Reject::NONE && c.reason.name() != "MOE_REJECT_NONE"));
-    let wish = SelectOptions { allow_fallback: true, ..Default::default() };
-    assert_eq!(Selection::with(None, &marlin, wish).unwrap().kernel(), selection.kernel());
+    assert!(explained.candidates().unwrap().iter().all(|c| c.reason != Reject::NONE && !c.detail.is_empty()));
+    assert_eq!(explained.packed_size().unwrap_err().status(), Status::NO_BACKEND);
+
+    let plain = r#"{"num_experts":4,"top_k":2,"hidden_dim":64,"intermediate_size":64,"moe_backend":"triton"}"#;
+    let wish = Config::new(plain).unwrap();
+    assert_eq!(Selection::new(None, &wish).unwrap_err().status(), Status::NO_BACKEND);
+    let options = SelectOptions { allow_fallback: true, ..Default::default() };
+    assert_eq!(Selection::with(None, &wish, options).unwrap().backend(), "CPU");
 }
 
 #[test]
