@@ -90,6 +90,14 @@ fn raw_handles_go_out_and_come_back() {
 }
 
 #[test]
+fn the_readme_shows_the_example() {
+    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let places = [here.join("README.md"), here.join("../README.md")]; // of a package, of the checkout
+    let readme = std::fs::read_to_string(places.iter().find(|path| path.exists()).unwrap()).unwrap();
+    assert!(readme.contains(include_str!("../examples/readme.rs")), "README.md and examples/readme.rs differ");
+}
+
+#[test]
 fn the_library_says_which_it_is() {
     let library = library().unwrap();
     assert_eq!(library.abi_version, sys::MOE_ABI_VERSION);
