@@ -8,7 +8,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut weights = Weights::new(&config)?;
     weights.load_safetensors(&checkpoint)?;
     let layer = Layer::new(None, &selection, &Packed::convert(None, &selection, &weights)?)?;
-
     let (ones, logits) = (vec![Bf16(0x3f80); hidden as usize], vec![0f32; experts as usize]); // one token
     let mut out = vec![Bf16(0); hidden as usize];
     let routing = Tensor::new(&logits, &[1, experts])?;
