@@ -21,12 +21,16 @@ type ParallelFor = Box<dyn Fn(&Tasks<'_>) + Send + Sync>;
 #[repr(transparent)]
 pub struct LogLevel(pub i32);
 
-#[allow(missing_docs)]
 impl LogLevel {
+    /// Every step.
     pub const TRACE: LogLevel = LogLevel(sys::MOE_LOG_TRACE);
+    /// For those who look for a fault.
     pub const DEBUG: LogLevel = LogLevel(sys::MOE_LOG_DEBUG);
+    /// What is done.
     pub const INFO: LogLevel = LogLevel(sys::MOE_LOG_INFO);
+    /// What is not as asked for.
     pub const WARN: LogLevel = LogLevel(sys::MOE_LOG_WARN);
+    /// What failed.
     pub const ERROR: LogLevel = LogLevel(sys::MOE_LOG_ERROR);
 }
 

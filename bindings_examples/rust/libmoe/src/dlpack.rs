@@ -10,40 +10,56 @@ use std::ptr::{self, NonNull};
 /// DLPack's `DLTensor`. Shape and strides count elements; strides NULL means row-major.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs)] // DLPack's own names
 pub struct DlTensor {
+    /// The first byte, less `byte_offset`.
     pub data: *mut c_void,
+    /// 1: CPU.
     pub device_type: i32,
+    /// Which of that type.
     pub device_id: i32,
+    /// Number of dimensions.
     pub ndim: i32,
+    /// Kind of number: 0 signed, 1 unsigned, 2 float, 4 bfloat16, 6 bool, above: 8, 6 and 4-bit floats.
     pub code: u8,
+    /// Bits of an element.
     pub bits: u8,
+    /// Elements of a vector; 1.
     pub lanes: u16,
+    /// `ndim` extents.
     pub shape: *mut i64,
+    /// `ndim` strides, or NULL.
     pub strides: *mut i64,
+    /// Bytes from `data` to the first element.
     pub byte_offset: u64,
 }
 
 /// DLPack's `DLManagedTensorVersioned`.
 #[repr(C)]
 #[derive(Debug)]
-#[allow(missing_docs)]
 pub struct DlManagedTensorVersioned {
+    /// Another major version: another layout.
     pub major: u32,
+    /// Grows with what is added.
     pub minor: u32,
+    /// The owner's.
     pub manager: *mut c_void,
+    /// Ends the struct and what it stands for; may be NULL.
     pub deleter: Option<unsafe extern "C" fn(*mut DlManagedTensorVersioned)>,
+    /// [`READ_ONLY`] and others.
     pub flags: u64,
+    /// The tensor.
     pub tensor: DlTensor,
 }
 
 /// DLPack's `DLManagedTensor`, without a version.
 #[repr(C)]
 #[derive(Debug)]
-#[allow(missing_docs)]
 pub struct DlManagedTensor {
+    /// The tensor.
     pub tensor: DlTensor,
+    /// The owner's.
     pub manager: *mut c_void,
+    /// Ends the struct and what it stands for; may be NULL.
     pub deleter: Option<unsafe extern "C" fn(*mut DlManagedTensor)>,
 }
 
