@@ -27,8 +27,14 @@ pub fn library() -> Result<&'static Library, Error> {
     let mut checked = CHECKED.load(Ordering::Acquire);
     if checked.is_null() {
         sys::loading::load(None).map_err(|why| Error::new(Status::IO, why))?;
-        checked = Box::into_raw(Box::new(check())); // kept for ever; of two threads that come first, each keeps its own
-        CHECKED.store(checked, Ordering::Release);
+        let first = Box::into_raw(Box::new(check())); // kept for ever; of two threads that come first, one counts
+        checked = match CHECKED.compare_exchange(checked, first, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => first,
+            Err(other) => {
+                drop(unsafe { Box::from_raw(first) });
+                other
+            }
+        };
     }
     unsafe { &*checked }.as_ref().map_err(Error::clone)
 }

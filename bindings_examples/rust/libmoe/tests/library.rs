@@ -41,7 +41,13 @@ fn compile(folder: &Folder, text: &str) -> PathBuf {
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
     let library = folder.0.join("libmoe.so.0");
     let script = format!("-Wl,--version-script={}", versions.display());
-    let compiled = Command::new(compiler).args(["-shared", "-fPIC", &script, "-o"]).arg(&library).arg(&source).output();
+    // A sanitizer's runtime that was preloaded into this program is not for the compiler.
+    let compiled = Command::new(compiler)
+        .env_remove("LD_PRELOAD")
+        .args(["-shared", "-fPIC", &script, "-o"])
+        .arg(&library)
+        .arg(&source)
+        .output();
     let compiled = compiled.unwrap();
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
     library
