@@ -20,6 +20,14 @@ macro_rules! statuses {
     ($($name:ident = $value:ident: $doc:literal)*) => {
         impl Status {
             $(#[doc = $doc] pub const $name: Status = Status(sys::$value);)*
+
+            /// The name where there is no library to ask, or one of another version.
+            fn own_name(self) -> &'static str {
+                match self.0 {
+                    $(sys::$value => stringify!($value),)*
+                    _ => "MOE_ERR_UNKNOWN",
+                }
+            }
         }
     };
 }
@@ -49,7 +57,10 @@ statuses! {
 impl Status {
     /// The constant's name, such as `MOE_ERR_SHAPE`.
     pub fn name(self) -> &'static str {
-        unsafe { text(sys::moe_status_name(self.0)) }
+        match unsafe { text(sys::moe_status_name(self.0)) } {
+            "" => self.own_name(),
+            name => name,
+        }
     }
 }
 

@@ -65,6 +65,7 @@ fn refuses_another_version() {
     let path = std::env::var("EXPECTED_PATH").unwrap();
     for error in [library().unwrap_err(), Config::new("{}").unwrap_err(), Context::new("{}").unwrap_err()] {
         assert_eq!((error.status().0, error.subject()), (sys::MOE_ERR_VERSION, &path[..]));
+        assert!(error.to_string().starts_with(&format!("MOE_ERR_VERSION at '{path}'")), "{error}");
         for part in ["9.8.7", "ABI version 7", &format!("ABI version {}", sys::MOE_ABI_VERSION), sys::VERSION] {
             assert!(error.message().contains(part), "{error}");
         }
@@ -86,6 +87,7 @@ mod at_run_time {
     #[ignore = "run by a_library_that_is_not_there_is_named"]
     fn finds_none() {
         for error in [library().unwrap_err(), Config::new("{}").unwrap_err(), load("/nor/this.so").unwrap_err()] {
+            assert!(error.to_string().starts_with("MOE_ERR_IO at"), "{error}");
             assert!(error.message().contains(".so") && error.message().contains("LIBMOE_PATH"), "{error}");
         }
         assert!(!has_feature("io.mmap") && abi_json().is_empty() && DType::from_name("f32").is_none());
@@ -129,6 +131,7 @@ mod at_run_time {
     #[test]
     #[ignore = "run by functions_that_are_missing_fail_alone"]
     fn does_without() {
+        library().unwrap();
         let error = describe("activation", "{}").unwrap_err();
         assert_eq!(error.status(), Status::UNSUPPORTED);
         for part in [&std::env::var("EXPECTED_PATH").unwrap()[..], "has no function moe_describe", sys::VERSION] {
