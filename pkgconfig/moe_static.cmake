@@ -15,6 +15,11 @@ add_custom_command(OUTPUT ${one_object}
   COMMAND ${CMAKE_COMMAND} -E rm ${one_object}.all
   DEPENDS ${moe_objects} ${public_symbols} COMMAND_EXPAND_LISTS VERBATIM)
 add_library(libmoe_static STATIC ${one_object})
+foreach(room IN LISTS rooms) # Makefiles know files of this target only: the objects must be there before it begins
+  if(TARGET libmoe_${room})
+    add_dependencies(libmoe_static libmoe_${room})
+  endif()
+endforeach()
 add_library(moe::moe_static ALIAS libmoe_static)
 set_source_files_properties(${one_object} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
 set_target_properties(libmoe_static PROPERTIES OUTPUT_NAME moe EXPORT_NAME moe_static LINKER_LANGUAGE CXX)

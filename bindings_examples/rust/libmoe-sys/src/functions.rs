@@ -1,329 +1,405 @@
-//! All functions of `moe/moe.h`. What they do, who owns what, which threads may call: see there.
-
+// Written by generate.py from moe_abi.json and moe.h: do not edit.
 use crate::types::*;
 use std::os::raw::{c_char, c_void};
 
-extern "C" {
-    pub fn moe_version_number() -> i32;
-    pub fn moe_version_string() -> *const c_char;
-    pub fn moe_abi_version() -> i32;
-    pub fn moe_has_feature(name: *const c_char) -> i32;
-    pub fn moe_build_info_json() -> *const c_char;
-    pub fn moe_abi_json() -> *const c_char;
-    pub fn moe_status_name(status: moe_status) -> *const c_char;
-    pub fn moe_reject_name(reason: moe_reject) -> *const c_char;
-    pub fn moe_dtype_name(dtype: moe_dtype) -> *const c_char;
-    pub fn moe_dtype_from_name(name: *const c_char) -> moe_dtype;
-    pub fn moe_error_create(status: moe_status, message: *const c_char, message_len: usize) -> *mut moe_error;
-    pub fn moe_error_status(err: *const moe_error) -> moe_status;
-    pub fn moe_error_message(err: *const moe_error) -> *const c_char;
-    pub fn moe_error_subject(err: *const moe_error) -> *const c_char;
-    pub fn moe_error_details_json(err: *const moe_error) -> *const c_char;
-    pub fn moe_error_destroy(err: *mut moe_error);
-    pub fn moe_buffer_create(
-        size: usize,
-        alignment: usize,
-        out: *mut *mut moe_buffer,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_buffer_data(buffer: *const moe_buffer) -> *mut c_void;
-    pub fn moe_buffer_size(buffer: *const moe_buffer) -> usize;
-    pub fn moe_buffer_destroy(buffer: *mut moe_buffer);
-    pub fn moe_tensor_nbytes(dtype: moe_dtype, ndim: i32, shape: *const i64) -> i64;
-    pub fn moe_tensor_from_dlpack(
-        dl_managed_tensor_versioned: *const c_void,
-        out: *mut moe_tensor,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_control_create(
-        progress: moe_progress_fn,
-        user: *mut c_void,
-        destroy: moe_release_fn,
-        out: *mut *mut moe_control,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_control_cancel(control: *mut moe_control);
-    pub fn moe_control_progress(control: *const moe_control, done: *mut u64, total: *mut u64);
-    pub fn moe_control_report(control: *mut moe_control, done: u64, total: u64) -> moe_status;
-    pub fn moe_control_destroy(control: *mut moe_control);
-    pub fn moe_context_create(
-        options_json: *const c_char,
-        options_len: usize,
-        callbacks: *const moe_context_callbacks,
-        out: *mut *mut moe_context,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_context_to_json(
-        ctx: *const moe_context,
-        out: *mut *mut moe_buffer,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_context_take_log(
-        ctx: *mut moe_context,
-        out: *mut *mut moe_buffer,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_context_destroy(ctx: *mut moe_context);
-    pub fn moe_config_create(
-        json: *const c_char,
-        json_len: usize,
-        out: *mut *mut moe_config,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_config_create_from_hf(
-        hf_json: *const c_char,
-        hf_len: usize,
-        options_json: *const c_char,
-        options_len: usize,
-        out: *mut *mut moe_config,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_config_merge(
-        config: *const moe_config,
-        patch_json: *const c_char,
-        patch_len: usize,
-        out: *mut *mut moe_config,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_config_to_json(
-        config: *const moe_config,
-        out: *mut *mut moe_buffer,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_config_get_int(
-        config: *const moe_config,
-        pointer: *const c_char,
-        out: *mut i64,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_config_get_float(
-        config: *const moe_config,
-        pointer: *const c_char,
-        out: *mut f64,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_config_get_string(
-        config: *const moe_config,
-        pointer: *const c_char,
-        out: *mut *const c_char,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_config_schema_json() -> *const c_char;
-    pub fn moe_config_destroy(config: *mut moe_config);
-    pub fn moe_platform_create(
-        json: *const c_char,
-        json_len: usize,
-        out: *mut *mut moe_platform,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_platform_to_json(
-        platform: *const moe_platform,
-        out: *mut *mut moe_buffer,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_platform_has(platform: *const moe_platform, feature: *const c_char) -> i32;
-    pub fn moe_platform_destroy(platform: *mut moe_platform);
-    pub fn moe_select_backend(
-        ctx: *mut moe_context,
-        config: *const moe_config,
-        platform: *const moe_platform,
-        flags: u64,
-        out: *mut *mut moe_selection,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_describe(
-        topic: *const c_char,
-        query_json: *const c_char,
-        query_len: usize,
-        out: *mut *mut moe_buffer,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_selection_backend(selection: *const moe_selection) -> *const c_char;
-    pub fn moe_selection_kernel(selection: *const moe_selection) -> *const c_char;
-    pub fn moe_selection_layout(selection: *const moe_selection) -> *const c_char;
-    pub fn moe_selection_candidate_count(selection: *const moe_selection) -> usize;
-    pub fn moe_selection_candidate(
-        selection: *const moe_selection,
-        index: usize,
-        out: *mut moe_candidate,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_selection_packed_size(
-        selection: *const moe_selection,
-        bytes: *mut u64,
-        alignment: *mut u64,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_selection_to_json(
-        selection: *const moe_selection,
-        out: *mut *mut moe_buffer,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_selection_destroy(selection: *mut moe_selection);
-    pub fn moe_weights_create(
-        config: *const moe_config,
-        out: *mut *mut moe_weights,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_weights_set(
-        weights: *mut moe_weights,
-        role: *const c_char,
-        tensor: *const moe_tensor,
-        release: moe_release_fn,
-        user: *mut c_void,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_weights_set_expert(
-        weights: *mut moe_weights,
-        role: *const c_char,
-        expert: i64,
-        shard: *const c_char,
-        tensor: *const moe_tensor,
-        release: moe_release_fn,
-        user: *mut c_void,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_weights_set_named(
-        weights: *mut moe_weights,
-        name: *const c_char,
-        tensor: *const moe_tensor,
-        release: moe_release_fn,
-        user: *mut c_void,
-        consumed: *mut i32,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_weights_load_safetensors(
-        weights: *mut moe_weights,
-        path: *const c_char,
-        module: *const c_char,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_weights_to_json(
-        weights: *const moe_weights,
-        out: *mut *mut moe_buffer,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_weights_get(
-        weights: *const moe_weights,
-        role: *const c_char,
-        expert: i64,
-        out: *mut moe_tensor,
-        hold: *mut *mut moe_buffer,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_weights_destroy(weights: *mut moe_weights);
-    pub fn moe_weights_create_from_source(
-        config: *const moe_config,
-        ops: *const moe_weight_source_ops,
-        out: *mut *mut moe_weights,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_convert_weights(
-        ctx: *mut moe_context,
-        selection: *const moe_selection,
-        weights: *mut moe_weights,
-        options: *const moe_convert_options,
-        out: *mut *mut moe_packed,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_packed_data(
-        packed: *const moe_packed,
-        data: *mut *const c_void,
-        size: *mut u64,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_packed_get(
-        packed: *const moe_packed,
-        role: *const c_char,
-        expert: i64,
-        out: *mut moe_tensor,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_packed_to_json(
-        packed: *const moe_packed,
-        out: *mut *mut moe_buffer,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_packed_dequantize(
-        packed: *const moe_packed,
-        role: *const c_char,
-        expert: i64,
-        out: *const moe_tensor,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_packed_save(
-        packed: *const moe_packed,
-        path: *const c_char,
-        flags: u64,
-        control: *mut moe_control,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_packed_load(
-        ctx: *mut moe_context,
-        path: *const c_char,
-        flags: u64,
-        control: *mut moe_control,
-        out: *mut *mut moe_packed,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_packed_load_memory(
-        ctx: *mut moe_context,
-        data: *const c_void,
-        size: usize,
-        flags: u64,
-        release: moe_release_fn,
-        user: *mut c_void,
-        out: *mut *mut moe_packed,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_packed_destroy(packed: *mut moe_packed);
-    pub fn moe_layer_create(
-        ctx: *mut moe_context,
-        selection: *const moe_selection,
-        packed: *const moe_packed,
-        options: *const moe_layer_options,
-        out: *mut *mut moe_layer,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_layer_workspace_size(
-        layer: *const moe_layer,
-        mode: moe_apply_mode,
-        num_tokens: i64,
-        bytes: *mut u64,
-        alignment: *mut u64,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_layer_to_json(
-        layer: *const moe_layer,
-        out: *mut *mut moe_buffer,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_layer_expert_counts(
-        layer: *const moe_layer,
-        counts: *mut u64,
-        capacity: usize,
-        reset: i32,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_layer_destroy(layer: *mut moe_layer);
-    pub fn moe_apply(layer: *const moe_layer, args: *const moe_apply_args, err: *mut *mut moe_error) -> moe_status;
-    pub fn moe_apply_flat(
-        layer: *const moe_layer,
-        num_tokens: i64,
-        hidden_dtype: moe_dtype,
-        hidden: *const c_void,
-        logits_dtype: moe_dtype,
-        router_logits: *const c_void,
-        topk_ids: *const i32,
-        topk_weights: *const f32,
-        out_dtype: moe_dtype,
-        out: *mut c_void,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
-    pub fn moe_route(
-        ctx: *mut moe_context,
-        config: *const moe_config,
-        args: *const moe_route_args,
-        err: *mut *mut moe_error,
-    ) -> moe_status;
+functions! {
+    /// major\*1000000 + minor\*1000 + patch of the loaded library. \[any\]
+    fn moe_version_number() -> i32;
+    /// "major.minor.patch\[-suffix\]", static. \[any\]
+    fn moe_version_string() -> *const c_char;
+    /// MOE_ABI_VERSION of the loaded library. A caller refuses to run only when this differs
+    /// from the MOE_ABI_VERSION it was built with; minor growth never changes it. \[any\]
+    fn moe_abi_version() -> i32;
+    /// 1 if this build has the named ability, else 0 (also for unknown names); what the machine has
+    /// is moe_platform_has. Names are listed in moe_build_info_json, for example
+    /// "isa.avx512_vnni", "backend.CPU_INT4", "io.mmap". \[any\]
+    fn moe_has_feature(name: *const c_char) -> i32;
+    /// Version, commit of the sources ("" outside a git checkout), compiler and flags, features, compiled
+    /// backends, kernels and instruction sets, and the environment variables that are read, as JSON, static.
+    /// \[any\]
+    fn moe_build_info_json() -> *const c_char;
+    /// The machine-readable description of this very interface (functions, parameters, structs
+    /// with sizes and offsets, enum values) as JSON, static. \[any\]
+    fn moe_abi_json() -> *const c_char;
+    /// Constant name of a status, "MOE_ERR_UNKNOWN" for others; static, never NULL. \[any\]
+    fn moe_status_name(status: moe_status) -> *const c_char;
+    /// Constant name of a reject reason; static, never NULL. \[any\]
+    fn moe_reject_name(reason: moe_reject) -> *const c_char;
+    /// Short name ("bf16", "f8_e4m3fn", ...); static, never NULL. \[any\]
+    fn moe_dtype_name(dtype: moe_dtype) -> *const c_char;
+    /// Inverse of moe_dtype_name; also takes torch and safetensors spellings
+    /// ("torch.bfloat16", "BF16"). MOE_DTYPE_INVALID when unknown. \[any\]
+    fn moe_dtype_from_name(name: *const c_char) -> moe_dtype;
+    /// Makes an error object for the `err` of a callback. `message` is copied. Never NULL: when
+    /// memory is out a static MOE_ERR_OUT_OF_MEMORY object is given. \[any\]
+    fn moe_error_create(status: moe_status, message: *const c_void, message_len: usize) -> *mut moe_error;
+    /// Never MOE_OK, except for NULL. \[any\]
+    fn moe_error_status(err: *const moe_error) -> moe_status;
+    /// What is wrong, one line for people. It does not begin with the subject: show both, as
+    /// "\<subject\>: \<message\>". Borrowed, "" for NULL. \[any\]
+    fn moe_error_message(err: *const moe_error) -> *const c_char;
+    /// Where: a JSON pointer into the config ("/quantization/group_size"), a role
+    /// ("w13_weight\[17\]"), a path, or "". Borrowed. \[any\]
+    fn moe_error_subject(err: *const moe_error) -> *const c_char;
+    /// Everything a program may want: {"status","message","subject","expected","actual",
+    /// "needed","errno","cause":{..},"candidates":\[..\]}; members are present when they apply, some
+    /// errors have more ("error", "kind", "reason", "warning"); "{}" for NULL. Borrowed. \[any\]
+    fn moe_error_details_json(err: *const moe_error) -> *const c_char;
+    /// Ends the handle; NULL is accepted. \[excl\]
+    fn moe_error_destroy(err: *mut moe_error) -> ();
+    /// Owned memory of `size` bytes at `alignment` (a power of two, 0 = 64). For callers whose
+    /// language cannot give aligned memory that does not move. Statuses: common. \[any\]
+    fn moe_buffer_create(size: usize, alignment: usize, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
+    /// First byte; NULL only for a NULL buffer. Text has a NUL after its last byte, also when it is
+    /// empty. Borrowed. \[any\]
+    fn moe_buffer_data(buffer: *const moe_buffer) -> *mut c_void;
+    /// Bytes without the NUL. \[any\]
+    fn moe_buffer_size(buffer: *const moe_buffer) -> usize;
+    /// Ends the handle; NULL is accepted. \[excl\]
+    fn moe_buffer_destroy(buffer: *mut moe_buffer) -> ();
+    /// Bytes that a row-major tensor of this type and shape takes, -1 on bad arguments; with one
+    /// dimension of 8 elements: the bits of an element. \[any\]
+    fn moe_tensor_nbytes(dtype: moe_dtype, ndim: i32, shape: *const c_void) -> i64;
+    /// Fills `out` with a view of a DLPack DLManagedTensorVersioned (major version 1) on the CPU.
+    /// The DLPack object is not consumed: call its deleter yourself when the view is no longer
+    /// used, for instance from the `release` given to moe_weights_set. Statuses: common, SHAPE, DTYPE,
+    /// UNSUPPORTED, VERSION. \[any\]
+    fn moe_tensor_from_dlpack(dl_managed_tensor_versioned: *const c_void, out: *mut moe_tensor, err: *mut *mut moe_error) -> moe_status;
+    /// For long calls: convert, save, load, apply. progress (kept; destroy ends it) may be
+    /// NULL: any thread can ask with moe_control_progress instead. Several calls may share one
+    /// object: cancelling stops them all, progress is that of the latest report. Statuses: common.
+    /// \[any\]
+    fn moe_control_create(progress: moe_progress_fn, user: *mut c_void, destroy: moe_release_fn, out: *mut *mut moe_control, err: *mut *mut moe_error) -> moe_status;
+    /// Asks the calls that use this object to stop; they return MOE_ERR_CANCELLED soon, later ones
+    /// at once: for a new start make a new object. Safe in a signal handler and in callbacks. \[any\]
+    fn moe_control_cancel(control: *mut moe_control) -> ();
+    /// Work units done and in total of the running or last call. \[any\]
+    fn moe_control_progress(control: *const moe_control, done: *mut u64, total: *mut u64) -> ();
+    /// For the host's own part of a long call, such as a weight source: tells the progress (total 0:
+    /// only asks) and returns MOE_OK, or why to stop: the callback then returns that.
+    /// NULL: MOE_OK. Statuses: common, CANCELLED, CALLBACK. \[any\]
+    fn moe_control_report(control: *mut moe_control, done: u64, total: u64) -> moe_status;
+    /// Ends the handle; NULL is accepted. \[excl\]
+    fn moe_control_destroy(control: *mut moe_control) -> ();
+    /// Makes a context. `options_json` may be NULL/0: {"threads":0,"cpus":"0-7,16","spin_us":50,
+    /// "numa":"auto|off|interleave|shard|mirror","huge_pages":"off|try","log_level":"info",
+    /// "log_ring":256,"flush_denormals":false}. threads 0 = CPUs this process may use (affinity mask
+    /// and cgroup quota, one per core); 1 = never starts a thread. Threads start at the first use, so
+    /// a context may be made before fork(); after a fork the child starts its own. They serve all
+    /// calls with this context and all its layers. callbacks may be NULL. Statuses: common,
+    /// INVALID_CONFIG, UNSUPPORTED, VERSION. \[any\]
+    fn moe_context_create(options_json: *const c_void, options_len: usize, callbacks: *const moe_context_callbacks, out: *mut *mut moe_context, err: *mut *mut moe_error) -> moe_status;
+    /// Options after resolution (thread count, CPU list, NUMA nodes) and all backends with layouts,
+    /// formats and needed ISAs. Statuses: common. \[any\]
+    fn moe_context_to_json(ctx: *const moe_context, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
+    /// Takes the messages kept since the last call as one JSON object per line, for callers that
+    /// cannot take callbacks on foreign threads. Empty buffer when there are none. Statuses: common.
+    /// \[any\]
+    fn moe_context_take_log(ctx: *mut moe_context, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
+    /// Ends the handle; NULL is accepted. \[excl\]
+    fn moe_context_destroy(ctx: *mut moe_context) -> ();
+    /// Parses and checks the description of one MoE layer: one UTF-8 object of at most 1 MiB,
+    /// nested at most 32 deep. Unknown and repeated members are errors. Statuses: common,
+    /// INVALID_CONFIG, UNSUPPORTED. \[any\]
+    fn moe_config_create(json: *const c_void, json_len: usize, out: *mut *mut moe_config, err: *mut *mut moe_error) -> moe_status;
+    /// Builds it from the text of a Hugging Face config.json (a nested text_config and the
+    /// quantization_config are followed). `options_json` may be NULL/0: {"layer_index":3,
+    /// "module":"model.layers.3.mlp.experts","quantization_config":{..},"overrides":{"parallel":{..},
+    /// ..}}; overrides are members of moe_config_create's document and win. A file whose class is not
+    /// known: "architecture":"Qwen3MoeForCausalLM" reads it like that one, an object describes the
+    /// class (the guide); moe_describe("checkpoint") lists the known ones and makes such an object
+    /// of tensors' names and shapes. Statuses: common, INVALID_CONFIG, UNSUPPORTED. \[any\]
+    fn moe_config_create_from_hf(hf_json: *const c_void, hf_len: usize, options_json: *const c_void, options_len: usize, out: *mut *mut moe_config, err: *mut *mut moe_error) -> moe_status;
+    /// A new config: the document behind `config` with a JSON merge patch (RFC 7396) applied, for
+    /// example {"moe_backend":"cpu"}. Statuses: common, INVALID_CONFIG, UNSUPPORTED. \[any\]
+    fn moe_config_merge(config: *const moe_config, patch_json: *const c_void, patch_len: usize, out: *mut *mut moe_config, err: *mut *mut moe_error) -> moe_status;
+    /// The resolved config: every default written out, with derived members such as
+    /// "num_local_experts". Not an input of moe_config_create: for variants use merge. Statuses:
+    /// common. \[any\]
+    fn moe_config_to_json(config: *const moe_config, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
+    /// One integer or boolean of the resolved config by JSON pointer ("/num_experts");
+    /// MOE_ERR_INVALID_ARGUMENT if it is absent, null or of another type. Statuses: common. \[any\]
+    fn moe_config_get_int(config: *const moe_config, pointer: *const c_char, out: *mut i64, err: *mut *mut moe_error) -> moe_status;
+    /// The same for a number. Statuses: common. \[any\]
+    fn moe_config_get_float(config: *const moe_config, pointer: *const c_char, out: *mut f64, err: *mut *mut moe_error) -> moe_status;
+    /// The same for a string; borrowed. Statuses: common. \[any\]
+    fn moe_config_get_string(config: *const moe_config, pointer: *const c_char, out: *mut *const c_char, err: *mut *mut moe_error) -> moe_status;
+    /// JSON Schema (draft 2020-12) of moe_config_create's input, static. \[any\]
+    fn moe_config_schema_json() -> *const c_char;
+    /// Ends the handle; NULL is accepted. \[excl\]
+    fn moe_config_destroy(config: *mut moe_config) -> ();
+    /// json NULL: this machine. Else a machine described by the caller: {"type":"auto|cpu|cuda|rocm|
+    /// xpu|tpu|oot","arch":"x86_64","features":\["avx2"\],"capability":\[9,0\],"libs":{"flashinfer":true}}
+    /// (more members: the guide, include_c/README.md in the source). Selection and conversion work for any platform; a
+    /// layer can be made only if the host can run it. Statuses: common, INVALID_CONFIG. \[any\]
+    fn moe_platform_create(json: *const c_void, json_len: usize, out: *mut *mut moe_platform, err: *mut *mut moe_error) -> moe_status;
+    /// What was given or detected; moe_platform_create takes this text back. Statuses: common. \[any\]
+    fn moe_platform_to_json(platform: *const moe_platform, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
+    /// 1 / 0, for example "avx512_vnni", "i8mm", "sve2". \[any\]
+    fn moe_platform_has(platform: *const moe_platform, feature: *const c_char) -> i32;
+    /// Ends the handle; NULL is accepted. \[excl\]
+    fn moe_platform_destroy(platform: *mut moe_platform) -> ();
+    /// Chooses the backend and kernel for this config on this platform; NULL = the config's
+    /// "platform" member, by default this machine. All candidates are asked, also those after the
+    /// winner, so the answer explains itself. When nobody accepts: MOE_ERR_NO_BACKEND, and the
+    /// error's details hold the same list. Deterministic: equal inputs and library version give equal
+    /// answers. A selection without a winner is refused by every later call (MOE_ERR_NO_BACKEND).
+    /// Statuses: common, INVALID_CONFIG, NO_BACKEND. \[any\]
+    fn moe_select_backend(ctx: *mut moe_context, config: *const moe_config, platform: *const moe_platform, flags: u64, out: *mut *mut moe_selection, err: *mut *mut moe_error) -> moe_status;
+    /// Answers one pure question as JSON, without weights. `topic` and the members of `query_json`:
+    /// "oracle"          vLLM's backend oracle at the level of its own arguments, policy "vllm":
+    /// {"oracle","moe","weight_key","activation_key","platform","env"} -\> backend,
+    /// experts, warning, candidates with reasons
+    /// "checkpoint"      a Hugging Face config.json -\> layer config, tensor names, shapes, dtypes; with
+    /// tensors -\> a description of its class; the classes that are known
+    /// "quant_config"    a builder of vLLM's quantization configs with its arguments -\> descriptors,
+    /// predicates, scale shapes; "ocp_mx_scheme", "quant_key": names of these
+    /// "parallel_config" sizes and ranks -\> flattened ones, predicates
+    /// "routing_method"  scoring function, top_k, ... -\> vLLM's and libmoe's name
+    /// "activation"      a name -\> gated or not, order of rows, default parameters
+    /// "expert_map", "eplb_map"            which experts a rank holds, copies of redundant experts
+    /// "align_block_size", "permute"       a batch's slots ordered by expert
+    /// Fails like the calls that use the same rules (MOE_ERR_NO_BACKEND, MOE_ERR_INVALID_CONFIG...).
+    /// Statuses: common, INVALID_CONFIG, NO_BACKEND, UNSUPPORTED. \[any\]
+    fn moe_describe(topic: *const c_char, query_json: *const c_void, query_len: usize, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
+    /// Backend name of the winner, "" if none; borrowed. \[any\]
+    fn moe_selection_backend(selection: *const moe_selection) -> *const c_char;
+    /// Kernel name of the winner, for devices that libmoe does not run the experts class, "" if none;
+    /// borrowed. \[any\]
+    fn moe_selection_kernel(selection: *const moe_selection) -> *const c_char;
+    /// Identity of the packed layout ("p16/int4-g32/1"). Converted weights run with any kernel of the
+    /// same layout. With activation order, conversion takes a larger one if the groups of an expert
+    /// turn out to be of several sizes ("p16/w4-u4,u2-f32-ao/1"; moe_packed_to_json tells); layers of
+    /// this selection take it, too. Borrowed. \[any\]
+    fn moe_selection_layout(selection: *const moe_selection) -> *const c_char;
+    /// Number of candidates, ordered by priority. \[any\]
+    fn moe_selection_candidate_count(selection: *const moe_selection) -> usize;
+    /// Fills `out` (set out-\>struct_size first). Statuses: common. \[any\]
+    fn moe_selection_candidate(selection: *const moe_selection, index: usize, out: *mut moe_candidate, err: *mut *mut moe_error) -> moe_status;
+    /// Bytes and alignment that the converted weights will take in the layout of moe_selection_layout;
+    /// more in the larger one named there. Statuses: common, NO_BACKEND, UNSUPPORTED. \[any\]
+    fn moe_selection_packed_size(selection: *const moe_selection, bytes: *mut u64, alignment: *mut u64, err: *mut *mut moe_error) -> moe_status;
+    /// What was asked for and what runs: {"backend":..,"kernel":..,"layout":..,"runs_as":{..},
+    /// "quant_config":{..},"routing_method":..,"activation_format":..,"shard":{..},
+    /// "expert_placement":{..},"platform":{..},"config":{..},"candidates":\[..\],..}. Statuses: common.
+    /// \[any\]
+    fn moe_selection_to_json(selection: *const moe_selection, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
+    /// Ends the handle; NULL is accepted. \[excl\]
+    fn moe_selection_destroy(selection: *mut moe_selection) -> ();
+    /// An empty set for this config. Roles (the config decides which are required):
+    /// w13_weight w2_weight w13_scale w2_scale w13_scale_2 w2_scale_2 w13_zero_point
+    /// w2_zero_point w13_g_idx w2_g_idx w13_bias w2_bias w13_input_scale w2_input_scale;
+    /// w13_global_scale w2_global_scale w13_input_global_scale w2_input_global_scale say what
+    /// w13_scale_2 ... w2_input_scale say as divisors (1 / x), and one form excludes the other
+    /// (MOE_ERR_UNEXPECTED_WEIGHT).
+    /// Shorter names mean the same: w13, w2, w13_qzeros, w2_qzeros.
+    /// Shapes and types per format: the guide, include_c/README.md in the source. Setting a place again replaces it; the
+    /// stacked and the per-expert form of one role do not mix (MOE_ERR_STATE). Statuses: common.
+    /// \[any\]
+    fn moe_weights_create(config: *const moe_config, out: *mut *mut moe_weights, err: *mut *mut moe_error) -> moe_status;
+    /// Sets a stacked tensor (\[E, ...\], this rank's part of each expert). The struct is copied, its
+    /// memory is kept (not copied) until the set is destroyed, the place is set again, or
+    /// MOE_CONVERT_RELEASE_SOURCES is done with it; then release(user) is called. Statuses: common,
+    /// SHAPE, DTYPE, UNEXPECTED_WEIGHT, UNSUPPORTED, VERSION, BUSY, STATE. \[excl\]
+    fn moe_weights_set(weights: *mut moe_weights, role: *const c_char, tensor: *const moe_tensor, release: moe_release_fn, user: *mut c_void, err: *mut *mut moe_error) -> moe_status;
+    /// The same for one expert (\[...\], this rank's part). shard: "w1" (gate) or "w3" (up) for half of
+    /// a w13 role, NULL for the whole role. An expert that this rank does not hold is released at
+    /// once. Statuses: common, SHAPE, DTYPE, UNEXPECTED_WEIGHT, UNSUPPORTED, VERSION, BUSY, STATE.
+    /// \[excl\]
+    fn moe_weights_set_expert(weights: *mut moe_weights, role: *const c_char, expert: i64, shard: *const c_char, tensor: *const moe_tensor, release: moe_release_fn, user: *mut c_void, err: *mut *mut moe_error) -> moe_status;
+    /// The same with the name a checkpoint uses, such as
+    /// "model.layers.3.mlp.experts.17.gate_proj.weight_packed", and the whole tensor (the library
+    /// cuts this rank's part). \*consumed is 1 if the name belongs to this layer, 0 if not (MOE_OK
+    /// too; then the tensor is released at once). Statuses: common, SHAPE, DTYPE, UNEXPECTED_WEIGHT,
+    /// UNSUPPORTED, VERSION, BUSY, STATE. \[excl\]
+    fn moe_weights_set_named(weights: *mut moe_weights, name: *const c_char, tensor: *const moe_tensor, release: moe_release_fn, user: *mut c_void, consumed: *mut i32, err: *mut *mut moe_error) -> moe_status;
+    /// Finds the tensors of this layer in a .safetensors file, a model.safetensors.index.json or a
+    /// directory. Headers are read and checked now, tensors during conversion, expert by expert; the
+    /// files stay open. `module` is the name prefix of the layer, NULL = the config's. Tensors that
+    /// overlap or reach past the end of their file are MOE_ERR_FORMAT; bytes that belong to no tensor,
+    /// between two or behind the last, are accepted and never read. Statuses: common, SHAPE, DTYPE,
+    /// UNEXPECTED_WEIGHT, UNSUPPORTED, IO, FORMAT, BUSY, STATE. \[excl\]
+    fn moe_weights_load_safetensors(weights: *mut moe_weights, path: *const c_char, module: *const c_char, err: *mut *mut moe_error) -> moe_status;
+    /// {"complete":bool,"missing":\[..\],"unexpected":\[..\],"experts":\[..\],"tensors":\[{"role","dtype",
+    /// "shape","part":{"row0","rows","col0","cols"}}\]}; part: what this rank holds. Statuses: common,
+    /// BUSY. \[any\]
+    fn moe_weights_to_json(weights: *const moe_weights, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
+    /// One expert's tensor of a role (w13 joined), or all (\[E, ...\]) with expert -1. \*hold receives
+    /// NULL when \*out views memory of the set, else an owned buffer with the bytes (they had to be
+    /// read, joined or cut): destroy it when \*out is no longer used. Statuses: common, SHAPE, DTYPE,
+    /// MISSING_WEIGHT, UNEXPECTED_WEIGHT, UNSUPPORTED, IO, CANCELLED, CALLBACK, BUSY. \[any\]
+    fn moe_weights_get(weights: *const moe_weights, role: *const c_char, expert: i64, out: *mut moe_tensor, hold: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
+    /// Ends the handle; NULL is accepted. \[excl\]
+    fn moe_weights_destroy(weights: *mut moe_weights) -> ();
+    /// A set whose tensors come from `ops` (copied). Statuses: common, VERSION. \[any\]
+    fn moe_weights_create_from_source(config: *const moe_config, ops: *const moe_weight_source_ops, out: *mut *mut moe_weights, err: *mut *mut moe_error) -> moe_status;
+    /// Repacks `weights` into the layout of `selection`, or the larger one that uneven groups of
+    /// activation order need (moe_selection_layout). Refuses an incomplete set
+    /// (MOE_ERR_MISSING_WEIGHT names every gap). The result does not depend on thread count or on
+    /// the host: the same input gives the same bytes. options may be NULL. Statuses: common, SHAPE,
+    /// DTYPE, MISSING_WEIGHT, NO_BACKEND, UNSUPPORTED, BUFFER_TOO_SMALL, IO, VERSION, CANCELLED,
+    /// CALLBACK, BUSY, CONFIG_MISMATCH. \[any; weights excl when
+    /// MOE_CONVERT_RELEASE_SOURCES is set\]
+    fn moe_convert_weights(ctx: *mut moe_context, selection: *const moe_selection, weights: *mut moe_weights, options: *const moe_convert_options, out: *mut *mut moe_packed, err: *mut *mut moe_error) -> moe_status;
+    /// The whole result as one self-describing, position-independent block, for callers with their
+    /// own container: what moe_packed_load_memory takes. Borrowed. Statuses: common. \[any\]
+    fn moe_packed_data(packed: *const moe_packed, data: *mut *mut c_void, size: *mut u64, err: *mut *mut moe_error) -> moe_status;
+    /// View of one named output of the conversion, such as "w13_packed", "w2_packed";
+    /// moe_packed_to_json lists them. expert -1 = all (\[E, ...\]), else that expert's slice.
+    /// Borrowed. Statuses: common, MISSING_WEIGHT. \[any\]
+    fn moe_packed_get(packed: *const moe_packed, role: *const c_char, expert: i64, out: *mut moe_tensor, err: *mut *mut moe_error) -> moe_status;
+    /// Layout, config, experts, named outputs, sizes, content hash. Statuses: common. \[any\]
+    fn moe_packed_to_json(packed: *const moe_packed, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
+    /// Reverses the packing of one expert into dense numbers: role "w13_weight" or "w2_weight",
+    /// `out` f32/f16/bf16 of \[N1, H\] or \[H, I\]. For checks. Statuses: common, SHAPE, DTYPE,
+    /// UNSUPPORTED, FORMAT, VERSION. \[any\]
+    fn moe_packed_dequantize(packed: *const moe_packed, role: *const c_char, expert: i64, out: *const moe_tensor, err: *mut *mut moe_error) -> moe_status;
+    /// Writes a file that holds this one layer. flags: 0. Statuses: common, IO, CANCELLED, CALLBACK.
+    /// \[any\]
+    ///
+    /// The file appears under `path` only when it is complete and on the disk (fsync; then of the
+    /// folder too, where that can be); until then, and after any failure, whatever was there is
+    /// unharmed. Of concurrent saves to one path the last counts; a reader sees one of them whole.
+    /// Only the folder must be writable.
+    /// - Links (symlinks) are followed: what they lead to is replaced or made, the links stay. Of
+    /// several hard links only this name gets the new content.
+    /// - Only a regular file is ever replaced: a folder, FIFO, socket or device is MOE_ERR_IO "not a
+    /// regular file", and is not opened.
+    /// - A replaced file's permission bits and POSIX access list stay, without setuid, setgid and
+    /// sticky bits; owner and group stay where the process may set them, else nobody gains rights.
+    /// Other extended attributes are lost. A new file has 0666 less the umask.
+    /// - Until it is complete the file is called .moe-save-NUMBER.tmp, in the same folder. It is
+    /// removed when the call fails; after a killed process, or a power cut, by the next save into
+    /// that folder (by lock: flock; where files cannot be locked it stays). Such names are
+    /// refused as `path`.
+    /// - A write beyond RLIMIT_FSIZE is MOE_ERR_IO with errno EFBIG: its SIGXFSZ is blocked in the
+    /// writing thread and taken back. `control` is called with the thread's own signal mask.
+    fn moe_packed_save(packed: *const moe_packed, path: *const c_char, flags: u64, control: *mut moe_control, err: *mut *mut moe_error) -> moe_status;
+    /// Reads such a file. MOE_ERR_VERSION / MOE_ERR_FORMAT for files that this version must not
+    /// read. Statuses: common, IO, FORMAT, VERSION, CANCELLED, CALLBACK. \[any\]
+    fn moe_packed_load(ctx: *mut moe_context, path: *const c_char, flags: u64, control: *mut moe_control, out: *mut *mut moe_packed, err: *mut *mut moe_error) -> moe_status;
+    /// The same from a block of moe_packed_data; kept until release(user), copied only when it is
+    /// not aligned to 64 bytes. Statuses: common, FORMAT, VERSION, CALLBACK. \[any\]
+    fn moe_packed_load_memory(ctx: *mut moe_context, data: *const c_void, size: usize, flags: u64, release: moe_release_fn, user: *mut c_void, out: *mut *mut moe_packed, err: *mut *mut moe_error) -> moe_status;
+    /// Ends the handle; NULL is accepted. \[excl\]
+    fn moe_packed_destroy(packed: *mut moe_packed) -> ();
+    /// Binds converted weights to a kernel. Layout and config of `packed` must be the selection's
+    /// (MOE_ERR_CONFIG_MISMATCH). ctx lends threads and memory to every moe_apply. options may be
+    /// NULL. Statuses: common, INVALID_CONFIG, SHAPE, DTYPE, UNEXPECTED_WEIGHT, NO_BACKEND,
+    /// UNSUPPORTED, FORMAT, VERSION, CALLBACK, CONFIG_MISMATCH. \[any\]
+    fn moe_layer_create(ctx: *mut moe_context, selection: *const moe_selection, packed: *const moe_packed, options: *const moe_layer_options, out: *mut *mut moe_layer, err: *mut *mut moe_error) -> moe_status;
+    /// Bytes and alignment of a workspace for one call with `num_tokens` tokens. Statuses: common,
+    /// UNSUPPORTED. \[any\]
+    fn moe_layer_workspace_size(layer: *const moe_layer, mode: moe_apply_mode, num_tokens: i64, bytes: *mut u64, alignment: *mut u64, err: *mut *mut moe_error) -> moe_status;
+    /// Config, kernel, threads, memory use. Statuses: common. \[any\]
+    fn moe_layer_to_json(layer: *const moe_layer, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
+    /// Copies the tokens routed to each held expert since the last reset into counts\[0..E-1\];
+    /// reset 1 starts again from zero. Statuses: common, BUFFER_TOO_SMALL. \[any\]
+    fn moe_layer_expert_counts(layer: *const moe_layer, counts: *mut u64, capacity: usize, reset: i32, err: *mut *mut moe_error) -> moe_status;
+    /// Ends the handle; NULL is accepted. \[excl\]
+    fn moe_layer_destroy(layer: *mut moe_layer) -> ();
+    /// Runs the layer: out\[t\] = sum of weight\[t,j\] \* expert topk_ids\[t,j\] of hidden\[t\].
+    /// routing.routed_scaling_factor counts once. ROUTER_LOGITS: in the weights, or in `out` with
+    /// routing.apply_routed_scale_to_output. TOPK: topk_weights are used as they are, and with
+    /// apply_routed_scale_to_output `out` is multiplied by the factor, which the weights of moe_route are
+    /// then without. Set routing.topk_weights_hold_factor for weights that hold it already (Hugging Face's
+    /// classes of DeepSeek, GLM, dots1 give such): moe_route gives them so too, and `out` is not multiplied.
+    /// G counts the router's columns: experts, then zero experts. K is top_k, with
+    /// fused shared experts more by their number (ids from num_experts on, weight 1). T = 0 is valid and
+    /// writes nothing. Several calls on one layer may run at the same time when each has its own `out`
+    /// and workspace. Errors found in the arguments, including bad expert ids, leave `out` untouched;
+    /// after CANCELLED or CALLBACK its content is unspecified. Statuses: common, SHAPE, DTYPE,
+    /// MISSING_WEIGHT, UNSUPPORTED, BUFFER_TOO_SMALL, VERSION, CANCELLED, CALLBACK. \[any\]
+    fn moe_apply(layer: *const moe_layer, args: *const moe_apply_args, err: *mut *mut moe_error) -> moe_status;
+    /// moe_apply for callers that avoid structs; all arrays without gaps. router_logits \[T,G\] given:
+    /// routing inside; NULL: topk_ids i32 \[T,K\] and topk_weights f32 \[T,K\]. Statuses: common, SHAPE,
+    /// DTYPE, MISSING_WEIGHT, UNSUPPORTED, CALLBACK. \[any\]
+    fn moe_apply_flat(layer: *const moe_layer, num_tokens: i64, hidden_dtype: moe_dtype, hidden: *const c_void, logits_dtype: moe_dtype, router_logits: *const c_void, topk_ids: *const c_void, topk_weights: *const c_void, out_dtype: moe_dtype, out: *mut c_void, err: *mut *mut moe_error) -> moe_status;
+    /// Routing alone, with the config's method; needs no weights. Statuses: common, SHAPE, DTYPE,
+    /// MISSING_WEIGHT, UNEXPECTED_WEIGHT, UNSUPPORTED, VERSION, CALLBACK. \[any\]
+    fn moe_route(ctx: *mut moe_context, config: *const moe_config, args: *const moe_route_args, err: *mut *mut moe_error) -> moe_status;
 }
+
+/// The names of all functions, in the order of the header.
+pub const FUNCTIONS: &[&str] = &[
+    "moe_version_number",
+    "moe_version_string",
+    "moe_abi_version",
+    "moe_has_feature",
+    "moe_build_info_json",
+    "moe_abi_json",
+    "moe_status_name",
+    "moe_reject_name",
+    "moe_dtype_name",
+    "moe_dtype_from_name",
+    "moe_error_create",
+    "moe_error_status",
+    "moe_error_message",
+    "moe_error_subject",
+    "moe_error_details_json",
+    "moe_error_destroy",
+    "moe_buffer_create",
+    "moe_buffer_data",
+    "moe_buffer_size",
+    "moe_buffer_destroy",
+    "moe_tensor_nbytes",
+    "moe_tensor_from_dlpack",
+    "moe_control_create",
+    "moe_control_cancel",
+    "moe_control_progress",
+    "moe_control_report",
+    "moe_control_destroy",
+    "moe_context_create",
+    "moe_context_to_json",
+    "moe_context_take_log",
+    "moe_context_destroy",
+    "moe_config_create",
+    "moe_config_create_from_hf",
+    "moe_config_merge",
+    "moe_config_to_json",
+    "moe_config_get_int",
+    "moe_config_get_float",
+    "moe_config_get_string",
+    "moe_config_schema_json",
+    "moe_config_destroy",
+    "moe_platform_create",
+    "moe_platform_to_json",
+    "moe_platform_has",
+    "moe_platform_destroy",
+    "moe_select_backend",
+    "moe_describe",
+    "moe_selection_backend",
+    "moe_selection_kernel",
+    "moe_selection_layout",
+    "moe_selection_candidate_count",
+    "moe_selection_candidate",
+    "moe_selection_packed_size",
+    "moe_selection_to_json",
+    "moe_selection_destroy",
+    "moe_weights_create",
+    "moe_weights_set",
+    "moe_weights_set_expert",
+    "moe_weights_set_named",
+    "moe_weights_load_safetensors",
+    "moe_weights_to_json",
+    "moe_weights_get",
+    "moe_weights_destroy",
+    "moe_weights_create_from_source",
+    "moe_convert_weights",
+    "moe_packed_data",
+    "moe_packed_get",
+    "moe_packed_to_json",
+    "moe_packed_dequantize",
+    "moe_packed_save",
+    "moe_packed_load",
+    "moe_packed_load_memory",
+    "moe_packed_destroy",
+    "moe_layer_create",
+    "moe_layer_workspace_size",
+    "moe_layer_to_json",
+    "moe_layer_expert_counts",
+    "moe_layer_destroy",
+    "moe_apply",
+    "moe_apply_flat",
+    "moe_route",
+];

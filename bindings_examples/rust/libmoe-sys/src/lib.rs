@@ -1,11 +1,50 @@
-//! Declarations of libmoe's C interface, and nothing else.
+//! Declarations of libmoe's C interface, and nothing else: the crate `libmoe` has the safe one.
 //!
-//! Written down rather than generated at build time, so that building needs neither libclang nor
-//! the header. `build.rs` says which library is linked.
+//! Types and functions have their C names and the comments of `moe/moe.h`, whose rules hold. They were written down by a
+//! script, so that building needs neither libclang nor the header. Statuses, dtypes and reasons are `i32` with constants,
+//! never Rust enums: a newer library may return values that are not known here. In structs all-zero means "default"; set
+//! `struct_size` (see [`sized`]).
+//!
+//! How the library is found: by default it is linked by its file name `libmoe.so.0`, in `LIBMOE_LIB_DIR` or where
+//! `pkg-config` says. Features: `vendored` builds it, `static` links `libmoe.a`, `dlopen` loads it at run time
+//! ([`loading`]). A function that the loaded library does not have fails alone, with `MOE_ERR_UNSUPPORTED` and an error
+//! that names it.
 
 #![allow(non_camel_case_types)]
+#![deny(missing_docs)]
 
+/// The functions as the linker finds them.
+#[cfg(any(not(feature = "dlopen"), feature = "static"))]
+macro_rules! functions {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),*) -> $ret:ty;)*) => {
+        extern "C" { $($(#[$doc])* pub fn $name($($arg: $type),*) -> $ret;)* }
+    };
+}
+
+/// The functions as `dlsym` finds them, each at its first call.
+#[cfg(all(feature = "dlopen", not(feature = "static")))]
+macro_rules! functions {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),*) -> $ret:ty;)*) => { $(
+        $(#[$doc])*
+        #[allow(clippy::missing_safety_doc, clippy::too_many_arguments, clippy::missing_transmute_annotations)]
+        pub unsafe fn $name($($arg: $type),*) -> $ret {
+            static SYMBOL: crate::loading::Symbol = crate::loading::Symbol::new(concat!(stringify!($name), "\0"));
+            if let Some(address) = SYMBOL.address() {
+                let function: unsafe extern "C" fn($($type),*) -> $ret = std::mem::transmute(address);
+                return function($($arg),*);
+            }
+            $(crate::loading::report(&$arg, stringify!($name));)*
+            crate::loading::Absent::absent(stringify!($ret))
+        }
+    )* };
+}
+
+#[rustfmt::skip]
+#[allow(clippy::doc_lazy_continuation)]
 mod functions;
+pub mod loading;
+#[rustfmt::skip]
+#[allow(clippy::doc_lazy_continuation)]
 mod types;
 
 pub use functions::*;
@@ -19,24 +58,4 @@ pub unsafe fn sized<T: Copy>() -> T {
     let mut value = std::mem::MaybeUninit::<T>::zeroed();
     value.as_mut_ptr().cast::<u32>().write(std::mem::size_of::<T>() as u32);
     value.assume_init()
-}
-
-// The sizes of the LP64 interface; a wrong declaration above does not compile.
-macro_rules! sizes {
-    ($($name:ident = $size:literal)*) => {
-        #[cfg(target_pointer_width = "64")]
-        const _: () = { $(assert!(std::mem::size_of::<$name>() == $size);)* };
-    };
-}
-sizes! {
-    moe_tensor = 128
-    moe_parallel_ops = 32
-    moe_allocator_ops = 40
-    moe_context_callbacks = 48
-    moe_candidate = 48
-    moe_weight_source_ops = 40
-    moe_convert_options = 64
-    moe_layer_options = 24
-    moe_apply_args = 104
-    moe_route_args = 40
 }

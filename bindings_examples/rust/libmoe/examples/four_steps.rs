@@ -15,13 +15,13 @@ fn run(directory: &Path, output: &Path) -> Result<(), Box<dyn Error>> {
     println!("{} {} {}", selection.backend(), selection.kernel(), selection.layout());
     let mut weights = Weights::new(&config)?;
     weights.load_safetensors(directory)?;
-    let packed = Packed::convert(Some(&context), &selection, &mut weights)?;
+    let packed = Packed::convert(Some(&context), &selection, &weights)?;
     drop(weights);
     let layer = Layer::new(Some(&context), &selection, &packed)?;
 
     let hidden = fs::read(directory.join("hidden.bin"))?;
     let logits = fs::read(directory.join("logits.bin"))?;
-    let tokens = hidden.len() as i64 / dtype.bytes(&[width]);
+    let tokens = (hidden.len() / dtype.bytes(&[width]).ok_or("no rows of hidden_dim")?) as i64;
     let f32_dtype = DType::from_name("f32").ok_or("unknown dtype")?;
     let mut out = vec![0u8; hidden.len()];
     layer.apply(
