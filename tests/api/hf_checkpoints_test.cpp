@@ -189,7 +189,7 @@ TEST_P(HfUnknownClass, IsReadByItsDescription) {
       failure([&](moe_error** e) { return moe_config_create_from_hf(text.data(), text.size(), nullptr, 0, &none, e); });
   EXPECT_EQ(refused.status, MOE_ERR_UNSUPPORTED);
   EXPECT_EQ(refused.subject, "/architectures/0");
-  EXPECT_EQ(refused.details["nearest"], json::array());
+  EXPECT_EQ(refused.details["nearest"].size(), 3U);  // by its keys
 
   const Described seen = describe("checkpoint", json{{"config", file}, {"tensors", tensors_of(c.path)}}.dump());
   ASSERT_EQ(seen.why.status, MOE_OK) << seen.why.message;

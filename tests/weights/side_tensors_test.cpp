@@ -97,6 +97,25 @@ TEST(CheckpointBias, NeverLeftOut) {
   }
 }
 
+// A layer that has a table of experts does not choose by its logits.
+TEST(CheckpointBias, TableOfALayerThatIsNotHashed) {
+  const std::string name = "model.layers.0.mlp.gate.tid2eid";
+  const TempDir dir;
+  SafetensorsWriter w;
+  const std::vector<std::int64_t> table(20);
+  w.add(name, "I64", {10, 2}, table.data(), 160);
+  const std::string path = dir.write("model.safetensors", w.bytes());
+  const auto load = [&](const char* more) {
+    WeightSet set(config_of({.more = more}));
+    return set.load_safetensors(path.c_str(), nullptr);
+  };
+  const Check plain = load("");
+  ASSERT_FALSE(plain);
+  EXPECT_EQ(plain.error().subject, name);
+  EXPECT_TRUE(load(R"(,"routing":{"hash_routing":true})"));
+  EXPECT_TRUE(load(R"(,"ignored_tensors":["gate.tid2eid"])"));
+}
+
 // Unless the caller says so, by its name or by the end of it behind a dot.
 TEST(CheckpointBias, LeftOutWhenAsked) {
   const std::string name = "model.layers.0.mlp.gate.e_score_correction_bias";
