@@ -46,6 +46,12 @@ find_path(MOE_XXHASH_INCLUDE xxhash.h REQUIRED)
 target_include_directories(libmoe_flags SYSTEM INTERFACE ${MOE_NLOHMANN_INCLUDE} ${MOE_SPDLOG_INCLUDE} ${MOE_FMT_INCLUDE}
                                                       ${MOE_XXHASH_INCLUDE})
 
+# Which C library: what is of glibc's own is left out elsewhere (musl).
+check_cxx_symbol_exists(__GLIBC__ features.h MOE_HAS_GLIBC)
+if(NOT MOE_HAS_GLIBC)
+  target_compile_definitions(libmoe_flags INTERFACE _LARGEFILE64_SOURCE) # spdlog calls fstat64
+endif()
+
 # --- sanitizers and hardening -------------------------------------------------------------------
 target_compile_definitions(libmoe_flags INTERFACE $<$<CONFIG:Debug>:_GLIBCXX_ASSERTIONS>)
 if(MOE_SANITIZE)
@@ -98,7 +104,6 @@ endif()
 
 # Every version of a function that the library asks for is one of glibc 2.28: the file takes others back (linker option --wrap).
 # That is for libraries that are handed on as they are; one that shares the C++ runtime of its distribution stays there.
-check_cxx_symbol_exists(__GLIBC__ features.h MOE_HAS_GLIBC)
 cmake_dependent_option(MOE_GLIBC_2_28 "libmoe.so runs with glibc 2.28 and newer" ON
   "MOE_HAS_GLIBC;MOE_BUNDLE_LIBSTDCXX;NOT MOE_SANITIZE;CMAKE_SYSTEM_PROCESSOR MATCHES x86_64|AMD64|aarch64|arm64" OFF)
 if(MOE_GLIBC_2_28)
@@ -113,16 +118,23 @@ endif()
 # all the same. What stays of it is an -mavx2 by itself: then the library is for machines that have it, as that project is;
 # the bits are the same there too. (SHELL: an option that stands further left already is left out otherwise.)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  set(baseline -march=x86-64)
+  set(wanted -march=x86-64 -mtune=generic)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
-  set(baseline -march=armv8-a)
+  set(wanted -march=armv8-a -mtune=generic)
 else()
-  set(baseline)
+  set(wanted -mtune=generic)
 endif()
+set(baseline)
+foreach(flag IN LISTS wanted) # zig has other names for processors, and is for the baseline without them
+  string(MAKE_C_IDENTIFIER "MOE_HAS${flag}" has)
+  check_cxx_compiler_flag(${flag} ${has})
+  if(${has})
+    string(APPEND baseline " ${flag}")
+  endif()
+endforeach()
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang) # says so when -ffp-contract is given twice
   target_compile_options(libmoe_flags INTERFACE -Wno-overriding-t-option)
 endif()
-target_compile_options(libmoe_flags INTERFACE
-  "SHELL:-fno-fast-math -fno-math-errno -ffp-contract=off ${baseline} -mtune=generic")
+target_compile_options(libmoe_flags INTERFACE "SHELL:-fno-fast-math -fno-math-errno -ffp-contract=off${baseline}")
 # A shared library linked with -ffast-math or -Ofast would switch denormal numbers off in every thread that loads it.
 target_link_options(libmoe_link INTERFACE "SHELL:-fno-fast-math -fno-unsafe-math-optimizations -O1")

@@ -35,7 +35,11 @@ constexpr Machine kMachines[] = {
 
 Reading reading_here() {
   const CpuFacts facts = cpu_facts();
+#ifdef _SC_LEVEL1_DCACHE_SIZE
   const long l1 = sysconf(_SC_LEVEL1_DCACHE_SIZE);
+#else  // musl does not say
+  const long l1 = kAnySize;
+#endif
   for (const Machine& m : kMachines)
     if ((m.vendor.empty() || m.vendor == facts.vendor) && l1 >= m.l1_bytes) return m.reading;
   return {};

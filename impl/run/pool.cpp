@@ -148,13 +148,18 @@ void Pool::start(Team& team) noexcept {
     if (set != nullptr) {
       CPU_ZERO_S(bytes, set.get());
       for (int cpu : options_.cpus) CPU_SET_S(cpu, bytes, set.get());
+#ifdef __GLIBC__
       (void)pthread_attr_setaffinity_np(&attributes, bytes, set.get());
+#endif
     }
   }
   if (pthread_sigmask(SIG_SETMASK, &all, &before) == 0) {
     for (int i = 1; i < options_.threads; ++i) {
       pthread_t thread;
       if (pthread_create(&thread, &attributes, Worker::main, &team) != 0) break;
+#ifndef __GLIBC__  // musl has no such attribute: the thread moves once it is there
+      if (set != nullptr) (void)pthread_setaffinity_np(thread, CPU_ALLOC_SIZE(options_.cpus.back() + 1), set.get());
+#endif
       team.threads.push_back(thread);  // reserved
     }
     (void)pthread_sigmask(SIG_SETMASK, &before, nullptr);
