@@ -143,8 +143,8 @@ Result<bool> awq_skips(const Foreign& h, const Layer& layer) {
 Resolved awq(const Foreign& h, const Layer& layer) {
   MOE_TRY(const bool skipped, awq_skips(h, layer));
   if (skipped) return unquantized();
-  MOE_TRY(const auto version, h.text("version"));
-  const std::string written = fields::lower_ascii(version.value_or("gemm"));
+  const std::string* version = h.has("version") ? h.get("version")->string() : nullptr;  // vLLM does not read it
+  const std::string written = version == nullptr ? "gemm" : fields::lower_ascii(*version);
   if (written.starts_with("gemv") || written == "marlin")
     return fail(Code::unsupported, h.at("version"),
                 cat(h.at("version"), ": found ", fields::brief(*h.get("version")), ", read is the layout of gemm"));

@@ -25,7 +25,7 @@ list() { (cd "$1" && find . ! -type d | sed 's|^\./||' | sort); }
 libdir=$(dirname "$(list "$dir/runtime" | head -1)") # usr/lib/x86_64-linux-gnu or usr/lib
 docs='usr/share/doc/libmoe/(LICENSE|NOTICE|libmoe\.spdx\.json|notices/[a-z-]+)'
 list "$dir/runtime" | grep -Evx "$libdir/libmoe\.so\.[0-9.]+|$docs" && fail "not of component Runtime"
-list "$dir/all" | grep -Evx "$libdir/(libmoe\.(so(\.[0-9.]+)?|a)|libmoe-(abi[0-9]+\.so|static\.a)|pkgconfig/libmoe(-static)?\.pc|cmake/moe/moe(Config|ConfigVersion|(Static)?Targets|(Static)?Targets-[a-z]+)\.cmake)|usr/include/moe/(moe\.h|moe\.hpp|cpp/[a-z]+\.hpp)|usr/share/moe/moe_abi\.json|$docs" && fail "unexpected file"
+list "$dir/all" | grep -Evx "$libdir/(libmoe\.(so(\.[0-9.]+)?|a)|libmoe-(abi[0-9]+\.(so|a)|static\.a)|pkgconfig/libmoe(-static)?\.pc|cmake/moe/moe(Config|ConfigVersion|(Static)?Targets|(Static)?Targets-[a-z]+)\.cmake)|usr/include/moe/(moe\.h|moe\.hpp|cpp/[a-z]+\.hpp)|usr/share/moe/moe_abi\.json|$docs" && fail "unexpected file"
 for f in $libdir/libmoe.so $libdir/libmoe.so.0 $libdir/pkgconfig/libmoe.pc usr/include/moe/moe.h usr/include/moe/moe.hpp usr/include/moe/cpp/error.hpp usr/share/moe/moe_abi.json; do
   [ -e "$dir/all/$f" ] || fail "$f is missing"
 done
@@ -106,6 +106,10 @@ if [ -e "$lib/libmoe.a" ]; then
   "$cc" $(pkg-config --cflags libmoe-static) "$consumer/consumer.c" -L"$decoy" $(pkg-config --static --libs libmoe-static) -o "$dir/static"
   needs "$dir/static"
   run "" "$dir/static"
+  # shellcheck disable=SC2046
+  "$cc" -static $(pkg-config --cflags libmoe) "$consumer/consumer.c" -L"$decoy" $(pkg-config --static --libs libmoe) -o "$dir/whole" 2>"$dir/log" ||
+    { cat "$dir/log"; fail "cc -static with libmoe.pc"; }
+  run "" "$dir/whole"
   rm "$lib"/libmoe.a "$lib"/cmake/moe/moeStatic*
   cmake -S "$consumer" -B "$dir/no_static" -D CMAKE_PREFIX_PATH="$dir/moved" -D STATIC=ON >"$dir/log" 2>&1 && fail "component static without libmoe.a"
   grep -q 'no component static' "$dir/log" || { cat "$dir/log"; fail "the missing component is not named"; }
