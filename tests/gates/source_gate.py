@@ -31,7 +31,23 @@ GTEST = re.compile(r"^[ \t]*(?:TYPED_)?(?:TEST(?:_F|_P)?|INSTANTIATE_TEST_SUITE_
 GTEST_NAME = re.compile(r"(?:DISABLED_)?[A-Z][A-Za-z0-9]*")
 FORMATTED = re.compile(r"(impl|tests|bindings_examples)/.*\.(cpp|h|inl)|include_c/.*\.hpp")
 
-PACKAGE_VERSIONS = {"bindings_examples/node/package.json": r'^  "version": "(.*)",$', "bindings_examples/java/pom.xml": r"^  <version>(.*)</version>$"}
+CRATE = r'^version = "(.*)"$'
+PACKAGE_VERSIONS = [
+    ("bindings_examples/node/package.json", r'^  "version": "(.*)",$'),
+    ("bindings_examples/java/pom.xml", r"^  <version>(.*)</version>$"),
+    ("bindings_examples/rust/libmoe-sys/Cargo.toml", CRATE),
+    ("bindings_examples/rust/libmoe/Cargo.toml", CRATE),
+    ("bindings_examples/rust/libmoe/Cargo.toml", r'^libmoe-sys = .*\bversion = "([^"]*)"'),
+]
+# Each says what CMakeLists.txt says.
+HOMEPAGE = re.compile(r"HOMEPAGE_URL (\S+)")
+HOMEPAGES = [
+    ("bindings_examples/node/package.json", r'^  "homepage": "(.*)",$'),
+    ("bindings_examples/java/pom.xml", r"^  <url>(.*)</url>$"),
+    ("bindings_examples/python/pyproject.toml", r'^Homepage = "(.*)"$'),
+    ("bindings_examples/rust/libmoe-sys/Cargo.toml", r'^repository = "(.*)"$'),
+    ("bindings_examples/rust/libmoe/Cargo.toml", r'^repository = "(.*)"$'),
+]
 
 
 def repository_files(root):
@@ -118,11 +134,13 @@ def version_faults(root):
         yield f"CMakeLists.txt: project version is not {version} of moe.h"
     if f"set(MOE_ABI_VERSION {number['ABI_VERSION']})" not in cmake:
         yield f"CMakeLists.txt: MOE_ABI_VERSION is not {number['ABI_VERSION']} of moe.h"
-    for name, pattern in PACKAGE_VERSIONS.items():
-        path = root / name
-        found = path.is_file() and re.search(pattern, path.read_text(encoding="utf-8"), re.M)
-        if path.is_file() and (not found or found[1] != version):
-            yield f"{name}: version {found and found[1]} is not {version} of moe.h"
+    homepage = HOMEPAGE.search((root / "CMakeLists.txt").read_text(encoding="utf-8"))
+    for what, wanted, rows in (("version", version, PACKAGE_VERSIONS), ("URL", homepage and homepage[1], HOMEPAGES)):
+        for name, pattern in rows:
+            path = root / name
+            found = path.is_file() and re.search(pattern, path.read_text(encoding="utf-8"), re.M)
+            if path.is_file() and (not found or found[1] != wanted):
+                yield f"{name}: {what} {found and found[1]} is not {wanted}"
     if not re.search(rf"^## {re.escape(version)}\b", (root / "CHANGELOG.md").read_text(encoding="utf-8"), re.M):
         yield f"CHANGELOG.md: no section {version}"
 

@@ -77,7 +77,8 @@ OVERRIDES = {
 # Settings of experts: values to try, where the class has the member.
 ACTIVATIONS = ["silu", "gelu", "gelu_pytorch_tanh", "relu", "relu2"]
 SWITCHES = {
-    **dict.fromkeys(["norm_topk_prob", "use_expert_bias", "use_routing_bias", "router_bias", "mlp_bias", "use_bias",
+    "norm_topk_prob": [True, False, None],
+    **dict.fromkeys(["use_expert_bias", "use_routing_bias", "router_bias", "mlp_bias", "use_bias",
                      "moe_apply_router_weight_on_input", "shared_expert_sink", "enable_moe_fp32_combine",
                      "enable_moe_block", "add_router_probs", "normalize_router_prob_before_dropping"], [True, False]),
     **dict.fromkeys(["hidden_act", "hidden_activation", "mlp_hidden_act", "activation_function"], ACTIVATIONS),
@@ -228,7 +229,7 @@ def inside(document, path):
 
 def cases(document, path, config, strays):
     """(name, config.json for transformers, what becomes of the one that it writes)."""
-    has, own, renamed, here = config.to_dict(), type(config)().to_dict(), config.attribute_map, inside(document, path)
+    has, renamed, here = config.to_dict(), config.attribute_map, inside(document, path)
     old = re.findall(r'kwargs\.(?:pop|get)\("(\w+)"', inspect.getsource(type(config)))  # keys of older files
     words = {"moe", "hash_moe"} if {"moe", "hash_moe"} & {*(has.get("mlp_layer_types") or [])} else {"dense", "sparse"}
 
@@ -249,8 +250,6 @@ def cases(document, path, config, strays):
         changes = {renamed.get(key, key): value for key, value in changes.items()}
         name = " ".join(f"{k}={json.dumps(v)}" for k, v in changes.items())
         if changes.keys() <= has.keys():
-            if any(v is None and own[k] is not None for k, v in changes.items()):
-                continue
             other = any(here.get(k, has[k]) != v for k, v in changes.items())
             if other and {*changes.get("mlp_layer_types", ())} <= words:
                 yield name, changed(changes), lambda written: written
@@ -259,6 +258,15 @@ def cases(document, path, config, strays):
             yield f"old {name}", given, lambda written, given=given: {**given, "dtype": written["dtype"]}
         elif strays and len(changes) == 1:  # a key that the class does not know
             yield f"stray {name}", changed(changes), lambda written: written
+    for other, key in renamed.items():  # the spelling that transformers does not write
+        if key in here and other not in here and {key, other} & {*SWITCHES, *LEFT_OUT}:
+
+            def respelt(written, other=other, key=key):
+                members = inside(written, path)
+                if key in members:
+                    members[other] = members.pop(key)
+                return written
+            yield f"as {other}", document, respelt
     for keys in [*([k] for k in LEFT_OUT), ["first_k_dense_replace", "mlp_layer_types"]]:
         more = {renamed.get(k, k): v for k, v in BESIDES.get(keys[0], {}).items()}
         keys = [renamed.get(key, key) for key in keys]

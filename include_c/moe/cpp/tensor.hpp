@@ -47,6 +47,8 @@ constexpr moe_dtype dtype_of() noexcept {
   using U = std::remove_cv_t<T>;
   static_assert(std::is_arithmetic_v<U>, "name the moe_dtype of these elements");
   if constexpr (std::is_same_v<U, bool>) return MOE_DTYPE_BOOL;
+  static_assert(std::is_integral_v<U> || std::is_same_v<U, float> || std::is_same_v<U, double>,
+                "name the moe_dtype of these elements");
   if constexpr (std::is_floating_point_v<U>) return sizeof(U) == 4 ? MOE_DTYPE_F32 : MOE_DTYPE_F64;
   constexpr moe_dtype is_signed[] = {0, MOE_DTYPE_I8, MOE_DTYPE_I16, 0, MOE_DTYPE_I32, 0, 0, 0, MOE_DTYPE_I64};
   constexpr moe_dtype is_unsigned[] = {0, MOE_DTYPE_U8, MOE_DTYPE_U16, 0, MOE_DTYPE_U32, 0, 0, 0, MOE_DTYPE_U64};

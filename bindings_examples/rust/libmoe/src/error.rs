@@ -185,7 +185,8 @@ pub(crate) fn guarded<T>(what: &str, callback: impl FnOnce() -> T) -> Result<T, 
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(second);
     }
-    PANIC.with(|panic| *panic.borrow_mut() = Some(message.clone()));
+    // A callback may be released while its thread ends, when the thread's own variables are gone.
+    let _ = PANIC.try_with(|panic| *panic.borrow_mut() = Some(message.clone()));
     Err(Error::new(Status::CALLBACK, message))
 }
 
