@@ -1,6 +1,6 @@
 // libmoe for Node: Config, Selection, Weights, convert, Packed, Layer; see the README beside package.json.
-import { Handle, MoeError, call, callAsync, create, document, exclusive, invoke, jsonOf, kept, textOf } from "./handle.js";
-import { abi, allocate, constants, members, path, raw, release, struct, view } from "./library.js";
+import { Handle, MoeError, call, callAsync, create, document, exclusive, handOver, invoke, jsonOf, textOf } from "./handle.js";
+import { abi, constants, members, path, raw, release, struct, view } from "./library.js";
 import { Tensor, arrayOf, matrix, taken } from "./tensor.js";
 
 export { Handle, MoeError, Tensor, abi, constants, raw };
@@ -114,33 +114,29 @@ export class Selection extends Handle {
   }
 }
 
-/** Source tensors of one layer. Arrays are kept, not copied, until they are set again or the set is closed. */
+/** Source tensors of one layer. Arrays are copied; large checkpoints are better read from files. */
 export class Weights extends Handle {
   constructor(config) {
     super("weights", create("moe_weights_create", config));
   }
-  #set(name, place, tensor, ...values) {
+  #set(name, tensor, place, values, ...results) {
     if (!(tensor instanceof Tensor))
       throw new TypeError(`${place}: expected a Tensor, found ${tensor?.constructor?.name ?? typeof tensor}`);
     exclusive(this);
-    call(name, this, ...values, tensor.bytes, null, null);
-    kept(this).set(place, tensor);
+    handOver(name, tensor.data, (memory) => [this, ...values, tensor.over(memory), release, memory, ...results]);
   }
   /** A stacked tensor [E, ...]. */
   set(role, tensor) {
-    this.#set("moe_weights_set", role, tensor, role);
+    this.#set("moe_weights_set", tensor, role, [role]);
   }
   /** One expert's; shard: "w1" (gate) or "w3" (up) for half of a w13 role, null for all of it. */
   setExpert(role, expert, shard, tensor) {
-    this.#set("moe_weights_set_expert", `${role}[${expert}] ${shard ?? ""}`, tensor, role, expert, shard);
+    this.#set("moe_weights_set_expert", tensor, `${role}[${expert}]`, [role, expert, shard]);
   }
   /** By the name in a checkpoint; false: the name is not of this layer. */
   setNamed(name, tensor) {
     const consumed = new Int32Array(1);
-    if (!(tensor instanceof Tensor)) throw new TypeError(`${name}: expected a Tensor, found ${typeof tensor}`);
-    exclusive(this);
-    call("moe_weights_set_named", this, name, tensor.bytes, null, null, consumed);
-    if (consumed[0]) kept(this).set(name, tensor);
+    this.#set("moe_weights_set_named", tensor, name, [name], consumed);
     return consumed[0] === 1;
   }
   /** A file, an index or a directory; tensors are read during conversion. */
@@ -193,10 +189,10 @@ export class Packed extends Handle {
   /** From the bytes of toBytes(), copied. */
   static fromBytes(bytes, { context, verify = false } = {}) {
     if (!(bytes instanceof Uint8Array)) throw new TypeError("Packed.fromBytes: expected a Uint8Array");
-    const memory = allocate(bytes.length);
-    if (bytes.length) view(memory, bytes.length).set(bytes);
-    return new Packed(new Made(create("moe_packed_load_memory", context, memory, bytes.length,
-                                      flag(verify, constants.MOE_LOAD_VERIFY), release, memory)));
+    const out = new BigUint64Array(1);
+    handOver("moe_packed_load_memory", bytes, (memory) => [
+      context, memory, bytes.length, flag(verify, constants.MOE_LOAD_VERIFY), release, memory, out]);
+    return new Packed(new Made(out[0]));
   }
   async save(file, { signal, onProgress } = {}) {
     await callAsync("moe_packed_save", { signal, onProgress }, (control) => [this, file, 0, control]);

@@ -160,6 +160,43 @@ group("layer", () => {
     assert.equal(small.merge({ top_k: 2 }).getInt("/top_k"), 2);
     assert.equal(small.getFloat("/routing/routed_scaling_factor"), 1);
   });
+  test("arrays that were set may be transferred and changed", () => {
+    const text = { num_experts: 2, top_k: 1, hidden_dim: 32, intermediate_size: 16, in_dtype: "float32", name: "m.experts" };
+    const set = new moe.Weights(new moe.Config(text));
+    const w2 = () => new Float32Array(32 * 16).fill(0.5);
+    const given = [w2(), w2(), new Float32Array(2 * 32 * 32).fill(0.25)];
+    set.setExpert("w2_weight", 0, null, new moe.Tensor(given[0], [32, 16]));
+    set.setNamed("m.experts.1.down_proj.weight", new moe.Tensor(given[1], [32, 16]));
+    set.set("w13_weight", new moe.Tensor(given[2], [2, 32, 32]));
+    for (const { buffer } of given) new Uint8Array(structuredClone(buffer, { transfer: [buffer] })).fill(0x55);
+    for (const expert of [0, 1]) assert.deepEqual(set.get("w2_weight", expert).data, w2());
+    assert.deepEqual(set.get("w13_weight").data, new Float32Array(2 * 32 * 32).fill(0.25));
+    const gone = new moe.Tensor(w2(), [32, 16]);
+    structuredClone(gone.data.buffer, { transfer: [gone.data.buffer] });
+    assert.throws(() => set.setExpert("w2_weight", 0, null, gone), moe.MoeError);
+    assert.deepEqual(set.get("w2_weight", 0).data, w2());
+  });
+  test("copies end with the set, and when the library is not reached or refuses", () => {
+    const text = { num_experts: 2, top_k: 1, hidden_dim: 1024, intermediate_size: 10240, in_dtype: "float32", name: "m.experts" };
+    const set = new moe.Weights(new moe.Config(text));
+    const closed = new moe.Weights(config);
+    closed.close();
+    const tensor = new moe.Tensor(new Float32Array(10 << 20).fill(1), [1024, 10240]); // 40 MiB: free() gives it back
+    const bytes = new Uint8Array(40 << 20).fill(1);
+    const before = process.memoryUsage.rss();
+    for (let i = 0; i < 4; ++i) {
+      set.setExpert("w2_weight", 0, null, tensor);
+      assert.equal(set.setNamed("other", tensor), false);
+      assert.throws(() => set.setExpert("w2_weight", "0", null, tensor), /expert: expected an integer/);
+      assert.throws(() => set.set("w2_weight\0", tensor), /role: expected a string/);
+      assert.throws(() => set.setExpert("none", 0, null, tensor), moe.MoeError);
+      assert.throws(() => closed.set("w2_weight", tensor), code("MOE_ERR_INVALID_HANDLE"));
+      assert.throws(() => moe.Packed.fromBytes(bytes), code("MOE_ERR_FORMAT"));
+      assert.throws(() => moe.Packed.fromBytes(bytes, { context: config }), /expected a libmoe context/);
+    }
+    const grown = process.memoryUsage.rss() - before;
+    assert.ok(grown < 100 << 20, `${grown >> 20} MiB more`);
+  });
 });
 
 group("bad input", () => {
