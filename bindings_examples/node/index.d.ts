@@ -89,6 +89,7 @@ export class Selection extends Handle {
   readonly packedSize: MemorySize;
   readonly report: Json;
 }
+/** Arrays that are set are copied. */
 export class Weights extends Handle {
   constructor(config: Config);
   set(role: string, tensor: Tensor): void;

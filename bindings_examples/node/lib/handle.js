@@ -1,5 +1,5 @@
 // Owned objects of the library, its errors, and the calls that use them.
-import { abi, constants, copy, raw } from "./library.js";
+import { abi, constants, copied, copy, free, raw } from "./library.js";
 
 /** What the library, or this package in its words, has against a call. */
 export class MoeError extends Error {
@@ -29,7 +29,6 @@ function failure(status, error) {
 class Owned {
   running = 0;
   closed = false;
-  kept = new Map(); // arrays that the library reads as long as the handle lives
 
   constructor(kind, pointer) {
     this.kind = kind;
@@ -50,7 +49,6 @@ class Owned {
   }
   end() {
     raw[`moe_${this.kind}_destroy`](this.pointer);
-    this.kept.clear();
   }
 }
 
@@ -94,9 +92,6 @@ export function exclusive(handle) {
   const { kind, running } = owners.get(handle);
   if (running) throw new MoeError(constants.MOE_ERR_BUSY, kind, `${running} calls on other threads use this ${kind}`);
 }
-
-/** Arrays that the library reads until the handle ends, by the place that they are set for. */
-export const kept = (handle) => owners.get(handle).kept;
 
 /** Text for a (pointer, length) pair of parameters; documents may be given as objects. */
 export function document(value) {
@@ -147,6 +142,20 @@ export function invoke(name, ...values) {
 export function call(name, ...values) {
   const error = new BigUint64Array(1);
   const status = invoke(name, ...values, error);
+  if (status !== constants.MOE_OK) throw failure(status, error[0]);
+}
+
+/** The same with a copy of `array`; what `values` gives has it and its release, so the library ends it. */
+export function handOver(name, array, values) {
+  const memory = copied(array);
+  const error = new BigUint64Array(1);
+  let status;
+  try {
+    status = invoke(name, ...values(memory), error);
+  } catch (problem) { // of the arguments: the library was not called
+    free(memory);
+    throw problem;
+  }
   if (status !== constants.MOE_OK) throw failure(status, error[0]);
 }
 

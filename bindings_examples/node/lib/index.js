@@ -1,6 +1,6 @@
 // libmoe for Node: Config, Selection, Weights, convert, Packed, Layer; see the README beside package.json.
-import { Handle, MoeError, call, callAsync, create, document, exclusive, invoke, jsonOf, kept, textOf } from "./handle.js";
-import { abi, allocate, constants, members, path, raw, release, struct, view } from "./library.js";
+import { Handle, MoeError, call, callAsync, create, document, exclusive, handOver, invoke, jsonOf, textOf } from "./handle.js";
+import { abi, constants, members, path, raw, release, struct, view } from "./library.js";
 import { Tensor, arrayOf, matrix, taken } from "./tensor.js";
 
 export { Handle, MoeError, Tensor, abi, constants, raw };
@@ -114,33 +114,29 @@ export class Selection extends Handle {
   }
 }
 
-/** Source tensors of one layer. Arrays are kept, not copied, until they are set again or the set is closed. */
+/** Source tensors of one layer. Arrays are copied; large checkpoints are better read from files. */
 export class Weights extends Handle {
   constructor(config) {
     super("weights", create("moe_weights_create", config));
   }
-  #set(name, place, tensor, ...values) {
+  #set(name, tensor, place, values, ...results) {
     if (!(tensor instanceof Tensor))
       throw new TypeError(`${place}: expected a Tensor, found ${tensor?.constructor?.name ?? typeof tensor}`);
     exclusive(this);
-    call(name, this, ...values, tensor.bytes, null, null);
-    kept(this).set(place, tensor);
+    handOver(name, tensor.data, (memory) => [this, ...values, tensor.over(memory), release, memory, ...results]);
   }
   /** A stacked tensor [E, ...]. */
   set(role, tensor) {
-    this.#set("moe_weights_set", role, tensor, role);
+    this.#set("moe_weights_set", tensor, role, [role]);
   }
   /** One expert's; shard: "w1" (gate) or "w3" (up) for half of a w13 role, null for all of it. */
   setExpert(role, expert, shard, tensor) {
-    this.#set("moe_weights_set_expert", `${role}[${expert}] ${shard ?? ""}`, tensor, role, expert, shard);
+    this.#set("moe_weights_set_expert", tensor, `${role}[${expert}]`, [role, expert, shard]);
   }
   /** By the name in a checkpoint; false: the name is not of this layer. */
   setNamed(name, tensor) {
     const consumed = new Int32Array(1);
-    if (!(tensor instanceof Tensor)) throw new TypeError(`${name}: expected a Tensor, found ${typeof tensor}`);
-    exclusive(this);
-    call("moe_weights_set_named", this, name, tensor.bytes, null, null, consumed);
-    if (consumed[0]) kept(this).set(name, tensor);
+    this.#set("moe_weights_set_named", tensor, name, [name], consumed);
     return consumed[0] === 1;
   }
   /** A file, an index or a directory; tensors are read during conversion. */
@@ -193,10 +189,10 @@ export class Packed extends Handle {
   /** From the bytes of toBytes(), copied. */
   static fromBytes(bytes, { context, verify = false } = {}) {
     if (!(bytes instanceof Uint8Array)) throw new TypeError("Packed.fromBytes: expected a Uint8Array");
-    const memory = allocate(bytes.length);
-    if (bytes.length) view(memory, bytes.length).set(bytes);
-    return new Packed(new Made(create("moe_packed_load_memory", context, memory, bytes.length,
-                                      flag(verify, constants.MOE_LOAD_VERIFY), release, memory)));
+    const out = new BigUint64Array(1);
+    handOver("moe_packed_load_memory", bytes, (memory) => [
+      context, memory, bytes.length, flag(verify, constants.MOE_LOAD_VERIFY), release, memory, out]);
+    return new Packed(new Made(out[0]));
   }
   async save(file, { signal, onProgress } = {}) {
     await callAsync("moe_packed_save", { signal, onProgress }, (control) => [this, file, 0, control]);
@@ -231,19 +227,29 @@ function optional(tensor, name) {
   return tensor.bytes;
 }
 
+/**
+ * What arrays have for each token: logits; slots, which are ids and weights: the chosen experts, then the fused shared ones.
+ * And the experts of this rank, those included.
+ */
+function columns({ num_experts: experts, num_local_experts: local, top_k: topK, routing }) {
+  const { num_fused_shared_experts: fused, num_zero_experts: zero, num_shared_logits: shared = 0 } = routing;
+  return { logits: experts + zero + shared, topK, slots: topK + fused, held: local + fused };
+}
+
 // The arguments of apply as tensors: the shapes of plain arrays are known from the layer's config.
 function applied(numbers, { hidden, routerLogits, topkIds, topkWeights, out, accumulate, outTopkIds, outTopkWeights }) {
-  const { width, experts, topK, inType, outType } = numbers;
+  const { width, logits, topK, slots, inType, outType } = numbers;
   const given = { hidden: matrix(hidden, "hidden", width, [inType]) };
   const rows = given.hidden.shape[0];
-  if (routerLogits) given.router_logits = matrix(routerLogits, "routerLogits", experts, ["f32"], rows);
-  if (topkIds) given.topk_ids = matrix(topkIds, "topkIds", topK, ["i32", "i64"], rows);
-  if (topkWeights) given.topk_weights = matrix(topkWeights, "topkWeights", topK, ["f32"], rows);
+  if (routerLogits) given.router_logits = matrix(routerLogits, "routerLogits", logits, ["f32"], rows);
+  const chosen = routerLogits ? topK : slots; // with logits: hash routing, which appends the shared ones itself
+  if (topkIds) given.topk_ids = matrix(topkIds, "topkIds", chosen, ["i32", "i64"], rows);
+  if (topkWeights) given.topk_weights = matrix(topkWeights, "topkWeights", slots, ["f32"], rows);
   if (!routerLogits && !topkIds) throw new TypeError("apply: expected routerLogits, or topkIds and topkWeights");
   const made = out ?? new (arrayOf(outType))(rows * width);
   given.out = matrix(made, "out", width, [outType], rows);
-  if (outTopkIds) given.out_topk_ids = matrix(outTopkIds, "outTopkIds", topK, ["i32"], rows);
-  if (outTopkWeights) given.out_topk_weights = matrix(outTopkWeights, "outTopkWeights", topK, ["f32"], rows);
+  if (outTopkIds) given.out_topk_ids = matrix(outTopkIds, "outTopkIds", slots, ["i32"], rows);
+  if (outTopkWeights) given.out_topk_weights = matrix(outTopkWeights, "outTopkWeights", slots, ["f32"], rows);
   const views = Object.fromEntries(Object.entries(given).map(([name, tensor]) => [name, tensor.bytes]));
   const args = (control) => struct("moe_apply_args", {
     ...views, control: control?.pointer, flags: flag(accumulate, constants.MOE_APPLY_ACCUMULATE),
@@ -258,12 +264,12 @@ export class Layer extends Handle {
     const options = { correction_bias: optional(correctionBias, "correctionBias"), expert_map: optional(expertMap, "expertMap") };
     super("layer", create("moe_layer_create", context, selection, packed, struct("moe_layer_options", options)));
     const { config } = this.report;
-    this.#numbers = { width: config.hidden_dim, experts: config.num_experts, topK: config.top_k,
+    this.#numbers = { width: config.hidden_dim, ...columns(config),
                       inType: NAMES[config.in_dtype], outType: NAMES[config.out_dtype] };
   }
   /**
-   * On another thread: a promise of `out`. hidden [T, H] and routerLogits [T, G], or topkIds and topkWeights [T, K]; arrays,
-   * or Tensors where the config does not tell their shapes. They must not change, nor be transferred, meanwhile.
+   * On another thread: a promise of `out`. hidden [T, H] and routerLogits [T, G], or topkIds and topkWeights [T, K], where K
+   * counts the fused shared experts, too; arrays, or Tensors where the config does not tell their shapes. They must not change, nor be transferred, meanwhile.
    */
   async apply(call, { signal, onProgress } = {}) {
     const { args, made } = applied(this.#numbers, call);
@@ -282,7 +288,7 @@ export class Layer extends Handle {
   }
   /** Tokens that went to each expert of this rank since the last reset. */
   expertCounts({ reset = false } = {}) {
-    const counts = new BigUint64Array(this.report.config.num_local_experts);
+    const counts = new BigUint64Array(this.#numbers.held);
     call("moe_layer_expert_counts", this, counts, counts.length, reset ? 1 : 0);
     return Array.from(counts, Number);
   }
@@ -291,12 +297,13 @@ export class Layer extends Handle {
   }
 }
 
-/** Routing alone: {ids, weights} of logits [T, G]. */
+/** Routing alone: {ids, weights} [T, K] of logits [T, G]; K counts the fused shared experts, too. */
 export function route(config, routerLogits, { context, correctionBias } = {}) {
-  const logits = matrix(routerLogits, "routerLogits", config.getInt("/num_experts"), ["f32"]);
-  const [rows, topK] = [logits.shape[0], config.getInt("/top_k")];
-  const ids = new Tensor(new Int32Array(rows * topK), [rows, topK]);
-  const weights = new Tensor(new Float32Array(rows * topK), [rows, topK]);
+  const width = columns(config.document);
+  const logits = matrix(routerLogits, "routerLogits", width.logits, ["f32"]);
+  const shape = [logits.shape[0], width.slots];
+  const ids = new Tensor(new Int32Array(shape[0] * shape[1]), shape);
+  const weights = new Tensor(new Float32Array(shape[0] * shape[1]), shape);
   const views = { router_logits: logits.bytes, correction_bias: optional(correctionBias, "correctionBias"),
                   out_topk_ids: ids.bytes, out_topk_weights: weights.bytes };
   call("moe_route", context, config, struct("moe_route_args", views));

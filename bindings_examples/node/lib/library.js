@@ -117,11 +117,16 @@ export const constants = Object.freeze(Object.assign({}, abi.constants, ...abi.e
 
 const libc = koffi.load(null);
 const alignedAlloc = libc.func("void *aligned_alloc(size_t, size_t)");
-/** Memory that is handed to the library, which ends it by release(memory): no callback into JavaScript, on whatever thread. */
+const memcpy = libc.func("void *memcpy(void *, void *, size_t)");
+/** How the library ends memory of copied(): no callback into JavaScript, on whatever thread. */
 export const release = libc.symbol("free");
-export function allocate(size) {
+export const free = libc.func("void free(void *)");
+/** A copy of an array in memory of its own: arrays can be transferred to another thread, or be changed. */
+export function copied(array) {
+  const size = array.byteLength;
   const memory = alignedAlloc(64, (Math.floor(size / 64) + 1) * 64);
   if (!memory) throw new RangeError(`no memory: ${size} bytes`);
+  if (size) memcpy(memory, array, size);
   return memory;
 }
 export const address = (array) => koffi.address(array);

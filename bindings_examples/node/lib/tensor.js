@@ -36,8 +36,12 @@ export class Tensor {
   }
   /** The struct for the library; whoever uses it keeps this object. */
   get bytes() {
+    return this.over(this.data);
+  }
+  /** The same over memory that holds a copy of the data. */
+  over(memory) {
     return struct("moe_tensor", {
-      dtype: this.code, ndim: this.shape.length, data: this.data.byteLength ? this.data : null,
+      dtype: this.code, ndim: this.shape.length, data: this.data.byteLength ? memory : null,
       nbytes: this.data.byteLength, shape: this.shape,
     });
   }

@@ -160,6 +160,77 @@ group("layer", () => {
     assert.equal(small.merge({ top_k: 2 }).getInt("/top_k"), 2);
     assert.equal(small.getFloat("/routing/routed_scaling_factor"), 1);
   });
+  test("as many columns as the routing has", () => {
+    const made = (routing) => {
+      const settings = new moe.Config({ num_experts: 4, top_k: 2, hidden_dim: 32, intermediate_size: 16, in_dtype: "float32", routing });
+      const set = new moe.Weights(settings);
+      const held = 4 + (routing.num_fused_shared_experts ?? 0);
+      set.set("w13_weight", new moe.Tensor(new Float32Array(held * 32 * 32).map((_, i) => (i % 7) / 8), [held, 32, 32]));
+      set.set("w2_weight", new moe.Tensor(new Float32Array(held * 32 * 16).map((_, i) => (i % 5) / 8), [held, 32, 16]));
+      const choice = new moe.Selection(settings);
+      return [settings, new moe.Layer(choice, moe.convertSync(choice, set))];
+    };
+    const tokens = 3, rows = new Float32Array(tokens * 32).fill(1);
+    const bias = Array(7).fill(0);
+    for (const [routing, logits, slots, held] of [
+      [{ num_fused_shared_experts: 1 }, 4, 3, 5],
+      [{ num_zero_experts: 3, e_score_correction_bias: bias }, 7, 2, 4],
+      [{ num_shared_logits: 1, scoring_func: "sigmoid" }, 5, 2, 4],
+    ]) {
+      const [settings, own] = made(routing);
+      const given = new Float32Array(tokens * logits).map((_, i) => (i * 5) % 11);
+      const { ids, weights: topkWeights } = moe.route(settings, given);
+      assert.equal(ids.length, tokens * slots);
+      const [outTopkIds, outTopkWeights] = [new Int32Array(ids.length), new Float32Array(ids.length)];
+      const out = own.applySync({ hidden: rows, routerLogits: given, outTopkIds, outTopkWeights });
+      assert.deepEqual([outTopkIds, outTopkWeights], [ids, topkWeights]);
+      assert.deepEqual(own.applySync({ hidden: rows, topkIds: ids, topkWeights }), out);
+      assert.equal(own.expertCounts().length, held);
+      assert.throws(() => own.applySync({ hidden: rows, topkIds: ids.subarray(1), topkWeights }), /topkIds: expected 3 x/);
+    }
+    // hash routing: the ids of the chosen experts alone, with logits
+    const [, hash] = made({ hash_routing: true, num_fused_shared_experts: 1 });
+    const topkIds = Int32Array.of(0, 1, 2, 3, 1, 2), [outTopkIds, outTopkWeights] = [new Int32Array(9), new Float32Array(9)];
+    hash.applySync({ hidden: rows, routerLogits: new Float32Array(12), topkIds, outTopkIds, outTopkWeights });
+    assert.deepEqual(outTopkIds, Int32Array.of(0, 1, 4, 2, 3, 4, 1, 2, 4));
+  });
+  test("arrays that were set may be transferred and changed", () => {
+    const text = { num_experts: 2, top_k: 1, hidden_dim: 32, intermediate_size: 16, in_dtype: "float32", name: "m.experts" };
+    const set = new moe.Weights(new moe.Config(text));
+    const w2 = () => new Float32Array(32 * 16).fill(0.5);
+    const given = [w2(), w2(), new Float32Array(2 * 32 * 32).fill(0.25)];
+    set.setExpert("w2_weight", 0, null, new moe.Tensor(given[0], [32, 16]));
+    set.setNamed("m.experts.1.down_proj.weight", new moe.Tensor(given[1], [32, 16]));
+    set.set("w13_weight", new moe.Tensor(given[2], [2, 32, 32]));
+    for (const { buffer } of given) new Uint8Array(structuredClone(buffer, { transfer: [buffer] })).fill(0x55);
+    for (const expert of [0, 1]) assert.deepEqual(set.get("w2_weight", expert).data, w2());
+    assert.deepEqual(set.get("w13_weight").data, new Float32Array(2 * 32 * 32).fill(0.25));
+    const gone = new moe.Tensor(w2(), [32, 16]);
+    structuredClone(gone.data.buffer, { transfer: [gone.data.buffer] });
+    assert.throws(() => set.setExpert("w2_weight", 0, null, gone), moe.MoeError);
+    assert.deepEqual(set.get("w2_weight", 0).data, w2());
+  });
+  test("copies end with the set, and when the library is not reached or refuses", () => {
+    const text = { num_experts: 2, top_k: 1, hidden_dim: 1024, intermediate_size: 10240, in_dtype: "float32", name: "m.experts" };
+    const set = new moe.Weights(new moe.Config(text));
+    const closed = new moe.Weights(config);
+    closed.close();
+    const tensor = new moe.Tensor(new Float32Array(10 << 20).fill(1), [1024, 10240]); // 40 MiB: free() gives it back
+    const bytes = new Uint8Array(40 << 20).fill(1);
+    const before = process.memoryUsage.rss();
+    for (let i = 0; i < 4; ++i) {
+      set.setExpert("w2_weight", 0, null, tensor);
+      assert.equal(set.setNamed("other", tensor), false);
+      assert.throws(() => set.setExpert("w2_weight", "0", null, tensor), /expert: expected an integer/);
+      assert.throws(() => set.set("w2_weight\0", tensor), /role: expected a string/);
+      assert.throws(() => set.setExpert("none", 0, null, tensor), moe.MoeError);
+      assert.throws(() => closed.set("w2_weight", tensor), code("MOE_ERR_INVALID_HANDLE"));
+      assert.throws(() => moe.Packed.fromBytes(bytes), code("MOE_ERR_FORMAT"));
+      assert.throws(() => moe.Packed.fromBytes(bytes, { context: config }), /expected a libmoe context/);
+    }
+    const grown = process.memoryUsage.rss() - before;
+    assert.ok(grown < 100 << 20, `${grown >> 20} MiB more`);
+  });
 });
 
 group("bad input", () => {

@@ -9,11 +9,13 @@ import java.util.Map;
  * Converted weights bound to a kernel. Several threads may apply one layer at once.
  *
  * <p>Memory segments are used where they are, and stay alive during the call; arrays are copied. hidden and out are [T, H]
- * of the config's types (bfloat16 and float16: short[] of bits), logits [T, G] float, ids [T, K] int, weights [T, K] float.
+ * of the config's types (bfloat16 and float16: short[] of bits), logits [T, G] float, ids [T, K] int, weights [T, K] float;
+ * K counts the fused shared experts, too.
  */
 public final class Layer extends Handle {
   private final int inType, outType;
-  private final long hidden, experts, topK, localExperts;
+  private final long hidden;
+  private final Columns columns;
 
   public Layer(Selection selection, Packed packed) {
     this(selection, packed, null);
@@ -28,9 +30,7 @@ public final class Layer extends Handle {
     super("layer", make(selection, packed, context, correctionBias, expertMap));
     Map<?, ?> config = (Map<?, ?>) Json.object(report()).get("config");
     hidden = (Long) config.get("hidden_dim");
-    experts = (Long) config.get("num_experts");
-    localExperts = (Long) config.get("num_local_experts");
-    topK = (Long) config.get("top_k");
+    columns = Columns.of(config);
     inType = Tensor.code((String) config.get("in_dtype"));
     outType = Tensor.code((String) config.get("out_dtype"));
   }
@@ -46,14 +46,14 @@ public final class Layer extends Handle {
 
   /** Routing inside. */
   public void apply(long tokens, MemorySegment hidden, MemorySegment routerLogits, MemorySegment out) {
-    need("routerLogits", routerLogits, tokens, experts, Library.constant("MOE_DTYPE_F32"));
+    need("routerLogits", routerLogits, tokens, columns.logits(), Library.constant("MOE_DTYPE_F32"));
     flat(tokens, hidden, routerLogits, null, null, out);
   }
 
   /** The caller's routing. */
   public void applyTopk(long tokens, MemorySegment hidden, MemorySegment ids, MemorySegment weights, MemorySegment out) {
-    need("ids", ids, tokens, topK, Library.constant("MOE_DTYPE_I32"));
-    need("weights", weights, tokens, topK, Library.constant("MOE_DTYPE_F32"));
+    need("ids", ids, tokens, columns.slots(), Library.constant("MOE_DTYPE_I32"));
+    need("weights", weights, tokens, columns.slots(), Library.constant("MOE_DTYPE_F32"));
     flat(tokens, hidden, null, ids, weights, out);
   }
 
@@ -107,15 +107,15 @@ public final class Layer extends Handle {
     if (in.byteSize() % width != 0)
       throw new IllegalArgumentException("hidden: expected rows of " + hidden + " values, found " + in.byteSize() / (width / hidden)
           + " values");
-    if (routerLogits.length != tokens * experts)
-      throw new IllegalArgumentException("routerLogits: expected " + tokens + " x " + experts + " values, found "
+    if (routerLogits.length != tokens * columns.logits())
+      throw new IllegalArgumentException("routerLogits: expected " + tokens + " x " + columns.logits() + " values, found "
           + routerLogits.length);
     Tensor output = new Tensor(out, Tensor.name(outType), tokens, hidden);
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment result = arena.allocate(Math.max(1, out.byteSize()), 64).asSlice(0, out.byteSize());
       MemorySegment args = Library.struct(arena, "moe_apply_args");
       set(args, "hidden", new Tensor(in, Tensor.name(inType), tokens, hidden).copied(arena));
-      set(args, "router_logits", Tensor.of(routerLogits, tokens, experts).copied(arena));
+      set(args, "router_logits", Tensor.of(routerLogits, tokens, columns.logits()).copied(arena));
       set(args, "out", output.struct(arena, result));
       if (control == null) {
         check("moe_apply", this, args);
@@ -148,8 +148,8 @@ public final class Layer extends Handle {
   /** Tokens that went to each expert of this rank since the last reset. */
   public long[] expertCounts(boolean reset) {
     try (Arena arena = Arena.ofConfined()) {
-      MemorySegment counts = arena.allocate(ValueLayout.JAVA_LONG, localExperts);
-      check("moe_layer_expert_counts", this, counts, localExperts, reset ? 1 : 0);
+      MemorySegment counts = arena.allocate(ValueLayout.JAVA_LONG, columns.held());
+      check("moe_layer_expert_counts", this, counts, columns.held(), reset ? 1 : 0);
       return counts.toArray(ValueLayout.JAVA_LONG);
     }
   }

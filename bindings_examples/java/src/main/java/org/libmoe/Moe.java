@@ -8,7 +8,7 @@ import java.lang.foreign.ValueLayout;
 public final class Moe {
   private Moe() {}
 
-  /** What routing chose for [T, K]. */
+  /** What routing chose for [T, K]; K counts the fused shared experts, too. */
   public record Routed(int[] ids, float[] weights) {}
 
   public static String version() {
@@ -41,16 +41,18 @@ public final class Moe {
 
   /** Routing alone, with the config's method: logits [T, G]. */
   public static Routed route(Config config, float[] routerLogits) {
-    long experts = config.getInt("/num_experts"), topK = config.getInt("/top_k"), tokens = routerLogits.length / experts;
-    if (routerLogits.length % experts != 0)
-      throw new IllegalArgumentException("routerLogits: expected rows of " + experts + " values, found " + routerLogits.length);
-    int count = Math.toIntExact(tokens * topK);
-    Tensor ids = Tensor.of(new int[count], tokens, topK), weights = Tensor.of(new float[count], tokens, topK);
+    Columns columns = Columns.of(Json.object(config.document()));
+    long slots = columns.slots(), tokens = routerLogits.length / columns.logits();
+    if (routerLogits.length % columns.logits() != 0)
+      throw new IllegalArgumentException("routerLogits: expected rows of " + columns.logits() + " values, found "
+          + routerLogits.length);
+    int count = Math.toIntExact(tokens * slots);
+    Tensor ids = Tensor.of(new int[count], tokens, slots), weights = Tensor.of(new float[count], tokens, slots);
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment chosen = arena.allocate(4L * count + 4, 64).asSlice(0, 4L * count);
       MemorySegment by = arena.allocate(4L * count + 4, 64).asSlice(0, 4L * count);
       MemorySegment args = Library.struct(arena, "moe_route_args");
-      Library.set(args, "moe_route_args", "router_logits", Tensor.of(routerLogits, tokens, experts).copied(arena));
+      Library.set(args, "moe_route_args", "router_logits", Tensor.of(routerLogits, tokens, columns.logits()).copied(arena));
       Library.set(args, "moe_route_args", "out_topk_ids", ids.struct(arena, chosen));
       Library.set(args, "moe_route_args", "out_topk_weights", weights.struct(arena, by));
       Handle.check("moe_route", null, config, args);

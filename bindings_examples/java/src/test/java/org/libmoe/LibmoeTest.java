@@ -196,6 +196,41 @@ public final class LibmoeTest {
     expect(layer.workspaceSize(4).bytes() > 0 && layer.report().contains("kernel"), "report");
   }
 
+  void testAsManyColumnsAsTheRoutingHas() {
+    columns("{\"num_fused_shared_experts\":1}", 4, 3, 5);
+    columns("{\"num_zero_experts\":3,\"e_score_correction_bias\":[0,0,0,0,0,0,0]}", 7, 2, 4);
+    columns("{\"num_shared_logits\":1,\"scoring_func\":\"sigmoid\"}", 5, 2, 4);
+  }
+
+  private void columns(String routing, int columns, int slots, int held) {
+    String text = "{\"num_experts\":4,\"top_k\":2,\"hidden_dim\":32,\"intermediate_size\":16,\"in_dtype\":\"float32\",\"routing\":";
+    int tokens = 3;
+    float[] w13 = new float[held * 32 * 32], w2 = new float[held * 32 * 16], rows = new float[tokens * 32];
+    float[] given = new float[tokens * columns];
+    for (int i = 0; i < w13.length; ++i) w13[i] = i % 7 / 8f;
+    for (int i = 0; i < w2.length; ++i) w2[i] = i % 5 / 8f;
+    for (int i = 0; i < given.length; ++i) given[i] = i * 5 % 11;
+    Arrays.fill(rows, 1);
+    try (Config own = new Config(text + routing + "}"); Weights set = new Weights(own); Selection choice = new Selection(own);
+         Arena arena = Arena.ofConfined()) {
+      set.set("w13_weight", Tensor.of(w13, held, 32, 32));
+      set.set("w2_weight", Tensor.of(w2, held, 32, 16));
+      Moe.Routed routed = Moe.route(own, given);
+      equal(routed.ids().length, tokens * slots);
+      try (Packed made = Packed.convert(choice, set); Layer all = new Layer(choice, made)) {
+        float[] wanted = all.apply(rows, given);
+        MemorySegment in = arena.allocateFrom(ValueLayout.JAVA_FLOAT, rows), out = arena.allocate(4L * rows.length, 64);
+        all.applyTopk(tokens, in, arena.allocateFrom(ValueLayout.JAVA_INT, routed.ids()),
+            arena.allocateFrom(ValueLayout.JAVA_FLOAT, routed.weights()), out);
+        expect(Arrays.equals(out.toArray(ValueLayout.JAVA_FLOAT), wanted), "topk");
+        out.fill((byte) 0);
+        all.apply(tokens, in, arena.allocateFrom(ValueLayout.JAVA_FLOAT, given), out);
+        expect(Arrays.equals(out.toArray(ValueLayout.JAVA_FLOAT), wanted), "segments");
+        equal(all.expertCounts(false).length, held);
+      }
+    }
+  }
+
   void testBadInputIsRefused() {
     fails(IllegalArgumentException.class, () -> layer.apply(new float[64], new float[4]), "takes bf16", "expected short[], found float[]");
     fails(IllegalArgumentException.class, () -> layer.apply(new short[63], new float[4]), "hidden: expected rows of 64 values, found 63");
