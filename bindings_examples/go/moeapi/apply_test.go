@@ -55,6 +55,39 @@ func TestZeroExpertsHaveLogitsToo(t *testing.T) {
 	expectError(t, err, moe.ErrDType, "ExpertMap")
 }
 
+// layerOf is one of four small experts.
+func layerOf(t *testing.T, config string) *moe.Layer {
+	t.Helper()
+	c, err := moe.NewConfig(config)
+	check(t, err)
+	selection, err := moe.Select(nil, c)
+	check(t, err)
+	weights, err := moe.NewWeights(c)
+	check(t, err)
+	check(t, stacked(weights))
+	packed, err := moe.Convert(nil, selection, weights)
+	check(t, err)
+	layer, err := moe.NewLayer(nil, selection, packed)
+	check(t, err)
+	return layer
+}
+
+func TestSharedExpertsHaveColumnsAndCounts(t *testing.T) {
+	hidden, out := make([]byte, 256), make([]byte, 256)
+	shared := layerOf(t, `{"num_experts":4,"top_k":2,"hidden_dim":64,"intermediate_size":32,"in_dtype":"float32",
+		"routing":{"scoring_func":"sigmoid","num_shared_logits":2}}`)
+	expectError(t, shared.Apply(1, hidden, make([]float32, 4), out), moe.ErrShape, "router_logits")
+	check(t, shared.Apply(1, hidden, make([]float32, 6), out))
+	fused := layerOf(t, `{"num_experts":3,"top_k":2,"hidden_dim":64,"intermediate_size":32,"in_dtype":"float32",
+		"routing":{"scoring_func":"softmax","num_fused_shared_experts":1}}`)
+	check(t, fused.Apply(1, hidden, make([]float32, 3), out))
+	counts, err := fused.ExpertCounts(false)
+	check(t, err)
+	if len(counts) != 4 || counts[3] != 1 {
+		t.Errorf("counts %v, expected four, the last 1", counts)
+	}
+}
+
 func TestOverlapIsRefused(t *testing.T) {
 	p := newParts(t)
 	n := len(p.hidden)

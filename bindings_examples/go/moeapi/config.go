@@ -10,8 +10,8 @@ import (
 type Numbers struct {
 	Hidden, Experts, K int64
 	InDType, OutDType  DType
-	columns            int64 // of router logits: Experts and zero experts
-	held               int64 // experts of this rank
+	columns            int64 // of router logits: Experts, zero experts, logits of shared ones
+	held               int64 // experts of this rank, fused shared ones included
 }
 
 // Config is the checked description of one layer.
@@ -59,14 +59,17 @@ func newConfig(uses []use, f func(c *raw.Library, h []unsafe.Pointer, out, err *
 	}
 	c := &Config{object: o}
 	n := &c.read
-	var zero int64
+	var zero, fused int64
 	for pointer, value := range map[string]*int64{"/hidden_dim": &n.Hidden, "/num_experts": &n.Experts, "/top_k": &n.K,
-		"/routing/num_zero_experts": &zero, "/num_local_experts": &n.held} {
+		"/routing/num_zero_experts": &zero, "/routing/num_fused_shared_experts": &fused, "/num_local_experts": &n.held} {
 		if *value, err = c.Int(pointer); err != nil {
 			return nil, err
 		}
 	}
-	n.columns = n.Experts + zero
+	n.columns, n.held = n.Experts+zero, n.held+fused
+	if shared, err := c.Int("/routing/num_shared_logits"); err == nil { // there when set
+		n.columns += shared
+	}
 	for pointer, value := range map[string]*DType{"/in_dtype": &n.InDType, "/out_dtype": &n.OutDType} {
 		word, err := c.Text(pointer)
 		if err != nil {

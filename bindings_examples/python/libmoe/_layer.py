@@ -161,7 +161,8 @@ class Layer(Handle):
 
     def expert_counts(self, reset: bool = False) -> npt.NDArray[np.uint64]:
         """Tokens routed to each held expert since the last reset."""
-        counts = np.zeros(self.report()["config"]["num_local_experts"], np.uint64)
+        config = self.report()["config"]
+        counts = np.zeros(config["num_local_experts"] + config["routing"]["num_fused_shared_experts"], np.uint64)
         call("moe_layer_expert_counts", self, counts.ctypes.data_as(ctypes.POINTER(ctypes.c_uint64)), counts.size,
              reset)
         return counts
