@@ -55,6 +55,49 @@ class Memory(unittest.TestCase):
             side[:, :H] = hidden
             np.testing.assert_array_equal(it.apply(side[:, :H], logits, out=side[:, H:]), it.apply(hidden, logits))
 
+    def test_a_tensor_reaches_no_further_than_its_array(self):
+        config = libmoe.Config({"num_experts": E, "top_k": K, "hidden_dim": H, "intermediate_size": I,
+                                "in_dtype": "bfloat16"})
+        weights = libmoe.Weights(config)
+        weights.set("w13_weight", np.zeros((E, 2 * I, H), np.uint16))
+        weights.set("w2_weight", np.zeros((E, H, I), np.uint16))
+        it = libmoe.Layer(libmoe.Selection(config), libmoe.convert(libmoe.Selection(config), weights))
+        around, logits = np.full((9, H), 7, np.uint16), batch(4)[1]
+        hidden = np.zeros((4, H), np.uint16)
+        for array, shape in ((around[:1], (4, H)), (around[:0], (4, H)), (around[:4], (4, H, 1)), (around[:1, 0], ())):
+            with self.assertRaisesRegex(ValueError, "shape: "):
+                it.apply(hidden, logits, out=libmoe.Tensor(array, libmoe.DType.BF16, shape))
+        for array, dtype in ((np.zeros(4, object), "u64"), (np.zeros(4, ">u2"), "bf16"), (hidden, "f32"),
+                             (hidden.view("u1"), libmoe.DType.INVALID), ([1], "f32"), (np.ma.array(hidden), "bf16")):
+            with self.assertRaises(TypeError):
+                libmoe.Tensor(array, dtype)
+        with self.assertRaises(ValueError):
+            libmoe.Tensor(np.zeros((3, 2), np.uint8), "u4", (3, 5))
+        self.assertEqual(libmoe.Tensor(np.zeros((3, 2), np.uint8), "u4", (3, 3)).shape, (3, 3))
+        given = libmoe.Tensor(around[:4], libmoe.DType.BF16)
+        for name in ("shape", "dtype", "writable"):
+            with self.assertRaises(AttributeError):
+                setattr(given, name, (10**6, H))
+        self.assertIs(it.apply(hidden, logits, out=given), given)
+        self.assertTrue((around[:4] == 0).all() and (around[4:] == 7).all())
+        strided = libmoe.Tensor(np.full((4, 2 * H), 7, np.uint16)[:, H:], libmoe.DType.BF16)  # to the very end
+        it.apply(hidden, logits, out=strided)
+        self.assertTrue((strided.numpy() == 0).all() and (strided.numpy().base[:, :H] == 7).all())
+
+    def test_the_library_is_told_how_much_memory_there_is(self):
+        """An array that gets another shape after the tensor was made."""
+        hidden, logits = batch(4)
+        for smaller in ((1, H), (0, H), (1, 1)):
+            array = np.zeros((4, H), np.float32)
+            out = libmoe.Tensor(array, "f32")
+            array.resize(smaller, refcheck=False)
+            with layer() as it, self.assertRaisesRegex(libmoe.Error, "out"):
+                it.apply(hidden, logits, out=out)
+        turned = libmoe.Tensor(np.zeros((4, H), np.float32), "f32")
+        turned.numpy().dtype = np.uint8
+        with layer() as it:
+            it.apply(hidden, logits, out=turned)  # the same bytes
+
     def test_arrays_may_be_dropped_after_set(self):
         config = libmoe.Config({"num_experts": E, "top_k": K, "hidden_dim": H, "intermediate_size": I,
                                 "in_dtype": "float32"})

@@ -67,8 +67,21 @@ class Tensor:
     """
 
     def __init__(self, array: npt.NDArray[Any], dtype: DType, shape: Sequence[int] | None = None) -> None:
-        self._array, self._dtype = array, dtype
-        self.shape = tuple(array.shape if shape is None else shape)
+        """`array` holds the elements of `shape`, those of less than a byte as rows of bytes."""
+        if not isinstance(array, np.ndarray):
+            raise TypeError(f"array: expected a numpy array, got {type(array).__name__}")
+        array, dtype = _plain(array), dtype_of(dtype)
+        extents = tuple(integer(n, "shape", ctypes.c_int64) for n in (array.shape if shape is None else shape))
+        bits, kind = bits_of(dtype), array.dtype
+        if bits < 1 or kind.hasobject or not kind.isnative or 8 * kind.itemsize != max(bits, 8):
+            raise TypeError(f"array: no {kind} holds elements of {dtype.name}")
+        if array.shape != _lies(extents, bits):
+            raise ValueError(f"shape: {list(extents)} of {dtype.name} is no array of {list(array.shape)} {kind}")
+        self._array, self._dtype, self._shape = array, dtype, extents
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
 
     @property
     def dtype(self) -> str:
@@ -131,15 +144,25 @@ def tensor_at(view: moe_tensor, keep: object) -> Tensor:
     return _tensor(view, memory(first, size, keep).toreadonly(), (view.data or 0) - first)
 
 
+def _lies(shape: tuple[int, ...], bits: int) -> tuple[int, ...]:
+    """The shape of numpy's array: what is smaller than a byte lies in rows of bytes."""
+    return (*shape[:-1], (shape[-1] * bits + 7) // 8) if bits < 8 and shape else shape
+
+
+def _plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError("libmoe has no masked arrays; fill it first")
+    return array
+
+
 def _tensor(view: moe_tensor, data: memoryview, offset: int = 0) -> Tensor:
     dtype, shape, strides = DType(view.dtype), tuple(view.shape[:view.ndim]), tuple(view.strides[:view.ndim])
-    bits, lies = bits_of(dtype), shape
-    if bits < 8 and shape:  # rows of bytes
-        lies = (*shape[:-1], (shape[-1] * bits + 7) // 8)
+    bits = bits_of(dtype)
+    if bits < 8 and shape:
         strides = strides and (*(stride * bits // 8 for stride in strides[:-1]), 1)
     else:
         strides = tuple(stride * bits // 8 for stride in strides)
-    array: npt.NDArray[Any] = np.ndarray(lies, NUMPY.get(dtype, "u1"), data, offset if data.nbytes else 0,
+    array: npt.NDArray[Any] = np.ndarray(_lies(shape, bits), NUMPY.get(dtype, "u1"), data, offset if data.nbytes else 0,
                                          strides if any(view.strides) else None)
     return Tensor(array, dtype, shape)
 
@@ -161,7 +184,7 @@ class View:  # see view_of
             return self.struct.data or 0, size
         below = sum((n - 1) * s for n, s in zip(shape, strides) if s < 0)
         reach = sum((n - 1) * abs(s) for n, s in zip(shape, strides)) + 1
-        return self.struct.data + below * bits // 8, reach * bits // 8
+        return (self.struct.data or 0) + below * bits // 8, reach * bits // 8
 
 
 def view_of(array: Any, name: str, dtype: Any = None, write: bool = False) -> View:
@@ -171,7 +194,8 @@ def view_of(array: Any, name: str, dtype: Any = None, write: bool = False) -> Vi
         if isinstance(array, Tensor):
             view = _of_numpy(array._array, array._dtype, array.shape)
         elif isinstance(array, np.ndarray):
-            view = _of_numpy(array, _dtype_of_numpy(array.dtype))
+            array = _plain(array)
+            view = _of_numpy(array, _dtype_of_numpy(array.dtype), array.shape)
         else:
             view = _of_dlpack(array)
         if dtype is not None:
@@ -190,18 +214,20 @@ def view_of(array: Any, name: str, dtype: Any = None, write: bool = False) -> Vi
         raise
 
 
-def _of_numpy(array: npt.NDArray[Any], dtype: DType, shape: tuple[int, ...] | None = None) -> View:
-    if isinstance(array, np.ma.MaskedArray):
-        raise TypeError("libmoe has no masked arrays; fill it first")
-    if array.ndim > MAX_DIMS:
-        raise ValueError(f"{array.ndim} dimensions, libmoe takes {MAX_DIMS}")
-    struct = moe_tensor(dtype=dtype, ndim=array.ndim, data=array.ctypes.data)
-    struct.shape[:array.ndim] = array.shape if shape is None else shape
+def _of_numpy(array: npt.NDArray[Any], dtype: DType, shape: tuple[int, ...]) -> View:
+    """`nbytes` says what is really there, so that the library refuses a shape that needs more."""
+    if len(shape) > MAX_DIMS:
+        raise ValueError(f"{len(shape)} dimensions, libmoe takes {MAX_DIMS}")
+    struct = moe_tensor(dtype=dtype, ndim=len(shape))
+    struct.shape[:len(shape)] = shape
     if not array.flags.c_contiguous:
-        if not any(array.strides) or any(stride % array.itemsize for stride in array.strides):
+        if not any(array.strides) or any(stride % array.itemsize for stride in array.strides) or bits_of(dtype) < 8:
             # none at all would mean "without gaps"
             raise ValueError(f"libmoe takes no strides of {array.strides} bytes")
         struct.strides[:array.ndim] = [stride // array.itemsize for stride in array.strides]
+    if array.size:  # nbytes 0 would mean "as many as the shape needs": then there is no address
+        reach = sum((n - 1) * max(stride, 0) for n, stride in zip(array.shape, array.strides))
+        struct.data, struct.nbytes = array.ctypes.data, reach + array.itemsize
     return View(struct, array, array.flags.writeable)
 
 
