@@ -98,6 +98,23 @@ class Memory(unittest.TestCase):
         with layer() as it:
             it.apply(hidden, logits, out=turned)  # the same bytes
 
+    def test_what_a_class_of_arrays_says_about_itself(self):
+        hidden, logits = batch(4)
+        for name, lie in (("shape", (10**6, H)), ("strides", (4, 4)), ("ndim", 1), ("dtype", np.dtype("u1")),
+                          ("itemsize", 64), ("size", 1), ("ctypes", None), ("flags", np.zeros(1).flags)):
+            kind = type("Liar", (np.ndarray,), {name: property(lambda self, lie=lie: lie)})
+            with layer() as it:
+                expected = it.apply(hidden, logits)
+                out = np.zeros_like(hidden)
+                it.apply(hidden.view(kind), logits, out=out.view(kind))
+                np.testing.assert_array_equal(out, expected)
+                out = libmoe.Tensor(np.zeros_like(hidden).view(kind), libmoe.DType.F32)
+                it.apply(hidden.view(kind), logits, out=out)
+                np.testing.assert_array_equal(out, expected)
+                if name == "shape":
+                    with self.assertRaises(libmoe.ShapeError):
+                        it.apply(hidden[:1].view(kind), np.zeros((10**6, E), np.float32))
+
     def test_arrays_may_be_dropped_after_set(self):
         config = libmoe.Config({"num_experts": E, "top_k": K, "hidden_dim": H, "intermediate_size": I,
                                 "in_dtype": "float32"})

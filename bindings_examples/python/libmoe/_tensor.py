@@ -150,9 +150,10 @@ def _lies(shape: tuple[int, ...], bits: int) -> tuple[int, ...]:
 
 
 def _plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Without what a class of its own says about it: its `shape` may be anything."""
     if isinstance(array, np.ma.MaskedArray):
         raise TypeError("libmoe has no masked arrays; fill it first")
-    return array
+    return np.asarray(array)
 
 
 def _tensor(view: moe_tensor, data: memoryview, offset: int = 0) -> Tensor:
