@@ -200,6 +200,40 @@ class Threads(unittest.TestCase):
             for thread in threads:
                 thread.join()
 
+    def test_one_capsule_given_to_several_threads(self):
+        """One of them gets it, and the memory is given back once."""
+        module, tensor, given_back = libmoe._tensor, libmoe.empty((4,), "f32"), []
+        deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(given_back.append)
+        new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
+            ("PyCapsule_New", ctypes.pythonapi))
+        own = tensor.__dlpack__()
+        plain, taken, rounds, before = module._managed(own)[2].tensor, [], 300, sys.getswitchinterval()
+        self.addCleanup(sys.setswitchinterval, before)
+        sys.setswitchinterval(1e-6)
+
+        def take(capsule, start):
+            start.wait()
+            try:
+                taken.append(module.view_of(capsule, "x"))
+            except TypeError as error:
+                self.assertIn("used before", str(error))
+        for i in range(rounds):
+            name, kind = ((b"dltensor", module._Managed), (b"dltensor_versioned", module._Versioned))[i % 2]
+            managed = kind(tensor=plain, deleter=ctypes.cast(deleter, ctypes.c_void_p))
+            if i % 2:
+                managed.major = 1
+            capsule, start = new(ctypes.addressof(managed), name, None), threading.Barrier(3)
+            threads = [threading.Thread(target=take, args=(capsule, start)) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(len(taken), 1)
+            taken.clear()
+            gc.collect(0)
+            self.assertEqual(given_back, [ctypes.addressof(managed)])
+            given_back.clear()
+
     def test_the_interpreter_runs_during_a_call(self):
         """A call that waits for another Python thread would wait for ever if it held the interpreter lock."""
         go_on, config = threading.Event(), libmoe.Config(DOCUMENT)

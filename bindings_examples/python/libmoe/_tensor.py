@@ -1,6 +1,7 @@
 """Arrays of others as the library sees them, and its own memory as arrays: both without a copy."""
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import weakref
@@ -256,7 +257,6 @@ _READ_ONLY = 1
 _NAMES = {b"dltensor_versioned": (_Versioned, b"used_dltensor_versioned"), b"dltensor": (_Managed, b"used_dltensor")}
 _deleter = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)  # with the interpreter lock, which some deleters take for granted
 _object = ctypes.py_object
-_is_capsule = ctypes.PYFUNCTYPE(ctypes.c_int, _object, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
 _pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, _object, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
 _rename = ctypes.PYFUNCTYPE(ctypes.c_int, _object, ctypes.c_char_p)(("PyCapsule_SetName", ctypes.pythonapi))
 for _names in _NAMES.items():
@@ -268,11 +268,16 @@ class _Holder:
     __slots__ = ("__weakref__",)
 
 
-def _managed(capsule: Any) -> tuple[bytes, int, Any]:
-    """Name, address and struct of a capsule that nobody has consumed."""
-    for name, (kind, _) in _NAMES.items():
-        if _is_capsule(capsule, name):
-            address = _pointer_of(capsule, name)
+def _managed(capsule: Any, take: bool = False) -> tuple[bytes, int, Any]:
+    """Name, address and struct of a capsule that nobody has consumed; `take`: from now on it is used.
+
+    Looking and renaming run within one step of the interpreter (`map` and `partial` are C), so that no other thread
+    takes it between them.
+    """
+    for name, (kind, used) in _NAMES.items():
+        steps = [functools.partial(_pointer_of, capsule, name), functools.partial(_rename, capsule, used)]
+        with contextlib.suppress(ValueError):  # it has another name
+            address, *_ = map(functools.partial.__call__, steps if take else steps[:1])
             return name, address, kind.from_address(address)
     raise TypeError("expected a numpy array or an object with __dlpack__, got "
                     + ("a capsule that was used before, or of something else"
@@ -285,7 +290,7 @@ def _set_type(capsule: Any, code: int, bits: int) -> None:
 
 
 def _of_dlpack(array: Any) -> View:
-    """The library reads the capsule; once it has, the capsule is used and its memory ends with the view's `keep`."""
+    """The library reads the capsule, which is then used: its memory ends with the view's `keep`."""
     capsule = array
     if hasattr(array, "__dlpack__"):
         device = tuple(map(int, array.__dlpack_device__())) if hasattr(array, "__dlpack_device__") else _CPU
@@ -295,16 +300,19 @@ def _of_dlpack(array: Any) -> View:
             capsule = array.__dlpack__(max_version=(1, 0))
         except TypeError:  # made before there were versions
             capsule = array.__dlpack__()
-    name, address, managed = _managed(capsule)
-    read_only, versioned = False, managed
-    if name == b"dltensor":  # memory that is read-only is not given without a version
-        versioned = _Versioned(major=1, tensor=managed.tensor)
-    else:
-        read_only = bool(managed.flags & _READ_ONLY)
-    struct = moe_tensor(struct_size=ctypes.sizeof(moe_tensor))
-    call("moe_tensor_from_dlpack", ctypes.byref(versioned), ctypes.byref(struct))
+    name, address, managed = _managed(capsule, take=True)
+    try:
+        read_only, versioned = False, managed
+        if name == b"dltensor":  # memory that is read-only is not given without a version
+            versioned = _Versioned(major=1, tensor=managed.tensor)
+        else:
+            read_only = bool(managed.flags & _READ_ONLY)
+        struct = moe_tensor(struct_size=ctypes.sizeof(moe_tensor))
+        call("moe_tensor_from_dlpack", ctypes.byref(versioned), ctypes.byref(struct))
+    except BaseException:
+        _rename(capsule, name)
+        raise
     holder = _Holder()
     if managed.deleter:
         weakref.finalize(holder, _deleter(managed.deleter), address).atexit = False
-    _rename(capsule, _NAMES[name][1])
     return View(struct, holder, not read_only)
