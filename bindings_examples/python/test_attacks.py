@@ -154,6 +154,59 @@ class Memory(unittest.TestCase):
             with self.assertRaises(libmoe.InvalidHandle), unfinished.raw():
                 pass
 
+    def test_init_of_an_object_that_was_made(self):
+        hidden, logits = batch(3)
+        it = parts(libmoe.Context(threads=1))
+        again = {"config": (DOCUMENT,), "selection": (it.config,), "weights": (it.config,), "context": (),
+                 "layer": (it.selection, it.packed, it.context)}
+        for name, arguments in again.items():
+            one, count = getattr(it, name), len(libmoe._handle.kept._objects)
+            with one.raw() as before, self.assertRaisesRegex(libmoe.StateError, f"this {name} was made before"):
+                one.__init__(*arguments)
+            with one.raw() as after:
+                self.assertEqual(before.value, after.value)
+            self.assertEqual(len(libmoe._handle.kept._objects), count)
+        it.layer.apply(hidden, logits)
+        self.assertEqual(it.weights.get("w2_weight", 0).shape, (H, I))
+        it.layer.close()
+        for one, arguments in ((it.layer, again["layer"]), (libmoe.Platform(), ()), (libmoe.Control(print), (print,))):
+            with self.assertRaises(libmoe.StateError):
+                one.__init__(*arguments)
+        asked = []
+
+        def get(role, expert, shard):
+            asked.append(role)
+            weights.__init__(it.config)
+        weights = libmoe.Weights.from_source(it.config, get)
+        with self.assertRaisesRegex(libmoe.CallbackError, "this weights was made before"):
+            libmoe.convert(it.selection, weights)
+        self.assertEqual(len(asked), 1)
+        later = libmoe.Config.__new__(libmoe.Config)  # what failed may be tried again
+        with self.assertRaises(libmoe.InvalidConfig):
+            later.__init__({"top_k": "x"})
+        later.__init__(DOCUMENT)
+        self.assertEqual(later.integer("/top_k"), K)
+
+    def test_init_in_several_threads(self):
+        for _ in range(100):
+            one, start, made = libmoe.Config.__new__(libmoe.Config), threading.Barrier(3), []
+
+            def make(one=one, start=start, made=made):
+                start.wait()
+                try:
+                    one.__init__(DOCUMENT)
+                    with one.raw() as pointer:
+                        made.append(pointer.value)
+                except libmoe.StateError:
+                    pass
+            threads = [threading.Thread(target=make) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            with one.raw() as pointer:
+                self.assertEqual(made, [pointer.value])
+
 
 class Threads(unittest.TestCase):
     def test_close_races_with_apply(self):
