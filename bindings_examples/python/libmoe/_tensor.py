@@ -73,9 +73,9 @@ class Tensor:
             raise TypeError(f"array: expected a numpy array, got {type(array).__name__}")
         array, dtype = _plain(array), dtype_of(dtype)
         extents = tuple(integer(n, "shape", ctypes.c_int64) for n in (array.shape if shape is None else shape))
-        bits, kind = bits_of(dtype), array.dtype
-        if bits < 1 or kind.hasobject or not kind.isnative or 8 * kind.itemsize != max(bits, 8):
-            raise TypeError(f"array: no {kind} holds elements of {dtype.name}")
+        kind, bits = np.dtype(NUMPY.get(dtype, "u1")), bits_of(dtype)
+        if array.dtype != kind or bits < 1:
+            raise TypeError(f"array: expected {kind} for {dtype.name}, got {array.dtype}")
         if array.shape != _lies(extents, bits):
             raise ValueError(f"shape: {list(extents)} of {dtype.name} is no array of {list(array.shape)} {kind}")
         self._array, self._dtype, self._shape = array, dtype, extents
