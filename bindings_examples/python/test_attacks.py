@@ -68,7 +68,8 @@ class Memory(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "shape: "):
                 it.apply(hidden, logits, out=libmoe.Tensor(array, libmoe.DType.BF16, shape))
         for array, dtype in ((np.zeros(4, object), "u64"), (np.zeros(4, ">u2"), "bf16"), (hidden, "f32"),
-                             (hidden.view("u4"), "f32"), (hidden.view("u1"), libmoe.DType.INVALID), ([1], "f32"), (np.ma.array(hidden), "bf16")):
+                             (hidden.view("u4"), "f32"), (hidden.view("u1"), libmoe.DType.INVALID), ([1], "f32"),
+                             (np.ma.array(hidden), "bf16")):
             with self.assertRaises(TypeError):
                 libmoe.Tensor(array, dtype)
         with self.assertRaises(ValueError):

@@ -63,8 +63,8 @@ class Tensor:
     """An array in memory of the library, or of a type that numpy lacks: shape, dtype, and the ways out.
 
     `numpy()` gives the array without a copy, bfloat16 as uint16 and 8-bit floats as uint8, smaller ones as rows of
-    bytes; other frameworks take it by DLPack (`torch.from_dlpack(tensor)`), with its real type. The memory stays as
-    long as any of them.
+    bytes; other frameworks take it by DLPack (`torch.from_dlpack(tensor)`), with its real type; read-only ones as
+    `__dlpack__` says. The memory stays as long as any of them.
     """
 
     def __init__(self, array: npt.NDArray[Any], dtype: DType, shape: Sequence[int] | None = None) -> None:
@@ -105,8 +105,8 @@ class Tensor:
 
     def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
                    dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
-        """A capsule of numpy's, its type changed to the real one. A capsule without a version cannot say that memory
-        is read-only (nor can numpy before 2.1): BufferError, as from numpy, unless `copy` is True."""
+        """A capsule of numpy's, its type changed to the real one. That memory is read-only, as of Packed.get, can be
+        said by numpy 2.1 and newer, to who asks for `max_version` (1, 0): else BufferError, unless `copy` is True."""
         if stream is not None or dl_device not in (None, _CPU):
             raise BufferError(f"this tensor is on the CPU; asked for device {dl_device}, stream {stream!r}")
         if bits_of(self._dtype) < 8:
@@ -116,6 +116,9 @@ class Tensor:
         options: dict[str, Any] = {}
         if max_version and np.lib.NumpyVersion(np.__version__) >= "2.1.0":
             options["max_version"] = max_version
+        elif not array.flags.writeable:
+            raise BufferError("this tensor is read-only, which DLPack cannot say without numpy 2.1 and a consumer that "
+                              "asks for a version; __dlpack__(copy=True) gives a copy, numpy() the array")
         capsule = array.__dlpack__(**options)
         if self._dtype in _DLPACK:
             _set_type(capsule, *_DLPACK[self._dtype])
