@@ -55,6 +55,63 @@ class Memory(unittest.TestCase):
             side[:, :H] = hidden
             np.testing.assert_array_equal(it.apply(side[:, :H], logits, out=side[:, H:]), it.apply(hidden, logits))
 
+    def test_a_tensor_reaches_no_further_than_its_array(self):
+        config = libmoe.Config({"num_experts": E, "top_k": K, "hidden_dim": H, "intermediate_size": I,
+                                "in_dtype": "bfloat16"})
+        weights = libmoe.Weights(config)
+        weights.set("w13_weight", np.zeros((E, 2 * I, H), np.uint16))
+        weights.set("w2_weight", np.zeros((E, H, I), np.uint16))
+        it = libmoe.Layer(libmoe.Selection(config), libmoe.convert(libmoe.Selection(config), weights))
+        around, logits = np.full((9, H), 7, np.uint16), batch(4)[1]
+        hidden = np.zeros((4, H), np.uint16)
+        for array, shape in ((around[:1], (4, H)), (around[:0], (4, H)), (around[:4], (4, H, 1)), (around[:1, 0], ())):
+            with self.assertRaisesRegex(ValueError, "shape: "):
+                it.apply(hidden, logits, out=libmoe.Tensor(array, libmoe.DType.BF16, shape))
+        for array, dtype in ((np.zeros(4, object), "u64"), (np.zeros(4, ">u2"), "bf16"), (hidden, "f32"),
+                             (hidden.view("u4"), "f32"), (hidden.view("u1"), libmoe.DType.INVALID), ([1], "f32"),
+                             (np.ma.array(hidden), "bf16")):
+            with self.assertRaises(TypeError):
+                libmoe.Tensor(array, dtype)
+        with self.assertRaises(ValueError):
+            libmoe.Tensor(np.zeros((3, 2), np.uint8), "u4", (3, 5))
+        self.assertEqual(libmoe.Tensor(np.zeros((3, 2), np.uint8), "u4", (3, 3)).shape, (3, 3))
+        given = libmoe.Tensor(around[:4], libmoe.DType.BF16)
+        for name in ("shape", "dtype", "writable"):
+            with self.assertRaises(AttributeError):
+                setattr(given, name, (10**6, H))
+        self.assertIs(it.apply(hidden, logits, out=given), given)
+        self.assertTrue((around[:4] == 0).all() and (around[4:] == 7).all())
+        strided = libmoe.Tensor(np.full((4, 2 * H), 7, np.uint16)[:, H:], libmoe.DType.BF16)  # to the very end
+        it.apply(hidden, logits, out=strided)
+        self.assertTrue((strided.numpy() == 0).all() and (strided.numpy().base[:, :H] == 7).all())
+
+    def test_the_library_is_told_how_much_memory_there_is(self):
+        """An array that gets another shape after the tensor was made."""
+        hidden, logits = batch(4)
+        for smaller in ((1, H), (0, H), (1, 1)):
+            array = np.zeros((4, H), np.float32)
+            out = libmoe.Tensor(array, "f32")
+            array.resize(smaller, refcheck=False)
+            with layer() as it, self.assertRaisesRegex(libmoe.Error, "out"):
+                it.apply(hidden, logits, out=out)
+
+    def test_what_a_class_of_arrays_says_about_itself(self):
+        hidden, logits = batch(4)
+        for name, lie in (("shape", (10**6, H)), ("strides", (4, 4)), ("ndim", 1), ("dtype", np.dtype("u1")),
+                          ("itemsize", 64), ("size", 1), ("ctypes", None), ("flags", np.zeros(1).flags)):
+            kind = type("Liar", (np.ndarray,), {name: property(lambda self, lie=lie: lie)})
+            with layer() as it:
+                expected = it.apply(hidden, logits)
+                out = np.zeros_like(hidden)
+                it.apply(hidden.view(kind), logits, out=out.view(kind))
+                np.testing.assert_array_equal(out, expected)
+                out = libmoe.Tensor(np.zeros_like(hidden).view(kind), libmoe.DType.F32)
+                it.apply(hidden.view(kind), logits, out=out)
+                np.testing.assert_array_equal(out, expected)
+                if name == "shape":
+                    with self.assertRaises(libmoe.ShapeError):
+                        it.apply(hidden[:1].view(kind), np.zeros((10**6, E), np.float32))
+
     def test_arrays_may_be_dropped_after_set(self):
         config = libmoe.Config({"num_experts": E, "top_k": K, "hidden_dim": H, "intermediate_size": I,
                                 "in_dtype": "float32"})
@@ -93,6 +150,59 @@ class Memory(unittest.TestCase):
             unfinished.close()
             with self.assertRaises(libmoe.InvalidHandle), unfinished.raw():
                 pass
+
+    def test_init_of_an_object_that_was_made(self):
+        hidden, logits = batch(3)
+        it = parts(libmoe.Context(threads=1))
+        again = {"config": (DOCUMENT,), "selection": (it.config,), "weights": (it.config,), "context": (),
+                 "layer": (it.selection, it.packed, it.context)}
+        for name, arguments in again.items():
+            one, count = getattr(it, name), len(libmoe._handle.kept._objects)
+            with one.raw() as before, self.assertRaisesRegex(libmoe.StateError, f"this {name} was made before"):
+                one.__init__(*arguments)
+            with one.raw() as after:
+                self.assertEqual(before.value, after.value)
+            self.assertEqual(len(libmoe._handle.kept._objects), count)
+        it.layer.apply(hidden, logits)
+        self.assertEqual(it.weights.get("w2_weight", 0).shape, (H, I))
+        it.layer.close()
+        for one, arguments in ((it.layer, again["layer"]), (libmoe.Platform(), ()), (libmoe.Control(print), (print,))):
+            with self.assertRaises(libmoe.StateError):
+                one.__init__(*arguments)
+        asked = []
+
+        def get(role, expert, shard):
+            asked.append(role)
+            weights.__init__(it.config)
+        weights = libmoe.Weights.from_source(it.config, get)
+        with self.assertRaisesRegex(libmoe.CallbackError, "this weights was made before"):
+            libmoe.convert(it.selection, weights)
+        self.assertEqual(len(asked), 1)
+        later = libmoe.Config.__new__(libmoe.Config)  # what failed may be tried again
+        with self.assertRaises(libmoe.InvalidConfig):
+            later.__init__({"top_k": "x"})
+        later.__init__(DOCUMENT)
+        self.assertEqual(later.integer("/top_k"), K)
+
+    def test_init_in_several_threads(self):
+        for _ in range(100):
+            one, start, made = libmoe.Config.__new__(libmoe.Config), threading.Barrier(3), []
+
+            def make(one=one, start=start, made=made):
+                start.wait()
+                try:
+                    one.__init__(DOCUMENT)
+                    with one.raw() as pointer:
+                        made.append(pointer.value)
+                except libmoe.StateError:
+                    pass
+            threads = [threading.Thread(target=make) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            with one.raw() as pointer:
+                self.assertEqual(made, [pointer.value])
 
 
 class Threads(unittest.TestCase):
@@ -139,6 +249,40 @@ class Threads(unittest.TestCase):
                 part.close()
             for thread in threads:
                 thread.join()
+
+    def test_one_capsule_given_to_several_threads(self):
+        """One of them gets it, and the memory is given back once."""
+        module, tensor, given_back = libmoe._tensor, libmoe.empty((4,), "f32"), []
+        deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(given_back.append)
+        new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
+            ("PyCapsule_New", ctypes.pythonapi))
+        own = tensor.__dlpack__()
+        plain, taken, rounds, before = module._managed(own)[2].tensor, [], 300, sys.getswitchinterval()
+        self.addCleanup(sys.setswitchinterval, before)
+        sys.setswitchinterval(1e-6)
+
+        def take(capsule, start):
+            start.wait()
+            try:
+                taken.append(module.view_of(capsule, "x"))
+            except TypeError as error:
+                self.assertIn("used before", str(error))
+        for i in range(rounds):
+            name, kind = ((b"dltensor", module._Managed), (b"dltensor_versioned", module._Versioned))[i % 2]
+            managed = kind(tensor=plain, deleter=ctypes.cast(deleter, ctypes.c_void_p))
+            if i % 2:
+                managed.major = 1
+            capsule, start = new(ctypes.addressof(managed), name, None), threading.Barrier(3)
+            threads = [threading.Thread(target=take, args=(capsule, start)) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(len(taken), 1)
+            taken.clear()
+            gc.collect(0)
+            self.assertEqual(given_back, [ctypes.addressof(managed)])
+            given_back.clear()
 
     def test_the_interpreter_runs_during_a_call(self):
         """A call that waits for another Python thread would wait for ever if it held the interpreter lock."""

@@ -176,6 +176,20 @@ class PackedWeights(unittest.TestCase):
         with self.assertRaisesRegex(libmoe.InvalidArgument, "w9_packed"):
             parts().packed.get("w9_packed")
 
+    def test_outputs_by_dlpack(self):
+        """They are read-only, which a capsule has to say."""
+        tensor = parts().packed.get("w13_packed", 1)
+        with self.assertRaisesRegex(BufferError, "read-only.*numpy 2.1.*copy=True"):
+            tensor.__dlpack__()
+        says = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
+        for version, copy in ((None, True), ((1, 0), True), *([((1, 0), None)] if says else [])):
+            view = libmoe._tensor.view_of(tensor.__dlpack__(max_version=version, copy=copy), "x")
+            self.assertEqual(view.writable, bool(copy))
+            self.assertEqual(ctypes.string_at(view.struct.data, tensor.numpy().nbytes), tensor.numpy().tobytes())
+        if not says:
+            with self.assertRaisesRegex(BufferError, "read-only"):
+                tensor.__dlpack__(max_version=(1, 0))
+
     def test_dequantized(self):
         it, dense = parts(), np.zeros((H, I), np.float32)
         it.packed.dequantize("w2_weight", 1, dense)

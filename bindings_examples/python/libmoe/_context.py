@@ -28,6 +28,7 @@ class Control(Handle):
     _kind = "control"
 
     def __init__(self, progress: Callable[[int, int], object] | None = None) -> None:
+        self._check_new()
         check_function(progress, "progress")
         raised: list[BaseException] = []
         self._raised = [raised]
@@ -109,6 +110,7 @@ class Context(Handle):
     def __init__(self, *, log: Callable[[LogLevel, str, str], object] | None = None,
                  parallel_for: Callable[[int, Task], object] | None = None, num_threads: int = 1,
                  allocator: abi.moe_allocator_ops | None = None, **options: Any) -> None:
+        self._check_new()
         check_function(log, "log")
         check_function(parallel_for, "parallel_for")
         if allocator is not None and not isinstance(allocator, abi.moe_allocator_ops):

@@ -122,6 +122,7 @@ class Handle:
         """Calls the function that makes the object and takes it; `given`: the number of what the library is to keep."""
         pointer = ctypes.c_void_p()
         try:
+            self._check_new()
             call(name, *arguments, ctypes.byref(pointer), using=using)
         finally:  # also when a callback's exception passes
             if pointer:
@@ -129,8 +130,16 @@ class Handle:
             elif given is not None:
                 kept.pop(given)  # a library that was asked has released it
 
+    def _check_new(self) -> None:
+        """__init__ called again would end what a running call uses."""
+        if "_made" in self.__dict__:
+            raise failure(Status.STATE, self._kind, f"this {self._kind} was made before; make a new one")
+
     def _own(self, pointer: ctypes.c_void_p) -> None:
-        self._owner = Owner(self._kind, pointer)
+        owner = Owner(self._kind, pointer)
+        if self.__dict__.setdefault("_made", mine := object()) is not mine:  # by another thread, meanwhile
+            self._check_new()
+        self._owner = owner
         self._gate.closed = False
 
     @classmethod

@@ -71,7 +71,8 @@ class Packed(Handle):
             return memory(address.value, size.value, self._owner).toreadonly()
 
     def get(self, role: str, expert: int = -1) -> Tensor:
-        """One output of the conversion by its name in report()["outputs"]; one expert's slice, or all ([E, ...])."""
+        """One output of the conversion by its name in report()["outputs"]; one expert's slice, or all ([E, ...]).
+        It is read-only: DLPack gives it to others with numpy 2.1 and newer, or as a copy."""
         struct = moe_tensor(struct_size=ctypes.sizeof(moe_tensor))
         with self.raw() as packed:
             call("moe_packed_get", packed, c_text(role, "role"), expert, ctypes.byref(struct))

@@ -1,6 +1,7 @@
 """Arrays of others as the library sees them, and its own memory as arrays: both without a copy."""
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import weakref
@@ -62,13 +63,26 @@ class Tensor:
     """An array in memory of the library, or of a type that numpy lacks: shape, dtype, and the ways out.
 
     `numpy()` gives the array without a copy, bfloat16 as uint16 and 8-bit floats as uint8, smaller ones as rows of
-    bytes; other frameworks take it by DLPack (`torch.from_dlpack(tensor)`), with its real type. The memory stays as
-    long as any of them.
+    bytes; other frameworks take it by DLPack (`torch.from_dlpack(tensor)`), with its real type; read-only ones as
+    `__dlpack__` says. The memory stays as long as any of them.
     """
 
     def __init__(self, array: npt.NDArray[Any], dtype: DType, shape: Sequence[int] | None = None) -> None:
-        self._array, self._dtype = array, dtype
-        self.shape = tuple(array.shape if shape is None else shape)
+        """`array` holds the elements of `shape`, those of less than a byte as rows of bytes."""
+        if not isinstance(array, np.ndarray):
+            raise TypeError(f"array: expected a numpy array, got {type(array).__name__}")
+        array, dtype = _plain(array), dtype_of(dtype)
+        extents = tuple(integer(n, "shape", ctypes.c_int64) for n in (array.shape if shape is None else shape))
+        kind, bits = np.dtype(NUMPY.get(dtype, "u1")), bits_of(dtype)
+        if array.dtype != kind or bits < 1:
+            raise TypeError(f"array: expected {kind} for {dtype.name}, got {array.dtype}")
+        if array.shape != _lies(extents, bits):
+            raise ValueError(f"shape: {list(extents)} of {dtype.name} is no array of {list(array.shape)} {kind}")
+        self._array, self._dtype, self._shape = array, dtype, extents
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
 
     @property
     def dtype(self) -> str:
@@ -91,8 +105,8 @@ class Tensor:
 
     def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
                    dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
-        """A capsule of numpy's, its type changed to the real one. A capsule without a version cannot say that memory
-        is read-only (nor can numpy before 2.1): BufferError, as from numpy, unless `copy` is True."""
+        """A capsule of numpy's, its type changed to the real one. That memory is read-only, as of Packed.get, can be
+        said by numpy 2.1 and newer, to who asks for `max_version` (1, 0): else BufferError, unless `copy` is True."""
         if stream is not None or dl_device not in (None, _CPU):
             raise BufferError(f"this tensor is on the CPU; asked for device {dl_device}, stream {stream!r}")
         if bits_of(self._dtype) < 8:
@@ -102,6 +116,9 @@ class Tensor:
         options: dict[str, Any] = {}
         if max_version and np.lib.NumpyVersion(np.__version__) >= "2.1.0":
             options["max_version"] = max_version
+        elif not array.flags.writeable:
+            raise BufferError("this tensor is read-only, which DLPack cannot say without numpy 2.1 and a consumer that "
+                              "asks for a version; __dlpack__(copy=True) gives a copy, numpy() the array")
         capsule = array.__dlpack__(**options)
         if self._dtype in _DLPACK:
             _set_type(capsule, *_DLPACK[self._dtype])
@@ -131,15 +148,26 @@ def tensor_at(view: moe_tensor, keep: object) -> Tensor:
     return _tensor(view, memory(first, size, keep).toreadonly(), (view.data or 0) - first)
 
 
+def _lies(shape: tuple[int, ...], bits: int) -> tuple[int, ...]:
+    """The shape of numpy's array: what is smaller than a byte lies in rows of bytes."""
+    return (*shape[:-1], (shape[-1] * bits + 7) // 8) if bits < 8 and shape else shape
+
+
+def _plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Without what a class of its own says about it: its `shape` may be anything."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError("libmoe has no masked arrays; fill it first")
+    return np.asarray(array)
+
+
 def _tensor(view: moe_tensor, data: memoryview, offset: int = 0) -> Tensor:
     dtype, shape, strides = DType(view.dtype), tuple(view.shape[:view.ndim]), tuple(view.strides[:view.ndim])
-    bits, lies = bits_of(dtype), shape
-    if bits < 8 and shape:  # rows of bytes
-        lies = (*shape[:-1], (shape[-1] * bits + 7) // 8)
+    bits = bits_of(dtype)
+    if bits < 8 and shape:
         strides = strides and (*(stride * bits // 8 for stride in strides[:-1]), 1)
     else:
         strides = tuple(stride * bits // 8 for stride in strides)
-    array: npt.NDArray[Any] = np.ndarray(lies, NUMPY.get(dtype, "u1"), data, offset if data.nbytes else 0,
+    array: npt.NDArray[Any] = np.ndarray(_lies(shape, bits), NUMPY.get(dtype, "u1"), data, offset if data.nbytes else 0,
                                          strides if any(view.strides) else None)
     return Tensor(array, dtype, shape)
 
@@ -161,7 +189,7 @@ class View:  # see view_of
             return self.struct.data or 0, size
         below = sum((n - 1) * s for n, s in zip(shape, strides) if s < 0)
         reach = sum((n - 1) * abs(s) for n, s in zip(shape, strides)) + 1
-        return self.struct.data + below * bits // 8, reach * bits // 8
+        return (self.struct.data or 0) + below * bits // 8, reach * bits // 8
 
 
 def view_of(array: Any, name: str, dtype: Any = None, write: bool = False) -> View:
@@ -171,7 +199,8 @@ def view_of(array: Any, name: str, dtype: Any = None, write: bool = False) -> Vi
         if isinstance(array, Tensor):
             view = _of_numpy(array._array, array._dtype, array.shape)
         elif isinstance(array, np.ndarray):
-            view = _of_numpy(array, _dtype_of_numpy(array.dtype))
+            array = _plain(array)
+            view = _of_numpy(array, _dtype_of_numpy(array.dtype), array.shape)
         else:
             view = _of_dlpack(array)
         if dtype is not None:
@@ -190,18 +219,20 @@ def view_of(array: Any, name: str, dtype: Any = None, write: bool = False) -> Vi
         raise
 
 
-def _of_numpy(array: npt.NDArray[Any], dtype: DType, shape: tuple[int, ...] | None = None) -> View:
-    if isinstance(array, np.ma.MaskedArray):
-        raise TypeError("libmoe has no masked arrays; fill it first")
-    if array.ndim > MAX_DIMS:
-        raise ValueError(f"{array.ndim} dimensions, libmoe takes {MAX_DIMS}")
-    struct = moe_tensor(dtype=dtype, ndim=array.ndim, data=array.ctypes.data)
-    struct.shape[:array.ndim] = array.shape if shape is None else shape
+def _of_numpy(array: npt.NDArray[Any], dtype: DType, shape: tuple[int, ...]) -> View:
+    """`nbytes` says what is really there, so that the library refuses a shape that needs more."""
+    if len(shape) > MAX_DIMS:
+        raise ValueError(f"{len(shape)} dimensions, libmoe takes {MAX_DIMS}")
+    struct = moe_tensor(dtype=dtype, ndim=len(shape))
+    struct.shape[:len(shape)] = shape
     if not array.flags.c_contiguous:
-        if not any(array.strides) or any(stride % array.itemsize for stride in array.strides):
+        if not any(array.strides) or any(stride % array.itemsize for stride in array.strides) or bits_of(dtype) < 8:
             # none at all would mean "without gaps"
             raise ValueError(f"libmoe takes no strides of {array.strides} bytes")
         struct.strides[:array.ndim] = [stride // array.itemsize for stride in array.strides]
+    if array.size:  # nbytes 0 would mean "as many as the shape needs": then there is no address
+        reach = sum((n - 1) * max(stride, 0) for n, stride in zip(array.shape, array.strides))
+        struct.data, struct.nbytes = array.ctypes.data, reach + array.itemsize
     return View(struct, array, array.flags.writeable)
 
 
@@ -229,7 +260,6 @@ _READ_ONLY = 1
 _NAMES = {b"dltensor_versioned": (_Versioned, b"used_dltensor_versioned"), b"dltensor": (_Managed, b"used_dltensor")}
 _deleter = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)  # with the interpreter lock, which some deleters take for granted
 _object = ctypes.py_object
-_is_capsule = ctypes.PYFUNCTYPE(ctypes.c_int, _object, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
 _pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, _object, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
 _rename = ctypes.PYFUNCTYPE(ctypes.c_int, _object, ctypes.c_char_p)(("PyCapsule_SetName", ctypes.pythonapi))
 for _names in _NAMES.items():
@@ -241,11 +271,16 @@ class _Holder:
     __slots__ = ("__weakref__",)
 
 
-def _managed(capsule: Any) -> tuple[bytes, int, Any]:
-    """Name, address and struct of a capsule that nobody has consumed."""
-    for name, (kind, _) in _NAMES.items():
-        if _is_capsule(capsule, name):
-            address = _pointer_of(capsule, name)
+def _managed(capsule: Any, take: bool = False) -> tuple[bytes, int, Any]:
+    """Name, address and struct of a capsule that nobody has consumed; `take`: from now on it is used.
+
+    Looking and renaming run within one step of the interpreter (`map` and `partial` are C), so that no other thread
+    takes it between them.
+    """
+    for name, (kind, used) in _NAMES.items():
+        steps = [functools.partial(_pointer_of, capsule, name), functools.partial(_rename, capsule, used)]
+        with contextlib.suppress(ValueError):  # it has another name
+            address, *_ = map(functools.partial.__call__, steps if take else steps[:1])
             return name, address, kind.from_address(address)
     raise TypeError("expected a numpy array or an object with __dlpack__, got "
                     + ("a capsule that was used before, or of something else"
@@ -258,7 +293,7 @@ def _set_type(capsule: Any, code: int, bits: int) -> None:
 
 
 def _of_dlpack(array: Any) -> View:
-    """The library reads the capsule; once it has, the capsule is used and its memory ends with the view's `keep`."""
+    """The library reads the capsule, which is then used: its memory ends with the view's `keep`."""
     capsule = array
     if hasattr(array, "__dlpack__"):
         device = tuple(map(int, array.__dlpack_device__())) if hasattr(array, "__dlpack_device__") else _CPU
@@ -268,16 +303,19 @@ def _of_dlpack(array: Any) -> View:
             capsule = array.__dlpack__(max_version=(1, 0))
         except TypeError:  # made before there were versions
             capsule = array.__dlpack__()
-    name, address, managed = _managed(capsule)
-    read_only, versioned = False, managed
-    if name == b"dltensor":  # memory that is read-only is not given without a version
-        versioned = _Versioned(major=1, tensor=managed.tensor)
-    else:
-        read_only = bool(managed.flags & _READ_ONLY)
-    struct = moe_tensor(struct_size=ctypes.sizeof(moe_tensor))
-    call("moe_tensor_from_dlpack", ctypes.byref(versioned), ctypes.byref(struct))
+    name, address, managed = _managed(capsule, take=True)
+    try:
+        read_only, versioned = False, managed
+        if name == b"dltensor":  # memory that is read-only is not given without a version
+            versioned = _Versioned(major=1, tensor=managed.tensor)
+        else:
+            read_only = bool(managed.flags & _READ_ONLY)
+        struct = moe_tensor(struct_size=ctypes.sizeof(moe_tensor))
+        call("moe_tensor_from_dlpack", ctypes.byref(versioned), ctypes.byref(struct))
+    except BaseException:
+        _rename(capsule, name)
+        raise
     holder = _Holder()
     if managed.deleter:
         weakref.finalize(holder, _deleter(managed.deleter), address).atexit = False
-    _rename(capsule, _NAMES[name][1])
     return View(struct, holder, not read_only)

@@ -28,6 +28,7 @@ class Weights(Handle):
     _views: dict[int, View]
 
     def __init__(self, config: Config) -> None:
+        self._check_new()
         self._views = {}
         self._create("moe_weights_create", config)
 
