@@ -292,7 +292,7 @@ TEST(Hostile, TextBombs) {
     const double start = cpu_seconds();
     EXPECT_EQ(fault_of(text), pointer) << text.substr(0, 40);
 #if defined(NDEBUG) && !MOE_ASAN && !MOE_TSAN
-    EXPECT_LT(cpu_seconds() - start, text == many_keys ? 0.5 : 0.15) << text.substr(0, 40);
+    EXPECT_LT(cpu_seconds() - start, text == many_keys ? 0.5 : 0.05) << text.substr(0, 40);
 #endif
     EXPECT_LT(cpu_seconds() - start, 2.0) << text.substr(0, 40);
   }
