@@ -93,6 +93,8 @@ public final class Library {
   private static final MethodHandle ALLOCATE = LINKER.downcallHandle(LINKER.defaultLookup().find("aligned_alloc").orElseThrow(),
       FunctionDescriptor.of(ValueLayout.ADDRESS, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG));
 
+  private static final MethodHandle RELEASE_MEMORY = LINKER.downcallHandle(FREE, FunctionDescriptor.ofVoid(ValueLayout.ADDRESS));
+
   /** A copy of memory, outside of every arena. */
   static MemorySegment allocate(MemorySegment content) {
     long size = content.byteSize();
@@ -100,6 +102,17 @@ public final class Library {
       MemorySegment memory = (MemorySegment) ALLOCATE.invokeExact(64L, (size / 64 + 1) * 64);
       if (memory.address() == 0) throw new OutOfMemoryError(size + " bytes of native memory");
       return memory.reinterpret(size).copyFrom(content);
+    } catch (RuntimeException | Error e) {
+      throw e;
+    } catch (Throwable e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  /** Ends such memory, where no function of the library does. */
+  static void free(MemorySegment memory) {
+    try {
+      RELEASE_MEMORY.invokeExact(memory);
     } catch (RuntimeException | Error e) {
       throw e;
     } catch (Throwable e) {
@@ -179,6 +192,11 @@ public final class Library {
   static String text(Object pointer) {
     MemorySegment segment = (MemorySegment) pointer;
     return segment.address() == 0 ? "" : segment.reinterpret(Long.MAX_VALUE).getString(0);
+  }
+
+  /** A C function whose address comes with the call. */
+  static MethodHandle function(FunctionDescriptor type) {
+    return LINKER.downcallHandle(type);
   }
 
   static MemorySegment upcall(MethodHandle target, FunctionDescriptor type) {
