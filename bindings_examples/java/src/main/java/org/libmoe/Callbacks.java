@@ -5,6 +5,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandles;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.ToIntFunction;
@@ -64,8 +65,8 @@ final class Callbacks {
   }
 
   /** For tests: what the library still has. */
-  static int count() {
-    return KEPT.size();
+  static Set<Long> numbers() {
+    return Set.copyOf(KEPT.keySet());
   }
 
   /** A static method as a C function that is never freed. */
