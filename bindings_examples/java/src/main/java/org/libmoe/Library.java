@@ -90,16 +90,22 @@ public final class Library {
   /** free(): how the library ends memory of {@link #allocate} that it was given, on whatever thread. */
   static final MemorySegment FREE = LINKER.defaultLookup().find("free").orElseThrow();
 
-  private static final MethodHandle ALLOCATE = LINKER.downcallHandle(LINKER.defaultLookup().find("aligned_alloc").orElseThrow(),
+  private static final MethodHandle MALLOC = LINKER.downcallHandle(LINKER.defaultLookup().find("malloc").orElseThrow(),
+      FunctionDescriptor.of(ValueLayout.ADDRESS, ValueLayout.JAVA_LONG));
+  private static final MethodHandle ALIGNED = LINKER.downcallHandle(LINKER.defaultLookup().find("aligned_alloc").orElseThrow(),
       FunctionDescriptor.of(ValueLayout.ADDRESS, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG));
 
   private static final MethodHandle RELEASE_MEMORY = LINKER.downcallHandle(FREE, FunctionDescriptor.ofVoid(ValueLayout.ADDRESS));
 
-  /** A copy of memory, outside of every arena. */
-  static MemorySegment allocate(MemorySegment content) {
+  /**
+   * A copy of memory, outside of every arena. Aligned: to 64 bytes, for a layer of which the library would make a second
+   * copy; glibc before 2.38 uses such memory for no other that is aligned.
+   */
+  static MemorySegment allocate(MemorySegment content, boolean aligned) {
     long size = content.byteSize();
     try {
-      MemorySegment memory = (MemorySegment) ALLOCATE.invokeExact(64L, (size / 64 + 1) * 64);
+      MemorySegment memory = aligned ? (MemorySegment) ALIGNED.invokeExact(64L, (size / 64 + 1) * 64)
+                                     : (MemorySegment) MALLOC.invokeExact(Math.max(1, size));
       if (memory.address() == 0) throw new OutOfMemoryError(size + " bytes of native memory");
       return memory.reinterpret(size).copyFrom(content);
     } catch (RuntimeException | Error e) {

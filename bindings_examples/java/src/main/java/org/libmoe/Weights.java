@@ -19,7 +19,7 @@ public final class Weights extends Handle {
   private record Given(MemorySegment tensor, MemorySegment memory) {
     static Given of(Arena arena, Tensor tensor) {
       if (tensor == null) throw new IllegalArgumentException("tensor: expected one, found null");
-      MemorySegment memory = Library.allocate(tensor.data());
+      MemorySegment memory = Library.allocate(tensor.data(), false);
       return new Given(tensor.struct(arena, memory), memory);
     }
   }
@@ -76,7 +76,7 @@ public final class Weights extends Handle {
       try (Arena arena = Arena.ofConfined()) {
         Tensor found = asked.source().get(Library.text(role), expert, shard.address() == 0 ? null : Library.text(shard));
         if (found == null) return MoeException.MISSING_WEIGHT;
-        MemorySegment memory = Library.allocate(found.data());
+        MemorySegment memory = Library.allocate(found.data(), false);
         MemorySegment struct = found.struct(arena, memory);
         if (found.data().byteSize() == 0) Library.free(memory); // an empty tensor has no memory
         out.reinterpret(struct.byteSize()).copyFrom(struct);

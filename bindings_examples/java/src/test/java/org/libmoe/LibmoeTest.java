@@ -566,6 +566,23 @@ public final class LibmoeTest {
     nothingLeft(before);
   }
 
+  void testCopiesForASourceEndWithTheirUse() throws Exception {
+    float[] w13 = new float[5120 * 1024], w2 = new float[1024 * 2560]; // 20 and 10 MiB
+    String text = "{\"num_experts\":12,\"top_k\":1,\"hidden_dim\":1024,\"intermediate_size\":2560,\"in_dtype\":\"float32\"}";
+    try (Config large = new Config(text); Selection choice = new Selection(large);
+         Weights from = Weights.fromSource(large, (role, expert, shard) ->
+             role.equals("w13_weight") ? Tensor.of(w13, 5120, 1024) : Tensor.of(w2, 1024, 2560))) {
+      Packed.convert(choice, from).close();
+      long before = resident();
+      Packed.convert(choice, from).close();
+      expect(resident() - before < 100 << 20, (resident() - before >> 20) + " MiB more"); // of 360 that were copied
+    }
+  }
+
+  static long resident() throws Exception {
+    return 4096 * Long.parseLong(Files.readString(Path.of("/proc/self/statm")).split(" ")[1]);
+  }
+
   static <E extends Throwable> E sneaked(Throwable thrown) throws E {
     LibmoeTest.<E>sneak(thrown);
     return null;
