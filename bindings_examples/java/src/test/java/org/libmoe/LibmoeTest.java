@@ -590,19 +590,27 @@ public final class LibmoeTest {
 
   /** Also from threads of the library, which the call that is to be waited for waits for. */
   void testAFunctionOfACallDoesNotWaitForIt() {
+    Thread mine = Thread.currentThread();
+    CountDownLatch other = new CountDownLatch(1);
     List<Throwable> seen = java.util.Collections.synchronizedList(new ArrayList<>());
     Weights[] set = new Weights[1];
     set[0] = Weights.fromSource(config, (role, expert, shard) -> {
       try {
         set[0].close();
-        selection.close();
       } catch (MoeException e) {
+        seen.add(e);
+      }
+      if (Thread.currentThread() != mine) other.countDown();
+      try {
+        other.await(500, java.util.concurrent.TimeUnit.MILLISECONDS); // the first call is always of this thread
+      } catch (InterruptedException e) {
         seen.add(e);
       }
       return shard == null ? weights.get(role, expert) : null;
     });
     try (Context context = new Context("{\"threads\":3}")) {
       Packed.convert(selection, set[0], context, null).close();
+      equal(other.getCount(), 0L); // a thread of the library asked
       expect(!seen.isEmpty() && seen.stream().allMatch(e -> ((MoeException) e).status() == MoeException.BUSY), seen.toString());
     }
     set[0].close();
