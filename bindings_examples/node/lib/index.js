@@ -1,5 +1,7 @@
 // libmoe for Node: Config, Selection, Weights, convert, Packed, Layer; see the README beside package.json.
-import { Handle, MoeError, call, callAsync, create, document, exclusive, flushLog, handOver, invoke, jsonOf, logTo, textOf } from "./handle.js";
+import {
+  Handle, MoeError, call, callAsync, create, document, exclusive, flushLog, handOver, invoke, jsonOf, logTo, textOf,
+} from "./handle.js";
 import { abi, constants, members, path, raw, release, struct, view } from "./library.js";
 import { asking, createAsking, isAsking, markAsking } from "./source.js";
 import { Tensor, arrayOf, matrix, taken } from "./tensor.js";
