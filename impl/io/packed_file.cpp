@@ -6,9 +6,9 @@
 #include <cerrno>
 
 #include "base/index.h"
+#include "base/os/file.h"
+#include "base/os/new_file.h"
 #include "base/text.h"
-#include "io/file.h"
-#include "io/new_file.h"
 #include "io/packed.h"
 #include "io/packed_format.h"
 

@@ -11,7 +11,7 @@
 
 #include "base/result.h"
 
-namespace moe::io {
+namespace moe {
 
 // Calls once more what a signal handler of the host interrupted.
 template <class F>
@@ -58,4 +58,4 @@ class File {
 // Code::io: "<path>: cannot <what>: ENOENT", details "errno":2.
 Error io_error(const std::string& path, const std::string& what, int error_number);
 
-}  // namespace moe::io
+}  // namespace moe

@@ -1,5 +1,5 @@
 // What a failed call on a file is told as: the name of its error where there is one, its number always.
-#include "io/file.h"
+#include "base/os/file.h"
 #include "support/rooms.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Reading of regular files. See file.h.
-#include "io/file.h"
+#include "base/os/file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "base/text.h"
 
-namespace moe::io {
+namespace moe {
 namespace {
 
 struct ErrnoName {
@@ -83,4 +83,4 @@ Check File::read(std::uint64_t offset, std::span<std::byte> out) const {
   return ok();
 }
 
-}  // namespace moe::io
+}  // namespace moe
