@@ -38,7 +38,7 @@ RESERVED = [
     (r"cpuid\.h|sys/auxv\.h|asm/hwcap\.h", r"(base/platform|kernels/)[a-z0-9_/]*\.(cpp|h)"),
     # what POSIX and Linux have: the files that impl/README.md lists
     (r"(unistd|pthread|sched|fcntl|dirent|signal|dlfcn|link)\.h|sys/.*|linux/.*",
-     r"base/os/.*|base/(buffer|log|platform_arm|process_mark|topology)\.cpp|io/(checkpoint_files|packed_file)\.cpp|"
+     r"base/os/.*|base/(buffer|log|platform_arm|process_mark|topology)\.cpp|"
      r"kernels/(reading|x86/amx)\.cpp|run/(bays\.cpp|pool\.cpp|wait\.h)"),
     (r"moe/.*|moe_(abi_json|build_flags|commit)\.inc", r"api/.*"),
     # iostream has a static initialiser and the terminal; regex backtracks; locale is process state
