@@ -35,11 +35,11 @@ RESERVED = [
     (r"xxhash\.h", r"io/[a-z0-9_]+\.(cpp|h)"),
     (r"xmmintrin\.h", r"kernels/.*|run/denormals\.h"),  # MXCSR is baseline; code is not
     (r"(?!xmm).*intrin\.h|arm_(neon|sve|acle|sme)\.h", r"kernels/.*"),
-    (r"cpuid\.h|sys/auxv\.h|asm/hwcap\.h", r"(base/platform|kernels/)[a-z0-9_/]*\.(cpp|h)"),
+    (r"cpuid\.h", r"(base/platform|kernels/)[a-z0-9_/]*\.(cpp|h)"),
     # what POSIX and Linux have: the files that impl/README.md lists
     (r"(unistd|pthread|sched|fcntl|dirent|signal|dlfcn|link)\.h|sys/.*|linux/.*",
-     r"base/os/.*|base/(buffer|log|platform_arm|process_mark|topology)\.cpp|"
-     r"kernels/(reading|x86/amx)\.cpp|run/(bays\.cpp|pool\.cpp|wait\.h)"),
+     r"base/os/.*|"
+     r"run/(bays\.cpp|pool\.cpp|wait\.h)"),
     (r"moe/.*|moe_(abi_json|build_flags|commit)\.inc", r"api/.*"),
     # iostream has a static initialiser and the terminal; regex backtracks; locale is process state
     (r"iostream|regex|c?locale|locale\.h", r"(?!)"),

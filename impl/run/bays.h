@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "base/process_mark.h"
+#include "base/os/process_mark.h"
 #include "run/wait.h"
 
 namespace moe::run {

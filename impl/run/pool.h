@@ -9,9 +9,9 @@
 #include <atomic>
 #include <cstddef>
 
+#include "base/os/process_mark.h"
+#include "base/os/topology.h"
 #include "base/parallel.h"
-#include "base/process_mark.h"
-#include "base/topology.h"
 
 namespace moe::run {
 
