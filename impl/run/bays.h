@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/os/process_mark.h"
-#include "run/wait.h"
+#include "base/os/thread.h"
 
 namespace moe::run {
 

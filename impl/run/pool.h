@@ -37,7 +37,6 @@ class Pool {
   struct Team;
   struct Worker;
   Team* team_of_this_process() noexcept;  // taken (busy) by the caller; nullptr: run inline
-  void start(Team& team) noexcept;
 
   const PoolOptions options_;
   const ProcessMark process_;
