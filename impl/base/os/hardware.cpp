@@ -5,7 +5,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <charconv>
+
 #include "base/index.h"
+#include "base/os/topology.h"
 
 namespace moe {
 
@@ -16,8 +19,11 @@ void prefer_huge_pages(void* memory, std::size_t size) { (void)madvise(memory, s
 long l1_bytes() {
 #ifdef _SC_LEVEL1_DCACHE_SIZE
   return sysconf(_SC_LEVEL1_DCACHE_SIZE);
-#else
-  return 0;
+#else  // musl leaves it to the kernel: "48K", of the first cache of CPU 0, that of data
+  const auto text = read_fact("/sys/devices/system/cpu/cpu0/cache/index0/size");
+  long kib = 0;
+  if (text) (void)std::from_chars(text->data(), text->data() + text->size(), kib);
+  return kib * 1024;
 #endif
 }
 

@@ -11,7 +11,7 @@ std::size_t page_bytes();
 // Advice for memory that lies on whole huge pages: a refusal costs speed only.
 void prefer_huge_pages(void* memory, std::size_t size);
 
-// Of the L1 data cache; 0: unknown, also everywhere with musl.
+// Of the L1 data cache; 0: unknown.
 long l1_bytes();
 // Asks for the tile data state of AMX, for the whole process; false where it is refused or unknown. Cheap when granted.
 bool permit_amx() noexcept;
