@@ -61,7 +61,7 @@ aarch64_library() {
 
 # check_aarch64 LIBRARY: its machine, exports and needs, and, under qemu where that is there, the bytes that it computes.
 check_aarch64() {
-  readelf -h "$1" | grep -q 'Machine: *AArch64' || fail "$1 is not of AArch64"
+  [[ $(readelf -h "$1") =~ Machine:\ +AArch64 ]] || fail "$1 is not of AArch64"
   if ! command -v qemu-aarch64 >/dev/null || ! command -v aarch64-linux-gnu-gcc >/dev/null; then
     echo "$1: of AArch64; no more is checked, no qemu-aarch64 or no aarch64-linux-gnu-gcc"
     return
