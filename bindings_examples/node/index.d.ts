@@ -52,10 +52,20 @@ export interface MemorySize {
   alignment: number;
 }
 
+export interface LogEntry {
+  t_ns: number;
+  level: "trace" | "debug" | "info" | "warn" | "error";
+  component: string;
+  message: string;
+}
+/**
+ * onLog: called on this thread when a call with the context has ended; what it throws is an uncaught exception.
+ * parallel_for and allocators of C are not offered: other threads would call them.
+ */
 export class Context extends Handle {
-  constructor(options?: Document);
+  constructor(options?: Document, functions?: { onLog?: (entry: LogEntry) => void });
   readonly report: Json;
-  takeLog(): Json[];
+  takeLog(): LogEntry[];
 }
 export class Config extends Handle {
   constructor(description: Document);
@@ -92,6 +102,11 @@ export class Selection extends Handle {
 /** Arrays that are set are copied. */
 export class Weights extends Handle {
   constructor(config: Config);
+  /**
+   * For convertSync without a context or with one of one thread. Tensors are copied; null: there is none. What get throws
+   * stops the call, and is thrown by it.
+   */
+  static fromSource(config: Config, get: (role: string, expert: number, shard: "w1" | "w3" | null) => Tensor | null | undefined): Weights;
   set(role: string, tensor: Tensor): void;
   setExpert(role: string, expert: number, shard: "w1" | "w3" | null, tensor: Tensor): void;
   setNamed(name: string, tensor: Tensor): boolean;

@@ -186,6 +186,22 @@ class Callbacks(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "allocator: "):
             libmoe.Context(allocator=5)
 
+    def test_a_callback_does_not_wait_for_its_own_call(self):
+        config, mine, other = libmoe.Config(DOCUMENT), threading.get_ident(), threading.Event()
+
+        def get(role, expert, shard):
+            for thing in (weights, selection, context):
+                with self.assertRaisesRegex(libmoe.Busy, f"this {thing._kind} is in use by a call that may wait"):
+                    thing.close()
+            if threading.get_ident() != mine:
+                other.set()
+            other.wait(0.5)  # the first call is always of this thread
+            return sources(role, expert, shard)
+        selection = libmoe.Selection(config)
+        with libmoe.Weights.from_source(config, get) as weights, libmoe.Context(threads=3) as context:
+            libmoe.convert(selection, weights, context).close()
+        self.assertTrue(other.is_set(), "no thread of the library asked")
+
     def test_nothing_of_a_callback_is_left(self):
         gc.collect()
         before = len(libmoe._handle.kept._objects)

@@ -9,8 +9,8 @@ import (
 // Apply computes out [T, H] from hidden [T, H], both bytes of the config's types, and router logits [T, G]. The slices
 // go to C as they are; out shares no byte with the others.
 func (l *Layer) Apply(tokens int64, hidden []byte, logits []float32, out []byte) error {
-	if l == nil {
-		return refused(ErrInvalidHandle, "layer", "the layer is nil")
+	if err := need("layer", of(l)).usable(); err != nil {
+		return err
 	}
 	n := l.numbers
 	if tokens < 0 {
@@ -65,10 +65,7 @@ type ApplyArgs struct {
 
 // ApplyTensors is Apply with everything that the library can do. Tensors that are written share no byte with others.
 func (l *Layer) ApplyTensors(a ApplyArgs) error {
-	if l == nil {
-		return refused(ErrInvalidHandle, "layer", "the layer is nil")
-	}
-	if _, err := library(); err != nil {
+	if err := need("layer", of(l)).usable(); err != nil {
 		return err
 	}
 	if err := a.check(l.numbers); err != nil {
@@ -171,10 +168,7 @@ type RouteArgs struct {
 
 // Route is routing alone, with the config's method.
 func Route(context *Context, config *Config, a RouteArgs) error {
-	if config == nil {
-		return refused(ErrInvalidHandle, "config", "the config is nil")
-	}
-	if _, err := library(); err != nil {
+	if err := need("config", of(config)).usable(); err != nil {
 		return err
 	}
 	if err := a.RouterLogits.expect("router_logits", []DType{F32, F16, BF16}, -1, -1); err != nil {

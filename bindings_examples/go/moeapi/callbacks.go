@@ -64,7 +64,7 @@ func guard(what string, f func() error) (err error, broken bool) {
 				err = fmt.Errorf("%s ended its goroutine", what)
 			}
 		}()
-		err = f()
+		err = lent(f)
 		broken = false
 	}()
 	<-done

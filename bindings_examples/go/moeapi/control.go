@@ -2,6 +2,7 @@ package moeapi
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"unsafe"
 
@@ -115,10 +116,11 @@ func (c *Control) WithHandle(f func(handle unsafe.Pointer) error) error {
 	return withHandle(need("control", of(c)), f)
 }
 
-// Close ends the control.
+// Close ends the control, and the wait for its context.
 func (c *Control) Close() error {
-	if c != nil && c.stop != nil {
+	err := of(c).close()
+	if c != nil && c.stop != nil && !errors.Is(err, ErrBusy) {
 		c.stop()
 	}
-	return of(c).close()
+	return err
 }

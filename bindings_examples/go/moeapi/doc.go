@@ -11,8 +11,9 @@
 //	err = layer.Apply(tokens, hidden, logits, out)
 //
 // Objects. Close ends an object; in any order, for the library keeps what it needs. Close waits for the calls
-// that use the object in other goroutines, so a callback must not close an object of the call that it serves.
-// A later call with the object is ErrInvalidHandle, as is one with nil or with a zero value; a second Close
+// that use the object in other goroutines; a callback, and the function of WithHandle, View and WriteTo, must not
+// wait for the call that waits for it: there Close of an object in use is ErrBusy, and the object stays open.
+// A later call with a closed object is ErrInvalidHandle, as is one with nil or with a zero value; a second Close
 // does nothing. A finalizer closes objects that were forgotten. A nil *Context means one thread; other nil
 // options are as their text says. Any number of goroutines may use an object at once, Weights apart: a call
 // that changes a set and finds it in use is ErrBusy.

@@ -81,8 +81,8 @@ func (l *Layer) JSON() (string, error) {
 
 // ExpertCounts are the tokens routed to each held expert since the last reset.
 func (l *Layer) ExpertCounts(reset bool) ([]uint64, error) {
-	if l == nil {
-		return nil, refused(ErrInvalidHandle, "layer", "the layer is nil")
+	if err := need("layer", of(l)).usable(); err != nil {
+		return nil, err
 	}
 	counts := make([]uint64, l.numbers.held+1) // one more: there is a first
 	again := int32(flag(reset, 1))

@@ -2,6 +2,7 @@ package moeapi
 
 import (
 	"errors"
+	"reflect"
 	"runtime"
 	"sync"
 	"unsafe"
@@ -28,7 +29,8 @@ func notLoaded(err error) error {
 	return e
 }
 
-// object owns one handle. Calls are counted; Close refuses new ones and waits for those that run.
+// object owns one handle. Calls are counted; Close refuses new ones and waits for those that run, unless it is called
+// by a function that may belong to one of them.
 type object struct {
 	kind    string // "layer"
 	destroy func(*raw.Library, unsafe.Pointer)
@@ -114,11 +116,48 @@ func (u use) leave() {
 	runtime.KeepAlive(o)
 }
 
+// usable says what enter would, before other arguments are looked at.
+func (u use) usable() error {
+	_, err := u.enter()
+	if err == nil {
+		u.leave()
+	}
+	return err
+}
+
+// lent runs a function of the program while calls may use objects: Close knows such a function by this one's frame.
+func lent(f func() error) error { return f() }
+
+var lentName = runtime.FuncForPC(reflect.ValueOf(lent).Pointer()).Name()
+
+// withinLent tells whether the goroutine is in a function that lent runs.
+func withinLent() bool {
+	pcs := make([]uintptr, 256)
+	for skip := 0; ; skip += len(pcs) {
+		n := runtime.Callers(skip, pcs)
+		frames := runtime.CallersFrames(pcs[:n])
+		for more := n > 0; more; {
+			var frame runtime.Frame
+			if frame, more = frames.Next(); frame.Function == lentName {
+				return true
+			}
+		}
+		if n < len(pcs) {
+			return false
+		}
+	}
+}
+
 func (o *object) close() error {
 	if o == nil || o == unmade {
 		return nil
 	}
 	o.mu.Lock()
+	if o.calls > 0 && withinLent() {
+		o.mu.Unlock()
+		return refused(ErrBusy, o.kind, "a call uses this %s, and Close was called by a function that it may be waiting for "+
+			"(a callback, or that of WithHandle, View or WriteTo): close it when the call has ended", o.kind)
+	}
 	o.closing = true
 	if o.calls > 0 {
 		if o.idle == nil {
@@ -221,7 +260,7 @@ func withHandle(u use, f func(handle unsafe.Pointer) error) error {
 	if f == nil {
 		return refused(ErrInvalidArgument, "f", "the function is nil")
 	}
-	return f(h)
+	return lent(func() error { return f(h) })
 }
 
 // document is the text of a call whose result is a buffer of text.

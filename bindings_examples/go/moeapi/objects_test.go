@@ -6,6 +6,7 @@ import (
 	"errors"
 	"reflect"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -97,8 +98,8 @@ func TestNilAndZeroValuesAreErrors(t *testing.T) {
 				if n := len(results); n > 0 && results[n-1].Type().String() == "error" && method.Name != "Close" {
 					err, _ := results[n-1].Interface().(error)
 					var failure *moe.Error
-					if !errors.As(err, &failure) || failure.Status == moe.OK {
-						t.Errorf("%s.%s on %v: no error", value.Type(), method.Name, value)
+					if !errors.As(err, &failure) || failure.Status != moe.ErrInvalidHandle {
+						t.Errorf("%s.%s on %v: %v", value.Type(), method.Name, value, err)
 					}
 				}
 			}
@@ -138,6 +139,93 @@ func TestFailedConstructorsGiveNil(t *testing.T) {
 	if layer.Close(); layer != nil || err == nil {
 		t.Errorf("layer %v, error %v", layer, err)
 	}
+}
+
+// A call that finds no object says so, not what is wrong with its other arguments.
+func TestAnObjectThatIsNoneComesFirst(t *testing.T) {
+	p := newParts(t)
+	closed, err := moe.NewLayer(nil, p.selection, p.packed)
+	check(t, err)
+	check(t, closed.Close())
+	for text, layer := range map[string]*moe.Layer{"nil": nil, "was made by no function": {}, "is closed": closed} {
+		_, counts := layer.ExpertCounts(false)
+		for _, err := range []error{layer.Apply(p.tokens, p.hidden[1:], nil, nil), layer.ApplyTensors(moe.ApplyArgs{}), counts} {
+			expectError(t, err, moe.ErrInvalidHandle, "layer")
+			if err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("%v does not say: %s", err, text)
+			}
+		}
+	}
+	expectError(t, moe.Route(nil, new(moe.Config), moe.RouteArgs{}), moe.ErrInvalidHandle, "config")
+}
+
+// A function that a call waits for, and that waited for the call, would wait for ever.
+func TestCloseWithinItsOwnCallIsBusy(t *testing.T) {
+	p := newParts(t)
+	busy := func(kind string, close func() error) {
+		t.Helper()
+		err := close()
+		expectError(t, err, moe.ErrBusy, kind)
+		if err == nil || !strings.Contains(err.Error(), "when the call has ended") {
+			t.Errorf("%v does not say why", err)
+		}
+	}
+	idle, err := moe.NewContext("{}")
+	check(t, err)
+	var deep func(depth int, f func())
+	deep = func(depth int, f func()) {
+		if depth == 0 {
+			f()
+		} else {
+			deep(depth-1, f)
+		}
+	}
+	var control *moe.Control
+	reports := 0
+	control, err = moe.NewControl(func(done, total uint64) error {
+		reports++
+		deep(reports*300%1000, func() {
+			busy("context", p.context.Close)
+			busy("selection", p.selection.Close)
+			busy("weights", p.weights.Close)
+			busy("control", control.Close)
+		})
+		check(t, idle.Close())
+		return nil
+	})
+	check(t, err)
+	packed, err := moe.ConvertWith(p.context, p.selection, p.weights, moe.ConvertOptions{Control: control})
+	must(t, packed, err).Close()
+	if reports == 0 {
+		t.Error("no report")
+	}
+	check(t, control.Close()) // those objects stayed open, and are closed now
+	check(t, p.weights.Close())
+	_, err = p.weights.JSON()
+	expectError(t, err, moe.ErrInvalidHandle, "weights")
+
+	check(t, p.layer.WithHandle(func(unsafe.Pointer) error { busy("layer", p.layer.Close); return nil }))
+	check(t, p.packed.View("w13_packed", -1, func(moe.Tensor) error { busy("packed", p.packed.Close); return nil }))
+	_, err = p.packed.WriteTo(writer(func() { busy("packed", p.packed.Close) }))
+	check(t, err)
+	var set *moe.Weights
+	set, err = moe.NewWeightsFromSource(p.config, moe.Source{Get: func(string, int64, string) (moe.Tensor, error) {
+		busy("weights", set.Close)
+		return moe.Tensor{}, moe.ErrMissingWeight
+	}})
+	check(t, err)
+	_, err = moe.Convert(nil, p.selection, set)
+	if !errors.Is(err, moe.ErrMissingWeight) {
+		t.Errorf("a source without tensors: %v", err)
+	}
+	check(t, set.Close())
+}
+
+type writer func()
+
+func (w writer) Write(b []byte) (int, error) {
+	w()
+	return len(b), nil
 }
 
 // After Close nobody writes: out has either all results or none.

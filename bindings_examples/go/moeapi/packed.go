@@ -110,7 +110,7 @@ func (p *Packed) View(role string, expert int64, f func(Tensor) error) error {
 	}
 	t := viewed(view)
 	t.readOnly = true
-	return f(t)
+	return lent(func() error { return f(t) })
 }
 
 // Tensor is a copy of what View lends.
@@ -139,8 +139,12 @@ func (p *Packed) WriteTo(w io.Writer) (written int64, err error) {
 	if w == nil {
 		return 0, refused(ErrInvalidArgument, "w", "the writer is nil")
 	}
-	n, err := w.Write(raw.Bytes(*data, uintptr(size)))
-	return int64(n), err
+	err = lent(func() error {
+		n, err := w.Write(raw.Bytes(*data, uintptr(size)))
+		written = int64(n)
+		return err
+	})
+	return written, err
 }
 
 // Dequantize reverses the packing of one expert's "w13_weight" or "w2_weight" into out, f32, f16 or bf16 of [N1, H] or
@@ -148,6 +152,9 @@ func (p *Packed) WriteTo(w io.Writer) (written int64, err error) {
 func (p *Packed) Dequantize(role string, expert int64, out Tensor) error {
 	text, err := name("role", role)
 	if err != nil {
+		return err
+	}
+	if err := need("packed", of(p)).usable(); err != nil {
 		return err
 	}
 	if err := out.expectOut("out", []DType{F32, F16, BF16}, -1, -1); err != nil {

@@ -76,7 +76,7 @@ func (w *Weights) set(parameter, text, shard string, tensor Tensor, release func
 		if err != nil {
 			return err
 		}
-		if _, err = library(); err != nil {
+		if err = need("weights", of(w)).usable(); err != nil {
 			return err
 		}
 		if err = tensor.check(text); err != nil {

@@ -87,6 +87,40 @@ export class Handle {
   }
 }
 
+const logs = new WeakMap(); // of contexts
+
+/** Gives the messages of a context to a function of the program, when calls with it have ended. */
+class Log {
+  #soon = false;
+  constructor(owned, onLog) {
+    this.owned = owned;
+    this.onLog = onLog;
+  }
+  flush() {
+    if (this.owned.closed) return;
+    const out = new BigUint64Array(1);
+    if (raw.moe_context_take_log(this.owned.pointer, out, null) !== constants.MOE_OK) return; // no memory: next time
+    const lines = Buffer.from(bytesOf(out[0])).toString().split("\n").filter(Boolean);
+    for (const line of lines) this.onLog(JSON.parse(line));
+  }
+  soon() {
+    if (this.#soon) return;
+    this.#soon = true;
+    queueMicrotask(() => {
+      this.#soon = false;
+      this.flush();
+    });
+  }
+}
+
+export function logTo(context, onLog) {
+  if (typeof onLog !== "function") throw new TypeError(`onLog: expected a function, found ${typeof onLog}`);
+  const log = new Log(owners.get(context), onLog);
+  logs.set(context, log);
+  log.soon(); // it may have messages by now
+}
+export const flushLog = (context) => logs.get(context)?.flush();
+
 /** Refuses what needs the handle to itself while calls on other threads use it. */
 export function exclusive(handle) {
   const { kind, running } = owners.get(handle);
@@ -135,6 +169,7 @@ export function invoke(name, ...values) {
     return raw[name](...plain);
   } finally {
     for (const owned of used) owned.leave();
+    for (const value of values) logs.get(value)?.soon();
   }
 }
 
@@ -146,8 +181,8 @@ export function call(name, ...values) {
 }
 
 /** The same with a copy of `array`; what `values` gives has it and its release, so the library ends it. */
-export function handOver(name, array, values) {
-  const memory = copied(array);
+export function handOver(name, array, values, aligned = false) {
+  const memory = copied(array, aligned);
   const error = new BigUint64Array(1);
   let status;
   try {
@@ -203,6 +238,7 @@ export async function callAsync(name, watch, start) {
     inFlight.delete(values);
     signal?.removeEventListener("abort", stop);
     for (const owned of used) owned.leave();
+    for (const value of values ?? []) logs.get(value)?.soon();
     control?.close();
   }
 }

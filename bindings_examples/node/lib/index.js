@@ -1,6 +1,9 @@
 // libmoe for Node: Config, Selection, Weights, convert, Packed, Layer; see the README beside package.json.
-import { Handle, MoeError, call, callAsync, create, document, exclusive, handOver, invoke, jsonOf, textOf } from "./handle.js";
+import {
+  Handle, MoeError, call, callAsync, create, document, exclusive, flushLog, handOver, invoke, jsonOf, logTo, textOf,
+} from "./handle.js";
 import { abi, constants, members, path, raw, release, struct, view } from "./library.js";
+import { asking, createAsking, isAsking, markAsking } from "./source.js";
 import { Tensor, arrayOf, matrix, taken } from "./tensor.js";
 
 export { Handle, MoeError, Tensor, abi, constants, raw };
@@ -24,13 +27,22 @@ const NAMES = { float32: "f32", float16: "f16", bfloat16: "bf16" };
 
 /** Threads, memory and log for the calls that get it; without one: one thread. */
 export class Context extends Handle {
-  constructor(options = {}) {
+  /** onLog gets the messages, one {t_ns, level, component, message} at a time, when a call with this context has ended. */
+  constructor(options = {}, { onLog } = {}) {
     super("context", create("moe_context_create", ...document(options), null));
+    if (onLog !== undefined) logTo(this, onLog);
+  }
+  close() {
+    try {
+      flushLog(this);
+    } finally {
+      super.close();
+    }
   }
   get report() {
     return jsonOf("moe_context_to_json", this);
   }
-  /** The messages since the last call. */
+  /** The messages since the last call; none where onLog gets them. */
   takeLog() {
     return textOf("moe_context_take_log", this).split("\n").filter(Boolean).map((line) => JSON.parse(line));
   }
@@ -117,7 +129,18 @@ export class Selection extends Handle {
 /** Source tensors of one layer. Arrays are copied; large checkpoints are better read from files. */
 export class Weights extends Handle {
   constructor(config) {
-    super("weights", create("moe_weights_create", config));
+    super("weights", config instanceof Made ? config.pointer : create("moe_weights_create", config));
+  }
+  /**
+   * A set that asks get(role, expert, shard) for tensors while it is converted, so that only a few experts are in memory at a
+   * time: a Tensor as for setExpert, which is copied, or null where there is none. A w13 role is asked for as a whole (shard
+   * null) first, then as "w1" and "w3". On this thread alone: for convertSync, not for convert.
+   */
+  static fromSource(config, get) {
+    const [pointer, source] = createAsking(config, get);
+    const weights = new Weights(new Made(pointer));
+    markAsking(weights, source);
+    return weights;
   }
   #set(name, tensor, place, values, ...results) {
     if (!(tensor instanceof Tensor))
@@ -152,7 +175,7 @@ export class Weights extends Handle {
   get(role, expert = -1) {
     const tensor = struct("moe_tensor");
     const hold = new BigUint64Array(1);
-    call("moe_weights_get", this, role, expert, tensor, hold);
+    asking(this, () => call("moe_weights_get", this, role, expert, tensor, hold));
     try {
       return taken(tensor);
     } finally {
@@ -163,13 +186,16 @@ export class Weights extends Handle {
 
 /** Repacks the weights into the layout of the selection, on another thread. */
 export async function convert(selection, weights, { context, signal, onProgress, maxTempBytes = 0 } = {}) {
+  if (isAsking(weights)) throw new TypeError("weights: a set with a source is for convertSync: its function runs on this thread");
   const out = new BigUint64Array(1);
   await callAsync("moe_convert_weights", { signal, onProgress }, (control) => [
     context, selection, weights, struct("moe_convert_options", { max_temp_bytes: maxTempBytes, control: control?.pointer }), out]);
   return new Packed(new Made(out[0]));
 }
 export function convertSync(selection, weights, { context } = {}) {
-  return new Packed(new Made(create("moe_convert_weights", context, selection, weights, null)));
+  if (isAsking(weights) && context?.report.threads > 1)
+    throw new TypeError("context: a set with a source needs one of a single thread, or none: its function runs on this thread");
+  return asking(weights, () => new Packed(new Made(create("moe_convert_weights", context, selection, weights, null))));
 }
 
 /** Converted weights: immutable, shared by any number of layers. */
@@ -191,7 +217,7 @@ export class Packed extends Handle {
     if (!(bytes instanceof Uint8Array)) throw new TypeError("Packed.fromBytes: expected a Uint8Array");
     const out = new BigUint64Array(1);
     handOver("moe_packed_load_memory", bytes, (memory) => [
-      context, memory, bytes.length, flag(verify, constants.MOE_LOAD_VERIFY), release, memory, out]);
+      context, memory, bytes.length, flag(verify, constants.MOE_LOAD_VERIFY), release, memory, out], true);
     return new Packed(new Made(out[0]));
   }
   async save(file, { signal, onProgress } = {}) {

@@ -116,19 +116,30 @@ export const raw = Object.freeze(Object.fromEntries(abi.functions.map((f) => [f.
 export const constants = Object.freeze(Object.assign({}, abi.constants, ...abi.enums.map((e) => e.values)));
 
 const libc = koffi.load(null);
+const malloc = libc.func("void *malloc(size_t)");
 const alignedAlloc = libc.func("void *aligned_alloc(size_t, size_t)");
 const memcpy = libc.func("void *memcpy(void *, void *, size_t)");
 /** How the library ends memory of copied(): no callback into JavaScript, on whatever thread. */
 export const release = libc.symbol("free");
 export const free = libc.func("void free(void *)");
-/** A copy of an array in memory of its own: arrays can be transferred to another thread, or be changed. */
-export function copied(array) {
+/**
+ * A copy of an array in memory of its own: arrays can be transferred to another thread, or be changed. Aligned: to 64 bytes,
+ * for a layer of which the library would make a second copy; glibc before 2.38 uses such memory for no other that is aligned.
+ */
+export function copied(array, aligned = false) {
   const size = array.byteLength;
-  const memory = alignedAlloc(64, (Math.floor(size / 64) + 1) * 64);
+  const memory = aligned ? alignedAlloc(64, (Math.floor(size / 64) + 1) * 64) : malloc(size || 1);
   if (!memory) throw new RangeError(`no memory: ${size} bytes`);
   if (size) memcpy(memory, array, size);
   return memory;
 }
+/** A copy of an array at an address. */
+export const store = (array, pointer) => void memcpy(pointer, array, array.byteLength);
+/**
+ * A function for the library to call, for good. Only on the thread of JavaScript, in a call that it waits for: from other
+ * threads koffi would queue the function to this one, which may be waiting for them, or end the process with one queued.
+ */
+export const callback = (prototype, body) => koffi.register(body, koffi.pointer(koffi.proto(prototype)));
 export const address = (array) => koffi.address(array);
 /** Memory of the library, as long as it is there. */
 export const view = (pointer, size) => new Uint8Array(koffi.view(pointer, Number(size)));

@@ -194,6 +194,64 @@ group("layer", () => {
     hash.applySync({ hidden: rows, routerLogits: new Float32Array(12), topkIds, outTopkIds, outTopkWeights });
     assert.deepEqual(outTopkIds, Int32Array.of(0, 1, 4, 2, 3, 4, 1, 2, 4));
   });
+  test("a source is asked for tensors, on this thread", async () => {
+    const asked = [];
+    const get = (role, expert, shard) => {
+      asked.push([role, expert, shard]);
+      const found = shard === null ? weights.get(role, expert) : null;
+      return found && new moe.Tensor(found.data, found.shape, found.dtype);
+    };
+    const from = moe.Weights.fromSource(config, get);
+    const one = new moe.Context({ threads: 1 }), two = new moe.Context({ threads: 2 });
+    for (const context of [undefined, one])
+      assert.deepEqual(moe.convertSync(selection, from, { context }).toBytes(), packed.toBytes());
+    assert.ok(asked.some(([role, expert, shard]) => role === "w13_weight" && expert === 3 && shard === null));
+    assert.deepEqual(from.get("w2_weight", 1), weights.get("w2_weight", 1));
+    await assert.rejects(moe.convert(selection, from), /weights: a set with a source is for convertSync/);
+    assert.throws(() => moe.convertSync(selection, from, { context: two }), /context: a set with a source needs one of a single thread/);
+    from.close();
+    assert.throws(() => moe.convertSync(selection, from), code("MOE_ERR_INVALID_HANDLE"));
+
+    const halves = [];
+    const none = moe.Weights.fromSource(config, (role, expert, shard) => void halves.push(shard));
+    assert.throws(() => moe.convertSync(selection, none), code("MOE_ERR_MISSING_WEIGHT"));
+    assert.ok(halves.includes(null) && halves.includes("w1"));
+    const mine = new Error("mine");
+    for (const thrown of [mine, "text", undefined, Symbol("s"), { toString() { throw mine; } }, new moe.MoeError(12, "file", "gone")]) {
+      const bad = moe.Weights.fromSource(config, () => { throw thrown; });
+      for (const run of [() => moe.convertSync(selection, bad), () => bad.get("w2_weight", 0)]) {
+        let seen = "nothing";
+        try { run(); } catch (problem) { seen = problem; }
+        assert.equal(seen, thrown);
+      }
+    }
+    for (const [found, text] of [[5, /w13_weight\[0\]: expected a Tensor or null, found Number/], [Promise.resolve(null), /found Promise/]])
+      assert.throws(() => moe.convertSync(selection, moe.Weights.fromSource(config, () => found)), text);
+    for (const shape of [[7], [0, 3]]) {
+      const wrong = new moe.Tensor(new Float32Array(shape.reduce((a, b) => a * b)), shape);
+      assert.throws(() => moe.convertSync(selection, moe.Weights.fromSource(config, () => wrong)), moe.MoeError);
+    }
+    const self = moe.Weights.fromSource(config, (role, expert, shard) => (self.close(), get(role, expert, shard)));
+    moe.convertSync(selection, self); // the close waits for the call
+    assert.throws(() => self.report, code("MOE_ERR_INVALID_HANDLE"));
+    const closed = new moe.Config({ num_experts: 2, top_k: 1, hidden_dim: 32, intermediate_size: 16 });
+    closed.close();
+    assert.throws(() => moe.Weights.fromSource(closed, get), code("MOE_ERR_INVALID_HANDLE"));
+    assert.throws(() => moe.Weights.fromSource(config, 5), /get: expected a function, found number/);
+  });
+  test("copies for a source end with their use", () => {
+    const text = { num_experts: 12, top_k: 1, hidden_dim: 1024, intermediate_size: 2560, in_dtype: "float32", name: "m.experts" };
+    const large = new moe.Config(text);
+    const tensors = { w13_weight: new moe.Tensor(new Float32Array(5120 * 1024), [5120, 1024]), // 20 MiB
+                      w2_weight: new moe.Tensor(new Float32Array(2560 * 1024), [1024, 2560]) };
+    const choice = new moe.Selection(large);
+    const from = moe.Weights.fromSource(large, (role) => tensors[role]);
+    moe.convertSync(choice, from).close();
+    const before = process.memoryUsage.rss();
+    moe.convertSync(choice, from).close();
+    const grown = process.memoryUsage.rss() - before;
+    assert.ok(grown < 100 << 20, `${grown >> 20} MiB more`); // of 360 that were copied
+  });
   test("arrays that were set may be transferred and changed", () => {
     const text = { num_experts: 2, top_k: 1, hidden_dim: 32, intermediate_size: 16, in_dtype: "float32", name: "m.experts" };
     const set = new moe.Weights(new moe.Config(text));
@@ -317,6 +375,31 @@ group("long calls", () => {
     const running = moe.convert(selection, weights);
     assert.throws(() => weights.loadSafetensors(checkpoint), code("MOE_ERR_BUSY"));
     (await running).close();
+  });
+  test("a log function gets the messages when a call has ended", async () => {
+    const seen = [];
+    const context = new moe.Context({ threads: 2, log_level: "trace" }, { onLog: (entry) => seen.push(entry) });
+    const chosen = new moe.Selection(config, { context });
+    assert.equal(seen.length, 0); // not within the call
+    const threaded = new moe.Layer(chosen, await moe.convert(chosen, weights, { context }), { context });
+    assert.deepEqual(seen.map(({ component }) => component), ["select", "convert"]);
+    for (const { t_ns, level, message } of seen) assert.ok(t_ns > 0 && level === "info" && message);
+    assert.deepEqual(context.takeLog(), []);
+    moe.convertSync(chosen, weights, { context });
+    context.close(); // gives what is left
+    assert.equal(seen.length, 3);
+    assert.deepEqual(await threaded.apply({ hidden, routerLogits }), expected);
+    assert.throws(() => new moe.Context({}, { onLog: 5 }), /onLog: expected a function, found number/);
+  });
+  test("what a log function throws is the program's", async () => {
+    const text = `import * as moe from "libmoe";
+      process.on("uncaughtException", (error) => console.log("uncaught", error.message));
+      const context = new moe.Context({ log_level: "trace" }, { onLog() { throw new Error("mine"); } });
+      const config = new moe.Config({ num_experts: 2, top_k: 1, hidden_dim: 32, intermediate_size: 16, in_dtype: "float32" });
+      console.log(new moe.Selection(config, { context }).kernel.length > 0);`;
+    const { stdout } = spawnSync(process.execPath, ["--input-type=module", "-e", text],
+                                 { cwd: new URL("..", import.meta.url), encoding: "utf8" });
+    assert.match(stdout, /true\nuncaught mine/);
   });
   test("dispose", () => {
     const context = new moe.Context({ threads: 1, log_level: "trace" });

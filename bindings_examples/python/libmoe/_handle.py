@@ -38,6 +38,9 @@ class Gate:
     def leave(self, running: threading.Lock) -> None:
         self._calls.pop(running, None)
 
+    def used(self) -> bool:
+        return any(process == os.getpid() for process, _ in self._calls.copy().values())
+
     def close(self) -> None:
         me = _who()
         if me in self._calls.copy().values():
@@ -101,7 +104,8 @@ def _destroy(name: str, pointer: ctypes.c_void_p) -> None:
 class Handle:
     """One object of the library; `close` ends it, else the end of a `with` block, else the collector.
 
-    close() waits for the calls that use the object in other threads; a later call with it is InvalidHandle, a
+    close() waits for the calls that use the object in other threads, but for none that may wait for the callback that
+    calls it: that is Busy; a later call with it is InvalidHandle, a
     second close() does nothing. Views into its memory stay valid. There are no copies: two owners would end one
     object twice.
     """
@@ -167,6 +171,9 @@ class Handle:
         return self._owner.pointer
 
     def close(self) -> None:
+        if getattr(_callbacks, "depth", 0) and self._gate.used():  # on a thread of the library, perhaps
+            raise failure(Status.BUSY, self._kind,
+                          f"this {self._kind} is in use by a call that may wait for the function that closes it")
         self._gate.close()
         self._owner = None
 

@@ -5,10 +5,6 @@ import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandles;
-import java.lang.invoke.MethodType;
-import java.util.Map;
-import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.atomic.AtomicLong;
 
 /** Progress and cancellation of convert, save, load and apply; several calls may share one. */
 public final class Control extends Handle {
@@ -20,54 +16,28 @@ public final class Control extends Handle {
 
   public record Units(long done, long total) {}
 
-  private static final class Listener {
-    final Progress progress;
-    volatile Throwable thrown;
+  private record Listener(Progress progress, Callbacks.Thrown thrown) implements Callbacks.Kept {}
 
-    Listener(Progress progress) {
-      this.progress = progress;
-    }
-  }
-
-  // `user` of the C callback is a number of this table: no memory whose end could come too early.
-  private static final Map<Long, Listener> LISTENERS = new ConcurrentHashMap<>();
-  private static final AtomicLong NUMBERS = new AtomicLong();
-  private static final MemorySegment REPORT, RELEASE;
-
-  static {
-    try {
-      MethodHandles.Lookup here = MethodHandles.lookup();
-      REPORT = Library.upcall(
-          here.findStatic(Control.class, "report", MethodType.methodType(int.class, MemorySegment.class, long.class, long.class)),
-          FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG));
-      RELEASE = Library.upcall(here.findStatic(Control.class, "release", MethodType.methodType(void.class, MemorySegment.class)),
-          FunctionDescriptor.ofVoid(ValueLayout.ADDRESS));
-    } catch (ReflectiveOperationException e) {
-      throw new ExceptionInInitializerError(e);
-    }
-  }
-
-  private final Listener listener;
+  private static final MemorySegment REPORT = Callbacks.stub(MethodHandles.lookup(), Control.class, "report",
+      FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG));
 
   /** Without a function: any thread may ask {@link #progress}. */
   public Control() {
     super("control", create("moe_control_create", null, null, null));
-    listener = null;
   }
 
   public Control(Progress progress) {
-    this(new Listener(progress), NUMBERS.incrementAndGet());
+    this(new Listener(progress, new Callbacks.Thrown()));
   }
 
-  private Control(Listener listener, long number) {
-    super("control", register(listener, number));
-    this.listener = listener;
+  private Control(Listener listener) {
+    super("control", register(listener));
+    thrown = listener.thrown();
   }
 
-  private static MemorySegment register(Listener listener, long number) {
-    if (listener.progress == null) throw new IllegalArgumentException("progress: expected a function, found null");
-    LISTENERS.put(number, listener);
-    return create("moe_control_create", REPORT, MemorySegment.ofAddress(number), RELEASE);
+  private static MemorySegment register(Listener listener) {
+    if (listener.progress() == null) throw new IllegalArgumentException("progress: expected a function, found null");
+    return create("moe_control_create", REPORT, Callbacks.keep(listener), Callbacks.RELEASE);
   }
 
   /** Stops the calls that use it, and later ones; from any thread. */
@@ -86,34 +56,16 @@ public final class Control extends Handle {
   /** Runs a call whose options hold this control. */
   <T> T watched(java.util.function.Supplier<T> call) {
     try {
-      return call.get();
+      T result = call.get();
+      thrown.take(); // came too late to stop it
+      return result;
     } catch (MoeException e) {
-      rethrow();
+      thrown.rethrow(); // what stopped it
       throw e;
     }
   }
 
-  /** What the program's function threw stopped the call, and is what the call fails with. */
-  void rethrow() {
-    Throwable thrown = listener == null ? null : listener.thrown;
-    if (thrown == null) return;
-    listener.thrown = null;
-    if (thrown instanceof RuntimeException e) throw e;
-    throw (Error) thrown; // Progress declares no others
-  }
-
-  // An exception that leaves an upcall ends the virtual machine.
   private static int report(MemorySegment user, long done, long total) {
-    Listener listener = LISTENERS.get(user.address());
-    try {
-      return listener.progress.report(done, total) ? 0 : 15; // MOE_ERR_CANCELLED
-    } catch (Throwable e) {
-      if (listener != null) listener.thrown = e;
-      return 17; // MOE_ERR_CALLBACK
-    }
-  }
-
-  private static void release(MemorySegment user) {
-    LISTENERS.remove(user.address());
+    return Callbacks.guarded(user, Listener.class, l -> l.progress().report(done, total) ? 0 : MoeException.CANCELLED);
   }
 }

@@ -36,6 +36,8 @@ public abstract class Handle implements AutoCloseable {
 
   private final Owned owned;
   private final Cleaner.Cleanable cleanable;
+  /** What functions of the program threw that calls with this object run. */
+  Callbacks.Thrown thrown = new Callbacks.Thrown();
 
   Handle(String kind, MemorySegment pointer) {
     owned = new Owned(kind, pointer);
@@ -47,6 +49,8 @@ public abstract class Handle implements AutoCloseable {
     synchronized (owned) {
       if (owned.users.contains(Thread.currentThread()))
         throw failure(MoeException.BUSY, owned.kind, "this " + owned.kind + " is in use by the thread that closes it");
+      if (!owned.users.isEmpty() && Callbacks.inside())
+        throw failure(MoeException.BUSY, owned.kind, "this " + owned.kind + " is in use by a call that may wait for the function that closes it");
       owned.closed = true;
       boolean interrupted = false;
       while (!owned.users.isEmpty()) {
@@ -120,14 +124,19 @@ public abstract class Handle implements AutoCloseable {
       Object[] all = java.util.Arrays.copyOf(arguments, arguments.length + 1);
       all[arguments.length] = error;
       int status = (int) invoke(name, all);
-      if (status == 0) return;
+      List<Callbacks.Thrown> thrown = new ArrayList<>();
+      for (Object argument : arguments) if (argument instanceof Handle handle) thrown.add(handle.thrown);
+      if (status == 0) {
+        thrown.forEach(Callbacks.Thrown::take); // came too late to stop it
+        return;
+      }
       MemorySegment owned = error.get(ValueLayout.ADDRESS, 0);
       try {
         throw new MoeException(status, Library.text(Library.call("moe_status_name", status)),
             Library.text(Library.call("moe_error_subject", owned)), Library.text(Library.call("moe_error_message", owned)),
             Library.text(Library.call("moe_error_details_json", owned)));
       } catch (MoeException e) {
-        for (Object argument : arguments) if (argument instanceof Control control) control.rethrow();
+        thrown.forEach(Callbacks.Thrown::rethrow);
         throw e;
       } finally {
         Library.call("moe_error_destroy", owned);

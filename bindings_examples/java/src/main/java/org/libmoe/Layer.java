@@ -28,6 +28,7 @@ public final class Layer extends Handle {
   /** correctionBias [G] and expertMap [G] (i32) instead of the config's and the checkpoint's; each may be null. */
   public Layer(Selection selection, Packed packed, Context context, Tensor correctionBias, Tensor expertMap) {
     super("layer", make(selection, packed, context, correctionBias, expertMap));
+    if (context != null) thrown = context.thrown; // its calls run the context's functions
     Map<?, ?> config = (Map<?, ?>) Json.object(report()).get("config");
     hidden = (Long) config.get("hidden_dim");
     columns = Columns.of(config);

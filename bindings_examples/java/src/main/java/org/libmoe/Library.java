@@ -90,16 +90,35 @@ public final class Library {
   /** free(): how the library ends memory of {@link #allocate} that it was given, on whatever thread. */
   static final MemorySegment FREE = LINKER.defaultLookup().find("free").orElseThrow();
 
-  private static final MethodHandle ALLOCATE = LINKER.downcallHandle(LINKER.defaultLookup().find("aligned_alloc").orElseThrow(),
+  private static final MethodHandle MALLOC = LINKER.downcallHandle(LINKER.defaultLookup().find("malloc").orElseThrow(),
+      FunctionDescriptor.of(ValueLayout.ADDRESS, ValueLayout.JAVA_LONG));
+  private static final MethodHandle ALIGNED = LINKER.downcallHandle(LINKER.defaultLookup().find("aligned_alloc").orElseThrow(),
       FunctionDescriptor.of(ValueLayout.ADDRESS, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG));
 
-  /** A copy of memory, outside of every arena. */
-  static MemorySegment allocate(MemorySegment content) {
+  private static final MethodHandle RELEASE_MEMORY = LINKER.downcallHandle(FREE, FunctionDescriptor.ofVoid(ValueLayout.ADDRESS));
+
+  /**
+   * A copy of memory, outside of every arena. Aligned: to 64 bytes, for a layer of which the library would make a second
+   * copy; glibc before 2.38 uses such memory for no other that is aligned.
+   */
+  static MemorySegment allocate(MemorySegment content, boolean aligned) {
     long size = content.byteSize();
     try {
-      MemorySegment memory = (MemorySegment) ALLOCATE.invokeExact(64L, (size / 64 + 1) * 64);
+      MemorySegment memory = aligned ? (MemorySegment) ALIGNED.invokeExact(64L, (size / 64 + 1) * 64)
+                                     : (MemorySegment) MALLOC.invokeExact(Math.max(1, size));
       if (memory.address() == 0) throw new OutOfMemoryError(size + " bytes of native memory");
       return memory.reinterpret(size).copyFrom(content);
+    } catch (RuntimeException | Error e) {
+      throw e;
+    } catch (Throwable e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  /** Ends such memory, where no function of the library does. */
+  static void free(MemorySegment memory) {
+    try {
+      RELEASE_MEMORY.invokeExact(memory);
     } catch (RuntimeException | Error e) {
       throw e;
     } catch (Throwable e) {
@@ -179,6 +198,11 @@ public final class Library {
   static String text(Object pointer) {
     MemorySegment segment = (MemorySegment) pointer;
     return segment.address() == 0 ? "" : segment.reinterpret(Long.MAX_VALUE).getString(0);
+  }
+
+  /** A C function whose address comes with the call. */
+  static MethodHandle function(FunctionDescriptor type) {
+    return LINKER.downcallHandle(type);
   }
 
   static MemorySegment upcall(MethodHandle target, FunctionDescriptor type) {

@@ -3,7 +3,8 @@ package org.libmoe;
 /** What the library has against a call. */
 public final class MoeException extends RuntimeException {
   private static final long serialVersionUID = 1;
-  public static final int INVALID_ARGUMENT = 1, INVALID_HANDLE = 3, BUSY = 18;
+  public static final int INVALID_ARGUMENT = 1, INVALID_HANDLE = 3, MISSING_WEIGHT = 6, CANCELLED = 15, CALLBACK = 17,
+                          BUSY = 18;
 
   private final int status;
   private final String code, subject, details;

@@ -43,7 +43,7 @@ public final class Packed extends Handle {
 
   /** From the bytes of toBytes(), copied. */
   public static Packed fromBytes(byte[] bytes) {
-    MemorySegment memory = Library.allocate(MemorySegment.ofArray(bytes));
+    MemorySegment memory = Library.allocate(MemorySegment.ofArray(bytes), true);
     return new Packed(create("moe_packed_load_memory", null, memory, memory.byteSize(), 0L, Library.FREE, memory));
   }
 

@@ -1,8 +1,10 @@
 package org.libmoe;
 
 import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandles;
 
 /**
  * Source tensors of one layer; one thread at a time. Tensors that are set are copied into memory of the library, which it
@@ -17,9 +19,90 @@ public final class Weights extends Handle {
   private record Given(MemorySegment tensor, MemorySegment memory) {
     static Given of(Arena arena, Tensor tensor) {
       if (tensor == null) throw new IllegalArgumentException("tensor: expected one, found null");
-      MemorySegment memory = Library.allocate(tensor.data());
+      MemorySegment memory = Library.allocate(tensor.data(), false);
       return new Given(tensor.struct(arena, memory), memory);
     }
+  }
+
+  /** Asked for tensors while they are converted, so that only a few experts are in memory at a time. */
+  @FunctionalInterface
+  public interface Source {
+    /**
+     * One expert's tensor as for setExpert, which is copied, or null: there is none. A w13 role is asked for as a whole
+     * (shard null) first, then as "w1" and "w3". Threads of a context call at once. What it throws stops the call, and is
+     * thrown by it.
+     */
+    Tensor get(String role, long expert, String shard);
+  }
+
+  private record Asked(Source source, Callbacks.Thrown thrown) implements Callbacks.Kept {}
+
+  private static final MemorySegment GET = Callbacks.stub(MethodHandles.lookup(), Weights.class, "get",
+      FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.ADDRESS, ValueLayout.JAVA_LONG,
+          ValueLayout.ADDRESS, ValueLayout.ADDRESS, ValueLayout.ADDRESS));
+  private static final MemorySegment PUT = Callbacks.stub(MethodHandles.lookup(), Weights.class, "put",
+      FunctionDescriptor.ofVoid(ValueLayout.ADDRESS, ValueLayout.ADDRESS, ValueLayout.JAVA_LONG, ValueLayout.ADDRESS,
+          ValueLayout.ADDRESS));
+
+  /** A set whose tensors come from a function. */
+  public static Weights fromSource(Config config, Source source) {
+    if (source == null) throw new IllegalArgumentException("source: expected a function, found null");
+    return new Weights(config, new Asked(source, new Callbacks.Thrown()));
+  }
+
+  private Weights(Config config, Asked asked) {
+    super("weights", make(config, asked));
+    thrown = asked.thrown();
+  }
+
+  private static MemorySegment make(Config config, Asked asked) {
+    MemorySegment user = Callbacks.keep(asked);
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment ops = Library.struct(arena, "moe_weight_source_ops");
+      Library.set(ops, "moe_weight_source_ops", "user", user);
+      Library.set(ops, "moe_weight_source_ops", "get", GET);
+      Library.set(ops, "moe_weight_source_ops", "put", PUT);
+      Library.set(ops, "moe_weight_source_ops", "destroy", Callbacks.RELEASE);
+      return create("moe_weights_create_from_source", config, ops);
+    } catch (RuntimeException | Error e) {
+      Callbacks.forget(user); // a config that is closed: the library was not asked
+      throw e;
+    }
+  }
+
+  private static int get(MemorySegment user, MemorySegment role, long expert, MemorySegment shard, MemorySegment out,
+                         MemorySegment error) {
+    return Callbacks.guarded(user, Asked.class, asked -> {
+      try (Arena arena = Arena.ofConfined()) {
+        Tensor found = asked.source().get(Library.text(role), expert, shard.address() == 0 ? null : Library.text(shard));
+        if (found == null) return MoeException.MISSING_WEIGHT;
+        MemorySegment memory = Library.allocate(found.data(), false);
+        MemorySegment struct = found.struct(arena, memory);
+        if (found.data().byteSize() == 0) Library.free(memory); // an empty tensor has no memory
+        out.reinterpret(struct.byteSize()).copyFrom(struct);
+        return 0;
+      } catch (Throwable e) {
+        report(e, error);
+        throw e;
+      }
+    });
+  }
+
+  /** The text of what was thrown, for the library's own error. */
+  private static void report(Throwable thrown, MemorySegment error) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment text = document(arena, String.valueOf(thrown));
+      Object made = Library.call("moe_error_create", Callbacks.status(thrown), text, text.byteSize());
+      error.reinterpret(ValueLayout.ADDRESS.byteSize()).set(ValueLayout.ADDRESS, 0, (MemorySegment) made);
+    }
+  }
+
+  private static void put(MemorySegment user, MemorySegment role, long expert, MemorySegment shard, MemorySegment tensor) {
+    Callbacks.guarded(user, Asked.class, asked -> {
+      MemorySegment data = tensor.reinterpret(Library.offset("moe_tensor", "data") + 8);
+      Library.free(data.get(ValueLayout.ADDRESS, Library.offset("moe_tensor", "data")));
+      return 0;
+    });
   }
 
   /** A stacked tensor [E, ...]. */

@@ -323,6 +323,10 @@ public final class LibmoeTest {
     fails(UnsupportedOperationException.class, () -> Packed.convert(selection, weights, null, new Control((done, total) -> {
       throw new UnsupportedOperationException("mine");
     })), "mine");
+    fails(IllegalStateException.class, () -> Packed.convert(selection, weights, null, new Control((done, total) -> {
+      LibmoeTest.<RuntimeException>sneak(new java.io.IOException("checked"));
+      return true;
+    })), "java.io.IOException: checked");
     fails(StackOverflowError.class, () -> Packed.convert(selection, weights, null, new Control((done, total) -> {
       throw new StackOverflowError();
     })));
@@ -389,6 +393,227 @@ public final class LibmoeTest {
       expect(Arrays.equals(threaded.apply(hidden, logits), expected), "threads");
       expect(context.takeLog().contains("message") && context.report().contains("threads"), "log");
     }
+  }
+
+  /** What was made since then is released; what was forgotten before may have been collected. */
+  static void nothingLeft(java.util.Set<Long> before) {
+    expect(before.containsAll(Callbacks.numbers()), before + " and now " + Callbacks.numbers());
+  }
+
+  static final RuntimeException MINE = new UnsupportedOperationException("mine");
+
+  void testLogFunctions() throws Exception {
+    java.util.Set<Long> before = Callbacks.numbers();
+    List<String> lines = java.util.Collections.synchronizedList(new ArrayList<>());
+    try (Context context = new Context("{\"threads\":3,\"log_level\":\"trace\"}",
+             (level, component, message) -> lines.add(level + " " + component + " " + message), null);
+         Selection other = new Selection(config, context, null, 0); Packed again = Packed.convert(other, weights, context, null);
+         Layer threaded = new Layer(other, again, context)) {
+      expect(Arrays.equals(threaded.apply(hidden, logits), expected), "another result");
+      List<Object> kept = context.takeLog().lines().map(line -> Json.object(line).get("message")).toList();
+      expect(!lines.isEmpty(), "no message");
+      equal(lines.stream().map(line -> line.split(" ", 3)[2]).toList(), kept);
+      expect(lines.stream().allMatch(line -> line.matches("(?s)(TRACE|DEBUG|INFO|WARN|ERROR) [a-z]+ .+")), lines.toString());
+    }
+    nothingLeft(before);
+    // what a log function throws, or does with the package, harms nobody
+    for (Context.Log bad : List.<Context.Log>of((level, component, message) -> { throw MINE; },
+             (level, component, message) -> { throw new StackOverflowError(); },
+             (level, component, message) -> LibmoeTest.<RuntimeException>sneak(new java.io.IOException("checked"))))
+      try (Context context = new Context("{\"threads\":2,\"log_level\":\"trace\"}", bad, null);
+           Selection other = new Selection(config, context, null, 0); Packed again = Packed.convert(other, weights, context, null);
+           Layer threaded = new Layer(other, again, context)) {
+        expect(Arrays.equals(threaded.apply(hidden, logits), expected), "another result");
+        expect(!context.takeLog().isEmpty(), "no message");
+      }
+    failsWith("MOE_ERR_INVALID_CONFIG", () -> new Context("{\"threads\":-1}", (level, component, message) -> {}, Parallel.on(Runnable::run, 2)));
+    nothingLeft(before);
+  }
+
+  @SuppressWarnings("unchecked")
+  static <E extends Throwable> void sneak(Throwable thrown) throws E {
+    throw (E) thrown;
+  }
+
+  void testThreadsOfTheProgram() throws Exception {
+    java.util.Set<Long> before = Callbacks.numbers();
+    float[] many = new float[64 * logits.length];
+    short[] rows = new short[64 * hidden.length], wanted = new short[64 * hidden.length];
+    for (int i = 0; i < 64; ++i) {
+      System.arraycopy(logits, 0, many, i * logits.length, logits.length);
+      System.arraycopy(hidden, 0, rows, i * hidden.length, hidden.length);
+      System.arraycopy(expected, 0, wanted, i * hidden.length, hidden.length);
+    }
+    java.util.Set<Thread> used = java.util.concurrent.ConcurrentHashMap.newKeySet();
+    var pool = java.util.concurrent.Executors.newFixedThreadPool(2);
+    Parallel executor = Parallel.on(work -> pool.execute(() -> {
+      used.add(Thread.currentThread());
+      work.run();
+    }), 3);
+    List<java.util.function.LongConsumer> kept = java.util.Collections.synchronizedList(new ArrayList<>());
+    Parallel twice = parallel((count, task) -> {
+      for (long i = 0; i < 2 * count; ++i) task.accept(i % count);
+      kept.add(task);
+    });
+    Parallel none = Parallel.on(work -> {}, 3); // an executor that never comes to it
+    for (Parallel parallel : List.of(executor, twice, none))
+      try (Context context = new Context(null, null, parallel); Packed again = Packed.convert(selection, weights, context, null);
+           Layer threaded = new Layer(selection, again, context)) {
+        expect(context.report().contains("\"threads\":" + parallel.threads()), context.report());
+        expect(Arrays.equals(threaded.apply(rows, many), wanted), "another result");
+      }
+    pool.shutdown();
+    expect(!used.isEmpty() && !kept.isEmpty(), "not used");
+    fails(IllegalStateException.class, () -> {
+      kept.get(0).accept(0); // its call and its context are gone
+      return null;
+    }, "task 0: the function that it was given to has returned");
+
+    List<Parallel> bad = List.of(parallel((count, task) -> {}), parallel((count, task) -> task.accept(count)),
+        parallel((count, task) -> task.accept(-1)));
+    for (Parallel parallel : bad) {
+      Context context = new Context(null, null, parallel);
+      failsWith("MOE_ERR_CALLBACK", () -> Packed.convert(selection, weights, context, null), "parallel_for");
+      try (Layer threaded = new Layer(selection, packed, context)) {
+        failsWith("MOE_ERR_CALLBACK", () -> threaded.apply(rows, many), "parallel_for");
+      }
+      context.close();
+    }
+    Context throwing = new Context(null, null, parallel((count, task) -> { throw MINE; }));
+    Context late = new Context(null, null, parallel((count, task) -> {
+      for (long i = 0; i < count; ++i) task.accept(i);
+      throw MINE;
+    }));
+    equal(fails(RuntimeException.class, () -> Packed.convert(selection, weights, throwing, null)), MINE);
+    try (Layer threaded = new Layer(selection, packed, throwing); Layer done = new Layer(selection, packed, late)) {
+      throwing.close();
+      equal(fails(RuntimeException.class, () -> threaded.apply(rows, many)), MINE);
+      expect(Arrays.equals(done.apply(rows, many), wanted), "another result");
+    }
+    late.close();
+    Parallel shut = Parallel.on(pool, 2);
+    try (Context context = new Context(null, null, shut)) {
+      fails(java.util.concurrent.RejectedExecutionException.class, () -> Packed.convert(selection, weights, context, null));
+    }
+    failsWith("MOE_ERR_INVALID_ARGUMENT", () -> new Context(null, null, Parallel.on(pool, 0)), "num_threads");
+    fails(IllegalArgumentException.class, () -> Parallel.on(null, 2), "executor");
+    nothingLeft(before);
+  }
+
+  interface Loop {
+    void run(long count, java.util.function.LongConsumer task);
+  }
+
+  static Parallel parallel(Loop loop) {
+    return new Parallel() {
+      @Override
+      public int threads() {
+        return 2;
+      }
+
+      @Override
+      public void run(long count, java.util.function.LongConsumer task) {
+        loop.run(count, task);
+      }
+    };
+  }
+
+  void testWeightsOfASource() {
+    java.util.Set<Long> before = Callbacks.numbers();
+    Weights.Source same = (role, expert, shard) -> shard == null ? weights.get(role, expert) : null;
+    for (Context context : new Context[] {null, new Context("{\"threads\":3}")})
+      try (Weights from = Weights.fromSource(config, same); Packed again = Packed.convert(selection, from, context, null);
+           Layer other = new Layer(selection, again, context)) {
+        expect(Arrays.equals(other.apply(hidden, logits), expected), "another result");
+        equal(from.get("w2_weight", 1).data().mismatch(weights.get("w2_weight", 1).data()), -1L);
+        if (context != null) context.close();
+      }
+    nothingLeft(before);
+
+    List<String> asked = java.util.Collections.synchronizedList(new ArrayList<>());
+    try (Weights none = Weights.fromSource(config, (role, expert, shard) -> {
+           asked.add(role + " " + shard);
+           return null;
+         })) {
+      failsWith("MOE_ERR_MISSING_WEIGHT", () -> Packed.convert(selection, none));
+      expect(asked.stream().anyMatch(a -> a.startsWith("w13") && a.endsWith(" null")) && asked.stream().anyMatch(a -> a.endsWith(" w1")),
+          asked.toString());
+    }
+    for (Throwable thrown : List.of(MINE, new StackOverflowError("deep"), new MoeException(12, "MOE_ERR_IO", "file", "gone", "{}")))
+      try (Weights bad = Weights.fromSource(config, (role, expert, shard) -> {
+             throw LibmoeTest.<RuntimeException>sneaked(thrown);
+           }); Context context = new Context("{\"threads\":2}")) {
+        equal(fails(thrown.getClass(), () -> Packed.convert(selection, bad)), thrown);
+        equal(fails(thrown.getClass(), () -> Packed.convert(selection, bad, context, null)), thrown);
+        equal(fails(thrown.getClass(), () -> bad.get("w2_weight", 0)), thrown);
+      }
+    try (Weights checked = Weights.fromSource(config, (role, expert, shard) -> {
+           LibmoeTest.<RuntimeException>sneak(new java.io.IOException("checked"));
+           return null;
+         })) {
+      fails(IllegalStateException.class, () -> Packed.convert(selection, checked), "java.io.IOException: checked");
+    }
+    try (Weights wrong = Weights.fromSource(config, (role, expert, shard) -> Tensor.of(new float[0], 0, 5))) {
+      fails(MoeException.class, () -> Packed.convert(selection, wrong));
+    }
+    try (Weights wrong = Weights.fromSource(config, (role, expert, shard) -> Tensor.of(new float[7], 7))) {
+      fails(MoeException.class, () -> Packed.convert(selection, wrong), "w");
+    }
+    fails(IllegalArgumentException.class, () -> Weights.fromSource(config, null), "source");
+    Config closed = config.merge("{}");
+    closed.close();
+    failsWith("MOE_ERR_INVALID_HANDLE", () -> Weights.fromSource(closed, same));
+    nothingLeft(before);
+  }
+
+  void testCopiesForASourceEndWithTheirUse() throws Exception {
+    float[] w13 = new float[5120 * 1024], w2 = new float[1024 * 2560]; // 20 and 10 MiB
+    String text = "{\"num_experts\":12,\"top_k\":1,\"hidden_dim\":1024,\"intermediate_size\":2560,\"in_dtype\":\"float32\"}";
+    try (Config large = new Config(text); Selection choice = new Selection(large);
+         Weights from = Weights.fromSource(large, (role, expert, shard) ->
+             role.equals("w13_weight") ? Tensor.of(w13, 5120, 1024) : Tensor.of(w2, 1024, 2560))) {
+      Packed.convert(choice, from).close();
+      long before = resident();
+      Packed.convert(choice, from).close();
+      expect(resident() - before < 100 << 20, (resident() - before >> 20) + " MiB more"); // of 360 that were copied
+    }
+  }
+
+  static long resident() throws Exception {
+    return 4096 * Long.parseLong(Files.readString(Path.of("/proc/self/statm")).split(" ")[1]);
+  }
+
+  static <E extends Throwable> E sneaked(Throwable thrown) throws E {
+    LibmoeTest.<E>sneak(thrown);
+    return null;
+  }
+
+  /** Also from threads of the library, which the call that is to be waited for waits for. */
+  void testAFunctionOfACallDoesNotWaitForIt() {
+    Thread mine = Thread.currentThread();
+    CountDownLatch other = new CountDownLatch(1);
+    List<Throwable> seen = java.util.Collections.synchronizedList(new ArrayList<>());
+    Weights[] set = new Weights[1];
+    set[0] = Weights.fromSource(config, (role, expert, shard) -> {
+      try {
+        set[0].close();
+      } catch (MoeException e) {
+        seen.add(e);
+      }
+      if (Thread.currentThread() != mine) other.countDown();
+      try {
+        other.await(500, java.util.concurrent.TimeUnit.MILLISECONDS); // the first call is always of this thread
+      } catch (InterruptedException e) {
+        seen.add(e);
+      }
+      return shard == null ? weights.get(role, expert) : null;
+    });
+    try (Context context = new Context("{\"threads\":3}")) {
+      Packed.convert(selection, set[0], context, null).close();
+      equal(other.getCount(), 0L); // a thread of the library asked
+      expect(!seen.isEmpty() && seen.stream().allMatch(e -> ((MoeException) e).status() == MoeException.BUSY), seen.toString());
+    }
+    set[0].close();
   }
 
   void testForgottenObjectsEnd() throws Exception {
