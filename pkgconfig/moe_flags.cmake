@@ -132,9 +132,13 @@ foreach(flag IN LISTS wanted) # zig has other names for processors, and is for t
     string(APPEND baseline " ${flag}")
   endif()
 endforeach()
-if(CMAKE_CXX_COMPILER_ID MATCHES Clang) # says so when -ffp-contract is given twice
-  target_compile_options(libmoe_flags INTERFACE -Wno-overriding-t-option)
-endif()
+foreach(name overriding-t-option overriding-option) # Clang, before 19 and since: says so when -ffp-contract is given twice
+  string(MAKE_C_IDENTIFIER "MOE_HAS_W${name}" has)
+  check_cxx_compiler_flag("-Werror -W${name}" ${has})
+  if(${has})
+    target_compile_options(libmoe_flags INTERFACE -Wno-${name})
+  endif()
+endforeach()
 target_compile_options(libmoe_flags INTERFACE "SHELL:-fno-fast-math -fno-math-errno -ffp-contract=off${baseline}")
 # A shared library linked with -ffast-math or -Ofast would switch denormal numbers off in every thread that loads it.
 target_link_options(libmoe_link INTERFACE "SHELL:-fno-fast-math -fno-unsafe-math-optimizations -O1")

@@ -2,12 +2,11 @@
 // kernel for huge pages: +6 % read bandwidth for weights (kernels.md 10).
 #include "base/buffer.h"
 
-#include <sys/mman.h>
-
 #include <cstdlib>
 #include <utility>
 
 #include "base/checked.h"
+#include "base/os/hardware.h"
 #include "base/text.h"
 
 namespace moe {
@@ -20,7 +19,7 @@ void* system_allocate(void*, std::size_t size, std::size_t alignment, std::int32
   if (huge && alignment < kHugePage) alignment = kHugePage;
   if (size > std::size_t{PTRDIFF_MAX} - alignment) return nullptr;
   void* p = std::aligned_alloc(alignment, round_up(size == 0 ? std::size_t{1} : size, alignment));
-  if (p != nullptr && huge) (void)madvise(p, size, MADV_HUGEPAGE);  // advice: a refusal costs speed only
+  if (p != nullptr && huge) prefer_huge_pages(p, size);
   return p;
 }
 

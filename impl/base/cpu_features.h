@@ -1,5 +1,5 @@
 // What the processor and the operating system support, asked once per architecture (platform_x86.cpp,
-// platform_arm.cpp; none elsewhere). Selection and dispatch ask platform.h; how weights are read asks this.
+// os/platform_arm.cpp; none elsewhere). Selection and dispatch ask platform.h; how weights are read asks this.
 #pragma once
 
 #include <string>

@@ -20,7 +20,6 @@
 #define FMT_USE_LONG_DOUBLE 0
 #include "base/log.h"
 
-#include <sched.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/sink.h>
 
@@ -28,6 +27,7 @@
 #include <atomic>
 #include <chrono>
 #include <deque>
+#include <thread>
 #include <utility>
 
 #include "base/index.h"
@@ -107,7 +107,7 @@ class RingSink final : public PlainSink {
       constexpr int kTries = 100000;  // many times what the holder needs
       for (int i = 0; i < kTries && !held; ++i) {
         held = !flag_.exchange(true, std::memory_order_acquire);
-        if (!held) (void)sched_yield();
+        if (!held) std::this_thread::yield();
       }
     }
     ~Lock() {

@@ -1,5 +1,5 @@
 // Platforms: names, the feature clusters of ISA words, detection of this machine and its cap by
-// MOE_MAX_ISA. What the processor has comes from platform_x86.cpp or platform_arm.cpp.
+// MOE_MAX_ISA. What the processor has comes from platform_x86.cpp or os/platform_arm.cpp.
 #include "base/platform.h"
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 #include "base/cpu_features.h"
 #include "base/index.h"
 #include "base/json.h"
+#include "base/os/topology.h"
 #include "base/text.h"
-#include "base/topology.h"
 
 namespace moe {
 namespace {

@@ -2,17 +2,14 @@
 //
 // The index is not trusted: its file names must be plain, and a tensor must be in the file that
 // the index names for it. Files of other formats are named with what makes .safetensors of them.
-#include <dirent.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <iterator>
 #include <map>
 #include <optional>
 
 #include "base/index.h"
+#include "base/os/file.h"
 #include "base/text.h"
 #include "io/json_cursor.h"
 #include "io/safetensors.h"
@@ -50,13 +47,6 @@ using Entries = std::vector<CheckpointEntry>;
 
 Error format_error(const std::string& path, const std::string& what) {
   return fail(Code::format, path, cat(path, ": ", what));
-}
-
-enum class PathKind { absent, directory, other };
-PathKind kind_of(const std::string& path) {
-  struct stat st {};
-  if (::stat(path.c_str(), &st) != 0) return PathKind::absent;
-  return S_ISDIR(st.st_mode) ? PathKind::directory : PathKind::other;
 }
 
 bool is_plain_file_name(std::string_view name) {
@@ -135,18 +125,6 @@ const OtherFormat* other_format(std::string_view name) {
   return it == kOtherFormats.end() ? nullptr : &*it;
 }
 
-// The names in a directory, sorted.
-Result<std::vector<std::string>> list(const std::string& path) {
-  DIR* dir = ::opendir(path.c_str());
-  if (dir == nullptr) return io_error(path, "list", errno);
-  const auto close = [](DIR* d) { ::closedir(d); };
-  const std::unique_ptr<DIR, decltype(close)> closer(dir, close);
-  std::vector<std::string> names;
-  while (const dirent* entry = ::readdir(dir)) names.emplace_back(entry->d_name);
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 Error no_safetensors(const std::string& path, const std::vector<std::string>& names) {
   std::string found;
   const OtherFormat* likeliest = nullptr;
@@ -160,12 +138,12 @@ Error no_safetensors(const std::string& path, const std::vector<std::string>& na
 
 Result<Entries> open_directory(const std::string& path, const NameFilter& filter) {
   const std::string folder = path.ends_with('/') ? path : path + "/";
-  if (kind_of(folder + kIndexName) != PathKind::absent) return open_index(folder + kIndexName, filter);
+  if (path_kind(folder + kIndexName) != PathKind::absent) return open_index(folder + kIndexName, filter);
   std::vector<std::string> names;
-  if (kind_of(folder + "model.safetensors") != PathKind::absent) {
+  if (path_kind(folder + "model.safetensors") != PathKind::absent) {
     names.emplace_back("model.safetensors");
   } else {
-    MOE_TRY(const std::vector<std::string> all, list(path));
+    MOE_TRY(const std::vector<std::string> all, directory_names(path));
     std::copy_if(all.begin(), all.end(), std::back_inserter(names), is_plain_file_name);
     if (names.empty()) return no_safetensors(path, all);
   }
@@ -192,7 +170,7 @@ Result<Entries> open_file(const std::string& path, const NameFilter& filter) {
 }  // namespace
 
 Result<Entries> open_checkpoint(const std::string& path, const NameFilter& filter) {
-  const bool directory = kind_of(path) == PathKind::directory;
+  const bool directory = path_kind(path) == PathKind::directory;
   auto found = directory                 ? open_directory(path, filter)
                : path.ends_with(".json") ? open_index(path, filter)
                                          : open_file(path, filter);

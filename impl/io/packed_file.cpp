@@ -1,14 +1,11 @@
 // Packed blocks as files: replaced as a whole when saved; read into memory or mapped. A mapped file is read lazily:
 // only its header is touched unless more is asked for.
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cerrno>
 
 #include "base/index.h"
+#include "base/os/file.h"
+#include "base/os/new_file.h"
 #include "base/text.h"
-#include "io/file.h"
-#include "io/new_file.h"
 #include "io/packed.h"
 #include "io/packed_format.h"
 
@@ -17,32 +14,15 @@ namespace {
 
 constexpr std::size_t kPiece = std::size_t{8} << 20;  // between two looks at the control
 
-struct Mapping {
-  void* data;
-  std::size_t size;
-  Mapping(void* d, std::size_t n) : data(d), size(n) {}
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  ~Mapping() { ::munmap(data, size); }
-};
-
 struct Block {
   std::span<const std::byte> bytes;
   std::shared_ptr<const void> keep;
 };
 
 Result<Block> map_file(const File& file, bool prefault) {
-  const std::size_t size = usize(file.size());
-  void* p = ::mmap(nullptr, size, PROT_READ, MAP_SHARED | (prefault ? MAP_POPULATE : 0), file.fd(), 0);
-  if (p == MAP_FAILED) return io_error(file.path(), "map", errno);
-  std::shared_ptr<const void> keep;
-  try {
-    keep = std::make_shared<const Mapping>(p, size);
-  } catch (...) {
-    ::munmap(p, size);
-    throw;
-  }
-  return Block{{static_cast<const std::byte*>(p), size}, std::move(keep)};
+  MOE_TRY(Mapping mapping, Mapping::create(file, prefault));
+  auto owner = std::make_shared<const Mapping>(std::move(mapping));
+  return Block{owner->bytes(), owner};
 }
 
 Result<Block> read_file(const File& file, const Allocator& allocator, std::shared_ptr<const void> allocator_keep,

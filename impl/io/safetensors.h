@@ -20,8 +20,8 @@
 
 #include "base/dtype.h"
 #include "base/index.h"
+#include "base/os/file.h"
 #include "base/result.h"
-#include "io/file.h"
 
 namespace moe::io {
 

@@ -2,11 +2,10 @@
 // fits counts.
 #include "kernels/reading.h"
 
-#include <unistd.h>
-
 #include <string_view>
 
 #include "base/cpu_features.h"
+#include "base/os/hardware.h"
 
 namespace moe::kernels {
 namespace {
@@ -35,11 +34,7 @@ constexpr Machine kMachines[] = {
 
 Reading reading_here() {
   const CpuFacts facts = cpu_facts();
-#ifdef _SC_LEVEL1_DCACHE_SIZE
-  const long l1 = sysconf(_SC_LEVEL1_DCACHE_SIZE);
-#else  // musl does not say
-  const long l1 = kAnySize;
-#endif
+  const long l1 = l1_bytes();
   for (const Machine& m : kMachines)
     if ((m.vendor.empty() || m.vendor == facts.vendor) && l1 >= m.l1_bytes) return m.reading;
   return {};

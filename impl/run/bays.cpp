@@ -2,15 +2,12 @@
 // bay before it reads the number of sleepers (all seq_cst).
 #include "run/bays.h"
 
-#include <pthread.h>
+#include "run/wait.h"
 
 namespace moe::run {
 namespace {
 
 constexpr int kSpinMicroseconds = 20;
-
-// Threads lie pages apart, those of a pool evenly: many have another number modulo the bays.
-std::size_t number_of_thread() { return reinterpret_cast<std::uintptr_t>(pthread_self()) >> 12; }
 
 }  // namespace
 
@@ -20,7 +17,7 @@ Bays::Bays(std::span<Holder> holders) : holders_(holders) {
 
 bool Bays::try_take(std::size_t& bay) {
   const std::uint64_t mine = process_ ? process_->value() : 1;
-  const std::size_t first = number_of_thread() % holders_.size();
+  const std::size_t first = thread_number() % holders_.size();
   for (std::size_t i = 0; i < holders_.size(); ++i) {
     const std::size_t at = (first + i) % holders_.size();
     std::atomic<std::uint64_t>& process = holders_[at].process;

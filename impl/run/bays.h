@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "base/process_mark.h"
-#include "run/wait.h"
+#include "base/os/process_mark.h"
+#include "base/os/thread.h"
 
 namespace moe::run {
 

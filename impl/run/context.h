@@ -8,9 +8,9 @@
 
 #include "base/allocator.h"
 #include "base/log.h"
+#include "base/os/topology.h"
 #include "base/parallel.h"
 #include "base/result.h"
-#include "base/topology.h"
 #include "run/host_threads.h"
 #include "run/workspaces.h"
 
@@ -48,7 +48,7 @@ class Context {
 };
 
 // Threads of a pool when no number is asked for: one per core of `cpus`, and no more than the quota of the control
-// group. `root`: as in base/topology.h, "" for this system.
+// group. `root`: as in base/os/topology.h, "" for this system.
 int default_threads(const CpuList& cpus, const std::string& root);
 
 // A nullptr context: one thread, plain memory, no log.

@@ -19,6 +19,7 @@
 #include <new>
 #include <string>
 
+#include "base/os/thread.h"
 #include "base/text.h"
 #include "run/wait.h"
 

@@ -13,18 +13,13 @@
 // a new one; the old team is kept for its readers until the pool ends, its threads do not exist here.
 #include "run/pool.h"
 
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-
 #include <climits>
 #include <cstdint>
 #include <memory>
 #include <new>
 #include <utility>
-#include <vector>
 
-#include "base/index.h"
+#include "base/os/thread.h"
 #include "run/wait.h"
 
 namespace moe::run {
@@ -33,19 +28,16 @@ namespace {
 constexpr std::size_t kLine = 64;  // keeps what different threads write apart
 constexpr std::uint32_t kOpen = 0x80000000u, kWaiting = 0x40000000u, kInside = 0x3fffffffu;
 
-struct FreeCpuSet {
-  void operator()(cpu_set_t* set) const { CPU_FREE(set); }
-};
-
 }  // namespace
 
 struct Pool::Team {
-  Team(std::uint64_t mark, int spin, Team* previous) : process(mark), spin_us(spin), older(previous) {}
+  Team(std::uint64_t mark, const PoolOptions& options, Team* previous)
+      : process(mark), spin_us(options.spin_us), older(previous), threads(options.threads - 1) {}
 
   const std::uint64_t process;
   const int spin_us;
   Team* const older;  // of the processes that this one was forked from
-  std::vector<pthread_t> threads;
+  Threads threads;
   std::atomic<int> started{0};
   std::atomic<bool> stop{false};
 
@@ -119,7 +111,7 @@ void Pool::Team::stop_and_join() {
   stop.store(true, std::memory_order_release);
   epoch.fetch_add(1, std::memory_order_seq_cst);
   futex_wake(epoch, INT_MAX);
-  for (pthread_t t : threads) (void)pthread_join(t, nullptr);
+  threads.join();
 }
 
 struct Pool::Worker {
@@ -133,55 +125,20 @@ struct Pool::Worker {
   }
 };
 
-// Threads with every signal blocked: signals belong to the program's own threads. A thread that cannot
-// be created is one worker less.
-void Pool::start(Team& team) noexcept {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_attr_t attributes;
-  if (pthread_attr_init(&attributes) != 0) return;
-  std::unique_ptr<cpu_set_t, FreeCpuSet> set;
-  if (!options_.cpus.empty()) {
-    const int limit = options_.cpus.back() + 1;
-    set.reset(CPU_ALLOC(limit));
-    const std::size_t bytes = CPU_ALLOC_SIZE(limit);
-    if (set != nullptr) {
-      CPU_ZERO_S(bytes, set.get());
-      for (int cpu : options_.cpus) CPU_SET_S(cpu, bytes, set.get());
-#ifdef __GLIBC__
-      (void)pthread_attr_setaffinity_np(&attributes, bytes, set.get());
-#endif
-    }
-  }
-  if (pthread_sigmask(SIG_SETMASK, &all, &before) == 0) {
-    for (int i = 1; i < options_.threads; ++i) {
-      pthread_t thread;
-      if (pthread_create(&thread, &attributes, Worker::main, &team) != 0) break;
-#ifndef __GLIBC__  // musl has no such attribute: the thread moves once it is there
-      if (set != nullptr) (void)pthread_setaffinity_np(thread, CPU_ALLOC_SIZE(options_.cpus.back() + 1), set.get());
-#endif
-      team.threads.push_back(thread);  // reserved
-    }
-    (void)pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  }
-  (void)pthread_attr_destroy(&attributes);
-  team.started.store(static_cast<int>(team.threads.size()), std::memory_order_relaxed);
-}
-
 Pool::Team* Pool::team_of_this_process() noexcept {
   const std::uint64_t process = process_.value();
   Team* team = team_.load(std::memory_order_acquire);
   if (team != nullptr && team->process == process)
     return team->busy.exchange(true, std::memory_order_acquire) ? nullptr : team;
   try {
-    auto fresh = std::make_unique<Team>(process, options_.spin_us, team);
-    fresh->threads.reserve(usize(options_.threads));
+    auto fresh = std::make_unique<Team>(process, options_, team);
     if (!team_.compare_exchange_strong(team, fresh.get(), std::memory_order_acq_rel)) return nullptr;
     team = fresh.release();
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
-  start(*team);
+  team->threads.start(options_.cpus, Worker::main, team);
+  team->started.store(static_cast<int>(team->threads.size()), std::memory_order_relaxed);
   return team;
 }
 

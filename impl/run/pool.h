@@ -9,9 +9,9 @@
 #include <atomic>
 #include <cstddef>
 
+#include "base/os/process_mark.h"
+#include "base/os/topology.h"
 #include "base/parallel.h"
-#include "base/process_mark.h"
-#include "base/topology.h"
 
 namespace moe::run {
 
@@ -37,7 +37,6 @@ class Pool {
   struct Team;
   struct Worker;
   Team* team_of_this_process() noexcept;  // taken (busy) by the caller; nullptr: run inline
-  void start(Team& team) noexcept;
 
   const PoolOptions options_;
   const ProcessMark process_;

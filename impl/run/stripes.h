@@ -15,7 +15,7 @@
 #include <cstdint>
 
 #include "base/index.h"
-#include "base/topology.h"
+#include "base/os/topology.h"
 
 namespace moe::run {
 

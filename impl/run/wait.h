@@ -1,26 +1,9 @@
-// Waiting for another thread: a short spin, then sleep on a futex. Words are private to the process.
+// Waiting for another thread: the short spin before sleep (base/os/thread.h).
 #pragma once
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <atomic>
 #include <chrono>
-#include <cstdint>
 
 namespace moe::run {
-
-using FutexWord = std::atomic<std::uint32_t>;
-static_assert(sizeof(FutexWord) == 4 && FutexWord::is_always_lock_free, "a futex is a 32-bit word");
-
-// Sleeps while word == seen; returns early for any reason the kernel has, so callers look again.
-inline void futex_wait(FutexWord& word, std::uint32_t seen) {
-  (void)syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
-}
-inline void futex_wake(FutexWord& word, int threads) {
-  (void)syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, threads, nullptr, nullptr, 0);
-}
 
 inline void spin_pause() {
 #if defined(__x86_64__)

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "base/buffer.h"
-#include "base/process_mark.h"
+#include "base/os/process_mark.h"
 #include "base/result.h"
 
 namespace moe::run {

@@ -228,7 +228,7 @@ TEST_F(Save, SpecialFilesAreLeftAlone) {
   ::close(fd);
   std::vector<std::string> paths{fifo, bound, folder, folder + "/."};
   const std::string device = dir.file("device");  // not one of /dev: a library that is wrong would replace it
-  if (::mknod(device.c_str(), S_IFCHR | 0600, ::makedev(1, 3)) == 0) paths.push_back(device);
+  if (::mknod(device.c_str(), S_IFCHR | 0600, makedev(1, 3)) == 0) paths.push_back(device);
   ASSERT_EQ(::symlink("fifo", dir.file("link").c_str()), 0);
   paths.push_back(dir.file("link"));
   std::vector<std::string> names = dir.names();

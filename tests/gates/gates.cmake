@@ -78,6 +78,8 @@ if(NOT CMAKE_CROSSCOMPILING AND MOE_INSTALL)
   set_tests_properties(gates.sbom PROPERTIES LABELS packages SKIP_RETURN_CODE 77) # needs PyPI
   moe_gate(reproducible sh ${gates}/reproducible_gate.sh ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_BINARY_DIR}/reproducible)
   set_tests_properties(gates.reproducible PROPERTIES LABELS reproducible TIMEOUT 7200 RUN_SERIAL ON)
+  moe_gate(musl sh ${gates}/musl_gate.sh ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${CMAKE_CURRENT_BINARY_DIR}/musl)
+  set_tests_properties(gates.musl PROPERTIES LABELS musl TIMEOUT 7200 RUN_SERIAL ON SKIP_RETURN_CODE 77) # needs PyPI
 endif()
 if(NOT CMAKE_CROSSCOMPILING)
   # The first x86-64 there was: an instruction beyond the baseline on any path that this program takes is a SIGILL.

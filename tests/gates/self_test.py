@@ -103,10 +103,12 @@ def main(cc, cxx):
         b.object("printing", "needs puts", "run/a.cpp", "#include <cstdio>\nvoid f() { std::puts(\"x\"); }\n")
         b.object("stderr", "needs stderr", "run/a.cpp", "#include <cstdio>\nvoid f() { std::fputs(\"x\", stderr); }\n")
         b.object("opening a file", "needs fopen", "run/a.cpp", "#include <cstdio>\nvoid* f() { return std::fopen(\"x\", \"r\"); }\n")
-        b.object("opening a file in io", None, "io/a.cpp", "#include <cstdio>\nvoid* f() { return std::fopen(\"x\", \"r\"); }\n")
+        b.object("opening a file in base/os", None, "base/os/a.cpp", "#include <cstdio>\nvoid* f() { return std::fopen(\"x\", \"r\"); }\n")
         mask = "#include <csignal>\nint f() { return pthread_sigmask(SIG_BLOCK, nullptr, nullptr); }\n"
         b.object("signal mask", "needs pthread_sigmask", "io/a.cpp", mask)
-        b.object("signal mask around a write", None, "io/new_file.cpp", mask)
+        b.object("signal mask around a write", None, "base/os/new_file.cpp", mask)
+        b.object("a call of the system", "needs madvise", "base/a.cpp",
+                 "#include <sys/mman.h>\nint f(void* p) { return madvise(p, 4096, MADV_NORMAL); }\n")
         b.object("removing a file", "needs unlink", "io/a.cpp", "#include <unistd.h>\nint f() { return unlink(\"x\"); }\n")
         b.object("locale", "needs setlocale", "run/a.cpp", "#include <clocale>\nvoid f() { std::setlocale(LC_ALL, \"C\"); }\n")
         b.object("dlopen", "needs dlopen", "run/a.cpp", "#include <dlfcn.h>\nvoid* f() { return dlopen(\"x\", 1); }\n")

@@ -2,9 +2,9 @@
 #include "kernels/reading.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "base/cpu_features.h"
+#include "base/os/hardware.h"
 #include "support/rooms.h"
 
 namespace moe::test::reading_test {
@@ -12,7 +12,7 @@ namespace {
 
 TEST(Reading, FollowsVendorAndCache) {
   const CpuFacts facts = cpu_facts();
-  const bool large = sysconf(_SC_LEVEL1_DCACHE_SIZE) > 32 * 1024;
+  const bool large = l1_bytes() > 32 * 1024;
   const bool intel = facts.vendor == "GenuineIntel", amd = facts.vendor == "AuthenticAMD";
   for (int i = 0; i < 3; ++i) {
     const Reading r = reading_here();

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/buffer.h"
-#include "base/topology.h"
+#include "base/os/topology.h"
 #include "support/rooms.h"
 #include "support/temp_dir.h"
 

@@ -1,13 +1,10 @@
-// What all AMX rows share beside their walk (amx_tiles.inl): the permission of the system, and what makes a row.
+// What makes a row of AMX, which is there once the system permits its tiles. Rows share their walk too (amx_tiles.inl).
 #pragma once
 
-#include "base/float_rules.h"
+#include "base/os/hardware.h"
 #include "kernels/x86/steps.h"
 
 namespace moe::kernels {
-
-// Asks Linux for the tile data state, for the whole process; false where it is refused or unknown. Cheap when granted.
-bool permit_amx() noexcept;
 
 constexpr Kernel amx_row(std::string_view name, void (*quantise)(const QuantArgsRow&), void (*gemm)(const GemmArgs&),
                          std::size_t scratch_bytes = 0) {

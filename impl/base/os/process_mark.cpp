@@ -1,17 +1,15 @@
 // See process_mark.h.
-#include "base/process_mark.h"
+#include "base/os/process_mark.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <new>
 
-#include "base/index.h"
+#include "base/os/hardware.h"
 
 namespace moe {
 namespace {
-
-std::size_t page_bytes() { return usize(sysconf(_SC_PAGESIZE)); }
 
 #if defined(MADV_WIPEONFORK)
 // Emulators answer every advice with success and do nothing; a kernel knows which advice there is.

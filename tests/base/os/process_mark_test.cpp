@@ -1,5 +1,5 @@
 // The mark of a process: constant within, different in children and grandchildren, agreed on by threads.
-#include "base/process_mark.h"
+#include "base/os/process_mark.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,20 +1,22 @@
-// Reading of regular files. See file.h.
-#include "io/file.h"
+// Reading of files and directories. See file.h.
+#include "base/os/file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <memory>
 #include <string_view>
 
 #include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
 
-namespace moe::io {
+namespace moe {
 namespace {
 
 struct ErrnoName {
@@ -83,4 +85,32 @@ Check File::read(std::uint64_t offset, std::span<std::byte> out) const {
   return ok();
 }
 
-}  // namespace moe::io
+Result<Mapping> Mapping::create(const File& file, bool prefault) {
+  const std::size_t size = usize(file.size());
+  void* p = ::mmap(nullptr, size, PROT_READ, MAP_SHARED | (prefault ? MAP_POPULATE : 0), file.fd(), 0);
+  if (p == MAP_FAILED) return io_error(file.path(), "map", errno);
+  return Mapping({static_cast<const std::byte*>(p), size});
+}
+
+Mapping::~Mapping() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+PathKind path_kind(const std::string& path) {
+  struct stat st {};
+  if (::stat(path.c_str(), &st) != 0) return PathKind::absent;
+  return S_ISDIR(st.st_mode) ? PathKind::directory : PathKind::other;
+}
+
+Result<std::vector<std::string>> directory_names(const std::string& path) {
+  DIR* dir = ::opendir(path.c_str());
+  if (dir == nullptr) return io_error(path, "list", errno);
+  const auto close = [](DIR* d) { ::closedir(d); };
+  const std::unique_ptr<DIR, decltype(close)> closer(dir, close);
+  std::vector<std::string> names;
+  while (const dirent* entry = ::readdir(dir)) names.emplace_back(entry->d_name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace moe

@@ -6,10 +6,10 @@
 #include <span>
 #include <string>
 
+#include "base/os/file.h"
 #include "base/result.h"
-#include "io/file.h"
 
-namespace moe::io {
+namespace moe {
 
 class NewFile {
  public:
@@ -36,4 +36,4 @@ class NewFile {
   Fd fd_;
 };
 
-}  // namespace moe::io
+}  // namespace moe

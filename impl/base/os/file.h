@@ -1,4 +1,4 @@
-// Regular files, opened for reading and read by position. Anything else under a path (directory, FIFO,
+// Regular files, opened for reading: read by position, or mapped. Anything else under a path (directory, FIFO,
 // device, socket) is refused without blocking. Errors are Code::io with errno in the details.
 #pragma once
 
@@ -8,10 +8,11 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/result.h"
 
-namespace moe::io {
+namespace moe {
 
 // Calls once more what a signal handler of the host interrupted.
 template <class F>
@@ -55,7 +56,29 @@ class File {
   std::uint64_t size_ = 0;
 };
 
+// The whole of a file as memory that is only read. A file that shrinks is a SIGBUS where its pages are missing.
+class Mapping {
+ public:
+  // `prefault`: the pages are read before this returns, not when they are touched.
+  static Result<Mapping> create(const File& file, bool prefault);
+  Mapping(Mapping&& o) noexcept : bytes_(std::exchange(o.bytes_, {})) {}
+  Mapping& operator=(Mapping&&) = delete;
+  ~Mapping();
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  explicit Mapping(std::span<const std::byte> bytes) : bytes_(bytes) {}
+
+  std::span<const std::byte> bytes_;
+};
+
+enum class PathKind { absent, directory, other };
+PathKind path_kind(const std::string& path);
+// The names in a directory, sorted; "." and ".." are two of them.
+Result<std::vector<std::string>> directory_names(const std::string& path);
+
 // Code::io: "<path>: cannot <what>: ENOENT", details "errno":2.
 Error io_error(const std::string& path, const std::string& what, int error_number);
 
-}  // namespace moe::io
+}  // namespace moe

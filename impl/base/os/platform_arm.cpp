@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "base/cpu_features.h"
-#include "base/topology.h"
+#include "base/os/topology.h"
 
 namespace moe {
 namespace {

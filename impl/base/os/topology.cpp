@@ -1,10 +1,8 @@
 // Reader of /sys, /proc and cgroups. See topology.h.
-#include "base/topology.h"
+#include "base/os/topology.h"
 
-#include <dirent.h>
 #include <sched.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -16,6 +14,8 @@
 
 #include "base/index.h"
 #include "base/json.h"
+#include "base/os/file.h"
+#include "base/os/hardware.h"
 #include "base/text.h"
 
 namespace moe {
@@ -56,14 +56,10 @@ std::optional<CpuList> cpus_in(const std::string& path) {
 
 // "node12" with prefix "node" -> 12, for all names of a directory, ascending.
 std::vector<std::int64_t> numbered_entries(const std::string& directory, std::string_view prefix) {
-  struct Close {
-    void operator()(DIR* d) const { closedir(d); }
-  };
   std::vector<std::int64_t> found;
-  const std::unique_ptr<DIR, Close> dir(opendir(directory.c_str()));
-  if (dir == nullptr) return found;
-  while (const dirent* entry = readdir(dir.get())) {
-    std::string_view name = entry->d_name;
+  const auto names = directory_names(directory);
+  if (!names) return found;
+  for (std::string_view name : *names) {
     if (name.substr(0, prefix.size()) != prefix) continue;
     name.remove_prefix(prefix.size());
     const auto n = number(take_until(name, 'k'));  // "hugepages-2048kB"
@@ -305,7 +301,7 @@ std::string topology_members(const std::string& root) {
   add_numa_nodes(w, root);
   add_caches(w, root);
   add_known(w, "memory_bytes", memory_total(root + "/proc/meminfo"));
-  std::vector<std::int64_t> pages = {static_cast<std::int64_t>(sysconf(_SC_PAGESIZE))};
+  std::vector<std::int64_t> pages = {static_cast<std::int64_t>(page_bytes())};
   for (std::int64_t kib : numbered_entries(root + "/sys/kernel/mm/hugepages", "hugepages-"))
     if (kib <= INT64_MAX / 1024) pages.push_back(kib * 1024);
   w.key("page_sizes").array(pages);

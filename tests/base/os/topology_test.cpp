@@ -1,5 +1,5 @@
 // The reader of /sys, /proc and cgroups on made-up machines: complete, containers, missing and broken files.
-#include "base/topology.h"
+#include "base/os/topology.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

@@ -2,7 +2,7 @@
 //
 // Each writer locks its temporary file (flock), so one whose lock can be had belongs to no living process: whoever
 // saves into the folder next removes it. Names are random, so none is ever removed or renamed for another's.
-#include "io/new_file.h"
+#include "base/os/new_file.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 #include "base/index.h"
 #include "base/json.h"
 
-namespace moe::io {
+namespace moe {
 namespace {
 
 constexpr std::string_view kBefore = ".moe-save-", kAfter = ".tmp";  // around a decimal number
@@ -237,4 +237,4 @@ Check NewFile::commit() {
   return ok();
 }
 
-}  // namespace moe::io
+}  // namespace moe

@@ -1,0 +1,110 @@
+// Files and directories of the system: what is read, mapped, listed, refused; a failed call is told with the name of
+// its error where there is one, its number always.
+#include "base/os/file.h"
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/rooms.h"
+#include "support/temp_dir.h"
+
+namespace moe::test::file_test {
+namespace {
+
+TEST(FileErrors, HaveTheNameOfTheirNumber) {
+  const struct {
+    int number;
+    std::string name;
+  } rows[] = {{ENOENT, "ENOENT"}, {EACCES, "EACCES"}, {EISDIR, "EISDIR"}, {ELOOP, "ELOOP"}, {EMFILE, "EMFILE"},
+              {EIO, "EIO"},       {ENOSPC, "ENOSPC"}, {EDQUOT, "EDQUOT"}, {EFBIG, "EFBIG"}, {EROFS, "EROFS"}};
+  for (const auto& r : rows) {
+    const Error e = io_error("/a/file", "open", r.number);
+    EXPECT_EQ(e.code, Code::io);
+    EXPECT_EQ(e.subject, "/a/file");
+    EXPECT_EQ(e.message, "/a/file: cannot open: " + r.name);
+    EXPECT_EQ(e.details, "\"errno\":" + std::to_string(r.number));
+  }
+  EXPECT_EQ(io_error("f", "write", 99999).message, "f: cannot write: 99999");
+  EXPECT_EQ(io_error("f", "write", 0).message, "f: cannot write: 0");
+}
+
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+TEST(Files, AreReadByPosition) {
+  const TempDir dir;
+  const auto file = File::open(dir.write("a", "0123456789"));
+  ASSERT_TRUE(file);
+  EXPECT_EQ(file->size(), 10u);
+  EXPECT_EQ(file->path(), dir.file("a"));
+  std::array<std::byte, 4> some{};
+  ASSERT_TRUE(file->read(3, some));
+  EXPECT_EQ(text_of(some), "3456");
+  const Check beyond = file->read(8, some);
+  ASSERT_FALSE(beyond);
+  EXPECT_EQ(beyond.error().code, Code::io);
+  EXPECT_EQ(beyond.error().message, dir.file("a") + ": ends at byte 10, it had 10 bytes when it was opened");
+}
+
+TEST(Files, NothingElseIsOpened) {
+  const TempDir dir;
+  ASSERT_EQ(mkfifo(dir.file("fifo").c_str(), 0600), 0);
+  for (const std::string& path : {dir.path(), dir.file("fifo"), std::string("/dev/null")}) {
+    const auto file = File::open(path);
+    ASSERT_FALSE(file) << path;
+    EXPECT_EQ(file.error().message, path + ": not a regular file");
+  }
+  const auto none = File::open(dir.file("none"));
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().message, dir.file("none") + ": cannot open: ENOENT");
+}
+
+TEST(Files, AreMapped) {
+  const TempDir dir;
+  const std::string content(100'000, 'x');
+  const auto file = File::open(dir.write("a", content));
+  ASSERT_TRUE(file);
+  for (const bool prefault : {false, true}) {
+    auto first = Mapping::create(*file, prefault);
+    ASSERT_TRUE(first);
+    const Mapping mapping = *std::move(first);
+    EXPECT_TRUE(first->bytes().empty());  // moved from: nothing is unmapped twice
+    EXPECT_EQ(text_of(mapping.bytes()), content);
+  }
+  const auto empty = File::open(dir.write("empty", ""));
+  ASSERT_TRUE(empty);
+  const auto nothing = Mapping::create(*empty, false);
+  ASSERT_FALSE(nothing);
+  EXPECT_EQ(nothing.error().message, dir.file("empty") + ": cannot map: EINVAL");
+}
+
+TEST(Paths, HaveAKind) {
+  const TempDir dir;
+  EXPECT_EQ(path_kind(dir.path()), PathKind::directory);
+  EXPECT_EQ(path_kind(dir.write("a", "")), PathKind::other);
+  EXPECT_EQ(path_kind(dir.file("none")), PathKind::absent);
+  std::filesystem::create_symlink(dir.path(), dir.file("link"));
+  EXPECT_EQ(path_kind(dir.file("link")), PathKind::directory);
+}
+
+TEST(Directories, NamesAreSorted) {
+  const TempDir dir;
+  for (const char* name : {"b", "a/inside", "c", ".d"}) dir.write(name, "");
+  const auto names = directory_names(dir.path());
+  ASSERT_TRUE(names);
+  EXPECT_EQ(*names, (std::vector<std::string>{".", "..", ".d", "a", "b", "c"}));
+  const auto none = directory_names(dir.file("b"));
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().message, dir.file("b") + ": cannot list: ENOTDIR");
+}
+
+}  // namespace
+}  // namespace moe::test::file_test
