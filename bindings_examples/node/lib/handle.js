@@ -127,13 +127,20 @@ export function exclusive(handle) {
   if (running) throw new MoeError(constants.MOE_ERR_BUSY, kind, `${running} calls on other threads use this ${kind}`);
 }
 
+// Numbers that JSON lacks: JSON.stringify would make null of some, which is the word for "by default", and name no place.
+function jsonValue(key, value) {
+  if (typeof value === "bigint" || (typeof value === "number" && !Number.isFinite(value)))
+    throw new TypeError(`document: ${key}: expected what JSON has, found ${typeof value} ${value}`);
+  return value;
+}
+
 /** Text for a (pointer, length) pair of parameters; documents may be given as objects. */
 export function document(value) {
   if (value === undefined || value === null) return [null, 0];
-  if (typeof value !== "string" && typeof value !== "object")
-    throw new TypeError(`document: expected JSON text or an object, found ${typeof value}`);
-  const bytes = Buffer.from(typeof value === "string" ? value : JSON.stringify(value));
-  return [bytes, bytes.length];
+  if (typeof value !== "string" && (typeof value !== "object" || ArrayBuffer.isView(value)))
+    throw new TypeError(`document: expected JSON text or an object, found ${value.constructor?.name ?? typeof value}`);
+  const bytes = Buffer.from(typeof value === "string" ? value : JSON.stringify(value, jsonValue));
+  return [bytes.length ? bytes : Buffer.alloc(1), bytes.length]; // koffi gives the address of an empty array as NULL
 }
 
 const parameters = new Map(abi.functions.map(({ name, params }) => [name, params]));

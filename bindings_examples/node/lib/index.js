@@ -263,7 +263,9 @@ function columns({ num_experts: experts, num_local_experts: local, top_k: topK, 
 }
 
 // The arguments of apply as tensors: the shapes of plain arrays are known from the layer's config.
-function applied(numbers, { hidden, routerLogits, topkIds, topkWeights, out, accumulate, outTopkIds, outTopkWeights }) {
+function applied(numbers, what) {
+  if (typeof what !== "object" || !what) throw new TypeError(`apply: expected an object with hidden, found ${what}`);
+  const { hidden, routerLogits, topkIds, topkWeights, out, accumulate, outTopkIds, outTopkWeights } = what;
   const { width, logits, topK, slots, inType, outType } = numbers;
   const given = { hidden: matrix(hidden, "hidden", width, [inType]) };
   const rows = given.hidden.shape[0];

@@ -20,7 +20,7 @@ export class Tensor {
     if (!own) throw new TypeError(`tensor: expected a typed array, found ${data?.constructor?.name ?? typeof data}`);
     if (data.buffer.resizable) throw new TypeError("tensor: expected memory of fixed size, found a resizable ArrayBuffer");
     if (!Array.isArray(shape) || !shape.every((n) => Number.isSafeInteger(n) && n >= 0))
-      throw new TypeError(`tensor: shape: expected an array of integers from 0, found ${JSON.stringify(shape)}`);
+      throw new TypeError(`tensor: shape: expected an array of integers from 0, found ${Array.isArray(shape) ? `[${shape.map(String)}]` : String(shape)}`);
     if (shape.length > constants.MOE_MAX_DIMS)
       throw new RangeError(`tensor: shape: expected at most ${constants.MOE_MAX_DIMS} dimensions, found ${shape.length}`);
     this.data = data;

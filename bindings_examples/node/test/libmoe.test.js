@@ -301,6 +301,8 @@ group("bad input", () => {
       [{ hidden, routerLogits, out: new Uint16Array(3) }, /out: expected 16 x 64 elements, found 3/],
       [{ hidden, routerLogits: null }, /expected routerLogits, or topkIds/],
       [{ hidden: null, routerLogits }, /hidden: expected/],
+      [undefined, /apply: expected an object with hidden, found undefined/],
+      [null, /apply: expected an object with hidden, found null/],
     ];
     for (const [call, expectation] of cases) {
       assert.throws(() => layer.applySync(call), expectation);
@@ -312,6 +314,8 @@ group("bad input", () => {
     assert.throws(() => new moe.Tensor(new Float32Array(5), [2, 3]), /takes 24 bytes, this Float32Array has 20/);
     assert.throws(() => new moe.Tensor(new Float32Array(1), [1, 1, 1, 1, 1, 1, 1]), /at most 6 dimensions, found 7/);
     assert.throws(() => new moe.Tensor(new Float32Array(1), [-1]), /shape: expected/);
+    assert.throws(() => new moe.Tensor(new Float32Array(1), [1n, NaN]), /shape: expected .* found \[1,NaN\]/);
+    assert.throws(() => new moe.Tensor(new Float32Array(1), "1"), /shape: expected .* found 1/);
     assert.throws(() => new moe.Tensor(new Float32Array(1), [1], "f99"), /"f99" is none/);
     assert.throws(() => new moe.Tensor("text", [1]), /expected a typed array, found String/);
   });
@@ -327,6 +331,10 @@ group("bad input", () => {
     assert.throws(() => new moe.Config("{}\0"), code("MOE_ERR_INVALID_CONFIG"));
     assert.throws(() => moe.Config.fromHf("{"), code("MOE_ERR_INVALID_CONFIG"));
     assert.throws(() => new moe.Context({ threads: -1 }), code("MOE_ERR_INVALID_CONFIG"));
+    assert.throws(() => new moe.Context({ threads: NaN }), /document: threads: expected what JSON has, found number NaN/);
+    assert.throws(() => new moe.Config({ num_experts: 4n }), /document: num_experts: expected .* found bigint 4/);
+    assert.throws(() => moe.Config.fromHf(Buffer.from("{}")), /document: expected JSON text or an object, found Buffer/);
+    assert.throws(() => moe.Config.fromHf(""), code("MOE_ERR_INVALID_CONFIG"));
     assert.throws(() => moe.describe("none", {}), code("MOE_ERR_INVALID_ARGUMENT"));
     assert.throws(() => new moe.Packed(5), TypeError);
   });
