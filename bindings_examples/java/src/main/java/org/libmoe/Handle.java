@@ -170,6 +170,12 @@ public abstract class Handle implements AutoCloseable {
     }
   }
 
+  /** The value, which must be there. */
+  static <T> T given(String name, T value) {
+    if (value == null) throw new IllegalArgumentException(name + ": expected one, found null");
+    return value;
+  }
+
   /** Text that C reads up to a NUL. */
   static MemorySegment text(Arena arena, String name, String text) {
     if (text == null) return MemorySegment.NULL;

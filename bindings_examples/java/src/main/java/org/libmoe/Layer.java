@@ -71,6 +71,7 @@ public final class Layer extends Handle {
       throw new IllegalArgumentException(name + ": expected native memory, found " + (memory == null ? "null" : "memory of the heap"));
     if (rows < 0) throw new IllegalArgumentException("tokens: expected a number from 0, found " + rows);
     long bytes = Tensor.nbytes(dtype, rows, columns);
+    if (bytes < 0) throw new IllegalArgumentException("tokens: " + rows + " rows of " + columns + " are more than memory holds");
     if (memory.byteSize() != bytes)
       throw new IllegalArgumentException(name + ": expected " + rows + " x " + columns + " " + Tensor.name(dtype) + ", which is "
           + bytes + " bytes, found " + memory.byteSize());
@@ -83,7 +84,7 @@ public final class Layer extends Handle {
 
   /** control may be null. */
   public float[] apply(float[] hidden, float[] routerLogits, Control control) {
-    float[] out = new float[hidden.length];
+    float[] out = new float[given("hidden", hidden).length];
     arrays(MemorySegment.ofArray(hidden), "float[]", routerLogits, MemorySegment.ofArray(out), control);
     return out;
   }
@@ -94,7 +95,7 @@ public final class Layer extends Handle {
   }
 
   public short[] apply(short[] hidden, float[] routerLogits, Control control) {
-    short[] out = new short[hidden.length];
+    short[] out = new short[given("hidden", hidden).length];
     arrays(MemorySegment.ofArray(hidden), "short[]", routerLogits, MemorySegment.ofArray(out), control);
     return out;
   }
@@ -108,7 +109,7 @@ public final class Layer extends Handle {
     if (in.byteSize() % width != 0)
       throw new IllegalArgumentException("hidden: expected rows of " + hidden + " values, found " + in.byteSize() / (width / hidden)
           + " values");
-    if (routerLogits.length != tokens * columns.logits())
+    if (given("routerLogits", routerLogits).length != tokens * columns.logits())
       throw new IllegalArgumentException("routerLogits: expected " + tokens + " x " + columns.logits() + " values, found "
           + routerLogits.length);
     Tensor output = new Tensor(out, Tensor.name(outType), tokens, hidden);

@@ -43,7 +43,7 @@ public final class Packed extends Handle {
 
   /** From the bytes of toBytes(), copied. */
   public static Packed fromBytes(byte[] bytes) {
-    MemorySegment memory = Library.allocate(MemorySegment.ofArray(bytes), true);
+    MemorySegment memory = Library.allocate(MemorySegment.ofArray(given("bytes", bytes)), true);
     return new Packed(create("moe_packed_load_memory", null, memory, memory.byteSize(), 0L, Library.FREE, memory));
   }
 
@@ -82,7 +82,7 @@ public final class Packed extends Handle {
   public Tensor dequantize(String role, long expert) {
     Map<?, ?> config = (Map<?, ?>) Json.object(report()).get("config");
     long hidden = (Long) config.get("hidden_dim"), inner = (Long) config.get("intermediate_size_per_partition");
-    long[] shape = role.startsWith("w2") ? new long[] {hidden, inner}
+    long[] shape = given("role", role).startsWith("w2") ? new long[] {hidden, inner}
                                          : new long[] {Boolean.TRUE.equals(config.get("is_gated")) ? 2 * inner : inner, hidden};
     Tensor out = Tensor.of(new float[Math.toIntExact(shape[0] * shape[1])], shape);
     try (Arena arena = Arena.ofConfined()) {

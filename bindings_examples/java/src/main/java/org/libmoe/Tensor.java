@@ -9,6 +9,7 @@ import java.util.Arrays;
 public record Tensor(MemorySegment data, String dtype, long... shape) {
   public Tensor {
     if (data == null) throw new IllegalArgumentException("tensor: expected memory, found null");
+    if (shape == null) throw new IllegalArgumentException("tensor: shape: expected an array, found null");
     long needed = nbytes(code(dtype), shape);
     if (needed < 0)
       throw new IllegalArgumentException("tensor: shape: expected at most 6 dimensions from 0, found " + Arrays.toString(shape));
@@ -18,21 +19,21 @@ public record Tensor(MemorySegment data, String dtype, long... shape) {
   }
 
   public static Tensor of(float[] values, long... shape) {
-    return new Tensor(MemorySegment.ofArray(values), "f32", shape);
+    return new Tensor(MemorySegment.ofArray(Handle.given("tensor", values)), "f32", shape);
   }
 
   /** The bits of "bf16" or "f16". */
   public static Tensor of(short[] bits, String dtype, long... shape) {
-    return new Tensor(MemorySegment.ofArray(bits), dtype, shape);
+    return new Tensor(MemorySegment.ofArray(Handle.given("tensor", bits)), dtype, shape);
   }
 
   public static Tensor of(int[] values, long... shape) {
-    return new Tensor(MemorySegment.ofArray(values), "i32", shape);
+    return new Tensor(MemorySegment.ofArray(Handle.given("tensor", values)), "i32", shape);
   }
 
   /** int8, 8-bit floats and packed codes. */
   public static Tensor of(byte[] bytes, String dtype, long... shape) {
-    return new Tensor(MemorySegment.ofArray(bytes), dtype, shape);
+    return new Tensor(MemorySegment.ofArray(Handle.given("tensor", bytes)), dtype, shape);
   }
 
   /** The elements as float32. */

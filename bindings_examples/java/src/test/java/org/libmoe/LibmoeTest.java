@@ -235,6 +235,12 @@ public final class LibmoeTest {
     fails(IllegalArgumentException.class, () -> layer.apply(new float[64], new float[4]), "takes bf16", "expected short[], found float[]");
     fails(IllegalArgumentException.class, () -> layer.apply(new short[63], new float[4]), "hidden: expected rows of 64 values, found 63");
     fails(IllegalArgumentException.class, () -> layer.apply(new short[64], new float[3]), "routerLogits: expected 1 x 4 values, found 3");
+    fails(IllegalArgumentException.class, () -> layer.apply((short[]) null, new float[4]), "hidden: expected one, found null");
+    fails(IllegalArgumentException.class, () -> layer.apply(new short[64], null), "routerLogits: expected one, found null");
+    fails(IllegalArgumentException.class, () -> Packed.fromBytes(null), "bytes: expected one, found null");
+    fails(IllegalArgumentException.class, () -> packed.dequantize(null, 0), "role: expected one, found null");
+    fails(IllegalArgumentException.class, () -> Tensor.of((byte[]) null, "i8", 1), "tensor: expected one, found null");
+    fails(IllegalArgumentException.class, () -> Tensor.of(new float[1], (long[]) null), "shape: expected an array, found null");
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment in = arena.allocate(128, 64), four = arena.allocate(16, 4), out = arena.allocate(128, 64);
       fails(IllegalArgumentException.class, () -> run(in.asSlice(0, 100), four, out), "hidden: expected 1 x 64 bf16", "found 100");
@@ -251,6 +257,10 @@ public final class LibmoeTest {
         layer.apply(-1, in, four, out);
         return null;
       }, "tokens");
+      fails(IllegalArgumentException.class, () -> {
+        layer.apply(Long.MAX_VALUE, in, four, out);
+        return null;
+      }, "tokens: 9223372036854775807 rows of 4 are more than memory holds");
       Arena gone = Arena.ofConfined();
       MemorySegment dead = gone.allocate(128, 64);
       gone.close();
