@@ -399,6 +399,12 @@ JUNK = [None, 0, -1, 2**70, 1.5, "x", "", "a\0b", "\ud800", b"\xff", [], {}, (),
 
 
 class BadInput(unittest.TestCase):
+    def test_apply_without_routing_says_what_is_expected(self):
+        hidden, _ = batch(1)
+        for given in ({}, {"logits": None}, {"topk_weights": np.ones((1, 2), np.float32)}):
+            with self.assertRaisesRegex(TypeError, "apply: expected logits, or topk_ids and topk_weights"):
+                parts(libmoe.Context(threads=1)).layer.apply(hidden, **given)
+
     def calls(self):
         """Every call with arguments that are right: name -> function, arguments."""
         it, (hidden, logits) = parts(libmoe.Context(threads=1)), batch(4)

@@ -127,6 +127,8 @@ class Layer(Handle):
         numpy is given for numpy's, else a Tensor. out_topk_ids and out_topk_weights get what routing chose.
         `workspace`: a buffer of workspace_size() bytes; without it the library's.
         """
+        if logits is None and topk_ids is None:
+            raise TypeError("apply: expected logits, or topk_ids and topk_weights")
         args = abi.moe_apply_args(struct_size=ctypes.sizeof(abi.moe_apply_args), flags=integer(flags, "flags"),
                                   mode=ApplyMode.TOPK if logits is None else ApplyMode.ROUTER_LOGITS,
                                   control=_pointer(control))
