@@ -101,6 +101,12 @@ for kind in OFF ON; do
   run "" "$dir/consumer_$kind/consumer"
 done
 needs "$dir/consumer_OFF/consumer" libmoe.so.0
+mkdir "$dir/other_component"
+printf '%s\n' 'cmake_minimum_required(VERSION 3.16)' 'project(other C)' 'find_package(moe REQUIRED COMPONENTS statik)' \
+  >"$dir/other_component/CMakeLists.txt"
+cmake -S "$dir/other_component" -B "$dir/other_component/build" -D CMAKE_PREFIX_PATH="$dir/moved" >"$dir/log" 2>&1 &&
+  fail "component statik is found"
+grep -q 'no component statik' "$dir/log" || { cat "$dir/log"; fail "the unknown component is not named"; }
 
 if [ -e "$lib/libmoe.a" ]; then
   needs "$dir/consumer_ON/consumer"
@@ -113,6 +119,7 @@ if [ -e "$lib/libmoe.a" ]; then
   # what the guide for callers says of libmoe.pc
   "$cc" $(pkg-config --cflags libmoe) "$consumer/consumer.c" -L"$decoy" $(pkg-config --static --libs libmoe) -o "$dir/not_static"
   needs "$dir/not_static" libmoe.so.0
+  [ "$(pkg-config --libs libmoe-static)" = "$(pkg-config --static --libs libmoe-static)" ] || fail "libmoe-static.pc needs --static"
   # shellcheck disable=SC2046
   "$cc" -static $(pkg-config --cflags libmoe) "$consumer/consumer.c" -L"$decoy" $(pkg-config --static --libs libmoe) -o "$dir/whole" 2>"$dir/log" ||
     { cat "$dir/log"; fail "cc -static with libmoe.pc"; }
