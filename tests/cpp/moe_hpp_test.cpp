@@ -290,6 +290,8 @@ TEST_F(CppLayer, PackedIsSavedLoadedAndShown) {
   EXPECT_EQ(ended, 1);
   EXPECT_EQ(Packed::try_load(folder.path() + "/none").error().status(), MOE_ERR_IO);
   EXPECT_EQ(Packed::try_load(path + std::string(1, '\0')).error().status(), MOE_ERR_INVALID_ARGUMENT);
+  EXPECT_STREQ(Packed::try_load(std::string("some\0file", 9)).error().message(),
+               "a text with a NUL character inside, behind \"some\"");
   EXPECT_EQ(Packed::try_load_memory({}, [&] { ++ended; }).error().status(), MOE_ERR_INVALID_ARGUMENT);
   EXPECT_EQ(ended, 2);
 

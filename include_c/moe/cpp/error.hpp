@@ -6,6 +6,7 @@
 #include <moe/moe.h>
 
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -183,16 +184,24 @@ A raw(A plain) noexcept {
 }
 inline const char* raw(const Text& text) noexcept { return text.get(); }
 
+// A text of which C would take only a part, else null.
 template <class A>
-bool cut(const A&) noexcept {
-  return false;
+const char* cut(const A&) noexcept {
+  return nullptr;
 }
-inline bool cut(const Text& text) noexcept { return text.cut(); }
+inline const char* cut(const Text& text) noexcept { return text.cut() ? text.get() : nullptr; }
+
+inline Error cut_error(const char* text) noexcept {
+  char message[128];
+  std::snprintf(message, sizeof message, "a text with a NUL character inside, behind \"%.64s\"", text);
+  return Error(MOE_ERR_INVALID_ARGUMENT, message);
+}
 
 /// Calls a function whose last parameter is the error.
 template <class F, class... A>
 Result<void> call(F function, const A&... arguments) noexcept {
-  if ((cut(arguments) || ...)) return Error(MOE_ERR_INVALID_ARGUMENT, "a text with a NUL character inside");
+  const char* part = nullptr;
+  if (((part = cut(arguments)) || ...)) return cut_error(part);
   moe_error* error = nullptr;
   if (function(raw(arguments)..., &error) != MOE_OK) return Error(error);
   return {};
