@@ -16,6 +16,9 @@ func (l *Layer) Apply(tokens int64, hidden []byte, logits []float32, out []byte)
 	if tokens < 0 {
 		return refused(ErrShape, "tokens", "found %d, expected 0 or more", tokens)
 	}
+	if n.InDType.Bytes(tokens, n.Hidden) < 0 {
+		return refused(ErrShape, "tokens", "found %d, whose rows are more than memory holds", tokens)
+	}
 	if want := n.InDType.Bytes(tokens, n.Hidden); int64(len(hidden)) != want {
 		return refused(ErrShape, "hidden", "%d bytes, %d tokens take %d", len(hidden), tokens, want)
 	}
