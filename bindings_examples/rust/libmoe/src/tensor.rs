@@ -115,9 +115,8 @@ fn view(
     };
     match needed {
         None => {
-            return Err(wrong_shape(format!(
-                "found {shape:?} with strides {strides:?}, which no tensor of {dtype:?} has"
-            )))
+            let strides = strides.map_or(String::new(), |s| format!(" with strides {s:?}"));
+            return Err(wrong_shape(format!("found {shape:?}{strides}, which no tensor of {dtype:?} has")));
         }
         Some(needed) if needed > bytes || (strides.is_none() && needed != bytes) => {
             let message =

@@ -62,6 +62,10 @@ fn outputs_that_share_memory_are_refused() {
 
 #[test]
 fn shapes_and_strides_stay_inside_their_memory() {
+    let message = |got: Result<Tensor, Error>| got.unwrap_err().message().to_string();
+    assert_eq!(message(Tensor::new(&[0f32; 4], &[-1, 4])), "found [-1, 4], which no tensor of f32 has");
+    let apart = message(Tensor::with_strides(&[0f32; 4], &[1, 4], &[-4, 1]));
+    assert_eq!(apart, "found [1, 4] with strides [-4, 1], which no tensor of f32 has");
     let data = [0f32; 8];
     for shape in [&[3, 3][..], &[9], &[-1, -8], &[i64::MAX, 2], &[1 << 62, 4], &[2; 7], &[0]] {
         let error = Tensor::new(&data, shape).unwrap_err();
