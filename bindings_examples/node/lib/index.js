@@ -193,7 +193,7 @@ export async function convert(selection, weights, { context, signal, onProgress,
   return new Packed(new Made(out[0]));
 }
 export function convertSync(selection, weights, { context } = {}) {
-  if (isAsking(weights) && context?.report.threads > 1)
+  if (isAsking(weights) && context instanceof Context && context.report.threads > 1)
     throw new TypeError("context: a set with a source needs one of a single thread, or none: its function runs on this thread");
   return asking(weights, () => new Packed(new Made(create("moe_convert_weights", context, selection, weights, null))));
 }
