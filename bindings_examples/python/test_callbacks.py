@@ -230,6 +230,25 @@ class Callbacks(unittest.TestCase):
                 self.assertIs(caught.exception.__cause__, wrong)
             self.assertEqual(lost, [])
 
+    def test_each_call_has_what_its_own_functions_raised(self):
+        def parallel_for(count, task):
+            for index in range(count):
+                task(index)
+        with libmoe.Context(parallel_for=parallel_for, num_threads=2) as context:
+            one, seen, mine = layer(context), [], ValueError("mine")
+
+            def other():
+                try:
+                    seen.append(one.apply(*batch(64)).shape)
+                except ValueError as error:
+                    seen.append(error)
+            context._raised[0].append(mine)  # by a call of this thread that has not ended
+            thread = threading.Thread(target=other)
+            thread.start()
+            thread.join()
+            self.assertEqual(seen, [batch(64)[0].shape])
+            self.assertIs(context._raised[0].pop(), mine)
+
     def test_nothing_of_a_callback_is_left(self):
         gc.collect()
         before = len(libmoe._handle.kept._objects)
