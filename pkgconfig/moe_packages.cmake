@@ -1,6 +1,7 @@
 # cpack: the release archive and the Debian packages libmoe0 and libmoe0-dev. pkgconfig/make_packages calls it twice, because
 # their files have different places; with SOURCE_DATE_EPOCH and umask 022 the same sources give the same bytes.
 set(CPACK_PACKAGE_NAME libmoe)
+set(CPACK_PACKAGE_HOMEPAGE_URL ${PROJECT_HOMEPAGE_URL})
 set(CPACK_PACKAGE_VENDOR "the libmoe maintainers")
 set(CPACK_PACKAGE_CONTACT "the libmoe maintainers <maintainers@libmoe.example>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY ${PROJECT_DESCRIPTION})
@@ -15,21 +16,44 @@ set(runtime libmoe${MOE_ABI_VERSION})
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64") # else it would be that of the machine which builds
+  set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE amd64)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE arm64)
+endif()
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/pkgconfig/moe_debian.cmake)
+set(CPACK_LIBMOE_LINKED ${moe_linked})
 # No scripts: what packages that link with libmoe depend on, and the trigger that has ldconfig run.
 file(CONFIGURE OUTPUT pkgconfig/shlibs CONTENT "libmoe ${MOE_ABI_VERSION} ${runtime} (>= ${PROJECT_VERSION})\n")
 file(CONFIGURE OUTPUT pkgconfig/triggers CONTENT "activate-noawait ldconfig\n")
-set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA ${PROJECT_BINARY_DIR}/pkgconfig/shlibs ${PROJECT_BINARY_DIR}/pkgconfig/triggers)
+# A function came with the minor release whose number its node has; those of the first node with 0.1.
+file(STRINGS abi_check/symbols.txt symbols)
+list(APPEND symbols "LIBMOE_${MOE_ABI_VERSION}@@LIBMOE_${MOE_ABI_VERSION}")
+list(SORT symbols)
+list(TRANSFORM symbols REPLACE "^(.*)@@LIBMOE_(.*)$" " \\1@LIBMOE_\\2 \\2")
+list(TRANSFORM symbols REPLACE " 0$" " 0.1")
+list(JOIN symbols "\n" symbols)
+file(CONFIGURE OUTPUT pkgconfig/symbols CONTENT "libmoe.so.${MOE_ABI_VERSION} ${runtime} #MINVER#\n* Build-Depends-Package: ${runtime}-dev\n${symbols}\n")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA shlibs symbols triggers)
+list(TRANSFORM CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA PREPEND ${PROJECT_BINARY_DIR}/pkgconfig/)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME ${runtime})
-set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION libs)
+set(multi_arch "\nMulti-Arch: same") # a field of its own, that CPack does not know
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION "libs${multi_arch}")
 if(MOE_GLIBC_2_28)
   set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS "libc6 (>= 2.28)")
 else()
   set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON) # asks dpkg-shlibdeps
 endif()
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME ${runtime}-dev)
-set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION "libdevel${multi_arch}")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${runtime} (= ${PROJECT_VERSION})")
-set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "The shared library.")
-set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "Header, archive, description of the ABI, pkg-config and CMake files.")
+set(what "libmoe selects a kernel for the machine, converts a checkpoint's experts once
+into the layout of that kernel, and applies the layer: routing, gate and up,
+activation, down, weighted sum.
+.
+")
+set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "${what}This package has the shared library.")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "${what}This package has headers for C and C++, the archive, a description
+of the ABI for other languages, pkg-config and CMake files.")
 include(CPack)

@@ -36,6 +36,10 @@ while read -r package; do
   grep -qi copyright "$dir/runtime/usr/share/doc/libmoe/notices/$package" || fail "no notice of $package"
 done <"$dir/packages"
 
+major=$("$cc" -dumpversion | cut -d . -f 1) # not another compiler's that stands earlier in the alphabet
+[ ! -e "/usr/share/doc/gcc-$major-base/copyright" ] || grep -q "/gcc-$major-base/copyright\"" "$build/cmake_install.cmake" ||
+  fail "the notice of the GNU runtime is not that of gcc-$major-base"
+
 # --- stripped; what was taken away is installed on request, by the build id ---
 so=$(readlink -f "$dir/all/$libdir/libmoe.so")
 readelf -SW "$so" | grep -E ' \.(debug_|symtab|strtab)' && fail "the installed library is not stripped"
@@ -106,6 +110,9 @@ if [ -e "$lib/libmoe.a" ]; then
   "$cc" $(pkg-config --cflags libmoe-static) "$consumer/consumer.c" -L"$decoy" $(pkg-config --static --libs libmoe-static) -o "$dir/static"
   needs "$dir/static"
   run "" "$dir/static"
+  # what the guide for callers says of libmoe.pc
+  "$cc" $(pkg-config --cflags libmoe) "$consumer/consumer.c" -L"$decoy" $(pkg-config --static --libs libmoe) -o "$dir/not_static"
+  needs "$dir/not_static" libmoe.so.0
   # shellcheck disable=SC2046
   "$cc" -static $(pkg-config --cflags libmoe) "$consumer/consumer.c" -L"$decoy" $(pkg-config --static --libs libmoe) -o "$dir/whole" 2>"$dir/log" ||
     { cat "$dir/log"; fail "cc -static with libmoe.pc"; }

@@ -10,6 +10,7 @@ work=$2
 shift 2
 [ -n "${MOE_REPRODUCIBLE_CACHE-}" ] || export CCACHE_DISABLE=1
 export SOURCE_DATE_EPOCH=1700000000
+export CMAKE_BUILD_PARALLEL_LEVEL="${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"
 rm -rf "$work"
 
 make_in() { # make_in FOLDER UMASK [CMAKE_ARGUMENT...]
