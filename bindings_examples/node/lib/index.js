@@ -134,7 +134,8 @@ export class Weights extends Handle {
   /**
    * A set that asks get(role, expert, shard) for tensors while it is converted, so that only a few experts are in memory at a
    * time: a Tensor as for setExpert, which is copied, or null where there is none. A w13 role is asked for as a whole (shard
-   * null) first, then as "w1" and "w3". On this thread alone: for convertSync, not for convert.
+   * null) first, then as "w1" and "w3". On this thread alone: for convertSync, not for convert. The set keeps the function: one
+   * that uses the set itself is never collected, only closed.
    */
   static fromSource(config, get) {
     const [pointer, source] = createAsking(config, get);

@@ -7,7 +7,7 @@ const sources = new Map(); // by the `user` of the library's callbacks
 const asked = new WeakMap(); // by the set
 let last = 0n;
 let depth = 0; // of sources that the library asks; each takes some of koffi's stack, whose end would end the process
-const DEEPEST = 16;
+const DEEPEST = 8;
 let callbacks; // of all sources; not made in programs that have none
 
 function textOf(problem) {

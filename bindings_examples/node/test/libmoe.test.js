@@ -233,7 +233,7 @@ group("layer", () => {
     }
     assert.throws(() => moe.convertSync(selection, from, { context: {} }), /ctx: expected a libmoe context, found Object/);
     const circle = moe.Weights.fromSource(config, () => moe.convertSync(selection, circle));
-    assert.throws(() => moe.convertSync(selection, circle), /16 times deep/);
+    assert.throws(() => moe.convertSync(selection, circle), /8 times deep/);
     const self = moe.Weights.fromSource(config, (role, expert, shard) => (self.close(), get(role, expert, shard)));
     moe.convertSync(selection, self); // the close waits for the call
     assert.throws(() => self.report, code("MOE_ERR_INVALID_HANDLE"));

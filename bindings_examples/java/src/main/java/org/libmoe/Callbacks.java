@@ -54,7 +54,7 @@ final class Callbacks {
 
   // How many functions this thread is in. More would end the stack, at times where nothing can catch it.
   private static final ThreadLocal<Integer> DEPTH = ThreadLocal.withInitial(() -> 0);
-  private static final int DEEPEST = 16;
+  private static final int DEEPEST = 8;
 
   /** The moe_release_fn of whatever is kept. */
   static final MemorySegment RELEASE =

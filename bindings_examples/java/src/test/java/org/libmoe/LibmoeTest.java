@@ -591,7 +591,7 @@ public final class LibmoeTest {
   void testFunctionsThatGoInCirclesEnd() throws Exception {
     Weights[] set = new Weights[1];
     set[0] = Weights.fromSource(config, (role, expert, shard) -> Packed.convert(selection, set[0]).get("none", 0));
-    fails(IllegalStateException.class, () -> Packed.convert(selection, set[0]), "16 times deep");
+    fails(IllegalStateException.class, () -> Packed.convert(selection, set[0]), "8 times deep");
     set[0].close();
     Context[] own = new Context[1]; // a log function must not do this, but what comes of it is not the end of the process
     own[0] = new Context("{\"log_level\":\"trace\"}", (level, component, message) -> Packed.convert(selection, weights, own[0], null), null);
