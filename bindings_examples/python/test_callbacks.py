@@ -4,6 +4,7 @@ import ctypes
 import gc
 import threading
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -201,6 +202,52 @@ class Callbacks(unittest.TestCase):
         with libmoe.Weights.from_source(config, get) as weights, libmoe.Context(threads=3) as context:
             libmoe.convert(selection, weights, context).close()
         self.assertTrue(other.is_set(), "no thread of the library asked")
+
+    def test_a_source_may_ask_its_set(self):
+        def get(role, expert, shard):
+            if role == "w13_weight":
+                weights.get("w2_weight", expert)
+            return sources(role, expert, shard)
+        weights = libmoe.Weights.from_source(libmoe.Config(DOCUMENT), get)
+        thread = threading.Thread(target=weights.get, args=("w13_weight", 1), daemon=True)
+        thread.start()
+        thread.join(20)
+        self.assertFalse(thread.is_alive(), "waits for itself")
+
+    def test_errors_without_a_text(self):
+        class Speechless(Exception):
+            def __str__(self):
+                raise ValueError("no text")
+        config = libmoe.Config(DOCUMENT)
+        selection = libmoe.Selection(config)
+        for wrong, text in (Speechless(), "Speechless"), (ValueError("half \udcff"), r"ValueError: half \\udcff"):
+            def get(role, expert, shard):
+                raise wrong
+            lost = []
+            with libmoe.Weights.from_source(config, get) as weights, mock.patch("sys.unraisablehook", lost.append):
+                with self.assertRaisesRegex(libmoe.CallbackError, text) as caught:
+                    libmoe.convert(selection, weights)
+                self.assertIs(caught.exception.__cause__, wrong)
+            self.assertEqual(lost, [])
+
+    def test_each_call_has_what_its_own_functions_raised(self):
+        def parallel_for(count, task):
+            for index in range(count):
+                task(index)
+        with libmoe.Context(parallel_for=parallel_for, num_threads=2) as context:
+            one, seen, mine = layer(context), [], ValueError("mine")
+
+            def other():
+                try:
+                    seen.append(one.apply(*batch(64)).shape)
+                except ValueError as error:
+                    seen.append(error)
+            context._raised[0].append(mine)  # by a call of this thread that has not ended
+            thread = threading.Thread(target=other)
+            thread.start()
+            thread.join()
+            self.assertEqual(seen, [batch(64)[0].shape])
+            self.assertIs(context._raised[0].pop(), mine)
 
     def test_nothing_of_a_callback_is_left(self):
         gc.collect()

@@ -50,8 +50,8 @@ Error failure_of(moe_status status, const moe_error* error, const std::string& p
 
 CallbackSource::CallbackSource(const moe_weight_source_ops& ops, Owner owner) : ops_(ops), owner_(std::move(owner)) {}
 
-std::unique_lock<std::mutex> CallbackSource::lock() const {
-  return ops_.serial != 0 ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
+std::unique_lock<std::recursive_mutex> CallbackSource::lock() const {
+  return ops_.serial != 0 ? std::unique_lock(mutex_) : std::unique_lock<std::recursive_mutex>();
 }
 
 Result<TensorLease> CallbackSource::get(const Place& place) const {

@@ -21,11 +21,12 @@ class CallbackSource : public TensorSource {
   void put(const Place& place, const TensorView& view) const override;
 
  private:
-  std::unique_lock<std::mutex> lock() const;
+  std::unique_lock<std::recursive_mutex> lock() const;
 
   moe_weight_source_ops ops_;
   Owner owner_;
-  mutable std::mutex mutex_;  // held around each call when ops.serial is 1
+  // Held around each call when ops.serial is 1; what get does may be a call that asks it.
+  mutable std::recursive_mutex mutex_;
 };
 
 }  // namespace moe::api

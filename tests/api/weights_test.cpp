@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <set>
 
@@ -164,6 +165,7 @@ struct Source {
   moe_status failure = MOE_ERR_IO;
   bool wrong_shape = false, stale_error = false, by_columns = false;
   std::vector<std::int8_t> columns;
+  std::function<void(const std::string&)> before;
   moe_weight_source_ops ops{
       sizeof(moe_weight_source_ops), 0, this, get, put, [](void* u) { ++static_cast<Source*>(u)->ended; }};
 
@@ -182,6 +184,7 @@ struct Source {
     EXPECT_NE(err, nullptr);
     EXPECT_EQ(out->struct_size, sizeof *out);
     EXPECT_EQ(out->data, nullptr);
+    if (before) before(role);
     const int n = gets++;
     if (n == fail_at) {
       *err = moe_error_create(failure, "the disk is gone", MOE_NUL_TERMINATED);
@@ -267,6 +270,37 @@ TEST(WeightSource, GivesTheBytesOfStackedTensors) {
     if (serial == 1) {
       EXPECT_EQ(source.most, 1);
     }
+  }
+}
+
+// A gate may be computed from what the set says of another tensor.
+TEST(WeightSource, IsAskedByItself) {
+  for (const int serial : {0, 1}) {
+    Source source;
+    source.ops.serial = serial;
+    const ConfigPtr config = make_config(source.m.config_text());
+    moe_weights* set = nullptr;
+    int asked = 0;
+    source.before = [&](const std::string& role) {
+      if (role != "w13_weight") return;
+      moe_tensor t{};
+      t.struct_size = sizeof t;
+      moe_buffer* hold = nullptr;
+      EXPECT_EQ(moe_weights_get(set, "w2_weight", 1, &t, &hold, nullptr), MOE_OK);
+      moe_buffer_destroy(hold);
+      ++asked;
+    };
+    const WeightsPtr w = make<WeightsPtr>([&](moe_weights** o, moe_error** e) {
+      return moe_weights_create_from_source(config.get(), &source.ops, o, e);
+    });
+    set = w.get();
+    moe_tensor t{};
+    t.struct_size = sizeof t;
+    moe_buffer* hold = nullptr;
+    EXPECT_EQ(moe_weights_get(set, "w13_weight", 0, &t, &hold, nullptr), MOE_OK);
+    moe_buffer_destroy(hold);
+    EXPECT_EQ(asked, 1);
+    EXPECT_EQ(source.lent, source.puts);
   }
 }
 

@@ -64,7 +64,9 @@ func guard(what string, f func() error) (err error, broken bool) {
 				err = fmt.Errorf("%s ended its goroutine", what)
 			}
 		}()
-		err = lent(f)
+		if err = lent(f); err != nil { // asked here: what its methods do must not unwind C code either
+			_, _ = statusOf(err), err.Error()
+		}
 		broken = false
 	}()
 	<-done

@@ -23,11 +23,24 @@ var stops = map[string]struct {
 	run  func() error
 	text string
 }{
-	"error":   {func() error { return errStop }, ""},
-	"panic":   {func() error { panic("oh dear") }, "oh dear"},
-	"nil":     {func() error { var p *int; *p = 1; return nil }, "nil pointer"},
-	"goexit":  {func() error { runtime.Goexit(); return nil }, "ended its goroutine"},
-	"context": {func() error { return context.Canceled }, ""},
+	"error":    {func() error { return errStop }, ""},
+	"panic":    {func() error { panic("oh dear") }, "oh dear"},
+	"nil":      {func() error { var p *int; *p = 1; return nil }, "nil pointer"},
+	"goexit":   {func() error { runtime.Goexit(); return nil }, "ended its goroutine"},
+	"context":  {func() error { return context.Canceled }, ""},
+	"no text":  {func() error { return speechless{} }, "no text"},
+	"ends":     {func() error { return speechless{ends: true} }, "ended its goroutine"},
+	"no error": {func() error { var none *moe.Error; return none }, "nil pointer"},
+}
+
+// speechless is an error that cannot say what it is.
+type speechless struct{ ends bool }
+
+func (s speechless) Error() string {
+	if s.ends {
+		runtime.Goexit()
+	}
+	panic("no text")
 }
 
 func TestProgressAndItsErrors(t *testing.T) {

@@ -92,16 +92,20 @@ const logs = new WeakMap(); // of contexts
 /** Gives the messages of a context to a function of the program, when calls with it have ended. */
 class Log {
   #soon = false;
+  #lines = []; // taken, not given yet
   constructor(owned, onLog) {
     this.owned = owned;
     this.onLog = onLog;
   }
   flush() {
-    if (this.owned.closed) return;
     const out = new BigUint64Array(1);
-    if (raw.moe_context_take_log(this.owned.pointer, out, null) !== constants.MOE_OK) return; // no memory: next time
-    const lines = Buffer.from(bytesOf(out[0])).toString().split("\n").filter(Boolean);
-    for (const line of lines) this.onLog(JSON.parse(line));
+    if (!this.owned.closed && raw.moe_context_take_log(this.owned.pointer, out, null) === constants.MOE_OK) // else no memory: next time
+      this.#lines.push(...Buffer.from(bytesOf(out[0])).toString().split("\n").filter(Boolean));
+    try {
+      while (this.#lines.length) this.onLog(JSON.parse(this.#lines.shift()));
+    } finally {
+      if (this.#lines.length) this.soon(); // after one at which the function threw
+    }
   }
   soon() {
     if (this.#soon) return;

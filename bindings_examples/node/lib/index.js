@@ -134,7 +134,8 @@ export class Weights extends Handle {
   /**
    * A set that asks get(role, expert, shard) for tensors while it is converted, so that only a few experts are in memory at a
    * time: a Tensor as for setExpert, which is copied, or null where there is none. A w13 role is asked for as a whole (shard
-   * null) first, then as "w1" and "w3". On this thread alone: for convertSync, not for convert.
+   * null) first, then as "w1" and "w3". On this thread alone: for convertSync, not for convert. The set keeps the function: one
+   * that uses the set itself is never collected, only closed.
    */
   static fromSource(config, get) {
     const [pointer, source] = createAsking(config, get);
@@ -193,7 +194,7 @@ export async function convert(selection, weights, { context, signal, onProgress,
   return new Packed(new Made(out[0]));
 }
 export function convertSync(selection, weights, { context } = {}) {
-  if (isAsking(weights) && context?.report.threads > 1)
+  if (isAsking(weights) && context instanceof Context && context.report.threads > 1)
     throw new TypeError("context: a set with a source needs one of a single thread, or none: its function runs on this thread");
   return asking(weights, () => new Packed(new Made(create("moe_convert_weights", context, selection, weights, null))));
 }

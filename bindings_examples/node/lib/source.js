@@ -6,6 +6,8 @@ import { Tensor } from "./tensor.js";
 const sources = new Map(); // by the `user` of the library's callbacks
 const asked = new WeakMap(); // by the set
 let last = 0n;
+let depth = 0; // of sources that the library asks; each takes some of koffi's stack, whose end would end the process
+const DEEPEST = 8;
 let callbacks; // of all sources; not made in programs that have none
 
 function textOf(problem) {
@@ -19,7 +21,9 @@ function textOf(problem) {
 // Nothing is thrown into C: what was thrown is kept for the call, its text becomes part of the library's error.
 function get(user, role, expert, shard, out, error) {
   const source = sources.get(user);
+  ++depth;
   try {
+    if (depth > DEEPEST) throw new RangeError(`sources have asked for tensors of sources ${DEEPEST} times deep`);
     const found = source.get(role, Number(expert), shard);
     if (found === null || found === undefined) return constants.MOE_ERR_MISSING_WEIGHT;
     if (!(found instanceof Tensor))
@@ -33,6 +37,8 @@ function get(user, role, expert, shard, out, error) {
     const made = raw.moe_error_create(status, text, text.length);
     if (made) store(BigUint64Array.of(made), error);
     return status;
+  } finally {
+    --depth;
   }
 }
 

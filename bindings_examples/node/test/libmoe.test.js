@@ -231,6 +231,9 @@ group("layer", () => {
       const wrong = new moe.Tensor(new Float32Array(shape.reduce((a, b) => a * b)), shape);
       assert.throws(() => moe.convertSync(selection, moe.Weights.fromSource(config, () => wrong)), moe.MoeError);
     }
+    assert.throws(() => moe.convertSync(selection, from, { context: {} }), /ctx: expected a libmoe context, found Object/);
+    const circle = moe.Weights.fromSource(config, () => moe.convertSync(selection, circle));
+    assert.throws(() => moe.convertSync(selection, circle), /8 times deep/);
     const self = moe.Weights.fromSource(config, (role, expert, shard) => (self.close(), get(role, expert, shard)));
     moe.convertSync(selection, self); // the close waits for the call
     assert.throws(() => self.report, code("MOE_ERR_INVALID_HANDLE"));
@@ -402,12 +405,13 @@ group("long calls", () => {
   test("what a log function throws is the program's", async () => {
     const text = `import * as moe from "libmoe";
       process.on("uncaughtException", (error) => console.log("uncaught", error.message));
-      const context = new moe.Context({ log_level: "trace" }, { onLog() { throw new Error("mine"); } });
+      const context = new moe.Context({ log_level: "trace" }, { onLog({ component }) { throw new Error("mine of " + component); } });
       const config = new moe.Config({ num_experts: 2, top_k: 1, hidden_dim: 32, intermediate_size: 16, in_dtype: "float32" });
-      console.log(new moe.Selection(config, { context }).kernel.length > 0);`;
+      console.log(new moe.Selection(config, { context }).kernel.length > 0);
+      new moe.Selection(config, { context });`;
     const { stdout } = spawnSync(process.execPath, ["--input-type=module", "-e", text],
                                  { cwd: new URL("..", import.meta.url), encoding: "utf8" });
-    assert.match(stdout, /true\nuncaught mine/);
+    assert.equal(stdout, "true\nuncaught mine of select\nuncaught mine of select\n"); // one after another, none is lost
   });
   test("dispose", () => {
     const context = new moe.Context({ threads: 1, log_level: "trace" });

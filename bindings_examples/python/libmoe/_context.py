@@ -9,8 +9,8 @@ from typing import Any, Callable
 from . import _abi as abi
 from ._abi import LogLevel, Status
 from ._errors import failure
-from ._handle import (Gate, Handle, callback, cause_of, check_function, encode, immortal, integer, invoke, json_of,
-                      kept, text_of)
+from ._handle import (Gate, Handle, Raised, callback, cause_of, check_function, encode, immortal, integer, invoke,
+                      json_of, kept, text_of)
 
 
 @callback(abi.moe_release_fn)
@@ -30,7 +30,7 @@ class Control(Handle):
     def __init__(self, progress: Callable[[int, int], object] | None = None) -> None:
         self._check_new()
         check_function(progress, "progress")
-        raised: list[BaseException] = []
+        raised = Raised()
         self._raised = [raised]
         number = kept.add((progress, raised))
         self._create("moe_control_create", _progress if progress else abi.moe_progress_fn(), number, release)
@@ -121,7 +121,7 @@ class Context(Handle):
         if log is not None:
             callbacks.log, callbacks.log_user, callbacks.log_destroy = _log, kept.add(log), release
         if parallel_for is not None:
-            raised: list[BaseException] = []
+            raised = Raised()
             self._raised = [raised]
             callbacks.parallel = ctypes.pointer(abi.moe_parallel_ops(
                 struct_size=ctypes.sizeof(abi.moe_parallel_ops), num_threads=threads, parallel_for=_parallel_for,

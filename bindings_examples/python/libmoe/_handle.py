@@ -101,6 +101,19 @@ def _destroy(name: str, pointer: ctypes.c_void_p) -> None:
             _exit.leave(running)
 
 
+class Raised(threading.local):
+    """What functions raised that run on the thread of their call: other calls with the object, at once, have their own."""
+
+    def __init__(self) -> None:
+        self._all: list[BaseException] = []
+
+    def append(self, error: BaseException) -> None:
+        self._all.append(error)
+
+    def pop(self) -> BaseException:
+        return self._all.pop()
+
+
 class Handle:
     """One object of the library; `close` ends it, else the end of a `with` block, else the collector.
 
@@ -112,7 +125,7 @@ class Handle:
     _kind = ""  # "layer"
     _gate: Gate
     _owner: Owner | None
-    _raised: list[list[BaseException]]
+    _raised: list[Raised | list[BaseException]]
 
     def __new__(cls: type[Self], *_: Any, **__: Any) -> Self:
         self = super().__new__(cls)

@@ -117,6 +117,15 @@ class _Source:
         self.lock = threading.Lock()
 
 
+def _text_of(error: BaseException) -> bytes:
+    """For an error of the library; what is raised here would end in a status that nobody chose."""
+    try:
+        text = error.message if isinstance(error, Error) else f"{type(error).__name__}: {error}"
+        return text.encode(errors="backslashreplace")
+    except BaseException:
+        return type(error).__name__.encode(errors="backslashreplace")
+
+
 @callback(abi.moe_weight_source_ops_get)
 def _get(number: int, role: bytes, expert: int, shard: bytes | None, out: int, err: Any) -> int:
     source: _Source = kept[number]
@@ -134,7 +143,7 @@ def _get(number: int, role: bytes, expert: int, shard: bytes | None, out: int, e
     except BaseException as error:
         source.raised.append(error)
         status = error.status if isinstance(error, Error) and error.status else Status.CALLBACK
-        text = (error.message if isinstance(error, Error) else f"{type(error).__name__}: {error}").encode()
+        text = _text_of(error)
         err[0] = lib.moe_error_create(status, text, len(text))
         return status
 

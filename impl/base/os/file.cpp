@@ -108,7 +108,12 @@ Result<std::vector<std::string>> directory_names(const std::string& path) {
   const auto close = [](DIR* d) { ::closedir(d); };
   const std::unique_ptr<DIR, decltype(close)> closer(dir, close);
   std::vector<std::string> names;
-  while (const dirent* entry = ::readdir(dir)) names.emplace_back(entry->d_name);
+  errno = 0;  // what tells an error from the end
+  while (const dirent* entry = ::readdir(dir)) {
+    names.emplace_back(entry->d_name);
+    errno = 0;
+  }
+  if (errno != 0) return io_error(path, "list", errno);
   std::sort(names.begin(), names.end());
   return names;
 }

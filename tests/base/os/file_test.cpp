@@ -3,6 +3,7 @@
 #include "base/os/file.h"
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include <array>
 #include <cerrno>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/call_faults.h"
 #include "support/rooms.h"
 #include "support/temp_dir.h"
 
@@ -104,6 +106,20 @@ TEST(Directories, NamesAreSorted) {
   const auto none = directory_names(dir.file("b"));
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().message, dir.file("b") + ": cannot list: ENOTDIR");
+}
+
+TEST(Directories, ThatBreakOffAreNotShorterOnes) {
+  const TempDir dir;
+  dir.write("a", "");
+  const int calls = with_call_faults(
+      {SYS_getdents64}, [](int n) { return n == 1 ? EIO : 0; },
+      [&] {
+        const auto names = directory_names(dir.path());
+        ASSERT_FALSE(names);
+        EXPECT_EQ(names.error().message, dir.path() + ": cannot list: EIO");
+      });
+  if (calls < 0) GTEST_SKIP() << "no seccomp user notification here";
+  EXPECT_EQ(calls, 2);
 }
 
 }  // namespace

@@ -14,16 +14,24 @@ import java.util.function.ToIntFunction;
 final class Callbacks {
   /** What functions threw, until the call that they stopped has come back. */
   static final class Thrown {
-    private Throwable first;
+    private final Map<Object, Throwable> first = new ConcurrentHashMap<>();
+    private final boolean apart;
 
-    synchronized void put(Throwable thrown) {
-      if (first == null) first = thrown;
+    /** apart: functions run on the thread of their call, and several threads may call at once. */
+    Thrown(boolean apart) {
+      this.apart = apart;
     }
 
-    synchronized Throwable take() {
-      Throwable thrown = first;
-      first = null;
-      return thrown;
+    private Object place() {
+      return apart ? Thread.currentThread() : this;
+    }
+
+    void put(Throwable thrown) {
+      first.putIfAbsent(place(), thrown);
+    }
+
+    Throwable take() {
+      return first.remove(place());
     }
 
     /** Throws what was thrown, if anything was. */
@@ -44,7 +52,9 @@ final class Callbacks {
   private static final Map<Long, Kept> KEPT = new ConcurrentHashMap<>();
   private static final AtomicLong NUMBERS = new AtomicLong();
 
-  private static final ThreadLocal<Boolean> INSIDE = ThreadLocal.withInitial(() -> false);
+  // How many functions this thread is in. More would end the stack, at times where nothing can catch it.
+  private static final ThreadLocal<Integer> DEPTH = ThreadLocal.withInitial(() -> 0);
+  private static final int DEEPEST = 8;
 
   /** The moe_release_fn of whatever is kept. */
   static final MemorySegment RELEASE =
@@ -83,19 +93,21 @@ final class Callbacks {
    * The body's status, or that of what it threw, which is kept for the call.
    */
   static <T extends Kept> int guarded(MemorySegment user, Class<T> type, ToIntFunction<T> body) {
-    boolean nested = false;
+    int depth = 0;
     Thrown thrown = null;
     try {
-      nested = INSIDE.get();
-      INSIDE.set(true);
+      depth = DEPTH.get();
       T value = type.cast(KEPT.get(user.address()));
       thrown = value.thrown();
+      if (depth == DEEPEST)
+        throw new IllegalStateException("functions that the library calls have called it, and it them, " + DEEPEST + " times deep");
+      DEPTH.set(depth + 1);
       return body.applyAsInt(value);
     } catch (Throwable e) {
       if (thrown != null) thrown.put(e);
       return status(e);
     } finally {
-      INSIDE.set(nested);
+      DEPTH.set(depth);
     }
   }
 
@@ -105,6 +117,6 @@ final class Callbacks {
 
   /** Whether this thread runs a function that a call of the library may be waiting for. */
   static boolean inside() {
-    return INSIDE.get();
+    return DEPTH.get() > 0;
   }
 }

@@ -27,7 +27,7 @@ public final class Context extends Handle {
   private record Logger(Log log) implements Callbacks.Kept {
     @Override
     public Callbacks.Thrown thrown() {
-      return new Callbacks.Thrown(); // there is no call that fails
+      return new Callbacks.Thrown(true); // there is no call that fails
     }
   }
 
@@ -50,7 +50,7 @@ public final class Context extends Handle {
 
   /** log gets the messages from "log_level" of the options on, parallel is used instead of threads of its own; both may be null. */
   public Context(String optionsJson, Log log, Parallel parallel) {
-    this(optionsJson, log, parallel, new Callbacks.Thrown());
+    this(optionsJson, log, parallel, new Callbacks.Thrown(true));
   }
 
   private Context(String options, Log log, Parallel parallel, Callbacks.Thrown thrown) {

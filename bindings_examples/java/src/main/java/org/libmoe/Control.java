@@ -27,7 +27,7 @@ public final class Control extends Handle {
   }
 
   public Control(Progress progress) {
-    this(new Listener(progress, new Callbacks.Thrown()));
+    this(new Listener(progress, new Callbacks.Thrown(true)));
   }
 
   private Control(Listener listener) {

@@ -37,7 +37,7 @@ public abstract class Handle implements AutoCloseable {
   private final Owned owned;
   private final Cleaner.Cleanable cleanable;
   /** What functions of the program threw that calls with this object run. */
-  Callbacks.Thrown thrown = new Callbacks.Thrown();
+  Callbacks.Thrown thrown = new Callbacks.Thrown(true);
 
   Handle(String kind, MemorySegment pointer) {
     owned = new Owned(kind, pointer);

@@ -107,11 +107,20 @@ public final class Library {
       MemorySegment memory = aligned ? (MemorySegment) ALIGNED.invokeExact(64L, (size / 64 + 1) * 64)
                                      : (MemorySegment) MALLOC.invokeExact(Math.max(1, size));
       if (memory.address() == 0) throw new OutOfMemoryError(size + " bytes of native memory");
-      return memory.reinterpret(size).copyFrom(content);
+      return filled(memory, content);
     } catch (RuntimeException | Error e) {
       throw e;
     } catch (Throwable e) {
       throw new IllegalStateException(e);
+    }
+  }
+
+  private static MemorySegment filled(MemorySegment memory, MemorySegment content) {
+    try {
+      return memory.reinterpret(content.byteSize()).copyFrom(content);
+    } catch (RuntimeException | Error e) { // an arena that is closed, or another thread's
+      free(memory);
+      throw e;
     }
   }
 

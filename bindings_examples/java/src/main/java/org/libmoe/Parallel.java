@@ -2,6 +2,8 @@ package org.libmoe;
 
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Executor;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongConsumer;
 
@@ -39,7 +41,17 @@ public interface Parallel {
             }
           }
         };
-        for (int i = 1; i < threads && i < count; ++i) executor.execute(some);
+        for (int i = 1; i < threads && i < count; ++i) {
+          try {
+            executor.execute(some);
+          } catch (RejectedExecutionException e) {
+            if (executor instanceof ExecutorService service && service.isShutdown()) {
+              next.set(count); // those that it took before find nothing to do
+              throw e;
+            }
+            break; // it has none free
+          }
+        }
         some.run();
         boolean interrupted = false;
         while (left.getCount() > 0) {

@@ -44,10 +44,10 @@ public final class Weights extends Handle {
       FunctionDescriptor.ofVoid(ValueLayout.ADDRESS, ValueLayout.ADDRESS, ValueLayout.JAVA_LONG, ValueLayout.ADDRESS,
           ValueLayout.ADDRESS));
 
-  /** A set whose tensors come from a function. */
+  /** A set whose tensors come from a function, which is kept until it ends: one that uses the set itself, until close(). */
   public static Weights fromSource(Config config, Source source) {
     if (source == null) throw new IllegalArgumentException("source: expected a function, found null");
-    return new Weights(config, new Asked(source, new Callbacks.Thrown()));
+    return new Weights(config, new Asked(source, new Callbacks.Thrown(false)));
   }
 
   private Weights(Config config, Asked asked) {

@@ -598,6 +598,75 @@ public final class LibmoeTest {
     return null;
   }
 
+  void testFunctionsThatGoInCirclesEnd() throws Exception {
+    Weights[] set = new Weights[1];
+    set[0] = Weights.fromSource(config, (role, expert, shard) -> Packed.convert(selection, set[0]).get("none", 0));
+    fails(IllegalStateException.class, () -> Packed.convert(selection, set[0]), "8 times deep");
+    set[0].close();
+    Context[] own = new Context[1]; // a log function must not do this, but what comes of it is not the end of the process
+    own[0] = new Context("{\"log_level\":\"trace\"}", (level, component, message) -> Packed.convert(selection, weights, own[0], null), null);
+    Packed.convert(selection, weights, own[0], null).close();
+    own[0].close();
+  }
+
+  void testEachCallHasWhatItsOwnFunctionsThrew() throws Exception {
+    Parallel parallel = parallel((count, task) -> {
+      for (long i = 0; i < count; ++i) task.accept(i);
+    });
+    try (Context context = new Context(null, null, parallel)) {
+      Callbacks.Thrown kept = context.thrown;
+      kept.put(MINE); // as of a call that has not ended
+      List<Throwable> seen = new ArrayList<>();
+      Thread other = new Thread(() -> {
+        try {
+          Packed.load("/none", 0, context, null);
+        } catch (Throwable e) {
+          seen.add(e);
+        }
+        Packed.convert(selection, weights, context, null).close();
+      });
+      other.start();
+      other.join();
+      equal(((MoeException) seen.get(0)).code(), "MOE_ERR_IO");
+      equal(kept.take(), MINE);
+    }
+  }
+
+  void testCopiesThatFailAreGivenBack() throws Exception {
+    Arena arena = Arena.ofShared();
+    Tensor tensor = new Tensor(arena.allocate(64 << 20), "u8", 64 << 20);
+    arena.close();
+    long before = addresses();
+    for (int i = 0; i < 20; ++i) fails(IllegalStateException.class, () -> {
+      weights.set("w13_weight", tensor);
+      return null;
+    }, "closed");
+    expect(addresses() - before < 640 << 20, (addresses() - before >> 20) + " MiB more"); // of 1280
+  }
+
+  static long addresses() throws Exception {
+    return 4096 * Long.parseLong(Files.readString(Path.of("/proc/self/statm")).split(" ")[0]);
+  }
+
+  void testAnExecutorThatHasNoThreadFree() throws Exception {
+    java.util.concurrent.ThreadPoolExecutor small = new java.util.concurrent.ThreadPoolExecutor(1, 1, 1,
+        java.util.concurrent.TimeUnit.SECONDS, new java.util.concurrent.SynchronousQueue<>());
+    CountDownLatch busy = new CountDownLatch(1);
+    small.execute(() -> {
+      try {
+        busy.await();
+      } catch (InterruptedException e) {
+        throw new IllegalStateException(e);
+      }
+    });
+    try (Context context = new Context(null, null, Parallel.on(small, 3)); Packed again = Packed.convert(selection, weights, context, null)) {
+      expect(Arrays.equals(again.toBytes(), packed.toBytes()), "another result");
+    } finally {
+      busy.countDown();
+      small.shutdown();
+    }
+  }
+
   /** Also from threads of the library, which the call that is to be waited for waits for. */
   void testAFunctionOfACallDoesNotWaitForIt() {
     Thread mine = Thread.currentThread();
