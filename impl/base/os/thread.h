@@ -26,6 +26,9 @@ class Threads {
  public:
   explicit Threads(int most) : most_(most) { ids_.reserve(most > 0 ? static_cast<std::size_t>(most) : 0); }
 
+  Threads(const Threads&) = delete;  // a copy would join them again
+  Threads& operator=(const Threads&) = delete;
+
   // Once. A thread that cannot be created is one less. They run on `cpus`; empty: where the calling thread may.
   void start(const CpuList& cpus, void* (*run)(void*), void* arg) noexcept;
   // Nobody else does: in a child of fork() there are none to wait for.
