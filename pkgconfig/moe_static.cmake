@@ -8,9 +8,13 @@ file(READ abi_check/symbols.txt names)
 string(REGEX REPLACE "@[^\n]*" "" names "${names}")
 set(public_symbols ${CMAKE_CURRENT_BINARY_DIR}/public_symbols.txt)
 file(CONFIGURE OUTPUT ${public_symbols} CONTENT "${names}")
+# (zig's own linker takes minutes over it: who builds with zig names another one.)
+if(NOT DEFINED MOE_MERGE_OBJECTS)
+  set(MOE_MERGE_OBJECTS ${CMAKE_CXX_COMPILER} -r -nostdlib -Wl,--force-group-allocation)
+endif()
 set(one_object ${CMAKE_CURRENT_BINARY_DIR}/libmoe.o)
 add_custom_command(OUTPUT ${one_object}
-  COMMAND ${CMAKE_LINKER} -r --force-group-allocation -o ${one_object}.all ${moe_objects}
+  COMMAND ${MOE_MERGE_OBJECTS} -o ${one_object}.all ${moe_objects}
   COMMAND ${CMAKE_OBJCOPY} --strip-debug --keep-global-symbols=${public_symbols} ${one_object}.all ${one_object}
   COMMAND ${CMAKE_COMMAND} -E rm ${one_object}.all
   DEPENDS ${moe_objects} ${public_symbols} COMMAND_EXPAND_LISTS VERBATIM)

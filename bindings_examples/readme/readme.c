@@ -16,7 +16,7 @@ int main(int argc, char** argv) { /* ./readme CHECKPOINT_DIR < CHECKPOINT_DIR/co
             moe_config_get_int(config, "/hidden_dim", &hidden_dim, &err) ||
             moe_config_get_int(config, "/num_experts", &num_experts, &err);
   uint16_t* hidden = calloc(2 * (size_t)hidden_dim + 1, sizeof *hidden); /* one token, behind it what comes out */
-  float* logits = calloc(2 * (size_t)num_experts + 1, sizeof *logits);   /* the router likes all experts alike */
+  float* logits = calloc(2 * (size_t)num_experts + 1, sizeof *logits);   /* alike; twice: zero and shared ones, too */
   if (!hidden || !logits) return 1;
   hidden[0] = 0x3f80; /* in bfloat16: 1, 0, 0, ... */
   bad = bad || moe_select_backend(NULL, config, NULL, 0, &selection, &err) ||

@@ -424,9 +424,9 @@ MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_create_from_hf(const char*
 /** A new config: the document behind `config` with a JSON merge patch (RFC 7396) applied, for
  *  example {"moe_backend":"cpu"}. Statuses: common, INVALID_CONFIG, UNSUPPORTED. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_merge(const moe_config* config, const char* patch_json, size_t patch_len, moe_config** out, moe_error** err);
-/** The resolved config: every default written out, with derived members such as
- *  "num_local_experts". Not an input of moe_config_create: for variants use merge. Statuses:
- *  common. [any] */
+/** The resolved config: defaults written out, but for members that few models set, with derived
+ *  members such as "num_local_experts". Not an input of moe_config_create: for variants use
+ *  merge. Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_to_json(const moe_config* config, moe_buffer** out, moe_error** err);
 /** One integer or boolean of the resolved config by JSON pointer ("/num_experts");
  *  MOE_ERR_INVALID_ARGUMENT if it is absent, null or of another type. Statuses: common. [any] */

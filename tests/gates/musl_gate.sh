@@ -58,7 +58,8 @@ for room in $rooms; do targets="$targets libmoe_test_$room"; done
 {
   step cmake -S "$source" -B "$work/build" -G Ninja -D CMAKE_BUILD_TYPE=None -D "CMAKE_CXX_FLAGS=-O1 -DNDEBUG" -D CMAKE_SYSTEM_NAME=Linux \
     -D CMAKE_SYSTEM_PROCESSOR="$machine" -D CMAKE_C_COMPILER="$work/zig-cc" -D CMAKE_CXX_COMPILER="$work/zig-c++" \
-    -D CMAKE_EXE_LINKER_FLAGS="$dynamic" -D MOE_BUILD_STATIC=ON -D MOE_BUILD_EXAMPLES=OFF -D MOE_TEST_BATCHES=ON $packages
+    -D CMAKE_EXE_LINKER_FLAGS="$dynamic" -D "MOE_MERGE_OBJECTS=ld;-r;--force-group-allocation" -D MOE_BUILD_STATIC=ON \
+    -D MOE_BUILD_EXAMPLES=OFF -D MOE_TEST_BATCHES=ON $packages
   step cmake --build "$work/build" --target $targets
 }
 

@@ -81,7 +81,7 @@ func newConfig(uses []use, f func(c *raw.Library, h []unsafe.Pointer, out, err *
 	return c, nil
 }
 
-// JSON is the resolved config: every default written out, with derived members.
+// JSON is the resolved config: defaults written out, with derived members.
 func (c *Config) JSON() (string, error) {
 	return document([]use{need("config", of(c))}, func(l *raw.Library, h []unsafe.Pointer, out, err *unsafe.Pointer) int32 {
 		return l.ConfigToJSON(h[0], out, err)

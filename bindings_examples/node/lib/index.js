@@ -61,7 +61,7 @@ export class Config extends Handle {
   merge(patch) {
     return new Config(new Made(create("moe_config_merge", this, ...document(patch))));
   }
-  /** With every default written out. */
+  /** With defaults written out. */
   get document() {
     return jsonOf("moe_config_to_json", this);
   }

@@ -34,7 +34,7 @@ class Config(Handle):
 
     @property
     def document(self) -> dict[str, Any]:
-        """The resolved config, every default written out."""
+        """The resolved config, defaults written out."""
         answer: dict[str, Any] = json_of("moe_config_to_json", self)
         return answer
 

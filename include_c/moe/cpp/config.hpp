@@ -28,7 +28,7 @@ class Config : public Handle<moe_config, moe_config_destroy> {
   Result<Config> try_merge(std::string_view patch_json) const noexcept {
     return detail::make<Config>(moe_config_merge, get(), patch_json.data(), patch_json.size());
   }
-  /// The resolved document: every default written out.
+  /// The resolved document: defaults written out.
   Result<Buffer> try_to_json() const noexcept { return detail::text(moe_config_to_json, get()); }
   /// A number, truth value or text of the resolved document by JSON pointer: "/num_experts".
   Result<std::int64_t> try_get_int(Text pointer) const noexcept {

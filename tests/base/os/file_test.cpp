@@ -1,6 +1,7 @@
 // Files and directories of the system: what is read, mapped, listed, refused; a failed call is told with the name of
 // its error where there is one, its number always.
 #include "base/os/file.h"
+
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>

@@ -113,9 +113,9 @@ functions! {
     /// A new config: the document behind `config` with a JSON merge patch (RFC 7396) applied, for
     /// example {"moe_backend":"cpu"}. Statuses: common, INVALID_CONFIG, UNSUPPORTED. \[any\]
     fn moe_config_merge(config: *const moe_config, patch_json: *const c_void, patch_len: usize, out: *mut *mut moe_config, err: *mut *mut moe_error) -> moe_status;
-    /// The resolved config: every default written out, with derived members such as
-    /// "num_local_experts". Not an input of moe_config_create: for variants use merge. Statuses:
-    /// common. \[any\]
+    /// The resolved config: defaults written out, but for members that few models set, with derived
+    /// members such as "num_local_experts". Not an input of moe_config_create: for variants use
+    /// merge. Statuses: common. \[any\]
     fn moe_config_to_json(config: *const moe_config, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
     /// One integer or boolean of the resolved config by JSON pointer ("/num_experts");
     /// MOE_ERR_INVALID_ARGUMENT if it is absent, null or of another type. Statuses: common. \[any\]

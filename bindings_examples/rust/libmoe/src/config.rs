@@ -64,7 +64,7 @@ impl Config {
         Ok(unsafe { text(value) })
     }
 
-    /// The resolved config as JSON: every default written out. No input of [`Config::new`]: for variants use `merge`.
+    /// The resolved config as JSON: defaults written out. No input of [`Config::new`]: for variants use `merge`.
     pub fn to_json(&self) -> Result<String, Error> {
         owned_text(|out, err| unsafe { sys::moe_config_to_json(self.as_raw(), out, err) })
     }

@@ -40,7 +40,7 @@ public final class Config extends Handle {
     return new Config(make("moe_config_merge", this, patchJson));
   }
 
-  /** The resolved document: every default written out. */
+  /** The resolved document: defaults written out. */
   public String document() {
     return textOf("moe_config_to_json", this);
   }
