@@ -147,7 +147,10 @@ constexpr auto kArchitectures = with_sizes(std::to_array<Architecture>({
     kNemotron,
     kMistral4,
     like(kMistral4, "Mistral3ForConditionalGeneration",
-         [](Architecture& a) { inside(a, "language_model.model.layers"); }),
+         [](Architecture& a) {
+           inside(a, "language_model.model.layers");
+           a.any_text = true;
+         }),
     like(kMistral4, "MistralLarge4ForConditionalGeneration",
          [](Architecture& a) {
            inside(a, "layers");

@@ -291,6 +291,15 @@ TEST(HfReadAs, TextModelsInsideOthers) {
             "/text_config/architectures");
   EXPECT_EQ(create(wrapped({{"model_type", 5}}, "LlavaModel", "text_config")).error().subject,
             "/text_config/model_type");
+  // A known class that takes any text model.
+  file = wrapped({{"model_type", "qwen3_moe"}}, "Mistral3ForConditionalGeneration", "text_config");
+  EXPECT_EQ(document(file, json::object()), whole);
+  file = wrapped({{"model_type", "mistral4"}, {"n_routed_experts", 128}}, "Mistral3ForConditionalGeneration",
+                 "text_config");
+  const json mistral = document(file, json::object());
+  file["text_config"].erase("model_type");
+  EXPECT_EQ(document(file, json::object()), mistral);
+  EXPECT_EQ(mistral["routing"]["group_score"], "two_largest");
   // A known class, read or not, is what it is.
   const json named = wrapped({{"model_type", "qwen3_moe"}}, "Ernie4_5_VLMoeForConditionalGeneration", "text_config");
   EXPECT_NE(create(named).error().message.find("two sets of experts"), std::string::npos);
