@@ -28,7 +28,9 @@ constexpr Member kExperts = {"", "num_experts"}, kTopK = {"", "top_k"}, kWidth =
                  kHidden = {"", "hidden_dim"}, kScoring = {"routing", "scoring_func"},
                  kRenormalize = {"routing", "renormalize"}, kFactor = {"routing", "routed_scaling_factor", 1.0},
                  kGroups = {"routing", "num_expert_group", 1.0}, kKept = {"routing", "topk_group", 1.0},
-                 kLeast = {"routing", "renormalize_min", 0.0}, kZeroExperts = {"routing", "num_zero_experts", 0.0},
+                 kLeast = {"routing", "renormalize_min", 0.0}, kLogits = {"", "routing"},
+                 kOnInput = {"", "apply_router_weight_on_input", 0.0},
+                 kZeroExperts = {"routing", "num_zero_experts", 0.0},
                  kLimit = {"activation_params", "limit", {}, "no clamp"}, kAlpha = {"activation_params", "alpha"},
                  kBeta = {"activation_params", "beta"}, kGateCap = {"activation_params", "gate_cap", {}, "no cap"},
                  kUpCap = {"activation_params", "up_cap", {}, "no cap"};
@@ -90,6 +92,8 @@ constexpr auto kCompared = std::to_array<Compared>({
     {"moe_router_group_topk", kKept},
     {"moe_norm_min", kLeast},
     {"zero_expert_num", kZeroExperts},
+    {"moe_router_logit_softcapping", kLogits},
+    {"moe_apply_router_weight_on_input", kOnInput},
     {"swiglu_limit", kLimit},
     {"swiglu_limits", kLimit},
     {"expert_swiglu_limit_list", kLimit},
@@ -156,8 +160,9 @@ class Keys {
       if (overrides(member)) return ok();
       ways += cat(ways.empty() ? "" : " or ", "overrides.", member);
     }
-    return fields::fault(place.at(key), cat("found ", fields::brief(m.second), ", a key of experts that ", whose(),
-                                            " does not read; ", ways, " tells what the layer computes"));
+    return fields::fault(
+        place.at(key), cat("found ", fields::brief(m.second), ", a key of experts that is not read for ", whose(), "; ",
+                           ways, " tells what the layer computes"));
   }
 
  private:
@@ -190,6 +195,7 @@ class Keys {
 
   // What the document says of a member.
   json::Value said(const Member& member) const {
+    if (&member == &kLogits) return 0.0;  // logits are taken as they are given
     const json::Value* section = member.section.empty() ? &built_.document : built_.document.find(member.section);
     const json::Value* value = section == nullptr ? nullptr : section->find(member.name);
     if (value != nullptr) return *value;
@@ -207,6 +213,8 @@ class Keys {
                                                             : json::Value();
     const json::Value ours = said(member);
     if (value.is_null() || decided(member) || agree(value, ours, member)) return ok();
+    // In a list zero is as null is; as the one limit nothing would be left of it.
+    if (list != nullptr && ours.is_null() && says_nothing(value)) return ok();
     const std::string pointer = list == nullptr ? place.at(key) : cat(place.at(key), "/", layer_);
     const std::string theirs = fields::brief(value);
     const std::string computes =
@@ -217,11 +225,11 @@ class Keys {
   }
 
   static bool agree(const json::Value& theirs, const json::Value& ours, const Member& member) {
-    if (&member == &kRenormalize) return is_true(theirs) == is_true(ours);
+    if (&member == &kRenormalize || &member == &kOnInput) return is_true(theirs) == is_true(ours);
     if (&member == &kScoring) return in_our_words(member.name, theirs) == ours || theirs == json::Value("");
     const std::optional<double> number = fields::as_number(theirs);
     if (!number) return says_nothing(theirs);
-    return number == fields::as_number(ours) || (ours.is_null() && *number == 0);
+    return number == fields::as_number(ours);
   }
 
   const ModelFile& file_;
