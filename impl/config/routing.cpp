@@ -142,7 +142,7 @@ Check check_options(const Members& members, const Draft& draft) {
         Rule{"num_shared_logits", r.num_shared_logits > 0,
              r.num_zero_experts == 0 && r.scoring == Scoring::sigmoid && r.renormalize,
              "scoring_func sigmoid with renormalize, and no zero experts"},
-        Rule{"renormalize_eps", r.renormalize_eps > 0, by_scores, kByScores},
+        Rule{"renormalize_eps", r.renormalize_eps > 0, by_scores || r.hash_routing, "method auto"},
         Rule{"renormalize_min", r.renormalize_min > 0, by_scores, kByScores}})
     if (rule.set && !rule.allowed)
       return fields::fault(members.at(rule.member),

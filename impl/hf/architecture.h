@@ -1,7 +1,7 @@
 // What a model's class says about its experts and is not in config.json: names on disk, which keys the file uses, what
 // the class takes for granted, how it routes. One row per class of transformers (architectures.cpp).
 //
-// `otherwise` is what transformers 5.23.0 computes with when config.json lacks the key: files leave out what their
+// `otherwise` is what transformers 5.24.0 computes with when config.json lacks the key: files leave out what their
 // class takes for granted. Where vLLM's class differs, the row has its value, too, and bit_compat vllm takes that.
 #pragma once
 
@@ -80,7 +80,8 @@ struct Routing {
   Scoring scoring = Scoring::softmax;
   BoolKey renormalize = {"", true};
   std::optional<BoolKey> vllm_renormalize = {};
-  double renormalize_eps = 0.0;
+  double renormalize_eps = 0.0;       // what the class's code adds to the sum before it divides
+  double vllm_renormalize_eps = 0.0;  // what vLLM's does
   NumberKey renormalize_min = {};
   BoolKey bias = {"", false};       // a correction bias; the key says true or noaux_tc where there is one
   std::string_view bias_name = {};  // of its tensor, where it is none of those that everybody knows

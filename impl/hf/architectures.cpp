@@ -1,4 +1,4 @@
-// The rows of architecture.h: the classes of transformers 5.23.0 with routed experts, and a few that it lacks.
+// The rows of architecture.h: the classes of transformers 5.24.0 with routed experts, and a few that it lacks.
 #include "hf/architecture.h"
 #include "hf/class_sizes.h"
 #include "hf/families.h"
@@ -38,6 +38,7 @@ constexpr auto kArchitectures = with_sizes(std::to_array<Architecture>({
            a.where = words({{}, 0});
            a.routing.renormalize = {"norm_topk_prob", true};
          }),
+    like(kQwen4, "LaraMiniForCausalLM"),
     kOlmoe,
     like(kOlmoe, "FlexOlmoForCausalLM", [](Architecture& a) { a.routing.vllm_renormalize = a.routing.renormalize; }),
     kJamba,
@@ -85,6 +86,7 @@ constexpr auto kArchitectures = with_sizes(std::to_array<Architecture>({
            a.holder = "language_config";
          }),
     kDeepseekV3,
+    like(kDeepseekV3, "KimiK2ForCausalLM"),  // kimi_k2: DeepSeek-V3's config in transformers, vLLM and SGLang
     like(kDeepseekV3, "DeepseekV32ForCausalLM",
          [](Architecture& a) {
            a.where = predicting(words({{"first_k_dense_replace"}, 3}));
@@ -105,6 +107,8 @@ constexpr auto kArchitectures = with_sizes(std::to_array<Architecture>({
     kDots1,
     kGlm4,
     like(kGlm4, "Glm4vMoeForConditionalGeneration", [](Architecture& a) { inside(a, kLanguage); }),
+    kSarvam,
+    like(kSarvam, "SarvamMLAForCausalLM"),
     kLite,
     like(kNewer, "GlmMoeDsaForCausalLM",
          [](Architecture& a) {
@@ -127,19 +131,19 @@ constexpr auto kArchitectures = with_sizes(std::to_array<Architecture>({
            a.routing.factor_key.null = 1.0;  // as published
          }),
     like(kNewer, "SolarOpenForCausalLM", [](Architecture& a) { a.where = {}; }),
-    like(kGlm5, "HYV4ForCausalLM",
-         [](Architecture& a) {
-           inside(a, "model.layers");
-           a.where = words({{}, 1});
-           a.stacks = true;
-           a.routing.factor_key.otherwise = 2.827;
-         }),
+    kHyV4,
+    like(kHyV4, "HYV4ForCausalLM", [](Architecture& a) { inside(a, "model.layers"); }),
     like(kDeepseekV3, "BeamForCausalLM",
          [](Architecture& a) {
            a.where = words({{}, 3});
            a.routing.bias = {"", true};
          }),
     kBailing,
+    like(kBailing, "BailingMoeV3ForCausalLM",
+         [](Architecture& a) {
+           a.activation = {.key = "", .otherwise = "swiglustep", .limits = "expert_swiglu_limit_list"};
+           a.routing.vllm_renormalize = BoolKey{"", true};
+         }),
     kKimi,
     kNemotron,
     kMistral4,
@@ -162,6 +166,11 @@ constexpr auto kArchitectures = with_sizes(std::to_array<Architecture>({
            a.block = "mlp.experts";
            a.stacks = true;
          }),
+    like(kMiniMaxM3, "MiniMaxM3SparseForCausalLM",
+         [](Architecture& a) {
+           inside(a, "model.layers");
+           a.routing.bias = {"use_routing_bias", true};
+         }),
     kAfmoe,
     kHyV3,
     like(kQwen2, "FlintForCausalLM",
@@ -175,6 +184,8 @@ constexpr auto kArchitectures = with_sizes(std::to_array<Architecture>({
     kKolibri,
     kInkling2,
     like(kInkling2, "Inkling2ForConditionalGeneration"),
+    like(kInkling2, "Inkling2LoopForCausalLM"),
+    like(kInkling2, "Inkling2LoopForConditionalGeneration"),
     kInkling,
     like(kInkling, "InklingForCausalLM",
          [](Architecture& a) {
@@ -194,6 +205,15 @@ constexpr auto kArchitectures = with_sizes(std::to_array<Architecture>({
                  .zero_experts = {{}, 1},
                  .zero_experts_give_nothing = true}},
     kDeepseekV4,
+    // Its layers that predict may have other numbers of experts.
+    like(kDeepseekV4, "DeepseekV41ForCausalLM",
+         [](Architecture& a) {
+           a.where.predicting = false;
+           a.activation.limit.otherwise = {};
+           a.routing.renormalize = *a.routing.vllm_renormalize;
+           a.routing.factor_key.otherwise = 1.0;
+           a.routing.hash_layers = 0;
+         }),
 }));
 
 // A row with the sizes of a model type, as in class_sizes.h.
@@ -227,11 +247,17 @@ constexpr auto kUnread = std::to_array<Unread>({
     {"SwitchTransformersForConditionalGeneration",
      "an encoder and a decoder with experts of a capacity that depends on the batch"},
     {"VitPoseForPoseEstimation", "nothing is routed: the data set of an image chooses half of a projection"},
-    {"Grok1ForCausalLM", "known but unverified: transformers 5.23.0 has no such class"},
-    {"Grok1ModelForCausalLM", "known but unverified: transformers 5.23.0 has no such class"},
-    {"BailingMoeForCausalLM", "known but unverified: transformers 5.23.0 has no such class"},
-    {"BailingMoeV2ForCausalLM", "known but unverified: transformers 5.23.0 has no such class"},
-    {"Step3p5ForCausalLM", "known but unverified: transformers 5.23.0 has no such class"},
+    {"Grok1ForCausalLM", "known but unverified: transformers 5.24.0 has no such class"},
+    {"Grok1ModelForCausalLM", "known but unverified: transformers 5.24.0 has no such class"},
+    {"BailingMoeForCausalLM", "known but unverified: transformers 5.24.0 has no such class"},
+    {"BailingMoeV2ForCausalLM", "known but unverified: transformers 5.24.0 has no such class"},
+    {"Step3p5ForCausalLM", "known but unverified: transformers 5.24.0 has no such class"},
+    {"MiniMaxM3ForCausalLM",
+     "no class of transformers, vLLM or SGLang has this name; option \"architecture\": \"MiniMaxM3SparseForCausalLM\" "
+     "reads the file like that class"},
+    {"Step3p7FlashForCausalLM",
+     "no class of transformers, vLLM or SGLang has this name; option \"architecture\": "
+     "\"Step3p7ForConditionalGeneration\" reads the file like that class"},
 });
 
 }  // namespace

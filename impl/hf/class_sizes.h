@@ -1,4 +1,4 @@
-// Sizes that classes of transformers 5.23.0 compute with when config.json lacks them (the defaults of their
+// Sizes that classes of transformers 5.24.0 compute with when config.json lacks them (the defaults of their
 // configuration classes). A row of architectures.cpp whose class stands here has them; where there is none (0), the
 // file must say.
 #pragma once
@@ -33,6 +33,7 @@ constexpr auto kClassSizes = std::to_array<ClassSizes>({
     {"Qwen3OmniMoeForConditionalGeneration", 128, 8, 768, 2048, 28},
     {"Qwen3OmniMoeTalkerForConditionalGeneration", 128, 8, 384, 1024, 20},
     {"MellumForCausalLM", 64, 8, 896, 2304, 28},
+    {"LaraMiniForCausalLM", 128, 4, 512, 1024, 34},
     {"OlmoeForCausalLM", 64, 8, 2048, 2048, 16},
     {"FlexOlmoForCausalLM", 7, 5, 11008, 4096, 32},
     {"JambaForCausalLM", 16, 2, 14336, 4096, 32},
@@ -63,6 +64,8 @@ constexpr auto kClassSizes = std::to_array<ClassSizes>({
     {"Dots1ForCausalLM", 0, 0, 1408, 4608, 62},
     {"Glm4MoeForCausalLM", 128, 8, 1408, 4096, 46},
     {"Glm4vMoeForConditionalGeneration", 128, 8, 1408, 4096, 46},
+    {"SarvamMoEForCausalLM", 128, 6, 1024, 4096, 19},
+    {"SarvamMLAForCausalLM", 128, 8, 2048, 4096, 32},
     {"Glm4MoeLiteForCausalLM", 64, 4, 1536, 2048, 47},
     {"GlmMoeDsaForCausalLM", 256, 8, 2048, 6144, 78},
     {"Glm5NextForConditionalGeneration", 288, 8, 2048, 4096, 45},
@@ -71,6 +74,7 @@ constexpr auto kClassSizes = std::to_array<ClassSizes>({
     {"ExaoneMoeForCausalLM", 64, 8, 1024, 4096, 32},
     {"MiMoV2FlashForCausalLM", 256, 8, 2048, 4096, 48},
     {"SolarOpenForCausalLM", 128, 8, 1280, 4096, 48},
+    {"HYV4VLForConditionalGeneration", 256, 8, 2048, 6144, 78},
     {"HYV4ForCausalLM", 256, 8, 768, 2816, 34},
     {"BeamForCausalLM", 256, 8, 2560, 5120, 52},
     {"BailingHybridForCausalLM", 512, 8, 768, 2560, 42},
@@ -90,6 +94,8 @@ constexpr auto kClassSizes = std::to_array<ClassSizes>({
     {"Kolibri1ForCausalLM", 384, 6, 512, 2560, 50},
     {"Inkling2ForCausalLM", 384, 8, 2304, 4608, 48},
     {"Inkling2ForConditionalGeneration", 384, 8, 2304, 4608, 48},
+    {"Inkling2LoopForCausalLM", 128, 8, 1152, 2304, 24},
+    {"Inkling2LoopForConditionalGeneration", 128, 8, 1152, 2304, 24},
     {"InklingForConditionalGeneration", 256, 6, 3072, 6144, 66},
     {"InklingForCausalLM", 256, 6, 3072, 6144, 66},
     {"MuseSparkForConditionalGeneration", 256, 8, 4096, 4096, 62},

@@ -171,6 +171,15 @@ Check put_quantization(const ModelFile& file, const QuantizationSource& source, 
   return ok();
 }
 
+// The class's epsilon is of its own way of routing: another one that the caller asks for has no use for it.
+void drop_epsilon(Built& b) {
+  json::Value* routing = b.document.find("routing");
+  const json::Value* method = routing == nullptr ? nullptr : routing->find("method");
+  if (method == nullptr || *method == json::Value("auto")) return;
+  const auto is_callers = [](const Origin& o) { return o.document == "/routing/renormalize_eps"; };
+  if (std::none_of(b.origins.begin(), b.origins.end(), is_callers)) erase_member(*routing, "renormalize_eps");
+}
+
 // Tensors of all experts, as far as the overrides leave them and nothing is quantized.
 void put_stacks(Built& b) {
   const json::Value* quantization = b.document.find("quantization");
@@ -254,6 +263,7 @@ Result<Built> build_document(const json::Value& hf, const json::Value& options_v
   if (!module && !described && !asked.overrides("name")) b.named_by_class = as.row.name;
   MOE_CHECK(put_parallel(options, b));
   MOE_CHECK(apply_overrides(options, b));
+  drop_epsilon(b);
   if (!overrides_quantization(options)) MOE_CHECK(put_quantization(file, quantization_source(file, options), b));
   put_stacks(b);
   return b;

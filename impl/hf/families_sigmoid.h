@@ -26,6 +26,9 @@ constexpr LayerKeys stepped(SizeKey first) {
   return keys;
 }
 
+// What the code of most routers below adds to a sum: with all chosen scores tiny the weights go to 0.
+inline constexpr double kTinySum = 1e-20;
+
 inline constexpr Architecture kDeepseekV2 = {
     .name = "DeepseekV2ForCausalLM",
     .experts = kRouted,
@@ -46,6 +49,7 @@ inline constexpr Architecture kDeepseekV3 = {
                 .scoring_fixed = true,
                 .scoring = Scoring::sigmoid,
                 .renormalize = {"norm_topk_prob", true},
+                .renormalize_eps = kTinySum,
                 .bias = {"topk_method", true},
                 .groups = Groups::keys,
                 .n_group = {{"n_group"}, 8},
@@ -67,6 +71,12 @@ inline constexpr Architecture kGlm4 = like(kDots1, "Glm4MoeForCausalLM", [](Arch
   a.routing.renormalize = {"norm_topk_prob", true};
   a.routing.bias = {"", true};
 });
+inline constexpr Architecture kSarvam = like(kGlm4, "SarvamMoEForCausalLM", [](Architecture& a) {
+  a.routing.scoring_key = "score_function";
+  a.routing.scoring_fixed = true;
+  a.routing.bias = {"moe_router_enable_expert_bias", true};
+  a.routing.factor_key.otherwise = 2.5;
+});
 // One group unless the file says so, the factor in the weights, the experts from a list of words.
 inline constexpr Architecture kNewer = like(kGlm4, "", [](Architecture& a) {
   a.where = predicting(words({{"first_k_dense_replace"}, 1}));
@@ -81,6 +91,11 @@ inline constexpr Architecture kGlm5 = like(kNewer, "Glm5NextForConditionalGenera
   a.where = predicting(words({{}, 3}));
   a.activation = {.key = "", .limit = {"swiglu_limit", 10.0}};
   a.routing.factor_key.otherwise = 2.5;
+});
+inline constexpr Architecture kHyV4 = like(kGlm5, "HYV4VLForConditionalGeneration", [](Architecture& a) {
+  a.where = words({{}, 1});
+  a.stacks = true;
+  a.routing.factor_key.otherwise = 2.827;
 });
 inline constexpr Architecture kBailing = like(kNewer, "BailingHybridForCausalLM", [](Architecture& a) {
   a.top_k = {{"num_experts_per_token", "num_experts_per_tok"}};
@@ -116,6 +131,7 @@ inline constexpr Architecture kMistral4 = {
     .experts = kRouted,
     .where = from(0),
     .routing = {.renormalize = {"norm_topk_prob", true},
+                .renormalize_eps = kTinySum,
                 .groups = Groups::keys,
                 .group_score = "two_largest",
                 .factor = Factor::weights},
@@ -124,8 +140,9 @@ inline constexpr Architecture kMistral4 = {
 // With a bias and without groups.
 
 inline constexpr Routing kSigmoidBias = {.scoring = Scoring::sigmoid, .bias = {"", true}};
-constexpr Routing with_factor(Factor how, std::string_view key, double otherwise) {
+constexpr Routing with_factor(Factor how, std::string_view key, double otherwise, double eps = 0.0) {
   Routing r = kSigmoidBias;
+  r.renormalize_eps = eps;
   r.factor = how;
   r.factor_key = {key, otherwise};
   return r;
@@ -150,12 +167,12 @@ inline constexpr Architecture kMiniMaxM3 =
 inline constexpr Architecture kAfmoe = {
     .name = "AfmoeForCausalLM",
     .where = {.rule = Layers::from, .first = {{"num_dense_layers"}, 1}},
-    .routing = with_factor(Factor::weights, "route_scale", 1.0),
+    .routing = with_factor(Factor::weights, "route_scale", 1.0, kTinySum),
 };
 inline constexpr Architecture kHyV3 = {
     .name = "HYV3ForCausalLM",
     .where = predicting(words({{}, 1})),
-    .routing = with_factor(Factor::weights, "router_scaling_factor", 2.826),
+    .routing = with_factor(Factor::weights, "router_scaling_factor", 2.826, kTinySum),
 };
 inline constexpr Architecture kLfm2 = {
     .name = "Lfm2MoeForCausalLM",
@@ -204,6 +221,7 @@ inline constexpr Architecture kInkling2 = {
                    .up_cap = {"mlp_up_softcap", 25.0}},
     .routing = {.scoring_key = "scoring_func",
                 .scoring = Scoring::sigmoid,
+                .renormalize_eps = kTinySum,
                 .bias = {"", true},
                 .bias_name = "gate.bias",
                 .factor = Factor::weights,
@@ -214,16 +232,22 @@ inline constexpr Architecture kInkling = like(kInkling2, "InklingForConditionalG
   a.where = words({{"dense_mlp_idx"}, 0});
   a.activation = {};
   a.routing.scoring_key = "";
+  a.routing.renormalize_eps = 0.0;
   a.routing.expert_scale = "gate.global_scale";
   a.routing.shared_logits = {{"n_shared_experts"}, 2};
 });
+constexpr Routing muse_routing() {
+  Routing r = with_factor(Factor::weights, "routed_scaling_factor", 1.0, 1e-15);
+  r.vllm_renormalize_eps = r.renormalize_eps;
+  return r;
+}
 inline constexpr Architecture kMuse = {
     .name = "MuseSparkForConditionalGeneration",
     .layers_at = kLanguage,
     .stacks = true,
     .hidden = {{"moe_hidden_size"}},
     .where = words({{}, 0}),
-    .routing = with_factor(Factor::weights, "routed_scaling_factor", 1.0),
+    .routing = muse_routing(),
     .expert_norm = "experts.post_expert_norm.weight",
     .expert_norm_eps = {"post_norm_eps", 1e-8},
 };
@@ -248,6 +272,7 @@ inline constexpr Architecture kDeepseekV4 = {
                 .scoring = Scoring::sqrtsoftplus,
                 .renormalize = {"", true},
                 .vllm_renormalize = BoolKey{"norm_topk_prob", true},
+                .renormalize_eps = kTinySum,
                 .bias = {"", true},
                 .factor = Factor::weights,
                 .factor_key = {"routed_scaling_factor", 1.5},

@@ -24,12 +24,14 @@ Result<std::string> describe_checkpoint(const json::Value& query);
 
 // --- models.cpp ---------------------------------------------------------------------------------------------------
 
-// A config.json; multimodal ones keep the members of the language model inside text_config.
+// A config.json; multimodal ones keep the members of the language model inside text_config (InternVL's own llm_config).
 class ModelFile {
  public:
   static Result<ModelFile> open(const json::Value& document);
 
   const Foreign& root() const { return root_; }
+  // The language model's part, nullptr: the root is one.
+  const Foreign* text() const { return text_ ? &*text_ : nullptr; }
   // Where the language model's member is: the object that an architecture names, else text_config, else, without one,
   // the root. Of a multimodal model the root is another's, and what is left out here has the class's value.
   // What per_layer_config says of the layer looked at comes before all.

@@ -146,17 +146,20 @@ class Writer {
   std::int64_t layer_;
 };
 
+// The whole model's, as classes are loaded by default; a part's own where the root says none.
 Check write_dtype(const ModelFile& file, Writer& w) {
-  for (const std::string_view key : {"torch_dtype", "dtype"}) {
-    const Foreign& holder = file.anywhere(key);
-    MOE_TRY(const auto name, holder.text(key));
-    if (!name) continue;
-    const DType t = dtype_from_name(*name);
-    if (!is_float16_or_32(t))
-      return fields::unexpected(holder.at(key), *holder.get(key), "float32, float16 or bfloat16");
-    w.built.put("in_dtype", t == DType::f32 ? "float32" : t == DType::f16 ? "float16" : "bfloat16", holder.at(key));
-    return ok();
-  }
+  std::vector<const Foreign*> places = file.places();
+  std::rotate(places.begin(), places.end() - 1, places.end());
+  for (const Foreign* holder : places)
+    for (const std::string_view key : {"dtype", "torch_dtype"}) {
+      MOE_TRY(const auto name, holder->text(key));
+      if (!name) continue;
+      const DType t = dtype_from_name(*name);
+      if (!is_float16_or_32(t))
+        return fields::unexpected(holder->at(key), *holder->get(key), "float32, float16 or bfloat16");
+      w.built.put("in_dtype", t == DType::f32 ? "float32" : t == DType::f16 ? "float16" : "bfloat16", holder->at(key));
+      return ok();
+    }
   return ok();
 }
 
@@ -286,7 +289,8 @@ Check write_weights(const ModelFile& file, const Architecture& a, Policy compat,
   }
   MOE_CHECK(w.copy_flag("renormalize", own));
   MOE_CHECK(w.copy_number("routing", "renormalize_min", r.renormalize_min));
-  if (r.renormalize_eps > 0) w.built.put("routing", "renormalize_eps", r.renormalize_eps, "");
+  const double eps = compat == Policy::vllm ? r.vllm_renormalize_eps : r.renormalize_eps;
+  if (eps > 0) w.built.put("routing", "renormalize_eps", eps, "");
   return ok();
 }
 
@@ -404,6 +408,9 @@ json::Value in_our_words(std::string_view member, const json::Value& theirs) {
 Result<ModelFile> ModelFile::open(const json::Value& document) {
   MOE_TRY(Foreign root, Foreign::open(document, ""));
   MOE_TRY(std::optional<Foreign> text, root.object("text_config"));
+  if (const json::Value* own = root.get("llm_config"); !text && own != nullptr && own->object() != nullptr) {
+    MOE_TRY(text, root.object("llm_config"));
+  }
   return ModelFile(std::move(root), std::move(text));
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/text.h"
+#include "hf/class_names.h"
 #include "hf/nearest.h"
 #include "scheme/activation.h"
 
@@ -33,13 +34,26 @@ constexpr std::string_view kOption = "architecture", kLayer = "{layer}";
 
 Result<const Architecture*> row_named(std::string_view name, const std::string& pointer, Code unknown,
                                       const ModelFile* file = nullptr) {
-  for (const Architecture& a : architectures())
-    if (a.name == name) return &a;
-  for (const Unread& u : unread_architectures())
-    if (u.name == name)
-      return fail(Code::unsupported, pointer,
-                  cat(pointer, ": the architecture ", in_quotes(name), " is not read: ", u.why));
+  const NamedClass found = class_named(name);
+  if (found.row != nullptr) return found.row;
+  if (found.unread != nullptr)
+    return fail(Code::unsupported, pointer,
+                cat(pointer, ": the architecture ", in_quotes(name), " is not read: ", found.unread->why));
   return not_known(unknown, pointer, name, file);
+}
+
+// The class of the text model inside a model that is not known, if the text model says which it is.
+Result<const Architecture*> row_of_text(const ModelFile& file) {
+  const Architecture* row = nullptr;
+  if (file.text() == nullptr) return row;
+  MOE_TRY(const auto names, file.text()->texts("architectures"));
+  MOE_TRY(const auto type, file.text()->text("model_type"));
+  if (!names.empty()) {
+    row = class_named(names[0]).row;
+  } else if (type) {
+    row = class_of_model_type(*type);
+  }
+  return row != nullptr && row->holder.empty() ? row : nullptr;
 }
 
 // The text of a member, where it stands; "" when it is absent.
@@ -196,6 +210,15 @@ Result<ReadAs> read_as(const ModelFile& file, const Members& options) {
   MOE_TRY(const auto names, file.root().texts("architectures"));
   const std::string pointer = file.root().at("architectures");
   if (names.empty()) return fields::missing(pointer, "the name of an architecture");
+  const NamedClass whole = class_named(names[0]);
+  if (whole.row == nullptr && whole.unread == nullptr) {
+    MOE_TRY(const Architecture* text, row_of_text(file));
+    if (text != nullptr) {
+      ReadAs as{*text};
+      if (as.row.layers_at == Architecture().layers_at) as.row.layers_at = "language_model.model.layers";
+      return as;
+    }
+  }
   MOE_TRY(const Architecture* row, row_named(names[0], pointer + "/0", Code::unsupported, &file));
   return ReadAs{*row};
 }

@@ -145,7 +145,7 @@ void route_by_hash(const Router& r, const RouteArgs& a, std::size_t token, const
     out.ids[j] =
         static_cast<std::int32_t>(id_at(*a.hash_ids, static_cast<std::int64_t>(token), static_cast<std::int64_t>(j)));
   gather(score(r, s), out, r.k);
-  if (r.renormalize) renormalize(out.weights, r.k);
+  if (r.renormalize) renormalize(out.weights, r.k, r.renormalize_eps);
 }
 
 void route_token(const Router& r, const RouteArgs& a, const Scratch& s, std::size_t t) {
