@@ -139,14 +139,6 @@ struct Architecture {
 
 // All that are read, and those that are known and are not: with why.
 std::span<const Architecture> architectures();
-// Rows of model types that share a class and have other values of what a file leaves out: the class is that of the row.
-struct OfType {
-  std::string_view model_type;
-  Architecture row;
-};
-std::span<const OfType> rows_of_types();
-// The row for a file that says this model_type: one of those, else `row`.
-const Architecture& row_of_type(const Architecture& row, std::string_view model_type);
 struct Unread {
   std::string_view name, why;
 };

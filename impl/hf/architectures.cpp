@@ -216,25 +216,6 @@ constexpr auto kArchitectures = with_sizes(std::to_array<Architecture>({
          }),
 }));
 
-// A row with the sizes of a model type, as in class_sizes.h.
-constexpr OfType of_type(std::string_view model_type, const Architecture& other, ClassSizes s) {
-  Architecture a = other;
-  take_sizes(a, s);
-  return {model_type, a};
-}
-constexpr auto kOfTypes = std::to_array<OfType>({
-    of_type("sarvam_mla",
-            like(kDeepseekV3, kDeepseekV3.name,
-                 [](Architecture& a) {
-                   a.where = from(1);
-                   a.routing.n_group = Routing().n_group;
-                   a.routing.topk_group = Routing().topk_group;
-                 }),
-            {"", 128, 8, 2048, 4096, 32}),
-    of_type("sarvam_moe", like(kGlm4, kGlm4.name, [](Architecture& a) { a.routing.factor_key.otherwise = 2.5; }),
-            {"", 128, 6, 1024, 4096, 19}),
-});
-
 constexpr auto kUnread = std::to_array<Unread>({
     {"DogeForCausalLM",
      "its experts are single neurons in an embedding, chosen by product keys that mix the tokens of a call"},
@@ -263,12 +244,6 @@ constexpr auto kUnread = std::to_array<Unread>({
 }  // namespace
 
 std::span<const Architecture> architectures() { return kArchitectures; }
-std::span<const OfType> rows_of_types() { return kOfTypes; }
-const Architecture& row_of_type(const Architecture& row, std::string_view model_type) {
-  for (const OfType& t : kOfTypes)
-    if (t.row.name == row.name && t.model_type == model_type) return t.row;
-  return row;
-}
 std::span<const Unread> unread_architectures() { return kUnread; }
 
 }  // namespace moe::hf

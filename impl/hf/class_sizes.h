@@ -105,22 +105,20 @@ constexpr auto kClassSizes = std::to_array<ClassSizes>({
     {"DeepseekV4ForCausalLM", 256, 6, 2048, 4096, 43},
 });
 
-constexpr void take_sizes(Architecture& a, const ClassSizes& s) {
+template <std::size_t N>
+constexpr std::array<Architecture, N> with_sizes(std::array<Architecture, N> rows) {
   const auto take = [](std::optional<std::int64_t>& otherwise, std::int64_t size) {
     if (size > 0) otherwise = size;
   };
-  take(a.experts.otherwise, s.experts);
-  take(a.top_k.otherwise, s.top_k);
-  take(a.width.otherwise, s.width);
-  take(a.hidden.otherwise, s.hidden);
-  take(a.where.layers, s.layers);
-}
-
-template <std::size_t N>
-constexpr std::array<Architecture, N> with_sizes(std::array<Architecture, N> rows) {
   for (Architecture& a : rows)
     for (const ClassSizes& s : kClassSizes)
-      if (s.name == a.name) take_sizes(a, s);
+      if (s.name == a.name) {
+        take(a.experts.otherwise, s.experts);
+        take(a.top_k.otherwise, s.top_k);
+        take(a.width.otherwise, s.width);
+        take(a.hidden.otherwise, s.hidden);
+        take(a.where.layers, s.layers);
+      }
   return rows;
 }
 
