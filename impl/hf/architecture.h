@@ -107,9 +107,9 @@ struct Routing {
 struct ActivationKeys {
   std::string_view key = "hidden_act";  // "": fixed
   std::string_view otherwise = "silu";
-  NumberKey limit = {};          // without a key, a file that has swiglu_limit is refused
-  std::string_view limits = {};  // a list, one of each layer; 0 and null: none
-  NumberKey alpha = {};
+  NumberKey limit = {};
+  std::string_view limits = {};  // a list, one of each layer: swiglustep with it, silu where it is 0, null or left out
+  NumberKey alpha = {}, beta = {};
   NumberKey gate_cap = {}, up_cap = {};
   bool ungated = false;
 };

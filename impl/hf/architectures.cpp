@@ -99,7 +99,8 @@ constexpr auto kArchitectures = with_sizes(std::to_array<Architecture>({
     like(kDeepseekV3, "AXK2ForCausalLM",
          [](Architecture& a) {
            a.where = stepped({{"first_k_dense_replace"}, 1});
-           a.routing.n_group.otherwise = a.routing.topk_group.otherwise = 1;
+           a.routing.n_group = Routing().n_group;
+           a.routing.topk_group = Routing().topk_group;
            a.routing.masked_zero = true;
            a.routing.factor = Factor::weights;
          }),

@@ -112,6 +112,15 @@ constexpr auto kModelTypes = std::to_array<ModelType>({
     {"zaya", "ZayaForCausalLM"},
 });
 
+// Model types that transformers 5.24.0 makes another's class of, with their own values of what a file leaves out.
+struct SharedClass {
+  std::string_view name, model_type;
+};
+constexpr auto kSharedClasses = std::to_array<SharedClass>({
+    {"DeepseekV3ForCausalLM", "sarvam_mla"},
+    {"Glm4MoeForCausalLM", "sarvam_moe"},
+});
+
 }  // namespace
 
 NamedClass class_named(std::string_view name) {
@@ -130,6 +139,14 @@ NamedClass class_named(std::string_view name) {
 const Architecture* class_of_model_type(std::string_view model_type) {
   const ModelType* type = find_named(kModelTypes, model_type);
   return type == nullptr ? nullptr : exactly(type->row).row;
+}
+
+const Architecture& row_of_type(const Architecture& row, std::string_view model_type) {
+  const bool shared = std::any_of(kSharedClasses.begin(), kSharedClasses.end(), [&](const SharedClass& c) {
+    return c.name == row.name && c.model_type == model_type;
+  });
+  const Architecture* own = shared ? class_of_model_type(model_type) : nullptr;
+  return own == nullptr ? row : *own;
 }
 
 }  // namespace moe::hf

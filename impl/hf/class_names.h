@@ -18,4 +18,7 @@ NamedClass class_named(std::string_view name);
 // Of a model_type that a part of any model may have; nullptr: it is not known.
 const Architecture* class_of_model_type(std::string_view model_type);
 
+// The row with the values of this model type, where the class is made for several.
+const Architecture& row_of_type(const Architecture& row, std::string_view model_type);
+
 }  // namespace moe::hf

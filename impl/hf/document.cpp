@@ -89,7 +89,9 @@ Asked asked_by(const Members& options) {
   const json::Value* overrides = options.get("overrides");
   const json::Value* compat = overrides == nullptr ? nullptr : overrides->find("bit_compat");
   const bool vllm = compat != nullptr && compat->string() != nullptr && *compat->string() == "vllm";
-  return {vllm ? Policy::vllm : Policy::libmoe, overrides};
+  const json::Value* described = options.get("architecture");
+  const bool routing = described != nullptr && described->find("routing") != nullptr;
+  return {vllm ? Policy::vllm : Policy::libmoe, overrides, routing};
 }
 
 // null counts: it says that the layer is not quantized.
@@ -200,6 +202,11 @@ bool Asked::overrides(std::string_view member) const {
   const auto names = setting->names();
   return std::any_of(names.begin(), names.end(),
                      [&](std::string_view name) { return overridden->find(name) != nullptr; });
+}
+
+bool Asked::overrides(std::string_view section, std::string_view member) const {
+  const json::Value* all = overridden == nullptr ? nullptr : overridden->find(section);
+  return all != nullptr && (all->object() == nullptr || all->find(member) != nullptr);
 }
 
 Error moved(Error e, const std::string& pointer) {

@@ -100,15 +100,21 @@ inline constexpr Architecture kHyV4 = like(kGlm5, "HYV4VLForConditionalGeneratio
 inline constexpr Architecture kBailing = like(kNewer, "BailingHybridForCausalLM", [](Architecture& a) {
   a.top_k = {{"num_experts_per_token", "num_experts_per_tok"}};
   a.where = predicting(words({{"first_k_dense_replace"}, 2}));
+  a.activation.limits = "expert_swiglu_limit_list";  // of the engines' classes
+  a.routing.scoring_key = "score_function";
+  a.routing.scoring_fixed = true;
   a.routing.renormalize = {"moe_renormalize", true, "norm_topk_prob"};
-  a.routing.n_group = {{"num_expert_group", "n_group"}, 8};
+  a.routing.n_group = {.keys = {"num_expert_group", "n_group"}, .otherwise = 8, .null = 1};
   a.routing.topk_group.otherwise = 4;
   a.routing.factor_key.otherwise = 2.5;
 });
 inline constexpr Architecture kKimi = like(kBailing, "KimiLinearForCausalLM", [](Architecture& a) {
   a.block = "block_sparse_moe.experts";
   a.projections = kNumbered;
+  a.hidden = {.keys = {"routed_expert_hidden_size", "hidden_size"}, .first_counts = true};  // the first of vLLM's class
   a.where = words({{"first_k_dense_replace"}, 1});
+  a.activation.limits = {};
+  a.routing.scoring_key = "moe_router_activation_func";
   a.routing.n_group.otherwise = a.routing.topk_group.otherwise = 1;
   a.routing.factor_key.otherwise = 2.446;
 });
@@ -154,7 +160,8 @@ inline constexpr Architecture kMiniMaxM3 =
       a.activation = {.key = "",
                       .otherwise = "swigluoai_uninterleave",
                       .limit = {"swiglu_limit", 7.0},
-                      .alpha = {"swiglu_alpha", 1.702}};
+                      .alpha = {"swiglu_alpha", 1.702},
+                      .beta = {"swiglu_beta"}};  // of vLLM's class
       a.routing = with_factor(Factor::output, "routed_scaling_factor", 2.0);
     });
 inline constexpr Architecture kAfmoe = {

@@ -34,8 +34,10 @@ class ModelFile {
   const Foreign* text() const { return text_ ? &*text_ : nullptr; }
   // Where the language model's member is: the object that an architecture names, else text_config, else, without one,
   // the root. Of a multimodal model the root is another's, and what is left out here has the class's value.
+  // What per_layer_config says of the layer looked at comes before all.
   const Foreign& holder(std::string_view key) const {
-    if (inner_ && inner_->value().find(key) != nullptr) return *inner_;
+    for (const std::optional<Foreign>* nearer : {&layer_, &inner_})
+      if (*nearer && (*nearer)->value().find(key) != nullptr) return **nearer;
     return text_ ? *text_ : root_;
   }
   // Wherever it is: members of a whole model may stand in either.
@@ -48,6 +50,17 @@ class ModelFile {
     all.push_back(&root_);
     return all;
   }
+  // Those that holder() looks at, the first that counts first.
+  std::vector<const Foreign*> places_read() const {
+    std::vector<const Foreign*> all;
+    for (const std::optional<Foreign>* nearer : {&layer_, &inner_})
+      if (*nearer) all.push_back(&**nearer);
+    all.push_back(text_ ? &*text_ : &root_);
+    return all;
+  }
+  // Members of one layer, where per_layer_config has some.
+  Check look_at_layer(std::int64_t layer);
+  bool is_of_layer(const Foreign& place) const { return layer_ && &place == &*layer_; }
   // An object, "a/b", is looked into first; a file that lacks it may have its members elsewhere.
   Result<bool> look_into(std::string_view path);
 
@@ -55,7 +68,7 @@ class ModelFile {
   ModelFile(Foreign root, std::optional<Foreign> text) : root_(std::move(root)), text_(std::move(text)) {}
 
   Foreign root_;
-  std::optional<Foreign> text_, inner_;
+  std::optional<Foreign> text_, inner_, layer_;
 };
 
 // A document for config_from_document, and where its members come from: faults are reported there.
@@ -94,9 +107,14 @@ struct Architecture;  // architecture.h
 struct Asked {
   Policy compat = Policy::libmoe;
   const json::Value* overridden = nullptr;
+  bool describes_routing = false;  // the option architecture does
 
   bool overrides(std::string_view member) const;
+  // A member of a section of the document, or the whole section by something that is no object.
+  bool overrides(std::string_view section, std::string_view member) const;
 };
+// A word of a file under a member of the document, in our words.
+json::Value in_our_words(std::string_view member, const json::Value& theirs);
 // Name, projections, sizes, activation, dtype and routing of the layer with this index, default the
 // first with experts. `layer_pointer`: where the index was given.
 Result<Built> describe_layer(const ModelFile& file, const Architecture& row, std::optional<std::int64_t> layer,

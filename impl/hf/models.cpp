@@ -3,12 +3,14 @@
 // they are, so that config_from_document checks them by the rules that hold for everybody.
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 
 #include "base/index.h"
 #include "base/text.h"
 #include "hf/architecture.h"
 #include "hf/hf.h"
+#include "hf/keys.h"
 #include "hf/layers.h"
 #include "scheme/activation.h"
 
@@ -23,13 +25,6 @@ constexpr std::array kSynonyms = {
     Synonym{"activation", "swish", "silu"},
     Synonym{"scoring_func", "noaux_tc", "sigmoid"},  // dots1; the bias that the word speaks of is there by default
 };
-
-json::Value in_our_words(std::string_view member, const json::Value& theirs) {
-  const std::string* word = theirs.string();
-  for (const Synonym& s : kSynonyms)
-    if (word != nullptr && s.member == member && s.theirs == *word) return s.ours;
-  return theirs;
-}
 
 // --- members of the document ------------------------------------------------------------------------
 
@@ -46,7 +41,9 @@ class Writer {
  public:
   Writer(const ModelFile& file, const Asked& asked, std::int64_t layer) : file_(file), asked_(asked), layer_(layer) {}
 
-  bool overrides(std::string_view member) const { return asked_.overrides(member); }
+  bool overrides_routing(std::string_view member) const {
+    return asked_.describes_routing || asked_.overrides("routing", member);
+  }
   Check copy_number(std::string_view section, std::string_view member, const NumberKey& key) {
     const std::array keys = {key.key, key.alias};
     return copy_number(section, member, keys, number_or_null(key.otherwise), number_or_null(key.null));
@@ -71,7 +68,7 @@ class Writer {
       const Foreign& holder = file_.holder(key);
       const json::Value* value = holder.value().find(key);
       if (value == nullptr || (value->is_null() && first)) continue;
-      if (!first || first->value->is_null()) {
+      if (!first || first->value->is_null() || (file_.is_of_layer(holder) && !file_.is_of_layer(*first->holder))) {
         first = Said{&holder, key, value};
       } else if (const json::Value& other = entry(*first->value, layer_);
                  !first_counts && first->holder == &holder && other != entry(*value, layer_)) {
@@ -107,7 +104,11 @@ class Writer {
                     const json::Value& otherwise, const json::Value& null) {
     MOE_TRY(const std::optional<Said> found, said(keys, member));
     const bool is_null = found && found->value->is_null();
-    if (is_null && null.is_null()) return fields::unexpected(found->pointer(), *found->value, "a number");
+    if (is_null && null.is_null()) {
+      if (asked_.overrides(section, member)) return ok();
+      const std::string path = section.empty() ? std::string(member) : cat(section, ".", member);
+      return fields::unexpected(found->pointer(), *found->value, cat("a number; overrides.", path, " tells which"));
+    }
     if (!found && otherwise.is_null()) return ok();
     const json::Value& number = is_null ? null : found ? *found->value : otherwise;
     std::string source = found ? found->pointer() : "";
@@ -168,6 +169,10 @@ Result<std::optional<double>> limit_of_layer(const ModelFile& file, std::string_
   const json::Value* list = holder.get(key);
   if (list == nullptr) return std::optional<double>();
   const std::string pointer = cat(holder.at(key), "/", layer);
+  // Layers of multi-token prediction come after all layers of the model.
+  MOE_TRY(const auto count, file.holder("num_hidden_layers").integer("num_hidden_layers", {1, kMostLayers}));
+  if (list->array() != nullptr && count && layer >= *count && layer >= std::ssize(*list->array()))
+    return std::optional<double>();
   if (list->array() == nullptr || layer >= std::ssize(*list->array()))
     return fields::unexpected(holder.at(key), *list, cat("a list with a number for layer ", layer));
   const json::Value& entry = (*list->array())[usize(layer)];
@@ -176,16 +181,6 @@ Result<std::optional<double>> limit_of_layer(const ModelFile& file, std::string_
   if (!limit || !(*limit >= 0) || !std::isfinite(*limit))
     return fields::unexpected(pointer, entry, "a number of at least 0, or null");
   return *limit == 0 ? std::optional<double>() : limit;
-}
-
-// A class that does not clamp, and a file that says how: one of them is wrong.
-Check check_limit(const ModelFile& file, const ActivationKeys& act, const Writer& w) {
-  constexpr std::string_view kLimit = "swiglu_limit";
-  const Foreign& holder = file.holder(kLimit);
-  if (!act.limit.key.empty() || !holder.has(kLimit) || w.overrides("activation_params")) return ok();
-  return fields::fault(holder.at(kLimit), cat("found ", fields::brief(*holder.get(kLimit)),
-                                              ", but the class does not clamp; overrides.activation_params tell which "
-                                              "it is ({\"limit\": null}: no clamp)"));
 }
 
 Check write_activation(const ModelFile& file, const Architecture& a, std::int64_t layer, Writer& w) {
@@ -216,15 +211,17 @@ Check write_activation(const ModelFile& file, const Architecture& a, std::int64_
   }
   if (!act.limits.empty()) {
     MOE_TRY(const std::optional<double> limit, limit_of_layer(file, act.limits, layer));
-    if (limit)
-      w.built.put("activation_params", "limit", *limit, cat(file.holder(act.limits).at(act.limits), "/", layer));
-    if (!limit) w.built.put("activation", "silu", "");  // without a clamp it is that
+    const std::string from = cat(file.holder(act.limits).at(act.limits), "/", layer);
+    if (limit) w.built.put("activation_params", "limit", *limit, from);
+    // One that clamps by a list is another function than without.
+    if (limit || act.key.empty()) w.built.put("activation", limit ? "swiglustep" : "silu", limit ? from : "");
     return ok();
   }
   const std::array params = {std::pair("limit", &act.limit), std::pair("alpha", &act.alpha),
-                             std::pair("gate_cap", &act.gate_cap), std::pair("up_cap", &act.up_cap)};
+                             std::pair("beta", &act.beta), std::pair("gate_cap", &act.gate_cap),
+                             std::pair("up_cap", &act.up_cap)};
   for (const auto& [member, key] : params) MOE_CHECK(w.copy_number("activation_params", member, *key));
-  return check_limit(file, act, w);
+  return ok();
 }
 
 void write_experts(const Architecture& a, Writer& w) {
@@ -297,18 +294,32 @@ Check write_weights(const ModelFile& file, const Architecture& a, Policy compat,
   return ok();
 }
 
-Check write_groups_and_factor(const ModelFile& file, const Architecture& a, Policy compat, Writer& w) {
+// Null says that there are no groups, where the class takes it.
+Check write_groups(const ModelFile& file, const Architecture& a, Policy compat, Writer& w) {
   const Routing& r = a.routing;
-  if (r.groups != Groups::none) {
-    MOE_TRY(const bool greedy, is_greedy(file, a, compat));
-    constexpr SizeKey kNone = {};
-    const bool one = greedy || compat == Policy::vllm;  // vLLM's classes take one group where the file says nothing
-    const auto otherwise = [&](const SizeKey& key) { return one ? json::Value(1) : number_or_null(key.otherwise); };
-    MOE_CHECK(w.copy_number("num_expert_group", greedy ? kNone : r.n_group, otherwise(r.n_group)));
-    MOE_CHECK(w.copy_number("topk_group", greedy ? kNone : r.topk_group, otherwise(r.topk_group)));
-    if (!r.group_score.empty()) w.built.put("routing", "group_score", r.group_score, "");
-    if (r.masked_zero) w.built.put("routing", "masked_groups", "zero", "");
+  constexpr SizeKey kNone = {};
+  MOE_TRY(const bool greedy, is_greedy(file, a, compat));
+  const bool one = greedy || compat == Policy::vllm;  // vLLM's classes take one group where the file says nothing
+  const auto otherwise = [&](const SizeKey& key) { return one ? json::Value(1) : number_or_null(key.otherwise); };
+  const SizeKey& groups = greedy ? kNone : r.n_group;
+  MOE_CHECK(w.copy_number("num_expert_group", groups, otherwise(r.n_group)));
+  MOE_TRY(const auto said, w.said(groups.keys, "routing.num_expert_group"));
+  SizeKey kept = greedy ? kNone : r.topk_group;
+  if (said && said->value->is_null() && groups.null) {
+    w.built.put("routing", "topk_group", 1, said->pointer());
+  } else {
+    // Of several groups null does not say how many are kept.
+    const json::Value* number = w.built.document.find("routing")->find("num_expert_group");
+    if (number == nullptr || *number != json::Value(1)) kept.null = {};
+    MOE_CHECK(w.copy_number("topk_group", kept, otherwise(r.topk_group)));
   }
+  if (!r.group_score.empty()) w.built.put("routing", "group_score", r.group_score, "");
+  if (r.masked_zero) w.built.put("routing", "masked_groups", "zero", "");
+  return ok();
+}
+
+Check write_factor(const Architecture& a, Writer& w) {
+  const Routing& r = a.routing;
   if (r.factor == Factor::none) return ok();
   MOE_CHECK(w.copy_number("routing", "routed_scaling_factor", r.factor_key));
   if (r.factor == Factor::output) w.built.put("routing", "apply_routed_scale_to_output", true, "");
@@ -331,19 +342,21 @@ Check write_extras(const Architecture& a, Writer& w) {
 Check write_scoring(const ModelFile& file, const Routing& r, Policy compat, Writer& w) {
   w.copy_word("routing", "scoring_func", r.scoring_key, at(kScoringNames, r.scoring));
   const Foreign& holder = file.holder(r.scoring_key);
-  if (!r.scoring_fixed || compat == Policy::vllm || !holder.has(r.scoring_key) || w.overrides("routing")) return ok();
+  if (!r.scoring_fixed || compat == Policy::vllm || !holder.has(r.scoring_key) || w.overrides_routing("scoring_func"))
+    return ok();
   const json::Value& theirs = *holder.get(r.scoring_key);
   if (in_our_words("scoring_func", theirs) == json::Value(at(kScoringNames, r.scoring))) return ok();
   return fields::fault(holder.at(r.scoring_key),
                        cat("found ", fields::brief(theirs), ", but the class computes ", at(kScoringNames, r.scoring),
-                           " whatever it says; overrides.routing tell which it is"));
+                           " whatever it says; overrides.routing.scoring_func tells which it is"));
 }
 
 Check write_routing(const ModelFile& file, const Architecture& a, Policy compat, std::int64_t layer, Writer& w) {
   const Routing& r = a.routing;
   MOE_CHECK(write_scoring(file, r, compat, w));
   MOE_CHECK(write_weights(file, a, compat, w));
-  MOE_CHECK(write_groups_and_factor(file, a, compat, w));
+  if (r.groups != Groups::none) MOE_CHECK(write_groups(file, a, compat, w));
+  MOE_CHECK(write_factor(a, w));
   MOE_CHECK(write_extras(a, w));
   MOE_TRY(const bool hashed, is_hash_layer(file, a, layer));
   if (hashed) w.built.put("routing", "hash_routing", true, "");
@@ -385,6 +398,13 @@ Check write_sizes(const ModelFile& file, const Architecture& a, std::int64_t lay
 
 }  // namespace
 
+json::Value in_our_words(std::string_view member, const json::Value& theirs) {
+  const std::string* word = theirs.string();
+  for (const Synonym& s : kSynonyms)
+    if (word != nullptr && s.member == member && s.theirs == *word) return s.ours;
+  return theirs;
+}
+
 Result<ModelFile> ModelFile::open(const json::Value& document) {
   MOE_TRY(Foreign root, Foreign::open(document, ""));
   MOE_TRY(std::optional<Foreign> text, root.object("text_config"));
@@ -407,6 +427,27 @@ Result<bool> ModelFile::look_into(std::string_view path) {
   return true;
 }
 
+Check ModelFile::look_at_layer(std::int64_t layer) {
+  constexpr std::string_view kLayers = "per_layer_config";
+  MOE_TRY(const std::optional<Foreign> layers, holder(kLayers).object(kLayers));
+  if (!layers) return ok();
+  for (const auto& [number, members] : layers->members()) {
+    std::int64_t l = -1;
+    const auto [end, fault] = std::from_chars(number.data(), number.data() + number.size(), l);
+    if (fault != std::errc() || end != number.data() + number.size() || l < 0 || cat(l) != number)
+      return fields::unexpected(layers->at(number), members, "members under the number of a layer");
+    if (l != layer || members.is_null()) continue;
+    MOE_TRY(layer_, layers->object(number));
+  }
+  if (!layer_) return ok();
+  MOE_TRY(const auto left_out, layer_->texts("skip"));
+  for (const std::string_view part : left_out)
+    for (const std::string_view of_experts : {"mlp", "moe", "ffn", "feed_forward", "expert", "mixer"})
+      if (part.find(of_experts) != part.npos)
+        return fields::unexpected(layer_->at("skip"), *layer_->get("skip"), "a layer that keeps its experts");
+  return ok();
+}
+
 Result<Built> describe_layer(const ModelFile& given, const Architecture& a, std::optional<std::int64_t> layer,
                              const std::string& layer_pointer, const Asked& asked) {
   ModelFile file = given;
@@ -415,6 +456,7 @@ Result<Built> describe_layer(const ModelFile& given, const Architecture& a, std:
   }
   MOE_TRY(const LayerRule rule, layer_rule(file, a.where));
   MOE_TRY(const std::int64_t index, layer_index(file, rule, layer, layer_pointer));
+  MOE_CHECK(file.look_at_layer(index));
 
   Writer w(file, asked, index);
   w.built.put("name", cat(a.layers_at, ".", index, ".", a.block), "");
@@ -425,6 +467,7 @@ Result<Built> describe_layer(const ModelFile& given, const Architecture& a, std:
   MOE_CHECK(w.copy_number("", "expert_norm_eps", a.expert_norm_eps));
   MOE_CHECK(write_dtype(file, w));
   MOE_CHECK(write_routing(file, a, asked.compat, index, w));
+  MOE_CHECK(check_keys(file, a, index, asked, w.built));
   return std::move(w.built);
 }
 

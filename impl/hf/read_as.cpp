@@ -42,6 +42,12 @@ Result<const Architecture*> row_named(std::string_view name, const std::string& 
   return not_known(unknown, pointer, name, file);
 }
 
+// What a file leaves out is what its model_type says.
+const Architecture& of_its_type(const ModelFile& file, const Architecture& row) {
+  const json::Value* type = (file.text() != nullptr ? *file.text() : file.root()).get("model_type");
+  return type == nullptr || type->string() == nullptr ? row : row_of_type(row, *type->string());
+}
+
 // The class of the text model inside a model that is not known, if the text model says which it is.
 Result<const Architecture*> row_of_text(const ModelFile& file) {
   const Architecture* row = nullptr;
@@ -163,7 +169,7 @@ Check check_routing(const Members& from, bool is_new) {
   return ok();
 }
 
-Result<Architecture> described(const json::Value& value, const std::string& pointer) {
+Result<Architecture> described(const ModelFile& file, const json::Value& value, const std::string& pointer) {
   MOE_TRY(const Members from, Members::open(&value, pointer, kMembers));
   Architecture a;
   a.stacked = StackedWeights::none;
@@ -171,7 +177,7 @@ Result<Architecture> described(const json::Value& value, const std::string& poin
   MOE_TRY(const std::string_view like, view(from, "like"));
   if (!like.empty()) {
     MOE_TRY(const Architecture* row, row_named(like, from.at("like"), Code::invalid_config));
-    a = *row;
+    a = of_its_type(file, *row);
   } else if (!from.has("module")) {
     return fields::missing(from.at("module"), "the path of the experts with {layer} for the number, or like");
   }
@@ -196,10 +202,10 @@ Result<ReadAs> read_as(const ModelFile& file, const Members& options) {
     const std::string pointer = options.at(kOption);
     if (option->string() != nullptr) {
       MOE_TRY(const Architecture* row, row_named(*option->string(), pointer, Code::invalid_config));
-      return ReadAs{*row};
+      return ReadAs{of_its_type(file, *row)};
     }
     if (option->object() == nullptr) return fields::unexpected(pointer, *option, "a name or a description");
-    MOE_TRY(const Architecture row, described(*option, pointer));
+    MOE_TRY(const Architecture row, described(file, *option, pointer));
     ModelFile inside = file;
     MOE_TRY(const bool there, inside.look_into(row.holder));
     if (!there && option->find("holder") != nullptr)
@@ -214,13 +220,13 @@ Result<ReadAs> read_as(const ModelFile& file, const Members& options) {
   if (whole.row != nullptr ? whole.row->any_text : whole.unread == nullptr) {
     MOE_TRY(const Architecture* text, row_of_text(file));
     if (text != nullptr) {
-      ReadAs as{*text};
+      ReadAs as{of_its_type(file, *text)};
       if (as.row.layers_at == Architecture().layers_at) as.row.layers_at = "language_model.model.layers";
       return as;
     }
   }
   MOE_TRY(const Architecture* row, row_named(names[0], pointer + "/0", Code::unsupported, &file));
-  return ReadAs{*row};
+  return ReadAs{of_its_type(file, *row)};
 }
 
 void put_description(const ReadAs& as, Built& built) {
