@@ -5,7 +5,8 @@
 //                                 the code, which is finite; columns in the checkpoint's order, k >= K are 0, stride
 //                                 a multiple of 64
 //   values f32  [count][stride]   instead of codes, where weights are not quantized; exact in the layout's element
-//   scales f32  [count][groups]   finite, not negative; numbers of the layout's type of scales
+//   scales f32  [count][groups]   finite; of either sign, also -0, with integers, not negative with floats; numbers of
+//                                 the layout's type of scales
 //   tensor_scales f32 [count]     of NVFP4: the scale of the row's projection, which multiplies the scales of groups
 //   zeros  u8   [count][groups]   with zero points: the code of value 0, whatever the checkpoint's convention (plus_one
 //                                 makes 16 of a stored 15); value = (code + 8 or 128 - zero) * scale

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <string>
 
 #include "base/float_formats.h"
 #include "convert/read_rows.h"
@@ -13,16 +14,24 @@ namespace {
 
 constexpr std::uint32_t kInfinity = 0x7f800000u;
 
-// Whether all of them are numbers >= 0. Rounding to bf16 is that of f32_to_bf16, of numbers.
+// How scales become those of the plain form. Scales of integers have a sign: some tools give a group the sign with
+// which its value of largest magnitude becomes the code of -8 or -128. Scales of floats have none.
+struct Rule {
+  bool to_bf16, is_signed;
+};
+
+// Whether all of them are numbers, and >= 0 where they have no sign. Rounding to bf16 is that of f32_to_bf16, of
+// numbers.
 template <Scales kType>
-bool read_scales(const std::byte* src, std::int64_t step, std::int64_t count, bool to_bf16, std::uint64_t& rounded,
+bool read_scales(const std::byte* src, std::int64_t step, std::int64_t count, Rule rule, std::uint64_t& rounded,
                  float* out) {
+  const std::uint32_t last = rule.is_signed ? 0xffffffffu : 0x80000000u;
   std::uint32_t bad = 0, inexact = 0;
   for (std::int64_t g = 0; g < count; ++g) {
     const auto bits = std::bit_cast<std::uint32_t>(load_scale(kType, src + g * step));
-    const std::uint32_t kept = to_bf16 ? (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u : bits;
-    bad |= static_cast<std::uint32_t>((bits & 0x7fffffffu) >= kInfinity) |
-           static_cast<std::uint32_t>(bits > 0x80000000u) | static_cast<std::uint32_t>((kept & kInfinity) == kInfinity);
+    const std::uint32_t kept = rule.to_bf16 ? (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u : bits;
+    bad |= static_cast<std::uint32_t>((bits & 0x7fffffffu) >= kInfinity) | static_cast<std::uint32_t>(bits > last) |
+           static_cast<std::uint32_t>((kept & kInfinity) == kInfinity);
     inexact += static_cast<std::uint32_t>(kept != bits);
     out[g] = std::bit_cast<float>(kType == Scales::e4m3 ? kept & 0x7fffffffu : kept);  // a byte for 0, not two
   }
@@ -30,7 +39,7 @@ bool read_scales(const std::byte* src, std::int64_t step, std::int64_t count, bo
   return bad == 0;
 }
 
-using ReadScales = bool (*)(const std::byte* src, std::int64_t step, std::int64_t count, bool to_bf16,
+using ReadScales = bool (*)(const std::byte* src, std::int64_t step, std::int64_t count, Rule rule,
                             std::uint64_t& rounded, float* out);
 
 // How a tensor of this type holds scales, and its reader. Files have those of MX formats as U8, too.
@@ -55,11 +64,12 @@ const ScaleReader& reader_of(DType dtype) {
 
 // The first scale that is none.
 MaybeFault find_bad_scale(const ScaleReader& reader, const std::byte* src, std::int64_t step, std::int64_t count,
-                          bool to_bf16) {
+                          Rule rule) {
+  const std::string expected = rule.is_signed ? " is not a finite number" : " is not a finite number >= 0";
   for (std::int64_t g = 0; g < count; ++g) {
     const float s = load_scale(reader.type, src + g * step);
-    if (!std::isfinite(s) || s < 0.0f) return Fault{g, "scale " + float_text(s) + " is not a finite number >= 0"};
-    if (to_bf16 && !std::isfinite(bf16_to_f32(f32_to_bf16(s))))
+    if (!std::isfinite(s) || (s < 0.0f && !rule.is_signed)) return Fault{g, "scale " + float_text(s) + expected};
+    if (rule.to_bf16 && !std::isfinite(bf16_to_f32(f32_to_bf16(s))))
       return Fault{g, "scale " + float_text(s) + " is beyond the largest bf16 number"};
   }
   return std::nullopt;
@@ -91,8 +101,9 @@ Check read_row_scales(const SourceMatrix& m, const SourceHalf& half, std::int64_
   const std::byte* src = t.data + scale_row(m, half.scale_fields, r) * t.strides[0] * size;
   const ScaleReader& reader = reader_of(t.dtype);
   float* to = out.scales.data() + i * out.groups;
-  if (reader.read(src, step, count, m.bf16_scales, out.scales_rounded, to)) return ok();
-  const MaybeFault fault = find_bad_scale(reader, src, step, count, m.bf16_scales);
+  const Rule rule = {.to_bf16 = m.bf16_scales, .is_signed = is_integer(m.element)};
+  if (reader.read(src, step, count, rule, out.scales_rounded, to)) return ok();
+  const MaybeFault fault = find_bad_scale(reader, src, step, count, rule);
   return scale_error(m, half, r, *fault);
 }
 

@@ -117,7 +117,9 @@ SplitScales split_scales(CanonicalRows& rows) {
   SplitScales s;
   for (std::int64_t r = 0; r < rows.count; ++r) {
     float* scales = rows.scales.data() + r * rows.groups;
-    const float own = std::max(*std::max_element(scales, scales + rows.groups) / 448.0f, kLeast);
+    float largest = 0.0f;  // of magnitudes
+    for (std::int64_t g = 0; g < rows.groups; ++g) largest = std::max(largest, std::fabs(scales[g]));
+    const float own = std::max(largest / 448.0f, kLeast);
     s.rows.push_back(own * kInt4);
     for (std::int64_t g = 0; g < rows.groups; ++g) {
       const std::uint8_t code = code_of(value(code_of(scales[g] / own)) / kInt4);

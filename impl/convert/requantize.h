@@ -20,8 +20,9 @@ void share_tensor_scale(CanonicalRows& rows, bool upstream);
 // Blocks of 128 rows and columns come to have scales that are powers of two; the number of rows is a multiple of 128.
 void use_power_scales(CanonicalRows& rows);
 
-// The scales of int4 groups as 8-bit floats times a number of their row, which stays 8 times below the largest code: a
-// product with an int4 value is an 8-bit float, too. Scales become code * number; rounded ones are counted.
+// The scales of int4 groups as 8-bit floats with a sign times a number of their row, above 0, which stays 8 times below
+// the largest code: a product with an int4 value is an 8-bit float, too. Scales become code * number; rounded ones are
+// counted.
 struct SplitScales {
   std::vector<std::uint8_t> codes;  // [count][groups]
   std::vector<float> rows;          // [count]

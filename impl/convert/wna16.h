@@ -44,7 +44,8 @@ void read_wna16_rows(const Wna16Matrix& m, const Wna16In& in, const RowRange& ra
 // What all experts share, once their tensors are written: `scales` are those of all experts.
 Check finish_wna16(const Wna16Matrix& m, std::string_view name, std::span<std::byte> scales, std::byte* global_scale);
 // Marlin with int8 activations, once the scales of all experts are written: they become int16 in units of
-// `global`, in place. A tensor without a scale above 0 is refused (invalid_argument, subject `name`).
+// `global`, in place, the largest magnitude 4096. A tensor whose scales are all 0 is refused (invalid_argument, subject
+// `name`).
 Check fold_marlin_scales(DType dtype, std::span<std::byte> scales, std::string_view name, std::byte* global);
 
 // The layouts. wna16_<name>.cpp.

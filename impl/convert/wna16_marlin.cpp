@@ -381,7 +381,8 @@ Check fold_marlin_scales(DType dtype, std::span<std::byte> scales, std::string_v
     return load_number(dtype, h);
   };
   float most = 0.0f;
-  for (std::size_t i = 0; i < scales.size(); i += 2) most = std::max(most, load_number(dtype, scales.data() + i));
+  for (std::size_t i = 0; i < scales.size(); i += 2)
+    most = std::max(most, std::fabs(load_number(dtype, scales.data() + i)));
   if (most == 0.0f && !scales.empty())
     return fail(Code::invalid_argument, std::string(name),
                 cat(name, ": all scales are 0; with int8 activations they are divided by the largest"));

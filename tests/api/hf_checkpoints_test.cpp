@@ -276,7 +276,8 @@ INSTANTIATE_TEST_SUITE_P(HfCheckpoints, ToolsFile,
                                            "qwen3-gptqmodel-awq-gemm-g32-sym", "qwen3-gptq-w4a16-actorder-weight",
                                            "qwen3-w8a8", "qwen3-w8a8-cfg-tensor", "qwen3-fp8-block",
                                            "qwen3-fp8-dynamic", "qwen3-fp8-static", "qwen3-mxfp8", "qwen3-w4afp8",
-                                           "gptoss-mxfp4", "qwen3-mxfp4", "qwen3-nvfp4", "qwen3-nvfp4a16"));
+                                           "gptoss-mxfp4", "qwen3-mxfp4", "qwen3-nvfp4", "qwen3-nvfp4a16",
+                                           "qwen3-ar-w4g128sym-auto_gptq", "qwen3-ar-w4g32sym-llm_compressor"));
 
 }  // namespace
 }  // namespace moe::test::hf_checkpoints_test

@@ -72,7 +72,10 @@ IntModel random_ints(IntModel m, std::uint32_t seed) {
   const auto code = [&] {
     return static_cast<std::int8_t>(static_cast<int>(rng() % static_cast<unsigned>(range)) - range / 2);
   };
-  const auto scale = [&] { return (0.5f + static_cast<float>(rng() % 100) / 100.0f) / static_cast<float>(range); };
+  const auto scale = [&] {
+    const float size = 0.5f + static_cast<float>(rng() % 100) / 100.0f;
+    return (rng() % 2 == 0 ? size : -size) / static_cast<float>(range);
+  };
   fill(m.w13, m.E * 2 * m.I * m.H, code);
   fill(m.w2, m.E * m.H * m.I, code);
   fill(m.s13, m.E * 2 * m.I * m.groups(m.H), scale);

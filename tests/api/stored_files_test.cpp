@@ -126,6 +126,7 @@ Converted converted(const json& text, const moe_config* config, const WeightsPtr
 Converted w4a8(std::int64_t group, bool bias, const json& changes) {
   Model m;
   m.E = 2, m.H = 64, m.I = 128, m.group = group, m.bias = bias, m.dtype = "bfloat16";
+  m.signed_scales = false;
   m = random_model(m, 7);
   json text = json::parse(m.config_text());
   text.update(changes);
@@ -171,6 +172,7 @@ Converted floats(const char* dtype, bool bias, const json& machine = json::objec
 enum class Groups { even, uneven };
 Converted wna16(const char* target, Wna16Model m, Groups groups = Groups::even) {
   m.E = 2;
+  m.signed_scales = false;  // as all files of that time
   const json extra = m.extra;
   m = random_wna16(m, 11);
   for (const Wna16Target& t : wna16_targets())
@@ -191,7 +193,8 @@ Converted wna16(const char* target, Wna16Model m, Groups groups = Groups::even) 
 // with float32 scales.
 Converted short_scales(int bits, Scales scales) {
   Wna16Model m;
-  m.E = 2, m.H = m.I = 64, m.bits = bits, m.dtype = scales == Scales::f16 ? MOE_DTYPE_F16 : MOE_DTYPE_BF16;
+  m.E = 2, m.H = m.I = 64, m.bits = bits, m.signed_scales = false,
+  m.dtype = scales == Scales::f16 ? MOE_DTYPE_F16 : MOE_DTYPE_BF16;
   m = random_wna16(m, 11);
   const ConfigPtr config = make_config(m.config_text());
   Converted out = converted(json::parse(m.config_text()), config.get(), stacked_weights(m, config.get()));
@@ -201,7 +204,8 @@ Converted short_scales(int bits, Scales scales) {
   const auto like = open_packed({static_cast<const std::byte*>(data), size}, {}, "caller", nullptr, {});
   LayerShape shape;
   shape.experts = m.E, shape.hidden = m.H, shape.intermediate = m.I, shape.group = m.group;
-  shape.layout = bits == 8 ? LayoutKind::p16_w8 : LayoutKind::p16_w4, shape.scales = scales;
+  shape.layout = bits == 8 ? LayoutKind::p16_w8 : LayoutKind::p16_w4, shape.scales = scales,
+  shape.signed_scales = false;
   const auto plain = pack_layer(shape, random_weights(shape, 17));
   PackedInfo info = like->info;
   info.layout = plain->info.layout;
@@ -274,6 +278,7 @@ Converted float8_elsewhere(const Elsewhere& l) {
 Converted int4_for_float8() {
   Wna16Model m;
   m.E = 1, m.K = 1, m.H = m.I = 256, m.group = 128, m.dtype = MOE_DTYPE_BF16, m.format = "pack-quantized";
+  m.signed_scales = false;
   m = random_wna16(m, 29);
   m.extra = {{"platform", {{"type", "cuda"}, {"capability", {9, 0}}}}, {"quantization", {{"scheme", "W4AFP8"}}}};
   const ConfigPtr config = make_config(m.config_text());

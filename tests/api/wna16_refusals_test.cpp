@@ -36,7 +36,7 @@ Failure fault_of(const Wna16Model& m) {
 
 TEST(Wna16Refusals, ScalesThatAreNone) {
   for (const Wna16Target& target : wna16_targets())
-    for (const float bad : {-0.5f, kNan, kInf, -kInf}) {
+    for (const float bad : {kNan, kInf, -kInf}) {
       SCOPED_TRACE(target.name);
       Wna16Model m = model_for(target);
       Matrix13or2& w = m.w2[1];
@@ -44,7 +44,7 @@ TEST(Wna16Refusals, ScalesThatAreNone) {
       const Failure f = fault_of(m);
       EXPECT_EQ(f.status, MOE_ERR_INVALID_ARGUMENT);
       EXPECT_EQ(f.subject, m.packed() ? "w2_scale[1,5,1]" : "w2_scale[1,1,5]");  // in the shape that was given
-      EXPECT_THAT(f.message, testing::HasSubstr("not a finite number >= 0"));
+      EXPECT_THAT(f.message, testing::EndsWith("is not a finite number"));
     }
 }
 
@@ -55,7 +55,7 @@ TEST(Wna16Refusals, PlacesAreThoseOfTheTensorGiven) {
       m.format = format;
       m.transposed = transposed;
       m = random_wna16(m, 4);
-      m.w13[2].scales[static_cast<std::size_t>(70 * 4 + 3)] = -1.0f;  // of up
+      m.w13[2].scales[static_cast<std::size_t>(70 * 4 + 3)] = -kInf;  // of up
       EXPECT_EQ(fault_of(m).subject, m.packed() && !transposed ? "w13_scale[2,70,3]" : "w13_scale[2,3,70]") << format;
     }
 }

@@ -21,13 +21,14 @@ struct Size {
   std::int64_t h, i, g;
 };
 
-// Scales of few bits, so that every layout keeps them; zero points that packed nibbles hold.
+// Scales of few bits and of either sign, so that every layout keeps them; zero points that packed nibbles hold.
 Wna16Model plain_numbers(Wna16Model m, std::uint32_t seed) {
   m = random_wna16(m, seed);
   std::mt19937 rng(seed);
   for (auto* matrices : {&m.w13, &m.w2})
     for (Matrix13or2& w : *matrices) {
-      for (float& s : w.scales) s = static_cast<float>(1 + rng() % 64) / (m.bits == 4 ? 256.0f : 4096.0f);
+      for (float& s : w.scales)
+        s = std::copysign(static_cast<float>(1 + rng() % 64) / (m.bits == 4 ? 256.0f : 4096.0f), s);
       for (std::uint8_t& z : w.zeros) z = static_cast<std::uint8_t>(std::min<int>(z, (1 << m.bits) - 2));
     }
   return m;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 #include <set>
 #include <string>
@@ -56,8 +57,8 @@ CanonicalRows random_rows(const Layout& l, Matrix which, std::mt19937& rng) {
     for (std::int64_t g = 0; g < rows.groups; ++g) {
       float& s = rows.scales[static_cast<std::size_t>(r * rows.groups + g)];
       s = f.grain == Grain::tensor ? one : power();
-      // The largest of int4 groups fills a row's number, and the others stay 8-bit floats.
-      if (f.grain == Grain::int4) s = power_of_two(-8 - static_cast<int>(g % 2)) * 448.0f;
+      // The largest of int4 groups fills a row's number, and the others stay 8-bit floats, of either sign.
+      if (f.grain == Grain::int4) s = power_of_two(-8 - static_cast<int>(g % 2)) * (rng() % 2 == 0 ? 448.0f : -448.0f);
       if (first != r) s = rows.scales[static_cast<std::size_t>(first * rows.groups + g)];
     }
     for (std::int64_t k = 0; k < rows.k; ++k) {
@@ -320,6 +321,20 @@ TEST(FloatForms, EncodedInt4) {
         ASSERT_EQ(static_cast<unsigned>(back.row(r)[c + 1]) & 15u, byte >> 4);
       }
   }
+}
+
+// The scale of largest magnitude fills its row's number, which is positive; codes have the signs.
+TEST(FloatForms, SplitScalesHaveSigns) {
+  CanonicalRows rows;
+  rows.count = 4, rows.groups = 3;
+  rows.scales = {-448.0f, 224.0f, -0.0f, -7.0f, -14.0f, -28.0f, 56.0f, -112.0f, 56.0f, 0.0f, -0.0f, 0.0f};
+  const std::vector<float> want = rows.scales;
+  const SplitScales split = split_scales(rows);
+  EXPECT_EQ(split.rows, (std::vector<float>{8.0f, 0.5f, 2.0f, 8.0f / (448.0f * 512.0f)}));
+  EXPECT_EQ(rows.scales, want);
+  EXPECT_EQ(rows.scales_rounded, 0u);
+  const std::uint8_t sign = 0x80;
+  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ((split.codes[i] & sign) != 0, std::signbit(want[i])) << i;
 }
 
 // --- requantization ------------------------------------------------------------------------------------------------

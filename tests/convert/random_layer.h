@@ -54,7 +54,7 @@ struct Shape {
   bool bias;
 };
 
-// A layer of random codes, scales and biases with every odd size there is.
+// A layer of random codes, scales of either sign and biases with every odd size there is.
 struct RandomLayer {
   std::int64_t experts, h, i, g;
   bool bias;
@@ -73,7 +73,7 @@ struct RandomLayer {
     };
     const auto scales = [&](std::vector<std::uint16_t>& v, std::int64_t n) {
       v.resize(static_cast<std::size_t>(n));
-      for (auto& x : v) x = static_cast<std::uint16_t>(0x3a00 + rng() % 0x400);
+      for (auto& x : v) x = static_cast<std::uint16_t>(0x3a00 + rng() % 0x400 + rng() % 2 * 0x8000);
     };
     const auto biases = [&](std::vector<float>& v, std::int64_t n) {
       v.resize(static_cast<std::size_t>(n));

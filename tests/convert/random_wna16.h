@@ -50,7 +50,7 @@ struct RandomWna16 {
     for (std::int64_t j = 0; j < n * k; ++j) m.codes.push_back(static_cast<std::uint8_t>(rng() % range));
     for (std::int64_t j = 0; j < n * m.groups; ++j) {
       m.zeros.push_back(static_cast<std::uint8_t>(rng() % (range - 1)));
-      m.scales.push_back(0.001f * static_cast<float>(1 + rng() % 50));
+      m.scales.push_back(0.001f * static_cast<float>(static_cast<int>(rng() % 101) - 50));
     }
     for (std::int64_t j = 0; j < k; ++j) m.g_idx.push_back(static_cast<std::int32_t>(j / (k / m.groups)));
     if (order) std::shuffle(m.g_idx.begin(), m.g_idx.end(), rng);

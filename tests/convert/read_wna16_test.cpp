@@ -381,13 +381,15 @@ TEST(ReadWna16Faults, ZeroPoints) {
 }
 
 TEST(ReadWna16Faults, ScalesAndShapesInTheOrderOfTheFormat) {
-  for (const float bad : {-1.0f, std::numeric_limits<float>::infinity(), std::nanf("")}) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (const float bad : {-kInf, kInf, std::nanf("")}) {
     RandomWna16 layer(Format::awq, 4, 64, 32, 32, false, false, 11);
     layer.w2.scale_tensor[40] = bad;  // [1, 64]
     const World w = layer.world();
     const Error e = convert_error(w.job, w.source);
     EXPECT_EQ(e.code, Code::invalid_argument);
     EXPECT_EQ(e.subject, "w2_scale[0,0,40]");
+    EXPECT_THAT(e.message, testing::EndsWith("is not a finite number"));
   }
   const RandomWna16 layer(Format::gptq, 4, 64, 32, 32, false, false, 11);
   World w = layer.world();

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <sstream>
 
@@ -330,8 +331,33 @@ TEST(FoldMarlinScales, Golden) {
   }
 }
 
+// The largest magnitude becomes 4096, whatever its sign.
+TEST(FoldMarlinScales, Signs) {
+  struct Case {
+    std::vector<float> scales;
+    float global;
+    std::vector<std::int16_t> whole;
+  };
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for (const Case& c :
+         {Case{{0.5f, -2.0f, -0.0f, 1.0f}, 2.0f / 4096, {1024, -4096, 0, 2048}},
+          Case{{-0.25f, -0.0625f, -0.125f}, 0.25f / 4096, {-4096, -1024, -2048}},
+          Case{{-1.0f, 1.0f}, 1.0f / 4096, {-4096, 4096}}, Case{{-0.0f, -0.0f, 0.5f}, 0.5f / 4096, {0, 0, 4096}}}) {
+      std::vector<std::byte> scales(2 * c.scales.size()), global(4);
+      for (std::size_t i = 0; i < c.scales.size(); ++i) store_number(dtype, c.scales[i], scales.data() + 2 * i);
+      ASSERT_TRUE(fold_marlin_scales(dtype, scales, "w13_scale", global.data()));
+      EXPECT_EQ(load_number(DType::f32, global.data()), c.global);
+      for (std::size_t i = 0; i < c.scales.size(); ++i) {
+        std::int16_t whole = 0;
+        std::memcpy(&whole, scales.data() + 2 * i, 2);
+        EXPECT_EQ(whole, c.whole[i]) << i;
+      }
+    }
+}
+
 TEST(FoldMarlinScales, RefusesZeros) {
   std::vector<std::byte> scales(64), global(4);
+  scales[3] = std::byte{0x80};  // -0
   const Check check = fold_marlin_scales(DType::f16, scales, "w2_scale", global.data());
   ASSERT_FALSE(check);
   EXPECT_EQ(check.error().code, Code::invalid_argument);
@@ -397,7 +423,8 @@ void expect_same(const CanonicalRows& got, const CanonicalRows& want, const Wna1
     EXPECT_EQ(got.scales, want.scales);
     return;
   }
-  const float most = *std::max_element(want.scales.begin(), want.scales.end());  // of one expert: less than of all
+  float most = 0.0f;  // of one expert: less than of all
+  for (const float s : want.scales) most = std::max(most, std::fabs(s));
   for (std::size_t i = 0; i < want.scales.size(); ++i) EXPECT_NEAR(got.scales[i], want.scales[i], most / 100);
 }
 

@@ -194,7 +194,7 @@ inline CanonicalRows random_matrix(const Wna16Layout& l, bool w13, std::mt19937&
   const int below = l.bits == 4 ? 8 : 128;
   std::uniform_int_distribution<int> code(-below, below - 1), zero(0, 2 * below - 1),
       group(0, static_cast<int>(m.groups) - 1);
-  std::uniform_real_distribution<float> scale(0.001f, 0.05f), bias(-2.0f, 2.0f);
+  std::uniform_real_distribution<float> scale(-0.05f, 0.05f), bias(-2.0f, 2.0f);
   const auto rounded = [](DType dtype, float x) {
     std::byte b[4];
     store_number(dtype, x, b);

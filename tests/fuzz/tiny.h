@@ -1,5 +1,6 @@
 // Tiny layers of every checkpoint format, drawn from the input: the config's text, the plain numbers and the tensors of
-// the format that hold them. Scales are powers of two, so that every layout keeps the numbers exactly.
+// the format that hold them. Scales are powers of two, so that every layout keeps the numbers exactly; those of
+// integers have either sign.
 #pragma once
 
 #include <moe/moe.h>

@@ -66,7 +66,8 @@ inline Matrix TinyLayer::matrix(int halves, std::int64_t half_rows, std::int64_t
       if ((c & 0x7f) == 0x7f) c = 0x7e;  // not NaN
   for (std::int64_t i = 0; i < E * n * m.groups; ++i) {
     m.zeros.push_back(static_cast<std::uint8_t>(zeros ? noise.below(range) : range / 2));
-    m.scales.push_back(1.0F / static_cast<float>(range * (1U << noise.below(4))));
+    const float sign = m.scale_rows == 0 && noise.below(2) == 0 ? -1.0F : 1.0F;
+    m.scales.push_back(sign / static_cast<float>(range * (1U << noise.below(4))));
   }
   for (std::int64_t i = 0; m.scale_rows > 1 && i < E * n * m.groups; ++i) {
     const std::int64_t r = i / m.groups, first = r - r % m.scale_rows;
@@ -87,7 +88,7 @@ inline bool TinyLayer::can_have(Fault fault) const {
     case Fault::nan_scale:
       return codes;
     case Fault::negative_scale:
-      return codes && !form->has_powers();
+      return form->scale_rows != 0 && !form->has_powers();
     case Fault::big_code:
       return (form->scale_rows != 0 && form->bits == 8) ||
              (form->bits == 4 && std::string(form->format) == "int-quantized");
@@ -138,7 +139,6 @@ inline bool TinyLayer::set(moe_weights* weights, const Matrix& m, const std::str
   std::vector<std::int32_t> g_idx;
   for (std::int64_t e = 0; e < E; ++e) g_idx.insert(g_idx.end(), m.g_idx.begin(), m.g_idx.end());
   if (fault == Fault::nan_scale) scales.back() = std::numeric_limits<float>::quiet_NaN();
-  if (fault == Fault::negative_scale) scales.front() = -1;
   if (fault == Fault::big_code && bytes) plain_codes.back() = 8;
   if (fault == Fault::g_idx) g_idx.back() = static_cast<std::int32_t>(G);
 

@@ -47,7 +47,8 @@ Data make(const Case& c, int n, Fill fill, std::mt19937& rng) {
                                  : fill == Fill::small ? code(rng) / 4
                                                        : code(rng));
   std::vector<float> scales(rows * static_cast<std::size_t>(d.m.group_count())), bias(rows);
-  for (float& s : scales) s = fill == Fill::small ? 0.5f : 0.01f + std::fabs(unit(rng)) * 0.1f;
+  for (float& s : scales)
+    s = fill == Fill::small ? std::copysign(0.5f, unit(rng)) : std::copysign(0.01f, unit(rng)) + unit(rng) * 0.1f;
   for (float& b : bias) b = unit(rng);
   d.packed = pack_p16(d.m, w, scales, c.bias ? bias : std::vector<float>{});
   d.x.resize(static_cast<std::size_t>(n * c.k));

@@ -200,7 +200,8 @@ Data random_data(std::mt19937& rng, int n) {
   for (auto& v : w) v = static_cast<std::int8_t>(fill == 0 ? (pick(0, 1) == 1 ? 7 : -8) : pick(-8, 7));
   std::vector<float> scales(static_cast<std::size_t>(d.m.rows() * d.m.group_count())),
       bias(d.m.has_bias ? static_cast<std::size_t>(d.m.rows()) : 0);
-  for (float& s : scales) s = static_cast<float>(pick(0, 255)) / 1024.0f;
+  for (float& s : scales)
+    s = std::copysign(static_cast<float>(pick(0, 255)), static_cast<float>(pick(0, 1)) - 0.5f) / 1024.0f;
   for (float& b : bias) b = static_cast<float>(pick(-999, 999)) / 77.0f;
   d.p16 = pack_p16(d.m, w, scales, bias);
   d.kai = pack_kai(d.m, w, scales, bias);

@@ -71,7 +71,7 @@ class Maker {
     for (auto& v : c.w) v = static_cast<std::int8_t>(pick(-bias, bias - 1));
     c.scales.resize(rows * static_cast<std::size_t>(c.m.group_count()));
     for (auto& v : c.scales) {
-      v = pick(0, 30) == 0 ? 0.0f : std::fabs(normal()) * 0.05f + 0.001f;
+      v = pick(0, 30) == 0 ? (pick(0, 1) == 0 ? 0.0f : -0.0f) : normal() * 0.05f;
       if (c.m.scales == Scales::bf16) v = bf16_to_f32(f32_to_bf16(v));
       if (c.m.scales == Scales::f16) v = f16_to_f32(f32_to_f16(v));
     }

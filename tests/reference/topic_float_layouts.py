@@ -89,7 +89,8 @@ class Case:
             return
         if g == "int4":
             self.w[name] = rng.integers(0, 1 << 32, (e, n, k // 8), np.uint64).astype(np.uint32).view(np.int32)
-            self.s[name] = F.bf16_to_f32(F.f32_to_bf16(rng.uniform(.001, .03, (e, n, k // 128)).astype(F32)))
+            s = rng.uniform(.001, .03, (e, n, k // 128)) * rng.choice([-1, 1], (e, n, k // 128))
+            self.s[name] = F.bf16_to_f32(F.f32_to_bf16(s.astype(F32)))
             return
         w = rng.integers(0, 256, (e, n, k)).astype(np.uint8)
         self.w[name] = np.where((w & 127) == 127, 0, w).astype(np.uint8)

@@ -24,8 +24,9 @@ def sizes(rng, target):
 def stored_scales(rng, n, k, group):
     """[n, groups] as given: bf16 numbers, or float32 that the library has to round itself."""
     s = rng.uniform(0.001, 0.03, (n, 1 if group == -1 else k // group)).astype(F32)
+    s *= rng.choice([-1, 1], s.shape).astype(F32)
     if rng.random() < 0.1:
-        s[rng.integers(n)] = 0
+        s[rng.integers(n)] = rng.choice([0.0, -0.0])
     return s
 
 

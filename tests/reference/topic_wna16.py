@@ -61,6 +61,7 @@ class Case:
         self.plain_g_idx = bool(self.format != "awq" and not self.order and rng.random() < 0.5)
         # symmetric GPTQ files hold zero points all the same; who reads them as written is not given any
         self.idle_zeros = bool(self.format == "gptq" and not self.zeros and (t in ("ours", "xpu") or marlin) and rng.random() < 0.5)
+        self.negative = float(rng.choice([0, 0.5, 1]))  # share of the scales
         self.ck, self.values = {}, {}
         for name, n, k in (("w13", (2 if self.gated else 1) * self.I, self.H), ("w2", self.H, self.I)):
             self.matrix(rng, name, n, k)
@@ -79,7 +80,8 @@ class Case:
     def matrix(self, rng, name, n, k):
         e, bits, groups = self.E, self.bits, 1 if self.group == -1 else k // self.group
         q = rng.integers(0, 1 << bits, (e, k, n))
-        s = R.from_f32(rng.uniform(0.5, 1.5, (e, groups, n)).astype(F32) / F32(1 << bits) / F32(math.sqrt(k)), self.tag)
+        sign = rng.choice([-1, 1], (e, groups, n), p=(self.negative, 1 - self.negative))
+        s = R.from_f32((sign * rng.uniform(0.5, 1.5, (e, groups, n))).astype(F32) / F32(1 << bits) / F32(math.sqrt(k)), self.tag)
         fits = self.bits == 4 and self.target in ("ours", "vnni")  # a zero point of 16: no other layout has room for 2^bits
         z = rng.integers(0, (1 << bits) - (self.plus_one and not fits), (e, groups, n)) if self.zeros else None
         ck = self.ck

@@ -48,7 +48,7 @@ std::string Model::config_text() const {
 }
 
 Model random_model(Model m, std::uint32_t seed) {
-  std::mt19937 rng(seed);
+  std::mt19937 rng(seed), signs(seed + 1);
   const auto uniform = [&] { return static_cast<float>(rng() >> 8) * 0x1p-24f; };
   const auto fill = [&](std::int64_t n, auto&& value) {
     std::vector<decltype(value())> v(static_cast<std::size_t>(n));
@@ -56,7 +56,10 @@ Model random_model(Model m, std::uint32_t seed) {
     return v;
   };
   const auto code = [&] { return static_cast<std::int8_t>(static_cast<int>(rng() % 16) - 8); };
-  const auto scale = [&] { return bf16_to_f32(f32_to_bf16(0.01f + 0.02f * uniform())); };
+  const auto scale = [&] {
+    const float size = bf16_to_f32(f32_to_bf16(0.01f + 0.02f * uniform()));
+    return m.signed_scales && signs() % 2 == 0 ? -size : size;
+  };
   const auto value = [&] { return uniform() - 0.5f; };
   m.w13 = fill(m.E * 2 * m.I * m.H, code);
   m.w2 = fill(m.E * m.H * m.I, code);

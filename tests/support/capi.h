@@ -58,6 +58,7 @@ struct Model {
   std::int64_t E = 4, H = 64, I = 64, K = 2, T = 5, group = 32;
   std::string activation = "silu", dtype = "float32", compat = "libmoe";
   bool bias = false, on_input = false;
+  bool signed_scales = true;  // half of them negative
   std::vector<std::int8_t> w13, w2;
   std::vector<std::byte> s13, s2, b13, b2;
   moe_dtype s13_type = MOE_DTYPE_F32, s2_type = MOE_DTYPE_F32, bias_type = MOE_DTYPE_F32;

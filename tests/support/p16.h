@@ -261,13 +261,13 @@ inline TileShape tile_shape(const Kernel& kernel, const P16Matrix& m) {
 }
 
 // Random content of any kind: codes over their whole range, zero points too (of int4 up to 16: GPTQ adds 1 to what it
-// stores), scales exact in bf16 and fp16, normal floats.
+// stores), scales exact in bf16 and fp16, those of integers of either sign, also 0 and -0, normal floats.
 inline std::vector<std::byte> random_panels(const P16Matrix& m, std::mt19937& rng) {
   std::normal_distribution<float> normal;
   const auto rows = static_cast<std::size_t>(m.rows());
   std::vector<float> bias(rows), scales(rows * static_cast<std::size_t>(m.group_count()));
-  for (float& b : bias) b = normal(rng);
-  for (float& s : scales) s = static_cast<float>(rng() % 64 + 1) / 1024.0f;
+  for (float& b : bias) b = rng() % 8 == 0 ? -0.0f : normal(rng);  // behind a sum of 0 its sign shows
+  for (float& s : scales) s = std::copysign(static_cast<float>(rng() % 64) / 1024.0f, rng() % 2 == 0 ? 1.0f : -1.0f);
   if (!is_integer(m.element) && !is_value(m.element)) {
     std::vector<std::uint8_t> codes(rows * static_cast<std::size_t>(m.k));
     for (std::uint8_t& c : codes) c = random_code(row_of(m.element).format, rng);

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "support/p16.h"
@@ -72,6 +73,7 @@ class SoftwareRows : public testing::TestWithParam<const Kernel*> {
     const bool extreme = pick(0, 3) == 0;
     std::vector<float> x(count);
     for (float& v : x) v = extreme ? (rng_() % 2 == 0 ? 32512.0f : -32512.0f) : normal(rng_);  // digits of +-127
+    if (pick(0, 3) == 0) std::fill_n(x.begin(), count / 2, 0.0f);
     if (pick(0, 3) == 0) x[rng_() % count] = pick(0, 1) == 0 ? NAN : INFINITY;
     return x;
   }

@@ -23,6 +23,7 @@ struct LayerShape {
   std::optional<ActFormat> act{};            // none: tok8 for integer weights, f32 for floats
   Scales scales = Scales::bf16;              // of p16_w4 and p16_w8
   bool zeros = false;
+  bool signed_scales = true;  // half of those of integers are negative
 
   std::int64_t w13_rows() const { return (is_gated(activation) ? 2 : 1) * intermediate; }
   Element element() const { return *p16_element(layout); }
@@ -67,7 +68,7 @@ struct PlainWeights {
 inline PlainWeights random_weights(const LayerShape& s, std::uint32_t seed) {
   const auto g = [&](std::int64_t k) { return s.group < 0 ? 1 : k / s.group; };
   PlainWeights p;
-  std::mt19937 rng(seed);
+  std::mt19937 rng(seed), signs(seed + 1);
   const int half = s.element() == Element::int8 ? 128 : 8;
   std::uniform_int_distribution<int> code(-half, half - 1);
   std::uniform_real_distribution<float> unit(0.0f, 1.0f);
@@ -81,7 +82,8 @@ inline PlainWeights random_weights(const LayerShape& s, std::uint32_t seed) {
   };
   const auto scale = [&] {
     if (s.is_small()) return std::exp2(std::floor(unit(rng) * 3.0f) - 11.0f);
-    const float v = (0.02f + 0.03f * unit(rng)) * 8.0f / static_cast<float>(half);
+    const float sign = s.signed_scales && signs() % 2 == 0 ? -1.0f : 1.0f;
+    const float v = sign * (0.02f + 0.03f * unit(rng)) * 8.0f / static_cast<float>(half);
     return s.layout == LayoutKind::p16_int4 ? v : ref::round_to(DType::bf16, v);
   };
   const auto zero = [&] { return static_cast<std::uint8_t>(code(rng) / 2 + half); };

@@ -81,7 +81,7 @@ void expect_same_from_files(Wna16Layer& layer, const Wna16Model& m) {
 }
 
 Wna16Model random_wna16(Wna16Model m, std::uint32_t seed) {
-  std::mt19937 rng(seed);
+  std::mt19937 rng(seed), signs(seed + 1);
   std::normal_distribution<float> normal;
   const auto matrix = [&](std::int64_t n, std::int64_t k) {
     Matrix13or2 r{n, k, m.group < 0 ? 1 : k / m.group, {}, {}, {}, {}, {}};
@@ -90,7 +90,8 @@ Wna16Model random_wna16(Wna16Model m, std::uint32_t seed) {
     for (std::int64_t i = 0; i < n * r.groups; ++i) {
       r.zeros.push_back(static_cast<std::uint8_t>(range / 4 + rng() % (range / 2)));
       if (m.plus_one && m.bits == 4 && i % 7 == 0) r.zeros.back() = 15;  // means 16
-      r.scales.push_back((0.5f + static_cast<float>(rng() % 100) / 100.0f) / static_cast<float>(range));
+      const float sign = m.signed_scales && signs() % 2 == 0 ? -1.0f : 1.0f;
+      r.scales.push_back(sign * (0.5f + static_cast<float>(rng() % 100) / 100.0f) / static_cast<float>(range));
     }
     for (std::int64_t i = 0; i < k; ++i) r.g_idx.push_back(static_cast<std::int32_t>(i / (k / r.groups)));
     if (m.order) std::shuffle(r.g_idx.begin(), r.g_idx.end(), rng);

@@ -30,7 +30,8 @@ struct Wna16Model {
   int bits = 4;
   std::int64_t E = 3, H = 128, I = 64, K = 2, T = 6, group = 32;
   bool zeros = false, order = false, bias = false, transposed = false, plus_one = false;
-  bool plain_g_idx = false;  // a g_idx without activation order, as GPTQ files have one
+  bool signed_scales = true;  // half of them negative
+  bool plain_g_idx = false;   // a g_idx without activation order, as GPTQ files have one
   moe_dtype dtype = MOE_DTYPE_F32;
   nlohmann::json extra = nlohmann::json::object();
   std::vector<Matrix13or2> w13, w2;

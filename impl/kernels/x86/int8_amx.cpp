@@ -297,7 +297,8 @@ class Results {
         result =
             _mm512_mul_ps(_mm512_mul_ps(_mm512_set1_ps(16.0f), _mm512_cvtepi32_ps(sum)), _mm512_mul_ps(scale_[p], s_a));
       } else {
-        result = _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale_[p]), s_a);
+        // fma: a sum of 0 times a negative scale is no -0
+        result = _mm512_mul_ps(_mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale_[p], _mm512_setzero_ps()), s_a);
       }
       _mm512_storeu_ps(out_ + token_ * c_.a.ld + 16 * p, _mm512_add_ps(result, bias_[p]));
     }
