@@ -37,9 +37,17 @@ double number_at(DType type, const std::byte* p) {
 
 // As the type holds it.
 double held_in(DType type, std::int64_t n) {
-  if (type == DType::f16) return f16_to_f32(f32_to_f16(static_cast<float>(n)));
-  if (type == DType::bf16) return bf16_to_f32(f32_to_bf16(static_cast<float>(n)));
-  return type == DType::f32 ? static_cast<float>(n) : static_cast<double>(n);
+  const auto x = static_cast<float>(n);
+  switch (type) {
+    case DType::f32:
+      return x;
+    case DType::f16:
+      return f16_to_f32(f32_to_f16(x));
+    case DType::bf16:
+      return bf16_to_f32(f32_to_bf16(x));
+    default:
+      return static_cast<double>(n);
+  }
 }
 
 // The first is that of the tensor as it is set.
