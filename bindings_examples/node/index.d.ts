@@ -116,8 +116,8 @@ export class Weights extends Handle {
 }
 
 export function convert(
-  selection: Selection, weights: Weights, options?: Watch & { context?: Context; maxTempBytes?: number }): Promise<Packed>;
-export function convertSync(selection: Selection, weights: Weights, options?: { context?: Context }): Packed;
+  selection: Selection, weights: Weights, options?: Watch & { context?: Context; maxTempBytes?: number; anyName?: boolean }): Promise<Packed>;
+export function convertSync(selection: Selection, weights: Weights, options?: { context?: Context; anyName?: boolean }): Packed;
 
 export class Packed extends Handle {
   private constructor(pointer: bigint);
@@ -146,7 +146,10 @@ export interface Apply<Out extends TypedArray | Tensor = TypedArray> {
   outTopkWeights?: Float32Array | Tensor;
 }
 export class Layer extends Handle {
-  constructor(selection: Selection, packed: Packed, options?: { context?: Context; correctionBias?: Tensor; expertMap?: Tensor });
+  /** anyName: takes weights whose config has another layer's name. */
+  constructor(
+    selection: Selection, packed: Packed,
+    options?: { context?: Context; correctionBias?: Tensor; expertMap?: Tensor; anyName?: boolean });
   apply<Out extends TypedArray | Tensor = TypedArray>(call: Apply<Out>, watch?: Watch): Promise<Out>;
   applySync<Out extends TypedArray | Tensor = TypedArray>(call: Apply<Out>): Out;
   workspaceSize(tokens: number, mode?: number): MemorySize;

@@ -55,6 +55,26 @@ class WeightSets(unittest.TestCase):
         self.assertFalse(weights.set_named("model.layers.1.mlp.experts.0.gate_proj.weight", given["w13_weight"][0, :I]))
         self.assertEqual(self.bytes_of(weights), self.expected)
 
+    def test_by_the_names_of_vllm(self):
+        weights = libmoe.Weights(self.config)
+        for role, array in tensors().items():
+            weights.set(role.replace("_scale", "_weight_scale"), array)
+        self.assertEqual(self.bytes_of(weights), self.expected)
+        with self.assertRaisesRegex(libmoe.InvalidArgument, "w13_wieght.*w13_weight"):
+            weights.set("w13_wieght", tensors()["w13_weight"])
+
+    def test_another_layer(self):
+        other = libmoe.Selection(libmoe.Config({**DOCUMENT, "name": "model.layers.1.mlp.experts"}))
+        with libmoe.convert(self.selection, self.filled()) as packed:
+            with self.assertRaisesRegex(libmoe.ConfigMismatch, "layers.0.*layers.1.*MOE_LAYER_ANY_NAME"):
+                libmoe.Layer(other, packed)
+            libmoe.Layer(other, packed, flags=libmoe.LayerFlags.ANY_NAME).close()
+            with self.assertRaises(libmoe.InvalidArgument):
+                libmoe.Layer(other, packed, flags=2)
+        with self.assertRaisesRegex(libmoe.ConfigMismatch, "MOE_CONVERT_ANY_NAME"):
+            libmoe.convert(other, self.filled())
+        libmoe.convert(other, self.filled(), flags=libmoe.ConvertFlags.ANY_NAME).close()
+
     def test_from_a_source(self):
         asked = []
 

@@ -50,7 +50,7 @@ Result<Block> block_for(const moe_convert_options& options, std::uint64_t needed
 
 Check check_options(const moe_convert_options& options) {
   MOE_CHECK(check_optional(options.control, "control"));
-  MOE_CHECK(known_flags(options.flags, MOE_CONVERT_RELEASE_SOURCES));
+  MOE_CHECK(known_flags(options.flags, MOE_CONVERT_RELEASE_SOURCES | MOE_CONVERT_ANY_NAME));
   return reserved_zero(options.reserved0, "options");
 }
 
@@ -85,7 +85,8 @@ moe_status moe_convert_weights(moe_context* ctx, const moe_selection* selection,
     MOE_TRY(const Use use, Use::begin(*weights->object, releases ? Access::exclusive : Access::shared));
     const moe::Parallel parallel = moe::run::parallel_of(object_of(ctx).get());
     MOE_TRY(moe::bind::Conversion conversion,
-            moe::bind::conversion_of(s, set, given.max_temp_bytes, parallel, control));
+            moe::bind::conversion_of(s, set, (given.flags & MOE_CONVERT_ANY_NAME) != 0, given.max_temp_bytes, parallel,
+                                     control));
     moe::io::PackedInfo& info = conversion.info;
     moe::convert::ConvertJob& job = conversion.job;
     if (releases) {
@@ -97,8 +98,9 @@ moe_status moe_convert_weights(moe_context* ctx, const moe_selection* selection,
     MOE_TRY(const std::uint64_t needed, moe::io::packed_block_bytes(info));
     MOE_TRY(Block block, block_for(given, needed, ctx, dst_owner));
     const auto payload = block.bytes.subspan(moe::io::packed_payload_offset(info), info.layout.payload_bytes());
-    MOE_TRY(const moe::convert::ConvertReport report,
-            moe::convert::convert_experts(job, set, payload, parallel, control));
+    auto converted = moe::convert::convert_experts(job, set, payload, parallel, control);
+    if (!converted) return set.in_callers_names(std::move(converted.error()));
+    const moe::convert::ConvertReport& report = *converted;
     info.scales_rounded = report.scales_rounded;
     info.requantized_experts = report.requantized_experts;
     MOE_TRY(moe::io::Packed packed,

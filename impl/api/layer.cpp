@@ -67,6 +67,7 @@ moe_status moe_layer_create(moe_context* ctx, const moe_selection* selection, co
     MOE_CHECK(check_handle(selection, "selection"));
     MOE_CHECK(check_handle(packed, "packed"));
     MOE_CHECK(reserved_zero(given.reserved0, "options"));
+    MOE_CHECK(known_flags(given.flags, MOE_LAYER_ANY_NAME));
     const moe::oracle::Selection& s = *selection->object;
     map.shape = {s.config->num_weight_experts(), 0};
     moe::api::expect_bias(bias, *s.config);
@@ -87,6 +88,7 @@ moe_status moe_layer_create(moe_context* ctx, const moe_selection* selection, co
       MOE_CHECK(moe::bind::check_same_packed(*packed->object, s));
       MOE_TRY(spec.kernel, moe::bind::kernel_for(s, packed->object->info.layout));
     }
+    if ((given.flags & MOE_LAYER_ANY_NAME) == 0) MOE_CHECK(moe::bind::check_packed_layer(*packed->object, s));
     if (given.expert_map != nullptr) {
       MOE_TRY(spec.expert_map, map_values(map.view, s.layout.experts));
     }

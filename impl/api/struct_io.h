@@ -22,6 +22,8 @@ constexpr std::size_t kMaxStructSize = 4096;
 // Size in the first release; a struct that grows gets its old size here.
 template <class T>
 inline constexpr std::size_t kV1Size = sizeof(T);
+template <>
+inline constexpr std::size_t kV1Size<moe_layer_options> = offsetof(moe_layer_options, flags);
 
 inline std::uint32_t stated_size(const void* p) noexcept {
   std::uint32_t n;

@@ -12,20 +12,22 @@ using moe::api::WeightsBox;
 
 namespace {
 
-Result<moe::Role> role_of(const char* name) {
-  const auto role = moe::role_from_name(name);
-  if (!role) return fail(Code::invalid_argument, "role", "role: unknown role " + moe::in_quotes(name));
+Result<moe::NamedRole> role_of(const char* name) {
+  const auto role = moe::named_role(name);
+  if (!role)
+    return fail(Code::invalid_argument, "role",
+                cat("role: unknown role ", moe::in_quotes(name), ", the nearest is ", moe::nearest_role_name(name)));
   return *role;
 }
 
 // NULL and the role's own name mean the whole role; w1 and w3 are halves of w13.
-Result<moe::Half> half_of(const char* name, moe::Role role) {
+Result<moe::Half> half_of(const char* name, const moe::NamedRole& as) {
+  const moe::Role role = as.role;
   const std::string_view s = name == nullptr ? "" : name;
   if (name == nullptr || s == (moe::is_w13(role) ? "w13" : "w2")) return moe::Half::whole;
   if (moe::is_w13(role) && s == "w1") return moe::Half::w1;
   if (moe::is_w13(role) && s == "w3") return moe::Half::w3;
-  return fail(Code::invalid_argument, "shard",
-              cat("shard: ", moe::in_quotes(s), " is no part of ", moe::role_name(role)));
+  return fail(Code::invalid_argument, "shard", cat("shard: ", moe::in_quotes(s), " is no part of ", as.name));
 }
 
 Check check_set(const moe_weights* weights, const char* name_of_text, const char* text, const moe_tensor* tensor) {
@@ -105,7 +107,7 @@ moe_status moe_weights_set(moe_weights* weights, const char* role, const moe_ten
   Owner owner(release, user);
   return guard(err, [&]() -> Check {
     MOE_CHECK(check_set(weights, "role", role, tensor));
-    MOE_TRY(const moe::Role r, role_of(role));
+    MOE_TRY(const moe::NamedRole r, role_of(role));
     MOE_TRY(const TensorView view, read_tensor(tensor, "tensor"));
     MOE_TRY(const Use use, Use::begin(*weights->object, Access::exclusive));
     return weights->object->set.set(r, view, std::move(owner));
@@ -117,7 +119,7 @@ moe_status moe_weights_set_expert(moe_weights* weights, const char* role, int64_
   Owner owner(release, user);
   return guard(err, [&]() -> Check {
     MOE_CHECK(check_set(weights, "role", role, tensor));
-    MOE_TRY(const moe::Role r, role_of(role));
+    MOE_TRY(const moe::NamedRole r, role_of(role));
     MOE_TRY(const moe::Half s, half_of(shard, r));
     MOE_TRY(const TensorView view, read_tensor(tensor, "tensor"));
     MOE_TRY(const Use use, Use::begin(*weights->object, Access::exclusive));
@@ -167,9 +169,9 @@ moe_status moe_weights_get(const moe_weights* weights, const char* role, int64_t
     MOE_CHECK(not_null({{"weights", weights}, {"role", role}, {"out", out}, {"hold", hold}}));
     MOE_CHECK(check_struct_size(out, "out"));
     MOE_CHECK(check_handle(weights, "weights"));
-    MOE_TRY(const moe::Role r, role_of(role));
+    MOE_TRY(const moe::NamedRole r, role_of(role));
     MOE_TRY(const Use use, Use::begin(*weights->object, Access::shared));
-    MOE_TRY(moe::TensorLease lease, weights->object->set.tensor(r, expert));
+    MOE_TRY(moe::TensorLease lease, weights->object->set.tensor(r.role, expert));
     TensorView view = lease.view;
     moe::Buffer bytes;
     if (lease.owns()) {

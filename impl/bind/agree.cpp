@@ -9,6 +9,7 @@
 #include "base/tensor.h"
 #include "base/text.h"
 #include "convert/convert.h"
+#include "weights/expert_places.h"
 
 namespace moe::bind {
 namespace {
@@ -46,6 +47,8 @@ Error differs(std::string_view member, const std::string& side, const std::strin
               json::members("member", member, "expected", expected, "actual", found));
 }
 
+constexpr std::size_t kMostName = 512;  // characters, as many as a config takes
+
 std::string list_text(const std::vector<std::int64_t>& list) { return shape_text(list); }
 
 }  // namespace
@@ -81,14 +84,35 @@ Check check_same_config(const json::Value& theirs, const json::Value& selections
   return ok();
 }
 
+Result<json::Value> packed_config(const Packed& packed) {
+  return json::parse(packed.info.config, {.max_bytes = std::size_t{16} << 20, .max_depth = 32});
+}
+
+Check check_same_layer(std::string_view theirs, const Config& selections, bool guessed, const char* side,
+                       std::string_view way_out) {
+  const std::string& ours = selections.name;
+  if (ours.empty() || theirs.empty() || may_be_one_layer(theirs, ours, guessed)) return ok();
+  Error e = differs("/name", side, in_quotes(theirs, kMostName), in_quotes(ours, kMostName));
+  e.message += cat("; ", way_out, " takes weights of another layer");
+  return e;
+}
+
+Check check_packed_layer(const Packed& packed, const Selection& selection) {
+  MOE_TRY(const json::Value config, packed_config(packed));
+  const json::Value* name = config.find("name");
+  const std::string* text = name == nullptr ? nullptr : name->string();
+  const Config& c = *selection.config;
+  return check_same_layer(text == nullptr ? "" : *text, c, !c.named_by_class.empty(), "packed",
+                          "MOE_LAYER_ANY_NAME (flags of moe_layer_options)");
+}
+
 Check check_same_packed(const Packed& packed, const Selection& selection) {
   // Conversion takes the layout with room where it finds groups of several sizes.
   const Layout& found = packed.info.layout;
   const bool wider = found == with_any_groups(selection.layout);
   if (packed.info.layout_id != selection.layout_id && !wider)
     return differs("layout", "packed", packed.info.layout_id, selection.layout_id);
-  MOE_TRY(const json::Value config,
-          json::parse(packed.info.config, {.max_bytes = std::size_t{16} << 20, .max_depth = 32}));
+  MOE_TRY(const json::Value config, packed_config(packed));
   MOE_CHECK(check_same_config(config, selection.config->resolved, "packed"));
   const std::vector<std::int64_t> experts = local_experts(*selection.config);
   if (packed.info.experts != experts)

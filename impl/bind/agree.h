@@ -22,6 +22,12 @@ PackedInfo packed_info(const Selection& selection);
 // config_mismatch with the pointer of the first member that differs. Members that change neither the
 // bytes nor their meaning (backend wish, platform, policy, dtypes, routing, ...) may differ.
 Check check_same_config(const json::Value& theirs, const json::Value& selections, const char* side);
+// Of which layer each side is, where both say so. way_out: what takes them all the same.
+Check check_same_layer(std::string_view theirs, const Config& selections, bool guessed, const char* side,
+                       std::string_view way_out);
+// The name in a packed block's config.
+Check check_packed_layer(const Packed& packed, const Selection& selection);
+Result<json::Value> packed_config(const Packed& packed);
 Check check_same_packed(const Packed& packed, const Selection& selection);
 
 }  // namespace moe::bind

@@ -27,9 +27,13 @@ ConvertJob job_of(const Selection& selection, const WeightSet& set) {
 
 }  // namespace
 
-Result<Conversion> conversion_of(const Selection& selection, const WeightSet& set, std::uint64_t max_temp_bytes,
-                                 const Parallel& parallel, Control* control) {
+Result<Conversion> conversion_of(const Selection& selection, const WeightSet& set, bool any_name,
+                                 std::uint64_t max_temp_bytes, const Parallel& parallel, Control* control) {
   MOE_CHECK(check_same_config(set.config().resolved, selection.config->resolved, "weights"));
+  const bool guessed = !set.config().named_by_class.empty() || !selection.config->named_by_class.empty();
+  if (!any_name)
+    MOE_CHECK(check_same_layer(set.config().name, *selection.config, guessed, "weights",
+                               "MOE_CONVERT_ANY_NAME (flags of moe_convert_options)"));
   MOE_CHECK(set.check_complete());
   Conversion c{.info = packed_info(selection), .job = job_of(selection, set)};
   c.info.correction_bias = set.loaded().correction_bias;
@@ -37,7 +41,9 @@ Result<Conversion> conversion_of(const Selection& selection, const WeightSet& se
   c.info.expert_norm = set.loaded().expert_norm;
   c.job.experts = c.info.experts;
   c.job.max_temp_bytes = max_temp_bytes;
-  MOE_TRY(c.job.layout, layout_that_fits(c.job, set, parallel, control));
+  auto layout = layout_that_fits(c.job, set, parallel, control);
+  if (!layout) return set.in_callers_names(std::move(layout.error()));
+  c.job.layout = *std::move(layout);
   c.info.layout = c.job.layout;
   c.info.layout_id = c.info.layout.id();
   return c;

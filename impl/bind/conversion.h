@@ -20,7 +20,8 @@ struct Conversion {
 
 // Fails where the selection and the weights are of different layers, and where a tensor is missing. The selection
 // decides the layout (a wider one where the groups of an expert need it), the set how its tensors are stored.
-Result<Conversion> conversion_of(const Selection& selection, const WeightSet& set, std::uint64_t max_temp_bytes,
-                                 const Parallel& parallel, Control* control);
+// any_name: the weights may be of another layer with the same config.
+Result<Conversion> conversion_of(const Selection& selection, const WeightSet& set, bool any_name,
+                                 std::uint64_t max_temp_bytes, const Parallel& parallel, Control* control);
 
 }  // namespace moe::bind

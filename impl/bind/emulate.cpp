@@ -27,8 +27,7 @@ namespace {
 bool is_ours(const Layout& l) { return l.kind == LayoutKind::p16_w4 || l.kind == LayoutKind::p16_w8; }
 
 Check check_model(const Packed& packed, const Selection& selection) {
-  MOE_TRY(const json::Value config,
-          json::parse(packed.info.config, {.max_bytes = std::size_t{16} << 20, .max_depth = 32}));
+  MOE_TRY(const json::Value config, packed_config(packed));
   MOE_CHECK(check_same_config(config, selection.config->resolved, "packed"));
   const std::vector<std::int64_t> experts = local_experts(*selection.config);
   if (packed.info.experts == experts) return ok();

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/index.h"
+#include "base/json.h"
 #include "base/text.h"
 
 namespace moe::hf {
@@ -171,18 +172,29 @@ Result<LayerRule> layer_rule(const ModelFile& file, const LayerKeys& keys) {
   return r;
 }
 
+namespace {
+
+// A fault with a word for programs (checkpoints.md 10).
+Error no_layer(const std::string& pointer, const char* reason, const std::string& message) {
+  Error e = fields::fault(pointer, message);
+  e.details = json::members("reason", reason);
+  return e;
+}
+
+}  // namespace
+
 Result<std::int64_t> layer_index(const ModelFile& file, const LayerRule& rule, std::optional<std::int64_t> asked,
                                  const std::string& asked_pointer) {
   if (!asked) {
     for (std::int64_t l = 0; l < rule.count; ++l)
       if (rule.has_experts(l)) return l;
     const std::string pointer = file.holder("num_hidden_layers").at("num_hidden_layers");
-    return fields::fault(pointer, cat("none of the ", rule.count, " layers has experts"));
+    return no_layer(pointer, "dense_model", cat("none of the ", rule.count, " layers has experts"));
   }
   if (*asked >= rule.count)
-    return fields::fault(asked_pointer, cat("found ", *asked, ", the model has ", rule.count, " layers"));
+    return no_layer(asked_pointer, "no_such_layer", cat("found ", *asked, ", the model has ", rule.count, " layers"));
   if (!rule.has_experts(*asked))
-    return fields::fault(asked_pointer, cat("layer ", *asked, " has no experts, it is a dense layer"));
+    return no_layer(asked_pointer, "dense_layer", cat("layer ", *asked, " has no experts, it is a dense layer"));
   return *asked;
 }
 

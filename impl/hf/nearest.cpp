@@ -2,7 +2,6 @@
 #include "hf/nearest.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/json.h"
 #include "base/text.h"
@@ -20,21 +19,6 @@ std::string stem_of(std::string_view name) {
   std::string stem = config::fields::lower_ascii(name.substr(0, std::min(name.rfind("For"), kMostLetters)));
   std::erase(stem, '_');
   return stem;
-}
-
-// Letters to insert, delete or replace.
-std::size_t edits(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0]++;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, replaced});
-    }
-  }
-  return row[b.size()];
 }
 
 std::size_t common_start(std::string_view a, std::string_view b) {
@@ -60,7 +44,7 @@ std::vector<std::string_view> nearest_architectures(std::string_view name) {
   std::vector<Candidate> all;
   for (const Architecture& a : architectures()) {
     const std::string other = stem_of(a.name);
-    const std::size_t distance = edits(stem, other);
+    const std::size_t distance = edit_distance(stem, other);
     if (looks_like(stem, other, distance))
       all.push_back({distance, name == a.name ? 0 : ending(name) == ending(a.name) ? 1 : 2, a.name});
   }

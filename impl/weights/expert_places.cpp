@@ -66,14 +66,17 @@ void add_names(const LayerFacts& facts, const std::string& prefix, const std::st
   }
 }
 
+template <class List>
+bool has(const List& list, std::string_view s) {
+  return std::find(list.begin(), list.end(), s) != list.end();
+}
+bool is_usual(const LayerPath& path) { return has(kLayers, path.layers) && has(kBlocks, path.block); }
+
 // Where else the layers may be that begin with `path`. A name that somebody gave is meant as it is, unless it is the
 // usual one of a text model; a class's own is a guess, within its tower.
 std::vector<std::string> other_layers(const Config& c, const LayerPath& path) {
-  const auto has = [](const auto& list, std::string_view s) {
-    return std::find(list.begin(), list.end(), s) != list.end();
-  };
   const bool guessed = !c.named_by_class.empty();
-  if (!guessed && !(has(kLayers, path.layers) && has(kBlocks, path.block))) return {};
+  if (!guessed && !is_usual(path)) return {};
   std::vector<std::string> layers;
   for (const Tower& t : kTowers)
     if (guessed && (path.layers.starts_with(t.prefix) || c.named_by_class.find(t.word) != std::string::npos))
@@ -103,6 +106,29 @@ std::optional<LayerPath> layer_path(std::string_view module) {
                      end < module.size() ? module.substr(end + 1) : std::string_view()};
   }
   return std::nullopt;
+}
+
+namespace {
+
+// Which model of a checkpoint a name is of, where it says so. Layers of multi-token prediction are counted apart.
+std::string_view model_of(std::string_view name) {
+  if (name.starts_with("mtp.") || name.find(".mtp.") != std::string_view::npos) return "mtp";
+  for (const Tower& t : kTowers)
+    if (name.starts_with(t.prefix)) return t.word;
+  return "";
+}
+
+}  // namespace
+
+bool may_be_one_layer(std::string_view a, std::string_view b, bool guessed) {
+  if (a == b) return true;
+  const std::string_view model_a = model_of(a), model_b = model_of(b);
+  const bool apart = model_a == "mtp" || model_b == "mtp" || (!model_a.empty() && !model_b.empty());
+  if (apart && model_a != model_b) return false;
+  const std::optional<LayerPath> path_a = layer_path(a), path_b = layer_path(b);
+  const bool numbered = path_a && path_b;
+  if (numbered && path_a->number != path_b->number) return false;
+  return guessed || (numbered && is_usual(*path_a) && is_usual(*path_b));
 }
 
 ExpertModule module_at(const LayerFacts& facts, const ExpertPlace& place) {

@@ -11,6 +11,8 @@ namespace moe::weights {
 namespace {
 
 std::optional<TensorKind> find_kind(Role role) {
+  if (role == Role::w13_weight_shape || role == Role::w2_weight_shape) return TensorKind::shape;
+  if (role == Role::w13_g_idx_sort_indices || role == Role::w2_g_idx_sort_indices) return TensorKind::g_idx;
   for (const KindRoles& row : kind_roles())
     if (row.w13 == role || row.w2 == role) return row.kind;
   return std::nullopt;
@@ -32,8 +34,8 @@ const char* half_name(Half half) {
   return at(kNames, half);
 }
 
-std::string place_name(Role role, std::int64_t expert, Half half) {
-  std::string s = role_name(role);
+std::string place_name(const NamedRole& role, std::int64_t expert, Half half) {
+  std::string s = role.name;
   s += "[";
   s += std::to_string(expert);
   s += "]";
@@ -70,15 +72,15 @@ std::vector<std::int64_t> LayerFacts::places_of(std::int64_t expert) const {
   return places;
 }
 
-Result<const CheckpointTensor*> LayerFacts::tensor_of(Role role) const {
+Result<const CheckpointTensor*> LayerFacts::tensor_of(const NamedRole& role) const {
   const TensorSet* set = tensor_set(config_->quantization);
   if (set == nullptr)
     return fail(Code::unsupported, "/quantization",
                 cat("this build does not read weights of this quantization (format '",
                     at(kFormatNames, config_->quantization.format), "')"));
-  const auto kind = find_kind(role);
+  const auto kind = find_kind(role.role);
   const CheckpointTensor* row = kind ? set->tensor(*kind) : nullptr;
-  const char* name = role_name(role);
+  const char* name = role.name;
   if (row == nullptr)
     return fail(Code::unexpected_weight, name,
                 cat(name, ": the format '", at(kFormatNames, config_->quantization.format),
@@ -109,6 +111,14 @@ Dims LayerFacts::stacked_shape(Role role) const {
   all.ndim = one.ndim + 1;
   all.d[0] = static_cast<std::int64_t>(experts_.size());
   std::copy_n(one.d.begin(), one.ndim, all.d.begin() + 1);
+  return all;
+}
+
+Dims LayerFacts::told_shape(Role role) const {
+  Dims all = stacked_shape(role);
+  const bool by_half = tensor_set(config_->quantization)->tensor(kind_of(role))->axes[0] == Axis::halves;
+  if (by_half && !is_w13(role)) all.d[usize(--all.ndim)] = 0;
+  if (stacks_transposed() && all.ndim == 3) std::swap(all.d[1], all.d[2]);
   return all;
 }
 

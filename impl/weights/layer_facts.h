@@ -60,7 +60,7 @@ class LayerFacts {
 
   // The row of the format for a role; unexpected_weight when this config has no such tensor, unsupported
   // when the format is not read. It may be one that need not be there.
-  Result<const CheckpointTensor*> tensor_of(Role role) const;
+  Result<const CheckpointTensor*> tensor_of(const NamedRole& role) const;
   // Roles that must be there, in order. A w2 bias counts on the first tensor-parallel rank only.
   std::span<const Role> required() const { return required_; }
   bool ignored_here(Role role) const { return role == Role::w2_bias && config_->parallel.tp_rank > 0; }
@@ -68,6 +68,8 @@ class LayerFacts {
   // This rank's part of one expert; stacked: of all of them, rows first unless the format has columns first.
   Dims shape(Role role, Half half) const;
   Dims stacked_shape(Role role) const;
+  // As callers have the latter: a w2 has one number for an expert, [E], where w13 has one for each half.
+  Dims told_shape(Role role) const;
   // The whole projection in a checkpoint, and this rank's rectangle of a tensor of it.
   MatrixSize whole(Projection p) const;
   Result<Part> part(Projection p, const CheckpointTensor& row, std::string_view subject) const;
@@ -96,8 +98,8 @@ class LayerFacts {
   bool gated_;
 };
 
-TensorKind kind_of(Role role);                                      // of the roles that formats have rows for
-const char* half_name(Half half);                                   // "whole", "w1", "w3"
-std::string place_name(Role role, std::int64_t expert, Half half);  // "w13_weight[17].w1"
+TensorKind kind_of(Role role);     // of its row; that of a list of columns has the row of the groups it sorts
+const char* half_name(Half half);  // "whole", "w1", "w3"
+std::string place_name(const NamedRole& role, std::int64_t expert, Half half);  // "w13_weight[17].w1"
 
 }  // namespace moe::weights

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "weights/found_instead.h"
 #include "weights/state.h"
+#include "weights/told_twice.h"
 
 namespace moe::weights {
 namespace {
@@ -26,11 +27,9 @@ void write_tensor(json::Writer& w, const LayerFacts& facts, Role role, DType dty
   const Config& c = facts.config();
   const std::int64_t inter = c.intermediate_size_per_partition, first = c.parallel.tp_rank * inter;
   const bool w13 = is_w13(role);
-  Dims dims = facts.stacked_shape(role);
-  if (facts.stacks_transposed() && dims.ndim == 3) std::swap(dims.d[1], dims.d[2]);
   // Of the whole matrix of each expert; of w13 the rows of gate and of up alike.
   w.begin_object().member("role", role_name(role)).member("dtype", dtype_name(dtype));
-  w.key("shape").array(dims.span()).key("part").begin_object();
+  w.key("shape").array(facts.told_shape(role).span()).key("part").begin_object();
   w.member("row0", w13 ? first : 0).member("rows", w13 ? inter : c.hidden_dim);
   w.member("col0", w13 ? 0 : first).member("cols", w13 ? c.hidden_dim : inter);
   w.end_object().end_object();
@@ -120,6 +119,18 @@ std::optional<std::pair<Role, Half>> gap_in_forms(const std::array<RoleSlots, kR
   return std::pair(*rest == Half::whole ? role : *other, *rest == Half::whole ? *gap : *rest);
 }
 
+// The lists of sorted columns, in whichever order they and their groups were set.
+Check check_lists(const WeightSet& set, const LayerFacts& facts, const std::array<RoleSlots, kRoleCount>& roles) {
+  constexpr std::array kLists = {std::pair(Role::w13_g_idx_sort_indices, Role::w13_g_idx),
+                                 std::pair(Role::w2_g_idx_sort_indices, Role::w2_g_idx)};
+  for (const auto& [list, groups] : kLists) {
+    const char* name = first_name(at(roles, list));
+    if (name == nullptr) continue;
+    for (const std::int64_t expert : facts.experts()) MOE_CHECK(check_sorted(set, facts, {list, groups, expert, name}));
+  }
+  return ok();
+}
+
 }  // namespace
 
 Names WeightSet::missing(std::size_t limit) const {
@@ -148,7 +159,7 @@ Names WeightSet::missing(std::size_t limit) const {
 Check WeightSet::check_complete() const {
   if (state_->facts.required().empty()) return state_->facts.tensor_of(Role::w13_weight).error();
   const Names names = missing();
-  if (names.empty()) return ok();
+  if (names.empty()) return check_lists(*this, state_->facts, state_->roles);
   const auto is_set = [](const RoleSlots& slots) { return first_dtype(slots) != DType::invalid; };
   std::string what;
   if (const auto& u = state_->unfound; u && std::none_of(state_->roles.begin(), state_->roles.end(), is_set))
@@ -177,12 +188,17 @@ std::string WeightSet::to_json() const {
 
 Result<TensorLease> WeightSet::tensor(Role role, std::int64_t expert) const {
   MOE_TRY(const CheckpointTensor* row, state_->facts.tensor_of(role));
+  if (row->kind == TensorKind::shape)
+    return fail(Code::missing_weight, role_name(role),
+                cat(role_name(role), ": is checked when it is set, and not kept"));
   if (expert != -1) return one_expert(*this, state_->facts, role, expert);
   const Slot& stacked = state_->role(role).stacked;
   const bool set_so = !stacked.empty() && !state_->facts.ignored_here(role);
   MOE_TRY(TensorLease all, set_so ? Result<TensorLease>(TensorLease(stacked.view))
                                   : all_experts(*this, state_->facts, role, row->dtypes[0]));
   if (state_->facts.stacks_transposed() && all.view.ndim == 3) all.view = swap_last_two(all.view);
+  if (const int last = state_->facts.told_shape(role).ndim; last < all.view.ndim)
+    all.view.ndim = last, at(all.view.shape, last) = at(all.view.strides, last) = 0;
   return all;
 }
 

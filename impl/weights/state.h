@@ -29,6 +29,7 @@ struct Slot {
   TensorView view;               // of this rank's part
   std::shared_ptr<Owner> owner;  // shared by the copies of a redundant expert
   FilePart file;
+  const char* name = nullptr;  // of the role, as the caller said; nullptr: set by a checkpoint's name
 
   bool empty() const { return kind == Kind::empty; }
   DType dtype() const { return kind == Kind::file ? file.from.entry->dtype : view.dtype; }
@@ -74,8 +75,10 @@ struct WeightSet::State {
 };
 
 // --- weight_set.cpp
-Slot view_slot(const TensorView& view, Owner owner);
+Slot view_slot(const TensorView& view, Owner owner, const char* name = nullptr);
 TensorView swap_last_two(const TensorView& t);
+// The name with which something of a role was set first; nullptr: nothing was, or not by a role.
+const char* first_name(const RoleSlots& slots);
 // The role that says the same in another form; nullopt: there is none.
 std::optional<Role> other_form(Role role);
 // unexpected_weight where that one is set for a local expert; kAllExperts: for any.
@@ -83,7 +86,7 @@ constexpr std::int64_t kAllExperts = -1;
 Check check_form(const std::array<RoleSlots, kRoleCount>& roles, Role role, std::int64_t local,
                  const std::string& subject);
 // Whether a slot of this expert and half may be set beside what is there.
-Check check_place(const RoleSlots& slots, Role role, std::int64_t local, std::int64_t expert, Half half);
+Check check_place(const RoleSlots& slots, const NamedRole& role, std::int64_t local, std::int64_t expert, Half half);
 // A set with a source takes no tensors.
 Check check_settable(const TensorSource* source);
 

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "scheme/tensor_check.h"
 #include "weights/state.h"
+#include "weights/told_twice.h"
 
 namespace moe::weights {
 namespace {
@@ -21,10 +22,24 @@ Result<TensorLease> zero_bias(std::int64_t n) {
   return TensorLease(view, std::move(zeros));
 }
 
-Error mixed_forms(Role role, const char* was) {
-  const char* name = role_name(role);
+Error mixed_forms(const NamedRole& role, const char* was) {
+  const char* name = role.name;
   return fail(Code::state, name,
               cat(name, ": was already set ", was, "; the stacked and the per-expert form do not mix"));
+}
+
+// [E, 0], as layers of vLLM have it without activation order.
+bool is_empty_list(const LayerFacts& facts, const CheckpointTensor& row, const TensorView& t) {
+  const Config& c = facts.config();
+  return row.kind == TensorKind::g_idx && row.need(extras_of(c.quantization, c.has_bias)) != Need::required &&
+         t.ndim == 2 && t.dtype == row.dtypes[0] && t.shape[0] == std::ssize(facts.experts()) && t.shape[1] == 0;
+}
+
+// Two names of a role for one place are two tensors, of which one would be lost.
+Check check_other_name(const Slot& slot, const NamedRole& role, const std::string& subject) {
+  if (slot.empty() || slot.name == nullptr || std::string_view(slot.name) == role.name) return ok();
+  return fail(Code::unexpected_weight, subject,
+              cat(subject, ": ", slot.name, " is set, which is the same tensor under another name"));
 }
 
 }  // namespace
@@ -50,15 +65,24 @@ TensorView swap_last_two(const TensorView& t) {
 
 // --- caller tensors -----------------------------------------------------------------------------------
 
-Slot view_slot(const TensorView& view, Owner owner) {
+Slot view_slot(const TensorView& view, Owner owner, const char* name) {
   Slot s;
   s.kind = Slot::Kind::view;
   s.view = view;
+  s.name = name;
   s.owner = std::make_shared<Owner>(std::move(owner));
   return s;
 }
 
-Check check_place(const RoleSlots& slots, Role role, std::int64_t local, std::int64_t expert, Half half) {
+const char* first_name(const RoleSlots& slots) {
+  if (!slots.stacked.empty()) return slots.stacked.name;
+  for (const ExpertSlots& expert : slots.experts)
+    for (const Slot& slot : expert)
+      if (!slot.empty()) return slot.name;
+  return nullptr;
+}
+
+Check check_place(const RoleSlots& slots, const NamedRole& role, std::int64_t local, std::int64_t expert, Half half) {
   if (!slots.stacked.empty()) return mixed_forms(role, "stacked");
   const bool whole = slots.find(local, Half::whole) != nullptr;
   const bool halves = slots.find(local, Half::w1) != nullptr || slots.find(local, Half::w3) != nullptr;
@@ -94,44 +118,57 @@ Check check_settable(const TensorSource* source) {
   return fail(Code::state, "weights", "weights: all tensors of this set come from its source");
 }
 
-Check WeightSet::set(Role role, const TensorView& given, Owner owner) {
+Check WeightSet::set(const NamedRole& as, const TensorView& given, Owner owner) {
   MOE_CHECK(check_settable(state_->source.get()));
-  MOE_TRY(const CheckpointTensor* row, state_->facts.tensor_of(role));
   const LayerFacts& facts = state_->facts;
+  const Role role = as.role;
+  MOE_TRY(const CheckpointTensor* row, facts.tensor_of(as));
+  if (row->kind == TensorKind::shape) return check_shapes(facts, as, given);
+  if (is_empty_list(facts, *row, given)) return ok();
+  const Dims told = facts.told_shape(role);
   Dims shape = facts.stacked_shape(role);
   const bool swapped = facts.stacks_transposed() && shape.ndim == 3;
   if (swapped) std::swap(shape.d[1], shape.d[2]);
+  if (told.ndim < shape.ndim && given.ndim == shape.ndim) MOE_CHECK(check_tensor(given, *row, told.span(), as.name));
   const TensorView tensor = in_shape(given, *row, shape.span());
-  MOE_CHECK(check_tensor(tensor, *row, shape.span(), role_name(role)));
+  MOE_CHECK(check_tensor(tensor, *row, shape.span(), as.name));
   RoleSlots& slots = state_->role(role);
-  if (slots.any_expert()) return mixed_forms(role, "per expert");
-  MOE_CHECK(check_form(state_->roles, role, kAllExperts, role_name(role)));
-  slots.stacked = view_slot(swapped ? swap_last_two(tensor) : tensor, std::move(owner));
+  if (slots.any_expert()) return mixed_forms(as, "per expert");
+  MOE_CHECK(check_other_name(slots.stacked, as, as.name));
+  MOE_CHECK(check_form(state_->roles, role, kAllExperts, as.name));
+  slots.stacked = view_slot(swapped ? swap_last_two(tensor) : tensor, std::move(owner), as.name);
   slots.released = 0;
   return ok();
 }
 
-Check WeightSet::set_expert(Role role, std::int64_t expert, Half half, const TensorView& given, Owner owner) {
+Check WeightSet::set_expert(const NamedRole& as, std::int64_t expert, Half half, const TensorView& given, Owner owner) {
   MOE_CHECK(check_settable(state_->source.get()));
   const LayerFacts& facts = state_->facts;
-  MOE_TRY(const CheckpointTensor* row, facts.tensor_of(role));
+  const Role role = as.role;
+  MOE_TRY(const CheckpointTensor* row, facts.tensor_of(as));
   if (expert < 0 || expert >= facts.config().num_weight_experts())
     return fail(Code::invalid_argument, "expert",
                 cat("expert: ", expert, " is outside [0, ", facts.config().num_weight_experts(), ")"));
   if (half != Half::whole && (!is_w13(role) || !facts.gated()))
     return fail(Code::invalid_argument, "shard",
-                cat("shard: ", role_name(role), " of this config has no part ", half_name(half)));
+                cat("shard: ", as.name, " of this config has no part ", half_name(half)));
+  if (row->kind == TensorKind::shape) {
+    const Place one{role, expert, half};
+    return check_shapes(facts, as, given, &one);
+  }
+  const std::string place = place_name(as, expert, half);
   const Dims shape = facts.shape(role, half);
   const TensorView tensor = in_shape(given, *row, shape.span());
-  MOE_CHECK(check_tensor(tensor, *row, shape.span(), place_name(role, expert, half)));
+  MOE_CHECK(check_tensor(tensor, *row, shape.span(), place));
   const std::vector<std::int64_t> places = facts.places_of(expert);
   if (places.empty()) return ok();  // another rank's: released at once
   RoleSlots& slots = state_->role(role);
   for (const std::int64_t local : places) {
-    MOE_CHECK(check_place(slots, role, local, expert, half));
-    MOE_CHECK(check_form(state_->roles, role, local, place_name(role, expert, half)));
+    MOE_CHECK(check_place(slots, as, local, expert, half));
+    if (const Slot* slot = slots.find(local, half)) MOE_CHECK(check_other_name(*slot, as, place));
+    MOE_CHECK(check_form(state_->roles, role, local, place));
   }
-  const Slot slot = view_slot(tensor, std::move(owner));
+  const Slot slot = view_slot(tensor, std::move(owner), as.name);
   if (slots.experts.empty()) slots.experts.resize(facts.experts().size());
   for (const std::int64_t local : places) at(at(slots.experts, local), half) = slot;
   return ok();
@@ -161,6 +198,18 @@ Result<TensorLease> WeightSet::get(const Place& place) const {
   MOE_TRY(TensorLease lease, read_part(slot->file));
   if (slot->file.transposed) lease.view = swap_last_two(lease.view);
   return lease;
+}
+
+Error WeightSet::in_callers_names(Error error) const {
+  for (int r = 0; r < kRoleCount; ++r) {
+    const char *ours = role_name(static_cast<Role>(r)), *theirs = first_name(at(state_->roles, r));
+    const std::string begin = cat(ours, "[");
+    if (theirs == nullptr || !error.subject.starts_with(begin)) continue;
+    for (std::string* text : {&error.subject, &error.message})
+      if (text->starts_with(begin)) text->replace(0, begin.size() - 1, theirs);
+    break;
+  }
+  return error;
 }
 
 // --- release --------------------------------------------------------------------------------------------

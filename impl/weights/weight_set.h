@@ -52,16 +52,20 @@ class WeightSet : public TensorSource {
   const Config& config() const;
   std::shared_ptr<const Config> shared_config() const;
 
-  // Stacked [E, ...], this rank's part. On failure nothing changes and `owner` is ended.
-  Check set(Role role, const TensorView& tensor, Owner owner);
-  Check set_expert(Role role, std::int64_t expert, Half half, const TensorView& tensor, Owner owner);
+  // Stacked [E, ...], this rank's part. On failure nothing changes and `owner` is ended. Roles that say nothing more
+  // (told_twice.h) are checked and left out.
+  Check set(const NamedRole& role, const TensorView& tensor, Owner owner);
+  Check set_expert(const NamedRole& role, std::int64_t expert, Half half, const TensorView& tensor, Owner owner);
   // false: the name does not belong to this layer (the tensor was released).
   Result<bool> set_named(std::string_view name, const TensorView& tensor, Owner owner);
   Check load_safetensors(const char* path, const char* module);
 
   // Every gap, e.g. "w13_scale[17]"; empty = complete. At most `limit` names.
   std::vector<std::string> missing(std::size_t limit = SIZE_MAX) const;
-  Check check_complete() const;  // missing_weight, message and details name every gap
+  // missing_weight, message and details name every gap; a list that does not sort its g_idx is invalid_argument.
+  Check check_complete() const;
+  // A fault of a tensor by the name with which the caller set it first.
+  Error in_callers_names(Error error) const;
   std::string to_json() const;
 
   // This rank's part of one expert (w13 joined) or, with expert -1, of all ([E, ...]).

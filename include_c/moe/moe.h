@@ -271,7 +271,9 @@ MOE_API const char* MOE_CALL moe_error_message(const moe_error* err);
 MOE_API const char* MOE_CALL moe_error_subject(const moe_error* err);
 /** Everything a program may want: {"status","message","subject","expected","actual",
  *  "needed","errno","cause":{..},"candidates":[..]}; members are present when they apply, some
- *  errors have more ("error", "kind", "reason", "warning"); "{}" for NULL. Borrowed. [any] */
+ *  errors have more ("error", "kind", "reason", "warning"); "{}" for NULL. Of
+ *  moe_config_create_from_hf "reason" is "dense_layer", "no_such_layer" (past the end) or
+ *  "dense_model". Borrowed. [any] */
 MOE_API const char* MOE_CALL moe_error_details_json(const moe_error* err);
 MOE_API void MOE_CALL moe_error_destroy(moe_error* err);
 
@@ -533,7 +535,11 @@ MOE_API void MOE_CALL moe_selection_destroy(moe_selection* selection);
  *  w13_global_scale w2_global_scale w13_input_global_scale w2_input_global_scale say what
  *  w13_scale_2 ... w2_input_scale say as divisors (1 / x), and one form excludes the other
  *  (MOE_ERR_UNEXPECTED_WEIGHT).
- *  Shorter names mean the same: w13, w2, w13_qzeros, w2_qzeros.
+ *  The names that layers of vLLM and SGLang give these tensors mean the same: w13, w13_qweight,
+ *  w13_weight_packed; w13_scales, w13_weight_scale, w13_weight_scale_inv; w13_weight_scale_2;
+ *  w13_qzeros, w13_weight_zero_point; w13_weight_g_idx; w13_weight_bias; w13_input_scale_2;
+ *  w13_weight_global_scale; w2 alike. w13_weight_shape and w13_g_idx_sort_indices are checked (the
+ *  latter by conversion, which sorts columns itself) and left out.
  *  Shapes and types per format: the guide, include_c/README.md in the source. Setting a place again replaces it; the
  *  stacked and the per-expert form of one role do not mix (MOE_ERR_STATE). Statuses: common.
  *  [any] */
@@ -594,7 +600,10 @@ MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_create_from_source(const 
 /* ------------------------------------------------------------------ */
 
 /** moe_convert_options::flags */
-enum { MOE_CONVERT_RELEASE_SOURCES = 1 /* release each tensor once used; empties the set */ };
+enum {
+  MOE_CONVERT_RELEASE_SOURCES = 1, /* release each tensor once used; empties the set     */
+  MOE_CONVERT_ANY_NAME = 2       /* weights of a config with another layer's name        */
+};
 
 typedef struct moe_convert_options {
   uint32_t struct_size;
@@ -613,7 +622,8 @@ typedef struct moe_convert_options {
 /** Repacks `weights` into the layout of `selection`, or the larger one that uneven groups of
  *  activation order need (moe_selection_layout). Refuses an incomplete set
  *  (MOE_ERR_MISSING_WEIGHT names every gap). The result does not depend on thread count or on
- *  the host: the same input gives the same bytes. options may be NULL. Statuses: common, SHAPE,
+ *  the host: the same input gives the same bytes. The configs' names are compared as by
+ *  moe_layer_create. options may be NULL. Statuses: common, SHAPE,
  *  DTYPE, MISSING_WEIGHT, NO_BACKEND, UNSUPPORTED, BUFFER_TOO_SMALL, IO, VERSION, CANCELLED,
  *  CALLBACK, BUSY, CONFIG_MISMATCH. [any; weights excl when
  *  MOE_CONVERT_RELEASE_SOURCES is set] */
@@ -677,16 +687,25 @@ MOE_API void MOE_CALL moe_packed_destroy(moe_packed* packed);
 /* 13. Layer                                                           */
 /* ------------------------------------------------------------------ */
 
+/** moe_layer_options::flags */
+enum {
+  MOE_LAYER_ANY_NAME = 1         /* packed weights of a config with another layer's name */
+};
+
 typedef struct moe_layer_options {
   uint32_t struct_size;
   uint32_t reserved0;
   const moe_tensor* correction_bias; /* [G] or [1,G] f32/f16/bf16, copied; NULL: the config's */
                                      /* or the checkpoint's                               */
   const moe_tensor* expert_map;  /* [G] i32, place in [E, ...] or -1, copied; NULL: config's */
+  uint64_t flags;
 } moe_layer_options;
 
-/** Binds converted weights to a kernel. Layout and config of `packed` must be the selection's
- *  (MOE_ERR_CONFIG_MISMATCH). ctx lends threads and memory to every moe_apply. options may be
+/** Binds converted weights to a kernel. Layout and config of `packed` must be the selection's, and
+ *  where both configs have a `name` they must be of one layer (MOE_ERR_CONFIG_MISMATCH): the same,
+ *  or places where writers put the same layer; of a name that a class only suggests
+ *  (moe_config_create_from_hf without `module`) the number counts. MOE_LAYER_ANY_NAME is for a
+ *  selection that serves several layers. ctx lends threads and memory to every moe_apply. options may be
  *  NULL. Statuses: common, INVALID_CONFIG, SHAPE, DTYPE, UNEXPECTED_WEIGHT, NO_BACKEND,
  *  UNSUPPORTED, FORMAT, VERSION, CALLBACK, CONFIG_MISMATCH. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_layer_create(moe_context* ctx, const moe_selection* selection, const moe_packed* packed, const moe_layer_options* options, moe_layer** out, moe_error** err);

@@ -11,7 +11,7 @@ class LayerEntry : public testing::Test {
  protected:
   Model m = random_model();
   Steps s = four_steps(m);
-  moe_layer_options options{sizeof(moe_layer_options), 0, nullptr, nullptr};
+  moe_layer_options options{sizeof(moe_layer_options), 0, nullptr, nullptr, 0};
 
   Failure create(const moe_selection* selection, const moe_packed* packed, LayerPtr* result = nullptr) {
     moe_layer* out = reinterpret_cast<moe_layer*>(8);
@@ -59,13 +59,97 @@ TEST_F(LayerEntry, MembersThatMustAgree) {
 }
 
 TEST_F(LayerEntry, MembersThatMayDiffer) {
-  for (const nlohmann::json& members : {nlohmann::json{{"in_dtype", "bfloat16"}},
-                                        nlohmann::json{{"bit_compat", "vllm"}}, nlohmann::json{{"moe_backend", "cpu"}},
-                                        nlohmann::json{{"name", "another.layer"}}, nlohmann::json{{"top_k", 1}}}) {
+  for (const nlohmann::json& members :
+       {nlohmann::json{{"in_dtype", "bfloat16"}}, nlohmann::json{{"bit_compat", "vllm"}},
+        nlohmann::json{{"moe_backend", "cpu"}}, nlohmann::json{{"name", ""}}, nlohmann::json{{"top_k", 1}}}) {
     ConfigPtr config;
     const SelectionPtr other = changed(members, &config);
     EXPECT_EQ(create(other.get(), s.packed.get()).status, MOE_OK) << members;
   }
+}
+
+// The model's own name is model.layers.0.mlp.experts.
+TEST_F(LayerEntry, WeightsOfAnotherLayer) {
+  for (const char* name : {"model.layers.1.mlp.experts", "another.layer", "mtp.layers.0.mlp.experts",
+                           "talker.model.layers.0.mlp.experts", "model.layers.0.mlp.other"}) {
+    ConfigPtr config;
+    const SelectionPtr other = changed({{"name", name}}, &config);
+    options.flags = 0;
+    const Failure f = create(other.get(), s.packed.get());
+    EXPECT_EQ(f.status, MOE_ERR_CONFIG_MISMATCH) << name;
+    EXPECT_EQ(f.subject, "/name");
+    EXPECT_EQ(f.details["member"], "/name");
+    for (const std::string& word :
+         {std::string("model.layers.0.mlp.experts"), std::string(name), std::string("MOE_LAYER_ANY_NAME")})
+      EXPECT_NE(f.message.find(word), std::string::npos) << f.message;
+    options.flags = MOE_LAYER_ANY_NAME;
+    EXPECT_EQ(create(other.get(), s.packed.get()).status, MOE_OK) << name;
+    // So it is where weights are converted.
+    const WeightsPtr weights = make_weights(config.get(), m);
+    moe_convert_options convert{};
+    convert.struct_size = sizeof convert;
+    const auto converted = [&] {
+      moe_packed* out = nullptr;
+      const Failure failed = failure([&](moe_error** e) {
+        return moe_convert_weights(nullptr, s.selection.get(), weights.get(), &convert, &out, e);
+      });
+      const PackedPtr packed(out);
+      return failed;
+    };
+    const Failure refused = converted();
+    EXPECT_EQ(refused.status, MOE_ERR_CONFIG_MISMATCH) << name;
+    EXPECT_NE(refused.message.find("MOE_CONVERT_ANY_NAME"), std::string::npos) << refused.message;
+    convert.flags = MOE_CONVERT_ANY_NAME;
+    EXPECT_EQ(converted().status, MOE_OK) << name;
+  }
+  ConfigPtr config;
+  const SelectionPtr same = changed({{"name", "language_model.model.layers.0.mlp.experts"}}, &config);
+  options.flags = 0;
+  EXPECT_EQ(create(same.get(), s.packed.get()).status, MOE_OK);  // where writers put the same layer
+}
+
+// A name that a class suggests: the layer's number is certain, the rest is a guess.
+TEST_F(LayerEntry, NamesOfAClass) {
+  const std::string file =
+      R"({"architectures":["Qwen3MoeForCausalLM"],"torch_dtype":"bfloat16","num_experts":4,"num_experts_per_tok":2,
+          "hidden_size":64,"moe_intermediate_size":32,"num_hidden_layers":4,"norm_topk_prob":true})";
+  const auto config_at = [&](const std::string& hf_options) {
+    return make<ConfigPtr>([&](moe_config** o, moe_error** e) {
+      return moe_config_create_from_hf(file.c_str(), MOE_NUL_TERMINATED, hf_options.c_str(), MOE_NUL_TERMINATED, o, e);
+    });
+  };
+  const std::vector<std::uint16_t> zeros(std::size_t{4} * 64 * 64);
+  const ConfigPtr one = config_at(R"({"layer_index":1})");
+  WeightsPtr weights =
+      make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(one.get(), o, e); });
+  for (const auto& [role, t] : {std::pair{"w13_weight", tensor(MOE_DTYPE_BF16, {4, 64, 64}, zeros.data())},
+                                std::pair{"w2_weight", tensor(MOE_DTYPE_BF16, {4, 64, 32}, zeros.data())}}) {
+    const Failure f =
+        failure([&](moe_error** e) { return moe_weights_set(weights.get(), role, &t, nullptr, nullptr, e); });
+    ASSERT_EQ(f.status, MOE_OK) << f.message;
+  }
+  const SelectionPtr selection = make_selection(one.get());
+  const PackedPtr packed = make<PackedPtr>([&](moe_packed** o, moe_error** e) {
+    return moe_convert_weights(nullptr, selection.get(), weights.get(), nullptr, o, e);
+  });
+  struct Case {
+    const char* options;
+    moe_status status;
+  };
+  for (const Case& c : {Case{R"({"layer_index":1})", MOE_OK}, Case{R"({"layer_index":0})", MOE_ERR_CONFIG_MISMATCH},
+                        Case{R"({"layer_index":1,"module":"language_model.model.layers.1.mlp.experts"})", MOE_OK},
+                        Case{R"({"layer_index":0,"module":"model.layers.1.mlp.experts"})", MOE_OK},
+                        Case{R"({"layer_index":1,"module":"a.layers.1.b"})", MOE_ERR_CONFIG_MISMATCH}}) {
+    const ConfigPtr config = config_at(c.options);
+    EXPECT_EQ(create(make_selection(config.get()).get(), packed.get()).status, c.status) << c.options;
+  }
+}
+
+TEST_F(LayerEntry, Flags) {
+  options.flags = 2;
+  EXPECT_EQ(create(s.selection.get(), s.packed.get()).subject, "flags");
+  options.struct_size = offsetof(moe_layer_options, flags);  // as callers of the first release have it
+  EXPECT_EQ(create(s.selection.get(), s.packed.get()).status, MOE_OK);
 }
 
 TEST_F(LayerEntry, AHostThatCannotRunTheKernel) {

@@ -314,7 +314,7 @@ TEST(RouteApply, BiasFromOptionCheckpointOrNowhere) {
   EXPECT_TRUE(c.untouched());
   EXPECT_EQ(b.apply_topk(nowhere.layer.get(), want), b.apply_topk(by_option.layer.get(), want));
 
-  moe_layer_options two{sizeof two, 0, &another, nullptr};
+  moe_layer_options two{sizeof two, 0, &another, nullptr, 0};
   f = failure([&](moe_error** e) {
     moe_layer* layer = nullptr;
     return moe_layer_create(nullptr, by_file.selection.get(), by_file.packed.get(), &two, &layer, e);

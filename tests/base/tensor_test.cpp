@@ -119,6 +119,39 @@ TEST(Roles, NamesReadBackAndAliasesAreTaken) {
   EXPECT_EQ(role_from_name("w13_weight_global_scale"), Role::w13_global_scale);
   EXPECT_EQ(role_from_name("w2_input_global_scale"), Role::w2_input_global_scale);
   EXPECT_EQ(role_from_name(""), std::nullopt);
+  EXPECT_STREQ(named_role("w2_qweight")->name, "w2_qweight");
+  EXPECT_STREQ(NamedRole(Role::w2_weight).name, "w2_weight");
+  EXPECT_EQ(nearest_role_name("w2_wieght"), "w2_weight");
+  EXPECT_EQ(nearest_role_name("w13_g_idx_sort_indixes"), "w13_g_idx_sort_indices");
+  EXPECT_EQ(nearest_role_name(std::string(100000, 'w')).substr(0, 1), "w");
+}
+
+// What layers of vLLM 0.33 and SGLang 0.5 register; each name has one meaning, whatever its format.
+TEST(Tensor, RolesByTheNamesOfOtherEngines) {
+  const std::pair<const char*, Role> names[] = {{"weight_packed", Role::w13_weight},
+                                                {"qweight", Role::w13_weight},
+                                                {"weight", Role::w13_weight},
+                                                {"scales", Role::w13_scale},
+                                                {"weight_scale", Role::w13_scale},
+                                                {"weight_scale_inv", Role::w13_scale},
+                                                {"weight_scale_2", Role::w13_scale_2},
+                                                {"weight_global_scale", Role::w13_global_scale},
+                                                {"qzeros", Role::w13_zero_point},
+                                                {"weight_zero_point", Role::w13_zero_point},
+                                                {"g_idx", Role::w13_g_idx},
+                                                {"weight_g_idx", Role::w13_g_idx},
+                                                {"bias", Role::w13_bias},
+                                                {"weight_bias", Role::w13_bias},
+                                                {"input_scale", Role::w13_input_scale},
+                                                {"input_scale_2", Role::w13_input_scale},
+                                                {"weight_shape", Role::w13_weight_shape},
+                                                {"input_global_scale", Role::w13_input_global_scale},
+                                                {"g_idx_sort_indices", Role::w13_g_idx_sort_indices}};
+  for (const auto& [name, role] : names) {
+    EXPECT_EQ(role_from_name(std::string("w13_") + name), role) << name;
+    EXPECT_EQ(role_from_name(std::string("w2_") + name), static_cast<Role>(static_cast<int>(role) + 1)) << name;
+    EXPECT_EQ(role_from_name(name), std::nullopt) << name;
+  }
   EXPECT_EQ(role_from_name("w1_weight"), std::nullopt);
 }
 

@@ -167,10 +167,15 @@ TEST(HfModels, QwenLayersWithExperts) {
     const auto got = create(file, {{"layer_index", dense}});
     expect_fault(got, "options:/layer_index");
     EXPECT_NE(got.error().message.find("layer " + std::to_string(dense)), std::string::npos);
+    EXPECT_EQ(got.error().details, R"("reason":"dense_layer")");
   }
-  expect_fault(create(file, {{"layer_index", 48}}), "options:/layer_index");
+  const auto behind = create(file, {{"layer_index", 48}});
+  expect_fault(behind, "options:/layer_index");
+  EXPECT_EQ(behind.error().details, R"("reason":"no_such_layer")");
   file["decoder_sparse_step"] = 49;
-  expect_fault(create(file), "/num_hidden_layers");
+  const auto none = create(file);
+  expect_fault(none, "/num_hidden_layers");
+  EXPECT_EQ(none.error().details, R"("reason":"dense_model")");
   file["decoder_sparse_step"] = 0;
   expect_fault(create(file), "/decoder_sparse_step");
 }

@@ -78,7 +78,8 @@ std::vector<Wna16Part> parts_of(const Wna16Model& m, const Matrix13or2& w, std::
 // [r][c] -> [c][r] of 4-byte elements.
 void transpose(Wna16Part& p);
 
-WeightsPtr stacked_weights(const Wna16Model& m, const moe_config* config);
+// vllm: by the names that vLLM's layers give them.
+WeightsPtr stacked_weights(const Wna16Model& m, const moe_config* config, bool vllm = false);
 
 std::string checkpoint_file(const Wna16Model& m,
                             const std::array<const char*, 3>& names = {"gate_proj", "up_proj", "down_proj"},

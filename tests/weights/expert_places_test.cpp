@@ -34,6 +34,30 @@ TEST(ExpertPlaces, PartsOfAModulesPath) {
     EXPECT_FALSE(layer_path(module)) << module;
 }
 
+TEST(ExpertPlaces, NamesOfOneLayer) {
+  struct Case {
+    const char *a, *b;
+    bool given, guessed;
+  };
+  for (const Case& c : {Case{"model.layers.0.mlp.experts", "model.layers.0.mlp.experts", true, true},
+                        Case{"experts", "experts", true, true},
+                        Case{"model.layers.0.mlp.experts", "model.layers.1.mlp.experts", false, false},
+                        Case{"model.layers.1.mlp.experts", "model.layers.11.mlp.experts", false, false},
+                        Case{"a.layers.0.b", "blocks.1.ffn.experts", false, false},
+                        Case{"model.layers.0.mlp.experts", "language_model.model.layers.0.ffn.experts", true, true},
+                        Case{"model.layers.0.mlp.experts", "a.layers.0.mlp.experts", false, true},
+                        Case{"model.layers.0.mlp.experts", "model.layers.0.other", false, true},
+                        Case{"model.layers.0.mlp.experts", "experts", false, true},
+                        Case{"model.layers.0.mlp.experts", "talker.model.layers.0.mlp.experts", false, true},
+                        Case{"thinker.model.layers.0.mlp.experts", "talker.model.layers.0.mlp.experts", false, false},
+                        Case{"model.layers.0.mlp.experts", "mtp.layers.0.mlp.experts", false, false},
+                        Case{"model.layers.0.mlp.experts", "model.mtp.layers.0.mlp.experts", false, false},
+                        Case{"a", "b", false, true}}) {
+    EXPECT_EQ(may_be_one_layer(c.a, c.b, false), c.given) << c.a << " " << c.b;
+    EXPECT_EQ(may_be_one_layer(c.b, c.a, true), c.guessed) << c.a << " " << c.b;
+  }
+}
+
 // Of a layer of the fixture (hidden 64, experts 32 wide, four of them).
 struct File {
   SafetensorsWriter writer;

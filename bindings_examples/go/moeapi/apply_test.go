@@ -3,6 +3,7 @@ package moeapi_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,6 +32,31 @@ func TestSlicesAreMeasuredByTheLibrarysNumbers(t *testing.T) {
 	check(t, err)
 	small := make([]byte, p.tokens*p.config.InDType.Bytes(1))
 	expectError(t, layer.Apply(p.tokens, small, make([]float32, p.tokens), small), moe.ErrShape, "hidden")
+}
+
+func TestWeightsOfAnotherLayer(t *testing.T) {
+	var selections [2]*moe.Selection
+	var weights [2]*moe.Weights
+	for i := range selections {
+		config, err := moe.NewConfig(fmt.Sprintf(`{"num_experts":4,"top_k":2,"hidden_dim":64,"intermediate_size":32,
+			"in_dtype":"float32","name":"model.layers.%d.mlp.experts"}`, i))
+		check(t, err)
+		selections[i], err = moe.Select(nil, config)
+		check(t, err)
+		weights[i], err = moe.NewWeights(config)
+		check(t, err)
+		check(t, stacked(weights[i]))
+	}
+	packed, err := moe.Convert(nil, selections[0], weights[0])
+	check(t, err)
+	_, err = moe.NewLayer(nil, selections[1], packed)
+	expectError(t, err, moe.ErrConfigMismatch, "/name")
+	_, err = moe.NewLayerWith(nil, selections[1], packed, moe.LayerOptions{AnyName: true})
+	check(t, err)
+	_, err = moe.Convert(nil, selections[0], weights[1])
+	expectError(t, err, moe.ErrConfigMismatch, "/name")
+	_, err = moe.ConvertWith(nil, selections[0], weights[1], moe.ConvertOptions{AnyName: true})
+	check(t, err)
 }
 
 func TestZeroExpertsHaveLogitsToo(t *testing.T) {

@@ -16,6 +16,7 @@ type Layer struct {
 type LayerOptions struct {
 	CorrectionBias Tensor // [G] or [1, G] of f32, f16, bf16
 	ExpertMap      Tensor // [G] of i32: place in [E, ...] or -1
+	AnyName        bool   // weights whose config has another layer's name
 }
 
 // NewLayer binds converted weights to a kernel.
@@ -39,7 +40,8 @@ func NewLayerWith(context *Context, selection *Selection, packed *Packed, option
 	var pins raw.Pins
 	defer pins.Release()
 	opts := &raw.LayerOptions{StructSize: uint32(unsafe.Sizeof(raw.LayerOptions{})),
-		CorrectionBias: options.CorrectionBias.address(&pins), ExpertMap: options.ExpertMap.address(&pins)}
+		CorrectionBias: options.CorrectionBias.address(&pins), ExpertMap: options.ExpertMap.address(&pins),
+		Flags: flag(options.AnyName, raw.LayerAnyName)}
 	o, err := create("layer", func(c *raw.Library, h unsafe.Pointer) { c.LayerDestroy(h) },
 		[]use{maybe("context", of(context)), need("selection", of(selection)), need("packed", of(packed))},
 		func(c *raw.Library, h []unsafe.Pointer, out, err *unsafe.Pointer) int32 {

@@ -13,6 +13,7 @@ type Packed struct{ *object }
 // ConvertOptions of ConvertWith.
 type ConvertOptions struct {
 	ReleaseSources bool   // release each tensor once used; empties the set, which is used alone
+	AnyName        bool   // weights whose config has another layer's name
 	MaxTempBytes   uint64 // 0: one expert's worth per thread
 	Control        *Control
 	// Destination, if not nil, takes the result and is kept by it: AlignedBytes of Selection.PackedSize. Release, which
@@ -43,7 +44,8 @@ func ConvertWith(context *Context, selection *Selection, weights *Weights, optio
 		return nil, err
 	}
 	o := &raw.ConvertOptions{StructSize: uint32(unsafe.Sizeof(raw.ConvertOptions{})),
-		Flags: flag(options.ReleaseSources, raw.ConvertReleaseSources), MaxTempBytes: options.MaxTempBytes}
+		Flags:        flag(options.ReleaseSources, raw.ConvertReleaseSources) | flag(options.AnyName, raw.ConvertAnyName),
+		MaxTempBytes: options.MaxTempBytes}
 	if options.Destination != nil || options.Release != nil {
 		k := &kept{release: options.Release}
 		if weights != nil {

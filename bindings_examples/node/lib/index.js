@@ -185,18 +185,19 @@ export class Weights extends Handle {
   }
 }
 
-/** Repacks the weights into the layout of the selection, on another thread. */
-export async function convert(selection, weights, { context, signal, onProgress, maxTempBytes = 0 } = {}) {
+const convertFlags = (anyName) => ({ flags: flag(anyName, constants.MOE_CONVERT_ANY_NAME) });
+/** Repacks the weights into the layout of the selection, on another thread. anyName: also of another layer's name. */
+export async function convert(selection, weights, { context, signal, onProgress, maxTempBytes = 0, anyName } = {}) {
   if (isAsking(weights)) throw new TypeError("weights: a set with a source is for convertSync: its function runs on this thread");
   const out = new BigUint64Array(1);
   await callAsync("moe_convert_weights", { signal, onProgress }, (control) => [
-    context, selection, weights, struct("moe_convert_options", { max_temp_bytes: maxTempBytes, control: control?.pointer }), out]);
+    context, selection, weights, struct("moe_convert_options", { ...convertFlags(anyName), max_temp_bytes: maxTempBytes, control: control?.pointer }), out]);
   return new Packed(new Made(out[0]));
 }
-export function convertSync(selection, weights, { context } = {}) {
+export function convertSync(selection, weights, { context, anyName } = {}) {
   if (isAsking(weights) && context instanceof Context && context.report.threads > 1)
     throw new TypeError("context: a set with a source needs one of a single thread, or none: its function runs on this thread");
-  return asking(weights, () => new Packed(new Made(create("moe_convert_weights", context, selection, weights, null))));
+  return asking(weights, () => new Packed(new Made(create("moe_convert_weights", context, selection, weights, struct("moe_convert_options", convertFlags(anyName))))));
 }
 
 /** Converted weights: immutable, shared by any number of layers. */
@@ -289,8 +290,9 @@ function applied(numbers, what) {
 /** Converted weights bound to a kernel. Several calls may run at once. */
 export class Layer extends Handle {
   #numbers;
-  constructor(selection, packed, { context, correctionBias, expertMap } = {}) {
-    const options = { correction_bias: optional(correctionBias, "correctionBias"), expert_map: optional(expertMap, "expertMap") };
+  constructor(selection, packed, { context, correctionBias, expertMap, anyName } = {}) {
+    const options = { correction_bias: optional(correctionBias, "correctionBias"), expert_map: optional(expertMap, "expertMap"),
+                      flags: flag(anyName, constants.MOE_LAYER_ANY_NAME) };
     super("layer", create("moe_layer_create", context, selection, packed, struct("moe_layer_options", options)));
     const { config } = this.report;
     this.#numbers = { width: config.hidden_dim, ...columns(config),

@@ -160,6 +160,22 @@ group("layer", () => {
     assert.equal(small.merge({ top_k: 2 }).getInt("/top_k"), 2);
     assert.equal(small.getFloat("/routing/routed_scaling_factor"), 1);
   });
+  test("weights of another layer are taken when asked for", async () => {
+    const [first, second] = [0, 1].map((layer) => {
+      const own = new moe.Config({ num_experts: 2, top_k: 1, hidden_dim: 32, intermediate_size: 16, in_dtype: "float32",
+                                   name: `model.layers.${layer}.mlp.experts` });
+      const set = new moe.Weights(own);
+      set.set("w13_weight", new moe.Tensor(new Float32Array(2 * 32 * 32).fill(0.25), [2, 32, 32]));
+      set.set("w2_weight_packed", new moe.Tensor(new Float32Array(2 * 32 * 16).fill(0.5), [2, 32, 16]));
+      return { set, choice: new moe.Selection(own) };
+    });
+    const packed = moe.convertSync(first.choice, first.set);
+    assert.throws(() => new moe.Layer(second.choice, packed), code("MOE_ERR_CONFIG_MISMATCH"));
+    new moe.Layer(second.choice, packed, { anyName: true }).close();
+    assert.throws(() => moe.convertSync(second.choice, first.set), code("MOE_ERR_CONFIG_MISMATCH"));
+    moe.convertSync(second.choice, first.set, { anyName: true }).close();
+    (await moe.convert(second.choice, first.set, { anyName: true })).close();
+  });
   test("as many columns as the routing has", () => {
     const made = (routing) => {
       const settings = new moe.Config({ num_experts: 4, top_k: 2, hidden_dim: 32, intermediate_size: 16, in_dtype: "float32", routing });

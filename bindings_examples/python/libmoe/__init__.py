@@ -20,8 +20,8 @@ has `__dlpack__` (torch, jax, ...). numpy has no bfloat16: uint16 arrays are its
     _tensor    arrays and DLPack
 """
 from . import _abi as abi
-from ._abi import (ApplyFlags, ApplyMode, ConvertFlags, DType, LoadFlags, LogLevel, Reject, SelectFlags, Status,
-                   moe_allocator_ops)
+from ._abi import (ApplyFlags, ApplyMode, ConvertFlags, DType, LayerFlags, LoadFlags, LogLevel, Reject, SelectFlags,
+                   Status, moe_allocator_ops)
 from ._context import Context, Control, Task
 from ._errors import (Busy, BufferTooSmall, CallbackError, Cancelled, CommError, CommPoisoned, ConfigMismatch,
                       DTypeError, Error, FormatError, InputOutputError, InternalError, InvalidArgument, InvalidConfig,
@@ -39,7 +39,7 @@ __all__ = [
     "ApplyFlags", "ApplyMode", "BufferTooSmall", "Busy", "CallbackError", "Cancelled", "Candidate", "CommError",
     "CommPoisoned", "Config", "ConfigMismatch", "Context", "Control", "ConvertFlags", "DType", "DTypeError",
     "Error", "FormatError", "InputOutputError", "InternalError", "InvalidArgument", "InvalidConfig",
-    "InvalidHandle", "Layer", "LoadFlags", "LogLevel", "MissingWeight", "NoBackend", "OutOfMemory", "Packed",
-    "PeerError", "Platform", "Reject", "SelectFlags", "Selection", "ShapeError", "StateError", "Status", "Task",
-    "Tensor", "UnexpectedWeight", "Unsupported", "VersionError", "Weights", "abi", "abi_description", "build_info",
+    "InvalidHandle", "Layer", "LayerFlags", "LoadFlags", "LogLevel", "MissingWeight", "NoBackend", "OutOfMemory",
+    "Packed", "PeerError", "Platform", "Reject", "SelectFlags", "Selection", "ShapeError", "StateError", "Status",
+    "Task", "Tensor", "UnexpectedWeight", "Unsupported", "VersionError", "Weights", "abi", "abi_description", "build_info",
     "convert", "describe", "empty", "has_feature", "lib", "moe_allocator_ops", "route", "version"]

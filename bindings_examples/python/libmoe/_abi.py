@@ -124,6 +124,7 @@ class SelectFlags(enum.IntFlag):
 class ConvertFlags(enum.IntFlag):
     """moe_convert_flags"""
     RELEASE_SOURCES = 1
+    ANY_NAME = 2
 
 
 class LoadFlags(enum.IntFlag):
@@ -131,6 +132,11 @@ class LoadFlags(enum.IntFlag):
     MMAP = 1
     PREFAULT = 2
     VERIFY = 4
+
+
+class LayerFlags(enum.IntFlag):
+    """moe_layer_flags"""
+    ANY_NAME = 1
 
 
 class ApplyFlags(enum.IntFlag):
@@ -233,7 +239,8 @@ class moe_layer_options(ctypes.Structure):
         ("struct_size", c_uint32),
         ("reserved0", c_uint32),
         ("correction_bias", POINTER(moe_tensor)),
-        ("expert_map", POINTER(moe_tensor))]
+        ("expert_map", POINTER(moe_tensor)),
+        ("flags", c_uint64)]
 
 
 class moe_apply_args(ctypes.Structure):

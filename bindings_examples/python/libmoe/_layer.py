@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _abi as abi
-from ._abi import ApplyFlags, ApplyMode, ConvertFlags, DType, LoadFlags, moe_tensor
+from ._abi import ApplyFlags, ApplyMode, ConvertFlags, DType, LayerFlags, LoadFlags, moe_tensor
 from ._context import Context, Control, release
 from ._handle import Handle, c_text, call, check_kind, integer, json_of, kept, memory, numbers_of
 from ._model import Config, Selection
@@ -110,8 +110,9 @@ class Layer(Handle):
     _dtype: DType | None = None  # of the output
 
     def __init__(self, selection: Selection, packed: Packed, context: Context | None = None, *,
-                 correction_bias: Any = None, expert_map: Any = None) -> None:
-        options = abi.moe_layer_options(struct_size=ctypes.sizeof(abi.moe_layer_options))
+                 correction_bias: Any = None, expert_map: Any = None, flags: LayerFlags | int = 0) -> None:
+        options = abi.moe_layer_options(struct_size=ctypes.sizeof(abi.moe_layer_options),
+                                        flags=integer(flags, "flags"))
         views = _point(options, correction_bias=correction_bias, expert_map=expert_map)
         self._create("moe_layer_create", context, selection, packed, ctypes.byref(options))
         del views

@@ -25,6 +25,7 @@ struct Apply {
 /// What a layer may be given instead of the config's and the checkpoint's.
 struct LayerOptions {
   ConstTensor correction_bias{}, expert_map{};
+  std::uint64_t flags = 0;  ///< MOE_LAYER_...
 };
 
 /// Converted weights bound to a kernel. Several threads may apply one layer at once.
@@ -34,7 +35,7 @@ class Layer : public Handle<moe_layer, moe_layer_destroy> {
 
   static Result<Layer> try_create(const Selection& selection, const Packed& packed, const Context& context = {},
                                   const LayerOptions& options = {}) noexcept {
-    const moe_layer_options raw{sizeof raw, 0, options.correction_bias.get(), options.expert_map.get()};
+    const moe_layer_options raw{sizeof raw, 0, options.correction_bias.get(), options.expert_map.get(), options.flags};
     return detail::make<Layer>(moe_layer_create, context.get(), selection.get(), packed.get(), &raw);
   }
 

@@ -163,6 +163,7 @@ class Weights : public Handle<moe_weights, moe_weights_destroy> {
 /// What moe_convert_weights may be told.
 struct ConvertOptions {
   bool release_sources = false;  ///< release each tensor once used; empties the set
+  bool any_name = false;         ///< take weights whose config has another layer's name
   View<std::byte> dst{};         ///< memory for the result, kept by it; empty: the library's
   Release dst_release{};
   std::uint64_t max_temp_bytes = 0;  ///< 0: one expert's worth per thread
@@ -178,7 +179,8 @@ class Packed : public Handle<moe_packed, moe_packed_destroy> {
                                     ConvertOptions options = {}) noexcept {
     moe_convert_options raw{};
     raw.struct_size = sizeof raw;
-    raw.flags = options.release_sources ? MOE_CONVERT_RELEASE_SOURCES : 0;
+    raw.flags =
+        (options.release_sources ? MOE_CONVERT_RELEASE_SOURCES : 0) | (options.any_name ? MOE_CONVERT_ANY_NAME : 0);
     raw.dst = options.dst.data();
     raw.dst_size = options.dst.size();
     raw.max_temp_bytes = options.max_temp_bytes;

@@ -205,11 +205,12 @@ type LayerOptions struct {
 	Reserved0      uint32
 	CorrectionBias uintptr
 	ExpertMap      uintptr
+	Flags          uint64
 }
 
 // The compiler refuses another layout than C's.
-var _ = [1]struct{}{}[unsafe.Sizeof(LayerOptions{})-24]
-var _ = [1]struct{}{}[unsafe.Offsetof(LayerOptions{}.ExpertMap)-16]
+var _ = [1]struct{}{}[unsafe.Sizeof(LayerOptions{})-32]
+var _ = [1]struct{}{}[unsafe.Offsetof(LayerOptions{}.Flags)-24]
 
 // ApplyArgs is moe_apply_args: all addresses are integers.
 type ApplyArgs struct {
@@ -254,9 +255,11 @@ const (
 	SelectExplainOnly     = 1
 	SelectAllowFallback   = 2
 	ConvertReleaseSources = 1
+	ConvertAnyName        = 2
 	LoadMmap              = 1
 	LoadPrefault          = 2
 	LoadVerify            = 4
+	LayerAnyName          = 1
 	ApplyAccumulate       = 1
 	ApplyInPlace          = 2
 )

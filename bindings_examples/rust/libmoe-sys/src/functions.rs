@@ -192,7 +192,11 @@ functions! {
     /// w13_global_scale w2_global_scale w13_input_global_scale w2_input_global_scale say what
     /// w13_scale_2 ... w2_input_scale say as divisors (1 / x), and one form excludes the other
     /// (MOE_ERR_UNEXPECTED_WEIGHT).
-    /// Shorter names mean the same: w13, w2, w13_qzeros, w2_qzeros.
+    /// The names that layers of vLLM and SGLang give these tensors mean the same: w13, w13_qweight,
+    /// w13_weight_packed; w13_scales, w13_weight_scale, w13_weight_scale_inv; w13_weight_scale_2;
+    /// w13_qzeros, w13_weight_zero_point; w13_weight_g_idx; w13_weight_bias; w13_input_scale_2;
+    /// w13_weight_global_scale; w2 alike. w13_weight_shape and w13_g_idx_sort_indices are checked (the
+    /// latter by conversion, which sorts columns itself) and left out.
     /// Shapes and types per format: the guide, include_c/README.md in the source. Setting a place again replaces it; the
     /// stacked and the per-expert form of one role do not mix (MOE_ERR_STATE). Statuses: common.
     /// \[any\]
@@ -236,7 +240,8 @@ functions! {
     /// Repacks `weights` into the layout of `selection`, or the larger one that uneven groups of
     /// activation order need (moe_selection_layout). Refuses an incomplete set
     /// (MOE_ERR_MISSING_WEIGHT names every gap). The result does not depend on thread count or on
-    /// the host: the same input gives the same bytes. options may be NULL. Statuses: common, SHAPE,
+    /// the host: the same input gives the same bytes. The configs' names are compared as by
+    /// moe_layer_create. options may be NULL. Statuses: common, SHAPE,
     /// DTYPE, MISSING_WEIGHT, NO_BACKEND, UNSUPPORTED, BUFFER_TOO_SMALL, IO, VERSION, CANCELLED,
     /// CALLBACK, BUSY, CONFIG_MISMATCH. \[any; weights excl when
     /// MOE_CONVERT_RELEASE_SOURCES is set\]
@@ -283,8 +288,11 @@ functions! {
     fn moe_packed_load_memory(ctx: *mut moe_context, data: *const c_void, size: usize, flags: u64, release: moe_release_fn, user: *mut c_void, out: *mut *mut moe_packed, err: *mut *mut moe_error) -> moe_status;
     /// Ends the handle; NULL is accepted. \[excl\]
     fn moe_packed_destroy(packed: *mut moe_packed) -> ();
-    /// Binds converted weights to a kernel. Layout and config of `packed` must be the selection's
-    /// (MOE_ERR_CONFIG_MISMATCH). ctx lends threads and memory to every moe_apply. options may be
+    /// Binds converted weights to a kernel. Layout and config of `packed` must be the selection's, and
+    /// where both configs have a `name` they must be of one layer (MOE_ERR_CONFIG_MISMATCH): the same,
+    /// or places where writers put the same layer; of a name that a class only suggests
+    /// (moe_config_create_from_hf without `module`) the number counts. MOE_LAYER_ANY_NAME is for a
+    /// selection that serves several layers. ctx lends threads and memory to every moe_apply. options may be
     /// NULL. Statuses: common, INVALID_CONFIG, SHAPE, DTYPE, UNEXPECTED_WEIGHT, NO_BACKEND,
     /// UNSUPPORTED, FORMAT, VERSION, CALLBACK, CONFIG_MISMATCH. \[any\]
     fn moe_layer_create(ctx: *mut moe_context, selection: *const moe_selection, packed: *const moe_packed, options: *const moe_layer_options, out: *mut *mut moe_layer, err: *mut *mut moe_error) -> moe_status;

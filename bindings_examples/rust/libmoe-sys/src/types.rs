@@ -207,6 +207,8 @@ pub const MOE_SELECT_ALLOW_FALLBACK: moe_select_flags = 2;
 pub type moe_convert_flags = u64;
 /// release each tensor once used; empties the set
 pub const MOE_CONVERT_RELEASE_SOURCES: moe_convert_flags = 1;
+/// weights of a config with another layer's name
+pub const MOE_CONVERT_ANY_NAME: moe_convert_flags = 2;
 
 /// Load flags.
 pub type moe_load_flags = u64;
@@ -216,6 +218,11 @@ pub const MOE_LOAD_MMAP: moe_load_flags = 1;
 pub const MOE_LOAD_PREFAULT: moe_load_flags = 2;
 /// compare content hashes; headers and index tensors are always checked
 pub const MOE_LOAD_VERIFY: moe_load_flags = 4;
+
+/// Layer flags.
+pub type moe_layer_flags = u64;
+/// packed weights of a config with another layer's name
+pub const MOE_LAYER_ANY_NAME: moe_layer_flags = 1;
 
 /// Apply flags.
 pub type moe_apply_flags = u64;
@@ -480,6 +487,8 @@ pub struct moe_layer_options {
     pub correction_bias: *const moe_tensor,
     /// \[G\] i32, place in \[E, ...\] or -1, copied; NULL: config's
     pub expert_map: *const moe_tensor,
+    /// Flags.
+    pub flags: u64,
 }
 
 /// Apply args.
@@ -551,7 +560,7 @@ const _: () = {
     assert!(std::mem::align_of::<moe_weight_source_ops>() == 8);
     assert!(std::mem::size_of::<moe_convert_options>() == 64);
     assert!(std::mem::align_of::<moe_convert_options>() == 8);
-    assert!(std::mem::size_of::<moe_layer_options>() == 24);
+    assert!(std::mem::size_of::<moe_layer_options>() == 32);
     assert!(std::mem::align_of::<moe_layer_options>() == 8);
     assert!(std::mem::size_of::<moe_apply_args>() == 104);
     assert!(std::mem::align_of::<moe_apply_args>() == 8);
@@ -575,7 +584,7 @@ fn members_are_where_the_library_has_them() {
     at!(moe_candidate: struct_size 0 reason 4 chosen 8 priority 12 backend 16 kernel 24 detail 32 subject 40);
     at!(moe_weight_source_ops: struct_size 0 serial 4 user 8 get 16 put 24 destroy 32);
     at!(moe_convert_options: struct_size 0 reserved0 4 flags 8 dst 16 dst_size 24 dst_release 32 dst_user 40 max_temp_bytes 48 control 56);
-    at!(moe_layer_options: struct_size 0 reserved0 4 correction_bias 8 expert_map 16);
+    at!(moe_layer_options: struct_size 0 reserved0 4 correction_bias 8 expert_map 16 flags 24);
     at!(moe_apply_args: struct_size 0 mode 4 flags 8 hidden 16 router_logits 24 topk_ids 32 topk_weights 40 expert_tokens 48 out 56 workspace 64 workspace_size 72 control 80 out_topk_ids 88 out_topk_weights 96);
     at!(moe_route_args: struct_size 0 reserved0 4 router_logits 8 correction_bias 16 out_topk_ids 24 out_topk_weights 32);
 }

@@ -42,6 +42,8 @@ pub struct LayerOptions<'a> {
     pub correction_bias: Option<&'a Tensor<'a>>,
     /// `[G]` i32: place in `[E, ...]` or -1.
     pub expert_map: Option<&'a Tensor<'a>>,
+    /// Takes weights whose config has another layer's name.
+    pub any_name: bool,
 }
 
 /// Options of one call, and what it gives besides its output.
@@ -79,6 +81,7 @@ impl Layer {
         let mut raw: sys::moe_layer_options = unsafe { sys::sized() };
         raw.correction_bias = tensor(options.correction_bias);
         raw.expert_map = tensor(options.expert_map);
+        raw.flags = if options.any_name { sys::MOE_LAYER_ANY_NAME } else { 0 };
         let (context, selection, packed) = (context::raw(context), selection.as_raw(), packed.as_raw());
         create(|out, err| unsafe { sys::moe_layer_create(context, selection, packed, &raw, out, err) }).map(Self)
     }

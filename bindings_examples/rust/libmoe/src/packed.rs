@@ -26,6 +26,8 @@ pub struct ConvertOptions<'a> {
     pub max_temp_bytes: u64,
     /// Where the result goes, of [`Selection::packed_size`]; by default memory of the library.
     pub destination: Option<Buffer>,
+    /// Takes weights whose config has another layer's name.
+    pub any_name: bool,
 }
 
 /// How to load.
@@ -80,7 +82,7 @@ impl Packed {
         flags: u64,
     ) -> Result<Self, Error> {
         let mut raw: sys::moe_convert_options = unsafe { sys::sized() };
-        raw.flags = flags;
+        raw.flags = flags | if options.any_name { sys::MOE_CONVERT_ANY_NAME } else { 0 };
         raw.max_temp_bytes = options.max_temp_bytes;
         raw.control = control::raw(options.control);
         if let Some(mut destination) = options.destination {

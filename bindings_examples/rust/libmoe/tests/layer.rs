@@ -19,6 +19,24 @@ fn a_layer_outlives_what_it_was_made_of_and_runs_on_many_threads() {
 }
 
 #[test]
+fn weights_of_another_layer_are_taken_when_asked_for() {
+    let configs = [0, 1].map(|layer| config_with(&format!(r#","name":"model.layers.{layer}.mlp.experts""#)));
+    let selections = configs.each_ref().map(|config| Selection::new(None, config).unwrap());
+    let packed = Packed::convert(None, &selections[0], &weights(&configs[0])).unwrap();
+    let refused = Layer::new(None, &selections[1], &packed).err().unwrap();
+    assert_eq!((refused.status(), refused.subject()), (Status::CONFIG_MISMATCH, "/name"));
+    Layer::with(None, &selections[1], &packed, LayerOptions { any_name: true, ..Default::default() }).unwrap();
+    let mut vllm = Weights::new(&configs[1]).unwrap();
+    for role in ROLES {
+        vllm.set(&role.replace("_scale", "_weight_scale"), tensor(role, 0, E)).unwrap();
+    }
+    assert!(Packed::convert(None, &selections[0], &vllm).is_err());
+    let options = ConvertOptions { any_name: true, ..Default::default() };
+    let other = Packed::convert_with(None, &selections[0], &vllm, options).unwrap();
+    assert_eq!(other.data().unwrap(), packed.data().unwrap());
+}
+
+#[test]
 fn weights_by_stack_expert_half_name_and_releasing_give_the_same_bytes() {
     let config = config_with(r#","name":"m.experts""#);
     let selection = Selection::new(None, &config).unwrap();
@@ -195,19 +213,19 @@ fn a_layer_takes_a_bias_and_a_map_of_experts() {
     let packed = Packed::convert(None, &selection, &weights(&config)).unwrap();
     let bias = [0f32, 0.0, 0.0, 100.0];
     let bias = Tensor::new(&bias, &[E]).unwrap();
-    let layer = Layer::with(None, &selection, &packed, LayerOptions { correction_bias: Some(&bias), expert_map: None })
+    let layer = Layer::with(None, &selection, &packed, LayerOptions { correction_bias: Some(&bias), ..Default::default() })
         .unwrap();
     apply(&layer, 3);
     assert_eq!(layer.expert_counts(false).unwrap()[3], 3, "the bias makes every token take the last expert");
 
     let identity = [0i32, 1, 2, 3];
     let identity = Tensor::new(&identity, &[E]).unwrap();
-    let options = LayerOptions { expert_map: Some(&identity), correction_bias: None };
+    let options = LayerOptions { expert_map: Some(&identity), ..Default::default() };
     let options = LayerOptions { correction_bias: Some(&bias), ..options };
     assert_eq!(apply(&Layer::with(None, &selection, &packed, options).unwrap(), 3), apply(&layer, 3));
     let wrong = [0i32, 0, 2, 3];
     let wrong = Tensor::new(&wrong, &[E]).unwrap();
-    let options = LayerOptions { expert_map: Some(&wrong), correction_bias: None };
+    let options = LayerOptions { expert_map: Some(&wrong), ..Default::default() };
     assert_eq!(Layer::with(None, &selection, &packed, options).unwrap_err().subject(), "expert_map[1]");
 }
 

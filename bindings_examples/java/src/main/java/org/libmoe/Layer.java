@@ -25,9 +25,17 @@ public final class Layer extends Handle {
     this(selection, packed, context, null, null);
   }
 
+  /** Flag: takes weights whose config has another layer's name. */
+  public static final int ANY_NAME = Library.constant("MOE_LAYER_ANY_NAME");
+
   /** correctionBias [G] and expertMap [G] (i32) instead of the config's and the checkpoint's; each may be null. */
   public Layer(Selection selection, Packed packed, Context context, Tensor correctionBias, Tensor expertMap) {
-    super("layer", make(selection, packed, context, correctionBias, expertMap));
+    this(selection, packed, context, correctionBias, expertMap, 0);
+  }
+
+  /** flags: ANY_NAME. */
+  public Layer(Selection selection, Packed packed, Context context, Tensor correctionBias, Tensor expertMap, int flags) {
+    super("layer", make(selection, packed, context, correctionBias, expertMap, flags));
     if (context != null) thrown = context.thrown; // its calls run the context's functions
     Map<?, ?> config = (Map<?, ?>) Json.object(report()).get("config");
     hidden = (Long) config.get("hidden_dim");
@@ -36,11 +44,13 @@ public final class Layer extends Handle {
     outType = Tensor.code((String) config.get("out_dtype"));
   }
 
-  private static MemorySegment make(Selection selection, Packed packed, Context context, Tensor bias, Tensor map) {
+  private static MemorySegment make(Selection selection, Packed packed, Context context, Tensor bias, Tensor map,
+                                    int flags) {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment options = Library.struct(arena, "moe_layer_options");
       if (bias != null) Library.set(options, "moe_layer_options", "correction_bias", bias.copied(arena));
       if (map != null) Library.set(options, "moe_layer_options", "expert_map", map.copied(arena));
+      Library.set(options, "moe_layer_options", "flags", flags);
       return create("moe_layer_create", context, selection, packed, options);
     }
   }

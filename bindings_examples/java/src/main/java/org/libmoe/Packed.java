@@ -10,6 +10,9 @@ public final class Packed extends Handle {
   public static final int MMAP = Library.constant("MOE_LOAD_MMAP"), PREFAULT = Library.constant("MOE_LOAD_PREFAULT"),
                           VERIFY = Library.constant("MOE_LOAD_VERIFY");
 
+  /** Flag of convert: takes weights whose config has another layer's name. */
+  public static final int ANY_NAME = Library.constant("MOE_CONVERT_ANY_NAME");
+
   private Packed(MemorySegment pointer) {
     super("packed", pointer);
   }
@@ -20,14 +23,20 @@ public final class Packed extends Handle {
 
   /** Repacks the weights into the layout of the selection. context and control may be null. */
   public static Packed convert(Selection selection, Weights weights, Context context, Control control) {
-    if (control == null) return new Packed(create("moe_convert_weights", context, selection, weights, null));
-    return control.held(() -> {
-      try (Arena arena = Arena.ofConfined()) {
-        MemorySegment options = Library.struct(arena, "moe_convert_options");
+    return convert(selection, weights, context, control, 0);
+  }
+
+  /** flags: ANY_NAME. */
+  public static Packed convert(Selection selection, Weights weights, Context context, Control control, int flags) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment options = Library.struct(arena, "moe_convert_options");
+      Library.set(options, "moe_convert_options", "flags", flags);
+      if (control == null) return new Packed(create("moe_convert_weights", context, selection, weights, options));
+      return control.held(() -> {
         Library.set(options, "moe_convert_options", "control", control.pointer());
         return new Packed(control.watched(() -> create("moe_convert_weights", context, selection, weights, options)));
-      }
-    });
+      });
+    }
   }
 
   public static Packed load(String path) {

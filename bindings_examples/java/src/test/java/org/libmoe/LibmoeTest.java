@@ -202,6 +202,21 @@ public final class LibmoeTest {
     columns("{\"num_shared_logits\":1,\"scoring_func\":\"sigmoid\"}", 5, 2, 4);
   }
 
+  void testWeightsOfAnotherLayer() {
+    String text = "{\"num_experts\":2,\"top_k\":1,\"hidden_dim\":32,\"intermediate_size\":16,\"in_dtype\":\"float32\",\"name\":\"model.layers.";
+    try (Config own = new Config(text + "0.mlp.experts\"}"), other = new Config(text + "1.mlp.experts\"}");
+         Weights set = new Weights(own); Selection choice = new Selection(own), another = new Selection(other)) {
+      set.set("w13_weight", Tensor.of(new float[2 * 32 * 32], 2, 32, 32));
+      set.set("w2_weight_packed", Tensor.of(new float[2 * 32 * 16], 2, 32, 16));
+      try (Packed made = Packed.convert(choice, set)) {
+        fails(MoeException.class, () -> new Layer(another, made), "MOE_LAYER_ANY_NAME");
+        new Layer(another, made, null, null, null, Layer.ANY_NAME).close();
+        fails(MoeException.class, () -> Packed.convert(another, set), "MOE_CONVERT_ANY_NAME");
+        Packed.convert(another, set, null, null, Packed.ANY_NAME).close();
+      }
+    }
+  }
+
   private void columns(String routing, int columns, int slots, int held) {
     String text = "{\"num_experts\":4,\"top_k\":2,\"hidden_dim\":32,\"intermediate_size\":16,\"in_dtype\":\"float32\",\"routing\":";
     int tokens = 3;
