@@ -188,7 +188,8 @@ Result<std::optional<HfQuantization>> resolve_hf_quantization(const json::Value&
                                                               std::int64_t experts);
 
 // --- re.cpp: patterns of "re:" targets, linear time ----------------------------------------------------
-// Match anchored at the start, as Python's re.match. Code::unsupported for constructs outside the subset.
-Result<bool> re_match(std::string_view pattern, std::string_view text);
+// Match anchored at the start, as Python's re.match. Code::unsupported for constructs outside the subset. `work`: what
+// it took, in bytes of the pattern, instructions, characters and states.
+Result<bool> re_match(std::string_view pattern, std::string_view text, std::size_t* work = nullptr);
 
 }  // namespace moe::config

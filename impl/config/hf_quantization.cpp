@@ -132,7 +132,7 @@ Result<bool> awq_skips(const Foreign& h, const Layer& layer) {
     return true;
   RuleOfNames names(layer);
   Matcher matcher;
-  for (std::size_t i = 0; i < entries.size(); ++i) {
+  for (std::size_t i = 0; i < entries.size() && !names.complete(); ++i) {
     if (entries[i].find_first_of("0123456789") == std::string_view::npos) continue;
     MOE_TRY(const Hits hits, matcher.names(substring_pattern(entries[i]), layer, cat(h.at(kList), "/", i)));
     names.add(i, hits);
@@ -247,6 +247,10 @@ Resolved modelopt(const Foreign& h, const Layer& layer) {
   Matcher matcher;
   RuleOfNames names(layer);
   for (std::size_t i = 0; i < excluded.size() && !names.complete(); ++i) {
+    if (!has_wildcard(excluded[i])) {
+      names.add_named(i, excluded[i]);
+      continue;
+    }
     MOE_TRY(const Hits hits, matcher.module_or_names(wildcard_pattern(excluded[i]), layer, cat(q.at(list), "/", i)));
     names.add(i, hits);
   }
