@@ -20,6 +20,9 @@
 
 namespace moe::config {
 
+// Of a document that another program wrote, and of one that may carry it.
+constexpr std::size_t kMostForeignBytes = std::size_t{16} << 20;
+
 // An object inside a foreign document and where it is.
 class Foreign {
  public:

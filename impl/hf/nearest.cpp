@@ -2,9 +2,9 @@
 #include "hf/nearest.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/json.h"
+#include "base/nearest.h"
 #include "base/text.h"
 #include "config/fields.h"
 #include "hf/architecture.h"
@@ -20,31 +20,6 @@ std::string stem_of(std::string_view name) {
   std::string stem = config::fields::lower_ascii(name.substr(0, std::min(name.rfind("For"), kMostLetters)));
   std::erase(stem, '_');
   return stem;
-}
-
-// Letters to insert, delete or replace.
-std::size_t edits(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0]++;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, replaced});
-    }
-  }
-  return row[b.size()];
-}
-
-std::size_t common_start(std::string_view a, std::string_view b) {
-  return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
-}
-
-// A third of the letters differ at most, or half of the shorter name begins the other one.
-bool looks_like(std::string_view a, std::string_view b, std::size_t distance) {
-  const std::size_t start = common_start(a, b);
-  return distance * 3 <= std::max(a.size(), b.size()) || (start >= 4 && start * 2 >= std::min(a.size(), b.size()));
 }
 
 }  // namespace
@@ -105,6 +80,19 @@ std::vector<std::string_view> nearest_by_keys(const ModelFile& file) {
   return nearest;
 }
 
+namespace {
+
+// A dense model's file has no member that counts, sizes or chooses experts.
+bool speaks_of_experts(const ModelFile& file) {
+  for (const Foreign* place : file.places())
+    for (const auto& [key, value] : place->members())
+      for (const std::string_view word : {"expert", "moe", "ffn_config"})
+        if (config::fields::lower_ascii(key).find(word) != std::string::npos) return true;
+  return false;
+}
+
+}  // namespace
+
 Error not_known(Code code, const std::string& pointer, std::string_view name, const ModelFile* file) {
   std::vector<std::string_view> nearest = nearest_architectures(name);
   const bool by_keys = nearest.empty() && file != nullptr;
@@ -115,6 +103,9 @@ Error not_known(Code code, const std::string& pointer, std::string_view name, co
   return fail(
       code, pointer,
       cat(pointer, ": the architecture ", in_quotes(name), " is not known", names,
+          file != nullptr && !speaks_of_experts(*file)
+              ? "; its config.json says nothing of experts: a dense model has no experts to read"
+              : "",
           "; option \"architecture\" takes a known name or a description: moe_describe(\"checkpoint\", "
           "{\"config\": .., \"tensors\": [[name, shape], ..]}) makes one of the file's tensors to be looked at, "
           "{\"architectures\": true} lists all names"),
