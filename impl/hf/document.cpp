@@ -229,8 +229,9 @@ Result<Config> Built::config() const {
   if (!made) return relocate(std::move(made.error()));
   if (file_method) made->quantization.file_method = file_method;
   made->named_by_class = named_by_class;
-  for (const Origin& o : origins)
-    if (!o.source.empty()) made->file_keys.emplace_back(o.document, o.source);
+  for (const Origin& o : origins)  // of the layer and its sections
+    if (!o.source.empty() && std::count(o.document.begin(), o.document.end(), '/') <= 2)
+      made->file_keys.emplace_back(o.document, o.source);
   return made;
 }
 

@@ -87,17 +87,19 @@ class Writer {
   Check copy_size(std::string_view member, const SizeKey& key, std::string_view what) {
     if (asked_.overrides(member)) return ok();
     MOE_TRY(const std::optional<Said> found, said(key.keys, member, key.first_counts));
-    const json::Array* list = found ? found->value->array() : nullptr;
-    if (list != nullptr) {
-      MOE_CHECK(check_length(*found, *list));
-      built.put(member, (*list)[usize(layer_)], cat(found->pointer(), "/", layer_));
-    } else if (found && !found->value->is_null()) {
-      built.put(member, *found->value, found->pointer());
-    } else if (found || !key.otherwise) {
-      return fields::missing(file_.holder(key.keys[0]).at(key.keys[0]), std::string(what));
-    } else {
+    if (!found && key.otherwise) {
       built.put(member, *key.otherwise, "");
+      return ok();
     }
+    if (!found || found->value->is_null())
+      return fields::missing(file_.holder(key.keys[0]).at(key.keys[0]), std::string(what));
+    const json::Array* list = found->value->array();
+    if (list != nullptr) MOE_CHECK(check_length(*found, *list));
+    const json::Value& number = entry(*found->value, layer_);
+    std::string source = list == nullptr ? found->pointer() : cat(found->pointer(), "/", layer_);
+    if (member == "num_experts" && number == json::Value(0))
+      return fields::fault(std::move(source), "found 0: the layer is dense, it has no experts");
+    built.put(member, number, std::move(source));
     return ok();
   }
   // A word, or what the class takes for granted.
@@ -112,7 +114,10 @@ class Writer {
                     const json::Value& otherwise, const json::Value& null) {
     MOE_TRY(const std::optional<Said> found, said(keys, member));
     const bool is_null = found && found->value->is_null();
-    if (is_null && null.is_null()) return fields::unexpected(found->pointer(), *found->value, "a number");
+    if (is_null && null.is_null())
+      return fields::unexpected(
+          found->pointer(), *found->value,
+          cat("a number; overrides", section.empty() ? "" : ".", section, ".", member, " tells which"));
     if (!found && otherwise.is_null()) return ok();
     const json::Value& number = is_null ? null : found ? *found->value : otherwise;
     std::string source = found ? found->pointer() : "";
