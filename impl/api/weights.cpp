@@ -4,6 +4,7 @@
 
 #include "api/callback_source.h"
 #include "api/entry.h"
+#include "base/nearest.h"
 #include "base/text.h"
 
 using moe::api::Access;
@@ -16,7 +17,7 @@ Result<moe::NamedRole> role_of(const char* name) {
   const auto role = moe::named_role(name);
   if (!role)
     return fail(Code::invalid_argument, "role",
-                cat("role: unknown role ", moe::in_quotes(name), ", the nearest is ", moe::nearest_role_name(name)));
+                cat("role: unknown role ", moe::in_quotes(name), moe::did_you_mean(name, moe::role_names())));
   return *role;
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 // The role's own name, then those that vLLM's and SGLang's layers give its tensor. A name stands in one row: what
 // multiplies and what divides are roles of their own (weight_scale_2 and weight_global_scale), whoever wrote the file.
-constexpr std::size_t kMostNames = 4, kMostLetters = 64;
+constexpr std::size_t kMostNames = 4;
 constexpr std::array<std::array<const char*, kMostNames>, kRoleCount> kRoles = {{
     {"w13_weight", "w13", "w13_weight_packed", "w13_qweight"},
     {"w2_weight", "w2", "w2_weight_packed", "w2_qweight"},
@@ -52,16 +52,12 @@ std::optional<Role> role_from_name(std::string_view name) {
   return found ? std::optional(found->role) : std::nullopt;
 }
 
-std::string_view nearest_role_name(std::string_view name) {
-  std::string_view nearest;
-  std::size_t least = SIZE_MAX;
+std::vector<std::string_view> role_names() {
+  std::vector<std::string_view> all;
   for (const auto& names : kRoles)
-    for (const char* known : names) {
-      if (known == nullptr) continue;
-      const std::size_t edits = edit_distance(name.substr(0, kMostLetters), known);
-      if (edits < least) nearest = known, least = edits;
-    }
-  return nearest;
+    for (const char* known : names)
+      if (known != nullptr) all.emplace_back(known);
+  return all;
 }
 
 std::string shape_text(std::span<const std::int64_t> shape) {

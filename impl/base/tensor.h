@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/buffer.h"
 #include "base/dtype.h"
@@ -85,7 +86,7 @@ struct NamedRole {
 };
 std::optional<NamedRole> named_role(std::string_view name);
 std::optional<Role> role_from_name(std::string_view name);
-std::string_view nearest_role_name(std::string_view name);  // of what is none
+std::vector<std::string_view> role_names();  // all of them
 constexpr bool is_w13(Role r) { return static_cast<int>(r) % 2 == 0; }
 
 enum class Half : std::uint8_t { whole, w1, w3 };  // w1 = gate half, w3 = up half of a w13 role

@@ -5,8 +5,6 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
-#include <numeric>
-#include <vector>
 
 #include "base/index.h"
 
@@ -128,20 +126,6 @@ std::string in_quotes(std::string_view s, std::size_t most) {
   out += '"';
   if (head.size() != s.size()) out += cat("... (", character_count(s), " characters)");
   return out;
-}
-
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0]++;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, replaced});
-    }
-  }
-  return row[b.size()];
 }
 
 }  // namespace moe

@@ -60,7 +60,4 @@ std::string printable(std::string_view s);
 // At most `most` characters of s in quotation marks, printable, with \" and \\: "name" or "nam"... (1000 characters).
 std::string in_quotes(std::string_view s, std::size_t most = 48);
 
-// Letters to insert, delete or replace. Takes a.size() * b.size() steps: the caller bounds both.
-std::size_t edit_distance(std::string_view a, std::string_view b);
-
 }  // namespace moe

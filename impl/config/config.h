@@ -81,6 +81,8 @@ struct Config {
   // The class of a config.json that `name` is only a guess of: files may have the layer elsewhere. "": somebody gave
   // it.
   std::string named_by_class;
+  // Pointers of members, and of the keys of a config.json or of its options that say them: for messages.
+  std::vector<std::pair<std::string, std::string>> file_keys;
   // intermediate_size is the whole width, as checkpoints have it: intermediate_size_per_partition * tp_size.
   std::int64_t intermediate_size_per_partition = 0;
   Activation activation = Activation::silu;
@@ -100,6 +102,12 @@ struct Config {
 
   json::Value input, resolved;
   std::string canonical;
+
+  // "routing.x of the config", and by which key a config.json says so.
+  std::string member_text(std::string_view pointer) const;
+  // Of a group, block or word of so many rows or columns that does not divide a rank's width: what cuts the width, and
+  // the way out. "": tensor parallelism does not.
+  std::string cut_hint(std::int64_t lines) const;
 
   // Columns of a correction bias: zero experts come after the real ones. Those of router logits: shared ones, too.
   std::int64_t router_columns() const { return num_experts + routing.num_zero_experts; }
@@ -188,7 +196,8 @@ Result<std::optional<HfQuantization>> resolve_hf_quantization(const json::Value&
                                                               std::int64_t experts);
 
 // --- re.cpp: patterns of "re:" targets, linear time ----------------------------------------------------
-// Match anchored at the start, as Python's re.match. Code::unsupported for constructs outside the subset.
-Result<bool> re_match(std::string_view pattern, std::string_view text);
+// Match anchored at the start, as Python's re.match. Code::unsupported for constructs outside the subset. `work`: what
+// it took, in bytes of the pattern, instructions, characters and states.
+Result<bool> re_match(std::string_view pattern, std::string_view text, std::size_t* work = nullptr);
 
 }  // namespace moe::config

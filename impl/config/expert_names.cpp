@@ -44,6 +44,13 @@ void RuleOfNames::add(std::size_t rule, const Hits& hits) {
     if (hits[i]) set(i, rule);
 }
 
+void RuleOfNames::add_named(std::size_t rule, std::string_view text) {
+  if (text == layer_.module)
+    add_rest(rule);
+  else if (const auto name = layer_.find(text))
+    add(rule, *name, 1);
+}
+
 void RuleOfNames::add(std::size_t rule, std::size_t first, std::size_t count) {
   for (std::size_t i = first; i < first + count; ++i) set(i, rule);
 }

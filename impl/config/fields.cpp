@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/index.h"
+#include "base/nearest.h"
 #include "base/text.h"
 
 namespace moe::config::fields {
@@ -97,7 +98,8 @@ Result<Members> Members::open(const json::Value* object, std::string pointer, Wo
   if (members == nullptr) return unexpected(std::move(pointer), *object, "an object");
   for (const auto& [key, value] : *members) {
     if (!index_of(known, key)) {
-      return fault(child(pointer, key), cat("unknown member ", brief(json::Value(key)), ", known here: ", join(known)));
+      return fault(child(pointer, key), cat("unknown member ", brief(json::Value(key)), did_you_mean(key, known),
+                                            ", known here: ", join(known)));
     }
   }
   return Members(object, std::move(pointer));

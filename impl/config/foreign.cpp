@@ -168,24 +168,27 @@ Error too_many(const std::string& pointer) {
 }  // namespace
 
 Result<bool> Matcher::regex(std::string_view pattern, std::string_view text, const std::string& pointer) {
-  const std::size_t cost = text.size() + 1;
-  if (cost > text_left_) return too_many(pointer);
-  text_left_ -= cost;
-  return placed(re_match(pattern, text), pointer);
-}
-
-Result<Hits> Matcher::names(std::string_view pattern, const Layer& layer, const std::string& pointer) {
   if (work_left_ == 0) return too_many(pointer);
   std::size_t work = 0;
-  MOE_TRY(Hits hits, placed(re_match_experts(pattern, layer, work), pointer));
+  MOE_TRY(const bool matched, placed(re_match(pattern, text, &work), pointer));
+  work_left_ -= std::min(work, work_left_);
+  return matched;
+}
+
+Result<Hits> Matcher::match(std::string_view pattern, const Layer& layer, bool module_too, const std::string& pointer) {
+  if (work_left_ == 0) return too_many(pointer);
+  std::size_t work = 0;
+  MOE_TRY(Hits hits, placed(re_match_experts(pattern, layer, module_too, work), pointer));
   work_left_ -= std::min(work, work_left_);
   return hits;
 }
 
+Result<Hits> Matcher::names(std::string_view pattern, const Layer& layer, const std::string& pointer) {
+  return match(pattern, layer, false, pointer);
+}
+
 Result<Hits> Matcher::module_or_names(std::string_view pattern, const Layer& layer, const std::string& pointer) {
-  MOE_TRY(const bool whole, regex(pattern, layer.module, pointer));
-  if (whole) return Hits(layer.count(), true);
-  return names(pattern, layer, pointer);
+  return match(pattern, layer, true, pointer);
 }
 
 }  // namespace moe::config

@@ -20,6 +20,9 @@
 
 namespace moe::config {
 
+// Of a document that another program wrote, and of one that may carry it.
+constexpr std::size_t kMostForeignBytes = std::size_t{16} << 20;
+
 // An object inside a foreign document and where it is.
 class Foreign {
  public:
@@ -69,10 +72,11 @@ struct Layer {
 };
 using Hits = std::vector<bool>;  // of a layer's names; empty: none
 
-// re_match of all names of a layer; work: what it took, in instructions, characters and states.
-Result<Hits> re_match_experts(std::string_view pattern, const Layer& layer, std::size_t& work);
+// re_match of all names of a layer; module_too: all of them where the module itself matches.
+Result<Hits> re_match_experts(std::string_view pattern, const Layer& layer, bool module_too, std::size_t& work);
 
 // Patterns for the same: shell wildcards * ? [..] over a whole name, and names that have a text in them.
+inline bool has_wildcard(std::string_view text) { return text.find_first_of("*?[") != std::string_view::npos; }
 std::string wildcard_pattern(std::string_view wildcard);
 std::string substring_pattern(std::string_view text);
 
@@ -87,8 +91,9 @@ class Matcher {
   Result<Hits> module_or_names(std::string_view pattern, const Layer& layer, const std::string& pointer);
 
  private:
-  std::size_t text_left_ = std::size_t{1} << 18;  // characters; each costs at most one pass over a program
-  std::size_t work_left_ = std::size_t{1} << 25;  // of re_match_experts
+  Result<Hits> match(std::string_view pattern, const Layer& layer, bool module_too, const std::string& pointer);
+
+  std::size_t work_left_ = std::size_t{1} << 26;
 };
 
 // Which rule of a list each name of a layer falls under, and whether that is one for all: a layer has one scheme.
@@ -99,6 +104,8 @@ class RuleOfNames {
   explicit RuleOfNames(const Layer& layer) : layer_(layer), rules_(layer.count(), kNone), left_(rules_.size()) {}
   // Names that have none yet fall under this rule.
   void add(std::size_t rule, const Hits& hits);
+  // Those that a text names: all of them where it is the module, or one.
+  void add_named(std::size_t rule, std::string_view text);
   void add(std::size_t rule, std::size_t first, std::size_t count);
   void add_rest(std::size_t rule);
   bool complete() const { return left_ == 0; }  // each name has one

@@ -157,6 +157,16 @@ json::Value strict_args(const Foreign& args) {
   return kept;
 }
 
+// Formats of compressed-tensors that are no fault of a file.
+constexpr std::array<std::string_view, 4> kUnreadFormats = {"marlin-24", "sparse-24-bitmask", "sparse-bitmask",
+                                                            "dense"};
+// As are bits of weights that it packs.
+bool is_unread_width(std::string_view pointer, const json::Value& document) {
+  const json::Value* bits = pointer.ends_with("/num_bits") ? json::at_pointer(document, pointer) : nullptr;
+  const std::int64_t n = bits == nullptr ? 0 : fields::as_integer(*bits).value_or(0);
+  return n >= 1 && n <= 16;
+}
+
 struct StatedFormat {
   Format format;
   std::string pointer;
@@ -175,7 +185,9 @@ Result<std::optional<StatedFormat>> stated_format(const Foreign& h, const Group&
       names.push_back(kFormats[i].name);
       if (names.back() == *word) return std::optional(StatedFormat{static_cast<Format>(i), source->at("format")});
     }
-    return fields::unexpected(source->at("format"), *source->get("format"), fields::join(names));
+    Error unknown = fields::unexpected(source->at("format"), *source->get("format"), fields::join(names));
+    if (fields::index_of(kUnreadFormats, *word)) unknown.code = Code::unsupported;
+    return unknown;
   }
   return std::optional<StatedFormat>();
 }
@@ -190,6 +202,7 @@ Result<Quantization> check_strict(json::Value strict, const Group& g, const std:
   const Check check = read_quantization(members, draft);
   if (check) return std::move(draft.config.quantization);
   Error e = check.error();
+  if (is_unread_width(e.subject, document)) e.code = Code::unsupported;
   constexpr std::string_view kStrict = "/quantization", kFormat = "/quantization/format";
   const std::string there = e.subject == kFormat ? format_pointer : g.pointer + e.subject.substr(kStrict.size());
   if (e.message.starts_with(e.subject)) e.message.replace(0, e.subject.size(), there);

@@ -43,6 +43,11 @@ QuantArgs integer_weights(int bits, std::int64_t group, bool symmetric) {
   return w;
 }
 
+// What its tool may well write: no fault of the file.
+Error unread(const std::string& pointer, const std::string& what) {
+  return fail(Code::unsupported, pointer, cat(pointer, ": ", what));
+}
+
 Result<std::int64_t> check_group(std::int64_t group, const std::string& pointer) {
   if (group == 0) return fields::fault(pointer, "found 0, expected -1 (the whole column) or a positive group size");
   return group;
@@ -86,14 +91,15 @@ Resolved gptq_scheme(const Foreign& h, const Override* over) {
   for (const std::string_view key : {"bits", "group_size", "desc_act", "sym"})  // required even when overridden
     if (!h.has(key)) return fields::missing(h.at(key), "a member that gptq always has");
   MOE_TRY(const std::int64_t bits, source("bits").need_integer("bits", {1, 64}));
-  if (bits != 4 && bits != 8) return fields::fault(source("bits").at("bits"), cat("found ", bits, ", expected 4 or 8"));
+  if (bits != 4 && bits != 8) return unread(source("bits").at("bits"), cat("found ", bits, ", expected 4 or 8"));
   MOE_TRY(const std::int64_t given, source("group_size").need_integer("group_size", kGroupRange));
   MOE_TRY(const std::int64_t group, check_group(given, source("group_size").at("group_size")));
   MOE_TRY(const bool desc_act, source("desc_act").need_boolean("desc_act"));
   MOE_TRY(const bool sym, source("sym").need_boolean("sym"));
   MOE_TRY(const auto format, h.text("checkpoint_format"));
   if (format && *format != "gptq" && *format != "gptq_v2")
-    return fields::unexpected(h.at("checkpoint_format"), *h.get("checkpoint_format"), "gptq or gptq_v2");
+    return unread(h.at("checkpoint_format"),
+                  cat("found ", fields::brief(*h.get("checkpoint_format")), ", expected gptq or gptq_v2"));
 
   QuantArgs w = integer_weights(static_cast<int>(bits), group, sym);
   if (desc_act && group != -1) w.actorder = ActOrder::group;
@@ -132,7 +138,7 @@ Result<bool> awq_skips(const Foreign& h, const Layer& layer) {
     return true;
   RuleOfNames names(layer);
   Matcher matcher;
-  for (std::size_t i = 0; i < entries.size(); ++i) {
+  for (std::size_t i = 0; i < entries.size() && !names.complete(); ++i) {
     if (entries[i].find_first_of("0123456789") == std::string_view::npos) continue;
     MOE_TRY(const Hits hits, matcher.names(substring_pattern(entries[i]), layer, cat(h.at(kList), "/", i)));
     names.add(i, hits);
@@ -151,7 +157,7 @@ Resolved awq(const Foreign& h, const Layer& layer) {
   const std::string_view bits_key = h.has("w_bit") ? "w_bit" : "bits";
   const std::string_view group_key = h.has("q_group_size") ? "q_group_size" : "group_size";
   MOE_TRY(const std::int64_t bits, h.need_integer(bits_key, {1, 64}));
-  if (bits != 4) return fields::fault(h.at(bits_key), cat("found ", bits, ", awq has 4 bits"));
+  if (bits != 4) return unread(h.at(bits_key), cat("found ", bits, ", read is awq with 4 bits"));
   MOE_TRY(const std::int64_t given, h.need_integer(group_key, kGroupRange));
   MOE_TRY(const std::int64_t group, check_group(given, h.at(group_key)));
   MOE_TRY(const bool zero_point, h.need_boolean("zero_point"));
@@ -239,6 +245,31 @@ std::string upper_ascii(std::string_view s) {
   return out;
 }
 
+// From the number of the layer on: what stands before it may differ from writer to writer.
+std::string_view below_layers(std::string_view module) {
+  return module.substr(std::min(module.rfind("layers."), module.size()));
+}
+
+// Of MIXED_PRECISION: what quantized_layers says of this layer, as the option that reads it so.
+std::string entry_hint(const Foreign& q, std::string_view module) {
+  const json::Value* layers = q.get("quantized_layers");
+  const json::Value* entry = nullptr;
+  if (layers != nullptr && layers->object() != nullptr)
+    for (const auto& [name, value] : *layers->object()) {
+      const bool ours = name == module || (!below_layers(name).empty() &&
+                                           cat(below_layers(name), ".").starts_with(cat(below_layers(module), ".")));
+      if (ours && entry == nullptr) entry = &value;
+    }
+  const json::Value* algorithm = entry == nullptr ? nullptr : entry->find("quant_algo");
+  if (algorithm == nullptr || algorithm->string() == nullptr)
+    return cat("; quantized_layers does not list ", module,
+               R"(: experts that are plain are read with overrides {"quantization": null}, others with the option )"
+               R"(quantization_config {"quant_method": "modelopt", "quant_algo": ..})");
+  return cat("; quantized_layers says ", fields::brief(*algorithm), " of ", module,
+             R"(: the option quantization_config {"quant_method": "modelopt", "quant_algo": )",
+             fields::brief(*algorithm), "} reads the layer so");
+}
+
 Resolved modelopt(const Foreign& h, const Layer& layer) {
   MOE_TRY(const auto nested, h.object("quantization"));
   const Foreign& q = nested ? *nested : h;
@@ -247,6 +278,10 @@ Resolved modelopt(const Foreign& h, const Layer& layer) {
   Matcher matcher;
   RuleOfNames names(layer);
   for (std::size_t i = 0; i < excluded.size() && !names.complete(); ++i) {
+    if (!has_wildcard(excluded[i])) {
+      names.add_named(i, excluded[i]);
+      continue;
+    }
     MOE_TRY(const Hits hits, matcher.module_or_names(wildcard_pattern(excluded[i]), layer, cat(q.at(list), "/", i)));
     names.add(i, hits);
   }
@@ -262,12 +297,11 @@ Resolved modelopt(const Foreign& h, const Layer& layer) {
       if (!suffix.empty()) suffixes.emplace_back(suffix);
     return resolved(*p.weights, p.input_activations, p.format, std::move(suffixes));
   }
-  return fail(Code::unsupported, q.at("quant_algo"),
-              cat(q.at("quant_algo"), ": the algorithm ", fields::brief(*q.get("quant_algo")), " is not read"));
-}
-
-Resolved quark(const Foreign& h, const Layer&) {
-  return fail(Code::unsupported, h.at("quant_method"), h.at("quant_method") + ": checkpoints of quark are not read");
+  std::string known;
+  for (const ModelOptAlgorithm& row : kModelOpt) known += cat(known.empty() ? "" : ", ", row.name);
+  return unread(q.at("quant_algo"),
+                cat("the algorithm ", fields::brief(*q.get("quant_algo")), " is not read",
+                    algorithm == "MIXED_PRECISION" ? entry_hint(q, layer.module) : cat(", read are ", known)));
 }
 
 // --- the methods -----------------------------------------------------------------------------------
@@ -285,8 +319,87 @@ constexpr std::array kMethods = {
     Method{"mxfp4", mxfp4},
     Method{"modelopt", modelopt},
     Method{"modelopt_fp4", modelopt},
-    Method{"quark", quark},
 };
+
+// Objects of tools whose tensors are not read: by the word in quant_method, whose they are and what helps.
+struct OtherTool {
+  std::string_view method, whose, cure = "the model that it was made from is";
+};
+constexpr std::string_view kDequantize = "what transformers' dequantize and save_pretrained make of them is";
+constexpr std::array kOtherTools = {
+    OtherTool{"auto-round", "AutoRound", ""},
+    OtherTool{"auto_round", "AutoRound", ""},
+    OtherTool{"intel/auto-round", "AutoRound", ""},
+    OtherTool{"bitsandbytes", "bitsandbytes", kDequantize},
+    OtherTool{"torchao", "torchao"},
+    OtherTool{"hqq", "HQQ"},
+    OtherTool{"quark", "AMD Quark", "what it exports in its mode fp8 is"},
+    OtherTool{"mlx", "MLX", "what mlx_lm.convert --dequantize makes of them is"},
+    OtherTool{"quanto", "Quanto"},
+    OtherTool{"eetq", "EETQ"},
+    OtherTool{"fbgemm_fp8", "FBGEMM"},
+    OtherTool{"higgs", "HIGGS", kDequantize},
+    OtherTool{"aqlm", "AQLM"},
+    OtherTool{"vptq", "VPTQ"},
+    OtherTool{"spqr", "SpQR"},
+    OtherTool{"bitnet", "BitNet"},
+    OtherTool{"fp_quant", "FP-Quant"},
+    OtherTool{"sinq", "SINQ"},
+    OtherTool{"exl2", "ExLlamaV2"},
+    OtherTool{"exl3", "ExLlamaV3"},
+    OtherTool{"fouroversix", "Four Over Six"},
+    OtherTool{"metal", "transformers' Metal kernels"},
+    OtherTool{"gguf", "GGUF", kDequantize},
+};
+
+// AutoRound's containers are those of other tools.
+std::string auto_round_cure(const Foreign& h) {
+  struct Packing {
+    std::string_view ends, whose, object;
+  };
+  constexpr std::array kPackings = {
+      Packing{":auto_gptq", "GPTQ",
+              R"({"quant_method": "gptq", "bits": .., "group_size": .., "desc_act": false, "sym": ..})"},
+      Packing{":auto_awq", "AWQ",
+              R"({"quant_method": "awq", "bits": 4, "group_size": .., "zero_point": true, "version": "gemm"})"},
+      Packing{":llm_compressor", "compressed-tensors",
+              R"({"quant_method": "compressed-tensors", "config_groups": ..})"},
+      Packing{":fp8", "FP8 in blocks",
+              R"({"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": ..})"},
+  };
+  const json::Value* packing = h.get("packing_format");
+  if (packing != nullptr && packing->string() != nullptr)
+    for (const Packing& p : kPackings)
+      if (packing->string()->ends_with(p.ends))
+        return cat("packing_format ", fields::brief(*packing), " is that of ", p.whose,
+                   ", which the option quantization_config reads with ", p.object);
+  return "of its packing_format those of GPTQ (auto_gptq), AWQ (auto_awq) and compressed-tensors (llm_compressor) are, "
+         "with the object of these as option quantization_config";
+}
+
+Error of_other_tool(const Foreign& h, const std::string& pointer, const OtherTool& tool) {
+  return unread(pointer,
+                cat("an object of ", tool.whose, " (", tool.method, "), whose quantized tensors are not read: ",
+                    tool.cure.empty() ? auto_round_cure(h) : std::string(tool.cure),
+                    R"(; experts that it left plain are read with overrides {"quantization": null})"));
+}
+
+const OtherTool* other_tool(std::string_view method) {
+  const auto it = std::find_if(kOtherTools.begin(), kOtherTools.end(),
+                               [&](const OtherTool& tool) { return tool.method == method; });
+  return it == kOtherTools.end() ? nullptr : &*it;
+}
+
+// Objects without a quant_method.
+Error no_method(const Foreign& h) {
+  const std::string pointer = h.at("quant_method");
+  const auto has = [&](std::string_view key) { return h.has(key); };
+  if (has("desc_act") || has("sym")) return fields::missing(pointer, "\"gptq\", as the other members are GPTQ's");
+  if (has("w_bit") || has("q_group_size") || has("zero_point"))
+    return fields::missing(pointer, "\"awq\", as the other members are AWQ's");
+  if (has("bits") && has("group_size")) return of_other_tool(h, pointer, *other_tool("mlx"));
+  return fields::missing(pointer, "a string");
+}
 
 // hf_quant_config.json says who wrote it instead.
 Result<std::string_view> method_of(const Foreign& h) {
@@ -298,6 +411,7 @@ Result<std::string_view> method_of(const Foreign& h) {
       if (name == kModelOptName) return kModelOptName;
     }
   }
+  if (!h.has("quant_method")) return no_method(h);
   return h.need_text("quant_method");
 }
 
@@ -314,6 +428,7 @@ Result<std::optional<HfQuantization>> resolve_hf_quantization(const json::Value&
     if (result) result->quantization.hf = result->quantization.file_method = std::string(name);
     return result;
   }
+  if (const OtherTool* tool = other_tool(name)) return of_other_tool(h, h.at("quant_method"), *tool);
   std::string known;
   for (const Method& method : kMethods) known += cat(known.empty() ? "" : ", ", method.name);
   return fields::unexpected(h.at("quant_method"), *h.get("quant_method"), "one of " + known);

@@ -61,14 +61,14 @@ void rename_aliases(json::Value& document) {
 }
 
 Result<Config> merge_config(const Config& config, std::string_view patch_text) {
-  MOE_TRY(json::Value patch, json::parse(patch_text));
+  MOE_TRY(json::Value patch, parse_document(patch_text));
   json::Value document = config.input;
   if (patch.object() != nullptr) {
     MOE_CHECK(rename_patch_aliases(patch));
     replace_width(document, patch);
   }
   json::merge_patch(document, patch);
-  const std::size_t size = json::write(document).size(), most = json::Limits{}.max_bytes;
+  const std::size_t size = json::write(document).size(), most = most_bytes(document);
   if (size > most) {
     return fields::fault("", cat("the merged document has ", size, " bytes, at most ", most, " are allowed"));
   }
@@ -76,6 +76,7 @@ Result<Config> merge_config(const Config& config, std::string_view patch_text) {
   const bool same_file = patch.find("quantization") == nullptr && patch.find("hf_quantization_config") == nullptr;
   if (same_file) merged.quantization.file_method = config.quantization.file_method;
   if (patch.find("name") == nullptr) merged.named_by_class = config.named_by_class;
+  if (patch.find("routing") == nullptr) merged.file_keys = config.file_keys;
   return merged;
 }
 

@@ -12,6 +12,7 @@
 #include "base/index.h"
 #include "base/text.h"
 #include "config/field_rows.h"
+#include "config/foreign.h"
 #include "config/sections.h"
 #include "config/settings.h"
 #include "scheme/activation.h"
@@ -331,8 +332,18 @@ Result<Config> config_from_document(json::Value document) {
   return std::move(c);
 }
 
+std::size_t most_bytes(const json::Value& document) {
+  return document.find("hf_quantization_config") != nullptr ? kMostForeignBytes : json::Limits().max_bytes;
+}
+
+Result<json::Value> parse_document(std::string_view text) {
+  MOE_TRY(json::Value document, json::parse(text, {.max_bytes = kMostForeignBytes}));
+  if (text.size() > most_bytes(document)) return json::parse(text);  // refused, in its words
+  return document;
+}
+
 Result<Config> parse_config(std::string_view text) {
-  MOE_TRY(json::Value document, json::parse(text));
+  MOE_TRY(json::Value document, parse_document(text));
   return config_from_document(std::move(document));
 }
 

@@ -108,11 +108,12 @@ Check check_sizes(const Quantization& q, const Config& config, const std::string
   if (!q.weights) return ok();
   const QuantArgs& w = *q.weights;
   const std::int64_t hidden = config.hidden_dim, part = config.intermediate_size_per_partition;
-  const auto refuse = [](const std::string& pointer, std::string_view name, std::int64_t size, const char* unit,
-                         std::int64_t n) {
-    return fields::fault(pointer, cat(name, " is ", size, ", expected a multiple of the ", unit, " ", n));
-  };
   constexpr std::string_view kHidden = "hidden_dim", kPart = "intermediate_size_per_partition";
+  const auto refuse = [&](const std::string& pointer, std::string_view name, std::int64_t size, const char* unit,
+                          std::int64_t n) {
+    return fields::fault(pointer, cat(name, " is ", size, ", expected a multiple of the ", unit, " ", n,
+                                      name == kPart ? config.cut_hint(n) : std::string()));
+  };
   if (is_grouped(w.strategy) && w.group_size && *w.group_size > 0) {
     const std::int64_t g = *w.group_size;
     if (hidden % g != 0) return refuse(group_pointer, kHidden, hidden, "group size", g);

@@ -161,9 +161,10 @@ Result<Quantization> read_hf(const json::Value& object, const Config& config) {
   if (object.object() == nullptr) return fields::unexpected(base, object, "an object");
   const std::string method_at = base + "/quant_method";
   const json::Value* method = object.find("quant_method");
-  if (method == nullptr) return fields::missing(method_at, fields::join(kHfMethodNames));
+  const fields::Words read = fields::Words(kHfMethodNames).first(kHfMethodNames.size() - 1);  // not the last one, quark
+  if (method == nullptr) return fields::missing(method_at, fields::join(read));
   if (method->string() == nullptr || !fields::index_of(kHfMethodNames, *method->string())) {
-    return fields::unexpected(method_at, *method, fields::join(kHfMethodNames));
+    return fields::unexpected(method_at, *method, fields::join(read));
   }
   MOE_TRY(std::optional<HfQuantization> resolved,
           resolve_hf_quantization(object, config.name, config.projection_names, config.num_experts));

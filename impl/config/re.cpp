@@ -6,13 +6,11 @@
 // The language is the part of Python's re that such files use: literals, escaped punctuation, `.`,
 // [classes], \d \D \w \W \s \S, ( ) and (?: ), |, * + ? {m} {m,} {m,n} (lazy forms match the same), ^ $.
 // Matching is anchored at the start only. Text is compared by code points; outside ASCII every one
-// counts as a letter. The rest of re's language is Code::unsupported. (Above 400 lines: a compiler and
-// a machine that nobody else needs, kept together.)
+// counts as a letter. The rest of re's language is Code::unsupported.
 #include <algorithm>
+#include <array>
 #include <cstdint>
-#include <iterator>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,330 +20,10 @@
 #include "base/text.h"
 #include "config/config.h"
 #include "config/foreign.h"
+#include "config/re_program.h"
 
 namespace moe::config {
 namespace {
-
-constexpr std::size_t kMaxPatternBytes = 1024;
-constexpr std::size_t kMaxProgram = 2048;
-constexpr int kMaxNesting = 32;
-
-enum class Op : std::uint8_t { literal, any, set, split, jump, at_start, at_end, match };
-
-struct Inst {
-  Op op;
-  char32_t literal = 0;       // Op::literal
-  std::size_t set = 0;        // Op::set: index into Program::sets
-  std::int32_t x = 0, y = 0;  // Op::split, Op::jump (x): relative targets
-};
-using Fragment = std::vector<Inst>;
-
-struct CharSet {
-  using Range = std::pair<char32_t, char32_t>;  // inclusive
-  bool negated = false;
-  std::vector<Range> ranges;
-
-  // Sorted and disjoint, so that a look-up costs log(ranges).
-  void normalise() {
-    std::sort(ranges.begin(), ranges.end());
-    std::vector<Range> merged;
-    for (const Range& r : ranges) {
-      if (merged.empty() || r.first > merged.back().second)
-        merged.push_back(r);
-      else
-        merged.back().second = std::max(merged.back().second, r.second);
-    }
-    ranges = std::move(merged);
-  }
-  bool has(char32_t c) const {
-    const auto above = std::upper_bound(ranges.begin(), ranges.end(), Range{c, ~char32_t{0}});
-    return (above != ranges.begin() && c <= std::prev(above)->second) != negated;
-  }
-};
-
-struct Program {
-  Fragment code;
-  std::vector<CharSet> sets;
-};
-
-constexpr char32_t kLast = 0x10FFFF;
-
-// UTF-8 to code points; a stray byte stands for itself.
-std::u32string code_points(std::string_view s) {
-  std::u32string out;
-  out.reserve(s.size());
-  for (std::size_t i = 0; i < s.size();) {
-    const auto byte = [&](std::size_t j) { return static_cast<unsigned char>(s[j]); };
-    const unsigned lead = byte(i);
-    const std::size_t extra = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC0 ? 1 : 0;
-    char32_t c = extra == 3 ? lead & 0x07 : extra == 2 ? lead & 0x0F : extra == 1 ? lead & 0x1F : lead;
-    bool good = i + extra < s.size();
-    for (std::size_t j = 1; good && j <= extra; ++j) {
-      good = (byte(i + j) & 0xC0) == 0x80;
-      c = c << 6 | (byte(i + j) & 0x3FU);
-    }
-    out.push_back(good ? c : static_cast<char32_t>(lead));
-    i += good ? extra + 1 : 1;
-  }
-  return out;
-}
-
-// \d \w \s as ranges, false for other letters.
-bool add_shorthand(CharSet& set, char32_t letter) {
-  switch (letter) {
-    case U'd':
-      set.ranges.insert(set.ranges.end(), {{U'0', U'9'}});
-      return true;
-    case U'w':
-      set.ranges.insert(set.ranges.end(), {{U'0', U'9'}, {U'A', U'Z'}, {U'_', U'_'}, {U'a', U'z'}, {0x80, kLast}});
-      return true;
-    case U's':
-      set.ranges.insert(set.ranges.end(), {{U'\t', U'\r'}, {0x1C, U' '}});
-      return true;
-    case U'D':
-      set.ranges.insert(set.ranges.end(), {{0, U'/'}, {U':', kLast}});
-      return true;
-    case U'W':
-      set.ranges.insert(set.ranges.end(), {{0, U'/'}, {U':', U'@'}, {U'[', U'^'}, {U'`', U'`'}, {U'{', 0x7F}});
-      return true;
-    case U'S':
-      set.ranges.insert(set.ranges.end(), {{0, 0x08}, {0x0E, 0x1B}, {U'!', kLast}});
-      return true;
-    default:
-      return false;
-  }
-}
-
-// The character meant by `\` and c, nullopt for escapes that are no single character of the subset.
-std::optional<char32_t> escaped_literal(char32_t c) {
-  switch (c) {
-    case U't':
-      return U'\t';
-    case U'n':
-      return U'\n';
-    case U'r':
-      return U'\r';
-    case U'f':
-      return U'\f';
-    case U'v':
-      return U'\v';
-    default:
-      break;
-  }
-  const bool letter_or_digit = (c >= U'0' && c <= U'9') || (c >= U'A' && c <= U'Z') || (c >= U'a' && c <= U'z');
-  if (letter_or_digit) return std::nullopt;
-  return c;
-}
-
-class Compiler {
- public:
-  explicit Compiler(std::string_view pattern) : pattern_(pattern), in_(code_points(pattern)) {}
-
-  Result<Program> run() {
-    MOE_TRY(program_.code, alternatives(0));
-    if (!done()) return malformed("unbalanced )");
-    MOE_CHECK(append(program_.code, {{.op = Op::match}}));
-    return std::move(program_);
-  }
-
- private:
-  bool done() const { return at_ == in_.size(); }
-  bool next_is(char32_t c) const { return !done() && in_[at_] == c; }
-  bool take(char32_t c) {
-    if (!next_is(c)) return false;
-    ++at_;
-    return true;
-  }
-
-  Error refuse(Code code, std::string_view what) const {
-    return fail(code, "", cat("pattern ", in_quotes(pattern_, 256), ": ", what, " at character ", at_));
-  }
-  Error malformed(std::string_view what) const { return refuse(Code::invalid_config, what); }
-  Error beyond(std::string_view what) const { return refuse(Code::unsupported, what); }
-
-  Check append(Fragment& to, const Fragment& more) const {
-    if (to.size() + more.size() > kMaxProgram)
-      return beyond(cat("its repetitions need more than ", kMaxProgram, " states,"));
-    to.insert(to.end(), more.begin(), more.end());
-    return ok();
-  }
-
-  //  split 1, next | branch | jump end | ... | last branch
-  Result<Fragment> alternatives(int depth) {
-    if (depth > kMaxNesting) return beyond(cat("groups are nested deeper than ", kMaxNesting));
-    std::vector<Fragment> branches;
-    std::size_t total = 0;
-    do {
-      MOE_TRY(Fragment branch, sequence(depth));
-      total += branch.size() + 2;
-      if (total > kMaxProgram) return beyond("too many alternatives");
-      branches.push_back(std::move(branch));
-    } while (take(U'|'));
-    Fragment whole = std::move(branches.back());
-    for (std::size_t i = branches.size() - 1; i-- > 0;) {
-      Fragment joined = {{.op = Op::split, .x = 1, .y = static_cast<std::int32_t>(branches[i].size() + 2)}};
-      MOE_CHECK(append(joined, branches[i]));
-      MOE_CHECK(append(joined, {{.op = Op::jump, .x = static_cast<std::int32_t>(whole.size() + 1)}}));
-      MOE_CHECK(append(joined, whole));
-      whole = std::move(joined);
-    }
-    return whole;
-  }
-
-  Result<Fragment> sequence(int depth) {
-    Fragment all;
-    while (!done() && in_[at_] != U'|' && in_[at_] != U')') {
-      MOE_TRY(Fragment item, repeated(depth));
-      MOE_CHECK(append(all, item));
-    }
-    return all;
-  }
-
-  struct Bounds {
-    std::size_t min = 0;
-    std::optional<std::size_t> max;
-  };
-
-  // A quantifier at the read position; nullopt when there is none ("{" that opens none is a literal).
-  Result<std::optional<Bounds>> quantifier() {
-    if (take(U'*')) return std::optional(Bounds{0, std::nullopt});
-    if (take(U'+')) return std::optional(Bounds{1, std::nullopt});
-    if (take(U'?')) return std::optional(Bounds{0, 1});
-    if (!next_is(U'{')) return std::optional<Bounds>();
-    const std::size_t start = at_++;
-    const auto low = number();
-    const bool comma = take(U',');
-    const auto high = comma ? number() : low;
-    if ((!low && !comma) || !take(U'}')) {
-      at_ = start;
-      return std::optional<Bounds>();
-    }
-    if (high && *high < low.value_or(0)) return malformed("a repetition whose upper bound is below the lower one");
-    return std::optional(Bounds{low.value_or(0), high});
-  }
-
-  std::optional<std::size_t> number() {
-    std::optional<std::size_t> value;
-    for (; !done() && in_[at_] >= U'0' && in_[at_] <= U'9'; ++at_)
-      value = std::min(value.value_or(0) * 10 + (in_[at_] - U'0'), kMaxProgram + 1);  // more copies never fit
-    return value;
-  }
-
-  Result<Fragment> repeated(int depth) {
-    MOE_TRY(const auto stray, quantifier());
-    if (stray) return malformed("nothing to repeat");
-    const bool assertion = next_is(U'^') || next_is(U'$');
-    MOE_TRY(Fragment item, atom(depth));
-    MOE_TRY(const auto bounds, quantifier());
-    if (!bounds) return item;
-    if (assertion) return malformed("nothing to repeat");
-    if (next_is(U'+')) return beyond("possessive repetition");
-    take(U'?');
-    MOE_TRY(const auto second, quantifier());
-    if (second) return malformed("multiple repeat");
-    return repeat(item, *bounds);
-  }
-
-  //  item{min} item* = split 1, end | item | jump back      item{0,n} = split 1, end | item | split 1, end | item ...
-  Result<Fragment> repeat(const Fragment& item, const Bounds& bounds) {
-    Fragment all;
-    if (item.empty()) return all;
-    for (std::size_t i = 0; i < bounds.min; ++i) MOE_CHECK(append(all, item));
-    const auto step = static_cast<std::int32_t>(item.size());
-    if (!bounds.max) {
-      MOE_CHECK(append(all, {{.op = Op::split, .x = 1, .y = step + 2}}));
-      MOE_CHECK(append(all, item));
-      MOE_CHECK(append(all, {{.op = Op::jump, .x = -step - 1}}));
-      return all;
-    }
-    for (std::size_t left = *bounds.max - bounds.min; left > 0; --left) {
-      const auto rest = static_cast<std::int32_t>(left * (item.size() + 1));
-      MOE_CHECK(append(all, {{.op = Op::split, .x = 1, .y = rest}}));
-      MOE_CHECK(append(all, item));
-    }
-    return all;
-  }
-
-  Result<Fragment> atom(int depth) {
-    const char32_t c = in_[at_++];
-    switch (c) {
-      case U'(':
-        return group(depth);
-      case U'[':
-        return char_class();
-      case U'.':
-        return Fragment{{.op = Op::any}};
-      case U'^':
-        return Fragment{{.op = Op::at_start}};
-      case U'$':
-        return Fragment{{.op = Op::at_end}};
-      case U'\\':
-        return escape();
-      default:
-        return Fragment{{.op = Op::literal, .literal = c}};
-    }
-  }
-
-  Result<Fragment> group(int depth) {
-    if (take(U'?') && !take(U':')) return beyond("a group other than ( ) and (?: )");
-    MOE_TRY(Fragment inner, alternatives(depth + 1));
-    if (!take(U')')) return malformed("missing )");
-    return inner;
-  }
-
-  Fragment set_fragment(CharSet set) {
-    set.normalise();
-    program_.sets.push_back(std::move(set));
-    return {{.op = Op::set, .set = program_.sets.size() - 1}};
-  }
-
-  Result<Fragment> escape() {
-    if (done()) return malformed("a backslash");
-    const char32_t c = in_[at_++];
-    CharSet set;
-    if (add_shorthand(set, c)) return set_fragment(std::move(set));
-    const auto literal = escaped_literal(c);
-    if (!literal) return beyond("an escape that is neither punctuation nor one of \\d \\w \\s");
-    return Fragment{{.op = Op::literal, .literal = *literal}};
-  }
-
-  // One end of a range in a class; nullopt when it was a shorthand, which is then in `set`.
-  Result<std::optional<char32_t>> class_item(CharSet& set) {
-    const char32_t c = in_[at_++];
-    if (c != U'\\') return std::optional(c);
-    if (done()) return malformed("a backslash");
-    const char32_t e = in_[at_++];
-    if (add_shorthand(set, e)) return std::optional<char32_t>();
-    const auto literal = escaped_literal(e);
-    if (!literal) return beyond("an escape that is neither punctuation nor one of \\d \\w \\s");
-    return literal;
-  }
-
-  Result<Fragment> char_class() {
-    CharSet set;
-    set.negated = take(U'^');
-    for (bool first = true; first || !next_is(U']'); first = false) {
-      if (done()) return malformed("missing ]");
-      MOE_TRY(const auto low, class_item(set));
-      const bool range = next_is(U'-') && at_ + 1 < in_.size() && in_[at_ + 1] != U']';
-      if (!range) {
-        if (low) set.ranges.emplace_back(*low, *low);
-        continue;
-      }
-      ++at_;
-      MOE_TRY(const auto high, class_item(set));
-      if (!low || !high || *high < *low) return malformed("bad character range");
-      set.ranges.emplace_back(*low, *high);
-    }
-    ++at_;
-    return set_fragment(std::move(set));
-  }
-
-  std::string_view pattern_;
-  std::u32string in_;
-  std::size_t at_ = 0;
-  Program program_;
-};
 
 // What is left of a walk: the states, or a match.
 struct Walk {
@@ -438,43 +116,117 @@ class Simulation {
   std::size_t work_;
 };
 
-Result<Program> compiled(std::string_view pattern) {
-  if (pattern.size() > kMaxPatternBytes)
-    return fail(Code::unsupported, "",
-                cat("a pattern of ", pattern.size(), " bytes, at most ", kMaxPatternBytes, " are read"));
-  return Compiler(pattern).run();
-}
+// The names of a layer behind its module: "<number>.<projection>". Experts whose numbers leave the same states behind
+// have the same answers, and steps are remembered by the states that they start from: most patterns have few, and cost
+// no more with many experts.
+class ExpertWalks {
+ public:
+  ExpertWalks(Simulation& simulation, const Layer& layer) : simulation_(simulation), layer_(layer) {
+    for (const std::string& projection : layer.projections) ends_.push_back(code_points(projection));
+  }
+
+  Hits hits(Walk module) {
+    const Id start = id_of(std::move(module));
+    for (std::int64_t digit = 0; digit < std::min<std::int64_t>(layer_.experts, 10); ++digit)
+      visit(digit, step(start, digit));
+    return std::move(hits_);
+  }
+  std::size_t work() const { return work_; }  // steps and hits
+
+ private:
+  using Id = std::size_t;
+  static constexpr Id kUnknown = static_cast<Id>(-1);
+  static constexpr std::int64_t kDot = 10;
+  struct Known {
+    Walk walk;
+    std::array<Id, 11> next;                        // by the digits and the dot
+    std::optional<std::vector<bool>> answers = {};  // of the projections, behind the dot
+
+    bool is_dead() const { return !walk.matched && walk.states.empty(); }
+  };
+
+  Id id_of(Walk walk) {
+    if (walk.matched) walk.states.clear();
+    std::sort(walk.states.begin(), walk.states.end());
+    const auto [found, is_new] = ids_.try_emplace({walk.matched, walk.states}, known_.size());
+    if (is_new) {
+      known_.push_back({std::move(walk), {}});
+      known_.back().next.fill(kUnknown);
+    }
+    return found->second;
+  }
+
+  Id step(Id from, std::int64_t symbol) {
+    ++work_;
+    if (const Id there = at(known_[from].next, symbol); there != kUnknown) return there;
+    const char32_t c = symbol == kDot ? U'.' : U'0' + static_cast<char32_t>(symbol);
+    const Id to = id_of(simulation_.after(known_[from].walk, {&c, 1}, false));
+    at(known_[from].next, symbol) = to;
+    return to;
+  }
+
+  // `here`: the states behind the digits of `number`, of which others may begin with them.
+  void visit(std::int64_t number, Id here) {
+    if (known_[here].is_dead()) return;
+    give(here, number, number + 1);
+    if (number == 0 || number * 10 >= layer_.experts) return;
+    bool alike = true;  // further digits change nothing
+    for (std::int64_t digit = 0; digit < 10 && alike; ++digit) alike = step(here, digit) == here;
+    if (alike) {
+      for (std::int64_t low = number * 10, n = 10; low < layer_.experts; low *= 10, n *= 10)
+        give(here, low, std::min(low + n, layer_.experts));
+      return;
+    }
+    for (std::int64_t digit = 0; digit < 10 && number * 10 + digit < layer_.experts; ++digit)
+      visit(number * 10 + digit, step(here, digit));
+  }
+
+  // The answers of the experts [first, last), which have the states `here` behind their numbers.
+  void give(Id here, std::int64_t first, std::int64_t last) {
+    const Id id = step(here, kDot);
+    if (known_[id].is_dead()) return;
+    std::optional<std::vector<bool>>& answers = known_[id].answers;
+    if (!answers) {
+      answers.emplace();
+      for (const std::u32string& end : ends_) answers->push_back(simulation_.after(known_[id].walk, end, true).matched);
+    }
+    if (std::find(answers->begin(), answers->end(), true) == answers->end()) return;
+    hits_.resize(layer_.count());
+    work_ += usize(last - first) * ends_.size();
+    for (std::size_t i = usize(first) * ends_.size(); i < usize(last) * ends_.size(); ++i)
+      if ((*answers)[i % ends_.size()]) hits_[i] = true;
+  }
+
+  Simulation& simulation_;
+  const Layer& layer_;
+  std::vector<std::u32string> ends_;
+  std::map<std::pair<bool, std::vector<std::size_t>>, Id> ids_;
+  std::vector<Known> known_;
+  Hits hits_;
+  std::size_t work_ = 0;
+};
 
 }  // namespace
 
-Result<bool> re_match(std::string_view pattern, std::string_view text) {
-  MOE_TRY(const Program program, compiled(pattern));
-  return Simulation(program).after({}, code_points(text), true).matched;
+Result<bool> re_match(std::string_view pattern, std::string_view text, std::size_t* work) {
+  MOE_TRY(const Program program, compile_pattern(pattern));
+  Simulation simulation(program);
+  const bool matched = simulation.after({}, code_points(text), true).matched;
+  if (work != nullptr) *work = simulation.work() + pattern.size();
+  return matched;
 }
 
-// Experts whose numbers leave the same states behind have the same answers.
-Result<Hits> re_match_experts(std::string_view pattern, const Layer& layer, std::size_t& work) {
-  MOE_TRY(const Program program, compiled(pattern));
+Result<Hits> re_match_experts(std::string_view pattern, const Layer& layer, bool module_too, std::size_t& work) {
+  MOE_TRY(const Program program, compile_pattern(pattern));
   Simulation simulation(program);
-  const Walk module = simulation.after({}, code_points(cat(layer.module, ".")), false);
+  ExpertWalks experts(simulation, layer);
   Hits hits;
-  if (module.matched) hits.assign(layer.count(), true);
-  std::map<std::vector<std::size_t>, Hits> known;
-  std::vector<std::u32string> ends;
-  for (const std::string& projection : layer.projections) ends.push_back(code_points(projection));
-  for (std::int64_t e = 0; e < layer.experts && !module.matched && !module.states.empty(); ++e) {
-    Walk expert = simulation.after(module, code_points(cat(e, ".")), false);
-    if (expert.matched) {
-      hits.insert(hits.end(), ends.size(), true);
-      continue;
-    }
-    std::sort(expert.states.begin(), expert.states.end());
-    const auto [found, is_new] = known.try_emplace(expert.states);
-    for (std::size_t p = 0; p < ends.size() && is_new; ++p)
-      found->second.push_back(simulation.after(expert, ends[p], true).matched);
-    hits.insert(hits.end(), found->second.begin(), found->second.end());
-  }
-  work = simulation.work();
+  if (module_too && simulation.after({}, code_points(layer.module), true).matched)
+    hits.assign(layer.count(), true);
+  else if (Walk module = simulation.after({}, code_points(cat(layer.module, ".")), false);
+           module.matched || !module.states.empty())
+    hits = experts.hits(std::move(module));
+  work = simulation.work() + experts.work() + pattern.size();
   return hits;
 }
 

@@ -46,6 +46,9 @@ Result<QuantArgs> read_quant_args(const json::Value& object, std::string pointer
 json::Value quant_args_value(const std::optional<QuantArgs>& args);
 // The member group_size: null is absent, 0 is refused.
 Result<std::optional<std::int64_t>> read_group_size(const fields::Members& members);
+// A document of at most 1 MiB, or, with a checkpoint's own object, of as much as that may have.
+Result<json::Value> parse_document(std::string_view text);
+std::size_t most_bytes(const json::Value& document);
 // Gives every setting of a checked document its first name (no setting comes under two).
 void rename_aliases(json::Value& document);
 

@@ -24,7 +24,6 @@ constexpr std::array<std::string_view, 9> kOptionNames = {
     "layer_index", "module",  "architecture", "quantization_config", "overrides", "tp_size",
     "tp_rank",     "ep_size", "ep_rank"};
 constexpr std::size_t kMaxModule = 512;
-constexpr std::size_t kMaxHfBytes = std::size_t{16} << 20;
 
 bool is_below(std::string_view pointer, std::string_view ancestor) {
   return pointer.starts_with(ancestor) && (pointer.size() == ancestor.size() || pointer[ancestor.size()] == '/');
@@ -246,6 +245,9 @@ Result<Config> Built::config() const {
   if (!made) return relocate(std::move(made.error()));
   if (file_method) made->quantization.file_method = file_method;
   made->named_by_class = named_by_class;
+  for (const Origin& o : origins)  // of the layer and its sections
+    if (!o.source.empty() && std::count(o.document.begin(), o.document.end(), '/') <= 2)
+      made->file_keys.emplace_back(o.document, o.source);
   return made;
 }
 
@@ -275,10 +277,10 @@ Result<json::Value> document_from_hf(const json::Value& hf, const json::Value& o
 }
 
 Result<Config> config_from_hf(std::string_view hf_text, std::string_view options_text) {
-  MOE_TRY(const json::Value hf_value, json::parse(hf_text, {.max_bytes = kMaxHfBytes, .python = true}));
+  MOE_TRY(const json::Value hf_value, json::parse(hf_text, {.max_bytes = config::kMostForeignBytes, .python = true}));
   json::Value options = json::Object{};
   if (!options_text.empty()) {
-    auto parsed = json::parse(options_text);
+    auto parsed = json::parse(options_text, {.max_bytes = config::kMostForeignBytes});
     if (!parsed) {
       parsed.error().subject = kOptions;
       return std::move(parsed.error());

@@ -165,6 +165,7 @@ Result<LayerRule> layer_rule(const ModelFile& file, const LayerKeys& keys) {
     MOE_TRY(const std::int64_t more, integer(file, "num_nextn_predict_layers", 0));
     if (!r.listed.empty()) r.listed.resize(usize(std::max(r.count + more, std::ssize(r.listed))), true);
     r.count += more;
+    r.predicted = more;
   }
   if (!keys.enabled_by_enable_moe_block) return r;
   MOE_TRY(const auto on, file.holder("enable_moe_block").boolean("enable_moe_block"));

@@ -39,7 +39,8 @@ json::Value number_or_null(const std::optional<double>& n) { return n ? json::Va
 
 class Writer {
  public:
-  Writer(const ModelFile& file, const Asked& asked, std::int64_t layer) : file_(file), asked_(asked), layer_(layer) {}
+  Writer(const ModelFile& file, const Asked& asked, const LayerRule& rule, std::int64_t layer)
+      : file_(file), asked_(asked), rule_(rule), layer_(layer) {}
 
   bool overrides_routing(std::string_view member) const {
     return asked_.describes_routing || asked_.overrides("routing", member);
@@ -79,17 +80,23 @@ class Writer {
     return first;
   }
 
-  // The file's number, else the class's; what is overridden the file need not tell.
+  // The file's number, else the class's; what is overridden the file need not tell. A list has one of each layer.
   Check copy_size(std::string_view member, const SizeKey& key, std::string_view what) {
     if (asked_.overrides(member)) return ok();
     MOE_TRY(const std::optional<Said> found, said(key.keys, member, key.first_counts));
-    if (found && !found->value->is_null()) {
-      built.put(member, *found->value, found->pointer());
-    } else if (found || !key.otherwise) {
-      return fields::missing(file_.holder(key.keys[0]).at(key.keys[0]), std::string(what));
-    } else {
+    if (!found && key.otherwise) {
       built.put(member, *key.otherwise, "");
+      return ok();
     }
+    if (!found || found->value->is_null())
+      return fields::missing(file_.holder(key.keys[0]).at(key.keys[0]), std::string(what));
+    const json::Array* list = found->value->array();
+    if (list != nullptr) MOE_CHECK(check_length(*found, *list));
+    const json::Value& number = entry(*found->value, layer_);
+    std::string source = list == nullptr ? found->pointer() : cat(found->pointer(), "/", layer_);
+    if (member == "num_experts" && number == json::Value(0))
+      return fields::fault(std::move(source), "found 0: the layer is dense, it has no experts");
+    built.put(member, number, std::move(source));
     return ok();
   }
   // A word, or what the class takes for granted.
@@ -131,18 +138,20 @@ class Writer {
               found ? found->pointer() : "");
     return ok();
   }
-  // The first key that the file has, else the first: whose place in the file a missing member has.
-  std::string_view key_of(const SizeKey& key) const {
-    for (const std::string_view k : key.keys)
-      if (!k.empty() && file_.holder(k).has(k)) return k;
-    return key.keys[0];
-  }
-
   Built built;
 
  private:
+  // Lists may leave out the layers of multi-token prediction.
+  Check check_length(const Said& found, const json::Array& list) const {
+    const std::int64_t size = std::ssize(list), least = rule_.count - rule_.predicted;
+    if ((size == rule_.count || size == least) && layer_ < size) return ok();
+    return fields::unexpected(found.pointer(), *found.value,
+                              cat("a number, or a list of ", rule_.count, ": one for each layer"));
+  }
+
   const ModelFile& file_;
   const Asked& asked_;
+  const LayerRule& rule_;
   std::int64_t layer_;
 };
 
@@ -361,6 +370,8 @@ Check write_routing(const ModelFile& file, const Architecture& a, Policy compat,
   MOE_TRY(const bool hashed, is_hash_layer(file, a, layer));
   if (hashed) w.built.put("routing", "hash_routing", true, "");
   MOE_TRY(const bool bias, has_bias(file, r.bias));
+  if (!r.bias.key.empty() && file.holder(r.bias.key).has(r.bias.key))
+    w.built.origins.push_back({"/routing/e_score_correction_bias", file.holder(r.bias.key).at(r.bias.key), false});
   if (bias && !hashed) {
     w.built.put("routing", "e_score_correction_bias", true, "");
     if (!r.bias_name.empty()) w.built.put("routing", "correction_bias_name", r.bias_name, "");
@@ -372,22 +383,9 @@ Check write_routing(const ModelFile& file, const Architecture& a, Policy compat,
   return ok();
 }
 
-// A number, or one of each layer.
-Check write_top_k(const ModelFile& file, const Architecture& a, std::int64_t layer, Writer& w) {
-  MOE_CHECK(w.copy_size("top_k", a.top_k, "the number of experts of a token"));
-  const std::string_view key = w.key_of(a.top_k);
-  const json::Value* list = file.holder(key).get(key);
-  if (list == nullptr || list->array() == nullptr) return ok();
-  const std::string pointer = file.holder(key).at(key);
-  if (layer >= std::ssize(*list->array()))
-    return fields::unexpected(pointer, *list, cat("a list with a number for layer ", layer));
-  if (w.built.document.find("top_k") != nullptr) w.built.put("top_k", entry(*list, layer), cat(pointer, "/", layer));
-  return ok();
-}
-
-Check write_sizes(const ModelFile& file, const Architecture& a, std::int64_t layer, Writer& w) {
+Check write_sizes(const ModelFile& file, const Architecture& a, Writer& w) {
   MOE_CHECK(w.copy_size("num_experts", a.experts, "the number of experts"));
-  MOE_CHECK(write_top_k(file, a, layer, w));
+  MOE_CHECK(w.copy_size("top_k", a.top_k, "the number of experts of a token"));
   MOE_CHECK(w.copy_size("hidden_dim", a.hidden, "the width of the layer"));
   // Inkling's published files: the experts' width stands where others have the dense layers'.
   const bool dense = file.holder(a.width_is_dense_beside).has(a.width_is_dense_beside);
@@ -458,10 +456,10 @@ Result<Built> describe_layer(const ModelFile& given, const Architecture& a, std:
   MOE_TRY(const std::int64_t index, layer_index(file, rule, layer, layer_pointer));
   MOE_CHECK(file.look_at_layer(index));
 
-  Writer w(file, asked, index);
+  Writer w(file, asked, rule, index);
   w.built.put("name", cat(a.layers_at, ".", index, ".", a.block), "");
   w.built.put("projection_names", json::Array(a.projections.begin(), a.projections.end()), "");
-  MOE_CHECK(write_sizes(file, a, index, w));
+  MOE_CHECK(write_sizes(file, a, w));
   MOE_CHECK(write_activation(file, a, index, w));
   write_experts(a, w);
   MOE_CHECK(w.copy_number("", "expert_norm_eps", a.expert_norm_eps));

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "base/nearest.h"
 #include "base/text.h"
 #include "config/fields.h"
 #include "hf/architecture.h"
@@ -21,16 +22,6 @@ std::string stem_of(std::string_view name) {
   return stem;
 }
 
-std::size_t common_start(std::string_view a, std::string_view b) {
-  return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
-}
-
-// A third of the letters differ at most, or half of the shorter name begins the other one.
-bool looks_like(std::string_view a, std::string_view b, std::size_t distance) {
-  const std::size_t start = common_start(a, b);
-  return distance * 3 <= std::max(a.size(), b.size()) || (start >= 4 && start * 2 >= std::min(a.size(), b.size()));
-}
-
 }  // namespace
 
 std::vector<std::string_view> nearest_architectures(std::string_view name) {
@@ -44,7 +35,7 @@ std::vector<std::string_view> nearest_architectures(std::string_view name) {
   std::vector<Candidate> all;
   for (const Architecture& a : architectures()) {
     const std::string other = stem_of(a.name);
-    const std::size_t distance = edit_distance(stem, other);
+    const std::size_t distance = edits(stem, other);
     if (looks_like(stem, other, distance))
       all.push_back({distance, name == a.name ? 0 : ending(name) == ending(a.name) ? 1 : 2, a.name});
   }
@@ -89,6 +80,19 @@ std::vector<std::string_view> nearest_by_keys(const ModelFile& file) {
   return nearest;
 }
 
+namespace {
+
+// A dense model's file has no member that counts, sizes or chooses experts.
+bool speaks_of_experts(const ModelFile& file) {
+  for (const Foreign* place : file.places())
+    for (const auto& [key, value] : place->members())
+      for (const std::string_view word : {"expert", "moe", "ffn_config"})
+        if (config::fields::lower_ascii(key).find(word) != std::string::npos) return true;
+  return false;
+}
+
+}  // namespace
+
 Error not_known(Code code, const std::string& pointer, std::string_view name, const ModelFile* file) {
   std::vector<std::string_view> nearest = nearest_architectures(name);
   const bool by_keys = nearest.empty() && file != nullptr;
@@ -99,6 +103,9 @@ Error not_known(Code code, const std::string& pointer, std::string_view name, co
   return fail(
       code, pointer,
       cat(pointer, ": the architecture ", in_quotes(name), " is not known", names,
+          file != nullptr && !speaks_of_experts(*file)
+              ? "; its config.json says nothing of experts: a dense model has no experts to read"
+              : "",
           "; option \"architecture\" takes a known name or a description: moe_describe(\"checkpoint\", "
           "{\"config\": .., \"tensors\": [[name, shape], ..]}) makes one of the file's tensors to be looked at, "
           "{\"architectures\": true} lists all names"),

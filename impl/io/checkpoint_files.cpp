@@ -99,6 +99,13 @@ Result<std::map<std::string, std::string>> read_weight_map(const std::string& pa
   return files;
 }
 
+// Of a shard that the index names.
+Error of_index(const std::string& index, Error e) {
+  if (path_kind(e.subject) == PathKind::absent)
+    e.message = cat(e.subject, ": is not there, but ", index, " names it (an incomplete download?)");
+  return e;
+}
+
 Result<Entries> open_index(const std::string& path, const NameFilter& filter) {
   MOE_TRY(const auto weight_map, read_weight_map(path, filter));
   const std::size_t slash = path.rfind('/');
@@ -108,11 +115,14 @@ Result<Entries> open_index(const std::string& path, const NameFilter& filter) {
   for (const auto& [name, file_name] : weight_map) {
     auto& file = files[file_name];
     if (file == nullptr) {
-      MOE_TRY(file, open_shared(folder + file_name, filter));
+      auto opened = open_shared(folder + file_name, filter);
+      if (!opened) return of_index(path, std::move(opened.error()));
+      file = *std::move(opened);
     }
     const SafetensorsEntry* entry = file->find(name);
     if (entry == nullptr)
-      return format_error(file->path(), cat("has no tensor ", in_quotes(name, kShown), ", but ", path, " says so"));
+      return format_error(file->path(), cat("has no tensor ", in_quotes(name, kShown), ", but ", path,
+                                            " says so (files of two downloads or versions?)"));
     out.push_back({file, entry});
   }
   return out;

@@ -139,7 +139,7 @@ Check check_ranges(const std::string& path, std::span<const SafetensorsEntry> en
                                     " of ", dtype_name(e.dtype)));
     if (e.offset > data_bytes || e.bytes > data_bytes - e.offset)
       return format_error(path, cat(tensor_text(e.name), ": data_offsets [", e.offset, ", ", e.offset + e.bytes,
-                                    ") reach past the ", data_bytes, " bytes of data"));
+                                    ") reach past the ", data_bytes, " bytes of data (an incomplete download?)"));
     if (e.bytes != 0) order.push_back(&e);
   }
   std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) { return a->offset < b->offset; });
@@ -156,7 +156,9 @@ Result<SafetensorsFile> SafetensorsFile::open(std::string path, const NameFilter
   SafetensorsFile f;
   MOE_TRY(f.file_, File::open(std::move(path)));
   const std::uint64_t size = f.file_.size();
-  if (size < 8) return format_error(f.path(), cat("a safetensors file has at least 8 bytes, this one has ", size));
+  if (size < 8)
+    return format_error(
+        f.path(), cat("a safetensors file has at least 8 bytes, this one has ", size, " (an incomplete download?)"));
   std::uint64_t n = 0;
   MOE_CHECK(f.file_.read(0, std::as_writable_bytes(std::span(&n, 1))));
   if (n == kPointer) return format_error(f.path(), "is a Git LFS pointer, `git lfs pull` gets the file itself");

@@ -2,6 +2,7 @@
 #include "weights/found_instead.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <optional>
 #include <set>
@@ -67,7 +68,31 @@ std::string layers_text(const std::set<std::int64_t>& layers) {
   return s;
 }
 
+// By its name: what is quantized, in no format's form.
+bool is_plain_matrix(std::string_view name) {
+  const std::string_view end = name.substr(name.rfind('.') + 1);
+  constexpr std::array<std::string_view, 8> kOfFormats = {"weight", "scale",  "zero",   "idx",
+                                                          "blocks", "packed", "absmax", "quant"};
+  return end == "weight" || std::none_of(kOfFormats.begin(), kOfFormats.end(), [&](std::string_view word) {
+           return end.find(word) != std::string_view::npos;
+         });
+}
+
 }  // namespace
+
+std::string quantization_hint(const LayerFacts& facts, std::string_view name, DType dtype) {
+  const Quantization& q = facts.config().quantization;
+  const bool number = dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+  const bool plain = number && is_plain_matrix(name);
+  if (name.ends_with("bias")) return "";
+  if (!q.weights && !plain)
+    return "; the experts are quantized, and the config does not say how: option quantization_config takes the object "
+           "that does, or the whole of an hf_quant_config.json";
+  if (q.weights && plain)
+    return cat("; the experts are plain (", dtype_name(dtype), ", not quantized), and the config says ",
+               at(kFormatNames, q.format), R"(: overrides {"quantization": null} reads them)");
+  return "";
+}
 
 Check check_no_foreign(const LayerFacts& facts, std::span<const ExpertPlace> places,
                        std::span<const io::CheckpointEntry> entries) {
@@ -77,6 +102,8 @@ Check check_no_foreign(const LayerFacts& facts, std::span<const ExpertPlace> pla
   if (places.back().prefix != own.prefix)
     for (const ExpertPlace& p : places) layers.insert(p.layer);
   std::set<std::string> found;
+  std::string hint;
+  bool stacks = true;
   for (const io::CheckpointEntry& e : entries) {
     const std::string& name = e.entry->name;
     bool here = lies_among_experts(name, module_at(facts, own));
@@ -85,14 +112,21 @@ Check check_no_foreign(const LayerFacts& facts, std::span<const ExpertPlace> pla
                       cat(".", std::string_view(name).substr(layer.size())).find(".experts.") != std::string::npos);
     if (!here) continue;
     if (name.find("norm", name.find("expert")) != std::string::npos || name.ends_with("correction_bias")) continue;
-    if (found.size() < kMost) found.insert(shape_of(name).text);
+    const Shape shape = shape_of(name);
+    stacks = stacks && shape.numbers < 2;
+    if (hint.empty()) hint = quantization_hint(facts, name, e.entry->dtype);
+    if (found.size() < kMost) found.insert(shape.text);
   }
   if (found.empty()) return ok();
+  const Quantization& q = facts.config().quantization;
+  if (hint.empty() && stacks && q.weights)
+    hint = cat("; tensors of all experts in one (stacks) are not read of ", at(kFormatNames, q.format),
+               " in this form: an export with each expert by itself is");
   const std::optional<LayerPath> path = layer_path(own.prefix);
   return fail(Code::unexpected_weight, *found.begin(),
               cat("the checkpoint has experts", path ? cat(" of layer ", path->number) : "",
                   " under names that are not known: ", listed(found), "; looked for ", sought(facts, own),
-                  " and the like. ", kCures));
+                  " and the like", hint, ". ", kCures));
 }
 
 std::string found_instead(const LayerFacts& facts, const std::string& path, const char* module) {

@@ -17,4 +17,8 @@ Check check_no_foreign(const LayerFacts& facts, std::span<const ExpertPlace> pla
 // it cannot be read any more.
 std::string found_instead(const LayerFacts& facts, const std::string& path, const char* module);
 
+// Of a tensor that was refused: where it and the config do not agree on whether the experts are quantized, what it is
+// and what helps, behind "; ". "": that is not the fault.
+std::string quantization_hint(const LayerFacts& facts, std::string_view name, DType dtype);
+
 }  // namespace moe::weights

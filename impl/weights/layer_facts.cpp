@@ -152,7 +152,8 @@ Result<Part> LayerFacts::part(Projection p, const CheckpointTensor& row, std::st
     if (first % step.lines != 0 || inter % step.lines != 0)
       return fail(Code::unsupported, std::string(subject),
                   cat(subject, ": this rank's ", along_n ? "rows [" : "columns [", first, ", ", first + inter,
-                      ") do not begin and end at a multiple of ", step.lines, ", where ", step.begins, " begins"));
+                      ") do not begin and end at a multiple of ", step.lines, ", where ", step.begins, " begins",
+                      c.cut_hint(step.lines)));
     (i == 0 ? part.row0 : part.col0) = first / step.lines * step.elements;
     (i == 0 ? part.rows : part.cols) = inter / step.lines * step.elements;
   }

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "scheme/tensor_check.h"
 #include "weights/expert_places.h"
+#include "weights/found_instead.h"
 #include "weights/side_tensors.h"
 #include "weights/state.h"
 
@@ -162,6 +163,13 @@ const FileTensor* find_doubled(const std::vector<FileTensor>& accepted) {
   return nullptr;
 }
 
+// A refused tensor may be of a checkpoint that is quantized in another way than the config says.
+Error with_hint(const LayerFacts& facts, std::string_view name, DType dtype, Error error) {
+  if (error.code == Code::unexpected_weight || error.code == Code::dtype)
+    error.message += quantization_hint(facts, name, dtype);
+  return error;
+}
+
 Error in_file(const CheckpointEntry& e, Error error) {
   if (error.subject != e.file->path()) error.message += ", in " + e.file->path();
   return error;
@@ -223,14 +231,17 @@ Result<bool> WeightSet::set_named(std::string_view name, const TensorView& given
   if (state_->places.empty()) state_->places = expert_places(facts, nullptr);
   for (const ExpertPlace& place : state_->places) {
     module = module_at(facts, place);
-    MOE_TRY(n, parse_named(facts, name, module));
+    auto named = parse_named(facts, name, module);
+    if (!named) return with_hint(facts, name, given.dtype, std::move(named.error()));
+    n = *named;
     if (n.ours) break;
   }
   if (!n.ours) return false;
   const ParsedName& p = n.parsed;
   const Dims want = shape_in_file(facts, p, module);
   const TensorView tensor = in_shape(given, *p.tensor, want.span());
-  MOE_CHECK(check_tensor(tensor, *p.tensor, want.span(), name));
+  if (Check fits = check_tensor(tensor, *p.tensor, want.span(), name); !fits)
+    return with_hint(facts, name, given.dtype, std::move(fits.error()));
   if (p.tensor->kind == TensorKind::shape) {
     const std::span<const std::byte> bytes(tensor.data, tensor.nbytes);
     MOE_CHECK(check_weight_shape(bytes, bytes.subspan(usize(tensor.strides[0]) * 8), facts.whole(p.projection),
@@ -268,7 +279,7 @@ Check WeightSet::load_safetensors(const char* path, const char* module) {
     if (!is_side) return in_file(e, std::move(is_side.error()));
     if (*is_side) continue;
     auto tensors = accept_entry(facts, e, module_here);
-    if (!tensors) return in_file(e, std::move(tensors.error()));
+    if (!tensors) return in_file(e, with_hint(facts, e.entry->name, e.entry->dtype, std::move(tensors.error())));
     if (const Check known = check_left_out(facts, e, module_here, near); !known) return in_file(e, known.error());
     for (FileTensor& tensor : *tensors) {
       MOE_CHECK(check_places(state_->roles, tensor.target, e.entry->name));

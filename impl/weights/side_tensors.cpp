@@ -121,7 +121,7 @@ Result<bool> is_wanted(const Config& config, Side side, const std::string& name)
   const bool bias = side == Side::correction_bias;
   return fail(Code::unexpected_weight, name,
               cat(name, ": the checkpoint has a ", rows.what, ", and ",
-                  bias ? "routing.e_score_correction_bias of the config is false: routing would leave it out"
+                  bias ? config.member_text(rows.member) + " is false: routing would leave it out"
                        : "the config has no use for it: it would be left out",
                   "; ignored_tensors of the config says that it may"),
               cat(R"("member":")", rows.member, "\""));
@@ -131,10 +131,10 @@ Check check_known_vector(const Config& config, const SafetensorsEntry& entry, co
   // DeepSeek-V4's table of experts by the token's number: a layer that has it does not choose by its logits.
   if (entry.name == cat(place.router, "gate.tid2eid") && !config.routing.hash_routing &&
       could_use(config.routing, Side::correction_bias))
-    return fail(Code::unexpected_weight, entry.name,
-                cat(entry.name,
-                    ": a table of the experts of each token, but routing.hash_routing of the config is false; "
-                    "ignored_tensors says that it may be left out"));
+    return fail(
+        Code::unexpected_weight, entry.name,
+        cat(entry.name, ": a table of the experts of each token, but ", config.member_text("/routing/hash_routing"),
+            " is false; ignored_tensors says that it may be left out"));
   const auto shape = entry.shape();
   if (shape.empty() || shape.size() > 2 || (shape.size() == 2 && shape[0] != 1) || shape.back() < 2) return ok();
   if (shape.back() != config.num_experts && shape.back() != config.router_columns()) return ok();

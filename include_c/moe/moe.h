@@ -411,12 +411,13 @@ MOE_API void MOE_CALL moe_context_destroy(moe_context* ctx);
 /* 8. Config                                                           */
 /* ------------------------------------------------------------------ */
 
-/** Parses and checks the description of one MoE layer: one UTF-8 object of at most 1 MiB,
- *  nested at most 32 deep. Unknown and repeated members are errors. Statuses: common,
- *  INVALID_CONFIG, UNSUPPORTED. [any] */
+/** Parses and checks the description of one MoE layer: one UTF-8 object of at most 1 MiB (16 MiB
+ *  with hf_quantization_config), nested at most 32 deep. Unknown and repeated members are errors.
+ *  Statuses: common, INVALID_CONFIG, UNSUPPORTED. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_create(const char* json, size_t json_len, moe_config** out, moe_error** err);
 /** Builds it from the text of a Hugging Face config.json (a nested text_config and the
- *  quantization_config are followed). `options_json` may be NULL/0: {"layer_index":3,
+ *  quantization_config are followed). `options_json` may be NULL/0, and either text has at most
+ *  16 MiB, so that an option takes the whole of an hf_quant_config.json: {"layer_index":3,
  *  "module":"model.layers.3.mlp.experts","quantization_config":{..},"overrides":{"parallel":{..},
  *  ..}}; overrides are members of moe_config_create's document and win. A file whose class is not
  *  known: "architecture":"Qwen3MoeForCausalLM" reads it like that one, an object describes the

@@ -59,7 +59,7 @@ TEST(RoleNames, UnknownOnesNameTheNearest) {
     const Failure f = set(c.weights.get(), name, t);
     EXPECT_EQ(f.status, MOE_ERR_INVALID_ARGUMENT);
     EXPECT_EQ(f.subject, "role");
-    EXPECT_THAT(f.message, testing::AllOf(HasSubstr(name), HasSubstr(std::string("nearest is ") + nearest)));
+    EXPECT_THAT(f.message, testing::AllOf(HasSubstr(name), HasSubstr(std::string("did you mean ") + nearest)));
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "config/config.h"
+#include "config/foreign.h"
 #include "support/rooms.h"
 
 namespace moe::test::re_test {
@@ -156,6 +157,39 @@ TEST(Re, HostilePatternsAreLinear) {
     EXPECT_FALSE(*got) << pattern;
   }
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+// The names of a layer's experts at once: what each name by itself gives.
+TEST(Re, NamesOfExperts) {
+  const std::vector<std::string> projections = {"gate_proj", "up_proj", "w2"};
+  for (const int experts : {1, 8, 10, 11, 234})
+    for (const char* pattern :
+         {".*", "m", "m$", "m\\.1", ".*\\.0\\.", ".*\\.1\\.", ".*\\.1", ".*\\.1\\d\\.up", ".*[0-9]*7\\.",
+          ".*\\.\\d\\d\\.", "m.2[0-9]{2}.g", ".*\\.(1\\d|233)\\.gate_proj$", "m\\.\\d+\\.w2",
+          "m\\.(.*)\\.(gate|up)_proj", "x", ".*3.*3", "^m.*2$", "(m\\.)?\\d{2,3}", "m\\.[^2]*$"})
+      for (const bool module_too : {false, true}) {
+        const Layer layer{"m", projections, experts};
+        std::size_t work = 0;
+        const auto hits = re_match_experts(pattern, layer, module_too, work);
+        ASSERT_TRUE(hits) << pattern;
+        EXPECT_GT(work, 0U);
+        const bool whole = module_too && *re_match(pattern, layer.module);
+        for (std::size_t i = 0; i < layer.count(); ++i)
+          EXPECT_EQ(!hits->empty() && (*hits)[i], whole || *re_match(pattern, layer.name(i)))
+              << pattern << " " << layer.name(i);
+      }
+}
+
+// Steps over the names of many experts are those over the names of few.
+TEST(Re, ManyExpertsCostNoMore) {
+  const std::vector<std::string> projections = {"gate_proj", "up_proj", "down_proj"};
+  for (const char* pattern :
+       {".*layers\\.30\\..*", "model\\.layers\\.3\\.mlp\\.experts\\.7\\.up_proj", ".*experts\\.\\d+\\.x"}) {
+    std::size_t few = 0, many = 0;
+    ASSERT_TRUE(re_match_experts(pattern, {"model.layers.3.mlp.experts", projections, 16}, true, few));
+    ASSERT_TRUE(re_match_experts(pattern, {"model.layers.3.mlp.experts", projections, 65536}, true, many));
+    EXPECT_LE(many, 2 * few) << pattern;
+  }
 }
 
 }  // namespace

@@ -47,8 +47,11 @@ TEST(HfQuantization, GoldenCases) {
     if (cases[i].contains("error_pointer")) {
       ASSERT_FALSE(answer) << "case " << i;
       EXPECT_EQ(answer.error().subject, cases[i]["error_pointer"].get<std::string>()) << "case " << i;
-      const bool modelopt = query["hf_quantization_config"]["quant_method"] == "modelopt";
-      EXPECT_EQ(answer.error().code, modelopt ? Code::unsupported : Code::invalid_config) << "case " << i;
+      // Valid, and not read: an algorithm, a format, other bits than those that are.
+      const std::string subject = answer.error().subject;
+      const bool unread =
+          subject.ends_with("/quant_algo") || subject.ends_with("/format") || subject.ends_with("/bits");
+      EXPECT_EQ(answer.error().code, unread ? Code::unsupported : Code::invalid_config) << "case " << i;
       ++refused;
       continue;
     }
@@ -115,7 +118,7 @@ TEST(HfQuantization, HostileDocumentsFailWithAPointer) {
       {"[]", base},
       {"{}", base + "/quant_method"},
       {R"({"quant_method":7})", base + "/quant_method"},
-      {R"({"quant_method":"bitsandbytes"})", base + "/quant_method"},
+      {R"({"quant_method":"bitsandbytes"})", base + "/quant_method", Code::unsupported},
       {R"({"quant_method":"quark"})", base + "/quant_method", Code::unsupported},
       {R"({"quant_method":"modelopt","quantization":{"quant_algo":"MIXED_PRECISION"}})",
        base + "/quantization/quant_algo", Code::unsupported},
@@ -132,7 +135,7 @@ TEST(HfQuantization, HostileDocumentsFailWithAPointer) {
       {R"({"quant_method":"gptq","bits":4,"group_size":128,"desc_act":0,"sym":true})", base + "/desc_act"},
       {R"({"quant_method":"gptq","bits":4,"group_size":128,"desc_act":false,"sym":null})", base + "/sym"},
       {R"({"quant_method":"gptq","bits":4,"group_size":128,"desc_act":false,"sym":true,"checkpoint_format":"marlin"})",
-       base + "/checkpoint_format"},
+       base + "/checkpoint_format", Code::unsupported},
       {R"({"quant_method":"gptq","bits":4,"group_size":128,"desc_act":false,"sym":true,"dynamic":[]})",
        base + "/dynamic"},
       {R"({"quant_method":"gptq","bits":4,"group_size":128,"desc_act":false,"sym":true,"dynamic":{".*":8}})",
@@ -195,7 +198,7 @@ TEST(HfQuantization, HostileDocumentsFailWithAPointer) {
       {group(R"("weights":{"num_bits":4,"strategy":"channel"},"format":"nvfp4-pack-quantized")"),
        base + "/config_groups/g/format"},
       {group(R"("weights":{"num_bits":4,"strategy":"channel"},"format":"sparse-24-bitmask")"),
-       base + "/config_groups/g/format"},
+       base + "/config_groups/g/format", Code::unsupported},
       {group(R"("weights":{"num_bits":4,"strategy":"channel"},"format":5)"), base + "/config_groups/g/format"},
       {ct(R"("format":"awq","config_groups":{"g":{"targets":["Linear"],"weights":{"num_bits":4,"group_size":32},)" +
           token8 + "}}"),
@@ -343,7 +346,7 @@ TEST(HfQuantization, AnyMemberMayHoldAnything) {
 
 TEST(HfQuantization, WorkOnPatternsIsLimited) {
   std::string text = R"({"quant_method":"gptq","bits":4,"group_size":128,"desc_act":false,"sym":true,"dynamic":{)";
-  for (int i = 0; i < 20000; ++i) text += (i ? "," : "") + json::quote("(.?){20}x" + std::to_string(i)) + ":{}";
+  for (int i = 0; i < 20000; ++i) text += (i ? "," : "") + json::quote("(.?){60}x" + std::to_string(i)) + ":{}";
   const auto got = resolve(text + "}}");
   ASSERT_FALSE(got);
   EXPECT_EQ(got.error().code, Code::unsupported);

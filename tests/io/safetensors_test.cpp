@@ -338,6 +338,11 @@ TEST(CheckpointHostile, Indexes) {
     EXPECT_EQ(code(index_of_one(name)), Code::format) << name;
   EXPECT_EQ(code(index_of_one(std::string(300, 'x') + ".safetensors")), Code::format);
   EXPECT_EQ(code(index_of_one("missing.safetensors")), Code::io);
+  const auto incomplete = open_checkpoint(dir.write("x.index.json", index_of_one("missing.safetensors")), "m.");
+  ASSERT_FALSE(incomplete);
+  EXPECT_EQ(incomplete.error().subject, dir.file("missing.safetensors"));
+  for (const char* words : {"missing.safetensors: is not there", "x.index.json names it", "an incomplete download?"})
+    EXPECT_THAT(incomplete.error().message, HasSubstr(words));
   EXPECT_EQ(code(index_of_one("d.safetensors")), Code::io);
   EXPECT_EQ(code(index_of_one("f.safetensors")), Code::io);
   EXPECT_EQ(code(index_of_one("l.safetensors")), Code::io);
