@@ -54,15 +54,15 @@ const ScaleReader& reader_of(DType dtype) {
 }
 
 // The first scale that is none.
-MaybeFault find_bad_scale(const ScaleReader& reader, const std::byte* src, std::int64_t step, std::int64_t count,
-                          bool to_bf16) {
+Fault find_bad_scale(const ScaleReader& reader, const std::byte* src, std::int64_t step, std::int64_t count,
+                     bool to_bf16) {
   for (std::int64_t g = 0; g < count; ++g) {
     const float s = load_scale(reader.type, src + g * step);
     if (!std::isfinite(s) || s < 0.0f) return Fault{g, "scale " + float_text(s) + " is not a finite number >= 0"};
     if (to_bf16 && !std::isfinite(bf16_to_f32(f32_to_bf16(s))))
       return Fault{g, "scale " + float_text(s) + " is beyond the largest bf16 number"};
   }
-  return std::nullopt;
+  return {0, "the scales change while they are read"};
 }
 
 }  // namespace
@@ -92,8 +92,7 @@ Check read_row_scales(const SourceMatrix& m, const SourceHalf& half, std::int64_
   const ScaleReader& reader = reader_of(t.dtype);
   float* to = out.scales.data() + i * out.groups;
   if (reader.read(src, step, count, m.bf16_scales, out.scales_rounded, to)) return ok();
-  const MaybeFault fault = find_bad_scale(reader, src, step, count, m.bf16_scales);
-  return scale_error(m, half, r, *fault);
+  return scale_error(m, half, r, find_bad_scale(reader, src, step, count, m.bf16_scales));
 }
 
 }  // namespace moe::convert
