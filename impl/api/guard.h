@@ -15,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/float_state.h"
 #include "base/result.h"
 #include "base/text.h"
 
@@ -34,6 +35,7 @@ inline moe_status deliver(const Error& error, moe_error** err) noexcept {
 template <class F>
 moe_status guard(moe_error** err, F&& body) noexcept {
   if (err != nullptr) *err = nullptr;
+  const DefaultFloats scope;
   try {
     const Check result = body();
     return result ? MOE_OK : deliver(result.error(), err);
@@ -50,6 +52,7 @@ moe_status guard(moe_error** err, F&& body) noexcept {
 // The same for accessors that return a plain value.
 template <class T, class F>
 T guard_value(T otherwise, F&& body) noexcept {
+  const DefaultFloats scope;
   try {
     return body();
   } catch (...) {

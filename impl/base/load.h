@@ -16,4 +16,13 @@ T load(const std::byte* p, I index = 0) {
   return v;
 }
 
+// A number of memory that another thread may write, read once: what is checked is what is used. (A compiler may read
+// plain memory again.)
+template <class T>
+T load_once(const std::byte* p) {
+  T v = load<T>(p);
+  __asm__ volatile("" : "+r"(v));
+  return v;
+}
+
 }  // namespace moe

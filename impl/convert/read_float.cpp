@@ -67,8 +67,8 @@ Check read_floats(const SourceMatrix& m, const SourceHalf& half, const RowPlace&
   const std::byte* src = t.data + at.r * t.strides[0] * size;
   float* row = out.values.data() + at.i * out.stride;
   if (reader_of(t.dtype, m.element)(src, step, m.k, row)) return ok();
-  std::int64_t k = 0;
-  while (!std::isinf(row[k]) || std::isinf(load_float(t.dtype, src + k * step))) ++k;
+  std::int64_t k = 0;  // there is one, unless another thread writes them
+  while (k < m.k - 1 && (!std::isinf(row[k]) || std::isinf(load_float(t.dtype, src + k * step)))) ++k;
   return value_error(m, "weight", half.code_rows, at.r,
                      {k, "value " + float_text(load_float(t.dtype, src + k * step)) +
                              " is beyond the largest number of the input dtype " +

@@ -63,8 +63,8 @@ const ScaleReader& reader_of(DType dtype) {
 }
 
 // The first scale that is none.
-MaybeFault find_bad_scale(const ScaleReader& reader, const std::byte* src, std::int64_t step, std::int64_t count,
-                          Rule rule) {
+Fault find_bad_scale(const ScaleReader& reader, const std::byte* src, std::int64_t step, std::int64_t count,
+                     Rule rule) {
   const std::string expected = rule.is_signed ? " is not a finite number" : " is not a finite number >= 0";
   for (std::int64_t g = 0; g < count; ++g) {
     const float s = load_scale(reader.type, src + g * step);
@@ -72,7 +72,7 @@ MaybeFault find_bad_scale(const ScaleReader& reader, const std::byte* src, std::
     if (rule.to_bf16 && !std::isfinite(bf16_to_f32(f32_to_bf16(s))))
       return Fault{g, "scale " + float_text(s) + " is beyond the largest bf16 number"};
   }
-  return std::nullopt;
+  return {0, "the scales change while they are read"};
 }
 
 }  // namespace
@@ -103,8 +103,7 @@ Check read_row_scales(const SourceMatrix& m, const SourceHalf& half, std::int64_
   float* to = out.scales.data() + i * out.groups;
   const Rule rule = {.to_bf16 = m.bf16_scales, .is_signed = is_integer(m.element)};
   if (reader.read(src, step, count, rule, out.scales_rounded, to)) return ok();
-  const MaybeFault fault = find_bad_scale(reader, src, step, count, rule);
-  return scale_error(m, half, r, *fault);
+  return scale_error(m, half, r, find_bad_scale(reader, src, step, count, rule));
 }
 
 }  // namespace moe::convert

@@ -272,7 +272,7 @@ struct Gather {
     SourceMatrix& m = out.source;
     std::vector<std::int32_t> groups(usize(m.k));
     const auto at = [](const TensorView& t, std::int64_t k) {
-      return load<std::int32_t>(t.data + k * t.strides[0] * 4);
+      return load_once<std::int32_t>(t.data + k * t.strides[0] * 4);
     };
     const bool counts_on = !is_w13 && !job.act_order && m.k > 0 && at(first, 0) == job.w2_first_group;
     const std::int64_t begin = counts_on ? job.w2_first_group : 0, end = begin + m.groups;

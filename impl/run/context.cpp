@@ -12,12 +12,12 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/float_state.h"
 #include "base/index.h"
 #include "base/json.h"
 #include "base/os/topology.h"
 #include "base/text.h"
 #include "config/fields.h"
-#include "run/denormals.h"
 #include "run/pool.h"
 
 namespace moe::run {
@@ -203,8 +203,8 @@ Result<std::shared_ptr<Context>> Context::create(std::string_view options_json, 
   return context;
 }
 
-// With flush_denormals every task passes through flushed_task; code that a call runs outside of
-// Parallel keeps the caller's floating-point state.
+// With flush_denormals every task passes through flushed_task; code that a call runs outside of Parallel keeps
+// denormals.
 Parallel Context::parallel() {
   State& s = *state_;
   Parallel p{.num_threads = s.threads.count, .self = &s};

@@ -19,6 +19,7 @@
 #include <new>
 #include <string>
 
+#include "base/float_state.h"
 #include "base/os/thread.h"
 #include "base/text.h"
 #include "run/wait.h"
@@ -69,7 +70,10 @@ void HostThreads::Job::run_item(void* turn, std::size_t index) {
   }
   if (job.current.load(std::memory_order_relaxed) != &mine) return;
   if (!job.due[index].exchange(false, std::memory_order_acquire)) return;
-  job.task(job.arg, index);
+  {
+    const DefaultFloats scope;
+    job.task(job.arg, index);
+  }
   // The last step: after it the caller may go on, and end everything.
   if (job.left.fetch_sub(1, std::memory_order_release) == (kWaiting | 1u)) futex_wake(job.left, 1);
 }

@@ -1,6 +1,7 @@
 // Counting sort of (token, slot) pairs by expert, and tiles of nearly equal size. See plan.h.
 //
-//   count    per part of the batch: its slots of each expert
+//   count    per part of the batch: its slots of each expert. Ids are read here alone: another thread of the caller may
+//            write them meanwhile, and slots that were not counted have no place. slot_of holds the experts until then
 //   list     one thread: experts in order, their tiles, where each part's slots of an expert begin
 //   scatter  per part: its slots to their places; beside that, its share of the tiles writes slot_tile
 #include "run/plan.h"
@@ -13,6 +14,7 @@
 
 #include "base/checked.h"
 #include "base/index.h"
+#include "base/load.h"
 #include "base/text.h"
 
 namespace moe::run {
@@ -38,8 +40,11 @@ void count_part(const Plan& p, const Sorting& s, std::int64_t part, std::int64_t
   std::int32_t* counts = s.counts(p, part);
   std::fill_n(counts, s.shape.experts.physical, 0);
   for (std::int64_t t = begin; t < end; ++t)
-    for (std::int64_t j = 0; j < s.shape.top_k; ++j)
-      if (const std::int64_t expert = s.held_expert(t, j); expert >= 0) ++counts[expert];
+    for (std::int64_t j = 0; j < s.shape.top_k; ++j) {
+      const std::int64_t expert = s.held_expert(t, j);
+      p.slot_of[t * s.shape.top_k + j] = static_cast<std::int32_t>(expert);
+      if (expert >= 0) ++counts[expert];
+    }
 }
 
 // Turns the counts of one expert into the first slot of each part; their sum.
@@ -84,13 +89,11 @@ void scatter_part(const Plan& p, const Sorting& s, const TensorView& weights, st
   std::int32_t* next = s.counts(p, part);
   for (std::int64_t t = begin; t < end; ++t)
     for (std::int64_t j = 0; j < s.shape.top_k; ++j) {
-      std::int32_t slot = -1;
-      if (const std::int64_t expert = s.held_expert(t, j); expert >= 0) {
-        slot = next[expert]++;
-        p.slot_token[slot] = static_cast<std::int32_t>(t);
-        p.slot_weight[slot] = weight_at(weights, t, j);
-      }
-      p.slot_of[t * s.shape.top_k + j] = slot;
+      std::int32_t& place = p.slot_of[t * s.shape.top_k + j];
+      if (place < 0) continue;
+      place = next[place]++;
+      p.slot_token[place] = static_cast<std::int32_t>(t);
+      p.slot_weight[place] = weight_at(weights, t, j);
     }
   for (std::int64_t i = p.num_tiles * part / s.parts; i < p.num_tiles * (part + 1) / s.parts; ++i)
     std::fill_n(p.slot_tile + p.tiles[i].slot, p.tiles[i].rows, static_cast<std::int32_t>(i));
@@ -100,14 +103,8 @@ void scatter_part(const Plan& p, const Sorting& s, const TensorView& weights, st
 
 std::int64_t id_at(const TensorView& ids, std::int64_t t, std::int64_t j) {
   const std::int64_t at = t * ids.strides[0] + j * ids.strides[1];
-  if (ids.dtype == DType::i64) {
-    std::int64_t v;
-    std::memcpy(&v, ids.data + at * 8, 8);
-    return v;
-  }
-  std::int32_t v;
-  std::memcpy(&v, ids.data + at * 4, 4);
-  return v;
+  return ids.dtype == DType::i64 ? load_once<std::int64_t>(ids.data + at * 8)
+                                 : load_once<std::int32_t>(ids.data + at * 4);
 }
 
 float weight_at(const TensorView& w, std::int64_t t, std::int64_t j) {

@@ -68,7 +68,7 @@ struct Plan {
   std::int32_t* slot_token = nullptr;            // [R]
   float* slot_weight = nullptr;                  // [R]
   std::int32_t* slot_tile = nullptr;             // [R]
-  std::int32_t* slot_of = nullptr;               // [T*K] slot of (token, j), -1 = skipped
+  std::int32_t* slot_of = nullptr;               // [T*K] slot of (token, j), -1 = skipped; first the expert
   std::int32_t* by_size = nullptr;               // [active] indices of `active`, most tokens first
 };
 

@@ -19,6 +19,7 @@
 #include <new>
 #include <utility>
 
+#include "base/float_state.h"
 #include "base/os/thread.h"
 #include "run/wait.h"
 
@@ -116,6 +117,7 @@ void Pool::Team::stop_and_join() {
 
 struct Pool::Worker {
   static void* main(void* p) {
+    const DefaultFloats scope;  // a thread is born with the state of the one that starts it
     auto& team = *static_cast<Team*>(p);
     for (std::uint32_t seen = 0;;) {
       seen = team.await_epoch(seen);

@@ -8,8 +8,8 @@
 #include "base/checked.h"
 #include "base/exp.h"
 #include "base/float_at.h"
+#include "base/float_state.h"
 #include "base/index.h"
-#include "run/denormals.h"
 #include "run/plan.h"
 #include "run/route_rules.h"
 
@@ -141,9 +141,11 @@ void route_by_scores(const Router& r, const RouteArgs& a, const std::byte* logit
 }
 
 void route_by_hash(const Router& r, const RouteArgs& a, std::size_t token, const Scratch& s, const Slots& out) {
-  for (std::size_t j = 0; j < r.k; ++j)
-    out.ids[j] =
-        static_cast<std::int32_t>(id_at(*a.hash_ids, static_cast<std::int64_t>(token), static_cast<std::int64_t>(j)));
+  for (std::size_t j = 0; j < r.k; ++j) {
+    const std::int64_t id = id_at(*a.hash_ids, static_cast<std::int64_t>(token), static_cast<std::int64_t>(j));
+    // They were checked. Memory that changed since then must not be an index beyond the scores.
+    out.ids[j] = static_cast<std::int32_t>(std::clamp<std::int64_t>(id, 0, static_cast<std::int64_t>(r.columns) - 1));
+  }
   gather(score(r, s), out, r.k);
   if (r.renormalize) renormalize(out.weights, r.k, r.renormalize_eps);
 }

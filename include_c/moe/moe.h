@@ -52,6 +52,10 @@
  *  15. "Statuses:" in a comment names all that the function may give, without MOE_ERR_; the same
  *      lists are in moe_abi_json. "common" is MOE_OK, OUT_OF_MEMORY and INTERNAL; with a parameter
  *      `err` also INVALID_ARGUMENT; with a handle among the parameters also INVALID_HANDLE.
+ *  16. The library computes to nearest, without traps and without flushing (but for the option
+ *      flush_denormals), whatever the floating-point state of the caller is (MXCSR, FPCR, the x87
+ *      control word); so do tasks on threads of the caller, and callbacks are called so. Behind a
+ *      call and behind a task the state is as it was, its exception flags included.
  */
 #ifndef MOE_MOE_H_
 #define MOE_MOE_H_

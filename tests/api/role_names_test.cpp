@@ -43,7 +43,7 @@ TEST(RoleNames, TheSameLayer) {
       m.order = more && !m.awq();
       m = random_wna16(m, 4);
       Wna16Conversion ours(m), theirs(m);
-      theirs.weights = stacked_weights(m, theirs.config.get(), true);
+      theirs.weights = stacked_weights(m, theirs.config.get(), {.vllm = true});
       ASSERT_EQ(ours.convert().status, MOE_OK) << format;
       ASSERT_EQ(theirs.convert().status, MOE_OK) << format;
       EXPECT_EQ(bytes_in(ours.packed.get()), bytes_in(theirs.packed.get())) << format;
@@ -71,7 +71,7 @@ TEST(RoleNames, MessagesHaveTheCallersName) {
   EXPECT_EQ(set(c.weights.get(), "w13_qweight", bad).subject, "w13_qweight");
   EXPECT_EQ(set(c.weights.get(), "w13_weight_scale_2", bad).subject, "w13_weight_scale_2");
   EXPECT_EQ(c.convert().subject, "w2_scale[1,0,0]");
-  c.weights = stacked_weights(m, c.config.get(), true);
+  c.weights = stacked_weights(m, c.config.get(), {.vllm = true});
   const Failure f = c.convert();
   EXPECT_EQ(f.subject, "w2_scales[1,0,0]");
   EXPECT_THAT(f.message, testing::Not(HasSubstr("w2_scale[")));

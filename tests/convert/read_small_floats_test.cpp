@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "base/float_state.h"
 #include "convert/canonical.h"
 #include "convert/write_p16.h"
-#include "run/denormals.h"
 #include "scheme/p16_numbers.h"
 #include "support/rooms.h"
 #include "support/vectors.h"
@@ -154,7 +154,7 @@ TEST(SmallFloatPanels, ByteScalesAreWhatTheyStandFor) {
 
 // A host may have numbers below 2^-126 count as 0: 2^-127 stays what it is.
 TEST(SmallFloatScales, TheLeastPowerStaysWhereDenormalsAreFlushed) {
-  const run::FlushDenormals flushed;
+  const FlushDenormals flushed;
   for (unsigned byte = 0; byte < 255; ++byte) {
     std::byte stored{0xaa};
     store_scale(Scales::e8m0, e8m0_to_f32(byte), &stored);

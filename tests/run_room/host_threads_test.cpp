@@ -1,6 +1,7 @@
 // A host's parallel_for that errs: no item runs twice or late, none is left out unnoticed, and nothing is waited for
 // that never began.
 #include "run/host_threads.h"
+#include "support/float_states.h"
 #include "support/rooms.h"
 
 #include <gtest/gtest.h>
@@ -60,6 +61,22 @@ TEST(HostThreads, EachItemOnce) {
       ASSERT_TRUE(done) << done.error().message;
       ASSERT_EQ(host.times(), std::vector<int>(count, 1));
     }
+  }
+}
+
+TEST(HostThreads, ItemsHaveTheDefaultFloatsAndTheHostsStay) {
+  for (const HostFloats& floats : host_floats()) {
+    bool kept = true;
+    Host host([&](std::size_t count, TaskFn task, void* arg) {
+      kept = within(floats, [&] { in_order(count, task, arg); }).control == floats.control && kept;
+    });
+    std::vector<decltype(float_control())> inside(3);
+    auto body = [&](std::size_t i) { inside[i] = float_control(); };
+    using Body = decltype(body);
+    ASSERT_TRUE(host.threads.run(
+        inside.size(), [](void* p, std::size_t i) { (*static_cast<Body*>(p))(i); }, &body));
+    EXPECT_EQ(inside, std::vector(3, kNormalFloats)) << floats.name;
+    EXPECT_TRUE(kept) << floats.name;
   }
 }
 

@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/float_states.h"
 #include "support/rooms.h"
 #include "support/sanitizers.h"
 
@@ -242,6 +243,24 @@ TEST(Pool, WorkersBlockAllSignalsAndTheCallersMaskStays) {
 }
 
 std::atomic<int> signals_seen{0};
+
+// Threads are born with the floating-point state of the one that starts them; a pool's have the default one.
+TEST(Pool, WorkersHaveTheDefaultFloats) {
+  for (const HostFloats& floats : host_floats()) {
+    Pool pool({.threads = 4, .spin_us = 0, .cpus = {}});
+    const std::thread::id caller = std::this_thread::get_id();
+    std::atomic<int> odd{0}, seen{0};
+    auto body = [&](std::size_t) {
+      if (std::this_thread::get_id() == caller) return;
+      ++seen;
+      odd += float_control() != kNormalFloats ? 1 : 0;
+    };
+    within(floats, [&] { run(pool, 1, body), run(pool, 64, body); });
+    for (int i = 0; i < 1000 && seen == 0; ++i) run(pool, 64, body);
+    EXPECT_GT(seen, 0) << floats.name;
+    EXPECT_EQ(odd, 0) << floats.name;
+  }
+}
 
 TEST(Pool, SignalsDuringRunsChangeNothing) {
   struct sigaction action = {}, before = {};

@@ -209,7 +209,7 @@ void transpose(Wna16Part& p) {
   std::swap(p.shape[0], p.shape[1]);
 }
 
-WeightsPtr stacked_weights(const Wna16Model& m, const moe_config* config, bool vllm) {
+WeightsPtr stacked_weights(const Wna16Model& m, const moe_config* config, const StackedAs& as) {
   WeightsPtr w = make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(config, o, e); });
   for (const bool up : {true, false}) {
     const auto& matrices = up ? m.w13 : m.w2;
@@ -228,8 +228,10 @@ WeightsPtr stacked_weights(const Wna16Model& m, const moe_config* config, bool v
     for (Wna16Part& p : all) {
       p.shape.insert(p.shape.begin(), m.E);
       auto* kept = new std::vector<std::byte>(std::move(p.bytes));
-      const moe_tensor t = tensor(p.dtype == "I32" ? MOE_DTYPE_I32 : MOE_DTYPE_F32, p.shape, kept->data());
-      const std::string role = std::string(up ? "w13_" : "w2_") + (vllm ? p.suffix : p.role);
+      const std::string role = std::string(up ? "w13_" : "w2_") + (as.vllm ? p.suffix : p.role);
+      std::byte* const elsewhere = as.place ? as.place(role, *kept) : nullptr;
+      const moe_tensor t = tensor(p.dtype == "I32" ? MOE_DTYPE_I32 : MOE_DTYPE_F32, p.shape,
+                                  elsewhere != nullptr ? elsewhere : kept->data());
       const Failure f = failure([&](moe_error** e) {
         return moe_weights_set(
             w.get(), role.c_str(), &t, [](void* user) { delete static_cast<std::vector<std::byte>*>(user); }, kept, e);

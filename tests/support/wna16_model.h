@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <random>
 
 #include "support/capi.h"
@@ -78,8 +79,12 @@ std::vector<Wna16Part> parts_of(const Wna16Model& m, const Matrix13or2& w, std::
 // [r][c] -> [c][r] of 4-byte elements.
 void transpose(Wna16Part& p);
 
-// vllm: by the names that vLLM's layers give them.
-WeightsPtr stacked_weights(const Wna16Model& m, const moe_config* config, bool vllm = false);
+struct StackedAs {
+  bool vllm = false;  // roles by the names that vLLM's layers give them
+  // Where the bytes of a role lie instead of in memory that the set owns; nullptr: there.
+  std::function<std::byte*(const std::string& role, const std::vector<std::byte>& bytes)> place = {};
+};
+WeightsPtr stacked_weights(const Wna16Model& m, const moe_config* config, const StackedAs& as = {});
 
 std::string checkpoint_file(const Wna16Model& m,
                             const std::array<const char*, 3>& names = {"gate_proj", "up_proj", "down_proj"},
