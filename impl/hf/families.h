@@ -98,7 +98,7 @@ inline constexpr Architecture kErnie = {
     .experts = {{"moe_num_experts", "num_experts"}},
     .top_k = {{"moe_k", "num_experts_per_tok"}},
     .where = {.rule = Layers::ernie},
-    .routing = {.renormalize_min = {"moe_norm_min"}, .bias = {"", true}},
+    .routing = {.renormalize_min = {"moe_norm_min", 1e-12}, .bias = {"", true}},
 };
 inline constexpr Architecture kHunYuan = {
     .name = "HunYuanMoEV1ForCausalLM",

@@ -29,7 +29,7 @@ constexpr Member kExperts = {"", "num_experts"}, kTopK = {"", "top_k"}, kWidth =
                  kRenormalize = {"routing", "renormalize"}, kFactor = {"routing", "routed_scaling_factor", 1.0},
                  kGroups = {"routing", "num_expert_group", 1.0}, kKept = {"routing", "topk_group", 1.0},
                  kLeast = {"routing", "renormalize_min", 0.0}, kLogits = {"", "routing"},
-                 kOnInput = {"", "apply_router_weight_on_input", 0.0},
+                 kOnInput = {"", "apply_router_weight_on_input", 0.0}, kLayout = {"", "w13_layout"},
                  kZeroExperts = {"routing", "num_zero_experts", 0.0},
                  kLimit = {"activation_params", "limit", {}, "no clamp"}, kAlpha = {"activation_params", "alpha"},
                  kBeta = {"activation_params", "beta"}, kGateCap = {"activation_params", "gate_cap", {}, "no cap"},
@@ -71,17 +71,21 @@ constexpr auto kCompared = std::to_array<Compared>({
     {"moe_router_activation", kScoring},
     {"moe_router_activation_func", kScoring},
     {"expert_selection_fn", kScoring},
+    {"gate_activation", kScoring},
+    {"moe_gate_act", kScoring},
     {"norm_topk_prob", kRenormalize},
     {"moe_renormalize", kRenormalize},
     {"norm_expert_weight", kRenormalize},
     {"route_norm", kRenormalize},
     {"moe_normalize_expert_weights", kRenormalize},
     {"moe_norm_gate_logits", kRenormalize},
+    {"norm_after_topk", kRenormalize},
     {"routed_scaling_factor", kFactor},
     {"moe_routed_scaling_factor", kFactor},
     {"moe_router_scaling_factor", kFactor},
     {"moe_router_topk_scaling_factor", kFactor},
     {"router_scaling_factor", kFactor},
+    {"router_scale", kFactor},
     {"route_scale", kFactor},
     {"n_group", kGroups},
     {"num_expert_group", kGroups},
@@ -94,6 +98,7 @@ constexpr auto kCompared = std::to_array<Compared>({
     {"zero_expert_num", kZeroExperts},
     {"moe_router_logit_softcapping", kLogits},
     {"moe_apply_router_weight_on_input", kOnInput},
+    {"inference_moe_w13_interleaved", kLayout},
     {"swiglu_limit", kLimit},
     {"swiglu_limits", kLimit},
     {"expert_swiglu_limit_list", kLimit},
@@ -226,6 +231,7 @@ class Keys {
 
   static bool agree(const json::Value& theirs, const json::Value& ours, const Member& member) {
     if (&member == &kRenormalize || &member == &kOnInput) return is_true(theirs) == is_true(ours);
+    if (&member == &kLayout) return is_true(theirs) == (ours == json::Value("interleaved"));
     if (&member == &kScoring) return in_our_words(member.name, theirs) == ours || theirs == json::Value("");
     const std::optional<double> number = fields::as_number(theirs);
     if (!number) return says_nothing(theirs);

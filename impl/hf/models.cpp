@@ -297,7 +297,9 @@ Check write_weights(const ModelFile& file, const Architecture& a, Policy compat,
     }
   }
   MOE_CHECK(w.copy_flag("renormalize", own));
-  MOE_CHECK(w.copy_number("routing", "renormalize_min", r.renormalize_min));
+  NumberKey least = r.renormalize_min;
+  if (compat == Policy::vllm) least.otherwise = {};  // vLLM's classes have none
+  MOE_CHECK(w.copy_number("routing", "renormalize_min", least));
   const double eps = compat == Policy::vllm ? r.vllm_renormalize_eps : r.renormalize_eps;
   if (eps > 0) w.built.put("routing", "renormalize_eps", eps, "");
   return ok();
@@ -432,8 +434,9 @@ Check ModelFile::look_at_layer(std::int64_t layer) {
   for (const auto& [number, members] : layers->members()) {
     std::int64_t l = -1;
     const auto [end, fault] = std::from_chars(number.data(), number.data() + number.size(), l);
-    if (fault != std::errc() || end != number.data() + number.size() || l < 0 || cat(l) != number)
-      return fields::unexpected(layers->at(number), members, "members under the number of a layer");
+    // Numbers are written with zeros before them; of two entries for one layer neither counts.
+    if (fault != std::errc() || end != number.data() + number.size() || l < 0 || (l == layer && layer_))
+      return fields::unexpected(layers->at(number), members, "members under the number of a layer, once for each");
     if (l != layer || members.is_null()) continue;
     MOE_TRY(layer_, layers->object(number));
   }
