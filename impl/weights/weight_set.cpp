@@ -35,13 +35,6 @@ bool is_empty_list(const LayerFacts& facts, const CheckpointTensor& row, const T
          t.ndim == 2 && t.dtype == row.dtypes[0] && t.shape[0] == std::ssize(facts.experts()) && t.shape[1] == 0;
 }
 
-// Two names of a role for one place are two tensors, of which one would be lost.
-Check check_other_name(const Slot& slot, const NamedRole& role, const std::string& subject) {
-  if (slot.empty() || slot.name == nullptr || std::string_view(slot.name) == role.name) return ok();
-  return fail(Code::unexpected_weight, subject,
-              cat(subject, ": ", slot.name, " is set, which is the same tensor under another name"));
-}
-
 }  // namespace
 
 WeightSet::WeightSet(std::shared_ptr<const Config> config) : state_(std::make_unique<State>(std::move(config))) {}
@@ -134,7 +127,6 @@ Check WeightSet::set(const NamedRole& as, const TensorView& given, Owner owner) 
   MOE_CHECK(check_tensor(tensor, *row, shape.span(), as.name));
   RoleSlots& slots = state_->role(role);
   if (slots.any_expert()) return mixed_forms(as, "per expert");
-  MOE_CHECK(check_other_name(slots.stacked, as, as.name));
   MOE_CHECK(check_form(state_->roles, role, kAllExperts, as.name));
   slots.stacked = view_slot(swapped ? swap_last_two(tensor) : tensor, std::move(owner), as.name);
   slots.released = 0;
@@ -165,7 +157,6 @@ Check WeightSet::set_expert(const NamedRole& as, std::int64_t expert, Half half,
   RoleSlots& slots = state_->role(role);
   for (const std::int64_t local : places) {
     MOE_CHECK(check_place(slots, as, local, expert, half));
-    if (const Slot* slot = slots.find(local, half)) MOE_CHECK(check_other_name(*slot, as, place));
     MOE_CHECK(check_form(state_->roles, role, local, place));
   }
   const Slot slot = view_slot(tensor, std::move(owner), as.name);
