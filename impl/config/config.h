@@ -81,6 +81,8 @@ struct Config {
   // The class of a config.json that `name` is only a guess of: files may have the layer elsewhere. "": somebody gave
   // it.
   std::string named_by_class;
+  // What a config.json leaves open and was assumed, for the faults of its tensors: a sentence, "" where nothing was.
+  std::string assumed;
   // intermediate_size is the whole width, as checkpoints have it: intermediate_size_per_partition * tp_size.
   std::int64_t intermediate_size_per_partition = 0;
   Activation activation = Activation::silu;
@@ -177,6 +179,10 @@ std::string platform_to_json(const Platform& platform);
 Result<Platform> effective_platform(const Config& config);
 
 // --- hf_quantization.cpp: checkpoints' own quantization objects (checkpoints.md 3) ---------------------
+// What the experts of an fp8 file are: 8-bit floats, or 4-bit ones (MXFP4). nullopt: another word.
+constexpr std::string_view kExpertDtype = "expert_dtype";
+constexpr const char* kExpertDtypes = "fp4 or fp8";
+std::optional<DType> expert_dtype(std::string_view word);
 // hf_quantization_config -> Quantization, nullopt for a layer that is not quantized.
 // Pointers begin with "/hf_quantization_config". Experts that it treats unlike the others are refused by name.
 struct HfQuantization {

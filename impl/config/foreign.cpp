@@ -167,17 +167,17 @@ Error too_many(const std::string& pointer) {
 
 }  // namespace
 
-Result<bool> Matcher::regex(std::string_view pattern, std::string_view text, const std::string& pointer) {
+Result<bool> Matcher::regex(std::string_view pattern, std::string_view text, const std::string& pointer, MatchEnd end) {
   const std::size_t cost = text.size() + 1;
   if (cost > text_left_) return too_many(pointer);
   text_left_ -= cost;
-  return placed(re_match(pattern, text), pointer);
+  return placed(re_match(pattern, text, end), pointer);
 }
 
-Result<Hits> Matcher::names(std::string_view pattern, const Layer& layer, const std::string& pointer) {
+Result<Hits> Matcher::names(std::string_view pattern, const Layer& layer, const std::string& pointer, MatchEnd end) {
   if (work_left_ == 0) return too_many(pointer);
   std::size_t work = 0;
-  MOE_TRY(Hits hits, placed(re_match_experts(pattern, layer, work), pointer));
+  MOE_TRY(Hits hits, placed(re_match_experts(pattern, layer, end, work), pointer));
   work_left_ -= std::min(work, work_left_);
   return hits;
 }

@@ -69,8 +69,11 @@ struct Layer {
 };
 using Hits = std::vector<bool>;  // of a layer's names; empty: none
 
-// re_match of all names of a layer; work: what it took, in instructions, characters and states.
-Result<Hits> re_match_experts(std::string_view pattern, const Layer& layer, std::size_t& work);
+// Where a match may end: anywhere, as Python's re.match, or where a module's name does, at a dot or the end.
+enum class MatchEnd : std::uint8_t { anywhere, module };
+Result<bool> re_match(std::string_view pattern, std::string_view text, MatchEnd end);
+// The same of all names of a layer; work: what it took, in instructions, characters and states.
+Result<Hits> re_match_experts(std::string_view pattern, const Layer& layer, MatchEnd end, std::size_t& work);
 
 // Patterns for the same: shell wildcards * ? [..] over a whole name, and names that have a text in them.
 std::string wildcard_pattern(std::string_view wildcard);
@@ -80,9 +83,11 @@ std::string substring_pattern(std::string_view text);
 class Matcher {
  public:
   // re_match with the pointer of the pattern in its faults.
-  Result<bool> regex(std::string_view pattern, std::string_view text, const std::string& pointer);
+  Result<bool> regex(std::string_view pattern, std::string_view text, const std::string& pointer,
+                     MatchEnd end = MatchEnd::anywhere);
   // The same over a layer's names.
-  Result<Hits> names(std::string_view pattern, const Layer& layer, const std::string& pointer);
+  Result<Hits> names(std::string_view pattern, const Layer& layer, const std::string& pointer,
+                     MatchEnd end = MatchEnd::anywhere);
   // All of them where the module itself matches.
   Result<Hits> module_or_names(std::string_view pattern, const Layer& layer, const std::string& pointer);
 
@@ -118,6 +123,16 @@ class RuleOfNames {
   std::vector<std::size_t> rules_;
   std::size_t left_;  // names without a rule
 };
+
+// --- module_lists.cpp: lists of modules
+// ------------------------------------------------------------------------------- Whether the rules are about all
+// experts of the layer, or none; one that is about some is refused with its pointer.
+Result<bool> covers_experts(const RuleOfNames& names, RuleOfNames::Among among,
+                            const std::function<std::string(std::size_t rule)>& pointer);
+// Whether a list of fp8 or mxfp4 files leaves out the layer (checkpoints.md 6).
+Result<bool> skips_experts(const Foreign& h, std::string_view list, const Layer& layer);
+// Whether GPTQ's list of the modules of a block has the layer's experts, or there is none.
+Result<bool> quantizes_experts(const Foreign& h, const Layer& layer);
 
 using Resolved = Result<std::optional<HfQuantization>>;
 

@@ -106,6 +106,8 @@ Resolved gptq(const Foreign& h, const Layer& layer) {
     return fail(Code::unsupported, h.at("rotation"),
                 cat(h.at("rotation"), ": found ", fields::brief(*h.get("rotation")),
                     ", weights that are rotated need the model's other layers rotated, too: not read"));
+  MOE_TRY(const bool quantized, quantizes_experts(h, layer));
+  if (!quantized) return unquantized();
   RuleOfNames names(layer);
   MOE_TRY(const std::vector<Override> rules, gptq_overrides(h, layer, names));
   return one_scheme(
@@ -113,14 +115,7 @@ Resolved gptq(const Foreign& h, const Layer& layer) {
       [&](const RuleOfNames::Odd& odd) { return names.fault(odd, rules[odd.rule].pointer); });
 }
 
-// Whether a list leaves out the layer: all experts, none, or it is refused.
-Result<bool> leaves_out(const RuleOfNames& names, const std::string& list, RuleOfNames::Among among) {
-  const auto same = [](std::size_t a, std::size_t b) { return (a == RuleOfNames::kNone) == (b == RuleOfNames::kNone); };
-  if (const auto odd = names.find_odd(among, same)) return names.fault(*odd, cat(list, "/", odd->rule));
-  return names.complete();
-}
-
-// --- awq, fp8, mxfp4 -------------------------------------------------------------------------------
+// --- awq, mxfp4 ------------------------------------------------------------------------------------
 
 // An entry skips the modules that have it in their names. One without a number treats all experts alike, and then the
 // layer's own name counts: "gate" is the router, not gate_proj.
@@ -137,7 +132,8 @@ Result<bool> awq_skips(const Foreign& h, const Layer& layer) {
     MOE_TRY(const Hits hits, matcher.names(substring_pattern(entries[i]), layer, cat(h.at(kList), "/", i)));
     names.add(i, hits);
   }
-  return leaves_out(names, h.at(kList), RuleOfNames::Among::projection);
+  return covers_experts(names, RuleOfNames::Among::projection,
+                        [&](std::size_t rule) { return cat(h.at(kList), "/", rule); });
 }
 
 Resolved awq(const Foreign& h, const Layer& layer) {
@@ -156,56 +152,6 @@ Resolved awq(const Foreign& h, const Layer& layer) {
   MOE_TRY(const std::int64_t group, check_group(given, h.at(group_key)));
   MOE_TRY(const bool zero_point, h.need_boolean("zero_point"));
   return resolved(integer_weights(4, group, !zero_point), std::nullopt, Format::awq, {"qweight", "scales", "qzeros"});
-}
-
-// Lists of fp8 and mxfp4 files: an entry about experts that contains the layer's name skips it, or one expert.
-Result<bool> skips_experts(const Foreign& h, std::string_view list, const Layer& layer) {
-  MOE_TRY(const auto entries, h.texts(list));
-  RuleOfNames names(layer);
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const std::size_t at = entries[i].find(layer.module);
-    if (entries[i].find("experts") == std::string_view::npos || at == std::string_view::npos) continue;
-    const std::size_t projections = layer.projections.size();
-    if (const auto expert = layer.expert_of(entries[i].substr(at)))
-      names.add(i, *expert * projections, projections);
-    else
-      names.add_rest(i);
-  }
-  return leaves_out(names, h.at(list), RuleOfNames::Among::all);
-}
-
-Resolved fp8(const Foreign& h, const Layer& layer) {
-  MOE_TRY(const auto ignored, h.texts("ignored_layers"));
-  MOE_TRY(const bool skipped, skips_experts(h, ignored.empty() ? "modules_to_not_convert" : "ignored_layers", layer));
-  if (skipped) return unquantized();
-  MOE_TRY(const std::string_view scheme, h.need_text("activation_scheme"));
-  const bool is_static = scheme == "static";
-  if (!is_static && scheme != "dynamic")
-    return fields::unexpected(h.at("activation_scheme"), *h.get("activation_scheme"), "dynamic or static");
-
-  MOE_TRY(const auto fmt, h.text("fmt"));
-  if (fmt && *fmt != "e4m3")
-    return fail(Code::unsupported, h.at("fmt"),
-                cat(h.at("fmt"), ": weights of ", fields::brief(*h.get("fmt")), " are not read, expected e4m3"));
-
-  QuantArgs w = args(8, NumType::floating, Strategy::tensor), a = w;
-  a.dynamic = is_static ? Dynamic::no : Dynamic::yes;
-  if (!h.has("weight_block_size")) {
-    std::vector<std::string> suffixes = {"weight", "weight_scale"};
-    if (is_static) suffixes.emplace_back("input_scale");
-    return resolved(w, a, Format::float_quantized, std::move(suffixes));
-  }
-  MOE_TRY(const auto block, h.integers("weight_block_size", {1, 65536}));
-  if (block.size() != 2)
-    return fields::unexpected(h.at("weight_block_size"), *h.get("weight_block_size"), "[rows, columns]");
-  if (is_static)
-    return fields::unexpected(h.at("activation_scheme"), *h.get("activation_scheme"),
-                              "dynamic, as weights have blocks");
-  w.strategy = Strategy::block;
-  w.block_structure = {block[0], block[1]};
-  a.strategy = Strategy::group;
-  a.group_size = block[1];
-  return resolved(w, a, Format::float_quantized, {"weight", "weight_scale_inv"});
 }
 
 Resolved mxfp4(const Foreign& h, const Layer& layer) {
@@ -227,6 +173,7 @@ constexpr std::array kModelOpt = {
     ModelOptAlgorithm{"FP8", "FP8", {"weight", "weight_scale", "input_scale"}},
     ModelOptAlgorithm{"FP8_PER_CHANNEL_PER_TOKEN", "FP8_DYNAMIC", {"weight", "weight_scale"}},
     ModelOptAlgorithm{"FP8_PB_WO", "FP8_BLOCK", {"weight", "weight_scale"}},
+    ModelOptAlgorithm{"FP8_BLOCK_SCALES", "FP8_BLOCK", {"weight", "weight_scale"}},  // an older word for the same
     ModelOptAlgorithm{"NVFP4", "NVFP4", {"weight", "weight_scale", "weight_scale_2", "input_scale"}},
     ModelOptAlgorithm{"W4A16_NVFP4", "NVFP4A16", {"weight", "weight_scale", "weight_scale_2"}},
     ModelOptAlgorithm{"MXFP8", "MXFP8", {"weight", "weight_scale"}},
@@ -239,10 +186,8 @@ std::string upper_ascii(std::string_view s) {
   return out;
 }
 
-Resolved modelopt(const Foreign& h, const Layer& layer) {
-  MOE_TRY(const auto nested, h.object("quantization"));
-  const Foreign& q = nested ? *nested : h;
-  const std::string_view list = nested ? "exclude_modules" : "ignore";
+// Shell wildcards over the module and the names of its experts.
+Result<bool> excludes_experts(const Foreign& q, std::string_view list, const Layer& layer) {
   MOE_TRY(const auto excluded, q.texts(list));
   Matcher matcher;
   RuleOfNames names(layer);
@@ -250,9 +195,12 @@ Resolved modelopt(const Foreign& h, const Layer& layer) {
     MOE_TRY(const Hits hits, matcher.module_or_names(wildcard_pattern(excluded[i]), layer, cat(q.at(list), "/", i)));
     names.add(i, hits);
   }
-  MOE_TRY(const bool skipped, leaves_out(names, q.at(list), RuleOfNames::Among::all));
-  if (skipped) return unquantized();
-  MOE_TRY(const std::string_view given, q.need_text("quant_algo"));
+  return covers_experts(names, RuleOfNames::Among::all, [&](std::size_t rule) { return cat(q.at(list), "/", rule); });
+}
+
+// The algorithm that a member names.
+Resolved modelopt_algorithm(const Foreign& q, std::string_view member) {
+  MOE_TRY(const std::string_view given, q.need_text(member));
   const std::string algorithm = upper_ascii(given);
   for (const ModelOptAlgorithm& row : kModelOpt) {
     if (row.name != algorithm) continue;
@@ -262,8 +210,102 @@ Resolved modelopt(const Foreign& h, const Layer& layer) {
       if (!suffix.empty()) suffixes.emplace_back(suffix);
     return resolved(*p.weights, p.input_activations, p.format, std::move(suffixes));
   }
-  return fail(Code::unsupported, q.at("quant_algo"),
-              cat(q.at("quant_algo"), ": the algorithm ", fields::brief(*q.get("quant_algo")), " is not read"));
+  return fail(Code::unsupported, q.at(member),
+              cat(q.at(member), ": the algorithm ", fields::brief(*q.get(member)), " is not read"));
+}
+
+Resolved modelopt(const Foreign& h, const Layer& layer) {
+  MOE_TRY(const auto nested, h.object("quantization"));
+  const Foreign& q = nested ? *nested : h;
+  MOE_TRY(const bool skipped, excludes_experts(q, nested ? "exclude_modules" : "ignore", layer));
+  return skipped ? unquantized() : modelopt_algorithm(q, "quant_algo");
+}
+
+// ModelOpt keeps the object of a model whose experts it quantized again, and adds what they are now: those of the
+// layers that quantized_layers names, else of all that `ignore` does not.
+struct Requantized {
+  Foreign object;
+  std::string_view member;  // that has the algorithm
+};
+
+// nullopt: this layer's experts are as the object says.
+Result<std::optional<Requantized>> requantized_experts(const Foreign& h, const Layer& layer) {
+  constexpr std::string_view kAll = "moe_quant_algo", kLayers = "quantized_layers", kOne = "quant_algo";
+  const std::optional<Requantized> none;
+  MOE_TRY(const auto of_all, h.text(kAll));
+  MOE_TRY(const auto layers, h.object(kLayers));
+  if (!layers) {
+    if (!of_all) return none;
+    MOE_TRY(const bool skipped, excludes_experts(h, "ignore", layer));
+    return skipped ? none : std::optional(Requantized{h, kAll});
+  }
+  const auto is_end = [](std::string_view end, std::string_view name) {
+    return name.ends_with(end) && (name.size() == end.size() || name[name.size() - end.size() - 1] == '.');
+  };
+  for (const auto& [key, value] : layers->members()) {
+    if (layer.expert_of(key))
+      return fail(Code::unsupported, layers->at(key),
+                  cat(layers->at(key), ": an algorithm of single experts, read are those of all experts of a layer"));
+    if (!is_end(key, layer.module) && !is_end(layer.module, key)) continue;
+    MOE_TRY(Foreign entry, Foreign::open(value, layers->at(key)));
+    MOE_TRY(const std::string_view algorithm, entry.need_text(kOne));
+    if (of_all && upper_ascii(*of_all) != upper_ascii(algorithm))
+      return fields::fault(entry.at(kOne),
+                           cat("found ", json::quote(algorithm), ", but ", h.at(kAll), " is ", json::quote(*of_all)));
+    return std::optional(Requantized{std::move(entry), kOne});
+  }
+  return none;
+}
+
+// --- fp8 -------------------------------------------------------------------------------------------
+
+// The words of its tools, and torch's and our own for the same type; those of other 8-bit floats say more than "e4m3".
+bool is_e4m3(std::string_view word) {
+  const std::string lower = fields::lower_ascii(word);
+  return lower == "e4m3" || lower == "e4m3fn" || lower == "fp8_e4m3" || dtype_from_name(lower) == DType::f8_e4m3fn;
+}
+
+Resolved fp8(const Foreign& h, const Layer& layer) {
+  MOE_TRY(const auto requantized, requantized_experts(h, layer));
+  if (requantized) return modelopt_algorithm(requantized->object, requantized->member);
+  MOE_TRY(const auto ignored, h.texts("ignored_layers"));
+  MOE_TRY(const bool skipped, skips_experts(h, ignored.empty() ? "modules_to_not_convert" : "ignored_layers", layer));
+  if (skipped) return unquantized();
+  MOE_TRY(const auto dtype, h.text(kExpertDtype));
+  if (dtype && !expert_dtype(*dtype))
+    return fields::unexpected(h.at(kExpertDtype), *h.get(kExpertDtype), kExpertDtypes);
+  if (dtype && *expert_dtype(*dtype) == DType::f4_e2m1fn) {
+    const Preset& p = *find_preset("MXFP4A16");
+    return resolved(*p.weights, p.input_activations, p.format, {"weight", "scale"});
+  }
+  MOE_TRY(const std::string_view scheme, h.need_text("activation_scheme"));
+  const bool is_static = scheme == "static";
+  if (!is_static && scheme != "dynamic")
+    return fields::unexpected(h.at("activation_scheme"), *h.get("activation_scheme"), "dynamic or static");
+
+  MOE_TRY(const auto fmt, h.text("fmt"));
+  if (fmt && !is_e4m3(*fmt))
+    return fail(Code::unsupported, h.at("fmt"),
+                cat(h.at("fmt"), ": weights of ", fields::brief(*h.get("fmt")), " are not read, expected e4m3"));
+
+  QuantArgs w = args(8, NumType::floating, Strategy::tensor), a = w;
+  a.dynamic = is_static ? Dynamic::no : Dynamic::yes;
+  if (!h.has("weight_block_size")) {
+    std::vector<std::string> suffixes = {"weight", "weight_scale"};
+    if (is_static) suffixes.emplace_back("input_scale");
+    return resolved(w, a, Format::float_quantized, std::move(suffixes));
+  }
+  MOE_TRY(const auto block, h.integers("weight_block_size", {1, 65536}));
+  if (block.size() != 2)
+    return fields::unexpected(h.at("weight_block_size"), *h.get("weight_block_size"), "[rows, columns]");
+  if (is_static)
+    return fields::unexpected(h.at("activation_scheme"), *h.get("activation_scheme"),
+                              "dynamic, as weights have blocks");
+  w.strategy = Strategy::block;
+  w.block_structure = {block[0], block[1]};
+  a.strategy = Strategy::group;
+  a.group_size = block[1];
+  return resolved(w, a, Format::float_quantized, {"weight", "weight_scale_inv"});
 }
 
 Resolved quark(const Foreign& h, const Layer&) {
@@ -302,6 +344,13 @@ Result<std::string_view> method_of(const Foreign& h) {
 }
 
 }  // namespace
+
+std::optional<DType> expert_dtype(std::string_view word) {
+  const std::string lower = fields::lower_ascii(word);
+  if (lower == "fp8" || is_e4m3(lower)) return DType::f8_e4m3fn;
+  if (lower == "fp4" || lower == "mxfp4" || dtype_from_name(lower) == DType::f4_e2m1fn) return DType::f4_e2m1fn;
+  return std::nullopt;
+}
 
 Result<std::optional<HfQuantization>> resolve_hf_quantization(const json::Value& object, std::string_view module,
                                                               const std::vector<std::string>& projections,

@@ -355,8 +355,8 @@ struct Walk {
 
 class Simulation {
  public:
-  explicit Simulation(const Program& program)
-      : program_(program), entered_at_(program.code.size(), 0), work_(program.code.size()) {}
+  Simulation(const Program& program, MatchEnd end)
+      : program_(program), end_(end), entered_at_(program.code.size(), 0), work_(program.code.size()) {}
 
   // After more text; `last`: the text ends with it.
   Walk after(Walk w, std::u32string_view text, bool last) {
@@ -364,12 +364,18 @@ class Simulation {
     const auto is_end = [&](std::size_t i) {  // as Python's $: also before one last newline
       return last && (i == text.size() || (i + 1 == text.size() && text[i] == U'\n'));
     };
+    // A module's name ends behind its dot, before one, and with the text.
+    const auto ends_module = [&](std::size_t i) {
+      return (i > 0 && text[i - 1] == U'.') || (i < text.size() ? text[i] == U'.' : last);
+    };
     if (!std::exchange(w.started, true)) {
       ++position_;
+      may_end_ = end_ == MatchEnd::anywhere || ends_module(0);
       w.matched = enter(0, true, is_end(0), w.states);
     }
     for (std::size_t i = 0; i < text.size() && !w.matched && !w.states.empty(); ++i) {
       ++position_, ++work_;
+      may_end_ = end_ == MatchEnd::anywhere || ends_module(i + 1);
       next.clear();
       for (const std::size_t pc : w.states) {
         if (!consumes(program_.code[pc], text[i])) continue;
@@ -409,7 +415,8 @@ class Simulation {
       const auto target = [&](std::int32_t offset) { return usize(static_cast<std::int64_t>(pc) + offset); };
       switch (inst.op) {
         case Op::match:
-          return true;
+          if (may_end_) return true;
+          break;
         case Op::jump:
           pending_.push_back(target(inst.x));
           break;
@@ -432,6 +439,8 @@ class Simulation {
   }
 
   const Program& program_;
+  MatchEnd end_;
+  bool may_end_ = true;                  // where the walk is
   std::vector<std::size_t> entered_at_;  // the position at which a state was last entered
   std::vector<std::size_t> pending_;
   std::size_t position_ = 0;  // counts through all walks
@@ -447,15 +456,19 @@ Result<Program> compiled(std::string_view pattern) {
 
 }  // namespace
 
-Result<bool> re_match(std::string_view pattern, std::string_view text) {
+Result<bool> re_match(std::string_view pattern, std::string_view text, MatchEnd end) {
   MOE_TRY(const Program program, compiled(pattern));
-  return Simulation(program).after({}, code_points(text), true).matched;
+  return Simulation(program, end).after({}, code_points(text), true).matched;
+}
+
+Result<bool> re_match(std::string_view pattern, std::string_view text) {
+  return re_match(pattern, text, MatchEnd::anywhere);
 }
 
 // Experts whose numbers leave the same states behind have the same answers.
-Result<Hits> re_match_experts(std::string_view pattern, const Layer& layer, std::size_t& work) {
+Result<Hits> re_match_experts(std::string_view pattern, const Layer& layer, MatchEnd end, std::size_t& work) {
   MOE_TRY(const Program program, compiled(pattern));
-  Simulation simulation(program);
+  Simulation simulation(program, end);
   const Walk module = simulation.after({}, code_points(cat(layer.module, ".")), false);
   Hits hits;
   if (module.matched) hits.assign(layer.count(), true);

@@ -160,6 +160,7 @@ Result<LayerRule> layer_rule(const ModelFile& file, const LayerKeys& keys) {
     MOE_TRY(r.count, told ? holder.need_integer(key, {1, kMostLayers}) : Result<std::int64_t>(*keys.layers));
   }
   MOE_CHECK(at(kReaders, keys.rule)(file, keys, r));
+  r.own_count = r.count;
   if (keys.predicting) {
     MOE_TRY(const std::int64_t more, integer(file, "num_nextn_predict_layers", 0));
     if (!r.listed.empty()) r.listed.resize(usize(std::max(r.count + more, std::ssize(r.listed))), true);

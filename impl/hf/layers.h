@@ -15,6 +15,7 @@ constexpr std::int64_t kMostLayers = 65536;
 
 struct LayerRule {
   std::int64_t count = 0;            // layers, those of multi-token prediction included
+  std::int64_t own_count = 0;        // without those
   std::int64_t first = 0, step = 1;  // l >= first and (l + shift) % step == 0
   std::int64_t shift = 0;
   std::int64_t last = kMostLayers;

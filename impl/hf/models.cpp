@@ -410,7 +410,11 @@ Result<Built> describe_layer(const ModelFile& given, const Architecture& a, std:
   MOE_TRY(const std::int64_t index, layer_index(file, rule, layer, layer_pointer));
 
   Writer w(file, asked, index);
-  w.built.put("name", cat(a.layers_at, ".", index, ".", a.block), "");
+  const bool predicts = !a.where.predicting_at.empty() && index >= rule.own_count;
+  w.built.put("name",
+              predicts ? cat(a.where.predicting_at, ".", index - rule.own_count, ".", a.block)
+                       : cat(a.layers_at, ".", index, ".", a.block),
+              "");
   w.built.put("projection_names", json::Array(a.projections.begin(), a.projections.end()), "");
   MOE_CHECK(write_sizes(file, a, index, w));
   MOE_CHECK(write_activation(file, a, index, w));
