@@ -200,9 +200,9 @@ struct Stack {
   }
   friend bool operator==(const Stack&, const Stack&) = default;
 };
-// Which of a set's forms a checkpoint's unquantized stacks have: rows come first, or columns. flat: [E * I, H] of gate
-// and up with rows first, of down with columns first.
-enum class StackedWeights : std::uint8_t { none, rows_first, columns_first, flat };
+// Which of a set's forms a checkpoint's stacks have: rows come first, or columns. flat: [E * I, H] of gate and up with
+// rows first, of down with columns first. by_shape: the first or the second, which the tensors themselves tell.
+enum class StackedWeights : std::uint8_t { none, rows_first, columns_first, flat, by_shape };
 
 // One way in which checkpoints store experts. The config's word for a format may stand for several of them: which one
 // it is, the quantization says.

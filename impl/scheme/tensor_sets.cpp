@@ -215,6 +215,7 @@ const TensorSet* tensor_set(const Quantization& q) {
 }
 
 std::vector<const TensorSet*> file_sets(const Quantization& q, StackedWeights stacked) {
+  if (stacked == StackedWeights::by_shape) stacked = StackedWeights::rows_first;  // until a tensor tells otherwise
   std::vector<const TensorSet*> sets;
   const TensorSet* first = tensor_set(q);
   if (first == nullptr) return sets;

@@ -90,8 +90,9 @@ Result<ShownStacks> shown_stacks(const LayerFacts& facts, std::span<const Checkp
   ShownStacks all{.order = known, .open = {}};
   for (const CheckpointEntry& e : entries) {
     const ShownOrder shown = shown_order(facts, e.entry->name, e.entry->dtype, e.entry->shape(), module);
-    if (const Check same = check_order(all.order, shown, e.entry->name, e.entry->shape()); !same)
-      return in_file(e, same.error());
+    Check right = check_order(all.order, shown, e.entry->name, e.entry->shape());
+    if (right) right = check_open(facts, shown, e.entry->name, module);
+    if (!right) return in_file(e, std::move(right.error()));
     if (!all.order) all.order = shown.order;
     if (shown.open) all.open.push_back(e);
   }
@@ -211,6 +212,7 @@ Result<bool> WeightSet::set_named(std::string_view name, const TensorView& given
   const std::span<const std::int64_t> extents(given.shape.data(), usize(given.ndim));
   const ShownOrder shown = shown_order(facts, name, given.dtype, extents, module);
   MOE_CHECK(check_order(state_->order, shown, name, extents));
+  MOE_CHECK(check_open(facts, shown, name, module));
   module = in_order(facts, module, state_->order ? state_->order : shown.order);
   const ParsedName p = parse_tensor_name(name, module);
   const bool number = is_stacked_number(p, module) && fits(facts, p, module, extents);

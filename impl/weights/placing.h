@@ -2,8 +2,9 @@
 // rows and columns they have.
 //
 // A config's word for stacks (rows_first, columns_first) is what their class writes, and files have either: the extents
-// decide where they are right in one order only. gate_up_proj is the same in both where H = 2I, and then down_proj is
-// not: what comes first waits in State::open_stacks, placed as the word says, until a tensor tells.
+// decide where they are right in one order only, and by_shape says that nothing else does. gate_up_proj is the same in
+// both where H = 2I, and then down_proj is not: what comes first waits in State::open_stacks, placed as the word says,
+// until a tensor tells.
 #pragma once
 
 #include <optional>
@@ -56,5 +57,7 @@ ExpertModule in_order(const LayerFacts& facts, ExpertModule module, std::optiona
 // A layer's stacks have one order.
 Check check_order(const std::optional<StackedWeights>& known, const ShownOrder& shown, std::string_view name,
                   std::span<const std::int64_t> extents);
+// by_shape needs a shape that tells, which stacks of square matrices do not have.
+Check check_open(const LayerFacts& facts, const ShownOrder& shown, std::string_view name, const ExpertModule& module);
 
 }  // namespace moe::weights

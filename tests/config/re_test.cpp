@@ -106,6 +106,21 @@ TEST(Re, AnswersAsPythonsMatch) {
   }
 }
 
+// As re.match of (?:pattern)(?:(?<=\\.)|(?=\\.|$)).
+TEST(Re, EndsWhereAModuleDoes) {
+  const Case cases[] = {
+      {"a", "a", true},      {"a", "a.b", true},      {"a", "ab", false},       {"a.", "a.b", true},
+      {"a.*", "ab.c", true}, {"a$", "a.b", false},    {"a|ab", "ab.c", true},   {"", "a", false},
+      {"", "", true},        {"a.b$", "a.b", true},   {"(a|a.b)c", "ac", true}, {"a\\.[bc]", "a.cd", false},
+      {"a?", ".b", true},    {"x*?a", "xxa.b", true}, {"a", "b.a", false},      {".*b", "a.b.bc", true},
+  };
+  for (const Case& c : cases) {
+    const auto got = config::re_match(c.pattern, c.text, config::MatchEnd::module);
+    ASSERT_TRUE(got) << c.pattern;
+    EXPECT_EQ(*got, c.matches) << "pattern " << c.pattern << " text " << c.text;
+  }
+}
+
 TEST(Re, RefusesWhatIsOutsideTheSubset) {
   for (const char* pattern : {"(?=a)", "(?!a)", "(?<=a)b", "(?<n>a)", "(?P<n>a)", "(?i)a", "(?#c)", "(a)\\1", "\\bword",
                               "a\\Z", "\\Aa", "\\x41", "\\u0041", "\\0", "[\\b]", "a++", "a*+", "a?+", "a{2}+"}) {
