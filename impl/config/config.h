@@ -83,6 +83,8 @@ struct Config {
   std::string named_by_class;
   // Pointers of members, and of the keys of a config.json or of its options that say them: for messages.
   std::vector<std::pair<std::string, std::string>> file_keys;
+  // What a config.json leaves open and was assumed, for the faults of its tensors: a sentence, "" where nothing was.
+  std::string assumed;
   // intermediate_size is the whole width, as checkpoints have it: intermediate_size_per_partition * tp_size.
   std::int64_t intermediate_size_per_partition = 0;
   Activation activation = Activation::silu;
@@ -185,6 +187,10 @@ std::string platform_to_json(const Platform& platform);
 Result<Platform> effective_platform(const Config& config);
 
 // --- hf_quantization.cpp: checkpoints' own quantization objects (checkpoints.md 3) ---------------------
+// What the experts of an fp8 file are: 8-bit floats, or 4-bit ones (MXFP4). nullopt: another word.
+constexpr std::string_view kExpertDtype = "expert_dtype";
+constexpr const char* kExpertDtypes = "fp4 or fp8";
+std::optional<DType> expert_dtype(std::string_view word);
 // hf_quantization_config -> Quantization, nullopt for a layer that is not quantized.
 // Pointers begin with "/hf_quantization_config". Experts that it treats unlike the others are refused by name.
 struct HfQuantization {
@@ -196,8 +202,7 @@ Result<std::optional<HfQuantization>> resolve_hf_quantization(const json::Value&
                                                               std::int64_t experts);
 
 // --- re.cpp: patterns of "re:" targets, linear time ----------------------------------------------------
-// Match anchored at the start, as Python's re.match. Code::unsupported for constructs outside the subset. `work`: what
-// it took, in bytes of the pattern, instructions, characters and states.
-Result<bool> re_match(std::string_view pattern, std::string_view text, std::size_t* work = nullptr);
+// Match anchored at the start, as Python's re.match. Code::unsupported for constructs outside the subset.
+Result<bool> re_match(std::string_view pattern, std::string_view text);
 
 }  // namespace moe::config

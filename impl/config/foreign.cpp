@@ -167,28 +167,21 @@ Error too_many(const std::string& pointer) {
 
 }  // namespace
 
-Result<bool> Matcher::regex(std::string_view pattern, std::string_view text, const std::string& pointer) {
+Result<bool> Matcher::regex(std::string_view pattern, std::string_view text, const std::string& pointer, MatchEnd end) {
   if (work_left_ == 0) return too_many(pointer);
   std::size_t work = 0;
-  MOE_TRY(const bool matched, placed(re_match(pattern, text, &work), pointer));
+  MOE_TRY(const bool matched, placed(re_match(pattern, text, end, &work), pointer));
   work_left_ -= std::min(work, work_left_);
   return matched;
 }
 
-Result<Hits> Matcher::match(std::string_view pattern, const Layer& layer, bool module_too, const std::string& pointer) {
+Result<Hits> Matcher::names(std::string_view pattern, const Layer& layer, const std::string& pointer,
+                            const MatchHow& how) {
   if (work_left_ == 0) return too_many(pointer);
   std::size_t work = 0;
-  MOE_TRY(Hits hits, placed(re_match_experts(pattern, layer, module_too, work), pointer));
+  MOE_TRY(Hits hits, placed(re_match_experts(pattern, layer, how, work), pointer));
   work_left_ -= std::min(work, work_left_);
   return hits;
-}
-
-Result<Hits> Matcher::names(std::string_view pattern, const Layer& layer, const std::string& pointer) {
-  return match(pattern, layer, false, pointer);
-}
-
-Result<Hits> Matcher::module_or_names(std::string_view pattern, const Layer& layer, const std::string& pointer) {
-  return match(pattern, layer, true, pointer);
 }
 
 }  // namespace moe::config

@@ -72,8 +72,16 @@ struct Layer {
 };
 using Hits = std::vector<bool>;  // of a layer's names; empty: none
 
-// re_match of all names of a layer; module_too: all of them where the module itself matches.
-Result<Hits> re_match_experts(std::string_view pattern, const Layer& layer, bool module_too, std::size_t& work);
+// Where a match may end: anywhere, as Python's re.match, or where a module's name does, at a dot or the end.
+enum class MatchEnd : std::uint8_t { anywhere, module };
+// `work`: what it took, in instructions, characters and states.
+Result<bool> re_match(std::string_view pattern, std::string_view text, MatchEnd end, std::size_t* work = nullptr);
+// The same of all names of a layer; module_too: all of them where the module itself matches.
+struct MatchHow {
+  bool module_too = false;
+  MatchEnd end = MatchEnd::anywhere;
+};
+Result<Hits> re_match_experts(std::string_view pattern, const Layer& layer, const MatchHow& how, std::size_t& work);
 
 // Patterns for the same: shell wildcards * ? [..] over a whole name, and names that have a text in them.
 inline bool has_wildcard(std::string_view text) { return text.find_first_of("*?[") != std::string_view::npos; }
@@ -84,15 +92,13 @@ std::string substring_pattern(std::string_view text);
 class Matcher {
  public:
   // re_match with the pointer of the pattern in its faults.
-  Result<bool> regex(std::string_view pattern, std::string_view text, const std::string& pointer);
+  Result<bool> regex(std::string_view pattern, std::string_view text, const std::string& pointer,
+                     MatchEnd end = MatchEnd::anywhere);
   // The same over a layer's names.
-  Result<Hits> names(std::string_view pattern, const Layer& layer, const std::string& pointer);
-  // All of them where the module itself matches.
-  Result<Hits> module_or_names(std::string_view pattern, const Layer& layer, const std::string& pointer);
+  Result<Hits> names(std::string_view pattern, const Layer& layer, const std::string& pointer,
+                     const MatchHow& how = {});
 
  private:
-  Result<Hits> match(std::string_view pattern, const Layer& layer, bool module_too, const std::string& pointer);
-
   std::size_t work_left_ = std::size_t{1} << 26;
 };
 
@@ -125,6 +131,25 @@ class RuleOfNames {
   std::vector<std::size_t> rules_;
   std::size_t left_;  // names without a rule
 };
+
+// --- module_lists.cpp ------------------------------------------------------------------------------
+
+// Whether the rules are about all experts of the layer, or none; one that is about some is refused with its pointer.
+Result<bool> covers_experts(const RuleOfNames& names, RuleOfNames::Among among,
+                            const std::function<std::string(std::size_t rule)>& pointer);
+// Whether a list of fp8 or mxfp4 files leaves out the layer (checkpoints.md 6).
+Result<bool> skips_experts(const Foreign& h, std::string_view list, const Layer& layer);
+// Whether GPTQ's list of the modules of a block has the layer's experts, or there is none.
+Result<bool> quantizes_experts(const Foreign& h, const Layer& layer);
+
+// --- other_tools.cpp -------------------------------------------------------------------------------
+
+// What a tool may well write, and is not read: no fault of the file.
+Error unread(const std::string& pointer, const std::string& what);
+// Of an object of a tool whose tensors are not read: whose it is and what helps. nullopt: the word is none of theirs.
+std::optional<Error> of_other_tool(const Foreign& h, std::string_view method, const std::string& pointer);
+// Of one without a quant_method.
+Error no_method(const Foreign& h);
 
 using Resolved = Result<std::optional<HfQuantization>>;
 

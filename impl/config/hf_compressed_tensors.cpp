@@ -18,7 +18,8 @@
 namespace moe::config {
 namespace {
 
-constexpr std::string_view kExpertsClass = "FusedMoE";
+// vLLM's class of a layer's experts, whose name the tools know: of now and of before.
+constexpr std::array<std::string_view, 2> kExpertsClasses = {"RoutedExperts", "FusedMoE"};
 constexpr std::string_view kLinearClass = "Linear";  // covers experts too
 constexpr std::string_view kRegex = "re:";
 
@@ -90,9 +91,11 @@ std::vector<Target> list_targets(const std::vector<Group>& groups) {
         all[at->second] = t;
     }
   const auto linear = places.find(kLinearClass);
-  if (linear != places.end() && places.count(kExpertsClass) == 0) {
+  const bool own_group = std::any_of(kExpertsClasses.begin(), kExpertsClasses.end(),
+                                     [&](std::string_view name) { return places.count(name) != 0; });
+  if (linear != places.end() && !own_group) {
     Target experts = all[linear->second];
-    experts.entry.text = kExpertsClass;
+    experts.entry.text = kExpertsClasses[0];
     all.push_back(experts);
   }
   return all;
@@ -109,10 +112,16 @@ Check add_names(Matcher& matcher, const Entry& entry, std::size_t rule, const La
 }
 
 Result<bool> matches_class(Matcher& matcher, const Entry& entry) {
-  if (entry.text.starts_with(kRegex))
-    return matcher.regex(entry.text.substr(kRegex.size()), kExpertsClass, entry.pointer());
-  if (entry.text.size() > kExpertsClass.size()) return false;
-  return fields::lower_ascii(kExpertsClass).find(fields::lower_ascii(entry.text)) != std::string::npos;
+  for (const std::string_view name : kExpertsClasses) {
+    if (entry.text.starts_with(kRegex)) {
+      MOE_TRY(const bool hit, matcher.regex(entry.text.substr(kRegex.size()), name, entry.pointer()));
+      if (hit) return true;
+    } else if (entry.text.size() <= name.size() &&
+               fields::lower_ascii(name).find(fields::lower_ascii(entry.text)) != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
 }
 
 // The rule of each of the layer's names: the entries of `ignore`, which have no group, then the targets, by names and

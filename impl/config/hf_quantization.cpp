@@ -43,11 +43,6 @@ QuantArgs integer_weights(int bits, std::int64_t group, bool symmetric) {
   return w;
 }
 
-// What its tool may well write: no fault of the file.
-Error unread(const std::string& pointer, const std::string& what) {
-  return fail(Code::unsupported, pointer, cat(pointer, ": ", what));
-}
-
 Result<std::int64_t> check_group(std::int64_t group, const std::string& pointer) {
   if (group == 0) return fields::fault(pointer, "found 0, expected -1 (the whole column) or a positive group size");
   return group;
@@ -70,7 +65,7 @@ Result<std::vector<Override>> gptq_overrides(const Foreign& h, const Layer& laye
   for (const auto& [key, value] : dynamic->members()) {
     Override rule{dynamic->at(key), key.starts_with("-:"), {}};
     const std::string_view pattern = std::string_view(key).substr(rule.skips || key.starts_with("+:") ? 2 : 0);
-    MOE_TRY(const Hits hits, matcher.module_or_names(pattern, layer, rule.pointer));
+    MOE_TRY(const Hits hits, matcher.names(pattern, layer, rule.pointer, {.module_too = true}));
     if (std::find(hits.begin(), hits.end(), true) == hits.end()) continue;
     if (!rule.skips) {
       MOE_TRY(Foreign members, Foreign::open(value, rule.pointer));
@@ -112,6 +107,8 @@ Resolved gptq(const Foreign& h, const Layer& layer) {
     return fail(Code::unsupported, h.at("rotation"),
                 cat(h.at("rotation"), ": found ", fields::brief(*h.get("rotation")),
                     ", weights that are rotated need the model's other layers rotated, too: not read"));
+  MOE_TRY(const bool quantized, quantizes_experts(h, layer));
+  if (!quantized) return unquantized();
   RuleOfNames names(layer);
   MOE_TRY(const std::vector<Override> rules, gptq_overrides(h, layer, names));
   return one_scheme(
@@ -119,14 +116,7 @@ Resolved gptq(const Foreign& h, const Layer& layer) {
       [&](const RuleOfNames::Odd& odd) { return names.fault(odd, rules[odd.rule].pointer); });
 }
 
-// Whether a list leaves out the layer: all experts, none, or it is refused.
-Result<bool> leaves_out(const RuleOfNames& names, const std::string& list, RuleOfNames::Among among) {
-  const auto same = [](std::size_t a, std::size_t b) { return (a == RuleOfNames::kNone) == (b == RuleOfNames::kNone); };
-  if (const auto odd = names.find_odd(among, same)) return names.fault(*odd, cat(list, "/", odd->rule));
-  return names.complete();
-}
-
-// --- awq, fp8, mxfp4 -------------------------------------------------------------------------------
+// --- awq, mxfp4 ------------------------------------------------------------------------------------
 
 // An entry skips the modules that have it in their names. One without a number treats all experts alike, and then the
 // layer's own name counts: "gate" is the router, not gate_proj.
@@ -143,7 +133,8 @@ Result<bool> awq_skips(const Foreign& h, const Layer& layer) {
     MOE_TRY(const Hits hits, matcher.names(substring_pattern(entries[i]), layer, cat(h.at(kList), "/", i)));
     names.add(i, hits);
   }
-  return leaves_out(names, h.at(kList), RuleOfNames::Among::projection);
+  return covers_experts(names, RuleOfNames::Among::projection,
+                        [&](std::size_t rule) { return cat(h.at(kList), "/", rule); });
 }
 
 Resolved awq(const Foreign& h, const Layer& layer) {
@@ -162,56 +153,6 @@ Resolved awq(const Foreign& h, const Layer& layer) {
   MOE_TRY(const std::int64_t group, check_group(given, h.at(group_key)));
   MOE_TRY(const bool zero_point, h.need_boolean("zero_point"));
   return resolved(integer_weights(4, group, !zero_point), std::nullopt, Format::awq, {"qweight", "scales", "qzeros"});
-}
-
-// Lists of fp8 and mxfp4 files: an entry about experts that contains the layer's name skips it, or one expert.
-Result<bool> skips_experts(const Foreign& h, std::string_view list, const Layer& layer) {
-  MOE_TRY(const auto entries, h.texts(list));
-  RuleOfNames names(layer);
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const std::size_t at = entries[i].find(layer.module);
-    if (entries[i].find("experts") == std::string_view::npos || at == std::string_view::npos) continue;
-    const std::size_t projections = layer.projections.size();
-    if (const auto expert = layer.expert_of(entries[i].substr(at)))
-      names.add(i, *expert * projections, projections);
-    else
-      names.add_rest(i);
-  }
-  return leaves_out(names, h.at(list), RuleOfNames::Among::all);
-}
-
-Resolved fp8(const Foreign& h, const Layer& layer) {
-  MOE_TRY(const auto ignored, h.texts("ignored_layers"));
-  MOE_TRY(const bool skipped, skips_experts(h, ignored.empty() ? "modules_to_not_convert" : "ignored_layers", layer));
-  if (skipped) return unquantized();
-  MOE_TRY(const std::string_view scheme, h.need_text("activation_scheme"));
-  const bool is_static = scheme == "static";
-  if (!is_static && scheme != "dynamic")
-    return fields::unexpected(h.at("activation_scheme"), *h.get("activation_scheme"), "dynamic or static");
-
-  MOE_TRY(const auto fmt, h.text("fmt"));
-  if (fmt && *fmt != "e4m3")
-    return fail(Code::unsupported, h.at("fmt"),
-                cat(h.at("fmt"), ": weights of ", fields::brief(*h.get("fmt")), " are not read, expected e4m3"));
-
-  QuantArgs w = args(8, NumType::floating, Strategy::tensor), a = w;
-  a.dynamic = is_static ? Dynamic::no : Dynamic::yes;
-  if (!h.has("weight_block_size")) {
-    std::vector<std::string> suffixes = {"weight", "weight_scale"};
-    if (is_static) suffixes.emplace_back("input_scale");
-    return resolved(w, a, Format::float_quantized, std::move(suffixes));
-  }
-  MOE_TRY(const auto block, h.integers("weight_block_size", {1, 65536}));
-  if (block.size() != 2)
-    return fields::unexpected(h.at("weight_block_size"), *h.get("weight_block_size"), "[rows, columns]");
-  if (is_static)
-    return fields::unexpected(h.at("activation_scheme"), *h.get("activation_scheme"),
-                              "dynamic, as weights have blocks");
-  w.strategy = Strategy::block;
-  w.block_structure = {block[0], block[1]};
-  a.strategy = Strategy::group;
-  a.group_size = block[1];
-  return resolved(w, a, Format::float_quantized, {"weight", "weight_scale_inv"});
 }
 
 Resolved mxfp4(const Foreign& h, const Layer& layer) {
@@ -233,6 +174,7 @@ constexpr std::array kModelOpt = {
     ModelOptAlgorithm{"FP8", "FP8", {"weight", "weight_scale", "input_scale"}},
     ModelOptAlgorithm{"FP8_PER_CHANNEL_PER_TOKEN", "FP8_DYNAMIC", {"weight", "weight_scale"}},
     ModelOptAlgorithm{"FP8_PB_WO", "FP8_BLOCK", {"weight", "weight_scale"}},
+    ModelOptAlgorithm{"FP8_BLOCK_SCALES", "FP8_BLOCK", {"weight", "weight_scale"}},  // an older word for the same
     ModelOptAlgorithm{"NVFP4", "NVFP4", {"weight", "weight_scale", "weight_scale_2", "input_scale"}},
     ModelOptAlgorithm{"W4A16_NVFP4", "NVFP4A16", {"weight", "weight_scale", "weight_scale_2"}},
     ModelOptAlgorithm{"MXFP8", "MXFP8", {"weight", "weight_scale"}},
@@ -243,6 +185,23 @@ std::string upper_ascii(std::string_view s) {
   for (char& c : out)
     if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
   return out;
+}
+
+// Shell wildcards over the module and the names of its experts.
+Result<bool> excludes_experts(const Foreign& q, std::string_view list, const Layer& layer) {
+  MOE_TRY(const auto excluded, q.texts(list));
+  Matcher matcher;
+  RuleOfNames names(layer);
+  for (std::size_t i = 0; i < excluded.size() && !names.complete(); ++i) {
+    if (!has_wildcard(excluded[i])) {
+      names.add_named(i, excluded[i]);
+      continue;
+    }
+    MOE_TRY(const Hits hits,
+            matcher.names(wildcard_pattern(excluded[i]), layer, cat(q.at(list), "/", i), {.module_too = true}));
+    names.add(i, hits);
+  }
+  return covers_experts(names, RuleOfNames::Among::all, [&](std::size_t rule) { return cat(q.at(list), "/", rule); });
 }
 
 // From the number of the layer on: what stands before it may differ from writer to writer.
@@ -270,24 +229,9 @@ std::string entry_hint(const Foreign& q, std::string_view module) {
              fields::brief(*algorithm), "} reads the layer so");
 }
 
-Resolved modelopt(const Foreign& h, const Layer& layer) {
-  MOE_TRY(const auto nested, h.object("quantization"));
-  const Foreign& q = nested ? *nested : h;
-  const std::string_view list = nested ? "exclude_modules" : "ignore";
-  MOE_TRY(const auto excluded, q.texts(list));
-  Matcher matcher;
-  RuleOfNames names(layer);
-  for (std::size_t i = 0; i < excluded.size() && !names.complete(); ++i) {
-    if (!has_wildcard(excluded[i])) {
-      names.add_named(i, excluded[i]);
-      continue;
-    }
-    MOE_TRY(const Hits hits, matcher.module_or_names(wildcard_pattern(excluded[i]), layer, cat(q.at(list), "/", i)));
-    names.add(i, hits);
-  }
-  MOE_TRY(const bool skipped, leaves_out(names, q.at(list), RuleOfNames::Among::all));
-  if (skipped) return unquantized();
-  MOE_TRY(const std::string_view given, q.need_text("quant_algo"));
+// The algorithm that a member names.
+Resolved modelopt_algorithm(const Foreign& q, std::string_view member, const Layer& layer) {
+  MOE_TRY(const std::string_view given, q.need_text(member));
   const std::string algorithm = upper_ascii(given);
   for (const ModelOptAlgorithm& row : kModelOpt) {
     if (row.name != algorithm) continue;
@@ -299,9 +243,104 @@ Resolved modelopt(const Foreign& h, const Layer& layer) {
   }
   std::string known;
   for (const ModelOptAlgorithm& row : kModelOpt) known += cat(known.empty() ? "" : ", ", row.name);
-  return unread(q.at("quant_algo"),
-                cat("the algorithm ", fields::brief(*q.get("quant_algo")), " is not read",
+  return unread(q.at(member),
+                cat("the algorithm ", fields::brief(*q.get(member)), " is not read",
                     algorithm == "MIXED_PRECISION" ? entry_hint(q, layer.module) : cat(", read are ", known)));
+}
+
+Resolved modelopt(const Foreign& h, const Layer& layer) {
+  MOE_TRY(const auto nested, h.object("quantization"));
+  const Foreign& q = nested ? *nested : h;
+  MOE_TRY(const bool skipped, excludes_experts(q, nested ? "exclude_modules" : "ignore", layer));
+  return skipped ? unquantized() : modelopt_algorithm(q, "quant_algo", layer);
+}
+
+// ModelOpt keeps the object of a model whose experts it quantized again, and adds what they are now: those of the
+// layers that quantized_layers names, else of all that `ignore` does not.
+struct Requantized {
+  Foreign object;
+  std::string_view member;  // that has the algorithm
+};
+
+// nullopt: this layer's experts are as the object says.
+Result<std::optional<Requantized>> requantized_experts(const Foreign& h, const Layer& layer) {
+  constexpr std::string_view kAll = "moe_quant_algo", kLayers = "quantized_layers", kOne = "quant_algo";
+  const std::optional<Requantized> none;
+  MOE_TRY(const auto of_all, h.text(kAll));
+  MOE_TRY(const auto layers, h.object(kLayers));
+  if (!layers) {
+    if (!of_all) return none;
+    MOE_TRY(const bool skipped, excludes_experts(h, "ignore", layer));
+    return skipped ? none : std::optional(Requantized{h, kAll});
+  }
+  const auto is_end = [](std::string_view end, std::string_view name) {
+    return name.ends_with(end) && (name.size() == end.size() || name[name.size() - end.size() - 1] == '.');
+  };
+  for (const auto& [key, value] : layers->members()) {
+    if (layer.expert_of(key))
+      return fail(Code::unsupported, layers->at(key),
+                  cat(layers->at(key), ": an algorithm of single experts, read are those of all experts of a layer"));
+    if (!is_end(key, layer.module) && !is_end(layer.module, key)) continue;
+    MOE_TRY(Foreign entry, Foreign::open(value, layers->at(key)));
+    MOE_TRY(const std::string_view algorithm, entry.need_text(kOne));
+    if (of_all && upper_ascii(*of_all) != upper_ascii(algorithm))
+      return fields::fault(entry.at(kOne),
+                           cat("found ", json::quote(algorithm), ", but ", h.at(kAll), " is ", json::quote(*of_all)));
+    return std::optional(Requantized{std::move(entry), kOne});
+  }
+  return none;
+}
+
+// --- fp8 -------------------------------------------------------------------------------------------
+
+// The words of its tools, and torch's and our own for the same type; those of other 8-bit floats say more than "e4m3".
+bool is_e4m3(std::string_view word) {
+  const std::string lower = fields::lower_ascii(word);
+  return lower == "e4m3" || lower == "e4m3fn" || lower == "fp8_e4m3" || dtype_from_name(lower) == DType::f8_e4m3fn;
+}
+
+Resolved fp8(const Foreign& h, const Layer& layer) {
+  MOE_TRY(const auto requantized, requantized_experts(h, layer));
+  if (requantized) return modelopt_algorithm(requantized->object, requantized->member, layer);
+  MOE_TRY(const auto ignored, h.texts("ignored_layers"));
+  MOE_TRY(const bool skipped, skips_experts(h, ignored.empty() ? "modules_to_not_convert" : "ignored_layers", layer));
+  if (skipped) return unquantized();
+  MOE_TRY(const auto dtype, h.text(kExpertDtype));
+  if (dtype && !expert_dtype(*dtype))
+    return fields::unexpected(h.at(kExpertDtype), *h.get(kExpertDtype), kExpertDtypes);
+  if (dtype && *expert_dtype(*dtype) == DType::f4_e2m1fn) {
+    const Preset& p = *find_preset("MXFP4A16");
+    return resolved(*p.weights, p.input_activations, p.format, {"weight", "scale"});
+  }
+  MOE_TRY(const std::string_view scheme, h.need_text("activation_scheme"));
+  const std::string word = fields::lower_ascii(scheme);  // as transformers
+  const bool is_static = word == "static";
+  if (!is_static && word != "dynamic")
+    return fields::unexpected(h.at("activation_scheme"), *h.get("activation_scheme"), "dynamic or static");
+
+  MOE_TRY(const auto fmt, h.text("fmt"));
+  if (fmt && !is_e4m3(*fmt))
+    return fail(Code::unsupported, h.at("fmt"),
+                cat(h.at("fmt"), ": weights of ", fields::brief(*h.get("fmt")), " are not read, expected e4m3"));
+
+  QuantArgs w = args(8, NumType::floating, Strategy::tensor), a = w;
+  a.dynamic = is_static ? Dynamic::no : Dynamic::yes;
+  if (!h.has("weight_block_size")) {
+    std::vector<std::string> suffixes = {"weight", "weight_scale"};
+    if (is_static) suffixes.emplace_back("input_scale");
+    return resolved(w, a, Format::float_quantized, std::move(suffixes));
+  }
+  MOE_TRY(const auto block, h.integers("weight_block_size", {1, 65536}));
+  if (block.size() != 2)
+    return fields::unexpected(h.at("weight_block_size"), *h.get("weight_block_size"), "[rows, columns]");
+  if (is_static)
+    return fields::unexpected(h.at("activation_scheme"), *h.get("activation_scheme"),
+                              "dynamic, as weights have blocks");
+  w.strategy = Strategy::block;
+  w.block_structure = {block[0], block[1]};
+  a.strategy = Strategy::group;
+  a.group_size = block[1];
+  return resolved(w, a, Format::float_quantized, {"weight", "weight_scale_inv"});
 }
 
 // --- the methods -----------------------------------------------------------------------------------
@@ -321,86 +360,6 @@ constexpr std::array kMethods = {
     Method{"modelopt_fp4", modelopt},
 };
 
-// Objects of tools whose tensors are not read: by the word in quant_method, whose they are and what helps.
-struct OtherTool {
-  std::string_view method, whose, cure = "the model that it was made from is";
-};
-constexpr std::string_view kDequantize = "what transformers' dequantize and save_pretrained make of them is";
-constexpr std::array kOtherTools = {
-    OtherTool{"auto-round", "AutoRound", ""},
-    OtherTool{"auto_round", "AutoRound", ""},
-    OtherTool{"intel/auto-round", "AutoRound", ""},
-    OtherTool{"bitsandbytes", "bitsandbytes", kDequantize},
-    OtherTool{"torchao", "torchao"},
-    OtherTool{"hqq", "HQQ"},
-    OtherTool{"quark", "AMD Quark", "what it exports in its mode fp8 is"},
-    OtherTool{"mlx", "MLX", "what mlx_lm.convert --dequantize makes of them is"},
-    OtherTool{"quanto", "Quanto"},
-    OtherTool{"eetq", "EETQ"},
-    OtherTool{"fbgemm_fp8", "FBGEMM"},
-    OtherTool{"higgs", "HIGGS", kDequantize},
-    OtherTool{"aqlm", "AQLM"},
-    OtherTool{"vptq", "VPTQ"},
-    OtherTool{"spqr", "SpQR"},
-    OtherTool{"bitnet", "BitNet"},
-    OtherTool{"fp_quant", "FP-Quant"},
-    OtherTool{"sinq", "SINQ"},
-    OtherTool{"exl2", "ExLlamaV2"},
-    OtherTool{"exl3", "ExLlamaV3"},
-    OtherTool{"fouroversix", "Four Over Six"},
-    OtherTool{"metal", "transformers' Metal kernels"},
-    OtherTool{"gguf", "GGUF", kDequantize},
-};
-
-// AutoRound's containers are those of other tools.
-std::string auto_round_cure(const Foreign& h) {
-  struct Packing {
-    std::string_view ends, whose, object;
-  };
-  constexpr std::array kPackings = {
-      Packing{":auto_gptq", "GPTQ",
-              R"({"quant_method": "gptq", "bits": .., "group_size": .., "desc_act": false, "sym": ..})"},
-      Packing{":auto_awq", "AWQ",
-              R"({"quant_method": "awq", "bits": 4, "group_size": .., "zero_point": true, "version": "gemm"})"},
-      Packing{":llm_compressor", "compressed-tensors",
-              R"({"quant_method": "compressed-tensors", "config_groups": ..})"},
-      Packing{":fp8", "FP8 in blocks",
-              R"({"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": ..})"},
-  };
-  const json::Value* packing = h.get("packing_format");
-  if (packing != nullptr && packing->string() != nullptr)
-    for (const Packing& p : kPackings)
-      if (packing->string()->ends_with(p.ends))
-        return cat("packing_format ", fields::brief(*packing), " is that of ", p.whose,
-                   ", which the option quantization_config reads with ", p.object);
-  return "of its packing_format those of GPTQ (auto_gptq), AWQ (auto_awq) and compressed-tensors (llm_compressor) are, "
-         "with the object of these as option quantization_config";
-}
-
-Error of_other_tool(const Foreign& h, const std::string& pointer, const OtherTool& tool) {
-  return unread(pointer,
-                cat("an object of ", tool.whose, " (", tool.method, "), whose quantized tensors are not read: ",
-                    tool.cure.empty() ? auto_round_cure(h) : std::string(tool.cure),
-                    R"(; experts that it left plain are read with overrides {"quantization": null})"));
-}
-
-const OtherTool* other_tool(std::string_view method) {
-  const auto it = std::find_if(kOtherTools.begin(), kOtherTools.end(),
-                               [&](const OtherTool& tool) { return tool.method == method; });
-  return it == kOtherTools.end() ? nullptr : &*it;
-}
-
-// Objects without a quant_method.
-Error no_method(const Foreign& h) {
-  const std::string pointer = h.at("quant_method");
-  const auto has = [&](std::string_view key) { return h.has(key); };
-  if (has("desc_act") || has("sym")) return fields::missing(pointer, "\"gptq\", as the other members are GPTQ's");
-  if (has("w_bit") || has("q_group_size") || has("zero_point"))
-    return fields::missing(pointer, "\"awq\", as the other members are AWQ's");
-  if (has("bits") && has("group_size")) return of_other_tool(h, pointer, *other_tool("mlx"));
-  return fields::missing(pointer, "a string");
-}
-
 // hf_quant_config.json says who wrote it instead.
 Result<std::string_view> method_of(const Foreign& h) {
   constexpr std::string_view kModelOptName = "modelopt";
@@ -417,6 +376,13 @@ Result<std::string_view> method_of(const Foreign& h) {
 
 }  // namespace
 
+std::optional<DType> expert_dtype(std::string_view word) {
+  const std::string lower = fields::lower_ascii(word);
+  if (lower == "fp8" || is_e4m3(lower)) return DType::f8_e4m3fn;
+  if (lower == "fp4" || lower == "mxfp4" || dtype_from_name(lower) == DType::f4_e2m1fn) return DType::f4_e2m1fn;
+  return std::nullopt;
+}
+
 Result<std::optional<HfQuantization>> resolve_hf_quantization(const json::Value& object, std::string_view module,
                                                               const std::vector<std::string>& projections,
                                                               std::int64_t experts) {
@@ -428,7 +394,7 @@ Result<std::optional<HfQuantization>> resolve_hf_quantization(const json::Value&
     if (result) result->quantization.hf = result->quantization.file_method = std::string(name);
     return result;
   }
-  if (const OtherTool* tool = other_tool(name)) return of_other_tool(h, h.at("quant_method"), *tool);
+  if (auto theirs = of_other_tool(h, name, h.at("quant_method"))) return *std::move(theirs);
   std::string known;
   for (const Method& method : kMethods) known += cat(known.empty() ? "" : ", ", method.name);
   return fields::unexpected(h.at("quant_method"), *h.get("quant_method"), "one of " + known);

@@ -74,7 +74,10 @@ Result<Config> merge_config(const Config& config, std::string_view patch_text) {
   }
   MOE_TRY(Config merged, config_from_document(std::move(document)));
   const bool same_file = patch.find("quantization") == nullptr && patch.find("hf_quantization_config") == nullptr;
-  if (same_file) merged.quantization.file_method = config.quantization.file_method;
+  if (same_file) {
+    merged.quantization.file_method = config.quantization.file_method;
+    merged.assumed = config.assumed;
+  }
   if (patch.find("name") == nullptr) merged.named_by_class = config.named_by_class;
   if (patch.find("routing") == nullptr) merged.file_keys = config.file_keys;
   return merged;

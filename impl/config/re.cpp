@@ -33,8 +33,8 @@ struct Walk {
 
 class Simulation {
  public:
-  explicit Simulation(const Program& program)
-      : program_(program), entered_at_(program.code.size(), 0), work_(program.code.size()) {}
+  Simulation(const Program& program, MatchEnd end)
+      : program_(program), end_(end), entered_at_(program.code.size(), 0), work_(program.code.size()) {}
 
   // After more text; `last`: the text ends with it.
   Walk after(Walk w, std::u32string_view text, bool last) {
@@ -44,14 +44,16 @@ class Simulation {
     };
     if (!std::exchange(w.started, true)) {
       ++position_;
-      w.matched = enter(0, true, is_end(0), w.states);
+      w.matched = enter(0, true, is_end(0), is_end(0), w.states);
     }
     for (std::size_t i = 0; i < text.size() && !w.matched && !w.states.empty(); ++i) {
       ++position_, ++work_;
       next.clear();
       for (const std::size_t pc : w.states) {
         if (!consumes(program_.code[pc], text[i])) continue;
-        w.matched = enter(pc + 1, false, is_end(i + 1), next);
+        // A state that is complete has waited for the dot behind a module's name.
+        w.matched = program_.code[pc].op == Op::match ||
+                    enter(pc + 1, false, is_end(i + 1), is_end(i + 1) || text[i] == U'.', next);
         if (w.matched) break;
       }
       w.states.swap(next);
@@ -69,13 +71,16 @@ class Simulation {
         return c != U'\n';
       case Op::set:
         return program_.sets[inst.set].has(c);
+      case Op::match:
+        return c == U'.';
       default:
         return false;
     }
   }
 
-  // Adds all states reachable from `start` without a character; true when the pattern is complete.
-  bool enter(std::size_t start, bool is_start, bool is_end, std::vector<std::size_t>& states) {
+  // Adds all states reachable from `start` without a character; true when the pattern is complete and may end here.
+  // ends_module: behind a dot, or at the end of the text.
+  bool enter(std::size_t start, bool is_start, bool is_end, bool ends_module, std::vector<std::size_t>& states) {
     pending_.assign(1, start);
     while (!pending_.empty()) {
       const std::size_t pc = pending_.back();
@@ -87,7 +92,9 @@ class Simulation {
       const auto target = [&](std::int32_t offset) { return usize(static_cast<std::int64_t>(pc) + offset); };
       switch (inst.op) {
         case Op::match:
-          return true;
+          if (end_ == MatchEnd::anywhere || ends_module) return true;
+          states.push_back(pc);
+          break;
         case Op::jump:
           pending_.push_back(target(inst.x));
           break;
@@ -110,6 +117,7 @@ class Simulation {
   }
 
   const Program& program_;
+  const MatchEnd end_;
   std::vector<std::size_t> entered_at_;  // the position at which a state was last entered
   std::vector<std::size_t> pending_;
   std::size_t position_ = 0;  // counts through all walks
@@ -208,20 +216,24 @@ class ExpertWalks {
 
 }  // namespace
 
-Result<bool> re_match(std::string_view pattern, std::string_view text, std::size_t* work) {
+Result<bool> re_match(std::string_view pattern, std::string_view text, MatchEnd end, std::size_t* work) {
   MOE_TRY(const Program program, compile_pattern(pattern));
-  Simulation simulation(program);
+  Simulation simulation(program, end);
   const bool matched = simulation.after({}, code_points(text), true).matched;
   if (work != nullptr) *work = simulation.work() + pattern.size();
   return matched;
 }
 
-Result<Hits> re_match_experts(std::string_view pattern, const Layer& layer, bool module_too, std::size_t& work) {
+Result<bool> re_match(std::string_view pattern, std::string_view text) {
+  return re_match(pattern, text, MatchEnd::anywhere);
+}
+
+Result<Hits> re_match_experts(std::string_view pattern, const Layer& layer, const MatchHow& how, std::size_t& work) {
   MOE_TRY(const Program program, compile_pattern(pattern));
-  Simulation simulation(program);
+  Simulation simulation(program, how.end);
   ExpertWalks experts(simulation, layer);
   Hits hits;
-  if (module_too && simulation.after({}, code_points(layer.module), true).matched)
+  if (how.module_too && simulation.after({}, code_points(layer.module), true).matched)
     hits.assign(layer.count(), true);
   else if (Walk module = simulation.after({}, code_points(cat(layer.module, ".")), false);
            module.matched || !module.states.empty())

@@ -54,6 +54,7 @@ struct LayerKeys {
   std::string_view count = "num_hidden_layers", count_alias = {};
   std::optional<std::int64_t> layers = {};  // without that key
   bool predicting = false;  // num_nextn_predict_layers more, all with experts, under the names of further layers
+  std::string_view predicting_at = {};  // or counted from 0 below this name
   bool enabled_by_enable_moe_block = false;
 };
 
@@ -136,6 +137,7 @@ struct Architecture {
   Routing routing = {};
   std::string_view expert_norm = {};  // the end of a tensor's name
   NumberKey expert_norm_eps = {};
+  std::string_view expert_dtype = {};  // the key that says what the experts are where the model's own object says fp8
 };
 
 // All that are read, and those that are known and are not: with why.

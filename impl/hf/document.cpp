@@ -121,20 +121,34 @@ json::Value without_nulls(json::Value value) {
   return value;
 }
 
-// DeepSeek-V4 files say fp8, which their experts are not: expert_dtype tells, and fp4 is what it is when it is left
-// out.
-Result<bool> has_fp4_experts(const ModelFile& file, const Quantization& q) {
+// DeepSeek-V4's files say fp8, which their experts need not be: a key beside that object tells what they are, and it is
+// read as a member of it. A file without the key has what its model type had when it was published.
+Check say_expert_dtype(const ModelFile& file, std::string_view key, json::Value& object, Built& b) {
+  const json::Value* method = object.find("quant_method");
+  if (key.empty() || method == nullptr || method->string() == nullptr || *method->string() != "fp8") return ok();
   MOE_TRY(const auto type, file.root().text("model_type"));
-  if (type != "deepseek_v4" || q.hf != "fp8") return false;
-  MOE_TRY(const auto dtype, file.holder("expert_dtype").text("expert_dtype"));
-  if (!dtype || *dtype == "fp4") return true;
-  if (*dtype == "fp8") return false;
-  const Foreign& holder = file.holder("expert_dtype");
-  return fields::unexpected(holder.at("expert_dtype"), *holder.get("expert_dtype"), "fp4 or fp8");
+  const Foreign& holder = file.holder(key);
+  MOE_TRY(const auto given, holder.text(key));
+  const json::Value* inside = object.find(config::kExpertDtype);
+  const bool told = inside != nullptr && !inside->is_null();
+  if (given && !config::expert_dtype(*given))
+    return fields::unexpected(holder.at(key), *holder.get(key), config::kExpertDtypes);
+  if (given && told && inside->string() != nullptr &&
+      config::expert_dtype(*inside->string()) != config::expert_dtype(*given))
+    return fields::fault(holder.at(key), cat("found ", fields::brief(*holder.get(key)),
+                                             ", but quantization_config says ", fields::brief(*inside)));
+  if (given) object.set(std::string(config::kExpertDtype), *given);
+  if (given || told) return ok();
+  const std::string_view word = type && type->starts_with("deepseek_v4") ? "fp4" : "fp8";
+  object.set(std::string(config::kExpertDtype), word);
+  b.assumed =
+      cat("config.json has no ", key, ", which says what the experts of this class are: ", word, " was assumed");
+  return ok();
 }
 
 // After the overrides, which may have renamed the layer whose quantization is asked for.
-Check put_quantization(const ModelFile& file, const QuantizationSource& source, Built& b) {
+Check put_quantization(const ModelFile& file, const QuantizationSource& source, std::string_view expert_dtype,
+                       Built& b) {
   if (source.value == nullptr) return ok();
   constexpr fields::Range kExperts = {1, 65536};
   const json::Value *name = b.document.find("name"), *given = b.document.find("projection_names"),
@@ -149,15 +163,17 @@ Check put_quantization(const ModelFile& file, const QuantizationSource& source, 
     return ok();
   const auto experts = count == nullptr ? Result<std::int64_t>(1) : fields::integer_value(*count, "", kExperts);
   if (!experts) return ok();
-  auto resolved = resolve_hf_quantization(*source.value, *name->string(), projections, *experts);
+  json::Value object = *source.value;
+  MOE_CHECK(say_expert_dtype(file, expert_dtype, object, b));
+  auto resolved = resolve_hf_quantization(object, *name->string(), projections, *experts);
   if (!resolved) {
     constexpr std::string_view kBase = "/hf_quantization_config";
     const std::string rest = resolved.error().subject.substr(kBase.size());
     return moved(std::move(resolved.error()), source.pointer + rest);
   }
+  if (!*resolved || !((*resolved)->quantization.is_fp8() || (*resolved)->quantization.is_mxfp4())) b.assumed.clear();
   if (!*resolved) return ok();
-  MOE_TRY(const bool fp4, has_fp4_experts(file, (*resolved)->quantization));
-  if (fp4) {
+  if ((*resolved)->quantization.hf == "fp8" && (*resolved)->quantization.is_mxfp4()) {
     b.document.set("quantization", json::Object{{"scheme", "MXFP4A16"}});
     b.origins.push_back({"/quantization", source.pointer, false});
     return ok();
@@ -248,6 +264,7 @@ Result<Config> Built::config() const {
   for (const Origin& o : origins)  // of the layer and its sections
     if (!o.source.empty() && std::count(o.document.begin(), o.document.end(), '/') <= 2)
       made->file_keys.emplace_back(o.document, o.source);
+  made->assumed = assumed;
   return made;
 }
 
@@ -266,7 +283,8 @@ Result<Built> build_document(const json::Value& hf, const json::Value& options_v
   MOE_CHECK(put_parallel(options, b));
   MOE_CHECK(apply_overrides(options, b));
   drop_epsilon(b);
-  if (!overrides_quantization(options)) MOE_CHECK(put_quantization(file, quantization_source(file, options), b));
+  if (!overrides_quantization(options))
+    MOE_CHECK(put_quantization(file, quantization_source(file, options), as.row.expert_dtype, b));
   put_stacks(b);
   return b;
 }

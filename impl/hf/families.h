@@ -52,6 +52,7 @@ inline constexpr Architecture kQwen3Vl = like(kQwen2, "Qwen3VLMoeForConditionalG
   inside(a, kLanguage);
   a.routing.renormalize = {"", true};
   a.stacks = true;
+  a.stacked = StackedWeights::by_shape;  // published with columns first; transformers 5 can write rows first
 });
 inline constexpr Architecture kOmniThinker = like(kQwen3Next, "Qwen3OmniMoeThinkerForConditionalGeneration");
 inline constexpr Architecture kOlmoe = {

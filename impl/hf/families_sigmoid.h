@@ -266,7 +266,7 @@ inline constexpr Architecture kDeepseekV4 = {
     .block = "ffn.experts",
     .projections = kNumbered,
     .experts = kRouted,
-    .where = {.predicting = true},
+    .where = {.predicting = true, .predicting_at = "mtp"},
     .activation = {.limit = {"swiglu_limit", 10.0}},
     .routing = {.scoring_key = "scoring_func",
                 .scoring = Scoring::sqrtsoftplus,
@@ -277,6 +277,7 @@ inline constexpr Architecture kDeepseekV4 = {
                 .factor = Factor::weights,
                 .factor_key = {"routed_scaling_factor", 1.5},
                 .hash_layers = 3},
+    .expert_dtype = "expert_dtype",
 };
 
 }  // namespace families

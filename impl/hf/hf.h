@@ -80,7 +80,7 @@ struct Built {
   json::Value document = json::Object{};
   std::vector<Origin> origins;
   std::optional<std::string> file_method;  // Quantization::file_method, of which the document tells nothing
-  std::string named_by_class;              // Config::named_by_class, too
+  std::string named_by_class, assumed;     // of Config, too
   // Tensors of all experts, where nothing is quantized: put into the document when that is known.
   StackedWeights stacked = StackedWeights::none;
   std::vector<std::string> stacked_names;

@@ -460,7 +460,12 @@ Result<Built> describe_layer(const ModelFile& given, const Architecture& a, std:
   MOE_CHECK(file.look_at_layer(index));
 
   Writer w(file, asked, rule, index);
-  w.built.put("name", cat(a.layers_at, ".", index, ".", a.block), "");
+  const std::int64_t own_count = rule.count - rule.predicted;
+  const bool predicts = !a.where.predicting_at.empty() && index >= own_count;
+  w.built.put("name",
+              predicts ? cat(a.where.predicting_at, ".", index - own_count, ".", a.block)
+                       : cat(a.layers_at, ".", index, ".", a.block),
+              "");
   w.built.put("projection_names", json::Array(a.projections.begin(), a.projections.end()), "");
   MOE_CHECK(write_sizes(file, a, w));
   MOE_CHECK(write_activation(file, a, index, w));

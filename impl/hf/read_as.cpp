@@ -97,6 +97,7 @@ Check read_module(const Members& from, Architecture& a) {
                               "the path of the experts with {layer} for the number, model.layers.{layer}.mlp.experts");
   a.layers_at = module.substr(0, at - 1);
   a.block = module.substr(end + 1);
+  a.where.predicting_at = {};
   return ok();
 }
 
@@ -148,7 +149,11 @@ Check read_keys(const Members& description, Architecture& a) {
   if (!activation.empty()) a.activation.key = activation;
   MOE_TRY(const std::string_view first, view(keys, "first_layer"));
   if (!first.empty())
-    a.where = {.rule = Layers::from, .first = {{first}, 0}, .count = a.where.count, .predicting = a.where.predicting};
+    a.where = {.rule = Layers::from,
+               .first = {{first}, 0},
+               .count = a.where.count,
+               .predicting = a.where.predicting,
+               .predicting_at = a.where.predicting_at};
   MOE_TRY(const std::string_view count, view(keys, "num_layers"));
   if (!count.empty()) a.where.count = count;
   return ok();

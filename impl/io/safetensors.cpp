@@ -20,6 +20,7 @@ constexpr std::uint64_t kMaxHeader = 100'000'000;
 constexpr std::size_t kMaxTensors = 1'000'000;
 constexpr std::size_t kMaxName = 1024;
 constexpr std::uint64_t kPointer = 0x206e6f6973726576;  // "version ", no length of a header
+constexpr std::string_view kComplex = "C64";            // of tables beside the weights
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 40;
 
 Error format_error(const std::string& path, const std::string& what) {
@@ -63,7 +64,8 @@ void read_entry(JsonCursor& c, SafetensorsEntry& e) {
       once(1);
       const std::string name = c.string();
       e.dtype = dtype_from_safetensors(name);
-      if (e.dtype == DType::invalid) c.fail("unknown dtype " + in_quotes(name));
+      e.bits = name == kComplex ? 64 : dtype_bits(e.dtype);
+      if (e.bits == 0) c.fail("unknown dtype " + in_quotes(name));
     } else if (member == "shape") {
       once(2);
       read_shape(c, e);
@@ -119,7 +121,7 @@ Result<std::vector<SafetensorsEntry>> parse_header(const std::string& path, std:
 
 // Bytes of a shape, nullopt when they overflow or are no whole number.
 std::optional<std::uint64_t> shape_bytes(const SafetensorsEntry& e) {
-  std::int64_t bits = dtype_bits(e.dtype);
+  std::int64_t bits = e.bits;
   for (std::int64_t d : e.shape()) {
     const auto product = checked_mul({bits, d});
     if (!product) return std::nullopt;

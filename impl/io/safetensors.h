@@ -27,7 +27,8 @@ namespace moe::io {
 
 struct SafetensorsEntry {
   std::string name;
-  DType dtype = DType::invalid;
+  DType dtype = DType::invalid;  // also of a type that no weights have
+  int bits = 0;                  // of an element
   int ndim = 0;
   std::array<std::int64_t, 8> dims{};
   std::uint64_t offset = 0;  // in the file

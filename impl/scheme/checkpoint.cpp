@@ -1,4 +1,4 @@
-// Rows of the checkpoint formats, and tensor names. See checkpoint.h.
+// Shapes of checkpoint tensors, and their names. See checkpoint.h; the rows of the formats: tensor_sets.cpp.
 #include "scheme/checkpoint.h"
 
 #include <algorithm>
@@ -43,146 +43,6 @@ std::int64_t extent(Axis axis, const MatrixSize& m) {
   }
   return 0;
 }
-
-constexpr std::array<DType, 4> types(DType a, DType b = {}, DType c = {}, DType d = {}) { return {a, b, c, d}; }
-constexpr std::array kFloats = types(DType::f32, DType::f16, DType::bf16);
-constexpr std::array kI8 = types(DType::i8), kI32 = types(DType::i32), kI64 = types(DType::i64);
-constexpr std::array kF32 = types(DType::f32), kBytes = types(DType::u8, DType::i8);
-constexpr std::array kE4m3Codes = types(DType::f8_e4m3fn), kE8m0s = types(DType::u8, DType::f8_e8m0fnu);
-constexpr std::array kFp8Scales = types(DType::f32, DType::f16, DType::bf16, DType::f8_e8m0fnu);
-
-constexpr std::array kMatrix = {Axis::n, Axis::k}, kPackedRows = {Axis::n, Axis::k_words};
-constexpr std::array kRowGroups = {Axis::n, Axis::groups}, kWordGroups = {Axis::n_words, Axis::groups};
-constexpr std::array kGroupRows = {Axis::groups, Axis::n}, kGroupWords = {Axis::groups, Axis::n_words};
-constexpr std::array kPackedColumns = {Axis::k_words, Axis::n}, kColumnWords = {Axis::k, Axis::n_words};
-constexpr std::array kPerRow = {Axis::n, Axis::none}, kPerColumn = {Axis::k, Axis::none};
-constexpr std::array kTwoNumbers = {Axis::two, Axis::none}, kOne = {Axis::one, Axis::none};
-constexpr std::array kPackedBytes = {Axis::n, Axis::k_bytes}, kColumns = {Axis::k, Axis::n};
-constexpr std::array kBlockScales = {Axis::n_blocks, Axis::k_blocks}, kPerHalf = {Axis::halves, Axis::none};
-
-// clang-format off
-constexpr std::array kIntQuantized = {
-    CheckpointTensor{"weight",            TensorKind::weight,     Presence::required,   kI8,     kMatrix},
-    CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kRowGroups},
-    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
-};
-constexpr std::array kIntQuantizedWhole = {
-    CheckpointTensor{"weight",            TensorKind::weight,     Presence::required,   kI8,     kMatrix},
-    CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kOne},
-    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
-};
-constexpr std::array kUnquantized = {
-    CheckpointTensor{"weight",            TensorKind::weight,     Presence::required,   kFloats, kMatrix},
-    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
-};
-constexpr std::array kPackQuantized = {
-    CheckpointTensor{"weight_packed",     TensorKind::weight,     Presence::required,   kI32,    kPackedRows},
-    CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kRowGroups},
-    CheckpointTensor{"weight_zero_point", TensorKind::zero_point, Presence::with_zeros, kI32,    kWordGroups},
-    CheckpointTensor{"weight_g_idx",      TensorKind::g_idx,      Presence::with_g_idx, kI32,    kPerColumn},
-    CheckpointTensor{"weight_shape",      TensorKind::shape,      Presence::optional,   kI64,    kTwoNumbers},
-    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
-};
-constexpr std::array kPackQuantizedWhole = {
-    CheckpointTensor{"weight_packed",     TensorKind::weight,     Presence::required,   kI32,    kPackedRows},
-    CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kOne},
-    CheckpointTensor{"weight_zero_point", TensorKind::zero_point, Presence::with_zeros, kI32,    kWordGroups},
-    CheckpointTensor{"weight_g_idx",      TensorKind::g_idx,      Presence::with_g_idx, kI32,    kPerColumn},
-    CheckpointTensor{"weight_shape",      TensorKind::shape,      Presence::optional,   kI64,    kTwoNumbers},
-    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
-};
-constexpr std::array kGptq = {
-    CheckpointTensor{"qweight",           TensorKind::weight,     Presence::required,   kI32,    kPackedColumns},
-    CheckpointTensor{"scales",            TensorKind::scale,      Presence::required,   kFloats, kGroupRows},
-    CheckpointTensor{"qzeros",            TensorKind::zero_point, Presence::with_zeros, kI32,    kGroupWords},
-    CheckpointTensor{"g_idx",             TensorKind::g_idx,      Presence::with_g_idx, kI32,    kPerColumn},
-    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
-};
-constexpr std::array kAwq = {
-    CheckpointTensor{"qweight",           TensorKind::weight,     Presence::required,   kI32,    kColumnWords},
-    CheckpointTensor{"scales",            TensorKind::scale,      Presence::required,   kFloats, kGroupRows},
-    CheckpointTensor{"qzeros",            TensorKind::zero_point, Presence::with_zeros, kI32,    kGroupWords},
-    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
-};
-// Formats of 8-bit floats differ in their scales alone.
-struct Fp8Scale {
-  std::string_view suffix;
-  std::array<DType, 4> dtypes;
-  std::array<Axis, 2> axes;
-  Form form = Form::axes;
-  std::string_view alias = {};
-};
-constexpr std::array<CheckpointTensor, 4> fp8(const Fp8Scale& s) {
-  return {{
-    {"weight",            TensorKind::weight,      Presence::required,         kE4m3Codes, kMatrix},
-    {s.suffix,            TensorKind::scale,       Presence::required,         s.dtypes,   s.axes, s.form, s.alias},
-    {"input_scale",       TensorKind::input_scale, Presence::with_input_scale, kFloats,    kPerHalf, Form::scalar},
-    {"bias",              TensorKind::bias,        Presence::with_bias,        kFloats,    kPerRow},
-  }};
-}
-constexpr std::string_view kScale = "weight_scale", kInverse = "weight_scale_inv";
-constexpr std::array kFp8Tensor         = fp8({kScale,   kFp8Scales, kPerHalf, Form::scalar});
-constexpr std::array kFp8Rows           = fp8({kScale,   kFp8Scales, kRowGroups, Form::vector});
-constexpr std::array kFp8Blocks         = fp8({kScale,   kFp8Scales, kBlockScales, Form::spread, kInverse});
-constexpr std::array kFp8BlocksDeepSeek = fp8({kInverse, kFp8Scales, kBlockScales});
-constexpr std::array kMxfp8             = fp8({kScale,   kE8m0s,     kRowGroups});
-// compressed-tensors and DeepSeek-V4.
-constexpr std::array kMxfp4 = {
-    CheckpointTensor{"weight_packed",       TensorKind::weight,             Presence::required,         kBytes,     kPackedBytes, Form::blocks, "weight"},
-    CheckpointTensor{"weight_scale",        TensorKind::scale,              Presence::required,         kE8m0s,     kRowGroups,   Form::axes,   "scale"},
-    CheckpointTensor{"bias",                TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
-};
-constexpr std::array kGptOss = {
-    CheckpointTensor{"_blocks",             TensorKind::weight,             Presence::required,         kBytes,     kPackedBytes, Form::blocks},
-    CheckpointTensor{"_scales",             TensorKind::scale,              Presence::required,         kE8m0s,     kRowGroups},
-    CheckpointTensor{"_bias",               TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
-};
-// compressed-tensors and ModelOpt, which says the same in factors.
-constexpr std::array kNvfp4 = {
-    CheckpointTensor{"weight_packed",       TensorKind::weight,             Presence::required,         kBytes,     kPackedBytes, Form::axes,   "weight"},
-    CheckpointTensor{"weight_scale",        TensorKind::scale,              Presence::required,         kE4m3Codes, kRowGroups},
-    CheckpointTensor{"weight_scale_2",      TensorKind::scale_2,            Presence::required,         kF32,       kPerHalf,     Form::scalar},
-    CheckpointTensor{"weight_global_scale", TensorKind::global_scale,       Presence::optional,         kF32,       kPerHalf,     Form::scalar},
-    CheckpointTensor{"input_scale",         TensorKind::input_scale,        Presence::with_input_scale, kF32,       kPerHalf,     Form::scalar},
-    CheckpointTensor{"input_global_scale",  TensorKind::input_global_scale, Presence::with_input_scale, kF32,       kPerHalf,     Form::scalar},
-    CheckpointTensor{"bias",                TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
-};
-// Unquantized weights of all experts.
-constexpr std::array kStackedRows = {
-    CheckpointTensor{"",                    TensorKind::weight,             Presence::required,         kFloats,    kMatrix,  Form::axes, ".weight"},
-    CheckpointTensor{"_bias",               TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
-};
-constexpr std::array kStackedColumns = {
-    CheckpointTensor{"",                    TensorKind::weight,             Presence::required,         kFloats,    kColumns, Form::axes, ".weight"},
-    CheckpointTensor{"_bias",               TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
-};
-// FP8 in blocks as transformers has it in memory and writes it where the class writes stacks, and Step-3.7's files.
-constexpr std::array kFp8StackedBlocks = {
-    CheckpointTensor{"",                    TensorKind::weight,             Presence::required,         kE4m3Codes, kMatrix,     Form::axes, ".weight"},
-    CheckpointTensor{"_scale_inv",          TensorKind::scale,              Presence::required,         kFp8Scales, kBlockScales, Form::axes, ".weight_scale_inv"},
-    CheckpointTensor{"_bias",               TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
-};
-constexpr Stack kGateUpDown = {{"gate_up_proj", "down_proj"}};
-// clang-format on
-
-bool is_unquantized(const Quantization& q) { return !q.weights; }
-bool is_mxfp4(const Quantization& q) { return q.is_mxfp4(); }
-bool has_int8_activations(const Quantization& q) {
-  return (q.is_w4a8_int8() || q.is_w8a8_int8()) && q.weights->symmetric && q.weights->actorder != ActOrder::group &&
-         !q.is_transposed.value_or(false);
-}
-
-bool is_int8_by_row(const Quantization& q) { return has_int8_activations(q) && !q.has_one_scale(); }
-bool is_int8_whole(const Quantization& q) { return has_int8_activations(q) && q.has_one_scale(); }
-
-bool is_wna16_or_int8(const Quantization& q) { return q.is_wna16() || is_int8_by_row(q) || q.is_w4a8_fp8(); }
-
-bool is_fp8(const Quantization& q, std::initializer_list<Strategy> strategies) {
-  return q.is_fp8() && std::find(strategies.begin(), strategies.end(), q.weights->strategy) != strategies.end();
-}
-bool is_fp8_tensor(const Quantization& q) { return is_fp8(q, {Strategy::tensor}); }
-bool is_fp8_rows(const Quantization& q) { return is_fp8(q, {Strategy::channel, Strategy::group}); }
-bool is_fp8_blocks(const Quantization& q) { return is_fp8(q, {Strategy::block}); }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -255,57 +115,6 @@ AxisStep step_of(Axis axis, const MatrixSize& m) {
     default:
       return {1, 1, "an element"};
   }
-}
-
-std::span<const TensorSet> tensor_sets() {
-  static constexpr std::array kSets = {
-      TensorSet{Format::none, Codes::values, kUnquantized, is_unquantized},
-      TensorSet{Format::int_quantized, Codes::bytes, kIntQuantized,
-                [](const Quantization& q) { return is_int8_by_row(q) || q.is_w4a8_fp8(); }},
-      TensorSet{Format::int_quantized, Codes::bytes, kIntQuantizedWhole, is_int8_whole},
-      TensorSet{Format::pack_quantized, Codes::words, kPackQuantized, is_wna16_or_int8},
-      TensorSet{Format::pack_quantized, Codes::words, kPackQuantizedWhole, is_int8_whole},
-      TensorSet{Format::gptq, Codes::words, kGptq, [](const Quantization& q) { return q.is_wna16(); }},
-      TensorSet{Format::awq, Codes::awq_words, kAwq, [](const Quantization& q) { return q.is_wna16(); }},
-      TensorSet{Format::float_quantized, Codes::bits, kFp8BlocksDeepSeek,
-                [](const Quantization& q) { return is_fp8_blocks(q) && q.file_method == "fp8"; }},
-      TensorSet{Format::float_quantized, Codes::bits, kFp8Tensor, is_fp8_tensor},
-      TensorSet{Format::float_quantized, Codes::bits, kFp8Rows, is_fp8_rows},
-      TensorSet{Format::float_quantized, Codes::bits, kFp8Blocks, is_fp8_blocks},
-      TensorSet{Format::naive_quantized, Codes::bits, kFp8Tensor, is_fp8_tensor},
-      TensorSet{Format::naive_quantized, Codes::bits, kFp8Rows, is_fp8_rows},
-      TensorSet{Format::naive_quantized, Codes::bits, kFp8Blocks, is_fp8_blocks},
-      TensorSet{Format::mxfp8_quantized, Codes::bits, kMxfp8,
-                [](const Quantization& q) { return is_fp8(q, {Strategy::group}); }},
-      TensorSet{Format::mxfp4_pack_quantized, Codes::bits, kMxfp4, is_mxfp4},
-      TensorSet{Format::mxfp4_gpt_oss, Codes::bits, kGptOss, is_mxfp4, &kGateUpDown},
-      TensorSet{Format::nvfp4_pack_quantized, Codes::bits, kNvfp4, [](const Quantization& q) { return q.is_nvfp4(); }},
-      TensorSet{Format::float_quantized, Codes::bits, kFp8StackedBlocks, is_fp8_blocks, &kGateUpDown,
-                StackedWeights::rows_first},
-      TensorSet{Format::none, Codes::values, kStackedRows, is_unquantized, &kGateUpDown, StackedWeights::rows_first},
-      TensorSet{Format::none, Codes::values, kStackedColumns, is_unquantized, &kGateUpDown,
-                StackedWeights::columns_first},
-      TensorSet{Format::none, Codes::values, kStackedRows, is_unquantized, &kGateUpDown, StackedWeights::flat,
-                kStackedColumns},
-  };
-  return kSets;
-}
-
-const TensorSet* tensor_set(const Quantization& q) {
-  for (const TensorSet& set : tensor_sets())
-    if (set.format == q.format && set.holds(q)) return &set;
-  return nullptr;
-}
-
-std::vector<const TensorSet*> file_sets(const Quantization& q, StackedWeights stacked) {
-  std::vector<const TensorSet*> sets;
-  const TensorSet* first = tensor_set(q);
-  if (first == nullptr) return sets;
-  sets.push_back(first);
-  for (const TensorSet& set : tensor_sets())
-    if (set.format == q.format && set.holds(q) && set.stacked != StackedWeights::none && set.stacked == stacked)
-      sets.push_back(&set);
-  return sets;
 }
 
 TensorShape CheckpointTensor::shape(const MatrixSize& m) const {
@@ -381,7 +190,7 @@ ParsedName parse_stacked(std::string_view name, const ExpertModule& module) {
     if (!suffix.empty() && !suffix.starts_with('_') && !suffix.starts_with('.')) continue;
     p.projection = projection;
     for (const CheckpointTensor& row : module.tensors(projection))
-      if (row.suffix == suffix || (!row.alias.empty() && row.alias == suffix)) return known(p, row, module);
+      if (row.has_suffix(suffix)) return known(p, row, module);
     return unknown(p, kNoSuchName);
   }
   return p;
@@ -429,10 +238,8 @@ ParsedName parse_tensor_name(std::string_view name, const ExpertModule& module) 
   if (!expert) return unknown(p, "the expert number is not below num_experts or not plainly decimal");
   p.expert = *expert;
   if (p.projection == Projection::gate && !module.gated) return unknown(p, "an ungated layer has no gate projection");
-  for (const CheckpointTensor& row : module.tensors()) {
-    if (row.suffix != suffix && (row.alias.empty() || row.alias != suffix)) continue;
-    return known(p, row, module);
-  }
+  for (const CheckpointTensor& row : module.tensors())
+    if (row.has_suffix(suffix)) return known(p, row, module);
   return unknown(p, kNoSuchName);
 }
 

@@ -28,9 +28,10 @@
 // else K / group; one scale for a whole projection is [1]. Scales and biases are f32, f16 or bf16, those of fp8 weights
 // e8m0, too. Where a format has all experts in one tensor (Stack), so may unquantized weights: gate_up_proj and
 // down_proj, or other names that the config gives, [E, 2I, H] or [E, H, 2I] as it says. A further format is a row of
-// tensor_sets() and its tensors in checkpoint.cpp.
+// tensor_sets() and its tensors in tensor_sets.cpp.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -137,10 +138,13 @@ struct TensorShape {
   friend bool operator==(const TensorShape&, const TensorShape&) = default;
 };
 
-// How else than with its axes a tensor may come: without its last dimension, where that is 1; without the one of
-// halves, where one number is for all; every dimension with one of 1 behind it; the last one in blocks of 16 bytes.
+// How else than with its axes a tensor may come: without the dimension of its groups, where that is 1; without the one
+// of halves, where one number is for all; every dimension with one of 1 behind it; the last one in blocks of 16 bytes.
 enum class Form : std::uint8_t { axes, vector, scalar, spread, blocks };
 constexpr std::int64_t kBlockBytes = 16;
+
+// Other suffixes that tools give the same tensor; unused places are empty.
+using Aliases = std::array<std::string_view, 5>;
 
 struct CheckpointTensor {
   std::string_view suffix;
@@ -149,15 +153,19 @@ struct CheckpointTensor {
   std::array<DType, 4> dtypes;  // allowed on disk; unused places are DType::invalid
   std::array<Axis, 2> axes;
   Form form = Form::axes;
-  std::string_view alias = {};  // another suffix
+  Aliases aliases = {};
 
+  constexpr bool has_suffix(std::string_view text) const {
+    return text == suffix || (!text.empty() && std::find(aliases.begin(), aliases.end(), text) != aliases.end());
+  }
   TensorShape shape(const MatrixSize& m) const;
   // As callers hand it over by role: what the whole projection shares is there for each row.
   TensorShape role_shape(const MatrixSize& m) const;
   constexpr bool is_shared() const { return axes[0] == Axis::one; }
   Need need(const Extras& extras) const;
   // Whether columns come before rows: [K.., N..].
-  constexpr bool k_first() const { return axes[1] == Axis::n || axes[1] == Axis::n_words; }
+  constexpr bool k_first() const { return runs_along_n(axes[1]); }
+  constexpr bool is_matrix() const { return runs_along_n(axes[0]) ? runs_along_k(axes[1]) : k_first(); }
   // The dimension of rows, -1: none.
   constexpr int n_axis() const {
     for (int i = 0; i < 2; ++i)
@@ -192,9 +200,9 @@ struct Stack {
   }
   friend bool operator==(const Stack&, const Stack&) = default;
 };
-// Which of a set's forms a checkpoint's unquantized stacks have: rows come first, or columns. flat: [E * I, H] of gate
-// and up with rows first, of down with columns first.
-enum class StackedWeights : std::uint8_t { none, rows_first, columns_first, flat };
+// Which of a set's forms a checkpoint's stacks have: rows come first, or columns. flat: [E * I, H] of gate and up with
+// rows first, of down with columns first. by_shape: the first or the second, which the tensors themselves tell.
+enum class StackedWeights : std::uint8_t { none, rows_first, columns_first, flat, by_shape };
 
 // One way in which checkpoints store experts. The config's word for a format may stand for several of them: which one
 // it is, the quantization says.
@@ -213,12 +221,14 @@ struct TensorSet {
     return nullptr;
   }
 };
-// All that this build knows, a table in checkpoint.cpp.
+// All that this build knows, a table in tensor_sets.cpp.
 std::span<const TensorSet> tensor_sets();
 // The one that holds weights so quantized; nullptr: they are not read yet. It is what callers name tensors of by role.
 const TensorSet* tensor_set(const Quantization& q);
 // All that files may have of them.
 std::vector<const TensorSet*> file_sets(const Quantization& q, StackedWeights stacked);
+// The set of the same stacks with rows and columns in the other order; nullptr: there is none.
+const TensorSet* turned(const Quantization& q, const TensorSet& set);
 
 // Where the experts of one layer lie in a checkpoint. Views: the owner of the strings outlives it.
 struct ExpertModule {

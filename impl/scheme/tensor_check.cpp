@@ -42,9 +42,16 @@ std::optional<Places> places_in(std::span<const std::int64_t> got, const Checkpo
   for (std::size_t i = 0; i <= last; ++i) at[i] = static_cast<int>(i);
   const bool lacks_last = got.size() == last && std::equal(got.begin(), got.end(), shape.begin());
   switch (row.form) {
-    case Form::vector:
-      at[last] = -1;
-      return lacks_last && shape[last] == 1 ? std::optional(at) : std::nullopt;
+    case Form::vector: {
+      if (got.size() != last || last == 0) return std::nullopt;
+      const std::size_t groups = row.axes[0] == Axis::groups ? last - 1 : last;
+      if (shape[groups] != 1) return std::nullopt;
+      for (std::size_t i = 0, from = 0; i <= last; ++i) {
+        at[i] = i == groups ? -1 : static_cast<int>(from++);
+        if (i != groups && got[usize(at[i])] != shape[i]) return std::nullopt;
+      }
+      return at;
+    }
     case Form::scalar:  // a checkpoint's activations are quantised for both halves at once
       at[last] = -1;
       return lacks_last && (shape[last] == 1 || is_number(row.kind)) ? std::optional(at) : std::nullopt;
@@ -72,9 +79,14 @@ bool in_blocks(std::span<const std::int64_t> got, const CheckpointTensor& row, s
          got[last + 1] == kBlockBytes && got[last] == shape[last] / kBlockBytes && shape[last] % kBlockBytes == 0;
 }
 
+// Whether a tensor has two codes of four bits in each byte that its format counts.
+bool counts_codes(DType dtype, const CheckpointTensor& row) {
+  return dtype == DType::f4_e2m1fn && row.kind == TensorKind::weight && row.allows(DType::u8);
+}
+
 // Two codes of four bits as a byte, where they lie as bytes do.
 TensorView as_bytes(const TensorView& t) {
-  if (t.dtype != DType::f4_e2m1fn || t.ndim < 1 || t.ndim > kMaxDims) return t;
+  if (t.ndim < 1 || t.ndim > kMaxDims) return t;
   const int last = t.ndim - 1;
   TensorView v = t;
   v.dtype = DType::u8;
@@ -112,7 +124,7 @@ Check check_tensor(const TensorView& t, const CheckpointTensor& row, std::span<c
 }
 
 TensorView in_shape(const TensorView& given, const CheckpointTensor& row, std::span<const std::int64_t> shape) {
-  const TensorView t = row.allows(DType::u8) && row.kind == TensorKind::weight ? as_bytes(given) : given;
+  const TensorView t = counts_codes(given.dtype, row) ? as_bytes(given) : given;
   if (in_blocks(extents(t.shape, t.ndim), row, shape)) {
     const int last = t.ndim - 1;
     if (at(t.strides, last - 1) != at(t.strides, last) * kBlockBytes) return t;
@@ -134,6 +146,14 @@ TensorView in_shape(const TensorView& given, const CheckpointTensor& row, std::s
     v.strides[i] = from < 0 ? 0 : at(t.strides, from);
   }
   return v;
+}
+
+StoredTensor stored_tensor(DType dtype, std::span<const std::int64_t> extents, const CheckpointTensor& row) {
+  StoredTensor t{dtype, {extents.begin(), extents.end()}};
+  if (!counts_codes(dtype, row) || extents.empty() || extents.back() % 2 != 0) return t;
+  t.dtype = DType::u8;
+  t.extents.back() /= 2;
+  return t;
 }
 
 bool has_shape(std::span<const std::int64_t> got, const CheckpointTensor& row, std::span<const std::int64_t> shape) {

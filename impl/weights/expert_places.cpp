@@ -29,6 +29,10 @@ constexpr auto kTowers = std::to_array<Tower>({{"thinker.", "Thinker"}, {"talker
 constexpr auto kBlocks =
     std::to_array<std::string_view>({"mlp.experts", "block_sparse_moe.experts", "feed_forward.experts", "ffn.experts",
                                      "moe.experts", "mixer.experts", "experts"});
+// What a layer's number stands behind. Layers of multi-token prediction have their own count from 0 in some files: the
+// layer of that number in the text model is another.
+constexpr auto kWords = std::to_array<std::string_view>({"layers.", "blocks.", "mtp."});
+constexpr auto kPredicting = std::to_array<std::string_view>({"mtp", "model.mtp"});
 using Projections = std::array<std::string_view, 3>;
 constexpr std::array<Projections, 2> kProjections = {{{"gate_proj", "up_proj", "down_proj"}, {"w1", "w3", "w2"}}};
 constexpr Stack kNative = {{"gate_up_proj", "down_proj"}};
@@ -76,6 +80,7 @@ bool is_usual(const LayerPath& path) { return has(kLayers, path.layers) && has(k
 // usual one of a text model; a class's own is a guess, within its tower.
 std::vector<std::string> other_layers(const Config& c, const LayerPath& path) {
   const bool guessed = !c.named_by_class.empty();
+  if (has(kPredicting, path.layers)) return {kPredicting.begin(), kPredicting.end()};
   if (!guessed && !is_usual(path)) return {};
   std::vector<std::string> layers;
   for (const Tower& t : kTowers)
@@ -96,7 +101,7 @@ bool is_among(const std::vector<std::string>& ends, std::string_view name) {
 }  // namespace
 
 std::optional<LayerPath> layer_path(std::string_view module) {
-  for (const std::string_view word : {std::string_view("layers."), std::string_view("blocks.")}) {
+  for (const std::string_view word : kWords) {
     const std::size_t at = module.starts_with(word) ? 0 : module.find(cat(".", word));
     if (at == std::string_view::npos) continue;
     const std::size_t begin = at + word.size() + (at == 0 && module.starts_with(word) ? 0 : 1);
@@ -173,8 +178,8 @@ io::NameFilter layer_filter(const LayerFacts& facts, const char* module) {
         [begin, ignored](std::string_view name) { return name.starts_with(begin) && !is_among(ignored, name); });
   }
   std::vector<std::string> layers;
-  for (const std::string_view word : {std::string_view("layers."), std::string_view("blocks.")})
-    layers.push_back(cat(word, path->number, "."));
+  for (const std::string_view word : kWords)
+    if ((word == kWords.back()) == path->layers.ends_with("mtp")) layers.push_back(cat(word, path->number, "."));
   return io::NameFilter([layers, ignored](std::string_view name) {
     return !is_among(ignored, name) && std::any_of(layers.begin(), layers.end(), [&](const std::string& layer) {
       const std::size_t at = name.find(layer);

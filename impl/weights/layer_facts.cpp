@@ -185,13 +185,36 @@ Dims LayerFacts::stack_shape(Projection p, const CheckpointTensor& row, const Ex
   return all;
 }
 
+std::optional<std::vector<StackPart>> LayerFacts::stack_numbers(Projection p, std::span<const std::int64_t> extents,
+                                                                std::int64_t expert, const ExpertModule& module) const {
+  const std::int64_t halves = joined(p, module);
+  std::vector<std::int64_t> want = {config_->num_experts, halves};
+  while (!extents.empty() && extents.back() == 1) extents = extents.first(extents.size() - 1);
+  while (!want.empty() && want.back() == 1) want.pop_back();
+  const bool by_half = halves == 2 && std::equal(extents.begin(), extents.end(), want.begin(), want.end());
+  const bool by_expert = by_half || (extents.size() == 1 && extents[0] == config_->num_experts);
+  if (!by_expert && !extents.empty()) return std::nullopt;
+  const std::int64_t first = by_expert ? expert * (by_half ? halves : 1) : 0;
+  if (halves == 1) {
+    const Half half = module.stack_names().is_apart() ? half_of(p, gated_) : Half::whole;
+    return std::vector<StackPart>{{half, {.row0 = first, .rows = 1, .cols = 1, .ndim = 1}}};
+  }
+  const bool up_first = w13_layout() == W13Layout::up_gate;
+  std::vector<StackPart> parts;
+  for (const Half half : {Half::w1, Half::w3}) {
+    const std::int64_t second = by_half && (half == Half::w3) != up_first ? 1 : 0;
+    parts.push_back({half, {.row0 = first + second, .rows = 1, .cols = 1, .ndim = 1}});
+  }
+  return parts;
+}
+
 Result<std::vector<StackPart>> LayerFacts::stack_parts(Projection p, const CheckpointTensor& row,
                                                        const ExpertModule& module, std::string_view subject) const {
   MOE_TRY(const Part one, part(p, row, subject));
   if (joined(p, module) == 1)
     return std::vector<StackPart>{{module.stack_names().is_apart() ? half_of(p, gated_) : Half::whole, one}};
   const int axis = row.n_axis();
-  const bool blocks = axis == 0 && row.axes[0] == Axis::n_blocks;
+  const bool blocks = axis >= 0 && row.axes[usize(axis)] == Axis::n_blocks;
   if (blocks && w13_layout() == W13Layout::interleaved)
     return fail(Code::unsupported, std::string(subject),
                 cat(subject, ": blocks hold rows of gate and of up, which alternate, with one scale"));

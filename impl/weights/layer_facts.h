@@ -77,6 +77,10 @@ class LayerFacts {
   // The same of a tensor of all experts: its shape, and one expert's parts, whose rows count from that expert's first.
   Dims stack_shape(Projection p, const CheckpointTensor& row, const ExpertModule& module) const;
   std::int64_t stack_rows(Projection p, const CheckpointTensor& row, const ExpertModule& module) const;  // of an expert
+  // Numbers of a stack, one for each half of an expert, for each expert or for all of them, come with or without
+  // dimensions of 1: where an expert's half is among them. nullopt: the extents are others.
+  std::optional<std::vector<StackPart>> stack_numbers(Projection p, std::span<const std::int64_t> extents,
+                                                      std::int64_t expert, const ExpertModule& module) const;
   Result<std::vector<StackPart>> stack_parts(Projection p, const CheckpointTensor& row, const ExpertModule& module,
                                              std::string_view subject) const;
 

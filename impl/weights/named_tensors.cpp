@@ -11,6 +11,7 @@
 #include "scheme/tensor_check.h"
 #include "weights/expert_places.h"
 #include "weights/found_instead.h"
+#include "weights/placing.h"
 #include "weights/side_tensors.h"
 #include "weights/state.h"
 
@@ -45,50 +46,6 @@ Result<Named> parse_named(const LayerFacts& facts, std::string_view name, const 
   return n;
 }
 
-// Where this rank's part of a tensor goes; no places: nowhere here.
-struct Target {
-  Role role;
-  Half half;
-  Part part;
-  std::vector<std::int64_t> places;  // local experts: more than one when there are redundant copies
-  std::int64_t expert = 0;           // the model's number
-};
-
-// Of a stack: for each expert and half of it.
-Result<std::vector<Target>> targets_of(const LayerFacts& facts, const ParsedName& p, const ExpertModule& module,
-                                       std::string_view name) {
-  const Role role = *role_of(p.projection, p.tensor->kind);
-  std::vector<Target> targets;
-  if (!module.is_stacked()) {
-    MOE_TRY(const Part part, facts.part(p.projection, *p.tensor, name));
-    targets.push_back({role, half_of(p.projection, facts.gated()), part, facts.places_of(p.expert), p.expert});
-    return targets;
-  }
-  MOE_TRY(const std::vector<StackPart> parts, facts.stack_parts(p.projection, *p.tensor, module, name));
-  const std::int64_t rows = facts.stack_rows(p.projection, *p.tensor, module);
-  for (std::int64_t e = 0; e < module.num_experts; ++e)
-    for (const StackPart& part : parts) {
-      targets.push_back({role, part.half, part.part, facts.places_of(e), e});
-      targets.back().part.row0 += e * rows;
-    }
-  return targets;
-}
-
-// The shape that a checkpoint's tensor has.
-Dims shape_in_file(const LayerFacts& facts, const ParsedName& p, const ExpertModule& module) {
-  if (module.is_stacked()) return facts.stack_shape(p.projection, *p.tensor, module);
-  const TensorShape one = p.tensor->shape(facts.whole(p.projection));
-  Dims d;
-  d.ndim = one.ndim;
-  std::copy_n(one.dims.begin(), one.dims.size(), d.d.begin());
-  return d;
-}
-
-// Whether the file has columns first where the role has rows.
-bool is_turned(const LayerFacts& facts, const ParsedName& p) {
-  return p.tensor->k_first() && !tensor_set(facts.config().quantization)->tensor(p.tensor->kind)->k_first();
-}
-
 Check check_places(const std::array<RoleSlots, kRoleCount>& roles, const Target& t, const std::string& name) {
   for (const std::int64_t local : t.places) {
     MOE_CHECK(check_place(at(roles, t.role), t.role, local, t.expert, t.half));
@@ -101,36 +58,67 @@ void fill(RoleSlots& slots, const Target& t, const Slot& slot) {
   for (const std::int64_t local : t.places) at(at(slots.experts, local), t.half) = slot;
 }
 
-// A part of a stack, whose rows count through all experts.
-TensorView cut_stack(const TensorView& stack, const Target& t, const ExpertModule& module) {
-  Part part = t.part;
-  if (module.is_flat()) return cut(stack, part);
-  part.row0 -= t.expert * stack.shape[1];
-  return cut(slice0(stack, t.expert), part);
+Error in_file(const CheckpointEntry& e, Error error) {
+  if (error.subject != e.file->path()) error.message += ", in " + e.file->path();
+  return error;
 }
 
-struct FileTensor {
+// A tensor that does not fit may have another reason than itself: the checkpoint is quantized in another way than the
+// config says, or the config had to assume something.
+Error explained(const LayerFacts& facts, std::string_view name, DType dtype, Error error) {
+  if (error.code == Code::unexpected_weight || error.code == Code::dtype)
+    error.message += quantization_hint(facts, name, dtype);
+  if (const std::string& assumed = facts.config().assumed; !assumed.empty()) error.message += cat(" (", assumed, ")");
+  return error;
+}
+
+struct PlacedTensor {
   Target target;
   Slot slot;
 };
 
+Slot file_slot(const CheckpointEntry& from, DType dtype) {
+  Slot s;
+  s.kind = Slot::Kind::file;
+  s.file = {.from = from, .part = {}, .dtype = dtype};
+  return s;
+}
+
+// What the tensors of a file tell of the order of its stacks, where it is not known yet, and those that do not.
+struct ShownStacks {
+  std::optional<StackedWeights> order;
+  std::vector<CheckpointEntry> open;
+};
+Result<ShownStacks> shown_stacks(const LayerFacts& facts, std::span<const CheckpointEntry> entries,
+                                 const ExpertModule& module, const std::optional<StackedWeights>& known) {
+  ShownStacks all{.order = known, .open = {}};
+  for (const CheckpointEntry& e : entries) {
+    const ShownOrder shown = shown_order(facts, e.entry->name, e.entry->dtype, e.entry->shape(), module);
+    Check right = check_order(all.order, shown, e.entry->name, e.entry->shape());
+    if (right) right = check_open(facts, shown, e.entry->name, module);
+    if (!right) return in_file(e, std::move(right.error()));
+    if (!all.order) all.order = shown.order;
+    if (shown.open) all.open.push_back(e);
+  }
+  return all;
+}
+
 // One tensor of a file; none: not of this layer, or checked and dropped (weight_shape).
-Result<std::vector<FileTensor>> accept_entry(const LayerFacts& facts, const CheckpointEntry& from,
-                                             const ExpertModule& module) {
+Result<std::vector<PlacedTensor>> accept_entry(const LayerFacts& facts, const CheckpointEntry& from,
+                                               const ExpertModule& module) {
   const SafetensorsEntry& e = *from.entry;
   MOE_TRY(const Named n, parse_named(facts, e.name, module));
-  std::vector<FileTensor> accepted;
+  std::vector<PlacedTensor> accepted;
   if (!n.ours) return accepted;
   const ParsedName& p = n.parsed;
-  const Dims want = shape_in_file(facts, p, module);
-  const auto got = e.shape();
-  if (!p.tensor->allows(e.dtype))
+  const StoredTensor got = stored_tensor(e.dtype, e.shape(), *p.tensor);
+  if (!p.tensor->allows(got.dtype))
     return fail(Code::dtype, e.name,
                 cat(e.name, ": expected ", p.tensor->dtypes_text(), ", got ", dtype_name(e.dtype)));
-  const bool scalar = p.tensor->is_shared() && got.empty();  // as good as [1]
-  if (!scalar && !has_shape(got, *p.tensor, want.span()))
+  if (!fits(facts, p, module, got.extents))
     return fail(Code::shape, e.name,
-                cat(e.name, ": expected shape ", shape_text(want.span()), ", got ", shape_text(got)));
+                cat(e.name, ": expected shape ", shape_text(shape_in_file(facts, p, module).span()), ", got ",
+                    shape_text(got.extents)));
   if (p.tensor->kind == TensorKind::shape) {
     std::array<std::byte, 16> bytes{};
     MOE_CHECK(from.file->read(e, 0, bytes));
@@ -138,22 +126,20 @@ Result<std::vector<FileTensor>> accept_entry(const LayerFacts& facts, const Chec
         check_weight_shape(std::span(bytes).first(8), std::span(bytes).last(8), facts.whole(p.projection), e.name));
     return accepted;
   }
-  MOE_TRY(std::vector<Target> targets, targets_of(facts, p, module, e.name));
+  MOE_TRY(std::vector<Target> targets, targets_of(facts, p, module, got.extents, e.name));
+  const Slot whole = file_slot(from, got.dtype);
   for (Target& target : targets) {
-    if (target.places.empty()) continue;
-    Slot slot;
-    slot.kind = Slot::Kind::file;
-    slot.file = {from, target.part, is_turned(facts, p)};
+    Slot slot = part_of(facts, whole, target, p, module);
     accepted.push_back({std::move(target), std::move(slot)});
   }
   return accepted;
 }
 
 // The second of two tensors for one place; nullptr: there are none. (A tensor may have two names, or two forms.)
-const FileTensor* find_doubled(const std::vector<FileTensor>& accepted) {
+const PlacedTensor* find_doubled(const std::vector<PlacedTensor>& accepted) {
   std::set<std::tuple<Role, Half, std::int64_t>> seen;
   std::set<std::tuple<Role, std::int64_t>> forms;
-  for (const FileTensor& t : accepted) {
+  for (const PlacedTensor& t : accepted) {
     const std::int64_t local = t.target.places[0];
     const std::optional<Role> other = other_form(t.target.role);
     if (!seen.insert({t.target.role, t.target.half, local}).second) return &t;
@@ -161,18 +147,6 @@ const FileTensor* find_doubled(const std::vector<FileTensor>& accepted) {
     forms.insert({t.target.role, local});
   }
   return nullptr;
-}
-
-// A refused tensor may be of a checkpoint that is quantized in another way than the config says.
-Error with_hint(const LayerFacts& facts, std::string_view name, DType dtype, Error error) {
-  if (error.code == Code::unexpected_weight || error.code == Code::dtype)
-    error.message += quantization_hint(facts, name, dtype);
-  return error;
-}
-
-Error in_file(const CheckpointEntry& e, Error error) {
-  if (error.subject != e.file->path()) error.message += ", in " + e.file->path();
-  return error;
 }
 
 // The routers of places, each once: beside the experts' module, in it where it has more than experts, or in the layer.
@@ -229,37 +203,43 @@ Result<bool> WeightSet::set_named(std::string_view name, const TensorView& given
   Named n;
   ExpertModule module;
   if (state_->places.empty()) state_->places = expert_places(facts, nullptr);
+  const ExpertPlace* at_place = nullptr;
   for (const ExpertPlace& place : state_->places) {
+    at_place = &place;
     module = module_at(facts, place);
-    auto named = parse_named(facts, name, module);
-    if (!named) return with_hint(facts, name, given.dtype, std::move(named.error()));
-    n = *named;
+    auto parsed = parse_named(facts, name, module);
+    if (!parsed) return explained(facts, name, given.dtype, std::move(parsed.error()));
+    n = std::move(*parsed);
     if (n.ours) break;
   }
   if (!n.ours) return false;
-  const ParsedName& p = n.parsed;
+  const std::span<const std::int64_t> extents(given.shape.data(), usize(given.ndim));
+  const ShownOrder shown = shown_order(facts, name, given.dtype, extents, module);
+  MOE_CHECK(check_order(state_->order, shown, name, extents));
+  MOE_CHECK(check_open(facts, shown, name, module));
+  module = in_order(facts, module, state_->order ? state_->order : shown.order);
+  const ParsedName p = parse_tensor_name(name, module);
+  const bool number = is_stacked_number(p, module) && fits(facts, p, module, extents);
   const Dims want = shape_in_file(facts, p, module);
-  const TensorView tensor = in_shape(given, *p.tensor, want.span());
-  if (Check fits = check_tensor(tensor, *p.tensor, want.span(), name); !fits)
-    return with_hint(facts, name, given.dtype, std::move(fits.error()));
+  const TensorView tensor = number ? given : in_shape(given, *p.tensor, want.span());
+  if (Check right = check_tensor(tensor, *p.tensor, number ? extents : want.span(), name); !right)
+    return explained(facts, name, given.dtype, std::move(right.error()));
   if (p.tensor->kind == TensorKind::shape) {
     const std::span<const std::byte> bytes(tensor.data, tensor.nbytes);
     MOE_CHECK(check_weight_shape(bytes, bytes.subspan(usize(tensor.strides[0]) * 8), facts.whole(p.projection),
                                  std::string(name)));
     return true;
   }
-  MOE_TRY(std::vector<Target> targets, targets_of(facts, p, module, name));
-  std::erase_if(targets, [](const Target& t) { return t.places.empty(); });
-  if (targets.empty()) return true;  // another rank's: released at once
+  MOE_TRY(const std::vector<Target> targets, targets_of(facts, p, module, extents, name));
   for (const Target& target : targets) MOE_CHECK(check_places(state_->roles, target, std::string(name)));
+  MOE_CHECK(state_->learn(shown.order));
+  if (targets.empty()) return true;  // another rank's: released at once
   RoleSlots& slots = state_->role(targets[0].role);
   if (slots.experts.empty()) slots.experts.resize(facts.experts().size());
-  Slot slot = view_slot(tensor, std::move(owner));
-  for (const Target& target : targets) {
-    slot.view = module.is_stacked() ? cut_stack(tensor, target, module) : cut(tensor, target.part);
-    if (is_turned(facts, p)) slot.view = swap_last_two(slot.view);
-    fill(slots, target, slot);
-  }
+  const Slot whole = view_slot(tensor, std::move(owner));
+  for (const Target& target : targets) fill(slots, target, part_of(facts, whole, target, p, module));
+  if (shown.open && !state_->order)
+    state_->open_stacks.push_back({std::string(name), {extents.begin(), extents.end()}, whole, *at_place});
   return true;
 }
 
@@ -269,31 +249,40 @@ Check WeightSet::load_safetensors(const char* path, const char* module) {
   const std::vector<ExpertPlace> places = expert_places(facts, module);
   MOE_TRY(const auto entries, open_checkpoint(path, layer_filter(facts, module)));
   MOE_TRY(const ExpertPlace* place, place_of_experts(facts, places, entries));
-  const ExpertModule module_here = module_at(facts, place != nullptr ? *place : places.front());
+  const ExpertPlace& here = place != nullptr ? *place : places.front();
+  ExpertModule module_here = module_at(facts, here);
+  MOE_TRY(const ShownStacks stacks, shown_stacks(facts, entries, module_here, state_->order));
+  module_here = in_order(facts, module_here, stacks.order);
   const std::vector<RouterPlace> routers = routers_of(places);
   const std::vector<RouterPlace> near = place != nullptr ? routers_of(std::span(place, 1)) : routers;
-  std::vector<FileTensor> accepted;  // everything is checked before the first slot changes
+  std::vector<PlacedTensor> accepted;  // everything is checked before the first slot changes
   SideVectors beside;
   for (const CheckpointEntry& e : entries) {
     auto is_side = take_side(facts.config(), e, routers, beside);
     if (!is_side) return in_file(e, std::move(is_side.error()));
     if (*is_side) continue;
     auto tensors = accept_entry(facts, e, module_here);
-    if (!tensors) return in_file(e, with_hint(facts, e.entry->name, e.entry->dtype, std::move(tensors.error())));
+    if (!tensors) return in_file(e, explained(facts, e.entry->name, e.entry->dtype, std::move(tensors.error())));
     if (const Check known = check_left_out(facts, e, module_here, near); !known) return in_file(e, known.error());
-    for (FileTensor& tensor : *tensors) {
+    for (PlacedTensor& tensor : *tensors) {
       MOE_CHECK(check_places(state_->roles, tensor.target, e.entry->name));
       accepted.push_back(std::move(tensor));
     }
   }
-  if (const FileTensor* second = find_doubled(accepted))
+  if (const PlacedTensor* second = find_doubled(accepted))
     return in_file(second->slot.file.from, fail(Code::unexpected_weight, second->slot.file.from.entry->name,
                                                 cat(second->slot.file.from.entry->name,
                                                     ": the checkpoint has this tensor under another name or in another "
                                                     "form, too")));
-  for (const FileTensor& t : accepted)
+  MOE_CHECK(state_->learn(stacks.order));
+  for (const PlacedTensor& t : accepted)
     if (auto& experts = state_->role(t.target.role).experts; experts.empty()) experts.resize(facts.experts().size());
-  for (const FileTensor& t : accepted) fill(state_->role(t.target.role), t.target, t.slot);
+  for (const PlacedTensor& t : accepted) fill(state_->role(t.target.role), t.target, t.slot);
+  if (!state_->order)
+    for (const CheckpointEntry& e : stacks.open) {
+      const SafetensorsEntry& t = *e.entry;
+      state_->open_stacks.push_back({t.name, {t.shape().begin(), t.shape().end()}, file_slot(e, t.dtype), here});
+    }
   const auto keep = [](std::vector<float>& from, std::vector<float>& to) {
     if (!from.empty()) to = std::move(from);
   };

@@ -7,6 +7,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/index.h"
@@ -20,7 +21,8 @@ namespace moe::weights {
 struct FilePart {
   CheckpointEntry from;
   Part part;
-  bool transposed = false;  // the file has columns first, and roles have rows
+  DType dtype = DType::invalid;  // of the elements that the part counts
+  bool transposed = false;       // the file has columns first, and roles have rows
 };
 
 struct Slot {
@@ -32,10 +34,18 @@ struct Slot {
   const char* name = nullptr;  // of the role, as the caller said; nullptr: set by a checkpoint's name
 
   bool empty() const { return kind == Kind::empty; }
-  DType dtype() const { return kind == Kind::file ? file.from.entry->dtype : view.dtype; }
+  DType dtype() const { return kind == Kind::file ? file.dtype : view.dtype; }
 };
 
 using ExpertSlots = std::array<Slot, 3>;  // by Half
+
+// A tensor of all experts as it came, of which the parts are still to be found.
+struct StackTensor {
+  std::string name;
+  std::vector<std::int64_t> extents;
+  Slot whole;
+  ExpertPlace place;
+};
 
 struct RoleSlots {
   Slot stacked;
@@ -62,6 +72,12 @@ struct WeightSet::State {
   std::array<RoleSlots, kRoleCount> roles;
   SideVectors loaded;
   std::vector<ExpertPlace> places;  // for set_named, made when it is called first
+  // Which order of rows and columns the stacks have, as soon as a shape tells, and those that came before and whose
+  // shapes are the same in both.
+  std::optional<StackedWeights> order;
+  std::vector<StackTensor> open_stacks;
+  // The order is known from here on: open stacks that it changes are placed again (placing.cpp).
+  Check learn(const std::optional<StackedWeights>& told);
   // The last load that found no expert, while nothing else brought one.
   struct Unfound {
     std::string path;

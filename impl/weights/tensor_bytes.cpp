@@ -68,11 +68,11 @@ TensorView cut(const TensorView& whole, const Part& p) {
 
 Result<TensorLease> read_part(const FilePart& f) {
   const SafetensorsEntry& e = *f.from.entry;
-  const std::int64_t size = dtype_bits(e.dtype) / 8;
+  const std::int64_t size = dtype_bits(f.dtype) / 8;
   if (f.part.repeats) {
     MOE_TRY(Buffer one, Buffer::create(usize(size)));
     MOE_CHECK(f.from.file->read(e, 0, one.bytes()));
-    const TensorView view = repeated(dense_view(e.dtype, std::array<std::int64_t, 1>{1}, one), f.part.rows);
+    const TensorView view = repeated(dense_view(f.dtype, std::array<std::int64_t, 1>{1}, one), f.part.rows);
     return TensorLease(view, std::move(one));
   }
   const std::int64_t row_bytes = f.part.whole_cols * size, take = f.part.cols * size;
@@ -82,7 +82,7 @@ Result<TensorLease> read_part(const FilePart& f) {
   else
     MOE_CHECK(read_columns(f, row_bytes, f.part.col0 * size, take, buffer.data()));
   const std::array shape{f.part.rows, f.part.cols};
-  const TensorView view = dense_view(e.dtype, std::span(shape).first(usize(f.part.ndim)), buffer);
+  const TensorView view = dense_view(f.dtype, std::span(shape).first(usize(f.part.ndim)), buffer);
   return TensorLease(view, std::move(buffer));
 }
 

@@ -208,6 +208,7 @@ Error WeightSet::in_callers_names(Error error) const {
 void WeightSet::release_expert(std::int64_t expert) {
   const auto local = state_->facts.local(expert);
   if (!local) return;
+  state_->open_stacks.clear();  // what is read already has been placed
   for (RoleSlots& slots : state_->roles) {
     if (!slots.experts.empty()) at(slots.experts, *local) = {};
     if (!slots.stacked.empty() && ++slots.released == static_cast<std::int64_t>(state_->facts.experts().size()))
@@ -218,6 +219,8 @@ void WeightSet::release_expert(std::int64_t expert) {
 void WeightSet::clear() {
   for (RoleSlots& slots : state_->roles) slots = {};
   state_->loaded = {};
+  state_->order.reset();
+  state_->open_stacks.clear();
   state_->unfound.reset();
 }
 

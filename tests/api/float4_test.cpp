@@ -267,6 +267,35 @@ TEST_P(Float4Files, GiveTheBytesOfTheirRoles) {
   expect_one_way_as_the_other(config.get(), dir, tensors, roles);
 }
 
+// Newer writers say what the codes are, two a byte.
+TEST_P(Float4Files, MayHaveCodesUnderTheirOwnType) {
+  const FileCase& c = GetParam();
+  const Float4Model m = random_float4(c.model, 13);
+  std::vector<OwnedTensor> tensors = tensors_of(m, c.names);
+  const TempDir as_codes;
+  for (OwnedTensor& t : tensors) {
+    const bool weight = t.name.ends_with("weight") || t.name.ends_with("weight_packed") || t.name.ends_with("_blocks");
+    if (!weight) continue;
+    t.dtype = MOE_DTYPE_F4_E2M1FN;
+    t.shape.back() *= 2;
+  }
+  as_codes.write("model.safetensors", safetensors_of(tensors));
+  const ConfigPtr config = make_config(file_config(m, c.quantization));
+  ASSERT_TRUE(config);
+  expect_one_way_as_the_other(config.get(), as_codes, tensors, stacked_roles(m));
+  // Rows of codes that end within a byte.
+  for (OwnedTensor& t : tensors) {
+    if (t.dtype != MOE_DTYPE_F4_E2M1FN) continue;
+    t.shape.back() -= 1;
+    std::size_t codes = 1;
+    for (const std::int64_t d : t.shape) codes *= static_cast<std::size_t>(d);
+    t.bytes.resize(codes / 2);
+  }
+  const TempDir odd;
+  odd.write("model.safetensors", safetensors_of(tensors));
+  EXPECT_NE(load(weights_of(config.get()).get(), odd).status, MOE_OK);
+}
+
 // What a rank packed of `expert`: rows [first13, ...) of gate and up, columns [first2, ...) of down.
 void expect_part(const moe_packed* p, const Float4Model& m, std::int64_t expert, std::int64_t first,
                  std::int64_t count) {

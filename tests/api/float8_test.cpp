@@ -213,7 +213,8 @@ struct FileCase {
   moe_dtype scale_type;
   const char* scale;
   ScaleShape shape;
-  json quantization;  // hf_quantization_config
+  json quantization;          // hf_quantization_config
+  const char* usual = scale;  // the name that the tool's own files have
 };
 
 json compressed_tensors(const char* format, const ScaleForm& form, bool activations = true) {
@@ -255,6 +256,9 @@ const FileCase kFiles[] = {
     {"deepseek", kBlocks128, MOE_DTYPE_F32, "weight_scale_inv", scale_as_it_is, deepseek(128, 128)},
     {"deepseek_bf16", kBlocks128, MOE_DTYPE_BF16, "weight_scale_inv", scale_as_it_is, deepseek(128, 128)},
     {"deepseek_e8m0", kBlocks128, MOE_DTYPE_F8_E8M0FNU, "weight_scale_inv", scale_as_it_is, deepseek(128, 128)},
+    {"deepseek_v4", kBlocks128, MOE_DTYPE_F32, "scale", scale_as_it_is, deepseek(128, 128), "weight_scale_inv"},
+    {"deepseek_v4_e8m0", kBlocks128, MOE_DTYPE_F8_E8M0FNU, "scale", scale_as_it_is, deepseek(128, 128),
+     "weight_scale_inv"},
     {"deepseek_blocks_of_32", {"block", 32, 32}, MOE_DTYPE_F32, "weight_scale_inv", scale_as_it_is, deepseek(32, 32)},
     {"fp8_tensor",
      kOneScale,
@@ -267,6 +271,8 @@ const FileCase kFiles[] = {
      modelopt("FP8_PER_CHANNEL_PER_TOKEN")},
     {"modelopt_block", kBlocks128, MOE_DTYPE_F32, "weight_scale", four_dimensions, modelopt("FP8_PB_WO")},
     {"modelopt_block_plain", kBlocks128, MOE_DTYPE_F32, "weight_scale", scale_as_it_is, modelopt("FP8_PB_WO")},
+    {"modelopt_block_scales", kBlocks128, MOE_DTYPE_F32, "weight_scale_inv", scale_as_it_is,
+     modelopt("FP8_BLOCK_SCALES"), "weight_scale"},
     {"modelopt_mxfp8", kMxScales, MOE_DTYPE_U8, "weight_scale", scale_as_it_is, modelopt("MXFP8")},
 };
 
@@ -349,7 +355,7 @@ TEST_P(Float8Files, AreReadByTheModelsConfig) {
     return moe_describe("checkpoint", q.data(), q.size(), o, e);
   });
   bool named = false;
-  for (const json& t : told["tensors"]) named = named || t["name"] == std::string(kModule) + ".0.up_proj." + c.scale;
+  for (const json& t : told["tensors"]) named = named || t["name"] == std::string(kModule) + ".0.up_proj." + c.usual;
   EXPECT_TRUE(named) << told["tensors"].dump();
 }
 

@@ -308,7 +308,8 @@ TEST(IntegerFormats, NumbersComeBackOut) {
 
 // Files of a checkpoint, and packed files: the layer that stacked tensors give.
 TEST(IntegerFormats, Files) {
-  for (const bool packed : {false, true}) {
+  for (const int form : {0, 1, 2, 3}) {
+    const bool packed = form % 2 == 1, flat = form / 2 == 1;  // scales of rows as [N], as of FP8
     IntModel m;
     m.packed = packed;
     m.act8 = !packed;
@@ -324,7 +325,8 @@ TEST(IntegerFormats, Files) {
       } else {
         file.add(name + ".weight", "I8", {n, k}, rows.data(), rows.size());
       }
-      file.add(name + ".weight_scale", "F32", {n, 1}, scales, static_cast<std::size_t>(n) * 4);
+      const std::vector<std::int64_t> each = flat ? std::vector<std::int64_t>{n} : std::vector<std::int64_t>{n, 1};
+      file.add(name + ".weight_scale", "F32", each, scales, static_cast<std::size_t>(n) * 4);
     };
     for (std::int64_t e = 0; e < m.E; ++e) {
       const std::string at = "model.layers.0.mlp.experts." + std::to_string(e) + ".";

@@ -107,6 +107,21 @@ TEST(Re, AnswersAsPythonsMatch) {
   }
 }
 
+// As re.match of (?:pattern)(?:(?<=\\.)|(?=\\.|$)).
+TEST(Re, EndsWhereAModuleDoes) {
+  const Case cases[] = {
+      {"a", "a", true},      {"a", "a.b", true},      {"a", "ab", false},       {"a.", "a.b", true},
+      {"a.*", "ab.c", true}, {"a$", "a.b", false},    {"a|ab", "ab.c", true},   {"", "a", false},
+      {"", "", true},        {"a.b$", "a.b", true},   {"(a|a.b)c", "ac", true}, {"a\\.[bc]", "a.cd", false},
+      {"a?", ".b", true},    {"x*?a", "xxa.b", true}, {"a", "b.a", false},      {".*b", "a.b.bc", true},
+  };
+  for (const Case& c : cases) {
+    const auto got = config::re_match(c.pattern, c.text, config::MatchEnd::module);
+    ASSERT_TRUE(got) << c.pattern;
+    EXPECT_EQ(*got, c.matches) << "pattern " << c.pattern << " text " << c.text;
+  }
+}
+
 TEST(Re, RefusesWhatIsOutsideTheSubset) {
   for (const char* pattern : {"(?=a)", "(?!a)", "(?<=a)b", "(?<n>a)", "(?P<n>a)", "(?i)a", "(?#c)", "(a)\\1", "\\bword",
                               "a\\Z", "\\Aa", "\\x41", "\\u0041", "\\0", "[\\b]", "a++", "a*+", "a?+", "a{2}+"}) {
@@ -170,7 +185,7 @@ TEST(Re, NamesOfExperts) {
       for (const bool module_too : {false, true}) {
         const Layer layer{"m", projections, experts};
         std::size_t work = 0;
-        const auto hits = re_match_experts(pattern, layer, module_too, work);
+        const auto hits = re_match_experts(pattern, layer, {.module_too = module_too}, work);
         ASSERT_TRUE(hits) << pattern;
         EXPECT_GT(work, 0U);
         const bool whole = module_too && *re_match(pattern, layer.module);
@@ -186,8 +201,8 @@ TEST(Re, ManyExpertsCostNoMore) {
   for (const char* pattern :
        {".*layers\\.30\\..*", "model\\.layers\\.3\\.mlp\\.experts\\.7\\.up_proj", ".*experts\\.\\d+\\.x"}) {
     std::size_t few = 0, many = 0;
-    ASSERT_TRUE(re_match_experts(pattern, {"model.layers.3.mlp.experts", projections, 16}, true, few));
-    ASSERT_TRUE(re_match_experts(pattern, {"model.layers.3.mlp.experts", projections, 65536}, true, many));
+    ASSERT_TRUE(re_match_experts(pattern, {"model.layers.3.mlp.experts", projections, 16}, {.module_too = true}, few));
+    ASSERT_TRUE(re_match_experts(pattern, {"model.layers.3.mlp.experts", projections, 65536}, {.module_too = true}, many));
     EXPECT_LE(many, 2 * few) << pattern;
   }
 }

@@ -45,7 +45,7 @@ def setting(value):
 def on_disk(a):
     """The module, the form that the class writes, the other one."""
     module, names = a["module"], a["projections"]
-    stacked = {"rows_first": "[E, out, in]", "columns_first": "[E, in, out]", "flat": "[E * I, H]", "none": ""}[a["stacked"]]
+    stacked = {"rows_first": "[E, out, in]", "columns_first": "[E, in, out]", "flat": "[E * I, H]", "by_shape": "[E, in, out] or [E, out, in]", "none": ""}[a["stacked"]]
     stack = f"{', '.join(map(code, a['stacked_names']))} {stacked}".replace("`gate_up_proj`, `down_proj` [E, out, in]", "S")
     each = "X" if names == ["gate_proj", "up_proj", "down_proj"] else "W" if names == ["w1", "w3", "w2"] else ", ".join(map(code, names))
     if not a["gated"]:

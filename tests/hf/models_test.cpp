@@ -344,6 +344,41 @@ TEST(HfModels, DeepseekV4) {
 }
 
 // Python's None is false; where the class computes with a number, null is refused.
+// The row reads the key, whatever the model type; without it the type of published files tells, and the config says so.
+TEST(HfModels, ExpertsOfDeepseekV4) {
+  const json base = {{"architectures", {"DeepseekV4ForCausalLM"}},
+                     {"hidden_size", 256},
+                     {"moe_intermediate_size", 128},
+                     {"n_routed_experts", 4},
+                     {"num_experts_per_tok", 2},
+                     {"num_hidden_layers", 3},
+                     {"num_nextn_predict_layers", 2},
+                     {"quantization_config",
+                      {{"quant_method", "fp8"}, {"activation_scheme", "dynamic"}, {"weight_block_size", {128, 128}}}}};
+  for (const char* type : {"deepseek_v4", "deepseek_ref"})
+    for (const char* dtype : {"fp4", "fp8", ""})
+      for (const bool inside : {false, true}) {
+        json file = base;
+        file["model_type"] = type;
+        if (*dtype != '\0') (inside ? file["quantization_config"] : file)["expert_dtype"] = dtype;
+        const auto got = create(file);
+        ASSERT_TRUE(got) << got.error().message;
+        const bool fp4 = *dtype != '\0' ? std::string(dtype) == "fp4" : std::string(type) == "deepseek_v4";
+        EXPECT_EQ(got->quantization.is_mxfp4(), fp4) << type << dtype;
+        EXPECT_EQ(got->assumed.empty(), *dtype != '\0');
+        EXPECT_EQ(got->assumed.find("expert_dtype") == std::string::npos, got->assumed.empty());
+      }
+  json two = base;
+  two["expert_dtype"] = "fp4";
+  two["quantization_config"]["expert_dtype"] = "fp8";
+  expect_fault(create(two), "/expert_dtype");
+  // Layers of multi-token prediction count from 0 below a name of their own.
+  const std::vector<std::string> names = {"layers.0.ffn.experts", "layers.1.ffn.experts", "layers.2.ffn.experts",
+                                          "mtp.0.ffn.experts", "mtp.1.ffn.experts"};
+  for (std::size_t l = 0; l < names.size(); ++l) EXPECT_EQ(create(base, {{"layer_index", l}})->name, names[l]);
+  EXPECT_FALSE(create(base, {{"layer_index", 5}}));
+}
+
 TEST(HfModels, Nulls) {
   json v3 = {{"architectures", {"DeepseekV3ForCausalLM"}}, {"norm_topk_prob", nullptr}};
   EXPECT_EQ(document(v3)["routing"]["renormalize"], false);

@@ -66,6 +66,92 @@ TEST(HfQuantization, GoldenCases) {
   EXPECT_GT(refused, 5);
 }
 
+// One type has several words, and another type none of them.
+TEST(HfQuantization, WordsForFloat8) {
+  const auto with = [](const std::string& fmt) {
+    return resolve(R"({"quant_method":"fp8","activation_scheme":"dynamic","fmt":")" + fmt + "\"}");
+  };
+  for (const char* fmt : {"e4m3", "E4M3", "e4m3fn", "float8_e4m3fn", "torch.float8_e4m3fn", "F8_E4M3", "fp8_e4m3"}) {
+    const auto got = with(fmt);
+    ASSERT_TRUE(got) << fmt << ": " << got.error().message;
+    EXPECT_TRUE((*got)->quantization.is_fp8());
+  }
+  for (const char* fmt : {"e5m2", "float8_e5m2", "torch.float8_e5m2", "float8_e4m3fnuz", "e4m3fnuz", "float8_e5m2fnuz",
+                          "float8_e8m0fnu", "float16", ""}) {
+    const auto got = with(fmt);
+    ASSERT_FALSE(got) << fmt;
+    EXPECT_EQ(got.error().code, Code::unsupported);
+    EXPECT_EQ(got.error().subject, "/hf_quantization_config/fmt");
+    EXPECT_NE(got.error().message.find(fmt), std::string::npos);
+  }
+  const auto blocks = resolve(R"({"quant_method":"modelopt","quant_algo":"FP8_BLOCK_SCALES"})"),
+             same = resolve(R"({"quant_method":"modelopt","quant_algo":"fp8_pb_wo"})");
+  ASSERT_TRUE(blocks && same);
+  EXPECT_EQ((*blocks)->quantization.weights, (*same)->quantization.weights);
+  EXPECT_EQ((*blocks)->quantization.input_activations, (*same)->quantization.input_activations);
+}
+
+// Experts of an fp8 file that are something else: as its own key says, or ModelOpt's.
+TEST(HfQuantization, ExpertsOfFp8Files) {
+  const std::string fp8 = R"("quant_method":"fp8","activation_scheme":"dynamic","weight_block_size":[128,128])";
+  const auto format = [&](const std::string& more) {
+    const auto got = resolve("{" + fp8 + more + "}");
+    EXPECT_TRUE(got) << more << ": " << got.error().message;
+    if (!got) return std::string("refused");
+    return *got ? std::string(at(kFormatNames, (*got)->quantization.format)) : std::string("plain");
+  };
+  for (const char* word : {"fp8", "float8_e4m3fn"})
+    EXPECT_EQ(format(std::string(R"(,"expert_dtype":")") + word + "\""), "float-quantized");
+  for (const char* word : {"fp4", "mxfp4", "float4_e2m1fn"})
+    EXPECT_EQ(format(std::string(R"(,"expert_dtype":")") + word + "\""), "mxfp4-pack-quantized");
+  EXPECT_EQ(format(R"(,"expert_dtype":"fp4","modules_to_not_convert":["model.layers.3.mlp"])"), "plain");
+  const std::string nv = R"(,"moe_quant_algo":"NVFP4","quant_algo":"MIXED_PRECISION","expert_dtype":"fp4")";
+  EXPECT_EQ(format(nv), "nvfp4-pack-quantized");
+  EXPECT_EQ(format(nv + R"(,"ignore":["*.attn.*"])"), "nvfp4-pack-quantized");
+  EXPECT_EQ(format(nv + R"(,"ignore":["model.layers.3.*"])"), "mxfp4-pack-quantized");
+  EXPECT_EQ(format(nv + R"(,"quantized_layers":{"model.layers.3.mlp.experts":{"quant_algo":"nvfp4"}})"),
+            "nvfp4-pack-quantized");
+  EXPECT_EQ(format(nv + R"(,"quantized_layers":{"layers.3.mlp.experts":{"quant_algo":"NVFP4"}})"),
+            "nvfp4-pack-quantized");
+  EXPECT_EQ(format(nv + R"(,"quantized_layers":{"model.layers.30.mlp.experts":{"quant_algo":"NVFP4"}})"),
+            "mxfp4-pack-quantized");
+  EXPECT_EQ(format(R"(,"quantized_layers":{"model.layers.3.mlp.experts":{"quant_algo":"W4A16_NVFP4"}})"),
+            "nvfp4-pack-quantized");
+  struct Refused {
+    const char *more, *subject;
+  };
+  for (const Refused& c :
+       {Refused{R"(,"expert_dtype":"int4")", "/expert_dtype"}, Refused{R"(,"expert_dtype":4)", "/expert_dtype"},
+        Refused{R"(,"moe_quant_algo":"INT4_AWQ")", "/moe_quant_algo"},
+        Refused{R"(,"moe_quant_algo":"NVFP4","quantized_layers":{"model.layers.3.mlp.experts":{"quant_algo":"FP8"}})",
+                "/quantized_layers/model.layers.3.mlp.experts/quant_algo"},
+        Refused{R"(,"quantized_layers":{"model.layers.3.mlp.experts":{}})",
+                "/quantized_layers/model.layers.3.mlp.experts/quant_algo"},
+        Refused{R"(,"quantized_layers":{"model.layers.3.mlp.experts.0.up_proj":{"quant_algo":"FP8"}})",
+                "/quantized_layers/model.layers.3.mlp.experts.0.up_proj"}}) {
+    const auto got = resolve("{" + fp8 + c.more + "}");
+    ASSERT_FALSE(got) << c.more;
+    EXPECT_EQ(got.error().subject, std::string("/hf_quantization_config") + c.subject);
+  }
+}
+
+// vLLM's class of experts had another name before.
+TEST(HfQuantization, ClassesOfExperts) {
+  for (const char* target :
+       {"Linear", "RoutedExperts", "FusedMoE", "routedexperts", "re:Routed.*", "re:FusedMoE", "Experts"}) {
+    const auto got = resolve(R"({"quant_method":"compressed-tensors","config_groups":{"a":{"targets":[")" +
+                             std::string(target) + R"("],"weights":{"num_bits":8,"strategy":"channel"}}}})");
+    ASSERT_TRUE(got) << target << ": " << got.error().message;
+    EXPECT_TRUE(*got) << target;
+  }
+  // A group of its own comes before that of all linear layers.
+  const auto own = resolve(
+      R"({"quant_method":"compressed-tensors","config_groups":{"a":{"targets":["Linear"],"weights":{"num_bits":8,"strategy":"channel"}},
+          "b":{"targets":["RoutedExperts"],"weights":{"num_bits":4,"strategy":"channel"}}}})");
+  ASSERT_TRUE(own && *own);
+  EXPECT_EQ((*own)->quantization.weights->num_bits, 4);
+}
+
 TEST(HfQuantization, StorageOfEachMethod) {
   const auto gptq = resolve(R"({"quant_method":"gptq","bits":4,"group_size":128,"desc_act":false,"sym":true})");
   ASSERT_TRUE(gptq && *gptq);

@@ -72,6 +72,9 @@ TEST(Safetensors, Accepted) {
   accepts(
       R"({"a":{"dtype":"F4","shape":[4],"data_offsets":[0,2]},"b":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[2,5]}})",
       "xxxxx");
+  accepts(
+      R"({"a":{"dtype":"F8_E4M3FNUZ","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F8_E5M2FNUZ","shape":[1],"data_offsets":[1,2]},"c":{"dtype":"C64","shape":[1],"data_offsets":[2,10]}})",
+      "0123456789");
   accepts("{\"\\u00e9\\ud83d\\ude00\xc3\xa9\\n\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", "x");
 }
 

@@ -365,6 +365,67 @@ TEST(Checkpoint, NamesOfStacks) {
   }
 }
 
+// Stacks with rows first have a set with columns first, and the other way around; by_shape begins with rows.
+TEST(Checkpoint, OrdersOfStacks) {
+  const auto fp8 = [](Strategy strategy, std::int64_t n, std::int64_t k) {
+    Quantization q;
+    q.format = Format::float_quantized;
+    q.weights.emplace();
+    q.weights->type = NumType::floating;
+    q.weights->strategy = strategy;
+    if (n > 0) q.weights->block_structure = {{n, k}};
+    return q;
+  };
+  using enum StackedWeights;
+  for (const Quantization& q : {Quantization{}, fp8(Strategy::block, 128, 128), fp8(Strategy::tensor, 0, 0)}) {
+    const TensorSet *rows = file_sets(q, rows_first).back(), *columns = file_sets(q, columns_first).back();
+    EXPECT_EQ(rows->stacked, rows_first);
+    EXPECT_EQ(columns->stacked, columns_first);
+    EXPECT_EQ(turned(q, *rows), columns);
+    EXPECT_EQ(turned(q, *columns), rows);
+    EXPECT_EQ(file_sets(q, by_shape), file_sets(q, rows_first));
+    EXPECT_EQ(turned(q, *tensor_set(q)), nullptr);
+    for (std::size_t i = 0; i < rows->tensors.size(); ++i) {
+      EXPECT_EQ(rows->tensors[i].suffix, columns->tensors[i].suffix);
+      EXPECT_EQ(rows->tensors[i].is_matrix(), columns->tensors[i].is_matrix());
+      EXPECT_EQ(columns->tensors[i].k_first(), columns->tensors[i].is_matrix());
+    }
+  }
+  const Quantization uneven = fp8(Strategy::block, 64, 128);
+  EXPECT_EQ(file_sets(uneven, columns_first).size(), 1U);
+  EXPECT_EQ(turned(uneven, *file_sets(uneven, rows_first).back()), nullptr);
+  EXPECT_EQ(turned({}, *file_sets({}, flat).back()), nullptr);
+}
+
+// One tensor has several names, whichever format of 8-bit floats it is.
+TEST(Checkpoint, OtherNamesOfFp8Scales) {
+  ExpertModule m = qwen(Format::none);
+  Quantization q;
+  q.format = Format::float_quantized;
+  q.weights.emplace();
+  q.weights->type = NumType::floating;
+  for (const Strategy strategy : {Strategy::tensor, Strategy::channel, Strategy::block}) {
+    q.weights->strategy = strategy;
+    q.weights->block_structure.reset();
+    if (strategy == Strategy::block) q.weights->block_structure = {{128, 128}};
+    for (const char* method : {"", "fp8", "modelopt"}) {
+      q.file_method = method;
+      m.set = tensor_set(q);
+      ASSERT_NE(m.set, nullptr);
+      m.input_scale = Need::optional;
+      const auto kind_of = [&](const char* suffix) -> std::optional<TensorKind> {
+        const ParsedName p = parse_tensor_name(std::string(m.prefix) + ".0.up_proj." + suffix, m);
+        return p.match == NameMatch::known ? std::optional(p.tensor->kind) : std::nullopt;
+      };
+      for (const char* suffix : {"weight_scale", "weight_scale_inv", "scale", "qscale_weight"})
+        EXPECT_EQ(kind_of(suffix), TensorKind::scale) << suffix;
+      for (const char* suffix : {"input_scale", "activation_scale", "qscale_act"})
+        EXPECT_EQ(kind_of(suffix), TensorKind::input_scale) << suffix;
+      for (const char* suffix : {"", "scales", "weight_scale_2"}) EXPECT_EQ(kind_of(suffix), std::nullopt) << suffix;
+    }
+  }
+}
+
 TEST(Checkpoint, ForeignNames) {
   const ExpertModule m = qwen();
   for (const char* name :

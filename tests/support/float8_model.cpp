@@ -219,6 +219,7 @@ std::string safetensors_of(const std::vector<OwnedTensor>& tensors) {
                        : t.dtype == MOE_DTYPE_I8         ? "I8"
                        : t.dtype == MOE_DTYPE_BF16       ? "BF16"
                        : t.dtype == MOE_DTYPE_F16        ? "F16"
+                       : t.dtype == MOE_DTYPE_F4_E2M1FN  ? "F4"
                                                          : "F32";
     file.add(t.name, type, t.shape, t.bytes.data(), t.bytes.size());
   }

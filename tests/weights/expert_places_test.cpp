@@ -23,7 +23,9 @@ TEST(ExpertPlaces, PartsOfAModulesPath) {
   for (const Case& c : {Case{"model.layers.3.mlp.experts", "model.layers", "3", "mlp.experts"},
                         Case{"layers.12.ffn.experts", "layers", "12", "ffn.experts"},
                         Case{"transformer.blocks.0.ffn.experts.mlp", "transformer.blocks", "0", "ffn.experts.mlp"},
-                        Case{"model.language_model.layers.7", "model.language_model.layers", "7", ""}}) {
+                        Case{"model.language_model.layers.7", "model.language_model.layers", "7", ""},
+                        Case{"mtp.0.ffn.experts", "mtp", "0", "ffn.experts"},
+                        Case{"mtp.layers.1.mlp.experts", "mtp.layers", "1", "mlp.experts"}}) {
     const auto path = layer_path(c.module);
     ASSERT_TRUE(path) << c.module;
     EXPECT_EQ(path->layers, c.layers);
@@ -108,6 +110,50 @@ TEST(ExpertPlaces, UnderEveryPrefixAndName) {
     const Check loaded = set.load_safetensors(dir.path().c_str(), nullptr);
     ASSERT_TRUE(loaded) << loaded.error().message;
     EXPECT_TRUE(set.check_complete()) << c.prefix;
+  }
+}
+
+// A layer of multi-token prediction counts on its own: the text model's layer of that number is another.
+TEST(ExpertPlaces, OfLayersThatPredict) {
+  const nlohmann::json hf = {{"architectures", {"DeepseekV4ForCausalLM"}},
+                             {"hidden_size", 64},
+                             {"moe_intermediate_size", 32},
+                             {"n_routed_experts", 4},
+                             {"num_experts_per_tok", 2},
+                             {"num_hidden_layers", 1},
+                             {"num_nextn_predict_layers", 1},
+                             {"num_hash_layers", 1},
+                             {"dtype", "float32"}};
+  for (const char* prefix : {"mtp.0.", "model.mtp.0."}) {
+    const TempDir dir;
+    File f;
+    f.add_each("layers.0.ffn.experts", "w1", "w3", "w2");
+    const float first = f.next;
+    f.add_each(std::string(prefix) + "ffn.experts", "w1", "w3", "w2");
+    dir.write("model.safetensors", f.writer.bytes());
+    for (const int layer : {0, 1}) {
+      auto made =
+          hf::config_from_hf(hf.dump(), R"({"overrides":{"routing":{"e_score_correction_bias":false}},"layer_index":)" +
+                                            std::to_string(layer) + "}");
+      ASSERT_TRUE(made) << made.error().message;
+      WeightSet set(std::make_shared<const Config>(*std::move(made)));
+      const Check loaded = set.load_safetensors(dir.path().c_str(), nullptr);
+      ASSERT_TRUE(loaded) << loaded.error().message;
+      const auto w2 = set.tensor(Role::w2_weight, 0);
+      ASSERT_TRUE(w2) << w2.error().message;
+      const float value = *reinterpret_cast<const float*>(w2->view.data);
+      EXPECT_EQ(value >= first, layer == 1) << prefix;
+    }
+    const TempDir without;
+    File other;
+    other.add_each("layers.0.ffn.experts", "w1", "w3", "w2");
+    without.write("model.safetensors", other.writer.bytes());
+    auto made =
+        hf::config_from_hf(hf.dump(), R"({"overrides":{"routing":{"e_score_correction_bias":false}},"layer_index":1})");
+    ASSERT_TRUE(made);
+    WeightSet set(std::make_shared<const Config>(*std::move(made)));
+    const Check loaded = set.load_safetensors(without.path().c_str(), nullptr);
+    EXPECT_FALSE(loaded && set.check_complete());
   }
 }
 

@@ -1,0 +1,237 @@
+// The rows of the checkpoint formats: which tensors hold weights of which quantization. See checkpoint.h.
+#include <algorithm>
+#include <initializer_list>
+
+#include "scheme/checkpoint.h"
+
+namespace moe {
+namespace {
+
+constexpr std::array<DType, 4> types(DType a, DType b = {}, DType c = {}, DType d = {}) { return {a, b, c, d}; }
+constexpr std::array kFloats = types(DType::f32, DType::f16, DType::bf16);
+constexpr std::array kI8 = types(DType::i8), kI32 = types(DType::i32), kI64 = types(DType::i64);
+constexpr std::array kF32 = types(DType::f32), kBytes = types(DType::u8, DType::i8);
+constexpr std::array kE4m3Codes = types(DType::f8_e4m3fn), kE8m0s = types(DType::u8, DType::f8_e8m0fnu);
+constexpr std::array kFp8Scales = types(DType::f32, DType::f16, DType::bf16, DType::f8_e8m0fnu);
+
+constexpr std::array kMatrix = {Axis::n, Axis::k}, kPackedRows = {Axis::n, Axis::k_words};
+constexpr std::array kRowGroups = {Axis::n, Axis::groups}, kWordGroups = {Axis::n_words, Axis::groups};
+constexpr std::array kGroupRows = {Axis::groups, Axis::n}, kGroupWords = {Axis::groups, Axis::n_words};
+constexpr std::array kPackedColumns = {Axis::k_words, Axis::n}, kColumnWords = {Axis::k, Axis::n_words};
+constexpr std::array kPerRow = {Axis::n, Axis::none}, kPerColumn = {Axis::k, Axis::none};
+constexpr std::array kTwoNumbers = {Axis::two, Axis::none}, kOne = {Axis::one, Axis::none};
+constexpr std::array kPackedBytes = {Axis::n, Axis::k_bytes}, kColumns = {Axis::k, Axis::n};
+constexpr std::array kBlockScales = {Axis::n_blocks, Axis::k_blocks}, kBlockColumns = {Axis::k_blocks, Axis::n_blocks};
+constexpr std::array kPerHalf = {Axis::halves, Axis::none};
+
+// clang-format off
+constexpr std::array kIntQuantized = {
+    CheckpointTensor{"weight",            TensorKind::weight,     Presence::required,   kI8,     kMatrix},
+    CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kRowGroups, Form::vector},
+    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
+};
+constexpr std::array kIntQuantizedWhole = {
+    CheckpointTensor{"weight",            TensorKind::weight,     Presence::required,   kI8,     kMatrix},
+    CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kOne},
+    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
+};
+constexpr std::array kUnquantized = {
+    CheckpointTensor{"weight",            TensorKind::weight,     Presence::required,   kFloats, kMatrix},
+    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
+};
+constexpr std::array kPackQuantized = {
+    CheckpointTensor{"weight_packed",     TensorKind::weight,     Presence::required,   kI32,    kPackedRows},
+    CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kRowGroups, Form::vector},
+    CheckpointTensor{"weight_zero_point", TensorKind::zero_point, Presence::with_zeros, kI32,    kWordGroups, Form::vector},
+    CheckpointTensor{"weight_g_idx",      TensorKind::g_idx,      Presence::with_g_idx, kI32,    kPerColumn},
+    CheckpointTensor{"weight_shape",      TensorKind::shape,      Presence::optional,   kI64,    kTwoNumbers},
+    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
+};
+constexpr std::array kPackQuantizedWhole = {
+    CheckpointTensor{"weight_packed",     TensorKind::weight,     Presence::required,   kI32,    kPackedRows},
+    CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kOne},
+    CheckpointTensor{"weight_zero_point", TensorKind::zero_point, Presence::with_zeros, kI32,    kWordGroups, Form::vector},
+    CheckpointTensor{"weight_g_idx",      TensorKind::g_idx,      Presence::with_g_idx, kI32,    kPerColumn},
+    CheckpointTensor{"weight_shape",      TensorKind::shape,      Presence::optional,   kI64,    kTwoNumbers},
+    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
+};
+constexpr std::array kGptq = {
+    CheckpointTensor{"qweight",           TensorKind::weight,     Presence::required,   kI32,    kPackedColumns},
+    CheckpointTensor{"scales",            TensorKind::scale,      Presence::required,   kFloats, kGroupRows, Form::vector},
+    CheckpointTensor{"qzeros",            TensorKind::zero_point, Presence::with_zeros, kI32,    kGroupWords, Form::vector},
+    CheckpointTensor{"g_idx",             TensorKind::g_idx,      Presence::with_g_idx, kI32,    kPerColumn},
+    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
+};
+constexpr std::array kAwq = {
+    CheckpointTensor{"qweight",           TensorKind::weight,     Presence::required,   kI32,    kColumnWords},
+    CheckpointTensor{"scales",            TensorKind::scale,      Presence::required,   kFloats, kGroupRows, Form::vector},
+    CheckpointTensor{"qzeros",            TensorKind::zero_point, Presence::with_zeros, kI32,    kGroupWords, Form::vector},
+    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
+};
+// Formats of 8-bit floats differ in their scales alone: the first of kScales is what a format's own tools write.
+struct Fp8Scale {
+  std::string_view suffix;
+  std::array<DType, 4> dtypes;
+  std::array<Axis, 2> axes;
+  Form form = Form::axes;
+};
+constexpr std::string_view kScale = "weight_scale", kInverse = "weight_scale_inv";
+constexpr Aliases kScales = {kScale, kInverse, "scale", "qscale_weight"}, kInputScales = {"activation_scale", "qscale_act"};
+constexpr std::array<CheckpointTensor, 4> fp8(const Fp8Scale& s) {
+  return {{
+    {"weight",            TensorKind::weight,      Presence::required,         kE4m3Codes, kMatrix},
+    {s.suffix,            TensorKind::scale,       Presence::required,         s.dtypes,   s.axes,   s.form,       kScales},
+    {"input_scale",       TensorKind::input_scale, Presence::with_input_scale, kFloats,    kPerHalf, Form::scalar, kInputScales},
+    {"bias",              TensorKind::bias,        Presence::with_bias,        kFloats,    kPerRow},
+  }};
+}
+constexpr std::array kFp8Tensor         = fp8({kScale,   kFp8Scales, kPerHalf, Form::scalar});
+constexpr std::array kFp8Rows           = fp8({kScale,   kFp8Scales, kRowGroups, Form::vector});
+constexpr std::array kFp8Blocks         = fp8({kScale,   kFp8Scales, kBlockScales, Form::spread});
+constexpr std::array kFp8BlocksDeepSeek = fp8({kInverse, kFp8Scales, kBlockScales, Form::spread});
+constexpr std::array kMxfp8             = fp8({kScale,   kE8m0s,     kRowGroups});
+// compressed-tensors and DeepSeek-V4.
+constexpr std::array kMxfp4 = {
+    CheckpointTensor{"weight_packed",       TensorKind::weight,             Presence::required,         kBytes,     kPackedBytes, Form::blocks, {"weight"}},
+    CheckpointTensor{"weight_scale",        TensorKind::scale,              Presence::required,         kE8m0s,     kRowGroups,   Form::axes,   {"scale"}},
+    CheckpointTensor{"bias",                TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
+};
+constexpr std::array kGptOss = {
+    CheckpointTensor{"_blocks",             TensorKind::weight,             Presence::required,         kBytes,     kPackedBytes, Form::blocks},
+    CheckpointTensor{"_scales",             TensorKind::scale,              Presence::required,         kE8m0s,     kRowGroups},
+    CheckpointTensor{"_bias",               TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
+};
+// compressed-tensors and ModelOpt, which says the same in factors.
+constexpr std::array kNvfp4 = {
+    CheckpointTensor{"weight_packed",       TensorKind::weight,             Presence::required,         kBytes,     kPackedBytes, Form::axes,   {"weight"}},
+    CheckpointTensor{"weight_scale",        TensorKind::scale,              Presence::required,         kE4m3Codes, kRowGroups},
+    CheckpointTensor{"weight_scale_2",      TensorKind::scale_2,            Presence::required,         kF32,       kPerHalf,     Form::scalar},
+    CheckpointTensor{"weight_global_scale", TensorKind::global_scale,       Presence::optional,         kF32,       kPerHalf,     Form::scalar},
+    CheckpointTensor{"input_scale",         TensorKind::input_scale,        Presence::with_input_scale, kF32,       kPerHalf,     Form::scalar},
+    CheckpointTensor{"input_global_scale",  TensorKind::input_global_scale, Presence::with_input_scale, kF32,       kPerHalf,     Form::scalar},
+    CheckpointTensor{"bias",                TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
+};
+// Unquantized weights of all experts.
+constexpr std::array kStackedRows = {
+    CheckpointTensor{"",                    TensorKind::weight,             Presence::required,         kFloats,    kMatrix,  Form::axes, {".weight"}},
+    CheckpointTensor{"_bias",               TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
+};
+constexpr std::array kStackedColumns = {
+    CheckpointTensor{"",                    TensorKind::weight,             Presence::required,         kFloats,    kColumns, Form::axes, {".weight"}},
+    CheckpointTensor{"_bias",               TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
+};
+// FP8 as transformers has it in memory and writes it where the class writes stacks, as Step-3.7's files and ModelOpt's.
+constexpr Aliases kStackScales = {"_scale", "_weight_scale", ".weight_scale_inv", ".weight_scale", "_scales_inv"};
+constexpr Aliases kStackInputScales = {"_input_scale", ".activation_scale", ".input_scale"};
+struct Fp8Stack {
+  std::array<Axis, 2> weights, scales;
+  Form form = Form::axes;
+};
+constexpr std::array<CheckpointTensor, 4> fp8_stack(const Fp8Stack& s) {
+  return {{
+    {"",                                    TensorKind::weight,             Presence::required,         kE4m3Codes, s.weights,    Form::axes,   {".weight"}},
+    {"_scale_inv",                          TensorKind::scale,              Presence::required,         kFp8Scales, s.scales,     s.form,       kStackScales},
+    {"_activation_scale",                   TensorKind::input_scale,        Presence::with_input_scale, kFloats,    kPerHalf,     Form::scalar, kStackInputScales},
+    {"_bias",                               TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
+  }};
+}
+constexpr std::array kFp8StackedBlocks       = fp8_stack({kMatrix,  kBlockScales});
+constexpr std::array kFp8StackedBlockColumns = fp8_stack({kColumns, kBlockColumns});
+constexpr std::array kFp8StackedTensor       = fp8_stack({kMatrix,  kPerHalf, Form::scalar});
+constexpr std::array kFp8StackedColumns      = fp8_stack({kColumns, kPerHalf, Form::scalar});
+constexpr Stack kGateUpDown = {{"gate_up_proj", "down_proj"}};
+// clang-format on
+
+bool is_unquantized(const Quantization& q) { return !q.weights; }
+bool is_mxfp4(const Quantization& q) { return q.is_mxfp4(); }
+bool has_int8_activations(const Quantization& q) {
+  return (q.is_w4a8_int8() || q.is_w8a8_int8()) && q.weights->symmetric && q.weights->actorder != ActOrder::group &&
+         !q.is_transposed.value_or(false);
+}
+
+bool is_int8_by_row(const Quantization& q) { return has_int8_activations(q) && !q.has_one_scale(); }
+bool is_int8_whole(const Quantization& q) { return has_int8_activations(q) && q.has_one_scale(); }
+
+bool is_wna16_or_int8(const Quantization& q) { return q.is_wna16() || is_int8_by_row(q) || q.is_w4a8_fp8(); }
+
+bool is_fp8(const Quantization& q, std::initializer_list<Strategy> strategies) {
+  return q.is_fp8() && std::find(strategies.begin(), strategies.end(), q.weights->strategy) != strategies.end();
+}
+bool is_fp8_tensor(const Quantization& q) { return is_fp8(q, {Strategy::tensor}); }
+bool is_fp8_rows(const Quantization& q) { return is_fp8(q, {Strategy::channel, Strategy::group}); }
+bool is_fp8_blocks(const Quantization& q) { return is_fp8(q, {Strategy::block}); }
+// Of a turned matrix only square blocks lie the same way for every writer.
+bool is_fp8_squares(const Quantization& q) {
+  return is_fp8_blocks(q) && q.weights->block_structure &&
+         (*q.weights->block_structure)[0] == (*q.weights->block_structure)[1];
+}
+
+}  // namespace
+
+std::span<const TensorSet> tensor_sets() {
+  static constexpr std::array kSets = {
+      TensorSet{Format::none, Codes::values, kUnquantized, is_unquantized},
+      TensorSet{Format::int_quantized, Codes::bytes, kIntQuantized,
+                [](const Quantization& q) { return is_int8_by_row(q) || q.is_w4a8_fp8(); }},
+      TensorSet{Format::int_quantized, Codes::bytes, kIntQuantizedWhole, is_int8_whole},
+      TensorSet{Format::pack_quantized, Codes::words, kPackQuantized, is_wna16_or_int8},
+      TensorSet{Format::pack_quantized, Codes::words, kPackQuantizedWhole, is_int8_whole},
+      TensorSet{Format::gptq, Codes::words, kGptq, [](const Quantization& q) { return q.is_wna16(); }},
+      TensorSet{Format::awq, Codes::awq_words, kAwq, [](const Quantization& q) { return q.is_wna16(); }},
+      TensorSet{Format::float_quantized, Codes::bits, kFp8BlocksDeepSeek,
+                [](const Quantization& q) { return is_fp8_blocks(q) && q.file_method == "fp8"; }},
+      TensorSet{Format::float_quantized, Codes::bits, kFp8Tensor, is_fp8_tensor},
+      TensorSet{Format::float_quantized, Codes::bits, kFp8Rows, is_fp8_rows},
+      TensorSet{Format::float_quantized, Codes::bits, kFp8Blocks, is_fp8_blocks},
+      TensorSet{Format::naive_quantized, Codes::bits, kFp8Tensor, is_fp8_tensor},
+      TensorSet{Format::naive_quantized, Codes::bits, kFp8Rows, is_fp8_rows},
+      TensorSet{Format::naive_quantized, Codes::bits, kFp8Blocks, is_fp8_blocks},
+      TensorSet{Format::mxfp8_quantized, Codes::bits, kMxfp8,
+                [](const Quantization& q) { return is_fp8(q, {Strategy::group}); }},
+      TensorSet{Format::mxfp4_pack_quantized, Codes::bits, kMxfp4, is_mxfp4},
+      TensorSet{Format::mxfp4_gpt_oss, Codes::bits, kGptOss, is_mxfp4, &kGateUpDown},
+      TensorSet{Format::nvfp4_pack_quantized, Codes::bits, kNvfp4, [](const Quantization& q) { return q.is_nvfp4(); }},
+      TensorSet{Format::float_quantized, Codes::bits, kFp8StackedBlocks, is_fp8_blocks, &kGateUpDown,
+                StackedWeights::rows_first},
+      TensorSet{Format::float_quantized, Codes::bits, kFp8StackedBlockColumns, is_fp8_squares, &kGateUpDown,
+                StackedWeights::columns_first},
+      TensorSet{Format::float_quantized, Codes::bits, kFp8StackedTensor, is_fp8_tensor, &kGateUpDown,
+                StackedWeights::rows_first},
+      TensorSet{Format::float_quantized, Codes::bits, kFp8StackedColumns, is_fp8_tensor, &kGateUpDown,
+                StackedWeights::columns_first},
+      TensorSet{Format::none, Codes::values, kStackedRows, is_unquantized, &kGateUpDown, StackedWeights::rows_first},
+      TensorSet{Format::none, Codes::values, kStackedColumns, is_unquantized, &kGateUpDown,
+                StackedWeights::columns_first},
+      TensorSet{Format::none, Codes::values, kStackedRows, is_unquantized, &kGateUpDown, StackedWeights::flat,
+                kStackedColumns},
+  };
+  return kSets;
+}
+
+const TensorSet* tensor_set(const Quantization& q) {
+  for (const TensorSet& set : tensor_sets())
+    if (set.format == q.format && set.holds(q)) return &set;
+  return nullptr;
+}
+
+std::vector<const TensorSet*> file_sets(const Quantization& q, StackedWeights stacked) {
+  if (stacked == StackedWeights::by_shape) stacked = StackedWeights::rows_first;  // until a tensor tells otherwise
+  std::vector<const TensorSet*> sets;
+  const TensorSet* first = tensor_set(q);
+  if (first == nullptr) return sets;
+  sets.push_back(first);
+  for (const TensorSet& set : tensor_sets())
+    if (set.format == q.format && set.holds(q) && set.stacked != StackedWeights::none && set.stacked == stacked)
+      sets.push_back(&set);
+  return sets;
+}
+
+const TensorSet* turned(const Quantization& q, const TensorSet& set) {
+  using enum StackedWeights;
+  if (set.stacked != rows_first && set.stacked != columns_first) return nullptr;
+  for (const TensorSet* other : file_sets(q, set.stacked == rows_first ? columns_first : rows_first))
+    if (other->stacked != none) return other;
+  return nullptr;
+}
+
+}  // namespace moe
