@@ -127,7 +127,7 @@ double in_type(moe_dtype dtype, double v) {
 }  // namespace
 
 double bound_of(const Wna16Model& m) {
-  return m.dtype == MOE_DTYPE_F32 ? 1e-5 : m.dtype == MOE_DTYPE_BF16 ? 2.5e-3 : 3.5e-4;
+  return m.dtype == MOE_DTYPE_F32 ? 1e-5 : m.dtype == MOE_DTYPE_BF16 ? 2.5e-3 : 4e-4;
 }
 
 std::vector<double> plain_layer(const Wna16Model& m) {
