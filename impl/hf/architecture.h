@@ -117,6 +117,7 @@ struct ActivationKeys {
 struct Architecture {
   std::string_view name;
   std::string_view layers_at = "model.layers", block = "mlp.experts";  // <layers_at>.<number>.<block>
+  bool any_text = false;         // its text model may be of any class: what that says of itself counts
   std::string_view holder = {};  // an object of config.json beside text_config that has the members, a/b: one inside
   Names projections = {"gate_proj", "up_proj", "down_proj"};
   // The forms with all experts in one tensor: how they lie, what they are called, whether the class writes that form.

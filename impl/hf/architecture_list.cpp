@@ -41,6 +41,8 @@ void write_routing(json::Writer& w, const Routing& r) {
     keyed(w, "renormalize", r.p_norm, true);
   }
   if (r.vllm_renormalize) keyed(w, "vllm_renormalize", r.vllm_renormalize->key, r.vllm_renormalize->otherwise);
+  if (r.renormalize_eps > 0) w.member("renormalize_eps", r.renormalize_eps);
+  if (r.vllm_renormalize_eps > 0) w.member("vllm_renormalize_eps", r.vllm_renormalize_eps);
   if (!r.bias.key.empty() || r.bias.otherwise) keyed(w, "e_score_correction_bias", r.bias.key, r.bias.otherwise);
   if (!r.bias_name.empty()) w.member("correction_bias_name", r.bias_name);
   if (r.groups != Groups::none) {

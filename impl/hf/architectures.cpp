@@ -148,7 +148,10 @@ constexpr auto kArchitectures = with_sizes(std::to_array<Architecture>({
     kNemotron,
     kMistral4,
     like(kMistral4, "Mistral3ForConditionalGeneration",
-         [](Architecture& a) { inside(a, "language_model.model.layers"); }),
+         [](Architecture& a) {
+           inside(a, "language_model.model.layers");
+           a.any_text = true;
+         }),
     like(kMistral4, "MistralLarge4ForConditionalGeneration",
          [](Architecture& a) {
            inside(a, "layers");
@@ -181,6 +184,13 @@ constexpr auto kArchitectures = with_sizes(std::to_array<Architecture>({
     kLfm2,
     kLaguna,
     kStep3,
+    like(kStep3, "Step3p5ForCausalLM",  // vLLM's and SGLang's; Step3p7's text model is this one
+         [](Architecture& a) {
+           a.routing.scoring_key = "moe_router_activation";
+           a.routing.scoring_fixed = true;
+           a.routing.renormalize = {"norm_expert_weight", true};
+           a.routing.bias = {"use_moe_router_bias", true};
+         }),
     kKolibri,
     kInkling2,
     like(kInkling2, "Inkling2ForConditionalGeneration"),
@@ -232,7 +242,6 @@ constexpr auto kUnread = std::to_array<Unread>({
     {"Grok1ModelForCausalLM", "known but unverified: transformers 5.24.0 has no such class"},
     {"BailingMoeForCausalLM", "known but unverified: transformers 5.24.0 has no such class"},
     {"BailingMoeV2ForCausalLM", "known but unverified: transformers 5.24.0 has no such class"},
-    {"Step3p5ForCausalLM", "known but unverified: transformers 5.24.0 has no such class"},
     {"MiniMaxM3ForCausalLM",
      "no class of transformers, vLLM or SGLang has this name; option \"architecture\": \"MiniMaxM3SparseForCausalLM\" "
      "reads the file like that class"},

@@ -217,7 +217,7 @@ Result<ReadAs> read_as(const ModelFile& file, const Members& options) {
   const std::string pointer = file.root().at("architectures");
   if (names.empty()) return fields::missing(pointer, "the name of an architecture");
   const NamedClass whole = class_named(names[0]);
-  if (whole.row == nullptr && whole.unread == nullptr) {
+  if (whole.row != nullptr ? whole.row->any_text : whole.unread == nullptr) {
     MOE_TRY(const Architecture* text, row_of_text(file));
     if (text != nullptr) {
       ReadAs as{of_its_type(file, *text)};

@@ -122,7 +122,7 @@ TEST(LayerOptions, OfRouting) {
       {{{"renormalize_eps", 1e-20}}, "accepted"},
       {{{"renormalize_eps", 1e-20}, {"renormalize", false}}, "accepted"},
       {{{"renormalize_eps", -1e-20}}, "/renormalize_eps"},
-      {with(hash, {{"renormalize_eps", 1e-20}}), "/renormalize_eps"},
+      {with(hash, {{"renormalize_eps", 1e-20}}), "accepted"},
       {with(topk, {{"renormalize_eps", 1e-20}}), "/renormalize_eps"},
       {with(mixer, {{"renormalize_eps", 1e-20}}), "/renormalize_eps"},
       {with(custom, {{"renormalize_eps", 1e-20}}), "accepted"},

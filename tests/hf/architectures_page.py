@@ -65,6 +65,8 @@ def routing(a):
         words.append("sum " + setting(renormalize).replace("(True)", "(on)").replace("(False)", "(off)"))
     elif renormalize["otherwise"]:
         words.append("sum")
+    if "renormalize_eps" in r:
+        words[-1] += f" + {number(r['renormalize_eps'])}"
     if "num_zero_experts" in r:
         words.append(f"zero experts ({r['zero_experts']}) " + setting(r["num_zero_experts"]))
     if "num_shared_logits" in r:

@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "hf/architecture.h"
 #include "hf/hf.h"
 #include "support/rooms.h"
 #include "support/vectors.h"
@@ -402,6 +405,123 @@ TEST(HfModels, TheRootIsAnotherModels) {
   EXPECT_EQ(c->top_k, 4);
   EXPECT_EQ(c->num_experts, 64);
   EXPECT_EQ(c->in_dtype, DType::f16);
+}
+
+// Whole models are loaded in the root's type, whatever their parts' own is.
+TEST(HfModels, DtypeOfTheRootWins) {
+  json file = load_json(kQwen);
+  file.erase("torch_dtype");
+  const auto dtype = [&](const json& root, const json& part) {
+    json whole = {{"architectures", file["architectures"]}, {"text_config", file}};
+    whole.merge_patch(root);
+    whole["text_config"].merge_patch(part);
+    const auto c = create(whole);
+    EXPECT_TRUE(c) << c.error().message;
+    return c ? c->in_dtype : DType::invalid;
+  };
+  for (const char* at_root : {"dtype", "torch_dtype"})
+    for (const char* in_part : {"dtype", "torch_dtype"}) {
+      EXPECT_EQ(dtype({{at_root, "bfloat16"}}, {{in_part, "float32"}}), DType::bf16);
+      EXPECT_EQ(dtype({{at_root, "float32"}}, {{in_part, "bfloat16"}}), DType::f32);
+      EXPECT_EQ(dtype(json::object(), {{in_part, "float16"}}), DType::f16);
+      json null = {{"architectures", file["architectures"]}, {at_root, nullptr}, {"text_config", file}};
+      null["text_config"][in_part] = "float16";
+      EXPECT_EQ(create(null)->in_dtype, DType::f16);
+    }
+  EXPECT_EQ(dtype({{"dtype", "float16"}, {"torch_dtype", "bfloat16"}}, json::object()), DType::f16);
+  json wrong = {{"architectures", file["architectures"]}, {"dtype", "int8"}, {"text_config", file}};
+  wrong["text_config"]["dtype"] = "float32";
+  expect_fault(create(wrong), "/dtype");
+}
+
+// Each class as its own code divides; vLLM's divide by the sum.
+TEST(HfModels, WhatIsAddedToTheSum) {
+  const std::map<std::string, double> others = {{"Lfm2MoeForCausalLM", 1e-6},
+                                                {"MuseSparkForConditionalGeneration", 1e-15}};
+  const std::set<std::string> tiny = {"AXK1ForCausalLM",
+                                      "AXK2ForCausalLM",
+                                      "AfmoeForCausalLM",
+                                      "BailingHybridForCausalLM",
+                                      "BailingMoeV3ForCausalLM",
+                                      "BeamForCausalLM",
+                                      "DeepseekV32ForCausalLM",
+                                      "DeepseekV3ForCausalLM",
+                                      "DeepseekV41ForCausalLM",
+                                      "DeepseekV4ForCausalLM",
+                                      "Dots1ForCausalLM",
+                                      "Dots3NoteForCausalLM",
+                                      "Dots3NoteForConditionalGeneration",
+                                      "ExaoneMoeForCausalLM",
+                                      "Glm4MoeForCausalLM",
+                                      "Glm4MoeLiteForCausalLM",
+                                      "Glm4vMoeForConditionalGeneration",
+                                      "Glm5NextForConditionalGeneration",
+                                      "GlmMoeDsaForCausalLM",
+                                      "HYV3ForCausalLM",
+                                      "HYV4ForCausalLM",
+                                      "HYV4VLForConditionalGeneration",
+                                      "Inkling2ForCausalLM",
+                                      "Inkling2ForConditionalGeneration",
+                                      "Inkling2LoopForCausalLM",
+                                      "Inkling2LoopForConditionalGeneration",
+                                      "KimiK2ForCausalLM",
+                                      "KimiLinearForCausalLM",
+                                      "MiMoV2FlashForCausalLM",
+                                      "Mistral3ForConditionalGeneration",
+                                      "Mistral4ForCausalLM",
+                                      "MistralLarge4ForConditionalGeneration",
+                                      "NemotronHForCausalLM",
+                                      "SarvamMLAForCausalLM",
+                                      "SarvamMoEForCausalLM",
+                                      "SolarOpenForCausalLM"};
+  const json sizes = {{"num_experts", 8},
+                      {"num_experts_per_tok", 2},
+                      {"moe_intermediate_size", 64},
+                      {"hidden_size", 64},
+                      {"num_hidden_layers", 6},
+                      {"intermediate_size", 64},
+                      {"num_expert_group", 1},
+                      {"n_group", 1},
+                      {"topk_group", 1},
+                      {"top_k_experts", 2},
+                      {"enable_moe_block", true},
+                      {"hybrid_override_pattern", "EE"}};
+  for (const Architecture& a : architectures()) {
+    const std::string name(a.name);
+    json file = sizes;
+    file["architectures"] = {name};
+    if (name.starts_with("Phi") || name.starts_with("Llama4") || name.starts_with("Zaya")) continue;  // other top_k
+    for (const std::string_view key : {a.experts.keys[0], a.top_k.keys[0], a.width.keys[0], a.hidden.keys[0]})
+      if (!file.contains(std::string(key)))
+        file[std::string(key)] = key == a.experts.keys[0] ? 8 : key == a.top_k.keys[0] ? 2 : 64;
+    const auto it = others.find(name);
+    const double eps = it != others.end() ? it->second : tiny.contains(name) ? 1e-20 : 0.0;
+    const auto own = create(file), vllm = create(file, {{"overrides", {{"bit_compat", "vllm"}}}});
+    ASSERT_TRUE(own) << name << own.error().message;
+    ASSERT_TRUE(vllm) << name << vllm.error().message;
+    EXPECT_EQ(own->routing.renormalize_eps, eps) << name;
+    EXPECT_EQ(vllm->routing.renormalize_eps, eps == 1e-15 ? eps : 0.0) << name;
+  }
+}
+
+// It belongs to the class's way of routing, and its tables' layers divide so, too.
+TEST(HfModels, OtherWaysOfRoutingAddNothing) {
+  const auto eps = [](const json& file, const json& routing) {
+    const auto c = create(file, {{"overrides", {{"routing", routing}}}});
+    EXPECT_TRUE(c) << routing << c.error().message;
+    return c ? c->routing.renormalize_eps : -1.0;
+  };
+  EXPECT_EQ(eps(deepseek(), {{"method", "auto"}}), 1e-20);
+  EXPECT_EQ(eps(deepseek(), {{"method", "topk"}}), 0.0);
+  EXPECT_EQ(eps(deepseek(), {{"method", "custom"}}), 0.0);
+  EXPECT_EQ(eps(deepseek(), {{"renormalize_eps", 1e-6}}), 1e-6);
+  EXPECT_EQ(eps(deepseek(), {{"renormalize_eps", 0}}), 0.0);
+  EXPECT_EQ(eps(deepseek(), {{"renormalize", false}}), 1e-20);
+  const json both = {{"overrides", {{"routing", {{"method", "topk"}, {"renormalize_eps", 1e-6}}}}}};
+  expect_fault(create(deepseek(), both), "options:/overrides/routing/renormalize_eps");
+  const auto hashed = create(load_json("hf/DeepseekV4ForCausalLM-base/config.json"), {{"layer_index", 0}});
+  ASSERT_TRUE(hashed) << hashed.error().message;
+  EXPECT_EQ(hashed->routing.renormalize_eps, 1e-20);
 }
 
 // Python writes them; as a number nobody takes them.

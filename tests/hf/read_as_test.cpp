@@ -220,6 +220,105 @@ TEST(HfReadAs, UnknownNamesComeWithTheNearest) {
   EXPECT_NE(create(file).error().message.find("product keys"), std::string::npos);
 }
 
+TEST(HfReadAs, BaseModelsAndOtherHeads) {
+  const json whole = document(qwen(), json::object());
+  for (const char* name : {"Qwen3MoeModel", "Qwen3MoeForSequenceClassification", "Qwen3MoeForTokenClassification",
+                           "Qwen3MoeForQuestionAnswering"}) {
+    json file = qwen();
+    file["architectures"] = {name};
+    EXPECT_EQ(document(file, json::object()), whole) << name;
+    EXPECT_EQ(
+        document(new_file(), {{"architecture", {{"like", name}, {"keys", description()["keys"]}}}})["num_experts"], 8);
+    EXPECT_EQ(create(file)->named_by_class, "Qwen3MoeForCausalLM");
+  }
+  json file = qwen();
+  for (const char* name : {"DogeModel", "SwitchTransformersModel", "Ernie4_5_VLMoeTextModel"}) {
+    file["architectures"] = {name};
+    const auto got = create(file);
+    ASSERT_FALSE(got) << name;
+    EXPECT_NE(got.error().message.find("is not read"), std::string::npos) << got.error().message;
+  }
+}
+
+// A class that is not known around a text model that says what it is.
+TEST(HfReadAs, TextModelsInsideOthers) {
+  json text = qwen();
+  text.erase("architectures");
+  const auto wrapped = [&](const json& more, const char* name, const char* part) {
+    json inner = text;
+    inner.merge_patch(more);
+    return json{{"architectures", {name}}, {"model_type", "wrapper"}, {"dtype", "bfloat16"}, {part, inner}};
+  };
+  json whole = document(qwen(), json::object());
+  whole["name"] = "language_model.model.layers.0.mlp.experts";
+  for (const char* name :
+       {"InternVLForConditionalGeneration", "LlavaForConditionalGeneration", "LlavaOnevisionForConditionalGeneration",
+        "VoxtralForConditionalGeneration", "AyaVisionForConditionalGeneration", "Lfm2VlForConditionalGeneration",
+        "LlavaModel", "KimiK25ForConditionalGeneration"})
+    for (const char* part : {"text_config", "llm_config"})
+      for (const json& more : {json{{"model_type", "qwen3_moe"}},
+                               json{{"architectures", {"Qwen3MoeForCausalLM"}}, {"model_type", "other"}},
+                               json{{"architectures", {"Qwen3MoeModel"}}},
+                               json{{"architectures", nullptr}, {"model_type", "qwen3_moe"}}}) {
+        const json file = wrapped(more, name, part);
+        EXPECT_EQ(document(file, json::object()), whole) << file;
+        EXPECT_EQ(create(file)->named_by_class, "Qwen3MoeForCausalLM");
+      }
+  // Its own prefix where the class has another than text models have.
+  json gemma = {{"model_type", "qwen3_vl_moe_text"}};
+  EXPECT_EQ(document(wrapped(gemma, "NovelVisionModel", "text_config"), json::object())["name"],
+            "model.language_model.layers.0.mlp.experts");
+  // Faults have their place in the file.
+  json file = wrapped({{"model_type", "qwen3_moe"}, {"num_experts_per_tok", 129}}, "LlavaModel", "text_config");
+  EXPECT_EQ(create(file).error().subject, "/text_config/num_experts_per_tok");
+  // Quantization of the part.
+  file = wrapped({{"model_type", "qwen3_moe"},
+                  {"quantization_config", load_json("hf/qwen3_30b_a3b_w4a8.json")["quantization_config"]}},
+                 "LlavaModel", "text_config");
+  ASSERT_TRUE(create(file)) << create(file).error().message;
+  EXPECT_TRUE(create(file)->quantization.is_w4a8_int8());
+  // Nothing is guessed.
+  for (const json& more :
+       {json{{"model_type", "qwen3"}}, json{{"model_type", nullptr}}, json{{"model_type", "dbrx"}},
+        json{{"architectures", {"NovelForCausalLM"}}, {"model_type", "qwen3_moe"}},
+        json{{"architectures", {"DogeForCausalLM"}}}, json{{"architectures", {"DbrxForCausalLM"}}}}) {
+    const auto got = create(wrapped(more, "LlavaModel", "text_config"));
+    ASSERT_FALSE(got) << more;
+    EXPECT_EQ(got.error().subject, "/architectures/0") << got.error().message;
+    EXPECT_EQ(got.error().code, Code::unsupported);
+  }
+  EXPECT_EQ(create(wrapped({{"architectures", 5}}, "LlavaModel", "text_config")).error().subject,
+            "/text_config/architectures");
+  EXPECT_EQ(create(wrapped({{"model_type", 5}}, "LlavaModel", "text_config")).error().subject,
+            "/text_config/model_type");
+  // A known class that takes any text model.
+  file = wrapped({{"model_type", "qwen3_moe"}}, "Mistral3ForConditionalGeneration", "text_config");
+  EXPECT_EQ(document(file, json::object()), whole);
+  file = wrapped({{"model_type", "mistral4"}, {"n_routed_experts", 128}}, "Mistral3ForConditionalGeneration",
+                 "text_config");
+  const json mistral = document(file, json::object());
+  file["text_config"].erase("model_type");
+  EXPECT_EQ(document(file, json::object()), mistral);
+  EXPECT_EQ(mistral["routing"]["group_score"], "two_largest");
+  // A known class, read or not, is what it is.
+  const json named = wrapped({{"model_type", "qwen3_moe"}}, "Ernie4_5_VLMoeForConditionalGeneration", "text_config");
+  EXPECT_NE(create(named).error().message.find("two sets of experts"), std::string::npos);
+}
+
+// Names that no package has: the way out is the class to read them like.
+TEST(HfReadAs, NamesOfNoClass) {
+  json file = qwen();
+  for (const auto& [name, like] :
+       {std::pair("MiniMaxM3ForCausalLM", "\"architecture\": \"MiniMaxM3SparseForCausalLM\""),
+        std::pair("Step3p7FlashForCausalLM", "\"architecture\": \"Step3p7ForConditionalGeneration\"")}) {
+    file["architectures"] = {name};
+    const auto got = create(file);
+    ASSERT_FALSE(got);
+    EXPECT_EQ(got.error().code, Code::unsupported);
+    EXPECT_NE(got.error().message.find(like), std::string::npos) << got.error().message;
+  }
+}
+
 TEST(HfReadAs, HolderThatIsNotThere) {
   json d = {{"like", "Qwen3MoeForCausalLM"}, {"holder", "language/text"}};
   const auto got = create(qwen(), {{"architecture", d}});

@@ -51,29 +51,29 @@ WIDTHS = {"moe_intermediate_size", "expert_ffn_hidden_size", "moe_hidden_size"}
 OVERRIDES = {
     "Beam.*": {"mlp_layer_types": ["dense", "sparse"]},
     "Dbrx.*": {"attn_config.rope_theta": 10000.0},
-    "DeepseekOcr2.*": {"text_config.mlp_layer_types": ["dense", "sparse"]},
-    "Dots3NoteForCond.*": {"vision_config.mlp_layer_types": ["dense", "dense"]},
+    "DeepseekOcr2(For.*|Model)": {"text_config.mlp_layer_types": ["dense", "sparse"]},
+    "Dots3Note(ForCond.*|Model)": {"vision_config.mlp_layer_types": ["dense", "dense"]},
     "Doge.*": {"is_moe": True, "num_experts": 16},
     "Ernie4_5_VL.*": {"text_config.moe_intermediate_size": [32, 48],
                        "text_config.rope_parameters": {"rope_type": "default", "rope_theta": 1e4,
                                                        "mrope_section": [3, 3, 2]}},
     "Flint.*": {"mlp_only_layers": [0]},
-    "Gemma4ForCausalLM": {"enable_moe_block": True},
-    "Gemma4ForCond.*": {"text_config.enable_moe_block": True},
-    "Glm5Next.*": {"text_config.qk_rope_head_dim": 0, "text_config.mlp_layer_types": ["dense", "sparse"]},
+    "Gemma4(ForCausalLM|TextModel)": {"enable_moe_block": True},
+    "Gemma4(ForCond.*|Model)": {"text_config.enable_moe_block": True},
+    "Glm5Next(For.*|Model)": {"text_config.qk_rope_head_dim": 0, "text_config.mlp_layer_types": ["dense", "sparse"]},
     "HunYuanMoEV1.*": {"head_dim": 16},
-    "HYV4VL.*": {"text_config.rope_parameters": {"rope_type": "default", "rope_theta": 1e4,
-                                                 "mrope_section": [3, 3, 2]}},
+    "HYV4VL(For.*|Model)": {"text_config.rope_parameters": {"rope_type": "default", "rope_theta": 1e4,
+                                                           "mrope_section": [3, 3, 2]}},
     "Lfm2Moe.*": {"layer_types": ["conv", "full_attention"]},
-    "Llama4ForCausalLM": {"num_experts_per_tok": 1},
+    "Llama4(ForCausalLM|TextModel)": {"num_experts_per_tok": 1},
     "Llama4ForCond.*": {"text_config.num_experts_per_tok": 1},
     "MuseSpark.*": {"audio_config.patch_sizes": [16, 6], "audio_config.hidden_sizes": [64, 64],
                     "audio_config.depths": [1, 1]},
     "Phimoe.*": {"num_experts_per_tok": 2},
-    "Qwen3OmniMoeTalkerFor.*": {"spatial_merge_size": 2, "text_config.shared_expert_intermediate_size": 96},
+    "Qwen3OmniMoeTalker(For.*|Model)": {"spatial_merge_size": 2, "text_config.shared_expert_intermediate_size": 96},
     "Qwen3OmniMoeForCond.*": {"talker_config.spatial_merge_size": 2,
                               "talker_config.text_config.shared_expert_intermediate_size": 96},
-    "Step3p7.*": {"text_config.mlp_layer_types": ["dense", "sparse"]},
+    "Step3p7(For.*|Model)": {"text_config.mlp_layer_types": ["dense", "sparse"]},
     "Zaya.*": {"num_experts_per_tok": 1},
 }
 # Settings of experts: values to try, where the class has the member.
@@ -422,7 +422,8 @@ def factor_behind(place, x):
     if one.numel() != z.numel():
         return 1.0
     ratio = (one - none).reshape(z.shape) / z
-    factors = [v for k, v in place.config.to_dict().items() if "scal" in k and isinstance(v, float)]
+    factors = [v for k, v in place.config.to_dict().items()
+               if "scal" in k and isinstance(v, float) or k == "num_experts_per_tok"]
     return next((v for v in factors if (ratio - v).abs().max() < 1e-3), 1.0)
 
 

@@ -287,6 +287,22 @@ TEST(RouteOptions, ScalesOfEveryRule) {
   }
 }
 
+// Layers whose experts come from a table divide like the others of their model: tiny scores go to 0.
+TEST(RouteOptions, EpsilonWhereATableChooses) {
+  Config c = route_config(4, 2);
+  c.routing.hash_routing = true;
+  c.routing.scoring = Scoring::sigmoid;
+  const RouteHow how{.hash_ids = {0, 3}};
+  for (const float logit : {-20.0f, -46.0f, -60.0f}) {
+    const std::vector<float> x(4, logit);
+    c.routing.renormalize_eps = 0;
+    EXPECT_EQ(route_floats(c, x, how).weights, std::vector<float>(2, 0.5f));
+    c.routing.renormalize_eps = 1e-20;
+    const double s = sigmoid(static_cast<double>(logit)), want = s / (2 * s + 1e-20);
+    for (const float w : route_floats(c, x, how).weights) EXPECT_NEAR(static_cast<double>(w), want, 1e-6);
+  }
+}
+
 // bit_compat vllm follows upstream's own routing only where that knows all of the config.
 TEST(RouteOptions, NoneIsLeftOutWithBitCompat) {
   std::mt19937 g(9);

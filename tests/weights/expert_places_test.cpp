@@ -72,6 +72,8 @@ TEST(ExpertPlaces, UnderEveryPrefixAndName) {
                         Case{"layers.5.mlp.experts", "w1", "w3", "w2"},
                         Case{"language_model.model.layers.5.block_sparse_moe.experts", "w1", "w3", "w2"},
                         Case{"model.language_model.layers.5.feed_forward.experts", "gate_proj", "up_proj", "down_proj"},
+                        Case{"transformer.layers.5.mlp.experts", "gate_proj", "up_proj", "down_proj"},
+                        Case{"language_model.model.blocks.5.mlp.experts", "gate_proj", "up_proj", "down_proj"},
                         Case{"model.decoder.layers.5.mlp.experts", "gate_proj", "up_proj", "down_proj"}}) {
     const TempDir dir;
     File f;
