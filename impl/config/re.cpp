@@ -38,7 +38,6 @@ class Simulation {
 
   // After more text; `last`: the text ends with it.
   Walk after(Walk w, std::u32string_view text, bool last) {
-    std::vector<std::size_t> next;
     const auto is_end = [&](std::size_t i) {  // as Python's $: also before one last newline
       return last && (i == text.size() || (i + 1 == text.size() && text[i] == U'\n'));
     };
@@ -48,15 +47,15 @@ class Simulation {
     }
     for (std::size_t i = 0; i < text.size() && !w.matched && !w.states.empty(); ++i) {
       ++position_, ++work_;
-      next.clear();
+      next_.clear();
       for (const std::size_t pc : w.states) {
         if (!consumes(program_.code[pc], text[i])) continue;
         // A state that is complete has waited for the dot behind a module's name.
         w.matched = program_.code[pc].op == Op::match ||
-                    enter(pc + 1, false, is_end(i + 1), is_end(i + 1) || text[i] == U'.', next);
+                    enter(pc + 1, false, is_end(i + 1), is_end(i + 1) || text[i] == U'.', next_);
         if (w.matched) break;
       }
-      w.states.swap(next);
+      w.states.swap(next_);
     }
     return w;
   }
@@ -119,7 +118,7 @@ class Simulation {
   const Program& program_;
   const MatchEnd end_;
   std::vector<std::size_t> entered_at_;  // the position at which a state was last entered
-  std::vector<std::size_t> pending_;
+  std::vector<std::size_t> pending_, next_;
   std::size_t position_ = 0;  // counts through all walks
   std::size_t work_;
 };
@@ -129,9 +128,8 @@ class Simulation {
 // no more with many experts.
 class ExpertWalks {
  public:
-  ExpertWalks(Simulation& simulation, const Layer& layer) : simulation_(simulation), layer_(layer) {
-    for (const std::string& projection : layer.projections) ends_.push_back(code_points(projection));
-  }
+  ExpertWalks(const Program& program, Simulation& simulation, const Layer& layer)
+      : simulation_(simulation), layer_(layer), alike_(digits_alike(program)) {}
 
   Hits hits(Walk module) {
     const Id start = id_of(std::move(module));
@@ -164,7 +162,22 @@ class ExpertWalks {
     return found->second;
   }
 
+  // For each digit and the dot the first that the program cannot tell from it.
+  static std::array<std::int64_t, 11> digits_alike(const Program& program) {
+    std::array<bool, 10> apart{};
+    for (const Inst& inst : program.code)
+      if (inst.op == Op::literal && inst.literal >= U'0' && inst.literal <= U'9') apart[inst.literal - U'0'] = true;
+    for (const CharSet& set : program.sets)
+      for (char32_t c = U'1'; c <= U'9'; ++c)
+        if (set.has(c) != set.has(U'0')) apart.fill(true);
+    std::array<std::int64_t, 11> alike{};
+    const auto first = std::find(apart.begin(), apart.end(), false) - apart.begin();
+    for (std::int64_t d = 0; d <= kDot; ++d) at(alike, d) = d == kDot || at(apart, d) ? d : first;
+    return alike;
+  }
+
   Id step(Id from, std::int64_t symbol) {
+    symbol = at(alike_, symbol);
     ++work_;
     if (const Id there = at(known_[from].next, symbol); there != kUnknown) return there;
     const char32_t c = symbol == kDot ? U'.' : U'0' + static_cast<char32_t>(symbol);
@@ -196,18 +209,20 @@ class ExpertWalks {
     std::optional<std::vector<bool>>& answers = known_[id].answers;
     if (!answers) {
       answers.emplace();
-      for (const std::u32string& end : ends_) answers->push_back(simulation_.after(known_[id].walk, end, true).matched);
+      for (const std::string& end : layer_.projections)
+        answers->push_back(simulation_.after(known_[id].walk, code_points(end), true).matched);
     }
     if (std::find(answers->begin(), answers->end(), true) == answers->end()) return;
     hits_.resize(layer_.count());
-    work_ += usize(last - first) * ends_.size();
-    for (std::size_t i = usize(first) * ends_.size(); i < usize(last) * ends_.size(); ++i)
-      if ((*answers)[i % ends_.size()]) hits_[i] = true;
+    const std::size_t ends = answers->size();
+    work_ += usize(last - first) * ends;
+    for (std::size_t i = usize(first) * ends; i < usize(last) * ends; ++i)
+      if ((*answers)[i % ends]) hits_[i] = true;
   }
 
   Simulation& simulation_;
   const Layer& layer_;
-  std::vector<std::u32string> ends_;
+  std::array<std::int64_t, 11> alike_;
   std::map<std::pair<bool, std::vector<std::size_t>>, Id> ids_;
   std::vector<Known> known_;
   Hits hits_;
@@ -231,7 +246,7 @@ Result<bool> re_match(std::string_view pattern, std::string_view text) {
 Result<Hits> re_match_experts(std::string_view pattern, const Layer& layer, const MatchHow& how, std::size_t& work) {
   MOE_TRY(const Program program, compile_pattern(pattern));
   Simulation simulation(program, how.end);
-  ExpertWalks experts(simulation, layer);
+  ExpertWalks experts(program, simulation, layer);
   Hits hits;
   if (how.module_too && simulation.after({}, code_points(layer.module), true).matched)
     hits.assign(layer.count(), true);

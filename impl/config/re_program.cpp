@@ -104,6 +104,7 @@ class Compiler {
       if (total > kMaxProgram) return beyond("too many alternatives");
       branches.push_back(std::move(branch));
     } while (take(U'|'));
+    if (branches.size() == 1) return std::move(branches.back());
     Fragment whole;
     std::size_t left = total - 2;  // the last branch has neither split nor jump
     for (std::size_t i = 0; i + 1 < branches.size(); ++i) {
