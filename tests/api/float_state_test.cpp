@@ -44,6 +44,7 @@ struct Results {
 std::vector<std::byte> applied(const moe_layer* layer, const Model& m, bool routed) {
   Call c(m);
   if (routed) {
+    c.args.mode = MOE_APPLY_ROUTER_LOGITS;
     c.args.topk_ids = c.args.topk_weights = nullptr;
     c.args.router_logits = &c.logits;
   }

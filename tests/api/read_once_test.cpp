@@ -42,7 +42,7 @@ class Writer {
   std::thread thread_;
 };
 
-constexpr int kCalls = 200;
+constexpr int kCalls = 50;
 
 void expect_ok_or_refused(moe_status s) { EXPECT_TRUE(s == MOE_OK || s == MOE_ERR_INVALID_ARGUMENT) << s; }
 

@@ -71,7 +71,7 @@ TEST(HostThreads, ItemsHaveTheDefaultFloatsAndTheHostsStay) {
       kept = within(floats, [&] { in_order(count, task, arg); }).control == floats.control && kept;
     });
     std::vector<decltype(float_control())> inside(3);
-    auto body = [&](std::size_t i) { inside[i] = float_control(); };
+    auto body = [&](std::size_t i) { inside[i] = float_mode(); };
     using Body = decltype(body);
     ASSERT_TRUE(host.threads.run(
         inside.size(), [](void* p, std::size_t i) { (*static_cast<Body*>(p))(i); }, &body));

@@ -246,19 +246,23 @@ std::atomic<int> signals_seen{0};
 
 // Threads are born with the floating-point state of the one that starts them; a pool's have the default one.
 TEST(Pool, WorkersHaveTheDefaultFloats) {
+  constexpr int kThreads = 4;
   for (const HostFloats& floats : host_floats()) {
-    Pool pool({.threads = 4, .spin_us = 0, .cpus = {}});
+    Pool pool({.threads = kThreads, .spin_us = 0, .cpus = {}});
     const std::thread::id caller = std::this_thread::get_id();
-    std::atomic<int> odd{0}, seen{0};
-    auto body = [&](std::size_t) {
-      if (std::this_thread::get_id() == caller) return;
-      ++seen;
-      odd += float_control() != kNormalFloats ? 1 : 0;
-    };
-    within(floats, [&] { run(pool, 1, body), run(pool, 64, body); });
-    for (int i = 0; i < 1000 && seen == 0; ++i) run(pool, 64, body);
-    EXPECT_GT(seen, 0) << floats.name;
-    EXPECT_EQ(odd, 0) << floats.name;
+    for (const bool born_there : {true, false}) {
+      std::atomic<int> inside{0}, odd{0};
+      auto body = [&](std::size_t) {
+        if (std::this_thread::get_id() != caller && float_mode() != kNormalFloats) ++odd;
+        ++inside;
+        while (inside < kThreads) std::this_thread::yield();
+      };
+      if (born_there)
+        within(floats, [&] { run(pool, kThreads, body); });
+      else
+        run(pool, kThreads, body);
+      EXPECT_EQ(odd, 0) << floats.name;
+    }
   }
 }
 

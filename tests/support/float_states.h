@@ -30,6 +30,8 @@ inline std::vector<HostFloats> host_floats() {
           {"all traps", 0}};
 }
 constexpr std::uint32_t kNormalFloats = 0x1f80;
+// Without the flags of exceptions.
+inline std::uint32_t float_mode() { return float_control() & ~kFloatFlags; }
 #elif defined(__aarch64__)
 inline std::vector<HostFloats> host_floats() {
   return {{"flushing", std::uint64_t{1} << 24},
@@ -38,6 +40,7 @@ inline std::vector<HostFloats> host_floats() {
           {"towards zero", std::uint64_t{3} << 22, FE_TOWARDZERO}};
 }
 constexpr std::uint64_t kNormalFloats = 0;
+inline std::uint64_t float_mode() { return float_control(); }
 #endif
 
 // Runs f in that state; returns the state that f leaves (control, rounding of the C library).
