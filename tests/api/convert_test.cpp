@@ -1,6 +1,8 @@
 // Conversion options: the caller's memory, releasing sources, control; what disagrees is refused.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "support/capi.h"
 #include "support/rooms.h"
 
@@ -147,7 +149,7 @@ TEST_F(Convert, ValuesOutOfRangeNameTheirPlace) {
   EXPECT_EQ(f.status, MOE_ERR_INVALID_ARGUMENT);
   EXPECT_EQ(f.subject, "w13_weight[1,3,5]");
   m.w13[static_cast<std::size_t>((1 * 2 * m.I + 3) * m.H + 5)] = 7;
-  const float bad = -1.0f;
+  const float bad = -std::numeric_limits<float>::infinity();
   std::memcpy(m.s2.data() + 4 * (2 * m.H * 2 + 7 * 2 + 1), &bad, 4);
   const Failure g = convert();
   EXPECT_EQ(g.status, MOE_ERR_INVALID_ARGUMENT);
