@@ -18,7 +18,7 @@ constexpr auto kLayers = std::to_array<std::string_view>(
     {"model.layers", "layers", "language_model.model.layers", "model.language_model.layers", "language_model.layers",
      "model.language_model.model.layers", "model.llm.layers", "model.model.layers", "model.decoder.layers",
      "decoder.layers", "backbone.layers", "transformer.layers", "transformer.blocks", "blocks",
-     "language_model.model.blocks"});
+     "language_model.backbone.layers", "language_model.blocks", "language_model.model.blocks"});
 // Models that have their experts beside those of another in one checkpoint: the one's are never the other's. Their
 // names begin with `prefix` there, not in files of their own, and a class with `word` in its name reads such a model.
 struct Tower {

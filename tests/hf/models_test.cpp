@@ -544,6 +544,119 @@ TEST(HfModels, WhatIsAddedToTheSum) {
   }
 }
 
+// Classes of transformers 5.24.0 without any size in the file, and those that vLLM and SGLang have.
+TEST(HfModels, NewerClasses) {
+  const auto bare = [](const char* name) { return create({{"architectures", {name}}}); };
+  const auto lara = bare("LaraMiniForCausalLM"), hy = bare("HYV4VLForConditionalGeneration"),
+             loop = bare("Inkling2LoopForCausalLM"), whole = bare("Inkling2LoopForConditionalGeneration"),
+             sarvam = bare("SarvamMoEForCausalLM"), mla = bare("SarvamMLAForCausalLM");
+  for (const auto* c : {&lara, &hy, &loop, &whole, &sarvam, &mla}) ASSERT_TRUE(*c) << c->error().message;
+  EXPECT_EQ(lara->num_experts, 128);
+  EXPECT_EQ(lara->routing.scoring, Scoring::softmax);
+  EXPECT_TRUE(lara->routing.renormalize);
+  EXPECT_EQ(hy->name, "model.language_model.layers.1.mlp.experts");
+  EXPECT_EQ(hy->limit, 10.0);
+  EXPECT_EQ(hy->routing.routed_scaling_factor, 2.827);
+  EXPECT_EQ(hy->hidden_dim, 6144);
+  EXPECT_EQ(loop->intermediate_size, 1152);
+  EXPECT_EQ(loop->routing.routed_scaling_factor, 8.0);
+  EXPECT_EQ(whole->activation, Activation::swiglu_softcap);
+  EXPECT_EQ(sarvam->routing.routed_scaling_factor, 2.5);  // GLM-4's class has 1
+  EXPECT_EQ(sarvam->top_k, 6);
+  EXPECT_EQ(mla->routing.num_expert_group, 1);  // DeepSeek-V3's has 8
+  EXPECT_EQ(mla->name, "model.layers.1.mlp.experts");
+
+  json file = deepseek();
+  file["architectures"] = {"KimiK2ForCausalLM"};
+  json v3 = document(deepseek());
+  EXPECT_EQ(document(file), v3);
+  file["architectures"] = {"SarvamMoEForCausalLM"};
+  file["moe_router_enable_expert_bias"] = false;
+  EXPECT_FALSE(create(file)->routing.has_bias);
+  file["score_function"] = "softmax";
+  expect_fault(create(file), "/score_function");
+
+  file = {{"architectures", {"MiniMaxM3SparseForCausalLM"}},
+          {"num_local_experts", 8},
+          {"num_experts_per_tok", 2},
+          {"hidden_size", 64},
+          {"intermediate_size", 64},
+          {"num_hidden_layers", 3},
+          {"moe_layer_freq", {0, 1, 1}}};
+  const auto m3 = create(file);
+  ASSERT_TRUE(m3) << m3.error().message;
+  EXPECT_EQ(m3->name, "model.layers.1.block_sparse_moe.experts");
+  EXPECT_EQ(m3->limit, 7.0);
+  EXPECT_EQ(m3->alpha, 1.702);
+  EXPECT_TRUE(m3->routing.has_bias);
+  file["use_routing_bias"] = false;
+  EXPECT_FALSE(create(file)->routing.has_bias);
+
+  file = {{"architectures", {"DeepseekV41ForCausalLM"}},
+          {"text_config",
+           {{"n_routed_experts", 8},
+            {"num_experts_per_tok", 2},
+            {"hidden_size", 64},
+            {"moe_intermediate_size", 64},
+            {"num_hidden_layers", 2},
+            {"num_nextn_predict_layers", 1},
+            {"norm_topk_prob", false},
+            {"swiglu_limit", 10}}}};
+  const auto v41 = create(file);
+  ASSERT_TRUE(v41) << v41.error().message;
+  EXPECT_EQ(v41->limit, 10.0);
+  EXPECT_FALSE(v41->routing.renormalize);
+  EXPECT_FALSE(v41->routing.hash_routing);
+  EXPECT_TRUE(v41->routing.has_bias);
+  expect_fault(create(file, {{"layer_index", 2}}), "options:/layer_index");
+  file["text_config"].erase("swiglu_limit");
+  EXPECT_EQ(create(file)->limit, std::nullopt);
+}
+
+// Each layer's clamp, or none.
+TEST(HfModels, LimitsOfLing3) {
+  json file = deepseek();
+  file["architectures"] = {"BailingMoeV3ForCausalLM"};
+  file.erase("quantization_config");
+  file["num_hidden_layers"] = 4;
+  file["first_k_dense_replace"] = 1;
+  file["expert_swiglu_limit_list"] = {0, nullptr, 0, 4};
+  for (const int layer : {1, 2, 3}) {
+    const auto c = create(file, {{"layer_index", layer}});
+    ASSERT_TRUE(c) << c.error().message;
+    EXPECT_EQ(c->activation, layer == 3 ? Activation::swiglustep : Activation::silu);
+    EXPECT_EQ(c->limit, layer == 3 ? std::optional<double>(4.0) : std::nullopt);
+  }
+  file["norm_topk_prob"] = false;
+  EXPECT_FALSE(create(file)->routing.renormalize);
+  EXPECT_TRUE(create(file, {{"overrides", {{"bit_compat", "vllm"}}}})->routing.renormalize);
+}
+
+TEST(HfModels, Step35) {
+  const json file = {{"architectures", {"Step3p5ForCausalLM"}},
+                     {"moe_num_experts", 8},
+                     {"moe_top_k", 2},
+                     {"hidden_size", 64},
+                     {"moe_intermediate_size", 64},
+                     {"num_hidden_layers", 3},
+                     {"moe_layers_enum", "1,2"},
+                     {"swiglu_limits", {0, 0, 7}},
+                     {"use_moe_router_bias", true},
+                     {"moe_router_activation", "sigmoid"},
+                     {"norm_expert_weight", false},
+                     {"moe_router_scaling_factor", 3.0}};
+  const auto first = create(file), second = create(file, {{"layer_index", 2}});
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_EQ(first->name, "model.layers.1.moe");
+  EXPECT_EQ(first->activation, Activation::silu);
+  EXPECT_FALSE(first->routing.renormalize);
+  EXPECT_EQ(first->routing.routed_scaling_factor, 3.0);
+  EXPECT_EQ(second->limit, 7.0);
+  json other = file;
+  other["moe_router_activation"] = "softmax";
+  expect_fault(create(other), "/moe_router_activation");
+}
+
 // It belongs to the class's way of routing, and its tables' layers divide so, too.
 TEST(HfModels, OtherWaysOfRoutingAddNothing) {
   const auto eps = [](const json& file, const json& routing) {
