@@ -279,8 +279,9 @@ Resolved fp8(const Foreign& h, const Layer& layer) {
     return resolved(*p.weights, p.input_activations, p.format, {"weight", "scale"});
   }
   MOE_TRY(const std::string_view scheme, h.need_text("activation_scheme"));
-  const bool is_static = scheme == "static";
-  if (!is_static && scheme != "dynamic")
+  const std::string word = fields::lower_ascii(scheme);  // as transformers
+  const bool is_static = word == "static";
+  if (!is_static && word != "dynamic")
     return fields::unexpected(h.at("activation_scheme"), *h.get("activation_scheme"), "dynamic or static");
 
   MOE_TRY(const auto fmt, h.text("fmt"));
