@@ -43,9 +43,10 @@ Result<std::vector<Target>> targets_of(const LayerFacts& facts, const ParsedName
     MOE_TRY(const Part part, facts.part(p.projection, *p.tensor, name));
     targets.push_back({role, half_of(p.projection, facts.gated()), part, facts.places_of(p.expert), p.expert});
   } else if (is_stacked_number(p, module)) {
-    for (std::int64_t e = 0; e < module.num_experts; ++e)
-      for (const StackPart& part : *facts.stack_numbers(p.projection, extents, e, module))
-        targets.push_back({role, part.half, part.part, facts.places_of(e), e});
+    for (std::int64_t e = 0; e < module.num_experts; ++e) {
+      const auto parts = facts.stack_numbers(p.projection, extents, e, module);
+      for (const StackPart& part : *parts) targets.push_back({role, part.half, part.part, facts.places_of(e), e});
+    }
   } else {
     MOE_TRY(const std::vector<StackPart> parts, facts.stack_parts(p.projection, *p.tensor, module, name));
     const std::int64_t rows = facts.stack_rows(p.projection, *p.tensor, module);
