@@ -204,8 +204,9 @@ public final class LibmoeTest {
 
   void testWeightsOfAnotherLayer() {
     String text = "{\"num_experts\":2,\"top_k\":1,\"hidden_dim\":32,\"intermediate_size\":16,\"in_dtype\":\"float32\",\"name\":\"model.layers.";
-    try (Config own = new Config(text + "0.mlp.experts\"}"), other = new Config(text + "1.mlp.experts\"}");
-         Weights set = new Weights(own); Selection choice = new Selection(own), another = new Selection(other)) {
+    try (Config own = new Config(text + "0.mlp.experts\"}"); Config other = new Config(text + "1.mlp.experts\"}");
+         Weights set = new Weights(own); Selection choice = new Selection(own);
+         Selection another = new Selection(other)) {
       set.set("w13_weight", Tensor.of(new float[2 * 32 * 32], 2, 32, 32));
       set.set("w2_weight_packed", Tensor.of(new float[2 * 32 * 16], 2, 32, 16));
       try (Packed made = Packed.convert(choice, set)) {
