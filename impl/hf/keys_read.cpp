@@ -8,7 +8,7 @@
 namespace moe::hf {
 namespace {
 
-class Keys {
+class Collected {
  public:
   void add(std::string_view key) {
     if (!key.empty()) all.push_back(key);
@@ -31,7 +31,7 @@ class Keys {
   std::vector<std::string_view> all;
 };
 
-void add_layers(const LayerKeys& where, Keys& keys) {
+void add_layers(const LayerKeys& where, Collected& keys) {
   keys.add(where.count);
   keys.add(where.count_alias);
   if (where.predicting) keys.add("num_nextn_predict_layers");
@@ -61,7 +61,7 @@ void add_layers(const LayerKeys& where, Keys& keys) {
   }
 }
 
-void add_routing(const Routing& r, Keys& keys) {
+void add_routing(const Routing& r, Collected& keys) {
   keys.add(r.scoring_key);
   keys.add(r.renormalize);
   if (r.vllm_renormalize) keys.add(*r.vllm_renormalize);
@@ -80,7 +80,7 @@ void add_routing(const Routing& r, Keys& keys) {
   if (r.method == "sparsemixer") keys.add("router_jitter_noise");
 }
 
-void add_activation(const ActivationKeys& act, Keys& keys) {
+void add_activation(const ActivationKeys& act, Collected& keys) {
   keys.add(act.key);
   keys.add(act.limits);
   for (const NumberKey* key : {&act.limit, &act.alpha, &act.beta, &act.gate_cap, &act.up_cap}) keys.add(*key);
@@ -89,7 +89,7 @@ void add_activation(const ActivationKeys& act, Keys& keys) {
 }  // namespace
 
 std::vector<std::string_view> keys_read(const Architecture& row) {
-  Keys keys;
+  Collected keys;
   for (const SizeKey* size : {&row.experts, &row.top_k, &row.width, &row.hidden}) keys.add(*size);
   keys.add(row.width_is_dense_beside);
   add_layers(row.where, keys);

@@ -68,7 +68,7 @@ class File {
     const json& right = expected_["expect"];
     check_members(json::parse(any->canonical), right);
     const std::set<int> layers = numbers(right["layers"]);
-    for (int l = 0; l < *layers.rbegin() + 4; ++l) {
+    for (const int l : probes(layers)) {
       SCOPED_TRACE("layer " + std::to_string(l));
       const Result<Config> c = config(l);
       ASSERT_EQ(bool(c), layers.contains(l)) << (c ? "" : c.error().message);
@@ -77,6 +77,16 @@ class File {
   }
 
  private:
+  // All layers, of a long file those at the edges.
+  std::set<int> probes(const std::set<int>& layers) const {
+    const int first = *layers.begin(), last = *layers.rbegin();
+    std::set<int> all = {0, first, (first + last) / 2, last, last + 1};
+    if (first > 0) all.insert(first - 1);
+    if (model_.size() + options_.dump().size() < 8000)
+      for (int l = 0; l < last + 4; ++l) all.insert(l);
+    return all;
+  }
+
   void check_refusal(const Error& e) const {
     ASSERT_TRUE(expected_.contains("refuse")) << e.message;
     for (const std::string words : expected_["refuse"])
