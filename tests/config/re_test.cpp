@@ -116,7 +116,7 @@ TEST(Re, EndsWhereAModuleDoes) {
       {"a?", ".b", true},    {"x*?a", "xxa.b", true}, {"a", "b.a", false},      {".*b", "a.b.bc", true},
   };
   for (const Case& c : cases) {
-    const auto got = config::re_match(c.pattern, c.text, config::MatchEnd::module);
+    const auto got = re_match(c.pattern, c.text, MatchEnd::module);
     ASSERT_TRUE(got) << c.pattern;
     EXPECT_EQ(*got, c.matches) << "pattern " << c.pattern << " text " << c.text;
   }
