@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "config/fields.h"
+#include "config/foreign.h"
 #include "config/sections.h"
 #include "config/settings.h"
 
@@ -61,14 +62,16 @@ void rename_aliases(json::Value& document) {
 }
 
 Result<Config> merge_config(const Config& config, std::string_view patch_text) {
-  MOE_TRY(json::Value patch, parse_document(patch_text));
+  MOE_TRY(json::Value patch, json::parse(patch_text));
   json::Value document = config.input;
   if (patch.object() != nullptr) {
     MOE_CHECK(rename_patch_aliases(patch));
     replace_width(document, patch);
   }
   json::merge_patch(document, patch);
-  const std::size_t size = json::write(document).size(), most = most_bytes(document);
+  constexpr std::size_t kMost = json::Limits().max_bytes;
+  const bool carries_file = json::write(config.input).size() > kMost;  // already
+  const std::size_t size = json::write(document).size(), most = carries_file ? kMostForeignBytes : kMost;
   if (size > most) {
     return fields::fault("", cat("the merged document has ", size, " bytes, at most ", most, " are allowed"));
   }

@@ -75,8 +75,7 @@ Check divide_width(Draft& draft) {
   const std::string pointer = fields::child("", draft.width_name);
   if (draft.width_name != "intermediate_size_per_partition") {
     if (draft.width % tp != 0) {
-      return fields::fault(pointer, cat("found ", draft.width, ", expected a multiple of the flattened tp_size ", tp,
-                                        "; ep_size (enable_expert_parallel) leaves the experts whole"));
+      return fields::fault(pointer, cat("found ", draft.width, ", expected a multiple of the flattened tp_size ", tp));
     }
     c.intermediate_size = draft.width;
     c.intermediate_size_per_partition = draft.width / tp;

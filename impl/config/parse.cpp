@@ -332,14 +332,10 @@ Result<Config> config_from_document(json::Value document) {
   return std::move(c);
 }
 
-std::size_t most_bytes(const json::Value& document) {
-  return document.find("hf_quantization_config") != nullptr ? kMostForeignBytes : json::Limits().max_bytes;
-}
-
 Result<json::Value> parse_document(std::string_view text) {
   MOE_TRY(json::Value document, json::parse(text, {.max_bytes = kMostForeignBytes}));
-  if (text.size() > most_bytes(document)) return json::parse(text);  // refused, in its words
-  return document;
+  if (document.find("hf_quantization_config") != nullptr) return document;
+  return text.size() <= json::Limits().max_bytes ? document : json::parse(text);  // refused, in its words
 }
 
 Result<Config> parse_config(std::string_view text) {

@@ -48,7 +48,6 @@ json::Value quant_args_value(const std::optional<QuantArgs>& args);
 Result<std::optional<std::int64_t>> read_group_size(const fields::Members& members);
 // A document of at most 1 MiB, or, with a checkpoint's own object, of as much as that may have.
 Result<json::Value> parse_document(std::string_view text);
-std::size_t most_bytes(const json::Value& document);
 // Gives every setting of a checked document its first name (no setting comes under two).
 void rename_aliases(json::Value& document);
 

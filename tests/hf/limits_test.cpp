@@ -84,16 +84,15 @@ std::vector<List> objects() {
 
 TEST(HfLimits, ListsOfManyModules) {
   for (const List& list : objects()) {
-    json file = model();
-    file["quantization_config"] = list.object;
+    const std::string object = list.object.dump(), file = model().dump();
+    const std::string with_object = file.substr(0, file.size() - 1) + ",\"quantization_config\":" + object + "}";
     for (const int layer : {0, 1}) {
-      const auto c = hf::config_from_hf(file.dump(), R"({"layer_index":)" + std::to_string(layer) + "}");
+      const auto c = hf::config_from_hf(with_object, R"({"layer_index":)" + std::to_string(layer) + "}");
       ASSERT_TRUE(c) << list.what << ": " << c.error().message;
       EXPECT_EQ(c->quantization.weights.has_value(), layer == 0) << list.what;
     }
     // As an option of the same size.
-    const json options = {{"quantization_config", list.object}};
-    const auto option = hf::config_from_hf(model().dump(), options.dump());
+    const auto option = hf::config_from_hf(file, "{\"quantization_config\":" + object + "}");
     ASSERT_TRUE(option) << list.what << ": " << option.error().message;
     EXPECT_TRUE(option->quantization.weights) << list.what;
   }
@@ -173,7 +172,7 @@ TEST(HfLimits, ANumberOfEachLayer) {
   local["num_local_experts"] = 4;
   for (const Case& c :
        {Case{hunyuan, "num_experts", &Config::num_experts}, Case{hunyuan, "moe_topk", &Config::top_k},
-        Case{hunyuan, "moe_intermediate_size", &Config::intermediate_size},
+        Case{hunyuan, "intermediate_size", &Config::intermediate_size},
         Case{model(), "num_experts", &Config::num_experts}, Case{local, "num_local_experts", &Config::num_experts},
         Case{model(), "num_experts_per_tok", &Config::top_k},
         Case{model(), "moe_intermediate_size", &Config::intermediate_size}}) {

@@ -40,7 +40,7 @@ void expect_messages(const std::string& quantization, const Tensor& t, const std
   const TempDir dir;
   std::size_t size = static_cast<std::size_t>(t.bytes);
   for (const std::int64_t d : t.shape) size *= static_cast<std::size_t>(d);
-  const std::vector<std::byte> data(size);
+  std::vector<std::byte> data(size);
   SafetensorsWriter w;
   w.add(t.name, t.dtype, t.shape, data.data(), data.size());
   dir.write("model.safetensors", w.bytes());
