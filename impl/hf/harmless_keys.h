@@ -17,6 +17,7 @@ constexpr auto kHarmlessKeys = std::to_array<HarmlessKey>({
     {"share_expert_swiglu_limit_list", "the clamp of the shared expert, which is no routed one"},
     {"swiglu_limits_shared", "the clamp of the shared expert, which is no routed one"},
     {"rms_norm_eps_moe_gate", "of the norm of what enters the router's matrix: logits are what comes out"},
+    {"moe_router_logit_softcapping", "of the logits before anything scores them: Laguna's come with it"},
     {"router_hidden_size", "a width inside the router: logits are what comes out"},
     {"latent_moe_use_norm", "a norm before or behind the routed experts, as the matrices of the latent width"},
     {"expert_capacity", "dropping tokens in training; no class of a row drops any"},

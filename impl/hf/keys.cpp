@@ -28,9 +28,8 @@ constexpr Member kExperts = {"", "num_experts"}, kTopK = {"", "top_k"}, kWidth =
                  kHidden = {"", "hidden_dim"}, kScoring = {"routing", "scoring_func"},
                  kRenormalize = {"routing", "renormalize"}, kFactor = {"routing", "routed_scaling_factor", 1.0},
                  kGroups = {"routing", "num_expert_group", 1.0}, kKept = {"routing", "topk_group", 1.0},
-                 kLeast = {"routing", "renormalize_min", 0.0}, kLogits = {"", "routing"},
-                 kOnInput = {"", "apply_router_weight_on_input", 0.0}, kLayout = {"", "w13_layout"},
-                 kZeroExperts = {"routing", "num_zero_experts", 0.0},
+                 kLeast = {"routing", "renormalize_min", 0.0}, kOnInput = {"", "apply_router_weight_on_input", 0.0},
+                 kLayout = {"", "w13_layout"}, kZeroExperts = {"routing", "num_zero_experts", 0.0},
                  kLimit = {"activation_params", "limit", {}, "no clamp"}, kAlpha = {"activation_params", "alpha"},
                  kBeta = {"activation_params", "beta"}, kGateCap = {"activation_params", "gate_cap", {}, "no cap"},
                  kUpCap = {"activation_params", "up_cap", {}, "no cap"};
@@ -96,7 +95,6 @@ constexpr auto kCompared = std::to_array<Compared>({
     {"moe_router_group_topk", kKept},
     {"moe_norm_min", kLeast},
     {"zero_expert_num", kZeroExperts},
-    {"moe_router_logit_softcapping", kLogits},
     {"moe_apply_router_weight_on_input", kOnInput},
     {"inference_moe_w13_interleaved", kLayout},
     {"swiglu_limit", kLimit},
@@ -200,7 +198,6 @@ class Keys {
 
   // What the document says of a member.
   json::Value said(const Member& member) const {
-    if (&member == &kLogits) return 0.0;  // logits are taken as they are given
     const json::Value* section = member.section.empty() ? &built_.document : built_.document.find(member.section);
     const json::Value* value = section == nullptr ? nullptr : section->find(member.name);
     if (value != nullptr) return *value;
