@@ -296,7 +296,8 @@ Result<std::optional<Requantized>> requantized_experts(const Foreign& h, const L
 // The words of its tools, and torch's and our own for the same type; those of other 8-bit floats say more than "e4m3".
 bool is_e4m3(std::string_view word) {
   const std::string lower = fields::lower_ascii(word);
-  return lower == "e4m3" || lower == "e4m3fn" || lower == "fp8_e4m3" || dtype_from_name(lower) == DType::f8_e4m3fn;
+  return lower == "e4m3" || lower == "e4m3fn" || lower == "fp8_e4m3" || dtype_from_name(word) == DType::f8_e4m3fn ||
+         dtype_from_name(lower) == DType::f8_e4m3fn;
 }
 
 Resolved fp8(const Foreign& h, const Layer& layer) {

@@ -75,7 +75,7 @@ Result<bool> skips_experts(const Foreign& h, std::string_view list, const Layer&
       if (!rest) continue;
       const bool is_number = !rest->empty() && (*rest)[0] >= '0' && (*rest)[0] <= '9';
       if (!is_number) return true;  // the whole module under a longer name, or a tensor of all experts
-      add_expert(*rest, i, layer, names);
+      add_expert(rest->substr(0, rest->find('.')), i, layer, names);  // a projection stands for its expert
       continue;
     }
     const std::string pointer = cat(h.at(list), "/", i);

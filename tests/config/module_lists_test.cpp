@@ -110,16 +110,19 @@ TEST(ModuleLists, OfGptqsBlocks) {
     json list;
     Answer want;
   };
+  const auto list = [](const char* text) { return json::parse(text); };
   for (const Blocks& c :
-       {Blocks{nullptr, quantized}, Blocks{json::array(), quantized}, Blocks{json::array({json::array()}), quantized},
-        Blocks{{{"self_attn.q_proj", "self_attn.k_proj"}, {"self_attn.o_proj"}}, plain},
-        Blocks{{"self_attn.q_proj"}, plain}, Blocks{json::array({every}), quantized}, Blocks{every, quantized},
-        Blocks{{{"mlp.experts"}}, quantized}, Blocks{{{"experts"}, {"self_attn.o_proj"}}, quantized},
-        Blocks{{{"mlp"}}, quantized}, Blocks{{{"gate_proj", "up_proj"}, {"down_proj"}}, quantized},
-        Blocks{{{"mlp.gate_proj", "mlp.up_proj"}, {"mlp.down_proj"}}, plain}, Blocks{{{"mlp.gate"}}, plain},
-        Blocks{{{"mlp.shared_experts"}}, plain}, Blocks{{{"model.layers.1.mlp.experts"}}, quantized},
-        Blocks{{{"gate_proj"}}, refused}, Blocks{{{"mlp.experts.1.gate_proj", "mlp.experts.1.up_proj"}}, refused},
-        Blocks{{{"mlp.experts.3"}}, refused}}) {
+       {Blocks{nullptr, quantized}, Blocks{list("[]"), quantized}, Blocks{list("[[]]"), quantized},
+        Blocks{list(R"([["self_attn.q_proj","self_attn.k_proj"],["self_attn.o_proj"]])"), plain},
+        Blocks{list(R"(["self_attn.q_proj"])"), plain}, Blocks{json::array({every}), quantized},
+        Blocks{every, quantized}, Blocks{list(R"([["mlp.experts"]])"), quantized},
+        Blocks{list(R"([["experts"],["self_attn.o_proj"]])"), quantized}, Blocks{list(R"([["mlp"]])"), quantized},
+        Blocks{list(R"([["gate_proj","up_proj"],["down_proj"]])"), quantized},
+        Blocks{list(R"([["mlp.gate_proj","mlp.up_proj"],["mlp.down_proj"]])"), plain},
+        Blocks{list(R"([["mlp.gate"]])"), plain}, Blocks{list(R"([["mlp.shared_experts"]])"), plain},
+        Blocks{list(R"([["model.layers.1.mlp.experts"]])"), quantized}, Blocks{list(R"([["gate_proj"]])"), refused},
+        Blocks{list(R"([["mlp.experts.1.gate_proj","mlp.experts.1.up_proj"]])"), refused},
+        Blocks{list(R"([["mlp.experts.3"]])"), refused}}) {
     const json object = {{"quant_method", "gptq"}, {"bits", 4},   {"group_size", 128},
                          {"desc_act", false},      {"sym", true}, {"modules_in_block_to_quantize", c.list}};
     EXPECT_EQ(answer(object), c.want) << c.list;

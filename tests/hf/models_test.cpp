@@ -373,8 +373,8 @@ TEST(HfModels, ExpertsOfDeepseekV4) {
   two["quantization_config"]["expert_dtype"] = "fp8";
   expect_fault(create(two), "/expert_dtype");
   // Layers of multi-token prediction count from 0 below a name of their own.
-  const std::vector<std::string> names = {"layers.0.ffn.experts", "layers.1.ffn.experts", "layers.2.ffn.experts",
-                                          "mtp.0.ffn.experts", "mtp.1.ffn.experts"};
+  const std::vector<std::string> names = {"model.layers.0.ffn.experts", "model.layers.1.ffn.experts",
+                                          "model.layers.2.ffn.experts", "mtp.0.ffn.experts", "mtp.1.ffn.experts"};
   for (std::size_t l = 0; l < names.size(); ++l) EXPECT_EQ(create(base, {{"layer_index", l}})->name, names[l]);
   EXPECT_FALSE(create(base, {{"layer_index", 5}}));
 }
