@@ -27,11 +27,11 @@ double number_at(DType type, const std::byte* p) {
     case DType::i32:
       return load<std::int32_t>(p);
     case DType::f32:
-      return load<float>(p);
+      return static_cast<double>(load<float>(p));
     case DType::f16:
-      return f16_to_f32(load<std::uint16_t>(p));
+      return static_cast<double>(f16_to_f32(load<std::uint16_t>(p)));
     default:
-      return bf16_to_f32(load<std::uint16_t>(p));
+      return static_cast<double>(bf16_to_f32(load<std::uint16_t>(p)));
   }
 }
 
@@ -40,11 +40,11 @@ double held_in(DType type, std::int64_t n) {
   const auto x = static_cast<float>(n);
   switch (type) {
     case DType::f32:
-      return x;
+      return static_cast<double>(x);
     case DType::f16:
-      return f16_to_f32(f32_to_f16(x));
+      return static_cast<double>(f16_to_f32(f32_to_f16(x)));
     case DType::bf16:
-      return bf16_to_f32(f32_to_bf16(x));
+      return static_cast<double>(bf16_to_f32(f32_to_bf16(x)));
     default:
       return static_cast<double>(n);
   }

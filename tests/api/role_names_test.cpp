@@ -130,15 +130,21 @@ TEST(RoleNames, ListsOfSortedColumns) {
             std::vector<std::int32_t> g_idx;
             for (const Matrix13or2& w : m.w2) g_idx.insert(g_idx.end(), w.g_idx.begin(), w.g_idx.end());
             const moe_tensor groups = tensor(MOE_DTYPE_I32, {m.E, m.I}, g_idx.data());
-            if (first && order) EXPECT_EQ(set(conversion.weights.get(), "w2_g_idx", groups).status, MOE_OK);
+            const auto set_groups = [&] { return set(conversion.weights.get(), "w2_g_idx", groups).status; };
+            if (first && order) {
+              EXPECT_EQ(set_groups(), MOE_OK);
+            }
             ASSERT_EQ(set(conversion.weights.get(), "w2_g_idx_sort_indices", t).status, MOE_OK);
-            if (!first && order) EXPECT_EQ(set(conversion.weights.get(), "w2_g_idx", groups).status, MOE_OK);
+            if (!first && order) {
+              EXPECT_EQ(set_groups(), MOE_OK);
+            }
             const Failure f = conversion.convert();
             EXPECT_EQ(f.status, c.message == nullptr ? MOE_OK : MOE_ERR_INVALID_ARGUMENT) << f.message;
-            if (c.message == nullptr)
+            if (c.message == nullptr) {
               EXPECT_EQ(bytes_in(conversion.packed.get()), want);
-            else
+            } else {
               EXPECT_THAT(f.subject + ": " + f.message, HasSubstr(c.message));
+            }
           }
         }
 }
