@@ -446,14 +446,14 @@ const BadFile kBad[] = {
      },
      MOE_ERR_SHAPE,
      "1.down_proj.weight_scale_inv"},
-    {"four dimensions of another tool", kBlocks128, deepseek(128, 128),
+    {"four dimensions of no tool", kBlocks128, deepseek(128, 128),
      [](auto& t) {
-       retype(named(t, "1.up_proj.weight_scale_inv"), MOE_DTYPE_F32, {1, 1, 2, 1}, 8);
+       retype(named(t, "1.up_proj.weight_scale_inv"), MOE_DTYPE_F32, {1, 2, 1, 1}, 8);
      },
      MOE_ERR_SHAPE, "1.up_proj.weight_scale_inv"},
-    {"the other name", kBlocks128, deepseek(128, 128),
-     [](auto& t) { named(t, "1.up_proj.weight_scale_inv").name = std::string(kModule) + ".1.up_proj.weight_scale"; },
-     MOE_ERR_UNEXPECTED_WEIGHT, "1.up_proj.weight_scale"},
+    {"a name of no tool", kBlocks128, deepseek(128, 128),
+     [](auto& t) { named(t, "1.up_proj.weight_scale_inv").name = std::string(kModule) + ".1.up_proj.weight_scales"; },
+     MOE_ERR_UNEXPECTED_WEIGHT, "1.up_proj.weight_scales"},
     {"both names", kBlocks128, modelopt("FP8_PB_WO"),
      [](auto& t) {
        t.push_back(named(t, "1.up_proj.weight_scale_inv")),

@@ -1,6 +1,6 @@
 // Views: byte counts at their limits, slices, row-major checks, role names, leases.
-#include "base/nearest.h"
 #include "base/tensor.h"
+#include "base/nearest.h"
 #include "support/rooms.h"
 
 #include <gtest/gtest.h>

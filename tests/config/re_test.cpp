@@ -202,7 +202,8 @@ TEST(Re, ManyExpertsCostNoMore) {
        {".*layers\\.30\\..*", "model\\.layers\\.3\\.mlp\\.experts\\.7\\.up_proj", ".*experts\\.\\d+\\.x"}) {
     std::size_t few = 0, many = 0;
     ASSERT_TRUE(re_match_experts(pattern, {"model.layers.3.mlp.experts", projections, 16}, {.module_too = true}, few));
-    ASSERT_TRUE(re_match_experts(pattern, {"model.layers.3.mlp.experts", projections, 65536}, {.module_too = true}, many));
+    ASSERT_TRUE(
+        re_match_experts(pattern, {"model.layers.3.mlp.experts", projections, 65536}, {.module_too = true}, many));
     EXPECT_LE(many, 2 * few) << pattern;
   }
 }

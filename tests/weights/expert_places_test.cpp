@@ -297,9 +297,9 @@ TEST(ExpertPlaces, WhoNamedTheModule) {
     const char *options, *named_by;
   };
   for (const Case& c :
-       {Case{"", "Qwen3MoeForCausalLM"}, Case{R"({"architecture":"OlmoeForCausalLM"})", "OlmoeForCausalLM"},
-        Case{R"({"architecture":{"like":"OlmoeForCausalLM","has_bias":false}})", "OlmoeForCausalLM"},
-        Case{R"({"architecture":{"like":"OlmoeForCausalLM","module":"a.{layer}.b"}})", ""},
+       {Case{"", "Qwen3MoeForCausalLM"}, Case{R"({"architecture":"Qwen2MoeForCausalLM"})", "Qwen2MoeForCausalLM"},
+        Case{R"({"architecture":{"like":"Qwen2MoeForCausalLM","has_bias":false}})", "Qwen2MoeForCausalLM"},
+        Case{R"({"architecture":{"like":"Qwen2MoeForCausalLM","module":"a.{layer}.b"}})", ""},
         Case{R"({"module":"model.layers.0.mlp.experts"})", ""},
         Case{R"({"overrides":{"name":"model.layers.0.mlp.experts"}})", ""}}) {
     const auto config = config_from_hf(file, c.options);
