@@ -183,7 +183,8 @@ class TreeBuilder {
   std::optional<Error> error_;
 };
 
-// Python's json writes numbers that JSON has not. Each becomes an empty text and blanks, so that offsets stay.
+// Python's json writes numbers that JSON has not. Each becomes a text of its first letter, which nothing that is read
+// says, and blanks, so that offsets stay.
 std::string without_non_finite(std::string_view text) {
   std::string out(text);
   bool inside = false;
@@ -195,7 +196,7 @@ std::string without_non_finite(std::string_view text) {
     if (inside) continue;
     for (const std::string_view word : {"-Infinity", "Infinity", "NaN"})
       if (text.substr(i, word.size()) == word) {
-        out.replace(i, word.size(), std::string("\"\"").append(word.size() - 2, ' '));
+        out.replace(i, word.size(), cat("\"", word[0], "\"").append(word.size() - 3, ' '));
         i += word.size() - 1;
         break;
       }

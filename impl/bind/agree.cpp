@@ -92,6 +92,7 @@ Check check_same_layer(std::string_view theirs, const Config& selections, bool g
                        std::string_view way_out) {
   const std::string& ours = selections.name;
   if (ours.empty() || theirs.empty() || may_be_one_layer(theirs, ours, guessed)) return ok();
+  if (!selections.other_name.empty() && may_be_one_layer(theirs, selections.other_name, guessed)) return ok();
   Error e = differs("/name", side, in_quotes(theirs, kMostName), in_quotes(ours, kMostName));
   e.message += cat("; ", way_out, " takes weights of another layer");
   return e;

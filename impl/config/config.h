@@ -81,6 +81,9 @@ struct Config {
   // The class of a config.json that `name` is only a guess of: files may have the layer elsewhere. "": somebody gave
   // it.
   std::string named_by_class;
+  // Another name that files may have for this layer, where `name` is such a guess: of multi-token prediction that has
+  // its own numbers, the number behind those of all layers.
+  std::string other_name;
   // Pointers of members, and of the keys of a config.json or of its options that say them: for messages.
   std::vector<std::pair<std::string, std::string>> file_keys;
   // What a config.json leaves open and was assumed, for the faults of its tensors: a sentence, "" where nothing was.

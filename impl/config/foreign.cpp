@@ -180,6 +180,7 @@ Result<Hits> Matcher::names(std::string_view pattern, const Layer& layer, const 
   if (work_left_ == 0) return too_many(pointer);
   std::size_t work = 0;
   MOE_TRY(Hits hits, placed(re_match_experts(pattern, layer, how, work), pointer));
+  work += hits.size() / 4;  // of going through them
   work_left_ -= std::min(work, work_left_);
   return hits;
 }

@@ -91,10 +91,11 @@ Resolved gptq_scheme(const Foreign& h, const Override* over) {
   MOE_TRY(const std::int64_t group, check_group(given, source("group_size").at("group_size")));
   MOE_TRY(const bool desc_act, source("desc_act").need_boolean("desc_act"));
   MOE_TRY(const bool sym, source("sym").need_boolean("sym"));
-  MOE_TRY(const auto format, h.text("checkpoint_format"));
-  if (format && *format != "gptq" && *format != "gptq_v2")
-    return unread(h.at("checkpoint_format"),
-                  cat("found ", fields::brief(*h.get("checkpoint_format")), ", expected gptq or gptq_v2"));
+  const std::string_view format_key = h.has("checkpoint_format") ? "checkpoint_format" : "format";
+  MOE_TRY(const auto format_word, h.text(format_key));
+  const std::string format = fields::lower_ascii(format_word.value_or("gptq"));
+  if (format != "gptq" && format != "gptq_v2")
+    return unread(h.at(format_key), cat("found ", fields::brief(*h.get(format_key)), ", expected gptq or gptq_v2"));
 
   QuantArgs w = integer_weights(static_cast<int>(bits), group, sym);
   if (desc_act && group != -1) w.actorder = ActOrder::group;
@@ -140,11 +141,12 @@ Result<bool> awq_skips(const Foreign& h, const Layer& layer) {
 Resolved awq(const Foreign& h, const Layer& layer) {
   MOE_TRY(const bool skipped, awq_skips(h, layer));
   if (skipped) return unquantized();
-  const std::string* version = h.has("version") ? h.get("version")->string() : nullptr;  // vLLM does not read it
+  // vLLM does not read them; transformers takes `format` where there is no version.
+  const std::string_view layout_key = h.has("version") ? "version" : "format";
+  const std::string* version = h.has(layout_key) ? h.get(layout_key)->string() : nullptr;
   const std::string written = version == nullptr ? "gemm" : fields::lower_ascii(*version);
-  if (written.starts_with("gemv") || written == "marlin")
-    return fail(Code::unsupported, h.at("version"),
-                cat(h.at("version"), ": found ", fields::brief(*h.get("version")), ", read is the layout of gemm"));
+  if (written.starts_with("gemv") || written == "marlin" || written == "llm-awq")
+    return unread(h.at(layout_key), cat("found ", fields::brief(*h.get(layout_key)), ", read is the layout of gemm"));
   const std::string_view bits_key = h.has("w_bit") ? "w_bit" : "bits";
   const std::string_view group_key = h.has("q_group_size") ? "q_group_size" : "group_size";
   MOE_TRY(const std::int64_t bits, h.need_integer(bits_key, {1, 64}));
@@ -277,7 +279,8 @@ Result<std::optional<Requantized>> requantized_experts(const Foreign& h, const L
     return name.ends_with(end) && (name.size() == end.size() || name[name.size() - end.size() - 1] == '.');
   };
   for (const auto& [key, value] : layers->members()) {
-    if (layer.expert_of(key))
+    if (const std::size_t at = key.find(layer.module);
+        at != std::string::npos && (at == 0 || key[at - 1] == '.') && layer.expert_of(key.substr(at)))
       return fail(Code::unsupported, layers->at(key),
                   cat(layers->at(key), ": an algorithm of single experts, read are those of all experts of a layer"));
     if (!is_end(key, layer.module) && !is_end(layer.module, key)) continue;
@@ -285,7 +288,7 @@ Result<std::optional<Requantized>> requantized_experts(const Foreign& h, const L
     MOE_TRY(const std::string_view algorithm, entry.need_text(kOne));
     if (of_all && upper_ascii(*of_all) != upper_ascii(algorithm))
       return fields::fault(entry.at(kOne),
-                           cat("found ", json::quote(algorithm), ", but ", h.at(kAll), " is ", json::quote(*of_all)));
+                           cat("found ", json::quote(algorithm), ", but ", kAll, " is ", json::quote(*of_all)));
     return std::optional(Requantized{std::move(entry), kOne});
   }
   return none;
@@ -390,9 +393,9 @@ Result<std::optional<HfQuantization>> resolve_hf_quantization(const json::Value&
   MOE_TRY(const Foreign h, Foreign::open(object, std::string(kBase)));
   MOE_TRY(const std::string_view name, method_of(h));
   for (const Method& method : kMethods) {
-    if (method.name != name) continue;
+    if (method.name != fields::lower_ascii(name)) continue;
     MOE_TRY(auto result, method.resolve(h, {.module = module, .projections = projections, .experts = experts}));
-    if (result) result->quantization.hf = result->quantization.file_method = std::string(name);
+    if (result) result->quantization.hf = result->quantization.file_method = std::string(method.name);
     return result;
   }
   if (auto theirs = of_other_tool(h, name, h.at("quant_method"))) return *std::move(theirs);

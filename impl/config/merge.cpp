@@ -81,7 +81,10 @@ Result<Config> merge_config(const Config& config, std::string_view patch_text) {
     merged.quantization.file_method = config.quantization.file_method;
     merged.assumed = config.assumed;
   }
-  if (patch.find("name") == nullptr) merged.named_by_class = config.named_by_class;
+  if (patch.find("name") == nullptr) {
+    merged.named_by_class = config.named_by_class;
+    merged.other_name = config.other_name;
+  }
   if (patch.find("routing") == nullptr) merged.file_keys = config.file_keys;
   return merged;
 }

@@ -1,5 +1,6 @@
 // Lists of modules in other programs' quantization objects, over the names of a layer's experts (checkpoints.md 6).
 #include <algorithm>
+#include <set>
 
 #include "base/index.h"
 #include "base/text.h"
@@ -98,9 +99,11 @@ Result<bool> quantizes_experts(const Foreign& h, const Layer& layer) {
   if (value->array() == nullptr) return fields::unexpected(at, *value, expected);
   RuleOfNames names(layer);
   std::vector<std::string> pointers;
+  std::set<std::string_view> known;  // a name that comes again says nothing new
   const auto add = [&](const json::Value& entry, std::string pointer) -> Check {
     if (entry.string() == nullptr) return fields::unexpected(pointer, entry, expected);
     const std::string_view text = *entry.string();
+    if (!known.insert(text).second) return ok();
     const std::size_t rule = pointers.size();
     pointers.push_back(std::move(pointer));
     const std::string inside = cat(".", layer.module, ".");

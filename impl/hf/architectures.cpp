@@ -85,6 +85,19 @@ constexpr auto kArchitectures = with_sizes(std::to_array<Architecture>({
            a.where = words({{"first_k_dense_replace"}, 1});
            a.holder = "language_config";
          }),
+    // As vLLM and SGLang have them.
+    like(kDeepseekV2, "UnlimitedOCRForCausalLM",
+         [](Architecture& a) {
+           a.where = words({{"first_k_dense_replace"}, 1});
+           a.holder = "language_config";
+         }),
+    like(kDeepseekV2, "DeepseekOCRForCausalLM", [](Architecture& a) { a.holder = "language_config"; }),
+    like(kDeepseekV2, "DeepseekForCausalLM",
+         [](Architecture& a) {
+           a.routing.renormalize = {"norm_topk_prob", false};
+           a.routing.vllm_renormalize = {};
+           a.routing.groups = Groups::none;
+         }),
     kDeepseekV3,
     like(kDeepseekV3, "KimiK2ForCausalLM"),  // kimi_k2: DeepSeek-V3's config in transformers, vLLM and SGLang
     like(kDeepseekV3, "DeepseekV32ForCausalLM",
@@ -125,6 +138,7 @@ constexpr auto kArchitectures = with_sizes(std::to_array<Architecture>({
            a.where = predicting(stepped({{"first_k_dense_replace"}, 1}));
          }),
     like(kNewer, "ExaoneMoeForCausalLM", [](Architecture& a) { a.routing.factor_key.otherwise = 2.5; }),
+    like(kNewer, "ExaoneMoEForCausalLM", [](Architecture& a) { a.routing.factor_key.otherwise = 2.5; }),
     like(kNewer, "MiMoV2FlashForCausalLM",
          [](Architecture& a) {
            a.where = words({{}, 1});
@@ -144,6 +158,9 @@ constexpr auto kArchitectures = with_sizes(std::to_array<Architecture>({
            a.activation = {.key = "", .otherwise = "swiglustep", .limits = "expert_swiglu_limit_list"};
            a.routing.vllm_renormalize = BoolKey{"", true};
          }),
+    // As vLLM and SGLang have them.
+    like(kNewer, "BailingMoeForCausalLM", bailing_moe),
+    like(kNewer, "BailingMoeV2ForCausalLM", bailing_moe),
     kKimi,
     kNemotron,
     kMistral4,
@@ -238,10 +255,8 @@ constexpr auto kUnread = std::to_array<Unread>({
     {"SwitchTransformersForConditionalGeneration",
      "an encoder and a decoder with experts of a capacity that depends on the batch"},
     {"VitPoseForPoseEstimation", "nothing is routed: the data set of an image chooses half of a projection"},
-    {"Grok1ForCausalLM", "known but unverified: transformers 5.24.0 has no such class"},
-    {"Grok1ModelForCausalLM", "known but unverified: transformers 5.24.0 has no such class"},
-    {"BailingMoeForCausalLM", "known but unverified: transformers 5.24.0 has no such class"},
-    {"BailingMoeV2ForCausalLM", "known but unverified: transformers 5.24.0 has no such class"},
+    {"Grok1ForCausalLM", "known but unverified; option \"architecture\" describes it"},
+    {"Grok1ModelForCausalLM", "known but unverified; option \"architecture\" describes it"},
     {"MiniMaxM3ForCausalLM",
      "no class of transformers, vLLM or SGLang has this name; option \"architecture\": \"MiniMaxM3SparseForCausalLM\" "
      "reads the file like that class"},

@@ -106,10 +106,13 @@ struct QuantizationSource {
 };
 
 QuantizationSource quantization_source(const ModelFile& file, const Members& options) {
-  constexpr std::string_view kKey = "quantization_config";
+  constexpr std::string_view kKey = "quantization_config", kOlder = "compression_config";  // of llm-compressor once
   if (options.has(kKey)) return {options.get(kKey), options.at(kKey)};
-  const Foreign& holder = file.root().has(kKey) ? file.root() : file.anywhere(kKey);
-  return {holder.get(kKey), holder.at(kKey)};
+  for (const std::string_view key : {kKey, kOlder}) {
+    const Foreign& holder = file.root().has(key) ? file.root() : file.anywhere(key);
+    if (holder.has(key)) return {holder.get(key), holder.at(key)};
+  }
+  return {};
 }
 
 // The strict form: what the canonical document shows, without its nulls.
@@ -189,10 +192,17 @@ Check put_quantization(const ModelFile& file, const QuantizationSource& source, 
 // The class's epsilon is of its own way of routing: another one that the caller asks for has no use for it.
 void drop_epsilon(Built& b) {
   json::Value* routing = b.document.find("routing");
-  const json::Value* method = routing == nullptr ? nullptr : routing->find("method");
-  if (method == nullptr || *method == json::Value("auto")) return;
-  const auto is_callers = [](const Origin& o) { return o.document == "/routing/renormalize_eps"; };
-  if (std::none_of(b.origins.begin(), b.origins.end(), is_callers)) erase_member(*routing, "renormalize_eps");
+  if (routing == nullptr) return;
+  const json::Value *method = routing->find("method"), *hashed = routing->find("hash_routing");
+  const bool other = method != nullptr && *method != json::Value("auto");
+  const bool by_hash = hashed != nullptr && *hashed == json::Value(true);
+  const auto drop = [&](std::string_view member) {
+    const std::string pointer = fields::child("/routing", member);
+    const auto is_said = [&](const Origin& o) { return o.document == pointer; };
+    if (std::none_of(b.origins.begin(), b.origins.end(), is_said)) erase_member(*routing, member);
+  };
+  if (other) drop("renormalize_eps");
+  if (other || by_hash) drop("renormalize_min");
 }
 
 // Tensors of all experts, as far as the overrides leave them and nothing is quantized.
@@ -261,6 +271,7 @@ Result<Config> Built::config() const {
   if (!made) return relocate(std::move(made.error()));
   if (file_method) made->quantization.file_method = file_method;
   made->named_by_class = named_by_class;
+  if (!named_by_class.empty()) made->other_name = other_name;
   for (const Origin& o : origins)  // of the layer and its sections
     if (!o.source.empty() && std::count(o.document.begin(), o.document.end(), '/') <= 2)
       made->file_keys.emplace_back(o.document, o.source);
@@ -273,7 +284,9 @@ Result<Built> build_document(const json::Value& hf, const json::Value& options_v
   MOE_TRY(const auto layer, options.integer("layer_index", {0, 1 << 24}));
   MOE_TRY(const auto module, options.text("module", kMaxModule));
   MOE_TRY(const ModelFile file, ModelFile::open(hf));
-  MOE_TRY(const ReadAs as, read_as(file, options));
+  const Result<ReadAs> read = read_as(file, options);  // a large row, once on the stack
+  if (!read) return read.error();
+  const ReadAs& as = *read;
   const Asked asked = asked_by(options);
   MOE_TRY(Built b, describe_layer(file, as.row, layer, options.at("layer_index"), asked));
   put_description(as, b);

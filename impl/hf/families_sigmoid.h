@@ -108,6 +108,14 @@ inline constexpr Architecture kBailing = like(kNewer, "BailingHybridForCausalLM"
   a.routing.topk_group.otherwise = 4;
   a.routing.factor_key.otherwise = 2.5;
 });
+// Ling and Ring before their third version: softmax, or sigmoid with a bias.
+constexpr void bailing_moe(Architecture& a) {
+  a.where = predicting(words({{"first_k_dense_replace"}, 0}));
+  a.routing.scoring_key = "score_function";
+  a.routing.scoring = Scoring::softmax;
+  a.routing.renormalize_eps = 0.0;
+  a.routing.bias = {"moe_router_enable_expert_bias", false};
+}
 inline constexpr Architecture kKimi = like(kBailing, "KimiLinearForCausalLM", [](Architecture& a) {
   a.block = "block_sparse_moe.experts";
   a.projections = kNumbered;

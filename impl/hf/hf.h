@@ -79,8 +79,8 @@ struct Origin {
 struct Built {
   json::Value document = json::Object{};
   std::vector<Origin> origins;
-  std::optional<std::string> file_method;  // Quantization::file_method, of which the document tells nothing
-  std::string named_by_class, assumed;     // of Config, too
+  std::optional<std::string> file_method;           // Quantization::file_method, of which the document tells nothing
+  std::string named_by_class, other_name, assumed;  // of Config, too
   // Tensors of all experts, where nothing is quantized: put into the document when that is known.
   StackedWeights stacked = StackedWeights::none;
   std::vector<std::string> stacked_names;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -147,10 +148,24 @@ bool is_true(const json::Value& v) { return v.boolean() != nullptr ? *v.boolean(
 class Keys {
  public:
   Keys(const ModelFile& file, const Architecture& row, std::int64_t layer, const Asked& asked, const Built& built)
-      : file_(file), row_(row), read_(keys_read(row)), layer_(layer), asked_(asked), built_(built) {}
+      : file_(file),
+        row_(row),
+        read_(keys_read(row, asked.compat)),
+        of_model_(keys_of_model(row)),
+        layer_(layer),
+        asked_(asked),
+        built_(built) {
+    const json::Value* count = file.holder(row.where.count).get(row.where.count);
+    if (const auto n = count == nullptr ? std::nullopt : fields::as_number(*count)) own_layers_ = *n;
+  }
 
   Check check(const Foreign& place, const json::Member& m) const {
     const std::string_view key = m.first;
+    if (file_.is_of_layer(place) && contains(of_model_, key) && !m.second.is_null())
+      return fail(
+          Code::unsupported, place.at(key),
+          cat(place.at(key), ": found ", fields::brief(m.second),
+              ", but it is read for the whole model only; overrides, or a file without it, say how the layer is"));
     if (contains(read_, key)) return ok();
     if (const Compared* c = compared(key)) return compare(place, key, m.second, c->member);
     if (!speaks_of_experts(key) || is_harmless(key) || says_nothing(m.second)) return ok();
@@ -210,6 +225,9 @@ class Keys {
 
   Check compare(const Foreign& place, std::string_view key, const json::Value& all, const Member& member) const {
     const json::Array* list = all.array();
+    if (list != nullptr && layer_ >= std::ssize(*list) && static_cast<double>(layer_) < own_layers_ &&
+        !says_nothing(all) && !decided(member))
+      return fields::unexpected(place.at(key), all, cat("a list with an entry for layer ", layer_));
     const json::Value& value = list == nullptr              ? all
                                : layer_ < std::ssize(*list) ? (*list)[usize(layer_)]
                                                             : json::Value();
@@ -237,8 +255,10 @@ class Keys {
 
   const ModelFile& file_;
   const Architecture& row_;
-  const std::vector<std::string_view> read_;
+  const std::vector<std::string_view> read_, of_model_;
   std::int64_t layer_;
+  // Without those of multi-token prediction, which lists may leave out.
+  double own_layers_ = std::numeric_limits<double>::infinity();
   const Asked& asked_;
   const Built& built_;
 };

@@ -61,10 +61,9 @@ void add_layers(const LayerKeys& where, Collected& keys) {
   }
 }
 
-void add_routing(const Routing& r, Collected& keys) {
+void add_routing(const Routing& r, Policy compat, Collected& keys) {
   keys.add(r.scoring_key);
-  keys.add(r.renormalize);
-  if (r.vllm_renormalize) keys.add(*r.vllm_renormalize);
+  keys.add(compat == Policy::vllm && r.vllm_renormalize ? *r.vllm_renormalize : r.renormalize);
   keys.add(r.renormalize_min);
   keys.add(r.bias);
   if (r.groups != Groups::none) {
@@ -88,13 +87,20 @@ void add_activation(const ActivationKeys& act, Collected& keys) {
 
 }  // namespace
 
-std::vector<std::string_view> keys_read(const Architecture& row) {
+std::vector<std::string_view> keys_of_model(const Architecture& row) {
+  Collected keys;
+  add_layers(row.where, keys);
+  keys.add({"text_config", "dtype", "torch_dtype", "quantization_config", "per_layer_config"});
+  return std::move(keys.all);
+}
+
+std::vector<std::string_view> keys_read(const Architecture& row, Policy compat) {
   Collected keys;
   for (const SizeKey* size : {&row.experts, &row.top_k, &row.width, &row.hidden}) keys.add(*size);
   keys.add(row.width_is_dense_beside);
   add_layers(row.where, keys);
   add_activation(row.activation, keys);
-  add_routing(row.routing, keys);
+  add_routing(row.routing, compat, keys);
   keys.add(row.expert_norm_eps);
   keys.add({"architectures", "model_type", "text_config", "dtype", "torch_dtype", "quantization_config",
             "per_layer_config", "expert_dtype"});

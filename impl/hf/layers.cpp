@@ -144,11 +144,28 @@ Check read_qwen(const ModelFile& file, const LayerKeys& keys, LayerRule& r) {
 }  // namespace
 
 bool LayerRule::has_experts(std::int64_t l) const {
+  if (std::binary_search(dense.begin(), dense.end(), l)) return false;
   if (!listed.empty()) return l < std::ssize(listed) && listed[usize(l)] && l >= first;
-  return l >= first && l <= last && (l + shift) % step == 0 && !std::binary_search(dense.begin(), dense.end(), l);
+  return l >= first && l <= last && (l + shift) % step == 0;
 }
 
-Result<LayerRule> layer_rule(const ModelFile& file, const LayerKeys& keys) {
+namespace {
+
+// [8, 0, 8]: what the other entries say is read with the layer.
+void add_layers_of_no_expert(const ModelFile& file, const SizeKey& experts, LayerRule& r) {
+  for (const std::string_view key : experts.keys) {
+    const json::Value* value = key.empty() ? nullptr : file.holder(key).get(key);
+    const json::Array* list = value == nullptr ? nullptr : value->array();
+    if (list == nullptr) continue;
+    for (std::int64_t l = 0; l < std::ssize(*list); ++l)
+      if ((*list)[usize(l)] == json::Value(0)) r.dense.push_back(l);
+  }
+  std::sort(r.dense.begin(), r.dense.end());
+}
+
+}  // namespace
+
+Result<LayerRule> layer_rule(const ModelFile& file, const LayerKeys& keys, const SizeKey& experts) {
   using Read = Check (*)(const ModelFile&, const LayerKeys&, LayerRule&);
   static constexpr std::array<Read, 8> kReaders = {read_all,   read_words, read_from,   read_qwen,
                                                    read_jamba, read_ernie, read_llama4, read_nemotron};
@@ -161,6 +178,7 @@ Result<LayerRule> layer_rule(const ModelFile& file, const LayerKeys& keys) {
     MOE_TRY(r.count, told ? holder.need_integer(key, {1, kMostLayers}) : Result<std::int64_t>(*keys.layers));
   }
   MOE_CHECK(at(kReaders, keys.rule)(file, keys, r));
+  add_layers_of_no_expert(file, experts, r);
   if (keys.predicting) {
     MOE_TRY(const std::int64_t more, integer(file, "num_nextn_predict_layers", 0));
     if (!r.listed.empty()) r.listed.resize(usize(std::max(r.count + more, std::ssize(r.listed))), true);

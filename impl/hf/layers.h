@@ -19,13 +19,14 @@ struct LayerRule {
   std::int64_t first = 0, step = 1;  // l >= first and (l + shift) % step == 0
   std::int64_t shift = 0;
   std::int64_t last = kMostLayers;
-  std::vector<std::int64_t> dense = {};  // sorted
+  std::vector<std::int64_t> dense = {};  // sorted; whatever else is said
   std::vector<bool> listed = {};         // of each layer; empty: the rest decides
 
   bool has_experts(std::int64_t l) const;
 };
 
-Result<LayerRule> layer_rule(const ModelFile& file, const LayerKeys& keys);
+// `experts`: the keys of their number, which may be a list with 0 for layers that have none.
+Result<LayerRule> layer_rule(const ModelFile& file, const LayerKeys& keys, const SizeKey& experts = {});
 // The layer asked for, or the first with experts.
 Result<std::int64_t> layer_index(const ModelFile& file, const LayerRule& rule, std::optional<std::int64_t> asked,
                                  const std::string& asked_pointer);

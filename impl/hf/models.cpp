@@ -138,13 +138,15 @@ class Writer {
               found ? found->pointer() : "");
     return ok();
   }
+  // Lists may leave out the layers of multi-token prediction.
+  bool has_length(std::int64_t size) const { return size == rule_.count || size == rule_.count - rule_.predicted; }
+  std::int64_t num_layers() const { return rule_.count; }
+
   Built built;
 
  private:
-  // Lists may leave out the layers of multi-token prediction.
   Check check_length(const Said& found, const json::Array& list) const {
-    const std::int64_t size = std::ssize(list), least = rule_.count - rule_.predicted;
-    if ((size == rule_.count || size == least) && layer_ < size) return ok();
+    if (has_length(std::ssize(list)) && layer_ < std::ssize(list)) return ok();
     return fields::unexpected(found.pointer(), *found.value,
                               cat("a number, or a list of ", rule_.count, ": one for each layer"));
   }
@@ -173,17 +175,16 @@ Check write_dtype(const ModelFile& file, Writer& w) {
 }
 
 // Entry l of a list of numbers, whose zeros and nulls mean none.
-Result<std::optional<double>> limit_of_layer(const ModelFile& file, std::string_view key, std::int64_t layer) {
+Result<std::optional<double>> limit_of_layer(const ModelFile& file, std::string_view key, std::int64_t layer,
+                                             const Writer& w) {
   const Foreign& holder = file.holder(key);
   const json::Value* list = holder.get(key);
   if (list == nullptr) return std::optional<double>();
   const std::string pointer = cat(holder.at(key), "/", layer);
-  // Layers of multi-token prediction come after all layers of the model.
-  MOE_TRY(const auto count, file.holder("num_hidden_layers").integer("num_hidden_layers", {1, kMostLayers}));
-  if (list->array() != nullptr && count && layer >= *count && layer >= std::ssize(*list->array()))
-    return std::optional<double>();
-  if (list->array() == nullptr || layer >= std::ssize(*list->array()))
-    return fields::unexpected(holder.at(key), *list, cat("a list with a number for layer ", layer));
+  if (list->array() != nullptr && list->array()->empty()) return std::optional<double>();
+  if (list->array() == nullptr || !w.has_length(std::ssize(*list->array())))
+    return fields::unexpected(holder.at(key), *list, cat("a list of ", w.num_layers(), ": a number for each layer"));
+  if (layer >= std::ssize(*list->array())) return std::optional<double>();  // of multi-token prediction
   const json::Value& entry = (*list->array())[usize(layer)];
   if (entry.is_null()) return std::optional<double>();
   const std::optional<double> limit = fields::as_number(entry);
@@ -219,7 +220,7 @@ Check write_activation(const ModelFile& file, const Architecture& a, std::int64_
     w.built.put("activation", word, "");
   }
   if (!act.limits.empty()) {
-    MOE_TRY(const std::optional<double> limit, limit_of_layer(file, act.limits, layer));
+    MOE_TRY(const std::optional<double> limit, limit_of_layer(file, act.limits, layer, w));
     const std::string from = cat(file.holder(act.limits).at(act.limits), "/", layer);
     if (limit) w.built.put("activation_params", "limit", *limit, from);
     // One that clamps by a list is another function than without.
@@ -337,8 +338,17 @@ Check write_factor(const Architecture& a, Writer& w) {
   return ok();
 }
 
-Check write_extras(const Architecture& a, Writer& w) {
+// The kind of LongCat's zero experts: engines know one.
+Check check_zero_experts(const ModelFile& file) {
+  constexpr std::string_view kType = "zero_expert_type";
+  MOE_TRY(const auto type, file.holder(kType).text(kType));
+  if (!type || *type == "identity") return ok();
+  return fields::unexpected(file.holder(kType).at(kType), *file.holder(kType).get(kType), "\"identity\"");
+}
+
+Check write_extras(const ModelFile& file, const Architecture& a, Writer& w) {
   const Routing& r = a.routing;
+  if (!r.zero_experts.keys[0].empty()) MOE_CHECK(check_zero_experts(file));
   if (r.on_input) w.built.put("apply_router_weight_on_input", true, "");
   if (r.bias_on_logits) w.built.put("routing", "bias_on_logits", true, "");
   if (!r.expert_scale.empty()) w.built.put("routing", "expert_scale", r.expert_scale, "");
@@ -368,7 +378,7 @@ Check write_routing(const ModelFile& file, const Architecture& a, Policy compat,
   MOE_CHECK(write_weights(file, a, compat, w));
   if (r.groups != Groups::none) MOE_CHECK(write_groups(file, a, compat, w));
   MOE_CHECK(write_factor(a, w));
-  MOE_CHECK(write_extras(a, w));
+  MOE_CHECK(write_extras(file, a, w));
   MOE_TRY(const bool hashed, is_hash_layer(file, a, layer));
   if (hashed) w.built.put("routing", "hash_routing", true, "");
   MOE_TRY(const bool bias, has_bias(file, r.bias));
@@ -455,17 +465,16 @@ Result<Built> describe_layer(const ModelFile& given, const Architecture& a, std:
   if (!a.holder.empty()) {
     MOE_TRY([[maybe_unused]] const bool there, file.look_into(a.holder));
   }
-  MOE_TRY(const LayerRule rule, layer_rule(file, a.where));
+  MOE_TRY(const LayerRule rule, layer_rule(file, a.where, a.experts));
   MOE_TRY(const std::int64_t index, layer_index(file, rule, layer, layer_pointer));
   MOE_CHECK(file.look_at_layer(index));
 
   Writer w(file, asked, rule, index);
   const std::int64_t own_count = rule.count - rule.predicted;
   const bool predicts = !a.where.predicting_at.empty() && index >= own_count;
-  w.built.put("name",
-              predicts ? cat(a.where.predicting_at, ".", index - own_count, ".", a.block)
-                       : cat(a.layers_at, ".", index, ".", a.block),
-              "");
+  const std::string counted_on = cat(a.layers_at, ".", index, ".", a.block);
+  if (predicts) w.built.other_name = counted_on;
+  w.built.put("name", predicts ? cat(a.where.predicting_at, ".", index - own_count, ".", a.block) : counted_on, "");
   w.built.put("projection_names", json::Array(a.projections.begin(), a.projections.end()), "");
   MOE_CHECK(write_sizes(file, a, w));
   MOE_CHECK(write_activation(file, a, index, w));

@@ -84,11 +84,17 @@ namespace {
 
 // A dense model's file has no member that counts, sizes or chooses experts.
 bool speaks_of_experts(const ModelFile& file) {
-  for (const Foreign* place : file.places())
-    for (const auto& [key, value] : place->members())
-      for (const std::string_view word : {"expert", "moe", "ffn_config"})
-        if (config::fields::lower_ascii(key).find(word) != std::string::npos) return true;
-  return false;
+  const auto says = [](const auto& members) {
+    return std::any_of(members.begin(), members.end(), [](const json::Member& m) {
+      const std::string key = config::fields::lower_ascii(m.first);
+      return key.find("expert") != std::string::npos || key.find("moe") != std::string::npos ||
+             key.find("ffn_config") != std::string::npos;
+    });
+  };
+  // Parts of multimodal models have names of many kinds.
+  return says(file.root().members()) ||
+         std::any_of(file.root().members().begin(), file.root().members().end(),
+                     [&](const json::Member& m) { return m.second.object() != nullptr && says(*m.second.object()); });
 }
 
 }  // namespace

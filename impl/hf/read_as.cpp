@@ -62,6 +62,18 @@ Result<const Architecture*> row_of_text(const ModelFile& file) {
   return row != nullptr && row->holder.empty() ? row : nullptr;
 }
 
+// A model that takes any text model is read as its usual one only where the text does not say that it is another.
+Check check_silent(const Foreign& text) {
+  MOE_TRY(const auto names, text.texts("architectures"));
+  if (!names.empty()) return not_known(Code::unsupported, text.at("architectures") + "/0", names[0], nullptr);
+  MOE_TRY(const auto type, text.text("model_type"));
+  if (type)
+    return fail(Code::unsupported, text.at("model_type"),
+                cat(text.at("model_type"), ": text models of the type ", in_quotes(*type),
+                    " are not known; option \"architecture\" takes a known name or a description"));
+  return ok();
+}
+
 // The text of a member, where it stands; "" when it is absent.
 Result<std::string_view> view(const Members& from, std::string_view key, std::size_t most = kMaxName) {
   MOE_TRY(const auto text, from.text(key, most));
@@ -231,6 +243,7 @@ Result<ReadAs> read_as(const ModelFile& file, const Members& options) {
     }
   }
   MOE_TRY(const Architecture* row, row_named(names[0], pointer + "/0", Code::unsupported, &file));
+  if (row->any_text && file.text() != nullptr) MOE_CHECK(check_silent(*file.text()));
   return ReadAs{of_its_type(file, *row)};
 }
 

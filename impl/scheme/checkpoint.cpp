@@ -77,7 +77,7 @@ ParsedName unknown(ParsedName p, std::string_view why) {
 std::string_view absence_of(TensorKind kind) {
   switch (kind) {
     case TensorKind::bias:
-      return "the config has no bias";
+      return "the config has no bias; has_bias (in overrides) says that there is one";
     case TensorKind::zero_point:
       return "the config's weights have no zero points";
     case TensorKind::input_scale:
@@ -166,7 +166,10 @@ Extras extras_of(const Quantization& q, bool has_bias) {
 namespace {
 
 ParsedName known(ParsedName p, const CheckpointTensor& row, const ExpertModule& module) {
-  if (row.need(module.extras()) == Need::absent) return unknown(p, absence_of(row.kind));
+  if (row.need(module.extras()) == Need::absent) {
+    p.tensor = &row;
+    return unknown(p, absence_of(row.kind));
+  }
   p.match = NameMatch::known;
   p.tensor = &row;
   return p;

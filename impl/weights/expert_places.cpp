@@ -148,22 +148,23 @@ std::vector<ExpertPlace> expert_places(const LayerFacts& facts, const char* modu
   std::vector<ExpertPlace> places;
   const std::string own = module != nullptr ? module : facts.config().name;
   const std::optional<LayerPath> path = layer_path(own);
-  const auto layer_at = [&](std::string_view layers) { return cat(layers, ".", path->number, "."); };
-  add_names(facts, own, path ? layer_at(path->layers) : "", true, places);
+  const auto layer_at = [](std::string_view layers, const LayerPath& p) { return cat(layers, ".", p.number, "."); };
+  add_names(facts, own, path ? layer_at(path->layers, *path) : "", true, places);
   if (module != nullptr || !path) return places;
-  const std::vector<std::string> layers = other_layers(facts.config(), *path);
-  if (layers.empty()) return places;
   std::set<std::string> seen = {own};
-  const auto add = [&](std::string_view l, std::string_view block) {
-    const std::string prefix = layer_at(l).append(block);
-    if (seen.insert(prefix).second) add_names(facts, prefix, layer_at(l), true, places);
+  const auto add_all = [&](const LayerPath& p, std::vector<std::string> layers) {
+    if (layers.empty()) return;
+    layers.insert(layers.begin(), std::string(p.layers));
+    std::vector<std::string_view> blocks = {p.block};
+    blocks.insert(blocks.end(), kBlocks.begin(), kBlocks.end());
+    for (const std::string& l : layers)
+      for (const std::string_view block : blocks) {
+        const std::string prefix = layer_at(l, p).append(block);
+        if (seen.insert(prefix).second) add_names(facts, prefix, layer_at(l, p), true, places);
+      }
   };
-  const auto add_blocks = [&](std::string_view l) {
-    add(l, path->block);
-    for (const std::string_view block : kBlocks) add(l, block);
-  };
-  add_blocks(path->layers);
-  for (const std::string& l : layers) add_blocks(l);
+  add_all(*path, other_layers(facts.config(), *path));
+  if (const auto other = layer_path(facts.config().other_name)) add_all(*other, other_layers(facts.config(), *other));
   return places;
 }
 
@@ -178,8 +179,10 @@ io::NameFilter layer_filter(const LayerFacts& facts, const char* module) {
         [begin, ignored](std::string_view name) { return name.starts_with(begin) && !is_among(ignored, name); });
   }
   std::vector<std::string> layers;
-  for (const std::string_view word : kWords)
-    if ((word == kWords.back()) == path->layers.ends_with("mtp")) layers.push_back(cat(word, path->number, "."));
+  for (const std::optional<LayerPath>& p :
+       {path, module == nullptr ? layer_path(facts.config().other_name) : std::nullopt})
+    for (const std::string_view word : kWords)
+      if (p && (word == kWords.back()) == p->layers.ends_with("mtp")) layers.push_back(cat(word, p->number, "."));
   return io::NameFilter([layers, ignored](std::string_view name) {
     return !is_among(ignored, name) && std::any_of(layers.begin(), layers.end(), [&](const std::string& layer) {
       const std::size_t at = name.find(layer);

@@ -103,12 +103,34 @@ Result<ShownStacks> shown_stacks(const LayerFacts& facts, std::span<const Checkp
   return all;
 }
 
+// AutoGPTQ writes a bias for each projection, of zeros where the model has none. Such a one may be left out.
+bool may_be_left_out(const ParsedName& p) {
+  return p.match == NameMatch::unknown_of_ours && p.tensor != nullptr && p.tensor->kind == TensorKind::bias;
+}
+bool is_zero(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+Result<bool> is_zero(const CheckpointEntry& from) {
+  std::array<std::byte, 4096> bytes{};
+  const std::uint64_t all = from.entry->bytes;
+  for (std::uint64_t at = 0; at < all; at += bytes.size()) {
+    const std::span part(bytes.data(), std::min<std::uint64_t>(bytes.size(), all - at));
+    MOE_CHECK(from.file->read(*from.entry, at, part));
+    if (!is_zero(part)) return false;
+  }
+  return true;
+}
+
 // One tensor of a file; none: not of this layer, or checked and dropped (weight_shape).
 Result<std::vector<PlacedTensor>> accept_entry(const LayerFacts& facts, const CheckpointEntry& from,
                                                const ExpertModule& module) {
   const SafetensorsEntry& e = *from.entry;
-  MOE_TRY(const Named n, parse_named(facts, e.name, module));
   std::vector<PlacedTensor> accepted;
+  if (may_be_left_out(parse_tensor_name(e.name, module))) {
+    MOE_TRY(const bool zero, is_zero(from));
+    if (zero) return accepted;
+  }
+  MOE_TRY(const Named n, parse_named(facts, e.name, module));
   if (!n.ours) return accepted;
   const ParsedName& p = n.parsed;
   const StoredTensor got = stored_tensor(e.dtype, e.shape(), *p.tensor);
@@ -207,6 +229,8 @@ Result<bool> WeightSet::set_named(std::string_view name, const TensorView& given
   for (const ExpertPlace& place : state_->places) {
     at_place = &place;
     module = module_at(facts, place);
+    if (may_be_left_out(parse_tensor_name(name, module)) && is_row_major(given) && is_zero({given.data, given.nbytes}))
+      return true;
     auto parsed = parse_named(facts, name, module);
     if (!parsed) return explained(facts, name, given.dtype, std::move(parsed.error()));
     n = std::move(*parsed);
@@ -238,6 +262,7 @@ Result<bool> WeightSet::set_named(std::string_view name, const TensorView& given
   if (slots.experts.empty()) slots.experts.resize(facts.experts().size());
   const Slot whole = view_slot(tensor, std::move(owner));
   for (const Target& target : targets) fill(slots, target, part_of(facts, whole, target, p, module));
+  std::erase_if(state_->open_stacks, [&](const StackTensor& t) { return t.name == name; });  // replaced
   if (shown.open && !state_->order)
     state_->open_stacks.push_back({std::string(name), {extents.begin(), extents.end()}, whole, *at_place});
   return true;

@@ -130,14 +130,28 @@ Check check_order(const std::optional<StackedWeights>& known, const ShownOrder& 
                   " first, other tensors of this layer's experts have ", first(*known), " first"));
 }
 
-Check check_open(const LayerFacts& facts, const ShownOrder& shown, std::string_view name, const ExpertModule& module) {
-  const Config& c = facts.config();
-  const bool never_told = module.is_stacked() && module.stack_names().is_apart() && c.hidden_dim == c.intermediate_size;
-  if (!shown.open || !never_told || c.stacked_weights != StackedWeights::by_shape) return ok();
+namespace {
+
+Error never_told(std::string_view name) {
   return fail(Code::shape, std::string(name),
               cat(name,
                   ": its shape is the same with rows and with columns first; stacked_weights (in overrides) says "
                   "which, rows_first or columns_first"));
+}
+
+}  // namespace
+
+Check WeightSet::State::check_open_stacks() const {
+  if (open_stacks.empty() || facts.config().stacked_weights != StackedWeights::by_shape) return ok();
+  return never_told(open_stacks.front().name);
+}
+
+Check check_open(const LayerFacts& facts, const ShownOrder& shown, std::string_view name, const ExpertModule& module) {
+  const Config& c = facts.config();
+  const bool tells_nothing =
+      module.is_stacked() && module.stack_names().is_apart() && c.hidden_dim == c.intermediate_size;
+  if (!shown.open || !tells_nothing || c.stacked_weights != StackedWeights::by_shape) return ok();
+  return never_told(name);
 }
 
 Check WeightSet::State::learn(const std::optional<StackedWeights>& told) {

@@ -159,7 +159,10 @@ Names WeightSet::missing(std::size_t limit) const {
 Check WeightSet::check_complete() const {
   if (state_->facts.required().empty()) return state_->facts.tensor_of(Role::w13_weight).error();
   const Names names = missing();
-  if (names.empty()) return check_lists(*this, state_->facts, state_->roles);
+  if (names.empty()) {
+    MOE_CHECK(state_->check_open_stacks());
+    return check_lists(*this, state_->facts, state_->roles);
+  }
   const auto is_set = [](const RoleSlots& slots) { return first_dtype(slots) != DType::invalid; };
   std::string what;
   if (const auto& u = state_->unfound; u && std::none_of(state_->roles.begin(), state_->roles.end(), is_set))

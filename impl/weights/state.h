@@ -78,6 +78,8 @@ struct WeightSet::State {
   std::vector<StackTensor> open_stacks;
   // The order is known from here on: open stacks that it changes are placed again (placing.cpp).
   Check learn(const std::optional<StackedWeights>& told);
+  // by_shape: refused where no shape has told.
+  Check check_open_stacks() const;
   // The last load that found no expert, while nothing else brought one.
   struct Unfound {
     std::string path;

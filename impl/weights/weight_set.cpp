@@ -29,10 +29,12 @@ Error mixed_forms(const NamedRole& role, const char* was) {
 }
 
 // [E, 0], as layers of vLLM have it without activation order.
-bool is_empty_list(const LayerFacts& facts, const CheckpointTensor& row, const TensorView& t) {
+bool is_empty_list(const LayerFacts& facts, Role role, const CheckpointTensor& row, const TensorView& t) {
   const Config& c = facts.config();
-  return row.kind == TensorKind::g_idx && row.need(extras_of(c.quantization, c.has_bias)) != Need::required &&
-         t.ndim == 2 && t.dtype == row.dtypes[0] && t.shape[0] == std::ssize(facts.experts()) && t.shape[1] == 0;
+  const bool may_lack = role == Role::w13_g_idx_sort_indices || role == Role::w2_g_idx_sort_indices ||
+                        row.need(extras_of(c.quantization, c.has_bias)) != Need::required;
+  return row.kind == TensorKind::g_idx && may_lack && t.ndim == 2 && t.dtype == row.dtypes[0] &&
+         t.shape[0] == std::ssize(facts.experts()) && t.shape[1] == 0;
 }
 
 }  // namespace
@@ -117,13 +119,20 @@ Check WeightSet::set(const NamedRole& as, const TensorView& given, Owner owner) 
   const Role role = as.role;
   MOE_TRY(const CheckpointTensor* row, facts.tensor_of(as));
   if (row->kind == TensorKind::shape) return check_shapes(facts, as, given);
-  if (is_empty_list(facts, *row, given)) return ok();
+  if (is_empty_list(facts, role, *row, given)) {
+    state_->role(role).stacked = {};
+    return ok();
+  }
   const Dims told = facts.told_shape(role);
   Dims shape = facts.stacked_shape(role);
   const bool swapped = facts.stacks_transposed() && shape.ndim == 3;
   if (swapped) std::swap(shape.d[1], shape.d[2]);
   if (told.ndim < shape.ndim && given.ndim == shape.ndim) MOE_CHECK(check_tensor(given, *row, told.span(), as.name));
-  const TensorView tensor = in_shape(given, *row, shape.span());
+  TensorView tensor = swapped ? given : in_shape(given, *row, shape.span());
+  if (swapped && given.ndim == 2) {  // without the dimension of one group, whose place the row knows as rows first
+    const TensorView whole = in_shape(given, *row, facts.stacked_shape(role).span());
+    if (whole.ndim == shape.ndim) tensor = swap_last_two(whole);
+  }
   MOE_CHECK(check_tensor(tensor, *row, shape.span(), as.name));
   RoleSlots& slots = state_->role(role);
   if (slots.any_expert()) return mixed_forms(as, "per expert");

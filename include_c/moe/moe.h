@@ -708,7 +708,7 @@ typedef struct moe_layer_options {
 
 /** Binds converted weights to a kernel. Layout and config of `packed` must be the selection's, and
  *  where both configs have a `name` they must be of one layer (MOE_ERR_CONFIG_MISMATCH): the same,
- *  or places where writers put the same layer; of a name that a class only suggests
+ *  or places where writers put the same layer; of a selection whose name a class only suggests
  *  (moe_config_create_from_hf without `module`) the number counts. MOE_LAYER_ANY_NAME is for a
  *  selection that serves several layers. ctx lends threads and memory to every moe_apply. options may be
  *  NULL. Statuses: common, INVALID_CONFIG, SHAPE, DTYPE, UNEXPECTED_WEIGHT, NO_BACKEND,

@@ -221,6 +221,34 @@ TEST(StackRefusals, SquareMatricesWithoutAWord) {
   EXPECT_EQ(load(weights_of(told.get()).get(), dir).status, MOE_OK);
 }
 
+// gate_up_proj is the same in both orders, and w2 comes by its role: nothing tells.
+TEST(StackRefusals, ASquareStackThatStaysAlone) {
+  constexpr std::int64_t E = 2, H = 64, I = 32;
+  const json document = {{"name", kModule},
+                         {"num_experts", E},
+                         {"top_k", 1},
+                         {"hidden_dim", H},
+                         {"intermediate_size", I},
+                         {"in_dtype", "float32"},
+                         {"stacked_weights", "by_shape"}};
+  const ConfigPtr config = make_config(document.dump());
+  const SelectionPtr selection = make_selection(config.get());
+  const WeightsPtr weights = weights_of(config.get());
+  const OwnedTensor w13 = {std::string(kModule) + ".gate_up_proj", -1, "", MOE_DTYPE_F32, {E, H, H},
+                           std::vector<std::byte>(E * H * H * 4)};
+  std::int32_t taken = 0;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(set_named(weights.get(), w13, taken).status, MOE_OK);
+  const std::vector<float> values(E * H * I);
+  const moe_tensor w2 = tensor(MOE_DTYPE_F32, {E, H, I}, values.data());
+  ASSERT_EQ(moe_weights_set(weights.get(), "w2_weight", &w2, nullptr, nullptr, nullptr), MOE_OK);
+  moe_packed* packed = nullptr;
+  const Failure f = failure(
+      [&](moe_error** e) { return moe_convert_weights(nullptr, selection.get(), weights.get(), nullptr, &packed, e); });
+  EXPECT_EQ(f.status, MOE_ERR_SHAPE);
+  EXPECT_EQ(f.subject, w13.name);
+  EXPECT_NE(f.message.find("stacked_weights"), std::string::npos) << f.message;
+}
+
 // [E, N, K] with its last two dimensions in the other order.
 OwnedTensor turned(OwnedTensor t) {
   const std::int64_t n = t.shape[1], k = t.shape[2];

@@ -157,6 +157,49 @@ TEST(ExpertPlaces, OfLayersThatPredict) {
   }
 }
 
+// Writers that save a model again number its layers of multi-token prediction behind all others.
+TEST(ExpertPlaces, OfLayersThatPredictSavedAgain) {
+  const std::string hf =
+      R"({"architectures":["DeepseekV4ForCausalLM"],"hidden_size":64,"moe_intermediate_size":32,"n_routed_experts":4,
+          "num_experts_per_tok":2,"num_hidden_layers":2,"num_nextn_predict_layers":1,"num_hash_layers":1,"dtype":"float32"})";
+  for (const char* prefix : {"layers.2.ffn.experts", "model.layers.2.mlp.experts"}) {
+    const TempDir dir;
+    File f;
+    f.add_each("layers.0.ffn.experts", "w1", "w3", "w2");
+    f.add_each(prefix, "w1", "w3", "w2");
+    dir.write("model.safetensors", f.writer.bytes());
+    auto made =
+        hf::config_from_hf(hf, R"({"overrides":{"routing":{"e_score_correction_bias":false}},"layer_index":2})");
+    ASSERT_TRUE(made) << made.error().message;
+    EXPECT_EQ(made->name, "mtp.0.ffn.experts");
+    WeightSet set(std::make_shared<const Config>(*std::move(made)));
+    const Check loaded = set.load_safetensors(dir.path().c_str(), nullptr);
+    ASSERT_TRUE(loaded) << loaded.error().message;
+    EXPECT_TRUE(set.check_complete()) << prefix;
+  }
+}
+
+// AutoGPTQ writes biases of zeros into files of models that have none.
+TEST(ExpertPlaces, BiasesOfZerosMayBeLeftOut) {
+  const std::string at = "model.layers.5.mlp.experts";
+  for (const float value : {0.0f, 0.5f}) {
+    const TempDir dir;
+    File f;
+    f.add_each(at, "gate_proj", "up_proj", "down_proj");
+    std::vector<float> bias(32, 0.0f);
+    bias.back() = value;
+    f.writer.add(at + ".2.up_proj.bias", "F32", {32}, bias.data(), bias.size() * sizeof(float));
+    dir.write("model.safetensors", f.writer.bytes());
+    WeightSet set(plain(at));
+    const Check loaded = set.load_safetensors(dir.path().c_str(), nullptr);
+    EXPECT_EQ(static_cast<bool>(loaded), value == 0.0f);
+    if (!loaded) {
+      EXPECT_EQ(loaded.error().code, Code::unexpected_weight);
+      EXPECT_THAT(loaded.error().message, HasSubstr("has_bias"));
+    }
+  }
+}
+
 TEST(ExpertPlaces, StacksUnderTheirNames) {
   struct Case {
     const char* more;

@@ -43,7 +43,9 @@ functions! {
     fn moe_error_subject(err: *const moe_error) -> *const c_char;
     /// Everything a program may want: {"status","message","subject","expected","actual",
     /// "needed","errno","cause":{..},"candidates":\[..\]}; members are present when they apply, some
-    /// errors have more ("error", "kind", "reason", "warning"); "{}" for NULL. Borrowed. \[any\]
+    /// errors have more ("error", "kind", "reason", "warning"); "{}" for NULL. Of
+    /// moe_config_create_from_hf "reason" is "dense_layer", "no_such_layer" (past the end) or
+    /// "dense_model". Borrowed. \[any\]
     fn moe_error_details_json(err: *const moe_error) -> *const c_char;
     /// Ends the handle; NULL is accepted. \[excl\]
     fn moe_error_destroy(err: *mut moe_error) -> ();
@@ -98,12 +100,13 @@ functions! {
     fn moe_context_take_log(ctx: *mut moe_context, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
     /// Ends the handle; NULL is accepted. \[excl\]
     fn moe_context_destroy(ctx: *mut moe_context) -> ();
-    /// Parses and checks the description of one MoE layer: one UTF-8 object of at most 1 MiB,
-    /// nested at most 32 deep. Unknown and repeated members are errors. Statuses: common,
-    /// INVALID_CONFIG, UNSUPPORTED. \[any\]
+    /// Parses and checks the description of one MoE layer: one UTF-8 object of at most 1 MiB (16 MiB
+    /// with hf_quantization_config), nested at most 32 deep. Unknown and repeated members are errors.
+    /// Statuses: common, INVALID_CONFIG, UNSUPPORTED. \[any\]
     fn moe_config_create(json: *const c_void, json_len: usize, out: *mut *mut moe_config, err: *mut *mut moe_error) -> moe_status;
     /// Builds it from the text of a Hugging Face config.json (a nested text_config and the
-    /// quantization_config are followed). `options_json` may be NULL/0: {"layer_index":3,
+    /// quantization_config are followed). `options_json` may be NULL/0, and either text has at most
+    /// 16 MiB, so that an option takes the whole of an hf_quant_config.json: {"layer_index":3,
     /// "module":"model.layers.3.mlp.experts","quantization_config":{..},"overrides":{"parallel":{..},
     /// ..}}; overrides are members of moe_config_create's document and win. A file whose class is not
     /// known: "architecture":"Qwen3MoeForCausalLM" reads it like that one, an object describes the
@@ -290,7 +293,7 @@ functions! {
     fn moe_packed_destroy(packed: *mut moe_packed) -> ();
     /// Binds converted weights to a kernel. Layout and config of `packed` must be the selection's, and
     /// where both configs have a `name` they must be of one layer (MOE_ERR_CONFIG_MISMATCH): the same,
-    /// or places where writers put the same layer; of a name that a class only suggests
+    /// or places where writers put the same layer; of a selection whose name a class only suggests
     /// (moe_config_create_from_hf without `module`) the number counts. MOE_LAYER_ANY_NAME is for a
     /// selection that serves several layers. ctx lends threads and memory to every moe_apply. options may be
     /// NULL. Statuses: common, INVALID_CONFIG, SHAPE, DTYPE, UNEXPECTED_WEIGHT, NO_BACKEND,
