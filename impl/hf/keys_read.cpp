@@ -63,7 +63,9 @@ void add_layers(const LayerKeys& where, Collected& keys) {
 
 void add_routing(const Routing& r, Policy compat, Collected& keys) {
   keys.add(r.scoring_key);
-  keys.add(compat == Policy::vllm && r.vllm_renormalize ? *r.vllm_renormalize : r.renormalize);
+  keys.add(r.renormalize);
+  // transformers' class of DeepSeek-V2 never divides by the sum, also where files ask for it; vLLM's does as they say.
+  if (r.vllm_renormalize && (compat == Policy::vllm || !r.renormalize.otherwise)) keys.add(*r.vllm_renormalize);
   keys.add(r.renormalize_min);
   keys.add(r.bias);
   if (r.groups != Groups::none) {
