@@ -161,14 +161,16 @@ Result<Quantization> read_hf(const json::Value& object, const Config& config) {
   if (object.object() == nullptr) return fields::unexpected(base, object, "an object");
   const std::string method_at = base + "/quant_method";
   const json::Value* method = object.find("quant_method");
-  if (method != nullptr && method->string() == nullptr)
-    return fields::unexpected(method_at, *method, fields::join(kHfMethodNames));
+  const fields::Words read = fields::Words(kHfMethodNames).first(kHfMethodNames.size() - 1);  // not the last one, quark
+  if (method == nullptr) return fields::missing(method_at, fields::join(read));
+  if (method->string() == nullptr || !fields::index_of(kHfMethodNames, *method->string())) {
+    return fields::unexpected(method_at, *method, fields::join(read));
+  }
   MOE_TRY(std::optional<HfQuantization> resolved,
           resolve_hf_quantization(object, config.name, config.projection_names, config.num_experts));
   Quantization q;
   if (resolved) q = std::move(resolved->quantization);
-  // hf_quant_config.json says who wrote it instead.
-  q.hf = q.file_method = method == nullptr ? std::string("modelopt") : *method->string();
+  q.hf = q.file_method = *method->string();
   MOE_CHECK(check_sizes(q, config, base, base));
   return q;
 }

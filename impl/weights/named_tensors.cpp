@@ -104,8 +104,9 @@ Result<ShownStacks> shown_stacks(const LayerFacts& facts, std::span<const Checkp
 }
 
 // AutoGPTQ writes a bias for each projection, of zeros where the model has none. Such a one may be left out.
-bool may_be_left_out(const ParsedName& p) {
-  return p.match == NameMatch::unknown_of_ours && p.tensor != nullptr && p.tensor->kind == TensorKind::bias;
+bool may_be_left_out(const LayerFacts& facts, const ParsedName& p) {
+  return facts.config().quantization.format == Format::gptq && p.match == NameMatch::unknown_of_ours &&
+         p.tensor != nullptr && p.tensor->kind == TensorKind::bias;
 }
 bool is_zero(std::span<const std::byte> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
@@ -126,7 +127,7 @@ Result<std::vector<PlacedTensor>> accept_entry(const LayerFacts& facts, const Ch
                                                const ExpertModule& module) {
   const SafetensorsEntry& e = *from.entry;
   std::vector<PlacedTensor> accepted;
-  if (may_be_left_out(parse_tensor_name(e.name, module))) {
+  if (may_be_left_out(facts, parse_tensor_name(e.name, module))) {
     MOE_TRY(const bool zero, is_zero(from));
     if (zero) return accepted;
   }
@@ -229,7 +230,8 @@ Result<bool> WeightSet::set_named(std::string_view name, const TensorView& given
   for (const ExpertPlace& place : state_->places) {
     at_place = &place;
     module = module_at(facts, place);
-    if (may_be_left_out(parse_tensor_name(name, module)) && is_row_major(given) && is_zero({given.data, given.nbytes}))
+    if (may_be_left_out(facts, parse_tensor_name(name, module)) && is_row_major(given) &&
+        is_zero({given.data, given.nbytes}))
       return true;
     auto parsed = parse_named(facts, name, module);
     if (!parsed) return explained(facts, name, given.dtype, std::move(parsed.error()));

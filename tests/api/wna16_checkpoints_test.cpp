@@ -303,6 +303,39 @@ TEST(Wna16Checkpoints, TensorsWithoutAPlaceOrWithAnotherShape) {
   EXPECT_EQ(set_failure(m, "w13_qzeros", {3, 4, 16}).status, MOE_OK);
 }
 
+// AutoGPTQ writes a bias for each projection, of zeros where the model has none; of other formats none is left out.
+TEST(Wna16Checkpoints, BiasesOfZerosMayBeLeftOut) {
+  const std::string name = "model.layers.0.mlp.experts.1.up_proj.bias";
+  for (const char* format : {"gptq", "pack-quantized"})
+    for (const float value : {0.0f, 0.5f}) {
+      Wna16Model m;
+      m.format = format;
+      m.zeros = m.plain_g_idx = m.format == "gptq";
+      m = random_wna16(std::move(m), 11);
+      const ConfigPtr config = make_config(m.config_text());
+      std::vector<float> bias(static_cast<std::size_t>(m.I), 0.0f);
+      bias.back() = value;
+      SafetensorsWriter file;
+      file.add(name, "F32", {m.I}, bias.data(), bias.size() * sizeof(float));
+      const TempDir dir;
+      dir.write("a.safetensors", checkpoint_file(m));
+      dir.write("b.safetensors", file.bytes());
+      const bool left_out = m.format == "gptq" && value == 0.0f;
+      for (const bool named : {false, true}) {
+        const WeightsPtr weights =
+            make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(config.get(), o, e); });
+        std::int32_t taken = 0;
+        const moe_tensor t = tensor(MOE_DTYPE_F32, {m.I}, bias.data());
+        const Failure f = failure([&](moe_error** e) {
+          return named ? moe_weights_set_named(weights.get(), name.c_str(), &t, nullptr, nullptr, &taken, e)
+                       : moe_weights_load_safetensors(weights.get(), dir.path().c_str(), nullptr, e);
+        });
+        EXPECT_EQ(f.status, left_out ? MOE_OK : MOE_ERR_UNEXPECTED_WEIGHT) << format << value << named << f.message;
+        if (!left_out) EXPECT_NE(f.message.find("has_bias"), std::string::npos) << f.message;
+      }
+    }
+}
+
 // A packed file whose list of columns is no list of columns.
 TEST(Wna16Checkpoints, DamagedListsAreNotFollowed) {
   Wna16Model m;

@@ -179,27 +179,6 @@ TEST(ExpertPlaces, OfLayersThatPredictSavedAgain) {
   }
 }
 
-// AutoGPTQ writes biases of zeros into files of models that have none.
-TEST(ExpertPlaces, BiasesOfZerosMayBeLeftOut) {
-  const std::string at = "model.layers.5.mlp.experts";
-  for (const float value : {0.0f, 0.5f}) {
-    const TempDir dir;
-    File f;
-    f.add_each(at, "gate_proj", "up_proj", "down_proj");
-    std::vector<float> bias(32, 0.0f);
-    bias.back() = value;
-    f.writer.add(at + ".2.up_proj.bias", "F32", {32}, bias.data(), bias.size() * sizeof(float));
-    dir.write("model.safetensors", f.writer.bytes());
-    WeightSet set(plain(at));
-    const Check loaded = set.load_safetensors(dir.path().c_str(), nullptr);
-    EXPECT_EQ(static_cast<bool>(loaded), value == 0.0f);
-    if (!loaded) {
-      EXPECT_EQ(loaded.error().code, Code::unexpected_weight);
-      EXPECT_THAT(loaded.error().message, HasSubstr("has_bias"));
-    }
-  }
-}
-
 TEST(ExpertPlaces, StacksUnderTheirNames) {
   struct Case {
     const char* more;
