@@ -150,7 +150,7 @@ class Keys {
   Keys(const ModelFile& file, const Architecture& row, std::int64_t layer, const Asked& asked, const Built& built)
       : file_(file),
         row_(row),
-        read_(keys_read(row, asked.compat)),
+        read_(keys_read(row)),
         of_model_(keys_of_model(row)),
         layer_(layer),
         asked_(asked),

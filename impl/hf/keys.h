@@ -23,8 +23,8 @@ KeyUse use_of(const Architecture& row, std::string_view key);
 // A key by whose name nothing is known must not be left out.
 bool speaks_of_experts(std::string_view key);
 
-// All keys that a row reads, once or more often; those of vLLM's class where that is asked for.
-std::vector<std::string_view> keys_read(const Architecture& row, Policy compat = Policy::libmoe);
+// All keys that a row reads, once or more often.
+std::vector<std::string_view> keys_read(const Architecture& row);
 // Those that are read before a layer is chosen: what is said of one layer alone does not count there.
 std::vector<std::string_view> keys_of_model(const Architecture& row);
 // Spellings of members, from all classes.

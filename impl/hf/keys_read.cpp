@@ -61,11 +61,10 @@ void add_layers(const LayerKeys& where, Collected& keys) {
   }
 }
 
-void add_routing(const Routing& r, Policy compat, Collected& keys) {
+void add_routing(const Routing& r, Collected& keys) {
   keys.add(r.scoring_key);
   keys.add(r.renormalize);
-  // transformers' class of DeepSeek-V2 never divides by the sum, also where files ask for it; vLLM's does as they say.
-  if (r.vllm_renormalize && (compat == Policy::vllm || !r.renormalize.otherwise)) keys.add(*r.vllm_renormalize);
+  if (r.vllm_renormalize) keys.add(*r.vllm_renormalize);  // the policy says whose class counts
   keys.add(r.renormalize_min);
   keys.add(r.bias);
   if (r.groups != Groups::none) {
@@ -96,13 +95,13 @@ std::vector<std::string_view> keys_of_model(const Architecture& row) {
   return std::move(keys.all);
 }
 
-std::vector<std::string_view> keys_read(const Architecture& row, Policy compat) {
+std::vector<std::string_view> keys_read(const Architecture& row) {
   Collected keys;
   for (const SizeKey* size : {&row.experts, &row.top_k, &row.width, &row.hidden}) keys.add(*size);
   keys.add(row.width_is_dense_beside);
   add_layers(row.where, keys);
   add_activation(row.activation, keys);
-  add_routing(row.routing, compat, keys);
+  add_routing(row.routing, keys);
   keys.add(row.expert_norm_eps);
   keys.add({"architectures", "model_type", "text_config", "dtype", "torch_dtype", "quantization_config",
             "per_layer_config", "expert_dtype"});

@@ -491,6 +491,7 @@ TEST(HfModels, WhatIsAddedToTheSum) {
                                       "Dots1ForCausalLM",
                                       "Dots3NoteForCausalLM",
                                       "Dots3NoteForConditionalGeneration",
+                                      "ExaoneMoEForCausalLM",
                                       "ExaoneMoeForCausalLM",
                                       "Glm4MoeForCausalLM",
                                       "Glm4MoeLiteForCausalLM",

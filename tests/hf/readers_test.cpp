@@ -37,18 +37,6 @@ void expect_refused(const json& file, const char* subject, const json& options =
   EXPECT_EQ(c.error().subject, subject) << c.error().message;
 }
 
-TEST(HfReaders, AKeyOfVllmsClassCountsUnderItsPolicyAlone) {
-  const json vllm = {{"overrides", {{"bit_compat", "vllm"}}}};
-  const json v2 = deepseek("DeepseekV2ForCausalLM", {{"norm_topk_prob", true}});
-  EXPECT_FALSE(create(v2)->routing.renormalize);
-  EXPECT_TRUE(create(v2, vllm)->routing.renormalize);
-  const json v4 = deepseek("DeepseekV4ForCausalLM", {{"norm_topk_prob", false}, {"num_hash_layers", 0}});
-  expect_refused(v4, "/norm_topk_prob");
-  EXPECT_FALSE(create(v4, vllm)->routing.renormalize);
-  const json told = {{"overrides", {{"routing", {{"renormalize", true}}}}}};
-  EXPECT_TRUE(create(v2, told)->routing.renormalize);
-}
-
 TEST(HfReaders, AModelOfAnyTextModelDoesNotGuess) {
   json file = {{"architectures", {"Mistral3ForConditionalGeneration"}}};
   file["text_config"] = deepseek("", json::object());
