@@ -84,8 +84,8 @@ TEST(HfReaders, WordsThatChangeTheLayer) {
   expect_refused(file, "/zero_expert_type");
   // Read for the whole model, said of a layer.
   json qwen = model("Qwen3MoeForCausalLM");
-  for (const auto& [key, value] :
-       json{{"mlp_only_layers", {1}}, {"decoder_sparse_step", 3}, {"dtype", "float16"}}.items()) {
+  const json whole = {{"mlp_only_layers", {1}}, {"decoder_sparse_step", 3}, {"dtype", "float16"}};
+  for (const auto& [key, value] : whole.items()) {
     qwen["per_layer_config"] = {{"1", {{key, value}}}};
     expect_refused(qwen, ("/per_layer_config/1/" + key).c_str(), {{"layer_index", 1}});
     EXPECT_TRUE(create(qwen, {{"layer_index", 2}}));
