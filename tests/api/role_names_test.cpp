@@ -154,8 +154,9 @@ TEST(RoleNames, EmptyLists) {
     const Wna16Model m = ordered("gptq", order);
     Wna16Conversion c(m);
     for (const char* role : {"w13_g_idx", "w2_weight_g_idx", "w13_g_idx_sort_indices"}) {
+      const bool needed = order && std::string(role).find("sort") == std::string::npos;
       EXPECT_EQ(set(c.weights.get(), role, tensor(MOE_DTYPE_I32, {m.E, 0}, m.ids.data())).status,
-                order ? MOE_ERR_SHAPE : MOE_OK)
+                needed ? MOE_ERR_SHAPE : MOE_OK)
           << role;
       EXPECT_EQ(set(c.weights.get(), role, tensor(MOE_DTYPE_I32, {m.E + 1, 0}, m.ids.data())).status, MOE_ERR_SHAPE);
     }
