@@ -167,7 +167,7 @@ namespace {
 
 ParsedName known(ParsedName p, const CheckpointTensor& row, const ExpertModule& module) {
   if (row.need(module.extras()) == Need::absent) {
-    p.tensor = &row;
+    p.absent = &row;
     return unknown(p, absence_of(row.kind));
   }
   p.match = NameMatch::known;

@@ -270,7 +270,8 @@ struct ParsedName {
   NameMatch match = NameMatch::foreign;
   std::int64_t expert = 0;                   // of a stack: none
   Projection projection = Projection::gate;  // of a stack: up for w13
-  const CheckpointTensor* tensor = nullptr;  // known, or one for which the config has no place
+  const CheckpointTensor* tensor = nullptr;  // known only
+  const CheckpointTensor* absent = nullptr;  // unknown_of_ours: one for which the config has no place
   std::string_view why;                      // unknown_of_ours: what is wrong, a fragment of a sentence
 };
 

@@ -106,7 +106,7 @@ Result<ShownStacks> shown_stacks(const LayerFacts& facts, std::span<const Checkp
 // AutoGPTQ writes a bias for each projection, of zeros where the model has none. Such a one may be left out.
 bool may_be_left_out(const LayerFacts& facts, const ParsedName& p) {
   return facts.config().quantization.format == Format::gptq && p.match == NameMatch::unknown_of_ours &&
-         p.tensor != nullptr && p.tensor->kind == TensorKind::bias;
+         p.absent != nullptr && p.absent->kind == TensorKind::bias;
 }
 bool is_zero(std::span<const std::byte> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
