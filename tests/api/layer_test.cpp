@@ -122,10 +122,10 @@ TEST_F(LayerEntry, NamesOfAClass) {
   const ConfigPtr one = config_at(R"({"layer_index":1})");
   WeightsPtr weights =
       make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(one.get(), o, e); });
-  for (const auto& [role, t] : {std::pair{"w13_weight", tensor(MOE_DTYPE_BF16, {4, 64, 64}, zeros.data())},
-                                std::pair{"w2_weight", tensor(MOE_DTYPE_BF16, {4, 64, 32}, zeros.data())}}) {
+  for (const StackedTensor& t : {StackedTensor{"w13_weight", tensor(MOE_DTYPE_BF16, {4, 64, 64}, zeros.data())},
+                                 StackedTensor{"w2_weight", tensor(MOE_DTYPE_BF16, {4, 64, 32}, zeros.data())}}) {
     const Failure f =
-        failure([&](moe_error** e) { return moe_weights_set(weights.get(), role, &t, nullptr, nullptr, e); });
+        failure([&](moe_error** e) { return moe_weights_set(weights.get(), t.role, &t.tensor, nullptr, nullptr, e); });
     ASSERT_EQ(f.status, MOE_OK) << f.message;
   }
   const SelectionPtr selection = make_selection(one.get());
