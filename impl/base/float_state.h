@@ -1,6 +1,6 @@
 // The floating-point state of a thread (rounding, traps, flushing of tiny numbers), and scopes that change it. A scope
 // restores what was there, with the exception flags that the caller had. Each function of the C interface, each thread
-// of a pool and each task on a thread of the host runs in DefaultFloats: the same bits whoever calls, and no trap of
+// of a pool and each task on a thread of the host runs in DefaultFloats: the same bits for every caller, and no trap of
 // the caller's.
 #pragma once
 

@@ -10,7 +10,7 @@
 namespace moe {
 namespace {
 
-constexpr std::size_t kMostLetters = 64;  // of a name that somebody may have mistyped
+constexpr std::size_t kMostLetters = 64;  // of a name that may be mistyped
 
 // What typing errors are counted in.
 std::string plain(std::string_view name) {

@@ -9,7 +9,8 @@ namespace moe {
 namespace {
 
 // The role's own name, then those that vLLM's and SGLang's layers give its tensor. A name stands in one row: what
-// multiplies and what divides are roles of their own (weight_scale_2 and weight_global_scale), whoever wrote the file.
+// multiplies and what divides are roles of their own (weight_scale_2 and weight_global_scale), whatever tool wrote the
+// file.
 constexpr std::size_t kMostNames = 4;
 constexpr std::array<std::array<const char*, kMostNames>, kRoleCount> kRoles = {{
     {"w13_weight", "w13", "w13_weight_packed", "w13_qweight"},
