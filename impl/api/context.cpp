@@ -6,10 +6,10 @@
 #include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "convert/canonical.h"
+#include "convert/source.h"
 #include "kernels/kernel.h"
+#include "layouts/named_layouts.h"
 #include "oracle/backend.h"
-#include "scheme/layout_named.h"
 
 namespace {
 
@@ -79,7 +79,7 @@ std::string layout_family(moe::LayoutKind kind) {
   return id.substr(0, ours ? id.find_first_of("-/", first + 1) : first);
 }
 
-bool serves(const moe::oracle::Accepts& row, const moe::KernelId& kernel) {
+bool serves(const moe::oracle::Accepts& row, const moe::kernels::KernelId& kernel) {
   const bool named = std::any_of(row.named_layouts.begin(), row.named_layouts.end(),
                                  [&](const moe::oracle::NamedChoice& c) { return c.layout == kernel.layout; });
   return row.acts.has(kernel.act) && (named || row.layouts.has(kernel.layout));

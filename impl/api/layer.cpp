@@ -17,9 +17,9 @@ namespace {
 
 void log_other_kernel(moe_context* ctx, const moe::run::LayerSpec& spec) {
   if (ctx == nullptr || spec.kernel->id->name == spec.selected_kernel) return;
-  const std::optional<size_t> selected = moe::kernel_index(spec.selected_kernel);
+  const std::optional<size_t> selected = moe::kernels::kernel_index(spec.selected_kernel);
   const bool refuses_groups =
-      selected && !moe::kKernelIds[*selected].takes_groups(moe::needs_of(spec.packed->info.layout));
+      selected && !moe::kernels::kKernelIds[*selected].takes_groups(moe::kernels::needs_of(spec.packed->info.layout));
   const std::string why = refuses_groups ? spec.selected_kernel + " does not take groups of several sizes"
                                          : cat("the system refuses ", spec.selected_kernel, " its registers");
   ctx->object->log().write(moe::LogLevel::warn, "layer", cat(why, "; this layer runs ", spec.kernel->id->name));

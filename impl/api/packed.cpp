@@ -5,9 +5,9 @@
 
 #include "api/entry.h"
 #include "base/text.h"
-#include "convert/convert.h"
-#include "scheme/float_layout.h"
-#include "scheme/wna16_layout.h"
+#include "layouts/dequantize.h"
+#include "layouts/floats/float_layout.h"
+#include "layouts/wna16/wna16_layout.h"
 
 namespace {
 
@@ -145,7 +145,7 @@ moe_status moe_packed_dequantize(const moe_packed* packed, const char* role, int
     MOE_TRY(const std::int64_t local, local_index(p, expert));
     if (moe::api::overlaps(param[0].view, p.block.data(), p.block.size()))
       return fail(Code::invalid_argument, "out", "out: shares memory with the packed weights");
-    return moe::convert::dequantize(p.info.layout, p.payload.data(), local, which, param[0].view);
+    return moe::dequantize(p.info.layout, p.payload.data(), local, which, param[0].view);
   });
 }
 

@@ -92,4 +92,10 @@ std::string text_of(Float x) {
 std::string decimal(double x) { return text_of(x); }
 std::string decimal(float x) { return text_of(x); }
 
+std::string float_text(float x) {
+  if (std::isnan(x)) return "NaN";
+  if (std::isinf(x)) return x < 0 ? "-Inf" : "Inf";
+  return decimal(x);
+}
+
 }  // namespace moe

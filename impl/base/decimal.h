@@ -12,5 +12,6 @@ namespace moe {
 // Finite values only.
 std::string decimal(double x);
 std::string decimal(float x);
+std::string float_text(float x);  // of any value: NaN, Inf, -Inf, or its decimal
 
 }  // namespace moe

@@ -1,10 +1,11 @@
 // A namespace for each room, and whose names a room may use as its own: those of the rooms that it may include
-// (tests/include_levels.py compares). What base and scheme say is everybody's, and stands in moe itself.
+// (tests/include_levels.py compares). What base, scheme and layouts say is everybody's, and stands in moe itself.
 #pragma once
 
 namespace moe {
 
 namespace config {}
+namespace kernels {}
 namespace vllm {
 using namespace config;
 }
@@ -14,9 +15,9 @@ using namespace config;
 namespace oracle {
 using namespace config;
 using namespace vllm;
+using namespace kernels;
 }  // namespace oracle
 namespace convert {}
-namespace kernels {}
 namespace io {}
 namespace weights {
 using namespace config;

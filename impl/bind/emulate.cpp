@@ -16,7 +16,7 @@
 #include "base/tensor.h"
 #include "base/text.h"
 #include "bind/agree.h"
-#include "convert/repack.h"
+#include "layouts/repack.h"
 #include "run/bays.h"
 #include "run/engine.h"
 

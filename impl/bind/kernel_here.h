@@ -7,8 +7,8 @@
 #include "base/result.h"
 #include "config/config.h"
 #include "kernels/kernel.h"
+#include "layouts/layout.h"
 #include "oracle/selection.h"
-#include "scheme/layout.h"
 
 namespace moe::bind {
 

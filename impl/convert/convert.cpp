@@ -10,17 +10,17 @@
 #include <cstring>
 #include <utility>
 
+#include "base/each_expert.h"
 #include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "convert/canonical.h"
-#include "convert/column_order.h"
-#include "convert/each_expert.h"
-#include "convert/named_forms.h"
-#include "convert/repack.h"
-#include "convert/requantize.h"
+#include "convert/source.h"
 #include "convert/source_matrix.h"
-#include "convert/write_p16.h"
+#include "layouts/floats/requantize.h"
+#include "layouts/named_forms.h"
+#include "layouts/p16/column_order.h"
+#include "layouts/p16/write_p16.h"
+#include "layouts/repack.h"
 
 namespace moe::convert {
 namespace {

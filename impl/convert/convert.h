@@ -1,4 +1,4 @@
-// Checkpoint tensors -> packed bytes, expert by expert, through one plain form (canonical.h).
+// Checkpoint tensors -> packed bytes, expert by expert, through one plain form (layouts/rows.h).
 //
 // convert/ sees a TensorSource and a Layout, no config and no file. The same input gives the same
 // bytes on every host and for every number of threads.
@@ -14,8 +14,8 @@
 #include "base/parallel.h"
 #include "base/result.h"
 #include "base/tensor.h"
+#include "layouts/layout.h"
 #include "scheme/checkpoint.h"
-#include "scheme/layout.h"
 #include "scheme/scheme.h"
 
 namespace moe::convert {
@@ -59,10 +59,5 @@ Result<Layout> layout_that_fits(const ConvertJob& job, const TensorSource& sourc
 
 // Whether this build writes a layout (and reads it back).
 bool can_write(LayoutKind kind);
-
-// Reverses the packing of one matrix of the expert at place `local` into dense numbers, one float32 product each,
-// rounded to out.dtype (f32, f16, bf16). w13: gate rows, then up rows.
-Check dequantize(const Layout& layout, const std::byte* payload, std::int64_t local, Matrix which,
-                 const TensorView& out);
 
 }  // namespace moe::convert

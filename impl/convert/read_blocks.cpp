@@ -12,7 +12,7 @@
 
 #include "base/index.h"
 #include "convert/read_rows.h"
-#include "convert/vec16.h"
+#include "layouts/vec16.h"
 #include "scheme/checkpoint.h"
 
 namespace moe::convert {

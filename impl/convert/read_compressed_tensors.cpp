@@ -18,7 +18,7 @@
 #include "base/index.h"
 #include "base/text.h"
 #include "convert/read_rows.h"
-#include "convert/vec16.h"
+#include "layouts/vec16.h"
 
 namespace moe::convert {
 namespace {

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 
+#include "base/decimal.h"
 #include "base/float_formats.h"
 #include "convert/read_rows.h"
 

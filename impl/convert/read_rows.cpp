@@ -42,12 +42,6 @@ float load_float(DType dtype, const std::byte* p) {
   return dtype == DType::bf16 ? bf16_to_f32(h) : f16_to_f32(h);
 }
 
-std::string float_text(float x) {
-  if (std::isnan(x)) return "NaN";
-  if (std::isinf(x)) return x < 0 ? "-Inf" : "Inf";
-  return decimal(x);
-}
-
 Error value_error(const SourceMatrix& m, const char* what, const RowNumbers& rows, std::int64_t r, const Fault& fault) {
   std::int64_t first = rows.first + rows.step * r, second = fault.k;
   if (rows.columns_first) std::swap(first, second);

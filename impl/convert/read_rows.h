@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/load.h"
-#include "convert/canonical.h"
+#include "convert/source.h"
 
 namespace moe::convert {
 
@@ -19,7 +19,6 @@ struct Fault {
 using MaybeFault = std::optional<Fault>;
 
 float load_float(DType dtype, const std::byte* p);  // f32, f16 or bf16, widened
-std::string float_text(float x);
 // invalid_argument, "w13_weight[e,n,k]", indices in the order of the caller's tensor; what: "weight", "scale" or
 // "zero_point", r: the row within its half.
 Error value_error(const SourceMatrix& m, const char* what, const RowNumbers& rows, std::int64_t r, const Fault& fault);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/decimal.h"
 #include "base/float_formats.h"
 #include "convert/read_rows.h"
 

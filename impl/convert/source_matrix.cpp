@@ -12,11 +12,12 @@
 #include <string>
 #include <utility>
 
+#include "base/decimal.h"
 #include "base/index.h"
 #include "base/text.h"
 #include "convert/read_rows.h"
+#include "layouts/floats/float_layout.h"
 #include "scheme/checkpoint.h"
-#include "scheme/float_layout.h"
 #include "scheme/tensor_check.h"
 
 namespace moe::convert {

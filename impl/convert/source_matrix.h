@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "convert/canonical.h"
 #include "convert/convert.h"
+#include "convert/source.h"
 
 namespace moe::convert {
 

@@ -9,8 +9,8 @@
 #include "base/text.h"
 #include "io/hash.h"
 #include "io/packed_format.h"
-#include "scheme/float_layout.h"
-#include "scheme/wna16_layout.h"
+#include "layouts/floats/float_layout.h"
+#include "layouts/wna16/wna16_layout.h"
 
 namespace moe::io {
 namespace {

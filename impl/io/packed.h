@@ -16,7 +16,7 @@
 #include "base/index.h"
 #include "base/parallel.h"
 #include "base/result.h"
-#include "scheme/layout.h"
+#include "layouts/layout.h"
 
 namespace moe::io {
 

@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "io/hash.h"
-#include "scheme/layout_named.h"
+#include "layouts/named_layouts.h"
 
 namespace moe::io {
 namespace {

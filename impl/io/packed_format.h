@@ -3,7 +3,7 @@
 //   0        PackedHead (fixed size)
 //   ...      sections, one after another, each at a multiple of 8
 //   ...      zeros up to a multiple of 4096
-//   payload  the experts (scheme/layout.h), up to the end of the block
+//   payload  the experts (layouts/layout.h), up to the end of the block
 //
 // The layout is stored as numbers and as its id. A reader computes everything else from the numbers and wants the
 // stored sizes to be the same, so that no address taken from a block that opened can lie outside of it.

@@ -1,4 +1,4 @@
-// A CPU kernel is a row: its identity (scheme/kernel_rows.inc) and the functions of one ISA.
+// A CPU kernel is a row: its identity (kernels/kernel_rows.inc) and the functions of one ISA.
 //
 // The steps of a layer that touch numbers, in order (kernels/ref is the definition):
 //   widen      values of the input dtype -> float32
@@ -29,10 +29,10 @@
 #include <string_view>
 
 #include "base/dtype.h"
+#include "kernels/kernel_ids.h"
 #include "kernels/reading.h"
 #include "kernels/tile.h"
-#include "scheme/kernel_ids.h"
-#include "scheme/layout.h"
+#include "layouts/layout.h"
 #include "scheme/scheme.h"
 
 namespace moe::kernels {
@@ -118,7 +118,7 @@ struct Kernel {
 // kernel_row("<name>", ...);
 namespace kernel_rows {
 #define MOE_KERNEL(arch_, name_, ...) extern const Kernel name_;
-#include "scheme/kernel_rows.inc"
+#include "kernels/kernel_rows.inc"
 }  // namespace kernel_rows
 
 constexpr Kernel kernel_row(std::string_view name, const Elementwise& steps, void (*quantise)(const QuantArgsRow&),

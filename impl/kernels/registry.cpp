@@ -1,4 +1,4 @@
-// The rows of scheme/kernel_rows.inc that this build has functions for.
+// The rows of kernels/kernel_rows.inc that this build has functions for.
 #include <algorithm>
 #include <array>
 
@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::array<const Kernel*, kKernelIds.size()> kByNumber = {
 #define MOE_KERNEL(arch_, name_, ...) MOE_KERNEL_##arch_(name_),
-#include "scheme/kernel_rows.inc"
+#include "kernels/kernel_rows.inc"
 };
 
 constexpr std::size_t kBuilt = kByNumber.size() - usize(std::count(kByNumber.begin(), kByNumber.end(), nullptr));

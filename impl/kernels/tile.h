@@ -32,7 +32,7 @@
 
 #include "base/checked.h"
 #include "base/index.h"
-#include "scheme/kernel_ids.h"
+#include "kernels/kernel_ids.h"
 
 namespace moe::kernels {
 

@@ -19,9 +19,9 @@
 
 #include "base/enum_set.h"
 #include "base/text.h"
+#include "kernels/kernel_ids.h"
 #include "oracle/query.h"
 #include "oracle/selection.h"
-#include "scheme/kernel_ids.h"
 #include "vllm/keys.h"
 #include "vllm/quant_config.h"
 
@@ -229,6 +229,7 @@ struct UnmetNeed {
 // What activations may be inside the kernels of a config.
 EnumSet<ActFormat> acts_of(const Config& config);
 // What a config asks of the kernels of a row, before its groups are packed.
+using kernels::needs_of;  // of a layout
 KernelNeeds needs_of(const Config& config, const Accepts& row, LayoutKind layout);
 // The layout of a row for the weights of the query's config; none for a pure question, and where the row has none.
 LayoutKind layout_kind(const Query& q, const Accepts& row);

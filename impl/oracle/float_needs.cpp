@@ -7,7 +7,7 @@
 
 #include "base/index.h"
 #include "base/text.h"
-#include "scheme/float_layout.h"
+#include "layouts/floats/float_layout.h"
 
 namespace moe::oracle {
 namespace {

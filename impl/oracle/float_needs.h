@@ -17,7 +17,7 @@ struct LayerSizes {
 // Of MXFP4 weights, zero filled, before anything else is made of them (float_oracles.md 2.4).
 LayerSizes mxfp4_padded(std::string_view backend, DeviceType device, LayerSizes sizes);
 
-// This rank's share of a layer in a layout of scheme/float_layout.h.
+// This rank's share of a layer in a layout of layouts/floats/float_layout.h.
 Layout float_layout_of(const Query& q, LayoutKind kind, const LayoutShape& shape);
 
 // Cells `needs` of the rows.

@@ -1,10 +1,10 @@
 // What a row of an oracle packs a config's weights into, and what that asks of a kernel.
+#include "layouts/floats/float_layout.h"
+#include "layouts/named_layouts.h"
+#include "layouts/wna16/wna16_layout.h"
 #include "oracle/backend.h"
 #include "oracle/float_needs.h"
 #include "oracle/wna16_needs.h"
-#include "scheme/float_layout.h"
-#include "scheme/layout_named.h"
-#include "scheme/wna16_layout.h"
 
 namespace moe::oracle {
 

@@ -15,7 +15,7 @@
 #include "base/platform.h"
 #include "base/result.h"
 #include "config/config.h"
-#include "scheme/layout.h"
+#include "layouts/layout.h"
 #include "scheme/scheme.h"
 #include "vllm/keys.h"
 

@@ -2,7 +2,7 @@
 //
 // Our CPU row takes all checkpoint formats, zero points, activation order also where tensor parallelism cuts it, and
 // groups of 16 columns or more. The layouts of the other rows are those of
-// scheme/wna16_layout.h, but for HUMMING; what they need beyond vLLM's checks is in wna16_needs.cpp.
+// layouts/wna16/wna16_layout.h, but for HUMMING; what they need beyond vLLM's checks is in wna16_needs.cpp.
 #include "oracle/backend.h"
 #include "oracle/row_sets.h"
 #include "vllm/quant_config_builders.h"

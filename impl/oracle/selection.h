@@ -12,8 +12,8 @@
 #include "base/platform.h"
 #include "base/result.h"
 #include "config/config.h"
-#include "scheme/kernel_ids.h"
-#include "scheme/layout.h"
+#include "kernels/kernel_ids.h"
+#include "layouts/layout.h"
 
 namespace moe::oracle {
 

@@ -7,8 +7,8 @@
 
 #include "base/index.h"
 #include "base/text.h"
-#include "scheme/layout_named.h"
-#include "scheme/wna16_layout.h"
+#include "layouts/named_layouts.h"
+#include "layouts/wna16/wna16_layout.h"
 
 namespace moe::oracle {
 namespace {

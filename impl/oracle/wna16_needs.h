@@ -1,11 +1,11 @@
-// What the layouts of other engines' WNA16 kernels (scheme/wna16_layout.h) ask of a layer, beyond vLLM's own checks:
-// nothing is accepted that could not be written (wna16.md 1.5a).
+// What the layouts of other engines' WNA16 kernels (layouts/wna16/wna16_layout.h) ask of a layer, beyond vLLM's own
+// checks: nothing is accepted that could not be written (wna16.md 1.5a).
 #pragma once
 
 #include <optional>
 
+#include "layouts/layout.h"
 #include "oracle/backend.h"
-#include "scheme/layout.h"
 
 namespace moe::oracle {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "scheme/layout.h"
+#include "layouts/layout.h"
 
 namespace moe::run {
 

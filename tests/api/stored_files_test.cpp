@@ -11,7 +11,7 @@
 
 #include "io/hash.h"
 #include "io/packed.h"
-#include "scheme/layout_named.h"
+#include "layouts/named_layouts.h"
 #include "support/float4_model.h"
 #include "support/rooms.h"
 #include "support/temp_dir.h"

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "base/platform.h"
-#include "scheme/kernel_ids.h"
+#include "kernels/kernel_ids.h"
 #include "support/rooms.h"
 
 namespace moe::bench {

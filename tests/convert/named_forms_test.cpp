@@ -1,5 +1,5 @@
 // Named layouts: golden bytes of the W4A8 vectors, the way back, gaps, the same bytes for every number of threads.
-#include "convert/named_forms.h"
+#include "layouts/named_forms.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 
 #include "convert/random_layer.h"
-#include "scheme/layout_named.h"
+#include "layouts/named_layouts.h"
 #include "support/rooms.h"
 #include "support/share.h"
 #include "support/w4a8_files.h"

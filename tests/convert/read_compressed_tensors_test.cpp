@@ -1,5 +1,5 @@
 // Scales and biases of every type, rounding to bf16, and faults in values with their exact places.
-#include "convert/canonical.h"
+#include "layouts/rows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

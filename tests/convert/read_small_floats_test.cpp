@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/float_state.h"
-#include "convert/canonical.h"
-#include "convert/write_p16.h"
-#include "scheme/p16_numbers.h"
+#include "layouts/p16/p16_numbers.h"
+#include "layouts/p16/write_p16.h"
+#include "layouts/rows.h"
 #include "support/rooms.h"
 #include "support/vectors.h"
 

@@ -1,5 +1,5 @@
 // The layouts of int4 and int8 weights for other engines' kernels, byte for byte against the golden files and back.
-#include "convert/wna16.h"
+#include "layouts/wna16/wna16.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "convert/wna16.h"
+#include "layouts/wna16/wna16.h"
 #include "support/rooms.h"
 #include "support/vectors.h"
 

@@ -1,6 +1,6 @@
 // p16 bytes: golden codes, sums and dense values, every byte against the address formulas of
-// scheme/layout.h, the same bytes for every number of threads, and the way back.
-#include "convert/write_p16.h"
+// layouts/layout.h, the same bytes for every number of threads, and the way back.
+#include "layouts/p16/write_p16.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

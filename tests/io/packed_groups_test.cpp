@@ -1,4 +1,4 @@
-// Packed blocks of layouts whose groups are filled up (scheme/layout.h): the numbers in the header give the layout
+// Packed blocks of layouts whose groups are filled up (layouts/layout.h): the numbers in the header give the layout
 // back, and headers that contradict themselves are refused.
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "kernels/ref/w4a8_kai.h"
-#include "scheme/layout_kai.h"
+#include "layouts/w4a8/kai.h"
 #include "support/guard_pages.h"
 #include "support/p16.h"
 #include "support/rooms.h"

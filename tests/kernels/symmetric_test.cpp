@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "kernels/ref/symmetric.h"
-#include "scheme/p16_numbers.h"
+#include "layouts/p16/p16_numbers.h"
 #include "support/p16.h"
 #include "support/rooms.h"
 #include "support/share.h"

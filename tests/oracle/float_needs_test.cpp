@@ -6,8 +6,8 @@
 
 #include <string>
 
+#include "layouts/floats/float_layout.h"
 #include "oracle/float_world.h"
-#include "scheme/float_layout.h"
 #include "support/rooms.h"
 
 namespace moe::test::float_needs_test {

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "layouts/wna16/wna16_layout.h"
 #include "oracle/selection.h"
-#include "scheme/wna16_layout.h"
 #include "support/rooms.h"
 
 namespace moe::test::wna16_needs_test {

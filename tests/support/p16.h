@@ -1,5 +1,5 @@
 // Plain packing for kernel tests: one matrix in p16 element by element, and tiles of rows.
-// Written from kernels.md 2.1 with the address functions of scheme/layout.h only; convert/ has its own code.
+// Written from kernels.md 2.1 with the address functions of layouts/layout.h only; convert/ has its own code.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include "kernels/kernel.h"
 #include "kernels/ref/elementwise.h"
 #include "kernels/ref/w4a8.h"
-#include "scheme/layout.h"
+#include "layouts/layout.h"
 #include "support/rooms.h"
 
 namespace moe::test {

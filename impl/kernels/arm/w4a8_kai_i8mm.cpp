@@ -8,7 +8,7 @@
 
 #include "kernels/arm/steps.h"
 #include "kernels/target.h"
-#include "scheme/layout_kai.h"
+#include "layouts/w4a8/kai.h"
 
 MOE_TARGET_BEGIN("arch=armv8.2-a+dotprod+i8mm")
 

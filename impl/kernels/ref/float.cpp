@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "base/index.h"
-#include "scheme/p16_numbers.h"
+#include "layouts/p16/p16_numbers.h"
 
 namespace moe::kernels::ref {
 namespace {

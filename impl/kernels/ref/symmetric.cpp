@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "base/index.h"
-#include "scheme/p16_numbers.h"
+#include "layouts/p16/p16_numbers.h"
 
 namespace moe::kernels::ref {
 namespace {

@@ -8,7 +8,7 @@
 #include "base/index.h"
 #include "base/load.h"
 #include "kernels/ref/w4a8.h"
-#include "scheme/layout_kai.h"
+#include "layouts/w4a8/kai.h"
 
 namespace moe::kernels::ref {
 namespace {

@@ -1,4 +1,4 @@
-// The scalar row on KleidiAI's layouts (scheme/layout_kai.h): the same numbers as the row on p16, and the definition of
+// The scalar row on KleidiAI's layouts (layouts/w4a8/kai.h): the same numbers as the row on p16, and the definition of
 // the rows of Arm. Runs on every machine.
 #pragma once
 

@@ -1,0 +1,61 @@
+// The tensors of one expert's matrix as a checkpoint stores them, and the way from them to plain rows (layouts/rows.h).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "base/tensor.h"
+#include "layouts/rows.h"
+#include "scheme/checkpoint.h"
+
+namespace moe::convert {
+
+// Row r of a half is row first + step * r of the tensor that the caller knows: for messages.
+struct RowNumbers {
+  std::int64_t first = 0, step = 1;
+  bool columns_first = false;  // in that tensor
+};
+
+// The tensors of one half (w13: gate or up; w2 has one half) of one expert's matrix. Rows come first whatever the
+// checkpoint's order: K-first tensors are transposed views. Where fields of several rows share a word, the view has all
+// words of the tensor, and row r of the half is field first + step * r. So do scales that several rows share: row r has
+// those of row (first + step * r) / rows_of_scale.
+struct SourceHalf {
+  TensorView codes, scales, bias, zeros;  // [rows, K or words], [rows, G], [rows] if has_bias, [words, G] if has_zeros
+  RowNumbers code_rows, scale_rows, zero_rows;  // for messages
+  RowNumbers code_fields, zero_fields;          // of words that several rows share
+  RowNumbers scale_fields;                      // where rows share scales
+  float tensor_scale = 1.0f;                    // of NVFP4
+};
+
+struct SourceMatrix {
+  Codes codes = Codes::bytes;
+  bool is_w13 = false;
+  bool has_bias = false;
+  bool has_zeros = false;  // a tensor of zero points
+  ZeroPoints zero_points = ZeroPoints::as_stored;
+  bool bf16_scales = false;         // round scales to bf16 and count the inexact ones
+  Element element = Element::int4;  // of the layout
+  std::int64_t expert = 0;          // the model's number
+  std::int64_t k = 0, groups = 0;
+  std::int64_t rows_of_scale = 1;
+  int halves = 1;
+  std::array<SourceHalf, 2> half;
+  std::vector<std::int32_t> g_idx;   // as in CanonicalRows
+  std::optional<float> input_scale;  // the same
+};
+
+// read_rows.cpp. Whether this build has a reader for weights stored so.
+bool can_read(Codes codes);
+// Rows [row0, row0 + n) of one half, of `order` when it is not empty; rows n..count-1 of `out` become zero.
+// Value faults: invalid_argument, subject "w13_weight[e,n,k]", "w13_scale[e,n,g]" or "w13_zero_point[e,n,g]".
+Check read_rows(const SourceMatrix& source, int half, std::int64_t row0, std::int64_t n, CanonicalRows& out,
+                std::span<const std::int32_t> order = {});
+// All rows into an `out` of as many, gate's, then up's, and what is known of the whole matrix.
+Check read_matrix(const SourceMatrix& source, CanonicalRows& out);
+
+}  // namespace moe::convert

@@ -1,0 +1,76 @@
+// Packed bytes -> dense numbers: p16 in place, named layouts through the plain form.
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "base/float_formats.h"
+#include "base/index.h"
+#include "base/text.h"
+#include "layouts/dequantize.h"
+#include "layouts/named_forms.h"
+#include "layouts/p16/p16_numbers.h"
+
+namespace moe {
+namespace {
+
+// (code - zero) * scale, one float32 product; values are what they are. The last group may be cut short.
+float dense_value(const CanonicalRows& rows, const P16Matrix& m, std::int64_t n, std::int64_t k) {
+  const Element element = m.element;
+  if (!rows.values.empty()) return rows.row_values(n)[k];
+  const std::int64_t group = rows.g_idx.empty() ? k / m.groups.size_in(m.k) : rows.g_idx[usize(k)];
+  if (!is_integer(element)) {
+    const float scale = rows.row_scales(n)[group] * (rows.tensor_scales.empty() ? 1.0f : at(rows.tensor_scales, n));
+    return small_value(element, static_cast<std::uint8_t>(rows.row(n)[k])) * scale;
+  }
+  const int zero = rows.zeros.empty() ? 0 : rows.zeros[usize(n * rows.groups + group)] - code_bias(element);
+  return static_cast<float>(rows.row(n)[k] - zero) * rows.row_scales(n)[group];
+}
+
+Check dequantize_named(const NamedForm& form, const Layout& layout, const std::byte* payload, std::int64_t local,
+                       Matrix which, const TensorView& out) {
+  MOE_CHECK(check_dense(layout, which, out));
+  const P16Matrix& m = layout.matrix(which);
+  CanonicalRows rows;
+  rows.shape(m.rows(), m);
+  MOE_CHECK(form.read({layout, payload, local}, which, rows));
+  const std::int64_t size = dtype_bits(out.dtype) / 8;
+  for (std::int64_t n = 0; n < m.rows(); ++n)
+    for (std::int64_t k = 0; k < m.k; ++k)
+      store_dense(out.dtype, dense_value(rows, m, n, k), out.data + (n * out.strides[0] + k * out.strides[1]) * size);
+  return ok();
+}
+
+}  // namespace
+
+Check check_dense(const Layout& layout, Matrix which, const TensorView& out) {
+  const char* role = which == Matrix::w13 ? "w13_weight" : "w2_weight";
+  const P16Matrix& m = layout.matrix(which);
+  if (!is_float16_or_32(out.dtype))
+    return fail(Code::dtype, "out", cat("out: expected f32, f16 or bf16 for ", role, ", got ", dtype_name(out.dtype)));
+  if (out.ndim != 2 || out.shape[0] != m.rows() || out.shape[1] != m.columns()) {
+    const std::array want{m.rows(), m.columns()};
+    return fail(Code::shape, "out",
+                cat("out: expected shape ", shape_text(want), " for ", role, ", got ",
+                    shape_text({out.shape.data(), usize(out.ndim)})));
+  }
+  return ok();
+}
+
+void store_dense(DType dtype, float x, std::byte* at) {
+  if (dtype == DType::f32) {
+    std::memcpy(at, &x, 4);
+    return;
+  }
+  const std::uint16_t h = dtype == DType::bf16 ? f32_to_bf16(x) : f32_to_f16(x);
+  std::memcpy(at, &h, 2);
+}
+
+Check dequantize(const Layout& layout, const std::byte* payload, std::int64_t local, Matrix which,
+                 const TensorView& out) {
+  if (p16_element(layout.kind)) return dequantize_p16(layout, payload, local, which, out);
+  if (const NamedForm* form = named_form(layout.kind))
+    return dequantize_named(*form, layout, payload, local, which, out);
+  return fail(Code::unsupported, "packed", "packed: layout " + layout.id() + " cannot be read back by this build");
+}
+
+}  // namespace moe

@@ -1,0 +1,27 @@
+// The way back from packed bytes to dense numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/result.h"
+#include "base/tensor.h"
+#include "layouts/layout.h"
+
+namespace moe {
+
+// Reverses the packing of one matrix of the expert at place `local` into dense numbers, one float32 product each,
+// rounded to out.dtype (f32, f16, bf16). w13: gate rows, then up rows.
+Check dequantize(const Layout& layout, const std::byte* payload, std::int64_t local, Matrix which,
+                 const TensorView& out);
+
+// What its files share.
+// The tensor that the caller gave for a matrix: a float type and [rows, k].
+Check check_dense(const Layout& layout, Matrix which, const TensorView& out);
+// `dequantize` of p16.
+Check dequantize_p16(const Layout& layout, const std::byte* payload, std::int64_t local, Matrix which,
+                     const TensorView& out);
+// x rounded to f32, f16 or bf16.
+void store_dense(DType dtype, float x, std::byte* at);
+
+}  // namespace moe

@@ -1,0 +1,33 @@
+// Codes made anew where a layout has no room for a checkpoint's scales, on the plain form of a whole matrix.
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.h"
+#include "layouts/rows.h"
+
+namespace moe {
+
+// Gate and up come to have one scale, the larger. through_f16: upstream's way, which rounds scales and products to
+// float16 and does so also where the scales are equal. half_codes: codes mean half of their values (AMD's 8-bit
+// floats), scales are doubled already. Fault: invalid_argument, subject w13_scale, where no finite codes come of it.
+Check share_scale(CanonicalRows& rows, bool through_f16, bool half_codes);
+
+// Gate and up of NVFP4 come to have one second scale. The larger, where they differ by more than 1e-5 of it: the other
+// half's scales of groups are made for it, and those that are not exact are counted. Else, and for upstream's bytes
+// always, gate's.
+void share_tensor_scale(CanonicalRows& rows, bool upstream);
+
+// Blocks of 128 rows and columns come to have scales that are powers of two; the number of rows is a multiple of 128.
+void use_power_scales(CanonicalRows& rows);
+
+// The scales of int4 groups as 8-bit floats with a sign times a number of their row, above 0, which stays 8 times below
+// the largest code: a product with an int4 value is an 8-bit float, too. Scales become code * number; rounded ones are
+// counted.
+struct SplitScales {
+  std::vector<std::uint8_t> codes;  // [count][groups]
+  std::vector<float> rows;          // [count]
+};
+SplitScales split_scales(CanonicalRows& rows);
+
+}  // namespace moe

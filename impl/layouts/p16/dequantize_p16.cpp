@@ -1,0 +1,65 @@
+// p16 -> dense numbers: value * scale, one float32 product each (elements without scales: the value), rounded to the
+// output type.
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/index.h"
+#include "base/text.h"
+#include "layouts/dequantize.h"
+#include "layouts/p16/p16_numbers.h"
+
+namespace moe {
+namespace {
+
+// The list behind a matrix of the expert at place `local`.
+Result<std::vector<std::int32_t>> order_at(const Layout& layout, const std::byte* expert, std::int64_t local,
+                                           Matrix which) {
+  const P16Matrix& m = layout.matrix(which);
+  const std::byte* matrix = expert + (which == Matrix::w13 ? 0 : layout.w2_offset());
+  std::vector<std::int32_t> list(usize(m.k));
+  std::memcpy(list.data(), matrix + m.order_offset(), list.size() * 4);
+  if (!is_order(list, m.columns()))
+    return fail(Code::format, "packed",
+                cat("packed: the columns of ", which == Matrix::w13 ? "w13" : "w2", " of local expert ", local,
+                    " are no list that names each of ", m.columns(), " once"));
+  return list;
+}
+
+}  // namespace
+
+Check dequantize_p16(const Layout& layout, const std::byte* payload, std::int64_t local, Matrix which,
+                     const TensorView& out) {
+  MOE_CHECK(check_dense(layout, which, out));
+  const std::byte* expert = payload + usize(local) * layout.expert_stride();
+  const P16Matrix& m = layout.matrix(which);
+  const std::byte* matrix = expert + (which == Matrix::w13 ? 0 : layout.w2_offset());
+  const std::int64_t size = dtype_bits(out.dtype) / 8;
+  std::vector<std::int32_t> columns, row_order;
+  if (m.has_order) {
+    MOE_TRY(columns, order_at(layout, expert, local, which));
+    if (which == Matrix::w13) {
+      MOE_TRY(row_order, order_at(layout, expert, local, Matrix::w2));
+      std::erase(row_order, -1);
+    }
+  }
+  for (std::int64_t n = 0; n < m.rows(); ++n) {
+    const std::byte* panel = matrix + usize(m.panel_of(n)) * m.panel_bytes();
+    const std::int64_t lane = m.lane_of(n);
+    const std::int64_t r = n % m.half_rows;
+    const std::int64_t row = row_order.empty() ? n : n - r + row_order[usize(r)];
+    float scale = 1.0f;
+    for (std::int64_t k = 0; k < m.k; ++k) {
+      const std::int64_t column = columns.empty() ? k : columns[usize(k)];
+      if (!is_value(m.element) && k % m.group() == 0)
+        scale = scale_in(m, panel, lane, k / m.group()) * tensor_scale_in(m, panel, lane);
+      if (column < 0) continue;
+      const float value = value_in(m, panel, lane, k);
+      store_dense(out.dtype, is_value(m.element) ? value : value * scale,
+                  out.data + (row * out.strides[0] + column * out.strides[1]) * size);
+    }
+  }
+  return ok();
+}
+
+}  // namespace moe

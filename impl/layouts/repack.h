@@ -1,0 +1,37 @@
+// Weights in a named layout -> one of ours, for a CPU that is to run them: what backend EMULATION does with a Marlin,
+// XPU or VNNI layout (wna16.md 11). Both say the same numbers; the scales become float32, so nothing is rounded
+// again.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "base/parallel.h"
+#include "base/result.h"
+#include "layouts/layout.h"
+#include "layouts/p16/column_order.h"
+#include "layouts/rows.h"
+
+namespace moe {
+
+// The p16 layout that holds what `from` says, any_groups: with activation order and groups of several sizes; nullopt
+// where none does.
+std::optional<Layout> repacked_layout(const Layout& from, bool any_groups = false);
+
+// The panels of a matrix from all of its rows; `order_of_rows`: that of the halves' rows, empty: as they are.
+void write_p16_rows(const CanonicalRows& all, const P16Matrix& m, const ColumnOrder& order,
+                    std::span<const std::int32_t> order_of_rows, std::byte* out);
+
+// Fills the payload of `to`, which is repacked_layout(from). Faults of stored orders: Code::format; groups of several
+// sizes that `to` has no room for: Code::unsupported.
+Check repack_experts(const Layout& from, const std::byte* payload, const Layout& to, std::span<std::byte> out,
+                     const Parallel& parallel);
+
+// For one that makes panels when they are needed: panels [first, first + count) of a matrix of `to`, which has no
+// activation order. `room` is panel_room(to), by one caller at a time: nothing is allocated.
+CanonicalRows panel_room(const Layout& to);
+void repack_panels(const Layout& from, const std::byte* payload, const Layout& to, Matrix which, std::int64_t local,
+                   std::int64_t first, std::int64_t count, CanonicalRows& room, std::byte* out);
+
+}  // namespace moe

@@ -1,0 +1,76 @@
+// Rows of fields, for Intel GPUs (xpu) and for kernels that unpack on the fly.
+//
+//   weight  uint8 [N, K/2]: byte b of a row holds k = 2b (low nibble) and 2b + 1, unsigned with code 8 (or the zero
+//           point) for value 0; 8 bit: uint8 [N, K], code 128
+//   scale   [N, G] in the checkpoint's type. on_the_fly brings both matrices to one group size, their greatest common
+//           divisor (halved while it does not divide a K): each scale, and zero point, is repeated
+//   zero    on_the_fly, 4 bit: uint8 [N/2, G], low nibble = even row
+//   bias    [N]; xpu also has empty int32 [0] for g_idx and g_idx_sort_indices
+#include <cstring>
+
+#include "base/index.h"
+#include "layouts/vec16.h"
+#include "layouts/wna16/wna16.h"
+
+namespace moe {
+namespace {
+
+std::int64_t stored_groups(const Wna16Matrix& m) { return m.groups * m.repeat; }
+std::int64_t scale_bytes(const Wna16Matrix& m) { return dtype_bits(m.scale) / 8; }
+
+}  // namespace
+
+void write_rows_of_fields(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out) {
+  const Wna16Fields fields(m, rows);
+  std::byte *weight = out[Wna16Part::weight], *scale = out[Wna16Part::scale], *zero = out[Wna16Part::zero_point];
+  for (std::int64_t n = 0; n < m.rows(); ++n) {
+    const std::int8_t* codes = rows.row(n);
+    std::int64_t k = 0;
+    if (m.bits == 8) {
+      for (; k + 16 <= m.k; k += 16, weight += 16) store16(weight, load16<Bytes16>(codes + k) ^ 0x80);
+      for (; k < m.k; ++k) *weight++ = static_cast<std::byte>(fields.field(n, k));
+    } else {
+      for (; k + 32 <= m.k; k += 32, weight += 16) store16(weight, pack_nibbles16(codes + k) ^ 0x88);
+      for (; k < m.k; k += 2) *weight++ = static_cast<std::byte>(fields.field(n, k) | fields.field(n, k + 1) << 4);
+    }
+    for (std::int64_t g = 0; g < stored_groups(m); ++g, scale += scale_bytes(m))
+      store_number(m.scale, fields.scale(n, g / m.repeat), scale);
+  }
+  if (zero != nullptr)
+    for (std::int64_t n = 0; n < m.rows(); n += 2)
+      for (std::int64_t g = 0; g < stored_groups(m); ++g)
+        *zero++ = static_cast<std::byte>(fields.zero(n, g / m.repeat) | fields.zero(n + 1, g / m.repeat) << 4);
+  write_bias(m, rows, m.bias, out[Wna16Part::bias]);
+}
+
+Check read_rows_of_fields(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
+  const std::byte *weight = in[Wna16Part::weight] + range.first * (m.k * m.bits / 8), *scale = in[Wna16Part::scale],
+                  *zero = in[Wna16Part::zero_point];
+  for (std::int64_t i = 0; i < range.count; ++i) {
+    const std::int64_t n = range.first + i;
+    std::int8_t* codes = rows.codes.data() + i * rows.stride;
+    std::int64_t k = 0;
+    for (; m.bits == 4 && k + 32 <= m.k; k += 32, weight += 16) unpack_nibbles16(load16<Bytes16>(weight), codes + k);
+    for (; k < m.k; ++weight) {
+      const auto byte = static_cast<int>(*weight);
+      if (m.bits == 8) {
+        codes[k++] = static_cast<std::int8_t>(byte - 128);
+        continue;
+      }
+      codes[k++] = static_cast<std::int8_t>((byte & 15) - 8);
+      codes[k++] = static_cast<std::int8_t>((byte >> 4) - 8);
+    }
+    for (std::int64_t g = 0; g < m.groups; ++g)
+      at(rows.scales, i * m.groups + g) =
+          load_number(m.scale, scale + scale_bytes(m) * (n * stored_groups(m) + g * m.repeat));
+    if (zero != nullptr)
+      for (std::int64_t g = 0; g < m.groups; ++g) {
+        const auto two = static_cast<unsigned>(zero[n / 2 * stored_groups(m) + g * m.repeat]);
+        at(rows.zeros, i * m.groups + g) = static_cast<std::uint8_t>(n % 2 == 0 ? two & 15u : two >> 4);
+      }
+  }
+  read_bias(range, m.bias, in[Wna16Part::bias], rows);
+  return ok();
+}
+
+}  // namespace moe

@@ -1,0 +1,128 @@
+// Layouts of int4 and int8 weights with 16-bit activations that kernels of other engines read: sizes and names.
+//
+//   marlin      tiles of NVIDIA tensor cores (16 x 64, with 8-bit activations 32 x 32)
+//   trtllm      MXINT4 of TensorRT-LLM: shuffled rows in blocks of 128 bytes
+//   xpu         rows of nibbles
+//   vnni        vLLM's CPU blocks of 32 columns for int8 dot products
+//   on_the_fly  rows of nibbles or bytes, unpacked by the kernel
+//   dense       numbers
+//
+// convert/wna16_<layout>.cpp have the pictures. Every layout is a list of tensors [E, ...] in the order of vLLM's
+// conversion; w13 and w2 are the same kind of matrix, so a list is seven parts of two matrices. A Layout of these kinds
+// keeps what its matrices do not tell in its `variant`.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "layouts/layout.h"
+#include "scheme/scheme.h"
+
+namespace moe {
+
+enum class Wna16Kind : std::uint8_t { marlin, trtllm, xpu, vnni, on_the_fly, dense };
+
+enum class Wna16Part : std::uint8_t { weight, scale, g_idx, g_idx_sort_indices, zero_point, input_global_scale, bias };
+constexpr std::size_t kWna16Parts = 7;
+struct Wna16Names {
+  std::string_view w13, w2;
+};
+constexpr std::array<Wna16Names, kWna16Parts> kWna16Names = {{
+    {"w13_weight", "w2_weight"},
+    {"w13_scale", "w2_scale"},
+    {"w13_g_idx", "w2_g_idx"},
+    {"w13_g_idx_sort_indices", "w2_g_idx_sort_indices"},
+    {"w13_zero_point", "w2_zero_point"},
+    {"w13_input_global_scale", "w2_input_global_scale"},
+    {"w13_bias", "w2_bias"},
+}};
+constexpr std::string_view kWorkspace = "workspace";
+
+// One matrix as writers and readers see it. "Padded" sizes are the layout's, the others the checkpoint's.
+struct Wna16Matrix {
+  Wna16Kind kind = Wna16Kind::marlin;
+  int bits = 4, halves = 1;
+  std::int64_t half_rows = 0, padded_half_rows = 0;  // N of a half: gate or up of w13, all of w2
+  std::int64_t k = 0, padded_k = 0;
+  std::int64_t groups = 0, padded_groups = 0;  // rows of scales
+  bool has_zeros = false, has_bias = false;
+  bool awq = false;
+  bool act_order = false;         // k in the order of the groups, with the permutation kept
+  bool grouped_scales = false;    // Marlin: which of the two permutations
+  bool folded_scales = false;     // Marlin: scales are int16 in units of input_global_scale
+  bool zeros_in_nibbles = false;  // Marlin fp8: codes were rewritten against the zero points, not against 8
+  bool swap_halves = false;       // TRT-LLM's w13: up goes before gate, row by row
+  int zero_shift = 0;             // added to each zero point
+  int repeat = 1;                 // on_the_fly: copies of each scale
+  MarlinInput input = MarlinInput::none;
+  DType scale = DType::f16, bias = DType::f16, number = DType::f16;  // number: of dense weights
+
+  std::int64_t rows() const { return halves * half_rows; }
+  std::int64_t padded_rows() const { return halves * padded_half_rows; }
+  std::int64_t group() const { return groups == 0 ? k : k / groups; }  // without act-order
+  int fields() const { return 32 / bits; }                             // in a word
+  bool eight_bit() const { return input != MarlinInput::none; }
+  // Columns of a block of kind vnni.
+  std::int64_t block_k() const { return group() < 128 ? group() : 128; }
+  // The checkpoint's row behind a padded row; -1 for padding.
+  std::int64_t source_row(std::int64_t n) const {
+    const std::int64_t r = n % padded_half_rows;
+    return r < half_rows ? n / padded_half_rows * half_rows + r : -1;
+  }
+};
+
+struct Wna16Tensor {
+  std::string_view name;
+  DType dtype = DType::i32;
+  std::vector<std::int64_t> shape;  // without E
+  bool shared = false;              // one for all experts
+};
+
+// What a layer's layout follows from.
+struct Wna16Layout {
+  Wna16Kind kind = Wna16Kind::marlin;
+  int bits = 4;
+  std::int64_t experts = 0, hidden = 0, intermediate = 0;
+  Groups groups = {};                      // as configured
+  std::int64_t groups13 = 1, groups2 = 1;  // rows of scales in the checkpoint
+  bool gated = true, awq = false, act_order = false, has_zeros = false, has_bias = false;
+  bool bit_compat_vllm = false;  // vLLM's bytes, also where they are wrong
+  int zero_shift = 0;            // of vLLM's zero points against the real ones
+  MarlinInput input = MarlinInput::none;
+  DType scale = DType::f16, bias = DType::f16, number = DType::f16;
+  std::int64_t multiprocessors = 0;  // of the device; 0: no workspace
+
+  std::int64_t padded_intermediate() const;
+  Wna16Matrix matrix(bool w13) const;
+  // Parts of w13 and w2 in turn, then the workspace; the ones that the layout does not have are left out.
+  std::vector<Wna16Tensor> tensors() const;
+  std::vector<std::string_view> absent() const;  // parts that this layout has no tensor for
+  // Whether the tiles and blocks of the layout divide these sizes, and everything in it has a place.
+  bool fits() const;
+
+  friend bool operator==(const Wna16Layout&, const Wna16Layout&) = default;
+};
+
+// The name of an output as the table has it, from vLLM's spelling or its own; "" for others.
+std::string_view wna16_output(std::string_view spelled);
+
+bool is_wna16_kind(LayoutKind kind);
+LayoutKind layout_kind_of(Wna16Kind kind);
+// There and back; `layout` is of these kinds.
+LayoutVariant variant_of(const Wna16Layout& layout);
+Wna16Layout wna16_of(const Layout& layout);
+// Of NamedLayout.
+std::string wna16_id(const Layout& layout);
+bool is_wna16(const Layout& layout);
+void list_wna16(Layout& layout);
+
+// What vLLM adds to the real zero point on its way into a layout: Marlin and emulation take what is stored, its CPU
+// class adds 1 to it unless the format is AWQ, and takes 7 for a missing one.
+int vllm_zero_shift(Wna16Kind kind, bool awq, bool has_zeros, ZeroPoints stored);
+
+}  // namespace moe
