@@ -180,6 +180,10 @@ TEST(HfKeys, WhatAClassTakesForGranted) {
       whole[json::json_pointer(pointer)] = members;
     }
     const auto got = create(left), want = create(whole);
+    if (const json layers = entry["keys"].value(std::string(row.where.count), json());
+        row.where.layers && layers.is_number_integer()) {
+      EXPECT_EQ(*row.where.layers, layers.get<std::int64_t>());
+    }
     if (!got) continue;  // a size without a default, or no layer with experts
     ASSERT_TRUE(want) << want.error().message;
     EXPECT_EQ(got->canonical, want->canonical);
