@@ -167,22 +167,27 @@ Error too_many(const std::string& pointer) {
 
 }  // namespace
 
+template <class T>
+Result<T> Matcher::limited(const std::string& pointer, const std::function<Result<T>(Work&)>& match) {
+  if (left_ == 0) return too_many(pointer);
+  Work work(std::min(left_, kOfOne));
+  Result<T> answer = placed(match(work), pointer);
+  left_ -= work.spent();
+  if (answer && work.is_spent()) return too_many(pointer);
+  return answer;
+}
+
 Result<bool> Matcher::regex(std::string_view pattern, std::string_view text, const std::string& pointer, MatchEnd end) {
-  if (work_left_ == 0) return too_many(pointer);
-  std::size_t work = 0;
-  MOE_TRY(const bool matched, placed(re_match(pattern, text, end, &work), pointer));
-  work_left_ -= std::min(work, work_left_);
-  return matched;
+  return limited<bool>(pointer, [&](Work& work) { return re_match(pattern, text, end, work); });
 }
 
 Result<Hits> Matcher::names(std::string_view pattern, const Layer& layer, const std::string& pointer,
                             const MatchHow& how) {
-  if (work_left_ == 0) return too_many(pointer);
-  std::size_t work = 0;
-  MOE_TRY(Hits hits, placed(re_match_experts(pattern, layer, how, work), pointer));
-  work += hits.size() / 4;  // of going through them
-  work_left_ -= std::min(work, work_left_);
-  return hits;
+  return limited<Hits>(pointer, [&](Work& work) {
+    Result<Hits> hits = re_match_experts(pattern, layer, how, work);
+    if (hits) work.spend(hits->size() / 4);  // of going through them
+    return hits;
+  });
 }
 
 }  // namespace moe::config

@@ -74,23 +74,42 @@ using Hits = std::vector<bool>;  // of a layer's names; empty: none
 
 // Where a match may end: anywhere, as Python's re.match, or where a module's name does, at a dot or the end.
 enum class MatchEnd : std::uint8_t { anywhere, module };
-// `work`: what it took, in instructions, characters and states.
-Result<bool> re_match(std::string_view pattern, std::string_view text, MatchEnd end, std::size_t* work = nullptr);
+// A limit on what patterns of strangers may cost. A unit is a character, an instruction or a state that is entered, and
+// takes some nanoseconds.
+class Work {
+ public:
+  explicit Work(std::size_t limit) : limit_(limit), left_(limit) {}
+  // false: the limit is reached. The walk ends, and its answer means nothing.
+  bool spend(std::size_t units) {
+    left_ -= std::min(units, left_);
+    return left_ > 0;
+  }
+  void end() { left_ = 0; }
+  bool is_spent() const { return left_ == 0; }
+  std::size_t spent() const { return limit_ - left_; }
+
+ private:
+  std::size_t limit_, left_;
+};
+Result<bool> re_match(std::string_view pattern, std::string_view text, MatchEnd end, Work& work);
 // The same of all names of a layer; module_too: all of them where the module itself matches.
 struct MatchHow {
   bool module_too = false;
   MatchEnd end = MatchEnd::anywhere;
 };
-Result<Hits> re_match_experts(std::string_view pattern, const Layer& layer, const MatchHow& how, std::size_t& work);
+Result<Hits> re_match_experts(std::string_view pattern, const Layer& layer, const MatchHow& how, Work& work);
 
 // Patterns for the same: shell wildcards * ? [..] over a whole name, and names that have a text in them.
 inline bool has_wildcard(std::string_view text) { return text.find_first_of("*?[") != std::string_view::npos; }
 std::string wildcard_pattern(std::string_view wildcard);
 std::string substring_pattern(std::string_view text);
 
-// Matches patterns of one document, with a limit on all work done for it.
+// Matches patterns of one document, with a limit on the work for each of them and for all.
 class Matcher {
  public:
+  // The first is more than a hundred times what the most expensive pattern of a real file takes.
+  static constexpr std::size_t kOfOne = std::size_t{1} << 24, kOfAll = std::size_t{1} << 26;
+
   // re_match with the pointer of the pattern in its faults.
   Result<bool> regex(std::string_view pattern, std::string_view text, const std::string& pointer,
                      MatchEnd end = MatchEnd::anywhere);
@@ -99,7 +118,10 @@ class Matcher {
                      const MatchHow& how = {});
 
  private:
-  std::size_t work_left_ = std::size_t{1} << 26;
+  template <class T>
+  Result<T> limited(const std::string& pointer, const std::function<Result<T>(Work&)>& match);
+
+  std::size_t left_ = kOfAll;
 };
 
 // Which rule of a list each name of a layer falls under, and whether that is one for all: a layer has one scheme.

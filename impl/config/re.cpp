@@ -9,13 +9,17 @@
 // counts as a letter. The rest of re's language is Code::unsupported.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/index.h"
 #include "base/text.h"
 #include "config/config.h"
@@ -25,43 +29,63 @@
 namespace moe::config {
 namespace {
 
-// What is left of a walk: the states, or a match.
+// A set of instructions, as bits.
+using States = std::vector<std::uint64_t>;
+
+// What is left of a walk: the states that wait for a character, or a match.
 struct Walk {
-  std::vector<std::size_t> states;
+  States states;
+  std::size_t live = 0;  // so many states
   bool started = false, matched = false;
+
+  bool is_dead() const { return !matched && live == 0; }
 };
 
 class Simulation {
  public:
-  Simulation(const Program& program, MatchEnd end)
-      : program_(program), end_(end), entered_at_(program.code.size(), 0), work_(program.code.size()) {}
+  Simulation(const Program& program, MatchEnd end, Work& work)
+      : program_(program),
+        work_(work),
+        end_(end),
+        entered_at_(program.code.size(), 0),
+        pending_(program.code.size() + 1) {
+    work_.spend(program.work);
+  }
 
-  // After more text; `last`: the text ends with it.
+  // After more text; `last`: the text ends with it. A walk that has no work left is dead.
   Walk after(Walk w, std::u32string_view text, bool last) {
     const auto is_end = [&](std::size_t i) {  // as Python's $: also before one last newline
       return last && (i == text.size() || (i + 1 == text.size() && text[i] == U'\n'));
     };
     if (!std::exchange(w.started, true)) {
       ++position_;
-      w.matched = enter(0, true, is_end(0), is_end(0), w.states);
+      w.states.assign(ceil_div(program_.code.size(), kBits), 0);
+      enter(0, true, is_end(0), is_end(0), w);
     }
-    for (std::size_t i = 0; i < text.size() && !w.matched && !w.states.empty(); ++i) {
-      ++position_, ++work_;
-      next_.clear();
-      for (const std::size_t pc : w.states) {
-        if (!consumes(program_.code[pc], text[i])) continue;
-        // A state that is complete has waited for the dot behind a module's name.
-        w.matched = program_.code[pc].op == Op::match ||
-                    enter(pc + 1, false, is_end(i + 1), is_end(i + 1) || text[i] == U'.', next_);
-        if (w.matched) break;
-      }
-      w.states.swap(next_);
+    for (std::size_t i = 0; i < text.size() && !w.matched && w.live > 0; ++i) {
+      ++position_;
+      next_.states.assign(w.states.size(), 0);
+      next_.live = 0, next_.matched = false;
+      if (!work_.spend(1 + w.live / 8)) return {};
+      for (std::size_t word = 0; word < w.states.size() && !next_.matched; ++word)
+        for (std::uint64_t left = w.states[word]; left != 0 && !next_.matched; left &= left - 1) {
+          const std::size_t pc = word * kBits + static_cast<std::size_t>(std::countr_zero(left));
+          if (!consumes(program_.code[pc], text[i])) continue;
+          // A state that is complete has waited for the dot behind a module's name.
+          if (program_.code[pc].op == Op::match)
+            next_.matched = true;
+          else
+            enter(pc + 1, false, is_end(i + 1), is_end(i + 1) || text[i] == U'.', next_);
+        }
+      w.states.swap(next_.states);
+      w.live = next_.live, w.matched = next_.matched;
     }
     return w;
   }
-  std::size_t work() const { return work_; }  // instructions, characters and states entered
 
  private:
+  static constexpr std::size_t kBits = 64;
+
   bool consumes(const Inst& inst, char32_t c) const {
     switch (inst.op) {
       case Op::literal:
@@ -77,50 +101,52 @@ class Simulation {
     }
   }
 
-  // Adds all states reachable from `start` without a character; true when the pattern is complete and may end here.
+  // Adds all states reachable from `start` without a character; a match when the pattern is complete and may end here.
   // ends_module: behind a dot, or at the end of the text.
-  bool enter(std::size_t start, bool is_start, bool is_end, bool ends_module, std::vector<std::size_t>& states) {
-    pending_.assign(1, start);
-    while (!pending_.empty()) {
-      const std::size_t pc = pending_.back();
-      pending_.pop_back();
-      ++work_;
-      if (entered_at_[pc] == position_) continue;
-      entered_at_[pc] = position_;
+  void enter(std::size_t start, bool is_start, bool is_end, bool ends_module, Walk& to) {
+    std::size_t count = 0, entered = 0;  // each instruction is pending once at most, but for the last one taken
+    const auto add = [&](std::size_t pc) {
+      if (std::exchange(entered_at_[pc], position_) != position_) pending_[count++] = pc;
+    };
+    add(start);
+    while (count > 0 && !to.matched) {
+      const std::size_t pc = pending_[--count];
+      ++entered;
       const Inst& inst = program_.code[pc];
       const auto target = [&](std::int32_t offset) { return usize(static_cast<std::int64_t>(pc) + offset); };
       switch (inst.op) {
-        case Op::match:
-          if (end_ == MatchEnd::anywhere || ends_module) return true;
-          states.push_back(pc);
-          break;
         case Op::jump:
-          pending_.push_back(target(inst.x));
+          add(target(inst.x));
           break;
         case Op::split:
-          pending_.push_back(target(inst.y));
-          pending_.push_back(target(inst.x));
+          add(target(inst.y));
+          add(target(inst.x));
           break;
         case Op::at_start:
-          if (is_start) pending_.push_back(pc + 1);
+          if (is_start) add(pc + 1);
           break;
         case Op::at_end:
-          if (is_end) pending_.push_back(pc + 1);
+          if (is_end) add(pc + 1);
           break;
+        case Op::match:
+          to.matched = end_ == MatchEnd::anywhere || ends_module;
+          [[fallthrough]];
         default:
-          states.push_back(pc);
+          to.states[pc / kBits] |= std::uint64_t{1} << pc % kBits;
+          ++to.live;
           break;
       }
     }
-    return false;
+    work_.spend(1 + entered);
   }
 
   const Program& program_;
+  Work& work_;
   const MatchEnd end_;
   std::vector<std::size_t> entered_at_;  // the position at which a state was last entered
-  std::vector<std::size_t> pending_, next_;
+  std::vector<std::size_t> pending_;
+  Walk next_;
   std::size_t position_ = 0;  // counts through all walks
-  std::size_t work_;
 };
 
 // The names of a layer behind its module: "<number>.<projection>". Experts whose numbers leave the same states behind
@@ -128,8 +154,8 @@ class Simulation {
 // no more with many experts.
 class ExpertWalks {
  public:
-  ExpertWalks(const Program& program, Simulation& simulation, const Layer& layer)
-      : simulation_(simulation), layer_(layer), alike_(digits_alike(program)) {}
+  ExpertWalks(const Program& program, Simulation& simulation, const Layer& layer, Work& work)
+      : simulation_(simulation), layer_(layer), work_(work), alike_(digits_alike(program)) {}
 
   Hits hits(Walk module) {
     const Id start = id_of(std::move(module));
@@ -137,27 +163,31 @@ class ExpertWalks {
       visit(digit, step(start, digit));
     return std::move(hits_);
   }
-  std::size_t work() const { return work_; }  // steps and hits
 
  private:
   using Id = std::size_t;
   static constexpr Id kUnknown = static_cast<Id>(-1);
   static constexpr std::int64_t kDot = 10;
+  struct Less {
+    bool operator()(const Walk& a, const Walk& b) const {
+      return std::tie(a.matched, a.states) < std::tie(b.matched, b.states);
+    }
+  };
   struct Known {
-    Walk walk;
+    const Walk* walk;
     std::array<Id, 11> next;                        // by the digits and the dot
     std::optional<std::vector<bool>> answers = {};  // of the projections, behind the dot
-
-    bool is_dead() const { return !walk.matched && walk.states.empty(); }
   };
+  // More different sets of states than patterns of real files have, which have some dozens: they would be 8 MB.
+  static constexpr std::size_t kMostKnown = 16384;
 
   Id id_of(Walk walk) {
     if (walk.matched) walk.states.clear();
-    std::sort(walk.states.begin(), walk.states.end());
-    const auto [found, is_new] = ids_.try_emplace({walk.matched, walk.states}, known_.size());
+    const auto [found, is_new] = ids_.try_emplace(std::move(walk), known_.size());
     if (is_new) {
-      known_.push_back({std::move(walk), {}});
+      known_.push_back({&found->first, {}});
       known_.back().next.fill(kUnknown);
+      if (known_.size() > kMostKnown) work_.end();
     }
     return found->second;
   }
@@ -178,17 +208,17 @@ class ExpertWalks {
 
   Id step(Id from, std::int64_t symbol) {
     symbol = at(alike_, symbol);
-    ++work_;
+    work_.spend(1);
     if (const Id there = at(known_[from].next, symbol); there != kUnknown) return there;
     const char32_t c = symbol == kDot ? U'.' : U'0' + static_cast<char32_t>(symbol);
-    const Id to = id_of(simulation_.after(known_[from].walk, {&c, 1}, false));
+    const Id to = id_of(simulation_.after(*known_[from].walk, {&c, 1}, false));
     at(known_[from].next, symbol) = to;
     return to;
   }
 
   // `here`: the states behind the digits of `number`, of which others may begin with them.
   void visit(std::int64_t number, Id here) {
-    if (known_[here].is_dead()) return;
+    if (work_.is_spent() || known_[here].walk->is_dead()) return;
     give(here, number, number + 1);
     if (number == 0 || number * 10 >= layer_.experts) return;
     bool alike = true;  // further digits change nothing
@@ -205,56 +235,49 @@ class ExpertWalks {
   // The answers of the experts [first, last), which have the states `here` behind their numbers.
   void give(Id here, std::int64_t first, std::int64_t last) {
     const Id id = step(here, kDot);
-    if (known_[id].is_dead()) return;
+    if (known_[id].walk->is_dead()) return;
     std::optional<std::vector<bool>>& answers = known_[id].answers;
     if (!answers) {
       answers.emplace();
       for (const std::string& end : layer_.projections)
-        answers->push_back(simulation_.after(known_[id].walk, code_points(end), true).matched);
+        answers->push_back(simulation_.after(*known_[id].walk, code_points(end), true).matched);
     }
     if (std::find(answers->begin(), answers->end(), true) == answers->end()) return;
     hits_.resize(layer_.count());
     const std::size_t ends = answers->size();
-    work_ += usize(last - first) * ends;
+    if (!work_.spend(usize(last - first) * ends)) return;
     for (std::size_t i = usize(first) * ends; i < usize(last) * ends; ++i)
       if ((*answers)[i % ends]) hits_[i] = true;
   }
 
   Simulation& simulation_;
   const Layer& layer_;
+  Work& work_;
   std::array<std::int64_t, 11> alike_;
-  std::map<std::pair<bool, std::vector<std::size_t>>, Id> ids_;
+  std::map<Walk, Id, Less> ids_;
   std::vector<Known> known_;
   Hits hits_;
-  std::size_t work_ = 0;
 };
 
 }  // namespace
 
-Result<bool> re_match(std::string_view pattern, std::string_view text, MatchEnd end, std::size_t* work) {
+Result<bool> re_match(std::string_view pattern, std::string_view text, MatchEnd end, Work& work) {
   MOE_TRY(const Program program, compile_pattern(pattern));
-  Simulation simulation(program, end);
-  const bool matched = simulation.after({}, code_points(text), true).matched;
-  if (work != nullptr) *work = simulation.work() + pattern.size();
-  return matched;
+  return Simulation(program, end, work).after({}, code_points(text), true).matched;
 }
 
 Result<bool> re_match(std::string_view pattern, std::string_view text) {
-  return re_match(pattern, text, MatchEnd::anywhere);
+  Work work(std::numeric_limits<std::size_t>::max());
+  return re_match(pattern, text, MatchEnd::anywhere, work);
 }
 
-Result<Hits> re_match_experts(std::string_view pattern, const Layer& layer, const MatchHow& how, std::size_t& work) {
+Result<Hits> re_match_experts(std::string_view pattern, const Layer& layer, const MatchHow& how, Work& work) {
   MOE_TRY(const Program program, compile_pattern(pattern));
-  Simulation simulation(program, how.end);
-  ExpertWalks experts(program, simulation, layer);
-  Hits hits;
-  if (how.module_too && simulation.after({}, code_points(layer.module), true).matched)
-    hits.assign(layer.count(), true);
-  else if (Walk module = simulation.after({}, code_points(cat(layer.module, ".")), false);
-           module.matched || !module.states.empty())
-    hits = experts.hits(std::move(module));
-  work = simulation.work() + experts.work() + pattern.size();
-  return hits;
+  Simulation simulation(program, how.end, work);
+  if (how.module_too && simulation.after({}, code_points(layer.module), true).matched) return Hits(layer.count(), true);
+  Walk module = simulation.after({}, code_points(cat(layer.module, ".")), false);
+  if (module.is_dead()) return Hits();
+  return ExpertWalks(program, simulation, layer, work).hits(std::move(module));
 }
 
 }  // namespace moe::config

@@ -68,6 +68,7 @@ class Compiler {
     MOE_TRY(program_.code, alternatives(0));
     if (!done()) return malformed("unbalanced )");
     MOE_CHECK(append(program_.code, {{.op = Op::match}}));
+    program_.work += pattern_.size() + program_.code.size();
     return std::move(program_);
   }
 
@@ -86,10 +87,11 @@ class Compiler {
   Error malformed(std::string_view what) const { return refuse(Code::invalid_config, what); }
   Error beyond(std::string_view what) const { return refuse(Code::unsupported, what); }
 
-  Check append(Fragment& to, const Fragment& more) const {
+  Check append(Fragment& to, const Fragment& more) {
     if (to.size() + more.size() > kMaxProgram)
       return beyond(cat("its repetitions need more than ", kMaxProgram, " states,"));
     to.insert(to.end(), more.begin(), more.end());
+    program_.work += 1 + more.size() / 8;
     return ok();
   }
 

@@ -50,6 +50,7 @@ struct CharSet {
 struct Program {
   Fragment code;
   std::vector<CharSet> sets;
+  std::size_t work = 0;  // units that it took to make it (Work)
 };
 
 // UTF-8 to code points; a stray byte stands for itself.

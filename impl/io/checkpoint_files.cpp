@@ -90,6 +90,7 @@ Result<std::map<std::string, std::string>> read_weight_map(const std::string& pa
         return format_error(path, cat("weight_map, tensor ", in_quotes(name, kShown), ": ",
                                       in_quotes(file_name, kShown), " is not a plain name of a .safetensors file"));
       if (!filter.wants(name)) continue;
+      if (files.size() == kMaxTensors) c.fail("more than 1000000 tensors");
       if (!files.emplace(std::move(name), std::move(file_name)).second) c.fail("a tensor given twice");
     }
   }

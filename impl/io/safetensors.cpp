@@ -17,7 +17,6 @@ namespace moe::io {
 namespace {
 
 constexpr std::uint64_t kMaxHeader = 100'000'000;
-constexpr std::size_t kMaxTensors = 1'000'000;
 constexpr std::size_t kMaxName = 1024;
 constexpr std::uint64_t kPointer = 0x206e6f6973726576;  // "version ", no length of a header
 constexpr std::string_view kComplex = "C64";            // of tables beside the weights
@@ -83,6 +82,7 @@ void read_metadata(JsonCursor& c) {
   std::vector<std::string> keys;
   c.expect('{');
   for (bool first = true; c.next('}', first);) {
+    if (keys.size() == kMaxTensors) c.fail("more than 1000000 keys in __metadata__");
     keys.push_back(c.key());
     (void)c.string();
   }

@@ -25,6 +25,8 @@
 
 namespace moe::io {
 
+constexpr std::size_t kMaxTensors = 1'000'000;  // of a file, and of an index those that are wanted
+
 struct SafetensorsEntry {
   std::string name;
   DType dtype = DType::invalid;  // also of a type that no weights have

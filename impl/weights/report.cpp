@@ -156,6 +156,9 @@ Names WeightSet::missing(std::size_t limit) const {
   return names;
 }
 
+// Bytes of names in a message; its details have all of them.
+constexpr std::size_t kMostNamed = 32 * 1024;
+
 Check WeightSet::check_complete() const {
   if (state_->facts.required().empty()) return state_->facts.tensor_of(Role::w13_weight).error();
   const Names names = missing();
@@ -167,8 +170,14 @@ Check WeightSet::check_complete() const {
   std::string what;
   if (const auto& u = state_->unfound; u && std::none_of(state_->roles.begin(), state_->roles.end(), is_set))
     what = found_instead(state_->facts, u->path, u->module ? u->module->c_str() : nullptr);
-  if (what.empty())
-    for (const std::string& name : names) what += cat(what.empty() ? "" : ", ", name);
+  const bool instead = !what.empty();
+  for (std::size_t i = 0; i < names.size() && !instead; ++i) {
+    if (what.size() + names[i].size() > kMostNamed) {
+      what += cat(", and ", names.size() - i, " more");
+      break;
+    }
+    what += cat(what.empty() ? "" : ", ", names[i]);
+  }
   return fail(Code::missing_weight, names[0], cat(names.size(), " weights were never set: ", what),
               json::Writer().key("missing").array(names).take());
 }

@@ -2,7 +2,11 @@
 // nothing is leaked. This program's operator new counts down to the failure.
 #include <gtest/gtest.h>
 
+#include <malloc.h>
+
+#include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <new>
 
 #include "config/documents.h"
@@ -13,12 +17,16 @@ namespace {
 
 thread_local long g_until_failure = -1;  // -1: never
 thread_local long g_live = 0;
+thread_local std::size_t g_bytes = 0, g_peak = 0;  // of what this thread allocated and released
 
 void* allocate(std::size_t size) noexcept {
   if (g_until_failure == 0) return nullptr;
   if (g_until_failure > 0) --g_until_failure;
   void* p = std::malloc(size != 0 ? size : 1);
-  if (p != nullptr) ++g_live;
+  if (p == nullptr) return p;
+  ++g_live;
+  g_bytes += malloc_usable_size(p);
+  g_peak = std::max(g_peak, g_bytes);
   return p;
 }
 void* allocate_or_throw(std::size_t size) {
@@ -27,7 +35,9 @@ void* allocate_or_throw(std::size_t size) {
   return p;
 }
 void release(void* p) noexcept {
-  if (p != nullptr) --g_live;
+  if (p == nullptr) return;
+  --g_live;
+  g_bytes -= malloc_usable_size(p);
   std::free(p);
 }
 
@@ -105,6 +115,54 @@ TEST(Memory, TreesAreCopiedWholeOrNotAtAll) {
   EXPECT_GT(count, 5);
   EXPECT_EQ(moe::json::write(target), "1");
   EXPECT_EQ(moe::json::write(*tree), text);
+}
+
+// Patterns whose sets of states differ for nearly every expert. What they cost is limited within the walk, so that one
+// pattern cannot take all time and memory before anything is counted.
+TEST(Memory, PatternsOfStrangers) {
+  std::string numbers;  // tells numbers apart by their first five digits
+  for (int digit = 0; digit < 5; ++digit)
+    for (const char* some : {"13579", "2367", "4567", "89"})
+      numbers += "|" + (digit == 0 ? "" : "\\d{" + std::to_string(digit) + "}") + "[" + some + "]\\d*\\.q";
+  const auto answer = [](const std::vector<std::string>& patterns, std::int64_t experts) {
+    nlohmann::json ignore = nlohmann::json::array();
+    for (const std::string& p : patterns) ignore.push_back("re:" + p);
+    const nlohmann::json object = {
+        {"quant_method", "compressed-tensors"},
+        {"format", "pack-quantized"},
+        {"ignore", ignore},
+        {"config_groups",
+         {{"g",
+           {{"targets", {"Linear"}},
+            {"weights",
+             {{"num_bits", 4}, {"type", "int"}, {"symmetric", true}, {"strategy", "group"}, {"group_size", 32}}}}}}}};
+    const auto parsed = moe::json::parse(object.dump());
+    g_peak = g_bytes;
+    const std::size_t before = g_bytes;
+    const std::clock_t start = std::clock();
+    const auto got = resolve_hf_quantization(*parsed, "m", {"gate_proj", "up_proj", "down_proj"}, experts);
+    EXPECT_LT(std::clock() - start, 5 * CLOCKS_PER_SEC) << patterns[0].substr(0, 40);  // 26 s without the limit
+    EXPECT_LT(g_peak - before, std::size_t{16} << 20) << patterns[0].substr(0, 40);
+    return got ? std::string("read") : got.error().message;
+  };
+  for (const std::int64_t experts : {4096, 65536})
+    for (const int live : {1, 200, 850}) {
+      const std::string pattern = "m\\.(?:(?:.?){" + std::to_string(live) + "}z" + numbers + ")";
+      const std::string got = answer({pattern}, experts);
+      if (live == 850 || experts == 65536) {
+        EXPECT_NE(got.find("too many patterns"), std::string::npos) << got << experts << " " << live;
+      }
+      answer(std::vector<std::string>(100, pattern), experts);
+    }
+  // Each pattern has few states, but a set of them for every number.
+  std::vector<std::string> many;
+  for (int i = 0; i < 3000; ++i)
+    many.push_back("m\\.(?:\\d*[13579]\\d{8}z|\\d*[2367]\\d{9}|\\d*[4567].{10}x)" + std::to_string(i));
+  EXPECT_NE(answer(many, 65536).find("too many patterns"), std::string::npos);
+  // What files have: many patterns, over many experts.
+  std::vector<std::string> real;
+  for (int i = 0; i < 20'000; ++i) real.push_back(".*layers\\." + std::to_string(i + 4) + "\\.mlp\\.experts\\..*");
+  EXPECT_EQ(answer(real, 65536), "read");
 }
 
 }  // namespace

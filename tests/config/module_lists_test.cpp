@@ -101,6 +101,20 @@ TEST(ModuleLists, OfFp8AndMxfp4Files) {
   EXPECT_EQ(answer(awq, "model.layers.10.mlp.experts"), plain);
 }
 
+TEST(ModuleLists, WildcardsOfModelOpt) {
+  using enum Answer;
+  for (const auto& [pattern, want] :
+       {std::pair("model.layers.1*", plain), std::pair("model.layers.1", quantized),
+        std::pair("model.layers.[!0].mlp*", plain), std::pair("model.layers.[!1].mlp*", quantized),
+        std::pair("model.layers.[!01].mlp*", quantized), std::pair("model.layers.[!0-2].mlp*", quantized),
+        std::pair("model.layers.[!2-9].mlp*", plain),
+        std::pair("model.layers.[^0].mlp*", quantized),  // the letters ^ and 0
+        std::pair("model.layers.[^1].mlp*", plain), std::pair("model.layers.[1!].mlp*", plain),
+        std::pair("model.layers.?.mlp*", plain), std::pair("model.layers.[0-2].mlp.experts", plain),
+        std::pair("model.layers.[3-5].mlp.experts", quantized)})
+    EXPECT_EQ(answer({{"quant_method", "modelopt"}, {"quant_algo", "FP8"}, {"ignore", {pattern}}}), want) << pattern;
+}
+
 TEST(ModuleLists, OfGptqsBlocks) {
   using enum Answer;
   json every = json::array();

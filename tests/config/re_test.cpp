@@ -116,7 +116,8 @@ TEST(Re, EndsWhereAModuleDoes) {
       {"a?", ".b", true},    {"x*?a", "xxa.b", true}, {"a", "b.a", false},      {".*b", "a.b.bc", true},
   };
   for (const Case& c : cases) {
-    const auto got = re_match(c.pattern, c.text, MatchEnd::module);
+    Work work(Matcher::kOfOne);
+    const auto got = re_match(c.pattern, c.text, MatchEnd::module, work);
     ASSERT_TRUE(got) << c.pattern;
     EXPECT_EQ(*got, c.matches) << "pattern " << c.pattern << " text " << c.text;
   }
@@ -184,10 +185,10 @@ TEST(Re, NamesOfExperts) {
           "m\\.(.*)\\.(gate|up)_proj", "x", ".*3.*3", "^m.*2$", "(m\\.)?\\d{2,3}", "m\\.[^2]*$"})
       for (const bool module_too : {false, true}) {
         const Layer layer{"m", projections, experts};
-        std::size_t work = 0;
+        Work work(Matcher::kOfOne);
         const auto hits = re_match_experts(pattern, layer, {.module_too = module_too}, work);
         ASSERT_TRUE(hits) << pattern;
-        EXPECT_GT(work, 0U);
+        EXPECT_GT(work.spent(), 0U);
         const bool whole = module_too && *re_match(pattern, layer.module);
         for (std::size_t i = 0; i < layer.count(); ++i)
           EXPECT_EQ(!hits->empty() && (*hits)[i], whole || *re_match(pattern, layer.name(i)))
@@ -200,11 +201,11 @@ TEST(Re, ManyExpertsCostNoMore) {
   const std::vector<std::string> projections = {"gate_proj", "up_proj", "down_proj"};
   for (const char* pattern :
        {".*layers\\.30\\..*", "model\\.layers\\.3\\.mlp\\.experts\\.7\\.up_proj", ".*experts\\.\\d+\\.x"}) {
-    std::size_t few = 0, many = 0;
+    Work few(Matcher::kOfOne), many(Matcher::kOfOne);
     ASSERT_TRUE(re_match_experts(pattern, {"model.layers.3.mlp.experts", projections, 16}, {.module_too = true}, few));
     ASSERT_TRUE(
         re_match_experts(pattern, {"model.layers.3.mlp.experts", projections, 65536}, {.module_too = true}, many));
-    EXPECT_LE(many, 2 * few) << pattern;
+    EXPECT_LE(many.spent(), 2 * few.spent()) << pattern;
   }
 }
 

@@ -258,6 +258,29 @@ TEST(FloatForms, Fnuz) {
 }
 
 // The step before DeepGEMM's packing.
+// Marlin's scales are rounded to the type of the activations first, as a loader would, and then multiplied: a scale
+// below the normal numbers of f16 loses its bits there.
+TEST(FloatForms, MarlinScalesAreRoundedBeforeTheyAreMultiplied) {
+  for (const FloatForm& f : float_forms()) {
+    if (f.scales != ScalePlace::marlin) continue;
+    const Layout l = layout_of(f, fitting(f, {1, 128, 128}), {.activations = DType::f16});
+    ASSERT_TRUE(named_layout(l.kind)->valid(l)) << l.id();
+    std::mt19937 rng(3);
+    CanonicalRows rows = random_rows(l, Matrix::w2, rng);
+    rows.has_power_scales = false;
+    const float scale = std::ldexp(1.0f + 0x1p-9f, -17);  // f16 has 7 bits behind its first there, and 10 above 2^-14
+    std::fill(rows.scales.begin(), rows.scales.end(), scale);
+    std::vector<std::byte> payload(l.payload_bytes());
+    const NamedForm& form = *named_form(l.kind);
+    ASSERT_TRUE(form.write(rows, Matrix::w2, {l, payload.data(), 0}));
+    EXPECT_GT(rows.scales_rounded, 0u);
+    CanonicalRows back;
+    back.shape(l.w2.rows(), l.w2);
+    ASSERT_TRUE(form.read({l, payload.data(), 0}, Matrix::w2, back));
+    for (const float s : back.scales) ASSERT_EQ(s, std::ldexp(1.0f, -17)) << l.id();
+  }
+}
+
 TEST(FloatForms, PowerScales) {
   const VecFile f = load_vectors("float/fp8_block.safetensors");
   const Layout l = layout_of(form_called("deepgemm/fp8-ue8m0"), {1, f.at("w13").shape[2], f.at("w13").shape[1] / 2});

@@ -107,15 +107,17 @@ INSTANTIATE_TEST_SUITE_P(Convert, SmallElements,
 TEST(SmallFloatFaults, CodesThatAreNoNumbersAreNamed) {
   for (const auto& [element, code] :
        {std::pair(Element::e4m3, 0x7fu), std::pair(Element::e4m3, 0xffu), std::pair(Element::e5m2, 0x7cu)}) {
-    Stored s(element, 2, 32, 9);
-    s.stream[32 + 5] = static_cast<std::uint8_t>(code);
-    CanonicalRows rows;
-    rows.shape(2, s.packed(Scales::e8m0));
-    const Check got = read_rows(s.source(DType::u8), 0, 0, 2, rows);
-    ASSERT_FALSE(got);
-    EXPECT_EQ(got.error().code, Code::invalid_argument);
-    EXPECT_EQ(got.error().subject, "w2_weight[3,1,5]");
-    EXPECT_THAT(got.error().message, testing::HasSubstr(std::string(row_of(element).name)));
+    for (const std::size_t column : {std::size_t{0}, std::size_t{5}, std::size_t{30}, std::size_t{31}}) {
+      Stored s(element, 2, 32, 9);
+      s.stream[32 + column] = static_cast<std::uint8_t>(code);
+      CanonicalRows rows;
+      rows.shape(2, s.packed(Scales::e8m0));
+      const Check got = read_rows(s.source(DType::u8), 0, 0, 2, rows);
+      ASSERT_FALSE(got);
+      EXPECT_EQ(got.error().code, Code::invalid_argument);
+      EXPECT_EQ(got.error().subject, "w2_weight[3,1," + std::to_string(column) + "]");
+      EXPECT_THAT(got.error().message, testing::HasSubstr(std::string(row_of(element).name)));
+    }
   }
 }
 

@@ -376,6 +376,31 @@ TEST(Checkpoint, AnIndexOfTwentyMegabytes) {
   EXPECT_EQ(got->size(), 1u);
 }
 
+// Keys that mean nothing to a reader cost memory all the same, because none may come twice.
+TEST(CheckpointHostile, MillionsOfKeys) {
+  const TempDir dir;
+  const auto keys = [](int count) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":\"\"";
+    return text;
+  };
+  const auto open = [&](int count) {
+    const std::string header = R"({"__metadata__":{)" + keys(count) + "}}";
+    return SafetensorsFile::open(dir.write("x.safetensors", safetensors_bytes(header, "")), "");
+  };
+  EXPECT_TRUE(open(1'000'000));
+  const auto more = open(1'000'001);
+  ASSERT_FALSE(more);
+  EXPECT_THAT(more.error().message, HasSubstr("more than 1000000 keys in __metadata__"));
+
+  dir.write("s.safetensors", one_tensor("0"));
+  std::string index = R"({"weight_map":{)";
+  for (int i = 0; i <= 1'000'000; ++i) index += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":\"s.safetensors\"";
+  const auto all = open_checkpoint(dir.write("x.index.json", index + "}}"), "");
+  ASSERT_FALSE(all);
+  EXPECT_THAT(all.error().message, HasSubstr("more than 1000000 tensors"));
+}
+
 TEST(CheckpointHostile, EmptyDirectory) {
   const TempDir dir;
   EXPECT_EQ(open_checkpoint(dir.path(), "").error().code, Code::io);

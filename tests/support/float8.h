@@ -36,8 +36,9 @@ struct Float8Case {
   }
 };
 
-// The powers of e8m0 scales that a case draws from: around 1; subnormal ones too; all of them.
-enum class Powers { near, low, all };
+// The powers of e8m0 scales that a case draws from: around 1; subnormal ones too; all of them; the least and the
+// largest with which all codes are normal bf16 numbers, and now and then the next one, with which they are not.
+enum class Powers { near, low, all, edges };
 
 class Float8Maker {
  public:
@@ -75,15 +76,18 @@ class Float8Maker {
       if (kind == 1 && pick(0, 2000) != 0) code |= 0x08;
       if ((code & 0x7f) == 0x7f) code ^= 0x40;  // no NaN
     }
+    const bool edges = powers == Powers::edges, high = edges && pick(0, 1) == 1;
     c.scales = scales_of_blocks(c.m, [&] {
       if (!mx_) return normal() / 16;
+      if (edges) return std::ldexp(1.0f, (high ? 119 : -117) + (pick(0, 99) == 0 ? (high ? 1 : -1) : 0));
       const int least = powers == Powers::near ? -8 : -127, most = powers == Powers::all ? 127 : least + 16;
       return std::ldexp(1.0f, pick(least, most));
     });
     c.bias.resize(static_cast<std::size_t>(c.m.rows()));
-    for (auto& v : c.bias) v = normal();
+    for (auto& v : c.bias) v = edges ? 0.0f : normal();
     c.x.resize(static_cast<std::size_t>(c.n * c.m.k));
-    for (auto& v : c.x) v = bf16_to_f32(f32_to_bf16(normal() * 3));
+    const float size = edges ? std::ldexp(1.0f, high ? -40 : 40) : 3.0f;  // of products that are normal, too
+    for (auto& v : c.x) v = bf16_to_f32(f32_to_bf16(normal() * size));
     c.packed = pack_p16_codes(c.m, c.codes, c.scales, c.m.has_bias ? c.bias : std::vector<float>{});
   }
 

@@ -342,6 +342,8 @@ TEST(CheckpointNames, WrongTypesAndShapes) {
                         Case{"0.gate_proj.weight_packed", "U32", {32, 8}, 4, Code::dtype},
                         Case{"0.gate_proj.weight_scale", "F64", {32, 2}, 8, Code::dtype},
                         Case{"0.gate_proj.weight_scale", "F32", {32, 1}, 4, Code::shape},
+                        Case{"0.gate_proj.weight_scale", "F32", {}, 4, Code::shape},
+                        Case{"0.down_proj.weight_packed", "I32", {}, 4, Code::shape},
                         Case{"0.down_proj.weight_packed", "I32", {32, 8}, 4, Code::shape},
                         Case{"0.down_proj.weight_shape", "I64", {2}, 8, Code::shape},
                         Case{"0.down_proj.weight_shape", "I32", {2}, 4, Code::dtype},

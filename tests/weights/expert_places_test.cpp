@@ -209,6 +209,57 @@ TEST(ExpertPlaces, StacksUnderTheirNames) {
   }
 }
 
+// Gate and up of one stacked tensor, in the order that the config states.
+TEST(ExpertPlaces, HalvesOfAStack) {
+  std::vector<float> w13(4 * 64 * 64), w2(4 * 64 * 32);
+  for (std::size_t i = 0; i < w13.size(); ++i) w13[i] = static_cast<float>(i / 64);  // the number of its row
+  for (const char* order : {"gate_up", "up_gate"}) {
+    const TempDir dir;
+    SafetensorsWriter file;
+    file.add("model.layers.0.mlp.experts.gate_up_proj", "F32", {4, 64, 64}, w13.data(), w13.size() * 4);
+    file.add("model.layers.0.mlp.experts.down_proj", "F32", {4, 64, 32}, w2.data(), w2.size() * 4);
+    dir.write("model.safetensors", file.bytes());
+    WeightSet set(plain("model.layers.0.mlp.experts",
+                        std::string(R"(,"stacked_weights":"rows_first","w13_layout":")") + order + "\""));
+    const Check loaded = set.load_safetensors(dir.path().c_str(), nullptr);
+    ASSERT_TRUE(loaded) << loaded.error().message;
+    for (const Half half : {Half::w1, Half::w3}) {
+      const auto lease = set.get({Role::w13_weight, 2, half});
+      ASSERT_TRUE(lease) << lease.error().message;
+      const bool second = (half == Half::w3) == (std::string(order) == "gate_up");
+      for (std::int64_t r = 0; r < 32; ++r)
+        EXPECT_EQ(load<float>(lease->view.data + r * lease->view.strides[0] * 4),
+                  static_cast<float>(2 * 64 + (second ? 32 : 0) + r))
+            << order << ", row " << r;
+    }
+  }
+}
+
+// A second scale as a factor and as a divisor: which of the two is right is not known.
+TEST(ExpertPlaces, TwoFormsOfOneScale) {
+  const std::string at = "model.layers.0.mlp.experts.";
+  const auto config =
+      plain("model.layers.0.mlp.experts",
+            R"(,"quantization":{"format":"nvfp4-pack-quantized","weights":{"num_bits":4,"type":"float",)"
+            R"("strategy":"tensor_group","group_size":16,"symmetric":true},"input_activations":null})");
+  const float one = 1.0f;
+  for (const std::int64_t expert : {0, 3})
+    for (const std::int64_t other : {0, 3}) {
+      const TempDir dir;
+      SafetensorsWriter file;
+      file.add(at + std::to_string(expert) + ".down_proj.weight_global_scale", "F32", {1}, &one, 4);
+      file.add(at + std::to_string(other) + ".down_proj.weight_scale_2", "F32", {1}, &one, 4);
+      dir.write("model.safetensors", file.bytes());
+      WeightSet set(config);
+      const Check loaded = set.load_safetensors(dir.path().c_str(), nullptr);
+      EXPECT_EQ(static_cast<bool>(loaded), expert != other) << expert << ", " << other;
+      if (loaded) continue;
+      EXPECT_EQ(loaded.error().code, Code::unexpected_weight) << loaded.error().message;
+      EXPECT_EQ(loaded.error().subject.rfind(at + std::to_string(expert) + ".down_proj.", 0), 0u)
+          << loaded.error().subject;
+    }
+}
+
 TEST(ExpertPlaces, FlatAndApart) {
   const TempDir dir;
   File f;

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <string>
 
 #include "support/memory_source.h"
@@ -287,6 +289,28 @@ TEST(WeightSet, Json) {
       j["tensors"][0],
       nlohmann::json::parse(
           R"({"role":"w13_scale","dtype":"f32","shape":[4,64,2],"part":{"row0":0,"rows":32,"col0":0,"cols":64}})"));
+}
+
+// A message is for people: its details have all names.
+TEST(WeightSet, ManyMissingWeights) {
+  for (const std::int64_t experts : {2, 40'000}) {
+    const Check c = WeightSet(config_of({.experts = experts})).check_complete();
+    ASSERT_FALSE(c);
+    EXPECT_EQ(c.error().code, Code::missing_weight);
+    const std::string& message = c.error().message;
+    EXPECT_EQ(message.rfind(std::to_string(4 * experts) + " weights were never set: w13_weight[0]", 0), 0u)
+        << message.substr(0, 100);
+    EXPECT_LE(message.size(), 64u * 1024);
+    const auto details = nlohmann::json::parse("{" + c.error().details + "}");
+    EXPECT_EQ(details["missing"].size(), static_cast<std::size_t>(4 * experts));
+    std::smatch rest;
+    const bool cut = std::regex_search(message, rest, std::regex(", and (\\d+) more"));
+    ASSERT_EQ(cut, experts > 2);
+    if (cut)
+      EXPECT_EQ(std::count(message.begin(), message.end(), '[') + std::stoll(rest[1]), 4 * experts);
+    else
+      EXPECT_THAT(message, HasSubstr("w2_scale[1]"));
+  }
 }
 
 TEST(WeightSet, FormatsThatAreNotRead) {
