@@ -118,6 +118,12 @@ TEST(HfKeys, EveryKeyOfAClassIsListed) {
   }
 }
 
+TEST(HfKeys, OthersAreUnknown) {
+  for (const Architecture& row : architectures())
+    for (const char* key : {"", "no_such_key", "num_expert", "rope_theta_of_experts"})
+      EXPECT_EQ(use_of(row, key), KeyUse::unknown) << row.name << " " << key;
+}
+
 TEST(HfKeys, EveryKeyOfAPublishedFileIsListed) {
   ASSERT_GT(published().size(), 30U);
   for (const Published& p : published()) {
