@@ -94,17 +94,26 @@ struct Matrix {
   std::vector<float> scales, bias;
   std::vector<std::int32_t> g_idx;
 
-  float value(std::int64_t e, std::int64_t r, std::int64_t c) const {
-    const auto g = static_cast<std::size_t>((e * n + r) * groups + g_idx[static_cast<std::size_t>(c)]);
-    const std::uint8_t code = codes[static_cast<std::size_t>((e * n + r) * k + c)];
-    if (scale_rows != 0) return small_to_f32(bits == 4 ? kE2m1 : kE4m3, code) * scales[g] * tensor_scale;
-    return static_cast<float>(code - zeros[g]) * scales[g];
+  std::vector<float> values(std::int64_t expert) const {
+    std::array<float, 256> numbers{};  // of codes, before zero points and scales
+    for (std::uint32_t c = 0; c < (scale_rows == 0 ? 256U : 1U << bits); ++c)
+      numbers[c] = scale_rows == 0 ? static_cast<float>(c) : small_to_f32(bits == 4 ? kE2m1 : kE4m3, c) * tensor_scale;
+    std::vector<float> all(static_cast<std::size_t>(n * k));
+    const std::uint8_t* code = codes.data() + expert * n * k;
+    float* out = all.data();
+    for (std::int64_t row = expert * n; row < (expert + 1) * n; ++row)
+      for (const std::int32_t group : g_idx) {
+        const auto g = static_cast<std::size_t>(row * groups + group);
+        *out++ = (numbers[*code++] - (scale_rows == 0 ? static_cast<float>(zeros[g]) : 0.0F)) * scales[g];
+      }
+    return all;
   }
   std::vector<float> values() const {  // of all experts
     std::vector<float> all;
-    all.reserve(codes.size());
-    for (std::int64_t row = 0; row < std::ssize(codes) / k; ++row)
-      for (std::int64_t c = 0; c < k; ++c) all.push_back(value(row / n, row % n, c));
+    for (std::int64_t e = 0; e < std::ssize(codes) / (n * k); ++e) {
+      const std::vector<float> one = values(e);
+      all.insert(all.end(), one.begin(), one.end());
+    }
     return all;
   }
 };

@@ -4,13 +4,14 @@
 namespace moe::fuzz {
 
 inline TinyLayer::TinyLayer(Producer& p, const std::string& more) {
+  constexpr std::array<std::int64_t, 8> kCounts = {1, 2, 3, 1, 1, 2, 1, 1};
   constexpr std::array<std::int64_t, 16> kSizes = {32, 64, 96, 128, 32, 32, 32, 32,  // small ones run often
                                                    32, 64, 32, 32,  32, 32, 64, 32};
   constexpr std::array<std::int64_t, 3> kGroups = {32, -1, 64};
   constexpr std::array kDtypes = {MOE_DTYPE_F32, MOE_DTYPE_BF16, MOE_DTYPE_F16};
   constexpr std::array<const char*, 4> kActivations = {"silu", "swigluoai_uninterleave", "swiglustep", "silu"};
   form = &p.pick(kForms);
-  E = 1 + static_cast<std::int64_t>(p.below(3));
+  E = p.pick(kCounts);
   top_k = 1 + static_cast<std::int64_t>(p.below(static_cast<std::size_t>(E)));
   H = p.pick(kSizes);
   I = p.pick(kSizes);
@@ -62,7 +63,8 @@ inline Matrix TinyLayer::matrix(int halves, std::int64_t half_rows, std::int64_t
   const bool nv = form->starts_with("NV");  // scales from 1/2 to 4: Marlin drops those below 1/64
   if (nv) m.tensor_scale = halves == 2 ? 0x1p-7F : 0x1p-8F;
   const std::uint32_t range = 1U << form->bits;
-  for (std::int64_t i = 0; i < E * n * k; ++i) m.codes.push_back(static_cast<std::uint8_t>(noise.below(range)));
+  m.codes.resize(static_cast<std::size_t>(E * n * k));
+  for (std::uint8_t& c : m.codes) c = static_cast<std::uint8_t>(noise.below(range));
   if (m.scale_rows != 0 && m.bits == 8)
     for (std::uint8_t& c : m.codes)
       if ((c & 0x7f) == 0x7f) c = 0x7e;  // not NaN
@@ -194,14 +196,14 @@ inline void TinyLayer::give_integers(const Matrix& m, StackedTensors& out) const
     constexpr std::array<std::int64_t, 8> kInterleaved = {0, 4, 1, 5, 2, 6, 3, 7};
     return form->bits * (form->awq ? kInterleaved[static_cast<std::size_t>(i % 8)] : i % pf);
   };
+  const std::uint8_t* code = m.codes.data();
   for (std::int64_t e = 0; e < E; ++e)
     for (std::int64_t r = 0; r < m.n; ++r) {
       for (std::int64_t c = 0; !bytes && c < m.k; ++c) {
         const std::int64_t at = form->awq       ? (e * m.k + c) * nw + r / pf
                                 : form->k_first ? (e * kw + c / pf) * m.n + r
                                                 : (e * m.n + r) * kw + c / pf;
-        words[static_cast<std::size_t>(at)] |= std::uint32_t{m.codes[static_cast<std::size_t>((e * m.n + r) * m.k + c)]}
-                                               << shift(form->awq ? r : c);
+        words[static_cast<std::size_t>(at)] |= std::uint32_t{*code++} << shift(form->awq ? r : c);
       }
       for (std::int64_t g = 0; g < G; ++g) {
         const auto from = static_cast<std::size_t>((e * m.n + r) * G + g);
