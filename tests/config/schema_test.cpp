@@ -2,6 +2,7 @@
 // compared with the checks by schema_agreement.py.
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -82,7 +83,8 @@ TEST(Schema, BoundsAreThoseOfTheReaders) {
       if (!bounds) continue;
       const std::string most = std::to_string(bounds->most);
       const std::string range = key == "group_size" ? most : "[" + std::to_string(bounds->least) + ", " + most + "]";
-      for (const std::int64_t beyond : {bounds->least - 1, bounds->most + 1}) {
+      const bool ends = bounds->most == std::numeric_limits<std::int64_t>::max();  // nothing is beyond
+      for (const std::int64_t beyond : {bounds->least - 1, ends ? bounds->least - 1 : bounds->most + 1}) {
         json d = quantized;
         json& value = d[json::json_pointer(place)][key];
         value = bounds->of_elements ? json{beyond, beyond} : json(beyond);
