@@ -155,7 +155,7 @@ TEST(Memory, PatternsOfStrangers) {
       if (live == 850 || experts == 65536) {
         EXPECT_NE(got.find("too many patterns"), std::string::npos) << got << experts << " " << live;
       }
-      answer(std::vector<std::string>(100, pattern), experts);
+      if (experts == 65536 && live == 1) answer(std::vector<std::string>(100, pattern), experts);
     }
   // Each pattern has few states, but a set of them for every number.
   std::vector<std::string> many;
