@@ -113,6 +113,7 @@ Result<std::string_view> Foreign::need_text(std::string_view key) const {
 // fnmatch as a pattern of re.cpp: * -> .*, ? -> ., [!..] -> [^..], the rest literal, to the end.
 std::string wildcard_pattern(std::string_view wildcard) {
   std::string re;
+  bool closes = true;  // a bracket may; where one does not, none behind it does
   for (std::size_t i = 0; i < wildcard.size(); ++i) {
     const char c = wildcard[i];
     if (c == '*') {
@@ -126,8 +127,9 @@ std::string wildcard_pattern(std::string_view wildcard) {
     std::size_t body = i + 1;
     const bool negated = c == '[' && body < wildcard.size() && wildcard[body] == '!';
     if (negated) ++body;
-    const std::size_t close = c == '[' ? wildcard.find(']', body + 1) : std::string_view::npos;
+    const std::size_t close = c == '[' && closes ? wildcard.find(']', body + 1) : std::string_view::npos;
     if (close == std::string_view::npos) {
+      closes = closes && c != '[';
       add_literal(re, c);
       continue;
     }
@@ -171,6 +173,7 @@ template <class T>
 Result<T> Matcher::limited(const std::string& pointer, const std::function<Result<T>(Work&)>& match) {
   if (left_ == 0) return too_many(pointer);
   Work work(std::min(left_, kOfOne));
+  work.spend(kOfEach);
   Result<T> answer = placed(match(work), pointer);
   left_ -= work.spent();
   if (answer && work.is_spent()) return too_many(pointer);

@@ -1,6 +1,5 @@
 // Lists of modules in other programs' quantization objects, over the names of a layer's experts (checkpoints.md 6).
 #include <algorithm>
-#include <set>
 
 #include "base/index.h"
 #include "base/text.h"
@@ -98,34 +97,41 @@ Result<bool> quantizes_experts(const Foreign& h, const Layer& layer) {
   const std::string at = h.at(kList), expected = "an array of strings or of such arrays";
   if (value->array() == nullptr) return fields::unexpected(at, *value, expected);
   RuleOfNames names(layer);
-  std::vector<std::string> pointers;
-  std::set<std::string_view> known;  // a name that comes again says nothing new
-  const auto add = [&](const json::Value& entry, std::string pointer) -> Check {
-    if (entry.string() == nullptr) return fields::unexpected(pointer, entry, expected);
-    const std::string_view text = *entry.string();
-    if (!known.insert(text).second) return ok();
-    const std::size_t rule = pointers.size();
-    pointers.push_back(std::move(pointer));
-    const std::string inside = cat(".", layer.module, ".");
+  const std::size_t projections = layer.projections.size();
+  const std::string inside = cat(".", layer.module, ".");
+  std::vector<bool> given(projections);  // in all experts, which once is enough
+  std::size_t rule = 0;                  // counts the names of the list
+  const auto add = [&](std::string_view text) {
     if (inside.find(cat(".", text, ".")) != std::string::npos) names.add_rest(rule);
-    for (std::size_t p = 0; p < layer.projections.size(); ++p)
-      for (std::size_t e = 0; text == layer.projections[p] && e < usize(layer.experts); ++e)
-        names.add(rule, e * layer.projections.size() + p, 1);
+    for (std::size_t p = 0; p < projections; ++p) {
+      if (given[p] || text != layer.projections[p]) continue;
+      given[p] = true;
+      for (std::size_t e = 0; e < usize(layer.experts); ++e) names.add(rule, e * projections + p, 1);
+    }
     const auto rest = behind_module(text, layer.module);
     add_expert(rest ? *rest : text, rule, layer, names);
-    return ok();
+    ++rule;
   };
-  for (std::size_t i = 0; i < value->array()->size(); ++i) {
-    const json::Value& entry = (*value->array())[i];
-    if (entry.array() == nullptr) {
-      MOE_CHECK(add(entry, cat(at, "/", i)));
+  const json::Array& list = *value->array();
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (list[i].string() != nullptr) {
+      add(*list[i].string());
       continue;
     }
-    for (std::size_t j = 0; j < entry.array()->size(); ++j)
-      MOE_CHECK(add((*entry.array())[j], cat(at, "/", i, "/", j)));
+    if (list[i].array() == nullptr) return fields::unexpected(cat(at, "/", i), list[i], expected);
+    const json::Array& names_of = *list[i].array();
+    for (std::size_t j = 0; j < names_of.size(); ++j) {
+      if (names_of[j].string() == nullptr) return fields::unexpected(cat(at, "/", i, "/", j), names_of[j], expected);
+      add(*names_of[j].string());
+    }
   }
-  if (pointers.empty()) return true;
-  return covers_experts(names, RuleOfNames::Among::all, [&](std::size_t rule) { return pointers[rule]; });
+  if (rule == 0) return true;
+  return covers_experts(names, RuleOfNames::Among::all, [&](std::size_t r) {
+    std::size_t i = 0;
+    for (; list[i].array() != nullptr ? r >= list[i].array()->size() : r > 0; ++i)
+      r -= list[i].array() != nullptr ? list[i].array()->size() : 1;
+    return list[i].array() != nullptr ? cat(at, "/", i, "/", r) : cat(at, "/", i);
+  });
 }
 
 }  // namespace moe::config

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -66,7 +67,7 @@ class Simulation {
       ++position_;
       next_.states.assign(w.states.size(), 0);
       next_.live = 0, next_.matched = false;
-      if (!work_.spend(1 + w.live / 8)) return {};
+      if (!work_.spend(1 + w.live / 4)) return {};
       for (std::size_t word = 0; word < w.states.size() && !next_.matched; ++word)
         for (std::uint64_t left = w.states[word]; left != 0 && !next_.matched; left &= left - 1) {
           const std::size_t pc = word * kBits + static_cast<std::size_t>(std::countr_zero(left));

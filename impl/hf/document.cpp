@@ -23,7 +23,7 @@ using fields::Members;
 constexpr std::array<std::string_view, 9> kOptionNames = {
     "layer_index", "module",  "architecture", "quantization_config", "overrides", "tp_size",
     "tp_rank",     "ep_size", "ep_rank"};
-constexpr std::size_t kMaxModule = 512;
+constexpr std::size_t kMaxModule = 512, kMaxProjection = 64;
 
 bool is_below(std::string_view pointer, std::string_view ancestor) {
   return pointer.starts_with(ancestor) && (pointer.size() == ancestor.size() || pointer[ancestor.size()] == '/');
@@ -159,7 +159,7 @@ Check put_quantization(const ModelFile& file, const QuantizationSource& source, 
   std::vector<std::string> projections;
   if (given != nullptr && given->array() != nullptr)
     for (const json::Value& p : *given->array())
-      if (p.string() != nullptr) projections.push_back(*p.string());
+      if (p.string() != nullptr && p.string()->size() <= 4 * kMaxProjection) projections.push_back(*p.string());
   // Names and numbers of a wrong kind or size can only be overrides; config_from_document refuses them.
   if (name == nullptr || name->string() == nullptr || name->string()->size() > 4 * kMaxModule ||
       projections.size() != 3)

@@ -137,6 +137,7 @@ constexpr std::array<CheckpointTensor, 4> fp8_stack(const Fp8Stack& s) {
 }
 constexpr std::array kFp8StackedBlocks       = fp8_stack({kMatrix,  kBlockScales});
 constexpr std::array kFp8StackedBlockColumns = fp8_stack({kColumns, kBlockColumns});
+constexpr std::array kFp8StackedChannels     = fp8_stack({kMatrix,  kRowGroups, Form::vector});
 constexpr std::array kFp8StackedTensor       = fp8_stack({kMatrix,  kPerHalf, Form::scalar});
 constexpr std::array kFp8StackedColumns      = fp8_stack({kColumns, kPerHalf, Form::scalar});
 constexpr Stack kGateUpDown = {{"gate_up_proj", "down_proj"}};
@@ -159,6 +160,7 @@ bool is_fp8(const Quantization& q, std::initializer_list<Strategy> strategies) {
 }
 bool is_fp8_tensor(const Quantization& q) { return is_fp8(q, {Strategy::tensor}); }
 bool is_fp8_rows(const Quantization& q) { return is_fp8(q, {Strategy::channel, Strategy::group}); }
+bool is_fp8_channels(const Quantization& q) { return is_fp8(q, {Strategy::channel}); }
 bool is_fp8_blocks(const Quantization& q) { return is_fp8(q, {Strategy::block}); }
 // Of a turned matrix only square blocks lie the same way for every writer.
 bool is_fp8_squares(const Quantization& q) {
@@ -195,6 +197,8 @@ std::span<const TensorSet> tensor_sets() {
                 StackedWeights::rows_first},
       TensorSet{Format::float_quantized, Codes::bits, kFp8StackedBlockColumns, is_fp8_squares, &kGateUpDown,
                 StackedWeights::columns_first},
+      TensorSet{Format::float_quantized, Codes::bits, kFp8StackedChannels, is_fp8_channels, &kGateUpDown,
+                StackedWeights::rows_first},
       TensorSet{Format::float_quantized, Codes::bits, kFp8StackedTensor, is_fp8_tensor, &kGateUpDown,
                 StackedWeights::rows_first},
       TensorSet{Format::float_quantized, Codes::bits, kFp8StackedColumns, is_fp8_tensor, &kGateUpDown,

@@ -119,6 +119,9 @@ Check check_no_foreign(const LayerFacts& facts, std::span<const ExpertPlace> pla
   }
   if (found.empty()) return ok();
   const Quantization& q = facts.config().quantization;
+  const auto sets = file_sets(q, StackedWeights::rows_first);
+  const bool has_stacks = std::any_of(sets.begin(), sets.end(), [](const TensorSet* s) { return s->stack != nullptr; });
+  const bool no_cure = hint.empty() && stacks && q.weights && !has_stacks;
   if (hint.empty() && stacks && q.weights)
     hint = cat("; tensors of all experts in one (stacks) are not read of ", at(kFormatNames, q.format),
                " in this form: an export with each expert by itself is");
@@ -126,7 +129,7 @@ Check check_no_foreign(const LayerFacts& facts, std::span<const ExpertPlace> pla
   return fail(Code::unexpected_weight, *found.begin(),
               cat("the checkpoint has experts", path ? cat(" of layer ", path->number) : "",
                   " under names that are not known: ", listed(found), "; looked for ", sought(facts, own),
-                  " and the like", hint, ". ", kCures));
+                  " and the like", hint, no_cure ? "" : cat(". ", kCures)));
 }
 
 std::string found_instead(const LayerFacts& facts, const std::string& path, const char* module) {

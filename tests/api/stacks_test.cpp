@@ -325,6 +325,66 @@ TEST(Stacks, OfFloat8InBothOrders) {
       }
 }
 
+// A scale for each row, beside the stacks of Granite, of which a tool keeps the names.
+TEST(Stacks, OfFloat8Channels) {
+  for (const bool column : {true, false}) {
+    const Float8Model m = random_float8({.form = kRowScales, .H = 128, .I = 64}, 41);
+    const std::string at = "model.layers.0.block_sparse_moe.";
+    const json hf = {{"architectures", {"GraniteMoeHybridForCausalLM"}},
+                     {"hidden_size", m.H},
+                     {"intermediate_size", m.I},
+                     {"num_local_experts", m.E},
+                     {"num_experts_per_tok", m.K},
+                     {"num_hidden_layers", 1},
+                     {"dtype", m.dtype},
+                     {"quantization_config",
+                      {{"quant_method", "compressed-tensors"},
+                       {"format", "float-quantized"},
+                       {"config_groups", {{"FP8_DYNAMIC", {"Linear", "re:.*input_linear", "re:.*output_linear"}}}}}}};
+    std::vector<OwnedTensor> tensors;
+    for (OwnedTensor t : stacked_roles(m)) {
+      const bool scale = t.name.ends_with("scale");
+      t.name =
+          at + (t.name.starts_with("w13") ? "input_linear.weight" : "output_linear.weight") + (scale ? "_scale" : "");
+      if (scale) t.shape.resize(2);
+      if (scale && column) t.shape.push_back(1);
+      tensors.push_back(std::move(t));
+    }
+    const std::string text = hf.dump();
+    const ConfigPtr config = make<ConfigPtr>([&](moe_config** o, moe_error** e) {
+      return moe_config_create_from_hf(text.data(), text.size(), nullptr, 0, o, e);
+    });
+    ASSERT_TRUE(config);
+    const TempDir dir;
+    dir.write("model.safetensors", safetensors_of(tensors));
+    expect_one_way_as_the_other(config.get(), dir, tensors, stacked_roles(m));
+  }
+}
+
+// Where no stack of a format is read, no option helps.
+TEST(StackRefusals, OfFormatsWithoutStacks) {
+  const json document = {
+      {"name", kModule},
+      {"num_experts", 2},
+      {"top_k", 1},
+      {"hidden_dim", 64},
+      {"intermediate_size", 32},
+      {"quantization",
+       {{"format", "int-quantized"},
+        {"weights", {{"num_bits", 8}, {"type", "int"}, {"strategy", "channel"}, {"symmetric", true}}},
+        {"input_activations", {{"num_bits", 8}, {"type", "int"}, {"strategy", "token"}, {"dynamic", true}}}}}};
+  const ConfigPtr config = make_config(document.dump());
+  ASSERT_TRUE(config);
+  const std::vector<OwnedTensor> tensors = {
+      {std::string(kModule) + ".gate_up_proj", -1, "", MOE_DTYPE_I8, {2, 64, 64}, std::vector<std::byte>(8192)}};
+  const TempDir dir;
+  dir.write("model.safetensors", safetensors_of(tensors));
+  const Failure f = load(weights_of(config.get()).get(), dir);
+  EXPECT_EQ(f.status, MOE_ERR_UNEXPECTED_WEIGHT);
+  EXPECT_NE(f.message.find("an export with each expert by itself"), std::string::npos) << f.message;
+  EXPECT_EQ(f.message.find("The options"), std::string::npos) << f.message;
+}
+
 // FP8 in blocks, as a class that writes stacks has it: the config.json tells, names and bytes are those of its tensors.
 TEST(Stacks, OfFloat8Blocks) {
   const Float8Model m = random_float8({.form = kBlocks128, .H = 256, .I = 128}, 21);

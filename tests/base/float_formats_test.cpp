@@ -153,6 +153,18 @@ TEST_P(SmallFloats, EveryCodeHasItsValueAndComesBack) {
   }
 }
 
+TEST_P(SmallFloats, MiddlesAndTheirNeighbours) {
+  const auto& [name, f] = GetParam();
+  for (unsigned code = 0; code < f.largest; ++code) {
+    const float a = small_to_f32(f, code), b = small_to_f32(f, code + 1), middle = (a + b) / 2;
+    const unsigned even = code % 2 == 0 ? code : code + 1;
+    EXPECT_EQ(f32_to_small(f, middle), even) << code;
+    EXPECT_EQ(f32_to_small(f, std::nextafter(middle, 0.0f)), code) << code;
+    EXPECT_EQ(f32_to_small(f, std::nextafter(middle, b)), code + 1) << code;
+    EXPECT_EQ(f32_to_small(f, -std::nextafter(middle, b)), f.magnitudes() + code + 1) << code;
+  }
+}
+
 TEST_P(SmallFloats, RoundingSaturates) {
   const auto& [name, f] = GetParam();
   const VecFile file = load_vectors("float/formats.safetensors");

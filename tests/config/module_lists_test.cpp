@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "config/foreign.h"
 #include "support/rooms.h"
 #include "support/vectors.h"
 
@@ -20,8 +21,8 @@ constexpr int kExperts = 12;
 enum class Answer { quantized, plain, refused };
 
 Answer answer(const json& object, const std::string& module = "model.layers.1.mlp.experts") {
-  const auto v = moe::json::parse(object.dump());
-  EXPECT_TRUE(v) << object;
+  const auto v = moe::json::parse(object.dump(), {.max_bytes = kMostForeignBytes});
+  EXPECT_TRUE(v) << v.error().message;
   const auto got = resolve_hf_quantization(*v, module, kProjections, kExperts);
   if (!got) {
     EXPECT_EQ(got.error().code, Code::unsupported) << got.error().message;
@@ -113,6 +114,13 @@ TEST(ModuleLists, WildcardsOfModelOpt) {
         std::pair("model.layers.?.mlp*", plain), std::pair("model.layers.[0-2].mlp.experts", plain),
         std::pair("model.layers.[3-5].mlp.experts", quantized)})
     EXPECT_EQ(answer({{"quant_method", "modelopt"}, {"quant_algo", "FP8"}, {"ignore", {pattern}}}), want) << pattern;
+}
+
+// What has no end is looked for once.
+TEST(ModuleLists, ManyOpenBrackets) {
+  const std::string open(std::size_t{8} << 20, '[');
+  // Half an hour otherwise.
+  EXPECT_EQ(answer({{"quant_method", "modelopt"}, {"quant_algo", "FP8"}, {"ignore", {"*" + open}}}), Answer::refused);
 }
 
 TEST(ModuleLists, OfGptqsBlocks) {

@@ -2,6 +2,10 @@
 // compared with the checks by schema_agreement.py.
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <optional>
+#include <string>
+
 #include "config/documents.h"
 #include "support/rooms.h"
 
@@ -39,6 +43,59 @@ TEST(Schema, NamesTheMembersOfTheDocument) {
   }
   for (const json& name : schema["properties"]["vllm_env"]["propertyNames"]["enum"])
     EXPECT_TRUE(known("/vllm_env", name.get<std::string>())) << name;
+}
+
+// The bounds of an integer: those of the schema of a member, or of the elements of its arrays.
+struct Bounds {
+  std::int64_t least, most;
+  bool of_elements = false;
+};
+std::optional<Bounds> bounds_of(const json& schema) {
+  if (schema.contains("minimum") && schema.contains("maximum") && schema.value("type", json()) == "integer")
+    return Bounds{schema["minimum"], schema["maximum"]};
+  if (schema.contains("items")) {
+    std::optional<Bounds> bounds = bounds_of(schema["items"]);
+    if (bounds) bounds->of_elements = true;
+    return bounds;
+  }
+  for (const json& choice : schema.value("anyOf", json::array()))
+    if (const auto bounds = bounds_of(choice)) return bounds;
+  return std::nullopt;
+}
+
+// What is just beyond them is refused, and the message names the same bounds (of group_size in its own words).
+TEST(Schema, BoundsAreThoseOfTheReaders) {
+  const json schema = json::parse(config_schema_text());
+  const json& defs = schema["$defs"];
+  json quantized = layer_document();
+  quantized["quantization"] = {
+      {"format", "naive-quantized"},
+      {"weights", {{"num_bits", 8}, {"type", "float"}, {"strategy", "block"}, {"block_structure", {128, 128}}}}};
+  int found = 0;
+  for (const auto& [place, members] :
+       {std::pair(std::string(), schema["properties"]),
+        std::pair(std::string("/parallel"), defs["parallel"]["properties"]),
+        std::pair(std::string("/routing"), defs["routing"]["properties"]),
+        std::pair(std::string("/platform"), defs["platform"]["properties"]),
+        std::pair(std::string("/quantization/weights"), defs["weight_args"]["properties"])})
+    for (const auto& [key, member] : members.items()) {
+      const std::optional<Bounds> bounds = bounds_of(member);
+      if (!bounds) continue;
+      const std::string most = std::to_string(bounds->most);
+      const std::string range = key == "group_size" ? most : "[" + std::to_string(bounds->least) + ", " + most + "]";
+      const bool ends = bounds->most == std::numeric_limits<std::int64_t>::max();  // nothing is beyond
+      for (const std::int64_t beyond : {bounds->least - 1, ends ? bounds->least - 1 : bounds->most + 1}) {
+        json d = quantized;
+        json& value = d[json::json_pointer(place)][key];
+        value = bounds->of_elements ? json{beyond, beyond} : json(beyond);
+        const auto c = parse_config(d.dump());
+        ASSERT_FALSE(c) << d;
+        if (c.error().message.find("the same setting as") != std::string::npos) continue;  // another name
+        EXPECT_NE(c.error().message.find(range), std::string::npos) << place << "/" << key << c.error().message;
+        ++found;
+      }
+    }
+  EXPECT_GT(found, 40);
 }
 
 TEST(Schema, ExamplesAreAccepted) {

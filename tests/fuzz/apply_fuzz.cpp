@@ -5,6 +5,8 @@
 //
 //   input: bytes for tokens, kind of numbers, compute and the other engine, machine; then the layer (tiny.h), ids,
 //   gates and activations
+#include <optional>
+
 #include "fuzz/tiny_reference.h"
 
 namespace {
@@ -12,15 +14,15 @@ namespace {
 using namespace moe::fuzz;
 
 struct Call {
-  std::int64_t tokens;
+  std::int64_t tokens, alone;  // alone: the token that runs by itself, too
   std::vector<std::uint8_t> x;
   std::vector<std::int32_t> ids;
   std::vector<float> gates;
   bool plain, foreign = false;
 };
 
-Call draw_call(Producer& p, const TinyLayer& l, std::int64_t tokens, bool plain) {
-  Call c{tokens, {}, {}, {}, plain};
+Call draw_call(Producer& p, const TinyLayer& l, std::int64_t tokens, std::int64_t alone, bool plain) {
+  Call c{tokens, alone, {}, {}, {}, plain};
   for (std::int64_t i = 0; i < tokens * l.top_k; ++i) {
     const std::uint8_t b = p.byte();
     c.ids.push_back(b == 255 ? static_cast<std::int32_t>(l.E) : static_cast<std::int32_t>(b % (l.E + 1)) - 1);
@@ -60,28 +62,31 @@ std::vector<std::uint8_t> run(const moe_layer* layer, const TinyLayer& l, const 
   return out;
 }
 
-// The outputs of a batch, after each token alone gave the same.
-std::vector<std::uint8_t> run_batch(const moe_layer* layer, const TinyLayer& l, const Call& call) {
+// The outputs of a batch, after one of its tokens alone gave the same.
+std::vector<std::uint8_t> run_batch(const moe_layer* layer, const TinyLayer& l, const Call& call,
+                                    const std::optional<Reference>& reference) {
   std::vector<std::uint8_t> out = run(layer, l, call, 0, call.tokens);
   const auto row = static_cast<std::size_t>(l.H) * bytes_of(l.dtype);
-  for (std::int64_t t = 0; !call.foreign && t < call.tokens; ++t) {
-    const std::vector<std::uint8_t> alone = run(layer, l, call, t, 1);
-    MOE_REQUIRE(std::equal(alone.begin(), alone.end(), out.begin() + static_cast<std::ptrdiff_t>(row) * t));
-    if (call.plain && l.silu) check_token(l, {call.x.data(), call.ids.data(), call.gates.data(), out.data()}, t);
+  if (!call.foreign && call.tokens > 1) {
+    const std::vector<std::uint8_t> alone = run(layer, l, call, call.alone, 1);
+    MOE_REQUIRE(std::equal(alone.begin(), alone.end(), out.begin() + static_cast<std::ptrdiff_t>(row) * call.alone));
   }
+  for (std::int64_t t = 0; reference && t < call.tokens; ++t)
+    reference->check_token({call.x.data(), call.ids.data(), call.gates.data(), out.data()}, t);
   return out;
 }
 
-void run_emulated(const TinyLayer& l, const Call& call, const char* there, bool dense) {
+void run_emulated(const TinyLayer& l, const Call& call, const std::optional<Reference>& reference, const char* there,
+                  bool dense, const Platform& this_machine) {
   const Config theirs = make_config(l.with(there));
   const Config ours = make_config(
       l.with(dense ? R"(,"moe_backend":"emulation","emulation_layout":"dense")" : R"(,"moe_backend":"emulation")"));
   if (!theirs || !ours) return;
-  const auto select = [](const Config& config) {
+  const auto select = [](const Config& config, const moe_platform* platform) {
     return made<Selection>(
-        [&](auto** o, auto** e) { return moe_select_backend(nullptr, config.get(), nullptr, 0, o, e); });
+        [&](auto** o, auto** e) { return moe_select_backend(nullptr, config.get(), platform, 0, o, e); });
   };
-  const Selection made_for = select(theirs), here = select(ours);
+  const Selection made_for = select(theirs, nullptr), here = select(ours, this_machine.get());
   if (!made_for || !here) return;
   const Weights weights = l.weights(theirs.get());
   const Packed packed = made<Packed>(
@@ -90,7 +95,7 @@ void run_emulated(const TinyLayer& l, const Call& call, const char* there, bool 
   const RunLayer layer = made<RunLayer>(
       [&](auto** o, auto** e) { return moe_layer_create(nullptr, here.get(), packed.get(), nullptr, o, e); });
   MOE_REQUIRE(layer);
-  (void)run_batch(layer.get(), l, call);
+  (void)run_batch(layer.get(), l, call, reference);
 }
 
 }  // namespace
@@ -98,8 +103,11 @@ void run_emulated(const TinyLayer& l, const Call& call, const char* there, bool 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);  // what libFuzzer looks for
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  constexpr std::array<const char*, 3> kMachines = {nullptr, R"({"type":"cpu","features":["avx2","fma","f16c"]})",
-                                                    R"({"type":"cpu","features":["neon","dotprod"]})"};
+  // Kept, because a look at this machine takes longer than to run a layer. NULL: of another architecture.
+  static const Platform scalar = make_platform(R"({"type":"cpu","features":["scalar"]})");
+  static const std::array<Platform, 3> machines = {make_platform(R"({"type":"auto"})"),
+                                                   make_platform(R"({"type":"cpu","features":["avx2","fma","f16c"]})"),
+                                                   make_platform(R"({"type":"cpu","features":["neon","dotprod"]})")};
   constexpr std::array<const char*, 6> kElsewhere = {
       nullptr,
       R"(,"platform":{"type":"cuda","capability":[9,0]},"moe_backend":"marlin")",
@@ -108,34 +116,41 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       R"(,"platform":{"type":"rocm","gfx":"gfx942"},"moe_backend":"emulation","emulation_layout":"on_the_fly")",
       R"(,"platform":{"type":"rocm","gfx":"gfx942"},"moe_backend":"emulation","emulation_layout":"dense")"};
   Producer p(data, size);
-  const auto tokens = static_cast<std::int64_t>(p.below(5));
+  const std::int64_t first = p.byte(), tokens = first % 5, alone = tokens > 0 ? first / 5 % tokens : 0;
   const bool plain = p.flag();
   const std::uint8_t mode = p.byte();
   const char* compute = (mode & 1) != 0 ? R"(,"compute":"a8")" : "";
   const bool dense = (mode & 2) != 0;
   const char* there = kElsewhere[static_cast<std::size_t>(mode >> 2) % kElsewhere.size()];
-  const char* other = p.pick(kMachines);
+  const Platform& other = p.pick(machines);
   const TinyLayer l(p, compute);
-  const Call call = draw_call(p, l, tokens, plain);
+  const Call call = draw_call(p, l, tokens, alone, plain);
   const Config config = make_config(l.text);
   if (!config) return 0;
-  if (there != nullptr && *l.form->scheme == 0 && l.form->scale_rows == 0) run_emulated(l, call, there, dense);
+  std::optional<Reference> reference;
+  if (plain && l.silu && tokens > 0 && !call.foreign) reference.emplace(l);
+  if (there != nullptr && *l.form->scheme == 0 && l.form->scale_rows == 0)
+    run_emulated(l, call, reference, there, dense, machines[0]);
+  const Weights weights = l.weights(config.get());
+  Packed packed;  // for both machines, when their kernels read one layout
+  std::string layout;
   std::vector<std::uint8_t> exact;
-  for (const char* machine : {R"({"type":"cpu","features":["scalar"]})", other}) {
-    const Platform platform = machine == nullptr ? nullptr : make_platform(machine);
-    if (machine != nullptr && !platform) continue;  // another architecture's features
+  for (const Platform* platform : {&scalar, &other}) {
+    if (*platform == nullptr) continue;
     const Selection selection = made<Selection>(
-        [&](auto** o, auto** e) { return moe_select_backend(nullptr, config.get(), platform.get(), 0, o, e); });
+        [&](auto** o, auto** e) { return moe_select_backend(nullptr, config.get(), platform->get(), 0, o, e); });
     if (!selection) continue;
-    const Weights weights = l.weights(config.get());
-    const Packed packed = made<Packed>([&](auto** o, auto** e) {
-      return moe_convert_weights(nullptr, selection.get(), weights.get(), nullptr, o, e);
-    });
+    if (!packed || layout != moe_selection_layout(selection.get())) {
+      layout = moe_selection_layout(selection.get());
+      packed = made<Packed>([&](auto** o, auto** e) {
+        return moe_convert_weights(nullptr, selection.get(), weights.get(), nullptr, o, e);
+      });
+    }
     MOE_REQUIRE(packed);
     const RunLayer layer = made<RunLayer>(
         [&](auto** o, auto** e) { return moe_layer_create(nullptr, selection.get(), packed.get(), nullptr, o, e); });
     if (!layer) continue;  // not this machine's
-    const std::vector<std::uint8_t> out = run_batch(layer.get(), l, call);
+    const std::vector<std::uint8_t> out = run_batch(layer.get(), l, call, reference);
     if (call.foreign) continue;
     const std::string kernel = moe_selection_kernel(selection.get());
     const char* const exact_acts[] = {"_tok8_", "_blk8_", "_blk16_"};

@@ -1,9 +1,13 @@
 // Sequences of up to 40 calls over eight handles: also NULL and a handle of another kind in the place of the right one,
 // memory that runs out, broken texts, destruction in any order. A call succeeds with an object or fails with an error
-// that tells; the output of a failed call is as before; nothing leaks (the sanitizers look).
+// that tells; the output of a failed call is as before; nothing leaks (the sanitizers look). The last calls may be made
+// by two or three threads at once, on the handles that the others left.
 //
-//   input: one byte for the function, then one for each choice of its arguments
+//   input: one byte for the function, then one for each choice of its arguments; behind kShare one for the number of
+//   threads, the rest is dealt out to them
 #include <iterator>
+#include <latch>
+#include <thread>
 
 #include "fuzz/handles.h"
 #include "fuzz/layer.h"
@@ -26,7 +30,7 @@ void set_weight(Handles& h) {
   const std::string role = std::string(up ? "w13_" : "w2_") + (scale ? "scale" : "weight");
   const void* data = scale ? static_cast<const void*>(scales.data()) : codes.data();
   const moe_tensor t = tensor(scale ? MOE_DTYPE_F32 : MOE_DTYPE_I8, {kExperts, n, odd ? k / 2 : k}, data);
-  (void)!moe_weights_set(h.get<moe_weights>(), role.c_str(), &t, nullptr, nullptr, nullptr);
+  (void)!moe_weights_set(h.get_own<moe_weights>(), role.c_str(), &t, nullptr, nullptr, nullptr);
 }
 
 void convert(Handles& h) {
@@ -34,8 +38,10 @@ void convert(Handles& h) {
   options.struct_size = sizeof options;
   options.flags = h.bytes().below(3);
   options.control = h.bytes().flag() ? h.get<moe_control>() : nullptr;
+  const bool empties = (options.flags & MOE_CONVERT_RELEASE_SOURCES) != 0;
   h.make<moe_packed>(moe_convert_weights,
-                     std::tuple{h.get<moe_context>(), h.get<moe_selection>(), h.get<moe_weights>(), &options});
+                     std::tuple{h.get<moe_context>(), h.get<moe_selection>(),
+                                empties ? h.get_own<moe_weights>() : h.get<moe_weights>(), &options});
 }
 
 void load(Handles& h) {
@@ -107,6 +113,24 @@ constexpr void (*kCalls[])(Handles&) = {
     [](Handles& h) { h.clear(h.bytes().below(8)); },
 };
 
+constexpr std::size_t kShare = std::size(kCalls);
+
+void share(const Handles& handles, Producer& p) {
+  const std::size_t count = 2 + p.below(2);
+  std::vector<std::vector<std::uint8_t>> bytes(count);
+  for (std::size_t i = 0; !p.empty(); ++i) bytes[i % count].push_back(p.byte());
+  std::latch start(static_cast<std::ptrdiff_t>(count));
+  std::vector<std::thread> threads;
+  for (const std::vector<std::uint8_t>& own : bytes)
+    threads.emplace_back([&handles, &start, &own] {
+      Producer choices(own.data(), own.size());
+      Handles view(choices, handles);
+      start.arrive_and_wait();
+      for (int i = 0; i < 40 && !choices.empty(); ++i) kCalls[choices.below(std::size(kCalls))](view);
+    });
+  for (std::thread& t : threads) t.join();
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);  // what libFuzzer looks for
@@ -115,6 +139,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Producer p(data, size);
   allocations_left = 1000;
   Handles handles(p);
-  for (int i = 0; i < 40 && !p.empty(); ++i) kCalls[p.below(std::size(kCalls))](handles);
+  for (int i = 0; i < 40 && !p.empty(); ++i) {
+    const std::size_t call = p.below(kShare + 1);
+    if (call == kShare) {
+      share(handles, p);
+      break;
+    }
+    kCalls[call](handles);
+  }
   return 0;
 }

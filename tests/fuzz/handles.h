@@ -1,4 +1,5 @@
 // Eight slots for handles of every kind, for the target calls: arguments are taken from them, results put there.
+// Threads begin with the handles of others, and own what they make.
 #pragma once
 
 #include <initializer_list>
@@ -27,6 +28,10 @@ void drop(void* p) {
 class Handles {
  public:
   explicit Handles(Producer& p) : p_(p) {}
+  // Those of `lender`, who keeps them until this is gone.
+  Handles(Producer& p, const Handles& lender) : p_(p), slots_(lender.slots_), next_(lender.next_) {
+    for (Slot& s : slots_) s.owned = false;
+  }
   ~Handles() {
     for (Slot& s : slots_) s.clear();
   }
@@ -36,13 +41,11 @@ class Handles {
   Producer& bytes() { return p_; }
   template <class T>
   T* get() {  // one of this kind, now and then NULL or one of any kind
-    const std::uint8_t b = p_.byte();
-    if (b >= 0xf8) return nullptr;
-    if (b >= 0xf0) return static_cast<T*>(slots_[b % 8].handle);
-    for (std::size_t i = 0; i < slots_.size(); ++i)
-      if (const Slot& s = slots_[(b + i) % 8]; s.handle != nullptr && s.drop == drop<T>)
-        return static_cast<T*>(s.handle);
-    return nullptr;
+    return find<T>(false);
+  }
+  template <class T>
+  T* get_own() {  // for calls that moe.h marks [excl]
+    return find<T>(true);
   }
   // Calls function(arguments..., T** out, moe_error** err). In a tuple with braces arguments are drawn in their order.
   template <class T, class Function, class... Arguments>
@@ -53,7 +56,7 @@ class Handles {
     const auto call = [&](T** out, moe_error** err) {
       return std::apply([&](auto... a) { return function(a..., out, err); }, arguments);
     };
-    Slot slot{made<std::unique_ptr<T, Drop>>(call).release(), drop<T>};
+    Slot slot{made<std::unique_ptr<T, Drop>>(call).release(), drop<T>, true};
     if (slot.handle == nullptr) return;
     std::swap(slots_[next_++ % 8], slot);
     slot.clear();
@@ -71,11 +74,22 @@ class Handles {
   struct Slot {
     void* handle = nullptr;
     void (*drop)(void*) = nullptr;
+    bool owned = false;
     void clear() {
-      if (handle != nullptr) drop(handle);
+      if (handle != nullptr && owned) drop(handle);
       handle = nullptr;
     }
   };
+  template <class T>
+  T* find(bool own) {
+    const std::uint8_t b = p_.byte();
+    const auto fits = [own](const Slot& s) { return s.handle != nullptr && (s.owned || !own); };
+    if (b >= 0xf8) return nullptr;
+    if (b >= 0xf0) return fits(slots_[b % 8]) ? static_cast<T*>(slots_[b % 8].handle) : nullptr;
+    for (std::size_t i = 0; i < slots_.size(); ++i)
+      if (const Slot& s = slots_[(b + i) % 8]; fits(s) && s.drop == drop<T>) return static_cast<T*>(s.handle);
+    return nullptr;
+  }
   Producer& p_;
   std::array<Slot, 8> slots_{};
   std::size_t next_ = 0;

@@ -70,6 +70,20 @@ inline float number(moe_dtype dtype, const void* p, std::size_t i) {
 
 enum class Fault { none, missing, dtype, shape, nan_scale, negative_scale, big_code, g_idx };
 
+// All experts' tensor of one role.
+struct StackedTensor {
+  std::string role;  // without w13_ and w2_
+  moe_dtype dtype;
+  std::vector<std::int64_t> shape;
+  std::vector<std::uint8_t> bytes;
+};
+struct StackedTensors {
+  Fault fault;
+  std::vector<StackedTensor> all;
+  template <class T>
+  void give(const char* role, moe_dtype dtype, std::vector<std::int64_t> shape, const std::vector<T>& data);
+};
+
 // One of w13, w2 of all experts: stored codes [E, n, k], zero points and scales [E, n, groups], group of a column [k].
 struct Matrix {
   std::int64_t n = 0, k = 0, groups = 1;
@@ -80,11 +94,27 @@ struct Matrix {
   std::vector<float> scales, bias;
   std::vector<std::int32_t> g_idx;
 
-  float value(std::int64_t e, std::int64_t r, std::int64_t c) const {
-    const auto g = static_cast<std::size_t>((e * n + r) * groups + g_idx[static_cast<std::size_t>(c)]);
-    const std::uint8_t code = codes[static_cast<std::size_t>((e * n + r) * k + c)];
-    if (scale_rows != 0) return small_to_f32(bits == 4 ? kE2m1 : kE4m3, code) * scales[g] * tensor_scale;
-    return static_cast<float>(code - zeros[g]) * scales[g];
+  std::vector<float> values(std::int64_t expert) const {
+    std::array<float, 256> numbers{};  // of codes, before zero points and scales
+    for (std::uint32_t c = 0; c < (scale_rows == 0 ? 256U : 1U << bits); ++c)
+      numbers[c] = scale_rows == 0 ? static_cast<float>(c) : small_to_f32(bits == 4 ? kE2m1 : kE4m3, c) * tensor_scale;
+    std::vector<float> all(static_cast<std::size_t>(n * k));
+    const std::uint8_t* code = codes.data() + expert * n * k;
+    float* out = all.data();
+    for (std::int64_t row = expert * n; row < (expert + 1) * n; ++row)
+      for (const std::int32_t group : g_idx) {
+        const auto g = static_cast<std::size_t>(row * groups + group);
+        *out++ = (numbers[*code++] - (scale_rows == 0 ? static_cast<float>(zeros[g]) : 0.0F)) * scales[g];
+      }
+    return all;
+  }
+  std::vector<float> values() const {  // of all experts
+    std::vector<float> all;
+    for (std::int64_t e = 0; e < std::ssize(codes) / (n * k); ++e) {
+      const std::vector<float> one = values(e);
+      all.insert(all.end(), one.begin(), one.end());
+    }
+    return all;
   }
 };
 
@@ -132,10 +162,14 @@ class TinyLayer {
   // nullptr when the set itself refused the faulty tensor.
   Weights weights(const moe_config* config, Fault fault = Fault::none, std::size_t where = 0) const;
   bool can_have(Fault fault) const;
+  // What the format has of w13 or w2, in the order of weight, scale and the others.
+  std::vector<StackedTensor> tensors(const Matrix& m, Fault fault = Fault::none) const;
 
  private:
   Matrix matrix(int halves, std::int64_t half_rows, std::int64_t k, Noise& noise) const;
   bool set(moe_weights* weights, const Matrix& m, const std::string& prefix, Fault fault) const;
+  void give_floats(const Matrix& m, StackedTensors& out) const;
+  void give_integers(const Matrix& m, StackedTensors& out) const;
 
   std::string head_, tail_;
 };

@@ -4,12 +4,14 @@
 namespace moe::fuzz {
 
 inline TinyLayer::TinyLayer(Producer& p, const std::string& more) {
-  constexpr std::array<std::int64_t, 4> kSizes = {32, 64, 96, 128};
+  constexpr std::array<std::int64_t, 8> kCounts = {1, 2, 3, 1, 1, 2, 1, 1};
+  constexpr std::array<std::int64_t, 16> kSizes = {32, 64, 96, 128, 32, 32, 32, 32,  // small ones run often
+                                                   32, 64, 32, 32,  32, 32, 64, 32};
   constexpr std::array<std::int64_t, 3> kGroups = {32, -1, 64};
   constexpr std::array kDtypes = {MOE_DTYPE_F32, MOE_DTYPE_BF16, MOE_DTYPE_F16};
   constexpr std::array<const char*, 4> kActivations = {"silu", "swigluoai_uninterleave", "swiglustep", "silu"};
   form = &p.pick(kForms);
-  E = 1 + static_cast<std::int64_t>(p.below(3));
+  E = p.pick(kCounts);
   top_k = 1 + static_cast<std::int64_t>(p.below(static_cast<std::size_t>(E)));
   H = p.pick(kSizes);
   I = p.pick(kSizes);
@@ -58,16 +60,19 @@ inline Matrix TinyLayer::matrix(int halves, std::int64_t half_rows, std::int64_t
   m.groups = group < 0 ? 1 : k / group;
   m.scale_rows = form->scale_rows == -1 ? half_rows : form->scale_rows;
   m.bits = form->bits;
-  if (form->starts_with("NV")) m.tensor_scale = halves == 2 ? 0.5F : 0.25F;
+  const bool nv = form->starts_with("NV");  // scales from 1/2 to 4: Marlin drops those below 1/64
+  if (nv) m.tensor_scale = halves == 2 ? 0x1p-7F : 0x1p-8F;
   const std::uint32_t range = 1U << form->bits;
-  for (std::int64_t i = 0; i < E * n * k; ++i) m.codes.push_back(static_cast<std::uint8_t>(noise.below(range)));
+  m.codes.resize(static_cast<std::size_t>(E * n * k));
+  for (std::uint8_t& c : m.codes) c = static_cast<std::uint8_t>(noise.below(range));
   if (m.scale_rows != 0 && m.bits == 8)
     for (std::uint8_t& c : m.codes)
       if ((c & 0x7f) == 0x7f) c = 0x7e;  // not NaN
   for (std::int64_t i = 0; i < E * n * m.groups; ++i) {
     m.zeros.push_back(static_cast<std::uint8_t>(zeros ? noise.below(range) : range / 2));
     const float sign = m.scale_rows == 0 && noise.below(2) == 0 ? -1.0F : 1.0F;
-    m.scales.push_back(sign / static_cast<float>(range * (1U << noise.below(4))));
+    m.scales.push_back(sign * (nv ? 4.0F : 1.0F / static_cast<float>(range)) /
+                       static_cast<float>(1U << noise.below(4)));
   }
   for (std::int64_t i = 0; m.scale_rows > 1 && i < E * n * m.groups; ++i) {
     const std::int64_t r = i / m.groups, first = r - r % m.scale_rows;
@@ -108,26 +113,97 @@ inline Weights TinyLayer::weights(const moe_config* config, Fault fault, std::si
 }
 
 inline bool TinyLayer::set(moe_weights* weights, const Matrix& m, const std::string& prefix, Fault fault) const {
+  for (StackedTensor& made : tensors(m, fault)) {
+    auto* kept = new StackedTensor(std::move(made));
+    const moe_tensor t = tensor(kept->dtype, kept->shape, kept->bytes.data());
+    const auto release = [](void* user) { delete static_cast<StackedTensor*>(user); };
+    const std::string role = prefix + kept->role;  // rule 11 of moe.h: `kept` is released whatever happens
+    const bool faulty = kept->role == "weight" && (fault == Fault::shape || fault == Fault::dtype);
+    if (moe_weights_set(weights, role.c_str(), &t, release, kept, nullptr) == MOE_OK) continue;
+    MOE_REQUIRE(faulty);
+    return false;
+  }
+  return true;
+}
+
+template <class T>
+void StackedTensors::give(const char* role, moe_dtype dtype, std::vector<std::int64_t> shape,
+                          const std::vector<T>& data) {
+  const bool weight = std::string_view(role) == "weight";
+  if (weight && fault == Fault::missing) return;
+  if (weight && fault == Fault::shape) ++shape[1];
+  if (weight && fault == Fault::dtype) dtype = MOE_DTYPE_F64;
+  const auto* first = reinterpret_cast<const std::uint8_t*>(data.data());
+  all.push_back({role, dtype, std::move(shape), std::vector<std::uint8_t>(first, first + data.size() * sizeof(T))});
+}
+
+inline std::vector<StackedTensor> TinyLayer::tensors(const Matrix& m, Fault fault) const {
+  StackedTensors out{fault, {}};
+  if (m.scale_rows != 0)
+    give_floats(m, out);
+  else if (std::string_view(form->format) == "none")
+    out.give("weight", MOE_DTYPE_F32, {E, m.n, m.k}, m.values());
+  else
+    give_integers(m, out);
+  if (bias) out.give("bias", MOE_DTYPE_F32, {E, m.n}, m.bias);
+  return std::move(out.all);
+}
+
+inline void TinyLayer::give_floats(const Matrix& m, StackedTensors& out) const {
+  if (m.bits == 4) {
+    std::vector<std::uint8_t> pairs;
+    for (std::size_t i = 0; i < m.codes.size(); i += 2)
+      pairs.push_back(static_cast<std::uint8_t>(m.codes[i] | m.codes[i + 1] << 4));
+    out.give("weight", MOE_DTYPE_U8, {E, m.n, m.k / 2}, pairs);
+  } else {
+    std::vector<std::uint8_t> codes = m.codes;
+    if (out.fault == Fault::big_code) codes.back() = 0xff;
+    out.give("weight", MOE_DTYPE_F8_E4M3FN, {E, m.n, m.k}, codes);
+  }
+  const std::int64_t rows = m.n / m.scale_rows, G = m.groups;
+  std::vector<float> scales;
+  for (std::int64_t r = 0; r < E * m.n; r += m.scale_rows)
+    for (std::int64_t g = 0; g < G; ++g) scales.push_back(m.scales[static_cast<std::size_t>(r * G + g)]);
+  if (out.fault == Fault::nan_scale) scales.back() = std::numeric_limits<float>::quiet_NaN();
+  if (out.fault == Fault::negative_scale) scales.front() = -1;
+  const bool nv = form->starts_with("NV"), each_half = !nv && rows > 1;
+  std::vector<std::uint8_t> small;
+  for (const float s : scales)
+    small.push_back(static_cast<std::uint8_t>(nv              ? f32_to_small(kE4m3, s)
+                                              : std::isnan(s) ? 255U
+                                                              : static_cast<unsigned>(127 + std::ilogb(s))));
+  if (form->has_powers()) {
+    out.give("scale", MOE_DTYPE_U8, {E, rows, G}, small);
+  } else if (nv) {
+    out.give("scale", MOE_DTYPE_F8_E4M3FN, {E, rows, G}, small);
+    out.give("scale_2", MOE_DTYPE_F32, {E}, std::vector<float>(static_cast<std::size_t>(E), m.tensor_scale));
+  } else if (form->scale_rows == -1) {
+    out.give("scale", MOE_DTYPE_F32, rows == 1 ? std::vector{E} : std::vector{E, rows}, scales);
+  } else {
+    out.give("scale", MOE_DTYPE_F32, {E, rows, G}, scales);
+  }
+  if (nv || std::string_view(form->scheme) == "FP8")  // of static activations, which some layouts hold
+    out.give("input_scale", MOE_DTYPE_F32, each_half ? std::vector{E, rows} : std::vector{E},
+             std::vector<float>(static_cast<std::size_t>(each_half ? E * rows : E), 0.5F));
+}
+
+inline void TinyLayer::give_integers(const Matrix& m, StackedTensors& out) const {
   const std::int64_t pf = 32 / form->bits, kw = m.k / pf, nw = m.n / pf, G = m.groups;
-  const bool plain = std::string(form->format) == "none", bytes = std::string(form->format) == "int-quantized";
-  std::vector<std::uint32_t> codes(static_cast<std::size_t>(E * m.n * kw), 0),
-      zero(static_cast<std::size_t>(E * nw * G), 0);
-  std::vector<std::int8_t> plain_codes;
-  std::vector<float> values, scales(static_cast<std::size_t>(E * m.n * G));
+  const bool bytes = std::string_view(form->format) == "int-quantized";
+  std::vector<std::uint32_t> words(static_cast<std::size_t>(E * m.n * kw)), zero(static_cast<std::size_t>(E * nw * G));
+  std::vector<float> scales(static_cast<std::size_t>(E * m.n * G));
   const auto shift = [&](std::int64_t i) {
     constexpr std::array<std::int64_t, 8> kInterleaved = {0, 4, 1, 5, 2, 6, 3, 7};
     return form->bits * (form->awq ? kInterleaved[static_cast<std::size_t>(i % 8)] : i % pf);
   };
+  const std::uint8_t* code = m.codes.data();
   for (std::int64_t e = 0; e < E; ++e)
     for (std::int64_t r = 0; r < m.n; ++r) {
-      for (std::int64_t c = 0; c < m.k; ++c) {
-        const std::uint32_t code = m.codes[static_cast<std::size_t>((e * m.n + r) * m.k + c)];
+      for (std::int64_t c = 0; !bytes && c < m.k; ++c) {
         const std::int64_t at = form->awq       ? (e * m.k + c) * nw + r / pf
                                 : form->k_first ? (e * kw + c / pf) * m.n + r
                                                 : (e * m.n + r) * kw + c / pf;
-        codes[static_cast<std::size_t>(at)] |= code << shift(form->awq ? r : c);
-        if (plain) values.push_back(m.value(e, r, c));
-        if (bytes) plain_codes.push_back(static_cast<std::int8_t>(static_cast<int>(code) - (1 << (form->bits - 1))));
+        words[static_cast<std::size_t>(at)] |= std::uint32_t{*code++} << shift(form->awq ? r : c);
       }
       for (std::int64_t g = 0; g < G; ++g) {
         const auto from = static_cast<std::size_t>((e * m.n + r) * G + g);
@@ -136,78 +212,26 @@ inline bool TinyLayer::set(moe_weights* weights, const Matrix& m, const std::str
         zero[static_cast<std::size_t>(at)] |= std::uint32_t{m.zeros[from]} << shift(r);
       }
     }
+  if (out.fault == Fault::nan_scale) scales.back() = std::numeric_limits<float>::quiet_NaN();
+  if (bytes) {
+    std::vector<std::int8_t> codes;
+    for (const std::uint8_t c : m.codes) codes.push_back(static_cast<std::int8_t>(c - (1 << (form->bits - 1))));
+    if (out.fault == Fault::big_code) codes.back() = 8;
+    out.give("weight", MOE_DTYPE_I8, {E, m.n, m.k}, codes);
+  } else {
+    out.give("weight", MOE_DTYPE_I32,
+             form->awq       ? std::vector{E, m.k, nw}
+             : form->k_first ? std::vector{E, kw, m.n}
+                             : std::vector{E, m.n, kw},
+             words);
+  }
+  out.give("scale", MOE_DTYPE_F32, form->k_first ? std::vector{E, G, m.n} : std::vector{E, m.n, G}, scales);
+  if (zeros) out.give("zero_point", MOE_DTYPE_I32, form->k_first ? std::vector{E, G, nw} : std::vector{E, nw, G}, zero);
+  if (!order) return;
   std::vector<std::int32_t> g_idx;
   for (std::int64_t e = 0; e < E; ++e) g_idx.insert(g_idx.end(), m.g_idx.begin(), m.g_idx.end());
-  if (fault == Fault::nan_scale) scales.back() = std::numeric_limits<float>::quiet_NaN();
-  if (fault == Fault::big_code && bytes) plain_codes.back() = 8;
-  if (fault == Fault::g_idx) g_idx.back() = static_cast<std::int32_t>(G);
-
-  bool taken = true;
-  const auto give = [&](const char* role, moe_dtype type, std::vector<std::int64_t> shape, const auto& data) {
-    auto* kept = new auto(data);
-    const bool weight = std::string(role) == "weight";
-    if (weight && fault == Fault::shape) ++shape[1];
-    moe_tensor t = tensor(weight && fault == Fault::dtype ? MOE_DTYPE_F64 : type, shape, kept->data());
-    const auto release = [](void* user) { delete static_cast<decltype(kept)>(user); };
-    if (weight && fault == Fault::missing) return release(kept);
-    const moe_status status = moe_weights_set(weights, (prefix + role).c_str(), &t, release, kept, nullptr);
-    if (status == MOE_OK) return;
-    MOE_REQUIRE(weight && (fault == Fault::shape || fault == Fault::dtype));
-    taken = false;  // rule 11 of moe.h: `kept` is released all the same
-  };
-  if (m.scale_rows != 0) {
-    std::vector<std::uint8_t> float8 = m.codes, powers;
-    if (fault == Fault::big_code) float8.back() = 0xff;
-    if (m.bits == 4) {
-      std::vector<std::uint8_t> pairs;
-      for (std::size_t i = 0; i < m.codes.size(); i += 2)
-        pairs.push_back(static_cast<std::uint8_t>(m.codes[i] | m.codes[i + 1] << 4));
-      give("weight", MOE_DTYPE_U8, {E, m.n, m.k / 2}, pairs);
-    } else {
-      give("weight", MOE_DTYPE_F8_E4M3FN, {E, m.n, m.k}, float8);
-    }
-    std::vector<float> shared;
-    for (std::int64_t r = 0; r < E * m.n; r += m.scale_rows)
-      for (std::int64_t g = 0; g < G; ++g) shared.push_back(m.scales[static_cast<std::size_t>(r * G + g)]);
-    if (fault == Fault::nan_scale) shared.back() = std::numeric_limits<float>::quiet_NaN();
-    if (fault == Fault::negative_scale) shared.front() = -1;
-    for (const float s : shared) powers.push_back(std::isnan(s) ? 255 : static_cast<std::uint8_t>(127 + std::ilogb(s)));
-    const std::int64_t rows = m.n / m.scale_rows;
-    if (form->has_powers()) {
-      give("scale", MOE_DTYPE_U8, {E, rows, G}, powers);
-    } else if (form->starts_with("NV")) {
-      std::vector<std::uint8_t> small;
-      for (const float s : shared) small.push_back(static_cast<std::uint8_t>(f32_to_small(kE4m3, s)));
-      give("scale", MOE_DTYPE_F8_E4M3FN, {E, rows, G}, small);
-      const std::vector<float> factors(static_cast<std::size_t>(E), m.tensor_scale);
-      give("scale_2", MOE_DTYPE_F32, {E}, factors);
-    } else if (form->scale_rows == -1) {
-      give("scale", MOE_DTYPE_F32, rows == 1 ? std::vector{E} : std::vector{E, rows}, shared);
-    } else {
-      give("scale", MOE_DTYPE_F32, {E, rows, G}, shared);
-    }
-    if (std::string(form->scheme) == "FP8")  // of static activations, which some layouts hold
-      give("input_scale", MOE_DTYPE_F32, rows == 1 ? std::vector{E} : std::vector{E, rows},
-           std::vector<float>(static_cast<std::size_t>(E * rows), 0.5F));
-    if (bias) give("bias", MOE_DTYPE_F32, {E, m.n}, m.bias);
-    return taken;
-  }
-  if (plain) {
-    give("weight", MOE_DTYPE_F32, {E, m.n, m.k}, values);
-  } else if (bytes) {
-    give("weight", MOE_DTYPE_I8, {E, m.n, m.k}, plain_codes);
-  } else {
-    give("weight", MOE_DTYPE_I32,
-         form->awq       ? std::vector{E, m.k, nw}
-         : form->k_first ? std::vector{E, kw, m.n}
-                         : std::vector{E, m.n, kw},
-         codes);
-  }
-  if (!plain) give("scale", MOE_DTYPE_F32, form->k_first ? std::vector{E, G, m.n} : std::vector{E, m.n, G}, scales);
-  if (zeros) give("zero_point", MOE_DTYPE_I32, form->k_first ? std::vector{E, G, nw} : std::vector{E, nw, G}, zero);
-  if (order) give("g_idx", MOE_DTYPE_I32, {E, m.k}, g_idx);
-  if (bias) give("bias", MOE_DTYPE_F32, {E, m.n}, m.bias);
-  return taken;
+  if (out.fault == Fault::g_idx) g_idx.back() = static_cast<std::int32_t>(G);
+  out.give("g_idx", MOE_DTYPE_I32, {E, m.k}, g_idx);
 }
 
 }  // namespace moe::fuzz

@@ -14,43 +14,65 @@ struct TokenArrays {
   const void* out;
 };
 
-inline void check_token(const TinyLayer& l, const TokenArrays& c, std::int64_t t) {
-  std::vector<double> want(static_cast<std::size_t>(l.H), 0.0), room(want.size(), 1e-6);
-  for (std::int64_t j = 0; j < l.top_k; ++j) {
-    const std::int64_t e = c.ids[t * l.top_k + j];
-    const double gate = static_cast<double>(c.gates[t * l.top_k + j]);
-    if (e < 0) continue;
-    const auto row = [&](std::int64_t r, double& size) {
-      double sum = l.bias ? static_cast<double>(l.w13.bias[static_cast<std::size_t>(e * l.w13.n + r)]) : 0.0;
-      size = std::fabs(sum);
-      for (std::int64_t k = 0; k < l.H; ++k) {
-        const auto w = static_cast<double>(l.w13.value(e, r, k));
-        sum += w * static_cast<double>(number(l.dtype, c.x, static_cast<std::size_t>(t * l.H + k)));
-        size += std::fabs(w);
-      }
-      return sum;
-    };
-    std::vector<double> act, sizes;
-    for (std::int64_t i = 0; i < l.I; ++i) {
-      double gate_size = 0, up_size = 0;
-      const double g = row(i, gate_size), u = row(l.I + i, up_size);
-      act.push_back(g / (1 + std::exp(-g)) * u);
-      sizes.push_back(gate_size * up_size);
+class Reference {
+ public:
+  explicit Reference(const TinyLayer& l) : l_(l), w13_(l.w13.values()), w2_(l.w2.values()) {}
+
+  void check_token(const TokenArrays& c, std::int64_t t) const;
+
+ private:
+  struct Row {
+    double sum, size;
+  };
+  // Row `r` of expert `e` times x; without its bias.
+  static Row row(const Matrix& m, const std::vector<float>& values, std::int64_t e, std::int64_t r, const double* x) {
+    const float* w = values.data() + (e * m.n + r) * m.k;
+    Row out{};
+    for (std::int64_t k = 0; k < m.k; ++k) {
+      out.sum += static_cast<double>(w[k]) * x[k];
+      out.size += std::fabs(static_cast<double>(w[k]));
     }
-    for (std::int64_t h = 0; h < l.H; ++h) {
-      const double b = l.bias ? static_cast<double>(l.w2.bias[static_cast<std::size_t>(e * l.H + h)]) : 0.0;
+    return out;
+  }
+  double bias(const Matrix& m, std::int64_t e, std::int64_t r) const {
+    return l_.bias ? static_cast<double>(m.bias[static_cast<std::size_t>(e * m.n + r)]) : 0.0;
+  }
+
+  const TinyLayer& l_;
+  std::vector<float> w13_, w2_;
+};
+
+inline void Reference::check_token(const TokenArrays& c, std::int64_t t) const {
+  const auto H = static_cast<std::size_t>(l_.H), I = static_cast<std::size_t>(l_.I);
+  std::vector<double> x(H), want(H, 0.0), room(H, 1e-6), act(I), sizes(I);
+  for (std::size_t k = 0; k < H; ++k)
+    x[k] = static_cast<double>(number(l_.dtype, c.x, static_cast<std::size_t>(t) * H + k));
+  for (std::int64_t j = 0; j < l_.top_k; ++j) {
+    const std::int64_t e = c.ids[t * l_.top_k + j];
+    const double weight = static_cast<double>(c.gates[t * l_.top_k + j]);
+    if (e < 0) continue;
+    for (std::size_t i = 0; i < I; ++i) {
+      const auto r = static_cast<std::int64_t>(i);
+      const double gate_bias = bias(l_.w13, e, r), up_bias = bias(l_.w13, e, l_.I + r);
+      const Row gate = row(l_.w13, w13_, e, r, x.data()), up = row(l_.w13, w13_, e, l_.I + r, x.data());
+      const double g = gate.sum + gate_bias;
+      act[i] = g / (1 + std::exp(-g)) * (up.sum + up_bias);
+      sizes[i] = (gate.size + std::fabs(gate_bias)) * (up.size + std::fabs(up_bias));
+    }
+    for (std::size_t h = 0; h < H; ++h) {
+      const double b = bias(l_.w2, e, static_cast<std::int64_t>(h));
+      const float* w = w2_.data() + (static_cast<std::size_t>(e) * H + h) * I;
       double sum = b, size = std::fabs(b);
-      for (std::int64_t i = 0; i < l.I; ++i) {
-        const auto w = static_cast<double>(l.w2.value(e, h, i)), a = act[static_cast<std::size_t>(i)];
-        sum += w * a;
-        size += std::fabs(w) * sizes[static_cast<std::size_t>(i)];
+      for (std::size_t i = 0; i < I; ++i) {
+        sum += static_cast<double>(w[i]) * act[i];
+        size += std::fabs(static_cast<double>(w[i])) * sizes[i];
       }
-      want[static_cast<std::size_t>(h)] += gate * sum;
-      room[static_cast<std::size_t>(h)] += gate * size / 32;
+      want[h] += weight * sum;
+      room[h] += weight * size / 32;
     }
   }
-  for (std::size_t h = 0; h < want.size(); ++h) {
-    const auto got = static_cast<double>(number(l.dtype, c.out, static_cast<std::size_t>(t * l.H) + h));
+  for (std::size_t h = 0; h < H; ++h) {
+    const auto got = static_cast<double>(number(l_.dtype, c.out, static_cast<std::size_t>(t) * H + h));
     MOE_REQUIRE(std::fabs(got - want[h]) <= room[h] || std::fabs(want[h]) > 3e4);
   }
 }

@@ -118,6 +118,12 @@ TEST(HfKeys, EveryKeyOfAClassIsListed) {
   }
 }
 
+TEST(HfKeys, OthersAreUnknown) {
+  for (const Architecture& row : architectures())
+    for (const char* key : {"", "no_such_key", "num_expert", "rope_theta_of_experts"})
+      EXPECT_EQ(use_of(row, key), KeyUse::unknown) << row.name << " " << key;
+}
+
 TEST(HfKeys, EveryKeyOfAPublishedFileIsListed) {
   ASSERT_GT(published().size(), 30U);
   for (const Published& p : published()) {
@@ -180,6 +186,10 @@ TEST(HfKeys, WhatAClassTakesForGranted) {
       whole[json::json_pointer(pointer)] = members;
     }
     const auto got = create(left), want = create(whole);
+    if (const json layers = entry["keys"].value(std::string(row.where.count), json());
+        row.where.layers && layers.is_number_integer()) {
+      EXPECT_EQ(*row.where.layers, layers.get<std::int64_t>());
+    }
     if (!got) continue;  // a size without a default, or no layer with experts
     ASSERT_TRUE(want) << want.error().message;
     EXPECT_EQ(got->canonical, want->canonical);

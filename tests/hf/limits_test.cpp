@@ -126,6 +126,21 @@ TEST(HfLimits, ManyPatternsOverManyExperts) {
   EXPECT_TRUE(c->quantization.weights);
 }
 
+// Names of a megabyte are refused before each entry of a list is held against them, which took minutes.
+TEST(HfLimits, LongNamesAndLongLists) {
+  json names = json::array(), file = model(65536);
+  for (int e = 0; e < kModules; ++e) names.push_back("model.layers.0.mlp.experts." + std::to_string(e) + ".x");
+  file["quantization_config"] = {
+      {"quant_method", "compressed-tensors"}, {"ignore", names}, {"config_groups", {{"W8A16", {"Linear"}}}}};
+  json options;
+  for (const char c : {'a', 'b', 'c'})
+    options["overrides"]["projection_names"].push_back(std::string(std::size_t{1} << 20, c));
+  const auto refused = hf::config_from_hf(file.dump(), options.dump());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::invalid_config);
+  EXPECT_THAT(refused.error().subject, HasSubstr("projection_names"));
+}
+
 TEST(HfLimits, TextsThatCarryAFile) {
   const std::string long_text(3U << 20, 'x');
   json object = {{"quant_method", "modelopt"}, {"quant_algo", "NVFP4"}, {"producer", long_text}};

@@ -113,6 +113,14 @@ TEST(Packed, BytesDependOnTheContentOnly) {
   EXPECT_EQ(seal(other).packed.content_hash(), a.packed.content_hash());  // of the payload
 }
 
+TEST(Packed, ExpertsLieOneBehindTheOther) {
+  const Sealed s = seal(small_info());
+  const auto stride = static_cast<std::ptrdiff_t>(s.packed.info.layout.expert_stride());
+  ASSERT_GT(stride, 0);
+  for (std::int64_t e = 0; e < s.packed.info.layout.experts; ++e)
+    EXPECT_EQ(s.packed.expert(e) - s.packed.payload.data(), e * stride);
+}
+
 TEST(Packed, OpensFromMemoryAndCopiesOnlyWhenMisaligned) {
   const Sealed s = seal(small_info());
   const auto in_place = open_packed(s.packed.block, {.verify = true}, "caller", nullptr, {});

@@ -74,6 +74,11 @@ TEST(ExpertMaps, AlignedBlocksHoldEverySlotOnce) {
     const Ids ids = random_ids(slots, experts, rng);
     const AlignedBlocks a = align_block_size(
         ids, {.block_size = block, .num_experts = experts, .expert_map = {}, .pad_sorted_ids = round % 2 == 1});
+    // As vLLM's moe_align_block_size makes room: a block less one for each expert, and no more than a block a slot.
+    std::int64_t length = slots + experts * (block - 1);
+    if (round % 2 == 1) length = (length + block - 1) / block * block;
+    if (slots < experts) length = std::min(length, slots * block);
+    EXPECT_EQ(static_cast<std::int64_t>(a.sorted_ids.size()), length);
     Ids seen(at(slots), 0);
     std::int64_t last = -1;
     for (std::size_t place = 0; place < a.sorted_ids.size(); ++place) {

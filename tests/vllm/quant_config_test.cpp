@@ -82,6 +82,7 @@ TEST(QuantConfig, OnlyA1AndW1Count) {
   q.w2.dtype = QuantType::mxfp4;
   EXPECT_FALSE(q.is_quantized() || q.use_int8_w8a8() || q.use_mxfp4_w4a16() || q.per_act_token_quant());
   EXPECT_EQ(q.ocp_mx_scheme(), "");
+  EXPECT_TRUE(q.is_scale_swizzled);  // as vLLM's class takes for granted
 }
 
 TEST(QuantConfig, TableOfBuilders) {

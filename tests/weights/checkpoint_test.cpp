@@ -306,6 +306,20 @@ TEST(CheckpointNames, TwoPlacesAtOnceAreRefused) {
   EXPECT_FALSE(set.check_complete());
 }
 
+// A norm beside experts says nothing of them, whatever comes behind it in the file.
+TEST(CheckpointNames, UnknownOnesBehindANorm) {
+  const TempDir dir;
+  const std::vector<float> data(64 * 64);
+  SafetensorsWriter w;
+  w.add(kModule + ".0.a_norm.weight", "F32", {64}, data.data(), 64 * 4);
+  w.add(kModule + ".0.upward.weight", "F32", {32, 64}, data.data(), 32 * 64 * 4);
+  WeightSet set(config_of({}));
+  const Check c = set.load_safetensors(dir.write("x.safetensors", w.bytes()).c_str(), nullptr);
+  ASSERT_FALSE(c);
+  EXPECT_EQ(c.error().code, Code::unexpected_weight);
+  EXPECT_THAT(c.error().message, HasSubstr("upward"));
+}
+
 TEST(CheckpointNames, WithoutAPlaceAreRefused) {
   const std::vector<std::int8_t> data(64 * 64);
   for (const char* suffix : {"0.gate_proj.weight_zero_point", "0.gate_proj.weight_packed", "0.down_proj.bias",
