@@ -1,5 +1,5 @@
 // The list of kernels: what its rows take, and which comes first.
-#include "scheme/kernel_ids.h"
+#include "kernels/kernel_ids.h"
 
 #include <gtest/gtest.h>
 
