@@ -1,4 +1,4 @@
-// Contexts: moe_context_*. The caller's functions are checked and copied here; run/context.h uses them.
+// Contexts: moe_context_*. The caller's functions are checked and copied here; run/context/context.h uses them.
 #include <algorithm>
 #include <string>
 

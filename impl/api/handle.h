@@ -23,7 +23,7 @@
 #include "config/config.h"
 #include "io/packed.h"
 #include "oracle/selection.h"
-#include "run/context.h"
+#include "run/context/context.h"
 #include "run/layer.h"
 #include "weights/weight_set.h"
 

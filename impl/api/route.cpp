@@ -7,8 +7,8 @@
 #include "api/entry.h"
 #include "base/index.h"
 #include "base/text.h"
-#include "run/plan.h"
-#include "run/route.h"
+#include "run/route/plan.h"
+#include "run/route/route.h"
 
 using moe::DType;
 using moe::usize;

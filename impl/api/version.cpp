@@ -23,7 +23,7 @@ constexpr const char* kVersion =
 constexpr std::string_view kOther[] = {"io.mmap"};
 // Everything that is ever read from the environment.
 constexpr std::string_view kEnvironment[] = {"MOE_LOG", "MOE_MAX_ISA"};
-#include "moe_build_flags.inc"  // kBuildFlags: written by pkgconfig/moe_build_info.cmake
+#include "moe_build_flags.inc"  // kBuildFlags: written by impl/cmake/build_info.cmake
 #include "moe_commit.inc"       // kCommit
 
 moe::FeatureSet compiled_features() {

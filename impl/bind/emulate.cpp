@@ -17,8 +17,8 @@
 #include "base/text.h"
 #include "bind/agree.h"
 #include "layouts/repack.h"
-#include "run/bays.h"
-#include "run/engine.h"
+#include "run/context/bays.h"
+#include "run/engine/engine.h"
 
 namespace moe::bind {
 namespace {

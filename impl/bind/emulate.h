@@ -7,8 +7,8 @@
 #include "io/packed.h"
 #include "kernels/kernel.h"
 #include "oracle/selection.h"
-#include "run/context.h"
-#include "run/panel_source.h"
+#include "run/context/context.h"
+#include "run/engine/panel_source.h"
 
 namespace moe::bind {
 

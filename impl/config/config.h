@@ -189,7 +189,7 @@ std::string platform_to_json(const Platform& platform);
 // The platform a selection is made for when no handle is given: the config's member, else detection.
 Result<Platform> effective_platform(const Config& config);
 
-// --- hf_quantization.cpp: checkpoints' own quantization objects (checkpoints.md 3) ---------------------
+// --- quantization/: checkpoints' own quantization objects (checkpoints.md 3) ---------------------
 // What the experts of an fp8 file are: 8-bit floats, or 4-bit ones (MXFP4). nullopt: another word.
 constexpr std::string_view kExpertDtype = "expert_dtype";
 constexpr const char* kExpertDtypes = "fp4 or fp8";
@@ -204,7 +204,7 @@ Result<std::optional<HfQuantization>> resolve_hf_quantization(const json::Value&
                                                               const std::vector<std::string>& projections,
                                                               std::int64_t experts);
 
-// --- re.cpp: patterns of "re:" targets, linear time ----------------------------------------------------
+// --- quantization/regex.cpp: patterns of "re:" targets, linear time ----------------------------------------------------
 // Match anchored at the start, as Python's re.match. Code::unsupported for constructs outside the subset.
 Result<bool> re_match(std::string_view pattern, std::string_view text);
 

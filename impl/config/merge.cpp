@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "config/fields.h"
-#include "config/foreign.h"
+#include "config/quantization/foreign.h"
 #include "config/sections.h"
 #include "config/settings.h"
 

@@ -12,7 +12,7 @@
 #include "base/index.h"
 #include "base/text.h"
 #include "config/field_rows.h"
-#include "config/foreign.h"
+#include "config/quantization/foreign.h"
 #include "config/sections.h"
 #include "config/settings.h"
 #include "scheme/activation.h"

@@ -5,7 +5,7 @@
 
 #include "base/index.h"
 #include "base/text.h"
-#include "config/quantization.h"
+#include "config/quantization/quantization.h"
 #include "hf/architecture_list.h"
 #include "hf/hf.h"
 #include "hf/infer.h"

@@ -9,7 +9,7 @@
 
 #include "base/index.h"
 #include "base/text.h"
-#include "config/quantization.h"
+#include "config/quantization/quantization.h"
 #include "config/sections.h"
 #include "config/settings.h"
 #include "hf/hf.h"

@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "config/config.h"
-#include "config/foreign.h"
+#include "config/quantization/foreign.h"
 
 namespace moe::hf {
 

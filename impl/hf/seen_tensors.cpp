@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/text.h"
-#include "config/foreign.h"
+#include "config/quantization/foreign.h"
 
 namespace moe::hf {
 namespace {

@@ -3,8 +3,8 @@
 #include "layouts/named_layouts.h"
 #include "layouts/wna16/wna16_layout.h"
 #include "oracle/backend.h"
-#include "oracle/float_needs.h"
-#include "oracle/wna16_needs.h"
+#include "oracle/rules/float_needs.h"
+#include "oracle/rules/wna16_needs.h"
 
 namespace moe::oracle {
 

@@ -11,9 +11,9 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "kernels/reading.h"
-#include "run/engine.h"
-#include "run/route.h"
-#include "run/zero_experts.h"
+#include "run/engine/engine.h"
+#include "run/route/route.h"
+#include "run/engine/zero_experts.h"
 
 namespace moe::run {
 namespace {

@@ -14,9 +14,9 @@
 #include "config/config.h"
 #include "io/packed.h"
 #include "kernels/kernel.h"
-#include "run/context.h"
-#include "run/panel_source.h"
-#include "run/workspaces.h"
+#include "run/context/context.h"
+#include "run/engine/panel_source.h"
+#include "run/context/workspaces.h"
 
 namespace moe::run {
 

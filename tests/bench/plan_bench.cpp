@@ -1,4 +1,4 @@
-// Bookkeeping of a call: checking the expert ids and sorting the slots by expert (run/plan.h), which is to be a few per
+// Bookkeeping of a call: checking the expert ids and sorting the slots by expert (run/route/plan.h), which is to be a few per
 // cent of a layer's time. Threads come from a context's pool that was used just before, as in a call.
 //
 // Name: plan/<experts>/T:<tokens>/threads:<n>, 8 experts per token; counter per_slot in seconds.
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/buffer.h"
-#include "run/context.h"
-#include "run/plan.h"
+#include "run/context/context.h"
+#include "run/route/plan.h"
 #include "support/rooms.h"
 
 namespace moe::bench {

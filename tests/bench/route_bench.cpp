@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/buffer.h"
-#include "run/route.h"
+#include "run/route/route.h"
 #include "support/rooms.h"
 
 namespace moe::bench {

@@ -15,6 +15,7 @@
 
 #include "convert/random_layer.h"
 #include "convert/random_wna16.h"
+#include "layouts/dequantize.h"
 #include "support/rooms.h"
 
 namespace moe::test::convert_test {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "convert/random_layer.h"
+#include "layouts/dequantize.h"
 #include "layouts/named_layouts.h"
 #include "support/rooms.h"
 #include "support/share.h"

@@ -10,6 +10,7 @@
 
 #include "base/float_formats.h"
 #include "convert/random_layer.h"
+#include "layouts/dequantize.h"
 #include "support/rooms.h"
 
 namespace moe::test::read_compressed_tensors_test {

@@ -3,6 +3,7 @@
 
 #include "base/float_formats.h"
 #include "convert/random_layer.h"
+#include "layouts/dequantize.h"
 #include "support/rooms.h"
 
 namespace moe::test::read_float_test {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/float_state.h"
+#include "convert/source.h"
 #include "layouts/p16/p16_numbers.h"
 #include "layouts/p16/write_p16.h"
 #include "layouts/rows.h"

@@ -13,6 +13,7 @@
 #include "convert/random_layer.h"
 #include "convert/random_wna16.h"
 #include "convert/source_matrix.h"
+#include "layouts/dequantize.h"
 #include "support/rooms.h"
 
 namespace moe::test::read_wna16_test {

@@ -1,5 +1,5 @@
 // Quantization objects of checkpoints: the golden cases through moe_describe's topic, and documents that
-// hold the wrong things. See impl/config/hf_quantization.cpp and hf_compressed_tensors.cpp.
+// hold the wrong things. See impl/config/quantization/checkpoint_quantization.cpp and hf_compressed_tensors.cpp.
 #include <gtest/gtest.h>
 
 #include <set>

@@ -1,4 +1,4 @@
-// moe_select_backend beyond W4A8-int8: int_wna16, int8, and what has no oracle. Float weights: rows_float_test.cpp.
+// moe_select_backend beyond W4A8-int8: int_wna16, int8, and what has no oracle. Float weights: rows/float_test.cpp.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

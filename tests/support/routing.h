@@ -12,7 +12,7 @@
 
 #include "base/buffer.h"
 #include "base/float_formats.h"
-#include "run/route.h"
+#include "run/route/route.h"
 #include "support/rooms.h"
 
 namespace moe::test {

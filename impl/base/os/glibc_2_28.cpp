@@ -26,7 +26,7 @@ constexpr int kStat = 0;
   result old_##of parameters;                    \
   __asm__(".symver old_" #of "," #of "@" version)
 
-// MOE_TAKE(name): the linker sends all that call `name` to this function (--wrap; pkgconfig/moe_flags.cmake reads the
+// MOE_TAKE(name): the linker sends all that call `name` to this function (--wrap; impl/cmake/flags.cmake reads the
 // names here).
 #define MOE_TAKE(name, result, parameters)                       \
   [[gnu::visibility("hidden")]] result __wrap_##name parameters; \

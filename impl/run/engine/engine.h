@@ -1,0 +1,115 @@
+// The numbers of one call of a layer, in three phases on one workspace (kernels.md 1):
+//
+//   phase 0  quantise (or only widen) each input row once, into the tiles of its slots; with activation order or with
+//            weights on the input once for each slot
+//   phase 1  (a piece of the list of all experts' blocks of w13, each a gate and an up panel): gemm, activation;
+//            whoever finishes the last block of a tile quantises its middle rows
+//   phase 2  (some output columns): gemm of w2 tile by tile in ascending expert order, routed sum; with few tokens and
+//            more than one thread (a piece of the list of all experts' panels of w2): gemm; whoever finishes the last
+//            panels of a chunk of output columns makes the routed sums
+//   norm     (with expert_norm, whose phase 2 is the latter one without its sums: a slot) RMS norm of what it
+//            gets; then (a chunk of output columns) the routed sums
+//
+// The order of float operations within a step is the kernel's (kernels/kernel.h). Here: act is rounded to the input
+// dtype before it is quantised (block32: not at all); y, what w2 gives, stays float32; acc begins as 0, takes a token's
+// y by ascending global expert id (equal ids by slot), then its identity experts, is multiplied by the output's factor,
+// and rounded once. With MOE_APPLY_ACCUMULATE acc begins as out; with a factor too, out is added behind it.
+// (bit_compat vllm: weights, y and every sum are rounded to the input dtype.) So no bit depends on threads, tiles or
+// the other tokens of a call.
+//
+// A phase ends with its parallel_for, so there are two inner barriers, one with few slots (kInlineSlots); a norm makes
+// two more. Items of phases 1 and 2 stay inside one NUMA node's rows (stripes.h).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/control.h"
+#include "base/parallel.h"
+#include "base/tensor.h"
+#include "config/config.h"
+#include "io/packed.h"
+#include "kernels/kernel.h"
+#include "run/context/bays.h"
+#include "run/engine/panel_source.h"
+#include "run/route/plan.h"
+#include "run/engine/stripes.h"
+
+namespace moe::run {
+
+constexpr std::int64_t kCallPanels = 8;        // panels of one gemm call at most
+constexpr std::int64_t kKeptFloats = 1 << 20;  // of results that phase 2 keeps: with more it sums in its items
+
+// What stays the same for all calls of a layer.
+struct EngineSetup {
+  const Kernel* kernel = nullptr;
+  const Packed* packed = nullptr;
+  const PanelSource* source = nullptr;       // what makes panels of `packed`; nullptr: it has them
+  std::span<const std::int32_t> expert_map;  // [physical experts]
+  ExpertCopies experts;
+  int items_at_once = 1;
+  std::int64_t hidden = 0, intermediate = 0, top_k = 0;
+  DType in_dtype = DType::bf16, out_dtype = DType::bf16;
+  ActivateArgs activate{};  // function and parameters; the pointers are filled per call
+  HalfRule in_rule = HalfRule::away, mid_rule = HalfRule::away;
+  std::span<const float> expert_norm{};  // [H], empty: none
+  float expert_norm_eps = 0.0f;
+  bool weight_on_input = false;
+  bool rounded = false;       // bit_compat vllm: gates, results and sums rounded to in_dtype
+  float output_scale = 1.0f;  // RoutingConfig::scales_output
+  Reading reading{};
+
+  const Layout& layout() const { return source != nullptr ? source->layout() : packed->info.layout; }
+  TileShape in_shape() const { return tile_shape(layout().w13); }
+  TileShape mid_shape() const { return tile_shape(layout().w2); }
+  TileShape tile_shape(const P16Matrix& m) const {
+    return {m.k, m.groups, kernel->id->act, m.sum_factor(), kernel->id->layout == LayoutKind::kai};
+  }
+  // Each slot has an input row of its own; else the slots of a token share one.
+  bool row_per_slot() const { return weight_on_input || layout().w13.has_order; }
+  PlanShape plan_shape(std::int64_t tokens) const { return {tokens, top_k, experts, kernel->tile_rows}; }
+};
+
+// Of a chunk of output columns (kCallPanels panels): panels, of all experts, that are not done yet.
+struct alignas(64) Unsummed {
+  std::atomic<std::int32_t> count;
+};
+
+// All memory of one call.
+struct Workspace {
+  std::byte* shared = nullptr;      // what the phases share
+  Bays::Holder* holders = nullptr;  // [items at once]
+  std::byte* scratch = nullptr;     // [items at once][scratch_bay]: results of a gemm call, then its scratch
+  std::size_t scratch_bay = 0;
+  std::int32_t* ids = nullptr;  // [T*K] what routing chose (router_logits mode)
+  float* weights = nullptr;     // [T*K]
+  Plan plan;
+  std::byte* in_tiles = nullptr;
+  std::byte* mid_tiles = nullptr;
+  float* act = nullptr;          // [R][act_ld] as w13 makes them, then as w2 wants them
+  float* acc = nullptr;          // per item of phase 2, or chunk of columns: [T][its output columns]
+  float* rows = nullptr;         // [phase 0 items][2 * row_ld] scratch for widened rows
+  float* results = nullptr;      // [R][out_ld] what slots get, where phase 2 keeps it
+  Unsummed* unsummed = nullptr;  // [chunks of output columns]
+  std::int64_t act_ld = 0, row_ld = 0, out_ld = 0;
+  std::size_t bytes = 0;
+};
+
+Workspace carve_workspace(const EngineSetup& setup, std::int64_t tokens, std::byte* base);
+
+struct EngineCall {
+  std::int64_t tokens = 0;
+  bool accumulate = false;
+  TensorView hidden, out;
+  Parallel parallel;
+  Control* control = nullptr;
+  const float* identity = nullptr;  // [T] weight of the token itself in its output (zero experts); null: none
+  const NodeMap* nodes = nullptr;   // null: one
+};
+
+// The plan is built. Code::cancelled and Code::callback leave `out` unspecified.
+Check run_engine(const EngineSetup& setup, Workspace& work, const EngineCall& call);
+
+}  // namespace moe::run

@@ -1,0 +1,247 @@
+// Every row of the registry that this machine can run, in whole layers: the same bits for every number of threads, a
+// caller's parallel_for, tokens alone, in a batch or shuffled, and for any number of NUMA nodes; exact rows give those
+// of their scalar row.
+#include "run/engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+
+#include "support/rooms.h"
+#include "support/share.h"
+#include "support/tiny_layer.h"
+
+namespace moe::test::engine_test {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+// Shapes of one family: rows of panels and of units that do not come out even where the family allows it.
+std::vector<LayerShape> shapes_of(LayoutKind layout, ActFormat act) {
+  const LayerShape odd{.experts = 3,
+                       .hidden = 72,
+                       .intermediate = 50,
+                       .group = -1,
+                       .bias = true,
+                       .dtype = DType::f32,
+                       .layout = layout,
+                       .act = act};
+  if (odd.is_float()) {
+    LayerShape half = odd;
+    half.experts = 8, half.top_k = 4, half.hidden = 130, half.intermediate = 64, half.bias = false;
+    half.dtype = layout == LayoutKind::p16_f16 ? DType::f16 : DType::bf16;
+    half.activation = Activation::gelu_no_mul;
+    return {odd, half};
+  }
+  const bool zeros =
+      !odd.is_small() && layout != LayoutKind::p16_int4 && act != ActFormat::tok8 && act != ActFormat::blk8;
+  return {odd,
+          {.experts = 8,
+           .top_k = 4,
+           .hidden = 128,
+           .intermediate = 192,
+           .group = 64,
+           .layout = layout,
+           .act = act,
+           .zeros = zeros},
+          {.experts = 4,
+           .top_k = 3,
+           .hidden = 160,
+           .intermediate = 96,
+           .group = 32,
+           .bias = true,
+           .dtype = DType::f16,
+           .activation = Activation::swigluoai_uninterleave,
+           .layout = layout,
+           .act = act},
+          {.experts = 5,
+           .hidden = 192,
+           .intermediate = 96,
+           .group = 96,
+           .activation = Activation::relu2_no_mul,
+           .layout = layout,
+           .act = act,
+           .zeros = zeros}};
+}
+
+Bytes run(const Layer& layer, Batch& b) {
+  b.out.assign(b.out.size(), std::byte{0x5a});
+  const Check r = layer.apply(b.args());
+  EXPECT_TRUE(r) << r.error().message;
+  return b.out;
+}
+
+// Rows of `from` in the order of `tokens`.
+Batch pick(const Batch& from, const std::vector<std::int64_t>& tokens) {
+  Batch b = from;
+  b.tokens = std::ssize(tokens);
+  b.x.clear(), b.ids.clear(), b.weights.clear();
+  const auto append = [](auto& to, const auto& all, std::int64_t t, std::int64_t n) {
+    to.insert(to.end(), all.begin() + t * n, all.begin() + (t + 1) * n);
+  };
+  for (const std::int64_t t : tokens) {
+    append(b.x, from.x, t, static_cast<std::int64_t>(from.row_bytes()));
+    append(b.ids, from.ids, t, from.top_k);
+    append(b.weights, from.weights, t, from.top_k);
+  }
+  b.out.resize(b.x.size());
+  return b;
+}
+
+Bytes rows_of(const Batch& b, const Bytes& out, const std::vector<std::int64_t>& tokens) {
+  Bytes rows;
+  const auto n = static_cast<std::ptrdiff_t>(b.row_bytes());
+  for (const std::int64_t t : tokens) rows.insert(rows.end(), out.begin() + t * n, out.begin() + (t + 1) * n);
+  return rows;
+}
+
+// A caller's own threads: four new ones for each run, every fourth task to each, from the last task to the first.
+std::shared_ptr<Context> host_threads() {
+  constexpr std::size_t kThreads = 4;
+  ContextHooks hooks;
+  hooks.threads = std::make_shared<HostThreads>(
+      HostParallel{kThreads, nullptr, [](void*, std::size_t count, TaskFn task, void* arg) {
+                     std::vector<std::thread> team;
+                     for (std::size_t n = 0; n < kThreads; ++n)
+                       team.emplace_back([=] {
+                         for (std::size_t i = count; i-- > 0;)
+                           if (i % kThreads == n) task(arg, i);
+                       });
+                     for (std::thread& t : team) t.join();
+                   }});
+  return *Context::create("", hooks);
+}
+
+// A caller's parallel_for on the calling thread that cancels before a task of the call: `until` counts down to it.
+struct CancelsBefore {
+  Control* control = nullptr;
+  int until = -1, runs = 0, tasks = 0;
+  int in_run = 0;  // the run of the task
+
+  std::shared_ptr<Context> context() {
+    ContextHooks hooks;
+    hooks.threads =
+        std::make_shared<HostThreads>(HostParallel{4, this, [](void* self, std::size_t count, TaskFn task, void* arg) {
+                                                     auto& s = *static_cast<CancelsBefore*>(self);
+                                                     ++s.runs;
+                                                     for (std::size_t i = 0; i < count; ++i, ++s.tasks) {
+                                                       if (s.until-- == 0) s.control->cancel(), s.in_run = s.runs;
+                                                       task(arg, i);
+                                                     }
+                                                   }});
+    return *Context::create("", hooks);
+  }
+};
+
+// So many tokens that phase 2 sums in its items; with fewer it keeps what every slot gets (EngineRows).
+constexpr LayerShape kNarrow{.experts = 4, .top_k = 3, .hidden = 272, .intermediate = 48, .group = -1};
+constexpr std::int64_t kManyTokens = 1300, kFewTokens = 45;
+static_assert(kManyTokens * kNarrow.top_k * kNarrow.hidden > kKeptFloats);
+static_assert(kFewTokens * kNarrow.top_k * kNarrow.hidden <= kKeptFloats && kNarrow.hidden % kPanelRows == 0);
+
+TEST(EngineCalls, SameBitsWithManyTokens) {
+  const auto packed = pack_layer(kNarrow, random_weights(kNarrow, 1));
+  const auto layer = [&](std::shared_ptr<Context> context, std::optional<NodeMap> nodes = {}) {
+    return make_layer(tiny_config(kNarrow), packed, *kernels_for(kNarrow).front(), std::move(context), {},
+                      std::move(nodes));
+  };
+  Batch b = random_batch(kNarrow, kManyTokens, 7);
+  const auto one = layer(threads(1)), seven = layer(threads(7));
+  const Bytes want = run(*one, b);
+  EXPECT_EQ(run(*seven, b), want) << "7 threads";
+  EXPECT_EQ(run(*layer(host_threads()), b), want) << "a caller's parallel_for";
+  EXPECT_EQ(run(*layer(threads(3), NodeMap{2, std::vector<std::uint16_t>(64, 1)}), b), want) << "2 nodes";
+  Batch few = pick(b, {1299, 0, 17, 3, 9});
+  EXPECT_EQ(run(*seven, few), rows_of(b, want, {1299, 0, 17, 3, 9})) << "five tokens";
+}
+
+class CancelledCalls : public testing::TestWithParam<std::int64_t> {};
+
+TEST_P(CancelledCalls, StopAnywhereAndTheNextOneIsWhole) {
+  CancelsBefore host;
+  const auto layer = make_layer(tiny_config(kNarrow), pack_layer(kNarrow, random_weights(kNarrow, 1)),
+                                *kernels_for(kNarrow).front(), host.context());
+  Batch b = random_batch(kNarrow, GetParam(), 7);
+  const Bytes want = run(*layer, b);
+  const int tasks = host.tasks, runs = host.runs;
+  ASSERT_GE(runs, 3);
+  int in_the_middle = 0;
+  for (int task = 0; task < tasks; ++task) {
+    Control control(nullptr, nullptr, nullptr);
+    host = {.control = &control, .until = task};
+    b.out.assign(b.out.size(), std::byte{0x5a});
+    ApplyArgs args = b.args();
+    args.control = &control;
+    const Check r = layer->apply(args);
+    ASSERT_FALSE(r) << "task " << task;
+    EXPECT_EQ(r.error().code, Code::cancelled);
+    const Bytes untouched(b.out.size(), std::byte{0x5a});
+    if (host.in_run < runs) {
+      EXPECT_EQ(b.out, untouched) << "task " << task;
+    }
+    EXPECT_NE(b.out, want) << "task " << task;
+    in_the_middle += b.out != untouched ? 1 : 0;
+    host.until = -1;
+    EXPECT_EQ(run(*layer, b), want) << "after task " << task;
+  }
+  EXPECT_GE(in_the_middle, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tokens, CancelledCalls, testing::Values(kFewTokens, kManyTokens));
+
+class EngineRows : public testing::TestWithParam<const Kernel*> {};
+
+TEST_P(EngineRows, SameBitsHoweverACallIsCutUp) {
+  const Kernel& kernel = *GetParam();
+  std::vector<LayerShape> shapes = shapes_of(kernel.id->layout, kernel.id->act);
+  std::erase_if(shapes, [&](const LayerShape& s) { return !kernel.id->takes(Groups::of_size(s.group)); });
+  ASSERT_GE(shapes.size(), 2u);
+  for (const LayerShape& s : some_of(shapes, static_cast<std::uint32_t>(*kernel_index(kernel.id->name)))) {
+    SCOPED_TRACE("H " + std::to_string(s.hidden) + " I " + std::to_string(s.intermediate));
+    const auto config = tiny_config(s);
+    const auto packed = pack_layer(s, random_weights(s, 1));
+    const auto layer = [&](std::shared_ptr<Context> context, std::optional<NodeMap> nodes = {}) {
+      return make_layer(config, packed, kernel, std::move(context), {}, std::move(nodes));
+    };
+    Batch b = random_batch(s, 45, 7);
+    const auto one = layer(threads(1)), seven = layer(threads(7)), hosted = layer(host_threads());
+    const Bytes want = run(*one, b);
+    EXPECT_EQ(run(*seven, b), want) << "7 threads";
+    EXPECT_EQ(run(*hosted, b), want) << "a caller's parallel_for";
+    if (kernel.exact) {
+      EXPECT_EQ(run(*make_layer(config, packed, scalar_of(kernel), threads(2)), b), want) << "scalar row";
+    }
+    for (const int nodes : {2, 3})
+      for (const int n : {1, 3}) {
+        NodeMap map{nodes, {}};  // this thread's CPU belongs to the last node; the others have other threads or none
+        for (int cpu = 0; cpu < 64; ++cpu) map.of_cpu.push_back(static_cast<std::uint16_t>((cpu + nodes - 1) % nodes));
+        EXPECT_EQ(run(*layer(threads(n), map), b), want) << nodes << " nodes, " << n << " threads";
+      }
+    std::vector<std::int64_t> order(static_cast<std::size_t>(b.tokens));
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), std::mt19937(3));
+    Batch shuffled = pick(b, order);
+    EXPECT_EQ(run(*seven, shuffled), rows_of(b, want, order)) << "shuffled";
+    for (std::int64_t t = 0; t < b.tokens; t += 4) {
+      Batch alone = pick(b, {t});
+      EXPECT_EQ(run(t % 8 == 0 ? *one : *seven, alone), rows_of(b, want, {t})) << "token " << t << " alone";
+    }
+    Batch few = pick(b, {44, 0, 17, 3, 9});
+    EXPECT_EQ(run(*seven, few), rows_of(b, want, {44, 0, 17, 3, 9})) << "five tokens";
+  }
+}
+
+std::vector<const Kernel*> all_rows() {
+  std::vector<const Kernel*> rows;
+  for (const ActFormat act :
+       {ActFormat::tok8, ActFormat::blk8, ActFormat::blk16, ActFormat::bf16, ActFormat::f16, ActFormat::f32})
+    for (const Kernel* k : runnable_kernels(act)) rows.push_back(k);
+  return rows;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EngineRows, testing::ValuesIn(all_rows()),
+                         [](const auto& row) { return std::string(row.param->id->name); });
+
+}  // namespace
+}  // namespace moe::test::engine_test
