@@ -204,8 +204,9 @@ Result<std::optional<HfQuantization>> resolve_hf_quantization(const json::Value&
                                                               const std::vector<std::string>& projections,
                                                               std::int64_t experts);
 
-// --- quantization/regex.cpp: patterns of "re:" targets, linear time ----------------------------------------------------
-// Match anchored at the start, as Python's re.match. Code::unsupported for constructs outside the subset.
+// --- quantization/regex.cpp: patterns of "re:" targets, linear time
+// ---------------------------------------------------- Match anchored at the start, as Python's re.match.
+// Code::unsupported for constructs outside the subset.
 Result<bool> re_match(std::string_view pattern, std::string_view text);
 
 }  // namespace moe::config

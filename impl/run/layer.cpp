@@ -12,8 +12,8 @@
 #include "base/text.h"
 #include "kernels/reading.h"
 #include "run/engine/engine.h"
-#include "run/route/route.h"
 #include "run/engine/zero_experts.h"
+#include "run/route/route.h"
 
 namespace moe::run {
 namespace {

@@ -15,8 +15,8 @@
 #include "io/packed.h"
 #include "kernels/kernel.h"
 #include "run/context/context.h"
-#include "run/engine/panel_source.h"
 #include "run/context/workspaces.h"
+#include "run/engine/panel_source.h"
 
 namespace moe::run {
 

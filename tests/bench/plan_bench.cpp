@@ -1,5 +1,5 @@
-// Bookkeeping of a call: checking the expert ids and sorting the slots by expert (run/route/plan.h), which is to be a few per
-// cent of a layer's time. Threads come from a context's pool that was used just before, as in a call.
+// Bookkeeping of a call: checking the expert ids and sorting the slots by expert (run/route/plan.h), which is to be a
+// few per cent of a layer's time. Threads come from a context's pool that was used just before, as in a call.
 //
 // Name: plan/<experts>/T:<tokens>/threads:<n>, 8 experts per token; counter per_slot in seconds.
 #include <benchmark/benchmark.h>

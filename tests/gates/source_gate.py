@@ -84,7 +84,7 @@ def text_faults(root, files):
             lines = text.count("\n")
             if lines > MAX_LINES:
                 yield f"{name}: {lines} lines, the wall is {MAX_LINES}"
-            if not text.startswith(("//", "/*")):
+            if not text.startswith("#" if path.suffix == ".cmake" else ("//", "/*")):
                 yield f"{name}: opens without a comment that says what it is"
 
 

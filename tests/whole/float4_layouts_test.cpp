@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "whole/converted_vectors.h"
 #include "support/rooms.h"
+#include "whole/converted_vectors.h"
 
 namespace moe::test::float4_layouts_test {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "whole/converted_vectors.h"
 #include "support/rooms.h"
+#include "whole/converted_vectors.h"
 
 namespace moe::test::float_layouts_test {
 namespace {

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "oracle/backend.h"
-#include "oracle/rules/float_needs.h"
 #include "oracle/rows/row_sets.h"
+#include "oracle/rules/float_needs.h"
 
 namespace moe::oracle {
 

@@ -34,8 +34,8 @@
 #include "kernels/kernel.h"
 #include "run/context/bays.h"
 #include "run/engine/panel_source.h"
-#include "run/route/plan.h"
 #include "run/engine/stripes.h"
+#include "run/route/plan.h"
 
 namespace moe::run {
 

@@ -8,8 +8,8 @@
 #include <type_traits>
 
 #include "base/index.h"
-#include "run/engine/engine.h"
 #include "run/context/scratch.h"
+#include "run/engine/engine.h"
 
 namespace moe::run {
 
