@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "convert/source.h"
 #include "kernels/kernel.h"
-#include "layouts/named_layouts.h"
+#include "layouts/families.h"
 #include "oracle/backend.h"
 
 namespace {
@@ -80,7 +80,7 @@ std::string layout_family(moe::LayoutKind kind) {
 }
 
 bool serves(const moe::oracle::Accepts& row, const moe::kernels::KernelId& kernel) {
-  const bool named = std::any_of(row.named_layouts.begin(), row.named_layouts.end(),
+  const bool named = std::any_of(row.other_layouts.begin(), row.other_layouts.end(),
                                  [&](const moe::oracle::NamedChoice& c) { return c.layout == kernel.layout; });
   return row.acts.has(kernel.act) && (named || row.layouts.has(kernel.layout));
 }

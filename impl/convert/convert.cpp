@@ -16,8 +16,8 @@
 #include "base/text.h"
 #include "convert/source.h"
 #include "convert/source_matrix.h"
+#include "layouts/families.h"
 #include "layouts/floats/requantize.h"
-#include "layouts/named_forms.h"
 #include "layouts/p16/column_order.h"
 #include "layouts/p16/write_p16.h"
 #include "layouts/repack.h"
@@ -106,7 +106,7 @@ Error no_input_scale(Matrix which, std::int64_t expert) {
 
 Check write_named_expert(const ConvertJob& job, const TensorSource& source, std::int64_t local, Scratch& scratch,
                          ExpertFacts& facts, std::byte* payload) {
-  const NamedForm& form = *named_form(job.layout.kind);
+  const LayoutFamily& form = *layout_family(job.layout.kind);
   CanonicalRows& rows = scratch.rows;
   bool requantized = false;
   for (const Matrix which : {Matrix::w13, Matrix::w2}) {
@@ -133,7 +133,7 @@ void clear_shared(const Layout& l, std::byte* payload) {
 }
 
 WriteExpert writer_of(LayoutKind kind) {
-  return p16_element(kind) ? write_p16_expert : named_form(kind) != nullptr ? write_named_expert : nullptr;
+  return p16_element(kind) ? write_p16_expert : layout_family(kind) != nullptr ? write_named_expert : nullptr;
 }
 
 // --- all experts -------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ Result<ConvertReport> convert_experts(const ConvertJob& job, const TensorSource&
       for (std::int64_t e = begin; e < end; ++e) job.expert_done(job.expert_done_user, at(job.experts, e));
   }
   ConvertReport result;
-  if (const NamedForm* form = named_form(job.layout.kind); form != nullptr && form->finish != nullptr)
+  if (const LayoutFamily* form = layout_family(job.layout.kind); form != nullptr && form->finish != nullptr)
     MOE_CHECK(form->finish(job.layout, facts, payload.data(), result.scales_rounded));
   for (const Scratch& s : scratch) {
     result.scales_rounded += s.rows.scales_rounded;

@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "io/hash.h"
-#include "layouts/named_layouts.h"
+#include "layouts/families.h"
 
 namespace moe::io {
 namespace {
@@ -141,7 +141,7 @@ std::optional<Layout> layout_of(const PackedHead& h) {
                        .element = static_cast<Element>(w13.element),
                        .scale_rows = scale_rows_of(w13)};
   Layout l;
-  if (const NamedLayout* named = named_layout(kind)) {
+  if (const LayoutFamily* named = layout_family(kind)) {
     const auto variant = variant_of(h.variant);
     if (!variant || w13.any_sizes != 0 || w2.any_sizes != 0) return std::nullopt;
     if (is_integer(shape.element) && (!divides_evenly(w13) || !divides_evenly(w2))) return std::nullopt;

@@ -7,7 +7,7 @@
 #include "base/index.h"
 #include "base/text.h"
 #include "layouts/dequantize.h"
-#include "layouts/named_forms.h"
+#include "layouts/families.h"
 #include "layouts/p16/p16_numbers.h"
 
 namespace moe {
@@ -26,7 +26,7 @@ float dense_value(const CanonicalRows& rows, const P16Matrix& m, std::int64_t n,
   return static_cast<float>(rows.row(n)[k] - zero) * rows.row_scales(n)[group];
 }
 
-Check dequantize_named(const NamedForm& form, const Layout& layout, const std::byte* payload, std::int64_t local,
+Check dequantize_named(const LayoutFamily& form, const Layout& layout, const std::byte* payload, std::int64_t local,
                        Matrix which, const TensorView& out) {
   MOE_CHECK(check_dense(layout, which, out));
   const P16Matrix& m = layout.matrix(which);
@@ -68,7 +68,7 @@ void store_dense(DType dtype, float x, std::byte* at) {
 Check dequantize(const Layout& layout, const std::byte* payload, std::int64_t local, Matrix which,
                  const TensorView& out) {
   if (p16_element(layout.kind)) return dequantize_p16(layout, payload, local, which, out);
-  if (const NamedForm* form = named_form(layout.kind))
+  if (const LayoutFamily* form = layout_family(layout.kind))
     return dequantize_named(*form, layout, payload, local, which, out);
   return fail(Code::unsupported, "packed", "packed: layout " + layout.id() + " cannot be read back by this build");
 }

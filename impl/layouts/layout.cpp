@@ -7,7 +7,7 @@
 
 #include "base/index.h"
 #include "base/text.h"
-#include "layouts/named_layouts.h"
+#include "layouts/families.h"
 
 namespace moe {
 namespace {
@@ -65,7 +65,7 @@ std::string grouping_word(const P16Matrix& m) {
 }
 
 std::string Layout::id() const {
-  if (const NamedLayout* named = named_layout(kind)) return named->id(*this);
+  if (const LayoutFamily* family = layout_family(kind)) return family->id(*this);
   const P16Kind* row = p16_kind(kind);
   if (row == nullptr) return "";
   std::string s = cat("p16/", row->word);

@@ -30,7 +30,7 @@
 // bf16, f16: 32 vectors, 16-bit element b of V[j] = (16p + b/2, 64u + 2j + b%2); f32: 64 vectors, element b of
 // V[k] = (16p + b, 64u + k). Their header is the bias, if there is one.
 //
-// Named layouts (named_layouts.h) are other libraries' forms, handed to a host tensor by tensor: the same logical
+// Named layouts (families.h) are other libraries' forms, handed to a host tensor by tensor: the same logical
 // matrices, and a list of tensors [E, ...] that lie one behind another in the payload.
 //
 // Lists (has_order): a list i32[K] of the checkpoint's columns, padded to 64 bytes, follows the panels of a matrix
@@ -204,7 +204,7 @@ enum class LayoutKind : std::uint8_t {
   none = 0,
   foreign = 2,
 #define MOE_P16(kind_, number_, ...) kind_ = number_,
-#define MOE_NAMED(kind_, number_) kind_ = number_,
+#define MOE_NAMED(kind_, number_, family_) kind_ = number_,
 #include "layouts/layout_kinds.inc"
 };
 
@@ -220,7 +220,7 @@ struct P16Kind {
 inline constexpr std::array kP16Kinds = {
 #define MOE_P16(kind_, number_, word_, element_, scales_, kept_) \
   P16Kind{LayoutKind::kind_, word_, Element::element_, Scales::scales_, std::string_view(#kept_) == "any_float"},
-#define MOE_NAMED(kind_, number_)
+#define MOE_NAMED(...)
 #include "layouts/layout_kinds.inc"
 };
 // nullptr for the other kinds.

@@ -8,7 +8,7 @@
 
 #include "base/each_expert.h"
 #include "base/index.h"
-#include "layouts/named_forms.h"
+#include "layouts/families.h"
 #include "layouts/p16/column_order.h"
 #include "layouts/p16/write_p16.h"
 #include "layouts/wna16/form_wna16.h"
@@ -40,7 +40,7 @@ Result<Plain> read_plain(const Layout& from, const std::byte* payload, std::int6
                          const P16Matrix& to) {
   Plain plain;
   plain.rows.shape(to.rows(), to);
-  MOE_CHECK(named_form(from.kind)->read({from, payload, local}, which, plain.rows));
+  MOE_CHECK(layout_family(from.kind)->read({from, payload, local}, which, plain.rows));
   if (to.has_order) {
     MOE_TRY(plain.order, column_order(to, plain.rows.g_idx, which == Matrix::w13, local));
   }

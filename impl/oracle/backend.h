@@ -122,11 +122,11 @@ struct Accepts {
   NeedsOf needs = nullptr;         // what else the layout asks, float_needs.h
   // The layouts of this build for the row; none: it cannot write the backend's. The first named one that the machine
   // takes, unless it has kernels and none for these activations; then ours (one per kind of weight element).
-  std::span<const NamedChoice> named_layouts = {};
+  std::span<const NamedChoice> other_layouts = {};
   EnumSet<LayoutKind> layouts = {};
   EnumSet<ActFormat> acts = {};  // with layouts: which kernels belong to the row
   bool answer_only = false;      // accepted though this build cannot write its layout
-  constexpr bool writes() const { return !named_layouts.empty() || !(layouts == EnumSet<LayoutKind>()); }
+  constexpr bool writes() const { return !other_layouts.empty() || !(layouts == EnumSet<LayoutKind>()); }
 };
 
 struct BackendRow {

@@ -1,6 +1,6 @@
 // What a row of an oracle packs a config's weights into, and what that asks of a kernel.
+#include "layouts/families.h"
 #include "layouts/floats/float_layout.h"
-#include "layouts/named_layouts.h"
 #include "layouts/wna16/wna16_layout.h"
 #include "oracle/backend.h"
 #include "oracle/rules/float_needs.h"
@@ -31,7 +31,7 @@ KernelNeeds needs_of(const Config& c, const Accepts& row, LayoutKind layout) {
 LayoutKind layout_kind(const Query& q, const Accepts& row) {
   if (q.layer == nullptr) return LayoutKind::none;
   const bool ours = !(row.layouts == EnumSet<LayoutKind>());
-  for (const NamedChoice& named : row.named_layouts) {
+  for (const NamedChoice& named : row.other_layouts) {
     if (named.needs != Isa::scalar && !q.platform.runs(named.needs)) continue;  // conversion runs anywhere
     if (named.arch != Arch::automatic && named.arch != q.platform.arch) continue;
     if (!named.devices.has(q.platform.type)) continue;
@@ -84,7 +84,7 @@ Layout layout_of(const Query& q, const Accepts& row) {
   }
   if (is_wna16_kind(kind)) return wna16_layout(q, kind, shape);
   if (is_float_kind(kind)) return float_layout_of(q, kind, shape);
-  if (named_layout(kind) != nullptr) return make_named_layout(kind, shape);
+  if (layout_family(kind) != nullptr) return make_named_layout(kind, shape);
   return Layout{.kind = LayoutKind::foreign, .w13 = {}, .w2 = {}, .experts = c.num_held_experts()};
 }
 

@@ -16,7 +16,7 @@
 
 #include "io/hash.h"
 #include "io/packed_format.h"
-#include "layouts/named_layouts.h"
+#include "layouts/families.h"
 #include "support/rooms.h"
 #include "support/safetensors_writer.h"
 

@@ -7,11 +7,10 @@
 #include <array>
 #include <string>
 
+#include "layouts/families.h"
 #include "layouts/floats/float_layout.h"
 #include "layouts/floats/float_matrix.h"
 #include "layouts/floats/requantize.h"
-#include "layouts/named_forms.h"
-#include "layouts/named_layouts.h"
 #include "support/rooms.h"
 #include "support/vectors.h"
 
@@ -90,12 +89,12 @@ struct Nvfp4 {
     for (std::int64_t e = 0; e < l.experts; ++e) {
       for (const Matrix which : {Matrix::w13, Matrix::w2}) {
         CanonicalRows rows = rows_of(which == Matrix::w13 ? w13 : w2, l.matrix(which), e);
-        EXPECT_TRUE(named_form(l.kind)->write(rows, which, {l, payload.data(), e}));
+        EXPECT_TRUE(layout_family(l.kind)->write(rows, which, {l, payload.data(), e}));
       }
       facts.push_back({{a13[usize(e)], a2[usize(e)]}});
     }
     std::uint64_t rounded = 0;
-    EXPECT_TRUE(named_form(l.kind)->finish(l, facts, payload.data(), rounded));
+    EXPECT_TRUE(layout_family(l.kind)->finish(l, facts, payload.data(), rounded));
     EXPECT_EQ(rounded, 0u);
     return payload;
   }
@@ -129,7 +128,7 @@ TEST(Float4Forms, Nvfp4Bytes) {
     for (const Nvfp4Case& c : kNvfp4Cases) {
       if (!v.file.has(std::string(c.backend) + ".w13")) continue;
       const Layout l = v.layout(form_called(c.form));
-      ASSERT_TRUE(named_layout(l.kind)->valid(l)) << c.form;
+      ASSERT_TRUE(layout_family(l.kind)->valid(l)) << c.form;
       EXPECT_EQ(l.id(), std::string(c.form) + "/1");
       const std::vector<std::byte> payload = v.convert(l);
       for (const FloatNames& part : kFloatNames)
@@ -301,7 +300,7 @@ TEST(Float4Forms, SmallestPower) {
     rows.scales[6] = power_of_two(-126);
     std::vector<std::byte> payload(l.payload_bytes());
     const ExpertTensors<std::byte> out{l, payload.data(), 0};
-    ASSERT_TRUE(named_form(l.kind)->write(rows, Matrix::w2, out));
+    ASSERT_TRUE(layout_family(l.kind)->write(rows, Matrix::w2, out));
     const std::byte* s2 = out["w2_scale"].data() + 4 * 5;
     EXPECT_EQ(load<std::uint32_t>(s2), vllm ? 0u : 0x00400000u);
     EXPECT_EQ(load<std::uint32_t>(s2 + 4), 0x00800000u);
@@ -404,7 +403,7 @@ TEST(Float4Scales, MarlinsSecondScaleIsFinite) {
       if (t.name == "w2_scale_2") std::memcpy(payload.data() + t.offset + t.bytes, &global, 4);
     }
     std::uint64_t rounded = 0;
-    const Check done = named_form(l.kind)->finish(l, std::vector<ExpertFacts>(2), payload.data(), rounded);
+    const Check done = layout_family(l.kind)->finish(l, std::vector<ExpertFacts>(2), payload.data(), rounded);
     ASSERT_EQ(static_cast<bool>(done), fits) << global;
     if (done) continue;
     EXPECT_EQ(done.error().code, Code::invalid_argument);
@@ -418,7 +417,7 @@ TEST(Float4Scales, ReciprocalOfNothing) {
   const Layout l = v.layout(form_called("plain/nvfp4"));
   std::vector<std::byte> payload(l.payload_bytes());
   std::uint64_t rounded = 0;
-  const Check done = named_form(l.kind)->finish(l, std::vector<ExpertFacts>(2), payload.data(), rounded);
+  const Check done = layout_family(l.kind)->finish(l, std::vector<ExpertFacts>(2), payload.data(), rounded);
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().code, Code::invalid_argument);
   EXPECT_EQ(done.error().subject, "w13_input_scale");
@@ -443,7 +442,7 @@ TEST(Float4Forms, PaddingIsZero) {
   std::fill(rows.scales.begin(), rows.scales.end(), 1.0f);
   std::fill(rows.bias.begin(), rows.bias.end(), 1.0f);
   const ExpertTensors<std::byte> out{l, payload.data(), 0};
-  ASSERT_TRUE(named_form(l.kind)->write(rows, Matrix::w13, out));
+  ASSERT_TRUE(layout_family(l.kind)->write(rows, Matrix::w13, out));
   for (std::size_t n = 0; n < 512; ++n) {
     const bool row = n % 256 < 160;
     for (std::size_t b = 0; b < 128; ++b)

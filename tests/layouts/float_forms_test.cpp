@@ -8,11 +8,10 @@
 #include <set>
 #include <string>
 
+#include "layouts/families.h"
 #include "layouts/floats/float_layout.h"
 #include "layouts/floats/float_scales.h"
 #include "layouts/floats/requantize.h"
-#include "layouts/named_forms.h"
-#include "layouts/named_layouts.h"
 #include "layouts/p16/p16_numbers.h"
 #include "support/rooms.h"
 #include "support/vectors.h"
@@ -104,10 +103,10 @@ std::vector<float> numbers(const CanonicalRows& rows, const P16Matrix& m) {
 // All experts through the writer and back.
 void expect_round_trip(const Layout& l, unsigned seed) {
   SCOPED_TRACE(l.id() + " H " + std::to_string(l.w13.k) + " I " + std::to_string(l.w2.k));
-  ASSERT_TRUE(named_layout(l.kind)->valid(l));
+  ASSERT_TRUE(layout_family(l.kind)->valid(l));
   std::mt19937 rng(seed);
   std::vector<std::byte> payload(l.payload_bytes(), std::byte{0xAA});
-  const NamedForm& form = *named_form(l.kind);
+  const LayoutFamily& form = *layout_family(l.kind);
   std::vector<ExpertFacts> facts(static_cast<std::size_t>(l.experts));
   for (std::size_t e = 0; e < facts.size(); ++e) facts[e].input_scale = {0.5f + static_cast<float>(e), 0.25f};
   std::vector<std::vector<float>> want, bias;
@@ -171,13 +170,13 @@ TEST(FloatForms, EveryFormRoundTrips) {
 TEST(FloatForms, LayoutsThatCannotBe) {
   const auto expect_invalid = [](Layout l, auto change) {
     change(l);
-    EXPECT_FALSE(named_layout(l.kind)->valid(l)) << l.id();
+    EXPECT_FALSE(layout_family(l.kind)->valid(l)) << l.id();
     place_tensors(l);  // of whatever a file says
   };
   const Sizes s{1, 256, 256};
   for (const FloatForm& f : float_forms()) {
     const Layout l = layout_of(f, s);
-    ASSERT_TRUE(named_layout(l.kind)->valid(l)) << f.id;
+    ASSERT_TRUE(layout_family(l.kind)->valid(l)) << f.id;
     for (P16Matrix Layout::*m : {&Layout::w13, &Layout::w2}) {
       expect_invalid(l, [&](Layout& x) { (x.*m).has_zeros = true; });
       expect_invalid(l, [&](Layout& x) { (x.*m).has_order = true; });
@@ -242,7 +241,7 @@ TEST(FloatForms, Fnuz) {
     CanonicalRows rows = rows_of(plain.w13, in.data.data() + i * half * K);
     std::fill(rows.scales.begin(), rows.scales.end(), scale[at]);
     const ExpertTensors<std::byte> out{plain, payload.data(), i};
-    ASSERT_TRUE(named_form(plain.kind)->write(rows, Matrix::w13, out));
+    ASSERT_TRUE(layout_family(plain.kind)->write(rows, Matrix::w13, out));
     EXPECT_EQ(
         std::memcmp(out["w13_weight"].data(), want.data.data() + i * half * K, static_cast<std::size_t>(half * K)), 0);
     EXPECT_EQ(load<float>(out["w13_scale"].data()), scaled[at]);
@@ -251,7 +250,7 @@ TEST(FloatForms, Fnuz) {
   const std::vector<float> given = f.at("w13_input_scale").as<float>(), doubled = f.at("fnuz_input_scale").as<float>();
   for (std::size_t e = 0; e < given.size(); ++e) {
     std::uint64_t rounded = 0;
-    ASSERT_TRUE(named_form(plain.kind)
+    ASSERT_TRUE(layout_family(plain.kind)
                     ->finish(plain, std::vector<ExpertFacts>{{{given[e], given[e]}}}, payload.data(), rounded));
     EXPECT_EQ(load<float>(ExpertTensors<std::byte>{plain, payload.data(), 0}["w13_input_scale"].data()), doubled[e]);
   }
@@ -264,14 +263,14 @@ TEST(FloatForms, MarlinScalesAreRoundedBeforeTheyAreMultiplied) {
   for (const FloatForm& f : float_forms()) {
     if (f.scales != ScalePlace::marlin) continue;
     const Layout l = layout_of(f, fitting(f, {1, 128, 128}), {.activations = DType::f16});
-    ASSERT_TRUE(named_layout(l.kind)->valid(l)) << l.id();
+    ASSERT_TRUE(layout_family(l.kind)->valid(l)) << l.id();
     std::mt19937 rng(3);
     CanonicalRows rows = random_rows(l, Matrix::w2, rng);
     rows.has_power_scales = false;
     const float scale = std::ldexp(1.0f + 0x1p-9f, -17);  // f16 has 7 bits behind its first there, and 10 above 2^-14
     std::fill(rows.scales.begin(), rows.scales.end(), scale);
     std::vector<std::byte> payload(l.payload_bytes());
-    const NamedForm& form = *named_form(l.kind);
+    const LayoutFamily& form = *layout_family(l.kind);
     ASSERT_TRUE(form.write(rows, Matrix::w2, {l, payload.data(), 0}));
     EXPECT_GT(rows.scales_rounded, 0u);
     CanonicalRows back;
@@ -336,7 +335,7 @@ TEST(FloatForms, EncodedInt4) {
     std::copy_n(from, out.size(), out.begin());
     CanonicalRows back;
     back.shape(rows, l.w13);
-    ASSERT_TRUE(named_form(l.kind)->read({l, payload.data(), e}, Matrix::w13, back));
+    ASSERT_TRUE(layout_family(l.kind)->read({l, payload.data(), e}, Matrix::w13, back));
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t c = 0; c < k; c += 2) {
         const auto byte = static_cast<unsigned>(want.data[static_cast<std::size_t>((e * rows + r) * k / 2 + c / 2)]);

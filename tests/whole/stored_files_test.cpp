@@ -11,7 +11,7 @@
 
 #include "io/hash.h"
 #include "io/packed.h"
-#include "layouts/named_layouts.h"
+#include "layouts/families.h"
 #include "support/float4_model.h"
 #include "support/rooms.h"
 #include "support/temp_dir.h"
@@ -624,7 +624,7 @@ TEST(StoredFiles, NothingIsLeftOut) {
   }
   for (int k = 0; k <= UINT8_MAX; ++k) {
     const auto kind = static_cast<LayoutKind>(k);
-    const bool has_bytes = p16_element(kind) || named_layout(kind) != nullptr;
+    const bool has_bytes = p16_element(kind) || layout_family(kind) != nullptr;
     EXPECT_EQ(kinds.count(kind), has_bytes ? 1u : 0u) << k;
   }
   for (const LayoutKind kind :

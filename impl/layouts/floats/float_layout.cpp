@@ -6,7 +6,7 @@
 #include "base/checked.h"
 #include "base/index.h"
 #include "base/text.h"
-#include "layouts/named_layouts.h"
+#include "layouts/families.h"
 
 namespace moe {
 namespace {
@@ -240,28 +240,7 @@ MaybeTensor bias(const Layout& l, const FloatMatrix& m) {
 using PartOf = MaybeTensor (*)(const Layout&, const FloatMatrix&);
 constexpr std::array<PartOf, kFloatParts> kParts = {weight, scale, second_scale, input_scale, alpha, bias};
 
-// --- NamedLayout --------------------------------------------------------------------------------------
-
-void list_float(Layout& l) {
-  if (float_form(l) == nullptr) return;  // of a damaged file
-  const FloatMatrix w13 = float_matrix(l, Matrix::w13), w2 = float_matrix(l, Matrix::w2);
-  for (std::size_t p = 0; p < kFloatParts; ++p)
-    for (const FloatMatrix* m : {&w13, &w2})
-      if (MaybeTensor t = kParts[p](l, *m)) {
-        t->name = m->w13 ? kFloatNames[p].w13 : kFloatNames[p].w2;
-        l.tensors.push_back(*std::move(t));
-      }
-}
-
-std::string float_id(const Layout& l) {
-  const FloatForm* f = float_form(l);
-  if (f == nullptr) return "";
-  std::string s(f->id);
-  if (f->grain == values) s += cat("-", row_of(l.w13.element).name);
-  if (l.variant.fnuz) s += "-fnuz";
-  if (l.w13.has_bias) s += "-bias";
-  return s + (l.variant.bit_compat_vllm ? "-vllm/1" : "/1");
-}
+// --- the family --------------------------------------------------------------------------------------
 
 bool is_grouped_so(const P16Matrix& m, Grain grain) {
   switch (grain) {
@@ -302,7 +281,19 @@ bool is_variant(const Layout& l, const FloatForm& f) {
          (!v.fnuz || (amd && l.w13.element == Element::e4m3));
 }
 
-bool is_float(const Layout& l) {
+}  // namespace
+
+std::string float_id(const Layout& l) {
+  const FloatForm* f = float_form(l);
+  if (f == nullptr) return "";
+  std::string s(f->id);
+  if (f->grain == values) s += cat("-", row_of(l.w13.element).name);
+  if (l.variant.fnuz) s += "-fnuz";
+  if (l.w13.has_bias) s += "-bias";
+  return s + (l.variant.bit_compat_vllm ? "-vllm/1" : "/1");
+}
+
+bool is_float_layout(const Layout& l) {
   const P16Matrix &w13 = l.w13, &w2 = l.w2;
   const bool same = w13.element == w2.element && w13.scales == w2.scales && w13.scale_rows == w2.scale_rows &&
                     w13.has_bias == w2.has_bias && w13.k == w2.half_rows && w13.half_rows == w2.k && w2.halves == 1;
@@ -315,7 +306,16 @@ bool is_float(const Layout& l) {
          float_matrix(l, Matrix::w13).rows() % f->w13_rows_step == 0;
 }
 
-}  // namespace
+void list_float(Layout& l) {
+  if (float_form(l) == nullptr) return;  // of a damaged file
+  const FloatMatrix w13 = float_matrix(l, Matrix::w13), w2 = float_matrix(l, Matrix::w2);
+  for (std::size_t p = 0; p < kFloatParts; ++p)
+    for (const FloatMatrix* m : {&w13, &w2})
+      if (MaybeTensor t = kParts[p](l, *m)) {
+        t->name = m->w13 ? kFloatNames[p].w13 : kFloatNames[p].w2;
+        l.tensors.push_back(*std::move(t));
+      }
+}
 
 bool FloatForm::keeps(Scales type) const {
   if (grain == mxfp4) return type == Scales::e8m0;
@@ -341,9 +341,7 @@ std::span<const FloatForm> float_forms() { return kForms; }
 
 DType value_type(Element e) { return e == Element::f32 ? DType::f32 : e == Element::f16 ? DType::f16 : DType::bf16; }
 
-bool is_float_kind(LayoutKind kind) {
-  return std::any_of(kForms.begin(), kForms.end(), [&](const FloatForm& f) { return f.kind == kind; });
-}
+bool is_float_kind(LayoutKind kind) { return layout_family(kind) == &layout_families::floats; }
 
 const FloatForm* float_form(const Layout& l) {
   const Grain grain = grain_of(l.w13);
@@ -427,26 +425,5 @@ Layout make_float_layout(LayoutKind kind, LayoutShape shape, const FloatTraits& 
   place_tensors(l);
   return l;
 }
-
-namespace {
-constexpr NamedLayout named(LayoutKind kind) { return {kind, float_id, is_float, list_float}; }
-}  // namespace
-
-constinit const NamedLayout named_layouts::float_plain = named(LayoutKind::float_plain);
-constinit const NamedLayout named_layouts::float_flashinfer_cutlass = named(LayoutKind::float_flashinfer_cutlass);
-constinit const NamedLayout named_layouts::float_flashinfer_trtllm = named(LayoutKind::float_flashinfer_trtllm);
-constinit const NamedLayout named_layouts::float_marlin = named(LayoutKind::float_marlin);
-constinit const NamedLayout named_layouts::float_deep_gemm = named(LayoutKind::float_deep_gemm);
-constinit const NamedLayout named_layouts::float_aiter = named(LayoutKind::float_aiter);
-constinit const NamedLayout named_layouts::float_xpu = named(LayoutKind::float_xpu);
-constinit const NamedLayout named_layouts::float_vnni = named(LayoutKind::float_vnni);
-constinit const NamedLayout named_layouts::float_cutlass_w4a8 = named(LayoutKind::float_cutlass_w4a8);
-constinit const NamedLayout named_layouts::float_b12x = named(LayoutKind::float_b12x);
-constinit const NamedLayout named_layouts::float_vllm_cutlass = named(LayoutKind::float_vllm_cutlass);
-constinit const NamedLayout named_layouts::float_cutedsl = named(LayoutKind::float_cutedsl);
-constinit const NamedLayout named_layouts::float_cutedsl_batched = named(LayoutKind::float_cutedsl_batched);
-constinit const NamedLayout named_layouts::float_flashinfer_hopper = named(LayoutKind::float_flashinfer_hopper);
-constinit const NamedLayout named_layouts::float_aiter_a16w4 = named(LayoutKind::float_aiter_a16w4);
-constinit const NamedLayout named_layouts::float_plain_rocm = named(LayoutKind::float_plain_rocm);
 
 }  // namespace moe

@@ -145,6 +145,10 @@ std::int64_t padded_intermediate(const Layout& layout);
 std::string_view w13_rows_word(const Layout& layout);
 // What a host has to do to the bytes before a kernel takes them.
 std::span<const std::string_view> needs_of_host(const Layout& layout);
+// Of the family.
+std::string float_id(const Layout& layout);
+bool is_float_layout(const Layout& layout);
+void list_float(Layout& layout);
 // The name of an output as the table has it, from a short one or its own; "" for others.
 std::string_view float_output(std::string_view spelled);
 

@@ -14,10 +14,10 @@
 #include "base/index.h"
 #include "base/load.h"
 #include "base/text.h"
+#include "layouts/families.h"
 #include "layouts/floats/float_matrix.h"
 #include "layouts/floats/float_scales.h"
 #include "layouts/floats/requantize.h"
-#include "layouts/named_forms.h"
 #include "layouts/wna16/wna16.h"
 
 namespace moe {
@@ -200,7 +200,7 @@ void read_split(const FloatMatrix& m, const std::byte* in, const std::byte* of_r
           load_scale(Scales::e4m3, in + n * m.groups() + g) * load<float>(of_rows + 4 * n);
 }
 
-// --- NamedForm ----------------------------------------------------------------------------------------
+// --- the family ----------------------------------------------------------------------------------------
 
 const LayoutTensor* find(const Layout& layout, std::string_view name) {
   for (const LayoutTensor& t : layout.tensors)
@@ -301,8 +301,6 @@ Check finish_float_form(const Layout& layout, std::span<const ExpertFacts> exper
   return ok();
 }
 
-constexpr NamedForm named(LayoutKind kind) { return {kind, write_float_form, read_float_form, finish_float_form}; }
-
 }  // namespace
 
 Check write_float_matrix(const FloatMatrix& m, CanonicalRows& rows, const FloatBytes<std::byte>& out) {
@@ -394,21 +392,7 @@ std::uint64_t finish_marlin_nvfp4(DType type, std::span<std::byte> scales, std::
 }
 float marlin_nvfp4_scale(DType type, float global) { return global / marlin_nvfp4_factor(type); }
 
-constinit const NamedForm named_forms::float_plain = named(LayoutKind::float_plain);
-constinit const NamedForm named_forms::float_flashinfer_cutlass = named(LayoutKind::float_flashinfer_cutlass);
-constinit const NamedForm named_forms::float_flashinfer_trtllm = named(LayoutKind::float_flashinfer_trtllm);
-constinit const NamedForm named_forms::float_marlin = named(LayoutKind::float_marlin);
-constinit const NamedForm named_forms::float_deep_gemm = named(LayoutKind::float_deep_gemm);
-constinit const NamedForm named_forms::float_aiter = named(LayoutKind::float_aiter);
-constinit const NamedForm named_forms::float_xpu = named(LayoutKind::float_xpu);
-constinit const NamedForm named_forms::float_vnni = named(LayoutKind::float_vnni);
-constinit const NamedForm named_forms::float_cutlass_w4a8 = named(LayoutKind::float_cutlass_w4a8);
-constinit const NamedForm named_forms::float_b12x = named(LayoutKind::float_b12x);
-constinit const NamedForm named_forms::float_vllm_cutlass = named(LayoutKind::float_vllm_cutlass);
-constinit const NamedForm named_forms::float_cutedsl = named(LayoutKind::float_cutedsl);
-constinit const NamedForm named_forms::float_cutedsl_batched = named(LayoutKind::float_cutedsl_batched);
-constinit const NamedForm named_forms::float_flashinfer_hopper = named(LayoutKind::float_flashinfer_hopper);
-constinit const NamedForm named_forms::float_aiter_a16w4 = named(LayoutKind::float_aiter_a16w4);
-constinit const NamedForm named_forms::float_plain_rocm = named(LayoutKind::float_plain_rocm);
+constinit const LayoutFamily layout_families::floats = {float_id,         is_float_layout, list_float,
+                                                        write_float_form, read_float_form, finish_float_form};
 
 }  // namespace moe

@@ -3,20 +3,17 @@
 //
 // The sum of a group-wise row adds the sixteen values of one such word times the group's scale, one after the other in
 // the order of the words (w4a8_int8.md 5.3).
-#include "layouts/named_forms.h"
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include "base/float_formats.h"
 #include "base/index.h"
+#include "layouts/w4a8/blobs.h"
 #include "layouts/w4a8/kai.h"
 
 namespace moe {
 namespace {
-
-std::string_view name_of(Matrix which) { return which == Matrix::w13 ? "w13_packed" : "w2_packed"; }
 
 template <class T>
 T load(const void* at) {
@@ -95,7 +92,7 @@ void read_row(const KaiMatrix& m, const std::byte* tile, std::int64_t lane, std:
 
 Check write_kai(CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out) {
   const KaiMatrix m(out.layout.matrix(which));
-  std::byte* tile = out[name_of(which)].data();
+  std::byte* tile = out[blob_name(which)].data();
   for (std::int64_t row = 0; row < m.rows; row += kKaiRows, tile += m.tile_bytes())
     for (std::int64_t lane = 0; lane < kKaiRows; ++lane)
       write_row(m, rows, std::min(row + lane, m.rows - 1), lane, tile);
@@ -104,14 +101,26 @@ Check write_kai(CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte
 
 Check read_kai(const ExpertTensors<const std::byte>& in, Matrix which, CanonicalRows& rows) {
   const KaiMatrix m(in.layout.matrix(which));
-  const std::byte* blob = in[name_of(which)].data();
+  const std::byte* blob = in[blob_name(which)].data();
   for (std::int64_t row = 0; row < m.rows; ++row)
     read_row(m, blob + usize(row / kKaiRows) * m.tile_bytes(), row % kKaiRows, row, rows);
   return ok();
 }
 
+std::string kai_word(const P16Matrix& m) { return m.groups.is_whole() ? "qsi4cxp" : "qsi4c32p-" + grouping_word(m); }
+
+std::string kai_id(const Layout& l) {
+  std::string s = "kai/" + kai_word(l.w13);
+  if (kai_word(l.w2) != kai_word(l.w13)) s += "," + kai_word(l.w2);
+  return s + (l.w13.has_bias ? "-bias/1" : "/1");
+}
+
+void list_kai(Layout& l) {
+  list_blobs(l, DType::u8, [](const P16Matrix& m) { return static_cast<std::int64_t>(KaiMatrix(m).bytes()); });
+}
+
 }  // namespace
 
-constinit const NamedForm named_forms::kai = {LayoutKind::kai, write_kai, read_kai};
+constinit const LayoutFamily layout_families::kai = {kai_id, are_w4a8, list_kai, write_kai, read_kai};
 
 }  // namespace moe

@@ -1,11 +1,10 @@
 // PyTorch's generic blob of W4A8 weights (w4a8_int8.md 4): codes, scales and biases one behind the other, row by row.
 // Every number is a float32, one byte of two codes, too.
-#include "layouts/named_forms.h"
-
 #include <algorithm>
 #include <cstring>
 
 #include "base/index.h"
+#include "layouts/w4a8/blobs.h"
 
 namespace moe {
 namespace {
@@ -18,8 +17,6 @@ struct Parts {
       : codes(usize(r.k / 2)), scales(usize(r.count) * codes), bias(scales + usize(r.count * r.groups)) {}
 };
 
-std::string_view name_of(Matrix which) { return which == Matrix::w13 ? "w13_packed" : "w2_packed"; }
-
 void put(std::byte* blob, std::size_t at, float x) { std::memcpy(blob + at * sizeof x, &x, sizeof x); }
 float get(const std::byte* blob, std::size_t at) {
   float x;
@@ -29,7 +26,7 @@ float get(const std::byte* blob, std::size_t at) {
 
 Check write_torch_blob(CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out) {
   const Parts parts(rows);
-  std::byte* blob = out[name_of(which)].data();
+  std::byte* blob = out[blob_name(which)].data();
   std::size_t at = 0;
   for (std::int64_t r = 0; r < rows.count; ++r) {
     const std::int8_t* code = rows.row(r);
@@ -43,7 +40,7 @@ Check write_torch_blob(CanonicalRows& rows, Matrix which, const ExpertTensors<st
 
 Check read_torch_blob(const ExpertTensors<const std::byte>& in, Matrix which, CanonicalRows& rows) {
   const Parts parts(rows);
-  const std::byte* blob = in[name_of(which)].data();
+  const std::byte* blob = in[blob_name(which)].data();
   std::size_t at = 0;
   for (std::int64_t r = 0; r < rows.count; ++r) {
     std::int8_t* code = rows.codes.data() + r * rows.stride;
@@ -59,8 +56,21 @@ Check read_torch_blob(const ExpertTensors<const std::byte>& in, Matrix which, Ca
   return ok();
 }
 
+std::string torch_id(const Layout& l) {
+  std::string s = "torch/dyn_quant_4bit-" + grouping_word(l.w13);
+  if (grouping_word(l.w2) != grouping_word(l.w13)) s += "," + grouping_word(l.w2);
+  return s + (l.w13.has_bias ? "-bias/1" : "/1");
+}
+
+void list_torch(Layout& l) {
+  list_blobs(l, DType::f32, [](const P16Matrix& m) {
+    return m.rows() * m.k / 2 + m.rows() * m.group_count() + (m.has_bias ? m.rows() : 0);
+  });
+}
+
 }  // namespace
 
-constinit const NamedForm named_forms::torch_float = {LayoutKind::torch_float, write_torch_blob, read_torch_blob};
+constinit const LayoutFamily layout_families::torch = {torch_id, are_w4a8, list_torch, write_torch_blob,
+                                                       read_torch_blob};
 
 }  // namespace moe

@@ -90,8 +90,6 @@ Check finish_wna16_form(const Layout& layout, std::span<const ExpertFacts>, std:
   return ok();
 }
 
-constexpr NamedForm named(LayoutKind kind) { return {kind, write_wna16_form, read_wna16_form, finish_wna16_form}; }
-
 }  // namespace
 
 void read_wna16_form_rows(const ExpertTensors<const std::byte>& in, Matrix which, const RowRange& at,
@@ -99,11 +97,7 @@ void read_wna16_form_rows(const ExpertTensors<const std::byte>& in, Matrix which
   read_wna16_rows(matrix_of(in.layout, which), parts_of(in, which), at, rows);
 }
 
-constinit const NamedForm named_forms::wna16_marlin = named(LayoutKind::wna16_marlin);
-constinit const NamedForm named_forms::wna16_trtllm = named(LayoutKind::wna16_trtllm);
-constinit const NamedForm named_forms::wna16_xpu = named(LayoutKind::wna16_xpu);
-constinit const NamedForm named_forms::wna16_vnni = named(LayoutKind::wna16_vnni);
-constinit const NamedForm named_forms::wna16_on_the_fly = named(LayoutKind::wna16_on_the_fly);
-constinit const NamedForm named_forms::wna16_dense = named(LayoutKind::wna16_dense);
+constinit const LayoutFamily layout_families::wna16 = {wna16_id,         is_wna16,        list_wna16,
+                                                       write_wna16_form, read_wna16_form, finish_wna16_form};
 
 }  // namespace moe

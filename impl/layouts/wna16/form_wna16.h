@@ -1,7 +1,7 @@
 // The WNA16 layouts (wna16.h) as named layouts: some rows of a matrix alone, for panels that are made on the fly.
 #pragma once
 
-#include "layouts/named_forms.h"
+#include "layouts/families.h"
 #include "layouts/wna16/wna16.h"
 
 namespace moe {

@@ -9,7 +9,7 @@
 #include "base/checked.h"
 #include "base/index.h"
 #include "base/text.h"
-#include "layouts/named_layouts.h"
+#include "layouts/families.h"
 
 namespace moe {
 namespace {
@@ -338,16 +338,5 @@ int vllm_zero_shift(Wna16Kind kind, bool awq, bool has_zeros, ZeroPoints stored)
   }
   return has_zeros ? below : 0;
 }
-
-namespace {
-constexpr NamedLayout named(LayoutKind kind) { return {kind, wna16_id, is_wna16, list_wna16}; }
-}  // namespace
-
-constinit const NamedLayout named_layouts::wna16_marlin = named(LayoutKind::wna16_marlin);
-constinit const NamedLayout named_layouts::wna16_trtllm = named(LayoutKind::wna16_trtllm);
-constinit const NamedLayout named_layouts::wna16_xpu = named(LayoutKind::wna16_xpu);
-constinit const NamedLayout named_layouts::wna16_vnni = named(LayoutKind::wna16_vnni);
-constinit const NamedLayout named_layouts::wna16_on_the_fly = named(LayoutKind::wna16_on_the_fly);
-constinit const NamedLayout named_layouts::wna16_dense = named(LayoutKind::wna16_dense);
 
 }  // namespace moe

@@ -116,7 +116,7 @@ LayoutKind layout_kind_of(Wna16Kind kind);
 // There and back; `layout` is of these kinds.
 LayoutVariant variant_of(const Wna16Layout& layout);
 Wna16Layout wna16_of(const Layout& layout);
-// Of NamedLayout.
+// Of the family.
 std::string wna16_id(const Layout& layout);
 bool is_wna16(const Layout& layout);
 void list_wna16(Layout& layout);

@@ -43,7 +43,7 @@ constexpr Accepts kMarlin = {
     .all2all_refused = kNvlinkAll2all,
     .lora = true,
     .checkpoints = kFormats,
-    .named_layouts = kMarlinLayout,
+    .other_layouts = kMarlinLayout,
 };
 constexpr Accepts kBatchedMarlin = [] {
   Accepts a = kMarlin;
@@ -68,7 +68,7 @@ constexpr Accepts kTrtllm = {
                 RoutingMethod::llama4, RoutingMethod::simulated},
     .float32_logits = {RoutingMethod::deepseek_v3, RoutingMethod::simulated},
     .checkpoints = kFormats,
-    .named_layouts = kTrtllmLayout,
+    .other_layouts = kTrtllmLayout,
 };
 constexpr Accepts kXpu = {
     .listed = {DeviceType::xpu},
@@ -77,7 +77,7 @@ constexpr Accepts kXpu = {
                     Activation::relu2_no_mul},
     .weight_keys = kXpuKeys,
     .checkpoints = kFormats,
-    .named_layouts = kXpuLayout,
+    .other_layouts = kXpuLayout,
 };
 constexpr Accepts kCpu = {
     .listed = {DeviceType::cpu},
@@ -87,7 +87,7 @@ constexpr Accepts kCpu = {
     .weight_keys = kCpuKeys,
     .routing = {RoutingMethod::default_, RoutingMethod::renormalize, RoutingMethod::renormalize_naive},
     .checkpoints = kFormats,
-    .named_layouts = kVnniLayout,
+    .other_layouts = kVnniLayout,
 };
 constexpr Accepts kOurCpu = [] {
   Accepts a = kCpu;
@@ -101,7 +101,7 @@ constexpr Accepts kOurCpu = [] {
   a.in_dtypes = {DType::f32, DType::bf16, DType::f16};
   a.smallest_group = 16;
   a.cuts_order = true;
-  a.named_layouts = {};
+  a.other_layouts = {};
   a.layouts = {LayoutKind::p16_w4, LayoutKind::p16_w8, LayoutKind::p16_int4};  // int4: with compute a8
   a.acts = {ActFormat::blk16, ActFormat::f32, ActFormat::tok8, ActFormat::blk8};
   return a;
@@ -109,7 +109,7 @@ constexpr Accepts kOurCpu = [] {
 // Its layout is another package's: vLLM's answer is given, but nothing is written.
 constexpr Accepts kHumming = [] {
   Accepts a = kMarlin;
-  a.named_layouts = {};
+  a.other_layouts = {};
   a.answer_only = true;
   a.request = "humming";
   a.any_key = true;
@@ -127,7 +127,7 @@ constexpr Accepts unwritten(Accepts a) {  // in a selection that conversion can 
 }
 constexpr Accepts emulation(std::span<const QuantKey> keys, std::span<const NamedChoice> layout) {
   Accepts a = kMarlin;
-  a.named_layouts = layout;
+  a.other_layouts = layout;
   a.request = "emulation";
   a.devices = {DeviceType::cuda, DeviceType::rocm};
   a.capabilities = {};

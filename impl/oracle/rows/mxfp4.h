@@ -109,7 +109,7 @@ inline constexpr std::array kEmulated = {
 inline constexpr Accepts kEmulation = [] {
   Accepts a = classes::called(classes::kTriton, "emulation");
   a.any_key = true;
-  a.named_layouts = kEmulated;
+  a.other_layouts = kEmulated;
   a.needs = float_needs::sizes;
   return a;
 }();

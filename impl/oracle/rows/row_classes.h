@@ -148,7 +148,7 @@ template <LayoutKind kKind>
 inline constexpr std::array kWritten = {NamedChoice{kKind}};
 template <LayoutKind kKind>
 constexpr Accepts writes(Accepts a) {
-  a.named_layouts = kWritten<kKind>;
+  a.other_layouts = kWritten<kKind>;
   if (a.needs == nullptr) a.needs = float_needs::sizes;
   return a;
 }

@@ -33,7 +33,7 @@ constexpr Accepts kVllm = {
     .transposed = false,
     .group_multiple = 32,
     .size_multiple = 2,
-    .named_layouts = kTorchLayouts,
+    .other_layouts = kTorchLayouts,
     .acts = {ActFormat::tok8},
 };
 
@@ -51,7 +51,7 @@ constexpr Accepts kLibmoe = [] {
   a.batch_invariant = true;
   // what our kernels take
   a.callers_factor = false;
-  a.named_layouts = kKleidiAi;
+  a.other_layouts = kKleidiAi;
   a.layouts = {LayoutKind::p16_int4};
   a.acts = {ActFormat::tok8, ActFormat::blk8};
   return a;

@@ -7,7 +7,7 @@
 
 #include "base/index.h"
 #include "base/text.h"
-#include "layouts/named_layouts.h"
+#include "layouts/families.h"
 #include "layouts/wna16/wna16_layout.h"
 
 namespace moe::oracle {

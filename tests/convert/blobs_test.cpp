@@ -1,5 +1,5 @@
 // Named layouts: golden bytes of the W4A8 vectors, the way back, gaps, the same bytes for every number of threads.
-#include "layouts/named_forms.h"
+#include "layouts/families.h"
 
 #include <gtest/gtest.h>
 
@@ -8,12 +8,11 @@
 
 #include "convert/random_layer.h"
 #include "layouts/dequantize.h"
-#include "layouts/named_layouts.h"
 #include "support/rooms.h"
 #include "support/share.h"
 #include "support/w4a8_files.h"
 
-namespace moe::test::named_forms_test {
+namespace moe::test::blobs_test {
 namespace {
 
 Layout named(LayoutKind kind, std::int64_t e, std::int64_t h, std::int64_t i, std::int64_t g, bool bias) {
@@ -63,7 +62,7 @@ void check_pack(LayoutKind kind, const std::string& tensor, const std::string& f
   // The bias comes back, too.
   CanonicalRows rows;
   rows.shape(n, l.w2);
-  EXPECT_TRUE(named_form(kind)->read({l, out.data(), 0}, Matrix::w2, rows));
+  EXPECT_TRUE(layout_family(kind)->read({l, out.data(), 0}, Matrix::w2, rows));
   EXPECT_EQ(rows.bias, bias ? f.at("bias").as<float>() : std::vector<float>(static_cast<std::size_t>(n)));
   EXPECT_EQ(rows.scales, f.at("scales").floats());
 }
@@ -111,9 +110,9 @@ TEST(Kai, MoeVectors) {
   }
 }
 
-class NamedForms : public testing::TestWithParam<LayoutKind> {};
+class Blobs : public testing::TestWithParam<LayoutKind> {};
 
-TEST_P(NamedForms, RoundTripsEveryShape) {
+TEST_P(Blobs, RoundTripsEveryShape) {
   for (const Shape& s : {Shape{3, 64, 32, 32, false}, Shape{2, 96, 160, 32, true}, Shape{5, 128, 64, 64, true},
                          Shape{2, 192, 96, 96, false}, Shape{3, 46, 26, -1, true}, Shape{2, 2, 2, -1, false},
                          Shape{1, 256, 128, 128, false}, Shape{2, 34, 18, -1, true}}) {
@@ -137,7 +136,7 @@ TEST_P(NamedForms, RoundTripsEveryShape) {
 }
 
 // One matrix of any number of rows, odd ones too, of codes, scales and biases that are told from each other.
-TEST_P(NamedForms, RandomMatricesComeBack) {
+TEST_P(Blobs, RandomMatricesComeBack) {
   std::mt19937 rng(23);
   const auto pick = [&](int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng); };
   for (int round = 0; round < rounds(300); ++round) {
@@ -168,17 +167,17 @@ TEST_P(NamedForms, RandomMatricesComeBack) {
       ASSERT_EQ(dense_of(l, out, 0, which), want);
       CanonicalRows rows;
       rows.shape(n, l.matrix(which));
-      ASSERT_TRUE(named_form(GetParam())->read({l, out.data(), 0}, which, rows));
+      ASSERT_TRUE(layout_family(GetParam())->read({l, out.data(), 0}, which, rows));
       ASSERT_EQ(rows.bias, bias ? drawn.b2 : std::vector<float>(static_cast<std::size_t>(n)));
       ASSERT_EQ(rows.scales, wanted_scales);
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, NamedForms, testing::Values(LayoutKind::torch_float, LayoutKind::kai),
+INSTANTIATE_TEST_SUITE_P(All, Blobs, testing::Values(LayoutKind::torch_float, LayoutKind::kai),
                          [](const auto& i) { return "kind" + std::to_string(static_cast<int>(i.param)); });
 
-TEST(NamedForms, FaultsNameTheirPlace) {
+TEST(Blobs, FaultsNameTheirPlace) {
   RandomLayer layer(2, 64, 32, 32, false);
   layer.w13[static_cast<std::size_t>((64 + 40) * 64 + 7)] = 9;
   ConvertJob job = layer.job();
@@ -186,7 +185,7 @@ TEST(NamedForms, FaultsNameTheirPlace) {
   EXPECT_EQ(convert_error(job, layer.source()).subject, "w13_weight[1,40,7]");
 }
 
-TEST(NamedForms, ReadingBackChecksTheTensor) {
+TEST(Blobs, ReadingBackChecksTheTensor) {
   const Layout l = named(LayoutKind::torch_float, 1, 64, 32, 32, false);
   const Bytes out(l.payload_bytes());
   std::vector<float> f(64 * 64);
@@ -201,4 +200,4 @@ TEST(NamedForms, ReadingBackChecksTheTensor) {
 }
 
 }  // namespace
-}  // namespace moe::test::named_forms_test
+}  // namespace moe::test::blobs_test

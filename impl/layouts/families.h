@@ -1,5 +1,9 @@
-// How named layouts (layouts/named_layouts.h) are written and read back: whole matrices in the plain form of
-// rows.h against the spans of one expert's tensors.
+// Layouts of other libraries, handed out as named tensors [E, ...]. Those that differ only in where things lie are one
+// family, which says what such a layout holds and how its bytes are written and read back: whole matrices in the plain
+// form of rows.h against the spans of one expert's tensors.
+//
+// A new layout is a row of layout_kinds.inc with its family, and a file of the family's folder; a new family is one
+// definition of layout_families::<family>.
 #pragma once
 
 #include <array>
@@ -7,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/index.h"
@@ -36,8 +41,12 @@ struct ExpertFacts {
   std::array<std::optional<float>, 2> input_scale;
 };
 
-struct NamedForm {
-  LayoutKind kind;
+struct LayoutFamily {
+  std::string (*id)(const Layout& layout);  // "torch/dyn_quant_4bit-g32-bias/1"
+  // Can such a layout exist? Packed files are asked, too; sizes are at most 2^24, groups divide k.
+  bool (*valid)(const Layout& layout);
+  // Appends name, dtype and shape (and shared) of each tensor; places are filled in later.
+  void (*list)(Layout& layout);
   // One matrix: rows.count == matrix(which).rows(), gate rows first. Writes every byte of its tensors that is not
   // shared. `rows` may be spoiled; scales that the layout cannot hold exactly are counted there, and whether codes were
   // made anew.
@@ -50,12 +59,17 @@ struct NamedForm {
                   std::uint64_t& scales_rounded) = nullptr;
 };
 
-// Every named row of layouts/layout_kinds.inc, defined by a file of this room.
-namespace named_forms {
-#define MOE_P16(...)
-#define MOE_NAMED(kind_, number_) extern const NamedForm kind_;
-#include "layouts/layout_kinds.inc"
-}  // namespace named_forms
-const NamedForm* named_form(LayoutKind kind);  // nullptr: not a named layout
+namespace layout_families {
+extern const LayoutFamily torch, kai, wna16, floats;
+}
+// nullptr: not a named layout.
+const LayoutFamily* layout_family(LayoutKind kind);
+
+// A layer in a named layout; its group divides both sizes.
+Layout make_named_layout(LayoutKind kind, const LayoutShape& shape, const LayoutVariant& variant = {});
+// The list of tensors and their places, from kind, matrices, experts and variant.
+void place_tensors(Layout& layout);
+// Without wrapping; nullopt when the payload is larger than half of the address space.
+std::optional<std::int64_t> checked_payload_bytes(const Layout& layout);
 
 }  // namespace moe

@@ -1,5 +1,5 @@
 // Named layouts: ids, tensors, places and sizes; the addresses of KleidiAI's tiles.
-#include "layouts/named_layouts.h"
+#include "layouts/families.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "layouts/w4a8/kai.h"
 #include "support/rooms.h"
 
-namespace moe::test::layout_named_test {
+namespace moe::test::families_test {
 namespace {
 
 Layout layer(LayoutKind kind, std::int64_t group, bool bias = false, bool gated = true, std::int64_t experts = 3) {
@@ -29,8 +29,8 @@ TEST(NamedLayout, Ids) {
   Layout mixed = layer(LayoutKind::kai, 32);
   mixed.w13.groups = Groups::whole();
   EXPECT_EQ(mixed.id(), "kai/qsi4cxp,qsi4c32p-g32/1");
-  EXPECT_EQ(named_layout(LayoutKind::p16_int4), nullptr);
-  EXPECT_EQ(named_layout(LayoutKind::foreign), nullptr);
+  EXPECT_EQ(layout_family(LayoutKind::p16_int4), nullptr);
+  EXPECT_EQ(layout_family(LayoutKind::foreign), nullptr);
 }
 
 TEST(NamedLayout, TensorsFollowEachOther) {
@@ -99,4 +99,4 @@ TEST(KaiMatrix, PartsFillTheTile) {
 }
 
 }  // namespace
-}  // namespace moe::test::layout_named_test
+}  // namespace moe::test::families_test

@@ -1,7 +1,5 @@
-// The named layouts, and how their tensors lie in the payload. See named_layouts.h.
-#include "layouts/named_layouts.h"
-
-#include <array>
+// The family of each named layout, and how its tensors lie in the payload. See families.h.
+#include "layouts/families.h"
 
 #include "base/index.h"
 
@@ -9,12 +7,6 @@ namespace moe {
 namespace {
 
 constexpr std::size_t kTensorAlignment = 64;
-
-constexpr std::array kNamed = {
-#define MOE_P16(...)
-#define MOE_NAMED(kind_, number_) &named_layouts::kind_,
-#include "layouts/layout_kinds.inc"
-};
 
 std::optional<std::int64_t> elements_of(const LayoutTensor& t) {
   if (!t.strides.empty()) return t.strides[0];
@@ -26,10 +18,21 @@ std::optional<std::int64_t> elements_of(const LayoutTensor& t) {
 
 }  // namespace
 
-const NamedLayout* named_layout(LayoutKind kind) {
-  for (const NamedLayout* row : kNamed)
-    if (row->kind == kind) return row;
-  return nullptr;
+const LayoutFamily* layout_family(LayoutKind kind) {
+  switch (kind) {
+#define MOE_P16(kind_, ...) case LayoutKind::kind_:
+#define MOE_NAMED(...)
+#include "layouts/layout_kinds.inc"
+    case LayoutKind::none:
+    case LayoutKind::foreign:
+      return nullptr;
+#define MOE_P16(...)
+#define MOE_NAMED(kind_, number_, family_) \
+  case LayoutKind::kind_:                  \
+    return &layout_families::family_;
+#include "layouts/layout_kinds.inc"
+  }
+  return nullptr;  // a number of a damaged file
 }
 
 Layout make_named_layout(LayoutKind kind, const LayoutShape& s, const LayoutVariant& variant) {
@@ -56,7 +59,7 @@ Layout make_named_layout(LayoutKind kind, const LayoutShape& s, const LayoutVari
 
 void place_tensors(Layout& l) {
   l.tensors.clear();
-  named_layout(l.kind)->list(l);
+  layout_family(l.kind)->list(l);
   std::size_t at = 0;
   for (LayoutTensor& t : l.tensors) {
     t.offset = round_up(at, kTensorAlignment);
