@@ -70,7 +70,7 @@ Result<moe::run::ContextHooks> hooks_of(const moe_context_callbacks* given) {
 }
 
 // "p16/int4" of p16/int4-g32/1, "kai" of the named ones.
-std::string layout_family(moe::LayoutKind kind) {
+std::string begin_of_id(moe::LayoutKind kind) {
   const moe::LayoutShape shape{
       .experts = 1, .hidden = 64, .intermediate = 64, .groups = {}, .gated = true, .has_bias = false};
   const bool ours = moe::p16_element(kind).has_value();
@@ -87,7 +87,7 @@ bool serves(const moe::oracle::Accepts& row, const moe::kernels::KernelId& kerne
 
 void write_kernel(moe::json::Writer& w, const moe::kernels::Kernel& k) {
   const moe::FeatureSet features = moe::isa_features(k.id->isa);
-  w.begin_object().member("kernel", k.id->name).member("layout", layout_family(k.id->layout));
+  w.begin_object().member("kernel", k.id->name).member("layout", begin_of_id(k.id->layout));
   w.member("isa", moe::at(moe::kIsaNames, k.id->isa)).key("needs").begin_array();
   for (std::size_t i = 0; i < moe::kFeatureNames.size(); ++i)
     if (features.test(i)) w.value(moe::kFeatureNames[i]);
