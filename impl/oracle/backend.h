@@ -21,7 +21,7 @@
 #include "base/text.h"
 #include "kernels/kernel_ids.h"
 #include "oracle/query.h"
-#include "oracle/selection.h"
+#include "oracle/reject.h"
 #include "vllm/keys.h"
 #include "vllm/quant_config.h"
 
@@ -69,7 +69,7 @@ struct NamedChoice {
 
 struct Trial;
 struct UnmetNeed;
-using NeedsOf = std::optional<UnmetNeed> (*)(const Query& q, const Trial& offer);
+using NeedsOf = MaybeNeed (*)(const Query& q, const Trial& offer);
 
 // Defaults are "any": a row names only what it limits.
 struct Accepts {
@@ -183,49 +183,6 @@ const Family& family_named(std::string_view name);
 std::vector<std::string_view> runnable_backends();  // whose layout this build writes and its kernels read
 std::string built_oracles();                        // "w4a8_int8, int_wna16, unquantized"
 
-// --- verdicts -------------------------------------------------------------------------------------------
-
-void a_refusal_needs_a_reason();  // never defined: calling it in a constant is the compile error
-
-// Why a row is refused, as a number for libmoe and as the code of the golden vectors. A reason without
-// either does not compile.
-struct Reason {
-  consteval Reason(Reject r, std::string_view c) : reject(r), code(c) {
-    if (r == Reject::none || c.empty()) a_refusal_needs_a_reason();
-  }
-  Reject reject;
-  std::string_view code;
-};
-
-struct Why {
-  std::string needs, found;  // "device cpu", "the platform is cuda 9.0"
-  std::string subject;       // pointer into the canonical config, a feature, or ""
-};
-
-// The only way to say no: the detail is never empty.
-class Refusal {
- public:
-  Refusal(const Reason& reason, Why why)
-      : reason_(reason),
-        detail_(printable(cat("needs ", why.needs, "; ", why.found))),
-        subject_(std::move(why.subject)) {}
-  Reject reject() const { return reason_.reject; }
-  std::string_view code() const { return reason_.code; }
-  const std::string& detail() const { return detail_; }
-  const std::string& subject() const { return subject_; }
-
- private:
-  Reason reason_;
-  std::string detail_, subject_;
-};
-using Verdict = std::optional<Refusal>;  // nullopt: accepted
-
-// What a layout asks of a layer beyond the oracle's own checks.
-struct UnmetNeed {
-  Reject reject;
-  Why why;
-};
-
 // What activations may be inside the kernels of a config.
 EnumSet<ActFormat> acts_of(const Config& config);
 // What a config asks of the kernels of a row, before its groups are packed.
@@ -245,9 +202,27 @@ struct Trial {
   const KernelId* kernel;
 };
 
-struct Rule {
-  Reason reason;
-  std::optional<Why> (*check)(const Query& q, const Trial& offer);
+// Asks one thing. Most have one reason to refuse; conversion has that of whatever is not met.
+class Rule {
+ public:
+  using Check = MaybeWhy (*)(const Query& q, const Trial& offer);
+  using Needs = MaybeNeed (*)(const Query& q, const Trial& offer);
+
+  consteval Rule(Reason reason, Check check) : reason_(reason), check_(check) {}
+  consteval Rule(Needs needs) : needs_(needs) {}
+  Verdict ask(const Query& q, const Trial& offer) const {
+    if (needs_ != nullptr) {
+      MaybeNeed unmet = needs_(q, offer);
+      return unmet ? Verdict(Refusal(unmet->reason, std::move(unmet->why))) : std::nullopt;
+    }
+    MaybeWhy why = check_(q, offer);
+    return why ? Verdict(Refusal(*reason_, *std::move(why))) : std::nullopt;
+  }
+
+ private:
+  std::optional<Reason> reason_ = {};
+  Check check_ = nullptr;
+  Needs needs_ = nullptr;
 };
 std::span<const Rule> rules();
 Verdict judge(const Query& q, const Trial& offer);

@@ -14,39 +14,9 @@
 #include "config/config.h"
 #include "kernels/kernel_ids.h"
 #include "layouts/layout.h"
+#include "oracle/reject.h"
 
 namespace moe::oracle {
-
-// Numbers of moe_reject in moe.h.
-enum class Reject : std::int32_t {
-  none = 0,
-  not_built = 1,
-  platform = 2,
-  isa = 3,
-  not_gated = 4,
-  activation = 5,
-  quant_scheme = 6,
-  group_size = 7,
-  zero_point = 8,
-  act_order = 9,
-  bias = 10,
-  parallel = 11,
-  expert_map = 12,
-  routing = 13,
-  router_dtype = 14,
-  input_dtype = 15,
-  shape = 16,
-  alignment = 17,
-  shard_splits_group = 18,
-  activation_format = 19,
-  batch_invariance = 20,
-  lora = 21,
-  weight_layout = 22,
-  memory = 23,
-  user = 24,
-  custom = 25
-};
-const char* reject_name(Reject r);  // "MOE_REJECT_ISA"; "MOE_REJECT_UNKNOWN" for others
 
 struct Candidate {
   std::string backend, kernel, experts;  // kernel: for devices that libmoe does not run, the experts class

@@ -8,16 +8,10 @@
 #include "base/index.h"
 #include "base/text.h"
 #include "layouts/floats/float_layout.h"
+#include "oracle/rules/needs.h"
 
 namespace moe::oracle {
 namespace {
-
-using MaybeNeed = std::optional<UnmetNeed>;
-
-constexpr const char* kHidden = "/hidden_dim";
-constexpr const char* kIntermediate = "/intermediate_size_per_partition";
-
-constexpr std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
 
 struct Padding {
   std::string_view begins;  // of the backend's name
@@ -52,24 +46,11 @@ Sizes sizes_of(const Query& q, const Trial& o) {
   return {size, is_gated(c.activation)};
 }
 
-MaybeNeed multiple(const char* what, std::int64_t step, std::int64_t size, const char* subject) {
-  if (size % step == 0) return std::nullopt;
-  return UnmetNeed{Reject::alignment, {cat(what, " in multiples of ", step), cat("it is ", size), subject}};
-}
-MaybeNeed hidden(std::int64_t step, const Sizes& s) { return multiple("hidden_dim", step, s.size.hidden, kHidden); }
-MaybeNeed intermediate(std::int64_t step, const Sizes& s) {
-  return multiple("intermediate_size_per_partition", step, s.size.intermediate, kIntermediate);
-}
+MaybeNeed hidden(std::int64_t step, const Sizes& s) { return multiple_hidden(step, s.size.hidden); }
+MaybeNeed intermediate(std::int64_t step, const Sizes& s) { return multiple_intermediate(step, s.size.intermediate); }
 MaybeNeed w13_rows(std::int64_t step, const Sizes& s) {
   return multiple(s.gated ? "twice intermediate_size_per_partition" : "intermediate_size_per_partition", step,
                   s.w13_rows(), kIntermediate);
-}
-
-template <class... Needs>
-MaybeNeed first(Needs... needs) {
-  MaybeNeed found;
-  (void)((found = std::move(needs), found.has_value()) || ...);
-  return found;
 }
 
 bool is_strategy(const Query& q, Strategy s) { return q.layer->quantization.weights->strategy == s; }
@@ -138,7 +119,7 @@ MaybeNeed trtllm_fp8(const Query& q, const Trial& o) {
 MaybeNeed trtllm_nvfp4(const Query& q, const Trial& o) {
   Sizes s = sizes_of(q, o);
   if (!s.gated) return std::nullopt;
-  s.size.intermediate = round_up(s.size.intermediate, 16);
+  s.size.intermediate = round_up(s.size.intermediate, std::int64_t{16});
   return intermediate(64, s);
 }
 

@@ -22,18 +22,18 @@ Layout float_layout_of(const Query& q, LayoutKind kind, const LayoutShape& shape
 
 // Cells `needs` of the rows.
 namespace float_needs {
-std::optional<UnmetNeed> sizes(const Query& q, const Trial& offer);       // of a row that writes a float layout
-std::optional<UnmetNeed> bf16_sizes(const Query& q, const Trial& offer);  // and bfloat16 activations
-std::optional<UnmetNeed> sgl_kernel(const Query& q, const Trial& offer);  // vLLM's CPU kernel for bfloat16
-std::optional<UnmetNeed> marlin(const Query& q, const Trial& offer);
-std::optional<UnmetNeed> trtllm_fp8(const Query& q, const Trial& offer);  // also MXFP8
-std::optional<UnmetNeed> trtllm_nvfp4(const Query& q, const Trial& offer);
-std::optional<UnmetNeed> swizzled(const Query& q, const Trial& offer);     // block scales in tiles of 128 rows
-std::optional<UnmetNeed> interleaved(const Query& q, const Trial& offer);  // gate and up by 64 rows
-std::optional<UnmetNeed> deep_gemm(const Query& q, const Trial& offer);
-std::optional<UnmetNeed> aiter(const Query& q, const Trial& offer);
-std::optional<UnmetNeed> vnni(const Query& q, const Trial& offer);
-std::optional<UnmetNeed> cutlass_w4a8(const Query& q, const Trial& offer);
+MaybeNeed sizes(const Query& q, const Trial& offer);       // of a row that writes a float layout
+MaybeNeed bf16_sizes(const Query& q, const Trial& offer);  // and bfloat16 activations
+MaybeNeed sgl_kernel(const Query& q, const Trial& offer);  // vLLM's CPU kernel for bfloat16
+MaybeNeed marlin(const Query& q, const Trial& offer);
+MaybeNeed trtllm_fp8(const Query& q, const Trial& offer);  // also MXFP8
+MaybeNeed trtllm_nvfp4(const Query& q, const Trial& offer);
+MaybeNeed swizzled(const Query& q, const Trial& offer);     // block scales in tiles of 128 rows
+MaybeNeed interleaved(const Query& q, const Trial& offer);  // gate and up by 64 rows
+MaybeNeed deep_gemm(const Query& q, const Trial& offer);
+MaybeNeed aiter(const Query& q, const Trial& offer);
+MaybeNeed vnni(const Query& q, const Trial& offer);
+MaybeNeed cutlass_w4a8(const Query& q, const Trial& offer);
 }  // namespace float_needs
 
 }  // namespace moe::oracle

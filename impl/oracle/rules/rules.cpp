@@ -14,8 +14,6 @@
 namespace moe::oracle {
 namespace {
 
-using MaybeWhy = std::optional<Why>;
-
 std::string methods_in(const EnumSet<RoutingMethod>& set) {
   std::string s;
   for (const RoutingMethodName& row : routing_method_names())
@@ -267,19 +265,9 @@ MaybeWhy layout(const Query& q, const Trial& o) {
   return Why{cat("the packed layout of ", o.row->backend, name), "this build does not write it", ""};
 }
 
-// What a layout needs is asked before whether this build writes it: that answer will not change.
-template <Reject kReason>
-MaybeWhy float_layout(const Query& q, const Trial& o) {
-  if (q.layer == nullptr || o.accepts->needs == nullptr) return std::nullopt;
-  std::optional<UnmetNeed> need = o.accepts->needs(q, o);
-  return need && need->reject == kReason ? MaybeWhy(std::move(need->why)) : std::nullopt;
-}
-
-// What conversion to another engine's layout needs, as the rule of its reason.
-template <Reject kReason>
-MaybeWhy conversion(const Query& q, const Trial& o) {
-  std::optional<UnmetNeed> need = wna16_need(q, o);
-  return need && need->reject == kReason ? MaybeWhy(std::move(need->why)) : std::nullopt;
+// What the layout of a row of floats needs.
+MaybeNeed float_conversion(const Query& q, const Trial& o) {
+  return q.layer == nullptr || o.accepts->needs == nullptr ? std::nullopt : o.accepts->needs(q, o);
 }
 
 MaybeWhy kernel_arch(const Query& q, const Trial& o) {
@@ -357,24 +345,9 @@ constexpr std::array kRules = {
     Rule{{Reject::group_size,        "group_size"},          group_size},
     Rule{{Reject::alignment,         "alignment"},           alignment},
     Rule{{Reject::routing,           "routing"},             callers_factor},
-    Rule{{Reject::not_built,         "conversion"},          float_layout<Reject::not_built>},
-    Rule{{Reject::input_dtype,       "conversion"},          float_layout<Reject::input_dtype>},
-    Rule{{Reject::quant_scheme,      "conversion"},          float_layout<Reject::quant_scheme>},
-    Rule{{Reject::act_order,         "conversion"},          float_layout<Reject::act_order>},
-    Rule{{Reject::alignment,         "conversion"},          float_layout<Reject::alignment>},
+    Rule{float_conversion},  // before whether this build writes the layout: that answer will not change
     Rule{{Reject::not_built,         "layout"},              layout},
-    Rule{{Reject::not_built,         "conversion"},          conversion<Reject::not_built>},
-    Rule{{Reject::user,              "conversion"},          conversion<Reject::user>},
-    Rule{{Reject::platform,          "conversion"},          conversion<Reject::platform>},
-    Rule{{Reject::input_dtype,       "conversion"},          conversion<Reject::input_dtype>},
-    Rule{{Reject::quant_scheme,      "conversion"},          conversion<Reject::quant_scheme>},
-    Rule{{Reject::weight_layout,     "conversion"},          conversion<Reject::weight_layout>},
-    Rule{{Reject::group_size,        "conversion"},          conversion<Reject::group_size>},
-    Rule{{Reject::zero_point,        "conversion"},          conversion<Reject::zero_point>},
-    Rule{{Reject::act_order,         "conversion"},          conversion<Reject::act_order>},
-    Rule{{Reject::bias,              "conversion"},          conversion<Reject::bias>},
-    Rule{{Reject::routing,           "conversion"},          conversion<Reject::routing>},
-    Rule{{Reject::alignment,         "conversion"},          conversion<Reject::alignment>},
+    Rule{wna16_need},
     Rule{{Reject::not_built,         "plain_weights"},       plain_weights},
     Rule{{Reject::not_built,         "activation_quant"},    activation_quant},
     Rule{{Reject::platform,          "kernel_arch"},         kernel_arch},
@@ -390,11 +363,11 @@ std::span<const Rule> rules() { return kRules; }
 
 Verdict judge(const Query& q, const Trial& offer) {
   for (const Rule& rule : kRules)
-    if (std::optional<Why> why = rule.check(q, offer)) return Refusal(rule.reason, *std::move(why));
+    if (Verdict refused = rule.ask(q, offer)) return refused;
   return std::nullopt;
 }
 
-bool device_runs(const Query& q, const Trial& offer) { return !kRules[0].check(q, offer); }
+bool device_runs(const Query& q, const Trial& offer) { return !kRules[0].ask(q, offer); }
 
 std::optional<QuantKey> activation_key_of(const Query& q, const Accepts& row) {
   if (q.activation_key || row.own_activation == nullptr) return q.activation_key;

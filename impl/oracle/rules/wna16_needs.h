@@ -10,7 +10,7 @@
 namespace moe::oracle {
 
 // Of a row whose layout is one of these; nullopt: it can be written.
-std::optional<UnmetNeed> wna16_need(const Query& q, const Trial& offer);
+MaybeNeed wna16_need(const Query& q, const Trial& offer);
 // This rank's share.
 Layout wna16_layout(const Query& q, LayoutKind kind, const LayoutShape& shape);
 

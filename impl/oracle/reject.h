@@ -1,0 +1,92 @@
+// Why a candidate of selection is refused.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/text.h"
+
+namespace moe::oracle {
+
+// Numbers of moe_reject in moe.h.
+enum class Reject : std::int32_t {
+  none = 0,
+  not_built = 1,
+  platform = 2,
+  isa = 3,
+  not_gated = 4,
+  activation = 5,
+  quant_scheme = 6,
+  group_size = 7,
+  zero_point = 8,
+  act_order = 9,
+  bias = 10,
+  parallel = 11,
+  expert_map = 12,
+  routing = 13,
+  router_dtype = 14,
+  input_dtype = 15,
+  shape = 16,
+  alignment = 17,
+  shard_splits_group = 18,
+  activation_format = 19,
+  batch_invariance = 20,
+  lora = 21,
+  weight_layout = 22,
+  memory = 23,
+  user = 24,
+  custom = 25
+};
+const char* reject_name(Reject r);  // "MOE_REJECT_ISA"; "MOE_REJECT_UNKNOWN" for others
+
+void a_refusal_needs_a_reason();  // never defined: calling it in a constant is the compile error
+
+// Why a row is refused, as a number for libmoe and as the code of the golden vectors. A reason without
+// either does not compile.
+struct Reason {
+  consteval Reason(Reject r, std::string_view c) : reject(r), code(c) {
+    if (r == Reject::none || c.empty()) a_refusal_needs_a_reason();
+  }
+  Reject reject;
+  std::string_view code;
+};
+
+struct Why {
+  std::string needs, found;  // "device cpu", "the platform is cuda 9.0"
+  std::string subject;       // pointer into the canonical config, a feature, or ""
+};
+
+// The only way to say no: the detail is never empty.
+class Refusal {
+ public:
+  Refusal(const Reason& reason, Why why)
+      : reason_(reason),
+        detail_(printable(cat("needs ", why.needs, "; ", why.found))),
+        subject_(std::move(why.subject)) {}
+  Reject reject() const { return reason_.reject; }
+  std::string_view code() const { return reason_.code; }
+  const std::string& detail() const { return detail_; }
+  const std::string& subject() const { return subject_; }
+
+ private:
+  Reason reason_;
+  std::string detail_, subject_;
+};
+using Verdict = std::optional<Refusal>;  // nullopt: accepted
+
+// What a layout asks of a layer beyond the oracle's own checks.
+struct UnmetNeed {
+  struct OfConversion : Reason {
+    consteval OfConversion(Reject r) : Reason(r, "conversion") {}
+  };
+  OfConversion reason;
+  Why why;
+};
+
+using MaybeWhy = std::optional<Why>;  // nullopt: nothing is missing
+using MaybeNeed = std::optional<UnmetNeed>;
+
+}  // namespace moe::oracle
