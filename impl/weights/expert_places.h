@@ -39,9 +39,5 @@ ExpertModule module_at(const LayerFacts& facts, const ExpertPlace& place);
 std::vector<ExpertPlace> expert_places(const LayerFacts& facts, const char* module);
 // What is read of a file's names: all that may be of this layer.
 io::NameFilter layer_filter(const LayerFacts& facts, const char* module);
-// The one place that the file uses, nullptr: none; unexpected_weight when it uses two, or names of experts that nobody
-// knows.
-Result<const ExpertPlace*> place_of_experts(const LayerFacts& facts, std::span<const ExpertPlace> places,
-                                            std::span<const io::CheckpointEntry> entries);
 
 }  // namespace moe::weights

@@ -11,6 +11,7 @@
 #include "scheme/tensor_check.h"
 #include "weights/expert_places.h"
 #include "weights/found_instead.h"
+#include "weights/place_of_experts.h"
 #include "weights/placing.h"
 #include "weights/side_tensors.h"
 #include "weights/state.h"
