@@ -26,8 +26,8 @@ struct Block {
 Result<Block> block_for(const moe_convert_options& options, std::uint64_t needed, moe_context* ctx, Owner& dst_owner) {
   auto owner = std::make_shared<Owner>();
   if (options.dst != nullptr) {
-    if (reinterpret_cast<std::uintptr_t>(options.dst) % moe::bind::kBlockAlignment != 0)
-      return fail(Code::invalid_argument, "dst", cat("dst: must be aligned to ", moe::bind::kBlockAlignment, " bytes"));
+    if (reinterpret_cast<std::uintptr_t>(options.dst) % moe::io::kBlockAlignment != 0)
+      return fail(Code::invalid_argument, "dst", cat("dst: must be aligned to ", moe::io::kBlockAlignment, " bytes"));
     if (options.dst_size < needed)
       return fail(Code::buffer_too_small, "dst_size",
                   cat("dst_size: ", needed, " bytes needed, got ", options.dst_size),

@@ -8,9 +8,7 @@
 #include "base/checked.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "bind/agree.h"
-#include "bind/emulate.h"
-#include "bind/kernel_here.h"
+#include "bind/layer_spec.h"
 #include "kernels/kernel.h"
 
 namespace {
@@ -72,30 +70,12 @@ moe_status moe_layer_create(moe_context* ctx, const moe_selection* selection, co
     map.shape = {s.config->num_weight_experts(), 0};
     moe::api::expect_bias(bias, *s.config);
     MOE_CHECK(moe::api::check_tensors(rows));
-    MOE_CHECK(moe::bind::check_built(s));
-    moe::run::LayerSpec spec;
-    spec.packed = packed->object;
-    spec.selected_kernel = s.candidates[*s.winner].kernel;
-    const std::shared_ptr<moe::run::Context> context = object_of(ctx);
-    if (moe::bind::is_emulation(s)) {
-      MOE_TRY(const moe::bind::Machine machine, moe::bind::this_machine());
-      MOE_TRY(const moe::bind::Emulated emulated, moe::bind::emulate(packed->object, s, context, machine));
-      spec.packed = emulated.weights;
-      spec.panels = emulated.panels;
-      spec.kernel = emulated.kernel;
-      spec.selected_kernel = emulated.kernel->id->name;
-    } else {
-      MOE_CHECK(moe::bind::check_same_packed(*packed->object, s));
-      MOE_TRY(spec.kernel, moe::bind::kernel_for(s, packed->object->info.layout));
-    }
-    if ((given.flags & MOE_LAYER_ANY_NAME) == 0) MOE_CHECK(moe::bind::check_packed_layer(*packed->object, s));
+    const bool any_name = (given.flags & MOE_LAYER_ANY_NAME) != 0;
+    MOE_TRY(moe::run::LayerSpec spec, moe::bind::layer_spec(packed->object, s, object_of(ctx), any_name));
     if (given.expert_map != nullptr) {
       MOE_TRY(spec.expert_map, map_values(map.view, s.layout.experts));
     }
     MOE_TRY(spec.correction_bias, moe::api::bias_values(bias));
-    spec.config = s.config;
-    spec.context = context;
-    spec.backend = s.backend_name();
     log_other_kernel(ctx, spec);
     MOE_TRY(std::shared_ptr<const moe::run::Layer> layer, moe::run::Layer::create(std::move(spec)));
     *out = make_handle<moe_layer>(std::move(layer));

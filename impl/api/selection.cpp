@@ -98,7 +98,7 @@ moe_status moe_selection_packed_size(const moe_selection* selection, uint64_t* b
     MOE_CHECK(moe::bind::check_built(*selection->object));
     MOE_TRY(const std::uint64_t n, moe::io::packed_block_bytes(moe::bind::packed_info(*selection->object)));
     *bytes = n;
-    *alignment = moe::bind::kBlockAlignment;
+    *alignment = moe::io::kBlockAlignment;
     return ok();
   });
 }

@@ -84,10 +84,6 @@ Check check_same_config(const json::Value& theirs, const json::Value& selections
   return ok();
 }
 
-Result<json::Value> packed_config(const Packed& packed) {
-  return json::parse(packed.info.config, {.max_bytes = std::size_t{16} << 20, .max_depth = 32});
-}
-
 Check check_same_layer(std::string_view theirs, const Config& selections, bool guessed, const char* side,
                        std::string_view way_out) {
   const std::string& ours = selections.name;
@@ -99,12 +95,18 @@ Check check_same_layer(std::string_view theirs, const Config& selections, bool g
 }
 
 Check check_packed_layer(const Packed& packed, const Selection& selection) {
-  MOE_TRY(const json::Value config, packed_config(packed));
-  const json::Value* name = config.find("name");
+  const json::Value* name = packed.info.document->find("name");
   const std::string* text = name == nullptr ? nullptr : name->string();
   const Config& c = *selection.config;
   return check_same_layer(text == nullptr ? "" : *text, c, !c.named_by_class.empty(), "packed",
                           "MOE_LAYER_ANY_NAME (flags of moe_layer_options)");
+}
+
+Check check_same_model(const Packed& packed, const Selection& selection) {
+  MOE_CHECK(check_same_config(*packed.info.document, selection.config->resolved, "packed"));
+  const std::vector<std::int64_t> experts = local_experts(*selection.config);
+  if (packed.info.experts == experts) return ok();
+  return differs("experts", "packed", list_text(packed.info.experts), list_text(experts));
 }
 
 Check check_same_packed(const Packed& packed, const Selection& selection) {
@@ -113,11 +115,7 @@ Check check_same_packed(const Packed& packed, const Selection& selection) {
   const bool wider = found == with_any_groups(selection.layout);
   if (packed.info.layout_id != selection.layout_id && !wider)
     return differs("layout", "packed", packed.info.layout_id, selection.layout_id);
-  MOE_TRY(const json::Value config, packed_config(packed));
-  MOE_CHECK(check_same_config(config, selection.config->resolved, "packed"));
-  const std::vector<std::int64_t> experts = local_experts(*selection.config);
-  if (packed.info.experts != experts)
-    return differs("experts", "packed", list_text(packed.info.experts), list_text(experts));
+  MOE_CHECK(check_same_model(packed, selection));
   if (!(found == selection.layout) && !wider)
     return differs("layout", "packed", cat("expert stride ", found.expert_stride()),
                    cat("expert stride ", selection.layout.expert_stride()));

@@ -9,8 +9,6 @@
 
 namespace moe::bind {
 
-constexpr std::size_t kBlockAlignment = 64;  // of a packed block
-
 // no_backend (with all candidates) for a selection without a winner, unsupported for a backend whose
 // layout this build cannot write.
 Check check_winner(const Selection& selection);
@@ -27,7 +25,8 @@ Check check_same_layer(std::string_view theirs, const Config& selections, bool g
                        std::string_view way_out);
 // The name in a packed block's config.
 Check check_packed_layer(const Packed& packed, const Selection& selection);
-Result<json::Value> packed_config(const Packed& packed);
+// Weights of the selection's model, in whatever layout; and in its layout.
+Check check_same_model(const Packed& packed, const Selection& selection);
 Check check_same_packed(const Packed& packed, const Selection& selection);
 
 }  // namespace moe::bind

@@ -26,16 +26,6 @@ namespace {
 // One of our int_wna16 layouts runs as it is.
 bool is_ours(const Layout& l) { return l.kind == LayoutKind::p16_w4 || l.kind == LayoutKind::p16_w8; }
 
-Check check_model(const Packed& packed, const Selection& selection) {
-  MOE_TRY(const json::Value config, packed_config(packed));
-  MOE_CHECK(check_same_config(config, selection.config->resolved, "packed"));
-  const std::vector<std::int64_t> experts = local_experts(*selection.config);
-  if (packed.info.experts == experts) return ok();
-  return fail(Code::config_mismatch, "experts",
-              cat("packed: experts ", shape_text(packed.info.experts), ", the selection has ", shape_text(experts)),
-              json::members("member", "experts"));
-}
-
 // A file's header may say other sizes than the config beside it; the engine relies on both. `layout`: one of ours.
 Check check_sizes(const Layout& layout, const Config& c) {
   const P16Matrix &w13 = layout.w13, &w2 = layout.w2;
@@ -142,7 +132,7 @@ bool is_emulation(const Selection& s) {
 
 Result<Emulated> emulate(const std::shared_ptr<const Packed>& packed, const Selection& selection,
                          const std::shared_ptr<Context>& context, const Machine& machine) {
-  MOE_CHECK(check_model(*packed, selection));
+  MOE_CHECK(check_same_model(*packed, selection));
   const Config& config = *selection.config;
   Emulated e{.weights = packed};
   if (is_ours(packed->info.layout))

@@ -126,7 +126,7 @@ Result<Packed> open_packed(std::span<const std::byte> block, LoadFlags flags, st
   MOE_TRY(const PackedHead head, read_head(block, block.size(), ""));
   MOE_TRY(PackedInfo info, read_info(head, block, ""));
   if (flags.verify) MOE_CHECK(verify_payload(head, block, "", parallel));
-  if (reinterpret_cast<std::uintptr_t>(block.data()) % 64 != 0) {
+  if (reinterpret_cast<std::uintptr_t>(block.data()) % kBlockAlignment != 0) {
     MOE_TRY(Buffer copy, Buffer::create(block.size()));
     std::memcpy(copy.data(), block.data(), block.size());
     auto owner = std::make_shared<const Buffer>(std::move(copy));

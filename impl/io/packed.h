@@ -14,6 +14,7 @@
 #include "base/control.h"
 #include "base/dtype.h"
 #include "base/index.h"
+#include "base/json.h"
 #include "base/parallel.h"
 #include "base/result.h"
 #include "layouts/layout.h"
@@ -35,8 +36,9 @@ struct NamedOutput {
 
 struct PackedInfo {
   std::string layout_id;
-  std::string backend;  // "CPU_INT4"
-  std::string config;   // canonical document of the config
+  std::string backend;                               // "CPU_INT4"
+  std::string config;                                // canonical document of the config
+  std::shared_ptr<const json::Value> document = {};  // the same, parsed, of a block that was read
   Layout layout;
   std::vector<std::int64_t> experts;  // the model's numbers in local order
   std::uint64_t scales_rounded = 0;
@@ -64,7 +66,8 @@ class Packed {
   std::string to_json() const;
 };
 
-constexpr std::size_t kPackedAlignment = 4096;  // of the payload within the block; blocks want 64
+constexpr std::size_t kPackedAlignment = 4096;  // of the payload within the block
+constexpr std::size_t kBlockAlignment = 64;     // of a block
 // Bytes of the whole block for this layout and config text. Overflow: Code::invalid_argument.
 Result<std::uint64_t> packed_block_bytes(const PackedInfo& info);
 // Where the payload begins in a block of this info.

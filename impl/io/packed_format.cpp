@@ -348,8 +348,9 @@ Result<PackedInfo> read_info(const PackedHead& head, std::span<const std::byte> 
     return bad(subject, "the list of tensors does not follow from the layout");
   if (static_cast<std::int64_t>(info.experts.size()) != info.layout.experts || !all_distinct(info.experts))
     return bad(subject, "the list of experts does not fit the layout");
-  const auto config = json::parse(info.config, {.max_bytes = usize(kMaxText), .max_depth = 32});
+  auto config = json::parse(info.config, {.max_bytes = usize(kMaxText), .max_depth = 32});
   if (!config || config->object() == nullptr) return bad(subject, "the config is not a JSON object");
+  info.document = std::make_shared<const json::Value>(*std::move(config));
   return info;
 }
 

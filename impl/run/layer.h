@@ -28,8 +28,8 @@ struct LayerSpec {
   std::string backend;
   std::string selected_kernel{};  // of the selection; another than `kernel` where the system refused it
   // [G] place in [E, ...] or -1, zero experts left out; empty = the config's.
-  std::vector<std::int32_t> expert_map;
-  std::vector<float> correction_bias;           // empty: the config's, or what the loader found
+  std::vector<std::int32_t> expert_map{};
+  std::vector<float> correction_bias{};         // empty: the config's, or what the loader found
   std::optional<NodeMap> nodes{};               // pretended ones, for tests; empty: the context's
   std::shared_ptr<const PanelSource> panels{};  // what makes the kernel's panels of `packed`; null: it has them
 };
