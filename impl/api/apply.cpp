@@ -4,7 +4,6 @@
 // every other piece of memory of the call. Nothing here allocates on the way to a successful moe_apply.
 #include <array>
 #include <cstring>
-#include <limits>
 #include <string>
 
 #include "api/apply_args.h"
@@ -29,14 +28,6 @@ Result<ApplyMode> apply_mode(moe_apply_mode mode) {
   if (mode == kBatched)
     return fail(Code::unsupported, "mode", "mode: batched activations are not built in this version");
   return fail(Code::invalid_argument, "mode", cat("mode: unknown value ", mode));
-}
-
-Check check_num_tokens(const Config& config, std::int64_t num_tokens, const char* name) {
-  const std::int64_t most =
-      std::numeric_limits<std::int32_t>::max() / std::max<std::int64_t>(config.slots_per_token(), 1);
-  if (num_tokens >= 0 && num_tokens <= most) return ok();
-  return fail(Code::invalid_argument, name,
-              cat(name, ": ", num_tokens, " tokens, expected 0 to ", most, " (2^31 - 1 slots)"));
 }
 
 }  // namespace moe::api
@@ -161,18 +152,10 @@ Check run(const moe_layer* layer, const moe_apply_args* args) {
   MOE_TRY(const std::int64_t tokens, moe::api::check_tensors(rows));
   MOE_CHECK(check_overlap(rows, (a.flags & MOE_APPLY_IN_PLACE) != 0));
   MOE_CHECK(check_workspace(rows, a));
-  MOE_CHECK(moe::api::check_num_tokens(l.config(), tokens, "hidden"));
   moe::run::ApplyArgs call = call_of(rows, mode, tokens);
   call.accumulate = (a.flags & MOE_APPLY_ACCUMULATE) != 0;
   call.control = moe::api::control_of(a.control);
-  if (a.workspace != nullptr) {
-    const std::uint64_t needed = l.workspace_bytes(mode, tokens);
-    if (a.workspace_size < needed)
-      return fail(Code::buffer_too_small, "workspace_size",
-                  cat("workspace_size: ", needed, " bytes needed, got ", a.workspace_size),
-                  moe::json::members("needed", needed));
-    call.workspace = {static_cast<std::byte*>(a.workspace), usize(a.workspace_size)};
-  }
+  if (a.workspace != nullptr) call.workspace = {static_cast<std::byte*>(a.workspace), usize(a.workspace_size)};
   return l.apply(call);
 }
 

@@ -91,7 +91,7 @@ moe_status moe_layer_workspace_size(const moe_layer* layer, moe_apply_mode mode,
     MOE_CHECK(not_null({{"layer", layer}, {"bytes", bytes}, {"alignment", alignment}}));
     MOE_CHECK(check_handle(layer, "layer"));
     MOE_TRY(const moe::run::ApplyMode how, moe::api::apply_mode(mode));
-    MOE_CHECK(moe::api::check_num_tokens(layer->object->config(), num_tokens, "num_tokens"));
+    MOE_CHECK(moe::run::check_num_tokens(layer->object->config(), num_tokens, "num_tokens"));
     *bytes = layer->object->workspace_bytes(how, num_tokens);
     *alignment = moe::run::kWorkspaceAlignment;
     return ok();

@@ -113,7 +113,7 @@ moe_status moe_route(moe_context* ctx, const moe_config* config, const moe_route
     moe::api::expect_bias(rows[kBias], c);
     MOE_TRY(const std::int64_t tokens, moe::api::check_tensors(rows));
     MOE_CHECK(check_overlap(rows));
-    MOE_CHECK(moe::api::check_num_tokens(c, tokens, "router_logits"));
+    MOE_CHECK(moe::run::check_num_tokens(c, tokens, "router_logits"));
     MOE_TRY(const std::vector<float> bias, moe::api::bias_values(rows[kBias]));
     MOE_TRY(const moe::Platform host, moe::detect_platform());
     MOE_TRY(const moe::run::Router router, moe::run::make_router(c, moe::kernels::route_kernel_for(host),

@@ -124,6 +124,8 @@ struct Layer::State {
     m.bytes = m.work.bytes + more.used();
     return m;
   }
+  // Of its sizes. Gives the memory that it needs: its places in the caller's workspace, without one its size.
+  Result<CallMemory> check_call(const ApplyArgs& a) const;
   Check check_routing(const ApplyArgs& a, const Parallel& parallel) const {
     MOE_CHECK(check_router(router));
     return router.rule == RouteRule::hash ? check_hash_ids(router, a.topk_ids, "topk_ids", parallel) : ok();
@@ -201,27 +203,39 @@ std::uint64_t Layer::workspace_bytes(ApplyMode mode, std::int64_t num_tokens) co
   return num_tokens == 0 ? 0 : state_->carve_call(mode, num_tokens, nullptr).bytes;
 }
 
+Check check_num_tokens(const Config& config, std::int64_t num_tokens, const char* name) {
+  const std::int64_t most =
+      std::numeric_limits<std::int32_t>::max() / std::max<std::int64_t>(config.slots_per_token(), 1);
+  if (num_tokens >= 0 && num_tokens <= most) return ok();
+  return fail(Code::invalid_argument, name,
+              cat(name, ": ", num_tokens, " tokens, expected 0 to ", most, " (2^31 - 1 slots)"));
+}
+
+Result<CallMemory> Layer::State::check_call(const ApplyArgs& a) const {
+  MOE_CHECK(check_num_tokens(*spec.config, a.num_tokens, "hidden"));
+  if (a.num_tokens == 0) return CallMemory{};
+  const CallMemory m = carve_call(a.mode, a.num_tokens, nullptr);
+  if (a.workspace.data() == nullptr) return m;
+  if (a.workspace.size() >= m.bytes) return carve_call(a.mode, a.num_tokens, a.workspace.data());
+  return fail(Code::buffer_too_small, "workspace_size",
+              cat("workspace_size: ", m.bytes, " bytes needed, got ", a.workspace.size()),
+              json::members("needed", m.bytes));
+}
+
 Check Layer::apply(const ApplyArgs& a) const {
   const State& s = *state_;
+  MOE_TRY(CallMemory memory, s.check_call(a));
   MOE_CHECK(report(a.control, 0, 0));
   const bool routes = a.mode == ApplyMode::router_logits;
   const Parallel parallel = parallel_of(s.spec.context.get());
   MOE_CHECK(routes ? s.check_routing(a, parallel) : check_ids(a.topk_ids, s.known_ids, parallel));
   if (a.num_tokens == 0) return ok();
-  if (a.num_tokens > std::numeric_limits<std::int32_t>::max() / s.setup.top_k)
-    return fail(
-        Code::shape, "hidden",
-        cat("hidden: ", a.num_tokens, " tokens with ", s.setup.top_k, " experts each are more than 2^31 - 1 slots"));
-  const std::size_t need = s.carve_call(a.mode, a.num_tokens, nullptr).bytes;
-  if (!a.workspace.empty() && a.workspace.size() < need)
-    return fail(Code::buffer_too_small, "workspace",
-                cat("workspace: ", need, " bytes needed, got ", a.workspace.size()), json::members("needed", need));
   Buffer own;
-  if (a.workspace.empty()) {
-    MOE_TRY(own, s.workspaces().take(need, allocator_of(s.spec.context.get())));
+  if (a.workspace.data() == nullptr) {
+    MOE_TRY(own, s.workspaces().take(memory.bytes, allocator_of(s.spec.context.get())));
+    memory = s.carve_call(a.mode, a.num_tokens, own.data());
   }
-  Check result = s.run_call(
-      a, s.carve_call(a.mode, a.num_tokens, a.workspace.empty() ? own.data() : a.workspace.data()), parallel);
+  Check result = s.run_call(a, memory, parallel);
   if (own) s.workspaces().give_back(std::move(own));
   return result;
 }

@@ -36,8 +36,8 @@ struct LayerSpec {
 
 enum class ApplyMode : std::int32_t { router_logits = 0, topk = 1 };
 
-// One call. Tensors are checked by the api room for dtype, rank, shape, strides and overlap; expert ids
-// are checked by apply() before anything is written.
+// One call. Tensors are checked by the api room for dtype, rank, shape, strides and overlap; the number of tokens, the
+// size of the workspace and expert ids are checked by apply() before anything is written.
 struct ApplyArgs {
   ApplyMode mode = ApplyMode::topk;
   bool accumulate = false;
@@ -51,6 +51,9 @@ struct ApplyArgs {
   Control* control = nullptr;
   std::optional<TensorView> out_topk_ids, out_topk_weights;
 };
+
+// 0 or more, and num_tokens * top_k slots fit what a call can number. `name`: of the argument.
+Check check_num_tokens(const Config& config, std::int64_t num_tokens, const char* name);
 
 class Layer {
  public:
