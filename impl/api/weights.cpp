@@ -1,11 +1,11 @@
 // Source weights: moe_weights_*. Roles, shapes and completeness are the business of weights/.
-#include <cstring>
 #include <string>
 
 #include "api/callback_source.h"
 #include "api/entry.h"
 #include "base/nearest.h"
 #include "base/text.h"
+#include "weights/tensor_bytes.h"
 
 using moe::api::Access;
 using moe::api::Use;
@@ -35,42 +35,6 @@ Check check_set(const moe_weights* weights, const char* name_of_text, const char
   MOE_CHECK(not_null({{"weights", weights}, {name_of_text, text}, {"tensor", tensor}}));
   MOE_CHECK(moe::api::read_tensor_struct(tensor, "tensor"));
   return check_handle(weights, "weights");
-}
-
-// A row-major copy, for tensors that their source takes back.
-Result<moe::Buffer> dense_copy(const TensorView& from) {
-  MOE_TRY(moe::Buffer copy,
-          moe::Buffer::create(static_cast<size_t>(
-              moe::tensor_nbytes(from.dtype, {from.shape.data(), static_cast<size_t>(from.ndim)}).value_or(0))));
-  if (moe::is_row_major(from) || moe::dtype_bits(from.dtype) % 8 != 0) {
-    if (copy.size() != 0) std::memcpy(copy.data(), from.data, copy.size());
-    return copy;
-  }
-  const auto element = static_cast<size_t>(moe::dtype_bits(from.dtype) / 8);
-  std::array<std::int64_t, moe::kMaxDims> at{};
-  for (size_t i = 0; i < copy.size(); i += element) {
-    std::int64_t offset = 0;
-    for (size_t d = 0; d < static_cast<size_t>(from.ndim); ++d) offset += at[d] * from.strides[d];
-    std::memcpy(copy.data() + i, from.data + static_cast<size_t>(offset) * element, element);
-    for (size_t d = static_cast<size_t>(from.ndim); d-- > 0;) {
-      if (++at[d] < from.shape[d]) break;
-      at[d] = 0;
-    }
-  }
-  return copy;
-}
-
-// The view as a row-major one of `data`.
-TensorView dense_view(const TensorView& from, const moe::Buffer& data) {
-  TensorView v = from;
-  std::int64_t stride = 1;
-  for (size_t d = static_cast<size_t>(v.ndim); d-- > 0;) {
-    v.strides[d] = stride;
-    stride *= v.shape[d];
-  }
-  v.data = data.data();
-  v.nbytes = data.size();
-  return v;
 }
 
 }  // namespace
@@ -173,16 +137,11 @@ moe_status moe_weights_get(const moe_weights* weights, const char* role, int64_t
     MOE_TRY(const moe::NamedRole r, role_of(role));
     MOE_TRY(const Use use, Use::begin(*weights->object, Access::shared));
     MOE_TRY(moe::TensorLease lease, weights->object->set.tensor(r.role, expert));
-    TensorView view = lease.view;
-    moe::Buffer bytes;
-    if (lease.owns()) {
-      bytes = lease.take_buffer();
-    } else if (lease.ends_with_lease()) {
-      MOE_TRY(bytes, dense_copy(view));
-      view = dense_view(view, bytes);
-    }
-    if (bytes) *hold = make_handle<moe_buffer>(std::make_shared<moe::api::Bytes>(std::move(bytes)));
-    write_struct(out, tensor_of(view));
+    // What ends with the lease is copied: the caller may keep the tensor longer.
+    MOE_TRY(moe::TensorLease kept, lease.ends_with_lease() ? moe::weights::dense_copy(lease.view)
+                                                           : Result<moe::TensorLease>(std::move(lease)));
+    if (kept.owns()) *hold = make_handle<moe_buffer>(std::make_shared<moe::api::Bytes>(kept.take_buffer()));
+    write_struct(out, tensor_of(kept.view));
     return ok();
   });
 }

@@ -14,6 +14,7 @@
 #include "io/safetensors.h"
 #include "weights/expert_places.h"
 #include "weights/layer_facts.h"
+#include "weights/tensor_bytes.h"
 #include "weights/weight_set.h"
 
 namespace moe::weights {
@@ -109,14 +110,10 @@ Check check_place(const RoleSlots& slots, const NamedRole& role, std::int64_t lo
 Check check_settable(const TensorSource* source);
 
 // --- tensor_bytes.cpp
-// A row-major view.
-TensorView dense_view(DType dtype, std::span<const std::int64_t> shape, const Buffer& data);
 // The bytes of a rectangle of a file, without gaps.
 Result<TensorLease> read_part(const FilePart& file);
 TensorView cut(const TensorView& whole, const Part& part);
 // Gate and up rows as one tensor in the row order of a stacked w13; n_axis: the dimension of rows.
 Result<TensorLease> join_halves(const TensorView& gate, const TensorView& up, W13Layout order, int n_axis);
-// Copies `from` row-major to `out`.
-void copy_dense(const TensorView& from, std::byte* out);
 
 }  // namespace moe::weights

@@ -1,4 +1,7 @@
-// Tensor bytes of a WeightSet: reading rectangles from files, cutting views, joining gate and up.
+// Tensor bytes of a WeightSet: reading rectangles from files, cutting views, joining gate and up. See tensor_bytes.h,
+// state.h.
+#include "weights/tensor_bytes.h"
+
 #include <algorithm>
 #include <cstring>
 
@@ -100,6 +103,14 @@ void copy_dense(const TensorView& from, std::byte* out) {
   const std::int64_t size = dtype_bits(from.dtype) / 8;
   for (std::int64_t i = 0; i < from.shape[0]; ++i)
     std::memcpy(out + i * size, from.data + i * from.strides[0] * size, usize(size));
+}
+
+Result<TensorLease> dense_copy(const TensorView& from) {
+  const std::span shape(from.shape.data(), usize(from.ndim));
+  MOE_TRY(Buffer copy, Buffer::create(usize(from.numel() * dtype_bits(from.dtype) / 8)));
+  copy_dense(from, copy.data());
+  const TensorView view = dense_view(from.dtype, shape, copy);
+  return TensorLease(view, std::move(copy));
 }
 
 Result<TensorLease> join_halves(const TensorView& gate, const TensorView& up, W13Layout order, int n_axis) {
