@@ -4,8 +4,8 @@
 #include <cmath>
 #include <string>
 
-#include "base/float_at.h"
 #include "base/index.h"
+#include "base/number_at.h"
 #include "base/text.h"
 
 namespace moe::api {
@@ -30,7 +30,7 @@ Result<std::vector<float>> bias_values(const TensorParam& param) {
   const std::size_t size = usize(dtype_bits(v.dtype) / 8);
   values.resize(usize(v.numel()));
   for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = float_at(v.dtype, v.data + i * size);
+    values[i] = load_float(v.dtype, v.data + i * size);
     if (std::isfinite(values[i])) continue;
     const std::string place = cat("correction_bias[", i, "]");
     return fail(Code::invalid_argument, place, place + ": must be a finite number");

@@ -12,13 +12,6 @@
 namespace moe::convert {
 namespace {
 
-template <DType kStored>
-float stored_at(const std::byte* p) {
-  if constexpr (kStored == DType::f32) return load<float>(p);
-  const auto h = load<std::uint16_t>(p);
-  return kStored == DType::bf16 ? bf16_to_f32(h) : f16_to_f32(h);
-}
-
 template <Element kElement>
 float as_element(float x) {
   if constexpr (kElement == Element::bf16) return bf16_to_f32(f32_to_bf16(x));
@@ -34,7 +27,7 @@ bool read_row(const std::byte* src, std::int64_t step, std::int64_t count, float
   std::uint32_t bad = 0;
   const auto read = [&](std::int64_t bytes) {
     for (std::int64_t k = 0; k < count; ++k) {
-      const float x = stored_at<kStored>(src + k * bytes), y = as_element<kElement>(x);
+      const float x = load_float(kStored, src + k * bytes), y = as_element<kElement>(x);
       bad |= static_cast<std::uint32_t>(is_inf(y)) & ~static_cast<std::uint32_t>(is_inf(x));
       out[k] = y;
     }

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/decimal.h"
-#include "base/float_formats.h"
 #include "base/index.h"
 #include "base/text.h"
 
@@ -35,12 +34,6 @@ const Reader* reader_of(Codes codes) {
 }
 
 }  // namespace
-
-float load_float(DType dtype, const std::byte* p) {
-  if (dtype == DType::f32) return load<float>(p);
-  const auto h = load<std::uint16_t>(p);
-  return dtype == DType::bf16 ? bf16_to_f32(h) : f16_to_f32(h);
-}
 
 Error value_error(const SourceMatrix& m, const char* what, const RowNumbers& rows, std::int64_t r, const Fault& fault) {
   std::int64_t first = rows.first + rows.step * r, second = fault.k;

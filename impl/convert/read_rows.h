@@ -1,13 +1,13 @@
-// What the readers share: faults of values with their place, floats of any width, a table of readers.
+// What the readers share: faults of values with their place, a table of readers.
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
 
 #include "base/load.h"
+#include "base/number_at.h"
 #include "convert/source.h"
 
 namespace moe::convert {
@@ -18,7 +18,6 @@ struct Fault {
 };
 using MaybeFault = std::optional<Fault>;
 
-float load_float(DType dtype, const std::byte* p);  // f32, f16 or bf16, widened
 // invalid_argument, "w13_weight[e,n,k]", indices in the order of the caller's tensor; what: "weight", "scale" or
 // "zero_point", r: the row within its half.
 Error value_error(const SourceMatrix& m, const char* what, const RowNumbers& rows, std::int64_t r, const Fault& fault);

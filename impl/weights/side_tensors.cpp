@@ -5,8 +5,8 @@
 #include <array>
 #include <cmath>
 
-#include "base/float_at.h"
 #include "base/index.h"
+#include "base/number_at.h"
 #include "base/tensor.h"
 #include "base/text.h"
 
@@ -169,7 +169,7 @@ Result<std::vector<float>> read_side(const CheckpointEntry& from, const Config& 
   MOE_CHECK(from.file->read(e, 0, bytes));
   std::vector<float> values(one ? 1 : usize(count));
   for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = float_at(e.dtype, bytes.data() + i * (bytes.size() / values.size()));
+    values[i] = load_float(e.dtype, bytes.data() + i * (bytes.size() / values.size()));
     if (std::isfinite(values[i])) continue;
     const std::string place = cat(e.name, "[", i, "]");
     return fail(Code::invalid_argument, place, place + ": must be a finite number");

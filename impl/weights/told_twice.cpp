@@ -11,6 +11,7 @@
 #include "base/float_formats.h"
 #include "base/index.h"
 #include "base/load.h"
+#include "base/number_at.h"
 #include "base/text.h"
 #include "scheme/tensor_check.h"
 
@@ -26,12 +27,8 @@ double number_at(DType type, const std::byte* p) {
       return static_cast<double>(load<std::int64_t>(p));
     case DType::i32:
       return load<std::int32_t>(p);
-    case DType::f32:
-      return static_cast<double>(load<float>(p));
-    case DType::f16:
-      return static_cast<double>(f16_to_f32(load<std::uint16_t>(p)));
     default:
-      return static_cast<double>(bf16_to_f32(load<std::uint16_t>(p)));
+      return static_cast<double>(load_float(type, p));
   }
 }
 

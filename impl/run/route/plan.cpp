@@ -7,7 +7,6 @@
 #include "run/route/plan.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <new>
 #include <string>
@@ -108,9 +107,7 @@ std::int64_t id_at(const TensorView& ids, std::int64_t t, std::int64_t j) {
 }
 
 float weight_at(const TensorView& w, std::int64_t t, std::int64_t j) {
-  float v;
-  std::memcpy(&v, w.data + (t * w.strides[0] + j * w.strides[1]) * 4, 4);
-  return v;
+  return load<float>(w.data + (t * w.strides[0] + j * w.strides[1]) * 4);
 }
 
 Plan carve_plan(Carver& c, const PlanShape& s) {

@@ -7,9 +7,9 @@
 
 #include "base/checked.h"
 #include "base/exp.h"
-#include "base/float_at.h"
 #include "base/float_state.h"
 #include "base/index.h"
+#include "base/number_at.h"
 #include "run/route/plan.h"
 #include "run/route/rules.h"
 
@@ -113,7 +113,7 @@ float sum_of_others(const Router& r, const RouteArgs& a, const std::byte* logits
   const std::size_t size = usize(dtype_bits(a.logits_dtype) / 8);
   float sum = 0.0f;
   for (std::size_t j = 0; j < r.shared_logits; ++j)
-    if (const float x = float_at(a.logits_dtype, logits + (r.columns + j) * size); !std::isnan(x))
+    if (const float x = load_float(a.logits_dtype, logits + (r.columns + j) * size); !std::isnan(x))
       sum += 1.0f / (1.0f + exp_f32(-x));
   return sum + r.renormalize_eps;
 }
