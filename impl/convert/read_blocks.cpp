@@ -49,8 +49,8 @@ std::int64_t read_packed_block(const SourceMatrix& m, const SourceHalf& half, st
                                std::int64_t i, CanonicalRows& out) {
   const TensorView& t = half.codes;
   if (t.strides[1] == 1) return 0;  // rows lie by themselves
-  const bool bytes = m.element == Element::int8;
-  const std::int64_t each = bytes ? 4 : 8, words = m.k / each / 4 * 4, step = t.strides[1] * 4;
+  const CodeWidth width = code_width(m.element);
+  const std::int64_t each = codes_of_word(m.element), words = m.k / each / 4 * 4, step = t.strides[1] * 4;
   const auto count = std::ssize(rows);
   std::array<FourRows, kPanelRows / 4> quads;
   for (std::int64_t r = 0; r < kPanelRows; ++r)  // the last row stands for missing ones
@@ -66,10 +66,14 @@ std::int64_t read_packed_block(const SourceMatrix& m, const SourceHalf& half, st
       transpose(v);
       for (std::int64_t r = 0; r < std::min<std::int64_t>(4, count - 4 * q); ++r) {
         std::int8_t* to = out.codes.data() + (i + 4 * q + r) * out.stride + w * each;
-        if (bytes)
-          store16(to, v[r] ^ all(0x80808080u));
-        else
-          unpack_nibbles16(reinterpret_cast<Bytes16>(v[r]), to);
+        switch (width) {
+          case CodeWidth::nibble:
+            unpack_nibbles16(reinterpret_cast<Bytes16>(v[r]), to);
+            break;
+          case CodeWidth::byte:
+            store16(to, v[r] ^ all(0x80808080u));
+            break;
+        }
       }
     }
   }
@@ -78,8 +82,8 @@ std::int64_t read_packed_block(const SourceMatrix& m, const SourceHalf& half, st
 
 std::int64_t read_awq_block(const SourceMatrix& m, const SourceHalf& half, std::span<const std::int64_t> rows,
                             std::int64_t i, CanonicalRows& out) {
-  const bool bytes = m.element == Element::int8;
-  const std::int64_t each = bytes ? 4 : 8, first = half.code_fields.first + half.code_fields.step * rows[0];
+  const CodeWidth width = code_width(m.element);
+  const std::int64_t each = codes_of_word(m.element), first = half.code_fields.first + half.code_fields.step * rows[0];
   const auto count = std::ssize(rows);
   const bool in_order = rows.back() - rows.front() == count - 1;  // rows are taken in ascending order
   if (half.code_fields.step != 1 || first % each != 0 || !in_order) return 0;
@@ -97,11 +101,15 @@ std::int64_t read_awq_block(const SourceMatrix& m, const SourceHalf& half, std::
       transpose_bytes(v);
       std::int8_t* to = out.codes.data() + (i + r0) * out.stride + k;
       for (std::int64_t r = 0; r < std::min(each, count - r0); ++r, to += out.stride) {
-        const int field = awq_field(bytes ? 8 : 4, static_cast<int>(r));
-        if (bytes)
-          store16(to, v[field] ^ 0x80);
-        else
-          store16(to, (field % 2 == 0 ? v[field / 2] & 15 : v[field / 2] >> 4) - 8);
+        const int field = awq_field(row_of(m.element).bits, static_cast<int>(r));
+        switch (width) {
+          case CodeWidth::nibble:
+            store16(to, (field % 2 == 0 ? v[field / 2] & 15 : v[field / 2] >> 4) - 8);
+            break;
+          case CodeWidth::byte:
+            store16(to, v[field] ^ 0x80);
+            break;
+        }
       }
     }
   }

@@ -114,6 +114,21 @@ MaybeFault read_packed_bytes_row(const std::byte* src, std::int64_t step, std::i
 
 using ReadCodes = MaybeFault (*)(const std::byte* src, std::int64_t step, std::int64_t k, std::int8_t* out);
 
+// Of tensors that hold a code in an element, or as many as a word has room for.
+struct CodeReaders {
+  ReadCodes of_bytes = nullptr, of_words = nullptr;
+};
+
+constexpr CodeReaders readers_of(Element integer) {
+  switch (code_width(integer)) {
+    case CodeWidth::nibble:
+      return {read_int8_row, read_packed_row};
+    case CodeWidth::byte:
+      return {read_int8_row_whole, read_packed_bytes_row};
+  }
+  return {};
+}
+
 // `each`: codes of an element of the tensor.
 Check read_quantized_row(ReadCodes read_codes, std::int64_t each, const SourceMatrix& m, const SourceHalf& half,
                          const RowPlace& at, CanonicalRows& out) {
@@ -128,12 +143,11 @@ Check read_quantized_row(ReadCodes read_codes, std::int64_t each, const SourceMa
 }  // namespace
 
 Check read_int8_codes(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out) {
-  return read_quantized_row(m.element == Element::int8 ? read_int8_row_whole : read_int8_row, 1, m, half, at, out);
+  return read_quantized_row(readers_of(m.element).of_bytes, 1, m, half, at, out);
 }
 
 Check read_packed_codes(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out) {
-  if (m.element == Element::int8) return read_quantized_row(read_packed_bytes_row, 4, m, half, at, out);
-  return read_quantized_row(read_packed_row, 8, m, half, at, out);
+  return read_quantized_row(readers_of(m.element).of_words, codes_of_word(m.element), m, half, at, out);
 }
 
 }  // namespace moe::convert

@@ -2,6 +2,7 @@
 //
 // A checkpoint whose numbers are wider than the layout's is rounded to nearest even, as loading a model in a
 // narrower dtype does everywhere; a finite number that would become Inf is a fault. Inf and NaN stay.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -42,6 +43,11 @@ bool read_row(const std::byte* src, std::int64_t step, std::int64_t count, float
 
 using ReadValues = bool (*)(const std::byte* src, std::int64_t step, std::int64_t count, float* out);
 
+static_assert(std::count_if(kElements.begin(), kElements.end(),
+                            [](const ElementRow& e) { return e.numbers == Numbers::values; }) == 3,
+              "reader_of() has f32, bf16 and f16");
+
+// Weights of these formats are f32, bf16 or f16, too.
 template <Element kElement>
 ReadValues reader_of(DType stored) {
   if (stored == DType::f32) return read_row<DType::f32, kElement>;

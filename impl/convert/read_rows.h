@@ -22,6 +22,8 @@ using MaybeFault = std::optional<Fault>;
 // "zero_point", r: the row within its half.
 Error value_error(const SourceMatrix& m, const char* what, const RowNumbers& rows, std::int64_t r, const Fault& fault);
 
+constexpr std::int64_t codes_of_word(Element integer) { return 32 / row_of(integer).bits; }
+
 // Row r of a half becomes row i; the codes before `column` are there.
 struct RowPlace {
   std::int64_t r, i, column;

@@ -22,7 +22,8 @@ struct Shared {
 };
 
 Shared shared_at(const SourceMatrix& m, std::int64_t field) {
-  const int bits = bits_of(m), each = 32 / bits;
+  const int bits = bits_of(m);
+  const std::int64_t each = codes_of_word(m.element);
   const auto c = static_cast<int>(field % each);
   return {field / each, static_cast<unsigned>(bits * (m.codes == Codes::awq_words ? awq_field(bits, c) : c))};
 }

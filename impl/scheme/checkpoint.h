@@ -257,7 +257,13 @@ struct ExpertModule {
 constexpr int awq_field(int bits, int c) {
   constexpr std::array<int, 8> k4 = {0, 4, 1, 5, 2, 6, 3, 7};
   constexpr std::array<int, 4> k8 = {0, 2, 1, 3};
-  return bits == 4 ? k4[usize(c)] : k8[usize(c)];
+  switch (code_width(bits)) {
+    case CodeWidth::nibble:
+      return k4[usize(c)];
+    case CodeWidth::byte:
+      return k8[usize(c)];
+  }
+  return c;
 }
 
 enum class NameMatch : std::uint8_t {

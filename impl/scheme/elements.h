@@ -2,6 +2,7 @@
 // many bits an element has, how it is kept in p16 or what its codes are worth looks here.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -60,9 +61,13 @@ inline constexpr std::array kElements = {
 };
 static_assert(usize(Element::e5m2) + 1 == kElements.size());
 constexpr const ElementRow& row_of(Element e) { return kElements[usize(e)]; }
+static_assert(std::all_of(kElements.begin(), kElements.end(),
+                          [](const ElementRow& e) { return e.numbers != Numbers::integers || is_code_width(e.bits); }),
+              "codes of integers have a width that their readers know");
 
 constexpr bool is_integer(Element e) { return row_of(e).numbers == Numbers::integers; }
 constexpr bool is_value(Element e) { return row_of(e).numbers == Numbers::values; }  // else codes with scales
+constexpr CodeWidth code_width(Element integer) { return code_width(row_of(integer).bits); }
 // The code of value 0, where there are no zero points.
 constexpr std::int32_t code_bias(Element e) { return row_of(e).code_bias; }
 

@@ -50,8 +50,19 @@ enum class Format : std::uint8_t {
   awq,
   mxfp4_gpt_oss
 };
-// A format's word, and what it holds: number type, bits and group size, 0 = any (bits: 4 or 8). Without `holds`: none
-// holds nothing quantized, and naive-quantized holds anything.
+// Bits of an integer's code in a checkpoint. Whoever reads codes switches over these, so that the compiler names each
+// place that a new width has to be taught to.
+enum class CodeWidth : std::uint8_t { nibble = 4, byte = 8 };
+inline constexpr std::array kCodeWidths = {CodeWidth::nibble, CodeWidth::byte};
+constexpr bool is_code_width(int bits) {
+  for (const CodeWidth w : kCodeWidths)
+    if (static_cast<int>(w) == bits) return true;
+  return false;
+}
+constexpr CodeWidth code_width(int bits) { return static_cast<CodeWidth>(bits); }
+
+// A format's word, and what it holds: number type, bits and group size, 0 = any (bits: of a code's widths). Without
+// `holds`: none holds nothing quantized, and naive-quantized holds anything.
 struct FormatRow {
   std::string_view name;
   NumType type = NumType::integer;
@@ -78,7 +89,7 @@ static_assert(usize(Format::mxfp4_gpt_oss) + 1 == kFormats.size());
 // Whether some format holds weights of so many bits.
 constexpr bool has_bits(NumType type, int bits) {
   for (const FormatRow& f : kFormats)
-    if (!f.holds.empty() && f.type == type && (f.bits != 0 ? f.bits == bits : bits == 4 || bits == 8)) return true;
+    if (!f.holds.empty() && f.type == type && (f.bits != 0 ? f.bits == bits : is_code_width(bits))) return true;
   return false;
 }
 inline constexpr auto kFormatNames = [] {

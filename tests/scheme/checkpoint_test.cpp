@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <set>
 #include <string>
 #include <vector>
@@ -53,6 +54,13 @@ TEST(Checkpoint, ShapesOfWholeTensors) {
   EXPECT_EQ(one_group.group_count(), 1);
   const MatrixSize eight_bits = projection_size(Projection::up, 66, 32, {.groups = {}, .num_bits = 8});
   EXPECT_EQ(shape_of(Format::pack_quantized, "weight_packed", eight_bits), (Dims{32, 17}));
+}
+
+TEST(Checkpoint, FieldsOfAwqWords) {
+  constexpr std::array<int, 8> kNibbles = {0, 4, 1, 5, 2, 6, 3, 7};
+  constexpr std::array<int, 4> kBytes = {0, 2, 1, 3};
+  for (int c = 0; c < 8; ++c) EXPECT_EQ(awq_field(4, c), at(kNibbles, c));
+  for (int c = 0; c < 4; ++c) EXPECT_EQ(awq_field(8, c), at(kBytes, c));
 }
 
 TEST(Checkpoint, DtypesOfRows) {

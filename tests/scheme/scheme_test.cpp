@@ -1,10 +1,12 @@
 // Names of routing methods and what counts as W4A8-int8 (scheme/scheme.h).
 #include "scheme/scheme.h"
+#include "scheme/elements.h"
 #include "support/rooms.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -32,6 +34,19 @@ TEST(Scheme, NamesFollowTheirEnums) {
   EXPECT_EQ(kActivationNames[static_cast<std::size_t>(Activation::swiglustep)], "swiglustep");
   EXPECT_TRUE(is_gated(Activation::swiglustep));
   EXPECT_FALSE(is_gated(Activation::silu_no_mul));
+}
+
+// A width that a checkpoint's format may have is one that readers of codes switch over.
+TEST(Scheme, IntegersHaveTheWidthsOfCodes) {
+  for (int bits = 1; bits <= 16; ++bits) {
+    EXPECT_EQ(is_code_width(bits), bits == 4 || bits == 8) << bits;
+    EXPECT_EQ(has_bits(NumType::integer, bits), is_code_width(bits)) << bits;
+    const std::optional<Element> element = element_of(NumType::integer, bits);
+    ASSERT_EQ(element.has_value(), is_code_width(bits)) << bits;
+    if (element) {
+      EXPECT_EQ(static_cast<int>(code_width(*element)), bits);
+    }
+  }
 }
 
 TEST(Scheme, W4A8Int8NeedsAllOfItsMembers) {

@@ -126,10 +126,16 @@ Check check_sizes(const Quantization& q, const Config& config, const std::string
       return refuse(block_pointer, kPart, part, "block columns", columns);
   }
   const bool packed = q.format == Format::pack_quantized || q.format == Format::gptq || q.format == Format::awq;
-  if (w.type == NumType::integer && w.num_bits == 4 && packed) {
-    constexpr std::int64_t kPerWord = 8;
-    if (hidden % kPerWord != 0) return refuse(group_pointer, kHidden, hidden, "4-bit codes in a word,", kPerWord);
-    if (part % kPerWord != 0) return refuse(group_pointer, kPart, part, "4-bit codes in a word,", kPerWord);
+  if (w.type != NumType::integer || !packed) return ok();
+  switch (code_width(w.num_bits)) {
+    case CodeWidth::nibble: {
+      constexpr std::int64_t kPerWord = 8;
+      if (hidden % kPerWord != 0) return refuse(group_pointer, kHidden, hidden, "4-bit codes in a word,", kPerWord);
+      if (part % kPerWord != 0) return refuse(group_pointer, kPart, part, "4-bit codes in a word,", kPerWord);
+      break;
+    }
+    case CodeWidth::byte:  // the last word may have room left
+      break;
   }
   return ok();
 }
