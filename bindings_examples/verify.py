@@ -5,13 +5,13 @@
 
 Shares no code with the library and reads the same files. For one token x [H] and its experts, W4A8:
 
-    (q, recip, z) = quantise(x)                       int8 codes, one scale and offset per row
+    (q, recip, z) = quantize(x)                       int8 codes, one scale and offset per row
     y13 = matmul(q, w13[e])                           exact integer sums per group of the weights
     act = round(round(silu(gate)) * up)               rounded to the model's dtype, as y13 is
-    y   = matmul(quantise(act), w2[e])                float32
+    y   = matmul(quantize(act), w2[e])                float32
     out = round(fma(weight_e, y, out) by ascending e) float32 until the one rounding at the end
 
-FP8, MXFP8, MXFP4, NVFP4: activations are not quantised, weights are what code * scale (NVFP4: divided
+FP8, MXFP8, MXFP4, NVFP4: activations are not quantized, weights are what code * scale (NVFP4: divided
 by the matrix's divisor) is, sums are float64 (the library's are float32 or integers: the order of its
 additions is not part of this reference):
 
@@ -271,7 +271,7 @@ def route_groups(checkpoint, logits):
     return ids, weights
 
 
-def quantise(x, even):
+def quantize(x, even):
     """Asymmetric int8 of one row: (codes, 1/scale, -zero point), each step in float32."""
     low, high = min(F32(0), x.min()), max(F32(0), x.max())
     scale = F32(1) if low == high else F32(255) / (high - low)
@@ -291,11 +291,11 @@ def matmul(x, codes, scales, group, dtype):
     """One row times int4 [N, K]: channel-wise, or group by group with bf16 scales."""
     n, k = codes.shape
     if group in (None, k):
-        q, recip, z = quantise(x, even=dtype == "bfloat16")
+        q, recip, z = quantize(x, even=dtype == "bfloat16")
         scale = scales[:, 0] if group is None else round_bf16(scales[:, 0])
         total = codes @ q + z * codes.sum(axis=1)
         return (F32(16) * total.astype(F32)) * ((scale * F32(0.0625)) * recip) + F32(0)
-    q, recip, z = quantise(x, even=False)
+    q, recip, z = quantize(x, even=False)
     scales = round_bf16(scales)
     sums = (codes * q).reshape(n, k // group, group).sum(axis=2)
     acc = np.zeros(n, F32)

@@ -112,8 +112,8 @@ Writer& Writer::value(Text t) {
 }
 
 Writer& Writer::integer(Piece digits) {
-  char room[24];
-  return value(Text{digits.in(room)});
+  char buffer[24];
+  return value(Text{digits.in(buffer)});
 }
 
 Writer& Writer::value(double d) {

@@ -60,26 +60,26 @@ void append_printable(std::string& out, std::string_view s, std::string_view mar
 
 }  // namespace
 
-std::string_view Piece::in(char (&room)[24]) const {
-  char* const end = room + sizeof room;
+std::string_view Piece::in(char (&buffer)[24]) const {
+  char* const end = buffer + sizeof buffer;
   switch (kind_) {
     case Kind::text:
       return {text_, usize(number_)};
     case Kind::integer:
-      return {room, std::to_chars(room, end, static_cast<std::int64_t>(number_)).ptr};
+      return {buffer, std::to_chars(buffer, end, static_cast<std::int64_t>(number_)).ptr};
     case Kind::natural:
-      return {room, std::to_chars(room, end, number_).ptr};
+      return {buffer, std::to_chars(buffer, end, number_).ptr};
   }
   return {};
 }
 
 std::string cat(std::initializer_list<Piece> pieces) {
-  char room[24];
+  char buffer[24];
   std::size_t size = 0;
-  for (const Piece& p : pieces) size += p.in(room).size();
+  for (const Piece& p : pieces) size += p.in(buffer).size();
   std::string out;
   out.reserve(size);
-  for (const Piece& p : pieces) out += p.in(room);
+  for (const Piece& p : pieces) out += p.in(buffer);
   return out;
 }
 

@@ -29,8 +29,8 @@ class Piece {
   explicit Piece(I i)
       : number_(static_cast<std::uint64_t>(i)), kind_(std::signed_integral<I> ? Kind::integer : Kind::natural) {}
 
-  // The text; digits go to `room`.
-  std::string_view in(char (&room)[24]) const;
+  // The text; digits go to `buffer`.
+  std::string_view in(char (&buffer)[24]) const;
 
  private:
   enum class Kind : std::uint8_t { text, integer, natural };

@@ -67,7 +67,7 @@ class MadePanels final : public PanelSource {
     made->to_ = to;
     const std::size_t bytes = usize(kCallPanels) * std::max(to.w13.panel_bytes(), to.w2.panel_bytes());
     for (Bay& bay : made->bays_) {
-      bay.rows = panel_room(to);
+      bay.rows = panel_rows_for(to);
       MOE_TRY(bay.bytes, Buffer::create(bytes, kPackedAlignment, allocator_of(context.get()), context));
     }
     return std::shared_ptr<const MadePanels>(std::move(made));

@@ -214,7 +214,7 @@ struct Gather {
                 cat(where, ": ", role_name(*role_of(p, kind)), " is there too, which says the same in another form"));
   }
 
-  // Of the activations of gate and up or of down: multiplied by them, where a kernel quantises activations.
+  // Of the activations of gate and up or of down: multiplied by them, where a kernel quantizes activations.
   Check add_input_scale() {
     MOE_TRY(const Numbers scales, numbers_of_forms(TensorKind::input_scale));
     if (scales) out.source.input_scale = matrix.halves == 2 ? std::max((*scales)[0], (*scales)[1]) : (*scales)[0];

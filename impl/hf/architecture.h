@@ -73,7 +73,7 @@ struct NumberKey {
 // How routed_scaling_factor counts.
 enum class Factor : std::uint8_t { none, weights, output };
 // When there are groups: always, or with topk_method group_limited_greedy.
-enum class Groups : std::uint8_t { none, keys, unless_greedy };
+enum class GroupKeys : std::uint8_t { none, keys, unless_greedy };
 
 struct Routing {
   std::string_view scoring_key = {};
@@ -86,7 +86,7 @@ struct Routing {
   NumberKey renormalize_min = {};
   BoolKey bias = {"", false};       // a correction bias; the key says true or noaux_tc where there is one
   std::string_view bias_name = {};  // of its tensor, where it is none of those that everybody knows
-  Groups groups = Groups::none;
+  GroupKeys groups = GroupKeys::none;
   SizeKey n_group = {.keys = {"n_group"}, .otherwise = 1, .null = 1};
   SizeKey topk_group = {.keys = {"topk_group"}, .otherwise = 1, .null = 1};
   std::string_view group_score = {};  // a word of routing.group_score

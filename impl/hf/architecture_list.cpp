@@ -45,10 +45,10 @@ void write_routing(json::Writer& w, const Routing& r) {
   if (r.vllm_renormalize_eps > 0) w.member("vllm_renormalize_eps", r.vllm_renormalize_eps);
   if (!r.bias.key.empty() || r.bias.otherwise) keyed(w, "e_score_correction_bias", r.bias.key, r.bias.otherwise);
   if (!r.bias_name.empty()) w.member("correction_bias_name", r.bias_name);
-  if (r.groups != Groups::none) {
+  if (r.groups != GroupKeys::none) {
     keyed(w, "num_expert_group", r.n_group);
     keyed(w, "topk_group", r.topk_group);
-    if (r.groups == Groups::unless_greedy) w.member("groups_unless", "topk_method greedy");
+    if (r.groups == GroupKeys::unless_greedy) w.member("groups_unless", "topk_method greedy");
   }
   if (r.factor != Factor::none) {
     keyed(w, "routed_scaling_factor", r.factor_key.key, r.factor_key.otherwise);

@@ -96,7 +96,7 @@ constexpr auto kArchitectures = with_sizes(std::to_array<Architecture>({
          [](Architecture& a) {
            a.routing.renormalize = {"norm_topk_prob", false};
            a.routing.vllm_renormalize = {};
-           a.routing.groups = Groups::none;
+           a.routing.groups = GroupKeys::none;
          }),
     kDeepseekV3,
     like(kDeepseekV3, "KimiK2ForCausalLM"),  // kimi_k2: DeepSeek-V3's config in transformers, vLLM and SGLang

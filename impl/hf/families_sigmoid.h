@@ -38,7 +38,7 @@ inline constexpr Architecture kDeepseekV2 = {
                 .renormalize = {"", false},
                 .vllm_renormalize = BoolKey{"norm_topk_prob", false},
                 .bias = {"topk_method", false},
-                .groups = Groups::unless_greedy,
+                .groups = GroupKeys::unless_greedy,
                 .factor = Factor::output},
 };
 inline constexpr Architecture kDeepseekV3 = {
@@ -51,7 +51,7 @@ inline constexpr Architecture kDeepseekV3 = {
                 .renormalize = {"norm_topk_prob", true},
                 .renormalize_eps = kTinySum,
                 .bias = {"topk_method", true},
-                .groups = Groups::keys,
+                .groups = GroupKeys::keys,
                 .n_group = {{"n_group"}, 8},
                 .topk_group = {{"topk_group"}, 4},
                 .factor = Factor::output,
@@ -140,7 +140,7 @@ inline constexpr Architecture kMistral4 = {
     .where = from(0),
     .routing = {.renormalize = {"norm_topk_prob", true},
                 .renormalize_eps = kTinySum,
-                .groups = Groups::keys,
+                .groups = GroupKeys::keys,
                 .group_score = "two_largest",
                 .factor = Factor::weights},
 };

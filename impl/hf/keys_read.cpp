@@ -67,11 +67,11 @@ void add_routing(const Routing& r, Collected& keys) {
   if (r.vllm_renormalize) keys.add(*r.vllm_renormalize);  // the policy says whose class counts
   keys.add(r.renormalize_min);
   keys.add(r.bias);
-  if (r.groups != Groups::none) {
+  if (r.groups != GroupKeys::none) {
     keys.add(r.n_group);
     keys.add(r.topk_group);
   }
-  if (r.groups == Groups::unless_greedy) keys.add("topk_method");
+  if (r.groups == GroupKeys::unless_greedy) keys.add("topk_method");
   if (r.factor != Factor::none) keys.add(r.factor_key);
   if (r.hash_layers) keys.add({"num_hash_layers", "mlp_layer_types"});
   keys.add(r.zero_experts);

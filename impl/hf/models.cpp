@@ -257,7 +257,7 @@ Result<bool> has_bias(const ModelFile& file, const BoolKey& bias) {
 
 // A file without the key is greedy, too.
 Result<bool> is_greedy(const ModelFile& file, const Architecture& a, Policy compat) {
-  if (a.routing.groups != Groups::unless_greedy || compat == Policy::vllm) return false;
+  if (a.routing.groups != GroupKeys::unless_greedy || compat == Policy::vllm) return false;
   MOE_TRY(const auto method, file.holder("topk_method").text("topk_method"));
   return method.value_or("greedy") == "greedy";
 }
@@ -376,7 +376,7 @@ Check write_routing(const ModelFile& file, const Architecture& a, Policy compat,
   const Routing& r = a.routing;
   MOE_CHECK(write_scoring(file, r, compat, w));
   MOE_CHECK(write_weights(file, a, compat, w));
-  if (r.groups != Groups::none) MOE_CHECK(write_groups(file, a, compat, w));
+  if (r.groups != GroupKeys::none) MOE_CHECK(write_groups(file, a, compat, w));
   MOE_CHECK(write_factor(a, w));
   MOE_CHECK(write_extras(file, a, w));
   MOE_TRY(const bool hashed, is_hash_layer(file, a, layer));

@@ -68,7 +68,7 @@ std::vector<std::string_view> nearest_by_keys(const ModelFile& file) {
          {a.experts.keys[0], a.top_k.keys[0], a.width.keys[0], a.activation.key, a.where.first.keys[0], a.where.step,
           r.scoring_key, r.renormalize.key, r.bias.key})
       count(key);
-    if (r.groups != Groups::none) count(r.n_group.keys[0]);
+    if (r.groups != GroupKeys::none) count(r.n_group.keys[0]);
     if (r.factor != Factor::none) count(r.factor_key.key);
     if (sized) all.push_back(c);
   }

@@ -74,7 +74,7 @@ struct Group {
   ExpertTensors seen;
   std::set<std::int64_t> layers;
 };
-using Groups = std::map<std::string, Group>;
+using FoundGroups = std::map<std::string, Group>;
 
 ExpertPart& part(ExpertTensors& of, std::string_view name) {
   for (ExpertPart& p : of.parts)
@@ -85,7 +85,7 @@ ExpertPart& part(ExpertTensors& of, std::string_view name) {
 }
 
 // gate_proj.weight of an expert.
-void add_expert(const Cut& c, const Named& t, Groups& groups) {
+void add_expert(const Cut& c, const Named& t, FoundGroups& groups) {
   const std::size_t dot = c.after.rfind('.');
   if (dot == c.after.npos) return;
   const std::string module = cat(c.before, ".{layer}.", c.middle);
@@ -99,7 +99,7 @@ void add_expert(const Cut& c, const Named& t, Groups& groups) {
 }
 
 // mlp.experts.gate_up_proj, block_sparse_moe.input_linear.weight: a tensor of three axes, or of two ([E * I, H]).
-void add_stack(const Cut& c, const Named& t, Groups& groups) {
+void add_stack(const Cut& c, const Named& t, FoundGroups& groups) {
   constexpr std::string_view kWeight = ".weight";
   const std::string_view bare =
       c.middle.ends_with(kWeight) ? c.middle.substr(0, c.middle.size() - kWeight.size()) : c.middle;
@@ -120,7 +120,7 @@ void add_stack(const Cut& c, const Named& t, Groups& groups) {
 }
 
 // The module with the most experts that has two or three parts.
-const Group* most_experts(const Groups& groups) {
+const Group* most_experts(const FoundGroups& groups) {
   const Group* best = nullptr;
   for (const auto& [module, g] : groups) {
     const std::size_t parts = g.seen.parts.size();
@@ -134,7 +134,7 @@ const Group* most_experts(const Groups& groups) {
 
 Result<SeenTensors> seen_tensors(const json::Value& tensors, const std::string& pointer) {
   if (tensors.array() == nullptr) return fields::unexpected(pointer, tensors, "a list of names and shapes");
-  Groups apart, stacks, flat;
+  FoundGroups apart, stacks, flat;
   std::vector<std::pair<Cut, Named>> plain;
   for (std::size_t i = 0; i < tensors.array()->size(); ++i) {
     MOE_TRY(Named t, read_tensor((*tensors.array())[i], cat(pointer, "/", i)));
@@ -149,7 +149,7 @@ Result<SeenTensors> seen_tensors(const json::Value& tensors, const std::string& 
     plain.emplace_back(*c, std::move(t));
   }
   const Group* found = nullptr;
-  for (const Groups* groups : {&apart, &stacks, &flat})
+  for (const FoundGroups* groups : {&apart, &stacks, &flat})
     if (found == nullptr) found = most_experts(*groups);
   if (found == nullptr)
     return fields::fault(pointer,

@@ -2,12 +2,12 @@
 //
 // The steps of a layer that touch numbers, in order (kernels/ref is the definition):
 //   widen      values of the input dtype -> float32
-//   quantise   a row of K float32 values -> its place in a tile (tile.h)
+//   quantize   a row of K float32 values -> its place in a tile (tile.h)
 //   gemm       panels of packed weights x one tile -> float32 results with bias
 //   activate   gate and up results -> the middle row, values of the input dtype (block32: float32)
 //   combine    accumulator of output columns += weight * result
 //   narrow     accumulator -> output dtype
-// quantise and gemm belong to a family, the others to an instruction set. Kernels check nothing and allocate nothing.
+// quantize and gemm belong to a family, the others to an instruction set. Kernels check nothing and allocate nothing.
 //
 // The order of the float operations of one result, the same for every tile, batch and thread count; `fma` is one
 // rounding, every other operation has its own. All rows of a layout that are `exact` give the same bits:
@@ -20,7 +20,7 @@
 //                   scales a = a + b. bf16 activations (!exact): the order of their instructions, always the same one
 //   all of them     + bias last, + 0.0 without one (AMX-BF16: nothing)
 //   combine         acc = fma(weight, y, acc), a token's experts by ascending global id, equal ids by slot
-// numerics.md 1-4 has the rest: the rules of quantisation, where values are rounded to the input dtype, activations.
+// numerics.md 1-4 has the rest: the rules of quantization, where values are rounded to the input dtype, activations.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@
 
 #include "base/dtype.h"
 #include "kernels/kernel_ids.h"
-#include "kernels/reading.h"
+#include "kernels/prefetch_policy.h"
 #include "kernels/tile.h"
 #include "layouts/layout.h"
 #include "scheme/scheme.h"
@@ -39,7 +39,7 @@ namespace moe::kernels {
 
 enum class HalfRule : std::uint8_t { away, even };  // halves away from zero; to even, but away for k >= 8*floor(K/8)
 
-struct QuantArgsRow {
+struct QuantizeArgs {
   TileShape shape;
   const float* x;  // [k] float32 values (bf16 and fp16 input is widened exactly by `widen`)
   HalfRule rule;
@@ -60,7 +60,7 @@ struct GemmArgs {
   const std::byte* next;
   std::int64_t first = 0;  // number of the first panel within the matrix
   int part = 0, parts = 1;
-  Reading reading{};
+  PrefetchPolicy prefetch{};
   std::byte* scratch = nullptr;  // Kernel::scratch_bytes, nobody else's during the call; 64-byte aligned
 };
 
@@ -109,7 +109,7 @@ struct Kernel {
   int tile_rows = 1;              // largest tile
   std::size_t scratch_bytes = 0;  // of GemmArgs: what a call needs beside the stack, of which it takes little
   const Elementwise* steps = nullptr;
-  void (*quantise)(const QuantArgsRow& args) = nullptr;
+  void (*quantize)(const QuantizeArgs& args) = nullptr;
   void (*gemm)(const GemmArgs& args) = nullptr;
   bool (*ready)() noexcept = nullptr;  // asks the system for what the row needs; nullptr: nothing
 };
@@ -121,14 +121,14 @@ namespace kernel_rows {
 #include "kernels/kernel_rows.inc"
 }  // namespace kernel_rows
 
-constexpr Kernel kernel_row(std::string_view name, const Elementwise& steps, void (*quantise)(const QuantArgsRow&),
+constexpr Kernel kernel_row(std::string_view name, const Elementwise& steps, void (*quantize)(const QuantizeArgs&),
                             void (*gemm)(const GemmArgs&)) {
   const KernelId& id = kKernelIds[*kernel_index(name)];
   return {.id = &id,
           .exact = id.bits == Bits::exact,
           .tile_rows = id.tile_rows,
           .steps = &steps,
-          .quantise = quantise,
+          .quantize = quantize,
           .gemm = gemm};
 }
 

@@ -114,21 +114,21 @@ Check repack_experts(const Layout& from, const std::byte* payload, const Layout&
   return each_expert(0, from.experts, workers_for(from.experts, parallel), parallel, nullptr, body);
 }
 
-CanonicalRows panel_room(const Layout& to) {
-  CanonicalRows room;
-  for (const P16Matrix* m : {&to.w13, &to.w2}) room.shape(kPanelRows, *m);  // vectors keep what they have had
-  return room;
+CanonicalRows panel_rows_for(const Layout& to) {
+  CanonicalRows rows;
+  for (const P16Matrix* m : {&to.w13, &to.w2}) rows.shape(kPanelRows, *m);  // vectors keep what they have had
+  return rows;
 }
 
 void repack_panels(const Layout& from, const std::byte* payload, const Layout& to, Matrix which, std::int64_t local,
-                   std::int64_t first, std::int64_t count, CanonicalRows& room, std::byte* out) {
+                   std::int64_t first, std::int64_t count, CanonicalRows& scratch, std::byte* out) {
   const P16Matrix& m = to.matrix(which);
-  room.shape(kPanelRows, m);
+  scratch.shape(kPanelRows, m);
   for (std::int64_t p = first; p < first + count; ++p, out += m.panel_bytes()) {
     const std::int64_t row0 = p / m.halves * kPanelRows, n = std::min(kPanelRows, m.half_rows - row0);
-    read_wna16_form_rows({from, payload, local}, which, {p % m.halves * m.half_rows + row0, n}, room);
-    room.clear_from(n);
-    write_p16_panel(m, room, out);
+    read_wna16_form_rows({from, payload, local}, which, {p % m.halves * m.half_rows + row0, n}, scratch);
+    scratch.clear_from(n);
+    write_p16_panel(m, scratch, out);
   }
 }
 

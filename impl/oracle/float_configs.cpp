@@ -15,7 +15,7 @@ struct Choice {
 };
 
 // The last row serves the rest.
-Result<QuantConfig> built(std::span<const Choice> table, const QuantArguments& a, std::string_view backend) {
+Result<QuantConfig> built(std::span<const Choice> table, const BuilderArgs& a, std::string_view backend) {
   if (backend.empty()) return fail(Code::no_backend, "", "no backend, no quantization config");
   const auto row =
       std::find_if(table.begin(), table.end() - 1, [&](const Choice& c) { return backend.starts_with(c.backend); });
@@ -23,8 +23,8 @@ Result<QuantConfig> built(std::span<const Choice> table, const QuantArguments& a
 }
 
 // What files of every format have.
-QuantArguments two_scales() {
-  QuantArguments a;
+BuilderArgs two_scales() {
+  BuilderArgs a;
   a.w1_scale = a.w2_scale = true;
   return a;
 }
@@ -53,7 +53,7 @@ constexpr std::array kW4a8Fp8 = {Choice{"", "int4_w4afp8"}};
 Result<QuantConfig> fp8_config(const Config& c, std::string_view backend) {
   const QuantArgs& w = *c.quantization.weights;
   const std::optional<QuantArgs>& x = c.quantization.input_activations;
-  QuantArguments a = two_scales();
+  BuilderArgs a = two_scales();
   if (!is_weight_only(backend)) a.gemm1_clamp_limit = c.limit;
   a.a1_scale = a.a2_scale = x && x->dynamic == Dynamic::no;
   if (w.block_structure) a.block_shape = GroupShape{(*w.block_structure)[0], (*w.block_structure)[1]};
@@ -66,7 +66,7 @@ Result<QuantConfig> fp8_config(const Config& c, std::string_view backend) {
 }
 
 Result<QuantConfig> mxfp8_config(const Config&, std::string_view backend) {
-  QuantArguments a = two_scales();
+  BuilderArgs a = two_scales();
   a.quant_dtype = QuantType::mxfp8;
   a.block_shape = GroupShape{1, 32};
   a.is_scale_swizzled = is_weight_only(backend);
@@ -74,7 +74,7 @@ Result<QuantConfig> mxfp8_config(const Config&, std::string_view backend) {
 }
 
 Result<QuantConfig> nvfp4_config(const Config&, std::string_view backend) {
-  QuantArguments a = two_scales();
+  BuilderArgs a = two_scales();
   a.g1_alphas = a.g2_alphas = true;
   a.a1_gscale = a.a2_gscale = !is_weight_only(backend);
   a.is_scale_swizzled = backend != "FLASHINFER_TRTLLM" && backend != "FLASHINFER_CUTEDSL";
@@ -82,7 +82,7 @@ Result<QuantConfig> nvfp4_config(const Config&, std::string_view backend) {
 }
 
 Result<QuantConfig> mxfp4_config(const Config& c, std::string_view backend) {
-  QuantArguments a = two_scales();
+  BuilderArgs a = two_scales();
   a.w1_bias = a.w2_bias = c.has_bias;
   a.gemm1_alpha = c.alpha;
   a.gemm1_beta = c.beta;
@@ -99,7 +99,7 @@ Result<QuantConfig> mxfp4_config(const Config& c, std::string_view backend) {
 }
 
 Result<QuantConfig> w4a8_fp8_config(const Config&, std::string_view backend) {
-  QuantArguments a = two_scales();
+  BuilderArgs a = two_scales();
   a.g1_alphas = a.g2_alphas = true;
   a.per_act_token_quant = a.per_out_ch_quant = true;
   return built(kW4a8Fp8, a, backend);

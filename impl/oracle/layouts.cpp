@@ -9,12 +9,12 @@
 namespace moe::oracle {
 
 EnumSet<ActFormat> acts_of(const Config& c) {
-  // Float activations are not quantised: 16 bits are closer to the model (float_oracles.md 9.6).
+  // Float activations are not quantized: 16 bits are closer to the model (float_oracles.md 9.6).
   const std::optional<QuantArgs>& a = c.quantization.input_activations;
-  const bool quantised = a && a->type == NumType::integer;
-  if (quantised || c.compute == Compute::a8) {
+  const bool quantized = a && a->type == NumType::integer;
+  if (quantized || c.compute == Compute::a8) {
     const bool blocks = c.activation_quant == ActivationQuant::block32 ||
-                        (c.activation_quant == ActivationQuant::automatic && !quantised);
+                        (c.activation_quant == ActivationQuant::automatic && !quantized);
     return blocks ? EnumSet{ActFormat::blk8} : EnumSet{ActFormat::tok8};
   }
   EnumSet acts{ActFormat::f32};

@@ -10,7 +10,7 @@
 #include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "kernels/reading.h"
+#include "kernels/prefetch_policy.h"
 #include "run/engine/engine.h"
 #include "run/engine/zero_experts.h"
 #include "run/route/route.h"
@@ -177,7 +177,7 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
   s.counts = std::vector<std::atomic<std::uint64_t>>(usize(l.experts));
   e.kernel = s.spec.kernel;
   e.expert_map = s.expert_map;
-  e.reading = reading_here();
+  e.prefetch = prefetch_policy_here();
   e.experts = expert_copies(c);
   s.known_ids = {.end = e.experts.logical + c.routing.num_zero_experts, .skip = c.routing.skip_id};
   e.items_at_once = std::max(1, parallel_of(s.spec.context.get()).num_threads);

@@ -52,7 +52,7 @@ std::optional<Places> places_in(std::span<const std::int64_t> got, const Checkpo
       }
       return at;
     }
-    case Form::scalar:  // a checkpoint's activations are quantised for both halves at once
+    case Form::scalar:  // a checkpoint's activations are quantized for both halves at once
       at[last] = -1;
       return lacks_last && (shape[last] == 1 || is_number(row.kind)) ? std::optional(at) : std::nullopt;
     case Form::blocks:

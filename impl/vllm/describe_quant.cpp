@@ -24,43 +24,43 @@ Result<QuantType> read_type(const json::Value& v, const std::string& at) {
   return *t;
 }
 
-template <QuantType QuantArguments::*M>
-Check type(QuantArguments& a, const json::Value& v, const std::string& at) {
+template <QuantType BuilderArgs::*M>
+Check type(BuilderArgs& a, const json::Value& v, const std::string& at) {
   MOE_TRY(a.*M, read_type(v, at));
   return ok();
 }
 
-template <bool QuantArguments::*M>
-Check flag(QuantArguments& a, const json::Value& v, const std::string& at) {
+template <bool BuilderArgs::*M>
+Check flag(BuilderArgs& a, const json::Value& v, const std::string& at) {
   if (v.boolean() == nullptr) return fields::unexpected(at, v, "true or false");
   a.*M = *v.boolean();
   return ok();
 }
 
 // Any tensor, or none.
-template <bool QuantArguments::*M>
-Check tensor(QuantArguments& a, const json::Value& v, const std::string& at) {
+template <bool BuilderArgs::*M>
+Check tensor(BuilderArgs& a, const json::Value& v, const std::string& at) {
   if (!v.is_null() && (v.string() == nullptr || *v.string() != "tensor"))
     return fields::unexpected(at, v, "\"tensor\" or null");
   a.*M = !v.is_null();
   return ok();
 }
 
-template <std::optional<double> QuantArguments::*M>
-Check number(QuantArguments& a, const json::Value& v, const std::string& at) {
+template <std::optional<double> BuilderArgs::*M>
+Check number(BuilderArgs& a, const json::Value& v, const std::string& at) {
   if (!v.is_null() && !fields::as_number(v)) return fields::unexpected(at, v, "a number or null");
   a.*M = fields::as_number(v);
   return ok();
 }
 
-Check weight_bits(QuantArguments& a, const json::Value& v, const std::string& at) {
+Check weight_bits(BuilderArgs& a, const json::Value& v, const std::string& at) {
   const std::optional<std::int64_t> i = fields::as_integer(v);
   if (!i) return fields::unexpected(at, v, "an integer");
   a.weight_bits = *i;  // the builder says which
   return ok();
 }
 
-Check group_size(QuantArguments& a, const json::Value& v, const std::string& at) {
+Check group_size(BuilderArgs& a, const json::Value& v, const std::string& at) {
   const std::optional<std::int64_t> i = fields::as_integer(v);
   if (!i || *i < -1 || *i == 0 || *i > kMaxSize) return fields::unexpected(at, v, "-1 or a positive integer");
   a.group_size = *i;
@@ -68,7 +68,7 @@ Check group_size(QuantArguments& a, const json::Value& v, const std::string& at)
 }
 
 // [row, col]; rows 0 are vLLM's for WNA16.
-Check block_shape(QuantArguments& a, const json::Value& v, const std::string& at) {
+Check block_shape(BuilderArgs& a, const json::Value& v, const std::string& at) {
   if (v.is_null()) return ok();
   const json::Array* list = v.array();
   if (list == nullptr || list->size() != 2) return fields::unexpected(at, v, "[rows, columns] or null");
@@ -85,9 +85,9 @@ Check block_shape(QuantArguments& a, const json::Value& v, const std::string& at
 
 struct Reader {
   std::string_view name;
-  Check (*read)(QuantArguments& a, const json::Value& v, const std::string& at);
+  Check (*read)(BuilderArgs& a, const json::Value& v, const std::string& at);
 };
-using Args = QuantArguments;
+using Args = BuilderArgs;
 constexpr std::array kReaders = {
     Reader{"quant_dtype", type<&Args::quant_dtype>},
     Reader{"weight_dtype", type<&Args::weight_dtype>},
@@ -115,13 +115,13 @@ constexpr std::array kReaders = {
     Reader{"gemm1_clamp_limit", number<&Args::gemm1_clamp_limit>},
 };
 
-Check read_argument(QuantArguments& a, std::string_view name, const json::Value& v, const std::string& at) {
+Check read_argument(BuilderArgs& a, std::string_view name, const json::Value& v, const std::string& at) {
   for (const Reader& r : kReaders)
     if (r.name == name) return r.read(a, v, at);
   return fields::fault(at, cat("no reader for argument ", name));
 }
 
-Check read_positional(const QuantBuilder& b, const json::Array& given, QuantArguments& a) {
+Check read_positional(const QuantBuilder& b, const json::Array& given, BuilderArgs& a) {
   for (std::size_t i = 0; i < given.size(); ++i) {
     const std::string at = cat("/args/", i);
     if (i >= b.positional.size())
@@ -131,7 +131,7 @@ Check read_positional(const QuantBuilder& b, const json::Array& given, QuantArgu
   return ok();
 }
 
-Check read_named(const QuantBuilder& b, const json::Object& given, std::size_t positional, QuantArguments& a) {
+Check read_named(const QuantBuilder& b, const json::Object& given, std::size_t positional, BuilderArgs& a) {
   for (const auto& [name, value] : given) {
     const std::string at = fields::child("/kwargs", name);
     const std::optional<std::size_t> place = fields::index_of(b.positional, name);
@@ -152,7 +152,7 @@ Result<QuantConfig> built(const Members& query) {
   const QuantBuilder* builder = word->string() == nullptr ? nullptr : find_quant_builder(*word->string());
   if (builder == nullptr) return fields::unexpected("/builder", *word, "one of " + names);
 
-  QuantArguments a;
+  BuilderArgs a;
   MOE_TRY(const std::optional<std::size_t> profile, query.word("profile", kQuantProfileNames));
   if (profile && kQuantProfileNames[*profile] == "2026-05") a.profile = QuantProfile::may_2026;
   static constexpr std::array<std::string_view, 2> kFp8 = {"fp8_e4m3fn", "fp8_e4m3fnuz"};

@@ -24,7 +24,7 @@ struct Shapes {
   std::optional<GroupShape> a, w;
 };
 
-Shapes shapes_of_flags(const QuantArguments& a) {
+Shapes shapes_of_flags(const BuilderArgs& a) {
   if (a.block_shape) return {a.block_shape, a.block_shape};
   Shapes s;
   if (a.quant_dtype != QuantType::none) s.a = kPerTensor;
@@ -33,7 +33,7 @@ Shapes shapes_of_flags(const QuantArguments& a) {
   return s;
 }
 
-QuantConfig frame(const QuantArguments& a) {
+QuantConfig frame(const BuilderArgs& a) {
   QuantConfig q;
   q.is_scale_swizzled = a.is_scale_swizzled;
   q.gemm1_alpha = a.gemm1_alpha;
@@ -45,7 +45,7 @@ QuantConfig frame(const QuantArguments& a) {
 }
 
 // Unquantized activations of shape `act`, weights of a type and shape, with what the arguments hold of them.
-QuantConfig weight_only(const QuantArguments& a, std::optional<GroupShape> act, QuantType weight,
+QuantConfig weight_only(const BuilderArgs& a, std::optional<GroupShape> act, QuantType weight,
                         std::optional<GroupShape> shape) {
   QuantConfig q = frame(a);
   q.a1 = {.shape = act, .alpha_or_gscale = a.a1_gscale};
@@ -55,57 +55,57 @@ QuantConfig weight_only(const QuantArguments& a, std::optional<GroupShape> act, 
   return q;
 }
 
-Result<QuantConfig> int_weights(const QuantArguments& a, std::optional<GroupShape> shape) {
+Result<QuantConfig> int_weights(const BuilderArgs& a, std::optional<GroupShape> shape) {
   if (a.weight_bits != 4 && a.weight_bits != 8)
     return illegal(cat("weights of ", a.weight_bits, " bits, expected 4 or 8"));
   return weight_only(a, shape, a.weight_bits == 4 ? QuantType::int4 : QuantType::int8, shape);
 }
 
-Result<QuantConfig> marlin(const QuantArguments& a) {
+Result<QuantConfig> marlin(const BuilderArgs& a) {
   return int_weights(a, a.group_size == -1 ? std::nullopt : std::optional(GroupShape{1, a.group_size}));
 }
 
 // --- through make ---------------------------------------------------------------------------------------
 
-Result<QuantConfig> made(QuantArguments a, QuantType activations, QuantType weights) {
+Result<QuantConfig> made(BuilderArgs a, QuantType activations, QuantType weights) {
   a.quant_dtype = activations;
   a.weight_dtype = weights;
   return make_quant_config(a);
 }
 
-Result<QuantConfig> fp8_w8a8(const QuantArguments& a) {
+Result<QuantConfig> fp8_w8a8(const BuilderArgs& a) {
   return made(a, a.profile == QuantProfile::april_2026 ? QuantType::fp8_e4m3fn : a.platform_fp8, QuantType::none);
 }
-Result<QuantConfig> int8_w8a8(const QuantArguments& a) { return made(a, QuantType::int8, QuantType::none); }
-Result<QuantConfig> int4_w4afp8(const QuantArguments& a) { return made(a, QuantType::fp8_e4m3fn, QuantType::int4); }
-Result<QuantConfig> nvfp4(const QuantArguments& a) { return made(a, QuantType::nvfp4, QuantType::none); }
-Result<QuantConfig> nvfp4_w4a16(const QuantArguments& a) { return made(a, QuantType::none, QuantType::nvfp4); }
-Result<QuantConfig> mxfp4(const QuantArguments& a) { return made(a, QuantType::mxfp4, QuantType::none); }
-Result<QuantConfig> ocp_mx(const QuantArguments& a) {
+Result<QuantConfig> int8_w8a8(const BuilderArgs& a) { return made(a, QuantType::int8, QuantType::none); }
+Result<QuantConfig> int4_w4afp8(const BuilderArgs& a) { return made(a, QuantType::fp8_e4m3fn, QuantType::int4); }
+Result<QuantConfig> nvfp4(const BuilderArgs& a) { return made(a, QuantType::nvfp4, QuantType::none); }
+Result<QuantConfig> nvfp4_w4a16(const BuilderArgs& a) { return made(a, QuantType::none, QuantType::nvfp4); }
+Result<QuantConfig> mxfp4(const BuilderArgs& a) { return made(a, QuantType::mxfp4, QuantType::none); }
+Result<QuantConfig> ocp_mx(const BuilderArgs& a) {
   if (!is_ocp_mx(a.quant_dtype)) return illegal(word(a.quant_dtype) + " is no OCP-MX format");
   return make_quant_config(a);
 }
 
 // --- written out ----------------------------------------------------------------------------------------
 
-Result<QuantConfig> int4_w4a16(const QuantArguments& a) {
+Result<QuantConfig> int4_w4a16(const BuilderArgs& a) {
   return weight_only(a, a.block_shape, QuantType::int4, a.block_shape);
 }
-Result<QuantConfig> int8_w8a16(const QuantArguments& a) {
+Result<QuantConfig> int8_w8a16(const BuilderArgs& a) {
   return weight_only(a, a.block_shape, QuantType::int8, a.block_shape);
 }
 // The activations have no shape, so nobody reports a block shape.
-Result<QuantConfig> fp8_w8a16(const QuantArguments& a) {
+Result<QuantConfig> fp8_w8a16(const BuilderArgs& a) {
   return weight_only(a, std::nullopt, a.platform_fp8, a.block_shape);
 }
-QuantConfig mxfp4_weights(const QuantArguments& a, QuantType activations) {
+QuantConfig mxfp4_weights(const BuilderArgs& a, QuantType activations) {
   QuantConfig q = weight_only(a, std::nullopt, QuantType::mxfp4, std::nullopt);
   q.a1.dtype = q.a2.dtype = activations;
   return q;
 }
-Result<QuantConfig> mxfp4_w4a16(const QuantArguments& a) { return mxfp4_weights(a, QuantType::none); }
-Result<QuantConfig> mxfp4_mxfp8(const QuantArguments& a) { return mxfp4_weights(a, QuantType::mxfp8); }
-Result<QuantConfig> mxfp4_w4a8(const QuantArguments& a) {
+Result<QuantConfig> mxfp4_w4a16(const BuilderArgs& a) { return mxfp4_weights(a, QuantType::none); }
+Result<QuantConfig> mxfp4_mxfp8(const BuilderArgs& a) { return mxfp4_weights(a, QuantType::mxfp8); }
+Result<QuantConfig> mxfp4_w4a8(const BuilderArgs& a) {
   QuantConfig q = mxfp4_weights(a, QuantType::fp8);
   q.a1.scale = a.a1_scale;
   q.a2.scale = a.a2_scale;
@@ -166,7 +166,7 @@ constexpr std::array kBuilders = {
 
 }  // namespace
 
-Result<QuantConfig> make_quant_config(const QuantArguments& a) {
+Result<QuantConfig> make_quant_config(const BuilderArgs& a) {
   if (is_format_tag(a.quant_dtype) && !is_activation_tag(a.quant_dtype))
     return illegal("activations cannot be " + word(a.quant_dtype));
   if (is_format_tag(a.weight_dtype) && !is_activation_tag(a.weight_dtype) && a.weight_dtype != QuantType::int4)
@@ -188,19 +188,19 @@ Result<QuantConfig> make_quant_config(const QuantArguments& a) {
   return q;
 }
 
-Result<QuantConfig> biased_quant_config(const QuantArguments& a) {
+Result<QuantConfig> biased_quant_config(const BuilderArgs& a) {
   return weight_only(a, std::nullopt, QuantType::none, std::nullopt);
 }
 
 // Rows 0, as vLLM's oracle passes them.
-Result<QuantConfig> wna16_quant_config(const QuantArguments& a) { return int_weights(a, GroupShape{0, a.group_size}); }
+Result<QuantConfig> wna16_quant_config(const BuilderArgs& a) { return int_weights(a, GroupShape{0, a.group_size}); }
 
 // The scales lie inside the packed weights, so nothing is shown as quantized.
-Result<QuantConfig> w4a8_int8_quant_config(const QuantArguments& a) {
+Result<QuantConfig> w4a8_int8_quant_config(const BuilderArgs& a) {
   return weight_only(a, a.block_shape, QuantType::none, a.block_shape);
 }
 
-Result<QuantConfig> int8_quant_config(const QuantArguments& a) { return int8_w8a8(a); }
+Result<QuantConfig> int8_quant_config(const BuilderArgs& a) { return int8_w8a8(a); }
 
 std::span<const QuantBuilder> quant_builders() { return kBuilders; }
 

@@ -13,7 +13,7 @@
 
 namespace moe::vllm {
 
-struct QuantArguments {
+struct BuilderArgs {
   QuantType quant_dtype = QuantType::none, weight_dtype = QuantType::none;
   bool per_act_token_quant = false, per_out_ch_quant = false;
   std::optional<GroupShape> block_shape = std::nullopt;
@@ -32,8 +32,8 @@ struct QuantArguments {
 struct QuantBuilder {
   std::string_view name;
   // Fails with invalid_config and no subject.
-  Result<QuantConfig> (*build)(const QuantArguments& a);
-  std::span<const std::string_view> positional;  // member names of QuantArguments; "num_bits" is weight_bits
+  Result<QuantConfig> (*build)(const BuilderArgs& a);
+  std::span<const std::string_view> positional;  // member names of BuilderArgs; "num_bits" is weight_bits
   std::size_t required;                          // of the positional ones
   std::span<const std::string_view> by_name;     // further arguments that have no position
 };
@@ -41,10 +41,10 @@ std::span<const QuantBuilder> quant_builders();
 const QuantBuilder* find_quant_builder(std::string_view name);  // nullptr when unknown
 
 // Builders that the library itself uses.
-Result<QuantConfig> make_quant_config(const QuantArguments& a);
-Result<QuantConfig> biased_quant_config(const QuantArguments& a);
-Result<QuantConfig> wna16_quant_config(const QuantArguments& a);
-Result<QuantConfig> w4a8_int8_quant_config(const QuantArguments& a);
-Result<QuantConfig> int8_quant_config(const QuantArguments& a);
+Result<QuantConfig> make_quant_config(const BuilderArgs& a);
+Result<QuantConfig> biased_quant_config(const BuilderArgs& a);
+Result<QuantConfig> wna16_quant_config(const BuilderArgs& a);
+Result<QuantConfig> w4a8_int8_quant_config(const BuilderArgs& a);
+Result<QuantConfig> int8_quant_config(const BuilderArgs& a);
 
 }  // namespace moe::vllm

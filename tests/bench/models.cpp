@@ -104,7 +104,7 @@ Mask mask_of(Fill fill) {
   return {~std::uint64_t{0}, 0};
 }
 
-// Codes as quantisers leave them: a bell whose largest are near 448. (Few have the exponent 0, which takes longer.)
+// Codes as quantizers leave them: a bell whose largest are near 448. (Few have the exponent 0, which takes longer.)
 std::vector<std::uint64_t> random_e4m3(std::size_t count) {
   std::mt19937_64 rng(1);
   std::normal_distribution<float> normal(0.0f, 110.0f);

@@ -1,6 +1,6 @@
 // Every registry row by itself on weights that no cache holds, as a layer hands them to it: how each way of reading
-// them (Reading in kernels/kernel.h) compares with the read probe. The ways and the probe take turns of one part, so
-// that the ratios bear a noisy host better than a layer's do; on them rests what run/layer.cpp chooses.
+// them (PrefetchPolicy in kernels/kernel.h) compares with the read probe. The ways and the probe take turns of one
+// part, so that the ratios bear a noisy host better than a layer's do; on them rests what run/layer.cpp chooses.
 //
 // Name: stream/<kernel>/g:<group, -1 = channel, 0 = no scales>/k:<columns>/n:<rows>; counters: the probe's GB/s, and
 // the share of it that each way reaches, one thread.
@@ -23,7 +23,7 @@ constexpr int kRounds = 15;
 
 struct Way {
   const char* name;
-  Reading reading;
+  PrefetchPolicy prefetch;
 };
 constexpr Way kWays[] = {
     {"in_order", {.ahead = 4096, .in_order = true}},  // a single token's alone
@@ -53,11 +53,11 @@ void run(benchmark::State& state, const Stream& s) {
   const Buffer scratch = scratch_of(*s.kernel);
   std::vector<float> out(static_cast<std::size_t>(s.n * kColumns));
   const std::size_t bytes = m.panel_bytes() * kCallPanels, calls = kPartBytes / bytes;
-  const auto pass = [&](const std::byte* part, const Reading& reading) {
+  const auto pass = [&](const std::byte* part, const PrefetchPolicy& prefetch) {
     for (std::size_t i = 0; i < calls; ++i) {
       GemmArgs a{&m, part + i * bytes, kCallPanels, tile.data(), s.n, shape, out.data(), kColumns, nullptr};
       if (i + 1 < calls) a.next = a.panels + bytes;
-      a.reading = reading;
+      a.prefetch = prefetch;
       a.scratch = scratch.data();
       s.kernel->gemm(a);
     }
@@ -74,7 +74,7 @@ void run(benchmark::State& state, const Stream& s) {
     for (int round = 0; round < kRounds; ++round) {
       timed(probe, read_part);
       for (std::size_t i = 0; i < std::size(kWays); ++i)
-        timed(ways[i], [&](const std::byte* part) { pass(part, kWays[i].reading); });
+        timed(ways[i], [&](const std::byte* part) { pass(part, kWays[i].prefetch); });
     }
     const double rate = static_cast<double>(kPartBytes) / median(probe);
     state.counters["GB_s"] = rate / 1e9;

@@ -79,7 +79,7 @@ TEST_P(Rows, GemmGivesTheBitsOfTheScalarRow) {
         const std::int64_t ld = d.m.panels() * kPanelRows + 3;
         std::vector<float> want(static_cast<std::size_t>(n * ld), -1.0f), got = want;
         multiply(scalar, {&d.m, d.packed.data(), d.m.panels(), tile.data(), n, shape, want.data(), ld, nullptr});
-        const Reading reading{.in_order = fill == Fill::small, .pairs = fill != Fill::small};
+        const PrefetchPolicy prefetch{.in_order = fill == Fill::small, .pairs = fill != Fill::small};
         multiply(kernel, {&d.m, d.packed.data(), d.m.panels(), tile.data(), n, shape, got.data(), ld, d.packed.data(),
                           0, 0, 1, reading});
         ASSERT_EQ(0, std::memcmp(want.data(), got.data(), want.size() * 4))
@@ -121,7 +121,7 @@ const float kSpecials[] = {0.0f,    -0.0f,   1e-45f,   -1e-45f, 1e-38f, 0x1p-126
                            -1e30f,  3.4e38f, -3.4e38f, 88.7f,   -88.7f, -87.3f,    -104.0f,  0.5f,      1.5f,     2.5f,
                            6.1e-5f, 5.9e-8f, 2.9e-8f,  7.0f,    -7.0f,  1.0f,      INFINITY, -INFINITY, NAN,      -NAN};
 
-TEST_P(Rows, QuantiseOddRows) {
+TEST_P(Rows, QuantizeOddRows) {
   const Kernel& kernel = *GetParam();
   std::mt19937 rng(5);
   for (const std::int64_t k : {1, 7, 8, 31, 32, 33, 40, 46, 64, 100, 256})

@@ -138,7 +138,7 @@ TEST_P(Bf16Rows, OddValuesStayInTheirRow) {
 }
 
 // The tile holds the nearest bf16 values, ties to even, zeros behind K.
-TEST_P(Bf16Rows, Quantise) {
+TEST_P(Bf16Rows, Quantize) {
   const Kernel& kernel = *GetParam();
   std::mt19937 rng(3);
   for (const std::int64_t k : {1, 2, 15, 31, 32, 33, 63, 64, 65, 100, 256})

@@ -98,7 +98,8 @@ class Maker {
 };
 
 // NaNs are all alike.
-std::vector<float> results(const Kernel& kernel, const Case& c, bool next = false, const Reading& reading = {}) {
+std::vector<float> results(const Kernel& kernel, const Case& c, bool next = false,
+                           const PrefetchPolicy& prefetch = {}) {
   const auto tile = make_tile(kernel, c.shape(), c.x.data(), c.n, HalfRule::even);
   std::vector<float> out(static_cast<std::size_t>(c.n * c.ld()), -1.0f);
   multiply(kernel, {&c.m, c.packed.data(), c.m.panels(), tile.data(), c.n, c.shape(), out.data(), c.ld(),
@@ -121,7 +122,7 @@ TEST_P(Fp4Rows, BitsOfTheScalarRow) {
     ASSERT_EQ(make_tile(kernel(), c.shape(), c.x.data(), c.n, HalfRule::even),
               make_tile(scalar_of(kernel()), c.shape(), c.x.data(), c.n, HalfRule::even))
         << c.words();
-    const Reading reading{64 * pick(0, 200), pick(0, 1) == 1, pick(0, 1) == 1, pick(0, 1) == 1};
+    const PrefetchPolicy prefetch{64 * pick(0, 200), pick(0, 1) == 1, pick(0, 1) == 1, pick(0, 1) == 1};
     const auto want = results(scalar_of(kernel()), c), got = results(kernel(), c, round % 2 == 0, reading);
     ASSERT_EQ(0, std::memcmp(want.data(), got.data(), want.size() * sizeof(float))) << round << ": " << c.words();
   }

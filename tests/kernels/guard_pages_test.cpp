@@ -51,7 +51,7 @@ class GuardedRows : public testing::TestWithParam<const Kernel*> {
   const Kernel& scalar() const { return scalar_of(kernel()); }
 };
 
-TEST_P(GuardedRows, QuantiseAndGemm) {
+TEST_P(GuardedRows, QuantizeAndGemm) {
   std::mt19937 rng(1);
   Turns turns;
   for (const Shape& s : shapes_of(kernel()))
@@ -76,7 +76,7 @@ TEST_P(GuardedRows, QuantiseAndGemm) {
         std::memset(made.data(), 0, made.size());
         for (int r = 0; r < n; ++r) {
           const Guarded row(x.data() + r * s.k, static_cast<std::size_t>(s.k) * 4, flush, 4);
-          kernel().quantise({shape, row.as<const float>(), HalfRule::away, {made.data(), n, r}});
+          kernel().quantize({shape, row.as<const float>(), HalfRule::away, {made.data(), n, r}});
         }
         ASSERT_EQ(made.bytes(), tile) << kernel().id->name << " k " << s.k << " g " << s.group << " n " << n;
         const Guarded panels(packed.data(), packed.size(), flush, 64), a(tile.data(), tile.size(), flush, 64);
@@ -84,7 +84,7 @@ TEST_P(GuardedRows, QuantiseAndGemm) {
         std::memcpy(out.data(), before.data(), out.size());
         // prefetching past the weights is no access
         const std::byte* next = panels.data() + panels.size();
-        const Reading reading{.in_order = columns % 32 == 0, .pairs = columns % 32 != 0};
+        const PrefetchPolicy prefetch{.in_order = columns % 32 == 0, .pairs = columns % 32 != 0};
         multiply(kernel(),
                  {&m, panels.data(), m.panels(), a.data(), n, shape, out.as<float>(), ld, next, 0, 0, 1, reading});
         ASSERT_EQ(out.bytes(), bytes_of(want)) << kernel().id->name << " k " << s.k << " g " << s.group << " n " << n;

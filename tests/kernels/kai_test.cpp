@@ -95,7 +95,7 @@ std::vector<std::byte> packed_lhs(const Kernel& kernel, const std::vector<float>
   for (int r = 0; r < rows; r += mr) {
     std::vector<std::byte> tile(bytes, std::byte{0});
     for (int i = 0; i < mr && r + i < rows; ++i)
-      kernel.quantise({shape, x.data() + (r + i) * k, rule, {tile.data(), mr, i}});
+      kernel.quantize({shape, x.data() + (r + i) * k, rule, {tile.data(), mr, i}});
     out.insert(out.end(), tile.begin(), tile.end());
   }
   return out;
@@ -279,8 +279,8 @@ TEST_P(KaiRows, OddActivations) {
       const TileShape shape = kai_shape(k, Groups::whole()), plain{k, {}};
       for (const HalfRule rule : {HalfRule::away, HalfRule::even}) {
         std::vector<std::byte> want(shape.row_bytes() * 3), got = want;
-        ref::quantise_kai({shape, x.data(), rule, {want.data(), 3, 1}});
-        kernel.quantise({shape, x.data(), rule, {got.data(), 3, 1}});
+        ref::quantize_kai({shape, x.data(), rule, {want.data(), 3, 1}});
+        kernel.quantize({shape, x.data(), rule, {got.data(), 3, 1}});
         ASSERT_EQ(got, want) << k << " " << round;
         // the codes of p16's tiles
         auto tile = make_tile(scalar_kernel(), plain, x.data(), 1, rule);
@@ -310,7 +310,7 @@ TEST_P(KaiRows, GuardPages) {
       std::memset(made.data(), 0, made.size());
       for (int r = 0; r < n; ++r) {
         const Guarded row(d.x.data() + r * d.m.k, static_cast<std::size_t>(d.m.k) * 4, flush, 4);
-        kernel.quantise({shape, row.as<const float>(), d.rule, {made.data(), n, r}});
+        kernel.quantize({shape, row.as<const float>(), d.rule, {made.data(), n, r}});
       }
       ASSERT_EQ(made.bytes(), tile);
       const Guarded weights(d.kai.data(), d.kai.size(), flush, 16), a(tile.data(), tile.size(), flush, 64);
@@ -327,9 +327,9 @@ TEST(KaiTiles, RowsMoveBetweenTiles) {
   for (float& v : x) v = static_cast<float>(static_cast<int>(rng() % 99)) - 40.0f;
   const TileShape shape = kai_shape(46, {});
   std::vector<std::byte> from(shape.row_bytes() * 3), to(shape.row_bytes() * 4), want = to;
-  ref::quantise_kai({shape, x.data(), HalfRule::away, {from.data(), 3, 2}});
+  ref::quantize_kai({shape, x.data(), HalfRule::away, {from.data(), 3, 2}});
   copy_tile_row(shape, {from.data(), 3, 2}, {to.data(), 4, 1});
-  ref::quantise_kai({shape, x.data(), HalfRule::away, {want.data(), 4, 1}});
+  ref::quantize_kai({shape, x.data(), HalfRule::away, {want.data(), 4, 1}});
   EXPECT_EQ(to, want);
 }
 

@@ -103,7 +103,7 @@ TEST_P(Symmetric, RandomShapes) {
     const std::int64_t ld = m.panels() * kPanelRows + 3;
     std::vector<float> want(static_cast<std::size_t>(n * ld), -1.0f), got = want;
     multiply(scalar(), {&m, packed.data(), m.panels(), tile.data(), n, shape, want.data(), ld, nullptr});
-    const Reading reading{64 * pick(0, 200), pick(0, 1) == 1, pick(0, 1) == 1, pick(0, 1) == 1};
+    const PrefetchPolicy prefetch{64 * pick(0, 200), pick(0, 1) == 1, pick(0, 1) == 1, pick(0, 1) == 1};
     multiply(kernel(),
              {&m, packed.data(), m.panels(), tile.data(), n, shape, got.data(), ld, packed.data(), 0, 0, 1, reading});
     for (auto* v : {&want, &got})

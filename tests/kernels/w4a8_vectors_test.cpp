@@ -1,4 +1,4 @@
-// The golden W4A8 vectors, stage by stage, on every row that this machine runs: quantised rows, p16 pack
+// The golden W4A8 vectors, stage by stage, on every row that this machine runs: quantized rows, p16 pack
 // and matmul, y13, act, y. End to end: tests/run and tests/api.
 #include <gtest/gtest.h>
 

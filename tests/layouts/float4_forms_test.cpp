@@ -189,7 +189,7 @@ struct GptOss {
   }
 };
 
-// Tensors of all experts as the layout has them, but for the sizes, which are not padded: what upstream's conversion
+// Tensors of all experts as the layout has them, but for the sizes, which are not padded: what vLLM's conversion
 // gets is padded before, and the vectors were made without.
 struct Written {
   std::array<std::vector<std::byte>, kFloatParts> part;
@@ -269,7 +269,7 @@ TEST(Float4Forms, GateAndUpApart) {
   expect_bytes(unpadded(v.w13, l, Matrix::w13).part[usize(FloatPart::weight)], v.file.at("deint.w13"), "deint.w13");
 }
 
-// AITER's order of scales does not depend on the rows: those of w2, which has no gate, in upstream's second form.
+// AITER's order of scales does not depend on the rows: those of w2, which has no gate, in vLLM's second form.
 TEST(Float4Forms, AiterScalesOfW2) {
   const GptOss v;
   const Layout l = v.layout(form_called("aiter/mxfp4-mxfp4"), true);
@@ -289,7 +289,7 @@ TEST(Float4Forms, AiterScalesOfW2) {
     }
 }
 
-// 2^-127 as float32, and upstream's shift.
+// 2^-127 as float32, and vLLM's shift.
 TEST(Float4Forms, SmallestPower) {
   const GptOss v;
   for (const bool vllm : {false, true}) {
@@ -347,7 +347,7 @@ TEST(Float4Scales, GateAndUpComeToHaveOne) {
 }
 
 TEST(Float4Scales, CloseOnesAndUpstreamTakeGates) {
-  const auto expect_gates = [](float gate, float up, bool upstream) {
+  const auto expect_gates = [](float gate, float up, bool as_vllm) {
     const CanonicalRows before = two_rows(gate, up);
     CanonicalRows rows = before;
     share_tensor_scale(rows, upstream);

@@ -193,7 +193,7 @@ TEST(FloatForms, LayoutsThatCannotBe) {
     expect_invalid(l, [](Layout& x) { x.variant.multiprocessors = 1; });
     expect_invalid(l, [](Layout& x) { x.variant.bias = DType::bf16; });
     expect_invalid(l, [](Layout& x) { x.variant.number = DType::f32; });
-    const bool upstream = f.grain == Grain::tensor || f.grain == Grain::nvfp4 || f.scales == ScalePlace::floats;
+    const bool as_vllm = f.grain == Grain::tensor || f.grain == Grain::nvfp4 || f.scales == ScalePlace::floats;
     if (!upstream) expect_invalid(l, [](Layout& x) { x.variant.bit_compat_vllm = true; });
     if (f.scales != ScalePlace::one)
       expect_invalid(l, [](Layout& x) { x.variant.input_scales = !x.variant.input_scales; });
@@ -380,7 +380,7 @@ TEST(Requantize, EqualScalesKeepTheirCodes) {
   EXPECT_TRUE(share_scale(rows, false, false));
   EXPECT_EQ(rows.codes, before.codes);
   EXPECT_FALSE(rows.requantized);
-  EXPECT_TRUE(share_scale(rows, true, false));  // upstream's numbers: 246 of 254 codes change at 1e-7
+  EXPECT_TRUE(share_scale(rows, true, false));  // vLLM's numbers: 246 of 254 codes change at 1e-7
   int changed = 0;
   for (std::size_t i = 0; i < 256; ++i) changed += rows.codes[i] != before.codes[i];
   EXPECT_EQ(changed, 246);

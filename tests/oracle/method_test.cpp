@@ -1,5 +1,5 @@
 // The lists `method` and `detect` of vectors/w4a8_int8/selection.json: which checkpoints are W4A8-int8, and
-// what vLLM's quantisation method does before and with the oracle (w4a8_int8.md 2.2, 2.3).
+// what vLLM's quantization method does before and with the oracle (w4a8_int8.md 2.2, 2.3).
 #include <gtest/gtest.h>
 
 #include <string>

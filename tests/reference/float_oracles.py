@@ -1238,7 +1238,7 @@ def fp8_static_quant(x, scale):
 
 
 def fp8_requantize_w13(w, scales, shard):
-    """bytes [E, 2I, H], scales [E, 2] -> (bytes, [E] max scale). Dequantisation goes through float16:
+    """bytes [E, 2I, H], scales [E, 2] -> (bytes, [E] max scale). Dequantization goes through float16:
     value(e4m3) as fp16, times the scale rounded to fp16, product rounded to fp16."""
     w = w.copy()
     smax = scales.max(axis=1).astype(F32)
@@ -1251,7 +1251,7 @@ def fp8_requantize_w13(w, scales, shard):
 
 
 def fp8_requant_ue8m0(w, s, block=(128, 128)):
-    """DeepGEMM: dequantise with the f32 block scales, requantise with power-of-two scales.
+    """DeepGEMM: dequantize with the f32 block scales, requantize with power-of-two scales.
     amax clamped below by 1e-4; sf = 2^ceil(log2(amax/448)); codes = RNE(x * (1/sf)), no clamp needed."""
     e, m, k = w.shape
     bm, bk = block
@@ -1296,7 +1296,7 @@ def cutlass_encode_int4(packed_bytes):
 
 def w4a8fp8_split_scales(scales):
     """group scales [E, N, G] (bf16 values) -> (e4m3 bytes [E, N, G], channel scale [E, N, 1] f32).
-    Per-row dynamic fp8 quantisation, then codes/8 re-rounded and the channel scale times 8."""
+    Per-row dynamic fp8 quantization, then codes/8 re-rounded and the channel scale times 8."""
     q, s = fp8_per_token(scales.reshape(-1, scales.shape[-1]))
     q8 = ff.E4M3FN.encode(ff.E4M3FN.decode(q) / F32(8))
     return q8.reshape(scales.shape), (s * F32(8)).reshape(*scales.shape[:-1], 1)
@@ -1363,7 +1363,7 @@ def int8_weight_per_channel(w):
 
 
 def nvfp4_quant(x, g):
-    """two-level quantisation of [.., K] with the *large* global scale g (= 448*6/amax).
+    """two-level quantization of [.., K] with the *large* global scale g (= 448*6/amax).
     block scale = e4m3(clamp(g * (amax * (1/6)))); factor = 1/(s * (1/g)), 0 when s == 0. -> codes, e4m3 bytes"""
     x = np.asarray(x, F32)
     g = F32(g)
@@ -1392,7 +1392,7 @@ def nvfp4_qdq(x, g):
 
 
 def mx_quant(x, fmt, mode):
-    """MX block-32 quantisation. Returns element codes and E8M0 bytes."""
+    """MX block-32 quantization. Returns element codes and E8M0 bytes."""
     x = np.asarray(x, F32)
     b = x.reshape(*x.shape[:-1], -1, 32)
     e = ff.mx_scale(np.abs(b).max(-1), fmt, mode)
@@ -1442,8 +1442,8 @@ def activation(name, h, alpha=1.702, limit=7.0):
 
 def moe(x, ids, weights, w13, w2, act="silu", b13=None, b2=None, q1=None, q2=None, dtype="bf16",
         weight_on_input=False, **kw):
-    """Reference MoE on dequantised weights.
-    x [M,H] f32 (already of dtype), ids/weights [M,topk]; q1/q2: activation quantise-dequantise functions or None.
+    """Reference MoE on dequantized weights.
+    x [M,H] f32 (already of dtype), ids/weights [M,topk]; q1/q2: activation quantize-dequantize functions or None.
     Rounding points: after GEMM1 (+bias), after the activation, after GEMM2*weight, at the end.
     ids < 0 are skipped."""
     x = np.asarray(x, F32)

@@ -132,7 +132,7 @@ def compare(library, rng, document, target, tokens, twist):
 
 
 def compare_outputs(got, want, exact, dtype):
-    """Where no exp of 2 ulp moves what is quantised: 16-bit layers equal, float32 as w4a8_int8.md 12 says."""
+    """Where no exp of 2 ulp moves what is quantized: 16-bit layers equal, float32 as w4a8_int8.md 12 says."""
     most = np.abs(want).max()
     if exact:
         bound = 1e-5 * most if dtype == "float32" else 0

@@ -223,11 +223,11 @@ def decode_kai(packed, N, K, group):
 
 
 def dense(w, scales, group):
-    """Dequantised float32 [N, K]."""
+    """Dequantized float32 [N, K]."""
     return w.astype(F32) * np.repeat(np.asarray(scales, F32).reshape(w.shape[0], -1), group, axis=1)
 
 
-# ---------------------------------------------------------------- 6. activation quantisation
+# ---------------------------------------------------------------- 6. activation quantization
 def quant_rows(x, rounding="away"):
     """x float32 [M,K] -> (q int8 [M,K], recip float32 [M], neg_zp int32 [M]). rounding: 'away' or 'even'."""
     x = np.asarray(x, F32)
@@ -535,7 +535,7 @@ def select(platform, config, weight_key, activation_key):
 
 
 def weight_key_for(group_size):
-    """The key the quantisation method builds from group_size (-1: channel-wise)."""
+    """The key the quantization method builds from group_size (-1: channel-wise)."""
     if group_size == -1:
         return dict(SUPPORTED_KEYS[0])
     return dict(dtype="int8", scale_dtype="bfloat16", static=True, group=[1, group_size], symmetric=True)

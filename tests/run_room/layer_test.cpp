@@ -248,7 +248,7 @@ double plain_activation(const LayerShape& s, double g, double u) {
   return 0;
 }
 
-// The layer in float64, weights as they are stored, activations not quantised.
+// The layer in float64, weights as they are stored, activations not quantized.
 std::vector<double> plain_layer(const LayerShape& s, const PlainWeights& p, const Batch& b) {
   const auto weight = [&](const auto& codes, const auto& scales, const auto& values, std::int64_t row, std::int64_t k,
                           std::int64_t width) {

@@ -126,7 +126,7 @@ std::string Float4Model::config_text() const {
   c["has_bias"] = layer.bias;
   if (!c.contains("hf_quantization_config")) {
     const std::string scheme = nv ? "NVFP4" : "MXFP4";
-    c["quantization"] = {{"scheme", quantised_inputs ? scheme : scheme + "A16"}};
+    c["quantization"] = {{"scheme", quantized_inputs ? scheme : scheme + "A16"}};
     if (!format.empty()) c["quantization"]["format"] = format;
   }
   return c.dump();

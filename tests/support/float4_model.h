@@ -25,7 +25,7 @@ struct Float4Matrix {
 struct Float4Model {
   bool nv = false;
   Float8Model layer = {};  // form, scale_type and matrices are not looked at; swigluoai: rows of w13 lie in pairs
-  bool quantised_inputs = false;                            // as the files of W4A4 say
+  bool quantized_inputs = false;                            // as the files of W4A4 say
   std::string format = {};                                  // "": as the scheme says
   std::vector<Float4Matrix> gate = {}, up = {}, down = {};  // by expert; ungated: no gate
 

@@ -71,11 +71,11 @@ inline std::vector<std::byte> pack_p16(const P16Matrix& m, const std::vector<std
   return out;
 }
 
-// n rows of x ([n, k]) quantised into one tile by `kernel`.
+// n rows of x ([n, k]) quantized into one tile by `kernel`.
 inline std::vector<std::byte> make_tile(const Kernel& kernel, const TileShape& shape, const float* x, int n,
                                         HalfRule rule) {
   std::vector<std::byte> tile(shape.row_bytes() * static_cast<std::size_t>(n), std::byte{0});
-  for (int row = 0; row < n; ++row) kernel.quantise({shape, x + row * shape.k, rule, {tile.data(), n, row}});
+  for (int row = 0; row < n; ++row) kernel.quantize({shape, x + row * shape.k, rule, {tile.data(), n, row}});
   return tile;
 }
 

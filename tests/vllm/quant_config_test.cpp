@@ -14,14 +14,14 @@
 namespace moe::test::quant_config_test {
 namespace {
 
-QuantConfig built(const char* builder, const QuantArguments& a) {
+QuantConfig built(const char* builder, const BuilderArgs& a) {
   const Result<QuantConfig> q = find_quant_builder(builder)->build(a);
   EXPECT_TRUE(q) << builder << ": " << q.error().message;
   return q ? *q : QuantConfig();
 }
 
 TEST(QuantConfig, ProfilesDifferInFp8) {
-  QuantArguments a{.profile = QuantProfile::april_2026, .platform_fp8 = QuantType::fp8_e4m3fnuz};
+  BuilderArgs a{.profile = QuantProfile::april_2026, .platform_fp8 = QuantType::fp8_e4m3fnuz};
   EXPECT_EQ(built("fp8_w8a8", a).a1.dtype, QuantType::fp8_e4m3fn);
   EXPECT_TRUE(built("fp8_w8a8", a).use_fp8_w8a8());
   a.quant_dtype = QuantType::fp8_e4m3fnuz;
@@ -36,7 +36,7 @@ TEST(QuantConfig, ProfilesDifferInFp8) {
 }
 
 TEST(QuantConfig, ScaleShapes) {
-  QuantArguments a{.quant_dtype = QuantType::fp8_e4m3fn, .block_shape = GroupShape{128, 128}};
+  BuilderArgs a{.quant_dtype = QuantType::fp8_e4m3fn, .block_shape = GroupShape{128, 128}};
   using Shape = std::array<std::int64_t, 2>;
   EXPECT_EQ(built("make", a).scale_shape(7, 200), (Shape{7, 2}));
   EXPECT_EQ(built("make", a).batched_scale_shape(5, 7, 256), (std::array<std::int64_t, 3>{5, 7, 2}));
@@ -55,7 +55,7 @@ TEST(QuantConfig, TuningFileNames) {
   const QuantConfig int4 = built("int4_w4a16", {.block_shape = GroupShape{1, 128}});
   EXPECT_EQ(int4.tuning_suffix(QuantType::bf16), ",dtype=int4_w4a16,block_shape=[1,128].json");
   // vLLM's moe_wna16 path has rows 0: such a block is not in the name.
-  QuantArguments a{.weight_bits = 8, .group_size = 64};
+  BuilderArgs a{.weight_bits = 8, .group_size = 64};
   EXPECT_EQ(built("wna16", a).tuning_suffix(QuantType::bf16), ",dtype=int8_w8a16.json");
   EXPECT_EQ(built("make", {}).tuning_suffix(QuantType::bf16), ".json");
   EXPECT_EQ(built("make", {}).tuning_suffix(QuantType::fp32), ",dtype=float32.json");

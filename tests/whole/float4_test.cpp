@@ -36,7 +36,7 @@ Float4Model a8(Float4Model m) {
   return m;
 }
 Float4Model w4a4(Float4Model m) {
-  m.quantised_inputs = true;
+  m.quantized_inputs = true;
   return m;
 }
 

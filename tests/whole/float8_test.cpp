@@ -601,7 +601,7 @@ TEST(Float8, InputScalesAreCheckedAndNotUsed) {
   EXPECT_EQ(set_roles(weights.get(), given({3, 3}, std::vector<float>(9, 1.0f))).status, MOE_ERR_SHAPE);
 }
 
-TEST(Float8Refusals, ActivationsThatAreQuantisedAreNotBuilt) {
+TEST(Float8Refusals, ActivationsThatAreQuantizedAreNotBuilt) {
   Float8Model m = with(kBlocks128);
   m.more["compute"] = "a8";
   const std::string text = m.config_text();

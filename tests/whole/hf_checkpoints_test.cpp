@@ -243,7 +243,7 @@ void expect_rows(const Checkpoint& c, const moe_packed* packed, const json& conf
   }
 }
 
-// Weights of floats are exact, and 16-bit activations close to those that nobody quantised.
+// Weights of floats are exact, and 16-bit activations close to those that nobody quantized.
 bool has_float_activations(const std::string& name) {
   return name.find("fp8") != std::string::npos || name.find("fp4") != std::string::npos;
 }

@@ -1,5 +1,5 @@
 // Tensor parallelism: ranks that hold a part of every expert's width. Their weights are the cut ones of the whole
-// checkpoint, bit by bit; the sum of their outputs differs from one rank's only by the quantisation of the middle row,
+// checkpoint, bit by bit; the sum of their outputs differs from one rank's only by the quantization of the middle row,
 // which each rank does over its own columns.
 #include <gtest/gtest.h>
 
@@ -81,7 +81,7 @@ double value_at(const std::vector<std::byte>& floats, std::int64_t i) {
   return static_cast<double>(v);
 }
 
-// The middle row of one token and expert, in float64 and without quantisation.
+// The middle row of one token and expert, in float64 and without quantization.
 std::vector<double> middle(const Model& m, const Floats& w13, std::int64_t t, std::int64_t e, double on_input) {
   std::vector<double> act;
   for (std::int64_t n = 0; n < m.I; ++n) {
@@ -98,7 +98,7 @@ std::vector<double> middle(const Model& m, const Floats& w13, std::int64_t t, st
   return act;
 }
 
-// Steps of the quantisation of columns [begin, end): (max - min) / 255, zero included.
+// Steps of the quantization of columns [begin, end): (max - min) / 255, zero included.
 double step_of(const std::vector<double>& act, std::int64_t begin, std::int64_t end) {
   double low = 0, high = 0;
   for (std::int64_t k = begin; k < end; ++k) {
@@ -109,7 +109,7 @@ double step_of(const std::vector<double>& act, std::int64_t begin, std::int64_t 
 }
 
 // How far the sum of the ranks and one rank may be apart (a step per weight for each side), with a
-// tenth for the quantisation of the input, and the roundings of the sums.
+// tenth for the quantization of the input, and the roundings of the sums.
 std::vector<double> bound(const Model& m, const Rank& whole, int ranks) {
   std::vector<double> b(static_cast<std::size_t>(m.T * m.H), 1e-6);
   const std::int64_t part = m.I / ranks;
@@ -152,7 +152,7 @@ void expect_sum_within(const Model& m, const Rank& whole, const std::vector<Rank
     worst = std::max(worst, error);
     size = std::max(size, limit[i]);
   }
-  EXPECT_GT(worst, 0.0);             // the ranks do quantise apart
+  EXPECT_GT(worst, 0.0);             // the ranks do quantize apart
   EXPECT_LT(size, 0.5 * largest);    // the bound says something
   EXPECT_LT(worst, 0.05 * largest);  // and a wrong part of a matrix would not pass
 }

@@ -57,7 +57,7 @@ struct Override {
 };
 
 // A rule is for a layer when it matches its name, or those of its experts' projections.
-Result<std::vector<Override>> gptq_overrides(const Foreign& h, const Layer& layer, RuleOfNames& names) {
+Result<std::vector<Override>> gptq_overrides(const Foreign& h, const LayerNames& layer, RuleOfNames& names) {
   std::vector<Override> rules;
   MOE_TRY(const auto dynamic, h.object("dynamic"));
   if (!dynamic) return rules;
@@ -103,7 +103,7 @@ Resolved gptq_scheme(const Foreign& h, const Override* over) {
                   format == "gptq_v2" ? ZeroPoints::as_stored : ZeroPoints::plus_one);
 }
 
-Resolved gptq(const Foreign& h, const Layer& layer) {
+Resolved gptq(const Foreign& h, const LayerNames& layer) {
   if (h.has("rotation"))
     return fail(Code::unsupported, h.at("rotation"),
                 cat(h.at("rotation"), ": found ", fields::brief(*h.get("rotation")),
@@ -121,7 +121,7 @@ Resolved gptq(const Foreign& h, const Layer& layer) {
 
 // An entry skips the modules that have it in their names. One without a number treats all experts alike, and then the
 // layer's own name counts: "gate" is the router, not gate_proj.
-Result<bool> awq_skips(const Foreign& h, const Layer& layer) {
+Result<bool> awq_skips(const Foreign& h, const LayerNames& layer) {
   constexpr std::string_view kList = "modules_to_not_convert";
   MOE_TRY(const auto entries, h.texts(kList));
   if (std::any_of(entries.begin(), entries.end(),
@@ -138,7 +138,7 @@ Result<bool> awq_skips(const Foreign& h, const Layer& layer) {
                         [&](std::size_t rule) { return cat(h.at(kList), "/", rule); });
 }
 
-Resolved awq(const Foreign& h, const Layer& layer) {
+Resolved awq(const Foreign& h, const LayerNames& layer) {
   MOE_TRY(const bool skipped, awq_skips(h, layer));
   if (skipped) return unquantized();
   // vLLM does not read them; transformers takes `format` where there is no version.
@@ -157,7 +157,7 @@ Resolved awq(const Foreign& h, const Layer& layer) {
   return resolved(integer_weights(4, group, !zero_point), std::nullopt, Format::awq, {"qweight", "scales", "qzeros"});
 }
 
-Resolved mxfp4(const Foreign& h, const Layer& layer) {
+Resolved mxfp4(const Foreign& h, const LayerNames& layer) {
   MOE_TRY(const bool skipped, skips_experts(h, "modules_to_not_convert", layer));
   if (skipped) return unquantized();
   QuantArgs w = args(4, NumType::floating, Strategy::group);
@@ -190,7 +190,7 @@ std::string upper_ascii(std::string_view s) {
 }
 
 // Shell wildcards over the module and the names of its experts.
-Result<bool> excludes_experts(const Foreign& q, std::string_view list, const Layer& layer) {
+Result<bool> excludes_experts(const Foreign& q, std::string_view list, const LayerNames& layer) {
   MOE_TRY(const auto excluded, q.texts(list));
   Matcher matcher;
   RuleOfNames names(layer);
@@ -232,7 +232,7 @@ std::string entry_hint(const Foreign& q, std::string_view module) {
 }
 
 // The algorithm that a member names.
-Resolved modelopt_algorithm(const Foreign& q, std::string_view member, const Layer& layer) {
+Resolved modelopt_algorithm(const Foreign& q, std::string_view member, const LayerNames& layer) {
   MOE_TRY(const std::string_view given, q.need_text(member));
   const std::string algorithm = upper_ascii(given);
   for (const ModelOptAlgorithm& row : kModelOpt) {
@@ -250,7 +250,7 @@ Resolved modelopt_algorithm(const Foreign& q, std::string_view member, const Lay
                     algorithm == "MIXED_PRECISION" ? entry_hint(q, layer.module) : cat(", read are ", known)));
 }
 
-Resolved modelopt(const Foreign& h, const Layer& layer) {
+Resolved modelopt(const Foreign& h, const LayerNames& layer) {
   MOE_TRY(const auto nested, h.object("quantization"));
   const Foreign& q = nested ? *nested : h;
   MOE_TRY(const bool skipped, excludes_experts(q, nested ? "exclude_modules" : "ignore", layer));
@@ -265,7 +265,7 @@ struct Requantized {
 };
 
 // nullopt: this layer's experts are as the object says.
-Result<std::optional<Requantized>> requantized_experts(const Foreign& h, const Layer& layer) {
+Result<std::optional<Requantized>> requantized_experts(const Foreign& h, const LayerNames& layer) {
   constexpr std::string_view kAll = "moe_quant_algo", kLayers = "quantized_layers", kOne = "quant_algo";
   const std::optional<Requantized> none;
   MOE_TRY(const auto of_all, h.text(kAll));
@@ -303,7 +303,7 @@ bool is_e4m3(std::string_view word) {
          dtype_from_name(lower) == DType::f8_e4m3fn;
 }
 
-Resolved fp8(const Foreign& h, const Layer& layer) {
+Resolved fp8(const Foreign& h, const LayerNames& layer) {
   MOE_TRY(const auto requantized, requantized_experts(h, layer));
   if (requantized) return modelopt_algorithm(requantized->object, requantized->member, layer);
   MOE_TRY(const auto ignored, h.texts("ignored_layers"));
@@ -351,7 +351,7 @@ Resolved fp8(const Foreign& h, const Layer& layer) {
 
 struct Method {
   std::string_view name;
-  Resolved (*resolve)(const Foreign&, const Layer&);
+  Resolved (*resolve)(const Foreign&, const LayerNames&);
 };
 
 constexpr std::array kMethods = {

@@ -101,7 +101,7 @@ std::vector<Target> list_targets(const std::vector<Group>& groups) {
   return all;
 }
 
-Check add_names(Matcher& matcher, const Entry& entry, std::size_t rule, const Layer& layer, RuleOfNames& names) {
+Check add_names(Matcher& matcher, const Entry& entry, std::size_t rule, const LayerNames& layer, RuleOfNames& names) {
   if (entry.text.starts_with(kRegex)) {
     MOE_TRY(const Hits hits, matcher.names(entry.text.substr(kRegex.size()), layer, entry.pointer()));
     names.add(rule, hits);
@@ -126,7 +126,7 @@ Result<bool> matches_class(Matcher& matcher, const Entry& entry) {
 
 // The rule of each of the layer's names: the entries of `ignore`, which have no group, then the targets, by names and
 // by the class.
-Result<RuleOfNames> rules_of_names(const std::vector<Target>& rules, const Layer& layer) {
+Result<RuleOfNames> rules_of_names(const std::vector<Target>& rules, const LayerNames& layer) {
   Matcher matcher;
   RuleOfNames names(layer);
   for (std::size_t i = 0; i < rules.size() && !names.complete(); ++i)
@@ -295,7 +295,7 @@ Check check_transforms(const Foreign& h) {
 
 }  // namespace
 
-Resolved resolve_compressed_tensors(const Foreign& h, const Layer& layer) {
+Resolved resolve_compressed_tensors(const Foreign& h, const LayerNames& layer) {
   MOE_CHECK(check_transforms(h));
   MOE_TRY(const std::vector<Group> groups, read_groups(h));
   MOE_TRY(const std::vector<std::string_view> ignore, h.texts("ignore"));

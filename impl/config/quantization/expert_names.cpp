@@ -9,11 +9,11 @@
 
 namespace moe::config {
 
-std::string Layer::name(std::size_t i) const {
+std::string LayerNames::name(std::size_t i) const {
   return cat(module, ".", i / projections.size(), ".", projections[i % projections.size()]);
 }
 
-std::optional<std::size_t> Layer::expert_of(std::string_view text) const {
+std::optional<std::size_t> LayerNames::expert_of(std::string_view text) const {
   if (!text.starts_with(module)) return std::nullopt;
   text.remove_prefix(module.size());
   if (!text.starts_with('.')) return std::nullopt;
@@ -26,7 +26,7 @@ std::optional<std::size_t> Layer::expert_of(std::string_view text) const {
   return usize(expert);
 }
 
-std::optional<std::size_t> Layer::find(std::string_view text) const {
+std::optional<std::size_t> LayerNames::find(std::string_view text) const {
   const std::optional<std::size_t> expert = expert_of(text);
   for (std::size_t p = 0; expert && p < projections.size(); ++p)
     if (const std::size_t i = *expert * projections.size() + p; text == name(i)) return i;

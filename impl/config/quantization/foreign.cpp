@@ -184,7 +184,7 @@ Result<bool> Matcher::regex(std::string_view pattern, std::string_view text, con
   return limited<bool>(pointer, [&](Work& work) { return re_match(pattern, text, end, work); });
 }
 
-Result<Hits> Matcher::names(std::string_view pattern, const Layer& layer, const std::string& pointer,
+Result<Hits> Matcher::names(std::string_view pattern, const LayerNames& layer, const std::string& pointer,
                             const MatchHow& how) {
   return limited<Hits>(pointer, [&](Work& work) {
     Result<Hits> hits = re_match_experts(pattern, layer, how, work);

@@ -60,7 +60,7 @@ class Foreign {
 };
 
 // The layer asked about, and its names: <module>.<expert>.<projection>, expert by expert.
-struct Layer {
+struct LayerNames {
   std::string_view module;
   const std::vector<std::string>& projections;
   std::int64_t experts;
@@ -98,7 +98,7 @@ struct MatchHow {
   bool module_too = false;
   MatchEnd end = MatchEnd::anywhere;
 };
-Result<Hits> re_match_experts(std::string_view pattern, const Layer& layer, const MatchHow& how, Work& work);
+Result<Hits> re_match_experts(std::string_view pattern, const LayerNames& layer, const MatchHow& how, Work& work);
 
 // Patterns for the same: shell wildcards * ? [..] over a whole name, and names that have a text in them.
 inline bool has_wildcard(std::string_view text) { return text.find_first_of("*?[") != std::string_view::npos; }
@@ -117,7 +117,7 @@ class Matcher {
   Result<bool> regex(std::string_view pattern, std::string_view text, const std::string& pointer,
                      MatchEnd end = MatchEnd::anywhere);
   // The same over a layer's names.
-  Result<Hits> names(std::string_view pattern, const Layer& layer, const std::string& pointer,
+  Result<Hits> names(std::string_view pattern, const LayerNames& layer, const std::string& pointer,
                      const MatchHow& how = {});
 
  private:
@@ -132,7 +132,7 @@ class RuleOfNames {
  public:
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
-  explicit RuleOfNames(const Layer& layer) : layer_(layer), rules_(layer.count(), kNone), left_(rules_.size()) {}
+  explicit RuleOfNames(const LayerNames& layer) : layer_(layer), rules_(layer.count(), kNone), left_(rules_.size()) {}
   // Names that have none yet fall under this rule.
   void add(std::size_t rule, const Hits& hits);
   // Those that a text names: all of them where it is the module, or one.
@@ -152,7 +152,7 @@ class RuleOfNames {
  private:
   void set(std::size_t i, std::size_t rule);
 
-  const Layer& layer_;
+  const LayerNames& layer_;
   std::vector<std::size_t> rules_;
   std::size_t left_;  // names without a rule
 };
@@ -163,9 +163,9 @@ class RuleOfNames {
 Result<bool> covers_experts(const RuleOfNames& names, RuleOfNames::Among among,
                             const std::function<std::string(std::size_t rule)>& pointer);
 // Whether a list of fp8 or mxfp4 files leaves out the layer (checkpoints.md 6).
-Result<bool> skips_experts(const Foreign& h, std::string_view list, const Layer& layer);
+Result<bool> skips_experts(const Foreign& h, std::string_view list, const LayerNames& layer);
 // Whether GPTQ's list of the modules of a block has the layer's experts, or there is none.
-Result<bool> quantizes_experts(const Foreign& h, const Layer& layer);
+Result<bool> quantizes_experts(const Foreign& h, const LayerNames& layer);
 
 // --- other_tools.cpp -------------------------------------------------------------------------------
 
@@ -182,6 +182,6 @@ using Resolved = Result<std::optional<HfQuantization>>;
 Resolved one_scheme(const RuleOfNames& names, const std::function<Resolved(std::size_t rule)>& scheme_of,
                     const std::function<Error(const RuleOfNames::Odd&)>& fault);
 
-Resolved resolve_compressed_tensors(const Foreign& h, const Layer& layer);
+Resolved resolve_compressed_tensors(const Foreign& h, const LayerNames& layer);
 
 }  // namespace moe::config

@@ -32,7 +32,7 @@ std::optional<std::string_view> behind_module(std::string_view entry, std::strin
 }
 
 // The names that begin with `rest` behind the module: an expert, or one of its projections.
-void add_expert(std::string_view rest, std::size_t rule, const Layer& layer, RuleOfNames& names) {
+void add_expert(std::string_view rest, std::size_t rule, const LayerNames& layer, RuleOfNames& names) {
   const std::string whole = cat(layer.module, ".", rest);
   const std::size_t projections = layer.projections.size();
   const std::optional<std::size_t> expert = layer.expert_of(whole);
@@ -62,7 +62,7 @@ Result<bool> covers_experts(const RuleOfNames& names, RuleOfNames::Among among, 
 
 // transformers asks for the module of all experts. Files that had each expert as a module name those, too: an entry
 // that speaks of experts is about them where it is not about that module.
-Result<bool> skips_experts(const Foreign& h, std::string_view list, const Layer& layer) {
+Result<bool> skips_experts(const Foreign& h, std::string_view list, const LayerNames& layer) {
   MOE_TRY(const auto entries, h.texts(list));
   Matcher matcher;
   RuleOfNames names(layer);
@@ -90,7 +90,7 @@ Result<bool> skips_experts(const Foreign& h, std::string_view list, const Layer&
 
 // [["self_attn.k_proj", ..], ["mlp.experts.0.gate_proj", ..]], or one list: names within a layer, whole or their parts.
 // An empty list says nothing.
-Result<bool> quantizes_experts(const Foreign& h, const Layer& layer) {
+Result<bool> quantizes_experts(const Foreign& h, const LayerNames& layer) {
   constexpr std::string_view kList = "modules_in_block_to_quantize";
   const json::Value* value = h.get(kList);
   if (value == nullptr) return true;

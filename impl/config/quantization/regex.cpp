@@ -155,7 +155,7 @@ class Simulation {
 // no more with many experts.
 class ExpertWalks {
  public:
-  ExpertWalks(const Program& program, Simulation& simulation, const Layer& layer, Work& work)
+  ExpertWalks(const Program& program, Simulation& simulation, const LayerNames& layer, Work& work)
       : simulation_(simulation), layer_(layer), work_(work), alike_(digits_alike(program)) {}
 
   Hits hits(Walk module) {
@@ -252,7 +252,7 @@ class ExpertWalks {
   }
 
   Simulation& simulation_;
-  const Layer& layer_;
+  const LayerNames& layer_;
   Work& work_;
   std::array<std::int64_t, 11> alike_;
   std::map<Walk, Id, Less> ids_;
@@ -272,7 +272,7 @@ Result<bool> re_match(std::string_view pattern, std::string_view text) {
   return re_match(pattern, text, MatchEnd::anywhere, work);
 }
 
-Result<Hits> re_match_experts(std::string_view pattern, const Layer& layer, const MatchHow& how, Work& work) {
+Result<Hits> re_match_experts(std::string_view pattern, const LayerNames& layer, const MatchHow& how, Work& work) {
   MOE_TRY(const Program program, compile_pattern(pattern));
   Simulation simulation(program, how.end, work);
   if (how.module_too && simulation.after({}, code_points(layer.module), true).matched) return Hits(layer.count(), true);

@@ -7,7 +7,7 @@ namespace moe::kernels {
 
 namespace neon {
 extern const Elementwise kSteps;
-void quantise_kai(const QuantArgsRow& args);  // as ref::quantise_kai
+void quantize_kai(const QuantizeArgs& args);  // as ref::quantize_kai
 }  // namespace neon
 namespace dotprod {
 void gemm_kai(const GemmArgs& args);  // tiles of one to four rows

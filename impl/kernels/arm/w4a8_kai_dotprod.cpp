@@ -50,7 +50,7 @@ inline void sums(const std::int8_t* w, const std::int8_t* codes, std::int64_t ch
 void dotprod::gemm_kai(const GemmArgs& a) { multiply_rows(a, std::make_integer_sequence<int, kTileRows>()); }
 
 constinit const Kernel kernel_rows::w4a8_tok8_kai_dotprod =
-    kernel_row("w4a8_tok8_kai_dotprod", neon::kSteps, neon::quantise_kai, dotprod::gemm_kai);
+    kernel_row("w4a8_tok8_kai_dotprod", neon::kSteps, neon::quantize_kai, dotprod::gemm_kai);
 
 }  // namespace moe::kernels
 

@@ -62,7 +62,7 @@ void gemm_kai(const GemmArgs& a) {
 }  // namespace
 
 constinit const Kernel kernel_rows::w4a8_tok8_kai_i8mm =
-    kernel_row("w4a8_tok8_kai_i8mm", neon::kSteps, neon::quantise_kai, gemm_kai);
+    kernel_row("w4a8_tok8_kai_i8mm", neon::kSteps, neon::quantize_kai, gemm_kai);
 
 }  // namespace moe::kernels
 

@@ -190,7 +190,7 @@ void panels(const GemmArgs& a, Places at, const std::byte* panel, bool whole, fl
   const auto* x = reinterpret_cast<const float*>(a.tile);
   const std::byte* w = panel + at.header;
   const std::ptrdiff_t column = whole ? kPanelRows : 0;
-  const Ahead ahead{panel + at.stride, later + at.header, a.reading.ahead, a.reading.into_l2, share};
+  const Ahead ahead{panel + at.stride, later + at.header, a.prefetch.ahead, a.prefetch.into_l2, share};
   if (!whole) at.stride = 0;
   for (std::size_t p = 0; p < P; ++p)
     for (std::size_t line = 0; line < at.header; line += 64) ahead.fetch(later + p * at.stride + line);
@@ -244,7 +244,7 @@ struct Step {
 [[gnu::noinline]] inline void walk(const GemmArgs& a, const Step& step) {
   const Places at(*a.matrix);
   const std::byte* panel = a.panels;
-  const bool in_order = step.in_order && a.reading.in_order, shared = in_order || a.parts > 1;
+  const bool in_order = step.in_order && a.prefetch.in_order, shared = in_order || a.parts > 1;
   Share share(a, at.stride, in_order ? 0 : step.turns(a.shape) * ceil_div(a.panel_count, std::int64_t{step.panels}));
   for (std::int64_t p = 0; p < a.panel_count; p += step.panels) {
     const std::int64_t later = p + step.panels;

@@ -28,7 +28,7 @@ float dot(const P16Matrix& m, const std::byte* panel, std::int64_t lane, const f
 
 }  // namespace
 
-void copy_floats(const QuantArgsRow& a) {
+void copy_floats(const QuantizeArgs& a) {
   auto* tile = reinterpret_cast<float*>(a.out.tile);
   for (std::int64_t k = 0; k < a.shape.units() * kUnitK; k += 16) {
     float* piece = tile + float_offset(k, a.out.row, a.out.n);

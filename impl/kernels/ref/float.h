@@ -14,8 +14,8 @@ namespace moe::kernels::ref {
 
 constexpr std::int64_t kBlockK = 32;
 
-// "Quantises" to float32: the row as it is, zeros up to whole units of k.
-void copy_floats(const QuantArgsRow& args);
+// "Quantizes" to float32: the row as it is, zeros up to whole units of k.
+void copy_floats(const QuantizeArgs& args);
 void gemm_float(const GemmArgs& args);
 
 }  // namespace moe::kernels::ref

@@ -24,7 +24,7 @@ float absmax(const float* x, std::int64_t count) {
 }
 
 // Codes of columns [k0, k1) and -bias times their sum, which may wrap: so do the sums that it corrects.
-std::int32_t quantise_columns(const QuantArgsRow& a, const BlockRow& out, std::int64_t k0, std::int64_t k1,
+std::int32_t quantize_columns(const QuantizeArgs& a, const BlockRow& out, std::int64_t k0, std::int64_t k1,
                               float inverse) {
   std::uint32_t sum = 0;
   for (std::int64_t k = k0; k < k1; ++k) {
@@ -128,19 +128,19 @@ Digits digits_of(std::int32_t code) {
   return {static_cast<std::int8_t>(high), static_cast<std::int8_t>(code - 255 * high)};
 }
 
-void quantise_row(const QuantArgsRow& a) {
+void quantize_row(const QuantizeArgs& a) {
   const TileShape& s = a.shape;
   const SymmetricScale scale = symmetric_scale(absmax(a.x, s.k));
   const QuantRow out = quant_row(s, a.out);
   const BlockRow codes{out.codes, out.code_stride, nullptr, nullptr, 0};
   clear_codes(s, codes);
   for (std::int64_t g = 0; g < s.group_count(); ++g)
-    out.corr[g * out.corr_stride] = quantise_columns(a, codes, g * s.group(), (g + 1) * s.group(), scale.inverse);
+    out.corr[g * out.corr_stride] = quantize_columns(a, codes, g * s.group(), (g + 1) * s.group(), scale.inverse);
   *out.recip = scale.scale;
   *out.z = 0;
 }
 
-void quantise_blocks(const QuantArgsRow& a) {
+void quantize_blocks(const QuantizeArgs& a) {
   const TileShape& s = a.shape;
   const BlockRow out = block_row(s, a.out);
   clear_codes(s, out);
@@ -150,7 +150,7 @@ void quantise_blocks(const QuantArgsRow& a) {
     const float largest = absmax(a.x + k0, k1 - k0);
     const SymmetricScale scale = s.planes() == 2 ? symmetric_scale16(largest) : symmetric_scale(largest);
     for (std::int64_t k = k0; k < k0 + columns; k += summed)  // behind the last column: 0
-      out.corr[k / summed * out.stride] = quantise_columns(a, out, k, std::min(k + summed, k1), scale.inverse);
+      out.corr[k / summed * out.stride] = quantize_columns(a, out, k, std::min(k + summed, k1), scale.inverse);
     out.scale[b * out.stride] = scale.scale;
   }
 }
@@ -163,24 +163,24 @@ void gemm_blocks(const GemmArgs& a) { gemm_with<blocks_result>(a); }
 namespace moe::kernels {
 
 constinit const Kernel kernel_rows::w4a8_blk8_p16_scalar =
-    kernel_row("w4a8_blk8_p16_scalar", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
+    kernel_row("w4a8_blk8_p16_scalar", ref::kSteps, ref::quantize_blocks, ref::gemm_blocks);
 constinit const Kernel kernel_rows::w4a8_blk8_p16_scalar_zp =
-    kernel_row("w4a8_blk8_p16_scalar_zp", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
+    kernel_row("w4a8_blk8_p16_scalar_zp", ref::kSteps, ref::quantize_blocks, ref::gemm_blocks);
 constinit const Kernel kernel_rows::w8a8_tok8_p16_scalar =
-    kernel_row("w8a8_tok8_p16_scalar", ref::kSteps, ref::quantise_row, ref::gemm_row);
+    kernel_row("w8a8_tok8_p16_scalar", ref::kSteps, ref::quantize_row, ref::gemm_row);
 constinit const Kernel kernel_rows::w8a8_blk8_p16_scalar =
-    kernel_row("w8a8_blk8_p16_scalar", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
+    kernel_row("w8a8_blk8_p16_scalar", ref::kSteps, ref::quantize_blocks, ref::gemm_blocks);
 constinit const Kernel kernel_rows::w4a16_blk16_p16_scalar =
-    kernel_row("w4a16_blk16_p16_scalar", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
+    kernel_row("w4a16_blk16_p16_scalar", ref::kSteps, ref::quantize_blocks, ref::gemm_blocks);
 constinit const Kernel kernel_rows::w8a16_blk16_p16_scalar =
-    kernel_row("w8a16_blk16_p16_scalar", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
+    kernel_row("w8a16_blk16_p16_scalar", ref::kSteps, ref::quantize_blocks, ref::gemm_blocks);
 constinit const Kernel kernel_rows::mxfp4_blk8_p16_scalar =
-    kernel_row("mxfp4_blk8_p16_scalar", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
+    kernel_row("mxfp4_blk8_p16_scalar", ref::kSteps, ref::quantize_blocks, ref::gemm_blocks);
 constinit const Kernel kernel_rows::mxfp4_blk16_p16_scalar =
-    kernel_row("mxfp4_blk16_p16_scalar", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
+    kernel_row("mxfp4_blk16_p16_scalar", ref::kSteps, ref::quantize_blocks, ref::gemm_blocks);
 constinit const Kernel kernel_rows::nvfp4_blk8_p16_scalar =
-    kernel_row("nvfp4_blk8_p16_scalar", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
+    kernel_row("nvfp4_blk8_p16_scalar", ref::kSteps, ref::quantize_blocks, ref::gemm_blocks);
 constinit const Kernel kernel_rows::nvfp4_blk16_p16_scalar =
-    kernel_row("nvfp4_blk16_p16_scalar", ref::kSteps, ref::quantise_blocks, ref::gemm_blocks);
+    kernel_row("nvfp4_blk16_p16_scalar", ref::kSteps, ref::quantize_blocks, ref::gemm_blocks);
 
 }  // namespace moe::kernels

@@ -42,8 +42,8 @@ struct Digits {
 };
 Digits digits_of(std::int32_t code);
 
-void quantise_row(const QuantArgsRow& args);
-void quantise_blocks(const QuantArgsRow& args);
+void quantize_row(const QuantizeArgs& args);
+void quantize_blocks(const QuantizeArgs& args);
 void gemm_row(const GemmArgs& args);
 void gemm_blocks(const GemmArgs& args);
 

@@ -1,4 +1,4 @@
-// Scalar definition of W4A8-int8 on the p16 layout: quantisation of a row (w4a8_int8.md 6) and the two
+// Scalar definition of W4A8-int8 on the p16 layout: quantization of a row (w4a8_int8.md 6) and the two
 // KleidiAI matmul rows (7).
 //
 // Every float operation is written as one statement of one rounding; fma stands exactly where the
@@ -51,7 +51,7 @@ std::int8_t quant_code(float x, const RowScale& r, bool even) {
   return static_cast<std::int8_t>(q < -128 ? -128 : q > 127 ? 127 : q);
 }
 
-void quantise(const QuantArgsRow& a) {
+void quantize(const QuantizeArgs& a) {
   const TileShape& s = a.shape;
   float rmin = 0.0f, rmax = 0.0f;
   bool poisoned = false;
@@ -111,6 +111,6 @@ void gemm(const GemmArgs& a) {
 namespace moe::kernels {
 
 constinit const Kernel kernel_rows::w4a8_tok8_p16_scalar =
-    kernel_row("w4a8_tok8_p16_scalar", ref::kSteps, ref::quantise, ref::gemm);
+    kernel_row("w4a8_tok8_p16_scalar", ref::kSteps, ref::quantize, ref::gemm);
 
 }  // namespace moe::kernels

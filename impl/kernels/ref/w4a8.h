@@ -6,10 +6,10 @@
 
 namespace moe::kernels::ref {
 
-void quantise(const QuantArgsRow& args);
+void quantize(const QuantizeArgs& args);
 void gemm(const GemmArgs& args);
 
-// How one row is quantised: from its smallest and largest value (0 included on both sides).
+// How one row is quantized: from its smallest and largest value (0 included on both sides).
 struct RowScale {
   float scale, recip;
   std::int32_t zp;

@@ -51,7 +51,7 @@ float product(const KaiMatrix& m, const std::byte* tile, std::int64_t lane, cons
 
 }  // namespace
 
-void quantise_kai(const QuantArgsRow& a) {
+void quantize_kai(const QuantizeArgs& a) {
   const TileShape& s = a.shape;
   float rmin = 0.0f, rmax = 0.0f;
   bool poisoned = false;
@@ -91,6 +91,6 @@ void gemm_kai(const GemmArgs& a) {
 namespace moe::kernels {
 
 constinit const Kernel kernel_rows::w4a8_tok8_kai_scalar =
-    kernel_row("w4a8_tok8_kai_scalar", ref::kSteps, ref::quantise_kai, ref::gemm_kai);
+    kernel_row("w4a8_tok8_kai_scalar", ref::kSteps, ref::quantize_kai, ref::gemm_kai);
 
 }  // namespace moe::kernels

@@ -7,7 +7,7 @@
 namespace moe::kernels::ref {
 
 // A row of qai8dxp (w4a8_int8.md 6.3): that of float32 values with HalfRule::away, of bf16 values with even.
-void quantise_kai(const QuantArgsRow& args);
+void quantize_kai(const QuantizeArgs& args);
 void gemm_kai(const GemmArgs& args);
 
 }  // namespace moe::kernels::ref

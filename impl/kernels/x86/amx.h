@@ -6,9 +6,9 @@
 
 namespace moe::kernels {
 
-constexpr Kernel amx_row(std::string_view name, void (*quantise)(const QuantArgsRow&), void (*gemm)(const GemmArgs&),
+constexpr Kernel amx_row(std::string_view name, void (*quantize)(const QuantizeArgs&), void (*gemm)(const GemmArgs&),
                          std::size_t scratch_bytes = 0) {
-  Kernel k = kernel_row(name, avx512::kSteps, quantise, gemm);
+  Kernel k = kernel_row(name, avx512::kSteps, quantize, gemm);
   k.scratch_bytes = scratch_bytes;
   k.ready = permit_amx;
   return k;

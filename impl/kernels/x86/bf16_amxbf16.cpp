@@ -109,7 +109,7 @@ void gemm(const GemmArgs& a) {
 }  // namespace
 
 constinit const Kernel kernel_rows::bf16_bf16_p16_amxbf16 =
-    amx_row("bf16_bf16_p16_amxbf16", avx512::quantise_bf16, gemm);
+    amx_row("bf16_bf16_p16_amxbf16", avx512::quantize_bf16, gemm);
 
 }  // namespace moe::kernels
 

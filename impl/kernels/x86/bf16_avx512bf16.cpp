@@ -42,7 +42,7 @@ struct Pairs : Floats<Element::f32> {
 
 }  // namespace
 
-void avx512::quantise_bf16(const QuantArgsRow& a) {
+void avx512::quantize_bf16(const QuantizeArgs& a) {
   constexpr std::int64_t kPiece = 32;
   std::byte* piece = a.out.tile + a.out.row * 64;
   for (std::int64_t k = 0; k < a.shape.units() * kUnitK; k += kPiece, piece += a.out.n * 64) {
@@ -53,7 +53,7 @@ void avx512::quantise_bf16(const QuantArgsRow& a) {
 }
 
 constinit const Kernel kernel_rows::bf16_bf16_p16_avx512bf16 =
-    kernel_row("bf16_bf16_p16_avx512bf16", avx512::kSteps, avx512::quantise_bf16, gemm<Pairs>);
+    kernel_row("bf16_bf16_p16_avx512bf16", avx512::kSteps, avx512::quantize_bf16, gemm<Pairs>);
 
 }  // namespace moe::kernels
 

@@ -19,23 +19,24 @@ struct Nibbles {
     if constexpr (kPart == 1 && kPanel == 0) _tile_dpbssd(2, 5, 6);
     if constexpr (kPart == 1 && kPanel == 1) _tile_dpbssd(3, 5, 7);
   }
-  // The first or the second half of a unit's B tile, for `room`; `zero`: the codes of value 0 of the bytes' rows.
-  [[gnu::always_inline]] static inline void expand(const std::byte* unit, std::uint8_t* room, int half, __m512i zero) {
+  // The first or the second half of a unit's B tile, for `expanded`; `zero`: the codes of value 0 of the bytes' rows.
+  [[gnu::always_inline]] static inline void expand(const std::byte* unit, std::uint8_t* expanded, int half,
+                                                   __m512i zero) {
     const __m512i mask = _mm512_set1_epi8(15);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       const int row = half * 8 + i;
       const __m512i v = _mm512_loadu_si512(unit + 64 * (half * 4 + i));
       const __m512i low = _mm512_and_si512(v, mask), high = _mm512_and_si512(_mm512_srli_epi16(v, 4), mask);
-      _mm512_store_si512(room + 64 * row, _mm512_sub_epi8(low, zero));
-      _mm512_store_si512(room + 64 * (row + 4), _mm512_sub_epi8(high, zero));
+      _mm512_store_si512(expanded + 64 * row, _mm512_sub_epi8(low, zero));
+      _mm512_store_si512(expanded + 64 * (row + 4), _mm512_sub_epi8(high, zero));
     }
   }
   // Where the B tile of a unit lies.
-  [[gnu::always_inline]] static inline const void* tile(const std::byte* unit, std::uint8_t* room, __m512i zero) {
-    expand(unit, room, 0, zero);
-    expand(unit, room, 1, zero);
-    return room;
+  [[gnu::always_inline]] static inline const void* tile(const std::byte* unit, std::uint8_t* expanded, __m512i zero) {
+    expand(unit, expanded, 0, zero);
+    expand(unit, expanded, 1, zero);
+    return expanded;
   }
 };
 struct Bytes {

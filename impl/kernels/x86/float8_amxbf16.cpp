@@ -380,9 +380,9 @@ void gemm(const GemmArgs& a) {
 }  // namespace
 
 constinit const Kernel kernel_rows::fp8_bf16_p16_amxbf16 =
-    amx_row("fp8_bf16_p16_amxbf16", avx512::quantise_bf16, gemm<false>, sizeof(Scratch));
+    amx_row("fp8_bf16_p16_amxbf16", avx512::quantize_bf16, gemm<false>, sizeof(Scratch));
 constinit const Kernel kernel_rows::mxfp8_bf16_p16_amxbf16 =
-    amx_row("mxfp8_bf16_p16_amxbf16", avx512::quantise_bf16, gemm<true>, sizeof(Scratch));
+    amx_row("mxfp8_bf16_p16_amxbf16", avx512::quantize_bf16, gemm<true>, sizeof(Scratch));
 
 }  // namespace moe::kernels
 

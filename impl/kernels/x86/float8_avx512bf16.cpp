@@ -222,7 +222,7 @@ constexpr void (*kFew[kFewRows])(const GemmArgs&) = {gemm_few<1>, gemm_few<2>, g
 void gemm(const GemmArgs& a) { a.n <= kFewRows ? kFew[a.n - 1](a) : gemm_decoded(a); }
 
 constexpr Kernel row(std::string_view name) {
-  Kernel k = kernel_row(name, avx512::kSteps, avx512::quantise_bf16, gemm);
+  Kernel k = kernel_row(name, avx512::kSteps, avx512::quantize_bf16, gemm);
   k.scratch_bytes = sizeof(Scratch);
   return k;
 }

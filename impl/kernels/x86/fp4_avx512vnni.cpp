@@ -26,7 +26,7 @@ constexpr int kTileRows = tile_rows("mxfp4_blk8_p16_avx512vnni");
 
 #include "kernels/x86/vector_avx512.inl"
 
-#include "kernels/body/quantise_symmetric.inl"
+#include "kernels/body/quantize_symmetric.inl"
 
 #include "kernels/x86/read_ahead.inl"
 
@@ -55,13 +55,13 @@ struct Fp4Codes {
 }  // namespace
 
 constinit const Kernel kernel_rows::mxfp4_blk8_p16_avx512vnni = kernel_row(
-    "mxfp4_blk8_p16_avx512vnni", avx512::kSteps, symmetric::quantise_blocks<1>, gemm_fp4<Fp4Codes, PerBlock>);
+    "mxfp4_blk8_p16_avx512vnni", avx512::kSteps, symmetric::quantize_blocks<1>, gemm_fp4<Fp4Codes, PerBlock>);
 constinit const Kernel kernel_rows::mxfp4_blk16_p16_avx512vnni =
-    kernel_row("mxfp4_blk16_p16_avx512vnni", avx512::kSteps, symmetric::quantise_blocks<2>, gemm_fp4<Fp4Codes, Per16>);
+    kernel_row("mxfp4_blk16_p16_avx512vnni", avx512::kSteps, symmetric::quantize_blocks<2>, gemm_fp4<Fp4Codes, Per16>);
 constinit const Kernel kernel_rows::nvfp4_blk8_p16_avx512vnni = kernel_row(
-    "nvfp4_blk8_p16_avx512vnni", avx512::kSteps, symmetric::quantise_blocks<1>, gemm_fp4<Fp4Codes, PerBlock>);
+    "nvfp4_blk8_p16_avx512vnni", avx512::kSteps, symmetric::quantize_blocks<1>, gemm_fp4<Fp4Codes, PerBlock>);
 constinit const Kernel kernel_rows::nvfp4_blk16_p16_avx512vnni =
-    kernel_row("nvfp4_blk16_p16_avx512vnni", avx512::kSteps, symmetric::quantise_blocks<2>, gemm_fp4<Fp4Codes, Per16>);
+    kernel_row("nvfp4_blk16_p16_avx512vnni", avx512::kSteps, symmetric::quantize_blocks<2>, gemm_fp4<Fp4Codes, Per16>);
 
 }  // namespace moe::kernels
 

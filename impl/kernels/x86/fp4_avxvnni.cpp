@@ -24,7 +24,7 @@ constexpr int kTileRows = tile_rows("mxfp4_blk8_p16_avxvnni");
 
 #include "kernels/x86/dot_avxvnni.inl"
 
-#include "kernels/body/quantise_symmetric.inl"
+#include "kernels/body/quantize_symmetric.inl"
 
 #include "kernels/x86/read_ahead.inl"
 
@@ -37,13 +37,13 @@ constexpr int kTileRows = tile_rows("mxfp4_blk8_p16_avxvnni");
 }  // namespace
 
 constinit const Kernel kernel_rows::mxfp4_blk8_p16_avxvnni =
-    kernel_row("mxfp4_blk8_p16_avxvnni", avx2::kSteps, symmetric::quantise_blocks<1>, gemm_fp4<Fp4Dot, PerBlock>);
+    kernel_row("mxfp4_blk8_p16_avxvnni", avx2::kSteps, symmetric::quantize_blocks<1>, gemm_fp4<Fp4Dot, PerBlock>);
 constinit const Kernel kernel_rows::mxfp4_blk16_p16_avxvnni =
-    kernel_row("mxfp4_blk16_p16_avxvnni", avx2::kSteps, symmetric::quantise_blocks<2>, gemm_fp4<Fp4Dot, Per16>);
+    kernel_row("mxfp4_blk16_p16_avxvnni", avx2::kSteps, symmetric::quantize_blocks<2>, gemm_fp4<Fp4Dot, Per16>);
 constinit const Kernel kernel_rows::nvfp4_blk8_p16_avxvnni =
-    kernel_row("nvfp4_blk8_p16_avxvnni", avx2::kSteps, symmetric::quantise_blocks<1>, gemm_fp4<Fp4Dot, PerBlock>);
+    kernel_row("nvfp4_blk8_p16_avxvnni", avx2::kSteps, symmetric::quantize_blocks<1>, gemm_fp4<Fp4Dot, PerBlock>);
 constinit const Kernel kernel_rows::nvfp4_blk16_p16_avxvnni =
-    kernel_row("nvfp4_blk16_p16_avxvnni", avx2::kSteps, symmetric::quantise_blocks<2>, gemm_fp4<Fp4Dot, Per16>);
+    kernel_row("nvfp4_blk16_p16_avxvnni", avx2::kSteps, symmetric::quantize_blocks<2>, gemm_fp4<Fp4Dot, Per16>);
 
 }  // namespace moe::kernels
 

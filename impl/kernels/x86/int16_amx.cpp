@@ -214,10 +214,10 @@ void gemm(const GemmArgs& a) {
 }  // namespace
 
 constinit const Kernel kernel_rows::w4a16_blk16_p16_amxint8 =
-    amx_row("w4a16_blk16_p16_amxint8", avx512::quantise_digits, gemm<Nibbles, kernel_rows::w4a16_blk16_p16_avx512vnni>,
+    amx_row("w4a16_blk16_p16_amxint8", avx512::quantize_digits, gemm<Nibbles, kernel_rows::w4a16_blk16_p16_avx512vnni>,
             sizeof(Scratch));
 constinit const Kernel kernel_rows::w8a16_blk16_p16_amxint8 =
-    amx_row("w8a16_blk16_p16_amxint8", avx512::quantise_digits, gemm<Bytes, kernel_rows::w8a16_blk16_p16_avx512vnni>,
+    amx_row("w8a16_blk16_p16_amxint8", avx512::quantize_digits, gemm<Bytes, kernel_rows::w8a16_blk16_p16_avx512vnni>,
             sizeof(Scratch));
 
 }  // namespace moe::kernels

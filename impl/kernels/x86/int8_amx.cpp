@@ -344,10 +344,10 @@ class Whole {
   const std::byte* unit(std::int64_t step, std::size_t p) const {
     return panel_ + p * c_.stride + c_.header + usize(step) * Codes::kUnitBytes;
   }
-  std::uint8_t* room(std::int64_t step, std::size_t p) const { return at(s_.weights, step % 4)[p].data(); }
+  std::uint8_t* expanded(std::int64_t step, std::size_t p) const { return at(s_.weights, step % 4)[p].data(); }
   [[gnu::always_inline]] void expand(std::int64_t step, int quarter) const {
     const auto p = usize(quarter / 2);
-    if constexpr (Codes::kExpands) Codes::expand(unit(step, p), room(step, p), quarter % 2, _mm512_set1_epi8(8));
+    if constexpr (Codes::kExpands) Codes::expand(unit(step, p), expanded(step, p), quarter % 2, _mm512_set1_epi8(8));
   }
 
   // For chain(), see there.
@@ -356,7 +356,7 @@ class Whole {
     Results<Codes, kPanels>& results;
 
     [[gnu::always_inline]] const void* tile(std::int64_t step, std::size_t p) const {
-      if constexpr (Codes::kExpands) return of.room(step, p);
+      if constexpr (Codes::kExpands) return of.expanded(step, p);
       return of.unit(step, p);
     }
     [[gnu::always_inline]] void operator()(std::int64_t step, int quarter) const {
@@ -411,10 +411,10 @@ void gemm(const GemmArgs& a) {
 }  // namespace
 
 constinit const Kernel kernel_rows::w4a8_tok8_p16_amxint8 =
-    amx_row("w4a8_tok8_p16_amxint8", avx512::quantise_tok8, gemm<Nibbles, kernel_rows::w4a8_tok8_p16_avx512vnni>,
+    amx_row("w4a8_tok8_p16_amxint8", avx512::quantize_tok8, gemm<Nibbles, kernel_rows::w4a8_tok8_p16_avx512vnni>,
             kScratchBytes);
 constinit const Kernel kernel_rows::w8a8_tok8_p16_amxint8 =
-    amx_row("w8a8_tok8_p16_amxint8", avx512::quantise_symmetric, gemm<Bytes, kernel_rows::w8a8_tok8_p16_avx512vnni>,
+    amx_row("w8a8_tok8_p16_amxint8", avx512::quantize_symmetric, gemm<Bytes, kernel_rows::w8a8_tok8_p16_avx512vnni>,
             kScratchBytes);
 
 }  // namespace moe::kernels

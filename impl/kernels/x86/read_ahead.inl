@@ -1,10 +1,10 @@
 // Fetching weights before they are used. Included inside a target region and an anonymous namespace. always_inline
 // everywhere: GCC takes a function that only prefetches for one without effects and drops its calls.
 
-// One stream of weights: the lines Reading::ahead bytes behind those about to be used; behind `end` it goes on at
-// `next`. Every line of a panel must be asked for, headers too: a handful of lines that come unforeseen in each panel
-// cost a tenth of a core's bandwidth. Without fetches each panel's header is read at once: a gap of seven lines ends
-// the hardware's own reading ahead, and beginning anew in each panel costs half of the bandwidth.
+// One stream of weights: the lines PrefetchPolicy::ahead bytes behind those about to be used; behind `end` it goes on
+// at `next`. Every line of a panel must be asked for, headers too: a handful of lines that come unforeseen in each
+// panel cost a tenth of a core's bandwidth. Without fetches each panel's header is read at once: a gap of seven lines
+// ends the hardware's own reading ahead, and beginning anew in each panel costs half of the bandwidth.
 struct Stream {
   const std::byte *end, *next;
   std::ptrdiff_t ahead;
@@ -13,8 +13,8 @@ struct Stream {
   Stream(const GemmArgs& a, std::size_t panel_bytes, const std::byte* after)
       : end(a.panels + usize(a.panel_count) * panel_bytes),
         next(after),
-        ahead(a.n == 1 && a.reading.in_order ? 0 : a.reading.ahead),
-        into_l2(a.reading.into_l2) {}
+        ahead(a.n == 1 && a.prefetch.in_order ? 0 : a.prefetch.ahead),
+        into_l2(a.prefetch.into_l2) {}
   // A panel begins: `bytes` at w before its first codes.
   [[gnu::always_inline]] void header(const std::byte* w, std::size_t bytes) const {
     if (ahead != 0) return fetch(w, bytes);
@@ -56,9 +56,9 @@ struct PairOfStreams {
   PairOfStreams(const GemmArgs& a, std::size_t panel_bytes)
       : end(a.panels + usize(a.panel_count) * panel_bytes),
         next(a.next),
-        ahead(a.reading.ahead / 2),
+        ahead(a.prefetch.ahead / 2),
         stride(panel_bytes),
-        wanted(a.reading.pairs && a.parts == 1) {}
+        wanted(a.prefetch.pairs && a.parts == 1) {}
   // What lies at w of both panels, in order, is about to be read.
   [[gnu::always_inline]] void fetch(const std::byte* w, std::size_t bytes) const {
 #pragma GCC unroll 1

@@ -1,4 +1,4 @@
-// What the x86 files share: the steps of an instruction set, and quantisers that several rows use.
+// What the x86 files share: the steps of an instruction set, and quantizers that several rows use.
 #pragma once
 
 #include "kernels/kernel.h"
@@ -10,10 +10,10 @@ extern const Elementwise kSteps;
 }
 namespace avx512 {
 extern const Elementwise kSteps;
-void quantise_tok8(const QuantArgsRow& args);
-void quantise_symmetric(const QuantArgsRow& args);
-void quantise_digits(const QuantArgsRow& args);
-void quantise_bf16(const QuantArgsRow& args);
+void quantize_tok8(const QuantizeArgs& args);
+void quantize_symmetric(const QuantizeArgs& args);
+void quantize_digits(const QuantizeArgs& args);
+void quantize_bf16(const QuantizeArgs& args);
 }  // namespace avx512
 
 }  // namespace moe::kernels

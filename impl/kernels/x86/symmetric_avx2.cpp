@@ -23,7 +23,7 @@ constexpr int kTileRows = tile_rows("w8a8_tok8_p16_avx2");
 
 #include "kernels/x86/dot_avx2.inl"
 
-#include "kernels/body/quantise_symmetric.inl"
+#include "kernels/body/quantize_symmetric.inl"
 
 #include "kernels/x86/read_ahead.inl"
 
@@ -34,17 +34,17 @@ constexpr int kTileRows = tile_rows("w8a8_tok8_p16_avx2");
 }  // namespace
 
 constinit const Kernel kernel_rows::w8a8_tok8_p16_avx2 =
-    kernel_row("w8a8_tok8_p16_avx2", avx2::kSteps, symmetric::quantise_row, gemm<ByteDot, PerToken>);
+    kernel_row("w8a8_tok8_p16_avx2", avx2::kSteps, symmetric::quantize_row, gemm<ByteDot, PerToken>);
 constinit const Kernel kernel_rows::w8a8_blk8_p16_avx2 =
-    kernel_row("w8a8_blk8_p16_avx2", avx2::kSteps, symmetric::quantise_blocks<1>, gemm_blocks<ByteDot>);
+    kernel_row("w8a8_blk8_p16_avx2", avx2::kSteps, symmetric::quantize_blocks<1>, gemm_blocks<ByteDot>);
 constinit const Kernel kernel_rows::w4a8_blk8_p16_avx2 =
-    kernel_row("w4a8_blk8_p16_avx2", avx2::kSteps, symmetric::quantise_blocks<1>, gemm_blocks<NibbleDot>);
+    kernel_row("w4a8_blk8_p16_avx2", avx2::kSteps, symmetric::quantize_blocks<1>, gemm_blocks<NibbleDot>);
 constinit const Kernel kernel_rows::w4a8_blk8_p16_avx2_zp =
-    kernel_row("w4a8_blk8_p16_avx2_zp", avx2::kSteps, symmetric::quantise_blocks<1>, gemm_blocks<NibbleDot>);
+    kernel_row("w4a8_blk8_p16_avx2_zp", avx2::kSteps, symmetric::quantize_blocks<1>, gemm_blocks<NibbleDot>);
 constinit const Kernel kernel_rows::w4a16_blk16_p16_avx2 =
-    kernel_row("w4a16_blk16_p16_avx2", avx2::kSteps, symmetric::quantise_blocks<2>, gemm_16<NibbleDot>);
+    kernel_row("w4a16_blk16_p16_avx2", avx2::kSteps, symmetric::quantize_blocks<2>, gemm_16<NibbleDot>);
 constinit const Kernel kernel_rows::w8a16_blk16_p16_avx2 =
-    kernel_row("w8a16_blk16_p16_avx2", avx2::kSteps, symmetric::quantise_blocks<2>, gemm_16<ByteDot>);
+    kernel_row("w8a16_blk16_p16_avx2", avx2::kSteps, symmetric::quantize_blocks<2>, gemm_16<ByteDot>);
 
 }  // namespace moe::kernels
 

@@ -25,7 +25,7 @@ constexpr int kTileRows = tile_rows("w8a8_tok8_p16_avx512vnni");
 
 #include "kernels/x86/vector_avx512.inl"
 
-#include "kernels/body/quantise_symmetric.inl"
+#include "kernels/body/quantize_symmetric.inl"
 
 #include "kernels/x86/read_ahead.inl"
 
@@ -37,21 +37,21 @@ constexpr int kTileRows = tile_rows("w8a8_tok8_p16_avx512vnni");
 
 }  // namespace
 
-void avx512::quantise_symmetric(const QuantArgsRow& args) { symmetric::quantise_row(args); }
-void avx512::quantise_digits(const QuantArgsRow& args) { symmetric::quantise_blocks<2>(args); }
+void avx512::quantize_symmetric(const QuantizeArgs& args) { symmetric::quantize_row(args); }
+void avx512::quantize_digits(const QuantizeArgs& args) { symmetric::quantize_blocks<2>(args); }
 
 constinit const Kernel kernel_rows::w8a8_tok8_p16_avx512vnni =
-    kernel_row("w8a8_tok8_p16_avx512vnni", avx512::kSteps, symmetric::quantise_row, gemm<Bytes, PerToken>);
+    kernel_row("w8a8_tok8_p16_avx512vnni", avx512::kSteps, symmetric::quantize_row, gemm<Bytes, PerToken>);
 constinit const Kernel kernel_rows::w8a8_blk8_p16_avx512vnni =
-    kernel_row("w8a8_blk8_p16_avx512vnni", avx512::kSteps, symmetric::quantise_blocks<1>, gemm_blocks<Bytes>);
+    kernel_row("w8a8_blk8_p16_avx512vnni", avx512::kSteps, symmetric::quantize_blocks<1>, gemm_blocks<Bytes>);
 constinit const Kernel kernel_rows::w4a8_blk8_p16_avx512vnni =
-    kernel_row("w4a8_blk8_p16_avx512vnni", avx512::kSteps, symmetric::quantise_blocks<1>, gemm_blocks<Nibbles>);
+    kernel_row("w4a8_blk8_p16_avx512vnni", avx512::kSteps, symmetric::quantize_blocks<1>, gemm_blocks<Nibbles>);
 constinit const Kernel kernel_rows::w4a8_blk8_p16_avx512vnni_zp =
-    kernel_row("w4a8_blk8_p16_avx512vnni_zp", avx512::kSteps, symmetric::quantise_blocks<1>, gemm_blocks<Nibbles>);
+    kernel_row("w4a8_blk8_p16_avx512vnni_zp", avx512::kSteps, symmetric::quantize_blocks<1>, gemm_blocks<Nibbles>);
 constinit const Kernel kernel_rows::w4a16_blk16_p16_avx512vnni =
-    kernel_row("w4a16_blk16_p16_avx512vnni", avx512::kSteps, symmetric::quantise_blocks<2>, gemm_16<Nibbles>);
+    kernel_row("w4a16_blk16_p16_avx512vnni", avx512::kSteps, symmetric::quantize_blocks<2>, gemm_16<Nibbles>);
 constinit const Kernel kernel_rows::w8a16_blk16_p16_avx512vnni =
-    kernel_row("w8a16_blk16_p16_avx512vnni", avx512::kSteps, symmetric::quantise_blocks<2>, gemm_16<Bytes>);
+    kernel_row("w8a16_blk16_p16_avx512vnni", avx512::kSteps, symmetric::quantize_blocks<2>, gemm_16<Bytes>);
 
 }  // namespace moe::kernels
 

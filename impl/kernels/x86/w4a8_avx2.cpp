@@ -23,7 +23,7 @@ using Dot = NibbleDot;
 
 #include "kernels/x86/vector_avx2.inl"
 
-#include "kernels/body/quantise_tok8.inl"
+#include "kernels/body/quantize_tok8.inl"
 
 #include "kernels/x86/read_ahead.inl"
 
@@ -31,7 +31,7 @@ using Dot = NibbleDot;
 
 }  // namespace
 
-constinit const Kernel kernel_rows::w4a8_tok8_p16_avx2 = kernel_row("w4a8_tok8_p16_avx2", avx2::kSteps, quantise, gemm);
+constinit const Kernel kernel_rows::w4a8_tok8_p16_avx2 = kernel_row("w4a8_tok8_p16_avx2", avx2::kSteps, quantize, gemm);
 
 }  // namespace moe::kernels
 

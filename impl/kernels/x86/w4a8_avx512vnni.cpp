@@ -29,7 +29,7 @@ constexpr int kTileRows = tile_rows("w4a8_tok8_p16_avx512vnni");
 
 #include "kernels/x86/vector_avx512.inl"
 
-#include "kernels/body/quantise_tok8.inl"
+#include "kernels/body/quantize_tok8.inl"
 
 #include "kernels/x86/read_ahead.inl"
 
@@ -230,10 +230,10 @@ void gemm(const GemmArgs& a) {
 
 }  // namespace
 
-void avx512::quantise_tok8(const QuantArgsRow& args) { quantise(args); }
+void avx512::quantize_tok8(const QuantizeArgs& args) { quantize(args); }
 
 constinit const Kernel kernel_rows::w4a8_tok8_p16_avx512vnni =
-    kernel_row("w4a8_tok8_p16_avx512vnni", avx512::kSteps, avx512::quantise_tok8, gemm);
+    kernel_row("w4a8_tok8_p16_avx512vnni", avx512::kSteps, avx512::quantize_tok8, gemm);
 
 }  // namespace moe::kernels
 

@@ -261,7 +261,7 @@ bool is_grouped_so(const P16Matrix& m, Grain grain) {
 }
 
 // Forms of which bit_compat makes other bytes.
-bool has_upstream_way(const FloatForm& f) {
+bool has_vllm_way(const FloatForm& f) {
   return f.grain == tensor || f.grain == nvfp4 || f.scales == ScalePlace::floats;
 }
 
@@ -276,7 +276,7 @@ bool is_variant(const Layout& l, const FloatForm& f) {
                                        : !v.input_scales || f.scales == ScalePlace::one;
   const bool bias = l.w13.has_bias ? is_float(v.bias) : v.bias == DType::invalid;
   const bool amd = l.kind == LayoutKind::float_plain || l.kind == LayoutKind::float_aiter;
-  return none && number && bias && inputs && (!v.bit_compat_vllm || has_upstream_way(f)) &&
+  return none && number && bias && inputs && (!v.bit_compat_vllm || has_vllm_way(f)) &&
          (!v.gate_up_pairs || (l.w13.halves == 2 && !f.up_first && !f.apart)) &&
          (!v.fnuz || (amd && l.w13.element == Element::e4m3));
 }
@@ -369,9 +369,9 @@ FloatMatrix float_matrix(const Layout& l, Matrix which) {
   m.padded_k = w13 ? hidden : intermediate;
   m.gate_up_pairs = w13 && l.variant.gate_up_pairs;
   m.padded_behind = w13 && m.form->grain == tensor && l.variant.bit_compat_vllm;
-  const bool has_room = m.form->grain != nvfp4 && m.form->scales != ScalePlace::one && !l.variant.bit_compat_vllm;
-  m.one_scale = w13 && m.source.halves == 2 && (m.form->grain == tensor || m.form->grain == nvfp4) && !has_room;
-  m.upstream = l.variant.bit_compat_vllm;
+  const bool has_two_scales = m.form->grain != nvfp4 && m.form->scales != ScalePlace::one && !l.variant.bit_compat_vllm;
+  m.one_scale = w13 && m.source.halves == 2 && (m.form->grain == tensor || m.form->grain == nvfp4) && !has_two_scales;
+  m.as_vllm = l.variant.bit_compat_vllm;
   m.fnuz = l.variant.fnuz;
   return m;
 }
@@ -415,7 +415,7 @@ Layout make_float_layout(LayoutKind kind, LayoutShape shape, const FloatTraits& 
   const FloatForm* f = float_form(l);
   if (f == nullptr) return l;
   const bool marlin_nvfp4 = f->grain == nvfp4 && f->place == WeightPlace::marlin;
-  l.variant = {.bit_compat_vllm = t.bit_compat_vllm && has_upstream_way(*f),
+  l.variant = {.bit_compat_vllm = t.bit_compat_vllm && has_vllm_way(*f),
                .bias = shape.has_bias ? t.activations : DType::invalid,
                .number = marlin_nvfp4 ? (sixteen ? DType::f16 : DType::bf16) : DType::invalid,
                .input_scales = f->grain == nvfp4 ? f->inputs != InputScales::none

@@ -96,7 +96,7 @@ struct FloatMatrix {
   bool gate_up_pairs = false;  // g0 u0 g1 u1 ...: what the activation takes
   bool padded_behind = false;  // rows of padding lie behind both halves
   bool one_scale = false;      // of gate and up together
-  bool upstream = false;       // and upstream's way to make it
+  bool as_vllm = false;        // and vLLM's way to make it
   bool fnuz = false;           // codes mean half of their values
   std::int64_t padded_half_rows = 0, padded_k = 0;
 

@@ -150,11 +150,11 @@ Check write_swizzled(const FloatMatrix& m, CanonicalRows& rows, std::byte* out) 
   return write_bytes(m, rows, out);
 }
 
-// Upstream's shift makes 0 of byte 0, which is 2^-127.
+// vLLM's shift makes 0 of byte 0, which is 2^-127.
 Check write_floats(const FloatMatrix& m, CanonicalRows& rows, std::byte* out) {
   each_byte(m, [&](std::int64_t r, std::int64_t g, std::int64_t at) {
     const auto byte = static_cast<unsigned>(byte_of(m, rows, r, g));
-    store(out + 4 * at, byte == 0 && m.upstream ? 0.0f : e8m0_to_f32(byte));
+    store(out + 4 * at, byte == 0 && m.as_vllm ? 0.0f : e8m0_to_f32(byte));
   });
   return ok();
 }

@@ -305,10 +305,10 @@ Check finish_float_form(const Layout& layout, std::span<const ExpertFacts> exper
 
 Check write_float_matrix(const FloatMatrix& m, CanonicalRows& rows, const FloatBytes<std::byte>& out) {
   if (m.form->grain == Grain::nvfp4) {
-    if (m.one_scale) share_tensor_scale(rows, m.upstream);
+    if (m.one_scale) share_tensor_scale(rows, m.as_vllm);
     std::memcpy(out[FloatPart::scale_2], rows.tensor_scales.data(), 4);
   } else if (m.one_scale) {
-    MOE_CHECK(share_scale(rows, m.upstream, m.fnuz));
+    MOE_CHECK(share_scale(rows, m.as_vllm, m.fnuz));
   }
   if (m.form->scales == ScalePlace::split)
     write_split(m, rows, out[FloatPart::scale], out[FloatPart::scale_2]);

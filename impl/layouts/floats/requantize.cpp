@@ -70,13 +70,13 @@ Check share_scale(CanonicalRows& rows, bool through_f16, bool half_codes) {
   return ok();
 }
 
-void share_tensor_scale(CanonicalRows& rows, bool upstream) {
+void share_tensor_scale(CanonicalRows& rows, bool as_vllm) {
   const std::int64_t half = rows.count / 2;
   const float gate = rows.tensor_scales[0], up = at(rows.tensor_scales, half), most = std::max(gate, up);
   const bool close = std::abs(gate - up) <= 1e-5f * most;
-  const float shared = upstream || close ? gate : most;
+  const float shared = as_vllm || close ? gate : most;
   std::fill(rows.tensor_scales.begin(), rows.tensor_scales.end(), shared);
-  if (upstream || close) return;
+  if (as_vllm || close) return;
   const float own = std::min(gate, up), factor = own / most;
   const std::int64_t first = gate < up ? 0 : half * rows.groups;
   for (std::int64_t i = first; i < first + half * rows.groups; ++i) {

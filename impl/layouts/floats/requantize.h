@@ -8,15 +8,15 @@
 
 namespace moe {
 
-// Gate and up come to have one scale, the larger. through_f16: upstream's way, which rounds scales and products to
+// Gate and up come to have one scale, the larger. through_f16: vLLM's way, which rounds scales and products to
 // float16 and does so also where the scales are equal. half_codes: codes mean half of their values (AMD's 8-bit
 // floats), scales are doubled already. Fault: invalid_argument, subject w13_scale, where no finite codes come of it.
 Check share_scale(CanonicalRows& rows, bool through_f16, bool half_codes);
 
 // Gate and up of NVFP4 come to have one second scale. The larger, where they differ by more than 1e-5 of it: the other
-// half's scales of groups are made for it, and those that are not exact are counted. Else, and for upstream's bytes
+// half's scales of groups are made for it, and those that are not exact are counted. Else, and for vLLM's bytes
 // always, gate's.
-void share_tensor_scale(CanonicalRows& rows, bool upstream);
+void share_tensor_scale(CanonicalRows& rows, bool as_vllm);
 
 // Blocks of 128 rows and columns come to have scales that are powers of two; the number of rows is a multiple of 128.
 void use_power_scales(CanonicalRows& rows);

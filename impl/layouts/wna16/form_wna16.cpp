@@ -31,8 +31,8 @@ const LayoutTensor* find(const Layout& layout, Matrix which, Wna16Part part) {
   return nullptr;
 }
 
-Error no_room(Matrix which, Wna16Part part, std::int64_t local, std::int64_t at, std::int64_t groups,
-              const std::string& what) {
+Error does_not_fit(Matrix which, Wna16Part part, std::int64_t local, std::int64_t at, std::int64_t groups,
+                   const std::string& what) {
   const std::string name(name_of(which, usize(part)));
   return fail(Code::invalid_argument, name,
               cat(name, ": ", what, " (local expert ", local, ", row ", at / groups, ", group ", at % groups, ")"));
@@ -47,9 +47,9 @@ Check round_scales(const Wna16Matrix& m, Matrix which, std::int64_t local, Canon
     const float rounded = load_number(m.scale, stored);
     if (rounded == rows.scales[i]) continue;
     if (std::isinf(rounded))
-      return no_room(which, Wna16Part::scale, local, static_cast<std::int64_t>(i), rows.groups,
-                     cat("scale ", float_text(rows.scales[i]), " is beyond the largest ", dtype_name(m.scale),
-                         " number, the type of in_dtype"));
+      return does_not_fit(which, Wna16Part::scale, local, static_cast<std::int64_t>(i), rows.groups,
+                          cat("scale ", float_text(rows.scales[i]), " is beyond the largest ", dtype_name(m.scale),
+                              " number, the type of in_dtype"));
     ++rows.scales_rounded;
     rows.scales[i] = rounded;
   }
@@ -62,8 +62,8 @@ Check check_zeros(const Wna16Matrix& m, Matrix which, std::int64_t local, const 
   const int most = (1 << m.bits) - 1;
   for (std::size_t i = 0; i < rows.zeros.size(); ++i)
     if (rows.zeros[i] + m.zero_shift > most)
-      return no_room(which, Wna16Part::zero_point, local, static_cast<std::int64_t>(i), rows.groups,
-                     cat("zero point ", rows.zeros[i], " does not fit the layout's ", m.bits, " bits"));
+      return does_not_fit(which, Wna16Part::zero_point, local, static_cast<std::int64_t>(i), rows.groups,
+                          cat("zero point ", rows.zeros[i], " does not fit the layout's ", m.bits, " bits"));
   return ok();
 }
 

@@ -1,4 +1,4 @@
-// Oracle int8: int8 weights with a scale per output row, int8 activations quantised per token at run time
+// Oracle int8: int8 weights with a scale per output row, int8 activations quantized per token at run time
 // (float_oracles.md 2.2). vLLM has Triton only, on NVIDIA from Turing on; its CPU kernel is not reachable there.
 #include "oracle/backend.h"
 #include "oracle/rows/row_sets.h"
@@ -52,7 +52,7 @@ void set_keys(Query& q, const Config& c) {
 }
 
 Result<QuantConfig> quant_config(const Config& c, std::string_view) {
-  QuantArguments a;
+  BuilderArgs a;
   a.w1_scale = a.w2_scale = true;
   a.w1_bias = a.w2_bias = c.has_bias;
   a.per_act_token_quant = true;

@@ -176,7 +176,7 @@ Result<QuantConfig> quant_config(const Config& c, std::string_view) {
   const std::int64_t g = c.weight_groups().as_written();
   // Integer activations bring one global scale where a matrix has more than one group (wna16.md 3.3).
   const bool global = c.marlin_input_dtype == MarlinInput::int8 && g != -1;
-  QuantArguments a;
+  BuilderArgs a;
   a.w1_scale = a.w2_scale = true;
   a.w1_zp = a.w2_zp = !w.symmetric;
   a.w1_bias = a.w2_bias = c.has_bias;

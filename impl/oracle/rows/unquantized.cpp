@@ -113,7 +113,7 @@ Steering steer(const Query& q) {
 }
 
 Result<QuantConfig> quant_config(const Config& c, std::string_view) {
-  QuantArguments a;
+  BuilderArgs a;
   a.w1_bias = a.w2_bias = c.has_bias;
   return c.has_bias ? biased_quant_config(a) : make_quant_config(a);
 }

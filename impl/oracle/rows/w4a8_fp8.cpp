@@ -1,4 +1,4 @@
-// w4a8_fp8: int4 weights, 8-bit float activations quantised per token (float_oracles.md 2.7, 2.9). vLLM has no oracle
+// w4a8_fp8: int4 weights, 8-bit float activations quantized per token (float_oracles.md 2.7, 2.9). vLLM has no oracle
 // for them: its compressed-tensors code takes one class on one GPU. So moe_describe has no question about them.
 #include "oracle/float_configs.h"
 #include "oracle/rows/row_classes.h"

@@ -1,4 +1,4 @@
-// Oracle w4a8_int8: int4 weights, int8 activations quantised inside the kernel (w4a8_int8.md 1).
+// Oracle w4a8_int8: int4 weights, int8 activations quantized inside the kernel (w4a8_int8.md 1).
 // One backend. vLLM's runs on Arm only, with PyTorch's KleidiAI operators and four group sizes.
 #include "oracle/backend.h"
 #include "vllm/quant_config_builders.h"
@@ -63,7 +63,7 @@ constexpr std::array kRows = {
 void set_keys(Query& q, const Config& c) { q.weight_key = w4a8_weight_key(c.weight_groups()); }
 
 Result<QuantConfig> quant_config(const Config& c, std::string_view) {
-  QuantArguments a;
+  BuilderArgs a;
   a.block_shape = c.weight_groups().is_whole() ? kPerChannel : GroupShape{1, c.weight_groups().as_written()};
   return w4a8_int8_quant_config(a);
 }

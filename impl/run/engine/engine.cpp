@@ -66,11 +66,11 @@ Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
   const std::int64_t items = phase0_items(s, c.tokens);
   if (w.plan.num_slots <= kInlineSlots && !s.row_per_slot()) {  // one task: a barrier would cost more
     auto all = [&](std::size_t) {
-      for (std::int64_t i = 0; i < items; ++i) run.quantise_rows(i, items);
+      for (std::int64_t i = 0; i < items; ++i) run.quantize_rows(i, items);
     };
     MOE_CHECK(c.parallel.each(1, all));
   } else {
-    MOE_CHECK(phase(items, [&](std::size_t i) { run.quantise_rows(static_cast<std::int64_t>(i), items); }));
+    MOE_CHECK(phase(items, [&](std::size_t i) { run.quantize_rows(static_cast<std::int64_t>(i), items); }));
   }
   Claims up(run.up, c.nodes), down(run.down, c.nodes);
   MOE_CHECK(phase(up.total(), [&](std::size_t i) {

@@ -1,9 +1,9 @@
 // The numbers of one call of a layer, in three phases on one workspace (kernels.md 1):
 //
-//   phase 0  quantise (or only widen) each input row once, into the tiles of its slots; with activation order or with
+//   phase 0  quantize (or only widen) each input row once, into the tiles of its slots; with activation order or with
 //            weights on the input once for each slot
 //   phase 1  (a piece of the list of all experts' blocks of w13, each a gate and an up panel): gemm, activation;
-//            whoever finishes the last block of a tile quantises its middle rows
+//            whoever finishes the last block of a tile quantizes its middle rows
 //   phase 2  (some output columns): gemm of w2 tile by tile in ascending expert order, routed sum; with few tokens and
 //            more than one thread (a piece of the list of all experts' panels of w2): gemm; whoever finishes the last
 //            panels of a chunk of output columns makes the routed sums
@@ -11,7 +11,7 @@
 //            gets; then (a chunk of output columns) the routed sums
 //
 // The order of float operations within a step is the kernel's (kernels/kernel.h). Here: act is rounded to the input
-// dtype before it is quantised (block32: not at all); y, what w2 gives, stays float32; acc begins as 0, takes a token's
+// dtype before it is quantized (block32: not at all); y, what w2 gives, stays float32; acc begins as 0, takes a token's
 // y by ascending global expert id (equal ids by slot), then its identity experts, is multiplied by the output's factor,
 // and rounded once. With MOE_APPLY_ACCUMULATE acc begins as out; with a factor too, out is added behind it.
 // (bit_compat vllm: weights, y and every sum are rounded to the input dtype.) So no bit depends on threads, tiles or
@@ -59,7 +59,7 @@ struct EngineSetup {
   bool weight_on_input = false;
   bool rounded = false;       // bit_compat vllm: gates, results and sums rounded to in_dtype
   float output_scale = 1.0f;  // RoutingConfig::scales_output
-  Reading reading{};
+  PrefetchPolicy prefetch{};
 
   const Layout& layout() const { return source != nullptr ? source->layout() : packed->info.layout; }
   TileShape in_shape() const { return tile_shape(layout().w13); }

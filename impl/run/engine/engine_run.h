@@ -146,7 +146,7 @@ struct EngineRun {
   const std::byte* panels_at(Matrix which, int node, std::int64_t unit) const;
 
   // phase_rows.cpp: phase 0
-  void quantise_rows(std::int64_t item, std::int64_t items) const;
+  void quantize_rows(std::int64_t item, std::int64_t items) const;
   TilePlace place_of_slot(std::int32_t slot) const;
   void scale_row(float* x, float weight) const;
   const float* reorder_row(float* x, const std::int32_t* columns) const;

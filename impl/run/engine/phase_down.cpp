@@ -43,7 +43,7 @@ void EngineRun::multiply_down(const ActiveExpert& e, Range all, const std::byte*
                       .first = panel,
                       .part = i,
                       .parts = e.tiles,
-                      .reading = s.reading,
+                      .prefetch = s.prefetch,
                       .scratch = scratch.of_gemm()});
     }
     const auto done = static_cast<std::int32_t>(end - panel);
@@ -89,7 +89,7 @@ void EngineRun::multiply_columns(const Claim& claim) const {
                         .first = panel,
                         .part = j,
                         .parts = e.tiles,
-                        .reading = s.reading,
+                        .prefetch = s.prefetch,
                         .scratch = scratch.of_gemm()});
         s.kernel->steps->combine({.acc = acc + (panel - begin) * kPanelRows,
                                   .acc_ld = columns,

@@ -1,4 +1,4 @@
-// Phase 0: each input row is widened, weighted, reordered and quantised once, into the tiles of its slots.
+// Phase 0: each input row is widened, weighted, reordered and quantized once, into the tiles of its slots.
 #include <algorithm>
 
 #include "run/engine/engine_run.h"
@@ -10,7 +10,7 @@ TilePlace EngineRun::place_of_slot(std::int32_t slot) const {
   return {in_tile(t), t.rows, slot - t.slot};
 }
 
-void EngineRun::quantise_rows(std::int64_t item, std::int64_t items) const {
+void EngineRun::quantize_rows(std::int64_t item, std::int64_t items) const {
   const std::int64_t size = s.in_dtype == DType::f32 ? 4 : 2;
   const std::int64_t units = phase0_units(s, c.tokens), slots_per_unit = c.tokens * s.top_k / units;
   const std::int64_t begin = units * item / items * slots_per_unit, end = units * (item + 1) / items * slots_per_unit;
@@ -34,7 +34,7 @@ void EngineRun::quantise_rows(std::int64_t item, std::int64_t items) const {
       if (slot == first || s.weight_on_input) s.kernel->steps->widen(s.in_dtype, src, s.hidden, x);
       if (s.weight_on_input) scale_row(x, w.plan.slot_weight[*slot]);
       const float* row = s.layout().w13.has_order ? reorder_row(x, columns(Matrix::w13, expert_of(*slot))) : x;
-      s.kernel->quantise({in, row, s.in_rule, place_of_slot(*slot)});
+      s.kernel->quantize({in, row, s.in_rule, place_of_slot(*slot)});
     }
   }
 }

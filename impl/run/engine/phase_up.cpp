@@ -1,4 +1,4 @@
-// Phase 1: gate and up panels, activation; whoever finishes the last block of a tile quantises its middle rows.
+// Phase 1: gate and up panels, activation; whoever finishes the last block of a tile quantizes its middle rows.
 #include <algorithm>
 
 #include "run/engine/engine_run.h"
@@ -30,7 +30,7 @@ void EngineRun::multiply_up(const ActiveExpert& e, Range blocks, const std::byte
                       .first = block * halves,
                       .part = i,
                       .parts = e.tiles,
-                      .reading = s.reading,
+                      .prefetch = s.prefetch,
                       .scratch = scratch.of_gemm()});
       ActivateArgs a = s.activate;
       a.y13 = y13;
@@ -53,7 +53,7 @@ void EngineRun::finish_tile(const ActiveExpert& e, const Tile& t) const {
   for (std::int32_t r = 0; r < t.rows; ++r) {
     float* row = w.act + (t.slot + r) * w.act_ld;
     if (list != nullptr) spread_row(row, list);
-    s.kernel->quantise({mid, row, s.mid_rule, {mid_tile(t), t.rows, r}});
+    s.kernel->quantize({mid, row, s.mid_rule, {mid_tile(t), t.rows, r}});
   }
 }
 

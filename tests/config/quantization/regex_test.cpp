@@ -184,7 +184,7 @@ TEST(Re, NamesOfExperts) {
           ".*\\.\\d\\d\\.", "m.2[0-9]{2}.g", ".*\\.(1\\d|233)\\.gate_proj$", "m\\.\\d+\\.w2",
           "m\\.(.*)\\.(gate|up)_proj", "x", ".*3.*3", "^m.*2$", "(m\\.)?\\d{2,3}", "m\\.[^2]*$"})
       for (const bool module_too : {false, true}) {
-        const Layer layer{"m", projections, experts};
+        const LayerNames layer{"m", projections, experts};
         Work work(Matcher::kOfOne);
         const auto hits = re_match_experts(pattern, layer, {.module_too = module_too}, work);
         ASSERT_TRUE(hits) << pattern;

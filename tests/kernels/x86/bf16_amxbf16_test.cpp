@@ -36,7 +36,7 @@ float chain(const P16Matrix& m, const std::byte* panel, std::size_t lane, const 
 
 TEST(Bf16Amx, EverySumIsOneChain) {
   const auto host = detect_platform();
-  if (!host || !host->runs(Isa::avx512bf16)) GTEST_SKIP() << "its quantiser needs AVX512-BF16";
+  if (!host || !host->runs(Isa::avx512bf16)) GTEST_SKIP() << "its quantizer needs AVX512-BF16";
   const Kernel& kernel = kernel_rows::bf16_on_software_tiles;
   std::mt19937 rng(20261122);
   const auto pick = [&](int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng); };
@@ -69,7 +69,7 @@ TEST(Bf16Amx, EverySumIsOneChain) {
 
 TEST(Bf16Amx, FitsASmallStack) {
   const auto host = detect_platform();
-  if (!host || !host->runs(Isa::avx512bf16)) GTEST_SKIP() << "its quantiser needs AVX512-BF16";
+  if (!host || !host->runs(Isa::avx512bf16)) GTEST_SKIP() << "its quantizer needs AVX512-BF16";
   const Kernel& kernel = kernel_rows::bf16_on_software_tiles;
   std::mt19937 rng(1);
   constexpr std::int64_t kK = 2048;

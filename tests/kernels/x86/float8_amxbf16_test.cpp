@@ -61,7 +61,7 @@ class Float8Amx : public testing::TestWithParam<const Kernel*> {
  protected:
   void SetUp() override {
     const auto host = detect_platform();
-    if (!host || !host->runs(Isa::avx512bf16)) GTEST_SKIP() << "its quantiser needs AVX512-BF16";
+    if (!host || !host->runs(Isa::avx512bf16)) GTEST_SKIP() << "its quantizer needs AVX512-BF16";
   }
 };
 

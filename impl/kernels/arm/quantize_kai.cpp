@@ -50,7 +50,7 @@ void write_blocks(const float* x, std::int64_t blocks, const ref::RowScale& r, c
 
 }  // namespace
 
-void quantise_kai(const QuantArgsRow& a) {
+void quantize_kai(const QuantizeArgs& a) {
   const TileShape& s = a.shape;
   const Range range = range_of(a.x, s.k);
   const ref::RowScale r =

@@ -1,6 +1,6 @@
 // How machines like to be asked, measured with few tokens by moe_bench --benchmark_filter='stream/'. The first row that
 // fits counts.
-#include "kernels/reading.h"
+#include "kernels/prefetch_policy.h"
 
 #include <string_view>
 
@@ -15,7 +15,7 @@ constexpr long kAnySize = 0, kLarge = 32 * 1024 + 1;  // of the L1
 struct Machine {
   std::string_view vendor;  // "": any
   long l1_bytes;            // at least
-  Reading reading;
+  PrefetchPolicy prefetch;
 };
 // clang-format off
 constexpr Machine kMachines[] = {
@@ -32,11 +32,11 @@ constexpr Machine kMachines[] = {
 
 }  // namespace
 
-Reading reading_here() {
+PrefetchPolicy prefetch_policy_here() {
   const CpuFacts facts = cpu_facts();
   const long l1 = l1_bytes();
   for (const Machine& m : kMachines)
-    if ((m.vendor.empty() || m.vendor == facts.vendor) && l1 >= m.l1_bytes) return m.reading;
+    if ((m.vendor.empty() || m.vendor == facts.vendor) && l1 >= m.l1_bytes) return m.prefetch;
   return {};
 }
 

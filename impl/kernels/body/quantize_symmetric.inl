@@ -1,4 +1,4 @@
-// The vector form of quantising one row to symmetric integers, per row or per block of columns, for a lane type V
+// The vector form of quantizing one row to symmetric integers, per row or per block of columns, for a lane type V
 // (vector_*.inl). Included inside a target region and an anonymous namespace. Lane by lane it does what
 // kernels/ref/symmetric.cpp does.
 
@@ -36,7 +36,7 @@ template <int Planes>
 
 // Codes of columns [k0, k1); returns -bias times their sum, which may wrap.
 template <int Planes>
-inline std::int32_t codes(const QuantArgsRow& a, std::int8_t* out, std::ptrdiff_t stride, std::int64_t k0,
+inline std::int32_t codes(const QuantizeArgs& a, std::int8_t* out, std::ptrdiff_t stride, std::int64_t k0,
                           std::int64_t k1, float inverse) {
   if (inverse == 0.0f) {  // an empty or a poisoned row
     for (std::int64_t k = k0; k < k1; ++k)
@@ -70,7 +70,7 @@ inline void clear_tail(const TileShape& s, std::int8_t* out, std::ptrdiff_t stri
   if (s.k % kUnitK != 0) std::memset(out + (s.units() - 1) * stride, 0, s.piece());  // beyond K
 }
 
-inline void quantise_row(const QuantArgsRow& a) {
+inline void quantize_row(const QuantizeArgs& a) {
   const TileShape& s = a.shape;
   const ref::SymmetricScale scale = ref::symmetric_scale(absmax(a.x, s.k));
   const QuantRow out = quant_row(s, a.out);
@@ -83,7 +83,7 @@ inline void quantise_row(const QuantArgsRow& a) {
 }
 
 template <int Planes>
-void quantise_blocks(const QuantArgsRow& a) {
+void quantize_blocks(const QuantizeArgs& a) {
   const TileShape& s = a.shape;
   const BlockRow out = block_row(s, a.out);
   clear_tail(s, out.codes, out.code_stride);

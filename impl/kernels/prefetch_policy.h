@@ -8,7 +8,7 @@
 namespace moe::kernels {
 
 // Prefetch policy of calls that are bound by memory (few tokens per expert).
-struct Reading {
+struct PrefetchPolicy {
   std::ptrdiff_t ahead = 4096;  // bytes of weights between fetch and use, whole lines; 0: nothing is fetched
   bool into_l2 = false;         // else into L1
   bool in_order = false;        // a single token's are not fetched but read in order, which the hardware foresees
@@ -16,6 +16,6 @@ struct Reading {
 };
 
 // Of this machine.
-Reading reading_here();
+PrefetchPolicy prefetch_policy_here();
 
 }  // namespace moe::kernels

@@ -1,4 +1,4 @@
-// The vector form of quantising one row to tok8, for a lane type V (vector_*.inl). Included inside a target
+// The vector form of quantizing one row to tok8, for a lane type V (vector_*.inl). Included inside a target
 // region and an anonymous namespace. Lane by lane it does what kernels/ref/w4a8.cpp does.
 
 using F = V::F;
@@ -22,7 +22,7 @@ inline I code_lanes(F x, F scale, I zp) {
 }
 
 template <HalfRule R>
-void quantise_codes(const QuantArgsRow& a, const QuantRow& out, const ref::RowScale& r) {
+void quantize_codes(const QuantizeArgs& a, const QuantRow& out, const ref::RowScale& r) {
   const TileShape& s = a.shape;
   const std::int64_t even_end = R == HalfRule::even ? s.k / 8 * 8 : s.k;
   const F scale = V::set(r.scale);
@@ -46,7 +46,7 @@ void quantise_codes(const QuantArgsRow& a, const QuantRow& out, const ref::RowSc
   }
 }
 
-void quantise(const QuantArgsRow& a) {
+void quantize(const QuantizeArgs& a) {
   const TileShape& s = a.shape;
   F low = V::set(0.0f), high = low;
   I largest = V::set_i(0);
@@ -75,7 +75,7 @@ void quantise(const QuantArgsRow& a) {
   }
   if (s.k % kUnitK != 0) std::memset(out.codes + (s.units() - 1) * out.code_stride, 0, kUnitK);  // beyond K
   if (a.rule == HalfRule::even)
-    quantise_codes<HalfRule::even>(a, out, r);
+    quantize_codes<HalfRule::even>(a, out, r);
   else
-    quantise_codes<HalfRule::away>(a, out, r);
+    quantize_codes<HalfRule::away>(a, out, r);
 }
