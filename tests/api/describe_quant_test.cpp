@@ -145,6 +145,7 @@ TEST(DescribeQuant, Refusals) {
        {R"({"builder": "make", "args": ["int8"], "kwargs": {"quant_dtype": "int8"}})", "/kwargs/quant_dtype"},
        {R"({"builder": "make", "kwargs": {"block_shape": [1]}})", "/kwargs/block_shape"},
        {R"({"builder": "make", "kwargs": {"block_shape": [1, 0]}})", "/kwargs/block_shape/1"},
+       {R"({"builder": "make", "kwargs": {"block_shape": [-2, 4]}})", "/kwargs/block_shape/0"},
        {R"({"builder": "make", "kwargs": {"block_shape": [true, 4]}})", "/kwargs/block_shape/0"},
        {R"({"builder": "make", "kwargs": {"w1_scale": true}})", "/kwargs/w1_scale"},
        {R"({"builder": "make", "kwargs": {"w1_scale": "a tensor"}})", "/kwargs/w1_scale"},

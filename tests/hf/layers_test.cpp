@@ -95,6 +95,8 @@ TEST(Layers, OfQwenJambaErnieLlamaAndNemotron) {
   const LayerKeys llama{.rule = Layers::llama4};
   EXPECT_EQ(layers_of(llama, {{"num_hidden_layers", 4}, {"interleave_moe_layer_step", 2}}), "13");
   EXPECT_EQ(layers_of(llama, {{"num_hidden_layers", 4}, {"moe_layers", {0, 3}}}), "03");
+  // Layers that the model does not have: as many as a word of bits holds, where asan sees one more.
+  EXPECT_EQ(layers_of(llama, {{"num_hidden_layers", 64}, {"moe_layers", {0, 64}}}), "0");
   const LayerKeys nemotron{.rule = Layers::nemotron};
   EXPECT_EQ(layers_of(nemotron, {{"hybrid_override_pattern", "ME*E-"}}), "13");
   EXPECT_EQ(layers_of(nemotron, {{"layers_block_type", {"moe", "mlp", "moe"}}}), "02");

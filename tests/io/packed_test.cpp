@@ -475,6 +475,8 @@ TEST(PackedHostile, ForgedHeadersWithFittingHash) {
       [](PackedHead& h) { h.w13.element = h.w2.element = 200; },
       [](PackedHead& h) { h.w13.scales = h.w2.scales = 3; },
       [](PackedHead& h) { h.w13.scales = h.w2.scales = 200; },
+      [](PackedHead& h) { h.w13.element = h.w2.element = kElements.size(); },
+      [](PackedHead& h) { h.w13.scales = h.w2.scales = kScales.size(); },
       [](PackedHead& h) { h.w2.groups = 0; },
       [](PackedHead& h) { h.w2.groups += 1; },
       [](PackedHead& h) { h.w2.groups = -1, h.w2.group = -h.w2.k; },

@@ -81,7 +81,7 @@ TEST_P(Rows, GemmGivesTheBitsOfTheScalarRow) {
         multiply(scalar, {&d.m, d.packed.data(), d.m.panels(), tile.data(), n, shape, want.data(), ld, nullptr});
         const PrefetchPolicy prefetch{.in_order = fill == Fill::small, .pairs = fill != Fill::small};
         multiply(kernel, {&d.m, d.packed.data(), d.m.panels(), tile.data(), n, shape, got.data(), ld, d.packed.data(),
-                          0, 0, 1, reading});
+                          0, 0, 1, prefetch});
         ASSERT_EQ(0, std::memcmp(want.data(), got.data(), want.size() * 4))
             << kernel.id->name << " rows " << d.m.rows() << " k " << c.k << " g " << c.group << " n " << n;
       }

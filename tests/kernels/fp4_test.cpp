@@ -103,7 +103,7 @@ std::vector<float> results(const Kernel& kernel, const Case& c, bool next = fals
   const auto tile = make_tile(kernel, c.shape(), c.x.data(), c.n, HalfRule::even);
   std::vector<float> out(static_cast<std::size_t>(c.n * c.ld()), -1.0f);
   multiply(kernel, {&c.m, c.packed.data(), c.m.panels(), tile.data(), c.n, c.shape(), out.data(), c.ld(),
-                    next ? c.packed.data() : nullptr, 0, 0, 1, reading});
+                    next ? c.packed.data() : nullptr, 0, 0, 1, prefetch});
   for (float& y : out) y = std::isnan(y) ? NAN : y;
   return out;
 }
@@ -123,7 +123,7 @@ TEST_P(Fp4Rows, BitsOfTheScalarRow) {
               make_tile(scalar_of(kernel()), c.shape(), c.x.data(), c.n, HalfRule::even))
         << c.words();
     const PrefetchPolicy prefetch{64 * pick(0, 200), pick(0, 1) == 1, pick(0, 1) == 1, pick(0, 1) == 1};
-    const auto want = results(scalar_of(kernel()), c), got = results(kernel(), c, round % 2 == 0, reading);
+    const auto want = results(scalar_of(kernel()), c), got = results(kernel(), c, round % 2 == 0, prefetch);
     ASSERT_EQ(0, std::memcmp(want.data(), got.data(), want.size() * sizeof(float))) << round << ": " << c.words();
   }
 }

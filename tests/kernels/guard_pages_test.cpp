@@ -86,7 +86,7 @@ TEST_P(GuardedRows, QuantizeAndGemm) {
         const std::byte* next = panels.data() + panels.size();
         const PrefetchPolicy prefetch{.in_order = columns % 32 == 0, .pairs = columns % 32 != 0};
         multiply(kernel(),
-                 {&m, panels.data(), m.panels(), a.data(), n, shape, out.as<float>(), ld, next, 0, 0, 1, reading});
+                 {&m, panels.data(), m.panels(), a.data(), n, shape, out.as<float>(), ld, next, 0, 0, 1, prefetch});
         ASSERT_EQ(out.bytes(), bytes_of(want)) << kernel().id->name << " k " << s.k << " g " << s.group << " n " << n;
       }
     }

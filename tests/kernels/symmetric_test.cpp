@@ -105,7 +105,7 @@ TEST_P(Symmetric, RandomShapes) {
     multiply(scalar(), {&m, packed.data(), m.panels(), tile.data(), n, shape, want.data(), ld, nullptr});
     const PrefetchPolicy prefetch{64 * pick(0, 200), pick(0, 1) == 1, pick(0, 1) == 1, pick(0, 1) == 1};
     multiply(kernel(),
-             {&m, packed.data(), m.panels(), tile.data(), n, shape, got.data(), ld, packed.data(), 0, 0, 1, reading});
+             {&m, packed.data(), m.panels(), tile.data(), n, shape, got.data(), ld, packed.data(), 0, 0, 1, prefetch});
     for (auto* v : {&want, &got})
       for (float& y : *v) y = std::isnan(y) ? NAN : y;
     ASSERT_EQ(0, std::memcmp(want.data(), got.data(), want.size() * 4))

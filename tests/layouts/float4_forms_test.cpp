@@ -350,7 +350,7 @@ TEST(Float4Scales, CloseOnesAndUpstreamTakeGates) {
   const auto expect_gates = [](float gate, float up, bool as_vllm) {
     const CanonicalRows before = two_rows(gate, up);
     CanonicalRows rows = before;
-    share_tensor_scale(rows, upstream);
+    share_tensor_scale(rows, as_vllm);
     EXPECT_EQ(rows.tensor_scales, (std::vector<float>{gate, gate}));
     EXPECT_EQ(rows.scales, before.scales);
     EXPECT_EQ(rows.scales_rounded, 0u);

@@ -194,7 +194,7 @@ TEST(FloatForms, LayoutsThatCannotBe) {
     expect_invalid(l, [](Layout& x) { x.variant.bias = DType::bf16; });
     expect_invalid(l, [](Layout& x) { x.variant.number = DType::f32; });
     const bool as_vllm = f.grain == Grain::tensor || f.grain == Grain::nvfp4 || f.scales == ScalePlace::floats;
-    if (!upstream) expect_invalid(l, [](Layout& x) { x.variant.bit_compat_vllm = true; });
+    if (!as_vllm) expect_invalid(l, [](Layout& x) { x.variant.bit_compat_vllm = true; });
     if (f.scales != ScalePlace::one)
       expect_invalid(l, [](Layout& x) { x.variant.input_scales = !x.variant.input_scales; });
     if (f.up_first || f.apart) expect_invalid(l, [](Layout& x) { x.variant.gate_up_pairs = true; });

@@ -85,6 +85,20 @@ TEST(QuantConfig, OnlyA1AndW1Count) {
   EXPECT_TRUE(q.is_scale_swizzled);  // as vLLM's class takes for granted
 }
 
+// Weights and activations are both asked.
+TEST(QuantConfig, Mxfp4OfBothSides) {
+  const auto q = [](QuantType a1, QuantType w1) {
+    QuantConfig made;
+    made.a1.dtype = a1, made.w1.dtype = w1;
+    return made;
+  };
+  using enum QuantType;
+  EXPECT_TRUE(q(mxfp4, mxfp4).use_mxfp4_w4a4());
+  EXPECT_FALSE(q(mxfp4, nvfp4).use_mxfp4_w4a4() || q(none, mxfp4).use_mxfp4_w4a4());
+  EXPECT_TRUE(q(fp8, mxfp4).use_mxfp4_w4a8());
+  EXPECT_FALSE(q(fp8, nvfp4).use_mxfp4_w4a8() || q(none, mxfp4).use_mxfp4_w4a8());
+}
+
 TEST(QuantConfig, TableOfBuilders) {
   std::set<std::string_view> names;
   for (const QuantBuilder& b : quant_builders()) {

@@ -112,7 +112,9 @@ TEST(ModuleLists, WildcardsOfModelOpt) {
         std::pair("model.layers.[^0].mlp*", quantized),  // the letters ^ and 0
         std::pair("model.layers.[^1].mlp*", plain), std::pair("model.layers.[1!].mlp*", plain),
         std::pair("model.layers.?.mlp*", plain), std::pair("model.layers.[0-2].mlp.experts", plain),
-        std::pair("model.layers.[3-5].mlp.experts", quantized)})
+        std::pair("model.layers.[3-5].mlp.experts", quantized), std::pair("model.layers.[029].mlp.experts", quantized),
+        std::pair("model.layers.[019].mlp.experts", plain), std::pair("model.layers.[-1].mlp.experts", plain),
+        std::pair("model.layers.[0-].mlp.experts", quantized)})
     EXPECT_EQ(answer({{"quant_method", "modelopt"}, {"quant_algo", "FP8"}, {"ignore", {pattern}}}), want) << pattern;
 }
 

@@ -128,6 +128,18 @@ TEST(Quantization, RulesBetweenArguments) {
   }
 }
 
+// A width that no format has is answered with those that the type has.
+TEST(Quantization, WidthsOfTheType) {
+  for (const int bits : {1, 3}) {
+    json d = layer_document(json::object());
+    d["quantization"] = {{"weights", {{"num_bits", bits}}}};
+    const auto c = parse_config(d.dump());
+    ASSERT_FALSE(c);
+    EXPECT_NE(c.error().message.find("found " + std::to_string(bits) + ", expected 4 or 8"), std::string::npos)
+        << c.error().message;
+  }
+}
+
 TEST(Quantization, ActivationOrder) {
   const auto order = [](const json& a) {
     return quantization({{"weights", {{"num_bits", 4}, {"group_size", 32}, {"actorder", a}}}})["weights"]["actorder"];
