@@ -46,7 +46,7 @@ BEYOND_BASELINE = re.compile(
     r"pm[ai][nx]u[wd]|pmov[sz]x\w+|pmulld|ptest|insertps|extractps|pinsr[bdq]|pextr[bdq])\s.*)$")
 PIECE = re.compile(r'^#include "([^"]+\.inl)"', re.MULTILINE)
 # A call; the lane types (vector_*.inl) only offer one.
-ASKS = re.compile(r"^(?!.*\binline void ).*\b\w*prefetch\w*\(", re.MULTILINE)
+ASKS = re.compile(r"^(?!.*\binline void ).*\b(?!prefetch_policy)\w*prefetch\w*\(", re.MULTILINE)
 OFFERS = re.compile(r"(^|/)vector_[^/]*\.inl$")
 
 
