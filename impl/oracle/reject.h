@@ -44,12 +44,21 @@ const char* reject_name(Reject r);  // "MOE_REJECT_ISA"; "MOE_REJECT_UNKNOWN" fo
 
 void a_refusal_needs_a_reason();  // never defined: calling it in a constant is the compile error
 
+// A reason with code "conversion": a number alone, because Clang 14 crashes on aggregates that hold a Reason.
+struct OfConversion {
+  consteval OfConversion(Reject r) : reject(r) {
+    if (r == Reject::none) a_refusal_needs_a_reason();
+  }
+  Reject reject;
+};
+
 // Why a row is refused, as a number for libmoe and as the code of the golden vectors. A reason without
 // either does not compile.
 struct Reason {
   consteval Reason(Reject r, std::string_view c) : reject(r), code(c) {
     if (r == Reject::none || c.empty()) a_refusal_needs_a_reason();
   }
+  constexpr Reason(OfConversion r) : reject(r.reject), code("conversion") {}
   Reject reject;
   std::string_view code;
 };
@@ -79,9 +88,6 @@ using Verdict = std::optional<Refusal>;  // nullopt: accepted
 
 // What a layout asks of a layer beyond the oracle's own checks.
 struct UnmetNeed {
-  struct OfConversion : Reason {
-    consteval OfConversion(Reject r) : Reason(r, "conversion") {}
-  };
   OfConversion reason;
   Why why;
 };
