@@ -2,60 +2,84 @@
  *
  * moe.h - the whole public C interface of libmoe.
  *
- * Reading rules used below
- *   [any]   may be called from any thread, also concurrently on the same handle.
- *   [excl]  the caller must make sure that no other call uses this handle meanwhile.
- *   owned   the caller must end the object with the matching *_destroy.
- *   borrowed  valid as long as the object it was read from; never freed by the caller.
- *   G       number of experts in the model (redundant copies counted)
- *   E       number of experts this rank holds (= G without expert parallelism)
- *   H       hidden size       I  intermediate size of one expert (this rank's part)
- *   N1      rows of w13: 2*I for gated activations, I for others
- *   T       tokens            K  experts per token (top-k)
+ * Introduction
+ *   A Mixture-of-Experts layer sends each token to the few experts that its router scores highest.
+ *   An expert is a small MLP: gate and up projections (w13), an activation, a down projection (w2).
+ *   The layer returns the weighted sum of their outputs. libmoe runs such layers on CPUs, from the
+ *   quantized weights of a checkpoint. Six calls do it, in this order:
+ *     moe_config_create    config     says what the layer is: sizes, routing, quantization (JSON);
+ *                                     moe_config_create_from_hf reads a model's config.json instead
+ *     moe_select_backend   selection  chooses the kernel for this machine, and says why not the others
+ *     moe_weights_create   weights    holds the checkpoint's tensors; moe_weights_load_safetensors
+ *                                     finds them in files, moe_weights_set takes them from memory
+ *     moe_convert_weights  packed     the weights as the kernel reads them; can be saved and mapped
+ *     moe_layer_create     layer      joins kernel and packed weights; ready to run
+ *     moe_apply            out        hidden states and router logits in, hidden states out
+ *   The caller owns each handle and ends it with its *_destroy function. A failed call returns a
+ *   status and, through its last parameter, an error object that says what is wrong and where.
+ *   The guide is include_c/README.md in the source: config members, tensors, threads, memory.
+ *
+ * Letters in shapes
+ *   T   tokens of a call
+ *   H   hidden size
+ *   I   intermediate size of one expert (this rank's part)
+ *   N1  rows of w13: 2*I for gated activations, I for others
+ *   X   experts of the model, redundant copies counted; columns of router logits
+ *   E   experts that this rank holds (= X without expert parallelism)
+ *   K   experts per token (top_k)
+ *
+ * Words in comments
+ *   [any]     may be called from any thread, also concurrently on the same handle.
+ *   [excl]    the caller makes sure that no other call uses this handle meanwhile.
+ *   owned     the caller ends the object with the matching *_destroy.
+ *   borrowed  valid as long as the object it was read from; the caller never frees it.
+ *   Statuses: all that the function may return, without MOE_ERR_ (moe_abi_json has the same lists).
+ *             "common" is MOE_OK, OUT_OF_MEMORY and INTERNAL; with a parameter `err` also
+ *             INVALID_ARGUMENT; with a handle among the parameters also INVALID_HANDLE.
  *
  * Rules that hold for every function
- *   1. Nothing throws, calls exit/abort, prints, or installs a signal handler.
- *   2. A fallible function returns moe_status. When it fails, handle and number outputs are
- *      NULL / 0, and structs and memory of the caller are as before.
- *   3. The last parameter `moe_error** err` may be NULL. When it is not NULL and the
- *      call fails, *err receives an owned error object; on MOE_OK *err is set to NULL. What
- *      *err held before is neither read nor freed. There is no thread-local "last error".
- *   4. Every *_destroy accepts NULL. Objects keep what they need alive, so handles may
- *      be destroyed in any order.
- *   5. Strings are UTF-8 (what messages make of other bytes: section 4). A (ptr, len) pair need not
- *      be NUL-terminated; len may be MOE_NUL_TERMINATED. A lone `const char*` is NUL-terminated.
- *   6. Structs start with `struct_size`; set it to sizeof the struct you compiled, also when
- *      the library fills the struct. Zero the rest before filling it: 0 always means "default".
+ *   1. Nothing throws, calls exit or abort, prints, or installs a signal handler.
+ *   2. A function that can fail returns moe_status. After a failure, outputs that are handles or
+ *      numbers are NULL or 0; structs and memory of the caller are as before the call.
+ *   3. The last parameter `moe_error** err` may be NULL. Otherwise a failure stores an owned error
+ *      object in *err, and MOE_OK stores NULL. The previous value of *err is neither read nor
+ *      freed. There is no thread-local "last error".
+ *   4. Every *_destroy accepts NULL and is [excl]. Objects keep alive what they need, so handles
+ *      may be destroyed in any order.
+ *   5. Strings are UTF-8 (section 4 says how messages quote other bytes). A (ptr, len) pair need
+ *      not be NUL-terminated; len may be MOE_NUL_TERMINATED. A lone `const char*` is
+ *      NUL-terminated.
+ *   6. Structs start with `struct_size`: set it to the sizeof of the struct that you compiled, also
+ *      when the library fills the struct. Zero the rest first: 0 always means "default".
  *   7. Input pointers are read during the call only, unless the text says "kept".
  *   8. The library never reads or writes outside [data, data + nbytes).
- *   9. Accessors that return a plain value accept NULL and give "", 0, -1 or NULL.
- *  10. Every *_destroy is [excl]. A moe_context* parameter may be NULL where the text does not
- *      forbid it: one thread, plain memory, no log.
- *  11. A `destroy` or `release` member or parameter that is handed over is called exactly once,
- *      whether the call that took it succeeds or fails, from any thread; it may be NULL.
- *  12. Callbacks must not throw, unwind or longjmp: a C++ exception, pthread_exit or the
- *      cancellation of the thread (pthread_cancel) that leaves a callback, or that acts in the
- *      library, ends the process (SIGABRT); asynchronous cancellation may also hang. Calls that
- *      touch files or start threads have cancellation points: disable cancellation
- *      (pthread_setcancelstate) in threads that may be cancelled. In a program that links
- *      libmoe.a, an exception that leaves a callback of a fallible function gives
- *      MOE_ERR_INTERNAL; one that leaves the log function may be dropped.
- *      The `err` they get is never NULL; an error that they put there (moe_error_create)
- *      becomes the library's. MOE_ERR_CANCELLED from a callback passes through; any other
- *      failure is reported as MOE_ERR_CALLBACK with the callback's status and text in the details.
- *  13. An expert number is always the model's (0..G-1). Only the first dimension of a stacked
- *      [E, ...] tensor is local; the to_json calls of weights and packed weights list its experts.
- *      With redundant experts (EPLB) ids and logits of tokens and the sources of weights have the numbers
- *      of the checkpoint: the library fills every copy that this rank holds, and chooses one for each row.
- *  14. Every function, and every task of a parallel_for, does with a stack of 64 KiB, as
- *      pthread_attr_setstacksize gives it.
- *  15. "Statuses:" in a comment names all that the function may give, without MOE_ERR_; the same
- *      lists are in moe_abi_json. "common" is MOE_OK, OUT_OF_MEMORY and INTERNAL; with a parameter
- *      `err` also INVALID_ARGUMENT; with a handle among the parameters also INVALID_HANDLE.
- *  16. The library computes to nearest, without traps and without flushing (but for the option
- *      flush_denormals), whatever the floating-point state of the caller is (MXCSR, FPCR, the x87
- *      control word); so do tasks on threads of the caller, and callbacks are called so. Behind a
- *      call and behind a task the state is as it was, its exception flags included.
+ *   9. Accessors that return a plain value accept NULL and return "", 0, -1 or NULL.
+ *  10. A moe_context* parameter may be NULL unless the text forbids it. NULL means one thread,
+ *      plain memory, no log.
+ *  11. A `destroy` or `release` function that is handed over is called exactly once, from any
+ *      thread, whether the call that took it succeeds or fails. It may be NULL.
+ *  12. Callbacks must not throw, unwind or longjmp. A C++ exception, pthread_exit or a cancellation
+ *      (pthread_cancel) that leaves a callback, or that acts inside the library, ends the process
+ *      (SIGABRT); asynchronous cancellation may also hang. Calls that touch files or start threads
+ *      have cancellation points: disable cancellation (pthread_setcancelstate) in threads that may
+ *      be cancelled. In a program that links libmoe.a, an exception that leaves a callback of a
+ *      function with a status gives MOE_ERR_INTERNAL; one that leaves the log function may be
+ *      dropped.
+ *      The `err` of a callback is never NULL. An error that the callback stores there
+ *      (moe_error_create) belongs to the library. MOE_ERR_CANCELLED passes through; any other
+ *      failure is reported as MOE_ERR_CALLBACK, with the callback's status and text in the details.
+ *  13. An expert number is always the model's (0..X-1). Only the first dimension of a stacked
+ *      [E, ...] tensor is local; moe_weights_to_json and moe_packed_to_json list its experts.
+ *      With redundant experts (EPLB), topk_ids, router logits and weight sources use the
+ *      checkpoint's expert numbers. The library fills every copy that this rank holds and picks one
+ *      copy per row.
+ *  14. A stack of 64 KiB, as set by pthread_attr_setstacksize, is enough for every function and
+ *      for every task of a parallel_for.
+ *  15. Floating-point state (MXCSR, FPCR, x87 control word): the library computes round-to-nearest,
+ *      without traps and without flushing subnormals (unless the option flush_denormals is set),
+ *      whatever the caller's state is. Tasks on the caller's threads do the same, and callbacks are
+ *      called in that state. After a call or a task the previous state is back, including its
+ *      exception flags.
  */
 #ifndef MOE_MOE_H_
 #define MOE_MOE_H_
@@ -111,8 +135,8 @@ extern "C" {
 #define MOE_NUL_TERMINATED ((size_t)-1)
 #define MOE_MAX_DIMS 6
 
-/** Result of a call. 0 is success, every failure is positive. Treat a value that you
- *  do not know like MOE_ERR_INTERNAL. */
+/** Result of a call. 0 is success, every failure is positive. Treat an unknown value like
+ *  MOE_ERR_INTERNAL. No function of this version returns a reserved one. */
 typedef int32_t moe_status;
 enum {
   MOE_OK = 0,
@@ -129,16 +153,16 @@ enum {
   MOE_ERR_OUT_OF_MEMORY = 11,
   MOE_ERR_IO = 12,               /* open/read/write/mmap; details carry errno            */
   MOE_ERR_FORMAT = 13,           /* file is not ours, truncated, or hash mismatch        */
-  MOE_ERR_VERSION = 14,          /* struct, file or plug-in of a newer version           */
+  MOE_ERR_VERSION = 14,          /* struct or file of a newer version                    */
   MOE_ERR_CANCELLED = 15,        /* a moe_control or a callback asked to stop            */
-  MOE_ERR_COMM = 16,             /* communicator callback failed                         */
+  MOE_ERR_COMM = 16,             /* reserved                                             */
   MOE_ERR_CALLBACK = 17,         /* any other callback failed                            */
   MOE_ERR_BUSY = 18,             /* exclusive access violated (best-effort detection)    */
-  MOE_ERR_STATE = 19,            /* call not possible in this state, e.g. MPI not started */
-  MOE_ERR_PEER = 20,             /* another rank failed; details name rank and status    */
-  MOE_ERR_CONFIG_MISMATCH = 21,  /* two sides disagree (ranks; packed weights and        */
-                                 /* selection); details name the member                  */
-  MOE_ERR_COMM_POISONED = 22,    /* the communicator failed before and is unusable       */
+  MOE_ERR_STATE = 19,            /* the object is not in a state that allows the call    */
+  MOE_ERR_PEER = 20,             /* reserved                                             */
+  MOE_ERR_CONFIG_MISMATCH = 21,  /* packed weights and selection disagree; details name  */
+                                 /* the member                                           */
+  MOE_ERR_COMM_POISONED = 22,    /* reserved                                             */
   MOE_ERR_INTERNAL = 99
 };
 
@@ -159,8 +183,8 @@ enum {
   MOE_DTYPE_I4 = 36, MOE_DTYPE_U4 = 37, MOE_DTYPE_I2 = 38, MOE_DTYPE_U2 = 39
 };
 
-/** Why a candidate was refused. A closed list: tests compare these numbers, people read
- *  the text next to them. */
+/** Why a candidate was refused. The list is closed: programs compare these numbers, people read
+ *  the candidate's `detail`. */
 typedef int32_t moe_reject;
 enum {
   MOE_REJECT_NONE = 0,            /* accepted                                            */
@@ -198,7 +222,7 @@ enum {
   MOE_LOG_WARN = 3, MOE_LOG_ERROR = 4, MOE_LOG_OFF = 5
 };
 
-/** What moe_apply gets. A config with routing "custom" takes TOPK only. */
+/** What the caller passes to moe_apply. A config with routing "custom" takes TOPK only. */
 typedef int32_t moe_apply_mode;
 enum {
   MOE_APPLY_ROUTER_LOGITS = 0, /* monolithic: routing inside                            */
@@ -228,19 +252,19 @@ typedef struct moe_control moe_control;     /* cancellation and progress        
 MOE_API int32_t MOE_CALL moe_version_number(void);
 /** "major.minor.patch[-suffix]", static. [any] */
 MOE_API const char* MOE_CALL moe_version_string(void);
-/** MOE_ABI_VERSION of the loaded library. A caller refuses to run only when this differs
- *  from the MOE_ABI_VERSION it was built with; minor growth never changes it. [any] */
+/** MOE_ABI_VERSION of the loaded library. A caller should refuse to run only if it differs from
+ *  the MOE_ABI_VERSION that the caller was built with. New functions never change it. [any] */
 MOE_API int32_t MOE_CALL moe_abi_version(void);
-/** 1 if this build has the named ability, else 0 (also for unknown names); what the machine has
- *  is moe_platform_has. Names are listed in moe_build_info_json, for example
- *  "isa.avx512_vnni", "backend.CPU_INT4", "io.mmap". [any] */
+/** 1 if this build has the named feature, else 0, also for unknown names. moe_build_info_json lists
+ *  the names, for example "isa.avx512_vnni", "backend.CPU_INT4", "io.mmap". moe_platform_has tells
+ *  what the machine has. [any] */
 MOE_API int32_t MOE_CALL moe_has_feature(const char* name);
-/** Version, commit of the sources ("" outside a git checkout), compiler and flags, features, compiled
- *  backends, kernels and instruction sets, and the environment variables that are read, as JSON, static.
- *  [any] */
+/** Version, commit of the sources ("" outside a git checkout), compiler and flags, features,
+ *  compiled backends, kernels and instruction sets, and the environment variables that are read, as
+ *  JSON, static. [any] */
 MOE_API const char* MOE_CALL moe_build_info_json(void);
-/** The machine-readable description of this very interface (functions, parameters, structs
- *  with sizes and offsets, enum values) as JSON, static. [any] */
+/** A machine-readable description of this interface as JSON, static: functions, parameters,
+ *  statuses, structs with sizes and offsets, enum values. [any] */
 MOE_API const char* MOE_CALL moe_abi_json(void);
 /** Constant name of a status, "MOE_ERR_UNKNOWN" for others; static, never NULL. [any] */
 MOE_API const char* MOE_CALL moe_status_name(moe_status status);
@@ -256,14 +280,14 @@ MOE_API moe_dtype MOE_CALL moe_dtype_from_name(const char* name);
 /* 4. Errors and owned bytes                                           */
 /* ------------------------------------------------------------------ */
 
-/* The texts of errors and log messages are one line of valid UTF-8, also where they quote a file, a
- * path, a document or a callback that is not: there a byte that is no UTF-8 is written as \xNN, and a
- * control character (also a NUL), a line separator or a change of direction as \uNNNN. A name or value
- * within a message stands in quotation marks, with \" and \\, and is cut between characters if it is
- * long. The details always parse, and their message and subject are those of the accessors. */
+/* Texts of errors and log messages are one line of valid UTF-8. Where they quote a file, a path, a
+ * document or a callback, a byte that is not UTF-8 is written as \xNN, and a control character (also
+ * NUL), a line separator or a change of direction as \uNNNN. Names and values within a message are in
+ * quotation marks, with \" and \\; long ones are cut between characters. The details always parse, and
+ * their message and subject are those of the accessors. */
 
-/** Makes an error object for the `err` of a callback. `message` is copied. Never NULL: when
- *  memory is out a static MOE_ERR_OUT_OF_MEMORY object is given. [any] */
+/** Makes an error object for the `err` of a callback. Copies `message`. Never returns NULL: without
+ *  memory it returns a static object with MOE_ERR_OUT_OF_MEMORY. [any] */
 MOE_API moe_error* MOE_CALL moe_error_create(moe_status status, const char* message, size_t message_len);
 /** Never MOE_OK, except for NULL. [any] */
 MOE_API moe_status MOE_CALL moe_error_status(const moe_error* err);
@@ -273,11 +297,11 @@ MOE_API const char* MOE_CALL moe_error_message(const moe_error* err);
 /** Where: a JSON pointer into the config ("/quantization/group_size"), a role
  *  ("w13_weight[17]"), a path, or "". Borrowed. [any] */
 MOE_API const char* MOE_CALL moe_error_subject(const moe_error* err);
-/** Everything a program may want: {"status","message","subject","expected","actual",
- *  "needed","errno","cause":{..},"candidates":[..]}; members are present when they apply, some
- *  errors have more ("error", "kind", "reason", "warning"); "{}" for NULL. Of
- *  moe_config_create_from_hf "reason" is "dense_layer", "no_such_layer" (past the end) or
- *  "dense_model". Borrowed. [any] */
+/** The facts of the error for programs: {"status","message","subject","expected","actual",
+ *  "needed","errno","cause":{..},"candidates":[..]}; members are present if they apply; some
+ *  errors have more ("error", "kind", "reason", "warning"). "{}" for NULL. The "reason" of
+ *  moe_config_create_from_hf is "dense_layer", "no_such_layer" (past the end) or "dense_model".
+ *  Borrowed. [any] */
 MOE_API const char* MOE_CALL moe_error_details_json(const moe_error* err);
 MOE_API void MOE_CALL moe_error_destroy(moe_error* err);
 
@@ -321,26 +345,27 @@ MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_tensor_from_dlpack(const void* dl
 /* 6. Cancellation and progress                                        */
 /* ------------------------------------------------------------------ */
 
-/** Called once when the library no longer needs what `user` stands for. Any thread. */
+/** Called once, from any thread, when the library no longer needs what `user` stands for. */
 typedef void (MOE_CALL *moe_release_fn)(void* user);
 
-/** Return MOE_OK to go on, anything else to stop. Called now and then on the thread that made
- *  the call; total is 0 while unknown. */
+/** Called from time to time on the thread that made the call. Return MOE_OK to go on, anything else
+ *  to stop. total is 0 while it is unknown. */
 typedef moe_status (MOE_CALL *moe_progress_fn)(void* user, uint64_t done, uint64_t total);
 
-/** For long calls: convert, save, load, apply. progress (kept; destroy ends it) may be
- *  NULL: any thread can ask with moe_control_progress instead. Several calls may share one
- *  object: cancelling stops them all, progress is that of the latest report. Statuses: common.
- *  [any] */
+/** Makes a control for long calls: convert, save, load, apply. progress is kept (destroy ends it)
+ *  and may be NULL: moe_control_progress answers from any thread instead. Several calls may share
+ *  one control: cancelling stops all of them, and progress is that of the latest report. Statuses:
+ *  common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_control_create(moe_progress_fn progress, void* user, moe_release_fn destroy, moe_control** out, moe_error** err);
-/** Asks the calls that use this object to stop; they return MOE_ERR_CANCELLED soon, later ones
- *  at once: for a new start make a new object. Safe in a signal handler and in callbacks. [any] */
+/** Asks the calls that use this control to stop: they return MOE_ERR_CANCELLED soon. Later calls
+ *  return it at once, so a new start needs a new control. Safe in a signal handler and in callbacks.
+ *  [any] */
 MOE_API void MOE_CALL moe_control_cancel(moe_control* control);
 /** Work units done and in total of the running or last call. [any] */
 MOE_API void MOE_CALL moe_control_progress(const moe_control* control, uint64_t* done, uint64_t* total);
-/** For the host's own part of a long call, such as a weight source: tells the progress (total 0:
- *  only asks) and returns MOE_OK, or why to stop: the callback then returns that.
- *  NULL: MOE_OK. Statuses: common, CANCELLED, CALLBACK. [any] */
+/** Reports progress from the caller's own part of a long call, such as a weight source. With total
+ *  0 it only asks. Returns MOE_OK to go on; the callback returns any other status as it is.
+ *  A NULL control gives MOE_OK. Statuses: common, CANCELLED, CALLBACK. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_control_report(moe_control* control, uint64_t done, uint64_t total);
 MOE_API void MOE_CALL moe_control_destroy(moe_control* control);
 
@@ -348,23 +373,23 @@ MOE_API void MOE_CALL moe_control_destroy(moe_control* control);
 /* 7. Context: threads, memory, log                                    */
 /* ------------------------------------------------------------------ */
 
-/** May be called from any library thread, also concurrently; must not call the library.
- *  `message` need not be NUL-terminated: use message_len. */
+/** Called from any thread of the library, also concurrently. Must not call the library. `message`
+ *  need not be NUL-terminated: use message_len. */
 typedef void (MOE_CALL *moe_log_fn)(void* user, moe_log_level level, const char* component, const char* message, size_t message_len);
 
-/** One task: `index` in [0, count). Never blocks on another task. */
+/** Runs one task; `index` is in [0, count). A task never waits for another one. */
 typedef void (MOE_CALL *moe_task_fn)(void* task_arg, size_t index);
 
 /** A thread pool of the caller. parallel_for must run task(task_arg, i) exactly once for each
- *  i in [0, count), from any threads, and return when all are done; running them one after
- *  another on the calling thread is allowed. It is called from several threads at once when the
- *  library is. When it errs, memory stays safe:
- *  - An index run again, also at the same time: the second run returns at once. No error.
- *  - An index left out or not done when parallel_for returns, or one that is not in [0, count):
- *    the call gives MOE_ERR_CALLBACK with subject or message "parallel_for", and memory that it
- *    writes (`out`, a caller's dst) is unspecified. A call waits for tasks that are still running
- *    (for ever, if their thread never goes on) and no other starts.
- *  - task(task_arg, i) after that: returns at once, until `destroy` of this struct has returned. */
+ *  i in [0, count), from any threads, and return when all are done; it may run them one after
+ *  another on the calling thread. Several threads call it at once if several threads call the
+ *  library. A faulty parallel_for does not endanger memory:
+ *  - An index that is run again, also at the same time: the second run returns at once. No error.
+ *  - An index that is left out, not done when parallel_for returns, or not in [0, count): the call
+ *    returns MOE_ERR_CALLBACK with subject or message "parallel_for", and the memory that it writes
+ *    (`out`, a caller's dst) is unspecified. The call waits for tasks that are still running (for
+ *    ever, if their thread never goes on); no other task starts.
+ *  - task(task_arg, i) after that returns at once, until `destroy` of this struct has returned. */
 typedef struct moe_parallel_ops {
   uint32_t struct_size;
   int32_t num_threads;           /* how many tasks can run at once; >= 1                  */
@@ -396,18 +421,18 @@ typedef struct moe_context_callbacks {
 
 /** Makes a context. `options_json` may be NULL/0: {"threads":0,"cpus":"0-7,16","spin_us":50,
  *  "numa":"auto|off|interleave|shard|mirror","huge_pages":"off|try","log_level":"info",
- *  "log_ring":256,"flush_denormals":false}. threads 0 = CPUs this process may use (affinity mask
- *  and cgroup quota, one per core); 1 = never starts a thread. Threads start at the first use, so
- *  a context may be made before fork(); after a fork the child starts its own. They serve all
- *  calls with this context and all its layers. callbacks may be NULL. Statuses: common,
- *  INVALID_CONFIG, UNSUPPORTED, VERSION. [any] */
+ *  "log_ring":256,"flush_denormals":false}. threads 0 means one per
+ *  core that this process may use (affinity mask, cgroup quota); 1 never starts a thread. Threads
+ *  start at first use, so a context may be made before fork(); the child of a fork starts its own.
+ *  They serve all calls with this context and all its layers. callbacks may be NULL. Statuses:
+ *  common, INVALID_CONFIG, UNSUPPORTED, VERSION. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_context_create(const char* options_json, size_t options_len, const moe_context_callbacks* callbacks, moe_context** out, moe_error** err);
 /** Options after resolution (thread count, CPU list, NUMA nodes) and all backends with layouts,
  *  formats and needed ISAs. Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_context_to_json(const moe_context* ctx, moe_buffer** out, moe_error** err);
-/** Takes the messages kept since the last call as one JSON object per line, for callers that
- *  cannot take callbacks on foreign threads. Empty buffer when there are none. Statuses: common.
- *  [any] */
+/** Removes the messages that were kept since the last call and returns them, one JSON object per
+ *  line; without messages the buffer is empty. For callers that cannot take callbacks on foreign
+ *  threads. Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_context_take_log(moe_context* ctx, moe_buffer** out, moe_error** err);
 MOE_API void MOE_CALL moe_context_destroy(moe_context* ctx);
 
@@ -419,21 +444,22 @@ MOE_API void MOE_CALL moe_context_destroy(moe_context* ctx);
  *  with hf_quantization_config), nested at most 32 deep. Unknown and repeated members are errors.
  *  Statuses: common, INVALID_CONFIG, UNSUPPORTED. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_create(const char* json, size_t json_len, moe_config** out, moe_error** err);
-/** Builds it from the text of a Hugging Face config.json (a nested text_config and the
- *  quantization_config are followed). `options_json` may be NULL/0, and either text has at most
- *  16 MiB, so that an option takes the whole of an hf_quant_config.json: {"layer_index":3,
+/** Builds a config from the text of a Hugging Face config.json, with its text_config and
+ *  quantization_config. `options_json` may be NULL/0: {"layer_index":3,
  *  "module":"model.layers.3.mlp.experts","quantization_config":{..},"overrides":{"parallel":{..},
- *  ..}}; overrides are members of moe_config_create's document and win. A file whose class is not
- *  known: "architecture":"Qwen3MoeForCausalLM" reads it like that one, an object describes the
- *  class (the guide); moe_describe("checkpoint") lists the known ones and makes such an object
- *  of tensors' names and shapes. Statuses: common, INVALID_CONFIG, UNSUPPORTED. [any] */
+ *  ..}}. overrides are members of moe_config_create's document and win. quantization_config may be
+ *  a whole hf_quant_config.json; each of the two texts has at most 16 MiB. If the file's class is
+ *  not known, the option "architecture":"Qwen3MoeForCausalLM" reads the file like that class, and
+ *  an object there describes the class (the guide). moe_describe("checkpoint") lists the known
+ *  classes and makes such an object from tensor names and shapes. Statuses: common,
+ *  INVALID_CONFIG, UNSUPPORTED. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_create_from_hf(const char* hf_json, size_t hf_len, const char* options_json, size_t options_len, moe_config** out, moe_error** err);
-/** A new config: the document behind `config` with a JSON merge patch (RFC 7396) applied, for
- *  example {"moe_backend":"cpu"}. Statuses: common, INVALID_CONFIG, UNSUPPORTED. [any] */
+/** Makes a new config: applies a JSON merge patch (RFC 7396), such as {"moe_backend":"cpu"}, to the
+ *  document of `config`. Statuses: common, INVALID_CONFIG, UNSUPPORTED. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_merge(const moe_config* config, const char* patch_json, size_t patch_len, moe_config** out, moe_error** err);
-/** The resolved config: defaults written out, but for members that few models set, with derived
- *  members such as "num_local_experts". Not an input of moe_config_create: for variants use
- *  merge. Statuses: common. [any] */
+/** The resolved config: defaults are written out (members that few models set appear only if they
+ *  differ from theirs), and derived members such as "num_local_experts" are added.
+ *  moe_config_create does not take it: use moe_config_merge for variants. Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_config_to_json(const moe_config* config, moe_buffer** out, moe_error** err);
 /** One integer or boolean of the resolved config by JSON pointer ("/num_experts");
  *  MOE_ERR_INVALID_ARGUMENT if it is absent, null or of another type. Statuses: common. [any] */
@@ -452,8 +478,9 @@ MOE_API void MOE_CALL moe_config_destroy(moe_config* config);
 
 /** json NULL: this machine. Else a machine described by the caller: {"type":"auto|cpu|cuda|rocm|
  *  xpu|tpu|oot","arch":"x86_64","features":["avx2"],"capability":[9,0],"libs":{"flashinfer":true}}
- *  (more members: the guide, include_c/README.md in the source). Selection and conversion work for any platform; a
- *  layer can be made only if the host can run it. Statuses: common, INVALID_CONFIG. [any] */
+ *  (more members: the guide, include_c/README.md in the source). Selection and conversion work for
+ *  any platform; a layer can be made only if the host can run it. Statuses: common, INVALID_CONFIG.
+ *  [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_platform_create(const char* json, size_t json_len, moe_platform** out, moe_error** err);
 /** What was given or detected; moe_platform_create takes this text back. Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_platform_to_json(const moe_platform* platform, moe_buffer** out, moe_error** err);
@@ -467,7 +494,7 @@ MOE_API void MOE_CALL moe_platform_destroy(moe_platform* platform);
 
 /** Flags of moe_select_backend. */
 enum {
-  MOE_SELECT_EXPLAIN_ONLY = 1,  /* MOE_OK even if nobody accepts: moe_selection_backend is "" */
+  MOE_SELECT_EXPLAIN_ONLY = 1,  /* MOE_OK also without a winner: moe_selection_backend is "" */
   MOE_SELECT_ALLOW_FALLBACK = 2 /* the backend named in the config is a wish; else try others */
 };
 
@@ -483,14 +510,14 @@ typedef struct moe_candidate {
   const char* subject;           /* pointer into the resolved config, or a feature, or "" */
 } moe_candidate;
 
-/** Chooses the backend and kernel for this config on this platform; NULL = the config's
- *  "platform" member, by default this machine. All candidates are asked, also those after the
- *  winner, so the answer explains itself. When nobody accepts: MOE_ERR_NO_BACKEND, and the
- *  error's details hold the same list. Deterministic: equal inputs and library version give equal
- *  answers. A selection without a winner is refused by every later call (MOE_ERR_NO_BACKEND).
+/** Chooses the backend and kernel for this config on this platform. platform NULL means the
+ *  config's "platform" member, by default this machine. The selection lists every candidate with
+ *  the reason for its refusal, also those after the winner. If none accepts, the call fails with
+ *  MOE_ERR_NO_BACKEND, and the error's details hold the same list. Equal inputs and an equal library
+ *  version give equal answers. Every later call refuses a selection without a winner.
  *  Statuses: common, INVALID_CONFIG, NO_BACKEND. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_select_backend(moe_context* ctx, const moe_config* config, const moe_platform* platform, uint64_t flags, moe_selection** out, moe_error** err);
-/** Answers one pure question as JSON, without weights. `topic` and the members of `query_json`:
+/** Answers one question as JSON, without weights. `topic` and the members of `query_json`:
  *  "oracle"          vLLM's backend oracle at the level of its own arguments, policy "vllm":
  *                    {"oracle","moe","weight_key","activation_key","platform","env"} -> backend,
  *                    experts, warning, candidates with reasons
@@ -506,10 +533,10 @@ MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_select_backend(moe_context* ctx, 
  *  Fails like the calls that use the same rules (MOE_ERR_NO_BACKEND, MOE_ERR_INVALID_CONFIG...).
  *  Statuses: common, INVALID_CONFIG, NO_BACKEND, UNSUPPORTED. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_describe(const char* topic, const char* query_json, size_t query_len, moe_buffer** out, moe_error** err);
-/** Backend name of the winner, "" if none; borrowed. [any] */
+/** Backend of the winner, "" if none; borrowed. [any] */
 MOE_API const char* MOE_CALL moe_selection_backend(const moe_selection* selection);
-/** Kernel name of the winner, for devices that libmoe does not run the experts class, "" if none;
- *  borrowed. [any] */
+/** Kernel of the winner, "" if none. For devices that libmoe does not run, the name of vLLM's
+ *  experts class. Borrowed. [any] */
 MOE_API const char* MOE_CALL moe_selection_kernel(const moe_selection* selection);
 /** Identity of the packed layout ("p16/int4-g32/1"). Converted weights run with any kernel of the
  *  same layout. With activation order, conversion takes a larger one if the groups of an expert
@@ -545,13 +572,13 @@ MOE_API void MOE_CALL moe_selection_destroy(moe_selection* selection);
  *  w13_qzeros, w13_weight_zero_point; w13_weight_g_idx; w13_weight_bias; w13_input_scale_2;
  *  w13_weight_global_scale; w2 alike. w13_weight_shape and w13_g_idx_sort_indices are checked (the
  *  latter by conversion, which sorts columns itself) and left out.
- *  Shapes and types per format: the guide, include_c/README.md in the source. Setting a place again replaces it; the
- *  stacked and the per-expert form of one role do not mix (MOE_ERR_STATE). Statuses: common.
- *  [any] */
+ *  Shapes and types per format: the guide, include_c/README.md in the source. A tensor
+ *  that is set again replaces the first. The stacked and the per-expert form of one role do not mix
+ *  (MOE_ERR_STATE). Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_create(const moe_config* config, moe_weights** out, moe_error** err);
-/** Sets a stacked tensor ([E, ...], this rank's part of each expert). The struct is copied, its
- *  memory is kept (not copied) until the set is destroyed, the place is set again, or
- *  MOE_CONVERT_RELEASE_SOURCES is done with it; then release(user) is called. Statuses: common,
+/** Sets a stacked tensor ([E, ...], this rank's part of each expert). The struct is copied. Its
+ *  memory is kept, not copied, until the set is destroyed, the tensor is replaced, or a conversion
+ *  with MOE_CONVERT_RELEASE_SOURCES has used it; then release(user) is called. Statuses: common,
  *  SHAPE, DTYPE, UNEXPECTED_WEIGHT, UNSUPPORTED, VERSION, BUSY, STATE. [excl] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_set(moe_weights* weights, const char* role, const moe_tensor* tensor, moe_release_fn release, void* user, moe_error** err);
 /** The same for one expert ([...], this rank's part). shard: "w1" (gate) or "w3" (up) for half of
@@ -583,10 +610,10 @@ MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_to_json(const moe_weights
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_get(const moe_weights* weights, const char* role, int64_t expert, moe_tensor* out, moe_buffer** hold, moe_error** err);
 MOE_API void MOE_CALL moe_weights_destroy(moe_weights* weights);
 
-/** A source that is asked for tensors while conversion runs, so that only a few experts are in
- *  memory at a time. get fills *out (zeroed, struct_size set) for one expert as for
- *  moe_weights_set_expert; put ends its use. A source answers MOE_ERR_MISSING_WEIGHT for what it
- *  does not have; a w13 role is asked for as a whole (shard NULL) first, then as "w1" and "w3".
+/** A source of tensors that conversion calls while it runs, so that only a few experts are in memory
+ *  at a time. get fills *out (zeroed, struct_size set) for one expert as for
+ *  moe_weights_set_expert; put ends its use. get returns MOE_ERR_MISSING_WEIGHT for a tensor that
+ *  the source does not have. A w13 role is requested whole first (shard NULL), then as "w1" and "w3".
  *  Calls may come from several threads unless `serial` is 1. */
 typedef struct moe_weight_source_ops {
   uint32_t struct_size;
@@ -624,17 +651,16 @@ typedef struct moe_convert_options {
   moe_control* control;          /* may be NULL                                          */
 } moe_convert_options;
 
-/** Repacks `weights` into the layout of `selection`, or the larger one that uneven groups of
- *  activation order need (moe_selection_layout). Refuses an incomplete set
- *  (MOE_ERR_MISSING_WEIGHT names every gap). The result does not depend on thread count or on
- *  the host: the same input gives the same bytes. The configs' names are compared as by
- *  moe_layer_create. options may be NULL. Statuses: common, SHAPE,
- *  DTYPE, MISSING_WEIGHT, NO_BACKEND, UNSUPPORTED, BUFFER_TOO_SMALL, IO, VERSION, CANCELLED,
- *  CALLBACK, BUSY, CONFIG_MISMATCH. [any; weights excl when
+/** Repacks `weights` into the layout of `selection`, or into the larger one that uneven groups of
+ *  activation order need (moe_selection_layout). An incomplete set gives MOE_ERR_MISSING_WEIGHT,
+ *  which names the gaps. The same input gives the same bytes, for any number of threads and on any
+ *  host. The names of both configs are compared as in moe_layer_create. options may be NULL.
+ *  Statuses: common, SHAPE, DTYPE, MISSING_WEIGHT, NO_BACKEND, UNSUPPORTED, BUFFER_TOO_SMALL, IO,
+ *  VERSION, CANCELLED, CALLBACK, BUSY, CONFIG_MISMATCH. [any; weights excl when
  *  MOE_CONVERT_RELEASE_SOURCES is set] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_convert_weights(moe_context* ctx, const moe_selection* selection, moe_weights* weights, const moe_convert_options* options, moe_packed** out, moe_error** err);
-/** The whole result as one self-describing, position-independent block, for callers with their
- *  own container: what moe_packed_load_memory takes. Borrowed. Statuses: common. [any] */
+/** The whole result as one self-describing, position-independent block, for callers with a
+ *  container of their own. moe_packed_load_memory reads it back. Borrowed. Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_data(const moe_packed* packed, const void** data, uint64_t* size, moe_error** err);
 /** View of one named output of the conversion, such as "w13_packed", "w2_packed";
  *  moe_packed_to_json lists them. expert -1 = all ([E, ...]), else that expert's slice.
@@ -642,36 +668,36 @@ MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_data(const moe_packed* pac
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_get(const moe_packed* packed, const char* role, int64_t expert, moe_tensor* out, moe_error** err);
 /** Layout, config, experts, named outputs, sizes, content hash. Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_to_json(const moe_packed* packed, moe_buffer** out, moe_error** err);
-/** Reverses the packing of one expert into dense numbers: role "w13_weight" or "w2_weight",
+/** Writes one expert's packed weights to `out` as dense numbers: role "w13_weight" or "w2_weight",
  *  `out` f32/f16/bf16 of [N1, H] or [H, I]. For checks. Statuses: common, SHAPE, DTYPE,
  *  UNSUPPORTED, FORMAT, VERSION. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_dequantize(const moe_packed* packed, const char* role, int64_t expert, const moe_tensor* out, moe_error** err);
 
 /** Flags of moe_packed_load and moe_packed_load_memory. */
 enum {
-  MOE_LOAD_MMAP = 1,             /* share file pages; the file must not change meanwhile: */
-                                 /* once it is shorter, whatever reads the lost pages (a  */
-                                 /* layer's calls, too) gets SIGBUS, which ends a process */
-                                 /* without a handler; PREFAULT does not help. Without    */
-                                 /* MMAP the file is read into memory                     */
+  MOE_LOAD_MMAP = 1,             /* share file pages. The file must not change: if it is  */
+                                 /* cut, reading the lost pages (also in moe_apply) is    */
+                                 /* SIGBUS, which ends a process without a handler;       */
+                                 /* PREFAULT does not help. Without MMAP the file is read */
+                                 /* into memory                                           */
   MOE_LOAD_PREFAULT = 2,         /* touch all pages before returning                     */
   MOE_LOAD_VERIFY = 4            /* compare content hashes; headers and index tensors are */
                                  /* always checked                                       */
 };
 
-/** Writes a file that holds this one layer. flags: 0. Statuses: common, IO, CANCELLED, CALLBACK.
+/** Writes a file with this one layer. flags: 0. Statuses: common, IO, CANCELLED, CALLBACK.
  *  [any]
  *
- *  The file appears under `path` only when it is complete and on the disk (fsync; then of the
- *  folder too, where that can be); until then, and after any failure, whatever was there is
- *  unharmed. Of concurrent saves to one path the last counts; a reader sees one of them whole.
- *  Only the folder must be writable.
+ *  The file appears under `path` only when it is complete and on the disk (fsync, also of the
+ *  folder if possible). Until then, and after any failure, a previous file is unharmed. Of
+ *  concurrent saves to one path the last one wins; a reader sees one of them whole. Only the folder
+ *  must be writable.
  *  - Links (symlinks) are followed: what they lead to is replaced or made, the links stay. Of
  *    several hard links only this name gets the new content.
  *  - Only a regular file is ever replaced: a folder, FIFO, socket or device is MOE_ERR_IO "not a
  *    regular file", and is not opened.
  *  - A replaced file's permission bits and POSIX access list stay, without setuid, setgid and
- *    sticky bits; owner and group stay where the process may set them, else nobody gains rights.
+ *    sticky bits; owner and group stay if the process may set them; otherwise no user gains rights.
  *    Other extended attributes are lost. A new file has 0666 less the umask.
  *  - Until it is complete the file is called .moe-save-NUMBER.tmp, in the same folder. It is
  *    removed when the call fails; after a killed process, or a power cut, by the next save into
@@ -700,27 +726,28 @@ enum {
 typedef struct moe_layer_options {
   uint32_t struct_size;
   uint32_t reserved0;
-  const moe_tensor* correction_bias; /* [G] or [1,G] f32/f16/bf16, copied; NULL: the config's */
+  const moe_tensor* correction_bias; /* [X] or [1,X] f32/f16/bf16, copied; NULL: the config's */
                                      /* or the checkpoint's                               */
-  const moe_tensor* expert_map;  /* [G] i32, place in [E, ...] or -1, copied; NULL: config's */
+  const moe_tensor* expert_map;  /* [X] i32, place in [E, ...] or -1, copied; NULL: config's */
   uint64_t flags;
 } moe_layer_options;
 
-/** Binds converted weights to a kernel. Layout and config of `packed` must be the selection's, and
- *  where both configs have a `name` they must be of one layer (MOE_ERR_CONFIG_MISMATCH): the same,
- *  or places where writers put the same layer; of a selection whose name a class only suggests
- *  (moe_config_create_from_hf without `module`) the number counts. MOE_LAYER_ANY_NAME is for a
- *  selection that serves several layers. ctx lends threads and memory to every moe_apply. options may be
- *  NULL. Statuses: common, INVALID_CONFIG, SHAPE, DTYPE, UNEXPECTED_WEIGHT, NO_BACKEND,
- *  UNSUPPORTED, FORMAT, VERSION, CALLBACK, CONFIG_MISMATCH. [any] */
+/** Binds converted weights to a kernel. `packed` must have the layout and the config of the
+ *  selection, and if both configs have a `name` it must be the same layer's
+ *  (MOE_ERR_CONFIG_MISMATCH): equal names, or two prefixes that tools use for the same layer. If the
+ *  selection's name is only suggested by the class (moe_config_create_from_hf without `module`) the
+ *  layer's number decides. MOE_LAYER_ANY_NAME is for a selection that serves several layers. ctx
+ *  lends threads and memory to every moe_apply. options may be NULL. Statuses: common,
+ *  INVALID_CONFIG, SHAPE, DTYPE, UNEXPECTED_WEIGHT, NO_BACKEND, UNSUPPORTED, FORMAT, VERSION,
+ *  CALLBACK, CONFIG_MISMATCH. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_layer_create(moe_context* ctx, const moe_selection* selection, const moe_packed* packed, const moe_layer_options* options, moe_layer** out, moe_error** err);
 /** Bytes and alignment of a workspace for one call with `num_tokens` tokens. Statuses: common,
  *  UNSUPPORTED. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_layer_workspace_size(const moe_layer* layer, moe_apply_mode mode, int64_t num_tokens, uint64_t* bytes, uint64_t* alignment, moe_error** err);
 /** Config, kernel, threads, memory use. Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_layer_to_json(const moe_layer* layer, moe_buffer** out, moe_error** err);
-/** Copies the tokens routed to each held expert since the last reset into counts[0..E-1];
- *  reset 1 starts again from zero. Statuses: common, BUFFER_TOO_SMALL. [any] */
+/** Copies the number of tokens that each held expert got since the last reset to counts[0..E-1];
+ *  reset 1 sets the counts to zero. Statuses: common, BUFFER_TOO_SMALL. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_layer_expert_counts(const moe_layer* layer, uint64_t* counts, size_t capacity, int32_t reset, moe_error** err);
 MOE_API void MOE_CALL moe_layer_destroy(moe_layer* layer);
 
@@ -735,7 +762,7 @@ typedef struct moe_apply_args {
   moe_apply_mode mode;
   uint64_t flags;
   const moe_tensor* hidden;        /* [T,H], the config's in_dtype                          */
-  const moe_tensor* router_logits; /* ROUTER_LOGITS: [T,G] f32/f16/bf16                     */
+  const moe_tensor* router_logits; /* ROUTER_LOGITS: [T,X] f32/f16/bf16                     */
   const moe_tensor* topk_ids;      /* TOPK: [T,K] i32 or i64; -1, the config's               */
                                    /* routing.skip_id, or not held here: skipped;           */
                                    /* hash routing with logits: [T,top_k]                   */
@@ -750,34 +777,35 @@ typedef struct moe_apply_args {
   const moe_tensor* out_topk_weights; /* optional [T,K] f32                                */
 } moe_apply_args;
 
-/** Runs the layer: out[t] = sum of weight[t,j] * expert topk_ids[t,j] of hidden[t].
- *  routing.routed_scaling_factor counts once. ROUTER_LOGITS: in the weights, or in `out` with
- *  routing.apply_routed_scale_to_output. TOPK: topk_weights are used as they are, and with
- *  apply_routed_scale_to_output `out` is multiplied by the factor, which the weights of moe_route are
- *  then without. Set routing.topk_weights_hold_factor for weights that hold it already (Hugging Face's
- *  classes of DeepSeek, GLM, dots1 give such): moe_route gives them so too, and `out` is not multiplied.
- *  G counts the router's columns: experts, then zero experts. K is top_k, with
- *  fused shared experts more by their number (ids from num_experts on, weight 1). T = 0 is valid and
- *  writes nothing. Several calls on one layer may run at the same time when each has its own `out`
- *  and workspace. Errors found in the arguments, including bad expert ids, leave `out` untouched;
- *  after CANCELLED or CALLBACK its content is unspecified. Statuses: common, SHAPE, DTYPE,
+/** Runs the layer: out[t] = sum over j of weight[t,j] * expert topk_ids[t,j] of hidden[t].
+ *  routing.routed_scaling_factor is applied exactly once. ROUTER_LOGITS: to the weights, or to `out`
+ *  if apply_routed_scale_to_output is set. TOPK: topk_weights are used as given; if
+ *  apply_routed_scale_to_output is set `out` is multiplied, and the weights of moe_route do not
+ *  contain the factor. topk_weights_hold_factor says that the weights contain it (as Hugging Face's
+ *  classes of DeepSeek, GLM and dots1 return them): then moe_route returns such weights, and `out`
+ *  is not multiplied.
+ *  Columns of router_logits (X) are the experts, then the zero experts. K is top_k, plus the number
+ *  of fused shared experts (ids from num_experts on, weight 1). T = 0 is valid and writes nothing.
+ *  Several calls may use one layer at the same time if each has its own `out` and workspace. Errors
+ *  in the arguments, including bad expert ids, leave `out` untouched; after CANCELLED or CALLBACK
+ *  its content is unspecified. Statuses: common, SHAPE, DTYPE,
  *  MISSING_WEIGHT, UNSUPPORTED, BUFFER_TOO_SMALL, VERSION, CANCELLED, CALLBACK. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_apply(const moe_layer* layer, const moe_apply_args* args, moe_error** err);
-/** moe_apply for callers that avoid structs; all arrays without gaps. router_logits [T,G] given:
- *  routing inside; NULL: topk_ids i32 [T,K] and topk_weights f32 [T,K]. Statuses: common, SHAPE,
- *  DTYPE, MISSING_WEIGHT, UNSUPPORTED, CALLBACK. [any] */
+/** moe_apply without structs; all arrays are row-major without gaps. With router_logits [T,X] the
+ *  library routes; if it is NULL, topk_ids i32 [T,K] and topk_weights f32 [T,K] say where to.
+ *  Statuses: common, SHAPE, DTYPE, MISSING_WEIGHT, UNSUPPORTED, CALLBACK. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_apply_flat(const moe_layer* layer, int64_t num_tokens, moe_dtype hidden_dtype, const void* hidden, moe_dtype logits_dtype, const void* router_logits, const int32_t* topk_ids, const float* topk_weights, moe_dtype out_dtype, void* out, moe_error** err);
 
 typedef struct moe_route_args {
   uint32_t struct_size;
   uint32_t reserved0;
-  const moe_tensor* router_logits;   /* [T,G]                                            */
+  const moe_tensor* router_logits;   /* [T,X]                                            */
   const moe_tensor* correction_bias; /* as in moe_layer_options; NULL: the config's       */
   const moe_tensor* out_topk_ids;    /* [T,K] i32 or i64; hash routing: read              */
   const moe_tensor* out_topk_weights; /* [T,K] f32                                        */
 } moe_route_args;
 
-/** Routing alone, with the config's method; needs no weights. Statuses: common, SHAPE, DTYPE,
+/** Routes only, with the config's method. Needs no weights. Statuses: common, SHAPE, DTYPE,
  *  MISSING_WEIGHT, UNEXPECTED_WEIGHT, UNSUPPORTED, VERSION, CALLBACK. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_route(moe_context* ctx, const moe_config* config, const moe_route_args* args, moe_error** err);
 

@@ -7,19 +7,19 @@ functions! {
     fn moe_version_number() -> i32;
     /// "major.minor.patch\[-suffix\]", static. \[any\]
     fn moe_version_string() -> *const c_char;
-    /// MOE_ABI_VERSION of the loaded library. A caller refuses to run only when this differs
-    /// from the MOE_ABI_VERSION it was built with; minor growth never changes it. \[any\]
+    /// MOE_ABI_VERSION of the loaded library. A caller should refuse to run only if it differs from
+    /// the MOE_ABI_VERSION that the caller was built with. New functions never change it. \[any\]
     fn moe_abi_version() -> i32;
-    /// 1 if this build has the named ability, else 0 (also for unknown names); what the machine has
-    /// is moe_platform_has. Names are listed in moe_build_info_json, for example
-    /// "isa.avx512_vnni", "backend.CPU_INT4", "io.mmap". \[any\]
+    /// 1 if this build has the named feature, else 0, also for unknown names. moe_build_info_json lists
+    /// the names, for example "isa.avx512_vnni", "backend.CPU_INT4", "io.mmap". moe_platform_has tells
+    /// what the machine has. \[any\]
     fn moe_has_feature(name: *const c_char) -> i32;
-    /// Version, commit of the sources ("" outside a git checkout), compiler and flags, features, compiled
-    /// backends, kernels and instruction sets, and the environment variables that are read, as JSON, static.
-    /// \[any\]
+    /// Version, commit of the sources ("" outside a git checkout), compiler and flags, features,
+    /// compiled backends, kernels and instruction sets, and the environment variables that are read, as
+    /// JSON, static. \[any\]
     fn moe_build_info_json() -> *const c_char;
-    /// The machine-readable description of this very interface (functions, parameters, structs
-    /// with sizes and offsets, enum values) as JSON, static. \[any\]
+    /// A machine-readable description of this interface as JSON, static: functions, parameters,
+    /// statuses, structs with sizes and offsets, enum values. \[any\]
     fn moe_abi_json() -> *const c_char;
     /// Constant name of a status, "MOE_ERR_UNKNOWN" for others; static, never NULL. \[any\]
     fn moe_status_name(status: moe_status) -> *const c_char;
@@ -30,8 +30,8 @@ functions! {
     /// Inverse of moe_dtype_name; also takes torch and safetensors spellings
     /// ("torch.bfloat16", "BF16"). MOE_DTYPE_INVALID when unknown. \[any\]
     fn moe_dtype_from_name(name: *const c_char) -> moe_dtype;
-    /// Makes an error object for the `err` of a callback. `message` is copied. Never NULL: when
-    /// memory is out a static MOE_ERR_OUT_OF_MEMORY object is given. \[any\]
+    /// Makes an error object for the `err` of a callback. Copies `message`. Never returns NULL: without
+    /// memory it returns a static object with MOE_ERR_OUT_OF_MEMORY. \[any\]
     fn moe_error_create(status: moe_status, message: *const c_void, message_len: usize) -> *mut moe_error;
     /// Never MOE_OK, except for NULL. \[any\]
     fn moe_error_status(err: *const moe_error) -> moe_status;
@@ -41,11 +41,11 @@ functions! {
     /// Where: a JSON pointer into the config ("/quantization/group_size"), a role
     /// ("w13_weight\[17\]"), a path, or "". Borrowed. \[any\]
     fn moe_error_subject(err: *const moe_error) -> *const c_char;
-    /// Everything a program may want: {"status","message","subject","expected","actual",
-    /// "needed","errno","cause":{..},"candidates":\[..\]}; members are present when they apply, some
-    /// errors have more ("error", "kind", "reason", "warning"); "{}" for NULL. Of
-    /// moe_config_create_from_hf "reason" is "dense_layer", "no_such_layer" (past the end) or
-    /// "dense_model". Borrowed. \[any\]
+    /// The facts of the error for programs: {"status","message","subject","expected","actual",
+    /// "needed","errno","cause":{..},"candidates":\[..\]}; members are present if they apply; some
+    /// errors have more ("error", "kind", "reason", "warning"). "{}" for NULL. The "reason" of
+    /// moe_config_create_from_hf is "dense_layer", "no_such_layer" (past the end) or "dense_model".
+    /// Borrowed. \[any\]
     fn moe_error_details_json(err: *const moe_error) -> *const c_char;
     /// Ends the handle; NULL is accepted. \[excl\]
     fn moe_error_destroy(err: *mut moe_error) -> ();
@@ -67,36 +67,37 @@ functions! {
     /// used, for instance from the `release` given to moe_weights_set. Statuses: common, SHAPE, DTYPE,
     /// UNSUPPORTED, VERSION. \[any\]
     fn moe_tensor_from_dlpack(dl_managed_tensor_versioned: *const c_void, out: *mut moe_tensor, err: *mut *mut moe_error) -> moe_status;
-    /// For long calls: convert, save, load, apply. progress (kept; destroy ends it) may be
-    /// NULL: any thread can ask with moe_control_progress instead. Several calls may share one
-    /// object: cancelling stops them all, progress is that of the latest report. Statuses: common.
-    /// \[any\]
+    /// Makes a control for long calls: convert, save, load, apply. progress is kept (destroy ends it)
+    /// and may be NULL: moe_control_progress answers from any thread instead. Several calls may share
+    /// one control: cancelling stops all of them, and progress is that of the latest report. Statuses:
+    /// common. \[any\]
     fn moe_control_create(progress: moe_progress_fn, user: *mut c_void, destroy: moe_release_fn, out: *mut *mut moe_control, err: *mut *mut moe_error) -> moe_status;
-    /// Asks the calls that use this object to stop; they return MOE_ERR_CANCELLED soon, later ones
-    /// at once: for a new start make a new object. Safe in a signal handler and in callbacks. \[any\]
+    /// Asks the calls that use this control to stop: they return MOE_ERR_CANCELLED soon. Later calls
+    /// return it at once, so a new start needs a new control. Safe in a signal handler and in callbacks.
+    /// \[any\]
     fn moe_control_cancel(control: *mut moe_control) -> ();
     /// Work units done and in total of the running or last call. \[any\]
     fn moe_control_progress(control: *const moe_control, done: *mut u64, total: *mut u64) -> ();
-    /// For the host's own part of a long call, such as a weight source: tells the progress (total 0:
-    /// only asks) and returns MOE_OK, or why to stop: the callback then returns that.
-    /// NULL: MOE_OK. Statuses: common, CANCELLED, CALLBACK. \[any\]
+    /// Reports progress from the caller's own part of a long call, such as a weight source. With total
+    /// 0 it only asks. Returns MOE_OK to go on; the callback returns any other status as it is.
+    /// A NULL control gives MOE_OK. Statuses: common, CANCELLED, CALLBACK. \[any\]
     fn moe_control_report(control: *mut moe_control, done: u64, total: u64) -> moe_status;
     /// Ends the handle; NULL is accepted. \[excl\]
     fn moe_control_destroy(control: *mut moe_control) -> ();
     /// Makes a context. `options_json` may be NULL/0: {"threads":0,"cpus":"0-7,16","spin_us":50,
     /// "numa":"auto|off|interleave|shard|mirror","huge_pages":"off|try","log_level":"info",
-    /// "log_ring":256,"flush_denormals":false}. threads 0 = CPUs this process may use (affinity mask
-    /// and cgroup quota, one per core); 1 = never starts a thread. Threads start at the first use, so
-    /// a context may be made before fork(); after a fork the child starts its own. They serve all
-    /// calls with this context and all its layers. callbacks may be NULL. Statuses: common,
-    /// INVALID_CONFIG, UNSUPPORTED, VERSION. \[any\]
+    /// "log_ring":256,"flush_denormals":false}. threads 0 means one per
+    /// core that this process may use (affinity mask, cgroup quota); 1 never starts a thread. Threads
+    /// start at first use, so a context may be made before fork(); the child of a fork starts its own.
+    /// They serve all calls with this context and all its layers. callbacks may be NULL. Statuses:
+    /// common, INVALID_CONFIG, UNSUPPORTED, VERSION. \[any\]
     fn moe_context_create(options_json: *const c_void, options_len: usize, callbacks: *const moe_context_callbacks, out: *mut *mut moe_context, err: *mut *mut moe_error) -> moe_status;
     /// Options after resolution (thread count, CPU list, NUMA nodes) and all backends with layouts,
     /// formats and needed ISAs. Statuses: common. \[any\]
     fn moe_context_to_json(ctx: *const moe_context, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
-    /// Takes the messages kept since the last call as one JSON object per line, for callers that
-    /// cannot take callbacks on foreign threads. Empty buffer when there are none. Statuses: common.
-    /// \[any\]
+    /// Removes the messages that were kept since the last call and returns them, one JSON object per
+    /// line; without messages the buffer is empty. For callers that cannot take callbacks on foreign
+    /// threads. Statuses: common. \[any\]
     fn moe_context_take_log(ctx: *mut moe_context, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
     /// Ends the handle; NULL is accepted. \[excl\]
     fn moe_context_destroy(ctx: *mut moe_context) -> ();
@@ -104,21 +105,22 @@ functions! {
     /// with hf_quantization_config), nested at most 32 deep. Unknown and repeated members are errors.
     /// Statuses: common, INVALID_CONFIG, UNSUPPORTED. \[any\]
     fn moe_config_create(json: *const c_void, json_len: usize, out: *mut *mut moe_config, err: *mut *mut moe_error) -> moe_status;
-    /// Builds it from the text of a Hugging Face config.json (a nested text_config and the
-    /// quantization_config are followed). `options_json` may be NULL/0, and either text has at most
-    /// 16 MiB, so that an option takes the whole of an hf_quant_config.json: {"layer_index":3,
+    /// Builds a config from the text of a Hugging Face config.json, with its text_config and
+    /// quantization_config. `options_json` may be NULL/0: {"layer_index":3,
     /// "module":"model.layers.3.mlp.experts","quantization_config":{..},"overrides":{"parallel":{..},
-    /// ..}}; overrides are members of moe_config_create's document and win. A file whose class is not
-    /// known: "architecture":"Qwen3MoeForCausalLM" reads it like that one, an object describes the
-    /// class (the guide); moe_describe("checkpoint") lists the known ones and makes such an object
-    /// of tensors' names and shapes. Statuses: common, INVALID_CONFIG, UNSUPPORTED. \[any\]
+    /// ..}}. overrides are members of moe_config_create's document and win. quantization_config may be
+    /// a whole hf_quant_config.json; each of the two texts has at most 16 MiB. If the file's class is
+    /// not known, the option "architecture":"Qwen3MoeForCausalLM" reads the file like that class, and
+    /// an object there describes the class (the guide). moe_describe("checkpoint") lists the known
+    /// classes and makes such an object from tensor names and shapes. Statuses: common,
+    /// INVALID_CONFIG, UNSUPPORTED. \[any\]
     fn moe_config_create_from_hf(hf_json: *const c_void, hf_len: usize, options_json: *const c_void, options_len: usize, out: *mut *mut moe_config, err: *mut *mut moe_error) -> moe_status;
-    /// A new config: the document behind `config` with a JSON merge patch (RFC 7396) applied, for
-    /// example {"moe_backend":"cpu"}. Statuses: common, INVALID_CONFIG, UNSUPPORTED. \[any\]
+    /// Makes a new config: applies a JSON merge patch (RFC 7396), such as {"moe_backend":"cpu"}, to the
+    /// document of `config`. Statuses: common, INVALID_CONFIG, UNSUPPORTED. \[any\]
     fn moe_config_merge(config: *const moe_config, patch_json: *const c_void, patch_len: usize, out: *mut *mut moe_config, err: *mut *mut moe_error) -> moe_status;
-    /// The resolved config: defaults written out, but for members that few models set, with derived
-    /// members such as "num_local_experts". Not an input of moe_config_create: for variants use
-    /// merge. Statuses: common. \[any\]
+    /// The resolved config: defaults are written out (members that few models set appear only if they
+    /// differ from theirs), and derived members such as "num_local_experts" are added.
+    /// moe_config_create does not take it: use moe_config_merge for variants. Statuses: common. \[any\]
     fn moe_config_to_json(config: *const moe_config, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
     /// One integer or boolean of the resolved config by JSON pointer ("/num_experts");
     /// MOE_ERR_INVALID_ARGUMENT if it is absent, null or of another type. Statuses: common. \[any\]
@@ -133,8 +135,9 @@ functions! {
     fn moe_config_destroy(config: *mut moe_config) -> ();
     /// json NULL: this machine. Else a machine described by the caller: {"type":"auto|cpu|cuda|rocm|
     /// xpu|tpu|oot","arch":"x86_64","features":\["avx2"\],"capability":\[9,0\],"libs":{"flashinfer":true}}
-    /// (more members: the guide, include_c/README.md in the source). Selection and conversion work for any platform; a
-    /// layer can be made only if the host can run it. Statuses: common, INVALID_CONFIG. \[any\]
+    /// (more members: the guide, include_c/README.md in the source). Selection and conversion work for
+    /// any platform; a layer can be made only if the host can run it. Statuses: common, INVALID_CONFIG.
+    /// \[any\]
     fn moe_platform_create(json: *const c_void, json_len: usize, out: *mut *mut moe_platform, err: *mut *mut moe_error) -> moe_status;
     /// What was given or detected; moe_platform_create takes this text back. Statuses: common. \[any\]
     fn moe_platform_to_json(platform: *const moe_platform, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
@@ -142,14 +145,14 @@ functions! {
     fn moe_platform_has(platform: *const moe_platform, feature: *const c_char) -> i32;
     /// Ends the handle; NULL is accepted. \[excl\]
     fn moe_platform_destroy(platform: *mut moe_platform) -> ();
-    /// Chooses the backend and kernel for this config on this platform; NULL = the config's
-    /// "platform" member, by default this machine. All candidates are asked, also those after the
-    /// winner, so the answer explains itself. When nobody accepts: MOE_ERR_NO_BACKEND, and the
-    /// error's details hold the same list. Deterministic: equal inputs and library version give equal
-    /// answers. A selection without a winner is refused by every later call (MOE_ERR_NO_BACKEND).
+    /// Chooses the backend and kernel for this config on this platform. platform NULL means the
+    /// config's "platform" member, by default this machine. The selection lists every candidate with
+    /// the reason for its refusal, also those after the winner. If none accepts, the call fails with
+    /// MOE_ERR_NO_BACKEND, and the error's details hold the same list. Equal inputs and an equal library
+    /// version give equal answers. Every later call refuses a selection without a winner.
     /// Statuses: common, INVALID_CONFIG, NO_BACKEND. \[any\]
     fn moe_select_backend(ctx: *mut moe_context, config: *const moe_config, platform: *const moe_platform, flags: u64, out: *mut *mut moe_selection, err: *mut *mut moe_error) -> moe_status;
-    /// Answers one pure question as JSON, without weights. `topic` and the members of `query_json`:
+    /// Answers one question as JSON, without weights. `topic` and the members of `query_json`:
     /// "oracle"          vLLM's backend oracle at the level of its own arguments, policy "vllm":
     /// {"oracle","moe","weight_key","activation_key","platform","env"} -\> backend,
     /// experts, warning, candidates with reasons
@@ -165,10 +168,10 @@ functions! {
     /// Fails like the calls that use the same rules (MOE_ERR_NO_BACKEND, MOE_ERR_INVALID_CONFIG...).
     /// Statuses: common, INVALID_CONFIG, NO_BACKEND, UNSUPPORTED. \[any\]
     fn moe_describe(topic: *const c_char, query_json: *const c_void, query_len: usize, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
-    /// Backend name of the winner, "" if none; borrowed. \[any\]
+    /// Backend of the winner, "" if none; borrowed. \[any\]
     fn moe_selection_backend(selection: *const moe_selection) -> *const c_char;
-    /// Kernel name of the winner, for devices that libmoe does not run the experts class, "" if none;
-    /// borrowed. \[any\]
+    /// Kernel of the winner, "" if none. For devices that libmoe does not run, the name of vLLM's
+    /// experts class. Borrowed. \[any\]
     fn moe_selection_kernel(selection: *const moe_selection) -> *const c_char;
     /// Identity of the packed layout ("p16/int4-g32/1"). Converted weights run with any kernel of the
     /// same layout. With activation order, conversion takes a larger one if the groups of an expert
@@ -200,13 +203,13 @@ functions! {
     /// w13_qzeros, w13_weight_zero_point; w13_weight_g_idx; w13_weight_bias; w13_input_scale_2;
     /// w13_weight_global_scale; w2 alike. w13_weight_shape and w13_g_idx_sort_indices are checked (the
     /// latter by conversion, which sorts columns itself) and left out.
-    /// Shapes and types per format: the guide, include_c/README.md in the source. Setting a place again replaces it; the
-    /// stacked and the per-expert form of one role do not mix (MOE_ERR_STATE). Statuses: common.
-    /// \[any\]
+    /// Shapes and types per format: the guide, include_c/README.md in the source. A tensor
+    /// that is set again replaces the first. The stacked and the per-expert form of one role do not mix
+    /// (MOE_ERR_STATE). Statuses: common. \[any\]
     fn moe_weights_create(config: *const moe_config, out: *mut *mut moe_weights, err: *mut *mut moe_error) -> moe_status;
-    /// Sets a stacked tensor (\[E, ...\], this rank's part of each expert). The struct is copied, its
-    /// memory is kept (not copied) until the set is destroyed, the place is set again, or
-    /// MOE_CONVERT_RELEASE_SOURCES is done with it; then release(user) is called. Statuses: common,
+    /// Sets a stacked tensor (\[E, ...\], this rank's part of each expert). The struct is copied. Its
+    /// memory is kept, not copied, until the set is destroyed, the tensor is replaced, or a conversion
+    /// with MOE_CONVERT_RELEASE_SOURCES has used it; then release(user) is called. Statuses: common,
     /// SHAPE, DTYPE, UNEXPECTED_WEIGHT, UNSUPPORTED, VERSION, BUSY, STATE. \[excl\]
     fn moe_weights_set(weights: *mut moe_weights, role: *const c_char, tensor: *const moe_tensor, release: moe_release_fn, user: *mut c_void, err: *mut *mut moe_error) -> moe_status;
     /// The same for one expert (\[...\], this rank's part). shard: "w1" (gate) or "w3" (up) for half of
@@ -240,17 +243,16 @@ functions! {
     fn moe_weights_destroy(weights: *mut moe_weights) -> ();
     /// A set whose tensors come from `ops` (copied). Statuses: common, VERSION. \[any\]
     fn moe_weights_create_from_source(config: *const moe_config, ops: *const moe_weight_source_ops, out: *mut *mut moe_weights, err: *mut *mut moe_error) -> moe_status;
-    /// Repacks `weights` into the layout of `selection`, or the larger one that uneven groups of
-    /// activation order need (moe_selection_layout). Refuses an incomplete set
-    /// (MOE_ERR_MISSING_WEIGHT names every gap). The result does not depend on thread count or on
-    /// the host: the same input gives the same bytes. The configs' names are compared as by
-    /// moe_layer_create. options may be NULL. Statuses: common, SHAPE,
-    /// DTYPE, MISSING_WEIGHT, NO_BACKEND, UNSUPPORTED, BUFFER_TOO_SMALL, IO, VERSION, CANCELLED,
-    /// CALLBACK, BUSY, CONFIG_MISMATCH. \[any; weights excl when
+    /// Repacks `weights` into the layout of `selection`, or into the larger one that uneven groups of
+    /// activation order need (moe_selection_layout). An incomplete set gives MOE_ERR_MISSING_WEIGHT,
+    /// which names the gaps. The same input gives the same bytes, for any number of threads and on any
+    /// host. The names of both configs are compared as in moe_layer_create. options may be NULL.
+    /// Statuses: common, SHAPE, DTYPE, MISSING_WEIGHT, NO_BACKEND, UNSUPPORTED, BUFFER_TOO_SMALL, IO,
+    /// VERSION, CANCELLED, CALLBACK, BUSY, CONFIG_MISMATCH. \[any; weights excl when
     /// MOE_CONVERT_RELEASE_SOURCES is set\]
     fn moe_convert_weights(ctx: *mut moe_context, selection: *const moe_selection, weights: *mut moe_weights, options: *const moe_convert_options, out: *mut *mut moe_packed, err: *mut *mut moe_error) -> moe_status;
-    /// The whole result as one self-describing, position-independent block, for callers with their
-    /// own container: what moe_packed_load_memory takes. Borrowed. Statuses: common. \[any\]
+    /// The whole result as one self-describing, position-independent block, for callers with a
+    /// container of their own. moe_packed_load_memory reads it back. Borrowed. Statuses: common. \[any\]
     fn moe_packed_data(packed: *const moe_packed, data: *mut *mut c_void, size: *mut u64, err: *mut *mut moe_error) -> moe_status;
     /// View of one named output of the conversion, such as "w13_packed", "w2_packed";
     /// moe_packed_to_json lists them. expert -1 = all (\[E, ...\]), else that expert's slice.
@@ -258,23 +260,23 @@ functions! {
     fn moe_packed_get(packed: *const moe_packed, role: *const c_char, expert: i64, out: *mut moe_tensor, err: *mut *mut moe_error) -> moe_status;
     /// Layout, config, experts, named outputs, sizes, content hash. Statuses: common. \[any\]
     fn moe_packed_to_json(packed: *const moe_packed, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
-    /// Reverses the packing of one expert into dense numbers: role "w13_weight" or "w2_weight",
+    /// Writes one expert's packed weights to `out` as dense numbers: role "w13_weight" or "w2_weight",
     /// `out` f32/f16/bf16 of \[N1, H\] or \[H, I\]. For checks. Statuses: common, SHAPE, DTYPE,
     /// UNSUPPORTED, FORMAT, VERSION. \[any\]
     fn moe_packed_dequantize(packed: *const moe_packed, role: *const c_char, expert: i64, out: *const moe_tensor, err: *mut *mut moe_error) -> moe_status;
-    /// Writes a file that holds this one layer. flags: 0. Statuses: common, IO, CANCELLED, CALLBACK.
+    /// Writes a file with this one layer. flags: 0. Statuses: common, IO, CANCELLED, CALLBACK.
     /// \[any\]
     ///
-    /// The file appears under `path` only when it is complete and on the disk (fsync; then of the
-    /// folder too, where that can be); until then, and after any failure, whatever was there is
-    /// unharmed. Of concurrent saves to one path the last counts; a reader sees one of them whole.
-    /// Only the folder must be writable.
+    /// The file appears under `path` only when it is complete and on the disk (fsync, also of the
+    /// folder if possible). Until then, and after any failure, a previous file is unharmed. Of
+    /// concurrent saves to one path the last one wins; a reader sees one of them whole. Only the folder
+    /// must be writable.
     /// - Links (symlinks) are followed: what they lead to is replaced or made, the links stay. Of
     /// several hard links only this name gets the new content.
     /// - Only a regular file is ever replaced: a folder, FIFO, socket or device is MOE_ERR_IO "not a
     /// regular file", and is not opened.
     /// - A replaced file's permission bits and POSIX access list stay, without setuid, setgid and
-    /// sticky bits; owner and group stay where the process may set them, else nobody gains rights.
+    /// sticky bits; owner and group stay if the process may set them; otherwise no user gains rights.
     /// Other extended attributes are lost. A new file has 0666 less the umask.
     /// - Until it is complete the file is called .moe-save-NUMBER.tmp, in the same folder. It is
     /// removed when the call fails; after a killed process, or a power cut, by the next save into
@@ -291,42 +293,44 @@ functions! {
     fn moe_packed_load_memory(ctx: *mut moe_context, data: *const c_void, size: usize, flags: u64, release: moe_release_fn, user: *mut c_void, out: *mut *mut moe_packed, err: *mut *mut moe_error) -> moe_status;
     /// Ends the handle; NULL is accepted. \[excl\]
     fn moe_packed_destroy(packed: *mut moe_packed) -> ();
-    /// Binds converted weights to a kernel. Layout and config of `packed` must be the selection's, and
-    /// where both configs have a `name` they must be of one layer (MOE_ERR_CONFIG_MISMATCH): the same,
-    /// or places where writers put the same layer; of a selection whose name a class only suggests
-    /// (moe_config_create_from_hf without `module`) the number counts. MOE_LAYER_ANY_NAME is for a
-    /// selection that serves several layers. ctx lends threads and memory to every moe_apply. options may be
-    /// NULL. Statuses: common, INVALID_CONFIG, SHAPE, DTYPE, UNEXPECTED_WEIGHT, NO_BACKEND,
-    /// UNSUPPORTED, FORMAT, VERSION, CALLBACK, CONFIG_MISMATCH. \[any\]
+    /// Binds converted weights to a kernel. `packed` must have the layout and the config of the
+    /// selection, and if both configs have a `name` it must be the same layer's
+    /// (MOE_ERR_CONFIG_MISMATCH): equal names, or two prefixes that tools use for the same layer. If the
+    /// selection's name is only suggested by the class (moe_config_create_from_hf without `module`) the
+    /// layer's number decides. MOE_LAYER_ANY_NAME is for a selection that serves several layers. ctx
+    /// lends threads and memory to every moe_apply. options may be NULL. Statuses: common,
+    /// INVALID_CONFIG, SHAPE, DTYPE, UNEXPECTED_WEIGHT, NO_BACKEND, UNSUPPORTED, FORMAT, VERSION,
+    /// CALLBACK, CONFIG_MISMATCH. \[any\]
     fn moe_layer_create(ctx: *mut moe_context, selection: *const moe_selection, packed: *const moe_packed, options: *const moe_layer_options, out: *mut *mut moe_layer, err: *mut *mut moe_error) -> moe_status;
     /// Bytes and alignment of a workspace for one call with `num_tokens` tokens. Statuses: common,
     /// UNSUPPORTED. \[any\]
     fn moe_layer_workspace_size(layer: *const moe_layer, mode: moe_apply_mode, num_tokens: i64, bytes: *mut u64, alignment: *mut u64, err: *mut *mut moe_error) -> moe_status;
     /// Config, kernel, threads, memory use. Statuses: common. \[any\]
     fn moe_layer_to_json(layer: *const moe_layer, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
-    /// Copies the tokens routed to each held expert since the last reset into counts\[0..E-1\];
-    /// reset 1 starts again from zero. Statuses: common, BUFFER_TOO_SMALL. \[any\]
+    /// Copies the number of tokens that each held expert got since the last reset to counts\[0..E-1\];
+    /// reset 1 sets the counts to zero. Statuses: common, BUFFER_TOO_SMALL. \[any\]
     fn moe_layer_expert_counts(layer: *const moe_layer, counts: *mut u64, capacity: usize, reset: i32, err: *mut *mut moe_error) -> moe_status;
     /// Ends the handle; NULL is accepted. \[excl\]
     fn moe_layer_destroy(layer: *mut moe_layer) -> ();
-    /// Runs the layer: out\[t\] = sum of weight\[t,j\] \* expert topk_ids\[t,j\] of hidden\[t\].
-    /// routing.routed_scaling_factor counts once. ROUTER_LOGITS: in the weights, or in `out` with
-    /// routing.apply_routed_scale_to_output. TOPK: topk_weights are used as they are, and with
-    /// apply_routed_scale_to_output `out` is multiplied by the factor, which the weights of moe_route are
-    /// then without. Set routing.topk_weights_hold_factor for weights that hold it already (Hugging Face's
-    /// classes of DeepSeek, GLM, dots1 give such): moe_route gives them so too, and `out` is not multiplied.
-    /// G counts the router's columns: experts, then zero experts. K is top_k, with
-    /// fused shared experts more by their number (ids from num_experts on, weight 1). T = 0 is valid and
-    /// writes nothing. Several calls on one layer may run at the same time when each has its own `out`
-    /// and workspace. Errors found in the arguments, including bad expert ids, leave `out` untouched;
-    /// after CANCELLED or CALLBACK its content is unspecified. Statuses: common, SHAPE, DTYPE,
+    /// Runs the layer: out\[t\] = sum over j of weight\[t,j\] \* expert topk_ids\[t,j\] of hidden\[t\].
+    /// routing.routed_scaling_factor is applied exactly once. ROUTER_LOGITS: to the weights, or to `out`
+    /// if apply_routed_scale_to_output is set. TOPK: topk_weights are used as given; if
+    /// apply_routed_scale_to_output is set `out` is multiplied, and the weights of moe_route do not
+    /// contain the factor. topk_weights_hold_factor says that the weights contain it (as Hugging Face's
+    /// classes of DeepSeek, GLM and dots1 return them): then moe_route returns such weights, and `out`
+    /// is not multiplied.
+    /// Columns of router_logits (X) are the experts, then the zero experts. K is top_k, plus the number
+    /// of fused shared experts (ids from num_experts on, weight 1). T = 0 is valid and writes nothing.
+    /// Several calls may use one layer at the same time if each has its own `out` and workspace. Errors
+    /// in the arguments, including bad expert ids, leave `out` untouched; after CANCELLED or CALLBACK
+    /// its content is unspecified. Statuses: common, SHAPE, DTYPE,
     /// MISSING_WEIGHT, UNSUPPORTED, BUFFER_TOO_SMALL, VERSION, CANCELLED, CALLBACK. \[any\]
     fn moe_apply(layer: *const moe_layer, args: *const moe_apply_args, err: *mut *mut moe_error) -> moe_status;
-    /// moe_apply for callers that avoid structs; all arrays without gaps. router_logits \[T,G\] given:
-    /// routing inside; NULL: topk_ids i32 \[T,K\] and topk_weights f32 \[T,K\]. Statuses: common, SHAPE,
-    /// DTYPE, MISSING_WEIGHT, UNSUPPORTED, CALLBACK. \[any\]
+    /// moe_apply without structs; all arrays are row-major without gaps. With router_logits \[T,X\] the
+    /// library routes; if it is NULL, topk_ids i32 \[T,K\] and topk_weights f32 \[T,K\] say where to.
+    /// Statuses: common, SHAPE, DTYPE, MISSING_WEIGHT, UNSUPPORTED, CALLBACK. \[any\]
     fn moe_apply_flat(layer: *const moe_layer, num_tokens: i64, hidden_dtype: moe_dtype, hidden: *const c_void, logits_dtype: moe_dtype, router_logits: *const c_void, topk_ids: *const c_void, topk_weights: *const c_void, out_dtype: moe_dtype, out: *mut c_void, err: *mut *mut moe_error) -> moe_status;
-    /// Routing alone, with the config's method; needs no weights. Statuses: common, SHAPE, DTYPE,
+    /// Routes only, with the config's method. Needs no weights. Statuses: common, SHAPE, DTYPE,
     /// MISSING_WEIGHT, UNEXPECTED_WEIGHT, UNSUPPORTED, VERSION, CALLBACK. \[any\]
     fn moe_route(ctx: *mut moe_context, config: *const moe_config, args: *const moe_route_args, err: *mut *mut moe_error) -> moe_status;
 }

@@ -10,8 +10,8 @@ pub const MOE_MAX_DIMS: usize = 6;
 /// `MOE_NUL_TERMINATED` of the header.
 pub const MOE_NUL_TERMINATED: usize = usize::MAX;
 
-/// Result of a call. 0 is success, every failure is positive. Treat a value that you
-/// do not know like MOE_ERR_INTERNAL.
+/// Result of a call. 0 is success, every failure is positive. Treat an unknown value like
+/// MOE_ERR_INTERNAL. No function of this version returns a reserved one.
 pub type moe_status = i32;
 /// Ok.
 pub const MOE_OK: moe_status = 0;
@@ -41,23 +41,23 @@ pub const MOE_ERR_OUT_OF_MEMORY: moe_status = 11;
 pub const MOE_ERR_IO: moe_status = 12;
 /// file is not ours, truncated, or hash mismatch
 pub const MOE_ERR_FORMAT: moe_status = 13;
-/// struct, file or plug-in of a newer version
+/// struct or file of a newer version
 pub const MOE_ERR_VERSION: moe_status = 14;
 /// a moe_control or a callback asked to stop
 pub const MOE_ERR_CANCELLED: moe_status = 15;
-/// communicator callback failed
+/// reserved
 pub const MOE_ERR_COMM: moe_status = 16;
 /// any other callback failed
 pub const MOE_ERR_CALLBACK: moe_status = 17;
 /// exclusive access violated (best-effort detection)
 pub const MOE_ERR_BUSY: moe_status = 18;
-/// call not possible in this state, e.g. MPI not started
+/// the object is not in a state that allows the call
 pub const MOE_ERR_STATE: moe_status = 19;
-/// another rank failed; details name rank and status
+/// reserved
 pub const MOE_ERR_PEER: moe_status = 20;
-/// two sides disagree (ranks; packed weights and selection); details name the member
+/// packed weights and selection disagree; details name the member
 pub const MOE_ERR_CONFIG_MISMATCH: moe_status = 21;
-/// the communicator failed before and is unusable
+/// reserved
 pub const MOE_ERR_COMM_POISONED: moe_status = 22;
 /// Internal.
 pub const MOE_ERR_INTERNAL: moe_status = 99;
@@ -118,8 +118,8 @@ pub const MOE_DTYPE_I2: moe_dtype = 38;
 /// `u2`.
 pub const MOE_DTYPE_U2: moe_dtype = 39;
 
-/// Why a candidate was refused. A closed list: tests compare these numbers, people read
-/// the text next to them.
+/// Why a candidate was refused. The list is closed: programs compare these numbers, people read
+/// the candidate's `detail`.
 pub type moe_reject = i32;
 /// accepted
 pub const MOE_REJECT_NONE: moe_reject = 0;
@@ -189,7 +189,7 @@ pub const MOE_LOG_ERROR: moe_log_level = 4;
 /// Off.
 pub const MOE_LOG_OFF: moe_log_level = 5;
 
-/// What moe_apply gets. A config with routing "custom" takes TOPK only.
+/// What the caller passes to moe_apply. A config with routing "custom" takes TOPK only.
 pub type moe_apply_mode = i32;
 /// monolithic: routing inside
 pub const MOE_APPLY_ROUTER_LOGITS: moe_apply_mode = 0;
@@ -198,7 +198,7 @@ pub const MOE_APPLY_TOPK: moe_apply_mode = 1;
 
 /// Select flags.
 pub type moe_select_flags = u64;
-/// MOE_OK even if nobody accepts: moe_selection_backend is ""
+/// MOE_OK also without a winner: moe_selection_backend is ""
 pub const MOE_SELECT_EXPLAIN_ONLY: moe_select_flags = 1;
 /// the backend named in the config is a wish; else try others
 pub const MOE_SELECT_ALLOW_FALLBACK: moe_select_flags = 2;
@@ -212,7 +212,7 @@ pub const MOE_CONVERT_ANY_NAME: moe_convert_flags = 2;
 
 /// Load flags.
 pub type moe_load_flags = u64;
-/// share file pages; the file must not change meanwhile: once it is shorter, whatever reads the lost pages (a layer's calls, too) gets SIGBUS, which ends a process without a handler; PREFAULT does not help. Without MMAP the file is read into memory
+/// share file pages. The file must not change: if it is cut, reading the lost pages (also in moe_apply) is SIGBUS, which ends a process without a handler; PREFAULT does not help. Without MMAP the file is read into memory
 pub const MOE_LOAD_MMAP: moe_load_flags = 1;
 /// touch all pages before returning
 pub const MOE_LOAD_PREFAULT: moe_load_flags = 2;
@@ -291,18 +291,18 @@ pub struct moe_weights {
     _private: [u8; 0],
 }
 
-/// Called once when the library no longer needs what `user` stands for. Any thread.
+/// Called once, from any thread, when the library no longer needs what `user` stands for.
 pub type moe_release_fn = Option<unsafe extern "C" fn(*mut c_void)>;
 
-/// Return MOE_OK to go on, anything else to stop. Called now and then on the thread that made
-/// the call; total is 0 while unknown.
+/// Called from time to time on the thread that made the call. Return MOE_OK to go on, anything else
+/// to stop. total is 0 while it is unknown.
 pub type moe_progress_fn = Option<unsafe extern "C" fn(*mut c_void, u64, u64) -> moe_status>;
 
-/// May be called from any library thread, also concurrently; must not call the library.
-/// `message` need not be NUL-terminated: use message_len.
+/// Called from any thread of the library, also concurrently. Must not call the library. `message`
+/// need not be NUL-terminated: use message_len.
 pub type moe_log_fn = Option<unsafe extern "C" fn(*mut c_void, moe_log_level, *const c_char, *const c_void, usize)>;
 
-/// One task: `index` in \[0, count). Never blocks on another task.
+/// Runs one task; `index` is in \[0, count). A task never waits for another one.
 pub type moe_task_fn = Option<unsafe extern "C" fn(*mut c_void, usize)>;
 
 /// user, count, task, task_arg.
@@ -344,15 +344,15 @@ pub struct moe_tensor {
 }
 
 /// A thread pool of the caller. parallel_for must run task(task_arg, i) exactly once for each
-/// i in \[0, count), from any threads, and return when all are done; running them one after
-/// another on the calling thread is allowed. It is called from several threads at once when the
-/// library is. When it errs, memory stays safe:
-/// - An index run again, also at the same time: the second run returns at once. No error.
-/// - An index left out or not done when parallel_for returns, or one that is not in \[0, count):
-/// the call gives MOE_ERR_CALLBACK with subject or message "parallel_for", and memory that it
-/// writes (`out`, a caller's dst) is unspecified. A call waits for tasks that are still running
-/// (for ever, if their thread never goes on) and no other starts.
-/// - task(task_arg, i) after that: returns at once, until `destroy` of this struct has returned.
+/// i in \[0, count), from any threads, and return when all are done; it may run them one after
+/// another on the calling thread. Several threads call it at once if several threads call the
+/// library. A faulty parallel_for does not endanger memory:
+/// - An index that is run again, also at the same time: the second run returns at once. No error.
+/// - An index that is left out, not done when parallel_for returns, or not in \[0, count): the call
+/// returns MOE_ERR_CALLBACK with subject or message "parallel_for", and the memory that it writes
+/// (`out`, a caller's dst) is unspecified. The call waits for tasks that are still running (for
+/// ever, if their thread never goes on); no other task starts.
+/// - task(task_arg, i) after that returns at once, until `destroy` of this struct has returned.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_parallel_ops {
@@ -429,10 +429,10 @@ pub struct moe_candidate {
     pub subject: *const c_char,
 }
 
-/// A source that is asked for tensors while conversion runs, so that only a few experts are in
-/// memory at a time. get fills \*out (zeroed, struct_size set) for one expert as for
-/// moe_weights_set_expert; put ends its use. A source answers MOE_ERR_MISSING_WEIGHT for what it
-/// does not have; a w13 role is asked for as a whole (shard NULL) first, then as "w1" and "w3".
+/// A source of tensors that conversion calls while it runs, so that only a few experts are in memory
+/// at a time. get fills \*out (zeroed, struct_size set) for one expert as for
+/// moe_weights_set_expert; put ends its use. get returns MOE_ERR_MISSING_WEIGHT for a tensor that
+/// the source does not have. A w13 role is requested whole first (shard NULL), then as "w1" and "w3".
 /// Calls may come from several threads unless `serial` is 1.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -483,9 +483,9 @@ pub struct moe_layer_options {
     pub struct_size: u32,
     /// 0.
     pub reserved0: u32,
-    /// \[G\] or \[1,G\] f32/f16/bf16, copied; NULL: the config's or the checkpoint's
+    /// \[X\] or \[1,X\] f32/f16/bf16, copied; NULL: the config's or the checkpoint's
     pub correction_bias: *const moe_tensor,
-    /// \[G\] i32, place in \[E, ...\] or -1, copied; NULL: config's
+    /// \[X\] i32, place in \[E, ...\] or -1, copied; NULL: config's
     pub expert_map: *const moe_tensor,
     /// Flags.
     pub flags: u64,
@@ -503,7 +503,7 @@ pub struct moe_apply_args {
     pub flags: u64,
     /// \[T,H\], the config's in_dtype
     pub hidden: *const moe_tensor,
-    /// ROUTER_LOGITS: \[T,G\] f32/f16/bf16
+    /// ROUTER_LOGITS: \[T,X\] f32/f16/bf16
     pub router_logits: *const moe_tensor,
     /// TOPK: \[T,K\] i32 or i64; -1, the config's routing.skip_id, or not held here: skipped; hash routing with logits: \[T,top_k\]
     pub topk_ids: *const moe_tensor,
@@ -533,7 +533,7 @@ pub struct moe_route_args {
     pub struct_size: u32,
     /// 0.
     pub reserved0: u32,
-    /// \[T,G\]
+    /// \[T,X\]
     pub router_logits: *const moe_tensor,
     /// as in moe_layer_options; NULL: the config's
     pub correction_bias: *const moe_tensor,
