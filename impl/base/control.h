@@ -54,7 +54,7 @@ class Control {
   ReleaseFn destroy_;
 };
 
-// nullptr is a control that nobody cancels.
+// nullptr is a control that is never cancelled.
 inline Check report(Control* control, std::uint64_t done, std::uint64_t total) {
   return control == nullptr ? ok() : control->report(done, total);
 }

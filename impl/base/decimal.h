@@ -1,5 +1,5 @@
 // Floating-point numbers as text: the shortest that reads back, in the form of std::to_chars, byte for byte (a test
-// compares them). Written anew because libstdc++'s brings 135 KB of tables, for a speed that reports and error messages
+// compares them). Written here because libstdc++'s brings 135 KB of tables, for a speed that reports and error messages
 // don't need.
 #pragma once
 

@@ -71,8 +71,8 @@ class Value {
 struct Limits {
   std::size_t max_bytes = std::size_t{1} << 20;
   int max_depth = 32;
-  bool python =
-      false;  // NaN, Infinity and -Infinity may stand where a value does: empty texts, which nobody takes for numbers
+  bool python = false;  // NaN, Infinity and -Infinity may stand where a value does: empty texts, which no reader takes
+                        // for numbers
 };
 
 // Fails with Code::invalid_config, subject "", details "\"offset\":N" (byte of the fault).

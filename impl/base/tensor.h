@@ -1,4 +1,4 @@
-// Views of tensors that somebody else owns, and the interface through which weights are asked for.
+// Views of tensors that the caller owns, and the interface through which conversion asks for weights.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // Messages: put together by cat(), and text that others wrote (names, paths, values of documents) in them.
 //
 // Messages are valid UTF-8 on one line, whatever stood in a file: every one leaves through printable(). A name or
-// value inside a message is written by in_quotes(), so that nobody takes it for the message's own words.
+// value inside a message is written by in_quotes(), so that it cannot be taken for the message's own words.
 #pragma once
 
 #include <concepts>

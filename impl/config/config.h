@@ -78,8 +78,8 @@ struct Config {
   std::vector<std::string> stacked_names = {"gate_up_proj", "down_proj"};
   std::vector<std::string> ignored_tensors;
   SideTensor expert_norm;  // [H]
-  // The class of a config.json that `name` is only a guess of: files may have the layer elsewhere. "": somebody gave
-  // it.
+  // Class of the config.json from which `name` was guessed; files may use another prefix. Empty if the caller gave the
+  // name.
   std::string named_by_class;
   // Another name that files may have for this layer, where `name` is such a guess: of multi-token prediction that has
   // its own numbers, the number behind those of all layers.
@@ -143,7 +143,7 @@ struct Config {
 // --- parse.cpp: text -> Config (config.md 12, 13) ------------------------------------------------
 Result<Config> parse_config(std::string_view text);
 Result<Config> config_from_document(json::Value document);
-// The document behind `config` with an RFC 7396 patch applied, checked anew.
+// The document behind `config` with an RFC 7396 patch applied, checked again.
 Result<Config> merge_config(const Config& config, std::string_view patch_text);
 // draft 2020-12 schema of the document, static.
 const char* config_schema_text();

@@ -1,4 +1,4 @@
-// Variants of a configuration: an RFC 7396 patch on the document it was made from, checked anew.
+// Variants of a configuration: an RFC 7396 patch on the document it was made from, checked again.
 //
 // A setting may have several names, so both the document and the patch are first brought to one name
 // each. intermediate_size_per_partition has a meaning of its own and keeps its name, but a width set by

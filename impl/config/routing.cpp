@@ -119,7 +119,7 @@ Check check_groups(const Members& members, const Draft& draft) {
 }
 
 // Members that some ways of routing have no use for: none of them may be left out silently. (custom and simulated use
-// nothing of what the config says, so that whoever routes himself can keep a model's members.)
+// nothing of what the config says, so that a caller that routes can keep a model's members.)
 Check check_options(const Members& members, const Draft& draft) {
   const RoutingConfig& r = draft.config.routing;
   const RoutingChoice choice = draft.routing_choice;

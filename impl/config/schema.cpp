@@ -165,7 +165,7 @@ struct Text {
                                      : R"("enum":[false,true,"local"],"default":false)");
   }
   constexpr void actorders(Operand operand) {
-    if (operand == Operand::activations) {  // the reader takes one that says nothing; nobody should write it
+    if (operand == Operand::activations) {  // the reader takes an empty one; writers should leave it out
       left_out = true;
       return;
     }

@@ -44,7 +44,7 @@ struct ConvertJob {
 
 struct ConvertReport {
   std::uint64_t scales_rounded = 0;       // scales that the layout's type does not hold exactly
-  std::uint64_t requantized_experts = 0;  // whose codes were made anew
+  std::uint64_t requantized_experts = 0;  // whose codes were recomputed
 };
 
 // Writes layout.payload_bytes() bytes. On failure the content of `payload` is unspecified (the caller

@@ -32,9 +32,9 @@ class ModelFile {
   const Foreign& root() const { return root_; }
   // The language model's part, nullptr: the root is one.
   const Foreign* text() const { return text_ ? &*text_ : nullptr; }
-  // Where the language model's member is: the object that an architecture names, else text_config, else, without one,
-  // the root. Of a multimodal model the root is another's, and what is left out here has the class's value.
-  // What per_layer_config says of the layer looked at comes before all.
+  // The object that holds the language model's `key`: the one named by the architecture, else text_config, else the
+  // root. If text_config exists, the root is not searched; missing members take the class's default. A member of
+  // per_layer_config for the current layer comes first.
   const Foreign& holder(std::string_view key) const {
     for (const std::optional<Foreign>* nearer : {&layer_, &inner_})
       if (*nearer && (*nearer)->value().find(key) != nullptr) return **nearer;

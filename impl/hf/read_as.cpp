@@ -171,7 +171,7 @@ Check read_keys(const Members& description, Architecture& a) {
   return ok();
 }
 
-// Of a class that nobody knows nothing is guessed: how it routes must be said.
+// Nothing is guessed about an unknown class: its description must say how it routes.
 Check check_routing(const Members& from, bool is_new) {
   const json::Value* routing = from.get("routing");
   if (routing != nullptr && routing->object() == nullptr)

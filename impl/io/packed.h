@@ -42,7 +42,7 @@ struct PackedInfo {
   Layout layout;
   std::vector<std::int64_t> experts;  // the model's numbers in local order
   std::uint64_t scales_rounded = 0;
-  std::uint64_t requantized_experts = 0;  // whose codes were made anew; at most 2^24
+  std::uint64_t requantized_experts = 0;  // whose codes were recomputed; at most 2^24
   // Found beside the router and the experts by the loader; empty = none.
   std::vector<float> correction_bias;
   std::vector<float> expert_scale;  // [E] or [1]

@@ -39,7 +39,7 @@ struct SafetensorsEntry {
   std::span<const std::int64_t> shape() const { return {dims.data(), usize(ndim)}; }
 };
 
-// Which names somebody wants.
+// Which names the caller wants.
 class NameFilter {
  public:
   NameFilter(const char* begin) : wants_([begin](std::string_view name) { return name.starts_with(begin); }) {}

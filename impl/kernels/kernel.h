@@ -61,7 +61,7 @@ struct GemmArgs {
   std::int64_t first = 0;  // number of the first panel within the matrix
   int part = 0, parts = 1;
   PrefetchPolicy prefetch{};
-  std::byte* scratch = nullptr;  // Kernel::scratch_bytes, nobody else's during the call; 64-byte aligned
+  std::byte* scratch = nullptr;  // Kernel::scratch_bytes, of this call alone; 64-byte aligned
 };
 
 // The middle of n rows: y13 holds 16 gate, 16 up, 16 gate, ... columns as the panels of w13 do; ungated 16, 16, ...

@@ -136,7 +136,8 @@ constexpr std::int64_t block_offset(std::int64_t block, int n) { return (block >
 // Where value k of row `row` lies in a f32 tile of n rows; 16 values are together.
 constexpr std::int64_t float_offset(std::int64_t k, int row, int n) { return (k / 16 * n + row) * 16 + k % 16; }
 
-// Asks for the memory of a row that will be written: rows lie in pieces, a line each, which no hardware foresees.
+// Prefetches a destination row for writing. Its pieces are single cache lines far apart; hardware prefetchers miss that
+// pattern.
 // always_inline: GCC takes a function that only prefetches for one without effects and drops its calls.
 [[gnu::always_inline]] inline void prefetch_tile_row(const TileShape& shape, const TilePlace& to) {
   const std::size_t piece = shape.piece(), end = shape.piece_bytes(), step = piece * usize(to.n);

@@ -96,7 +96,7 @@ struct Accepts {
   std::span<const QuantKey> weight_keys = {};  // without an activation key; empty = no weight key
   bool any_activation_key = false;             // with weight_keys
   std::span<const Scheme> schemes = {};        // pairs, instead of weight_keys
-  const QuantKey* own_activation = nullptr;    // what the backend makes of activations that nobody quantized
+  const QuantKey* own_activation = nullptr;    // what the backend makes of unquantized activations
   bool expert_parallel = true, eplb = true;
   bool use_ep = true;                                      // expert parallelism may be asked for, also with one rank
   bool data_parallel = true;                               // dp_size may be above 1
@@ -151,7 +151,7 @@ struct Steering {
   std::vector<std::string_view> order;  // the backends on the list, first to last
   std::string_view unchecked = {};      // taken without asking any rule, as vLLM does with LoRA on
   std::string_view needed = {};         // asked for by a switch, as if by name; moe_backend goes before
-  std::string_view last = {};           // asked when nobody on the list accepts, as if by name
+  std::string_view last = {};           // asked if no row on the list accepts, as if by name
   bool own_key = false;                 // these two are asked with their own activation key, not with the weights'
   bool word_unread = false;             // moe_backend is not read: needed is what there is
   std::optional<std::vector<std::string_view>> named = std::nullopt;  // those that moe_backend means, if not all
@@ -167,7 +167,7 @@ struct Family {
   Steering (*steer)(const Query& q) = nullptr;  // nullptr: the table's order and the cells `listed`
 
   // Of a config: the keys of its query, and the quantization config that vLLM makes for a backend (describe.md 3; "":
-  // nobody won).
+  // no row won).
   void (*set_keys)(Query& q, const Config& config) = nullptr;
   Result<QuantConfig> (*quant_config)(const Config& config, std::string_view backend) = nullptr;
 };

@@ -5,7 +5,7 @@
 //                           says so and the device runs none of them, a warning, and the list decides
 //   "auto":                 the rows listed for this device, in order; the first that accepts wins. A switch of
 //                           vLLM may ask for one backend as if by name, or change the list (Steering)
-//   nobody accepts:         the steering may name a last one, which is asked as if by name
+//   none accepts:           the steering may name a last one, which is asked as if by name
 //   only choice:            where a device has one implementation, moe_backend is not read
 //
 // All rows are asked, also after the winner, so that the answer explains itself. A pure question shows
@@ -130,7 +130,7 @@ class Round {
     });
   }
 
-  // Asks the rows of one kind that were not asked before; true when one accepts. Those that somebody asks for are
+  // Asks the rows of one kind that were not asked before; true when one accepts. Rows that are asked for are
   // asked in the order of the table, whatever the list's.
   bool ask(bool Choice::*which, Outcome& out) {
     const bool own = request_.steering.own_key && (which == &Choice::last || request_.by_switch());
@@ -158,7 +158,7 @@ class Round {
             {.row = c.row, .kernel = std::nullopt, .priority = c.priority, .verdict = {}, .chosen = true});
   }
 
-  // The rows of the list (of the whole table where the list is empty) that nobody asked.
+  // The rows of the list (of the whole table if the list is empty) that were not asked.
   void explain_rest(Outcome& out) {
     const bool whole = !any(&Choice::listed);
     for (const Choice& c : choices_) {
@@ -258,13 +258,13 @@ Outcome ask(const Query& q, SelectFlags flags) {
   }
   const Request request = request_of(q, family);
   Round round(q, family, request);
-  const bool nobody = family.device_before_name && !round.any(&Choice::listed);
+  const bool none_listed = family.device_before_name && !round.any(&Choice::listed);
   if (settled_before_rules(request, round, out)) {
     if (request.word && flags.allow_fallback && out.answer == Answer::refused) {
       out.warning = kWarnRefused;
       ask_list(request, round, out);
     }
-  } else if (nobody || !ask_named(q, family, request, flags, round, out)) {
+  } else if (none_listed || !ask_named(q, family, request, flags, round, out)) {
     ask_list(request, round, out);
   } else if (out.answer != Answer::accepted) {
     out.warning = "";  // an error, not a fallback

@@ -24,8 +24,8 @@ struct Considered {
 
 enum class Answer : std::uint8_t {
   accepted,
-  refused,          // the backend asked for by name says no, or nobody can be asked
-  none,             // nobody on the list says yes
+  refused,          // the backend asked for by name says no, or no row can be asked
+  none,             // no row on the list accepts
   unknown_backend,  // moe_backend is no word of this oracle
   not_built         // this build has no table for the oracle
 };

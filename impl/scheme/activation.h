@@ -24,7 +24,7 @@ struct ActivationParams {
 constexpr double kDefaultGateCap = 4.0, kDefaultUpCap = 25.0;
 ActivationParams activation_params(Activation a);
 
-// How stacked rows lie when nobody says; nullopt without a gate.
+// The default order of stacked rows; nullopt without a gate.
 std::optional<W13Layout> usual_w13_layout(Activation a);
 // The function of one input; names that have none are their own answer.
 Activation without_mul(Activation a);

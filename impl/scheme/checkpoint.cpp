@@ -46,7 +46,7 @@ std::int64_t extent(Axis axis, const MatrixSize& m) {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Digits, perhaps behind a sign: somebody's expert number, well-formed or not.
+// Digits, perhaps behind a sign: an expert number, well-formed or not.
 bool looks_like_number(std::string_view s) {
   if (!s.empty() && (s[0] == '-' || s[0] == '+')) s.remove_prefix(1);
   if (s.empty()) return false;

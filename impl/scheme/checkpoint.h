@@ -138,8 +138,8 @@ struct TensorShape {
   friend bool operator==(const TensorShape&, const TensorShape&) = default;
 };
 
-// How else than with its axes a tensor may come: without the dimension of its groups, where that is 1; without the one
-// of halves, where one number is for all; every dimension with one of 1 behind it; the last one in blocks of 16 bytes.
+// Other accepted shapes of a tensor. vector: the last dimension of 1 is dropped. scalar: one number for both halves.
+// spread: [n, 1, k, 1]. blocks: the last dimension is split into blocks of 16 bytes.
 enum class Form : std::uint8_t { axes, vector, scalar, spread, blocks };
 constexpr std::int64_t kBlockBytes = 16;
 

@@ -94,7 +94,7 @@ Result<QuantConfig> int4_w4a16(const BuilderArgs& a) {
 Result<QuantConfig> int8_w8a16(const BuilderArgs& a) {
   return weight_only(a, a.block_shape, QuantType::int8, a.block_shape);
 }
-// The activations have no shape, so nobody reports a block shape.
+// The activations have no shape, so no block shape is reported.
 Result<QuantConfig> fp8_w8a16(const BuilderArgs& a) {
   return weight_only(a, std::nullopt, a.platform_fp8, a.block_shape);
 }

@@ -75,7 +75,7 @@ bool has(const List& list, std::string_view s) {
 }
 bool is_usual(const LayerPath& path) { return has(kLayers, path.layers) && has(kBlocks, path.block); }
 
-// Where else the layers may be that begin with `path`. A name that somebody gave is meant as it is, unless it is the
+// Where else the layers may be that begin with `path`. A name that the caller gave is used as it is, unless it is the
 // usual one of a text model; a class's own is a guess, within its tower.
 std::vector<std::string> other_layers(const Config& c, const LayerPath& path) {
   const bool guessed = !c.named_by_class.empty();

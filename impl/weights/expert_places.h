@@ -33,7 +33,7 @@ bool may_be_one_layer(std::string_view a, std::string_view b, bool guessed);
 // The module at a place, which the place outlives.
 ExpertModule module_at(const LayerFacts& facts, const ExpertPlace& place);
 
-// The places that are looked at, the config's own first. A module that somebody gave (here or in the config) is the
+// The places that are looked at, the config's own first. A module that the caller gave (here or in the config) is the
 // only one, with every set of names that its tensors may have. Where a class's row or the usual name of a text model's
 // layer is the module, the other prefixes and blocks follow that writers use for the same layer.
 std::vector<ExpertPlace> expert_places(const LayerFacts& facts, const char* module);

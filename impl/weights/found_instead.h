@@ -1,4 +1,4 @@
-// What a checkpoint has where a layer's experts were looked for: whoever reads it learns what the names are.
+// What a checkpoint has where a layer's experts were expected: the message tells the caller which names it has.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace moe::weights {
 
-// No place has a tensor of the file. unexpected_weight: it has experts of this layer under names that nobody knows.
+// No place has a tensor of the file. unexpected_weight: it has experts of this layer under unknown names.
 Check check_no_foreign(const LayerFacts& facts, std::span<const ExpertPlace> places,
                        std::span<const io::CheckpointEntry> entries);
 // A sentence: what was looked for in the checkpoint at `path`, names that it has instead, and which options help. "":

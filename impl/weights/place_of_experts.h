@@ -7,8 +7,8 @@
 
 namespace moe::weights {
 
-// The one place that the file uses, nullptr: none; unexpected_weight when it uses two, or names of experts that nobody
-// knows.
+// The one place that the file uses, nullptr: none; unexpected_weight when it uses two, or names of experts that no
+// writer knows.
 Result<const ExpertPlace*> place_of_experts(const LayerFacts& facts, std::span<const ExpertPlace> places,
                                             std::span<const io::CheckpointEntry> entries);
 

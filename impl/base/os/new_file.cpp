@@ -1,7 +1,7 @@
 // Files that appear when they are complete. See new_file.h.
 //
-// Each writer locks its temporary file (flock), so one whose lock can be had belongs to no living process: whoever
-// saves into the folder next removes it. Names are random, so none is ever removed or renamed for another's.
+// Each writer locks its temporary file (flock), so one whose lock can be taken belongs to no living process: the thread
+// that saves into the folder next removes it. Names are random, so none is ever removed or renamed for another's.
 #include "base/os/new_file.h"
 
 #include <dirent.h>
@@ -200,7 +200,7 @@ Check NewFile::open_temporary(unsigned mode) {
     Fd fd(again([&] { return ::openat(folder_.get(), name.c_str(), kFlags, mode); }));
     if (fd.get() < 0 && errno == EEXIST) continue;
     if (fd.get() < 0) return io_error(path_, "create a file beside it", errno);
-    // Another who looks for dead files may be faster than the lock. Without locks (ENOLCK) nobody removes it.
+    // Another process that removes dead files may be faster than the lock. Without locks (ENOLCK) none removes it.
     struct stat st {};
     const bool lost = (again([&] { return ::flock(fd.get(), LOCK_EX | LOCK_NB); }) != 0 && errno == EWOULDBLOCK) ||
                       (::fstatat(folder_.get(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT);

@@ -141,7 +141,8 @@ class RuleOfNames {
   void add_rest(std::size_t rule);
   bool complete() const { return left_ == 0; }  // each name has one
   const std::vector<std::size_t>& rules() const { return rules_; }
-  // Two names of unlike rules, for all or of one projection; `rule` is that of `name`, the one of fewer names.
+  // Two names that fall under different rules, among all names or those of one projection. `rule` is the one that
+  // covers fewer names; `name` is an example of it.
   struct Odd {
     std::size_t name, other, rule;
   };

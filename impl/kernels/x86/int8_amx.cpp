@@ -17,7 +17,7 @@
 //                                                                      sums of the part are still in the registers
 //   the whole row     chains  the registers, then a buffer of two      beside the next two parts' products
 //
-// Passes expand int4 codes once for all tokens of a tile, chains anew for every two parts: a whole panel's B tiles
+// Passes expand int4 codes once for all tokens of a tile, chains again for every two parts: a whole panel's B tiles
 // would not stay in L1.
 //
 // Few tokens go to the AVX-512 row, whose bits are the same.
@@ -67,10 +67,10 @@ constexpr bool kW4a8 = std::is_same_v<Codes, Nibbles>;
 using TileBuffer = std::array<std::array<std::uint8_t, 1024>, 2>;  // for the B tiles of a step: panels
 
 struct alignas(64) PassScratch {
-  std::array<std::array<TileBuffer, kSteps>, 2> weights;       // of a pass, the last one
-  std::array<Sums, kMaxParts> sums;                            // of the parts; of short groups: the last few
-  std::array<Sums, kMaxParts> kept;                            // results so far: floats
-  Sums spare, zeros{};                                         // nobody's; the results before the first group
+  std::array<std::array<TileBuffer, kSteps>, 2> weights;  // of a pass, the last one
+  std::array<Sums, kMaxParts> sums;                       // of the parts; of short groups: the last few
+  std::array<Sums, kMaxParts> kept;                       // results so far: floats
+  Sums spare, zeros{};  // spare: never read; zeros: the results before the first group
   std::array<std::array<std::array<float, 16>, 2>, 4> scales;  // of the last groups, of the panels
 };
 struct alignas(64) ChainScratch {

@@ -4,7 +4,7 @@
 // One stream of weights: the lines PrefetchPolicy::ahead bytes behind those about to be used; behind `end` it goes on
 // at `next`. Every line of a panel must be asked for, headers too: a handful of lines that come unforeseen in each
 // panel cost a tenth of a core's bandwidth. Without fetches each panel's header is read at once: a gap of seven lines
-// ends the hardware's own reading ahead, and beginning anew in each panel costs half of the bandwidth.
+// ends the hardware's own reading ahead, and a new start in each panel costs half of the bandwidth.
 struct Stream {
   const std::byte *end, *next;
   std::ptrdiff_t ahead;

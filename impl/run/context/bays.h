@@ -17,7 +17,7 @@ namespace moe::run {
 class Bays {
  public:
   struct alignas(64) Holder {               // a cache line: threads in different bays write to different ones
-    std::atomic<std::uint64_t> process{0};  // mark; 0: nobody
+    std::atomic<std::uint64_t> process{0};  // mark; 0: free
   };
 
   explicit Bays(std::size_t count) : process_(std::in_place), own_(count), holders_(own_) {}
@@ -37,7 +37,7 @@ class Bays {
   std::vector<Holder> own_;
   const std::span<Holder> holders_;
   FutexWord given_{0};     // ++ for sleepers: what they sleep on
-  FutexWord sleepers_{0};  // a child of fork() may count its parent's: a wake for nobody
+  FutexWord sleepers_{0};  // a child of fork() may count its parent's: a wake that wakes none
 };
 
 }  // namespace moe::run

@@ -1,5 +1,5 @@
-// A job is a place for one parallel_for after another; none is ever freed before the object, so whoever comes late
-// still finds it. The host gets the address of the job's turn, and each use of a job has another turn:
+// A job is a place for one parallel_for after another; none is ever freed before the object, so a thread that comes
+// late still finds it. The host gets the address of the job's turn, and each use of a job has another turn:
 //
 //   caller  takes a job - writes task, arg, left = count - marks each item as due - makes the turn the current one -
 //           calls the host - not all is done: takes back the items still due, waits for those that run - ends the turn

@@ -31,7 +31,7 @@ class HostThreads {
   ~HostThreads();
 
   const HostParallel& host() const { return host_; }
-  // Nothing is allocated where as many jobs of the size have been at once before.
+  // Allocates nothing if as many jobs of this size have run at once before.
   Check run(std::size_t count, TaskFn task, void* arg);
 
  private:

@@ -3,12 +3,12 @@
 //   gate = open bit | waiting bit | number of workers inside
 //
 //   owner   takes `busy` - writes count, task, arg, next = 0 - sets open - ++epoch, wakes sleepers -
-//           claims items until none is left - clears open - waits until nobody is inside
+//           claims items until none is left - clears open - waits until no thread is inside
 //   worker  sees a new epoch - adds itself to gate; open was set: claims items until none is left;
 //           open was not set: it came too late and touches nothing - takes itself away again
 //
 // Entering and looking at the open bit is one atomic operation, so the owner that has cleared it and
-// sees nobody inside knows that nobody reads the job any more. `busy` makes every other caller, also a
+// sees no thread inside knows that none reads the job any more. `busy` makes every other caller, also a
 // task that calls run(), work inline. After fork() the child finds a team with another process mark and makes
 // a new one; the old team is kept for its readers until the pool ends, its threads do not exist here.
 #include "run/context/pool.h"
@@ -79,8 +79,8 @@ void Pool::Team::run_job(std::size_t items, TaskFn fn, void* fn_arg) {
 }
 
 void Pool::Team::await_workers() {
-  const auto nobody_inside = [this] { return (gate.load(std::memory_order_acquire) & kInside) == 0; };
-  if (spin_until(spin_us, nobody_inside)) return;
+  const auto none_inside = [this] { return (gate.load(std::memory_order_acquire) & kInside) == 0; };
+  if (spin_until(spin_us, none_inside)) return;
   std::uint32_t g = gate.fetch_or(kWaiting, std::memory_order_acq_rel) | kWaiting;
   while ((g & kInside) != 0) {
     futex_wait(gate, g);

@@ -31,7 +31,8 @@ Workspaces::Workspaces() : shelf_(new Shelf(process_.value(), nullptr)) {}
 Workspaces::~Workspaces() {
   for (Shelf* s = shelf_.load(std::memory_order_acquire); s != nullptr;) {
     Shelf* const older = s->older;
-    if (s->mutex.try_lock()) {  // else a thread of another process was in the middle of a change: nobody can end it
+    if (s->mutex
+            .try_lock()) {  // else a thread of another process was in the middle of a change, which no thread can end
       s->mutex.unlock();
       delete s;
     }

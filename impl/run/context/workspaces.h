@@ -22,9 +22,8 @@ class Workspaces {
   Workspaces& operator=(const Workspaces&) = delete;
   ~Workspaces();
 
-  // Memory of at least `bytes`, for one call: the smallest kept one that suffices, else a new one in place of the
-  // largest that does not. Nothing is allocated where a call of the size has been before, as far as no more calls run
-  // at once than then.
+  // Returns the smallest kept buffer that is large enough; otherwise allocates one in place of the largest that is too
+  // small. Nothing is allocated if as many calls of this size have run at once before.
   Result<Buffer> take(std::size_t bytes, const Allocator& allocator);
   void give_back(Buffer buffer);
 

@@ -3,10 +3,10 @@
 //   phase 0  quantize (or only widen) each input row once, into the tiles of its slots; with activation order or with
 //            weights on the input once for each slot
 //   phase 1  (a piece of the list of all experts' blocks of w13, each a gate and an up panel): gemm, activation;
-//            whoever finishes the last block of a tile quantizes its middle rows
+//            the thread that finishes a tile's last block quantizes its middle rows
 //   phase 2  (some output columns): gemm of w2 tile by tile in ascending expert order, routed sum; with few tokens and
-//            more than one thread (a piece of the list of all experts' panels of w2): gemm; whoever finishes the last
-//            panels of a chunk of output columns makes the routed sums
+//            more than one thread (a piece of the list of all experts' panels of w2): gemm; the thread that finishes
+//            the last panels of a chunk of output columns makes the routed sums
 //   norm     (with expert_norm, whose phase 2 is the latter one without its sums: a slot) RMS norm of what it
 //            gets; then (a chunk of output columns) the routed sums
 //

@@ -43,9 +43,9 @@ struct EngineRun {
   TileShape in, mid;
   std::size_t in_row, mid_row;  // bytes of a tile row
   std::int64_t halves;          // panels of a block of w13
-  // Several threads and few slots: phase 2 walks one expert's matrix after another, as phase 1 does, and keeps what
-  // each slot gets; whoever finishes the last panels of some output columns sums them up. Else an item is some output
-  // columns of all experts, whose sums stay in L2; it begins anew in every matrix, which costs the time of 20 KB.
+  // Several threads, few slots: phase 2 works expert by expert, as phase 1 does, and stores each slot's result; the
+  // thread that finishes the last panels of a range of columns adds them up. Otherwise an item is a range of columns
+  // over all experts, whose sums stay in L2; each jump to the next matrix costs as much as reading 20 KB.
   bool keeps_results;
   Stripes up, down;  // phase 1: blocks of w13; phase 2: panels of w2
 
@@ -178,8 +178,7 @@ void EngineRun::each_piece(Matrix which, const Claim& claim, F piece) const {
   const Stripes& stripes = which == Matrix::w13 ? up : down;
   const Range stripe = stripes.stripe(claim.node), all = stripes.item(claim.node, claim.item);
   const std::int64_t width = stripe.end - stripe.begin;
-  // Items are claimed in order: a thread's next one is likely the one that follows as many others as there are threads
-  // of its node.
+  // Items are claimed in order, so a thread's next item is probably this one plus the number of threads on its node.
   const std::int64_t likely =
       stripes.item(claim.node, claim.item + std::max<std::int64_t>(1, threads() / stripes.nodes())).begin;
   for (std::int64_t unit = all.begin, end; unit < all.end; unit = end) {

@@ -14,7 +14,8 @@ class PanelSource {
   virtual const Layout& layout() const = 0;  // of the panels; no activation order
   // Memory of all bays.
   virtual std::uint64_t bytes() const = 0;
-  // A place for panels that nobody else has; waits for one. Holders wait for nothing, so one comes.
+  // Takes a place for panels for this thread alone, and waits until one is free. Holders never wait, so one becomes
+  // free.
   virtual int take_bay() const = 0;
   virtual void give_bay(int bay) const = 0;
   // Panels [first, first + count) of an expert's matrix in a bay, until it makes others; kCallPanels at most.

@@ -1,4 +1,4 @@
-// Phase 2: panels of w2. By experts, where whoever finishes some output columns sums them up; or by output columns,
+// Phase 2: panels of w2. By experts, where the thread that finishes some output columns sums them up; or by columns,
 // whose sums are made on the way.
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-// Phase 1: gate and up panels, activation; whoever finishes the last block of a tile quantizes its middle rows.
+// Phase 1: gate and up panels, activation. The thread that finishes a tile's last block quantizes its middle rows.
 #include <algorithm>
 
 #include "run/engine/engine_run.h"

@@ -51,7 +51,7 @@ Claims::Claims(const Stripes& stripes, const NodeMap* nodes) : nodes_(nodes), li
   }
 }
 
-// There are as many tickets as items, so whoever finds every list empty is one too many.
+// There are as many tickets as items: a thread that finds every list empty has a ticket too many.
 Claim Claims::take(std::size_t ticket) {
   if (lists_used_ == 1) return {0, static_cast<std::int64_t>(ticket)};
   const int own = nodes_->here();

@@ -90,7 +90,7 @@ class Claims {
  public:
   Claims(const Stripes& stripes, const NodeMap* nodes);
   std::int64_t total() const { return total_; }
-  // Called once for each ticket in [0, total()), by any thread: an item that nobody else gets, -1 when there is none
+  // Called once for each ticket in [0, total()), by any thread: an item that no other call gets, -1 when there is none
   // left.
   Claim take(std::size_t ticket);
 

@@ -225,7 +225,7 @@ Check route(const Router& r, const RouteArgs& a, const Parallel& parallel) {
   const std::size_t tokens = usize(a.num_tokens);
   const std::size_t items = item_count(r, a.num_tokens), bytes = item_bytes(r);
   auto body = [&](std::size_t item) {
-    const KeepDenormals scope;  // they are different keys, whoever called
+    const KeepDenormals scope;  // they are different keys, whatever state the caller has
     Carver carver(a.scratch + item * bytes);
     const Scratch s = carve(carver, r);
     for (std::size_t t = tokens * item / items, end = tokens * (item + 1) / items; t < end; ++t)

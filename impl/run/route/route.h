@@ -47,7 +47,7 @@ struct Router {
   bool renormalize = false;
   float renormalize_eps = 0.0f, renormalize_min = 0.0f;
   bool bias_on_logits = false;
-  bool lacks_bias = false, lacks_scale = false;  // the config wants one and nobody gave it
+  bool lacks_bias = false, lacks_scale = false;  // the config wants one and none was given
   float factor = 1.0f;
   DType weights_dtype = DType::f32;  // whose values they have: the input's, where they are on the input
   float jitter_eps = 0.0f;
