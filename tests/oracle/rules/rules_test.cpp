@@ -24,22 +24,28 @@ TEST(Rules, HaveOneReason) {
   EXPECT_FALSE(never.ask(q, {}));
 }
 
-// No list says which reasons conversion may have: whatever is not met refuses.
-template <Reject kReject>
-void expect_refused() {
-  constexpr Rule rule([](const Query&, const Trial&) { return MaybeNeed(UnmetNeed{kReject, {"this", "that", ""}}); });
-  const Verdict refused = rule.ask(Query(), {});
-  ASSERT_TRUE(refused);
-  EXPECT_EQ(refused->reject(), kReject);
-  EXPECT_EQ(refused->code(), "conversion");
-}
+MaybeNeed lacks(OfConversion reason) { return UnmetNeed{reason, {"this", "that", ""}}; }
 
+// No list says which reasons conversion may have: whatever is not met refuses.
 TEST(Rules, WhateverIsNotMetRefuses) {
-  expect_refused<Reject::not_built>();
-  expect_refused<Reject::group_size>();
-  expect_refused<Reject::shape>();
-  expect_refused<Reject::memory>();
-  expect_refused<Reject::shard_splits_group>();
+  struct Row {
+    Reject reject;
+    Rule rule;
+  };
+  const Row rows[] = {
+      Row{Reject::not_built, Rule([](const Query&, const Trial&) { return lacks(Reject::not_built); })},
+      Row{Reject::group_size, Rule([](const Query&, const Trial&) { return lacks(Reject::group_size); })},
+      Row{Reject::shape, Rule([](const Query&, const Trial&) { return lacks(Reject::shape); })},
+      Row{Reject::memory, Rule([](const Query&, const Trial&) { return lacks(Reject::memory); })},
+      Row{Reject::shard_splits_group,
+          Rule([](const Query&, const Trial&) { return lacks(Reject::shard_splits_group); })},
+  };
+  for (const Row& row : rows) {
+    const Verdict refused = row.rule.ask(Query(), {});
+    ASSERT_TRUE(refused);
+    EXPECT_EQ(refused->reject(), row.reject);
+    EXPECT_EQ(refused->code(), "conversion");
+  }
   constexpr Rule met([](const Query&, const Trial&) { return MaybeNeed(); });
   EXPECT_FALSE(met.ask(Query(), {}));
 }
