@@ -3,7 +3,7 @@
 
 The header is read by Clang (its AST as JSON), so nothing about a type is written twice; what C cannot
 say (which pointers may be NULL) is in the tables below, or in comments: [any] and [excl], and the statuses a function
-may give ("Statuses: common, IO."; rule 15 of moe.h says what the common ones are). Sizes and offsets are those of LP64. `since`
+may give ("Statuses: common, IO."; the top of moe.h says what the common ones are). Sizes and offsets are those of LP64. `since`
 and `v1_size` are kept from an earlier description, new items get the header's version.
 
   abi_from_header.py HEADER [OLD.json] > NEW.json
