@@ -174,26 +174,26 @@ MaybeNeed wna16_need(const Query& q, const Trial& o) {
 Layout wna16_layout(const Query& q, LayoutKind kind, const LayoutShape& given) {
   const Config& c = *q.layer;
   LayoutShape shape = given;
-  Wna16Layout l{.awq = c.quantization.format == Format::awq, .bit_compat_vllm = c.bit_compat == Policy::vllm};
+  LayoutVariant v{.awq = c.quantization.format == Format::awq,
+                  .bit_compat_vllm = c.bit_compat == Policy::vllm,
+                  .channel_wise = c.weight_groups().is_whole(),
+                  .bias = c.in_dtype,
+                  .number = c.in_dtype};
   const bool marlin = kind == LayoutKind::wna16_marlin;
   // AWQ's kernel of Marlin always reads zero points.
-  if (marlin && l.awq) shape.has_zeros = true;
+  if (marlin && v.awq) shape.has_zeros = true;
   const bool rows = kind == LayoutKind::wna16_xpu || kind == LayoutKind::wna16_on_the_fly;
   shape.scales = c.in_dtype == DType::f32 && rows                               ? Scales::f32
                  : c.in_dtype == DType::f16 && kind != LayoutKind::wna16_trtllm ? Scales::f16
                                                                                 : Scales::bf16;
-  l.groups = c.weight_groups();
-  l.bias = l.number = c.in_dtype;
   if (marlin) {
-    l.input = c.marlin_input_dtype;
-    l.multiprocessors = q.platform.multiprocessor_count.value_or(0);
+    v.input = c.marlin_input_dtype;
+    v.multiprocessors = q.platform.multiprocessor_count.value_or(0);
   }
-  if (l.bit_compat_vllm)
-    for (const Wna16Kind k : {Wna16Kind::marlin, Wna16Kind::vnni, Wna16Kind::on_the_fly, Wna16Kind::dense})
-      if (layout_kind_of(k) == kind)
-        l.zero_shift = vllm_zero_shift(k, l.awq, given.has_zeros,
-                                       c.quantization.zero_point_convention.value_or(ZeroPoints::as_stored));
-  return make_named_layout(kind, shape, variant_of(l));
+  if (v.bit_compat_vllm)
+    v.zero_shift = vllm_zero_shift(kind, v.awq, given.has_zeros,
+                                   c.quantization.zero_point_convention.value_or(ZeroPoints::as_stored));
+  return make_named_layout(kind, shape, v);
 }
 
 }  // namespace moe::oracle
