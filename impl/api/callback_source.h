@@ -9,7 +9,7 @@
 
 #include <mutex>
 
-#include "base/tensor.h"
+#include "scheme/tensor_source.h"
 #include "weights/weight_set.h"
 
 namespace moe::api {

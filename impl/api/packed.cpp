@@ -8,6 +8,7 @@
 #include "layouts/dequantize.h"
 #include "layouts/floats/float_layout.h"
 #include "layouts/wna16/wna16_layout.h"
+#include "scheme/roles.h"
 
 namespace {
 

@@ -13,10 +13,10 @@
 #include "base/control.h"
 #include "base/parallel.h"
 #include "base/result.h"
-#include "base/tensor.h"
 #include "layouts/layout.h"
 #include "scheme/checkpoint.h"
 #include "scheme/scheme.h"
+#include "scheme/tensor_source.h"
 
 namespace moe::convert {
 

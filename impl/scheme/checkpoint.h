@@ -42,8 +42,8 @@
 
 #include "base/dtype.h"
 #include "base/index.h"
-#include "base/tensor.h"
 #include "scheme/groups.h"
+#include "scheme/roles.h"
 #include "scheme/scheme.h"
 
 namespace moe {

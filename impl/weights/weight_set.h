@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/tensor.h"
 #include "config/config.h"
+#include "scheme/tensor_source.h"
 
 namespace moe::weights {
 
