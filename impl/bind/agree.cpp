@@ -31,7 +31,7 @@ constexpr std::array<std::string_view, 13> kBinding = {"/num_experts",
 
 std::string text_at(const json::Value& document, std::string_view pointer) {
   const json::Value* v = json::at_pointer(document, pointer);
-  return v == nullptr ? "null" : json::write(*v, json::Order::sorted);
+  return v == nullptr ? "null" : json::write(*v, json::MemberOrder::sorted);
 }
 
 // For messages: numbers of a vector are too many.

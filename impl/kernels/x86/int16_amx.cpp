@@ -42,7 +42,7 @@ constexpr int kTileRows = 2 * kTokens;
 
 constexpr int kPartTokens = kPartRows / 2;
 
-using Sums = Block<std::int32_t>;
+using Sums = PartSums<std::int32_t>;
 using Results = std::array<std::array<std::array<float, 16>, kPartTokens>, 2>;
 
 // Scales and zero points of a block's weights, by panel.
