@@ -4,8 +4,8 @@
 
 #include "base/text.h"
 #include "config/sections.h"
-#include "vllm/describe.h"
 #include "vllm/expert_maps.h"
+#include "vllm/topics.h"
 
 namespace moe::vllm {
 namespace {
