@@ -182,7 +182,7 @@ class Pair {
   Scratch& s_;
   Share& share_;
   std::int64_t block_ = 0;    // of the pass
-  std::size_t expanded_ = 0;  // which of the two rooms for weights the pass uses
+  std::size_t expanded_ = 0;  // which of the two buffers for weights the pass uses
   std::size_t passed_ = 0;    // parts, of all passes
   InFlight newest_{&s_.spare, nullptr, nullptr, nullptr, nullptr, nullptr}, waiting_ = newest_;
 };

@@ -251,7 +251,7 @@ class Grouped {
   Share& share_;
   std::int64_t group_ = 0;    // of the pass
   bool complete_ = false;     // the group, after the pass
-  std::size_t expanded_ = 0;  // which of the two rooms for weights the pass uses
+  std::size_t expanded_ = 0;  // which of the two buffers for weights the pass uses
   std::size_t passed_ = 0;    // parts, of all passes
   InFlight newest_{&s_.spare, nullptr, nullptr, nullptr, nullptr}, waiting_ = newest_;
 };

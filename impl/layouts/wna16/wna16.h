@@ -68,7 +68,7 @@ Check read_dense(const Wna16Matrix& m, const Wna16In& in, const RowRange& range,
 
 // --- what they share --------------------------------------------------------------------------------
 
-// Room for the matrix of the checkpoint, all zero; values instead of codes for dense.
+// Space for the matrix of the checkpoint, all zero; values instead of codes for dense.
 void shape_plain(const Wna16Matrix& m, CanonicalRows& rows);
 void store_number(DType dtype, float x, std::byte* p);  // f32, f16, bf16; nearest even
 float load_number(DType dtype, const std::byte* p);
