@@ -38,7 +38,7 @@ Byte* part(const ExpertTensors<Byte>& tensors, const Wna16Matrix& m, Wna16Part p
 struct Wna16Form {
   std::string_view word;  // in ids
   // Type and shape of a part, without a name; nullopt: the layout has none.
-  std::optional<LayoutTensor> (*tensor)(const Wna16Matrix& m, Wna16Part p);
+  MaybeTensor (*tensor)(const Wna16Matrix& m, Wna16Part p);
   // Whether tiles and blocks divide the sizes of both matrices, and everything in them has a place.
   bool (*fits)(const Layout& layout, const Wna16Matrix& w13, const Wna16Matrix& w2);
   // g_idx of `rows` in [0, groups) where the matrix has an order, checked by the reader of the checkpoint.
@@ -85,7 +85,6 @@ std::int64_t marlin_scale_place(bool grouped, std::int64_t row);
 // --- what they share --------------------------------------------------------------------------------
 
 // What Wna16Form::tensor gives.
-using MaybeTensor = std::optional<LayoutTensor>;
 inline MaybeTensor a_tensor(DType dtype, std::vector<std::int64_t> shape) {
   return LayoutTensor{.name = {}, .dtype = dtype, .shape = std::move(shape)};
 }
@@ -97,7 +96,7 @@ inline MaybeTensor shared_tensor(DType dtype, std::vector<std::int64_t> shape) {
 }
 // Whether a number divides all of these sizes.
 bool divides(std::int64_t step, std::initializer_list<std::int64_t> sizes);
-// Room for the matrix of the checkpoint, all zero; values instead of codes for dense.
+// Space for the matrix of the checkpoint, all zero; values instead of codes for dense.
 void shape_plain(const Wna16Matrix& m, CanonicalRows& rows);
 
 // Stored fields and zero points of the plain form: unsigned, as the checkpoint has them.
