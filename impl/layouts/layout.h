@@ -193,9 +193,10 @@ struct P16Matrix {
         return kk / 4 * 64 + lane * 4 + kk % 4;
       case 16:
         return kk / 2 * 64 + lane * 4 + kk % 2 * 2;
-      default:
+      case 32:
         return kk * 64 + lane * 4;
     }
+    return -1;  // no element has another width: elements.h
   }
 };
 
