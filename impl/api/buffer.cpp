@@ -4,7 +4,7 @@
 #include "api/entry.h"
 #include "base/text.h"
 
-using moe::api::Bytes;
+using moe::api::OwnedBytes;
 
 moe_status moe_buffer_create(size_t size, size_t alignment, moe_buffer** out, moe_error** err) {
   return guard(err, [&]() -> Check {
@@ -14,21 +14,21 @@ moe_status moe_buffer_create(size_t size, size_t alignment, moe_buffer** out, mo
       return fail(Code::invalid_argument, "alignment", cat("alignment: must be a power of two or 0, got ", alignment));
     constexpr size_t least = 64;
     MOE_TRY(moe::Buffer memory, moe::Buffer::create(size, alignment < least ? least : alignment));
-    *out = make_handle<moe_buffer>(std::make_shared<Bytes>(std::move(memory)));
+    *out = make_handle<moe_buffer>(std::make_shared<OwnedBytes>(std::move(memory)));
     return ok();
   });
 }
 
 void* moe_buffer_data(const moe_buffer* buffer) {
   if (!is_live(buffer)) return nullptr;
-  Bytes& bytes = *buffer->object;
+  OwnedBytes& bytes = *buffer->object;
   if (auto* text = std::get_if<std::string>(&bytes)) return text->data();
   return std::get_if<moe::Buffer>(&bytes)->data();
 }
 
 size_t moe_buffer_size(const moe_buffer* buffer) {
   if (!is_live(buffer)) return 0;
-  const Bytes& bytes = *buffer->object;
+  const OwnedBytes& bytes = *buffer->object;
   if (const auto* text = std::get_if<std::string>(&bytes)) return text->size();
   return std::get_if<moe::Buffer>(&bytes)->size();
 }

@@ -48,7 +48,8 @@ Error failure_of(moe_status status, const moe_error* error, const std::string& p
 
 }  // namespace
 
-CallbackSource::CallbackSource(const moe_weight_source_ops& ops, Owner owner) : ops_(ops), owner_(std::move(owner)) {}
+CallbackSource::CallbackSource(const moe_weight_source_ops& ops, HandedOver owner)
+    : ops_(ops), owner_(std::move(owner)) {}
 
 std::unique_lock<std::recursive_mutex> CallbackSource::lock() const {
   return ops_.serial != 0 ? std::unique_lock(mutex_) : std::unique_lock<std::recursive_mutex>();

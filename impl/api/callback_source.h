@@ -9,14 +9,14 @@
 
 #include <mutex>
 
-#include "base/tensor.h"
+#include "scheme/tensor_source.h"
 #include "weights/weight_set.h"
 
 namespace moe::api {
 
 class CallbackSource : public TensorSource {
  public:
-  CallbackSource(const moe_weight_source_ops& ops, Owner owner);
+  CallbackSource(const moe_weight_source_ops& ops, HandedOver owner);
   Result<TensorLease> get(const Place& place) const override;
   void put(const Place& place, const TensorView& view) const override;
 
@@ -24,7 +24,7 @@ class CallbackSource : public TensorSource {
   std::unique_lock<std::recursive_mutex> lock() const;
 
   moe_weight_source_ops ops_;
-  Owner owner_;
+  HandedOver owner_;
   // Held around each call when ops.serial is 1; what get does may be a call that asks it.
   mutable std::recursive_mutex mutex_;
 };

@@ -15,7 +15,7 @@ namespace {
 
 // What the struct hands over ends here unless the context takes it.
 struct Handed {
-  Owner log, parallel, allocator;
+  HandedOver log, parallel, allocator;
 };
 
 // A context and, ended after it and all that uses it, the functions it calls; last what late threads of the caller
@@ -128,9 +128,9 @@ moe_status moe_context_create(const char* options_json, size_t options_len, cons
   const auto parallel = nested(given, &moe_context_callbacks::parallel);
   const auto allocator = nested(given, &moe_context_callbacks::allocator);
   Handed handed;
-  if (given) handed.log = Owner(given->log_destroy, given->log_user);
-  if (parallel) handed.parallel = Owner(parallel->destroy, parallel->user);
-  if (allocator) handed.allocator = Owner(allocator->destroy, allocator->user);
+  if (given) handed.log = HandedOver(given->log_destroy, given->log_user);
+  if (parallel) handed.parallel = HandedOver(parallel->destroy, parallel->user);
+  if (allocator) handed.allocator = HandedOver(allocator->destroy, allocator->user);
   return guard(err, [&]() -> Check {
     clear(out);
     MOE_CHECK(not_null({{"out", out}}));

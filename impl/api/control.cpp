@@ -5,7 +5,7 @@ using moe::api::ControlBox;
 
 moe_status moe_control_create(moe_progress_fn progress, void* user, moe_release_fn destroy, moe_control** out,
                               moe_error** err) {
-  Owner owner(destroy, user);
+  HandedOver owner(destroy, user);
   return guard(err, [&]() -> Check {
     clear(out);
     MOE_CHECK(not_null({{"out", out}}));

@@ -23,8 +23,9 @@ struct Block {
 };
 
 // The caller's memory, or new memory of the context.
-Result<Block> block_for(const moe_convert_options& options, std::uint64_t needed, moe_context* ctx, Owner& dst_owner) {
-  auto owner = std::make_shared<Owner>();
+Result<Block> block_for(const moe_convert_options& options, std::uint64_t needed, moe_context* ctx,
+                        HandedOver& dst_owner) {
+  auto owner = std::make_shared<HandedOver>();
   if (options.dst != nullptr) {
     if (reinterpret_cast<std::uintptr_t>(options.dst) % moe::io::kBlockAlignment != 0)
       return fail(Code::invalid_argument, "dst", cat("dst: must be aligned to ", moe::io::kBlockAlignment, " bytes"));
@@ -37,7 +38,7 @@ Result<Block> block_for(const moe_convert_options& options, std::uint64_t needed
   }
   struct Own {
     moe::Buffer buffer;
-    std::shared_ptr<Owner> owner;  // a release without dst is kept as long as the result, too
+    std::shared_ptr<HandedOver> owner;  // a release without dst is kept as long as the result, too
   };
   auto own = std::make_shared<Own>();
   MOE_TRY(own->buffer, moe::Buffer::create(usize(needed), moe::io::kPackedAlignment,
@@ -67,7 +68,7 @@ void log_conversion(moe_context* ctx, const moe::io::Packed& packed) {
 moe_status moe_convert_weights(moe_context* ctx, const moe_selection* selection, moe_weights* weights,
                                const moe_convert_options* options, moe_packed** out, moe_error** err) {
   const moe_convert_options given = peek_struct(options).value_or(moe_convert_options{});
-  Owner dst_owner(given.dst_release, given.dst_user);
+  HandedOver dst_owner(given.dst_release, given.dst_user);
   return guard(err, [&]() -> Check {
     clear(out);
     MOE_CHECK(not_null({{"selection", selection}, {"weights", weights}, {"out", out}}));

@@ -7,8 +7,8 @@
 #include "base/nearest.h"
 #include "base/text.h"
 #include "hf/hf.h"
-#include "vllm/describe.h"
 #include "vllm/keys.h"
+#include "vllm/topics.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // What the files with the entry points of moe.h begin with: the wall's tools, by their short names.
 //
-// An entry has this shape: take what is handed over (Owner), then guard() with a body that clears its
+// An entry has this shape: take what is handed over (HandedOver), then guard() with a body that clears its
 // outputs, checks in the order NULL -> struct_size -> handle -> enum -> dtype -> rank -> shape -> strides ->
 // overlap -> semantics, calls the rooms below, and sets the outputs last. Included by .cpp files only:
 // entry points live in the global namespace.
@@ -40,4 +40,4 @@ using moe::api::tensor_of;
 using moe::api::text_of;
 using moe::api::view_of;
 using moe::api::write_struct;
-using moe::weights::Owner;
+using moe::weights::HandedOver;

@@ -43,12 +43,12 @@ struct Handle {
 };
 
 // Text or bytes that the caller owns.
-using Bytes = std::variant<std::string, Buffer>;
+using OwnedBytes = std::variant<std::string, Buffer>;
 
 // A progress callback with what ends it.
 struct ControlBox {
   ControlBox(moe_progress_fn progress, void* user) : control(progress, user, nullptr) {}
-  Owner owner;
+  HandedOver owner;
   Control control;
 };
 
@@ -93,7 +93,7 @@ class Use {
 
 }  // namespace moe::api
 
-struct moe_buffer : moe::api::Handle<2, moe::api::Bytes> {
+struct moe_buffer : moe::api::Handle<2, moe::api::OwnedBytes> {
   using Handle::Handle;
 };
 struct moe_context : moe::api::Handle<3, moe::run::Context> {
@@ -166,7 +166,7 @@ void end_handle(H* handle) noexcept {
 }
 
 inline moe_buffer* make_text(std::string text) {
-  return make_handle<moe_buffer>(std::make_shared<Bytes>(std::move(text)));
+  return make_handle<moe_buffer>(std::make_shared<OwnedBytes>(std::move(text)));
 }
 
 }  // namespace moe::api

@@ -8,6 +8,7 @@
 #include "layouts/dequantize.h"
 #include "layouts/floats/float_layout.h"
 #include "layouts/wna16/wna16_layout.h"
+#include "scheme/roles.h"
 
 namespace {
 
@@ -181,13 +182,13 @@ moe_status moe_packed_load(moe_context* ctx, const char* path, uint64_t flags, m
 
 moe_status moe_packed_load_memory(moe_context* ctx, const void* data, size_t size, uint64_t flags,
                                   moe_release_fn release, void* user, moe_packed** out, moe_error** err) {
-  Owner owner(release, user);
+  HandedOver owner(release, user);
   return guard(err, [&]() -> Check {
     clear(out);
     MOE_CHECK(not_null({{"data", data}, {"out", out}}));
     MOE_CHECK(check_optional(ctx, "ctx"));
     MOE_CHECK(known_flags(flags, kLoadFlags));
-    const auto keep = std::make_shared<Owner>();
+    const auto keep = std::make_shared<HandedOver>();
     *keep = std::move(owner);
     MOE_TRY(moe::io::Packed packed, moe::io::open_packed({static_cast<const std::byte*>(data), size}, load_flags(flags),
                                                          "caller", keep, moe::run::parallel_of(object_of(ctx).get())));

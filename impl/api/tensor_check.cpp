@@ -15,7 +15,7 @@
 namespace moe::api {
 namespace {
 
-using Dims = std::span<const std::int64_t>;
+using Extents = std::span<const std::int64_t>;
 
 Check check_known_dtype(const moe_tensor& t, const char* name) {
   if (t.dtype == MOE_DTYPE_INVALID) return fail(Code::dtype, name, cat(name, ": dtype is not set"));
@@ -41,7 +41,7 @@ Check check_rank(const moe_tensor& t, const char* name) {
 
 std::uintptr_t address(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
 
-Dims dims_of(const moe_tensor& t) { return {t.shape, usize(t.ndim)}; }
+Extents dims_of(const moe_tensor& t) { return {t.shape, usize(t.ndim)}; }
 
 Check check_extents(const moe_tensor& t, const char* name) {
   for (std::int64_t d : dims_of(t))
@@ -78,7 +78,7 @@ Check check_expected_shape(const TensorParam& p, std::int64_t& tokens) {
 }
 
 // Row-major strides of a shape whose byte count fits; false when a stride of an empty tensor does not.
-bool fill_strides(Dims shape, std::int64_t* strides) {
+bool fill_strides(Extents shape, std::int64_t* strides) {
   std::int64_t stride = 1;
   for (std::size_t d = shape.size(); d-- > 0;) {
     strides[d] = stride;
@@ -90,8 +90,8 @@ bool fill_strides(Dims shape, std::int64_t* strides) {
 }
 
 // Bytes that shape and strides reach; nullopt when that overflows. Sub-byte rows fill whole bytes.
-std::optional<std::int64_t> reach(const moe_tensor& t, Dims strides, bool row_major_strides) {
-  const Dims shape = dims_of(t);
+std::optional<std::int64_t> reach(const moe_tensor& t, Extents strides, bool row_major_strides) {
+  const Extents shape = dims_of(t);
   const int bits = dtype_bits(static_cast<DType>(t.dtype));
   if (row_major_strides || bits % 8 != 0) return tensor_nbytes(static_cast<DType>(t.dtype), shape);
   std::int64_t last = 0;
@@ -110,7 +110,7 @@ constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;  // their bits fit 64
 
 // Strides, byte count and address: the last steps, which make the view.
 Result<TensorView> finish_view(const moe_tensor& t, const char* name) {
-  const Dims shape = dims_of(t);
+  const Extents shape = dims_of(t);
   const auto rank = shape.size();
   TensorView v;
   v.dtype = static_cast<DType>(t.dtype);

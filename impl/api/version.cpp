@@ -98,6 +98,9 @@ const char* moe_build_info_json(void) {
   });
 }
 
+#define MOE_REJECT(id, name) static_assert(static_cast<moe_reject>(moe::oracle::Reject::id) == MOE_REJECT_##name);
+#include "oracle/rejects.inc"
+
 const char* moe_reject_name(moe_reject reason) {
   return moe::oracle::reject_name(static_cast<moe::oracle::Reject>(reason));
 }

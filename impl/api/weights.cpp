@@ -52,7 +52,7 @@ moe_status moe_weights_create(const moe_config* config, moe_weights** out, moe_e
 moe_status moe_weights_create_from_source(const moe_config* config, const moe_weight_source_ops* ops, moe_weights** out,
                                           moe_error** err) {
   const auto given = peek_struct(ops);
-  Owner owner = given ? Owner(given->destroy, given->user) : Owner();
+  HandedOver owner = given ? HandedOver(given->destroy, given->user) : HandedOver();
   return guard(err, [&]() -> Check {
     clear(out);
     MOE_CHECK(not_null({{"config", config}, {"ops", ops}, {"out", out}}));
@@ -69,7 +69,7 @@ moe_status moe_weights_create_from_source(const moe_config* config, const moe_we
 
 moe_status moe_weights_set(moe_weights* weights, const char* role, const moe_tensor* tensor, moe_release_fn release,
                            void* user, moe_error** err) {
-  Owner owner(release, user);
+  HandedOver owner(release, user);
   return guard(err, [&]() -> Check {
     MOE_CHECK(check_set(weights, "role", role, tensor));
     MOE_TRY(const moe::NamedRole r, role_of(role));
@@ -81,7 +81,7 @@ moe_status moe_weights_set(moe_weights* weights, const char* role, const moe_ten
 
 moe_status moe_weights_set_expert(moe_weights* weights, const char* role, int64_t expert, const char* shard,
                                   const moe_tensor* tensor, moe_release_fn release, void* user, moe_error** err) {
-  Owner owner(release, user);
+  HandedOver owner(release, user);
   return guard(err, [&]() -> Check {
     MOE_CHECK(check_set(weights, "role", role, tensor));
     MOE_TRY(const moe::NamedRole r, role_of(role));
@@ -94,7 +94,7 @@ moe_status moe_weights_set_expert(moe_weights* weights, const char* role, int64_
 
 moe_status moe_weights_set_named(moe_weights* weights, const char* name, const moe_tensor* tensor,
                                  moe_release_fn release, void* user, int32_t* consumed, moe_error** err) {
-  Owner owner(release, user);
+  HandedOver owner(release, user);
   return guard(err, [&]() -> Check {
     clear(consumed);
     MOE_CHECK(not_null({{"consumed", consumed}}));
@@ -140,7 +140,7 @@ moe_status moe_weights_get(const moe_weights* weights, const char* role, int64_t
     // What ends with the lease is copied: the caller may keep the tensor longer.
     MOE_TRY(moe::TensorLease kept, lease.ends_with_lease() ? moe::weights::dense_copy(lease.view)
                                                            : Result<moe::TensorLease>(std::move(lease)));
-    if (kept.owns()) *hold = make_handle<moe_buffer>(std::make_shared<moe::api::Bytes>(kept.take_buffer()));
+    if (kept.owns()) *hold = make_handle<moe_buffer>(std::make_shared<moe::api::OwnedBytes>(kept.take_buffer()));
     write_struct(out, tensor_of(kept.view));
     return ok();
   });

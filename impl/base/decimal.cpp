@@ -17,13 +17,13 @@ namespace {
 
 __extension__ using Integer = unsigned __int128;
 
-struct Digits {
+struct DecimalDigits {
   std::string text;  // without leading or trailing zeros
   int exponent = 0;  // of the last digit
 };
 
 template <class Float>
-bool reads_back(const Digits& d, Float x) {
+bool reads_back(const DecimalDigits& d, Float x) {
   const std::string plain = d.text + "e" + std::to_string(d.exponent);
   Float back = 0;
   std::from_chars(plain.data(), plain.data() + plain.size(), back);
@@ -32,8 +32,8 @@ bool reads_back(const Digits& d, Float x) {
 
 // Of x > 0. "d.dd..e+XX" comes with the decimal point of the host's locale, so its digits are picked out.
 template <class Float>
-Digits shortest_digits(Float x) {
-  Digits nearest;
+DecimalDigits shortest_digits(Float x) {
+  DecimalDigits nearest;
   for (int precision = 0; precision < std::numeric_limits<Float>::max_digits10; ++precision) {
     std::array<char, 32> text{};
     const int size = std::snprintf(text.data(), text.size(), "%.*e", precision, static_cast<double>(x));
@@ -47,13 +47,13 @@ Digits shortest_digits(Float x) {
     nearest.exponent -= precision;
     nearest.text = std::to_string(number);
     if (reads_back(nearest, x)) break;
-    const Digits above{std::to_string(number + 1), nearest.exponent};
+    const DecimalDigits above{std::to_string(number + 1), nearest.exponent};
     if (reads_back(above, x)) return above;
   }
   return nearest;
 }
 
-std::string fixed(const Digits& d, double x) {
+std::string fixed(const DecimalDigits& d, double x) {
   const int length = static_cast<int>(d.text.size());
   if (d.exponent >= 0) {  // an integer of at most 22 digits: all of them, not the shortest and zeros
     std::string reversed;
@@ -65,7 +65,7 @@ std::string fixed(const Digits& d, double x) {
   return d.text.substr(0, usize(whole)) + "." + d.text.substr(usize(whole));
 }
 
-std::string scientific(const Digits& d) {
+std::string scientific(const DecimalDigits& d) {
   const int exponent = d.exponent + static_cast<int>(d.text.size()) - 1;
   std::string text = d.text.substr(0, 1);
   if (d.text.size() > 1) text += "." + d.text.substr(1);
@@ -80,7 +80,7 @@ std::string text_of(Float x) {
   const std::string sign = std::signbit(x) ? "-" : "";
   x = std::fabs(x);
   if (x == 0) return sign + "0";
-  const Digits d = shortest_digits(x);
+  const DecimalDigits d = shortest_digits(x);
   const int length = static_cast<int>(d.text.size());
   const int single = length == 1 ? 1 : 0;  // no point in its scientific form
   const bool is_fixed = d.exponent >= -(length + 3) + single && d.exponent <= 5 - single;  // the shorter; a tie: fixed

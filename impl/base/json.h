@@ -79,7 +79,7 @@ struct Limits {
 Result<Value> parse(std::string_view text, const Limits& limits = {});
 
 // `sorted`: members in byte order of their keys (the canonical form).
-enum class Order { as_is, sorted };
+enum class MemberOrder { as_is, sorted };
 // What is JSON already.
 struct Text {
   std::string_view json;
@@ -105,7 +105,7 @@ class Writer {
   Writer& value(std::string_view s);
   Writer& value(const std::string& s) { return value(std::string_view(s)); }
   Writer& value(const char* s) { return value(std::string_view(s)); }
-  Writer& value(const Value& v, Order order = Order::as_is);
+  Writer& value(const Value& v, MemberOrder order = MemberOrder::as_is);
   Writer& value(Text t);
   template <Integer I>
   Writer& value(I i) {
@@ -145,7 +145,7 @@ class Writer {
   bool first_ = true;  // nothing before what comes next asks for a comma
 };
 
-std::string write(const Value& value, Order order = Order::as_is);
+std::string write(const Value& value, MemberOrder order = MemberOrder::as_is);
 // A string as a JSON literal with quotes.
 inline std::string quote(std::string_view s) { return Writer().value(s).take(); }
 // For Error::details: members("needed", 42, "errno", 2).

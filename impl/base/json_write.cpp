@@ -129,7 +129,7 @@ Writer& Writer::value(std::string_view s) {
   return *this;
 }
 
-Writer& Writer::value(const Value& v, Order order) {
+Writer& Writer::value(const Value& v, MemberOrder order) {
   if (const bool* b = v.boolean()) return value(*b);
   if (const std::int64_t* i = v.integer()) return value(*i);
   if (const double* d = v.real()) return value(*d);
@@ -144,14 +144,14 @@ Writer& Writer::value(const Value& v, Order order) {
   std::vector<const Member*> members;
   members.reserve(o->size());
   for (const Member& m : *o) members.push_back(&m);
-  if (order == Order::sorted)
+  if (order == MemberOrder::sorted)
     std::sort(members.begin(), members.end(), [](const Member* a, const Member* b) { return a->first < b->first; });
   begin_object();
   for (const Member* m : members) key(m->first).value(m->second, order);
   return end_object();
 }
 
-std::string write(const Value& value, Order order) { return Writer().value(value, order).take(); }
+std::string write(const Value& value, MemberOrder order) { return Writer().value(value, order).take(); }
 
 std::string escape_pointer(std::string_view key) {
   std::string out;

@@ -31,7 +31,7 @@ constexpr std::array<std::string_view, 13> kBinding = {"/num_experts",
 
 std::string text_at(const json::Value& document, std::string_view pointer) {
   const json::Value* v = json::at_pointer(document, pointer);
-  return v == nullptr ? "null" : json::write(*v, json::Order::sorted);
+  return v == nullptr ? "null" : json::write(*v, json::MemberOrder::sorted);
 }
 
 // For messages: numbers of a vector are too many.
@@ -110,7 +110,7 @@ Check check_same_model(const Packed& packed, const Selection& selection) {
 }
 
 Check check_same_packed(const Packed& packed, const Selection& selection) {
-  // Conversion takes the layout with room where it finds groups of several sizes.
+  // Conversion takes the layout of groups of any sizes where it finds several sizes.
   const Layout& found = packed.info.layout;
   const bool wider = found == with_any_groups(selection.layout);
   if (packed.info.layout_id != selection.layout_id && !wider)

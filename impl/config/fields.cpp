@@ -15,7 +15,7 @@ std::string real_text(double d) { return json::write(json::Value(d)); }
 
 }  // namespace
 
-std::string range_text(Range r) {
+std::string range_text(IntegerRange r) {
   if (r.low == r.high) return cat("the integer ", r.low);
   return cat("an integer in [", r.low, ", ", r.high, "]");
 }
@@ -68,7 +68,7 @@ std::optional<double> as_number(const json::Value& value) {
   return std::nullopt;
 }
 
-Result<std::int64_t> integer_value(const json::Value& value, const std::string& pointer, Range range) {
+Result<std::int64_t> integer_value(const json::Value& value, const std::string& pointer, IntegerRange range) {
   const std::optional<std::int64_t> i = as_integer(value);
   if (!i || *i < range.low || *i > range.high) return unexpected(pointer, value, range_text(range));
   return *i;
@@ -105,14 +105,14 @@ Result<Members> Members::open(const json::Value* object, std::string pointer, Wo
   return Members(object, std::move(pointer));
 }
 
-Result<std::optional<std::int64_t>> Members::integer(std::string_view key, Range range) const {
+Result<std::optional<std::int64_t>> Members::integer(std::string_view key, IntegerRange range) const {
   const json::Value* v = get(key);
   if (v == nullptr) return std::optional<std::int64_t>();
   MOE_TRY(const std::int64_t i, integer_value(*v, at(key), range));
   return std::optional(i);
 }
 
-Result<std::int64_t> Members::integer(std::string_view key, Range range, std::int64_t fallback) const {
+Result<std::int64_t> Members::integer(std::string_view key, IntegerRange range, std::int64_t fallback) const {
   MOE_TRY(const std::optional<std::int64_t> i, integer(key, range));
   return i.value_or(fallback);
 }

@@ -17,7 +17,7 @@
 
 namespace moe::config::fields {
 
-struct Range {
+struct IntegerRange {
   std::int64_t low, high;
 };
 struct Bound {  // of a RealRange
@@ -37,7 +37,7 @@ Error unexpected(std::string pointer, const json::Value& found, const std::strin
 Error missing(std::string pointer, const std::string& expected);
 
 // "an integer in [low, high]"
-std::string range_text(Range range);
+std::string range_text(IntegerRange range);
 // Pointer of a member.
 std::string child(std::string_view pointer, std::string_view key);
 // A value in a message: short values as JSON, large ones by their kind and size.
@@ -48,7 +48,7 @@ std::string join(Words words);
 std::optional<std::int64_t> as_integer(const json::Value& value);
 std::optional<double> as_number(const json::Value& value);
 // A value that must be of a type, of our own documents and of foreign ones; `pointer` is what to blame.
-Result<std::int64_t> integer_value(const json::Value& value, const std::string& pointer, Range range);
+Result<std::int64_t> integer_value(const json::Value& value, const std::string& pointer, IntegerRange range);
 Result<bool> boolean_value(const json::Value& value, const std::string& pointer);
 std::optional<std::size_t> index_of(Words words, std::string_view word);
 std::string lower_ascii(std::string_view s);
@@ -62,8 +62,8 @@ class Members {
   bool has(std::string_view key) const { return get(key) != nullptr; }
   std::string at(std::string_view key) const { return child(pointer_, key); }
 
-  Result<std::optional<std::int64_t>> integer(std::string_view key, Range range) const;
-  Result<std::int64_t> integer(std::string_view key, Range range, std::int64_t fallback) const;
+  Result<std::optional<std::int64_t>> integer(std::string_view key, IntegerRange range) const;
+  Result<std::int64_t> integer(std::string_view key, IntegerRange range, std::int64_t fallback) const;
   Result<std::optional<double>> number(std::string_view key, RealRange range) const;
   Result<double> number(std::string_view key, RealRange range, double fallback) const;
   Result<std::optional<bool>> boolean(std::string_view key) const;

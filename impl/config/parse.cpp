@@ -28,7 +28,7 @@ struct Named {
 };
 
 // The one of `names` that is given; two of them are a fault of the second.
-Result<Named> one_of(const Members& members, fields::Words names, fields::Range range) {
+Result<Named> one_of(const Members& members, fields::Words names, fields::IntegerRange range) {
   std::string_view given;
   for (const std::string_view name : names) {
     if (!members.has(name)) continue;
@@ -46,8 +46,8 @@ Result<Named> one_of(const Members& members, fields::Words names, fields::Range 
 }
 
 using Then = Check (*)(const Members&, const Named&, Draft&);
-Check read_size(const Members& members, std::string_view first, fields::Range range, std::int64_t& out, Then then,
-                Draft& draft) {
+Check read_size(const Members& members, std::string_view first, fields::IntegerRange range, std::int64_t& out,
+                Then then, Draft& draft) {
   MOE_TRY(const Named named, one_of(members, kSettings.find(first)->names(), range));
   out = named.value;
   return then == nullptr ? ok() : then(members, named, draft);
@@ -326,7 +326,7 @@ Result<Config> config_from_document(json::Value document) {
   MOE_CHECK(fields::read_fields(members, kLayer, draft));
   Config& c = draft.config;
   c.resolved = fields::write_fields(kLayer, draft);
-  c.canonical = json::write(c.resolved, json::Order::sorted);
+  c.canonical = json::write(c.resolved, json::MemberOrder::sorted);
   rename_aliases(document);
   c.input = std::move(document);
   return std::move(c);

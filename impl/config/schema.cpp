@@ -13,7 +13,7 @@ namespace moe::config {
 namespace {
 
 // JSON text that grows; a member or element after another gets its comma.
-struct Text {
+struct SchemaText {
   std::array<char, 32768> data{};
   std::size_t size = 0;
   fields::Words listed;    // words to name at the end of the description
@@ -186,40 +186,40 @@ struct Text {
 
 #define MOE_JSON(...) json(#__VA_ARGS__)
 
-constexpr void layer_rows(Text& t) {
+constexpr void layer_rows(SchemaText& t) {
 #define MOE_FIELDS_LAYER
 #include "config/field_schema.inc"
 }
-constexpr void Text::activation_params() {
+constexpr void SchemaText::activation_params() {
   object();
-  Text& t = *this;
+  SchemaText& t = *this;
 #define MOE_FIELDS_ACTIVATION_PARAMS
 #include "config/field_schema.inc"
   put("}");
 }
-constexpr void parallel_rows(Text& t) {
+constexpr void parallel_rows(SchemaText& t) {
 #define MOE_FIELDS_PARALLEL
 #include "config/field_schema.inc"
 }
-constexpr void routing_rows(Text& t) {
+constexpr void routing_rows(SchemaText& t) {
 #define MOE_FIELDS_ROUTING
 #include "config/field_schema.inc"
 }
-constexpr void quantization_rows(Text& t) {
+constexpr void quantization_rows(SchemaText& t) {
 #define MOE_FIELDS_QUANTIZATION
 #include "config/field_schema.inc"
 }
-constexpr void quant_args_rows(Text& t, Operand operand) {
+constexpr void quant_args_rows(SchemaText& t, Operand operand) {
 #define MOE_FIELDS_QUANT_ARGS
 #include "config/field_schema.inc"
 }
-constexpr void platform_rows(Text& t) {
+constexpr void platform_rows(SchemaText& t) {
 #define MOE_FIELDS_PLATFORM
 #include "config/field_schema.inc"
 }
 
 // Names that one document must have, and those that it must not have together.
-constexpr void setting_rules(Text& t) {
+constexpr void setting_rules(SchemaText& t) {
   for (const Setting& s : kSettings) {
     t.comma();
     t.put("\n  {");
@@ -244,8 +244,8 @@ constexpr void setting_rules(Text& t) {
   }
 }
 
-constexpr Text whole() {
-  Text t;
+constexpr SchemaText whole() {
+  SchemaText t;
   t.put(R"({"$schema":"https://json-schema.org/draft/2020-12/schema",
  "$id":"https://libmoe.invalid/schema/moe-config-1.json",
  "title":"libmoe layer configuration, version 1",
@@ -267,8 +267,8 @@ constexpr Text whole() {
     t.put(rules);
     t.put("}");
   };
-  section("weight_args", [](Text& text) { quant_args_rows(text, Operand::weights); });
-  section("activation_args", [](Text& text) { quant_args_rows(text, Operand::activations); });
+  section("weight_args", [](SchemaText& text) { quant_args_rows(text, Operand::weights); });
+  section("activation_args", [](SchemaText& text) { quant_args_rows(text, Operand::activations); });
   section("quantization", quantization_rows,
           R"(,
   "oneOf":[{"required":["scheme"],"not":{"anyOf":[{"required":["weights"]},{"required":["input_activations"]}]}},
@@ -289,7 +289,7 @@ constexpr Text whole() {
 }  // namespace
 
 const char* config_schema_text() {
-  static constexpr Text kText = whole();
+  static constexpr SchemaText kText = whole();
   return kText.data.data();
 }
 

@@ -13,10 +13,10 @@
 #include "base/control.h"
 #include "base/parallel.h"
 #include "base/result.h"
-#include "base/tensor.h"
 #include "layouts/layout.h"
 #include "scheme/checkpoint.h"
 #include "scheme/scheme.h"
+#include "scheme/tensor_source.h"
 
 namespace moe::convert {
 
@@ -52,7 +52,7 @@ struct ConvertReport {
 Result<ConvertReport> convert_experts(const ConvertJob& job, const TensorSource& source, std::span<std::byte> payload,
                                       const Parallel& parallel, Control* control);
 
-// The layout of the job, or where groups of activation order turn out to be of several sizes the one that has room for
+// The layout of the job, or where groups of activation order turn out to be of several sizes the one that can hold
 // them. Reads the g_idx of all experts, on all threads, until one tells; reports progress 0 meanwhile.
 Result<Layout> layout_that_fits(const ConvertJob& job, const TensorSource& source, const Parallel& parallel,
                                 Control* control);

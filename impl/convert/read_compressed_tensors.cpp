@@ -114,7 +114,7 @@ MaybeFault read_packed_bytes_row(const std::byte* src, std::int64_t step, std::i
 
 using ReadCodes = MaybeFault (*)(const std::byte* src, std::int64_t step, std::int64_t k, std::int8_t* out);
 
-// Of tensors that hold a code in an element, or as many as a word has room for.
+// Of tensors that hold a code in an element, or as many as a word holds.
 struct CodeReaders {
   ReadCodes of_bytes = nullptr, of_words = nullptr;
 };

@@ -17,14 +17,14 @@ constexpr std::uint32_t kInfinity = 0x7f800000u;
 
 // How scales become those of the plain form. Scales of integers have a sign: some tools give a group the sign with
 // which its value of largest magnitude becomes the code of -8 or -128. Scales of floats have none.
-struct Rule {
+struct ScaleRule {
   bool to_bf16, is_signed;
 };
 
 // Whether all of them are numbers, and >= 0 where they have no sign. Rounding to bf16 is that of f32_to_bf16, of
 // numbers.
 template <Scales kType>
-bool read_scales(const std::byte* src, std::int64_t step, std::int64_t count, Rule rule, std::uint64_t& rounded,
+bool read_scales(const std::byte* src, std::int64_t step, std::int64_t count, ScaleRule rule, std::uint64_t& rounded,
                  float* out) {
   const std::uint32_t last = rule.is_signed ? 0xffffffffu : 0x80000000u;
   std::uint32_t bad = 0, inexact = 0;
@@ -40,7 +40,7 @@ bool read_scales(const std::byte* src, std::int64_t step, std::int64_t count, Ru
   return bad == 0;
 }
 
-using ReadScales = bool (*)(const std::byte* src, std::int64_t step, std::int64_t count, Rule rule,
+using ReadScales = bool (*)(const std::byte* src, std::int64_t step, std::int64_t count, ScaleRule rule,
                             std::uint64_t& rounded, float* out);
 
 // How a tensor of this type holds scales, and its reader. Files have those of MX formats as U8, too.
@@ -65,7 +65,7 @@ const ScaleReader& reader_of(DType dtype) {
 
 // The first scale that is none.
 Fault find_bad_scale(const ScaleReader& reader, const std::byte* src, std::int64_t step, std::int64_t count,
-                     Rule rule) {
+                     ScaleRule rule) {
   const std::string expected = rule.is_signed ? " is not a finite number" : " is not a finite number >= 0";
   for (std::int64_t g = 0; g < count; ++g) {
     const float s = load_scale(reader.type, src + g * step);
@@ -102,7 +102,7 @@ Check read_row_scales(const SourceMatrix& m, const SourceHalf& half, std::int64_
   const std::byte* src = t.data + scale_row(m, half.scale_fields, r) * t.strides[0] * size;
   const ScaleReader& reader = reader_of(t.dtype);
   float* to = out.scales.data() + i * out.groups;
-  const Rule rule = {.to_bf16 = m.bf16_scales, .is_signed = is_integer(m.element)};
+  const ScaleRule rule = {.to_bf16 = m.bf16_scales, .is_signed = is_integer(m.element)};
   if (reader.read(src, step, count, rule, out.scales_rounded, to)) return ok();
   return scale_error(m, half, r, find_bad_scale(reader, src, step, count, rule));
 }

@@ -5,6 +5,7 @@
 
 #include "convert/convert.h"
 #include "convert/source.h"
+#include "scheme/tensor_source.h"
 
 namespace moe::convert {
 

@@ -16,7 +16,7 @@
 
 namespace moe::hf {
 
-using Names = std::array<std::string_view, 3>;  // gate, up, down; w13, w2
+using ProjectionNames = std::array<std::string_view, 3>;  // gate, up, down; w13, w2
 
 // The keys of one number: spellings, which must agree, or, where first_counts, keys of which the first that is there
 // counts.
@@ -120,10 +120,10 @@ struct Architecture {
   std::string_view layers_at = "model.layers", block = "mlp.experts";  // <layers_at>.<number>.<block>
   bool any_text = false;         // its text model may be of any class: what that says of itself counts
   std::string_view holder = {};  // an object of config.json beside text_config that has the members, a/b: one inside
-  Names projections = {"gate_proj", "up_proj", "down_proj"};
+  ProjectionNames projections = {"gate_proj", "up_proj", "down_proj"};
   // The forms with all experts in one tensor: how they lie, what they are called, whether the class writes that form.
   StackedWeights stacked = StackedWeights::rows_first;
-  Names stack = {"gate_up_proj", "down_proj"};
+  ProjectionNames stack = {"gate_up_proj", "down_proj"};
   bool interleaved = false;  // rows of gate and up in such a tensor
   bool stacks = false;
   bool has_bias = false;

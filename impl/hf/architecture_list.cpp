@@ -14,7 +14,7 @@
 namespace moe::hf {
 namespace {
 
-std::vector<std::string_view> given(const Names& names) {
+std::vector<std::string_view> given(const ProjectionNames& names) {
   std::vector<std::string_view> all;
   std::copy_if(names.begin(), names.end(), std::back_inserter(all), [](std::string_view n) { return !n.empty(); });
   return all;

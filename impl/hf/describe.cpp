@@ -114,7 +114,7 @@ void write_stack(json::Writer& w, const Config& c, const ExpertModule& module, P
     shape[1] *= shape[0];
     shape.erase(shape.begin());
   }
-  if (row.form == Form::blocks) {
+  if (row.shape_kind == ShapeKind::blocks) {
     shape.back() /= kBlockBytes;
     shape.push_back(kBlockBytes);
   }

@@ -31,7 +31,7 @@ bool is_below(std::string_view pointer, std::string_view ancestor) {
 
 // tp_* and ep_* (checkpoints.md 11): expert parallelism is tp_* of the document with its switch on.
 Check put_parallel(const Members& options, Built& b) {
-  constexpr fields::Range kSizes = {1, 65536}, kRanks = {0, 65535};
+  constexpr fields::IntegerRange kSizes = {1, 65536}, kRanks = {0, 65535};
   MOE_TRY(const auto tp_size, options.integer("tp_size", kSizes));
   MOE_TRY(const auto tp_rank, options.integer("tp_rank", kRanks));
   MOE_TRY(const auto ep_size, options.integer("ep_size", kSizes));
@@ -153,7 +153,7 @@ Check say_expert_dtype(const ModelFile& file, std::string_view key, json::Value&
 Check put_quantization(const ModelFile& file, const QuantizationSource& source, std::string_view expert_dtype,
                        Built& b) {
   if (source.value == nullptr) return ok();
-  constexpr fields::Range kExperts = {1, 65536};
+  constexpr fields::IntegerRange kExperts = {1, 65536};
   const json::Value *name = b.document.find("name"), *given = b.document.find("projection_names"),
                     *count = b.document.find("num_experts");
   std::vector<std::string> projections;

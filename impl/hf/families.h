@@ -7,7 +7,7 @@
 namespace moe::hf {
 namespace families {
 
-inline constexpr Names kNumbered = {"w1", "w3", "w2"};
+inline constexpr ProjectionNames kNumbered = {"w1", "w3", "w2"};
 inline constexpr SizeKey kDense = {{"intermediate_size"}};
 inline constexpr SizeKey kLocal = {{"num_local_experts", "num_experts", "n_routed_experts"}};
 inline constexpr SizeKey kRouted = {{"n_routed_experts", "num_local_experts", "num_experts"}};

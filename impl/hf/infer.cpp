@@ -66,13 +66,12 @@ std::optional<std::int64_t> number_at(const ModelFile& file, std::string_view ke
   return v == nullptr ? std::nullopt : fields::as_integer(*v);
 }
 
-enum class Part : std::uint8_t { gate, up, down, unknown };
-Part part_by_name(std::string_view name) {
+std::optional<Projection> projection_by_name(std::string_view name) {
   const std::string lower = fields::lower_ascii(name.substr(0, name.find('.')));
-  if (contains_any(lower, {"down", "w2", "output"})) return Part::down;
-  if (contains_any(lower, {"gate", "w1"})) return Part::gate;
-  if (contains_any(lower, {"up", "w3", "v1"})) return Part::up;
-  return Part::unknown;
+  if (contains_any(lower, {"down", "w2", "output"})) return Projection::down;
+  if (contains_any(lower, {"gate", "w1"})) return Projection::gate;
+  if (contains_any(lower, {"up", "w3", "v1"})) return Projection::up;
+  return std::nullopt;
 }
 
 class Inference {
@@ -126,8 +125,8 @@ class Inference {
   }
 
   // The last two axes of the parts.
-  std::vector<Shape> planes() const {
-    std::vector<Shape> all;
+  std::vector<SeenShape> planes() const {
+    std::vector<SeenShape> all;
     for (const ExpertPart& p : experts_.parts)
       if (p.weight.size() >= 2) all.emplace_back(p.weight.end() - 2, p.weight.end());
     return all;
@@ -140,7 +139,7 @@ class Inference {
       return contains_any(k, {"moe", "expert"});
     });
     std::string_view h_key, i_key;
-    const std::vector<Shape> all = planes();
+    const std::vector<SeenShape> all = planes();
     if (all.empty()) {
       unsure("keys.hidden_dim and keys.intermediate_size: the weights are packed, so shapes did not tell the keys");
       h_key = first_key(file_, hidden), i_key = first_key(file_, width);
@@ -159,14 +158,14 @@ class Inference {
     if (i_key.empty()) unsure("keys.intermediate_size: no key of config.json has the value of the experts' other axis");
     if (!i_key.empty()) say("intermediate_size", i_key);
   }
-  static bool has_axis(const std::vector<Shape>& all, std::int64_t d) {
-    return std::all_of(all.begin(), all.end(), [&](const Shape& s) { return s[0] == d || s[1] == d; });
+  static bool has_axis(const std::vector<SeenShape>& all, std::int64_t d) {
+    return std::all_of(all.begin(), all.end(), [&](const SeenShape& s) { return s[0] == d || s[1] == d; });
   }
   // The smallest axis beside H: that of down where gate and up lie in one tensor.
-  std::int64_t width_beside(const std::vector<Shape>& all, std::int64_t h) const {
+  std::int64_t width_beside(const std::vector<SeenShape>& all, std::int64_t h) const {
     if (is_flat()) return number_of_experts_ > 0 ? all[0][0] / number_of_experts_ : 0;
     std::int64_t least = 0;
-    for (const Shape& s : all) {
+    for (const SeenShape& s : all) {
       const std::int64_t other = s[0] == h ? s[1] : s[0];
       if (least == 0 || other < least) least = other;
     }
@@ -174,29 +173,29 @@ class Inference {
   }
 
   // Which part is which, by shapes for down where H and I differ, else by names.
-  std::vector<Part> roles(const std::vector<bool>& is_down, bool by_shape) const {
-    std::vector<Part> all;
+  std::vector<std::optional<Projection>> roles(const std::vector<bool>& is_down, bool by_shape) const {
+    std::vector<std::optional<Projection>> all;
     for (std::size_t i = 0; i < experts_.parts.size(); ++i) {
-      const Part named = part_by_name(experts_.parts[i].name);
+      const std::optional<Projection> named = projection_by_name(experts_.parts[i].name);
       if (!by_shape) all.push_back(named);
-      if (by_shape && is_down[i]) all.push_back(Part::down);
-      if (by_shape && !is_down[i]) all.push_back(named == Part::down ? Part::unknown : named);
+      if (by_shape && is_down[i]) all.push_back(Projection::down);
+      if (by_shape && !is_down[i]) all.push_back(named == Projection::down ? std::nullopt : named);
     }
     return all;
   }
-  std::string_view name_of(const std::vector<Part>& roles, Part part) const {
+  std::string_view name_of(const std::vector<std::optional<Projection>>& roles, Projection which) const {
     std::string_view found;
     for (std::size_t i = 0; i < roles.size(); ++i) {
-      if (roles[i] != part) continue;
+      if (roles[i] != which) continue;
       if (!found.empty()) return {};  // two of a kind
       found = experts_.parts[i].name;
     }
     return found;
   }
   // The names of gate, up and down; nullopt when they cannot be told.
-  std::optional<json::Array> three_names(const std::vector<Part>& roles, bool gated) const {
-    const std::string_view up = name_of(roles, Part::up), down = name_of(roles, Part::down);
-    std::string_view gate = name_of(roles, Part::gate);
+  std::optional<json::Array> three_names(const std::vector<std::optional<Projection>>& roles, bool gated) const {
+    const std::string_view up = name_of(roles, Projection::up), down = name_of(roles, Projection::down);
+    std::string_view gate = name_of(roles, Projection::gate);
     if (!gated && gate.empty()) gate = up == "gate_proj" ? "gate" : "gate_proj";  // of none
     if (gate.empty() || up.empty() || down.empty()) return std::nullopt;
     return json::Array{gate, up, down};
@@ -207,8 +206,8 @@ class Inference {
     const bool by_shape = h_ != 0 && i_ != 0 && h_ != i_ && planes().size() == experts_.parts.size();
     std::vector<bool> is_down;
     for (const ExpertPart& p : experts_.parts) {
-      is_down.push_back(p.weight == Shape{h_, i_});
-      if (by_shape && !is_down.back() && p.weight != Shape{i_, h_})
+      is_down.push_back(p.weight == SeenShape{h_, i_});
+      if (by_shape && !is_down.back() && p.weight != SeenShape{i_, h_})
         unsure(cat("projections: ", p.name, " is neither [I, H] nor [H, I]"));
     }
     if (!gated) out_.set("gated", false);
@@ -226,15 +225,15 @@ class Inference {
   }
 
   // 'r' when a plane has its outputs first, 'c' when its inputs, 0 when it is square.
-  static char order(const Shape& plane, std::int64_t outputs, std::int64_t inputs) {
+  static char order(const SeenShape& plane, std::int64_t outputs, std::int64_t inputs) {
     if (outputs == inputs) return 0;
-    return plane == Shape{outputs, inputs} ? 'r' : plane == Shape{inputs, outputs} ? 'c' : '?';
+    return plane == SeenShape{outputs, inputs} ? 'r' : plane == SeenShape{inputs, outputs} ? 'c' : '?';
   }
 
   void stacks() {
     if (is_flat()) {
       out_.set("stacked", "flat");
-    } else if (const std::vector<Shape> all = planes(); h_ != 0 && i_ != 0 && all.size() == experts_.parts.size()) {
+    } else if (const std::vector<SeenShape> all = planes(); h_ != 0 && i_ != 0 && all.size() == experts_.parts.size()) {
       orientation(all);
     }
     if (experts_.parts.size() == 3 || is_flat()) {
@@ -243,7 +242,7 @@ class Inference {
       if (!names) unsure(cat("stacked_names: which of ", list_of_parts(), " are gate, up and down"));
       return;
     }
-    const auto is_w2 = [&](const ExpertPart& p) { return part_by_name(p.name) == Part::down; };
+    const auto is_w2 = [&](const ExpertPart& p) { return projection_by_name(p.name) == Projection::down; };
     const bool first = is_w2(experts_.parts[0]), second = is_w2(experts_.parts[1]);
     if (first == second) return unsure(cat("stacked_names: which of ", list_of_parts(), " is w2"));
     out_.set("stacked_names", json::Array{experts_.parts[first ? 1 : 0].name, experts_.parts[first ? 0 : 1].name});
@@ -252,10 +251,10 @@ class Inference {
         "interleaved: whether gate's rows come before up's or alternate with them (or up's come first) is not in "
         "shapes");
   }
-  void orientation(const std::vector<Shape>& all) {
+  void orientation(const std::vector<SeenShape>& all) {
     std::string seen;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      const bool down = part_by_name(experts_.parts[i].name) == Part::down;
+      const bool down = projection_by_name(experts_.parts[i].name) == Projection::down;
       const bool both = all[i][0] == 2 * i_ || all[i][1] == 2 * i_;  // gate and up
       if (all.size() == 2 && !down && !both) out_.set("gated", false);
       const std::int64_t wide = all.size() == 2 && both ? 2 * i_ : i_;
@@ -359,7 +358,7 @@ class Inference {
 
   const ModelFile& file_;
   const SeenTensors& seen_;
-  const ExpertTensors& experts_;
+  const SeenExperts& experts_;
   std::int64_t number_of_experts_ = 0, h_ = 0, i_ = 0;
   json::Value out_ = json::Object{}, keys_ = json::Object{}, routing_ = json::Object{};
   std::vector<std::string> unsure_, routers_;

@@ -17,7 +17,7 @@ namespace moe::hf {
 namespace {
 
 // A member of the document: what it comes to where the document lacks it, and what its null says.
-struct Member {
+struct OurMember {
   std::string_view section, name;
   std::optional<double> otherwise = {};
   std::string_view null = {};
@@ -25,20 +25,20 @@ struct Member {
   std::string path() const { return section.empty() ? std::string(name) : cat(section, ".", name); }
   std::string_view overridden() const { return section.empty() ? name : section; }
 };
-constexpr Member kExperts = {"", "num_experts"}, kTopK = {"", "top_k"}, kWidth = {"", "intermediate_size"},
-                 kHidden = {"", "hidden_dim"}, kScoring = {"routing", "scoring_func"},
-                 kRenormalize = {"routing", "renormalize"}, kFactor = {"routing", "routed_scaling_factor", 1.0},
-                 kGroups = {"routing", "num_expert_group", 1.0}, kKept = {"routing", "topk_group", 1.0},
-                 kLeast = {"routing", "renormalize_min", 0.0}, kOnInput = {"", "apply_router_weight_on_input", 0.0},
-                 kLayout = {"", "w13_layout"}, kZeroExperts = {"routing", "num_zero_experts", 0.0},
-                 kLimit = {"activation_params", "limit", {}, "no clamp"}, kAlpha = {"activation_params", "alpha"},
-                 kBeta = {"activation_params", "beta"}, kGateCap = {"activation_params", "gate_cap", {}, "no cap"},
-                 kUpCap = {"activation_params", "up_cap", {}, "no cap"};
+constexpr OurMember kExperts = {"", "num_experts"}, kTopK = {"", "top_k"}, kWidth = {"", "intermediate_size"},
+                    kHidden = {"", "hidden_dim"}, kScoring = {"routing", "scoring_func"},
+                    kRenormalize = {"routing", "renormalize"}, kFactor = {"routing", "routed_scaling_factor", 1.0},
+                    kGroups = {"routing", "num_expert_group", 1.0}, kKept = {"routing", "topk_group", 1.0},
+                    kLeast = {"routing", "renormalize_min", 0.0}, kOnInput = {"", "apply_router_weight_on_input", 0.0},
+                    kLayout = {"", "w13_layout"}, kZeroExperts = {"routing", "num_zero_experts", 0.0},
+                    kLimit = {"activation_params", "limit", {}, "no clamp"}, kAlpha = {"activation_params", "alpha"},
+                    kBeta = {"activation_params", "beta"}, kGateCap = {"activation_params", "gate_cap", {}, "no cap"},
+                    kUpCap = {"activation_params", "up_cap", {}, "no cap"};
 
 // Spellings of a member in files of any class. A list has an entry for each layer.
 struct Compared {
   std::string_view key;
-  const Member& member;
+  const OurMember& member;
 };
 constexpr auto kCompared = std::to_array<Compared>({
     {"num_experts", kExperts},
@@ -196,7 +196,7 @@ class Keys {
   std::string whose() const { return row_.name.empty() ? "the class" : std::string(row_.name); }
 
   // Whether something else decides about the member, so that another spelling of it says nothing.
-  bool decided(const Member& member) const {
+  bool decided(const OurMember& member) const {
     // One who chooses a parameter of the activation chooses all of them.
     const bool whole = member.section != "routing" || asked_.describes_routing;
     if (whole ? overrides(member.overridden()) : asked_.overrides(member.section, member.name)) return true;
@@ -212,7 +212,7 @@ class Keys {
   bool has_first(const SizeKey& key) const { return key.first_counts && has(key); }
 
   // What the document says of a member.
-  json::Value said(const Member& member) const {
+  json::Value said(const OurMember& member) const {
     const json::Value* section = member.section.empty() ? &built_.document : built_.document.find(member.section);
     const json::Value* value = section == nullptr ? nullptr : section->find(member.name);
     if (value != nullptr) return *value;
@@ -223,7 +223,7 @@ class Keys {
     return member.otherwise ? json::Value(*member.otherwise) : json::Value();
   }
 
-  Check compare(const Foreign& place, std::string_view key, const json::Value& all, const Member& member) const {
+  Check compare(const Foreign& place, std::string_view key, const json::Value& all, const OurMember& member) const {
     const json::Array* list = all.array();
     if (list != nullptr && layer_ >= std::ssize(*list) && static_cast<double>(layer_) < own_layers_ &&
         !says_nothing(all) && !decided(member))
@@ -244,7 +244,7 @@ class Keys {
                                       "; overrides.", member.path(), " tells which it is", null));
   }
 
-  static bool agree(const json::Value& theirs, const json::Value& ours, const Member& member) {
+  static bool agree(const json::Value& theirs, const json::Value& ours, const OurMember& member) {
     if (&member == &kRenormalize || &member == &kOnInput) return is_true(theirs) == is_true(ours);
     if (&member == &kLayout) return is_true(theirs) == (ours == json::Value("interleaved"));
     if (&member == &kScoring) return in_our_words(member.name, theirs) == ours || theirs == json::Value("");

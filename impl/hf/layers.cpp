@@ -12,7 +12,7 @@
 namespace moe::hf {
 namespace {
 
-constexpr fields::Range kLayers = {0, kMostLayers};
+constexpr fields::IntegerRange kLayers = {0, kMostLayers};
 
 Result<std::int64_t> integer(const ModelFile& file, std::string_view key, std::int64_t otherwise,
                              std::int64_t low = 0) {

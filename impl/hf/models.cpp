@@ -37,9 +37,9 @@ const json::Value& entry(const json::Value& value, std::int64_t layer) {
 json::Value number_or_null(const std::optional<std::int64_t>& n) { return n ? json::Value(*n) : json::Value(); }
 json::Value number_or_null(const std::optional<double>& n) { return n ? json::Value(*n) : json::Value(); }
 
-class Writer {
+class DocumentWriter {
  public:
-  Writer(const ModelFile& file, const Asked& asked, const LayerRule& rule, std::int64_t layer)
+  DocumentWriter(const ModelFile& file, const Asked& asked, const LayerRule& rule, std::int64_t layer)
       : file_(file), asked_(asked), rule_(rule), layer_(layer) {}
 
   bool overrides_routing(std::string_view member) const {
@@ -158,7 +158,7 @@ class Writer {
 };
 
 // The whole model's, as classes are loaded by default; a part's own where the root says none.
-Check write_dtype(const ModelFile& file, Writer& w) {
+Check write_dtype(const ModelFile& file, DocumentWriter& w) {
   std::vector<const Foreign*> places = file.places();
   std::rotate(places.begin(), places.end() - 1, places.end());
   for (const Foreign* holder : places)
@@ -176,7 +176,7 @@ Check write_dtype(const ModelFile& file, Writer& w) {
 
 // Entry l of a list of numbers, whose zeros and nulls mean none.
 Result<std::optional<double>> limit_of_layer(const ModelFile& file, std::string_view key, std::int64_t layer,
-                                             const Writer& w) {
+                                             const DocumentWriter& w) {
   const Foreign& holder = file.holder(key);
   const json::Value* list = holder.get(key);
   if (list == nullptr) return std::optional<double>();
@@ -193,7 +193,7 @@ Result<std::optional<double>> limit_of_layer(const ModelFile& file, std::string_
   return *limit == 0 ? std::optional<double>() : limit;
 }
 
-Check write_activation(const ModelFile& file, const Architecture& a, std::int64_t layer, Writer& w) {
+Check write_activation(const ModelFile& file, const Architecture& a, std::int64_t layer, DocumentWriter& w) {
   const ActivationKeys& act = a.activation;
   std::string_view word = act.otherwise;
   std::string source;
@@ -234,7 +234,7 @@ Check write_activation(const ModelFile& file, const Architecture& a, std::int64_
   return ok();
 }
 
-void write_experts(const Architecture& a, Writer& w) {
+void write_experts(const Architecture& a, DocumentWriter& w) {
   if (a.has_bias) w.built.put("has_bias", true, "");
   if (a.interleaved && a.activation.otherwise != "swigluoai") w.built.put("w13_layout", "interleaved", "");
   if (!a.expert_norm.empty()) w.built.put("expert_norm", a.expert_norm, "");
@@ -271,7 +271,7 @@ Result<bool> is_hash_layer(const ModelFile& file, const Architecture& a, std::in
 }
 
 // The key of a p-norm of the weights: 1 is their sum.
-Check write_p_norm(const ModelFile& file, std::string_view key, Writer& w) {
+Check write_p_norm(const ModelFile& file, std::string_view key, DocumentWriter& w) {
   const Foreign& holder = file.holder(key);
   const json::Value* raw = holder.value().find(key);  // null says something here
   if (raw == nullptr || raw->is_null()) {
@@ -286,7 +286,7 @@ Check write_p_norm(const ModelFile& file, std::string_view key, Writer& w) {
   return ok();
 }
 
-Check write_weights(const ModelFile& file, const Architecture& a, Policy compat, Writer& w) {
+Check write_weights(const ModelFile& file, const Architecture& a, Policy compat, DocumentWriter& w) {
   const Routing& r = a.routing;
   if (!r.p_norm.empty()) return write_p_norm(file, r.p_norm, w);
   const BoolKey& own = compat == Policy::vllm && r.vllm_renormalize ? *r.vllm_renormalize : r.renormalize;
@@ -307,7 +307,7 @@ Check write_weights(const ModelFile& file, const Architecture& a, Policy compat,
 }
 
 // Null says that there are no groups, where the class takes it.
-Check write_groups(const ModelFile& file, const Architecture& a, Policy compat, Writer& w) {
+Check write_groups(const ModelFile& file, const Architecture& a, Policy compat, DocumentWriter& w) {
   const Routing& r = a.routing;
   constexpr SizeKey kNone = {};
   MOE_TRY(const bool greedy, is_greedy(file, a, compat));
@@ -330,7 +330,7 @@ Check write_groups(const ModelFile& file, const Architecture& a, Policy compat, 
   return ok();
 }
 
-Check write_factor(const Architecture& a, Writer& w) {
+Check write_factor(const Architecture& a, DocumentWriter& w) {
   const Routing& r = a.routing;
   if (r.factor == Factor::none) return ok();
   MOE_CHECK(w.copy_number("routing", "routed_scaling_factor", r.factor_key));
@@ -346,7 +346,7 @@ Check check_zero_experts(const ModelFile& file) {
   return fields::unexpected(file.holder(kType).at(kType), *file.holder(kType).get(kType), "\"identity\"");
 }
 
-Check write_extras(const ModelFile& file, const Architecture& a, Writer& w) {
+Check write_extras(const ModelFile& file, const Architecture& a, DocumentWriter& w) {
   const Routing& r = a.routing;
   if (!r.zero_experts.keys[0].empty()) MOE_CHECK(check_zero_experts(file));
   if (r.on_input) w.built.put("apply_router_weight_on_input", true, "");
@@ -360,7 +360,7 @@ Check write_extras(const ModelFile& file, const Architecture& a, Writer& w) {
 }
 
 // The word of the file, of a class that reads it; of another one it may only say what the class does.
-Check write_scoring(const ModelFile& file, const Routing& r, Policy compat, Writer& w) {
+Check write_scoring(const ModelFile& file, const Routing& r, Policy compat, DocumentWriter& w) {
   w.copy_word("routing", "scoring_func", r.scoring_key, at(kScoringNames, r.scoring));
   const Foreign& holder = file.holder(r.scoring_key);
   if (!r.scoring_fixed || compat == Policy::vllm || !holder.has(r.scoring_key) || w.overrides_routing("scoring_func"))
@@ -372,7 +372,8 @@ Check write_scoring(const ModelFile& file, const Routing& r, Policy compat, Writ
                            " whatever it says; overrides.routing.scoring_func tells which it is"));
 }
 
-Check write_routing(const ModelFile& file, const Architecture& a, Policy compat, std::int64_t layer, Writer& w) {
+Check write_routing(const ModelFile& file, const Architecture& a, Policy compat, std::int64_t layer,
+                    DocumentWriter& w) {
   const Routing& r = a.routing;
   MOE_CHECK(write_scoring(file, r, compat, w));
   MOE_CHECK(write_weights(file, a, compat, w));
@@ -395,7 +396,7 @@ Check write_routing(const ModelFile& file, const Architecture& a, Policy compat,
   return ok();
 }
 
-Check write_sizes(const ModelFile& file, const Architecture& a, Writer& w) {
+Check write_sizes(const ModelFile& file, const Architecture& a, DocumentWriter& w) {
   MOE_CHECK(w.copy_size("num_experts", a.experts, "the number of experts"));
   MOE_CHECK(w.copy_size("top_k", a.top_k, "the number of experts of a token"));
   MOE_CHECK(w.copy_size("hidden_dim", a.hidden, "the width of the layer"));
@@ -469,7 +470,7 @@ Result<Built> describe_layer(const ModelFile& given, const Architecture& a, std:
   MOE_TRY(const std::int64_t index, layer_index(file, rule, layer, layer_pointer));
   MOE_CHECK(file.look_at_layer(index));
 
-  Writer w(file, asked, rule, index);
+  DocumentWriter w(file, asked, rule, index);
   const std::int64_t own_count = rule.count - rule.predicted;
   const bool predicts = !a.where.predicting_at.empty() && index >= own_count;
   const std::string counted_on = cat(a.layers_at, ".", index, ".", a.block);

@@ -82,12 +82,12 @@ Result<std::string_view> view(const Members& from, std::string_view key, std::si
 }
 
 // A list of `least` to 3 texts.
-Result<Names> names(const Members& from, std::string_view key, std::size_t least) {
+Result<ProjectionNames> names(const Members& from, std::string_view key, std::size_t least) {
   const json::Value& value = *from.get(key);
   const json::Array* list = value.array();
-  if (list == nullptr || list->size() < least || list->size() > Names().size())
+  if (list == nullptr || list->size() < least || list->size() > ProjectionNames().size())
     return fields::unexpected(from.at(key), value, cat("a list of ", least == 3 ? "" : cat(least, " to "), "3 names"));
-  Names out;
+  ProjectionNames out;
   for (std::size_t i = 0; i < list->size(); ++i) {
     const std::string* name = (*list)[i].string();
     if (name == nullptr || name->empty() || character_count(*name) > kMaxName)

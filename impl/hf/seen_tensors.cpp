@@ -14,11 +14,11 @@ namespace moe::hf {
 namespace {
 
 constexpr std::size_t kMostParts = 3;  // a module with more is none of experts
-constexpr fields::Range kDimensions = {0, std::int64_t{1} << 40};
+constexpr fields::IntegerRange kDimensions = {0, std::int64_t{1} << 40};
 
 struct Named {
   std::string_view name;
-  Shape shape;
+  SeenShape shape;
 };
 
 Result<Named> read_tensor(const json::Value& value, const std::string& pointer) {
@@ -71,12 +71,12 @@ std::optional<Cut> cut(std::string_view name) {
 }
 
 struct Group {
-  ExpertTensors seen;
+  SeenExperts seen;
   std::set<std::int64_t> layers;
 };
 using FoundGroups = std::map<std::string, Group>;
 
-ExpertPart& part(ExpertTensors& of, std::string_view name) {
+ExpertPart& part(SeenExperts& of, std::string_view name) {
   for (ExpertPart& p : of.parts)
     if (p.name == name) return p;
   if (of.parts.size() > kMostParts) return of.parts.back();

@@ -12,22 +12,22 @@
 
 namespace moe::hf {
 
-using Shape = std::vector<std::int64_t>;
+using SeenShape = std::vector<std::int64_t>;
 
 // model.layers.3.mlp.gate.weight: layer 3, path "model.layers.{layer}.mlp.gate.weight", inside "mlp.gate.weight".
 struct LayerTensor {
   std::string path, inside;
-  Shape shape;
+  SeenShape shape;
 };
 
 // A projection of one expert, or a tensor of all.
 struct ExpertPart {
   std::string name;
   std::set<std::string> kinds = {};  // weight, bias, weight_packed, ...; of one expert only
-  Shape weight = {};                 // the shape of kind weight, or of the stack; empty: there is none
+  SeenShape weight = {};             // the shape of kind weight, or of the stack; empty: there is none
 };
 
-struct ExpertTensors {
+struct SeenExperts {
   std::string module;             // "model.layers.{layer}.mlp.experts"
   std::vector<ExpertPart> parts;  // in the order of the tensors
   std::int64_t experts = 0;       // the largest number of an expert + 1; a stack's first axis
@@ -36,7 +36,7 @@ struct ExpertTensors {
 };
 
 struct SeenTensors {
-  ExpertTensors experts;
+  SeenExperts experts;
   std::vector<LayerTensor> others;  // of layers, one for each path
   std::set<std::int64_t> layers;    // that have such experts
 };

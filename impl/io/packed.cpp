@@ -52,10 +52,9 @@ std::string Packed::to_json() const {
   w.member("config", json::Text{info.config}).key("experts").array(info.experts);
   w.member("outputs", json::Text{outputs_json(outputs)});
   if (is_wna16_kind(info.layout.kind)) {
-    const Wna16Layout layout = wna16_of(info.layout);
-    w.key("absent").array(layout.absent());
+    w.key("absent").array(wna16_absent(info.layout));
     // All rows of scales of w2 are here: a layer with activation order is not cut.
-    if (layout.act_order) w.member("is_k_full", true);
+    if (info.layout.w13.has_order) w.member("is_k_full", true);
   }
   if (is_float_kind(info.layout.kind) || may_share_scales(info.layout))
     w.member("requantized_experts", info.requantized_experts);

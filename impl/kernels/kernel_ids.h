@@ -54,7 +54,7 @@ struct KernelId {
   Rounding rounding;
   Middle middle;
 
-  // Columns that one int32 sum may cover: int8 times int8 (|w| <= 128, |q| <= 127); others have room for any K.
+  // Columns that one int32 sum may cover: int8 times int8 (|w| <= 128, |q| <= 127); others hold any K.
   constexpr std::int64_t longest_sum() const {
     return layout == LayoutKind::p16_w8 && act == ActFormat::tok8 ? INT32_MAX / (128 * 127) : INT64_MAX;
   }
@@ -98,7 +98,7 @@ constexpr std::optional<std::size_t> kernel_index(std::string_view name) {
   return std::nullopt;
 }
 
-// What a kernel's file makes room for.
+// What a kernel's file makes space for.
 consteval int tile_rows(std::string_view name) { return kKernelIds[*kernel_index(name)].tile_rows; }
 
 }  // namespace moe::kernels

@@ -12,13 +12,13 @@ namespace {
 
 constexpr long kAnySize = 0, kLarge = 32 * 1024 + 1;  // of the L1
 
-struct Machine {
+struct MachinePolicy {
   std::string_view vendor;  // "": any
   long l1_bytes;            // at least
   PrefetchPolicy prefetch;
 };
 // clang-format off
-constexpr Machine kMachines[] = {
+constexpr MachinePolicy kMachines[] = {
     // Emerald Rapids. A single token in order: -33 %
     {"GenuineIntel", kLarge,   {.ahead = 8192, .into_l2 = true}},
     // Zen 5. Two panels as two streams: +20 %
@@ -35,7 +35,7 @@ constexpr Machine kMachines[] = {
 PrefetchPolicy prefetch_policy_here() {
   const CpuFacts facts = cpu_facts();
   const long l1 = l1_bytes();
-  for (const Machine& m : kMachines)
+  for (const MachinePolicy& m : kMachines)
     if ((m.vendor.empty() || m.vendor == facts.vendor) && l1 >= m.l1_bytes) return m.prefetch;
   return {};
 }

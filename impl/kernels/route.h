@@ -1,6 +1,6 @@
 // The work of routing on one row of logits, as a row of functions per ISA (routing.md 1, 4).
 //
-// A row is an array of route_row_floats(E) floats: E values, then room so that whole steps of 16 lanes and
+// A row is an array of route_row_floats(E) floats: E values, then padding so that whole steps of 16 lanes and
 // reads that begin anywhere in the row stay inside it. Every function gives the same bits on every ISA
 // (kernels/ref/route.cpp is the definition): keys with a correction bias contain scores, and ids must not
 // depend on the machine.

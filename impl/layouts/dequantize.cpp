@@ -1,10 +1,9 @@
 // Packed bytes -> dense numbers: p16 in place, named layouts through the plain form.
 #include <array>
-#include <cstring>
 #include <string>
 
-#include "base/float_formats.h"
 #include "base/index.h"
+#include "base/number_at.h"
 #include "base/text.h"
 #include "layouts/dequantize.h"
 #include "layouts/families.h"
@@ -36,7 +35,7 @@ Check dequantize_named(const LayoutFamily& form, const Layout& layout, const std
   const std::int64_t size = dtype_bits(out.dtype) / 8;
   for (std::int64_t n = 0; n < m.rows(); ++n)
     for (std::int64_t k = 0; k < m.k; ++k)
-      store_dense(out.dtype, dense_value(rows, m, n, k), out.data + (n * out.strides[0] + k * out.strides[1]) * size);
+      store_float(out.dtype, dense_value(rows, m, n, k), out.data + (n * out.strides[0] + k * out.strides[1]) * size);
   return ok();
 }
 
@@ -54,15 +53,6 @@ Check check_dense(const Layout& layout, Matrix which, const TensorView& out) {
                     shape_text({out.shape.data(), usize(out.ndim)})));
   }
   return ok();
-}
-
-void store_dense(DType dtype, float x, std::byte* at) {
-  if (dtype == DType::f32) {
-    std::memcpy(at, &x, 4);
-    return;
-  }
-  const std::uint16_t h = dtype == DType::bf16 ? f32_to_bf16(x) : f32_to_f16(x);
-  std::memcpy(at, &h, 2);
 }
 
 Check dequantize(const Layout& layout, const std::byte* payload, std::int64_t local, Matrix which,

@@ -36,6 +36,8 @@ struct ExpertTensors {
   }
 };
 
+using MaybeTensor = std::optional<LayoutTensor>;  // nullopt: the layout has none
+
 // What the sources of an expert say beside its matrices: the largest scale of the activations of w13 and w2.
 struct ExpertFacts {
   std::array<std::optional<float>, 2> input_scale;

@@ -1,5 +1,5 @@
 // Layout identities. See layout.h. The address formula is checked at compile time: within one panel
-// every nibble is used at most once.
+// every piece of a byte is used at most once.
 #include "layouts/layout.h"
 
 #include <algorithm>
@@ -23,14 +23,17 @@ consteval bool bijective() {
                         .groups = Groups::of_size(Group, K),
                         .has_bias = Bias,
                         .scale_rows = ScaleRows};
-  std::array<bool, m.panel_bytes() * 2> seen{};
+  // In pieces of as many bits as every code has whole ones of: counting bits costs a compiler too many steps.
+  constexpr int kBits = row_of(E).packed_bits, kPiece = kBits < 4 ? kBits : 4;
+  static_assert(kBits % kPiece == 0 && 8 % kPiece == 0);
+  std::array<bool, m.panel_bytes() * (8 / kPiece)> seen{};
   for (std::int64_t lane = 0; lane < kPanelRows; ++lane)
     for (std::int64_t k = 0; k < K; ++k) {
-      const bool high = row_of(E).packed_bits == 4 && P16Matrix::nibble_high(k);
-      const std::size_t first = m.code_offset(lane, k) * 2 + (high ? 1 : 0);
-      for (std::size_t nibble = first; nibble < first + usize(row_of(E).packed_bits / 4); ++nibble) {
-        if (nibble >= seen.size() || seen[nibble]) return false;
-        seen[nibble] = true;
+      const bool high = kBits == 4 && P16Matrix::nibble_high(k);
+      const std::size_t first = m.code_offset(lane, k) * (8 / kPiece) + (high ? 1 : 0);
+      for (std::size_t piece = first; piece < first + kBits / kPiece; ++piece) {
+        if (piece >= seen.size() || seen[piece]) return false;
+        seen[piece] = true;
       }
     }
   return true;

@@ -41,7 +41,7 @@
 //                     these places, so their weights don't count (codes of value 0, with zero points any value). The
 //                     rows of w13 are not filled: the middle row is spread when it is complete.
 // Groups of one size g become groups of round_up(g, 32). Two and more groups of any sizes (a g_idx that is not even;
-// what a rank of tensor parallelism holds of act-ordered weights) become as many groups of 32 as each needs, and room
+// what a rank of tensor parallelism holds of act-ordered weights) become as many groups of 32 as each needs, and space
 // is kept for the most that can be: groups behind the last one have scale 0.
 //
 // w13 has gate and up panels in turn, G0 U0 G1 U1 ..., each half padded to 16 rows by itself. An
@@ -193,9 +193,10 @@ struct P16Matrix {
         return kk / 4 * 64 + lane * 4 + kk % 4;
       case 16:
         return kk / 2 * 64 + lane * 4 + kk % 2 * 2;
-      default:
+      case 32:
         return kk * 64 + lane * 4;
     }
+    return -1;  // no element has another width: elements.h
   }
 };
 

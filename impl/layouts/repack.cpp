@@ -11,8 +11,7 @@
 #include "layouts/families.h"
 #include "layouts/p16/column_order.h"
 #include "layouts/p16/write_p16.h"
-#include "layouts/wna16/form_wna16.h"
-#include "layouts/wna16/wna16_layout.h"
+#include "layouts/wna16/wna16.h"
 
 namespace moe {
 namespace {
@@ -82,22 +81,22 @@ void write_p16_rows(const CanonicalRows& all, const P16Matrix& m, const ColumnOr
 
 std::optional<Layout> repacked_layout(const Layout& from, bool any_groups) {
   if (!is_wna16_kind(from.kind)) return std::nullopt;
-  const Wna16Layout l = wna16_of(from);
-  const bool dense = l.kind == Wna16Kind::dense;
-  LayoutKind kind = l.bits == 4 ? LayoutKind::p16_w4 : LayoutKind::p16_w8;
+  const Wna16Matrix w13 = wna16_matrix(from, Matrix::w13);
+  const bool dense = from.kind == LayoutKind::wna16_dense;
+  LayoutKind kind = w13.bits == 4 ? LayoutKind::p16_w4 : LayoutKind::p16_w8;
   if (dense)
-    kind = l.number == DType::f16    ? LayoutKind::p16_f16
-           : l.number == DType::bf16 ? LayoutKind::p16_bf16
-                                     : LayoutKind::p16_f32;
+    kind = w13.number == DType::f16    ? LayoutKind::p16_f16
+           : w13.number == DType::bf16 ? LayoutKind::p16_bf16
+                                       : LayoutKind::p16_f32;
   Layout to = p16_layout(kind, {.experts = from.experts,
-                                .hidden = l.hidden,
-                                .intermediate = l.intermediate,
+                                .hidden = from.w13.k,
+                                .intermediate = from.w2.k,
                                 .groups = {},
-                                .gated = l.gated,
-                                .has_bias = l.matrix(true).has_bias,
+                                .gated = from.w13.halves == 2,
+                                .has_bias = w13.has_bias,
                                 .scales = Scales::f32,
-                                .has_zeros = l.has_zeros || l.kind == Wna16Kind::vnni,
-                                .has_order = l.act_order && !dense});
+                                .has_zeros = from.w13.has_zeros || from.kind == LayoutKind::wna16_vnni,
+                                .has_order = from.w13.has_order && !dense});
   if (dense) return to;
   to.w13.groups = from.w13.groups;
   to.w2.groups = from.w2.groups;
@@ -126,7 +125,7 @@ void repack_panels(const Layout& from, const std::byte* payload, const Layout& t
   scratch.shape(kPanelRows, m);
   for (std::int64_t p = first; p < first + count; ++p, out += m.panel_bytes()) {
     const std::int64_t row0 = p / m.halves * kPanelRows, n = std::min(kPanelRows, m.half_rows - row0);
-    read_wna16_form_rows({from, payload, local}, which, {p % m.halves * m.half_rows + row0, n}, scratch);
+    read_wna16_rows({from, payload, local}, which, {p % m.halves * m.half_rows + row0, n}, scratch);
     scratch.clear_from(n);
     write_p16_panel(m, scratch, out);
   }

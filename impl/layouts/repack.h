@@ -24,7 +24,7 @@ void write_p16_rows(const CanonicalRows& all, const P16Matrix& m, const ColumnOr
                     std::span<const std::int32_t> order_of_rows, std::byte* out);
 
 // Fills the payload of `to`, which is repacked_layout(from). Faults of stored orders: Code::format; groups of several
-// sizes that `to` has no room for: Code::unsupported.
+// sizes that `to` has no space for: Code::unsupported.
 Check repack_experts(const Layout& from, const std::byte* payload, const Layout& to, std::span<std::byte> out,
                      const Parallel& parallel);
 

@@ -46,7 +46,7 @@ struct CanonicalRows {
   std::optional<float> input_scale;
   bool has_power_scales = false, requantized = false;
 
-  // Room for `rows` rows, all zero: as the checkpoint has them, or the layout (`places`).
+  // Space for `rows` rows, all zero: as the checkpoint has them, or the layout (`places`).
   void shape(std::int64_t rows, const P16Matrix& matrix, bool places = false) {
     const bool has_values = is_value(matrix.element);
     count = rows;

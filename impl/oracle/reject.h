@@ -11,34 +11,10 @@
 
 namespace moe::oracle {
 
-// Numbers of moe_reject in moe.h.
+// Numbers of moe_reject in moe.h (the api room checks that).
 enum class Reject : std::int32_t {
-  none = 0,
-  not_built = 1,
-  platform = 2,
-  isa = 3,
-  not_gated = 4,
-  activation = 5,
-  quant_scheme = 6,
-  group_size = 7,
-  zero_point = 8,
-  act_order = 9,
-  bias = 10,
-  parallel = 11,
-  expert_map = 12,
-  routing = 13,
-  router_dtype = 14,
-  input_dtype = 15,
-  shape = 16,
-  alignment = 17,
-  shard_splits_group = 18,
-  activation_format = 19,
-  batch_invariance = 20,
-  lora = 21,
-  weight_layout = 22,
-  memory = 23,
-  user = 24,
-  custom = 25
+#define MOE_REJECT(id, name) id,
+#include "oracle/rejects.inc"
 };
 const char* reject_name(Reject r);  // "MOE_REJECT_ISA"; "MOE_REJECT_UNKNOWN" for others
 

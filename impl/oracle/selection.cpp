@@ -1,7 +1,6 @@
 // moe_select_backend: a config and a platform -> backend, kernel and layout, with every candidate's reason.
 #include "oracle/selection.h"
 
-#include <array>
 #include <utility>
 
 #include "base/text.h"
@@ -10,39 +9,6 @@
 
 namespace moe::oracle {
 namespace {
-
-struct RejectName {
-  Reject value;
-  const char* name;
-};
-constexpr std::array kRejectNames = {
-    RejectName{Reject::none, "MOE_REJECT_NONE"},
-    RejectName{Reject::not_built, "MOE_REJECT_NOT_BUILT"},
-    RejectName{Reject::platform, "MOE_REJECT_PLATFORM"},
-    RejectName{Reject::isa, "MOE_REJECT_ISA"},
-    RejectName{Reject::not_gated, "MOE_REJECT_NOT_GATED"},
-    RejectName{Reject::activation, "MOE_REJECT_ACTIVATION"},
-    RejectName{Reject::quant_scheme, "MOE_REJECT_QUANT_SCHEME"},
-    RejectName{Reject::group_size, "MOE_REJECT_GROUP_SIZE"},
-    RejectName{Reject::zero_point, "MOE_REJECT_ZERO_POINT"},
-    RejectName{Reject::act_order, "MOE_REJECT_ACT_ORDER"},
-    RejectName{Reject::bias, "MOE_REJECT_BIAS"},
-    RejectName{Reject::parallel, "MOE_REJECT_PARALLEL"},
-    RejectName{Reject::expert_map, "MOE_REJECT_EXPERT_MAP"},
-    RejectName{Reject::routing, "MOE_REJECT_ROUTING"},
-    RejectName{Reject::router_dtype, "MOE_REJECT_ROUTER_DTYPE"},
-    RejectName{Reject::input_dtype, "MOE_REJECT_INPUT_DTYPE"},
-    RejectName{Reject::shape, "MOE_REJECT_SHAPE"},
-    RejectName{Reject::alignment, "MOE_REJECT_ALIGNMENT"},
-    RejectName{Reject::shard_splits_group, "MOE_REJECT_SHARD_SPLITS_GROUP"},
-    RejectName{Reject::activation_format, "MOE_REJECT_ACTIVATION_FORMAT"},
-    RejectName{Reject::batch_invariance, "MOE_REJECT_BATCH_INVARIANCE"},
-    RejectName{Reject::lora, "MOE_REJECT_LORA"},
-    RejectName{Reject::weight_layout, "MOE_REJECT_WEIGHT_LAYOUT"},
-    RejectName{Reject::memory, "MOE_REJECT_MEMORY"},
-    RejectName{Reject::user, "MOE_REJECT_USER"},
-    RejectName{Reject::custom, "MOE_REJECT_CUSTOM"},
-};
 
 constexpr Reason kOracleNotBuilt(Reject::not_built, "oracle");
 
@@ -121,8 +87,12 @@ Error failure(const Selection& s, const Query& q, const Outcome& out) {
 }  // namespace
 
 const char* reject_name(Reject r) {
-  for (const RejectName& row : kRejectNames)
-    if (row.value == r) return row.name;
+  switch (r) {
+#define MOE_REJECT(id, name) \
+  case Reject::id:           \
+    return "MOE_REJECT_" #name;
+#include "oracle/rejects.inc"
+  }
   return "MOE_REJECT_UNKNOWN";
 }
 

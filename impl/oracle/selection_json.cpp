@@ -8,7 +8,7 @@
 #include "oracle/backend.h"
 #include "oracle/query.h"
 #include "oracle/selection.h"
-#include "vllm/describe.h"
+#include "vllm/topics.h"
 
 namespace moe::oracle {
 namespace {

@@ -42,8 +42,8 @@
 
 #include "base/dtype.h"
 #include "base/index.h"
-#include "base/tensor.h"
 #include "scheme/groups.h"
+#include "scheme/roles.h"
 #include "scheme/scheme.h"
 
 namespace moe {
@@ -140,7 +140,7 @@ struct TensorShape {
 
 // Other accepted shapes of a tensor. vector: the last dimension of 1 is dropped. scalar: one number for both halves.
 // spread: [n, 1, k, 1]. blocks: the last dimension is split into blocks of 16 bytes.
-enum class Form : std::uint8_t { axes, vector, scalar, spread, blocks };
+enum class ShapeKind : std::uint8_t { axes, vector, scalar, spread, blocks };
 constexpr std::int64_t kBlockBytes = 16;
 
 // Other suffixes that tools give the same tensor; unused places are empty.
@@ -152,7 +152,7 @@ struct CheckpointTensor {
   Presence presence;
   std::array<DType, 4> dtypes;  // allowed on disk; unused places are DType::invalid
   std::array<Axis, 2> axes;
-  Form form = Form::axes;
+  ShapeKind shape_kind = ShapeKind::axes;
   Aliases aliases = {};
 
   constexpr bool has_suffix(std::string_view text) const {

@@ -65,6 +65,15 @@ static_assert(std::all_of(kElements.begin(), kElements.end(),
                           [](const ElementRow& e) { return e.numbers != Numbers::integers || is_code_width(e.bits); }),
               "codes of integers have a width that their readers know");
 
+// Places and packing know these widths: place_in_unit (layouts/layout.h), code_in (layouts/p16/p16_numbers.h),
+// write_code_panel (layouts/p16/write_p16.cpp).
+static_assert(std::all_of(kElements.begin(), kElements.end(),
+                          [](const ElementRow& e) {
+                            return e.numbers == Numbers::values ? e.packed_bits == 16 || e.packed_bits == 32
+                                                                : e.packed_bits == 4 || e.packed_bits == 8;
+                          }),
+              "p16 has no place for codes of this width");
+
 constexpr bool is_integer(Element e) { return row_of(e).numbers == Numbers::integers; }
 constexpr bool is_value(Element e) { return row_of(e).numbers == Numbers::values; }  // else codes with scales
 constexpr CodeWidth code_width(Element integer) { return code_width(row_of(integer).bits); }

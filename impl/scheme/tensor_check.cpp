@@ -41,8 +41,8 @@ std::optional<Places> places_in(std::span<const std::int64_t> got, const Checkpo
   const std::size_t last = shape.size() - 1;
   for (std::size_t i = 0; i <= last; ++i) at[i] = static_cast<int>(i);
   const bool lacks_last = got.size() == last && std::equal(got.begin(), got.end(), shape.begin());
-  switch (row.form) {
-    case Form::vector: {
+  switch (row.shape_kind) {
+    case ShapeKind::vector: {
       if (got.size() != last || last == 0) return std::nullopt;
       const std::size_t groups = row.axes[0] == Axis::groups ? last - 1 : last;
       if (shape[groups] != 1) return std::nullopt;
@@ -52,12 +52,12 @@ std::optional<Places> places_in(std::span<const std::int64_t> got, const Checkpo
       }
       return at;
     }
-    case Form::scalar:  // a checkpoint's activations are quantized for both halves at once
+    case ShapeKind::scalar:  // a checkpoint's activations are quantized for both halves at once
       at[last] = -1;
       return lacks_last && (shape[last] == 1 || is_number(row.kind)) ? std::optional(at) : std::nullopt;
-    case Form::blocks:
+    case ShapeKind::blocks:
       return std::nullopt;  // joined: in_blocks()
-    case Form::spread: {
+    case ShapeKind::spread: {
       if (got.size() != shape.size() + 2) return std::nullopt;
       const std::size_t first = last - 1;
       at[last] = static_cast<int>(last + 1);
@@ -65,7 +65,7 @@ std::optional<Places> places_in(std::span<const std::int64_t> got, const Checkpo
       const bool same = std::equal(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(last), shape.begin());
       return ones && same && got[first + 2] == shape[last] ? std::optional(at) : std::nullopt;
     }
-    case Form::axes:
+    case ShapeKind::axes:
       break;
   }
   return std::nullopt;
@@ -73,7 +73,7 @@ std::optional<Places> places_in(std::span<const std::int64_t> got, const Checkpo
 
 // [..., K/32, 16] of a shape [..., K/2].
 bool in_blocks(std::span<const std::int64_t> got, const CheckpointTensor& row, std::span<const std::int64_t> shape) {
-  if (row.form != Form::blocks || shape.empty() || got.size() != shape.size() + 1) return false;
+  if (row.shape_kind != ShapeKind::blocks || shape.empty() || got.size() != shape.size() + 1) return false;
   const std::size_t last = shape.size() - 1;
   return std::equal(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(last), shape.begin()) &&
          got[last + 1] == kBlockBytes && got[last] == shape[last] / kBlockBytes && shape[last] % kBlockBytes == 0;

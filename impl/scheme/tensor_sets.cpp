@@ -27,7 +27,7 @@ constexpr std::array kPerHalf = {Axis::halves, Axis::none};
 // clang-format off
 constexpr std::array kIntQuantized = {
     CheckpointTensor{"weight",            TensorKind::weight,     Presence::required,   kI8,     kMatrix},
-    CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kRowGroups, Form::vector},
+    CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kRowGroups, ShapeKind::vector},
     CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
 };
 constexpr std::array kIntQuantizedWhole = {
@@ -41,8 +41,8 @@ constexpr std::array kUnquantized = {
 };
 constexpr std::array kPackQuantized = {
     CheckpointTensor{"weight_packed",     TensorKind::weight,     Presence::required,   kI32,    kPackedRows},
-    CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kRowGroups, Form::vector},
-    CheckpointTensor{"weight_zero_point", TensorKind::zero_point, Presence::with_zeros, kI32,    kWordGroups, Form::vector},
+    CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kRowGroups, ShapeKind::vector},
+    CheckpointTensor{"weight_zero_point", TensorKind::zero_point, Presence::with_zeros, kI32,    kWordGroups, ShapeKind::vector},
     CheckpointTensor{"weight_g_idx",      TensorKind::g_idx,      Presence::with_g_idx, kI32,    kPerColumn},
     CheckpointTensor{"weight_shape",      TensorKind::shape,      Presence::optional,   kI64,    kTwoNumbers},
     CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
@@ -50,22 +50,22 @@ constexpr std::array kPackQuantized = {
 constexpr std::array kPackQuantizedWhole = {
     CheckpointTensor{"weight_packed",     TensorKind::weight,     Presence::required,   kI32,    kPackedRows},
     CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kOne},
-    CheckpointTensor{"weight_zero_point", TensorKind::zero_point, Presence::with_zeros, kI32,    kWordGroups, Form::vector},
+    CheckpointTensor{"weight_zero_point", TensorKind::zero_point, Presence::with_zeros, kI32,    kWordGroups, ShapeKind::vector},
     CheckpointTensor{"weight_g_idx",      TensorKind::g_idx,      Presence::with_g_idx, kI32,    kPerColumn},
     CheckpointTensor{"weight_shape",      TensorKind::shape,      Presence::optional,   kI64,    kTwoNumbers},
     CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
 };
 constexpr std::array kGptq = {
     CheckpointTensor{"qweight",           TensorKind::weight,     Presence::required,   kI32,    kPackedColumns},
-    CheckpointTensor{"scales",            TensorKind::scale,      Presence::required,   kFloats, kGroupRows, Form::vector},
-    CheckpointTensor{"qzeros",            TensorKind::zero_point, Presence::with_zeros, kI32,    kGroupWords, Form::vector},
+    CheckpointTensor{"scales",            TensorKind::scale,      Presence::required,   kFloats, kGroupRows, ShapeKind::vector},
+    CheckpointTensor{"qzeros",            TensorKind::zero_point, Presence::with_zeros, kI32,    kGroupWords, ShapeKind::vector},
     CheckpointTensor{"g_idx",             TensorKind::g_idx,      Presence::with_g_idx, kI32,    kPerColumn},
     CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
 };
 constexpr std::array kAwq = {
     CheckpointTensor{"qweight",           TensorKind::weight,     Presence::required,   kI32,    kColumnWords},
-    CheckpointTensor{"scales",            TensorKind::scale,      Presence::required,   kFloats, kGroupRows, Form::vector},
-    CheckpointTensor{"qzeros",            TensorKind::zero_point, Presence::with_zeros, kI32,    kGroupWords, Form::vector},
+    CheckpointTensor{"scales",            TensorKind::scale,      Presence::required,   kFloats, kGroupRows, ShapeKind::vector},
+    CheckpointTensor{"qzeros",            TensorKind::zero_point, Presence::with_zeros, kI32,    kGroupWords, ShapeKind::vector},
     CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
 };
 // Formats of 8-bit floats differ in their scales alone: the first of kScales is what a format's own tools write.
@@ -73,51 +73,51 @@ struct Fp8Scale {
   std::string_view suffix;
   std::array<DType, 4> dtypes;
   std::array<Axis, 2> axes;
-  Form form = Form::axes;
+  ShapeKind shape_kind = ShapeKind::axes;
 };
 constexpr std::string_view kScale = "weight_scale", kInverse = "weight_scale_inv";
 constexpr Aliases kScales = {kScale, kInverse, "scale", "qscale_weight"}, kInputScales = {"activation_scale", "qscale_act"};
 constexpr std::array<CheckpointTensor, 4> fp8(const Fp8Scale& s) {
   return {{
     {"weight",            TensorKind::weight,      Presence::required,         kE4m3Codes, kMatrix},
-    {s.suffix,            TensorKind::scale,       Presence::required,         s.dtypes,   s.axes,   s.form,       kScales},
-    {"input_scale",       TensorKind::input_scale, Presence::with_input_scale, kFloats,    kPerHalf, Form::scalar, kInputScales},
+    {s.suffix,            TensorKind::scale,       Presence::required,         s.dtypes,   s.axes,   s.shape_kind,      kScales},
+    {"input_scale",       TensorKind::input_scale, Presence::with_input_scale, kFloats,    kPerHalf, ShapeKind::scalar, kInputScales},
     {"bias",              TensorKind::bias,        Presence::with_bias,        kFloats,    kPerRow},
   }};
 }
-constexpr std::array kFp8Tensor         = fp8({kScale,   kFp8Scales, kPerHalf, Form::scalar});
-constexpr std::array kFp8Rows           = fp8({kScale,   kFp8Scales, kRowGroups, Form::vector});
-constexpr std::array kFp8Blocks         = fp8({kScale,   kFp8Scales, kBlockScales, Form::spread});
-constexpr std::array kFp8BlocksDeepSeek = fp8({kInverse, kFp8Scales, kBlockScales, Form::spread});
+constexpr std::array kFp8Tensor         = fp8({kScale,   kFp8Scales, kPerHalf, ShapeKind::scalar});
+constexpr std::array kFp8Rows           = fp8({kScale,   kFp8Scales, kRowGroups, ShapeKind::vector});
+constexpr std::array kFp8Blocks         = fp8({kScale,   kFp8Scales, kBlockScales, ShapeKind::spread});
+constexpr std::array kFp8BlocksDeepSeek = fp8({kInverse, kFp8Scales, kBlockScales, ShapeKind::spread});
 constexpr std::array kMxfp8             = fp8({kScale,   kE8m0s,     kRowGroups});
 // compressed-tensors and DeepSeek-V4.
 constexpr std::array kMxfp4 = {
-    CheckpointTensor{"weight_packed",       TensorKind::weight,             Presence::required,         kBytes,     kPackedBytes, Form::blocks, {"weight"}},
-    CheckpointTensor{"weight_scale",        TensorKind::scale,              Presence::required,         kE8m0s,     kRowGroups,   Form::axes,   {"scale"}},
+    CheckpointTensor{"weight_packed",       TensorKind::weight,             Presence::required,         kBytes,     kPackedBytes, ShapeKind::blocks, {"weight"}},
+    CheckpointTensor{"weight_scale",        TensorKind::scale,              Presence::required,         kE8m0s,     kRowGroups,   ShapeKind::axes,   {"scale"}},
     CheckpointTensor{"bias",                TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
 };
 constexpr std::array kGptOss = {
-    CheckpointTensor{"_blocks",             TensorKind::weight,             Presence::required,         kBytes,     kPackedBytes, Form::blocks},
+    CheckpointTensor{"_blocks",             TensorKind::weight,             Presence::required,         kBytes,     kPackedBytes, ShapeKind::blocks},
     CheckpointTensor{"_scales",             TensorKind::scale,              Presence::required,         kE8m0s,     kRowGroups},
     CheckpointTensor{"_bias",               TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
 };
 // compressed-tensors and ModelOpt, which says the same in factors.
 constexpr std::array kNvfp4 = {
-    CheckpointTensor{"weight_packed",       TensorKind::weight,             Presence::required,         kBytes,     kPackedBytes, Form::axes,   {"weight"}},
+    CheckpointTensor{"weight_packed",       TensorKind::weight,             Presence::required,         kBytes,     kPackedBytes, ShapeKind::axes,   {"weight"}},
     CheckpointTensor{"weight_scale",        TensorKind::scale,              Presence::required,         kE4m3Codes, kRowGroups},
-    CheckpointTensor{"weight_scale_2",      TensorKind::scale_2,            Presence::required,         kF32,       kPerHalf,     Form::scalar},
-    CheckpointTensor{"weight_global_scale", TensorKind::global_scale,       Presence::optional,         kF32,       kPerHalf,     Form::scalar},
-    CheckpointTensor{"input_scale",         TensorKind::input_scale,        Presence::with_input_scale, kF32,       kPerHalf,     Form::scalar},
-    CheckpointTensor{"input_global_scale",  TensorKind::input_global_scale, Presence::with_input_scale, kF32,       kPerHalf,     Form::scalar},
+    CheckpointTensor{"weight_scale_2",      TensorKind::scale_2,            Presence::required,         kF32,       kPerHalf,     ShapeKind::scalar},
+    CheckpointTensor{"weight_global_scale", TensorKind::global_scale,       Presence::optional,         kF32,       kPerHalf,     ShapeKind::scalar},
+    CheckpointTensor{"input_scale",         TensorKind::input_scale,        Presence::with_input_scale, kF32,       kPerHalf,     ShapeKind::scalar},
+    CheckpointTensor{"input_global_scale",  TensorKind::input_global_scale, Presence::with_input_scale, kF32,       kPerHalf,     ShapeKind::scalar},
     CheckpointTensor{"bias",                TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
 };
 // Unquantized weights of all experts.
 constexpr std::array kStackedRows = {
-    CheckpointTensor{"",                    TensorKind::weight,             Presence::required,         kFloats,    kMatrix,  Form::axes, {".weight"}},
+    CheckpointTensor{"",                    TensorKind::weight,             Presence::required,         kFloats,    kMatrix,  ShapeKind::axes, {".weight"}},
     CheckpointTensor{"_bias",               TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
 };
 constexpr std::array kStackedColumns = {
-    CheckpointTensor{"",                    TensorKind::weight,             Presence::required,         kFloats,    kColumns, Form::axes, {".weight"}},
+    CheckpointTensor{"",                    TensorKind::weight,             Presence::required,         kFloats,    kColumns, ShapeKind::axes, {".weight"}},
     CheckpointTensor{"_bias",               TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
 };
 // FP8 as transformers has it in memory and writes it where the class writes stacks, as Step-3.7's files and ModelOpt's.
@@ -125,21 +125,21 @@ constexpr Aliases kStackScales = {"_scale", "_weight_scale", ".weight_scale_inv"
 constexpr Aliases kStackInputScales = {"_input_scale", ".activation_scale", ".input_scale"};
 struct Fp8Stack {
   std::array<Axis, 2> weights, scales;
-  Form form = Form::axes;
+  ShapeKind shape_kind = ShapeKind::axes;
 };
 constexpr std::array<CheckpointTensor, 4> fp8_stack(const Fp8Stack& s) {
   return {{
-    {"",                                    TensorKind::weight,             Presence::required,         kE4m3Codes, s.weights,    Form::axes,   {".weight"}},
-    {"_scale_inv",                          TensorKind::scale,              Presence::required,         kFp8Scales, s.scales,     s.form,       kStackScales},
-    {"_activation_scale",                   TensorKind::input_scale,        Presence::with_input_scale, kFloats,    kPerHalf,     Form::scalar, kStackInputScales},
+    {"",                                    TensorKind::weight,             Presence::required,         kE4m3Codes, s.weights,    ShapeKind::axes,   {".weight"}},
+    {"_scale_inv",                          TensorKind::scale,              Presence::required,         kFp8Scales, s.scales,     s.shape_kind,      kStackScales},
+    {"_activation_scale",                   TensorKind::input_scale,        Presence::with_input_scale, kFloats,    kPerHalf,     ShapeKind::scalar, kStackInputScales},
     {"_bias",                               TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
   }};
 }
 constexpr std::array kFp8StackedBlocks       = fp8_stack({kMatrix,  kBlockScales});
 constexpr std::array kFp8StackedBlockColumns = fp8_stack({kColumns, kBlockColumns});
-constexpr std::array kFp8StackedChannels     = fp8_stack({kMatrix,  kRowGroups, Form::vector});
-constexpr std::array kFp8StackedTensor       = fp8_stack({kMatrix,  kPerHalf, Form::scalar});
-constexpr std::array kFp8StackedColumns      = fp8_stack({kColumns, kPerHalf, Form::scalar});
+constexpr std::array kFp8StackedChannels     = fp8_stack({kMatrix,  kRowGroups, ShapeKind::vector});
+constexpr std::array kFp8StackedTensor       = fp8_stack({kMatrix,  kPerHalf, ShapeKind::scalar});
+constexpr std::array kFp8StackedColumns      = fp8_stack({kColumns, kPerHalf, ShapeKind::scalar});
 constexpr Stack kGateUpDown = {{"gate_up_proj", "down_proj"}};
 // clang-format on
 

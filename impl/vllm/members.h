@@ -61,10 +61,10 @@ struct MemberOf<V T::*> {
   using Owner = T;
 };
 template <auto M>
-using Owner = typename MemberOf<decltype(M)>::Owner;
+using OwnerOf = typename MemberOf<decltype(M)>::Owner;
 
 template <auto M>
-Check read_bool(Owner<M>& out, const json::Value& v, const std::string& at) {
+Check read_bool(OwnerOf<M>& out, const json::Value& v, const std::string& at) {
   const bool* b = v.boolean();
   if (b == nullptr) return bad_member(at, "true or false");
   out.*M = *b;
@@ -72,7 +72,7 @@ Check read_bool(Owner<M>& out, const json::Value& v, const std::string& at) {
 }
 
 template <auto M>
-Check read_string(Owner<M>& out, const json::Value& v, const std::string& at) {
+Check read_string(OwnerOf<M>& out, const json::Value& v, const std::string& at) {
   const std::string* s = v.string();
   if (s == nullptr) return bad_member(at, "a string");
   out.*M = *s;
@@ -81,7 +81,7 @@ Check read_string(Owner<M>& out, const json::Value& v, const std::string& at) {
 
 // Integers >= Min.
 template <auto M, std::int64_t Min>
-Check read_integer(Owner<M>& out, const json::Value& v, const std::string& at) {
+Check read_integer(OwnerOf<M>& out, const json::Value& v, const std::string& at) {
   const std::optional<std::int64_t> i = as_integer(v);
   if (!i || *i < Min) return bad_member(at, cat("an integer of at least ", Min));
   out.*M = *i;

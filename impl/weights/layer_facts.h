@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/index.h"
-#include "base/tensor.h"
 #include "config/config.h"
 #include "scheme/checkpoint.h"
+#include "scheme/roles.h"
 
 namespace moe::weights {
 

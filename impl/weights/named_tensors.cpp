@@ -221,7 +221,7 @@ Check check_left_out(const LayerFacts& facts, const CheckpointEntry& e, const Ex
 
 }  // namespace
 
-Result<bool> WeightSet::set_named(std::string_view name, const TensorView& given, Owner owner) {
+Result<bool> WeightSet::set_named(std::string_view name, const TensorView& given, HandedOver owner) {
   MOE_CHECK(check_settable(state_->source.get()));
   const LayerFacts& facts = state_->facts;
   Named n;

@@ -15,6 +15,7 @@
 #include "base/dtype.h"
 #include "base/result.h"
 #include "scheme/checkpoint.h"
+#include "scheme/roles.h"
 #include "weights/layer_facts.h"
 #include "weights/state.h"
 

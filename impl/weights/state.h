@@ -29,8 +29,8 @@ struct FilePart {
 struct Slot {
   enum class Kind : std::uint8_t { empty, view, file };
   Kind kind = Kind::empty;
-  TensorView view;               // of this rank's part
-  std::shared_ptr<Owner> owner;  // shared by the copies of a redundant expert
+  TensorView view;                    // of this rank's part
+  std::shared_ptr<HandedOver> owner;  // shared by the copies of a redundant expert
   FilePart file;
   const char* name = nullptr;  // of the role, as the caller said; nullptr: set by a checkpoint's name
 
@@ -94,7 +94,7 @@ struct WeightSet::State {
 };
 
 // --- weight_set.cpp
-Slot view_slot(const TensorView& view, Owner owner, const char* name = nullptr);
+Slot view_slot(const TensorView& view, HandedOver owner, const char* name = nullptr);
 TensorView swap_last_two(const TensorView& t);
 // The name with which something of a role was set first; nullptr: nothing was, or not by a role.
 const char* first_name(const RoleSlots& slots);

@@ -6,7 +6,7 @@
 
 #include "base/buffer.h"
 #include "base/result.h"
-#include "base/tensor.h"
+#include "scheme/tensor_source.h"
 
 namespace moe::weights {
 

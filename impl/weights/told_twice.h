@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "base/tensor.h"
+#include "scheme/tensor_source.h"
 #include "weights/layer_facts.h"
 #include "weights/weight_set.h"
 

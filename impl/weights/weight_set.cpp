@@ -60,12 +60,12 @@ TensorView swap_last_two(const TensorView& t) {
 
 // --- caller tensors -----------------------------------------------------------------------------------
 
-Slot view_slot(const TensorView& view, Owner owner, const char* name) {
+Slot view_slot(const TensorView& view, HandedOver owner, const char* name) {
   Slot s;
   s.kind = Slot::Kind::view;
   s.view = view;
   s.name = name;
-  s.owner = std::make_shared<Owner>(std::move(owner));
+  s.owner = std::make_shared<HandedOver>(std::move(owner));
   return s;
 }
 
@@ -113,7 +113,7 @@ Check check_settable(const TensorSource* source) {
   return fail(Code::state, "weights", "weights: all tensors of this set come from its source");
 }
 
-Check WeightSet::set(const NamedRole& as, const TensorView& given, Owner owner) {
+Check WeightSet::set(const NamedRole& as, const TensorView& given, HandedOver owner) {
   MOE_CHECK(check_settable(state_->source.get()));
   const LayerFacts& facts = state_->facts;
   const Role role = as.role;
@@ -142,7 +142,8 @@ Check WeightSet::set(const NamedRole& as, const TensorView& given, Owner owner) 
   return ok();
 }
 
-Check WeightSet::set_expert(const NamedRole& as, std::int64_t expert, Half half, const TensorView& given, Owner owner) {
+Check WeightSet::set_expert(const NamedRole& as, std::int64_t expert, Half half, const TensorView& given,
+                            HandedOver owner) {
   MOE_CHECK(check_settable(state_->source.get()));
   const LayerFacts& facts = state_->facts;
   const Role role = as.role;

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/tensor.h"
 #include "config/config.h"
+#include "scheme/tensor_source.h"
 
 namespace moe::weights {
 
@@ -22,18 +22,18 @@ struct SideVectors {
   std::vector<float> expert_norm;   // [H]
 };
 
-// Ends the use of a caller's tensor exactly once.
-class Owner {
+// What a caller hands over, a tensor or its own functions: given back exactly once.
+class HandedOver {
  public:
-  Owner() = default;
-  Owner(void (*release)(void*), void* user) : release_(release), user_(user) {}
-  Owner(Owner&& o) noexcept : release_(std::exchange(o.release_, nullptr)), user_(o.user_) {}
-  Owner& operator=(Owner&& o) noexcept {
+  HandedOver() = default;
+  HandedOver(void (*release)(void*), void* user) : release_(release), user_(user) {}
+  HandedOver(HandedOver&& o) noexcept : release_(std::exchange(o.release_, nullptr)), user_(o.user_) {}
+  HandedOver& operator=(HandedOver&& o) noexcept {
     std::swap(release_, o.release_);
     std::swap(user_, o.user_);
     return *this;
   }
-  ~Owner() {
+  ~HandedOver() {
     if (release_ != nullptr) release_(user_);
   }
 
@@ -54,10 +54,10 @@ class WeightSet : public TensorSource {
 
   // Stacked [E, ...], this rank's part. On failure nothing changes and `owner` is ended. Roles that say nothing more
   // (told_twice.h) are checked and left out.
-  Check set(const NamedRole& role, const TensorView& tensor, Owner owner);
-  Check set_expert(const NamedRole& role, std::int64_t expert, Half half, const TensorView& tensor, Owner owner);
+  Check set(const NamedRole& role, const TensorView& tensor, HandedOver owner);
+  Check set_expert(const NamedRole& role, std::int64_t expert, Half half, const TensorView& tensor, HandedOver owner);
   // false: the name does not belong to this layer (the tensor was released).
-  Result<bool> set_named(std::string_view name, const TensorView& tensor, Owner owner);
+  Result<bool> set_named(std::string_view name, const TensorView& tensor, HandedOver owner);
   Check load_safetensors(const char* path, const char* module);
 
   // Every gap, e.g. "w13_scale[17]"; empty = complete. At most `limit` names.

@@ -239,7 +239,8 @@ TEST(Json, WritesObjectsInEitherOrder) {
   const auto r = json::parse("{\"b\":1,\"\xc3\xa9\":2,\"a\":{\"z\":[],\"B\":{}},\"aa\":null}");
   ASSERT_TRUE(r);
   EXPECT_EQ(json::write(*r), "{\"b\":1,\"\xc3\xa9\":2,\"a\":{\"z\":[],\"B\":{}},\"aa\":null}");
-  EXPECT_EQ(json::write(*r, json::Order::sorted), "{\"a\":{\"B\":{},\"z\":[]},\"aa\":null,\"b\":1,\"\xc3\xa9\":2}");
+  EXPECT_EQ(json::write(*r, json::MemberOrder::sorted),
+            "{\"a\":{\"B\":{},\"z\":[]},\"aa\":null,\"b\":1,\"\xc3\xa9\":2}");
 }
 
 TEST(JsonWriter, PutsCommas) {

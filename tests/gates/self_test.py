@@ -65,6 +65,45 @@ class Bench:
         self.expect("sources: " + what, words, "source_gate.py", str(root))
 
 
+def types(b):
+    """A name that a header gives a type is no other type's."""
+    row = "// rows\nnamespace moe {\nnamespace {\nstruct Row {};\n}\n}\n"
+    b.sources("helpers of one name", None, dict.fromkeys(("impl/base/a.cpp", "impl/io/b.cpp", "impl/io/c.inl"), row))
+    header = {"impl/base/a.h": row}
+    b.sources("no second type", None, {
+        **header,
+        "impl/io/b.cpp": "// struct Row {};\nstruct Row;\nclass Other {\n  struct Row {};\n};\n"
+                         "const char* const kText = \"struct Row {\";\nvoid f() {\n  using Row = int;\n}\n",
+        "impl/io/b.h": "// one of two\n#if A\nstruct B {};\n#else\nstruct B {};\n#endif\n"})
+    second = ["struct Row {};", "class alignas(64) Row final : public B<int> {};", "union Row {};", "enum Row { a };",
+              "enum class Row : int { a };", "using Row = std::pair<int, int>;", "template <class T> struct Row {};",
+              "template <class T>\nusing Row = T;"]
+    files = ["impl/io/b.cpp", "impl/io/b.h", "impl/io/b.inl", "impl/io/b.inc"]
+    for name, line in [(files[0], line) for line in second] + [(name, second[0]) for name in files[1:]]:
+        b.sources(f"a second type in {name}: {line}", f"{name}:5: the type Row is declared in impl/base/a.h", {
+            **header, name: f"// rows\n#define A \\\n  {{\nnamespace moe::io {{ namespace {{\n{line}\n}} }}\n"})
+
+
+def words(b):
+    """A word has one meaning, and the gate says what the right one is."""
+    b.sources("words", None, {
+        "impl/README.md": "upstream has no room\n",
+        "impl/base/a.cpp": "// Of this room, the rooms below, the base room for all; by the room `io`, another\n"
+                           "// room. See base/rooms.h.\n// Reading of quantized codes\n"
+                           "const char* f() { return \"quantised upstream, no room\"; }\n"})
+    wrong = {
+        "write quantize": ["// quantised rows", "void quantise_row();", "// Quantisation"],
+        "write vLLM": ["// upstream's bytes", "bool upstreams = true;"],
+        "write PrefetchPolicy": ["struct Reading {};"],
+        "write QuantizeArgs": ["QuantArgsRow row;"],
+        "write BuilderArgs": ["using A = vllm::QuantArguments;"],
+        "write space": ["// Room for a row", "// has no room left", "// the room for a row", "// padding, and\n// room so that",
+                        "int room = 0;", "int panel_room();", "int kPanelRoom;", "int room_left;", "a.rooms = 2;", "f(room);"]}
+    for right, line in ((right, line) for right, lines in wrong.items() for line in lines):
+        b.sources(f"a word: {line}", f"is not said here: {right}", {"impl/base/a.cpp": f"// what it is\n{line}\n"})
+    b.sources("the place of a word", "impl/base/a.cpp:3: 'room' is", {"impl/base/a.cpp": "// what it is\n// padding, and\n// room so\n"})
+
+
 def main(cc, cxx):
     with tempfile.TemporaryDirectory() as folder:
         b = Bench(cc, cxx, folder)
@@ -135,6 +174,8 @@ def main(cc, cxx):
         b.sources("a suite's name", "test name a_suite is", {"tests/a.cpp": "TEST_F(a_suite, B) {}\n"})
         b.sources("a test's name", "tests/a.cpp:2: the test name b is", {"tests/a.cpp": "//\nTYPED_TEST(A, b) {}\n"})
         b.sources("an instance's name", "test name all is", {"tests/a.cpp": "INSTANTIATE_TEST_SUITE_P(all, A, Values(1));\n"})
+        types(b)
+        words(b)
         page = {"impl/spec/a.md": "# A\n\n## 7.1 The end\n"}
         b.sources("documents", None, {**page, "impl/base/a.cpp": "// see a.md 7.1 and impl/spec/a.md#71-the-end\n"})
         b.sources("no document", "names b.md", {**page, "impl/base/a.cpp": "// see b.md 7.1\n"})

@@ -8,6 +8,9 @@
 - no path of somebody's machine and no package registry is named anywhere
 - a Markdown file that a line names is there, beside it, at the root or in impl/spec; so is the heading, given as an anchor
   (#heading) or as the number that it begins with (config.md 12)
+- a name that a header of impl/ gives a type is no other type's in impl/, whatever the namespaces. Sources never meet (.inl
+  files are parts of them): their helpers may share a name that no header has. Types inside of others don't count
+- a word has one meaning in the sources of impl/ (WORDS, other_rooms); texts of messages, which callers know, are free
 - names of tests are in PascalCase: GoogleTest makes identifiers of them with an underscore between
 - numbers of the version in moe.h, CMakeLists.txt and CHANGELOG.md agree
 - C++ files are formatted as .clang-format says (Clang-format 14: other versions break lines elsewhere)
@@ -29,6 +32,24 @@ DOCUMENT = re.compile(r"(?<![\w$*{}<>./-])([\w./-]*[\w-]\.md)\b`?(?:#([\w-]+)|((
 NUMBER = re.compile(r"\d+(?:\.\d+)*[a-z]?")
 GTEST = re.compile(r"^[ \t]*(?:TYPED_)?(?:TEST(?:_F|_P)?|INSTANTIATE_TEST_SUITE_P)\(\s*(\w+),\s*(\w+)", re.M)
 GTEST_NAME = re.compile(r"(?:DISABLED_)?[A-Z][A-Za-z0-9]*")
+CXX = {".h", ".cpp", ".inl", ".inc"}
+NOT_CODE = re.compile(r"""//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<!\w)'(?:\\.|[^'\\\n])+'""", re.S)
+DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.)*", re.M | re.S)
+NAMESPACE = re.compile(r"(?:inline )?namespace(?: [\w:]+)?|extern")
+TYPE = re.compile(r"(?:template ?<.*> ?)?(?:struct|class|union|enum(?: class| struct)?) (?:alignas ?\([^)]*\) ?)?(\w+)(?: final)?(?: ?:(?!:).*)?")
+ALIAS = re.compile(r"(?:template ?<.*> ?)?using (\w+) ?=.*")
+# What is not to be written in impl/, whether comments count, and what the right word is.
+WORDS = [
+    (re.compile(r"quantis", re.I), True, "quantize, with a z"),
+    (re.compile(r"upstream", re.I), True, "vLLM, whose name says who is meant"),
+    (re.compile(r"\bReading\b"), False, "PrefetchPolicy for how a machine likes to be asked for memory"),
+    (re.compile(r"\bQuantArgsRow\b"), False, "QuantizeArgs"),
+    (re.compile(r"\bQuantArguments\b"), False, "BuilderArgs"),
+]
+# A room is a folder of impl: its name or one of these comes before the word, and none of those behind it.
+ROOM = re.compile(r"\brooms?\b(?!\.h)|\w*(?:[a-z]Room|Room[A-Z]|_rooms?(?![a-z])|(?<![a-z])rooms?_)\w*", re.I)
+BEFORE_ROOM = {"a", "the", "this", "that", "these", "each", "every", "another", "other", "whose"}
+BEHIND_ROOM = {"for", "so", "to", "left", "enough"}
 FORMATTED = re.compile(r"(impl|tests|bindings_examples)/.*\.(cpp|h|inl)|include_c/.*\.hpp")
 
 CRATE = r'^version = "(.*)"$'
@@ -86,6 +107,64 @@ def text_faults(root, files):
                 yield f"{name}: {lines} lines, the wall is {MAX_LINES}"
             if not text.startswith("#" if path.suffix == ".cmake" else ("//", "/*")):
                 yield f"{name}: opens without a comment that says what it is"
+
+
+def without(text, comments):
+    """C++ with blanks for the insides of strings, and for comments; line breaks stay."""
+    def blank(match):
+        return match[0] if match[0].startswith("/") and not comments else re.sub(r"[^\n]", " ", match[0])
+    return NOT_CODE.sub(blank, text)
+
+
+def types_of(code):
+    """(name, line) of the types that stand in namespaces; `code` has no comments and strings."""
+    code = DIRECTIVE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), code)
+    scopes, start = [], 0  # of each open brace: whether it is a namespace's
+    for end in re.finditer(r"[{};]", code):
+        raw, at = code[start:end.start()], start
+        start = end.end()
+        head = re.sub(r"\[\[.*?\]\]|\s+", " ", raw).strip()
+        known = TYPE if end[0] == "{" else ALIAS if end[0] == ";" else None
+        found = known.fullmatch(head) if known and all(scopes) else None
+        if found:
+            yield found[1], code.count("\n", 0, at + len(raw) - len(raw.lstrip())) + 1
+        if end[0] == "{":
+            scopes.append(NAMESPACE.fullmatch(head) is not None)
+        elif end[0] == "}" and scopes:
+            scopes.pop()
+
+
+def other_rooms(text, rooms):
+    """Where the word means anything but a folder of impl/."""
+    for match in ROOM.finditer(text):
+        before = re.search(r"(\w+)[\s/`]+$", text[max(match.start() - 40, 0):match.start()])
+        after = re.match(r"[\s/`]+(\w+)", text[match.end():match.end() + 40])
+        word = before[1].lower() if before else ""
+        ours = word in rooms or (word in BEFORE_ROOM and not (after and after[1] in BEHIND_ROOM))
+        if not ours or match[0] not in ("room", "rooms"):
+            yield match
+
+
+def word_faults(root, files):
+    declared = {}  # type: the places that declare it
+    rooms = {name.split("/")[1] for name in files if re.match(r"impl/\w+/", name)}
+    for name in files:
+        path = pathlib.Path(root) / name
+        if not name.startswith("impl/") or path.suffix not in CXX:
+            continue
+        text = path.read_text(encoding="utf-8")
+        said, code = without(text, False), without(text, True)
+        found = [(m, word) for pattern, comments, word in WORDS for m in pattern.finditer(said if comments else code)]
+        found += [(m, "space, buffer or padding: a room is a folder of impl") for m in other_rooms(said, rooms)]
+        for match, word in found:
+            yield f"{name}:{text.count(chr(10), 0, match.start()) + 1}: '{match[0]}' is not said here: write {word}"
+        for kind, line in types_of(code):
+            declared.setdefault(kind, {}).setdefault(name, line)
+    for kind, places in sorted(declared.items()):
+        header = next((n for n in places if n.endswith(".h")), None)
+        for name in places if header else ():
+            if name != header:
+                yield f"{name}:{places[name]}: the type {kind} is declared in {header}: give one of the two a name of its own"
 
 
 def headings(path):
@@ -164,7 +243,8 @@ def main():
     if args.clang_format:
         faults = list(format_faults(args.root, files, args.clang_format))
     else:
-        faults = [*text_faults(args.root, files), *document_faults(args.root, files), *version_faults(args.root)]
+        faults = [*text_faults(args.root, files), *word_faults(args.root, files), *document_faults(args.root, files),
+                  *version_faults(args.root)]
     print(f"source gate: {len(files)} files, {len(faults)} faults")
     print("\n".join(faults))
     return 1 if faults or not files else 0

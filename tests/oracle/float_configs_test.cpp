@@ -7,7 +7,7 @@
 
 #include "oracle/float_world.h"
 #include "support/rooms.h"
-#include "vllm/describe.h"
+#include "vllm/topics.h"
 
 namespace moe::test::float_configs_test {
 namespace {

@@ -9,7 +9,7 @@
 #include "oracle/selection.h"
 #include "support/rooms.h"
 #include "support/vectors.h"
-#include "vllm/describe.h"
+#include "vllm/topics.h"
 
 namespace moe::test::selection_json_test {
 namespace {

@@ -17,7 +17,7 @@ using Dims = std::vector<std::int64_t>;
 
 const CheckpointTensor& row_of_blocks() {
   for (const CheckpointTensor& row : set_of(Format::mxfp4_gpt_oss)->tensors)
-    if (row.form == Form::blocks) return row;
+    if (row.shape_kind == ShapeKind::blocks) return row;
   ADD_FAILURE() << "no row of blocks";
   return set_of(Format::mxfp4_gpt_oss)->tensors.front();
 }

@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "base/tensor.h"
+#include "scheme/tensor_source.h"
 #include "support/rooms.h"
 
 namespace moe::test {

@@ -114,7 +114,7 @@ Owned owned(DType dtype, std::initializer_list<std::int64_t> shape, const T* fro
 // Counts the ends of owners.
 struct Releases {
   int count = 0;
-  Owner owner() {
+  HandedOver owner() {
     return {[](void* user) { ++static_cast<Releases*>(user)->count; }, this};
   }
 };

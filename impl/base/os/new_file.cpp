@@ -37,7 +37,7 @@ bool is_temporary(std::string_view name) {
   return name.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-struct Place {
+struct NameInFolder {
   Fd folder;
   std::string name;
   std::optional<struct stat> old;  // what is there
@@ -48,17 +48,17 @@ Error not_regular(const std::string& path, mode_t mode) {
 }
 
 // `text`: seen from the folder `from`.
-Result<Place> split(int from, const std::string& text, const std::string& path) {
+Result<NameInFolder> split(int from, const std::string& text, const std::string& path) {
   const std::size_t name = text.rfind('/') + 1;  // 0 without a slash
   if (name == text.size()) return io_error(path, "save under this name", text.empty() ? ENOENT : EISDIR);
   const std::string folder = name == 0 ? "." : text.substr(0, name);
   Fd fd(again([&] { return ::openat(from, folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC); }));
   if (fd.get() < 0) return io_error(path, "open its folder", errno);
-  return Place{std::move(fd), text.substr(name), {}};
+  return NameInFolder{std::move(fd), text.substr(name), {}};
 }
 
 // Where the link at `link` leads to; `exists`: there is a file.
-Result<Place> follow(const Place& link, bool* exists, const std::string& path) {
+Result<NameInFolder> follow(const NameInFolder& link, bool* exists, const std::string& path) {
   std::string text(PATH_MAX, '\0');
   const ssize_t n = ::readlinkat(link.folder.get(), link.name.c_str(), text.data(), text.size());
   if (n < 0) return io_error(path, "read its link", errno);
@@ -71,9 +71,9 @@ Result<Place> follow(const Place& link, bool* exists, const std::string& path) {
   return split(link.folder.get(), text, path);
 }
 
-Result<Place> find_place(const std::string& path) {
+Result<NameInFolder> find_place(const std::string& path) {
   constexpr int kMostLinks = 40;  // as the kernel
-  MOE_TRY(Place place, split(AT_FDCWD, path, path));
+  MOE_TRY(NameInFolder place, split(AT_FDCWD, path, path));
   bool exists = false;
   for (int links = 0; links <= kMostLinks; ++links) {
     struct stat st {};
@@ -174,7 +174,7 @@ class HeldSigxfsz {
 }  // namespace
 
 Result<NewFile> NewFile::create(const std::string& path) {
-  MOE_TRY(Place place, find_place(path));
+  MOE_TRY(NameInFolder place, find_place(path));
   if (is_temporary(place.name)) return io_error(path, "save under a name of temporary files", EINVAL);
   NewFile file(path, std::move(place.folder), std::move(place.name));
   remove_dead_files(file.folder_.get());

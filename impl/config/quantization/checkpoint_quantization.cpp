@@ -12,7 +12,7 @@ namespace moe::config {
 namespace {
 
 constexpr std::string_view kBase = "/hf_quantization_config";
-constexpr fields::Range kGroupRange = {-1, 65536};
+constexpr fields::IntegerRange kGroupRange = {-1, 65536};
 
 Resolved unquantized() { return std::optional<HfQuantization>(); }
 

@@ -40,7 +40,7 @@ struct Entry {
   std::string pointer() const { return cat(*list, "/", index); }
 };
 
-struct Target {
+struct GroupTarget {
   Entry entry;
   const Group* group;
 };
@@ -78,12 +78,12 @@ Result<std::vector<Group>> read_groups(const Foreign& h) {
 
 // Targets in the order of the text; a target named twice belongs to the later group. "Linear" also
 // stands for the class of the experts unless that has a group of its own.
-std::vector<Target> list_targets(const std::vector<Group>& groups) {
-  std::vector<Target> all;
+std::vector<GroupTarget> list_targets(const std::vector<Group>& groups) {
+  std::vector<GroupTarget> all;
   std::map<std::string_view, std::size_t> places;
   for (const Group& g : groups)
     for (std::size_t i = 0; i < g.targets.size(); ++i) {
-      const Target t{{g.targets[i], &g.targets_pointer, i}, &g};
+      const GroupTarget t{{g.targets[i], &g.targets_pointer, i}, &g};
       const auto [at, is_new] = places.emplace(t.entry.text, all.size());
       if (is_new)
         all.push_back(t);
@@ -94,7 +94,7 @@ std::vector<Target> list_targets(const std::vector<Group>& groups) {
   const bool own_group = std::any_of(kExpertsClasses.begin(), kExpertsClasses.end(),
                                      [&](std::string_view name) { return places.count(name) != 0; });
   if (linear != places.end() && !own_group) {
-    Target experts = all[linear->second];
+    GroupTarget experts = all[linear->second];
     experts.entry.text = kExpertsClasses[0];
     all.push_back(experts);
   }
@@ -126,7 +126,7 @@ Result<bool> matches_class(Matcher& matcher, const Entry& entry) {
 
 // The rule of each of the layer's names: the entries of `ignore`, which have no group, then the targets, by names and
 // by the class.
-Result<RuleOfNames> rules_of_names(const std::vector<Target>& rules, const LayerNames& layer) {
+Result<RuleOfNames> rules_of_names(const std::vector<GroupTarget>& rules, const LayerNames& layer) {
   Matcher matcher;
   RuleOfNames names(layer);
   for (std::size_t i = 0; i < rules.size() && !names.complete(); ++i)
@@ -300,9 +300,9 @@ Resolved resolve_compressed_tensors(const Foreign& h, const LayerNames& layer) {
   MOE_TRY(const std::vector<Group> groups, read_groups(h));
   MOE_TRY(const std::vector<std::string_view> ignore, h.texts("ignore"));
   const std::string ignore_pointer = h.at("ignore");
-  std::vector<Target> rules;
+  std::vector<GroupTarget> rules;
   for (std::size_t i = 0; i < ignore.size(); ++i) rules.push_back({{ignore[i], &ignore_pointer, i}, nullptr});
-  for (const Target& t : list_targets(groups)) rules.push_back(t);
+  for (const GroupTarget& t : list_targets(groups)) rules.push_back(t);
   MOE_TRY(const RuleOfNames names, rules_of_names(rules, layer));
   return one_scheme(
       names,

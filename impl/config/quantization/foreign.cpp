@@ -34,7 +34,7 @@ const json::Value* Foreign::get(std::string_view key) const {
   return v == nullptr || v->is_null() ? nullptr : v;
 }
 
-Result<std::optional<std::int64_t>> Foreign::integer(std::string_view key, fields::Range range) const {
+Result<std::optional<std::int64_t>> Foreign::integer(std::string_view key, fields::IntegerRange range) const {
   const json::Value* v = get(key);
   if (v == nullptr) return std::optional<std::int64_t>();
   MOE_TRY(const std::int64_t i, fields::integer_value(*v, at(key), range));
@@ -86,7 +86,7 @@ Result<std::vector<std::string_view>> Foreign::texts(std::string_view key) const
   return all;
 }
 
-Result<std::vector<std::int64_t>> Foreign::integers(std::string_view key, fields::Range range) const {
+Result<std::vector<std::int64_t>> Foreign::integers(std::string_view key, fields::IntegerRange range) const {
   std::vector<std::int64_t> all;
   const json::Value* v = get(key);
   if (v == nullptr) return all;
@@ -98,7 +98,7 @@ Result<std::vector<std::int64_t>> Foreign::integers(std::string_view key, fields
   return all;
 }
 
-Result<std::int64_t> Foreign::need_integer(std::string_view key, fields::Range range) const {
+Result<std::int64_t> Foreign::need_integer(std::string_view key, fields::IntegerRange range) const {
   return required(integer(key, range), at(key), fields::range_text(range));
 }
 

@@ -38,17 +38,17 @@ class Foreign {
   const json::Value* get(std::string_view key) const;
   bool has(std::string_view key) const { return get(key) != nullptr; }
 
-  Result<std::optional<std::int64_t>> integer(std::string_view key, fields::Range range) const;
+  Result<std::optional<std::int64_t>> integer(std::string_view key, fields::IntegerRange range) const;
   Result<std::optional<double>> number(std::string_view key, fields::RealRange range) const;
   Result<std::optional<bool>> boolean(std::string_view key) const;
   Result<std::optional<std::string_view>> text(std::string_view key) const;
   Result<std::optional<Foreign>> object(std::string_view key) const;
   // Empty when absent.
   Result<std::vector<std::string_view>> texts(std::string_view key) const;
-  Result<std::vector<std::int64_t>> integers(std::string_view key, fields::Range range) const;
+  Result<std::vector<std::int64_t>> integers(std::string_view key, fields::IntegerRange range) const;
 
   // Members that must be there.
-  Result<std::int64_t> need_integer(std::string_view key, fields::Range range) const;
+  Result<std::int64_t> need_integer(std::string_view key, fields::IntegerRange range) const;
   Result<bool> need_boolean(std::string_view key) const;
   Result<std::string_view> need_text(std::string_view key) const;
 

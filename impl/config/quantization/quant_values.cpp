@@ -134,7 +134,7 @@ Check check_sizes(const Quantization& q, const Config& config, const std::string
       if (part % kPerWord != 0) return refuse(group_pointer, kPart, part, "4-bit codes in a word,", kPerWord);
       break;
     }
-    case CodeWidth::byte:  // the last word may have room left
+    case CodeWidth::byte:  // the last word may not be full
       break;
   }
   return ok();

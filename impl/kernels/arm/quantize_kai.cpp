@@ -7,12 +7,12 @@
 namespace moe::kernels::neon {
 namespace {
 
-struct Range {
+struct ValueRange {
   float low, high;
   bool poisoned;
 };
 
-Range range_of(const float* x, std::int64_t k) {
+ValueRange range_of(const float* x, std::int64_t k) {
   float32x4_t low = vdupq_n_f32(0.0f), high = low;
   uint32x4_t largest = vdupq_n_u32(0);  // of the bits without sign: from those of Inf on there is no number
   std::int64_t i = 0;
@@ -52,7 +52,7 @@ void write_blocks(const float* x, std::int64_t blocks, const ref::RowScale& r, c
 
 void quantize_kai(const QuantizeArgs& a) {
   const TileShape& s = a.shape;
-  const Range range = range_of(a.x, s.k);
+  const ValueRange range = range_of(a.x, s.k);
   const ref::RowScale r =
       ref::row_scale(range.poisoned ? 0.0f : range.low, range.poisoned ? 0.0f : range.high, range.poisoned);
   const KaiRow out = kai_row(s, a.out);

@@ -108,13 +108,13 @@ inline F soft_cap_lanes(F x, F c) {  // base/gelu.h
                    V::from_bits(V::or_i(V::bits(abs_lanes(far)), sign)));
 }
 
-enum class Form { silu, silu_clamped, step, oai, softcap, gelu, gelu_tanh, relu2 };
+enum class Formula { silu, silu_clamped, step, oai, softcap, gelu, gelu_tanh, relu2 };
 
-template <Form K>
+template <Formula K>
 inline F unary_lanes(F v) {
-  if constexpr (K == Form::gelu) return gelu_lanes(v);
-  if constexpr (K == Form::gelu_tanh) return gelu_tanh_lanes(v);
-  if constexpr (K == Form::relu2) {
+  if constexpr (K == Formula::gelu) return gelu_lanes(v);
+  if constexpr (K == Formula::gelu_tanh) return gelu_tanh_lanes(v);
+  if constexpr (K == Formula::relu2) {
     const F positive = V::max_or_b(V::set(0.0f), v);
     return V::mul(positive, positive);
   }
@@ -122,10 +122,10 @@ inline F unary_lanes(F v) {
 }
 
 // D: what every operation is rounded to, and g and u are already.
-template <DType D, Form K>
+template <DType D, Formula K>
 inline F gated_lanes(const ActivateArgs& a, F g, F u) {
   const F limit = V::set(a.limit), low = V::set(-a.limit);
-  if constexpr (K == Form::oai) {
+  if constexpr (K == Formula::oai) {
     g = V::min_or_b(limit, g);
     u = V::min_or_b(limit, V::max_or_b(low, u));
     const F t = round_again<D>(V::mul(g, V::set(a.alpha)));
@@ -133,16 +133,16 @@ inline F gated_lanes(const ActivateArgs& a, F g, F u) {
     const F glu = round_again<D>(V::mul(g, s));
     return round_again<D>(V::mul(round_again<D>(V::add(u, V::set(a.beta))), glu));
   }
-  if constexpr (K == Form::softcap) {
+  if constexpr (K == Formula::softcap) {
     const F capped = round_again<D>(soft_cap_lanes(g, V::set(a.alpha)));
     const F up = round_again<D>(soft_cap_lanes(u, V::set(a.beta)));
     return round_again<D>(V::mul(round_again<D>(sigmoid_weighted(capped, g)), up));
   }
-  if constexpr (K == Form::step) {
+  if constexpr (K == Formula::step) {
     const F stepped = V::min_or_b(limit, round_again<D>(unary_lanes<K>(g)));
     return round_again<D>(V::mul(stepped, V::min_or_b(limit, V::max_or_b(low, u))));
   }
-  if constexpr (K == Form::silu_clamped) {
+  if constexpr (K == Formula::silu_clamped) {
     g = V::min_or_b(limit, g);
     u = V::min_or_b(limit, V::max_or_b(low, u));
   }
@@ -150,7 +150,7 @@ inline F gated_lanes(const ActivateArgs& a, F g, F u) {
 }
 
 // D: what every operation is rounded to, R: the result.
-template <DType D, DType R, Form K, bool Gated>
+template <DType D, DType R, Formula K, bool Gated>
 void activate_as(const ActivateArgs& a) {
   constexpr std::int64_t kHalves = Gated ? 2 : 1;
   for (int row = 0; row < a.rows; ++row) {
@@ -176,27 +176,27 @@ void activate_rounded(const ActivateArgs& a) {
   switch (a.activation) {
     case Activation::swigluoai:
     case Activation::swigluoai_uninterleave:
-      return activate_as<D, R, Form::oai, true>(a);
+      return activate_as<D, R, Formula::oai, true>(a);
     case Activation::swiglu_softcap:
-      return activate_as<D, R, Form::softcap, true>(a);
+      return activate_as<D, R, Formula::softcap, true>(a);
     case Activation::swiglustep:
-      return a.clamp ? activate_as<D, R, Form::step, true>(a) : activate_as<D, R, Form::silu, true>(a);
+      return a.clamp ? activate_as<D, R, Formula::step, true>(a) : activate_as<D, R, Formula::silu, true>(a);
     case Activation::silu:
-      return a.clamp ? activate_as<D, R, Form::silu_clamped, true>(a) : activate_as<D, R, Form::silu, true>(a);
+      return a.clamp ? activate_as<D, R, Formula::silu_clamped, true>(a) : activate_as<D, R, Formula::silu, true>(a);
     case Activation::gelu:
-      return activate_as<D, R, Form::gelu, true>(a);
+      return activate_as<D, R, Formula::gelu, true>(a);
     case Activation::gelu_tanh:
-      return activate_as<D, R, Form::gelu_tanh, true>(a);
+      return activate_as<D, R, Formula::gelu_tanh, true>(a);
     case Activation::relu2:
-      return activate_as<D, R, Form::relu2, true>(a);
+      return activate_as<D, R, Formula::relu2, true>(a);
     case Activation::silu_no_mul:
-      return activate_as<D, R, Form::silu, false>(a);
+      return activate_as<D, R, Formula::silu, false>(a);
     case Activation::gelu_no_mul:
-      return activate_as<D, R, Form::gelu, false>(a);
+      return activate_as<D, R, Formula::gelu, false>(a);
     case Activation::gelu_tanh_no_mul:
-      return activate_as<D, R, Form::gelu_tanh, false>(a);
+      return activate_as<D, R, Formula::gelu_tanh, false>(a);
     case Activation::relu2_no_mul:
-      return activate_as<D, R, Form::relu2, false>(a);
+      return activate_as<D, R, Formula::relu2, false>(a);
   }
 }
 

@@ -44,7 +44,7 @@ struct Floats : Float32Rows {
 
 // What is fetched. Panels that meet one tile: weights that come `distance` bytes later in the same panel, at its end
 // those of the panels to come. Panels that meet several: the call's share of the panels to come.
-struct Ahead {
+struct Fetched {
   const std::byte *end, *later;  // of the first panel at hand; the weights of the first panel to come
   std::ptrdiff_t distance;
   bool into_l2;
@@ -91,7 +91,7 @@ struct Blocks {
 
   template <int H>
   [[gnu::always_inline]] void half(const std::byte* w, std::size_t stride, const float* x,
-                                   const typename W::Offset (&o)[B][S], const Ahead& ahead, const std::byte* later) {
+                                   const typename W::Offset (&o)[B][S], const Fetched& ahead, const std::byte* later) {
     if constexpr (!W::kShared) w += H * 4 * W::kQuadBytes, later += H * 4 * W::kQuadBytes * B;
     x += H * 16 * N;
 #pragma GCC unroll 1
@@ -121,7 +121,7 @@ struct Blocks {
   }
 
   [[gnu::always_inline]] void multiply(const std::byte* w, std::size_t stride, const float* x,
-                                       const typename W::Offset (&o)[B][S], const Ahead& ahead) {
+                                       const typename W::Offset (&o)[B][S], const Fetched& ahead) {
     clear();
     const std::byte* later = ahead.of(w);
     half<0>(w, stride, x, o, ahead, later);
@@ -132,7 +132,7 @@ struct Blocks {
 // Of weights without zero points whose groups are halves of blocks.
 template <class W, int S, int B, int N>
 [[gnu::always_inline]] inline void add_halves(const Places& at, const std::byte* panel, const std::byte* w,
-                                              const float* x, const Ahead& ahead, GroupWalk& groups, F (*f)[N]) {
+                                              const float* x, const Fetched& ahead, GroupWalk& groups, F (*f)[N]) {
   const typename W::Offset none[B][S] = {};
   const std::byte* later = ahead.of(w);
   Blocks<W, S, B, N> halves[2];
@@ -154,7 +154,7 @@ template <class W, int S, int B, int N>
 
 template <class W, int S, int B, int N>
 [[gnu::always_inline]] inline void add_blocks(const Places& at, const std::byte* panel, const std::byte* w,
-                                              const float* x, const Ahead& ahead, GroupWalk& groups, F (*f)[N]) {
+                                              const float* x, const Fetched& ahead, GroupWalk& groups, F (*f)[N]) {
   if constexpr (W::kHalves) return add_halves<W, S, B, N>(at, panel, w, x, ahead, groups, f);
   std::size_t g[B] = {};
   typename W::Offset offsets[B][S];
@@ -190,7 +190,7 @@ void panels(const GemmArgs& a, Places at, const std::byte* panel, bool whole, fl
   const auto* x = reinterpret_cast<const float*>(a.tile);
   const std::byte* w = panel + at.header;
   const std::ptrdiff_t column = whole ? kPanelRows : 0;
-  const Ahead ahead{panel + at.stride, later + at.header, a.prefetch.ahead, a.prefetch.into_l2, share};
+  const Fetched ahead{panel + at.stride, later + at.header, a.prefetch.ahead, a.prefetch.into_l2, share};
   if (!whole) at.stride = 0;
   for (std::size_t p = 0; p < P; ++p)
     for (std::size_t line = 0; line < at.header; line += 64) ahead.fetch(later + p * at.stride + line);
@@ -222,11 +222,11 @@ void panels(const GemmArgs& a, Places at, const std::byte* panel, bool whole, fl
 
 // Panels and blocks at once that keep the fma units busy with N rows, the sums in registers. One stream of weights is
 // what memory likes best, two panels share the loads of a row's values.
-struct Form {
+struct AtOnce {
   int panels, blocks;
 };
 template <class W>
-constexpr Form form_of(int n) {
+constexpr AtOnce at_once(int n) {
   if (!W::kScaled && n <= 4) return {1, 1};
   if (kParts == 2) return {1, n > 2 ? 1 : 2};  // few registers
   return {n <= 2 && !W::kShared ? 1 : 2, n <= 2 ? 4 : n <= 4 ? 2 : 1};
@@ -262,7 +262,7 @@ std::int64_t turns(const TileShape& shape) {
 }
 template <class W, int N>
 constexpr Step step_of() {
-  constexpr Form f = form_of<W>(N);
+  constexpr AtOnce f = at_once<W>(N);
   return {panels<W, f.panels, f.blocks, N>, f.panels, turns<W, f.blocks>, !W::kScaled && N == 1};
 }
 template <class W, int... Rows>

@@ -1,6 +1,6 @@
 // Vector forms of the row functions of routing, for a lane type V (vector_*.inl) and bits_of(V::M). Included
 // inside a target region and an anonymous namespace. Lane by lane they do what kernels/ref/route.cpp does,
-// operation by operation; rows have room for whole steps.
+// operation by operation; rows are long enough for whole steps.
 
 #include "kernels/body/best.inl"
 #include "kernels/body/lanes.inl"

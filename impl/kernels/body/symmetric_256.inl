@@ -13,7 +13,7 @@ inline __m256i load_zeros(const std::byte* at) {
 }
 
 // Where the sums of one call read.
-struct Blocks {
+struct BlockCursor {
   const std::byte* w;       // codes of block k
   std::size_t unit_header;  // bytes before each unit
   const std::int8_t* codes;
@@ -39,7 +39,7 @@ constexpr Start kStart = Facts::kPlanes != 1 ? Start::nothing
                                              : Start::corr;
 
 template <class Dot, Start S, int N>
-[[gnu::always_inline]] inline void start(const Blocks& b, const std::int32_t* corr, __m256i (&c)[2][N]) {
+[[gnu::always_inline]] inline void start(const BlockCursor& b, const std::int32_t* corr, __m256i (&c)[2][N]) {
 #pragma GCC unroll 8
   for (int m = 0; m < N; ++m)
     for (int half = 0; half < 2; ++half)
@@ -52,7 +52,7 @@ template <class Dot, Start S, int N>
 }
 
 template <class Dot, Start S, int N>
-inline void add_blocks(Blocks b, const std::int32_t* corr, __m256i (&c)[2][N]) {
+inline void add_blocks(BlockCursor b, const std::int32_t* corr, __m256i (&c)[2][N]) {
   start<Dot, S>(b, corr, c);
   while (b.k < b.last) {
     const std::byte* w = b.w;
@@ -66,7 +66,7 @@ inline void add_blocks(Blocks b, const std::int32_t* corr, __m256i (&c)[2][N]) {
 // Sums of blocks, beginning with their corrections, into out[half][N]. Dot says where the accumulators live: in
 // registers as locals of this function alone, or in memory, where its operands need the registers.
 template <class Dot, Start S, int N>
-inline void sums_of(const Blocks& b, const std::int32_t* corr, __m256i* out) {
+inline void sums_of(const BlockCursor& b, const std::int32_t* corr, __m256i* out) {
   auto& sums = *reinterpret_cast<__m256i(*)[2][N]>(out);
   if constexpr (Dot::kInMemory && N > 2) {
     add_blocks<Dot, S, N>(b, corr, sums);
@@ -80,7 +80,7 @@ inline void sums_of(const Blocks& b, const std::int32_t* corr, __m256i* out) {
 
 // The sum of half H of a block, in registers.
 template <class Dot, Start S, int N, int H>
-[[gnu::always_inline]] inline void sum_of_half(const Blocks& b, const std::int32_t* corr, __m256i (&sums)[2][N]) {
+[[gnu::always_inline]] inline void sum_of_half(const BlockCursor& b, const std::int32_t* corr, __m256i (&sums)[2][N]) {
   __m256i c[2][N];
   start<Dot, S>(b, corr, c);
   Dot::template add_half<H, N>(b.w, b.codes + block_offset(b.k, N), c);
@@ -90,7 +90,7 @@ template <class Dot, Start S, int N, int H>
 
 // Of one block, one sum or one of each half, into out[sum][half of the rows][N].
 template <class Dot, Start S, int N, int Sums>
-inline void sums_of_block(const Blocks& b, const std::int32_t* corr, __m256i* out) {
+inline void sums_of_block(const BlockCursor& b, const std::int32_t* corr, __m256i* out) {
   auto& sums = *reinterpret_cast<__m256i(*)[Sums][2][N]>(out);
   const std::byte* w = b.w;
   const std::int8_t* codes = b.codes + block_offset(b.k, N);
@@ -112,7 +112,7 @@ inline void sums_of_block(const Blocks& b, const std::int32_t* corr, __m256i* ou
   }
 }
 
-using SumsOf = void (*)(const Blocks&, const std::int32_t*, __m256i*);
+using SumsOf = void (*)(const BlockCursor&, const std::int32_t*, __m256i*);
 
 // The sum of products of 8 rows with a token's codes: of its row, or of its two rows of digits.
 template <class Dot, class Facts>
@@ -137,7 +137,7 @@ void symmetric_panel(const Call<Facts>& call, [[maybe_unused]] SumsOf sums, cons
   const GemmArgs& a = call.a;
   const int n = Known == 0 ? call.n : Known;
   Facts t = call.words;
-  Blocks at{panel + call.header + call.unit_header, call.unit_header, call.codes, 0, 0, nullptr, stream};
+  BlockCursor at{panel + call.header + call.unit_header, call.unit_header, call.codes, 0, 0, nullptr, stream};
   stream.header(panel, call.header + call.unit_header);
   ScaleWalk scales = call.scales;
   [[maybe_unused]] SumWalk each(panel, call.sums);

@@ -5,7 +5,7 @@
 // the upper half of a lane need a shift.
 
 template <int Bits>
-struct Codes : Float32Rows {
+struct IntCodes : Float32Rows {
   static constexpr bool kScaled = true;
   static constexpr std::size_t kQuadBytes = 64;
   static constexpr bool kShared = Bits == 4;

@@ -53,14 +53,14 @@ struct Parts {
 
 // 16 x 16 sums of one part of the rows with two panels.
 template <class T>
-using Block = std::array<std::array<std::array<T, 16>, kPartRows>, 2>;
+using PartSums = std::array<std::array<std::array<T, 16>, kPartRows>, 2>;
 
 // Where the B tiles of a pass lie: [step][panel].
 using Tiles = std::array<std::array<const void*, 2>, kSteps>;
 
 // The products of a pass. Product::dot<step, panel>() adds one to the sums of a panel. `work` does the rest:
-//   home(part)           the Block of the part's sums; `more`: they are added to
-//   in_registers()       the Block of those that the part before left in the registers
+//   home(part)           the PartSums of the part; `more`: they are added to
+//   in_registers()       the PartSums of those that the part before left in the registers
 //   beside(i)            what else there is to do, in quarters, while the products run
 //   passed(part, sums)   its sums are in the registers; those of the part before are in memory
 template <class Product, int kPanels, int kPassSteps, class Work>

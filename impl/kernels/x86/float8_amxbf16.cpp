@@ -48,7 +48,7 @@ constexpr std::int64_t kStepK = 32;
 constexpr std::int64_t kSegment = 16, kShortChunk = 4;     // steps at most
 constexpr std::size_t kCodeBytes = 512, kHalfBytes = 256;  // of a step of a panel
 
-using Sums = Block<float>;
+using Sums = PartSums<float>;
 using PanelScales = std::array<std::array<float, 16>, 2>;  // of a segment, by panel
 using Tile = std::array<std::byte, kPieceBytes>;
 
@@ -68,7 +68,7 @@ struct Panels {
 };
 
 // A chunk of panels.
-struct Place {
+struct Chunk {
   Panels panels;
   std::int64_t begin, steps;  // in steps of k
 };
@@ -92,7 +92,7 @@ class TileMaker {
  public:
   TileMaker(const Places& at, Reader& reader) : at_(at), reader_(reader) {}
 
-  void begin(const Place& place, Tile* to) {
+  void begin(const Chunk& place, Tile* to) {
     codes_ = place.panels.first + at_.header + usize(place.begin) * kCodeBytes;
     scales_ = place.panels.first + usize(place.begin) * at_.group_bytes;
     panels_ = place.panels.count;
@@ -204,11 +204,11 @@ class Walk {
   }
 
   void run() {
-    Place place = first_of(0);
+    Chunk place = first_of(0);
     prepare(place);
     maker_.finish();
     for (bool more = true; more;) {
-      const Place here = place;
+      const Chunk here = place;
       const std::size_t chunk = newest_;
       more = advance(place);
       if (more) prepare(place);
@@ -221,13 +221,13 @@ class Walk {
  private:
   static constexpr int kQuarters = 4;
 
-  Place first_of(std::int64_t panel) const {
+  Chunk first_of(std::int64_t panel) const {
     const std::byte* first = a_.panels + usize(panel) * at_.stride;
     const bool fold = folds(first);
     const bool two = parts_.count > 1 && panel + 1 < a_.panel_count && folds(first + at_.stride) == fold;
     return {{first, two ? 2 : 1, fold, a_.out + panel * kPanelRows}, 0, std::min(chunk_, steps_)};
   }
-  bool advance(Place& p) {
+  bool advance(Chunk& p) {
     p.begin += p.steps;
     if (p.begin < steps_) {
       p.steps = std::min(chunk_, steps_ - p.begin);
@@ -254,23 +254,23 @@ class Walk {
   static constexpr int kLeast = 127 - 126 + 9, kMost = 127 + 127 - 8;
 
   // Whether a segment ends before this step.
-  bool is_edge(const Place& p, std::int64_t step) const {
+  bool is_edge(const Chunk& p, std::int64_t step) const {
     if (step % kSegment == 0 || step == steps_) return true;
     return group_steps_ != 0 && !p.panels.folded && step % group_steps_ == 0;
   }
   // Where the segment, or the chunk, ends.
-  std::int64_t end_of(const Place& p, std::int64_t step) const {
+  std::int64_t end_of(const Chunk& p, std::int64_t step) const {
     do ++step;
     while (step < p.begin + p.steps && !is_edge(p, step));
     return step;
   }
-  bool is_first(const Place& p, std::int64_t step) const {
+  bool is_first(const Chunk& p, std::int64_t step) const {
     while (!is_edge(p, step)) --step;
     return step == 0;
   }
 
   // The chunk to come.
-  void prepare(const Place& p) {
+  void prepare(const Chunk& p) {
     ++newest_;
     maker_.begin(p, s_.tiles[newest_ % 2].data());
     PanelScales* scales = s_.scales[newest_ % 4].data();
@@ -299,7 +299,7 @@ class Walk {
   };
 
   template <int kPanels>
-  [[gnu::noinline]] void multiply(const Place& p, std::size_t chunk) {
+  [[gnu::noinline]] void multiply(const Chunk& p, std::size_t chunk) {
     const int turns = (parts_.count + 1) / 2 * static_cast<int>(p.steps);
     halves_ = (maker_.left() + turns - 1) / turns;
     int part = 0;
@@ -307,7 +307,7 @@ class Walk {
     if (part < parts_.count) multiply_parts<1, kPanels>(p, chunk, part);
   }
   template <int kParts, int kPanels>
-  [[gnu::noinline]] void multiply_parts(const Place& p, std::size_t chunk, int part) {
+  [[gnu::noinline]] void multiply_parts(const Chunk& p, std::size_t chunk, int part) {
     const PanelScales* scales = s_.scales[chunk % 4].data();
     const Tile* tiles = s_.tiles[chunk % 2].data();
     for (std::int64_t i = p.begin, end = 0; i < p.begin + p.steps; i = end, ++scales) {

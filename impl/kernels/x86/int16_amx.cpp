@@ -42,7 +42,7 @@ constexpr int kTileRows = 2 * kTokens;
 
 constexpr int kPartTokens = kPartRows / 2;
 
-using Sums = Block<std::int32_t>;
+using Sums = PartSums<std::int32_t>;
 using Results = std::array<std::array<std::array<float, 16>, kPartTokens>, 2>;
 
 // Scales and zero points of a block's weights, by panel.
@@ -182,7 +182,7 @@ class Pair {
   Scratch& s_;
   Share& share_;
   std::int64_t block_ = 0;    // of the pass
-  std::size_t expanded_ = 0;  // which of the two rooms for weights the pass uses
+  std::size_t expanded_ = 0;  // which of the two buffers for weights the pass uses
   std::size_t passed_ = 0;    // parts, of all passes
   InFlight newest_{&s_.spare, nullptr, nullptr, nullptr, nullptr, nullptr}, waiting_ = newest_;
 };

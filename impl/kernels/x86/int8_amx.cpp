@@ -58,7 +58,7 @@ constexpr int kFewRows = 4;
 inline __m512i load(const std::byte* p) { return _mm512_loadu_si512(p); }
 inline __m512 load_f32(const std::byte* p) { return _mm512_loadu_ps(p); }
 
-using Sums = Block<std::int32_t>;
+using Sums = PartSums<std::int32_t>;
 
 // int4 codes meet W4A8's tokens, which have zero points, int8 codes symmetric ones.
 template <class Codes>
@@ -251,7 +251,7 @@ class Grouped {
   Share& share_;
   std::int64_t group_ = 0;    // of the pass
   bool complete_ = false;     // the group, after the pass
-  std::size_t expanded_ = 0;  // which of the two rooms for weights the pass uses
+  std::size_t expanded_ = 0;  // which of the two buffers for weights the pass uses
   std::size_t passed_ = 0;    // parts, of all passes
   InFlight newest_{&s_.spare, nullptr, nullptr, nullptr, nullptr}, waiting_ = newest_;
 };

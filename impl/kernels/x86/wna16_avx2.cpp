@@ -30,9 +30,9 @@ constexpr int kTileRows = tile_rows("w4a16_f32_p16_avx2");
 }  // namespace
 
 constinit const Kernel kernel_rows::w4a16_f32_p16_avx2 =
-    kernel_row("w4a16_f32_p16_avx2", avx2::kSteps, ref::copy_floats, gemm<Codes<4>>);
+    kernel_row("w4a16_f32_p16_avx2", avx2::kSteps, ref::copy_floats, gemm<IntCodes<4>>);
 constinit const Kernel kernel_rows::w8a16_f32_p16_avx2 =
-    kernel_row("w8a16_f32_p16_avx2", avx2::kSteps, ref::copy_floats, gemm<Codes<8>>);
+    kernel_row("w8a16_f32_p16_avx2", avx2::kSteps, ref::copy_floats, gemm<IntCodes<8>>);
 
 }  // namespace moe::kernels
 

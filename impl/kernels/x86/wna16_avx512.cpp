@@ -48,14 +48,14 @@ struct Table : Float32Rows {
   }
 };
 
-void gemm_int4(const GemmArgs& a) { a.matrix->has_zeros ? gemm<Codes<4>>(a) : gemm<Table>(a); }
+void gemm_int4(const GemmArgs& a) { a.matrix->has_zeros ? gemm<IntCodes<4>>(a) : gemm<Table>(a); }
 
 }  // namespace
 
 constinit const Kernel kernel_rows::w4a16_f32_p16_avx512vnni =
     kernel_row("w4a16_f32_p16_avx512vnni", avx512::kSteps, ref::copy_floats, gemm_int4);
 constinit const Kernel kernel_rows::w8a16_f32_p16_avx512vnni =
-    kernel_row("w8a16_f32_p16_avx512vnni", avx512::kSteps, ref::copy_floats, gemm<Codes<8>>);
+    kernel_row("w8a16_f32_p16_avx512vnni", avx512::kSteps, ref::copy_floats, gemm<IntCodes<8>>);
 
 }  // namespace moe::kernels
 

@@ -127,11 +127,8 @@ Grain grain_of(const P16Matrix& m) {
   return m.scales == Scales::e8m0 ? mx : channel;
 }
 
-bool is_float(DType t) { return t == DType::f32 || t == DType::f16 || t == DType::bf16; }
-
 // --- tensors ------------------------------------------------------------------------------------------
 
-using MaybeTensor = std::optional<LayoutTensor>;
 
 LayoutTensor tensor_of(DType dtype, std::vector<std::int64_t> shape) {
   return {.name = {}, .dtype = dtype, .shape = std::move(shape)};
@@ -274,7 +271,7 @@ bool is_variant(const Layout& l, const FloatForm& f) {
                           : v.number == DType::invalid;
   const bool inputs = f.grain == nvfp4 ? v.input_scales == (f.inputs != InputScales::none)
                                        : !v.input_scales || f.scales == ScalePlace::one;
-  const bool bias = l.w13.has_bias ? is_float(v.bias) : v.bias == DType::invalid;
+  const bool bias = l.w13.has_bias ? is_float16_or_32(v.bias) : v.bias == DType::invalid;
   const bool amd = l.kind == LayoutKind::float_plain || l.kind == LayoutKind::float_aiter;
   return none && number && bias && inputs && (!v.bit_compat_vllm || has_vllm_way(f)) &&
          (!v.gate_up_pairs || (l.w13.halves == 2 && !f.up_first && !f.apart)) &&

@@ -11,6 +11,7 @@
 #include "base/float_formats.h"
 #include "base/index.h"
 #include "base/load.h"
+#include "base/number_at.h"
 #include "base/text.h"
 #include "layouts/floats/requantize.h"
 #include "layouts/wna16/wna16.h"
@@ -186,10 +187,10 @@ Check write_marlin_scales(const FloatMatrix& m, CanonicalRows& rows, std::byte* 
   for (std::int64_t g = 0; g < m.groups(); ++g)
     for (std::int64_t c = 0; c < m.rows(); ++c, out += 2) {
       const float scale = scale_of(rows, m.source_row(marlin_scale_source(grouped, c)), g);
-      store_number(type, scale, kept);
-      const float rounded = load_number(type, kept);
-      store_number(type, rounded * marlin_factor(m), out);
-      if (std::isinf(load_number(type, out)))
+      store_float(type, scale, kept);
+      const float rounded = load_float(type, kept);
+      store_float(type, rounded * marlin_factor(m), out);
+      if (std::isinf(load_float(type, out)))
         return fault(Code::invalid_argument, m,
                      cat("scale ", float_text(scale), " is too large for Marlin, which multiplies it by ",
                          float_text(marlin_factor(m)), " in ", dtype_name(type)));
@@ -201,7 +202,7 @@ void read_marlin_scales(const FloatMatrix& m, const std::byte* in, CanonicalRows
   for (std::int64_t g = 0; g < m.groups(); ++g)
     for (std::int64_t c = 0; c < m.rows(); ++c, in += 2)
       scale_of(rows, m.source_row(marlin_scale_source(m.groups() > 1, c)), g) =
-          load_number(marlin_type(m), in) / marlin_factor(m);
+          load_float(marlin_type(m), in) / marlin_factor(m);
 }
 
 // Two in the middle of four change places.

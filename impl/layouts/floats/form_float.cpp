@@ -13,6 +13,7 @@
 #include "base/float_formats.h"
 #include "base/index.h"
 #include "base/load.h"
+#include "base/number_at.h"
 #include "base/text.h"
 #include "layouts/families.h"
 #include "layouts/floats/float_matrix.h"
@@ -41,7 +42,7 @@ void row_bytes(const FloatMatrix& m, const CanonicalRows& rows, std::int64_t r, 
   }
   const DType type = value_type(m.source.element);
   for (std::int64_t k = 0; k < rows.k; ++k)
-    store_number(type, rows.row_values(r)[k], out.data() + k * m.element_bytes());
+    store_float(type, rows.row_values(r)[k], out.data() + k * m.element_bytes());
 }
 void row_from_bytes(const FloatMatrix& m, std::span<const std::byte> in, std::int64_t r, CanonicalRows& rows) {
   if (m.four_bits()) return unpack_codes(in.data(), rows.k, rows.codes.data() + r * rows.stride);
@@ -51,7 +52,7 @@ void row_from_bytes(const FloatMatrix& m, std::span<const std::byte> in, std::in
   }
   const DType type = value_type(m.source.element);
   for (std::int64_t k = 0; k < rows.k; ++k)
-    at(rows.values, r * rows.stride + k) = load_number(type, in.data() + k * m.element_bytes());
+    at(rows.values, r * rows.stride + k) = load_float(type, in.data() + k * m.element_bytes());
 }
 
 // Moves row n of the layout, run by run; sizes that are constants become single moves.
@@ -101,7 +102,7 @@ void read_elements(const FloatMatrix& m, const std::byte* in, CanonicalRows& row
 // --- Marlin: tiles of fields of 8 or 4 bits, which are codes of value - 128 or - 8 in the plain form ------
 
 Wna16Matrix tiles_of(const FloatMatrix& m) {
-  return {.kind = Wna16Kind::marlin,
+  return {.kind = LayoutKind::wna16_marlin,
           .bits = m.four_bits() ? 4 : 8,
           .half_rows = m.rows(),
           .padded_half_rows = m.rows(),
@@ -317,7 +318,7 @@ Check write_float_matrix(const FloatMatrix& m, CanonicalRows& rows, const FloatB
   if (std::byte* to = out[FloatPart::bias])
     for (std::int64_t n = 0; n < m.rows(); ++n, to += dtype_bits(out.bias) / 8) {
       const std::int64_t r = bias_row(m, n);
-      store_number(out.bias, r < 0 ? 0.0f : at(rows.bias, r), to);
+      store_float(out.bias, r < 0 ? 0.0f : at(rows.bias, r), to);
     }
   std::byte* weight = out[FloatPart::weight];
   switch (m.form->place) {
@@ -367,7 +368,7 @@ void read_float_matrix(const FloatMatrix& m, const FloatBytes<const std::byte>& 
     for (float& s : rows.scales) s *= 0.5f;
   if (const std::byte* from = in[FloatPart::bias])
     for (std::int64_t n = 0; n < m.rows(); ++n, from += dtype_bits(in.bias) / 8)
-      if (const std::int64_t r = bias_row(m, n); r >= 0) at(rows.bias, r) = load_number(in.bias, from);
+      if (const std::int64_t r = bias_row(m, n); r >= 0) at(rows.bias, r) = load_float(in.bias, from);
 }
 
 std::uint64_t finish_marlin_nvfp4(DType type, std::span<std::byte> scales, std::span<std::byte> global) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/index.h"
+#include "base/number_at.h"
 #include "base/text.h"
 #include "layouts/dequantize.h"
 #include "layouts/p16/p16_numbers.h"
@@ -55,7 +56,7 @@ Check dequantize_p16(const Layout& layout, const std::byte* payload, std::int64_
         scale = scale_in(m, panel, lane, k / m.group()) * tensor_scale_in(m, panel, lane);
       if (column < 0) continue;
       const float value = value_in(m, panel, lane, k);
-      store_dense(out.dtype, is_value(m.element) ? value : value * scale,
+      store_float(out.dtype, is_value(m.element) ? value : value * scale,
                   out.data + (row * out.strides[0] + column * out.strides[1]) * size);
     }
   }

@@ -37,16 +37,28 @@ inline float small_value(Element element, unsigned code) {
       return small_value<Element::e3m2>(code);
     case Element::e4m3:
       return small_value<Element::e4m3>(code);
-    default:
+    case Element::e5m2:
       return small_value<Element::e5m2>(code);
+    case Element::int4:
+    case Element::int8:
+    case Element::bf16:
+    case Element::f16:
+    case Element::f32:
+      break;
   }
+  return 0.0f;  // not a small float
 }
 
 // The code of (lane, k); of elements with codes.
 inline unsigned code_in(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
   const auto byte = static_cast<unsigned>(panel[m.code_offset(lane, k)]);
-  if (row_of(m.element).packed_bits == 8) return byte;
-  return P16Matrix::nibble_high(k) ? byte >> 4 : byte & 15u;
+  switch (row_of(m.element).packed_bits) {
+    case 8:
+      return byte;
+    case 4:
+      return P16Matrix::nibble_high(k) ? byte >> 4 : byte & 15u;
+  }
+  return 0;  // no codes have another width: elements.h
 }
 
 // The code of value 0 in a group of a lane; of integers.

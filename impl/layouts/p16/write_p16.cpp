@@ -130,17 +130,17 @@ inline Words4 pairs_together(Words4 rows) {
   return reinterpret_cast<Words4>(__builtin_shufflevector(v, v, 0, 2, 4, 6, 1, 3, 5, 7));
 }
 
-void write_code_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
-  write_plain_header(m, rows, panel);
-  const bool nibbles = row_of(m.element).packed_bits == 4;
-  const std::int64_t step = nibbles ? kChunk : kChunk / 2;  // k that become four vectors
-  const Words4 flip = all(!is_integer(m.element) ? 0 : nibbles ? 0x88888888u : 0x80808080u);
-  std::byte* at = panel + m.header_bytes();
-  for (std::int64_t k = 0; k < m.units() * kUnitK; k += step, at += 256)
+// Codes of so many bits.
+template <int kBits>
+void write_code_units(const P16Matrix& m, const CanonicalRows& rows, std::byte* at) {
+  static_assert(kBits == 4 || kBits == 8);
+  constexpr std::int64_t kStep = kChunk * 4 / kBits;  // k that become four vectors
+  const Words4 flip = all(!is_integer(m.element) ? 0 : kBits == 4 ? 0x88888888u : 0x80808080u);
+  for (std::int64_t k = 0; k < m.units() * kUnitK; k += kStep, at += 256)
     for (std::size_t q = 0; q < kQuads; ++q) {
       const std::int8_t* codes = rows.row(static_cast<std::int64_t>(q) * kQuad) + k;
       Words4 v[4];
-      if (nibbles) {
+      if constexpr (kBits == 4) {
         pack_chunk(codes, rows.stride, flip, v);
       } else {
         for (std::int64_t r = 0; r < kQuad; ++r) v[r] = load16<Words4>(codes + r * rows.stride) ^ flip;
@@ -150,6 +150,17 @@ void write_code_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* 
       }
       store_quad(v, at + 16 * q);
     }
+}
+
+void write_code_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
+  write_plain_header(m, rows, panel);
+  std::byte* first = panel + m.header_bytes();
+  switch (row_of(m.element).packed_bits) {
+    case 4:
+      return write_code_units<4>(m, rows, first);
+    case 8:
+      return write_code_units<8>(m, rows, first);
+  }
 }
 
 // Sixteen bytes of a float element: four k of f32, eight of the others.

@@ -2,39 +2,64 @@
 //
 //   weight  (code - zero point) * scale. 4 bit: the scale is rounded to the type of the numbers first, then the
 //           product; 8 bit: one rounding
-//   scale   float16 1.0, one for all: nobody reads it (finish_wna16)
+//   scale   float16 1.0, one for all: never read
 //   bias    [N]
 #include "base/index.h"
+#include "base/number_at.h"
 #include "layouts/wna16/wna16.h"
 
 namespace moe {
+namespace {
 
-void write_dense(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out) {
+MaybeTensor tensor(const Wna16Matrix& m, Wna16Part p) {
+  switch (p) {
+    case Wna16Part::weight:
+      return a_tensor(m.number, {m.rows(), m.k});
+    case Wna16Part::scale:
+      return shared_tensor(DType::f16, {1});
+    case Wna16Part::bias:
+      return a_tensor_if(m.has_bias, m.bias, {m.rows()});
+    case Wna16Part::g_idx:
+    case Wna16Part::g_idx_sort_indices:
+    case Wna16Part::zero_point:
+    case Wna16Part::input_global_scale:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+bool fits(const Layout&, const Wna16Matrix&, const Wna16Matrix&) { return true; }
+
+void write(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out) {
   const Wna16Fields fields(m, rows);
   const std::int64_t size = dtype_bits(m.number) / 8;
-  std::byte* at = out[Wna16Part::weight];
+  std::byte* at = part(out, m, Wna16Part::weight);
   for (std::int64_t n = 0; n < m.rows(); ++n)
     for (std::int64_t k = 0; k < m.k; ++k, at += size) {
       const std::int64_t g = fields.group_of(k);
       float scale = fields.scale(n, g);
       if (m.bits == 4) {
-        store_number(m.number, scale, at);
-        scale = load_number(m.number, at);
+        store_float(m.number, scale, at);
+        scale = load_float(m.number, at);
       }
       const int zero = m.has_zeros ? fields.zero(n, g) : fields.code_bias();
-      store_number(m.number, static_cast<float>(static_cast<int>(fields.field(n, k)) - zero) * scale, at);
+      store_float(m.number, static_cast<float>(static_cast<int>(fields.field(n, k)) - zero) * scale, at);
     }
-  write_bias(m, rows, m.bias, out[Wna16Part::bias]);
+  write_bias(m, rows, m.bias, part(out, m, Wna16Part::bias));
 }
 
-Check read_dense(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
+Check read(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
   const std::int64_t size = dtype_bits(m.number) / 8;
-  const std::byte* from = in[Wna16Part::weight] + range.first * m.k * size;
+  const std::byte* from = part(in, m, Wna16Part::weight) + range.first * m.k * size;
   for (std::int64_t i = 0; i < range.count; ++i)
     for (std::int64_t k = 0; k < m.k; ++k, from += size)
-      at(rows.values, i * rows.stride + k) = load_number(m.number, from);
-  read_bias(range, m.bias, in[Wna16Part::bias], rows);
+      at(rows.values, i * rows.stride + k) = load_float(m.number, from);
+  read_bias(range, m.bias, part(in, m, Wna16Part::bias), rows);
   return ok();
 }
+
+}  // namespace
+
+constinit const Wna16Form wna16_forms::wna16_dense = {"dense/", tensor, fits, write, read};
 
 }  // namespace moe

@@ -26,8 +26,8 @@
 #include <string>
 #include <vector>
 
-#include "base/float_formats.h"
 #include "base/index.h"
+#include "base/number_at.h"
 #include "base/text.h"
 #include "layouts/vec16.h"
 #include "layouts/wna16/wna16.h"
@@ -189,7 +189,7 @@ void write_scales(const Wna16Matrix& m, const CanonicalRows& rows, std::byte* ou
   for (std::int64_t g = 0; g < m.padded_groups; ++g)
     for (std::int64_t c = 0; c < m.padded_rows(); ++c, out += 2) {
       const std::int64_t row = m.source_row(scale_source(m, c));
-      store_number(m.scale, row < 0 || g >= m.groups ? 0.0f : fields.scale(row, g) * factor, out);
+      store_float(m.scale, row < 0 || g >= m.groups ? 0.0f : fields.scale(row, g) * factor, out);
     }
 }
 
@@ -212,14 +212,13 @@ void write_zeros(const Wna16Matrix& m, const CanonicalRows& rows, std::byte* out
 // The permutation and the groups of a layout with act-order, checked: rows.g_idx in the checkpoint's order.
 Result<Order> read_order(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows) {
   if (!m.act_order) return Order{};
-  const auto bad = [&](Wna16Part part, std::size_t k, std::int32_t found, const std::string& expected) {
-    const Wna16Names& names = at(kWna16Names, part);
-    const std::string place = cat(in.w13 ? names.w13 : names.w2, "[", in.local, ",", k, "]");
+  const auto bad = [&](Wna16Part p, std::size_t k, std::int32_t found, const std::string& expected) {
+    const std::string place = cat(wna16_name(m.which, p), "[", in.local, ",", k, "]");
     return fail(Code::format, place, cat(place, ": ", found, ", expected ", expected));
   };
   Order perm(usize(m.k)), sorted(perm);
-  std::memcpy(perm.data(), in[Wna16Part::g_idx_sort_indices], perm.size() * 4);
-  std::memcpy(sorted.data(), in[Wna16Part::g_idx], sorted.size() * 4);
+  std::memcpy(perm.data(), part(in, m, Wna16Part::g_idx_sort_indices), perm.size() * 4);
+  std::memcpy(sorted.data(), part(in, m, Wna16Part::g_idx), sorted.size() * 4);
   rows.g_idx.assign(perm.size(), -1);
   for (std::size_t k = 0; k < perm.size(); ++k) {
     if (perm[k] < 0 || perm[k] >= m.k || rows.g_idx[usize(perm[k])] != -1)
@@ -232,11 +231,11 @@ Result<Order> read_order(const Wna16Matrix& m, const Wna16In& in, CanonicalRows&
 }
 
 void read_scales(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
-  const float global = m.folded_scales ? load_number(DType::f32, in[Wna16Part::input_global_scale]) : 0.0f;
+  const float global = m.folded_scales ? load_float(DType::f32, part(in, m, Wna16Part::input_global_scale)) : 0.0f;
   for (std::int64_t i = 0; i < range.count; ++i) {
-    const std::byte* from = in[Wna16Part::scale] + 2 * scale_place(m, padded_row(m, range.first + i));
+    const std::byte* from = part(in, m, Wna16Part::scale) + 2 * scale_place(m, padded_row(m, range.first + i));
     for (std::int64_t g = 0; g < m.groups; ++g, from += 2 * m.padded_rows()) {
-      float s = load_number(m.scale, from);
+      float s = load_float(m.scale, from);
       if (m.folded_scales) {
         std::int16_t whole;
         std::memcpy(&whole, from, 2);
@@ -345,53 +344,85 @@ std::int64_t marlin_scale_place(bool grouped, std::int64_t row) {
   return grouped ? grouped_place(row) : single_place(row);
 }
 
-void write_marlin(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out) {
-  const Order order = order_of(m, rows);
-  write_weight(m, rows, order, out[Wna16Part::weight]);
-  write_scales(m, rows, out[Wna16Part::scale]);
-  write_zeros(m, rows, out[Wna16Part::zero_point]);
-  if (m.act_order) {
-    std::memcpy(out[Wna16Part::g_idx_sort_indices], order.data(), order.size() * 4);
-    for (std::size_t k = 0; k < order.size(); ++k)
-      std::memcpy(out[Wna16Part::g_idx] + 4 * k, &at(rows.g_idx, order[k]), 4);
+namespace {
+
+MaybeTensor tensor(const Wna16Matrix& m, Wna16Part p) {
+  const std::int64_t n = m.padded_rows(), k = m.padded_k, ordered = m.act_order ? m.k : 0;
+  switch (p) {
+    case Wna16Part::weight:
+      return a_tensor(DType::i32, {k / 16, n * m.bits / 2});
+    case Wna16Part::scale:
+      return a_tensor(m.scale, {m.padded_groups, n});
+    case Wna16Part::g_idx:
+      return a_tensor_if(!m.awq, DType::i32, {ordered});
+    case Wna16Part::g_idx_sort_indices:
+      return a_tensor(DType::i32, {ordered});
+    case Wna16Part::zero_point:
+      return a_tensor_if(m.has_zeros, DType::i32, {m.padded_groups, n / m.fields()});
+    case Wna16Part::input_global_scale:
+      return m.folded_scales ? shared_tensor(DType::f32, {}) : std::nullopt;
+    case Wna16Part::bias:
+      return a_tensor_if(m.has_bias, m.bias, {n});
   }
-  if (std::byte* to = out[Wna16Part::bias])
+  return std::nullopt;
+}
+
+bool fits(const Layout&, const Wna16Matrix& w13, const Wna16Matrix& w2) {
+  if (w13.act_order && (w13.awq || w13.eight_bit() || w2.padded_k != w2.k)) return false;
+  return divides(64, {w13.k}) && (w13.input != MarlinInput::fp8 || w13.bits == 4);
+}
+
+void write(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out) {
+  const Order order = order_of(m, rows);
+  write_weight(m, rows, order, part(out, m, Wna16Part::weight));
+  write_scales(m, rows, part(out, m, Wna16Part::scale));
+  write_zeros(m, rows, part(out, m, Wna16Part::zero_point));
+  if (m.act_order) {
+    std::memcpy(part(out, m, Wna16Part::g_idx_sort_indices), order.data(), order.size() * 4);
+    for (std::size_t k = 0; k < order.size(); ++k)
+      std::memcpy(part(out, m, Wna16Part::g_idx) + 4 * k, &at(rows.g_idx, order[k]), 4);
+  }
+  if (std::byte* to = part(out, m, Wna16Part::bias))
     for (std::int64_t c = 0; c < m.padded_rows(); ++c, to += dtype_bits(m.bias) / 8) {
       const std::int64_t row = m.source_row(single_source(c));
-      store_number(m.bias, row < 0 ? 0.0f : at(rows.bias, row), to);
+      store_float(m.bias, row < 0 ? 0.0f : at(rows.bias, row), to);
     }
 }
 
-Check read_marlin(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
+Check read(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
   MOE_TRY(const Order order, read_order(m, in, rows));
   read_scales(m, in, range, rows);
-  read_zeros(m, in[Wna16Part::zero_point], range, rows);
-  read_weight(m, in[Wna16Part::weight], order, range, rows);
-  if (const std::byte* from = in[Wna16Part::bias])
+  read_zeros(m, part(in, m, Wna16Part::zero_point), range, rows);
+  read_weight(m, part(in, m, Wna16Part::weight), order, range, rows);
+  if (const std::byte* from = part(in, m, Wna16Part::bias))
     for (std::int64_t i = 0; i < range.count; ++i)
       at(rows.bias, i) =
-          load_number(m.bias, from + single_place(padded_row(m, range.first + i)) * (dtype_bits(m.bias) / 8));
+          load_float(m.bias, from + single_place(padded_row(m, range.first + i)) * (dtype_bits(m.bias) / 8));
   return ok();
 }
 
+}  // namespace
+
+constinit const Wna16Form wna16_forms::wna16_marlin = {"marlin/", tensor, fits, write, read};
+
 Check fold_marlin_scales(DType dtype, std::span<std::byte> scales, std::string_view name, std::byte* global) {
   const auto round16 = [&](float x) {
-    std::byte h[2];
-    store_number(dtype, x, h);
-    return load_number(dtype, h);
+    std::byte h[4];
+    store_float(dtype, x, h);
+    return load_float(dtype, h);
   };
   float most = 0.0f;
   for (std::size_t i = 0; i < scales.size(); i += 2)
-    most = std::max(most, std::fabs(load_number(dtype, scales.data() + i)));
+    most = std::max(most, std::fabs(load_float(dtype, scales.data() + i)));
   if (most == 0.0f && !scales.empty())
     return fail(Code::invalid_argument, std::string(name),
                 cat(name, ": all scales are 0; with int8 activations they are divided by the largest"));
   for (std::size_t i = 0; i < scales.size(); i += 2) {
-    const float t = round16(round16(load_number(dtype, scales.data() + i) / most) * 4096.0f);
+    const float t = round16(round16(load_float(dtype, scales.data() + i) / most) * 4096.0f);
     const auto whole = static_cast<std::int16_t>(std::nearbyint(t));
     std::memcpy(scales.data() + i, &whole, 2);
   }
-  store_number(DType::f32, most * (1.0f / 4096.0f), global);
+  store_float(DType::f32, most * (1.0f / 4096.0f), global);
   return ok();
 }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/index.h"
+#include "base/number_at.h"
 #include "layouts/vec16.h"
 #include "layouts/wna16/wna16.h"
 
@@ -18,11 +19,38 @@ namespace {
 std::int64_t stored_groups(const Wna16Matrix& m) { return m.groups * m.repeat; }
 std::int64_t scale_bytes(const Wna16Matrix& m) { return dtype_bits(m.scale) / 8; }
 
-}  // namespace
+MaybeTensor tensor(const Wna16Matrix& m, Wna16Part p) {
+  const bool xpu = m.kind == LayoutKind::wna16_xpu;
+  switch (p) {
+    case Wna16Part::weight:
+      return a_tensor(DType::u8, {m.rows(), m.k * m.bits / 8});
+    case Wna16Part::scale:
+      return a_tensor(m.scale, {m.rows(), stored_groups(m)});
+    case Wna16Part::g_idx:
+    case Wna16Part::g_idx_sort_indices:
+      return xpu ? shared_tensor(DType::i32, {0}) : std::nullopt;
+    case Wna16Part::zero_point:
+      return a_tensor_if(!xpu && m.has_zeros && m.bits == 4, DType::u8, {m.rows() / 2, stored_groups(m)});
+    case Wna16Part::bias:
+      return a_tensor_if(m.has_bias, m.bias, {m.rows()});
+    case Wna16Part::input_global_scale:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
 
-void write_rows_of_fields(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out) {
+bool fits_xpu(const Layout& l, const Wna16Matrix& w13, const Wna16Matrix& w2) {
+  return w13.bits == 4 && !w13.has_zeros && !l.w13.has_order && divides(2, {w13.k, w2.k});
+}
+bool fits_on_the_fly(const Layout& l, const Wna16Matrix& w13, const Wna16Matrix& w2) {
+  if (l.w13.has_order || (w13.has_zeros && w13.bits == 8)) return false;
+  return w13.bits == 8 || divides(2, {w13.rows(), w13.k, w2.k});
+}
+
+void write(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out) {
   const Wna16Fields fields(m, rows);
-  std::byte *weight = out[Wna16Part::weight], *scale = out[Wna16Part::scale], *zero = out[Wna16Part::zero_point];
+  std::byte *weight = part(out, m, Wna16Part::weight), *scale = part(out, m, Wna16Part::scale),
+            *zero = part(out, m, Wna16Part::zero_point);
   for (std::int64_t n = 0; n < m.rows(); ++n) {
     const std::int8_t* codes = rows.row(n);
     std::int64_t k = 0;
@@ -34,18 +62,18 @@ void write_rows_of_fields(const Wna16Matrix& m, const CanonicalRows& rows, const
       for (; k < m.k; k += 2) *weight++ = static_cast<std::byte>(fields.field(n, k) | fields.field(n, k + 1) << 4);
     }
     for (std::int64_t g = 0; g < stored_groups(m); ++g, scale += scale_bytes(m))
-      store_number(m.scale, fields.scale(n, g / m.repeat), scale);
+      store_float(m.scale, fields.scale(n, g / m.repeat), scale);
   }
   if (zero != nullptr)
     for (std::int64_t n = 0; n < m.rows(); n += 2)
       for (std::int64_t g = 0; g < stored_groups(m); ++g)
         *zero++ = static_cast<std::byte>(fields.zero(n, g / m.repeat) | fields.zero(n + 1, g / m.repeat) << 4);
-  write_bias(m, rows, m.bias, out[Wna16Part::bias]);
+  write_bias(m, rows, m.bias, part(out, m, Wna16Part::bias));
 }
 
-Check read_rows_of_fields(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
-  const std::byte *weight = in[Wna16Part::weight] + range.first * (m.k * m.bits / 8), *scale = in[Wna16Part::scale],
-                  *zero = in[Wna16Part::zero_point];
+Check read(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
+  const std::byte *weight = part(in, m, Wna16Part::weight) + range.first * (m.k * m.bits / 8),
+                  *scale = part(in, m, Wna16Part::scale), *zero = part(in, m, Wna16Part::zero_point);
   for (std::int64_t i = 0; i < range.count; ++i) {
     const std::int64_t n = range.first + i;
     std::int8_t* codes = rows.codes.data() + i * rows.stride;
@@ -62,15 +90,20 @@ Check read_rows_of_fields(const Wna16Matrix& m, const Wna16In& in, const RowRang
     }
     for (std::int64_t g = 0; g < m.groups; ++g)
       at(rows.scales, i * m.groups + g) =
-          load_number(m.scale, scale + scale_bytes(m) * (n * stored_groups(m) + g * m.repeat));
+          load_float(m.scale, scale + scale_bytes(m) * (n * stored_groups(m) + g * m.repeat));
     if (zero != nullptr)
       for (std::int64_t g = 0; g < m.groups; ++g) {
         const auto two = static_cast<unsigned>(zero[n / 2 * stored_groups(m) + g * m.repeat]);
         at(rows.zeros, i * m.groups + g) = static_cast<std::uint8_t>(n % 2 == 0 ? two & 15u : two >> 4);
       }
   }
-  read_bias(range, m.bias, in[Wna16Part::bias], rows);
+  read_bias(range, m.bias, part(in, m, Wna16Part::bias), rows);
   return ok();
 }
+
+}  // namespace
+
+constinit const Wna16Form wna16_forms::wna16_xpu = {"xpu/", tensor, fits_xpu, write, read};
+constinit const Wna16Form wna16_forms::wna16_on_the_fly = {"on_the_fly/", tensor, fits_on_the_fly, write, read};
 
 }  // namespace moe

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/index.h"
+#include "base/number_at.h"
 #include "layouts/vec16.h"
 #include "layouts/wna16/wna16.h"
 
@@ -41,10 +42,31 @@ std::int64_t byte_place(const Wna16Matrix& m, std::int64_t r, std::int64_t b) {
   return (b / kBlock * m.rows() + r) * kBlock + b % kBlock;
 }
 
-}  // namespace
+MaybeTensor tensor(const Wna16Matrix& m, Wna16Part p) {
+  switch (p) {
+    case Wna16Part::weight:
+      return a_tensor(DType::u8, {m.k / 256, m.rows(), kBlock});
+    case Wna16Part::scale:
+      return a_tensor(m.scale, {round_up<std::int64_t>(m.rows(), 128) * round_up<std::int64_t>(m.groups, 4)});
+    case Wna16Part::g_idx:
+      return a_tensor(DType::i32, {m.k});
+    case Wna16Part::bias:
+      return a_tensor_if(m.has_bias, m.bias, {m.rows()});
+    case Wna16Part::g_idx_sort_indices:
+    case Wna16Part::zero_point:
+    case Wna16Part::input_global_scale:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
 
-void write_trtllm(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out) {
-  std::byte *weight = out[Wna16Part::weight], *scale = out[Wna16Part::scale];
+bool fits(const Layout& l, const Wna16Matrix& w13, const Wna16Matrix& w2) {
+  return w13.bits == 4 && w13.halves == 2 && !w13.has_zeros && !l.w13.has_order && !l.w13.has_bias &&
+         w13.group() == 32 && w2.group() == 32 && divides(256, {w13.k, w2.k});
+}
+
+void write(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out) {
+  std::byte *weight = part(out, m, Wna16Part::weight), *scale = part(out, m, Wna16Part::scale);
   std::memset(scale, 0, usize(round_up<std::int64_t>(m.rows(), 128) * round_up<std::int64_t>(m.groups, 4) * 2));
   for (std::int64_t r = 0; r < m.rows(); ++r) {
     const std::int64_t from = source_of(m, r);
@@ -52,22 +74,26 @@ void write_trtllm(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Ou
     for (std::int64_t b = 0; b < m.k / 2; b += 16)  // blocks are whole
       store16(weight + byte_place(m, r, b), pack_nibbles16(codes + 2 * b));
     for (std::int64_t g = 0; g < m.groups; ++g)
-      store_number(m.scale, rows.row_scales(from)[g], scale + 2 * scale_place(m, r, g));
+      store_float(m.scale, rows.row_scales(from)[g], scale + 2 * scale_place(m, r, g));
   }
-  write_g_idx(m, rows, out[Wna16Part::g_idx]);
+  write_g_idx(m, rows, part(out, m, Wna16Part::g_idx));
 }
 
-Check read_trtllm(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
-  const std::byte *weight = in[Wna16Part::weight], *scale = in[Wna16Part::scale];
+Check read(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
+  const std::byte *weight = part(in, m, Wna16Part::weight), *scale = part(in, m, Wna16Part::scale);
   for (std::int64_t i = 0; i < range.count; ++i) {
     const std::int64_t r = place_of(m, range.first + i);
     std::int8_t* codes = rows.codes.data() + i * rows.stride;
     for (std::int64_t b = 0; b < m.k / 2; b += 16)  // blocks are whole
       unpack_nibbles16(load16<Bytes16>(weight + byte_place(m, r, b)) ^ 0x88, codes + 2 * b);
     for (std::int64_t g = 0; g < m.groups; ++g)
-      at(rows.scales, i * m.groups + g) = load_number(m.scale, scale + 2 * scale_place(m, r, g));
+      at(rows.scales, i * m.groups + g) = load_float(m.scale, scale + 2 * scale_place(m, r, g));
   }
   return ok();
 }
+
+}  // namespace
+
+constinit const Wna16Form wna16_forms::wna16_trtllm = {"trtllm/mxint4", tensor, fits, write, read};
 
 }  // namespace moe

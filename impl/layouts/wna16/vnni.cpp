@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/index.h"
+#include "base/number_at.h"
 #include "layouts/vec16.h"
 #include "layouts/wna16/wna16.h"
 
@@ -16,14 +17,15 @@ namespace {
 
 constexpr std::int64_t kColumns = 32;
 
-std::int64_t block_bytes(const Wna16Matrix& m) { return 16 * m.block_k() + 4 * kColumns; }
+std::int64_t block_k(const Wna16Matrix& m) { return m.group() < 128 ? m.group() : 128; }
+std::int64_t block_bytes(const Wna16Matrix& m) { return 16 * block_k(m) + 4 * kColumns; }
 
 // Byte of (column c, k) within a block; the high nibble iff c % 16 >= 8.
 std::int64_t code_place(std::int64_t c, std::int64_t k) { return k / 4 * 64 + c / 16 * 32 + c % 8 * 4 + k % 4; }
 
 void write_block(const Wna16Matrix& m, const CanonicalRows& rows, std::int64_t n0, std::int64_t k0, std::byte* out) {
   const Wna16Fields fields(m, rows);
-  const std::int64_t bk = m.block_k(), g = k0 / m.group();
+  const std::int64_t bk = block_k(m), g = k0 / m.group();
   const auto four = [&](std::int64_t c, std::int64_t k) {  // fields of a column
     std::uint32_t codes;
     std::memcpy(&codes, rows.row(n0 + c) + k0 + k, 4);
@@ -51,49 +53,78 @@ void read_column(const Wna16Matrix& m, const std::byte* block, std::int64_t c, s
     return w;
   };
   std::int64_t k = 0;
-  for (; k + 16 <= m.block_k(); k += 16) {
+  for (; k + 16 <= block_k(m); k += 16) {
     const Words4 words = {word(k), word(k + 4), word(k + 8), word(k + 12)};
     store16(codes + k, reinterpret_cast<Bytes16>((words >> shift) & all(0x0f0f0f0fu)) - 8);
   }
-  for (; k < m.block_k(); ++k)
+  for (; k < block_k(m); ++k)
     codes[k] = static_cast<std::int8_t>(static_cast<int>(word(k / 4 * 4) >> (shift + 8 * (k % 4)) & 15u) - 8);
 }
 
-}  // namespace
+MaybeTensor tensor(const Wna16Matrix& m, Wna16Part p) {
+  const std::int64_t blocks = m.rows() / kColumns;
+  switch (p) {
+    case Wna16Part::weight:
+      return a_tensor(DType::u8, {blocks, m.k / block_k(m), block_bytes(m)});
+    case Wna16Part::scale:
+      return a_tensor(DType::f32, {blocks, m.groups, kColumns});
+    case Wna16Part::g_idx:
+      return a_tensor_if(!m.awq, DType::i32, {m.k});
+    case Wna16Part::zero_point:
+      return a_tensor(DType::i8, {blocks, m.groups, kColumns});
+    case Wna16Part::bias:
+      return a_tensor_if(m.has_bias, DType::f32, {m.rows()});
+    case Wna16Part::g_idx_sort_indices:
+    case Wna16Part::input_global_scale:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
 
-void write_vnni(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out) {
+bool fits(const Layout& l, const Wna16Matrix& w13, const Wna16Matrix& w2) {
+  for (const Wna16Matrix& m : {w13, w2})
+    if (m.group() % (m.group() < 128 ? 4 : 128) != 0) return false;
+  return w13.bits == 4 && !l.w13.has_order && divides(kColumns, {w13.rows(), w2.rows()});
+}
+
+void write(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out) {
   const Wna16Fields fields(m, rows);
-  std::byte *block = out[Wna16Part::weight], *scale = out[Wna16Part::scale], *zero = out[Wna16Part::zero_point];
+  std::byte *block = part(out, m, Wna16Part::weight), *scale = part(out, m, Wna16Part::scale),
+            *zero = part(out, m, Wna16Part::zero_point);
   for (std::int64_t n0 = 0; n0 < m.rows(); n0 += kColumns) {
-    for (std::int64_t k0 = 0; k0 < m.k; k0 += m.block_k(), block += block_bytes(m)) write_block(m, rows, n0, k0, block);
+    for (std::int64_t k0 = 0; k0 < m.k; k0 += block_k(m), block += block_bytes(m)) write_block(m, rows, n0, k0, block);
     for (std::int64_t g = 0; g < m.groups; ++g)
       for (std::int64_t c = 0; c < kColumns; ++c, scale += 4) {
-        store_number(DType::f32, fields.scale(n0 + c, g), scale);
+        store_float(DType::f32, fields.scale(n0 + c, g), scale);
         *zero++ = static_cast<std::byte>(fields.zero(n0 + c, g));
       }
   }
-  write_bias(m, rows, DType::f32, out[Wna16Part::bias]);
-  write_g_idx(m, rows, out[Wna16Part::g_idx]);
+  write_bias(m, rows, DType::f32, part(out, m, Wna16Part::bias));
+  write_g_idx(m, rows, part(out, m, Wna16Part::g_idx));
 }
 
-Check read_vnni(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
-  const std::byte *weight = in[Wna16Part::weight], *scale = in[Wna16Part::scale], *zero = in[Wna16Part::zero_point];
-  const std::int64_t blocks = m.k / m.block_k();
+Check read(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
+  const std::byte *weight = part(in, m, Wna16Part::weight), *scale = part(in, m, Wna16Part::scale),
+                  *zero = part(in, m, Wna16Part::zero_point);
+  const std::int64_t blocks = m.k / block_k(m);
   for (std::int64_t i = 0; i < range.count; ++i) {
     const std::int64_t n = range.first + i, b = n / kColumns, c = n % kColumns;
     const std::byte* block = weight + b * blocks * block_bytes(m);
     std::int8_t* codes = rows.codes.data() + i * rows.stride;
-    for (std::int64_t k0 = 0; k0 < m.k; k0 += m.block_k(), block += block_bytes(m))
-      read_column(m, block, c, codes + k0);
+    for (std::int64_t k0 = 0; k0 < m.k; k0 += block_k(m), block += block_bytes(m)) read_column(m, block, c, codes + k0);
     for (std::int64_t g = 0; g < m.groups; ++g) {
       const std::int64_t from = (b * m.groups + g) * kColumns + c;
       const auto to = usize(i * m.groups + g);
-      rows.scales[to] = load_number(DType::f32, scale + 4 * from);
+      rows.scales[to] = load_float(DType::f32, scale + 4 * from);
       rows.zeros[to] = static_cast<std::uint8_t>(zero[from]);
     }
   }
-  read_bias(range, DType::f32, in[Wna16Part::bias], rows);
+  read_bias(range, DType::f32, part(in, m, Wna16Part::bias), rows);
   return ok();
 }
+
+}  // namespace
+
+constinit const Wna16Form wna16_forms::wna16_vnni = {"vnni/", tensor, fits, write, read};
 
 }  // namespace moe

@@ -1,38 +1,36 @@
 // Layouts of int4 and int8 weights with 16-bit activations that kernels of other engines read: sizes and names.
 //
-//   marlin      tiles of NVIDIA tensor cores (16 x 64, with 8-bit activations 32 x 32)
-//   trtllm      MXINT4 of TensorRT-LLM: shuffled rows in blocks of 128 bytes
-//   xpu         rows of nibbles
-//   vnni        vLLM's CPU blocks of 32 columns for int8 dot products
-//   on_the_fly  rows of nibbles or bytes, unpacked by the kernel
-//   dense       numbers
+//   wna16_marlin      tiles of NVIDIA tensor cores (16 x 64, with 8-bit activations 32 x 32)     marlin.cpp
+//   wna16_trtllm      MXINT4 of TensorRT-LLM: shuffled rows in blocks of 128 bytes               trtllm.cpp
+//   wna16_xpu         rows of nibbles                                                            rows.cpp
+//   wna16_vnni        vLLM's CPU blocks of 32 columns for int8 dot products                      vnni.cpp
+//   wna16_on_the_fly  rows of nibbles or bytes, unpacked by the kernel                           rows.cpp
+//   wna16_dense       numbers                                                                    dense.cpp
 //
-// convert/wna16_<layout>.cpp have the pictures. Every layout is a list of tensors [E, ...] in the order of vLLM's
-// conversion; w13 and w2 are the same kind of matrix, so a list is seven parts of two matrices. A Layout of these kinds
-// keeps what its matrices do not tell in its `variant`.
+// The sources have the pictures. Every layout is a list of tensors [E, ...] in the order of vLLM's conversion; w13 and
+// w2 are the same kind of matrix, so a list is seven parts of two matrices. What the matrices of a Layout do not tell
+// is in its `variant`.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/index.h"
 #include "layouts/layout.h"
 #include "scheme/scheme.h"
 
 namespace moe {
 
-enum class Wna16Kind : std::uint8_t { marlin, trtllm, xpu, vnni, on_the_fly, dense };
-
 enum class Wna16Part : std::uint8_t { weight, scale, g_idx, g_idx_sort_indices, zero_point, input_global_scale, bias };
-constexpr std::size_t kWna16Parts = 7;
 struct Wna16Names {
   std::string_view w13, w2;
 };
-constexpr std::array<Wna16Names, kWna16Parts> kWna16Names = {{
+constexpr std::array<Wna16Names, 7> kWna16Names = {{
     {"w13_weight", "w2_weight"},
     {"w13_scale", "w2_scale"},
     {"w13_g_idx", "w2_g_idx"},
@@ -41,11 +39,15 @@ constexpr std::array<Wna16Names, kWna16Parts> kWna16Names = {{
     {"w13_input_global_scale", "w2_input_global_scale"},
     {"w13_bias", "w2_bias"},
 }};
-constexpr std::string_view kWorkspace = "workspace";
+constexpr std::string_view wna16_name(Matrix which, Wna16Part part) {
+  const Wna16Names& names = at(kWna16Names, part);
+  return which == Matrix::w13 ? names.w13 : names.w2;
+}
 
 // One matrix as writers and readers see it. "Padded" sizes are the layout's, the others the checkpoint's.
 struct Wna16Matrix {
-  Wna16Kind kind = Wna16Kind::marlin;
+  LayoutKind kind = LayoutKind::wna16_marlin;
+  Matrix which = Matrix::w13;
   int bits = 4, halves = 1;
   std::int64_t half_rows = 0, padded_half_rows = 0;  // N of a half: gate or up of w13, all of w2
   std::int64_t k = 0, padded_k = 0;
@@ -67,62 +69,22 @@ struct Wna16Matrix {
   std::int64_t group() const { return groups == 0 ? k : k / groups; }  // without act-order
   int fields() const { return 32 / bits; }                             // in a word
   bool eight_bit() const { return input != MarlinInput::none; }
-  // Columns of a block of kind vnni.
-  std::int64_t block_k() const { return group() < 128 ? group() : 128; }
   // The checkpoint's row behind a padded row; -1 for padding.
   std::int64_t source_row(std::int64_t n) const {
     const std::int64_t r = n % padded_half_rows;
     return r < half_rows ? n / padded_half_rows * half_rows + r : -1;
   }
 };
+Wna16Matrix wna16_matrix(const Layout& layout, Matrix which);
 
-struct Wna16Tensor {
-  std::string_view name;
-  DType dtype = DType::i32;
-  std::vector<std::int64_t> shape;  // without E
-  bool shared = false;              // one for all experts
-};
-
-// What a layer's layout follows from.
-struct Wna16Layout {
-  Wna16Kind kind = Wna16Kind::marlin;
-  int bits = 4;
-  std::int64_t experts = 0, hidden = 0, intermediate = 0;
-  Groups groups = {};                      // as configured
-  std::int64_t groups13 = 1, groups2 = 1;  // rows of scales in the checkpoint
-  bool gated = true, awq = false, act_order = false, has_zeros = false, has_bias = false;
-  bool bit_compat_vllm = false;  // vLLM's bytes, also where they are wrong
-  int zero_shift = 0;            // of vLLM's zero points against the real ones
-  MarlinInput input = MarlinInput::none;
-  DType scale = DType::f16, bias = DType::f16, number = DType::f16;
-  std::int64_t multiprocessors = 0;  // of the device; 0: no workspace
-
-  std::int64_t padded_intermediate() const;
-  Wna16Matrix matrix(bool w13) const;
-  // Parts of w13 and w2 in turn, then the workspace; the ones that the layout does not have are left out.
-  std::vector<Wna16Tensor> tensors() const;
-  std::vector<std::string_view> absent() const;  // parts that this layout has no tensor for
-  // Whether the tiles and blocks of the layout divide these sizes, and everything in it has a place.
-  bool fits() const;
-
-  friend bool operator==(const Wna16Layout&, const Wna16Layout&) = default;
-};
-
+bool is_wna16_kind(LayoutKind kind);
+// Names of parts that a layout of these kinds has no tensor for.
+std::vector<std::string_view> wna16_absent(const Layout& layout);
 // The name of an output as the table has it, from vLLM's spelling or its own; "" for others.
 std::string_view wna16_output(std::string_view spelled);
 
-bool is_wna16_kind(LayoutKind kind);
-LayoutKind layout_kind_of(Wna16Kind kind);
-// There and back; `layout` is of these kinds.
-LayoutVariant variant_of(const Wna16Layout& layout);
-Wna16Layout wna16_of(const Layout& layout);
-// Of the family.
-std::string wna16_id(const Layout& layout);
-bool is_wna16(const Layout& layout);
-void list_wna16(Layout& layout);
-
 // What vLLM adds to the real zero point on its way into a layout: Marlin and emulation take what is stored, its CPU
 // class adds 1 to it unless the format is AWQ, and takes 7 for a missing one.
-int vllm_zero_shift(Wna16Kind kind, bool awq, bool has_zeros, ZeroPoints stored);
+int vllm_zero_shift(LayoutKind kind, bool awq, bool has_zeros, ZeroPoints stored);
 
 }  // namespace moe

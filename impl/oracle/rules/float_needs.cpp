@@ -108,7 +108,7 @@ MaybeNeed marlin(const Query& q, const Trial& o) {
 }
 
 // Per tensor: rows in blocks of 32, I padded to 16 or, without a gate, 128. Blocks: of 16, and inputs by 128. MXFP8:
-// the swizzled scales have tiles of 128 rows and 4 groups, and no room is left for padding.
+// the swizzled scales have tiles of 128 rows and 4 groups, and no space is left for padding.
 MaybeNeed trtllm_fp8(const Query& q, const Trial& o) {
   const Sizes s = sizes_of(q, o);
   if (is_strategy(q, Strategy::tensor)) return hidden(32, s);

@@ -9,8 +9,6 @@
 namespace moe::oracle {
 namespace {
 
-using MaybeWhy = std::optional<Why>;
-
 bool in_any(std::span<const CapabilityRange> ranges, int capability) {
   return ranges.empty() || std::any_of(ranges.begin(), ranges.end(), [&](const CapabilityRange& r) {
            return r.low <= capability && capability <= r.high;

@@ -91,14 +91,14 @@ Result<Options> parse_options(std::string_view text) {
 }
 
 // CPUs that the pool may use, and how many threads it has.
-struct Threads {
+struct PoolThreads {
   CpuList cpus;
   NodeMap nodes;  // of the CPUs
   int count = 1;
 };
 
-Threads resolve_threads(const Options& o) {
-  Threads t;
+PoolThreads resolve_threads(const Options& o) {
+  PoolThreads t;
   t.cpus = o.cpus.empty() ? allowed_cpus() : o.cpus;
   if (o.numa != Numa::off) t.nodes = node_map(t.cpus, "");
   t.count = o.threads > 0 ? static_cast<int>(o.threads) : default_threads(t.cpus, "");
@@ -151,7 +151,7 @@ void flushed_task(void* p, std::size_t index) {
 }  // namespace
 
 struct Context::State {
-  State(OwnedHooks&& h, Options o, Threads t, LogLevel l)
+  State(OwnedHooks&& h, Options o, PoolThreads t, LogLevel l)
       : hooks(std::move(h)),
         options(std::move(o)),
         threads(std::move(t)),
@@ -174,7 +174,7 @@ struct Context::State {
 
   OwnedHooks hooks;  // first member: given back after everything that uses them
   const Options options;
-  const Threads threads;
+  const PoolThreads threads;
   const LogLevel level;
   Log log;
   Pool pool;
@@ -190,7 +190,7 @@ Result<std::shared_ptr<Context>> Context::create(std::string_view options_json, 
   MOE_TRY(Options options, parse_options(options_json));
   const MoeLog environment = level_of_environment();
   const LogLevel level = options.log_level ? *options.log_level : environment.level.value_or(LogLevel::info);
-  Threads threads = resolve_threads(options);
+  PoolThreads threads = resolve_threads(options);
   if (owned.hooks.threads != nullptr)
     threads = {{}, threads.nodes, std::max(1, owned.hooks.threads->host().num_threads)};
 

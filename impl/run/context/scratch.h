@@ -12,13 +12,13 @@ namespace moe::run {
 
 constexpr std::int64_t kCallResults = 4096;  // floats; they stay in L1
 
-class Scratch {
+class ItemScratch {
  public:
-  Scratch(Bays& bays, std::byte* all, std::size_t bytes_of_bay)
+  ItemScratch(Bays& bays, std::byte* all, std::size_t bytes_of_bay)
       : bays_(bays), bay_(bays_.take()), base_(all + bay_ * bytes_of_bay) {}
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  ~Scratch() { bays_.give(bay_); }
+  ItemScratch(const ItemScratch&) = delete;
+  ItemScratch& operator=(const ItemScratch&) = delete;
+  ~ItemScratch() { bays_.give(bay_); }
 
   float* results() const { return reinterpret_cast<float*>(base_); }  // [kCallResults]
   std::byte* of_gemm() const { return base_ + kCallResults * sizeof(float); }

@@ -74,14 +74,14 @@ Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
   }
   Claims up(run.up, c.nodes), down(run.down, c.nodes);
   MOE_CHECK(phase(up.total(), [&](std::size_t i) {
-    const Scratch scratch(run.bays, w.scratch, w.scratch_bay);
+    const ItemScratch scratch(run.bays, w.scratch, w.scratch_bay);
     run.each_piece(Matrix::w13, up.take(i), [&](const ActiveExpert& e, Range units, const std::byte* after) {
       run.multiply_up(e, units, after, scratch);
     });
   }));
   if (!run.keeps_results) return phase(down.total(), [&](std::size_t i) { run.multiply_columns(down.take(i)); });
   MOE_CHECK(phase(down.total(), [&](std::size_t i) {
-    const Scratch scratch(run.bays, w.scratch, w.scratch_bay);
+    const ItemScratch scratch(run.bays, w.scratch, w.scratch_bay);
     run.each_piece(Matrix::w2, down.take(i), [&](const ActiveExpert& e, Range units, const std::byte* after) {
       run.multiply_down(e, units, after, scratch);
     });

@@ -113,8 +113,8 @@ struct EngineRun {
                           std::int64_t count) const {
     return s.source == nullptr ? panels(which, e, p) : bay.make(which, e.local, p, count);
   }
-  std::byte* in_tile(const Tile& t) const { return w.in_tiles + usize(home(t.slot)) * in_row; }
-  std::byte* mid_tile(const Tile& t) const { return w.mid_tiles + usize(t.slot) * mid_row; }
+  std::byte* in_tile(const RowTile& t) const { return w.in_tiles + usize(home(t.slot)) * in_row; }
+  std::byte* mid_tile(const RowTile& t) const { return w.mid_tiles + usize(t.slot) * mid_row; }
   // The list of a matrix: the input's column of each of its own, -1: none; nullptr: as they are.
   const std::int32_t* columns(Matrix which, const ActiveExpert& e) const {
     const P16Matrix& m = s.layout().matrix(which);
@@ -152,12 +152,12 @@ struct EngineRun {
   const float* reorder_row(float* x, const std::int32_t* columns) const;
 
   // phase_up.cpp: phase 1
-  void multiply_up(const ActiveExpert& e, Range blocks, const std::byte* after, const Scratch& scratch) const;
-  void finish_tile(const ActiveExpert& e, const Tile& t) const;
+  void multiply_up(const ActiveExpert& e, Range blocks, const std::byte* after, const ItemScratch& scratch) const;
+  void finish_tile(const ActiveExpert& e, const RowTile& t) const;
   void spread_row(float* row, const std::int32_t* columns) const;
 
   // phase_down.cpp: phase 2, by experts or by output columns
-  void multiply_down(const ActiveExpert& e, Range panels, const std::byte* after, const Scratch& scratch) const;
+  void multiply_down(const ActiveExpert& e, Range panels, const std::byte* after, const ItemScratch& scratch) const;
   void multiply_columns(const Claim& claim) const;
 
   // norm.cpp: between phase 2 and the sums

@@ -18,7 +18,8 @@ namespace {
 }  // namespace
 
 // The results of an expert's slots in some panels.
-void EngineRun::multiply_down(const ActiveExpert& e, Range all, const std::byte* after, const Scratch& scratch) const {
+void EngineRun::multiply_down(const ActiveExpert& e, Range all, const std::byte* after,
+                              const ItemScratch& scratch) const {
   const P16Matrix& m = s.layout().w2;
   const std::int64_t most = panels_per_call(e, m.panel_bytes());
   const PanelBay bay(s.source);
@@ -29,7 +30,7 @@ void EngineRun::multiply_down(const ActiveExpert& e, Range all, const std::byte*
     const std::byte* next = end < all.end ? panels(Matrix::w2, e, end) : after;
     for (std::int32_t i = 0; i < e.tiles; ++i) {
       if (cancelled()) return;
-      const Tile& t = w.plan.tiles[e.first_tile + i];
+      const RowTile& t = w.plan.tiles[e.first_tile + i];
       float* results = w.results + t.slot * w.out_ld + panel * kPanelRows;
       s.kernel->gemm({.matrix = &m,
                       .panels = w2,
@@ -62,7 +63,7 @@ void EngineRun::multiply_columns(const Claim& claim) const {
   const std::int64_t column = begin * kPanelRows, columns = (end - begin) * kPanelRows;
   float* acc = w.acc + column * c.tokens;
   start_sums(acc, column, columns);
-  const Scratch scratch(bays, w.scratch, w.scratch_bay);
+  const ItemScratch scratch(bays, w.scratch, w.scratch_bay);
   const PanelBay bay(s.source);
   float* const y = scratch.results();
   for (std::int32_t i = 0; i < p.num_active; ++i) {
@@ -75,7 +76,7 @@ void EngineRun::multiply_columns(const Claim& claim) const {
       const std::byte* w2 = panels(bay, Matrix::w2, e, panel, count);
       const std::byte* next = panel + count < end ? panels(Matrix::w2, e, panel + count) : after;
       for (std::int32_t j = 0; j < e.tiles; ++j) {
-        const Tile& t = p.tiles[e.first_tile + j];
+        const RowTile& t = p.tiles[e.first_tile + j];
         prefetch_sums(acc + (panel - begin) * kPanelRows, columns, p.slot_token + t.slot, t.rows, ld);
         s.kernel->gemm({.matrix = &m,
                         .panels = w2,

@@ -6,7 +6,7 @@
 namespace moe::run {
 
 TilePlace EngineRun::place_of_slot(std::int32_t slot) const {
-  const Tile& t = w.plan.tiles[w.plan.slot_tile[slot]];
+  const RowTile& t = w.plan.tiles[w.plan.slot_tile[slot]];
   return {in_tile(t), t.rows, slot - t.slot};
 }
 

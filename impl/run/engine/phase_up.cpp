@@ -5,7 +5,8 @@
 
 namespace moe::run {
 
-void EngineRun::multiply_up(const ActiveExpert& e, Range blocks, const std::byte* after, const Scratch& scratch) const {
+void EngineRun::multiply_up(const ActiveExpert& e, Range blocks, const std::byte* after,
+                            const ItemScratch& scratch) const {
   const Plan& p = w.plan;
   const P16Matrix& m = s.layout().w13;
   const std::int64_t step = panels_per_call(e, m.panel_bytes()) / halves;
@@ -17,7 +18,7 @@ void EngineRun::multiply_up(const ActiveExpert& e, Range blocks, const std::byte
     const std::byte* next = block + count < blocks.end ? panels(Matrix::w13, e, (block + count) * halves) : after;
     for (std::int32_t i = 0; i < e.tiles; ++i) {
       if (cancelled()) return;
-      const Tile& t = p.tiles[e.first_tile + i];
+      const RowTile& t = p.tiles[e.first_tile + i];
       s.kernel->gemm({.matrix = &m,
                       .panels = w13,
                       .panel_count = count * halves,
@@ -48,7 +49,7 @@ void EngineRun::multiply_up(const ActiveExpert& e, Range blocks, const std::byte
       finish_tile(e, p.tiles[e.first_tile + i]);
 }
 
-void EngineRun::finish_tile(const ActiveExpert& e, const Tile& t) const {
+void EngineRun::finish_tile(const ActiveExpert& e, const RowTile& t) const {
   const std::int32_t* list = mid.k == s.intermediate ? nullptr : columns(Matrix::w2, e);
   for (std::int32_t r = 0; r < t.rows; ++r) {
     float* row = w.act + (t.slot + r) * w.act_ld;

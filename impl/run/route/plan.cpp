@@ -115,7 +115,7 @@ Plan carve_plan(Carver& c, const PlanShape& s) {
   Plan p;
   p.counts = c.take<std::int32_t>(slot_parts(slots) * s.experts.physical);
   p.active = c.take<ActiveExpert>(active);
-  p.tiles = c.take<Tile>(tiles);
+  p.tiles = c.take<RowTile>(tiles);
   p.pending = c.take<std::atomic<std::int32_t>>(tiles);
   p.slot_token = c.take<std::int32_t>(slots);
   p.slot_weight = c.take<float>(slots);

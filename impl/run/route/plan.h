@@ -48,7 +48,7 @@ class Carver {
   std::size_t used_ = 0;
 };
 
-struct Tile {
+struct RowTile {
   std::int32_t slot;  // first
   std::int32_t rows;
 };
@@ -63,7 +63,7 @@ struct Plan {
   std::int32_t num_slots = 0, num_active = 0, num_tiles = 0;
   std::int32_t* counts = nullptr;  // [slot_parts][physical experts] scratch
   ActiveExpert* active = nullptr;  // ascending logical expert, then copy
-  Tile* tiles = nullptr;
+  RowTile* tiles = nullptr;
   std::atomic<std::int32_t>* pending = nullptr;  // [tiles] blocks of phase 1 that are not done yet
   std::int32_t* slot_token = nullptr;            // [R]
   float* slot_weight = nullptr;                  // [R]

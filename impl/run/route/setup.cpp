@@ -21,10 +21,10 @@ RouteRule rule_of(const Config& c) {
   // groups as everyone. Models that they cannot run right are routed as written in their config.
   const bool foreign = r.num_zero_experts > 0 || r.bias_on_logits || r.expert_scale.wanted() || r.renormalize_eps > 0 ||
                        r.renormalize_min > 0;
-  const bool upstreams = c.bit_compat == Policy::vllm && c.quantization.is_w4a8_int8() &&
-                         r.method != RoutingMethod::topk && r.scoring == Scoring::softmax &&
-                         !r.num_expert_group.has_value() && !foreign;
-  return upstreams ? RouteRule::vllm : RouteRule::scores;
+  const bool as_vllm = c.bit_compat == Policy::vllm && c.quantization.is_w4a8_int8() &&
+                       r.method != RoutingMethod::topk && r.scoring == Scoring::softmax &&
+                       !r.num_expert_group.has_value() && !foreign;
+  return as_vllm ? RouteRule::vllm : RouteRule::scores;
 }
 
 RouteScore score_of(const RoutingConfig& r) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "layouts/families.h"
 #include "layouts/wna16/wna16_layout.h"
 #include "oracle/selection.h"
 #include "support/rooms.h"
@@ -142,8 +143,7 @@ TEST(Wna16Needs, ReasonsByLayout) {
     EXPECT_TRUE(found);
     if (row.reason != Reject::none || !s->winner) continue;
     ASSERT_TRUE(is_wna16_kind(s->layout.kind)) << s->layout_id;
-    EXPECT_TRUE(is_wna16(s->layout)) << s->layout_id;
-    EXPECT_EQ(variant_of(wna16_of(s->layout)), s->layout.variant);
+    EXPECT_TRUE(layout_family(s->layout.kind)->valid(s->layout)) << s->layout_id;
     EXPECT_FALSE(s->kernel);
   }
 }
@@ -204,11 +204,11 @@ TEST(Wna16Layout, StoredNumbersAreChecked) {
   const auto s = explain(with(kHopper, {{"bit_compat", "vllm"}, {"platform", {{"multiprocessor_count", 132}}}}));
   ASSERT_TRUE(s && s->winner);
   const Layout good = s->layout;
-  ASSERT_TRUE(is_wna16(good));
+  ASSERT_TRUE(layout_family(good.kind)->valid(good));
   const auto bad = [&](auto change) {
     Layout l = good;
     change(l);
-    return !is_wna16(l);
+    return !layout_family(l.kind)->valid(l);
   };
   EXPECT_TRUE(bad([](Layout& l) { l.variant.multiprocessors = -1; }));
   EXPECT_TRUE(bad([](Layout& l) { l.variant.multiprocessors = INT64_MAX; }));

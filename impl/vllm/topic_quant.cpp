@@ -5,8 +5,8 @@
 
 #include "base/text.h"
 #include "config/fields.h"
-#include "vllm/describe.h"
 #include "vllm/quant_config_builders.h"
+#include "vllm/topics.h"
 
 namespace moe::vllm {
 namespace {

@@ -10,18 +10,18 @@
 
 namespace moe::vllm {
 
-// describe_quant.cpp
+// topic_quant.cpp
 Result<std::string> describe_quant_config(const json::Value& query);
 Result<std::string> describe_ocp_mx_scheme(const json::Value& query);
 // "descs", "predicates", "config_name", ...: also part of a selection.
 void write_members(json::Writer& w, const QuantConfig& q);
 
-// describe_layer.cpp
+// topic_layer.cpp
 Result<std::string> describe_parallel_config(const json::Value& query);
 Result<std::string> describe_routing_method(const json::Value& query);
 Result<std::string> describe_activation(const json::Value& query);
 
-// describe_experts.cpp
+// topic_experts.cpp
 Result<std::string> describe_expert_map(const json::Value& query);
 Result<std::string> describe_eplb_map(const json::Value& query);
 Result<std::string> describe_align_block_size(const json::Value& query);

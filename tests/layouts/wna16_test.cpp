@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "convert/wna16_world.h"
+#include "layouts/wna16_world.h"
 #include "support/rooms.h"
 #include "support/share.h"
 
@@ -57,7 +57,7 @@ TEST_P(Wna16File, UpstreamBytes) {
   const PlainLayer plain = plain_layer(file, true);
   const NamedBytes got = write_layer(plain);
   expect_tensors(got, "out.");
-  for (const Wna16Tensor& t : plain.layout.tensors()) {
+  for (const LayoutTensor& t : plain.layout.tensors) {
     std::vector<std::int64_t> shape = t.shape;
     if (!t.shared) shape.insert(shape.begin(), plain.layout.experts);
     const bool known = std::any_of(file.tensors.begin(), file.tensors.end(), [&](const auto& entry) {
@@ -67,7 +67,7 @@ TEST_P(Wna16File, UpstreamBytes) {
     EXPECT_TRUE(known) << t.name << " is not in the file, or with another shape";
   }
   std::string absent;
-  for (const std::string_view name : plain.layout.absent()) absent.append(",").append(name);
+  for (const std::string_view name : wna16_absent(plain.layout)) absent.append(",").append(name);
   std::string none;
   std::stringstream list(file.meta.at("none"));
   for (std::string name; std::getline(list, name, ',');) none += "," + api_name(name);
@@ -79,9 +79,7 @@ TEST_P(Wna16File, CorrectBytes) {
   const PlainLayer plain = plain_layer(file, false);
   const NamedBytes got = write_layer(plain);
   expect_tensors(got, "alt.");
-  if (vllm_zero_shift(plain.layout.kind, plain.layout.awq, plain.layout.has_zeros,
-                      file.meta.at("format") == "gptq" ? ZeroPoints::plus_one : ZeroPoints::as_stored) != 0)
-    return;
+  if (zero_shift_of_file(file, spec_of_file(file, false)) != 0) return;
   for (const auto& [name, want] : file.tensors) {
     if (name.rfind("out.", 0) != 0 || file.has("alt." + name.substr(4))) continue;
     EXPECT_EQ(got.at(api_name(name.substr(4))), want.data) << name;
@@ -111,18 +109,18 @@ TEST_P(Wna16File, ReadsBack) {
     const PlainLayer plain = plain_layer(file, vllm);
     const NamedBytes tensors = write_layer(plain);
     // The files' numbers are those of the zero points as stored.
-    const bool other_zeros =
-        !vllm && plain.layout.has_zeros && file.meta.at("format") == "gptq" && plain.layout.kind != Wna16Kind::vnni;
-    if (!file.has("dense.w13_int") || plain.layout.input == MarlinInput::int8 || other_zeros) continue;
-    for (const bool w13 : {true, false}) {
-      const std::string name = w13 ? "dense.w13" : "dense.w2";
-      const Wna16Matrix m = plain.layout.matrix(w13);
+    const bool other_zeros = !vllm && plain.layout.w13.has_zeros && file.meta.at("format") == "gptq" &&
+                             plain.layout.kind != LayoutKind::wna16_vnni;
+    if (!file.has("dense.w13_int") || plain.layout.variant.input == MarlinInput::int8 || other_zeros) continue;
+    for (const Matrix which : kBoth) {
+      const std::string name = which == Matrix::w13 ? "dense.w13" : "dense.w2";
+      const Wna16Matrix m = wna16_matrix(plain.layout, which);
       const std::vector<int> ints = integers(file.at(name + "_int"));
       const std::vector<float> scales = file.at(name + "_scale").floats();
       const auto groups = file.at(name + "_group").as<std::int32_t>();
       for (std::int64_t e = 0; e < plain.layout.experts; ++e) {
         CanonicalRows rows;
-        ASSERT_TRUE(read_wna16(m, parts_of<const std::byte>(plain.layout, tensors, w13, e), rows));
+        ASSERT_TRUE(read_expert(plain.layout, tensors, which, e, rows));
         for (std::int64_t n = 0; n < m.rows(); ++n)
           for (std::int64_t k = 0; k < m.k; ++k) {
             const std::int64_t row = e * m.rows() + n, g = groups[static_cast<std::size_t>(e * m.k + k)];
@@ -140,14 +138,15 @@ TEST_P(Wna16File, ReadsFoldedScales) {
   if (!file.has("readback.w13")) return;
   const PlainLayer plain = plain_layer(file, false);
   const NamedBytes tensors = write_layer(plain);
-  for (const bool w13 : {true, false}) {
-    const VecTensor& want = file.at(w13 ? "readback.w13" : "readback.w2");
+  for (const Matrix which : kBoth) {
+    const VecTensor& want = file.at(which == Matrix::w13 ? "readback.w13" : "readback.w2");
     const std::vector<float> numbers = want.floats();
     CanonicalRows rows;
-    ASSERT_TRUE(read_wna16(plain.layout.matrix(w13), parts_of<const std::byte>(plain.layout, tensors, w13, 0), rows));
+    ASSERT_TRUE(read_expert(plain.layout, tensors, which, 0, rows));
     for (std::int64_t n = 0; n < want.shape[1]; ++n)
       for (std::int64_t k = 0; k < want.shape[2]; ++k)
-        ASSERT_EQ(dense_value(rows, plain.layout.bits, n, k), numbers[static_cast<std::size_t>(n * want.shape[2] + k)]);
+        ASSERT_EQ(dense_value(rows, wna16_matrix(plain.layout, which).bits, n, k),
+                  numbers[static_cast<std::size_t>(n * want.shape[2] + k)]);
   }
 }
 
@@ -168,7 +167,8 @@ struct Primitive {
     return "b" + std::to_string(bits) + "_k" + std::to_string(k) + "_n" + std::to_string(n) + "." + part;
   }
   Wna16Matrix matrix(MarlinInput input) const {
-    return {.bits = bits,
+    return {.which = Matrix::w2,
+            .bits = bits,
             .half_rows = n,
             .padded_half_rows = n,
             .k = k,
@@ -197,18 +197,25 @@ class Wna16Primitive : public ::testing::TestWithParam<Primitive> {
     return rows;
   }
   NamedBytes write(const Wna16Matrix& m, const CanonicalRows& rows) const {
+    Layout layout;
+    layout.kind = LayoutKind::wna16_marlin;
+    layout.experts = 1;
+    const auto add = [&](Wna16Part part, std::int64_t bytes) {
+      if (bytes != 0)
+        layout.tensors.push_back({.name = wna16_name(Matrix::w2, part),
+                                  .shape = {bytes},
+                                  .offset = layout.payload_bytes(),
+                                  .bytes = static_cast<std::size_t>(bytes)});
+    };
+    add(Wna16Part::weight, p.k * p.n * p.bits / 8);
+    add(Wna16Part::scale, m.groups * p.n * 2);
+    add(Wna16Part::zero_point, m.has_zeros ? m.groups * p.n * p.bits / 8 : 0);
+    add(Wna16Part::g_idx, m.act_order ? p.k * 4 : 0);
+    add(Wna16Part::g_idx_sort_indices, m.act_order ? p.k * 4 : 0);
+    std::vector<std::byte> payload(layout.payload_bytes());
+    write_wna16(m, rows, {layout, payload.data(), 0});
     NamedBytes out;
-    Wna16Out parts;
-    for (const auto& [part, size] : {std::pair{Wna16Part::weight, p.k * p.n * p.bits / 8},
-                                     {Wna16Part::scale, m.groups * p.n * 2},
-                                     {Wna16Part::zero_point, m.has_zeros ? m.groups * p.n * p.bits / 8 : 0},
-                                     {Wna16Part::g_idx, m.act_order ? p.k * 4 : 0},
-                                     {Wna16Part::g_idx_sort_indices, m.act_order ? p.k * 4 : 0}}) {
-      auto& bytes = out[std::string(kWna16Names[static_cast<std::size_t>(part)].w2.substr(3))];
-      bytes.resize(static_cast<std::size_t>(size));
-      if (size != 0) parts.part[static_cast<std::size_t>(part)] = bytes.data();
-    }
-    write_wna16(m, rows, parts);
+    for (auto& [name, bytes] : split(layout, payload)) out[name.substr(3)] = bytes;
     return out;
   }
   // Fields of words [K/pf, N] (along K) or [K, N/pf] in AWQ's order.
@@ -344,9 +351,9 @@ TEST(FoldMarlinScales, Signs) {
           Case{{-0.25f, -0.0625f, -0.125f}, 0.25f / 4096, {-4096, -1024, -2048}},
           Case{{-1.0f, 1.0f}, 1.0f / 4096, {-4096, 4096}}, Case{{-0.0f, -0.0f, 0.5f}, 0.5f / 4096, {0, 0, 4096}}}) {
       std::vector<std::byte> scales(2 * c.scales.size()), global(4);
-      for (std::size_t i = 0; i < c.scales.size(); ++i) store_number(dtype, c.scales[i], scales.data() + 2 * i);
+      for (std::size_t i = 0; i < c.scales.size(); ++i) store_float(dtype, c.scales[i], scales.data() + 2 * i);
       ASSERT_TRUE(fold_marlin_scales(dtype, scales, "w13_scale", global.data()));
-      EXPECT_EQ(load_number(DType::f32, global.data()), c.global);
+      EXPECT_EQ(load_float(DType::f32, global.data()), c.global);
       for (std::size_t i = 0; i < c.scales.size(); ++i) {
         std::int16_t whole = 0;
         std::memcpy(&whole, scales.data() + 2 * i, 2);
@@ -369,49 +376,48 @@ TEST(FoldMarlinScales, RefusesZeros) {
 // --- there and back -----------------------------------------------------------------------------------
 
 // Of sizes that the layout takes.
-Wna16Layout random_layout(Wna16Kind kind, std::mt19937& random) {
+Wna16Spec random_spec(LayoutKind kind, std::mt19937& random) {
   const auto pick = [&](std::initializer_list<std::int64_t> values) {
     return values.begin()[random() % values.size()];
   };
-  Wna16Layout l{.kind = kind};
-  l.experts = pick({1, 2, 3});
-  l.gated = random() % 4 != 0;
-  l.has_bias = random() % 2 != 0 && kind != Wna16Kind::trtllm;
-  l.scale = random() % 2 != 0 ? DType::f16 : DType::bf16;
-  l.bias = std::array{DType::f16, DType::bf16, DType::f32}[random() % 3];
-  l.bit_compat_vllm = random() % 2 != 0;
-  l.bits = kind == Wna16Kind::marlin || kind == Wna16Kind::on_the_fly ? static_cast<int>(pick({4, 8})) : 4;
-  l.hidden = pick({64, 128, 192, 320});
-  l.groups = Groups::of_size(pick({-1, 32, 64}));
-  l.intermediate = l.groups == Groups::even(64) ? pick({64, 128, 192}) : pick({32, 96, 64, 160});
-  l.has_zeros = random() % 2 != 0 && (kind == Wna16Kind::marlin || (kind == Wna16Kind::on_the_fly && l.bits == 4));
-  if (kind == Wna16Kind::marlin) {
-    l.awq = l.has_zeros && random() % 2 != 0;
-    l.input = static_cast<MarlinInput>(random() % (l.bits == 4 ? 3 : 2));
-    if (l.groups.is_even() && !l.has_zeros && random() % 2 != 0) {
-      l.act_order = true;
-      l.input = MarlinInput::none;
-      l.intermediate = pick({64, 128});
+  const bool marlin = kind == LayoutKind::wna16_marlin, on_the_fly = kind == LayoutKind::wna16_on_the_fly;
+  Wna16Spec s{.kind = kind};
+  s.experts = pick({1, 2, 3});
+  s.gated = random() % 4 != 0;
+  s.has_bias = random() % 2 != 0 && kind != LayoutKind::wna16_trtllm;
+  s.scale = random() % 2 != 0 ? Scales::f16 : Scales::bf16;
+  s.variant.bias = std::array{DType::f16, DType::bf16, DType::f32}[random() % 3];
+  s.variant.bit_compat_vllm = random() % 2 != 0;
+  s.bits = marlin || on_the_fly ? static_cast<int>(pick({4, 8})) : 4;
+  s.hidden = pick({64, 128, 192, 320});
+  s.groups = Groups::of_size(pick({-1, 32, 64}));
+  s.intermediate = s.groups == Groups::even(64) ? pick({64, 128, 192}) : pick({32, 96, 64, 160});
+  s.has_zeros = random() % 2 != 0 && (marlin || (on_the_fly && s.bits == 4));
+  if (marlin) {
+    s.variant.awq = s.has_zeros && random() % 2 != 0;
+    s.variant.input = static_cast<MarlinInput>(random() % (s.bits == 4 ? 3 : 2));
+    if (s.groups.is_even() && !s.has_zeros && random() % 2 != 0) {
+      s.act_order = true;
+      s.variant.input = MarlinInput::none;
+      s.intermediate = pick({64, 128});
     }
   }
-  if (kind == Wna16Kind::trtllm) {
-    l.scale = DType::bf16;
-    l.groups = Groups::even(32);
-    l.hidden = pick({256, 512});
-    l.intermediate = pick({256, 512});
-    l.gated = true;
+  if (kind == LayoutKind::wna16_trtllm) {
+    s.scale = Scales::bf16;
+    s.groups = Groups::even(32);
+    s.hidden = pick({256, 512});
+    s.intermediate = pick({256, 512});
+    s.gated = true;
   }
-  if (kind == Wna16Kind::vnni) {
-    l.has_zeros = random() % 2 != 0;
-    l.intermediate = l.groups.is_whole() ? l.hidden = pick({64, 128, 256}) : pick({64, 128, 192});
+  if (kind == LayoutKind::wna16_vnni) {
+    s.has_zeros = random() % 2 != 0;
+    s.intermediate = s.groups.is_whole() ? s.hidden = pick({64, 128, 256}) : pick({64, 128, 192});
   }
-  if (l.bit_compat_vllm) l.has_bias = l.has_bias && kind != Wna16Kind::on_the_fly;
-  l.groups13 = l.groups.count_in(l.hidden);
-  l.groups2 = l.groups.count_in(l.intermediate);
-  return l;
+  if (s.variant.bit_compat_vllm) s.has_bias = s.has_bias && !on_the_fly;
+  return s;
 }
 
-void expect_same(const CanonicalRows& got, const CanonicalRows& want, const Wna16Layout& l) {
+void expect_same(const CanonicalRows& got, const CanonicalRows& want, const Layout& l) {
   EXPECT_EQ(got.codes, want.codes);
   EXPECT_EQ(got.bias, want.bias);
   EXPECT_EQ(got.g_idx, want.g_idx);
@@ -419,7 +425,7 @@ void expect_same(const CanonicalRows& got, const CanonicalRows& want, const Wna1
     EXPECT_EQ(got.zeros, want.zeros);
   }
   ASSERT_EQ(got.scales.size(), want.scales.size());
-  if (l.input != MarlinInput::int8) {
+  if (l.variant.input != MarlinInput::int8) {
     EXPECT_EQ(got.scales, want.scales);
     return;
   }
@@ -431,18 +437,18 @@ void expect_same(const CanonicalRows& got, const CanonicalRows& want, const Wna1
 TEST(Wna16, RandomLayersComeBack) {
   std::mt19937 random(20);
   for (int round = 0; round < rounds(120); ++round) {
-    const auto kind = static_cast<Wna16Kind>(round % 5);
-    const PlainLayer plain = random_plain(random_layout(kind, random), random);
-    const Wna16Layout& l = plain.layout;
-    SCOPED_TRACE("kind " + std::to_string(round % 5) + " bits " + std::to_string(l.bits) + " H " +
-                 std::to_string(l.hidden) + " I " + std::to_string(l.intermediate) + " g " +
-                 std::to_string(l.groups.as_written()));
+    constexpr std::array kKinds = {LayoutKind::wna16_marlin, LayoutKind::wna16_trtllm, LayoutKind::wna16_xpu,
+                                   LayoutKind::wna16_vnni, LayoutKind::wna16_on_the_fly};
+    const Layout l = random_spec(kKinds[static_cast<std::size_t>(round) % kKinds.size()], random).layout();
+    const PlainLayer plain = random_plain(l, random);
+    SCOPED_TRACE(l.id() + " H " + std::to_string(l.w13.k) + " I " + std::to_string(l.w2.k));
+    EXPECT_TRUE(layout_family(l.kind)->valid(l));
     const NamedBytes tensors = write_layer(plain);
     for (std::int64_t e = 0; e < l.experts; ++e)
-      for (const bool w13 : {true, false}) {
+      for (const Matrix which : kBoth) {
         CanonicalRows rows;
-        ASSERT_TRUE(read_wna16(l.matrix(w13), parts_of<const std::byte>(l, tensors, w13, e), rows));
-        expect_same(rows, (w13 ? plain.w13 : plain.w2)[static_cast<std::size_t>(e)], l);
+        ASSERT_TRUE(read_expert(l, tensors, which, e, rows));
+        expect_same(rows, plain.of(which)[static_cast<std::size_t>(e)], l);
       }
     if (HasFailure()) return;
   }
@@ -450,18 +456,24 @@ TEST(Wna16, RandomLayersComeBack) {
 
 TEST(Wna16, DenseAppliesOrderAndZeroPoints) {
   std::mt19937 random(21);
-  Wna16Layout l{
-      .kind = Wna16Kind::dense, .bits = 8, .experts = 2, .hidden = 64, .intermediate = 96, .groups = Groups::even(32)};
-  l.groups13 = 2;
-  l.groups2 = 3;
-  l.act_order = l.has_zeros = l.has_bias = true;
-  l.number = l.scale = l.bias = DType::f32;
+  const Layout l = Wna16Spec{.kind = LayoutKind::wna16_dense,
+                             .bits = 8,
+                             .experts = 2,
+                             .hidden = 64,
+                             .intermediate = 96,
+                             .groups = Groups::even(32),
+                             .act_order = true,
+                             .has_zeros = true,
+                             .has_bias = true,
+                             .scale = Scales::f32,
+                             .variant = {.bias = DType::f32, .number = DType::f32}}
+                       .layout();
   const PlainLayer plain = random_plain(l, random);
   const NamedBytes tensors = write_layer(plain);
-  for (const bool w13 : {true, false}) {
+  for (const Matrix which : kBoth) {
     CanonicalRows rows;
-    ASSERT_TRUE(read_wna16(l.matrix(w13), parts_of<const std::byte>(l, tensors, w13, 1), rows));
-    const CanonicalRows& want = (w13 ? plain.w13 : plain.w2)[1];
+    ASSERT_TRUE(read_expert(l, tensors, which, 1, rows));
+    const CanonicalRows& want = plain.of(which)[1];
     EXPECT_EQ(rows.bias, want.bias);
     for (std::int64_t n = 0; n < want.count; ++n)
       for (std::int64_t k = 0; k < want.k; ++k) ASSERT_EQ(rows.row_values(n)[k], dense_value(want, 8, n, k));
@@ -471,9 +483,8 @@ TEST(Wna16, DenseAppliesOrderAndZeroPoints) {
 // A packed file may say anything.
 TEST(Wna16, OrdersAreChecked) {
   std::mt19937 random(22);
-  Wna16Layout l{
-      .experts = 1, .hidden = 64, .intermediate = 64, .groups = Groups::even(32), .groups13 = 2, .groups2 = 2};
-  l.act_order = true;
+  const Layout l =
+      Wna16Spec{.experts = 1, .hidden = 64, .intermediate = 64, .groups = Groups::even(32), .act_order = true}.layout();
   const PlainLayer plain = random_plain(l, random);
   const NamedBytes good = write_layer(plain);
   struct Fault {
@@ -493,7 +504,7 @@ TEST(Wna16, OrdersAreChecked) {
     NamedBytes tensors = good;
     std::memcpy(tensors.at(fault.tensor).data() + 4 * fault.at, &fault.value, 4);
     CanonicalRows rows;
-    const Check check = read_wna16(l.matrix(true), parts_of<const std::byte>(l, tensors, true, 0), rows);
+    const Check check = read_expert(l, tensors, Matrix::w13, 0, rows);
     ASSERT_FALSE(check) << fault.tensor << fault.at;
     EXPECT_EQ(check.error().code, Code::format);
     EXPECT_THAT(check.error().message, HasSubstr(fault.message));
@@ -501,10 +512,11 @@ TEST(Wna16, OrdersAreChecked) {
 }
 
 TEST(Wna16, NoExperts) {
-  Wna16Layout l{.experts = 0, .hidden = 64, .intermediate = 64};
-  l.input = MarlinInput::int8;
+  Wna16Spec spec{.experts = 0, .hidden = 64, .intermediate = 64};
+  spec.variant.input = MarlinInput::int8;
+  const Layout l = spec.layout();
   std::mt19937 random(1);
-  for (const Wna16Tensor& t : l.tensors()) {
+  for (const LayoutTensor& t : l.tensors) {
     EXPECT_TRUE(t.shared || size_of(l, t) == 0) << t.name;
   }
   EXPECT_TRUE(write_layer(random_plain(l, random)).count("w13_weight"));

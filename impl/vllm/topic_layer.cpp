@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "config/sections.h"
 #include "scheme/activation.h"
-#include "vllm/describe.h"
+#include "vllm/topics.h"
 
 namespace moe::vllm {
 namespace {

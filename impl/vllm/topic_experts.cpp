@@ -4,15 +4,15 @@
 
 #include "base/text.h"
 #include "config/sections.h"
-#include "vllm/describe.h"
 #include "vllm/expert_maps.h"
+#include "vllm/topics.h"
 
 namespace moe::vllm {
 namespace {
 
 using fields::Members;
 
-constexpr fields::Range kExperts = {1, 65536};
+constexpr fields::IntegerRange kExperts = {1, 65536};
 // Numbers in one array of an answer: a query of a few bytes must not ask for gigabytes.
 constexpr std::int64_t kMaxNumbers = std::int64_t{1} << 20;
 
@@ -22,7 +22,7 @@ void write_rows(json::Writer& w, const std::vector<Ids>& rows) {
   w.end_array();
 }
 
-Result<std::int64_t> required(const Members& query, std::string_view name, fields::Range range) {
+Result<std::int64_t> required(const Members& query, std::string_view name, fields::IntegerRange range) {
   MOE_TRY(const std::optional<std::int64_t> n, query.integer(name, range));
   if (!n) return fields::missing(query.at(name), cat("an integer in [", range.low, ", ", range.high, "]"));
   return *n;
