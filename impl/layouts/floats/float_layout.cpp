@@ -129,7 +129,6 @@ Grain grain_of(const P16Matrix& m) {
 
 // --- tensors ------------------------------------------------------------------------------------------
 
-
 LayoutTensor tensor_of(DType dtype, std::vector<std::int64_t> shape) {
   return {.name = {}, .dtype = dtype, .shape = std::move(shape)};
 }
