@@ -271,7 +271,9 @@ static void save_and_load(moe_context* ctx, const moe_selection* selection, cons
 }
 
 int main(int argc, char** argv) {
-  if (argc != 3) return fprintf(stderr, "usage: %s CHECKPOINT_DIR WORK_DIR\n", argv[0]), 2;
+  const int elsewhere = argc == 4 && strcmp(argv[3], "--other-machines") == 0;
+  if (argc != 3 + elsewhere)
+    return fprintf(stderr, "usage: %s CHECKPOINT_DIR WORK_DIR [--other-machines]\n", argv[0]), 2;
   setvbuf(stdout, NULL, _IOLBF, 0);
   const char *dir = argv[1], *work = argv[2];
   size_t size = 0;
@@ -288,7 +290,8 @@ int main(int argc, char** argv) {
   printf("selected %s / %s, layout %s; all candidates:\n", moe_selection_backend(selection),
          moe_selection_kernel(selection), moe_selection_layout(selection));
   print_candidates(selection);
-  print_other_machines(ctx, config);
+  printf("\n");
+  if (elsewhere) print_other_machines(ctx, config);
   batch b = read_batch(config, dir);
   moe_packed* packed = convert(ctx, config, selection, dir);
   CHECK(moe_layer_create(ctx, selection, packed, NULL, &layer, &err));
