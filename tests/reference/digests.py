@@ -14,6 +14,8 @@ import sys
 # Folder of tests/vectors: tensors that are outputs of somebody's conversion and inputs of no test.
 DIGESTS = {
     "wna16": r"(out|alt)\..*|dense\.w(13|2)_int",
+    "float": r"(trtllm|trtllm_split|ficutlass_mxfp8|ficutlass_bf16|marlin|cpu|aiter|deepgemm|deint|[A-Z0-9_]+)\.[ws]\d+"
+             r"|(trtllm|marlin|cpu|xpu|aiter|ue8m0|requant|fi)_w\d+|w31|w13_int4",
 }
 SMALLEST = 2048  # bytes; a digest itself has some 500
 PROBES, PROBE = 16, 8
