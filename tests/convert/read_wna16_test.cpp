@@ -15,6 +15,7 @@
 #include "convert/source_matrix.h"
 #include "layouts/dequantize.h"
 #include "support/rooms.h"
+#include "support/wna16_stack.h"
 
 namespace moe::test::read_wna16_test {
 namespace {
@@ -137,7 +138,7 @@ void compare(const VecFile& f, const World& w, std::int64_t e, const std::string
   const int bias = code_bias(m.element);
   const auto scales = f.at("in." + name + "_scale").floats();
   const bool dense = f.has("dense." + name + "_int");
-  const auto ints = dense ? integers(f.at("dense." + name + "_int")) : std::vector<std::int16_t>();
+  const auto ints = dense ? integers(dense_integers(f, name)) : std::vector<std::int16_t>();
   const auto groups = dense ? f.at("dense." + name + "_group").as<std::int32_t>() : std::vector<std::int32_t>();
   const StoredCodes stored(f, "in." + name, m);
   const auto dense_scales = dense ? f.at("dense." + name + "_scale").floats() : std::vector<float>();

@@ -45,8 +45,7 @@ CanonicalRows rows_of(const Source& s, const P16Matrix& m, std::int64_t e) {
 }
 
 void expect_bytes(std::span<const std::byte> got, const VecTensor& want, const std::string& what) {
-  ASSERT_EQ(got.size(), want.data.size()) << what;
-  EXPECT_EQ(std::memcmp(got.data(), want.data.data(), got.size()), 0) << what;
+  EXPECT_EQ(difference(want, got), "") << what;
 }
 // All experts of a tensor.
 std::span<const std::byte> all_of(const Layout& l, std::span<const std::byte> payload, std::string_view name) {
@@ -135,7 +134,7 @@ TEST(Float4Forms, Nvfp4Bytes) {
         for (const bool first : {true, false}) {
           const std::string want = std::string(c.backend) + "." + std::string(first ? part.short13 : part.short2);
           if (!v.file.has(want)) continue;
-          expect_bytes(all_of(l, payload, first ? part.w13 : part.w2), v.file.at(want), name + (" " + want));
+          expect_bytes(all_of(l, payload, first ? part.w13 : part.w2), v.file.expected(want), name + (" " + want));
           ++compared;
         }
       if (v.file.has(std::string(c.backend) + ".hidden")) {
@@ -154,9 +153,10 @@ TEST(Float4Forms, BatchedCuteDsl) {
   const Layout l = v.layout(form_called("flashinfer_cutedsl_batched/nvfp4"));
   const std::vector<std::byte> payload = v.convert(l);
   for (const char* tensor : {"w13", "s13", "g13", "w2", "s2", "g2"})
-    expect_bytes(all_of(l, payload, float_output(tensor)), v.file.at(std::string("VLLM_CUTLASS.") + tensor), tensor);
+    expect_bytes(all_of(l, payload, float_output(tensor)), v.file.expected(std::string("VLLM_CUTLASS.") + tensor),
+                 tensor);
   for (const char* tensor : {"a13", "a2"})
-    expect_bytes(all_of(l, payload, float_output(tensor)), v.file.at(std::string("FLASHINFER_CUTLASS.") + tensor),
+    expect_bytes(all_of(l, payload, float_output(tensor)), v.file.expected(std::string("FLASHINFER_CUTLASS.") + tensor),
                  tensor);
 }
 
@@ -254,7 +254,7 @@ TEST(Float4Forms, Mxfp4Bytes) {
         const std::string_view part = which == Matrix::w13 ? kFloatNames[p].short13 : kFloatNames[p].short2;
         const std::string want = std::string(c.prefix) + "." + std::string(part);
         if (!v.file.has(want)) continue;
-        expect_bytes(got.part[p], v.file.at(want), want);
+        expect_bytes(got.part[p], v.file.expected(want), want);
         ++compared;
       }
     }
@@ -266,7 +266,8 @@ TEST(Float4Forms, Mxfp4Bytes) {
 TEST(Float4Forms, GateAndUpApart) {
   const GptOss v;
   const Layout l = v.layout(form_called("plain/mxfp4"), false);
-  expect_bytes(unpadded(v.w13, l, Matrix::w13).part[usize(FloatPart::weight)], v.file.at("deint.w13"), "deint.w13");
+  expect_bytes(unpadded(v.w13, l, Matrix::w13).part[usize(FloatPart::weight)], v.file.expected("deint.w13"),
+               "deint.w13");
 }
 
 // AITER's order of scales does not depend on the rows: those of w2, which has no gate, in vLLM's second form.

@@ -15,6 +15,7 @@
 #include "layouts/wna16/wna16.h"
 #include "support/rooms.h"
 #include "support/vectors.h"
+#include "support/wna16_stack.h"
 
 namespace moe::test {
 
@@ -102,32 +103,6 @@ inline Check read_expert(const Layout& layout, const NamedBytes& tensors, Matrix
 }
 
 // --- golden files --------------------------------------------------------------------------------------
-
-// A word's fields of a golden stack.
-class Stack {
- public:
-  Stack(const VecFile& file, const std::string& name)
-      : t_(file.at("in." + name)), words_(t_.as<std::uint32_t>()), bits_(std::stoi(file.meta.at("bits"))) {}
-
-  unsigned plain(std::int64_t e, std::int64_t a, std::int64_t b, bool along_rows) const {
-    const std::int64_t fields = 32 / bits_;
-    return along_rows ? field(e, a / fields, b, a % fields) : field(e, a, b / fields, b % fields);
-  }
-  unsigned awq(std::int64_t e, std::int64_t a, std::int64_t b) const {
-    constexpr std::array kInverse4 = {0, 4, 1, 5, 2, 6, 3, 7}, kInverse8 = {0, 2, 1, 3, 0, 0, 0, 0};
-    const std::int64_t fields = 32 / bits_;
-    return field(e, a, b / fields, (bits_ == 4 ? kInverse4 : kInverse8)[static_cast<std::size_t>(b % fields)]);
-  }
-
- private:
-  unsigned field(std::int64_t e, std::int64_t row, std::int64_t word, std::int64_t j) const {
-    const std::uint32_t w = words_[static_cast<std::size_t>((e * t_.shape[1] + row) * t_.shape[2] + word)];
-    return w >> (j * bits_) & ((1u << bits_) - 1u);
-  }
-  const VecTensor& t_;
-  std::vector<std::uint32_t> words_;
-  int bits_;
-};
 
 inline DType dtype_of_tag(const std::string& tag) {
   return tag == "bf16" ? DType::bf16 : tag == "f32" ? DType::f32 : DType::f16;

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import digests  # noqa: E402
 import wna16 as R  # noqa: E402
 
 
@@ -14,19 +15,29 @@ def sub(a, prefix):
     return {k[len(prefix):]: v for k, v in a.items() if k.startswith(prefix)}
 
 
+def equal(name, k, got, want):
+    """want: an array, or the text of a digest."""
+    got = np.asarray(got)
+    if isinstance(want, str):
+        assert got.shape == digests.shape_of(want), (name, k)
+        why = digests.difference(want, got.tobytes())
+        assert not why, (name, k, why)
+    else:
+        assert got.shape == want.shape and got.tobytes() == want.tobytes(), (name, k)
+
+
 def same(name, got, want, none):
     for k in R.OUT:
         if k in none:
             assert got[k] is None, (name, k, "must be absent")
         else:
-            g = np.asarray(got[k])
-            w = want[k]
-            assert g.shape == w.shape and g.tobytes() == w.tobytes(), (name, k)
+            equal(name, k, got[k], want[k])
 
 
 n = 0
 for path in sorted(glob.glob(os.path.join(sys.argv[1], "*.safetensors"))):
     a, _, m = R.st_load(path)
+    a.update(sub(m, digests.PREFIX))
     name = os.path.basename(path)
     ck, want, none = sub(a, "in."), sub(a, "out."), m.get("none", "").split(",")
     if not want:
@@ -40,7 +51,7 @@ for path in sorted(glob.glob(os.path.join(sys.argv[1], "*.safetensors"))):
             (lambda rule: R.process_marlin(ck, bits, gs, tag, idt, act, scale_rule=rule))
         got, fixed = run("upstream"), run("correct")
         for k, v in sub(a, "alt.").items():
-            assert fixed[k].tobytes() == v.tobytes(), (name, "alt", k)
+            equal(name, "alt " + k, fixed[k], v)
         back = None if idt == "int8" else R.crop_padded(R.read_marlin(fixed, bits, tag, idt), I)
     elif be == "FLASHINFER_TRTLLM":
         got = R.process_trtllm_mxint4(ck)
@@ -58,10 +69,16 @@ for path in sorted(glob.glob(os.path.join(sys.argv[1], "*.safetensors"))):
         got, back = R.process_emulation(ck, fmt, bits, tag, m["output_dtype"]), None
     same(name, got, want, none)
     if back is not None:
+        rows = fmt if fmt in ("awq", "ct_rows") else "gptq"
+        stored = R.read_checkpoint(ck, rows, bits, tag, be == "CPU" and fmt == "gptq")
         for w in ("w13", "w2"):
-            d = a[f"dense.{w}_int"].astype(np.float32) * np.take_along_axis(
+            numbers = a[f"dense.{w}_int"]
+            narrow = numbers.split()[0] == "I8" if isinstance(numbers, str) else numbers.dtype == np.int8
+            ints = stored[w]["int"].astype(np.int8 if narrow else np.int16)
+            equal(name, f"dense.{w}_int", ints, numbers)
+            d = ints.astype(np.float32) * np.take_along_axis(
                 R.to_f32(a[f"dense.{w}_scale"], tag),
-                np.broadcast_to(a[f"dense.{w}_group"][:, None, :], a[f"dense.{w}_int"].shape), 2)
+                np.broadcast_to(a[f"dense.{w}_group"][:, None, :], ints.shape), 2)
             assert np.array_equal(R.dense(back[w]), d), (name, w)
             back[w]["dense"] = d
         if "exec.y" in a:

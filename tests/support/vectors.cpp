@@ -8,7 +8,20 @@
 
 namespace moe::test {
 
+// Begins the name of a digest in a file's metadata; the tensor's own name follows.
+constexpr std::string_view kDigestOf = "digest ";
+
 std::string vector_path(const std::string& name) { return std::string(MOE_TEST_VECTORS) + "/" + name; }
+
+const VecTensor& VecFile::at(const std::string& name) const {
+  const VecTensor& t = tensors.at(name);
+  if (t.digest) throw std::runtime_error(name + " has a digest instead of data: it can only be compared with");
+  return t;
+}
+
+std::string difference(const VecTensor& want, std::span<const std::byte> got) {
+  return want.digest ? difference(*want.digest, got) : difference(std::span<const std::byte>(want.data), got);
+}
 
 std::string read_text(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -25,7 +38,14 @@ VecFile parse_vectors(const std::string& bytes) {
   VecFile f;
   for (const auto& [key, entry] : header.items()) {
     if (key == "__metadata__") {
-      for (const auto& [k, v] : entry.items()) f.meta[k] = v.get<std::string>();
+      for (const auto& [k, v] : entry.items()) {
+        if (!k.starts_with(kDigestOf)) {
+          f.meta[k] = v.get<std::string>();
+          continue;
+        }
+        const Digest d = parse_digest(v.get<std::string>());
+        f.tensors[k.substr(kDigestOf.size())] = {.dtype = d.dtype, .shape = d.shape, .data = {}, .digest = d};
+      }
       continue;
     }
     VecTensor t;

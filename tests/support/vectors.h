@@ -8,6 +8,8 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "base/dtype.h"
 #include "base/float_formats.h"
 #include "base/tensor.h"
+#include "support/digest.h"
 #include "support/rooms.h"
 
 namespace moe::test {
@@ -23,6 +26,7 @@ struct VecTensor {
   DType dtype = DType::invalid;
   std::vector<std::int64_t> shape;
   std::vector<std::byte> data;
+  std::optional<Digest> digest = {};  // of a tensor that is there to be compared with; it has no data
 
   template <class T>
   std::vector<T> as() const {
@@ -41,10 +45,16 @@ struct VecTensor {
 
 TensorView view_of(const VecTensor& t);
 
+// How the bytes differ from the tensor's, whether the file has these or their digest. "" where they are equal.
+std::string difference(const VecTensor& want, std::span<const std::byte> got);
+
 struct VecFile {
   std::map<std::string, VecTensor> tensors;
   std::map<std::string, std::string> meta;
-  const VecTensor& at(const std::string& name) const { return tensors.at(name); }
+  // A tensor with its data. Throws where the file has a digest.
+  const VecTensor& at(const std::string& name) const;
+  // A tensor for difference().
+  const VecTensor& expected(const std::string& name) const { return tensors.at(name); }
   bool has(const std::string& name) const { return tensors.count(name) != 0; }
 };
 

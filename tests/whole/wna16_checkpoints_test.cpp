@@ -6,6 +6,7 @@
 
 #include "support/rooms.h"
 #include "support/wna16_model.h"
+#include "support/wna16_stack.h"
 
 namespace moe::test::wna16_checkpoints_test {
 namespace {
@@ -70,7 +71,7 @@ TEST(Wna16Checkpoints, GoldenFiles) {
       const std::string prefix = std::string("dense.") + matrix;
       if (!f.has(prefix + "_int")) continue;
       ++compared;
-      const VecTensor& ints = f.at(prefix + "_int");
+      const VecTensor ints = dense_integers(f, matrix);
       const auto codes = ints.as<std::int8_t>();
       const auto scales = f.at(prefix + "_scale").floats();
       const auto groups = f.at(prefix + "_group").as<std::int32_t>();
