@@ -57,8 +57,11 @@ void check_pack(LayoutKind kind, const std::string& tensor, const std::string& f
     for (Role r : {Role::w13_bias, Role::w2_bias}) source.set(r, 3, view_of(f.at("bias")));
   const Bytes out = convert(job, source);
   for (const char* name : {"w13_packed", "w2_packed"})
-    EXPECT_EQ(bytes_of(l, out, name, 0), f.at(tensor).as<std::byte>()) << name;
-  for (Matrix which : {Matrix::w13, Matrix::w2}) EXPECT_EQ(dense_of(l, out, 0, which), f.at("dense").as<float>());
+    EXPECT_EQ(difference(f.expected(tensor), bytes_of(l, out, name, 0)), "") << name;
+  for (Matrix which : {Matrix::w13, Matrix::w2}) {
+    const std::vector<float> dense = dense_of(l, out, 0, which);
+    EXPECT_EQ(difference(f.expected("dense"), std::as_bytes(std::span(dense))), "");
+  }
   // The bias comes back, too.
   CanonicalRows rows;
   rows.shape(n, l.w2);
@@ -105,7 +108,7 @@ TEST(Kai, MoeVectors) {
         const auto one = bytes_of(job.layout, out, std::string(matrix) + "_packed", n);
         all.insert(all.end(), one.begin(), one.end());
       }
-      EXPECT_EQ(all, f.at(std::string(matrix) + "_packed_kai").as<std::byte>()) << matrix;
+      EXPECT_EQ(difference(f.expected(std::string(matrix) + "_packed_kai"), all), "") << matrix;
     }
   }
 }

@@ -25,7 +25,8 @@ Result<SafetensorsFile> open_bytes(const TempDir& dir, const std::string& bytes)
 TEST(Safetensors, ReadsTheVectors) {
   for (const char* name : {"w4a8_int8/ckpt_g32_pack_quantized.safetensors",
                            "w4a8_int8/moe_E3_H40_I26_T5_k2_cw_act2_bias_float32.safetensors"}) {
-    const VecFile want = load_vectors(name);
+    VecFile want = load_vectors(name);
+    std::erase_if(want.tensors, [](const auto& entry) { return entry.second.digest.has_value(); });
     const auto f = SafetensorsFile::open(vector_path(name), "");
     ASSERT_TRUE(f) << f.error().message;
     ASSERT_EQ(f->entries().size(), want.tensors.size());

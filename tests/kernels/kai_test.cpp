@@ -108,12 +108,14 @@ TEST_P(KaiRows, PackedActivations) {
     const std::int64_t k = f.at("x").shape[1];
     for (const int mr : {1, 4}) {
       const std::string suffix = "_mr" + std::to_string(mr);
-      EXPECT_EQ(packed_lhs(*GetParam(), f.at("x").floats(), k, mr, HalfRule::away),
-                f.at("lhs" + suffix).as<std::byte>())
+      EXPECT_EQ(
+          difference(f.expected("lhs" + suffix), packed_lhs(*GetParam(), f.at("x").floats(), k, mr, HalfRule::away)),
+          "")
           << name << suffix;
       if (!f.has("x_bf16")) continue;
-      EXPECT_EQ(packed_lhs(*GetParam(), f.at("x_bf16").floats(), k, mr, HalfRule::even),
-                f.at("lhs_bf16" + suffix).as<std::byte>())
+      EXPECT_EQ(difference(f.expected("lhs_bf16" + suffix),
+                           packed_lhs(*GetParam(), f.at("x_bf16").floats(), k, mr, HalfRule::even)),
+                "")
           << name << suffix;
       ++count;
     }
@@ -138,6 +140,25 @@ TEST_P(KaiRows, PackVectors) {
   }
 }
 
+// w13 or w2 of each expert as KleidiAI packs them: made here, and the bytes of the vectors.
+std::vector<std::byte> packed_experts(const VecFile& f, const std::string& matrix, const P16Matrix& m) {
+  const auto codes = f.at(matrix + "_int4").as<std::int8_t>();
+  const std::vector<float> scales = f.at(matrix + "_scale").floats(),
+                           bias = f.has(matrix + "_bias") ? f.at(matrix + "_bias").floats() : std::vector<float>();
+  const std::int64_t experts = f.at(matrix + "_int4").shape[0];
+  const auto part = [&](const auto& v, std::int64_t e) {
+    const auto one = std::ssize(v) / experts;
+    return std::decay_t<decltype(v)>(v.begin() + e * one, v.begin() + (e + 1) * one);
+  };
+  std::vector<std::byte> all;
+  for (std::int64_t e = 0; e < experts; ++e) {
+    const auto one = pack_kai(m, part(codes, e), part(scales, e), part(bias, e));
+    all.insert(all.end(), one.begin(), one.end());
+  }
+  EXPECT_EQ(difference(f.expected(matrix + "_packed_kai"), all), "") << matrix;
+  return all;
+}
+
 // y13 from x_sorted, y from act, on the blobs of the vectors.
 TEST_P(KaiRows, MoeVectors) {
   std::vector<std::string> names = w4a8_files("moe_");
@@ -150,8 +171,8 @@ TEST_P(KaiRows, MoeVectors) {
     const std::int64_t h = f.at("w13_int4").shape[2], i = f.at("w2_int4").shape[2];
     const std::int64_t g = std::stoll(f.meta.at("group_size"));
     const auto expert_of = f.at("sorted_expert").as<std::int64_t>();
-    const auto check = [&](const char* weights, const char* in, const char* out, const P16Matrix& m) {
-      const auto blob = f.at(weights).as<std::byte>();
+    const auto check = [&](const char* matrix, const char* in, const char* out, const P16Matrix& m) {
+      const std::vector<std::byte> blob = packed_experts(f, matrix, m);
       const auto x = f.at(in).floats(), want = f.at(out).floats();
       const std::size_t one = KaiMatrix(m).bytes();
       const HalfRule rule = d == DType::bf16 && m.groups.is_whole() ? HalfRule::even : HalfRule::away;
@@ -165,10 +186,8 @@ TEST_P(KaiRows, MoeVectors) {
             << out << " of slot " << r;
       }
     };
-    check("w13_packed_kai", "x_sorted", "y13",
-          {.half_rows = i, .halves = 2, .k = h, .groups = Groups::of_size(g < 0 ? h : g, h)});
-    check("w2_packed_kai", "act", "y",
-          {.half_rows = h, .halves = 1, .k = i, .groups = Groups::of_size(g < 0 ? i : g, i)});
+    check("w13", "x_sorted", "y13", {.half_rows = i, .halves = 2, .k = h, .groups = Groups::of_size(g < 0 ? h : g, h)});
+    check("w2", "act", "y", {.half_rows = h, .halves = 1, .k = i, .groups = Groups::of_size(g < 0 ? i : g, i)});
   }
 }
 

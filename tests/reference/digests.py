@@ -11,11 +11,12 @@ import re
 import struct
 import sys
 
-# Folder of tests/vectors: tensors that are outputs of somebody's conversion and inputs of no test.
+# Folder of tests/vectors: file/tensor, for tensors that are outputs of somebody's conversion and inputs of no test.
 DIGESTS = {
-    "wna16": r"(out|alt)\..*|dense\.w(13|2)_int",
-    "float": r"(trtllm|trtllm_split|ficutlass_mxfp8|ficutlass_bf16|marlin|cpu|aiter|deepgemm|deint|[A-Z0-9_]+)\.[ws]\d+"
-             r"|(trtllm|marlin|cpu|xpu|aiter|ue8m0|requant|fi)_w\d+|w31|w13_int4",
+    "wna16": r".*/((out|alt)\..*|dense\.w(13|2)_int)",
+    "float": r".*/((trtllm|trtllm_split|ficutlass_mxfp8|ficutlass_bf16|marlin|cpu|aiter|deepgemm|deint|[A-Z0-9_]+)\.[ws]\d+"
+             r"|(trtllm|marlin|cpu|xpu|aiter|ue8m0|requant|fi)_w\d+|w31|w13_int4)",
+    "w4a8_int8": r"moe_.*/w(13|2)_packed_(kai|fallback)|pack_.*/(packed_fallback|dense|lhs_.*)",
 }
 SMALLEST = 2048  # bytes; a digest itself has some 500
 PROBES, PROBE = 16, 8
@@ -67,7 +68,7 @@ def wanted(path, head):
     """Names of the tensors that are to have digests."""
     rule = re.compile(DIGESTS.get(path.parent.name, "(?!)"))
     return [name for name, t in head.items()
-            if rule.fullmatch(name) and t["data_offsets"][1] - t["data_offsets"][0] >= SMALLEST]
+            if name != "__metadata__" and rule.fullmatch(f"{path.stem}/{name}") and t["data_offsets"][1] - t["data_offsets"][0] >= SMALLEST]
 
 
 def make(path):

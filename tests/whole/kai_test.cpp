@@ -160,7 +160,7 @@ TEST_P(KaiLayers, PackedBytesAreKleidiAis) {
       EXPECT_EQ(t.dtype, MOE_DTYPE_U8);
       EXPECT_EQ(t.shape[0], m.E);
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(t.data) % 64, 0u);
-      EXPECT_EQ(bytes(t, 1), f.at(role + "_kai").data) << role;
+      EXPECT_EQ(difference(f.expected(role + "_kai"), bytes(t, 1)), "") << role;
       EXPECT_EQ(get(c.packed.get(), (std::string(matrix) + "_weight").c_str()).data, t.data);
     }
   }
@@ -265,8 +265,9 @@ TEST(KaiPack, MatricesThroughTheAbi) {
           [&](moe_packed** o, moe_error** e) { return moe_convert_weights(nullptr, s.get(), w.get(), nullptr, o, e); });
       ASSERT_TRUE(packed);
       const moe_tensor t = get(packed.get(), "w2_packed", 0);
-      EXPECT_EQ(bytes(t, kai ? 1 : 4), f.at(kai ? "packed_kai" : "packed_fallback").data);
-      EXPECT_EQ(dense(packed.get(), "w2_weight", 0, n, k), f.at("dense").as<float>());
+      EXPECT_EQ(difference(f.expected(kai ? "packed_kai" : "packed_fallback"), bytes(t, kai ? 1 : 4)), "");
+      const std::vector<float> numbers = dense(packed.get(), "w2_weight", 0, n, k);
+      EXPECT_EQ(difference(f.expected("dense"), std::as_bytes(std::span(numbers))), "");
     }
   }
   EXPECT_GE(count, 8);
