@@ -24,7 +24,17 @@ TEST(Rules, HaveOneReason) {
   EXPECT_FALSE(never.ask(q, {}));
 }
 
-MaybeNeed lacks(OfConversion reason) { return UnmetNeed{reason, {"this", "that", ""}}; }
+// Constants, because Clang 14 calls what it should have computed.
+constexpr OfConversion kNotBuilt = Reject::not_built;
+constexpr OfConversion kGroupSize = Reject::group_size;
+constexpr OfConversion kShape = Reject::shape;
+constexpr OfConversion kMemory = Reject::memory;
+constexpr OfConversion kShardSplitsGroup = Reject::shard_splits_group;
+
+template <const OfConversion& kReason>
+MaybeNeed lacks(const Query&, const Trial&) {
+  return UnmetNeed{kReason, {"this", "that", ""}};
+}
 
 // No list says which reasons conversion may have: whatever is not met refuses.
 TEST(Rules, WhateverIsNotMetRefuses) {
@@ -32,14 +42,11 @@ TEST(Rules, WhateverIsNotMetRefuses) {
     Reject reject;
     Rule rule;
   };
-  const Row rows[] = {
-      Row{Reject::not_built, Rule([](const Query&, const Trial&) { return lacks(Reject::not_built); })},
-      Row{Reject::group_size, Rule([](const Query&, const Trial&) { return lacks(Reject::group_size); })},
-      Row{Reject::shape, Rule([](const Query&, const Trial&) { return lacks(Reject::shape); })},
-      Row{Reject::memory, Rule([](const Query&, const Trial&) { return lacks(Reject::memory); })},
-      Row{Reject::shard_splits_group,
-          Rule([](const Query&, const Trial&) { return lacks(Reject::shard_splits_group); })},
-  };
+  const Row rows[] = {{Reject::not_built, Rule(lacks<kNotBuilt>)},
+                      {Reject::group_size, Rule(lacks<kGroupSize>)},
+                      {Reject::shape, Rule(lacks<kShape>)},
+                      {Reject::memory, Rule(lacks<kMemory>)},
+                      {Reject::shard_splits_group, Rule(lacks<kShardSplitsGroup>)}};
   for (const Row& row : rows) {
     const Verdict refused = row.rule.ask(Query(), {});
     ASSERT_TRUE(refused);
