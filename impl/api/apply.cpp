@@ -1,7 +1,7 @@
 // Running a layer: moe_apply, moe_apply_flat.
 //
 // The tensors of a call are rows of TensorParam; after the common checks the outputs are held against
-// every other piece of memory of the call. Nothing here allocates on the way to a successful moe_apply.
+// every other piece of memory of the call. This file allocates nothing on the way to a successful moe_apply.
 #include <array>
 #include <cstring>
 #include <string>

@@ -21,7 +21,7 @@ enum class Arch : std::uint8_t { automatic, x86_64, aarch64, riscv64, ppc64le, s
 constexpr std::array<std::string_view, 7> kDeviceNames = {"auto", "cpu", "cuda", "rocm", "xpu", "tpu", "oot"};
 constexpr std::array<std::string_view, 6> kArchNames = {"auto", "x86_64", "aarch64", "riscv64", "ppc64le", "s390x"};
 
-// CPU features: the words of config.schema.json, in its order.
+// CPU features. config/schema.cpp makes the words of the schema from this list.
 enum class Feature : std::uint8_t {
   scalar,
   avx2,

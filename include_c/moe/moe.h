@@ -24,7 +24,8 @@
  *   H   hidden size
  *   I   intermediate size of one expert (this rank's part)
  *   N1  rows of w13: 2*I for gated activations, I for others
- *   X   experts of the model, redundant copies counted; columns of router logits
+ *   G   columns of router logits: the model's experts, then its zero experts
+ *   X   experts with weights, redundant copies counted
  *   E   experts that this rank holds (= X without expert parallelism)
  *   K   experts per token (top_k)
  *
@@ -726,7 +727,7 @@ enum {
 typedef struct moe_layer_options {
   uint32_t struct_size;
   uint32_t reserved0;
-  const moe_tensor* correction_bias; /* [X] or [1,X] f32/f16/bf16, copied; NULL: the config's */
+  const moe_tensor* correction_bias; /* [G] or [1,G] f32/f16/bf16, copied; NULL: the config's */
                                      /* or the checkpoint's                               */
   const moe_tensor* expert_map;  /* [X] i32, place in [E, ...] or -1, copied; NULL: config's */
   uint64_t flags;
@@ -762,7 +763,7 @@ typedef struct moe_apply_args {
   moe_apply_mode mode;
   uint64_t flags;
   const moe_tensor* hidden;        /* [T,H], the config's in_dtype                          */
-  const moe_tensor* router_logits; /* ROUTER_LOGITS: [T,X] f32/f16/bf16                     */
+  const moe_tensor* router_logits; /* ROUTER_LOGITS: [T,G] f32/f16/bf16                     */
   const moe_tensor* topk_ids;      /* TOPK: [T,K] i32 or i64; -1, the config's               */
                                    /* routing.skip_id, or not held here: skipped;           */
                                    /* hash routing with logits: [T,top_k]                   */
@@ -784,14 +785,14 @@ typedef struct moe_apply_args {
  *  contain the factor. topk_weights_hold_factor says that the weights contain it (as Hugging Face's
  *  classes of DeepSeek, GLM and dots1 return them): then moe_route returns such weights, and `out`
  *  is not multiplied.
- *  Columns of router_logits (X) are the experts, then the zero experts. K is top_k, plus the number
+ *  Columns of router_logits (G) are the experts, then the zero experts. K is top_k, plus the number
  *  of fused shared experts (ids from num_experts on, weight 1). T = 0 is valid and writes nothing.
  *  Several calls may use one layer at the same time if each has its own `out` and workspace. Errors
  *  in the arguments, including bad expert ids, leave `out` untouched; after CANCELLED or CALLBACK
  *  its content is unspecified. Statuses: common, SHAPE, DTYPE,
  *  MISSING_WEIGHT, UNSUPPORTED, BUFFER_TOO_SMALL, VERSION, CANCELLED, CALLBACK. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_apply(const moe_layer* layer, const moe_apply_args* args, moe_error** err);
-/** moe_apply without structs; all arrays are row-major without gaps. With router_logits [T,X] the
+/** moe_apply without structs; all arrays are row-major without gaps. With router_logits [T,G] the
  *  library routes; if it is NULL, topk_ids i32 [T,K] and topk_weights f32 [T,K] say where to.
  *  Statuses: common, SHAPE, DTYPE, MISSING_WEIGHT, UNSUPPORTED, CALLBACK. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_apply_flat(const moe_layer* layer, int64_t num_tokens, moe_dtype hidden_dtype, const void* hidden, moe_dtype logits_dtype, const void* router_logits, const int32_t* topk_ids, const float* topk_weights, moe_dtype out_dtype, void* out, moe_error** err);
@@ -799,7 +800,7 @@ MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_apply_flat(const moe_layer* layer
 typedef struct moe_route_args {
   uint32_t struct_size;
   uint32_t reserved0;
-  const moe_tensor* router_logits;   /* [T,X]                                            */
+  const moe_tensor* router_logits;   /* [T,G]                                            */
   const moe_tensor* correction_bias; /* as in moe_layer_options; NULL: the config's       */
   const moe_tensor* out_topk_ids;    /* [T,K] i32 or i64; hash routing: read              */
   const moe_tensor* out_topk_weights; /* [T,K] f32                                        */

@@ -319,14 +319,14 @@ functions! {
     /// contain the factor. topk_weights_hold_factor says that the weights contain it (as Hugging Face's
     /// classes of DeepSeek, GLM and dots1 return them): then moe_route returns such weights, and `out`
     /// is not multiplied.
-    /// Columns of router_logits (X) are the experts, then the zero experts. K is top_k, plus the number
+    /// Columns of router_logits (G) are the experts, then the zero experts. K is top_k, plus the number
     /// of fused shared experts (ids from num_experts on, weight 1). T = 0 is valid and writes nothing.
     /// Several calls may use one layer at the same time if each has its own `out` and workspace. Errors
     /// in the arguments, including bad expert ids, leave `out` untouched; after CANCELLED or CALLBACK
     /// its content is unspecified. Statuses: common, SHAPE, DTYPE,
     /// MISSING_WEIGHT, UNSUPPORTED, BUFFER_TOO_SMALL, VERSION, CANCELLED, CALLBACK. \[any\]
     fn moe_apply(layer: *const moe_layer, args: *const moe_apply_args, err: *mut *mut moe_error) -> moe_status;
-    /// moe_apply without structs; all arrays are row-major without gaps. With router_logits \[T,X\] the
+    /// moe_apply without structs; all arrays are row-major without gaps. With router_logits \[T,G\] the
     /// library routes; if it is NULL, topk_ids i32 \[T,K\] and topk_weights f32 \[T,K\] say where to.
     /// Statuses: common, SHAPE, DTYPE, MISSING_WEIGHT, UNSUPPORTED, CALLBACK. \[any\]
     fn moe_apply_flat(layer: *const moe_layer, num_tokens: i64, hidden_dtype: moe_dtype, hidden: *const c_void, logits_dtype: moe_dtype, router_logits: *const c_void, topk_ids: *const c_void, topk_weights: *const c_void, out_dtype: moe_dtype, out: *mut c_void, err: *mut *mut moe_error) -> moe_status;

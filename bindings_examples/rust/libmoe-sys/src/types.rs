@@ -483,7 +483,7 @@ pub struct moe_layer_options {
     pub struct_size: u32,
     /// 0.
     pub reserved0: u32,
-    /// \[X\] or \[1,X\] f32/f16/bf16, copied; NULL: the config's or the checkpoint's
+    /// \[G\] or \[1,G\] f32/f16/bf16, copied; NULL: the config's or the checkpoint's
     pub correction_bias: *const moe_tensor,
     /// \[X\] i32, place in \[E, ...\] or -1, copied; NULL: config's
     pub expert_map: *const moe_tensor,
@@ -503,7 +503,7 @@ pub struct moe_apply_args {
     pub flags: u64,
     /// \[T,H\], the config's in_dtype
     pub hidden: *const moe_tensor,
-    /// ROUTER_LOGITS: \[T,X\] f32/f16/bf16
+    /// ROUTER_LOGITS: \[T,G\] f32/f16/bf16
     pub router_logits: *const moe_tensor,
     /// TOPK: \[T,K\] i32 or i64; -1, the config's routing.skip_id, or not held here: skipped; hash routing with logits: \[T,top_k\]
     pub topk_ids: *const moe_tensor,
@@ -533,7 +533,7 @@ pub struct moe_route_args {
     pub struct_size: u32,
     /// 0.
     pub reserved0: u32,
-    /// \[T,X\]
+    /// \[T,G\]
     pub router_logits: *const moe_tensor,
     /// as in moe_layer_options; NULL: the config's
     pub correction_bias: *const moe_tensor,
