@@ -51,7 +51,7 @@ struct LayoutFamily {
   void (*list)(Layout& layout);
   // One matrix: rows.count == matrix(which).rows(), gate rows first. Writes every byte of its tensors that is not
   // shared. `rows` may be spoiled; scales that the layout cannot hold exactly are counted there, and whether codes were
-  // made anew.
+  // were computed again.
   Check (*write)(CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out);
   // The way back; `rows` has its shape and is zero. A file may hold anything: faults are Code::format.
   Check (*read)(const ExpertTensors<const std::byte>& in, Matrix which, CanonicalRows& rows);

@@ -42,7 +42,7 @@ struct CanonicalRows {
   std::vector<std::int32_t> g_idx;
   std::uint64_t scales_rounded = 0;  // running total over all reads
   // Of a whole matrix: the largest scale of its activations, where the checkpoint has one; whether scales came as
-  // powers of two; and what a writer says: codes were made anew.
+  // powers of two; and what a writer says: the codes are new ones.
   std::optional<float> input_scale;
   bool has_power_scales = false, requantized = false;
 

@@ -50,7 +50,7 @@ enum class Format : std::uint8_t {
   awq,
   mxfp4_gpt_oss
 };
-// Bits of an integer's code in a checkpoint. Whoever reads codes switches over these, so that the compiler names each
+// Bits of an integer's code in a checkpoint. Readers of codes switch over these, so that the compiler names each
 // place that a new width has to be taught to.
 enum class CodeWidth : std::uint8_t { nibble = 4, byte = 8 };
 inline constexpr std::array kCodeWidths = {CodeWidth::nibble, CodeWidth::byte};

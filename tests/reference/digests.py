@@ -11,7 +11,7 @@ import re
 import struct
 import sys
 
-# Folder of tests/vectors: file/tensor, for tensors that are outputs of somebody's conversion and inputs of no test.
+# Folder of tests/vectors: file/tensor, for tensors that are outputs of another tool's conversion and inputs of no test.
 DIGESTS = {
     "wna16": r".*/((out|alt)\..*|dense\.w(13|2)_int)",
     "float": r".*/((trtllm|trtllm_split|ficutlass_mxfp8|ficutlass_bf16|marlin|cpu|aiter|deepgemm|deint|[A-Z0-9_]+)\.[ws]\d+"

@@ -149,7 +149,7 @@ PackedPtr through_a_file(const Layer& l) {
   });
 }
 
-// How far a number may be from the file's: codes made anew have three bits of mantissa, Marlin's scales those of the
+// How far a number may be from the file's: new codes have three bits of mantissa, Marlin's scales those of the
 // activations.
 struct Slack {
   double relative = 0, absolute = 0;
@@ -402,7 +402,7 @@ TEST(FloatLayoutsSaid, DeepGemmScales) {
   ASSERT_TRUE(powers.packed) << powers.converted.message;
   EXPECT_EQ(powers.about()["requantized_experts"], 0);
   expect_rows(dense(powers.packed.get(), "w2_weight", 1, 256, 128), 0, m.down[1], {});
-  // Of gate alone they are not: up's scales are none, and codes of both are made anew.
+  // Of gate alone they are not: up's scales are none, and both get new codes.
   m = random_float8(model(kBlocks128, machine, input), 5);
   for (Float8Matrix& gate : m.gate)
     for (float& scale : gate.scales) scale = std::exp2(std::round(std::log2(scale)));

@@ -1,7 +1,7 @@
 // Packed files of earlier builds (tests/vectors/packed): one for each layout kind and scale type. This build loads and
 // verifies them, gives the same numbers, runs those that a kernel or an emulation runs, and writes the same bytes.
 //
-// The files are never made anew. A new layout kind or scale type gets a case in cases() and its file by
+// The files are never made again. A new layout kind or scale type gets a case in cases() and its file by
 //   test_api --gtest_also_run_disabled_tests --gtest_filter='*WriteMissing'
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Codes made anew where a layout has no place for a checkpoint's scales, on the plain form of a whole matrix.
+// New codes where a layout has no place for a checkpoint's scales, on the plain form of a whole matrix.
 #pragma once
 
 #include <cstdint>
