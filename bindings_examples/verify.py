@@ -11,7 +11,7 @@ Shares no code with the library and reads the same files. For one token x [H] an
     y   = matmul(quantize(act), w2[e])                float32
     out = round(fma(weight_e, y, out) by ascending e) float32 until the one rounding at the end
 
-FP8, MXFP8, MXFP4, NVFP4: activations are not quantized, weights are what code * scale (NVFP4: divided
+FP8, MXFP8, MXFP4, NVFP4, plain: activations are not quantized, weights are what code * scale (NVFP4: divided
 by the matrix's divisor) is, sums are float64 (the library's are float32 or integers: the order of its
 additions is not part of this reference):
 
@@ -119,7 +119,7 @@ class Checkpoint:
     def __init__(self, directory):
         with open(os.path.join(directory, "config.json")) as f:
             config = json.load(f)
-        self.read_quantization(config["quantization_config"])
+        self.read_quantization(config.get("quantization_config"))
         config = config.get("text_config", config)
         self.dtype = config.get("torch_dtype") or config.get("dtype") or "bfloat16"
         self.hidden = config["hidden_size"]
@@ -154,6 +154,10 @@ class Checkpoint:
 
     def read_quantization(self, quantization):
         """Which reference serves: expert(checkpoint, e, rows), its bounds, and what shares a scale."""
+        self.numbers = ()
+        if not quantization:
+            self.expert, self.bounds, self.block, self.numbers = float_expert, FLOAT_BOUNDS, (0, 0), None
+            return
         if quantization["quant_method"] == "mxfp4":
             self.expert, self.bounds, self.numbers, self.block = float_expert, FLOAT_BOUNDS, E2M1, (1, 32)
             return
@@ -193,6 +197,8 @@ class Checkpoint:
             name = f"{self.module}.{name}_"
             return halves(self.tensor(name + "blocks", (expert, rows))), powers(self.tensor(name + "scales", (expert, rows)))
         prefix = f"{self.module}.{expert}.{projection}."
+        if self.numbers is None:
+            return self.tensor(prefix + "weight"), np.ones((1, 1))
         scale = self.tensor(prefix + self.suffix)
         if prefix + "weight_global_scale" in self.tensors:
             scale = E4M3[scale] / self.tensor(prefix + "weight_global_scale").astype(np.float64)
@@ -328,7 +334,8 @@ def float_matmul(checkpoint, x, expert, projection):
     scales, out = scales.astype(np.float64).reshape(-(-n // height), -1), np.zeros((len(x), n))
     for i, first in enumerate(range(0, k, width)):
         columns = slice(first, first + width)
-        sums = x[:, columns].astype(np.float64) @ checkpoint.numbers[codes[:, columns]].T
+        weights = codes[:, columns] if checkpoint.numbers is None else checkpoint.numbers[codes[:, columns]]
+        sums = x[:, columns].astype(np.float64) @ weights.T
         out += sums * np.repeat(scales[:, i], height)[:n]
     return out + checkpoint.projection_bias(expert, projection)
 

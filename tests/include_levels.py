@@ -27,7 +27,9 @@ ALLOWED = {
     "weights": {"base", "scheme", "config", "io"},
     "run": {"base", "scheme", "config", "layouts", "io", "kernels"},
     "bind": {"base", "scheme", "config", "oracle", "layouts", "convert", "kernels", "io", "weights", "run"},
-    "api": {"base", "scheme", "config", "vllm", "hf", "oracle", "layouts", "convert", "kernels", "io", "weights", "run", "bind"},
+    "model": {"base", "scheme", "config", "hf", "oracle", "layouts", "convert", "kernels", "io", "weights", "run", "bind"},
+    "api": {"base", "scheme", "config", "vllm", "hf", "oracle", "layouts", "convert", "kernels", "io", "weights", "run", "bind",
+            "model"},
 }
 
 # headers -> the files that may name them, as patterns under impl/

@@ -16,37 +16,21 @@ using moe::api::Use;
 
 namespace {
 
-struct Block {
-  std::span<std::byte> bytes;
-  std::string memory;  // "owned", "caller"
-  std::shared_ptr<const void> keep;
-};
-
 // The caller's memory, or new memory of the context.
-Result<Block> block_for(const moe_convert_options& options, std::uint64_t needed, moe_context* ctx,
-                        HandedOver& dst_owner) {
+Result<moe::bind::BlockMemory> block_for(const moe_convert_options& options, std::uint64_t needed, moe_context* ctx,
+                                         HandedOver& dst_owner) {
   auto owner = std::make_shared<HandedOver>();
-  if (options.dst != nullptr) {
-    if (reinterpret_cast<std::uintptr_t>(options.dst) % moe::io::kBlockAlignment != 0)
-      return fail(Code::invalid_argument, "dst", cat("dst: must be aligned to ", moe::io::kBlockAlignment, " bytes"));
-    if (options.dst_size < needed)
-      return fail(Code::buffer_too_small, "dst_size",
-                  cat("dst_size: ", needed, " bytes needed, got ", options.dst_size),
-                  moe::json::members("needed", needed));
-    *owner = std::move(dst_owner);
-    return Block{{static_cast<std::byte*>(options.dst), usize(needed)}, "caller", std::move(owner)};
+  if (options.dst == nullptr) {
+    *owner = std::move(dst_owner);  // a release without dst is kept as long as the result, too
+    return moe::bind::own_block(needed, object_of(ctx), std::move(owner));
   }
-  struct Own {
-    moe::Buffer buffer;
-    std::shared_ptr<HandedOver> owner;  // a release without dst is kept as long as the result, too
-  };
-  auto own = std::make_shared<Own>();
-  MOE_TRY(own->buffer, moe::Buffer::create(usize(needed), moe::io::kPackedAlignment,
-                                           moe::run::allocator_of(object_of(ctx).get()), object_of(ctx)));
+  if (reinterpret_cast<std::uintptr_t>(options.dst) % moe::io::kBlockAlignment != 0)
+    return fail(Code::invalid_argument, "dst", cat("dst: must be aligned to ", moe::io::kBlockAlignment, " bytes"));
+  if (options.dst_size < needed)
+    return fail(Code::buffer_too_small, "dst_size", cat("dst_size: ", needed, " bytes needed, got ", options.dst_size),
+                moe::json::members("needed", needed));
   *owner = std::move(dst_owner);
-  own->owner = std::move(owner);
-  const std::span<std::byte> bytes = own->buffer.bytes();
-  return Block{bytes, "owned", std::move(own)};
+  return moe::bind::BlockMemory{{static_cast<std::byte*>(options.dst), usize(needed)}, "caller", std::move(owner)};
 }
 
 Check check_options(const moe_convert_options& options) {
@@ -80,6 +64,7 @@ moe_status moe_convert_weights(moe_context* ctx, const moe_selection* selection,
     const moe::oracle::Selection& s = *selection->object;
     MOE_CHECK(moe::bind::check_built(s));
     moe::Control* control = moe::api::control_of(given.control);
+    moe::begin_call(control);
     MOE_CHECK(moe::report(control, 0, 0));
     const bool releases = (given.flags & MOE_CONVERT_RELEASE_SOURCES) != 0;
     moe::weights::WeightSet& set = weights->object->set;
@@ -88,24 +73,16 @@ moe_status moe_convert_weights(moe_context* ctx, const moe_selection* selection,
     MOE_TRY(moe::bind::Conversion conversion,
             moe::bind::conversion_of(s, set, (given.flags & MOE_CONVERT_ANY_NAME) != 0, given.max_temp_bytes, parallel,
                                      control));
-    moe::io::PackedInfo& info = conversion.info;
-    moe::convert::ConvertJob& job = conversion.job;
     if (releases) {
-      job.expert_done = [](void* user, std::int64_t expert) {
+      conversion.job.expert_done = [](void* user, std::int64_t expert) {
         static_cast<moe::weights::WeightSet*>(user)->release_expert(expert);
       };
-      job.expert_done_user = &set;
+      conversion.job.expert_done_user = &set;
     }
-    MOE_TRY(const std::uint64_t needed, moe::io::packed_block_bytes(info));
-    MOE_TRY(Block block, block_for(given, needed, ctx, dst_owner));
-    const auto payload = block.bytes.subspan(moe::io::packed_payload_offset(info), info.layout.payload_bytes());
-    auto converted = moe::convert::convert_experts(job, set, payload, parallel, control);
-    if (!converted) return set.in_callers_names(std::move(converted.error()));
-    const moe::convert::ConvertReport& report = *converted;
-    info.scales_rounded = report.scales_rounded;
-    info.requantized_experts = report.requantized_experts;
+    MOE_TRY(const std::uint64_t needed, moe::io::packed_block_bytes(conversion.info));
+    MOE_TRY(moe::bind::BlockMemory block, block_for(given, needed, ctx, dst_owner));
     MOE_TRY(moe::io::Packed packed,
-            moe::io::seal_packed(info, block.bytes, parallel, std::move(block.memory), std::move(block.keep)));
+            moe::bind::convert_into(std::move(conversion), set, std::move(block), parallel, control));
     auto object = std::make_shared<const moe::io::Packed>(std::move(packed));
     moe_packed* handle = make_handle<moe_packed>(object);
     if (releases) set.clear();

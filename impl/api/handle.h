@@ -22,6 +22,7 @@
 #include "base/text.h"
 #include "config/config.h"
 #include "io/packed.h"
+#include "model/checkpoint.h"
 #include "oracle/selection.h"
 #include "run/context/context.h"
 #include "run/layer.h"
@@ -118,6 +119,10 @@ struct moe_layer : moe::api::Handle<9, const moe::run::Layer> {
   using Handle::Handle;
 };
 struct moe_control : moe::api::Handle<10, moe::api::ControlBox> {
+  using Handle::Handle;
+};
+
+struct moe_checkpoint : moe::api::Handle<11, const moe::model::Checkpoint> {
   using Handle::Handle;
 };
 

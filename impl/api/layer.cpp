@@ -3,81 +3,27 @@
 #include <vector>
 
 #include "api/apply_args.h"
-#include "api/correction_bias.h"
 #include "api/entry.h"
+#include "api/layer_options.h"
 #include "base/checked.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "bind/layer_spec.h"
 #include "kernels/kernel.h"
 
-namespace {
-
-void log_other_kernel(moe_context* ctx, const moe::run::LayerSpec& spec) {
-  if (ctx == nullptr || spec.kernel->id->name == spec.selected_kernel) return;
-  const std::optional<size_t> selected = moe::kernels::kernel_index(spec.selected_kernel);
-  const bool refuses_groups =
-      selected && !moe::kernels::kKernelIds[*selected].takes_groups(moe::kernels::needs_of(spec.packed->info.layout));
-  const std::string why = refuses_groups ? spec.selected_kernel + " does not take groups of several sizes"
-                                         : cat("the system refuses ", spec.selected_kernel, " its registers");
-  ctx->object->log().write(moe::LogLevel::warn, "layer", cat(why, "; this layer runs ", spec.kernel->id->name));
-}
-
-// [G] places in [E, ...] or -1, each place at most once.
-Result<std::vector<std::int32_t>> map_values(const TensorView& view, std::int64_t held) {
-  std::vector<std::int32_t> map(static_cast<size_t>(view.shape[0]));
-  std::vector<std::int64_t> taken(static_cast<size_t>(held), -1);
-  for (size_t g = 0; g < map.size(); ++g) {
-    std::memcpy(&map[g], view.data + g * static_cast<size_t>(view.strides[0]) * sizeof(std::int32_t),
-                sizeof(std::int32_t));
-    if (map[g] == -1) continue;
-    const std::string at = cat("expert_map[", g, "]");
-    if (map[g] < 0 || map[g] >= held)
-      return fail(Code::invalid_argument, at, cat(at, ": ", map[g], " is neither -1 nor a place in [0, ", held, ")"));
-    std::int64_t& owner = taken[static_cast<size_t>(map[g])];
-    if (owner != -1)
-      return fail(Code::invalid_argument, at, cat(at, ": place ", map[g], " is taken by expert ", owner));
-    owner = static_cast<std::int64_t>(g);
-  }
-  return map;
-}
-
-}  // namespace
-
 moe_status moe_layer_create(moe_context* ctx, const moe_selection* selection, const moe_packed* packed,
                             const moe_layer_options* options, moe_layer** out, moe_error** err) {
   return guard(err, [&]() -> Check {
     clear(out);
     MOE_CHECK(not_null({{"selection", selection}, {"packed", packed}, {"out", out}}));
-    moe_layer_options given{};
-    if (options != nullptr) {
-      MOE_TRY(given, read_struct(options, "options"));
-    }
-    moe::api::TensorParam rows[] = {moe::api::bias_param(given.correction_bias),
-                                    {.name = "expert_map",
-                                     .given = given.expert_map,
-                                     .dtypes = moe::api::dtype_bit(moe::DType::i32),
-                                     .ndim = 1,
-                                     .letters = "[G]"}};
-    moe::api::TensorParam &bias = rows[0], &map = rows[1];
-    MOE_CHECK(moe::api::read_structs(rows));
+    moe::api::LayerOptions given;
+    MOE_CHECK(given.read(options));
     MOE_CHECK(check_optional(ctx, "ctx"));
     MOE_CHECK(check_handle(selection, "selection"));
     MOE_CHECK(check_handle(packed, "packed"));
-    MOE_CHECK(reserved_zero(given.reserved0, "options"));
-    MOE_CHECK(known_flags(given.flags, MOE_LAYER_ANY_NAME));
-    const moe::oracle::Selection& s = *selection->object;
-    map.shape = {s.config->num_weight_experts(), 0};
-    moe::api::expect_bias(bias, *s.config);
-    MOE_CHECK(moe::api::check_tensors(rows));
-    const bool any_name = (given.flags & MOE_LAYER_ANY_NAME) != 0;
-    MOE_TRY(moe::run::LayerSpec spec, moe::bind::layer_spec(packed->object, s, object_of(ctx), any_name));
-    if (given.expert_map != nullptr) {
-      MOE_TRY(spec.expert_map, map_values(map.view, s.layout.experts));
-    }
-    MOE_TRY(spec.correction_bias, moe::api::bias_values(bias));
-    log_other_kernel(ctx, spec);
-    MOE_TRY(std::shared_ptr<const moe::run::Layer> layer, moe::run::Layer::create(std::move(spec)));
+    MOE_CHECK(given.check(*selection->object));
+    MOE_TRY(std::shared_ptr<const moe::run::Layer> layer,
+            given.make_layer(object_of(ctx), *selection->object, packed->object));
     *out = make_handle<moe_layer>(std::move(layer));
     return ok();
   });

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "api/entry.h"
+#include "api/load_flags.h"
 #include "base/text.h"
 #include "layouts/dequantize.h"
 #include "layouts/floats/float_layout.h"
@@ -11,14 +12,6 @@
 #include "scheme/roles.h"
 
 namespace {
-
-constexpr uint64_t kLoadFlags = MOE_LOAD_MMAP | MOE_LOAD_PREFAULT | MOE_LOAD_VERIFY;
-
-moe::io::LoadFlags load_flags(uint64_t flags) {
-  return {.mmap = (flags & MOE_LOAD_MMAP) != 0,
-          .prefault = (flags & MOE_LOAD_PREFAULT) != 0,
-          .verify = (flags & MOE_LOAD_VERIFY) != 0};
-}
 
 // Place of one of the model's experts in [E, ...].
 Result<std::int64_t> local_index(const moe::io::Packed& packed, std::int64_t expert) {
@@ -157,6 +150,7 @@ moe_status moe_packed_save(const moe_packed* packed, const char* path, uint64_t 
     MOE_CHECK(check_handle(packed, "packed"));
     MOE_CHECK(check_optional(control, "control"));
     MOE_CHECK(known_flags(flags, 0));
+    moe::begin_call(moe::api::control_of(control));
     MOE_CHECK(moe::report(moe::api::control_of(control), 0, 0));
     return moe::io::save_packed(*packed->object, path, moe::api::control_of(control));
   });
@@ -169,11 +163,12 @@ moe_status moe_packed_load(moe_context* ctx, const char* path, uint64_t flags, m
     MOE_CHECK(not_null({{"path", path}, {"out", out}}));
     MOE_CHECK(check_optional(ctx, "ctx"));
     MOE_CHECK(check_optional(control, "control"));
-    MOE_CHECK(known_flags(flags, kLoadFlags));
+    MOE_CHECK(known_flags(flags, moe::api::kLoadFlags));
+    moe::begin_call(moe::api::control_of(control));
     MOE_CHECK(moe::report(moe::api::control_of(control), 0, 0));
     const std::shared_ptr<moe::run::Context> context = object_of(ctx);
     MOE_TRY(moe::io::Packed packed,
-            moe::io::load_packed(path, load_flags(flags), moe::run::allocator_of(context.get()), context,
+            moe::io::load_packed(path, moe::api::load_flags(flags), moe::run::allocator_of(context.get()), context,
                                  moe::run::parallel_of(context.get()), moe::api::control_of(control)));
     *out = packed_handle(std::move(packed));
     return ok();
@@ -187,11 +182,12 @@ moe_status moe_packed_load_memory(moe_context* ctx, const void* data, size_t siz
     clear(out);
     MOE_CHECK(not_null({{"data", data}, {"out", out}}));
     MOE_CHECK(check_optional(ctx, "ctx"));
-    MOE_CHECK(known_flags(flags, kLoadFlags));
+    MOE_CHECK(known_flags(flags, moe::api::kLoadFlags));
     const auto keep = std::make_shared<HandedOver>();
     *keep = std::move(owner);
-    MOE_TRY(moe::io::Packed packed, moe::io::open_packed({static_cast<const std::byte*>(data), size}, load_flags(flags),
-                                                         "caller", keep, moe::run::parallel_of(object_of(ctx).get())));
+    MOE_TRY(moe::io::Packed packed,
+            moe::io::open_packed({static_cast<const std::byte*>(data), size}, moe::api::load_flags(flags), "caller",
+                                 keep, moe::run::parallel_of(object_of(ctx).get())));
     *out = packed_handle(std::move(packed));
     return ok();
   });

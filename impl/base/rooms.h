@@ -37,6 +37,17 @@ using namespace io;
 using namespace weights;
 using namespace run;
 }  // namespace bind
+namespace model {
+using namespace config;
+using namespace hf;
+using namespace oracle;
+using namespace convert;
+using namespace kernels;
+using namespace io;
+using namespace weights;
+using namespace run;
+using namespace bind;
+}  // namespace model
 namespace api {
 using namespace config;
 using namespace vllm;
@@ -48,6 +59,7 @@ using namespace io;
 using namespace weights;
 using namespace run;
 using namespace bind;
+using namespace model;
 }  // namespace api
 
 }  // namespace moe

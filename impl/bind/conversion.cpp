@@ -1,6 +1,10 @@
 // See conversion.h.
 #include "bind/conversion.h"
 
+#include <utility>
+
+#include "base/buffer.h"
+#include "base/index.h"
 #include "bind/agree.h"
 
 namespace moe::bind {
@@ -47,6 +51,30 @@ Result<Conversion> conversion_of(const Selection& selection, const WeightSet& se
   c.info.layout = c.job.layout;
   c.info.layout_id = c.info.layout.id();
   return c;
+}
+
+Result<BlockMemory> own_block(std::uint64_t bytes, const std::shared_ptr<Context>& context,
+                              std::shared_ptr<const void> also_kept) {
+  struct Own {
+    Buffer buffer;
+    std::shared_ptr<const void> also_kept;
+  };
+  auto own = std::make_shared<Own>();
+  MOE_TRY(own->buffer, Buffer::create(usize(bytes), kPackedAlignment, allocator_of(context.get()), context));
+  own->also_kept = std::move(also_kept);
+  const std::span<std::byte> memory = own->buffer.bytes();
+  return BlockMemory{memory, "owned", std::move(own)};
+}
+
+Result<Packed> convert_into(Conversion conversion, const WeightSet& set, BlockMemory block, const Parallel& parallel,
+                            Control* control) {
+  PackedInfo& info = conversion.info;
+  const auto payload = block.bytes.subspan(packed_payload_offset(info), info.layout.payload_bytes());
+  auto converted = convert_experts(conversion.job, set, payload, parallel, control);
+  if (!converted) return set.in_callers_names(std::move(converted.error()));
+  info.scales_rounded = converted->scales_rounded;
+  info.requantized_experts = converted->requantized_experts;
+  return seal_packed(info, block.bytes, parallel, std::move(block.word), std::move(block.keep));
 }
 
 }  // namespace moe::bind

@@ -1,7 +1,11 @@
 // What a conversion does, from a selection and a set of weights.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
 
 #include "base/control.h"
 #include "base/parallel.h"
@@ -9,6 +13,7 @@
 #include "convert/convert.h"
 #include "io/packed.h"
 #include "oracle/selection.h"
+#include "run/context/context.h"
 #include "weights/weight_set.h"
 
 namespace moe::bind {
@@ -23,5 +28,18 @@ struct Conversion {
 // any_name: the weights may be of another layer with the same config.
 Result<Conversion> conversion_of(const Selection& selection, const WeightSet& set, bool any_name,
                                  std::uint64_t max_temp_bytes, const Parallel& parallel, Control* control);
+
+// Where the block of a conversion is written.
+struct BlockMemory {
+  std::span<std::byte> bytes;  // packed_block_bytes(info) at least, at a multiple of kBlockAlignment
+  std::string word;            // "owned", "caller"
+  std::shared_ptr<const void> keep;
+};
+// New memory of a context, which may be null.
+Result<BlockMemory> own_block(std::uint64_t bytes, const std::shared_ptr<Context>& context,
+                              std::shared_ptr<const void> also_kept = nullptr);
+// Converts the weights of the set and seals the block.
+Result<Packed> convert_into(Conversion conversion, const WeightSet& set, BlockMemory block, const Parallel& parallel,
+                            Control* control);
 
 }  // namespace moe::bind

@@ -182,6 +182,7 @@ Result<Layout> layout_that_fits(const ConvertJob& job, const TensorSource& sourc
     return ok();
   };
   const std::int64_t round = kRound * static_cast<std::int64_t>(workers);
+  begin_phase(control, Phase::convert, Unit::experts, 0);
   for (std::int64_t begin = 0; begin < total; begin += round) {
     MOE_CHECK(report(control, 0, static_cast<std::uint64_t>(total)));
     Check fits = each_expert(begin, std::min(total, begin + round), workers, parallel, control, look);
@@ -196,6 +197,7 @@ Result<ConvertReport> convert_experts(const ConvertJob& job, const TensorSource&
   MOE_CHECK(check_job(job, payload));
   const std::int64_t total = job.layout.experts;
   const auto total_u = static_cast<std::uint64_t>(total);
+  begin_phase(control, Phase::convert, Unit::experts, job.layout.payload_bytes());
   MOE_CHECK(report(control, 0, total_u));
   const std::size_t workers = worker_count(job, parallel);
   clear_shared(job.layout, payload.data());

@@ -13,6 +13,7 @@
 #include "config/sections.h"
 #include "config/settings.h"
 #include "hf/hf.h"
+#include "hf/layers.h"
 #include "hf/read_as.h"
 
 namespace moe::hf {
@@ -105,14 +106,20 @@ struct QuantizationSource {
   std::string pointer;
 };
 
-QuantizationSource quantization_source(const ModelFile& file, const Members& options) {
-  constexpr std::string_view kKey = "quantization_config", kOlder = "compression_config";  // of llm-compressor once
-  if (options.has(kKey)) return {options.get(kKey), options.at(kKey)};
-  for (const std::string_view key : {kKey, kOlder}) {
+constexpr std::string_view kQuantization = "quantization_config";
+constexpr std::string_view kOlderQuantization = "compression_config";  // of llm-compressor once
+
+QuantizationSource quantization_in(const ModelFile& file) {
+  for (const std::string_view key : {kQuantization, kOlderQuantization}) {
     const Foreign& holder = file.root().has(key) ? file.root() : file.anywhere(key);
     if (holder.has(key)) return {holder.get(key), holder.at(key)};
   }
   return {};
+}
+
+QuantizationSource quantization_source(const ModelFile& file, const Members& options) {
+  if (options.has(kQuantization)) return {options.get(kQuantization), options.at(kQuantization)};
+  return quantization_in(file);
 }
 
 // The strict form: what the canonical document shows, without its nulls.
@@ -320,6 +327,44 @@ Result<Config> config_from_hf(std::string_view hf_text, std::string_view options
   }
   MOE_TRY(Built built, build_document(hf_value, options));
   return built.config();
+}
+
+Result<ModelLayers> model_layers(const json::Value& hf, const json::Value& options_value) {
+  MOE_TRY(const Members options, Members::open(&options_value, std::string(kOptions), kOptionNames));
+  MOE_TRY(ModelFile file, ModelFile::open(hf));
+  const Result<ReadAs> read = read_as(file, options);
+  if (!read) return read.error();
+  const Architecture& row = read->row;
+  if (!row.holder.empty()) {
+    MOE_TRY([[maybe_unused]] const bool there, file.look_into(row.holder));
+  }
+  ModelLayers layers;
+  MOE_TRY(layers.rule, layer_rule(file, row.where, row.experts));
+  MOE_TRY(const auto names, file.root().texts("architectures"));
+  layers.class_name = names.empty() ? row.name : names[0];
+  return layers;
+}
+
+std::int64_t told_layers(const json::Value& hf) {
+  const Result<ModelFile> file = ModelFile::open(hf);
+  if (!file) return 0;
+  for (const std::string_view key : {"num_hidden_layers", "n_layer", "n_layers", "num_layers"}) {
+    const auto told = file->anywhere(key).integer(key, {0, kMostLayers});
+    if (told && *told) return **told;
+  }
+  return 0;
+}
+
+Result<Config> config_of_layer(const json::Value& hf, const json::Value& options, std::int64_t layer) {
+  json::Value all = options;
+  all.set("layer_index", layer);
+  MOE_TRY(Built built, build_document(hf, all));
+  return built.config();
+}
+
+bool tells_quantization(const json::Value& hf) {
+  const Result<ModelFile> file = ModelFile::open(hf);
+  return file && quantization_in(*file).value != nullptr;
 }
 
 }  // namespace moe::hf

@@ -1,4 +1,4 @@
-// Which layers of a model have experts.
+// Which layers of a model have experts, and the config of each.
 #pragma once
 
 #include <cstdint>
@@ -30,5 +30,18 @@ Result<LayerRule> layer_rule(const ModelFile& file, const LayerKeys& keys, const
 // The layer asked for, or the first with experts.
 Result<std::int64_t> layer_index(const ModelFile& file, const LayerRule& rule, std::optional<std::int64_t> asked,
                                  const std::string& asked_pointer);
+
+// All layers of a config.json. `options` are those of moe_config_create_from_hf without layer_index.
+struct ModelLayers {
+  std::string class_name;  // as the file has it; else that of the row it is read with
+  LayerRule rule;
+};
+Result<ModelLayers> model_layers(const json::Value& hf, const json::Value& options);
+// How many layers a file says it has, of a class that is not known; 0: it does not say.
+std::int64_t told_layers(const json::Value& hf);
+// One layer of it, as moe_config_create_from_hf makes it.
+Result<Config> config_of_layer(const json::Value& hf, const json::Value& options, std::int64_t layer);
+// Whether the file itself has a quantization object.
+bool tells_quantization(const json::Value& hf);
 
 }  // namespace moe::hf

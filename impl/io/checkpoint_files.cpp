@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 
+#include "base/each_expert.h"
 #include "base/index.h"
 #include "base/os/file.h"
 #include "base/text.h"
@@ -64,17 +65,40 @@ void add_all(Entries& out, const std::shared_ptr<const SafetensorsFile>& file) {
   for (const SafetensorsEntry& e : file->entries()) out.push_back({file, &e});
 }
 
-// tensor name -> file, for the names that are wanted.
-Result<std::map<std::string, std::string>> read_weight_map(const std::string& path, const NameFilter& filter) {
-  MOE_TRY(const File file, File::open(path));
-  if (file.size() > kMaxIndex)
-    return format_error(path, cat("an index has at most 100 MB, this one has ", file.size(), " bytes"));
-  std::string text(usize(file.size()), '\0');
-  MOE_CHECK(file.read(0, std::as_writable_bytes(std::span(text))));
-  std::map<std::string, std::string> files;
+// What is opened, and how.
+struct Opening {
+  const NameFilter& filter;
+  const Parallel& parallel;
+  Control* control;
+};
+
+// All files, on all threads; the first that is at fault decides.
+Result<std::vector<std::shared_ptr<const SafetensorsFile>>> open_files(const std::vector<std::string>& paths,
+                                                                       const Opening& how) {
+  std::vector<std::shared_ptr<const SafetensorsFile>> files(paths.size());
+  const auto count = std::ssize(paths);
+  const std::size_t workers = workers_for(count, how.parallel);
+  constexpr std::int64_t kEach = 8;  // files of a thread between two looks at the control
+  const auto open = [&](std::size_t, std::int64_t i) -> Check {
+    MOE_TRY(at(files, i), open_shared(at(paths, i), how.filter));
+    return ok();
+  };
+  const std::int64_t round = kEach * static_cast<std::int64_t>(workers);
+  for (std::int64_t begin = 0; begin < count; begin += round) {
+    const std::int64_t end = std::min(count, begin + round);
+    MOE_CHECK(each_expert(begin, end, workers, how.parallel, how.control, open));
+    MOE_CHECK(report(how.control, usize(end), usize(count)));
+  }
+  return files;
+}
+
+// Reads an index: `pair(name, file)` for each wanted tensor, in the order of the text.
+template <class Pair>
+Check read_weight_map(const std::string& path, std::string_view text, const NameFilter& filter, const Pair& pair) {
   JsonCursor c(text);
   c.expect('{');
   bool found = false;
+  std::size_t wanted = 0;
   for (bool first = true; c.next('}', first);) {
     if (c.key() != "weight_map") {
       c.skip_value();
@@ -83,21 +107,21 @@ Result<std::map<std::string, std::string>> read_weight_map(const std::string& pa
     if (std::exchange(found, true)) c.fail("weight_map given twice");
     c.expect('{');
     for (bool inner = true; c.next('}', inner);) {
-      std::string name = c.key();
-      std::string file_name = c.string();
+      const std::string name = c.key();
+      const std::string file_name = c.string();
       if (!c.ok()) break;
       if (!is_plain_file_name(file_name))
         return format_error(path, cat("weight_map, tensor ", in_quotes(name, kShown), ": ",
                                       in_quotes(file_name, kShown), " is not a plain name of a .safetensors file"));
       if (!filter.wants(name)) continue;
-      if (files.size() == kMaxTensors) c.fail("more than 1000000 tensors");
-      if (!files.emplace(std::move(name), std::move(file_name)).second) c.fail("a tensor given twice");
+      if (++wanted > kMaxTensors) c.fail("more than 1000000 tensors");
+      if (c.ok()) MOE_CHECK(pair(name, file_name));
     }
   }
   c.end();
   if (c.ok() && !found) c.fail("no weight_map");
   if (!c.ok()) return format_error(path, c.fault());
-  return files;
+  return ok();
 }
 
 // Of a shard that the index names.
@@ -107,25 +131,46 @@ Error of_index(const std::string& index, Error e) {
   return e;
 }
 
-Result<Entries> open_index(const std::string& path, const NameFilter& filter) {
-  MOE_TRY(const auto weight_map, read_weight_map(path, filter));
+Result<Entries> open_index(const std::string& path, const Opening& how) {
+  MOE_TRY(const File index, File::open(path));
+  if (index.size() > kMaxIndex)
+    return format_error(path, cat("an index has at most 100 MB, this one has ", index.size(), " bytes"));
+  std::string text(usize(index.size()), '\0');
+  MOE_CHECK(index.read(0, std::as_writable_bytes(std::span(text))));
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
-  std::map<std::string, std::shared_ptr<const SafetensorsFile>> files;
+
+  // The text is read twice, so that the names of all tensors are not kept beside those of the headers.
+  std::map<std::string, std::size_t, std::less<>> places;
+  std::size_t names = 0;
+  const auto note_file = [&](const std::string&, const std::string& file) -> Check {
+    places.try_emplace(file, places.size());
+    ++names;
+    return ok();
+  };
+  MOE_CHECK(read_weight_map(path, text, how.filter, note_file));
+  std::vector<std::string> paths(places.size());
+  for (const auto& [file, place] : places) paths[place] = folder + file;
+  auto files = open_files(paths, how);
+  if (!files) return of_index(path, std::move(files.error()));
+
   Entries out;
-  for (const auto& [name, file_name] : weight_map) {
-    auto& file = files[file_name];
-    if (file == nullptr) {
-      auto opened = open_shared(folder + file_name, filter);
-      if (!opened) return of_index(path, std::move(opened.error()));
-      file = *std::move(opened);
-    }
-    const SafetensorsEntry* entry = file->find(name);
+  out.reserve(names);
+  std::vector<std::size_t> next(paths.size());  // an index and its files mostly have the same order
+  const auto find = [&](const std::string& name, const std::string& file_name) -> Check {
+    const std::size_t place = places.find(file_name)->second;
+    const std::shared_ptr<const SafetensorsFile>& file = (*files)[place];
+    const std::span<const SafetensorsEntry> entries = file->entries();
+    const bool follows = next[place] < entries.size() && entries[next[place]].name == name;
+    const SafetensorsEntry* entry = follows ? &entries[next[place]] : file->find(name);
     if (entry == nullptr)
       return format_error(file->path(), cat("has no tensor ", in_quotes(name, kShown), ", but ", path,
                                             " says so (files of two downloads or versions?)"));
+    next[place] = usize(entry - entries.data()) + 1;
     out.push_back({file, entry});
-  }
+    return ok();
+  };
+  MOE_CHECK(read_weight_map(path, text, how.filter, find));
   return out;
 }
 
@@ -147,9 +192,9 @@ Error no_safetensors(const std::string& path, const std::vector<std::string>& na
   return fail(Code::io, path, cat(path, ": no .safetensors file in this directory", found));
 }
 
-Result<Entries> open_directory(const std::string& path, const NameFilter& filter) {
+Result<Entries> open_directory(const std::string& path, const Opening& how) {
   const std::string folder = path.ends_with('/') ? path : path + "/";
-  if (path_kind(folder + kIndexName) != PathKind::absent) return open_index(folder + kIndexName, filter);
+  if (path_kind(folder + kIndexName) != PathKind::absent) return open_index(folder + kIndexName, how);
   std::vector<std::string> names;
   if (path_kind(folder + "model.safetensors") != PathKind::absent) {
     names.emplace_back("model.safetensors");
@@ -158,16 +203,15 @@ Result<Entries> open_directory(const std::string& path, const NameFilter& filter
     std::copy_if(all.begin(), all.end(), std::back_inserter(names), is_plain_file_name);
     if (names.empty()) return no_safetensors(path, all);
   }
+  for (std::string& name : names) name.insert(0, folder);
+  MOE_TRY(const auto files, open_files(names, how));
   Entries out;
-  for (const std::string& name : names) {
-    MOE_TRY(const auto file, open_shared(folder + name, filter));
-    add_all(out, file);
-  }
+  for (const auto& file : files) add_all(out, file);
   return out;
 }
 
-Result<Entries> open_file(const std::string& path, const NameFilter& filter) {
-  const auto file = open_shared(path, filter);
+Result<Entries> open_file(const std::string& path, const Opening& how) {
+  const auto file = open_shared(path, how.filter);
   if (!file) {
     const OtherFormat* other = other_format(std::string_view(path).substr(path.rfind('/') + 1));
     if (other == nullptr || file.error().code != Code::format) return file.error();
@@ -180,21 +224,40 @@ Result<Entries> open_file(const std::string& path, const NameFilter& filter) {
 
 }  // namespace
 
-Result<Entries> open_checkpoint(const std::string& path, const NameFilter& filter) {
+Result<Entries> open_checkpoint(const std::string& path, const NameFilter& filter, const Parallel& parallel,
+                                Control* control) {
+  const Opening how{filter, parallel, control};
   const bool directory = path_kind(path) == PathKind::directory;
-  auto found = directory                 ? open_directory(path, filter)
-               : path.ends_with(".json") ? open_index(path, filter)
-                                         : open_file(path, filter);
+  auto found = directory                 ? open_directory(path, how)
+               : path.ends_with(".json") ? open_index(path, how)
+                                         : open_file(path, how);
   if (!found) return found;
-  std::stable_sort(found->begin(), found->end(),
-                   [](const auto& a, const auto& b) { return a.entry->name < b.entry->name; });
+  const auto before = [](const auto& a, const auto& b) { return a.entry->name < b.entry->name; };
+  if (!std::is_sorted(found->begin(), found->end(), before)) std::stable_sort(found->begin(), found->end(), before);
   for (std::size_t i = 1; i < found->size(); ++i) {
     const CheckpointEntry &a = (*found)[i - 1], &b = (*found)[i];
+    if (a.entry == b.entry)
+      return format_error(path, cat("weight_map, tensor ", in_quotes(b.entry->name, kShown), ": given twice"));
     if (a.entry->name == b.entry->name)
       return format_error(b.file->path(),
                           cat("tensor ", in_quotes(b.entry->name, kShown), " is also in ", a.file->path()));
   }
   return found;
+}
+
+const CheckpointEntry* find_entry(SortedEntries entries, std::string_view name) {
+  const auto it = std::lower_bound(entries.begin(), entries.end(), name,
+                                   [](const CheckpointEntry& e, std::string_view n) { return e.entry->name < n; });
+  return it != entries.end() && it->entry->name == name ? &*it : nullptr;
+}
+
+SortedEntries entries_below(SortedEntries entries, std::string_view prefix) {
+  const auto head = [&](const CheckpointEntry& e) { return std::string_view(e.entry->name).substr(0, prefix.size()); };
+  const auto begin = std::lower_bound(entries.begin(), entries.end(), prefix,
+                                      [&](const CheckpointEntry& e, std::string_view p) { return head(e) < p; });
+  const auto end = std::upper_bound(begin, entries.end(), prefix,
+                                    [&](std::string_view p, const CheckpointEntry& e) { return p < head(e); });
+  return {begin, end};
 }
 
 }  // namespace moe::io

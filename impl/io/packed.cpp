@@ -34,17 +34,13 @@ PackedHead head_of(std::span<const std::byte> block) {
   return h;
 }
 
-std::string hash_text(std::uint64_t x) {
-  std::string text = "xxh3:";
-  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[x >> shift & 15];
-  return text;
-}
-
 }  // namespace
 
 std::uint64_t Packed::content_hash() const {
   return block.empty() ? 0 : xxh3(section(head_of(block), block, kChunkHashes));
 }
+
+std::uint64_t Packed::header_hash() const { return block.empty() ? 0 : head_of(block).header_hash; }
 
 std::string Packed::to_json() const {
   json::Writer w;

@@ -63,6 +63,7 @@ class Packed {
     return payload.data() + usize(local) * info.layout.expert_stride();
   }
   std::uint64_t content_hash() const;  // of the whole payload, as stored
+  std::uint64_t header_hash() const;   // of what stands before it
   std::string to_json() const;
 };
 
@@ -79,6 +80,11 @@ Result<Packed> seal_packed(const PackedInfo& info, std::span<std::byte> block, c
 struct LoadFlags {
   bool mmap = false, prefault = false, verify = false;
 };
+// What a file says of itself in its first bytes, which are checked.
+struct PackedFileHead {
+  std::uint64_t bytes, header_hash;
+};
+Result<PackedFileHead> read_packed_head(const std::string& path);
 Check save_packed(const Packed& packed, const char* path, Control* control);
 Result<Packed> load_packed(const char* path, LoadFlags flags, const Allocator& allocator,
                            std::shared_ptr<const void> allocator_keep, const Parallel& parallel, Control* control);

@@ -40,8 +40,27 @@ Result<Block> read_file(const File& file, const Allocator& allocator, std::share
 
 }  // namespace
 
+namespace {
+
+// The fixed part: nothing is mapped or allocated for a file that is not ours.
+Result<PackedHead> head_of(const File& file) {
+  std::array<std::byte, sizeof(PackedHead)> first{};
+  const std::size_t known = usize(std::min<std::uint64_t>(first.size(), file.size()));
+  MOE_CHECK(file.read(0, std::span(first).first(known)));
+  return read_head(std::span(first).first(known), file.size(), file.path());
+}
+
+}  // namespace
+
+Result<PackedFileHead> read_packed_head(const std::string& path) {
+  MOE_TRY(const File file, File::open(path));
+  MOE_TRY(const PackedHead head, head_of(file));
+  return PackedFileHead{file.size(), head.header_hash};
+}
+
 Check save_packed(const Packed& packed, const char* path, Control* control) {
   const std::size_t size = packed.block.size();
+  begin_phase(control, Phase::save, Unit::bytes, size);
   MOE_CHECK(report(control, 0, size));
   MOE_TRY(NewFile file, NewFile::create(path));
   for (std::size_t at = 0; at < size; at += kPiece) {
@@ -54,17 +73,15 @@ Check save_packed(const Packed& packed, const char* path, Control* control) {
 Result<Packed> load_packed(const char* path, LoadFlags flags, const Allocator& allocator,
                            std::shared_ptr<const void> allocator_keep, const Parallel& parallel, Control* control) {
   MOE_TRY(const File file, File::open(path));
-  // The fixed part first: nothing is mapped or allocated for a file that is not ours.
-  std::array<std::byte, sizeof(PackedHead)> first{};
-  const std::size_t known = usize(std::min<std::uint64_t>(first.size(), file.size()));
-  MOE_CHECK(file.read(0, std::span(first).first(known)));
-  MOE_CHECK(read_head(std::span(first).first(known), file.size(), file.path()));
+  MOE_CHECK(head_of(file));
+  begin_phase(control, Phase::load, Unit::bytes, file.size());
   MOE_CHECK(report(control, 0, file.size()));
 
   auto got =
       flags.mmap ? map_file(file, flags.prefault) : read_file(file, allocator, std::move(allocator_keep), control);
   if (!got) return std::move(got.error());
   auto packed = open_packed(got->bytes, flags, flags.mmap ? "mmap" : "owned", got->keep, parallel);
+  if (packed && flags.mmap) MOE_CHECK(report(control, file.size(), file.size()));
   if (!packed) {  // say which file
     Error& e = packed.error();
     e.subject = file.path();

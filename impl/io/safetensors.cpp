@@ -11,6 +11,7 @@
 #include "base/index.h"
 #include "base/tensor.h"
 #include "base/text.h"
+#include "io/hash.h"
 #include "io/json_cursor.h"
 
 namespace moe::io {
@@ -93,14 +94,13 @@ void read_metadata(JsonCursor& c) {
 Result<std::vector<SafetensorsEntry>> parse_header(const std::string& path, std::string_view text) {
   std::vector<SafetensorsEntry> entries;
   JsonCursor c(text);
-  std::string current;
+  SafetensorsEntry e;
   bool metadata = false;
   if (text.empty() || text[0] != '{') c.fail("expected '{'");
   c.expect('{');
   for (bool first = true; c.next('}', first);) {
-    SafetensorsEntry e;
+    e = {};
     e.name = c.key();
-    current = e.name;
     if (e.name == "__metadata__") {
       if (std::exchange(metadata, true)) c.fail("__metadata__ given twice");
       read_metadata(c);
@@ -113,9 +113,10 @@ Result<std::vector<SafetensorsEntry>> parse_header(const std::string& path, std:
     if (c.ok()) entries.push_back(std::move(e));
   }
   c.end();
-  if (!c.ok())
-    return format_error(path,
-                        cat("header", current.empty() ? std::string() : ", " + tensor_text(current), ": ", c.fault()));
+  if (!c.ok()) {  // an entry that was taken has no name any more
+    const std::string& name = e.name.empty() && !entries.empty() ? entries.back().name : e.name;
+    return format_error(path, cat("header", name.empty() ? std::string() : ", " + tensor_text(name), ": ", c.fault()));
+  }
   return entries;
 }
 
@@ -177,7 +178,9 @@ Result<SafetensorsFile> SafetensorsFile::open(std::string path, const NameFilter
       return format_error(f.path(), tensor_text(f.entries_[i].name) + " is there twice");
   std::erase_if(f.entries_, [&](const SafetensorsEntry& e) { return !filter.wants(e.name); });
   f.entries_.shrink_to_fit();
-  for (SafetensorsEntry& e : f.entries_) e.offset += 8 + n;
+  f.data_offset_ = 8 + n;
+  f.header_hash_ = xxh3(std::as_bytes(std::span(text)));
+  for (SafetensorsEntry& e : f.entries_) e.offset += f.data_offset_;
   return f;
 }
 

@@ -18,9 +18,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/control.h"
 #include "base/dtype.h"
 #include "base/index.h"
 #include "base/os/file.h"
+#include "base/parallel.h"
 #include "base/result.h"
 
 namespace moe::io {
@@ -58,11 +60,17 @@ class SafetensorsFile {
   const std::string& path() const { return file_.path(); }
   std::span<const SafetensorsEntry> entries() const { return entries_; }  // by name
   const SafetensorsEntry* find(std::string_view name) const;
+  std::uint64_t size() const { return file_.size(); }
+  std::uint64_t data_offset() const { return data_offset_; }  // behind the header
+  std::uint64_t header_hash() const { return header_hash_; }  // XXH3 of its text
+  // Bytes [begin, begin + out.size()) of the file.
+  Check read_bytes(std::uint64_t begin, std::span<std::byte> out) const { return file_.read(begin, out); }
   // Bytes [begin, begin + out.size()) of a tensor; the range must lie inside it.
   Check read(const SafetensorsEntry& entry, std::uint64_t begin, std::span<std::byte> out) const;
 
  private:
   File file_;
+  std::uint64_t data_offset_ = 0, header_hash_ = 0;
   std::vector<SafetensorsEntry> entries_;
 };
 
@@ -73,7 +81,15 @@ struct CheckpointEntry {
 
 // The tensors with such names in a file, an index of files ("*.index.json") or a directory: its
 // model.safetensors.index.json, else model.safetensors, else all *.safetensors by name. Of the
-// files of an index only those that it names for them are opened. Sorted by tensor name.
-Result<std::vector<CheckpointEntry>> open_checkpoint(const std::string& path, const NameFilter& filter);
+// files of an index only those that it names for them are opened, on the threads of `parallel`. Sorted by tensor name.
+// The control is told how many files are open.
+Result<std::vector<CheckpointEntry>> open_checkpoint(const std::string& path, const NameFilter& filter,
+                                                     const Parallel& parallel = {}, Control* control = nullptr);
+
+// Tensors by name, of files that are open.
+using SortedEntries = std::span<const CheckpointEntry>;
+const CheckpointEntry* find_entry(SortedEntries entries, std::string_view name);
+// Those whose names begin so.
+SortedEntries entries_below(SortedEntries entries, std::string_view prefix);
 
 }  // namespace moe::io

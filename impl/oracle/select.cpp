@@ -22,6 +22,7 @@ namespace moe::oracle {
 namespace {
 
 constexpr Reason kNotNamed(Reject::user, "user");
+constexpr Reason kOtherLayout(Reject::weight_layout, "packed_layout");
 constexpr std::string_view kWarnDevice = "requested_backend_not_on_this_platform";
 constexpr std::string_view kWarnRefused = "requested_backend_refused";
 constexpr std::string_view kWarnUnknown = "requested_backend_unknown";
@@ -114,8 +115,8 @@ std::vector<Considered> entries_of(const Query& q, const Choice& c) {
 
 class Round {
  public:
-  Round(const Query& q, const Family& family, const Request& request)
-      : q_(q), own_(q), request_(request), choices_(choices_of(q, family, request)) {
+  Round(const Query& q, const Family& family, const Request& request, std::string_view layout)
+      : q_(q), own_(q), request_(request), layout_(layout), choices_(choices_of(q, family, request)) {
     own_.activation_key.reset();
     for (const Choice& c : choices_) by_table_.push_back(&c);
     std::sort(by_table_.begin(), by_table_.end(), [](const Choice* a, const Choice* b) { return a->row < b->row; });
@@ -142,7 +143,7 @@ class Round {
           std::any_of(out.asked.begin(), out.asked.end(), [&](const Considered& a) { return a.row == c.row; });
       if (again) continue;
       for (Considered& entry : entries_of(q, c)) {
-        entry.verdict = judge(q, {c.row, c.accepts, entry.kernel ? &kKernelIds[*entry.kernel] : nullptr});
+        entry.verdict = verdict_of(q, c, entry);
         entry.chosen = !entry.verdict && out.winner() == nullptr;
         out.asked.push_back(std::move(entry));
       }
@@ -167,7 +168,7 @@ class Round {
       if (seen || !(c.listed || whole)) continue;
       for (Considered& entry : entries_of(q_, c)) {
         if (whole || !passed_over())
-          entry.verdict = judge(q_, {c.row, c.accepts, entry.kernel ? &kKernelIds[*entry.kernel] : nullptr});
+          entry.verdict = verdict_of(q_, c, entry);
         else
           entry.verdict = Refusal(kNotNamed, why_passed_over(*c.accepts));
         out.asked.push_back(std::move(entry));
@@ -176,7 +177,15 @@ class Round {
   }
 
  private:
-  // Somebody asked for another backend.
+  Verdict verdict_of(const Query& q, const Choice& c, const Considered& entry) const {
+    Verdict no = judge(q, {c.row, c.accepts, entry.kernel ? &kKernelIds[*entry.kernel] : nullptr});
+    if (no || layout_.empty()) return no;
+    // Conversion may have taken the wider of a row's two layouts.
+    const Layout own = layout_of(q, *c.accepts);
+    if (own.id() == layout_ || with_any_groups(own).id() == layout_) return std::nullopt;
+    return Refusal(kOtherLayout, {cat("weights in its layout, ", own.id()), cat("they are packed as ", layout_), ""});
+  }
+  // The config asks for another backend.
   bool passed_over() const { return request_.word || request_.by_switch() || request_.steering.refused.any(); }
   Why why_passed_over(const Accepts& a) const {
     if (request_.word)
@@ -191,6 +200,7 @@ class Round {
   const Query& q_;
   Query own_;  // without an activation key, so that every row answers with its own
   const Request& request_;
+  std::string_view layout_;  // of packed weights; "": none yet
   std::vector<Choice> choices_;
   std::vector<const Choice*> by_table_;
 };
@@ -257,7 +267,7 @@ Outcome ask(const Query& q, SelectFlags flags) {
     return out;
   }
   const Request request = request_of(q, family);
-  Round round(q, family, request);
+  Round round(q, family, request, flags.layout);
   const bool none_listed = family.device_before_name && !round.any(&Choice::listed);
   if (settled_before_rules(request, round, out)) {
     if (request.word && flags.allow_fallback && out.answer == Answer::refused) {

@@ -47,6 +47,7 @@ struct Selection {
 
 struct SelectFlags {
   bool explain_only = false, allow_fallback = false;
+  std::string_view layout = {};  // weights are packed already: only kernels of the layout with this id; "": any
 };
 // Fails with no_backend and the candidates in the error's details (also with unknown-backend errors:
 // invalid_config, /moe_backend), unless explain_only.

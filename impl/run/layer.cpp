@@ -225,6 +225,8 @@ Result<CallMemory> Layer::State::check_call(const ApplyArgs& a) const {
 Check Layer::apply(const ApplyArgs& a) const {
   const State& s = *state_;
   MOE_TRY(CallMemory memory, s.check_call(a));
+  begin_call(a.control);
+  begin_phase(a.control, Phase::apply, Unit::none, 0);
   MOE_CHECK(report(a.control, 0, 0));
   const bool routes = a.mode == ApplyMode::router_logits;
   const Parallel parallel = parallel_of(s.spec.context.get());

@@ -2,6 +2,7 @@
 // of each is found here; a file's bytes are not read yet.
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -273,9 +274,22 @@ Result<bool> WeightSet::set_named(std::string_view name, const TensorView& given
 
 Check WeightSet::load_safetensors(const char* path, const char* module) {
   MOE_CHECK(check_settable(state_->source.get()));
+  MOE_TRY(const auto entries, open_checkpoint(path, layer_filter(state_->facts, module)));
+  return place_entries(entries, path, module);
+}
+
+Check WeightSet::load_entries(SortedEntries all, const char* path, const char* module) {
+  MOE_CHECK(check_settable(state_->source.get()));
+  const NameFilter filter = layer_filter(state_->facts, module);
+  std::vector<CheckpointEntry> entries;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(entries),
+               [&](const CheckpointEntry& e) { return filter.wants(e.entry->name); });
+  return place_entries(entries, path, module);
+}
+
+Check WeightSet::place_entries(SortedEntries entries, const char* path, const char* module) {
   const LayerFacts& facts = state_->facts;
   const std::vector<ExpertPlace> places = expert_places(facts, module);
-  MOE_TRY(const auto entries, open_checkpoint(path, layer_filter(facts, module)));
   MOE_TRY(const ExpertPlace* place, place_of_experts(facts, places, entries));
   const ExpertPlace& here = place != nullptr ? *place : places.front();
   ExpertModule module_here = module_at(facts, here);

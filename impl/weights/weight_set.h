@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "io/safetensors.h"
 #include "scheme/tensor_source.h"
 
 namespace moe::weights {
@@ -59,6 +60,8 @@ class WeightSet : public TensorSource {
   // false: the name does not belong to this layer (the tensor was released).
   Result<bool> set_named(std::string_view name, const TensorView& tensor, HandedOver owner);
   Check load_safetensors(const char* path, const char* module);
+  // The same from files that are open; path: what they are called in messages.
+  Check load_entries(io::SortedEntries entries, const char* path, const char* module);
 
   // Every gap, e.g. "w13_scale[17]"; empty = complete. At most `limit` names.
   std::vector<std::string> missing(std::size_t limit = SIZE_MAX) const;
@@ -77,6 +80,9 @@ class WeightSet : public TensorSource {
   void clear();
 
  private:
+  // Tensors whose names may be this layer's.
+  Check place_entries(io::SortedEntries entries, const char* path, const char* module);
+
   struct State;
   std::unique_ptr<State> state_;
 };

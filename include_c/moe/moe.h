@@ -244,6 +244,7 @@ typedef struct moe_weights moe_weights;     /* source tensors, by role          
 typedef struct moe_packed moe_packed;       /* converted weights, immutable              */
 typedef struct moe_layer moe_layer;         /* ready to run                              */
 typedef struct moe_control moe_control;     /* cancellation and progress                 */
+typedef struct moe_checkpoint moe_checkpoint; /* a model's directory, immutable          */
 
 /* ------------------------------------------------------------------ */
 /* 3. Version and introspection                                        */
@@ -368,6 +369,29 @@ MOE_API void MOE_CALL moe_control_progress(const moe_control* control, uint64_t*
  *  0 it only asks. Returns MOE_OK to go on; the callback returns any other status as it is.
  *  A NULL control gives MOE_OK. Statuses: common, CANCELLED, CALLBACK. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_control_report(moe_control* control, uint64_t done, uint64_t total);
+/** What a long call is doing. Treat values that you do not know like NONE. */
+typedef int32_t moe_phase;
+enum {
+  MOE_PHASE_NONE = 0, MOE_PHASE_OPEN = 1, MOE_PHASE_CONVERT = 2, MOE_PHASE_SAVE = 3,
+  MOE_PHASE_LOAD = 4, MOE_PHASE_HASH = 5, MOE_PHASE_APPLY = 6
+};
+/** What `done` and `total` count. */
+typedef int32_t moe_unit;
+enum { MOE_UNIT_NONE = 0, MOE_UNIT_FILES = 1, MOE_UNIT_EXPERTS = 2, MOE_UNIT_BYTES = 3 };
+
+typedef struct moe_progress {
+  uint32_t struct_size;
+  moe_phase phase;
+  moe_unit unit;                 /* of done and total                                    */
+  int32_t reserved0;
+  uint64_t done, total;          /* of the phase: what the progress function gets         */
+  int64_t layer;                 /* the model's number; -1: no layer                      */
+  int64_t layers_done, layers_total; /* of a call for several layers; else 0, 1           */
+  uint64_t bytes_done, bytes_total;  /* of the whole call: bytes_done never goes back     */
+} moe_progress;
+/** What the running or last call with this control does. May be asked in its progress function. Set
+ *  out->struct_size first. Statuses: common. [any] */
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_control_state(const moe_control* control, moe_progress* out, moe_error** err);
 MOE_API void MOE_CALL moe_control_destroy(moe_control* control);
 
 /* ------------------------------------------------------------------ */
@@ -809,6 +833,116 @@ typedef struct moe_route_args {
 /** Routes only, with the config's method. Needs no weights. Statuses: common, SHAPE, DTYPE,
  *  MISSING_WEIGHT, UNEXPECTED_WEIGHT, UNSUPPORTED, VERSION, CALLBACK. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_route(moe_context* ctx, const moe_config* config, const moe_route_args* args, moe_error** err);
+
+/* ------------------------------------------------------------------ */
+/* 14. Checkpoints: all layers of a model                              */
+/* ------------------------------------------------------------------ */
+
+/** What stands at a layer's place. Treat values that you do not know like OTHER. */
+typedef int32_t moe_layer_kind;
+enum {
+  MOE_LAYER_OTHER = 0,           /* not understood: see `problem`                         */
+  MOE_LAYER_EXPERTS = 1,
+  MOE_LAYER_DENSE = 2
+};
+/** moe_layer_info::flags */
+enum {
+  MOE_LAYER_IS_MTP = 1,          /* for multi-token prediction, not in the model's pass   */
+  MOE_LAYER_IS_CONVERTED = 2     /* its packed file is here                               */
+};
+
+/** One layer, whole, before any cut. Strings are borrowed from the checkpoint. */
+typedef struct moe_layer_info {
+  uint32_t struct_size;
+  moe_layer_kind kind;
+  uint32_t flags;
+  int32_t top_k;
+  int64_t num_experts, hidden_dim, intermediate_size;
+  uint64_t bytes;                /* of its experts in the files                           */
+  const char* name;              /* "model.layers.3.mlp.experts", "" without experts      */
+  const char* problem;           /* "", or why no config can be made of it, or why its     */
+                                 /* packed file is not used                               */
+} moe_layer_info;
+
+/** Opens a model's directory: Hugging Face's (config.json, *.safetensors with or without an index;
+ *  links are followed) or one of moe_checkpoint_convert. Every header is read and checked once, on
+ *  ctx's threads, and no weight. `options_json` may be NULL/0: the options of
+ *  moe_config_create_from_hf without layer_index and module, for all layers. The quantization is
+ *  that of the options, else of config.json, else of hf_quant_config.json, else of
+ *  quantize_config.json; files that disagree are INVALID_CONFIG. Experts that the files hold in plain
+ *  bf16, f16 or f32 get a config without quantization. Layers that cannot be used do not make the
+ *  call fail: moe_layer_info::problem says why. The files stay open, one descriptor each, until the
+ *  last object that uses them ends, and must not change meanwhile: a shorter one is MOE_ERR_IO, never
+ *  a signal. Statuses: common, INVALID_CONFIG, UNSUPPORTED, IO, FORMAT, VERSION, CANCELLED, CALLBACK.
+ *  [any] */
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_checkpoint_open(moe_context* ctx, const char* directory, const char* options_json, size_t options_len, moe_control* control, moe_checkpoint** out, moe_error** err);
+/** {"class","dtype","quantization_from","tensors","bytes","layers":[..],..}: each layer with what
+ *  moe_layer_info has, its quantization, the status of its problem, and names near its experts that
+ *  look like those of its router and shared experts (a list, no promise). A converted checkpoint also
+ *  has "converted": {"source","platform","parallel","layouts"}. Statuses: common. [any] */
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_checkpoint_to_json(const moe_checkpoint* checkpoint, moe_buffer** out, moe_error** err);
+/** Layers of all kinds; those of multi-token prediction come last. 0 for NULL. [any] */
+MOE_API int64_t MOE_CALL moe_checkpoint_layer_count(const moe_checkpoint* checkpoint);
+/** Fills `out` (set out->struct_size first). Statuses: common. [any] */
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_checkpoint_layer_info(const moe_checkpoint* checkpoint, int64_t layer, moe_layer_info* out, moe_error** err);
+/** The config of a layer. `patch_json` may be NULL/0: members of moe_config_create's document that
+ *  win, such as {"parallel":{..}} of one rank. The "reason" in the details is "past_the_end",
+ *  "dense_layer" or "not_understood". A converted checkpoint has the cut that it was converted with.
+ *  Statuses: common, INVALID_CONFIG, UNSUPPORTED, IO, FORMAT. [any] */
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_checkpoint_config(const moe_checkpoint* checkpoint, int64_t layer, const char* patch_json, size_t patch_len, moe_config** out, moe_error** err);
+/** moe_weights_load_safetensors from files that are open already: of the weights' config, which is
+ *  one of moe_checkpoint_config. A converted checkpoint has no source tensors: UNSUPPORTED. Statuses:
+ *  common, SHAPE, DTYPE, UNEXPECTED_WEIGHT, UNSUPPORTED, IO, FORMAT, BUSY, STATE. [any; weights excl] */
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_load_checkpoint(moe_weights* weights, const moe_checkpoint* checkpoint, moe_error** err);
+
+/** Of the three calls below; zero for all defaults, and NULL for a zeroed struct. */
+typedef struct moe_checkpoint_options {
+  uint32_t struct_size;
+  uint32_t reserved0;
+  uint64_t load_flags;           /* MOE_LOAD_*, of converted checkpoints; _convert: VERIFY  */
+                                 /* compares the hashes of files that are there            */
+  uint64_t select_flags;         /* MOE_SELECT_ALLOW_FALLBACK; moe_checkpoint_packed: 0     */
+  const moe_platform* platform;  /* NULL: the config's                                    */
+  const char* patch_json;        /* as in moe_checkpoint_config                           */
+  size_t patch_len;
+  const moe_layer_options* layer; /* of moe_checkpoint_layer                               */
+  const int64_t* layers;         /* of moe_checkpoint_convert; NULL: all that have experts  */
+  size_t num_layers;
+  moe_control* control;          /* may be NULL                                           */
+} moe_checkpoint_options;
+
+/** Packed weights for a selection of one of its configs: converted in memory, or of a converted
+ *  checkpoint loaded (CONFIG_MISMATCH: for another cut or layout; MISSING_WEIGHT: that layer is not
+ *  there). Of `options`: load_flags, control. Statuses: common, SHAPE, DTYPE, MISSING_WEIGHT,
+ *  UNEXPECTED_WEIGHT, NO_BACKEND, UNSUPPORTED, IO, FORMAT, VERSION, CANCELLED, CALLBACK, STATE,
+ *  CONFIG_MISMATCH. [any] */
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_checkpoint_packed(moe_context* ctx, const moe_checkpoint* checkpoint, const moe_selection* selection, const moe_checkpoint_options* options, moe_packed** out, moe_error** err);
+/** A layer that is ready to run: moe_checkpoint_config, moe_select_backend, moe_checkpoint_packed and
+ *  moe_layer_create. Of a converted checkpoint the first kernel is taken that accepts the config and
+ *  reads the layout of its packed file; if there is none: NO_BACKEND. Statuses: common,
+ *  INVALID_CONFIG, SHAPE, DTYPE, MISSING_WEIGHT, UNEXPECTED_WEIGHT, NO_BACKEND, UNSUPPORTED, IO,
+ *  FORMAT, VERSION, CANCELLED, CALLBACK, STATE, CONFIG_MISMATCH. [any] */
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_checkpoint_layer(moe_context* ctx, const moe_checkpoint* checkpoint, int64_t layer, const moe_checkpoint_options* options, moe_layer** out, moe_error** err);
+/** Converts layers into a directory (made if its parent is there) that moe_checkpoint_open takes:
+ *  config.json, a packed file for each layer (as moe_packed_save: whole or not there), and after each
+ *  layer a new manifest.json. A layer that the manifest names, and whose file has that size and header,
+ *  is not made again. At most one packed layer is in memory. After a failure, a cancel or a kill whole
+ *  layers stay, and the next call goes on. A directory holds one source, cut, platform and layout:
+ *  another one is CONFIG_MISMATCH. A second call for the same directory is BUSY. Statuses: common,
+ *  INVALID_CONFIG, SHAPE, DTYPE, MISSING_WEIGHT, UNEXPECTED_WEIGHT, NO_BACKEND, UNSUPPORTED, IO,
+ *  FORMAT, VERSION, CANCELLED, CALLBACK, BUSY, STATE, CONFIG_MISMATCH. [any] */
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_checkpoint_convert(moe_context* ctx, const moe_checkpoint* checkpoint, const char* directory, const moe_checkpoint_options* options, moe_error** err);
+/** Any tensor of the files by its name, for what a layer does not hold, such as the router's matrix.
+ *  Its bytes are read into *hold, aligned to 64: destroy that when *out is no longer used. A converted
+ *  checkpoint has no source tensors: UNSUPPORTED. Statuses: common, SHAPE, DTYPE, MISSING_WEIGHT,
+ *  UNSUPPORTED, IO. [any] */
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_checkpoint_tensor(const moe_checkpoint* checkpoint, const char* name, moe_tensor* out, moe_buffer** hold, moe_error** err);
+/** Which weights these are, as text: "fast:" and a hash of config.json and of the files' names, sizes,
+ *  headers and 16 pieces of 4 KiB of each file's data; with full 1 "full:" and a hash of everything. Of
+ *  a converted checkpoint: its source's, "" if it was made with the other kind. For accidents, not
+ *  against forgery. Statuses: common, IO, CANCELLED, CALLBACK. [any] */
+MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_checkpoint_fingerprint(moe_context* ctx, const moe_checkpoint* checkpoint, int32_t full, moe_control* control, moe_buffer** out, moe_error** err);
+MOE_API void MOE_CALL moe_checkpoint_destroy(moe_checkpoint* checkpoint);
 
 #ifdef __cplusplus
 } /* extern "C" */

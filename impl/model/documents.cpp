@@ -1,0 +1,140 @@
+// Which file says how a model is quantized. See documents.h.
+#include "model/documents.h"
+
+#include <array>
+#include <utility>
+
+#include "base/index.h"
+#include "base/os/file.h"
+#include "base/text.h"
+#include "config/config.h"
+#include "config/fields.h"
+#include "hf/hf.h"
+#include "hf/layers.h"
+
+namespace moe::model {
+namespace {
+
+constexpr std::string_view kQuantization = "quantization_config", kOverrides = "overrides";
+
+// Options of one layer, which a checkpoint does not take.
+constexpr std::array<std::string_view, 2> kOfOneLayer = {"layer_index", "module"};
+
+// A file of a tool beside config.json, whose content the option quantization_config takes.
+struct ToolFile {
+  std::string_view name;
+  // What is filled in where a file lacks quant_method but has all of these.
+  std::string_view method;
+  std::array<std::string_view, 3> told_by;
+};
+constexpr std::array kToolFiles = {
+    ToolFile{"hf_quant_config.json", "", {}},
+    ToolFile{"quantize_config.json", "gptq", {"bits", "group_size", "desc_act"}},
+};
+
+bool has_all(const json::Value& object, const std::array<std::string_view, 3>& keys) {
+  for (const std::string_view key : keys)
+    if (object.find(key) == nullptr) return false;
+  return true;
+}
+
+// nullopt: the file is not there.
+Result<std::optional<json::Value>> tool_object(const std::string& folder, const ToolFile& tool) {
+  const std::string path = cat(folder, "/", tool.name);
+  std::optional<json::Value> none;
+  if (path_kind(path) == PathKind::absent) return none;
+  MOE_TRY(const std::string text, read_text(path));
+  MOE_TRY(json::Value object, parse_file(path, text, true));
+  if (object.object() == nullptr)
+    return fail(Code::invalid_config, path, cat(path, ": found ", fields::brief(object), ", expected an object"));
+  if (!tool.method.empty() && object.find("quant_method") == nullptr) {
+    if (!has_all(object, tool.told_by))
+      return fail(Code::invalid_config, path,
+                  cat(path, ": has no quant_method, and not all of ", fields::join(tool.told_by),
+                      ", which would tell that it is ", tool.method, "'s"));
+    object.set("quant_method", tool.method);
+  }
+  return std::optional<json::Value>(std::move(object));
+}
+
+json::Value with_quantization(const json::Value& options, json::Value object) {
+  json::Value all = options;
+  all.set(std::string(kQuantization), std::move(object));
+  return all;
+}
+
+bool decides_quantization(const json::Value& options) {
+  const json::Value* overrides = options.find(kOverrides);
+  return options.find(kQuantization) != nullptr ||
+         (overrides != nullptr &&
+          (overrides->find("quantization") != nullptr || overrides->find("hf_quantization_config") != nullptr));
+}
+
+}  // namespace
+
+Result<std::string> read_text(const std::string& path) {
+  MOE_TRY(const File file, File::open(path));
+  if (file.size() > config::kMostForeignBytes)
+    return fail(Code::invalid_config, path,
+                cat(path, ": has ", file.size(), " bytes, at most ", config::kMostForeignBytes, " are allowed"));
+  std::string text(usize(file.size()), '\0');
+  MOE_CHECK(file.read(0, std::as_writable_bytes(std::span(text))));
+  return text;
+}
+
+Result<json::Value> parse_file(const std::string& path, std::string_view text, bool python) {
+  auto value = json::parse(text, {.max_bytes = config::kMostForeignBytes, .python = python});
+  if (!value) {
+    value.error().subject = path;
+    value.error().message = cat(path, ": ", value.error().message);
+  }
+  return value;
+}
+
+Result<json::Value> parse_options(std::string_view text) {
+  if (text.empty()) return json::Value(json::Object{});
+  auto options = json::parse(text, {.max_bytes = config::kMostForeignBytes});
+  if (!options) {
+    options.error().subject = hf::kOptions;
+    return options;
+  }
+  if (options->object() == nullptr) return fields::unexpected(std::string(hf::kOptions), *options, "an object");
+  for (const std::string_view key : kOfOneLayer)
+    if (options->find(key) != nullptr)
+      return fields::fault(
+          fields::child(hf::kOptions, key),
+          "a checkpoint is opened for all of its layers; moe_checkpoint_config takes one layer's number");
+  return options;
+}
+
+Result<Documents> read_documents(const std::string& folder, json::Value options) {
+  Documents d;
+  const std::string path = cat(folder, "/config.json");
+  if (path_kind(folder) == PathKind::other)
+    return fail(Code::io, folder, cat(folder, ": not a directory; give the one that has config.json"));
+  MOE_TRY(d.text, read_text(path));
+  MOE_TRY(d.hf, parse_file(path, d.text, true));
+  if (d.hf.object() == nullptr)
+    return fail(Code::invalid_config, path, cat(path, ": found ", fields::brief(d.hf), ", expected an object"));
+  d.options = std::move(options);
+  if (decides_quantization(d.options)) {
+    d.quantization_from = "options";
+    return d;
+  }
+  if (hf::tells_quantization(d.hf)) d.quantization_from = "config.json";
+  const json::Value callers = d.options;
+  for (const ToolFile& tool : kToolFiles) {
+    MOE_TRY(std::optional<json::Value> object, tool_object(folder, tool));
+    if (!object) continue;
+    json::Value all = with_quantization(callers, *std::move(object));
+    if (d.quantization_from.empty()) {
+      d.quantization_from = tool.name;
+      d.options = std::move(all);
+    } else {
+      d.rivals.push_back({std::string(tool.name), std::move(all)});
+    }
+  }
+  return d;
+}
+
+}  // namespace moe::model

@@ -1,0 +1,37 @@
+// The documents beside a model's weights: config.json, and files of quantization tools.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace moe::model {
+
+struct Documents {
+  json::Value hf;    // config.json
+  std::string text;  // the same as bytes
+  // Of moe_config_create_from_hf, for all layers: the caller's, and where another file than config.json says how the
+  // weights are quantized, what it says.
+  json::Value options = json::Object{};
+  // "options", "config.json", "hf_quant_config.json", "quantize_config.json"; "": nothing says so.
+  std::string quantization_from;
+  // Files that say it, too: the options that would read them. They have to agree.
+  struct Rival {
+    std::string file;
+    json::Value options;
+  };
+  std::vector<Rival> rivals;
+};
+
+// Options of moe_checkpoint_open, "" for none. Faults have the subject prefix "options:".
+Result<json::Value> parse_options(std::string_view text);
+// `options` are checked; config.json must be in the folder.
+Result<Documents> read_documents(const std::string& folder, json::Value options);
+// A file of a folder as a document; its faults name the file.
+Result<json::Value> parse_file(const std::string& path, std::string_view text, bool python);
+Result<std::string> read_text(const std::string& path);
+
+}  // namespace moe::model

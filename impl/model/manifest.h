@@ -1,0 +1,50 @@
+// What a converted folder says of itself: manifest.json (converted.md).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/platform.h"
+#include "base/result.h"
+
+namespace moe::model {
+
+constexpr const char* kManifestName = "manifest.json";
+
+// A packed file of the folder.
+struct StoredLayer {
+  std::int64_t layer = 0;  // the model's number
+  std::string file;        // its name in the folder
+  std::string layout;
+  std::uint64_t bytes = 0, header_hash = 0, content_hash = 0;
+  bool plain = false;  // LayerFound::plain
+};
+
+struct Manifest {
+  std::string source;  // fingerprint of what was converted
+  std::string quantization_from;
+  std::string platform;                   // platform_word
+  json::Value options = json::Object{};   // of moe_checkpoint_open
+  json::Value patch = json::Object{};     // of the configs: the cut of a rank
+  json::Value parallel = json::Object{};  // member of every layer's resolved config
+  std::vector<StoredLayer> layers;        // in ascending numbers
+
+  const StoredLayer* find(std::int64_t layer) const;
+  // In the place of an older one.
+  void put(StoredLayer layer);
+};
+
+// "cpu x86_64", "cuda 9.0": what packed layouts are made for. Instruction sets are no part of it: the layouts tell.
+std::string platform_word(const Platform& platform);
+std::string layer_file_name(std::int64_t layer);
+
+// nullopt: no manifest is there, or another program's.
+Result<std::optional<Manifest>> read_manifest(const std::string& folder);
+// The file is replaced as a whole.
+Check write_manifest(const std::string& folder, const Manifest& manifest);
+
+}  // namespace moe::model

@@ -1,0 +1,224 @@
+// Opening a directory, and what is found of each layer. See checkpoint.h.
+#include <algorithm>
+#include <utility>
+
+#include "base/each_expert.h"
+#include "base/index.h"
+#include "base/text.h"
+#include "hf/hf.h"
+#include "hf/layers.h"
+#include "io/packed.h"
+#include "model/checkpoint.h"
+#include "weights/survey.h"
+
+namespace moe::model {
+namespace {
+
+constexpr std::string_view kOverrides = "overrides", kQuantization = "quantization";
+
+// The options of a layer whose experts stayed plain. (null is a value of an override: not quantized.)
+json::Value without_quantization(const json::Value& options) {
+  json::Value all = options;
+  if (all.find(kOverrides) == nullptr) all.set(std::string(kOverrides), json::Object{});
+  all.find(kOverrides)->set(std::string(kQuantization), json::Value());
+  return all;
+}
+
+std::string quantization_text(const Config& config) {
+  const json::Value* q = json::at_pointer(config.resolved, "/quantization");
+  return q == nullptr ? "null" : json::write(*q, json::MemberOrder::sorted);
+}
+
+void note_sizes(const Config& c, LayerFound& out) {
+  out.top_k = c.top_k;
+  out.num_experts = c.num_experts;
+  out.hidden = c.hidden_dim;
+  out.intermediate = c.intermediate_size;
+  out.name = c.name;
+  out.format = at(kFormatNames, c.quantization.format);
+}
+
+// "bfloat16"; "" where no member says so.
+std::string dtype_of(const json::Value& hf) {
+  for (const json::Value* place : {&hf, hf.find("text_config")})
+    for (const std::string_view key : {"torch_dtype", "dtype"})
+      if (const json::Value* value = place == nullptr ? nullptr : place->find(key);
+          value != nullptr && value->string() != nullptr)
+        return *value->string();
+  return "";
+}
+
+bool is_of_options(const Error& e) { return e.subject.starts_with(hf::kOptions); }
+
+// Members that the caller gives win over those that the folder was converted with.
+json::Value merged_options(const json::Value& stored, const json::Value& given) {
+  json::Value all = stored;
+  for (const auto& [key, value] : *given.object()) all.set(key, value);
+  return all;
+}
+
+}  // namespace
+
+Check Checkpoint::look_at_rivals(std::int64_t number, const Config& config) const {
+  for (const Documents::Rival& rival : documents_.rivals) {
+    const auto theirs = hf::config_of_layer(documents_.hf, rival.options, number);
+    const std::string ours = quantization_text(config);
+    const std::string others = theirs ? quantization_text(*theirs) : std::string();
+    if (theirs && ours == others) continue;
+    const std::string path = cat(folder_, "/", rival.file);
+    return fail(Code::invalid_config, path,
+                cat(path, ": does not say what ", documents_.quantization_from, " says of the experts of layer ",
+                    number, ": ", theirs ? others : theirs.error().message, "; ", documents_.quantization_from,
+                    " says ", ours, "; the option quantization_config says which is right"),
+                json::members("actual", theirs ? others : "", "expected", ours, "reason", "two_quantizations"));
+  }
+  return ok();
+}
+
+Result<Config> Checkpoint::config_without_cut(std::int64_t number, bool plain) const {
+  const json::Value& options = documents_.options;
+  return hf::config_of_layer(documents_.hf, plain ? without_quantization(options) : options, number);
+}
+
+// What a layer with experts is; its fault is noted, and only faults of the whole directory are returned.
+Check Checkpoint::look_at(std::int64_t number, LayerFound& out) const {
+  auto config = config_without_cut(number, out.plain);
+  std::shared_ptr<const Config> shared = config ? std::make_shared<const Config>(*std::move(config)) : nullptr;
+  if (shared != nullptr && !entries_.empty()) {
+    weights::Survey found = weights::survey_layer(shared, entries_);
+    const bool quantized = shared->quantization.format != Format::none;
+    if (quantized && found.tensors > 0 && found.only_floats) {
+      out.plain = true;
+      config = config_without_cut(number, out.plain);
+      shared = config ? std::make_shared<const Config>(*std::move(config)) : nullptr;
+    }
+    out.tensors = found.tensors;
+    out.bytes = found.bytes;
+    out.routers = std::move(found.routers);
+    out.shared_experts = std::move(found.shared_experts);
+  }
+  if (shared == nullptr) {
+    if (config.error().code == Code::out_of_memory || is_of_options(config.error())) return config.error();
+    out.kind = LayerKind::other;
+    out.fault = std::move(config.error());
+    return ok();
+  }
+  note_sizes(*shared, out);
+  out.kind = LayerKind::experts;
+  if (!out.plain) MOE_CHECK(look_at_rivals(number, *shared));
+  if (manifest_ || out.tensors > 0 || !out.predicts) return ok();
+  out.kind = LayerKind::other;
+  out.fault = fail(Code::unsupported, "layer",
+                   cat("layer: the files have no tensors of layer ", number, ", which is for multi-token prediction"));
+  return ok();
+}
+
+void Checkpoint::look_at_packed(const StoredLayer& stored, LayerFound& out) const {
+  const std::string path = cat(folder_, "/", stored.file);
+  const auto head = io::read_packed_head(path);
+  out.plain = stored.plain;
+  out.bytes = stored.bytes;
+  out.converted = head && head->bytes == stored.bytes && head->header_hash == stored.header_hash;
+  if (out.converted || out.fault) return;
+  if (!head) {
+    out.fault = head.error();
+    return;
+  }
+  const bool size = head->bytes != stored.bytes;
+  out.fault =
+      fail(Code::format, path,
+           cat(path, ": ", size ? cat("has ", head->bytes, " bytes, ") : std::string("has another header than "),
+               kManifestName, size ? cat(" says ", stored.bytes) : std::string(" says"),
+               "; moe_checkpoint_convert makes it again"));
+}
+
+Check Checkpoint::read_layers(const Parallel& parallel) {
+  auto model = hf::model_layers(documents_.hf, documents_.options);
+  if (!model) {
+    if (model.error().code == Code::out_of_memory || is_of_options(model.error())) return model.error();
+    layers_.resize(usize(hf::told_layers(documents_.hf)));
+    for (LayerFound& layer : layers_) {
+      layer.kind = LayerKind::other;
+      layer.fault = model.error();
+    }
+    return ok();
+  }
+  class_name_ = std::move(model->class_name);
+  const hf::LayerRule& rule = model->rule;
+  layers_.resize(usize(rule.count));
+  for (std::int64_t l = 0; l < rule.count; ++l) at(layers_, l).predicts = l >= rule.count - rule.predicted;
+  const auto look = [&](std::size_t, std::int64_t l) -> Check {
+    LayerFound& layer = at(layers_, l);
+    const StoredLayer* stored = manifest_ ? manifest_->find(l) : nullptr;
+    if (stored != nullptr) layer.plain = stored->plain;
+    if (rule.has_experts(l)) MOE_CHECK(look_at(l, layer));
+    if (stored != nullptr) look_at_packed(*stored, layer);
+    return ok();
+  };
+  MOE_CHECK(each_expert(0, rule.count, workers_for(rule.count, parallel), parallel, nullptr, look));
+  if (!manifest_) return ok();
+  for (const StoredLayer& stored : manifest_->layers)
+    if (stored.layer >= rule.count || at(layers_, stored.layer).kind != LayerKind::experts) {
+      const std::string path = cat(folder_, "/", kManifestName);
+      return fail(Code::format, path,
+                  cat(path, ": names layer ", stored.layer, ", which has no experts by config.json beside it"));
+    }
+  return ok();
+}
+
+Result<std::shared_ptr<const Checkpoint>> Checkpoint::open(std::string folder, std::string_view options_text,
+                                                           const Parallel& parallel, Control* control) {
+  const std::shared_ptr<Checkpoint> c(new Checkpoint);
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  c->folder_ = std::move(folder);
+  begin_phase(control, Phase::open, Unit::files, 0);
+  MOE_CHECK(report(control, 0, 0));
+  MOE_TRY(json::Value options, parse_options(options_text));
+  MOE_TRY(c->manifest_, read_manifest(c->folder_));
+  if (c->manifest_) options = merged_options(c->manifest_->options, options);
+  MOE_TRY(c->documents_, read_documents(c->folder_, std::move(options)));
+  if (c->manifest_) {
+    c->documents_.quantization_from = c->manifest_->quantization_from;
+  } else {
+    MOE_TRY(c->entries_, io::open_checkpoint(c->folder_, io::NameFilter(""), parallel, control));
+  }
+  c->dtype_ = dtype_of(c->documents_.hf);
+  MOE_CHECK(c->read_layers(parallel));
+  return std::shared_ptr<const Checkpoint>(c);
+}
+
+Result<const LayerFound*> Checkpoint::layer(std::int64_t number) const {
+  if (number >= 0 && number < std::ssize(layers_)) return &at(layers_, number);
+  return fail(Code::invalid_argument, "layer",
+              cat("layer: found ", number, ", the model has ", layers_.size(), " layers"),
+              json::members("reason", "past_the_end", "actual", number, "expected", layers_.size()));
+}
+
+Result<Config> Checkpoint::config(std::int64_t number, std::string_view patch) const {
+  MOE_TRY(const LayerFound* found, layer(number));
+  if (found->kind == LayerKind::dense)
+    return fail(Code::invalid_config, "layer", cat("layer: layer ", number, " has no experts, it is a dense layer"),
+                json::members("reason", "dense_layer"));
+  if (found->kind == LayerKind::other) {
+    Error e = *found->fault;
+    e.details = cat(json::members("reason", "not_understood"), e.details.empty() ? "" : ",", e.details);
+    return e;
+  }
+  MOE_TRY(Config config, config_without_cut(number, found->plain));
+  if (manifest_ && !manifest_->patch.object()->empty()) {
+    MOE_TRY(config, merge_config(config, json::write(manifest_->patch)));
+  }
+  if (patch.empty()) return config;
+  return merge_config(config, patch);
+}
+
+Result<std::int64_t> Checkpoint::layer_of(const Config& config) const {
+  for (std::int64_t l = 0; l < std::ssize(layers_); ++l)
+    if (at(layers_, l).kind == LayerKind::experts && at(layers_, l).name == config.name) return l;
+  return fail(Code::config_mismatch, "/name",
+              cat("/name: no layer of ", folder_, " has experts of the name ", in_quotes(config.name, 512),
+                  "; the selection must be of a config of moe_checkpoint_config"),
+              json::members("member", "/name", "actual", config.name));
+}
+
+}  // namespace moe::model
