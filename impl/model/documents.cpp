@@ -118,7 +118,7 @@ Result<Documents> read_documents(const std::string& folder, json::Value options)
     return fail(Code::invalid_config, path, cat(path, ": found ", fields::brief(d.hf), ", expected an object"));
   d.options = std::move(options);
   if (decides_quantization(d.options)) {
-    d.quantization_from = "options";
+    d.quantization_from = kOfOptions;
     return d;
   }
   if (hf::tells_quantization(d.hf)) d.quantization_from = "config.json";

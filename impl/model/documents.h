@@ -10,6 +10,8 @@
 
 namespace moe::model {
 
+constexpr std::string_view kOfOptions = "options";
+
 struct Documents {
   json::Value hf;    // config.json
   std::string text;  // the same as bytes

@@ -86,7 +86,7 @@ Check Checkpoint::look_at(std::int64_t number, LayerFound& out) const {
   std::shared_ptr<const Config> shared = config ? std::make_shared<const Config>(*std::move(config)) : nullptr;
   if (shared != nullptr && !entries_.empty()) {
     weights::Survey found = weights::survey_layer(shared, entries_);
-    const bool quantized = shared->quantization.format != Format::none;
+    const bool quantized = shared->quantization.format != Format::none && documents_.quantization_from != kOfOptions;
     if (quantized && found.tensors > 0 && found.only_floats) {
       out.plain = true;
       config = config_without_cut(number, out.plain);

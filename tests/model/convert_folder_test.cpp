@@ -1,0 +1,342 @@
+// moe_checkpoint_convert: a folder that opens, resumes, and holds one source, cut, platform and layout; whatever ends
+// the writing, whole layers stay.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+
+#include "support/model_dir.h"
+#include "support/rooms.h"
+#include "support/sanitizers.h"
+#include "support/share.h"
+#include "support/temp_dir.h"
+
+namespace moe::test::convert_folder_test {
+namespace {
+
+using testing::HasSubstr;
+
+using Ask = std::function<moe_status(const moe_progress&)>;
+
+// A control that asks `ask` with the whole state.
+struct Asking {
+  explicit Asking(Ask a) : ask(std::move(a)) {
+    control = make<ControlPtr>([&](moe_control** o, moe_error** e) {
+      return moe_control_create(
+          [](void* user, std::uint64_t done, std::uint64_t total) {
+            Asking& self = *static_cast<Asking*>(user);
+            moe_progress p{};
+            p.struct_size = sizeof p;
+            EXPECT_EQ(moe_control_state(self.control.get(), &p, nullptr), MOE_OK);
+            EXPECT_EQ(p.done, done);
+            EXPECT_EQ(p.total, total);
+            return self.ask(p);
+          },
+          this, nullptr, o, e);
+    });
+  }
+  Ask ask;
+  ControlPtr control;
+};
+
+class ConvertFolder : public testing::Test {
+ protected:
+  TempDir dir;
+  std::string at = dir.file("model"), out = dir.file("converted");
+  ModelDir model;
+  CheckpointPtr source;
+  moe_checkpoint_options options{};
+
+  void SetUp() override {
+    options.struct_size = sizeof options;
+    model.dense = {1};
+    model.layers = 4;
+    model.write(at);
+    source = open_model(at);
+  }
+  Failure convert(const std::string& to, const moe_checkpoint* from = nullptr) const {
+    return failure([&](moe_error** e) {
+      return moe_checkpoint_convert(nullptr, from != nullptr ? from : source.get(), to.c_str(), &options, e);
+    });
+  }
+  // Everything in a folder but the lock.
+  static std::map<std::string, std::string> content(const std::string& folder) {
+    std::map<std::string, std::string> all;
+    for (const auto& e : std::filesystem::directory_iterator(folder)) {
+      const std::string name = e.path().filename().string();
+      if (name != ".moe-convert.lock") all[name] = file_text(e.path().string());
+    }
+    return all;
+  }
+  std::vector<std::string> layer_files() const { return {"layer-00000.moe", "layer-00002.moe", "layer-00003.moe"}; }
+};
+
+TEST_F(ConvertFolder, OpensAgain) {
+  ASSERT_EQ(convert(out).status, MOE_OK);
+  const CheckpointPtr c = open_model(out);
+  ASSERT_EQ(moe_checkpoint_layer_count(c.get()), 4);
+  for (std::int64_t l = 0; l < 4; ++l) {
+    const moe_layer_info info = info_of(c.get(), l), was = info_of(source.get(), l);
+    EXPECT_EQ(info.kind, was.kind);
+    EXPECT_STREQ(info.name, was.name);
+    EXPECT_EQ(info.flags != 0, was.kind == MOE_LAYER_EXPERTS);
+    if (was.kind != MOE_LAYER_EXPERTS) continue;
+    const ConfigPtr config = config_of(c.get(), l);
+    const SelectionPtr selection = make_selection(config.get());
+    const auto packed = [&](const CheckpointPtr& from) {
+      return bytes_of_packed(make<PackedPtr>([&](moe_packed** o, moe_error** e) {
+                               return moe_checkpoint_packed(nullptr, from.get(), selection.get(), nullptr, o, e);
+                             }).get());
+    };
+    EXPECT_EQ(packed(c), packed(source));
+    options.load_flags = MOE_LOAD_MMAP;
+    const LayerPtr layer = make<LayerPtr>(
+        [&](moe_layer** o, moe_error** e) { return moe_checkpoint_layer(nullptr, c.get(), l, &options, o, e); });
+    EXPECT_NE(layer, nullptr);
+  }
+  const nlohmann::json d = describe(c.get());
+  EXPECT_EQ(d["converted"]["platform"], describe(c.get())["converted"]["platform"]);
+  EXPECT_EQ(d["quantization_from"], "config.json");
+  EXPECT_THAT(d["converted"]["source"].get<std::string>(), HasSubstr("fast:xxh3:"));
+  // It has no source tensors.
+  moe_tensor t{};
+  t.struct_size = sizeof t;
+  moe_buffer* hold = nullptr;
+  EXPECT_EQ(moe_checkpoint_tensor(c.get(), "model.layers.0.mlp.gate.weight", &t, &hold, nullptr), MOE_ERR_UNSUPPORTED);
+  EXPECT_EQ(convert(dir.file("again"), c.get()).status, MOE_ERR_UNSUPPORTED);
+}
+
+TEST_F(ConvertFolder, GoesOnWithWhatIsMissing) {
+  ASSERT_EQ(convert(out).status, MOE_OK);
+  const auto whole = content(out);
+  ASSERT_EQ(whole.size(), 5u);
+  const std::string some = dir.file("some");
+  const std::vector<std::int64_t> one = {2}, two = {3, 0};
+  for (const auto* layers : {&one, &two}) {
+    options.layers = layers->data();
+    options.num_layers = layers->size();
+    ASSERT_EQ(convert(some).status, MOE_OK);
+    const CheckpointPtr c = open_model(some);
+    if (layers != &one) continue;
+    EXPECT_EQ(info_of(c.get(), 0).flags, 0u);
+    moe_layer* none = nullptr;
+    const Failure f =
+        failure([&](moe_error** e) { return moe_checkpoint_layer(nullptr, c.get(), 0, nullptr, &none, e); });
+    EXPECT_EQ(f.status, MOE_ERR_MISSING_WEIGHT);
+    EXPECT_THAT(f.message, HasSubstr("not converted"));
+  }
+  EXPECT_EQ(content(some), whole);
+  // Nothing is written where all is there.
+  const auto time = std::filesystem::last_write_time(out + "/layer-00002.moe");
+  options.layers = nullptr;
+  options.num_layers = 0;
+  ASSERT_EQ(convert(out).status, MOE_OK);
+  EXPECT_EQ(std::filesystem::last_write_time(out + "/layer-00002.moe"), time);
+}
+
+TEST_F(ConvertFolder, MakesDamagedLayersAgain) {
+  ASSERT_EQ(convert(out).status, MOE_OK);
+  const auto whole = content(out);
+  const std::string file = out + "/layer-00002.moe";
+  const auto spoil = [&](std::uint64_t offset) {
+    std::fstream f(file, std::ios::in | std::ios::out | std::ios::binary);
+    f.seekp(static_cast<std::streamoff>(offset));
+    f.put('\x7f');
+  };
+  std::filesystem::resize_file(file, 5000);
+  const CheckpointPtr cut = open_model(out);
+  EXPECT_EQ(info_of(cut.get(), 2).flags, 0u);
+  EXPECT_THAT(info_of(cut.get(), 2).problem, HasSubstr("layer-00002.moe"));
+  moe_layer* none = nullptr;
+  EXPECT_NE(moe_checkpoint_layer(nullptr, cut.get(), 2, nullptr, &none, nullptr), MOE_OK);
+  ASSERT_EQ(convert(out).status, MOE_OK);
+  EXPECT_EQ(content(out), whole);
+  spoil(20);  // the header's hash
+  ASSERT_EQ(convert(out).status, MOE_OK);
+  EXPECT_EQ(content(out), whole);
+  spoil(whole.at("layer-00002.moe").size() - 64);  // a weight: only hashes tell
+  ASSERT_EQ(convert(out).status, MOE_OK);
+  EXPECT_NE(content(out), whole);
+  options.load_flags = MOE_LOAD_VERIFY;
+  ASSERT_EQ(convert(out).status, MOE_OK);
+  EXPECT_EQ(content(out), whole);
+  std::filesystem::remove(file);
+  ASSERT_EQ(convert(out).status, MOE_OK);
+  EXPECT_EQ(content(out), whole);
+}
+
+TEST_F(ConvertFolder, HoldsOneSourceCutPlatformAndLayout) {
+  const std::vector<std::int64_t> first = {0};
+  options.layers = first.data();
+  options.num_layers = 1;
+  ASSERT_EQ(convert(out).status, MOE_OK);
+  const auto before = content(out);
+  const auto expect_mismatch = [&](const Failure& f, const char* member) {
+    EXPECT_EQ(f.status, MOE_ERR_CONFIG_MISMATCH) << f.message;
+    EXPECT_THAT(f.details["member"].get<std::string>(), HasSubstr(member));
+    EXPECT_EQ(content(out), before);
+  };
+  ModelDir other = model;  // a fine-tune: the same headers and sizes
+  other.seed = 2;
+  other.write(dir.file("other"));
+  expect_mismatch(convert(out, open_model(dir.file("other")).get()), "source");
+  const std::string patch = R"({"parallel":{"tp_size":2,"tp_rank":1,"enable_expert_parallel":true}})";
+  options.patch_json = patch.data();
+  options.patch_len = patch.size();
+  expect_mismatch(convert(out), "parallel/");
+  options.patch_json = nullptr;
+  options.patch_len = 0;
+  const PlatformPtr arm = make<PlatformPtr>([&](moe_platform** o, moe_error** e) {
+    return moe_platform_create(R"({"type":"cpu","arch":"aarch64","features":["neon","dotprod","i8mm"]})",
+                               MOE_NUL_TERMINATED, o, e);
+  });
+  options.platform = arm.get();
+  expect_mismatch(convert(out), "platform");
+  options.platform = nullptr;
+  EXPECT_EQ(convert(at).status, MOE_ERR_INVALID_ARGUMENT);  // the source itself is no place
+  dir.write("foreign/config.json", "{}");
+  EXPECT_EQ(convert(dir.file("foreign")).status, MOE_ERR_CONFIG_MISMATCH);
+}
+
+TEST_F(ConvertFolder, KeepsTheCutOfARank) {
+  const std::string patch = R"({"parallel":{"tp_size":2,"tp_rank":1,"enable_expert_parallel":true}})";
+  options.patch_json = patch.data();
+  options.patch_len = patch.size();
+  ASSERT_EQ(convert(out).status, MOE_OK);
+  const CheckpointPtr c = open_model(out);
+  const ConfigPtr config = config_of(c.get(), 0);
+  std::int64_t rank = -1;
+  ASSERT_EQ(moe_config_get_int(config.get(), "/parallel/ep_rank", &rank, nullptr), MOE_OK);
+  EXPECT_EQ(rank, 1);
+  moe_layer* out_layer = nullptr;
+  moe_checkpoint_options plain{};
+  plain.struct_size = sizeof plain;
+  ASSERT_EQ(moe_checkpoint_layer(nullptr, c.get(), 0, &plain, &out_layer, nullptr), MOE_OK);
+  moe_layer_destroy(out_layer);
+  const std::string other = R"({"parallel":{"tp_rank":0}})";
+  plain.patch_json = other.data();
+  plain.patch_len = other.size();
+  const Failure f =
+      failure([&](moe_error** e) { return moe_checkpoint_layer(nullptr, c.get(), 0, &plain, &out_layer, e); });
+  EXPECT_EQ(f.status, MOE_ERR_CONFIG_MISMATCH) << f.message;
+}
+
+TEST_F(ConvertFolder, HasOneWriter) {
+  std::filesystem::create_directories(out);
+  const int fd = ::open((out + "/.moe-convert.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  ASSERT_GE(fd, 0);
+  ASSERT_EQ(::flock(fd, LOCK_EX | LOCK_NB), 0);
+  EXPECT_EQ(convert(out).status, MOE_ERR_BUSY);
+  ::close(fd);
+  EXPECT_EQ(convert(out).status, MOE_OK);
+}
+
+TEST_F(ConvertFolder, ReportsPhasesAndBytesThatNeverGoBack) {
+  std::uint64_t bytes = 0, total = 0;
+  std::int64_t layers = 0;
+  std::map<moe_phase, int> phases;
+  const Asking asking([&](const moe_progress& p) {
+    EXPECT_GE(p.bytes_done, bytes);
+    EXPECT_GE(p.bytes_total, p.bytes_done);
+    EXPECT_GE(p.layers_done, layers);
+    EXPECT_EQ(p.layers_total, 3);
+    bytes = p.bytes_done;
+    total = p.bytes_total;
+    layers = p.layers_done;
+    ++phases[p.phase];
+    EXPECT_EQ(p.unit, p.phase == MOE_PHASE_CONVERT ? MOE_UNIT_EXPERTS : MOE_UNIT_BYTES);
+    return MOE_OK;
+  });
+  options.control = asking.control.get();
+  ASSERT_EQ(convert(out).status, MOE_OK);
+  EXPECT_EQ(bytes, total);
+  for (const moe_phase p : {MOE_PHASE_HASH, MOE_PHASE_CONVERT, MOE_PHASE_SAVE}) EXPECT_GT(phases[p], 0) << p;
+}
+
+TEST_F(ConvertFolder, ACancelLeavesWholeLayers) {
+  const Asking asking([&](const moe_progress& p) {
+    return p.layer == 2 && p.phase == MOE_PHASE_SAVE && p.done == p.total ? MOE_ERR_CANCELLED : MOE_OK;
+  });
+  options.control = asking.control.get();
+  EXPECT_EQ(convert(out).status, MOE_ERR_CANCELLED);
+  EXPECT_EQ(content(out).size(), 3u);  // config.json, manifest.json, the first layer
+  EXPECT_EQ(info_of(open_model(out).get(), 0).flags, static_cast<std::uint32_t>(MOE_LAYER_IS_CONVERTED));
+  options.control = nullptr;
+  ASSERT_EQ(convert(out).status, MOE_OK);
+  ASSERT_EQ(convert(dir.file("whole")).status, MOE_OK);
+  EXPECT_EQ(content(out), content(dir.file("whole")));
+}
+
+// A process that is killed at the n-th report.
+TEST_F(ConvertFolder, AKillLeavesWholeLayersAndTheNextCallGoesOn) {
+  ASSERT_EQ(convert(dir.file("whole")).status, MOE_OK);
+  const auto whole = content(dir.file("whole"));
+  int reports = 0;
+  {
+    const Asking counting([&](const moe_progress&) { return ++reports, MOE_OK; });
+    options.control = counting.control.get();
+    ASSERT_EQ(convert(dir.file("counted")).status, MOE_OK);
+  }
+  ASSERT_GT(reports, 8);
+  for (int n = 1; n <= reports; n += share()) {
+    SCOPED_TRACE(n);
+    std::filesystem::remove_all(out);
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      ::alarm(60);
+      int seen = 0;
+      const Asking asking([&](const moe_progress&) {
+        if (++seen == n) ::kill(::getpid(), SIGKILL);
+        return MOE_OK;
+      });
+      options.control = asking.control.get();
+      ::_exit(convert(out).status);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+    options.control = nullptr;
+    if (std::filesystem::exists(out + "/manifest.json")) {  // every layer that it names is whole
+      const CheckpointPtr c = open_model(out);
+      for (const nlohmann::json& l : nlohmann::json::parse(file_text(out + "/manifest.json"))["layers"])
+        EXPECT_EQ(file_text(out + "/" + l["file"].get<std::string>()), whole.at(l["file"]));
+    }
+    ASSERT_EQ(convert(out).status, MOE_OK);
+    EXPECT_EQ(content(out), whole);
+  }
+}
+
+TEST_F(ConvertFolder, RefusesForgedManifests) {
+  ASSERT_EQ(convert(out).status, MOE_OK);
+  const std::string text = file_text(out + "/manifest.json");
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string edited = text;
+    const std::size_t place = edited.find(from);
+    EXPECT_NE(place, std::string::npos) << from;
+    edited.replace(place, from.size(), to);
+    dir.write("converted/manifest.json", edited);
+    return open_failure(out).status;
+  };
+  EXPECT_EQ(with("\"version\":1", "\"version\":2"), MOE_ERR_VERSION);
+  EXPECT_EQ(with("layer-00000.moe", "../model/x.moe"), MOE_ERR_FORMAT);
+  EXPECT_EQ(with("\"layer\":0", "\"layer\":1"), MOE_ERR_FORMAT);
+  EXPECT_EQ(with("\"layer\":3", "\"layer\":99"), MOE_ERR_FORMAT);
+  EXPECT_EQ(with("_hash\":\"xxh3:", "_hash\":\"xxh3-"), MOE_ERR_FORMAT);
+  EXPECT_EQ(with("\"layers\":[", "\"layers\":7,\"l\":["), MOE_ERR_FORMAT);
+  EXPECT_EQ(with("{\"format\"", "\"format\""), MOE_ERR_FORMAT);
+  EXPECT_EQ(with("\"bytes\":", "\"bytes\":-"), MOE_ERR_FORMAT);
+  // Another program's manifest.json says nothing about this folder.
+  dir.write("model/manifest.json", R"({"name":"x"})");
+  EXPECT_EQ(open_failure(at).status, MOE_OK);
+}
+
+}  // namespace
+}  // namespace moe::test::convert_folder_test

@@ -1,0 +1,73 @@
+// moe_checkpoint_fingerprint: equal for copies, another one for anything that differs where it looks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "support/model_dir.h"
+#include "support/rooms.h"
+#include "support/temp_dir.h"
+
+namespace moe::test::fingerprint_test {
+namespace {
+
+std::string fingerprint_of(const std::string& folder, int full, moe_context* ctx = nullptr) {
+  const CheckpointPtr c = open_model(folder);
+  const BufferPtr text = make<BufferPtr>(
+      [&](moe_buffer** o, moe_error** e) { return moe_checkpoint_fingerprint(ctx, c.get(), full, nullptr, o, e); });
+  return static_cast<const char*>(moe_buffer_data(text.get()));
+}
+
+TEST(Fingerprint, IsOfTheContent) {
+  TempDir dir;
+  ModelDir model;
+  model.H = 128, model.I = 256;  // files of more than 16 pieces
+  for (const char* name : {"a", "b"}) model.write(dir.file(name));
+  const ContextPtr two = make_context("{\"threads\":2}");
+  for (const int full : {0, 1}) {
+    const std::string a = fingerprint_of(dir.file("a"), full);
+    EXPECT_TRUE(a.starts_with(full == 1 ? "full:xxh3:" : "fast:xxh3:")) << a;
+    EXPECT_EQ(a.size(), 26u);
+    EXPECT_EQ(a, fingerprint_of(dir.file("b"), full));
+    EXPECT_EQ(a, fingerprint_of(dir.file("a"), full, two.get()));
+  }
+  model.seed = 2;  // a fine-tune
+  model.write(dir.file("c"));
+  for (const int full : {0, 1}) EXPECT_NE(fingerprint_of(dir.file("a"), full), fingerprint_of(dir.file("c"), full));
+  model.seed = 1;
+  model.more = R"(,"x":1)";
+  model.write(dir.file("c"));
+  EXPECT_NE(fingerprint_of(dir.file("a"), 0), fingerprint_of(dir.file("c"), 0));
+  const CheckpointPtr c = open_model(dir.file("a"));
+  moe_buffer* none = nullptr;
+  EXPECT_EQ(moe_checkpoint_fingerprint(nullptr, c.get(), 2, nullptr, &none, nullptr), MOE_ERR_INVALID_ARGUMENT);
+}
+
+// The fast one looks at the first and the last byte of a file's data; the full one at every byte.
+TEST(Fingerprint, SeesSingleBytes) {
+  TempDir dir;
+  ModelDir model;
+  model.H = 128, model.I = 256;
+  model.write(dir.file("a"));
+  const std::string fast = fingerprint_of(dir.file("a"), 0), full = fingerprint_of(dir.file("a"), 1);
+  const std::string path = dir.file("a") + "/" + model.shard(1), text = file_text(path);
+  std::uint64_t header = 0;
+  std::memcpy(&header, text.data(), 8);
+  const std::size_t begin = 8 + static_cast<std::size_t>(header), size = text.size() - begin;
+  ASSERT_GT(size, 17u * 4096u);
+  const auto with_byte = [&](std::size_t at, int whole) {
+    std::string changed = text;
+    changed[at] = static_cast<char>(changed[at] ^ 1);
+    std::ofstream(path, std::ios::binary) << changed;
+    return fingerprint_of(dir.file("a"), whole);
+  };
+  EXPECT_NE(with_byte(begin, 0), fast);
+  EXPECT_NE(with_byte(text.size() - 1, 0), fast);
+  const std::size_t between = begin + 4096 + 10;  // behind the first piece, before the second
+  EXPECT_EQ(with_byte(between, 0), fast);
+  EXPECT_NE(with_byte(between, 1), full);
+  EXPECT_NE(with_byte(begin + size / 2 + 77, 1), full);
+}
+
+}  // namespace
+}  // namespace moe::test::fingerprint_test

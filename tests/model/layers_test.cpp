@@ -1,0 +1,167 @@
+// Weights, packed weights, layers and tensors of a checkpoint are those that the single calls make.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/model_dir.h"
+#include "support/rooms.h"
+#include "support/temp_dir.h"
+
+namespace moe::test::layers_test {
+namespace {
+
+using testing::HasSubstr;
+
+class Layers : public testing::Test {
+ protected:
+  TempDir dir;
+  std::string at = dir.file("model");
+  ModelDir model;
+  CheckpointPtr c;
+
+  void SetUp() override {
+    model.write(at);
+    c = open_model(at);
+  }
+  // By the calls for one layer.
+  PackedPtr packed_alone(std::int64_t layer, const std::string& more = "") const {
+    const std::string text = file_text(at + "/config.json");
+    const std::string options = "{\"layer_index\":" + std::to_string(layer) + more + "}";
+    const ConfigPtr config = make<ConfigPtr>([&](moe_config** o, moe_error** e) {
+      return moe_config_create_from_hf(text.data(), text.size(), options.data(), options.size(), o, e);
+    });
+    const SelectionPtr selection = make_selection(config.get());
+    const WeightsPtr weights =
+        make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(config.get(), o, e); });
+    EXPECT_EQ(moe_weights_load_safetensors(weights.get(), at.c_str(), nullptr, nullptr), MOE_OK);
+    return make<PackedPtr>([&](moe_packed** o, moe_error** e) {
+      return moe_convert_weights(nullptr, selection.get(), weights.get(), nullptr, o, e);
+    });
+  }
+  PackedPtr packed_of(const moe_selection* selection) const {
+    return make<PackedPtr>([&](moe_packed** o, moe_error** e) {
+      return moe_checkpoint_packed(nullptr, c.get(), selection, nullptr, o, e);
+    });
+  }
+};
+
+TEST_F(Layers, PackTheSameBytesAsAlone) {
+  for (std::int64_t l = 0; l < model.layers; ++l) {
+    const ConfigPtr config = config_of(c.get(), l);
+    const SelectionPtr selection = make_selection(config.get());
+    EXPECT_EQ(bytes_of_packed(packed_of(selection.get()).get()), bytes_of_packed(packed_alone(l).get()));
+  }
+}
+
+TEST_F(Layers, TwoRanksShareOneOpen) {
+  for (int rank : {0, 1}) {
+    const std::string parallel =
+        R"({"tp_size":2,"tp_rank":)" + std::to_string(rank) + R"(,"enable_expert_parallel":true})";
+    const ConfigPtr config = config_of(c.get(), 1, R"({"parallel":)" + parallel + "}");
+    const SelectionPtr selection = make_selection(config.get());
+    EXPECT_EQ(bytes_of_packed(packed_of(selection.get()).get()),
+              bytes_of_packed(packed_alone(1, R"(,"overrides":{"parallel":)" + parallel + "}").get()));
+  }
+  EXPECT_EQ(config_failure(c.get(), 1, R"({"parallel":{"tp_size":0}})").subject, "/parallel/tp_size");
+  EXPECT_EQ(config_failure(c.get(), 1, "{").status, MOE_ERR_INVALID_CONFIG);
+}
+
+TEST_F(Layers, RunAsThoseOfSingleCalls) {
+  std::vector<std::uint16_t> x(static_cast<std::size_t>(model.H)), y(x.size()), want(x.size());
+  std::vector<float> logits(static_cast<std::size_t>(model.E));
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<std::uint16_t>(0x3f00 + i);
+  for (std::size_t e = 0; e < logits.size(); ++e) logits[e] = 0.1f * static_cast<float>(e);
+  const auto apply = [&](const LayerPtr& layer, std::vector<std::uint16_t>& out) {
+    return moe_apply_flat(layer.get(), 1, MOE_DTYPE_BF16, x.data(), MOE_DTYPE_F32, logits.data(), nullptr, nullptr,
+                          MOE_DTYPE_BF16, out.data(), nullptr);
+  };
+  for (std::int64_t l = 0; l < model.layers; ++l) {
+    const LayerPtr whole = make<LayerPtr>(
+        [&](moe_layer** o, moe_error** e) { return moe_checkpoint_layer(nullptr, c.get(), l, nullptr, o, e); });
+    const ConfigPtr config = config_of(c.get(), l);
+    const SelectionPtr selection = make_selection(config.get());
+    const PackedPtr packed = packed_alone(l);
+    const LayerPtr alone = make<LayerPtr>([&](moe_layer** o, moe_error** e) {
+      return moe_layer_create(nullptr, selection.get(), packed.get(), nullptr, o, e);
+    });
+    ASSERT_EQ(apply(whole, y), MOE_OK);
+    ASSERT_EQ(apply(alone, want), MOE_OK);
+    EXPECT_EQ(y, want);
+    EXPECT_NE(y, std::vector<std::uint16_t>(y.size()));
+  }
+}
+
+TEST_F(Layers, OptionsReachTheLayer) {
+  const std::vector<std::int32_t> map = {1, 0, 3, 2};
+  const moe_tensor map_tensor = tensor(MOE_DTYPE_I32, {4}, map.data());
+  moe_layer_options of_layer{};
+  of_layer.struct_size = sizeof of_layer;
+  of_layer.expert_map = &map_tensor;
+  moe_checkpoint_options options{};
+  options.struct_size = sizeof options;
+  options.layer = &of_layer;
+  const LayerPtr layer = make<LayerPtr>(
+      [&](moe_layer** o, moe_error** e) { return moe_checkpoint_layer(nullptr, c.get(), 0, &options, o, e); });
+  EXPECT_NE(layer, nullptr);
+  of_layer.flags = 1u << 20;
+  moe_layer* none = nullptr;
+  EXPECT_EQ(moe_checkpoint_layer(nullptr, c.get(), 0, &options, &none, nullptr), MOE_ERR_INVALID_ARGUMENT);
+  of_layer.flags = 0;
+  const std::string patch = R"({"moe_backend":"no_such"})";
+  options.patch_json = patch.data();
+  options.patch_len = patch.size();
+  EXPECT_EQ(moe_checkpoint_layer(nullptr, c.get(), 0, &options, &none, nullptr), MOE_ERR_INVALID_CONFIG);
+  options.patch_json = nullptr;
+  options.patch_len = 0;
+  options.select_flags = MOE_SELECT_EXPLAIN_ONLY;
+  EXPECT_EQ(moe_checkpoint_layer(nullptr, c.get(), 0, &options, &none, nullptr), MOE_ERR_INVALID_ARGUMENT);
+}
+
+TEST_F(Layers, HandOutAnyTensor) {
+  moe_tensor t{};
+  t.struct_size = sizeof t;
+  moe_buffer* hold = nullptr;
+  ASSERT_EQ(moe_checkpoint_tensor(c.get(), "model.layers.2.mlp.gate.weight", &t, &hold, nullptr), MOE_OK);
+  const BufferPtr owner(hold);
+  EXPECT_EQ(t.dtype, MOE_DTYPE_BF16);
+  EXPECT_EQ(t.ndim, 2);
+  EXPECT_EQ(t.shape[0], model.E);
+  EXPECT_EQ(t.shape[1], model.H);
+  EXPECT_EQ(t.data, moe_buffer_data(hold));
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(t.data) % 64, 0u);
+  const std::string shard = file_text(at + "/" + model.shard(2));
+  const std::string got(static_cast<const char*>(t.data), static_cast<std::size_t>(t.nbytes));
+  EXPECT_NE(shard.find(got), std::string::npos);
+  moe_buffer* none = nullptr;
+  const Failure f =
+      failure([&](moe_error** e) { return moe_checkpoint_tensor(c.get(), "model.layers.9.mlp", &t, &none, e); });
+  EXPECT_EQ(f.status, MOE_ERR_MISSING_WEIGHT);
+  EXPECT_EQ(none, nullptr);
+}
+
+TEST_F(Layers, ASelectionOfAnotherModelIsRefused) {
+  const ConfigPtr config = config_of(c.get(), 0, R"({"name":"model.layers.7.mlp.experts"})");
+  const SelectionPtr selection = make_selection(config.get());
+  moe_packed* none = nullptr;
+  const Failure f = failure(
+      [&](moe_error** e) { return moe_checkpoint_packed(nullptr, c.get(), selection.get(), nullptr, &none, e); });
+  EXPECT_EQ(f.status, MOE_ERR_CONFIG_MISMATCH);
+  EXPECT_EQ(f.details["member"], "/name");
+}
+
+// Handles may end in any order: what was made of a checkpoint keeps its files open.
+TEST_F(Layers, OutliveTheCheckpoint) {
+  const ConfigPtr config = config_of(c.get(), 0);
+  const SelectionPtr selection = make_selection(config.get());
+  const WeightsPtr weights =
+      make<WeightsPtr>([&](moe_weights** o, moe_error** e) { return moe_weights_create(config.get(), o, e); });
+  ASSERT_EQ(moe_weights_load_checkpoint(weights.get(), c.get(), nullptr), MOE_OK);
+  const std::string want = bytes_of_packed(packed_of(selection.get()).get());
+  c.reset();
+  const PackedPtr packed = make<PackedPtr>([&](moe_packed** o, moe_error** e) {
+    return moe_convert_weights(nullptr, selection.get(), weights.get(), nullptr, o, e);
+  });
+  EXPECT_EQ(bytes_of_packed(packed.get()), want);
+}
+
+}  // namespace
+}  // namespace moe::test::layers_test
