@@ -13,6 +13,7 @@
 
 #include "support/capi.h"
 #include "support/ffi_library.h"
+#include "support/model_dir.h"
 #include "support/rooms.h"
 #include "support/temp_dir.h"
 
@@ -53,6 +54,11 @@ class FfiWorld {
     buffer = made("moe_buffer_create", {64, 64});
     error = lib.call("moe_error_create", {MOE_ERR_IO, keep("text"), 4});
     EXPECT_EQ(lib.status("moe_packed_save", {packed, keep(path()), 0, 0, 0}), MOE_OK);
+    ModelDir().write(model_path());
+    checkpoint = made("moe_checkpoint_open", {context, keep(model_path()), 0, 0, 0});
+    const Word of_layer = made("moe_checkpoint_config", {checkpoint, 0, 0, 0});
+    checkpoint_selection = made("moe_select_backend", {context, of_layer, 0, 0});
+    checkpoint_weights = made("moe_weights_create", {of_layer});
     structs();
   }
   ~FfiWorld() {
@@ -68,6 +74,7 @@ class FfiWorld {
     return word_of(texts_.back().c_str());
   }
   std::string path() const { return dir_.path() + "/layer.moe"; }
+  std::string model_path() const { return dir_.path() + "/model"; }
 
   // Calls a function that makes an object: its last two parameters are out and err.
   Word made(const std::string& name, std::vector<Word> args) {
@@ -112,7 +119,8 @@ class FfiWorld {
   FfiLibrary lib;
   Model model = random_model();
   Word config = 0, context = 0, platform = 0, selection = 0, weights = 0, loose = 0, file_config = 0, file_weights = 0,
-       packed = 0, layer = 0, control = 0, spare = 0, buffer = 0, error = 0;
+       packed = 0, layer = 0, control = 0, spare = 0, buffer = 0, error = 0, checkpoint = 0, checkpoint_selection = 0,
+       checkpoint_weights = 0;
   std::vector<std::byte> out_bytes;
   std::vector<Word> counts = std::vector<Word>(64);
 
@@ -174,7 +182,7 @@ class FfiWorld {
         .set("parallel", struct_of("moe_parallel_ops").word())
         .set("allocator", struct_of("moe_allocator_ops").word());
     add_struct("moe_weight_source_ops").set("get", get_.word());
-    add_struct("moe_candidate");
+    for (const char* n : {"moe_candidate", "moe_progress", "moe_layer_info", "moe_checkpoint_options"}) add_struct(n);
     add_struct("moe_tensor");
   }
 
@@ -194,19 +202,20 @@ class FfiWorld {
   }
   Word handle(const std::string& type) const {
     const std::map<std::string, Word> all = {
-        {"moe_buffer", buffer},     {"moe_config", config},       {"moe_context", context},
-        {"moe_control", control},   {"moe_layer", layer},         {"moe_packed", packed},
-        {"moe_platform", platform}, {"moe_selection", selection}, {"moe_weights", weights}};
+        {"moe_buffer", buffer},       {"moe_config", config},  {"moe_context", context}, {"moe_checkpoint", checkpoint},
+        {"moe_control", control},     {"moe_layer", layer},    {"moe_packed", packed},   {"moe_platform", platform},
+        {"moe_selection", selection}, {"moe_weights", weights}};
     return all.at(type);
   }
 
   using Maker = Word (*)(FfiWorld&);
   const std::map<std::string, Word> numbers_ = {
-      {"status", 4},       {"reason", 3},       {"dtype", 1},        {"ndim", 1},        {"size", 64},
-      {"alignment", 64},   {"done", 1},         {"total", 2},        {"flags", 0},       {"index", 0},
-      {"expert", 1},       {"mode", 1},         {"num_tokens", 5},   {"capacity", 64},   {"reset", 0},
-      {"hidden_dtype", 1}, {"logits_dtype", 1}, {"out_dtype", 1},    {"message_len", 4}, {"options_len", kNul},
-      {"json_len", kNul},  {"hf_len", kNul},    {"patch_len", kNul}, {"query_len", kNul}};
+      {"status", 4},       {"reason", 3},       {"dtype", 1},        {"ndim", 1},         {"size", 64},
+      {"alignment", 64},   {"done", 1},         {"total", 2},        {"flags", 0},        {"index", 0},
+      {"expert", 1},       {"mode", 1},         {"num_tokens", 5},   {"capacity", 64},    {"reset", 0},
+      {"hidden_dtype", 1}, {"logits_dtype", 1}, {"out_dtype", 1},    {"message_len", 4},  {"options_len", kNul},
+      {"json_len", kNul},  {"hf_len", kNul},    {"patch_len", kNul}, {"query_len", kNul}, {"layer", 0},
+      {"full", 0}};
   // clang-format off
   const std::map<std::string, Maker> special_ = {
       {"moe_has_feature.name",                 [](FfiWorld& w) { return w.keep("isa.scalar"); }},
@@ -247,6 +256,13 @@ class FfiWorld {
       {"moe_packed_load.path",                 [](FfiWorld& w) { return w.keep(w.path()); }},
       {"moe_packed_load_memory.data",          [](FfiWorld& w) { return w.block().first; }},
       {"moe_packed_load_memory.size",          [](FfiWorld& w) { return w.block().second; }},
+      {"moe_checkpoint_open.directory",        [](FfiWorld& w) { return w.keep(w.model_path()); }},
+      {"moe_checkpoint_open.options_json",     [](FfiWorld& w) { return w.keep("{}"); }},
+      {"moe_checkpoint_config.patch_json",     [](FfiWorld& w) { return w.keep("{\"top_k\":1}"); }},
+      {"moe_weights_load_checkpoint.weights",  [](FfiWorld& w) { return w.checkpoint_weights; }},
+      {"moe_checkpoint_packed.selection",      [](FfiWorld& w) { return w.checkpoint_selection; }},
+      {"moe_checkpoint_convert.directory",     [](FfiWorld& w) { return w.keep(w.model_path() + ".converted"); }},
+      {"moe_checkpoint_tensor.name",           [](FfiWorld& w) { return w.keep("model.layers.0.mlp.gate.weight"); }},
       {"moe_layer_expert_counts.counts",       [](FfiWorld& w) { return word_of(w.counts.data()); }},
       {"moe_apply_flat.hidden",                [](FfiWorld& w) { return word_of(w.model.x.data()); }},
       {"moe_apply_flat.router_logits",         [](FfiWorld& w) { return word_of(w.model.logits.data()); }},
