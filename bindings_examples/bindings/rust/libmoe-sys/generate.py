@@ -12,7 +12,7 @@ import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[2]
+ROOT = HERE.parents[3]
 HEAD = "// Written by generate.py from moe_abi.json and moe.h: do not edit.\n"
 SCALARS = {"i32": "i32", "u32": "u32", "i64": "i64", "u64": "u64", "f32": "f32", "f64": "f64", "size": "usize", "cstr": "*const c_char"}
 MEMBERS = {  # what the header says once, above the struct

@@ -16,7 +16,7 @@ import (
 )
 
 // description is where the interface stands, seen from the module's folder.
-const description = "../../abi_check/moe_abi.json"
+const description = "../../../abi_check/moe_abi.json"
 
 func main() {
 	if err := run("."); err != nil {

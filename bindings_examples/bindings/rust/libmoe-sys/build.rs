@@ -90,10 +90,10 @@ fn link_archive(archive: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The C++ sources: of a package in `libmoe` beside this file, of a checkout three folders above.
+/// The C++ sources: of a package in `libmoe` beside this file, of a checkout four folders above.
 fn sources() -> Result<PathBuf, String> {
     let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or("CARGO_MANIFEST_DIR is not set")?);
-    let places = [here.join("libmoe"), here.join("../../..")];
+    let places = [here.join("libmoe"), here.join("../../../..")];
     let found = places.iter().find(|place| place.join("include_c/moe/moe.h").exists());
     found.cloned().ok_or_else(|| format!("no C++ sources of libmoe in {}", here.display()))
 }

@@ -1,4 +1,4 @@
-# Sourced by packages/*, each of which builds a package from what `stage` lays out, installs it into an empty place and runs
+# Sourced by the other files of this folder, each of which builds a package from what `stage` lays out, installs it into an empty place and runs
 # what its README shows. All of them take
 #
 #   MOE_PREFIX=installed/tree MOE_WORK=scratch/dir MOE_TEST_CHECKPOINT=dir [MOE_BUILD_DIR=instead/of/build] packages/NAME
@@ -6,7 +6,7 @@
 # and end with status 77 where something that they need is not there; the message says what.
 # shellcheck shell=bash disable=SC2034 # variables are for those who source this
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) # bindings_examples
 root=$(dirname "$here")
 staged=${MOE_BUILD_DIR:-$root/build}/packages # `stage NAME` writes to $staged/NAME
 
@@ -68,7 +68,7 @@ check_aarch64() {
   fi
   python3 "$root/tests/gates/library_gate.py" "$1" "$root/abi_check/symbols.txt" --soname libmoe.so.0 \
     --strip aarch64-linux-gnu-strip >"$empty/gate" || { cat "$empty/gate"; fail "$1 is not what a library must be"; }
-  aarch64-linux-gnu-gcc -std=c11 -O2 -o "$empty/c_dlopen" "$here/c_dlopen/main.c" -ldl
+  aarch64-linux-gnu-gcc -std=c11 -O2 -o "$empty/c_dlopen" "$here/examples/c_dlopen/main.c" -ldl
   LIBMOE_PATH=$1 qemu-aarch64 -L /usr/aarch64-linux-gnu "$empty/c_dlopen" "$checkpoint" "$empty/aarch64.bin"
   "$here/example" c_dlopen "$checkpoint" "$empty/expected.bin"
   cmp "$empty/aarch64.bin" "$empty/expected.bin"
