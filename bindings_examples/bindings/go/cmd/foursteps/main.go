@@ -1,5 +1,4 @@
-// The four steps from Go: select, convert, create, apply. Through cgo, and with CGO_ENABLED=0 without it: the two files
-// beside this one import the binding. A program that always has the same one imports it as moe instead of package moeapi.
+// The four steps from Go: select, convert, create, apply. Through cgo, and with CGO_ENABLED=0 without it.
 //
 //	go run ./cmd/foursteps CHECKPOINT_DIR OUTPUT_FILE
 package main
@@ -12,7 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
-	moe "libmoe.example/go/moeapi"
+	"libmoe.example/go/moe"
 )
 
 func main() {

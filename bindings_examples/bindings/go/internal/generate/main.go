@@ -1,12 +1,11 @@
-// Generate writes what follows from the description of the C interface and from the API package:
+// Generate writes what follows from the description of the C interface:
 //
-//	internal/raw/table.go   every function as a member of Table, structs and constants as Go has them
-//	moeapi/constants.go     statuses, element types, reject reasons, log levels
-//	moe/calls.go            the table filled through cgo
-//	moedl/calls.go          the names, for package purego
-//	moe/api.go, moedl/api.go   package moeapi under the binding's own name
+//	internal/raw/table.go          every function as a member of Table, structs and constants as Go has them
+//	internal/raw/calls_cgo.go      the table filled through cgo
+//	internal/raw/calls_purego.go   the names, for package purego
+//	moe/constants.go               statuses, element types, reject reasons, log levels
 //
-// Run it in the module's folder after a change of moe_abi.json or of moeapi: go generate ./...
+// Run it after a change of moe_abi.json: go generate ./...
 package main
 
 import (
@@ -19,7 +18,7 @@ import (
 const description = "../../../abi_check/moe_abi.json"
 
 func main() {
-	if err := run("."); err != nil {
+	if err := run(".."); err != nil { // go generate starts it in moe
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -46,34 +45,11 @@ func generate(module, abi string) (map[string][]byte, error) {
 	}
 	files := map[string][]byte{}
 	for name, text := range map[string]string{
-		"internal/raw/table.go": d.table(),
-		"moeapi/constants.go":   d.constants(),
-		"moe/calls.go":          d.cgo(),
-		"moedl/calls.go":        d.purego(),
+		"internal/raw/table.go":        d.table(),
+		"internal/raw/calls_cgo.go":    d.cgo(),
+		"internal/raw/calls_purego.go": d.purego(),
+		"moe/constants.go":             d.constants(),
 	} {
-		if files[name], err = formatted(name, text); err != nil {
-			return nil, err
-		}
-	}
-	// The constants are part of the API, so they are read from what was just made.
-	sources := map[string][]byte{"constants.go": files["moeapi/constants.go"]}
-	names, err := filepath.Glob(filepath.Join(module, "moeapi", "*.go"))
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		if base := filepath.Base(name); sources[base] == nil {
-			if sources[base], err = os.ReadFile(name); err != nil {
-				return nil, err
-			}
-		}
-	}
-	for _, binding := range []string{"moe", "moedl"} {
-		text, err := aliases(binding, sources)
-		if err != nil {
-			return nil, err
-		}
-		name := binding + "/api.go"
 		if files[name], err = formatted(name, text); err != nil {
 			return nil, err
 		}

@@ -61,7 +61,7 @@ var types = []struct{ c, name, prefix, short, doc string }{
 
 func (d *document) constants() string {
 	var b strings.Builder
-	b.WriteString(head + "package moeapi\n\n")
+	b.WriteString(head + "package moe\n\n")
 	for _, t := range types {
 		for _, e := range d.Enums {
 			if e.Name != t.c {
@@ -114,11 +114,7 @@ func (d *document) cgo() string {
 			c, cast, arg := cType(p.Type)
 			params = append(params, c+p.Name)
 			args = append(args, cast+p.Name)
-			t := goType(p.Type)
-			if strings.HasPrefix(p.Type, "ptr:") {
-				t = "*raw." + t[1:]
-			}
-			names = append(names, lower(p.Name)+" "+t)
+			names = append(names, lower(p.Name)+" "+goType(p.Type))
 			goArgs = append(goArgs, fmt.Sprintf(arg, lower(p.Name)))
 		}
 		list := strings.Join(params, ", ")
@@ -143,8 +139,8 @@ func (d *document) cgo() string {
 		}
 		fmt.Fprintf(&calls, "%s: func(%s) %s { %s },\n", camel(f.Name), strings.Join(names, ", "), result(f.Returns), goCall)
 	}
-	return head + "package moe\n\n// #include <moe/moe.h>\n" + shims.String() + "import \"C\"\n\n" +
-		"import (\n\"unsafe\"\n\n\"libmoe.example/go/internal/raw\"\n)\n\nvar table = raw.Table{\n" + calls.String() + "}\n"
+	return head + "//go:build cgo && !moe_purego\n\npackage raw\n\n// #include <moe/moe.h>\n" + shims.String() +
+		"import \"C\"\n\nimport \"unsafe\"\n\nvar table = Table{\n" + calls.String() + "}\n"
 }
 
 // cType gives a parameter's type in the C function, the cast from there to the header's, and how Go passes it.
@@ -172,9 +168,9 @@ func cType(word string) (c, cast, arg string) {
 
 func (d *document) purego() string {
 	var b strings.Builder
-	b.WriteString(head + "package moedl\n\nimport \"libmoe.example/go/internal/raw\"\n\n" +
+	b.WriteString(head + "//go:build !cgo || moe_purego\n\npackage raw\n\n" +
 		"// functions are the members of a table by the names of the C functions.\n" +
-		"func functions(t *raw.Table) map[string]interface{} {\nreturn map[string]interface{}{\n")
+		"func functions(t *Table) map[string]interface{} {\nreturn map[string]interface{}{\n")
 	for _, f := range d.Functions {
 		fmt.Fprintf(&b, "%q: &t.%s,\n", f.Name, camel(f.Name))
 	}

@@ -1,5 +1,5 @@
-// Package raw stands between the API (package moeapi) and a way of calling C (packages moe and moedl): a
-// table of the library's functions, filled by one of them, and what C calls back.
+// Package raw stands between the API (package moe) and C: a table of the library's functions, and what C calls back. Build tags
+// choose who fills the table: cgo.go, or purego.go where cgo is off or the tag moe_purego is set.
 package raw
 
 import (
@@ -21,7 +21,7 @@ type Library struct {
 	CallDeleter func(deleter, managed uintptr)
 }
 
-// On is what the C functions of a Library call; package moeapi sets it. All pointers arrive as integers.
+// On is what the C functions of a Library call; package moe sets it. All pointers arrive as integers.
 var On struct {
 	Release     func(user uintptr)
 	Progress    func(user uintptr, done, total uint64) int32
@@ -34,59 +34,46 @@ var On struct {
 	Deleter     func(managed uintptr)
 }
 
-var (
-	mu     sync.Mutex
-	binder string
+// loader keeps what open found.
+type loader struct {
 	open   func(path string) (*Library, error)
+	mu     sync.Mutex
 	loaded atomic.Pointer[Library] // read by every call
-)
-
-// Bind is called by the one binding of a program, at its start.
-func Bind(name string, load func(path string) (*Library, error)) {
-	mu.Lock()
-	defer mu.Unlock()
-	if binder != "" && binder != name {
-		first := binder
-		load = func(string) (*Library, error) {
-			return nil, fmt.Errorf("this program has both bindings, %s and %s: import one of them", first, name)
-		}
-	}
-	binder, open = name, load
-	loaded.Store(nil)
 }
+
+var program = loader{open: open}
 
 // ErrVersion is the error of a library with another ABI number.
 var ErrVersion = errors.New("another version")
 
-// Load gives the library, which the first success loads for good. Path "" is the binding's own way.
-func Load(path string) (*Library, error) {
-	if l := loaded.Load(); l != nil && path == "" {
+// Load gives the library, which the first success loads for good. Path "" is open's own way.
+func Load(path string) (*Library, error) { return program.load(path) }
+
+func (o *loader) load(path string) (*Library, error) {
+	if l := o.loaded.Load(); l != nil && path == "" {
 		return l, nil
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	if l := loaded.Load(); l != nil && (path == "" || path == l.Path) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if l := o.loaded.Load(); l != nil && (path == "" || path == l.Path) {
 		return l, nil
 	} else if l != nil {
 		return nil, fmt.Errorf("%s is loaded already, %s cannot be", l.Path, path)
 	}
-	if open == nil {
-		return nil, errors.New("no binding: import libmoe.example/go/moe (cgo) or libmoe.example/go/moedl")
-	}
-	library, err := open(path)
+	library, err := o.open(path)
 	if err != nil {
 		return nil, err
 	}
 	if found := library.ABIVersion(); found != ABI {
-		return nil, fmt.Errorf("%s is libmoe %s with ABI %d, this binding (%s) needs ABI %d: %w",
-			library.Path, Text(library.VersionString()), found, binder, ABI, ErrVersion)
+		return nil, fmt.Errorf("%s is libmoe %s with ABI %d, this binding (Go, %s) needs ABI %d: %w",
+			library.Path, Text(library.VersionString()), found, way, ABI, ErrVersion)
 	}
-	loaded.Store(library)
+	o.loaded.Store(library)
 	return library, nil
 }
 
 // Loaded is the library if there is one by now.
-func Loaded() *Library { return loaded.Load() }
+func Loaded() *Library { return program.loaded.Load() }
 
 // Pointer is the address that an integer variable holds. Only for memory of C.
 func Pointer(address *uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(address)) }
