@@ -1,5 +1,8 @@
 #!/usr/bin/python3
-"""What the Python package promises: errors with a place, no copies, no leaks, threads side by side, no crash."""
+"""What the Python package promises: errors with a place, no copies, no leaks, threads side by side, no crash.
+
+How objects are closed: bindings_examples/bindings/PROTOCOL.md, which names the tests of its rules here and in the other files.
+"""
 import copy
 import gc
 import os

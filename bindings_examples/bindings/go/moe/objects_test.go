@@ -41,6 +41,7 @@ func TestErrorsSayWhere(t *testing.T) {
 	}
 }
 
+// How objects are closed: bindings_examples/bindings/PROTOCOL.md. This test and those of Close below hold its rules.
 func TestUseAfterCloseIsAnError(t *testing.T) {
 	selects := func(p parts) error {
 		_, err := moe.SelectWith(p.context, p.config, moe.SelectOptions{Platform: p.platform})

@@ -1,4 +1,5 @@
 // The package on a tiny checkpoint: LIBMOE_PATH, MOE_TEST_CHECKPOINT (made by make_checkpoint --shape tiny).
+// How handles are closed: bindings_examples/bindings/PROTOCOL.md, which names the tests of its rules.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";

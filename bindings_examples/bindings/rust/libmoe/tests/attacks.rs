@@ -1,6 +1,7 @@
 //! What must not crash: shared memory, races with the end of handles, constructors that fail, texts cut in characters.
 //!
-//! Much of it does not compile: the `compile_fail` examples of the crate's page.
+//! Much of it does not compile: the `compile_fail` examples of the crate's page. How handles end:
+//! bindings_examples/bindings/PROTOCOL.md, which names the tests of its rules.
 
 mod common;
 use common::*;

@@ -16,7 +16,8 @@ import java.util.concurrent.CountDownLatch;
 
 /**
  * The binding on a tiny checkpoint (LIBMOE_PATH, MOE_TEST_CHECKPOINT); each method that begins with `test` is one test.
- * A program of its own, so that it runs where no registry of packages is.
+ * A program of its own, so that it runs where no registry of packages is. How handles are closed:
+ * bindings_examples/bindings/PROTOCOL.md, which names the tests of its rules.
  */
 public final class LibmoeTest {
   interface Body {
