@@ -213,8 +213,9 @@ fn a_layer_takes_a_bias_and_a_map_of_experts() {
     let packed = Packed::convert(None, &selection, &weights(&config)).unwrap();
     let bias = [0f32, 0.0, 0.0, 100.0];
     let bias = Tensor::new(&bias, &[E]).unwrap();
-    let layer = Layer::with(None, &selection, &packed, LayerOptions { correction_bias: Some(&bias), ..Default::default() })
-        .unwrap();
+    let layer =
+        Layer::with(None, &selection, &packed, LayerOptions { correction_bias: Some(&bias), ..Default::default() })
+            .unwrap();
     apply(&layer, 3);
     assert_eq!(layer.expert_counts(false).unwrap()[3], 3, "the bias makes every token take the last expert");
 
