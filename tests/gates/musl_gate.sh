@@ -91,7 +91,7 @@ export MOE_WORK="$work/examples"
   for name in c_pkgconfig c_dlopen cpp; do MOE_EXAMPLE_CFLAGS="$dynamic" example $name $name; done
   export PKG_CONFIG_LIBDIR="$work/prefix/lib/pkgconfig"
   # shellcheck disable=SC2046
-  step "$CC" -O2 "$source/bindings_examples/c_pkgconfig/main.c" $(pkg-config --static --cflags --libs libmoe-static) -o "$work/static"
+  step "$CC" -O2 "$source/bindings_examples/examples/c_pkgconfig/main.c" $(pkg-config --static --cflags --libs libmoe-static) -o "$work/static"
 )
 file "$work/static" | grep -q 'statically linked' || fail "$(file "$work/static")"
 step "$work/static" "$work/checkpoint" "$work/outputs/static"
@@ -99,5 +99,5 @@ step "$work/static" "$work/checkpoint" "$work/outputs/static"
   step cmake --install "$build" --prefix "$work/glibc"
   MOE_PREFIX="$work/glibc" example c_pkgconfig glibc
 )
-step "$source/bindings_examples/same_output" "$work"/outputs/*
+step "$source/bindings_examples/checks/same_output" "$work"/outputs/*
 echo "musl gate: ok"

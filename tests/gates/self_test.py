@@ -184,7 +184,7 @@ def main(cc, cxx):
         b.sources("top level", "no entry of the top level", {"docs/x.md": "x\n"})
         b.sources("ABI number", "MOE_ABI_VERSION is not 4", {"CMakeLists.txt": "project(libmoe VERSION 1.2.3 L)\nset(MOE_ABI_VERSION 5)\n"})
         b.sources("version", "project version", {"CMakeLists.txt": "project(libmoe VERSION 1.2.4 L)\nset(MOE_ABI_VERSION 4)\n"})
-        b.sources("version of a package", "version 1.2.4 is not 1.2.3", {"bindings_examples/java/pom.xml": "  <version>1.2.4</version>\n"})
+        b.sources("version of a package", "version 1.2.4 is not 1.2.3", {"bindings_examples/bindings/java/pom.xml": "  <version>1.2.4</version>\n"})
         b.sources("changelog", "no section", {"CHANGELOG.md": "## 1.2.2\n"})
 
         bad_header = b.write("inc/moe/moe.h", "// a comment that C99 pedantic takes and a guard that is missing\nint f() { return 1; }\n")

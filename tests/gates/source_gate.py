@@ -54,20 +54,20 @@ FORMATTED = re.compile(r"(impl|tests|bindings_examples)/.*\.(cpp|h|inl)|include_
 
 CRATE = r'^version = "(.*)"$'
 PACKAGE_VERSIONS = [
-    ("bindings_examples/node/package.json", r'^  "version": "(.*)",$'),
-    ("bindings_examples/java/pom.xml", r"^  <version>(.*)</version>$"),
-    ("bindings_examples/rust/libmoe-sys/Cargo.toml", CRATE),
-    ("bindings_examples/rust/libmoe/Cargo.toml", CRATE),
-    ("bindings_examples/rust/libmoe/Cargo.toml", r'^libmoe-sys = .*\bversion = "([^"]*)"'),
+    ("bindings_examples/bindings/node/package.json", r'^  "version": "(.*)",$'),
+    ("bindings_examples/bindings/java/pom.xml", r"^  <version>(.*)</version>$"),
+    ("bindings_examples/bindings/rust/libmoe-sys/Cargo.toml", CRATE),
+    ("bindings_examples/bindings/rust/libmoe/Cargo.toml", CRATE),
+    ("bindings_examples/bindings/rust/libmoe/Cargo.toml", r'^libmoe-sys = .*\bversion = "([^"]*)"'),
 ]
 # Each says what CMakeLists.txt says.
 HOMEPAGE = re.compile(r"HOMEPAGE_URL (\S+)")
 HOMEPAGES = [
-    ("bindings_examples/node/package.json", r'^  "homepage": "(.*)",$'),
-    ("bindings_examples/java/pom.xml", r"^  <url>(.*)</url>$"),
-    ("bindings_examples/python/pyproject.toml", r'^Homepage = "(.*)"$'),
-    ("bindings_examples/rust/libmoe-sys/Cargo.toml", r'^repository = "(.*)"$'),
-    ("bindings_examples/rust/libmoe/Cargo.toml", r'^repository = "(.*)"$'),
+    ("bindings_examples/bindings/node/package.json", r'^  "homepage": "(.*)",$'),
+    ("bindings_examples/bindings/java/pom.xml", r"^  <url>(.*)</url>$"),
+    ("bindings_examples/bindings/python/pyproject.toml", r'^Homepage = "(.*)"$'),
+    ("bindings_examples/bindings/rust/libmoe-sys/Cargo.toml", r'^repository = "(.*)"$'),
+    ("bindings_examples/bindings/rust/libmoe/Cargo.toml", r'^repository = "(.*)"$'),
 ]
 
 

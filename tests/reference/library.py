@@ -13,7 +13,7 @@ class Library:
 
     def __init__(self, path):
         os.environ["LIBMOE_PATH"] = str(pathlib.Path(path).resolve())
-        sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bindings_examples/python"))
+        sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bindings_examples/bindings/python"))
         import libmoe  # pylint: disable=import-outside-toplevel  # opens the library that LIBMOE_PATH names
         self.moe = libmoe
 

@@ -1,5 +1,0 @@
-//go:build cgo
-
-package main
-
-import _ "libmoe.example/go/moe"
