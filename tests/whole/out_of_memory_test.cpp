@@ -6,6 +6,7 @@
 
 #include "support/alloc_fault.h"
 #include "support/capi.h"
+#include "support/model_dir.h"
 #include "support/rooms.h"
 #include "support/temp_dir.h"
 #include "support/wna16_targets.h"
@@ -327,6 +328,56 @@ TEST_F(OutOfMemory, MakingAnError) {
     if (!o.fired) break;
     EXPECT_TRUE(o.status == MOE_ERR_INVALID_CONFIG || o.status == MOE_ERR_OUT_OF_MEMORY) << n;
   }
+}
+
+// Files and folders of a whole model. What a failed call leaves in a folder is whole.
+TEST(OutOfMemoryOfModels, EveryCall) {
+  const TempDir dir;
+  ModelDir model;
+  model.layers = 1, model.E = 2, model.H = 32, model.I = 32;
+  const std::string at = dir.file("model"), to = dir.file("converted");
+  model.write(at);
+  sweep("open", [&](moe_error** e) {
+    moe_checkpoint* out = nullptr;
+    const moe_status r = moe_checkpoint_open(nullptr, at.c_str(), nullptr, 0, nullptr, &out, e);
+    moe_checkpoint_destroy(out);
+    return r;
+  });
+  const CheckpointPtr c = open_model(at);
+  sweep("to_json", [&](moe_error** e) {
+    moe_buffer* out = nullptr;
+    const moe_status r = moe_checkpoint_to_json(c.get(), &out, e);
+    moe_buffer_destroy(out);
+    return r;
+  });
+  sweep("tensor", [&](moe_error** e) {
+    moe_tensor t{};
+    t.struct_size = sizeof t;
+    moe_buffer* out = nullptr;
+    const moe_status r = moe_checkpoint_tensor(c.get(), "model.layers.0.mlp.gate.weight", &t, &out, e);
+    moe_buffer_destroy(out);
+    return r;
+  });
+  sweep("fingerprint", [&](moe_error** e) {
+    moe_buffer* out = nullptr;
+    const moe_status r = moe_checkpoint_fingerprint(nullptr, c.get(), 1, nullptr, &out, e);
+    moe_buffer_destroy(out);
+    return r;
+  });
+  sweep("layer", [&](moe_error** e) {
+    moe_layer* out = nullptr;
+    const moe_status r = moe_checkpoint_layer(nullptr, c.get(), 0, nullptr, &out, e);
+    moe_layer_destroy(out);
+    return r;
+  });
+  sweep(
+      "convert", [&](moe_error** e) { return moe_checkpoint_convert(nullptr, c.get(), to.c_str(), nullptr, e); },
+      [&](moe_status status) {
+        if (status == MOE_OK) {
+          ASSERT_EQ(info_of(open_model(to).get(), 0).flags, static_cast<std::uint32_t>(MOE_LAYER_IS_CONVERTED));
+        }
+        std::filesystem::remove_all(to);
+      });
 }
 
 }  // namespace

@@ -3,43 +3,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-int main(int argc, char** argv) { /* ./readme CHECKPOINT_DIR < CHECKPOINT_DIR/config.json */
-  static char text[1 << 20];
-  int64_t hidden_dim = 0, experts = 0, zero_experts = 0;
-  moe_error* err = NULL;
-  moe_context* context = NULL;
-  moe_config* config = NULL;
-  moe_selection* selection = NULL;
-  moe_weights* weights = NULL;
-  moe_packed* packed = NULL;
-  moe_layer* layer = NULL;
-  const size_t size = fread(text, 1, sizeof text, stdin);
-  int bad = moe_context_create(NULL, 0, NULL, &context, &err) || /* a thread for each core */
-            moe_config_create_from_hf(text, size, NULL, 0, &config, &err) ||
-            moe_config_get_int(config, "/hidden_dim", &hidden_dim, &err) ||
-            moe_config_get_int(config, "/num_experts", &experts, &err) ||
-            moe_config_get_int(config, "/routing/num_zero_experts", &zero_experts, &err);
-  uint16_t* hidden = calloc((size_t)hidden_dim + 1, sizeof *hidden); /* one token, in bfloat16 */
-  uint16_t* out = calloc((size_t)hidden_dim + 1, sizeof *out);
-  float* logits = calloc((size_t)(experts + zero_experts) + 1, sizeof *logits); /* of its router */
-  if (!hidden || !out || !logits) return 1;
-  hidden[0] = 0x3f80; /* 1, 0, 0, ... */
-  bad = bad || moe_select_backend(context, config, NULL, 0, &selection, &err) ||
-        moe_weights_create(config, &weights, &err) ||
-        moe_weights_load_safetensors(weights, argc > 1 ? argv[1] : ".", NULL, &err) ||
-        moe_convert_weights(context, selection, weights, NULL, &packed, &err) ||
-        moe_layer_create(context, selection, packed, NULL, &layer, &err) ||
-        moe_apply_flat(layer, 1, MOE_DTYPE_BF16, hidden, MOE_DTYPE_F32, logits, NULL, NULL, MOE_DTYPE_BF16, out, &err);
-  if (bad) {
-    fprintf(stderr, "%s: %s\n", moe_error_subject(err), moe_error_message(err));
-  } else {
-    const uint32_t bits = (uint32_t)out[0] << 16; /* a bfloat16 is the upper half of a float */
-    float first;
-    memcpy(&first, &bits, sizeof first);
-    printf("%s computed a first value of %g\n", moe_selection_kernel(selection), first);
+static moe_error* err;
+static void check(moe_status status) {
+  if (status == MOE_OK) return;
+  fprintf(stderr, "%s: %s\n", moe_error_subject(err), moe_error_message(err));
+  exit(1);
+}
+
+int main(int argc, char** argv) { /* ./readme MODEL_DIR */
+  moe_context* context;
+  moe_checkpoint* model;
+  moe_layer* layers[256];
+  moe_layer_info info = {.struct_size = sizeof info};
+  size_t n = 0, width = 0, experts = 0;
+  check(moe_context_create(NULL, 0, NULL, &context, &err)); /* a thread for each core */
+  check(moe_checkpoint_open(context, argc > 1 ? argv[1] : ".", NULL, 0, NULL, &model, &err));
+  for (int64_t i = 0; i < moe_checkpoint_layer_count(model) && n < 256; ++i) {
+    check(moe_checkpoint_layer_info(model, i, &info, &err));
+    if (info.kind != MOE_LAYER_EXPERTS) continue;
+    check(moe_checkpoint_layer(context, model, i, NULL, &layers[n++], &err));
+    width = (size_t)info.hidden_dim, experts = (size_t)info.num_experts;
   }
-  moe_layer_destroy(layer), moe_packed_destroy(packed), moe_weights_destroy(weights), moe_selection_destroy(selection);
-  moe_config_destroy(config), moe_context_destroy(context), moe_error_destroy(err);
-  free(hidden), free(out), free(logits);
-  return bad;
+  uint16_t x[8192] = {0x3f80}, y[8192]; /* a token's hidden states, in bfloat16: 1, 0, 0, ... */
+  float logits[1024] = {0}, first;      /* of the model's router, which is yours */
+  if (n == 0 || width > 8192 || experts > 1024) return 1;
+  for (size_t i = 0; i < n; ++i)
+    check(moe_apply_flat(layers[i], 1, MOE_DTYPE_BF16, x, MOE_DTYPE_F32, logits, NULL, NULL, MOE_DTYPE_BF16, y, &err));
+  memcpy(&first, (uint16_t[2]){0, y[0]}, sizeof first); /* a bfloat16 is the upper half of a float */
+  printf("%zu layers ran, the last one's first value is %g\n", n, first);
+  for (size_t i = 0; i < n; ++i) moe_layer_destroy(layers[i]);
+  moe_checkpoint_destroy(model);
+  moe_context_destroy(context);
+  return 0;
 }
