@@ -73,10 +73,10 @@ TensorView view_of_output(const moe::io::Packed& packed, const moe::io::NamedOut
   return v;
 }
 
-Result<moe::Matrix> matrix_of(const char* name) {
+Result<moe::Which> matrix_of(const char* name) {
   const auto role = moe::role_from_name(name);
-  if (role == moe::Role::w13_weight) return moe::Matrix::w13;
-  if (role == moe::Role::w2_weight) return moe::Matrix::w2;
+  if (role == moe::Role::w13_weight) return moe::Which::w13;
+  if (role == moe::Role::w2_weight) return moe::Which::w2;
   return fail(Code::invalid_argument, "role", "role: expected w13_weight or w2_weight, got " + moe::in_quotes(name));
 }
 
@@ -138,9 +138,9 @@ moe_status moe_packed_dequantize(const moe_packed* packed, const char* role, int
         {.name = "out", .given = out, .dtypes = moe::api::kFloats, .ndim = 2, .letters = "[N, K]", .writable = true}};
     MOE_CHECK(moe::api::read_structs(param));
     MOE_CHECK(check_handle(packed, "packed"));
-    MOE_TRY(const moe::Matrix which, matrix_of(role));
+    MOE_TRY(const moe::Which which, matrix_of(role));
     const moe::io::Packed& p = *packed->object;
-    const moe::P16Matrix& m = which == moe::Matrix::w13 ? p.info.layout.w13 : p.info.layout.w2;
+    const moe::P16Matrix& m = which == moe::Which::w13 ? p.info.layout.w13 : p.info.layout.w2;
     param[0].shape = {m.rows(), m.columns()};
     MOE_CHECK(moe::api::check_tensors(param));
     MOE_TRY(const std::int64_t local, local_index(p, expert));

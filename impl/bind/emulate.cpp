@@ -81,7 +81,7 @@ class MadePanels final : public PanelSource {
   }
   int take_bay() const override { return static_cast<int>(free_.take()); }
   void give_bay(int bay) const override { free_.give(usize(bay)); }
-  const std::byte* make(int number, Matrix which, std::int64_t local, std::int64_t first,
+  const std::byte* make(int number, Which which, std::int64_t local, std::int64_t first,
                         std::int64_t count) const override {
     Bay& bay = at(bays_, number);
     repack_panels(packed_->info.layout, packed_->payload.data(), to_, which, local, first, count, bay.rows,

@@ -97,9 +97,9 @@ Check write_p16_expert(const ConvertJob& job, const TensorSource& source, std::i
   return ok();
 }
 
-Error no_input_scale(Matrix which, std::int64_t expert) {
+Error no_input_scale(Which which, std::int64_t expert) {
   const std::string place =
-      cat(role_name(which == Matrix::w13 ? Role::w13_input_scale : Role::w2_input_scale), "[", expert, "]");
+      cat(role_name(which == Which::w13 ? Role::w13_input_scale : Role::w2_input_scale), "[", expert, "]");
   return fail(Code::missing_weight, place,
               place + ": not set; the kernels of this layout quantise activations with it");
 }
@@ -109,9 +109,9 @@ Check write_named_expert(const ConvertJob& job, const TensorSource& source, std:
   const LayoutFamily& form = *layout_family(job.layout.kind);
   CanonicalRows& rows = scratch.rows;
   bool requantized = false;
-  for (const Matrix which : {Matrix::w13, Matrix::w2}) {
+  for (const Which which : {Which::w13, Which::w2}) {
     const P16Matrix& matrix = job.layout.matrix(which);
-    MOE_TRY(const LeasedMatrix leased, lease_matrix(job, source, at(job.experts, local), which == Matrix::w13));
+    MOE_TRY(const LeasedMatrix leased, lease_matrix(job, source, at(job.experts, local), which == Which::w13));
     rows.shape(matrix.rows(), matrix);
     MOE_CHECK(read_matrix(leased.source, rows));
     at(facts.input_scale, which) = rows.input_scale;
@@ -177,7 +177,7 @@ Result<Layout> layout_that_fits(const ConvertJob& job, const TensorSource& sourc
   const auto look = [&](std::size_t, std::int64_t local) -> Check {
     for (const bool is_w13 : {true, false}) {
       MOE_TRY(const std::vector<std::int32_t> g_idx, lease_g_idx(job, source, at(job.experts, local), is_w13));
-      if (!holds_groups(job.layout.matrix(is_w13 ? Matrix::w13 : Matrix::w2), g_idx)) return fail(kDoesNotFit, "", "");
+      if (!holds_groups(job.layout.matrix(is_w13 ? Which::w13 : Which::w2), g_idx)) return fail(kDoesNotFit, "", "");
     }
     return ok();
   };

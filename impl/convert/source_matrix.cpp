@@ -360,7 +360,7 @@ std::uint64_t temp_bytes_per_worker(const ConvertJob& job) {
         static_cast<std::uint64_t>(rows * (round_up(m->k, kCanonicalPad) * plain + 4 * m->group_count() + 4)) *
         (m->has_order ? 2 : 1);
     if (is_float_kind(job.layout.kind)) {
-      const FloatMatrix to = float_matrix(job.layout, m == &job.layout.w13 ? Matrix::w13 : Matrix::w2);
+      const FloatMatrix to = float_matrix(job.layout, m == &job.layout.w13 ? Which::w13 : Which::w2);
       if (to.form->place == WeightPlace::marlin && !to.is_as_given())
         bytes += static_cast<std::uint64_t>(to.rows() * round_up(to.padded_k, kCanonicalPad));
     }

@@ -235,7 +235,7 @@ constexpr std::optional<Element> p16_element(LayoutKind kind) {
   return row != nullptr ? std::optional(row->element) : std::nullopt;
 }
 
-enum class Matrix : std::uint8_t { w13, w2 };
+enum class Which : std::uint8_t { w13, w2 };
 
 // A tensor of a named layout.
 struct LayoutTensor {
@@ -280,7 +280,7 @@ struct Layout {
   // p16/int4-g32/1, p16/int4-cw-bias/1, p16/int4-g32,cw/1, p16/w8-cw-f32/1, p16/w4-g128-bf16-zp/1, p16/bf16/1,
   // p16/w4-g128,u56-f32-ao/1, p16/f32-bias/1, p16/e4m3-b128x128/1, p16/e4m3-t/1; those of named layouts; "" for none.
   std::string id() const;
-  const P16Matrix& matrix(Matrix which) const { return which == Matrix::w13 ? w13 : w2; }
+  const P16Matrix& matrix(Which which) const { return which == Which::w13 ? w13 : w2; }
   std::size_t w2_offset() const { return w13.bytes(); }  // within an expert of p16
   std::size_t expert_stride() const {                    // of p16; named: all bytes of one expert
     if (p16_element(kind)) return round_up(w13.bytes() + w2.bytes(), kExpertAlignment);

@@ -35,21 +35,21 @@ struct Plain {
   ColumnOrder order;
 };
 
-Result<Plain> read_plain(const Layout& from, const std::byte* payload, std::int64_t local, Matrix which,
+Result<Plain> read_plain(const Layout& from, const std::byte* payload, std::int64_t local, Which which,
                          const P16Matrix& to) {
   Plain plain;
   plain.rows.shape(to.rows(), to);
   MOE_CHECK(layout_family(from.kind)->read({from, payload, local}, which, plain.rows));
   if (to.has_order) {
-    MOE_TRY(plain.order, column_order(to, plain.rows.g_idx, which == Matrix::w13, local));
+    MOE_TRY(plain.order, column_order(to, plain.rows.g_idx, which == Which::w13, local));
   }
   return plain;
 }
 
 Check repack_expert(const Layout& from, const std::byte* payload, const Layout& to, std::int64_t local,
                     std::byte* out) {
-  MOE_TRY(const Plain w13, read_plain(from, payload, local, Matrix::w13, to.w13));
-  MOE_TRY(const Plain w2, read_plain(from, payload, local, Matrix::w2, to.w2));
+  MOE_TRY(const Plain w13, read_plain(from, payload, local, Which::w13, to.w13));
+  MOE_TRY(const Plain w2, read_plain(from, payload, local, Which::w2, to.w2));
   write_p16_rows(w13.rows, to.w13, w13.order, w2.order.rows(), out);
   write_p16_rows(w2.rows, to.w2, w2.order, {}, out + to.w2_offset());
   const std::size_t used = to.w13.bytes() + to.w2.bytes();
@@ -81,7 +81,7 @@ void write_p16_rows(const CanonicalRows& all, const P16Matrix& m, const ColumnOr
 
 std::optional<Layout> repacked_layout(const Layout& from, bool any_groups) {
   if (!is_wna16_kind(from.kind)) return std::nullopt;
-  const Wna16Matrix w13 = wna16_matrix(from, Matrix::w13);
+  const Wna16Matrix w13 = wna16_matrix(from, Which::w13);
   const bool dense = from.kind == LayoutKind::wna16_dense;
   LayoutKind kind = w13.bits == 4 ? LayoutKind::p16_w4 : LayoutKind::p16_w8;
   if (dense)
@@ -119,7 +119,7 @@ CanonicalRows panel_rows_for(const Layout& to) {
   return rows;
 }
 
-void repack_panels(const Layout& from, const std::byte* payload, const Layout& to, Matrix which, std::int64_t local,
+void repack_panels(const Layout& from, const std::byte* payload, const Layout& to, Which which, std::int64_t local,
                    std::int64_t first, std::int64_t count, CanonicalRows& scratch, std::byte* out) {
   const P16Matrix& m = to.matrix(which);
   scratch.shape(kPanelRows, m);

@@ -31,7 +31,7 @@ Check repack_experts(const Layout& from, const std::byte* payload, const Layout&
 // For one that makes panels when they are needed: panels [first, first + count) of a matrix of `to`, which has no
 // activation order. `scratch` is panel_rows_for(to), by one caller at a time: nothing is allocated.
 CanonicalRows panel_rows_for(const Layout& to);
-void repack_panels(const Layout& from, const std::byte* payload, const Layout& to, Matrix which, std::int64_t local,
+void repack_panels(const Layout& from, const std::byte* payload, const Layout& to, Which which, std::int64_t local,
                    std::int64_t first, std::int64_t count, CanonicalRows& scratch, std::byte* out);
 
 }  // namespace moe

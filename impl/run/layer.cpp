@@ -61,14 +61,14 @@ Check copy_out(const T* from, const TensorView& to, const Parallel& parallel) {
 Check check_orders(const Packed& packed) {
   const Layout& l = packed.info.layout;
   for (std::int64_t e = 0; e < l.experts; ++e)
-    for (const Matrix which : {Matrix::w13, Matrix::w2}) {
+    for (const Which which : {Which::w13, Which::w2}) {
       const P16Matrix& m = l.matrix(which);
       if (!m.has_order) continue;
-      const std::byte* matrix = packed.expert(e) + (which == Matrix::w13 ? 0 : l.w2_offset());
+      const std::byte* matrix = packed.expert(e) + (which == Which::w13 ? 0 : l.w2_offset());
       const auto* list = reinterpret_cast<const std::int32_t*>(matrix + m.order_offset());
       if (!is_order({list, usize(m.k)}, m.columns()))
         return fail(Code::format, "packed",
-                    cat("packed: the columns of ", which == Matrix::w13 ? "w13" : "w2", " of expert ",
+                    cat("packed: the columns of ", which == Which::w13 ? "w13" : "w2", " of expert ",
                         packed.info.experts[usize(e)], " are no list that names each once"));
     }
   return ok();

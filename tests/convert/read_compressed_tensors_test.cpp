@@ -74,7 +74,7 @@ TEST(Convert, NegativeScalesOfEveryType) {
         std::vector<float>& out = dense[negative ? 1 : 0];
         out.resize(64 * 64);
         const TensorView view = row_major(DType::f32, {64, 64}, out.data());
-        ASSERT_TRUE(dequantize(layer.layout, packed.data(), 0, Matrix::w13, view));
+        ASSERT_TRUE(dequantize(layer.layout, packed.data(), 0, Which::w13, view));
       }
       for (std::size_t i = 0; i < dense[0].size(); ++i) {
         ASSERT_EQ(dense[0][i], static_cast<float>(layer.w13[i]) * 0.25f);

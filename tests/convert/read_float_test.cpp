@@ -96,10 +96,10 @@ TEST(ReadFloat, EveryDtypeIntoEveryElementAndBack) {
         for (std::int64_t e = 0; e < kExperts; ++e) {
           std::vector<float> w13(static_cast<std::size_t>(2 * kInter * kHidden)),
               w2(static_cast<std::size_t>(kHidden * kInter));
-          ASSERT_TRUE(dequantize(job.layout, out.data(), e, Matrix::w13,
+          ASSERT_TRUE(dequantize(job.layout, out.data(), e, Which::w13,
                                  row_major(DType::f32, {2 * kInter, kHidden}, w13.data())));
           ASSERT_TRUE(
-              dequantize(job.layout, out.data(), e, Matrix::w2, row_major(DType::f32, {kHidden, kInter}, w2.data())));
+              dequantize(job.layout, out.data(), e, Which::w2, row_major(DType::f32, {kHidden, kInter}, w2.data())));
           const auto expected = [&, to = to](const Bytes& w, std::int64_t index) {
             Bytes rounded(4);
             put_float(to, get_float(from, w.data() + static_cast<std::size_t>(index) * bytes_of(from)), rounded.data());

@@ -53,9 +53,9 @@ TEST_P(Pack, CodesScalesSumsAndDenseAreExact) {
 
   const auto w = f.at("w_int4").as<std::int8_t>();
   const auto scales = f.at("scales").floats();
-  for (Matrix which : {Matrix::w13, Matrix::w2}) {
-    const P16Matrix& m = which == Matrix::w13 ? layout.w13 : layout.w2;
-    const std::byte* base = out.data() + (which == Matrix::w13 ? 0 : layout.w2_offset());
+  for (Which which : {Which::w13, Which::w2}) {
+    const P16Matrix& m = which == Which::w13 ? layout.w13 : layout.w2;
+    const std::byte* base = out.data() + (which == Which::w13 ? 0 : layout.w2_offset());
     std::vector<float> got(static_cast<std::size_t>(m.rows() * k));
     ASSERT_TRUE(dequantize(layout, out.data(), 0, which, row_major(DType::f32, {m.rows(), k}, got.data())));
     for (std::int64_t half = 0; half < m.halves; ++half)
@@ -209,19 +209,19 @@ TEST(Dequantize, RoundsToTheOutputTypeAndTakesStrides) {
   const Bytes out = convert(layer.job(), layer.source());
   std::vector<float> f(64 * 64);
   std::vector<std::uint16_t> h(64 * 64), b(64 * 64);
-  ASSERT_TRUE(dequantize(layer.layout, out.data(), 0, Matrix::w13, row_major(DType::f32, {64, 64}, f.data())));
-  ASSERT_TRUE(dequantize(layer.layout, out.data(), 0, Matrix::w13, row_major(DType::f16, {64, 64}, h.data())));
+  ASSERT_TRUE(dequantize(layer.layout, out.data(), 0, Which::w13, row_major(DType::f32, {64, 64}, f.data())));
+  ASSERT_TRUE(dequantize(layer.layout, out.data(), 0, Which::w13, row_major(DType::f16, {64, 64}, h.data())));
   TensorView t = row_major(DType::bf16, {64, 64}, b.data());
   t.strides = {1, 64};
-  ASSERT_TRUE(dequantize(layer.layout, out.data(), 0, Matrix::w13, t));
+  ASSERT_TRUE(dequantize(layer.layout, out.data(), 0, Which::w13, t));
   for (std::size_t n = 0; n < 64; ++n)
     for (std::size_t k = 0; k < 64; ++k) {
       ASSERT_EQ(h[n * 64 + k], f32_to_f16(f[n * 64 + k]));
       ASSERT_EQ(b[k * 64 + n], f32_to_bf16(f[n * 64 + k]));
     }
-  EXPECT_EQ(dequantize(layer.layout, out.data(), 0, Matrix::w2, row_major(DType::f32, {64, 33}, f.data())).error().code,
+  EXPECT_EQ(dequantize(layer.layout, out.data(), 0, Which::w2, row_major(DType::f32, {64, 33}, f.data())).error().code,
             Code::shape);
-  EXPECT_EQ(dequantize(layer.layout, out.data(), 0, Matrix::w2, row_major(DType::i8, {64, 32}, f.data())).error().code,
+  EXPECT_EQ(dequantize(layer.layout, out.data(), 0, Which::w2, row_major(DType::i8, {64, 32}, f.data())).error().code,
             Code::dtype);
 }
 

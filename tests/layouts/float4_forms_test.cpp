@@ -86,8 +86,8 @@ struct Nvfp4 {
     std::vector<std::byte> payload(l.payload_bytes(), std::byte{0xaa});
     std::vector<ExpertFacts> facts;
     for (std::int64_t e = 0; e < l.experts; ++e) {
-      for (const Matrix which : {Matrix::w13, Matrix::w2}) {
-        CanonicalRows rows = rows_of(which == Matrix::w13 ? w13 : w2, l.matrix(which), e);
+      for (const Which which : {Which::w13, Which::w2}) {
+        CanonicalRows rows = rows_of(which == Which::w13 ? w13 : w2, l.matrix(which), e);
         EXPECT_TRUE(layout_family(l.kind)->write(rows, which, {l, payload.data(), e}));
       }
       facts.push_back({{a13[usize(e)], a2[usize(e)]}});
@@ -194,7 +194,7 @@ struct GptOss {
 struct Written {
   std::array<std::vector<std::byte>, kFloatParts> part;
 };
-Written unpadded(const Source& s, const Layout& l, Matrix which) {
+Written unpadded(const Source& s, const Layout& l, Which which) {
   FloatForm form = *float_form(l);
   form.hidden_padding = form.intermediate_padding = form.ungated_padding = 1;
   FloatMatrix m = float_matrix(l, which);
@@ -247,11 +247,11 @@ TEST(Float4Forms, Mxfp4Bytes) {
     const GptOss v(c.pairs);
     // The source of deepgemm's vector, as that of CPU and Marlin, has rows as they are.
     const Layout l = v.layout(form_called(c.form), c.pairs);
-    for (const Matrix which : {Matrix::w13, Matrix::w2}) {
-      if (c.prefix == std::string("aiter") && which == Matrix::w2) continue;  // its 4 groups are no whole lanes
-      const Written got = unpadded(which == Matrix::w13 ? v.w13 : v.w2, l, which);
+    for (const Which which : {Which::w13, Which::w2}) {
+      if (c.prefix == std::string("aiter") && which == Which::w2) continue;  // its 4 groups are no whole lanes
+      const Written got = unpadded(which == Which::w13 ? v.w13 : v.w2, l, which);
       for (std::size_t p = 0; p < kFloatParts; ++p) {
-        const std::string_view part = which == Matrix::w13 ? kFloatNames[p].short13 : kFloatNames[p].short2;
+        const std::string_view part = which == Which::w13 ? kFloatNames[p].short13 : kFloatNames[p].short2;
         const std::string want = std::string(c.prefix) + "." + std::string(part);
         if (!v.file.has(want)) continue;
         expect_bytes(got.part[p], v.file.expected(want), want);
@@ -266,7 +266,7 @@ TEST(Float4Forms, Mxfp4Bytes) {
 TEST(Float4Forms, GateAndUpApart) {
   const GptOss v;
   const Layout l = v.layout(form_called("plain/mxfp4"), false);
-  expect_bytes(unpadded(v.w13, l, Matrix::w13).part[usize(FloatPart::weight)], v.file.expected("deint.w13"),
+  expect_bytes(unpadded(v.w13, l, Which::w13).part[usize(FloatPart::weight)], v.file.expected("deint.w13"),
                "deint.w13");
 }
 
@@ -274,7 +274,7 @@ TEST(Float4Forms, GateAndUpApart) {
 TEST(Float4Forms, AiterScalesOfW2) {
   const GptOss v;
   const Layout l = v.layout(form_called("aiter/mxfp4-mxfp4"), true);
-  const FloatMatrix m = float_matrix(l, Matrix::w2);  // padded: 8 groups
+  const FloatMatrix m = float_matrix(l, Which::w2);  // padded: 8 groups
   std::vector<std::byte> weight(usize(m.rows() * m.row_bytes())), scale(usize(m.rows() * m.groups()));
   CanonicalRows rows = rows_of(v.w2, m.source, 1);
   FloatBytes<std::byte> out;
@@ -301,7 +301,7 @@ TEST(Float4Forms, SmallestPower) {
     rows.scales[6] = power_of_two(-126);
     std::vector<std::byte> payload(l.payload_bytes());
     const ExpertTensors<std::byte> out{l, payload.data(), 0};
-    ASSERT_TRUE(layout_family(l.kind)->write(rows, Matrix::w2, out));
+    ASSERT_TRUE(layout_family(l.kind)->write(rows, Which::w2, out));
     const std::byte* s2 = out["w2_scale"].data() + 4 * 5;
     EXPECT_EQ(load<std::uint32_t>(s2), vllm ? 0u : 0x00400000u);
     EXPECT_EQ(load<std::uint32_t>(s2 + 4), 0x00800000u);
@@ -443,7 +443,7 @@ TEST(Float4Forms, PaddingIsZero) {
   std::fill(rows.scales.begin(), rows.scales.end(), 1.0f);
   std::fill(rows.bias.begin(), rows.bias.end(), 1.0f);
   const ExpertTensors<std::byte> out{l, payload.data(), 0};
-  ASSERT_TRUE(layout_family(l.kind)->write(rows, Matrix::w13, out));
+  ASSERT_TRUE(layout_family(l.kind)->write(rows, Which::w13, out));
   for (std::size_t n = 0; n < 512; ++n) {
     const bool row = n % 256 < 160;
     for (std::size_t b = 0; b < 128; ++b)

@@ -299,12 +299,12 @@ bool is_float_layout(const Layout& l) {
   const FloatForm* f = same && plain && element ? float_form(l) : nullptr;
   return f != nullptr && is_grouped_so(w13, f->grain) && is_grouped_so(w2, f->grain) && is_variant(l, *f) &&
          padded_hidden(l) % f->hidden_step == 0 && padded_intermediate(l) % f->intermediate_step == 0 &&
-         float_matrix(l, Matrix::w13).rows() % f->w13_rows_step == 0;
+         float_matrix(l, Which::w13).rows() % f->w13_rows_step == 0;
 }
 
 void list_float(Layout& l) {
   if (float_form(l) == nullptr) return;  // of a damaged file
-  const FloatMatrix w13 = float_matrix(l, Matrix::w13), w2 = float_matrix(l, Matrix::w2);
+  const FloatMatrix w13 = float_matrix(l, Which::w13), w2 = float_matrix(l, Which::w2);
   for (std::size_t p = 0; p < kFloatParts; ++p)
     for (const FloatMatrix* m : {&w13, &w2})
       if (MaybeTensor t = kParts[p](l, *m)) {
@@ -357,8 +357,8 @@ std::int64_t padded_intermediate(const Layout& l) {
   return round_up(l.w2.k, l.w13.halves == 2 ? f->intermediate_padding : f->ungated_padding);
 }
 
-FloatMatrix float_matrix(const Layout& l, Matrix which) {
-  const bool w13 = which == Matrix::w13;
+FloatMatrix float_matrix(const Layout& l, Which which) {
+  const bool w13 = which == Which::w13;
   const std::int64_t hidden = padded_hidden(l), intermediate = padded_intermediate(l);
   FloatMatrix m{.form = float_form(l), .source = l.matrix(which), .w13 = w13};
   m.padded_half_rows = w13 ? intermediate : hidden;

@@ -138,7 +138,7 @@ DType value_type(Element e);
 bool is_float_kind(LayoutKind kind);
 // Of a layer of these weights; nullptr: the kind has none for them.
 const FloatForm* float_form(const Layout& layout);
-FloatMatrix float_matrix(const Layout& layout, Matrix which);
+FloatMatrix float_matrix(const Layout& layout, Which which);
 std::int64_t padded_hidden(const Layout& layout);
 std::int64_t padded_intermediate(const Layout& layout);
 // "gate_up", "up_gate", "interleaved", "interleaved_up_gate", "interleaved64_up_gate"; "" without a gate.

@@ -24,9 +24,9 @@
 namespace moe {
 namespace {
 
-std::string_view name_of(Matrix which, FloatPart part) {
+std::string_view name_of(Which which, FloatPart part) {
   const FloatNames& row = at(kFloatNames, part);
-  return which == Matrix::w13 ? row.w13 : row.w2;
+  return which == Which::w13 ? row.w13 : row.w2;
 }
 
 // --- elements -----------------------------------------------------------------------------------------
@@ -210,11 +210,11 @@ const LayoutTensor* find(const Layout& layout, std::string_view name) {
 }
 
 // The same numbers in AMD's 8-bit floats: a code means half of its value, and there is no -0.
-Check to_fnuz(CanonicalRows& rows, Matrix which) {
+Check to_fnuz(CanonicalRows& rows, Which which) {
   std::replace(rows.codes.begin(), rows.codes.end(), std::int8_t{-128}, std::int8_t{0});
   for (float& s : rows.scales) {
     if (!std::isfinite(s * 2.0f))
-      return fail(Code::invalid_argument, which == Matrix::w13 ? "w13_scale" : "w2_scale",
+      return fail(Code::invalid_argument, which == Which::w13 ? "w13_scale" : "w2_scale",
                   cat("scale ", float_text(s), " is too large to be doubled, as this device's 8-bit floats need it"));
     s *= 2.0f;
   }
@@ -226,7 +226,7 @@ std::int64_t bias_row(const FloatMatrix& m, std::int64_t n) {
 }
 
 template <class Byte>
-FloatBytes<Byte> parts_of(const ExpertTensors<Byte>& tensors, Matrix which) {
+FloatBytes<Byte> parts_of(const ExpertTensors<Byte>& tensors, Which which) {
   FloatBytes<Byte> parts;
   for (std::size_t p = 0; p < kFloatParts; ++p)
     parts.part[p] = tensors[name_of(which, static_cast<FloatPart>(p))].data();
@@ -234,13 +234,13 @@ FloatBytes<Byte> parts_of(const ExpertTensors<Byte>& tensors, Matrix which) {
   return parts;
 }
 
-Check write_float_form(CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out) {
+Check write_float_form(CanonicalRows& rows, Which which, const ExpertTensors<std::byte>& out) {
   const FloatMatrix m = float_matrix(out.layout, which);
   if (m.fnuz) MOE_CHECK(to_fnuz(rows, which));
   return write_float_matrix(m, rows, parts_of(out, which));
 }
 
-Check read_float_form(const ExpertTensors<const std::byte>& in, Matrix which, CanonicalRows& rows) {
+Check read_float_form(const ExpertTensors<const std::byte>& in, Which which, CanonicalRows& rows) {
   const FloatMatrix m = float_matrix(in.layout, which);
   read_float_matrix(m, parts_of(in, which), rows);
   if (m.form->grain == Grain::nvfp4 && m.form->place == WeightPlace::marlin)
@@ -250,7 +250,7 @@ Check read_float_form(const ExpertTensors<const std::byte>& in, Matrix which, Ca
 
 // The kernels take one scale of activations for all experts, some its product with those of the weights; those of NVFP4
 // what InputScales says.
-Check finish_inputs(const Layout& layout, std::span<const ExpertFacts> experts, Matrix which, std::byte* payload) {
+Check finish_inputs(const Layout& layout, std::span<const ExpertFacts> experts, Which which, std::byte* payload) {
   const LayoutTensor* scale = find(layout, name_of(which, FloatPart::input_scale));
   if (scale == nullptr) return ok();
   const InputScales inputs = float_form(layout)->inputs;
@@ -289,7 +289,7 @@ Check check_marlin_globals(DType type, std::span<const std::byte> global, std::s
 Check finish_float_form(const Layout& layout, std::span<const ExpertFacts> experts, std::byte* payload,
                         std::uint64_t& scales_rounded) {
   const FloatForm& form = *float_form(layout);
-  for (const Matrix which : {Matrix::w13, Matrix::w2}) {
+  for (const Which which : {Which::w13, Which::w2}) {
     MOE_CHECK(finish_inputs(layout, experts, which, payload));
     if (form.grain != Grain::nvfp4 || form.place != WeightPlace::marlin) continue;
     const auto all = [&](FloatPart part) {

@@ -90,7 +90,7 @@ void read_row(const KaiMatrix& m, const std::byte* tile, std::int64_t lane, std:
   at(rows.bias, row) = load<float>(tile + m.bias_offset() + 4 * lane);
 }
 
-Check write_kai(CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out) {
+Check write_kai(CanonicalRows& rows, Which which, const ExpertTensors<std::byte>& out) {
   const KaiMatrix m(out.layout.matrix(which));
   std::byte* tile = out[blob_name(which)].data();
   for (std::int64_t row = 0; row < m.rows; row += kKaiRows, tile += m.tile_bytes())
@@ -99,7 +99,7 @@ Check write_kai(CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte
   return ok();
 }
 
-Check read_kai(const ExpertTensors<const std::byte>& in, Matrix which, CanonicalRows& rows) {
+Check read_kai(const ExpertTensors<const std::byte>& in, Which which, CanonicalRows& rows) {
   const KaiMatrix m(in.layout.matrix(which));
   const std::byte* blob = in[blob_name(which)].data();
   for (std::int64_t row = 0; row < m.rows; ++row)

@@ -17,7 +17,7 @@ constexpr std::array kInputWords = {"", "-int8", "-fp8"};
 constexpr std::int64_t kMaxMultiprocessors = 4096;
 
 std::string id_of(const Layout& l) {
-  const Wna16Matrix m = wna16_matrix(l, Matrix::w13);
+  const Wna16Matrix m = wna16_matrix(l, Which::w13);
   std::string s(wna16_form(l.kind).word);
   if (l.kind == LayoutKind::wna16_marlin) s += m.awq ? "awq-" : "gptq-";
   if (l.kind != LayoutKind::wna16_trtllm) s += cat("b", m.bits);
@@ -50,7 +50,7 @@ bool is_valid(const Layout& l) {
   const bool groups =
       l.variant.channel_wise ? w13.group_count() == 1 && w2.group_count() == 1 : w13.group() == w2.group();
   return is_variant(l.variant) && groups &&
-         wna16_form(l.kind).fits(l, wna16_matrix(l, Matrix::w13), wna16_matrix(l, Matrix::w2));
+         wna16_form(l.kind).fits(l, wna16_matrix(l, Which::w13), wna16_matrix(l, Which::w2));
 }
 
 void list_tensors(Layout& l) {
@@ -64,7 +64,7 @@ void list_tensors(Layout& l) {
         {.name = kWorkspace, .dtype = DType::i32, .shape = {4 * l.variant.multiprocessors}, .shared = true});
 }
 
-const LayoutTensor* find(const Layout& layout, Matrix which, Wna16Part part) {
+const LayoutTensor* find(const Layout& layout, Which which, Wna16Part part) {
   for (const LayoutTensor& t : layout.tensors)
     if (t.name == wna16_name(which, part)) return &t;
   return nullptr;
@@ -108,7 +108,7 @@ Check check_zeros(const Wna16Matrix& m, std::int64_t local, const CanonicalRows&
   return ok();
 }
 
-Check write(CanonicalRows& rows, Matrix which, const Wna16Out& out) {
+Check write(CanonicalRows& rows, Which which, const Wna16Out& out) {
   const Wna16Matrix m = wna16_matrix(out.layout, which);
   MOE_CHECK(round_scales(m, out.local, rows));
   MOE_CHECK(check_zeros(m, out.local, rows));
@@ -116,13 +116,13 @@ Check write(CanonicalRows& rows, Matrix which, const Wna16Out& out) {
   return ok();
 }
 
-Check read(const Wna16In& in, Matrix which, CanonicalRows& rows) {
+Check read(const Wna16In& in, Which which, CanonicalRows& rows) {
   return read_wna16(wna16_matrix(in.layout, which), in, rows);
 }
 
 // What all experts share, once their tensors are written.
 Check finish(const Layout& layout, std::span<const ExpertFacts>, std::byte* payload, std::uint64_t&) {
-  for (const Matrix which : {Matrix::w13, Matrix::w2}) {
+  for (const Which which : {Which::w13, Which::w2}) {
     const Wna16Matrix m = wna16_matrix(layout, which);
     const LayoutTensor& scale = *find(layout, which, Wna16Part::scale);
     const std::size_t all = layout.end_of(scale) - scale.offset;
@@ -163,7 +163,7 @@ Check read_wna16(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows) {
   return wna16_form(m.kind).read(m, in, {0, m.rows()}, rows);
 }
 
-void read_wna16_rows(const Wna16In& in, Matrix which, const RowRange& range, CanonicalRows& rows) {
+void read_wna16_rows(const Wna16In& in, Which which, const RowRange& range, CanonicalRows& rows) {
   const Wna16Matrix m = wna16_matrix(in.layout, which);
   const Check read = wna16_form(m.kind).read(m, in, range, rows);
   if (read) rows.clear_from(range.count);  // always: faults are those of an order

@@ -58,7 +58,7 @@ constexpr std::string_view kWorkspace = "workspace";  // of Marlin, beside the p
 template <class Take>
 void each_wna16_part(const Layout& layout, Take take) {
   const Wna16Form& form = wna16_form(layout.kind);
-  const Wna16Matrix w13 = wna16_matrix(layout, Matrix::w13), w2 = wna16_matrix(layout, Matrix::w2);
+  const Wna16Matrix w13 = wna16_matrix(layout, Which::w13), w2 = wna16_matrix(layout, Which::w2);
   for (std::size_t p = 0; p < kWna16Names.size(); ++p)
     for (const Wna16Matrix* m : {&w13, &w2})
       take(wna16_name(m->which, static_cast<Wna16Part>(p)), form.tensor(*m, static_cast<Wna16Part>(p)));
@@ -69,7 +69,7 @@ void write_wna16(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out
 Check read_wna16(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows);
 // Some rows of a matrix without activation order, into `rows`, which has its shape (of more rows, if need be) and
 // keeps its memory: for panels that are made on the fly.
-void read_wna16_rows(const Wna16In& in, Matrix which, const RowRange& range, CanonicalRows& rows);
+void read_wna16_rows(const Wna16In& in, Which which, const RowRange& range, CanonicalRows& rows);
 
 // Marlin with int8 activations, once the scales of all experts are written: they become int16 in units of
 // `global`, in place, the largest magnitude 4096. A tensor whose scales are all 0 is refused (invalid_argument, subject

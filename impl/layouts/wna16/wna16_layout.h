@@ -39,15 +39,15 @@ constexpr std::array<Wna16Names, 7> kWna16Names = {{
     {"w13_input_global_scale", "w2_input_global_scale"},
     {"w13_bias", "w2_bias"},
 }};
-constexpr std::string_view wna16_name(Matrix which, Wna16Part part) {
+constexpr std::string_view wna16_name(Which which, Wna16Part part) {
   const Wna16Names& names = at(kWna16Names, part);
-  return which == Matrix::w13 ? names.w13 : names.w2;
+  return which == Which::w13 ? names.w13 : names.w2;
 }
 
 // One matrix as writers and readers see it. "Padded" sizes are the layout's, the others the checkpoint's.
 struct Wna16Matrix {
   LayoutKind kind = LayoutKind::wna16_marlin;
-  Matrix which = Matrix::w13;
+  Which which = Which::w13;
   int bits = 4, halves = 1;
   std::int64_t half_rows = 0, padded_half_rows = 0;  // N of a half: gate or up of w13, all of w2
   std::int64_t k = 0, padded_k = 0;
@@ -75,7 +75,7 @@ struct Wna16Matrix {
     return r < half_rows ? n / padded_half_rows * half_rows + r : -1;
   }
 };
-Wna16Matrix wna16_matrix(const Layout& layout, Matrix which);
+Wna16Matrix wna16_matrix(const Layout& layout, Which which);
 
 bool is_wna16_kind(LayoutKind kind);
 // Names of parts that a layout of these kinds has no tensor for.
