@@ -140,7 +140,7 @@ moe_status moe_packed_dequantize(const moe_packed* packed, const char* role, int
     MOE_CHECK(check_handle(packed, "packed"));
     MOE_TRY(const moe::Which which, matrix_of(role));
     const moe::io::Packed& p = *packed->object;
-    const moe::P16Matrix& m = which == moe::Which::w13 ? p.info.layout.w13 : p.info.layout.w2;
+    const moe::Matrix& m = p.info.layout.matrix(which);
     param[0].shape = {m.rows(), m.columns()};
     MOE_CHECK(moe::api::check_tensors(param));
     MOE_TRY(const std::int64_t local, local_index(p, expert));

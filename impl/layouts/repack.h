@@ -20,7 +20,7 @@ namespace moe {
 std::optional<Layout> repacked_layout(const Layout& from, bool any_groups = false);
 
 // The panels of a matrix from all of its rows; `order_of_rows`: that of the halves' rows, empty: as they are.
-void write_p16_rows(const CanonicalRows& all, const P16Matrix& m, const ColumnOrder& order,
+void write_p16_rows(const CanonicalRows& all, const P16& m, const ColumnOrder& order,
                     std::span<const std::int32_t> order_of_rows, std::byte* out);
 
 // Fills the payload of `to`, which is repacked_layout(from). Faults of stored orders: Code::format; groups of several

@@ -31,7 +31,7 @@ std::vector<std::byte> bytes_of(const Layout& l, const Bytes& payload, std::stri
 }
 
 std::vector<float> dense_of(const Layout& l, const Bytes& payload, std::int64_t expert, Which which) {
-  const P16Matrix& m = l.matrix(which);
+  const Matrix& m = l.matrix(which);
   std::vector<float> out(static_cast<std::size_t>(m.rows() * m.k));
   const Check c = dequantize(l, payload.data(), expert, which, row_major(DType::f32, {m.rows(), m.k}, out.data()));
   EXPECT_TRUE(c) << (c ? "" : c.error().message);

@@ -84,7 +84,7 @@ CanonicalRows whole_matrix(const World& w, std::int64_t e, bool w13) {
   const auto leased = lease_matrix(w.job, w.source, e, w13);
   EXPECT_TRUE(leased) << (leased ? "" : leased.error().message);
   CanonicalRows rows;
-  const P16Matrix& m = w13 ? w.job.layout.w13 : w.job.layout.w2;
+  const Matrix& m = w13 ? w.job.layout.w13 : w.job.layout.w2;
   rows.shape(m.rows(), m);
   if (!leased) return rows;
   const Check read = read_matrix(leased->source, rows);
@@ -96,7 +96,7 @@ CanonicalRows whole_matrix(const World& w, std::int64_t e, bool w13) {
 // under an emulator.
 class StoredCodes {
  public:
-  StoredCodes(const VecFile& f, const std::string& name, const P16Matrix& m)
+  StoredCodes(const VecFile& f, const std::string& name, const Matrix& m)
       : t_(f.at(name)),
         bits_(m.element == Element::int4 ? 4 : 8),
         awq_(format_of(f) == Format::awq),
@@ -132,7 +132,7 @@ std::vector<std::int16_t> integers(const VecTensor& t) {
 }
 
 void compare(const VecFile& f, const World& w, std::int64_t e, const std::string& name) {
-  const P16Matrix& m = name == "w13" ? w.job.layout.w13 : w.job.layout.w2;
+  const Matrix& m = name == "w13" ? w.job.layout.w13 : w.job.layout.w2;
   const CanonicalRows rows = whole_matrix(w, e, name == "w13");
   if (::testing::Test::HasFailure()) return;
   const int bias = code_bias(m.element);

@@ -30,7 +30,7 @@ struct Source {
   bool pairs = false;
   std::vector<float> second = {};  // [E]
 };
-CanonicalRows rows_of(const Source& s, const P16Matrix& m, std::int64_t e) {
+CanonicalRows rows_of(const Source& s, const Matrix& m, std::int64_t e) {
   CanonicalRows rows;
   rows.shape(s.rows, m);
   for (std::int64_t r = 0; r < s.rows; ++r) {

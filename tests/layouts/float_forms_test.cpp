@@ -41,7 +41,7 @@ Layout layout_of(const FloatForm& f, const Sizes& s, FloatTraits traits = {}, El
 
 // A matrix of numbers that the layout holds: scales are powers of two, so that no type rounds them.
 CanonicalRows random_rows(const Layout& l, Which which, std::mt19937& rng) {
-  const P16Matrix& m = l.matrix(which);
+  const Matrix& m = l.matrix(which);
   const FloatForm& f = *float_form(l);
   CanonicalRows rows;
   rows.shape(m.rows(), m);
@@ -79,7 +79,7 @@ CanonicalRows random_rows(const Layout& l, Which which, std::mt19937& rng) {
 }
 
 // What the rows say, as numbers.
-std::vector<float> numbers(const CanonicalRows& rows, const P16Matrix& m) {
+std::vector<float> numbers(const CanonicalRows& rows, const Matrix& m) {
   std::vector<float> out;
   for (std::int64_t r = 0; r < rows.count; ++r)
     for (std::int64_t k = 0; k < rows.k; ++k) {
@@ -177,7 +177,7 @@ TEST(FloatForms, LayoutsThatCannotBe) {
   for (const FloatForm& f : float_forms()) {
     const Layout l = layout_of(f, s);
     ASSERT_TRUE(layout_family(l.kind)->valid(l)) << f.id;
-    for (P16Matrix Layout::*m : {&Layout::w13, &Layout::w2}) {
+    for (Matrix Layout::*m : {&Layout::w13, &Layout::w2}) {
       expect_invalid(l, [&](Layout& x) { (x.*m).has_zeros = true; });
       expect_invalid(l, [&](Layout& x) { (x.*m).has_order = true; });
       expect_invalid(l, [&](Layout& x) { (x.*m).has_bias = true; });
@@ -214,7 +214,7 @@ const FloatForm& form_called(std::string_view id) {
   throw std::runtime_error(std::string(id));
 }
 
-CanonicalRows rows_of(const P16Matrix& m, const std::byte* codes) {
+CanonicalRows rows_of(const Matrix& m, const std::byte* codes) {
   CanonicalRows rows;
   rows.shape(m.rows(), m);
   for (std::int64_t r = 0; r < rows.count; ++r)
@@ -363,7 +363,7 @@ TEST(FloatForms, SplitScalesHaveSigns) {
 
 CanonicalRows two_rows(float gate, float up) {
   CanonicalRows rows;
-  P16Matrix m{
+  Matrix m{
       .element = Element::e4m3, .scales = Scales::f32, .half_rows = 1, .halves = 2, .k = 256, .scale_rows = kAllRows};
   rows.shape(2, m);
   for (std::int64_t i = 0; i < 512; ++i) {

@@ -118,7 +118,7 @@ constexpr std::array kForms = {
 
 constexpr std::array<std::string_view, 2> kCutlassNeeds = {"cutlass_reorder", "cutlass_pack_scales"};
 
-Grain grain_of(const P16Matrix& m) {
+Grain grain_of(const Matrix& m) {
   if (is_value(m.element)) return values;
   if (m.element == Element::e2m1) return m.scales == Scales::e8m0 ? mxfp4 : nvfp4;
   if (is_integer(m.element)) return int4;
@@ -238,7 +238,7 @@ constexpr std::array<PartOf, kFloatParts> kParts = {weight, scale, second_scale,
 
 // --- the family --------------------------------------------------------------------------------------
 
-bool is_grouped_so(const P16Matrix& m, Grain grain) {
+bool is_grouped_so(const Matrix& m, Grain grain) {
   switch (grain) {
     case block:
       return m.groups == Groups::of_size(kBlockSize, m.k) && m.scale_rows == kBlockSize;
@@ -290,7 +290,7 @@ std::string float_id(const Layout& l) {
 }
 
 bool is_float_layout(const Layout& l) {
-  const P16Matrix &w13 = l.w13, &w2 = l.w2;
+  const Matrix &w13 = l.w13, &w2 = l.w2;
   const bool same = w13.element == w2.element && w13.scales == w2.scales && w13.scale_rows == w2.scale_rows &&
                     w13.has_bias == w2.has_bias && w13.k == w2.half_rows && w13.half_rows == w2.k && w2.halves == 1;
   const bool plain = !w13.has_zeros && !w2.has_zeros && !w13.has_order && !w2.has_order && !w13.source && !w2.source;

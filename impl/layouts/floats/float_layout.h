@@ -83,7 +83,7 @@ struct FloatForm {
   // What sizes are multiples of, the last after padding.
   std::int64_t hidden_step = 1, intermediate_step = 1, w13_rows_step = 1;
 
-  // The type of scales in a P16Matrix; those of Marlin are f16 or bf16.
+  // The type of scales in a Matrix; those of Marlin are f16 or bf16.
   bool keeps(Scales type) const;
 };
 std::span<const FloatForm> float_forms();
@@ -91,7 +91,7 @@ std::span<const FloatForm> float_forms();
 // One matrix as writers and readers see it. "Padded" sizes are the layout's, the others the checkpoint's.
 struct FloatMatrix {
   const FloatForm* form = nullptr;
-  P16Matrix source = {};
+  Matrix source = {};
   bool w13 = false;
   bool gate_up_pairs = false;  // g0 u0 g1 u1 ...: what the activation takes
   bool padded_behind = false;  // rows of padding lie behind both halves

@@ -107,7 +107,7 @@ Check read_kai(const ExpertTensors<const std::byte>& in, Which which, CanonicalR
   return ok();
 }
 
-std::string kai_word(const P16Matrix& m) { return m.groups.is_whole() ? "qsi4cxp" : "qsi4c32p-" + grouping_word(m); }
+std::string kai_word(const Matrix& m) { return m.groups.is_whole() ? "qsi4cxp" : "qsi4c32p-" + grouping_word(m); }
 
 std::string kai_id(const Layout& l) {
   std::string s = "kai/" + kai_word(l.w13);
@@ -116,7 +116,7 @@ std::string kai_id(const Layout& l) {
 }
 
 void list_kai(Layout& l) {
-  list_blobs(l, DType::u8, [](const P16Matrix& m) { return static_cast<std::int64_t>(KaiMatrix(m).bytes()); });
+  list_blobs(l, DType::u8, [](const Matrix& m) { return static_cast<std::int64_t>(KaiMatrix(m).bytes()); });
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ std::string torch_id(const Layout& l) {
 }
 
 void list_torch(Layout& l) {
-  list_blobs(l, DType::f32, [](const P16Matrix& m) {
+  list_blobs(l, DType::f32, [](const Matrix& m) {
     return m.rows() * m.k / 2 + m.rows() * m.group_count() + (m.has_bias ? m.rows() : 0);
   });
 }

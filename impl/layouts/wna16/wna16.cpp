@@ -39,7 +39,7 @@ bool is_variant(const LayoutVariant& v) {
 }
 
 bool is_valid(const Layout& l) {
-  const P16Matrix &w13 = l.w13, &w2 = l.w2;
+  const Matrix &w13 = l.w13, &w2 = l.w2;
   const bool same = w13.element == w2.element && w13.scales == w2.scales && w13.has_zeros == w2.has_zeros &&
                     w13.has_order == w2.has_order && w13.has_bias == w2.has_bias && w13.k == w2.half_rows &&
                     w13.half_rows == w2.k && w2.halves == 1;

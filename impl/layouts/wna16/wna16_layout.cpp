@@ -31,7 +31,7 @@ int copies_of_scales(const Layout& l, Which which) {
 
 Wna16Matrix wna16_matrix(const Layout& l, Which which) {
   const LayoutVariant& v = l.variant;
-  const P16Matrix& given = l.matrix(which);
+  const Matrix& given = l.matrix(which);
   const Groups configured = v.channel_wise ? Groups::whole() : Groups::even(l.w13.group());
   const bool marlin = l.kind == LayoutKind::wna16_marlin, dense = l.kind == LayoutKind::wna16_dense;
   // Of Marlin I is filled up to whole tiles and groups.

@@ -58,14 +58,14 @@ struct EngineRun {
         mid(setup.mid_shape()),
         in_row(in.row_bytes()),
         mid_row(mid.row_bytes()),
-        halves(setup.layout().w13.halves),
+        halves(setup.w13.halves),
         keeps_results(w.plan.num_active > 0 &&
                       (!s.expert_norm.empty() || (threads() > 1 && w.plan.num_slots * w.out_ld <= kKeptFloats))),
         up(expert_work(blocks(), 1)),
-        down(keeps_results ? expert_work(s.layout().w2.panels(), 2) : column_work()) {}
+        down(keeps_results ? expert_work(s.w2.panels(), 2) : column_work()) {}
 
   std::int64_t threads() const { return std::max(1, c.parallel.num_threads); }
-  std::int64_t blocks() const { return s.layout().w13.panels() / halves; }
+  std::int64_t blocks() const { return s.w13.panels() / halves; }
   // Items are pieces of the list of all experts' matrices.
   PhaseWork expert_work(std::int64_t units, std::int64_t grain) const {
     const Plan& p = w.plan;
@@ -83,7 +83,7 @@ struct EngineRun {
   }
   // Items are output columns.
   PhaseWork column_work() const {
-    return {.units = s.layout().w2.panels(),
+    return {.units = s.w2.panels(),
             .times = 1,
             .grain = 2,
             .most = max_out_panels(),
@@ -107,7 +107,7 @@ struct EngineRun {
       const LayoutTensor& t = l.tensors[which == Which::w13 ? 0 : 1];
       return s.packed->payload.data() + t.offset + t.bytes * usize(e.local);
     }
-    return expert(e) + (which == Which::w13 ? 0 : l.w2_offset()) + usize(p) * l.matrix(which).panel_bytes();
+    return expert(e) + (which == Which::w13 ? 0 : s.w13.bytes()) + usize(p) * s.matrix(which).panel_bytes();
   }
   const std::byte* panels(const PanelBay& bay, Which which, const ActiveExpert& e, std::int64_t p,
                           std::int64_t count) const {
@@ -117,7 +117,7 @@ struct EngineRun {
   std::byte* mid_tile(const RowTile& t) const { return w.mid_tiles + usize(t.slot) * mid_row; }
   // The list of a matrix: the input's column of each of its own, -1: none; nullptr: as they are.
   const std::int32_t* columns(Which which, const ActiveExpert& e) const {
-    const P16Matrix& m = s.layout().matrix(which);
+    const P16& m = s.matrix(which);
     if (!m.has_order) return nullptr;
     return reinterpret_cast<const std::int32_t*>(panels(which, e, 0) + m.order_offset());
   }

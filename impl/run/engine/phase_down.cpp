@@ -20,7 +20,7 @@ namespace {
 // The results of an expert's slots in some panels.
 void EngineRun::multiply_down(const ActiveExpert& e, Range all, const std::byte* after,
                               const ItemScratch& scratch) const {
-  const P16Matrix& m = s.layout().w2;
+  const P16& m = s.w2;
   const std::int64_t most = panels_per_call(e, m.panel_bytes());
   const PanelBay bay(s.source);
   for (std::int64_t panel = all.begin, end; panel < all.end; panel = end) {
@@ -57,7 +57,7 @@ void EngineRun::multiply_down(const ActiveExpert& e, Range all, const std::byte*
 void EngineRun::multiply_columns(const Claim& claim) const {
   if (claim.item < 0 || cancelled()) return;
   const Plan& p = w.plan;
-  const P16Matrix& m = s.layout().w2;
+  const P16& m = s.w2;
   const Range stripe = down.stripe(claim.node), part = down.item(claim.node, claim.item);
   const std::int64_t begin = stripe.begin + part.begin, end = stripe.begin + part.end;
   const std::int64_t column = begin * kPanelRows, columns = (end - begin) * kPanelRows;

@@ -8,7 +8,7 @@ namespace moe::run {
 void EngineRun::multiply_up(const ActiveExpert& e, Range blocks, const std::byte* after,
                             const ItemScratch& scratch) const {
   const Plan& p = w.plan;
-  const P16Matrix& m = s.layout().w13;
+  const P16& m = s.w13;
   const std::int64_t step = panels_per_call(e, m.panel_bytes()) / halves;
   const PanelBay bay(s.source);
   float* const y13 = scratch.results();
