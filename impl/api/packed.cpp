@@ -6,8 +6,7 @@
 #include "api/entry.h"
 #include "base/text.h"
 #include "layouts/dequantize.h"
-#include "layouts/floats/float_layout.h"
-#include "layouts/wna16/wna16_layout.h"
+#include "layouts/families.h"
 #include "scheme/roles.h"
 
 namespace {
@@ -36,10 +35,8 @@ Result<const moe::io::NamedOutput*> find_output(const moe::io::Packed& packed, c
   const std::string_view blob = weight == moe::Role::w13_weight  ? "w13_packed"
                                 : weight == moe::Role::w2_weight ? "w2_packed"
                                                                  : std::string_view();
-  const moe::LayoutKind kind = packed.info.layout.kind;
-  const std::string_view part = moe::is_wna16_kind(kind)   ? moe::wna16_output(role)
-                                : moe::is_float_kind(kind) ? moe::float_output(role)
-                                                           : std::string_view();
+  const moe::LayoutFamily* family = moe::layout_family(packed.info.layout.kind);
+  const std::string_view part = family != nullptr ? family->parts.name_of(role) : std::string_view();
   for (const std::string_view name : {std::string_view(role), blob, part})
     for (const moe::io::NamedOutput& o : packed.outputs)
       if (o.name == name) return &o;

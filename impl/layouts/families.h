@@ -17,6 +17,7 @@
 #include "base/index.h"
 #include "base/result.h"
 #include "layouts/layout.h"
+#include "layouts/part_names.h"
 #include "layouts/rows.h"
 
 namespace moe {
@@ -59,6 +60,7 @@ struct LayoutFamily {
   // it cannot keep.
   Check (*finish)(const Layout& layout, std::span<const ExpertFacts> experts, std::byte* payload,
                   std::uint64_t& scales_rounded) = nullptr;
+  FamilyParts parts = {};  // none: its tensors are blobs
 };
 
 namespace layout_families {

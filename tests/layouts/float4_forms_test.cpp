@@ -130,11 +130,12 @@ TEST(Float4Forms, Nvfp4Bytes) {
       ASSERT_TRUE(layout_family(l.kind)->valid(l)) << c.form;
       EXPECT_EQ(l.id(), std::string(c.form) + "/1");
       const std::vector<std::byte> payload = v.convert(l);
-      for (const FloatNames& part : kFloatNames)
+      for (const PartNames& part : kPartNames)
         for (const bool first : {true, false}) {
-          const std::string want = std::string(c.backend) + "." + std::string(first ? part.short13 : part.short2);
+          const std::string want = std::string(c.backend) + "." + std::string(first ? part.brief.w13 : part.brief.w2);
           if (!v.file.has(want)) continue;
-          expect_bytes(all_of(l, payload, first ? part.w13 : part.w2), v.file.expected(want), name + (" " + want));
+          expect_bytes(all_of(l, payload, first ? part.tensor.w13 : part.tensor.w2), v.file.expected(want),
+                       name + (" " + want));
           ++compared;
         }
       if (v.file.has(std::string(c.backend) + ".hidden")) {
@@ -153,11 +154,11 @@ TEST(Float4Forms, BatchedCuteDsl) {
   const Layout l = v.layout(form_called("flashinfer_cutedsl_batched/nvfp4"));
   const std::vector<std::byte> payload = v.convert(l);
   for (const char* tensor : {"w13", "s13", "g13", "w2", "s2", "g2"})
-    expect_bytes(all_of(l, payload, float_output(tensor)), v.file.expected(std::string("VLLM_CUTLASS.") + tensor),
-                 tensor);
+    expect_bytes(all_of(l, payload, layout_families::floats.parts.name_of(tensor)),
+                 v.file.expected(std::string("VLLM_CUTLASS.") + tensor), tensor);
   for (const char* tensor : {"a13", "a2"})
-    expect_bytes(all_of(l, payload, float_output(tensor)), v.file.expected(std::string("FLASHINFER_CUTLASS.") + tensor),
-                 tensor);
+    expect_bytes(all_of(l, payload, layout_families::floats.parts.name_of(tensor)),
+                 v.file.expected(std::string("FLASHINFER_CUTLASS.") + tensor), tensor);
 }
 
 // --- MXFP4
@@ -192,7 +193,7 @@ struct GptOss {
 // Tensors of all experts as the layout has them, but for the sizes, which are not padded: what vLLM's conversion
 // gets is padded before, and the vectors were made without.
 struct Written {
-  std::array<std::vector<std::byte>, kFloatParts> part;
+  std::array<std::vector<std::byte>, kLayoutParts> part;
 };
 Written unpadded(const Source& s, const Layout& l, Which which) {
   FloatForm form = *float_form(l);
@@ -203,13 +204,13 @@ Written unpadded(const Source& s, const Layout& l, Which which) {
   for (std::int64_t e = 0; e < l.experts; ++e) {
     CanonicalRows rows = rows_of(s, m.source, e), back;
     Written one;
-    one.part[usize(FloatPart::weight)].resize(usize(m.rows() * m.row_bytes()));
-    one.part[usize(FloatPart::scale)].resize(
+    one.part[usize(LayoutPart::weight)].resize(usize(m.rows() * m.row_bytes()));
+    one.part[usize(LayoutPart::scale)].resize(
         usize(m.rows() * m.groups() * (form.scales == ScalePlace::floats ? 4 : 1)));
-    one.part[usize(FloatPart::bias)].resize(usize(4 * m.rows()));
+    one.part[usize(LayoutPart::bias)].resize(usize(4 * m.rows()));
     FloatBytes<std::byte> out{.bias = DType::f32};
     FloatBytes<const std::byte> in{.bias = DType::f32};
-    for (std::size_t p = 0; p < kFloatParts; ++p) {
+    for (std::size_t p = 0; p < kLayoutParts; ++p) {
       out.part[p] = one.part[p].empty() ? nullptr : one.part[p].data();
       in.part[p] = out.part[p];
     }
@@ -220,7 +221,7 @@ Written unpadded(const Source& s, const Layout& l, Which which) {
     EXPECT_EQ(back.codes, before.codes) << form.id;
     EXPECT_EQ(back.scales, before.scales) << form.id;
     EXPECT_EQ(back.bias, before.bias) << form.id;
-    for (std::size_t p = 0; p < kFloatParts; ++p)
+    for (std::size_t p = 0; p < kLayoutParts; ++p)
       all.part[p].insert(all.part[p].end(), one.part[p].begin(), one.part[p].end());
   }
   return all;
@@ -250,8 +251,8 @@ TEST(Float4Forms, Mxfp4Bytes) {
     for (const Which which : {Which::w13, Which::w2}) {
       if (c.prefix == std::string("aiter") && which == Which::w2) continue;  // its 4 groups are no whole lanes
       const Written got = unpadded(which == Which::w13 ? v.w13 : v.w2, l, which);
-      for (std::size_t p = 0; p < kFloatParts; ++p) {
-        const std::string_view part = which == Which::w13 ? kFloatNames[p].short13 : kFloatNames[p].short2;
+      for (std::size_t p = 0; p < kLayoutParts; ++p) {
+        const std::string_view part = kPartNames[p].brief.of(which);
         const std::string want = std::string(c.prefix) + "." + std::string(part);
         if (!v.file.has(want)) continue;
         expect_bytes(got.part[p], v.file.expected(want), want);
@@ -266,7 +267,7 @@ TEST(Float4Forms, Mxfp4Bytes) {
 TEST(Float4Forms, GateAndUpApart) {
   const GptOss v;
   const Layout l = v.layout(form_called("plain/mxfp4"), false);
-  expect_bytes(unpadded(v.w13, l, Which::w13).part[usize(FloatPart::weight)], v.file.expected("deint.w13"),
+  expect_bytes(unpadded(v.w13, l, Which::w13).part[usize(LayoutPart::weight)], v.file.expected("deint.w13"),
                "deint.w13");
 }
 

@@ -400,6 +400,17 @@ TEST(Requantize, TheLargerScaleKeepsItsCodes) {
   }
 }
 
+TEST(FloatForms, NamesOfParts) {
+  const FamilyParts& parts = layout_families::floats.parts;
+  for (const char* weight : {"w13", "w13_weight"}) EXPECT_EQ(parts.name_of(weight), "w13_weight");
+  EXPECT_EQ(parts.name_of("s2"), "w2_scale");
+  EXPECT_EQ(parts.name_of("g13"), "w13_scale_2");
+  EXPECT_EQ(parts.name_of("g2_alphas"), "w2_alpha");
+  for (const char* other : {"", "w1", "w13_", "w13_qweight", "w2_scales", "w13_g_idx", "workspace"})
+    EXPECT_EQ(parts.name_of(other), "") << other;
+  EXPECT_EQ(layout_families::kai.parts.name_of("w13"), "");
+}
+
 TEST(Requantize, ScalesOfZero) {
   for (const bool through_f16 : {false, true}) {
     CanonicalRows none = two_rows(0.0f, 0.0f);

@@ -200,18 +200,18 @@ class Wna16Primitive : public ::testing::TestWithParam<Primitive> {
     Layout layout;
     layout.kind = LayoutKind::wna16_marlin;
     layout.experts = 1;
-    const auto add = [&](Wna16Part part, std::int64_t bytes) {
+    const auto add = [&](LayoutPart part, std::int64_t bytes) {
       if (bytes != 0)
-        layout.tensors.push_back({.name = wna16_name(Which::w2, part),
+        layout.tensors.push_back({.name = part_name(Which::w2, part),
                                   .shape = {bytes},
                                   .offset = layout.payload_bytes(),
                                   .bytes = static_cast<std::size_t>(bytes)});
     };
-    add(Wna16Part::weight, p.k * p.n * p.bits / 8);
-    add(Wna16Part::scale, m.groups * p.n * 2);
-    add(Wna16Part::zero_point, m.has_zeros ? m.groups * p.n * p.bits / 8 : 0);
-    add(Wna16Part::g_idx, m.act_order ? p.k * 4 : 0);
-    add(Wna16Part::g_idx_sort_indices, m.act_order ? p.k * 4 : 0);
+    add(LayoutPart::weight, p.k * p.n * p.bits / 8);
+    add(LayoutPart::scale, m.groups * p.n * 2);
+    add(LayoutPart::zero_point, m.has_zeros ? m.groups * p.n * p.bits / 8 : 0);
+    add(LayoutPart::g_idx, m.act_order ? p.k * 4 : 0);
+    add(LayoutPart::g_idx_sort_indices, m.act_order ? p.k * 4 : 0);
     std::vector<std::byte> payload(layout.payload_bytes());
     write_wna16(m, rows, {layout, payload.data(), 0});
     NamedBytes out;
@@ -509,6 +509,13 @@ TEST(Wna16, OrdersAreChecked) {
     EXPECT_EQ(check.error().code, Code::format);
     EXPECT_THAT(check.error().message, HasSubstr(fault.message));
   }
+}
+
+TEST(Wna16Forms, OtherKindsHaveNone) {
+  EXPECT_NE(wna16_form(LayoutKind::wna16_dense), nullptr);
+  for (const LayoutKind kind : {LayoutKind::none, LayoutKind::foreign, LayoutKind::p16_w4, LayoutKind::kai,
+                                LayoutKind::float_plain, static_cast<LayoutKind>(255)})
+    EXPECT_EQ(wna16_form(kind), nullptr);
 }
 
 TEST(Wna16, NoExperts) {

@@ -2,6 +2,7 @@
 #include "layouts/floats/float_layout.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/checked.h"
 #include "base/index.h"
@@ -233,8 +234,15 @@ MaybeTensor bias(const Layout& l, const FloatMatrix& m) {
   return tensor_of(dtype, {m.rows()});
 }
 
-using PartOf = MaybeTensor (*)(const Layout&, const FloatMatrix&);
-constexpr std::array<PartOf, kFloatParts> kParts = {weight, scale, second_scale, input_scale, alpha, bias};
+struct FloatPart {
+  LayoutPart part;
+  MaybeTensor (*tensor)(const Layout&, const FloatMatrix&);
+};
+constexpr std::array kParts = {
+    FloatPart{LayoutPart::weight, weight},        FloatPart{LayoutPart::scale, scale},
+    FloatPart{LayoutPart::scale_2, second_scale}, FloatPart{LayoutPart::input_scale, input_scale},
+    FloatPart{LayoutPart::alpha, alpha},          FloatPart{LayoutPart::bias, bias}};
+static_assert(std::all_of(kParts.begin(), kParts.end(), [](const FloatPart& p) { return kFloatParts.has(p.part); }));
 
 // --- the family --------------------------------------------------------------------------------------
 
@@ -305,10 +313,10 @@ bool is_float_layout(const Layout& l) {
 void list_float(Layout& l) {
   if (float_form(l) == nullptr) return;  // of a damaged file
   const FloatMatrix w13 = float_matrix(l, Which::w13), w2 = float_matrix(l, Which::w2);
-  for (std::size_t p = 0; p < kFloatParts; ++p)
+  for (const FloatPart& p : kParts)
     for (const FloatMatrix* m : {&w13, &w2})
-      if (MaybeTensor t = kParts[p](l, *m)) {
-        t->name = m->w13 ? kFloatNames[p].w13 : kFloatNames[p].w2;
+      if (MaybeTensor t = p.tensor(l, *m)) {
+        t->name = part_name(m->w13 ? Which::w13 : Which::w2, p.part);
         l.tensors.push_back(*std::move(t));
       }
 }
@@ -383,14 +391,6 @@ std::string_view w13_rows_word(const Layout& l) {
 std::span<const std::string_view> needs_of_host(const Layout& l) {
   if (l.kind == LayoutKind::float_cutlass_w4a8) return kCutlassNeeds;
   return {};
-}
-
-std::string_view float_output(std::string_view spelled) {
-  for (const FloatNames& row : kFloatNames) {
-    if (spelled == row.w13 || spelled == row.short13) return row.w13;
-    if (spelled == row.w2 || spelled == row.short2) return row.w2;
-  }
-  return "";
 }
 
 Layout make_float_layout(LayoutKind kind, LayoutShape shape, const FloatTraits& t) {

@@ -74,28 +74,6 @@ std::vector<std::string_view> wna16_absent(const Layout& layout) {
   return names;
 }
 
-std::string_view wna16_output(std::string_view spelled) {
-  constexpr std::array<std::array<std::string_view, 2>, 3> kSpellings = {
-      {{"qweight", "weight"}, {"scales", "scale"}, {"qzeros", "zero_point"}}};
-  if (spelled == kWorkspace) return kWorkspace;
-  for (const Which which : {Which::w13, Which::w2}) {
-    const std::string_view matrix = which == Which::w13 ? "w13" : "w2";
-    if (spelled.substr(0, matrix.size()) != matrix) continue;
-    std::string_view part = "weight";
-    if (spelled != matrix) {
-      if (spelled[matrix.size()] != '_') continue;
-      part = spelled.substr(matrix.size() + 1);
-    }
-    for (const auto& [vllms, ours] : kSpellings)
-      if (part == vllms) part = ours;
-    for (std::size_t p = 0; p < kWna16Names.size(); ++p) {
-      const std::string_view name = wna16_name(which, static_cast<Wna16Part>(p));
-      if (name.substr(matrix.size() + 1) == part) return name;
-    }
-  }
-  return {};
-}
-
 int vllm_zero_shift(LayoutKind kind, bool awq, bool has_zeros, ZeroPoints stored) {
   const int below = stored == ZeroPoints::plus_one ? -1 : 0;
   if (kind == LayoutKind::wna16_trtllm || kind == LayoutKind::wna16_xpu) return 0;  // they have no zero points

@@ -12,7 +12,6 @@
 // is in its `variant`.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -20,29 +19,17 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "base/index.h"
+#include "base/enum_set.h"
 #include "layouts/layout.h"
+#include "layouts/part_names.h"
 #include "scheme/scheme.h"
 
 namespace moe {
 
-enum class Wna16Part : std::uint8_t { weight, scale, g_idx, g_idx_sort_indices, zero_point, input_global_scale, bias };
-struct Wna16Names {
-  std::string_view w13, w2;
-};
-constexpr std::array<Wna16Names, 7> kWna16Names = {{
-    {"w13_weight", "w2_weight"},
-    {"w13_scale", "w2_scale"},
-    {"w13_g_idx", "w2_g_idx"},
-    {"w13_g_idx_sort_indices", "w2_g_idx_sort_indices"},
-    {"w13_zero_point", "w2_zero_point"},
-    {"w13_input_global_scale", "w2_input_global_scale"},
-    {"w13_bias", "w2_bias"},
-}};
-constexpr std::string_view wna16_name(Which which, Wna16Part part) {
-  const Wna16Names& names = at(kWna16Names, part);
-  return which == Which::w13 ? names.w13 : names.w2;
-}
+constexpr EnumSet<LayoutPart> kWna16Parts = {LayoutPart::weight,     LayoutPart::scale,
+                                             LayoutPart::g_idx,      LayoutPart::g_idx_sort_indices,
+                                             LayoutPart::zero_point, LayoutPart::input_global_scale,
+                                             LayoutPart::bias};
 
 // One matrix as writers and readers see it. "Padded" sizes are the layout's, the others the checkpoint's.
 struct Wna16Matrix {
@@ -80,8 +67,6 @@ Wna16Matrix wna16_matrix(const Layout& layout, Which which);
 bool is_wna16_kind(LayoutKind kind);
 // Names of parts that a layout of these kinds has no tensor for.
 std::vector<std::string_view> wna16_absent(const Layout& layout);
-// The name of an output as the table has it, from vLLM's spelling or its own; "" for others.
-std::string_view wna16_output(std::string_view spelled);
 
 // What vLLM adds to the real zero point on its way into a layout: Marlin and emulation take what is stored, its CPU
 // class adds 1 to it unless the format is AWQ, and takes 7 for a missing one.
