@@ -9,6 +9,7 @@
 #include "convert/source.h"
 #include "kernels/kernel.h"
 #include "layouts/families.h"
+#include "layouts/p16/p16_layout.h"
 #include "oracle/backend.h"
 
 namespace {

@@ -7,8 +7,7 @@
 #include "api/load_flags.h"
 #include "base/text.h"
 #include "layouts/dequantize.h"
-#include "layouts/floats/float_layout.h"
-#include "layouts/wna16/wna16_layout.h"
+#include "layouts/families.h"
 #include "scheme/roles.h"
 
 namespace {
@@ -29,10 +28,8 @@ Result<const moe::io::NamedOutput*> find_output(const moe::io::Packed& packed, c
   const std::string_view blob = weight == moe::Role::w13_weight  ? "w13_packed"
                                 : weight == moe::Role::w2_weight ? "w2_packed"
                                                                  : std::string_view();
-  const moe::LayoutKind kind = packed.info.layout.kind;
-  const std::string_view part = moe::is_wna16_kind(kind)   ? moe::wna16_output(role)
-                                : moe::is_float_kind(kind) ? moe::float_output(role)
-                                                           : std::string_view();
+  const moe::LayoutFamily* family = moe::layout_family(packed.info.layout.kind);
+  const std::string_view part = family != nullptr ? family->parts.name_of(role) : std::string_view();
   for (const std::string_view name : {std::string_view(role), blob, part})
     for (const moe::io::NamedOutput& o : packed.outputs)
       if (o.name == name) return &o;
@@ -66,10 +63,10 @@ TensorView view_of_output(const moe::io::Packed& packed, const moe::io::NamedOut
   return v;
 }
 
-Result<moe::Matrix> matrix_of(const char* name) {
+Result<moe::Which> matrix_of(const char* name) {
   const auto role = moe::role_from_name(name);
-  if (role == moe::Role::w13_weight) return moe::Matrix::w13;
-  if (role == moe::Role::w2_weight) return moe::Matrix::w2;
+  if (role == moe::Role::w13_weight) return moe::Which::w13;
+  if (role == moe::Role::w2_weight) return moe::Which::w2;
   return fail(Code::invalid_argument, "role", "role: expected w13_weight or w2_weight, got " + moe::in_quotes(name));
 }
 
@@ -131,9 +128,9 @@ moe_status moe_packed_dequantize(const moe_packed* packed, const char* role, int
         {.name = "out", .given = out, .dtypes = moe::api::kFloats, .ndim = 2, .letters = "[N, K]", .writable = true}};
     MOE_CHECK(moe::api::read_structs(param));
     MOE_CHECK(check_handle(packed, "packed"));
-    MOE_TRY(const moe::Matrix which, matrix_of(role));
+    MOE_TRY(const moe::Which which, matrix_of(role));
     const moe::io::Packed& p = *packed->object;
-    const moe::P16Matrix& m = which == moe::Matrix::w13 ? p.info.layout.w13 : p.info.layout.w2;
+    const moe::Matrix& m = p.info.layout.matrix(which);
     param[0].shape = {m.rows(), m.columns()};
     MOE_CHECK(moe::api::check_tensors(param));
     MOE_TRY(const std::int64_t local, local_index(p, expert));

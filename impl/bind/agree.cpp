@@ -9,6 +9,7 @@
 #include "base/tensor.h"
 #include "base/text.h"
 #include "convert/convert.h"
+#include "layouts/p16/p16_layout.h"
 #include "weights/expert_places.h"
 
 namespace moe::bind {

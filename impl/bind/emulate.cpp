@@ -16,6 +16,7 @@
 #include "base/tensor.h"
 #include "base/text.h"
 #include "bind/agree.h"
+#include "layouts/p16/p16.h"
 #include "layouts/repack.h"
 #include "run/context/bays.h"
 #include "run/engine/engine.h"
@@ -28,7 +29,7 @@ bool is_ours(const Layout& l) { return l.kind == LayoutKind::p16_w4 || l.kind ==
 
 // A file's header may say other sizes than the config beside it; the engine relies on both. `layout`: one of ours.
 Check check_sizes(const Layout& layout, const Config& c) {
-  const P16Matrix &w13 = layout.w13, &w2 = layout.w2;
+  const Matrix &w13 = layout.w13, &w2 = layout.w2;
   const std::array found{std::int64_t{w13.halves}, w13.half_rows, w13.columns(), w2.half_rows, w2.columns()};
   const std::int64_t inter = c.intermediate_size_per_partition;
   const std::array expected{std::int64_t{is_gated(c.activation) ? 2 : 1}, inter, c.hidden_dim, c.hidden_dim, inter};
@@ -65,7 +66,7 @@ class MadePanels final : public PanelSource {
     auto made = std::make_shared<MadePanels>(count);
     made->packed_ = std::move(packed);
     made->to_ = to;
-    const std::size_t bytes = usize(kCallPanels) * std::max(to.w13.panel_bytes(), to.w2.panel_bytes());
+    const std::size_t bytes = usize(kCallPanels) * std::max(P16{to.w13}.panel_bytes(), P16{to.w2}.panel_bytes());
     for (Bay& bay : made->bays_) {
       bay.rows = panel_rows_for(to);
       MOE_TRY(bay.bytes, Buffer::create(bytes, kPackedAlignment, allocator_of(context.get()), context));
@@ -81,7 +82,7 @@ class MadePanels final : public PanelSource {
   }
   int take_bay() const override { return static_cast<int>(free_.take()); }
   void give_bay(int bay) const override { free_.give(usize(bay)); }
-  const std::byte* make(int number, Matrix which, std::int64_t local, std::int64_t first,
+  const std::byte* make(int number, Which which, std::int64_t local, std::int64_t first,
                         std::int64_t count) const override {
     Bay& bay = at(bays_, number);
     repack_panels(packed_->info.layout, packed_->payload.data(), to_, which, local, first, count, bay.rows,

@@ -19,6 +19,8 @@
 #include "layouts/families.h"
 #include "layouts/floats/requantize.h"
 #include "layouts/p16/column_order.h"
+#include "layouts/p16/p16.h"
+#include "layouts/p16/p16_layout.h"
 #include "layouts/p16/write_p16.h"
 #include "layouts/repack.h"
 
@@ -29,18 +31,18 @@ namespace {
 
 // The places of a matrix's columns; empty where the layout has no lists.
 Result<ColumnOrder> order_of(const ConvertJob& job, const TensorSource& source, std::int64_t expert, bool is_w13) {
-  const P16Matrix& matrix = is_w13 ? job.layout.w13 : job.layout.w2;
+  const Matrix& matrix = is_w13 ? job.layout.w13 : job.layout.w2;
   if (!matrix.has_order) return ColumnOrder();
   MOE_TRY(const std::vector<std::int32_t> g_idx, lease_g_idx(job, source, expert, is_w13));
   return column_order(matrix, g_idx, is_w13, expert);
 }
 
 // `order_of_rows`: that of the halves' rows; empty: as they are.
-Check write_p16_matrix(const ConvertJob& job, const TensorSource& source, std::int64_t expert, const P16Matrix& matrix,
+Check write_p16_matrix(const ConvertJob& job, const TensorSource& source, std::int64_t expert, Which which,
                        const ColumnOrder& order, std::span<const std::int32_t> order_of_rows, CanonicalRows& rows,
                        std::byte* out) {
-  const bool is_w13 = &matrix == &job.layout.w13;
-  MOE_TRY(const LeasedMatrix leased, lease_matrix(job, source, expert, is_w13));
+  const P16 matrix{job.layout.matrix(which)};
+  MOE_TRY(const LeasedMatrix leased, lease_matrix(job, source, expert, which == Which::w13));
   rows.shape(kPanelRows, matrix);
   CanonicalRows placed;
   if (!order.empty()) placed.shape(kPanelRows, matrix, true);
@@ -66,7 +68,7 @@ struct Scratch {
 // As vLLM does, gate and up come to have one scale first.
 Check write_with_one_scale(const ConvertJob& job, const TensorSource& source, std::int64_t expert, Scratch& scratch,
                            std::byte* out) {
-  const P16Matrix& m = job.layout.w13;
+  const P16 m{job.layout.w13};
   MOE_TRY(const LeasedMatrix leased, lease_matrix(job, source, expert, true));
   scratch.rows.shape(m.rows(), m);
   MOE_CHECK(read_matrix(leased.source, scratch.rows));
@@ -90,16 +92,16 @@ Check write_p16_expert(const ConvertJob& job, const TensorSource& source, std::i
   MOE_TRY(const ColumnOrder order2, order_of(job, source, expert, false));
   MOE_CHECK(l.variant.bit_compat_vllm
                 ? write_with_one_scale(job, source, expert, scratch, out)
-                : write_p16_matrix(job, source, expert, l.w13, order13, order2.rows(), rows, out));
-  MOE_CHECK(write_p16_matrix(job, source, expert, l.w2, order2, {}, rows, out + l.w2_offset()));
-  const std::size_t used = l.w13.bytes() + l.w2.bytes();
+                : write_p16_matrix(job, source, expert, Which::w13, order13, order2.rows(), rows, out));
+  MOE_CHECK(write_p16_matrix(job, source, expert, Which::w2, order2, {}, rows, out + l.w2_offset()));
+  const std::size_t used = l.w2_offset() + P16{l.w2}.bytes();
   std::memset(out + used, 0, l.expert_stride() - used);
   return ok();
 }
 
-Error no_input_scale(Matrix which, std::int64_t expert) {
+Error no_input_scale(Which which, std::int64_t expert) {
   const std::string place =
-      cat(role_name(which == Matrix::w13 ? Role::w13_input_scale : Role::w2_input_scale), "[", expert, "]");
+      cat(role_name(which == Which::w13 ? Role::w13_input_scale : Role::w2_input_scale), "[", expert, "]");
   return fail(Code::missing_weight, place,
               place + ": not set; the kernels of this layout quantise activations with it");
 }
@@ -109,9 +111,9 @@ Check write_named_expert(const ConvertJob& job, const TensorSource& source, std:
   const LayoutFamily& form = *layout_family(job.layout.kind);
   CanonicalRows& rows = scratch.rows;
   bool requantized = false;
-  for (const Matrix which : {Matrix::w13, Matrix::w2}) {
-    const P16Matrix& matrix = job.layout.matrix(which);
-    MOE_TRY(const LeasedMatrix leased, lease_matrix(job, source, at(job.experts, local), which == Matrix::w13));
+  for (const Which which : {Which::w13, Which::w2}) {
+    const Matrix& matrix = job.layout.matrix(which);
+    MOE_TRY(const LeasedMatrix leased, lease_matrix(job, source, at(job.experts, local), which == Which::w13));
     rows.shape(matrix.rows(), matrix);
     MOE_CHECK(read_matrix(leased.source, rows));
     at(facts.input_scale, which) = rows.input_scale;
@@ -177,7 +179,7 @@ Result<Layout> layout_that_fits(const ConvertJob& job, const TensorSource& sourc
   const auto look = [&](std::size_t, std::int64_t local) -> Check {
     for (const bool is_w13 : {true, false}) {
       MOE_TRY(const std::vector<std::int32_t> g_idx, lease_g_idx(job, source, at(job.experts, local), is_w13));
-      if (!holds_groups(job.layout.matrix(is_w13 ? Matrix::w13 : Matrix::w2), g_idx)) return fail(kDoesNotFit, "", "");
+      if (!holds_groups(job.layout.matrix(is_w13 ? Which::w13 : Which::w2), g_idx)) return fail(kDoesNotFit, "", "");
     }
     return ok();
   };

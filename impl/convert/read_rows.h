@@ -9,6 +9,7 @@
 #include "base/load.h"
 #include "base/number_at.h"
 #include "convert/source.h"
+#include "layouts/p16/p16.h"
 
 namespace moe::convert {
 

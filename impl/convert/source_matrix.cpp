@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "convert/read_rows.h"
 #include "layouts/floats/float_layout.h"
+#include "layouts/p16/p16.h"
 #include "scheme/checkpoint.h"
 #include "scheme/tensor_check.h"
 
@@ -58,10 +59,10 @@ TensorView rows_first(const TensorView& t, const CheckpointTensor& row) {
 }
 
 // Of a code.
-int checkpoint_bits(const P16Matrix& m) { return row_of(m.element).bits; }
+int checkpoint_bits(const Matrix& m) { return row_of(m.element).bits; }
 
 // Of so many halves, one above the other.
-MatrixSize source_size(const ConvertJob& job, const P16Matrix& m, int halves) {
+MatrixSize source_size(const ConvertJob& job, const Matrix& m, int halves) {
   return {.n = m.half_rows * halves,
           .k = m.columns(),
           .groups = m.source_groups(),
@@ -83,7 +84,7 @@ bool is_missing(const Check& got) { return !got && got.error().code == Code::mis
 struct Gather {
   const ConvertJob& job;
   const TensorSource& source;
-  const P16Matrix& matrix;
+  const Matrix& matrix;
   bool is_w13;
   LeasedMatrix& out;
 
@@ -299,15 +300,15 @@ struct Gather {
 };
 
 // What of the matrix follows from the job alone.
-SourceMatrix described(const ConvertJob& job, const P16Matrix& matrix, std::int64_t expert, bool is_w13) {
+SourceMatrix described(const ConvertJob& job, const Matrix& matrix, std::int64_t expert, bool is_w13) {
   const Layout& l = job.layout;
   SourceMatrix m;
   m.codes = job.set->codes;
   m.is_w13 = is_w13;
   m.has_bias = matrix.has_bias;
   m.zero_points = job.zero_points;
-  m.bf16_scales = matrix.scales == Scales::w4a8 && (job.groups.is_even() || l.w13.grouping() != Grouping::channel ||
-                                                    l.w2.grouping() != Grouping::channel);
+  m.bf16_scales =
+      matrix.scales == Scales::w4a8 && (job.groups.is_even() || !l.w13.groups.is_whole() || !l.w2.groups.is_whole());
   m.expert = expert;
   m.k = matrix.columns();
   m.groups = matrix.source_count();
@@ -319,7 +320,7 @@ SourceMatrix described(const ConvertJob& job, const P16Matrix& matrix, std::int6
 }  // namespace
 
 Result<LeasedMatrix> lease_matrix(const ConvertJob& job, const TensorSource& source, std::int64_t expert, bool is_w13) {
-  const P16Matrix& matrix = is_w13 ? job.layout.w13 : job.layout.w2;
+  const Matrix& matrix = is_w13 ? job.layout.w13 : job.layout.w2;
   LeasedMatrix out;
   out.leases.reserve(12);
   out.source = described(job, matrix, expert, is_w13);
@@ -342,7 +343,7 @@ Result<LeasedMatrix> lease_matrix(const ConvertJob& job, const TensorSource& sou
 
 Result<std::vector<std::int32_t>> lease_g_idx(const ConvertJob& job, const TensorSource& source, std::int64_t expert,
                                               bool is_w13) {
-  const P16Matrix& matrix = is_w13 ? job.layout.w13 : job.layout.w2;
+  const Matrix& matrix = is_w13 ? job.layout.w13 : job.layout.w2;
   LeasedMatrix out;
   out.source = described(job, matrix, expert, is_w13);
   MOE_CHECK((Gather{job, source, matrix, is_w13, out}.add_g_idx()));
@@ -351,7 +352,7 @@ Result<std::vector<std::int32_t>> lease_g_idx(const ConvertJob& job, const Tenso
 
 std::uint64_t temp_bytes_per_worker(const ConvertJob& job) {
   std::uint64_t most = 0;
-  for (const P16Matrix* m : {&job.layout.w13, &job.layout.w2}) {
+  for (const Matrix* m : {&job.layout.w13, &job.layout.w2}) {
     const MatrixSize size = source_size(job, *m, m->halves);
     const std::int64_t plain = is_value(m->element) ? 4 : 1;  // bytes of a code or value
     const bool by_panels = p16_element(job.layout.kind) && !job.layout.variant.bit_compat_vllm;
@@ -360,7 +361,7 @@ std::uint64_t temp_bytes_per_worker(const ConvertJob& job) {
         static_cast<std::uint64_t>(rows * (round_up(m->k, kCanonicalPad) * plain + 4 * m->group_count() + 4)) *
         (m->has_order ? 2 : 1);
     if (is_float_kind(job.layout.kind)) {
-      const FloatMatrix to = float_matrix(job.layout, m == &job.layout.w13 ? Matrix::w13 : Matrix::w2);
+      const FloatMatrix to = float_matrix(job.layout, m == &job.layout.w13 ? Which::w13 : Which::w2);
       if (to.form->place == WeightPlace::marlin && !to.is_as_given())
         bytes += static_cast<std::uint64_t>(to.rows() * round_up(to.padded_k, kCanonicalPad));
     }

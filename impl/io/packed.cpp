@@ -10,6 +10,7 @@
 #include "io/hash.h"
 #include "io/packed_format.h"
 #include "layouts/floats/float_layout.h"
+#include "layouts/p16/p16_layout.h"
 #include "layouts/wna16/wna16_layout.h"
 
 namespace moe::io {

@@ -13,6 +13,8 @@
 #include "base/text.h"
 #include "io/hash.h"
 #include "layouts/families.h"
+#include "layouts/p16/p16.h"
+#include "layouts/p16/p16_layout.h"
 
 namespace moe::io {
 namespace {
@@ -35,7 +37,7 @@ std::int64_t scale_rows_of(const StoredMatrix& m) {
   return m.scale_panels == kAllPanels ? kAllRows : m.scale_panels == 0 ? 1 : m.scale_panels * kPanelRows;
 }
 
-StoredMatrix store(const P16Matrix& m) {
+StoredMatrix store(const Matrix& m) {
   const bool uneven = m.source_groups().is_uneven();
   return {.half_rows = m.half_rows,
           .k = m.columns(),
@@ -88,7 +90,7 @@ std::optional<LayoutVariant> variant_of(const StoredVariant& s) {
   return v.input <= MarlinInput::fp8 && store(v) == of_layout(s) ? std::optional(v) : std::nullopt;
 }
 
-// Small enough for the unchecked arithmetic of P16Matrix: at most 2^21 panels of less than 2^36 bytes (groups of any
+// Small enough for the unchecked arithmetic of P16: at most 2^21 panels of less than 2^36 bytes (groups of any
 // sizes: 2^29 columns).
 bool are_extents(const StoredMatrix& m) {
   const auto extent = [](std::int64_t x) { return x >= 1 && x <= kMaxExtent; };
@@ -114,7 +116,7 @@ bool are_p16_groups(const P16Kind& kind, const StoredMatrix& m) {
   return m.groups == 1 || m.group % 32 == 0 || (m.has_order != 0 && m.group >= kLeastFilled);
 }
 
-P16Matrix with_groups(P16Matrix m, const StoredMatrix& stored) {
+Matrix with_groups(Matrix m, const StoredMatrix& stored) {
   m.groups = stored.any_sizes != 0 ? Groups::uneven(stored.groups) : Groups::of_size(stored.group, m.k);
   return filled(m);
 }
@@ -263,12 +265,12 @@ std::vector<std::int64_t> NamedOutput::strides() const {
 std::vector<NamedOutput> outputs_of(const Layout& l) {
   std::vector<NamedOutput> list;
   if (p16_element(l.kind)) {
-    const auto output = [&](const char* name, const P16Matrix& m, std::size_t offset) {
+    const auto output = [&](const char* name, const P16& m, std::size_t offset) {
       list.push_back(
           {name, DType::u8, {l.experts, static_cast<std::int64_t>(m.bytes())}, offset, l.expert_stride(), false});
     };
-    output("w13_packed", l.w13, 0);
-    output("w2_packed", l.w2, l.w2_offset());
+    output("w13_packed", P16{l.w13}, 0);
+    output("w2_packed", P16{l.w2}, l.w2_offset());
   }
   for (const LayoutTensor& t : l.tensors) {
     std::vector<std::int64_t> shape = t.shape;

@@ -34,9 +34,9 @@ struct StoredMatrix {
   std::uint8_t halves;        // 2: gate and up
   std::uint8_t element;       // Element
   std::uint8_t scales;        // Scales
-  // 0 or 1, as in P16Matrix
+  // 0 or 1, as in Matrix
   std::uint8_t has_bias, has_zeros, has_order, any_sizes;
-  std::uint8_t scale_panels;  // P16Matrix::scale_rows: 0: 1, 255: kAllRows, else in panels
+  std::uint8_t scale_panels;  // Matrix::scale_rows: 0: 1, 255: kAllRows, else in panels
 
   friend bool operator==(const StoredMatrix&, const StoredMatrix&) = default;
 };

@@ -33,6 +33,7 @@
 #include "kernels/prefetch_policy.h"
 #include "kernels/tile.h"
 #include "layouts/layout.h"
+#include "layouts/p16/p16.h"
 #include "scheme/scheme.h"
 
 namespace moe::kernels {
@@ -47,7 +48,7 @@ struct QuantizeArgs {
 };
 
 struct GemmArgs {
-  const P16Matrix* matrix;
+  const P16* matrix;         // of every layout: results come in its panels
   const std::byte* panels;   // first panel; where the layout has no panels of its own: the matrix
   std::int64_t panel_count;  // consecutive panels
   const std::byte* tile;     // A tile

@@ -33,6 +33,7 @@
 #include "base/checked.h"
 #include "base/index.h"
 #include "kernels/kernel_ids.h"
+#include "layouts/p16/p16.h"
 
 namespace moe::kernels {
 
@@ -40,7 +41,7 @@ struct TileShape {
   std::int64_t k = 0;
   Groups groups = {};  // of the weights that will meet it
   ActFormat act = ActFormat::tok8;
-  std::int32_t bias = 8;  // P16Matrix::sum_factor of those weights
+  std::int32_t bias = 8;  // P16::sum_factor of those weights
   bool qai8dx = false;    // of tok8: in KleidiAI's form
 
   constexpr std::int64_t blocks() const { return ceil_div(k, std::int64_t{32}); }  // of 32 k that weights have

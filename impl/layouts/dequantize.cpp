@@ -13,7 +13,7 @@ namespace moe {
 namespace {
 
 // (code - zero) * scale, one float32 product; values are what they are. The last group may be cut short.
-float dense_value(const CanonicalRows& rows, const P16Matrix& m, std::int64_t n, std::int64_t k) {
+float dense_value(const CanonicalRows& rows, const Matrix& m, std::int64_t n, std::int64_t k) {
   const Element element = m.element;
   if (!rows.values.empty()) return rows.row_values(n)[k];
   const std::int64_t group = rows.g_idx.empty() ? k / m.groups.size_in(m.k) : rows.g_idx[usize(k)];
@@ -26,9 +26,9 @@ float dense_value(const CanonicalRows& rows, const P16Matrix& m, std::int64_t n,
 }
 
 Check dequantize_named(const LayoutFamily& form, const Layout& layout, const std::byte* payload, std::int64_t local,
-                       Matrix which, const TensorView& out) {
+                       Which which, const TensorView& out) {
   MOE_CHECK(check_dense(layout, which, out));
-  const P16Matrix& m = layout.matrix(which);
+  const Matrix& m = layout.matrix(which);
   CanonicalRows rows;
   rows.shape(m.rows(), m);
   MOE_CHECK(form.read({layout, payload, local}, which, rows));
@@ -41,9 +41,9 @@ Check dequantize_named(const LayoutFamily& form, const Layout& layout, const std
 
 }  // namespace
 
-Check check_dense(const Layout& layout, Matrix which, const TensorView& out) {
-  const char* role = which == Matrix::w13 ? "w13_weight" : "w2_weight";
-  const P16Matrix& m = layout.matrix(which);
+Check check_dense(const Layout& layout, Which which, const TensorView& out) {
+  const char* role = which == Which::w13 ? "w13_weight" : "w2_weight";
+  const Matrix& m = layout.matrix(which);
   if (!is_float16_or_32(out.dtype))
     return fail(Code::dtype, "out", cat("out: expected f32, f16 or bf16 for ", role, ", got ", dtype_name(out.dtype)));
   if (out.ndim != 2 || out.shape[0] != m.rows() || out.shape[1] != m.columns()) {
@@ -55,7 +55,7 @@ Check check_dense(const Layout& layout, Matrix which, const TensorView& out) {
   return ok();
 }
 
-Check dequantize(const Layout& layout, const std::byte* payload, std::int64_t local, Matrix which,
+Check dequantize(const Layout& layout, const std::byte* payload, std::int64_t local, Which which,
                  const TensorView& out) {
   if (p16_element(layout.kind)) return dequantize_p16(layout, payload, local, which, out);
   if (const LayoutFamily* form = layout_family(layout.kind))

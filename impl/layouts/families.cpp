@@ -37,16 +37,16 @@ const LayoutFamily* layout_family(LayoutKind kind) {
 
 Layout make_named_layout(LayoutKind kind, const LayoutShape& s, const LayoutVariant& variant) {
   const auto matrix = [&](std::int64_t half_rows, int halves, std::int64_t k) {
-    return P16Matrix{.element = s.element,
-                     .scales = s.scales,
-                     .has_zeros = s.has_zeros,
-                     .half_rows = half_rows,
-                     .halves = halves,
-                     .k = k,
-                     .groups = s.groups.in(k),
-                     .has_bias = s.has_bias,
-                     .has_order = s.has_order,
-                     .scale_rows = s.scale_rows};
+    return Matrix{.element = s.element,
+                  .scales = s.scales,
+                  .has_zeros = s.has_zeros,
+                  .half_rows = half_rows,
+                  .halves = halves,
+                  .k = k,
+                  .groups = s.groups.in(k),
+                  .has_bias = s.has_bias,
+                  .has_order = s.has_order,
+                  .scale_rows = s.scale_rows};
   };
   Layout l{.kind = kind,
            .w13 = matrix(s.intermediate, s.gated ? 2 : 1, s.hidden),

@@ -17,6 +17,7 @@
 #include "base/index.h"
 #include "base/result.h"
 #include "layouts/layout.h"
+#include "layouts/part_names.h"
 #include "layouts/rows.h"
 
 namespace moe {
@@ -52,13 +53,14 @@ struct LayoutFamily {
   // One matrix: rows.count == matrix(which).rows(), gate rows first. Writes every byte of its tensors that is not
   // shared. `rows` may be spoiled; scales that the layout cannot hold exactly are counted there, and whether codes were
   // were computed again.
-  Check (*write)(CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out);
+  Check (*write)(CanonicalRows& rows, Which which, const ExpertTensors<std::byte>& out);
   // The way back; `rows` has its shape and is zero. A file may hold anything: faults are Code::format.
-  Check (*read)(const ExpertTensors<const std::byte>& in, Matrix which, CanonicalRows& rows);
+  Check (*read)(const ExpertTensors<const std::byte>& in, Which which, CanonicalRows& rows);
   // After all experts, whose facts these are, for what depends on all of them; nullptr: nothing. Adds the scales that
   // it cannot keep.
   Check (*finish)(const Layout& layout, std::span<const ExpertFacts> experts, std::byte* payload,
                   std::uint64_t& scales_rounded) = nullptr;
+  FamilyParts parts = {};  // none: its tensors are blobs
 };
 
 namespace layout_families {

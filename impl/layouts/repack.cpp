@@ -10,6 +10,7 @@
 #include "base/index.h"
 #include "layouts/families.h"
 #include "layouts/p16/column_order.h"
+#include "layouts/p16/p16_layout.h"
 #include "layouts/p16/write_p16.h"
 #include "layouts/wna16/wna16.h"
 
@@ -35,31 +36,32 @@ struct Plain {
   ColumnOrder order;
 };
 
-Result<Plain> read_plain(const Layout& from, const std::byte* payload, std::int64_t local, Matrix which,
-                         const P16Matrix& to) {
+Result<Plain> read_plain(const Layout& from, const std::byte* payload, std::int64_t local, Which which,
+                         const Matrix& to) {
   Plain plain;
   plain.rows.shape(to.rows(), to);
   MOE_CHECK(layout_family(from.kind)->read({from, payload, local}, which, plain.rows));
   if (to.has_order) {
-    MOE_TRY(plain.order, column_order(to, plain.rows.g_idx, which == Matrix::w13, local));
+    MOE_TRY(plain.order, column_order(to, plain.rows.g_idx, which == Which::w13, local));
   }
   return plain;
 }
 
 Check repack_expert(const Layout& from, const std::byte* payload, const Layout& to, std::int64_t local,
                     std::byte* out) {
-  MOE_TRY(const Plain w13, read_plain(from, payload, local, Matrix::w13, to.w13));
-  MOE_TRY(const Plain w2, read_plain(from, payload, local, Matrix::w2, to.w2));
-  write_p16_rows(w13.rows, to.w13, w13.order, w2.order.rows(), out);
-  write_p16_rows(w2.rows, to.w2, w2.order, {}, out + to.w2_offset());
-  const std::size_t used = to.w13.bytes() + to.w2.bytes();
+  MOE_TRY(const Plain w13, read_plain(from, payload, local, Which::w13, to.w13));
+  MOE_TRY(const Plain w2, read_plain(from, payload, local, Which::w2, to.w2));
+  const P16 m13{to.w13}, m2{to.w2};
+  write_p16_rows(w13.rows, m13, w13.order, w2.order.rows(), out);
+  write_p16_rows(w2.rows, m2, w2.order, {}, out + m13.bytes());
+  const std::size_t used = m13.bytes() + m2.bytes();
   std::memset(out + used, 0, to.expert_stride() - used);
   return ok();
 }
 
 }  // namespace
 
-void write_p16_rows(const CanonicalRows& all, const P16Matrix& m, const ColumnOrder& order,
+void write_p16_rows(const CanonicalRows& all, const P16& m, const ColumnOrder& order,
                     std::span<const std::int32_t> order_of_rows, std::byte* out) {
   CanonicalRows rows, placed;
   rows.shape(kPanelRows, m);
@@ -81,7 +83,7 @@ void write_p16_rows(const CanonicalRows& all, const P16Matrix& m, const ColumnOr
 
 std::optional<Layout> repacked_layout(const Layout& from, bool any_groups) {
   if (!is_wna16_kind(from.kind)) return std::nullopt;
-  const Wna16Matrix w13 = wna16_matrix(from, Matrix::w13);
+  const Wna16Matrix w13 = wna16_matrix(from, Which::w13);
   const bool dense = from.kind == LayoutKind::wna16_dense;
   LayoutKind kind = w13.bits == 4 ? LayoutKind::p16_w4 : LayoutKind::p16_w8;
   if (dense)
@@ -100,7 +102,7 @@ std::optional<Layout> repacked_layout(const Layout& from, bool any_groups) {
   if (dense) return to;
   to.w13.groups = from.w13.groups;
   to.w2.groups = from.w2.groups;
-  for (P16Matrix* m : {&to.w13, &to.w2}) *m = filled(*m);
+  for (Matrix* m : {&to.w13, &to.w2}) *m = filled(*m);
   to.w13.has_order = to.w2.has_order = to.w13.has_order || to.w2.has_order;
   return any_groups ? with_any_groups(to) : to;
 }
@@ -115,13 +117,13 @@ Check repack_experts(const Layout& from, const std::byte* payload, const Layout&
 
 CanonicalRows panel_rows_for(const Layout& to) {
   CanonicalRows rows;
-  for (const P16Matrix* m : {&to.w13, &to.w2}) rows.shape(kPanelRows, *m);  // vectors keep what they have had
+  for (const Matrix* m : {&to.w13, &to.w2}) rows.shape(kPanelRows, *m);  // vectors keep what they have had
   return rows;
 }
 
-void repack_panels(const Layout& from, const std::byte* payload, const Layout& to, Matrix which, std::int64_t local,
+void repack_panels(const Layout& from, const std::byte* payload, const Layout& to, Which which, std::int64_t local,
                    std::int64_t first, std::int64_t count, CanonicalRows& scratch, std::byte* out) {
-  const P16Matrix& m = to.matrix(which);
+  const P16 m{to.matrix(which)};
   scratch.shape(kPanelRows, m);
   for (std::int64_t p = first; p < first + count; ++p, out += m.panel_bytes()) {
     const std::int64_t row0 = p / m.halves * kPanelRows, n = std::min(kPanelRows, m.half_rows - row0);

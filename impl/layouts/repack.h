@@ -20,7 +20,7 @@ namespace moe {
 std::optional<Layout> repacked_layout(const Layout& from, bool any_groups = false);
 
 // The panels of a matrix from all of its rows; `order_of_rows`: that of the halves' rows, empty: as they are.
-void write_p16_rows(const CanonicalRows& all, const P16Matrix& m, const ColumnOrder& order,
+void write_p16_rows(const CanonicalRows& all, const P16& m, const ColumnOrder& order,
                     std::span<const std::int32_t> order_of_rows, std::byte* out);
 
 // Fills the payload of `to`, which is repacked_layout(from). Faults of stored orders: Code::format; groups of several
@@ -31,7 +31,7 @@ Check repack_experts(const Layout& from, const std::byte* payload, const Layout&
 // For one that makes panels when they are needed: panels [first, first + count) of a matrix of `to`, which has no
 // activation order. `scratch` is panel_rows_for(to), by one caller at a time: nothing is allocated.
 CanonicalRows panel_rows_for(const Layout& to);
-void repack_panels(const Layout& from, const std::byte* payload, const Layout& to, Matrix which, std::int64_t local,
+void repack_panels(const Layout& from, const std::byte* payload, const Layout& to, Which which, std::int64_t local,
                    std::int64_t first, std::int64_t count, CanonicalRows& scratch, std::byte* out);
 
 }  // namespace moe

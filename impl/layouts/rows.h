@@ -28,7 +28,7 @@
 
 #include "base/checked.h"
 #include "base/index.h"
-#include "layouts/layout.h"
+#include "layouts/matrix.h"
 
 namespace moe {
 
@@ -47,7 +47,7 @@ struct CanonicalRows {
   bool has_power_scales = false, requantized = false;
 
   // Space for `rows` rows, all zero: as the checkpoint has them, or the layout (`places`).
-  void shape(std::int64_t rows, const P16Matrix& matrix, bool places = false) {
+  void shape(std::int64_t rows, const Matrix& matrix, bool places = false) {
     const bool has_values = is_value(matrix.element);
     count = rows;
     k = places ? matrix.k : matrix.columns();

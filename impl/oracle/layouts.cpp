@@ -1,6 +1,8 @@
 // What a row of an oracle packs a config's weights into, and what that asks of a kernel.
 #include "layouts/families.h"
 #include "layouts/floats/float_layout.h"
+#include "layouts/p16/p16.h"
+#include "layouts/p16/p16_layout.h"
 #include "layouts/wna16/wna16_layout.h"
 #include "oracle/backend.h"
 #include "oracle/rules/float_needs.h"

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "kernels/prefetch_policy.h"
+#include "layouts/p16/p16_layout.h"
 #include "run/engine/engine.h"
 #include "run/engine/zero_experts.h"
 #include "run/route/route.h"
@@ -33,7 +34,7 @@ ActivateArgs activation_of(const Config& c, const Kernel& kernel) {
 }
 
 // KleidiAI's bf16 packer rounds halves to even, its float32 packer away from zero (w4a8_int8.md 6).
-HalfRule rule_of(const Config& c, const P16Matrix& m) {
+HalfRule rule_of(const Config& c, const P16& m) {
   return c.in_dtype == DType::bf16 && m.grouping() == Grouping::channel ? HalfRule::even : HalfRule::away;
 }
 
@@ -61,14 +62,14 @@ Check copy_out(const T* from, const TensorView& to, const Parallel& parallel) {
 Check check_orders(const Packed& packed) {
   const Layout& l = packed.info.layout;
   for (std::int64_t e = 0; e < l.experts; ++e)
-    for (const Matrix which : {Matrix::w13, Matrix::w2}) {
-      const P16Matrix& m = l.matrix(which);
+    for (const Which which : {Which::w13, Which::w2}) {
+      const P16 m{l.matrix(which)};
       if (!m.has_order) continue;
-      const std::byte* matrix = packed.expert(e) + (which == Matrix::w13 ? 0 : l.w2_offset());
+      const std::byte* matrix = packed.expert(e) + (which == Which::w13 ? 0 : l.w2_offset());
       const auto* list = reinterpret_cast<const std::int32_t*>(matrix + m.order_offset());
       if (!is_order({list, usize(m.k)}, m.columns()))
         return fail(Code::format, "packed",
-                    cat("packed: the columns of ", which == Matrix::w13 ? "w13" : "w2", " of expert ",
+                    cat("packed: the columns of ", which == Which::w13 ? "w13" : "w2", " of expert ",
                         packed.info.experts[usize(e)], " are no list that names each once"));
     }
   return ok();
@@ -161,6 +162,8 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
   e.source = s.spec.panels.get();
   const Layout& l = e.layout();
   MOE_CHECK(check_kernel(*s.spec.kernel->id, l));
+  e.w13 = {l.w13};
+  e.w2 = {l.w2};
   if (e.source == nullptr) MOE_CHECK(check_orders(*s.spec.packed));
   s.expert_map = s.spec.expert_map;
   if (s.expert_map.empty()) {
@@ -187,8 +190,8 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
   e.in_dtype = c.in_dtype;
   e.out_dtype = c.out_dtype;
   e.activate = activation_of(c, *e.kernel);
-  e.in_rule = rule_of(c, l.w13);
-  e.mid_rule = rule_of(c, l.w2);
+  e.in_rule = rule_of(c, e.w13);
+  e.mid_rule = rule_of(c, e.w2);
   MOE_TRY(e.expert_norm, expert_norm_of(c, s.spec.packed->info.expert_norm));
   e.expert_norm_eps = static_cast<float>(c.expert_norm_eps);
   e.weight_on_input = c.apply_router_weight_on_input;

@@ -65,7 +65,7 @@ static_assert(std::all_of(kElements.begin(), kElements.end(),
                           [](const ElementRow& e) { return e.numbers != Numbers::integers || is_code_width(e.bits); }),
               "codes of integers have a width that their readers know");
 
-// Places and packing know these widths: place_in_unit (layouts/layout.h), code_in (layouts/p16/p16_numbers.h),
+// Places and packing know these widths: place_in_unit (layouts/p16/p16.h), code_in (layouts/p16/p16_numbers.h),
 // write_code_panel (layouts/p16/write_p16.cpp).
 static_assert(std::all_of(kElements.begin(), kElements.end(),
                           [](const ElementRow& e) {
@@ -96,7 +96,7 @@ struct ScaleRow {
   std::string_view suffix;  // in ids of layouts that are kept with several of them
   std::size_t bytes;        // of one
 };
-// By Scales. The two that are no single type have no bytes (P16Matrix::scale_type).
+// By Scales. The two that are no single type have no bytes (P16::scale_type).
 inline constexpr std::array kScales = {ScaleRow{"", 0},     ScaleRow{"", 0}, ScaleRow{"-f32", 4}, ScaleRow{"-bf16", 2},
                                        ScaleRow{"-f16", 2}, ScaleRow{"", 1}, ScaleRow{"", 1}};
 static_assert(usize(Scales::e8m0) + 1 == kScales.size());

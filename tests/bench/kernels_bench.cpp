@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kK = 2048, kRows = 32;
 
 void run(benchmark::State& state, const Kernel* kernel, std::int64_t group, int n) {
-  const P16Matrix m = matrix_of(*kernel, group, kK, kRows);
+  const P16 m = matrix_of(*kernel, group, kK, kRows);
   const TileShape shape = tile_of(*kernel, m);
   const Buffer panels = filled_buffer(m.bytes()), tile = filled_buffer(shape.row_bytes() * static_cast<std::size_t>(n)),
                out = *Buffer::create(static_cast<std::size_t>(n * kRows) * sizeof(float)),

@@ -24,7 +24,7 @@ inline std::vector<const Kernel*> rows_here() {
 }
 
 // group: -1 = channel-wise, 0 for elements without scales.
-inline P16Matrix matrix_of(const Kernel& kernel, std::int64_t group, std::int64_t k, std::int64_t rows) {
+inline P16 matrix_of(const Kernel& kernel, std::int64_t group, std::int64_t k, std::int64_t rows) {
   const LayoutShape shape{.experts = 1,
                           .hidden = k,
                           .intermediate = rows,
@@ -32,11 +32,11 @@ inline P16Matrix matrix_of(const Kernel& kernel, std::int64_t group, std::int64_
                           .gated = false,
                           .has_bias = false,
                           .has_zeros = kernel.id->name.ends_with("_zp")};
-  return p16_layout(kernel.id->layout, shape).w13;
+  return {p16_layout(kernel.id->layout, shape).w13};
 }
 inline bool has_scales(const Kernel& kernel) { return matrix_of(kernel, -1, 64, 16).grouping() != Grouping::none; }
 
-inline TileShape tile_of(const Kernel& kernel, const P16Matrix& m) {
+inline TileShape tile_of(const Kernel& kernel, const P16& m) {
   TileShape shape;
   shape.k = m.k;
   shape.groups = m.groups;

@@ -47,7 +47,7 @@ double median(std::vector<double> times) {
 
 void run(benchmark::State& state, const Stream& s) {
   constexpr std::int64_t kColumns = kCallPanels * kPanelRows;
-  const P16Matrix m = matrix_of(*s.kernel, s.group, s.k, kColumns);
+  const P16 m = matrix_of(*s.kernel, s.group, s.k, kColumns);
   const TileShape shape = tile_of(*s.kernel, m);
   const Buffer tile = filled_buffer(shape.row_bytes() * static_cast<std::size_t>(s.n));
   const Buffer scratch = scratch_of(*s.kernel);

@@ -30,8 +30,8 @@ std::vector<std::byte> bytes_of(const Layout& l, const Bytes& payload, std::stri
   return {span.begin(), span.end()};
 }
 
-std::vector<float> dense_of(const Layout& l, const Bytes& payload, std::int64_t expert, Matrix which) {
-  const P16Matrix& m = l.matrix(which);
+std::vector<float> dense_of(const Layout& l, const Bytes& payload, std::int64_t expert, Which which) {
+  const Matrix& m = l.matrix(which);
   std::vector<float> out(static_cast<std::size_t>(m.rows() * m.k));
   const Check c = dequantize(l, payload.data(), expert, which, row_major(DType::f32, {m.rows(), m.k}, out.data()));
   EXPECT_TRUE(c) << (c ? "" : c.error().message);
@@ -58,14 +58,14 @@ void check_pack(LayoutKind kind, const std::string& tensor, const std::string& f
   const Bytes out = convert(job, source);
   for (const char* name : {"w13_packed", "w2_packed"})
     EXPECT_EQ(difference(f.expected(tensor), bytes_of(l, out, name, 0)), "") << name;
-  for (Matrix which : {Matrix::w13, Matrix::w2}) {
+  for (Which which : {Which::w13, Which::w2}) {
     const std::vector<float> dense = dense_of(l, out, 0, which);
     EXPECT_EQ(difference(f.expected("dense"), std::as_bytes(std::span(dense))), "");
   }
   // The bias comes back, too.
   CanonicalRows rows;
   rows.shape(n, l.w2);
-  EXPECT_TRUE(layout_family(kind)->read({l, out.data(), 0}, Matrix::w2, rows));
+  EXPECT_TRUE(layout_family(kind)->read({l, out.data(), 0}, Which::w2, rows));
   EXPECT_EQ(rows.bias, bias ? f.at("bias").as<float>() : std::vector<float>(static_cast<std::size_t>(n)));
   EXPECT_EQ(rows.scales, f.at("scales").floats());
 }
@@ -125,7 +125,7 @@ TEST_P(Blobs, RoundTripsEveryShape) {
     job.layout = named(GetParam(), s.e, s.h, s.i, s.g, s.bias);
     const Bytes out = convert(job, layer.source());
     for (std::int64_t e = 0; e < s.e; ++e)
-      for (Matrix which : {Matrix::w13, Matrix::w2})
+      for (Which which : {Which::w13, Which::w2})
         ASSERT_EQ(dense_of(job.layout, out, e, which), dense_of(layer.layout, p16, e, which)) << s.h << " " << s.g;
     std::size_t at = 0;
     for (const LayoutTensor& t : job.layout.tensors) {
@@ -166,7 +166,7 @@ TEST_P(Blobs, RandomMatricesComeBack) {
     for (std::size_t i = 0; i < scales.size(); ++i) wanted_scales[i] = bf16_to_f32(scales[i]);
     const std::size_t run = want.size() / scales.size();
     for (std::size_t i = 0; i < want.size(); ++i) want[i] = static_cast<float>(drawn.w2[i]) * wanted_scales[i / run];
-    for (Matrix which : {Matrix::w13, Matrix::w2}) {
+    for (Which which : {Which::w13, Which::w2}) {
       ASSERT_EQ(dense_of(l, out, 0, which), want);
       CanonicalRows rows;
       rows.shape(n, l.matrix(which));
@@ -192,13 +192,13 @@ TEST(Blobs, ReadingBackChecksTheTensor) {
   const Layout l = named(LayoutKind::torch_float, 1, 64, 32, 32, false);
   const Bytes out(l.payload_bytes());
   std::vector<float> f(64 * 64);
-  EXPECT_EQ(dequantize(l, out.data(), 0, Matrix::w13, row_major(DType::f32, {64, 63}, f.data())).error().code,
+  EXPECT_EQ(dequantize(l, out.data(), 0, Which::w13, row_major(DType::f32, {64, 63}, f.data())).error().code,
             Code::shape);
-  EXPECT_EQ(dequantize(l, out.data(), 0, Matrix::w13, row_major(DType::i32, {64, 64}, f.data())).error().code,
+  EXPECT_EQ(dequantize(l, out.data(), 0, Which::w13, row_major(DType::i32, {64, 64}, f.data())).error().code,
             Code::dtype);
   Layout none = l;
   none.kind = LayoutKind::foreign;
-  EXPECT_EQ(dequantize(none, out.data(), 0, Matrix::w13, row_major(DType::f32, {64, 64}, f.data())).error().code,
+  EXPECT_EQ(dequantize(none, out.data(), 0, Which::w13, row_major(DType::f32, {64, 64}, f.data())).error().code,
             Code::unsupported);
 }
 

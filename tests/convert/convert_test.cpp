@@ -126,8 +126,8 @@ TEST(Convert, UngatedHasOneHalf) {
   source.set_stacked(Role::w13_bias, row_major(DType::f32, {2, 48}, layer.b13.data()));
   const Bytes out = convert(job, source);
   for (std::int64_t n = 0; n < 48; ++n)
-    ASSERT_EQ(code_at(layer.layout.w13, out.data() + static_cast<std::size_t>(n / 16) * layer.layout.w13.panel_bytes(),
-                      n % 16, 63),
+    ASSERT_EQ(code_at(P16{layer.layout.w13},
+                      out.data() + static_cast<std::size_t>(n / 16) * P16{layer.layout.w13}.panel_bytes(), n % 16, 63),
               layer.w13[static_cast<std::size_t>(n * 64 + 63)]);
 }
 
@@ -359,17 +359,17 @@ TEST(Dequantize, ListsOfColumnsAreChecked) {
   const Layout& l = many.one.job.layout;
   const Bytes good = convert(many.one.job, many);
   std::vector<float> dense(128 * 64);
-  for (const Matrix which : {Matrix::w13, Matrix::w2}) {
+  for (const Which which : {Which::w13, Which::w2}) {
     Bytes bad = good;
-    std::byte* list = bad.data() + 3 * l.expert_stride() + (which == Matrix::w13 ? 0 : l.w2_offset()) +
-                      l.matrix(which).order_offset();
+    std::byte* list = bad.data() + 3 * l.expert_stride() + (which == Which::w13 ? 0 : l.w2_offset()) +
+                      P16{l.matrix(which)}.order_offset();
     std::memcpy(list, list + 4, 4);
-    const Check read = dequantize(l, bad.data(), 3, Matrix::w13, row_major(DType::f32, {128, 64}, dense.data()));
+    const Check read = dequantize(l, bad.data(), 3, Which::w13, row_major(DType::f32, {128, 64}, dense.data()));
     ASSERT_FALSE(read);
     EXPECT_EQ(read.error().code, Code::format);
-    EXPECT_THAT(read.error().message, testing::HasSubstr(which == Matrix::w13 ? "columns of w13 of local expert 3"
-                                                                              : "columns of w2 of local expert 3"));
-    EXPECT_TRUE(dequantize(l, bad.data(), 2, Matrix::w13, row_major(DType::f32, {128, 64}, dense.data())));
+    EXPECT_THAT(read.error().message, testing::HasSubstr(which == Which::w13 ? "columns of w13 of local expert 3"
+                                                                             : "columns of w2 of local expert 3"));
+    EXPECT_TRUE(dequantize(l, bad.data(), 2, Which::w13, row_major(DType::f32, {128, 64}, dense.data())));
   }
 }
 

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "convert/convert.h"
+#include "layouts/p16/p16.h"
+#include "layouts/p16/p16_layout.h"
 #include "support/memory_source.h"
 #include "support/rooms.h"
 #include "support/tensor_sets.h"
@@ -131,9 +133,9 @@ T at(const std::byte* p) {
   return v;
 }
 
-inline int code_at(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
+inline int code_at(const P16& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
   const int b = static_cast<int>(panel[m.code_offset(lane, k)]);
-  return (P16Matrix::nibble_high(k) ? b >> 4 : b & 15) - 8;
+  return (P16::nibble_high(k) ? b >> 4 : b & 15) - 8;
 }
 
 }  // namespace moe::test

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "convert/convert.h"
+#include "layouts/p16/p16_layout.h"
 #include "support/memory_source.h"
 #include "support/rooms.h"
 #include "support/tensor_sets.h"

@@ -31,7 +31,7 @@ TEST(Convert, GroupScalesAreRoundedToBf16AndCounted) {
   const auto r = convert_experts(layer.job(), source, out, {}, nullptr);
   ASSERT_TRUE(r);
   EXPECT_EQ(r->scales_rounded, 2u);
-  const P16Matrix& m = layer.layout.w13;
+  const P16 m{layer.layout.w13};
   EXPECT_EQ(at<std::uint16_t>(out.data() + m.scale_offset(1, 1)), 0x3f80);
   EXPECT_EQ(at<std::uint16_t>(out.data() + m.scale_offset(2, 0)), 0x3f82);
   EXPECT_EQ(at<std::uint16_t>(out.data() + m.scale_offset(2, 1)), 0);
@@ -49,7 +49,7 @@ TEST(Convert, NegativeScalesAreRoundedAndCounted) {
   const auto r = convert_experts(layer.job(), source, out, {}, nullptr);
   ASSERT_TRUE(r);
   EXPECT_EQ(r->scales_rounded, 2u);
-  const P16Matrix& m = layer.layout.w13;
+  const P16 m{layer.layout.w13};
   EXPECT_EQ(at<std::uint16_t>(out.data() + m.scale_offset(0, 0)), 0xbf00);
   EXPECT_EQ(at<std::uint16_t>(out.data() + m.scale_offset(1, 1)), 0xbf80);
   EXPECT_EQ(at<std::uint16_t>(out.data() + m.scale_offset(2, 0)), 0xbf82);
@@ -74,7 +74,7 @@ TEST(Convert, NegativeScalesOfEveryType) {
         std::vector<float>& out = dense[negative ? 1 : 0];
         out.resize(64 * 64);
         const TensorView view = row_major(DType::f32, {64, 64}, out.data());
-        ASSERT_TRUE(dequantize(layer.layout, packed.data(), 0, Matrix::w13, view));
+        ASSERT_TRUE(dequantize(layer.layout, packed.data(), 0, Which::w13, view));
       }
       for (std::size_t i = 0; i < dense[0].size(); ++i) {
         ASSERT_EQ(dense[0][i], static_cast<float>(layer.w13[i]) * 0.25f);
@@ -106,7 +106,7 @@ TEST(Convert, GroupAsWideAsTheMatrix) {
     Bytes out = filled(l->layout.payload_bytes());
     const auto r = convert_experts(l->job(), source, out, {}, nullptr);
     ASSERT_TRUE(r);
-    EXPECT_EQ(l->layout.w2.grouping(), Grouping::channel);
+    EXPECT_TRUE(l->layout.w2.groups.is_whole());
     EXPECT_EQ(r->scales_rounded, static_cast<std::uint64_t>(l->h));
     EXPECT_EQ(at<float>(out.data() + l->layout.w2_offset()), 1.0f / 16);
   }
@@ -131,7 +131,7 @@ TEST(Convert, GroupEqualsKVectorGivesTheKleidiAiNumbers) {
   for (std::int64_t e = 0; e < 3; ++e)
     for (std::int64_t n = 0; n < 64; ++n) {
       const std::byte* panel = out.data() + static_cast<std::size_t>(e) * layout.expert_stride() + layout.w2_offset() +
-                               static_cast<std::size_t>(n / 16) * layout.w2.panel_bytes();
+                               static_cast<std::size_t>(n / 16) * P16{layout.w2}.panel_bytes();
       const std::byte* tile = kai.data() + static_cast<std::size_t>(e) * blob + n / 8 * (8 * (16 + 12)) + 4 * 32;
       EXPECT_EQ(at<std::int32_t>(panel + 64 + n % 16 * 4) * 16, at<std::int32_t>(tile + n % 8 * 4));
       EXPECT_EQ(at<std::uint32_t>(panel + n % 16 * 4), at<std::uint32_t>(tile + 32 + n % 8 * 4));

@@ -96,10 +96,10 @@ TEST(ReadFloat, EveryDtypeIntoEveryElementAndBack) {
         for (std::int64_t e = 0; e < kExperts; ++e) {
           std::vector<float> w13(static_cast<std::size_t>(2 * kInter * kHidden)),
               w2(static_cast<std::size_t>(kHidden * kInter));
-          ASSERT_TRUE(dequantize(job.layout, out.data(), e, Matrix::w13,
+          ASSERT_TRUE(dequantize(job.layout, out.data(), e, Which::w13,
                                  row_major(DType::f32, {2 * kInter, kHidden}, w13.data())));
           ASSERT_TRUE(
-              dequantize(job.layout, out.data(), e, Matrix::w2, row_major(DType::f32, {kHidden, kInter}, w2.data())));
+              dequantize(job.layout, out.data(), e, Which::w2, row_major(DType::f32, {kHidden, kInter}, w2.data())));
           const auto expected = [&, to = to](const Bytes& w, std::int64_t index) {
             Bytes rounded(4);
             put_float(to, get_float(from, w.data() + static_cast<std::size_t>(index) * bytes_of(from)), rounded.data());
@@ -111,7 +111,7 @@ TEST(ReadFloat, EveryDtypeIntoEveryElementAndBack) {
                         expected(layer.w13, (e * 2 * kInter + layer.source_row(n, order)) * kHidden + k));
           for (std::int64_t i = 0; i < kHidden * kInter; ++i)
             ASSERT_EQ(w2[static_cast<std::size_t>(i)], expected(layer.w2, e * kHidden * kInter + i));
-          const P16Matrix& m = job.layout.w13;
+          const P16 m{job.layout.w13};
           for (std::int64_t n = 0; n < m.rows(); ++n) {
             const std::byte* panel = out.data() + static_cast<std::size_t>(e) * job.layout.expert_stride() +
                                      static_cast<std::size_t>(m.panel_of(n)) * m.panel_bytes();
@@ -126,7 +126,7 @@ TEST(ReadFloat, UngatedLayersHaveOneHalfAndPaddingIsZero) {
   const FloatLayer layer(DType::bf16, false);
   const ConvertJob job = layer.job(LayoutKind::p16_bf16, W13Layout::gate_up);
   const Bytes out = convert(job, layer.source());
-  const P16Matrix& m = job.layout.w13;
+  const P16 m{job.layout.w13};
   EXPECT_EQ(m.panels(), 3);
   std::size_t used = 0;
   for (std::int64_t p = 0; p < m.panels(); ++p) {

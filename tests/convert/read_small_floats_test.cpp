@@ -57,8 +57,8 @@ struct Stored {
     m.half[0].scales = row_major(scale_type, {n, groups()}, scales.data());
     return m;
   }
-  P16Matrix packed(Scales s) const {
-    return {.element = element, .scales = s, .half_rows = n, .k = k, .groups = Groups::of_size(kGroup, k)};
+  P16 packed(Scales s) const {
+    return {{.element = element, .scales = s, .half_rows = n, .k = k, .groups = Groups::of_size(kGroup, k)}};
   }
 };
 
@@ -68,7 +68,7 @@ TEST_P(SmallElements, CodesAndScalesComeThroughAPanel) {
   for (const std::int64_t k : {std::int64_t{32}, std::int64_t{96}, std::int64_t{128}}) {
     const Stored s(GetParam(), kPanelRows, k, 7);
     const SourceMatrix source = s.source(DType::f8_e8m0fnu);
-    const P16Matrix m = s.packed(Scales::e8m0);
+    const P16 m = s.packed(Scales::e8m0);
     CanonicalRows rows;
     rows.shape(kPanelRows, m);
     ASSERT_TRUE(read_rows(source, 0, 0, kPanelRows, rows));

@@ -84,7 +84,7 @@ CanonicalRows whole_matrix(const World& w, std::int64_t e, bool w13) {
   const auto leased = lease_matrix(w.job, w.source, e, w13);
   EXPECT_TRUE(leased) << (leased ? "" : leased.error().message);
   CanonicalRows rows;
-  const P16Matrix& m = w13 ? w.job.layout.w13 : w.job.layout.w2;
+  const Matrix& m = w13 ? w.job.layout.w13 : w.job.layout.w2;
   rows.shape(m.rows(), m);
   if (!leased) return rows;
   const Check read = read_matrix(leased->source, rows);
@@ -96,7 +96,7 @@ CanonicalRows whole_matrix(const World& w, std::int64_t e, bool w13) {
 // under an emulator.
 class StoredCodes {
  public:
-  StoredCodes(const VecFile& f, const std::string& name, const P16Matrix& m)
+  StoredCodes(const VecFile& f, const std::string& name, const Matrix& m)
       : t_(f.at(name)),
         bits_(m.element == Element::int4 ? 4 : 8),
         awq_(format_of(f) == Format::awq),
@@ -132,7 +132,7 @@ std::vector<std::int16_t> integers(const VecTensor& t) {
 }
 
 void compare(const VecFile& f, const World& w, std::int64_t e, const std::string& name) {
-  const P16Matrix& m = name == "w13" ? w.job.layout.w13 : w.job.layout.w2;
+  const Matrix& m = name == "w13" ? w.job.layout.w13 : w.job.layout.w2;
   const CanonicalRows rows = whole_matrix(w, e, name == "w13");
   if (::testing::Test::HasFailure()) return;
   const int bias = code_bias(m.element);
@@ -262,8 +262,8 @@ TEST(ReadWna16, RoundTripsOfRandomLayers) {
             const World w = layer.world(more == 1 ? ZeroPoints::plus_one : ZeroPoints::as_stored);
             const Bytes packed = convert(w.job, w.source);
             ASSERT_FALSE(HasFailure());
-            for (const Matrix which : {Matrix::w13, Matrix::w2}) {
-              const RandomWna16::Matrix& m = which == Matrix::w13 ? layer.w13 : layer.w2;
+            for (const Which which : {Which::w13, Which::w2}) {
+              const RandomWna16::Matrix& m = which == Which::w13 ? layer.w13 : layer.w2;
               std::vector<float> dense(static_cast<std::size_t>(m.n * m.k));
               const Check done =
                   dequantize(w.job.layout, packed.data(), 0, which, row_major(DType::f32, {m.n, m.k}, dense.data()));
@@ -285,7 +285,7 @@ TEST(ReadWna16, RowOrdersOfGateAndUp) {
       const Bytes packed = convert(w.job, w.source);
       std::vector<float> dense(static_cast<std::size_t>(72 * 64));
       ASSERT_TRUE(
-          dequantize(w.job.layout, packed.data(), 0, Matrix::w13, row_major(DType::f32, {72, 64}, dense.data())));
+          dequantize(w.job.layout, packed.data(), 0, Which::w13, row_major(DType::f32, {72, 64}, dense.data())));
       for (std::int64_t n = 0; n < 72; ++n) {
         const std::int64_t half = n / 36, r = n % 36;
         const std::int64_t from = order == W13Layout::gate_up       ? n

@@ -1,5 +1,5 @@
 // p16 bytes: golden codes, sums and dense values, every byte against the address formulas of
-// layouts/layout.h, the same bytes for every number of threads, and the way back.
+// layouts/p16/p16.h, the same bytes for every number of threads, and the way back.
 #include "layouts/p16/write_p16.h"
 
 #include <gmock/gmock.h>
@@ -53,9 +53,9 @@ TEST_P(Pack, CodesScalesSumsAndDenseAreExact) {
 
   const auto w = f.at("w_int4").as<std::int8_t>();
   const auto scales = f.at("scales").floats();
-  for (Matrix which : {Matrix::w13, Matrix::w2}) {
-    const P16Matrix& m = which == Matrix::w13 ? layout.w13 : layout.w2;
-    const std::byte* base = out.data() + (which == Matrix::w13 ? 0 : layout.w2_offset());
+  for (Which which : {Which::w13, Which::w2}) {
+    const P16 m{which == Which::w13 ? layout.w13 : layout.w2};
+    const std::byte* base = out.data() + (which == Which::w13 ? 0 : layout.w2_offset());
     std::vector<float> got(static_cast<std::size_t>(m.rows() * k));
     ASSERT_TRUE(dequantize(layout, out.data(), 0, which, row_major(DType::f32, {m.rows(), k}, got.data())));
     for (std::int64_t half = 0; half < m.halves; ++half)
@@ -120,7 +120,7 @@ TEST_P(Pack, SumsEqualTheKleidiAiBlob) {
   for (Role r : {Role::w13_weight, Role::w2_weight}) source.set(r, 0, view_of(f.at("w_int4")));
   for (Role r : {Role::w13_scale, Role::w2_scale}) source.set(r, 0, view_of(f.at("scales")));
   const Bytes out = convert(job, source);
-  const P16Matrix& m = layout.w2;
+  const P16 m{layout.w2};
   const auto kai = f.at("packed_kai").as<std::byte>();
   const std::int64_t kp = (k + 31) / 32 * 32;
   const std::int64_t stride = groups == 1 ? 8 * (kp / 2 + 12) : 8 * ((g / 2 + 2) * groups + 8);
@@ -149,39 +149,41 @@ TEST_P(Shapes, EveryByteIsAccountedFor) {
   const Layout& l = layer.layout;
   for (std::int64_t e = 0; e < s.e; ++e) {
     const std::byte* expert = out.data() + static_cast<std::size_t>(e) * l.expert_stride();
-    for (const P16Matrix* m : {&l.w13, &l.w2}) {
-      const std::byte* base = expert + (m == &l.w13 ? 0 : l.w2_offset());
-      const auto& codes = m == &l.w13 ? layer.w13 : layer.w2;
-      for (std::int64_t p = 0; p < m->panels(); ++p) {
-        const std::byte* panel = base + static_cast<std::size_t>(p) * m->panel_bytes();
-        std::vector<bool> seen(m->panel_bytes());
+    for (const Which which : {Which::w13, Which::w2}) {
+      const P16 m{l.matrix(which)};
+      const std::byte* base = expert + (which == Which::w13 ? 0 : l.w2_offset());
+      const auto& codes = which == Which::w13 ? layer.w13 : layer.w2;
+      for (std::int64_t p = 0; p < m.panels(); ++p) {
+        const std::byte* panel = base + static_cast<std::size_t>(p) * m.panel_bytes();
+        std::vector<bool> seen(m.panel_bytes());
         const auto expect_zero = [&](std::size_t offset, std::size_t n) {
           for (std::size_t b = offset; b < offset + n; ++b) EXPECT_EQ(panel[b], std::byte{0}) << b;
         };
         for (std::int64_t lane = 0; lane < 16; ++lane) {
-          const std::int64_t half = p % m->halves, r = p / m->halves * 16 + lane;
-          const bool real = r < m->half_rows;
-          const std::int64_t row = half * m->half_rows + r;
-          for (std::int64_t k = 0; k < m->units() * 64; ++k) {
-            const int want = real && k < m->k ? codes[static_cast<std::size_t>((e * m->rows() + row) * m->k + k)] : 0;
-            ASSERT_EQ(code_at(*m, panel, lane, k), want) << "row " << row << " k " << k;
-            seen[m->code_offset(lane, k)] = true;
+          const std::int64_t half = p % m.halves, r = p / m.halves * 16 + lane;
+          const bool real = r < m.half_rows;
+          const std::int64_t row = half * m.half_rows + r;
+          for (std::int64_t k = 0; k < m.units() * 64; ++k) {
+            const int want = real && k < m.k ? codes[static_cast<std::size_t>((e * m.rows() + row) * m.k + k)] : 0;
+            ASSERT_EQ(code_at(m, panel, lane, k), want) << "row " << row << " k " << k;
+            seen[m.code_offset(lane, k)] = true;
           }
           const auto field = [&](std::size_t offset, std::size_t n) {
             for (std::size_t b = 0; b < n; ++b) seen[offset + b] = true;
             if (!real) expect_zero(offset, n);
           };
-          if (m->grouping() == Grouping::channel)
+          if (m.grouping() == Grouping::channel)
             field(static_cast<std::size_t>(lane) * 4, 4);
           else
-            for (std::int64_t g = 0; g < m->group_count(); ++g) field(m->scale_offset(lane, g), 2);
-          field(m->sum_offset() + static_cast<std::size_t>(lane) * 4, 4);
-          if (m->has_bias) field(m->bias_offset() + static_cast<std::size_t>(lane) * 4, 4);
+            for (std::int64_t g = 0; g < m.group_count(); ++g) field(m.scale_offset(lane, g), 2);
+          field(m.sum_offset() + static_cast<std::size_t>(lane) * 4, 4);
+          if (m.has_bias) field(m.bias_offset() + static_cast<std::size_t>(lane) * 4, 4);
         }
         for (std::size_t b = 0; b < seen.size(); ++b) EXPECT_TRUE(seen[b] || panel[b] == std::byte{0}) << b;
       }
     }
-    for (std::size_t b = l.w13.bytes() + l.w2.bytes(); b < l.expert_stride(); ++b) ASSERT_EQ(expert[b], std::byte{0});
+    for (std::size_t b = P16{l.w13}.bytes() + P16{l.w2}.bytes(); b < l.expert_stride(); ++b)
+      ASSERT_EQ(expert[b], std::byte{0});
   }
 }
 
@@ -209,19 +211,19 @@ TEST(Dequantize, RoundsToTheOutputTypeAndTakesStrides) {
   const Bytes out = convert(layer.job(), layer.source());
   std::vector<float> f(64 * 64);
   std::vector<std::uint16_t> h(64 * 64), b(64 * 64);
-  ASSERT_TRUE(dequantize(layer.layout, out.data(), 0, Matrix::w13, row_major(DType::f32, {64, 64}, f.data())));
-  ASSERT_TRUE(dequantize(layer.layout, out.data(), 0, Matrix::w13, row_major(DType::f16, {64, 64}, h.data())));
+  ASSERT_TRUE(dequantize(layer.layout, out.data(), 0, Which::w13, row_major(DType::f32, {64, 64}, f.data())));
+  ASSERT_TRUE(dequantize(layer.layout, out.data(), 0, Which::w13, row_major(DType::f16, {64, 64}, h.data())));
   TensorView t = row_major(DType::bf16, {64, 64}, b.data());
   t.strides = {1, 64};
-  ASSERT_TRUE(dequantize(layer.layout, out.data(), 0, Matrix::w13, t));
+  ASSERT_TRUE(dequantize(layer.layout, out.data(), 0, Which::w13, t));
   for (std::size_t n = 0; n < 64; ++n)
     for (std::size_t k = 0; k < 64; ++k) {
       ASSERT_EQ(h[n * 64 + k], f32_to_f16(f[n * 64 + k]));
       ASSERT_EQ(b[k * 64 + n], f32_to_bf16(f[n * 64 + k]));
     }
-  EXPECT_EQ(dequantize(layer.layout, out.data(), 0, Matrix::w2, row_major(DType::f32, {64, 33}, f.data())).error().code,
+  EXPECT_EQ(dequantize(layer.layout, out.data(), 0, Which::w2, row_major(DType::f32, {64, 33}, f.data())).error().code,
             Code::shape);
-  EXPECT_EQ(dequantize(layer.layout, out.data(), 0, Matrix::w2, row_major(DType::i8, {64, 32}, f.data())).error().code,
+  EXPECT_EQ(dequantize(layer.layout, out.data(), 0, Which::w2, row_major(DType::i8, {64, 32}, f.data())).error().code,
             Code::dtype);
 }
 

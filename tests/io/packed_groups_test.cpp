@@ -1,4 +1,4 @@
-// Packed blocks of layouts whose groups are filled up (layouts/layout.h): the numbers in the header give the layout
+// Packed blocks of layouts whose groups are filled up (layouts/p16/p16.h): the numbers in the header give the layout
 // back, and headers that contradict themselves are refused.
 #include <gtest/gtest.h>
 
@@ -7,6 +7,7 @@
 #include "io/hash.h"
 #include "io/packed.h"
 #include "io/packed_format.h"
+#include "layouts/p16/p16_layout.h"
 #include "support/rooms.h"
 
 namespace moe::test::packed_groups_test {

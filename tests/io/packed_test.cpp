@@ -17,6 +17,8 @@
 #include "io/hash.h"
 #include "io/packed_format.h"
 #include "layouts/families.h"
+#include "layouts/p16/p16.h"
+#include "layouts/p16/p16_layout.h"
 #include "support/rooms.h"
 #include "support/safetensors_writer.h"
 
@@ -218,7 +220,7 @@ TEST(Packed, OutputsAndJson) {
   EXPECT_EQ(j["experts"], nlohmann::json({0, 2, 4}));
   EXPECT_EQ(j["outputs"][1]["name"], "w2_packed");
   EXPECT_EQ(j["outputs"][1]["dtype"], "u8");
-  EXPECT_EQ(j["outputs"][1]["shape"], nlohmann::json({3, l.w2.bytes()}));
+  EXPECT_EQ(j["outputs"][1]["shape"], nlohmann::json({3, P16{l.w2}.bytes()}));
   EXPECT_EQ(j["outputs"][1]["strides"], nlohmann::json({l.expert_stride(), 1}));
   EXPECT_EQ(j["bytes"], s.packed.block.size());
   EXPECT_EQ(j["payload_bytes"], l.payload_bytes());

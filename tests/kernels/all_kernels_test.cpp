@@ -29,7 +29,7 @@ const Case kCases[] = {
 };
 
 struct Data {
-  P16Matrix m;
+  P16 m;
   std::vector<std::byte> packed;
   std::vector<float> x;
 };
@@ -37,7 +37,7 @@ struct Data {
 Data make(const Case& c, int n, Fill fill, std::mt19937& rng) {
   Data d;
   d.m = {
-      .half_rows = c.rows, .halves = c.halves, .k = c.k, .groups = Groups::of_size(c.group, c.k), .has_bias = c.bias};
+      {.half_rows = c.rows, .halves = c.halves, .k = c.k, .groups = Groups::of_size(c.group, c.k), .has_bias = c.bias}};
   const auto rows = static_cast<std::size_t>(d.m.rows());
   std::uniform_int_distribution<int> code(-8, 7);
   std::uniform_real_distribution<float> unit(-1.0f, 1.0f);
@@ -147,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(All, Rows, testing::ValuesIn(runnable_kernels(LayoutKin
 class FloatRows : public testing::TestWithParam<const Kernel*> {};
 
 struct FloatData {
-  P16Matrix m;
+  P16 m;
   std::vector<float> w, bias, x;
   std::vector<std::byte> packed;
 };
@@ -155,12 +155,12 @@ struct FloatData {
 FloatData make_floats(const Kernel& kernel, std::int64_t rows, std::int64_t k, int n, bool poison, std::mt19937& rng) {
   std::normal_distribution<float> normal;
   FloatData d;
-  d.m = {.element = *p16_element(kernel.id->layout),
-         .half_rows = rows,
-         .halves = rng() % 2 == 0 ? 1 : 2,
-         .k = k,
-         .groups = Groups::of_size(k, k),
-         .has_bias = rng() % 2 == 0};
+  d.m = {{.element = *p16_element(kernel.id->layout),
+          .half_rows = rows,
+          .halves = rng() % 2 == 0 ? 1 : 2,
+          .k = k,
+          .groups = Groups::of_size(k, k),
+          .has_bias = rng() % 2 == 0}};
   const DType dtype = d.m.element == Element::f32    ? DType::f32
                       : d.m.element == Element::bf16 ? DType::bf16
                                                      : DType::f16;

@@ -15,7 +15,7 @@ namespace {
 float to_bf16(float v) { return bf16_to_f32(f32_to_bf16(v)); }
 
 struct Case {
-  P16Matrix m;
+  P16 m;
   std::vector<float> w, bias, x;
   std::vector<std::byte> packed;
   int n;
@@ -32,11 +32,11 @@ class Maker {
   Case make(int n) {
     Case c;
     c.n = n;
-    c.m = {.element = Element::bf16,
-           .scales = Scales::none,
-           .half_rows = pick(1, 90),
-           .halves = pick(1, 2),
-           .k = pick(0, 9) == 0 ? pick(1, 1500) : pick(1, 200)};
+    c.m = {{.element = Element::bf16,
+            .scales = Scales::none,
+            .half_rows = pick(1, 90),
+            .halves = pick(1, 2),
+            .k = pick(0, 9) == 0 ? pick(1, 1500) : pick(1, 200)}};
     c.m.groups = {};
     c.m.has_bias = pick(0, 1) == 1;
     c.w.resize(static_cast<std::size_t>(c.m.rows() * c.m.k));

@@ -101,7 +101,7 @@ TEST_P(Float8Rows, EveryCode) {
   Float8Case c;
   c.act = kernel().id->act;
   c.n = n;
-  c.m = {.element = Element::e4m3, .scales = mx ? Scales::e8m0 : Scales::f32, .half_rows = 16, .halves = 1, .k = kK};
+  c.m = {{.element = Element::e4m3, .scales = mx ? Scales::e8m0 : Scales::f32, .half_rows = 16, .halves = 1, .k = kK}};
   c.m.groups = Groups::of_size(32, kK);
   c.codes.resize(16 * kK);
   for (std::size_t i = 0; i < c.codes.size(); ++i) c.codes[i] = static_cast<std::uint8_t>((i & 0x7f) == 0x7f ? 0 : i);

@@ -14,7 +14,7 @@ namespace {
 constexpr double kValues[16] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6};  // by code
 
 struct Case {
-  P16Matrix m;
+  P16 m;
   ActFormat act;
   std::vector<std::uint8_t> codes;
   std::vector<float> scales, tensor_scales, bias, x;
@@ -57,13 +57,13 @@ class Maker {
     Case c;
     c.n = n;
     c.act = kernel_.id->act;
-    c.m = {.element = Element::e2m1,
-           .scales = nv_ ? Scales::e4m3 : Scales::e8m0,
-           .half_rows = pick(1, 70),
-           .halves = pick(1, 2),
-           .k = k,
-           .groups = whole ? Groups::whole() : Groups::of_size(group, k),
-           .has_bias = pick(0, 1) == 1};
+    c.m = {{.element = Element::e2m1,
+            .scales = nv_ ? Scales::e4m3 : Scales::e8m0,
+            .half_rows = pick(1, 70),
+            .halves = pick(1, 2),
+            .k = k,
+            .groups = whole ? Groups::whole() : Groups::of_size(group, k),
+            .has_bias = pick(0, 1) == 1}};
     fill(c, all_powers);
     return c;
   }
@@ -184,12 +184,12 @@ TEST_P(Fp4Rows, EveryCodeAndScale) {
   c.act = kernel().id->act;
   c.n = kernel().tile_rows;
   const std::int64_t group = nv ? 16 : 32, groups = nv ? 7 : 3;
-  c.m = {.element = Element::e2m1,
-         .scales = nv ? Scales::e4m3 : Scales::e8m0,
-         .half_rows = 16,
-         .halves = 1,
-         .k = group * groups,
-         .groups = Groups::even(group)};
+  c.m = {{.element = Element::e2m1,
+          .scales = nv ? Scales::e4m3 : Scales::e8m0,
+          .half_rows = 16,
+          .halves = 1,
+          .k = group * groups,
+          .groups = Groups::even(group)}};
   c.tensor_scales = {0.7f};
   for (int i = 0; i < 16; ++i)
     c.codes.insert(c.codes.end(), static_cast<std::size_t>(c.m.k), static_cast<std::uint8_t>(i));

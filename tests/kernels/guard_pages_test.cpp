@@ -60,8 +60,7 @@ TEST_P(GuardedRows, QuantizeAndGemm) {
       const Scales scales = static_cast<Scales>(static_cast<int>(Scales::f32) + n % 3);
       const bool zeros = kernel().id->takes_zeros() && n % 2 == 0;
       const std::int64_t scale_rows = kernel().id->layout == LayoutKind::p16_e4m3 && n % 2 == 0 ? 32 : 1;
-      const P16Matrix m =
-          matrix_for(kernel(), {s.rows, s.k, s.group, 1 + n % 2, n % 3 == 0, scales, zeros, scale_rows});
+      const P16 m = matrix_for(kernel(), {s.rows, s.k, s.group, 1 + n % 2, n % 3 == 0, scales, zeros, scale_rows});
       if (!takes(kernel(), m)) continue;
       const TileShape shape = tile_shape(kernel(), m);
       const auto packed = random_panels(m, rng);

@@ -19,7 +19,7 @@ namespace {
 TileShape kai_shape(std::int64_t k, Groups groups) { return {k, groups, ActFormat::tok8, 8, true}; }
 
 // The same matrix as pack_p16's, from the addresses of w4a8_int8.md 5.4.
-std::vector<std::byte> pack_kai(const P16Matrix& p, const std::vector<std::int8_t>& w, const std::vector<float>& scales,
+std::vector<std::byte> pack_kai(const P16& p, const std::vector<std::int8_t>& w, const std::vector<float>& scales,
                                 const std::vector<float>& bias) {
   const std::int64_t rows = p.rows(), k = p.k, g = p.group(), groups = p.group_count();
   const bool channel = g == k;
@@ -67,7 +67,7 @@ std::vector<std::byte> pack_kai(const P16Matrix& p, const std::vector<std::int8_
 }
 
 // out[m][n], rows in tiles of the kernel's size, some panels per call.
-std::vector<float> matmul(const Kernel& k, const P16Matrix& m, const std::vector<std::byte>& packed,
+std::vector<float> matmul(const Kernel& k, const P16& m, const std::vector<std::byte>& packed,
                           const std::vector<float>& x, HalfRule rule, std::int64_t step = 100) {
   const auto rows = static_cast<int>(x.size() / static_cast<std::size_t>(m.k));
   const std::int64_t ld = m.panels() * kPanelRows;
@@ -127,8 +127,8 @@ TEST_P(KaiRows, PackVectors) {
   for (const std::string& name : w4a8_files("pack_")) {
     const VecFile f = load_vectors(name);
     const std::int64_t n = f.at("w_int4").shape[0], k = f.at("w_int4").shape[1], groups = f.at("scales").shape[1];
-    const P16Matrix m{
-        .half_rows = n, .halves = 1, .k = k, .groups = Groups::of_size(k / groups, k), .has_bias = f.has("bias")};
+    const P16 m{
+        {.half_rows = n, .halves = 1, .k = k, .groups = Groups::of_size(k / groups, k), .has_bias = f.has("bias")}};
     const auto packed = f.at("packed_kai").as<std::byte>();
     EXPECT_EQ(packed.size(), KaiMatrix(m).bytes());
     EXPECT_EQ(matmul(*GetParam(), m, packed, f.at("x").floats(), HalfRule::away), f.at("out_kai").floats()) << name;
@@ -141,7 +141,7 @@ TEST_P(KaiRows, PackVectors) {
 }
 
 // w13 or w2 of each expert as KleidiAI packs them: made here, and the bytes of the vectors.
-std::vector<std::byte> packed_experts(const VecFile& f, const std::string& matrix, const P16Matrix& m) {
+std::vector<std::byte> packed_experts(const VecFile& f, const std::string& matrix, const P16& m) {
   const auto codes = f.at(matrix + "_int4").as<std::int8_t>();
   const std::vector<float> scales = f.at(matrix + "_scale").floats(),
                            bias = f.has(matrix + "_bias") ? f.at(matrix + "_bias").floats() : std::vector<float>();
@@ -171,7 +171,7 @@ TEST_P(KaiRows, MoeVectors) {
     const std::int64_t h = f.at("w13_int4").shape[2], i = f.at("w2_int4").shape[2];
     const std::int64_t g = std::stoll(f.meta.at("group_size"));
     const auto expert_of = f.at("sorted_expert").as<std::int64_t>();
-    const auto check = [&](const char* matrix, const char* in, const char* out, const P16Matrix& m) {
+    const auto check = [&](const char* matrix, const char* in, const char* out, const P16& m) {
       const std::vector<std::byte> blob = packed_experts(f, matrix, m);
       const auto x = f.at(in).floats(), want = f.at(out).floats();
       const std::size_t one = KaiMatrix(m).bytes();
@@ -186,13 +186,14 @@ TEST_P(KaiRows, MoeVectors) {
             << out << " of slot " << r;
       }
     };
-    check("w13", "x_sorted", "y13", {.half_rows = i, .halves = 2, .k = h, .groups = Groups::of_size(g < 0 ? h : g, h)});
-    check("w2", "act", "y", {.half_rows = h, .halves = 1, .k = i, .groups = Groups::of_size(g < 0 ? i : g, i)});
+    check("w13", "x_sorted", "y13",
+          {{.half_rows = i, .halves = 2, .k = h, .groups = Groups::of_size(g < 0 ? h : g, h)}});
+    check("w2", "act", "y", {{.half_rows = h, .halves = 1, .k = i, .groups = Groups::of_size(g < 0 ? i : g, i)}});
   }
 }
 
 struct Data {
-  P16Matrix m;
+  P16 m;
   std::vector<std::byte> p16, kai;
   std::vector<float> x;
   HalfRule rule;
@@ -208,11 +209,11 @@ Data random_data(std::mt19937& rng, int n) {
     group = 32 * pick(1, 6);
     k = group * pick(1, 5);
   }
-  d.m = {.half_rows = pick(1, 70),
-         .halves = pick(1, 2),
-         .k = k,
-         .groups = Groups::of_size(group, k),
-         .has_bias = pick(0, 1) == 1};
+  d.m = {{.half_rows = pick(1, 70),
+          .halves = pick(1, 2),
+          .k = k,
+          .groups = Groups::of_size(group, k),
+          .has_bias = pick(0, 1) == 1}};
   d.rule = pick(0, 1) == 1 ? HalfRule::even : HalfRule::away;
   const int fill = pick(0, 3);
   std::vector<std::int8_t> w(static_cast<std::size_t>(d.m.rows() * k));
@@ -265,7 +266,7 @@ TEST_P(KaiRows, LongRowsOfTheLargestProducts) {
   for (const auto& [columns, group, code] : {std::tuple{(1 << 18) + 34, (1 << 18) + 34, -8},  // ends within a chunk
                                              std::tuple{1 << 18, 1 << 17, 7}}) {
     Data d;
-    d.m = {.half_rows = 1, .halves = 1, .k = columns, .groups = Groups::of_size(group, columns), .has_bias = false};
+    d.m = {{.half_rows = 1, .halves = 1, .k = columns, .groups = Groups::of_size(group, columns), .has_bias = false}};
     d.rule = HalfRule::away;
     const std::vector<std::int8_t> w(static_cast<std::size_t>(columns), static_cast<std::int8_t>(code));
     const std::vector<float> scales(static_cast<std::size_t>(d.m.group_count()), 0.5f);

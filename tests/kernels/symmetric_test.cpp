@@ -31,15 +31,15 @@ class Symmetric : public testing::TestWithParam<const Kernel*> {
   const Kernel& scalar() const { return scalar_of(kernel()); }
 };
 
-float weight_value(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
+float weight_value(const P16& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
   const auto byte = static_cast<std::uint8_t>(panel[m.code_offset(lane, k)]);
-  const int code = m.element == Element::int8 ? byte : P16Matrix::nibble_high(k) ? byte >> 4 : byte & 15;
+  const int code = m.element == Element::int8 ? byte : P16::nibble_high(k) ? byte >> 4 : byte & 15;
   const auto zero_at = m.zero_offset() + static_cast<std::size_t>(k / m.group() * kPanelRows + lane);
   return static_cast<float>(code - (m.has_zeros ? static_cast<int>(panel[zero_at]) : code_bias(m.element)));
 }
 
 // Result of one row of the tile and one row of the panel, in double.
-double product(const P16Matrix& m, const std::byte* panel, std::int64_t lane, const TileShape& s,
+double product(const P16& m, const std::byte* panel, std::int64_t lane, const TileShape& s,
                const std::vector<std::byte>& tile, int n, int row, double& size) {
   auto* at = const_cast<std::byte*>(tile.data());
   const QuantRow token = quant_row(s, {at, n, row});
@@ -61,7 +61,7 @@ double product(const P16Matrix& m, const std::byte* panel, std::int64_t lane, co
 }
 
 // The largest sums that there can be: all weights as far from value 0 as codes and zero points allow.
-void make_extreme(const P16Matrix& m, std::vector<std::byte>& packed, bool high) {
+void make_extreme(const P16& m, std::vector<std::byte>& packed, bool high) {
   const auto most = static_cast<std::byte>(m.element == Element::int4 ? 16 : 255);
   for (std::int64_t p = 0; p < m.panels(); ++p) {
     std::byte* panel = packed.data() + static_cast<std::size_t>(p) * m.panel_bytes();
@@ -85,7 +85,7 @@ TEST_P(Symmetric, RandomShapes) {
       c.k = c.group * pick(1, 5);
     }
     const int n = pick(1, kernel().tile_rows);
-    const P16Matrix m = matrix_for(kernel(), c);
+    const P16 m = matrix_for(kernel(), c);
     if (!takes(kernel(), m)) continue;
     auto packed = random_panels(m, rng);
     std::vector<float> x(static_cast<std::size_t>(n * c.k));

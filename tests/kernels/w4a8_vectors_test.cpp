@@ -18,7 +18,7 @@ std::vector<float> slice(const std::vector<float>& v, std::size_t begin, std::si
 }
 
 // out[m][n] of a packed matrix for all rows of x, in tiles of the kernel's size.
-std::vector<float> matmul(const Kernel& k, const P16Matrix& m, const std::vector<std::byte>& packed,
+std::vector<float> matmul(const Kernel& k, const P16& m, const std::vector<std::byte>& packed,
                           const std::vector<float>& x, HalfRule rule) {
   const auto rows = static_cast<int>(x.size() / static_cast<std::size_t>(m.k));
   const std::int64_t ld = m.panels() * kPanelRows;
@@ -68,8 +68,8 @@ TEST_P(Vectors, Matmul) {
   for (const std::string& name : w4a8_files("pack_")) {
     const VecFile f = load_vectors(name);
     const std::int64_t n = f.at("w_int4").shape[0], k = f.at("w_int4").shape[1], groups = f.at("scales").shape[1];
-    const P16Matrix m{
-        .half_rows = n, .halves = 1, .k = k, .groups = Groups::of_size(k / groups, k), .has_bias = f.has("bias")};
+    const P16 m{
+        {.half_rows = n, .halves = 1, .k = k, .groups = Groups::of_size(k / groups, k), .has_bias = f.has("bias")}};
     ++count;
     if (!takes(kernel, m)) continue;
     const auto packed = pack_p16(m, f.at("w_int4").as<std::int8_t>(), f.at("scales").floats(),
@@ -92,8 +92,9 @@ void check_moe(const Kernel& kernel, const std::string& name) {
   const std::int64_t experts = f.at("w13_int4").shape[0], h = f.at("w13_int4").shape[2], i = f.at("w2_int4").shape[2];
   const bool bias = f.has("w13_bias");
   const Layout l = p16_int4_layout({experts, h, i, Groups::of_size(std::stoll(f.meta.at("group_size"))), true, bias});
-  if (!takes(kernel, l.w13) || !takes(kernel, l.w2)) return;
-  const auto half = [&](const P16Matrix& m) {
+  const P16 m13{l.w13}, m2{l.w2};
+  if (!takes(kernel, m13) || !takes(kernel, m2)) return;
+  const auto half = [&](const P16& m) {
     return d == DType::bf16 && m.grouping() == Grouping::channel ? HalfRule::even : HalfRule::away;
   };
   const auto expert_of = f.at("sorted_expert").as<std::int64_t>();
@@ -111,14 +112,14 @@ void check_moe(const Kernel& kernel, const std::string& name) {
     while (first + count < expert_of.size() && expert_of[first + count] == e) ++count;
     if (count == 0) continue;
     const auto uh = static_cast<std::size_t>(h), ui = static_cast<std::size_t>(i);
-    const auto p13 = pack_p16(l.w13, part(w13, e, 2 * i * h), part(s13, e, 2 * i * l.w13.group_count()),
+    const auto p13 = pack_p16(m13, part(w13, e, 2 * i * h), part(s13, e, 2 * i * m13.group_count()),
                               bias ? part(f.at("w13_bias").floats(), e, 2 * i) : std::vector<float>{});
-    const auto p2 = pack_p16(l.w2, part(w2, e, h * i), part(s2, e, h * l.w2.group_count()),
+    const auto p2 = pack_p16(m2, part(w2, e, h * i), part(s2, e, h * m2.group_count()),
                              bias ? part(f.at("w2_bias").floats(), e, h) : std::vector<float>{});
-    EXPECT_EQ(rounded(d, matmul(kernel, l.w13, p13, slice(x, first * uh, count * uh), half(l.w13))),
+    EXPECT_EQ(rounded(d, matmul(kernel, m13, p13, slice(x, first * uh, count * uh), half(m13))),
               slice(y13, first * 2 * ui, count * 2 * ui))
         << "y13 of expert " << e;
-    EXPECT_EQ(rounded(d, matmul(kernel, l.w2, p2, slice(act, first * ui, count * ui), half(l.w2))),
+    EXPECT_EQ(rounded(d, matmul(kernel, m2, p2, slice(act, first * ui, count * ui), half(m2))),
               slice(y, first * uh, count * uh))
         << "y of expert " << e;
   }

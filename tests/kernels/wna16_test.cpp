@@ -13,7 +13,7 @@ namespace moe::test {
 namespace {
 
 struct Case {
-  P16Matrix m;
+  P16 m;
   std::vector<std::int8_t> w;
   std::vector<float> scales, bias, x;
   std::vector<std::uint8_t> zeros;
@@ -51,14 +51,14 @@ class Maker {
       k = group * pick(1, pick(0, 9) == 0 ? 12 : 5);
     }
     constexpr Scales kScales[] = {Scales::f32, Scales::bf16, Scales::f16};
-    c.m = {.element = *p16_element(layout_),
-           .scales = kScales[pick(0, 2)],
-           .has_zeros = pick(0, 1) == 1,
-           .half_rows = pick(1, 90),
-           .halves = pick(1, 2),
-           .k = k,
-           .groups = Groups::of_size(group, k),
-           .has_bias = pick(0, 1) == 1};
+    c.m = {{.element = *p16_element(layout_),
+            .scales = kScales[pick(0, 2)],
+            .has_zeros = pick(0, 1) == 1,
+            .half_rows = pick(1, 90),
+            .halves = pick(1, 2),
+            .k = k,
+            .groups = Groups::of_size(group, k),
+            .has_bias = pick(0, 1) == 1}};
     fill(c);
     return c;
   }

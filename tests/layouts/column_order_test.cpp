@@ -1,6 +1,7 @@
 // Places of columns: groups that are filled up, activation order with groups of one size and of any sizes, the bound of
 // the room that is kept for them; rows and lists that follow.
 #include "layouts/p16/column_order.h"
+#include "layouts/p16/p16_layout.h"
 #include "support/rooms.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +16,7 @@
 namespace moe::test::column_order_test {
 namespace {
 
-P16Matrix plain(std::int64_t k, std::int64_t group, bool zeros = false) {
+Matrix plain(std::int64_t k, std::int64_t group, bool zeros = false) {
   return {.scales = Scales::f32, .has_zeros = zeros, .half_rows = 16, .k = k, .groups = Groups::of_size(group, k)};
 }
 
@@ -29,9 +30,9 @@ TEST(FilledGroups, SizesOfTheLayout) {
       {320, 64, 5, 448, 32}, {31, 31, 2, 64, 32},
   };
   for (const Row& r : rows) {
-    P16Matrix whole = plain(r.k, r.group);
+    Matrix whole = plain(r.k, r.group);
     if (r.any != 0) whole.groups = Groups::uneven(r.any);
-    const P16Matrix m = filled(whole);
+    const Matrix m = filled(whole);
     EXPECT_EQ(m.k, r.places) << r.k << " " << r.group;
     EXPECT_EQ(m.group(), r.of) << r.k << " " << r.group;
     EXPECT_EQ(m.columns(), r.k);
@@ -39,7 +40,7 @@ TEST(FilledGroups, SizesOfTheLayout) {
     EXPECT_EQ(m.source_groups().is_uneven(), r.any != 0);
     EXPECT_EQ(m.has_order, m.k != r.k || r.any != 0);
   }
-  P16Matrix floats = plain(96, 96);
+  Matrix floats = plain(96, 96);
   floats.element = Element::bf16;
   floats.scales = Scales::none;
   EXPECT_EQ(filled(floats), floats);
@@ -94,9 +95,9 @@ TEST(ColumnOrder, PropertiesOfRandomGroups) {
     std::map<std::int32_t, std::int64_t> sizes;
     for (const std::int32_t g : g_idx) ++sizes[g];
     for (const bool any : {false, true}) {
-      P16Matrix plain_matrix = plain(k, size);
+      Matrix plain_matrix = plain(k, size);
       if (any) plain_matrix.groups = Groups::uneven(groups);
-      P16Matrix m = filled(plain_matrix);
+      Matrix m = filled(plain_matrix);
       m.has_order = true;
       const bool fits = any || std::all_of(sizes.begin(), sizes.end(), [&](auto& g) { return g.second <= m.group(); });
       EXPECT_EQ(holds_groups(m, g_idx), fits);
@@ -133,9 +134,9 @@ TEST(ColumnOrder, PropertiesOfRandomGroups) {
 TEST(ColumnOrder, RoomIsWhatTheWorstCaseNeeds) {
   std::vector<std::int32_t> g_idx;
   for (std::int32_t g = 0; g < 5; ++g) g_idx.insert(g_idx.end(), 33, g);
-  P16Matrix uneven = plain(165, 33);
+  Matrix uneven = plain(165, 33);
   uneven.groups = Groups::uneven(5);
-  const P16Matrix m = filled(uneven);
+  const Matrix m = filled(uneven);
   const auto order = column_order(m, g_idx, true, 0);
   ASSERT_TRUE(order);
   EXPECT_EQ(m.group_count(), 10);
@@ -143,7 +144,7 @@ TEST(ColumnOrder, RoomIsWhatTheWorstCaseNeeds) {
 }
 
 TEST(ColumnOrder, WithoutActivationOrder) {
-  const P16Matrix m = filled(plain(96, 48));
+  const Matrix m = filled(plain(96, 48));
   const auto order = column_order(m, {}, true, 0);
   ASSERT_TRUE(order);
   for (std::int32_t i = 0; i < 128; ++i) {
@@ -154,7 +155,7 @@ TEST(ColumnOrder, WithoutActivationOrder) {
 }
 
 TEST(ColumnOrder, RowsTakeTheirPlaces) {
-  const P16Matrix m = filled(plain(40, 20, true));
+  const P16 m{filled(plain(40, 20, true))};
   CanonicalRows rows, placed;
   rows.shape(kPanelRows, m);
   placed.shape(kPanelRows, m, true);

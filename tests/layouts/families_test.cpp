@@ -81,7 +81,7 @@ TEST(NamedLayout, OverflowIsSeen) {
 // Every byte of a tile has one meaning.
 TEST(KaiMatrix, PartsFillTheTile) {
   for (const auto& [k, group] : {std::pair{64, 32}, {192, 96}, {46, 46}, {128, 128}, {512, 128}}) {
-    const KaiMatrix m(P16Matrix{.half_rows = 13, .halves = 1, .k = k, .groups = Groups::of_size(group, k)});
+    const KaiMatrix m(Matrix{.half_rows = 13, .halves = 1, .k = k, .groups = Groups::of_size(group, k)});
     std::set<std::size_t> seen;
     const auto take = [&](std::size_t at, std::size_t n) {
       for (std::size_t i = 0; i < n; ++i) EXPECT_TRUE(seen.insert(at + i).second) << at + i;

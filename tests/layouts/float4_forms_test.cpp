@@ -30,7 +30,7 @@ struct Source {
   bool pairs = false;
   std::vector<float> second = {};  // [E]
 };
-CanonicalRows rows_of(const Source& s, const P16Matrix& m, std::int64_t e) {
+CanonicalRows rows_of(const Source& s, const Matrix& m, std::int64_t e) {
   CanonicalRows rows;
   rows.shape(s.rows, m);
   for (std::int64_t r = 0; r < s.rows; ++r) {
@@ -86,8 +86,8 @@ struct Nvfp4 {
     std::vector<std::byte> payload(l.payload_bytes(), std::byte{0xaa});
     std::vector<ExpertFacts> facts;
     for (std::int64_t e = 0; e < l.experts; ++e) {
-      for (const Matrix which : {Matrix::w13, Matrix::w2}) {
-        CanonicalRows rows = rows_of(which == Matrix::w13 ? w13 : w2, l.matrix(which), e);
+      for (const Which which : {Which::w13, Which::w2}) {
+        CanonicalRows rows = rows_of(which == Which::w13 ? w13 : w2, l.matrix(which), e);
         EXPECT_TRUE(layout_family(l.kind)->write(rows, which, {l, payload.data(), e}));
       }
       facts.push_back({{a13[usize(e)], a2[usize(e)]}});
@@ -130,11 +130,12 @@ TEST(Float4Forms, Nvfp4Bytes) {
       ASSERT_TRUE(layout_family(l.kind)->valid(l)) << c.form;
       EXPECT_EQ(l.id(), std::string(c.form) + "/1");
       const std::vector<std::byte> payload = v.convert(l);
-      for (const FloatNames& part : kFloatNames)
+      for (const PartNames& part : kPartNames)
         for (const bool first : {true, false}) {
-          const std::string want = std::string(c.backend) + "." + std::string(first ? part.short13 : part.short2);
+          const std::string want = std::string(c.backend) + "." + std::string(first ? part.brief.w13 : part.brief.w2);
           if (!v.file.has(want)) continue;
-          expect_bytes(all_of(l, payload, first ? part.w13 : part.w2), v.file.expected(want), name + (" " + want));
+          expect_bytes(all_of(l, payload, first ? part.tensor.w13 : part.tensor.w2), v.file.expected(want),
+                       name + (" " + want));
           ++compared;
         }
       if (v.file.has(std::string(c.backend) + ".hidden")) {
@@ -153,11 +154,11 @@ TEST(Float4Forms, BatchedCuteDsl) {
   const Layout l = v.layout(form_called("flashinfer_cutedsl_batched/nvfp4"));
   const std::vector<std::byte> payload = v.convert(l);
   for (const char* tensor : {"w13", "s13", "g13", "w2", "s2", "g2"})
-    expect_bytes(all_of(l, payload, float_output(tensor)), v.file.expected(std::string("VLLM_CUTLASS.") + tensor),
-                 tensor);
+    expect_bytes(all_of(l, payload, layout_families::floats.parts.name_of(tensor)),
+                 v.file.expected(std::string("VLLM_CUTLASS.") + tensor), tensor);
   for (const char* tensor : {"a13", "a2"})
-    expect_bytes(all_of(l, payload, float_output(tensor)), v.file.expected(std::string("FLASHINFER_CUTLASS.") + tensor),
-                 tensor);
+    expect_bytes(all_of(l, payload, layout_families::floats.parts.name_of(tensor)),
+                 v.file.expected(std::string("FLASHINFER_CUTLASS.") + tensor), tensor);
 }
 
 // --- MXFP4
@@ -192,9 +193,9 @@ struct GptOss {
 // Tensors of all experts as the layout has them, but for the sizes, which are not padded: what vLLM's conversion
 // gets is padded before, and the vectors were made without.
 struct Written {
-  std::array<std::vector<std::byte>, kFloatParts> part;
+  std::array<std::vector<std::byte>, kLayoutParts> part;
 };
-Written unpadded(const Source& s, const Layout& l, Matrix which) {
+Written unpadded(const Source& s, const Layout& l, Which which) {
   FloatForm form = *float_form(l);
   form.hidden_padding = form.intermediate_padding = form.ungated_padding = 1;
   FloatMatrix m = float_matrix(l, which);
@@ -203,13 +204,13 @@ Written unpadded(const Source& s, const Layout& l, Matrix which) {
   for (std::int64_t e = 0; e < l.experts; ++e) {
     CanonicalRows rows = rows_of(s, m.source, e), back;
     Written one;
-    one.part[usize(FloatPart::weight)].resize(usize(m.rows() * m.row_bytes()));
-    one.part[usize(FloatPart::scale)].resize(
+    one.part[usize(LayoutPart::weight)].resize(usize(m.rows() * m.row_bytes()));
+    one.part[usize(LayoutPart::scale)].resize(
         usize(m.rows() * m.groups() * (form.scales == ScalePlace::floats ? 4 : 1)));
-    one.part[usize(FloatPart::bias)].resize(usize(4 * m.rows()));
+    one.part[usize(LayoutPart::bias)].resize(usize(4 * m.rows()));
     FloatBytes<std::byte> out{.bias = DType::f32};
     FloatBytes<const std::byte> in{.bias = DType::f32};
-    for (std::size_t p = 0; p < kFloatParts; ++p) {
+    for (std::size_t p = 0; p < kLayoutParts; ++p) {
       out.part[p] = one.part[p].empty() ? nullptr : one.part[p].data();
       in.part[p] = out.part[p];
     }
@@ -220,7 +221,7 @@ Written unpadded(const Source& s, const Layout& l, Matrix which) {
     EXPECT_EQ(back.codes, before.codes) << form.id;
     EXPECT_EQ(back.scales, before.scales) << form.id;
     EXPECT_EQ(back.bias, before.bias) << form.id;
-    for (std::size_t p = 0; p < kFloatParts; ++p)
+    for (std::size_t p = 0; p < kLayoutParts; ++p)
       all.part[p].insert(all.part[p].end(), one.part[p].begin(), one.part[p].end());
   }
   return all;
@@ -247,11 +248,11 @@ TEST(Float4Forms, Mxfp4Bytes) {
     const GptOss v(c.pairs);
     // The source of deepgemm's vector, as that of CPU and Marlin, has rows as they are.
     const Layout l = v.layout(form_called(c.form), c.pairs);
-    for (const Matrix which : {Matrix::w13, Matrix::w2}) {
-      if (c.prefix == std::string("aiter") && which == Matrix::w2) continue;  // its 4 groups are no whole lanes
-      const Written got = unpadded(which == Matrix::w13 ? v.w13 : v.w2, l, which);
-      for (std::size_t p = 0; p < kFloatParts; ++p) {
-        const std::string_view part = which == Matrix::w13 ? kFloatNames[p].short13 : kFloatNames[p].short2;
+    for (const Which which : {Which::w13, Which::w2}) {
+      if (c.prefix == std::string("aiter") && which == Which::w2) continue;  // its 4 groups are no whole lanes
+      const Written got = unpadded(which == Which::w13 ? v.w13 : v.w2, l, which);
+      for (std::size_t p = 0; p < kLayoutParts; ++p) {
+        const std::string_view part = kPartNames[p].brief.of(which);
         const std::string want = std::string(c.prefix) + "." + std::string(part);
         if (!v.file.has(want)) continue;
         expect_bytes(got.part[p], v.file.expected(want), want);
@@ -266,7 +267,7 @@ TEST(Float4Forms, Mxfp4Bytes) {
 TEST(Float4Forms, GateAndUpApart) {
   const GptOss v;
   const Layout l = v.layout(form_called("plain/mxfp4"), false);
-  expect_bytes(unpadded(v.w13, l, Matrix::w13).part[usize(FloatPart::weight)], v.file.expected("deint.w13"),
+  expect_bytes(unpadded(v.w13, l, Which::w13).part[usize(LayoutPart::weight)], v.file.expected("deint.w13"),
                "deint.w13");
 }
 
@@ -274,7 +275,7 @@ TEST(Float4Forms, GateAndUpApart) {
 TEST(Float4Forms, AiterScalesOfW2) {
   const GptOss v;
   const Layout l = v.layout(form_called("aiter/mxfp4-mxfp4"), true);
-  const FloatMatrix m = float_matrix(l, Matrix::w2);  // padded: 8 groups
+  const FloatMatrix m = float_matrix(l, Which::w2);  // padded: 8 groups
   std::vector<std::byte> weight(usize(m.rows() * m.row_bytes())), scale(usize(m.rows() * m.groups()));
   CanonicalRows rows = rows_of(v.w2, m.source, 1);
   FloatBytes<std::byte> out;
@@ -301,7 +302,7 @@ TEST(Float4Forms, SmallestPower) {
     rows.scales[6] = power_of_two(-126);
     std::vector<std::byte> payload(l.payload_bytes());
     const ExpertTensors<std::byte> out{l, payload.data(), 0};
-    ASSERT_TRUE(layout_family(l.kind)->write(rows, Matrix::w2, out));
+    ASSERT_TRUE(layout_family(l.kind)->write(rows, Which::w2, out));
     const std::byte* s2 = out["w2_scale"].data() + 4 * 5;
     EXPECT_EQ(load<std::uint32_t>(s2), vllm ? 0u : 0x00400000u);
     EXPECT_EQ(load<std::uint32_t>(s2 + 4), 0x00800000u);
@@ -443,7 +444,7 @@ TEST(Float4Forms, PaddingIsZero) {
   std::fill(rows.scales.begin(), rows.scales.end(), 1.0f);
   std::fill(rows.bias.begin(), rows.bias.end(), 1.0f);
   const ExpertTensors<std::byte> out{l, payload.data(), 0};
-  ASSERT_TRUE(layout_family(l.kind)->write(rows, Matrix::w13, out));
+  ASSERT_TRUE(layout_family(l.kind)->write(rows, Which::w13, out));
   for (std::size_t n = 0; n < 512; ++n) {
     const bool row = n % 256 < 160;
     for (std::size_t b = 0; b < 128; ++b)

@@ -40,8 +40,8 @@ Layout layout_of(const FloatForm& f, const Sizes& s, FloatTraits traits = {}, El
 }
 
 // A matrix of numbers that the layout holds: scales are powers of two, so that no type rounds them.
-CanonicalRows random_rows(const Layout& l, Matrix which, std::mt19937& rng) {
-  const P16Matrix& m = l.matrix(which);
+CanonicalRows random_rows(const Layout& l, Which which, std::mt19937& rng) {
+  const Matrix& m = l.matrix(which);
   const FloatForm& f = *float_form(l);
   CanonicalRows rows;
   rows.shape(m.rows(), m);
@@ -79,7 +79,7 @@ CanonicalRows random_rows(const Layout& l, Matrix which, std::mt19937& rng) {
 }
 
 // What the rows say, as numbers.
-std::vector<float> numbers(const CanonicalRows& rows, const P16Matrix& m) {
+std::vector<float> numbers(const CanonicalRows& rows, const Matrix& m) {
   std::vector<float> out;
   for (std::int64_t r = 0; r < rows.count; ++r)
     for (std::int64_t k = 0; k < rows.k; ++k) {
@@ -111,7 +111,7 @@ void expect_round_trip(const Layout& l, unsigned seed) {
   for (std::size_t e = 0; e < facts.size(); ++e) facts[e].input_scale = {0.5f + static_cast<float>(e), 0.25f};
   std::vector<std::vector<float>> want, bias;
   for (std::int64_t e = 0; e < l.experts; ++e)
-    for (const Matrix which : {Matrix::w13, Matrix::w2}) {
+    for (const Which which : {Which::w13, Which::w2}) {
       CanonicalRows rows = random_rows(l, which, rng);
       want.push_back(numbers(rows, l.matrix(which)));
       bias.push_back(rows.bias);
@@ -122,8 +122,8 @@ void expect_round_trip(const Layout& l, unsigned seed) {
   ASSERT_TRUE(form.finish(l, facts, payload.data(), rounded));
   EXPECT_EQ(rounded, 0u);
   for (std::int64_t e = 0; e < l.experts; ++e)
-    for (const Matrix which : {Matrix::w13, Matrix::w2}) {
-      const auto i = static_cast<std::size_t>(2 * e + (which == Matrix::w2 ? 1 : 0));
+    for (const Which which : {Which::w13, Which::w2}) {
+      const auto i = static_cast<std::size_t>(2 * e + (which == Which::w2 ? 1 : 0));
       CanonicalRows back;
       back.shape(l.matrix(which).rows(), l.matrix(which));
       ASSERT_TRUE(form.read({l, payload.data(), e}, which, back));
@@ -177,7 +177,7 @@ TEST(FloatForms, LayoutsThatCannotBe) {
   for (const FloatForm& f : float_forms()) {
     const Layout l = layout_of(f, s);
     ASSERT_TRUE(layout_family(l.kind)->valid(l)) << f.id;
-    for (P16Matrix Layout::*m : {&Layout::w13, &Layout::w2}) {
+    for (Matrix Layout::*m : {&Layout::w13, &Layout::w2}) {
       expect_invalid(l, [&](Layout& x) { (x.*m).has_zeros = true; });
       expect_invalid(l, [&](Layout& x) { (x.*m).has_order = true; });
       expect_invalid(l, [&](Layout& x) { (x.*m).has_bias = true; });
@@ -214,7 +214,7 @@ const FloatForm& form_called(std::string_view id) {
   throw std::runtime_error(std::string(id));
 }
 
-CanonicalRows rows_of(const P16Matrix& m, const std::byte* codes) {
+CanonicalRows rows_of(const Matrix& m, const std::byte* codes) {
   CanonicalRows rows;
   rows.shape(m.rows(), m);
   for (std::int64_t r = 0; r < rows.count; ++r)
@@ -241,7 +241,7 @@ TEST(FloatForms, Fnuz) {
     CanonicalRows rows = rows_of(plain.w13, in.data.data() + i * half * K);
     std::fill(rows.scales.begin(), rows.scales.end(), scale[at]);
     const ExpertTensors<std::byte> out{plain, payload.data(), i};
-    ASSERT_TRUE(layout_family(plain.kind)->write(rows, Matrix::w13, out));
+    ASSERT_TRUE(layout_family(plain.kind)->write(rows, Which::w13, out));
     EXPECT_EQ(
         std::memcmp(out["w13_weight"].data(), want.data.data() + i * half * K, static_cast<std::size_t>(half * K)), 0);
     EXPECT_EQ(load<float>(out["w13_scale"].data()), scaled[at]);
@@ -265,17 +265,17 @@ TEST(FloatForms, MarlinScalesAreRoundedBeforeTheyAreMultiplied) {
     const Layout l = layout_of(f, fitting(f, {1, 128, 128}), {.activations = DType::f16});
     ASSERT_TRUE(layout_family(l.kind)->valid(l)) << l.id();
     std::mt19937 rng(3);
-    CanonicalRows rows = random_rows(l, Matrix::w2, rng);
+    CanonicalRows rows = random_rows(l, Which::w2, rng);
     rows.has_power_scales = false;
     const float scale = std::ldexp(1.0f + 0x1p-9f, -17);  // f16 has 7 bits behind its first there, and 10 above 2^-14
     std::fill(rows.scales.begin(), rows.scales.end(), scale);
     std::vector<std::byte> payload(l.payload_bytes());
     const LayoutFamily& form = *layout_family(l.kind);
-    ASSERT_TRUE(form.write(rows, Matrix::w2, {l, payload.data(), 0}));
+    ASSERT_TRUE(form.write(rows, Which::w2, {l, payload.data(), 0}));
     EXPECT_GT(rows.scales_rounded, 0u);
     CanonicalRows back;
     back.shape(l.w2.rows(), l.w2);
-    ASSERT_TRUE(form.read({l, payload.data(), 0}, Matrix::w2, back));
+    ASSERT_TRUE(form.read({l, payload.data(), 0}, Which::w2, back));
     for (const float s : back.scales) ASSERT_EQ(s, std::ldexp(1.0f, -17)) << l.id();
   }
 }
@@ -335,7 +335,7 @@ TEST(FloatForms, EncodedInt4) {
     std::copy_n(from, out.size(), out.begin());
     CanonicalRows back;
     back.shape(rows, l.w13);
-    ASSERT_TRUE(layout_family(l.kind)->read({l, payload.data(), e}, Matrix::w13, back));
+    ASSERT_TRUE(layout_family(l.kind)->read({l, payload.data(), e}, Which::w13, back));
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t c = 0; c < k; c += 2) {
         const auto low = static_cast<unsigned>(back.row(r)[c]), high = static_cast<unsigned>(back.row(r)[c + 1]);
@@ -363,7 +363,7 @@ TEST(FloatForms, SplitScalesHaveSigns) {
 
 CanonicalRows two_rows(float gate, float up) {
   CanonicalRows rows;
-  P16Matrix m{
+  Matrix m{
       .element = Element::e4m3, .scales = Scales::f32, .half_rows = 1, .halves = 2, .k = 256, .scale_rows = kAllRows};
   rows.shape(2, m);
   for (std::int64_t i = 0; i < 512; ++i) {
@@ -398,6 +398,17 @@ TEST(Requantize, TheLargerScaleKeepsItsCodes) {
     const float value = small_to_f32(kE4m3, static_cast<std::uint8_t>(before.codes[i])) * 0.25f;
     EXPECT_EQ(static_cast<unsigned>(static_cast<std::uint8_t>(rows.codes[i])), f32_to_small(kE4m3, value));
   }
+}
+
+TEST(FloatForms, NamesOfParts) {
+  const FamilyParts& parts = layout_families::floats.parts;
+  for (const char* weight : {"w13", "w13_weight"}) EXPECT_EQ(parts.name_of(weight), "w13_weight");
+  EXPECT_EQ(parts.name_of("s2"), "w2_scale");
+  EXPECT_EQ(parts.name_of("g13"), "w13_scale_2");
+  EXPECT_EQ(parts.name_of("g2_alphas"), "w2_alpha");
+  for (const char* other : {"", "w1", "w13_", "w13_qweight", "w2_scales", "w13_g_idx", "workspace"})
+    EXPECT_EQ(parts.name_of(other), "") << other;
+  EXPECT_EQ(layout_families::kai.parts.name_of("w13"), "");
 }
 
 TEST(Requantize, ScalesOfZero) {

@@ -1,6 +1,7 @@
-// Geometry of packed layout p16 (layouts/layout.h): sizes, ids, and that codes, scales, sums and biases
+// Geometry of packed layout p16 (layouts/p16/p16.h): sizes, ids, and that codes, scales, sums and biases
 // share out the bytes of a matrix without overlap, at the addresses of kernels.md 2.1.
-#include "layouts/layout.h"
+#include "layouts/p16/p16.h"
+#include "layouts/p16/p16_layout.h"
 #include "support/rooms.h"
 
 #include <gtest/gtest.h>
@@ -12,30 +13,30 @@
 namespace moe::test::layout_test {
 namespace {
 
-P16Matrix matrix(std::int64_t half_rows, int halves, std::int64_t k, std::int64_t group, bool bias) {
-  return {.half_rows = half_rows, .halves = halves, .k = k, .groups = Groups::of_size(group, k), .has_bias = bias};
+P16 matrix(std::int64_t half_rows, int halves, std::int64_t k, std::int64_t group, bool bias) {
+  return {{.half_rows = half_rows, .halves = halves, .k = k, .groups = Groups::of_size(group, k), .has_bias = bias}};
 }
 
 // g32, grouped (also 96, groups that end inside a unit, an odd number of groups) and channel-wise; rows
 // and k that do not fill panels and units.
-const std::vector<P16Matrix> kMatrices = {
+const std::vector<P16> kMatrices = {
     matrix(16, 1, 64, 32, false),  matrix(16, 1, 96, 32, true),    matrix(40, 2, 128, 32, true),
     matrix(7, 2, 192, 32, false),  matrix(33, 1, 192, 96, true),   matrix(16, 2, 192, 64, false),
     matrix(48, 1, 320, 160, true), matrix(20, 2, 384, 128, false), matrix(5, 1, 34, 34, true),
     matrix(16, 2, 46, 46, false),  matrix(100, 1, 130, 130, true), matrix(1, 2, 64, 64, true),
 };
 
-std::string text(const P16Matrix& m) {
+std::string text(const P16& m) {
   return std::to_string(m.halves) + "x" + std::to_string(m.half_rows) + " rows, k " + std::to_string(m.k) + ", group " +
          std::to_string(m.group()) + (m.has_bias ? ", bias" : "");
 }
 
-std::size_t panel_start(const P16Matrix& m, std::int64_t n) {
+std::size_t panel_start(const P16& m, std::int64_t n) {
   return static_cast<std::size_t>(m.panel_of(n)) * m.panel_bytes();
 }
 
 TEST(Layout, CodesLieWhereTheFormulaSays) {
-  for (const P16Matrix& m : kMatrices) {
+  for (const P16& m : kMatrices) {
     SCOPED_TRACE(text(m));
     // From the bytes to the codes, as kernels read: panel p, unit u, vector V[h][j], byte b.
     std::vector<int> found(static_cast<std::size_t>(m.rows() * m.k), 0);
@@ -58,7 +59,7 @@ TEST(Layout, CodesLieWhereTheFormulaSays) {
                 ASSERT_EQ(m.panel_of(n), p);
                 ASSERT_EQ(m.lane_of(n), b / 4);
                 ASSERT_EQ(panel_start(m, n) + m.code_offset(m.lane_of(n), k), address) << "n " << n << " k " << k;
-                ASSERT_EQ(P16Matrix::nibble_high(k), high) << "k " << k;
+                ASSERT_EQ(P16::nibble_high(k), high) << "k " << k;
                 ++found[static_cast<std::size_t>(n * m.k + k)];
               }
     EXPECT_EQ(std::vector<int>(found.size(), 1), found);
@@ -66,7 +67,7 @@ TEST(Layout, CodesLieWhereTheFormulaSays) {
 }
 
 TEST(Layout, NothingOverlaps) {
-  for (const P16Matrix& m : kMatrices) {
+  for (const P16& m : kMatrices) {
     SCOPED_TRACE(text(m));
     std::vector<int> nibbles(m.bytes() * 2, 0);
     const auto take = [&](std::size_t byte, std::size_t count) {
@@ -76,7 +77,7 @@ TEST(Layout, NothingOverlaps) {
     for (std::int64_t n = 0; n < m.rows(); ++n) {
       const std::size_t start = panel_start(m, n), lane = static_cast<std::size_t>(m.lane_of(n));
       for (std::int64_t k = 0; k < m.k; ++k)
-        ++nibbles[2 * (start + m.code_offset(m.lane_of(n), k)) + P16Matrix::nibble_high(k)];
+        ++nibbles[2 * (start + m.code_offset(m.lane_of(n), k)) + P16::nibble_high(k)];
       if (m.grouping() == Grouping::channel)
         take(start + lane * 4, 4);
       else
@@ -89,7 +90,7 @@ TEST(Layout, NothingOverlaps) {
 }
 
 TEST(Layout, HeadersAndSizes) {
-  const P16Matrix g32 = matrix(16, 1, 128, 32, true);  // rsum, bias | 2 units of 64 + 512
+  const P16 g32 = matrix(16, 1, 128, 32, true);  // rsum, bias | 2 units of 64 + 512
   EXPECT_EQ(g32.grouping(), Grouping::g32);
   EXPECT_EQ(g32.sum_offset(), 0U);
   EXPECT_EQ(g32.bias_offset(), 64U);
@@ -100,7 +101,7 @@ TEST(Layout, HeadersAndSizes) {
   EXPECT_EQ(g32.scale_offset(3, 2), 128U + 576 + 6);
   EXPECT_EQ(g32.bytes(), 128U + 2 * 576);
 
-  const P16Matrix g96 = matrix(16, 1, 288, 96, false);  // 3 groups: 96 bytes of scales padded to 128
+  const P16 g96 = matrix(16, 1, 288, 96, false);  // 3 groups: 96 bytes of scales padded to 128
   EXPECT_EQ(g96.grouping(), Grouping::grouped);
   EXPECT_EQ(g96.scale_offset(15, 2), 64U + 30);
   EXPECT_EQ(g96.sum_offset(), 128U);
@@ -108,7 +109,7 @@ TEST(Layout, HeadersAndSizes) {
   EXPECT_EQ(g96.units(), 5);
   EXPECT_EQ(g96.bytes(), 192U + 5 * 512);
 
-  const P16Matrix channel = matrix(17, 2, 40, 40, true);  // scale, wsum, bias | 1 unit; 2 panels a half
+  const P16 channel = matrix(17, 2, 40, 40, true);  // scale, wsum, bias | 1 unit; 2 panels a half
   EXPECT_EQ(channel.grouping(), Grouping::channel);
   EXPECT_EQ(channel.sum_offset(), 64U);
   EXPECT_EQ(channel.bias_offset(), 128U);
@@ -119,7 +120,7 @@ TEST(Layout, HeadersAndSizes) {
 }
 
 TEST(Layout, GateAndUpPanelsAlternate) {
-  const P16Matrix m = matrix(40, 2, 64, 64, false);  // 3 panels a half, the last with 8 rows
+  const P16 m = matrix(40, 2, 64, 64, false);  // 3 panels a half, the last with 8 rows
   EXPECT_EQ(m.panel_of(0), 0);
   EXPECT_EQ(m.panel_of(15), 0);
   EXPECT_EQ(m.panel_of(16), 2);
@@ -139,9 +140,9 @@ TEST(Layout, Qwen3LayerByHand) {
                                     .gated = true,
                                     .has_bias = false});
   EXPECT_EQ(l.w13.rows(), 1536);
-  EXPECT_EQ(l.w13.bytes(), 96U * (16 * 32 + 64 + 32 * 512));  // scales, rsum, units
-  EXPECT_EQ(l.w2.bytes(), 128U * (6 * 32 + 64 + 12 * 512));
-  EXPECT_EQ(l.w2_offset(), l.w13.bytes());
+  EXPECT_EQ(P16{l.w13}.bytes(), 96U * (16 * 32 + 64 + 32 * 512));  // scales, rsum, units
+  EXPECT_EQ(P16{l.w2}.bytes(), 128U * (6 * 32 + 64 + 12 * 512));
+  EXPECT_EQ(l.w2_offset(), P16{l.w13}.bytes());
   EXPECT_EQ(l.expert_stride(), 598U * 4096);
   EXPECT_EQ(l.payload_bytes(), 128U * 598 * 4096);
   const Layout ungated =

@@ -112,10 +112,10 @@ TEST_P(Wna16File, ReadsBack) {
     const bool other_zeros = !vllm && plain.layout.w13.has_zeros && file.meta.at("format") == "gptq" &&
                              plain.layout.kind != LayoutKind::wna16_vnni;
     if (!file.has("dense.w13_int") || plain.layout.variant.input == MarlinInput::int8 || other_zeros) continue;
-    for (const Matrix which : kBoth) {
-      const std::string name = which == Matrix::w13 ? "dense.w13" : "dense.w2";
+    for (const Which which : kBoth) {
+      const std::string name = which == Which::w13 ? "dense.w13" : "dense.w2";
       const Wna16Matrix m = wna16_matrix(plain.layout, which);
-      const std::vector<int> ints = integers(dense_integers(file, which == Matrix::w13 ? "w13" : "w2"));
+      const std::vector<int> ints = integers(dense_integers(file, which == Which::w13 ? "w13" : "w2"));
       const std::vector<float> scales = file.at(name + "_scale").floats();
       const auto groups = file.at(name + "_group").as<std::int32_t>();
       for (std::int64_t e = 0; e < plain.layout.experts; ++e) {
@@ -138,8 +138,8 @@ TEST_P(Wna16File, ReadsFoldedScales) {
   if (!file.has("readback.w13")) return;
   const PlainLayer plain = plain_layer(file, false);
   const NamedBytes tensors = write_layer(plain);
-  for (const Matrix which : kBoth) {
-    const VecTensor& want = file.at(which == Matrix::w13 ? "readback.w13" : "readback.w2");
+  for (const Which which : kBoth) {
+    const VecTensor& want = file.at(which == Which::w13 ? "readback.w13" : "readback.w2");
     const std::vector<float> numbers = want.floats();
     CanonicalRows rows;
     ASSERT_TRUE(read_expert(plain.layout, tensors, which, 0, rows));
@@ -167,7 +167,7 @@ struct Primitive {
     return "b" + std::to_string(bits) + "_k" + std::to_string(k) + "_n" + std::to_string(n) + "." + part;
   }
   Wna16Matrix matrix(MarlinInput input) const {
-    return {.which = Matrix::w2,
+    return {.which = Which::w2,
             .bits = bits,
             .half_rows = n,
             .padded_half_rows = n,
@@ -200,18 +200,18 @@ class Wna16Primitive : public ::testing::TestWithParam<Primitive> {
     Layout layout;
     layout.kind = LayoutKind::wna16_marlin;
     layout.experts = 1;
-    const auto add = [&](Wna16Part part, std::int64_t bytes) {
+    const auto add = [&](LayoutPart part, std::int64_t bytes) {
       if (bytes != 0)
-        layout.tensors.push_back({.name = wna16_name(Matrix::w2, part),
+        layout.tensors.push_back({.name = part_name(Which::w2, part),
                                   .shape = {bytes},
                                   .offset = layout.payload_bytes(),
                                   .bytes = static_cast<std::size_t>(bytes)});
     };
-    add(Wna16Part::weight, p.k * p.n * p.bits / 8);
-    add(Wna16Part::scale, m.groups * p.n * 2);
-    add(Wna16Part::zero_point, m.has_zeros ? m.groups * p.n * p.bits / 8 : 0);
-    add(Wna16Part::g_idx, m.act_order ? p.k * 4 : 0);
-    add(Wna16Part::g_idx_sort_indices, m.act_order ? p.k * 4 : 0);
+    add(LayoutPart::weight, p.k * p.n * p.bits / 8);
+    add(LayoutPart::scale, m.groups * p.n * 2);
+    add(LayoutPart::zero_point, m.has_zeros ? m.groups * p.n * p.bits / 8 : 0);
+    add(LayoutPart::g_idx, m.act_order ? p.k * 4 : 0);
+    add(LayoutPart::g_idx_sort_indices, m.act_order ? p.k * 4 : 0);
     std::vector<std::byte> payload(layout.payload_bytes());
     write_wna16(m, rows, {layout, payload.data(), 0});
     NamedBytes out;
@@ -445,7 +445,7 @@ TEST(Wna16, RandomLayersComeBack) {
     EXPECT_TRUE(layout_family(l.kind)->valid(l));
     const NamedBytes tensors = write_layer(plain);
     for (std::int64_t e = 0; e < l.experts; ++e)
-      for (const Matrix which : kBoth) {
+      for (const Which which : kBoth) {
         CanonicalRows rows;
         ASSERT_TRUE(read_expert(l, tensors, which, e, rows));
         expect_same(rows, plain.of(which)[static_cast<std::size_t>(e)], l);
@@ -470,7 +470,7 @@ TEST(Wna16, DenseAppliesOrderAndZeroPoints) {
                        .layout();
   const PlainLayer plain = random_plain(l, random);
   const NamedBytes tensors = write_layer(plain);
-  for (const Matrix which : kBoth) {
+  for (const Which which : kBoth) {
     CanonicalRows rows;
     ASSERT_TRUE(read_expert(l, tensors, which, 1, rows));
     const CanonicalRows& want = plain.of(which)[1];
@@ -504,11 +504,18 @@ TEST(Wna16, OrdersAreChecked) {
     NamedBytes tensors = good;
     std::memcpy(tensors.at(fault.tensor).data() + 4 * fault.at, &fault.value, 4);
     CanonicalRows rows;
-    const Check check = read_expert(l, tensors, Matrix::w13, 0, rows);
+    const Check check = read_expert(l, tensors, Which::w13, 0, rows);
     ASSERT_FALSE(check) << fault.tensor << fault.at;
     EXPECT_EQ(check.error().code, Code::format);
     EXPECT_THAT(check.error().message, HasSubstr(fault.message));
   }
+}
+
+TEST(Wna16Forms, OtherKindsHaveNone) {
+  EXPECT_NE(wna16_form(LayoutKind::wna16_dense), nullptr);
+  for (const LayoutKind kind : {LayoutKind::none, LayoutKind::foreign, LayoutKind::p16_w4, LayoutKind::kai,
+                                LayoutKind::float_plain, static_cast<LayoutKind>(255)})
+    EXPECT_EQ(wna16_form(kind), nullptr);
 }
 
 TEST(Wna16, NoExperts) {

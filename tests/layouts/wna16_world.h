@@ -23,9 +23,9 @@ struct PlainLayer {
   Layout layout;
   std::vector<CanonicalRows> w13, w2;  // [E]
 
-  const std::vector<CanonicalRows>& of(Matrix which) const { return which == Matrix::w13 ? w13 : w2; }
+  const std::vector<CanonicalRows>& of(Which which) const { return which == Which::w13 ? w13 : w2; }
 };
-constexpr std::array kBoth = {Matrix::w13, Matrix::w2};
+constexpr std::array kBoth = {Which::w13, Which::w2};
 
 // What a layout follows from.
 struct Wna16Spec {
@@ -89,14 +89,14 @@ inline NamedBytes write_layer(const PlainLayer& plain) {
   const Layout& l = plain.layout;
   std::vector<std::byte> payload(l.payload_bytes() + 1, std::byte{0xAA});
   for (std::int64_t e = 0; e < l.experts; ++e)
-    for (const Matrix which : kBoth)
+    for (const Which which : kBoth)
       write_wna16(wna16_matrix(l, which), plain.of(which)[static_cast<std::size_t>(e)], {l, payload.data(), e});
   std::uint64_t rounded = 0;
   EXPECT_TRUE(layout_family(l.kind)->finish(l, {}, payload.data(), rounded));
   return split(l, payload);
 }
 
-inline Check read_expert(const Layout& layout, const NamedBytes& tensors, Matrix which, std::int64_t e,
+inline Check read_expert(const Layout& layout, const NamedBytes& tensors, Which which, std::int64_t e,
                          CanonicalRows& rows) {
   const std::vector<std::byte> payload = joined(layout, tensors);
   return read_wna16(wna16_matrix(layout, which), {layout, payload.data(), e}, rows);
@@ -153,8 +153,8 @@ inline Wna16Spec spec_of_file(const VecFile& f, bool vllm) {
   return s;
 }
 
-inline CanonicalRows plain_matrix(const VecFile& f, const Layout& l, Matrix which, std::int64_t e) {
-  const std::string name = which == Matrix::w13 ? "w13" : "w2", format = f.meta.at("format");
+inline CanonicalRows plain_matrix(const VecFile& f, const Layout& l, Which which, std::int64_t e) {
+  const std::string name = which == Which::w13 ? "w13" : "w2", format = f.meta.at("format");
   const bool rows_first = format == "ct_rows";
   Wna16Matrix m = wna16_matrix(l, which);
   m.kind = LayoutKind::wna16_marlin;  // integers, also for dense
@@ -198,15 +198,15 @@ inline PlainLayer plain_layer(const VecFile& f, bool vllm) {
   EXPECT_EQ(p.layout.w13.group_count(), f.at("in.w13_scale").shape[static_cast<std::size_t>(groups)]);
   EXPECT_EQ(p.layout.w2.group_count(), f.at("in.w2_scale").shape[static_cast<std::size_t>(groups)]);
   for (std::int64_t e = 0; e < p.layout.experts; ++e) {
-    p.w13.push_back(plain_matrix(f, p.layout, Matrix::w13, e));
-    p.w2.push_back(plain_matrix(f, p.layout, Matrix::w2, e));
+    p.w13.push_back(plain_matrix(f, p.layout, Which::w13, e));
+    p.w2.push_back(plain_matrix(f, p.layout, Which::w2, e));
   }
   return p;
 }
 
 // --- random layers ---------------------------------------------------------------------------------------
 
-inline CanonicalRows random_matrix(const Layout& l, Matrix which, std::mt19937& random) {
+inline CanonicalRows random_matrix(const Layout& l, Which which, std::mt19937& random) {
   Wna16Matrix m = wna16_matrix(l, which);
   m.kind = LayoutKind::wna16_marlin;
   m.has_zeros = l.w13.has_zeros;
@@ -236,8 +236,8 @@ inline CanonicalRows random_matrix(const Layout& l, Matrix which, std::mt19937& 
 inline PlainLayer random_plain(const Layout& layout, std::mt19937& random) {
   PlainLayer p{.layout = layout, .w13 = {}, .w2 = {}};
   for (std::int64_t e = 0; e < layout.experts; ++e) {
-    p.w13.push_back(random_matrix(layout, Matrix::w13, random));
-    p.w2.push_back(random_matrix(layout, Matrix::w2, random));
+    p.w13.push_back(random_matrix(layout, Which::w13, random));
+    p.w2.push_back(random_matrix(layout, Which::w2, random));
   }
   return p;
 }

@@ -194,14 +194,13 @@ TEST(Select, LayoutIsThisRanksShare) {
       select(R"({"parallel": {"tp_size": 2, "tp_rank": 1, "dp_size": 2, "enable_expert_parallel": true}})", avx2());
   ASSERT_TRUE(s);
   EXPECT_EQ(s->layout.experts, 2);
-  EXPECT_EQ(
-      s->layout.w13,
-      (P16Matrix{.half_rows = 128, .halves = 2, .k = 256, .groups = Groups::of_size(32, 256), .has_bias = false}));
+  EXPECT_EQ(s->layout.w13,
+            (Matrix{.half_rows = 128, .halves = 2, .k = 256, .groups = Groups::of_size(32, 256), .has_bias = false}));
   const auto t = select(R"({"parallel": {"tp_size": 2}})", avx2());
   ASSERT_TRUE(t);
   EXPECT_EQ(t->layout.experts, 8);
   EXPECT_EQ(t->layout.w2,
-            (P16Matrix{.half_rows = 256, .halves = 1, .k = 64, .groups = Groups::of_size(32, 64), .has_bias = false}));
+            (Matrix{.half_rows = 256, .halves = 1, .k = 64, .groups = Groups::of_size(32, 64), .has_bias = false}));
 }
 
 // --- each reason -------------------------------------------------------------------------------------------

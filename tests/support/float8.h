@@ -10,7 +10,7 @@
 namespace moe::test {
 
 struct Float8Case {
-  P16Matrix m;
+  P16 m;
   ActFormat act;
   std::vector<std::uint8_t> codes;
   std::vector<float> scales, bias, x;
@@ -55,11 +55,11 @@ class Float8Maker {
     constexpr int kGroups[] = {32, 64, 96, 128, 256, -1};
     constexpr std::int64_t kScaleRows[] = {1, 1, 16, 32, 64, 128, kAllRows};
     const int group = mx_ && pick(0, 7) != 0 ? 32 : kGroups[pick(0, 5)];
-    c.m = {.element = *p16_element(kernel_.id->layout),
-           .scales = mx_ ? Scales::e8m0 : Scales::f32,
-           .half_rows = pick(1, 90),
-           .halves = pick(1, 2),
-           .k = pick(0, 9) == 0 ? pick(1, 1500) : pick(1, 300)};  // the last group is cut short
+    c.m = {{.element = *p16_element(kernel_.id->layout),
+            .scales = mx_ ? Scales::e8m0 : Scales::f32,
+            .half_rows = pick(1, 90),
+            .halves = pick(1, 2),
+            .k = pick(0, 9) == 0 ? pick(1, 1500) : pick(1, 300)}};  // the last group is cut short
     c.m.groups = Groups::of_size(group, c.m.k);
     c.m.has_bias = pick(0, 1) == 1;
     c.m.scale_rows = mx_ ? 1 : kScaleRows[pick(0, 6)];

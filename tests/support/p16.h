@@ -1,5 +1,5 @@
 // Plain packing for kernel tests: one matrix in p16 element by element, and tiles of rows.
-// Written from kernels.md 2.1 with the address functions of layouts/layout.h only; convert/ has its own code.
+// Written from kernels.md 2.1 with the address functions of layouts/p16/p16.h only; convert/ has its own code.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include "kernels/kernel.h"
 #include "kernels/ref/elementwise.h"
 #include "kernels/ref/w4a8.h"
-#include "layouts/layout.h"
+#include "layouts/p16/p16_layout.h"
 #include "support/rooms.h"
 
 namespace moe::test {
@@ -25,14 +25,14 @@ void put(std::vector<std::byte>& bytes, std::size_t at, T value) {
 }
 
 // w: [rows, k] values -8..7; scales: [rows, k/group]; bias: [rows] or empty.
-inline std::vector<std::byte> pack_p16(const P16Matrix& m, const std::vector<std::int8_t>& w,
+inline std::vector<std::byte> pack_p16(const P16& m, const std::vector<std::int8_t>& w,
                                        const std::vector<float>& scales, const std::vector<float>& bias) {
   std::vector<std::byte> out(m.bytes(), std::byte{0});
   for (std::int64_t p = 0; p < m.panels(); ++p)
     for (std::int64_t lane = 0; lane < kPanelRows; ++lane)
       for (std::int64_t k = 0; k < m.units() * kUnitK; ++k) {
         std::byte& b = out[static_cast<std::size_t>(p) * m.panel_bytes() + m.code_offset(lane, k)];
-        b |= static_cast<std::byte>(P16Matrix::nibble_high(k) ? 0x80 : 0x08);  // value 0
+        b |= static_cast<std::byte>(P16::nibble_high(k) ? 0x80 : 0x08);  // value 0
       }
   for (std::int64_t n = 0; n < m.rows(); ++n) {
     const std::size_t panel = static_cast<std::size_t>(m.panel_of(n)) * m.panel_bytes();
@@ -44,8 +44,8 @@ inline std::vector<std::byte> pack_p16(const P16Matrix& m, const std::vector<std
       wsum += value;
       std::byte& b = out[panel + m.code_offset(lane, k)];
       const auto code = static_cast<unsigned>(value + 8);
-      b = P16Matrix::nibble_high(k) ? (b & std::byte{0x0f}) | static_cast<std::byte>(code << 4)
-                                    : (b & std::byte{0xf0}) | static_cast<std::byte>(code);
+      b = P16::nibble_high(k) ? (b & std::byte{0x0f}) | static_cast<std::byte>(code << 4)
+                              : (b & std::byte{0xf0}) | static_cast<std::byte>(code);
     }
     if (m.grouping() == Grouping::channel) {
       put(out, panel + lane4, scales[static_cast<std::size_t>(n)] * 0.0625f);
@@ -92,7 +92,7 @@ inline void multiply(const Kernel& kernel, GemmArgs args) {
 }
 
 // w: [rows, k] values of m.element (bf16, f16, f32); bias: [rows] or empty.
-inline std::vector<std::byte> pack_p16_floats(const P16Matrix& m, const std::vector<float>& w,
+inline std::vector<std::byte> pack_p16_floats(const P16& m, const std::vector<float>& w,
                                               const std::vector<float>& bias) {
   std::vector<std::byte> out(m.bytes(), std::byte{0});
   for (std::int64_t n = 0; n < m.rows(); ++n) {
@@ -114,13 +114,13 @@ inline std::vector<std::byte> pack_p16_floats(const P16Matrix& m, const std::vec
 
 // w: [rows, k] values -8..7 or -128..127, with zeros (codes of value 0, [rows, k/group]) the stored code - 8 or - 128;
 // scales: [rows, k/group], exact in m.scales; bias: [rows] or empty. Kinds w4 and w8.
-inline std::vector<std::byte> pack_plain(const P16Matrix& m, const std::vector<std::int8_t>& w,
+inline std::vector<std::byte> pack_plain(const P16& m, const std::vector<std::int8_t>& w,
                                          const std::vector<float>& scales, const std::vector<std::uint8_t>& zeros,
                                          const std::vector<float>& bias) {
   std::vector<std::byte> out(m.bytes(), std::byte{0});
   const auto put_code = [&](std::size_t at, std::int64_t k, int value) {
     const auto code = static_cast<unsigned>(value + code_bias(m.element));
-    const bool high = m.element == Element::int4 && P16Matrix::nibble_high(k);
+    const bool high = m.element == Element::int4 && P16::nibble_high(k);
     out[at] |= static_cast<std::byte>(high ? code << 4 : code);
   };
   for (std::int64_t p = 0; p < m.panels(); ++p)
@@ -151,7 +151,7 @@ inline std::vector<std::byte> pack_plain(const P16Matrix& m, const std::vector<s
 
 // codes: [rows, k] of a small float of 4 or 8 bits; scales: [rows, k/group], exact in m.scales, equal where rows share
 // them; bias: [rows] or empty; tensor_scales: of the halves where m has them, empty: 1.
-inline std::vector<std::byte> pack_p16_codes(const P16Matrix& m, const std::vector<std::uint8_t>& codes,
+inline std::vector<std::byte> pack_p16_codes(const P16& m, const std::vector<std::uint8_t>& codes,
                                              const std::vector<float>& scales, const std::vector<float>& bias,
                                              const std::vector<float>& tensor_scales = {}) {
   std::vector<std::byte> out(m.bytes(), std::byte{0});
@@ -161,8 +161,7 @@ inline std::vector<std::byte> pack_p16_codes(const P16Matrix& m, const std::vect
     const std::int64_t lane = m.lane_of(n);
     for (std::int64_t k = 0; k < m.k; ++k) {
       const unsigned code = codes[static_cast<std::size_t>(n * m.k + k)];
-      out[panel + m.code_offset(lane, k)] |=
-          static_cast<std::byte>(nibbles && P16Matrix::nibble_high(k) ? code << 4 : code);
+      out[panel + m.code_offset(lane, k)] |= static_cast<std::byte>(nibbles && P16::nibble_high(k) ? code << 4 : code);
     }
     if (m.has_tensor_scale())
       put(out, panel + m.tensor_scale_offset() + static_cast<std::size_t>(lane) * 4,
@@ -177,13 +176,13 @@ inline std::vector<std::byte> pack_p16_codes(const P16Matrix& m, const std::vect
 }
 
 // A number of each block of rows that shares scales, and how many blocks there are.
-inline std::int64_t scale_block(const P16Matrix& m, std::int64_t n) {
+inline std::int64_t scale_block(const Matrix& m, std::int64_t n) {
   if (m.scale_rows == kAllRows) return n / m.half_rows;
   return n / m.half_rows * ceil_div(m.half_rows, m.scale_rows) + n % m.half_rows / m.scale_rows;
 }
 // [rows, groups] from one draw() for each block and group.
 template <class Draw>
-std::vector<float> scales_of_blocks(const P16Matrix& m, Draw draw) {
+std::vector<float> scales_of_blocks(const Matrix& m, Draw draw) {
   const std::int64_t groups = m.group_count();
   std::vector<float> of_block(static_cast<std::size_t>((scale_block(m, m.rows() - 1) + 1) * groups)), scales;
   for (float& s : of_block) s = draw();
@@ -202,7 +201,7 @@ inline std::uint8_t random_code(const SmallFloat& format, std::mt19937& rng) {
 }
 
 // The results of a matrix's rows, of any number of tile rows, from those of its panels' lanes.
-inline std::vector<float> unpadded(const P16Matrix& m, const std::vector<float>& padded) {
+inline std::vector<float> unpadded(const P16& m, const std::vector<float>& padded) {
   const std::int64_t ld = m.panels() * kPanelRows;
   std::vector<float> out;
   for (std::int64_t at = 0; at < std::ssize(padded); at += ld)
@@ -238,7 +237,7 @@ inline std::vector<const Kernel*> runnable_kernels(ActFormat act) {
 }
 
 // Whether a row takes the groups of a matrix.
-inline bool takes(const Kernel& k, const P16Matrix& m) { return k.id->takes(m.groups); }
+inline bool takes(const Kernel& k, const Matrix& m) { return k.id->takes(m.groups); }
 
 // A matrix as the layout of a row has it. groups: k / group; scales and zeros only where the kind leaves a choice.
 struct MatrixShape {
@@ -250,19 +249,19 @@ struct MatrixShape {
   std::int64_t scale_rows = 1;
 };
 
-inline P16Matrix matrix_for(const Kernel& kernel, const MatrixShape& s) {
+inline P16 matrix_for(const Kernel& kernel, const MatrixShape& s) {
   LayoutShape shape{1, s.k, s.rows, Groups::of_size(s.group, s.k), s.halves == 2, s.bias, s.scales, s.zeros};
   shape.scale_rows = s.scale_rows;
-  return p16_layout(kernel.id->layout, shape).w13;
+  return {p16_layout(kernel.id->layout, shape).w13};
 }
 
-inline TileShape tile_shape(const Kernel& kernel, const P16Matrix& m) {
+inline TileShape tile_shape(const Kernel& kernel, const P16& m) {
   return {m.k, m.groups, kernel.id->act, m.sum_factor()};
 }
 
 // Random content of any kind: codes over their whole range, zero points too (of int4 up to 16: GPTQ adds 1 to what it
 // stores), scales exact in bf16 and fp16, those of integers of either sign, also 0 and -0, normal floats.
-inline std::vector<std::byte> random_panels(const P16Matrix& m, std::mt19937& rng) {
+inline std::vector<std::byte> random_panels(const P16& m, std::mt19937& rng) {
   std::normal_distribution<float> normal;
   const auto rows = static_cast<std::size_t>(m.rows());
   std::vector<float> bias(rows), scales(rows * static_cast<std::size_t>(m.group_count()));

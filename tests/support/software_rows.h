@@ -27,7 +27,7 @@ class SoftwareRows : public testing::TestWithParam<const Kernel*> {
   void has_the_bits_of_the_scalar_row() {
     const Kernel& kernel = *GetParam();
     for (int round = 0; round < rounds(100); ++round) {
-      const P16Matrix m = matrix_for(kernel, shape());
+      const P16 m = matrix_for(kernel, shape());
       const std::vector<std::byte> panels = random_panels(m, rng_);
       const int n = pick(1, kernel.tile_rows);
       const std::vector<float> x = rows_of_input(static_cast<std::size_t>(n * m.k));

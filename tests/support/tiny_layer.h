@@ -125,8 +125,8 @@ inline std::shared_ptr<const Packed> pack_layer(const LayerShape& s, const Plain
   auto memory = std::make_shared<Buffer>(std::move(*Buffer::create(l.payload_bytes(), kPackedAlignment)));
   for (std::int64_t e = 0; e < s.experts; ++e) {
     std::byte* at = memory->data() + static_cast<std::size_t>(e) * l.expert_stride();
-    const auto matrix = [&](const P16Matrix& m, const auto& codes, const auto& scales, const auto& zeros,
-                            const auto& values, const auto& biases) {
+    const auto matrix = [&](const P16& m, const auto& codes, const auto& scales, const auto& zeros, const auto& values,
+                            const auto& biases) {
       const auto bias = s.bias ? part(biases, e, m.rows()) : std::vector<float>{};
       if (s.is_float()) return pack_p16_floats(m, part(values, e, m.rows() * m.k), bias);
       const auto w = part(codes, e, m.rows() * m.k);
@@ -135,8 +135,8 @@ inline std::shared_ptr<const Packed> pack_layer(const LayerShape& s, const Plain
       if (m.scales == Scales::w4a8) return pack_p16(m, w, scale, bias);
       return pack_plain(m, w, scale, s.zeros ? part(zeros, e, m.rows() * m.group_count()) : zeros, bias);
     };
-    const auto w13 = matrix(l.w13, p.w13, p.s13, p.z13, p.f13, p.b13);
-    const auto w2 = matrix(l.w2, p.w2, p.s2, p.z2, p.f2, p.b2);
+    const auto w13 = matrix(P16{l.w13}, p.w13, p.s13, p.z13, p.f13, p.b13);
+    const auto w2 = matrix(P16{l.w2}, p.w2, p.s2, p.z2, p.f2, p.b2);
     std::memcpy(at, w13.data(), w13.size());
     std::memcpy(at + l.w2_offset(), w2.data(), w2.size());
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "convert/convert.h"
+#include "layouts/p16/p16_layout.h"
 #include "support/rooms.h"
 #include "support/vectors.h"
 #include "weights/weight_set.h"

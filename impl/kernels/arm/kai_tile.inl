@@ -63,7 +63,7 @@ inline void multiply_tile(const KaiMatrix& m, const std::byte* tile, const std::
 // Sixteen rows of a half lie in two tiles, or in parts of three where the half does not begin with a tile.
 template <int N>
 void multiply_panel(const GemmArgs& a, const KaiMatrix& m, std::int64_t panel, float* out) {
-  const P16Matrix& p = *a.matrix;
+  const P16& p = *a.matrix;
   const std::int64_t half = panel % p.halves, row0 = panel / p.halves * kPanelRows;
   const std::int64_t count = std::min(kPanelRows, p.half_rows - row0), first = half * p.half_rows + row0;
   const auto* codes = reinterpret_cast<const std::int8_t*>(a.tile);

@@ -1,5 +1,5 @@
 // Codes of e4m3 as bf16, which holds all of them exactly, for a lane type V (vector_*.inl): the low and the high bytes
-// of vectors that unpacking gives (layouts/layout.h). Included inside a target region and an anonymous namespace.
+// of vectors that unpacking gives (layouts/p16/p16.h). Included inside a target region and an anonymous namespace.
 //
 // The bits s eeee mmm of a normal number become s eeee+120 mmm0000, whose high byte depends on the high four bits of
 // the code alone and whose low byte on the low four, which it holds. Where the exponent is 0 or 1 both are corrected by

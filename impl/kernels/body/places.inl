@@ -11,7 +11,7 @@ struct GroupWalk {
   std::int64_t blocks, left;
   std::size_t group = 0;
 
-  GroupWalk(const P16Matrix& m, std::int64_t columns)
+  GroupWalk(const P16& m, std::int64_t columns)
       : blocks(m.groups.is_whole() ? INT64_MAX : m.group() / columns), left(blocks) {}
   std::size_t next() {
     if (left == 0) ++group, left = blocks;
@@ -27,7 +27,7 @@ struct Places {
   bool shared, has_zeros, has_bias;  // shared: one scale for all rows of the panel
   float zero_code;                   // where there are no zero points
 
-  explicit Places(const P16Matrix& m)
+  explicit Places(const P16& m)
       : stride(m.panel_bytes()),
         header(m.header_bytes()),
         bias(m.bias_offset()),

@@ -55,11 +55,11 @@ struct ScaleWalk {
   std::size_t at;                // within the panel
   std::size_t step, other_step;  // in turn: the scales of g = 32 lie in pairs before their unit
 
-  explicit ScaleWalk(const P16Matrix& m)
+  explicit ScaleWalk(const P16& m)
       : kind(kind_of(m)), at(m.scale_offset(0, 0)), step(kPanelRows * m.scale_bytes()), other_step(step) {
     if (m.grouping() == Grouping::g32) other_step = m.unit_bytes() - step;
   }
-  static Kind kind_of(const P16Matrix& m) {
+  static Kind kind_of(const P16& m) {
     if (m.scale_bytes() == 4) return m.scales == Scales::w4a8 ? Kind::sixteenth : Kind::f32;
     if (m.scale_bytes() == 1) return m.scales == Scales::e4m3 ? Kind::e4m3 : Kind::e8m0;
     return m.scales == Scales::f16 ? Kind::f16 : Kind::bf16;
@@ -157,7 +157,7 @@ inline void gemm_fp4_as(const GemmArgs& a) {
   Of<Each<Facts, 1>>::gemm(a);
 }
 
-// Codes of e2m1 as bytes without a sign: twice the value, and 12 (P16Matrix::sum_factor).
+// Codes of e2m1 as bytes without a sign: twice the value, and 12 (P16::sum_factor).
 constexpr std::array<std::uint8_t, 16> kE2m1Codes = [] {
   std::array<std::uint8_t, 16> codes{};
   for (unsigned i = 0; i < 16; ++i) codes[i] = static_cast<std::uint8_t>(2.0f * small_to_f32(kE2m1, i) + 12.0f);

@@ -66,7 +66,7 @@ template <int N>
 
 template <int N>
 void whole_panel(const GemmArgs& a, const Tile& t, const std::byte* panel, float* out, const Stream& stream) {
-  const P16Matrix& mat = *a.matrix;
+  const P16& mat = *a.matrix;
   const Grouping kind = mat.grouping();
   Walk walk{panel + mat.header_bytes() + mat.unit_header(), mat.unit_bytes(), mat.unit_header(), 0, t.codes, stream};
   stream.header(panel, mat.header_bytes() + mat.unit_header());

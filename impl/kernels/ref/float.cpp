@@ -13,7 +13,7 @@ namespace moe::kernels::ref {
 namespace {
 
 // Whole blocks: behind the last column the tile is 0.
-float dot(const P16Matrix& m, const std::byte* panel, std::int64_t lane, const float* tile, int row, int n) {
+float dot(const P16& m, const std::byte* panel, std::int64_t lane, const float* tile, int row, int n) {
   float sum = 0.0f;
   const std::int64_t columns = m.groups.is_even() ? std::gcd(m.group(), kBlockK) : kBlockK;
   for (std::int64_t begin = 0; begin < round_up(m.k, kBlockK); begin += columns) {
@@ -39,7 +39,7 @@ void copy_floats(const QuantizeArgs& a) {
 }
 
 void gemm_float(const GemmArgs& a) {
-  const P16Matrix& m = *a.matrix;
+  const P16& m = *a.matrix;
   const auto* tile = reinterpret_cast<const float*>(a.tile);
   for (std::int64_t p = 0; p < a.panel_count; ++p) {
     const std::byte* panel = a.panels + usize(p) * m.panel_bytes();

@@ -46,7 +46,7 @@ void clear_codes(const TileShape& s, const BlockRow& out) {
 }
 
 // The integer that a weight's code stands for.
-int weight_of(const P16Matrix& m, unsigned code, int zero) {
+int weight_of(const P16& m, unsigned code, int zero) {
   if (m.element == Element::e2m1) return static_cast<int>(2.0f * small_value<Element::e2m1>(code));
   return static_cast<int>(code) - zero;
 }
@@ -66,7 +66,7 @@ std::int32_t dot(const GemmArgs& a, const std::byte* panel, std::int64_t lane, i
 }
 
 float row_result(const GemmArgs& a, const std::byte* panel, std::int64_t lane, int row) {
-  const P16Matrix& m = *a.matrix;
+  const P16& m = *a.matrix;
   const QuantRow r = quant_row(a.shape, {const_cast<std::byte*>(a.tile), a.n, row});
   float sum = 0.0f;
   for (std::int64_t g = 0; g < m.group_count(); ++g)
@@ -76,7 +76,7 @@ float row_result(const GemmArgs& a, const std::byte* panel, std::int64_t lane, i
 }
 
 float blocks_result(const GemmArgs& a, const std::byte* panel, std::int64_t lane, int row) {
-  const P16Matrix& m = *a.matrix;
+  const P16& m = *a.matrix;
   const BlockRow r = block_row(a.shape, {const_cast<std::byte*>(a.tile), a.n, row});
   float sum = 0.0f;
   const std::int64_t columns = a.shape.summed_columns(), block = a.shape.scaled_columns();
@@ -91,7 +91,7 @@ float blocks_result(const GemmArgs& a, const std::byte* panel, std::int64_t lane
 
 template <float (*Result)(const GemmArgs&, const std::byte*, std::int64_t, int)>
 void gemm_with(const GemmArgs& a) {
-  const P16Matrix& m = *a.matrix;
+  const P16& m = *a.matrix;
   for (std::int64_t p = 0; p < a.panel_count; ++p) {
     const std::byte* panel = a.panels + usize(p) * m.panel_bytes();
     for (std::int64_t lane = 0; lane < kPanelRows; ++lane)

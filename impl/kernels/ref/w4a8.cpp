@@ -17,12 +17,12 @@ namespace moe::kernels::ref {
 namespace {
 
 // Sum of code * activation over k in [k0, k1), weights as value + 8, for one row of the panel.
-std::int32_t dot(const P16Matrix& m, const std::byte* panel, std::int64_t lane, const std::byte* tile, int n, int row,
+std::int32_t dot(const P16& m, const std::byte* panel, std::int64_t lane, const std::byte* tile, int n, int row,
                  std::int64_t k0, std::int64_t k1) {
   std::int32_t sum = 0;
   for (std::int64_t k = k0; k < k1; ++k) {
     const auto byte = static_cast<std::uint8_t>(panel[m.code_offset(lane, k)]);
-    const int code = P16Matrix::nibble_high(k) ? byte >> 4 : byte & 15;
+    const int code = P16::nibble_high(k) ? byte >> 4 : byte & 15;
     const auto q = static_cast<std::int8_t>(tile[(k / kUnitK * n + row) * kUnitK + k % kUnitK]);
     sum += code * q;
   }
@@ -74,7 +74,7 @@ void quantize(const QuantizeArgs& a) {
 }
 
 void gemm(const GemmArgs& a) {
-  const P16Matrix& m = *a.matrix;
+  const P16& m = *a.matrix;
   const std::size_t corr_at = a.shape.code_bytes(a.n);
   const std::byte* recips = a.tile + corr_at + a.shape.group_count() * a.n * 4;
   const std::byte* zs = recips + a.n * 4;

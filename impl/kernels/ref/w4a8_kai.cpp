@@ -70,7 +70,7 @@ void quantize_kai(const QuantizeArgs& a) {
 }
 
 void gemm_kai(const GemmArgs& a) {
-  const P16Matrix& p16 = *a.matrix;
+  const P16& p16 = *a.matrix;
   const KaiMatrix m(p16);
   for (std::int64_t p = 0; p < a.panel_count; ++p) {
     const std::int64_t half = (a.first + p) % p16.halves, row0 = (a.first + p) / p16.halves * kPanelRows;

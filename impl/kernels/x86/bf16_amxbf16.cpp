@@ -68,7 +68,7 @@ struct Weights {
 // One pair of panels (or the last one alone) against the tile.
 template <int kPanels, class Reader>
 void panels(const GemmArgs& a, const std::byte* panel, const Parts& parts, float* out, Reader& reader) {
-  const P16Matrix& m = *a.matrix;
+  const P16& m = *a.matrix;
   reader.begin(panel, m.header_bytes());
   Weights<kPanels, Reader> weights{panel + m.header_bytes(), m.panel_bytes(), reader};
   const auto multiply = [&]<int kParts>(int part) {

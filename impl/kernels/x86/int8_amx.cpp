@@ -94,7 +94,7 @@ struct Call {
 
   // flatten: no inline function of a header may be left as a symbol of this instruction set
   [[gnu::flatten]] explicit Call(const GemmArgs& args) : a(args), parts(args.n) {
-    const P16Matrix& m = *args.matrix;
+    const P16& m = *args.matrix;
     channel = m.grouping() == Grouping::channel;
     has_bias = m.has_bias;
     scale = m.scale_bytes() == 4 ? Scale::f32 : m.scales == Scales::f16 ? Scale::f16 : Scale::bf16;

@@ -60,7 +60,7 @@ struct Tile {
 template <int P, int N>
 void finish_rows(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column,
                  const __m512 (&r)[P][N]) {
-  const P16Matrix& m = *a.matrix;
+  const P16& m = *a.matrix;
   for (int p = 0; p < P; ++p) {
     const std::byte* head = panel + usize(p) * m.panel_bytes();
     const __m512 bias = m.has_bias ? load_f32(head + m.bias_offset()) : _mm512_setzero_ps();
@@ -73,7 +73,7 @@ void finish_rows(const GemmArgs& a, const Tile& t, const std::byte* panel, std::
 template <int P, int N>
 [[gnu::noinline]] void finish_groups(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column,
                                      const __m512 (&f)[P][N]) {
-  const P16Matrix& m = *a.matrix;
+  const P16& m = *a.matrix;
   const std::size_t stride = m.panel_bytes(), sums = m.sum_offset(), biases = m.bias_offset();
   __m512 rsum[P], bias[P];
   for (int p = 0; p < P; ++p, panel += stride) {
@@ -95,7 +95,7 @@ template <int P, int N>
 [[gnu::noinline]] void panels_channel(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column,
                                       Ahead<Nibbles, P>& reading) {
   Ahead<Nibbles, P> ahead = reading;
-  const P16Matrix& m = *a.matrix;
+  const P16& m = *a.matrix;
   const std::size_t stride = m.panel_bytes();
   __m512i zw[P * N];
   for (int p = 0; p < P; ++p) {
@@ -125,7 +125,7 @@ template <int P, int N>
 [[gnu::noinline]] void panels_grouped(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column,
                                       Ahead<Nibbles, P>& reading) {
   Ahead<Nibbles, P> ahead = reading;
-  const P16Matrix& m = *a.matrix;
+  const P16& m = *a.matrix;
   const std::size_t stride = m.panel_bytes();
   const std::int64_t per_group = m.group() / 32;
   __m512 f[P][N];
@@ -155,7 +155,7 @@ template <int P, int N>
 [[gnu::noinline]] void panels_g32(const GemmArgs& a, const Tile& t, const std::byte* panel, std::int64_t column,
                                   Ahead<Nibbles, P>& reading) {
   Ahead<Nibbles, P> ahead = reading;
-  const P16Matrix& m = *a.matrix;
+  const P16& m = *a.matrix;
   const std::size_t stride = m.panel_bytes();
   __m512 f[P][N];
   for (auto& row : f)

@@ -2,6 +2,7 @@
 #include "layouts/floats/float_layout.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/checked.h"
 #include "base/index.h"
@@ -118,7 +119,7 @@ constexpr std::array kForms = {
 
 constexpr std::array<std::string_view, 2> kCutlassNeeds = {"cutlass_reorder", "cutlass_pack_scales"};
 
-Grain grain_of(const P16Matrix& m) {
+Grain grain_of(const Matrix& m) {
   if (is_value(m.element)) return values;
   if (m.element == Element::e2m1) return m.scales == Scales::e8m0 ? mxfp4 : nvfp4;
   if (is_integer(m.element)) return int4;
@@ -233,12 +234,19 @@ MaybeTensor bias(const Layout& l, const FloatMatrix& m) {
   return tensor_of(dtype, {m.rows()});
 }
 
-using PartOf = MaybeTensor (*)(const Layout&, const FloatMatrix&);
-constexpr std::array<PartOf, kFloatParts> kParts = {weight, scale, second_scale, input_scale, alpha, bias};
+struct FloatPart {
+  LayoutPart part;
+  MaybeTensor (*tensor)(const Layout&, const FloatMatrix&);
+};
+constexpr std::array kParts = {
+    FloatPart{LayoutPart::weight, weight},        FloatPart{LayoutPart::scale, scale},
+    FloatPart{LayoutPart::scale_2, second_scale}, FloatPart{LayoutPart::input_scale, input_scale},
+    FloatPart{LayoutPart::alpha, alpha},          FloatPart{LayoutPart::bias, bias}};
+static_assert(std::all_of(kParts.begin(), kParts.end(), [](const FloatPart& p) { return kFloatParts.has(p.part); }));
 
 // --- the family --------------------------------------------------------------------------------------
 
-bool is_grouped_so(const P16Matrix& m, Grain grain) {
+bool is_grouped_so(const Matrix& m, Grain grain) {
   switch (grain) {
     case block:
       return m.groups == Groups::of_size(kBlockSize, m.k) && m.scale_rows == kBlockSize;
@@ -290,7 +298,7 @@ std::string float_id(const Layout& l) {
 }
 
 bool is_float_layout(const Layout& l) {
-  const P16Matrix &w13 = l.w13, &w2 = l.w2;
+  const Matrix &w13 = l.w13, &w2 = l.w2;
   const bool same = w13.element == w2.element && w13.scales == w2.scales && w13.scale_rows == w2.scale_rows &&
                     w13.has_bias == w2.has_bias && w13.k == w2.half_rows && w13.half_rows == w2.k && w2.halves == 1;
   const bool plain = !w13.has_zeros && !w2.has_zeros && !w13.has_order && !w2.has_order && !w13.source && !w2.source;
@@ -299,16 +307,16 @@ bool is_float_layout(const Layout& l) {
   const FloatForm* f = same && plain && element ? float_form(l) : nullptr;
   return f != nullptr && is_grouped_so(w13, f->grain) && is_grouped_so(w2, f->grain) && is_variant(l, *f) &&
          padded_hidden(l) % f->hidden_step == 0 && padded_intermediate(l) % f->intermediate_step == 0 &&
-         float_matrix(l, Matrix::w13).rows() % f->w13_rows_step == 0;
+         float_matrix(l, Which::w13).rows() % f->w13_rows_step == 0;
 }
 
 void list_float(Layout& l) {
   if (float_form(l) == nullptr) return;  // of a damaged file
-  const FloatMatrix w13 = float_matrix(l, Matrix::w13), w2 = float_matrix(l, Matrix::w2);
-  for (std::size_t p = 0; p < kFloatParts; ++p)
+  const FloatMatrix w13 = float_matrix(l, Which::w13), w2 = float_matrix(l, Which::w2);
+  for (const FloatPart& p : kParts)
     for (const FloatMatrix* m : {&w13, &w2})
-      if (MaybeTensor t = kParts[p](l, *m)) {
-        t->name = m->w13 ? kFloatNames[p].w13 : kFloatNames[p].w2;
+      if (MaybeTensor t = p.tensor(l, *m)) {
+        t->name = part_name(m->w13 ? Which::w13 : Which::w2, p.part);
         l.tensors.push_back(*std::move(t));
       }
 }
@@ -357,8 +365,8 @@ std::int64_t padded_intermediate(const Layout& l) {
   return round_up(l.w2.k, l.w13.halves == 2 ? f->intermediate_padding : f->ungated_padding);
 }
 
-FloatMatrix float_matrix(const Layout& l, Matrix which) {
-  const bool w13 = which == Matrix::w13;
+FloatMatrix float_matrix(const Layout& l, Which which) {
+  const bool w13 = which == Which::w13;
   const std::int64_t hidden = padded_hidden(l), intermediate = padded_intermediate(l);
   FloatMatrix m{.form = float_form(l), .source = l.matrix(which), .w13 = w13};
   m.padded_half_rows = w13 ? intermediate : hidden;
@@ -383,14 +391,6 @@ std::string_view w13_rows_word(const Layout& l) {
 std::span<const std::string_view> needs_of_host(const Layout& l) {
   if (l.kind == LayoutKind::float_cutlass_w4a8) return kCutlassNeeds;
   return {};
-}
-
-std::string_view float_output(std::string_view spelled) {
-  for (const FloatNames& row : kFloatNames) {
-    if (spelled == row.w13 || spelled == row.short13) return row.w13;
-    if (spelled == row.w2 || spelled == row.short2) return row.w2;
-  }
-  return "";
 }
 
 Layout make_float_layout(LayoutKind kind, LayoutShape shape, const FloatTraits& t) {

@@ -5,7 +5,6 @@
 // the bytes.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -14,7 +13,9 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/enum_set.h"
 #include "layouts/layout.h"
+#include "layouts/part_names.h"
 #include "scheme/scheme.h"
 
 namespace moe {
@@ -83,7 +84,7 @@ struct FloatForm {
   // What sizes are multiples of, the last after padding.
   std::int64_t hidden_step = 1, intermediate_step = 1, w13_rows_step = 1;
 
-  // The type of scales in a P16Matrix; those of Marlin are f16 or bf16.
+  // The type of scales in a Matrix; those of Marlin are f16 or bf16.
   bool keeps(Scales type) const;
 };
 std::span<const FloatForm> float_forms();
@@ -91,7 +92,7 @@ std::span<const FloatForm> float_forms();
 // One matrix as writers and readers see it. "Padded" sizes are the layout's, the others the checkpoint's.
 struct FloatMatrix {
   const FloatForm* form = nullptr;
-  P16Matrix source = {};
+  Matrix source = {};
   bool w13 = false;
   bool gate_up_pairs = false;  // g0 u0 g1 u1 ...: what the activation takes
   bool padded_behind = false;  // rows of padding lie behind both halves
@@ -118,27 +119,15 @@ struct FloatMatrix {
   std::int64_t run() const;
 };
 
-enum class FloatPart : std::uint8_t { weight, scale, scale_2, input_scale, alpha, bias };
-constexpr std::size_t kFloatParts = 6;
-struct FloatNames {
-  std::string_view w13, w2;
-  std::string_view short13, short2;  // moe_packed_get takes them, too
-};
-constexpr std::array<FloatNames, kFloatParts> kFloatNames = {{
-    {"w13_weight", "w2_weight", "w13", "w2"},
-    {"w13_scale", "w2_scale", "s13", "s2"},
-    {"w13_scale_2", "w2_scale_2", "g13", "g2"},
-    {"w13_input_scale", "w2_input_scale", "a13", "a2"},
-    {"w13_alpha", "w2_alpha", "g1_alphas", "g2_alphas"},
-    {"w13_bias", "w2_bias", "b13", "b2"},
-}};
+constexpr EnumSet<LayoutPart> kFloatParts = {LayoutPart::weight,      LayoutPart::scale, LayoutPart::scale_2,
+                                             LayoutPart::input_scale, LayoutPart::alpha, LayoutPart::bias};
 
 // Of elements that are values.
 DType value_type(Element e);
 bool is_float_kind(LayoutKind kind);
 // Of a layer of these weights; nullptr: the kind has none for them.
 const FloatForm* float_form(const Layout& layout);
-FloatMatrix float_matrix(const Layout& layout, Matrix which);
+FloatMatrix float_matrix(const Layout& layout, Which which);
 std::int64_t padded_hidden(const Layout& layout);
 std::int64_t padded_intermediate(const Layout& layout);
 // "gate_up", "up_gate", "interleaved", "interleaved_up_gate", "interleaved64_up_gate"; "" without a gate.
@@ -149,8 +138,6 @@ std::span<const std::string_view> needs_of_host(const Layout& layout);
 std::string float_id(const Layout& layout);
 bool is_float_layout(const Layout& layout);
 void list_float(Layout& layout);
-// The name of an output as the table has it, from a short one or its own; "" for others.
-std::string_view float_output(std::string_view spelled);
 
 // What selection knows of a layer beside its sizes.
 struct FloatTraits {

@@ -18,9 +18,9 @@ namespace moe {
 // (input_scale, alpha) are not touched here.
 template <class Byte>
 struct FloatBytes {
-  std::array<Byte*, kFloatParts> part{};
+  std::array<Byte*, kLayoutParts> part{};
   DType bias = DType::invalid;  // the type of that part
-  Byte* operator[](FloatPart p) const { return at(part, p); }
+  Byte* operator[](LayoutPart p) const { return at(part, p); }
 };
 
 // `rows`: all rows of the checkpoint, which may be spoiled.

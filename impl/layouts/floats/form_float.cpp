@@ -24,11 +24,6 @@
 namespace moe {
 namespace {
 
-std::string_view name_of(Matrix which, FloatPart part) {
-  const FloatNames& row = at(kFloatNames, part);
-  return which == Matrix::w13 ? row.w13 : row.w2;
-}
-
 // --- elements -----------------------------------------------------------------------------------------
 
 // A row of the checkpoint as the layout's elements, padded.
@@ -210,11 +205,11 @@ const LayoutTensor* find(const Layout& layout, std::string_view name) {
 }
 
 // The same numbers in AMD's 8-bit floats: a code means half of its value, and there is no -0.
-Check to_fnuz(CanonicalRows& rows, Matrix which) {
+Check to_fnuz(CanonicalRows& rows, Which which) {
   std::replace(rows.codes.begin(), rows.codes.end(), std::int8_t{-128}, std::int8_t{0});
   for (float& s : rows.scales) {
     if (!std::isfinite(s * 2.0f))
-      return fail(Code::invalid_argument, which == Matrix::w13 ? "w13_scale" : "w2_scale",
+      return fail(Code::invalid_argument, which == Which::w13 ? "w13_scale" : "w2_scale",
                   cat("scale ", float_text(s), " is too large to be doubled, as this device's 8-bit floats need it"));
     s *= 2.0f;
   }
@@ -226,21 +221,20 @@ std::int64_t bias_row(const FloatMatrix& m, std::int64_t n) {
 }
 
 template <class Byte>
-FloatBytes<Byte> parts_of(const ExpertTensors<Byte>& tensors, Matrix which) {
+FloatBytes<Byte> parts_of(const ExpertTensors<Byte>& tensors, Which which) {
   FloatBytes<Byte> parts;
-  for (std::size_t p = 0; p < kFloatParts; ++p)
-    parts.part[p] = tensors[name_of(which, static_cast<FloatPart>(p))].data();
-  if (const LayoutTensor* bias = find(tensors.layout, name_of(which, FloatPart::bias))) parts.bias = bias->dtype;
+  for (const PartNames& row : kPartNames) at(parts.part, row.part) = tensors[row.tensor.of(which)].data();
+  if (const LayoutTensor* bias = find(tensors.layout, part_name(which, LayoutPart::bias))) parts.bias = bias->dtype;
   return parts;
 }
 
-Check write_float_form(CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out) {
+Check write_float_form(CanonicalRows& rows, Which which, const ExpertTensors<std::byte>& out) {
   const FloatMatrix m = float_matrix(out.layout, which);
   if (m.fnuz) MOE_CHECK(to_fnuz(rows, which));
   return write_float_matrix(m, rows, parts_of(out, which));
 }
 
-Check read_float_form(const ExpertTensors<const std::byte>& in, Matrix which, CanonicalRows& rows) {
+Check read_float_form(const ExpertTensors<const std::byte>& in, Which which, CanonicalRows& rows) {
   const FloatMatrix m = float_matrix(in.layout, which);
   read_float_matrix(m, parts_of(in, which), rows);
   if (m.form->grain == Grain::nvfp4 && m.form->place == WeightPlace::marlin)
@@ -250,8 +244,8 @@ Check read_float_form(const ExpertTensors<const std::byte>& in, Matrix which, Ca
 
 // The kernels take one scale of activations for all experts, some its product with those of the weights; those of NVFP4
 // what InputScales says.
-Check finish_inputs(const Layout& layout, std::span<const ExpertFacts> experts, Matrix which, std::byte* payload) {
-  const LayoutTensor* scale = find(layout, name_of(which, FloatPart::input_scale));
+Check finish_inputs(const Layout& layout, std::span<const ExpertFacts> experts, Which which, std::byte* payload) {
+  const LayoutTensor* scale = find(layout, part_name(which, LayoutPart::input_scale));
   if (scale == nullptr) return ok();
   const InputScales inputs = float_form(layout)->inputs;
   float most = 0.0f;
@@ -268,8 +262,8 @@ Check finish_inputs(const Layout& layout, std::span<const ExpertFacts> experts, 
     const float own = inputs == InputScales::own ? at(experts[e].input_scale, which).value_or(0.0f) : most;
     std::memcpy(payload + scale->offset + 4 * e, &own, 4);
   }
-  const LayoutTensor *alpha = find(layout, name_of(which, FloatPart::alpha)),
-                     *weights = find(layout, name_of(which, FloatPart::scale));
+  const LayoutTensor *alpha = find(layout, part_name(which, LayoutPart::alpha)),
+                     *weights = find(layout, part_name(which, LayoutPart::scale));
   for (std::size_t e = 0; alpha != nullptr && e < experts.size(); ++e) {
     const float product = load<float>(payload + weights->offset + 4 * e) * most;
     std::memcpy(payload + alpha->offset + 4 * e, &product, 4);
@@ -289,15 +283,16 @@ Check check_marlin_globals(DType type, std::span<const std::byte> global, std::s
 Check finish_float_form(const Layout& layout, std::span<const ExpertFacts> experts, std::byte* payload,
                         std::uint64_t& scales_rounded) {
   const FloatForm& form = *float_form(layout);
-  for (const Matrix which : {Matrix::w13, Matrix::w2}) {
+  for (const Which which : {Which::w13, Which::w2}) {
     MOE_CHECK(finish_inputs(layout, experts, which, payload));
     if (form.grain != Grain::nvfp4 || form.place != WeightPlace::marlin) continue;
-    const auto all = [&](FloatPart part) {
-      const LayoutTensor& t = *find(layout, name_of(which, part));
+    const auto all = [&](LayoutPart part) {
+      const LayoutTensor& t = *find(layout, part_name(which, part));
       return std::span(payload + t.offset, layout.end_of(t) - t.offset);
     };
-    scales_rounded += finish_marlin_nvfp4(layout.variant.number, all(FloatPart::scale), all(FloatPart::scale_2));
-    MOE_CHECK(check_marlin_globals(layout.variant.number, all(FloatPart::scale_2), name_of(which, FloatPart::scale_2)));
+    scales_rounded += finish_marlin_nvfp4(layout.variant.number, all(LayoutPart::scale), all(LayoutPart::scale_2));
+    MOE_CHECK(
+        check_marlin_globals(layout.variant.number, all(LayoutPart::scale_2), part_name(which, LayoutPart::scale_2)));
   }
   return ok();
 }
@@ -307,20 +302,20 @@ Check finish_float_form(const Layout& layout, std::span<const ExpertFacts> exper
 Check write_float_matrix(const FloatMatrix& m, CanonicalRows& rows, const FloatBytes<std::byte>& out) {
   if (m.form->grain == Grain::nvfp4) {
     if (m.one_scale) share_tensor_scale(rows, m.as_vllm);
-    std::memcpy(out[FloatPart::scale_2], rows.tensor_scales.data(), 4);
+    std::memcpy(out[LayoutPart::scale_2], rows.tensor_scales.data(), 4);
   } else if (m.one_scale) {
     MOE_CHECK(share_scale(rows, m.as_vllm, m.fnuz));
   }
   if (m.form->scales == ScalePlace::split)
-    write_split(m, rows, out[FloatPart::scale], out[FloatPart::scale_2]);
+    write_split(m, rows, out[LayoutPart::scale], out[LayoutPart::scale_2]);
   else
-    MOE_CHECK(float_scales(m.form->scales).write(m, rows, out[FloatPart::scale]));
-  if (std::byte* to = out[FloatPart::bias])
+    MOE_CHECK(float_scales(m.form->scales).write(m, rows, out[LayoutPart::scale]));
+  if (std::byte* to = out[LayoutPart::bias])
     for (std::int64_t n = 0; n < m.rows(); ++n, to += dtype_bits(out.bias) / 8) {
       const std::int64_t r = bias_row(m, n);
       store_float(out.bias, r < 0 ? 0.0f : at(rows.bias, r), to);
     }
-  std::byte* weight = out[FloatPart::weight];
+  std::byte* weight = out[LayoutPart::weight];
   switch (m.form->place) {
     case WeightPlace::marlin:
       write_tiles(m, rows, weight);
@@ -341,7 +336,7 @@ Check write_float_matrix(const FloatMatrix& m, CanonicalRows& rows, const FloatB
 }
 
 void read_float_matrix(const FloatMatrix& m, const FloatBytes<const std::byte>& in, CanonicalRows& rows) {
-  const std::byte* weight = in[FloatPart::weight];
+  const std::byte* weight = in[LayoutPart::weight];
   switch (m.form->place) {
     case WeightPlace::marlin:
       read_tiles(m, weight, rows);
@@ -359,14 +354,14 @@ void read_float_matrix(const FloatMatrix& m, const FloatBytes<const std::byte>& 
       read_elements(m, weight, rows);
   }
   if (m.form->scales == ScalePlace::split)
-    read_split(m, in[FloatPart::scale], in[FloatPart::scale_2], rows);
+    read_split(m, in[LayoutPart::scale], in[LayoutPart::scale_2], rows);
   else
-    float_scales(m.form->scales).read(m, in[FloatPart::scale], rows);
+    float_scales(m.form->scales).read(m, in[LayoutPart::scale], rows);
   if (m.form->grain == Grain::nvfp4)
-    std::fill(rows.tensor_scales.begin(), rows.tensor_scales.end(), load<float>(in[FloatPart::scale_2]));
+    std::fill(rows.tensor_scales.begin(), rows.tensor_scales.end(), load<float>(in[LayoutPart::scale_2]));
   if (m.fnuz)
     for (float& s : rows.scales) s *= 0.5f;
-  if (const std::byte* from = in[FloatPart::bias])
+  if (const std::byte* from = in[LayoutPart::bias])
     for (std::int64_t n = 0; n < m.rows(); ++n, from += dtype_bits(in.bias) / 8)
       if (const std::int64_t r = bias_row(m, n); r >= 0) at(rows.bias, r) = load_float(in.bias, from);
 }
@@ -393,7 +388,12 @@ std::uint64_t finish_marlin_nvfp4(DType type, std::span<std::byte> scales, std::
 }
 float marlin_nvfp4_scale(DType type, float global) { return global / marlin_nvfp4_factor(type); }
 
-constinit const LayoutFamily layout_families::floats = {float_id,         is_float_layout, list_float,
-                                                        write_float_form, read_float_form, finish_float_form};
+constinit const LayoutFamily layout_families::floats = {float_id,
+                                                        is_float_layout,
+                                                        list_float,
+                                                        write_float_form,
+                                                        read_float_form,
+                                                        finish_float_form,
+                                                        {.parts = kFloatParts, .brief = kFloatParts}};
 
 }  // namespace moe

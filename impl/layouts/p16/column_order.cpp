@@ -11,7 +11,7 @@
 namespace moe {
 namespace {
 
-std::vector<std::int64_t> group_sizes(const P16Matrix& m, std::span<const std::int32_t> g_idx) {
+std::vector<std::int64_t> group_sizes(const Matrix& m, std::span<const std::int32_t> g_idx) {
   if (g_idx.empty()) return std::vector<std::int64_t>(usize(m.source_count()), m.columns() / m.source_count());
   std::vector<std::int64_t> sizes(usize(m.source_count()));
   for (const std::int32_t g : g_idx) ++at(sizes, g);
@@ -26,13 +26,13 @@ std::vector<std::int32_t> ColumnOrder::rows() const {
   return list;
 }
 
-bool holds_groups(const P16Matrix& m, std::span<const std::int32_t> g_idx) {
+bool holds_groups(const Matrix& m, std::span<const std::int32_t> g_idx) {
   const std::vector<std::int64_t> sizes = group_sizes(m, g_idx);
   return m.source_groups().is_uneven() ||
          std::all_of(sizes.begin(), sizes.end(), [&](std::int64_t n) { return n <= m.group(); });
 }
 
-Result<ColumnOrder> column_order(const P16Matrix& m, std::span<const std::int32_t> g_idx, bool is_w13,
+Result<ColumnOrder> column_order(const Matrix& m, std::span<const std::int32_t> g_idx, bool is_w13,
                                  std::int64_t expert) {
   std::vector<std::int64_t> next = group_sizes(m, g_idx);  // becomes the place of the group's next column
   ColumnOrder order;
@@ -75,7 +75,7 @@ void arrange_columns(const CanonicalRows& rows, const ColumnOrder& order, Canoni
   out.bias = rows.bias;
 }
 
-void write_list(const P16Matrix& m, const ColumnOrder& order, std::byte* out) {
+void write_list(const P16& m, const ColumnOrder& order, std::byte* out) {
   if (!m.has_order) return;
   const std::size_t bytes = order.columns.size() * sizeof(std::int32_t);
   std::memcpy(out, order.columns.data(), bytes);

@@ -8,6 +8,7 @@
 #include "base/number_at.h"
 #include "base/text.h"
 #include "layouts/dequantize.h"
+#include "layouts/p16/p16_layout.h"
 #include "layouts/p16/p16_numbers.h"
 
 namespace moe {
@@ -15,32 +16,32 @@ namespace {
 
 // The list behind a matrix of the expert at place `local`.
 Result<std::vector<std::int32_t>> order_at(const Layout& layout, const std::byte* expert, std::int64_t local,
-                                           Matrix which) {
-  const P16Matrix& m = layout.matrix(which);
-  const std::byte* matrix = expert + (which == Matrix::w13 ? 0 : layout.w2_offset());
+                                           Which which) {
+  const P16 m{layout.matrix(which)};
+  const std::byte* matrix = expert + (which == Which::w13 ? 0 : layout.w2_offset());
   std::vector<std::int32_t> list(usize(m.k));
   std::memcpy(list.data(), matrix + m.order_offset(), list.size() * 4);
   if (!is_order(list, m.columns()))
     return fail(Code::format, "packed",
-                cat("packed: the columns of ", which == Matrix::w13 ? "w13" : "w2", " of local expert ", local,
+                cat("packed: the columns of ", which == Which::w13 ? "w13" : "w2", " of local expert ", local,
                     " are no list that names each of ", m.columns(), " once"));
   return list;
 }
 
 }  // namespace
 
-Check dequantize_p16(const Layout& layout, const std::byte* payload, std::int64_t local, Matrix which,
+Check dequantize_p16(const Layout& layout, const std::byte* payload, std::int64_t local, Which which,
                      const TensorView& out) {
   MOE_CHECK(check_dense(layout, which, out));
   const std::byte* expert = payload + usize(local) * layout.expert_stride();
-  const P16Matrix& m = layout.matrix(which);
-  const std::byte* matrix = expert + (which == Matrix::w13 ? 0 : layout.w2_offset());
+  const P16 m{layout.matrix(which)};
+  const std::byte* matrix = expert + (which == Which::w13 ? 0 : layout.w2_offset());
   const std::int64_t size = dtype_bits(out.dtype) / 8;
   std::vector<std::int32_t> columns, row_order;
   if (m.has_order) {
     MOE_TRY(columns, order_at(layout, expert, local, which));
-    if (which == Matrix::w13) {
-      MOE_TRY(row_order, order_at(layout, expert, local, Matrix::w2));
+    if (which == Which::w13) {
+      MOE_TRY(row_order, order_at(layout, expert, local, Which::w2));
       std::erase(row_order, -1);
     }
   }

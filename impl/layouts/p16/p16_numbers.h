@@ -9,7 +9,7 @@
 
 #include "base/index.h"
 #include "base/load.h"
-#include "layouts/layout.h"
+#include "layouts/p16/p16.h"
 
 namespace moe {
 
@@ -50,19 +50,19 @@ inline float small_value(Element element, unsigned code) {
 }
 
 // The code of (lane, k); of elements with codes.
-inline unsigned code_in(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
+inline unsigned code_in(const P16& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
   const auto byte = static_cast<unsigned>(panel[m.code_offset(lane, k)]);
   switch (row_of(m.element).packed_bits) {
     case 8:
       return byte;
     case 4:
-      return P16Matrix::nibble_high(k) ? byte >> 4 : byte & 15u;
+      return P16::nibble_high(k) ? byte >> 4 : byte & 15u;
   }
   return 0;  // no codes have another width: elements.h
 }
 
 // The code of value 0 in a group of a lane; of integers.
-inline int zero_in(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t group) {
+inline int zero_in(const P16& m, const std::byte* panel, std::int64_t lane, std::int64_t group) {
   if (!m.has_zeros) return code_bias(m.element);
   return static_cast<int>(panel[m.zero_offset() + usize(group * kPanelRows + lane)]);
 }
@@ -74,7 +74,7 @@ inline float byte_scale(Scales type, unsigned byte) {
   return std::bit_cast<float>(std::max(byte << 23, 0x00400000u));
 }
 
-inline float scale_in(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t group) {
+inline float scale_in(const P16& m, const std::byte* panel, std::int64_t lane, std::int64_t group) {
   const Scales type = m.scale_type();
   const std::byte* at = panel + m.scale_offset(lane, group);
   if (type == Scales::e4m3 || type == Scales::e8m0) return byte_scale(type, load<std::uint8_t>(at));
@@ -83,12 +83,12 @@ inline float scale_in(const P16Matrix& m, const std::byte* panel, std::int64_t l
 }
 
 // What the scales of a lane come multiplied by.
-inline float tensor_scale_in(const P16Matrix& m, const std::byte* panel, std::int64_t lane) {
+inline float tensor_scale_in(const P16& m, const std::byte* panel, std::int64_t lane) {
   return m.has_tensor_scale() ? load<float>(panel + m.tensor_scale_offset() + 4 * lane) : 1.0f;
 }
 
 // The number at (lane, k) without its scale; also of the padding behind the last column.
-inline float value_in(const P16Matrix& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
+inline float value_in(const P16& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
   if (is_integer(m.element)) {
     const std::int64_t group = m.groups.is_whole() ? 0 : k / m.group();
     return static_cast<float>(static_cast<int>(code_in(m, panel, lane, k)) - zero_in(m, panel, lane, group));

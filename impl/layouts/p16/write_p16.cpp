@@ -44,7 +44,7 @@ inline Ints4 step_sum(Words4 a, Words4 b) {
   return reinterpret_cast<Ints4>((x + (x >> 16)) & all(0xffffu)) - 16 * 8;
 }
 
-void write_scales(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
+void write_scales(const P16& m, const CanonicalRows& rows, std::byte* panel) {
   const bool by_unit = m.grouping() == Grouping::g32;
   const std::int64_t stored =
       by_unit ? m.units() * 2 : m.group_count();  // g32: the second half of the last unit may be padding
@@ -67,7 +67,7 @@ struct RowSums {
 
 // Codes of all units; the sums that the grouping wants.
 template <bool kChannel>
-RowSums write_int4_units(const P16Matrix& m, const CanonicalRows& rows, std::byte* unit) {
+RowSums write_int4_units(const P16& m, const CanonicalRows& rows, std::byte* unit) {
   RowSums sums;
   Floats4 scale[kQuads] = {};
   std::int64_t group = -1;
@@ -94,7 +94,7 @@ RowSums write_int4_units(const P16Matrix& m, const CanonicalRows& rows, std::byt
   return sums;
 }
 
-void write_w4a8_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
+void write_w4a8_panel(const P16& m, const CanonicalRows& rows, std::byte* panel) {
   std::byte* first = panel + m.header_bytes() + m.unit_header();
   if (m.grouping() == Grouping::channel) {
     const RowSums sums = write_int4_units<true>(m, rows, first);
@@ -110,7 +110,7 @@ void write_w4a8_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* 
 }
 
 // Scales and zero points as they are.
-void write_plain_header(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
+void write_plain_header(const P16& m, const CanonicalRows& rows, std::byte* panel) {
   std::memset(panel, 0, m.bias_offset());
   for (std::int64_t g = 0; g < m.group_count(); ++g)
     for (std::int64_t lane = 0; lane < m.scale_lanes(); ++lane) {
@@ -132,7 +132,7 @@ inline Words4 pairs_together(Words4 rows) {
 
 // Codes of so many bits.
 template <int kBits>
-void write_code_units(const P16Matrix& m, const CanonicalRows& rows, std::byte* at) {
+void write_code_units(const P16& m, const CanonicalRows& rows, std::byte* at) {
   static_assert(kBits == 4 || kBits == 8);
   constexpr std::int64_t kStep = kChunk * 4 / kBits;  // k that become four vectors
   const Words4 flip = all(!is_integer(m.element) ? 0 : kBits == 4 ? 0x88888888u : 0x80808080u);
@@ -152,7 +152,7 @@ void write_code_units(const P16Matrix& m, const CanonicalRows& rows, std::byte* 
     }
 }
 
-void write_code_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
+void write_code_panel(const P16& m, const CanonicalRows& rows, std::byte* panel) {
   write_plain_header(m, rows, panel);
   std::byte* first = panel + m.header_bytes();
   switch (row_of(m.element).packed_bits) {
@@ -173,7 +173,7 @@ inline Words4 elements(Element element, const float* values) {
 
 // Sixteen rows side by side, k or k pairs after one another.
 template <Element kElement>
-void write_float_units(const P16Matrix& m, const CanonicalRows& rows, std::byte* at) {
+void write_float_units(const P16& m, const CanonicalRows& rows, std::byte* at) {
   constexpr std::int64_t kStep = kElement == Element::f32 ? 4 : 8;
   for (std::int64_t k = 0; k < m.units() * kUnitK; k += kStep, at += 256)
     for (std::size_t q = 0; q < kQuads; ++q) {
@@ -185,7 +185,7 @@ void write_float_units(const P16Matrix& m, const CanonicalRows& rows, std::byte*
     }
 }
 
-void write_value_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
+void write_value_panel(const P16& m, const CanonicalRows& rows, std::byte* panel) {
   std::byte* first = panel + m.header_bytes();
   if (m.element == Element::f32)
     write_float_units<Element::f32>(m, rows, first);
@@ -197,7 +197,7 @@ void write_value_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte*
 
 }  // namespace
 
-void write_p16_panel(const P16Matrix& m, const CanonicalRows& rows, std::byte* panel) {
+void write_p16_panel(const P16& m, const CanonicalRows& rows, std::byte* panel) {
   if (is_value(m.element))
     write_value_panel(m, rows, panel);
   else if (m.scales == Scales::w4a8)

@@ -90,7 +90,7 @@ void read_row(const KaiMatrix& m, const std::byte* tile, std::int64_t lane, std:
   at(rows.bias, row) = load<float>(tile + m.bias_offset() + 4 * lane);
 }
 
-Check write_kai(CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out) {
+Check write_kai(CanonicalRows& rows, Which which, const ExpertTensors<std::byte>& out) {
   const KaiMatrix m(out.layout.matrix(which));
   std::byte* tile = out[blob_name(which)].data();
   for (std::int64_t row = 0; row < m.rows; row += kKaiRows, tile += m.tile_bytes())
@@ -99,7 +99,7 @@ Check write_kai(CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte
   return ok();
 }
 
-Check read_kai(const ExpertTensors<const std::byte>& in, Matrix which, CanonicalRows& rows) {
+Check read_kai(const ExpertTensors<const std::byte>& in, Which which, CanonicalRows& rows) {
   const KaiMatrix m(in.layout.matrix(which));
   const std::byte* blob = in[blob_name(which)].data();
   for (std::int64_t row = 0; row < m.rows; ++row)
@@ -107,7 +107,7 @@ Check read_kai(const ExpertTensors<const std::byte>& in, Matrix which, Canonical
   return ok();
 }
 
-std::string kai_word(const P16Matrix& m) { return m.groups.is_whole() ? "qsi4cxp" : "qsi4c32p-" + grouping_word(m); }
+std::string kai_word(const Matrix& m) { return m.groups.is_whole() ? "qsi4cxp" : "qsi4c32p-" + grouping_word(m); }
 
 std::string kai_id(const Layout& l) {
   std::string s = "kai/" + kai_word(l.w13);
@@ -116,7 +116,7 @@ std::string kai_id(const Layout& l) {
 }
 
 void list_kai(Layout& l) {
-  list_blobs(l, DType::u8, [](const P16Matrix& m) { return static_cast<std::int64_t>(KaiMatrix(m).bytes()); });
+  list_blobs(l, DType::u8, [](const Matrix& m) { return static_cast<std::int64_t>(KaiMatrix(m).bytes()); });
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "base/index.h"
-#include "layouts/layout.h"
+#include "layouts/matrix.h"
 
 namespace moe {
 
@@ -20,7 +20,7 @@ constexpr std::int64_t kKaiRows = 8, kKaiChunk = 32;
 struct KaiMatrix {
   std::int64_t rows, k, group;
 
-  explicit constexpr KaiMatrix(const P16Matrix& m) : rows(m.rows()), k(m.k), group(m.group()) {}
+  explicit constexpr KaiMatrix(const Matrix& m) : rows(m.rows()), k(m.k), group(m.group()) {}
 
   constexpr bool channel() const { return group == k; }
   constexpr std::int64_t group_count() const { return group == k ? 1 : k / group; }

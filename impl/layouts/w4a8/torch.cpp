@@ -24,7 +24,7 @@ float get(const std::byte* blob, std::size_t at) {
   return x;
 }
 
-Check write_torch_blob(CanonicalRows& rows, Matrix which, const ExpertTensors<std::byte>& out) {
+Check write_torch_blob(CanonicalRows& rows, Which which, const ExpertTensors<std::byte>& out) {
   const Parts parts(rows);
   std::byte* blob = out[blob_name(which)].data();
   std::size_t at = 0;
@@ -38,7 +38,7 @@ Check write_torch_blob(CanonicalRows& rows, Matrix which, const ExpertTensors<st
   return ok();
 }
 
-Check read_torch_blob(const ExpertTensors<const std::byte>& in, Matrix which, CanonicalRows& rows) {
+Check read_torch_blob(const ExpertTensors<const std::byte>& in, Which which, CanonicalRows& rows) {
   const Parts parts(rows);
   const std::byte* blob = in[blob_name(which)].data();
   std::size_t at = 0;
@@ -63,7 +63,7 @@ std::string torch_id(const Layout& l) {
 }
 
 void list_torch(Layout& l) {
-  list_blobs(l, DType::f32, [](const P16Matrix& m) {
+  list_blobs(l, DType::f32, [](const Matrix& m) {
     return m.rows() * m.k / 2 + m.rows() * m.group_count() + (m.has_bias ? m.rows() : 0);
   });
 }

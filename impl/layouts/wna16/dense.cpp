@@ -11,21 +11,17 @@
 namespace moe {
 namespace {
 
-MaybeTensor tensor(const Wna16Matrix& m, Wna16Part p) {
+MaybeTensor tensor(const Wna16Matrix& m, LayoutPart p) {
   switch (p) {
-    case Wna16Part::weight:
+    case LayoutPart::weight:
       return a_tensor(m.number, {m.rows(), m.k});
-    case Wna16Part::scale:
+    case LayoutPart::scale:
       return shared_tensor(DType::f16, {1});
-    case Wna16Part::bias:
+    case LayoutPart::bias:
       return a_tensor_if(m.has_bias, m.bias, {m.rows()});
-    case Wna16Part::g_idx:
-    case Wna16Part::g_idx_sort_indices:
-    case Wna16Part::zero_point:
-    case Wna16Part::input_global_scale:
+    default:
       return std::nullopt;
   }
-  return std::nullopt;
 }
 
 bool fits(const Layout&, const Wna16Matrix&, const Wna16Matrix&) { return true; }
@@ -33,7 +29,7 @@ bool fits(const Layout&, const Wna16Matrix&, const Wna16Matrix&) { return true; 
 void write(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out) {
   const Wna16Fields fields(m, rows);
   const std::int64_t size = dtype_bits(m.number) / 8;
-  std::byte* at = part(out, m, Wna16Part::weight);
+  std::byte* at = part(out, m, LayoutPart::weight);
   for (std::int64_t n = 0; n < m.rows(); ++n)
     for (std::int64_t k = 0; k < m.k; ++k, at += size) {
       const std::int64_t g = fields.group_of(k);
@@ -45,16 +41,16 @@ void write(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out)
       const int zero = m.has_zeros ? fields.zero(n, g) : fields.code_bias();
       store_float(m.number, static_cast<float>(static_cast<int>(fields.field(n, k)) - zero) * scale, at);
     }
-  write_bias(m, rows, m.bias, part(out, m, Wna16Part::bias));
+  write_bias(m, rows, m.bias, part(out, m, LayoutPart::bias));
 }
 
 Check read(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
   const std::int64_t size = dtype_bits(m.number) / 8;
-  const std::byte* from = part(in, m, Wna16Part::weight) + range.first * m.k * size;
+  const std::byte* from = part(in, m, LayoutPart::weight) + range.first * m.k * size;
   for (std::int64_t i = 0; i < range.count; ++i)
     for (std::int64_t k = 0; k < m.k; ++k, from += size)
       at(rows.values, i * rows.stride + k) = load_float(m.number, from);
-  read_bias(range, m.bias, part(in, m, Wna16Part::bias), rows);
+  read_bias(range, m.bias, part(in, m, LayoutPart::bias), rows);
   return ok();
 }
 

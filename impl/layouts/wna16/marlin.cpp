@@ -212,28 +212,28 @@ void write_zeros(const Wna16Matrix& m, const CanonicalRows& rows, std::byte* out
 // The permutation and the groups of a layout with act-order, checked: rows.g_idx in the checkpoint's order.
 Result<Order> read_order(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows) {
   if (!m.act_order) return Order{};
-  const auto bad = [&](Wna16Part p, std::size_t k, std::int32_t found, const std::string& expected) {
-    const std::string place = cat(wna16_name(m.which, p), "[", in.local, ",", k, "]");
+  const auto bad = [&](LayoutPart p, std::size_t k, std::int32_t found, const std::string& expected) {
+    const std::string place = cat(part_name(m.which, p), "[", in.local, ",", k, "]");
     return fail(Code::format, place, cat(place, ": ", found, ", expected ", expected));
   };
   Order perm(usize(m.k)), sorted(perm);
-  std::memcpy(perm.data(), part(in, m, Wna16Part::g_idx_sort_indices), perm.size() * 4);
-  std::memcpy(sorted.data(), part(in, m, Wna16Part::g_idx), sorted.size() * 4);
+  std::memcpy(perm.data(), part(in, m, LayoutPart::g_idx_sort_indices), perm.size() * 4);
+  std::memcpy(sorted.data(), part(in, m, LayoutPart::g_idx), sorted.size() * 4);
   rows.g_idx.assign(perm.size(), -1);
   for (std::size_t k = 0; k < perm.size(); ++k) {
     if (perm[k] < 0 || perm[k] >= m.k || rows.g_idx[usize(perm[k])] != -1)
-      return bad(Wna16Part::g_idx_sort_indices, k, perm[k], cat("a column of ", m.k, " that was not there before"));
+      return bad(LayoutPart::g_idx_sort_indices, k, perm[k], cat("a column of ", m.k, " that was not there before"));
     if (sorted[k] < 0 || sorted[k] >= m.groups || (k > 0 && sorted[k] < sorted[k - 1]))
-      return bad(Wna16Part::g_idx, k, sorted[k], cat("ascending groups below ", m.groups));
+      return bad(LayoutPart::g_idx, k, sorted[k], cat("ascending groups below ", m.groups));
     rows.g_idx[usize(perm[k])] = sorted[k];
   }
   return perm;
 }
 
 void read_scales(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
-  const float global = m.folded_scales ? load_float(DType::f32, part(in, m, Wna16Part::input_global_scale)) : 0.0f;
+  const float global = m.folded_scales ? load_float(DType::f32, part(in, m, LayoutPart::input_global_scale)) : 0.0f;
   for (std::int64_t i = 0; i < range.count; ++i) {
-    const std::byte* from = part(in, m, Wna16Part::scale) + 2 * scale_place(m, padded_row(m, range.first + i));
+    const std::byte* from = part(in, m, LayoutPart::scale) + 2 * scale_place(m, padded_row(m, range.first + i));
     for (std::int64_t g = 0; g < m.groups; ++g, from += 2 * m.padded_rows()) {
       float s = load_float(m.scale, from);
       if (m.folded_scales) {
@@ -346,25 +346,26 @@ std::int64_t marlin_scale_place(bool grouped, std::int64_t row) {
 
 namespace {
 
-MaybeTensor tensor(const Wna16Matrix& m, Wna16Part p) {
+MaybeTensor tensor(const Wna16Matrix& m, LayoutPart p) {
   const std::int64_t n = m.padded_rows(), k = m.padded_k, ordered = m.act_order ? m.k : 0;
   switch (p) {
-    case Wna16Part::weight:
+    case LayoutPart::weight:
       return a_tensor(DType::i32, {k / 16, n * m.bits / 2});
-    case Wna16Part::scale:
+    case LayoutPart::scale:
       return a_tensor(m.scale, {m.padded_groups, n});
-    case Wna16Part::g_idx:
+    case LayoutPart::g_idx:
       return a_tensor_if(!m.awq, DType::i32, {ordered});
-    case Wna16Part::g_idx_sort_indices:
+    case LayoutPart::g_idx_sort_indices:
       return a_tensor(DType::i32, {ordered});
-    case Wna16Part::zero_point:
+    case LayoutPart::zero_point:
       return a_tensor_if(m.has_zeros, DType::i32, {m.padded_groups, n / m.fields()});
-    case Wna16Part::input_global_scale:
+    case LayoutPart::input_global_scale:
       return m.folded_scales ? shared_tensor(DType::f32, {}) : std::nullopt;
-    case Wna16Part::bias:
+    case LayoutPart::bias:
       return a_tensor_if(m.has_bias, m.bias, {n});
+    default:
+      return std::nullopt;
   }
-  return std::nullopt;
 }
 
 bool fits(const Layout&, const Wna16Matrix& w13, const Wna16Matrix& w2) {
@@ -374,15 +375,15 @@ bool fits(const Layout&, const Wna16Matrix& w13, const Wna16Matrix& w2) {
 
 void write(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out) {
   const Order order = order_of(m, rows);
-  write_weight(m, rows, order, part(out, m, Wna16Part::weight));
-  write_scales(m, rows, part(out, m, Wna16Part::scale));
-  write_zeros(m, rows, part(out, m, Wna16Part::zero_point));
+  write_weight(m, rows, order, part(out, m, LayoutPart::weight));
+  write_scales(m, rows, part(out, m, LayoutPart::scale));
+  write_zeros(m, rows, part(out, m, LayoutPart::zero_point));
   if (m.act_order) {
-    std::memcpy(part(out, m, Wna16Part::g_idx_sort_indices), order.data(), order.size() * 4);
+    std::memcpy(part(out, m, LayoutPart::g_idx_sort_indices), order.data(), order.size() * 4);
     for (std::size_t k = 0; k < order.size(); ++k)
-      std::memcpy(part(out, m, Wna16Part::g_idx) + 4 * k, &at(rows.g_idx, order[k]), 4);
+      std::memcpy(part(out, m, LayoutPart::g_idx) + 4 * k, &at(rows.g_idx, order[k]), 4);
   }
-  if (std::byte* to = part(out, m, Wna16Part::bias))
+  if (std::byte* to = part(out, m, LayoutPart::bias))
     for (std::int64_t c = 0; c < m.padded_rows(); ++c, to += dtype_bits(m.bias) / 8) {
       const std::int64_t row = m.source_row(single_source(c));
       store_float(m.bias, row < 0 ? 0.0f : at(rows.bias, row), to);
@@ -392,9 +393,9 @@ void write(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out)
 Check read(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
   MOE_TRY(const Order order, read_order(m, in, rows));
   read_scales(m, in, range, rows);
-  read_zeros(m, part(in, m, Wna16Part::zero_point), range, rows);
-  read_weight(m, part(in, m, Wna16Part::weight), order, range, rows);
-  if (const std::byte* from = part(in, m, Wna16Part::bias))
+  read_zeros(m, part(in, m, LayoutPart::zero_point), range, rows);
+  read_weight(m, part(in, m, LayoutPart::weight), order, range, rows);
+  if (const std::byte* from = part(in, m, LayoutPart::bias))
     for (std::int64_t i = 0; i < range.count; ++i)
       at(rows.bias, i) =
           load_float(m.bias, from + single_place(padded_row(m, range.first + i)) * (dtype_bits(m.bias) / 8));

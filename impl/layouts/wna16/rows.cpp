@@ -19,24 +19,23 @@ namespace {
 std::int64_t stored_groups(const Wna16Matrix& m) { return m.groups * m.repeat; }
 std::int64_t scale_bytes(const Wna16Matrix& m) { return dtype_bits(m.scale) / 8; }
 
-MaybeTensor tensor(const Wna16Matrix& m, Wna16Part p) {
+MaybeTensor tensor(const Wna16Matrix& m, LayoutPart p) {
   const bool xpu = m.kind == LayoutKind::wna16_xpu;
   switch (p) {
-    case Wna16Part::weight:
+    case LayoutPart::weight:
       return a_tensor(DType::u8, {m.rows(), m.k * m.bits / 8});
-    case Wna16Part::scale:
+    case LayoutPart::scale:
       return a_tensor(m.scale, {m.rows(), stored_groups(m)});
-    case Wna16Part::g_idx:
-    case Wna16Part::g_idx_sort_indices:
+    case LayoutPart::g_idx:
+    case LayoutPart::g_idx_sort_indices:
       return xpu ? shared_tensor(DType::i32, {0}) : std::nullopt;
-    case Wna16Part::zero_point:
+    case LayoutPart::zero_point:
       return a_tensor_if(!xpu && m.has_zeros && m.bits == 4, DType::u8, {m.rows() / 2, stored_groups(m)});
-    case Wna16Part::bias:
+    case LayoutPart::bias:
       return a_tensor_if(m.has_bias, m.bias, {m.rows()});
-    case Wna16Part::input_global_scale:
+    default:
       return std::nullopt;
   }
-  return std::nullopt;
 }
 
 bool fits_xpu(const Layout& l, const Wna16Matrix& w13, const Wna16Matrix& w2) {
@@ -49,8 +48,8 @@ bool fits_on_the_fly(const Layout& l, const Wna16Matrix& w13, const Wna16Matrix&
 
 void write(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out) {
   const Wna16Fields fields(m, rows);
-  std::byte *weight = part(out, m, Wna16Part::weight), *scale = part(out, m, Wna16Part::scale),
-            *zero = part(out, m, Wna16Part::zero_point);
+  std::byte *weight = part(out, m, LayoutPart::weight), *scale = part(out, m, LayoutPart::scale),
+            *zero = part(out, m, LayoutPart::zero_point);
   for (std::int64_t n = 0; n < m.rows(); ++n) {
     const std::int8_t* codes = rows.row(n);
     std::int64_t k = 0;
@@ -68,12 +67,12 @@ void write(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out)
     for (std::int64_t n = 0; n < m.rows(); n += 2)
       for (std::int64_t g = 0; g < stored_groups(m); ++g)
         *zero++ = static_cast<std::byte>(fields.zero(n, g / m.repeat) | fields.zero(n + 1, g / m.repeat) << 4);
-  write_bias(m, rows, m.bias, part(out, m, Wna16Part::bias));
+  write_bias(m, rows, m.bias, part(out, m, LayoutPart::bias));
 }
 
 Check read(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
-  const std::byte *weight = part(in, m, Wna16Part::weight) + range.first * (m.k * m.bits / 8),
-                  *scale = part(in, m, Wna16Part::scale), *zero = part(in, m, Wna16Part::zero_point);
+  const std::byte *weight = part(in, m, LayoutPart::weight) + range.first * (m.k * m.bits / 8),
+                  *scale = part(in, m, LayoutPart::scale), *zero = part(in, m, LayoutPart::zero_point);
   for (std::int64_t i = 0; i < range.count; ++i) {
     const std::int64_t n = range.first + i;
     std::int8_t* codes = rows.codes.data() + i * rows.stride;
@@ -97,7 +96,7 @@ Check read(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, Canon
         at(rows.zeros, i * m.groups + g) = static_cast<std::uint8_t>(n % 2 == 0 ? two & 15u : two >> 4);
       }
   }
-  read_bias(range, m.bias, part(in, m, Wna16Part::bias), rows);
+  read_bias(range, m.bias, part(in, m, LayoutPart::bias), rows);
   return ok();
 }
 

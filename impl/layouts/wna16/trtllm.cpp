@@ -42,22 +42,19 @@ std::int64_t byte_place(const Wna16Matrix& m, std::int64_t r, std::int64_t b) {
   return (b / kBlock * m.rows() + r) * kBlock + b % kBlock;
 }
 
-MaybeTensor tensor(const Wna16Matrix& m, Wna16Part p) {
+MaybeTensor tensor(const Wna16Matrix& m, LayoutPart p) {
   switch (p) {
-    case Wna16Part::weight:
+    case LayoutPart::weight:
       return a_tensor(DType::u8, {m.k / 256, m.rows(), kBlock});
-    case Wna16Part::scale:
+    case LayoutPart::scale:
       return a_tensor(m.scale, {round_up<std::int64_t>(m.rows(), 128) * round_up<std::int64_t>(m.groups, 4)});
-    case Wna16Part::g_idx:
+    case LayoutPart::g_idx:
       return a_tensor(DType::i32, {m.k});
-    case Wna16Part::bias:
+    case LayoutPart::bias:
       return a_tensor_if(m.has_bias, m.bias, {m.rows()});
-    case Wna16Part::g_idx_sort_indices:
-    case Wna16Part::zero_point:
-    case Wna16Part::input_global_scale:
+    default:
       return std::nullopt;
   }
-  return std::nullopt;
 }
 
 bool fits(const Layout& l, const Wna16Matrix& w13, const Wna16Matrix& w2) {
@@ -66,7 +63,7 @@ bool fits(const Layout& l, const Wna16Matrix& w13, const Wna16Matrix& w2) {
 }
 
 void write(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out) {
-  std::byte *weight = part(out, m, Wna16Part::weight), *scale = part(out, m, Wna16Part::scale);
+  std::byte *weight = part(out, m, LayoutPart::weight), *scale = part(out, m, LayoutPart::scale);
   std::memset(scale, 0, usize(round_up<std::int64_t>(m.rows(), 128) * round_up<std::int64_t>(m.groups, 4) * 2));
   for (std::int64_t r = 0; r < m.rows(); ++r) {
     const std::int64_t from = source_of(m, r);
@@ -76,11 +73,11 @@ void write(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out)
     for (std::int64_t g = 0; g < m.groups; ++g)
       store_float(m.scale, rows.row_scales(from)[g], scale + 2 * scale_place(m, r, g));
   }
-  write_g_idx(m, rows, part(out, m, Wna16Part::g_idx));
+  write_g_idx(m, rows, part(out, m, LayoutPart::g_idx));
 }
 
 Check read(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
-  const std::byte *weight = part(in, m, Wna16Part::weight), *scale = part(in, m, Wna16Part::scale);
+  const std::byte *weight = part(in, m, LayoutPart::weight), *scale = part(in, m, LayoutPart::scale);
   for (std::int64_t i = 0; i < range.count; ++i) {
     const std::int64_t r = place_of(m, range.first + i);
     std::int8_t* codes = rows.codes.data() + i * rows.stride;

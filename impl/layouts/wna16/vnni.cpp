@@ -61,24 +61,22 @@ void read_column(const Wna16Matrix& m, const std::byte* block, std::int64_t c, s
     codes[k] = static_cast<std::int8_t>(static_cast<int>(word(k / 4 * 4) >> (shift + 8 * (k % 4)) & 15u) - 8);
 }
 
-MaybeTensor tensor(const Wna16Matrix& m, Wna16Part p) {
+MaybeTensor tensor(const Wna16Matrix& m, LayoutPart p) {
   const std::int64_t blocks = m.rows() / kColumns;
   switch (p) {
-    case Wna16Part::weight:
+    case LayoutPart::weight:
       return a_tensor(DType::u8, {blocks, m.k / block_k(m), block_bytes(m)});
-    case Wna16Part::scale:
+    case LayoutPart::scale:
       return a_tensor(DType::f32, {blocks, m.groups, kColumns});
-    case Wna16Part::g_idx:
+    case LayoutPart::g_idx:
       return a_tensor_if(!m.awq, DType::i32, {m.k});
-    case Wna16Part::zero_point:
+    case LayoutPart::zero_point:
       return a_tensor(DType::i8, {blocks, m.groups, kColumns});
-    case Wna16Part::bias:
+    case LayoutPart::bias:
       return a_tensor_if(m.has_bias, DType::f32, {m.rows()});
-    case Wna16Part::g_idx_sort_indices:
-    case Wna16Part::input_global_scale:
+    default:
       return std::nullopt;
   }
-  return std::nullopt;
 }
 
 bool fits(const Layout& l, const Wna16Matrix& w13, const Wna16Matrix& w2) {
@@ -89,8 +87,8 @@ bool fits(const Layout& l, const Wna16Matrix& w13, const Wna16Matrix& w2) {
 
 void write(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out) {
   const Wna16Fields fields(m, rows);
-  std::byte *block = part(out, m, Wna16Part::weight), *scale = part(out, m, Wna16Part::scale),
-            *zero = part(out, m, Wna16Part::zero_point);
+  std::byte *block = part(out, m, LayoutPart::weight), *scale = part(out, m, LayoutPart::scale),
+            *zero = part(out, m, LayoutPart::zero_point);
   for (std::int64_t n0 = 0; n0 < m.rows(); n0 += kColumns) {
     for (std::int64_t k0 = 0; k0 < m.k; k0 += block_k(m), block += block_bytes(m)) write_block(m, rows, n0, k0, block);
     for (std::int64_t g = 0; g < m.groups; ++g)
@@ -99,13 +97,13 @@ void write(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out& out)
         *zero++ = static_cast<std::byte>(fields.zero(n0 + c, g));
       }
   }
-  write_bias(m, rows, DType::f32, part(out, m, Wna16Part::bias));
-  write_g_idx(m, rows, part(out, m, Wna16Part::g_idx));
+  write_bias(m, rows, DType::f32, part(out, m, LayoutPart::bias));
+  write_g_idx(m, rows, part(out, m, LayoutPart::g_idx));
 }
 
 Check read(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows) {
-  const std::byte *weight = part(in, m, Wna16Part::weight), *scale = part(in, m, Wna16Part::scale),
-                  *zero = part(in, m, Wna16Part::zero_point);
+  const std::byte *weight = part(in, m, LayoutPart::weight), *scale = part(in, m, LayoutPart::scale),
+                  *zero = part(in, m, LayoutPart::zero_point);
   const std::int64_t blocks = m.k / block_k(m);
   for (std::int64_t i = 0; i < range.count; ++i) {
     const std::int64_t n = range.first + i, b = n / kColumns, c = n % kColumns;
@@ -119,7 +117,7 @@ Check read(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, Canon
       rows.zeros[to] = static_cast<std::uint8_t>(zero[from]);
     }
   }
-  read_bias(range, DType::f32, part(in, m, Wna16Part::bias), rows);
+  read_bias(range, DType::f32, part(in, m, LayoutPart::bias), rows);
   return ok();
 }
 

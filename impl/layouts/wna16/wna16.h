@@ -31,14 +31,14 @@ using Wna16Out = ExpertTensors<std::byte>;
 using Wna16In = ExpertTensors<const std::byte>;
 // First byte of a part of a matrix; nullptr: the layout has none.
 template <class Byte>
-Byte* part(const ExpertTensors<Byte>& tensors, const Wna16Matrix& m, Wna16Part p) {
-  return tensors[wna16_name(m.which, p)].data();
+Byte* part(const ExpertTensors<Byte>& tensors, const Wna16Matrix& m, LayoutPart p) {
+  return tensors[part_name(m.which, p)].data();
 }
 
 struct Wna16Form {
   std::string_view word;  // in ids
   // Type and shape of a part, without a name; nullopt: the layout has none.
-  MaybeTensor (*tensor)(const Wna16Matrix& m, Wna16Part p);
+  MaybeTensor (*tensor)(const Wna16Matrix& m, LayoutPart p);
   // Whether tiles and blocks divide the sizes of both matrices, and everything in them has a place.
   bool (*fits)(const Layout& layout, const Wna16Matrix& w13, const Wna16Matrix& w2);
   // g_idx of `rows` in [0, groups) where the matrix has an order, checked by the reader of the checkpoint.
@@ -49,19 +49,17 @@ struct Wna16Form {
 namespace wna16_forms {
 extern const Wna16Form wna16_marlin, wna16_trtllm, wna16_xpu, wna16_vnni, wna16_on_the_fly, wna16_dense;
 }
-// `kind` is one of them.
-const Wna16Form& wna16_form(LayoutKind kind);
-
-constexpr std::string_view kWorkspace = "workspace";  // of Marlin, beside the parts
+// nullptr: a kind of another family.
+const Wna16Form* wna16_form(LayoutKind kind);
 
 // Parts of w13 and w2 in turn.
 template <class Take>
 void each_wna16_part(const Layout& layout, Take take) {
-  const Wna16Form& form = wna16_form(layout.kind);
-  const Wna16Matrix w13 = wna16_matrix(layout, Matrix::w13), w2 = wna16_matrix(layout, Matrix::w2);
-  for (std::size_t p = 0; p < kWna16Names.size(); ++p)
-    for (const Wna16Matrix* m : {&w13, &w2})
-      take(wna16_name(m->which, static_cast<Wna16Part>(p)), form.tensor(*m, static_cast<Wna16Part>(p)));
+  const Wna16Form& form = *wna16_form(layout.kind);
+  const Wna16Matrix w13 = wna16_matrix(layout, Which::w13), w2 = wna16_matrix(layout, Which::w2);
+  for (const PartNames& row : kPartNames)
+    if (kWna16Parts.has(row.part))
+      for (const Wna16Matrix* m : {&w13, &w2}) take(row.tensor.of(m->which), form.tensor(*m, row.part));
 }
 
 // All rows of a matrix.
@@ -69,7 +67,7 @@ void write_wna16(const Wna16Matrix& m, const CanonicalRows& rows, const Wna16Out
 Check read_wna16(const Wna16Matrix& m, const Wna16In& in, CanonicalRows& rows);
 // Some rows of a matrix without activation order, into `rows`, which has its shape (of more rows, if need be) and
 // keeps its memory: for panels that are made on the fly.
-void read_wna16_rows(const Wna16In& in, Matrix which, const RowRange& range, CanonicalRows& rows);
+void read_wna16_rows(const Wna16In& in, Which which, const RowRange& range, CanonicalRows& rows);
 
 // Marlin with int8 activations, once the scales of all experts are written: they become int16 in units of
 // `global`, in place, the largest magnitude 4096. A tensor whose scales are all 0 is refused (invalid_argument, subject

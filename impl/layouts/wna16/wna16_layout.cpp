@@ -14,30 +14,30 @@ namespace {
 bool has_grouped_scales(const Layout& l, const Wna16Matrix& m, Groups configured) {
   if (m.eight_bit()) return false;
   if (!l.variant.bit_compat_vllm) return m.padded_groups > 1;
-  const std::int64_t size_k = m.which == Matrix::w13 || m.awq ? l.w2.k : m.padded_groups * configured.as_written();
+  const std::int64_t size_k = m.which == Which::w13 || m.awq ? l.w2.k : m.padded_groups * configured.as_written();
   return configured.is_even() && configured.as_written() < size_k;
 }
 
 // Scales of on_the_fly have one group size in both matrices.
-int copies_of_scales(const Layout& l, Matrix which) {
+int copies_of_scales(const Layout& l, Which which) {
   if (l.w13.group_count() == 0 || l.w2.group_count() == 0) return 1;
   const std::int64_t g1 = l.w13.k / l.w13.group_count(), g2 = l.w2.k / l.w2.group_count();
   std::int64_t g = std::gcd(g1, g2);
   while (g > 1 && (l.w13.k % g != 0 || l.w2.k % g != 0)) g /= 2;
-  return g > 0 ? static_cast<int>((which == Matrix::w13 ? g1 : g2) / g) : 1;
+  return g > 0 ? static_cast<int>((which == Which::w13 ? g1 : g2) / g) : 1;
 }
 
 }  // namespace
 
-Wna16Matrix wna16_matrix(const Layout& l, Matrix which) {
+Wna16Matrix wna16_matrix(const Layout& l, Which which) {
   const LayoutVariant& v = l.variant;
-  const P16Matrix& given = l.matrix(which);
+  const Matrix& given = l.matrix(which);
   const Groups configured = v.channel_wise ? Groups::whole() : Groups::even(l.w13.group());
   const bool marlin = l.kind == LayoutKind::wna16_marlin, dense = l.kind == LayoutKind::wna16_dense;
   // Of Marlin I is filled up to whole tiles and groups.
   const std::int64_t step = std::lcm(std::int64_t{64}, configured.is_even() ? configured.as_written() : 1);
   const std::int64_t intermediate = marlin ? round_up(l.w2.k, step) : l.w2.k;
-  const bool w13 = which == Matrix::w13, padded = !w13 && intermediate != l.w2.k;
+  const bool w13 = which == Which::w13, padded = !w13 && intermediate != l.w2.k;
   Wna16Matrix m{.kind = l.kind, .which = which, .bits = row_of(given.element).packed_bits, .halves = given.halves};
   m.half_rows = given.half_rows;
   m.padded_half_rows = w13 ? intermediate : given.half_rows;
@@ -72,28 +72,6 @@ std::vector<std::string_view> wna16_absent(const Layout& layout) {
     if (!tensor) names.push_back(name);
   });
   return names;
-}
-
-std::string_view wna16_output(std::string_view spelled) {
-  constexpr std::array<std::array<std::string_view, 2>, 3> kSpellings = {
-      {{"qweight", "weight"}, {"scales", "scale"}, {"qzeros", "zero_point"}}};
-  if (spelled == kWorkspace) return kWorkspace;
-  for (const Matrix which : {Matrix::w13, Matrix::w2}) {
-    const std::string_view matrix = which == Matrix::w13 ? "w13" : "w2";
-    if (spelled.substr(0, matrix.size()) != matrix) continue;
-    std::string_view part = "weight";
-    if (spelled != matrix) {
-      if (spelled[matrix.size()] != '_') continue;
-      part = spelled.substr(matrix.size() + 1);
-    }
-    for (const auto& [vllms, ours] : kSpellings)
-      if (part == vllms) part = ours;
-    for (std::size_t p = 0; p < kWna16Names.size(); ++p) {
-      const std::string_view name = wna16_name(which, static_cast<Wna16Part>(p));
-      if (name.substr(matrix.size() + 1) == part) return name;
-    }
-  }
-  return {};
 }
 
 int vllm_zero_shift(LayoutKind kind, bool awq, bool has_zeros, ZeroPoints stored) {

@@ -12,7 +12,6 @@
 // is in its `variant`.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -20,34 +19,22 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "base/index.h"
+#include "base/enum_set.h"
 #include "layouts/layout.h"
+#include "layouts/part_names.h"
 #include "scheme/scheme.h"
 
 namespace moe {
 
-enum class Wna16Part : std::uint8_t { weight, scale, g_idx, g_idx_sort_indices, zero_point, input_global_scale, bias };
-struct Wna16Names {
-  std::string_view w13, w2;
-};
-constexpr std::array<Wna16Names, 7> kWna16Names = {{
-    {"w13_weight", "w2_weight"},
-    {"w13_scale", "w2_scale"},
-    {"w13_g_idx", "w2_g_idx"},
-    {"w13_g_idx_sort_indices", "w2_g_idx_sort_indices"},
-    {"w13_zero_point", "w2_zero_point"},
-    {"w13_input_global_scale", "w2_input_global_scale"},
-    {"w13_bias", "w2_bias"},
-}};
-constexpr std::string_view wna16_name(Matrix which, Wna16Part part) {
-  const Wna16Names& names = at(kWna16Names, part);
-  return which == Matrix::w13 ? names.w13 : names.w2;
-}
+constexpr EnumSet<LayoutPart> kWna16Parts = {LayoutPart::weight,     LayoutPart::scale,
+                                             LayoutPart::g_idx,      LayoutPart::g_idx_sort_indices,
+                                             LayoutPart::zero_point, LayoutPart::input_global_scale,
+                                             LayoutPart::bias};
 
 // One matrix as writers and readers see it. "Padded" sizes are the layout's, the others the checkpoint's.
 struct Wna16Matrix {
   LayoutKind kind = LayoutKind::wna16_marlin;
-  Matrix which = Matrix::w13;
+  Which which = Which::w13;
   int bits = 4, halves = 1;
   std::int64_t half_rows = 0, padded_half_rows = 0;  // N of a half: gate or up of w13, all of w2
   std::int64_t k = 0, padded_k = 0;
@@ -75,13 +62,11 @@ struct Wna16Matrix {
     return r < half_rows ? n / padded_half_rows * half_rows + r : -1;
   }
 };
-Wna16Matrix wna16_matrix(const Layout& layout, Matrix which);
+Wna16Matrix wna16_matrix(const Layout& layout, Which which);
 
 bool is_wna16_kind(LayoutKind kind);
 // Names of parts that a layout of these kinds has no tensor for.
 std::vector<std::string_view> wna16_absent(const Layout& layout);
-// The name of an output as the table has it, from vLLM's spelling or its own; "" for others.
-std::string_view wna16_output(std::string_view spelled);
 
 // What vLLM adds to the real zero point on its way into a layout: Marlin and emulation take what is stored, its CPU
 // class adds 1 to it unless the format is AWQ, and takes 7 for a missing one.

@@ -5,6 +5,7 @@
 #include <array>
 #include <string>
 
+#include "base/checked.h"
 #include "base/index.h"
 #include "base/text.h"
 #include "layouts/floats/float_layout.h"

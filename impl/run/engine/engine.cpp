@@ -10,12 +10,12 @@
 namespace moe::run {
 
 // The weights of a unit of a node's list of all experts' matrices; nullptr beyond the last.
-const std::byte* EngineRun::panels_at(Matrix which, int node, std::int64_t unit) const {
-  const Range stripe = (which == Matrix::w13 ? up : down).stripe(node);
+const std::byte* EngineRun::panels_at(Which which, int node, std::int64_t unit) const {
+  const Range stripe = (which == Which::w13 ? up : down).stripe(node);
   const std::int64_t width = stripe.end - stripe.begin, order = unit / width;
   if (order >= w.plan.num_active) return nullptr;
   return panels(which, w.plan.active[w.plan.by_size[order]],
-                (stripe.begin + unit % width) * (which == Matrix::w13 ? halves : 1));
+                (stripe.begin + unit % width) * (which == Which::w13 ? halves : 1));
 }
 
 Workspace carve_workspace(const EngineSetup& s, std::int64_t tokens, std::byte* base) {
@@ -75,14 +75,14 @@ Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
   Claims up(run.up, c.nodes), down(run.down, c.nodes);
   MOE_CHECK(phase(up.total(), [&](std::size_t i) {
     const ItemScratch scratch(run.bays, w.scratch, w.scratch_bay);
-    run.each_piece(Matrix::w13, up.take(i), [&](const ActiveExpert& e, Range units, const std::byte* after) {
+    run.each_piece(Which::w13, up.take(i), [&](const ActiveExpert& e, Range units, const std::byte* after) {
       run.multiply_up(e, units, after, scratch);
     });
   }));
   if (!run.keeps_results) return phase(down.total(), [&](std::size_t i) { run.multiply_columns(down.take(i)); });
   MOE_CHECK(phase(down.total(), [&](std::size_t i) {
     const ItemScratch scratch(run.bays, w.scratch, w.scratch_bay);
-    run.each_piece(Matrix::w2, down.take(i), [&](const ActiveExpert& e, Range units, const std::byte* after) {
+    run.each_piece(Which::w2, down.take(i), [&](const ActiveExpert& e, Range units, const std::byte* after) {
       run.multiply_down(e, units, after, scratch);
     });
   }));

@@ -61,14 +61,17 @@ struct EngineSetup {
   float output_scale = 1.0f;  // RoutingConfig::scales_output
   PrefetchPolicy prefetch{};
 
+  P16 w13, w2;  // of layout()
+
   const Layout& layout() const { return source != nullptr ? source->layout() : packed->info.layout; }
-  TileShape in_shape() const { return tile_shape(layout().w13); }
-  TileShape mid_shape() const { return tile_shape(layout().w2); }
-  TileShape tile_shape(const P16Matrix& m) const {
+  const P16& matrix(Which which) const { return which == Which::w13 ? w13 : w2; }
+  TileShape in_shape() const { return tile_shape(w13); }
+  TileShape mid_shape() const { return tile_shape(w2); }
+  TileShape tile_shape(const P16& m) const {
     return {m.k, m.groups, kernel->id->act, m.sum_factor(), kernel->id->layout == LayoutKind::kai};
   }
   // Each slot has an input row of its own; else the slots of a token share one.
-  bool row_per_slot() const { return weight_on_input || layout().w13.has_order; }
+  bool row_per_slot() const { return weight_on_input || w13.has_order; }
   PlanShape plan_shape(std::int64_t tokens) const { return {tokens, top_k, experts, kernel->tile_rows}; }
 };
 

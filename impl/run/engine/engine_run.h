@@ -58,14 +58,14 @@ struct EngineRun {
         mid(setup.mid_shape()),
         in_row(in.row_bytes()),
         mid_row(mid.row_bytes()),
-        halves(setup.layout().w13.halves),
+        halves(setup.w13.halves),
         keeps_results(w.plan.num_active > 0 &&
                       (!s.expert_norm.empty() || (threads() > 1 && w.plan.num_slots * w.out_ld <= kKeptFloats))),
         up(expert_work(blocks(), 1)),
-        down(keeps_results ? expert_work(s.layout().w2.panels(), 2) : column_work()) {}
+        down(keeps_results ? expert_work(s.w2.panels(), 2) : column_work()) {}
 
   std::int64_t threads() const { return std::max(1, c.parallel.num_threads); }
-  std::int64_t blocks() const { return s.layout().w13.panels() / halves; }
+  std::int64_t blocks() const { return s.w13.panels() / halves; }
   // Items are pieces of the list of all experts' matrices.
   PhaseWork expert_work(std::int64_t units, std::int64_t grain) const {
     const Plan& p = w.plan;
@@ -83,7 +83,7 @@ struct EngineRun {
   }
   // Items are output columns.
   PhaseWork column_work() const {
-    return {.units = s.layout().w2.panels(),
+    return {.units = s.w2.panels(),
             .times = 1,
             .grain = 2,
             .most = max_out_panels(),
@@ -100,24 +100,24 @@ struct EngineRun {
 
   const std::byte* expert(const ActiveExpert& e) const { return s.packed->expert(e.local); }
   // What gemm reads from panel `p` on: of p16 that panel, of named layouts the matrix; nullptr where panels are made.
-  const std::byte* panels(Matrix which, const ActiveExpert& e, std::int64_t p) const {
+  const std::byte* panels(Which which, const ActiveExpert& e, std::int64_t p) const {
     if (s.source != nullptr) return nullptr;
     const Layout& l = s.layout();
     if (!l.tensors.empty()) {
-      const LayoutTensor& t = l.tensors[which == Matrix::w13 ? 0 : 1];
+      const LayoutTensor& t = l.tensors[which == Which::w13 ? 0 : 1];
       return s.packed->payload.data() + t.offset + t.bytes * usize(e.local);
     }
-    return expert(e) + (which == Matrix::w13 ? 0 : l.w2_offset()) + usize(p) * l.matrix(which).panel_bytes();
+    return expert(e) + (which == Which::w13 ? 0 : s.w13.bytes()) + usize(p) * s.matrix(which).panel_bytes();
   }
-  const std::byte* panels(const PanelBay& bay, Matrix which, const ActiveExpert& e, std::int64_t p,
+  const std::byte* panels(const PanelBay& bay, Which which, const ActiveExpert& e, std::int64_t p,
                           std::int64_t count) const {
     return s.source == nullptr ? panels(which, e, p) : bay.make(which, e.local, p, count);
   }
   std::byte* in_tile(const RowTile& t) const { return w.in_tiles + usize(home(t.slot)) * in_row; }
   std::byte* mid_tile(const RowTile& t) const { return w.mid_tiles + usize(t.slot) * mid_row; }
   // The list of a matrix: the input's column of each of its own, -1: none; nullptr: as they are.
-  const std::int32_t* columns(Matrix which, const ActiveExpert& e) const {
-    const P16Matrix& m = s.layout().matrix(which);
+  const std::int32_t* columns(Which which, const ActiveExpert& e) const {
+    const P16& m = s.matrix(which);
     if (!m.has_order) return nullptr;
     return reinterpret_cast<const std::int32_t*>(panels(which, e, 0) + m.order_offset());
   }
@@ -142,8 +142,8 @@ struct EngineRun {
 
   // piece(expert, units of its matrix, where reading goes on) for every expert that an item has a piece of.
   template <class F>
-  void each_piece(Matrix which, const Claim& claim, F piece) const;
-  const std::byte* panels_at(Matrix which, int node, std::int64_t unit) const;
+  void each_piece(Which which, const Claim& claim, F piece) const;
+  const std::byte* panels_at(Which which, int node, std::int64_t unit) const;
 
   // phase_rows.cpp: phase 0
   void quantize_rows(std::int64_t item, std::int64_t items) const;
@@ -173,9 +173,9 @@ struct EngineRun {
 static_assert(std::is_trivially_destructible_v<EngineRun>);  // it lies in the workspace
 
 template <class F>
-void EngineRun::each_piece(Matrix which, const Claim& claim, F piece) const {
+void EngineRun::each_piece(Which which, const Claim& claim, F piece) const {
   if (claim.item < 0) return;
-  const Stripes& stripes = which == Matrix::w13 ? up : down;
+  const Stripes& stripes = which == Which::w13 ? up : down;
   const Range stripe = stripes.stripe(claim.node), all = stripes.item(claim.node, claim.item);
   const std::int64_t width = stripe.end - stripe.begin;
   // Items are claimed in order, so a thread's next item is probably this one plus the number of threads on its node.

@@ -19,7 +19,7 @@ class PanelSource {
   virtual int take_bay() const = 0;
   virtual void give_bay(int bay) const = 0;
   // Panels [first, first + count) of an expert's matrix in a bay, until it makes others; kCallPanels at most.
-  virtual const std::byte* make(int bay, Matrix which, std::int64_t local, std::int64_t first,
+  virtual const std::byte* make(int bay, Which which, std::int64_t local, std::int64_t first,
                                 std::int64_t count) const = 0;
 };
 
@@ -32,7 +32,7 @@ class PanelBay {
   ~PanelBay() {
     if (source_ != nullptr) source_->give_bay(bay_);
   }
-  const std::byte* make(Matrix which, std::int64_t local, std::int64_t first, std::int64_t count) const {
+  const std::byte* make(Which which, std::int64_t local, std::int64_t first, std::int64_t count) const {
     return source_->make(bay_, which, local, first, count);
   }
 

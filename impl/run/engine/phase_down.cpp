@@ -20,14 +20,14 @@ namespace {
 // The results of an expert's slots in some panels.
 void EngineRun::multiply_down(const ActiveExpert& e, Range all, const std::byte* after,
                               const ItemScratch& scratch) const {
-  const P16Matrix& m = s.layout().w2;
+  const P16& m = s.w2;
   const std::int64_t most = panels_per_call(e, m.panel_bytes());
   const PanelBay bay(s.source);
   for (std::int64_t panel = all.begin, end; panel < all.end; panel = end) {
     const std::int64_t chunk = panel / kCallPanels;
     end = std::min({panel + most, (chunk + 1) * kCallPanels, all.end});
-    const std::byte* w2 = panels(bay, Matrix::w2, e, panel, end - panel);
-    const std::byte* next = end < all.end ? panels(Matrix::w2, e, end) : after;
+    const std::byte* w2 = panels(bay, Which::w2, e, panel, end - panel);
+    const std::byte* next = end < all.end ? panels(Which::w2, e, end) : after;
     for (std::int32_t i = 0; i < e.tiles; ++i) {
       if (cancelled()) return;
       const RowTile& t = w.plan.tiles[e.first_tile + i];
@@ -57,7 +57,7 @@ void EngineRun::multiply_down(const ActiveExpert& e, Range all, const std::byte*
 void EngineRun::multiply_columns(const Claim& claim) const {
   if (claim.item < 0 || cancelled()) return;
   const Plan& p = w.plan;
-  const P16Matrix& m = s.layout().w2;
+  const P16& m = s.w2;
   const Range stripe = down.stripe(claim.node), part = down.item(claim.node, claim.item);
   const std::int64_t begin = stripe.begin + part.begin, end = stripe.begin + part.end;
   const std::int64_t column = begin * kPanelRows, columns = (end - begin) * kPanelRows;
@@ -69,12 +69,12 @@ void EngineRun::multiply_columns(const Claim& claim) const {
   for (std::int32_t i = 0; i < p.num_active; ++i) {
     if (cancelled()) return;
     const ActiveExpert& e = p.active[i];
-    const std::byte* after = i + 1 < p.num_active ? panels(Matrix::w2, p.active[i + 1], begin) : nullptr;
+    const std::byte* after = i + 1 < p.num_active ? panels(Which::w2, p.active[i + 1], begin) : nullptr;
     const std::int64_t step = panels_per_call(e, m.panel_bytes());
     for (std::int64_t panel = begin; panel < end; panel += step) {
       const std::int64_t count = std::min(step, end - panel), ld = count * kPanelRows;
-      const std::byte* w2 = panels(bay, Matrix::w2, e, panel, count);
-      const std::byte* next = panel + count < end ? panels(Matrix::w2, e, panel + count) : after;
+      const std::byte* w2 = panels(bay, Which::w2, e, panel, count);
+      const std::byte* next = panel + count < end ? panels(Which::w2, e, panel + count) : after;
       for (std::int32_t j = 0; j < e.tiles; ++j) {
         const RowTile& t = p.tiles[e.first_tile + j];
         prefetch_sums(acc + (panel - begin) * kPanelRows, columns, p.slot_token + t.slot, t.rows, ld);

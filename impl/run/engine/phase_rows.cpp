@@ -33,7 +33,7 @@ void EngineRun::quantize_rows(std::int64_t item, std::int64_t items) const {
       }
       if (slot == first || s.weight_on_input) s.kernel->steps->widen(s.in_dtype, src, s.hidden, x);
       if (s.weight_on_input) scale_row(x, w.plan.slot_weight[*slot]);
-      const float* row = s.layout().w13.has_order ? reorder_row(x, columns(Matrix::w13, expert_of(*slot))) : x;
+      const float* row = s.w13.has_order ? reorder_row(x, columns(Which::w13, expert_of(*slot))) : x;
       s.kernel->quantize({in, row, s.in_rule, place_of_slot(*slot)});
     }
   }

@@ -8,14 +8,14 @@ namespace moe::run {
 void EngineRun::multiply_up(const ActiveExpert& e, Range blocks, const std::byte* after,
                             const ItemScratch& scratch) const {
   const Plan& p = w.plan;
-  const P16Matrix& m = s.layout().w13;
+  const P16& m = s.w13;
   const std::int64_t step = panels_per_call(e, m.panel_bytes()) / halves;
   const PanelBay bay(s.source);
   float* const y13 = scratch.results();
   for (std::int64_t block = blocks.begin; block < blocks.end; block += step) {
     const std::int64_t count = std::min(step, blocks.end - block), ld = count * halves * kPanelRows;
-    const std::byte* w13 = panels(bay, Matrix::w13, e, block * halves, count * halves);
-    const std::byte* next = block + count < blocks.end ? panels(Matrix::w13, e, (block + count) * halves) : after;
+    const std::byte* w13 = panels(bay, Which::w13, e, block * halves, count * halves);
+    const std::byte* next = block + count < blocks.end ? panels(Which::w13, e, (block + count) * halves) : after;
     for (std::int32_t i = 0; i < e.tiles; ++i) {
       if (cancelled()) return;
       const RowTile& t = p.tiles[e.first_tile + i];
@@ -50,7 +50,7 @@ void EngineRun::multiply_up(const ActiveExpert& e, Range blocks, const std::byte
 }
 
 void EngineRun::finish_tile(const ActiveExpert& e, const RowTile& t) const {
-  const std::int32_t* list = mid.k == s.intermediate ? nullptr : columns(Matrix::w2, e);
+  const std::int32_t* list = mid.k == s.intermediate ? nullptr : columns(Which::w2, e);
   for (std::int32_t r = 0; r < t.rows; ++r) {
     float* row = w.act + (t.slot + r) * w.act_ld;
     if (list != nullptr) spread_row(row, list);

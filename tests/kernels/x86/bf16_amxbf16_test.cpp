@@ -20,7 +20,7 @@ namespace moe::test {
 namespace {
 
 // The sum of a weight row and a tile of one token as TDPBF16PS makes it: 32 k at a time.
-float chain(const P16Matrix& m, const std::byte* panel, std::size_t lane, const std::byte* token) {
+float chain(const P16& m, const std::byte* panel, std::size_t lane, const std::byte* token) {
   float sum = 0.0f;
   for (std::int64_t piece = 0; piece < 2 * m.units(); ++piece) {
     std::array<float, 2> half{};
@@ -43,7 +43,7 @@ TEST(Bf16Amx, EverySumIsOneChain) {
   std::normal_distribution<float> normal(0.0f, 3.0f);
   for (int round = 0; round < rounds(50); ++round) {
     const std::int64_t k = pick(1, 500);
-    const P16Matrix m =
+    const P16 m =
         matrix_for(kernel, {.rows = pick(1, 80), .k = k, .group = k, .halves = pick(1, 2), .bias = pick(0, 1) == 1});
     const std::vector<std::byte> panels = random_panels(m, rng);
     const int n = pick(1, kernel.tile_rows);
@@ -73,7 +73,7 @@ TEST(Bf16Amx, FitsASmallStack) {
   const Kernel& kernel = kernel_rows::bf16_on_software_tiles;
   std::mt19937 rng(1);
   constexpr std::int64_t kK = 2048;
-  const P16Matrix m = matrix_for(kernel, {.rows = 64, .k = kK, .group = kK, .halves = 2, .bias = true});
+  const P16 m = matrix_for(kernel, {.rows = 64, .k = kK, .group = kK, .halves = 2, .bias = true});
   const std::vector<std::byte> panels = random_panels(m, rng);
   for (const int n : {1, 16, 64}) {
     const std::vector<float> x(static_cast<std::size_t>(n * kK), 0.5f);

@@ -189,14 +189,16 @@ TEST(Wna16Needs, ACpuRunsThemByName) {
 }
 
 TEST(Wna16Layout, OutputNames) {
-  EXPECT_EQ(wna16_output("w13"), "w13_weight");
-  EXPECT_EQ(wna16_output("w2_qweight"), "w2_weight");
-  EXPECT_EQ(wna16_output("w13_scales"), "w13_scale");
-  EXPECT_EQ(wna16_output("w2_qzeros"), "w2_zero_point");
-  EXPECT_EQ(wna16_output("w13_g_idx_sort_indices"), "w13_g_idx_sort_indices");
-  EXPECT_EQ(wna16_output("workspace"), "workspace");
-  for (const char* other : {"", "w1", "w13_", "w2_shape", "w13weight", "w3_weight", "w13_weight_scale"})
-    EXPECT_EQ(wna16_output(other), "") << other;
+  const auto name_of = [](std::string_view spelled) { return layout_families::wna16.parts.name_of(spelled); };
+  EXPECT_EQ(name_of("w13"), "w13_weight");
+  EXPECT_EQ(name_of("w2_qweight"), "w2_weight");
+  EXPECT_EQ(name_of("w13_scales"), "w13_scale");
+  EXPECT_EQ(name_of("w2_qzeros"), "w2_zero_point");
+  EXPECT_EQ(name_of("w13_g_idx_sort_indices"), "w13_g_idx_sort_indices");
+  EXPECT_EQ(name_of("workspace"), "workspace");
+  for (const char* other :
+       {"", "w1", "w13_", "w2_shape", "w13weight", "w3_weight", "w13_weight_scale", "s13", "w2_alpha"})
+    EXPECT_EQ(name_of(other), "") << other;
 }
 
 // The numbers of a packed file: nothing but what a selection writes is a layout.
