@@ -14,7 +14,7 @@
 #include "bind/agree.h"
 #include "config/fields.h"
 #include "io/packed.h"
-#include "layouts/layout.h"
+#include "layouts/p16/p16_layout.h"
 #include "model/fingerprint.h"
 #include "model/pack.h"
 

@@ -17,6 +17,7 @@
 
 #include "base/text.h"
 #include "config/fields.h"
+#include "layouts/p16/p16_layout.h"
 
 namespace moe::oracle {
 namespace {
