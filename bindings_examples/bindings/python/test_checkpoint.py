@@ -124,6 +124,8 @@ class Checkpoints(Folder):
             weights.load_checkpoint(self.model)
             self.assertEqual(bytes(libmoe.convert(selection, weights).data), bytes(packed.data))
         self.assertFalse(np.array_equal(*outs))
+        it = self.model.layer(2)
+        self.assertEqual((it.name, it.num_experts, it.top_k, it.hidden_dim), ("model.layers.2.mlp.experts", E, K, H))
         self.assertEqual(self.model.layer(0).report()["threads"], self.context.report()["threads"])
         self.assertEqual(self.model.layer(0, libmoe.Context(threads=1)).report()["threads"], 1)
 
