@@ -2,12 +2,9 @@
 //
 // moe.hpp - libmoe for C++17 and newer: header-only, over moe.h, nothing to link beside libmoe.
 //
-//   libmoe::Config config = libmoe::Config::from_hf(text);
-//   libmoe::Selection selection = libmoe::Selection::create(config);
-//   libmoe::Weights weights = libmoe::Weights::create(config);
-//   weights.load_safetensors("checkpoint");
-//   libmoe::Packed packed = libmoe::Packed::convert(selection, weights);
-//   libmoe::Layer layer = libmoe::Layer::create(selection, packed);
+//   libmoe::Context context = libmoe::Context::create();  // a thread for each core
+//   libmoe::Checkpoint model = libmoe::Checkpoint::open("checkpoint", context);
+//   libmoe::Layer layer = model.layer(0, context);
 //   layer.apply({hidden, {tokens, width}}, {logits, {tokens, experts}}, {out, {tokens, width}});
 //
 // - An object owns its handle: it can be moved, not copied, and ends the handle. Objects keep what they need alive, so
@@ -23,6 +20,7 @@
 // keeps two versions of this header apart, and files compiled with exceptions from those without.
 #pragma once
 
+#include <moe/cpp/checkpoint.hpp>
 #include <moe/cpp/config.hpp>
 #include <moe/cpp/context.hpp>
 #include <moe/cpp/error.hpp>

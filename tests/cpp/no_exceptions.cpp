@@ -36,4 +36,37 @@ const char* without_exceptions(const Numbers& numbers, std::vector<float>& out) 
   return "";
 }
 
+const char* checkpoint_without_exceptions(const std::string& directory, const std::string& converted,
+                                          const Numbers& numbers, std::vector<float>& out) {
+  auto nowhere = libmoe::Checkpoint::try_open(directory + "/nowhere");
+  if (nowhere || nowhere.error().code() != std::errc::no_such_file_or_directory) return "a missing directory";
+  auto model = libmoe::Checkpoint::try_open(directory);
+  if (!model) return "open";
+  auto info = model->try_info(0);
+  if (!info || info->kind != libmoe::LayerKind::experts) return "info";
+  auto config = model->try_config(0);
+  auto print = model->try_fingerprint();
+  auto router = model->try_tensor("model.layers.0.mlp.gate.weight");
+  if (!config || !print || !router || !model->try_to_json()) return "config, fingerprint, tensor or JSON";
+  auto control = libmoe::Control::try_create();
+  if (!control) return "control";
+  libmoe::CheckpointConvertOptions how;
+  how.control = &*control;
+  if (!model->try_convert(converted, {}, how)) return "convert";
+  auto state = control->try_state();
+  if (!state || state->bytes_done != state->bytes_total) return "state";
+  auto again = libmoe::Checkpoint::try_open(converted);
+  if (!again) return "open of what was converted";
+  auto layer = again->try_layer(0);
+  if (!layer) return "layer";
+  auto selection = libmoe::Selection::try_create(*config);
+  if (!selection || !again->try_packed(*selection)) return "packed";
+  auto weights = libmoe::Weights::try_create(*config);
+  if (!weights || !weights->try_load_checkpoint(*model)) return "weights";
+  if (!layer->try_apply({numbers.hidden, {kTokens, kHidden}}, {numbers.logits, {kTokens, kExperts}},
+                        {out, {kTokens, kHidden}}))
+    return "apply";
+  return "";
+}
+
 }  // namespace cpp_test

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <moe/moe.hpp>
+#include <string>
 #include <vector>
 
 namespace cpp_test {
@@ -28,5 +29,8 @@ struct Numbers {
 
 // What no_exceptions.cpp, compiled with -fno-exceptions, says about the same calls: "" when all is as expected.
 const char* without_exceptions(const Numbers& numbers, std::vector<float>& out);
+// The same of the directory of a model, which is converted into another one; `out` is of layer 0.
+const char* checkpoint_without_exceptions(const std::string& directory, const std::string& converted,
+                                          const Numbers& numbers, std::vector<float>& out);
 
 }  // namespace cpp_test

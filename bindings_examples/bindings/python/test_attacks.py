@@ -1,6 +1,8 @@
 """Plain Python must not crash the interpreter or change memory that is not its own, whatever it passes."""
+import contextlib
 import ctypes
 import gc
+import io
 import itertools
 import mmap
 import multiprocessing
@@ -17,6 +19,7 @@ import numpy as np
 
 import libmoe
 from libmoe._library import load
+from test_checkpoint import write_model
 from test_libmoe import DOCUMENT, E, H, I, K, batch, layer, parts, tensors
 
 HERE = pathlib.Path(__file__).parent
@@ -412,6 +415,9 @@ class BadInput(unittest.TestCase):
         arrays = tensors()
         block = bytes(it.packed.data)
         loose = libmoe.Config({**DOCUMENT, "name": "m"})
+        write_model("model", layers=1)
+        model = libmoe.open("model", it.context)
+        first = libmoe.Selection(model.config(0))
 
         def fresh(use):
             return lambda *a, **k: use(libmoe.Weights(loose))(*a, **k)
@@ -435,6 +441,8 @@ class BadInput(unittest.TestCase):
             "Weights": (libmoe.Weights, {"config": it.config}),
             "Weights.from_source": (libmoe.Weights.from_source, {"config": it.config, "get": print, "serial": True}),
             "Weights.load_safetensors": (fresh(lambda w: w.load_safetensors), {"path": "nowhere", "module": "m"}),
+            "Weights.load_checkpoint": (lambda checkpoint: libmoe.Weights(model.config(0)).load_checkpoint(checkpoint),
+                                        {"checkpoint": model}),
             "Weights.set": (fresh(lambda w: w.set), {"role": "w2_weight", "array": arrays["w2_weight"], "dtype": None}),
             "Weights.set_expert": (fresh(lambda w: w.set_expert), {
                 "role": "w13_weight", "expert": 1, "array": arrays["w13_weight"][1, :I], "shard": "w1", "dtype": "i8"}),
@@ -449,6 +457,22 @@ class BadInput(unittest.TestCase):
                 "role": "w2_weight", "expert": 0, "out": np.zeros((H, I), np.float32)}),
             "convert": (libmoe.convert, {"selection": it.selection, "weights": it.weights, "context": None, "into": None,
                                          "flags": 0, "max_temp_bytes": 0, "control": None}),
+            "Checkpoint": (libmoe.Checkpoint, {"directory": "model", "context": None, "control": None, "progress": None,
+                                               "architecture": "Qwen3MoeForCausalLM"}),
+            "open": (libmoe.open, {"directory": "model", "context": None, "control": None, "progress": None}),
+            "Checkpoint.config": (model.config, {"layer": 0, "patch": None}),
+            "Checkpoint.layer": (model.layer, {
+                "layer": 0, "context": None, "patch": None, "platform": None, "load_flags": 0, "allow_fallback": False,
+                "correction_bias": None, "expert_map": None, "flags": 0, "control": None, "progress": None}),
+            "Checkpoint.packed": (model.packed, {"selection": first, "context": None, "load_flags": 0, "control": None,
+                                                 "progress": None}),
+            "Checkpoint.convert": (model.convert, {
+                "directory": "converted", "context": None, "layers": [0], "platform": None, "patch": None,
+                "verify": False, "allow_fallback": False, "control": None, "progress": None}),
+            "Checkpoint.tensor": (model.tensor, {"name": "model.layers.0.mlp.gate.weight"}),
+            "Checkpoint.fingerprint": (model.fingerprint, {"full": False, "context": None, "control": None,
+                                                           "progress": None}),
+            "tqdm_progress": (libmoe.Control, {"progress": None}),
             "Layer": (libmoe.Layer, {"selection": it.selection, "packed": it.packed, "context": None,
                                      "correction_bias": None, "expert_map": np.arange(E, dtype=np.int32)}),
             "Layer.apply": (it.layer.apply, {"hidden": hidden, "logits": logits, "out": np.zeros_like(hidden), "flags": 0,
@@ -477,7 +501,8 @@ class BadInput(unittest.TestCase):
                     self.assertIn(name, ("Config.from_hf", "Weights.load_safetensors", "Packed.load", "Packed.save"), error)
             for argument, junk in itertools.product(arguments, JUNK):
                 try:
-                    function(**{**arguments, argument: junk})
+                    with contextlib.redirect_stdout(io.StringIO()):  # print, as progress
+                        function(**{**arguments, argument: junk})
                 except (TypeError, ValueError, BufferError, libmoe.Error) as error:
                     refused += 1
                     self.assertNotIn("takes exactly", str(error), (name, argument, junk))
@@ -491,7 +516,12 @@ class BadInput(unittest.TestCase):
                                ("Layer.apply", "control"), ("Layer.apply", "flags"), ("Layer.apply", "workspace"),
                                ("Weights.set_expert", "expert"), ("Weights.set", "role"), ("Selection", "config"),
                                ("convert", "selection"), ("Packed.load", "path"), ("describe", "topic"),
-                               ("Layer.workspace_size", "num_tokens"), ("Context", "num_threads")):
+                               ("Layer.workspace_size", "num_tokens"), ("Context", "num_threads"),
+                               ("open", "directory"), ("open", "progress"), ("Checkpoint.layer", "layer"),
+                               ("Checkpoint.layer", "load_flags"), ("Checkpoint.layer", "platform"),
+                               ("Checkpoint.layer", "patch"), ("Checkpoint.convert", "layers"),
+                               ("Checkpoint.convert", "control"), ("Checkpoint.packed", "selection"),
+                               ("Weights.load_checkpoint", "checkpoint"), ("Checkpoint.tensor", "name")):
             function, arguments = calls[name]
             with self.subTest(name, argument=argument), self.assertRaisesRegex(TypeError, f"^{argument}: .*object"):
                 function(**{**arguments, argument: object()})
@@ -502,7 +532,7 @@ class BadInput(unittest.TestCase):
             value = getattr(libmoe, name)
             if isinstance(value, type) and issubclass(value, libmoe._handle.Handle):
                 methods = {m for m, f in vars(value).items() if not m.startswith("_") and not isinstance(f, property)}
-                methods -= {"report", "take_log", "cancel", "schema"}  # without arguments
+                methods -= {"report", "take_log", "cancel", "schema", "close"}  # without arguments
                 self.assertEqual({f"{name}.{method}" for method in methods} - named, set())
             elif callable(value) and getattr(value, "__module__", "").startswith("libmoe") and not isinstance(value, type):
                 self.assertTrue(name in named | {"version", "build_info", "abi_description"}, name)

@@ -262,7 +262,7 @@ class Layers(unittest.TestCase):
         given.numpy()[:] = hidden
         for versions in (True, False):
             out = it.apply(OnlyDlpack(given, versions), OnlyDlpack(logits, versions))
-            self.assertEqual(repr(out), f"<Tensor bf16 [3, {H}]>")
+            self.assertEqual(repr(out), f"<libmoe.Tensor bf16 [3, {H}]>")
             np.testing.assert_array_equal(out.numpy(), expected)
             into = libmoe.empty(hidden.shape, "bf16")
             foreign = OnlyDlpack(into, versions)

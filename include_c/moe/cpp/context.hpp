@@ -14,7 +14,35 @@ inline namespace LIBMOE_NAMESPACE {
 /// Called now and then on the thread of the long call; total is 0 while unknown. false stops the call.
 using Progress = std::function<bool(std::uint64_t done, std::uint64_t total)>;
 
-/// For convert, save, load and apply; several calls may share it.
+/// What a long call is doing.
+enum class Phase : moe_phase {
+  none = MOE_PHASE_NONE,  ///< also what this header does not know
+  open = MOE_PHASE_OPEN,
+  convert = MOE_PHASE_CONVERT,
+  save = MOE_PHASE_SAVE,
+  load = MOE_PHASE_LOAD,
+  hash = MOE_PHASE_HASH,
+  apply = MOE_PHASE_APPLY
+};
+/// What `done` and `total` count.
+enum class Unit : moe_unit {
+  none = MOE_UNIT_NONE,  ///< also what this header does not know
+  files = MOE_UNIT_FILES,
+  experts = MOE_UNIT_EXPERTS,
+  bytes = MOE_UNIT_BYTES
+};
+
+/// What the running or last call with a control does.
+struct State {
+  Phase phase;
+  Unit unit;                               ///< of done and total
+  std::uint64_t done, total;               ///< of the phase: what the progress function gets
+  std::int64_t layer;                      ///< the model's number; -1: no layer
+  std::int64_t layers_done, layers_total;  ///< of a call for several layers; else 0, 1
+  std::uint64_t bytes_done, bytes_total;   ///< of the whole call: bytes_done never goes back
+};
+
+/// For open, convert, save, load and apply; several calls may share it.
 class Control : public Handle<moe_control, moe_control_destroy> {
  public:
   using Handle::Handle;
@@ -37,6 +65,21 @@ class Control : public Handle<moe_control, moe_control_destroy> {
     moe_control_progress(get(), &units.done, &units.total);
     return units;
   }
+  /// All about the running or last call; from any thread, and in the progress function.
+  Result<State> try_state() const noexcept {
+    moe_progress raw{};
+    raw.struct_size = sizeof raw;
+    if (Result<void> done = detail::call(moe_control_state, get(), &raw); !done) return done.error();
+    return State{detail::known(raw.phase, Phase::apply, Phase::none),
+                 detail::known(raw.unit, Unit::bytes, Unit::none),
+                 raw.done,
+                 raw.total,
+                 raw.layer,
+                 raw.layers_done,
+                 raw.layers_total,
+                 raw.bytes_done,
+                 raw.bytes_total};
+  }
   /// For a callback's own part of a long call: tells the progress; MOE_OK, or why to stop.
   [[nodiscard]] moe_status report(std::uint64_t done, std::uint64_t total) const noexcept {
     return moe_control_report(get(), done, total);
@@ -44,6 +87,7 @@ class Control : public Handle<moe_control, moe_control_destroy> {
 
 #if LIBMOE_EXCEPTIONS
   static Control create(Progress progress = {}) { return try_create(std::move(progress)).value(); }
+  State state() const { return try_state().value(); }
 #endif
 
  private:

@@ -7,12 +7,15 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <memory>
 #include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -67,6 +70,11 @@ class LIBMOE_VISIBLE Error : public std::exception {
   const char* subject() const noexcept { return shared_ ? moe_error_subject(shared_->error) : ""; }
   /// JSON: expected, actual, needed, errno, cause, candidates, as they apply.
   const char* details() const noexcept { return shared_ ? moe_error_details_json(shared_->error) : "{}"; }
+  /// What the system said of a file: compares with std::errc::no_such_file_or_directory and the others; else empty.
+  std::error_code code() const noexcept {
+    const char* member = std::strstr(details(), "\"errno\":");  // within a text its quotation marks are escaped
+    return {member ? std::atoi(member + 8) : 0, std::generic_category()};
+  }
   /// "<subject>: <message>"
   const char* what() const noexcept override { return shared_ && shared_->text ? shared_->text.get() : message(); }
   const moe_error* get() const noexcept { return shared_ ? shared_->error : nullptr; }
@@ -237,6 +245,12 @@ moe_status guarded(F&& body, moe_error** error = nullptr) noexcept {
 #else
   return body(give);
 #endif
+}
+
+/// A number of moe.h as the enum of this header; one that it does not know as `unknown`.
+template <class E>
+E known(std::underlying_type_t<E> value, E last, E unknown) noexcept {
+  return value < 0 || value > static_cast<std::underlying_type_t<E>>(last) ? unknown : static_cast<E>(value);
 }
 
 /// A callback's function on the heap, as the `user` of moe.h; null without memory.

@@ -28,6 +28,12 @@ struct LayerOptions {
   std::uint64_t flags = 0;  ///< MOE_LAYER_...
 };
 
+namespace detail {
+inline moe_layer_options raw_options(const LayerOptions& options) noexcept {
+  return {sizeof(moe_layer_options), 0, options.correction_bias.get(), options.expert_map.get(), options.flags};
+}
+}  // namespace detail
+
 /// Converted weights bound to a kernel. Several threads may apply one layer at once.
 class Layer : public Handle<moe_layer, moe_layer_destroy> {
  public:
@@ -35,7 +41,7 @@ class Layer : public Handle<moe_layer, moe_layer_destroy> {
 
   static Result<Layer> try_create(const Selection& selection, const Packed& packed, const Context& context = {},
                                   const LayerOptions& options = {}) noexcept {
-    const moe_layer_options raw{sizeof raw, 0, options.correction_bias.get(), options.expert_map.get(), options.flags};
+    const moe_layer_options raw = detail::raw_options(options);
     return detail::make<Layer>(moe_layer_create, context.get(), selection.get(), packed.get(), &raw);
   }
 

@@ -57,6 +57,8 @@ struct HeldTensor {
   Buffer hold;
 };
 
+class Checkpoint;
+
 /// Source tensors of one layer. Memory given to it is kept, not copied, until `release` is called.
 class Weights : public Handle<moe_weights, moe_weights_destroy> {
  public:
@@ -106,6 +108,8 @@ class Weights : public Handle<moe_weights, moe_weights_destroy> {
   Result<void> try_load_safetensors(Text path, Text module = nullptr) noexcept {
     return detail::call(moe_weights_load_safetensors, get(), path, module);
   }
+  /// From files that are open already: of a config that is one of Checkpoint::config.
+  Result<void> try_load_checkpoint(const Checkpoint& checkpoint) noexcept;
   /// complete, missing, unexpected, experts, tensors
   Result<Buffer> try_to_json() const noexcept { return detail::text(moe_weights_to_json, get()); }
   /// One expert's tensor, all with -1.
@@ -134,6 +138,7 @@ class Weights : public Handle<moe_weights, moe_weights_destroy> {
     return try_set_named(name, tensor, std::move(release)).value();
   }
   void load_safetensors(Text path, Text module = nullptr) { try_load_safetensors(path, module).value(); }
+  void load_checkpoint(const Checkpoint& checkpoint) { try_load_checkpoint(checkpoint).value(); }
   Buffer to_json() const { return try_to_json().value(); }
   HeldTensor get(Text role, std::int64_t expert) const { return try_get(role, expert).value(); }
 #endif

@@ -2,6 +2,12 @@
 
     import libmoe
 
+    with libmoe.Context() as context, libmoe.open(directory, context) as checkpoint:
+        layer = checkpoint.layer(0)
+        out = layer.apply(hidden, logits)
+
+Or step by step:
+
     with libmoe.Config.from_hf(text) as config, libmoe.Selection(config) as selection:
         with libmoe.Weights(config) as weights:
             weights.load_safetensors(directory)
@@ -17,29 +23,34 @@ has `__dlpack__` (torch, jax, ...). numpy has no bfloat16: uint16 arrays are its
     _library   finding and loading the library      _model     config, platform, selection
     _errors    an exception per status              _weights   source tensors
     _handle    objects, calls                       _layer     converted weights, layer, routing
-    _tensor    arrays and DLPack
+    _tensor    arrays and DLPack                    _checkpoint  all layers of a model
+    _progress  what a long call does, a bar
 """
 from . import _abi as abi
-from ._abi import (ApplyFlags, ApplyMode, ConvertFlags, DType, LayerFlags, LoadFlags, LogLevel, Reject, SelectFlags,
-                   Status, moe_allocator_ops)
+from ._abi import (ApplyFlags, ApplyMode, ConvertFlags, DType, LayerFlags, LayerKind, LoadFlags, LogLevel, Phase,
+                   Reject, SelectFlags, Status, Unit, moe_allocator_ops)
+from ._checkpoint import Checkpoint, LayerInfo, open
 from ._context import Context, Control, Task
 from ._errors import (Busy, BufferTooSmall, CallbackError, Cancelled, CommError, CommPoisoned, ConfigMismatch,
-                      DTypeError, Error, FormatError, InputOutputError, InternalError, InvalidArgument, InvalidConfig,
-                      InvalidHandle, MissingWeight, NoBackend, OutOfMemory, PeerError, ShapeError, StateError,
-                      UnexpectedWeight, Unsupported, VersionError)
+                      DTypeError, Error, FileNotFound, FormatError, InputOutputError, InternalError, InvalidArgument,
+                      InvalidConfig, InvalidHandle, IsADirectory, MissingWeight, NoBackend, NotADirectory, OutOfMemory,
+                      PeerError, PermissionDenied, ShapeError, StateError, UnexpectedWeight, Unsupported, VersionError)
 from ._layer import Layer, Packed, convert, route
 from ._library import lib
 from ._model import (Candidate, Config, Platform, Selection, abi_description, build_info, describe, has_feature,
                      version)
+from ._progress import Progress, TqdmProgress, tqdm_progress
 from ._tensor import Tensor, empty
 from ._weights import Weights
 
 __version__ = abi.VERSION
 __all__ = [
-    "ApplyFlags", "ApplyMode", "BufferTooSmall", "Busy", "CallbackError", "Cancelled", "Candidate", "CommError",
-    "CommPoisoned", "Config", "ConfigMismatch", "Context", "Control", "ConvertFlags", "DType", "DTypeError",
-    "Error", "FormatError", "InputOutputError", "InternalError", "InvalidArgument", "InvalidConfig",
-    "InvalidHandle", "Layer", "LayerFlags", "LoadFlags", "LogLevel", "MissingWeight", "NoBackend", "OutOfMemory",
-    "Packed", "PeerError", "Platform", "Reject", "SelectFlags", "Selection", "ShapeError", "StateError", "Status",
-    "Task", "Tensor", "UnexpectedWeight", "Unsupported", "VersionError", "Weights", "abi", "abi_description", "build_info",
-    "convert", "describe", "empty", "has_feature", "lib", "moe_allocator_ops", "route", "version"]
+    "ApplyFlags", "ApplyMode", "BufferTooSmall", "Busy", "CallbackError", "Cancelled", "Candidate", "Checkpoint",
+    "CommError", "CommPoisoned", "Config", "ConfigMismatch", "Context", "Control", "ConvertFlags", "DType",
+    "DTypeError", "Error", "FileNotFound", "FormatError", "InputOutputError", "InternalError", "InvalidArgument",
+    "InvalidConfig", "InvalidHandle", "IsADirectory", "Layer", "LayerFlags", "LayerInfo", "LayerKind", "LoadFlags",
+    "LogLevel", "MissingWeight", "NoBackend", "NotADirectory", "OutOfMemory", "Packed", "PeerError",
+    "PermissionDenied", "Phase", "Platform", "Progress", "Reject", "SelectFlags", "Selection", "ShapeError",
+    "StateError", "Status", "Task", "Tensor", "TqdmProgress", "UnexpectedWeight", "Unit", "Unsupported",
+    "VersionError", "Weights", "abi", "abi_description", "build_info", "convert", "describe", "empty",
+    "has_feature", "lib", "moe_allocator_ops", "open", "route", "tqdm_progress", "version"]

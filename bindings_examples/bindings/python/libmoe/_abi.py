@@ -115,6 +115,25 @@ class ApplyMode(enum.IntEnum):
     TOPK = 1
 
 
+class Phase(enum.IntEnum):
+    """moe_phase"""
+    NONE = 0
+    OPEN = 1
+    CONVERT = 2
+    SAVE = 3
+    LOAD = 4
+    HASH = 5
+    APPLY = 6
+
+
+class Unit(enum.IntEnum):
+    """moe_unit"""
+    NONE = 0
+    FILES = 1
+    EXPERTS = 2
+    BYTES = 3
+
+
 class SelectFlags(enum.IntFlag):
     """moe_select_flags"""
     EXPLAIN_ONLY = 1
@@ -145,6 +164,19 @@ class ApplyFlags(enum.IntFlag):
     IN_PLACE = 2
 
 
+class LayerKind(enum.IntEnum):
+    """moe_layer_kind"""
+    OTHER = 0
+    EXPERTS = 1
+    DENSE = 2
+
+
+class LayerInfoFlags(enum.IntFlag):
+    """moe_layer_info_flags"""
+    IS_MTP = 1
+    IS_CONVERTED = 2
+
+
 # Functions of the caller
 moe_release_fn = CFUNCTYPE(None, c_void_p)
 moe_progress_fn = CFUNCTYPE(c_int32, c_void_p, c_uint64, c_uint64)
@@ -167,6 +199,21 @@ class moe_tensor(ctypes.Structure):
         ("nbytes", c_uint64),
         ("shape", c_int64 * 6),
         ("strides", c_int64 * 6)]
+
+
+class moe_progress(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("phase", c_int32),
+        ("unit", c_int32),
+        ("reserved0", c_int32),
+        ("done", c_uint64),
+        ("total", c_uint64),
+        ("layer", c_int64),
+        ("layers_done", c_int64),
+        ("layers_total", c_int64),
+        ("bytes_done", c_uint64),
+        ("bytes_total", c_uint64)]
 
 
 class moe_parallel_ops(ctypes.Structure):
@@ -271,6 +318,35 @@ class moe_route_args(ctypes.Structure):
         ("out_topk_weights", POINTER(moe_tensor))]
 
 
+class moe_layer_info(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("kind", c_int32),
+        ("flags", c_uint32),
+        ("top_k", c_int32),
+        ("num_experts", c_int64),
+        ("hidden_dim", c_int64),
+        ("intermediate_size", c_int64),
+        ("bytes", c_uint64),
+        ("name", c_char_p),
+        ("problem", c_char_p)]
+
+
+class moe_checkpoint_options(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("reserved0", c_uint32),
+        ("load_flags", c_uint64),
+        ("select_flags", c_uint64),
+        ("platform", c_void_p),
+        ("patch_json", c_char_p),
+        ("patch_len", c_size_t),
+        ("layer", POINTER(moe_layer_options)),
+        ("layers", c_void_p),
+        ("num_layers", c_size_t),
+        ("control", c_void_p)]
+
+
 class Pointer:
     """The type of a parameter that takes an object of the library: its pointer or None, never a number or a text."""
 
@@ -285,6 +361,7 @@ class Pointer:
 
 
 BUFFER = Pointer("buffer")
+CHECKPOINT = Pointer("checkpoint")
 CONFIG = Pointer("config")
 CONTEXT = Pointer("context")
 CONTROL = Pointer("control")
@@ -332,6 +409,7 @@ PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...], tuple[str, ...]]] = {
     "moe_control_cancel": (None, (CONTROL,), ("control",)),
     "moe_control_progress": (None, (CONTROL, POINTER(c_uint64), POINTER(c_uint64)), ("control", "done", "total")),
     "moe_control_report": (c_int32, (CONTROL, c_uint64, c_uint64), ("control", "done", "total")),
+    "moe_control_state": (c_int32, (CONTROL, POINTER(moe_progress), POINTER(c_void_p)), ("control", "out", "err")),
     "moe_control_destroy": (None, (CONTROL,), ("control",)),
     "moe_context_create": (
         c_int32,
@@ -481,4 +559,46 @@ PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...], tuple[str, ...]]] = {
         c_int32,
         (CONTEXT, CONFIG, POINTER(moe_route_args), POINTER(c_void_p)),
         ("ctx", "config", "args", "err")),
+    "moe_checkpoint_open": (
+        c_int32,
+        (CONTEXT, c_char_p, c_void_p, c_size_t, CONTROL, POINTER(c_void_p), POINTER(c_void_p)),
+        ("ctx", "directory", "options_json", "options_len", "control", "out", "err")),
+    "moe_checkpoint_to_json": (
+        c_int32,
+        (CHECKPOINT, POINTER(c_void_p), POINTER(c_void_p)),
+        ("checkpoint", "out", "err")),
+    "moe_checkpoint_layer_count": (c_int64, (CHECKPOINT,), ("checkpoint",)),
+    "moe_checkpoint_layer_info": (
+        c_int32,
+        (CHECKPOINT, c_int64, POINTER(moe_layer_info), POINTER(c_void_p)),
+        ("checkpoint", "layer", "out", "err")),
+    "moe_checkpoint_config": (
+        c_int32,
+        (CHECKPOINT, c_int64, c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p)),
+        ("checkpoint", "layer", "patch_json", "patch_len", "out", "err")),
+    "moe_weights_load_checkpoint": (
+        c_int32,
+        (WEIGHTS, CHECKPOINT, POINTER(c_void_p)),
+        ("weights", "checkpoint", "err")),
+    "moe_checkpoint_packed": (
+        c_int32,
+        (CONTEXT, CHECKPOINT, SELECTION, POINTER(moe_checkpoint_options), POINTER(c_void_p), POINTER(c_void_p)),
+        ("ctx", "checkpoint", "selection", "options", "out", "err")),
+    "moe_checkpoint_layer": (
+        c_int32,
+        (CONTEXT, CHECKPOINT, c_int64, POINTER(moe_checkpoint_options), POINTER(c_void_p), POINTER(c_void_p)),
+        ("ctx", "checkpoint", "layer", "options", "out", "err")),
+    "moe_checkpoint_convert": (
+        c_int32,
+        (CONTEXT, CHECKPOINT, c_char_p, POINTER(moe_checkpoint_options), POINTER(c_void_p)),
+        ("ctx", "checkpoint", "directory", "options", "err")),
+    "moe_checkpoint_tensor": (
+        c_int32,
+        (CHECKPOINT, c_char_p, POINTER(moe_tensor), POINTER(c_void_p), POINTER(c_void_p)),
+        ("checkpoint", "name", "out", "hold", "err")),
+    "moe_checkpoint_fingerprint": (
+        c_int32,
+        (CONTEXT, CHECKPOINT, c_int32, CONTROL, POINTER(c_void_p), POINTER(c_void_p)),
+        ("ctx", "checkpoint", "full", "control", "out", "err")),
+    "moe_checkpoint_destroy": (None, (CHECKPOINT,), ("checkpoint",)),
 }

@@ -1,16 +1,21 @@
 """What a program lends to the calls: threads, memory, a log; progress and cancellation."""
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import threading
-from typing import Any, Callable
+from typing import Any, Callable, Iterator, Union
 
 from . import _abi as abi
-from ._abi import LogLevel, Status
+from ._abi import LogLevel, Phase, Status, Unit
 from ._errors import failure
-from ._handle import (Gate, Handle, Raised, callback, cause_of, check_function, encode, immortal, integer, invoke,
-                      json_of, kept, text_of)
+from ._handle import (Gate, Handle, Raised, callback, call, cause_of, check_function, counted, encode, immortal,
+                      integer, invoke, json_of, kept, size_text, text_of)
+from ._progress import Progress, TqdmProgress
+
+ProgressFunction = Callable[[int, int], object]
+ProgressLike = Union[ProgressFunction, str, None]
 
 
 @callback(abi.moe_release_fn)
@@ -20,16 +25,24 @@ def release(number: int) -> None:
 
 
 class Control(Handle):
-    """Progress and cancellation of long calls: convert, save, load, apply. One may serve several calls.
+    """Progress and cancellation of long calls: open, convert, save, load, apply. One may serve several calls.
 
     `progress(done, total)` is called now and then on the thread that made the call, total 0 while unknown; what it
-    raises stops the call. cancel() stops it from any thread: the call raises Cancelled, and so do later ones.
+    raises stops the call. It may ask `state`. "tqdm" or tqdm_progress() shows a bar. cancel() stops the call from any
+    thread: it raises Cancelled, and so do later ones.
     """
     _kind = "control"
+    _bar: TqdmProgress | None = None
 
-    def __init__(self, progress: Callable[[int, int], object] | None = None) -> None:
+    def __init__(self, progress: ProgressLike = None) -> None:
         self._check_new()
-        check_function(progress, "progress")
+        if isinstance(progress, str) and progress == "tqdm":
+            progress = TqdmProgress()
+        if progress is not None and not callable(progress):
+            raise TypeError(f'progress: expected a function or "tqdm", got {type(progress).__name__}')
+        if isinstance(progress, TqdmProgress):
+            progress._bind(self)
+            self._bar = progress
         raised = Raised()
         self._raised = [raised]
         number = kept.add((progress, raised))
@@ -45,12 +58,46 @@ class Control(Handle):
         invoke("moe_control_progress", self, ctypes.byref(done), ctypes.byref(total))
         return done.value, total.value
 
+    @property
+    def state(self) -> Progress:
+        """All about the running or last call; may be asked from any thread and in the progress function."""
+        it = abi.moe_progress(struct_size=ctypes.sizeof(abi.moe_progress))
+        call("moe_control_state", self, ctypes.byref(it))
+        known = it.phase in Phase._value2member_map_, it.unit in Unit._value2member_map_
+        return Progress(Phase(it.phase) if known[0] else Phase.NONE, Unit(it.unit) if known[1] else Unit.NONE,
+                        it.done, it.total, None if it.layer < 0 else it.layer, it.layers_done, it.layers_total,
+                        it.bytes_done, it.bytes_total)
+
+    def close(self) -> None:
+        super().close()
+        if self._bar is not None:
+            self._bar.close()
+
+    def _says(self) -> str:
+        it = self.state
+        if it.phase is Phase.NONE:
+            return "idle"
+        return (f"{it.phase.name.lower()}{'' if it.layer is None else f' layer {it.layer}'}, "
+                f"{size_text(it.bytes_done)} of {size_text(it.bytes_total)}")
+
     def report(self, done: int, total: int = 0) -> None:
         """For your own part of a long call, such as a weight source: raises Cancelled when it shall stop."""
         status = invoke("moe_control_report", self, done, total)  # it has no error object
         cause = cause_of((self,))
         if status:
             raise failure(status, "control", "the call shall stop") from cause
+
+
+@contextlib.contextmanager
+def controlled(control: Control | None, progress: ProgressLike) -> Iterator[Control | None]:
+    """The control of a call, or one that is made for its `progress`."""
+    if progress is None:
+        yield control
+    elif control is not None:
+        raise TypeError("progress: expected None beside a control, which has its own")
+    else:
+        with Control(progress) as made:
+            yield made
 
 
 @callback(abi.moe_progress_fn)
@@ -69,6 +116,9 @@ class Task:
 
     def __init__(self, function: Any, argument: int | None) -> None:
         self._function, self._argument, self._gate = function, argument, Gate("task")
+
+    def __repr__(self) -> str:
+        return f"<libmoe.Task {'closed' if self._gate.closed else 'open'}>"
 
     def __call__(self, index: int) -> None:
         running = threading.Lock()
@@ -98,7 +148,7 @@ def _log(number: int, level: int, component: bytes, message: int, size: int) -> 
 
 
 class Context(Handle):
-    """Threads, memory and log of one embedding program; None everywhere means one thread.
+    """Threads, memory and log of one embedding program, by default a thread for each core; None means one thread.
 
     options: those of moe_context_create, such as threads=4 or log_level="debug". Functions that it may lend:
     log(level, component, message) is called from any thread of the library and must not call libmoe;
@@ -129,6 +179,9 @@ class Context(Handle):
         if allocator is not None:
             callbacks.allocator = ctypes.pointer(immortal(allocator))  # its functions are called until the very end
         self._create("moe_context_create", *document, ctypes.byref(callbacks))
+
+    def _says(self) -> str:
+        return counted(self.report()["threads"], "thread")
 
     def take_log(self) -> list[dict[str, Any]]:
         """The messages since the last call, also without a `log` function."""

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copyreg
+import os
 from typing import Any
 
 from ._abi import Status
@@ -32,7 +33,6 @@ class NoBackend(Error): "Nobody accepts; `details['candidates']` has every reaso
 class Unsupported(Error): "Valid, but this build or this object cannot do it."
 class BufferTooSmall(Error): "Memory of the caller; `details['needed']` says how much it takes."
 class OutOfMemory(Error): "The library could not get memory."
-class InputOutputError(Error): "Open, read, write or mmap failed; `details['errno']`."
 class FormatError(Error): "Not such a file, truncated, or damaged."
 class VersionError(Error): "A struct or a file of a newer version."
 class Cancelled(Error): "Stopped on request."
@@ -44,6 +44,37 @@ class PeerError(Error): "Another rank failed; `details` names it."
 class ConfigMismatch(Error): "Two sides disagree, such as packed weights and selection."
 class CommPoisoned(Error): "The communicator failed before and cannot be used."
 class InternalError(Error): "A fault of the library: please report it."
+
+
+class InputOutputError(Error, OSError):
+    """Open, read, write or mmap failed. `errno`, `strerror` and `filename` are those of OSError; `errno` is None where
+    the system has no number for it."""
+
+    def __init__(self, status: int, subject: str, message: str, details: dict[str, Any]) -> None:
+        super().__init__(status, subject, message, details)
+        number = details.get("errno")
+        if number is not None:
+            self.errno, self.strerror = number, os.strerror(number)
+        self.filename = subject or None
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        new, _, state = super().__reduce__()
+        system = {"args": self.args, "errno": self.errno, "strerror": self.strerror, "filename": self.filename}
+        return new, (type(self),), {**state, **system}
+
+
+class FileNotFound(InputOutputError, FileNotFoundError): "There is no such file or folder."
+class PermissionDenied(InputOutputError, PermissionError): "This process may not do that with the file."
+class NotADirectory(InputOutputError, NotADirectoryError): "A file where a folder is wanted."
+class IsADirectory(InputOutputError, IsADirectoryError): "A folder where a file is wanted."
+
+
+_OF_SYSTEM: dict[type[OSError], type[InputOutputError]] = {
+    FileNotFoundError: FileNotFound, PermissionError: PermissionDenied, NotADirectoryError: NotADirectory,
+    IsADirectoryError: IsADirectory}
 
 
 CLASSES = {Status.INVALID_ARGUMENT: InvalidArgument, Status.INVALID_CONFIG: InvalidConfig,
@@ -59,4 +90,8 @@ CLASSES = {Status.INVALID_ARGUMENT: InvalidArgument, Status.INVALID_CONFIG: Inva
 
 def failure(status: int, subject: str, message: str, details: dict[str, Any] | None = None) -> Error:
     """The exception of a status; of one that this package does not know, an InternalError."""
-    return CLASSES.get(status, InternalError)(status, subject, message, details or {})  # type: ignore[call-overload, no-any-return]
+    details = details or {}
+    kind: type[Error] = CLASSES.get(status, InternalError)  # type: ignore[call-overload]
+    if kind is InputOutputError:  # as Python itself has it: OSError(2, "") is a FileNotFoundError
+        kind = _OF_SYSTEM.get(type(OSError(details.get("errno", 0), "")), kind)
+    return kind(status, subject, message, details)

@@ -190,6 +190,17 @@ class Handle:
         self._gate.close()
         self._owner = None
 
+    def _says(self) -> str:
+        """What an open object says about itself in its repr."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        try:
+            what = self._says()
+        except Error as error:  # closed, perhaps meanwhile, or used by another call
+            what = "closed" if self.closed else error.message
+        return f"<libmoe.{type(self).__name__} {what}>"
+
     @property
     def closed(self) -> bool:
         return self._gate.closed
@@ -309,6 +320,9 @@ class Buffer(Handle):
     def __init__(self, name: str, *arguments: Any, using: Sequence[Handle | None] = ()) -> None:
         self._create(name, *arguments, using=using)
 
+    def _says(self) -> str:
+        return counted(len(self.memory), "byte")
+
     @property
     def memory(self) -> memoryview:
         """The bytes, without a copy; they stay while the view is used."""
@@ -374,6 +388,27 @@ def c_text(text: str | bytes | os.PathLike[Any], name: str = "text") -> bytes:
     if b"\0" in data:
         raise ValueError(f"{name}: {text!r} has a NUL character inside")
     return data
+
+
+def counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def size_text(size: int) -> str:
+    """A size for people: 610 MB."""
+    number, unit = float(size), "bytes"
+    for unit in ("bytes", "kB", "MB", "GB", "TB"):
+        if number < 999.5 or unit == "TB":
+            break
+        number /= 1000
+    return f"{number:.{0 if unit == 'bytes' or number >= 9.95 else 1}f} {unit}"
+
+
+def layer_text(config: dict[str, Any]) -> str:
+    """What a resolved config says of sizes: 32 experts top 8, 2048 x 768."""
+    held, experts = config["num_local_experts"], config["num_experts"]
+    return (f"{experts if held == experts else f'{held} of {experts}'} experts top {config['top_k']}, "
+            f"{config['hidden_dim']} x {config['intermediate_size_per_partition']}")
 
 
 def optional(text: str | None, name: str) -> bytes | None:

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from . import _abi as abi
 from ._abi import ApplyFlags, ApplyMode, ConvertFlags, DType, LayerFlags, LoadFlags, moe_tensor
 from ._context import Context, Control, release
-from ._handle import Handle, c_text, call, check_kind, integer, json_of, kept, memory, numbers_of
+from ._handle import (Handle, c_text, call, check_kind, counted, integer, json_of, kept, layer_text, memory, numbers_of,
+                      size_text)
 from ._model import Config, Selection
 from ._tensor import NUMPY, Tensor, View, dtype_of, empty, tensor_at, view_of
 from ._weights import Weights
@@ -28,12 +29,13 @@ def _bytes(buffer: Any, name: str, write: bool = False) -> tuple[int, int, Any]:
     return array.ctypes.data, array.nbytes, array
 
 
-def _pointer(control: Control | None) -> ctypes.c_void_p | None:
+def pointer_of(handle: Handle | None, kind: str) -> ctypes.c_void_p | None:
     """For a struct; `using` keeps it open during the call."""
-    if control is None:
+    if handle is None:
         return None
-    check_kind(control, "control", "control")
-    return control._owner.pointer if control._owner else None
+    check_kind(handle, kind, kind)
+    owner = handle._owner
+    return owner.pointer if owner else None
 
 
 class Packed(Handle):
@@ -83,6 +85,10 @@ class Packed(Handle):
         view = view_of(out, "out", write=True)
         call("moe_packed_dequantize", self, c_text(role, "role"), expert, ctypes.byref(view.struct))
 
+    def _says(self) -> str:
+        it = self.report()
+        return f"{it['layout']}, {layer_text(it['config'])}, {size_text(it['bytes'])}"
+
     def report(self) -> dict[str, Any]:
         """Layout, config, experts, named outputs, sizes, content hash."""
         answer: dict[str, Any] = json_of("moe_packed_to_json", self)
@@ -93,7 +99,7 @@ def convert(selection: Selection, weights: Weights, context: Context | None = No
             flags: ConvertFlags | int = 0, max_temp_bytes: int = 0, control: Control | None = None) -> Packed:
     """Repacks the weights into the layout of the selection; `into`: a writable buffer of Selection.packed_size."""
     options = abi.moe_convert_options(struct_size=ctypes.sizeof(abi.moe_convert_options),
-                                      flags=integer(flags, "flags"), control=_pointer(control),
+                                      flags=integer(flags, "flags"), control=pointer_of(control, "control"),
                                       max_temp_bytes=integer(max_temp_bytes, "max_temp_bytes"))
     if into is not None:
         options.dst, options.dst_size, keep = _bytes(into, "into", write=True)
@@ -107,13 +113,11 @@ def convert(selection: Selection, weights: Weights, context: Context | None = No
 class Layer(Handle):
     """Converted weights bound to a kernel. Several threads may call `apply` at once."""
     _kind = "layer"
-    _dtype: DType | None = None  # of the output
+    _resolved: dict[str, Any] | None = None  # its config, which never changes
 
     def __init__(self, selection: Selection, packed: Packed, context: Context | None = None, *,
                  correction_bias: Any = None, expert_map: Any = None, flags: LayerFlags | int = 0) -> None:
-        options = abi.moe_layer_options(struct_size=ctypes.sizeof(abi.moe_layer_options),
-                                        flags=integer(flags, "flags"))
-        views = _point(options, correction_bias=correction_bias, expert_map=expert_map)
+        options, views = layer_options(correction_bias, expert_map, flags)
         self._create("moe_layer_create", context, selection, packed, ctypes.byref(options))
         del views
         if context is not None:
@@ -132,7 +136,7 @@ class Layer(Handle):
             raise TypeError("apply: expected logits, or topk_ids and topk_weights")
         args = abi.moe_apply_args(struct_size=ctypes.sizeof(abi.moe_apply_args), flags=integer(flags, "flags"),
                                   mode=ApplyMode.TOPK if logits is None else ApplyMode.ROUTER_LOGITS,
-                                  control=_pointer(control))
+                                  control=pointer_of(control, "control"))
         views = _point(args, hidden=hidden, router_logits=logits, topk_ids=topk_ids, topk_weights=topk_weights)
         if out is None and views:
             out = self._new_out(hidden, views[0])
@@ -154,9 +158,7 @@ class Layer(Handle):
         return out
 
     def _out_dtype(self) -> DType:
-        if self._dtype is None:
-            self._dtype = dtype_of(self.report()["config"]["out_dtype"])
-        return self._dtype
+        return dtype_of(self._config()["out_dtype"])
 
     def workspace_size(self, num_tokens: int, mode: ApplyMode = ApplyMode.ROUTER_LOGITS) -> tuple[int, int]:
         """Bytes and alignment of a workspace for calls with so many tokens."""
@@ -165,16 +167,48 @@ class Layer(Handle):
 
     def expert_counts(self, reset: bool = False) -> npt.NDArray[np.uint64]:
         """Tokens routed to each held expert since the last reset."""
-        config = self.report()["config"]
+        config = self._config()
         counts = np.zeros(config["num_local_experts"] + config["routing"]["num_fused_shared_experts"], np.uint64)
         call("moe_layer_expert_counts", self, counts.ctypes.data_as(ctypes.POINTER(ctypes.c_uint64)), counts.size,
              reset)
         return counts
 
+    @property
+    def name(self) -> str:
+        """Of its config, such as "model.layers.3.mlp.experts", or ""."""
+        return str(self._config()["name"])
+
+    @property
+    def num_experts(self) -> int:
+        return int(self._config()["num_experts"])
+
+    @property
+    def top_k(self) -> int:
+        return int(self._config()["top_k"])
+
+    @property
+    def hidden_dim(self) -> int:
+        return int(self._config()["hidden_dim"])
+
+    def _config(self) -> dict[str, Any]:
+        if self._resolved is None:
+            self._resolved = self.report()["config"]
+        return self._resolved
+
+    def _says(self) -> str:
+        it = self.report()
+        return f"{it['kernel']}, {layer_text(it['config'])}, {counted(it['threads'], 'thread')}"
+
     def report(self) -> dict[str, Any]:
         """Config, kernel, threads, memory use."""
         answer: dict[str, Any] = json_of("moe_layer_to_json", self)
         return answer
+
+
+def layer_options(correction_bias: Any, expert_map: Any, flags: LayerFlags | int) -> tuple[Any, list[View]]:
+    """The struct, and what its tensors need while it is used."""
+    options = abi.moe_layer_options(struct_size=ctypes.sizeof(abi.moe_layer_options), flags=integer(flags, "flags"))
+    return options, _point(options, correction_bias=correction_bias, expert_map=expert_map)
 
 
 def _point(struct: Any, write: bool = False, /, **arrays: Any) -> list[View]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from . import _abi as abi
 from ._abi import Reject, SelectFlags
 from ._context import Context
-from ._handle import Handle, c_text, call, encode, invoke, json_of, numbers_of
+from ._handle import Handle, c_text, call, encode, invoke, json_of, layer_text, numbers_of
 from ._library import lib
 
 
@@ -51,6 +51,11 @@ class Config(Handle):
                                      kind=ctypes.c_char_p)[0]
         return text.decode()
 
+    def _says(self) -> str:
+        document = self.document
+        name = document["name"]
+        return f"{name}, {layer_text(document)}" if name else layer_text(document)
+
     @staticmethod
     def schema() -> dict[str, Any]:
         """The JSON Schema of a document."""
@@ -69,6 +74,11 @@ class Platform(Handle):
     def description(self) -> dict[str, Any]:
         answer: dict[str, Any] = json_of("moe_platform_to_json", self)
         return answer
+
+    def _says(self) -> str:
+        it = self.description
+        capability = ".".join(map(str, it.get("capability") or ()))
+        return f"{it['type']} {it['arch']} {capability}".rstrip()
 
     def has(self, feature: str) -> bool:
         """Whether it has an instruction set, such as "avx512_vnni"."""
@@ -109,6 +119,9 @@ class Selection(Handle):
     def _text(self, name: str) -> str:
         text: bytes = invoke(name, self)
         return text.decode()
+
+    def _says(self) -> str:
+        return f"{self.backend} {self.kernel} {self.layout}" if self.backend else "nobody accepts"
 
     @property
     def candidates(self) -> list[Candidate]:

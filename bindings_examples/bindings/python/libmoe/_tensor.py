@@ -125,7 +125,7 @@ class Tensor:
         return capsule
 
     def __repr__(self) -> str:
-        return f"<Tensor {self.dtype} {list(self.shape)}{'' if self.writable else ' read-only'}>"
+        return f"<libmoe.Tensor {self.dtype} {list(self.shape)}{'' if self.writable else ' read-only'}>"
 
 
 def empty(shape: Sequence[int], dtype: Any) -> Tensor:
@@ -146,6 +146,11 @@ def tensor_at(view: moe_tensor, keep: object) -> Tensor:
     """A read-only tensor over memory of the library, which keeps `keep`."""
     first, size = View(view, keep, False).extent()
     return _tensor(view, memory(first, size, keep).toreadonly(), (view.data or 0) - first)
+
+
+def owned_tensor(view: moe_tensor, data: memoryview) -> Tensor:
+    """A writable tensor of bytes that nobody else has."""
+    return _tensor(view, data)
 
 
 def _lies(shape: tuple[int, ...], bits: int) -> tuple[int, ...]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from . import _abi as abi
 from ._abi import Status, moe_tensor
 from ._context import release
 from ._errors import Error, failure
-from ._handle import Buffer, Handle, c_text, call, callback, check_function, integer, json_of, kept, optional
+from ._handle import Buffer, Handle, c_text, call, callback, check_function, counted, integer, json_of, kept, optional
 from ._library import lib
 from ._model import Config
 from ._tensor import Tensor, View, tensor_at, view_of
+
+if TYPE_CHECKING:
+    from ._checkpoint import Checkpoint
 
 SourceFunction = Callable[[str, int, "str | None"], Any]
 
@@ -55,6 +58,10 @@ class Weights(Handle):
         """A .safetensors file, an index or a directory; tensors are read during conversion."""
         call("moe_weights_load_safetensors", self, c_text(path, "path"), optional(module, "module"))
 
+    def load_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """From files that are open already: of a config that is one of Checkpoint.config."""
+        call("moe_weights_load_checkpoint", self, checkpoint)
+
     def set(self, role: str, array: Any, dtype: Any = None) -> None:
         """A stacked tensor [E, ...]."""
         self._set("moe_weights_set", (c_text(role, "role"),), view_of(array, role, dtype))
@@ -92,6 +99,11 @@ class Weights(Handle):
             if first <= (struct.data or 0) < first + max(size, 1):
                 return tensor_at(struct, view.keep)
         raise failure(Status.BUSY, role, "this set was changed meanwhile")
+
+    def _says(self) -> str:
+        it = self.report()
+        return f"{counted(len(it['tensors']), 'tensor')}, " + ("complete" if it["complete"] else
+                                                              f"{len(it['missing'])} missing")
 
     def report(self) -> dict[str, Any]:
         """What is there, what is missing, what was not expected."""
