@@ -145,6 +145,8 @@ class Header:
         name = typed or next(iter(values)).rsplit("_", 1)[0].lower()
         if typed is None:  # flags of a function or struct: moe_select_flags, moe_load_flags, ...
             name = "_".join(next(iter(values)).lower().split("_")[:2]) + "_flags"
+            if name in self.enums:  # of another struct, which its comment names: moe_layer_info_flags
+                name = comment_of(n).replace("::", "_")
         self.enums[name] = {"name": name, "base": "i32" if typed else "u64", "values": values}
 
     def take_RecordDecl(self, n):
