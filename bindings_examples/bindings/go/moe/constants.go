@@ -139,3 +139,38 @@ const (
 	LogError LogLevel = 4
 	LogOff   LogLevel = 5
 )
+
+// Phase is what a long call is doing.
+type Phase int32
+
+// All values of Phase.
+const (
+	PhaseNone    Phase = 0
+	PhaseOpen    Phase = 1
+	PhaseConvert Phase = 2
+	PhaseSave    Phase = 3
+	PhaseLoad    Phase = 4
+	PhaseHash    Phase = 5
+	PhaseApply   Phase = 6
+)
+
+// Unit is what Progress.Done and Progress.Total count.
+type Unit int32
+
+// All values of Unit.
+const (
+	UnitNone    Unit = 0
+	UnitFiles   Unit = 1
+	UnitExperts Unit = 2
+	UnitBytes   Unit = 3
+)
+
+// LayerKind is what stands at a layer's place.
+type LayerKind int32
+
+// All values of LayerKind.
+const (
+	LayerOther   LayerKind = 0
+	LayerExperts LayerKind = 1
+	LayerDense   LayerKind = 2
+)

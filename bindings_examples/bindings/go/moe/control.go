@@ -103,6 +103,52 @@ func (c *Control) Progress() (done, total uint64, err error) {
 	return done, total, err
 }
 
+// Progress is what the running or last call with a control does.
+type Progress struct {
+	Phase                   Phase // PhaseNone also for what a newer library knows
+	Unit                    Unit  // of Done and Total; UnitNone also for what a newer library knows
+	Done, Total             uint64
+	Layer                   int64  // the model's number; -1: no layer
+	LayersDone, LayersTotal int64  // of a call for several layers; else 0 of 1
+	BytesDone, BytesTotal   uint64 // of the whole call: BytesDone never goes back
+}
+
+// State is all that can be said of the running or last call. The progress function may ask it, too.
+func (c *Control) State() (Progress, error) {
+	now := &raw.Progress{StructSize: uint32(unsafe.Sizeof(raw.Progress{}))}
+	err := call([]use{need("control", of(c))}, func(l *raw.Library, h []unsafe.Pointer, err *unsafe.Pointer) int32 {
+		return l.ControlState(h[0], now, err)
+	})
+	if err != nil {
+		return Progress{}, err
+	}
+	p := Progress{Phase(now.Phase), Unit(now.Unit), now.Done, now.Total, now.Layer, now.LayersDone, now.LayersTotal,
+		now.BytesDone, now.BytesTotal}
+	if p.Phase < PhaseNone || p.Phase > PhaseApply {
+		p.Phase = PhaseNone
+	}
+	if p.Unit < UnitNone || p.Unit > UnitBytes {
+		p.Unit = UnitNone
+	}
+	return p, nil
+}
+
+// String is a word such as "convert".
+func (p Phase) String() string {
+	return word(int32(p), "none", "open", "convert", "save", "load", "hash", "apply")
+}
+
+// String is a word such as "bytes".
+func (u Unit) String() string { return word(int32(u), "none", "files", "experts", "bytes") }
+
+// word is the one at a place, the first for places where none is.
+func word(at int32, words ...string) string {
+	if at < 0 || int(at) >= len(words) {
+		at = 0
+	}
+	return words[at]
+}
+
 // Report is for the program's own part of a long call, such as a Source: it tells the progress (total 0: only
 // asks) and gives an error when it is time to stop.
 func (c *Control) Report(done, total uint64) error {

@@ -9,6 +9,8 @@
 //	layer, err := moe.NewLayer(nil, selection, packed)
 //	err = layer.Apply(tokens, hidden, logits, out)
 //
+// These are the steps of one layer. OpenCheckpoint opens all layers of a model; Checkpoint.Layer makes each in one call.
+//
 // Objects. Close ends an object; in any order, for the library keeps what it needs. Close waits for the calls
 // that use the object in other goroutines; a callback, and the function of WithHandle, View and WriteTo, must not
 // wait for the call that waits for it: there Close of an object in use is ErrBusy, and the object stays open.
@@ -18,7 +20,7 @@
 // that changes a set and finds it in use is ErrBusy.
 //
 // Errors are *Error values; errors.Is(err, moe.ErrShape) asks for the status, errors.Unwrap gives what a
-// callback returned. Functions, as well as the library, check what they get before they work.
+// callback returned, or the system's error: errors.Is(err, fs.ErrNotExist) tells a missing file. Functions, as well as the library, check what they get before they work.
 //
 // Callbacks run on goroutines of their own. One that panics, or ends its goroutine, makes the call that it
 // serves an error with ErrCallback; where several calls with one context run at once, it may be another of them.

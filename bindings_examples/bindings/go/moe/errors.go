@@ -2,8 +2,10 @@ package moe
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"syscall"
 
 	"libmoe.example/go/internal/raw"
 )
@@ -26,7 +28,8 @@ func (e *Error) Is(target error) bool {
 	return ok && status == e.Status
 }
 
-// Unwrap is what a callback returned, or why a context.Context ended; else nil.
+// Unwrap is what a callback returned, why a context.Context ended, or of an ErrIO the system's error (a syscall.Errno:
+// errors.Is(err, fs.ErrNotExist) is true for a missing file); else nil.
 func (e *Error) Unwrap() error { return e.cause }
 
 // String is the name of a status, "MOE_ERR_UNKNOWN" for others.
@@ -42,6 +45,15 @@ func (s Status) String() string {
 
 // Error makes a status an error: for errors.Is, and for callbacks that return one.
 func (s Status) Error() string { return s.String() }
+
+// systemError is the number of errno in an error's details, nil if there is none.
+func systemError(details string) error {
+	var found struct{ Errno int }
+	if json.Unmarshal([]byte(details), &found) != nil || found.Errno <= 0 {
+		return nil
+	}
+	return syscall.Errno(found.Errno)
+}
 
 // refused is the error of a call that does not reach the library.
 func refused(status Status, subject, format string, values ...interface{}) *Error {

@@ -72,6 +72,7 @@ type parts struct {
 	packed    *moe.Packed
 	layer     *moe.Layer
 	control   *moe.Control
+	model     *moe.Checkpoint
 	hidden    []byte
 	logits    []float32
 	tokens    int64
@@ -102,6 +103,8 @@ func newPartsWith(t *testing.T, options string, callbacks moe.Callbacks) (p part
 	check(t, err)
 	p.control, err = moe.NewControl(nil)
 	check(t, err)
+	p.model, err = moe.OpenCheckpoint(p.context, checkpoint(t))
+	check(t, err)
 	p.hidden, p.logits = read(t, "hidden.bin"), floats(read(t, "logits.bin"))
 	p.tokens = int64(len(p.logits)) / p.config.Experts
 	t.Cleanup(p.close)
@@ -116,6 +119,7 @@ func (p parts) close() {
 	p.platform.Close()
 	p.config.Close()
 	p.control.Close()
+	p.model.Close()
 	p.context.Close()
 }
 

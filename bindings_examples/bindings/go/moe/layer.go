@@ -29,19 +29,12 @@ func NewLayerWith(context *Context, selection *Selection, packed *Packed, option
 	if _, err := library(); err != nil {
 		return nil, err
 	}
-	if err := biasOrNone(options.CorrectionBias); err != nil {
+	if err := options.check(); err != nil {
 		return nil, err
-	}
-	if options.ExpertMap.given() {
-		if err := options.ExpertMap.expect("ExpertMap", []DType{I32}, -1); err != nil {
-			return nil, err
-		}
 	}
 	var pins raw.Pins
 	defer pins.Release()
-	opts := &raw.LayerOptions{StructSize: uint32(unsafe.Sizeof(raw.LayerOptions{})),
-		CorrectionBias: options.CorrectionBias.address(&pins), ExpertMap: options.ExpertMap.address(&pins),
-		Flags: flag(options.AnyName, raw.LayerAnyName)}
+	opts := options.raw(&pins)
 	o, err := create("layer", func(c *raw.Library, h unsafe.Pointer) { c.LayerDestroy(h) },
 		[]use{maybe("context", of(context)), need("selection", of(selection)), need("packed", of(packed))},
 		func(c *raw.Library, h []unsafe.Pointer, out, err *unsafe.Pointer) int32 {
@@ -53,6 +46,19 @@ func NewLayerWith(context *Context, selection *Selection, packed *Packed, option
 	return &Layer{o, selection.numbers}, nil
 }
 
+func (o LayerOptions) check() error {
+	if err := biasOrNone(o.CorrectionBias); err != nil || !o.ExpertMap.given() {
+		return err
+	}
+	return o.ExpertMap.expect("ExpertMap", []DType{I32}, -1)
+}
+
+// raw is the C struct; its memory and that of the tensors is pinned by who uses it.
+func (o LayerOptions) raw(pins *raw.Pins) *raw.LayerOptions {
+	return &raw.LayerOptions{StructSize: uint32(unsafe.Sizeof(raw.LayerOptions{})), CorrectionBias: o.CorrectionBias.address(pins),
+		ExpertMap: o.ExpertMap.address(pins), Flags: flag(o.AnyName, raw.LayerAnyName)}
+}
+
 func biasOrNone(bias Tensor) error {
 	if !bias.given() {
 		return nil
@@ -62,6 +68,14 @@ func biasOrNone(bias Tensor) error {
 		shape = []int64{1, -1}
 	}
 	return bias.expect("CorrectionBias", []DType{F32, F16, BF16}, shape...)
+}
+
+// Numbers are those of the layer's config, also after Close; zeros for nil.
+func (l *Layer) Numbers() Numbers {
+	if l == nil {
+		return Numbers{}
+	}
+	return l.numbers
 }
 
 // WorkspaceSize is bytes and alignment of ApplyArgs.Workspace for a number of tokens; topk: with ids and weights

@@ -218,6 +218,9 @@ func call(uses []use, f func(c *raw.Library, h []unsafe.Pointer, err *unsafe.Poi
 	e := &Error{Status: status, Name: status.String(), Subject: raw.Text(c.ErrorSubject(*failure)),
 		Message: raw.Text(c.ErrorMessage(*failure)), Details: raw.Text(c.ErrorDetailsJSON(*failure))}
 	c.ErrorDestroy(*failure)
+	if status == ErrIO {
+		e.cause = systemError(e.Details)
+	}
 	if cause != nil && (status == ErrCallback || status == ErrCancelled) {
 		e.cause = cause
 		if fatal {
@@ -242,7 +245,7 @@ func create(kind string, destroy func(*raw.Library, unsafe.Pointer), uses []use,
 	}
 	o := &object{kind: kind, destroy: destroy, handle: *out}
 	for _, u := range uses {
-		if u.object != nil && kind == "layer" {
+		if u.object != nil && kind == "layer" && u.kind != "control" {
 			o.faults = append(o.faults, u.object.faults...) // its calls use the context's callbacks
 		}
 	}
@@ -298,6 +301,14 @@ func optionalName(parameter, text string) (*byte, error) {
 func sized(text string, pins *raw.Pins) (address, size uintptr) {
 	b := append([]byte(text), 0)
 	return pins.Add(unsafe.Pointer(&b[0])), uintptr(len(text))
+}
+
+// optionalSized is sized, but NULL and 0 for "".
+func optionalSized(text string, pins *raw.Pins) (address, size uintptr) {
+	if text == "" {
+		return 0, 0
+	}
+	return sized(text, pins)
 }
 
 // flag is a bit of a C flags word.

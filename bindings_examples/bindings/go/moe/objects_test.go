@@ -56,18 +56,36 @@ func TestUseAfterCloseIsAnError(t *testing.T) {
 	loads := func(p parts) error { return p.weights.LoadSafetensors(checkpoint(t)) }
 	applies := func(p parts) error { return p.layer.Apply(0, nil, nil, nil) }
 	stops := func(p parts) error { return p.control.Cancel() }
+	asks := func(p parts) error { _, err := p.control.State(); return err }
+	opens := func(p parts) error {
+		_, err := moe.OpenCheckpointWith(p.context, checkpoint(t), moe.CheckpointOpenOptions{Control: p.control})
+		return err
+	}
+	makes := func(p parts) error {
+		_, err := p.model.LayerWith(p.context, 0, moe.CheckpointLayerOptions{Platform: p.platform,
+			Load: moe.LoadOptions{Control: p.control}})
+		return err
+	}
+	packs := func(p parts) error { _, err := p.model.Packed(p.context, p.selection); return err }
+	writes := func(p parts) error {
+		return p.model.ConvertWith(p.context, t.TempDir(), moe.CheckpointConvertOptions{Platform: p.platform, Control: p.control})
+	}
+	hashes := func(p parts) error { _, err := p.model.Fingerprint(p.context, false, p.control); return err }
+	reads := func(p parts) error { return p.weights.LoadCheckpoint(p.model) }
+	describes := func(p parts) error { _, err := p.model.LayerInfo(0); return err }
 	for kind, c := range map[string]struct {
 		close func(p parts) error
 		uses  []func(p parts) error
 	}{
-		"context":   {func(p parts) error { return p.context.Close() }, []func(p parts) error{selects, converts, binds}},
-		"config":    {func(p parts) error { return p.config.Close() }, []func(p parts) error{selects, sets}},
-		"platform":  {func(p parts) error { return p.platform.Close() }, []func(p parts) error{selects}},
-		"selection": {func(p parts) error { return p.selection.Close() }, []func(p parts) error{converts, binds}},
-		"weights":   {func(p parts) error { return p.weights.Close() }, []func(p parts) error{loads, converts}},
-		"packed":    {func(p parts) error { return p.packed.Close() }, []func(p parts) error{binds}},
-		"layer":     {func(p parts) error { return p.layer.Close() }, []func(p parts) error{applies}},
-		"control":   {func(p parts) error { return p.control.Close() }, []func(p parts) error{stops, converts}},
+		"context":    {func(p parts) error { return p.context.Close() }, []func(p parts) error{selects, converts, binds, opens, makes, packs, writes, hashes}},
+		"config":     {func(p parts) error { return p.config.Close() }, []func(p parts) error{selects, sets}},
+		"platform":   {func(p parts) error { return p.platform.Close() }, []func(p parts) error{selects, makes, writes}},
+		"selection":  {func(p parts) error { return p.selection.Close() }, []func(p parts) error{converts, binds, packs}},
+		"weights":    {func(p parts) error { return p.weights.Close() }, []func(p parts) error{loads, converts, reads}},
+		"packed":     {func(p parts) error { return p.packed.Close() }, []func(p parts) error{binds}},
+		"layer":      {func(p parts) error { return p.layer.Close() }, []func(p parts) error{applies}},
+		"control":    {func(p parts) error { return p.control.Close() }, []func(p parts) error{stops, converts, asks, opens, makes, writes, hashes}},
+		"checkpoint": {func(p parts) error { return p.model.Close() }, []func(p parts) error{makes, packs, writes, hashes, reads, describes}},
 	} {
 		p := newParts(t)
 		check(t, c.close(p))
@@ -82,7 +100,7 @@ func TestUseAfterCloseIsAnError(t *testing.T) {
 func TestNilAndZeroValuesAreErrors(t *testing.T) {
 	count := 0
 	for _, zero := range []interface{}{new(moe.Context), new(moe.Config), new(moe.Platform), new(moe.Selection), new(moe.Weights),
-		new(moe.Packed), new(moe.Layer), new(moe.Control), new(moe.DLPack)} {
+		new(moe.Packed), new(moe.Layer), new(moe.Control), new(moe.DLPack), new(moe.Checkpoint)} {
 		for _, value := range []reflect.Value{reflect.ValueOf(zero), reflect.Zero(reflect.TypeOf(zero))} {
 			for i := 0; i < value.NumMethod(); i++ {
 				method := value.Type().Method(i)
@@ -106,7 +124,7 @@ func TestNilAndZeroValuesAreErrors(t *testing.T) {
 			}
 		}
 	}
-	if count < 80 {
+	if count < 110 {
 		t.Errorf("only %d methods were called", count)
 	}
 }
@@ -137,6 +155,14 @@ func TestFailedConstructorsGiveNil(t *testing.T) {
 		t.Errorf("packed %v, error %v", packed, err)
 	}
 	layer, err := moe.NewLayer(context, selection, packed)
+	if layer.Close(); layer != nil || err == nil {
+		t.Errorf("layer %v, error %v", layer, err)
+	}
+	model, err := moe.OpenCheckpoint(context, "/no/such/model")
+	if model.Close(); model != nil || err == nil {
+		t.Errorf("checkpoint %v, error %v", model, err)
+	}
+	layer, err = model.Layer(context, 0)
 	if layer.Close(); layer != nil || err == nil {
 		t.Errorf("layer %v, error %v", layer, err)
 	}
@@ -200,6 +226,10 @@ func TestCloseWithinItsOwnCallIsBusy(t *testing.T) {
 	if reports == 0 {
 		t.Error("no report")
 	}
+	inside, err := moe.NewControl(func(done, total uint64) error { busy("checkpoint", p.model.Close); return nil })
+	check(t, err)
+	check(t, p.model.ConvertWith(p.context, t.TempDir(), moe.CheckpointConvertOptions{Control: inside}))
+	check(t, inside.Close())
 	check(t, control.Close()) // those objects stayed open, and are closed now
 	check(t, p.weights.Close())
 	_, err = p.weights.JSON()
@@ -386,7 +416,8 @@ func TestHandlesAreLent(t *testing.T) {
 	p := newParts(t)
 	for kind, lend := range map[string]func(func(unsafe.Pointer) error) error{"context": p.context.WithHandle, "config": p.config.WithHandle,
 		"platform": p.platform.WithHandle, "selection": p.selection.WithHandle, "weights": p.weights.WithHandle,
-		"packed": p.packed.WithHandle, "layer": p.layer.WithHandle, "control": p.control.WithHandle} {
+		"packed": p.packed.WithHandle, "layer": p.layer.WithHandle, "control": p.control.WithHandle,
+		"checkpoint": p.model.WithHandle} {
 		seen := errors.New("seen")
 		if err := lend(func(h unsafe.Pointer) error {
 			if h == nil {

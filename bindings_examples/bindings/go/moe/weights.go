@@ -112,6 +112,14 @@ func (w *Weights) LoadSafetensorsModule(path, module string) error {
 	})
 }
 
+// LoadCheckpoint is LoadSafetensors from files that a checkpoint has open, for a config of Checkpoint.Config.
+func (w *Weights) LoadCheckpoint(checkpoint *Checkpoint) error {
+	return call([]use{alone("weights", of(w)), need("checkpoint", of(checkpoint))},
+		func(c *raw.Library, h []unsafe.Pointer, err *unsafe.Pointer) int32 {
+			return c.WeightsLoadCheckpoint(h[0], h[1], err)
+		})
+}
+
 // JSON lists what is there and what is missing.
 func (w *Weights) JSON() (string, error) {
 	return document([]use{need("weights", of(w))}, func(l *raw.Library, h []unsafe.Pointer, out, err *unsafe.Pointer) int32 {

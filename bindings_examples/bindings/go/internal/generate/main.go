@@ -3,7 +3,7 @@
 //	internal/raw/table.go          every function as a member of Table, structs and constants as Go has them
 //	internal/raw/calls_cgo.go      the table filled through cgo
 //	internal/raw/calls_purego.go   the names, for package purego
-//	moe/constants.go               statuses, element types, reject reasons, log levels
+//	moe/constants.go               statuses, element types, reject reasons and other enumerations
 //
 // Run it after a change of moe_abi.json: go generate ./...
 package main

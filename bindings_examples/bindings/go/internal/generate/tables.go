@@ -57,6 +57,9 @@ var types = []struct{ c, name, prefix, short, doc string }{
 	{"moe_dtype", "DType", "MOE_DTYPE_", "", "DType is an element type. Types below a byte are packed, lowest bits first."},
 	{"moe_reject", "Reject", "MOE_REJECT_", "Reject", "Reject is why a candidate was refused."},
 	{"moe_log_level", "LogLevel", "MOE_LOG_", "Log", "LogLevel is how much a message matters."},
+	{"moe_phase", "Phase", "MOE_PHASE_", "Phase", "Phase is what a long call is doing."},
+	{"moe_unit", "Unit", "MOE_UNIT_", "Unit", "Unit is what Progress.Done and Progress.Total count."},
+	{"moe_layer_kind", "LayerKind", "MOE_LAYER_", "Layer", "LayerKind is what stands at a layer's place."},
 }
 
 func (d *document) constants() string {

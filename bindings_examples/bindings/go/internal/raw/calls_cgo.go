@@ -31,6 +31,7 @@ package raw
 // static void go_moe_control_cancel(void* control) { moe_control_cancel(control); }
 // static void go_moe_control_progress(void* control, void* done, void* total) { moe_control_progress(control, done, total); }
 // static int32_t go_moe_control_report(void* control, uint64_t done, uint64_t total) { return moe_control_report(control, done, total); }
+// static int32_t go_moe_control_state(void* control, void* out, void* err) { return moe_control_state(control, out, err); }
 // static void go_moe_control_destroy(void* control) { moe_control_destroy(control); }
 // static int32_t go_moe_context_create(uintptr_t options_json, size_t options_len, void* callbacks, void* out, void* err) { return moe_context_create((void*)options_json, options_len, callbacks, out, err); }
 // static int32_t go_moe_context_to_json(void* ctx, void* out, void* err) { return moe_context_to_json(ctx, out, err); }
@@ -85,6 +86,18 @@ package raw
 // static int32_t go_moe_apply(void* layer, void* args, void* err) { return moe_apply(layer, args, err); }
 // static int32_t go_moe_apply_flat(void* layer, int64_t num_tokens, int32_t hidden_dtype, uintptr_t hidden, int32_t logits_dtype, uintptr_t router_logits, uintptr_t topk_ids, uintptr_t topk_weights, int32_t out_dtype, uintptr_t out, void* err) { return moe_apply_flat(layer, num_tokens, hidden_dtype, (void*)hidden, logits_dtype, (void*)router_logits, (void*)topk_ids, (void*)topk_weights, out_dtype, (void*)out, err); }
 // static int32_t go_moe_route(void* ctx, void* config, void* args, void* err) { return moe_route(ctx, config, args, err); }
+// static int32_t go_moe_checkpoint_open(void* ctx, void* directory, uintptr_t options_json, size_t options_len, void* control, void* out, void* err) { return moe_checkpoint_open(ctx, directory, (void*)options_json, options_len, control, out, err); }
+// static int32_t go_moe_checkpoint_to_json(void* checkpoint, void* out, void* err) { return moe_checkpoint_to_json(checkpoint, out, err); }
+// static int64_t go_moe_checkpoint_layer_count(void* checkpoint) { return moe_checkpoint_layer_count(checkpoint); }
+// static int32_t go_moe_checkpoint_layer_info(void* checkpoint, int64_t layer, void* out, void* err) { return moe_checkpoint_layer_info(checkpoint, layer, out, err); }
+// static int32_t go_moe_checkpoint_config(void* checkpoint, int64_t layer, uintptr_t patch_json, size_t patch_len, void* out, void* err) { return moe_checkpoint_config(checkpoint, layer, (void*)patch_json, patch_len, out, err); }
+// static int32_t go_moe_weights_load_checkpoint(void* weights, void* checkpoint, void* err) { return moe_weights_load_checkpoint(weights, checkpoint, err); }
+// static int32_t go_moe_checkpoint_packed(void* ctx, void* checkpoint, void* selection, void* options, void* out, void* err) { return moe_checkpoint_packed(ctx, checkpoint, selection, options, out, err); }
+// static int32_t go_moe_checkpoint_layer(void* ctx, void* checkpoint, int64_t layer, void* options, void* out, void* err) { return moe_checkpoint_layer(ctx, checkpoint, layer, options, out, err); }
+// static int32_t go_moe_checkpoint_convert(void* ctx, void* checkpoint, void* directory, void* options, void* err) { return moe_checkpoint_convert(ctx, checkpoint, directory, options, err); }
+// static int32_t go_moe_checkpoint_tensor(void* checkpoint, void* name, void* out, void* hold, void* err) { return moe_checkpoint_tensor(checkpoint, name, out, hold, err); }
+// static int32_t go_moe_checkpoint_fingerprint(void* ctx, void* checkpoint, int32_t full, void* control, void* out, void* err) { return moe_checkpoint_fingerprint(ctx, checkpoint, full, control, out, err); }
+// static void go_moe_checkpoint_destroy(void* checkpoint) { moe_checkpoint_destroy(checkpoint); }
 import "C"
 
 import "unsafe"
@@ -129,6 +142,9 @@ var table = Table{
 	},
 	ControlReport: func(control unsafe.Pointer, done uint64, total uint64) int32 {
 		return int32(C.go_moe_control_report(control, C.uint64_t(done), C.uint64_t(total)))
+	},
+	ControlState: func(control unsafe.Pointer, out *Progress, err *unsafe.Pointer) int32 {
+		return int32(C.go_moe_control_state(control, unsafe.Pointer(out), unsafe.Pointer(err)))
 	},
 	ControlDestroy: func(control unsafe.Pointer) { C.go_moe_control_destroy(control) },
 	ContextCreate: func(optionsJSON uintptr, optionsLen uintptr, callbacks *ContextCallbacks, out *unsafe.Pointer, err *unsafe.Pointer) int32 {
@@ -266,4 +282,36 @@ var table = Table{
 	Route: func(ctx unsafe.Pointer, config unsafe.Pointer, args *RouteArgs, err *unsafe.Pointer) int32 {
 		return int32(C.go_moe_route(ctx, config, unsafe.Pointer(args), unsafe.Pointer(err)))
 	},
+	CheckpointOpen: func(ctx unsafe.Pointer, directory *byte, optionsJSON uintptr, optionsLen uintptr, control unsafe.Pointer, out *unsafe.Pointer, err *unsafe.Pointer) int32 {
+		return int32(C.go_moe_checkpoint_open(ctx, unsafe.Pointer(directory), C.uintptr_t(optionsJSON), C.size_t(optionsLen), control, unsafe.Pointer(out), unsafe.Pointer(err)))
+	},
+	CheckpointToJSON: func(checkpoint unsafe.Pointer, out *unsafe.Pointer, err *unsafe.Pointer) int32 {
+		return int32(C.go_moe_checkpoint_to_json(checkpoint, unsafe.Pointer(out), unsafe.Pointer(err)))
+	},
+	CheckpointLayerCount: func(checkpoint unsafe.Pointer) int64 { return int64(C.go_moe_checkpoint_layer_count(checkpoint)) },
+	CheckpointLayerInfo: func(checkpoint unsafe.Pointer, layer int64, out *LayerInfo, err *unsafe.Pointer) int32 {
+		return int32(C.go_moe_checkpoint_layer_info(checkpoint, C.int64_t(layer), unsafe.Pointer(out), unsafe.Pointer(err)))
+	},
+	CheckpointConfig: func(checkpoint unsafe.Pointer, layer int64, patchJSON uintptr, patchLen uintptr, out *unsafe.Pointer, err *unsafe.Pointer) int32 {
+		return int32(C.go_moe_checkpoint_config(checkpoint, C.int64_t(layer), C.uintptr_t(patchJSON), C.size_t(patchLen), unsafe.Pointer(out), unsafe.Pointer(err)))
+	},
+	WeightsLoadCheckpoint: func(weights unsafe.Pointer, checkpoint unsafe.Pointer, err *unsafe.Pointer) int32 {
+		return int32(C.go_moe_weights_load_checkpoint(weights, checkpoint, unsafe.Pointer(err)))
+	},
+	CheckpointPacked: func(ctx unsafe.Pointer, checkpoint unsafe.Pointer, selection unsafe.Pointer, options *CheckpointOptions, out *unsafe.Pointer, err *unsafe.Pointer) int32 {
+		return int32(C.go_moe_checkpoint_packed(ctx, checkpoint, selection, unsafe.Pointer(options), unsafe.Pointer(out), unsafe.Pointer(err)))
+	},
+	CheckpointLayer: func(ctx unsafe.Pointer, checkpoint unsafe.Pointer, layer int64, options *CheckpointOptions, out *unsafe.Pointer, err *unsafe.Pointer) int32 {
+		return int32(C.go_moe_checkpoint_layer(ctx, checkpoint, C.int64_t(layer), unsafe.Pointer(options), unsafe.Pointer(out), unsafe.Pointer(err)))
+	},
+	CheckpointConvert: func(ctx unsafe.Pointer, checkpoint unsafe.Pointer, directory *byte, options *CheckpointOptions, err *unsafe.Pointer) int32 {
+		return int32(C.go_moe_checkpoint_convert(ctx, checkpoint, unsafe.Pointer(directory), unsafe.Pointer(options), unsafe.Pointer(err)))
+	},
+	CheckpointTensor: func(checkpoint unsafe.Pointer, name *byte, out *Tensor, hold *unsafe.Pointer, err *unsafe.Pointer) int32 {
+		return int32(C.go_moe_checkpoint_tensor(checkpoint, unsafe.Pointer(name), unsafe.Pointer(out), unsafe.Pointer(hold), unsafe.Pointer(err)))
+	},
+	CheckpointFingerprint: func(ctx unsafe.Pointer, checkpoint unsafe.Pointer, full int32, control unsafe.Pointer, out *unsafe.Pointer, err *unsafe.Pointer) int32 {
+		return int32(C.go_moe_checkpoint_fingerprint(ctx, checkpoint, C.int32_t(full), control, unsafe.Pointer(out), unsafe.Pointer(err)))
+	},
+	CheckpointDestroy: func(checkpoint unsafe.Pointer) { C.go_moe_checkpoint_destroy(checkpoint) },
 }

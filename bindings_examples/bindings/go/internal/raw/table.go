@@ -38,6 +38,7 @@ type Table struct {
 	ControlCancel           func(control unsafe.Pointer)
 	ControlProgress         func(control unsafe.Pointer, done *uint64, total *uint64)
 	ControlReport           func(control unsafe.Pointer, done uint64, total uint64) int32
+	ControlState            func(control unsafe.Pointer, out *Progress, err *unsafe.Pointer) int32
 	ControlDestroy          func(control unsafe.Pointer)
 	ContextCreate           func(optionsJSON uintptr, optionsLen uintptr, callbacks *ContextCallbacks, out *unsafe.Pointer, err *unsafe.Pointer) int32
 	ContextToJSON           func(ctx unsafe.Pointer, out *unsafe.Pointer, err *unsafe.Pointer) int32
@@ -92,6 +93,18 @@ type Table struct {
 	Apply                   func(layer unsafe.Pointer, args *ApplyArgs, err *unsafe.Pointer) int32
 	ApplyFlat               func(layer unsafe.Pointer, numTokens int64, hiddenDType int32, hidden uintptr, logitsDType int32, routerLogits uintptr, topkIds uintptr, topkWeights uintptr, outDType int32, out uintptr, err *unsafe.Pointer) int32
 	Route                   func(ctx unsafe.Pointer, config unsafe.Pointer, args *RouteArgs, err *unsafe.Pointer) int32
+	CheckpointOpen          func(ctx unsafe.Pointer, directory *byte, optionsJSON uintptr, optionsLen uintptr, control unsafe.Pointer, out *unsafe.Pointer, err *unsafe.Pointer) int32
+	CheckpointToJSON        func(checkpoint unsafe.Pointer, out *unsafe.Pointer, err *unsafe.Pointer) int32
+	CheckpointLayerCount    func(checkpoint unsafe.Pointer) int64
+	CheckpointLayerInfo     func(checkpoint unsafe.Pointer, layer int64, out *LayerInfo, err *unsafe.Pointer) int32
+	CheckpointConfig        func(checkpoint unsafe.Pointer, layer int64, patchJSON uintptr, patchLen uintptr, out *unsafe.Pointer, err *unsafe.Pointer) int32
+	WeightsLoadCheckpoint   func(weights unsafe.Pointer, checkpoint unsafe.Pointer, err *unsafe.Pointer) int32
+	CheckpointPacked        func(ctx unsafe.Pointer, checkpoint unsafe.Pointer, selection unsafe.Pointer, options *CheckpointOptions, out *unsafe.Pointer, err *unsafe.Pointer) int32
+	CheckpointLayer         func(ctx unsafe.Pointer, checkpoint unsafe.Pointer, layer int64, options *CheckpointOptions, out *unsafe.Pointer, err *unsafe.Pointer) int32
+	CheckpointConvert       func(ctx unsafe.Pointer, checkpoint unsafe.Pointer, directory *byte, options *CheckpointOptions, err *unsafe.Pointer) int32
+	CheckpointTensor        func(checkpoint unsafe.Pointer, name *byte, out *Tensor, hold *unsafe.Pointer, err *unsafe.Pointer) int32
+	CheckpointFingerprint   func(ctx unsafe.Pointer, checkpoint unsafe.Pointer, full int32, control unsafe.Pointer, out *unsafe.Pointer, err *unsafe.Pointer) int32
+	CheckpointDestroy       func(checkpoint unsafe.Pointer)
 }
 
 // Tensor is moe_tensor: all addresses are integers.
@@ -109,6 +122,25 @@ type Tensor struct {
 // The compiler refuses another layout than C's.
 var _ = [1]struct{}{}[unsafe.Sizeof(Tensor{})-128]
 var _ = [1]struct{}{}[unsafe.Offsetof(Tensor{}.Strides)-80]
+
+// Progress is moe_progress: all addresses are integers.
+type Progress struct {
+	StructSize  uint32
+	Phase       int32
+	Unit        int32
+	Reserved0   int32
+	Done        uint64
+	Total       uint64
+	Layer       int64
+	LayersDone  int64
+	LayersTotal int64
+	BytesDone   uint64
+	BytesTotal  uint64
+}
+
+// The compiler refuses another layout than C's.
+var _ = [1]struct{}{}[unsafe.Sizeof(Progress{})-72]
+var _ = [1]struct{}{}[unsafe.Offsetof(Progress{}.BytesTotal)-64]
 
 // ParallelOps is moe_parallel_ops: all addresses are integers.
 type ParallelOps struct {
@@ -248,6 +280,43 @@ type RouteArgs struct {
 var _ = [1]struct{}{}[unsafe.Sizeof(RouteArgs{})-40]
 var _ = [1]struct{}{}[unsafe.Offsetof(RouteArgs{}.OutTOPKWeights)-32]
 
+// LayerInfo is moe_layer_info: all addresses are integers.
+type LayerInfo struct {
+	StructSize       uint32
+	Kind             int32
+	Flags            uint32
+	TopK             int32
+	NumExperts       int64
+	HiddenDim        int64
+	IntermediateSize int64
+	Bytes            uint64
+	Name             uintptr
+	Problem          uintptr
+}
+
+// The compiler refuses another layout than C's.
+var _ = [1]struct{}{}[unsafe.Sizeof(LayerInfo{})-64]
+var _ = [1]struct{}{}[unsafe.Offsetof(LayerInfo{}.Problem)-56]
+
+// CheckpointOptions is moe_checkpoint_options: all addresses are integers.
+type CheckpointOptions struct {
+	StructSize  uint32
+	Reserved0   uint32
+	LoadFlags   uint64
+	SelectFlags uint64
+	Platform    uintptr
+	PatchJSON   uintptr
+	PatchLen    uintptr
+	Layer       uintptr
+	Layers      uintptr
+	NumLayers   uintptr
+	Control     uintptr
+}
+
+// The compiler refuses another layout than C's.
+var _ = [1]struct{}{}[unsafe.Sizeof(CheckpointOptions{})-80]
+var _ = [1]struct{}{}[unsafe.Offsetof(CheckpointOptions{}.Control)-72]
+
 // Flags.
 const (
 	ApplyRouterLogits     = 0
@@ -262,4 +331,6 @@ const (
 	LayerAnyName          = 1
 	ApplyAccumulate       = 1
 	ApplyInPlace          = 2
+	LayerIsMtp            = 1
+	LayerIsConverted      = 2
 )

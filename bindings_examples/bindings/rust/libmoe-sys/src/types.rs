@@ -196,6 +196,34 @@ pub const MOE_APPLY_ROUTER_LOGITS: moe_apply_mode = 0;
 /// modular: caller gives ids and weights
 pub const MOE_APPLY_TOPK: moe_apply_mode = 1;
 
+/// What a long call is doing. Treat values that you do not know like NONE.
+pub type moe_phase = i32;
+/// None.
+pub const MOE_PHASE_NONE: moe_phase = 0;
+/// Open.
+pub const MOE_PHASE_OPEN: moe_phase = 1;
+/// Convert.
+pub const MOE_PHASE_CONVERT: moe_phase = 2;
+/// Save.
+pub const MOE_PHASE_SAVE: moe_phase = 3;
+/// Load.
+pub const MOE_PHASE_LOAD: moe_phase = 4;
+/// Hash.
+pub const MOE_PHASE_HASH: moe_phase = 5;
+/// Apply.
+pub const MOE_PHASE_APPLY: moe_phase = 6;
+
+/// What `done` and `total` count.
+pub type moe_unit = i32;
+/// None.
+pub const MOE_UNIT_NONE: moe_unit = 0;
+/// Files.
+pub const MOE_UNIT_FILES: moe_unit = 1;
+/// Experts.
+pub const MOE_UNIT_EXPERTS: moe_unit = 2;
+/// Bytes.
+pub const MOE_UNIT_BYTES: moe_unit = 3;
+
 /// Select flags.
 pub type moe_select_flags = u64;
 /// MOE_OK also without a winner: moe_selection_backend is ""
@@ -231,9 +259,31 @@ pub const MOE_APPLY_ACCUMULATE: moe_apply_flags = 1;
 /// out is exactly hidden
 pub const MOE_APPLY_IN_PLACE: moe_apply_flags = 2;
 
+/// What stands at a layer's place. Treat values that you do not know like OTHER.
+pub type moe_layer_kind = i32;
+/// not understood: see `problem`
+pub const MOE_LAYER_OTHER: moe_layer_kind = 0;
+/// Experts.
+pub const MOE_LAYER_EXPERTS: moe_layer_kind = 1;
+/// Dense.
+pub const MOE_LAYER_DENSE: moe_layer_kind = 2;
+
+/// Layer info flags.
+pub type moe_layer_info_flags = u64;
+/// for multi-token prediction, not in the model's pass
+pub const MOE_LAYER_IS_MTP: moe_layer_info_flags = 1;
+/// its packed file is here
+pub const MOE_LAYER_IS_CONVERTED: moe_layer_info_flags = 2;
+
 /// Owned bytes or text.
 #[repr(C)]
 pub struct moe_buffer {
+    _private: [u8; 0],
+}
+
+/// A model's directory, immutable.
+#[repr(C)]
+pub struct moe_checkpoint {
     _private: [u8; 0],
 }
 
@@ -341,6 +391,34 @@ pub struct moe_tensor {
     pub shape: [i64; 6],
     /// elements; all 0 = row-major without gaps
     pub strides: [i64; 6],
+}
+
+/// Progress.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_progress {
+    /// Bytes of this struct: what it was compiled with.
+    pub struct_size: u32,
+    /// Phase.
+    pub phase: moe_phase,
+    /// of done and total
+    pub unit: moe_unit,
+    /// 0.
+    pub reserved0: i32,
+    /// Done.
+    pub done: u64,
+    /// of the phase: what the progress function gets
+    pub total: u64,
+    /// the model's number; -1: no layer
+    pub layer: i64,
+    /// Layers done.
+    pub layers_done: i64,
+    /// of a call for several layers; else 0, 1
+    pub layers_total: i64,
+    /// Bytes done.
+    pub bytes_done: u64,
+    /// of the whole call: bytes_done never goes back
+    pub bytes_total: u64,
 }
 
 /// A thread pool of the caller. parallel_for must run task(task_arg, i) exactly once for each
@@ -543,11 +621,67 @@ pub struct moe_route_args {
     pub out_topk_weights: *const moe_tensor,
 }
 
+/// One layer, whole, before any cut. Strings are borrowed from the checkpoint.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_layer_info {
+    /// Bytes of this struct: what it was compiled with.
+    pub struct_size: u32,
+    /// Kind.
+    pub kind: moe_layer_kind,
+    /// Flags.
+    pub flags: u32,
+    /// Top k.
+    pub top_k: i32,
+    /// Num experts.
+    pub num_experts: i64,
+    /// Hidden dim.
+    pub hidden_dim: i64,
+    /// Intermediate size.
+    pub intermediate_size: i64,
+    /// of its experts in the files
+    pub bytes: u64,
+    /// "model.layers.3.mlp.experts", "" without experts
+    pub name: *const c_char,
+    /// "", or why no config can be made of it, or why its packed file is not used
+    pub problem: *const c_char,
+}
+
+/// Of the three calls below; zero for all defaults, and NULL for a zeroed struct.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct moe_checkpoint_options {
+    /// Bytes of this struct: what it was compiled with.
+    pub struct_size: u32,
+    /// 0.
+    pub reserved0: u32,
+    /// MOE_LOAD_\*, of converted checkpoints; _convert: VERIFY compares the hashes of files that are there
+    pub load_flags: u64,
+    /// MOE_SELECT_ALLOW_FALLBACK; moe_checkpoint_packed: 0
+    pub select_flags: u64,
+    /// NULL: the config's
+    pub platform: *const moe_platform,
+    /// as in moe_checkpoint_config
+    pub patch_json: *const c_char,
+    /// Patch len.
+    pub patch_len: usize,
+    /// of moe_checkpoint_layer
+    pub layer: *const moe_layer_options,
+    /// of moe_checkpoint_convert; NULL: all that have experts
+    pub layers: *const c_void,
+    /// Num layers.
+    pub num_layers: usize,
+    /// may be NULL
+    pub control: *mut moe_control,
+}
+
 // A wrong size or alignment does not compile, a wrong place fails the test below.
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     assert!(std::mem::size_of::<moe_tensor>() == 128);
     assert!(std::mem::align_of::<moe_tensor>() == 8);
+    assert!(std::mem::size_of::<moe_progress>() == 72);
+    assert!(std::mem::align_of::<moe_progress>() == 8);
     assert!(std::mem::size_of::<moe_parallel_ops>() == 32);
     assert!(std::mem::align_of::<moe_parallel_ops>() == 8);
     assert!(std::mem::size_of::<moe_allocator_ops>() == 40);
@@ -566,6 +700,10 @@ const _: () = {
     assert!(std::mem::align_of::<moe_apply_args>() == 8);
     assert!(std::mem::size_of::<moe_route_args>() == 40);
     assert!(std::mem::align_of::<moe_route_args>() == 8);
+    assert!(std::mem::size_of::<moe_layer_info>() == 64);
+    assert!(std::mem::align_of::<moe_layer_info>() == 8);
+    assert!(std::mem::size_of::<moe_checkpoint_options>() == 80);
+    assert!(std::mem::align_of::<moe_checkpoint_options>() == 8);
 };
 
 #[cfg(all(test, target_pointer_width = "64"))]
@@ -578,6 +716,7 @@ fn members_are_where_the_library_has_them() {
         }};
     }
     at!(moe_tensor: struct_size 0 dtype 4 ndim 8 flags 12 data 16 nbytes 24 shape 32 strides 80);
+    at!(moe_progress: struct_size 0 phase 4 unit 8 reserved0 12 done 16 total 24 layer 32 layers_done 40 layers_total 48 bytes_done 56 bytes_total 64);
     at!(moe_parallel_ops: struct_size 0 num_threads 4 user 8 parallel_for 16 destroy 24);
     at!(moe_allocator_ops: struct_size 0 reserved0 4 user 8 allocate 16 deallocate 24 destroy 32);
     at!(moe_context_callbacks: struct_size 0 reserved0 4 log 8 log_user 16 log_destroy 24 parallel 32 allocator 40);
@@ -587,4 +726,6 @@ fn members_are_where_the_library_has_them() {
     at!(moe_layer_options: struct_size 0 reserved0 4 correction_bias 8 expert_map 16 flags 24);
     at!(moe_apply_args: struct_size 0 mode 4 flags 8 hidden 16 router_logits 24 topk_ids 32 topk_weights 40 expert_tokens 48 out 56 workspace 64 workspace_size 72 control 80 out_topk_ids 88 out_topk_weights 96);
     at!(moe_route_args: struct_size 0 reserved0 4 router_logits 8 correction_bias 16 out_topk_ids 24 out_topk_weights 32);
+    at!(moe_layer_info: struct_size 0 kind 4 flags 8 top_k 12 num_experts 16 hidden_dim 24 intermediate_size 32 bytes 40 name 48 problem 56);
+    at!(moe_checkpoint_options: struct_size 0 reserved0 4 load_flags 8 select_flags 16 platform 24 patch_json 32 patch_len 40 layer 48 layers 56 num_layers 64 control 72);
 }

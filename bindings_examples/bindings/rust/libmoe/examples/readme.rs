@@ -2,12 +2,14 @@ use libmoe::*;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let checkpoint = std::env::args().nth(1).ok_or("give the directory of a checkpoint")?;
+    let context = Context::new("{}")?; // one thread per core
     let config = Config::from_hf(&std::fs::read_to_string(checkpoint.clone() + "/config.json")?, "{}")?;
     let (hidden, experts) = (config.int("/hidden_dim")?, config.int("/num_experts")?);
-    let selection = Selection::new(None, &config)?;
+    let selection = Selection::new(Some(&context), &config)?;
     let mut weights = Weights::new(&config)?;
     weights.load_safetensors(&checkpoint)?;
-    let layer = Layer::new(None, &selection, &Packed::convert(None, &selection, &weights)?)?;
+    let packed = Packed::convert(Some(&context), &selection, &weights)?;
+    let layer = Layer::new(Some(&context), &selection, &packed)?;
     let (ones, logits) = (vec![Bf16(0x3f80); hidden as usize], vec![0f32; experts as usize]); // one token
     let mut out = vec![Bf16(0); hidden as usize];
     let routing = Tensor::new(&logits, &[1, experts])?;

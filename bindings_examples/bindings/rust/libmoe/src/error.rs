@@ -6,6 +6,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 use std::fmt;
+use std::io;
 use std::os::raw::c_char;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
@@ -109,6 +110,24 @@ impl Error {
         &self.details
     }
 
+    /// The system's number where a file cannot be opened, read, written or mapped ([`Status::IO`]).
+    pub fn raw_os_error(&self) -> Option<i32> {
+        // In the text of a member every quotation mark has a backslash before it: this is a member's name.
+        let number = self.details.split("\"errno\":").nth(1).filter(|_| self.status == Status::IO)?.trim_start();
+        number.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    }
+
+    /// The same as the standard library says it: `NotFound` for a missing file.
+    ///
+    /// ```
+    /// let error = libmoe::Packed::load(None, "no/such.moe", Default::default()).unwrap_err();
+    /// assert_eq!(error.io_kind(), Some(std::io::ErrorKind::NotFound));
+    /// assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::NotFound);
+    /// ```
+    pub fn io_kind(&self) -> Option<io::ErrorKind> {
+        self.raw_os_error().map(|number| io::Error::from_raw_os_error(number).kind())
+    }
+
     /// Takes over an error object of the library.
     pub(crate) unsafe fn take(status: i32, err: *mut sys::moe_error) -> Self {
         if err.is_null() {
@@ -139,6 +158,13 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// For functions that give the standard library's errors: of [`Error::io_kind`], else `Other`, with this error inside.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        io::Error::new(error.io_kind().unwrap_or(io::ErrorKind::Other), error)
+    }
+}
 
 /// Text that the library owns. The caller picks the lifetime of what it was read from.
 ///
@@ -194,9 +220,9 @@ pub(crate) fn guarded<T>(what: &str, callback: impl FnOnce() -> T) -> Result<T, 
 pub(crate) fn status(call: impl FnOnce(*mut *mut sys::moe_error) -> i32) -> Result<(), Error> {
     library()?;
     let mut err = ptr::null_mut();
-    PANIC.with(|panic| panic.borrow_mut().take());
+    let outer = PANIC.with(|panic| panic.borrow_mut().take()); // of a call whose callback makes this one
     let status = call(&mut err);
-    let panic = PANIC.with(|panic| panic.borrow_mut().take());
+    let panic = PANIC.with(|panic| std::mem::replace(&mut *panic.borrow_mut(), outer));
     if status == sys::MOE_OK {
         return Ok(());
     }

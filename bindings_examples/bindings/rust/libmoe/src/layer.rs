@@ -65,6 +65,16 @@ fn tensor(tensor: Option<&Tensor>) -> *const sys::moe_tensor {
     tensor.map_or(ptr::null(), |tensor| &tensor.raw)
 }
 
+impl LayerOptions<'_> {
+    pub(crate) fn raw(&self) -> sys::moe_layer_options {
+        let mut raw: sys::moe_layer_options = unsafe { sys::sized() };
+        raw.correction_bias = tensor(self.correction_bias);
+        raw.expert_map = tensor(self.expert_map);
+        raw.flags = if self.any_name { sys::MOE_LAYER_ANY_NAME } else { 0 };
+        raw
+    }
+}
+
 impl Layer {
     /// Layout and config of `packed` must be the selection's. The context lends threads and memory to every call.
     pub fn new(context: Option<&Context>, selection: &Selection, packed: &Packed) -> Result<Self, Error> {
@@ -78,10 +88,7 @@ impl Layer {
         packed: &Packed,
         options: LayerOptions,
     ) -> Result<Self, Error> {
-        let mut raw: sys::moe_layer_options = unsafe { sys::sized() };
-        raw.correction_bias = tensor(options.correction_bias);
-        raw.expert_map = tensor(options.expert_map);
-        raw.flags = if options.any_name { sys::MOE_LAYER_ANY_NAME } else { 0 };
+        let raw = options.raw();
         let (context, selection, packed) = (context::raw(context), selection.as_raw(), packed.as_raw());
         create(|out, err| unsafe { sys::moe_layer_create(context, selection, packed, &raw, out, err) }).map(Self)
     }

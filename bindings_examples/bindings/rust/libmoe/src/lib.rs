@@ -21,6 +21,8 @@
 //! # Ok(()) }
 //! ```
 //!
+//! These are the steps of one layer. [`Checkpoint`] opens all layers of a model, and makes each of them in one call.
+//!
 //! Every value ends its handle when it is dropped, in any order: the library keeps what it needs. Calls that take `&self`
 //! may come from several threads at once. Panics in callbacks become errors. What the documents (JSON) contain is in the
 //! guide for callers of libmoe's sources, and in [`config_schema_json`].
@@ -65,6 +67,14 @@
 //! ```
 //!
 //! ```compile_fail,E0505
+//! # fn f(model: libmoe::Checkpoint) -> Result<(), libmoe::Error> {
+//! let info = model.layer_info(0)?;
+//! drop(model);
+//! println!("{}", info.name);
+//! # Ok(()) }
+//! ```
+//!
+//! ```compile_fail,E0505
 //! # fn f(layer: libmoe::Layer, run: fn(&libmoe::Layer)) {
 //! std::thread::scope(|scope| {
 //!     scope.spawn(|| run(&layer));
@@ -98,6 +108,7 @@
 #[macro_use]
 mod handle;
 mod buffer;
+mod checkpoint;
 mod config;
 mod context;
 mod control;
@@ -111,9 +122,12 @@ mod tensor;
 mod weights;
 
 pub use buffer::Buffer;
+pub use checkpoint::{
+    Checkpoint, CheckpointConvertOptions, CheckpointLayerOptions, CheckpointOpenOptions, LayerInfo, LayerKind,
+};
 pub use config::{Config, Platform};
 pub use context::{Allocator, Context, ContextBuilder, LogLevel, Tasks};
-pub use control::Control;
+pub use control::{Control, Phase, Progress, Unit};
 pub use error::{Error, Status};
 pub use layer::{ApplyOptions, Layer, LayerOptions, Routing};
 pub use libmoe_sys as sys;

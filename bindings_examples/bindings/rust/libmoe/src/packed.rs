@@ -42,7 +42,7 @@ pub struct LoadOptions<'a> {
 }
 
 impl LoadOptions<'_> {
-    fn flags(&self) -> u64 {
+    pub(crate) fn flags(&self) -> u64 {
         let verify = if self.verify { sys::MOE_LOAD_VERIFY } else { 0 };
         verify | if self.prefault { sys::MOE_LOAD_PREFAULT } else { 0 }
     }

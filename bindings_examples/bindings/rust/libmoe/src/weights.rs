@@ -1,6 +1,7 @@
 //! Source tensors of a layer: set one by one, found in files, or given by a source when conversion asks.
 
 use crate::buffer::Buffer;
+use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::error::{c_path, c_string, create, guarded, owned_text, status, text, Error, Status};
 use crate::handle::{into_user, release};
@@ -166,6 +167,11 @@ impl Weights {
     fn load_module(&mut self, path: &Path, module: Option<&str>) -> Result<(), Error> {
         let (path, module) = (c_path(path)?, optional("module", module)?);
         status(|err| unsafe { sys::moe_weights_load_safetensors(self.as_raw(), path.as_ptr(), pointer(&module), err) })
+    }
+
+    /// The same from files that a checkpoint has open, for a config of [`Checkpoint::config`].
+    pub fn load_checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<(), Error> {
+        status(|err| unsafe { sys::moe_weights_load_checkpoint(self.as_raw(), checkpoint.as_raw(), err) })
     }
 
     /// What is set, missing and unexpected, as JSON.

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 const SOURCES: &[&str] = &[
     include_str!("../src/buffer.rs"),
+    include_str!("../src/checkpoint.rs"),
     include_str!("../src/config.rs"),
     include_str!("../src/context.rs"),
     include_str!("../src/control.rs"),
@@ -44,7 +45,7 @@ fn every_function_of_the_library_is_declared_and_wrapped() {
 #[test]
 fn every_flag_and_mode_can_be_set() {
     let words = words();
-    let kinds = ["MOE_SELECT_", "MOE_CONVERT_", "MOE_LOAD_", "MOE_APPLY_"];
+    let kinds = ["MOE_SELECT_", "MOE_CONVERT_", "MOE_LOAD_", "MOE_LAYER_", "MOE_APPLY_"];
     let flags: Vec<_> = abi_json().split('"').filter(|name| kinds.iter().any(|kind| name.starts_with(kind))).collect();
     assert!(flags.len() >= 10, "{flags:?}");
     let missing: Vec<_> = flags.iter().filter(|name| !words.contains(*name)).collect();
@@ -57,6 +58,7 @@ fn every_flag_and_mode_can_be_set() {
 fn handles_are_send_and_sync() {
     fn both<T: Send + Sync>() {}
     both::<Buffer>();
+    both::<Checkpoint>();
     both::<Config>();
     both::<Context>();
     both::<Control>();
@@ -90,11 +92,13 @@ fn raw_handles_go_out_and_come_back() {
 }
 
 #[test]
-fn the_readme_shows_the_example() {
+fn the_readme_shows_the_examples() {
     let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let places = [here.join("README.md"), here.join("../README.md")]; // of a package, of the checkout
     let readme = std::fs::read_to_string(places.iter().find(|path| path.exists()).unwrap()).unwrap();
-    assert!(readme.contains(include_str!("../examples/readme.rs")), "README.md and examples/readme.rs differ");
+    for example in [include_str!("../examples/model.rs"), include_str!("../examples/readme.rs")] {
+        assert!(readme.contains(&format!("```rust\n{example}```\n")), "README.md and the examples differ: {example}");
+    }
 }
 
 #[test]
