@@ -118,7 +118,7 @@ group("layer", () => {
       assert.deepEqual(await other.apply({ hidden, routerLogits }), expected);
       other.close();
     }
-    await assert.rejects(moe.Packed.load(join(folder, "none")), code("MOE_ERR_IO"));
+    await assert.rejects(moe.Packed.load(join(folder, "none")), code("ENOENT"));
     await assert.rejects(moe.Packed.load(`${file}\0x`), /path: expected a string without NUL/);
     assert.throws(() => moe.Packed.fromBytes(new Uint8Array(100)), code("MOE_ERR_FORMAT"));
   });
