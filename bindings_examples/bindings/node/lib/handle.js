@@ -1,5 +1,6 @@
 // Owned objects of the library, its errors, and the calls that use them.
-import { abi, constants, copied, copy, free, raw } from "./library.js";
+import { getSystemErrorMap } from "node:util";
+import { abi, constants, copied, copy, free, members, raw, struct } from "./library.js";
 
 /** What the library, or this package in its words, has against a call. */
 export class MoeError extends Error {
@@ -8,11 +9,18 @@ export class MoeError extends Error {
     this.name = "MoeError";
     this.status = status;
     /** "MOE_ERR_IO" */
-    this.code = raw.moe_status_name(status);
+    this.statusName = raw.moe_status_name(status);
+    /** The same, but "ENOENT" and the like where the system refused a file, with errno and path, as Node's own errors have them. */
+    this.code = this.statusName;
     /** Where: a JSON pointer, a role, a path, a parameter. */
     this.subject = subject;
     /** expected, actual, needed, errno, cause, candidates, as they apply */
     this.details = details;
+    if (status === constants.MOE_ERR_IO && details.errno) {
+      this.errno = -details.errno;
+      this.code = getSystemErrorMap().get(this.errno)?.[0] ?? this.code;
+      this.path = subject;
+    }
   }
 }
 
@@ -149,7 +157,18 @@ export function document(value) {
 
 const parameters = new Map(abi.functions.map(({ name, params }) => [name, params]));
 
-// The plain arguments of a call. Its handles are checked, since an address would be taken for one, and stay open meanwhile.
+// A handle, which is checked, since an address would be taken for one, stays open until leave().
+function held(value, kind, parameter) {
+  const owned = owners.get(value);
+  if (owned?.kind !== kind) {
+    const found = value?.constructor?.name ?? typeof value;
+    throw new TypeError(`${parameter}: expected a libmoe ${kind}, found ${found}`);
+  }
+  owned.enter();
+  return owned;
+}
+
+// The plain arguments of a call. Its handles stay open meanwhile.
 function entered(name, values) {
   const used = [];
   try {
@@ -157,15 +176,9 @@ function entered(name, values) {
       const { name: parameter, type } = parameters.get(name)[i];
       if (value === null || value === undefined) return null;
       if (!type.startsWith("handle:")) return value;
-      const owned = owners.get(value);
-      const kind = type.slice("handle:moe_".length);
-      if (owned?.kind !== kind) {
-        const found = value?.constructor?.name ?? typeof value;
-        throw new TypeError(`${parameter}: expected a libmoe ${kind}, found ${found}`);
-      }
-      const pointer = owned.enter();
+      const owned = held(value, type.slice("handle:moe_".length), parameter);
       used.push(owned);
-      return pointer;
+      return owned.pointer;
     });
     return [plain, used];
   } catch (error) {
@@ -205,27 +218,44 @@ export function handOver(name, array, values, aligned = false) {
   if (status !== constants.MOE_OK) throw failure(status, error[0]);
 }
 
+const PHASES = ["none", "open", "convert", "save", "load", "hash", "apply"];
+const UNITS = ["none", "files", "experts", "bytes"];
+function stateOf(control) {
+  const bytes = struct("moe_progress");
+  call("moe_control_state", control, bytes);
+  const now = members("moe_progress", bytes);
+  return {
+    phase: PHASES[now.phase] ?? "none", unit: UNITS[now.unit] ?? "none", done: Number(now.done), total: Number(now.total),
+    layer: now.layer < 0n ? null : Number(now.layer), layersDone: Number(now.layers_done), layersTotal: Number(now.layers_total),
+    bytesDone: Number(now.bytes_done), bytesTotal: Number(now.bytes_total),
+  };
+}
+
 const inFlight = new Set(); // arguments of calls on other threads: not to be collected
 
-/** The same on another thread. start gets a control, or null, and gives the arguments. */
-export async function callAsync(name, watch, start) {
+/**
+ * The same on another thread. start gets a control, or null, and gives the arguments. within: handles, by their kinds, that a
+ * struct among the arguments has.
+ */
+export async function callAsync(name, watch, start, within = {}) {
   const { signal, onProgress } = watch;
   signal?.throwIfAborted();
   const control = signal || onProgress ? new Handle("control", create("moe_control_create", null, null, null)) : null;
   const error = new BigUint64Array(1);
-  let used = [];
+  const used = [];
   let timer;
   const stop = () => invoke("moe_control_cancel", control);
   const report = () => {
-    const done = new BigUint64Array(1), total = new BigUint64Array(1);
-    invoke("moe_control_progress", control, done, total);
-    onProgress(Number(done[0]), Number(total[0]));
+    const state = stateOf(control);
+    onProgress(state.done, state.total, state);
   };
   let thrown, values;
   try {
-    let plain;
+    for (const [kind, value] of Object.entries(within))
+      if (value !== undefined && value !== null) used.push(held(value, kind, kind));
     values = start(control);
-    [plain, used] = entered(name, values);
+    const [plain, entries] = entered(name, values);
+    used.push(...entries);
     inFlight.add(values);
     signal?.addEventListener("abort", stop, { once: true });
     if (onProgress)
@@ -259,6 +289,18 @@ export function create(name, ...values) {
   const out = new BigUint64Array(1);
   call(name, ...values, out);
   return out[0];
+}
+
+/** The same on another thread. What was made although the program stopped the call is ended. */
+export async function createAsync(name, watch, start, within) {
+  const out = new BigUint64Array(1);
+  try {
+    await callAsync(name, watch, (control) => [...start(control), out], within);
+    return out[0];
+  } catch (problem) {
+    if (out[0]) raw[`${parameters.get(name).at(-2).type.slice("out:handle:".length)}_destroy`](out[0]);
+    throw problem;
+  }
 }
 
 /** A buffer of the library, copied and ended. */

@@ -1,6 +1,6 @@
-// libmoe for Node: Config, Selection, Weights, convert, Packed, Layer; see the README beside package.json.
+// libmoe for Node: Checkpoint, Config, Selection, Weights, convert, Packed, Layer; see the README beside package.json.
 import {
-  Handle, MoeError, call, callAsync, create, document, exclusive, flushLog, handOver, invoke, jsonOf, logTo, textOf,
+  Handle, MoeError, bytesOf, call, callAsync, create, createAsync, document, exclusive, flushLog, handOver, invoke, jsonOf, logTo, textOf,
 } from "./handle.js";
 import { abi, constants, members, path, raw, release, struct, view } from "./library.js";
 import { asking, createAsking, isAsking, markAsking } from "./source.js";
@@ -23,6 +23,8 @@ class Made {
   }
 }
 const flag = (condition, value) => (condition ? BigInt(value) : 0n);
+const loadFlags = ({ mmap = true, prefault = false, verify = false }) =>
+  flag(mmap, constants.MOE_LOAD_MMAP) | flag(prefault, constants.MOE_LOAD_PREFAULT) | flag(verify, constants.MOE_LOAD_VERIFY);
 const NAMES = { float32: "f32", float16: "f16", bfloat16: "bf16" };
 
 /** Threads, memory and log for the calls that get it; without one: one thread. */
@@ -168,6 +170,11 @@ export class Weights extends Handle {
     exclusive(this);
     call("moe_weights_load_safetensors", this, file, module);
   }
+  /** From the files of a checkpoint, of whose config(layer) the set was made. */
+  loadCheckpoint(checkpoint) {
+    exclusive(this);
+    call("moe_weights_load_checkpoint", this, checkpoint);
+  }
   /** complete, missing, unexpected, experts, tensors */
   get report() {
     return jsonOf("moe_weights_to_json", this);
@@ -189,10 +196,8 @@ const convertFlags = (anyName) => ({ flags: flag(anyName, constants.MOE_CONVERT_
 /** Repacks the weights into the layout of the selection, on another thread. anyName: also of another layer's name. */
 export async function convert(selection, weights, { context, signal, onProgress, maxTempBytes = 0, anyName } = {}) {
   if (isAsking(weights)) throw new TypeError("weights: a set with a source is for convertSync: its function runs on this thread");
-  const out = new BigUint64Array(1);
-  await callAsync("moe_convert_weights", { signal, onProgress }, (control) => [
-    context, selection, weights, struct("moe_convert_options", { ...convertFlags(anyName), max_temp_bytes: maxTempBytes, control: control?.pointer }), out]);
-  return new Packed(new Made(out[0]));
+  return new Packed(new Made(await createAsync("moe_convert_weights", { signal, onProgress }, (control) => [
+    context, selection, weights, struct("moe_convert_options", { ...convertFlags(anyName), max_temp_bytes: maxTempBytes, control: control?.pointer })])));
 }
 export function convertSync(selection, weights, { context, anyName } = {}) {
   if (isAsking(weights) && context instanceof Context && context.report.threads > 1)
@@ -202,17 +207,14 @@ export function convertSync(selection, weights, { context, anyName } = {}) {
 
 /** Converted weights: immutable, shared by any number of layers. */
 export class Packed extends Handle {
-  /** Made by convert, load and fromBytes. */
+  /** Made by convert, load, fromBytes and Checkpoint.packed. */
   constructor(made) {
-    if (!(made instanceof Made)) throw new TypeError("Packed: made by convert, Packed.load and Packed.fromBytes");
+    if (!(made instanceof Made)) throw new TypeError("Packed: made by convert, Packed.load, Packed.fromBytes and Checkpoint.packed");
     super("packed", made.pointer);
   }
-  static async load(file, { context, mmap = true, prefault = false, verify = false, signal, onProgress } = {}) {
-    const flags = flag(mmap, constants.MOE_LOAD_MMAP) | flag(prefault, constants.MOE_LOAD_PREFAULT) |
-                  flag(verify, constants.MOE_LOAD_VERIFY);
-    const out = new BigUint64Array(1);
-    await callAsync("moe_packed_load", { signal, onProgress }, (control) => [context, file, flags, control, out]);
-    return new Packed(new Made(out[0]));
+  static async load(file, { context, signal, onProgress, ...how } = {}) {
+    const flags = loadFlags(how);
+    return new Packed(new Made(await createAsync("moe_packed_load", { signal, onProgress }, (control) => [context, file, flags, control])));
   }
   /** From the bytes of toBytes(), copied. */
   static fromBytes(bytes, { context, verify = false } = {}) {
@@ -255,6 +257,10 @@ function optional(tensor, name) {
   return tensor.bytes;
 }
 
+const layerOptions = ({ correctionBias, expertMap, anyName }) => struct("moe_layer_options", {
+  correction_bias: optional(correctionBias, "correctionBias"), expert_map: optional(expertMap, "expertMap"),
+  flags: flag(anyName, constants.MOE_LAYER_ANY_NAME) });
+
 /**
  * What arrays have for each token: logits; slots, which are ids and weights: the chosen experts, then the fused shared ones.
  * And the experts of this rank, those included.
@@ -290,10 +296,8 @@ function applied(numbers, what) {
 /** Converted weights bound to a kernel. Several calls may run at once. */
 export class Layer extends Handle {
   #numbers;
-  constructor(selection, packed, { context, correctionBias, expertMap, anyName } = {}) {
-    const options = { correction_bias: optional(correctionBias, "correctionBias"), expert_map: optional(expertMap, "expertMap"),
-                      flags: flag(anyName, constants.MOE_LAYER_ANY_NAME) };
-    super("layer", create("moe_layer_create", context, selection, packed, struct("moe_layer_options", options)));
+  constructor(selection, packed, { context, ...how } = {}) {
+    super("layer", selection instanceof Made ? selection.pointer : create("moe_layer_create", context, selection, packed, layerOptions(how)));
     const { config } = this.report;
     this.#numbers = { width: config.hidden_dim, ...columns(config),
                       inType: NAMES[config.in_dtype], outType: NAMES[config.out_dtype] };
@@ -325,6 +329,98 @@ export class Layer extends Handle {
   }
   get report() {
     return jsonOf("moe_layer_to_json", this);
+  }
+}
+
+const KINDS = ["other", "experts", "dense"];
+
+// Numbers of layers. The library takes none for all of them, which a list that happens to be empty does not mean.
+function numbered(layers) {
+  if (layers === undefined || layers === null) return {};
+  if (!Array.isArray(layers) || layers.length === 0 || !layers.every(Number.isSafeInteger))
+    throw new TypeError(`layers: expected an array of integers, at least one, found ${Array.isArray(layers) ? `[${layers.map(String)}]` : String(layers)}`);
+  return { layers: BigInt64Array.from(layers, BigInt), num_layers: layers.length };
+}
+
+function checkpointOptions(control, { platform, patch, allowFallback, layer, layers, ...how }) {
+  const [patch_json, patch_len] = document(patch);
+  return struct("moe_checkpoint_options", {
+    load_flags: loadFlags(how), select_flags: flag(allowFallback, constants.MOE_SELECT_ALLOW_FALLBACK), platform: platform?.pointer,
+    patch_json, patch_len, layer, ...numbered(layers), control: control?.pointer });
+}
+
+/** A model's directory, as it was downloaded or as convert() made it, with all its layers. Several calls may run at once. */
+export class Checkpoint extends Handle {
+  /** Made by open. */
+  constructor(made) {
+    if (!(made instanceof Made)) throw new TypeError("Checkpoint: made by Checkpoint.open");
+    super("checkpoint", made.pointer);
+  }
+  /** Reads every header and no weight. options: those of Config.fromHf without layer_index and module, for all layers. */
+  static async open(directory, { context, options, signal, onProgress } = {}) {
+    return new Checkpoint(new Made(await createAsync("moe_checkpoint_open", { signal, onProgress }, (control) => [
+      context, directory, ...document(options), control])));
+  }
+  /** Layers of all kinds; those of multi-token prediction come last. */
+  get layerCount() {
+    return Number(invoke("moe_checkpoint_layer_count", this));
+  }
+  /** What stands at a layer's place, before any cut. */
+  layerInfo(layer) {
+    const bytes = struct("moe_layer_info");
+    call("moe_checkpoint_layer_info", this, layer, bytes);
+    const found = members("moe_layer_info", bytes);
+    return {
+      layer, kind: KINDS[found.kind] ?? "other", isMtp: (found.flags & constants.MOE_LAYER_IS_MTP) !== 0,
+      isConverted: (found.flags & constants.MOE_LAYER_IS_CONVERTED) !== 0, topK: found.top_k, numExperts: Number(found.num_experts),
+      hiddenDim: Number(found.hidden_dim), intermediateSize: Number(found.intermediate_size), bytes: Number(found.bytes),
+      name: found.name, problem: found.problem,
+    };
+  }
+  /** The layerInfo of each layer. */
+  get layers() {
+    return Array.from({ length: this.layerCount }, (_, layer) => this.layerInfo(layer));
+  }
+  get report() {
+    return jsonOf("moe_checkpoint_to_json", this);
+  }
+  /** patch: members of the config's document that win, such as {parallel: {...}} of one rank. */
+  config(layer, patch) {
+    return new Config(new Made(create("moe_checkpoint_config", this, layer, ...document(patch))));
+  }
+  /** A layer that is ready to run. */
+  async layer(layer, { context, platform, patch, allowFallback, mmap, prefault, verify, signal, onProgress, ...how } = {}) {
+    return new Layer(new Made(await createAsync("moe_checkpoint_layer", { signal, onProgress }, (control) => [context, this, layer,
+      checkpointOptions(control, { platform, patch, allowFallback, mmap, prefault, verify, layer: layerOptions(how) })], { platform })));
+  }
+  /** The weights for a selection of one of its configs: converted in memory, or loaded. */
+  async packed(selection, { context, signal, onProgress, mmap, prefault, verify } = {}) {
+    return new Packed(new Made(await createAsync("moe_checkpoint_packed", { signal, onProgress }, (control) => [
+      context, this, selection, checkpointOptions(control, { mmap, prefault, verify })])));
+  }
+  /**
+   * Converts layers into a directory that open() takes: those listed, by default all that have experts. What is there already
+   * stays, so that a call goes on where an earlier one ended.
+   */
+  async convert(directory, { context, layers, platform, patch, allowFallback, verify, signal, onProgress } = {}) {
+    await callAsync("moe_checkpoint_convert", { signal, onProgress }, (control) => [
+      context, this, directory, checkpointOptions(control, { layers, platform, patch, allowFallback, verify })], { platform });
+  }
+  /** Any tensor of the files, such as the router's matrix, copied. */
+  async tensor(name) {
+    const tensor = struct("moe_tensor");
+    const hold = await createAsync("moe_checkpoint_tensor", {}, () => [this, name, tensor]);
+    try {
+      const { data, shape, dtype } = taken(tensor);
+      return new Tensor(data, shape, dtype);
+    } finally {
+      raw.moe_buffer_destroy(hold);
+    }
+  }
+  /** Which weights these are; full: of every byte. */
+  async fingerprint({ context, full = false, signal, onProgress } = {}) {
+    return Buffer.from(bytesOf(await createAsync("moe_checkpoint_fingerprint", { signal, onProgress }, (control) => [
+      context, this, full ? 1 : 0, control]))).toString();
   }
 }
 

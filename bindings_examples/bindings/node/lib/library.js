@@ -33,6 +33,10 @@ function load() {
 }
 
 const library = load();
+const libc = koffi.load(null);
+// When Node ends, koffi unloads what it has loaded: not beneath the threads of contexts that are still open.
+const RTLD_NOW = 0x2, RTLD_NODELETE = 0x1000;
+libc.func("void *dlopen(const char *, int)")(path, RTLD_NOW | RTLD_NODELETE);
 /** The description of the loaded library itself. */
 export const abi = JSON.parse(library.func("const char *moe_abi_json()")());
 
@@ -115,7 +119,6 @@ export const raw = Object.freeze(Object.fromEntries(abi.functions.map((f) => [f.
 /** Constants and enumerations: MOE_DTYPE_F32, MOE_LOAD_MMAP, ... */
 export const constants = Object.freeze(Object.assign({}, abi.constants, ...abi.enums.map((e) => e.values)));
 
-const libc = koffi.load(null);
 const malloc = libc.func("void *malloc(size_t)");
 const alignedAlloc = libc.func("void *aligned_alloc(size_t, size_t)");
 const memcpy = libc.func("void *memcpy(void *, void *, size_t)");

@@ -118,7 +118,7 @@ group("layer", () => {
       assert.deepEqual(await other.apply({ hidden, routerLogits }), expected);
       other.close();
     }
-    await assert.rejects(moe.Packed.load(join(folder, "none")), code("MOE_ERR_IO"));
+    await assert.rejects(moe.Packed.load(join(folder, "none")), code("ENOENT"));
     await assert.rejects(moe.Packed.load(`${file}\0x`), /path: expected a string without NUL/);
     assert.throws(() => moe.Packed.fromBytes(new Uint8Array(100)), code("MOE_ERR_FORMAT"));
   });
@@ -429,6 +429,20 @@ group("long calls", () => {
     const { stdout } = spawnSync(process.execPath, ["--input-type=module", "-e", text],
                                  { cwd: new URL("..", import.meta.url), encoding: "utf8" });
     assert.equal(stdout, "true\nuncaught mine of select\nuncaught mine of select\n"); // one after another, none is lost
+  });
+  test("a context may be open when Node ends", () => {
+    const text = `import { readFileSync } from "node:fs";
+      import * as moe from "libmoe";
+      const context = new moe.Context({ threads: 4, spin_us: 100000 });
+      const config = moe.Config.fromHf(readFileSync(process.env.MOE_TEST_CHECKPOINT + "/config.json", "utf8"));
+      const weights = new moe.Weights(config);
+      weights.loadSafetensors(process.env.MOE_TEST_CHECKPOINT);
+      await moe.convert(new moe.Selection(config, { context }), weights, { context });`;
+    for (let i = 0; i < 3; ++i) {
+      const { status, signal, stderr } = spawnSync(process.execPath, ["--input-type=module", "-e", text],
+                                                   { cwd: new URL("..", import.meta.url), encoding: "utf8" });
+      assert.deepEqual([status, signal, stderr], [0, null, ""]);
+    }
   });
   test("dispose", () => {
     const context = new moe.Context({ threads: 1, log_level: "trace" });

@@ -35,6 +35,13 @@ public final class Config extends Handle {
     }
   }
 
+  static Config ofLayer(Checkpoint checkpoint, long layer, String patchJson) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment patch = document(arena, patchJson);
+      return new Config(create("moe_checkpoint_config", checkpoint, layer, patch, patch.byteSize()));
+    }
+  }
+
   /** A new one: this document with a JSON merge patch. */
   public Config merge(String patchJson) {
     return new Config(make("moe_config_merge", this, patchJson));

@@ -35,7 +35,11 @@ public final class Layer extends Handle {
 
   /** flags: ANY_NAME. */
   public Layer(Selection selection, Packed packed, Context context, Tensor correctionBias, Tensor expertMap, int flags) {
-    super("layer", make(selection, packed, context, correctionBias, expertMap, flags));
+    this(make(selection, packed, context, correctionBias, expertMap, flags), context);
+  }
+
+  Layer(MemorySegment pointer, Context context) {
+    super("layer", pointer);
     if (context != null) thrown = context.thrown; // its calls run the context's functions
     Map<?, ?> config = (Map<?, ?>) Json.object(report()).get("config");
     hidden = (Long) config.get("hidden_dim");
@@ -47,12 +51,16 @@ public final class Layer extends Handle {
   private static MemorySegment make(Selection selection, Packed packed, Context context, Tensor bias, Tensor map,
                                     int flags) {
     try (Arena arena = Arena.ofConfined()) {
-      MemorySegment options = Library.struct(arena, "moe_layer_options");
-      if (bias != null) Library.set(options, "moe_layer_options", "correction_bias", bias.copied(arena));
-      if (map != null) Library.set(options, "moe_layer_options", "expert_map", map.copied(arena));
-      Library.set(options, "moe_layer_options", "flags", flags);
-      return create("moe_layer_create", context, selection, packed, options);
+      return create("moe_layer_create", context, selection, packed, options(arena, bias, map, flags));
     }
+  }
+
+  static MemorySegment options(Arena arena, Tensor bias, Tensor map, int flags) {
+    MemorySegment options = Library.struct(arena, "moe_layer_options");
+    if (bias != null) Library.set(options, "moe_layer_options", "correction_bias", bias.copied(arena));
+    if (map != null) Library.set(options, "moe_layer_options", "expert_map", map.copied(arena));
+    Library.set(options, "moe_layer_options", "flags", flags);
+    return options;
   }
 
   /** Routing inside. */

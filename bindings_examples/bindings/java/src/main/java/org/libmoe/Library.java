@@ -199,6 +199,18 @@ public final class Library {
     }
   }
 
+  static int getInt(MemorySegment struct, String name, String member) {
+    return struct.get(ValueLayout.JAVA_INT, offset(name, member));
+  }
+
+  static long getLong(MemorySegment struct, String name, String member) {
+    return struct.get(ValueLayout.JAVA_LONG, offset(name, member));
+  }
+
+  static String getText(MemorySegment struct, String name, String member) {
+    return text(struct.get(ValueLayout.ADDRESS, offset(name, member)));
+  }
+
   static long offset(String struct, String member) {
     return structs.get(struct).members().get(member).offset();
   }

@@ -13,12 +13,16 @@ public final class Packed extends Handle {
   /** Flag of convert: takes weights whose config has another layer's name. */
   public static final int ANY_NAME = Library.constant("MOE_CONVERT_ANY_NAME");
 
-  private Packed(MemorySegment pointer) {
+  Packed(MemorySegment pointer) {
     super("packed", pointer);
   }
 
   public static Packed convert(Selection selection, Weights weights) {
     return convert(selection, weights, null, null);
+  }
+
+  public static Packed convert(Selection selection, Weights weights, Context context) {
+    return convert(selection, weights, context, null);
   }
 
   /** Repacks the weights into the layout of the selection. context and control may be null. */

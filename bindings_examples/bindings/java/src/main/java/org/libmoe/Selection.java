@@ -21,6 +21,10 @@ public final class Selection extends Handle {
     this(config, null, null, 0);
   }
 
+  public Selection(Config config, Context context) {
+    this(config, context, null, 0);
+  }
+
   /** context and platform may be null: one thread; the config's platform, by default this machine. */
   public Selection(Config config, Context context, Platform platform, int flags) {
     super("selection", create("moe_select_backend", context, config, platform, flags));
@@ -64,11 +68,11 @@ public final class Selection extends Handle {
   }
 
   private static String member(MemorySegment candidate, String name) {
-    return Library.text(candidate.get(ValueLayout.ADDRESS, Library.offset("moe_candidate", name)));
+    return Library.getText(candidate, "moe_candidate", name);
   }
 
   private static int number(MemorySegment candidate, String name) {
-    return candidate.get(ValueLayout.JAVA_INT, Library.offset("moe_candidate", name));
+    return Library.getInt(candidate, "moe_candidate", name);
   }
 
   /** What the converted weights will take. */

@@ -80,6 +80,16 @@ public record Tensor(MemorySegment data, String dtype, long... shape) {
     return tensor;
   }
 
+  /** What the library filled a struct with, in the memory of a buffer, which ends when nothing leads to the tensor any more. */
+  static Tensor owning(MemorySegment tensor, MemorySegment buffer) {
+    long bytes = Library.getLong(tensor, "moe_tensor", "nbytes");
+    MemorySegment data = tensor.get(ValueLayout.ADDRESS, Library.offset("moe_tensor", "data"));
+    data = data.reinterpret(bytes, Arena.ofAuto(), memory -> Library.call("moe_buffer_destroy", buffer));
+    long[] shape = new long[Library.getInt(tensor, "moe_tensor", "ndim")];
+    for (int i = 0; i < shape.length; ++i) shape[i] = tensor.getAtIndex(ValueLayout.JAVA_LONG, Library.offset("moe_tensor", "shape") / 8 + i);
+    return new Tensor(data, name(Library.getInt(tensor, "moe_tensor", "dtype")), shape);
+  }
+
   /** What the library filled a struct with, copied; rows that lie apart are put together. */
   static Tensor taken(MemorySegment tensor) {
     int code = tensor.get(ValueLayout.JAVA_INT, Library.offset("moe_tensor", "dtype"));

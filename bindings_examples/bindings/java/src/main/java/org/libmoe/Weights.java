@@ -152,6 +152,11 @@ public final class Weights extends Handle {
     }
   }
 
+  /** From the files of a checkpoint, of whose config the set was made; tensors are read during conversion. */
+  public void loadCheckpoint(Checkpoint checkpoint) {
+    check("moe_weights_load_checkpoint", this, checkpoint);
+  }
+
   /** One expert's tensor, all with -1; copied. */
   public Tensor get(String role, long expert) {
     return held(() -> {

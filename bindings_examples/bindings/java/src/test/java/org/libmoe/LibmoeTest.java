@@ -730,18 +730,20 @@ public final class LibmoeTest {
       System.out.println(Moe.version());
       return;
     }
-    LibmoeTest test = new LibmoeTest();
     int failed = 0, count = 0;
-    for (Method method : LibmoeTest.class.getDeclaredMethods()) {
-      if (!method.getName().startsWith("test")) continue;
-      ++count;
-      try {
-        method.invoke(test);
-      } catch (InvocationTargetException e) {
-        ++failed;
-        System.out.println(method.getName() + ": FAILED");
-        e.getCause().printStackTrace(System.out);
-      }
+    try (CheckpointTest checkpoints = new CheckpointTest()) {
+      for (Object test : List.of(new LibmoeTest(), checkpoints))
+        for (Method method : test.getClass().getDeclaredMethods()) {
+          if (!method.getName().startsWith("test")) continue;
+          ++count;
+          try {
+            method.invoke(test);
+          } catch (InvocationTargetException e) {
+            ++failed;
+            System.out.println(method.getName() + ": FAILED");
+            e.getCause().printStackTrace(System.out);
+          }
+        }
     }
     System.out.println("java: " + count + " tests, " + failed + " failed");
     System.exit(failed == 0 && count > 10 ? 0 : 1);
