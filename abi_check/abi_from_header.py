@@ -32,10 +32,18 @@ NULLABLE = {
     "moe_weights_load_safetensors.module",
     "moe_convert_weights.options",
     "moe_layer_create.options",
+    "moe_checkpoint_config.patch_json",
+    "moe_checkpoint_packed.options",
+    "moe_checkpoint_layer.options",
+    "moe_checkpoint_convert.options",
     "moe_apply_flat.router_logits",
     "moe_apply_flat.topk_ids",
     "moe_apply_flat.topk_weights",
 }
+# Handles that must not be NULL, against the general rules.
+REQUIRED = {"moe_control_state.control"}
+# Flags in a member of 32 bits; all others have 64.
+SHORT_FLAGS = {"moe_layer_info_flags"}
 # Members that must not be NULL in a struct that is handed over.
 REQUIRED_MEMBERS = {
     "moe_parallel_ops.parallel_for",
@@ -147,7 +155,7 @@ class Header:
             name = "_".join(next(iter(values)).lower().split("_")[:2]) + "_flags"
             if name in self.enums:  # of another struct, which its comment names: moe_layer_info_flags
                 name = comment_of(n).replace("::", "_")
-        self.enums[name] = {"name": name, "base": "i32" if typed else "u64", "values": values}
+        self.enums[name] = {"name": name, "base": "i32" if typed else "u32" if name in SHORT_FLAGS else "u64", "values": values}
 
     def take_RecordDecl(self, n):
         fields = [c for c in n.get("inner", []) if c["kind"] == "FieldDecl"]
@@ -156,6 +164,7 @@ class Header:
             return
         self.structs[n["name"]] = None  # known while its members are read
         members, offset = [], 0
+        lengths = {f["name"] for f in fields if f["name"].endswith("_len")}
         for f in fields:
             t, count = f["type"]["qualType"], 1
             array = re.fullmatch(r"(\w+) ?\[(\d+)\]", t)
@@ -166,6 +175,8 @@ class Header:
                 kind, const = "fn:" + n["name"] + "." + f["name"], False
             else:
                 kind, const = self.word(t)
+            if kind == "cstr" and f["name"].replace("_json", "_len") in lengths:
+                kind = "ptr"  # with a length: need not end with NUL
             size = SIZES.get(kind.split(":")[0], POINTER)
             offset = (offset + size - 1) // size * size
             m = {"name": f["name"], "type": kind, "offset": offset}
@@ -181,6 +192,8 @@ class Header:
         self.structs[n["name"]] = {"name": n["name"], "size": size, "v1_size": v1, "align": 8, "members": members}
 
     def nullable(self, function, parameter, kind, returns):
+        if function + "." + parameter in REQUIRED:
+            return False
         if function + "." + parameter in NULLABLE or parameter in ("err", "options_json", "user"):
             return True
         if kind == "handle:moe_context":

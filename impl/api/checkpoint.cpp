@@ -41,6 +41,8 @@ Check check_options(const moe_checkpoint_options& given) {
   MOE_CHECK(known_flags(given.select_flags, MOE_SELECT_ALLOW_FALLBACK));
   if (given.layers == nullptr && given.num_layers != 0)
     return fail(Code::invalid_argument, "layers", cat("layers: is NULL, num_layers is ", given.num_layers));
+  if (given.layers != nullptr && given.num_layers == 0)
+    return fail(Code::invalid_argument, "num_layers", "num_layers: is 0; layers NULL means all that have experts");
   return ok();
 }
 

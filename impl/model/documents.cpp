@@ -2,6 +2,7 @@
 #include "model/documents.h"
 
 #include <array>
+#include <cerrno>
 #include <utility>
 
 #include "base/index.h"
@@ -70,6 +71,12 @@ bool decides_quantization(const json::Value& options) {
           (overrides->find("quantization") != nullptr || overrides->find("hf_quantization_config") != nullptr));
 }
 
+Error not_a_directory(const std::string& path) {
+  Error e = io_error(path, "open as a directory", ENOTDIR);
+  e.message += "; give the directory that has config.json";
+  return e;
+}
+
 }  // namespace
 
 Result<std::string> read_text(const std::string& path) {
@@ -110,8 +117,7 @@ Result<json::Value> parse_options(std::string_view text) {
 Result<Documents> read_documents(const std::string& folder, json::Value options) {
   Documents d;
   const std::string path = cat(folder, "/config.json");
-  if (path_kind(folder) == PathKind::other)
-    return fail(Code::io, folder, cat(folder, ": not a directory; give the one that has config.json"));
+  if (path_kind(folder) == PathKind::other) return not_a_directory(folder);
   MOE_TRY(d.text, read_text(path));
   MOE_TRY(d.hf, parse_file(path, d.text, true));
   if (d.hf.object() == nullptr)

@@ -871,9 +871,10 @@ typedef struct moe_layer_info {
  *  that of the options, else of config.json, else of hf_quant_config.json, else of
  *  quantize_config.json; files that disagree are INVALID_CONFIG. Experts that the files hold in plain
  *  bf16, f16 or f32 get a config without quantization. Layers that cannot be used do not make the
- *  call fail: moe_layer_info::problem says why. The files stay open, one descriptor each, until the
- *  last object that uses them ends, and must not change meanwhile: a shorter one is MOE_ERR_IO, never
- *  a signal. Statuses: common, INVALID_CONFIG, UNSUPPORTED, IO, FORMAT, VERSION, CANCELLED, CALLBACK.
+ *  call fail: moe_layer_info::problem says why. The safetensors files stay open, one descriptor each,
+ *  until the last object that uses them ends, and must not change meanwhile: a shorter one is
+ *  MOE_ERR_IO, never a signal. The packed files of a converted checkpoint are opened when they are
+ *  loaded. Statuses: common, INVALID_CONFIG, UNSUPPORTED, IO, FORMAT, VERSION, CANCELLED, CALLBACK.
  *  [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_checkpoint_open(moe_context* ctx, const char* directory, const char* options_json, size_t options_len, moe_control* control, moe_checkpoint** out, moe_error** err);
 /** {"class","dtype","quantization_from","tensors","bytes","layers":[..],..}: each layer with what
@@ -907,6 +908,7 @@ typedef struct moe_checkpoint_options {
   size_t patch_len;
   const moe_layer_options* layer; /* of moe_checkpoint_layer                               */
   const int64_t* layers;         /* of moe_checkpoint_convert; NULL: all that have experts  */
+                                 /* (an empty list is an error)                             */
   size_t num_layers;
   moe_control* control;          /* may be NULL                                           */
 } moe_checkpoint_options;

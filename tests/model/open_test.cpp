@@ -143,7 +143,7 @@ TEST_F(Open, RefusesWhatIsNoModel) {
   model.write(at);
   const Failure file = open_failure(at + "/config.json");
   EXPECT_EQ(file.status, MOE_ERR_IO);
-  EXPECT_THAT(file.message, HasSubstr("not a directory"));
+  EXPECT_THAT(file.message, HasSubstr("ENOTDIR"));
   EXPECT_EQ(open_failure("").status, MOE_ERR_INVALID_ARGUMENT);
   for (const char* options : {R"({"layer_index":1})", R"({"module":"x"})"}) {
     const Failure f = open_failure(at, options);

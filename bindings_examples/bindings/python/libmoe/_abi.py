@@ -339,7 +339,7 @@ class moe_checkpoint_options(ctypes.Structure):
         ("load_flags", c_uint64),
         ("select_flags", c_uint64),
         ("platform", c_void_p),
-        ("patch_json", c_char_p),
+        ("patch_json", c_void_p),
         ("patch_len", c_size_t),
         ("layer", POINTER(moe_layer_options)),
         ("layers", c_void_p),

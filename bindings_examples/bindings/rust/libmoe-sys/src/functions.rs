@@ -343,9 +343,10 @@ functions! {
     /// that of the options, else of config.json, else of hf_quant_config.json, else of
     /// quantize_config.json; files that disagree are INVALID_CONFIG. Experts that the files hold in plain
     /// bf16, f16 or f32 get a config without quantization. Layers that cannot be used do not make the
-    /// call fail: moe_layer_info::problem says why. The files stay open, one descriptor each, until the
-    /// last object that uses them ends, and must not change meanwhile: a shorter one is MOE_ERR_IO, never
-    /// a signal. Statuses: common, INVALID_CONFIG, UNSUPPORTED, IO, FORMAT, VERSION, CANCELLED, CALLBACK.
+    /// call fail: moe_layer_info::problem says why. The safetensors files stay open, one descriptor each,
+    /// until the last object that uses them ends, and must not change meanwhile: a shorter one is
+    /// MOE_ERR_IO, never a signal. The packed files of a converted checkpoint are opened when they are
+    /// loaded. Statuses: common, INVALID_CONFIG, UNSUPPORTED, IO, FORMAT, VERSION, CANCELLED, CALLBACK.
     /// \[any\]
     fn moe_checkpoint_open(ctx: *mut moe_context, directory: *const c_char, options_json: *const c_void, options_len: usize, control: *mut moe_control, out: *mut *mut moe_checkpoint, err: *mut *mut moe_error) -> moe_status;
     /// {"class","dtype","quantization_from","tensors","bytes","layers":\[..\],..}: each layer with what

@@ -269,7 +269,7 @@ pub const MOE_LAYER_EXPERTS: moe_layer_kind = 1;
 pub const MOE_LAYER_DENSE: moe_layer_kind = 2;
 
 /// Layer info flags.
-pub type moe_layer_info_flags = u64;
+pub type moe_layer_info_flags = u32;
 /// for multi-token prediction, not in the model's pass
 pub const MOE_LAYER_IS_MTP: moe_layer_info_flags = 1;
 /// its packed file is here
@@ -662,12 +662,12 @@ pub struct moe_checkpoint_options {
     /// NULL: the config's
     pub platform: *const moe_platform,
     /// as in moe_checkpoint_config
-    pub patch_json: *const c_char,
+    pub patch_json: *const c_void,
     /// Patch len.
     pub patch_len: usize,
     /// of moe_checkpoint_layer
     pub layer: *const moe_layer_options,
-    /// of moe_checkpoint_convert; NULL: all that have experts
+    /// of moe_checkpoint_convert; NULL: all that have experts (an empty list is an error)
     pub layers: *const c_void,
     /// Num layers.
     pub num_layers: usize,
