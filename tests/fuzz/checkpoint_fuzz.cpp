@@ -1,7 +1,7 @@
 // Whole checkpoint directories, from config.json to apply. What is as a tool would write it loads, and converts to the
 // bytes that the same tensors give from memory, however many shards they lie in. What an edit of the input spoiled is
 // taken or refused with an error that tells; a set of weights that refused is as before and takes the whole directory
-// afterwards.
+// afterwards. The checkpoint handle gives the same bytes; a shard that is cut after it was opened is an error.
 //
 //   input: one byte each for the class of models, shards, index; four for who is in which shard; then the layer
 //   (tiny.h); then edits (checkpoint_files.h)
@@ -29,6 +29,14 @@ class Directory {
   Directory& operator=(const Directory&) = delete;
 
   const char* path() const { return path_.c_str(); }
+  void cut_first_shard(std::uint32_t bytes) const {
+    for (const std::string& name : names_) {
+      if (!name.ends_with(".safetensors")) continue;
+      const std::uintmax_t size = std::filesystem::file_size(name);
+      std::filesystem::resize_file(name, size - std::min<std::uintmax_t>(size, bytes));
+      return;
+    }
+  }
   void fill(const std::vector<CheckpointFile>& files) {
     for (const std::string& name : names_) (void)unlink(name.c_str());
     names_.clear();
@@ -101,6 +109,49 @@ void run(const moe_config* config, const moe_selection* selection, const moe_pac
     MOE_REQUIRE(std::isfinite(number(type, out.data(), i)));
 }
 
+using CheckpointPtr = std::unique_ptr<moe_checkpoint, moe::test::Ended<moe_checkpoint_destroy>>;
+
+// The directory as it lies there, by the handle of a whole model. want: the payload that its layer must have, or empty.
+// cut: of the first shard, so many bytes are taken away once it is open.
+void through_handle(const Directory& directory, const std::string& overrides, std::string_view want,
+                    std::uint32_t cut) {
+  const std::string options = "{\"overrides\":" + overrides + "}";
+  const CheckpointPtr c = made<CheckpointPtr>([&](auto** o, auto** e) {
+    return moe_checkpoint_open(nullptr, directory.path(), options.data(), options.size(), nullptr, o, e);
+  });
+  MOE_REQUIRE(c || want.empty());
+  if (!c) return;
+  moe_buffer* text = nullptr;
+  MOE_REQUIRE(moe_checkpoint_to_json(c.get(), &text, nullptr) == MOE_OK);
+  moe_buffer_destroy(text);
+  moe_layer_info info{};
+  info.struct_size = sizeof info;
+  for (std::int64_t l = 0; l < std::min<std::int64_t>(moe_checkpoint_layer_count(c.get()), 4); ++l) {
+    MOE_REQUIRE(moe_checkpoint_layer_info(c.get(), l, &info, nullptr) == MOE_OK);
+    const RunLayer layer =
+        made<RunLayer>([&](auto** o, auto** e) { return moe_checkpoint_layer(nullptr, c.get(), l, nullptr, o, e); });
+    MOE_REQUIRE(layer || want.empty());
+  }
+  if (!want.empty()) {
+    const Config config =
+        made<Config>([&](auto** o, auto** e) { return moe_checkpoint_config(c.get(), 0, nullptr, 0, o, e); });
+    MOE_REQUIRE(config);
+    const Selection selection = made<Selection>(
+        [&](auto** o, auto** e) { return moe_select_backend(nullptr, config.get(), nullptr, 0, o, e); });
+    const PackedPtr packed = made<PackedPtr>(
+        [&](auto** o, auto** e) { return moe_checkpoint_packed(nullptr, c.get(), selection.get(), nullptr, o, e); });
+    MOE_REQUIRE(packed && payload_of(packed.get()) == want);
+  }
+  directory.cut_first_shard(cut);
+  moe_error* error = nullptr;
+  moe_layer* layer = nullptr;
+  const moe_status status = moe_checkpoint_layer(nullptr, c.get(), 0, nullptr, &layer, &error);
+  MOE_REQUIRE((status == MOE_OK) == (error == nullptr));
+  if (!want.empty()) MOE_REQUIRE(status == MOE_OK || status == MOE_ERR_IO);
+  moe_layer_destroy(layer);
+  moe_error_destroy(error);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);  // what libFuzzer looks for
@@ -119,8 +170,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<CheckpointFile> edited = files;
   const bool whole = p.empty();
   for (int i = 0; i < 8 && !p.empty(); ++i) edit(p, edited);
-  const std::string options =
-      std::string(R"({"layer_index":0,"overrides":{"has_bias":)") + (layer.bias ? "true}}" : "false}}");
+  const std::string overrides = layer.bias ? R"({"has_bias":true})" : R"({"has_bias":false})";
+  const std::string options = R"({"layer_index":0,"overrides":)" + overrides + "}";
+  const std::uint32_t cut = noise.below(64);
   const Config config = made<Config>([&](auto** o, auto** e) {
     const std::string& text = edited[0].text;
     return moe_config_create_from_hf(text.data(), text.size(), options.data(), options.size(), o, e);
@@ -129,6 +181,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!config) return 0;
   const Weights weights = made<Weights>([&](auto** o, auto** e) { return moe_weights_create(config.get(), o, e); });
   MOE_REQUIRE(weights);
+  directory.fill(edited);
+  through_handle(directory, overrides, "", cut);
   directory.fill(edited);
   bool taken = load(weights.get(), directory.path());
   bool good = whole;
@@ -149,6 +203,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const Weights from_memory = layer.weights(config.get());
     const PackedPtr same = convert(selection.get(), from_memory.get());
     MOE_REQUIRE(same && payload_of(same.get()) == payload_of(packed.get()));
+    through_handle(directory, overrides, payload_of(packed.get()), cut);
   }
   run(config.get(), selection.get(), packed.get(), good);
   return 0;
