@@ -110,8 +110,8 @@ struct Config {
 
   // "routing.x of the config", and by which key a config.json says so.
   std::string member_text(std::string_view pointer) const;
-  // Of a group, block or word of so many rows or columns that does not divide a rank's width: what cuts the width, and
-  // the way out. "": tensor parallelism does not.
+  // For the message when a rank's width is no multiple of a group, block or word of `lines` rows or columns. It says
+  // what cuts the width and what to do. "" without tensor parallelism.
   std::string cut_hint(std::int64_t lines) const;
 
   // Columns of a correction bias: zero experts come after the real ones. Those of router logits: shared ones, too.

@@ -22,7 +22,7 @@ Result<LeasedMatrix> lease_matrix(const ConvertJob& job, const TensorSource& sou
 Result<std::vector<std::int32_t>> lease_g_idx(const ConvertJob& job, const TensorSource& source, std::int64_t expert,
                                               bool is_w13);
 
-// Most memory that converting one expert takes beside input and output, when the source reads from files.
+// The most memory that converting one expert takes, input and output not counted, when the source reads from files.
 std::uint64_t temp_bytes_per_worker(const ConvertJob& job);
 
 }  // namespace moe::convert

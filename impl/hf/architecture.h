@@ -18,8 +18,8 @@ namespace moe::hf {
 
 using ProjectionNames = std::array<std::string_view, 3>;  // gate, up, down; w13, w2
 
-// The keys of one number: spellings, which must agree, or, where first_counts, keys of which the first that is there
-// counts.
+// The keys that hold one number. They are spellings of one key and must agree. With first_counts they are different
+// keys, and the first one that the file has counts.
 struct SizeKey {
   std::array<std::string_view, 3> keys{};
   std::optional<std::int64_t> otherwise = {};  // nullopt: a file without them is refused
@@ -94,7 +94,7 @@ struct Routing {
   Factor factor = Factor::none;
   NumberKey factor_key = {"routed_scaling_factor", 1.0};
   std::string_view method = {};
-  std::optional<std::int64_t> hash_layers = {};  // so many layers choose by a table of the token's number, if unsaid
+  std::optional<std::int64_t> hash_layers = {};  // layers that route by a table of token ids, if the file is silent
   bool on_input = false;
   bool bias_on_logits = false;
   std::string_view expert_scale = {};
@@ -119,7 +119,7 @@ struct Architecture {
   std::string_view name;
   std::string_view layers_at = "model.layers", block = "mlp.experts";  // <layers_at>.<number>.<block>
   bool any_text = false;         // its text model may be of any class: what that says of itself counts
-  std::string_view holder = {};  // an object of config.json beside text_config that has the members, a/b: one inside
+  std::string_view holder = {};  // the object of config.json that has the members, if not text_config; a/b: b inside a
   ProjectionNames projections = {"gate_proj", "up_proj", "down_proj"};
   // The forms with all experts in one tensor: how they lie, what they are called, whether the class writes that form.
   StackedWeights stacked = StackedWeights::rows_first;

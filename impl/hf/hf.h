@@ -79,9 +79,9 @@ struct Origin {
 struct Built {
   json::Value document = json::Object{};
   std::vector<Origin> origins;
-  std::optional<std::string> file_method;           // Quantization::file_method, of which the document tells nothing
+  std::optional<std::string> file_method;           // Quantization::file_method, which the document cannot say
   std::string named_by_class, other_name, assumed;  // of Config, too
-  // Tensors of all experts, where nothing is quantized: put into the document when that is known.
+  // How the tensors of all experts lie. This goes into the document once it is known that nothing is quantized.
   StackedWeights stacked = StackedWeights::none;
   std::vector<std::string> stacked_names;
   bool stacks = false;            // the class writes that form

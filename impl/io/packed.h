@@ -43,7 +43,7 @@ struct PackedInfo {
   std::vector<std::int64_t> experts;  // the model's numbers in local order
   std::uint64_t scales_rounded = 0;
   std::uint64_t requantized_experts = 0;  // whose codes were recomputed; at most 2^24
-  // Found beside the router and the experts by the loader; empty = none.
+  // Vectors of the layer that the loader found (weights/side_tensors.h). Empty: not found.
   std::vector<float> correction_bias;
   std::vector<float> expert_scale;  // [E] or [1]
   std::vector<float> expert_norm;   // [H]

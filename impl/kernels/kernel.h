@@ -108,7 +108,7 @@ struct Kernel {
   const KernelId* id = nullptr;
   bool exact = true;              // same bits as the scalar row of its layout and activation format
   int tile_rows = 1;              // largest tile
-  std::size_t scratch_bytes = 0;  // of GemmArgs: what a call needs beside the stack, of which it takes little
+  std::size_t scratch_bytes = 0;  // memory that gemm needs in GemmArgs::scratch; its stack is small
   const Elementwise* steps = nullptr;
   void (*quantize)(const QuantizeArgs& args) = nullptr;
   void (*gemm)(const GemmArgs& args) = nullptr;

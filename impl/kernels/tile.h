@@ -64,7 +64,7 @@ struct TileShape {
     return usize(qai8dx ? round_up(k, std::int64_t{32}) : units() * kUnitK * planes());
   }
   constexpr std::size_t code_bytes(int n) const { return code_bytes() * usize(n); }  // of a tile of n rows
-  // Bytes of a row in pieces that lie beside those of the other rows, and 4-byte words behind them.
+  // Codes lie in pieces: one piece of each row, then the next piece of each row. Words of 4 bytes follow them.
   constexpr std::size_t piece() const { return qai8dx ? 8 : usize(64 * planes()); }
   constexpr std::size_t piece_bytes() const {
     return code_bytes() * (act == ActFormat::f32 ? 4 : act == ActFormat::bf16 ? 2 : 1);

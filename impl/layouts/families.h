@@ -39,7 +39,7 @@ struct ExpertTensors {
 
 using MaybeTensor = std::optional<LayoutTensor>;  // nullopt: the layout has none
 
-// What the sources of an expert say beside its matrices: the largest scale of the activations of w13 and w2.
+// What the source says of an expert in addition to its matrices: the largest activation scale of w13 and of w2.
 struct ExpertFacts {
   std::array<std::optional<float>, 2> input_scale;
 };

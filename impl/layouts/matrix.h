@@ -35,7 +35,7 @@ struct Matrix {
   Groups groups = {};  // whole where one covers all columns, and of floats
   bool has_bias = false;
   bool has_order = false;  // columns lie in the order of a list
-  // Rows that share scales: each has its own, kAllRows of a half, or blocks of so many, which are whole panels of p16.
+  // How many rows share a scale: 1, kAllRows (all rows of a half), or the height of a block, a multiple of 16.
   std::int64_t scale_rows = 1;
   // Of the checkpoint, where groups are filled up.
   std::optional<Columns> source = {};

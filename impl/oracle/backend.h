@@ -50,7 +50,7 @@ struct Scheme {
   QuantKey weight;
   std::optional<QuantKey> activation;  // none: the activations are not quantized
   Machines on = {};
-  EnumSet<RoutingMethod> routing_too = {};  // methods beside those of the row
+  EnumSet<RoutingMethod> routing_too = {};  // methods in addition to those of the row
 };
 
 // A switch of the environment that must be on, and what it counts as when it is not set.

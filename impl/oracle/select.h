@@ -45,7 +45,7 @@ struct Outcome {
 };
 
 Outcome ask(const Query& q, SelectFlags flags);
-// Words that moe_backend may hold for this oracle, beside "auto".
+// The words that moe_backend may hold for this oracle, "auto" first.
 std::string request_words(const Query& q);
 
 }  // namespace moe::oracle

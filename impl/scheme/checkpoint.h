@@ -91,7 +91,7 @@ std::string_view absence_of(TensorKind kind);
 enum class Presence : std::uint8_t { required, optional, with_bias, with_zeros, with_g_idx, with_input_scale };
 
 enum class Need : std::uint8_t { absent, optional, required };
-// What a layer's experts have beside weights and scales.
+// Which other tensors the experts have, in addition to weights and scales.
 struct Extras {
   Need bias = Need::absent, zeros = Need::absent, g_idx = Need::absent, input_scale = Need::absent;
 };
@@ -123,7 +123,7 @@ constexpr bool runs_along_n(Axis a) {
 constexpr bool runs_along_k(Axis a) {
   return a == Axis::k || a == Axis::k_words || a == Axis::k_bytes || a == Axis::k_blocks || a == Axis::groups;
 }
-// So many rows or columns are so many whole elements of an axis: where a tensor can be cut.
+// Where a tensor can be cut along an axis: `lines` rows or columns are exactly `elements` elements.
 struct AxisStep {
   std::int64_t lines, elements;
   std::string_view begins;  // what begins there
@@ -174,7 +174,7 @@ struct CheckpointTensor {
   }
   // Fields of several rows share a word.
   constexpr bool shares_words() const { return axes[0] == Axis::n_words || axes[1] == Axis::n_words; }
-  // Rows that share an element, in a matrix whose halves have so many.
+  // How many rows share one element, in a matrix whose halves have `half_rows` rows.
   std::int64_t rows_of_element(const MatrixSize& m, std::int64_t half_rows) const;
   constexpr bool allows(DType t) const {
     return t != DType::invalid && (t == dtypes[0] || t == dtypes[1] || t == dtypes[2] || t == dtypes[3]);

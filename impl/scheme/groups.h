@@ -1,6 +1,6 @@
-// How the columns of a matrix share scales: all of a row (whole), so many at a time (even), or so many groups of any
-// sizes, told by a list of each column's group (uneven). The one form of this everywhere; -1, as configs write it, and
-// the numbers of a packed file are turned into it where they are read.
+// How the columns of a row share scales. Whole: all columns share one. Even: groups of equal size. Uneven: groups of
+// any sizes; a list tells each column's group. All code uses this class. The -1 of configs and the numbers of a packed
+// file become a Groups where they are read.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class Groups {
   static constexpr Groups uneven(std::int64_t count) { return {Kind::uneven, count}; }
   // Of a config's number: -1 is whole.
   static constexpr Groups of_size(std::int64_t size) { return size == -1 ? whole() : even(size); }
-  // In a matrix of so many columns, where one group is the whole.
+  // For a matrix of `columns` columns: a group as wide as the matrix is whole.
   static constexpr Groups of_size(std::int64_t size, std::int64_t columns) { return of_size(size).in(columns); }
   constexpr Groups in(std::int64_t columns) const { return is_even() && number_ >= columns ? whole() : *this; }
 
@@ -23,9 +23,9 @@ class Groups {
   constexpr bool is_even() const { return kind_ == Kind::even; }
   constexpr bool is_uneven() const { return kind_ == Kind::uneven; }
   constexpr std::int64_t as_written() const { return is_even() ? number_ : -1; }  // in configs
-  // Columns of a group, of a matrix of so many; not of uneven ones.
+  // The columns of one group, in a matrix of `columns` columns. Uneven groups have no such number.
   constexpr std::int64_t size_in(std::int64_t columns) const { return is_even() ? number_ : columns; }
-  // Of blocks the last one may be cut short.
+  // The number of groups. The last block of columns may be shorter than the others.
   constexpr std::int64_t count_in(std::int64_t columns) const {
     if (is_even()) return number_ >= columns ? 1 : (columns + number_ - 1) / number_;
     return is_whole() ? 1 : number_;

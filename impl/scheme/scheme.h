@@ -86,7 +86,7 @@ inline constexpr std::array kFormats = {
     FormatRow{"mxfp4-gpt-oss", NumType::floating, 4, 32, "4-bit float weights with group_size 32"},
 };
 static_assert(usize(Format::mxfp4_gpt_oss) + 1 == kFormats.size());
-// Whether some format holds weights of so many bits.
+// True if some format holds weights of this type and number of bits.
 constexpr bool has_bits(NumType type, int bits) {
   for (const FormatRow& f : kFormats)
     if (!f.holds.empty() && f.type == type && (f.bits != 0 ? f.bits == bits : is_code_width(bits))) return true;

@@ -27,8 +27,9 @@ struct ExpertPlace {
   Stack stack{};
   std::string layer;  // "model.layers.3.", empty: unknown
 };
-// Whether two names, none of them empty, can be of the same layer. guessed: one of them is a class's, of which only the
-// layer's number is certain; else they are the same or both the usual ones of a text model, which stand for each other.
+// True if two names can mean the same layer. Neither is empty. guessed: one name is a class's guess, so only the
+// layer's number counts. Otherwise the names are equal, or both are usual names of a text model, which stand for each
+// other.
 bool may_be_one_layer(std::string_view a, std::string_view b, bool guessed);
 // The module at a place, which the place outlives.
 ExpertModule module_at(const LayerFacts& facts, const ExpertPlace& place);

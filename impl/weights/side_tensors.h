@@ -1,5 +1,5 @@
-// What a checkpoint holds beside its experts that belongs to their layer: the correction bias of the router, scales of
-// the experts' weights, the norm of their output (checkpoints.md 2, routing.md 13).
+// Vectors of a checkpoint that belong to the layer but to no expert: the router's correction bias, a scale for each
+// expert's routing weight, the norm of the experts' output (checkpoints.md 2, routing.md 13).
 #pragma once
 
 #include <optional>

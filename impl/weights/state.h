@@ -40,7 +40,7 @@ struct Slot {
 
 using ExpertSlots = std::array<Slot, 3>;  // by Half
 
-// A tensor of all experts as it came, of which the parts are still to be found.
+// A tensor of all experts whose order of rows and columns is not known yet, so that its parts cannot be placed.
 struct StackTensor {
   std::string name;
   std::vector<std::int64_t> extents;
@@ -104,7 +104,7 @@ std::optional<Role> other_form(Role role);
 constexpr std::int64_t kAllExperts = -1;
 Check check_form(const std::array<RoleSlots, kRoleCount>& roles, Role role, std::int64_t local,
                  const std::string& subject);
-// Whether a slot of this expert and half may be set beside what is there.
+// ok if this half of this expert may be set in addition to what is set already.
 Check check_place(const RoleSlots& slots, const NamedRole& role, std::int64_t local, std::int64_t expert, Half half);
 // A set with a source takes no tensors.
 Check check_settable(const TensorSource* source);

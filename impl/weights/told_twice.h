@@ -1,5 +1,5 @@
-// Roles that tell what the layer knows from elsewhere, as layers of other engines have them beside their weights. Their
-// numbers are checked, and conversion does without.
+// Roles that repeat what the layer already knows. Layers of other engines have such tensors. Their numbers are checked;
+// conversion does not use them.
 #pragma once
 
 #include <string>

@@ -16,7 +16,7 @@
 
 namespace moe::weights {
 
-// What load_safetensors found beside the router and the experts; empty = nothing.
+// Vectors of the layer that load_safetensors found in the files (side_tensors.h). Empty: not found.
 struct SideVectors {
   std::vector<float> correction_bias;
   std::vector<float> expert_scale;  // [E] or [1]

@@ -1,5 +1,5 @@
-// A file that takes its name only when it is complete: written beside its place under a name of its own, then renamed.
-// Whatever ends the writing before, an error or a killed process, what was under the name stays as it was.
+// A file that gets its name only when it is complete. It is written in the same folder under a temporary name, then
+// renamed. If an error or a kill ends the writing before that, the old file is unchanged.
 #pragma once
 
 #include <cstddef>

@@ -74,14 +74,14 @@ struct FloatForm {
   WeightPlace place = WeightPlace::rows;
   ScalePlace scales = ScalePlace::none;
   bool up_first = false;  // up before gate
-  int interleave = 0;     // so many rows of the two halves in turn; 0: the whole halves
-  int shuffle = 0;        // then rows of such a block change places; 0: none
+  int interleave = 0;     // the two halves alternate after this many rows; 0: one half follows the other
+  int shuffle = 0;        // after that, rows change places within blocks of this many; 0: they do not
   bool apart = false;     // gate and up lie so also where the activation takes pairs of rows
   // Sizes become multiples of these; ungated_padding: of the intermediate one without a gate.
   std::int64_t hidden_padding = 1, intermediate_padding = 1, ungated_padding = 1;
   InputScales inputs = InputScales::none;
   float least_scale = 0.0f;
-  // What sizes are multiples of, the last after padding.
+  // Each size must be a multiple of its step. w13_rows_step is checked after padding.
   std::int64_t hidden_step = 1, intermediate_step = 1, w13_rows_step = 1;
 
   // The type of scales in a Matrix; those of Marlin are f16 or bf16.

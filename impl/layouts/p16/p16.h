@@ -58,7 +58,7 @@ constexpr std::int64_t kPanelRows = 16;
 constexpr std::int64_t kUnitK = 64;
 constexpr std::size_t kExpertAlignment = 4096;
 constexpr std::int64_t kMostScaleRows = 16 * 254;  // of a block; larger ones are written out row by row
-// The value of Matrix::scale_rows for blocks of so many rows.
+// What Matrix::scale_rows is for blocks of `block` rows.
 constexpr std::int64_t scale_rows_of(std::int64_t block) {
   return block % kPanelRows == 0 && block <= kMostScaleRows ? block : 1;
 }

@@ -19,7 +19,7 @@ Matrix filled(Matrix matrix);
 // A layout with lists for groups of any sizes, where a matrix has more than one; others as they are.
 Layout with_any_groups(const Layout& layout);
 inline Layout p16_int4_layout(const LayoutShape& shape) { return p16_layout(LayoutKind::p16_int4, shape); }
-// Whether a list names each of so many columns once; -1 names none.
+// True if `list` names each of `columns` columns exactly once. An entry of -1 names no column.
 bool is_order(std::span<const std::int32_t> list, std::int64_t columns);
 
 }  // namespace moe

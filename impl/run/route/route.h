@@ -61,7 +61,7 @@ struct Router {
 // Where a correction bias and the experts' scales can come from besides the config; empty: not given.
 struct RouterSources {
   std::span<const float> option;  // correction_bias of moe_layer_options, moe_route_args
-  std::span<const float> loaded;  // a correction bias found beside the router, kept in the packed weights
+  std::span<const float> loaded;  // the correction bias of the checkpoint, kept in the packed weights
   std::span<const float> scale;   // found and kept in the same way
 };
 // Code::unexpected_weight, "correction_bias": two sources, or one for a config without bias.
