@@ -35,7 +35,7 @@ FORBIDDEN = [
     (r"strerrorname_np|strerrordesc_np|sigabbrev_np", r"(?!)"),  # glibc 2.32
     (r"_ZSt8to_charsPcS_[fdeg]\w*", r"(?!)"),  # 135 KB: base/decimal.h writes floating-point numbers
     (r"(rename|unlink|link|symlink|mk(dir|fifo|nod))(at|at2)?|remove|rmdir|f?(chmod|chown|truncate64|truncate)(at)?|flock|"
-     r"f?setxattr|f?removexattr", r"base/os/new_file\.cpp"),
+     r"f?setxattr|f?removexattr", r"base/os/(new_file|folder)\.cpp"),
     (r"(open|openat|fopen|mmap|creat|opendir|fdopendir|p?read|p?write)(64)?|munmap|madvise|sysconf|getauxval|uname|fork", r"base/os/.*"),
     (r"syscall|getpid|sched_\w+|pthread_(self|create|join|attr_\w+|setaffinity_np)", r"base/(os/.*|log\.cpp)"),
 ]

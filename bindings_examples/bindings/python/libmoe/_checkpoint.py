@@ -132,7 +132,7 @@ class Checkpoint(Handle):
                                patch=patch, allow_fallback=allow_fallback, control=control)
             if layers is not None:
                 numbers = [integer(number, "layers", ctypes.c_int64) for number in _iterable(layers)]
-                if not numbers:  # the library would take it for all
+                if not numbers:
                     raise ValueError("layers: expected at least one number, or None for all")
                 array = (ctypes.c_int64 * len(numbers))(*numbers)
                 options.layers, options.num_layers = ctypes.cast(array, ctypes.c_void_p), len(numbers)
@@ -194,7 +194,11 @@ def _info(checkpoint: ctypes.c_void_p, layer: int) -> LayerInfo:
 def _options(*, load_flags: LoadFlags | int, allow_fallback: bool = False, platform: Platform | None = None,
              patch: dict[str, Any] | str | bytes | None = None, control: Control | None = None) -> Any:
     text, size = encode(patch, "patch")
-    return abi.moe_checkpoint_options(
+    options = abi.moe_checkpoint_options(
         struct_size=ctypes.sizeof(abi.moe_checkpoint_options), load_flags=integer(load_flags, "load_flags"),
-        select_flags=SelectFlags.ALLOW_FALLBACK if integer(allow_fallback, "allow_fallback") else 0, patch_json=text,
-        patch_len=size, platform=pointer_of(platform, "platform"), control=pointer_of(control, "control"))
+        select_flags=SelectFlags.ALLOW_FALLBACK if integer(allow_fallback, "allow_fallback") else 0, patch_len=size,
+        platform=pointer_of(platform, "platform"), control=pointer_of(control, "control"))
+    if text is not None:
+        options.text = ctypes.c_char_p(text)  # kept as long as the struct
+        options.patch_json = ctypes.cast(options.text, ctypes.c_void_p)
+    return options

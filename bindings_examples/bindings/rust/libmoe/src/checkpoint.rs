@@ -179,7 +179,7 @@ impl Checkpoint {
     pub fn layer_info(&self, layer: i64) -> Result<LayerInfo<'_>, Error> {
         let mut info: sys::moe_layer_info = unsafe { sys::sized() };
         status(|err| unsafe { sys::moe_checkpoint_layer_info(self.as_raw(), layer, &mut info, err) })?;
-        let has = |flag: u64| u64::from(info.flags) & flag != 0;
+        let has = |flag: u32| info.flags & flag != 0;
         Ok(LayerInfo {
             layer,
             kind: match info.kind {
