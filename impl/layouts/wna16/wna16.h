@@ -46,9 +46,20 @@ struct Wna16Form {
   // A stored order that is none (format): a packed file may hold anything.
   Check (*read)(const Wna16Matrix& m, const Wna16In& in, const RowRange& range, CanonicalRows& rows);
 };
+// One for each kind of the family, in a file of its own.
 namespace wna16_forms {
-extern const Wna16Form wna16_marlin, wna16_trtllm, wna16_xpu, wna16_vnni, wna16_on_the_fly, wna16_dense;
-}
+#define MOE_FORM_torch(kind_)
+#define MOE_FORM_kai(kind_)
+#define MOE_FORM_floats(kind_)
+#define MOE_FORM_wna16(kind_) extern const Wna16Form kind_;
+#define MOE_P16(...)
+#define MOE_NAMED(kind_, number_, family_) MOE_FORM_##family_(kind_)
+#include "layouts/layout_kinds.inc"
+#undef MOE_FORM_torch
+#undef MOE_FORM_kai
+#undef MOE_FORM_floats
+#undef MOE_FORM_wna16
+}  // namespace wna16_forms
 // nullptr: a kind of another family.
 const Wna16Form* wna16_form(LayoutKind kind);
 
