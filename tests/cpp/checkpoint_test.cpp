@@ -138,7 +138,8 @@ TEST_F(CppCheckpoint, LayersGiveTheBytesOfSingleCallsAndOfConvertedOnes) {
   model.convert(at("converted"), context, one);
   converted = Checkpoint::open(at("converted"), context);
   CheckpointLayerOptions how;
-  for (const std::uint64_t flags : {0, MOE_LOAD_MMAP | MOE_LOAD_PREFAULT, 0 | MOE_LOAD_VERIFY}) {
+  for (const std::uint64_t flags :
+       std::initializer_list<std::uint64_t>{0, MOE_LOAD_MMAP | MOE_LOAD_PREFAULT, MOE_LOAD_VERIFY}) {
     how.load_flags = flags;
     EXPECT_EQ(apply(converted.layer(0, context, how)), expected);
     EXPECT_EQ(text(converted.packed(selection, context, flags)), text(packed));
