@@ -20,6 +20,7 @@ struct Documents {
   json::Value options = json::Object{};
   // "options", "config.json", "hf_quant_config.json", "quantize_config.json"; "": nothing says so.
   std::string quantization_from;
+  bool is_of_tool() const { return quantization_from.ends_with(".json") && quantization_from != "config.json"; }
   // Files that say it, too: the options that would read them. They have to agree.
   struct Rival {
     std::string file;

@@ -50,6 +50,14 @@ std::string dtype_of(const json::Value& hf) {
 
 bool is_of_options(const Error& e) { return e.subject.starts_with(hf::kOptions); }
 
+// The quantization object of a tool's file is read as an option: its faults are the file's.
+Error in_own_words(Error e, const Documents& documents) {
+  constexpr std::string_view kRead = "options:/quantization_config";
+  if (!documents.is_of_tool() || !e.subject.starts_with(kRead)) return e;
+  const std::string place = cat(documents.quantization_from, ":", std::string_view(e.subject).substr(kRead.size()));
+  return hf::moved(std::move(e), place);
+}
+
 // Members that the caller gives win over those that the folder was converted with.
 json::Value merged_options(const json::Value& stored, const json::Value& given) {
   json::Value all = stored;
@@ -77,7 +85,9 @@ Check Checkpoint::look_at_rivals(std::int64_t number, const Config& config) cons
 
 Result<Config> Checkpoint::config_without_cut(std::int64_t number, bool plain) const {
   const json::Value& options = documents_.options;
-  return hf::config_of_layer(documents_.hf, plain ? without_quantization(options) : options, number);
+  auto config = hf::config_of_layer(documents_.hf, plain ? without_quantization(options) : options, number);
+  if (!config) return in_own_words(std::move(config.error()), documents_);
+  return config;
 }
 
 // What a layer with experts is; its fault is noted, and only faults of the whole directory are returned.
@@ -135,6 +145,7 @@ void Checkpoint::look_at_packed(const StoredLayer& stored, LayerFound& out) cons
 Check Checkpoint::read_layers(const Parallel& parallel) {
   auto model = hf::model_layers(documents_.hf, documents_.options);
   if (!model) {
+    model.error() = in_own_words(std::move(model.error()), documents_);
     if (model.error().code == Code::out_of_memory || is_of_options(model.error())) return model.error();
     layers_.resize(usize(hf::told_layers(documents_.hf)));
     for (LayerFound& layer : layers_) {

@@ -64,6 +64,12 @@ TEST_F(QuantizationFiles, AutoGptqsFileNamesNoMethod) {
   const CheckpointPtr c = open_model(at);
   EXPECT_EQ(describe(c.get())["quantization_from"], "quantize_config.json");
   EXPECT_EQ(quantization_of(c)["format"], "gptq");
+  // A fault of the file is the layers', in its own words.
+  dir.write("model/quantize_config.json", R"({"bits":4,"group_size":48,"desc_act":false,"sym":true})");
+  const CheckpointPtr bad = open_model(at);
+  EXPECT_EQ(info_of(bad.get(), 0).kind, MOE_LAYER_OTHER);
+  EXPECT_THAT(config_failure(bad.get(), 0).subject, HasSubstr("quantize_config.json:"));
+  EXPECT_THAT(info_of(bad.get(), 0).problem, HasSubstr("48"));
   dir.write("model/quantize_config.json", R"({"bits":4,"group_size":32})");
   const Failure f = open_failure(at);
   EXPECT_EQ(f.status, MOE_ERR_INVALID_CONFIG);
