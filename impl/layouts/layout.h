@@ -1,6 +1,6 @@
 // A packed layout: which kind it is, its two matrices, and of other engines' layouts the tensors.
 //
-// Kinds of p16 are ours: panels, whose addresses P16 knows (layouts/p16/p16.h, the picture).
+// Kinds of p16 are ours: panels, whose addresses P16 knows (layouts/p16/p16.h).
 // Named layouts (families.h) are other libraries' forms, handed to a host tensor by tensor: the same logical
 // matrices, and a list of tensors [E, ...] that lie one behind another in the payload.
 #pragma once

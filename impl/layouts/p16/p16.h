@@ -1,48 +1,13 @@
-// Packed layout p16 of the CPU kernels (kernels.md 2): where everything of a matrix lies.
+// Packed layout p16 of the CPU kernels: where everything of a matrix lies. The picture, element by element, is
+// kernels.md 2.
 //
-// A matrix [N, K] is a row of panels of 16 consecutive rows; a panel is a header and units of 64 k, of
-// 64-byte vectors. The element says what a unit holds.
+// A matrix [N, K] is a row of panels of 16 consecutive rows. A panel is a header, then a unit for each 64 columns. A
+// unit is vectors of 64 bytes, so that one load gives a kernel what its product takes of 16 rows. The header has what
+// all units of the panel share: scales, zero points, row sums, biases, whichever the matrix has. A list of columns may
+// follow the panels.
 //
-// int4: 8 vectors V[h][j] (h = k half, j = 0..3); byte b of V[h][j] has
-//   low nibble  = code(16p + b/4, 64u + 32h + 4j + b%4),  code = value + 8
-//   high nibble = code(16p + b/4, 64u + 32h + 16 + 4j + b%4)
-// so V & 15 and (V >> 4) & 15 are dot-product operands of 16 rows x 4 k without a shuffle.
-//
-// W4A8 (kind int4):
-//   g = 32        header: rsum f32[16], [bias f32[16]];                unit: scales bf16[2][16], 512 codes
-//   other groups  header: scales bf16[K/g][16] padded to 64 bytes, rsum f32[16], [bias]; unit: 512 codes
-//   channel-wise  header: scale f32[16] = s/16, wsum i32[16], [bias];  unit: 512 codes
-//
-// int8: 16 vectors, byte b of V[j] = code(16p + b/4, 64u + 4j + b%4), code = value + 128.
-//
-// int4 and int8 with scales as the checkpoint has them (kinds w4, w8):
-//   header: scales [K/g][16] (f32, bf16 or f16; channel-wise: one) and, with zero points, codes u8 [K/g][16] of value
-//   0, each padded with zeros to 64 bytes, [bias f32[16]];             unit: 512 or 1024 codes
-//
-// Codes of small floats have no bias. e2m1 lies as int4 does. Those of 6 and 8 bits have 16 vectors a unit too, whose
-// 16 bytes are of four rows: both pairs of columns lie side by side, so that unpacking a table's low and high bytes
-// gives the vectors of a bf16 unit:
-//   byte 16q + 8p + 2i + e of V[j] = code(16P + 4q + i, 64u + 4j + 2p + e)           (P the panel; i 0..3; p, e 0..1)
-// An MX or NVFP4 scale is a byte in the header. Where rows share scales (scale_rows), so do those of a panel: the
-// header has [K/g] scales instead of [K/g][16]. NVFP4 has a second scale, of the whole projection:
-//   header: scales e4m3 [K/16][16] padded to 64 bytes, tensor_scale f32[16], [bias f32[16]]
-//
-// bf16, f16: 32 vectors, 16-bit element b of V[j] = (16p + b/2, 64u + 2j + b%2); f32: 64 vectors, element b of
-// V[k] = (16p + b, 64u + k). Their header is the bias, if there is one.
-//
-// Lists (has_order): a list i32[K] of the checkpoint's columns, padded to 64 bytes, follows the panels of a matrix
-// whose columns do not lie as in the checkpoint, for one of two reasons or both:
-//   activation order  columns are sorted by group. The rows of either half of w13 lie in the order of w2's list, so
-//                     that only the input is reordered at run time.
-//   filled groups     groups are filled up to whole steps of 32 columns. The list has -1 there: activations are 0 in
-//                     these places, so their weights don't count (codes of value 0, with zero points any value). The
-//                     rows of w13 are not filled: the middle row is spread when it is complete.
-// Groups of one size g become groups of round_up(g, 32). Two and more groups of any sizes (a g_idx that is not even;
-// what a rank of tensor parallelism holds of act-ordered weights) become as many groups of 32 as each needs, and space
-// is kept for the most that can be: groups behind the last one have scale 0.
-//
-// w13 has gate and up panels in turn, G0 U0 G1 U1 ..., each half padded to 16 rows by itself. An
-// expert is w13 then w2; experts lie at a stride of whole 4 KiB pages. Padding: value 0 (int4: code 8), else 0.
+// w13 has gate and up panels in turn, each half padded to 16 rows by itself. An expert is w13, then w2; experts lie at
+// a stride of whole 4 KiB pages. Padding means the value 0.
 #pragma once
 
 #include <cstddef>
