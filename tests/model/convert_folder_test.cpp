@@ -307,7 +307,8 @@ TEST_F(ConvertFolder, AKillLeavesWholeLayersAndTheNextCallGoesOn) {
     options.control = nullptr;
     if (std::filesystem::exists(out + "/manifest.json")) {  // every layer that it names is whole
       const CheckpointPtr c = open_model(out);
-      for (const nlohmann::json& l : nlohmann::json::parse(file_text(out + "/manifest.json"))["layers"])
+      const nlohmann::json manifest = nlohmann::json::parse(file_text(out + "/manifest.json"));
+      for (const nlohmann::json& l : manifest["layers"])
         EXPECT_EQ(file_text(out + "/" + l["file"].get<std::string>()), whole.at(l["file"]));
     }
     ASSERT_EQ(convert(out).status, MOE_OK);
