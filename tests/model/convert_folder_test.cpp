@@ -195,11 +195,14 @@ TEST_F(ConvertFolder, HoldsOneSourceCutPlatformAndLayout) {
   expect_mismatch(convert(out), "parallel/");
   options.patch_json = nullptr;
   options.patch_len = 0;
-  const PlatformPtr arm = make<PlatformPtr>([&](moe_platform** o, moe_error** e) {
-    return moe_platform_create(R"({"type":"cpu","arch":"aarch64","features":["neon","dotprod","i8mm"]})",
-                               MOE_NUL_TERMINATED, o, e);
-  });
-  options.platform = arm.get();
+#if defined(__aarch64__)
+  const char* other_machine = R"({"type":"cpu","arch":"x86_64","features":["avx2","fma","f16c"]})";
+#else
+  const char* other_machine = R"({"type":"cpu","arch":"aarch64","features":["neon","dotprod","i8mm"]})";
+#endif
+  const PlatformPtr platform = make<PlatformPtr>(
+      [&](moe_platform** o, moe_error** e) { return moe_platform_create(other_machine, MOE_NUL_TERMINATED, o, e); });
+  options.platform = platform.get();
   expect_mismatch(convert(out), "platform");
   options.platform = nullptr;
   EXPECT_EQ(convert(at).status, MOE_ERR_INVALID_ARGUMENT);  // the source itself is no place

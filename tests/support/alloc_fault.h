@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -51,6 +52,11 @@ class AllocFault {
   static std::int64_t live() { return live_; }  // blocks
 
   static bool refuses() {
+    const bool now = decides();
+    if (now) errno = ENOMEM;  // as malloc does: functions of the C library hand it on
+    return now;
+  }
+  static bool decides() {
     if (!armed_.load(std::memory_order_relaxed)) return false;
     ++seen_;
     const std::int64_t left = countdown_--;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <new>
 #include <string_view>
 
 #include "base/index.h"
@@ -104,6 +105,7 @@ PathKind path_kind(const std::string& path) {
 
 Result<std::vector<std::string>> directory_names(const std::string& path) {
   DIR* dir = ::opendir(path.c_str());
+  if (dir == nullptr && errno == ENOMEM) throw std::bad_alloc();  // opendir allocates
   if (dir == nullptr) return io_error(path, "list", errno);
   const auto close = [](DIR* d) { ::closedir(d); };
   const std::unique_ptr<DIR, decltype(close)> closer(dir, close);
