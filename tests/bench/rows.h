@@ -7,6 +7,7 @@
 
 #include "base/buffer.h"
 #include "base/platform.h"
+#include "layouts/p16/p16_layout.h"
 #include "kernels/kernel.h"
 #include "support/rooms.h"
 
