@@ -7,8 +7,8 @@
 
 #include "base/buffer.h"
 #include "base/platform.h"
-#include "layouts/p16/p16_layout.h"
 #include "kernels/kernel.h"
+#include "layouts/p16/p16_layout.h"
 #include "support/rooms.h"
 
 namespace moe::bench {

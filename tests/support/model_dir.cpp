@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <random>
 
 #include "support/safetensors_writer.h"
@@ -146,8 +145,11 @@ std::string bytes_of_packed(const moe_packed* packed) {
 }
 
 std::string file_text(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::ifstream in(path, std::ios::binary | std::ios::ate);
+  if (!in) return "";
+  std::string text(static_cast<std::size_t>(in.tellg()), '\0');
+  in.seekg(0).read(text.data(), static_cast<std::streamsize>(text.size()));
+  return text;
 }
 
 }  // namespace moe::test
