@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes the baselines anew: after an addition, or after MOE_ABI_VERSION was raised. Refuses an incompatible change
+# Writes the baselines again: after an addition, or after MOE_ABI_VERSION was raised. Refuses an incompatible change
 # under an unchanged MOE_ABI_VERSION.
 #   abi_check/update.sh LIBRARY [LIBRARY_OF_ANOTHER_ARCHITECTURE ...]     release builds with -g
 set -eu

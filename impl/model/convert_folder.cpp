@@ -3,6 +3,7 @@
 #include "model/convert_folder.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -38,7 +39,7 @@ Error other_folder(const std::string& folder, std::string_view member, std::stri
                    std::string_view expected) {
   return fail(Code::config_mismatch, path_of(folder, kManifestName),
               cat(path_of(folder, kManifestName), ": ", member, " is ", found, ", this call's is ", expected,
-                  "; one folder holds one source, cut, platform and layout"),
+                  "; one folder holds one source, platform and layout, and layers of one cut and the same options"),
               json::members("member", member, "actual", found, "expected", expected));
 }
 
@@ -107,6 +108,14 @@ Check check_same_folder(const std::string& folder, const Manifest& there, const 
       if (const std::string theirs = text_at(there.parallel, key), needed = text_at(ours.parallel, key);
           theirs != needed)
         return other_folder(folder, cat("parallel/", key), theirs, needed);
+  // What else they say would make layers of two kinds in one folder.
+  const std::array<std::pair<std::string_view, const json::Value Manifest::*>, 2> kMore = {
+      {{"options", &Manifest::options}, {"patch", &Manifest::patch}}};
+  for (const auto& [name, member] : kMore) {
+    const std::string theirs = json::write(there.*member, json::MemberOrder::sorted);
+    const std::string needed = json::write(ours.*member, json::MemberOrder::sorted);
+    if (theirs != needed) return other_folder(folder, name, theirs, needed);
+  }
   return ok();
 }
 
@@ -211,8 +220,6 @@ Check convert_folder(const Checkpoint& checkpoint, const std::string& folder, co
   if (there) {
     MOE_CHECK(check_same_folder(folder, *there, manifest));
     manifest.layers = std::move(there->layers);
-    manifest.patch = std::move(there->patch);
-    manifest.options = std::move(there->options);
   }
   for (Task& task : tasks) {
     const StoredLayer* stored = manifest.find(task.layer);

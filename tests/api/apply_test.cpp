@@ -70,7 +70,7 @@ const Refusal kRefusals[] = {
     {"out on weights",     MOE_ERR_INVALID_ARGUMENT, "out",           [](Call& c) { c.weights.data = c.result.data; }},
     {"workspace address",  MOE_ERR_INVALID_ARGUMENT, "workspace",     [](Call& c) { c.args.workspace = reinterpret_cast<void*>(72); c.args.workspace_size = 1; }},
     {"workspace size",     MOE_ERR_BUFFER_TOO_SMALL, "workspace_size",[](Call& c) { c.args.workspace = reinterpret_cast<void*>(64); c.args.workspace_size = 1; }},
-    {"an id of nobody",    MOE_ERR_INVALID_ARGUMENT, "topk_ids[4,1]", [](Call& c) { static_cast<std::int32_t*>(c.ids.data)[9] = 4; }},
+    {"an id of no expert", MOE_ERR_INVALID_ARGUMENT, "topk_ids[4,1]", [](Call& c) { static_cast<std::int32_t*>(c.ids.data)[9] = 4; }},
     {"an id below -1",     MOE_ERR_INVALID_ARGUMENT, "topk_ids[0,0]", [](Call& c) { static_cast<std::int32_t*>(c.ids.data)[0] = -2; }},
     {"a foreign control",  MOE_ERR_INVALID_HANDLE,   "control",       [](Call& c) { c.args.control = reinterpret_cast<moe_control*>(c.result.data); }},
 };

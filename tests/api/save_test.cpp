@@ -74,7 +74,8 @@ TEST_F(Save, OwnerAndGroup) {
     EXPECT_EQ(rights_of(path), before);
     return;
   }
-  // Root keeps both; whoever may not give files away keeps the group if it is one of theirs, else nobody gains rights.
+  // Root keeps both; a user who may not give files away keeps the group if it is one of theirs, else no user gains
+  // rights.
   struct Case {
     bool root;
     Rights old, wanted;

@@ -61,7 +61,7 @@ TEST(Selection, PackedSizeIsWhatConversionTakes) {
   EXPECT_EQ(alignment, 64U);
 }
 
-// A config that nobody takes: weights of this kind have no kernel yet.
+// A config that no backend takes: weights of this kind have no kernel yet.
 TEST(Selection, NoBackendListsEveryReason) {
   Model m = random_model();
   auto text = nlohmann::json::parse(m.config_text());

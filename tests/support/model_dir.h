@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/capi.h"
@@ -33,6 +35,29 @@ moe_layer_info info_of(const moe_checkpoint* checkpoint, std::int64_t layer);
 nlohmann::json describe(const moe_checkpoint* checkpoint);
 ConfigPtr config_of(const moe_checkpoint* checkpoint, std::int64_t layer, const std::string& patch = "");
 Failure config_failure(const moe_checkpoint* checkpoint, std::int64_t layer, const std::string& patch = "");
+using Ask = std::function<moe_status(const moe_progress&)>;
+
+// A control that asks `ask` with the whole state.
+struct Asking {
+  explicit Asking(Ask a) : ask(std::move(a)) {
+    control = make<ControlPtr>([&](moe_control** o, moe_error** e) {
+      return moe_control_create(
+          [](void* user, std::uint64_t done, std::uint64_t total) {
+            Asking& self = *static_cast<Asking*>(user);
+            moe_progress p{};
+            p.struct_size = sizeof p;
+            EXPECT_EQ(moe_control_state(self.control.get(), &p, nullptr), MOE_OK);
+            EXPECT_EQ(p.done, done);
+            EXPECT_EQ(p.total, total);
+            return self.ask(p);
+          },
+          this, nullptr, o, e);
+    });
+  }
+  Ask ask;
+  ControlPtr control;
+};
+
 // The whole block of packed weights.
 std::string bytes_of_packed(const moe_packed* packed);
 std::string file_text(const std::string& path);

@@ -126,11 +126,11 @@ class Models(unittest.TestCase):
                 size, alignment = selection.packed_size
                 self.assertTrue(size > E * 3 * H * I // 2 and alignment >= 64)
             bad = libmoe.Config({**DOCUMENT, "quantization": {"scheme": "W4A8", "group_size": 16}})
-            with libmoe.Selection(bad, flags=libmoe.SelectFlags.EXPLAIN_ONLY) as nobody:
-                self.assertEqual(nobody.backend, "")
-                self.assertFalse(any(c.chosen for c in nobody.candidates))
+            with libmoe.Selection(bad, flags=libmoe.SelectFlags.EXPLAIN_ONLY) as refused:
+                self.assertEqual(refused.backend, "")
+                self.assertFalse(any(c.chosen for c in refused.candidates))
                 with self.assertRaises(libmoe.NoBackend):
-                    nobody.packed_size
+                    refused.packed_size
 
 
 class PackedWeights(unittest.TestCase):

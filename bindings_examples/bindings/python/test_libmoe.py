@@ -174,7 +174,7 @@ class Promises(unittest.TestCase):
             libmoe.Selection(12345)
 
     def test_close_waits_for_apply(self):
-        """After close() nobody writes: out has either all results or none."""
+        """After close() no one writes: out has either all results or none."""
         it, (hidden, logits) = parts(), batch(1500)
         expected = it.layer.apply(hidden, logits)
         for number in range(60):

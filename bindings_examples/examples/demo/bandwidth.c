@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,6 +27,16 @@ double seconds_now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double process_memory(const char* key) {
+  char line[256];
+  double bytes = 0;
+  FILE* f = fopen("/proc/self/status", "r");
+  while (f && fgets(line, sizeof line, f))
+    if (strncmp(line, key, strlen(key)) == 0) bytes = 1024.0 * atof(line + strlen(key));
+  if (f) fclose(f);
+  return bytes;
 }
 
 static uint64_t read_all(const unsigned char* data, size_t size) {

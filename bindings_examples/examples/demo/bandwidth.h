@@ -5,5 +5,7 @@
 
 double read_bandwidth(int threads);
 double seconds_now(void);
+/* Bytes of a line of /proc/self/status such as "VmHWM:", 0 without it. */
+double process_memory(const char* key);
 
 #endif

@@ -66,17 +66,6 @@ static void write_file(const char* dir, const char* name, const void* data, size
   if (!f || fwrite(data, 1, size, f) != size || fclose(f) != 0) perror(path), exit(1);
 }
 
-/* Kilobytes of a line such as "VmHWM:" in /proc/self/status, as bytes. */
-static double memory(const char* key) {
-  char line[256];
-  double bytes = 0;
-  FILE* f = fopen("/proc/self/status", "r");
-  while (f && fgets(line, sizeof line, f))
-    if (strncmp(line, key, strlen(key)) == 0) bytes = 1024.0 * atof(line + strlen(key));
-  if (f) fclose(f);
-  return bytes;
-}
-
 /* Starts a new maximum of VmHWM. */
 static void reset_peak_memory(void) {
   FILE* f = fopen("/proc/self/clear_refs", "w");
@@ -178,9 +167,9 @@ static moe_packed* convert(moe_context* ctx, const moe_config* config, const moe
   CHECK(moe_weights_create(config, &weights, &err));
   CHECK(moe_weights_load_safetensors(weights, dir, NULL, &err));
   reset_peak_memory();
-  const double before = memory("VmRSS:"), start = seconds_now();
+  const double before = process_memory("VmRSS:"), start = seconds_now();
   CHECK(moe_convert_weights(ctx, selection, weights, NULL, &packed, &err));
-  const double seconds = seconds_now() - start, peak = memory("VmHWM:") - before;
+  const double seconds = seconds_now() - start, peak = process_memory("VmHWM:") - before;
   moe_weights_destroy(weights);
   printf("converted %.4g million weights to %.4g MB in %.2f s (%.2f GB/s of packed bytes)\n",
          3e-6 * (double)(experts * width * inner), 1e-6 * (double)size, seconds, 1e-9 * (double)size / seconds);

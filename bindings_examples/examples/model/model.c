@@ -34,17 +34,6 @@ static double number_in(const char* json, const char* key) {
   return found ? atof(found + strlen(key)) : 0;
 }
 
-/* Kilobytes of a line such as "VmHWM:" in /proc/self/status, as bytes. */
-static double memory(const char* key) {
-  char line[256];
-  double bytes = 0;
-  FILE* f = fopen("/proc/self/status", "r");
-  while (f && fgets(line, sizeof line, f))
-    if (strncmp(line, key, strlen(key)) == 0) bytes = 1024.0 * atof(line + strlen(key));
-  if (f) fclose(f);
-  return bytes;
-}
-
 /* One line that rewrites itself, on a terminal. */
 static moe_status show(void* user, uint64_t done, uint64_t total) {
   (void)done, (void)total;
@@ -95,7 +84,7 @@ static size_t make_layers(moe_context* context, const moe_checkpoint* model, slo
   const double seconds = seconds_now() - start;
   fprintf(stderr, "\r%60s\r", "");
   printf("%zu layers, %.2f GB packed, ready in %.2f s (%.2f GB/s), peak memory %.2f GB\n", n, 1e-9 * bytes, seconds,
-         1e-9 * bytes / seconds, 1e-9 * memory("VmHWM:"));
+         1e-9 * bytes / seconds, 1e-9 * process_memory("VmHWM:"));
   *out = slots;
   return n;
 }

@@ -98,7 +98,7 @@ class Selection : public Handle<moe_selection, moe_selection_destroy> {
     return detail::make<Selection>(moe_select_backend, context.get(), config.get(), platform.get(), flags);
   }
 
-  /// "" when nobody accepts (MOE_SELECT_EXPLAIN_ONLY).
+  /// "" when no backend accepts (MOE_SELECT_EXPLAIN_ONLY).
   std::string_view backend() const noexcept { return moe_selection_backend(get()); }
   std::string_view kernel() const noexcept { return moe_selection_kernel(get()); }
   /// Identity of the packed layout.

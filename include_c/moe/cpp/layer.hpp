@@ -79,7 +79,7 @@ class Layer : public Handle<moe_layer, moe_layer_destroy> {
     call.out = out;
     return try_apply(call);
   }
-  /// Plain pointers to arrays without gaps, whose lengths nobody checks: see moe_apply_flat.
+  /// Plain pointers to arrays without gaps, whose lengths are not checked: see moe_apply_flat.
   Result<void> try_apply_flat(std::int64_t num_tokens, moe_dtype hidden_dtype, const void* hidden,
                               moe_dtype logits_dtype, const void* router_logits, const std::int32_t* topk_ids,
                               const float* topk_weights, moe_dtype out_dtype, void* out) const noexcept {

@@ -14,7 +14,7 @@
 namespace libmoe {
 inline namespace LIBMOE_NAMESPACE {
 
-/// `size` elements that somebody else owns; std::span turns into it and back.
+/// `size` elements that the caller owns; std::span turns into it and back.
 template <class T>
 class View {
  public:

@@ -156,7 +156,7 @@ func TestContextsCancel(t *testing.T) {
 	}
 	for i := 0; runtime.NumGoroutine() > before; i++ {
 		if i == 200 {
-			t.Fatalf("%d goroutines wait for controls that nobody has", runtime.NumGoroutine()-before)
+			t.Fatalf("%d goroutines wait for controls that no one has", runtime.NumGoroutine()-before)
 		}
 		runtime.GC()
 		time.Sleep(5 * time.Millisecond)

@@ -179,7 +179,7 @@ func exportDeleted(managed uintptr) {
 		c.BufferDestroy(e.buffer)
 	}
 	if e.done != nil {
-		_, _ = guard("release", func() error { e.done(); return nil }) // nobody is there to be told
+		_, _ = guard("release", func() error { e.done(); return nil }) // there is no one to tell
 	}
 }
 

@@ -259,7 +259,7 @@ func (w writer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// After Close nobody writes: out has either all results or none.
+// After Close no one writes: out has either all results or none.
 func TestCloseWaitsForApply(t *testing.T) {
 	p := newParts(t)
 	hidden, logits, tokens := bytes.Repeat(p.hidden, 64), floats(bytes.Repeat(read(t, "logits.bin"), 64)), 64*p.tokens

@@ -146,7 +146,7 @@ func (w *Weights) Tensor(role string, expert int64) (t Tensor, err error) {
 	return t, err
 }
 
-// WithHandle lends the moe_weights* for the time of f, and the set to nobody else.
+// WithHandle lends the moe_weights* for the time of f, and the set to no one else.
 func (w *Weights) WithHandle(f func(handle unsafe.Pointer) error) error {
 	return withHandle(alone("weights", of(w)), f)
 }

@@ -34,7 +34,7 @@ export class Tensor {
                            `this ${data.constructor.name} has ${data.byteLength}`);
     Object.freeze(this);
   }
-  /** The struct for the library; whoever uses it keeps this object. */
+  /** The struct for the library. Its user keeps this object. */
   get bytes() {
     return this.over(this.data);
   }

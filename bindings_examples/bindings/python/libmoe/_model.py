@@ -121,7 +121,7 @@ class Selection(Handle):
         return text.decode()
 
     def _says(self) -> str:
-        return f"{self.backend} {self.kernel} {self.layout}" if self.backend else "nobody accepts"
+        return f"{self.backend} {self.kernel} {self.layout}" if self.backend else "no backend accepts"
 
     @property
     def candidates(self) -> list[Candidate]:

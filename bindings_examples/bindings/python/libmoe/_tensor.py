@@ -149,7 +149,7 @@ def tensor_at(view: moe_tensor, keep: object) -> Tensor:
 
 
 def owned_tensor(view: moe_tensor, data: memoryview) -> Tensor:
-    """A writable tensor of bytes that nobody else has."""
+    """A writable tensor of bytes that no one else has."""
     return _tensor(view, data)
 
 
@@ -178,7 +178,7 @@ def _tensor(view: moe_tensor, data: memoryview, offset: int = 0) -> Tensor:
 
 
 class View:  # see view_of
-    """A moe_tensor of somebody's array, and what keeps that array."""
+    """A moe_tensor of the caller's array, and what keeps that array."""
     __slots__ = ("struct", "keep", "writable")
 
     def __init__(self, struct: moe_tensor, keep: object, writable: bool) -> None:
@@ -277,7 +277,7 @@ class _Holder:
 
 
 def _managed(capsule: Any, take: bool = False) -> tuple[bytes, int, Any]:
-    """Name, address and struct of a capsule that nobody has consumed; `take`: from now on it is used.
+    """Name, address and struct of a capsule that no one has consumed; `take`: from now on it is used.
 
     Looking and renaming run within one step of the interpreter (`map` and `partial` are C), so that no other thread
     takes it between them.

@@ -130,7 +130,7 @@ class _Source:
 
 
 def _text_of(error: BaseException) -> bytes:
-    """For an error of the library; what is raised here would end in a status that nobody chose."""
+    """For an error of the library; what is raised here would end in a status that no one chose."""
     try:
         text = error.message if isinstance(error, Error) else f"{type(error).__name__}: {error}"
         return text.encode(errors="backslashreplace")

@@ -92,7 +92,7 @@ mod at_run_time {
 
     const RTLD_NOW: c_int = 2;
     static LIBRARY: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut()); // never closed: callbacks may still run
-    static NAME: Mutex<Option<PathBuf>> = Mutex::new(None); // what was loaded; locked while somebody loads
+    static NAME: Mutex<Option<PathBuf>> = Mutex::new(None); // what was loaded; locked during a load
 
     /// Loads the library: the given file, else that of `LIBMOE_PATH`, else `libmoe.so.0` as the loader finds it. The first
     /// use of any function does so, too, without a path. Once a library is loaded it stays: later calls change nothing.

@@ -61,7 +61,7 @@ impl Tasks<'_> {
 /// Memory for weights and workspaces.
 ///
 /// # Safety
-/// `allocate` gives memory of at least `size` bytes at `alignment`, which is nobody else's until `deallocate`, or NULL.
+/// `allocate` gives memory of at least `size` bytes at `alignment`, which is no one else's until `deallocate`, or NULL.
 pub unsafe trait Allocator: Send + Sync + 'static {
     /// Memory, or NULL when there is none. `alignment` is a power of two, 64 or more; `numa_node` -1: no preference.
     fn allocate(&self, size: usize, alignment: usize, numa_node: i32) -> *mut u8;

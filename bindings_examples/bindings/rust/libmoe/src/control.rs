@@ -118,7 +118,7 @@ unsafe fn state(control: *const sys::moe_control) -> Result<Progress, Error> {
 }
 
 impl Control {
-    /// One that nobody is told by: ask with [`Control::progress`].
+    /// One without a progress function: ask with [`Control::progress`].
     pub fn new() -> Result<Self, Error> {
         create(|out, err| unsafe { sys::moe_control_create(None, ptr::null_mut(), None, out, err) }).map(Control)
     }

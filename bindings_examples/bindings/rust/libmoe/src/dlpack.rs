@@ -141,7 +141,7 @@ impl OwnedTensor {
     /// still is the caller's.
     ///
     /// # Safety
-    /// `managed` must be what DLPack says, and nobody else's; nobody writes to its memory from now on.
+    /// `managed` must be what DLPack says, and no one else's; no one writes to its memory from now on.
     pub unsafe fn from_dlpack(managed: NonNull<DlManagedTensorVersioned>) -> Result<Self, Error> {
         let raw = import(managed.as_ptr())?;
         Ok(OwnedTensor { raw, memory: Box::new(Foreign(managed)) })
@@ -166,7 +166,7 @@ impl OwnedTensor {
         Ok(leak(DlManagedTensorVersioned { major: 1, minor: 0, manager, deleter, flags: READ_ONLY, tensor }))
     }
 
-    /// The same as a struct without a version, which cannot say that nobody may write to the memory.
+    /// The same as a struct without a version, which cannot say that no one may write to the memory.
     pub fn into_dlpack_unversioned(self) -> Result<NonNull<DlManagedTensor>, Error> {
         unsafe extern "C" fn delete(this: *mut DlManagedTensor) {
             end(this, (*this).manager)
@@ -180,7 +180,7 @@ impl TensorMut<'_> {
     /// Views a tensor of another framework to write to; refused when it is marked as [`READ_ONLY`].
     ///
     /// # Safety
-    /// `managed` must be what DLPack says and outlive the view; nobody else uses its memory meanwhile.
+    /// `managed` must be what DLPack says and outlive the view; no one else uses its memory meanwhile.
     pub unsafe fn from_dlpack(managed: NonNull<DlManagedTensorVersioned>) -> Result<Self, Error> {
         let raw = import(managed.as_ptr())?;
         if (*managed.as_ptr()).flags & READ_ONLY != 0 {

@@ -21,7 +21,7 @@ macro_rules! handle {
             /// Takes a raw handle over.
             ///
             /// # Safety
-            /// It must be a live handle of this kind, which nobody else ends.
+            /// It must be a live handle of this kind, which no one else ends.
             pub unsafe fn from_raw(raw: std::ptr::NonNull<libmoe_sys::$raw>) -> Self {
                 $name(raw)
             }

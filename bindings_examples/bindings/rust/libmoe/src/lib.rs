@@ -37,7 +37,7 @@
 //! println!("{tensor:?}");
 //! ```
 //!
-//! An output is nobody's input, and no read-only memory:
+//! An output is no call's input, and no read-only memory:
 //!
 //! ```compile_fail,E0502
 //! # fn f(layer: &libmoe::Layer, logits: &libmoe::Tensor) -> Result<(), libmoe::Error> {

@@ -58,7 +58,7 @@ pub struct Candidate<'a> {
 pub struct SelectOptions<'a> {
     /// The machine; by default the config's, else this one.
     pub platform: Option<&'a Platform>,
-    /// No error when nobody accepts: [`Selection::backend`] is then empty.
+    /// No error when no backend accepts: [`Selection::backend`] is then empty.
     pub explain_only: bool,
     /// The backend that the config names is a wish: else try others.
     pub allow_fallback: bool,

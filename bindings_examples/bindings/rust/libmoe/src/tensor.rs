@@ -255,13 +255,13 @@ impl<'a> TensorMut<'a> {
         Ok(TensorMut { raw: view(dtype, shape, None, data.as_mut_ptr().cast(), data.len())?, memory: PhantomData })
     }
 
-    /// The same tensor to read from, for as long as nobody writes to it.
+    /// The same tensor to read from, for as long as no one writes to it.
     pub fn as_tensor(&self) -> Tensor<'_> {
         Tensor { raw: self.raw, memory: PhantomData }
     }
 
     /// # Safety
-    /// The struct's memory must be writable, and nobody else's, for `'a`.
+    /// The struct's memory must be writable, and no one else's, for `'a`.
     pub(crate) unsafe fn of_raw(raw: sys::moe_tensor) -> Self {
         TensorMut { raw, memory: PhantomData }
     }

@@ -10,7 +10,7 @@ use libmoe::*;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// `f32 [rows, columns]` at `data`, owned by nobody.
+/// `f32 [rows, columns]` at `data`, owned by no one.
 fn foreign(data: *mut f32, shape: &mut [i64; 2], strides: &mut [i64; 2]) -> DlManagedTensorVersioned {
     let tensor = DlTensor {
         data: data.cast(),

@@ -30,7 +30,7 @@ public final class Selection extends Handle {
     super("selection", create("moe_select_backend", context, config, platform, flags));
   }
 
-  /** "" when nobody accepts (EXPLAIN_ONLY). */
+  /** "" when no backend accepts (EXPLAIN_ONLY). */
   public String backend() {
     return text("moe_selection_backend");
   }

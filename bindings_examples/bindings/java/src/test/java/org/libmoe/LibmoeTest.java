@@ -443,7 +443,7 @@ public final class LibmoeTest {
       expect(lines.stream().allMatch(line -> line.matches("(?s)(TRACE|DEBUG|INFO|WARN|ERROR) [a-z]+ .+")), lines.toString());
     }
     nothingLeft(before);
-    // what a log function throws, or does with the package, harms nobody
+    // what a log function throws, or does with the package, harms no one
     for (Context.Log bad : List.<Context.Log>of((level, component, message) -> { throw MINE; },
              (level, component, message) -> { throw new StackOverflowError(); },
              (level, component, message) -> LibmoeTest.<RuntimeException>sneak(new java.io.IOException("checked"))))
