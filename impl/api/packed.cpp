@@ -63,11 +63,26 @@ TensorView view_of_output(const moe::io::Packed& packed, const moe::io::NamedOut
   return v;
 }
 
-Result<moe::Which> matrix_of(const char* name) {
+// What moe_packed_dequantize gives back of an expert.
+struct DenseRole {
+  moe::Role role;
+  moe::Which which;
+  bool bias;
+};
+constexpr DenseRole kDenseRoles[] = {{moe::Role::w13_weight, moe::Which::w13, false},
+                                     {moe::Role::w2_weight, moe::Which::w2, false},
+                                     {moe::Role::w13_bias, moe::Which::w13, true},
+                                     {moe::Role::w2_bias, moe::Which::w2, true}};
+
+Result<DenseRole> dense_role_of(const char* name, const moe::Layout& layout) {
   const auto role = moe::role_from_name(name);
-  if (role == moe::Role::w13_weight) return moe::Which::w13;
-  if (role == moe::Role::w2_weight) return moe::Which::w2;
-  return fail(Code::invalid_argument, "role", "role: expected w13_weight or w2_weight, got " + moe::in_quotes(name));
+  for (const DenseRole& row : kDenseRoles) {
+    if (role != row.role) continue;
+    if (!row.bias || layout.matrix(row.which).has_bias) return row;
+    return fail(Code::invalid_argument, "role", cat("role: this layer has no biases, got ", moe::in_quotes(name)));
+  }
+  return fail(Code::invalid_argument, "role",
+              "role: expected w13_weight, w2_weight, w13_bias or w2_bias, got " + moe::in_quotes(name));
 }
 
 moe_packed* packed_handle(moe::io::Packed packed) {
@@ -128,15 +143,18 @@ moe_status moe_packed_dequantize(const moe_packed* packed, const char* role, int
         {.name = "out", .given = out, .dtypes = moe::api::kFloats, .ndim = 2, .letters = "[N, K]", .writable = true}};
     MOE_CHECK(moe::api::read_structs(param));
     MOE_CHECK(check_handle(packed, "packed"));
-    MOE_TRY(const moe::Which which, matrix_of(role));
     const moe::io::Packed& p = *packed->object;
-    const moe::Matrix& m = p.info.layout.matrix(which);
+    MOE_TRY(const DenseRole wanted, dense_role_of(role, p.info.layout));
+    const moe::Matrix& m = p.info.layout.matrix(wanted.which);
+    param[0].ndim = wanted.bias ? 1 : 2;
+    param[0].letters = wanted.bias ? "[N]" : "[N, K]";
     param[0].shape = {m.rows(), m.columns()};
     MOE_CHECK(moe::api::check_tensors(param));
     MOE_TRY(const std::int64_t local, local_index(p, expert));
     if (moe::api::overlaps(param[0].view, p.block.data(), p.block.size()))
       return fail(Code::invalid_argument, "out", "out: shares memory with the packed weights");
-    return moe::dequantize(p.info.layout, p.payload.data(), local, which, param[0].view);
+    const auto read = wanted.bias ? moe::read_biases : moe::dequantize;
+    return read(p.info.layout, p.payload.data(), local, wanted.which, param[0].view);
   });
 }
 

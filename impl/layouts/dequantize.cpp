@@ -39,6 +39,21 @@ Check dequantize_named(const LayoutFamily& form, const Layout& layout, const std
   return ok();
 }
 
+Check read_named_biases(const LayoutFamily& form, const Layout& layout, const std::byte* payload, std::int64_t local,
+                        Which which, const TensorView& out) {
+  const Matrix& m = layout.matrix(which);
+  CanonicalRows rows;
+  rows.shape(m.rows(), m);
+  MOE_CHECK(form.read({layout, payload, local}, which, rows));
+  for (std::int64_t n = 0; n < m.rows(); ++n)
+    store_float(out.dtype, at(rows.bias, n), out.data + n * out.strides[0] * (dtype_bits(out.dtype) / 8));
+  return ok();
+}
+
+Check not_readable(const Layout& layout) {
+  return fail(Code::unsupported, "packed", "packed: layout " + layout.id() + " cannot be read back by this build");
+}
+
 }  // namespace
 
 Check check_dense(const Layout& layout, Which which, const TensorView& out) {
@@ -60,7 +75,15 @@ Check dequantize(const Layout& layout, const std::byte* payload, std::int64_t lo
   if (p16_element(layout.kind)) return dequantize_p16(layout, payload, local, which, out);
   if (const LayoutFamily* form = layout_family(layout.kind))
     return dequantize_named(*form, layout, payload, local, which, out);
-  return fail(Code::unsupported, "packed", "packed: layout " + layout.id() + " cannot be read back by this build");
+  return not_readable(layout);
+}
+
+Check read_biases(const Layout& layout, const std::byte* payload, std::int64_t local, Which which,
+                  const TensorView& out) {
+  if (p16_element(layout.kind)) return read_biases_p16(layout, payload, local, which, out);
+  if (const LayoutFamily* form = layout_family(layout.kind))
+    return read_named_biases(*form, layout, payload, local, which, out);
+  return not_readable(layout);
 }
 
 }  // namespace moe

@@ -15,11 +15,18 @@ namespace moe {
 Check dequantize(const Layout& layout, const std::byte* payload, std::int64_t local, Which which,
                  const TensorView& out);
 
+// The biases of one matrix of that expert into `out`, a float type and [rows]: gate rows, then up rows. The matrix has
+// some.
+Check read_biases(const Layout& layout, const std::byte* payload, std::int64_t local, Which which,
+                  const TensorView& out);
+
 // What its files share.
 // The tensor that the caller gave for a matrix: a float type and [rows, k].
 Check check_dense(const Layout& layout, Which which, const TensorView& out);
 // `dequantize` of p16.
 Check dequantize_p16(const Layout& layout, const std::byte* payload, std::int64_t local, Which which,
                      const TensorView& out);
+Check read_biases_p16(const Layout& layout, const std::byte* payload, std::int64_t local, Which which,
+                      const TensorView& out);
 
 }  // namespace moe

@@ -694,7 +694,8 @@ MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_get(const moe_packed* pack
 /** Layout, config, experts, named outputs, sizes, content hash. Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_to_json(const moe_packed* packed, moe_buffer** out, moe_error** err);
 /** Writes one expert's packed weights to `out` as dense numbers: role "w13_weight" or "w2_weight",
- *  `out` f32/f16/bf16 of [N1, H] or [H, I]. For checks. Statuses: common, SHAPE, DTYPE,
+ *  `out` f32/f16/bf16 of [N1, H] or [H, I]; of a layer with biases also "w13_bias" [N1] or "w2_bias"
+ *  [H]. Gate rows come first, then up rows. For checks. Statuses: common, SHAPE, DTYPE,
  *  UNSUPPORTED, FORMAT, VERSION. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_packed_dequantize(const moe_packed* packed, const char* role, int64_t expert, const moe_tensor* out, moe_error** err);
 

@@ -28,7 +28,39 @@ Result<std::vector<std::int32_t>> order_at(const Layout& layout, const std::byte
   return list;
 }
 
+// Where the rows of w13 belong within gate and up; empty where they lie in their own order. With activation order they
+// follow w2's columns.
+Result<std::vector<std::int32_t>> row_order_of(const Layout& layout, const std::byte* expert, std::int64_t local,
+                                               Which which) {
+  std::vector<std::int32_t> order;
+  if (which == Which::w13 && layout.matrix(which).has_order) {
+    MOE_TRY(order, order_at(layout, expert, local, Which::w2));
+    std::erase(order, -1);
+  }
+  return order;
+}
+
+std::int64_t row_of_place(const P16& m, const std::vector<std::int32_t>& order, std::int64_t n) {
+  const std::int64_t r = n % m.half_rows;
+  return order.empty() ? n : n - r + order[usize(r)];
+}
+
 }  // namespace
+
+Check read_biases_p16(const Layout& layout, const std::byte* payload, std::int64_t local, Which which,
+                      const TensorView& out) {
+  const std::byte* expert = payload + usize(local) * layout.expert_stride();
+  const P16 m{layout.matrix(which)};
+  const std::byte* matrix = expert + (which == Which::w13 ? 0 : layout.w2_offset());
+  MOE_TRY(const std::vector<std::int32_t> row_order, row_order_of(layout, expert, local, which));
+  for (std::int64_t n = 0; n < m.rows(); ++n) {
+    const std::byte* panel = matrix + usize(m.panel_of(n)) * m.panel_bytes();
+    const auto value = load<float>(panel + m.bias_offset() + 4 * usize(m.lane_of(n)));
+    store_float(out.dtype, value,
+                out.data + row_of_place(m, row_order, n) * out.strides[0] * (dtype_bits(out.dtype) / 8));
+  }
+  return ok();
+}
 
 Check dequantize_p16(const Layout& layout, const std::byte* payload, std::int64_t local, Which which,
                      const TensorView& out) {
@@ -37,19 +69,15 @@ Check dequantize_p16(const Layout& layout, const std::byte* payload, std::int64_
   const P16 m{layout.matrix(which)};
   const std::byte* matrix = expert + (which == Which::w13 ? 0 : layout.w2_offset());
   const std::int64_t size = dtype_bits(out.dtype) / 8;
-  std::vector<std::int32_t> columns, row_order;
+  std::vector<std::int32_t> columns;
   if (m.has_order) {
     MOE_TRY(columns, order_at(layout, expert, local, which));
-    if (which == Which::w13) {
-      MOE_TRY(row_order, order_at(layout, expert, local, Which::w2));
-      std::erase(row_order, -1);
-    }
   }
+  MOE_TRY(const std::vector<std::int32_t> row_order, row_order_of(layout, expert, local, which));
   for (std::int64_t n = 0; n < m.rows(); ++n) {
     const std::byte* panel = matrix + usize(m.panel_of(n)) * m.panel_bytes();
     const std::int64_t lane = m.lane_of(n);
-    const std::int64_t r = n % m.half_rows;
-    const std::int64_t row = row_order.empty() ? n : n - r + row_order[usize(r)];
+    const std::int64_t row = row_of_place(m, row_order, n);
     float scale = 1.0f;
     for (std::int64_t k = 0; k < m.k; ++k) {
       const std::int64_t column = columns.empty() ? k : columns[usize(k)];
