@@ -2,7 +2,8 @@
 """Fails on an #include in impl/ that goes against the levels of the rooms, or that brings a wrapped package, an ISA
 header, a header of the system or a banned one of C++ into a file that must not have it; on a source that does not reach
 float_rules.h; and on code outside the namespace of its room, or a room that uses the names of others (base/rooms.h)
-than it may include.
+than it may include. The command line (impl/tool) is no room but a program that uses the library: it sees moe/moe.h, the
+packages that it is made with, C++ and POSIX, and no room.
 
     tests/include_levels.py [ROOT]        check ROOT/impl
     tests/include_levels.py --self-test   prove that every rule fails on a tree that breaks it
@@ -47,6 +48,9 @@ RESERVED = [
 # Any other header in angle brackets that has a suffix or a folder is none of C++ but of POSIX, of Linux or of the C
 # library: what these have is called in this one folder (impl/README.md).
 SYSTEM, SYSTEM_CPP = "base/os/", {"csignal"}
+TOOL = "tool"
+OF_TOOL = r"moe/moe\.h|(CLI|fmt|nlohmann)/.*"  # what of others than the system it sees
+NOT_OF_TOOL = r"moe.*|spdlog/.*|xxhash\.h|.*intrin\.h|arm_(neon|sve|acle|sme)\.h|cpuid\.h|iostream|regex"
 ONE_FILE = [r"xxhash\.h"]  # in one file, wherever that is
 EVERY_SOURCE = "base/float_rules.h"
 
@@ -67,6 +71,17 @@ def reached(impl, path):
     return found
 
 
+def tool_faults(impl, name, text):
+    """One line per include of a file of the command line that it must not have."""
+    for match in INCLUDE.finditer(text):
+        place = f"impl/{name}:{text.count(chr(10), 0, match.start()) + 1}"
+        header = match[1] or match[2]
+        if match[1] and not (header.startswith(TOOL + "/") and (impl / header).is_file()):
+            yield f'{place}: the command line sees moe/moe.h and no room ("{header}")'
+        elif match[2] and re.fullmatch(NOT_OF_TOOL, header) and not re.fullmatch(OF_TOOL, header):
+            yield f"{place}: <{header}> does not belong here"
+
+
 def namespace_faults(root):
     """One line per file that opens the namespace of another room, and per room that uses more or fewer names."""
     impl = pathlib.Path(root) / "impl"
@@ -74,7 +89,7 @@ def namespace_faults(root):
         name = path.relative_to(impl).as_posix()
         room = name.split("/")[0]
         for match in re.finditer(r"^namespace moe\b(?:::(\w+))?", path.read_text(encoding="utf-8"), re.M):
-            right = match[1] not in ALLOWED if room in SHARED else match[1] == room
+            right = match[1] not in ALLOWED if room in SHARED else match[1] == room and room != TOOL
             if not right:
                 yield f"impl/{name}: opens '{match[0]}', expected that of its room"
     text = (impl / ROOMS).read_text(encoding="utf-8") if (impl / ROOMS).is_file() else ""
@@ -93,6 +108,9 @@ def faults(root):
         count += 1
         name = path.relative_to(impl).as_posix()
         room = name.split("/")[0]
+        if room == TOOL:
+            found += tool_faults(impl, name, path.read_text(encoding="utf-8"))
+            continue
         if room not in ALLOWED:
             found.append(f"impl/{name}: '{room}' is not a room")
             continue
@@ -140,13 +158,21 @@ def self_test():
     good += [("base/os", line) for line in system]
     good += [(room, f"#include <{header}>") for room in ALLOWED for header in ("cerrno", "thread", "atomic")]
     bad += [("base/os", line) for line in ("#include <iostream>", "#include <immintrin.h>", '#include "io/x.h"')]
+    bad += [(TOOL, f'#include "{room}/x.h"') for room in ALLOWED]
+    bad += [(TOOL, f"#include <{header}>") for header in ("moe/moe.hpp", "moe/cpp/layer.hpp", "moe_commit.inc", "spdlog/spdlog.h",
+                                                         "xxhash.h", "immintrin.h", "arm_neon.h", "cpuid.h", "iostream")]
+    bad += [(TOOL, '#include "tool/absent.h"'), ("api", "#include <CLI/App.hpp>"), ("api", '#include "tool/x.h"')]
+    good += [(TOOL, f"#include <{header}>") for header in ("moe/moe.h", "CLI/App.hpp", "nlohmann/json.hpp", "fmt/format.h",
+                                                          "unistd.h", "sys/wait.h", "vector", "clocale")]
+    good += [(TOOL, '#include "tool/x.h"')]
     through = '#include "base/through.h"'
-    cases = [(True, through, *case) for case in bad] + [(False, through, *case) for case in good]
+    # Files of the command line do not reach the rules of floats, and need not.
+    cases = [(True, through, *case) for case in bad] + [(False, "" if case[0] == TOOL else through, *case) for case in good]
     cases += [(True, "", "run", "#include <vector>"), (False, "", "run", f'#include "{EVERY_SOURCE}"')]
     wrong = []
     for expected, rules, room, line in cases:
         with tempfile.TemporaryDirectory() as root:
-            for name in ALLOWED:
+            for name in (*ALLOWED, TOOL):
                 folder = pathlib.Path(root) / "impl" / name
                 folder.mkdir(parents=True)
                 (folder / "x.h").write_text("#pragma once\n")

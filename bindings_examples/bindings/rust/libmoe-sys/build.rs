@@ -105,7 +105,7 @@ fn build() -> Result<PathBuf, String> {
     }
     let build = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?).join("build");
     let cmake = || Command::new(env::var_os("CMAKE").unwrap_or_else(|| "cmake".into()));
-    let options = ["CMAKE_BUILD_TYPE=Release", "MOE_BUILD_STATIC=ON", "MOE_BUILD_TESTS=OFF", "MOE_BUILD_EXAMPLES=OFF"];
+    let options = ["CMAKE_BUILD_TYPE=Release", "MOE_BUILD_STATIC=ON", "MOE_BUILD_TESTS=OFF", "MOE_BUILD_EXAMPLES=OFF", "MOE_TOOL=OFF"];
     run(cmake().arg("-S").arg(source).arg("-B").arg(&build).args(options.map(|option| format!("-D{option}"))))?;
     let jobs = env::var("NUM_JOBS").unwrap_or_else(|_| "1".into());
     run(cmake().arg("--build").arg(&build).args(["--target", "libmoe_static", "--parallel", &jobs]))?;

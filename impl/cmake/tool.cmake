@@ -1,0 +1,21 @@
+# The command line, `moe`: a program beside the library that calls it as every other program does. Its objects are no part
+# of the library.
+find_path(MOE_CLI11_INCLUDE CLI/App.hpp)
+if(NOT MOE_CLI11_INCLUDE)
+  message(FATAL_ERROR "CLI11 not found: install libcli11-dev, or configure with -DMOE_TOOL=OFF")
+endif()
+find_package(Threads REQUIRED)
+file(GLOB sources CONFIGURE_DEPENDS impl/tool/*.cpp)
+add_executable(libmoe_tool ${sources})
+set_target_properties(libmoe_tool PROPERTIES OUTPUT_NAME moe)
+target_include_directories(libmoe_tool SYSTEM PRIVATE ${MOE_CLI11_INCLUDE})
+target_compile_definitions(libmoe_tool PRIVATE FMT_HEADER_ONLY)
+target_link_libraries(libmoe_tool PRIVATE libmoe_flags libmoe_shared Threads::Threads ${CMAKE_DL_LIBS})
+target_compile_options(libmoe_tool PRIVATE $<$<CONFIG:Debug>:-O0>)
+# The probe is held against kernels that are compiled like this.
+set_source_files_properties(impl/tool/probe.cpp PROPERTIES COMPILE_OPTIONS -O3)
+# Functions are bound when they are called: library_check.cpp tells which library lacks one.
+target_link_options(libmoe_tool PRIVATE LINKER:-z,lazy LINKER:--as-needed LINKER:--gc-sections)
+if(MOE_BUNDLE_LIBSTDCXX AND NOT MOE_SANITIZE)
+  target_link_options(libmoe_tool PRIVATE -static-libstdc++ -static-libgcc)
+endif()

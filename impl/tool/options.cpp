@@ -1,0 +1,195 @@
+// Options that several commands take: lists of numbers, machines, and the words for what was not understood.
+#include "tool/options.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+
+namespace moe_tool {
+namespace {
+
+// Machines that have a name. The lists grow downwards: each has what those above it have.
+struct NamedTarget {
+  const char* name;
+  const char* arch;
+  std::vector<const char*> features;
+};
+const std::vector<NamedTarget> kTargets = {
+    {"scalar", "x86_64", {"scalar"}},
+    {"avx2", "x86_64", {"scalar", "avx2", "fma", "f16c"}},
+    {"avxvnni", "x86_64", {"scalar", "avx2", "fma", "f16c", "avx_vnni"}},
+    {"avx512", "x86_64", {"scalar", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512_vnni"}},
+    {"avx512bf16",
+     "x86_64",
+     {"scalar", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16"}},
+    {"amx",
+     "x86_64",
+     {"scalar", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16", "amx_tile",
+      "amx_int8", "amx_bf16"}},
+    {"arm", "aarch64", {"scalar", "neon", "dotprod", "i8mm", "bf16", "fp16"}},
+};
+
+// Devices with a number behind the colon: cuda:9.0. Another word before the colon is a backend on such a CUDA device.
+constexpr const char* kDevices = "cuda:MAJOR.MINOR, rocm:GFX, xpu, BACKEND:MAJOR.MINOR such as marlin:9.0";
+
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0U);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t k = 0; k < b.size(); ++k) {
+      const std::size_t best = std::min({row[k] + 1, row[k + 1] + 1, diagonal + (a[i] == b[k] ? 0 : 1)});
+      diagonal = std::exchange(row[k + 1], best);
+    }
+  }
+  return row.back();
+}
+
+std::vector<std::string> words_of(const CLI::App& app, bool options) {
+  std::vector<std::string> out;
+  if (options) {
+    for (const CLI::Option* option : app.get_options()) {
+      for (const std::string& name : option->get_lnames()) out.push_back("--" + name);
+      for (const std::string& name : option->get_snames()) out.push_back("-" + name);
+    }
+  } else {
+    for (const CLI::App* command : app.get_subcommands(nullptr)) out.push_back(command->get_name());
+  }
+  return out;
+}
+
+Json platform_document(const std::string& name, std::string& backend) {
+  for (const NamedTarget& row : kTargets)
+    if (name == row.name) return {{"type", "cpu"}, {"arch", row.arch}, {"features", row.features}};
+  const std::size_t colon = name.find(':');
+  const std::string device = name.substr(0, colon);
+  const std::string detail = colon == std::string::npos ? "" : name.substr(colon + 1);
+  if (device == "xpu" && detail.empty()) return {{"type", "xpu"}};
+  if (device == "rocm" && !detail.empty()) return {{"type", "rocm"}, {"gfx", detail}};
+  int major = 0;
+  int minor = 0;
+  const char* end = detail.data() + detail.size();
+  const auto first = std::from_chars(detail.data(), end, major);
+  if (first.ec == std::errc{} && first.ptr != end && *first.ptr == '.') {
+    const auto second = std::from_chars(first.ptr + 1, end, minor);
+    if (second.ec == std::errc{} && second.ptr == end) {
+      if (device != "cuda") backend = device;
+      return {{"type", "cuda"}, {"capability", {major, minor}}};
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string nearest_word(std::string_view word, const std::vector<std::string>& words) {
+  std::string best;
+  std::size_t least = std::max<std::size_t>(word.size() / 2, 2) + 1;  // farther ones are other words
+  for (const std::string& candidate : words) {
+    const std::size_t d = candidate.starts_with(word) && word.size() > 1 ? 0 : distance(word, candidate);
+    if (d < least) {
+      least = d;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+std::string usage_text(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* command = &app;
+  for (const CLI::App* used : app.get_subcommands()) command = used;
+  const std::string help = command == &app ? "moe --help" : fmt::format("moe {} --help", command->get_name());
+  std::vector<std::string> left = app.remaining(true);
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr || (command == &app && !left.empty())) {
+    const std::string word = left.empty() ? "" : left.front();
+    const bool option = word.starts_with('-');
+    const std::string near = nearest_word(word.substr(0, word.find('=')), words_of(*command, option));
+    const char* kind = option ? "option" : command == &app ? "command" : "argument";
+    return fmt::format("there is no {} '{}'{}; see {}", kind, printable(word),
+                       near.empty() || (!option && command != &app) ? "" : fmt::format(", did you mean '{}'?", near),
+                       help);
+  }
+  if (command == &app && app.get_subcommands().empty()) {
+    std::string names;
+    for (const Command& row : kCommands) names += fmt::format("{}{}", names.empty() ? "" : ", ", row.name);
+    return fmt::format("a command is needed: {}; see {}", names, help);
+  }
+  return fmt::format("{}; see {}", printable(error.what()), help);
+}
+
+void add_directory(CLI::App& command, std::string& directory, const char* name, const char* what) {
+  command.add_option(name, directory, what)->required()->type_name("");
+}
+
+std::vector<std::int64_t> number_list(const std::string& text, std::int64_t largest, const char* option) {
+  std::vector<std::int64_t> out;
+  const auto refuse = [&](std::string_view what) {
+    throw Failure(kUsage,
+                  fmt::format("{} '{}': {}; write numbers and ranges such as 0-3,7", option, printable(text), what));
+  };
+  const char* at = text.data();
+  const char* end = at + text.size();
+  while (at != end) {
+    std::int64_t first = 0;
+    auto parsed = std::from_chars(at, end, first);
+    if (parsed.ec != std::errc{} || first < 0) refuse("is not understood");
+    std::int64_t last = first;
+    if (parsed.ptr != end && *parsed.ptr == '-') {
+      parsed = std::from_chars(parsed.ptr + 1, end, last);
+      if (parsed.ec != std::errc{} || last < first) refuse("a range goes from a smaller to a larger number");
+    }
+    if (last > largest) refuse(fmt::format("{} is past the last one, {}", last, largest));
+    for (std::int64_t i = first; i <= last; ++i) out.push_back(i);
+    at = parsed.ptr;
+    if (at != end && (*at != ',' || ++at == end)) refuse("is not understood");
+  }
+  if (out.empty()) refuse("is empty");
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+void add_target(CLI::App& command, std::string& name) {
+  std::string names;
+  for (const NamedTarget& row : kTargets) names += fmt::format(", {}", row.name);
+  command
+      .add_option("--for", name,
+                  fmt::format("The machine: this{}, {}, or a file with a platform's JSON", names, kDevices))
+      ->type_name("MACHINE");
+}
+
+TargetMachine target_of(const std::string& name) {
+  TargetMachine out;
+  out.name = name;
+  if (name == "this") return out;
+  std::string backend;
+  Json document = platform_document(name, backend);
+  std::string text = document.dump();
+  if (document.is_null()) {
+    std::ifstream file(name, std::ios::binary);
+    if (!file) {
+      std::vector<std::string> names = {"this", "xpu"};
+      for (const NamedTarget& row : kTargets) names.emplace_back(row.name);
+      const std::string near = nearest_word(name, names);
+      throw Failure(
+          kUsage, fmt::format("--for '{}': neither a machine's name nor a file that can be read{}; see moe why --help",
+                              printable(name), near.empty() ? "" : fmt::format(", did you mean '{}'?", near)));
+    }
+    text.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  if (!backend.empty()) out.patch = Json{{"moe_backend", backend}}.dump();
+  out.platform = make<PlatformHandle>(moe_platform_create, text.data(), text.size());
+  // A layer runs here only if this machine has all that the kernel may use.
+  const Json wanted = document_of(moe_platform_to_json, out.platform.get());
+  const auto host = make<PlatformHandle>(moe_platform_create, nullptr, 0);
+  const Json mine = document_of(moe_platform_to_json, host.get());
+  out.here = wanted.value("type", "") == "cpu" && wanted.value("arch", "") == mine.value("arch", "");
+  for (const Json& feature : wanted.value("features", Json::array()))
+    out.here = out.here && moe_platform_has(host.get(), feature.get<std::string>().c_str()) == 1;
+  return out;
+}
+
+}  // namespace moe_tool
