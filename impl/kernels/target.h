@@ -2,6 +2,11 @@
 // features; everything else keeps the baseline. Per-file -m flags would let the linker keep an AVX copy
 // of an inline library function for everyone, where older machines would run it. Open a region after all #includes
 // only.
+//
+// GCC's push_options and Clang's attribute do the same: both name features for the functions
+// between the marks. A region around an #include would also compile the header's inline functions
+// for AVX-512, and the linker would be free to keep that copy for code that runs anywhere. A
+// constant outside of functions is not affected, so tables may stand inside a region.
 #pragma once
 
 #define MOE_PRAGMA(x) _Pragma(#x)

@@ -22,6 +22,12 @@
 //            int32 z[n], float recip[n]
 //   bf16   bf16 value[ceil(K/64)*2][n][32]      0 beyond K
 //   f32    float value[ceil(K/64)*4][n][16]     0 beyond K
+//
+// Why pieces of all rows lie side by side: a gemm loop takes 64 columns of every row before it goes
+// on, so its reads form one ascending stream, and all addresses are one pointer plus constants. For
+// AMX such a piece is loaded as it is: 16 rows of 64 bytes. Why words come last: codes stay aligned
+// to 64 bytes whatever the number of groups is. Why row_bytes() is a multiple of 64: tiles of any n
+// then begin at a cache line.
 #pragma once
 
 #include <algorithm>
@@ -37,10 +43,16 @@
 
 namespace moe::kernels {
 
+// The shape of a tile follows from the weights that it meets and from ActFormat. The engine makes
+// two per layer, one for w13 (K = H) and one for w2 (K = I); everything below is arithmetic on
+// them.
 struct TileShape {
+  // Columns as packed, so with the places that filling groups up has added.
   std::int64_t k = 0;
   Groups groups = {};  // of the weights that will meet it
   ActFormat act = ActFormat::tok8;
+  // Kernels multiply unsigned codes: value + bias. The sum of the activation codes times -bias, put
+  // into the sum at its start, takes the offset back without an instruction in the loop.
   std::int32_t bias = 8;  // P16::sum_factor of those weights
   bool qai8dx = false;    // of tok8: in KleidiAI's form
 
@@ -50,16 +62,24 @@ struct TileShape {
   constexpr std::int64_t group_count() const { return groups.count_in(k); }
   constexpr int planes() const { return act == ActFormat::blk16 ? 2 : 1; }
   // Columns that share a scale of blk8 and blk16, and how many such scales a row has.
+  // A shorter block keeps more digits of small values beside a large one, a longer one has fewer
+  // scales to apply: at 128 columns an fma follows 32 products. gcd keeps a block within one weight
+  // group, so that a sum has one weight scale. Below 32 a block would be shorter than the kernels'
+  // step.
   constexpr std::int64_t scaled_columns() const {
     if (act != ActFormat::blk16) return 32;
     return groups.is_whole() ? 128 : std::max(std::int64_t{32}, std::gcd(group(), std::int64_t{128}));
   }
   constexpr std::int64_t scale_count() const { return ceil_div(k, scaled_columns()); }
   // Columns of one sum, which has a correction of its own: those that share both this scale and that of the weights.
+  // Shorter than a block only for NVFP4: 16 columns of weights share a scale, 32 of activations do.
   constexpr std::int64_t summed_columns() const {
     return groups.is_whole() ? scaled_columns() : std::gcd(group(), scaled_columns());
   }
   constexpr std::int64_t sum_count() const { return scale_count() * (scaled_columns() / summed_columns()); }
+  // Codes reach to the end of a whole unit with zeros, so a kernel never asks where K ends: a
+  // product with 0 adds nothing. KleidiAI's format pads to its own step of 32 and repeats the last
+  // code, whose weights are 0.
   constexpr std::size_t code_bytes() const {
     return usize(qai8dx ? round_up(k, std::int64_t{32}) : units() * kUnitK * planes());
   }
@@ -69,6 +89,9 @@ struct TileShape {
   constexpr std::size_t piece_bytes() const {
     return code_bytes() * (act == ActFormat::f32 ? 4 : act == ActFormat::bf16 ? 2 : 1);
   }
+  // float32 and bf16 rows are the values, so they have neither corrections nor scales. tok8 has a
+  // correction per weight group and two numbers per row; qai8dx leaves corrections to the kernel,
+  // because KleidiAI's weights are signed and need none.
   constexpr std::int64_t words() const {
     if (act == ActFormat::f32 || act == ActFormat::bf16) return 0;
     if (act == ActFormat::blk8 || act == ActFormat::blk16) return sum_count() + scale_count();
@@ -78,21 +101,27 @@ struct TileShape {
 };
 
 // A row's place: row `row` of the tile of n rows at `tile`.
+// Rows of one tile are written by different threads, each into its own pieces: there is no lock.
 struct TilePlace {
   std::byte* tile;
   int n, row;
 };
 
 // The pieces of a tok8 row in its place.
+// Strides are in elements of the pointer beside them.
 struct QuantRow {
   std::int8_t* codes;  // 64 codes of unit u at codes + u * code_stride
   std::ptrdiff_t code_stride;
   std::int32_t* corr;  // of group g at corr[g * corr_stride]
   std::ptrdiff_t corr_stride;
   float* recip;
+  // Minus the zero point of the activations: kernels add z * (sum of weights) instead of
+  // subtracting.
   std::int32_t* z;
 };
 
+// The order codes, corr, recip, z is the one that gemm functions repeat by hand (struct Tile in the
+// W4A8 rows): change both.
 inline QuantRow quant_row(const TileShape& shape, const TilePlace& at) {
   auto* corr = reinterpret_cast<std::int32_t*>(at.tile + shape.code_bytes(at.n));
   auto* recip = reinterpret_cast<float*>(corr + shape.group_count() * at.n);
@@ -132,9 +161,13 @@ inline BlockRow block_row(const TileShape& shape, const TilePlace& at) {
 }
 
 // Where the codes of block `block` of 32 k begin in a tile of n rows (blk16: n planes); they are kUnitK apart.
+// Two blocks of 32 share a unit of 64, so odd blocks begin in the middle of a piece and not behind
+// the pieces of all rows.
 constexpr std::int64_t block_offset(std::int64_t block, int n) { return (block >> 1) * kUnitK * n + (block & 1) * 32; }
 
 // Where value k of row `row` lies in a f32 tile of n rows; 16 values are together.
+// 16 floats are a cache line, the piece of a row: kernels broadcast one value at a time from it,
+// and all rows' values of 16 columns stay within n lines.
 constexpr std::int64_t float_offset(std::int64_t k, int row, int n) { return (k / 16 * n + row) * 16 + k % 16; }
 
 // Prefetches a destination row for writing. Its pieces are single cache lines far apart; hardware prefetchers miss that
@@ -147,6 +180,8 @@ constexpr std::int64_t float_offset(std::int64_t k, int row, int n) { return (k 
 }
 
 // Pieces of a size that the compiler knows are copied without a call.
+// A memcpy of 64 known bytes is one or two vector moves; a call for each piece would cost more than
+// the copy. 0: the size is only known at run time.
 template <std::size_t Known>
 inline void copy_pieces(const std::byte* a, std::size_t n, std::byte* b, std::size_t m, std::size_t piece,
                         std::size_t bytes) {
@@ -154,6 +189,8 @@ inline void copy_pieces(const std::byte* a, std::size_t n, std::byte* b, std::si
 }
 
 // The same row in another tile.
+// With the input not weighted, all slots of a token have the same row: it is quantized once and
+// copied into the tiles of its other experts, which may have other n.
 inline void copy_tile_row(const TileShape& shape, const TilePlace& from, const TilePlace& to) {
   const std::size_t n = usize(from.n), m = usize(to.n);
   const std::size_t piece = shape.piece(), bytes = shape.piece_bytes();

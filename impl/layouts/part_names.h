@@ -1,4 +1,8 @@
 // What tensors of other engines' layouts are called: parts of w13 and w2, of families wna16 and floats.
+//
+// One table for all layouts, since hosts ask by name (moe_packed_get) and should not need to know
+// the layout to do so. A part that a layout lacks is then MISSING_WEIGHT instead of an unknown
+// name.
 #pragma once
 
 #include <array>
@@ -12,26 +16,40 @@
 namespace moe {
 
 // In the order in which tensors lie in the payload.
+// The order is part of the packing, because it decides offsets in stored payloads: a new part must
+// not come between parts that a layout has already.
 enum class LayoutPart : std::uint8_t {
+  // packed codes, or values
   weight,
   scale,
+  // NVFP4: the scale of a projection's scales; W4A8 with fp8 activations: the scale of a row's
   scale_2,
+  // act_order: the group of each column, and the stable order that sorts columns by it
   g_idx,
   g_idx_sort_indices,
   zero_point,
+  // Marlin with int8 activations: what its int16 scales are units of
   input_global_scale,
+  // static activations
   input_scale,
+  // FlashInfer: weight scale * activation scale, one product per expert, ready for the epilogue
   alpha,
   bias,
   workspace  // one for both matrices
 };
+// A constant of its own, as C++20 cannot count enumerators; the assertion below catches a row that
+// is missing or out of place.
 constexpr std::size_t kLayoutParts = 11;
 
+// Both names are written out, not put together: names are constants of the program and are compared
+// and handed out without memory of their own.
 struct NamePair {
   std::string_view w13, w2;
 
   constexpr std::string_view of(Which which) const { return which == Which::w13 ? w13 : w2; }
 };
+// vllms are the names of parameters of vLLM's layers, brief the short words of a host's functions.
+// A host may ask by the word that its code already has.
 struct PartNames {
   LayoutPart part;
   NamePair tensor;
@@ -59,6 +77,8 @@ static_assert([] {
 constexpr std::string_view part_name(Which which, LayoutPart part) { return at(kPartNames, part).tensor.of(which); }
 
 // The parts of a family, and those of which moe_packed_get also takes another spelling.
+// A family opts in to spellings: "w13_scales" of a layout that vLLM has no such parameter for would
+// be a wrong answer rather than a convenience.
 struct FamilyParts {
   EnumSet<LayoutPart> parts = {}, brief = {}, vllms = {};
 

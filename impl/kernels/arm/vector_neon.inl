@@ -1,4 +1,5 @@
 // 4 float lanes for body/*.inl, of what its elementwise part uses. Included inside a namespace.
+// Only what elementwise.inl asks for: gemm and the quantizer of Arm are written in intrinsics.
 struct V {
   static constexpr std::int64_t kLanes = 4;
   using F = float32x4_t;
@@ -13,7 +14,9 @@ struct V {
   static F sub(F a, F b) { return vsubq_f32(a, b); }
   static F mul(F a, F b) { return vmulq_f32(a, b); }
   static F div(F a, F b) { return vdivq_f32(a, b); }
+  // vfmaq takes the sum first.
   static F fma(F a, F b, F c) { return vfmaq_f32(c, a, b); }
+  // Not vminq: FMIN gives NaN when either operand is one, minps the second operand.
   static F min_or_b(F a, F b) { return vbslq_f32(vcltq_f32(a, b), a, b); }  // b when unordered
   static F max_or_b(F a, F b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
   static M less(F a, F b) { return vcltq_f32(a, b); }
@@ -33,9 +36,11 @@ struct V {
     return vshlq_n_s32(a, S);
   }
   template <int S>
+  // Signed vectors shift arithmetically, so it goes by way of unsigned ones.
   static I shr(I a) {
     return vreinterpretq_s32_u32(vshrq_n_u32(vreinterpretq_u32_s32(a), S));
   }
+  // FCVTZS saturates where x86 gives 0x80000000; callers stay within int32.
   static I truncate(F x) { return vcvtq_s32_f32(x); }
   static F to_float(I x) { return vcvtq_f32_s32(x); }
 

@@ -1,4 +1,6 @@
 // The 8-bit floats of body/gemm_float.inl against float32: e4m3 with whatever scales.
+// FP8 and MXFP8 have the same codes; their scales differ and are the business of places.inl. The
+// float32 rows are for input that is not bf16 and for machines without bf16 products.
 
 struct Float8 : Float32Rows {
   static constexpr bool kScaled = true, kShared = false;
@@ -6,6 +8,8 @@ struct Float8 : Float32Rows {
   struct Offset {};
   static Offset offset(F) { return {}; }
 
+  // Of the four columns of a quad two are unpacked at a time; the compiler shares the work between
+  // the calls for columns 0 and 1, and 2 and 3.
   template <int H, int Column>
   [[gnu::always_inline]] static F value(const std::byte* quad, const Offset&) {
     const I pairs = Float8Bytes(V::load_i(quad)).template pairs<Column / 2>();

@@ -12,9 +12,13 @@
 
 namespace moe::kernels::ref {
 
+// Also the length of MXFP8's and MXFP4's groups, so those take one scale per chain. Changing it
+// changes the bits of all float rows.
 constexpr std::int64_t kBlockK = 32;
 
 // "Quantizes" to float32: the row as it is, zeros up to whole units of k.
+// All x86 float32 rows use it as it is: a copy has nothing that vectors of an instruction set would
+// do better than memcpy.
 void copy_floats(const QuantizeArgs& args);
 void gemm_float(const GemmArgs& args);
 

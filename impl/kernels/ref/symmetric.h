@@ -13,14 +13,18 @@
 //               move by at most 2^-14 of it. No sum depends on the instruction set, and a code is two int8 digits, 255
 //               * high + low, which the units for int8 products take.
 //
-//   e2m1        (MXFP4, NVFP4) w is twice the value, an integer; sums end with the weights' groups, so those of 16
-//   columns
-//               have two in a block of activations, which is never shorter than 32 columns; both are added in ascending
-//               order. Result a * 0.5 + bias, NVFP4: (a * 0.5) * tensor_scale + bias, each operation rounded by itself
+//   e2m1        (MXFP4, NVFP4) w is twice the value, an integer; sums end with the weights' groups,
+//               so those of 16 columns have two in a block of activations, which is never shorter
+//               than 32 columns; both are added in ascending order. Result a * 0.5 + bias, NVFP4:
+//               (a * 0.5) * tensor_scale + bias, each operation rounded by itself
 //
 // w = code - zero point: the sums are exact in int32, wherever a row subtracts.
 //
 // absmax below 2^-100 counts as 0: s = 0, q = 0. NaN or Inf: s = NaN, q = 0, so all results of the row are NaN.
+//
+// Why 2^-100: its reciprocal, and 127 times it, are finite, so no code is Inf * 0. Such rows are
+// noise. Why a scale of NaN and not NaN codes: an integer has no NaN. One NaN scale poisons the
+// results of its own row and of no other.
 #pragma once
 
 #include "kernels/kernel.h"
@@ -28,15 +32,21 @@
 namespace moe::kernels::ref {
 
 struct SymmetricScale {
-  float scale;    // multiplies the integer sums
+  float scale;  // multiplies the integer sums
+  // 0 says that all codes are 0: an empty row or a poisoned one.
   float inverse;  // makes the codes
 };
 // of the largest magnitude; not finite: poisoned.
 SymmetricScale symmetric_scale(float absmax);
+// A power of two, because dividing bf16 or fp16 values by it is exact: values that have enough bits
+// left are kept as they are.
 SymmetricScale symmetric_scale16(float absmax);
 std::int32_t symmetric_code(float x, float inverse);
 
 // code = 255 * high + low, both in [-127, 127].
+// Base 255 and not 256: with 256 the low digit would span -128 to 127 and the largest code would
+// need a carry out of int8. With 255 both digits are in [-127, 127] and 127 * 255 + 127 = 32512 is
+// reached.
 struct Digits {
   std::int8_t high, low;
 };
@@ -44,6 +54,8 @@ Digits digits_of(std::int32_t code);
 
 void quantize_row(const QuantizeArgs& args);
 void quantize_blocks(const QuantizeArgs& args);
+// These two walk panels number by number through p16_numbers.h, so they also check the addresses
+// that vector rows compute by hand.
 void gemm_row(const GemmArgs& args);
 void gemm_blocks(const GemmArgs& args);
 

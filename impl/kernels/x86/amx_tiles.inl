@@ -19,18 +19,26 @@
 //
 // Included inside a target region and an anonymous namespace that define kTileRows.
 
+// The height of a tile register.
 constexpr int kPartRows = 16;
 constexpr int kMaxParts = kTileRows / kPartRows;
+// Two steps and two panels are four B tiles: with two of sums and two of activations all eight
+// registers.
 constexpr int kSteps = 2;  // of k at a time
 
 // Tile registers of a pass: 0 and 1 sums (panel), 2 and 3 activations (step), 4 to 7 weights (step, panel); of a chain:
 // 0 to 3 sums (part, panel), 4 and 5 activations (part), 6 and 7 weights (panel).
+// The numbers are literals in the intrinsics of dot_amx.inl and dot_amxbf16.inl: change all three
+// together.
 constexpr int kPassWeights = 4, kChainWeights = 6;
+// ldtilecfg clears all tiles, so it comes before the first product of a call.
 struct alignas(64) TileConfig {
   std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
   std::uint16_t column_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
   std::uint8_t rows[16] = {};
 
+  // Tiles of sums and activations have the part's rows, weights always 16. Fewer rows make products
+  // and loads shorter in proportion.
   TileConfig(int part, int weights) {
     for (int tile = 0; tile < 8; ++tile) rows[tile] = static_cast<std::uint8_t>(tile < weights ? part : 16);
   }
@@ -42,20 +50,27 @@ struct alignas(64) TileConfig {
 
 // The rows of a tile in parts of equal size that hold tokens of one or two rows whole: the last parts may overlap,
 // which computes rows twice, alike.
+// An overlap is simpler than a shorter last part, which would need another configuration. Equal
+// inputs give equal sums, so storing a row twice does no harm.
 struct Parts {
+  // rows: of one part, of all planes; at most 16.
   int count, rows, n;  // n: rows of the whole tile, of all planes
   explicit Parts(int tokens, int planes = 1)
       : count((tokens * planes + kPartRows - 1) / kPartRows),
         rows((tokens + count - 1) / count * planes),
         n(tokens * planes) {}
+  // The last part is moved up so that it ends with the tile.
   int first(int part) const { return std::min(part * rows, n - rows); }
 };
 
 // 16 x 16 sums of one part of the rows with two panels.
+// [panel][row][column]: what one tile register holds is one 1 KB piece, stored with a stride of 64.
+// T is int32 or float, 4 bytes either way: a tile register does not care.
 template <class T>
 using PartSums = std::array<std::array<std::array<T, 16>, kPartRows>, 2>;
 
 // Where the B tiles of a pass lie: [step][panel].
+// Pointers, because int8 and bf16 units are multiplied where they lie and int4 ones from a buffer.
 using Tiles = std::array<std::array<const void*, 2>, kSteps>;
 
 // The products of a pass. Product::dot<step, panel>() adds one to the sums of a panel. `work` does the rest:
@@ -63,6 +78,8 @@ using Tiles = std::array<std::array<const void*, 2>, kSteps>;
 //   in_registers()       the PartSums of those that the part before left in the registers
 //   beside(i)            what else there is to do, in quarters, while the products run
 //   passed(part, sums)   its sums are in the registers; those of the part before are in memory
+// always_inline: `work` is then known and its parts are spread among the products, which is the
+// point.
 template <class Product, int kPanels, int kPassSteps, class Work>
 [[gnu::always_inline]] inline void pass(const Tiles& weights, const std::byte* x, const Parts& parts, bool more,
                                         Work& work) {
@@ -71,16 +88,22 @@ template <class Product, int kPanels, int kPassSteps, class Work>
   if constexpr (kPanels == 2) _tile_loadd(5, weights[0][1], 64);
   if constexpr (kPassSteps == 2) _tile_loadd(6, weights[1][0], 64);
   if constexpr (kPassSteps == 2 && kPanels == 2) _tile_loadd(7, weights[1][1], 64);
+  // With one part the sums need not leave the registers between passes of the same group.
   const bool stay = more && parts.count == 1;
   for (int part = 0; part < parts.count; ++part) {
+    // 64 bytes are a row of an A tile, in all formats of tiles.
     const std::byte* row = x + parts.first(part) * 64;
+    // Asked before home(): it is the last part's place, and the registers still hold its sums.
     auto& before = work.in_registers();
     auto& sums = work.home(part);
     _tile_loadd(2, row, 64);
+    // Stores belong to the part before: its products have ended by now, and a store waits for them.
     if (!stay) _tile_stored(0, before[0].data(), 64);
+    // A pass that begins a group starts from 0, one that goes on from the sums in memory.
     if (!more) _tile_zero(0);
     if (more && !stay) _tile_loadd(0, sums[0].data(), 64);
     Product::template dot<0, 0>();
+    // Between two products of the same tile registers: what stands here runs while they do.
     work.beside(0);
     if constexpr (kPassSteps == 2) _tile_loadd(3, row + parts.n * 64, 64);
     if constexpr (kPanels == 2) {
@@ -110,6 +133,8 @@ template <int kPanels, class Sums>
 // adds to a sum. `work` does the rest:
 //   tile(step, panel)     where a B tile lies
 //   work(step, quarter)   makes those to come, and what else there is to do
+// Two parts and two panels: every load of a tile serves two products. More would need more than the
+// eight tile registers.
 template <class Product, int kParts, int kPanels, class Work>
 [[gnu::always_inline]] inline void chain(std::array<const std::byte*, 2> x, std::size_t stride, std::int64_t steps,
                                          Work work, bool more = false) {
@@ -122,10 +147,13 @@ template <class Product, int kParts, int kPanels, class Work>
   // GCC's tile loads do not say that they read: what was written before them is there now. And the order of products
   // and of what is done beside them is meant.
   __asm__ volatile("" ::: "memory");
+  // The barrier keeps the compiler from gathering all work behind all products.
   const auto beside = [&](std::int64_t step, int quarter) {
     work(step, quarter);
     __asm__ volatile("" ::: "memory");
   };
+  // Loads come just before the product that needs them, and work of the vector units goes between
+  // the products, which run on in the meantime.
   for (std::int64_t step = 0; step < steps; ++step, x[0] += stride, x[1] += stride) {
     _tile_loadd(4, x[0], 64);
     _tile_loadd(6, work.tile(step, 0), 64);
@@ -143,6 +171,7 @@ template <class Product, int kParts, int kPanels, class Work>
 }
 
 // Behind a chain: to(part, panel) is where the sums of its first or second part go, rows `stride` bytes apart.
+// `to` may be the results themselves, or a buffer whose sums still meet their scales.
 template <int kParts, int kPanels, class To>
 [[gnu::always_inline]] inline void store_chain(To to, std::ptrdiff_t stride) {
   _tile_stored(0, to(0, 0), stride);
@@ -152,6 +181,7 @@ template <int kParts, int kPanels, class To>
 }
 
 // The panels of a call in pairs, the last one alone: each<panels>(first panel, its column of the results).
+// `each` is a template: the number of panels decides which products exist.
 template <class Each>
 [[gnu::always_inline]] inline void in_pairs(const GemmArgs& a, std::size_t stride, Each each) {
   const std::byte* panel = a.panels;

@@ -1,10 +1,18 @@
 // How units of integer weights become B tiles of AMX-INT8, and which product they want: of signed bytes, or of unsigned
 // ones. Included inside a target region and an anonymous namespace.
+//
+// tdpbssd and tdpbsud multiply 16 rows of 64 bytes with a B tile of 16 x 64 and add to 16 x 16
+// int32. A unit of p16 is such a B tile when its codes are bytes: tile row j holds 4 columns of 16
+// weight rows.
 
+// int4 has to be expanded in any case, and an instruction for signed bytes exists, so the bias is
+// taken off while expanding: sums then need no correction.
 struct Nibbles {
   static constexpr bool kExpands = true;
   static constexpr bool kBiased = false;          // the B tile has values: sums want no correction
   static constexpr std::size_t kUnitBytes = 512;  // of a panel
+  // Registers as amx_tiles.inl assigns them. `if constexpr`, because a register number must be a
+  // literal.
   template <int kStep, int kPanel>
   [[gnu::always_inline]] static inline void dot() {  // the intrinsics want literal numbers
     if constexpr (kStep == 0 && kPanel == 0) _tile_dpbssd(0, 2, 4);
@@ -12,6 +20,7 @@ struct Nibbles {
     if constexpr (kStep == 1 && kPanel == 0) _tile_dpbssd(0, 3, 6);
     if constexpr (kStep == 1 && kPanel == 1) _tile_dpbssd(1, 3, 7);
   }
+  // The same product in the registers of a chain.
   template <int kPart, int kPanel>
   [[gnu::always_inline]] static inline void add() {
     if constexpr (kPart == 0 && kPanel == 0) _tile_dpbssd(0, 4, 6);
@@ -20,6 +29,8 @@ struct Nibbles {
     if constexpr (kPart == 1 && kPanel == 1) _tile_dpbssd(3, 5, 7);
   }
   // The first or the second half of a unit's B tile, for `expanded`; `zero`: the codes of value 0 of the bytes' rows.
+  // Tile rows 8h + j are low nibbles, 8h + 4 + j high ones: that undoes the 16 columns' distance of
+  // nibbles in a byte. `zero` is 8, or the zero points of the 16 rows, four bytes each.
   [[gnu::always_inline]] static inline void expand(const std::byte* unit, std::uint8_t* expanded, int half,
                                                    __m512i zero) {
     const __m512i mask = _mm512_set1_epi8(15);
@@ -39,6 +50,8 @@ struct Nibbles {
     return expanded;
   }
 };
+// int8 units are B tiles as they lie: nothing is copied. Codes stay unsigned, so the correction
+// stays, and the A operand is signed: tdpbsud.
 struct Bytes {
   static constexpr bool kExpands = false;
   static constexpr bool kBiased = true;

@@ -1,5 +1,9 @@
 // The products of a chain of bf16 (amx_tiles.inl). A B tile is 32 k x 16 weight rows, half a unit of bf16 as it lies; a
 // piece of a bf16 tile is the A tile. Included inside a target region and an anonymous namespace.
+//
+// tdpbf16ps takes pairs: tile row j of B holds columns 2j and 2j + 1 of 16 weight rows, which is
+// vector j of a bf16 unit. Its sums are float32, and the order of additions is the instruction's
+// own.
 
 constexpr std::size_t kPieceBytes = 1024;  // of 32 k of a panel
 

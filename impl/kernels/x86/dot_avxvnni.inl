@@ -1,5 +1,8 @@
 // Sums of 32 k for 16 rows and N tokens with AVX-VNNI: one 256-bit vpdpbusd per 8 rows, 4 k and token. Included inside
 // a target region and an anonymous namespace; the interface is that of dot_avx2.inl.
+//
+// The VEX form of vpdpbusd, which processors without AVX-512 have. There are 16 registers: six
+// tokens times two halves are 12 sums, and everything here is about keeping those where they are.
 
 inline __m256i load(const std::byte* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
 inline __m256i broadcast4(const std::int8_t* p) {
@@ -12,9 +15,11 @@ struct NibbleDot {
   static constexpr int kBytes = 256;
   static constexpr bool kDoubled = false;
   static constexpr bool kBiased = true;  // sums begin at the correction
+  // The engine then keeps sums in registers as locals of one function.
   static constexpr bool kInMemory = false;
   template <int N>
   static inline void add(const std::byte* w, const std::int8_t* a, __m256i (&c)[2][N]) {
+    // Few tokens leave registers free and sums too few to hide 5 cycles.
     if constexpr (N <= 2) return add_few<N>(w, a, c);
     const __m256i mask = _mm256_set1_epi8(15);
 #pragma GCC unroll 8
@@ -30,11 +35,13 @@ struct NibbleDot {
         const __m256i x = broadcast4(a + 64 * m + 4 * (j / 2) + 16 * (j % 2));
         c[0][m] = _mm256_dpbusd_avx_epi32(c[0][m], first, x);
         c[1][m] = _mm256_dpbusd_avx_epi32(c[1][m], second, x);
+        // Without it GCC loads all broadcasts first, and there is no register for more than one.
         asm volatile("" : "+x"(c[0][m]), "+x"(c[1][m]));  // in this order: no broadcast waits in a register
       }
     }
   }
   // Sums of their own for the high nibbles, to hide the latency of the dot.
+  // Low and high nibbles are two chains per sum; they are joined at the end of the 32 columns.
   template <int N>
   [[gnu::always_inline]] static inline void add_few(const std::byte* w, const std::int8_t* a, __m256i (&c)[2][N]) {
     const __m256i mask = _mm256_set1_epi8(15);
@@ -64,6 +71,7 @@ struct NibbleDot {
   }
 };
 
+// Unsigned codes as they are, so sums begin at the correction; there is nothing to unpack.
 struct ByteDot {
   static constexpr int kBytes = 512;
   static constexpr bool kDoubled = false;

@@ -1,5 +1,8 @@
 // Sums of 32 k of e2m1 codes for 16 rows and N tokens with AVX-VNNI, as dot_avxvnni.inl has them. Included inside a
 // target region and an anonymous namespace, after dot_avxvnni.inl and symmetric_tile.inl.
+//
+// vpdpbusd adds in 32 bits, so there is no bound to watch as in the AVX2 form; low and high nibbles
+// are kept apart only for NVFP4, or to have two chains.
 
 struct Fp4Dot {
   static constexpr int kBytes = 256;
@@ -12,6 +15,7 @@ struct Fp4Dot {
     add<N>(w, a, reinterpret_cast<__m256i(&)[1][2][N]>(c));
   }
   // One sum, or one of columns 0..15 and one of 16..31.
+  // c[Sums - 1]: with one sum both halves go into it.
   template <int N, int Sums>
   [[gnu::always_inline]] static inline void add(const std::byte* w, const std::int8_t* a, __m256i (&c)[Sums][2][N]) {
     if constexpr (N > 2) {

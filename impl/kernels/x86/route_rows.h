@@ -5,6 +5,8 @@
 
 namespace moe::kernels {
 
+// AVX-VNNI, AMX and BF16 machines take one of these two: routing has no integer products, so a file
+// for each of them would only repeat this code.
 extern const RouteKernel kRouteAvx512;  // needs avx512f, bw and vl of the cluster avx512vnni
 extern const RouteKernel kRouteAvx2;
 

@@ -1,9 +1,20 @@
 // Integer weights with symmetric integer activations, 512-bit vectors. Included inside a target region and an anonymous
 // namespace that define V and kTileRows, after read_ahead.inl, dot_avx512.inl and symmetric_tile.inl. The float steps
 // are those of kernels/ref/symmetric.h, in its order.
+//
+// Two panels at a time meet up to eight rows of codes: 32 registers hold their 16 sums, the
+// operands of both panels and the mask. Functions are cut so that the loops over columns spill
+// nothing.
+//
+// From the outside in: gemm looks up gemm_rows by the number of tokens, which takes one or two
+// panels at a time (run_panels), panels walks over groups and blocks and does the float steps,
+// Block makes the sums.
 
 // The sum of token i: of its row, or of its two rows of digits, which began at nothing.
+// 255 * high as a shift and a subtraction. The correction of blk16 is in 32 bits and joins here,
+// times the zero point where there are some.
 template <class Facts, class Sums, int P>
+// p: of the panels, i: of the tokens of this call. corr: from its first token on.
 [[gnu::always_inline]] inline __m512 sum_of(const Sums& b, int p, int i, [[maybe_unused]] const std::int32_t* corr,
                                             [[maybe_unused]] const __m512i (&zeros)[P]) {
   if constexpr (Facts::kPlanes == 1) {
@@ -16,7 +27,13 @@ template <class Facts, class Sums, int P>
 }
 
 // What one sum of a block adds, where each has a scale of its own: of all its columns, or of half H.
+// MXFP4 and NVFP4: 8 or 4 products and then float steps, so results f share the registers' time
+// with sums.
+// `t` belongs to the caller, who moves its corrections on behind each sum and its scales behind
+// each block.
 template <class Codes, class Facts, int H, int P, int N>
+// w: codes of the block in the first panel, `stride` bytes from those in the second. codes: of the
+// call's first row in the block. f: [panel][token], added to.
 [[gnu::always_inline]] inline void add_sum(const std::byte* w, std::size_t stride, const std::int8_t* codes,
                                            ScaleWalk::Kind kind, SumWalk& each, const Facts& t, __m512 (&f)[P][N]) {
   if constexpr (P * N > 8) asm volatile("" : "+m"(f));               // in memory: registers are for the sums of codes
@@ -41,21 +58,29 @@ template <class Codes, class Facts, int H, int P, int N>
 }
 
 // Whether memory bounds two panels at a time, with so many tokens: int8 always, int4 while digits are few.
+// Codes::kSteps == 1 is int8: twice the bytes of int4 for the same products.
 template <class Codes, class Facts, int P, int N>
 constexpr bool kPairs = P == 2 && (Codes::kSteps == 1 || (Facts::kPlanes == 2 && N <= 3));
 
 // P panels and N tokens of the tile from token `first` on.
+// noinline: each is large, and inlined into run_panels GCC would mix their registers.
 template <class Codes, class Facts, int P, int N>
+// panel: the first of P. out: of the tile's first token in that panel's first row. `reading` goes
+// on from call to call.
 [[gnu::noinline]] void panels(const Call<Facts>& c, const std::byte* panel, int first, float* out,
                               Ahead<Codes, P, kPairs<Codes, Facts, P, N>>& reading) {
   constexpr int kRows = N * Facts::kPlanes;
+  // n is the whole tile: corrections and scales of a block have the tile's n words, codes its rows.
   const int n = c.n, rows = n * Facts::kPlanes;
   const std::size_t stride = c.stride, unit_header = c.unit_header;
   const std::int64_t groups = c.groups, per_group = c.per_group, together = c.together;
+  // Of the first row of codes that this call takes.
   const auto* codes = c.codes + first * Facts::kPlanes * kUnitK;
+  // Pointers of the first token that this call takes.
   Facts t = c.words;
   t.corr += first;
   t.scale += first;
+  // A copy in registers for the loop, written back behind it.
   auto ahead = reading;
   const std::byte* w = panel + c.header + unit_header;
   ahead.header(panel, c.header + unit_header);
@@ -66,6 +91,7 @@ template <class Codes, class Facts, int P, int N>
   [[maybe_unused]] SumWalk each(panel, c.sums);
   std::int64_t k = 0;
   for (std::int64_t g = 0; g < groups; ++g, scales.next()) {
+    // `groups` counts blocks here, see Call.
     if constexpr (Facts::kSums != 0) {
       ahead.block(w);
       if constexpr (Facts::kPlanes == 2 && N == 1) ahead.digits(codes + block_offset(g, rows));
@@ -88,6 +114,7 @@ template <class Codes, class Facts, int P, int N>
     __m512i zeros[P] = {};
     if constexpr (Facts::kZeros)
       for (int p = 0; p < P; ++p) zeros[p] = load_zeros(panel + usize(p) * stride + c.zeros + g * kPanelRows);
+    // Groups end at whole blocks of 32 columns, so no product is cut.
     const std::int64_t end = k + per_group;
     if constexpr (Facts::kBlocks) {
       for (; k < end; t.corr += n, t.scale += n) {
@@ -98,7 +125,10 @@ template <class Codes, class Facts, int P, int N>
           b.start_at_zeros(t.corr, zeros);
         else
           b.start(t.corr, nullptr);
+        // A sum ends with the block of activations or with the weights' group, whichever is
+        // shorter.
         const std::int64_t last = Facts::kPlanes == 1 ? k + 1 : std::min(k + together, end);
+        // At least one block: `together` is at least 1.
         do {
           ahead.block(w);
           if constexpr (Facts::kPlanes == 2 && N == 1) ahead.digits(codes + block_offset(k, rows));
@@ -106,12 +136,15 @@ template <class Codes, class Facts, int P, int N>
           w += Codes::kBytes;
           if (k % 2 != 0 && unit_header != 0) ahead.unit(w, unit_header), w += unit_header;
         } while (++k < last);
+        // Float steps of a block: the scale of the activations is broadcast once and serves P
+        // panels.
         for (int i = 0; i < N; ++i) {
           const __m512 s = _mm512_set1_ps(t.scale[i]);
           for (int p = 0; p < P; ++p)
             f[p][i] = _mm512_fmadd_ps(sum_of<Facts>(b, p, i, t.corr, zeros), _mm512_mul_ps(scale[p], s), f[p][i]);
         }
       }
+      // Per token: one sum per weight group; the row's scale comes behind all groups.
     } else {
       Block<Codes, P, N> b;
       b.start(t.corr, nullptr);
@@ -131,6 +164,7 @@ template <class Codes, class Facts, int P, int N>
     const __m512 bias = c.has_bias ? load_f32(panel + c.bias) : _mm512_setzero_ps();
     for (int i = 0; i < N; ++i) {
       __m512 r = f[p][i];
+      // Per token the row's scale comes once, at the end; with blocks it is in each fma already.
       if constexpr (!Facts::kBlocks) r = _mm512_mul_ps(r, _mm512_set1_ps(t.scale[i]));
       if constexpr (Codes::kDoubled) r = halved(c, r, panel);
       _mm512_storeu_ps(out + (first + i) * c.a.ld + p * kPanelRows, _mm512_add_ps(r, bias));
@@ -138,6 +172,7 @@ template <class Codes, class Facts, int P, int N>
   }
 }
 
+// Panels from `begin` on, P at a time, all with the same tokens.
 template <class Codes, class Facts, int P, int N>
 void run_panels(const Call<Facts>& c, std::int64_t begin, std::int64_t end, int first) {
   const GemmArgs& a = c.a;
@@ -150,17 +185,25 @@ void run_panels(const Call<Facts>& c, std::int64_t begin, std::int64_t end, int 
 
 // Up to so many tokens are bound by memory, which one stream of weights serves best; more meet two panels at a time. A
 // last panel alone meets two tokens at a time.
+// int8 has twice the bytes per product, so memory is the limit for more tokens; with digits two
+// products follow each byte, so for fewer.
 template <class Codes, class Facts>
 constexpr int kStreamTokens = Facts::kPlanes == 2  ? 1
                               : Codes::kSteps == 1 ? 4
                                                    : 2;
 
+// An odd number of panels leaves one for which code with P = 2 does not exist; two tokens at a time
+// have as many sums as two panels and one.
 template <class Codes, class Facts>
 [[gnu::noinline]] void last_panel(const Call<Facts>& c) {
   const std::int64_t end = c.a.panel_count, p = end - 1;
+  // The stream reads on behind the last panel once per pair of tokens; those lines are in the cache
+  // then.
   for (int row = 0; row + 2 <= c.n; row += 2) run_panels<Codes, Facts, 1, 2>(c, p, end, row);
   if (c.n % 2 != 0) run_panels<Codes, Facts, 1, 1>(c, p, end, c.n - 1);
 }
+// N is the number of tokens of the tile: run_panels takes all of them at once, but for a last
+// panel.
 template <class Codes, class Facts, int N>
 void gemm_rows(const Call<Facts>& c) {
   if constexpr (N <= kStreamTokens<Codes, Facts>) {
@@ -171,6 +214,7 @@ void gemm_rows(const Call<Facts>& c) {
   }
 }
 
+// A struct, because arrays are no return values of constexpr functions.
 template <class Facts>
 struct ByTokens {
   void (*of[kTileRows / Facts::kPlanes])(const Call<Facts>&);

@@ -1,4 +1,8 @@
 // One number of a packed panel at a time: what the scalar kernels multiply and what goes back to dense numbers.
+//
+// Slow and simple on purpose: addresses come from P16 each time, so these functions are an
+// independent check of the kernels' own arithmetic. Everything is safe for any bytes of a file: an
+// index is masked before it meets a table.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +18,8 @@
 namespace moe {
 
 // Values of all codes of a small float.
+// A template per element: the table has exactly as many entries as the format has codes, and a
+// missing one cannot be read.
 template <Element kElement>
 inline constexpr auto kSmallValues = [] {
   constexpr const SmallFloat& kFormat = row_of(kElement).format;
@@ -23,10 +29,12 @@ inline constexpr auto kSmallValues = [] {
 }();
 
 // Bits above the element's own are not looked at: a packed file may hold any byte.
+// e2m3 and e3m2 have 6 bits and lie in a byte.
 template <Element kElement>
 float small_value(unsigned code) {
   return kSmallValues<kElement>[code & (kSmallValues<kElement>.size() - 1)];
 }
+// A switch without default: a new element does not compile until it is placed here.
 inline float small_value(Element element, unsigned code) {
   switch (element) {
     case Element::e2m1:
@@ -62,6 +70,7 @@ inline unsigned code_in(const P16& m, const std::byte* panel, std::int64_t lane,
 }
 
 // The code of value 0 in a group of a lane; of integers.
+// The stored zero point is the real one (rows.h); conventions of checkpoints end at their readers.
 inline int zero_in(const P16& m, const std::byte* panel, std::int64_t lane, std::int64_t group) {
   if (!m.has_zeros) return code_bias(m.element);
   return static_cast<int>(panel[m.zero_offset() + usize(group * kPanelRows + lane)]);
@@ -69,11 +78,14 @@ inline int zero_in(const P16& m, const std::byte* panel, std::int64_t lane, std:
 
 // Scales that are bytes, as kernels take them: e8m0 is an exponent, e4m3 the low half of a fp16 that is 2^8 smaller.
 // Bytes that are no scales mean what that makes of them (e8m0 255: Inf): a packed file may hold any.
+// The vector rows make the same bits of every byte (V::load_e8m0, V::load_e4m3), NaN codes too, so
+// that even a damaged file gives equal results on all machines.
 inline float byte_scale(Scales type, unsigned byte) {
   if (type == Scales::e4m3) return f16_to_f32(static_cast<std::uint16_t>(byte << 7)) * 256.0f;
   return std::bit_cast<float>(std::max(byte << 23, 0x00400000u));
 }
 
+// What it returns is the checkpoint's scale. * 16 is exact unless s / 16 was subnormal.
 inline float scale_in(const P16& m, const std::byte* panel, std::int64_t lane, std::int64_t group) {
   const Scales type = m.scale_type();
   const std::byte* at = panel + m.scale_offset(lane, group);
@@ -83,11 +95,15 @@ inline float scale_in(const P16& m, const std::byte* panel, std::int64_t lane, s
 }
 
 // What the scales of a lane come multiplied by.
+// It stays apart from the group scales: kernels multiply it in once at the end, and the order of
+// roundings is part of the result.
 inline float tensor_scale_in(const P16& m, const std::byte* panel, std::int64_t lane) {
   return m.has_tensor_scale() ? load<float>(panel + m.tensor_scale_offset() + 4 * lane) : 1.0f;
 }
 
 // The number at (lane, k) without its scale; also of the padding behind the last column.
+// float(code - zero) is exact: both are small integers. That keeps every sum of the scalar kernels
+// comparable with the integer sums of the others.
 inline float value_in(const P16& m, const std::byte* panel, std::int64_t lane, std::int64_t k) {
   if (is_integer(m.element)) {
     const std::int64_t group = m.groups.is_whole() ? 0 : k / m.group();
