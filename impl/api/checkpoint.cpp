@@ -39,6 +39,11 @@ Check check_options(const moe_checkpoint_options& given) {
   MOE_CHECK(reserved_zero(given.reserved0, "options"));
   MOE_CHECK(known_flags(given.load_flags, moe::api::kLoadFlags));
   MOE_CHECK(known_flags(given.select_flags, MOE_SELECT_ALLOW_FALLBACK));
+  if ((given.patch_json == nullptr) != (given.patch_len == 0))
+    return fail(Code::invalid_argument, "patch_len",
+                given.patch_json == nullptr
+                    ? cat("patch_len: is ", given.patch_len, ", but patch_json is NULL; 0 means no patch")
+                    : std::string("patch_len: is 0, but patch_json is given; it is MOE_NUL_TERMINATED or a length"));
   if (given.layers == nullptr && given.num_layers != 0)
     return fail(Code::invalid_argument, "layers", cat("layers: is NULL, num_layers is ", given.num_layers));
   if (given.layers != nullptr && given.num_layers == 0)

@@ -68,6 +68,7 @@ class Checkpoint {
   Check read_layers(const Parallel& parallel);
   Result<Config> config_without_cut(std::int64_t number, bool plain) const;
   Check look_at(std::int64_t number, LayerFound& out) const;
+  Check check_names() const;
   Check look_at_rivals(std::int64_t number, const Config& config) const;
   void look_at_packed(const StoredLayer& stored, LayerFound& out) const;
 

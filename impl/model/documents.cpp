@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view kQuantization = "quantization_config", kOverrides = "overrides";
 
 // Options of one layer, which a checkpoint does not take.
-constexpr std::array<std::string_view, 2> kOfOneLayer = {"layer_index", "module"};
+constexpr std::array<std::string_view, 3> kOfOneLayer = {"/layer_index", "/module", "/overrides/name"};
 
 // A file of a tool beside config.json, whose content the option quantization_config takes.
 struct ToolFile {
@@ -106,10 +106,10 @@ Result<json::Value> parse_options(std::string_view text) {
     return options;
   }
   if (options->object() == nullptr) return fields::unexpected(std::string(hf::kOptions), *options, "an object");
-  for (const std::string_view key : kOfOneLayer)
-    if (options->find(key) != nullptr)
+  for (const std::string_view pointer : kOfOneLayer)
+    if (json::at_pointer(*options, pointer) != nullptr)
       return fields::fault(
-          fields::child(hf::kOptions, key),
+          cat(hf::kOptions, pointer),
           "a checkpoint is opened for all of its layers; moe_checkpoint_config takes one layer's number");
   return options;
 }

@@ -1,10 +1,13 @@
 // Opening a directory, and what is found of each layer. See checkpoint.h.
 #include <algorithm>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "base/each_expert.h"
 #include "base/index.h"
 #include "base/text.h"
+#include "config/fields.h"
 #include "hf/hf.h"
 #include "hf/layers.h"
 #include "io/packed.h"
@@ -15,6 +18,7 @@ namespace moe::model {
 namespace {
 
 constexpr std::string_view kOverrides = "overrides", kQuantization = "quantization";
+constexpr std::size_t kMostName = 512;
 
 // The options of a layer whose experts stayed plain. (null is a value of an override: not quantized.)
 json::Value without_quantization(const json::Value& options) {
@@ -58,10 +62,25 @@ Error in_own_words(Error e, const Documents& documents) {
   return hf::moved(std::move(e), place);
 }
 
-// Members that the caller gives win over those that the folder was converted with.
+// One patch behind another as one patch: a null stays, since it says something to the document that is patched.
+json::Value joined(const json::Value& first, const json::Value& second) {
+  if (first.object() == nullptr || second.object() == nullptr) return second;
+  json::Value all = first;
+  for (const auto& [key, value] : *second.object()) {
+    const json::Value* there = first.find(key);
+    all.set(key, there == nullptr ? value : joined(*there, value));
+  }
+  return all;
+}
+
+// Options that the caller gives win over those that the folder was converted with: overrides member by member, another
+// option as a whole.
 json::Value merged_options(const json::Value& stored, const json::Value& given) {
   json::Value all = stored;
-  for (const auto& [key, value] : *given.object()) all.set(key, value);
+  for (const auto& [key, value] : *given.object()) {
+    const json::Value* there = key == kOverrides ? stored.find(key) : nullptr;
+    all.set(key, there == nullptr ? value : joined(*there, value));
+  }
   return all;
 }
 
@@ -123,6 +142,19 @@ Check Checkpoint::look_at(std::int64_t number, LayerFound& out) const {
   return ok();
 }
 
+// A name tells whose tensors and packed weights are meant.
+Check Checkpoint::check_names() const {
+  std::map<std::string_view, std::int64_t> numbers;
+  for (std::int64_t l = 0; l < std::ssize(layers_); ++l) {
+    if (at(layers_, l).kind != LayerKind::experts) continue;
+    const auto [other, is_new] = numbers.try_emplace(at(layers_, l).name, l);
+    if (!is_new)
+      return config::fields::fault("/name", cat("layers ", other->second, " and ", l, " of ", folder_, " are both ",
+                                                in_quotes(other->first, kMostName)));
+  }
+  return ok();
+}
+
 void Checkpoint::look_at_packed(const StoredLayer& stored, LayerFound& out) const {
   const std::string path = cat(folder_, "/", stored.file);
   const auto head = io::read_packed_head(path);
@@ -167,6 +199,7 @@ Check Checkpoint::read_layers(const Parallel& parallel) {
     return ok();
   };
   MOE_CHECK(each_expert(0, rule.count, workers_for(rule.count, parallel), parallel, nullptr, look));
+  MOE_CHECK(check_names());
   if (!manifest_) return ok();
   for (const StoredLayer& stored : manifest_->layers)
     if (stored.layer >= rule.count || at(layers_, stored.layer).kind != LayerKind::experts) {
@@ -219,15 +252,20 @@ Result<Config> Checkpoint::config(std::int64_t number, std::string_view patch) c
   if (manifest_ && !manifest_->patch.object()->empty()) {
     MOE_TRY(config, merge_config(config, json::write(manifest_->patch)));
   }
-  if (patch.empty()) return config;
-  return merge_config(config, patch);
+  if (!patch.empty()) {
+    MOE_TRY(config, merge_config(config, patch));
+  }
+  if (config.name == found->name) return config;
+  return config::fields::fault(
+      "/name", cat("the experts of layer ", number, " are ", in_quotes(found->name, kMostName), ", found ",
+                   in_quotes(config.name, kMostName), "; a patch cannot rename them, leave the member out"));
 }
 
 Result<std::int64_t> Checkpoint::layer_of(const Config& config) const {
   for (std::int64_t l = 0; l < std::ssize(layers_); ++l)
     if (at(layers_, l).kind == LayerKind::experts && at(layers_, l).name == config.name) return l;
   return fail(Code::config_mismatch, "/name",
-              cat("/name: no layer of ", folder_, " has experts of the name ", in_quotes(config.name, 512),
+              cat("/name: no layer of ", folder_, " has experts of the name ", in_quotes(config.name, kMostName),
                   "; the selection must be of a config of moe_checkpoint_config"),
               json::members("member", "/name", "actual", config.name));
 }

@@ -216,6 +216,26 @@ TEST_F(ConvertFolder, KeepsTheCutOfARank) {
   EXPECT_EQ(f.status, MOE_ERR_CONFIG_MISMATCH) << f.message;
 }
 
+// Options given when the folder is opened are put over its own member by member; a null among them stays one.
+TEST_F(ConvertFolder, KeepsItsOptionsBesideTheCallers) {
+  const auto number = [](const ConfigPtr& config, const char* pointer) {
+    return json_of([&](moe_buffer** o, moe_error** e) {
+      return moe_config_to_json(config.get(), o, e);
+    })[nlohmann::json::json_pointer(pointer)];
+  };
+  const CheckpointPtr told = open_model(at, R"({"overrides":{"top_k":1,"routing":{"renormalize":false}}})");
+  ASSERT_EQ(convert(out, told.get()).status, MOE_OK);
+  const CheckpointPtr c =
+      open_model(out, R"({"overrides":{"max_num_tokens":64,"routing":{"routed_scaling_factor":2.0}}})");
+  const ConfigPtr config = config_of(c.get(), 0);
+  EXPECT_EQ(number(config, "/top_k"), 1);
+  EXPECT_EQ(number(config, "/routing/renormalize"), false);
+  EXPECT_EQ(number(config, "/routing/routed_scaling_factor"), 2.0);
+  EXPECT_EQ(number(config_of(open_model(out, R"({"overrides":{"top_k":2}})").get(), 0), "/top_k"), 2);
+  const CheckpointPtr plain = open_model(out, R"({"overrides":{"quantization":null,"top_k":2}})");
+  EXPECT_EQ(number(config_of(plain.get(), 0), "/quantization/format"), "none");
+}
+
 TEST_F(ConvertFolder, HasOneWriter) {
   std::filesystem::create_directories(out);
   const int fd = ::open((out + "/.moe-convert.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "support/model_dir.h"
 #include "support/rooms.h"
 #include "support/temp_dir.h"
@@ -139,13 +141,54 @@ TEST_F(Layers, HandOutAnyTensor) {
 }
 
 TEST_F(Layers, ASelectionOfAnotherModelIsRefused) {
-  const ConfigPtr config = config_of(c.get(), 0, R"({"name":"model.layers.7.mlp.experts"})");
+  const std::string text = file_text(at + "/config.json"), options = R"({"layer_index":0,"module":"model.x.experts"})";
+  const ConfigPtr config = make<ConfigPtr>([&](moe_config** o, moe_error** e) {
+    return moe_config_create_from_hf(text.data(), text.size(), options.data(), options.size(), o, e);
+  });
   const SelectionPtr selection = make_selection(config.get());
   moe_packed* none = nullptr;
   const Failure f = failure(
       [&](moe_error** e) { return moe_checkpoint_packed(nullptr, c.get(), selection.get(), nullptr, &none, e); });
   EXPECT_EQ(f.status, MOE_ERR_CONFIG_MISMATCH);
   EXPECT_EQ(f.details["member"], "/name");
+}
+
+// A name tells whose tensors are meant: one name for all layers would give each of them the weights of one.
+TEST_F(Layers, KeepTheirNames) {
+  const std::string name = R"({"name":"model.layers.1.mlp.experts"})";
+  EXPECT_EQ(open_failure(at, R"({"overrides":)" + name + "}").subject, "options:/overrides/name");
+  for (const std::string& patch : {name, std::string(R"({"name":null})")}) {
+    const Failure f = config_failure(c.get(), 0, patch);
+    EXPECT_EQ(f.status, MOE_ERR_INVALID_CONFIG);
+    EXPECT_EQ(f.subject, "/name");
+  }
+  EXPECT_NE(config_of(c.get(), 1, name), nullptr);
+  moe_checkpoint_options options{};
+  options.struct_size = sizeof options;
+  options.patch_json = name.data();
+  options.patch_len = name.size();
+  const Failure f = failure(
+      [&](moe_error** e) { return moe_checkpoint_convert(nullptr, c.get(), dir.file("out").c_str(), &options, e); });
+  EXPECT_EQ(f.subject, "/name");
+  EXPECT_FALSE(std::filesystem::exists(dir.file("out")));
+}
+
+// A text without a length would count as no patch, and give the layer of another rank.
+TEST_F(Layers, APatchHasItsLength) {
+  moe_checkpoint_options options{};
+  options.struct_size = sizeof options;
+  const auto expect_refused = [&] {
+    moe_layer* none = nullptr;
+    const Failure f =
+        failure([&](moe_error** e) { return moe_checkpoint_layer(nullptr, c.get(), 0, &options, &none, e); });
+    EXPECT_EQ(f.status, MOE_ERR_INVALID_ARGUMENT);
+    EXPECT_EQ(f.subject, "patch_len");
+  };
+  options.patch_json = R"({"parallel":{"tp_size":2}})";
+  expect_refused();
+  options.patch_json = nullptr;
+  options.patch_len = 4;
+  expect_refused();
 }
 
 // Handles may end in any order: what was made of a checkpoint keeps its files open.
