@@ -181,7 +181,8 @@ moe_status moe_checkpoint_layer(moe_context* ctx, const moe_checkpoint* checkpoi
     MOE_TRY(moe::config::Config config, from.config(layer, patch_of(given)));
     const moe::oracle::SelectFlags how{.allow_fallback = (given.select_flags & MOE_SELECT_ALLOW_FALLBACK) != 0};
     MOE_TRY(const moe::oracle::Selection selection,
-            moe::model::select_for_layer(from, layer, std::make_shared<const moe::config::Config>(std::move(config)),
+            moe::model::select_for_layer(from.manifest() ? from.manifest()->find(layer) : nullptr, from.folder(),
+                                         std::make_shared<const moe::config::Config>(std::move(config)),
                                          object_of(given.platform).get(), how));
     MOE_CHECK(of_layer.check(selection));
     moe::Control* control = moe::api::control_of(given.control);
