@@ -9,51 +9,18 @@
 
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <map>
 
-#include "support/model_dir.h"
+#include "support/converting.h"
 #include "support/rooms.h"
-#include "support/sanitizers.h"
 #include "support/share.h"
-#include "support/temp_dir.h"
 
 namespace moe::test::convert_folder_test {
 namespace {
 
 using testing::HasSubstr;
 
-class ConvertFolder : public testing::Test {
- protected:
-  TempDir dir;
-  std::string at = dir.file("model"), out = dir.file("converted");
-  ModelDir model;
-  CheckpointPtr source;
-  moe_checkpoint_options options{};
-
-  void SetUp() override {
-    options.struct_size = sizeof options;
-    model.dense = {1};
-    model.layers = 4;
-    model.write(at);
-    source = open_model(at);
-  }
-  Failure convert(const std::string& to, const moe_checkpoint* from = nullptr) const {
-    return failure([&](moe_error** e) {
-      return moe_checkpoint_convert(nullptr, from != nullptr ? from : source.get(), to.c_str(), &options, e);
-    });
-  }
-  // Everything in a folder but the lock.
-  static std::map<std::string, std::string> content(const std::string& folder) {
-    std::map<std::string, std::string> all;
-    for (const auto& e : std::filesystem::directory_iterator(folder)) {
-      const std::string name = e.path().filename().string();
-      if (name != ".moe-convert.lock") all[name] = file_text(e.path().string());
-    }
-    return all;
-  }
-  std::vector<std::string> layer_files() const { return {"layer-00000.moe", "layer-00002.moe", "layer-00003.moe"}; }
-};
+using ConvertFolder = Converting;
 
 TEST_F(ConvertFolder, OpensAgain) {
   ASSERT_EQ(convert(out).status, MOE_OK);
@@ -116,37 +83,6 @@ TEST_F(ConvertFolder, GoesOnWithWhatIsMissing) {
   options.num_layers = 0;
   ASSERT_EQ(convert(out).status, MOE_OK);
   EXPECT_EQ(std::filesystem::last_write_time(out + "/layer-00002.moe"), time);
-}
-
-TEST_F(ConvertFolder, MakesDamagedLayersAgain) {
-  ASSERT_EQ(convert(out).status, MOE_OK);
-  const auto whole = content(out);
-  const std::string file = out + "/layer-00002.moe";
-  const auto spoil = [&](std::uint64_t offset) {
-    std::fstream f(file, std::ios::in | std::ios::out | std::ios::binary);
-    f.seekp(static_cast<std::streamoff>(offset));
-    f.put('\x7f');
-  };
-  std::filesystem::resize_file(file, 5000);
-  const CheckpointPtr cut = open_model(out);
-  EXPECT_EQ(info_of(cut.get(), 2).flags, 0u);
-  EXPECT_THAT(info_of(cut.get(), 2).problem, HasSubstr("layer-00002.moe"));
-  moe_layer* none = nullptr;
-  EXPECT_NE(moe_checkpoint_layer(nullptr, cut.get(), 2, nullptr, &none, nullptr), MOE_OK);
-  ASSERT_EQ(convert(out).status, MOE_OK);
-  EXPECT_EQ(content(out), whole);
-  spoil(20);  // the header's hash
-  ASSERT_EQ(convert(out).status, MOE_OK);
-  EXPECT_EQ(content(out), whole);
-  spoil(whole.at("layer-00002.moe").size() - 64);  // a weight: only hashes tell
-  ASSERT_EQ(convert(out).status, MOE_OK);
-  EXPECT_NE(content(out), whole);
-  options.load_flags = MOE_LOAD_VERIFY;
-  ASSERT_EQ(convert(out).status, MOE_OK);
-  EXPECT_EQ(content(out), whole);
-  std::filesystem::remove(file);
-  ASSERT_EQ(convert(out).status, MOE_OK);
-  EXPECT_EQ(content(out), whole);
 }
 
 TEST_F(ConvertFolder, HoldsOneSourceCutPlatformAndLayout) {
@@ -236,16 +172,6 @@ TEST_F(ConvertFolder, KeepsItsOptionsBesideTheCallers) {
   EXPECT_EQ(number(config_of(plain.get(), 0), "/quantization/format"), "none");
 }
 
-TEST_F(ConvertFolder, HasOneWriter) {
-  std::filesystem::create_directories(out);
-  const int fd = ::open((out + "/.moe-convert.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  ASSERT_GE(fd, 0);
-  ASSERT_EQ(::flock(fd, LOCK_EX | LOCK_NB), 0);
-  EXPECT_EQ(convert(out).status, MOE_ERR_BUSY);
-  ::close(fd);
-  EXPECT_EQ(convert(out).status, MOE_OK);
-}
-
 TEST_F(ConvertFolder, ReportsPhasesAndBytesThatNeverGoBack) {
   std::uint64_t bytes = 0, total = 0;
   std::int64_t layers = 0;
@@ -320,30 +246,6 @@ TEST_F(ConvertFolder, AKillLeavesWholeLayersAndTheNextCallGoesOn) {
     ASSERT_EQ(convert(out).status, MOE_OK);
     EXPECT_EQ(content(out), whole);
   }
-}
-
-TEST_F(ConvertFolder, RefusesForgedManifests) {
-  ASSERT_EQ(convert(out).status, MOE_OK);
-  const std::string text = file_text(out + "/manifest.json");
-  const auto with = [&](const std::string& from, const std::string& to) {
-    std::string edited = text;
-    const std::size_t place = edited.find(from);
-    EXPECT_NE(place, std::string::npos) << from;
-    edited.replace(place, from.size(), to);
-    dir.write("converted/manifest.json", edited);
-    return open_failure(out).status;
-  };
-  EXPECT_EQ(with("\"version\":1", "\"version\":2"), MOE_ERR_VERSION);
-  EXPECT_EQ(with("layer-00000.moe", "../model/x.moe"), MOE_ERR_FORMAT);
-  EXPECT_EQ(with("\"layer\":0", "\"layer\":1"), MOE_ERR_FORMAT);
-  EXPECT_EQ(with("\"layer\":3", "\"layer\":99"), MOE_ERR_FORMAT);
-  EXPECT_EQ(with("_hash\":\"xxh3:", "_hash\":\"xxh3-"), MOE_ERR_FORMAT);
-  EXPECT_EQ(with("\"layers\":[", "\"layers\":7,\"l\":["), MOE_ERR_FORMAT);
-  EXPECT_EQ(with("{\"format\"", "\"format\""), MOE_ERR_FORMAT);
-  EXPECT_EQ(with("\"bytes\":", "\"bytes\":-"), MOE_ERR_FORMAT);
-  // Another program's manifest.json says nothing about this folder.
-  dir.write("model/manifest.json", R"({"name":"x"})");
-  EXPECT_EQ(open_failure(at).status, MOE_OK);
 }
 
 }  // namespace
