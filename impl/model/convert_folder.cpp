@@ -15,7 +15,6 @@
 #include "bind/agree.h"
 #include "config/fields.h"
 #include "io/packed.h"
-#include "layouts/p16/p16_layout.h"
 #include "model/fingerprint.h"
 #include "model/layer_file.h"
 #include "model/pack.h"
@@ -143,18 +142,6 @@ Check check_same_folder(const std::string& folder, const Manifest& there, const 
     const std::string theirs = json::write(there.*member, json::MemberOrder::sorted);
     const std::string needed = json::write(ours.*member, json::MemberOrder::sorted);
     if (theirs != needed) return other_folder(folder, name, theirs, needed);
-  }
-  return ok();
-}
-
-// Of layers that came to the folder since the tasks were made.
-Check check_layouts(const std::string& folder, std::span<const Task> tasks, const Manifest& there) {
-  for (const Task& task : tasks) {
-    const Selection& s = task.selection;
-    const StoredLayer* stored = there.find(task.layer);
-    if (stored == nullptr || stored->layout == s.layout_id || stored->layout == with_any_groups(s.layout).id())
-      continue;
-    return other_folder(folder, cat("layout of layer ", task.layer), stored->layout, s.layout_id);
   }
   return ok();
 }
@@ -290,7 +277,6 @@ Check convert_folder(const Checkpoint& checkpoint, const std::string& path, cons
   if (there) {
     if (there->source != manifest.source) return other_folder(path, "source", there->source, manifest.source);
     MOE_CHECK(check_same_folder(path, *there, manifest));
-    MOE_CHECK(check_layouts(path, tasks, *there));
     manifest.layers = std::move(there->layers);
   }
   MOE_CHECK(write_config(folder, checkpoint.documents().text));

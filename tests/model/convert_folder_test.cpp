@@ -54,6 +54,7 @@ TEST_F(ConvertFolder, OpensAgain) {
   t.struct_size = sizeof t;
   moe_buffer* hold = nullptr;
   EXPECT_EQ(moe_checkpoint_tensor(c.get(), "model.layers.0.mlp.gate.weight", &t, &hold, nullptr), MOE_ERR_UNSUPPORTED);
+  options.load_flags = 0;
   EXPECT_EQ(convert(dir.file("again"), c.get()).status, MOE_ERR_UNSUPPORTED);
 }
 
@@ -170,6 +171,66 @@ TEST_F(ConvertFolder, KeepsItsOptionsBesideTheCallers) {
   EXPECT_EQ(number(config_of(open_model(out, R"({"overrides":{"top_k":2}})").get(), 0), "/top_k"), 2);
   const CheckpointPtr plain = open_model(out, R"({"overrides":{"quantization":null,"top_k":2}})");
   EXPECT_EQ(number(config_of(plain.get(), 0), "/quantization/format"), "none");
+}
+
+TEST_F(ConvertFolder, PassesOverLayersThatAreNotUnderstood) {
+  model.more = R"(,"per_layer_config":{"2":{"skip":["mlp"]}})";
+  model.write(at);
+  const CheckpointPtr c = open_model(at);
+  ASSERT_EQ(info_of(c.get(), 2).kind, MOE_LAYER_OTHER);
+  ASSERT_EQ(convert(out, c.get()).status, MOE_OK);
+  EXPECT_EQ(content(out).count("layer-00002.moe"), 0u);
+  EXPECT_EQ(content(out).count("layer-00003.moe"), 1u);
+  const std::int64_t strange = 2;  // not one that is asked for
+  options.layers = &strange;
+  options.num_layers = 1;
+  EXPECT_EQ(convert(dir.file("one"), c.get()).details["reason"], "not_understood");
+  options.layers = nullptr;
+  options.num_layers = 0;
+  model.class_name = "LlamaForCausalLM";
+  model.write(at);
+  const Failure f = convert(dir.file("none"), open_model(at).get());
+  EXPECT_EQ(f.status, MOE_ERR_UNSUPPORTED);
+  EXPECT_THAT(f.message, HasSubstr("LlamaForCausalLM"));
+  EXPECT_FALSE(std::filesystem::exists(dir.file("none")));
+}
+
+// A folder decides the layouts of its layers, for whoever loads them or goes on.
+TEST_F(ConvertFolder, NamesItsLayoutWhereNoKernelReadsIt) {
+  ASSERT_EQ(convert(out).status, MOE_OK);
+  const nlohmann::json manifest = nlohmann::json::parse(file_text(out + "/manifest.json"));
+  const std::string own = manifest["layers"][0]["layout"], other = "p16/int8-g32,cw/1";
+  edit("manifest.json", own, other);
+  for (const Failure& f : {load(open_model(out), 0), convert(out)}) {
+    EXPECT_EQ(f.status, MOE_ERR_NO_BACKEND) << f.message;
+    EXPECT_EQ(f.details["stored_layout"], other);
+    EXPECT_EQ(f.details["layout"], own);
+    EXPECT_THAT(f.message, HasSubstr("packed as " + other + " in " + out + "; this machine would take " + own));
+    EXPECT_TRUE(f.details["candidates"].is_array());
+  }
+}
+
+TEST_F(ConvertFolder, SaysWhatOfItsOptionsIsTheCallers) {
+  const std::string quantization = R"({"quantization_config":)" + model.quantization_config() + "}";
+  ASSERT_EQ(convert(out).status, MOE_OK);
+  EXPECT_EQ(describe(open_model(out).get())["quantization_from"], "config.json");
+  EXPECT_EQ(describe(open_model(out, quantization).get())["quantization_from"], "options");
+  const Failure f = convert(out, open_model(at, quantization).get());
+  EXPECT_EQ(f.status, MOE_ERR_CONFIG_MISMATCH);
+  EXPECT_EQ(f.details["member"], "quantization_from");
+}
+
+// What a layer that is not converted yet holds is not known without its tensors.
+TEST_F(ConvertFolder, TellsTheFormatOfItsLayersOnly) {
+  model.plain = true;
+  model.write(at);
+  const std::int64_t one = 2;
+  options.layers = &one;
+  options.num_layers = 1;
+  ASSERT_EQ(convert(out, open_model(at).get()).status, MOE_OK);
+  const nlohmann::json layers = describe(open_model(out).get())["layers"];
+  EXPECT_EQ(layers[2]["format"], "none");
+  EXPECT_FALSE(layers[3].contains("format"));
 }
 
 TEST_F(ConvertFolder, ReportsPhasesAndBytesThatNeverGoBack) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
 
 #include "support/model_dir.h"
 #include "support/rooms.h"
@@ -114,8 +115,58 @@ TEST_F(Layers, OptionsReachTheLayer) {
   EXPECT_EQ(moe_checkpoint_layer(nullptr, c.get(), 0, &options, &none, nullptr), MOE_ERR_INVALID_CONFIG);
   options.patch_json = nullptr;
   options.patch_len = 0;
-  options.select_flags = MOE_SELECT_EXPLAIN_ONLY;
-  EXPECT_EQ(moe_checkpoint_layer(nullptr, c.get(), 0, &options, &none, nullptr), MOE_ERR_INVALID_ARGUMENT);
+}
+
+// A member that a call does not read is refused: it would be lost in silence.
+TEST_F(Layers, EachCallReadsItsOptions) {
+  const ConfigPtr config = config_of(c.get(), 0);
+  const SelectionPtr selection = make_selection(config.get());
+  const PlatformPtr platform =
+      make<PlatformPtr>([&](moe_platform** o, moe_error** e) { return moe_platform_create(nullptr, 0, o, e); });
+  moe_layer_options of_layer{};
+  of_layer.struct_size = sizeof of_layer;
+  const std::int64_t number = 0;
+  using Options = moe_checkpoint_options;
+  const struct {
+    const char* member;
+    std::function<void(Options&)> set;
+    bool packed, layer, convert;  // which calls read it
+  } rows[] = {{"load_flags", [](Options& o) { o.load_flags = MOE_LOAD_VERIFY; }, true, true, true},
+              {"load_flags", [](Options& o) { o.load_flags = MOE_LOAD_MMAP; }, true, true, false},
+              {"load_flags", [](Options& o) { o.load_flags = std::uint64_t{1} << 40; }, false, false, false},
+              {"select_flags", [](Options& o) { o.select_flags = MOE_SELECT_ALLOW_FALLBACK; }, false, true, true},
+              {"select_flags", [](Options& o) { o.select_flags = MOE_SELECT_EXPLAIN_ONLY; }, false, false, false},
+              {"patch_json", [](Options& o) { o.patch_json = "{}", o.patch_len = 2; }, false, true, true},
+              {"platform", [&](Options& o) { o.platform = platform.get(); }, false, true, true},
+              {"layer", [&](Options& o) { o.layer = &of_layer; }, false, true, false},
+              {"layers", [&](Options& o) { o.layers = &number, o.num_layers = 1; }, false, false, true},
+              {"num_layers", [&](Options& o) { o.layers = &number; }, false, false, false},
+              {"num_layers", [](Options& o) { o.num_layers = 1; }, false, false, false}};
+  for (const auto& r : rows) {
+    Options options{};
+    options.struct_size = sizeof options;
+    r.set(options);
+    const auto expect = [&](const char* call, bool reads, const Failure& f) {
+      SCOPED_TRACE(std::string(call) + ": " + r.member);
+      EXPECT_EQ(f.status, reads ? MOE_OK : MOE_ERR_INVALID_ARGUMENT) << f.message;
+      if (!reads) {
+        EXPECT_THAT(f.subject, testing::AnyOf(r.member, "layers"));
+      }
+    };
+    moe_packed* packed = nullptr;
+    expect("packed", r.packed, failure([&](moe_error** e) {
+             return moe_checkpoint_packed(nullptr, c.get(), selection.get(), &options, &packed, e);
+           }));
+    moe_packed_destroy(packed);
+    moe_layer* layer = nullptr;
+    expect("layer", r.layer,
+           failure([&](moe_error** e) { return moe_checkpoint_layer(nullptr, c.get(), 0, &options, &layer, e); }));
+    moe_layer_destroy(layer);
+    expect("convert", r.convert, failure([&](moe_error** e) {
+             return moe_checkpoint_convert(nullptr, c.get(), dir.file("out").c_str(), &options, e);
+           }));
+    std::filesystem::remove_all(dir.file("out"));
+  }
 }
 
 TEST_F(Layers, HandOutAnyTensor) {
