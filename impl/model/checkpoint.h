@@ -75,7 +75,7 @@ class Checkpoint {
   Check look_at(std::int64_t number, LayerFound& out) const;
   Check check_names() const;
   Check look_at_rivals(std::int64_t number, const Config& config) const;
-  void look_at_packed(const StoredLayer& stored, LayerFound& out) const;
+  Check look_at_packed(const StoredLayer& stored, LayerFound& out) const;
   Check check_manifest() const;
 
   Folder folder_;

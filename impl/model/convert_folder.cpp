@@ -27,7 +27,7 @@ constexpr const char* kLockName = ".moe-convert.lock";
 constexpr std::string_view kSourceSuffix = ".safetensors";
 
 // Where layers go: what is there of them, as far as anything is there.
-struct Target {
+struct TargetFolder {
   std::string path;
   std::optional<Manifest> manifest;
 };
@@ -80,7 +80,7 @@ Result<std::vector<std::int64_t>> numbers_of(const Checkpoint& checkpoint, std::
 // Everything that can be refused is refused here, before the first byte is written: also a layer without all of its
 // tensors. Layers that the folder has keep their layouts, so that another machine may go on.
 Result<std::vector<Task>> tasks_of(const Checkpoint& checkpoint, std::span<const std::int64_t> numbers,
-                                   const FolderOptions& options, const Target& target, Control* control) {
+                                   const FolderOptions& options, const TargetFolder& target, Control* control) {
   std::vector<Task> tasks;
   for (const std::int64_t l : numbers) {
     MOE_CHECK(report(control, 0, 0));
@@ -174,8 +174,8 @@ Result<std::optional<Manifest>> look_into(const Folder& folder, const Checkpoint
 }
 
 // The same of a folder that need not be there yet.
-Result<Target> target_at(const std::string& path, const Checkpoint& checkpoint) {
-  Target target{path, {}};
+Result<TargetFolder> target_at(const std::string& path, const Checkpoint& checkpoint) {
+  TargetFolder target{path, {}};
   MOE_TRY(const PathKind kind, path_kind(path));
   if (kind == PathKind::absent) return target;
   MOE_TRY(const Folder folder, Folder::open(path));
@@ -263,7 +263,7 @@ Check convert_folder(const Checkpoint& checkpoint, const std::string& path, cons
   if (checkpoint.manifest())
     return fail(Code::unsupported, checkpoint.folder(),
                 cat(checkpoint.folder(), ": is converted already and has no source tensors"));
-  MOE_TRY(const Target target, target_at(path, checkpoint));
+  MOE_TRY(const TargetFolder target, target_at(path, checkpoint));
   MOE_TRY(const std::vector<std::int64_t> numbers, numbers_of(checkpoint, options.layers));
   MOE_TRY(Manifest manifest, new_manifest(checkpoint, options, numbers.front()));
   if (target.manifest) MOE_CHECK(check_same_folder(path, *target.manifest, manifest));

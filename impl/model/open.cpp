@@ -178,7 +178,7 @@ Check Checkpoint::check_names() const {
   return ok();
 }
 
-void Checkpoint::look_at_packed(const StoredLayer& stored, LayerFound& out) const {
+Check Checkpoint::look_at_packed(const StoredLayer& stored, LayerFound& out) const {
   const auto look = [&]() -> Check {
     MOE_TRY(const File file, open_layer_file(folder_, stored));
     return check_layer_head(file, stored);
@@ -187,7 +187,10 @@ void Checkpoint::look_at_packed(const StoredLayer& stored, LayerFound& out) cons
   out.bytes = stored.bytes;
   Check found = look();
   out.converted = static_cast<bool>(found);
-  if (!found && !out.fault) out.note(std::move(found.error()));
+  if (found) return ok();
+  if (found.error().code == Code::out_of_memory) return found;
+  if (!out.fault) out.note(std::move(found.error()));
+  return ok();
 }
 
 // What a manifest says of configs, read without the caller's options: its faults are the file's.
@@ -236,8 +239,7 @@ Check Checkpoint::read_layers(const Parallel& parallel, Control* control) {
     if (stored != nullptr) layer.plain = stored->plain;
     if (rule.has_experts(l)) MOE_CHECK(look_at(l, layer));
     if (manifest_ && stored == nullptr) layer.format.clear();  // experts that stayed plain are known by their tensors
-    if (stored != nullptr) look_at_packed(*stored, layer);
-    return ok();
+    return stored != nullptr ? look_at_packed(*stored, layer) : ok();
   };
   constexpr std::int64_t kEach = 8;  // layers of a thread between two looks at the control
   const std::size_t workers = workers_for(rule.count, parallel);
