@@ -90,6 +90,8 @@ json::Value merged_options(const json::Value& stored, const json::Value& given) 
 }
 
 Result<Folder> open_model_folder(std::string path) {
+  MOE_TRY(const PathKind kind, path_kind(path));
+  if (kind == PathKind::absent) MOE_CHECK(File::open(cat(path, "/", kConfigName)));  // its error says what is missed
   auto folder = Folder::open(std::move(path));
   if (!folder) folder.error().message += "; give the directory that has config.json";
   return folder;

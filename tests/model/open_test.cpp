@@ -142,6 +142,7 @@ TEST_F(Open, MultiTokenPredictionComesLast) {
 
 TEST_F(Open, RefusesWhatIsNoModel) {
   EXPECT_EQ(open_failure(dir.file("nothing")).status, MOE_ERR_IO);
+  EXPECT_EQ(open_failure(dir.file("nothing")).subject, dir.file("nothing") + "/config.json");
   model.write(at);
   const Failure file = open_failure(at + "/config.json");
   EXPECT_EQ(file.status, MOE_ERR_IO);
