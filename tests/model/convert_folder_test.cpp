@@ -195,7 +195,7 @@ TEST_F(ConvertFolder, PassesOverLayersThatAreNotUnderstood) {
   EXPECT_FALSE(std::filesystem::exists(dir.file("none")));
 }
 
-// A folder decides the layouts of its layers, for whoever loads them or goes on.
+// A folder decides the layouts of its layers, when they are loaded and when a conversion goes on.
 TEST_F(ConvertFolder, NamesItsLayoutWhereNoKernelReadsIt) {
   ASSERT_EQ(convert(out).status, MOE_OK);
   const nlohmann::json manifest = nlohmann::json::parse(file_text(out + "/manifest.json"));
