@@ -32,17 +32,49 @@ Result<moe_checkpoint_options> read_options(const moe_checkpoint_options* option
   return read_struct(options, "options");
 }
 
-// What is checked of all options, after the handles of the call.
-Check check_options(const moe_checkpoint_options& given) {
+// What a call reads of moe_checkpoint_options.
+struct Reads {
+  const char* call;
+  uint64_t load_flags, select_flags;
+  bool patch, platform, layer, layers;
+};
+constexpr Reads kPacked = {"moe_checkpoint_packed", moe::api::kLoadFlags, 0, false, false, false, false};
+constexpr Reads kLayer = {
+    "moe_checkpoint_layer", moe::api::kLoadFlags, MOE_SELECT_ALLOW_FALLBACK, true, true, true, false};
+constexpr Reads kConvert = {
+    "moe_checkpoint_convert", MOE_LOAD_VERIFY, MOE_SELECT_ALLOW_FALLBACK, true, true, false, true};
+
+// What is checked of all options, after the handles of the call. What a call does not read would be lost in silence.
+Check check_options(const moe_checkpoint_options& given, const Reads& reads) {
   MOE_CHECK(check_optional(given.platform, "platform"));
   MOE_CHECK(check_optional(given.control, "control"));
   MOE_CHECK(reserved_zero(given.reserved0, "options"));
-  MOE_CHECK(known_flags(given.load_flags, moe::api::kLoadFlags));
-  MOE_CHECK(known_flags(given.select_flags, MOE_SELECT_ALLOW_FALLBACK));
-  if (given.layers == nullptr && given.num_layers != 0)
-    return fail(Code::invalid_argument, "layers", cat("layers: is NULL, num_layers is ", given.num_layers));
-  if (given.layers != nullptr && given.num_layers == 0)
-    return fail(Code::invalid_argument, "num_layers", "num_layers: is 0; layers NULL means all that have experts");
+  const struct {
+    const char* name;
+    uint64_t given, read;
+  } members[] = {{"load_flags", given.load_flags, reads.load_flags},
+                 {"select_flags", given.select_flags, reads.select_flags},
+                 {"patch_json", given.patch_json != nullptr, reads.patch},
+                 {"patch_len", given.patch_len != 0, reads.patch},
+                 {"platform", given.platform != nullptr, reads.platform},
+                 {"layer", given.layer != nullptr, reads.layer},
+                 {"layers", given.layers != nullptr, reads.layers},
+                 {"num_layers", given.num_layers != 0, reads.layers}};
+  for (const auto& m : members)
+    if ((m.given & ~m.read) != 0)
+      return fail(Code::invalid_argument, m.name,
+                  m.read == 0 ? cat(m.name, ": ", reads.call, " does not read it, it must be 0 or NULL")
+                              : cat(m.name, ": unknown bits ", m.given & ~m.read, "; ", reads.call, " reads ", m.read));
+  if ((given.patch_json == nullptr) != (given.patch_len == 0))
+    return fail(Code::invalid_argument, "patch_len",
+                given.patch_json == nullptr
+                    ? cat("patch_len: is ", given.patch_len, ", but patch_json is NULL; 0 means no patch")
+                    : std::string("patch_len: is 0, but patch_json is given; it is MOE_NUL_TERMINATED or a length"));
+  if ((given.layers == nullptr) != (given.num_layers == 0))
+    return fail(Code::invalid_argument, "num_layers",
+                given.layers == nullptr
+                    ? cat("num_layers: is ", given.num_layers, ", but layers is NULL; 0 and NULL mean all with experts")
+                    : std::string("num_layers: is 0; layers NULL means all that have experts"));
   return ok();
 }
 
@@ -147,7 +179,7 @@ moe_status moe_checkpoint_packed(moe_context* ctx, const moe_checkpoint* checkpo
     MOE_CHECK(check_optional(ctx, "ctx"));
     MOE_CHECK(check_handle(checkpoint, "checkpoint"));
     MOE_CHECK(check_handle(selection, "selection"));
-    MOE_CHECK(check_options(given));
+    MOE_CHECK(check_options(given, kPacked));
     MOE_TRY(const int64_t layer, checkpoint->object->layer_of(*selection->object->config));
     moe::Control* control = moe::api::control_of(given.control);
     moe::begin_call(control);
@@ -171,12 +203,13 @@ moe_status moe_checkpoint_layer(moe_context* ctx, const moe_checkpoint* checkpoi
     MOE_CHECK(of_layer.read(given.layer));
     MOE_CHECK(check_optional(ctx, "ctx"));
     MOE_CHECK(check_handle(checkpoint, "checkpoint"));
-    MOE_CHECK(check_options(given));
+    MOE_CHECK(check_options(given, kLayer));
     const Checkpoint& from = *checkpoint->object;
     MOE_TRY(moe::config::Config config, from.config(layer, patch_of(given)));
     const moe::oracle::SelectFlags how{.allow_fallback = (given.select_flags & MOE_SELECT_ALLOW_FALLBACK) != 0};
     MOE_TRY(const moe::oracle::Selection selection,
-            moe::model::select_for_layer(from, layer, std::make_shared<const moe::config::Config>(std::move(config)),
+            moe::model::select_for_layer(from.manifest() ? from.manifest()->find(layer) : nullptr, from.folder(),
+                                         std::make_shared<const moe::config::Config>(std::move(config)),
                                          object_of(given.platform).get(), how));
     MOE_CHECK(of_layer.check(selection));
     moe::Control* control = moe::api::control_of(given.control);
@@ -200,7 +233,7 @@ moe_status moe_checkpoint_convert(moe_context* ctx, const moe_checkpoint* checkp
     MOE_TRY(const moe_checkpoint_options given, read_options(options));
     MOE_CHECK(check_optional(ctx, "ctx"));
     MOE_CHECK(check_handle(checkpoint, "checkpoint"));
-    MOE_CHECK(check_options(given));
+    MOE_CHECK(check_options(given, kConvert));
     MOE_CHECK(check_path(directory));
     const moe::model::FolderOptions how{.platform = object_of(given.platform).get(),
                                         .patch = patch_of(given),

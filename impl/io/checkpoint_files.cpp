@@ -126,7 +126,8 @@ Check read_weight_map(const std::string& path, std::string_view text, const Name
 
 // Of a shard that the index names.
 Error of_index(const std::string& index, Error e) {
-  if (path_kind(e.subject) == PathKind::absent)
+  const auto kind = path_kind(e.subject);
+  if (e.code == Code::io && (!kind || *kind == PathKind::absent))
     e.message = cat(e.subject, ": is not there, but ", index, " names it (an incomplete download?)");
   return e;
 }
@@ -194,9 +195,11 @@ Error no_safetensors(const std::string& path, const std::vector<std::string>& na
 
 Result<Entries> open_directory(const std::string& path, const Opening& how) {
   const std::string folder = path.ends_with('/') ? path : path + "/";
-  if (path_kind(folder + kIndexName) != PathKind::absent) return open_index(folder + kIndexName, how);
+  MOE_TRY(const PathKind index, path_kind(folder + kIndexName));
+  if (index != PathKind::absent) return open_index(folder + kIndexName, how);
+  MOE_TRY(const PathKind whole, path_kind(folder + "model.safetensors"));
   std::vector<std::string> names;
-  if (path_kind(folder + "model.safetensors") != PathKind::absent) {
+  if (whole != PathKind::absent) {
     names.emplace_back("model.safetensors");
   } else {
     MOE_TRY(const std::vector<std::string> all, directory_names(path));
@@ -227,7 +230,8 @@ Result<Entries> open_file(const std::string& path, const Opening& how) {
 Result<Entries> open_checkpoint(const std::string& path, const NameFilter& filter, const Parallel& parallel,
                                 Control* control) {
   const Opening how{filter, parallel, control};
-  const bool directory = path_kind(path) == PathKind::directory;
+  MOE_TRY(const PathKind kind, path_kind(path));
+  const bool directory = kind == PathKind::directory;
   auto found = directory                 ? open_directory(path, how)
                : path.ends_with(".json") ? open_index(path, how)
                                          : open_file(path, how);

@@ -15,6 +15,7 @@
 #include "base/dtype.h"
 #include "base/index.h"
 #include "base/json.h"
+#include "base/os/file.h"
 #include "base/parallel.h"
 #include "base/result.h"
 #include "layouts/layout.h"
@@ -80,12 +81,16 @@ Result<Packed> seal_packed(const PackedInfo& info, std::span<std::byte> block, c
 struct LoadFlags {
   bool mmap = false, prefault = false, verify = false;
 };
-// What a file says of itself in its first bytes, which are checked.
+// What a file says of itself before its payload, all of which is read and checked.
 struct PackedFileHead {
-  std::uint64_t bytes, header_hash;
+  std::uint64_t header_hash, content_hash;
 };
-Result<PackedFileHead> read_packed_head(const std::string& path);
-Check save_packed(const Packed& packed, const char* path, Control* control);
+Result<PackedFileHead> read_packed_head(const File& file);
+// Compares the payload of a file with its hashes, a few chunks in memory at a time. The control is told the bytes.
+Check verify_packed(const File& file, const Parallel& parallel, Control* control);
+Check save_packed(const Packed& packed, const FileName& name, Control* control);
+Result<Packed> load_packed(const File& file, LoadFlags flags, const Allocator& allocator,
+                           std::shared_ptr<const void> allocator_keep, const Parallel& parallel, Control* control);
 Result<Packed> load_packed(const char* path, LoadFlags flags, const Allocator& allocator,
                            std::shared_ptr<const void> allocator_keep, const Parallel& parallel, Control* control);
 // `keep` ends the caller's memory; copied when data is not aligned to 64 bytes.

@@ -312,8 +312,10 @@ Result<PackedHead> read_head(std::span<const std::byte> first, std::uint64_t tot
   if (h.version == 0) return bad(subject, "format version 0");
   if (first.size() < sizeof h) return bad(subject, "ends inside its header");
   if (h.block_bytes != total) return bad(subject, cat("has ", total, " bytes, its header says ", h.block_bytes));
-  if (h.payload_offset < sizeof h || h.payload_offset > h.block_bytes || h.payload_offset % kPackedAlignment != 0 ||
-      h.payload_bytes != h.block_bytes - h.payload_offset || h.chunk_bytes != kHashChunk)
+  constexpr std::uint64_t kMostHeader = kSectionCount * (kMaxText + kPackedAlignment);
+  if (h.payload_offset < sizeof h || h.payload_offset > std::min(h.block_bytes, kMostHeader) ||
+      h.payload_offset % kPackedAlignment != 0 || h.payload_bytes != h.block_bytes - h.payload_offset ||
+      h.chunk_bytes != kHashChunk)
     return bad(subject, "payload offset or size do not fit the block");
   return h;
 }

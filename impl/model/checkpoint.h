@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/control.h"
+#include "base/os/file.h"
 #include "base/parallel.h"
 #include "base/result.h"
 #include "config/config.h"
@@ -37,7 +38,10 @@ struct LayerFound {
   std::int64_t tensors = 0;
   std::uint64_t bytes = 0;  // of its experts in the files; converted: of the packed file
   std::vector<std::string> routers, shared_experts;
-  std::optional<Error> fault;  // why no config can be made of it, or why its packed file is not used
+  std::optional<Error> fault;  // why no config can be made of it, why its tensors or packed file cannot be used
+
+  // Its message becomes fit for people: paths may be any bytes.
+  void note(Error e);
 };
 
 class Checkpoint {
@@ -45,7 +49,8 @@ class Checkpoint {
   static Result<std::shared_ptr<const Checkpoint>> open(std::string folder, std::string_view options,
                                                         const Parallel& parallel, Control* control);
 
-  const std::string& folder() const { return folder_; }
+  const std::string& folder() const { return folder_.path(); }
+  const Folder& open_folder() const { return folder_; }
   const Documents& documents() const { return documents_; }
   const std::string& class_name() const { return class_name_; }
   const std::vector<LayerFound>& layers() const { return layers_; }
@@ -65,13 +70,16 @@ class Checkpoint {
 
  private:
   Checkpoint() = default;
-  Check read_layers(const Parallel& parallel);
+  Check read_layers(const Parallel& parallel, Control* control);
   Result<Config> config_without_cut(std::int64_t number, bool plain) const;
   Check look_at(std::int64_t number, LayerFound& out) const;
+  Check check_names() const;
   Check look_at_rivals(std::int64_t number, const Config& config) const;
-  void look_at_packed(const StoredLayer& stored, LayerFound& out) const;
+  Check look_at_packed(const StoredLayer& stored, LayerFound& out) const;
+  Check check_manifest() const;
 
-  std::string folder_, class_name_, dtype_;
+  Folder folder_;
+  std::string class_name_, dtype_;
   Documents documents_;
   std::vector<io::CheckpointEntry> entries_;  // all tensors, by name
   std::optional<Manifest> manifest_;          // of a converted one

@@ -26,7 +26,7 @@ struct FolderOptions {
 // Whole layers or none: after a failure, a cancel or a kill the layers that were complete are there and stay. One
 // packed layer at a time is in memory. busy: another writer has the folder; config_mismatch: it holds another source,
 // cut, platform or layout.
-Check convert_folder(const Checkpoint& checkpoint, const std::string& folder, const FolderOptions& options,
+Check convert_folder(const Checkpoint& checkpoint, const std::string& path, const FolderOptions& options,
                      const std::shared_ptr<Context>& context, Control* control);
 
 }  // namespace moe::model

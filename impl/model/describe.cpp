@@ -23,7 +23,7 @@ void write_layer(json::Writer& w, std::int64_t number, const LayerFound& layer, 
   if (layer.kind == LayerKind::experts) {
     w.member("name", layer.name).member("num_experts", layer.num_experts).member("top_k", layer.top_k);
     w.member("hidden_dim", layer.hidden).member("intermediate_size", layer.intermediate);
-    w.member("format", layer.format);
+    if (!layer.format.empty()) w.member("format", layer.format);
     if (layer.plain) w.member("plain", true);
     w.member("bytes", layer.bytes);
     if (manifest == nullptr) w.member("tensors", layer.tensors);
@@ -46,7 +46,7 @@ std::string Checkpoint::to_json() const {
     bytes += e.entry->bytes;
     files.insert(e.file.get());
   }
-  w.begin_object().member("directory", folder_).member("class", class_name_).member("dtype", dtype_);
+  w.begin_object().member("directory", folder()).member("class", class_name_).member("dtype", dtype_);
   w.member("quantization_from", documents_.quantization_from);
   w.member("files", files.size()).member("tensors", entries_.size()).member("bytes", bytes);
   w.key("layers").begin_array();
@@ -67,7 +67,7 @@ Result<TensorLease> Checkpoint::tensor(std::string_view name) const {
   const io::CheckpointEntry* found = io::find_entry(entries_, name);
   if (found == nullptr)
     return fail(Code::missing_weight, std::string(name),
-                cat("the files of ", folder_, " have no tensor ", in_quotes(name, 1024)));
+                cat("the files of ", folder(), " have no tensor ", in_quotes(name, 1024)));
   const io::SafetensorsEntry& e = *found->entry;
   if (e.dtype == DType::invalid)
     return fail(Code::dtype, e.name, cat(e.name, ": its type is none that a tensor of moe.h has"));

@@ -2,7 +2,6 @@
 #include "model/documents.h"
 
 #include <array>
-#include <cerrno>
 #include <utility>
 
 #include "base/index.h"
@@ -19,7 +18,7 @@ namespace {
 constexpr std::string_view kQuantization = "quantization_config", kOverrides = "overrides";
 
 // Options of one layer, which a checkpoint does not take.
-constexpr std::array<std::string_view, 2> kOfOneLayer = {"layer_index", "module"};
+constexpr std::array<std::string_view, 3> kOfOneLayer = {"/layer_index", "/module", "/overrides/name"};
 
 // A file of a tool beside config.json, whose content the option quantization_config takes.
 struct ToolFile {
@@ -39,12 +38,7 @@ bool has_all(const json::Value& object, const std::array<std::string_view, 3>& k
   return true;
 }
 
-// nullopt: the file is not there.
-Result<std::optional<json::Value>> tool_object(const std::string& folder, const ToolFile& tool) {
-  const std::string path = cat(folder, "/", tool.name);
-  std::optional<json::Value> none;
-  if (path_kind(path) == PathKind::absent) return none;
-  MOE_TRY(const std::string text, read_text(path));
+Result<json::Value> tool_object(const std::string& path, std::string_view text, const ToolFile& tool) {
   MOE_TRY(json::Value object, parse_file(path, text, true));
   if (object.object() == nullptr)
     return fail(Code::invalid_config, path, cat(path, ": found ", fields::brief(object), ", expected an object"));
@@ -55,7 +49,7 @@ Result<std::optional<json::Value>> tool_object(const std::string& folder, const 
                       ", which would tell that it is ", tool.method, "'s"));
     object.set("quant_method", tool.method);
   }
-  return std::optional<json::Value>(std::move(object));
+  return object;
 }
 
 json::Value with_quantization(const json::Value& options, json::Value object) {
@@ -64,6 +58,8 @@ json::Value with_quantization(const json::Value& options, json::Value object) {
   return all;
 }
 
+}  // namespace
+
 bool decides_quantization(const json::Value& options) {
   const json::Value* overrides = options.find(kOverrides);
   return options.find(kQuantization) != nullptr ||
@@ -71,16 +67,9 @@ bool decides_quantization(const json::Value& options) {
           (overrides->find("quantization") != nullptr || overrides->find("hf_quantization_config") != nullptr));
 }
 
-Error not_a_directory(const std::string& path) {
-  Error e = io_error(path, "open as a directory", ENOTDIR);
-  e.message += "; give the directory that has config.json";
-  return e;
-}
-
-}  // namespace
-
-Result<std::string> read_text(const std::string& path) {
-  MOE_TRY(const File file, File::open(path));
+Result<std::string> read_text(const FileName& name) {
+  const std::string& path = name.path();
+  MOE_TRY(const File file, File::open(name));
   if (file.size() > config::kMostForeignBytes)
     return fail(Code::invalid_config, path,
                 cat(path, ": has ", file.size(), " bytes, at most ", config::kMostForeignBytes, " are allowed"));
@@ -106,33 +95,35 @@ Result<json::Value> parse_options(std::string_view text) {
     return options;
   }
   if (options->object() == nullptr) return fields::unexpected(std::string(hf::kOptions), *options, "an object");
-  for (const std::string_view key : kOfOneLayer)
-    if (options->find(key) != nullptr)
+  for (const std::string_view pointer : kOfOneLayer)
+    if (json::at_pointer(*options, pointer) != nullptr)
       return fields::fault(
-          fields::child(hf::kOptions, key),
+          cat(hf::kOptions, pointer),
           "a checkpoint is opened for all of its layers; moe_checkpoint_config takes one layer's number");
   return options;
 }
 
-Result<Documents> read_documents(const std::string& folder, json::Value options) {
+Result<Documents> read_documents(const Folder& folder, json::Value options) {
   Documents d;
-  const std::string path = cat(folder, "/config.json");
-  if (path_kind(folder) == PathKind::other) return not_a_directory(folder);
-  MOE_TRY(d.text, read_text(path));
+  const FileName name(folder, kConfigName);
+  const std::string& path = name.path();
+  MOE_TRY(d.text, read_text(name));
   MOE_TRY(d.hf, parse_file(path, d.text, true));
   if (d.hf.object() == nullptr)
     return fail(Code::invalid_config, path, cat(path, ": found ", fields::brief(d.hf), ", expected an object"));
   d.options = std::move(options);
-  if (decides_quantization(d.options)) {
-    d.quantization_from = kOfOptions;
-    return d;
-  }
-  if (hf::tells_quantization(d.hf)) d.quantization_from = "config.json";
+  const bool decided = decides_quantization(d.options);
+  d.quantization_from = decided ? kOfOptions : hf::tells_quantization(d.hf) ? kConfigName : "";
   const json::Value callers = d.options;
   for (const ToolFile& tool : kToolFiles) {
-    MOE_TRY(std::optional<json::Value> object, tool_object(folder, tool));
-    if (!object) continue;
-    json::Value all = with_quantization(callers, *std::move(object));
+    const FileName of_tool(folder, tool.name);
+    MOE_TRY(const PathKind kind, path_kind(of_tool));
+    if (kind == PathKind::absent) continue;
+    MOE_TRY(std::string text, read_text(of_tool));
+    d.tools.push_back({std::string(tool.name), std::move(text)});
+    if (decided) continue;
+    MOE_TRY(json::Value object, tool_object(of_tool.path(), d.tools.back().text, tool));
+    json::Value all = with_quantization(callers, std::move(object));
     if (d.quantization_from.empty()) {
       d.quantization_from = tool.name;
       d.options = std::move(all);

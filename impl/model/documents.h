@@ -1,16 +1,22 @@
 // The documents beside a model's weights: config.json, and files of quantization tools.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/json.h"
+#include "base/os/file.h"
 #include "base/result.h"
 
 namespace moe::model {
 
+constexpr const char* kConfigName = "config.json";
 constexpr std::string_view kOfOptions = "options";
+// What says how weights are quantized; "": nothing does.
+constexpr std::array<std::string_view, 5> kQuantizationFrom = {kOfOptions, kConfigName, "hf_quant_config.json",
+                                                               "quantize_config.json", ""};
 
 struct Documents {
   json::Value hf;    // config.json
@@ -18,23 +24,29 @@ struct Documents {
   // Of moe_config_create_from_hf, for all layers: the caller's, and where another file than config.json says how the
   // weights are quantized, what it says.
   json::Value options = json::Object{};
-  // "options", "config.json", "hf_quant_config.json", "quantize_config.json"; "": nothing says so.
-  std::string quantization_from;
-  bool is_of_tool() const { return quantization_from.ends_with(".json") && quantization_from != "config.json"; }
+  std::string quantization_from;  // one of kQuantizationFrom
+  bool is_of_tool() const { return quantization_from.ends_with(".json") && quantization_from != kConfigName; }
   // Files that say it, too: the options that would read them. They have to agree.
   struct Rival {
     std::string file;
     json::Value options;
   };
   std::vector<Rival> rivals;
+  // Files of tools that are there, as bytes, whether they decide or not.
+  struct ToolText {
+    std::string name, text;
+  };
+  std::vector<ToolText> tools;
 };
 
 // Options of moe_checkpoint_open, "" for none. Faults have the subject prefix "options:".
 Result<json::Value> parse_options(std::string_view text);
+// Whether they say how the weights are quantized.
+bool decides_quantization(const json::Value& options);
 // `options` are checked; config.json must be in the folder.
-Result<Documents> read_documents(const std::string& folder, json::Value options);
+Result<Documents> read_documents(const Folder& folder, json::Value options);
 // A file of a folder as a document; its faults name the file.
 Result<json::Value> parse_file(const std::string& path, std::string_view text, bool python);
-Result<std::string> read_text(const std::string& path);
+Result<std::string> read_text(const FileName& name);
 
 }  // namespace moe::model

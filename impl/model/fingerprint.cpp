@@ -117,6 +117,10 @@ Result<std::string> fingerprint(const Checkpoint& checkpoint, bool full, const P
   }
   std::vector<std::byte> all;
   append(all, hash_of(checkpoint.documents().text));
+  for (const Documents::ToolText& tool : checkpoint.documents().tools) {
+    append(all, hash_of(tool.name));
+    append(all, hash_of(tool.text));
+  }
   for (std::size_t i = 0; i < files.size(); ++i) {
     append(all, hash_of(name_of(files[i]->path())));
     append(all, files[i]->size());

@@ -11,9 +11,9 @@
 
 namespace moe::model {
 
-// "fast:xxh3:..." of config.json, the files' names, sizes and headers, and 16 pieces of 4 KiB of each file's data:
-// headers and sizes alone are equal for every fine-tune of a model. full: "full:xxh3:..." of every byte. Of a converted
-// checkpoint: its source's, "" where it was made with the other kind.
+// "fast:xxh3:..." of config.json, the files of quantization tools, the files' names, sizes and headers, and 16 pieces
+// of 4 KiB of each file's data: headers and sizes alone are equal for every fine-tune of a model. full: "full:xxh3:..."
+// of every byte. Of a converted checkpoint: its source's, "" where it was made with the other kind.
 //
 // bytes: of the phase, which the control is told (fingerprint_bytes).
 std::uint64_t fingerprint_bytes(const Checkpoint& checkpoint, bool full);

@@ -9,6 +9,7 @@
 #include "base/os/new_file.h"
 #include "base/text.h"
 #include "config/fields.h"
+#include "config/quantization/foreign.h"
 #include "io/hash.h"
 #include "model/documents.h"
 #include "oracle/backend.h"
@@ -26,8 +27,6 @@ constexpr std::array<std::string_view, 7> kLayerMembers = {"layer",       "file"
                                                            "header_hash", "content_hash", "plain"};
 constexpr config::fields::IntegerRange kNumbers = {0, 65535}, kSizes = {1, INT64_MAX};
 constexpr std::size_t kMostText = 512;
-
-std::string path_of(const std::string& folder) { return cat(folder, "/", kManifestName); }
 
 // A fault at a pointer of the file.
 Error in_file(const std::string& path, Error e) {
@@ -84,7 +83,8 @@ Result<Manifest> read_members(const json::Value& value) {
   MOE_TRY(const Members m, Members::open(&value, "", kMembers));
   Manifest out;
   MOE_TRY(out.source, needed_text(m, "source"));
-  MOE_TRY(out.quantization_from, m.text("quantization_from", kMostText, ""));
+  MOE_TRY(const auto from, m.word("quantization_from", kQuantizationFrom));
+  if (from) out.quantization_from = kQuantizationFrom[*from];
   MOE_TRY(out.platform, needed_text(m, "platform"));
   MOE_TRY(out.options, object_or_empty(m, "options"));
   MOE_TRY(out.patch, object_or_empty(m, "patch"));
@@ -129,18 +129,21 @@ std::string layer_file_name(std::int64_t layer) {
   return cat("layer-", number, ".moe");
 }
 
-Result<std::optional<Manifest>> read_manifest(const std::string& folder) {
-  const std::string path = path_of(folder);
-  std::optional<Manifest> none;
-  if (path_kind(path) == PathKind::absent) return none;
-  MOE_TRY(const std::string text, read_text(path));
+Result<ManifestFound> read_manifest(const Folder& folder) {
+  const FileName name(folder, kManifestName);
+  const std::string& path = name.path();
+  ManifestFound found;
+  MOE_TRY(const PathKind kind, path_kind(name));
+  if (kind == PathKind::absent) return found;
+  MOE_TRY(const std::string text, read_text(name));
   auto value = parse_file(path, text, false);
   if (!value) {
     value.error().code = Code::format;
     return std::move(value.error());
   }
   const json::Value* format = value->find("format");
-  if (format == nullptr || format->string() == nullptr || *format->string() != kFormat) return none;
+  found.is_foreign = format == nullptr || format->string() == nullptr || *format->string() != kFormat;
+  if (found.is_foreign) return found;
   const json::Value* version = value->find("version");
   if (version == nullptr || version->integer() == nullptr || *version->integer() != kVersion)
     return fail(Code::version, path,
@@ -148,10 +151,12 @@ Result<std::optional<Manifest>> read_manifest(const std::string& folder) {
                     "; this library reads ", kVersion));
   auto manifest = read_members(*value);
   if (!manifest) return in_file(path, std::move(manifest.error()));
-  return std::optional<Manifest>(*std::move(manifest));
+  found.manifest = *std::move(manifest);
+  return found;
 }
 
-Check write_manifest(const std::string& folder, const Manifest& m) {
+Check write_manifest(const Folder& folder, const Manifest& m) {
+  const FileName name(folder, kManifestName);
   constexpr auto kSorted = json::MemberOrder::sorted;
   json::Writer w;
   w.begin_object().member("format", kFormat).member("version", kVersion).member("source", m.source);
@@ -168,7 +173,11 @@ Check write_manifest(const std::string& folder, const Manifest& m) {
     w.end_object();
   }
   const std::string text = w.end_array().end_object().take() + "\n";
-  MOE_TRY(NewFile file, NewFile::create(path_of(folder)));
+  if (text.size() > config::kMostForeignBytes)
+    return fail(Code::unsupported, name.path(),
+                cat(name.path(), ": would have ", text.size(), " bytes, at most ", config::kMostForeignBytes,
+                    " are read; give shorter options, or fewer layers"));
+  MOE_TRY(NewFile file, NewFile::create(name));
   MOE_CHECK(file.write(std::as_bytes(std::span(text))));
   return file.commit();
 }

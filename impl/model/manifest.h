@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/os/file.h"
 #include "base/platform.h"
 #include "base/result.h"
 
@@ -42,9 +43,12 @@ struct Manifest {
 std::string platform_word(const Platform& platform);
 std::string layer_file_name(std::int64_t layer);
 
-// nullopt: no manifest is there, or another program's.
-Result<std::optional<Manifest>> read_manifest(const std::string& folder);
+struct ManifestFound {
+  bool is_foreign = false;  // another program's
+  std::optional<Manifest> manifest;
+};
+Result<ManifestFound> read_manifest(const Folder& folder);
 // The file is replaced as a whole.
-Check write_manifest(const std::string& folder, const Manifest& manifest);
+Check write_manifest(const Folder& folder, const Manifest& manifest);
 
 }  // namespace moe::model

@@ -1,20 +1,24 @@
 // Opening a directory, and what is found of each layer. See checkpoint.h.
 #include <algorithm>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "base/each_expert.h"
 #include "base/index.h"
 #include "base/text.h"
+#include "config/fields.h"
 #include "hf/hf.h"
 #include "hf/layers.h"
-#include "io/packed.h"
 #include "model/checkpoint.h"
+#include "model/layer_file.h"
 #include "weights/survey.h"
 
 namespace moe::model {
 namespace {
 
 constexpr std::string_view kOverrides = "overrides", kQuantization = "quantization";
+constexpr std::size_t kMostName = 512;
 
 // The options of a layer whose experts stayed plain. (null is a value of an override: not quantized.)
 json::Value without_quantization(const json::Value& options) {
@@ -38,6 +42,11 @@ void note_sizes(const Config& c, LayerFound& out) {
   out.format = at(kFormatNames, c.quantization.format);
 }
 
+// Asks the control once more, of the files that are open. A look at thousands of layers takes seconds.
+Check ask_again(Control* control) {
+  return control == nullptr ? ok() : control->report(control->done(), control->total());
+}
+
 // "bfloat16"; "" where no member says so.
 std::string dtype_of(const json::Value& hf) {
   for (const json::Value* place : {&hf, hf.find("text_config")})
@@ -58,14 +67,42 @@ Error in_own_words(Error e, const Documents& documents) {
   return hf::moved(std::move(e), place);
 }
 
-// Members that the caller gives win over those that the folder was converted with.
-json::Value merged_options(const json::Value& stored, const json::Value& given) {
-  json::Value all = stored;
-  for (const auto& [key, value] : *given.object()) all.set(key, value);
+// One patch behind another as one patch: a null stays, since it says something to the document that is patched.
+json::Value joined(const json::Value& first, const json::Value& second) {
+  if (first.object() == nullptr || second.object() == nullptr) return second;
+  json::Value all = first;
+  for (const auto& [key, value] : *second.object()) {
+    const json::Value* there = first.find(key);
+    all.set(key, there == nullptr ? value : joined(*there, value));
+  }
   return all;
 }
 
+// Options that the caller gives win over those that the folder was converted with: overrides member by member, another
+// option as a whole.
+json::Value merged_options(const json::Value& stored, const json::Value& given) {
+  json::Value all = stored;
+  for (const auto& [key, value] : *given.object()) {
+    const json::Value* there = key == kOverrides ? stored.find(key) : nullptr;
+    all.set(key, there == nullptr ? value : joined(*there, value));
+  }
+  return all;
+}
+
+Result<Folder> open_model_folder(std::string path) {
+  MOE_TRY(const PathKind kind, path_kind(path));
+  if (kind == PathKind::absent) MOE_CHECK(File::open(cat(path, "/", kConfigName)));  // its error says what is missed
+  auto folder = Folder::open(std::move(path));
+  if (!folder) folder.error().message += "; give the directory that has config.json";
+  return folder;
+}
+
 }  // namespace
+
+void LayerFound::note(Error e) {
+  e.message = printable(e.message);
+  fault = std::move(e);
+}
 
 Check Checkpoint::look_at_rivals(std::int64_t number, const Config& config) const {
   for (const Documents::Rival& rival : documents_.rivals) {
@@ -73,7 +110,7 @@ Check Checkpoint::look_at_rivals(std::int64_t number, const Config& config) cons
     const std::string ours = quantization_text(config);
     const std::string others = theirs ? quantization_text(*theirs) : std::string();
     if (theirs && ours == others) continue;
-    const std::string path = cat(folder_, "/", rival.file);
+    const std::string path = cat(folder(), "/", rival.file);
     return fail(Code::invalid_config, path,
                 cat(path, ": does not say what ", documents_.quantization_from, " says of the experts of layer ",
                     number, ": ", theirs ? others : theirs.error().message, "; ", documents_.quantization_from,
@@ -110,39 +147,79 @@ Check Checkpoint::look_at(std::int64_t number, LayerFound& out) const {
   if (shared == nullptr) {
     if (config.error().code == Code::out_of_memory || is_of_options(config.error())) return config.error();
     out.kind = LayerKind::other;
-    out.fault = std::move(config.error());
+    out.note(std::move(config.error()));
+    return ok();
+  }
+  if (!out.plain) MOE_CHECK(look_at_rivals(number, *shared));
+  const bool lacks = !manifest_ && out.tensors == 0;
+  if (lacks && out.predicts) {
+    out.kind = LayerKind::other;
+    out.note(fail(Code::unsupported, "layer",
+                  cat("layer: the files have no tensors of layer ", number, ", which is for multi-token prediction")));
     return ok();
   }
   note_sizes(*shared, out);
   out.kind = LayerKind::experts;
-  if (!out.plain) MOE_CHECK(look_at_rivals(number, *shared));
-  if (manifest_ || out.tensors > 0 || !out.predicts) return ok();
-  out.kind = LayerKind::other;
-  out.fault = fail(Code::unsupported, "layer",
-                   cat("layer: the files have no tensors of layer ", number, ", which is for multi-token prediction"));
+  if (lacks)
+    out.note(
+        fail(Code::missing_weight, out.name,
+             cat(out.name, ": the files of ", folder(), " have no tensor of its experts (an incomplete download?)")));
   return ok();
 }
 
-void Checkpoint::look_at_packed(const StoredLayer& stored, LayerFound& out) const {
-  const std::string path = cat(folder_, "/", stored.file);
-  const auto head = io::read_packed_head(path);
-  out.plain = stored.plain;
-  out.bytes = stored.bytes;
-  out.converted = head && head->bytes == stored.bytes && head->header_hash == stored.header_hash;
-  if (out.converted || out.fault) return;
-  if (!head) {
-    out.fault = head.error();
-    return;
+// A name tells whose tensors and packed weights are meant.
+Check Checkpoint::check_names() const {
+  std::map<std::string_view, std::int64_t> numbers;
+  for (std::int64_t l = 0; l < std::ssize(layers_); ++l) {
+    if (at(layers_, l).kind != LayerKind::experts) continue;
+    const auto [other, is_new] = numbers.try_emplace(at(layers_, l).name, l);
+    if (!is_new)
+      return config::fields::fault("/name", cat("layers ", other->second, " and ", l, " of ", folder(), " are both ",
+                                                in_quotes(other->first, kMostName)));
   }
-  const bool size = head->bytes != stored.bytes;
-  out.fault =
-      fail(Code::format, path,
-           cat(path, ": ", size ? cat("has ", head->bytes, " bytes, ") : std::string("has another header than "),
-               kManifestName, size ? cat(" says ", stored.bytes) : std::string(" says"),
-               "; moe_checkpoint_convert makes it again"));
+  return ok();
 }
 
-Check Checkpoint::read_layers(const Parallel& parallel) {
+Check Checkpoint::look_at_packed(const StoredLayer& stored, LayerFound& out) const {
+  const auto look = [&]() -> Check {
+    MOE_TRY(const File file, open_layer_file(folder_, stored));
+    return check_layer_head(file, stored);
+  };
+  out.plain = stored.plain;
+  out.bytes = stored.bytes;
+  Check found = look();
+  out.converted = static_cast<bool>(found);
+  if (found) return ok();
+  if (found.error().code == Code::out_of_memory) return found;
+  if (!out.fault) out.note(std::move(found.error()));
+  return ok();
+}
+
+// What a manifest says of configs, read without the caller's options: its faults are the file's.
+Check Checkpoint::check_manifest() const {
+  const std::string path = cat(folder(), "/", kManifestName);
+  const auto in_manifest = [&](const Error& e) { return fail(Code::format, path, cat(path, ", ", e.message)); };
+  MOE_TRY(const Documents documents, read_documents(folder_, manifest_->options));
+  if (const auto told = parse_options(json::write(manifest_->options)); !told) return in_manifest(told.error());
+  const auto model = hf::model_layers(documents.hf, documents.options);
+  if (!model) return is_of_options(model.error()) ? Check(in_manifest(model.error())) : ok();
+  for (const StoredLayer& stored : manifest_->layers) {
+    if (stored.layer >= model->rule.count || !model->rule.has_experts(stored.layer))
+      return in_manifest(
+          fail(Code::format, "", cat("layer ", stored.layer, " has no experts by config.json beside it")));
+    if (stored.layer != manifest_->layers.front().layer) continue;  // the same options and patch for all
+    const json::Value options = stored.plain ? without_quantization(documents.options) : documents.options;
+    const auto config = hf::config_of_layer(documents.hf, options, stored.layer);
+    if (!config && is_of_options(config.error())) return in_manifest(config.error());
+    if (!config || manifest_->patch.object()->empty()) continue;
+    const auto patched = merge_config(*config, json::write(manifest_->patch));
+    if (!patched) return in_manifest(patched.error());
+    if (patched->name != config->name) return in_manifest(config::fields::fault("/name", "patch renames the layer"));
+  }
+  return ok();
+}
+
+Check Checkpoint::read_layers(const Parallel& parallel, Control* control) {
   auto model = hf::model_layers(documents_.hf, documents_.options);
   if (!model) {
     model.error() = in_own_words(std::move(model.error()), documents_);
@@ -150,7 +227,7 @@ Check Checkpoint::read_layers(const Parallel& parallel) {
     layers_.resize(usize(hf::told_layers(documents_.hf)));
     for (LayerFound& layer : layers_) {
       layer.kind = LayerKind::other;
-      layer.fault = model.error();
+      layer.note(model.error());
     }
     return ok();
   }
@@ -163,38 +240,42 @@ Check Checkpoint::read_layers(const Parallel& parallel) {
     const StoredLayer* stored = manifest_ ? manifest_->find(l) : nullptr;
     if (stored != nullptr) layer.plain = stored->plain;
     if (rule.has_experts(l)) MOE_CHECK(look_at(l, layer));
-    if (stored != nullptr) look_at_packed(*stored, layer);
-    return ok();
+    if (manifest_ && stored == nullptr) layer.format.clear();  // experts that stayed plain are known by their tensors
+    return stored != nullptr ? look_at_packed(*stored, layer) : ok();
   };
-  MOE_CHECK(each_expert(0, rule.count, workers_for(rule.count, parallel), parallel, nullptr, look));
-  if (!manifest_) return ok();
-  for (const StoredLayer& stored : manifest_->layers)
-    if (stored.layer >= rule.count || at(layers_, stored.layer).kind != LayerKind::experts) {
-      const std::string path = cat(folder_, "/", kManifestName);
-      return fail(Code::format, path,
-                  cat(path, ": names layer ", stored.layer, ", which has no experts by config.json beside it"));
-    }
-  return ok();
+  constexpr std::int64_t kEach = 8;  // layers of a thread between two looks at the control
+  const std::size_t workers = workers_for(rule.count, parallel);
+  const std::int64_t round = kEach * static_cast<std::int64_t>(workers);
+  for (std::int64_t begin = 0; begin < rule.count; begin += round) {
+    MOE_CHECK(each_expert(begin, std::min(rule.count, begin + round), workers, parallel, control, look));
+    MOE_CHECK(ask_again(control));
+  }
+  return check_names();
 }
 
 Result<std::shared_ptr<const Checkpoint>> Checkpoint::open(std::string folder, std::string_view options_text,
                                                            const Parallel& parallel, Control* control) {
   const std::shared_ptr<Checkpoint> c(new Checkpoint);
   while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
-  c->folder_ = std::move(folder);
   begin_phase(control, Phase::open, Unit::files, 0);
   MOE_CHECK(report(control, 0, 0));
   MOE_TRY(json::Value options, parse_options(options_text));
-  MOE_TRY(c->manifest_, read_manifest(c->folder_));
-  if (c->manifest_) options = merged_options(c->manifest_->options, options);
+  MOE_TRY(c->folder_, open_model_folder(std::move(folder)));
+  MOE_TRY(ManifestFound manifest, read_manifest(c->folder_));
+  c->manifest_ = std::move(manifest.manifest);
+  const bool decided = decides_quantization(options);
+  if (c->manifest_) {
+    MOE_CHECK(c->check_manifest());
+    options = merged_options(c->manifest_->options, options);
+  }
   MOE_TRY(c->documents_, read_documents(c->folder_, std::move(options)));
   if (c->manifest_) {
-    c->documents_.quantization_from = c->manifest_->quantization_from;
+    if (!decided) c->documents_.quantization_from = c->manifest_->quantization_from;
   } else {
-    MOE_TRY(c->entries_, io::open_checkpoint(c->folder_, io::NameFilter(""), parallel, control));
+    MOE_TRY(c->entries_, io::open_checkpoint(c->folder(), io::NameFilter(""), parallel, control));
   }
   c->dtype_ = dtype_of(c->documents_.hf);
-  MOE_CHECK(c->read_layers(parallel));
+  MOE_CHECK(c->read_layers(parallel, control));
   return std::shared_ptr<const Checkpoint>(c);
 }
 
@@ -219,15 +300,20 @@ Result<Config> Checkpoint::config(std::int64_t number, std::string_view patch) c
   if (manifest_ && !manifest_->patch.object()->empty()) {
     MOE_TRY(config, merge_config(config, json::write(manifest_->patch)));
   }
-  if (patch.empty()) return config;
-  return merge_config(config, patch);
+  if (!patch.empty()) {
+    MOE_TRY(config, merge_config(config, patch));
+  }
+  if (config.name == found->name) return config;
+  return config::fields::fault(
+      "/name", cat("the experts of layer ", number, " are ", in_quotes(found->name, kMostName), ", found ",
+                   in_quotes(config.name, kMostName), "; a patch cannot rename them, leave the member out"));
 }
 
 Result<std::int64_t> Checkpoint::layer_of(const Config& config) const {
   for (std::int64_t l = 0; l < std::ssize(layers_); ++l)
     if (at(layers_, l).kind == LayerKind::experts && at(layers_, l).name == config.name) return l;
   return fail(Code::config_mismatch, "/name",
-              cat("/name: no layer of ", folder_, " has experts of the name ", in_quotes(config.name, 512),
+              cat("/name: no layer of ", folder(), " has experts of the name ", in_quotes(config.name, kMostName),
                   "; the selection must be of a config of moe_checkpoint_config"),
               json::members("member", "/name", "actual", config.name));
 }

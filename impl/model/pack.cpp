@@ -7,7 +7,7 @@
 #include "bind/agree.h"
 #include "bind/conversion.h"
 #include "config/config.h"
-#include "io/hash.h"
+#include "model/layer_file.h"
 #include "weights/weight_set.h"
 
 namespace moe::model {
@@ -22,26 +22,35 @@ Result<Packed> load_layer(const Checkpoint& checkpoint, std::int64_t layer, cons
                 cat(found->name, ": layer ", layer, " is not converted in ", checkpoint.folder(), ", which has ",
                     checkpoint.manifest()->layers.size(), " layers; moe_checkpoint_convert of its source goes on"));
   if (!found->converted) return *found->fault;
-  const std::string path = cat(checkpoint.folder(), "/", stored->file);
+  MOE_TRY(const File file, open_layer_file(checkpoint.open_folder(), *stored));
   MOE_TRY(Packed packed,
-          load_packed(path.c_str(), flags, allocator_of(context.get()), context, parallel_of(context.get()), control));
-  if (packed.block.size() != stored->bytes || packed.header_hash() != stored->header_hash)
-    return fail(
-        Code::format, path,
-        cat(path, ": is not the file that ", kManifestName, " names; it was replaced after the checkpoint was opened"));
+          load_packed(file, flags, allocator_of(context.get()), context, parallel_of(context.get()), control));
+  if (packed.header_hash() != stored->header_hash || packed.content_hash() != stored->content_hash)
+    return fail(Code::format, file.path(),
+                cat(file.path(), ": is not the file that ", kManifestName,
+                    " names; it was replaced after the checkpoint was opened"));
   MOE_CHECK(bind::check_same_packed(packed, selection));
   return packed;
 }
 
 }  // namespace
 
-Result<Selection> select_for_layer(const Checkpoint& checkpoint, std::int64_t layer,
+Result<Selection> select_for_layer(const StoredLayer* stored, const std::string& folder,
                                    std::shared_ptr<const Config> config, const Platform* platform, SelectFlags flags) {
-  const StoredLayer* stored = checkpoint.manifest() ? checkpoint.manifest()->find(layer) : nullptr;
-  if (stored != nullptr) flags.layout = stored->layout;
   MOE_TRY(const Platform where,
           platform != nullptr ? Result<Platform>(*platform) : config::effective_platform(*config));
-  return select_backend(std::move(config), where, flags);
+  if (stored == nullptr) return select_backend(std::move(config), where, flags);
+  flags.layout = stored->layout;
+  auto selection = select_backend(config, where, flags);
+  if (selection || selection.error().code != Code::no_backend) return selection;
+  flags.layout = {};
+  const auto own = select_backend(std::move(config), where, flags);
+  const std::string layout = own ? own->layout_id : "";
+  Error e = std::move(selection.error());
+  e.message += cat("; packed as ", stored->layout, " in ", folder, own ? "; this machine would take " : "", layout);
+  e.details =
+      cat(json::members("stored_layout", stored->layout, "layout", layout), e.details.empty() ? "" : ",", e.details);
+  return e;
 }
 
 Result<Packed> pack_layer(const Checkpoint& checkpoint, std::int64_t layer, const Selection& selection, LoadFlags flags,

@@ -15,8 +15,9 @@
 
 namespace moe::model {
 
-// The backend for a layer of a checkpoint. Where its packed file is there, only kernels of that layout can be chosen.
-Result<Selection> select_for_layer(const Checkpoint& checkpoint, std::int64_t layer,
+// The backend for a layer. `stored`: it is converted in `folder`, and only kernels of that layout can be chosen;
+// nullptr: it is not.
+Result<Selection> select_for_layer(const StoredLayer* stored, const std::string& folder,
                                    std::shared_ptr<const Config> config, const Platform* platform, SelectFlags flags);
 // Made from the source's tensors; or of a converted checkpoint loaded. `context` may be null.
 Result<Packed> pack_layer(const Checkpoint& checkpoint, std::int64_t layer, const Selection& selection, LoadFlags flags,

@@ -862,34 +862,38 @@ typedef struct moe_layer_info {
   uint64_t bytes;                /* of its experts in the files                           */
   const char* name;              /* "model.layers.3.mlp.experts", "" without experts      */
   const char* problem;           /* "", or why no config can be made of it, or why its     */
-                                 /* packed file is not used                               */
+                                 /* tensors or its packed file cannot be used; UTF-8      */
 } moe_layer_info;
 
 /** Opens a model's directory: Hugging Face's (config.json, *.safetensors with or without an index;
  *  links are followed) or one of moe_checkpoint_convert. Every header is read and checked once, on
  *  ctx's threads, and no weight. `options_json` may be NULL/0: the options of
- *  moe_config_create_from_hf without layer_index and module, for all layers. The quantization is
- *  that of the options, else of config.json, else of hf_quant_config.json, else of
+ *  moe_config_create_from_hf without layer_index, module and overrides.name, for all layers. The
+ *  quantization is that of the options, else of config.json, else of hf_quant_config.json, else of
  *  quantize_config.json; files that disagree are INVALID_CONFIG. Experts that the files hold in plain
  *  bf16, f16 or f32 get a config without quantization. Layers that cannot be used do not make the
- *  call fail: moe_layer_info::problem says why. The safetensors files stay open, one descriptor each,
- *  until the last object that uses them ends, and must not change meanwhile: a shorter one is
- *  MOE_ERR_IO, never a signal. The packed files of a converted checkpoint are opened when they are
- *  loaded. Statuses: common, INVALID_CONFIG, UNSUPPORTED, IO, FORMAT, VERSION, CANCELLED, CALLBACK.
- *  [any] */
+ *  call fail: moe_layer_info::problem says why. A file that is a link to nothing is MOE_ERR_IO. The
+ *  safetensors files stay open, one descriptor each, until the last object that uses them ends, and
+ *  must not change meanwhile: a shorter one is MOE_ERR_IO, never a signal. Of a converted checkpoint
+ *  the headers of packed files are checked now, and the files opened again when they are loaded, also
+ *  after the directory was renamed. Its own options count beneath the caller's: overrides member by
+ *  member (a null stays a value), other options as a whole. Statuses: common, INVALID_CONFIG,
+ *  UNSUPPORTED, IO, FORMAT, VERSION, CANCELLED, CALLBACK. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_checkpoint_open(moe_context* ctx, const char* directory, const char* options_json, size_t options_len, moe_control* control, moe_checkpoint** out, moe_error** err);
 /** {"class","dtype","quantization_from","tensors","bytes","layers":[..],..}: each layer with what
- *  moe_layer_info has, its quantization, the status of its problem, and names near its experts that
- *  look like those of its router and shared experts (a list, no promise). A converted checkpoint also
- *  has "converted": {"source","platform","parallel","layouts"}. Statuses: common. [any] */
+ *  moe_layer_info has, the format of its weights (not of a layer that is not converted yet), the status
+ *  of its problem, and names near its experts that look like those of its router and shared experts (a
+ *  list, no promise). A converted checkpoint also has "converted": {"source","platform","parallel",
+ *  "layouts"}. Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_checkpoint_to_json(const moe_checkpoint* checkpoint, moe_buffer** out, moe_error** err);
 /** Layers of all kinds; those of multi-token prediction come last. 0 for NULL. [any] */
 MOE_API int64_t MOE_CALL moe_checkpoint_layer_count(const moe_checkpoint* checkpoint);
 /** Fills `out` (set out->struct_size first). Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_checkpoint_layer_info(const moe_checkpoint* checkpoint, int64_t layer, moe_layer_info* out, moe_error** err);
 /** The config of a layer. `patch_json` may be NULL/0: members of moe_config_create's document that
- *  win, such as {"parallel":{..}} of one rank. The "reason" in the details is "past_the_end",
- *  "dense_layer" or "not_understood". A converted checkpoint has the cut that it was converted with.
+ *  win, such as {"parallel":{..}} of one rank; the layer keeps its name. The "reason" in the details is
+ *  "past_the_end", "dense_layer" or "not_understood". A converted checkpoint has the cut that it was
+ *  converted with.
  *  Statuses: common, INVALID_CONFIG, UNSUPPORTED, IO, FORMAT. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_checkpoint_config(const moe_checkpoint* checkpoint, int64_t layer, const char* patch_json, size_t patch_len, moe_config** out, moe_error** err);
 /** moe_weights_load_safetensors from files that are open already: of the weights' config, which is
@@ -897,16 +901,17 @@ MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_checkpoint_config(const moe_check
  *  common, SHAPE, DTYPE, UNEXPECTED_WEIGHT, UNSUPPORTED, IO, FORMAT, BUSY, STATE. [any; weights excl] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_weights_load_checkpoint(moe_weights* weights, const moe_checkpoint* checkpoint, moe_error** err);
 
-/** Of the three calls below; zero for all defaults, and NULL for a zeroed struct. */
+/** Of the three calls below; zero for all defaults, and NULL for a zeroed struct. A member that a call
+ *  does not read must be zero: INVALID_ARGUMENT with its name as subject. */
 typedef struct moe_checkpoint_options {
   uint32_t struct_size;
   uint32_t reserved0;
   uint64_t load_flags;           /* MOE_LOAD_*, of converted checkpoints; _convert: VERIFY  */
-                                 /* compares the hashes of files that are there            */
+                                 /* alone, compares the hashes of files that are there      */
   uint64_t select_flags;         /* MOE_SELECT_ALLOW_FALLBACK; moe_checkpoint_packed: 0     */
   const moe_platform* platform;  /* NULL: the config's                                    */
   const char* patch_json;        /* as in moe_checkpoint_config                           */
-  size_t patch_len;
+  size_t patch_len;              /* or MOE_NUL_TERMINATED; 0 with NULL alone                */
   const moe_layer_options* layer; /* of moe_checkpoint_layer                               */
   const int64_t* layers;         /* of moe_checkpoint_convert; NULL: all that have experts  */
                                  /* (an empty list is an error)                             */
@@ -915,23 +920,28 @@ typedef struct moe_checkpoint_options {
 } moe_checkpoint_options;
 
 /** Packed weights for a selection of one of its configs: converted in memory, or of a converted
- *  checkpoint loaded (CONFIG_MISMATCH: for another cut or layout; MISSING_WEIGHT: that layer is not
- *  there). Of `options`: load_flags, control. Statuses: common, SHAPE, DTYPE, MISSING_WEIGHT,
- *  UNEXPECTED_WEIGHT, NO_BACKEND, UNSUPPORTED, IO, FORMAT, VERSION, CANCELLED, CALLBACK, STATE,
- *  CONFIG_MISMATCH. [any] */
+ *  checkpoint loaded (CONFIG_MISMATCH: for another cut or layout; MISSING_WEIGHT: that layer or its
+ *  file is not there; IO: it is cut short; FORMAT: not the file that was converted). Of `options`:
+ *  load_flags, control. Statuses: common, SHAPE, DTYPE, MISSING_WEIGHT, UNEXPECTED_WEIGHT, NO_BACKEND,
+ *  UNSUPPORTED, IO, FORMAT, VERSION, CANCELLED, CALLBACK, STATE, CONFIG_MISMATCH. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_checkpoint_packed(moe_context* ctx, const moe_checkpoint* checkpoint, const moe_selection* selection, const moe_checkpoint_options* options, moe_packed** out, moe_error** err);
 /** A layer that is ready to run: moe_checkpoint_config, moe_select_backend, moe_checkpoint_packed and
  *  moe_layer_create. Of a converted checkpoint the first kernel is taken that accepts the config and
- *  reads the layout of its packed file; if there is none: NO_BACKEND. Statuses: common,
- *  INVALID_CONFIG, SHAPE, DTYPE, MISSING_WEIGHT, UNEXPECTED_WEIGHT, NO_BACKEND, UNSUPPORTED, IO,
- *  FORMAT, VERSION, CANCELLED, CALLBACK, STATE, CONFIG_MISMATCH. [any] */
+ *  reads the layout of its packed file; if there is none: NO_BACKEND, with "stored_layout" and the
+ *  "layout" that this platform would take in the details. Statuses: common, INVALID_CONFIG, SHAPE,
+ *  DTYPE, MISSING_WEIGHT, UNEXPECTED_WEIGHT, NO_BACKEND, UNSUPPORTED, IO, FORMAT, VERSION, CANCELLED,
+ *  CALLBACK, STATE, CONFIG_MISMATCH. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_checkpoint_layer(moe_context* ctx, const moe_checkpoint* checkpoint, int64_t layer, const moe_checkpoint_options* options, moe_layer** out, moe_error** err);
 /** Converts layers into a directory (made if its parent is there) that moe_checkpoint_open takes:
  *  config.json, a packed file for each layer (as moe_packed_save: whole or not there), and after each
  *  layer a new manifest.json. A layer that the manifest names, and whose file has that size and header,
- *  is not made again. At most one packed layer is in memory. After a failure, a cancel or a kill whole
- *  layers stay, and the next call goes on. A directory holds one source, cut, platform and layout:
- *  another one is CONFIG_MISMATCH. A second call for the same directory is BUSY. Statuses: common,
+ *  is not made again; one that the model has and that is not understood is passed over unless it is
+ *  asked for. At most one packed layer is in memory. After a failure, a cancel or a kill whole layers
+ *  stay, and the next call goes on, also on another machine: layers that are there keep their layouts
+ *  (NO_BACKEND: no kernel reads one). A directory holds one source, cut, platform and options, and one
+ *  layout for each layer: another one is CONFIG_MISMATCH, as is one with another program's config.json
+ *  or manifest.json. What can be refused is refused before anything is written. A second call for the
+ *  same directory is BUSY; one whose directory is removed meanwhile is IO. Statuses: common,
  *  INVALID_CONFIG, SHAPE, DTYPE, MISSING_WEIGHT, UNEXPECTED_WEIGHT, NO_BACKEND, UNSUPPORTED, IO,
  *  FORMAT, VERSION, CANCELLED, CALLBACK, BUSY, STATE, CONFIG_MISMATCH. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_checkpoint_convert(moe_context* ctx, const moe_checkpoint* checkpoint, const char* directory, const moe_checkpoint_options* options, moe_error** err);
@@ -940,10 +950,11 @@ MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_checkpoint_convert(moe_context* c
  *  checkpoint has no source tensors: UNSUPPORTED. Statuses: common, SHAPE, DTYPE, MISSING_WEIGHT,
  *  UNSUPPORTED, IO. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_checkpoint_tensor(const moe_checkpoint* checkpoint, const char* name, moe_tensor* out, moe_buffer** hold, moe_error** err);
-/** Which weights these are, as text: "fast:" and a hash of config.json and of the files' names, sizes,
- *  headers and 16 pieces of 4 KiB of each file's data; with full 1 "full:" and a hash of everything. Of
- *  a converted checkpoint: its source's, "" if it was made with the other kind. For accidents, not
- *  against forgery. Statuses: common, IO, CANCELLED, CALLBACK. [any] */
+/** Which weights these are, as text: "fast:" and a hash of config.json, of hf_quant_config.json and
+ *  quantize_config.json, and of the safetensors files' names, sizes, headers and 16 pieces of 4 KiB of
+ *  each file's data; with full 1 "full:" and a hash of every byte of these. Of a converted checkpoint:
+ *  its source's, "" if it was made with the other kind. For accidents, not against forgery. Statuses:
+ *  common, IO, CANCELLED, CALLBACK. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_checkpoint_fingerprint(moe_context* ctx, const moe_checkpoint* checkpoint, int32_t full, moe_control* control, moe_buffer** out, moe_error** err);
 MOE_API void MOE_CALL moe_checkpoint_destroy(moe_checkpoint* checkpoint);
 

@@ -9,51 +9,18 @@
 
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <map>
 
-#include "support/model_dir.h"
+#include "support/converting.h"
 #include "support/rooms.h"
-#include "support/sanitizers.h"
 #include "support/share.h"
-#include "support/temp_dir.h"
 
 namespace moe::test::convert_folder_test {
 namespace {
 
 using testing::HasSubstr;
 
-class ConvertFolder : public testing::Test {
- protected:
-  TempDir dir;
-  std::string at = dir.file("model"), out = dir.file("converted");
-  ModelDir model;
-  CheckpointPtr source;
-  moe_checkpoint_options options{};
-
-  void SetUp() override {
-    options.struct_size = sizeof options;
-    model.dense = {1};
-    model.layers = 4;
-    model.write(at);
-    source = open_model(at);
-  }
-  Failure convert(const std::string& to, const moe_checkpoint* from = nullptr) const {
-    return failure([&](moe_error** e) {
-      return moe_checkpoint_convert(nullptr, from != nullptr ? from : source.get(), to.c_str(), &options, e);
-    });
-  }
-  // Everything in a folder but the lock.
-  static std::map<std::string, std::string> content(const std::string& folder) {
-    std::map<std::string, std::string> all;
-    for (const auto& e : std::filesystem::directory_iterator(folder)) {
-      const std::string name = e.path().filename().string();
-      if (name != ".moe-convert.lock") all[name] = file_text(e.path().string());
-    }
-    return all;
-  }
-  std::vector<std::string> layer_files() const { return {"layer-00000.moe", "layer-00002.moe", "layer-00003.moe"}; }
-};
+using ConvertFolder = Converting;
 
 TEST_F(ConvertFolder, OpensAgain) {
   ASSERT_EQ(convert(out).status, MOE_OK);
@@ -87,6 +54,7 @@ TEST_F(ConvertFolder, OpensAgain) {
   t.struct_size = sizeof t;
   moe_buffer* hold = nullptr;
   EXPECT_EQ(moe_checkpoint_tensor(c.get(), "model.layers.0.mlp.gate.weight", &t, &hold, nullptr), MOE_ERR_UNSUPPORTED);
+  options.load_flags = 0;
   EXPECT_EQ(convert(dir.file("again"), c.get()).status, MOE_ERR_UNSUPPORTED);
 }
 
@@ -116,37 +84,6 @@ TEST_F(ConvertFolder, GoesOnWithWhatIsMissing) {
   options.num_layers = 0;
   ASSERT_EQ(convert(out).status, MOE_OK);
   EXPECT_EQ(std::filesystem::last_write_time(out + "/layer-00002.moe"), time);
-}
-
-TEST_F(ConvertFolder, MakesDamagedLayersAgain) {
-  ASSERT_EQ(convert(out).status, MOE_OK);
-  const auto whole = content(out);
-  const std::string file = out + "/layer-00002.moe";
-  const auto spoil = [&](std::uint64_t offset) {
-    std::fstream f(file, std::ios::in | std::ios::out | std::ios::binary);
-    f.seekp(static_cast<std::streamoff>(offset));
-    f.put('\x7f');
-  };
-  std::filesystem::resize_file(file, 5000);
-  const CheckpointPtr cut = open_model(out);
-  EXPECT_EQ(info_of(cut.get(), 2).flags, 0u);
-  EXPECT_THAT(info_of(cut.get(), 2).problem, HasSubstr("layer-00002.moe"));
-  moe_layer* none = nullptr;
-  EXPECT_NE(moe_checkpoint_layer(nullptr, cut.get(), 2, nullptr, &none, nullptr), MOE_OK);
-  ASSERT_EQ(convert(out).status, MOE_OK);
-  EXPECT_EQ(content(out), whole);
-  spoil(20);  // the header's hash
-  ASSERT_EQ(convert(out).status, MOE_OK);
-  EXPECT_EQ(content(out), whole);
-  spoil(whole.at("layer-00002.moe").size() - 64);  // a weight: only hashes tell
-  ASSERT_EQ(convert(out).status, MOE_OK);
-  EXPECT_NE(content(out), whole);
-  options.load_flags = MOE_LOAD_VERIFY;
-  ASSERT_EQ(convert(out).status, MOE_OK);
-  EXPECT_EQ(content(out), whole);
-  std::filesystem::remove(file);
-  ASSERT_EQ(convert(out).status, MOE_OK);
-  EXPECT_EQ(content(out), whole);
 }
 
 TEST_F(ConvertFolder, HoldsOneSourceCutPlatformAndLayout) {
@@ -216,14 +153,84 @@ TEST_F(ConvertFolder, KeepsTheCutOfARank) {
   EXPECT_EQ(f.status, MOE_ERR_CONFIG_MISMATCH) << f.message;
 }
 
-TEST_F(ConvertFolder, HasOneWriter) {
-  std::filesystem::create_directories(out);
-  const int fd = ::open((out + "/.moe-convert.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  ASSERT_GE(fd, 0);
-  ASSERT_EQ(::flock(fd, LOCK_EX | LOCK_NB), 0);
-  EXPECT_EQ(convert(out).status, MOE_ERR_BUSY);
-  ::close(fd);
-  EXPECT_EQ(convert(out).status, MOE_OK);
+// Options given when the folder is opened are put over its own member by member; a null among them stays one.
+TEST_F(ConvertFolder, KeepsItsOptionsBesideTheCallers) {
+  const auto number = [](const ConfigPtr& config, const char* pointer) {
+    return json_of([&](moe_buffer** o, moe_error** e) {
+      return moe_config_to_json(config.get(), o, e);
+    })[nlohmann::json::json_pointer(pointer)];
+  };
+  const CheckpointPtr told = open_model(at, R"({"overrides":{"top_k":1,"routing":{"renormalize":false}}})");
+  ASSERT_EQ(convert(out, told.get()).status, MOE_OK);
+  const CheckpointPtr c =
+      open_model(out, R"({"overrides":{"max_num_tokens":64,"routing":{"routed_scaling_factor":2.0}}})");
+  const ConfigPtr config = config_of(c.get(), 0);
+  EXPECT_EQ(number(config, "/top_k"), 1);
+  EXPECT_EQ(number(config, "/routing/renormalize"), false);
+  EXPECT_EQ(number(config, "/routing/routed_scaling_factor"), 2.0);
+  EXPECT_EQ(number(config_of(open_model(out, R"({"overrides":{"top_k":2}})").get(), 0), "/top_k"), 2);
+  const CheckpointPtr plain = open_model(out, R"({"overrides":{"quantization":null,"top_k":2}})");
+  EXPECT_EQ(number(config_of(plain.get(), 0), "/quantization/format"), "none");
+}
+
+TEST_F(ConvertFolder, PassesOverLayersThatAreNotUnderstood) {
+  model.more = R"(,"per_layer_config":{"2":{"skip":["mlp"]}})";
+  model.write(at);
+  const CheckpointPtr c = open_model(at);
+  ASSERT_EQ(info_of(c.get(), 2).kind, MOE_LAYER_OTHER);
+  ASSERT_EQ(convert(out, c.get()).status, MOE_OK);
+  EXPECT_EQ(content(out).count("layer-00002.moe"), 0u);
+  EXPECT_EQ(content(out).count("layer-00003.moe"), 1u);
+  const std::int64_t strange = 2;  // not one that is asked for
+  options.layers = &strange;
+  options.num_layers = 1;
+  EXPECT_EQ(convert(dir.file("one"), c.get()).details["reason"], "not_understood");
+  options.layers = nullptr;
+  options.num_layers = 0;
+  model.class_name = "LlamaForCausalLM";
+  model.write(at);
+  const Failure f = convert(dir.file("none"), open_model(at).get());
+  EXPECT_EQ(f.status, MOE_ERR_UNSUPPORTED);
+  EXPECT_THAT(f.message, HasSubstr("LlamaForCausalLM"));
+  EXPECT_FALSE(std::filesystem::exists(dir.file("none")));
+}
+
+// A folder decides the layouts of its layers, when they are loaded and when a conversion goes on.
+TEST_F(ConvertFolder, NamesItsLayoutWhereNoKernelReadsIt) {
+  ASSERT_EQ(convert(out).status, MOE_OK);
+  const nlohmann::json manifest = nlohmann::json::parse(file_text(out + "/manifest.json"));
+  const std::string own = manifest["layers"][0]["layout"], other = "p16/int8-g32,cw/1";
+  edit("manifest.json", own, other);
+  for (const Failure& f : {load(open_model(out), 0), convert(out)}) {
+    EXPECT_EQ(f.status, MOE_ERR_NO_BACKEND) << f.message;
+    EXPECT_EQ(f.details["stored_layout"], other);
+    EXPECT_EQ(f.details["layout"], own);
+    EXPECT_THAT(f.message, HasSubstr("packed as " + other + " in " + out + "; this machine would take " + own));
+    EXPECT_TRUE(f.details["candidates"].is_array());
+  }
+}
+
+TEST_F(ConvertFolder, SaysWhatOfItsOptionsIsTheCallers) {
+  const std::string quantization = R"({"quantization_config":)" + model.quantization_config() + "}";
+  ASSERT_EQ(convert(out).status, MOE_OK);
+  EXPECT_EQ(describe(open_model(out).get())["quantization_from"], "config.json");
+  EXPECT_EQ(describe(open_model(out, quantization).get())["quantization_from"], "options");
+  const Failure f = convert(out, open_model(at, quantization).get());
+  EXPECT_EQ(f.status, MOE_ERR_CONFIG_MISMATCH);
+  EXPECT_EQ(f.details["member"], "quantization_from");
+}
+
+// What a layer that is not converted yet holds is not known without its tensors.
+TEST_F(ConvertFolder, TellsTheFormatOfItsLayersOnly) {
+  model.plain = true;
+  model.write(at);
+  const std::int64_t one = 2;
+  options.layers = &one;
+  options.num_layers = 1;
+  ASSERT_EQ(convert(out, open_model(at).get()).status, MOE_OK);
+  const nlohmann::json layers = describe(open_model(out).get())["layers"];
+  EXPECT_EQ(layers[2]["format"], "none");
+  EXPECT_FALSE(layers[3].contains("format"));
 }
 
 TEST_F(ConvertFolder, ReportsPhasesAndBytesThatNeverGoBack) {
@@ -300,30 +307,6 @@ TEST_F(ConvertFolder, AKillLeavesWholeLayersAndTheNextCallGoesOn) {
     ASSERT_EQ(convert(out).status, MOE_OK);
     EXPECT_EQ(content(out), whole);
   }
-}
-
-TEST_F(ConvertFolder, RefusesForgedManifests) {
-  ASSERT_EQ(convert(out).status, MOE_OK);
-  const std::string text = file_text(out + "/manifest.json");
-  const auto with = [&](const std::string& from, const std::string& to) {
-    std::string edited = text;
-    const std::size_t place = edited.find(from);
-    EXPECT_NE(place, std::string::npos) << from;
-    edited.replace(place, from.size(), to);
-    dir.write("converted/manifest.json", edited);
-    return open_failure(out).status;
-  };
-  EXPECT_EQ(with("\"version\":1", "\"version\":2"), MOE_ERR_VERSION);
-  EXPECT_EQ(with("layer-00000.moe", "../model/x.moe"), MOE_ERR_FORMAT);
-  EXPECT_EQ(with("\"layer\":0", "\"layer\":1"), MOE_ERR_FORMAT);
-  EXPECT_EQ(with("\"layer\":3", "\"layer\":99"), MOE_ERR_FORMAT);
-  EXPECT_EQ(with("_hash\":\"xxh3:", "_hash\":\"xxh3-"), MOE_ERR_FORMAT);
-  EXPECT_EQ(with("\"layers\":[", "\"layers\":7,\"l\":["), MOE_ERR_FORMAT);
-  EXPECT_EQ(with("{\"format\"", "\"format\""), MOE_ERR_FORMAT);
-  EXPECT_EQ(with("\"bytes\":", "\"bytes\":-"), MOE_ERR_FORMAT);
-  // Another program's manifest.json says nothing about this folder.
-  dir.write("model/manifest.json", R"({"name":"x"})");
-  EXPECT_EQ(open_failure(at).status, MOE_OK);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "support/model_dir.h"
@@ -41,6 +42,27 @@ TEST(Fingerprint, IsOfTheContent) {
   const CheckpointPtr c = open_model(dir.file("a"));
   moe_buffer* none = nullptr;
   EXPECT_EQ(moe_checkpoint_fingerprint(nullptr, c.get(), 2, nullptr, &none, nullptr), MOE_ERR_INVALID_ARGUMENT);
+}
+
+// Whether they decide, agree, or the caller decides.
+TEST(Fingerprint, IsOfTheFilesOfTools) {
+  TempDir dir;
+  ModelDir model;
+  model.write(dir.file("a"));
+  for (const int full : {0, 1}) {
+    const std::string without = fingerprint_of(dir.file("a"), full);
+    dir.write("a/hf_quant_config.json", model.quantization_config());
+    const std::string with = fingerprint_of(dir.file("a"), full);
+    EXPECT_NE(with, without);
+    dir.write("a/hf_quant_config.json", model.quantization_config() + " ");
+    EXPECT_NE(fingerprint_of(dir.file("a"), full), with);
+    const CheckpointPtr told = open_model(dir.file("a"), R"({"overrides":{"quantization":null}})");
+    const BufferPtr text = make<BufferPtr>([&](moe_buffer** o, moe_error** e) {
+      return moe_checkpoint_fingerprint(nullptr, told.get(), full, nullptr, o, e);
+    });
+    EXPECT_EQ(static_cast<const char*>(moe_buffer_data(text.get())), fingerprint_of(dir.file("a"), full));
+    std::filesystem::remove(dir.file("a") + "/hf_quant_config.json");
+  }
 }
 
 // The fast one looks at the first and the last byte of a file's data; the full one at every byte.

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <functional>
+
 #include "support/model_dir.h"
 #include "support/rooms.h"
 #include "support/temp_dir.h"
@@ -112,8 +115,58 @@ TEST_F(Layers, OptionsReachTheLayer) {
   EXPECT_EQ(moe_checkpoint_layer(nullptr, c.get(), 0, &options, &none, nullptr), MOE_ERR_INVALID_CONFIG);
   options.patch_json = nullptr;
   options.patch_len = 0;
-  options.select_flags = MOE_SELECT_EXPLAIN_ONLY;
-  EXPECT_EQ(moe_checkpoint_layer(nullptr, c.get(), 0, &options, &none, nullptr), MOE_ERR_INVALID_ARGUMENT);
+}
+
+// A member that a call does not read is refused: it would be lost in silence.
+TEST_F(Layers, EachCallReadsItsOptions) {
+  const ConfigPtr config = config_of(c.get(), 0);
+  const SelectionPtr selection = make_selection(config.get());
+  const PlatformPtr platform =
+      make<PlatformPtr>([&](moe_platform** o, moe_error** e) { return moe_platform_create(nullptr, 0, o, e); });
+  moe_layer_options of_layer{};
+  of_layer.struct_size = sizeof of_layer;
+  const std::int64_t number = 0;
+  using Options = moe_checkpoint_options;
+  const struct {
+    const char* member;
+    std::function<void(Options&)> set;
+    bool packed, layer, convert;  // which calls read it
+  } rows[] = {{"load_flags", [](Options& o) { o.load_flags = MOE_LOAD_VERIFY; }, true, true, true},
+              {"load_flags", [](Options& o) { o.load_flags = MOE_LOAD_MMAP; }, true, true, false},
+              {"load_flags", [](Options& o) { o.load_flags = std::uint64_t{1} << 40; }, false, false, false},
+              {"select_flags", [](Options& o) { o.select_flags = MOE_SELECT_ALLOW_FALLBACK; }, false, true, true},
+              {"select_flags", [](Options& o) { o.select_flags = MOE_SELECT_EXPLAIN_ONLY; }, false, false, false},
+              {"patch_json", [](Options& o) { o.patch_json = "{}", o.patch_len = 2; }, false, true, true},
+              {"platform", [&](Options& o) { o.platform = platform.get(); }, false, true, true},
+              {"layer", [&](Options& o) { o.layer = &of_layer; }, false, true, false},
+              {"layers", [&](Options& o) { o.layers = &number, o.num_layers = 1; }, false, false, true},
+              {"num_layers", [&](Options& o) { o.layers = &number; }, false, false, false},
+              {"num_layers", [](Options& o) { o.num_layers = 1; }, false, false, false}};
+  for (const auto& r : rows) {
+    Options options{};
+    options.struct_size = sizeof options;
+    r.set(options);
+    const auto expect = [&](const char* call, bool reads, const Failure& f) {
+      SCOPED_TRACE(std::string(call) + ": " + r.member);
+      EXPECT_EQ(f.status, reads ? MOE_OK : MOE_ERR_INVALID_ARGUMENT) << f.message;
+      if (!reads) {
+        EXPECT_THAT(f.subject, testing::AnyOf(r.member, "layers"));
+      }
+    };
+    moe_packed* packed = nullptr;
+    expect("packed", r.packed, failure([&](moe_error** e) {
+             return moe_checkpoint_packed(nullptr, c.get(), selection.get(), &options, &packed, e);
+           }));
+    moe_packed_destroy(packed);
+    moe_layer* layer = nullptr;
+    expect("layer", r.layer,
+           failure([&](moe_error** e) { return moe_checkpoint_layer(nullptr, c.get(), 0, &options, &layer, e); }));
+    moe_layer_destroy(layer);
+    expect("convert", r.convert, failure([&](moe_error** e) {
+             return moe_checkpoint_convert(nullptr, c.get(), dir.file("out").c_str(), &options, e);
+           }));
+    std::filesystem::remove_all(dir.file("out"));
+  }
 }
 
 TEST_F(Layers, HandOutAnyTensor) {
@@ -139,13 +192,54 @@ TEST_F(Layers, HandOutAnyTensor) {
 }
 
 TEST_F(Layers, ASelectionOfAnotherModelIsRefused) {
-  const ConfigPtr config = config_of(c.get(), 0, R"({"name":"model.layers.7.mlp.experts"})");
+  const std::string text = file_text(at + "/config.json"), options = R"({"layer_index":0,"module":"model.x.experts"})";
+  const ConfigPtr config = make<ConfigPtr>([&](moe_config** o, moe_error** e) {
+    return moe_config_create_from_hf(text.data(), text.size(), options.data(), options.size(), o, e);
+  });
   const SelectionPtr selection = make_selection(config.get());
   moe_packed* none = nullptr;
   const Failure f = failure(
       [&](moe_error** e) { return moe_checkpoint_packed(nullptr, c.get(), selection.get(), nullptr, &none, e); });
   EXPECT_EQ(f.status, MOE_ERR_CONFIG_MISMATCH);
   EXPECT_EQ(f.details["member"], "/name");
+}
+
+// A name tells whose tensors are meant: one name for all layers would give each of them the weights of one.
+TEST_F(Layers, KeepTheirNames) {
+  const std::string name = R"({"name":"model.layers.1.mlp.experts"})";
+  EXPECT_EQ(open_failure(at, R"({"overrides":)" + name + "}").subject, "options:/overrides/name");
+  for (const std::string& patch : {name, std::string(R"({"name":null})")}) {
+    const Failure f = config_failure(c.get(), 0, patch);
+    EXPECT_EQ(f.status, MOE_ERR_INVALID_CONFIG);
+    EXPECT_EQ(f.subject, "/name");
+  }
+  EXPECT_NE(config_of(c.get(), 1, name), nullptr);
+  moe_checkpoint_options options{};
+  options.struct_size = sizeof options;
+  options.patch_json = name.data();
+  options.patch_len = name.size();
+  const Failure f = failure(
+      [&](moe_error** e) { return moe_checkpoint_convert(nullptr, c.get(), dir.file("out").c_str(), &options, e); });
+  EXPECT_EQ(f.subject, "/name");
+  EXPECT_FALSE(std::filesystem::exists(dir.file("out")));
+}
+
+// A text without a length would count as no patch, and give the layer of another rank.
+TEST_F(Layers, APatchHasItsLength) {
+  moe_checkpoint_options options{};
+  options.struct_size = sizeof options;
+  const auto expect_refused = [&] {
+    moe_layer* none = nullptr;
+    const Failure f =
+        failure([&](moe_error** e) { return moe_checkpoint_layer(nullptr, c.get(), 0, &options, &none, e); });
+    EXPECT_EQ(f.status, MOE_ERR_INVALID_ARGUMENT);
+    EXPECT_EQ(f.subject, "patch_len");
+  };
+  options.patch_json = R"({"parallel":{"tp_size":2}})";
+  expect_refused();
+  options.patch_json = nullptr;
+  options.patch_len = 4;
+  expect_refused();
 }
 
 // Handles may end in any order: what was made of a checkpoint keeps its files open.

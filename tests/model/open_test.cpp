@@ -127,6 +127,8 @@ TEST_F(Open, MultiTokenPredictionComesLast) {
     EXPECT_EQ(last.kind, MOE_LAYER_OTHER);
     EXPECT_EQ(last.flags, static_cast<std::uint32_t>(MOE_LAYER_IS_MTP));
     EXPECT_THAT(last.problem, HasSubstr("multi-token prediction"));
+    EXPECT_STREQ(last.name, "");
+    EXPECT_EQ(last.num_experts, 0);
   }
   std::string text = model.config();  // now the third of them is that layer
   text.replace(text.find("\"num_hidden_layers\":3"), 21, "\"num_hidden_layers\":2");
@@ -140,6 +142,7 @@ TEST_F(Open, MultiTokenPredictionComesLast) {
 
 TEST_F(Open, RefusesWhatIsNoModel) {
   EXPECT_EQ(open_failure(dir.file("nothing")).status, MOE_ERR_IO);
+  EXPECT_EQ(open_failure(dir.file("nothing")).subject, dir.file("nothing") + "/config.json");
   model.write(at);
   const Failure file = open_failure(at + "/config.json");
   EXPECT_EQ(file.status, MOE_ERR_IO);
@@ -159,6 +162,38 @@ TEST_F(Open, RefusesWhatIsNoModel) {
   EXPECT_THAT(shard.message, HasSubstr("incomplete download"));
   std::filesystem::remove(at + "/config.json");
   EXPECT_EQ(open_failure(at).subject, at + "/config.json");
+}
+
+// What a download that broke off lacks; a link whose blob is not there is no file that is not there.
+TEST_F(Open, IncompleteDownloadsAreSeen) {
+  model.write(at);
+  std::filesystem::remove(at + "/model.safetensors.index.json");
+  std::filesystem::remove(at + "/" + model.shard(1));
+  const CheckpointPtr c = open_model(at);
+  EXPECT_EQ(info_of(c.get(), 1).kind, MOE_LAYER_EXPERTS);
+  EXPECT_THAT(info_of(c.get(), 1).problem, HasSubstr("incomplete download"));
+  EXPECT_STREQ(info_of(c.get(), 0).problem, "");
+  const auto expect_missing = [&](const CheckpointPtr& from) {
+    const std::string to = dir.file("converted");
+    const Failure f =
+        failure([&](moe_error** e) { return moe_checkpoint_convert(nullptr, from.get(), to.c_str(), nullptr, e); });
+    EXPECT_EQ(f.status, MOE_ERR_MISSING_WEIGHT) << f.message;
+    EXPECT_FALSE(std::filesystem::exists(to));  // also layer 0 is not written
+  };
+  expect_missing(c);
+  ModelDir fewer = model;  // half a layer
+  fewer.E = 3;
+  fewer.write(dir.file("fewer"));
+  std::filesystem::copy(dir.file("fewer") + "/" + model.shard(1), at + "/" + model.shard(1));
+  expect_missing(open_model(at));
+  for (const char* file : {"hf_quant_config.json", "quantize_config.json", "model.safetensors.index.json"}) {
+    std::filesystem::create_symlink("../blobs/none", at + "/" + file);
+    const Failure f = open_failure(at);
+    EXPECT_EQ(f.status, MOE_ERR_IO);
+    EXPECT_EQ(f.subject, at + "/" + file);
+    EXPECT_THAT(f.message, HasSubstr("incomplete download"));
+    std::filesystem::remove(at + "/" + file);
+  }
 }
 
 TEST_F(Open, FollowsTheLinksOfAHubCache) {

@@ -346,6 +346,30 @@ TEST(OutOfMemoryOfModels, EveryCall) {
     return r;
   });
   const CheckpointPtr c = open_model(at);
+  sweep("config", [&](moe_error** e) {
+    moe_config* out = nullptr;
+    const moe_status r = moe_checkpoint_config(c.get(), 0, "{\"top_k\":1}", MOE_NUL_TERMINATED, &out, e);
+    moe_config_destroy(out);
+    return r;
+  });
+  const ConfigPtr config = config_of(c.get(), 0);
+  const SelectionPtr selection = make_selection(config.get());
+  sweep("load_checkpoint", [&](moe_error** e) {
+    moe_weights* out = nullptr;
+    moe_status r = moe_weights_create(config.get(), &out, e);
+    if (r == MOE_OK) r = moe_weights_load_checkpoint(out, c.get(), e);
+    moe_weights_destroy(out);
+    return r;
+  });
+  sweep(
+      "packed",
+      [&](moe_error** e) {
+        moe_packed* out = nullptr;
+        const moe_status r = moe_checkpoint_packed(nullptr, c.get(), selection.get(), nullptr, &out, e);
+        moe_packed_destroy(out);
+        return r;
+      },
+      {}, 7);
   sweep("to_json", [&](moe_error** e) {
     moe_buffer* out = nullptr;
     const moe_status r = moe_checkpoint_to_json(c.get(), &out, e);
@@ -381,6 +405,35 @@ TEST(OutOfMemoryOfModels, EveryCall) {
         std::filesystem::remove_all(to);
       },
       7);
+  ASSERT_EQ(moe_checkpoint_convert(nullptr, c.get(), to.c_str(), nullptr, nullptr), MOE_OK);
+  moe_checkpoint_options verify{};
+  verify.struct_size = sizeof verify;
+  verify.load_flags = MOE_LOAD_VERIFY;
+  sweep(
+      "convert again", [&](moe_error** e) { return moe_checkpoint_convert(nullptr, c.get(), to.c_str(), &verify, e); },
+      {}, 7);
+  sweep("open a converted one", [&](moe_error** e) {
+    moe_checkpoint* out = nullptr;
+    const moe_status r = moe_checkpoint_open(nullptr, to.c_str(), nullptr, 0, nullptr, &out, e);
+    moe_layer_info info{};  // a failure is the call's, not the layer's
+    info.struct_size = sizeof info;
+    if (r == MOE_OK && moe_checkpoint_layer_info(out, 0, &info, nullptr) == MOE_OK) {
+      EXPECT_STREQ(info.problem, "");
+    }
+    moe_checkpoint_destroy(out);
+    return r;
+  });
+  const CheckpointPtr converted = open_model(to);
+  for (moe_checkpoint_options* options : {static_cast<moe_checkpoint_options*>(nullptr), &verify})
+    sweep(
+        "layer of a converted one",
+        [&](moe_error** e) {
+          moe_layer* out = nullptr;
+          const moe_status r = moe_checkpoint_layer(nullptr, converted.get(), 0, options, &out, e);
+          moe_layer_destroy(out);
+          return r;
+        },
+        {}, 7);
 }
 
 }  // namespace

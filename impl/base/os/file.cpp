@@ -58,11 +58,55 @@ Fd::~Fd() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-Result<File> File::open(std::string path) {
-  File f;
+FileName::FileName(std::string path) : path_(std::move(path)), folder_(AT_FDCWD) {}
+
+FileName::FileName(const Folder& folder, std::string_view name)
+    : path_(cat(folder.path(), "/", name)), begin_(folder.path().size() + 1), folder_(folder.fd()) {}
+
+Result<Folder> Folder::open(std::string path) {
+  Folder f;
   f.path_ = std::move(path);
+  f.fd_ = Fd(again([&] { return ::open(f.path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC); }));
+  if (f.fd_.get() < 0) return io_error(f.path_, "open as a directory", errno);
+  return f;
+}
+
+namespace {
+
+Result<std::vector<std::string>> names_in(int folder, const char* name, const std::string& path) {
+  Fd fd(again([&] { return ::openat(folder, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  if (fd.get() < 0) return io_error(path, "list", errno);
+  DIR* dir = ::fdopendir(fd.get());
+  if (dir == nullptr && errno == ENOMEM) throw std::bad_alloc();  // fdopendir allocates
+  if (dir == nullptr) return io_error(path, "list", errno);
+  (void)fd.release();
+  const auto close = [](DIR* d) { ::closedir(d); };
+  const std::unique_ptr<DIR, decltype(close)> closer(dir, close);
+  std::vector<std::string> names;
+  errno = 0;  // what tells an error from the end
+  while (const dirent* entry = ::readdir(dir)) {
+    names.emplace_back(entry->d_name);
+    errno = 0;
+  }
+  if (errno != 0) return io_error(path, "list", errno);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> Folder::names() const { return names_in(fd(), ".", path_); }
+
+Result<std::vector<std::string>> directory_names(const std::string& path) {
+  return names_in(AT_FDCWD, path.c_str(), path);
+}
+
+Result<File> File::open(FileName name) {
+  File f;
+  f.path_ = name.path();
   // O_NONBLOCK: opening a FIFO without a writer returns at once, and is then refused.
-  f.fd_ = Fd(again([&] { return ::open(f.path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY); }));
+  constexpr int kFlags = O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
+  f.fd_ = Fd(again([&] { return ::openat(name.folder(), name.name(), kFlags); }));
   if (f.fd_.get() < 0) return io_error(f.path_, "open", errno);
   struct stat st {};
   if (::fstat(f.fd_.get(), &st) != 0) return io_error(f.path_, "examine", errno);
@@ -97,27 +141,17 @@ Mapping::~Mapping() {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
-PathKind path_kind(const std::string& path) {
+Result<PathKind> path_kind(const FileName& name) {
   struct stat st {};
-  if (::stat(path.c_str(), &st) != 0) return PathKind::absent;
-  return S_ISDIR(st.st_mode) ? PathKind::directory : PathKind::other;
-}
-
-Result<std::vector<std::string>> directory_names(const std::string& path) {
-  DIR* dir = ::opendir(path.c_str());
-  if (dir == nullptr && errno == ENOMEM) throw std::bad_alloc();  // opendir allocates
-  if (dir == nullptr) return io_error(path, "list", errno);
-  const auto close = [](DIR* d) { ::closedir(d); };
-  const std::unique_ptr<DIR, decltype(close)> closer(dir, close);
-  std::vector<std::string> names;
-  errno = 0;  // what tells an error from the end
-  while (const dirent* entry = ::readdir(dir)) {
-    names.emplace_back(entry->d_name);
-    errno = 0;
-  }
-  if (errno != 0) return io_error(path, "list", errno);
-  std::sort(names.begin(), names.end());
-  return names;
+  if (::fstatat(name.folder(), name.name(), &st, 0) == 0)
+    return S_ISDIR(st.st_mode) ? PathKind::directory : PathKind::other;
+  const int error = errno;
+  if (error == ENOTDIR) return PathKind::absent;
+  if (error != ENOENT) return io_error(name.path(), "examine", error);
+  if (::fstatat(name.folder(), name.name(), &st, AT_SYMLINK_NOFOLLOW) != 0) return PathKind::absent;
+  Error e = io_error(name.path(), "follow its link", error);
+  e.message += "; what it leads to is not there (an incomplete download?)";
+  return e;
 }
 
 }  // namespace moe

@@ -1,5 +1,5 @@
-// Regular files, opened for reading: read by position, or mapped. Anything else under a path (directory, FIFO,
-// device, socket) is refused without blocking. Errors are Code::io with errno in the details.
+// Folders, and regular files, opened for reading: read by position, or mapped. Anything else under a path (directory,
+// FIFO, device, socket) is refused without blocking. Errors are Code::io with errno in the details.
 #pragma once
 
 #include <cerrno>
@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -40,9 +41,43 @@ class Fd {
   int fd_ = -1;
 };
 
+// A folder that is open. Its files are found also when it was renamed, or when the process went to another directory;
+// files of another folder that got its name since are not.
+class Folder {
+ public:
+  static Result<Folder> open(std::string path);
+
+  const std::string& path() const { return path_; }  // as it was opened, for messages
+  int fd() const { return fd_.get(); }
+  // The names in it, sorted; "." and ".." are two of them.
+  Result<std::vector<std::string>> names() const;
+
+ private:
+  Fd fd_;  // for its names only: needs no right to read (O_PATH)
+  std::string path_;
+};
+
+// Which file: a path, or a name in a folder, which outlives this.
+class FileName {
+ public:
+  FileName(std::string path);                                  // NOLINT(google-explicit-constructor)
+  FileName(const char* path) : FileName(std::string(path)) {}  // NOLINT(google-explicit-constructor)
+  FileName(const Folder& folder, std::string_view name);
+
+  const std::string& path() const { return path_; }  // for messages
+  // What the calls of the system take: a folder, and a name seen from there.
+  int folder() const { return folder_; }
+  const char* name() const { return path_.c_str() + begin_; }
+
+ private:
+  std::string path_;
+  std::size_t begin_ = 0;
+  int folder_;
+};
+
 class File {
  public:
-  static Result<File> open(std::string path);
+  static Result<File> open(FileName name);
 
   const std::string& path() const { return path_; }
   std::uint64_t size() const { return size_; }  // when it was opened
@@ -74,8 +109,9 @@ class Mapping {
 };
 
 enum class PathKind { absent, directory, other };
-PathKind path_kind(const std::string& path);
-// The names in a directory, sorted; "." and ".." are two of them.
+// What is there, links followed. An error where that cannot be known; a link to nothing is one, too.
+Result<PathKind> path_kind(const FileName& name);
+// Folder::names of a path.
 Result<std::vector<std::string>> directory_names(const std::string& path);
 
 // Code::io: "<path>: cannot <what>: ENOENT", details "errno":2.

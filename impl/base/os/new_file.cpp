@@ -71,9 +71,10 @@ Result<NameInFolder> follow(const NameInFolder& link, bool* exists, const std::s
   return split(link.folder.get(), text, path);
 }
 
-Result<NameInFolder> find_place(const std::string& path) {
+Result<NameInFolder> find_place(const FileName& file) {
   constexpr int kMostLinks = 40;  // as the kernel
-  MOE_TRY(NameInFolder place, split(AT_FDCWD, path, path));
+  const std::string& path = file.path();
+  MOE_TRY(NameInFolder place, split(file.folder(), file.name(), path));
   bool exists = false;
   for (int links = 0; links <= kMostLinks; ++links) {
     struct stat st {};
@@ -173,8 +174,9 @@ class HeldSigxfsz {
 
 }  // namespace
 
-Result<NewFile> NewFile::create(const std::string& path) {
-  MOE_TRY(NameInFolder place, find_place(path));
+Result<NewFile> NewFile::create(const FileName& name) {
+  const std::string& path = name.path();
+  MOE_TRY(NameInFolder place, find_place(name));
   if (is_temporary(place.name)) return io_error(path, "save under a name of temporary files", EINVAL);
   NewFile file(path, std::move(place.folder), std::move(place.name));
   remove_dead_files(file.folder_.get());

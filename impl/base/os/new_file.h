@@ -13,9 +13,9 @@ namespace moe {
 
 class NewFile {
  public:
-  // For `path`, whose links are followed. What is there keeps its mode and access list, and its owner and group as far
+  // For a file, whose links are followed. What is there keeps its mode and access list, and its owner and group as far
   // as this process may give them. Anything but a regular file is refused before a file is made.
-  static Result<NewFile> create(const std::string& path);
+  static Result<NewFile> create(const FileName& file);
   NewFile(NewFile&&) noexcept = default;
   NewFile& operator=(NewFile&&) = delete;
   ~NewFile();  // nothing is left without commit()

@@ -168,7 +168,7 @@ class Checkpoint : public Handle<moe_checkpoint, moe_checkpoint_destroy> {
     raw.struct_size = sizeof raw;
     raw.select_flags = options.allow_fallback ? MOE_SELECT_ALLOW_FALLBACK : 0;
     raw.platform = options.platform ? options.platform->get() : nullptr;
-    raw.patch_json = options.patch_json.data();
+    raw.patch_json = options.patch_json.empty() ? nullptr : options.patch_json.data();
     raw.patch_len = options.patch_json.size();
     raw.control = options.control ? options.control->get() : nullptr;
     return raw;

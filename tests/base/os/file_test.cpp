@@ -91,11 +91,43 @@ TEST(Files, AreMapped) {
 
 TEST(Paths, HaveAKind) {
   const TempDir dir;
-  EXPECT_EQ(path_kind(dir.path()), PathKind::directory);
-  EXPECT_EQ(path_kind(dir.write("a", "")), PathKind::other);
-  EXPECT_EQ(path_kind(dir.file("none")), PathKind::absent);
+  EXPECT_EQ(*path_kind(dir.path()), PathKind::directory);
+  EXPECT_EQ(*path_kind(dir.write("a", "")), PathKind::other);
+  EXPECT_EQ(*path_kind(dir.file("none")), PathKind::absent);
+  EXPECT_EQ(*path_kind(dir.file("a/none")), PathKind::absent);
   std::filesystem::create_symlink(dir.path(), dir.file("link"));
-  EXPECT_EQ(path_kind(dir.file("link")), PathKind::directory);
+  EXPECT_EQ(*path_kind(dir.file("link")), PathKind::directory);
+}
+
+// A name that is there and leads nowhere is no name that is not there.
+TEST(Paths, ThatCannotBeExaminedAreErrors) {
+  const TempDir dir;
+  std::filesystem::create_symlink("nowhere", dir.file("dangling"));
+  std::filesystem::create_symlink("loop", dir.file("loop"));
+  const auto dangling = path_kind(dir.file("dangling")), loop = path_kind(dir.file("loop"));
+  ASSERT_FALSE(dangling);
+  EXPECT_EQ(dangling.error().message, dir.file("dangling") +
+                                          ": cannot follow its link: ENOENT; what it leads to is not there (an "
+                                          "incomplete download?)");
+  ASSERT_FALSE(loop);
+  EXPECT_EQ(loop.error().message, dir.file("loop") + ": cannot examine: ELOOP");
+}
+
+TEST(Folders, KeepTheirFilesUnderAnotherName) {
+  const TempDir dir;
+  dir.write("a/f", "one");
+  const auto folder = Folder::open(dir.file("a"));
+  ASSERT_TRUE(folder);
+  std::filesystem::rename(dir.file("a"), dir.file("b"));
+  dir.write("a/f", "another");
+  const FileName name(*folder, "f");
+  EXPECT_EQ(name.path(), dir.file("a") + "/f");
+  EXPECT_EQ(*path_kind(name), PathKind::other);
+  const auto file = File::open(name);
+  ASSERT_TRUE(file);
+  EXPECT_EQ(file->size(), 3u);
+  EXPECT_EQ(*folder->names(), (std::vector<std::string>{".", "..", "f"}));
+  EXPECT_EQ(Folder::open(dir.file("a/f")).error().message, dir.file("a/f") + ": cannot open as a directory: ENOTDIR");
 }
 
 TEST(Directories, NamesAreSorted) {

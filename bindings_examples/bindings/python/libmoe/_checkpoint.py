@@ -198,7 +198,7 @@ def _options(*, load_flags: LoadFlags | int, allow_fallback: bool = False, platf
         struct_size=ctypes.sizeof(abi.moe_checkpoint_options), load_flags=integer(load_flags, "load_flags"),
         select_flags=SelectFlags.ALLOW_FALLBACK if integer(allow_fallback, "allow_fallback") else 0, patch_len=size,
         platform=pointer_of(platform, "platform"), control=pointer_of(control, "control"))
-    if text is not None:
+    if text:
         options.text = ctypes.c_char_p(text)  # kept as long as the struct
         options.patch_json = ctypes.cast(options.text, ctypes.c_void_p)
     return options

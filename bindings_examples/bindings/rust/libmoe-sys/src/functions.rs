@@ -339,28 +339,32 @@ functions! {
     /// Opens a model's directory: Hugging Face's (config.json, \*.safetensors with or without an index;
     /// links are followed) or one of moe_checkpoint_convert. Every header is read and checked once, on
     /// ctx's threads, and no weight. `options_json` may be NULL/0: the options of
-    /// moe_config_create_from_hf without layer_index and module, for all layers. The quantization is
-    /// that of the options, else of config.json, else of hf_quant_config.json, else of
+    /// moe_config_create_from_hf without layer_index, module and overrides.name, for all layers. The
+    /// quantization is that of the options, else of config.json, else of hf_quant_config.json, else of
     /// quantize_config.json; files that disagree are INVALID_CONFIG. Experts that the files hold in plain
     /// bf16, f16 or f32 get a config without quantization. Layers that cannot be used do not make the
-    /// call fail: moe_layer_info::problem says why. The safetensors files stay open, one descriptor each,
-    /// until the last object that uses them ends, and must not change meanwhile: a shorter one is
-    /// MOE_ERR_IO, never a signal. The packed files of a converted checkpoint are opened when they are
-    /// loaded. Statuses: common, INVALID_CONFIG, UNSUPPORTED, IO, FORMAT, VERSION, CANCELLED, CALLBACK.
-    /// \[any\]
+    /// call fail: moe_layer_info::problem says why. A file that is a link to nothing is MOE_ERR_IO. The
+    /// safetensors files stay open, one descriptor each, until the last object that uses them ends, and
+    /// must not change meanwhile: a shorter one is MOE_ERR_IO, never a signal. Of a converted checkpoint
+    /// the headers of packed files are checked now, and the files opened again when they are loaded, also
+    /// after the directory was renamed. Its own options count beneath the caller's: overrides member by
+    /// member (a null stays a value), other options as a whole. Statuses: common, INVALID_CONFIG,
+    /// UNSUPPORTED, IO, FORMAT, VERSION, CANCELLED, CALLBACK. \[any\]
     fn moe_checkpoint_open(ctx: *mut moe_context, directory: *const c_char, options_json: *const c_void, options_len: usize, control: *mut moe_control, out: *mut *mut moe_checkpoint, err: *mut *mut moe_error) -> moe_status;
     /// {"class","dtype","quantization_from","tensors","bytes","layers":\[..\],..}: each layer with what
-    /// moe_layer_info has, its quantization, the status of its problem, and names near its experts that
-    /// look like those of its router and shared experts (a list, no promise). A converted checkpoint also
-    /// has "converted": {"source","platform","parallel","layouts"}. Statuses: common. \[any\]
+    /// moe_layer_info has, the format of its weights (not of a layer that is not converted yet), the status
+    /// of its problem, and names near its experts that look like those of its router and shared experts (a
+    /// list, no promise). A converted checkpoint also has "converted": {"source","platform","parallel",
+    /// "layouts"}. Statuses: common. \[any\]
     fn moe_checkpoint_to_json(checkpoint: *const moe_checkpoint, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
     /// Layers of all kinds; those of multi-token prediction come last. 0 for NULL. \[any\]
     fn moe_checkpoint_layer_count(checkpoint: *const moe_checkpoint) -> i64;
     /// Fills `out` (set out-\>struct_size first). Statuses: common. \[any\]
     fn moe_checkpoint_layer_info(checkpoint: *const moe_checkpoint, layer: i64, out: *mut moe_layer_info, err: *mut *mut moe_error) -> moe_status;
     /// The config of a layer. `patch_json` may be NULL/0: members of moe_config_create's document that
-    /// win, such as {"parallel":{..}} of one rank. The "reason" in the details is "past_the_end",
-    /// "dense_layer" or "not_understood". A converted checkpoint has the cut that it was converted with.
+    /// win, such as {"parallel":{..}} of one rank; the layer keeps its name. The "reason" in the details is
+    /// "past_the_end", "dense_layer" or "not_understood". A converted checkpoint has the cut that it was
+    /// converted with.
     /// Statuses: common, INVALID_CONFIG, UNSUPPORTED, IO, FORMAT. \[any\]
     fn moe_checkpoint_config(checkpoint: *const moe_checkpoint, layer: i64, patch_json: *const c_void, patch_len: usize, out: *mut *mut moe_config, err: *mut *mut moe_error) -> moe_status;
     /// moe_weights_load_safetensors from files that are open already: of the weights' config, which is
@@ -368,23 +372,28 @@ functions! {
     /// common, SHAPE, DTYPE, UNEXPECTED_WEIGHT, UNSUPPORTED, IO, FORMAT, BUSY, STATE. \[any; weights excl\]
     fn moe_weights_load_checkpoint(weights: *mut moe_weights, checkpoint: *const moe_checkpoint, err: *mut *mut moe_error) -> moe_status;
     /// Packed weights for a selection of one of its configs: converted in memory, or of a converted
-    /// checkpoint loaded (CONFIG_MISMATCH: for another cut or layout; MISSING_WEIGHT: that layer is not
-    /// there). Of `options`: load_flags, control. Statuses: common, SHAPE, DTYPE, MISSING_WEIGHT,
-    /// UNEXPECTED_WEIGHT, NO_BACKEND, UNSUPPORTED, IO, FORMAT, VERSION, CANCELLED, CALLBACK, STATE,
-    /// CONFIG_MISMATCH. \[any\]
+    /// checkpoint loaded (CONFIG_MISMATCH: for another cut or layout; MISSING_WEIGHT: that layer or its
+    /// file is not there; IO: it is cut short; FORMAT: not the file that was converted). Of `options`:
+    /// load_flags, control. Statuses: common, SHAPE, DTYPE, MISSING_WEIGHT, UNEXPECTED_WEIGHT, NO_BACKEND,
+    /// UNSUPPORTED, IO, FORMAT, VERSION, CANCELLED, CALLBACK, STATE, CONFIG_MISMATCH. \[any\]
     fn moe_checkpoint_packed(ctx: *mut moe_context, checkpoint: *const moe_checkpoint, selection: *const moe_selection, options: *const moe_checkpoint_options, out: *mut *mut moe_packed, err: *mut *mut moe_error) -> moe_status;
     /// A layer that is ready to run: moe_checkpoint_config, moe_select_backend, moe_checkpoint_packed and
     /// moe_layer_create. Of a converted checkpoint the first kernel is taken that accepts the config and
-    /// reads the layout of its packed file; if there is none: NO_BACKEND. Statuses: common,
-    /// INVALID_CONFIG, SHAPE, DTYPE, MISSING_WEIGHT, UNEXPECTED_WEIGHT, NO_BACKEND, UNSUPPORTED, IO,
-    /// FORMAT, VERSION, CANCELLED, CALLBACK, STATE, CONFIG_MISMATCH. \[any\]
+    /// reads the layout of its packed file; if there is none: NO_BACKEND, with "stored_layout" and the
+    /// "layout" that this platform would take in the details. Statuses: common, INVALID_CONFIG, SHAPE,
+    /// DTYPE, MISSING_WEIGHT, UNEXPECTED_WEIGHT, NO_BACKEND, UNSUPPORTED, IO, FORMAT, VERSION, CANCELLED,
+    /// CALLBACK, STATE, CONFIG_MISMATCH. \[any\]
     fn moe_checkpoint_layer(ctx: *mut moe_context, checkpoint: *const moe_checkpoint, layer: i64, options: *const moe_checkpoint_options, out: *mut *mut moe_layer, err: *mut *mut moe_error) -> moe_status;
     /// Converts layers into a directory (made if its parent is there) that moe_checkpoint_open takes:
     /// config.json, a packed file for each layer (as moe_packed_save: whole or not there), and after each
     /// layer a new manifest.json. A layer that the manifest names, and whose file has that size and header,
-    /// is not made again. At most one packed layer is in memory. After a failure, a cancel or a kill whole
-    /// layers stay, and the next call goes on. A directory holds one source, cut, platform and layout:
-    /// another one is CONFIG_MISMATCH. A second call for the same directory is BUSY. Statuses: common,
+    /// is not made again; one that the model has and that is not understood is passed over unless it is
+    /// asked for. At most one packed layer is in memory. After a failure, a cancel or a kill whole layers
+    /// stay, and the next call goes on, also on another machine: layers that are there keep their layouts
+    /// (NO_BACKEND: no kernel reads one). A directory holds one source, cut, platform and options, and one
+    /// layout for each layer: another one is CONFIG_MISMATCH, as is one with another program's config.json
+    /// or manifest.json. What can be refused is refused before anything is written. A second call for the
+    /// same directory is BUSY; one whose directory is removed meanwhile is IO. Statuses: common,
     /// INVALID_CONFIG, SHAPE, DTYPE, MISSING_WEIGHT, UNEXPECTED_WEIGHT, NO_BACKEND, UNSUPPORTED, IO,
     /// FORMAT, VERSION, CANCELLED, CALLBACK, BUSY, STATE, CONFIG_MISMATCH. \[any\]
     fn moe_checkpoint_convert(ctx: *mut moe_context, checkpoint: *const moe_checkpoint, directory: *const c_char, options: *const moe_checkpoint_options, err: *mut *mut moe_error) -> moe_status;
@@ -393,10 +402,11 @@ functions! {
     /// checkpoint has no source tensors: UNSUPPORTED. Statuses: common, SHAPE, DTYPE, MISSING_WEIGHT,
     /// UNSUPPORTED, IO. \[any\]
     fn moe_checkpoint_tensor(checkpoint: *const moe_checkpoint, name: *const c_char, out: *mut moe_tensor, hold: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
-    /// Which weights these are, as text: "fast:" and a hash of config.json and of the files' names, sizes,
-    /// headers and 16 pieces of 4 KiB of each file's data; with full 1 "full:" and a hash of everything. Of
-    /// a converted checkpoint: its source's, "" if it was made with the other kind. For accidents, not
-    /// against forgery. Statuses: common, IO, CANCELLED, CALLBACK. \[any\]
+    /// Which weights these are, as text: "fast:" and a hash of config.json, of hf_quant_config.json and
+    /// quantize_config.json, and of the safetensors files' names, sizes, headers and 16 pieces of 4 KiB of
+    /// each file's data; with full 1 "full:" and a hash of every byte of these. Of a converted checkpoint:
+    /// its source's, "" if it was made with the other kind. For accidents, not against forgery. Statuses:
+    /// common, IO, CANCELLED, CALLBACK. \[any\]
     fn moe_checkpoint_fingerprint(ctx: *mut moe_context, checkpoint: *const moe_checkpoint, full: i32, control: *mut moe_control, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
     /// Ends the handle; NULL is accepted. \[excl\]
     fn moe_checkpoint_destroy(checkpoint: *mut moe_checkpoint) -> ();

@@ -643,11 +643,12 @@ pub struct moe_layer_info {
     pub bytes: u64,
     /// "model.layers.3.mlp.experts", "" without experts
     pub name: *const c_char,
-    /// "", or why no config can be made of it, or why its packed file is not used
+    /// "", or why no config can be made of it, or why its tensors or its packed file cannot be used; UTF-8
     pub problem: *const c_char,
 }
 
-/// Of the three calls below; zero for all defaults, and NULL for a zeroed struct.
+/// Of the three calls below; zero for all defaults, and NULL for a zeroed struct. A member that a call
+/// does not read must be zero: INVALID_ARGUMENT with its name as subject.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct moe_checkpoint_options {
@@ -655,7 +656,7 @@ pub struct moe_checkpoint_options {
     pub struct_size: u32,
     /// 0.
     pub reserved0: u32,
-    /// MOE_LOAD_\*, of converted checkpoints; _convert: VERIFY compares the hashes of files that are there
+    /// MOE_LOAD_\*, of converted checkpoints; _convert: VERIFY alone, compares the hashes of files that are there
     pub load_flags: u64,
     /// MOE_SELECT_ALLOW_FALLBACK; moe_checkpoint_packed: 0
     pub select_flags: u64,
@@ -663,7 +664,7 @@ pub struct moe_checkpoint_options {
     pub platform: *const moe_platform,
     /// as in moe_checkpoint_config
     pub patch_json: *const c_void,
-    /// Patch len.
+    /// or MOE_NUL_TERMINATED; 0 with NULL alone
     pub patch_len: usize,
     /// of moe_checkpoint_layer
     pub layer: *const moe_layer_options,
