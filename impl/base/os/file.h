@@ -78,7 +78,7 @@ PathKind path_kind(const std::string& path);
 // The names in a directory, sorted; "." and ".." are two of them.
 Result<std::vector<std::string>> directory_names(const std::string& path);
 
-// Code::io: "<path>: cannot <what>: ENOENT", details "errno":2.
+// Code::io: "<path>: cannot <what>: no such file or directory (ENOENT)", details "errno":2.
 Error io_error(const std::string& path, const std::string& what, int error_number);
 
 }  // namespace moe
