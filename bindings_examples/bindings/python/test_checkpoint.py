@@ -489,10 +489,14 @@ class Texts(Folder):
     def test_programs_of_the_readme(self):
         programs = re.findall(r"^```python\n(.*?)^```$", (HERE / "README.md").read_text(), re.M | re.S)
         self.assertEqual([program.count("\n") for program in programs], [10, 6])
+        write_model(self.folder / "other")
+        config = json.loads((self.folder / "other" / "config.json").read_text())
+        config["quantization_config"] = {"quant_method": "bitsandbytes"}
+        (self.folder / "other" / "config.json").write_text(json.dumps(config))
         for program, lines in zip(programs, (1, 6)):
             path = filter(None, (str(HERE), os.environ.get("PYTHONPATH")))
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
-            for folder in (self.folder / "model", self.folder / "nowhere"):
+            for folder in (self.folder / "model", self.folder / "nowhere", self.folder / "other"):
                 run = subprocess.run([sys.executable, "-", folder], input=program, capture_output=True, text=True,
                                      check=False, env=environment)
                 if folder.name == "model":
@@ -500,7 +504,7 @@ class Texts(Folder):
                     self.assertEqual(run.stdout.count("<libmoe.Layer "), lines)
                 else:
                     self.assertEqual(run.returncode, 1)
-                    self.assertIn("nowhere/config.json'", run.stderr)
+                    self.assertRegex(run.stderr, "nowhere/config.json'" if folder.name == "nowhere" else "libmoe.*bitsandbytes")
 
 
 if __name__ == "__main__":
