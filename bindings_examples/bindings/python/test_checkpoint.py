@@ -394,6 +394,14 @@ class ProgressOfCalls(Folder):
         self.model.convert(self.folder / "converted")
         self.assertEqual([it.is_converted for it in libmoe.open(self.folder / "converted")], [True, False, True])
 
+    def test_long_calls_where_no_thread_can_start(self):
+        seen = []
+        with mock.patch("_thread.start_new_thread", side_effect=RuntimeError("can't start new thread")):
+            self.model.fingerprint(True, progress=lambda *numbers: seen.append(numbers))
+            with self.assertRaisesRegex(libmoe.CallbackError, "progress"):
+                self.model.fingerprint(True, progress=lambda: None)
+        self.assertTrue(seen)
+
     def test_words_that_are_not_known(self):
         def state(control, out, err):
             out._obj.phase, out._obj.unit, out._obj.layer = 77, 88, -1

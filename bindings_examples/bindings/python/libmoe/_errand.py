@@ -39,8 +39,9 @@ class Errand:
     def __init__(self, function: Callable[[], Any], cancel: Callable[[], None]) -> None:
         self.caller = threading.get_ident()
         self._function, self._cancel = function, cancel
-        self._open = [True]  # the call is made by the one that takes it, or by none
-        self._done, self._result, self._error = False, None, None
+        self._taken: dict[str, object] = {}  # "by": the one that makes the call; self: no thread
+        self._done, self._result = False, None
+        self._error: BaseException | None = None
         self._asked: _Question | None = None
         self._news: queue.SimpleQueue[None] = queue.SimpleQueue()  # a hint: _done and _asked are what counts
 
@@ -51,10 +52,12 @@ class Errand:
         started = cancelled = False
         while not self._done:
             try:
-                if stopped is not None and self._take():
+                if stopped is not None and self._take(self):
                     break
                 if not started:
                     started = self._start()
+                    if not started and self._take(self):
+                        return self._function()
                 if stopped is not None and not cancelled:
                     self._cancel()
                     cancelled = True
@@ -77,17 +80,14 @@ class Errand:
         try:
             _thread.start_new_thread(self._make, ())
         except RuntimeError:  # there are no threads left
-            self._make()
+            return False
         return True
 
-    def _take(self) -> bool:
-        try:
-            return self._open.pop()
-        except IndexError:
-            return False
+    def _take(self, by: object) -> bool:
+        return self._taken.setdefault("by", by) is by
 
     def _make(self) -> None:
-        if not self._take():
+        if not self._take(object()):
             return
         _here.errand = self
         try:
