@@ -69,7 +69,8 @@ Check check_same_member(const json::Value& theirs, const json::Value& selections
   Error e = differs(pointer, side, shown_at(theirs, pointer), shown_at(selections, pointer));
   const json::Value *found = json::at_pointer(theirs, pointer), *expected = json::at_pointer(selections, pointer);
   if (found != nullptr && expected != nullptr && found->object() != nullptr && expected->object() != nullptr)
-    e.message = cat(pointer, ": ", members_that_differ(*found->object(), *expected, side));
+    if (const std::string members = members_that_differ(*found->object(), *expected, side); !members.empty())
+      e.message = cat(pointer, ": ", members);
   if (pointer == kParallel)
     e.message += "; a folder of converted layers is of one rank: open this one's, or convert it";
   return e;

@@ -197,14 +197,15 @@ std::vector<Run> runs_of(const Names& names) {
 }
 
 // Whose they are, where all are of the same experts.
-std::string experts_of(const std::vector<Run>& runs, const Config& config) {
+std::string experts_of(const std::vector<Run>& runs, const LayerFacts& facts) {
+  const Config& config = facts.config();
   const Run& one = runs.front();
   if (one.first < 0 || one.first == one.last || (one.first == 0 && one.last == config.num_experts - 1)) return "";
   for (const Run& r : runs)
     if (r.first != one.first || r.last != one.last) return "";
   const std::int64_t experts = config.num_experts;
   std::string s = cat("; they are of experts ", one.first, " to ", one.last, " of ", experts);
-  if (one.first == 0 || one.last != experts - 1) return s;
+  if (facts.experts().front() != 0 || one.first == 0 || one.last != experts - 1) return s;
   s += cat("; the weights are those of ", one.first, one.first == 1 ? " expert" : " experts", ", and num_experts is ",
            experts);
   return config.named_by_class.empty() ? s : s + ", which a class gives by default where config.json does not say it";
@@ -235,7 +236,7 @@ Check WeightSet::check_complete() const {
     what += cat(what.empty() ? "" : ", ", text);
     told += runs[i].names;
   }
-  if (!instead) what += experts_of(runs, state_->facts.config());
+  if (!instead) what += experts_of(runs, state_->facts);
   return fail(Code::missing_weight, names[0], cat(names.size(), " weights were never set: ", what),
               json::Writer().key("missing").array(names).take());
 }

@@ -303,6 +303,14 @@ TEST(WeightSet, ManyMissingWeights) {
   EXPECT_EQ(nlohmann::json::parse("{" + c.error().details + "}")["missing"].size(), 160'000u);
 }
 
+TEST(WeightSet, ARankSaysNothingOfOtherRanksExperts) {
+  LayerSpec spec;
+  spec.experts = 8, spec.more = R"(,"parallel":{"tp_size":2,"tp_rank":1,"enable_expert_parallel":true})";
+  EXPECT_EQ(WeightSet(config_of(spec)).check_complete().error().message,
+            "16 weights were never set: w13_weight[4-7], w2_weight[4-7], w13_scale[4-7], w2_scale[4-7]; they are of "
+            "experts 4 to 7 of 8");
+}
+
 TEST(WeightSet, WeightsOfFewerExperts) {
   const Stacked t;
   const auto message = [&](std::int64_t step) {
