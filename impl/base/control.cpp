@@ -75,13 +75,13 @@ void Control::count(std::uint64_t done, std::uint64_t total) {
 }
 
 Check Control::ask(std::uint64_t done, std::uint64_t total) {
-  if (cancelled()) return fail(Code::cancelled, "", "the call was cancelled");
+  if (cancelled()) return fail(Code::cancelled, "control", "control: the call was cancelled");
   if (progress_ == nullptr || total == 0) return ok();
   const std::int32_t s = progress_(user_, done, total);
   if (s == 0) return ok();
   cancel();
   if (s == static_cast<std::int32_t>(Code::cancelled))
-    return fail(Code::cancelled, "", "the progress callback cancelled the call");
+    return fail(Code::cancelled, "control", "control: the progress callback cancelled the call");
   return callback_failed(s);
 }
 

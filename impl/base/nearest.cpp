@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -21,6 +22,12 @@ std::string plain(std::string_view name) {
   }
   return s;
 }
+
+// What others call it.
+constexpr std::pair<std::string_view, std::string_view> kOtherWords[] = {
+    {"bf16", "bfloat16"}, {"fp16", "float16"}, {"f16", "float16"},         {"half", "float16"},
+    {"fp32", "float32"},  {"f32", "float32"},  {"float", "float32"},       {"dtype", "in_dtype"},
+    {"swiglu", "silu"},   {"swish", "silu"},   {"torch_dtype", "in_dtype"}};
 
 std::size_t common_start(std::string_view a, std::string_view b) {
   return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
@@ -50,6 +57,9 @@ bool looks_like(std::string_view a, std::string_view b, std::size_t distance) {
 std::string did_you_mean(std::string_view name, std::span<const std::string_view> known) {
   if (name.empty() || name.size() > kMostLetters) return "";
   const std::string typed = plain(name);
+  for (const auto& [theirs, ours] : kOtherWords)
+    if (typed == theirs && std::find(known.begin(), known.end(), ours) != known.end())
+      return cat(" (did you mean ", ours, "?)");
   std::string_view nearest;
   std::size_t least = 0;
   for (const std::string_view other : known) {

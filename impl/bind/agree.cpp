@@ -15,9 +15,11 @@
 namespace moe::bind {
 namespace {
 
+constexpr std::string_view kParallel = "/parallel";
 // Members of the canonical document that say what the packed bytes are and mean.
 constexpr std::array<std::string_view, 13> kBinding = {"/num_experts",
                                                        "/hidden_dim",
+                                                       kParallel,
                                                        "/intermediate_size_per_partition",
                                                        "/num_local_experts",
                                                        "/activation",
@@ -27,8 +29,7 @@ constexpr std::array<std::string_view, 13> kBinding = {"/num_experts",
                                                        "/has_bias",
                                                        "/quantization/weights",
                                                        "/quantization/input_activations",
-                                                       "/activation_quant",
-                                                       "/parallel"};
+                                                       "/activation_quant"};
 
 std::string text_at(const json::Value& document, std::string_view pointer) {
   const json::Value* v = json::at_pointer(document, pointer);
@@ -41,11 +42,38 @@ std::string shown_at(const json::Value& document, std::string_view pointer) {
   return v != nullptr && v->array() != nullptr ? cat(v->array()->size(), " numbers") : text_at(document, pointer);
 }
 
+// "tp_rank is 0 in packed, the selection's is 1"
+std::string members_that_differ(const json::Object& theirs, const json::Value& selections, const std::string& side) {
+  std::string s;
+  for (const auto& [key, value] : theirs) {
+    const std::string place = cat("/", json::escape_pointer(key));
+    const std::string found = json::write(value, json::MemberOrder::sorted), expected = text_at(selections, place);
+    if (found == expected) continue;
+    const bool first = s.empty();
+    s += cat(first ? "" : ", ", key, " is ", found, first ? cat(" in ", side, ", the selection's is ") : ", not ",
+             expected);
+  }
+  return s;
+}
+
 // `side`: "packed" or "weights".
 Error differs(std::string_view member, const std::string& side, const std::string& found, const std::string& expected) {
   return fail(Code::config_mismatch, std::string(member),
               cat(member, ": found ", found, " in ", side, ", the selection has ", expected),
               json::members("member", member, "expected", expected, "actual", found));
+}
+
+Check check_same_member(const json::Value& theirs, const json::Value& selections, std::string_view pointer,
+                        const char* side) {
+  if (text_at(theirs, pointer) == text_at(selections, pointer)) return ok();
+  Error e = differs(pointer, side, shown_at(theirs, pointer), shown_at(selections, pointer));
+  const json::Value *found = json::at_pointer(theirs, pointer), *expected = json::at_pointer(selections, pointer);
+  if (found != nullptr && expected != nullptr && found->object() != nullptr && expected->object() != nullptr)
+    if (const std::string members = members_that_differ(*found->object(), *expected, side); !members.empty())
+      e.message = cat(pointer, ": ", members);
+  if (pointer == kParallel)
+    e.message += "; a folder of converted layers is of one rank: open this one's, or convert it";
+  return e;
 }
 
 constexpr std::size_t kMostName = 512;  // characters, as many as a config takes
@@ -79,9 +107,7 @@ PackedInfo packed_info(const Selection& selection) {
 }
 
 Check check_same_config(const json::Value& theirs, const json::Value& selections, const char* side) {
-  for (std::string_view pointer : kBinding)
-    if (text_at(theirs, pointer) != text_at(selections, pointer))
-      return differs(pointer, side, shown_at(theirs, pointer), shown_at(selections, pointer));
+  for (std::string_view pointer : kBinding) MOE_CHECK(check_same_member(theirs, selections, pointer, side));
   return ok();
 }
 
@@ -111,6 +137,8 @@ Check check_same_model(const Packed& packed, const Selection& selection) {
 }
 
 Check check_same_packed(const Packed& packed, const Selection& selection) {
+  // The cut comes first: it also changes layouts.
+  MOE_CHECK(check_same_member(*packed.info.document, selection.config->resolved, kParallel, "packed"));
   // Conversion takes the layout of groups of any sizes where it finds several sizes.
   const Layout& found = packed.info.layout;
   const bool wider = found == with_any_groups(selection.layout);

@@ -98,8 +98,9 @@ Result<Members> Members::open(const json::Value* object, std::string pointer, Wo
   if (members == nullptr) return unexpected(std::move(pointer), *object, "an object");
   for (const auto& [key, value] : *members) {
     if (!index_of(known, key)) {
-      return fault(child(pointer, key), cat("unknown member ", brief(json::Value(key)), did_you_mean(key, known),
-                                            ", known here: ", join(known)));
+      const std::string meant = did_you_mean(key, known);
+      return fault(child(pointer, key), cat("unknown member ", brief(json::Value(key)), meant,
+                                            meant.empty() ? cat(", known here: ", join(known)) : ""));
     }
   }
   return Members(object, std::move(pointer));
@@ -166,7 +167,7 @@ Result<std::optional<std::size_t>> Members::word(std::string_view key, Words wor
   if (v == nullptr) return std::optional<std::size_t>();
   const std::string* s = v->string();
   const std::optional<std::size_t> i = s == nullptr ? std::nullopt : index_of(words, *s);
-  if (!i) return unexpected(at(key), *v, join(words));
+  if (!i) return unexpected(at(key), *v, cat(join(words), s == nullptr ? "" : did_you_mean(*s, words)));
   return i;
 }
 

@@ -123,6 +123,8 @@ json::Object parallel_members(const ParallelConfig& p) {
           {"enable_eplb", p.enable_eplb}};
 }
 
+bool is_parallel_member(std::string_view name) { return fields::index_of(fields::names_of(kFields), name).has_value(); }
+
 Check read_parallel(const Members& layer, Draft& draft) {
   Config& c = draft.config;
   MOE_TRY(const Members members, fields::open_fields(layer.get("parallel"), "/parallel", kFields));

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "base/index.h"
 #include "base/text.h"
@@ -317,9 +318,24 @@ constexpr fields::Field<Owner> kLayer[] = {
 };
 // clang-format on
 
+// A member of a section that stands outside of it.
+Check check_sections(const json::Value& document) {
+  if (document.object() == nullptr) return ok();
+  const std::vector<std::string_view> known = fields::names_of(kLayer);
+  for (const auto& [key, value] : *document.object()) {
+    if (fields::index_of(known, key)) continue;
+    const char* section = is_parallel_member(key) ? "parallel" : is_routing_member(key) ? "routing" : nullptr;
+    if (section == nullptr) return ok();  // open_fields refuses it
+    return fields::fault(fields::child("", key), cat("unknown member ", fields::brief(json::Value(key)),
+                                                     " (did you mean {\"", section, "\": {\"", key, "\": ..}}?)"));
+  }
+  return ok();
+}
+
 }  // namespace
 
 Result<Config> config_from_document(json::Value document) {
+  MOE_CHECK(check_sections(document));
   MOE_TRY(const Members members, fields::open_fields(&document, "", kLayer));
   Draft draft;
   draft.platform = members.get("platform");

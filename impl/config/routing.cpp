@@ -237,6 +237,8 @@ RoutingMethod named_routing_method(Scoring scoring, std::int64_t top_k, bool ren
   return m == RoutingMethod::unspecified && plain_sigmoid ? RoutingMethod::sigmoid : m;
 }
 
+bool is_routing_member(std::string_view name) { return fields::index_of(fields::names_of(kFields), name).has_value(); }
+
 Check read_routing(const Members& layer, Draft& draft) {
   RoutingConfig& r = draft.config.routing;
   MOE_TRY(const Members members, fields::open_fields(layer.get("routing"), "/routing", kFields));

@@ -28,6 +28,9 @@ Check read_routing(const fields::Members& members, Draft& draft);
 // quantization or hf_quantization_config, then compute and the types of activations against it.
 Check read_quantization(const fields::Members& members, Draft& draft);
 Check read_platform(const fields::Members& members, Draft& draft);
+// Whether the section has such a member.
+bool is_parallel_member(std::string_view name);
+bool is_routing_member(std::string_view name);
 void write_parallel(const Draft& draft, json::Object& out);
 void write_routing(const Draft& draft, json::Object& out);
 void write_quantization(const Draft& draft, json::Object& out);

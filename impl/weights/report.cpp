@@ -1,5 +1,6 @@
 // What a set has and lacks, and whole tensors for the caller. See weight_set.h.
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 
 #include "base/index.h"
@@ -156,8 +157,61 @@ Names WeightSet::missing(std::size_t limit) const {
   return names;
 }
 
+namespace {
+
 // Bytes of names in a message; its details have all of them.
-constexpr std::size_t kMostNamed = 32 * 1024;
+constexpr std::size_t kMostNamed = 1024;
+
+// Names of one tensor of experts that follow each other: "w13_weight[4-127]".
+struct Run {
+  std::string head, tail;
+  std::int64_t first = -1, last = -1;  // -1: the head is all
+  std::size_t names = 1;
+
+  std::string text() const {
+    if (first < 0) return head;
+    return cat(head, "[", first, first == last ? "" : cat("-", last), "]", tail);
+  }
+};
+
+Run run_of(const std::string& name) {
+  const std::size_t open = name.find('['), close = name.find(']');
+  if (open == std::string::npos || close == std::string::npos) return {.head = name, .tail = ""};
+  std::int64_t expert = 0;
+  std::from_chars(name.data() + open + 1, name.data() + close, expert);
+  return {.head = name.substr(0, open), .tail = name.substr(close + 1), .first = expert, .last = expert};
+}
+
+std::vector<Run> runs_of(const Names& names) {
+  std::vector<Run> runs;
+  for (const std::string& name : names) {
+    const Run next = run_of(name);
+    Run* last = runs.empty() ? nullptr : &runs.back();
+    if (last != nullptr && next.first >= 0 && last->head == next.head && last->tail == next.tail &&
+        last->last + 1 == next.first)
+      ++last->last, ++last->names;
+    else
+      runs.push_back(next);
+  }
+  return runs;
+}
+
+// Whose they are, where all are of the same experts.
+std::string experts_of(const std::vector<Run>& runs, const LayerFacts& facts) {
+  const Config& config = facts.config();
+  const Run& one = runs.front();
+  if (one.first < 0 || one.first == one.last || (one.first == 0 && one.last == config.num_experts - 1)) return "";
+  for (const Run& r : runs)
+    if (r.first != one.first || r.last != one.last) return "";
+  const std::int64_t experts = config.num_experts;
+  std::string s = cat("; they are of experts ", one.first, " to ", one.last, " of ", experts);
+  if (facts.experts().front() != 0 || one.first == 0 || one.last != experts - 1) return s;
+  s += cat("; the weights are those of ", one.first, one.first == 1 ? " expert" : " experts", ", and num_experts is ",
+           experts);
+  return config.named_by_class.empty() ? s : s + ", which a class gives by default where config.json does not say it";
+}
+
+}  // namespace
 
 Check WeightSet::check_complete() const {
   if (state_->facts.required().empty()) return state_->facts.tensor_of(Role::w13_weight).error();
@@ -171,13 +225,18 @@ Check WeightSet::check_complete() const {
   if (const auto& u = state_->unfound; u && std::none_of(state_->roles.begin(), state_->roles.end(), is_set))
     what = found_instead(state_->facts, u->path, u->module ? u->module->c_str() : nullptr);
   const bool instead = !what.empty();
-  for (std::size_t i = 0; i < names.size() && !instead; ++i) {
-    if (what.size() + names[i].size() > kMostNamed) {
-      what += cat(", and ", names.size() - i, " more");
+  const std::vector<Run> runs = runs_of(names);
+  std::size_t told = 0;
+  for (std::size_t i = 0; i < runs.size() && !instead; ++i) {
+    const std::string text = runs[i].text();
+    if (what.size() + text.size() > kMostNamed) {
+      what += cat(", and ", names.size() - told, " more");
       break;
     }
-    what += cat(what.empty() ? "" : ", ", names[i]);
+    what += cat(what.empty() ? "" : ", ", text);
+    told += runs[i].names;
   }
+  if (!instead) what += experts_of(runs, state_->facts);
   return fail(Code::missing_weight, names[0], cat(names.size(), " weights were never set: ", what),
               json::Writer().key("missing").array(names).take());
 }

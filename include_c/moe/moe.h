@@ -297,13 +297,13 @@ MOE_API moe_status MOE_CALL moe_error_status(const moe_error* err);
  *  "<subject>: <message>". Borrowed, "" for NULL. [any] */
 MOE_API const char* MOE_CALL moe_error_message(const moe_error* err);
 /** Where: a JSON pointer into the config ("/quantization/group_size"), a role
- *  ("w13_weight[17]"), a path, or "". Borrowed. [any] */
+ *  ("w13_weight[17]"), a path, a parameter ("control", "options_json"), or "". Borrowed. [any] */
 MOE_API const char* MOE_CALL moe_error_subject(const moe_error* err);
 /** The facts of the error for programs: {"status","message","subject","expected","actual",
  *  "needed","errno","cause":{..},"candidates":[..]}; members are present if they apply; some
  *  errors have more ("error", "kind", "reason", "warning"). "{}" for NULL. The "reason" of
- *  moe_config_create_from_hf is "dense_layer", "no_such_layer" (past the end) or "dense_model".
- *  Borrowed. [any] */
+ *  moe_config_create_from_hf is "dense_layer", "no_such_layer" (past the end) or "dense_model"; that
+ *  of moe_checkpoint_config is "dense_layer", "past_the_end" or "not_understood". Borrowed. [any] */
 MOE_API const char* MOE_CALL moe_error_details_json(const moe_error* err);
 MOE_API void MOE_CALL moe_error_destroy(moe_error* err);
 
@@ -354,10 +354,10 @@ typedef void (MOE_CALL *moe_release_fn)(void* user);
  *  to stop. total is 0 while it is unknown. */
 typedef moe_status (MOE_CALL *moe_progress_fn)(void* user, uint64_t done, uint64_t total);
 
-/** Makes a control for long calls: convert, save, load, apply. progress is kept (destroy ends it)
- *  and may be NULL: moe_control_progress answers from any thread instead. Several calls may share
- *  one control: cancelling stops all of them, and progress is that of the latest report. Statuses:
- *  common. [any] */
+/** Makes a control for long calls: open, convert, save, load, hash, apply. progress is kept (destroy
+ *  ends it) and may be NULL: moe_control_progress answers from any thread instead. Several calls may
+ *  share one control: cancelling stops all of them, and progress is that of the latest report.
+ *  Statuses: common. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_control_create(moe_progress_fn progress, void* user, moe_release_fn destroy, moe_control** out, moe_error** err);
 /** Asks the calls that use this control to stop: they return MOE_ERR_CANCELLED soon. Later calls
  *  return it at once, so a new start needs a new control. Safe in a signal handler and in callbacks.

@@ -31,5 +31,13 @@ TEST(Nearest, TheNearestThatLooksLikeIt) {
   EXPECT_EQ(did_you_mean("tp_size", {}), "");
 }
 
+TEST(Nearest, WhatOthersCallIt) {
+  const std::vector<std::string_view> types = {"float32", "float16", "bfloat16"}, members = {"in_dtype", "out_dtype"};
+  EXPECT_EQ(did_you_mean("bf16", types), " (did you mean bfloat16?)");
+  EXPECT_EQ(did_you_mean("FP16", types), " (did you mean float16?)");
+  EXPECT_EQ(did_you_mean("dtype", members), " (did you mean in_dtype?)");
+  EXPECT_EQ(did_you_mean("dtype", types), "");
+}
+
 }  // namespace
 }  // namespace moe::test::nearest_test

@@ -45,6 +45,7 @@ TEST_F(LayerEntry, MembersThatMustAgree) {
       {{{"num_experts", 8}}, "/num_experts"},
       {{{"hidden_dim", 128}}, "/hidden_dim"},
       {{{"intermediate_size", 128}}, "/intermediate_size_per_partition"},
+      {{{"parallel", {{"tp_size", 2}}}}, "/parallel"},
       {{{"activation", "swigluoai_uninterleave"}}, "/activation"},
       {{{"activation_params", {{"limit", 3.0}}}}, "/activation_params"},
   };
@@ -55,6 +56,23 @@ TEST_F(LayerEntry, MembersThatMustAgree) {
     EXPECT_EQ(f.status, MOE_ERR_CONFIG_MISMATCH) << r.members << f.message;
     EXPECT_EQ(f.subject, r.member) << f.message;
     EXPECT_EQ(f.details["member"], r.member);
+  }
+}
+
+TEST_F(LayerEntry, AnotherRankIsNamed) {
+  const auto ranks = [](int rank) {
+    return nlohmann::json{{"parallel", {{"tp_size", 2}, {"tp_rank", rank}, {"enable_expert_parallel", true}}}};
+  };
+  for (const int rank : {0, 1}) {
+    ConfigPtr config;
+    const SelectionPtr other = changed(ranks(rank), &config);
+    const Failure f = create(other.get(), s.packed.get());
+    EXPECT_EQ(f.status, MOE_ERR_CONFIG_MISMATCH);
+    EXPECT_EQ(f.subject, "/parallel");
+    EXPECT_EQ(f.message, std::string(rank == 0 ? "" : "ep_rank is 0 in packed, the selection's is 1, ") +
+                             (rank == 0 ? "ep_size is 1 in packed, the selection's is 2" : "ep_size is 1, not 2") +
+                             ", use_ep is false, not true; a folder of converted layers is of one rank: open this "
+                             "one's, or convert it");
   }
 }
 

@@ -107,6 +107,20 @@ TEST(Parse, Widths) {
   EXPECT_EQ(fault_of(d), "/intermediate_size_per_partition");
 }
 
+TEST(Parse, NamesThatAreMeant) {
+  const auto message = [](const json& members) {
+    const auto c = parse_config(layer_document(members).dump());
+    return c ? std::string() : c.error().message;
+  };
+  EXPECT_EQ(message({{"tp_size", 2}}),
+            R"(/tp_size: unknown member "tp_size" (did you mean {"parallel": {"tp_size": ..}}?))");
+  EXPECT_EQ(message({{"topk_group", 2}}),
+            R"(/topk_group: unknown member "topk_group" (did you mean {"routing": {"topk_group": ..}}?))");
+  EXPECT_EQ(message({{"dtype", "bfloat16"}}), R"(/dtype: unknown member "dtype" (did you mean in_dtype?))");
+  EXPECT_EQ(message({{"in_dtype", "bf16"}}),
+            R"(/in_dtype: found "bf16", expected float32, float16 or bfloat16 (did you mean bfloat16?))");
+}
+
 TEST(Parse, LengthsCountCharacters) {
   const auto repeated = [](int n) {
     std::string s;

@@ -51,6 +51,19 @@ TEST_F(CppCallbacks, ProgressGoesOnStopsAndThrows) {
 
   const Control stopping = Control::create([](std::uint64_t, std::uint64_t) { return false; });
   EXPECT_EQ(convert(&stopping), MOE_ERR_CANCELLED);
+  std::size_t calls = 0;
+  const Control silent = Control::create([&](std::uint64_t, std::uint64_t) { ++calls; });
+  EXPECT_EQ(convert(&silent), MOE_OK);
+  EXPECT_GT(calls, 0U);
+  const Control going_on = Control::create([](std::uint64_t, std::uint64_t) -> moe_status { return MOE_OK; });
+  EXPECT_EQ(convert(&going_on), MOE_OK);
+  const Control leaving = Control::create([](std::uint64_t, std::uint64_t) -> moe_status { return MOE_ERR_CANCELLED; });
+  EXPECT_EQ(convert(&leaving), MOE_ERR_CANCELLED);
+  const Control failing = Control::create([](std::uint64_t, std::uint64_t) -> moe_status { return MOE_ERR_IO; });
+  EXPECT_EQ(convert(&failing), MOE_ERR_CALLBACK);
+  const Control empty = Control::create(std::function<bool(std::uint64_t, std::uint64_t)>());
+  EXPECT_EQ(convert(&empty), MOE_OK);
+
   const Control throwing =
       Control::create([](std::uint64_t, std::uint64_t) -> bool { throw std::runtime_error("no"); });
   EXPECT_EQ(convert(&throwing), MOE_ERR_CALLBACK);

@@ -133,7 +133,7 @@ TEST_F(CppCheckpoint, LayersGiveTheBytesOfSingleCallsAndOfConvertedOnes) {
   EXPECT_FALSE(converted.info(0).is_converted);
   EXPECT_TRUE(converted.info(2).is_converted);
   EXPECT_EQ(status(converted.try_layer(0)), MOE_ERR_MISSING_WEIGHT);
-  one.layers.clear();
+  one.layers = {};
   one.verify = true;
   model.convert(at("converted"), context, one);
   converted = Checkpoint::open(at("converted"), context);
@@ -160,6 +160,8 @@ TEST_F(CppCheckpoint, OptionsAreHandedOn) {
   EXPECT_NE(model.layer(0, context, how).to_json().text().find("\"num_local_experts\":2"), std::string_view::npos);
   CheckpointConvertOptions half;
   half.patch_json = how.patch_json;
+  half.layers = std::vector<std::int64_t>();  // not all of them
+  EXPECT_EQ(status(model.try_convert(at("half"), context, half)), MOE_ERR_INVALID_ARGUMENT);
   half.layers = {0};
   model.convert(at("half"), context, half);
   EXPECT_EQ(Checkpoint::open(at("half")).config(0).get_int("/num_local_experts"), kExperts / 2);

@@ -170,7 +170,9 @@ TEST(LayerCalls, FailuresLeaveTheOutputAlone) {
   Batch b = random_batch(s, 6, 3);
   ApplyArgs a = b.args();
   a.control = &control;
-  EXPECT_EQ(layer->apply(a).error().code, Code::cancelled);
+  const Error cancelled = layer->apply(a).error();
+  EXPECT_EQ(cancelled.code, Code::cancelled);
+  EXPECT_EQ(cancelled.subject, "control");
 }
 
 TEST(LayerCalls, CountsTokensPerExpert) {

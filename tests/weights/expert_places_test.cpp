@@ -518,9 +518,9 @@ TEST(ExpertPlaces, AFileWithoutExperts) {
   ASSERT_TRUE(set.load_safetensors(dir.file("none.safetensors").c_str(), nullptr));
   EXPECT_THAT(set.check_complete().error().message, HasSubstr("it has no tensors"));
   std::filesystem::remove(dir.file("none.safetensors"));
-  EXPECT_THAT(set.check_complete().error().message, HasSubstr("never set: w13_weight[0], w13_weight[1], "));
+  EXPECT_THAT(set.check_complete().error().message, HasSubstr("never set: w13_weight[0-3], "));
   set.clear();
-  EXPECT_THAT(set.check_complete().error().message, HasSubstr("never set: w13_weight[0], w13_weight[1], "));
+  EXPECT_THAT(set.check_complete().error().message, HasSubstr("never set: w13_weight[0-3], "));
 }
 
 // One after the other, and no matter which of them have tensors of this layer.

@@ -394,6 +394,14 @@ class ProgressOfCalls(Folder):
         self.model.convert(self.folder / "converted")
         self.assertEqual([it.is_converted for it in libmoe.open(self.folder / "converted")], [True, False, True])
 
+    def test_long_calls_where_no_thread_can_start(self):
+        seen = []
+        with mock.patch("_thread.start_new_thread", side_effect=RuntimeError("can't start new thread")):
+            self.model.fingerprint(True, progress=lambda *numbers: seen.append(numbers))
+            with self.assertRaisesRegex(libmoe.CallbackError, "progress"):
+                self.model.fingerprint(True, progress=lambda: None)
+        self.assertTrue(seen)
+
     def test_words_that_are_not_known(self):
         def state(control, out, err):
             out._obj.phase, out._obj.unit, out._obj.layer = 77, 88, -1
@@ -489,10 +497,14 @@ class Texts(Folder):
     def test_programs_of_the_readme(self):
         programs = re.findall(r"^```python\n(.*?)^```$", (HERE / "README.md").read_text(), re.M | re.S)
         self.assertEqual([program.count("\n") for program in programs], [10, 6])
+        write_model(self.folder / "other")
+        config = json.loads((self.folder / "other" / "config.json").read_text())
+        config["quantization_config"] = {"quant_method": "bitsandbytes"}
+        (self.folder / "other" / "config.json").write_text(json.dumps(config))
         for program, lines in zip(programs, (1, 6)):
             path = filter(None, (str(HERE), os.environ.get("PYTHONPATH")))
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
-            for folder in (self.folder / "model", self.folder / "nowhere"):
+            for folder in (self.folder / "model", self.folder / "nowhere", self.folder / "other"):
                 run = subprocess.run([sys.executable, "-", folder], input=program, capture_output=True, text=True,
                                      check=False, env=environment)
                 if folder.name == "model":
@@ -500,7 +512,7 @@ class Texts(Folder):
                     self.assertEqual(run.stdout.count("<libmoe.Layer "), lines)
                 else:
                     self.assertEqual(run.returncode, 1)
-                    self.assertIn("nowhere/config.json'", run.stderr)
+                    self.assertRegex(run.stderr, "nowhere/config.json'" if folder.name == "nowhere" else "libmoe.*bitsandbytes")
 
 
 if __name__ == "__main__":

@@ -22,35 +22,63 @@ namespace {
 
 struct ErrnoName {
   int number;
-  std::string_view name;
+  std::string_view name, words = "";
 };
 
-// What calls on files fail with. Not strerror: no locale, no shared buffer. (strerrorname_np needs glibc 2.32.)
+// What calls on files fail with, and what the usual ones mean. Not strerror: no locale, no shared buffer.
+// (strerrorname_np needs glibc 2.32.)
 constexpr ErrnoName kErrnoNames[] = {
-    {EPERM, "EPERM"},         {ENOENT, "ENOENT"},         {EINTR, "EINTR"},     {EIO, "EIO"},
-    {ENXIO, "ENXIO"},         {EBADF, "EBADF"},           {EAGAIN, "EAGAIN"},   {ENOMEM, "ENOMEM"},
-    {EACCES, "EACCES"},       {EFAULT, "EFAULT"},         {EBUSY, "EBUSY"},     {EEXIST, "EEXIST"},
-    {EXDEV, "EXDEV"},         {ENODEV, "ENODEV"},         {ENOTDIR, "ENOTDIR"}, {EISDIR, "EISDIR"},
-    {EINVAL, "EINVAL"},       {ENFILE, "ENFILE"},         {EMFILE, "EMFILE"},   {ETXTBSY, "ETXTBSY"},
-    {EFBIG, "EFBIG"},         {ENOSPC, "ENOSPC"},         {ESPIPE, "ESPIPE"},   {EROFS, "EROFS"},
-    {EMLINK, "EMLINK"},       {EPIPE, "EPIPE"},           {EDEADLK, "EDEADLK"}, {ENAMETOOLONG, "ENAMETOOLONG"},
-    {ENOLCK, "ENOLCK"},       {ENOSYS, "ENOSYS"},         {ELOOP, "ELOOP"},     {ENOTEMPTY, "ENOTEMPTY"},
-    {EOVERFLOW, "EOVERFLOW"}, {EOPNOTSUPP, "EOPNOTSUPP"}, {ESTALE, "ESTALE"},   {EDQUOT, "EDQUOT"},
-    {ETIMEDOUT, "ETIMEDOUT"}, {EREMOTEIO, "EREMOTEIO"},
+    {EPERM, "EPERM", "not permitted"},
+    {ENOENT, "ENOENT", "no such file or directory"},
+    {EINTR, "EINTR"},
+    {EIO, "EIO", "the device failed"},
+    {ENXIO, "ENXIO"},
+    {EBADF, "EBADF"},
+    {EAGAIN, "EAGAIN"},
+    {ENOMEM, "ENOMEM", "out of memory"},
+    {EACCES, "EACCES", "permission denied"},
+    {EFAULT, "EFAULT"},
+    {EBUSY, "EBUSY"},
+    {EEXIST, "EEXIST", "it exists"},
+    {EXDEV, "EXDEV"},
+    {ENODEV, "ENODEV"},
+    {ENOTDIR, "ENOTDIR", "not a directory"},
+    {EISDIR, "EISDIR", "a directory"},
+    {EINVAL, "EINVAL"},
+    {ENFILE, "ENFILE", "the system has too many open files"},
+    {EMFILE, "EMFILE", "too many open files, ulimit -n is the limit"},
+    {ETXTBSY, "ETXTBSY"},
+    {EFBIG, "EFBIG", "the file is too large, ulimit -f or the file system is the limit"},
+    {ENOSPC, "ENOSPC", "no space left on the device"},
+    {ESPIPE, "ESPIPE"},
+    {EROFS, "EROFS", "a read-only file system"},
+    {EMLINK, "EMLINK"},
+    {EPIPE, "EPIPE"},
+    {EDEADLK, "EDEADLK"},
+    {ENAMETOOLONG, "ENAMETOOLONG", "the name is too long"},
+    {ENOLCK, "ENOLCK"},
+    {ENOSYS, "ENOSYS"},
+    {ELOOP, "ELOOP", "too many symbolic links"},
+    {ENOTEMPTY, "ENOTEMPTY"},
+    {EOVERFLOW, "EOVERFLOW"},
+    {EOPNOTSUPP, "EOPNOTSUPP"},
+    {ESTALE, "ESTALE"},
+    {EDQUOT, "EDQUOT", "the disk quota is used up"},
+    {ETIMEDOUT, "ETIMEDOUT"},
+    {EREMOTEIO, "EREMOTEIO"},
 };
 
-// Empty for others.
-std::string_view errno_name(int number) {
+// "no such file or directory (ENOENT)", "EINTR", "4711"
+std::string errno_text(int number) {
   for (const ErrnoName& e : kErrnoNames)
-    if (e.number == number) return e.name;
-  return {};
+    if (e.number == number) return e.words.empty() ? std::string(e.name) : cat(e.words, " (", e.name, ")");
+  return cat(number);
 }
 
 }  // namespace
 
 Error io_error(const std::string& path, const std::string& what, int error_number) {
-  const std::string_view name = errno_name(error_number);
-  return fail(Code::io, path, cat(path, ": cannot ", what, ": ", name.empty() ? cat(error_number) : std::string(name)),
+  return fail(Code::io, path, cat(path, ": cannot ", what, ": ", errno_text(error_number)),
               json::members("errno", error_number));
 }
 

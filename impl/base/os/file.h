@@ -114,7 +114,7 @@ Result<PathKind> path_kind(const FileName& name);
 // Folder::names of a path.
 Result<std::vector<std::string>> directory_names(const std::string& path);
 
-// Code::io: "<path>: cannot <what>: ENOENT", details "errno":2.
+// Code::io: "<path>: cannot <what>: no such file or directory (ENOENT)", details "errno":2.
 Error io_error(const std::string& path, const std::string& what, int error_number);
 
 }  // namespace moe

@@ -53,10 +53,11 @@ json::Value without_nulls(const json::Value& document) {
   return json::Value(std::move(kept));
 }
 
+constexpr const char* kCpuList = "a list of CPUs like \"0-7,16\"";
+
 Result<CpuList> parse_cpus(const std::string& text, const std::string& pointer) {
   const auto cpus = parse_cpu_list(text);
-  if (!cpus || cpus->empty())
-    return fields::fault(pointer, cat("found ", in_quotes(text), ", expected a list of CPUs like \"0-7,16\""));
+  if (!cpus || cpus->empty()) return fields::fault(pointer, cat("found ", in_quotes(text), ", expected ", kCpuList));
   const CpuList allowed = allowed_cpus();
   for (int cpu : *cpus)
     if (!allowed.empty() && !std::binary_search(allowed.begin(), allowed.end(), cpu))
@@ -73,6 +74,8 @@ Result<Options> parse_options(std::string_view text) {
   const json::Value given = without_nulls(document);
   MOE_TRY(const fields::Members m, fields::Members::open(&given, "", kOptionNames));
   MOE_TRY(o.threads, m.integer("threads", {0, kMaxThreads}, 0));
+  if (const json::Value* cpus = m.get("cpus"); cpus != nullptr && cpus->string() == nullptr)
+    return fields::unexpected(m.at("cpus"), *cpus, kCpuList);
   MOE_TRY(const std::optional<std::string> cpus, m.text("cpus", 65536));
   if (cpus) {
     MOE_TRY(o.cpus, parse_cpus(*cpus, m.at("cpus")));

@@ -5,8 +5,11 @@
 
 #include <moe/cpp/layer.hpp>
 
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace libmoe {
@@ -41,9 +44,29 @@ struct CheckpointLayerOptions {
   const Control* control = nullptr;
 };
 
+/// The model's numbers of layers; by default all that have experts. A list that came out empty is an error, as in
+/// moe.h.
+class LayerNumbers {
+ public:
+  LayerNumbers() = default;
+  LayerNumbers(std::initializer_list<std::int64_t> numbers) : LayerNumbers(std::vector<std::int64_t>(numbers)) {}
+  LayerNumbers(std::vector<std::int64_t> numbers) : all_(false), numbers_(std::move(numbers)) {}
+
+  /// For moe_checkpoint_options; null: all.
+  const std::int64_t* data() const noexcept {
+    static constexpr std::int64_t none = 0;
+    return all_ ? nullptr : numbers_.empty() ? &none : numbers_.data();
+  }
+  std::size_t size() const noexcept { return numbers_.size(); }
+
+ private:
+  bool all_ = true;
+  std::vector<std::int64_t> numbers_;
+};
+
 /// What Checkpoint::convert may be told.
 struct CheckpointConvertOptions {
-  std::vector<std::int64_t> layers{};  ///< empty: all that have experts
+  LayerNumbers layers{};               ///< by default all that have experts
   std::string patch_json{};            ///< as in CheckpointLayerOptions
   const Platform* platform = nullptr;  ///< null: the config's
   bool verify = false;                 ///< compare the hashes of files that are there
@@ -59,8 +82,9 @@ class Checkpoint : public Handle<moe_checkpoint, moe_checkpoint_destroy> {
   /// Reads and checks every header, and no weight. options: those of Config::from_hf without layer_index and module.
   static Result<Checkpoint> try_open(Text directory, const Context& context = {}, std::string_view options_json = {},
                                      const Control& control = {}) noexcept {
-    return detail::make<Checkpoint>(moe_checkpoint_open, context.get(), directory, options_json.data(),
-                                    options_json.size(), control.get());
+    return detail::make<Checkpoint>(moe_checkpoint_open, context.get(), directory,
+                                    options_json.empty() ? nullptr : options_json.data(), options_json.size(),
+                                    control.get());
   }
 
   /// Of all kinds; those of multi-token prediction come last.
@@ -85,7 +109,8 @@ class Checkpoint : public Handle<moe_checkpoint, moe_checkpoint_destroy> {
   Result<Buffer> try_to_json() const noexcept { return detail::text(moe_checkpoint_to_json, get()); }
   /// The config of a layer. The "reason" in the details: "past_the_end", "dense_layer", "not_understood".
   Result<Config> try_config(std::int64_t layer, std::string_view patch_json = {}) const noexcept {
-    return detail::make<Config>(moe_checkpoint_config, get(), layer, patch_json.data(), patch_json.size());
+    return detail::make<Config>(moe_checkpoint_config, get(), layer, patch_json.empty() ? nullptr : patch_json.data(),
+                                patch_json.size());
   }
   /// A layer that is ready to run: converted now, or of a converted checkpoint loaded.
   Result<Layer> try_layer(std::int64_t layer, const Context& context = {},
@@ -110,7 +135,7 @@ class Checkpoint : public Handle<moe_checkpoint, moe_checkpoint_destroy> {
                            const CheckpointConvertOptions& options = {}) const noexcept {
     moe_checkpoint_options raw = raw_options(options);
     raw.load_flags = options.verify ? MOE_LOAD_VERIFY : 0;
-    raw.layers = options.layers.empty() ? nullptr : options.layers.data();
+    raw.layers = options.layers.data();
     raw.num_layers = options.layers.size();
     return detail::call(moe_checkpoint_convert, context.get(), get(), directory, &raw);
   }

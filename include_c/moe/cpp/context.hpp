@@ -5,14 +5,58 @@
 
 #include <moe/cpp/error.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <type_traits>
+#include <utility>
 
 namespace libmoe {
 inline namespace LIBMOE_NAMESPACE {
 
-/// Called now and then on the thread of the long call; total is 0 while unknown. false stops the call.
-using Progress = std::function<bool(std::uint64_t done, std::uint64_t total)>;
+/// A function of (std::uint64_t done, std::uint64_t total), called now and then on the thread of the long call; total
+/// is 0 while unknown. Its result says whether the call goes on: bool (false stops it), moe_status (MOE_OK goes on), or
+/// void.
+class Progress {
+ public:
+  Progress() = default;
+  Progress(std::nullptr_t) {}
+  template <class F, class = std::enable_if_t<!std::is_same_v<F, Progress>>>
+  Progress(F function) {
+    constexpr bool takes = std::is_invocable_v<F&, std::uint64_t, std::uint64_t>;
+    static_assert(takes, "a progress function takes (std::uint64_t done, std::uint64_t total)");
+    if constexpr (takes) {
+      using Answer = std::invoke_result_t<F&, std::uint64_t, std::uint64_t>;
+      static_assert(std::is_void_v<Answer> || std::is_same_v<Answer, bool> || std::is_same_v<Answer, moe_status>,
+                    "a progress function returns bool (false stops the call), moe_status (MOE_OK goes on) or nothing");
+      if (!is_empty(function)) {
+        function_ = [f = std::move(function)](std::uint64_t done, std::uint64_t total) mutable -> moe_status {
+          if constexpr (std::is_same_v<Answer, moe_status>)
+            return f(done, total);
+          else if constexpr (std::is_same_v<Answer, bool>)
+            return f(done, total) ? MOE_OK : MOE_ERR_CANCELLED;
+          else
+            return f(done, total), MOE_OK;
+        };
+      }
+    }
+  }
+
+  explicit operator bool() const noexcept { return static_cast<bool>(function_); }
+  moe_status operator()(std::uint64_t done, std::uint64_t total) const { return function_(done, total); }
+
+ private:
+  template <class F>
+  static bool is_empty(const F&) noexcept {
+    return false;
+  }
+  template <class R, class... A>
+  static bool is_empty(const std::function<R(A...)>& f) noexcept {
+    return !f;
+  }
+
+  std::function<moe_status(std::uint64_t, std::uint64_t)> function_;
+};
 
 /// What a long call is doing.
 enum class Phase : moe_phase {
@@ -92,8 +136,7 @@ class Control : public Handle<moe_control, moe_control_destroy> {
 
  private:
   static moe_status MOE_CALL report_to(void* user, std::uint64_t done, std::uint64_t total) {
-    return detail::guarded(
-        [&](auto) -> moe_status { return (*static_cast<Progress*>(user))(done, total) ? MOE_OK : MOE_ERR_CANCELLED; });
+    return detail::guarded([&](auto) -> moe_status { return (*static_cast<Progress*>(user))(done, total); });
   }
 };
 

@@ -21,12 +21,19 @@
 namespace moe::test::file_test {
 namespace {
 
-TEST(FileErrors, HaveTheNameOfTheirNumber) {
+TEST(FileErrors, SayTheirNumberInWords) {
   const struct {
     int number;
     std::string name;
-  } rows[] = {{ENOENT, "ENOENT"}, {EACCES, "EACCES"}, {EISDIR, "EISDIR"}, {ELOOP, "ELOOP"}, {EMFILE, "EMFILE"},
-              {EIO, "EIO"},       {ENOSPC, "ENOSPC"}, {EDQUOT, "EDQUOT"}, {EFBIG, "EFBIG"}, {EROFS, "EROFS"}};
+  } rows[] = {{ENOENT, "no such file or directory (ENOENT)"},
+              {EACCES, "permission denied (EACCES)"},
+              {EISDIR, "a directory (EISDIR)"},
+              {ENOTDIR, "not a directory (ENOTDIR)"},
+              {EMFILE, "too many open files, ulimit -n is the limit (EMFILE)"},
+              {ENOSPC, "no space left on the device (ENOSPC)"},
+              {EFBIG, "the file is too large, ulimit -f or the file system is the limit (EFBIG)"},
+              {EROFS, "a read-only file system (EROFS)"},
+              {EXDEV, "EXDEV"}};
   for (const auto& r : rows) {
     const Error e = io_error("/a/file", "open", r.number);
     EXPECT_EQ(e.code, Code::io);
@@ -67,7 +74,7 @@ TEST(Files, NothingElseIsOpened) {
   }
   const auto none = File::open(dir.file("none"));
   ASSERT_FALSE(none);
-  EXPECT_EQ(none.error().message, dir.file("none") + ": cannot open: ENOENT");
+  EXPECT_EQ(none.error().message, dir.file("none") + ": cannot open: no such file or directory (ENOENT)");
 }
 
 TEST(Files, AreMapped) {
@@ -138,7 +145,7 @@ TEST(Directories, NamesAreSorted) {
   EXPECT_EQ(*names, (std::vector<std::string>{".", "..", ".d", "a", "b", "c"}));
   const auto none = directory_names(dir.file("b"));
   ASSERT_FALSE(none);
-  EXPECT_EQ(none.error().message, dir.file("b") + ": cannot list: ENOTDIR");
+  EXPECT_EQ(none.error().message, dir.file("b") + ": cannot list: not a directory (ENOTDIR)");
 }
 
 TEST(Directories, ThatBreakOffAreNotShorterOnes) {
@@ -149,7 +156,7 @@ TEST(Directories, ThatBreakOffAreNotShorterOnes) {
       [&] {
         const auto names = directory_names(dir.path());
         ASSERT_FALSE(names);
-        EXPECT_EQ(names.error().message, dir.path() + ": cannot list: EIO");
+        EXPECT_EQ(names.error().message, dir.path() + ": cannot list: the device failed (EIO)");
       });
   if (calls < 0) GTEST_SKIP() << "no seccomp user notification here";
   EXPECT_EQ(calls, 2);

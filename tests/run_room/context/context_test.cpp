@@ -137,6 +137,11 @@ TEST(Context, FaultsNameTheMember) {
   }
 }
 
+TEST(Context, AListOfCpusIsAText) {
+  EXPECT_EQ(Context::create(R"({"cpus":[0,1]})", {}).error().message,
+            R"(/cpus: found an array of 2 elements, expected a list of CPUs like "0-7,16")");
+}
+
 // A caller's hooks that count how often each was given back.
 struct Hooks {
   int log_destroyed = 0, parallel_destroyed = 0, allocator_destroyed = 0, runs = 0;

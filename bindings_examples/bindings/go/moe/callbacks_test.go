@@ -90,7 +90,7 @@ func TestCancelling(t *testing.T) {
 		return err
 	}
 	check(t, p.control.Cancel())
-	expectError(t, convert(p.control), moe.ErrCancelled, "")
+	expectError(t, convert(p.control), moe.ErrCancelled, "control")
 	if err := p.control.Report(0, 0); !errors.Is(err, moe.ErrCancelled) {
 		t.Errorf("Report: %v", err)
 	}

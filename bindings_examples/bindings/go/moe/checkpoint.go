@@ -48,7 +48,7 @@ type CheckpointLayerOptions struct {
 
 // CheckpointConvertOptions of Checkpoint.ConvertWith.
 type CheckpointConvertOptions struct {
-	Layers        []int64   // the model's numbers; none: all that have experts
+	Layers        []int64   // the model's numbers; nil: all that have experts; an empty list is an error
 	Platform      *Platform // nil: the config's, by default this machine
 	Patch         string    // as in CheckpointLayerOptions, for every layer
 	AllowFallback bool      // the backend that a config names is a wish
@@ -250,8 +250,9 @@ func (k *Checkpoint) ConvertWith(context *Context, directory string, options Che
 	defer pins.Release()
 	o := checkpointOptions(options.Patch, options.AllowFallback, &pins)
 	o.LoadFlags = flag(options.Verify, raw.LoadVerify)
-	if len(options.Layers) > 0 {
-		o.Layers, o.NumLayers = pins.Add(unsafe.Pointer(&options.Layers[0])), uintptr(len(options.Layers))
+	if options.Layers != nil {
+		numbers := append(append([]int64{}, options.Layers...), 0) // so that there is one to point at
+		o.Layers, o.NumLayers = pins.Add(unsafe.Pointer(&numbers[0])), uintptr(len(options.Layers))
 	}
 	return call([]use{maybe("context", of(context)), need("checkpoint", of(k)), maybe("platform", of(options.Platform)),
 		maybe("control", of(options.Control))},

@@ -376,6 +376,7 @@ func TestErrorsOfACheckpoint(t *testing.T) {
 		t.Errorf("half a patch: %v", err)
 	}
 	expectError(t, model.ConvertWith(nil, t.TempDir(), moe.CheckpointConvertOptions{Layers: []int64{0, 0}}), moe.ErrInvalidArgument, "layers")
+	expectError(t, model.ConvertWith(nil, t.TempDir(), moe.CheckpointConvertOptions{Layers: []int64{}}), moe.ErrInvalidArgument, "num_layers")
 
 	// A layer that is not understood is not silent.
 	name := filepath.Join(directory, "config.json")
@@ -466,7 +467,7 @@ func TestTheWholeStateIsTold(t *testing.T) {
 	phase(moe.PhaseHash, -1)
 	check(t, quiet.Cancel())
 	_, err = model.Fingerprint(nil, true, quiet)
-	expectError(t, err, moe.ErrCancelled, "")
+	expectError(t, err, moe.ErrCancelled, "control")
 	check(t, quiet.Close())
 	if moe.Phase(99).String() != "none" || moe.Unit(-1).String() != "none" {
 		t.Error("words for numbers that are not known")

@@ -220,7 +220,7 @@ group("the README", () => {
     const place = join(folder, name);
     mkdirSync(join(place, "node_modules"), { recursive: true });
     symlinkSync(fileURLToPath(new URL("..", import.meta.url)), join(place, "node_modules", "libmoe"));
-    if (name !== "empty") symlinkSync(directory, join(place, "checkpoint"));
+    if (name !== "empty") symlinkSync(name === "other" ? changed("bitsandbytes", { quantization_config: { quant_method: "bitsandbytes" } }) : directory, join(place, "checkpoint"));
     writeFileSync(join(place, "program.mjs"), program);
     return spawnSync(process.execPath, ["program.mjs"], { cwd: place, encoding: "utf8" });
   };
@@ -235,5 +235,10 @@ group("the README", () => {
   test("its program of a model says what is not there", () => {
     const { status, stderr } = run(programs[1], "empty");
     assert.deepEqual([status, stderr], [0, "not there: checkpoint/config.json\n"]);
+  });
+  test("its program of a model says what is not understood", () => {
+    const { status, stderr } = run(programs[1], "other");
+    assert.equal(status, 1);
+    assert.match(stderr, /MoeError.*bitsandbytes/);
   });
 });

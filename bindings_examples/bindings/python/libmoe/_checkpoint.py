@@ -45,7 +45,7 @@ class Checkpoint(Handle):
         self._check_new()
         path, document = c_text(directory, "directory"), encode(options, "options")
         with controlled(control, progress) as control:
-            self._create("moe_checkpoint_open", context, path, *document, control)
+            self._create("moe_checkpoint_open", context, path, *document, control, stop=control)
         self._context = context
 
     def __len__(self) -> int:
@@ -99,8 +99,9 @@ class Checkpoint(Handle):
             options = _options(load_flags=load_flags, allow_fallback=allow_fallback, platform=platform, patch=patch,
                                control=control)
             options.layer = ctypes.pointer(of_layer)
-            made._create("moe_checkpoint_layer", context, self, layer, ctypes.byref(options), using=(control, platform))
-        del views
+            options._views = views  # kept as long as the struct
+            made._create("moe_checkpoint_layer", context, self, layer, ctypes.byref(options), using=(control, platform),
+                         stop=control)
         if context is not None:
             made._raised = context._raised
         return made
@@ -113,7 +114,7 @@ class Checkpoint(Handle):
         with controlled(control, progress) as control:
             options = _options(load_flags=load_flags, control=control)
             packed._create("moe_checkpoint_packed", self._context if context is None else context, self, selection,
-                           ctypes.byref(options), using=(control,))
+                           ctypes.byref(options), using=(control,), stop=control)
         return packed
 
     def convert(self, directory: str | bytes | os.PathLike[Any], context: Context | None = None, *,
@@ -137,7 +138,7 @@ class Checkpoint(Handle):
                 array = (ctypes.c_int64 * len(numbers))(*numbers)
                 options.layers, options.num_layers = ctypes.cast(array, ctypes.c_void_p), len(numbers)
             call("moe_checkpoint_convert", self._context if context is None else context, self, path,
-                 ctypes.byref(options), using=(control, platform))
+                 ctypes.byref(options), using=(control, platform), stop=control)
 
     def tensor(self, name: str) -> Tensor:
         """Any tensor of the files by its name, such as one of report()["layers"][0]["router"], in memory of its own."""
@@ -152,7 +153,7 @@ class Checkpoint(Handle):
         Of a converted checkpoint: its source's, "" if it was made with the other kind."""
         with controlled(control, progress) as control:
             with Buffer("moe_checkpoint_fingerprint", self._context if context is None else context, self, full,
-                        control) as text:
+                        control, stop=control) as text:
                 return str(text.memory, "utf-8")
 
     def report(self) -> dict[str, Any]:

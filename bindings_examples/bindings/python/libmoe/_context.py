@@ -11,7 +11,7 @@ from . import _abi as abi
 from ._abi import LogLevel, Phase, Status, Unit
 from ._errors import failure
 from ._handle import (Gate, Handle, Raised, callback, call, cause_of, check_function, counted, encode, immortal,
-                      integer, invoke, json_of, kept, size_text, text_of)
+                      integer, interruptible, invoke, json_of, kept, size_text, text_of)
 from ._progress import Progress, TqdmProgress
 
 ProgressFunction = Callable[[int, int], object]
@@ -29,7 +29,7 @@ class Control(Handle):
 
     `progress(done, total)` is called now and then on the thread that made the call, total 0 while unknown; what it
     raises stops the call. It may ask `state`. "tqdm" or tqdm_progress() shows a bar. cancel() stops the call from any
-    thread: it raises Cancelled, and so do later ones.
+    thread: it raises Cancelled, and so do later ones. Ctrl-C in the main thread cancels the control of its call.
     """
     _kind = "control"
     _bar: TqdmProgress | None = None
@@ -89,12 +89,12 @@ class Control(Handle):
 
 
 @contextlib.contextmanager
-def controlled(control: Control | None, progress: ProgressLike) -> Iterator[Control | None]:
-    """The control of a call, or one that is made for its `progress`."""
-    if progress is None:
-        yield control
-    elif control is not None:
+def controlled(control: Control | None, progress: ProgressLike = None) -> Iterator[Control | None]:
+    """The control of a long call, or one that is made for its `progress` or for Ctrl-C."""
+    if control is not None and progress is not None:
         raise TypeError("progress: expected None beside a control, which has its own")
+    if control is not None or progress is None and not interruptible():
+        yield control
     else:
         with Control(progress) as made:
             yield made

@@ -13,6 +13,7 @@ import weakref
 from typing import Any, Callable, Iterable, Iterator, Sequence, TypeVar
 
 from ._abi import PROTOTYPES, Pointer, Status
+from ._errand import Errand, answered, caller
 from ._errors import Error, failure
 from ._library import lib
 
@@ -53,7 +54,7 @@ class Gate:
 
 
 def _who() -> tuple[int, int]:
-    return os.getpid(), threading.get_ident()
+    return os.getpid(), caller()
 
 
 class _TooLate(BaseException):
@@ -135,12 +136,13 @@ class Handle:
         self._raised = []  # where its callbacks leave what they raised
         return self
 
-    def _create(self, name: str, *arguments: Any, using: Sequence[Handle | None] = (), given: int | None = None) -> None:
+    def _create(self, name: str, *arguments: Any, using: Sequence[Handle | None] = (), given: int | None = None,
+                stop: Any = None) -> None:
         """Calls the function that makes the object and takes it; `given`: the number of what the library is to keep."""
         pointer = ctypes.c_void_p()
         try:
             self._check_new()
-            call(name, *arguments, ctypes.byref(pointer), using=using)
+            call(name, *arguments, ctypes.byref(pointer), using=using, stop=stop)
         finally:  # also when a callback's exception passes
             if pointer:
                 self._own(pointer)
@@ -274,14 +276,31 @@ def integer(value: Any, name: str, kind: Any = ctypes.c_uint64) -> int:
     return number
 
 
-def call(name: str, *arguments: Any, using: Sequence[Handle | None] = ()) -> None:
+def interruptible() -> bool:
+    """Whether a long call needs a thread of its own, see Errand. While the interpreter exits there is none."""
+    return threading.current_thread() is threading.main_thread() and not _exit.closed
+
+
+def call(name: str, *arguments: Any, using: Sequence[Handle | None] = (), stop: Any = None) -> None:
     """Calls a fallible function and raises what it reports.
 
     What a callback raised becomes the cause of the failure; an interruption (KeyboardInterrupt) is passed on itself,
-    as is anything that was raised although the call did not fail.
+    as is anything that was raised although the call did not fail. `stop`: the control of a long call, which an
+    interruption of the main thread cancels.
     """
     err = ctypes.c_void_p()
-    status = invoke(name, *arguments, ctypes.byref(err), using=using)
+
+    def make() -> Any:
+        return invoke(name, *arguments, ctypes.byref(err), using=using)
+    if stop is not None:
+        check_kind(stop, "control", "control")
+    try:
+        status = make() if stop is None or not interruptible() else Errand(make, stop.cancel).run()
+    except BaseException:
+        if err:
+            taken(err)
+        cause_of((*arguments, *using))
+        raise
     error = taken(err) if status else None
     cause = cause_of((*arguments, *using))
     if error is not None:
@@ -317,8 +336,8 @@ class Buffer(Handle):
     """Bytes that the library owns."""
     _kind = "buffer"
 
-    def __init__(self, name: str, *arguments: Any, using: Sequence[Handle | None] = ()) -> None:
-        self._create(name, *arguments, using=using)
+    def __init__(self, name: str, *arguments: Any, stop: Any = None) -> None:
+        self._create(name, *arguments, stop=stop)
 
     def _says(self) -> str:
         return counted(len(self.memory), "byte")
@@ -453,5 +472,5 @@ def callback(kind: Any) -> Callable[[Callable[..., Any]], Any]:
                 return function(*arguments)
             finally:
                 _callbacks.depth = depth
-        return immortal(kind(inside))
+        return immortal(kind(lambda *arguments: answered(inside, arguments)))
     return decorate

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from . import _abi as abi
 from ._abi import ApplyFlags, ApplyMode, ConvertFlags, DType, LayerFlags, LoadFlags, moe_tensor
-from ._context import Context, Control, release
+from ._context import Context, Control, controlled, release
 from ._handle import (Handle, c_text, call, check_kind, counted, integer, json_of, kept, layer_text, memory, numbers_of,
                       size_text)
 from ._model import Config, Selection
@@ -47,7 +47,8 @@ class Packed(Handle):
              flags: LoadFlags | int = LoadFlags.MMAP, control: Control | None = None) -> Packed:
         """A file of save(). Mapped (the default), it must not change while it is used."""
         self = cls.__new__(cls)
-        self._create("moe_packed_load", context, c_text(path, "path"), flags, control)
+        with controlled(control) as control:
+            self._create("moe_packed_load", context, c_text(path, "path"), flags, control, stop=control)
         return self
 
     @classmethod
@@ -62,7 +63,8 @@ class Packed(Handle):
 
     def save(self, path: str | bytes | os.PathLike[Any], *, control: Control | None = None) -> None:
         """Writes a file that appears under its name only when it is complete and on the disk."""
-        call("moe_packed_save", self, c_text(path, "path"), 0, control)
+        with controlled(control) as control:
+            call("moe_packed_save", self, c_text(path, "path"), 0, control, stop=control)
 
     @property
     def data(self) -> memoryview:
@@ -98,15 +100,16 @@ class Packed(Handle):
 def convert(selection: Selection, weights: Weights, context: Context | None = None, *, into: Any = None,
             flags: ConvertFlags | int = 0, max_temp_bytes: int = 0, control: Control | None = None) -> Packed:
     """Repacks the weights into the layout of the selection; `into`: a writable buffer of Selection.packed_size."""
-    options = abi.moe_convert_options(struct_size=ctypes.sizeof(abi.moe_convert_options),
-                                      flags=integer(flags, "flags"), control=pointer_of(control, "control"),
-                                      max_temp_bytes=integer(max_temp_bytes, "max_temp_bytes"))
-    if into is not None:
-        options.dst, options.dst_size, keep = _bytes(into, "into", write=True)
-        options.dst_release, options.dst_user = release, kept.add(keep)
-    packed = Packed.__new__(Packed)
-    packed._create("moe_convert_weights", context, selection, weights, ctypes.byref(options), using=(control,),
-                   given=options.dst_user)
+    with controlled(control) as control:
+        options = abi.moe_convert_options(struct_size=ctypes.sizeof(abi.moe_convert_options),
+                                          flags=integer(flags, "flags"), control=pointer_of(control, "control"),
+                                          max_temp_bytes=integer(max_temp_bytes, "max_temp_bytes"))
+        if into is not None:
+            options.dst, options.dst_size, keep = _bytes(into, "into", write=True)
+            options.dst_release, options.dst_user = release, kept.add(keep)
+        packed = Packed.__new__(Packed)
+        packed._create("moe_convert_weights", context, selection, weights, ctypes.byref(options), using=(control,),
+                       given=options.dst_user, stop=control)
     return packed
 
 
@@ -114,6 +117,7 @@ class Layer(Handle):
     """Converted weights bound to a kernel. Several threads may call `apply` at once."""
     _kind = "layer"
     _resolved: dict[str, Any] | None = None  # its config, which never changes
+    _work: int | None = None  # a third of the products of a token
 
     def __init__(self, selection: Selection, packed: Packed, context: Context | None = None, *,
                  correction_bias: Any = None, expert_map: Any = None, flags: LayerFlags | int = 0) -> None:
@@ -135,17 +139,29 @@ class Layer(Handle):
         if logits is None and topk_ids is None:
             raise TypeError("apply: expected logits, or topk_ids and topk_weights")
         args = abi.moe_apply_args(struct_size=ctypes.sizeof(abi.moe_apply_args), flags=integer(flags, "flags"),
-                                  mode=ApplyMode.TOPK if logits is None else ApplyMode.ROUTER_LOGITS,
-                                  control=pointer_of(control, "control"))
+                                  mode=ApplyMode.TOPK if logits is None else ApplyMode.ROUTER_LOGITS)
         views = _point(args, hidden=hidden, router_logits=logits, topk_ids=topk_ids, topk_weights=topk_weights)
         if out is None and views:
             out = self._new_out(hidden, views[0])
         written = _point(args, True, out=out, out_topk_ids=out_topk_ids, out_topk_weights=out_topk_weights)
         if workspace is not None:
             args.workspace, args.workspace_size, workspace = _bytes(workspace, "workspace", write=True)
-        call("moe_apply", self, ctypes.byref(args), using=(control,))
-        del views, written, workspace
+        args._views = views, written, workspace  # kept as long as the struct
+        if control is None and not (views and self._is_long(views[0].struct.shape[0])):
+            call("moe_apply", self, ctypes.byref(args))
+            return out
+        with controlled(control) as control:
+            args.control = pointer_of(control, "control")
+            call("moe_apply", self, ctypes.byref(args), using=(control,), stop=control)
         return out
+
+    def _is_long(self, tokens: int) -> bool:
+        """Whether Ctrl-C shall stop a call. The thread for that takes up to a millisecond; a call of so many products
+        lasts 0.1 s on one thread without vector instructions, else less."""
+        if self._work is None:
+            it = self._config()
+            self._work = it["top_k"] * it["hidden_dim"] * it["intermediate_size_per_partition"]
+        return bool(self._raised) or tokens * self._work > 1 << 28
 
     def _new_out(self, hidden: Any, view: View) -> Any:
         """Of the shape of `hidden`, zeroed for ApplyFlags.ACCUMULATE, in the type that the config gives out."""

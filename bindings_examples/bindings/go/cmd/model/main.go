@@ -18,7 +18,8 @@ func main() { // program MODEL_DIR
 	if err != nil {
 		log.Fatal(err)
 	}
-	layers, err := model.ExpertLayers(context)
+	mapped := moe.CheckpointLayerOptions{Load: moe.LoadOptions{MMap: true}} // a folder of Convert: in milliseconds
+	layers, err := model.ExpertLayersWith(context, mapped)
 	if err != nil {
 		log.Fatal(err)
 	}

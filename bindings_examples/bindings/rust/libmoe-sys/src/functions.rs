@@ -39,13 +39,13 @@ functions! {
     /// "\<subject\>: \<message\>". Borrowed, "" for NULL. \[any\]
     fn moe_error_message(err: *const moe_error) -> *const c_char;
     /// Where: a JSON pointer into the config ("/quantization/group_size"), a role
-    /// ("w13_weight\[17\]"), a path, or "". Borrowed. \[any\]
+    /// ("w13_weight\[17\]"), a path, a parameter ("control", "options_json"), or "". Borrowed. \[any\]
     fn moe_error_subject(err: *const moe_error) -> *const c_char;
     /// The facts of the error for programs: {"status","message","subject","expected","actual",
     /// "needed","errno","cause":{..},"candidates":\[..\]}; members are present if they apply; some
     /// errors have more ("error", "kind", "reason", "warning"). "{}" for NULL. The "reason" of
-    /// moe_config_create_from_hf is "dense_layer", "no_such_layer" (past the end) or "dense_model".
-    /// Borrowed. \[any\]
+    /// moe_config_create_from_hf is "dense_layer", "no_such_layer" (past the end) or "dense_model"; that
+    /// of moe_checkpoint_config is "dense_layer", "past_the_end" or "not_understood". Borrowed. \[any\]
     fn moe_error_details_json(err: *const moe_error) -> *const c_char;
     /// Ends the handle; NULL is accepted. \[excl\]
     fn moe_error_destroy(err: *mut moe_error) -> ();
@@ -67,10 +67,10 @@ functions! {
     /// used, for instance from the `release` given to moe_weights_set. Statuses: common, SHAPE, DTYPE,
     /// UNSUPPORTED, VERSION. \[any\]
     fn moe_tensor_from_dlpack(dl_managed_tensor_versioned: *const c_void, out: *mut moe_tensor, err: *mut *mut moe_error) -> moe_status;
-    /// Makes a control for long calls: convert, save, load, apply. progress is kept (destroy ends it)
-    /// and may be NULL: moe_control_progress answers from any thread instead. Several calls may share
-    /// one control: cancelling stops all of them, and progress is that of the latest report. Statuses:
-    /// common. \[any\]
+    /// Makes a control for long calls: open, convert, save, load, hash, apply. progress is kept (destroy
+    /// ends it) and may be NULL: moe_control_progress answers from any thread instead. Several calls may
+    /// share one control: cancelling stops all of them, and progress is that of the latest report.
+    /// Statuses: common. \[any\]
     fn moe_control_create(progress: moe_progress_fn, user: *mut c_void, destroy: moe_release_fn, out: *mut *mut moe_control, err: *mut *mut moe_error) -> moe_status;
     /// Asks the calls that use this control to stop: they return MOE_ERR_CANCELLED soon. Later calls
     /// return it at once, so a new start needs a new control. Safe in a signal handler and in callbacks.

@@ -109,8 +109,8 @@ pub struct CheckpointLayerOptions<'a> {
 /// How to convert into a folder.
 #[derive(Clone, Copy, Default)]
 pub struct CheckpointConvertOptions<'a> {
-    /// The model's numbers. Empty: all that have experts.
-    pub layers: &'a [i64],
+    /// The model's numbers. None: all that have experts. An empty list is an error.
+    pub layers: Option<&'a [i64]>,
     /// The machine that the folder is for; by default the config's, else this one.
     pub platform: Option<&'a Platform>,
     /// Members of every config's document that win, as JSON: `{"parallel":{..}}` of one rank. Empty: none.
@@ -313,8 +313,8 @@ impl Checkpoint {
     ) -> Result<(), Error> {
         let mut raw = raw_options(options.platform, options.patch, options.allow_fallback, options.control);
         raw.load_flags = if options.verify { sys::MOE_LOAD_VERIFY } else { 0 };
-        if !options.layers.is_empty() {
-            (raw.layers, raw.num_layers) = (options.layers.as_ptr().cast(), options.layers.len());
+        if let Some(layers) = options.layers {
+            (raw.layers, raw.num_layers) = (layers.as_ptr().cast(), layers.len());
         }
         let (context, directory) = (context::raw(context), c_path(directory.as_ref())?);
         status(|err| unsafe { sys::moe_checkpoint_convert(context, self.as_raw(), directory.as_ptr(), &raw, err) })

@@ -164,7 +164,7 @@ fn a_converted_folder_comes_back() {
     let folder = Folder::new("converted");
     let (directory, model) = model(&folder);
     let (context, target) = (Context::new("{}").unwrap(), folder.0.join("target"));
-    let some = CheckpointConvertOptions { layers: &[3, 0], ..Default::default() };
+    let some = CheckpointConvertOptions { layers: Some(&[3, 0]), ..Default::default() };
     model.convert_with(Some(&context), &target, some).unwrap();
     let infos =
         |model: &Checkpoint| -> Vec<_> { model.layers().unwrap().iter().map(|info| info.is_converted).collect() };
@@ -234,7 +234,9 @@ fn errors_say_why() {
     assert_eq!(model.tensor("no.such").unwrap_err().status(), Status::MISSING_WEIGHT);
     assert_eq!(model.tensor("a\0b").unwrap_err().subject(), "name");
     assert_eq!(model.config(0, "{").unwrap_err().status(), Status::INVALID_CONFIG);
-    let twice = CheckpointConvertOptions { layers: &[0, 0], ..Default::default() };
+    let none = CheckpointConvertOptions { layers: Some(&[]), ..Default::default() };
+    assert_eq!(model.convert_with(None, folder.0.join("x"), none).unwrap_err().subject(), "num_layers");
+    let twice = CheckpointConvertOptions { layers: Some(&[0, 0]), ..Default::default() };
     assert_eq!(model.convert_with(None, folder.0.join("x"), twice).unwrap_err().subject(), "layers");
     let other = Selection::new(None, &model.config(0, r#"{"name":"model.layers.9.mlp.experts"}"#).unwrap()).unwrap();
     assert_eq!(model.packed(None, &other).unwrap_err().status(), Status::CONFIG_MISMATCH);
@@ -366,6 +368,14 @@ fn the_program_of_the_readme_runs() {
     let output = String::from_utf8(run(&directory).stdout).unwrap();
     assert_eq!(output.lines().filter(|line| line.contains("3 layers computed")).count(), 3, "{output}");
     assert_eq!(String::from_utf8(run(&converted).stdout).unwrap(), output);
+    let rank = folder.0.join("rank");
+    let convert =
+        std::process::Command::new(program.with_file_name("convert")).args([&directory, &rank]).output().unwrap();
+    assert!(
+        convert.status.success() && String::from_utf8_lossy(&convert.stderr).contains("layer Some(0): "),
+        "{convert:?}"
+    );
+    assert_eq!(Checkpoint::open(None, &rank).unwrap().config(0, "").unwrap().int("/num_local_experts").unwrap(), 2);
     let missing = run(&folder.0.join("none"));
     let words = String::from_utf8_lossy(&missing.stderr).into_owned();
     assert!(!missing.status.success() && words.contains("MOE_ERR_IO") && words.contains("ENOENT"), "{words}");

@@ -96,7 +96,12 @@ fn the_readme_shows_the_examples() {
     let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let places = [here.join("README.md"), here.join("../README.md")]; // of a package, of the checkout
     let readme = std::fs::read_to_string(places.iter().find(|path| path.exists()).unwrap()).unwrap();
-    for example in [include_str!("../examples/model.rs"), include_str!("../examples/readme.rs")] {
+    let examples = [
+        include_str!("../examples/model.rs"),
+        include_str!("../examples/readme.rs"),
+        include_str!("../examples/convert.rs"),
+    ];
+    for example in examples {
         assert!(readme.contains(&format!("```rust\n{example}```\n")), "README.md and the examples differ: {example}");
     }
 }

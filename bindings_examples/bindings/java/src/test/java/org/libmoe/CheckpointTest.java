@@ -381,16 +381,29 @@ final class CheckpointTest implements AutoCloseable {
     equal(none, "not there: checkpoint/config.json\n");
     expect(one.endsWith(", libmoe " + Moe.version() + "\n"), one);
     expect(all.matches("4 layers, -?[0-9]+\n"), all);
+    Path other = Files.createDirectory(folder.resolve("bitsandbytes"));
+    try (Stream<Path> files = Files.list(directory)) {
+      for (Path file : files.toList()) Files.copy(file, other.resolve(file.getFileName()));
+    }
+    Files.writeString(other.resolve("config.json"), """
+        {"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "num_hidden_layers": 1, "num_experts": 4,
+         "quantization_config": {"quant_method": "bitsandbytes"}}""");
+    String said = run("not_understood", programs.get(2), other, 1);
+    expect(said.contains("MoeException") && said.contains("bitsandbytes"), said);
   }
 
   private String run(String name, String program, boolean there) throws Exception {
+    return run(name, program, there ? directory : null, 0);
+  }
+
+  private String run(String name, String program, Path checkpoint, int status) throws Exception {
     Path place = Files.createDirectory(folder.resolve(name));
-    if (there) Files.createSymbolicLink(place.resolve("checkpoint"), directory);
+    if (checkpoint != null) Files.createSymbolicLink(place.resolve("checkpoint"), checkpoint);
     Files.writeString(place.resolve("Run.java"), program);
     Process process = new ProcessBuilder(System.getProperty("java.home") + "/bin/java", "--enable-native-access=ALL-UNNAMED", "-cp",
         System.getProperty("java.class.path"), "Run.java").directory(place.toFile()).redirectErrorStream(true).start();
     String text = new String(process.getInputStream().readAllBytes());
-    equal(process.waitFor() + " " + text, "0 " + text);
+    equal(process.waitFor() + " " + text, status + " " + text);
     return text;
   }
 }
