@@ -14,8 +14,9 @@ target_link_libraries(libmoe_tool PRIVATE libmoe_flags libmoe_shared Threads::Th
 target_compile_options(libmoe_tool PRIVATE $<$<CONFIG:Debug>:-O0>)
 # The probe is held against kernels that are compiled like this.
 set_source_files_properties(impl/tool/probe.cpp PROPERTIES COMPILE_OPTIONS -O3)
-# Functions are bound when they are called: library_check.cpp tells which library lacks one.
-target_link_options(libmoe_tool PRIVATE LINKER:-z,lazy LINKER:--as-needed LINKER:--gc-sections)
+# The library is needed although all that is called of it is weak.
+target_link_options(libmoe_tool PRIVATE LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack
+                    LINKER:--gc-sections LINKER:--no-as-needed)
 if(MOE_BUNDLE_LIBSTDCXX AND NOT MOE_SANITIZE)
   target_link_options(libmoe_tool PRIVATE -static-libstdc++ -static-libgcc)
 endif()

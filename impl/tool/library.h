@@ -1,6 +1,8 @@
 // How the tool calls libmoe: handles that end by themselves, and failed calls as exceptions. The tool is a program of
 // its own and sees the library as any other caller does, through moe/moe.h.
 #pragma once
+// Weak: a library that lacks a function is then told by name (library_check.cpp) instead of by the loader.
+#define MOE_API __attribute__((weak))
 #include <moe/moe.h>
 
 #include <exception>

@@ -101,7 +101,7 @@ def text_faults(root, files):
             for part in test.groups():
                 if not GTEST_NAME.fullmatch(part):
                     yield f"{name}:{text.count(chr(10), 0, test.start()) + 1}: the test name {part} is not in PascalCase"
-        if name.startswith("impl/") and path.suffix != ".md":
+        if name.startswith("impl/") and path.suffix not in (".md", ".json"):  # which have no comments
             lines = text.count("\n")
             if lines > MAX_LINES:
                 yield f"{name}: {lines} lines, the wall is {MAX_LINES}"

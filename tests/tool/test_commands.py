@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Every command on checkpoints of every format: texts, documents and exit codes."""
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+from moe_tool import TOOL, VECTORS, Case, document, make_checkpoint, run
+
+FORMATS = ("int", "pack", "fp8-channel", "fp8-block", "mxfp8", "mxfp4", "nvfp4", "bf16")
+SHAPES = ("tiny", "tiny_mixtral", "tiny_deepseek", "tiny_gptoss")
+QUICK = ("-p", "4", "-n", "1", "-r", "2", "--seconds", "0", "-t", "1")
+
+
+def bytes_of(folder):
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.iterdir()) if not p.name.startswith(".")}
+
+
+class Commands(Case):
+    def whole_way(self, model):
+        """inspect, why, convert twice, inspect, check with the source, bench."""
+        out = self.folder / "out"
+        found, code = document("inspect", model)
+        self.assertEqual(code, 0, found)
+        self.assertTrue(found["fits"])
+        kernel = found["rows"][0]["kernel"]
+        reasons, code = document("why", model)
+        self.assertEqual((code, reasons["kernel"]), (0, kernel))
+        self.assertEqual([c["kernel"] for c in reasons["candidates"] if c["chosen"]], [kernel])
+        made, code = document("convert", model, out)
+        self.assertEqual((code, made["layers_made"]), (0, len(made["layers"])))
+        before = bytes_of(out)
+        again, code = document("convert", model, out)
+        self.assertEqual((code, again["layers_made"]), (0, 0))
+        self.assertEqual(bytes_of(out), before)
+        there, code = document("inspect", out)
+        self.assertEqual((code, there["converted"]["source"]), (0, made["converted"]["source"]))
+        checked, code = document("check", out, model)
+        self.assertEqual(code, 0, checked)
+        for layer in checked["layers"]:
+            self.assertTrue(layer["hashes"])
+            self.assertLessEqual(layer["relative_error"], layer["allowed_error"])
+            self.assertGreater(layer["relative_error"], 0)
+            self.assertGreater(layer["experts_compared"], 0)
+        measured, code = document("bench", out, *QUICK)
+        self.assertEqual((code, len(measured["rows"])), (0, 2))
+        self.assertEqual(measured["model"]["layers_measured"], len(made["layers"]))
+        return made
+
+    def test_generated(self):
+        for number, (shape, kind) in enumerate([(s, None) for s in SHAPES] + [("tiny", f) for f in FORMATS]):
+            with self.subTest(shape=shape, format=kind):
+                self.folder = self.folder.parent / f"{self.folder.name}-{number}" if number else self.folder
+                self.folder.mkdir(exist_ok=True)
+                self.addCleanup(subprocess.run, ["rm", "-rf", str(self.folder)], check=False)
+                more = ["--format", kind] if kind else []
+                self.whole_way(make_checkpoint(self.folder / "model", "--shape", shape, "--layers", "2", *more))
+
+    def test_what_tools_wrote(self):
+        """All of tests/vectors/hf_quantized: each is read or refused in words, converted and compared where it is read."""
+        seen = 0
+        for model in sorted(p.parent for p in VECTORS.rglob("config.json")):
+            with self.subTest(model=model.name):
+                done = run("inspect", model)
+                self.assertIn(done.returncode, (0, 1), done.stderr)
+                self.assertTrue(done.stdout or done.stderr.startswith("moe: "))
+                seen += 1
+                if done.returncode:
+                    continue
+                out = self.folder / model.name
+                self.assertEqual(run("convert", model, out).returncode, 0)
+                checked, code = document("check", out, model)
+                self.assertEqual(code, 0, checked)
+        self.assertGreater(seen, 10)
+
+    def test_shapes_without_files(self):
+        for form in ("w4a8-channel", "w8a8-channel", "w4a16-g32", "w8a16-channel", "fp8-channel", "mxfp8", "mxfp4", "nvfp4", "bf16"):
+            with self.subTest(format=form):
+                found, code = document("bench", "--shape", "qwen3-30b-a3b", "--format", form, "--layers", "1", *QUICK)
+                self.assertEqual(code, 0)
+                self.assertEqual((found["model"]["layers"], found["model"]["layers_measured"]), (48, 1))
+                self.assertGreater(found["rows"][0]["tokens_per_second"], 0)
+
+    def test_doctor(self):
+        found, code = document("doctor", "--seconds", "0.05")
+        self.assertEqual(code, 0)
+        self.assertGreater(found["bandwidth"]["bytes_per_second"], 1e8)
+        self.assertTrue(os.path.samefile(found["library"]["path"], found["library"]["path"]))
+        self.assertIn("libmoe", run("doctor", "--seconds", "0.05").stdout)
+
+    def test_why_for_other_machines(self):
+        model = make_checkpoint(self.folder / "model", "--shape", "tiny", "--format", "pack")
+        chosen = {}
+        for machine in ("scalar", "avx2", "avx512", "arm"):
+            found, code = document("why", model, "--for", machine)
+            self.assertEqual(code, 0)
+            chosen[machine] = found["kernel"]
+        self.assertEqual(len(set(chosen.values())), 4, chosen)
+        found, code = document("why", model, "--kernel", "scalar")
+        self.assertEqual((code, len(found["candidates"])), (0, 1))
+        found, code = document("why", model, "--for", "scalar", "--kernel", "avx2")
+        self.assertEqual(code, 1)
+        self.assertIn("avx2", found["candidates"][0]["detail"])
+        self.refused(2, "why", model, "--kernel", "avx3", says="no candidate for layer 0 has such a name")
+        platform = self.folder / "machine.json"
+        platform.write_text('{"type":"cpu","arch":"x86_64","features":["avx2","fma","f16c"]}')
+        self.assertEqual(document("why", model, "--for", platform)[0]["kernel"], chosen["avx2"])
+
+    def test_damage_is_found(self):
+        model = make_checkpoint(self.folder / "model", "--shape", "tiny", "--layers", "3")
+        other = make_checkpoint(self.folder / "other", "--shape", "tiny", "--layers", "3", "--seed", "5")
+        out = self.folder / "out"
+        self.assertEqual(run("convert", model, out).returncode, 0)
+        found, code = document("check", out, other)
+        self.assertEqual((code, found["fingerprint"]["equal"]), (1, False))
+        victim = out / "layer-00001.moe"
+        data = bytearray(victim.read_bytes())
+        data[-100] ^= 1
+        victim.write_bytes(data)
+        found, code = document("check", out)
+        self.assertEqual((code, [layer["ok"] for layer in found["layers"]]), (1, [True, False, True]))
+        self.assertEqual(run("convert", model, out, "--verify").returncode, 0)
+        self.assertEqual(document("check", out, model)[1], 0)
+
+    def test_layers(self):
+        model = make_checkpoint(self.folder / "model", "--shape", "tiny", "--layers", "5")
+        out = self.folder / "out"
+        self.assertEqual(document("convert", model, out, "--layers", "0,2-3")[0]["layers"], [0, 2, 3])
+        self.assertEqual(document("check", out)[0]["not_converted"], [1, 4])
+        self.assertEqual(document("convert", model, out)[0]["layers_made"], 2)
+        for wrong in ("", ",", "1,", "3-1", "-1", "x", "0-99999999999999999999", "9"):
+            self.refused(2, "convert", model, out, f"--layers={wrong}") if wrong else None
+
+    def test_interrupted(self):
+        """Ctrl-C leaves whole layers, says so, and ends with 130; the same command goes on."""
+        model = make_checkpoint(self.folder / "model", "--shape", "qwen3", "--experts", "16", "--layers", "8", "--format", "pack")
+        out = self.folder / "out"
+        process = subprocess.Popen([TOOL, "convert", str(model), str(out), "-t", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while process.poll() is None and not (out / "manifest.json").exists():
+            time.sleep(0.002)
+        process.send_signal(signal.SIGINT)
+        text = process.communicate()[1]
+        self.assertEqual(process.returncode, 130, text)
+        self.assertIn("the same command goes on", text)
+        left = len(json.loads((out / "manifest.json").read_text())["layers"])
+        self.assertLess(left, 8)
+        made = document("convert", model, out)[0]
+        self.assertEqual((made["layers_made"], len(made["layers"])), (8 - left, 8))
+        self.assertEqual(document("check", out, model)[1], 0)
+
+    def test_closed_and_full_outputs(self):
+        model = make_checkpoint(self.folder / "model", "--shape", "tiny")
+        done = subprocess.run(f"'{TOOL}' why '{model}' | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}", shell=True, executable="/bin/bash",
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.stderr, "")
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([TOOL, "inspect", str(model)], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("standard output", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
