@@ -234,6 +234,9 @@ moe_status moe_checkpoint_convert(moe_context* ctx, const moe_checkpoint* checkp
     MOE_CHECK(check_optional(ctx, "ctx"));
     MOE_CHECK(check_handle(checkpoint, "checkpoint"));
     MOE_CHECK(check_options(given, kConvert));
+    if (const std::size_t most = checkpoint->object->layers().size(); given.num_layers > most)
+      return fail(Code::invalid_argument, "num_layers",
+                  cat("num_layers: is ", given.num_layers, ", the model has ", most, " layers"));
     MOE_CHECK(check_path(directory));
     const moe::model::FolderOptions how{.platform = object_of(given.platform).get(),
                                         .patch = patch_of(given),

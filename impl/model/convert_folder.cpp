@@ -157,6 +157,15 @@ Result<bool> has_config(const Folder& folder, const std::string& text) {
               json::members("member", kConfigName));
 }
 
+// A manifest that names layers without experts is not one of this library.
+Check check_stored_layers(const std::string& path, const Manifest& manifest, const Checkpoint& checkpoint) {
+  for (const StoredLayer& stored : manifest.layers)
+    if (stored.layer >= std::ssize(checkpoint.layers()) ||
+        at(checkpoint.layers(), stored.layer).kind == LayerKind::dense)
+      return fail(Code::format, path, cat(path, ": layer ", stored.layer, " has no experts by config.json beside it"));
+  return ok();
+}
+
 // What the folder holds, or why converted layers have no place there: sources of weights, another program's files.
 Result<std::optional<Manifest>> look_into(const Folder& folder, const Checkpoint& checkpoint) {
   MOE_TRY(const std::vector<std::string> names, folder.names());
@@ -167,8 +176,9 @@ Result<std::optional<Manifest>> look_into(const Folder& folder, const Checkpoint
                       ", a source of weights; converted layers need a folder of their own"));
   MOE_CHECK(has_config(folder, checkpoint.documents().text));
   MOE_TRY(ManifestFound found, read_manifest(folder));
-  if (!found.is_foreign) return std::move(found.manifest);
   const std::string path = FileName(folder, kManifestName).path();
+  if (found.manifest) MOE_CHECK(check_stored_layers(path, *found.manifest, checkpoint));
+  if (!found.is_foreign) return std::move(found.manifest);
   return fail(Code::config_mismatch, path, cat(path, ": is another program's; give a folder of its own"),
               json::members("member", kManifestName));
 }

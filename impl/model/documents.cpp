@@ -78,8 +78,10 @@ Result<std::string> read_text(const FileName& name) {
   return text;
 }
 
-Result<json::Value> parse_file(const std::string& path, std::string_view text, bool python) {
-  auto value = json::parse(text, {.max_bytes = config::kMostForeignBytes, .python = python});
+Result<json::Value> parse_file(const std::string& path, std::string_view text, bool python, int around) {
+  json::Limits limits = {.max_bytes = config::kMostForeignBytes, .python = python};
+  limits.max_depth += around;
+  auto value = json::parse(text, limits);
   if (!value) {
     value.error().subject = path;
     value.error().message = cat(path, ": ", value.error().message);

@@ -45,8 +45,9 @@ Result<json::Value> parse_options(std::string_view text);
 bool decides_quantization(const json::Value& options);
 // `options` are checked; config.json must be in the folder.
 Result<Documents> read_documents(const Folder& folder, json::Value options);
-// A file of a folder as a document; its faults name the file.
-Result<json::Value> parse_file(const std::string& path, std::string_view text, bool python);
+// A file of a folder as a document; its faults name the file. It may be nested deeper than others by `around`, where it
+// holds such a document.
+Result<json::Value> parse_file(const std::string& path, std::string_view text, bool python, int around = 0);
 Result<std::string> read_text(const FileName& name);
 
 }  // namespace moe::model

@@ -33,14 +33,25 @@ Files files_of(const Checkpoint& checkpoint) {
   return files;
 }
 
+std::uint64_t hash_of(std::string_view text) { return io::xxh3(std::as_bytes(std::span(text))); }
+
+// Of the names that the checkpoint takes from a file, where it does not take all: an index says of which file a tensor
+// is that two files have.
+std::map<const io::SafetensorsFile*, std::uint64_t> chosen_names(const Checkpoint& checkpoint) {
+  std::map<const io::SafetensorsFile*, std::vector<std::uint64_t>> names;
+  for (const io::CheckpointEntry& e : checkpoint.entries()) names[e.file.get()].push_back(hash_of(e.entry->name));
+  std::map<const io::SafetensorsFile*, std::uint64_t> out;
+  for (const auto& [file, hashes] : names)
+    if (hashes.size() < file->entries().size()) out[file] = io::xxh3(std::as_bytes(std::span(hashes)));
+  return out;
+}
+
 std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 void append(std::vector<std::byte>& out, std::uint64_t number) {
   const auto* bytes = reinterpret_cast<const std::byte*>(&number);
   out.insert(out.end(), bytes, bytes + sizeof number);
 }
-
-std::uint64_t hash_of(std::string_view text) { return io::xxh3(std::as_bytes(std::span(text))); }
 
 // Of a file's data: pieces at equal distances, the first and the last byte in one each.
 Result<std::uint64_t> hash_of_pieces(const io::SafetensorsFile& file) {
@@ -121,11 +132,13 @@ Result<std::string> fingerprint(const Checkpoint& checkpoint, bool full, const P
     append(all, hash_of(tool.name));
     append(all, hash_of(tool.text));
   }
+  const auto chosen = chosen_names(checkpoint);
   for (std::size_t i = 0; i < files.size(); ++i) {
     append(all, hash_of(name_of(files[i]->path())));
     append(all, files[i]->size());
     append(all, files[i]->header_hash());
     append(all, hashes[i]);
+    if (const auto names = chosen.find(files[i].get()); names != chosen.end()) append(all, names->second);
   }
   return cat(kind, io::hash_text(io::xxh3(all)));
 }

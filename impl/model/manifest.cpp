@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <span>
 
 #include "base/os/file.h"
@@ -25,7 +26,8 @@ constexpr std::array<std::string_view, 9> kMembers = {
     "format", "version", "source", "quantization_from", "options", "patch", "parallel", "platform", "layers"};
 constexpr std::array<std::string_view, 7> kLayerMembers = {"layer",       "file",         "layout", "bytes",
                                                            "header_hash", "content_hash", "plain"};
-constexpr config::fields::IntegerRange kNumbers = {0, 65535}, kSizes = {1, INT64_MAX};
+constexpr int kAround = 2;  // levels of the manifest around the options, which hold files of the source
+constexpr config::fields::IntegerRange kNumbers = {0, 1 << 20}, kSizes = {1, INT64_MAX};
 constexpr std::size_t kMostText = 512;
 
 // A fault at a pointer of the file.
@@ -119,8 +121,14 @@ void Manifest::put(StoredLayer stored) {
 }
 
 std::string platform_word(const Platform& platform) {
-  if (platform.type != DeviceType::cpu) return oracle::platform_text(platform);
-  return cat("cpu ", at(kArchNames, platform.arch));
+  if (platform.type == DeviceType::cpu) return cat("cpu ", at(kArchNames, platform.arch));
+  std::set<std::string_view> libs;
+  for (const auto& [name, is_there] : platform.libs)
+    if (is_there) libs.insert(name);
+  std::string word = oracle::platform_text(platform);
+  if (platform.cuda_version) word += cat(" cuda_version ", *platform.cuda_version);
+  for (const std::string_view name : libs) word += cat(" ", name);
+  return word;
 }
 
 std::string layer_file_name(std::int64_t layer) {
@@ -136,7 +144,7 @@ Result<ManifestFound> read_manifest(const Folder& folder) {
   MOE_TRY(const PathKind kind, path_kind(name));
   if (kind == PathKind::absent) return found;
   MOE_TRY(const std::string text, read_text(name));
-  auto value = parse_file(path, text, false);
+  auto value = parse_file(path, text, false, kAround);
   if (!value) {
     value.error().code = Code::format;
     return std::move(value.error());

@@ -225,6 +225,7 @@ Check Checkpoint::read_layers(const Parallel& parallel, Control* control) {
     model.error() = in_own_words(std::move(model.error()), documents_);
     if (model.error().code == Code::out_of_memory || is_of_options(model.error())) return model.error();
     layers_.resize(usize(hf::told_layers(documents_.hf)));
+    if (layers_.empty()) return model.error();  // no layer is there that could say it
     for (LayerFound& layer : layers_) {
       layer.kind = LayerKind::other;
       layer.note(model.error());

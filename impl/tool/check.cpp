@@ -45,16 +45,6 @@ Json manifest_of(const std::string& directory) {
   return Json::parse(std::istreambuf_iterator<char>(file), {}, nullptr, false);
 }
 
-// The machine that a folder is for: this one, unless the manifest names another kind of device.
-TargetMachine target_of_folder(const std::string& platform) {
-  const auto host = make<PlatformHandle>(moe_platform_create, nullptr, 0);
-  const std::string arch = document_of(moe_platform_to_json, host.get()).value("arch", "");
-  if (platform == "cpu " + arch) return target_of("this");
-  std::string name = platform == "cpu aarch64" ? "arm" : platform == "cpu x86_64" ? "avx2" : platform;
-  std::replace(name.begin(), name.end(), ' ', ':');
-  return target_of(name);
-}
-
 class FolderCheck {
  public:
   FolderCheck(const CheckOptions& options, const Session& session) : options_(options), session_(session) {

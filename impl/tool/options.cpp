@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <numeric>
+#include <sstream>
 
 namespace moe_tool {
 namespace {
@@ -81,6 +82,17 @@ Json platform_document(const std::string& name, std::string& backend) {
     }
   }
   return nullptr;
+}
+
+// The platform of a document, and whether layers for it run on this machine: if it has all that kernels may use.
+void describe(TargetMachine& target, const std::string& text) {
+  target.platform = make<PlatformHandle>(moe_platform_create, text.data(), text.size());
+  const Json wanted = document_of(moe_platform_to_json, target.platform.get());
+  const auto host = make<PlatformHandle>(moe_platform_create, nullptr, 0);
+  const Json mine = document_of(moe_platform_to_json, host.get());
+  target.here = wanted.value("type", "") == "cpu" && wanted.value("arch", "") == mine.value("arch", "");
+  for (const Json& feature : wanted.value("features", Json::array()))
+    target.here = target.here && moe_platform_has(host.get(), feature.get<std::string>().c_str()) == 1;
 }
 
 }  // namespace
@@ -181,14 +193,34 @@ TargetMachine target_of(const std::string& name) {
     text.assign(std::istreambuf_iterator<char>(file), {});
   }
   if (!backend.empty()) out.patch = Json{{"moe_backend", backend}}.dump();
-  out.platform = make<PlatformHandle>(moe_platform_create, text.data(), text.size());
-  // A layer runs here only if this machine has all that the kernel may use.
-  const Json wanted = document_of(moe_platform_to_json, out.platform.get());
+  describe(out, text);
+  return out;
+}
+
+TargetMachine target_of_folder(const std::string& platform) {
+  std::istringstream words(platform);
+  std::string device, detail;
+  words >> device >> detail;
   const auto host = make<PlatformHandle>(moe_platform_create, nullptr, 0);
-  const Json mine = document_of(moe_platform_to_json, host.get());
-  out.here = wanted.value("type", "") == "cpu" && wanted.value("arch", "") == mine.value("arch", "");
-  for (const Json& feature : wanted.value("features", Json::array()))
-    out.here = out.here && moe_platform_has(host.get(), feature.get<std::string>().c_str()) == 1;
+  if (device == "cpu" && document_of(moe_platform_to_json, host.get()).value("arch", "") == detail)
+    return target_of("this");
+  std::string backend;
+  Json document = device == "cpu" ? platform_document(detail == "aarch64" ? "arm" : "avx2", backend)
+                                  : platform_document(detail.empty() ? device : device + ":" + detail, backend);
+  if (document.is_null())
+    throw Failure(kNo, fmt::format("a folder for the platform {} cannot be compared", printable(platform)));
+  for (std::string word; words >> word;) {
+    if (word == "cuda_version") {
+      std::int64_t version = 0;
+      words >> version;
+      document[word] = version;
+    } else {
+      document["libs"][word] = true;
+    }
+  }
+  TargetMachine out;
+  out.name = platform;
+  describe(out, document.dump());
   return out;
 }
 

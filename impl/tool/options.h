@@ -32,5 +32,7 @@ struct TargetMachine {
 };
 void add_target(CLI::App& command, std::string& name);
 TargetMachine target_of(const std::string& name);
+// The one that a converted folder says it is for: "cpu x86_64", "cuda 9.0 cuda_version 12080 flashinfer".
+TargetMachine target_of_folder(const std::string& platform);
 
 }  // namespace moe_tool

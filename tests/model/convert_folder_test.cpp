@@ -125,9 +125,51 @@ TEST_F(ConvertFolder, HoldsOneSourceCutPlatformAndLayout) {
   options.patch_len = 0;
   const CheckpointPtr told = open_model(at, R"({"overrides":{"top_k":1}})");
   expect_mismatch(convert(out, told.get()), "options");
+  const std::int64_t* far = first.data();
+  for (const std::size_t count : {std::size_t{5}, SIZE_MAX}) {  // more than there are layers
+    options.layers = far, options.num_layers = count;
+    const Failure f = convert(out);
+    EXPECT_EQ(f.status, MOE_ERR_INVALID_ARGUMENT);
+    EXPECT_EQ(f.subject, "num_layers");
+  }
+  options.layers = first.data(), options.num_layers = 1;
   EXPECT_EQ(convert(at).status, MOE_ERR_INVALID_ARGUMENT);  // the source itself is no place
   dir.write("foreign/config.json", "{}");
   EXPECT_EQ(convert(dir.file("foreign")).status, MOE_ERR_CONFIG_MISMATCH);
+}
+
+// Kernel libraries that are there decide layouts, so that two machines of one name may want two.
+TEST_F(ConvertFolder, IsForTheLibrariesOfItsAccelerator) {
+  model.plain = true, model.quantization = "";
+  model.write(at);
+  source = open_model(at);
+  const auto convert_for = [&](const std::string& libs, std::int64_t layer) {
+    const std::string text = R"({"type":"cuda","capability":[9,0],"cuda_version":12080,"libs":)" + libs + "}";
+    const PlatformPtr platform = make<PlatformPtr>(
+        [&](moe_platform** o, moe_error** e) { return moe_platform_create(text.data(), text.size(), o, e); });
+    options.platform = platform.get(), options.layers = &layer, options.num_layers = 1;
+    return convert(out);
+  };
+  ASSERT_EQ(convert_for("{}", 0).status, MOE_OK);
+  const Failure f = convert_for(R"({"flashinfer":true})", 2);
+  EXPECT_EQ(f.status, MOE_ERR_CONFIG_MISMATCH) << f.message;
+  EXPECT_THAT(f.message, HasSubstr("cuda_version 12080 flashinfer"));
+  EXPECT_EQ(convert_for(R"({"flashinfer":false})", 2).status, MOE_OK);
+}
+
+// Documents of the source stand deeper in the manifest than in their own file.
+TEST_F(ConvertFolder, HoldsDeepDocuments) {
+  std::string deep = "1";
+  for (int i = 0; i < 29; ++i) deep = "[" + deep + "]";
+  std::string config = model.quantization_config();
+  config.insert(config.find('{') + 1, R"("note":)" + deep + ",");
+  model.quantization = "";
+  model.write(at);
+  dir.write("model/hf_quant_config.json", config);
+  source = open_model(at);
+  ASSERT_EQ(convert(out).status, MOE_OK);
+  EXPECT_EQ(convert(out).status, MOE_OK);
+  EXPECT_EQ(load(open_model(out), 0).status, MOE_OK);
 }
 
 TEST_F(ConvertFolder, KeepsTheCutOfARank) {

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "support/model_dir.h"
 #include "support/rooms.h"
@@ -42,6 +43,32 @@ TEST(Fingerprint, IsOfTheContent) {
   const CheckpointPtr c = open_model(dir.file("a"));
   moe_buffer* none = nullptr;
   EXPECT_EQ(moe_checkpoint_fingerprint(nullptr, c.get(), 2, nullptr, &none, nullptr), MOE_ERR_INVALID_ARGUMENT);
+}
+
+// Two files have the same tensors, and the index says of which each is taken.
+TEST(Fingerprint, IsOfTheIndex) {
+  TempDir dir;
+  const ModelDir model;
+  model.write(dir.file("a"));
+  const std::string index = dir.file("a") + "/model.safetensors.index.json";
+  const auto told = nlohmann::json::parse(file_text(index));
+  std::string other = file_text(dir.file("a") + "/" + model.shard(0));
+  other.back() = static_cast<char>(other.back() ^ 1);
+  dir.write("a/other.safetensors", other);
+  std::vector<std::string> names;
+  for (const auto& [name, file] : told["weight_map"].items())
+    if (file == model.shard(0)) names.push_back(name);
+  ASSERT_GE(names.size(), 2u);
+  for (const int full : {0, 1}) {
+    std::set<std::string> seen;
+    for (const std::size_t moved : {std::size_t{0}, std::size_t{1}, names.size() - 1}) {
+      auto map = told;
+      map["weight_map"][names[moved]] = "other.safetensors";
+      dir.write("a/model.safetensors.index.json", map.dump());
+      seen.insert(fingerprint_of(dir.file("a"), full));
+    }
+    EXPECT_EQ(seen.size(), 3u);
+  }
 }
 
 // Whether they decide, agree, or the caller decides.

@@ -164,6 +164,22 @@ TEST_F(Open, RefusesWhatIsNoModel) {
   EXPECT_EQ(open_failure(at).subject, at + "/config.json");
 }
 
+// No layer is there that could say it.
+TEST_F(Open, SaysWhyTheNumberOfLayersIsNotKnown) {
+  model.write(at);
+  const std::string config = file_text(at + "/config.json");
+  const std::string member = "\"num_hidden_layers\":3";
+  const std::size_t place = config.find(member);
+  ASSERT_NE(place, std::string::npos) << config;
+  for (const char* value : {"0", "-1", "\"2\"", "65537", "null"}) {
+    dir.write("model/config.json",
+              std::string(config).replace(place, member.size(), std::string("\"num_hidden_layers\":") + value));
+    const Failure f = open_failure(at);
+    EXPECT_EQ(f.status, MOE_ERR_INVALID_CONFIG) << value;
+    EXPECT_THAT(f.subject, HasSubstr("num_hidden_layers")) << value;
+  }
+}
+
 // What a download that broke off lacks; a link whose blob is not there is no file that is not there.
 TEST_F(Open, IncompleteDownloadsAreSeen) {
   model.write(at);
