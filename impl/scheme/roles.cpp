@@ -38,6 +38,7 @@ constexpr std::array<std::array<const char*, kMostNames>, kRoleCount> kRoles = {
     {"w13_g_idx_sort_indices"},
     {"w2_g_idx_sort_indices"},
 }};
+static_assert(kRoles.back()[0] != nullptr, "a role without its row would have no name");
 
 }  // namespace
 
