@@ -1,15 +1,20 @@
 # Installation: library, licence and notices (component Runtime); headers, description, link name, libmoe.pc, CMake package
-# and the static library (component Development); on request the debug information (component Debug). Everything is
-# relocatable.
+# and the static library (component Development); the program `moe` with its pages (component Tools); on request the debug
+# information (component Debug). Everything is relocatable.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/moe)
 
-# Stripped, asked for (cmake --install --strip) or not; what is installed next to us is as it was asked for.
-install(CODE "set(moe_asked_for_strip \"\${CMAKE_INSTALL_DO_STRIP}\")\nset(CMAKE_INSTALL_DO_STRIP ON)" COMPONENT Runtime)
-install(TARGETS libmoe_shared EXPORT moeTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT Runtime
-        NAMELINK_COMPONENT Development INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(CODE "set(CMAKE_INSTALL_DO_STRIP \"\${moe_asked_for_strip}\")" COMPONENT Runtime)
+# moe_install_stripped(<component> <arguments of install>...): stripped, asked for (cmake --install --strip) or not; what is
+# installed next to us is as it was asked for.
+function(moe_install_stripped component)
+  install(CODE "set(moe_asked_for_strip \"\${CMAKE_INSTALL_DO_STRIP}\")\nset(CMAKE_INSTALL_DO_STRIP ON)" COMPONENT ${component})
+  install(${ARGN})
+  install(CODE "set(CMAKE_INSTALL_DO_STRIP \"\${moe_asked_for_strip}\")" COMPONENT ${component})
+endfunction()
+moe_install_stripped(Runtime
+  TARGETS libmoe_shared EXPORT moeTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT Runtime
+  NAMELINK_COMPONENT Development INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(TARGET libmoe_static)
   install(TARGETS libmoe_static EXPORT moeStaticTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT Development
           INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
@@ -21,6 +26,26 @@ include(pkgconfig/moe_notices.cmake)
 install(FILES include_c/moe/moe.h include_c/moe/moe.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/moe COMPONENT Development)
 install(DIRECTORY include_c/moe/cpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/moe COMPONENT Development)
 install(FILES abi_check/moe_abi.json DESTINATION ${CMAKE_INSTALL_DATADIR}/moe COMPONENT Development)
+
+# --- the program --------------------------------------------------------------------------------
+if(TARGET libmoe_tool)
+  if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_BINDIR}") # neither is relative to the other
+    set(library_dir ${CMAKE_INSTALL_FULL_LIBDIR})
+  else()
+    file(RELATIVE_PATH library_dir "/p/${CMAKE_INSTALL_BINDIR}" "/p/${CMAKE_INSTALL_LIBDIR}")
+    string(REGEX REPLACE "/$" "" library_dir "\$ORIGIN/${library_dir}")
+  endif()
+  set_target_properties(libmoe_tool PROPERTIES INSTALL_RPATH "${library_dir}")
+  moe_install_stripped(Tools TARGETS libmoe_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT Tools)
+  # moe_page(<file of impl/tool/pages> <folder> <name>): OPTIONAL, for trees that have none
+  function(moe_page file folder name)
+    install(FILES impl/tool/pages/${file} DESTINATION ${folder} RENAME ${name} COMPONENT Tools OPTIONAL)
+  endfunction()
+  moe_page(moe.1 ${CMAKE_INSTALL_MANDIR}/man1 moe.1)
+  moe_page(moe.bash ${CMAKE_INSTALL_DATADIR}/bash-completion/completions moe)
+  moe_page(moe.zsh ${CMAKE_INSTALL_DATADIR}/zsh/site-functions _moe)
+  moe_page(moe.fish ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d moe.fish)
+endif()
 
 # --- CMake package ------------------------------------------------------------------------------
 install(EXPORT moeTargets NAMESPACE moe:: FILE moeTargets.cmake DESTINATION ${cmake_dir} COMPONENT Development)

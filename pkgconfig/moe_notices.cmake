@@ -1,5 +1,5 @@
 # share/doc/libmoe: LICENSE, NOTICE, libmoe.spdx.json (moe_sbom.cmake), and notices/<package>, the copyright notice and
-# licence of each package that has code in the library. Those are files of the build machine, not ours, so that they are of
+# licence of each package that has code in the library or in the program. Those are files of the build machine, not ours, so that they are of
 # the version that was linked in: of Debian (share/doc/*/copyright), or of Fedora and Arch (share/licenses).
 set(doc_dir ${CMAKE_INSTALL_DATAROOTDIR}/doc/libmoe)
 string(REGEX MATCH "^[0-9]+" major "${CMAKE_CXX_COMPILER_VERSION}")
@@ -19,8 +19,11 @@ function(moe_header_version out prefix)
 endfunction()
 
 # moe_notice(<package> <version> <licence> <its name in SPDX> <origin> <a folder of its headers> <files below share, patterns>...)
-set(notices)
-set(moe_linked) # package|version|licence in SPDX|origin
+# Text of NOTICE, and package|version|licence in SPDX|origin of each.
+set(notices) # what the library has
+set(moe_linked)
+set(tool_notices) # what the program has and the library has not
+set(moe_tool_linked) # all of the program
 function(moe_notice package version licence spdx origin include)
   set(found)
   foreach(pattern IN LISTS ARGN) # the first that is there; one GLOB of all would sort them
@@ -35,11 +38,20 @@ function(moe_notice package version licence spdx origin include)
   else()
     message(WARNING "no licence text of ${package} on this machine: add it to ${doc_dir}/notices")
   endif()
-  set(notices "${notices}- ${package} ${version} (${licence}), ${origin}\n" PARENT_SCOPE)
-  set(moe_linked ${moe_linked} "${package}|${version}|${spdx}|${origin}" PARENT_SCOPE)
+  set(line "- ${package} ${version} (${licence}), ${origin}\n")
+  set(row "${package}|${version}|${spdx}|${origin}")
+  if(package STREQUAL cli11)
+    set(tool_notices "${tool_notices}${line}" PARENT_SCOPE)
+  else()
+    set(notices "${notices}${line}" PARENT_SCOPE)
+    set(moe_linked ${moe_linked} "${row}" PARENT_SCOPE)
+  endif()
+  if(TARGET libmoe_tool AND package MATCHES "^(cli11|nlohmann-json|fmt|gcc-runtime)$")
+    set(moe_tool_linked ${moe_tool_linked} "${row}" PARENT_SCOPE)
+  endif()
 endfunction()
 
-foreach(name IN ITEMS json spdlog fmt xxhash)
+foreach(name IN ITEMS json spdlog fmt xxhash cli11)
   set(${name}_version unknown)
 endforeach()
 moe_header_version(json_version NLOHMANN_JSON_VERSION_ ${MOE_NLOHMANN_INCLUDE}/nlohmann/json.hpp
@@ -69,6 +81,16 @@ if(MOE_BUNDLE_LIBSTDCXX)
   moe_notice(gcc-runtime ${CMAKE_CXX_COMPILER_VERSION} "GPL 3 with the GCC Runtime Library Exception"
              "GPL-3.0-or-later WITH GCC-exception-3.1" https://gcc.gnu.org /usr/include
              doc/gcc-${major}-base/copyright doc/gcc-*-base/copyright licenses/libstdc++/* licenses/gcc-libs/*)
+endif()
+set(tool_notice)
+if(TARGET libmoe_tool)
+  moe_header_version(cli11_version CLI11_VERSION_ ${MOE_CLI11_INCLUDE}/CLI/Version.hpp)
+  moe_notice(cli11 ${cli11_version} "BSD 3-Clause" BSD-3-Clause https://github.com/CLIUtils/CLI11 ${MOE_CLI11_INCLUDE}
+             doc/libcli11-dev/copyright licenses/cli11/LICENSE* licenses/cli11-devel/LICENSE*)
+  list(TRANSFORM moe_tool_linked REPLACE "[|].*" "" OUTPUT_VARIABLE tool_notice)
+  list(REMOVE_ITEM tool_notice cli11)
+  list(JOIN tool_notice ", " tool_notice)
+  set(tool_notice "\nThe program moe contains code of ${tool_notice}, and of this package, of which the library has none:\n\n${tool_notices}")
 endif()
 configure_file(pkgconfig/NOTICE.in ${CMAKE_CURRENT_BINARY_DIR}/pkgconfig/NOTICE @ONLY)
 include(pkgconfig/moe_sbom.cmake)

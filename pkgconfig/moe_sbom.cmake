@@ -1,15 +1,12 @@
-# libmoe.spdx.json: what is in the library, package by package, for tools that ask (SPDX 2.3). The list is that of NOTICE.
+# libmoe.spdx.json: what is in the library and in the program `moe`, package by package, for tools that ask (SPDX 2.3). The
+# list is that of NOTICE.
 # Its time is SOURCE_DATE_EPOCH where that is set, and its name is made of all the rest: the same build, the same document.
 string(TIMESTAMP created "%Y-%m-%dT%H:%M:%SZ" UTC)
 set(packages)
 set(relationships)
-foreach(row IN ITEMS "libmoe|${PROJECT_VERSION}|Apache-2.0|${PROJECT_HOMEPAGE_URL}" LISTS moe_linked)
-  string(REPLACE "|" ";" row "${row}")
-  list(GET row 0 package)
-  list(GET row 1 version)
-  list(GET row 2 licence)
-  list(GET row 3 origin)
-  list(APPEND packages "    {
+set(seen)
+function(moe_sbom_package package version licence origin)
+  set(packages ${packages} "    {
       \"name\": \"${package}\",
       \"SPDXID\": \"SPDXRef-${package}\",
       \"versionInfo\": \"${version}\",
@@ -18,20 +15,43 @@ foreach(row IN ITEMS "libmoe|${PROJECT_VERSION}|Apache-2.0|${PROJECT_HOMEPAGE_UR
       \"licenseConcluded\": \"${licence}\",
       \"licenseDeclared\": \"${licence}\",
       \"copyrightText\": \"NOASSERTION\"
-    }")
-  if(package STREQUAL libmoe)
-    set(from DOCUMENT)
-    set(type DESCRIBES)
-  else()
-    set(from libmoe)
-    set(type STATIC_LINK)
-  endif()
-  list(APPEND relationships "    {
+    }" PARENT_SCOPE)
+endfunction()
+function(moe_sbom_relationship from type to)
+  set(relationships ${relationships} "    {
       \"spdxElementId\": \"SPDXRef-${from}\",
       \"relationshipType\": \"${type}\",
-      \"relatedSpdxElement\": \"SPDXRef-${package}\"
-    }")
+      \"relatedSpdxElement\": \"SPDXRef-${to}\"
+    }" PARENT_SCOPE)
+endfunction()
+
+set(described libmoe)
+if(TARGET libmoe_tool)
+  list(APPEND described moe)
+endif()
+foreach(package IN LISTS described)
+  moe_sbom_package(${package} ${PROJECT_VERSION} Apache-2.0 ${PROJECT_HOMEPAGE_URL})
+  moe_sbom_relationship(DOCUMENT DESCRIBES ${package})
 endforeach()
+foreach(row IN LISTS moe_linked moe_tool_linked)
+  string(REPLACE "|" ";" row "${row}")
+  list(GET row 0 package)
+  if(NOT package IN_LIST seen)
+    moe_sbom_package(${row})
+    list(APPEND seen ${package})
+  endif()
+endforeach()
+foreach(row IN LISTS moe_linked)
+  string(REGEX REPLACE "[|].*" "" package "${row}")
+  moe_sbom_relationship(libmoe STATIC_LINK ${package})
+endforeach()
+if(TARGET libmoe_tool)
+  moe_sbom_relationship(moe DYNAMIC_LINK libmoe)
+  foreach(row IN LISTS moe_tool_linked)
+    string(REGEX REPLACE "[|].*" "" package "${row}")
+    moe_sbom_relationship(moe STATIC_LINK ${package})
+  endforeach()
+endif()
 list(JOIN packages ",\n" packages)
 list(JOIN relationships ",\n" relationships)
 string(UUID name NAMESPACE 6ba7b811-9dad-11d1-80b4-00c04fd430c8 TYPE SHA1

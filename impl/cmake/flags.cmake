@@ -1,5 +1,5 @@
 # Compiler and linker flags: target libmoe_flags for every object of libmoe and its tests, libmoe_link for
-# the shared library itself.
+# what is handed on, the shared library and the program `moe`, libmoe_program_link for the program.
 #
 # Every object is of the baseline: ISA code lives in target regions of the kernel files. No -ffast-math
 # and no contraction: fused multiply-adds are written out where the definition has them.
@@ -21,6 +21,7 @@ set(CMAKE_UNITY_BUILD OFF)                  # files have names of their own in u
 
 add_library(libmoe_flags INTERFACE)
 add_library(libmoe_link INTERFACE)
+add_library(libmoe_program_link INTERFACE)
 target_include_directories(libmoe_flags INTERFACE ${CMAKE_CURRENT_SOURCE_DIR}/include_c ${CMAKE_CURRENT_SOURCE_DIR}/impl)
 target_compile_options(libmoe_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wvla -Wdouble-promotion
@@ -93,8 +94,8 @@ else()
     $<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE> $<$<NOT:$<CONFIG:Debug>>:-D_FORTIFY_SOURCE=3>)
 endif()
 
-# --- the shared library -------------------------------------------------------------------------
-target_link_options(libmoe_link INTERFACE LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack LINKER:--as-needed
+# --- the shared library and the program -----------------------------------------------------------
+target_link_options(libmoe_link INTERFACE LINKER:-z,relro LINKER:-z,noexecstack LINKER:--as-needed
                                        LINKER:--gc-sections LINKER:--build-id=sha1)
 if(NOT MOE_SANITIZE) # Clang's sanitizer run time lives in the program, so it is undefined here
   target_link_options(libmoe_link INTERFACE LINKER:--no-undefined)
@@ -107,16 +108,21 @@ if(MOE_BUNDLE_LIBSTDCXX AND NOT MOE_SANITIZE)
   target_link_options(libmoe_link INTERFACE -static-libstdc++ -static-libgcc)
 endif()
 
-# Every version of a function that the library asks for is one of glibc 2.28: the file takes others back (linker option --wrap).
-# That is for libraries that are handed on as they are; one that shares the C++ runtime of its distribution stays there.
-cmake_dependent_option(MOE_GLIBC_2_28 "libmoe.so runs with glibc 2.28 and newer" ON
+# Every version of a function that they ask for is one of glibc 2.28: the file takes others back (linker option --wrap).
+# That is for files that are handed on as they are; a library that shares the C++ runtime of its distribution stays there.
+cmake_dependent_option(MOE_GLIBC_2_28 "libmoe.so and moe run with glibc 2.28 and newer" ON
   "MOE_HAS_GLIBC;MOE_BUNDLE_LIBSTDCXX;NOT MOE_SANITIZE;CMAKE_SYSTEM_PROCESSOR MATCHES x86_64|AMD64|aarch64|arm64" OFF)
 if(MOE_GLIBC_2_28)
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS impl/base/os/glibc_2_28.cpp)
-  file(STRINGS impl/base/os/glibc_2_28.cpp taken REGEX "^MOE_TAKE")
-  list(TRANSFORM taken REPLACE "^MOE_TAKE\\(([a-z_]+),.*" "LINKER:--wrap=\\1")
+  set(glibc_2_28 ${CMAKE_CURRENT_SOURCE_DIR}/impl/base/os/glibc_2_28.cpp)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${glibc_2_28})
+  file(STRINGS ${glibc_2_28} taken REGEX "^MOE_TAKE")
+  list(TRANSFORM taken REPLACE "^MOE_TAKE\\(([a-z0-9_]+),.*" "LINKER:--wrap=\\1")
+  target_sources(libmoe_link INTERFACE ${glibc_2_28})
   target_link_options(libmoe_link INTERFACE ${taken} "LINKER:--push-state,--no-as-needed,-l:libpthread.so.0,--pop-state")
+  target_compile_definitions(libmoe_program_link INTERFACE MOE_PROGRAM)
+  target_link_options(libmoe_program_link INTERFACE "LINKER:--push-state,--no-as-needed,-l:libdl.so.2,--pop-state")
 endif()
+target_link_libraries(libmoe_program_link INTERFACE libmoe_link)
 
 # --- the last word ------------------------------------------------------------------------------
 # A project that we are a part of may have set -ffast-math, -Ofast or -march=native for all of its targets: the same bits

@@ -10,13 +10,12 @@ add_executable(libmoe_tool ${sources})
 set_target_properties(libmoe_tool PROPERTIES OUTPUT_NAME moe)
 target_include_directories(libmoe_tool SYSTEM PRIVATE ${MOE_CLI11_INCLUDE})
 target_compile_definitions(libmoe_tool PRIVATE FMT_HEADER_ONLY)
-target_link_libraries(libmoe_tool PRIVATE libmoe_flags libmoe_shared Threads::Threads ${CMAKE_DL_LIBS})
+target_link_libraries(libmoe_tool PRIVATE libmoe_flags libmoe_program_link libmoe_shared Threads::Threads ${CMAKE_DL_LIBS})
 target_compile_options(libmoe_tool PRIVATE $<$<CONFIG:Debug>:-O0>)
 # The probe is held against kernels that are compiled like this.
 set_source_files_properties(impl/tool/probe.cpp PROPERTIES COMPILE_OPTIONS -O3)
-# The library is needed although all that is called of it is weak.
-target_link_options(libmoe_tool PRIVATE LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack
-                    LINKER:--gc-sections LINKER:--no-as-needed)
-if(MOE_BUNDLE_LIBSTDCXX AND NOT MOE_SANITIZE)
-  target_link_options(libmoe_tool PRIVATE -static-libstdc++ -static-libgcc)
-endif()
+# The library is needed although all that is called of it is weak (library.h): library_check.cpp tells which library lacks
+# a function, and all are bound when the program starts.
+target_link_options(libmoe_tool PRIVATE LINKER:-z,now LINKER:--no-as-needed LINKER:--enable-new-dtags)
+# In the build folder the library lies beside it. (Relative: the bytes are the same in every folder.)
+set_target_properties(libmoe_tool PROPERTIES BUILD_RPATH_USE_ORIGIN ON)

@@ -58,6 +58,14 @@ endif()
 moe_gate(library ${MOE_PYTHON} ${gates}/library_gate.py $<TARGET_FILE:libmoe_shared> ${PROJECT_SOURCE_DIR}/abi_check/symbols.txt
          --soname libmoe.so.${MOE_ABI_VERSION} --readelf ${CMAKE_READELF} --nm ${CMAKE_NM} --strip ${CMAKE_STRIP}
          --objects ${CMAKE_CURRENT_BINARY_DIR}/objects.txt --source ${PROJECT_SOURCE_DIR} --source ${PROJECT_BINARY_DIR} ${here})
+if(TARGET libmoe_tool)
+  moe_gate(program ${MOE_PYTHON} ${gates}/library_gate.py $<TARGET_FILE:libmoe_tool> --program --needs libmoe.so.${MOE_ABI_VERSION}
+           --readelf ${CMAKE_READELF} --nm ${CMAKE_NM} --strip ${CMAKE_STRIP} --source ${PROJECT_SOURCE_DIR} --source ${PROJECT_BINARY_DIR} ${here})
+  add_executable(libmoe_program_start ${gates}/program_start.cpp) # linked as the program is
+  target_link_libraries(libmoe_program_start PRIVATE libmoe_flags libmoe_program_link)
+  add_test(NAME gates.program_start COMMAND libmoe_program_start)
+  set_tests_properties(gates.program_start PROPERTIES LABELS gates)
+endif()
 
 # Tests of the cross build run on an emulated CPU with everything; these have dot products and no matrix products, and
 # neither of them.

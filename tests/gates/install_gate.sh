@@ -23,14 +23,15 @@ DESTDIR=$dir/runtime cmake --install "$build" --prefix /usr --component Runtime 
 DESTDIR=$dir/all cmake --install "$build" --prefix /usr >/dev/null
 list() { (cd "$1" && find . ! -type d | sed 's|^\./||' | sort); }
 libdir=$(dirname "$(list "$dir/runtime" | head -1)") # usr/lib/x86_64-linux-gnu or usr/lib
-docs='usr/share/doc/libmoe/(LICENSE|NOTICE|libmoe\.spdx\.json|notices/[a-z-]+)'
+docs='usr/share/doc/libmoe/(LICENSE|NOTICE|libmoe\.spdx\.json|notices/[a-z0-9-]+)'
+tools='usr/(bin/moe|share/(man/man1/moe\.1|bash-completion/completions/moe|zsh/site-functions/_moe|fish/vendor_completions\.d/moe\.fish))'
 list "$dir/runtime" | grep -Evx "$libdir/libmoe\.so\.[0-9.]+|$docs" && fail "not of component Runtime"
-list "$dir/all" | grep -Evx "$libdir/(libmoe\.(so(\.[0-9.]+)?|a)|libmoe-(abi[0-9]+\.(so|a)|static\.a)|pkgconfig/libmoe(-static)?\.pc|cmake/moe/moe(Config|ConfigVersion|(Static)?Targets|(Static)?Targets-[a-z]+)\.cmake)|usr/include/moe/(moe\.h|moe\.hpp|cpp/[a-z]+\.hpp)|usr/share/moe/moe_abi\.json|$docs" && fail "unexpected file"
+list "$dir/all" | grep -Evx "$libdir/(libmoe\.(so(\.[0-9.]+)?|a)|libmoe-(abi[0-9]+\.(so|a)|static\.a)|pkgconfig/libmoe(-static)?\.pc|cmake/moe/moe(Config|ConfigVersion|(Static)?Targets|(Static)?Targets-[a-z]+)\.cmake)|usr/include/moe/(moe\.h|moe\.hpp|cpp/[a-z]+\.hpp)|usr/share/moe/moe_abi\.json|$tools|$docs" && fail "unexpected file"
 for f in $libdir/libmoe.so $libdir/libmoe.so.0 $libdir/pkgconfig/libmoe.pc usr/include/moe/moe.h usr/include/moe/moe.hpp usr/include/moe/cpp/error.hpp usr/share/moe/moe_abi.json; do
   [ -e "$dir/all/$f" ] || fail "$f is missing"
 done
 cmp "$source/LICENSE" "$dir/runtime/usr/share/doc/libmoe/LICENSE" || fail "LICENSE"
-sed -n 's/^- \([a-z-]*\) .*(.*/\1/p' "$dir/runtime/usr/share/doc/libmoe/NOTICE" >"$dir/packages"
+sed -n 's/^- \([a-z0-9-]*\) .*(.*/\1/p' "$dir/runtime/usr/share/doc/libmoe/NOTICE" >"$dir/packages"
 [ "$(wc -l <"$dir/packages")" -ge 4 ] || fail "NOTICE names no packages"
 while read -r package; do
   grep -qi copyright "$dir/runtime/usr/share/doc/libmoe/notices/$package" || fail "no notice of $package"
@@ -51,8 +52,22 @@ file=usr/lib/debug/.build-id/$(echo "$id" | cut -c1-2)/$(echo "$id" | cut -c3-).
 readelf -SW "$dir/debug/$file" | grep -q ' \.debug_info' || fail "no debug information in $file"
 readelf -n "$dir/debug/$file" | grep -q "$id" || fail "$file is of another library"
 
+# --- the program: stripped, and finds the library beside its folder and nowhere else ---
+if grep -q '^MOE_TOOL:BOOL=ON' "$build/CMakeCache.txt"; then
+  DESTDIR=$dir/tools cmake --install "$build" --prefix /usr --component Tools >/dev/null
+  list "$dir/tools" | grep -Evx "$tools" && fail "not of component Tools"
+  moe=$dir/tools/usr/bin/moe
+  readelf -SW "$moe" | grep -E ' \.(debug_|symtab|strtab)' && fail "the installed program is not stripped"
+  readelf -d "$moe" | grep -qF "runpath: [\$ORIGIN/../${libdir#usr/}]" || fail "the installed program has $(readelf -d "$moe" | grep PATH)"
+  "$moe" --version >"$dir/log" 2>&1 && fail "the program runs without the library: $(cat "$dir/log")"
+fi
+
 # --- the tree somewhere else ---
 mv "$dir/all/usr" "$dir/moved"
+if [ -e "$dir/moved/bin/moe" ]; then
+  (cd / && "$dir/moved/bin/moe" --version) >"$dir/log" || fail "the program of a moved tree does not run"
+  grep -q "^libmoe .*  $dir/moved/bin/../${libdir#usr/}/libmoe.so.0$" "$dir/log" || fail "it found another library: $(cat "$dir/log")"
+fi
 grep -rlE "$dir/all|$source|$build" "$dir/moved" --include='*.cmake' --include='*.pc' && fail "absolute path in the files above"
 lib=$dir/moved/${libdir#usr/}
 

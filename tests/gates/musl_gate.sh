@@ -1,6 +1,6 @@
 #!/bin/sh
-# libmoe with musl, by PyPI's ziglang: the library and its archive, the C and C++ examples (the same bytes as with glibc) and
-# the tests of the rooms. Programs run with the loader of Debian's package musl, which is unpacked, not installed.
+# libmoe with musl, by PyPI's ziglang: the library and its archive, the program, the C and C++ examples (the same bytes
+# as with glibc) and the tests of the rooms. Programs run with the loader of Debian's package musl, which is unpacked, not installed.
 #   tests/gates/musl_gate.sh SOURCE_DIR BUILD_DIR WORK_DIR      exit 77: zig or the loader cannot be had
 #
 # All tests of all rooms run here but those through libffi (its package is glibc's) and test_released (allocations that fail
@@ -53,6 +53,15 @@ for row in NLOHMANN:nlohmann SPDLOG:spdlog FMT:fmt XXHASH:xxhash.h; do
   packages="$packages -D MOE_${row%%:*}_INCLUDE=$work/include"
 done
 targets='libmoe_shared libmoe_static'
+tool=$(sed -n 's/^MOE_CLI11_INCLUDE:PATH=//p' "$build/CMakeCache.txt") # empty or not found: without the program
+if [ -e "$tool/CLI/App.hpp" ]; then
+  ln -sfn "$tool/CLI" "$work/include/CLI"
+  packages="$packages -D MOE_TOOL=ON -D MOE_CLI11_INCLUDE=$work/include"
+  targets="$targets libmoe_tool"
+else
+  tool=
+  packages="$packages -D MOE_TOOL=OFF"
+fi
 for room in $rooms; do targets="$targets libmoe_test_$room"; done
 # shellcheck disable=SC2086
 {
@@ -81,6 +90,12 @@ done
 rm -rf "$work/prefix" "$work/outputs"
 mkdir -p "$work/outputs"
 step cmake --install "$work/build" --prefix "$work/prefix"
+if [ -n "$tool" ]; then
+  readelf -V "$work/prefix/bin/moe" | grep -q GLIBC && fail "moe asks for versions of glibc"
+  step "$work/prefix/bin/moe" --version
+  grep -q "^libmoe .*/prefix/bin/\.\./lib/libmoe\.so\.0$" "$work/log" || fail "moe has another library: $(cat "$work/log")"
+  step "$work/prefix/bin/moe" doctor --seconds 0.1
+fi
 step "$source/bindings_examples/make_checkpoint" "$work/checkpoint" --shape tiny
 example() { # NAME OUTPUT
   step "$source/bindings_examples/example" "$1" "$work/checkpoint" "$work/outputs/$2"

@@ -34,15 +34,22 @@ def main(build, work):
     document = json.loads(path.read_text(encoding="utf-8"))
     notice = re.findall(r"^- (\S+) (\S+) \(", (build / "pkgconfig/NOTICE").read_text(encoding="utf-8"), re.M)
     listed = [(p["name"], p["versionInfo"]) for p in document["packages"]]
-    if len(notice) < 4 or listed[1:] != notice or listed[0][0] != "libmoe":
+    relationships = [(r["spdxElementId"].removeprefix("SPDXRef-"), r["relationshipType"], r["relatedSpdxElement"].removeprefix("SPDXRef-"))
+                     for r in document["relationships"]]
+    ours = [to for _, kind, to in relationships if kind == "DESCRIBES"]  # the library, and the program where it is built
+    if len(notice) < 4 or listed[len(ours):] != notice or [name for name, _ in listed[:len(ours)]] != ours or ours[0] != "libmoe":
         faults.append(f"packages {listed}, NOTICE has {notice}")
     faults += [f"{name}: version '{version}'" for name, version in listed if not re.fullmatch(r"\d+(\.\d+)+", version)]
-    linked = {r["relatedSpdxElement"] for r in document["relationships"] if r["relationshipType"] == "STATIC_LINK"}
-    if linked != {"SPDXRef-" + name for name, _ in notice}:
-        faults.append(f"linked: {sorted(linked)}")
+    for name in ours:
+        linked = [to for source, kind, to in relationships if (source, kind) == (name, "STATIC_LINK")]
+        wanted = [package for package, _ in notice if (package != "cli11" if name == "libmoe" else package not in ("spdlog", "xxhash"))]
+        if sorted(linked) != sorted(wanted):
+            faults.append(f"linked into {name}: {linked}")
+    if "moe" in ours and ("moe", "DYNAMIC_LINK", "libmoe") not in relationships:
+        faults.append("the program does not need the library")
 
     # that the tool would have said so
-    document["packages"][1]["licenseConcluded"] = "no licence of SPDX"
+    document["packages"][-1]["licenseConcluded"] = "no licence of SPDX"
     wrong = work / "wrong.spdx.json"
     wrong.write_text(json.dumps(document), encoding="utf-8")
     if valid(tool, wrong)[0]:

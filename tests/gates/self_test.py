@@ -46,6 +46,14 @@ class Bench:
         self.expect("library: " + what, words, "library_gate.py", so, str(self.folder / "symbols.txt"), "--soname", "libmoe.so.0",
                     "--source", str(self.folder), "--ldd")
 
+    def program(self, what, words, flags=(), glibc=".".join(map(str, DEBIAN_12)), needs="libm.so.6"):
+        program = str(self.folder / "program")
+        main = "#include <math.h>\nint main(int argc, char** argv) { return (int)lgamma(argc + (argv[0][0] == 'x')); }\n"
+        good = ["-fPIE", "-pie", "-fstack-protector-all", "-Wl,-z,relro,-z,now,--build-id=sha1,--enable-new-dtags,-rpath,$ORIGIN/../lib"]
+        subprocess.run([self.cc, "-O1", *good, self.write("program.c", main), *flags, "-lm", "-o", program], check=True)
+        self.expect("program: " + what, words, "library_gate.py", program, "--program", "--needs", needs, "--glibc", glibc,
+                    "--source", str(self.folder), "--ldd")
+
     def object(self, what, words, where, source, flags=("-O2",)):
         path = self.write("impl/" + where, source)
         built = self.folder / "o" / "impl" / (where + ".o")
@@ -130,6 +138,15 @@ def main(cc, cxx):
         b.library("source path", "is inside", GOOD_SOURCE.replace("(int)strlen(s)", '(int)strlen(s) + (s == (const char*)__FILE__ + 1)')
                   + "const char* moe_path(void);\n__attribute__((used)) const char* moe_path(void) { return __FILE__; }\n")
         b.library("too large", "the limit is", GOOD_SOURCE + "__attribute__((used)) static const char big[7000000] = {1};\n")
+
+        b.program("good", None)
+        b.program("later glibc", None if late else "needs __libc_start_main of glibc 2.34", glibc="2.28")
+        b.program("without the library", "does not need libmoe.so.0", needs="libmoe.so.0")
+        b.program("lazy binding", "BIND_NOW", ["-Wl,-z,lazy"])
+        b.program("a path of this machine", "RUNPATH is", ["-Wl,-rpath,/nowhere"])
+        b.program("no PIE", "no PIE", ["-fno-PIE", "-no-pie"])
+        b.program("no stack protector", "no stack protector", ["-fno-stack-protector"])
+        b.program("exports", "exported by the program", ["-rdynamic"])
 
         b.object("good", None, "run/a.cpp", "float f(float a) { return a * 2; }\n")
         b.object("abort", "needs abort", "run/a.cpp", "#include <cstdlib>\nvoid f() { std::abort(); }\n")

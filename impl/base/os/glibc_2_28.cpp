@@ -1,6 +1,7 @@
-// libmoe.so alone, where it is to run with every C library since glibc 2.28 (MOE_GLIBC_2_28): what a later one gave a
-// new version number, or has for the first time, is taken from here instead. All of it was there before, under older
-// numbers.
+// libmoe.so and the program `moe`, where they are to run with every C library since glibc 2.28 (MOE_GLIBC_2_28): what a
+// later one gave a new version number, or has for the first time, is taken from here instead. All of it was there
+// before, under older numbers. Each of the two has these functions for itself; with MOE_PROGRAM there is also what only
+// a program asks for.
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
@@ -42,7 +43,7 @@ MOE_TAKE(exp, double, (double x)) { return old_exp(x); }
 MOE_OLD(log, MOE_FIRST, double, (double x));
 MOE_TAKE(log, double, (double x)) { return old_log(x); }
 
-// Threads were in libpthread.so.0 before 2.34, which is why the library asks for that as well.
+// Threads were in libpthread.so.0 before 2.34, which is why both ask for that as well.
 MOE_OLD(pthread_create, MOE_FIRST, int, (pthread_t*, const pthread_attr_t*, void* (*)(void*), void*));
 MOE_TAKE(pthread_create, int, (pthread_t * out, const pthread_attr_t* attributes, void* (*run)(void*), void* user)) {
   return old_pthread_create(out, attributes, run, user);
@@ -80,6 +81,9 @@ MOE_TAKE(stat, int, (const char* path, struct stat* out)) { return old___xstat(k
 MOE_OLD(__fxstat, MOE_FIRST, int, (int, int, struct stat*));
 MOE_TAKE(fstat, int, (int file, struct stat* out)) { return old___fxstat(kStat, file, out); }
 
+MOE_OLD(__fxstat64, MOE_FIRST, int, (int, int, struct stat64*));
+MOE_TAKE(fstat64, int, (int file, struct stat64* out)) { return old___fxstat64(kStat, file, out); }
+
 MOE_OLD(__fxstatat, MOE_AT, int, (int, int, const char*, struct stat*, int));
 MOE_TAKE(fstatat, int, (int folder, const char* path, struct stat* out, int flags)) {
   return old___fxstatat(kStat, folder, path, out, flags);
@@ -116,6 +120,38 @@ static int visit(dl_phdr_info* object, size_t, void* user) {
 [[gnu::visibility("hidden")]] int _dl_find_object(void* pc, dl_find_object* out) noexcept {
   out->dlfo_map_start = pc;  // for visit()
   return dl_iterate_phdr(visit, out) == 1 ? 0 : -1;
+}
+#endif
+
+#ifdef MOE_PROGRAM
+// --- of the program alone ---
+
+// These were in libdl.so.2 before 2.34, which is why the program asks for that as well.
+MOE_OLD(dlsym, MOE_FIRST, void*, (void*, const char*));
+MOE_TAKE(dlsym, void*, (void* library, const char* name)) { return old_dlsym(library, name); }
+
+MOE_OLD(dladdr, MOE_FIRST, int, (const void*, Dl_info*));
+MOE_TAKE(dladdr, int, (const void* address, Dl_info* out)) { return old_dladdr(address, out); }
+
+// A program begins in the C library's crt1.o, which hands main() to __libc_start_main(). Before 2.34 crt1.o brought the
+// function that runs the program's constructors, too. A later crt1.o hands over none: the new __libc_start_main() runs
+// them itself. The old one does not, so it gets that function from here. (Destructors are the loader's, old or new.)
+using Main = int(int, char**, char**);
+using Constructor = void(int, char**, char**);
+[[gnu::visibility("hidden")]] extern Constructor* __init_array_start[];
+[[gnu::visibility("hidden")]] extern Constructor* __init_array_end[];
+[[gnu::visibility("hidden")]] void _init();
+
+static void construct(int count, char** arguments, char** environment) {
+  _init();
+  for (Constructor** run = __init_array_start; run != __init_array_end; ++run) (*run)(count, arguments, environment);
+}
+
+MOE_OLD(__libc_start_main, MOE_FIRST, int, (Main*, int, char**, Constructor*, void (*)(), void (*)(), void*));
+MOE_TAKE(__libc_start_main, int,
+         (Main * program, int count, char** arguments, Constructor* given, void (*end)(), void (*loader_end)(),
+          void* stack)) {
+  return old___libc_start_main(program, count, arguments, given ? given : construct, end, loader_end, stack);
 }
 #endif
 }  // extern "C"
