@@ -47,7 +47,7 @@ moe_status moe_config_create(const char* json, size_t json_len, moe_config** out
   return guard(err, [&]() -> Check {
     clear(out);
     MOE_CHECK(not_null({{"json", json}, {"out", out}}));
-    MOE_TRY(moe::config::Config config, of_parameter("json", moe::config::parse_config(text_of(json, json_len))));
+    MOE_TRY(moe::config::Config config, moe::config::parse_config(text_of(json, json_len)));
     *out = config_handle(std::move(config));
     return ok();
   });
@@ -58,9 +58,8 @@ moe_status moe_config_create_from_hf(const char* hf_json, size_t hf_len, const c
   return guard(err, [&]() -> Check {
     clear(out);
     MOE_CHECK(not_null({{"hf_json", hf_json}, {"out", out}}));
-    MOE_TRY(
-        moe::config::Config config,
-        of_parameter("hf_json", moe::hf::config_from_hf(text_of(hf_json, hf_len), text_of(options_json, options_len))));
+    MOE_TRY(moe::config::Config config,
+            moe::hf::config_from_hf(text_of(hf_json, hf_len), text_of(options_json, options_len)));
     *out = config_handle(std::move(config));
     return ok();
   });
@@ -72,8 +71,7 @@ moe_status moe_config_merge(const moe_config* config, const char* patch_json, si
     clear(out);
     MOE_CHECK(not_null({{"config", config}, {"patch_json", patch_json}, {"out", out}}));
     MOE_CHECK(check_handle(config, "config"));
-    MOE_TRY(moe::config::Config merged,
-            of_parameter("patch_json", moe::config::merge_config(*config->object, text_of(patch_json, patch_len))));
+    MOE_TRY(moe::config::Config merged, moe::config::merge_config(*config->object, text_of(patch_json, patch_len)));
     *out = config_handle(std::move(merged));
     return ok();
   });

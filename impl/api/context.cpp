@@ -138,8 +138,7 @@ moe_status moe_context_create(const char* options_json, size_t options_len, cons
     MOE_TRY(moe::run::ContextHooks hooks, hooks_of(callbacks));
     auto lent = std::make_shared<Lent>();
     lent->threads = hooks.threads;
-    MOE_TRY(lent->context,
-            of_parameter("options_json", moe::run::Context::create(text_of(options_json, options_len), hooks)));
+    MOE_TRY(lent->context, moe::run::Context::create(text_of(options_json, options_len), hooks));
     lent->functions = std::move(handed);
     *out = make_handle<moe_context>(std::shared_ptr<moe::run::Context>(lent, lent->context.get()));
     return ok();

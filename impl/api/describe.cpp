@@ -57,9 +57,9 @@ moe_status moe_describe(const char* topic, const char* query_json, size_t query_
     clear(out);
     MOE_CHECK(not_null({{"topic", topic}, {"query_json", query_json}, {"out", out}}));
     MOE_TRY(const Topic* row, find_topic(topic));
-    MOE_TRY(const moe::json::Value query, of_parameter("query_json", moe::json::parse(text_of(query_json, query_len),
-                                                                                      {.max_bytes = row->most_bytes})));
-    MOE_TRY(std::string answer, of_parameter("query_json", row->answer(query)));
+    MOE_TRY(const moe::json::Value query,
+            moe::json::parse(text_of(query_json, query_len), {.max_bytes = row->most_bytes}));
+    MOE_TRY(std::string answer, row->answer(query));
     *out = make_text(std::move(answer));
     return ok();
   });

@@ -32,7 +32,6 @@ using moe::api::make_handle;
 using moe::api::make_text;
 using moe::api::not_null;
 using moe::api::object_of;
-using moe::api::of_parameter;
 using moe::api::peek_struct;
 using moe::api::read_struct;
 using moe::api::read_tensor;

@@ -90,15 +90,6 @@ inline std::string_view text_of(const char* text, std::size_t length) noexcept {
   return {text, length == MOE_NUL_TERMINATED ? std::strlen(text) : length};
 }
 
-// A fault of a whole document (its pointer is "") is about the parameter that it came by.
-template <class T>
-Result<T> of_parameter(const char* name, Result<T> result) {
-  if (result || !result.error().subject.empty()) return result;
-  Error e = result.error();
-  e.subject = name;
-  return e;
-}
-
 inline Check known_flags(std::uint64_t flags, std::uint64_t known) {
   if ((flags & ~known) != 0)
     return fail(Code::invalid_argument, "flags", cat("flags: unknown bits ", flags & ~known, "; known are ", known));

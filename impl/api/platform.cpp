@@ -6,8 +6,7 @@ moe_status moe_platform_create(const char* json, size_t json_len, moe_platform**
     clear(out);
     MOE_CHECK(not_null({{"out", out}}));
     MOE_TRY(moe::Platform platform,
-            json == nullptr ? moe::detect_platform()
-                            : of_parameter("json", moe::config::platform_from_text(text_of(json, json_len))));
+            json == nullptr ? moe::detect_platform() : moe::config::platform_from_text(text_of(json, json_len)));
     *out = make_handle<moe_platform>(std::make_shared<const moe::Platform>(std::move(platform)));
     return ok();
   });

@@ -24,8 +24,7 @@ TEST(Config, GoldenDocuments) {
     moe_config* out = reinterpret_cast<moe_config*>(8);
     const Failure f = failure([&](moe_error** e) { return moe_config_create(text.data(), text.size(), &out, e); });
     EXPECT_EQ(f.status, MOE_ERR_INVALID_CONFIG) << entry["file"];
-    const std::string pointer = entry["pointer"];
-    EXPECT_EQ(f.subject, pointer.empty() ? "json" : pointer) << entry["file"];
+    EXPECT_EQ(f.subject, entry["pointer"].get<std::string>()) << entry["file"];
     EXPECT_EQ(out, nullptr);
   }
 }
@@ -91,7 +90,7 @@ TEST(Config, HostileTexts) {
   EXPECT_EQ(status("\xef\xbb\xbf" + good), MOE_ERR_INVALID_CONFIG);
   EXPECT_EQ(status(good + std::string(1, '\0')), MOE_ERR_INVALID_CONFIG);
   const Failure f = failure([&](moe_error** e) { return moe_config_create("{\"a\":}", MOE_NUL_TERMINATED, &out, e); });
-  EXPECT_EQ(f.subject, "json");
+  EXPECT_EQ(f.subject, "");
   EXPECT_EQ(f.details["offset"], 5);
 }
 

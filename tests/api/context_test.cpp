@@ -102,7 +102,7 @@ TEST(Context, BadOptionsEndToo) {
     moe_status status;
   };
   for (const Row& r :
-       {Row{"{", "options_json", MOE_ERR_INVALID_CONFIG}, Row{"{\"threads\":-1}", "/threads", MOE_ERR_INVALID_CONFIG},
+       {Row{"{", "", MOE_ERR_INVALID_CONFIG}, Row{"{\"threads\":-1}", "/threads", MOE_ERR_INVALID_CONFIG},
         Row{"{\"treads\":1}", "/treads", MOE_ERR_INVALID_CONFIG},
         Row{"{\"log_level\":\"loud\"}", "/log_level", MOE_ERR_INVALID_CONFIG},
         Row{"{\"numa\":\"mirror\"}", "/numa", MOE_ERR_UNSUPPORTED}}) {

@@ -25,7 +25,7 @@ TEST(DescribeQuant, EveryBuilderCall) {
     ++errors;
     const Described d = describe("quant_config", c.dump());
     EXPECT_EQ(d.why.status, MOE_ERR_INVALID_CONFIG) << c.dump();
-    EXPECT_EQ(d.why.subject, "query_json") << c.dump();
+    EXPECT_EQ(d.why.subject, "") << c.dump();
   }
   EXPECT_EQ(errors, 13U);
 }

@@ -29,12 +29,12 @@ TEST(Describe, EveryTopicReadsStrictly) {
           std::string("{\"a\":1,\"a\":1}"), deep, std::string("\xef\xbb\xbf{}")}) {
       const Failure why = describe(topic, text).why;
       EXPECT_EQ(why.status, MOE_ERR_INVALID_CONFIG) << topic << " " << text;
-      EXPECT_EQ(why.subject, "query_json") << topic << " " << text;
+      EXPECT_EQ(why.subject, "") << topic << " " << text;
     }
     const Failure why = describe(topic, "{\"no/such~member\":1}").why;
     EXPECT_EQ(why.status, MOE_ERR_INVALID_CONFIG) << topic;
     // "checkpoint" cannot tell which of its two forms this is.
-    EXPECT_EQ(why.subject, std::string(topic) == "checkpoint" ? "query_json" : "/no~1such~0member") << topic;
+    EXPECT_EQ(why.subject, std::string(topic) == "checkpoint" ? "" : "/no~1such~0member") << topic;
   }
 }
 

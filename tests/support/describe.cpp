@@ -32,8 +32,7 @@ void expect_refused(const std::string& topic, const std::vector<Refused>& querie
   for (const Refused& r : queries) {
     const Described d = describe(topic, r.query);
     EXPECT_EQ(d.why.status, MOE_ERR_INVALID_CONFIG) << topic << " " << r.query;
-    EXPECT_EQ(d.why.subject, *r.pointer == 0 ? "query_json" : r.pointer)
-        << topic << " " << r.query << ": " << d.why.message;
+    EXPECT_EQ(d.why.subject, r.pointer) << topic << " " << r.query << ": " << d.why.message;
   }
 }
 
