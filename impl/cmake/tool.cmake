@@ -12,8 +12,15 @@ target_include_directories(libmoe_tool SYSTEM PRIVATE ${MOE_CLI11_INCLUDE})
 target_compile_definitions(libmoe_tool PRIVATE FMT_HEADER_ONLY)
 target_link_libraries(libmoe_tool PRIVATE libmoe_flags libmoe_program_link libmoe_shared Threads::Threads ${CMAKE_DL_LIBS})
 target_compile_options(libmoe_tool PRIVATE $<$<CONFIG:Debug>:-O0>)
+# Each of its files includes these, which take longer to read than the rest.
+if(MOE_PRECOMPILE OR MOE_TEST_PRECOMPILE)
+  target_precompile_headers(libmoe_tool PRIVATE <CLI/App.hpp> <fmt/format.h> <nlohmann/json.hpp>)
+  if(CMAKE_CXX_COMPILER_ID MATCHES Clang) # else ccache finds nothing again
+    target_compile_options(libmoe_tool PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
+  endif()
+endif()
 # The probe is held against kernels that are compiled like this.
-set_source_files_properties(impl/tool/probe.cpp PROPERTIES COMPILE_OPTIONS -O3)
+set_source_files_properties(impl/tool/probe.cpp PROPERTIES COMPILE_OPTIONS -O3 SKIP_PRECOMPILE_HEADERS ON)
 # The library is needed although all that is called of it is weak (library.h): library_check.cpp tells which library lacks
 # a function, and all are bound when the program starts.
 target_link_options(libmoe_tool PRIVATE LINKER:-z,now LINKER:--no-as-needed LINKER:--enable-new-dtags)

@@ -181,7 +181,8 @@ class FolderCheck {
   // the packed file alone, so layers with one are left out.
   bool compare_routing(std::int64_t number, const CallSizes& sizes, const TokenBatch& batch, Json& out) {
     if (!sizes.routes) return true;
-    const auto config = make<ConfigHandle>(moe_checkpoint_config, out_.checkpoint.get(), number, nullptr, 0);
+    const auto config =
+        make<ConfigHandle>(moe_checkpoint_config, out_.checkpoint.get(), number, nullptr, std::size_t{0});
     const auto again = batch.route(out_.context.get(), config.get());
     if (!again) return true;
     std::int64_t equal = 0;

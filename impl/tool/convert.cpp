@@ -49,8 +49,8 @@ Json convert(const ConvertOptions& options, const Session& session) {
   }
   const double seconds = seconds_now() - start;
 
-  const auto written =
-      make<CheckpointHandle>(moe_checkpoint_open, model.context.get(), options.out.c_str(), nullptr, 0, nullptr);
+  const auto written = make<CheckpointHandle>(moe_checkpoint_open, model.context.get(), options.out.c_str(), nullptr,
+                                              std::size_t{0}, nullptr);
   const Json document = document_of(moe_checkpoint_to_json, written.get());
   std::uint64_t bytes = 0;
   Json layers = Json::array();

@@ -47,7 +47,7 @@ Json environment() {
 Json examine(const DoctorOptions& options) {
   const ContextHandle context = make_context(options.threads);
   const int threads = threads_of(context.get());
-  const auto platform = make<PlatformHandle>(moe_platform_create, nullptr, 0);
+  const auto platform = make<PlatformHandle>(moe_platform_create, nullptr, std::size_t{0});
   const Json machine = document_of(moe_platform_to_json, platform.get());
   const Json build = Json::parse(moe_build_info_json());
   const MemoryState memory = memory_state();

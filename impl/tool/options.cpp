@@ -88,7 +88,7 @@ Json platform_document(const std::string& name, std::string& backend) {
 void describe(TargetMachine& target, const std::string& text) {
   target.platform = make<PlatformHandle>(moe_platform_create, text.data(), text.size());
   const Json wanted = document_of(moe_platform_to_json, target.platform.get());
-  const auto host = make<PlatformHandle>(moe_platform_create, nullptr, 0);
+  const auto host = make<PlatformHandle>(moe_platform_create, nullptr, std::size_t{0});
   const Json mine = document_of(moe_platform_to_json, host.get());
   target.here = wanted.value("type", "") == "cpu" && wanted.value("arch", "") == mine.value("arch", "");
   for (const Json& feature : wanted.value("features", Json::array()))
@@ -201,7 +201,7 @@ TargetMachine target_of_folder(const std::string& platform) {
   std::istringstream words(platform);
   std::string device, detail;
   words >> device >> detail;
-  const auto host = make<PlatformHandle>(moe_platform_create, nullptr, 0);
+  const auto host = make<PlatformHandle>(moe_platform_create, nullptr, std::size_t{0});
   if (device == "cpu" && document_of(moe_platform_to_json, host.get()).value("arch", "") == detail)
     return target_of("this");
   std::string backend;

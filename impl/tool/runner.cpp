@@ -40,7 +40,7 @@ double element(const std::vector<std::uint32_t>& words, moe_dtype type, std::int
   if (type == MOE_DTYPE_F32) {
     float value;
     std::memcpy(&value, bytes + 4 * index, sizeof value);
-    return value;
+    return static_cast<double>(value);
   }
   std::uint16_t bits;
   std::memcpy(&bits, bytes + 2 * index, sizeof bits);
@@ -48,7 +48,7 @@ double element(const std::vector<std::uint32_t>& words, moe_dtype type, std::int
   const std::uint32_t wide = std::uint32_t{bits} << 16U;
   float value;
   std::memcpy(&value, &wide, sizeof value);
-  return value;
+  return static_cast<double>(value);
 }
 
 }  // namespace

@@ -76,8 +76,8 @@ OpenModel open_model(const std::string& directory, int threads) {
   OpenModel out;
   out.context = make_context(threads);
   out.threads = threads_of(out.context.get());
-  out.checkpoint =
-      make<CheckpointHandle>(moe_checkpoint_open, out.context.get(), directory.c_str(), nullptr, 0, nullptr);
+  out.checkpoint = make<CheckpointHandle>(moe_checkpoint_open, out.context.get(), directory.c_str(), nullptr,
+                                          std::size_t{0}, nullptr);
   out.document = document_of(moe_checkpoint_to_json, out.checkpoint.get());
   return out;
 }
