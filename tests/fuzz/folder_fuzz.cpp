@@ -89,7 +89,7 @@ void use(const moe_checkpoint* c) {
   info.struct_size = sizeof info;
   for (std::int64_t l = 0; l < std::min<std::int64_t>(moe_checkpoint_layer_count(c), 4); ++l) {
     MOE_REQUIRE(moe_checkpoint_layer_info(c, l, &info, nullptr) == MOE_OK);
-    for (const std::uint64_t flags : {0, MOE_LOAD_MMAP | MOE_LOAD_VERIFY}) {
+    for (const std::uint64_t flags : {std::uint64_t{0}, std::uint64_t{MOE_LOAD_MMAP | MOE_LOAD_VERIFY}}) {
       moe_checkpoint_options options{};
       options.struct_size = sizeof options;
       options.load_flags = flags;
