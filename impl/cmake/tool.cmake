@@ -21,8 +21,6 @@ if(MOE_PRECOMPILE OR MOE_TEST_PRECOMPILE)
 endif()
 # The probe is held against kernels that are compiled like this.
 set_source_files_properties(impl/tool/probe.cpp PROPERTIES COMPILE_OPTIONS -O3 SKIP_PRECOMPILE_HEADERS ON)
-# The library is needed although all that is called of it is weak (library.h): library_check.cpp tells which library lacks
-# a function, and all are bound when the program starts.
-target_link_options(libmoe_tool PRIVATE LINKER:-z,now LINKER:--no-as-needed LINKER:--enable-new-dtags)
+target_link_options(libmoe_tool PRIVATE LINKER:-z,now LINKER:--enable-new-dtags)
 # In the build folder the library lies beside it. (Relative: the bytes are the same in every folder.)
 set_target_properties(libmoe_tool PROPERTIES BUILD_RPATH_USE_ORIGIN ON)

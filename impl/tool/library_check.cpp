@@ -30,9 +30,9 @@ void check_library() {
   const auto refuse = [](const std::string& what) {
     throw Failure(kNo,
                   fmt::format("the library {} is {} with ABI {}, this program is {} with ABI {}: {}", library_path(),
-                              moe_version_string(), moe_abi_version(), tool_version(), MOE_ABI_VERSION, what));
+                              moe_version_string(), library_abi(), tool_version(), MOE_ABI_VERSION, what));
   };
-  if (moe_abi_version() != MOE_ABI_VERSION) refuse("install both from one release");
+  if (library_abi() != MOE_ABI_VERSION) refuse("install both from one release");
   for (const char* name : kYoungest)
     if (dlsym(RTLD_DEFAULT, name) == nullptr) refuse(fmt::format("it lacks {}; install both from one release", name));
   if (moe_version_number() < kVersion) refuse("the library is older; install both from one release");
@@ -41,7 +41,7 @@ void check_library() {
 std::string version_text() {
   const Json build = Json::parse(moe_build_info_json());
   const std::string commit = build.value("commit", "");
-  return fmt::format("moe {}\nlibmoe {} (ABI {}{}{})  {}", tool_version(), moe_version_string(), moe_abi_version(),
+  return fmt::format("moe {}\nlibmoe {} (ABI {}{}{})  {}", tool_version(), moe_version_string(), library_abi(),
                      commit.empty() ? "" : ", ", commit, printable(library_path()));
 }
 

@@ -264,7 +264,8 @@ functions! {
     /// Layout, config, experts, named outputs, sizes, content hash. Statuses: common. \[any\]
     fn moe_packed_to_json(packed: *const moe_packed, out: *mut *mut moe_buffer, err: *mut *mut moe_error) -> moe_status;
     /// Writes one expert's packed weights to `out` as dense numbers: role "w13_weight" or "w2_weight",
-    /// `out` f32/f16/bf16 of \[N1, H\] or \[H, I\]. For checks. Statuses: common, SHAPE, DTYPE,
+    /// `out` f32/f16/bf16 of \[N1, H\] or \[H, I\]; of a layer with biases also "w13_bias" \[N1\] or "w2_bias"
+    /// \[H\]. Gate rows come first, then up rows. For checks. Statuses: common, SHAPE, DTYPE,
     /// UNSUPPORTED, FORMAT, VERSION. \[any\]
     fn moe_packed_dequantize(packed: *const moe_packed, role: *const c_char, expert: i64, out: *const moe_tensor, err: *mut *mut moe_error) -> moe_status;
     /// Writes a file with this one layer. flags: 0. Statuses: common, IO, CANCELLED, CALLBACK.
