@@ -41,8 +41,9 @@ struct Reads {
 constexpr Reads kPacked = {"moe_checkpoint_packed", moe::api::kLoadFlags, 0, false, false, false, false};
 constexpr Reads kLayer = {
     "moe_checkpoint_layer", moe::api::kLoadFlags, MOE_SELECT_ALLOW_FALLBACK, true, true, true, false};
+// One struct may serve conversion and what follows it, so convert takes all flags of loading.
 constexpr Reads kConvert = {
-    "moe_checkpoint_convert", MOE_LOAD_VERIFY, MOE_SELECT_ALLOW_FALLBACK, true, true, false, true};
+    "moe_checkpoint_convert", moe::api::kLoadFlags, MOE_SELECT_ALLOW_FALLBACK, true, true, false, true};
 
 // What is checked of all options, after the handles of the call. What a call does not read would be lost in silence.
 Check check_options(const moe_checkpoint_options& given, const Reads& reads) {

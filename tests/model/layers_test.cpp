@@ -132,7 +132,7 @@ TEST_F(Layers, EachCallReadsItsOptions) {
     std::function<void(Options&)> set;
     bool packed, layer, convert;  // which calls read it
   } rows[] = {{"load_flags", [](Options& o) { o.load_flags = MOE_LOAD_VERIFY; }, true, true, true},
-              {"load_flags", [](Options& o) { o.load_flags = MOE_LOAD_MMAP; }, true, true, false},
+              {"load_flags", [](Options& o) { o.load_flags = MOE_LOAD_MMAP; }, true, true, true},
               {"load_flags", [](Options& o) { o.load_flags = std::uint64_t{1} << 40; }, false, false, false},
               {"select_flags", [](Options& o) { o.select_flags = MOE_SELECT_ALLOW_FALLBACK; }, false, true, true},
               {"select_flags", [](Options& o) { o.select_flags = MOE_SELECT_EXPLAIN_ONLY; }, false, false, false},

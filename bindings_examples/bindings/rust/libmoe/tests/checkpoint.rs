@@ -238,8 +238,8 @@ fn errors_say_why() {
     assert_eq!(model.convert_with(None, folder.0.join("x"), none).unwrap_err().subject(), "num_layers");
     let twice = CheckpointConvertOptions { layers: Some(&[0, 0]), ..Default::default() };
     assert_eq!(model.convert_with(None, folder.0.join("x"), twice).unwrap_err().subject(), "layers");
-    let other = Selection::new(None, &model.config(0, r#"{"name":"model.layers.9.mlp.experts"}"#).unwrap()).unwrap();
-    assert_eq!(model.packed(None, &other).unwrap_err().status(), Status::CONFIG_MISMATCH);
+    let renamed = model.config(0, r#"{"name":"model.layers.9.mlp.experts"}"#).unwrap_err();
+    assert_eq!((renamed.status(), renamed.subject()), (Status::INVALID_CONFIG, "/name"));
 
     // A layer that is not understood is not silent.
     let text = fs::read_to_string(directory.join("config.json")).unwrap();
@@ -275,7 +275,7 @@ fn missing_files_are_errors_of_the_system() {
     model.convert(None, &target).unwrap();
     let converted = Checkpoint::open(None, &target).unwrap();
     fs::remove_file(target.join("layer-00002.moe")).unwrap();
-    assert_eq!(converted.layer(None, 2).unwrap_err().io_kind(), Some(ErrorKind::NotFound));
+    assert_eq!(converted.layer(None, 2).unwrap_err().status(), Status::MISSING_WEIGHT);
     assert!(!Checkpoint::open(None, &target).unwrap().layer_info(2).unwrap().is_converted);
     // The words of a path are no members.
     let error = Checkpoint::open(None, "no\"errno\":13,").unwrap_err();
