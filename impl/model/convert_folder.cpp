@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "bind/agree.h"
 #include "config/fields.h"
+#include "io/hash.h"
 #include "io/packed.h"
 #include "model/fingerprint.h"
 #include "model/layer_file.h"
@@ -201,6 +202,21 @@ Check write_config(const Folder& folder, const std::string& text) {
   return file.commit();
 }
 
+// A manifest that is refused after hours of conversion would take all layers with it, and so the last one that this
+// call would write is read before the first layer is made.
+Check check_last_manifest(const TargetFolder& target, Manifest last, const Checkpoint& checkpoint,
+                          std::span<const Task> tasks) {
+  last.source = cat("fast:", io::hash_text(0));
+  if (target.manifest) last.layers = target.manifest->layers;
+  for (const Task& task : tasks)
+    last.put({.layer = task.layer,
+              .file = layer_file_name(task.layer),
+              .layout = task.selection.layout_id,
+              .bytes = task.block,
+              .plain = at(checkpoint.layers(), task.layer).plain});
+  return check_manifest_is_read(cat(target.path, "/", kManifestName), last);
+}
+
 // The folder of a call that writes, and its place in it.
 struct Writing {
   const Checkpoint& checkpoint;
@@ -278,6 +294,7 @@ Check convert_folder(const Checkpoint& checkpoint, const std::string& path, cons
   MOE_TRY(Manifest manifest, new_manifest(checkpoint, options, numbers.front()));
   if (target.manifest) MOE_CHECK(check_same_folder(path, *target.manifest, manifest));
   MOE_TRY(const std::vector<Task> tasks, tasks_of(checkpoint, numbers, options, target, control));
+  MOE_CHECK(check_last_manifest(target, manifest, checkpoint, tasks));
   MOE_CHECK(make_folder(path));
   MOE_TRY(const Folder folder, Folder::open(path));
   MOE_TRY(const FolderLock lock, FolderLock::take(folder, kLockName));

@@ -96,13 +96,18 @@ Result<json::Value> parse_options(std::string_view text) {
     options.error().subject = hf::kOptions;
     return options;
   }
-  if (options->object() == nullptr) return fields::unexpected(std::string(hf::kOptions), *options, "an object");
+  MOE_CHECK(check_options(*options));
+  return options;
+}
+
+Check check_options(const json::Value& options) {
+  if (options.object() == nullptr) return fields::unexpected(std::string(hf::kOptions), options, "an object");
   for (const std::string_view pointer : kOfOneLayer)
-    if (json::at_pointer(*options, pointer) != nullptr)
+    if (json::at_pointer(options, pointer) != nullptr)
       return fields::fault(
           cat(hf::kOptions, pointer),
           "a checkpoint is opened for all of its layers; moe_checkpoint_config takes one layer's number");
-  return options;
+  return ok();
 }
 
 Result<Documents> read_documents(const Folder& folder, json::Value options) {

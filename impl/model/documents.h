@@ -41,6 +41,9 @@ struct Documents {
 
 // Options of moe_checkpoint_open, "" for none. Faults have the subject prefix "options:".
 Result<json::Value> parse_options(std::string_view text);
+// The same of options that are parsed. Those of a manifest hold a file of the source, and may be nested deeper than a
+// caller's text.
+Check check_options(const json::Value& options);
 // Whether they say how the weights are quantized.
 bool decides_quantization(const json::Value& options);
 // `options` are checked; config.json must be in the folder.

@@ -103,6 +103,51 @@ Result<Manifest> read_members(const json::Value& value) {
   return out;
 }
 
+Result<ManifestFound> read_manifest_text(const std::string& path, std::string_view text) {
+  ManifestFound found;
+  auto value = parse_file(path, text, false, kAround);
+  if (!value) {
+    value.error().code = Code::format;
+    return std::move(value.error());
+  }
+  const json::Value* format = value->find("format");
+  found.is_foreign = format == nullptr || format->string() == nullptr || *format->string() != kFormat;
+  if (found.is_foreign) return found;
+  const json::Value* version = value->find("version");
+  if (version == nullptr || version->integer() == nullptr || *version->integer() != kVersion)
+    return fail(Code::version, path,
+                cat(path, ": version ", version == nullptr ? "is missing" : config::fields::brief(*version),
+                    "; this library reads ", kVersion));
+  auto manifest = read_members(*value);
+  if (!manifest) return in_file(path, std::move(manifest.error()));
+  found.manifest = *std::move(manifest);
+  return found;
+}
+
+Result<std::string> manifest_text(const std::string& path, const Manifest& m) {
+  constexpr auto kSorted = json::MemberOrder::sorted;
+  json::Writer w;
+  w.begin_object().member("format", kFormat).member("version", kVersion).member("source", m.source);
+  w.member("quantization_from", m.quantization_from).member("platform", m.platform);
+  w.key("options").value(m.options, kSorted);
+  w.key("patch").value(m.patch, kSorted);
+  w.key("parallel").value(m.parallel, kSorted);
+  w.key("layers").begin_array();
+  for (const StoredLayer& l : m.layers) {
+    w.begin_object().member("layer", l.layer).member("file", l.file).member("layout", l.layout);
+    w.member("bytes", l.bytes).member("header_hash", io::hash_text(l.header_hash));
+    w.member("content_hash", io::hash_text(l.content_hash));
+    if (l.plain) w.member("plain", true);
+    w.end_object();
+  }
+  std::string text = w.end_array().end_object().take() + "\n";
+  if (text.size() > config::kMostForeignBytes)
+    return fail(Code::unsupported, path,
+                cat(path, ": would have ", text.size(), " bytes, at most ", config::kMostForeignBytes,
+                    " are read; give shorter options, or fewer layers"));
+  return text;
+}
+
 }  // namespace
 
 const StoredLayer* Manifest::find(std::int64_t layer) const {
@@ -127,6 +172,7 @@ std::string platform_word(const Platform& platform) {
     if (is_there) libs.insert(name);
   std::string word = oracle::platform_text(platform);
   if (platform.cuda_version) word += cat(" cuda_version ", *platform.cuda_version);
+  if (platform.multiprocessor_count) word += cat(" multiprocessor_count ", *platform.multiprocessor_count);
   for (const std::string_view name : libs) word += cat(" ", name);
   return word;
 }
@@ -139,52 +185,22 @@ std::string layer_file_name(std::int64_t layer) {
 
 Result<ManifestFound> read_manifest(const Folder& folder) {
   const FileName name(folder, kManifestName);
-  const std::string& path = name.path();
-  ManifestFound found;
   MOE_TRY(const PathKind kind, path_kind(name));
-  if (kind == PathKind::absent) return found;
+  if (kind == PathKind::absent) return ManifestFound();
   MOE_TRY(const std::string text, read_text(name));
-  auto value = parse_file(path, text, false, kAround);
-  if (!value) {
-    value.error().code = Code::format;
-    return std::move(value.error());
-  }
-  const json::Value* format = value->find("format");
-  found.is_foreign = format == nullptr || format->string() == nullptr || *format->string() != kFormat;
-  if (found.is_foreign) return found;
-  const json::Value* version = value->find("version");
-  if (version == nullptr || version->integer() == nullptr || *version->integer() != kVersion)
-    return fail(Code::version, path,
-                cat(path, ": version ", version == nullptr ? "is missing" : config::fields::brief(*version),
-                    "; this library reads ", kVersion));
-  auto manifest = read_members(*value);
-  if (!manifest) return in_file(path, std::move(manifest.error()));
-  found.manifest = *std::move(manifest);
-  return found;
+  return read_manifest_text(name.path(), text);
+}
+
+Check check_manifest_is_read(const std::string& path, const Manifest& manifest) {
+  MOE_TRY(const std::string text, manifest_text(path, manifest));
+  const auto again = read_manifest_text(path, text);
+  if (again) return ok();
+  return fail(Code::unsupported, path, cat("what would be written could not be read again: ", again.error().message));
 }
 
 Check write_manifest(const Folder& folder, const Manifest& m) {
   const FileName name(folder, kManifestName);
-  constexpr auto kSorted = json::MemberOrder::sorted;
-  json::Writer w;
-  w.begin_object().member("format", kFormat).member("version", kVersion).member("source", m.source);
-  w.member("quantization_from", m.quantization_from).member("platform", m.platform);
-  w.key("options").value(m.options, kSorted);
-  w.key("patch").value(m.patch, kSorted);
-  w.key("parallel").value(m.parallel, kSorted);
-  w.key("layers").begin_array();
-  for (const StoredLayer& l : m.layers) {
-    w.begin_object().member("layer", l.layer).member("file", l.file).member("layout", l.layout);
-    w.member("bytes", l.bytes).member("header_hash", io::hash_text(l.header_hash));
-    w.member("content_hash", io::hash_text(l.content_hash));
-    if (l.plain) w.member("plain", true);
-    w.end_object();
-  }
-  const std::string text = w.end_array().end_object().take() + "\n";
-  if (text.size() > config::kMostForeignBytes)
-    return fail(Code::unsupported, name.path(),
-                cat(name.path(), ": would have ", text.size(), " bytes, at most ", config::kMostForeignBytes,
-                    " are read; give shorter options, or fewer layers"));
+  MOE_TRY(const std::string text, manifest_text(name.path(), m));
   MOE_TRY(NewFile file, NewFile::create(name));
   MOE_CHECK(file.write(std::as_bytes(std::span(text))));
   return file.commit();

@@ -39,7 +39,9 @@ struct Manifest {
   void put(StoredLayer layer);
 };
 
-// "cpu x86_64", "cuda 9.0": what packed layouts are made for. Instruction sets are no part of it: the layouts tell.
+// "cpu x86_64", "cuda 9.0 cuda_version 12080 flashinfer": what packed layouts are made for. Of accelerators it has
+// every fact that decides a layout, so that one folder never gets two. Instruction sets are no part of it: the layouts
+// tell.
 std::string platform_word(const Platform& platform);
 std::string layer_file_name(std::int64_t layer);
 
@@ -48,6 +50,8 @@ struct ManifestFound {
   std::optional<Manifest> manifest;
 };
 Result<ManifestFound> read_manifest(const Folder& folder);
+// unsupported: read_manifest would not take this one from the file at `path`. Nothing is written.
+Check check_manifest_is_read(const std::string& path, const Manifest& manifest);
 // The file is replaced as a whole.
 Check write_manifest(const Folder& folder, const Manifest& manifest);
 

@@ -200,7 +200,7 @@ Check Checkpoint::check_manifest() const {
   const std::string path = cat(folder(), "/", kManifestName);
   const auto in_manifest = [&](const Error& e) { return fail(Code::format, path, cat(path, ", ", e.message)); };
   MOE_TRY(const Documents documents, read_documents(folder_, manifest_->options));
-  if (const auto told = parse_options(json::write(manifest_->options)); !told) return in_manifest(told.error());
+  if (const Check told = check_options(manifest_->options); !told) return in_manifest(told.error());
   const auto model = hf::model_layers(documents.hf, documents.options);
   if (!model) return is_of_options(model.error()) ? Check(in_manifest(model.error())) : ok();
   for (const StoredLayer& stored : manifest_->layers) {

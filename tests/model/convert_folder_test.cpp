@@ -143,33 +143,44 @@ TEST_F(ConvertFolder, IsForTheLibrariesOfItsAccelerator) {
   model.plain = true, model.quantization = "";
   model.write(at);
   source = open_model(at);
-  const auto convert_for = [&](const std::string& libs, std::int64_t layer) {
-    const std::string text = R"({"type":"cuda","capability":[9,0],"cuda_version":12080,"libs":)" + libs + "}";
+  const auto convert_for = [&](const std::string& libs, std::int64_t layer, const std::string& more = "") {
+    const std::string text = R"({"type":"cuda","capability":[9,0],"cuda_version":12080,"libs":)" + libs + more + "}";
     const PlatformPtr platform = make<PlatformPtr>(
         [&](moe_platform** o, moe_error** e) { return moe_platform_create(text.data(), text.size(), o, e); });
     options.platform = platform.get(), options.layers = &layer, options.num_layers = 1;
     return convert(out);
   };
+  // The manifest would name them at a length that no reader takes, and nothing is written.
+  const Failure longer = convert_for("{\"" + std::string(600, 'x') + "\":true}", 0);
+  EXPECT_EQ(longer.status, MOE_ERR_UNSUPPORTED) << longer.message;
+  EXPECT_THAT(longer.message, HasSubstr("/platform"));
+  EXPECT_FALSE(std::filesystem::exists(out));
   ASSERT_EQ(convert_for("{}", 0).status, MOE_OK);
   const Failure f = convert_for(R"({"flashinfer":true})", 2);
   EXPECT_EQ(f.status, MOE_ERR_CONFIG_MISMATCH) << f.message;
   EXPECT_THAT(f.message, HasSubstr("cuda_version 12080 flashinfer"));
+  // Marlin's workspace has its size of it, which is no part of the layout's id.
+  const Failure multiprocessors = convert_for("{}", 2, R"(,"multiprocessor_count":78)");
+  EXPECT_EQ(multiprocessors.status, MOE_ERR_CONFIG_MISMATCH) << multiprocessors.message;
   EXPECT_EQ(convert_for(R"({"flashinfer":false})", 2).status, MOE_OK);
 }
 
-// Documents of the source stand deeper in the manifest than in their own file.
+// Documents of the source stand deeper in the manifest than in their own file. 32 levels are the most that one may
+// have.
 TEST_F(ConvertFolder, HoldsDeepDocuments) {
-  std::string deep = "1";
-  for (int i = 0; i < 29; ++i) deep = "[" + deep + "]";
-  std::string config = model.quantization_config();
-  config.insert(config.find('{') + 1, R"("note":)" + deep + ",");
   model.quantization = "";
   model.write(at);
-  dir.write("model/hf_quant_config.json", config);
-  source = open_model(at);
-  ASSERT_EQ(convert(out).status, MOE_OK);
-  EXPECT_EQ(convert(out).status, MOE_OK);
-  EXPECT_EQ(load(open_model(out), 0).status, MOE_OK);
+  for (const std::size_t lists : {std::size_t{30}, std::size_t{31}}) {
+    SCOPED_TRACE(lists);
+    std::string config = model.quantization_config();
+    config.insert(1, R"("note":)" + std::string(lists, '[') + std::string(lists, ']') + ",");
+    dir.write("model/hf_quant_config.json", config);
+    source = open_model(at);
+    std::filesystem::remove_all(out);
+    ASSERT_EQ(convert(out).status, MOE_OK);
+    EXPECT_EQ(convert(out).status, MOE_OK);
+    EXPECT_EQ(load(open_model(out), 0).status, MOE_OK);
+  }
 }
 
 TEST_F(ConvertFolder, KeepsTheCutOfARank) {

@@ -57,6 +57,24 @@ TEST_F(FolderDamage, OfALayersFileIsSeenWhenItIsOpened) {
   }
 }
 
+// A dense layer, and one past the end. A conversion into the folder says what opening it says, and changes nothing.
+TEST_F(FolderDamage, OfAManifestThatNamesLayersWithoutExperts) {
+  for (const auto& [from, to] :
+       {std::pair("\"layer\":0,\"file\":\"layer-00000", "\"layer\":1,\"file\":\"layer-00001"),
+        std::pair("\"layer\":3,\"file\":\"layer-00003", "\"layer\":4,\"file\":\"layer-00004")}) {
+    SCOPED_TRACE(to);
+    dir.write("converted/manifest.json", whole.at("manifest.json"));
+    edit("manifest.json", from, to);
+    const auto before = content(out);
+    for (const Failure& f : {open_failure(out), convert(out)}) {
+      EXPECT_EQ(f.status, MOE_ERR_FORMAT) << f.message;
+      EXPECT_EQ(f.subject, out + "/manifest.json");
+      EXPECT_THAT(f.message, HasSubstr("has no experts"));
+    }
+    EXPECT_EQ(content(out), before);
+  }
+}
+
 TEST_F(FolderDamage, OfAWeightIsSeenByItsHash) {
   spoil(kFile, whole.at(kFile).size() - 64);
   ASSERT_EQ(convert(out).status, MOE_OK);
