@@ -50,7 +50,11 @@ Check read_named_biases(const LayoutFamily& form, const Layout& layout, const st
   return ok();
 }
 
-Check not_readable(const Layout& layout) {
+// The one of two ways back that the layout has.
+template <typename OfP16, typename OfNamed>
+Check read_back(const Layout& layout, OfP16 of_p16, OfNamed of_named) {
+  if (p16_element(layout.kind)) return of_p16();
+  if (const LayoutFamily* form = layout_family(layout.kind)) return of_named(*form);
   return fail(Code::unsupported, "packed", "packed: layout " + layout.id() + " cannot be read back by this build");
 }
 
@@ -72,18 +76,16 @@ Check check_dense(const Layout& layout, Which which, const TensorView& out) {
 
 Check dequantize(const Layout& layout, const std::byte* payload, std::int64_t local, Which which,
                  const TensorView& out) {
-  if (p16_element(layout.kind)) return dequantize_p16(layout, payload, local, which, out);
-  if (const LayoutFamily* form = layout_family(layout.kind))
-    return dequantize_named(*form, layout, payload, local, which, out);
-  return not_readable(layout);
+  return read_back(
+      layout, [&] { return dequantize_p16(layout, payload, local, which, out); },
+      [&](const LayoutFamily& form) { return dequantize_named(form, layout, payload, local, which, out); });
 }
 
 Check read_biases(const Layout& layout, const std::byte* payload, std::int64_t local, Which which,
                   const TensorView& out) {
-  if (p16_element(layout.kind)) return read_biases_p16(layout, payload, local, which, out);
-  if (const LayoutFamily* form = layout_family(layout.kind))
-    return read_named_biases(*form, layout, payload, local, which, out);
-  return not_readable(layout);
+  return read_back(
+      layout, [&] { return read_biases_p16(layout, payload, local, which, out); },
+      [&](const LayoutFamily& form) { return read_named_biases(form, layout, payload, local, which, out); });
 }
 
 }  // namespace moe

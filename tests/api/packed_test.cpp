@@ -85,6 +85,36 @@ TEST_F(PackedWeights, Dequantized) {
   EXPECT_EQ(moe_packed_dequantize(s.packed.get(), "w13_weight", m.E, &t, nullptr), MOE_ERR_INVALID_ARGUMENT);
 }
 
+TEST(PackedBiases, AreWhatWasGiven) {
+  Model m;
+  m.bias = true;
+  m = random_model(m);
+  const Steps s = four_steps(m);
+  struct Row {
+    const char* role;
+    std::int64_t rows;
+    const std::vector<std::byte>& given;
+  };
+  for (const Row& r : {Row{"w13_bias", 2 * m.I, m.b13}, Row{"w2_bias", m.H, m.b2}})
+    for (std::int64_t expert = 0; expert < m.E; ++expert) {
+      std::vector<float> out(static_cast<std::size_t>(r.rows), -1.0f);
+      const moe_tensor t = tensor(MOE_DTYPE_F32, {r.rows}, out.data());
+      ASSERT_EQ(moe_packed_dequantize(s.packed.get(), r.role, expert, &t, nullptr), MOE_OK);
+      const auto* want = r.given.data() + 4 * expert * r.rows;
+      EXPECT_EQ(std::memcmp(out.data(), want, 4 * out.size()), 0) << r.role << " " << expert;
+      const moe_tensor square = tensor(MOE_DTYPE_F32, {1, r.rows}, out.data());
+      EXPECT_EQ(moe_packed_dequantize(s.packed.get(), r.role, expert, &square, nullptr), MOE_ERR_SHAPE);
+    }
+}
+
+TEST_F(PackedWeights, WithoutBiasesGiveNone) {
+  std::vector<float> out(static_cast<std::size_t>(2 * m.I));
+  const moe_tensor t = tensor(MOE_DTYPE_F32, {2 * m.I}, out.data());
+  const Failure f = failure([&](moe_error** e) { return moe_packed_dequantize(s.packed.get(), "w13_bias", 0, &t, e); });
+  EXPECT_EQ(f.status, MOE_ERR_INVALID_ARGUMENT);
+  EXPECT_EQ(f.subject, "role");
+}
+
 TEST_F(PackedWeights, SavedAndLoaded) {
   ASSERT_EQ(moe_packed_save(s.packed.get(), path.c_str(), 0, nullptr, nullptr), MOE_OK);
   for (std::uint64_t flags = 0; flags < 8; ++flags) {

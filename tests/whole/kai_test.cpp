@@ -266,6 +266,12 @@ TEST(KaiPack, MatricesThroughTheAbi) {
       ASSERT_TRUE(packed);
       const moe_tensor t = get(packed.get(), "w2_packed", 0);
       EXPECT_EQ(difference(f.expected(kai ? "packed_kai" : "packed_fallback"), bytes(t, kai ? 1 : 4)), "");
+      if (bias) {
+        std::vector<float> biases(static_cast<std::size_t>(n));
+        const moe_tensor out = tensor(MOE_DTYPE_F32, {n}, biases.data());
+        ASSERT_EQ(moe_packed_dequantize(packed.get(), "w2_bias", 0, &out, nullptr), MOE_OK);
+        EXPECT_EQ(std::memcmp(biases.data(), f.at("bias").data.data(), 4 * biases.size()), 0);
+      }
       const std::vector<float> numbers = dense(packed.get(), "w2_weight", 0, n, k);
       EXPECT_EQ(difference(f.expected("dense"), std::as_bytes(std::span(numbers))), "");
     }
