@@ -28,7 +28,7 @@ std::uint64_t share(std::uint64_t bytes, std::uint64_t done, std::uint64_t total
 
 Progress Control::state() const {
   Progress p;
-  p.phase = phase_.load(kRelaxed);
+  p.phase = phase_.load(std::memory_order_acquire);  // first: what begin_call and begin_phase stored before it
   p.unit = unit_.load(kRelaxed);
   p.done = done();
   p.total = total();
@@ -61,7 +61,7 @@ void Control::begin_phase(Phase phase, Unit unit, std::uint64_t bytes) {
   done_.store(0, kRelaxed);
   total_.store(0, kRelaxed);
   unit_.store(unit, kRelaxed);
-  phase_.store(phase, kRelaxed);
+  phase_.store(phase, std::memory_order_release);
 }
 
 void Control::note(std::uint64_t done, std::uint64_t total) {

@@ -18,8 +18,8 @@ BEGIN = """
     def interrupt():
         sent.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGINT)
-    def timed(call):
-        threading.Timer(0.3, interrupt).start()
+    def timed(call, begun=None):
+        threading.Thread(target=lambda: (begun.wait() if begun else time.sleep(0.3), interrupt())).start()
         try:
             call()
             print("the call ended", time.monotonic() - sent[-1] if sent else "before the signal")
@@ -83,8 +83,12 @@ class Signals(unittest.TestCase):
 
     def test_each_way_to_convert_and_to_hash(self):
         self.assertEqual(self.outputs("""
-            seen = []
-            for how in ({"progress": lambda *numbers: seen.append(threading.current_thread())}, {"progress": "tqdm"}, {}):
+            seen, begun = [], threading.Event()
+            def watch(*numbers):
+                seen.append(threading.current_thread())
+                begun.set()
+            timed(lambda: model.convert(folder + "/converted", progress=watch), begun)
+            for how in ({"progress": "tqdm"}, {}):
                 timed(lambda: model.convert(folder + "/converted", **how))
             print("progress", set(seen) == {threading.main_thread()})
             timed(lambda: [model.fingerprint(full=True) for _ in range(30)])

@@ -247,7 +247,7 @@ export async function callAsync(name, watch, start, within = {}) {
   const stop = () => invoke("moe_control_cancel", control);
   const report = () => {
     const state = stateOf(control);
-    onProgress(state.done, state.total, state);
+    if (state.phase !== "none") onProgress(state.done, state.total, state); // the other thread may not have begun
   };
   let thrown, values;
   try {

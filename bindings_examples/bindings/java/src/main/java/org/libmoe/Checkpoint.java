@@ -101,7 +101,8 @@ public final class Checkpoint extends Handle {
       set(options, "platform", platform == null ? null : platform.pointer());
       set(options, "patch_json", text);
       set(options, "patch_len", text.byteSize());
-      set(options, "layer", Layer.options(arena, correctionBias, expertMap, layerFlags));
+      if (correctionBias != null || expertMap != null || layerFlags != 0)
+        set(options, "layer", Layer.options(arena, correctionBias, expertMap, layerFlags));
       set(options, "layers", layers == null ? null : arena.allocateFrom(ValueLayout.JAVA_LONG, layers));
       set(options, "num_layers", layers == null ? 0 : layers.length);
       set(options, "control", control == null ? null : control.pointer());
