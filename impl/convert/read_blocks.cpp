@@ -2,7 +2,7 @@
 // columns of many rows, so a walk along one row would fetch sixteen times what it uses.
 //
 //   gptq, transposed pack-quantized   four words of four rows become four words of each row by a transpose of words
-//   awq                               sixteen words (8 rows, or 4 of 8 bits, of sixteen columns) by a transpose of
+//   row words, such as AWQ's          sixteen words (8 rows, or 4 of 8 bits, of sixteen columns) by a transpose of
 //   bytes
 //
 // What is no whole block is left to the readers of rows.
@@ -48,7 +48,7 @@ inline void transpose_bytes(Bytes16 (&v)[4]) {
 std::int64_t read_packed_block(const SourceMatrix& m, const SourceHalf& half, std::span<const std::int64_t> rows,
                                std::int64_t i, CanonicalRows& out) {
   const TensorView& t = half.codes;
-  if (t.strides[1] == 1) return 0;  // rows lie by themselves
+  if (t.strides[1] == 1 || !m.has_plain_words()) return 0;  // rows lie by themselves, or words need more
   const CodeWidth width = code_width(m.element);
   const std::int64_t each = codes_of_word(m.element), words = m.k / each / 4 * 4, step = t.strides[1] * 4;
   const auto count = std::ssize(rows);
@@ -80,8 +80,8 @@ std::int64_t read_packed_block(const SourceMatrix& m, const SourceHalf& half, st
   return words * each;
 }
 
-std::int64_t read_awq_block(const SourceMatrix& m, const SourceHalf& half, std::span<const std::int64_t> rows,
-                            std::int64_t i, CanonicalRows& out) {
+std::int64_t read_row_words_block(const SourceMatrix& m, const SourceHalf& half, std::span<const std::int64_t> rows,
+                                  std::int64_t i, CanonicalRows& out) {
   const CodeWidth width = code_width(m.element);
   const std::int64_t each = codes_of_word(m.element), first = half.code_fields.first + half.code_fields.step * rows[0];
   const auto count = std::ssize(rows);
@@ -90,6 +90,7 @@ std::int64_t read_awq_block(const SourceMatrix& m, const SourceHalf& half, std::
   const std::int64_t step = half.codes.strides[1] * 4, word_step = half.codes.strides[0] * 4;
   const std::byte* src = half.codes.data + first / each * word_step;
   const std::int64_t columns = m.k / 16 * 16;
+  const auto sign = static_cast<std::uint8_t>(m.without_sign(0) & 15u);  // of a code
   for (std::int64_t k = 0; k < columns; k += 16, src += 16 * step) {
     for (std::int64_t j = kAhead; j < kAhead + 16 && k + j < columns; ++j) __builtin_prefetch(src + j * step);
     for (std::int64_t r0 = 0; r0 < count; r0 += each) {
@@ -101,10 +102,10 @@ std::int64_t read_awq_block(const SourceMatrix& m, const SourceHalf& half, std::
       transpose_bytes(v);
       std::int8_t* to = out.codes.data() + (i + r0) * out.stride + k;
       for (std::int64_t r = 0; r < std::min(each, count - r0); ++r, to += out.stride) {
-        const int field = awq_field(row_of(m.element).bits, static_cast<int>(r));
+        const int field = m.field_of(static_cast<int>(r));
         switch (width) {
           case CodeWidth::nibble:
-            store16(to, (field % 2 == 0 ? v[field / 2] & 15 : v[field / 2] >> 4) - 8);
+            store16(to, ((field % 2 == 0 ? v[field / 2] & 15 : v[field / 2] >> 4) ^ sign) - 8);
             break;
           case CodeWidth::byte:
             store16(to, v[field] ^ 0x80);

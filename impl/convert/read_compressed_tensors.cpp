@@ -8,6 +8,10 @@
 //
 //   gptq            I32 [ceil(K/8), N] or [ceil(K/4), N]
 //
+// Quark's words of channel-wise rows have AWQ's order of fields, or a sign:
+//
+//   quark-reorder   I32 [N, K/8]           column 8w + c in field awq_field(c) of word w
+//
 // (read_blocks.cpp reads these sixteen rows at a time; what is no whole block of it, here). All read many codes at a
 // time and look at all range faults of a row together; only a bad row is searched for its first fault.
 #include <algorithm>
@@ -112,6 +116,26 @@ MaybeFault read_packed_bytes_row(const std::byte* src, std::int64_t step, std::i
   return std::nullopt;
 }
 
+// The fields of a word in AWQ's order, in plain order: 0 4 1 5 2 6 3 7 of them.
+constexpr std::uint32_t in_plain_order(std::uint32_t word) {
+  const auto spread = [](std::uint32_t half) {
+    half = (half | half << 8) & 0x00ff00ffu;
+    return (half | half << 4) & 0x0f0f0f0fu;
+  };
+  return spread(word & 0xffffu) | spread(word >> 16) << 4;
+}
+static_assert(in_plain_order(0x76543210u) == 0x73625140u);
+
+// Words of 4-bit codes that are not compressed-tensors'. K is a whole number of words (config).
+void read_other_words_row(const SourceMatrix& m, const std::byte* src, std::int64_t step, std::int64_t k,
+                          std::int8_t* out) {
+  for (std::int64_t w = 0; w < k / 8; ++w) {
+    const std::uint32_t word = m.without_sign(load<std::uint32_t>(src + w * step * 4));
+    const std::uint64_t x = unpack_nibbles(m.order == FieldOrder::awq ? in_plain_order(word) : word);
+    std::memcpy(out + w * 8, &x, 8);
+  }
+}
+
 using ReadCodes = MaybeFault (*)(const std::byte* src, std::int64_t step, std::int64_t k, std::int8_t* out);
 
 // Of tensors that hold a code in an element, or as many as a word holds.
@@ -147,6 +171,11 @@ Check read_int8_codes(const SourceMatrix& m, const SourceHalf& half, const RowPl
 }
 
 Check read_packed_codes(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out) {
+  if (!m.has_plain_words()) {
+    const std::byte* src = half.codes.data + at.r * half.codes.strides[0] * 4;
+    read_other_words_row(m, src, half.codes.strides[1], m.k, out.codes.data() + at.i * out.stride);
+    return read_row_scales(m, half, at.r, at.i, out);
+  }
   return read_quantized_row(readers_of(m.element).of_words, codes_of_word(m.element), m, half, at, out);
 }
 

@@ -23,7 +23,8 @@ constexpr std::array kReaders = {
     Reader{Codes::values, read_floats},
     Reader{Codes::bytes, read_int8_codes},
     Reader{Codes::words, read_packed_codes, read_packed_block},
-    Reader{Codes::awq_words, read_awq_codes, read_awq_block},
+    Reader{Codes::row_words, read_row_words, read_row_words_block},
+    Reader{Codes::row_pairs, read_row_pairs},
     Reader{Codes::bits, read_small_floats},
 };
 

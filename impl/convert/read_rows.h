@@ -34,7 +34,8 @@ struct RowPlace {
 using ReadRow = Check (*)(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out);
 Check read_int8_codes(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out);
 Check read_packed_codes(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out);
-Check read_awq_codes(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out);
+Check read_row_words(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out);
+Check read_row_pairs(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out);
 Check read_small_floats(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out);
 Check read_floats(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out);
 // The first columns' codes of `rows`, at most kPanelRows, which become rows i, i + 1, ...: how many columns, 0 where
@@ -43,15 +44,14 @@ using ReadBlock = std::int64_t (*)(const SourceMatrix& m, const SourceHalf& half
                                    std::int64_t i, CanonicalRows& out);
 std::int64_t read_packed_block(const SourceMatrix& m, const SourceHalf& half, std::span<const std::int64_t> rows,
                                std::int64_t i, CanonicalRows& out);
-std::int64_t read_awq_block(const SourceMatrix& m, const SourceHalf& half, std::span<const std::int64_t> rows,
-                            std::int64_t i, CanonicalRows& out);
+std::int64_t read_row_words_block(const SourceMatrix& m, const SourceHalf& half, std::span<const std::int64_t> rows,
+                                  std::int64_t i, CanonicalRows& out);
 // Parts of them.
 Check read_row_scales(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i,
                       CanonicalRows& out);
 Check read_row_zeros(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i, CanonicalRows& out);
 
-// Of field number `field` of a tensor whose rows share words: gptq and compressed-tensors in plain order, awq in its
-// own.
+// Of field number `field` of a tensor whose rows share words, in the order of m.
 int shared_field(const SourceMatrix& m, std::uint32_t word, std::int64_t field);
 
 }  // namespace moe::convert

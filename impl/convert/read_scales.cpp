@@ -103,7 +103,12 @@ Check read_row_scales(const SourceMatrix& m, const SourceHalf& half, std::int64_
   const ScaleReader& reader = reader_of(t.dtype);
   float* to = out.scales.data() + i * out.groups;
   const ScaleRule rule = {.to_bf16 = m.bf16_scales, .is_signed = is_integer(m.element)};
-  if (reader.read(src, step, count, rule, out.scales_rounded, to)) return ok();
+  if (reader.read(src, step, count, rule, out.scales_rounded, to)) {
+    for (std::int64_t g = m.groups_of_scale == 1 ? 0 : count; g-- > 0;) to[2 * g] = to[2 * g + 1] = to[g];
+    if (m.scale_divisor != 1)
+      for (std::int64_t g = 0; g < count; ++g) to[g] /= m.scale_divisor;
+    return ok();
+  }
   return scale_error(m, half, r, find_bad_scale(reader, src, step, count, rule));
 }
 

@@ -1,7 +1,9 @@
-// What WNA16 checkpoints have beside plain rows of codes: AWQ's words, and zero points.
+// What WNA16 checkpoints have beside plain rows of codes: words of rows, and zero points.
 //
-//   awq codes      I32 [K, ceil(N/8)]   eight rows share a word, row 8w + c in field awq_field(c)
-//   zero points    I32, words of rows too: gptq and compressed-tensors row 8w + c in field c, awq as its codes
+//   row words      I32 [K, ceil(N/8)]   eight rows share a word: awq, quark-reorder row 8w + c in field awq_field(c),
+//                                       quark-order in field c
+//   row pairs      U8 [N/2, K]          row 2r in the low four bits of a byte, row 2r + 1 in the high ones
+//   zero points    I32, words of rows too, in the order of the codes
 //
 // Views have words first. A word serves 8 rows (4 of 8 bits); whole blocks of them are read by read_blocks.cpp.
 #include <algorithm>
@@ -25,7 +27,7 @@ Shared shared_at(const SourceMatrix& m, std::int64_t field) {
   const int bits = bits_of(m);
   const std::int64_t each = codes_of_word(m.element);
   const auto c = static_cast<int>(field % each);
-  return {field / each, static_cast<unsigned>(bits * (m.codes == Codes::awq_words ? awq_field(bits, c) : c))};
+  return {field / each, static_cast<unsigned>(bits * m.field_of(c))};
 }
 
 unsigned mask(const SourceMatrix& m) { return (1u << bits_of(m)) - 1; }
@@ -33,10 +35,10 @@ unsigned mask(const SourceMatrix& m) { return (1u << bits_of(m)) - 1; }
 }  // namespace
 
 int shared_field(const SourceMatrix& m, std::uint32_t word, std::int64_t field) {
-  return static_cast<int>(word >> shared_at(m, field).shift & mask(m));
+  return static_cast<int>(m.without_sign(word) >> shared_at(m, field).shift & mask(m));
 }
 
-Check read_awq_codes(const SourceMatrix& m, const SourceHalf& half, const RowPlace& place, CanonicalRows& out) {
+Check read_row_words(const SourceMatrix& m, const SourceHalf& half, const RowPlace& place, CanonicalRows& out) {
   const Shared at = shared_at(m, half.code_fields.first + half.code_fields.step * place.r);
   const std::byte* src = half.codes.data + at.word * half.codes.strides[0] * 4;
   const std::int64_t step = half.codes.strides[1] * 4;
@@ -44,7 +46,20 @@ Check read_awq_codes(const SourceMatrix& m, const SourceHalf& half, const RowPla
   const int bias = code_bias(m.element);
   std::int8_t* row = out.codes.data() + place.i * out.stride;
   for (std::int64_t k = place.column; k < m.k; ++k)
-    row[k] = static_cast<std::int8_t>(static_cast<int>(load<std::uint32_t>(src + k * step) >> at.shift & bits) - bias);
+    row[k] = static_cast<std::int8_t>(
+        static_cast<int>(m.without_sign(load<std::uint32_t>(src + k * step)) >> at.shift & bits) - bias);
+  return read_row_scales(m, half, place.r, place.i, out);
+}
+
+Check read_row_pairs(const SourceMatrix& m, const SourceHalf& half, const RowPlace& place, CanonicalRows& out) {
+  const std::int64_t field = half.code_fields.first + half.code_fields.step * place.r;
+  const std::byte* src = half.codes.data + field / 2 * half.codes.strides[0];
+  const auto shift = static_cast<unsigned>(field % 2 * 4);
+  std::int8_t* row = out.codes.data() + place.i * out.stride;
+  for (std::int64_t k = 0; k < m.k; ++k) {
+    const std::uint32_t pair = m.without_sign(load<std::uint8_t>(src + k * half.codes.strides[1]));
+    row[k] = static_cast<std::int8_t>(static_cast<int>(pair >> shift & 15u) - 8);
+  }
   return read_row_scales(m, half, place.r, place.i, out);
 }
 
@@ -59,7 +74,8 @@ Check read_row_zeros(const SourceMatrix& m, const SourceHalf& half, std::int64_t
   const std::byte* src = half.zeros.data + at.word * half.zeros.strides[0] * 4;
   const unsigned more = m.zero_points == ZeroPoints::plus_one ? 1 : 0;
   for (std::int64_t g = 0; g < out.groups; ++g) {
-    const unsigned zero = (load<std::uint32_t>(src + g * half.zeros.strides[1] * 4) >> at.shift & mask(m)) + more;
+    const std::uint32_t word = m.without_sign(load<std::uint32_t>(src + g * half.zeros.strides[1] * 4));
+    const unsigned zero = (word >> at.shift & mask(m)) + more;
     if (zero > UINT8_MAX)
       return value_error(m, "zero_point", half.zero_rows, r,
                          {g, "a stored 255 means zero point 256, which no layout has room for"});

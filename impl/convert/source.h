@@ -34,15 +34,28 @@ struct SourceHalf {
 
 struct SourceMatrix {
   Codes codes = Codes::bytes;
+  FieldOrder order = FieldOrder::plain;  // of codes and zero points in words
   bool is_w13 = false;
   bool has_bias = false;
   bool has_zeros = false;  // a tensor of zero points
   ZeroPoints zero_points = ZeroPoints::as_stored;
+
+  int field_of(int c) const {  // of the word's code number c
+    return order == FieldOrder::awq ? awq_field(row_of(element).bits, c) : c;
+  }
+  bool has_plain_words() const { return order == FieldOrder::plain && zero_points != ZeroPoints::twos_complement; }
+  // A word of 4-bit codes with a sign becomes one whose middle code is 0.
+  std::uint32_t without_sign(std::uint32_t word) const {
+    return zero_points == ZeroPoints::twos_complement ? word ^ 0x88888888u : word;
+  }
+
   bool bf16_scales = false;         // round scales to bf16 and count the inexact ones
   Element element = Element::int4;  // of the layout
   std::int64_t expert = 0;          // the model's number
   std::int64_t k = 0, groups = 0;
   std::int64_t rows_of_scale = 1;
+  float scale_divisor = 1;
+  int groups_of_scale = 1;
   int halves = 1;
   std::array<SourceHalf, 2> half;
   std::vector<std::int32_t> g_idx;   // as in CanonicalRows

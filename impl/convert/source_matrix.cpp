@@ -142,6 +142,7 @@ struct Gather {
     const SourceMatrix& m = out.source;
     const int middle = code_bias(matrix.element), each = 32 / checkpoint_bits(matrix);
     const int least = job.set->format == Format::gptq ? middle - 1 : middle;
+    const int sign = m.zero_points == ZeroPoints::twos_complement ? middle : 0;  // as they are stored
     for (const SourceHalf& half : m.half) {
       const TensorView& t = half.zeros;
       if (t.ndim == 0) continue;
@@ -152,8 +153,8 @@ struct Gather {
           const int zero = shared_field(m, word, f);
           if (zero != middle && zero != least)
             return value_error(m, "zero_point", half.zero_rows, r,
-                               {g, cat("zero point ", zero, " of symmetric weights, expected ",
-                                       least == middle ? "" : cat(least, " or "), middle)});
+                               {g, cat("zero point ", zero - sign, " of symmetric weights, expected ",
+                                       least == middle ? "" : cat(least, " or "), middle - sign)});
         }
     }
     return ok();
@@ -304,6 +305,8 @@ SourceMatrix described(const ConvertJob& job, const Matrix& matrix, std::int64_t
   const Layout& l = job.layout;
   SourceMatrix m;
   m.codes = job.set->codes;
+  m.order = job.set->order;
+  m.scale_divisor = job.set->scale_divisor;
   m.is_w13 = is_w13;
   m.has_bias = matrix.has_bias;
   m.zero_points = job.zero_points;
@@ -328,6 +331,7 @@ Result<LeasedMatrix> lease_matrix(const ConvertJob& job, const TensorSource& sou
   MOE_CHECK(gather.add({is_w13 ? Role::w13_weight : Role::w2_weight, TensorKind::weight, &SourceHalf::codes,
                         &SourceHalf::code_rows, &SourceHalf::code_fields}));
   if (const CheckpointTensor* scales = job.set->tensor(TensorKind::scale)) {
+    out.source.groups_of_scale = scales->axes[1] == Axis::group_pairs ? 2 : 1;
     out.source.rows_of_scale = gather.rows_of_element(*scales);
     MOE_CHECK(gather.add({is_w13 ? Role::w13_scale : Role::w2_scale, TensorKind::scale, &SourceHalf::scales,
                           &SourceHalf::scale_rows, &SourceHalf::scale_fields}));

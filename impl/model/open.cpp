@@ -67,6 +67,13 @@ Error in_own_words(Error e, const Documents& documents) {
   return hf::moved(std::move(e), place);
 }
 
+// A quantization object whose tensors are not read.
+bool is_of_unread_tool(const Error& e) {
+  const bool has_scales_in_it = e.subject.ends_with("/export/weight_format");  // Quark's dense weights
+  return e.code == Code::unsupported && e.subject.find("quantization_config/") != std::string::npos &&
+         !is_of_options(e) && !has_scales_in_it;
+}
+
 // One patch behind another as one patch: a null stays, since it says something to the document that is patched.
 json::Value joined(const json::Value& first, const json::Value& second) {
   if (first.object() == nullptr || second.object() == nullptr) return second;
@@ -130,6 +137,14 @@ Result<Config> Checkpoint::config_without_cut(std::int64_t number, bool plain) c
 // What a layer with experts is; its fault is noted, and only faults of the whole directory are returned.
 Check Checkpoint::look_at(std::int64_t number, LayerFound& out) const {
   auto config = config_without_cut(number, out.plain);
+  if (!config && is_of_unread_tool(config.error()) && !entries_.empty()) {  // which may have left the experts plain
+    auto plain = config_without_cut(number, true);
+    if (plain) {
+      const weights::Survey found = weights::survey_layer(std::make_shared<const Config>(*plain), entries_);
+      out.plain = found.tensors > 0 && found.only_floats;
+      if (out.plain) config = std::move(plain);
+    }
+  }
   std::shared_ptr<const Config> shared = config ? std::make_shared<const Config>(*std::move(config)) : nullptr;
   if (shared != nullptr && !entries_.empty()) {
     weights::Survey found = weights::survey_layer(shared, entries_);

@@ -20,6 +20,8 @@ std::int64_t extent(Axis axis, const MatrixSize& m) {
       return m.n;
     case Axis::n_words:
       return ceil_div(m.n, codes);
+    case Axis::n_pairs:
+      return ceil_div(m.n, std::int64_t{2});
     case Axis::n_blocks:
       return ceil_div(m.n, m.block[0]);
     case Axis::halves:
@@ -34,6 +36,8 @@ std::int64_t extent(Axis axis, const MatrixSize& m) {
       return ceil_div(m.k, m.block[1]);
     case Axis::groups:
       return m.group_count();
+    case Axis::group_pairs:
+      return m.group_count() / 2;
     case Axis::one:
       return 1;
     case Axis::two:
@@ -64,6 +68,7 @@ std::optional<std::int64_t> expert_number(std::string_view s, std::int64_t limit
   return value;
 }
 
+constexpr std::string_view kGateUp = "gate_up_proj.";  // of an expert that has both in one
 constexpr std::string_view kNoSuchName = "the format has no tensor of this name";
 
 ParsedName unknown(ParsedName p, std::string_view why) {
@@ -83,6 +88,10 @@ std::string_view absence_of(TensorKind kind) {
     case TensorKind::input_scale:
     case TensorKind::input_global_scale:
       return "the config's activations have no static scale";
+    case TensorKind::input_columns:
+      return "weights whose inputs are scaled by column (SmoothQuant, AWQ) are not read; an export without "
+             "pre_quant_scale "
+             "is, such as ModelOpt's INT8_WEIGHT_ONLY_CFG or INT4_BLOCKWISE_WEIGHT_ONLY_CFG";
     default:
       return "the config's weights have no activation order";
   }
@@ -104,6 +113,8 @@ AxisStep step_of(Axis axis, const MatrixSize& m) {
     case Axis::n_words:
     case Axis::k_words:
       return {32 / bits, 1, "a packed word"};
+    case Axis::n_pairs:
+      return {2, 1, "a byte"};
     case Axis::k_bytes:
       return {8 / shared, bits / shared, "a byte"};
     case Axis::n_blocks:
@@ -112,6 +123,8 @@ AxisStep step_of(Axis axis, const MatrixSize& m) {
       return {m.block[1], 1, "a block"};
     case Axis::groups:
       return {m.groups.size_in(m.k), 1, "a group"};
+    case Axis::group_pairs:
+      return {2 * m.groups.size_in(m.k), 1, "a group"};
     default:
       return {1, 1, "an element"};
   }
@@ -145,6 +158,8 @@ Need CheckpointTensor::need(const Extras& extras) const {
       return extras.input_scale;
     case Presence::optional:
       return Need::optional;
+    case Presence::refused:
+      return Need::absent;
     case Presence::required:
       break;
   }
@@ -158,7 +173,9 @@ Extras extras_of(const Quantization& q, bool has_bias) {
   if (q.is_nvfp4() && q.input_activations) e.input_scale = Need::optional;
   if (!q.is_wna16()) return e;
   if (!q.weights->symmetric) e.zeros = Need::required;
-  if (q.weights->symmetric && (q.format == Format::gptq || q.format == Format::awq)) e.zeros = Need::optional;
+  constexpr std::array kWithZeros = {Format::gptq, Format::awq, Format::quark_reorder, Format::quark_order};
+  if (q.weights->symmetric && std::find(kWithZeros.begin(), kWithZeros.end(), q.format) != kWithZeros.end())
+    e.zeros = Need::optional;
   e.g_idx = q.weights->actorder == ActOrder::group ? Need::required : Need::optional;
   return e;
 }
@@ -232,9 +249,10 @@ ParsedName parse_tensor_name(std::string_view name, const ExpertModule& module) 
     const std::string_view projection = module.projections[which];
     if (rest.size() > projection.size() && rest.starts_with(projection) && rest[projection.size()] == '.') break;
   }
-  if (which == module.projections.size()) return p;
-  p.projection = static_cast<Projection>(which);
-  const std::string_view suffix = rest.substr(module.projections[which].size() + 1);
+  p.joined = which == module.projections.size() && module.gated && rest.starts_with(kGateUp);
+  if (which == module.projections.size() && !p.joined) return p;
+  p.projection = p.joined ? Projection::up : static_cast<Projection>(which);
+  const std::string_view suffix = rest.substr(p.joined ? kGateUp.size() : module.projections[which].size() + 1);
 
   const auto expert = expert_number(number, module.num_experts);
   if (!expert && expert_number(number, module.num_experts + module.zero_experts)) return ParsedName();

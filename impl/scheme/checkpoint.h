@@ -3,11 +3,18 @@
 //
 //   none             weight f32, f16 or bf16 [N, K]                              [bias [N]]
 //   int-quantized    weight i8 [N, K]                       weight_scale [N, G]  [bias [N]]
+//                      [weight_zero_point i8, all 0]        [input_scale, input_zero_point: not read]
 //   pack-quantized   weight_packed i32 [N, ceil(K*bits/32)]  weight_scale [N, G]  [bias [N]]
 //                    [weight_zero_point i32 [ceil(N*bits/32), G]]  [weight_g_idx i32 [K]]
 //                    [weight_shape i64 [2] = N, K]
 //   gptq             qweight i32 [ceil(K*bits/32), N]       scales [G, N]        [bias [N]]
 //                    qzeros i32 [G, ceil(N*bits/32)]        g_idx i32 [K]
+//   quark-reorder    weight i32 [K, ceil(N*bits/32)], per channel [N, ceil(K*bits/32)], fields in awq_field() order
+//   quark-order        weight_scale [G, N] or [N]         weight_zero_point i32 [G, ceil(N*bits/32)] or
+//   [ceil(N*bits/32)] modelopt-int4    weight u8 [N/2, K], row 2r in the low four bits, two's complement
+//                      weight_scale [N, G]
+//   nvfp4-group-32   as ModelOpt's nvfp4, weight_scale [N, K/32]: two groups of 16 share one
+//   bitsandbytes-int8  weight i8 [N, K]  SCB f32 [N], 127 times the scale  [weight_format u8, 0]
 //   awq              qweight i32 [K, ceil(N*bits/32)]       scales [G, N]        [bias [N]]
 //                    qzeros i32 [G, ceil(N*bits/32)], fields of both in awq_field() order
 //   float-quantized  weight f8_e4m3fn [N, K]              weight_scale           [bias [N]]  [input_scale [1]]
@@ -56,7 +63,9 @@ namespace moe {
 
 // Of a checkpoint. The roles of w13 join gate and up; projections keep them apart because files do.
 enum class Projection : std::uint8_t { gate, up, down };
-// shape: its two numbers are checked, then dropped.
+// shape: its two numbers are checked, then dropped. no_zeros: zero points that must be 0, then dropped.
+// beside: a number about activations that the layer does not quantize, checked and dropped. input_columns: a factor for
+// each input, which no kernel multiplies by yet.
 // scale_2: what a whole projection's scales come multiplied by; global_scale, input_global_scale: the same as scale_2
 // and input_scale, as divisors.
 // The order matters in one place: is_number() takes all from input_scale on.
@@ -67,6 +76,9 @@ enum class TensorKind : std::uint8_t {
   shape,
   zero_point,
   g_idx,
+  no_zeros,
+  beside,
+  input_columns,
   input_scale,
   // NVFP4: factor of the scales
   scale_2,
@@ -81,6 +93,10 @@ constexpr bool is_number(TensorKind kind) { return kind >= TensorKind::input_sca
 // infinite is refused there (convert/source_matrix.cpp).
 constexpr bool is_divisor(TensorKind kind) {
   return kind == TensorKind::global_scale || kind == TensorKind::input_global_scale;
+}
+// It has no role: its bytes are looked at when a file is read, and none of them become weights.
+constexpr bool is_dropped(TensorKind kind) {
+  return kind == TensorKind::shape || kind == TensorKind::no_zeros || kind == TensorKind::beside;
 }
 // The other way to say the same; the kind itself where there is only one.
 // A file with both is refused: they might disagree, and neither is more right.
@@ -104,7 +120,7 @@ std::string_view absence_of(TensorKind kind);
 
 // with_...: what the layer says (Extras).
 // A row is for all layers of its format; presence says what the layer's config decides.
-enum class Presence : std::uint8_t { required, optional, with_bias, with_zeros, with_g_idx, with_input_scale };
+enum class Presence : std::uint8_t { required, optional, with_bias, with_zeros, with_g_idx, with_input_scale, refused };
 
 // optional: taken when it is there, no error when it is not.
 enum class Need : std::uint8_t { absent, optional, required };
@@ -125,7 +141,22 @@ Extras extras_of(const Quantization& q, bool has_bias);
 // halves: the same of a w13, where gate and up have one each.
 // With axes instead of numbers, one row gives the shape for any layer, says where a tensor-parallel
 // rank may cut, and which dimension is rows.
-enum class Axis : std::uint8_t { none, n, n_words, n_blocks, halves, k, k_words, k_bytes, k_blocks, groups, one, two };
+enum class Axis : std::uint8_t {
+  none,
+  n,
+  n_words,
+  n_pairs,
+  n_blocks,
+  halves,
+  k,
+  k_words,
+  k_bytes,
+  k_blocks,
+  groups,
+  group_pairs,
+  one,
+  two
+};
 
 // One projection of one expert, whole (not this rank's part).
 // The numbers that axes become extents with.
@@ -143,10 +174,11 @@ struct MatrixSize {
 // These two sort the axes by what a shard does to them: tensor parallelism cuts w13 along n and w2
 // along k, and a tensor that runs along neither is the same on every rank.
 constexpr bool runs_along_n(Axis a) {
-  return a == Axis::n || a == Axis::n_words || a == Axis::n_blocks || a == Axis::halves;
+  return a == Axis::n || a == Axis::n_words || a == Axis::n_pairs || a == Axis::n_blocks || a == Axis::halves;
 }
 constexpr bool runs_along_k(Axis a) {
-  return a == Axis::k || a == Axis::k_words || a == Axis::k_bytes || a == Axis::k_blocks || a == Axis::groups;
+  return a == Axis::k || a == Axis::k_words || a == Axis::k_bytes || a == Axis::k_blocks || a == Axis::groups ||
+         a == Axis::group_pairs;
 }
 // Where a tensor can be cut along an axis: `lines` rows or columns are exactly `elements` elements.
 // A rank's share of rows or columns must begin and end at such a step: the middle of a packed word,
@@ -214,7 +246,9 @@ struct CheckpointTensor {
   // Fields of several rows share a word.
   // AWQ's weights and the zero points of several formats. Then a single row cannot be viewed by
   // itself, and readers take a word apart.
-  constexpr bool shares_words() const { return axes[0] == Axis::n_words || axes[1] == Axis::n_words; }
+  constexpr bool shares_words() const {
+    return axes[0] == Axis::n_words || axes[1] == Axis::n_words || axes[0] == Axis::n_pairs;
+  }
   // How many rows share one element, in a matrix whose halves have `half_rows` rows.
   // 1 for most; block scales have the block's height, one scale of a half has all of its rows.
   std::int64_t rows_of_element(const MatrixSize& m, std::int64_t half_rows) const;
@@ -228,10 +262,13 @@ struct CheckpointTensor {
   std::string dtypes_text() const;  // "f32, f16 or bf16"
 };
 
-// How a weight tensor holds its codes: floats, integers of a byte each, fields of i32 words, the first in the lowest
-// bits (AWQ has an order of its own), or small floats in as many bits of a row of bytes as they have.
+// How a weight tensor holds its codes: floats, integers of a byte each, fields of i32 words of one row's columns, of
+// words of one column's rows, or small floats in as many bits of a row of bytes as they have.
 // The reader of codes is chosen by this and CodeWidth alone (convert), not by the format.
-enum class Codes : std::uint8_t { values, bytes, words, awq_words, bits };
+// row_pairs: bytes of two rows, the even one in the low four bits.
+enum class Codes : std::uint8_t { values, bytes, words, row_words, row_pairs, bits };
+// Which field of a word holds which code: the first in the lowest bits, or awq_field().
+enum class FieldOrder : std::uint8_t { plain, awq };
 
 // How a checkpoint lays all experts of a layer into one tensor of a kind: [E, ...]; gate and up joined in the row order
 // that the config has for w13, or each by itself. The tensors of the layer are <module>.<name><suffix>.
@@ -268,6 +305,8 @@ struct TensorSet {
   StackedWeights stacked = StackedWeights::none;  // of a stack that the config must speak of
   // Only flat stacks: their down is stored the other way round.
   std::span<const CheckpointTensor> down = {};  // those of w2, where they differ
+  FieldOrder order = FieldOrder::plain;         // of words
+  float scale_divisor = 1;                      // of every scale: bitsandbytes has a row's largest value, not its step
 
   // Linear: a set has at most seven rows.
   const CheckpointTensor* tensor(TensorKind kind) const {  // nullptr: there is none
@@ -347,6 +386,7 @@ struct ParsedName {
   NameMatch match = NameMatch::foreign;
   std::int64_t expert = 0;                   // of a stack: none
   Projection projection = Projection::gate;  // of a stack: up for w13
+  bool joined = false;                       // gate and up of one expert in a tensor, in the config's row order
   const CheckpointTensor* tensor = nullptr;  // known only
   const CheckpointTensor* absent = nullptr;  // unknown_of_ours: one for which the config has no place
   std::string_view why;                      // unknown_of_ours: what is wrong, a fragment of a sentence
@@ -372,7 +412,7 @@ struct KindRoles {
   Role w13, w2;
 };
 std::span<const KindRoles> kind_roles();
-// nullopt for TensorKind::shape, which has no place among the weights.
+// nullopt for what is dropped.
 std::optional<Role> role_of(Projection p, TensorKind kind);
 // gate: w1; up: w3, or the whole of an ungated w13; down: whole.
 // w1 and w3 are vLLM's names of the shards.

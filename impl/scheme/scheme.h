@@ -65,7 +65,12 @@ enum class Format : std::uint8_t {
   mxfp8_quantized,
   gptq,
   awq,
-  mxfp4_gpt_oss
+  mxfp4_gpt_oss,
+  quark_reorder,
+  quark_order,
+  modelopt_int4,
+  bitsandbytes_int8,
+  nvfp4_pairs
 };
 // Bits of an integer's code in a checkpoint. Readers of codes switch over these, so that the compiler names each
 // place that a new width has to be taught to.
@@ -106,8 +111,13 @@ inline constexpr std::array kFormats = {
     FormatRow{"gptq", NumType::integer, 0, 0, "integer weights"},
     FormatRow{"awq", NumType::integer, 4, 0, "4-bit integer weights"},
     FormatRow{"mxfp4-gpt-oss", NumType::floating, 4, 32, "4-bit float weights with group_size 32"},
+    FormatRow{"quark-reorder", NumType::integer, 4, 0, "4-bit integer weights"},
+    FormatRow{"quark-order", NumType::integer, 4, 0, "4-bit integer weights"},
+    FormatRow{"modelopt-int4", NumType::integer, 4, 0, "4-bit integer weights"},
+    FormatRow{"bitsandbytes-int8", NumType::integer, 8, 0, "8-bit integer weights"},
+    FormatRow{"nvfp4-group-32", NumType::floating, 4, 16, "4-bit float weights with group_size 16"},
 };
-static_assert(usize(Format::mxfp4_gpt_oss) + 1 == kFormats.size());
+static_assert(usize(Format::nvfp4_pairs) + 1 == kFormats.size());
 // True if some format holds weights of this type and number of bits.
 // The config asks it before it knows the format, and the schema lists what passes.
 constexpr bool has_bits(NumType type, int bits) {
@@ -123,8 +133,9 @@ inline constexpr auto kFormatNames = [] {
 }();
 
 // GPTQ's first format stores zero - 1 in its words, gptq_v2 the number itself. Tensors do not show
-// which it is: the config says it, or the format's usual one counts.
-enum class ZeroPoints : std::uint8_t { as_stored, plus_one };
+// which it is: the config says it, or the format's usual one counts. twos_complement: codes and zero points have a sign
+// (Quark's int4); elsewhere the middle code is 0.
+enum class ZeroPoints : std::uint8_t { as_stored, plus_one, twos_complement };
 // Type of the activations that Marlin multiplies; none: as they come.
 // Numbers are stored; never renumber.
 // int8 and fp8 change the bytes of the weights, too, which is why a packed file needs it.
@@ -193,14 +204,15 @@ struct Quantization {
   }
   // Each projection has one scale for all of its rows.
   bool has_one_scale() const { return weights && weights->strategy == Strategy::tensor; }
-  // int4 or int8 static group/channel weights alone.
+  // int4 or int8 static group/channel weights alone; int8 may have one scale for all rows.
   // Weight-only: WNA16 in vLLM's words, N bits with 16-bit activations. Whether activations are
   // then quantized in a kernel (blk16) is its own affair.
   bool is_wna16() const {
     if (!weights || input_activations) return false;
     const QuantArgs& w = *weights;
+    const bool whole = w.num_bits == 8 && has_one_scale();
     return (w.num_bits == 4 || w.num_bits == 8) && w.type == NumType::integer && w.dynamic == Dynamic::no &&
-           (w.strategy == Strategy::group || w.strategy == Strategy::channel);
+           (w.strategy == Strategy::group || w.strategy == Strategy::channel || whole);
   }
 };
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::array<DType, 4> types(DType a, DType b = {}, DType c = {}, DType d = {}) { return {a, b, c, d}; }
 constexpr std::array kFloats = types(DType::f32, DType::f16, DType::bf16);
-constexpr std::array kI8 = types(DType::i8), kI32 = types(DType::i32), kI64 = types(DType::i64);
+constexpr std::array kI8 = types(DType::i8), kI32 = types(DType::i32), kI64 = types(DType::i64), kU8 = types(DType::u8);
 constexpr std::array kF32 = types(DType::f32), kBytes = types(DType::u8, DType::i8);
 constexpr std::array kE4m3Codes = types(DType::f8_e4m3fn), kE8m0s = types(DType::u8, DType::f8_e8m0fnu);
 constexpr std::array kFp8Scales = types(DType::f32, DType::f16, DType::bf16, DType::f8_e8m0fnu);
@@ -22,7 +22,8 @@ constexpr std::array kPerRow = {Axis::n, Axis::none}, kPerColumn = {Axis::k, Axi
 constexpr std::array kTwoNumbers = {Axis::two, Axis::none}, kOne = {Axis::one, Axis::none};
 constexpr std::array kPackedBytes = {Axis::n, Axis::k_bytes}, kColumns = {Axis::k, Axis::n};
 constexpr std::array kBlockScales = {Axis::n_blocks, Axis::k_blocks}, kBlockColumns = {Axis::k_blocks, Axis::n_blocks};
-constexpr std::array kPerHalf = {Axis::halves, Axis::none};
+constexpr std::array kPerHalf = {Axis::halves, Axis::none}, kRowPairs = {Axis::n_pairs, Axis::k};
+constexpr std::array kByteColumns = {Axis::k_bytes, Axis::n}, kRowGroupPairs = {Axis::n, Axis::group_pairs};
 
 // clang-format off
 constexpr std::array kIntQuantized = {
@@ -35,6 +36,26 @@ constexpr std::array kIntQuantizedWhole = {
     CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kOne},
     CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
 };
+// Beside 16-bit activations: what tools write about zero points and activations that are not quantized here.
+constexpr std::array<CheckpointTensor, 7> int8_alone(const std::array<Axis, 2>& scales, ShapeKind shape) {
+  return {{
+    {"weight",            TensorKind::weight,     Presence::required,   kI8,     kMatrix,  ShapeKind::axes,   {"_weight_qdata"}},
+    {"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, scales,   shape,             {"_weight_scale"}},
+    {"weight_zero_point", TensorKind::no_zeros,   Presence::optional,   kI8,     scales,   shape,             {"_weight_zero_point"}},
+    {"input_scale",       TensorKind::beside,     Presence::optional,   kFloats, kPerHalf, ShapeKind::scalar},
+    {"input_zero_point",  TensorKind::beside,     Presence::optional,   kI8,     kPerHalf, ShapeKind::scalar},
+    {"pre_quant_scale",   TensorKind::input_columns, Presence::refused, kFloats, kPerColumn},
+    {"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
+  }};
+}
+constexpr std::array kBitsandbytesInt8 = {
+    CheckpointTensor{"weight",            TensorKind::weight,     Presence::required,   kI8,     kMatrix},
+    CheckpointTensor{"SCB",               TensorKind::scale,      Presence::required,   kF32,    kRowGroups, ShapeKind::vector},
+    CheckpointTensor{"weight_format",     TensorKind::no_zeros,   Presence::optional,   kU8,     kOne},
+    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
+};
+constexpr std::array kInt8Rows = int8_alone(kRowGroups, ShapeKind::vector);
+constexpr std::array kInt8Whole = int8_alone(kPerHalf, ShapeKind::scalar);
 constexpr std::array kUnquantized = {
     CheckpointTensor{"weight",            TensorKind::weight,     Presence::required,   kFloats, kMatrix},
     CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
@@ -68,6 +89,24 @@ constexpr std::array kAwq = {
     CheckpointTensor{"qzeros",            TensorKind::zero_point, Presence::with_zeros, kI32,    kGroupWords, ShapeKind::vector},
     CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
 };
+constexpr std::array kQuarkGroups = {
+    CheckpointTensor{"weight",            TensorKind::weight,     Presence::required,   kI32,    kColumnWords},
+    CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kGroupRows, ShapeKind::vector},
+    CheckpointTensor{"weight_zero_point", TensorKind::zero_point, Presence::with_zeros, kI32,    kGroupWords, ShapeKind::vector},
+    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
+};
+constexpr std::array kQuarkRows = {
+    CheckpointTensor{"weight",            TensorKind::weight,     Presence::required,   kI32,    kPackedRows},
+    CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kRowGroups, ShapeKind::vector},
+    CheckpointTensor{"weight_zero_point", TensorKind::zero_point, Presence::with_zeros, kI32,    kWordGroups, ShapeKind::vector},
+    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
+};
+constexpr std::array kModelOptInt4 = {
+    CheckpointTensor{"weight",            TensorKind::weight,     Presence::required,   kU8,     kRowPairs},
+    CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kRowGroups, ShapeKind::vector},
+    CheckpointTensor{"pre_quant_scale",   TensorKind::input_columns, Presence::refused,  kFloats, kPerColumn},
+    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
+};
 // Formats of 8-bit floats differ in their scales alone: the first of kScales is what a format's own tools write.
 struct Fp8Scale {
   std::string_view suffix;
@@ -76,10 +115,10 @@ struct Fp8Scale {
   ShapeKind shape_kind = ShapeKind::axes;
 };
 constexpr std::string_view kScale = "weight_scale", kInverse = "weight_scale_inv";
-constexpr Aliases kScales = {kScale, kInverse, "scale", "qscale_weight"}, kInputScales = {"activation_scale", "qscale_act"};
+constexpr Aliases kScales = {kScale, kInverse, "scale", "qscale_weight", "_weight_scale"}, kInputScales = {"activation_scale", "qscale_act"};
 constexpr std::array<CheckpointTensor, 4> fp8(const Fp8Scale& s) {
   return {{
-    {"weight",            TensorKind::weight,      Presence::required,         kE4m3Codes, kMatrix},
+    {"weight",            TensorKind::weight,      Presence::required,         kE4m3Codes, kMatrix,  ShapeKind::axes,   {"_weight_qdata"}},
     {s.suffix,            TensorKind::scale,       Presence::required,         s.dtypes,   s.axes,   s.shape_kind,      kScales},
     {"input_scale",       TensorKind::input_scale, Presence::with_input_scale, kFloats,    kPerHalf, ShapeKind::scalar, kInputScales},
     {"bias",              TensorKind::bias,        Presence::with_bias,        kFloats,    kPerRow},
@@ -94,6 +133,7 @@ constexpr std::array kMxfp8             = fp8({kScale,   kE8m0s,     kRowGroups}
 constexpr std::array kMxfp4 = {
     CheckpointTensor{"weight_packed",       TensorKind::weight,             Presence::required,         kBytes,     kPackedBytes, ShapeKind::blocks, {"weight"}},
     CheckpointTensor{"weight_scale",        TensorKind::scale,              Presence::required,         kE8m0s,     kRowGroups,   ShapeKind::axes,   {"scale"}},
+    CheckpointTensor{"input_scale",         TensorKind::beside,             Presence::optional,         kFloats,    kPerHalf,     ShapeKind::scalar},
     CheckpointTensor{"bias",                TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
 };
 constexpr std::array kGptOss = {
@@ -107,8 +147,16 @@ constexpr std::array kNvfp4 = {
     CheckpointTensor{"weight_scale",        TensorKind::scale,              Presence::required,         kE4m3Codes, kRowGroups},
     CheckpointTensor{"weight_scale_2",      TensorKind::scale_2,            Presence::required,         kF32,       kPerHalf,     ShapeKind::scalar},
     CheckpointTensor{"weight_global_scale", TensorKind::global_scale,       Presence::optional,         kF32,       kPerHalf,     ShapeKind::scalar},
-    CheckpointTensor{"input_scale",         TensorKind::input_scale,        Presence::with_input_scale, kF32,       kPerHalf,     ShapeKind::scalar},
+    CheckpointTensor{"input_scale",         TensorKind::input_scale,        Presence::with_input_scale, kF32,       kPerHalf,     ShapeKind::scalar, {"input_scale_2"}},
     CheckpointTensor{"input_global_scale",  TensorKind::input_global_scale, Presence::with_input_scale, kF32,       kPerHalf,     ShapeKind::scalar},
+    CheckpointTensor{"bias",                TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
+};
+// ModelOpt's W4A8_NVFP4_FP8.
+constexpr std::array kNvfp4Pairs = {
+    CheckpointTensor{"weight",              TensorKind::weight,             Presence::required,         kBytes,     kPackedBytes},
+    CheckpointTensor{"weight_scale",        TensorKind::scale,              Presence::required,         kE4m3Codes, kRowGroupPairs},
+    CheckpointTensor{"weight_scale_2",      TensorKind::scale_2,            Presence::required,         kF32,       kPerHalf,     ShapeKind::scalar},
+    CheckpointTensor{"input_scale",         TensorKind::beside,             Presence::optional,         kF32,       kPerHalf,     ShapeKind::scalar},
     CheckpointTensor{"bias",                TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
 };
 // Unquantized weights of all experts.
@@ -140,11 +188,50 @@ constexpr std::array kFp8StackedBlockColumns = fp8_stack({kColumns, kBlockColumn
 constexpr std::array kFp8StackedChannels     = fp8_stack({kMatrix,  kRowGroups, ShapeKind::vector});
 constexpr std::array kFp8StackedTensor       = fp8_stack({kMatrix,  kPerHalf, ShapeKind::scalar});
 constexpr std::array kFp8StackedColumns      = fp8_stack({kColumns, kPerHalf, ShapeKind::scalar});
+// Small floats with scales of groups, as ModelOpt and compressed-tensors name them.
+constexpr Aliases kStackWeights = {".weight", "_packed", ".weight_packed"};
+struct StackAxes {
+  std::array<Axis, 2> weights, scales;
+};
+constexpr StackAxes kRowsFirst = {kPackedBytes, kRowGroups}, kColumnsFirst = {kByteColumns, kGroupRows};
+constexpr std::array<CheckpointTensor, 7> nvfp4_stack(const StackAxes& s) {
+  return {{
+    {"",                    TensorKind::weight,             Presence::required,         kBytes,     s.weights, ShapeKind::axes,   kStackWeights},
+    {"_weight_scale",       TensorKind::scale,              Presence::required,         kE4m3Codes, s.scales,  ShapeKind::axes,   {"_scale", ".weight_scale"}},
+    {"_weight_scale_2",     TensorKind::scale_2,            Presence::required,         kF32,       kPerHalf,  ShapeKind::scalar, {"_scale_2", ".weight_scale_2"}},
+    {"_global_scale",       TensorKind::global_scale,       Presence::optional,         kF32,       kPerHalf,  ShapeKind::scalar, {"_weight_global_scale", ".weight_global_scale"}},
+    {"_input_scale",        TensorKind::input_scale,        Presence::with_input_scale, kF32,       kPerHalf,  ShapeKind::scalar, {".input_scale"}},
+    {"_input_global_scale", TensorKind::input_global_scale, Presence::with_input_scale, kF32,       kPerHalf,  ShapeKind::scalar, {".input_global_scale"}},
+    {"_bias",               TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow,   ShapeKind::axes,   {".bias"}},
+  }};
+}
+constexpr std::array<CheckpointTensor, 3> mx_stack(const StackAxes& s, const std::array<DType, 4>& codes) {
+  return {{
+    {"",                    TensorKind::weight,             Presence::required,         codes,      s.weights, ShapeKind::axes,   kStackWeights},
+    {"_weight_scale",       TensorKind::scale,              Presence::required,         kE8m0s,     s.scales,  ShapeKind::axes,   {"_scale", ".weight_scale", "_scale_inv"}},
+    {"_bias",               TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow,   ShapeKind::axes,   {".bias"}},
+  }};
+}
+constexpr std::array kNvfp4StackRows = nvfp4_stack(kRowsFirst), kNvfp4StackColumns = nvfp4_stack(kColumnsFirst);
+constexpr std::array kMxfp4StackRows = mx_stack(kRowsFirst, kBytes), kMxfp4StackColumns = mx_stack(kColumnsFirst, kBytes);
+constexpr std::array kMxfp8StackRows = mx_stack({kMatrix, kRowGroups}, kE4m3Codes);
+constexpr std::array kMxfp8StackColumns = mx_stack({kColumns, kGroupRows}, kE4m3Codes);
+constexpr std::array<CheckpointTensor, 4> int8_stack(std::string_view weight) {
+  return {{
+    {weight,                TensorKind::weight,             Presence::required,         kI8,        kMatrix,    ShapeKind::axes,   {".weight"}},
+    {"_scale",              TensorKind::scale,              Presence::required,         kFloats,    kRowGroups, ShapeKind::vector, {"_weight_scale", ".weight_scale"}},
+    {"_zero_point",         TensorKind::no_zeros,           Presence::optional,         kI8,        kRowGroups, ShapeKind::vector, {".weight_zero_point"}},
+    {"_bias",               TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
+  }};
+}
+constexpr std::array kInt8StackRows = int8_stack(""), kTorchaoStackRows = int8_stack("_qdata");
 constexpr Stack kGateUpDown = {{"gate_up_proj", "down_proj"}};
+constexpr Stack kTorchao = {{"_gate_up_proj", "_down_proj"}};  // of the subclass's members, whose names begin so
 // clang-format on
 
 bool is_unquantized(const Quantization& q) { return !q.weights; }
 bool is_mxfp4(const Quantization& q) { return q.is_mxfp4(); }
+bool is_nvfp4(const Quantization& q) { return q.is_nvfp4(); }
 bool has_int8_activations(const Quantization& q) {
   return (q.is_w4a8_int8() || q.is_w8a8_int8()) && q.weights->symmetric && q.weights->actorder != ActOrder::group &&
          !q.is_transposed.value_or(false);
@@ -153,7 +240,16 @@ bool has_int8_activations(const Quantization& q) {
 bool is_int8_by_row(const Quantization& q) { return has_int8_activations(q) && !q.has_one_scale(); }
 bool is_int8_whole(const Quantization& q) { return has_int8_activations(q) && q.has_one_scale(); }
 
-bool is_wna16_or_int8(const Quantization& q) { return q.is_wna16() || is_int8_by_row(q) || q.is_w4a8_fp8(); }
+bool is_wna16_groups(const Quantization& q) { return q.is_wna16() && q.weights->strategy == Strategy::group; }
+bool is_wna16_rows(const Quantization& q) { return q.is_wna16() && q.weights->strategy == Strategy::channel; }
+bool is_int8_alone(const Quantization& q) {
+  return q.is_wna16() && q.weights->num_bits == 8 && q.weights->symmetric && q.weights->actorder != ActOrder::group;
+}
+bool is_int8_alone_by_row(const Quantization& q) { return is_int8_alone(q) && !q.has_one_scale(); }
+// Of one scale for all rows only int-quantized has tensors.
+bool is_wna16_or_int8(const Quantization& q) {
+  return (q.is_wna16() && !q.has_one_scale()) || is_int8_by_row(q) || q.is_w4a8_fp8();
+}
 
 bool is_fp8(const Quantization& q, std::initializer_list<Strategy> strategies) {
   return q.is_fp8() && std::find(strategies.begin(), strategies.end(), q.weights->strategy) != strategies.end();
@@ -161,6 +257,7 @@ bool is_fp8(const Quantization& q, std::initializer_list<Strategy> strategies) {
 bool is_fp8_tensor(const Quantization& q) { return is_fp8(q, {Strategy::tensor}); }
 bool is_fp8_rows(const Quantization& q) { return is_fp8(q, {Strategy::channel, Strategy::group}); }
 bool is_fp8_channels(const Quantization& q) { return is_fp8(q, {Strategy::channel}); }
+bool is_fp8_groups(const Quantization& q) { return is_fp8(q, {Strategy::group}); }
 bool is_fp8_blocks(const Quantization& q) { return is_fp8(q, {Strategy::block}); }
 // Of a turned matrix only square blocks lie the same way for every writer.
 bool is_fp8_squares(const Quantization& q) {
@@ -176,10 +273,50 @@ std::span<const TensorSet> tensor_sets() {
       TensorSet{Format::int_quantized, Codes::bytes, kIntQuantized,
                 [](const Quantization& q) { return is_int8_by_row(q) || q.is_w4a8_fp8(); }},
       TensorSet{Format::int_quantized, Codes::bytes, kIntQuantizedWhole, is_int8_whole},
+      TensorSet{Format::int_quantized, Codes::bytes, kInt8Rows, is_int8_alone_by_row},
+      TensorSet{Format::int_quantized, Codes::bytes, kInt8Whole,
+                [](const Quantization& q) { return is_int8_alone(q) && q.has_one_scale(); }},
       TensorSet{Format::pack_quantized, Codes::words, kPackQuantized, is_wna16_or_int8},
       TensorSet{Format::pack_quantized, Codes::words, kPackQuantizedWhole, is_int8_whole},
-      TensorSet{Format::gptq, Codes::words, kGptq, [](const Quantization& q) { return q.is_wna16(); }},
-      TensorSet{Format::awq, Codes::awq_words, kAwq, [](const Quantization& q) { return q.is_wna16(); }},
+      TensorSet{Format::gptq, Codes::words, kGptq,
+                [](const Quantization& q) { return q.is_wna16() && !q.has_one_scale(); }},
+      TensorSet{Format::awq,
+                Codes::row_words,
+                kAwq,
+                [](const Quantization& q) { return q.is_wna16(); },
+                nullptr,
+                StackedWeights::none,
+                {},
+                FieldOrder::awq},
+      TensorSet{Format::quark_reorder,
+                Codes::row_words,
+                kQuarkGroups,
+                is_wna16_groups,
+                nullptr,
+                StackedWeights::none,
+                {},
+                FieldOrder::awq},
+      TensorSet{Format::quark_reorder,
+                Codes::words,
+                kQuarkRows,
+                is_wna16_rows,
+                nullptr,
+                StackedWeights::none,
+                {},
+                FieldOrder::awq},
+      TensorSet{Format::quark_order, Codes::row_words, kQuarkGroups, is_wna16_groups},
+      TensorSet{Format::quark_order, Codes::words, kQuarkRows, is_wna16_rows},
+      TensorSet{Format::modelopt_int4, Codes::row_pairs, kModelOptInt4,
+                [](const Quantization& q) { return q.is_wna16(); }},
+      TensorSet{Format::bitsandbytes_int8,
+                Codes::bytes,
+                kBitsandbytesInt8,
+                is_int8_alone,
+                nullptr,
+                StackedWeights::none,
+                {},
+                FieldOrder::plain,
+                127},
       TensorSet{Format::float_quantized, Codes::bits, kFp8BlocksDeepSeek,
                 [](const Quantization& q) { return is_fp8_blocks(q) && q.file_method == "fp8"; }},
       TensorSet{Format::float_quantized, Codes::bits, kFp8Tensor, is_fp8_tensor},
@@ -188,11 +325,11 @@ std::span<const TensorSet> tensor_sets() {
       TensorSet{Format::naive_quantized, Codes::bits, kFp8Tensor, is_fp8_tensor},
       TensorSet{Format::naive_quantized, Codes::bits, kFp8Rows, is_fp8_rows},
       TensorSet{Format::naive_quantized, Codes::bits, kFp8Blocks, is_fp8_blocks},
-      TensorSet{Format::mxfp8_quantized, Codes::bits, kMxfp8,
-                [](const Quantization& q) { return is_fp8(q, {Strategy::group}); }},
+      TensorSet{Format::mxfp8_quantized, Codes::bits, kMxfp8, is_fp8_groups},
       TensorSet{Format::mxfp4_pack_quantized, Codes::bits, kMxfp4, is_mxfp4},
       TensorSet{Format::mxfp4_gpt_oss, Codes::bits, kGptOss, is_mxfp4, &kGateUpDown},
-      TensorSet{Format::nvfp4_pack_quantized, Codes::bits, kNvfp4, [](const Quantization& q) { return q.is_nvfp4(); }},
+      TensorSet{Format::nvfp4_pack_quantized, Codes::bits, kNvfp4, is_nvfp4},
+      TensorSet{Format::nvfp4_pairs, Codes::bits, kNvfp4Pairs, is_nvfp4},
       TensorSet{Format::float_quantized, Codes::bits, kFp8StackedBlocks, is_fp8_blocks, &kGateUpDown,
                 StackedWeights::rows_first},
       TensorSet{Format::float_quantized, Codes::bits, kFp8StackedBlockColumns, is_fp8_squares, &kGateUpDown,
@@ -203,6 +340,21 @@ std::span<const TensorSet> tensor_sets() {
                 StackedWeights::rows_first},
       TensorSet{Format::float_quantized, Codes::bits, kFp8StackedColumns, is_fp8_tensor, &kGateUpDown,
                 StackedWeights::columns_first},
+      TensorSet{Format::mxfp8_quantized, Codes::bits, kMxfp8StackRows, is_fp8_groups, &kGateUpDown,
+                StackedWeights::rows_first},
+      TensorSet{Format::mxfp8_quantized, Codes::bits, kMxfp8StackColumns, is_fp8_groups, &kGateUpDown,
+                StackedWeights::columns_first},
+      TensorSet{Format::mxfp4_pack_quantized, Codes::bits, kMxfp4StackRows, is_mxfp4, &kGateUpDown,
+                StackedWeights::rows_first},
+      TensorSet{Format::mxfp4_pack_quantized, Codes::bits, kMxfp4StackColumns, is_mxfp4, &kGateUpDown,
+                StackedWeights::columns_first},
+      TensorSet{Format::nvfp4_pack_quantized, Codes::bits, kNvfp4StackRows, is_nvfp4, &kGateUpDown,
+                StackedWeights::rows_first},
+      TensorSet{Format::nvfp4_pack_quantized, Codes::bits, kNvfp4StackColumns, is_nvfp4, &kGateUpDown,
+                StackedWeights::columns_first},
+      TensorSet{Format::int_quantized, Codes::bytes, kTorchaoStackRows, is_int8_alone_by_row, &kTorchao},
+      TensorSet{Format::int_quantized, Codes::bytes, kInt8StackRows, is_int8_alone_by_row, &kGateUpDown,
+                StackedWeights::rows_first},
       TensorSet{Format::none, Codes::values, kStackedRows, is_unquantized, &kGateUpDown, StackedWeights::rows_first},
       TensorSet{Format::none, Codes::values, kStackedColumns, is_unquantized, &kGateUpDown,
                 StackedWeights::columns_first},
@@ -225,7 +377,8 @@ std::vector<const TensorSet*> file_sets(const Quantization& q, StackedWeights st
   if (first == nullptr) return sets;
   sets.push_back(first);
   for (const TensorSet& set : tensor_sets())
-    if (set.format == q.format && set.holds(q) && set.stacked != StackedWeights::none && set.stacked == stacked)
+    if (&set != first && set.format == q.format && set.holds(q) && set.stack != nullptr &&
+        (set.stacked == StackedWeights::none || set.stacked == stacked))
       sets.push_back(&set);
   return sets;
 }

@@ -46,6 +46,12 @@ Stack own_stack(const Config& c) {
   return s;
 }
 
+// Quantized files of any class may have stacks, whose shapes tell their order; plain ones as the config says.
+StackedWeights order_of_stacks(const Config& c) {
+  const bool may = c.stacked_weights == StackedWeights::none && c.quantization.weights.has_value();
+  return may ? StackedWeights::rows_first : c.stacked_weights;
+}
+
 // Names of experts below one prefix.
 void add_names(const LayerFacts& facts, const std::string& prefix, const std::string& layer, bool any,
                std::vector<ExpertPlace>& out) {
@@ -58,13 +64,13 @@ void add_names(const LayerFacts& facts, const std::string& prefix, const std::st
   out.push_back({prefix, own.projections, own.set, {}, layer});
   for (const Projections& p : kProjections)
     if (any && p != own.projections) out.push_back({prefix, p, own.set, {}, layer});
-  for (const TensorSet* set : file_sets(c.quantization, c.stacked_weights)) {
+  for (const TensorSet* set : file_sets(c.quantization, order_of_stacks(c))) {
     if (set->stack == nullptr) continue;
-    const Stack stack = own_stack(c);
+    const Stack stack = set->stacked == StackedWeights::none ? Stack() : own_stack(c);  // a name of the format's own
     out.push_back({prefix, own.projections, set, stack, layer});
     // The names that transformers itself has for stacks; there gate and up are halves.
     const bool halves = c.w13_layout != W13Layout::interleaved && set->stacked != StackedWeights::flat;
-    if (any && stack != kNative && halves && prefix.ends_with("experts"))
+    if (any && set->stacked != StackedWeights::none && stack != kNative && halves && prefix.ends_with("experts"))
       out.push_back({prefix, own.projections, set, kNative, layer});
   }
 }

@@ -199,6 +199,10 @@ std::optional<std::vector<StackPart>> LayerFacts::stack_numbers(Projection p, st
     const Half half = module.stack_names().is_apart() ? half_of(p, gated_) : Half::whole;
     return std::vector<StackPart>{{half, {.row0 = first, .rows = 1, .cols = 1, .ndim = 1}}};
   }
+  return half_numbers(first, by_half);
+}
+
+std::vector<StackPart> LayerFacts::half_numbers(std::int64_t first, bool by_half) const {
   const bool up_first = w13_layout() == W13Layout::up_gate;
   std::vector<StackPart> parts;
   for (const Half half : {Half::w1, Half::w3}) {
@@ -206,6 +210,17 @@ std::optional<std::vector<StackPart>> LayerFacts::stack_numbers(Projection p, st
     parts.push_back({half, {.row0 = first + second, .rows = 1, .cols = 1, .ndim = 1}});
   }
   return parts;
+}
+
+std::optional<std::vector<StackPart>> LayerFacts::joined_numbers(std::span<const std::int64_t> extents) const {
+  while (!extents.empty() && extents.back() == 1) extents = extents.first(extents.size() - 1);
+  const bool by_half = extents.size() == 1 && extents[0] == 2;
+  if (!by_half && !extents.empty()) return std::nullopt;
+  return half_numbers(0, by_half);
+}
+
+TensorShape LayerFacts::joined_shape(const CheckpointTensor& row, const ExpertModule& module) const {
+  return stacked_one(Projection::up, row, module);
 }
 
 Result<std::vector<StackPart>> LayerFacts::stack_parts(Projection p, const CheckpointTensor& row,
@@ -218,7 +233,10 @@ Result<std::vector<StackPart>> LayerFacts::stack_parts(Projection p, const Check
   if (blocks && w13_layout() == W13Layout::interleaved)
     return fail(Code::unsupported, std::string(subject),
                 cat(subject, ": blocks hold rows of gate and of up, which alternate, with one scale"));
-  if (!blocks && (axis < 0 || row.axes[usize(axis)] != Axis::n))
+  // Of what rows share, each half has whole ones: its rows fill them (check_sizes in config).
+  constexpr std::array kRows = {Axis::n, Axis::n_words, Axis::n_pairs};
+  const bool cuts = axis >= 0 && std::find(kRows.begin(), kRows.end(), row.axes[usize(axis)]) != kRows.end();
+  if (!blocks && !cuts)
     return fail(Code::unsupported, std::string(subject),
                 cat(subject, ": this build does not cut gate and up out of a tensor of this kind"));
   const bool by_columns = axis == 1;

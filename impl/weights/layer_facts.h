@@ -81,6 +81,9 @@ class LayerFacts {
   // dimensions of 1: where an expert's half is among them. nullopt: the extents are others.
   std::optional<std::vector<StackPart>> stack_numbers(Projection p, std::span<const std::int64_t> extents,
                                                       std::int64_t expert, const ExpertModule& module) const;
+  // The same of one expert's tensor that joins gate and up, and the shape of one.
+  std::optional<std::vector<StackPart>> joined_numbers(std::span<const std::int64_t> extents) const;
+  TensorShape joined_shape(const CheckpointTensor& row, const ExpertModule& module) const;
   Result<std::vector<StackPart>> stack_parts(Projection p, const CheckpointTensor& row, const ExpertModule& module,
                                              std::string_view subject) const;
 
@@ -89,8 +92,11 @@ class LayerFacts {
  private:
   // Projections that a stack of p joins.
   int joined(Projection p, const ExpertModule& module) const {
-    return p != Projection::down && gated_ && !module.stack_names().is_apart() ? 2 : 1;
+    const bool apart = module.is_stacked() && module.stack_names().is_apart();
+    return gated_ && p != Projection::down && !apart ? 2 : 1;
   }
+  // Of two numbers, or one for both halves.
+  std::vector<StackPart> half_numbers(std::int64_t first, bool by_half) const;
   TensorShape stacked_one(Projection p, const CheckpointTensor& row, const ExpertModule& module) const;
   // Tensor parallelism cuts w2 with activation order: this rank's columns are of all groups.
   bool keeps_groups() const;

@@ -1,13 +1,16 @@
 // Tensors by their checkpoint names, whole: from the caller (set_named) and from files. This rank's part
 // of each is found here; a file's bytes are not read yet.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <iterator>
 #include <optional>
 #include <set>
 #include <tuple>
 
+#include "base/decimal.h"
 #include "base/index.h"
+#include "base/number_at.h"
 #include "base/text.h"
 #include "scheme/tensor_check.h"
 #include "weights/expert_places.h"
@@ -16,6 +19,7 @@
 #include "weights/placing.h"
 #include "weights/side_tensors.h"
 #include "weights/state.h"
+#include "weights/tensor_bytes.h"
 
 namespace moe::weights {
 namespace {
@@ -124,6 +128,39 @@ Result<bool> is_zero(const CheckpointEntry& from) {
   return true;
 }
 
+Check check_zeros(bool zero, const std::string& name) {
+  if (zero) return ok();
+  return fail(Code::unsupported, name,
+              cat(name, ": has zero points other than 0, read are symmetric weights of this format"));
+}
+Check check_beside(DType dtype, const std::byte* bytes, std::uint64_t count, const std::string& name) {
+  for (std::uint64_t i = 0; is_float16_or_32(dtype) && i < count; ++i)
+    if (const float x = load_float(dtype, bytes + i * usize(dtype_bits(dtype) / 8)); !std::isfinite(x))
+      return fail(Code::invalid_argument, name, cat(name, ": ", float_text(x), " is not a finite number"));
+  return ok();
+}
+
+// What is looked at and dropped, in memory and in a file.
+Check check_dropped(const LayerFacts& facts, const ParsedName& p, const TensorView& dense, const std::string& name) {
+  const std::span bytes(dense.data, dense.nbytes);
+  if (p.tensor->kind == TensorKind::no_zeros) return check_zeros(is_zero(bytes), name);
+  if (p.tensor->kind == TensorKind::beside)
+    return check_beside(dense.dtype, dense.data, static_cast<std::uint64_t>(dense.numel()), name);
+  return check_weight_shape(bytes.first(8), bytes.last(8), facts.whole(p.projection), name);
+}
+Check check_dropped(const LayerFacts& facts, const ParsedName& p, const CheckpointEntry& from, DType dtype) {
+  const SafetensorsEntry& e = *from.entry;
+  if (p.tensor->kind == TensorKind::no_zeros) {
+    MOE_TRY(const bool zero, is_zero(from));
+    return check_zeros(zero, e.name);
+  }
+  std::array<std::byte, 16> bytes{};  // two numbers at most
+  MOE_CHECK(from.file->read(e, 0, std::span(bytes).first(std::min<std::size_t>(bytes.size(), e.bytes))));
+  if (p.tensor->kind == TensorKind::beside)
+    return check_beside(dtype, bytes.data(), e.bytes / usize(dtype_bits(dtype) / 8), e.name);
+  return check_weight_shape(std::span(bytes).first(8), std::span(bytes).last(8), facts.whole(p.projection), e.name);
+}
+
 // One tensor of a file; none: not of this layer, or checked and dropped (weight_shape).
 Result<std::vector<PlacedTensor>> accept_entry(const LayerFacts& facts, const CheckpointEntry& from,
                                                const ExpertModule& module) {
@@ -144,11 +181,8 @@ Result<std::vector<PlacedTensor>> accept_entry(const LayerFacts& facts, const Ch
     return fail(Code::shape, e.name,
                 cat(e.name, ": expected shape ", shape_text(shape_in_file(facts, p, module).span()), ", got ",
                     shape_text(got.extents)));
-  if (p.tensor->kind == TensorKind::shape) {
-    std::array<std::byte, 16> bytes{};
-    MOE_CHECK(from.file->read(e, 0, bytes));
-    MOE_CHECK(
-        check_weight_shape(std::span(bytes).first(8), std::span(bytes).last(8), facts.whole(p.projection), e.name));
+  if (is_dropped(p.tensor->kind)) {
+    MOE_CHECK(check_dropped(facts, p, from, got.dtype));
     return accepted;
   }
   MOE_TRY(std::vector<Target> targets, targets_of(facts, p, module, got.extents, e.name));
@@ -252,10 +286,9 @@ Result<bool> WeightSet::set_named(std::string_view name, const TensorView& given
   const TensorView tensor = number ? given : in_shape(given, *p.tensor, want.span());
   if (Check right = check_tensor(tensor, *p.tensor, number ? extents : want.span(), name); !right)
     return explained(facts, name, given.dtype, std::move(right.error()));
-  if (p.tensor->kind == TensorKind::shape) {
-    const std::span<const std::byte> bytes(tensor.data, tensor.nbytes);
-    MOE_CHECK(check_weight_shape(bytes, bytes.subspan(usize(tensor.strides[0]) * 8), facts.whole(p.projection),
-                                 std::string(name)));
+  if (is_dropped(p.tensor->kind)) {
+    MOE_TRY(const TensorLease dense, dense_copy(tensor));
+    MOE_CHECK(check_dropped(facts, p, dense.view, std::string(name)));
     return true;
   }
   MOE_TRY(const std::vector<Target> targets, targets_of(facts, p, module, extents, name));

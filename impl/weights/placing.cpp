@@ -32,14 +32,23 @@ bool is_turned(const LayerFacts& facts, const ParsedName& p) {
 }  // namespace
 
 bool is_stacked_number(const ParsedName& p, const ExpertModule& module) {
-  return module.is_stacked() && p.tensor->axes[0] == Axis::halves;
+  return (module.is_stacked() || p.joined) && p.tensor->axes[0] == Axis::halves;
 }
 
 Result<std::vector<Target>> targets_of(const LayerFacts& facts, const ParsedName& p, const ExpertModule& module,
                                        std::span<const std::int64_t> extents, std::string_view name) {
   const Role role = *role_of(p.projection, p.tensor->kind);
   std::vector<Target> targets;
-  if (!module.is_stacked()) {
+  if (p.joined) {
+    std::vector<StackPart> parts;
+    if (is_stacked_number(p, module)) {
+      parts = *facts.joined_numbers(extents);
+    } else {
+      MOE_TRY(parts, facts.stack_parts(p.projection, *p.tensor, module, name));
+    }
+    for (const StackPart& part : parts)
+      targets.push_back({role, part.half, part.part, facts.places_of(p.expert), p.expert});
+  } else if (!module.is_stacked()) {
     MOE_TRY(const Part part, facts.part(p.projection, *p.tensor, name));
     targets.push_back({role, half_of(p.projection, facts.gated()), part, facts.places_of(p.expert), p.expert});
   } else if (is_stacked_number(p, module)) {
@@ -62,7 +71,7 @@ Result<std::vector<Target>> targets_of(const LayerFacts& facts, const ParsedName
 
 Dims shape_in_file(const LayerFacts& facts, const ParsedName& p, const ExpertModule& module) {
   if (module.is_stacked()) return facts.stack_shape(p.projection, *p.tensor, module);
-  const TensorShape one = p.tensor->shape(facts.whole(p.projection));
+  const TensorShape one = p.joined ? facts.joined_shape(*p.tensor, module) : p.tensor->shape(facts.whole(p.projection));
   Dims d;
   d.ndim = one.ndim;
   std::copy_n(one.dims.begin(), one.dims.size(), d.d.begin());
@@ -71,6 +80,7 @@ Dims shape_in_file(const LayerFacts& facts, const ParsedName& p, const ExpertMod
 
 bool fits(const LayerFacts& facts, const ParsedName& p, const ExpertModule& module,
           std::span<const std::int64_t> extents) {
+  if (p.joined && is_stacked_number(p, module)) return facts.joined_numbers(extents).has_value();
   if (is_stacked_number(p, module)) return facts.stack_numbers(p.projection, extents, 0, module).has_value();
   const bool scalar = p.tensor->is_shared() && extents.empty();  // as good as [1]
   return scalar || has_shape(extents, *p.tensor, shape_in_file(facts, p, module).span());

@@ -6,47 +6,13 @@
 #include "base/text.h"
 #include "config/quantization/foreign.h"
 #include "config/quantization/quantization.h"
+#include "config/quantization/tools.h"
 #include "config/sections.h"
 
 namespace moe::config {
 namespace {
 
 constexpr std::string_view kBase = "/hf_quantization_config";
-constexpr fields::IntegerRange kGroupRange = {-1, 65536};
-
-Resolved unquantized() { return std::optional<HfQuantization>(); }
-
-// The strict form with its storage filled in; `suffixes`: tensors of a projection.
-Resolved resolved(QuantArgs weights, std::optional<QuantArgs> activations, Format format,
-                  std::vector<std::string> suffixes, std::optional<ZeroPoints> zero_points = std::nullopt) {
-  HfQuantization r;
-  r.quantization.weights = weights;
-  r.quantization.input_activations = activations;
-  r.quantization.format = format;
-  fill_storage(r.quantization, zero_points, std::nullopt);
-  r.suffixes = std::move(suffixes);
-  return std::optional(std::move(r));
-}
-
-QuantArgs args(int bits, NumType type, Strategy strategy) {
-  QuantArgs a;
-  a.num_bits = bits;
-  a.type = type;
-  a.strategy = strategy;
-  return a;
-}
-
-QuantArgs integer_weights(int bits, std::int64_t group, bool symmetric) {
-  QuantArgs w = args(bits, NumType::integer, group == -1 ? Strategy::channel : Strategy::group);
-  if (group != -1) w.group_size = group;
-  w.symmetric = symmetric;
-  return w;
-}
-
-Result<std::int64_t> check_group(std::int64_t group, const std::string& pointer) {
-  if (group == 0) return fields::fault(pointer, "found 0, expected -1 (the whole column) or a positive group size");
-  return group;
-}
 
 // --- gptq ------------------------------------------------------------------------------------------
 
@@ -80,17 +46,15 @@ Result<std::vector<Override>> gptq_overrides(const Foreign& h, const LayerNames&
 
 Resolved gptq_scheme(const Foreign& h, const Override* over) {
   if (over != nullptr && over->skips) return unquantized();
-  const auto source = [&](std::string_view key) -> const Foreign& {
-    return over != nullptr && over->members->has(key) ? *over->members : h;
-  };
+  const Overlaid source{h, over == nullptr ? nullptr : &*over->members};
   for (const std::string_view key : {"bits", "group_size", "desc_act", "sym"})  // required even when overridden
     if (!h.has(key)) return fields::missing(h.at(key), "a member that gptq always has");
-  MOE_TRY(const std::int64_t bits, source("bits").need_integer("bits", {1, 64}));
-  if (bits != 4 && bits != 8) return unread(source("bits").at("bits"), cat("found ", bits, ", expected 4 or 8"));
-  MOE_TRY(const std::int64_t given, source("group_size").need_integer("group_size", kGroupRange));
-  MOE_TRY(const std::int64_t group, check_group(given, source("group_size").at("group_size")));
-  MOE_TRY(const bool desc_act, source("desc_act").need_boolean("desc_act"));
-  MOE_TRY(const bool sym, source("sym").need_boolean("sym"));
+  MOE_TRY(const std::int64_t bits, source.of("bits").need_integer("bits", {1, 64}));
+  if (bits != 4 && bits != 8) return unread(source.of("bits").at("bits"), cat("found ", bits, ", expected 4 or 8"));
+  MOE_TRY(const std::int64_t given, source.of("group_size").need_integer("group_size", kGroupRange));
+  MOE_TRY(const std::int64_t group, check_group(given, source.of("group_size").at("group_size")));
+  MOE_TRY(const bool desc_act, source.of("desc_act").need_boolean("desc_act"));
+  MOE_TRY(const bool sym, source.of("sym").need_boolean("sym"));
   const std::string_view format_key = h.has("checkpoint_format") ? "checkpoint_format" : "format";
   MOE_TRY(const auto format_word, h.text(format_key));
   const std::string format = fields::lower_ascii(format_word.value_or("gptq"));
@@ -160,138 +124,9 @@ Resolved awq(const Foreign& h, const LayerNames& layer) {
 Resolved mxfp4(const Foreign& h, const LayerNames& layer) {
   MOE_TRY(const bool skipped, skips_experts(h, "modules_to_not_convert", layer));
   if (skipped) return unquantized();
-  QuantArgs w = args(4, NumType::floating, Strategy::group);
+  QuantArgs w = quant_args(4, NumType::floating, Strategy::group);
   w.group_size = 32;
   return resolved(w, std::nullopt, Format::mxfp4_gpt_oss, {"_blocks", "_scales", "_bias"});
-}
-
-// --- modelopt --------------------------------------------------------------------------------------
-
-struct ModelOptAlgorithm {
-  std::string_view name, preset;
-  std::array<std::string_view, 4> suffixes;  // "" where there are fewer
-};
-
-constexpr std::array kModelOpt = {
-    ModelOptAlgorithm{"FP8", "FP8", {"weight", "weight_scale", "input_scale"}},
-    ModelOptAlgorithm{"FP8_PER_CHANNEL_PER_TOKEN", "FP8_DYNAMIC", {"weight", "weight_scale"}},
-    ModelOptAlgorithm{"FP8_PB_WO", "FP8_BLOCK", {"weight", "weight_scale"}},
-    ModelOptAlgorithm{"FP8_BLOCK_SCALES", "FP8_BLOCK", {"weight", "weight_scale"}},  // an older word for the same
-    ModelOptAlgorithm{"NVFP4", "NVFP4", {"weight", "weight_scale", "weight_scale_2", "input_scale"}},
-    ModelOptAlgorithm{"W4A16_NVFP4", "NVFP4A16", {"weight", "weight_scale", "weight_scale_2"}},
-    ModelOptAlgorithm{"MXFP8", "MXFP8", {"weight", "weight_scale"}},
-};
-
-std::string upper_ascii(std::string_view s) {
-  std::string out(s);
-  for (char& c : out)
-    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-  return out;
-}
-
-// Shell wildcards over the module and the names of its experts.
-Result<bool> excludes_experts(const Foreign& q, std::string_view list, const LayerNames& layer) {
-  MOE_TRY(const auto excluded, q.texts(list));
-  Matcher matcher;
-  RuleOfNames names(layer);
-  for (std::size_t i = 0; i < excluded.size() && !names.complete(); ++i) {
-    if (!has_wildcard(excluded[i])) {
-      names.add_named(i, excluded[i]);
-      continue;
-    }
-    MOE_TRY(const Hits hits,
-            matcher.names(wildcard_pattern(excluded[i]), layer, cat(q.at(list), "/", i), {.module_too = true}));
-    names.add(i, hits);
-  }
-  return covers_experts(names, RuleOfNames::Among::all, [&](std::size_t rule) { return cat(q.at(list), "/", rule); });
-}
-
-// From the number of the layer on: what stands before it may differ from writer to writer.
-std::string_view below_layers(std::string_view module) {
-  return module.substr(std::min(module.rfind("layers."), module.size()));
-}
-
-// Of MIXED_PRECISION: what quantized_layers says of this layer, as the option that reads it so.
-std::string entry_hint(const Foreign& q, std::string_view module) {
-  const json::Value* layers = q.get("quantized_layers");
-  const json::Value* entry = nullptr;
-  if (layers != nullptr && layers->object() != nullptr)
-    for (const auto& [name, value] : *layers->object()) {
-      const bool ours = name == module || (!below_layers(name).empty() &&
-                                           cat(below_layers(name), ".").starts_with(cat(below_layers(module), ".")));
-      if (ours && entry == nullptr) entry = &value;
-    }
-  const json::Value* algorithm = entry == nullptr ? nullptr : entry->find("quant_algo");
-  if (algorithm == nullptr || algorithm->string() == nullptr)
-    return cat("; quantized_layers does not list ", module,
-               R"(: experts that are plain are read with overrides {"quantization": null}, others with the option )"
-               R"(quantization_config {"quant_method": "modelopt", "quant_algo": ..})");
-  return cat("; quantized_layers says ", fields::brief(*algorithm), " of ", module,
-             R"(: the option quantization_config {"quant_method": "modelopt", "quant_algo": )",
-             fields::brief(*algorithm), "} reads the layer so");
-}
-
-// The algorithm that a member names.
-Resolved modelopt_algorithm(const Foreign& q, std::string_view member, const LayerNames& layer) {
-  MOE_TRY(const std::string_view given, q.need_text(member));
-  const std::string algorithm = upper_ascii(given);
-  for (const ModelOptAlgorithm& row : kModelOpt) {
-    if (row.name != algorithm) continue;
-    const Preset& p = *find_preset(row.preset);
-    std::vector<std::string> suffixes;
-    for (const std::string_view suffix : row.suffixes)
-      if (!suffix.empty()) suffixes.emplace_back(suffix);
-    return resolved(*p.weights, p.input_activations, p.format, std::move(suffixes));
-  }
-  std::string known;
-  for (const ModelOptAlgorithm& row : kModelOpt) known += cat(known.empty() ? "" : ", ", row.name);
-  return unread(q.at(member),
-                cat("the algorithm ", fields::brief(*q.get(member)), " is not read",
-                    algorithm == "MIXED_PRECISION" ? entry_hint(q, layer.module) : cat(", read are ", known)));
-}
-
-Resolved modelopt(const Foreign& h, const LayerNames& layer) {
-  MOE_TRY(const auto nested, h.object("quantization"));
-  const Foreign& q = nested ? *nested : h;
-  MOE_TRY(const bool skipped, excludes_experts(q, nested ? "exclude_modules" : "ignore", layer));
-  return skipped ? unquantized() : modelopt_algorithm(q, "quant_algo", layer);
-}
-
-// ModelOpt keeps the object of a model whose experts it quantized again, and adds what they are now: those of the
-// layers that quantized_layers names, else of all that `ignore` does not.
-struct Requantized {
-  Foreign object;
-  std::string_view member;  // that has the algorithm
-};
-
-// nullopt: this layer's experts are as the object says.
-Result<std::optional<Requantized>> requantized_experts(const Foreign& h, const LayerNames& layer) {
-  constexpr std::string_view kAll = "moe_quant_algo", kLayers = "quantized_layers", kOne = "quant_algo";
-  const std::optional<Requantized> none;
-  MOE_TRY(const auto of_all, h.text(kAll));
-  MOE_TRY(const auto layers, h.object(kLayers));
-  if (!layers) {
-    if (!of_all) return none;
-    MOE_TRY(const bool skipped, excludes_experts(h, "ignore", layer));
-    return skipped ? none : std::optional(Requantized{h, kAll});
-  }
-  const auto is_end = [](std::string_view end, std::string_view name) {
-    return name.ends_with(end) && (name.size() == end.size() || name[name.size() - end.size() - 1] == '.');
-  };
-  for (const auto& [key, value] : layers->members()) {
-    if (const std::size_t at = key.find(layer.module);
-        at != std::string::npos && (at == 0 || key[at - 1] == '.') && layer.expert_of(key.substr(at)))
-      return fail(Code::unsupported, layers->at(key),
-                  cat(layers->at(key), ": an algorithm of single experts, read are those of all experts of a layer"));
-    if (!is_end(key, layer.module) && !is_end(layer.module, key)) continue;
-    MOE_TRY(Foreign entry, Foreign::open(value, layers->at(key)));
-    MOE_TRY(const std::string_view algorithm, entry.need_text(kOne));
-    if (of_all && upper_ascii(*of_all) != upper_ascii(algorithm))
-      return fields::fault(entry.at(kOne),
-                           cat("found ", json::quote(algorithm), ", but ", kAll, " is ", json::quote(*of_all)));
-    return std::optional(Requantized{std::move(entry), kOne});
-  }
-  return none;
 }
 
 // --- fp8 -------------------------------------------------------------------------------------------
@@ -304,18 +139,15 @@ bool is_e4m3(std::string_view word) {
 }
 
 Resolved fp8(const Foreign& h, const LayerNames& layer) {
-  MOE_TRY(const auto requantized, requantized_experts(h, layer));
-  if (requantized) return modelopt_algorithm(requantized->object, requantized->member, layer);
+  MOE_TRY(auto requantized, requantized_experts(h, layer));
+  if (requantized) return *std::move(requantized);
   MOE_TRY(const auto ignored, h.texts("ignored_layers"));
   MOE_TRY(const bool skipped, skips_experts(h, ignored.empty() ? "modules_to_not_convert" : "ignored_layers", layer));
   if (skipped) return unquantized();
   MOE_TRY(const auto dtype, h.text(kExpertDtype));
   if (dtype && !expert_dtype(*dtype))
     return fields::unexpected(h.at(kExpertDtype), *h.get(kExpertDtype), kExpertDtypes);
-  if (dtype && *expert_dtype(*dtype) == DType::f4_e2m1fn) {
-    const Preset& p = *find_preset("MXFP4A16");
-    return resolved(*p.weights, p.input_activations, p.format, {"weight", "scale"});
-  }
+  if (dtype && *expert_dtype(*dtype) == DType::f4_e2m1fn) return resolved("MXFP4A16", {"weight", "scale"});
   MOE_TRY(const std::string_view scheme, h.need_text("activation_scheme"));
   const std::string word = fields::lower_ascii(scheme);  // as transformers
   const bool is_static = word == "static";
@@ -327,7 +159,7 @@ Resolved fp8(const Foreign& h, const LayerNames& layer) {
     return fail(Code::unsupported, h.at("fmt"),
                 cat(h.at("fmt"), ": weights of ", fields::brief(*h.get("fmt")), " are not read, expected e4m3"));
 
-  QuantArgs w = args(8, NumType::floating, Strategy::tensor), a = w;
+  QuantArgs w = quant_args(8, NumType::floating, Strategy::tensor), a = w;
   a.dynamic = is_static ? Dynamic::no : Dynamic::yes;
   if (!h.has("weight_block_size")) {
     std::vector<std::string> suffixes = {"weight", "weight_scale"};
@@ -360,8 +192,14 @@ constexpr std::array kMethods = {
     Method{"awq", awq},
     Method{"fp8", fp8},
     Method{"mxfp4", mxfp4},
-    Method{"modelopt", modelopt},
-    Method{"modelopt_fp4", modelopt},
+    Method{"modelopt", resolve_modelopt},
+    Method{"modelopt_fp4", resolve_modelopt},
+    Method{"auto-round", resolve_auto_round},
+    Method{"auto_round", resolve_auto_round},
+    Method{"intel/auto-round", resolve_auto_round},
+    Method{"quark", resolve_quark},
+    Method{"torchao", resolve_torchao},
+    Method{"bitsandbytes", resolve_bitsandbytes},
 };
 
 // hf_quant_config.json says who wrote it instead.
@@ -398,7 +236,7 @@ Result<std::optional<HfQuantization>> resolve_hf_quantization(const json::Value&
     if (result) result->quantization.hf = result->quantization.file_method = std::string(method.name);
     return result;
   }
-  if (auto theirs = of_other_tool(h, name, h.at("quant_method"))) return *std::move(theirs);
+  if (auto theirs = of_other_tool(name, h.at("quant_method"))) return *std::move(theirs);
   std::string known;
   for (const Method& method : kMethods) known += cat(known.empty() ? "" : ", ", method.name);
   return fields::unexpected(h.at("quant_method"), *h.get("quant_method"), "one of " + known);

@@ -89,7 +89,8 @@ Resolved one_scheme(const RuleOfNames& names, const std::function<Resolved(std::
     const auto &x = schemes.at(a), &y = schemes.at(b);
     if (!x || !y) return x.has_value() == y.has_value();
     const Quantization &p = x->quantization, &q = y->quantization;
-    return p.weights == q.weights && p.input_activations == q.input_activations && p.format == q.format;
+    return p.weights == q.weights && p.input_activations == q.input_activations && p.format == q.format &&
+           p.zero_point_convention == q.zero_point_convention;
   };
   if (const auto odd = names.find_odd(RuleOfNames::Among::all, same)) return fault(*odd);
   return schemes.at(names.rules().front());

@@ -173,7 +173,7 @@ Result<bool> quantizes_experts(const Foreign& h, const LayerNames& layer);
 // What a tool may well write, and is not read: no fault of the file.
 Error unread(const std::string& pointer, const std::string& what);
 // Of an object of a tool whose tensors are not read: whose it is and what helps. nullopt: the word is none of theirs.
-std::optional<Error> of_other_tool(const Foreign& h, std::string_view method, const std::string& pointer);
+std::optional<Error> of_other_tool(std::string_view method, const std::string& pointer);
 // Of one without a quant_method.
 Error no_method(const Foreign& h);
 

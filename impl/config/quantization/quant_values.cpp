@@ -1,5 +1,6 @@
 // Quantization as values: the table of named schemes, what follows from the arguments, and the sizes
 // that groups and blocks must divide.
+#include <algorithm>
 #include <array>
 
 #include "base/text.h"
@@ -95,8 +96,11 @@ Format infer_format(const std::optional<QuantArgs>& weights, const std::optional
 void fill_storage(Quantization& q, std::optional<ZeroPoints> zero_points, std::optional<bool> transposed) {
   const bool integers = q.weights && q.weights->type == NumType::integer;
   q.zero_point_convention = zero_points;
+  const bool has_sign = q.format == Format::modelopt_int4;
   if (!zero_points && integers)
-    q.zero_point_convention = q.format == Format::gptq ? ZeroPoints::plus_one : ZeroPoints::as_stored;
+    q.zero_point_convention = q.format == Format::gptq ? ZeroPoints::plus_one
+                              : has_sign               ? ZeroPoints::twos_complement
+                                                       : ZeroPoints::as_stored;
   q.is_transposed = transposed;
   if (transposed) return;
   if (q.format == Format::gptq || q.format == Format::awq) q.is_transposed = true;
@@ -118,6 +122,9 @@ Check check_sizes(const Quantization& q, const Config& config, const std::string
     const std::int64_t g = *w.group_size;
     if (hidden % g != 0) return refuse(group_pointer, kHidden, hidden, "group size", g);
     if (part % g != 0) return refuse(group_pointer, kPart, part, "group size", g);
+    const std::int64_t shared = q.format == Format::nvfp4_pairs ? 2 * g : g;
+    if (hidden % shared != 0) return refuse(group_pointer, kHidden, hidden, "columns of a scale,", shared);
+    if (part % shared != 0) return refuse(group_pointer, kPart, part, "columns of a scale,", shared);
   }
   if (w.strategy == Strategy::block && w.block_structure) {
     const auto [rows, columns] = *w.block_structure;
@@ -125,7 +132,9 @@ Check check_sizes(const Quantization& q, const Config& config, const std::string
     if (config.parallel.tp_size > 1 && part % columns != 0)
       return refuse(block_pointer, kPart, part, "block columns", columns);
   }
-  const bool packed = q.format == Format::pack_quantized || q.format == Format::gptq || q.format == Format::awq;
+  constexpr std::array kPacked = {Format::pack_quantized, Format::gptq, Format::awq, Format::quark_reorder,
+                                  Format::quark_order};
+  const bool packed = std::find(kPacked.begin(), kPacked.end(), q.format) != kPacked.end();
   if (w.type != NumType::integer || !packed) return ok();
   switch (code_width(w.num_bits)) {
     case CodeWidth::nibble: {

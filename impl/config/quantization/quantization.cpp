@@ -85,7 +85,14 @@ Check read_storage(const Members& members, Quantization& q) {
   }
   if (!q.weights) return ok();
   std::optional<ZeroPoints> given;
-  if (zero_points != 0) given = zero_points == 1 ? ZeroPoints::as_stored : ZeroPoints::plus_one;
+  if (zero_points != 0) given = static_cast<ZeroPoints>(zero_points - 1);
+  const bool may_have_sign = q.format == Format::quark_reorder || q.format == Format::quark_order;
+  const bool has_sign = given == ZeroPoints::twos_complement;
+  if (q.format == Format::modelopt_int4 ? given && !has_sign : has_sign && !may_have_sign)
+    return fields::fault(
+        members.at("zero_point_convention"),
+        cat("found ", kGivenZeroPointsNames[zero_points], " for format ", format,
+            ", expected twos_complement for modelopt-int4, and for quark-reorder and quark-order only"));
   fill_storage(q, given, transposed);
   return ok();
 }
@@ -100,7 +107,7 @@ void write_format(const Quantization& q, json::Object& out) {
   out.emplace_back("format", word_value(kFormatNames, q.format));
 }
 void write_zero_points(const Quantization& q, json::Object& out) {
-  static constexpr std::array<std::string_view, 2> kWords = {"as_stored", "plus_one"};
+  static constexpr std::array<std::string_view, 3> kWords = {"as_stored", "plus_one", "twos_complement"};
   const std::optional<ZeroPoints>& z = q.zero_point_convention;
   out.emplace_back("zero_point_convention", z ? word_value(kWords, *z) : json::Value());
 }
@@ -161,7 +168,7 @@ Result<Quantization> read_hf(const json::Value& object, const Config& config) {
   if (object.object() == nullptr) return fields::unexpected(base, object, "an object");
   const std::string method_at = base + "/quant_method";
   const json::Value* method = object.find("quant_method");
-  const fields::Words read = fields::Words(kHfMethodNames).first(kHfMethodNames.size() - 1);  // not the last one, quark
+  const fields::Words read(kHfMethodNames);
   if (method == nullptr) return fields::missing(method_at, fields::join(read));
   if (method->string() == nullptr || !fields::index_of(kHfMethodNames, *method->string())) {
     return fields::unexpected(method_at, *method, fields::join(read));

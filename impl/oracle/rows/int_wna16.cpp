@@ -101,6 +101,7 @@ constexpr Accepts kOurCpu = [] {
   a.in_dtypes = {DType::f32, DType::bf16, DType::f16};
   a.smallest_group = 16;
   a.cuts_order = true;
+  a.checkpoints = EnumSet<Format>::all();  // what is read of them, scheme/tensor_sets.cpp says
   a.other_layouts = {};
   a.layouts = {LayoutKind::p16_w4, LayoutKind::p16_w8, LayoutKind::p16_int4};  // int4: with compute a8
   a.acts = {ActFormat::blk16, ActFormat::f32, ActFormat::tok8, ActFormat::blk8};

@@ -1,0 +1,29 @@
+// bitsandbytes' objects (checkpoints.md 6). 8-bit weights have a largest value for each row; 4-bit ones have a table of
+// 16 numbers in the file, and no kernel here looks numbers up.
+#include "base/text.h"
+#include "config/quantization/tools.h"
+
+namespace moe::config {
+
+Resolved resolve_bitsandbytes(const Foreign& h, const LayerNames& layer) {
+  MOE_TRY(const bool skipped, skips_experts(h, "llm_int8_skip_modules", layer));
+  if (skipped) return unquantized();
+  const auto says = [&](std::string_view key) -> Result<bool> {
+    MOE_TRY(const auto said, h.boolean(key));
+    return said.value_or(false);
+  };
+  MOE_TRY(const bool four, says("load_in_4bit"));
+  MOE_TRY(const bool eight, says("load_in_8bit"));
+  if (eight && !four)
+    return resolved(integer_weights(8, -1, true), std::nullopt, Format::bitsandbytes_int8,
+                    {"weight", "SCB", "weight_format"});
+  MOE_TRY(const auto table, h.text("bnb_4bit_quant_type"));
+  const std::string_view key = four ? "load_in_4bit" : "load_in_8bit";
+  return unread(h.at(h.has("bnb_4bit_quant_type") && four ? "bnb_4bit_quant_type" : key),
+                cat("quant_method bitsandbytes: ", four ? table.value_or("4-bit") : "neither 4-bit nor 8-bit",
+                    " weights are not read, read are those of load_in_8bit: what transformers' dequantize and "
+                    "save_pretrained make of them is; experts that it left plain are read with overrides "
+                    R"({"quantization": null})"));
+}
+
+}  // namespace moe::config

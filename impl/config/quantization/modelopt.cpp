@@ -1,0 +1,161 @@
+// ModelOpt's objects: quant_algo and its lists, in config.json and in hf_quant_config.json (checkpoints.md 6).
+#include <algorithm>
+#include <array>
+
+#include "base/text.h"
+#include "config/quantization/tools.h"
+
+namespace moe::config {
+namespace {
+
+// preset "": integers that compressed-tensors has no named scheme for.
+struct ModelOptAlgorithm {
+  std::string_view name, preset;
+  std::array<std::string_view, 4> suffixes;  // "" where there are fewer
+  Format format = Format::none;              // instead of the preset's
+};
+constexpr std::int64_t kAwqGroup = 128;  // where no group_size is given
+
+// What is said of activations beside 4-bit and integer weights is left out: activations stay in 16 bits.
+constexpr std::array kModelOpt = {
+    ModelOptAlgorithm{"FP8", "FP8", {"weight", "weight_scale", "input_scale"}},
+    ModelOptAlgorithm{"FP8_PER_CHANNEL_PER_TOKEN", "FP8_DYNAMIC", {"weight", "weight_scale"}},
+    ModelOptAlgorithm{"FP8_PB_WO", "FP8_BLOCK", {"weight", "weight_scale"}},
+    ModelOptAlgorithm{"FP8_BLOCK_SCALES", "FP8_BLOCK", {"weight", "weight_scale"}},  // an older word for the same
+    ModelOptAlgorithm{"NVFP4", "NVFP4", {"weight", "weight_scale", "weight_scale_2", "input_scale"}},
+    ModelOptAlgorithm{"W4A16_NVFP4", "NVFP4A16", {"weight", "weight_scale", "weight_scale_2"}},
+    ModelOptAlgorithm{"MXFP8", "MXFP8", {"weight", "weight_scale"}},
+    ModelOptAlgorithm{"MXFP4", "MXFP4A16", {"weight", "weight_scale"}},
+    ModelOptAlgorithm{"W4A8_MXFP4_FP8", "MXFP4A16", {"weight", "weight_scale"}},
+    ModelOptAlgorithm{"W4A8_NVFP4_FP8", "NVFP4A16", {"weight", "weight_scale", "weight_scale_2"}, Format::nvfp4_pairs},
+    ModelOptAlgorithm{"W8A16", "", {"weight", "weight_scale"}, Format::int_quantized},
+    ModelOptAlgorithm{"W8A8_SQ_PER_CHANNEL", "", {"weight", "weight_scale", "input_scale"}, Format::int_quantized},
+    ModelOptAlgorithm{"W4A16_AWQ", "", {"weight", "weight_scale"}, Format::modelopt_int4},
+};
+
+std::string upper_ascii(std::string_view s) {
+  std::string out(s);
+  for (char& c : out)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  return out;
+}
+
+// Shell wildcards over the module and the names of its experts.
+Result<bool> excludes_experts(const Foreign& q, std::string_view list, const LayerNames& layer) {
+  MOE_TRY(const auto excluded, q.texts(list));
+  Matcher matcher;
+  RuleOfNames names(layer);
+  for (std::size_t i = 0; i < excluded.size() && !names.complete(); ++i) {
+    if (!has_wildcard(excluded[i])) {
+      names.add_named(i, excluded[i]);
+      continue;
+    }
+    MOE_TRY(const Hits hits,
+            matcher.names(wildcard_pattern(excluded[i]), layer, cat(q.at(list), "/", i), {.module_too = true}));
+    names.add(i, hits);
+  }
+  return covers_experts(names, RuleOfNames::Among::all, [&](std::size_t rule) { return cat(q.at(list), "/", rule); });
+}
+
+constexpr std::string_view kMixed = "MIXED_PRECISION", kLayers = "quantized_layers", kOne = "quant_algo";
+
+// The algorithm that a member names.
+Resolved modelopt_algorithm(const Foreign& q, std::string_view member) {
+  MOE_TRY(const std::string_view given, q.need_text(member));
+  const std::string algorithm = upper_ascii(given);
+  for (const ModelOptAlgorithm& row : kModelOpt) {
+    if (row.name != algorithm) continue;
+    std::vector<std::string> suffixes;
+    for (const std::string_view suffix : row.suffixes)
+      if (!suffix.empty()) suffixes.emplace_back(suffix);
+    if (row.format == Format::int_quantized)
+      return resolved(integer_weights(8, -1, true), std::nullopt, row.format, std::move(suffixes));
+    if (row.format == Format::modelopt_int4) {
+      MOE_TRY(const auto group, q.integer("group_size", {1, 65536}));
+      return resolved(integer_weights(4, group.value_or(kAwqGroup), true), std::nullopt, row.format,
+                      std::move(suffixes));
+    }
+    Resolved named = resolved(row.preset, std::move(suffixes));
+    if (row.format != Format::none) (*named)->quantization.format = row.format;
+    return named;
+  }
+  std::string known;
+  for (const ModelOptAlgorithm& row : kModelOpt) known += cat(known.empty() ? "" : ", ", row.name);
+  return unread(q.at(member), cat("the algorithm ", fields::brief(*q.get(member)), " is not read, read are ", known,
+                                  " and ", kMixed));
+}
+
+bool is_end(std::string_view end, std::string_view name) {
+  return name.ends_with(end) && (name.size() == end.size() || name[name.size() - end.size() - 1] == '.');
+}
+
+// The part of a name that is one of the layer's experts or a projection of it, below a longer name or not.
+std::optional<std::string_view> of_expert(std::string_view key, const LayerNames& layer) {
+  const std::size_t at = key.find(layer.module);
+  if (at == std::string_view::npos || (at != 0 && key[at - 1] != '.') || !layer.expert_of(key.substr(at)))
+    return std::nullopt;
+  return key.substr(at);
+}
+
+// MIXED_PRECISION: each module by the entry that has its name; one without an entry is not quantized.
+Resolved mixed_precision(const Foreign& q, const LayerNames& layer) {
+  MOE_TRY(const auto layers, q.object(kLayers));
+  if (!layers) return fields::missing(q.at(kLayers), cat("the algorithms of the layers, as ", kOne, " is ", kMixed));
+  std::vector<Foreign> entries;
+  RuleOfNames names(layer);
+  for (const auto& [key, value] : layers->members()) {
+    const bool of_all = is_end(key, layer.module) || is_end(layer.module, key);
+    const auto one = of_expert(key, layer);
+    if (!of_all && !one) continue;
+    MOE_TRY(Foreign entry, Foreign::open(value, layers->at(key)));
+    if (of_all)
+      names.add_rest(entries.size());
+    else if (const auto expert = layer.expert_of(*one); layer.find(*one))
+      names.add_named(entries.size(), *one);
+    else
+      names.add(entries.size(), *expert * layer.projections.size(), layer.projections.size());
+    entries.push_back(std::move(entry));
+  }
+  return one_scheme(
+      names,
+      [&](std::size_t rule) { return rule < entries.size() ? modelopt_algorithm(entries[rule], kOne) : unquantized(); },
+      [&](const RuleOfNames::Odd& odd) { return names.fault(odd, entries[odd.rule].pointer()); });
+}
+
+}  // namespace
+
+Resolved resolve_modelopt(const Foreign& h, const LayerNames& layer) {
+  MOE_TRY(const auto nested, h.object("quantization"));
+  const Foreign& q = nested ? *nested : h;
+  MOE_TRY(const bool skipped, excludes_experts(q, nested ? "exclude_modules" : "ignore", layer));
+  if (skipped) return unquantized();
+  MOE_TRY(const std::string_view algorithm, q.need_text(kOne));
+  return upper_ascii(algorithm) == kMixed ? mixed_precision(q, layer) : modelopt_algorithm(q, kOne);
+}
+
+Result<std::optional<Resolved>> requantized_experts(const Foreign& h, const LayerNames& layer) {
+  constexpr std::string_view kAll = "moe_quant_algo";
+  const std::optional<Resolved> none;
+  MOE_TRY(const auto of_all, h.text(kAll));
+  MOE_TRY(const auto layers, h.object(kLayers));
+  if (!layers) {
+    if (!of_all) return none;
+    MOE_TRY(const bool skipped, excludes_experts(h, "ignore", layer));
+    return skipped ? none : std::optional(modelopt_algorithm(h, kAll));
+  }
+  for (const auto& [key, value] : layers->members()) {
+    if (of_expert(key, layer))
+      return fail(Code::unsupported, layers->at(key),
+                  cat(layers->at(key), ": an algorithm of single experts, read are those of all experts of a layer"));
+    if (!is_end(key, layer.module) && !is_end(layer.module, key)) continue;
+    MOE_TRY(Foreign entry, Foreign::open(value, layers->at(key)));
+    MOE_TRY(const std::string_view algorithm, entry.need_text(kOne));
+    if (of_all && upper_ascii(*of_all) != upper_ascii(algorithm))
+      return fields::fault(entry.at(kOne),
+                           cat("found ", json::quote(algorithm), ", but ", kAll, " is ", json::quote(*of_all)));
+    return std::optional(modelopt_algorithm(entry, kOne));
+  }
+  return none;
+}
+
+}  // namespace moe::config
