@@ -1,10 +1,15 @@
 // Converted weights: moe_packed_*.
 #include <algorithm>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "api/entry.h"
 #include "api/load_flags.h"
+#include "base/buffer.h"
+#include "base/index.h"
+#include "base/number_at.h"
 #include "base/text.h"
 #include "layouts/dequantize.h"
 #include "layouts/families.h"
@@ -61,6 +66,28 @@ TensorView view_of_output(const moe::io::Packed& packed, const moe::io::NamedOut
   const auto one = bytes_of_one(o);
   v.nbytes = o.shared ? one : o.shape[0] == 0 ? 0 : static_cast<size_t>(o.shape[0] - 1) * o.expert_stride + one;
   return v;
+}
+
+// Weights with the factors of their inputs in them, which is what the layer multiplies its input by.
+Check effective_weights(const moe::io::Packed& p, std::int64_t local, moe::Which which, std::span<const float> factors,
+                        const moe::TensorView& out) {
+  const std::int64_t rows = out.shape[0], columns = out.shape[1], size = moe::dtype_bits(out.dtype) / 8;
+  MOE_TRY(moe::Buffer plain, moe::Buffer::create(moe::usize(rows * columns * 4)));
+  moe::TensorView view;
+  view.dtype = moe::DType::f32;
+  view.ndim = 2;
+  view.shape = {rows, columns};
+  view.strides = {columns, 1};
+  view.data = plain.data();
+  view.nbytes = plain.size();
+  MOE_CHECK(moe::dequantize(p.info.layout, p.payload.data(), local, which, view));
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < columns; ++c) {
+      const float w = moe::load_float(moe::DType::f32, plain.data() + (r * columns + c) * 4);
+      std::byte* to = out.data + (r * out.strides[0] + c * out.strides[1]) * size;
+      moe::store_float(out.dtype, w * factors[moe::usize(c)], to);
+    }
+  return ok();
 }
 
 // What moe_packed_dequantize gives back of an expert.
@@ -153,6 +180,8 @@ moe_status moe_packed_dequantize(const moe_packed* packed, const char* role, int
     MOE_TRY(const std::int64_t local, local_index(p, expert));
     if (moe::api::overlaps(param[0].view, p.block.data(), p.block.size()))
       return fail(Code::invalid_argument, "out", "out: shares memory with the packed weights");
+    const std::vector<float>& factors = moe::at(p.info.input_factors, wanted.which);
+    if (!wanted.bias && !factors.empty()) return effective_weights(p, local, wanted.which, factors, param[0].view);
     const auto read = wanted.bias ? moe::read_biases : moe::dequantize;
     return read(p.info.layout, p.payload.data(), local, wanted.which, param[0].view);
   });

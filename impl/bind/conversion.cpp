@@ -43,6 +43,7 @@ Result<Conversion> conversion_of(const Selection& selection, const WeightSet& se
   c.info.correction_bias = set.loaded().correction_bias;
   c.info.expert_scale = set.loaded().expert_scale;
   c.info.expert_norm = set.loaded().expert_norm;
+  MOE_TRY(c.info.input_factors, set.input_factors());
   c.job.experts = c.info.experts;
   c.job.max_temp_bytes = max_temp_bytes;
   auto layout = layout_that_fits(c.job, set, parallel, control);
@@ -50,6 +51,11 @@ Result<Conversion> conversion_of(const Selection& selection, const WeightSet& se
   c.job.layout = *std::move(layout);
   c.info.layout = c.job.layout;
   c.info.layout_id = c.info.layout.id();
+  const bool ours = p16_element(c.job.layout.kind).has_value();
+  if (!ours && !(c.info.input_factors[0].empty() && c.info.input_factors[1].empty()))
+    return fail(Code::unsupported, "pre_quant_scale",
+                cat("pre_quant_scale: the inputs are multiplied by a factor for each column, which layout ",
+                    c.info.layout_id, " has no place for; this library's own layouts have one"));
   return c;
 }
 

@@ -46,8 +46,9 @@ struct PackedInfo {
   std::uint64_t requantized_experts = 0;  // whose codes were recomputed; at most 2^24
   // Vectors of the layer that the loader found (weights/side_tensors.h). Empty: not found.
   std::vector<float> correction_bias;
-  std::vector<float> expert_scale;  // [E] or [1]
-  std::vector<float> expert_norm;   // [H]
+  std::vector<float> expert_scale;                  // [E] or [1]
+  std::vector<float> expert_norm;                   // [H]
+  std::array<std::vector<float>, 2> input_factors;  // by Which: [H], [I of this rank]: what inputs are multiplied by
 };
 
 class Packed {

@@ -195,6 +195,7 @@ std::vector<float> side_floats(const PackedInfo& info) {
   std::vector<float> all = info.correction_bias;
   all.insert(all.end(), info.expert_scale.begin(), info.expert_scale.end());
   all.insert(all.end(), info.expert_norm.begin(), info.expert_norm.end());
+  for (const std::vector<float>& factors : info.input_factors) all.insert(all.end(), factors.begin(), factors.end());
   return all;
 }
 
@@ -202,13 +203,23 @@ namespace {
 
 // The other way; false: there are fewer than the header says.
 bool split_side_floats(const PackedHead& head, std::vector<float> all, PackedInfo& info) {
-  const std::size_t scales = head.side_floats & ~kHasNorm;
-  const std::size_t norm = (head.side_floats & kHasNorm) != 0 ? usize(head.w2.half_rows) : 0;
-  if (all.size() < scales || all.size() - scales < norm) return false;
+  const auto if_has = [&](std::uint32_t flag, std::uint64_t count) {
+    return (head.side_floats & flag) != 0 ? static_cast<std::size_t>(count) : 0;
+  };
+  const std::size_t scales = head.side_floats & ~(kHasNorm | kHasInputs | kHasMiddle);
+  const std::size_t norm = if_has(kHasNorm, head.w2.half_rows), inputs = if_has(kHasInputs, head.w2.half_rows),
+                    middle = if_has(kHasMiddle, head.w13.half_rows);
+  std::size_t left = all.size();
+  for (const std::size_t part : {scales, norm, inputs, middle}) {
+    if (left < part) return false;
+    left -= part;
+  }
   const auto take = [&](std::size_t count, std::vector<float>& to) {
     to.assign(all.end() - static_cast<std::ptrdiff_t>(count), all.end());
     all.resize(all.size() - count);
   };
+  take(middle, info.input_factors[1]);
+  take(inputs, info.input_factors[0]);
   take(norm, info.expert_norm);
   take(scales, info.expert_scale);
   info.correction_bias = std::move(all);
@@ -227,7 +238,8 @@ std::optional<PackedHead> plan_block(const PackedInfo& info) {
   h.w2 = store(info.layout.w2);
   h.variant = store(info.layout.variant);
   h.variant.requantized_experts = static_cast<std::uint32_t>(info.requantized_experts);
-  h.side_floats = static_cast<std::uint32_t>(info.expert_scale.size()) | (info.expert_norm.empty() ? 0 : kHasNorm);
+  h.side_floats = static_cast<std::uint32_t>(info.expert_scale.size()) | (info.expert_norm.empty() ? 0 : kHasNorm) |
+                  (info.input_factors[0].empty() ? 0 : kHasInputs) | (info.input_factors[1].empty() ? 0 : kHasMiddle);
   const auto layout = layout_of(h);
   if (!layout) return std::nullopt;
   h.expert_stride = layout->expert_stride();

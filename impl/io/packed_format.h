@@ -88,8 +88,9 @@ static_assert(offsetof(PackedHead, block_bytes) == 24 && offsetof(PackedHead, la
               offsetof(PackedHead, sections) == 200);
 static_assert(offsetof(StoredMatrix, halves) == 32 && offsetof(StoredMatrix, any_sizes) == 38 &&
               offsetof(StoredVariant, zero_shift) == 4 && offsetof(StoredVariant, multiprocessors) == 16);
-constexpr std::uint32_t kHasNorm = std::uint32_t{1} << 31;
-constexpr std::size_t kHashedFrom = 24;  // the first byte behind header_hash
+constexpr std::uint32_t kHasNorm = std::uint32_t{1} << 31, kHasInputs = std::uint32_t{1} << 30,
+                        kHasMiddle = std::uint32_t{1} << 29;  // input_factors of w13 and of w2
+constexpr std::size_t kHashedFrom = 24;                       // the first byte behind header_hash
 // Of a whole header, side_floats included.
 std::uint64_t header_hash_of(std::span<const std::byte> header, std::uint32_t side_floats);
 

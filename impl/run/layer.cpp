@@ -194,6 +194,14 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
   e.mid_rule = rule_of(c, e.w2);
   MOE_TRY(e.expert_norm, expert_norm_of(c, s.spec.packed->info.expert_norm));
   e.expert_norm_eps = static_cast<float>(c.expert_norm_eps);
+  for (const Which which : {Which::w13, Which::w2}) {
+    const std::vector<float>& factors = at(s.spec.packed->info.input_factors, which);
+    const std::int64_t wanted = which == Which::w13 ? e.hidden : e.intermediate;
+    if (!factors.empty() && std::ssize(factors) != wanted)
+      return fail(Code::config_mismatch, "input_factors",
+                  cat("input_factors: the packed weights have ", factors.size(), " values, the config has ", wanted));
+    at(e.input_factors, which) = factors;
+  }
   e.weight_on_input = c.apply_router_weight_on_input;
   e.rounded = c.bit_compat == Policy::vllm && e.kernel->id->rounding == Rounding::stepwise;
   if (c.routing.scales_output()) e.output_scale = static_cast<float>(c.routing.routed_scaling_factor);

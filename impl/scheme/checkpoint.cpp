@@ -88,10 +88,6 @@ std::string_view absence_of(TensorKind kind) {
     case TensorKind::input_scale:
     case TensorKind::input_global_scale:
       return "the config's activations have no static scale";
-    case TensorKind::input_columns:
-      return "weights whose inputs are scaled by column (SmoothQuant, AWQ) are not read; an export without "
-             "pre_quant_scale "
-             "is, such as ModelOpt's INT8_WEIGHT_ONLY_CFG or INT4_BLOCKWISE_WEIGHT_ONLY_CFG";
     default:
       return "the config's weights have no activation order";
   }
@@ -158,8 +154,6 @@ Need CheckpointTensor::need(const Extras& extras) const {
       return extras.input_scale;
     case Presence::optional:
       return Need::optional;
-    case Presence::refused:
-      return Need::absent;
     case Presence::required:
       break;
   }

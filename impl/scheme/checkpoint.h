@@ -65,7 +65,7 @@ namespace moe {
 enum class Projection : std::uint8_t { gate, up, down };
 // shape: its two numbers are checked, then dropped. no_zeros: zero points that must be 0, then dropped.
 // beside: a number about activations that the layer does not quantize, checked and dropped. input_columns: a factor for
-// each input, which no kernel multiplies by yet.
+// each input, of all experts of the layer alike.
 // scale_2: what a whole projection's scales come multiplied by; global_scale, input_global_scale: the same as scale_2
 // and input_scale, as divisors.
 // The order matters in one place: is_number() takes all from input_scale on.
@@ -94,7 +94,7 @@ constexpr bool is_number(TensorKind kind) { return kind >= TensorKind::input_sca
 constexpr bool is_divisor(TensorKind kind) {
   return kind == TensorKind::global_scale || kind == TensorKind::input_global_scale;
 }
-// It has no role: its bytes are looked at when a file is read, and none of them become weights.
+// It has no role: its bytes are looked at when a tensor comes, and none of them become weights.
 constexpr bool is_dropped(TensorKind kind) {
   return kind == TensorKind::shape || kind == TensorKind::no_zeros || kind == TensorKind::beside;
 }
@@ -120,7 +120,7 @@ std::string_view absence_of(TensorKind kind);
 
 // with_...: what the layer says (Extras).
 // A row is for all layers of its format; presence says what the layer's config decides.
-enum class Presence : std::uint8_t { required, optional, with_bias, with_zeros, with_g_idx, with_input_scale, refused };
+enum class Presence : std::uint8_t { required, optional, with_bias, with_zeros, with_g_idx, with_input_scale };
 
 // optional: taken when it is there, no error when it is not.
 enum class Need : std::uint8_t { absent, optional, required };

@@ -44,7 +44,7 @@ constexpr std::array<CheckpointTensor, 7> int8_alone(const std::array<Axis, 2>& 
     {"weight_zero_point", TensorKind::no_zeros,   Presence::optional,   kI8,     scales,   shape,             {"_weight_zero_point"}},
     {"input_scale",       TensorKind::beside,     Presence::optional,   kFloats, kPerHalf, ShapeKind::scalar},
     {"input_zero_point",  TensorKind::beside,     Presence::optional,   kI8,     kPerHalf, ShapeKind::scalar},
-    {"pre_quant_scale",   TensorKind::input_columns, Presence::refused, kFloats, kPerColumn},
+    {"pre_quant_scale",   TensorKind::input_columns, Presence::optional,kFloats, kPerColumn},
     {"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
   }};
 }
@@ -104,7 +104,7 @@ constexpr std::array kQuarkRows = {
 constexpr std::array kModelOptInt4 = {
     CheckpointTensor{"weight",            TensorKind::weight,     Presence::required,   kU8,     kRowPairs},
     CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kRowGroups, ShapeKind::vector},
-    CheckpointTensor{"pre_quant_scale",   TensorKind::input_columns, Presence::refused,  kFloats, kPerColumn},
+    CheckpointTensor{"pre_quant_scale",   TensorKind::input_columns, Presence::optional, kFloats, kPerColumn},
     CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
 };
 // Formats of 8-bit floats differ in their scales alone: the first of kScales is what a format's own tools write.

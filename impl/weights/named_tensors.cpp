@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/buffer.h"
 #include "base/decimal.h"
 #include "base/index.h"
 #include "base/number_at.h"
@@ -141,15 +142,30 @@ Check check_beside(DType dtype, const std::byte* bytes, std::uint64_t count, con
 }
 
 // What is looked at and dropped, in memory and in a file.
-Check check_dropped(const LayerFacts& facts, const ParsedName& p, const TensorView& dense, const std::string& name) {
+std::vector<float> floats_of(DType dtype, std::span<const std::byte> bytes) {
+  const std::size_t size = usize(dtype_bits(dtype) / 8);
+  std::vector<float> values(bytes.size() / size);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = load_float(dtype, bytes.data() + i * size);
+  return values;
+}
+
+Check check_dropped(const LayerFacts& facts, const ParsedName& p, const TensorView& dense, const std::string& name,
+                    InputFactors& factors) {
   const std::span bytes(dense.data, dense.nbytes);
+  if (p.tensor->kind == TensorKind::input_columns) return factors.add(facts, p, floats_of(dense.dtype, bytes), name);
   if (p.tensor->kind == TensorKind::no_zeros) return check_zeros(is_zero(bytes), name);
   if (p.tensor->kind == TensorKind::beside)
     return check_beside(dense.dtype, dense.data, static_cast<std::uint64_t>(dense.numel()), name);
   return check_weight_shape(bytes.first(8), bytes.last(8), facts.whole(p.projection), name);
 }
-Check check_dropped(const LayerFacts& facts, const ParsedName& p, const CheckpointEntry& from, DType dtype) {
+Check check_dropped(const LayerFacts& facts, const ParsedName& p, const CheckpointEntry& from, DType dtype,
+                    InputFactors& factors) {
   const SafetensorsEntry& e = *from.entry;
+  if (p.tensor->kind == TensorKind::input_columns) {
+    MOE_TRY(const Buffer whole, Buffer::create(usize(static_cast<std::int64_t>(e.bytes))));
+    MOE_CHECK(from.file->read(e, 0, whole.bytes()));
+    return factors.add(facts, p, floats_of(dtype, whole.bytes()), e.name);
+  }
   if (p.tensor->kind == TensorKind::no_zeros) {
     MOE_TRY(const bool zero, is_zero(from));
     return check_zeros(zero, e.name);
@@ -163,7 +179,7 @@ Check check_dropped(const LayerFacts& facts, const ParsedName& p, const Checkpoi
 
 // One tensor of a file; none: not of this layer, or checked and dropped (weight_shape).
 Result<std::vector<PlacedTensor>> accept_entry(const LayerFacts& facts, const CheckpointEntry& from,
-                                               const ExpertModule& module) {
+                                               const ExpertModule& module, InputFactors& factors) {
   const SafetensorsEntry& e = *from.entry;
   std::vector<PlacedTensor> accepted;
   if (may_be_left_out(facts, parse_tensor_name(e.name, module))) {
@@ -182,7 +198,7 @@ Result<std::vector<PlacedTensor>> accept_entry(const LayerFacts& facts, const Ch
                 cat(e.name, ": expected shape ", shape_text(shape_in_file(facts, p, module).span()), ", got ",
                     shape_text(got.extents)));
   if (is_dropped(p.tensor->kind)) {
-    MOE_CHECK(check_dropped(facts, p, from, got.dtype));
+    MOE_CHECK(check_dropped(facts, p, from, got.dtype, factors));
     return accepted;
   }
   MOE_TRY(std::vector<Target> targets, targets_of(facts, p, module, got.extents, e.name));
@@ -288,7 +304,9 @@ Result<bool> WeightSet::set_named(std::string_view name, const TensorView& given
     return explained(facts, name, given.dtype, std::move(right.error()));
   if (is_dropped(p.tensor->kind)) {
     MOE_TRY(const TensorLease dense, dense_copy(tensor));
-    MOE_CHECK(check_dropped(facts, p, dense.view, std::string(name)));
+    InputFactors factors = state_->input_factors;
+    MOE_CHECK(check_dropped(facts, p, dense.view, std::string(name), factors));
+    state_->input_factors = std::move(factors);
     return true;
   }
   MOE_TRY(const std::vector<Target> targets, targets_of(facts, p, module, extents, name));
@@ -332,11 +350,12 @@ Check WeightSet::place_entries(SortedEntries entries, const char* path, const ch
   const std::vector<RouterPlace> near = place != nullptr ? routers_of(std::span(place, 1)) : routers;
   std::vector<PlacedTensor> accepted;  // everything is checked before the first slot changes
   SideVectors beside;
+  InputFactors factors = state_->input_factors;
   for (const CheckpointEntry& e : entries) {
     auto is_side = take_side(facts.config(), e, routers, beside);
     if (!is_side) return in_file(e, std::move(is_side.error()));
     if (*is_side) continue;
-    auto tensors = accept_entry(facts, e, module_here);
+    auto tensors = accept_entry(facts, e, module_here, factors);
     if (!tensors) return in_file(e, explained(facts, e.entry->name, e.entry->dtype, std::move(tensors.error())));
     if (const Check known = check_left_out(facts, e, module_here, near); !known) return in_file(e, known.error());
     for (PlacedTensor& tensor : *tensors) {
@@ -364,6 +383,7 @@ Check WeightSet::place_entries(SortedEntries entries, const char* path, const ch
   keep(beside.correction_bias, state_->loaded.correction_bias);
   keep(beside.expert_scale, state_->loaded.expert_scale);
   keep(beside.expert_norm, state_->loaded.expert_norm);
+  state_->input_factors = std::move(factors);
   if (place == nullptr) state_->unfound = {path, module != nullptr ? std::optional<std::string>(module) : std::nullopt};
   return ok();
 }

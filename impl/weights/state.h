@@ -13,6 +13,7 @@
 #include "base/index.h"
 #include "io/safetensors.h"
 #include "weights/expert_places.h"
+#include "weights/input_factors.h"
 #include "weights/layer_facts.h"
 #include "weights/tensor_bytes.h"
 #include "weights/weight_set.h"
@@ -72,6 +73,7 @@ struct WeightSet::State {
   std::shared_ptr<const TensorSource> source;  // asked for everything when there is one
   std::array<RoleSlots, kRoleCount> roles;
   SideVectors loaded;
+  InputFactors input_factors;
   std::vector<ExpertPlace> places;  // for set_named, made when it is called first
   // Which order of rows and columns the stacks have, as soon as a shape tells, and those that came before and whose
   // shapes are the same in both.

@@ -49,6 +49,9 @@ WeightSet::~WeightSet() = default;
 const Config& WeightSet::config() const { return state_->facts.config(); }
 std::shared_ptr<const Config> WeightSet::shared_config() const { return state_->facts.shared_config(); }
 const SideVectors& WeightSet::loaded() const { return state_->loaded; }
+Result<std::array<std::vector<float>, 2>> WeightSet::input_factors() const {
+  return state_->input_factors.take(state_->facts);
+}
 
 TensorView swap_last_two(const TensorView& t) {
   TensorView v = t;

@@ -74,6 +74,8 @@ class WeightSet : public TensorSource {
   // This rank's part of one expert (w13 joined) or, with expert -1, of all ([E, ...]).
   Result<TensorLease> tensor(Role role, std::int64_t expert) const;
   const SideVectors& loaded() const;
+  // Of the tensors that came (input_factors.h), for conversion.
+  Result<std::array<std::vector<float>, 2>> input_factors() const;
 
   Result<TensorLease> get(const Place& place) const override;
   void release_expert(std::int64_t expert);  // MOE_CONVERT_RELEASE_SOURCES: this expert's tensors are done

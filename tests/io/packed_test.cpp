@@ -73,6 +73,7 @@ void expect_same(const Packed& a, const Packed& b) {
   EXPECT_EQ(a.info.correction_bias, b.info.correction_bias);
   EXPECT_EQ(a.info.expert_scale, b.info.expert_scale);
   EXPECT_EQ(a.info.expert_norm, b.info.expert_norm);
+  EXPECT_EQ(a.info.input_factors, b.info.input_factors);
   EXPECT_EQ(a.content_hash(), b.content_hash());
 }
 
@@ -175,14 +176,17 @@ PackedInfo named_info(std::int64_t experts = 3) {
 
 TEST(Packed, VectorsBesideTheExperts) {
   const TempDir dir;
-  for (int which = 0; which < 8; ++which)
+  for (int which = 0; which < 32; ++which)
     for (const PackedInfo& all : {side_info(), named_info()}) {
       PackedInfo info = all;
       info.expert_scale = side_info().expert_scale, info.expert_norm = side_info().expert_norm;
       if ((which & 1) != 0) info.correction_bias.clear();
       if ((which & 2) != 0) info.expert_scale = {3.0f};
       if ((which & 4) != 0) info.expert_norm.clear();
+      if ((which & 8) != 0) info.input_factors[0].assign(usize(info.layout.w2.half_rows), 0.5f);
+      if ((which & 16) != 0) info.input_factors[1].assign(usize(info.layout.w13.half_rows), -2.0f);
       const Sealed s = seal(info);
+      EXPECT_EQ(s.packed.info.input_factors, info.input_factors);
       EXPECT_EQ(s.packed.info.correction_bias, info.correction_bias);
       EXPECT_EQ(s.packed.info.expert_scale, info.expert_scale);
       EXPECT_EQ(s.packed.info.expert_norm, info.expert_norm);
@@ -397,7 +401,7 @@ TEST(PackedHostile, CountsOfVectors) {
     }
     if (p) {
       const PackedInfo& i = p->info;
-      EXPECT_EQ(i.correction_bias.size() + i.expert_scale.size() + i.expert_norm.size(), h.sections[5].bytes / 4);
+      EXPECT_EQ(side_floats(i).size(), h.sections[5].bytes / 4);
       EXPECT_TRUE(i.expert_norm.empty() || i.expert_norm.size() == 64);
     }
   }

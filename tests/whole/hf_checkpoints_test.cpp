@@ -280,8 +280,8 @@ INSTANTIATE_TEST_SUITE_P(HfCheckpoints, ToolsFile,
                                            "gptoss-mxfp4", "qwen3-mxfp4", "qwen3-nvfp4", "qwen3-nvfp4a16",
                                            "qwen3-ar-w4g128sym-auto_gptq", "qwen3-ar-w4g32sym-llm_compressor",
                                            "qwen3-ar-w4g128sym-auto_round", "qwen3-ar-w4g32asym-auto_round",
-                                           "qwen3-mo-mxfp4", "gptoss-mo-nvfp4", "qwen3-qk-mxfp4", "qwen3-qk-fp8",
-                                           "qwen3-qk-int4wo128", "qwen3-t5-tao-int8wo-experts"));
+                                           "qwen3-mo-mxfp4", "qwen3-mo-v4int4awq", "gptoss-mo-nvfp4", "qwen3-qk-mxfp4",
+                                           "qwen3-qk-fp8", "qwen3-qk-int4wo128", "qwen3-t5-tao-int8wo-experts"));
 
 }  // namespace
 }  // namespace moe::test::hf_checkpoints_test

@@ -10,6 +10,9 @@
 //   norm     (with expert_norm, whose phase 2 is the latter one without its sums: a slot) RMS norm of what it
 //            gets; then (a chunk of output columns) the routed sums
 //
+// With input_factors an input row is multiplied by them in float32 before phase 0 orders and quantizes it, a middle row
+// after the activation.
+//
 // The order of float operations within a step is the kernel's (kernels/kernel.h). Here: act is rounded to the input
 // dtype before it is quantized (block32: not at all); y, what w2 gives, stays float32; acc begins as 0, takes a token's
 // y by ascending global expert id (equal ids by slot), then its identity experts, is multiplied by the output's factor,
@@ -21,6 +24,7 @@
 // two more. Items of phases 1 and 2 stay inside one NUMA node's rows (stripes.h).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -56,6 +60,7 @@ struct EngineSetup {
   HalfRule in_rule = HalfRule::away, mid_rule = HalfRule::away;
   std::span<const float> expert_norm{};  // [H], empty: none
   float expert_norm_eps = 0.0f;
+  std::array<std::span<const float>, 2> input_factors{};  // by Which: [H], [I]; empty: none
   bool weight_on_input = false;
   bool rounded = false;       // bit_compat vllm: gates, results and sums rounded to in_dtype
   float output_scale = 1.0f;  // RoutingConfig::scales_output

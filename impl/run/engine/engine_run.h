@@ -149,6 +149,7 @@ struct EngineRun {
   void quantize_rows(std::int64_t item, std::int64_t items) const;
   TilePlace place_of_slot(std::int32_t slot) const;
   void scale_row(float* x, float weight) const;
+  static void multiply_row(float* row, std::span<const float> factors);
   const float* reorder_row(float* x, const std::int32_t* columns) const;
 
   // phase_up.cpp: phase 1

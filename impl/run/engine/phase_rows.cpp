@@ -31,12 +31,19 @@ void EngineRun::quantize_rows(std::int64_t item, std::int64_t items) const {
         copy_tile_row(in, place, place_of_slot(*slot));
         continue;
       }
-      if (slot == first || s.weight_on_input) s.kernel->steps->widen(s.in_dtype, src, s.hidden, x);
+      if (slot == first || s.weight_on_input) {
+        s.kernel->steps->widen(s.in_dtype, src, s.hidden, x);
+        multiply_row(x, s.input_factors[0]);
+      }
       if (s.weight_on_input) scale_row(x, w.plan.slot_weight[*slot]);
       const float* row = s.w13.has_order ? reorder_row(x, columns(Which::w13, expert_of(*slot))) : x;
       s.kernel->quantize({in, row, s.in_rule, place_of_slot(*slot)});
     }
   }
+}
+
+void EngineRun::multiply_row(float* row, std::span<const float> factors) {
+  for (std::size_t k = 0; k < factors.size(); ++k) row[k] = row[k] * factors[k];
 }
 
 // The columns in the order of the expert's w13, in the space behind the row.

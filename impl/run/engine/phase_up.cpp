@@ -53,6 +53,7 @@ void EngineRun::finish_tile(const ActiveExpert& e, const RowTile& t) const {
   const std::int32_t* list = mid.k == s.intermediate ? nullptr : columns(Which::w2, e);
   for (std::int32_t r = 0; r < t.rows; ++r) {
     float* row = w.act + (t.slot + r) * w.act_ld;
+    multiply_row(row, s.input_factors[1]);
     if (list != nullptr) spread_row(row, list);
     s.kernel->quantize({mid, row, s.mid_rule, {mid_tile(t), t.rows, r}});
   }
