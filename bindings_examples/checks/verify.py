@@ -19,6 +19,9 @@ additions is not part of this reference):
     out as above, times the model's factor
     gpt-oss: act = round((up + 1) * gate * sigmoid(1.702 * gate)), with gate <= limit, -limit <= up <= limit
 
+Files of other tools than llmcompressor (tool_weights.py): the same, weights are what the tool's own formula makes of
+them. Where there is a pre_quant_scale p, W (p * x) stands for W x, and p * x is float32.
+
 It passes when the largest difference is within the format's bound relative to the largest output,
 and tells how many values agree in every bit.
 """
@@ -29,6 +32,9 @@ import re
 import sys
 
 import numpy as np
+
+import tool_weights
+from tool_weights import E2M1, E4M3, halves, powers
 
 F32 = np.float32
 PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
@@ -48,11 +54,14 @@ INT4_BOUNDS = {"float32": 1e-6, "float16": 2.0**-9, "bfloat16": 2.0**-6}
 # One step of the output's type at its largest value; float32: the library's sums. With FP4 weights and 16-bit input the
 # library holds activations as integers, which moves them by at most 2^-14 of their block's largest: less than a step.
 FLOAT_BOUNDS = {"float32": 2e-6, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+# Integer weights with inputs that are not quantized: the library's kernels may round them or the weights to 16 bits on the
+# way. The steps are not part of this reference, so the bound does not depend on the output's type.
+INTEGER_BOUNDS = dict.fromkeys(FLOAT_BOUNDS, 0.008)
 
 
 # ---- numbers -----------------------------------------------------------------------------------
 def bf16_to_f32(bits):
-    return (np.asarray(bits, np.uint16).astype(np.uint32) << 16).view(F32)
+    return (np.atleast_1d(np.asarray(bits, np.uint16)).astype(np.uint32) << 16).view(F32)
 
 
 def round_bf16(x):
@@ -100,23 +109,11 @@ def exp(x):
     return np.where(x < F32(float.fromhex("-0x1.5d589ep+6")), F32(0), y)
 
 
-def e4m3_numbers():
-    """What the 256 codes of e4m3 are; 0x7F and 0xFF are NaN."""
-    code = np.arange(128)
-    positive = np.where(code < 8, code * 2.0**-9, (8 + code % 8) * 2.0 ** (code // 8 - 10))
-    positive[127] = np.nan
-    return np.concatenate([positive, -positive])
-
-
-E4M3 = e4m3_numbers()
-E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
-
-
 # ---- the checkpoint ----------------------------------------------------------------------------
 class Checkpoint:
-    """config.json and the tensors of the first MoE layer in a directory of safetensors files."""
+    """config.json and the tensors of a MoE layer, the first one if not said, in a directory of safetensors files."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, layer=None):
         with open(os.path.join(directory, "config.json")) as f:
             config = json.load(f)
         self.read_quantization(config.get("quantization_config"))
@@ -133,7 +130,7 @@ class Checkpoint:
             self.limit = config.get("swiglu_limit", self.limit)
             if self.expert is int4_expert:
                 sys.exit("verify: the reference does not know W4A8 layers of gpt-oss")
-        self.experts = config[experts]
+        self.experts = next(config[key] for key in (experts, "num_local_experts") if key in config)
         self.renormalize = bool(config.get("norm_topk_prob")) if renormalize is None else renormalize
         self.tensors = {}
         for name in shards(directory):
@@ -143,9 +140,13 @@ class Checkpoint:
                 header = json.loads(f.read(size))
             header.pop("__metadata__", None)
             self.tensors.update((k, (path, 8 + size, v)) for k, v in header.items())
-        found = [re.match(r"(.*\blayers\.(\d+)\..*experts)\.(?:0\.|gate_up_proj_blocks)", n) for n in self.tensors]
-        self.module = min((int(m[2]), m[1]) for m in found if m)[1]
+        found = [re.match(r"(.*\blayers\.(\d+)\..*experts)\.(?:0\.|_?gate_up_proj)", n) for n in self.tensors]
+        self.module = min((int(m[2]), m[1]) for m in found if m and layer in (None, int(m[2])))[1]
         self.stacked = self.module + ".gate_up_proj_blocks" in self.tensors
+        if any(name.startswith(f"{self.module}.0.gate_proj.") for name in self.tensors):
+            self.names = PROJECTIONS  # some tools rename those of Mixtral
+        if self.tool:
+            self.bounds = INTEGER_BOUNDS if self.tool_matrix(0, self.names[0]).integers else FLOAT_BOUNDS
         self.factor, self.bias = F32(1), None
         if grouped:
             self.groups, self.kept_groups = config["n_group"], config["topk_group"]
@@ -154,7 +155,7 @@ class Checkpoint:
 
     def read_quantization(self, quantization):
         """Which reference serves: expert(checkpoint, e, rows), its bounds, and what shares a scale."""
-        self.numbers = ()
+        self.numbers, self.tool = (), None
         if not quantization:
             self.expert, self.bounds, self.block, self.numbers = float_expert, FLOAT_BOUNDS, (0, 0), None
             return
@@ -165,6 +166,9 @@ class Checkpoint:
             self.expert, self.bounds, self.numbers = float_expert, FLOAT_BOUNDS, E4M3
             self.suffix, self.block = "weight_scale_inv", quantization["weight_block_size"]
             return
+        if quantization["quant_method"] in tool_weights.TOOLS:
+            self.expert, self.tool = float_expert, quantization
+            return
         group = next(iter(quantization.get("config_groups", {}).values()), {})
         weights, activations = group.get("weights") or {}, group.get("input_activations") or {}
         kind = weights.get("type"), weights.get("num_bits"), activations.get("type")
@@ -172,23 +176,26 @@ class Checkpoint:
         if kind == ("int", 4, "int"):
             self.expert, self.bounds = int4_expert, INT4_BOUNDS
             self.group = None if weights["strategy"] == "channel" else weights["group_size"]
+        elif kind == ("int", 4, None):
+            self.expert, self.tool = float_expert, quantization
         elif kind[:2] in (("float", 8), ("float", 4)):
             self.expert, self.bounds, self.numbers = float_expert, FLOAT_BOUNDS, E4M3 if kind[1] == 8 else E2M1
             width = weights["group_size"]
             self.block = {"tensor": (0, 0), "channel": (1, 0), "group": (1, width), "tensor_group": (1, width),
                           "block": weights["block_structure"]}[weights["strategy"]]
         else:
-            sys.exit(f"verify: the reference knows W4A8, FP8, MXFP8, MXFP4 and NVFP4, this is "
-                     f"{quantization['quant_method']} with weights and activations {kind}")
+            sys.exit(f"verify: the reference knows W4A8, W4A16, FP8, MXFP8, MXFP4, NVFP4 and files of "
+                     f"{', '.join(tool_weights.TOOLS)}; this is {quantization['quant_method']} with weights and "
+                     f"activations {kind}")
 
     def tensor(self, name, rows=...):
         """A tensor, or some of its rows; numbers, but 8-bit floats as their codes."""
         path, start, entry = self.tensors[name]
-        kinds = {"I8": np.int8, "I32": np.uint32, "BF16": np.uint16, "F16": np.float16, "F32": F32,
+        kinds = {"I8": np.int8, "I32": np.uint32, "I64": np.int64, "BF16": np.uint16, "F16": np.float16, "F32": F32,
                  "F8_E4M3": np.uint8, "F8_E8M0": np.uint8, "U8": np.uint8}
         data = np.memmap(path, kinds[entry["dtype"]], "r", start + entry["data_offsets"][0], tuple(entry["shape"]))
         data = np.array(data[rows])
-        return bf16_to_f32(data) if entry["dtype"] == "BF16" else data
+        return bf16_to_f32(data).reshape(data.shape) if entry["dtype"] == "BF16" else data
 
     def matrix(self, expert, projection):
         """(codes [N, K] int32, or uint8 of e4m3 or e2m1; scales float) of one projection of one expert."""
@@ -212,22 +219,35 @@ class Checkpoint:
         nibbles = (words[:, :, None] >> np.arange(0, 32, 4, dtype=np.uint32)) & 15
         return nibbles.reshape(len(words), -1).astype(np.int32) - 8, scale
 
+    def tool_matrix(self, expert, projection):
+        """A projection of an expert in a file of one of tool_weights.TOOLS."""
+        try:
+            return tool_weights.read(self.tool, self.module, self.tool_tensors(expert, projection))
+        except tool_weights.Refused as error:
+            sys.exit(f"verify: the reference does not know {error}")
+
+    def tool_tensors(self, expert, projection):
+        """Its tensors by the last part of their names, as if every expert had its own."""
+        name, rows = STACKED.get(projection, ("", None))
+        if f"{self.module}._{name}_qdata" in self.tensors:  # torchao: gate above up
+            prefix = f"{self.module}._{name}_"
+            half = self.tensors[prefix + "qdata"][2]["shape"][1] // 2
+            rows = {"gate_proj": slice(half), "up_proj": slice(half, None)}.get(projection, slice(None))
+            return {"_weight_" + n[len(prefix):]: self.tensor(n, (expert, rows)) for n in self.tensors if n.startswith(prefix)}
+        if f"{self.module}.{name}_weight_scale" in self.tensors:  # ModelOpt's gpt-oss: inputs first, gate and up in turn
+            prefix = f"{self.module}.{name}_"
+            found = {n[len(prefix):]: n for n in self.tensors if n.startswith(prefix)} | {"weight": self.module + "." + name}
+            return {suffix: self.tensor(n, (expert, slice(None), rows)).T if len(self.tensors[n][2]["shape"]) == 3
+                    else self.tensor(n) for suffix, n in found.items() if suffix != "bias"}
+        prefix = f"{self.module}.{expert}.{projection}."
+        return {n[len(prefix):]: self.tensor(n) for n in self.tensors if n.startswith(prefix)}
+
     def projection_bias(self, expert, projection):
-        if self.stacked:
-            name, rows = STACKED[projection]
+        name, rows = STACKED.get(projection, ("", None))
+        if f"{self.module}.{name}_bias" in self.tensors:
             return self.tensor(f"{self.module}.{name}_bias", (expert, rows))
         name = f"{self.module}.{expert}.{projection}.bias"
         return self.tensor(name) if name in self.tensors else 0
-
-
-def halves(packed):
-    """Two codes a byte, the first in the low half; rows of bytes, or of blocks of bytes."""
-    return np.stack([packed & 15, packed >> 4], axis=-1).reshape(len(packed), -1)
-
-
-def powers(scale):
-    """What the codes of e8m0 are."""
-    return np.exp2(scale.astype(np.float64) - 127)
 
 
 def shards(directory):
@@ -328,6 +348,10 @@ def int4_expert(checkpoint, expert, rows):
 
 def float_matmul(checkpoint, x, expert, projection):
     """Rows [T, K] times codes [N, K] with a scale per block (0: all rows or columns), plus bias, in float64."""
+    if checkpoint.tool:
+        matrix = checkpoint.tool_matrix(expert, projection)
+        x = x if matrix.inputs is None else x * matrix.inputs  # in float32, as both are
+        return x.astype(np.float64) @ matrix.weights.T + checkpoint.projection_bias(expert, projection)
     codes, scales = checkpoint.matrix(expert, projection)
     n, k = codes.shape
     height, width = checkpoint.block[0] or n, checkpoint.block[1] or k
