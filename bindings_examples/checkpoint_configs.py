@@ -137,6 +137,13 @@ def modelopt(algorithm, job, ignore=None, **more):
             "quant_algo": algorithm, "producer": {"name": "modelopt", "version": "0.47.0"}, "quant_method": "modelopt"}
 
 
+def modelopt_file(config, group):
+    """hf_quant_config.json of a config.json's object: the one place that has the group size of W4A16_AWQ."""
+    return {"producer": config["producer"],
+            "quantization": {"quant_algo": config["quant_algo"], "kv_cache_quant_algo": None, "group_size": group,
+                             "has_zero_point": False, "pre_quant_scale": True, "exclude_modules": config["ignore"]}}
+
+
 def modelopt_mixed(job):
     """The first layer's experts are FP8, the others' NVFP4. What quantized_layers do not name is not quantized."""
     first, *others = job.modules(job.family.module)

@@ -58,6 +58,17 @@ json::Value with_quantization(const json::Value& options, json::Value object) {
   return all;
 }
 
+// Whether a tool's file has the group size of the same algorithm that config.json leaves out (ModelOpt's W4A16_AWQ).
+bool adds_group_size(const json::Value& config, const json::Value& tool) {
+  const auto text = [](const json::Value* v) {
+    return v == nullptr || v->string() == nullptr ? std::string() : *v->string();
+  };
+  const json::Value *said = config.find(kQuantization), *more = tool.find("quantization");
+  if (said == nullptr || more == nullptr || said->find("group_size") != nullptr) return false;
+  const std::string algorithm = text(said->find("quant_algo"));
+  return algorithm == "W4A16_AWQ" && algorithm == text(more->find("quant_algo")) && more->find("group_size") != nullptr;
+}
+
 }  // namespace
 
 bool decides_quantization(const json::Value& options) {
@@ -130,8 +141,9 @@ Result<Documents> read_documents(const Folder& folder, json::Value options) {
     d.tools.push_back({std::string(tool.name), std::move(text)});
     if (decided) continue;
     MOE_TRY(json::Value object, tool_object(of_tool.path(), d.tools.back().text, tool));
+    const bool adds = adds_group_size(d.hf, object);
     json::Value all = with_quantization(callers, std::move(object));
-    if (d.quantization_from.empty()) {
+    if (d.quantization_from.empty() || adds) {
       d.quantization_from = tool.name;
       d.options = std::move(all);
     } else {

@@ -9,12 +9,14 @@
 //                    [weight_shape i64 [2] = N, K]
 //   gptq             qweight i32 [ceil(K*bits/32), N]       scales [G, N]        [bias [N]]
 //                    qzeros i32 [G, ceil(N*bits/32)]        g_idx i32 [K]
-//   quark-reorder    weight i32 [K, ceil(N*bits/32)], per channel [N, ceil(K*bits/32)], fields in awq_field() order
-//   quark-order        weight_scale [G, N] or [N]         weight_zero_point i32 [G, ceil(N*bits/32)] or
-//   [ceil(N*bits/32)] modelopt-int4    weight u8 [N/2, K], row 2r in the low four bits, two's complement
-//                      weight_scale [N, G]
-//   nvfp4-group-32   as ModelOpt's nvfp4, weight_scale [N, K/32]: two groups of 16 share one
-//   bitsandbytes-int8  weight i8 [N, K]  SCB f32 [N], 127 times the scale  [weight_format u8, 0]
+//   quark-reorder    groups: weight i32 [K, ceil(N*bits/32)]  weight_scale [G, N]
+//   quark-order        weight_zero_point i32 [G, ceil(N*bits/32)], fields of both in awq_field() order or in plain order
+//                      channel: weight i32 [N, ceil(K*bits/32)]  weight_scale [N]  weight_zero_point i32 [ceil(N*bits/32)]
+//   quark-int8       weight i8 [N, K]                       weight_scale, one number  [weight_zero_point i8, 0]
+//   modelopt-int4    weight u8 [N/2, K], row 2r in the low four bits, two's complement  weight_scale [N, G]
+//                      [pre_quant_scale [K]], which int8 files may have, too
+//   bitsandbytes-int8  weight i8 [N, K]                     SCB f32 [N], 127 times the scale  [weight_format u8, 0]
+//   nvfp4-group-32   as ModelOpt's nvfp4-pack-quantized, weight_scale [N, K/32]: two groups of 16 share one
 //   awq              qweight i32 [K, ceil(N*bits/32)]       scales [G, N]        [bias [N]]
 //                    qzeros i32 [G, ceil(N*bits/32)], fields of both in awq_field() order
 //   float-quantized  weight f8_e4m3fn [N, K]              weight_scale           [bias [N]]  [input_scale [1]]
@@ -96,7 +98,8 @@ constexpr bool is_divisor(TensorKind kind) {
 }
 // It has no role: its bytes are looked at when a tensor comes, and none of them become weights.
 constexpr bool is_dropped(TensorKind kind) {
-  return kind == TensorKind::shape || kind == TensorKind::no_zeros || kind == TensorKind::beside;
+  return kind == TensorKind::shape || kind == TensorKind::no_zeros || kind == TensorKind::beside ||
+         kind == TensorKind::input_columns;
 }
 // The other way to say the same; the kind itself where there is only one.
 // A file with both is refused: they might disagree, and neither is more right.

@@ -68,6 +68,7 @@ enum class Format : std::uint8_t {
   mxfp4_gpt_oss,
   quark_reorder,
   quark_order,
+  quark_int8,
   modelopt_int4,
   bitsandbytes_int8,
   nvfp4_pairs
@@ -113,6 +114,7 @@ inline constexpr std::array kFormats = {
     FormatRow{"mxfp4-gpt-oss", NumType::floating, 4, 32, "4-bit float weights with group_size 32"},
     FormatRow{"quark-reorder", NumType::integer, 4, 0, "4-bit integer weights"},
     FormatRow{"quark-order", NumType::integer, 4, 0, "4-bit integer weights"},
+    FormatRow{"quark-int8", NumType::integer, 8, 0, "8-bit integer weights"},
     FormatRow{"modelopt-int4", NumType::integer, 4, 0, "4-bit integer weights"},
     FormatRow{"bitsandbytes-int8", NumType::integer, 8, 0, "8-bit integer weights"},
     FormatRow{"nvfp4-group-32", NumType::floating, 4, 16, "4-bit float weights with group_size 16"},
@@ -204,15 +206,14 @@ struct Quantization {
   }
   // Each projection has one scale for all of its rows.
   bool has_one_scale() const { return weights && weights->strategy == Strategy::tensor; }
-  // int4 or int8 static group/channel weights alone; int8 may have one scale for all rows.
+  // int4 or int8 static group/channel weights alone.
   // Weight-only: WNA16 in vLLM's words, N bits with 16-bit activations. Whether activations are
   // then quantized in a kernel (blk16) is its own affair.
   bool is_wna16() const {
     if (!weights || input_activations) return false;
     const QuantArgs& w = *weights;
-    const bool whole = w.num_bits == 8 && has_one_scale();
     return (w.num_bits == 4 || w.num_bits == 8) && w.type == NumType::integer && w.dynamic == Dynamic::no &&
-           (w.strategy == Strategy::group || w.strategy == Strategy::channel || whole);
+           (w.strategy == Strategy::group || w.strategy == Strategy::channel);
   }
 };
 

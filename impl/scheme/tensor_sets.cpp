@@ -55,6 +55,7 @@ constexpr std::array kBitsandbytesInt8 = {
     CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
 };
 constexpr std::array kInt8Rows = int8_alone(kRowGroups, ShapeKind::vector);
+// Of Quark's int8 per tensor: a scale for each projection, whose rows are a channel each here.
 constexpr std::array kInt8Whole = int8_alone(kPerHalf, ShapeKind::scalar);
 constexpr std::array kUnquantized = {
     CheckpointTensor{"weight",            TensorKind::weight,     Presence::required,   kFloats, kMatrix},
@@ -245,11 +246,7 @@ bool is_wna16_rows(const Quantization& q) { return q.is_wna16() && q.weights->st
 bool is_int8_alone(const Quantization& q) {
   return q.is_wna16() && q.weights->num_bits == 8 && q.weights->symmetric && q.weights->actorder != ActOrder::group;
 }
-bool is_int8_alone_by_row(const Quantization& q) { return is_int8_alone(q) && !q.has_one_scale(); }
-// Of one scale for all rows only int-quantized has tensors.
-bool is_wna16_or_int8(const Quantization& q) {
-  return (q.is_wna16() && !q.has_one_scale()) || is_int8_by_row(q) || q.is_w4a8_fp8();
-}
+bool is_wna16_or_int8(const Quantization& q) { return q.is_wna16() || is_int8_by_row(q) || q.is_w4a8_fp8(); }
 
 bool is_fp8(const Quantization& q, std::initializer_list<Strategy> strategies) {
   return q.is_fp8() && std::find(strategies.begin(), strategies.end(), q.weights->strategy) != strategies.end();
@@ -273,13 +270,11 @@ std::span<const TensorSet> tensor_sets() {
       TensorSet{Format::int_quantized, Codes::bytes, kIntQuantized,
                 [](const Quantization& q) { return is_int8_by_row(q) || q.is_w4a8_fp8(); }},
       TensorSet{Format::int_quantized, Codes::bytes, kIntQuantizedWhole, is_int8_whole},
-      TensorSet{Format::int_quantized, Codes::bytes, kInt8Rows, is_int8_alone_by_row},
-      TensorSet{Format::int_quantized, Codes::bytes, kInt8Whole,
-                [](const Quantization& q) { return is_int8_alone(q) && q.has_one_scale(); }},
+      TensorSet{Format::int_quantized, Codes::bytes, kInt8Rows, is_int8_alone},
+      TensorSet{Format::quark_int8, Codes::bytes, kInt8Whole, is_int8_alone},
       TensorSet{Format::pack_quantized, Codes::words, kPackQuantized, is_wna16_or_int8},
       TensorSet{Format::pack_quantized, Codes::words, kPackQuantizedWhole, is_int8_whole},
-      TensorSet{Format::gptq, Codes::words, kGptq,
-                [](const Quantization& q) { return q.is_wna16() && !q.has_one_scale(); }},
+      TensorSet{Format::gptq, Codes::words, kGptq, [](const Quantization& q) { return q.is_wna16(); }},
       TensorSet{Format::awq,
                 Codes::row_words,
                 kAwq,
@@ -352,8 +347,8 @@ std::span<const TensorSet> tensor_sets() {
                 StackedWeights::rows_first},
       TensorSet{Format::nvfp4_pack_quantized, Codes::bits, kNvfp4StackColumns, is_nvfp4, &kGateUpDown,
                 StackedWeights::columns_first},
-      TensorSet{Format::int_quantized, Codes::bytes, kTorchaoStackRows, is_int8_alone_by_row, &kTorchao},
-      TensorSet{Format::int_quantized, Codes::bytes, kInt8StackRows, is_int8_alone_by_row, &kGateUpDown,
+      TensorSet{Format::int_quantized, Codes::bytes, kTorchaoStackRows, is_int8_alone, &kTorchao},
+      TensorSet{Format::int_quantized, Codes::bytes, kInt8StackRows, is_int8_alone, &kGateUpDown,
                 StackedWeights::rows_first},
       TensorSet{Format::none, Codes::values, kStackedRows, is_unquantized, &kGateUpDown, StackedWeights::rows_first},
       TensorSet{Format::none, Codes::values, kStackedColumns, is_unquantized, &kGateUpDown,

@@ -40,8 +40,9 @@ constexpr std::string_view kFfnName = "gate.bias";
 // The router's matrix, alone or in a module of the gate, and what it has itself: its caller makes the logits.
 constexpr auto kMatrices = std::to_array<std::string_view>(
     {"gate", "router", "gate.wg", "router.layer", "router.linear", "router.proj", "router.classifier", "gate.linear"});
-constexpr auto kOfMatrix = std::to_array<std::string_view>(
-    {"weight", "bias", "weight_scale", "weight_scale_inv", "weight_zero_point", "weight_packed", "scales", "qzeros"});
+constexpr auto kOfMatrix = std::to_array<std::string_view>({"weight", "bias", "weight_scale", "weight_scale_inv",
+                                                            "weight_zero_point", "weight_packed", "scales", "qzeros",
+                                                            "SCB", "_weight_scale", "_weight_zero_point"});
 // Where a layer has a router beside its other modules, not in one of the experts, names of it begin so.
 constexpr auto kBesideLayer = std::to_array<std::string_view>({"router", "gate", "expert"});
 

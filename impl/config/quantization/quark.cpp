@@ -90,8 +90,8 @@ Resolved as_fp8(const Weights& w) {
                   std::move(suffixes));
 }
 Resolved as_int8(const Weights& w) {
-  const Strategy strategy = w.first().scheme == "per_tensor" ? Strategy::tensor : Strategy::channel;
-  return resolved(quant_args(8, NumType::integer, strategy), std::nullopt, Format::int_quantized,
+  const bool whole = w.first().scheme == "per_tensor";
+  return resolved(integer_weights(8, -1, true), std::nullopt, whole ? Format::quark_int8 : Format::int_quantized,
                   {"weight", "weight_scale", "weight_zero_point"});
 }
 // Eight codes in a word, in AWQ's order or one after another; int4's are in two's complement, and so are its zero

@@ -59,7 +59,8 @@ constexpr Accepts kCutlass = {
     .expert_parallel = false,
     .needs = float_needs::swizzled,
 };
-constexpr Accepts kOurCpu = our_cpu({Format::nvfp4_pack_quantized}, {LayoutKind::p16_nvfp4}, kFp4Acts);
+constexpr Accepts kOurCpu =
+    our_cpu({Format::nvfp4_pack_quantized, Format::nvfp4_pairs}, {LayoutKind::p16_nvfp4}, kFp4Acts);
 
 // clang-format off
 constexpr std::array kRows = {
