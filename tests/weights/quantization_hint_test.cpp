@@ -103,9 +103,9 @@ TEST(QuantizationHint, QuantizedExpertsOfAPlainConfig) {
 }
 
 TEST(QuantizationHint, StacksThatAreNotRead) {
-  expect_messages(R"({"quant_method":"modelopt","quant_algo":"NVFP4"})",
-                  {kModule + "gate_up_proj", "U8", {2, 256, 64}, 1},
-                  {"stacks", "nvfp4-pack-quantized", "each expert by itself"}, false);
+  expect_messages(R"({"quant_method":"gptq","bits":4,"group_size":128,"desc_act":false,"sym":true})",
+                  {kModule + "gate_up_proj", "I32", {2, 16, 256}, 4}, {"stacks", "gptq", "each expert by itself"},
+                  false);
 }
 
 TEST(QuantizationHint, OtherFaultsHaveNone) {

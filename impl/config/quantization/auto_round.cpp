@@ -10,7 +10,8 @@ namespace moe::config {
 namespace {
 
 constexpr std::string_view kPacking = "packing_format", kBits = "bits", kType = "data_type", kGroup = "group_size",
-                           kExtra = "extra_config", kBlocks = "block_name_to_quantize";
+                           kSymmetric = "sym", kExtra = "extra_config", kBlocks = "block_name_to_quantize";
+constexpr std::string_view kAutoRound = "AutoRound";
 constexpr std::int64_t kPlainBits = 16;  // and more: not quantized
 
 // What a module has: the object with a rule of extra_config over it.
@@ -27,15 +28,23 @@ struct Module {
 };
 
 Resolved integers(const Module& m, Format format, ZeroPoints zeros) {
+  for (const std::string_view key : {kGroup, kSymmetric})
+    if (!m.source.of(key).has(key)) return lacks_member(m.source.whole, kAutoRound, key);
   MOE_TRY(const std::int64_t group, m.group());
-  MOE_TRY(const bool symmetric, m.source.of("sym").need_boolean("sym"));
+  MOE_TRY(const bool symmetric, m.source.of(kSymmetric).need_boolean(kSymmetric));
+  std::vector<std::string> suffixes = {"qweight", "scales", "qzeros"};
+  if (format == Format::pack_quantized) {
+    suffixes = {"weight_packed", "weight_scale", "weight_shape"};
+    if (!symmetric) suffixes.emplace_back("weight_zero_point");
+  }
   return resolved(integer_weights(static_cast<int>(m.bits), group, symmetric), std::nullopt, format,
-                  {"qweight", "scales", "qzeros"}, zeros);
+                  std::move(suffixes), zeros);
 }
 Resolved as_gptq(const Module& m) { return integers(m, Format::gptq, ZeroPoints::plus_one); }
 // Without a word of GPTQ's or AWQ's: GPTQ's words, with zero points as they are (gptq_v2).
 Resolved as_gptq_v2(const Module& m) { return integers(m, Format::gptq, ZeroPoints::as_stored); }
 Resolved as_awq(const Module& m) { return integers(m, Format::awq, ZeroPoints::as_stored); }
+Resolved as_packed(const Module& m) { return integers(m, Format::pack_quantized, ZeroPoints::as_stored); }
 Resolved as_mxfp4(const Module& m) {
   return resolved(m.quantizes_activations() ? "MXFP4" : "MXFP4A16", {"weight_packed", "weight_scale"});
 }
@@ -86,6 +95,7 @@ constexpr std::array kContainers = {
     Container{"auto_gptq", "int", {4, 8}, as_gptq},
     Container{"auto_awq", "int", {4}, as_awq},
     Container{"", "int", {4, 8}, as_gptq_v2},
+    Container{"llm_compressor", "int", {4, 8}, as_packed},
     Container{"llm_compressor", "mx_fp", {4}, as_mxfp4},
     Container{"llm_compressor", "mx_fp", {8}, as_mxfp8},
     Container{"llm_compressor", "nv_fp", {4}, as_nvfp4},
@@ -103,6 +113,7 @@ std::string name_of(std::string_view type, std::int64_t bits) {
 
 Resolved scheme_of(const Foreign& h, const Foreign* rule) {
   Module m{.source = {h, rule}};
+  if (!m.source.of(kBits).has(kBits)) return lacks_member(h, kAutoRound, kBits);
   MOE_TRY(m.bits, m.source.of(kBits).need_integer(kBits, {1, 64}));
   if (m.bits >= kPlainBits) return unquantized();
   MOE_TRY(const auto activation_bits, m.source.of("act_bits").integer("act_bits", {1, 64}));

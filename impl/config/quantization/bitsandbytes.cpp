@@ -18,10 +18,10 @@ Resolved resolve_bitsandbytes(const Foreign& h, const LayerNames& layer) {
     return resolved(integer_weights(8, -1, true), std::nullopt, Format::bitsandbytes_int8,
                     {"weight", "SCB", "weight_format"});
   MOE_TRY(const auto table, h.text("bnb_4bit_quant_type"));
-  const std::string_view key = four ? "load_in_4bit" : "load_in_8bit";
-  return unread(h.at(h.has("bnb_4bit_quant_type") && four ? "bnb_4bit_quant_type" : key),
-                cat("quant_method bitsandbytes: ", four ? table.value_or("4-bit") : "neither 4-bit nor 8-bit",
-                    " weights are not read, read are those of load_in_8bit: what transformers' dequantize and "
+  if (!four) return lacks_member(h, "bitsandbytes", "load_in_8bit and load_in_4bit");
+  return unread(h.at("quant_method"),
+                cat("an object of bitsandbytes whose weights are ", table.value_or("4-bit"),
+                    ", a table of numbers that is not read, as load_in_8bit's are: what transformers' dequantize and "
                     "save_pretrained make of them is; experts that it left plain are read with overrides "
                     R"({"quantization": null})"));
 }

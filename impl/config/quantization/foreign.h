@@ -174,6 +174,8 @@ Result<bool> quantizes_experts(const Foreign& h, const LayerNames& layer);
 Error unread(const std::string& pointer, const std::string& what);
 // Of an object of a tool whose tensors are not read: whose it is and what helps. nullopt: the word is none of theirs.
 std::optional<Error> of_other_tool(std::string_view method, const std::string& pointer);
+// Of an object of a tool that lacks a member without which nothing is known of the weights.
+Error lacks_member(const Foreign& h, std::string_view tool, std::string_view member);
 // Of one without a quant_method.
 Error no_method(const Foreign& h);
 

@@ -100,7 +100,10 @@ std::optional<std::string_view> of_expert(std::string_view key, const LayerNames
 // MIXED_PRECISION: each module by the entry that has its name; one without an entry is not quantized.
 Resolved mixed_precision(const Foreign& q, const LayerNames& layer) {
   MOE_TRY(const auto layers, q.object(kLayers));
-  if (!layers) return fields::missing(q.at(kLayers), cat("the algorithms of the layers, as ", kOne, " is ", kMixed));
+  if (!layers)
+    return unread(q.at(kOne), cat("ModelOpt's ", kMixed, " without ", kLayers,
+                                  ", which says what each layer is: the option quantization_config "
+                                  R"({"quant_method": "modelopt", "quant_algo": ..}) does, too)"));
   std::vector<Foreign> entries;
   RuleOfNames names(layer);
   for (const auto& [key, value] : layers->members()) {

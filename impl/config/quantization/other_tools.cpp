@@ -48,6 +48,13 @@ std::optional<Error> of_other_tool(std::string_view method, const std::string& p
                              R"(; experts that it left plain are read with overrides {"quantization": null})"));
 }
 
+Error lacks_member(const Foreign& h, std::string_view tool, std::string_view member) {
+  return unread(h.at("quant_method"),
+                cat("an object of ", tool, " without ", member,
+                    R"(: what its weights are is not said; experts that it left plain are read with overrides )"
+                    R"({"quantization": null})"));
+}
+
 Error no_method(const Foreign& h) {
   const std::string pointer = h.at("quant_method");
   const auto has = [&](std::string_view key) { return h.has(key); };

@@ -167,7 +167,7 @@ Resolved resolve_quark(const Foreign& h, const LayerNames& layer) {
   MOE_TRY(const auto excluded, h.texts("exclude"));
   MOE_TRY(const auto by_layer, h.object(kOfLayers));
   MOE_TRY(const auto global, h.object(kGlobal));
-  if (!global) return fields::missing(h.at(kGlobal), "the model's scheme, an object");
+  if (!global) return lacks_member(h, "AMD Quark", kGlobal);
 
   // Patterns are of whole names, as fnmatch; the layer's own name stands for all of its experts.
   struct Rule {

@@ -128,9 +128,9 @@ Resolved resolve_torchao(const Foreign& h, const LayerNames& layer) {
   MOE_TRY(const auto skipped, skips_experts(h, "modules_to_not_convert", layer));
   if (skipped) return unquantized();
   MOE_TRY(const auto types, h.object("quant_type"));
-  if (!types) return fields::missing(h.at("quant_type"), "an object with a config of torchao's as default");
+  if (!types) return lacks_member(h, "torchao", "quant_type");
   MOE_TRY(const auto config, types->object("default"));
-  if (!config) return fields::missing(types->at("default"), "a config of torchao's");
+  if (!config) return lacks_member(h, "torchao", "quant_type.default");
   MOE_TRY(const auto data, config->object(kData));
   if (data)
     for (const std::string_view key : {"fqn_to_config", "module_fqn_to_config"}) {

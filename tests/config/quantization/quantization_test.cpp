@@ -180,6 +180,12 @@ TEST(Quantization, FormatsHoldTheirWeights) {
       {"mxfp4-pack-quantized", {"fp4g32"}},
       {"mxfp4-gpt-oss", {"fp4g32"}},
       {"mxfp8-quantized", {"mxfp8"}},
+      {"quark-reorder", {"int4"}},
+      {"quark-order", {"int4"}},
+      {"quark-int8", {"int8"}},
+      {"modelopt-int4", {"int4"}},
+      {"bitsandbytes-int8", {"int8"}},
+      {"nvfp4-group-32", {"fp4g16"}},
   };
   EXPECT_EQ(holds.size(), kFormatNames.size());
   for (const auto& [format, weights] : holds)
