@@ -512,7 +512,8 @@ BACKENDS = ["auto", "cpu", "b12x", "triton", "deep_gemm", "deep_gemm_mega_moe", 
 ACTIVATIONS = ["silu", "gelu", "gelu_tanh", "gelu_pytorch_tanh", "relu2", "swigluoai", "swigluoai_uninterleave",
                "swiglustep", "silu_no_mul", "gelu_no_mul", "gelu_tanh_no_mul", "relu2_no_mul"]
 FORMATS = ["none", "pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "nvfp4-pack-quantized",
-           "mxfp4-pack-quantized", "mxfp8-quantized", "gptq", "awq", "mxfp4-gpt-oss"]
+           "mxfp4-pack-quantized", "mxfp8-quantized", "gptq", "awq", "mxfp4-gpt-oss",
+           "quark-reorder", "quark-order", "quark-int8", "modelopt-int4", "bitsandbytes-int8", "nvfp4-group-32"]
 SCHEMES = ["none", "W4A16", "W4A16_ASYM", "W8A16", "W8A8", "W4A8", "W4AFP8", "FP8", "FP8_DYNAMIC", "FP8_BLOCK",
            "NVFP4", "NVFP4A16", "MXFP4", "MXFP4A16", "MXFP8", "MXFP8A16"]
 ALIASES = {"experts_per_token": "top_k", "num_experts_per_tok": "top_k", "hidden_size": "hidden_dim",
@@ -784,7 +785,8 @@ def resolve(doc):
         qm = h.get("quant_method")
         if not isinstance(qm, str):
             raise JsonConfigError("/hf_quantization_config/quant_method", "required string")
-        if qm not in ("compressed-tensors", "gptq", "awq", "fp8", "mxfp4", "modelopt", "modelopt_fp4", "quark"):
+        if qm not in ("compressed-tensors", "gptq", "awq", "fp8", "mxfp4", "modelopt", "modelopt_fp4", "quark", "auto-round",
+                      "torchao"):
             raise JsonConfigError("/hf_quantization_config/quant_method", "unknown method")
         q = resolve_hf(h, r["name"], r["projection_names"])
         if q is None:
@@ -991,9 +993,12 @@ def resolve_quant(obj, r):
         fmt = v.enum("format", FORMATS)
     elif fmt is None:
         fmt = infer_format(w, a)
-    zpc = v.enum("zero_point_convention", ["auto", "as_stored", "plus_one"], "auto")
+    zpc = v.enum("zero_point_convention", ["auto", "as_stored", "plus_one", "twos_complement"], "auto")
+    signed = zpc == "twos_complement"
     if zpc != "auto" and (w is None or w["type"] != "int"):
         raise JsonConfigError(f"{p}/zero_point_convention", "needs integer weights")
+    if (zpc != "auto" and not signed) if fmt == "modelopt-int4" else (signed and fmt not in ("quark-reorder", "quark-order")):
+        raise JsonConfigError(f"{p}/zero_point_convention", "the format has another one")
     tr = v.bool("is_transposed", None)
     if tr is not None and fmt not in ("gptq", "awq", "pack-quantized"):
         raise JsonConfigError(f"{p}/is_transposed", "needs a packed integer format")
@@ -1010,6 +1015,9 @@ def resolve_quant(obj, r):
             "mxfp4-pack-quantized": lambda: w["type"] == "float" and w["num_bits"] == 4 and w["group_size"] == 32,
             "mxfp4-gpt-oss": lambda: w["type"] == "float" and w["num_bits"] == 4 and w["group_size"] == 32,
             "mxfp8-quantized": lambda: w["type"] == "float" and w["num_bits"] == 8 and w["group_size"] == 32,
+            "nvfp4-group-32": lambda: w["type"] == "float" and w["num_bits"] == 4 and w["group_size"] == 16,
+            **{f: lambda: w["type"] == "int" and w["num_bits"] == 4 for f in ("quark-reorder", "quark-order", "modelopt-int4")},
+            **{f: lambda: w["type"] == "int" and w["num_bits"] == 8 for f in ("quark-int8", "bitsandbytes-int8")},
             "naive-quantized": lambda: True, "none": lambda: False}[fmt]
     if not need():
         raise JsonConfigError(f"{p}/format", "does not hold these weights")
@@ -1028,7 +1036,7 @@ _UNQUANTIZED = {"weights": None, "input_activations": None, "format": "none", "z
 def _storage(w, fmt, zpc="auto", transposed=None):
     """How zero points and stacked tensors are stored; None where the question does not arise."""
     if zpc == "auto":
-        zpc = None if w["type"] != "int" else ("plus_one" if fmt == "gptq" else "as_stored")
+        zpc = None if w["type"] != "int" else {"gptq": "plus_one", "modelopt-int4": "twos_complement"}.get(fmt, "as_stored")
     if transposed is None:
         transposed = {"gptq": True, "awq": True, "pack-quantized": False}.get(fmt)
     return {"zero_point_convention": zpc, "is_transposed": transposed}
@@ -1042,13 +1050,15 @@ def _check_sizes(w, fmt, r, gp, bp):
             raise JsonConfigError(gp, "hidden_dim is not a multiple of the group size")
         if r["intermediate_size_per_partition"] % g:
             raise JsonConfigError(gp, "intermediate_size_per_partition is not a multiple of the group size")
+        if fmt == "nvfp4-group-32" and (r["hidden_dim"] % 32 or r["intermediate_size_per_partition"] % 32):
+            raise JsonConfigError(gp, "two groups share a scale")
     if w["strategy"] == "block":
         bn, bk = w["block_structure"]
         if r["intermediate_size_per_partition"] % bn:
             raise JsonConfigError(bp, "intermediate_size_per_partition is not a multiple of the block rows")
         if r["parallel"]["tp_size"] > 1 and r["intermediate_size_per_partition"] % bk:
             raise JsonConfigError(bp, "intermediate_size_per_partition is not a multiple of the block columns")
-    if w["type"] == "int" and w["num_bits"] == 4 and fmt in ("pack-quantized", "gptq", "awq") and (
+    if w["type"] == "int" and w["num_bits"] == 4 and fmt in ("pack-quantized", "gptq", "awq", "quark-reorder", "quark-order") and (
             r["hidden_dim"] % 8 or r["intermediate_size_per_partition"] % 8):
         raise JsonConfigError(gp, "4-bit packing needs sizes that are multiples of 8")
 
