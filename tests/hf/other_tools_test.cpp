@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -124,16 +125,33 @@ TEST(HfOtherTools, MixedPrecisionOfModelOpt) {
     const json inner = {{"quant_algo", "MIXED_PRECISION"}, {"quantized_layers", layers}};
     json object = nested ? json{{"producer", {{"name", "modelopt"}}}, {"quantization", inner}} : inner;
     if (!nested) object["quant_method"] = "modelopt";
-    const std::string subject = nested ? "/quantization/quant_algo" : "/quant_algo";
-    expect_refused({object,
-                    subject,
-                    {"MIXED_PRECISION", "quantized_layers says \"NVFP4\" of model.layers.0.mlp.experts",
-                     R"(option quantization_config {"quant_method": "modelopt", "quant_algo": "NVFP4"})"}});
-    const auto other = hf::config_from_hf(model(object).dump(), R"({"layer_index": 1})");
-    ASSERT_FALSE(other);
-    for (const char* word : {"quantized_layers does not list model.layers.1.mlp.experts", R"({"quantization": null})"})
-      EXPECT_THAT(other.error().message, HasSubstr(word));
+    const std::map<int, std::string> formats = {{0, "nvfp4-pack-quantized"}, {1, "none"}, {10, "mxfp8-quantized"}};
+    for (const auto& [layer, format] : formats) {
+      json m = model(object);
+      m["num_hidden_layers"] = 11;
+      const auto got = hf::config_from_hf(m.dump(), R"({"layer_index": )" + std::to_string(layer) + "}");
+      ASSERT_TRUE(got) << got.error().message;
+      EXPECT_EQ(at(kFormatNames, got->quantization.format), format) << layer;
+    }
   }
+}
+
+// One scheme for the experts of a layer, also where an entry is for a projection.
+TEST(HfOtherTools, MixedPrecisionOfSingleProjections) {
+  json layers;
+  for (int e = 0; e < 4; ++e)
+    for (const char* projection : {"gate_proj", "up_proj", "down_proj"})
+      layers["model.layers.0.mlp.experts." + std::to_string(e) + "." + projection] = {{"quant_algo", "FP8"}};
+  json object = {{"quant_method", "modelopt"}, {"quant_algo", "MIXED_PRECISION"}, {"quantized_layers", layers}};
+  const auto same = hf::config_from_hf(model(object).dump(), "");
+  ASSERT_TRUE(same) << same.error().message;
+  EXPECT_EQ(same->quantization.format, Format::float_quantized);
+  object["quantized_layers"]["model.layers.0.mlp.experts.2.up_proj"] = {{"quant_algo", "NVFP4"}};
+  expect_refused({object,
+                  "/quantized_layers/model.layers.0.mlp.experts.2.up_proj",
+                  {"treats model.layers.0.mlp.experts.2.up_proj unlike", "one scheme"}});
+  object.erase("quantized_layers");
+  expect_refused({object, "/quant_algo", {"ModelOpt", "MIXED_PRECISION without quantized_layers", "option"}});
 }
 
 // The cut is the caller's doing: the message says which, and what cuts no expert.

@@ -23,10 +23,9 @@ using weights::WeightSet;
 constexpr std::int64_t kHidden = 64, kWidth = 32, kExperts = 2;
 
 std::shared_ptr<const Config> config(const std::string& more = "") {
-  auto c = parse_config(
-      R"({"name":"experts","num_experts":2,"top_k":1,"hidden_dim":64,"intermediate_size":32,)"
-      R"("hf_quantization_config":{"quant_method":"modelopt","quant_algo":"W8A8_SQ_PER_CHANNEL"})" +
-      more + "}");
+  auto c = parse_config(R"({"name":"experts","num_experts":2,"top_k":1,"hidden_dim":64,"intermediate_size":32,)"
+                        R"("hf_quantization_config":{"quant_method":"modelopt","quant_algo":"W8A8_SQ_PER_CHANNEL"})" +
+                        more + "}");
   EXPECT_TRUE(c) << c.error().message;
   return std::make_shared<const Config>(*std::move(c));
 }
@@ -110,8 +109,8 @@ TEST(InputFactors, OtherNumbersOrNoneAreRefused) {
     const char* words;
   };
   for (const Row& row : {Row{3.0f, Code::unsupported, "has other numbers than experts.0."},
-                         Row{std::numeric_limits<float>::quiet_NaN(), Code::invalid_argument, "[63]: nan is not"},
-                         Row{INFINITY, Code::invalid_argument, "[63]: inf is not"}}) {
+                         Row{std::numeric_limits<float>::quiet_NaN(), Code::invalid_argument, "[63]: NaN is not"},
+                         Row{INFINITY, Code::invalid_argument, "[63]: Inf is not"}}) {
     const File file([&](std::int64_t e, const std::string& projection, std::vector<float>& p) {
       if (e == 1 && projection == "up_proj") p[63] = row.value;
     });

@@ -85,16 +85,24 @@ Resolved modelopt_algorithm(const Foreign& q, std::string_view member) {
                                   " and ", kMixed));
 }
 
-bool is_end(std::string_view end, std::string_view name) {
-  return name.ends_with(end) && (name.size() == end.size() || name[name.size() - end.size() - 1] == '.');
+// From the number of the layer on: what stands before it differs from writer to writer, but for layers of multi-token
+// prediction, which have a count of their own.
+std::string_view below_layers(std::string_view name) {
+  return name.substr(std::min(name.rfind("layers."), name.size()));
 }
+bool predicts(std::string_view name) { return name.find("mtp") != std::string_view::npos; }
 
-// The part of a name that is one of the layer's experts or a projection of it, below a longer name or not.
-std::optional<std::string_view> of_expert(std::string_view key, const LayerNames& layer) {
-  const std::size_t at = key.find(layer.module);
-  if (at == std::string_view::npos || (at != 0 && key[at - 1] != '.') || !layer.expert_of(key.substr(at)))
-    return std::nullopt;
-  return key.substr(at);
+// What an entry is about: all of the layer's experts, whatever stands before the layer, or one of them or a projection,
+// as the name that the layer has for it. Empty: another module.
+std::string our_name(std::string_view key, const LayerNames& layer) {
+  if (key == layer.module) return std::string(key);
+  const std::string_view theirs = below_layers(key), ours = below_layers(layer.module);
+  if (ours.empty()) return key.ends_with(cat(".", layer.module)) ? std::string(layer.module) : "";
+  if (!theirs.starts_with(ours) || predicts(key) != predicts(layer.module)) return "";
+  const std::string_view rest = theirs.substr(ours.size());
+  if (!rest.empty() && rest.front() != '.') return "";
+  const std::string name = cat(layer.module, rest);
+  return rest.empty() || layer.expert_of(name) ? name : "";
 }
 
 // MIXED_PRECISION: each module by the entry that has its name; one without an entry is not quantized.
@@ -107,14 +115,11 @@ Resolved mixed_precision(const Foreign& q, const LayerNames& layer) {
   std::vector<Foreign> entries;
   RuleOfNames names(layer);
   for (const auto& [key, value] : layers->members()) {
-    const bool of_all = is_end(key, layer.module) || is_end(layer.module, key);
-    const auto one = of_expert(key, layer);
-    if (!of_all && !one) continue;
+    const std::string name = our_name(key, layer);
+    if (name.empty()) continue;
     MOE_TRY(Foreign entry, Foreign::open(value, layers->at(key)));
-    if (of_all)
-      names.add_rest(entries.size());
-    else if (const auto expert = layer.expert_of(*one); layer.find(*one))
-      names.add_named(entries.size(), *one);
+    if (const auto expert = layer.expert_of(name); !expert || layer.find(name))
+      names.add_named(entries.size(), name);
     else
       names.add(entries.size(), *expert * layer.projections.size(), layer.projections.size());
     entries.push_back(std::move(entry));
@@ -147,10 +152,11 @@ Result<std::optional<Resolved>> requantized_experts(const Foreign& h, const Laye
     return skipped ? none : std::optional(modelopt_algorithm(h, kAll));
   }
   for (const auto& [key, value] : layers->members()) {
-    if (of_expert(key, layer))
+    const std::string name = our_name(key, layer);
+    if (name.empty()) continue;
+    if (layer.expert_of(name))
       return fail(Code::unsupported, layers->at(key),
                   cat(layers->at(key), ": an algorithm of single experts, read are those of all experts of a layer"));
-    if (!is_end(key, layer.module) && !is_end(layer.module, key)) continue;
     MOE_TRY(Foreign entry, Foreign::open(value, layers->at(key)));
     MOE_TRY(const std::string_view algorithm, entry.need_text(kOne));
     if (of_all && upper_ascii(*of_all) != upper_ascii(algorithm))
