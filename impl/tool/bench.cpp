@@ -397,7 +397,7 @@ void declare_bench(CLI::App& command, Session& session) {
     const Json found = measure(*options, session);
     if (!options->plot.empty()) plot(found, options->plot);
     session.document(found);
-    show(found, *options, session);
+    show(printable_document(found), *options, session);
   });
 }
 

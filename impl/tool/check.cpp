@@ -374,7 +374,7 @@ void declare_check(CLI::App& command, Session& session) {
     FolderCheck check(*options, session);
     const Json found = check.run();
     session.document(found);
-    show(found, *options, session);
+    show(printable_document(found), *options, session);
     if (!found.value("ok", false)) session.exit_code = kNo;
   });
 }

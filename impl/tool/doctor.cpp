@@ -153,7 +153,7 @@ void declare_doctor(CLI::App& command, Session& session) {
   command.callback([options, &session] {
     const Json found = examine(*options);
     session.document(found);
-    show(found, session);
+    show(printable_document(found), session);
   });
 }
 

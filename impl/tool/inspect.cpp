@@ -179,7 +179,7 @@ void declare_inspect(CLI::App& command, Session& session) {
   command.callback([options, &session] {
     const Json found = examine(*options);
     session.document(found);
-    show(found, *options, session);
+    show(printable_document(found), *options, session);
     const bool all_run = found.value("layers_that_run", 0) == found.value("layers_with_experts", 0) &&
                          found.value("layers_with_experts", 0) > 0;
     if (!all_run || !found.value("fits", true)) session.exit_code = kNo;

@@ -84,10 +84,27 @@ OpenModel open_model(const std::string& directory, int threads) {
 
 std::string shell_word(std::string_view path) {
   constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-";
-  if (!path.empty() && path.find_first_not_of(kPlain) == std::string_view::npos) return std::string(path);
-  std::string out = "'";
-  for (const char c : path) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return printable(out + "'");
+Json printable_document(const Json& document) {
+  if (document.is_string()) return printable(document.get_ref<const std::string&>());
+  Json out = document;
+  if (document.is_structured())
+    for (auto& [key, value] : out.items()) value = printable_document(std::as_const(value));
+  return out;
+}
+
+  const std::string word = (path.starts_with('-') ? "./" : "") + std::string(path);  // else it were an option
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  const bool plain = printable(word) == word;
+  std::string out;
+  for (const char c : word) {
+    if (c == '\'') {
+      out += plain ? "'\\''" : "\\'";
+    } else {
+      out += c == '\\' && !plain ? std::string("\\\\") : std::string(1, c);
+    }
+  }
+  // Shells read \xNN in $'..' alone.
+  return (plain ? "'" : "$'") + printable(out) + "'";
 }
 
 }  // namespace moe_tool

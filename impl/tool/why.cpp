@@ -94,7 +94,7 @@ void declare_why(CLI::App& command, Session& session) {
   command.callback([options, &session] {
     const Json found = examine(*options);
     session.document(found);
-    show(found, *options, session);
+    show(printable_document(found), *options, session);
     bool accepted = false;
     for (const Json& candidate : found["candidates"]) accepted = accepted || candidate.value("accepted", false);
     if (!accepted) session.exit_code = kNo;
