@@ -385,7 +385,7 @@ void declare_bench(CLI::App& command, Session& session) {
       ->check(CLI::Range(1, 1000))
       ->type_name("N");
   command.add_option("--seconds", options->seconds, "The least time of a repetition")
-      ->check(CLI::Range(0.0, 60.0))
+      ->check(seconds_up_to(60))
       ->type_name("S");
   command.add_option("--layers", options->layers, "Only these layers, such as 0-3; with --shape how many")
       ->type_name("LIST");

@@ -148,7 +148,7 @@ void declare_doctor(CLI::App& command, Session& session) {
       ->check(CLI::Range(0, 1024))
       ->type_name("N");
   command.add_option("--seconds", options->seconds, "How long the memory is read")
-      ->check(CLI::Range(0.0, 60.0))
+      ->check(seconds_up_to(60))
       ->type_name("S");
   command.callback([options, &session] {
     const Json found = examine(*options);

@@ -175,6 +175,11 @@ void declare_inspect(CLI::App& command, Session& session) {
   add_target(command, options->target);
   command.add_option("--memory", options->memory, "Bytes that the experts may take (4GB, 512MB); 0: what is free here")
       ->transform(CLI::AsSizeValue(true))
+      ->transform([](std::string text) {  // before the other: it takes -5 for a number near 2^64
+        if (text.empty() || text.front() < '0' || text.front() > '9')
+          throw CLI::ValidationError(fmt::format("{} is not an amount of memory, such as 4GB", printable(text)));
+        return text;
+      })
       ->type_name("BYTES");
   command.callback([options, &session] {
     const Json found = examine(*options);

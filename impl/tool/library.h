@@ -38,6 +38,14 @@ class Failure : public std::exception {
   const char* what() const noexcept override { return text_.c_str(); }
   const Json& details() const { return details_; }
   moe_status status() const { return status_; }  // MOE_OK for failures of the tool's own
+  // The same with where it was met in front, such as the option.
+  Failure within(std::string_view where) const {
+    Failure out = *this;
+    out.text_ = std::string(where) + ": " + text_;
+    out.details_["where"] = where;
+    return out;
+  }
+
   ExitCode exit_code() const { return exit_code_; }
 
  private:

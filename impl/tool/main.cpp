@@ -31,6 +31,8 @@ void declare(CLI::App& app, Session& session) {
     command.add_flag("--json", session.json, "Print one JSON document instead of text");
     row.declare(command, session);
   }
+    for (CLI::Option* option : command.get_options())
+      if (option->get_type_size() > 0) option->check(not_empty());
 }
 
 // What ended the command early: on standard error, and as a document where one was asked for.

@@ -83,7 +83,7 @@ void declare_why(CLI::App& command, Session& session) {
   const auto options = std::make_shared<WhyOptions>();
   add_directory(command, options->directory);
   command.add_option("--layer", options->layer, "The layer; by default the first that has experts")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_number())
       ->type_name("N")
       ->default_str("");
   command
