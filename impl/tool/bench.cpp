@@ -200,6 +200,14 @@ class Row {
   Row(const std::vector<LayerHandle>& layers, const std::vector<Json>& reports, std::int64_t tokens) : layers_(layers) {
     for (std::size_t i = 0; i < layers.size(); ++i) batches_.emplace_back(sizes_of(reports[i].at("config")), tokens, i);
     bytes_ = 0;
+    // The system gives more memory than there is, and kills who uses it.
+    double needed = 0;
+    for (const Json& report : reports) needed += memory_of_batch(sizes_of(report.at("config")), tokens);
+    const auto free = static_cast<double>(memory_state().available);
+    if (needed > free)
+      throw Failure(kNo, fmt::format("{} tokens in {} take {}, {} is free", tokens,
+                                     count_text(static_cast<std::int64_t>(layers.size()), "layer"), bytes_text(needed),
+                                     bytes_text(free)));
     for (std::size_t i = 0; i < layers.size(); ++i) {  // the first pass is the warm-up; it also counts what is read
       batches_[i].run(layers[i].get());
       const auto& ids = batches_[i].ids();

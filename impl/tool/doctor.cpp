@@ -87,7 +87,7 @@ Json examine(const DoctorOptions& options) {
   out["isa"] = isa;
   out["bandwidth"] = {{"bytes_per_second", bandwidth.bytes_a_second},
                       {"spread", bandwidth.spread},
-                      {"threads", threads},
+                      {"threads", bandwidth.threads},
                       {"seconds", options.seconds}};
   out["load"] = load;
   out["environment"] = environment();

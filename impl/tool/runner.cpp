@@ -69,6 +69,13 @@ CallSizes sizes_of(const Json& config) {
   return out;
 }
 
+double memory_of_batch(const CallSizes& sizes, std::int64_t tokens) {
+  const auto width = [](moe_dtype type) { return type == MOE_DTYPE_F32 ? 4.0 : 2.0; };
+  const double hidden = static_cast<double>(sizes.hidden) * (width(sizes.in) + width(sizes.out));
+  const double routing = 4 * static_cast<double>(sizes.logits) + 8 * static_cast<double>(sizes.chosen);
+  return static_cast<double>(tokens) * (hidden + routing);
+}
+
 std::uint64_t Random::bits() {  // xorshift64*
   state_ ^= state_ >> 12U;
   state_ ^= state_ << 25U;

@@ -31,6 +31,9 @@ class Random {
   std::uint64_t state_;
 };
 
+// Bytes of a TokenBatch.
+double memory_of_batch(const CallSizes& sizes, std::int64_t tokens);
+
 // Inputs and outputs of calls of up to `tokens` tokens of a layer.
 class TokenBatch {
  public:
