@@ -93,6 +93,7 @@ class Model {
     std::vector<LayerHandle> out;
     for (std::int64_t i = 0; i < count_; ++i) {
       const auto index = static_cast<std::size_t>(i);
+      Interrupt::check();
       if (converted_) {
         auto request = sized<moe_checkpoint_options>();
         request.platform = target_.platform.get();
@@ -198,8 +199,6 @@ Statistics statistics_of(const std::vector<double>& values) {
 class Row {
  public:
   Row(const std::vector<LayerHandle>& layers, const std::vector<Json>& reports, std::int64_t tokens) : layers_(layers) {
-    for (std::size_t i = 0; i < layers.size(); ++i) batches_.emplace_back(sizes_of(reports[i].at("config")), tokens, i);
-    bytes_ = 0;
     // The system gives more memory than there is, and kills who uses it.
     double needed = 0;
     for (const Json& report : reports) needed += memory_of_batch(sizes_of(report.at("config")), tokens);
@@ -209,7 +208,10 @@ class Row {
                                      count_text(static_cast<std::int64_t>(layers.size()), "layer"), bytes_text(needed),
                                      bytes_text(free)));
     for (std::size_t i = 0; i < layers.size(); ++i) {  // the first pass is the warm-up; it also counts what is read
+    for (std::size_t i = 0; i < layers.size(); ++i) batches_.emplace_back(sizes_of(reports[i].at("config")), tokens, i);
+    bytes_ = 0;
       batches_[i].run(layers[i].get());
+      Interrupt::check();
       const auto& ids = batches_[i].ids();
       std::set<std::int32_t> distinct(ids.begin(), ids.end());
       std::erase_if(distinct, [](std::int32_t id) { return id < 0; });
@@ -228,10 +230,12 @@ class Row {
     while (spent < seconds || passes == 0) {
       for (TokenBatch& batch : batches_) batch.choose_again();
       const double start = seconds_now();
-      for (std::size_t i = 0; i < layers_.size(); ++i) batches_[i].run(layers_[i].get());
+      for (std::size_t i = 0; i < layers_.size(); ++i) {
+        batches_[i].run(layers_[i].get());
+        Interrupt::check();
+      }
       spent += seconds_now() - start;
       ++passes;
-      Interrupt::check();
     }
     return spent / passes;
   }

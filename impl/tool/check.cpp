@@ -51,6 +51,8 @@ class FolderCheck {
     out_ = open_model(options.directory, options.threads);
     if (!out_.document.contains("converted")) {
       throw Failure(kUsage, fmt::format("{} is not a converted model; moe convert {} OUT makes one",
+    control_ = make<ControlHandle>(moe_control_create, nullptr, nullptr, nullptr);
+    interrupt_.tell(control_.get());
                                         printable(options.directory), shell_word(options.directory)));
     }
     manifest_ = manifest_of(options.directory);
@@ -59,7 +61,7 @@ class FolderCheck {
       source_.context = make_context(options.threads);
       const std::string text = manifest_.value("options", Json::object()).dump();
       source_.checkpoint = make<CheckpointHandle>(moe_checkpoint_open, source_.context.get(), options.source.c_str(),
-                                                  text.data(), text.size(), nullptr);
+                                                  text.data(), text.size(), control_.get());
       source_.document = document_of(moe_checkpoint_to_json, source_.checkpoint.get());
     }
   }
@@ -108,7 +110,7 @@ class FolderCheck {
     const std::string stored = out_.document["converted"].value("source", "");
     const bool full = stored.starts_with("full:");
     const auto now = make<BufferHandle>(moe_checkpoint_fingerprint, source_.context.get(), source_.checkpoint.get(),
-                                        full ? 1 : 0, nullptr);
+                                        full ? 1 : 0, control_.get());
     const std::string text = static_cast<const char*>(moe_buffer_data(now.get()));
     return {{"stored", stored}, {"source", text}, {"equal", stored == text}};
   }
@@ -128,7 +130,7 @@ class FolderCheck {
     try {
       const std::string path = options_.directory + "/" + file_of(number);
       const auto packed = make<PackedHandle>(moe_packed_load, out_.context.get(), path.c_str(),
-                                             std::uint64_t{MOE_LOAD_MMAP | MOE_LOAD_VERIFY}, nullptr);
+                                             std::uint64_t{MOE_LOAD_MMAP | MOE_LOAD_VERIFY}, control_.get());
       out["hashes"] = true;
       const bool same = compare_with_float64(number, packed.get(), out);
       const bool equal = !source_.checkpoint || compare_with_source(number, packed.get(), out);
@@ -148,6 +150,7 @@ class FolderCheck {
     LayerHandle layer;
     try {
       layer = make<LayerHandle>(moe_checkpoint_layer, out_.context.get(), out_.checkpoint.get(), number, &request);
+    request.control = control_.get();
     } catch (const Failure& failure) {
       if (failure.status() != MOE_ERR_NO_BACKEND && failure.status() != MOE_ERR_UNSUPPORTED) throw;
       out["not_run"] = failure.what();
@@ -164,11 +167,12 @@ class FolderCheck {
     }
     const CallSizes sizes = sizes_of(config);
     TokenBatch batch(sizes, options_.tokens, static_cast<std::uint64_t>(number));
-    batch.run(layer.get());
+    batch.run(layer.get(), control_.get());
     const std::vector<double> expected = reference.outputs(batch, out_.threads);
     const double error = relative_error(batch, sizes, expected);
     const double allowed = allowed_error(kernel);
     out["tokens"] = options_.tokens;
+    Interrupt::check();
     out["relative_error"] = std::isfinite(error) ? Json(error) : Json(nullptr);
     out["allowed_error"] = allowed;
     const bool same = error <= allowed;  // also false for NaN
@@ -239,6 +243,7 @@ class FolderCheck {
     return make<PackedHandle>(moe_checkpoint_packed, source_.context.get(), source_.checkpoint.get(), selection.get(),
                               &request);
   }
+    request.control = control_.get();
 
   // The rank that holds nothing but this expert, where all experts were shared out one by one; null where the layer
   // cannot be cut like this or is packed otherwise then.
@@ -286,6 +291,8 @@ class FolderCheck {
   OpenModel out_;
   OpenModel source_;
   Json manifest_;
+  ControlHandle control_;
+  Interrupt interrupt_;  // ends before what it tells
   TargetMachine target_;
 };
 
@@ -370,7 +377,6 @@ void declare_check(CLI::App& command, Session& session) {
       ->check(CLI::Range(0, 1024))
       ->type_name("N");
   command.callback([options, &session] {
-    const Interrupt interrupt;
     FolderCheck check(*options, session);
     const Json found = check.run();
     session.document(found);

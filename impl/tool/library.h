@@ -27,7 +27,10 @@ class Failure : public std::exception {
       : details_(Json::parse(moe_error_details_json(error), nullptr, false)), status_(moe_error_status(error)) {
     const std::string_view subject = moe_error_subject(error);
     text_ = subject.empty() ? moe_error_message(error) : std::string(subject) + ": " + moe_error_message(error);
-    exit_code_ = status_ == MOE_ERR_CANCELLED ? kInterrupted : kNo;
+    if (status_ == MOE_ERR_CANCELLED) {
+      exit_code_ = kInterrupted;
+      text_ = "interrupted";
+    }
     moe_error_destroy(error);
   }
   // The tool's own: status is a constant's name that says what kind of failure it is.

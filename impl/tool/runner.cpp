@@ -120,7 +120,7 @@ void TokenBatch::choose_again() {
   }
 }
 
-void TokenBatch::run(const moe_layer* layer) {
+void TokenBatch::run(const moe_layer* layer, moe_control* control) {
   const moe_tensor hidden = view_of(sizes_.in, hidden_.data(), tokens_, sizes_.hidden);
   const moe_tensor out = view_of(sizes_.out, out_.data(), tokens_, sizes_.hidden);
   const moe_tensor logits = view_of(MOE_DTYPE_F32, logits_.data(), tokens_, sizes_.logits);
@@ -129,6 +129,7 @@ void TokenBatch::run(const moe_layer* layer) {
   auto args = sized<moe_apply_args>();
   args.hidden = &hidden;
   args.out = &out;
+  args.control = control;
   if (sizes_.routes) {
     args.mode = MOE_APPLY_ROUTER_LOGITS;
     args.router_logits = &logits;

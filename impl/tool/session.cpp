@@ -44,14 +44,16 @@ Interrupt::Interrupt() {
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
-  sigaction(SIGINT, &action, &old_int_);
-  sigaction(SIGTERM, &action, &old_term_);
+  for (std::size_t i = 0; i < old_.size(); ++i) {
+    sigaction(kSignals[i], nullptr, &old_[i]);
+    // What is ignored stays so: by nohup, and by shells for programs in the background.
+    if (old_[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);
+  }
 }
 
 Interrupt::~Interrupt() {
   told = nullptr;
-  sigaction(SIGINT, &old_int_, nullptr);
-  sigaction(SIGTERM, &old_term_, nullptr);
+  for (std::size_t i = 0; i < old_.size(); ++i) sigaction(kSignals[i], &old_[i], nullptr);
 }
 
 bool Interrupt::came() { return interrupted != 0; }
