@@ -42,7 +42,10 @@ double allowed_error(const std::string& kernel) {
 // The folder's own record: what it was made from, and how. Its members: impl/spec/converted.md 2.
 Json manifest_of(const std::string& directory) {
   std::ifstream file(directory + "/manifest.json", std::ios::binary);
-  return Json::parse(std::istreambuf_iterator<char>(file), {}, nullptr, false);
+  Json record = Json::parse(std::istreambuf_iterator<char>(file), {}, nullptr, false);
+  // The library has read it before: another process has changed it since.
+  if (!record.is_object()) throw Failure(kNo, fmt::format("{}/manifest.json: cannot be read again", directory));
+  return record;
 }
 
 class FolderCheck {
