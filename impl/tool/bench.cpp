@@ -2,6 +2,7 @@
 // decode and prefill and for numbers of threads, with mean and deviation.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "tool/bar.h"
@@ -406,8 +407,16 @@ void declare_bench(CLI::App& command, Session& session) {
   command.callback([options, &session] {
     if (options->directory.empty() == options->shape.empty())
       throw Failure(kUsage, "bench needs a model's directory, or --shape NAME; see moe bench --help");
-    const Json found = measure(*options, session);
-    if (!options->plot.empty()) plot(found, options->plot);
+    std::optional<Picture> picture;
+    if (!options->plot.empty()) picture.emplace(options->plot);
+    Json found = measure(*options, session);
+    try {
+      if (picture) picture->draw(found);
+    } catch (const Failure& failure) {  // what was measured is shown all the same
+      found["warnings"].push_back(failure.what());
+      options->plot.clear();
+      session.exit_code = failure.exit_code();
+    }
     session.document(found);
     show(printable_document(found), *options, session);
   });
