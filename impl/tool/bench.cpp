@@ -93,8 +93,8 @@ class Model {
   std::vector<LayerHandle> layers(moe_context* context) const {
     std::vector<LayerHandle> out;
     for (std::int64_t i = 0; i < count_; ++i) {
-      const auto index = static_cast<std::size_t>(i);
       Interrupt::check();
+      const auto index = static_cast<std::size_t>(i);
       if (converted_) {
         auto request = sized<moe_checkpoint_options>();
         request.platform = target_.platform.get();
@@ -208,11 +208,11 @@ class Row {
       throw Failure(kNo, fmt::format("{} tokens in {} take {}, {} is free", tokens,
                                      count_text(static_cast<std::int64_t>(layers.size()), "layer"), bytes_text(needed),
                                      bytes_text(free)));
-    for (std::size_t i = 0; i < layers.size(); ++i) {  // the first pass is the warm-up; it also counts what is read
     for (std::size_t i = 0; i < layers.size(); ++i) batches_.emplace_back(sizes_of(reports[i].at("config")), tokens, i);
     bytes_ = 0;
-      batches_[i].run(layers[i].get());
+    for (std::size_t i = 0; i < layers.size(); ++i) {  // the first pass is the warm-up; it also counts what is read
       Interrupt::check();
+      batches_[i].run(layers[i].get());
       const auto& ids = batches_[i].ids();
       std::set<std::int32_t> distinct(ids.begin(), ids.end());
       std::erase_if(distinct, [](std::int32_t id) { return id < 0; });

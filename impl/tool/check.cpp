@@ -51,11 +51,11 @@ Json manifest_of(const std::string& directory) {
 class FolderCheck {
  public:
   FolderCheck(const CheckOptions& options, const Session& session) : options_(options), session_(session) {
+    control_ = make<ControlHandle>(moe_control_create, nullptr, nullptr, nullptr);
+    interrupt_.tell(control_.get());
     out_ = open_model(options.directory, options.threads);
     if (!out_.document.contains("converted")) {
       throw Failure(kUsage, fmt::format("{} is not a converted model; moe convert {} OUT makes one",
-    control_ = make<ControlHandle>(moe_control_create, nullptr, nullptr, nullptr);
-    interrupt_.tell(control_.get());
                                         printable(options.directory), shell_word(options.directory)));
     }
     manifest_ = manifest_of(options.directory);
@@ -150,10 +150,10 @@ class FolderCheck {
   bool compare_with_float64(std::int64_t number, const moe_packed* packed, Json& out) {
     auto request = sized<moe_checkpoint_options>();
     request.load_flags = MOE_LOAD_MMAP;
+    request.control = control_.get();
     LayerHandle layer;
     try {
       layer = make<LayerHandle>(moe_checkpoint_layer, out_.context.get(), out_.checkpoint.get(), number, &request);
-    request.control = control_.get();
     } catch (const Failure& failure) {
       if (failure.status() != MOE_ERR_NO_BACKEND && failure.status() != MOE_ERR_UNSUPPORTED) throw;
       out["not_run"] = failure.what();
@@ -172,10 +172,10 @@ class FolderCheck {
     TokenBatch batch(sizes, options_.tokens, static_cast<std::uint64_t>(number));
     batch.run(layer.get(), control_.get());
     const std::vector<double> expected = reference.outputs(batch, out_.threads);
+    Interrupt::check();
     const double error = relative_error(batch, sizes, expected);
     const double allowed = allowed_error(kernel);
     out["tokens"] = options_.tokens;
-    Interrupt::check();
     out["relative_error"] = std::isfinite(error) ? Json(error) : Json(nullptr);
     out["allowed_error"] = allowed;
     const bool same = error <= allowed;  // also false for NaN
@@ -243,10 +243,10 @@ class FolderCheck {
     const auto selection = make<SelectionHandle>(moe_select_backend, source_.context.get(), config.get(),
                                                  target_.platform.get(), std::uint64_t{0});
     auto request = sized<moe_checkpoint_options>();
+    request.control = control_.get();
     return make<PackedHandle>(moe_checkpoint_packed, source_.context.get(), source_.checkpoint.get(), selection.get(),
                               &request);
   }
-    request.control = control_.get();
 
   // The rank that holds nothing but this expert, where all experts were shared out one by one; null where the layer
   // cannot be cut like this or is packed otherwise then.
@@ -291,11 +291,11 @@ class FolderCheck {
 
   const CheckOptions& options_;
   const Session& session_;
+  ControlHandle control_;
+  Interrupt interrupt_;  // ends before what it tells
   OpenModel out_;
   OpenModel source_;
   Json manifest_;
-  ControlHandle control_;
-  Interrupt interrupt_;  // ends before what it tells
   TargetMachine target_;
 };
 

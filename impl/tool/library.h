@@ -38,9 +38,6 @@ class Failure : public std::exception {
     details_ = {{"status", exit_code == kUsage ? "USAGE" : "FAILED"}, {"message", text_}};
   }
 
-  const char* what() const noexcept override { return text_.c_str(); }
-  const Json& details() const { return details_; }
-  moe_status status() const { return status_; }  // MOE_OK for failures of the tool's own
   // The same with where it was met in front, such as the option.
   Failure within(std::string_view where) const {
     Failure out = *this;
@@ -49,6 +46,9 @@ class Failure : public std::exception {
     return out;
   }
 
+  const char* what() const noexcept override { return text_.c_str(); }
+  const Json& details() const { return details_; }
+  moe_status status() const { return status_; }  // MOE_OK for failures of the tool's own
   ExitCode exit_code() const { return exit_code_; }
 
  private:

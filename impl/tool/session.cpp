@@ -84,8 +84,6 @@ OpenModel open_model(const std::string& directory, int threads) {
   return out;
 }
 
-std::string shell_word(std::string_view path) {
-  constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-";
 Json printable_document(const Json& document) {
   if (document.is_string()) return printable(document.get_ref<const std::string&>());
   Json out = document;
@@ -94,6 +92,8 @@ Json printable_document(const Json& document) {
   return out;
 }
 
+std::string shell_word(std::string_view path) {
+  constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-";
   const std::string word = (path.starts_with('-') ? "./" : "") + std::string(path);  // else it were an option
   if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
   const bool plain = printable(word) == word;

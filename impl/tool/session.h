@@ -74,10 +74,10 @@ OpenModel open_model(const std::string& directory, int threads = 0);
 ContextHandle make_context(int threads);
 int threads_of(const moe_context* context);
 
-// A path as one argument of a shell, for commands that are proposed.
 // A document for people: what is in it may come from files of others.
 Json printable_document(const Json& document);
 
+// A path as one argument of a shell, for commands that are proposed.
 std::string shell_word(std::string_view path);
 
 }  // namespace moe_tool
