@@ -2,6 +2,7 @@
 // decode and prefill and for numbers of threads, with mean and deviation.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "tool/bar.h"
@@ -92,6 +93,7 @@ class Model {
   std::vector<LayerHandle> layers(moe_context* context) const {
     std::vector<LayerHandle> out;
     for (std::int64_t i = 0; i < count_; ++i) {
+      Interrupt::check();
       const auto index = static_cast<std::size_t>(i);
       if (converted_) {
         auto request = sized<moe_checkpoint_options>();
@@ -198,9 +200,18 @@ Statistics statistics_of(const std::vector<double>& values) {
 class Row {
  public:
   Row(const std::vector<LayerHandle>& layers, const std::vector<Json>& reports, std::int64_t tokens) : layers_(layers) {
+    // The system gives more memory than there is, and kills who uses it.
+    double needed = 0;
+    for (const Json& report : reports) needed += memory_of_batch(sizes_of(report.at("config")), tokens);
+    const auto free = static_cast<double>(memory_state().available);
+    if (needed > free)
+      throw Failure(kNo, fmt::format("{} tokens in {} take {}, {} is free", tokens,
+                                     count_text(static_cast<std::int64_t>(layers.size()), "layer"), bytes_text(needed),
+                                     bytes_text(free)));
     for (std::size_t i = 0; i < layers.size(); ++i) batches_.emplace_back(sizes_of(reports[i].at("config")), tokens, i);
     bytes_ = 0;
     for (std::size_t i = 0; i < layers.size(); ++i) {  // the first pass is the warm-up; it also counts what is read
+      Interrupt::check();
       batches_[i].run(layers[i].get());
       const auto& ids = batches_[i].ids();
       std::set<std::int32_t> distinct(ids.begin(), ids.end());
@@ -220,10 +231,12 @@ class Row {
     while (spent < seconds || passes == 0) {
       for (TokenBatch& batch : batches_) batch.choose_again();
       const double start = seconds_now();
-      for (std::size_t i = 0; i < layers_.size(); ++i) batches_[i].run(layers_[i].get());
+      for (std::size_t i = 0; i < layers_.size(); ++i) {
+        batches_[i].run(layers_[i].get());
+        Interrupt::check();
+      }
       spent += seconds_now() - start;
       ++passes;
-      Interrupt::check();
     }
     return spent / passes;
   }
@@ -385,7 +398,7 @@ void declare_bench(CLI::App& command, Session& session) {
       ->check(CLI::Range(1, 1000))
       ->type_name("N");
   command.add_option("--seconds", options->seconds, "The least time of a repetition")
-      ->check(CLI::Range(0.0, 60.0))
+      ->check(seconds_up_to(60))
       ->type_name("S");
   command.add_option("--layers", options->layers, "Only these layers, such as 0-3; with --shape how many")
       ->type_name("LIST");
@@ -394,10 +407,18 @@ void declare_bench(CLI::App& command, Session& session) {
   command.callback([options, &session] {
     if (options->directory.empty() == options->shape.empty())
       throw Failure(kUsage, "bench needs a model's directory, or --shape NAME; see moe bench --help");
-    const Json found = measure(*options, session);
-    if (!options->plot.empty()) plot(found, options->plot);
+    std::optional<Picture> picture;
+    if (!options->plot.empty()) picture.emplace(options->plot);
+    Json found = measure(*options, session);
+    try {
+      if (picture) picture->draw(found);
+    } catch (const Failure& failure) {  // what was measured is shown all the same
+      found["warnings"].push_back(failure.what());
+      options->plot.clear();
+      session.exit_code = failure.exit_code();
+    }
     session.document(found);
-    show(found, *options, session);
+    show(printable_document(found), *options, session);
   });
 }
 

@@ -42,12 +42,17 @@ double allowed_error(const std::string& kernel) {
 // The folder's own record: what it was made from, and how. Its members: impl/spec/converted.md 2.
 Json manifest_of(const std::string& directory) {
   std::ifstream file(directory + "/manifest.json", std::ios::binary);
-  return Json::parse(std::istreambuf_iterator<char>(file), {}, nullptr, false);
+  Json record = Json::parse(std::istreambuf_iterator<char>(file), {}, nullptr, false);
+  // The library has read it before: another process has changed it since.
+  if (!record.is_object()) throw Failure(kNo, fmt::format("{}/manifest.json: cannot be read again", directory));
+  return record;
 }
 
 class FolderCheck {
  public:
   FolderCheck(const CheckOptions& options, const Session& session) : options_(options), session_(session) {
+    control_ = make<ControlHandle>(moe_control_create, nullptr, nullptr, nullptr);
+    interrupt_.tell(control_.get());
     out_ = open_model(options.directory, options.threads);
     if (!out_.document.contains("converted")) {
       throw Failure(kUsage, fmt::format("{} is not a converted model; moe convert {} OUT makes one",
@@ -59,7 +64,7 @@ class FolderCheck {
       source_.context = make_context(options.threads);
       const std::string text = manifest_.value("options", Json::object()).dump();
       source_.checkpoint = make<CheckpointHandle>(moe_checkpoint_open, source_.context.get(), options.source.c_str(),
-                                                  text.data(), text.size(), nullptr);
+                                                  text.data(), text.size(), control_.get());
       source_.document = document_of(moe_checkpoint_to_json, source_.checkpoint.get());
     }
   }
@@ -108,7 +113,7 @@ class FolderCheck {
     const std::string stored = out_.document["converted"].value("source", "");
     const bool full = stored.starts_with("full:");
     const auto now = make<BufferHandle>(moe_checkpoint_fingerprint, source_.context.get(), source_.checkpoint.get(),
-                                        full ? 1 : 0, nullptr);
+                                        full ? 1 : 0, control_.get());
     const std::string text = static_cast<const char*>(moe_buffer_data(now.get()));
     return {{"stored", stored}, {"source", text}, {"equal", stored == text}};
   }
@@ -128,7 +133,7 @@ class FolderCheck {
     try {
       const std::string path = options_.directory + "/" + file_of(number);
       const auto packed = make<PackedHandle>(moe_packed_load, out_.context.get(), path.c_str(),
-                                             std::uint64_t{MOE_LOAD_MMAP | MOE_LOAD_VERIFY}, nullptr);
+                                             std::uint64_t{MOE_LOAD_MMAP | MOE_LOAD_VERIFY}, control_.get());
       out["hashes"] = true;
       const bool same = compare_with_float64(number, packed.get(), out);
       const bool equal = !source_.checkpoint || compare_with_source(number, packed.get(), out);
@@ -145,6 +150,7 @@ class FolderCheck {
   bool compare_with_float64(std::int64_t number, const moe_packed* packed, Json& out) {
     auto request = sized<moe_checkpoint_options>();
     request.load_flags = MOE_LOAD_MMAP;
+    request.control = control_.get();
     LayerHandle layer;
     try {
       layer = make<LayerHandle>(moe_checkpoint_layer, out_.context.get(), out_.checkpoint.get(), number, &request);
@@ -164,8 +170,9 @@ class FolderCheck {
     }
     const CallSizes sizes = sizes_of(config);
     TokenBatch batch(sizes, options_.tokens, static_cast<std::uint64_t>(number));
-    batch.run(layer.get());
+    batch.run(layer.get(), control_.get());
     const std::vector<double> expected = reference.outputs(batch, out_.threads);
+    Interrupt::check();
     const double error = relative_error(batch, sizes, expected);
     const double allowed = allowed_error(kernel);
     out["tokens"] = options_.tokens;
@@ -236,6 +243,7 @@ class FolderCheck {
     const auto selection = make<SelectionHandle>(moe_select_backend, source_.context.get(), config.get(),
                                                  target_.platform.get(), std::uint64_t{0});
     auto request = sized<moe_checkpoint_options>();
+    request.control = control_.get();
     return make<PackedHandle>(moe_checkpoint_packed, source_.context.get(), source_.checkpoint.get(), selection.get(),
                               &request);
   }
@@ -283,6 +291,8 @@ class FolderCheck {
 
   const CheckOptions& options_;
   const Session& session_;
+  ControlHandle control_;
+  Interrupt interrupt_;  // ends before what it tells
   OpenModel out_;
   OpenModel source_;
   Json manifest_;
@@ -370,11 +380,10 @@ void declare_check(CLI::App& command, Session& session) {
       ->check(CLI::Range(0, 1024))
       ->type_name("N");
   command.callback([options, &session] {
-    const Interrupt interrupt;
     FolderCheck check(*options, session);
     const Json found = check.run();
     session.document(found);
-    show(found, *options, session);
+    show(printable_document(found), *options, session);
     if (!found.value("ok", false)) session.exit_code = kNo;
   });
 }

@@ -104,7 +104,7 @@ void declare_convert(CLI::App& command, Session& session) {
   command.callback([options, &session] {
     const Json found = convert(*options, session);
     session.document(found);
-    show(found, *options, session);
+    show(printable_document(found), *options, session);
   });
 }
 

@@ -87,7 +87,7 @@ Json examine(const DoctorOptions& options) {
   out["isa"] = isa;
   out["bandwidth"] = {{"bytes_per_second", bandwidth.bytes_a_second},
                       {"spread", bandwidth.spread},
-                      {"threads", threads},
+                      {"threads", bandwidth.threads},
                       {"seconds", options.seconds}};
   out["load"] = load;
   out["environment"] = environment();
@@ -148,12 +148,12 @@ void declare_doctor(CLI::App& command, Session& session) {
       ->check(CLI::Range(0, 1024))
       ->type_name("N");
   command.add_option("--seconds", options->seconds, "How long the memory is read")
-      ->check(CLI::Range(0.0, 60.0))
+      ->check(seconds_up_to(60))
       ->type_name("S");
   command.callback([options, &session] {
     const Json found = examine(*options);
     session.document(found);
-    show(found, session);
+    show(printable_document(found), session);
   });
 }
 

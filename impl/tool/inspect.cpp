@@ -175,11 +175,16 @@ void declare_inspect(CLI::App& command, Session& session) {
   add_target(command, options->target);
   command.add_option("--memory", options->memory, "Bytes that the experts may take (4GB, 512MB); 0: what is free here")
       ->transform(CLI::AsSizeValue(true))
+      ->transform([](std::string text) {  // before the other: it takes -5 for a number near 2^64
+        if (text.empty() || text.front() < '0' || text.front() > '9')
+          throw CLI::ValidationError(fmt::format("{} is not an amount of memory, such as 4GB", printable(text)));
+        return text;
+      })
       ->type_name("BYTES");
   command.callback([options, &session] {
     const Json found = examine(*options);
     session.document(found);
-    show(found, *options, session);
+    show(printable_document(found), *options, session);
     const bool all_run = found.value("layers_that_run", 0) == found.value("layers_with_experts", 0) &&
                          found.value("layers_with_experts", 0) > 0;
     if (!all_run || !found.value("fits", true)) session.exit_code = kNo;

@@ -27,12 +27,23 @@ class Failure : public std::exception {
       : details_(Json::parse(moe_error_details_json(error), nullptr, false)), status_(moe_error_status(error)) {
     const std::string_view subject = moe_error_subject(error);
     text_ = subject.empty() ? moe_error_message(error) : std::string(subject) + ": " + moe_error_message(error);
-    exit_code_ = status_ == MOE_ERR_CANCELLED ? kInterrupted : kNo;
+    if (status_ == MOE_ERR_CANCELLED) {
+      exit_code_ = kInterrupted;
+      text_ = "interrupted";
+    }
     moe_error_destroy(error);
   }
   // The tool's own: status is a constant's name that says what kind of failure it is.
   Failure(ExitCode exit_code, std::string text) : text_(std::move(text)), exit_code_(exit_code) {
     details_ = {{"status", exit_code == kUsage ? "USAGE" : "FAILED"}, {"message", text_}};
+  }
+
+  // The same with where it was met in front, such as the option.
+  Failure within(std::string_view where) const {
+    Failure out = *this;
+    out.text_ = std::string(where) + ": " + text_;
+    out.details_["where"] = where;
+    return out;
   }
 
   const char* what() const noexcept override { return text_.c_str(); }

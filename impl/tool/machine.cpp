@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -87,6 +88,10 @@ MemoryState memory_state() {
   MemoryState out;
   out.total = kilobytes("/proc/meminfo", "MemTotal");
   out.available = kilobytes("/proc/meminfo", "MemAvailable");
+  if (struct sysinfo info = {}; out.total == 0 && sysinfo(&info) == 0) {  // without /proc
+    out.total = std::uint64_t{info.mem_unit} * info.totalram;
+    out.available = std::uint64_t{info.mem_unit} * (info.freeram + info.bufferram);
+  }
   const GroupMemory group = group_memory();
   if (group.limit && *group.limit < out.total) out.limit = group.limit;
   if (group.left) out.available = std::min(out.available, *group.left);

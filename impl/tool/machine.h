@@ -25,6 +25,7 @@ std::string busy_warning(int threads);
 struct Bandwidth {
   double bytes_a_second = 0;  // median of the passes
   double spread = 0;          // (largest - smallest) / median
+  int threads = 0;            // that read: fewer than asked for where no more can be started
 };
 // Reads a block that is larger than the caches, each thread its own part of it, for about `seconds`.
 Bandwidth read_bandwidth(int threads, double seconds);

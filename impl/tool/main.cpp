@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "tool/faults.h"
 #include "tool/library_check.h"
 #include "tool/options.h"
 #include "tool/pages.h"
@@ -30,12 +31,15 @@ void declare(CLI::App& app, Session& session) {
     CLI::App& command = *app.add_subcommand(row.name, row.summary);
     command.add_flag("--json", session.json, "Print one JSON document instead of text");
     row.declare(command, session);
+    for (CLI::Option* option : command.get_options())
+      if (option->get_type_size() > 0) option->check(not_empty());
   }
 }
 
 // What ended the command early: on standard error, and as a document where one was asked for.
 int failed(const Session& session, const Failure& failure) {
   std::fflush(stdout);
+  if (session.err.terminal) std::fputs("\r\x1b[K", stderr);  // a line of progress
   for (const std::string& line : wrapped(printable(failure.what()), 0))
     std::fprintf(stderr, "%s %s\n", session.err.toned("moe:", Tone::kBad).c_str(), line.c_str());
   session.document({{"error", failure.details()}});
@@ -58,6 +62,7 @@ int run(int argc, char** argv, Session& session) {
 
 int guarded(int argc, char** argv) {
   Session session;
+  prepare_process(session.json);
   session.out = screen_of(1);
   session.err = screen_of(2);
   // Errors of the options come before --json is parsed.

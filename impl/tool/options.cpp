@@ -1,11 +1,15 @@
 // Options that several commands take: lists of numbers, machines, and the words for what was not understood.
 #include "tool/options.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
-#include <fstream>
-#include <iterator>
+#include <cstring>
 #include <numeric>
 #include <sstream>
 
@@ -84,9 +88,32 @@ Json platform_document(const std::string& name, std::string& backend) {
   return nullptr;
 }
 
-// The platform of a document, and whether layers for it run on this machine: if it has all that kernels may use.
-void describe(TargetMachine& target, const std::string& text) {
-  target.platform = make<PlatformHandle>(moe_platform_create, text.data(), text.size());
+// A file with a platform's document. It may be anything: what has no end (a device, a pipe) is not read, and of a large
+// file no more than the library needs to refuse it.
+std::string platform_file(const std::string& name) {
+  constexpr std::size_t kMost = (std::size_t{1} << 20U) + 1;
+  const auto refuse = [&](std::string_view what) {
+    throw Failure(kUsage, fmt::format("--for '{}': {}", printable(name), what));
+  };
+  const int file = open(name.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+  if (file < 0) refuse(fmt::format("cannot be read: {}", std::strerror(errno)));
+  struct stat kind = {};
+  const bool regular = fstat(file, &kind) == 0 && S_ISREG(kind.st_mode);
+  std::string text(regular ? kMost : 0, '\0');
+  std::size_t size = 0;
+  ssize_t got = 0;
+  while (size < text.size() && (got = read(file, text.data() + size, text.size() - size)) > 0)
+    size += static_cast<std::size_t>(got);
+  const int fault = errno;
+  close(file);
+  if (!regular) refuse("neither a machine's name nor a regular file");
+  if (got < 0) refuse(fmt::format("cannot be read: {}", std::strerror(fault)));
+  text.resize(size);
+  return text;
+}
+
+// Whether layers for a platform run on this machine: if it has all that kernels may use.
+void describe(TargetMachine& target) {
   const Json wanted = document_of(moe_platform_to_json, target.platform.get());
   const auto host = make<PlatformHandle>(moe_platform_create, nullptr, std::size_t{0});
   const Json mine = document_of(moe_platform_to_json, host.get());
@@ -130,6 +157,34 @@ std::string usage_text(const CLI::App& app, const CLI::ParseError& error) {
     return fmt::format("a command is needed: {}; see {}", names, help);
   }
   return fmt::format("{}; see {}", printable(error.what()), help);
+}
+
+CLI::Validator seconds_up_to(double most) {
+  return CLI::Validator(
+      [most](const std::string& text) {
+        double value = 0;
+        return CLI::detail::lexical_cast(text, value) && value >= 0 && value <= most
+                   ? std::string()
+                   : fmt::format("{} is not a number of seconds from 0 to {:.0f}", printable(text), most);
+      },
+      CLI::Range(0.0, most).get_description());
+}
+
+CLI::Validator not_empty() {
+  return CLI::Validator([](const std::string& text) { return text.empty() ? "must not be empty" : std::string(); }, "");
+}
+
+CLI::Validator whole_number() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        std::int64_t value = 0;
+        const char* end = text.data() + text.size();
+        const auto parsed = std::from_chars(text.data(), end, value);
+        return parsed.ec == std::errc{} && parsed.ptr == end && value >= 0
+                   ? std::string()
+                   : printable(text) + " is not a whole number from 0";
+      },
+      "");
 }
 
 void add_directory(CLI::App& command, std::string& directory, const char* name, const char* what) {
@@ -179,10 +234,10 @@ TargetMachine target_of(const std::string& name) {
   if (name == "this") return out;
   std::string backend;
   Json document = platform_document(name, backend);
-  std::string text = document.dump();
+  // The library refuses a backend that does not exist, also one that is not UTF-8.
+  std::string text = document.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (document.is_null()) {
-    std::ifstream file(name, std::ios::binary);
-    if (!file) {
+    if (struct stat there = {}; stat(name.c_str(), &there) != 0) {
       std::vector<std::string> names = {"this", "xpu"};
       for (const NamedTarget& row : kTargets) names.emplace_back(row.name);
       const std::string near = nearest_word(name, names);
@@ -190,10 +245,15 @@ TargetMachine target_of(const std::string& name) {
           kUsage, fmt::format("--for '{}': neither a machine's name nor a file that can be read{}; see moe why --help",
                               printable(name), near.empty() ? "" : fmt::format(", did you mean '{}'?", near)));
     }
-    text.assign(std::istreambuf_iterator<char>(file), {});
+    text = platform_file(name);
   }
-  if (!backend.empty()) out.patch = Json{{"moe_backend", backend}}.dump();
-  describe(out, text);
+  if (!backend.empty()) out.patch = Json{{"moe_backend", backend}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+  try {
+    out.platform = make<PlatformHandle>(moe_platform_create, text.data(), text.size());
+  } catch (const Failure& failure) {
+    throw failure.within(fmt::format("--for '{}'", printable(name)));
+  }
+  describe(out);
   return out;
 }
 
@@ -220,7 +280,9 @@ TargetMachine target_of_folder(const std::string& platform) {
   }
   TargetMachine out;
   out.name = platform;
-  describe(out, document.dump());
+  const std::string text = document.dump();
+  out.platform = make<PlatformHandle>(moe_platform_create, text.data(), text.size());
+  describe(out);
   return out;
 }
 

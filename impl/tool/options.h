@@ -16,6 +16,13 @@ std::string usage_text(const CLI::App& app, const CLI::ParseError& error);
 // The one of `words` that is the fewest changes of a letter away, "" where none is near.
 std::string nearest_word(std::string_view word, const std::vector<std::string>& words);
 
+// A check for amounts of seconds: at most `most`, and a number, which a comparison alone lets NaN pass for.
+CLI::Validator seconds_up_to(double most);
+// A check for options whose value must not be empty: a shell's variable that is not set would else be no option at all.
+CLI::Validator not_empty();
+// A check for whole numbers from 0.
+CLI::Validator whole_number();
+
 // DIR: not looked at here, so that messages come from the library, which says what is wrong with it.
 void add_directory(CLI::App& command, std::string& directory, const char* name = "DIR",
                    const char* what = "The model's directory");

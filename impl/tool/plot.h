@@ -6,7 +6,15 @@
 
 namespace moe_tool {
 
-// Writes `path`, an SVG, with gnuplot; throws where that is not installed or fails. `found`: the document of bench.
-void plot(const Json& found, const std::string& path);
+class Picture {
+ public:
+  // Throws where `path` cannot be written or gnuplot is missing: that is said before anything is measured.
+  explicit Picture(std::string path);
+  // Draws the document of bench, with gnuplot, as an SVG. What stood in the file before stays where that fails.
+  void draw(const Json& found) const;
+
+ private:
+  std::string path_;
+};
 
 }  // namespace moe_tool

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <barrier>
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include "tool/library.h"
@@ -33,17 +34,23 @@ std::uint64_t sum_of(const unsigned char* data, std::size_t size) {
 // A block from huge pages where the system gives them, touched by one thread as a checkpoint's bytes are.
 class Block {
  public:
+  // Of `size` bytes, or less where limits allow less.
   explicit Block(std::size_t size) : size_(size) {
-    void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data == MAP_FAILED) throw Failure(kNo, "no memory for the probe of read bandwidth");
-    madvise(data, size, MADV_HUGEPAGE);
-    std::memset(data, 1, size);
+    void* data = MAP_FAILED;
+    for (;; size_ /= 2) {
+      data = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (data != MAP_FAILED) break;
+      if (size_ < 2 * kSmallest) throw Failure(kNo, "no memory for the probe of read bandwidth");
+    }
+    madvise(data, size_, MADV_HUGEPAGE);
+    std::memset(data, 1, size_);
     data_ = static_cast<unsigned char*>(data);
   }
   ~Block() { munmap(data_, size_); }
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
   const unsigned char* data() const { return data_; }
+  std::size_t size() const { return size_; }
 
  private:
   unsigned char* data_;
@@ -53,23 +60,25 @@ class Block {
 }  // namespace
 
 Bandwidth read_bandwidth(int threads, double seconds) {
-  const auto count = static_cast<std::size_t>(std::max(threads, 1));
   const std::size_t size = std::clamp<std::size_t>(memory_state().available / 4, kSmallest, kLargest);
-  const std::size_t each = size / count / kLine * kLine;
   const Block block(size);
-  std::barrier meet(static_cast<std::ptrdiff_t>(count));
+  std::size_t each = 0;
+  std::optional<std::barrier<>> meet;
+  // Threads wait for how many there are: fewer than asked for where the system gives no more.
+  std::atomic<bool> go = false;
   std::vector<double> passes;
   bool more = true;  // written by the first thread between two meetings
   std::atomic<std::uint64_t> kept = 0;
   const auto run = [&](std::size_t part) {
+    go.wait(false);
     const double begin = seconds_now();
     std::uint64_t sum = 0;
     for (;;) {
-      meet.arrive_and_wait();
+      meet->arrive_and_wait();
       if (!more) break;
       const double start = seconds_now();
       sum += sum_of(block.data() + part * each, each);
-      meet.arrive_and_wait();
+      meet->arrive_and_wait();
       if (part != 0) continue;
       const double now = seconds_now();
       passes.push_back(now - start);
@@ -78,12 +87,22 @@ Bandwidth read_bandwidth(int threads, double seconds) {
     kept += sum;
   };
   std::vector<std::jthread> others;
-  for (std::size_t part = 1; part < count; ++part) others.emplace_back(run, part);
+  others.reserve(static_cast<std::size_t>(std::max(threads, 1)));
+  try {
+    for (int part = 1; part < threads; ++part) others.emplace_back(run, static_cast<std::size_t>(part));
+  } catch (const std::exception&) {  // also of memory: the others must be told
+  }
+  const std::size_t count = others.size() + 1;
+  each = block.size() / count / kLine * kLine;
+  meet.emplace(static_cast<std::ptrdiff_t>(count));
+  go = true;
+  go.notify_all();
   run(0);
   others.clear();
   std::sort(passes.begin(), passes.end());
   const double median = passes[passes.size() / 2];
-  return {static_cast<double>(each * count) / median, (passes.back() - passes.front()) / median};
+  return {static_cast<double>(each * count) / median, (passes.back() - passes.front()) / median,
+          static_cast<int>(count)};
 }
 
 }  // namespace moe_tool

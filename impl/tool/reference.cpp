@@ -8,7 +8,10 @@
 #include <cmath>
 #include <limits>
 #include <mutex>
+#include <system_error>
 #include <thread>
+
+#include "tool/session.h"
 
 namespace moe_tool {
 namespace {
@@ -173,6 +176,7 @@ std::vector<double> ReferenceLayer::outputs(const TokenBatch& batch, int threads
   const auto work = [&] {
     try {
       for (std::size_t i = next++; i < distinct.size(); i = next++) {
+        if (Interrupt::came()) return;
         if (!std::binary_search(held_.begin(), held_.end(), distinct[i])) continue;
         const ReferenceExpert expert(packed_, distinct[i], config_);
         for (std::size_t slot = 0; slot < ids.size(); ++slot)
@@ -185,7 +189,10 @@ std::vector<double> ReferenceLayer::outputs(const TokenBatch& batch, int threads
   };
   {
     std::vector<std::jthread> others;
-    for (int i = 1; i < threads; ++i) others.emplace_back(work);
+    try {
+      for (int i = 1; i < threads; ++i) others.emplace_back(work);
+    } catch (const std::system_error&) {  // those that run share the work
+    }
     work();
   }
   if (fault) std::rethrow_exception(fault);

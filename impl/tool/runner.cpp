@@ -69,6 +69,13 @@ CallSizes sizes_of(const Json& config) {
   return out;
 }
 
+double memory_of_batch(const CallSizes& sizes, std::int64_t tokens) {
+  const auto width = [](moe_dtype type) { return type == MOE_DTYPE_F32 ? 4.0 : 2.0; };
+  const double hidden = static_cast<double>(sizes.hidden) * (width(sizes.in) + width(sizes.out));
+  const double routing = 4 * static_cast<double>(sizes.logits) + 8 * static_cast<double>(sizes.chosen);
+  return static_cast<double>(tokens) * (hidden + routing);
+}
+
 std::uint64_t Random::bits() {  // xorshift64*
   state_ ^= state_ >> 12U;
   state_ ^= state_ << 25U;
@@ -113,7 +120,7 @@ void TokenBatch::choose_again() {
   }
 }
 
-void TokenBatch::run(const moe_layer* layer) {
+void TokenBatch::run(const moe_layer* layer, moe_control* control) {
   const moe_tensor hidden = view_of(sizes_.in, hidden_.data(), tokens_, sizes_.hidden);
   const moe_tensor out = view_of(sizes_.out, out_.data(), tokens_, sizes_.hidden);
   const moe_tensor logits = view_of(MOE_DTYPE_F32, logits_.data(), tokens_, sizes_.logits);
@@ -122,6 +129,7 @@ void TokenBatch::run(const moe_layer* layer) {
   auto args = sized<moe_apply_args>();
   args.hidden = &hidden;
   args.out = &out;
+  args.control = control;
   if (sizes_.routes) {
     args.mode = MOE_APPLY_ROUTER_LOGITS;
     args.router_logits = &logits;

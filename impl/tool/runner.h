@@ -31,6 +31,9 @@ class Random {
   std::uint64_t state_;
 };
 
+// Bytes of a TokenBatch.
+double memory_of_batch(const CallSizes& sizes, std::int64_t tokens);
+
 // Inputs and outputs of calls of up to `tokens` tokens of a layer.
 class TokenBatch {
  public:
@@ -38,7 +41,7 @@ class TokenBatch {
   // Other logits, or other ids where the layer does not route: each call chooses other experts, as tokens of a model
   // do.
   void choose_again();
-  void run(const moe_layer* layer);
+  void run(const moe_layer* layer, moe_control* control = nullptr);
   // What moe_route alone chooses from the same logits; none where it lacks a correction bias that only the layer has.
   std::optional<std::vector<std::int32_t>> route(moe_context* context, const moe_config* config) const;
 

@@ -11,6 +11,7 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
 #include <numeric>
 
 namespace moe_tool {
@@ -44,6 +45,21 @@ Character first_of(std::string_view text) {
   return code < kFirst[bytes] || surrogate || code > 0x10ffff ? Character{0, 0} : Character{bytes, code};
 }
 
+bool codeset_is_utf8() { return std::string_view(nl_langinfo(CODESET)) == "UTF-8"; }
+
+// Control characters, and what is not seen but makes a line look like another one: changes of direction, separators of
+// lines, marks without a width.
+bool hidden(char32_t code) {
+  struct Range {
+    char32_t first, last;
+  };
+  constexpr Range kHidden[] = {{0x00, 0x1f},     {0x7f, 0x9f},     {0xad, 0xad},      {0x61c, 0x61c},
+                               {0x180e, 0x180e}, {0x200b, 0x200f}, {0x2028, 0x202e},  {0x2060, 0x206f},
+                               {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe007f}};
+  return std::any_of(std::begin(kHidden), std::end(kHidden),
+                     [&](const Range& range) { return code >= range.first && code <= range.last; });
+}
+
 // Bytes of the escape sequence at the front, as toned() writes them; 0 where there is none.
 std::size_t escape_at(std::string_view text) {
   if (!text.starts_with("\x1b[")) return 0;
@@ -69,9 +85,9 @@ Screen screen_of(int file) {
   screen.terminal = isatty(file) == 1;
   if (!screen.terminal) return screen;
   const char* term = std::getenv("TERM");
-  const bool dumb = term == nullptr || std::string_view(term) == "dumb";
+  const bool dumb = term == nullptr || *term == '\0' || std::string_view(term) == "dumb";
   screen.colour = !dumb && !set("NO_COLOR");
-  screen.utf8 = std::string_view(nl_langinfo(CODESET)) == "UTF-8";
+  screen.utf8 = codeset_is_utf8();
   winsize size = {};
   screen.width = ioctl(file, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsualWidth;
   return screen;
@@ -99,15 +115,13 @@ std::size_t columns_of(std::string_view text) {
 }
 
 std::string printable(std::string_view text) {
+  // A terminal of another character set could take a byte of a character of UTF-8 for a control character (0x9b).
+  static const bool ascii = (isatty(1) == 1 || isatty(2) == 1) && !codeset_is_utf8();
   std::string out;
   while (!text.empty()) {
     const Character c = first_of(text);
-    // Changes of direction and separators of lines could make a line look like another one.
-    const bool hidden = c.code < 0x20 || (c.code >= 0x7f && c.code < 0xa0) || (c.code >= 0x200b && c.code <= 0x200f) ||
-                        (c.code >= 0x2028 && c.code <= 0x202e) || (c.code >= 0x2066 && c.code <= 0x2069) ||
-                        c.code == 0xfeff;
     const std::size_t bytes = std::max<std::size_t>(c.bytes, 1);
-    if (c.bytes != 0 && !hidden) {
+    if (c.bytes != 0 && !hidden(c.code) && (!ascii || c.code < 0x80)) {
       out += text.substr(0, bytes);
     } else {
       for (const char byte : text.substr(0, bytes)) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));

@@ -44,14 +44,16 @@ Interrupt::Interrupt() {
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
-  sigaction(SIGINT, &action, &old_int_);
-  sigaction(SIGTERM, &action, &old_term_);
+  for (std::size_t i = 0; i < old_.size(); ++i) {
+    sigaction(kSignals[i], nullptr, &old_[i]);
+    // What is ignored stays so: by nohup, and by shells for programs in the background.
+    if (old_[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);
+  }
 }
 
 Interrupt::~Interrupt() {
   told = nullptr;
-  sigaction(SIGINT, &old_int_, nullptr);
-  sigaction(SIGTERM, &old_term_, nullptr);
+  for (std::size_t i = 0; i < old_.size(); ++i) sigaction(kSignals[i], &old_[i], nullptr);
 }
 
 bool Interrupt::came() { return interrupted != 0; }
@@ -82,12 +84,29 @@ OpenModel open_model(const std::string& directory, int threads) {
   return out;
 }
 
+Json printable_document(const Json& document) {
+  if (document.is_string()) return printable(document.get_ref<const std::string&>());
+  Json out = document;
+  if (document.is_structured())
+    for (auto& [key, value] : out.items()) value = printable_document(std::as_const(value));
+  return out;
+}
+
 std::string shell_word(std::string_view path) {
   constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-";
-  if (!path.empty() && path.find_first_not_of(kPlain) == std::string_view::npos) return std::string(path);
-  std::string out = "'";
-  for (const char c : path) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return printable(out + "'");
+  const std::string word = (path.starts_with('-') ? "./" : "") + std::string(path);  // else it were an option
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  const bool plain = printable(word) == word;
+  std::string out;
+  for (const char c : word) {
+    if (c == '\'') {
+      out += plain ? "'\\''" : "\\'";
+    } else {
+      out += c == '\\' && !plain ? std::string("\\\\") : std::string(1, c);
+    }
+  }
+  // Shells read \xNN in $'..' alone.
+  return (plain ? "'" : "$'") + printable(out) + "'";
 }
 
 }  // namespace moe_tool

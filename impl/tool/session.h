@@ -1,8 +1,8 @@
 // What all commands share: where they write, how they are interrupted, what they open.
 #pragma once
 #include <fmt/format.h>
+#include <array>
 #include <csignal>
-
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,7 +44,8 @@ struct Command {
 };
 extern const std::vector<Command> kCommands;
 
-// Ctrl-C and a polite kill cancel the calls that use control(), and end the process only when they come again.
+// Ctrl-C, a polite kill and a terminal that goes away cancel the calls that use control(), and end the process only
+// when they come again.
 class Interrupt {
  public:
   Interrupt();
@@ -58,8 +59,8 @@ class Interrupt {
   void tell(moe_control* control);
 
  private:
-  struct sigaction old_int_ = {};
-  struct sigaction old_term_ = {};
+  static constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
+  std::array<struct sigaction, kSignals.size()> old_ = {};
 };
 
 // A model's directory, opened with `threads` threads (0: all cores).
@@ -72,6 +73,9 @@ struct OpenModel {
 OpenModel open_model(const std::string& directory, int threads = 0);
 ContextHandle make_context(int threads);
 int threads_of(const moe_context* context);
+
+// A document for people: what is in it may come from files of others.
+Json printable_document(const Json& document);
 
 // A path as one argument of a shell, for commands that are proposed.
 std::string shell_word(std::string_view path);

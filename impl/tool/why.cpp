@@ -83,7 +83,7 @@ void declare_why(CLI::App& command, Session& session) {
   const auto options = std::make_shared<WhyOptions>();
   add_directory(command, options->directory);
   command.add_option("--layer", options->layer, "The layer; by default the first that has experts")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_number())
       ->type_name("N")
       ->default_str("");
   command
@@ -94,7 +94,7 @@ void declare_why(CLI::App& command, Session& session) {
   command.callback([options, &session] {
     const Json found = examine(*options);
     session.document(found);
-    show(found, *options, session);
+    show(printable_document(found), *options, session);
     bool accepted = false;
     for (const Json& candidate : found["candidates"]) accepted = accepted || candidate.value("accepted", false);
     if (!accepted) session.exit_code = kNo;

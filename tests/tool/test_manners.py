@@ -3,12 +3,17 @@
 import json
 import os
 import pathlib
+import resource
 import shutil
+import signal
 import socket
+import stat
 import subprocess
+import time
 import unittest
 
-from moe_tool import ROOT, SCHEMA, Case, make_checkpoint, run
+import jsonschema
+from moe_tool import ROOT, SCHEMA, TOOL, Case, make_checkpoint, run
 
 PAGES = {"moe.1": ["--man"], "moe.bash": ["--completion", "bash"], "moe.zsh": ["--completion", "zsh"], "moe.fish": ["--completion", "fish"]}
 HOSTILE = ("$(touch hacked)", "`touch hacked`", "a\nb", "system(\"touch hacked\")", "'; system 'touch hacked", "\x1b[31mred", "\u202eevil",
@@ -30,6 +35,19 @@ class Usage(Case):
         self.refused(2, "bench", "x", "-t", "two")
         self.refused(2, "why", "x", "--for", "avx3", says="did you mean 'avx2'?")
         self.refused(2, "--completion", "tcsh", says="bash, zsh, fish")
+
+    def test_values_that_mean_nothing(self):
+        """NaN passes a comparison with a range, and the value of an empty shell variable would be no option at all."""
+        for command in (("doctor",), ("bench", "x")):
+            for value in ("nan", "inf", "-1", "61", "x", ""):
+                self.refused(2, *command, f"--seconds={value}", says="--seconds")
+        for option in ("--plot", "--layers", "--shape", "--format", "--for"):
+            self.refused(2, "bench", "x", option, "", says=f"{option}: must not be empty")
+        self.refused(2, "inspect", "", says="DIR: must not be empty")
+        for value in ("-5", "-1KB", "nan", "99999EB", "x"):
+            self.refused(2, "inspect", "x", "--memory", value, says="--memory")
+        for value in ("-1", "1.5", "99999999999999999999", "0x"):
+            self.refused(2, "why", "x", "--layer", value, says="is not a whole number")
 
     def test_errors_are_documents_too(self):
         done = run("inspect", self.folder / "none", "--json")
@@ -108,6 +126,186 @@ class Hostile(Case):
             self.assertNotIn("\u202e", done.stdout)
             self.assertEqual(done.stdout.count("next: moe convert"), 1)
 
+    def test_proposed_commands_name_the_same_folder(self):
+        model = make_checkpoint(self.folder / "model", "--shape", "tiny")
+        for name in ("-m", "a b", "it's", "\x1b[31m", "a\nb", "\u061cx", b"\xff\xfe", "q'\x07\\"):
+            shutil.copytree(os.fsencode(model), os.path.join(os.fsencode(self.folder), os.fsencode(name)))
+            done = subprocess.run([TOOL, "inspect", "--", name], cwd=self.folder, capture_output=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            line = done.stdout.decode().splitlines()[-1].removeprefix("next: moe ").replace("OUT", "out")
+            done = subprocess.run(["bash", "-c", f"'{TOOL}' {line}"], cwd=self.folder, capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, (line, done.stderr))
+
+    def test_texts_of_a_folder_do_not_reach_the_terminal_raw(self):
+        model = make_checkpoint(self.folder / "model", "--shape", "tiny")
+        out = self.folder / "out"
+        run("convert", model, out)
+        record = json.loads((out / "manifest.json").read_text())
+        for member in ("source", "platform"):
+            (out / "manifest.json").write_text(json.dumps({**record, member: "\x1b]0;title\x07\u202e\u061c"}))
+            for command in (("inspect", out), ("why", out), ("check", out), ("check", out, model), ("convert", model, out)):
+                done = run(*command)
+                self.assertIn(done.returncode, (0, 1))
+                for mark in ("\x1b", "\x07", "\u202e", "\u061c"):
+                    self.assertNotIn(mark, done.stdout + done.stderr)
+
+    def test_files_of_machines(self):
+        """--for reads a small regular file and nothing else, and says which file was wrong."""
+        model = make_checkpoint(self.folder / "model", "--shape", "tiny")
+        os.mkfifo(self.folder / "fifo")
+        with open(self.folder / "huge", "wb") as huge:
+            huge.truncate(1 << 40)
+        for name in (self.folder / "fifo", "/dev/zero", "/"):
+            found = self.refused(2, "inspect", model, "--for", name, says=f"--for '{name}'")
+            self.assertNotIn("basic_filebuf", found)
+        self.refused(1, "inspect", model, "--for", self.folder / "huge", says="at most 1048576")
+        for text in ("", "{", "[" * 100000, '{"type":"cpu","arch":"x86_64","features":[1]}', '{"type":"\xff"}'):
+            (self.folder / "platform").write_bytes(text.encode("latin-1"))
+            self.refused(1, "inspect", model, "--for", self.folder / "platform", says=f"--for '{self.folder}/platform': ")
+        done = run("inspect", model, "--for", b"\xff:9.0".decode("utf-8", "surrogateescape"))
+        self.assertIn("/moe_backend", done.stdout)
+
+    def test_limits(self):
+        """Full files, no threads, little memory: less is done, or words say what is missing."""
+        model = make_checkpoint(self.folder / "model", "--shape", "tiny")
+        quick = ("-p", "1", "-r", "1", "--seconds", "0", "-t", "1")
+        limited = lambda what, amount: lambda: resource.setrlimit(what, (amount, amount))
+        done = run("doctor", "--seconds", "0", preexec_fn=limited(resource.RLIMIT_AS, 200 << 20))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        if shutil.which("gnuplot"):
+            picture = self.folder / "a.svg"
+            for before in (None, "kept"):
+                if before:
+                    picture.write_text(before)
+                done = run("bench", model, *quick, "--plot", picture, preexec_fn=limited(resource.RLIMIT_FSIZE, 5000))
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn("a.svg cannot be written: File too large", done.stderr)
+                self.assertIn("decode 1", done.stdout)  # what was measured is not lost
+                self.assertEqual(picture.read_text() if picture.exists() else None, before)
+        if os.getuid() == 0 and (pathlib.Path(TOOL).parent.stat().st_mode & stat.S_IXOTH):
+            def few_threads():
+                os.setgid(65534)
+                os.setuid(65534)
+                resource.setrlimit(resource.RLIMIT_NPROC, (2, 2))
+            done = run("doctor", "--seconds", "0", "-t", "16", preexec_fn=few_threads)
+            self.assertIn(done.returncode, (0, 126, 127), done.stderr)
+        # More tokens than there is memory for: the system would give it, and kill who uses it.
+        big = make_checkpoint(self.folder / "big", "--shape", "qwen3", "--experts", "2", "--layers", "8", "--format", "pack")
+        if os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") < 60e9:
+            self.refused(1, "bench", big, "-n", "1048576", "-t", "1", says="is free")
+
+    def test_closed_standard_files(self):
+        model = make_checkpoint(self.folder / "model", "--shape", "tiny")
+        for closed in ((0,), (1,), (2,), (0, 1, 2)):
+            out = self.folder / f"out{closed}"
+            done = subprocess.run([TOOL, "convert", str(model), str(out)], stdin=subprocess.DEVNULL, capture_output=True, check=False,
+                                  preexec_fn=lambda: [os.close(file) for file in closed])
+            self.assertEqual(done.returncode, 1 if 1 in closed else 0, done.stderr)
+            self.assertEqual(run("check", out, model).returncode, 0)
+
+    def test_a_packed_file_that_becomes_shorter(self):
+        """The processor raises SIGBUS: the file is named, and with --json there is a document."""
+        model = make_checkpoint(self.folder / "model", "--shape", "qwen3", "--experts", "8", "--layers", "1", "--format", "pack")
+        for more in ([], ["--json"]):
+            out = self.folder / f"out{len(more)}"
+            run("convert", model, out)
+            file = out / "layer-00000.moe"
+            process = subprocess.Popen([TOOL, "check", str(out), "--tokens", "64", "-t", "1", *more], stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, text=True)
+            while process.poll() is None and file.name not in pathlib.Path(f"/proc/{process.pid}/maps").read_text():
+                time.sleep(0.001)
+            os.truncate(file, 4096)
+            text, words = process.communicate()
+            self.assertEqual(process.returncode, 1, words)
+            self.assertIn("layer-00000.moe", text + words)
+            if more:
+                jsonschema.validate(json.loads(text), SCHEMA)
+
+    def test_signals(self):
+        """What is ignored stays ignored, a hangup leaves no temporary files, and nothing makes Ctrl-C wait."""
+        model = make_checkpoint(self.folder / "model", "--shape", "qwen3", "--experts", "16", "--layers", "4", "--format", "pack")
+        out = self.folder / "out"
+
+        def send(number, *command, before=0.3, **more):
+            process = subprocess.Popen([TOOL, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+            time.sleep(before)
+            process.send_signal(number)
+            start = time.time()
+            words = process.communicate()[1]
+            return process.returncode, words, time.time() - start
+
+        code, words, _ = send(signal.SIGHUP, "convert", model, out, "-t", "1")
+        self.assertIn(code, (130, 0), words)
+        self.assertEqual(list(out.glob(".moe-save*")), [])
+        for number in (signal.SIGINT, signal.SIGHUP):
+            shutil.rmtree(out, ignore_errors=True)
+            code, words, _ = send(number, "convert", model, out, "-t", "1", preexec_fn=lambda n=number: signal.signal(n, signal.SIG_IGN))
+            self.assertEqual(code, 0, words)
+        code, words, waited = send(signal.SIGINT, "check", out, "--tokens", "2048", "-t", "1")
+        self.assertEqual(code, 130, words)
+        self.assertLess(waited, 20)
+        code, words, waited = send(signal.SIGINT, "bench", out, "-p", "4096", "-t", "1", before=2)
+        self.assertEqual(code, 130, words)
+        self.assertIn("interrupted", words)
+
+    def test_programs_that_are_not_gnuplot(self):
+        model = make_checkpoint(self.folder / "model", "--shape", "tiny")
+        bin_folder = self.folder / "bin"
+        bin_folder.mkdir()
+        fake = bin_folder / "gnuplot"
+        picture = self.folder / "a.svg"
+        command = ("bench", model, "-p", "1", "-r", "1", "--seconds", "0", "-t", "1", "--plot", picture)
+        path = {"PATH": f"{bin_folder}:{os.environ['PATH']}"}
+        picture.write_text("kept")
+        draws = "case $1 in -d) %s;; esac; echo 5.4"
+        for script, says in (("exit 3", "its exit code is 3"), ("kill -9 $$", "signal 9"), ("exec yes", "without an end"),
+                             ("printf '\\033[31mred' >&2; exit 1", "\\x1b[31mred"), (draws % "echo '<svg'; exit 0", "no whole SVG"),
+                             (draws % "exit 4", "its exit code is 4")):
+            fake.write_text(f"#!/bin/sh\n{script}\n")
+            fake.chmod(0o755)
+            done = run(*command, env=path)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(says, done.stderr)
+            self.assertNotIn("\x1b", done.stderr)
+            self.assertEqual("decode 1" in done.stdout, script.startswith("case"))
+        fake.write_text(f"#!/bin/sh\n{draws % 'touch $0.runs; exec sleep 600'}\n")
+        process = subprocess.Popen([TOOL, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   env={**os.environ, **path})
+        while process.poll() is None and not (bin_folder / "gnuplot.runs").exists():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        text, words = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 130, words)
+        self.assertIn("decode 1", text)
+        self.assertEqual(picture.read_text(), "kept")
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["a.svg", "bin", "model"])
+
+    @unittest.skipUnless(shutil.which("gnuplot"), "needs gnuplot")
+    def test_where_pictures_go(self):
+        """Devices and pipes stay what they are, links too, and no file beside the picture is touched."""
+        model = make_checkpoint(self.folder / "model", "--shape", "tiny")
+        command = ("bench", model, "-p", "1", "-r", "1", "--seconds", "0", "-t", "1", "--plot")
+        (self.folder / "folder").mkdir()
+        self.refused(1, *command, self.folder / "folder", says="Is a directory")
+        os.mkfifo(self.folder / "fifo")
+        self.assertEqual(run(*command, self.folder / "fifo").returncode, 1)
+        self.assertTrue((self.folder / "fifo").is_fifo())
+        done = run(*command, "/dev/full")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("/dev/full cannot be written: No space", done.stderr)
+        self.assertTrue(pathlib.Path("/dev/full").is_char_device())
+        (self.folder / "a.svg.part").write_text("mine")
+        (self.folder / "old.svg").write_text("old")
+        (self.folder / "old.svg").chmod(0o640)
+        for name in ("old.svg", "new.svg"):
+            (self.folder / f"link-{name}").symlink_to(name)
+            self.assertEqual(run(*command, self.folder / f"link-{name}").returncode, 0)
+            self.assertIn("</svg>", (self.folder / name).read_text())
+            self.assertTrue((self.folder / f"link-{name}").is_symlink())
+        self.assertEqual((self.folder / "old.svg").stat().st_mode & 0o777, 0o640)
+        self.assertEqual(run(*command, self.folder / "a.svg").returncode, 0)
+        self.assertEqual((self.folder / "a.svg.part").read_text(), "mine")
+
     def test_pictures(self):
         model = make_checkpoint(self.folder / "model", "--shape", "tiny")
         if shutil.which("gnuplot") is None:
@@ -158,7 +356,6 @@ class Pages(Case):
         self.assertIn("--prefill", words("bench", "--p", "2"))
 
     def test_schema_is_one(self):
-        import jsonschema
         jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
