@@ -11,7 +11,8 @@ import unittest
 
 from moe_tool import TOOL, VECTORS, Case, document, make_checkpoint, run
 
-FORMATS = ("int", "pack", "fp8-channel", "fp8-block", "mxfp8", "mxfp4", "nvfp4", "bf16")
+FORMATS = ("int", "pack", "fp8-channel", "fp8-block", "mxfp8", "mxfp4", "nvfp4", "bf16", "auto-round-gptq", "quark-int4",
+           "modelopt-int4-awq", "modelopt-mixed", "torchao-int8-stacked", "bitsandbytes-int8")
 SHAPES = ("tiny", "tiny_mixtral", "tiny_deepseek", "tiny_gptoss")
 QUICK = ("-p", "4", "-n", "1", "-r", "2", "--seconds", "0", "-t", "1")
 
