@@ -9,9 +9,10 @@
 //                    [weight_shape i64 [2] = N, K]
 //   gptq             qweight i32 [ceil(K*bits/32), N]       scales [G, N]        [bias [N]]
 //                    qzeros i32 [G, ceil(N*bits/32)]        g_idx i32 [K]
-//   quark-reorder    groups: weight i32 [K, ceil(N*bits/32)]  weight_scale [G, N]
-//   quark-order        weight_zero_point i32 [G, ceil(N*bits/32)], fields of both in awq_field() order or in plain order
-//                      channel: weight i32 [N, ceil(K*bits/32)]  weight_scale [N]  weight_zero_point i32 [ceil(N*bits/32)]
+//   quark-reorder    groups: weight i32 [K, ceil(N*bits/32)]   weight_scale [G, N]
+//   quark-order        weight_zero_point i32 [G, ceil(N*bits/32)], fields in awq_field() order or in plain order
+//                      rows: weight i32 [N, ceil(K*bits/32)]   weight_scale [N]
+//                      weight_zero_point i32 [ceil(N*bits/32)]
 //   quark-int8       weight i8 [N, K]                       weight_scale, one number  [weight_zero_point i8, 0]
 //   modelopt-int4    weight u8 [N/2, K], row 2r in the low four bits, two's complement  weight_scale [N, G]
 //                      [pre_quant_scale [K]], which int8 files may have, too
