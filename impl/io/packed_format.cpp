@@ -203,8 +203,8 @@ namespace {
 
 // The other way; false: there are fewer than the header says.
 bool split_side_floats(const PackedHead& head, std::vector<float> all, PackedInfo& info) {
-  const auto if_has = [&](std::uint32_t flag, std::uint64_t count) {
-    return (head.side_floats & flag) != 0 ? static_cast<std::size_t>(count) : 0;
+  const auto if_has = [&](std::uint32_t flag, std::int64_t count) {
+    return (head.side_floats & flag) != 0 ? usize(count) : 0;
   };
   const std::size_t scales = head.side_floats & ~(kHasNorm | kHasInputs | kHasMiddle);
   const std::size_t norm = if_has(kHasNorm, head.w2.half_rows), inputs = if_has(kHasInputs, head.w2.half_rows),
