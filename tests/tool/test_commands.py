@@ -126,12 +126,19 @@ class Commands(Case):
         self.assertEqual(run("convert", model, out).returncode, 0)
         found, code = document("check", out, other)
         self.assertEqual((code, found["fingerprint"]["equal"]), (1, False))
+        text = run("check", out, other).stdout
+        self.assertIn("yes 3 of 3 layers: all hashes are right", text)
+        self.assertIn("differs from what the source converts to", text)
+        self.assertNotIn("byte for byte the same", text)
+        self.assertNotIn("--verify", text)  # makes nothing of another source
+        self.refused(2, "check", out, out, says="is a converted model too")
         victim = out / "layer-00001.moe"
         data = bytearray(victim.read_bytes())
         data[-100] ^= 1
         victim.write_bytes(data)
         found, code = document("check", out)
         self.assertEqual((code, [layer["ok"] for layer in found["layers"]]), (1, [True, False, True]))
+        self.assertIn("no 2 of 3 layers: all hashes are right", run("check", out).stdout)
         self.assertEqual(run("convert", model, out, "--verify").returncode, 0)
         self.assertEqual(document("check", out, model)[1], 0)
 
