@@ -4,6 +4,8 @@ import hashlib
 import json
 import os
 import pathlib
+import platform
+import shutil
 import signal
 import subprocess
 import time
@@ -100,6 +102,27 @@ class Commands(Case):
         processor = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
         self.assertEqual(found["isa"].get("avx2", False), " avx2 " in processor)
         self.assertEqual(found["memory"]["total_bytes"], os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+
+    @unittest.skipUnless(shutil.which("lscpu"), "needs lscpu")
+    def test_caches_of_all_sockets_count(self):
+        done = subprocess.run(["lscpu", "-B", "-C=LEVEL,ALL-SIZE"], capture_output=True, text=True, check=False)
+        sizes = [tuple(map(int, line.split())) for line in done.stdout.splitlines()[1:]]
+        if not sizes:
+            self.skipTest("the system does not say")
+        self.assertEqual(document("doctor", "--seconds", "0")[0]["cpu"]["l3_bytes"], max(sizes)[1])
+
+    def test_control_groups(self):
+        """Files that a group has in memory can be dropped: what they take is free."""
+        for name, text in (("memory.max", "400000000"), ("memory.current", "390000000"), ("cpu.max", "150000 100000"),
+                           ("memory.stat", "anon 40000000\nactive_file 50000000\ninactive_file 300000000\n")):
+            (self.folder / name).write_text(text + "\n")
+        inside = f"mount --bind '{self.folder}' /sys/fs/cgroup && exec '{TOOL}' doctor --json --seconds 0"
+        done = subprocess.run(["unshare", "-rm", "sh", "-c", inside], capture_output=True, text=True, check=False)
+        if not done.stdout or "0::" not in pathlib.Path("/proc/self/cgroup").read_text(encoding="utf-8"):
+            self.skipTest(f"no such groups can be made here: {done.stderr}")
+        found = json.loads(done.stdout)
+        self.assertEqual((found["memory"]["limit_bytes"], found["memory"]["available_bytes"]), (400000000, 360000000))
+        self.assertEqual(found["cpu"]["quota_cpus"], 1.5)
 
     def test_why_for_other_machines(self):
         model = make_checkpoint(self.folder / "model", "--shape", "tiny", "--format", "pack")
