@@ -25,6 +25,10 @@ class Usage(Case):
         self.refused(2, "inspct", says="did you mean 'inspect'?")
         self.refused(2, "doctor", "--secnods", "1", says="did you mean '--seconds'?")
         self.refused(2, "inspect", "x", "--jsn", says="did you mean '--json'?")
+        self.refused(2, "-t", "2", "doctor", says="'-t' goes behind the command: moe doctor -t")
+        self.refused(2, "bench", "x", "--format", "mxfp4", says="--format requires --shape")
+        for layers in ("1-2", "3,7", "0", "49", "x"):
+            self.refused(2, "bench", "--shape", "qwen3-30b-a3b", "--layers", layers, says="1 to 48")
         self.refused(2, says="a command is needed: doctor, inspect")
         self.refused(2, "inspect", says="DIR is required")
         self.refused(2, "inspect", "a", "b", says="'b'")
