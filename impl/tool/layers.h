@@ -20,6 +20,7 @@ struct ModelLayer {
   std::string kernel;  // "" where none accepts it
   std::string layout;
   std::uint64_t packed_bytes = 0;
+  Json candidates;      // of moe_selection_to_json; of a converted layer as its file lets them
   std::string problem;  // why it cannot be used, "" where it can
 };
 

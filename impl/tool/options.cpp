@@ -257,6 +257,8 @@ TargetMachine target_of(const std::string& name) {
   return out;
 }
 
+std::string for_text(const std::string& name) { return name == "this" ? "" : " --for " + shell_word(name); }
+
 TargetMachine target_of_folder(const std::string& platform) {
   std::istringstream words(platform);
   std::string device, detail;

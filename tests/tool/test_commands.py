@@ -170,9 +170,59 @@ class Commands(Case):
         out = self.folder / "out"
         self.assertEqual(document("convert", model, out, "--layers", "0,2-3")[0]["layers"], [0, 2, 3])
         self.assertEqual(document("check", out)[0]["not_converted"], [1, 4])
+        found, code = document("inspect", out)
+        self.assertEqual((code, found["layers_that_run"], found["layers_not_converted"]), (0, 3, 2))
+        self.assertEqual(found["packed_bytes"], sum(p.stat().st_size for p in out.glob("layer-*.moe")))
+        self.assertIn("not converted", run("inspect", out).stdout)
+        found = document("bench", out, *QUICK)[0]
+        self.assertEqual((found["model"]["layers"], found["model"]["layers_measured"]), (5, 3))
+        found = document("check", out, "--layers", "2")[0]
+        self.assertEqual(([layer["layer"] for layer in found["layers"]], found["not_proven"][-2]), ([2], "layers other than those of --layers"))
         self.assertEqual(document("convert", model, out)[0]["layers_made"], 2)
         for wrong in (",", "1,", "3-1", "-1", "x", "0-99999999999999999999", "9"):
             self.refused(2, "convert", model, out, f"--layers={wrong}", says=f"--layers '{wrong}'")
+
+    def test_figures_of_bench_agree(self):
+        """A token reads top_k of the experts; tokens/s of all layers follow from those that were measured."""
+        model = make_checkpoint(self.folder / "model", "--shape", "tiny", "--layers", "4")
+        facts = document("inspect", model)[0]["layers"][0]
+        for more, measured in (((), 4), (("--layers", "1-2"), 2)):
+            found, code = document("bench", model, "-p", "1", "-n", "1", "-r", "1", "--seconds", "0", "-t", "1", *more)
+            self.assertEqual((code, found["model"]["layers_measured"]), (0, measured))
+            self.assertEqual(found["model"]["packed_bytes"], measured * facts["packed_bytes"])
+            for row in found["rows"]:
+                read = facts["top_k"] / facts["num_experts"] * 4 * facts["packed_bytes"]
+                self.assertAlmostEqual(row["bytes_per_second"] / row["tokens_per_second"], read, places=3)
+                best = max(row["probe_before"], row["probe_after"])
+                self.assertAlmostEqual(row["share_of_probe"], row["bytes_per_second"] / best, places=9)
+                self.assertEqual((row["deviation"], row["spread"]), (0, 0))
+
+    def test_folders_of_other_machines(self):
+        """A folder that no kernel here reads is told by every command; for its machine it is fine."""
+        model = make_checkpoint(self.folder / "model", "--shape", "tiny", "--layers", "2", "--format", "pack")
+        other, out = "avx2" if platform.machine() == "aarch64" else "arm", self.folder / "out"
+        text = run("convert", model, out, "--for", other).stdout
+        self.assertIn("then moe bench there", text)
+        found, code = document("inspect", out)
+        self.assertEqual((code, found["layers_that_run"], found["layers"][0]["kernel"]), (1, 0, ""))
+        self.assertIn("packed as", found["layers"][0]["problem"])
+        found, code = document("why", out)
+        self.assertEqual((code, [c["accepted"] for c in found["candidates"] if c["accepted"]]), (1, []))
+        self.assertNotIn("moe bench", run("why", out).stdout)
+        self.refused(1, "bench", out, *QUICK, says="packed as")
+        for command in ("inspect", "why"):
+            self.assertEqual(document(command, out, "--for", other)[1], 0)
+            self.assertNotIn("moe bench", run(command, out, "--for", other).stdout)
+        found, code = document("check", out, model)
+        self.assertEqual((code, found["layers"][0]["experts_compared"]), (0, 1))
+        self.assertIn("packed as", found["layers"][0]["not_run"])
+
+    def test_proposed_commands_are_for_the_same_machine(self):
+        model = make_checkpoint(self.folder / "model", "--shape", "tiny", "--format", "pack")
+        last = lambda *args: run(*args).stdout.splitlines()[-1]
+        self.assertEqual(last("inspect", model, "--for", "avx2"), f"next: moe convert {model} OUT --for avx2")
+        self.assertEqual(last("why", model, "--for", "avx2"), f"next: moe convert {model} OUT --for avx2")
+        self.assertEqual(last("inspect", model, "--for", "cuda:9.0"), f"next: moe why {model} --layer 0 --for cuda:9.0")
 
     def test_interrupted(self):
         """Ctrl-C leaves whole layers, says so, and ends with 130; the same command goes on."""
