@@ -376,7 +376,7 @@ void show(const Json& found, const CheckOptions& options, const Session& session
     session.next(
         fmt::format("moe convert {} {} --verify makes damaged layers again", shell_word(options.source), directory));
   } else if (errors.empty() && !not_run.empty()) {
-    session.next(fmt::format("copy {} to a machine that runs it, then moe check there", directory));
+    session.next(fmt::format("copy {} to a machine that runs it", directory));
   } else {
     session.next(fmt::format("moe bench {}", directory));
   }

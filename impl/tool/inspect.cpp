@@ -165,7 +165,10 @@ void show(const Json& found, const InspectOptions& options, const Session& sessi
 
   const std::string directory = shell_word(options.directory);
   const double packed = found.value("packed_bytes", 0.0);
-  const double memory = found.value("memory_bytes", 0.0);
+  const std::string memory = fmt::format("{} {}", bytes_text(found.value("memory_bytes", 0.0)),
+                                         options.memory > 0         ? "may be taken"
+                                         : options.target == "this" ? "is free"
+                                                                    : "is free on this machine");
   const std::string target = for_text(options.target);
   if (const std::int64_t layer = first_that_does_not_run(found); layer >= 0)
     return session.next(fmt::format("moe why {} --layer {}{}", directory, layer, target));
@@ -175,8 +178,7 @@ void show(const Json& found, const InspectOptions& options, const Session& sessi
     return;
   }
   if (!found.value("fits", true)) {
-    session.line("{} does not fit: the experts take {}, {} is free", screen.no(), bytes_text(packed),
-                 bytes_text(memory));
+    session.line("{} does not fit: the experts take {}, {}", screen.no(), bytes_text(packed), memory);
     session.next(
         converted
             ? fmt::format("moe bench {} --layers 0-3", directory)
@@ -184,7 +186,7 @@ void show(const Json& found, const InspectOptions& options, const Session& sessi
                           directory, target));
     return;
   }
-  session.line("{} fits: the experts take {}, {} is free", screen.yes(), bytes_text(packed), bytes_text(memory));
+  session.line("{} fits: the experts take {}, {}", screen.yes(), bytes_text(packed), memory);
   session.next(!converted       ? fmt::format("moe convert {} OUT{}", directory, target)
                : target.empty() ? fmt::format("moe bench {}", directory)
                                 : fmt::format("copy {} to such a machine", directory));

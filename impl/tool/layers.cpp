@@ -127,12 +127,15 @@ std::vector<ModelLayer> layers_of(const OpenModel& model, const TargetMachine& t
 std::int64_t layer_with_experts(const OpenModel& model, std::int64_t asked) {
   std::int64_t count = 0;
   std::int64_t first = -1;
+  bool lacking = false;  // layers that a converted directory does not have
   std::string problem;
   for (const Json& facts : model.document["layers"]) {
     const auto number = facts.value("layer", std::int64_t{0});
     const std::string kind = facts.value("kind", "");
     ++count;
-    if (kind == "experts" && first < 0) first = number;
+    const bool absent = !facts.value("converted", true);
+    lacking = lacking || absent;
+    if (kind == "experts" && !absent && first < 0) first = number;
     if (kind == "other" && problem.empty()) problem = facts.value("problem", "");
     if (number != asked) continue;
     if (kind == "experts") return asked;
@@ -143,6 +146,7 @@ std::int64_t layer_with_experts(const OpenModel& model, std::int64_t asked) {
   if (asked >= 0)
     throw Failure(kUsage,
                   fmt::format("--layer {}: the model has {}, counted from 0", asked, count_text(count, "layer")));
+  if (first < 0 && lacking) throw Failure(kNo, "no layer of this directory is converted yet");
   if (first < 0) throw Failure(kNo, problem.empty() ? "no layer of this model has experts" : problem);
   return first;
 }

@@ -174,6 +174,9 @@ class Commands(Case):
         self.assertEqual((code, found["layers_that_run"], found["layers_not_converted"]), (0, 3, 2))
         self.assertEqual(found["packed_bytes"], sum(p.stat().st_size for p in out.glob("layer-*.moe")))
         self.assertIn("not converted", run("inspect", out).stdout)
+        none = self.folder / "later"
+        self.assertEqual(run("convert", model, none, "--layers", "3").returncode, 0)
+        self.assertEqual(document("why", none)[0]["layer"], 3)
         found = document("bench", out, *QUICK)[0]
         self.assertEqual((found["model"]["layers"], found["model"]["layers_measured"]), (5, 3))
         found = document("check", out, "--layers", "2")[0]
@@ -222,6 +225,8 @@ class Commands(Case):
         last = lambda *args: run(*args).stdout.splitlines()[-1]
         self.assertEqual(last("inspect", model, "--for", "avx2"), f"next: moe convert {model} OUT --for avx2")
         self.assertEqual(last("why", model, "--for", "avx2"), f"next: moe convert {model} OUT --for avx2")
+        self.assertIn("100.0 KB may be taken\n", run("inspect", model, "--memory", "100KB").stdout)
+        self.assertIn(" is free on this machine\n", run("inspect", model, "--for", "avx2").stdout)
         self.assertEqual(last("inspect", model, "--for", "cuda:9.0"), f"next: moe why {model} --layer 0 --for cuda:9.0")
 
     def test_interrupted(self):
