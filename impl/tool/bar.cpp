@@ -95,7 +95,8 @@ std::string Bar::line(const moe_progress& progress, double seconds) const {
           : what_;
   const std::string percent = fmt::format("{:3.0f}%", 100 * share);
   if (!screen.terminal)
-    return fmt::format("{}: {} ({}, {})", what_, where, name, percent.substr(percent.find_first_not_of(' ')));
+    return layers ? fmt::format("{}: {} ({}, {})", what_, where, name, percent.substr(percent.find_first_not_of(' ')))
+                  : what_;
 
   const auto worked = static_cast<double>(progress.bytes_done - std::min(first_byte_, progress.bytes_done));
   const double rate = seconds > 0 ? worked / seconds : 0;

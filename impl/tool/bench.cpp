@@ -1,6 +1,7 @@
 // moe bench: tokens per second of a model's experts, beside a probe of the memory. As llama-bench, it has rows for
 // decode and prefill and for numbers of threads, with mean and deviation.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <optional>
 #include <set>
@@ -52,12 +53,13 @@ class Model {
         return layer.kind != "experts" || layer.facts.value("multi_token_prediction", false);
       });
       if (layers_.empty()) layer_with_experts(model_, -1);  // says why
+      all_ = static_cast<std::int64_t>(layers_.size());
       converted_ = model_.document.contains("converted");
       if (converted_)
         std::erase_if(layers_, [](const ModelLayer& layer) { return !layer.facts.value("converted", false); });
       if (layers_.empty())
         throw Failure(kNo, "no layer of this directory is converted yet; moe convert goes on where it ended");
-      all_ = static_cast<std::int64_t>(layers_.size());
+      keep_asked();
       name_ = printable(model_.document.value("class", ""));
     } else {
       const ModelShape& shape = shape_named(options.shape);
@@ -86,6 +88,13 @@ class Model {
 
   const std::string& name() const { return name_; }
   const ModelLayer& first() const { return layers_.front(); }
+  // Of the layers that are measured, each once.
+  std::string weights() const {
+    std::set<std::string> out;
+    for (std::size_t i = 0; i < std::min(layers_.size(), static_cast<std::size_t>(count_)); ++i)
+      out.insert(layers_[i].format);
+    return fmt::format("{}", fmt::join(out, "+"));
+  }
   std::int64_t all_layers() const { return all_; }
   std::int64_t measured_layers() const { return count_; }
   double measured_bytes() const { return static_cast<double>(packed_bytes_); }
@@ -118,23 +127,31 @@ class Model {
                : *std::max_element(threads.begin(), threads.end());
   }
 
+  void keep_asked() {
+    if (options_.layers.empty()) return;
+    const std::vector<std::int64_t> numbers =
+        number_list(options_.layers, moe_checkpoint_layer_count(model_.checkpoint.get()) - 1, "--layers");
+    std::erase_if(layers_, [&](const ModelLayer& layer) {
+      return !std::binary_search(numbers.begin(), numbers.end(), layer.number);
+    });
+    if (layers_.empty())
+      throw Failure(kUsage, fmt::format("--layers {}: none of these has experts here", printable(options_.layers)));
+  }
+
+  // Layers of a shape are all alike: --layers is how many.
+  std::int64_t layers_of_shape() const {
+    if (options_.layers.empty()) return std::min(kLayersOfShape, all_);
+    std::int64_t count = 0;
+    const char* end = options_.layers.data() + options_.layers.size();
+    const auto parsed = std::from_chars(options_.layers.data(), end, count);
+    if (parsed.ec == std::errc{} && parsed.ptr == end && count > 0 && count <= all_) return count;
+    throw Failure(kUsage, fmt::format("--layers '{}': with --shape it is how many layers are measured, 1 to {}",
+                                      printable(options_.layers), all_));
+  }
+
   void choose_layers() {
     const auto memory = static_cast<double>(memory_state().available) * kMemoryShare;
-    if (!options_.layers.empty() && options_.shape.empty()) {
-      const std::vector<std::int64_t> numbers =
-          number_list(options_.layers, moe_checkpoint_layer_count(model_.checkpoint.get()) - 1, "--layers");
-      std::erase_if(layers_, [&](const ModelLayer& layer) {
-        return !std::binary_search(numbers.begin(), numbers.end(), layer.number);
-      });
-      if (layers_.empty())
-        throw Failure(kUsage, fmt::format("--layers {}: none of these has experts here", printable(options_.layers)));
-    }
-    std::int64_t wanted = static_cast<std::int64_t>(layers_.size());
-    if (!options_.shape.empty()) {
-      wanted = options_.layers.empty() ? std::min(kLayersOfShape, all_)
-                                       : number_list(options_.layers, all_, "--layers").back();
-      if (wanted == 0) throw Failure(kUsage, "--layers 0: with --shape it is how many layers are measured, at least 1");
-    }
+    const std::int64_t wanted = options_.shape.empty() ? static_cast<std::int64_t>(layers_.size()) : layers_of_shape();
     double bytes = 0;
     for (count_ = 0; count_ < wanted; ++count_) {
       const ModelLayer& layer = layers_[options_.shape.empty() ? static_cast<std::size_t>(count_) : 0];
@@ -209,16 +226,16 @@ class Row {
                                      count_text(static_cast<std::int64_t>(layers.size()), "layer"), bytes_text(needed),
                                      bytes_text(free)));
     for (std::size_t i = 0; i < layers.size(); ++i) batches_.emplace_back(sizes_of(reports[i].at("config")), tokens, i);
-    bytes_ = 0;
     for (std::size_t i = 0; i < layers.size(); ++i) {  // the first pass is the warm-up; it also counts what is read
       Interrupt::check();
       batches_[i].run(layers[i].get());
       const auto& ids = batches_[i].ids();
       std::set<std::int32_t> distinct(ids.begin(), ids.end());
-      std::erase_if(distinct, [](std::int32_t id) { return id < 0; });
-      const auto held = reports[i]["config"].value("num_local_experts", std::int64_t{1});
-      const auto read = static_cast<double>(std::min(static_cast<std::int64_t>(distinct.size()), held));
-      bytes_ += read * reports[i]["memory"].value("packed_bytes", 0.0) / static_cast<double>(held);
+      // Zero experts have no weights. Of a rank that holds a part of the experts, the same part of these is read.
+      const std::int64_t experts = sizes_of(reports[i].at("config")).with_weights;
+      std::erase_if(distinct, [&](std::int32_t id) { return id < 0 || id >= experts; });
+      bytes_ += static_cast<double>(distinct.size()) / static_cast<double>(experts) *
+                reports[i]["memory"].value("packed_bytes", 0.0);
     }
   }
 
@@ -260,7 +277,9 @@ Json measure(const BenchOptions& options, const Session& session) {
     const std::vector<LayerHandle> layers = model.layers(context.get());
     std::vector<Json> reports;
     for (const LayerHandle& layer : layers) reports.push_back(document_of(moe_layer_to_json, layer.get()));
-    kernel = reports.front().value("kernel", "");
+    std::set<std::string> kernels;
+    for (const Json& report : reports) kernels.insert(report.value("kernel", ""));
+    kernel = fmt::format("{}", fmt::join(kernels, "+"));
     if (const std::string busy = busy_warning(threads); !busy.empty() && rows.empty()) warnings.insert(busy);
     std::vector<std::pair<const char*, std::int64_t>> tests;
     for (const std::int64_t tokens : options.decode) tests.emplace_back("decode", tokens);
@@ -309,7 +328,7 @@ Json measure(const BenchOptions& options, const Session& session) {
                                 bytes_text(static_cast<double>(last_level_cache_bytes()))));
   Json out = {{"command", "bench"}};
   out["model"] = {{"name", model.name()},
-                  {"weights", model.first().format},
+                  {"weights", model.weights()},
                   {"layers", model.all_layers()},
                   {"layers_measured", model.measured_layers()},
                   {"packed_bytes", model.measured_bytes()},
@@ -374,14 +393,16 @@ void declare_bench(CLI::App& command, Session& session) {
   std::vector<std::string> names;
   for (const ModelShape& shape : shapes()) names.emplace_back(shape.name);
   CLI::Option* directory = command.add_option("DIR", options->directory, "The model's directory")->type_name("");
-  command.add_option("--shape", options->shape, fmt::format("Instead of a directory: {}", fmt::join(names, ", ")))
-      ->type_name("NAME")
-      ->excludes(directory);
+  CLI::Option* shape =
+      command.add_option("--shape", options->shape, fmt::format("Instead of a directory: {}", fmt::join(names, ", ")))
+          ->type_name("NAME")
+          ->excludes(directory);
   command
       .add_option(
           "--format", options->format,
           fmt::format("Weights of --shape, by default those it is known in: {}", fmt::join(format_names(), ", ")))
-      ->type_name("F");
+      ->type_name("F")
+      ->needs(shape);
   command.add_option("-t,--threads", options->threads, "Numbers of threads; 0: all cores")
       ->delimiter(',')
       ->check(CLI::Range(0, 1024))

@@ -66,6 +66,12 @@ class FolderCheck {
       source_.checkpoint = make<CheckpointHandle>(moe_checkpoint_open, source_.context.get(), options.source.c_str(),
                                                   text.data(), text.size(), control_.get());
       source_.document = document_of(moe_checkpoint_to_json, source_.checkpoint.get());
+      // Its layers would be loaded, not converted again, and agree with themselves.
+      if (source_.document.contains("converted"))
+        throw Failure(kUsage,
+                      fmt::format("{} is a converted model too; check compares with the model that OUT was made "
+                                  "from, as it comes from Hugging Face",
+                                  printable(options.source)));
     }
   }
 
@@ -224,15 +230,15 @@ class FolderCheck {
     }
     std::vector<std::int64_t> compared;
     for (const Json& id : mine.at("experts")) compared.push_back(id);
-    out["experts_compared"] = compared.size();
-    for (const Json& output : mine.at("outputs")) {
-      const std::string name = output.value("name", "");
-      for (const std::int64_t id : compared) {
+    for (const std::int64_t id : compared) {
+      for (const Json& output : mine.at("outputs")) {
+        const std::string name = output.value("name", "");
         if (same_bytes(stored, made.get(), name, id)) continue;
         out["problem"] = fmt::format("{} of expert {} differs from what the source converts to", name, id);
         return false;
       }
     }
+    out["experts_compared"] = compared.size();
     return true;
   }
 
@@ -285,6 +291,7 @@ class FolderCheck {
       out.push_back("experts other than the one that was converted again in each layer: --full converts all of them");
       out.push_back("bytes of the source that its fingerprint does not sample (16 pieces of 4 KiB of each file)");
     }
+    if (!options_.layers.empty()) out.push_back("layers other than those of --layers");
     out.push_back("other tokens than the random ones, and other machines' kernels");
     return out;
   }
@@ -303,15 +310,22 @@ void show(const Json& found, const CheckOptions& options, const Session& session
   const Screen& screen = session.out;
   std::vector<double> errors;
   double allowed = 0;
-  std::size_t good = 0;
+  bool exact = true;
+  std::int64_t hashed = 0;
+  std::int64_t good = 0;
   std::int64_t compared = 0;
   std::int64_t routed = 0;
   std::string not_run;
   Table bad({{"layer", true, false}, {"what is wrong", false, true}});
   for (const Json& row : found["layers"]) {
-    if (row.contains("relative_error") && row["relative_error"].is_number())
-      errors.push_back(row.value("relative_error", 0.0));
+    if (row.contains("relative_error")) {
+      // What is not a number is no agreement either.
+      const double error = row["relative_error"].is_number() ? row.value("relative_error", 0.0) : HUGE_VAL;
+      errors.push_back(error);
+      exact = exact && error <= row.value("allowed_error", 0.0);
+    }
     allowed = std::max(allowed, row.value("allowed_error", 0.0));
+    hashed += row.value("hashes", false) ? 1 : 0;
     compared += row.value("experts_compared", std::int64_t{0});
     routed += row.contains("routing_equal") ? 1 : 0;
     if (row.contains("not_run")) not_run = row.value("not_run", "");
@@ -335,14 +349,14 @@ void show(const Json& found, const CheckOptions& options, const Session& session
                    : fmt::format("not made from {}: its fingerprint is {}, the folder's {}", shell_word(options.source),
                                  print.value("source", ""), print.value("stored", "")));
   }
-  if (good > 0) row(true, fmt::format("{} of {}: all hashes are right", good, count_text(count, "layer")));
+  row(hashed == count, fmt::format("{} of {}: all hashes are right", hashed, count_text(count, "layer")));
   if (!errors.empty()) {
     std::sort(errors.begin(), errors.end());
-    row(errors.back() <= allowed,
+    row(exact,
         fmt::format("{} of each layer in float64: relative error {:.4f} (median), {:.4f} (worst); {:.3f} is allowed",
                     count_text(options.tokens, "token"), errors[errors.size() / 2], errors.back(), allowed));
   }
-  if (routed > 0 && good == static_cast<std::size_t>(count))
+  if (routed > 0 && good == count)
     row(true, fmt::format("routing chose the same experts on its own, in {}", count_text(routed, "layer")));
   if (compared > 0)
     row(true, fmt::format("{} converted again, byte for byte the same", count_text(compared, "expert")));
@@ -355,11 +369,14 @@ void show(const Json& found, const CheckOptions& options, const Session& session
          wrapped("not proven: " + text.get<std::string>(), static_cast<std::size_t>(screen.width)))
       session.line("{}", screen.toned(line, Tone::kDim));
   const std::string directory = shell_word(options.directory);
-  if (!found.value("ok", false)) {
-    session.next(options.source.empty()
-                     ? fmt::format("moe check {} DIR, with the model that it was made from", directory)
-                     : fmt::format("moe convert {} {} --verify makes damaged layers again", shell_word(options.source),
-                                   directory));
+  const bool other_source = found.contains("fingerprint") && !found["fingerprint"].value("equal", false);
+  if (!found.value("ok", false) && (options.source.empty() || other_source)) {
+    session.next(fmt::format("moe check {} DIR, with the model that it was made from", directory));
+  } else if (!found.value("ok", false)) {
+    session.next(
+        fmt::format("moe convert {} {} --verify makes damaged layers again", shell_word(options.source), directory));
+  } else if (errors.empty() && !not_run.empty()) {
+    session.next(fmt::format("copy {} to a machine that runs it", directory));
   } else {
     session.next(fmt::format("moe bench {}", directory));
   }

@@ -83,9 +83,10 @@ void show(const Json& found, const ConvertOptions& options, const Session& sessi
     session.line("wrote {}: config.json, manifest.json, {}; source {}", shell_word(options.out),
                  count_text(count, "packed file"), source);
   }
-  session.next(found.value("runs_here", true)
-                   ? fmt::format("moe bench {}", shell_word(options.out))
-                   : fmt::format("copy {} to such a machine, then moe bench there", shell_word(options.out)));
+  const bool is_cpu = converted.value("platform", "").starts_with("cpu");  // moe runs on nothing else
+  session.next(found.value("runs_here", true) ? fmt::format("moe bench {}", shell_word(options.out))
+                                              : fmt::format("copy {} to such a machine{}", shell_word(options.out),
+                                                            is_cpu ? ", then moe bench there" : ""));
 }
 
 }  // namespace

@@ -78,6 +78,7 @@ Json examine(const DoctorOptions& options) {
                 {"cores", machine.value("cores", 0)},
                 {"allowed_cpus", machine.value("allowed_cpus", "")},
                 {"threads", threads},
+                {"quota_cpus", machine.value("quota_cpus", Json(nullptr))},
                 {"numa_nodes", machine.value("numa", Json::array()).size()},
                 {"l3_bytes", last_level_cache_bytes()},
                 {"os", machine.value("os", "")}};
@@ -120,7 +121,10 @@ void show(const Json& found, const Session& session) {
   for (const auto& [name, has] : found["isa"].items())
     isa += fmt::format("{}{} {}", isa.empty() ? "" : "  ", has.get<bool>() ? screen.yes() : screen.no(), name);
   row("isa", isa);
-  row("threads", fmt::format("{} (processors {})", cpu.value("threads", 0), cpu.value("allowed_cpus", "")));
+  row("threads", fmt::format("{} (processors {}{})", cpu.value("threads", 0), cpu.value("allowed_cpus", ""),
+                             cpu["quota_cpus"].is_null() ? ""
+                                                         : fmt::format(", limited to the time of {} (cgroup)",
+                                                                       number_text(cpu.value("quota_cpus", 0.0)))));
   std::string amounts = fmt::format("{}, {} free", bytes_text(memory.value("total_bytes", 0.0)),
                                     bytes_text(memory.value("available_bytes", 0.0)));
   if (!memory["limit_bytes"].is_null())

@@ -16,11 +16,9 @@ struct InspectOptions {
 
 std::vector<std::string> other_kernels(const ModelLayer& layer) {
   std::vector<std::string> out;
-  for (std::size_t i = 0; layer.selection && i < moe_selection_candidate_count(layer.selection.get()); ++i) {
-    auto candidate = sized<moe_candidate>();
-    call(moe_selection_candidate, layer.selection.get(), i, &candidate);
-    if (candidate.reason == MOE_REJECT_NONE && candidate.chosen == 0) out.emplace_back(candidate.kernel);
-  }
+  for (const Json& candidate : layer.candidates)
+    if (candidate.value("accepted", false) && !candidate.value("chosen", false))
+      out.push_back(candidate.value("kernel", ""));
   return out;
 }
 
@@ -47,6 +45,7 @@ Json examine(const InspectOptions& options) {
   Json list = Json::array();
   Json rows = Json::array();
   std::string last_key;
+  std::int64_t not_converted = 0;
   for (const ModelLayer& layer : layers) {
     Json document = json_of(layer);
     const auto disk = layer.facts.value("bytes", std::uint64_t{0});
@@ -54,6 +53,7 @@ Json examine(const InspectOptions& options) {
       document["also_accepted"] = other_kernels(layer);
       ++with_experts;
       usable += layer.problem.empty() ? 1 : 0;
+      not_converted += layer.facts.contains("converted") && !layer.facts.value("converted", false) ? 1 : 0;
       packed += layer.packed_bytes;
       on_disk += disk;
     }
@@ -80,6 +80,7 @@ Json examine(const InspectOptions& options) {
   out["target"] = target.name;
   out["layers_with_experts"] = with_experts;
   out["layers_that_run"] = usable;
+  out["layers_not_converted"] = not_converted;
   out["experts_bytes"] = on_disk;
   out["packed_bytes"] = packed;
   out["memory_bytes"] = available;
@@ -94,6 +95,20 @@ std::string some_of(const Json& names, std::size_t most) {
   for (std::size_t i = 0; i < names.size() && i < most; ++i) out += (i == 0 ? "" : ", ") + names[i].get<std::string>();
   if (names.size() > most) out += fmt::format(", +{}", names.size() - most);
   return out;
+}
+
+// Layers that a converted directory lacks are no fault of it: it may hold those of one host.
+bool runs_all_it_has(const Json& found) {
+  return found.value("layers_that_run", 0) + found.value("layers_not_converted", 0) ==
+         found.value("layers_with_experts", 0);
+}
+
+std::int64_t first_that_does_not_run(const Json& found) {
+  if (runs_all_it_has(found)) return -1;
+  for (const Json& layer : found["layers"])
+    if (layer.value("kind", "") == "experts" && layer.contains("problem") && layer.value("converted", true))
+      return layer.value("layer", std::int64_t{-1});
+  return -1;
 }
 
 void show(const Json& found, const InspectOptions& options, const Session& session) {
@@ -130,6 +145,10 @@ void show(const Json& found, const InspectOptions& options, const Session& sessi
       rest.row({range, "dense: no experts"});
       continue;
     }
+    if (row.contains("converted") && !row.value("converted", false)) {
+      rest.row({range, "not converted"});
+      continue;
+    }
     if (row.contains("problem")) {
       rest.row({range, fmt::format("{} {}", screen.no(), row.value("problem", ""))});
       if (row.value("kind", "") != "experts") continue;
@@ -138,7 +157,7 @@ void show(const Json& found, const InspectOptions& options, const Session& sessi
     table.row({range, fmt::format("{}", row.value("num_experts", 0)), fmt::format("{}", row.value("top_k", 0)),
                fmt::format("{} x {}", row.value("hidden_dim", 0), row.value("intermediate_size", 0)),
                row.value("weights", ""), bytes_text(row.value("bytes", 0.0)),
-               bytes_text(row.value("packed_bytes", 0.0)), kernel.empty() ? screen.no() + " none" : kernel,
+               bytes_text(row.value("packed_bytes", 0.0)), kernel.empty() ? "none" : kernel,
                some_of(row["also_accepted"], 2)});
   }
   if (!table.empty()) session.text(table.text(screen));
@@ -146,25 +165,31 @@ void show(const Json& found, const InspectOptions& options, const Session& sessi
 
   const std::string directory = shell_word(options.directory);
   const double packed = found.value("packed_bytes", 0.0);
-  const double memory = found.value("memory_bytes", 0.0);
-  if (found.value("layers_that_run", 0) < found.value("layers_with_experts", 0))
-    return session.next(fmt::format("moe why {}", directory));
-  if (found.value("layers_with_experts", 0) == 0) {
-    session.line("{} no layer has experts: there is nothing for libmoe to run", screen.no());
+  const std::string memory = fmt::format("{} {}", bytes_text(found.value("memory_bytes", 0.0)),
+                                         options.memory > 0         ? "may be taken"
+                                         : options.target == "this" ? "is free"
+                                                                    : "is free on this machine");
+  const std::string target = for_text(options.target);
+  if (const std::int64_t layer = first_that_does_not_run(found); layer >= 0)
+    return session.next(fmt::format("moe why {} --layer {}{}", directory, layer, target));
+  if (found.value("layers_that_run", 0) == 0) {
+    session.line("{} there is nothing for libmoe to run: {}", screen.no(),
+                 converted ? "no layer is converted yet" : "no layer has experts");
     return;
   }
   if (!found.value("fits", true)) {
-    session.line("{} does not fit: the experts take {}, {} is free", screen.no(), bytes_text(packed),
-                 bytes_text(memory));
+    session.line("{} does not fit: the experts take {}, {}", screen.no(), bytes_text(packed), memory);
     session.next(
         converted
             ? fmt::format("moe bench {} --layers 0-3", directory)
-            : fmt::format("moe convert {} OUT: a converted model is mapped, and is read from the disk as it is used",
-                          directory));
+            : fmt::format("moe convert {} OUT{}: a converted model is mapped, and is read from the disk as it is used",
+                          directory, target));
     return;
   }
-  session.line("{} fits: the experts take {}, {} is free", screen.yes(), bytes_text(packed), bytes_text(memory));
-  session.next(converted ? fmt::format("moe bench {}", directory) : fmt::format("moe convert {} OUT", directory));
+  session.line("{} fits: the experts take {}, {}", screen.yes(), bytes_text(packed), memory);
+  session.next(!converted       ? fmt::format("moe convert {} OUT{}", directory, target)
+               : target.empty() ? fmt::format("moe bench {}", directory)
+                                : fmt::format("copy {} to such a machine", directory));
 }
 
 }  // namespace
@@ -185,9 +210,8 @@ void declare_inspect(CLI::App& command, Session& session) {
     const Json found = examine(*options);
     session.document(found);
     show(printable_document(found), *options, session);
-    const bool all_run = found.value("layers_that_run", 0) == found.value("layers_with_experts", 0) &&
-                         found.value("layers_with_experts", 0) > 0;
-    if (!all_run || !found.value("fits", true)) session.exit_code = kNo;
+    if (!runs_all_it_has(found) || found.value("layers_that_run", 0) == 0 || !found.value("fits", true))
+      session.exit_code = kNo;
   });
 }
 

@@ -37,6 +37,48 @@ std::string format_of(const Json& config, const std::string& container) {
   return out;
 }
 
+std::string family_of(const std::string& layout) { return layout.substr(0, layout.find('/')); }
+
+// A converted layer runs with a kernel that reads the layout of its file, which is not always the layout that this
+// machine would convert to: another machine may have made the folder.
+void fit_to_file(const OpenModel& model, const TargetMachine& target, ModelLayer& layer) {
+  const auto refuse = [&](const std::string& problem) {
+    layer.backend = layer.kernel = layer.layout = "";
+    layer.packed_bytes = 0;
+    layer.problem = problem;
+  };
+  if (!layer.facts.value("converted", false)) return refuse("not converted");
+  layer.packed_bytes = layer.facts.value("bytes", std::uint64_t{0});
+  if (!target.here) {  // the library makes layers of this machine alone
+    const Json& layouts = model.document["converted"]["layouts"];
+    const bool reads = std::any_of(layouts.begin(), layouts.end(), [&](const Json& layout) {
+      return family_of(layout.get<std::string>()) == family_of(layer.layout);
+    });
+    if (!reads)
+      refuse(fmt::format("packed as {}, that machine takes {}", layouts.front().get<std::string>(), layer.layout));
+    return;
+  }
+  auto request = sized<moe_checkpoint_options>();
+  request.load_flags = MOE_LOAD_MMAP;
+  request.platform = target.platform.get();
+  try {
+    const auto made =
+        make<LayerHandle>(moe_checkpoint_layer, model.context.get(), model.checkpoint.get(), layer.number, &request);
+    const Json report = document_of(moe_layer_to_json, made.get());
+    layer.backend = report.value("backend", "");
+    layer.kernel = report.value("kernel", "");
+    layer.layout = report.value("layout", "");
+    const std::string taken = report.value("selected_kernel", "");
+    for (Json& candidate : layer.candidates) candidate["chosen"] = candidate.value("kernel", "") == taken;
+  } catch (const Failure& failure) {
+    const Json& details = failure.details();
+    if (failure.status() != MOE_ERR_NO_BACKEND || !details.contains("stored_layout")) return refuse(failure.what());
+    layer.candidates = details.value("candidates", layer.candidates);
+    refuse(fmt::format("packed as {}, this machine takes {}", details.value("stored_layout", ""),
+                       details.value("layout", "")));
+  }
+}
+
 }  // namespace
 
 void choose_kernel(const moe_context* context, const TargetMachine& target, ModelLayer& layer) {
@@ -46,8 +88,9 @@ void choose_kernel(const moe_context* context, const TargetMachine& target, Mode
   layer.backend = moe_selection_backend(layer.selection.get());
   layer.kernel = moe_selection_kernel(layer.selection.get());
   layer.layout = moe_selection_layout(layer.selection.get());
+  layer.candidates = document_of(moe_selection_to_json, layer.selection.get())["candidates"];
   if (layer.backend.empty()) {
-    layer.problem = "no kernel accepts it";
+    layer.problem = "none of the kernels accepts it";
     return;
   }
   std::uint64_t alignment = 0;
@@ -71,6 +114,7 @@ std::vector<ModelLayer> layers_of(const OpenModel& model, const TargetMachine& t
         layer.config = make<ConfigHandle>(moe_checkpoint_config, model.checkpoint.get(), layer.number,
                                           target.patch.data(), target.patch.size());
         choose_kernel(model.context.get(), target, layer);
+        if (model.document.contains("converted") && layer.problem.empty()) fit_to_file(model, target, layer);
       } catch (const Failure& failure) {
         layer.problem = failure.what();
       }
@@ -83,12 +127,15 @@ std::vector<ModelLayer> layers_of(const OpenModel& model, const TargetMachine& t
 std::int64_t layer_with_experts(const OpenModel& model, std::int64_t asked) {
   std::int64_t count = 0;
   std::int64_t first = -1;
+  bool lacking = false;  // layers that a converted directory does not have
   std::string problem;
   for (const Json& facts : model.document["layers"]) {
     const auto number = facts.value("layer", std::int64_t{0});
     const std::string kind = facts.value("kind", "");
     ++count;
-    if (kind == "experts" && first < 0) first = number;
+    const bool absent = !facts.value("converted", true);
+    lacking = lacking || absent;
+    if (kind == "experts" && !absent && first < 0) first = number;
     if (kind == "other" && problem.empty()) problem = facts.value("problem", "");
     if (number != asked) continue;
     if (kind == "experts") return asked;
@@ -99,6 +146,7 @@ std::int64_t layer_with_experts(const OpenModel& model, std::int64_t asked) {
   if (asked >= 0)
     throw Failure(kUsage,
                   fmt::format("--layer {}: the model has {}, counted from 0", asked, count_text(count, "layer")));
+  if (first < 0 && lacking) throw Failure(kNo, "no layer of this directory is converted yet");
   if (first < 0) throw Failure(kNo, problem.empty() ? "no layer of this model has experts" : problem);
   return first;
 }

@@ -20,6 +20,7 @@ struct ModelLayer {
   std::string kernel;  // "" where none accepts it
   std::string layout;
   std::uint64_t packed_bytes = 0;
+  Json candidates;      // of moe_selection_to_json; of a converted layer as its file lets them
   std::string problem;  // why it cannot be used, "" where it can
 };
 
@@ -28,7 +29,8 @@ std::vector<ModelLayer> layers_of(const OpenModel& model, const TargetMachine& t
                                   const std::vector<std::int64_t>& numbers = {});
 // The same of one config, such as a shape's.
 void choose_kernel(const moe_context* context, const TargetMachine& target, ModelLayer& layer);
-// The number of a layer that has experts: `asked`, or the first one where it is negative. Throws where there is none.
+// The number of a layer that has experts: `asked`, or where it is negative the first one that is there. Throws where
+// there is none.
 std::int64_t layer_with_experts(const OpenModel& model, std::int64_t asked);
 
 // A document of a layer, and "0-47" for layers that follow one another.

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <set>
 #include <string_view>
 
 namespace moe_tool {
@@ -49,6 +50,18 @@ std::uint64_t kilobytes(const char* path, std::string_view key) {
   return 1024 * number(value_of(path, key)).value_or(0);
 }
 
+// Bytes of files that a control group has in memory. It counts them as used, but the system drops them for whoever
+// needs memory: a model that was read once would else leave nothing free.
+std::uint64_t file_bytes(const std::string& path, bool version2) {
+  std::uint64_t bytes = 0;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);)
+    for (const char* key : {"inactive_file ", "active_file "})
+      if (const std::string name = (version2 ? "" : "total_") + std::string(key); line.starts_with(name))
+        bytes += number(std::string_view(line).substr(name.size())).value_or(0);
+  return bytes;
+}
+
 // Limit and use of the control groups from this process's own up to the root; version 2, else version 1.
 struct GroupMemory {
   std::optional<std::uint64_t> limit, left;
@@ -71,7 +84,9 @@ GroupMemory group_memory() {
       const auto used = number(first_line(folder + (version2 ? "memory.current" : "memory.usage_in_bytes")));
       if (limit && *limit < std::uint64_t{1} << 60U) {
         out.limit = std::min(out.limit.value_or(*limit), *limit);
-        const std::uint64_t left = *limit - std::min(*limit, used.value_or(0));
+        const std::uint64_t held =
+            used.value_or(0) - std::min(used.value_or(0), file_bytes(folder + "memory.stat", version2));
+        const std::uint64_t left = *limit - std::min(*limit, held);
         out.left = std::min(out.left.value_or(left), left);
       }
       const std::size_t slash = path.find_last_of('/');
@@ -106,12 +121,21 @@ std::string processor_name() {
 
 std::uint64_t last_level_cache_bytes() {
   std::uint64_t bytes = 0;
-  for (int index = 0; index < 8; ++index) {
-    const std::string text = first_line(fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/size", index));
-    std::uint64_t size = number(text).value_or(0);
-    if (text.ends_with('K')) size *= 1024;
-    if (text.ends_with('M')) size *= 1024 * 1024;
-    bytes = std::max(bytes, size);
+  std::set<std::string> seen;  // processors that share one cache
+  for (long cpu = 0; cpu < sysconf(_SC_NPROCESSORS_CONF); ++cpu) {
+    std::uint64_t largest = 0;
+    std::string sharers;
+    for (int index = 0; index < 8; ++index) {
+      const std::string folder = fmt::format("/sys/devices/system/cpu/cpu{}/cache/index{}/", cpu, index);
+      const std::string text = first_line(folder + "size");
+      std::uint64_t size = number(text).value_or(0);
+      if (text.ends_with('K')) size *= 1024;
+      if (text.ends_with('M')) size *= 1024 * 1024;
+      if (size <= largest) continue;
+      largest = size;
+      sharers = first_line(folder + "shared_cpu_list");
+    }
+    if (seen.insert(sharers).second) bytes += largest;
   }
   return bytes;
 }

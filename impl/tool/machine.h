@@ -15,7 +15,7 @@ struct MemoryState {
 MemoryState memory_state();
 
 std::string processor_name();            // "Intel(R) Xeon(R) ...", "" where the system does not say
-std::uint64_t last_level_cache_bytes();  // 0 where the system does not say
+std::uint64_t last_level_cache_bytes();  // of all of them together; 0 where the system does not say
 double load_average();                   // of the last minute; 0 where the system does not say
 std::uint64_t peak_memory_bytes();       // of this process
 

@@ -16,7 +16,7 @@
 namespace moe_tool {
 namespace {
 
-// Machines that have a name. The lists grow downwards: each has what those above it have.
+// Machines that have a name, each with all features that its kernels ask for.
 struct NamedTarget {
   const char* name;
   const char* arch;
@@ -112,6 +112,18 @@ std::string platform_file(const std::string& name) {
   return text;
 }
 
+// Only the library knows the names of backends: it is asked with a layer of no model.
+void check_backend(const std::string& name, const std::string& backend) {
+  const std::string text = Json{
+      {"num_experts", 8},      {"top_k", 2}, {"hidden_dim", 256}, {"intermediate_size", 256}, {"in_dtype", "bfloat16"},
+      {"moe_backend", backend}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+  try {
+    make<ConfigHandle>(moe_config_create, text.data(), text.size());
+  } catch (const Failure& failure) {
+    throw Failure(kUsage, fmt::format("--for '{}': {}", printable(name), printable(failure.what())));
+  }
+}
+
 // Whether layers for a platform run on this machine: if it has all that kernels may use.
 void describe(TargetMachine& target) {
   const Json wanted = document_of(moe_platform_to_json, target.platform.get());
@@ -146,6 +158,8 @@ std::string usage_text(const CLI::App& app, const CLI::ParseError& error) {
     const std::string word = left.empty() ? "" : left.front();
     const bool option = word.starts_with('-');
     const std::string near = nearest_word(word.substr(0, word.find('=')), words_of(*command, option));
+    if (option && near == word)  // one of the command's, in front of it
+      return fmt::format("'{}' goes behind the command: moe {} {}; see {}", word, command->get_name(), word, help);
     const char* kind = option ? "option" : command == &app ? "command" : "argument";
     return fmt::format("there is no {} '{}'{}; see {}", kind, printable(word),
                        near.empty() || (!option && command != &app) ? "" : fmt::format(", did you mean '{}'?", near),
@@ -247,7 +261,10 @@ TargetMachine target_of(const std::string& name) {
     }
     text = platform_file(name);
   }
-  if (!backend.empty()) out.patch = Json{{"moe_backend", backend}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (!backend.empty()) {
+    check_backend(name, backend);
+    out.patch = Json{{"moe_backend", backend}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
   try {
     out.platform = make<PlatformHandle>(moe_platform_create, text.data(), text.size());
   } catch (const Failure& failure) {
@@ -256,6 +273,8 @@ TargetMachine target_of(const std::string& name) {
   describe(out);
   return out;
 }
+
+std::string for_text(const std::string& name) { return name == "this" ? "" : " --for " + shell_word(name); }
 
 TargetMachine target_of_folder(const std::string& platform) {
   std::istringstream words(platform);

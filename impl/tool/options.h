@@ -38,6 +38,8 @@ struct TargetMachine {
   bool here = true;         // layers can run on this machine
 };
 void add_target(CLI::App& command, std::string& name);
+// " --for NAME" for a command that is proposed, "" of this machine.
+std::string for_text(const std::string& name);
 TargetMachine target_of(const std::string& name);
 // The one that a converted folder says it is for: "cpu x86_64", "cuda 9.0 cuda_version 12080 flashinfer".
 TargetMachine target_of_folder(const std::string& platform);

@@ -75,8 +75,8 @@ set boxwidth 0.6
 set logscale y
 set ylabel 'tokens/s, experts of all layers'
 set y2label 'share of the bandwidth that a probe reads'
-set y2range [0:1.2]
-set y2tics 0.2
+set y2range [0:1.2<*]
+set y2tics
 set ytics nomirror
 set grid y
 set xtics rotate by -20

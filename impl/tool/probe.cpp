@@ -17,7 +17,9 @@ namespace {
 
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kAhead = 8192;
-constexpr std::size_t kLargest = std::size_t{512} << 20U;  // more than the caches of two sockets together
+// Twice the caches, which else would give a part of the block; at least the first of these, at most the second.
+constexpr std::size_t kUsual = std::size_t{512} << 20U;
+constexpr std::size_t kLargest = std::size_t{2} << 30U;
 constexpr std::size_t kSmallest = std::size_t{16} << 20U;
 
 std::uint64_t sum_of(const unsigned char* data, std::size_t size) {
@@ -31,7 +33,7 @@ std::uint64_t sum_of(const unsigned char* data, std::size_t size) {
   return sums[0] ^ sums[1] ^ sums[2] ^ sums[3] ^ sums[4] ^ sums[5] ^ sums[6] ^ sums[7];
 }
 
-// A block from huge pages where the system gives them, touched by one thread as a checkpoint's bytes are.
+// A block from huge pages where the system gives them. Nothing of it is there before it is written.
 class Block {
  public:
   // Of `size` bytes, or less where limits allow less.
@@ -43,13 +45,12 @@ class Block {
       if (size_ < 2 * kSmallest) throw Failure(kNo, "no memory for the probe of read bandwidth");
     }
     madvise(data, size_, MADV_HUGEPAGE);
-    std::memset(data, 1, size_);
     data_ = static_cast<unsigned char*>(data);
   }
   ~Block() { munmap(data_, size_); }
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
-  const unsigned char* data() const { return data_; }
+  unsigned char* data() const { return data_; }
   std::size_t size() const { return size_; }
 
  private:
@@ -60,7 +61,8 @@ class Block {
 }  // namespace
 
 Bandwidth read_bandwidth(int threads, double seconds) {
-  const std::size_t size = std::clamp<std::size_t>(memory_state().available / 4, kSmallest, kLargest);
+  const std::size_t wanted = std::clamp<std::size_t>(2 * last_level_cache_bytes(), kUsual, kLargest);
+  const std::size_t size = std::clamp<std::size_t>(memory_state().available / 4, kSmallest, wanted);
   const Block block(size);
   std::size_t each = 0;
   std::optional<std::barrier<>> meet;
@@ -71,13 +73,17 @@ Bandwidth read_bandwidth(int threads, double seconds) {
   std::atomic<std::uint64_t> kept = 0;
   const auto run = [&](std::size_t part) {
     go.wait(false);
+    unsigned char* data = block.data() + part * each;
+    std::memset(data, 1,
+                each);  // by the thread that reads it: the pages lie on its NUMA node, as stripes of weights do
+    meet->arrive_and_wait();
     const double begin = seconds_now();
     std::uint64_t sum = 0;
     for (;;) {
       meet->arrive_and_wait();
       if (!more) break;
       const double start = seconds_now();
-      sum += sum_of(block.data() + part * each, each);
+      sum += sum_of(data, each);
       meet->arrive_and_wait();
       if (part != 0) continue;
       const double now = seconds_now();

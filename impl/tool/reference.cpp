@@ -71,10 +71,6 @@ double number_or(const Json& object, const char* name, double other) {
   return object.is_object() && object.contains(name) && object[name].is_number() ? object[name].get<double>() : other;
 }
 
-std::int64_t number_or_zero(const Json& object, const char* name) {
-  return static_cast<std::int64_t>(number_or(object, name, 0));
-}
-
 // A dense tensor of an expert, as float32.
 std::vector<float> dense(const moe_packed* packed, const char* role, std::int64_t expert, std::int64_t rows,
                          std::int64_t columns) {
@@ -197,14 +193,13 @@ std::vector<double> ReferenceLayer::outputs(const TokenBatch& batch, int threads
   }
   if (fault) std::rethrow_exception(fault);
 
-  const std::int64_t first_zero_expert = sizes_.experts + number_or_zero(routing, "num_fused_shared_experts");
   const bool gives_token = routing.value("zero_experts", "identity") == std::string("identity");
   const bool factor_on_output =
       routing.value("apply_routed_scale_to_output", false) && !routing.value("topk_weights_hold_factor", false);
   const double factor = factor_on_output ? number_or(routing, "routed_scaling_factor", 1) : 1;
   std::vector<double> out(static_cast<std::size_t>(batch.tokens() * sizes_.hidden), 0.0);
   for (std::size_t slot = 0; slot < ids.size(); ++slot) {
-    const bool zero_expert = ids[slot] >= first_zero_expert && gives_token;
+    const bool zero_expert = ids[slot] >= sizes_.with_weights && gives_token;
     const std::vector<double> y = zero_expert ? input_of(slot) : std::move(of_slot[slot]);
     const double weight = weight_on_input ? 1 : weight_of(slot);
     double* row = out.data() + slot / chosen * static_cast<std::size_t>(sizes_.hidden);

@@ -62,6 +62,7 @@ CallSizes sizes_of(const Json& config) {
   out.hidden = config.at("hidden_dim");
   out.experts = config.at("num_experts");
   out.logits = out.experts + optional("num_zero_experts") + optional("num_shared_logits");
+  out.with_weights = out.experts + optional("num_fused_shared_experts");
   out.chosen = config.at("top_k").get<std::int64_t>() + optional("num_fused_shared_experts");
   out.in = moe_dtype_from_name(config.at("in_dtype").get<std::string>().c_str());
   out.out = moe_dtype_from_name(config.at("out_dtype").get<std::string>().c_str());

@@ -11,9 +11,10 @@ namespace moe_tool {
 // What a call needs to know of a layer, from its resolved config.
 struct CallSizes {
   std::int64_t hidden = 0;
-  std::int64_t logits = 0;   // columns of router logits: experts, zero experts, shared ones
-  std::int64_t experts = 0;  // of the model
-  std::int64_t chosen = 0;   // experts a token, fused shared ones among them
+  std::int64_t logits = 0;        // columns of router logits: experts, zero experts, shared ones
+  std::int64_t experts = 0;       // of the model
+  std::int64_t with_weights = 0;  // these and fused shared ones: smaller ids than those of zero experts
+  std::int64_t chosen = 0;        // experts a token, fused shared ones among them
   moe_dtype in = MOE_DTYPE_BF16;
   moe_dtype out = MOE_DTYPE_BF16;
   bool routes = true;  // false: the caller gives expert ids and weights

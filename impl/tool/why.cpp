@@ -12,7 +12,7 @@ struct WhyOptions {
   std::string target = "this";
 };
 
-// A candidate is meant by its kernel's or backend's name, or by a part of either: amxint8.
+// A candidate is meant by its kernel's name, a part of it (amxint8), or its backend's whole name.
 bool meant(const Json& candidate, const std::string& word) {
   return candidate.value("kernel", "").find(word) != std::string::npos || candidate.value("backend", "") == word;
 }
@@ -24,10 +24,9 @@ Json examine(const WhyOptions& options) {
   const std::vector<ModelLayer> layers = layers_of(model, target, {number});
   const ModelLayer& layer = layers.front();
   if (!layer.selection) throw Failure(kNo, layer.problem);
-  const Json selection = document_of(moe_selection_to_json, layer.selection.get());
   Json candidates = Json::array();
   std::vector<std::string> names;
-  for (const Json& candidate : selection["candidates"]) {
+  for (const Json& candidate : layer.candidates) {
     names.push_back(candidate.value("kernel", ""));
     if (!options.kernel.empty() && !meant(candidate, options.kernel)) continue;
     candidates.push_back(candidate);
@@ -42,19 +41,24 @@ Json examine(const WhyOptions& options) {
   Json out = {{"command", "why"}, {"directory", options.directory}, {"layer", number}, {"target", target.name}};
   out["weights"] = layer.format;
   out["name"] = layer.facts.value("name", "");
-  for (const char* name : {"backend", "kernel", "layout", "warning"}) out[name] = selection.value(name, "");
+  out["backend"] = layer.backend;
+  out["kernel"] = layer.kernel;
+  out["layout"] = layer.layout;
+  out["warning"] = document_of(moe_selection_to_json, layer.selection.get()).value("warning", "");
+  out["converted"] = model.document.contains("converted");
+  if (!layer.problem.empty()) out["problem"] = layer.problem;
   out["candidates"] = std::move(candidates);
   return out;
 }
 
 void show(const Json& found, const WhyOptions& options, const Session& session) {
   const Screen& screen = session.out;
-  const std::string kernel = found.value("kernel", "");
-  session.line("{}, {} weights: {}", screen.toned(printable(found.value("name", "")), Tone::kBold),
-               found.value("weights", ""),
-               kernel.empty() ? screen.no() + " no kernel accepts it"
-                              : fmt::format("{} of {}, layout {}", screen.toned(kernel, Tone::kGood),
-                                            found.value("backend", ""), found.value("layout", "")));
+  const std::string problem = found.value("problem", "");
+  session.line(
+      "{}, {} weights: {}", screen.toned(printable(found.value("name", "")), Tone::kBold), found.value("weights", ""),
+      problem.empty() ? fmt::format("{} of {}, layout {}", screen.toned(found.value("kernel", ""), Tone::kGood),
+                                    found.value("backend", ""), found.value("layout", ""))
+                      : screen.toned(problem, Tone::kBad));
   Table table({{"", false, false}, {"backend", false, false}, {"kernel", false, false}, {"why", false, true}});
   for (const Json& candidate : found["candidates"]) {
     const bool accepted = candidate.value("accepted", false);
@@ -70,10 +74,17 @@ void show(const Json& found, const WhyOptions& options, const Session& session) 
   session.text(table.text(screen));
   if (const std::string warning = found.value("warning", ""); !warning.empty()) session.warn(warning);
   const std::string directory = shell_word(options.directory);
-  if (kernel.empty()) {
+  const std::string target = for_text(options.target);
+  if (!problem.empty() && found.value("converted", false)) {
+    session.next(fmt::format("moe convert DIR OUT, with the model that {} was made from", directory));
+  } else if (!problem.empty()) {
     session.next(fmt::format("moe why {} --for amx (or another machine: moe why --help)", directory));
-  } else {
+  } else if (target.empty()) {
     session.next(fmt::format("moe bench {}", directory));
+  } else if (found.value("converted", false)) {
+    session.next(fmt::format("copy {} to such a machine", directory));
+  } else {
+    session.next(fmt::format("moe convert {} OUT{}", directory, target));
   }
 }
 
@@ -97,7 +108,7 @@ void declare_why(CLI::App& command, Session& session) {
     show(printable_document(found), *options, session);
     bool accepted = false;
     for (const Json& candidate : found["candidates"]) accepted = accepted || candidate.value("accepted", false);
-    if (!accepted) session.exit_code = kNo;
+    if (!accepted || found.contains("problem")) session.exit_code = kNo;
   });
 }
 

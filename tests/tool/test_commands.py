@@ -4,6 +4,8 @@ import hashlib
 import json
 import os
 import pathlib
+import platform
+import shutil
 import signal
 import subprocess
 import time
@@ -102,6 +104,27 @@ class Commands(Case):
         self.assertEqual(found["isa"].get("avx2", False), " avx2 " in processor)
         self.assertEqual(found["memory"]["total_bytes"], os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
+    @unittest.skipUnless(shutil.which("lscpu"), "needs lscpu")
+    def test_caches_of_all_sockets_count(self):
+        done = subprocess.run(["lscpu", "-B", "-C=LEVEL,ALL-SIZE"], capture_output=True, text=True, check=False)
+        sizes = [tuple(map(int, line.split())) for line in done.stdout.splitlines()[1:]]
+        if not sizes:
+            self.skipTest("the system does not say")
+        self.assertEqual(document("doctor", "--seconds", "0")[0]["cpu"]["l3_bytes"], max(sizes)[1])
+
+    def test_control_groups(self):
+        """Files that a group has in memory can be dropped: what they take is free."""
+        for name, text in (("memory.max", "400000000"), ("memory.current", "390000000"), ("cpu.max", "150000 100000"),
+                           ("memory.stat", "anon 40000000\nactive_file 50000000\ninactive_file 300000000\n")):
+            (self.folder / name).write_text(text + "\n")
+        inside = f"mount --bind '{self.folder}' /sys/fs/cgroup && exec '{TOOL}' doctor --json --seconds 0"
+        done = subprocess.run(["unshare", "-rm", "sh", "-c", inside], capture_output=True, text=True, check=False)
+        if not done.stdout or "0::" not in pathlib.Path("/proc/self/cgroup").read_text(encoding="utf-8"):
+            self.skipTest(f"no such groups can be made here: {done.stderr}")
+        found = json.loads(done.stdout)
+        self.assertEqual((found["memory"]["limit_bytes"], found["memory"]["available_bytes"]), (400000000, 360000000))
+        self.assertEqual(found["cpu"]["quota_cpus"], 1.5)
+
     def test_why_for_other_machines(self):
         model = make_checkpoint(self.folder / "model", "--shape", "tiny", "--format", "pack")
         chosen = {}
@@ -127,12 +150,19 @@ class Commands(Case):
         self.assertEqual(run("convert", model, out).returncode, 0)
         found, code = document("check", out, other)
         self.assertEqual((code, found["fingerprint"]["equal"]), (1, False))
+        text = run("check", out, other).stdout
+        self.assertIn("yes 3 of 3 layers: all hashes are right", text)
+        self.assertIn("differs from what the source converts to", text)
+        self.assertNotIn("byte for byte the same", text)
+        self.assertNotIn("--verify", text)  # makes nothing of another source
+        self.refused(2, "check", out, out, says="is a converted model too")
         victim = out / "layer-00001.moe"
         data = bytearray(victim.read_bytes())
         data[-100] ^= 1
         victim.write_bytes(data)
         found, code = document("check", out)
         self.assertEqual((code, [layer["ok"] for layer in found["layers"]]), (1, [True, False, True]))
+        self.assertIn("no 2 of 3 layers: all hashes are right", run("check", out).stdout)
         self.assertEqual(run("convert", model, out, "--verify").returncode, 0)
         self.assertEqual(document("check", out, model)[1], 0)
 
@@ -141,9 +171,64 @@ class Commands(Case):
         out = self.folder / "out"
         self.assertEqual(document("convert", model, out, "--layers", "0,2-3")[0]["layers"], [0, 2, 3])
         self.assertEqual(document("check", out)[0]["not_converted"], [1, 4])
+        found, code = document("inspect", out)
+        self.assertEqual((code, found["layers_that_run"], found["layers_not_converted"]), (0, 3, 2))
+        self.assertEqual(found["packed_bytes"], sum(p.stat().st_size for p in out.glob("layer-*.moe")))
+        self.assertIn("not converted", run("inspect", out).stdout)
+        none = self.folder / "later"
+        self.assertEqual(run("convert", model, none, "--layers", "3").returncode, 0)
+        self.assertEqual(document("why", none)[0]["layer"], 3)
+        found = document("bench", out, *QUICK)[0]
+        self.assertEqual((found["model"]["layers"], found["model"]["layers_measured"]), (5, 3))
+        found = document("check", out, "--layers", "2")[0]
+        self.assertEqual(([layer["layer"] for layer in found["layers"]], found["not_proven"][-2]), ([2], "layers other than those of --layers"))
         self.assertEqual(document("convert", model, out)[0]["layers_made"], 2)
         for wrong in (",", "1,", "3-1", "-1", "x", "0-99999999999999999999", "9"):
             self.refused(2, "convert", model, out, f"--layers={wrong}", says=f"--layers '{wrong}'")
+
+    def test_figures_of_bench_agree(self):
+        """A token reads top_k of the experts; tokens/s of all layers follow from those that were measured."""
+        model = make_checkpoint(self.folder / "model", "--shape", "tiny", "--layers", "4")
+        facts = document("inspect", model)[0]["layers"][0]
+        for more, measured in (((), 4), (("--layers", "1-2"), 2)):
+            found, code = document("bench", model, "-p", "1", "-n", "1", "-r", "1", "--seconds", "0", "-t", "1", *more)
+            self.assertEqual((code, found["model"]["layers_measured"]), (0, measured))
+            self.assertEqual(found["model"]["packed_bytes"], measured * facts["packed_bytes"])
+            for row in found["rows"]:
+                read = facts["top_k"] / facts["num_experts"] * 4 * facts["packed_bytes"]
+                self.assertAlmostEqual(row["bytes_per_second"] / row["tokens_per_second"], read, places=3)
+                best = max(row["probe_before"], row["probe_after"])
+                self.assertAlmostEqual(row["share_of_probe"], row["bytes_per_second"] / best, places=9)
+                self.assertEqual((row["deviation"], row["spread"]), (0, 0))
+
+    def test_folders_of_other_machines(self):
+        """A folder that no kernel here reads is told by every command; for its machine it is fine."""
+        model = make_checkpoint(self.folder / "model", "--shape", "tiny", "--layers", "2", "--format", "pack")
+        other, out = "avx2" if platform.machine() == "aarch64" else "arm", self.folder / "out"
+        text = run("convert", model, out, "--for", other).stdout
+        self.assertIn("then moe bench there", text)
+        found, code = document("inspect", out)
+        self.assertEqual((code, found["layers_that_run"], found["layers"][0]["kernel"]), (1, 0, ""))
+        self.assertIn("packed as", found["layers"][0]["problem"])
+        found, code = document("why", out)
+        self.assertEqual((code, [c["accepted"] for c in found["candidates"] if c["accepted"]]), (1, []))
+        self.assertNotIn("moe bench", run("why", out).stdout)
+        self.refused(1, "bench", out, *QUICK, says="packed as")
+        for command in ("inspect", "why"):
+            self.assertEqual(document(command, out, "--for", other)[1], 0)
+            self.assertNotIn("moe bench", run(command, out, "--for", other).stdout)
+        found, code = document("check", out, model)
+        self.assertEqual((code, found["layers"][0]["experts_compared"]), (0, 1))
+        self.assertIn("packed as", found["layers"][0]["not_run"])
+
+    def test_proposed_commands_are_for_the_same_machine(self):
+        model = make_checkpoint(self.folder / "model", "--shape", "tiny", "--format", "pack")
+        last = lambda *args: run(*args).stdout.splitlines()[-1]
+        self.assertEqual(last("inspect", model, "--for", "avx2"), f"next: moe convert {model} OUT --for avx2")
+        self.assertEqual(last("why", model, "--for", "avx2"), f"next: moe convert {model} OUT --for avx2")
+        self.assertIn("100.0 KB may be taken\n", run("inspect", model, "--memory", "100KB").stdout)
+        self.assertIn(" is free on this machine\n", run("inspect", model, "--for", "avx2").stdout)
+        self.assertEqual(last("inspect", model, "--for", "cuda:9.0"), f"next: moe why {model} --layer 0 --for cuda:9.0")
 
     def test_interrupted(self):
         """Ctrl-C leaves whole layers, says so, and ends with 130; the same command goes on."""
@@ -164,9 +249,11 @@ class Commands(Case):
 
     def test_closed_and_full_outputs(self):
         model = make_checkpoint(self.folder / "model", "--shape", "tiny")
-        done = subprocess.run(f"'{TOOL}' why '{model}' | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}", shell=True, executable="/bin/bash",
-                              capture_output=True, text=True, check=False)
-        self.assertEqual(done.stderr, "")
+        reader, writer = os.pipe()
+        os.close(reader)  # else a short text is in the pipe before its reader ends
+        done = subprocess.run([TOOL, "why", str(model)], stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+        os.close(writer)
+        self.assertEqual((done.returncode, done.stderr), (-signal.SIGPIPE, ""))
         with open("/dev/full", "w", encoding="utf-8") as full:
             done = subprocess.run([TOOL, "inspect", str(model)], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
         self.assertEqual(done.returncode, 1)

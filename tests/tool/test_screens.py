@@ -113,6 +113,8 @@ class Screens(Case):
                 self.assertTrue((done.stdout + done.stderr).isascii(), done.stdout)
                 self.assertNotIn("\x1b", done.stdout + done.stderr)
                 self.assertNotIn("\r", done.stdout + done.stderr)
+        done = run("bench", model, "-p", "2", "-r", "1", "--seconds", "0", "-t", "1")
+        self.assertEqual([line for line in done.stderr.splitlines() if line[0] != "!"], [f"convert layer {n}/3" for n in (1, 2, 3)])
         done = run("convert", model, self.folder / "out")
         self.assertEqual([line.split(" (")[0] for line in done.stderr.splitlines()], [f"convert: layer {n}/3" for n in (1, 2, 3)])
 
