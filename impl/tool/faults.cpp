@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kLongest = 4096;  // of a path
 const bool* wants_document = nullptr;
 
-// Text for a file, in pieces: what is not written is lost, there is nobody to tell.
+// Text for a file, in pieces: what is not written is lost, no one is left to tell.
 class Pieces {
  public:
   explicit Pieces(int file) : file_(file) {}

@@ -50,7 +50,7 @@ std::uint64_t kilobytes(const char* path, std::string_view key) {
   return 1024 * number(value_of(path, key)).value_or(0);
 }
 
-// Bytes of files that a control group has in memory. It counts them as used, but the system drops them for whoever
+// Bytes of files that a control group has in memory. It counts them as used, but the system drops them where a program
 // needs memory: a model that was read once would else leave nothing free.
 std::uint64_t file_bytes(const std::string& path, bool version2) {
   std::uint64_t bytes = 0;

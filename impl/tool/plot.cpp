@@ -227,7 +227,7 @@ void write_picture(const std::string& path, const std::string& text) {
   const std::string real = replaces ? real_path(path) : path;
   const std::string name = replaces ? fmt::format("{}.moe-plot-{}", folder_of(real), getpid()) : real;
   int flags = O_WRONLY | O_CLOEXEC | O_NOCTTY;
-  // A pipe that nobody reads is an error and not waited for.
+  // A pipe without a reader is an error and not waited for.
   flags |= replaces ? O_CREAT | O_EXCL : exists ? O_NONBLOCK : O_CREAT | O_TRUNC;
   const int file = open(name.c_str(), flags, 0666);
   if (file < 0) cannot_write(path, errno);
