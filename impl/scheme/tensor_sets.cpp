@@ -246,6 +246,7 @@ bool is_wna16_rows(const Quantization& q) { return q.is_wna16() && q.weights->st
 bool is_int8_alone(const Quantization& q) {
   return q.is_wna16() && q.weights->num_bits == 8 && q.weights->symmetric && q.weights->actorder != ActOrder::group;
 }
+bool is_int8_rows(const Quantization& q) { return is_int8_alone(q) && q.weights->strategy == Strategy::channel; }
 bool is_wna16_or_int8(const Quantization& q) { return q.is_wna16() || is_int8_by_row(q) || q.is_w4a8_fp8(); }
 
 bool is_fp8(const Quantization& q, std::initializer_list<Strategy> strategies) {
@@ -271,7 +272,7 @@ std::span<const TensorSet> tensor_sets() {
                 [](const Quantization& q) { return is_int8_by_row(q) || q.is_w4a8_fp8(); }},
       TensorSet{Format::int_quantized, Codes::bytes, kIntQuantizedWhole, is_int8_whole},
       TensorSet{Format::int_quantized, Codes::bytes, kInt8Rows, is_int8_alone},
-      TensorSet{Format::quark_int8, Codes::bytes, kInt8Whole, is_int8_alone},
+      TensorSet{Format::quark_int8, Codes::bytes, kInt8Whole, is_int8_rows},
       TensorSet{Format::pack_quantized, Codes::words, kPackQuantized, is_wna16_or_int8},
       TensorSet{Format::pack_quantized, Codes::words, kPackQuantizedWhole, is_int8_whole},
       TensorSet{Format::gptq, Codes::words, kGptq, [](const Quantization& q) { return q.is_wna16(); }},
@@ -302,11 +303,11 @@ std::span<const TensorSet> tensor_sets() {
       TensorSet{Format::quark_order, Codes::row_words, kQuarkGroups, is_wna16_groups},
       TensorSet{Format::quark_order, Codes::words, kQuarkRows, is_wna16_rows},
       TensorSet{Format::modelopt_int4, Codes::row_pairs, kModelOptInt4,
-                [](const Quantization& q) { return q.is_wna16(); }},
+                [](const Quantization& q) { return q.is_wna16() && q.weights->symmetric; }},
       TensorSet{Format::bitsandbytes_int8,
                 Codes::bytes,
                 kBitsandbytesInt8,
-                is_int8_alone,
+                is_int8_rows,
                 nullptr,
                 StackedWeights::none,
                 {},

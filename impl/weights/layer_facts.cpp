@@ -233,12 +233,16 @@ Result<std::vector<StackPart>> LayerFacts::stack_parts(Projection p, const Check
   if (blocks && w13_layout() == W13Layout::interleaved)
     return fail(Code::unsupported, std::string(subject),
                 cat(subject, ": blocks hold rows of gate and of up, which alternate, with one scale"));
-  // Of what rows share, each half has whole ones: its rows fill them (check_sizes in config).
+  // Of what rows share, each half must have whole ones.
   constexpr std::array kRows = {Axis::n, Axis::n_words, Axis::n_pairs};
   const bool cuts = axis >= 0 && std::find(kRows.begin(), kRows.end(), row.axes[usize(axis)]) != kRows.end();
   if (!blocks && !cuts)
     return fail(Code::unsupported, std::string(subject),
                 cat(subject, ": this build does not cut gate and up out of a tensor of this kind"));
+  if (const AxisStep step = step_of(row.axes[usize(axis)], whole(p)); !blocks && whole(p).n % step.lines != 0)
+    return fail(Code::unsupported, std::string(subject),
+                cat(subject, ": the ", whole(p).n, " rows of gate end inside ", step.begins, " of ", step.lines,
+                    " rows, which up's rows share; an export with gate and up apart is read"));
   const bool by_columns = axis == 1;
   const std::int64_t rows = row.shape(whole(p)).dims[usize(axis)];  // of either half
   const auto joined_part = [&](std::int64_t times, std::int64_t first) {

@@ -12,6 +12,7 @@ import jsonschema
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOL = os.environ["MOE_TOOL_PROGRAM"]
+SANITIZED = os.environ.get("MOE_TOOL_SANITIZED") == "1"  # the program and the library
 VECTORS = ROOT / "tests/vectors/hf_quantized"
 SCHEMA = json.loads((ROOT / "impl/tool/documents.schema.json").read_text(encoding="utf-8"))
 SEVERAL_MINUTES = 300

@@ -198,6 +198,8 @@ Result<bool> is_in_a_block(const Foreign& h, const LayerNames& layer) {
 }  // namespace
 
 Resolved resolve_auto_round(const Foreign& h, const LayerNames& layer) {
+  for (const std::string_view key : {"rotation_config", "spinquant_config"})
+    if (h.has(key)) return unread(h.at(key), "weights that are rotated need their inputs rotated, too: not read");
   MOE_TRY(const bool quantized, is_in_a_block(h, layer));
   if (!quantized) return unquantized();
   RuleOfNames names(layer);

@@ -157,10 +157,31 @@ Check check_export(const Foreign& h) {
                     R"(ones, are read with overrides {"quantization": null})"));
 }
 
+// Algorithms that only change weights need nothing more; rotations change what the layer's inputs must be.
+Check check_algorithms(const Foreign& h) {
+  constexpr std::string_view kAlgorithms = "algo_config";
+  const json::Value* given = h.get(kAlgorithms);
+  if (given == nullptr) return ok();
+  const auto is_rotation = [](const json::Value& one) {
+    const json::Value* name = one.find("name");
+    if (name == nullptr || name->string() == nullptr) return true;  // not understood
+    const std::string word = fields::lower_ascii(*name->string());
+    return word.find("rotat") != std::string::npos || word.find("quarot") != std::string::npos;
+  };
+  const std::string at = h.at(kAlgorithms);
+  if (given->array() == nullptr)
+    return is_rotation(*given) ? Check(unread(at, "an algorithm that may rotate inputs is not read")) : ok();
+  for (std::size_t i = 0; i < given->array()->size(); ++i)
+    if (is_rotation((*given->array())[i]))
+      return unread(cat(at, "/", i), "an algorithm that may rotate inputs is not read");
+  return ok();
+}
+
 }  // namespace
 
 Resolved resolve_quark(const Foreign& h, const LayerNames& layer) {
   MOE_CHECK(check_export(h));
+  MOE_CHECK(check_algorithms(h));
   MOE_TRY(const auto types, h.object(kOfTypes));
   if (types && !types->members().empty())
     return unread(h.at(kOfTypes), "schemes by a layer's class are not read, expected {}");
@@ -169,7 +190,7 @@ Resolved resolve_quark(const Foreign& h, const LayerNames& layer) {
   MOE_TRY(const auto global, h.object(kGlobal));
   if (!global) return lacks_member(h, "AMD Quark", kGlobal);
 
-  // Patterns are of whole names, as fnmatch; the layer's own name stands for all of its experts.
+  // Patterns are of whole names, as fnmatch; a parent does not stand for its children.
   struct Rule {
     std::string pointer;
     std::optional<Foreign> config;  // of a pattern that excludes: none
@@ -179,11 +200,11 @@ Resolved resolve_quark(const Foreign& h, const LayerNames& layer) {
   Matcher matcher;
   const auto add = [&](const std::string& pattern, const std::string& pointer) -> Result<bool> {
     if (!has_wildcard(pattern)) {
-      const bool ours = pattern == layer.module || layer.find(pattern);
+      const bool ours = layer.find(pattern).has_value();
       if (ours) names.add_named(rules.size(), pattern);
       return ours;
     }
-    MOE_TRY(const Hits hits, matcher.names(wildcard_pattern(pattern), layer, pointer, {.module_too = true}));
+    MOE_TRY(const Hits hits, matcher.names(wildcard_pattern(pattern), layer, pointer));
     if (std::find(hits.begin(), hits.end(), true) == hits.end()) return false;
     names.add(rules.size(), hits);
     return true;
