@@ -19,8 +19,11 @@ if(MOE_PRECOMPILE OR MOE_TEST_PRECOMPILE)
     target_compile_options(libmoe_tool PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
   endif()
 endif()
+# A template of theirs is made once in a batch of files, which halves the time; not in builds of packages.
+set_target_properties(libmoe_tool PROPERTIES UNITY_BUILD ${MOE_TEST_BATCHES} UNITY_BUILD_BATCH_SIZE 8)
 # The probe is held against kernels that are compiled like this.
-set_source_files_properties(impl/tool/probe.cpp PROPERTIES COMPILE_OPTIONS -O3 SKIP_PRECOMPILE_HEADERS ON)
+set_source_files_properties(impl/tool/probe.cpp PROPERTIES COMPILE_OPTIONS -O3 SKIP_PRECOMPILE_HEADERS ON
+                                                           SKIP_UNITY_BUILD_INCLUSION ON)
 target_link_options(libmoe_tool PRIVATE LINKER:-z,now LINKER:--enable-new-dtags)
 # In the build folder the library lies beside it. (Relative: the bytes are the same in every folder.)
 set_target_properties(libmoe_tool PROPERTIES BUILD_RPATH_USE_ORIGIN ON)

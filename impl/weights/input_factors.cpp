@@ -18,7 +18,9 @@ Check InputFactors::add(const LayerFacts& facts, const ParsedName& p, std::vecto
       return fail(Code::invalid_argument, cat(name, "[", k, "]"),
                   cat(name, "[", k, "]: ", float_text(whole[k]), " is not a finite number"));
   Side& side = at(sides_, p.projection == Projection::down ? 1 : 0);
-  if (side.seen.empty()) {
+  std::set<std::pair<std::int64_t, Projection>> these = {{p.expert, p.projection}};
+  if (p.joined) these.insert({p.expert, Projection::gate});
+  if (side.seen.empty() || side.seen == these) {  // the first, or in its place
     side.whole = std::move(whole);
     side.first = name;
   } else if (whole != side.whole) {
@@ -26,8 +28,7 @@ Check InputFactors::add(const LayerFacts& facts, const ParsedName& p, std::vecto
                 cat(name, ": has other numbers than ", side.first,
                     "; read are files whose experts have the same factors of their inputs"));
   }
-  if (p.joined) side.seen.insert({p.expert, Projection::gate});
-  side.seen.insert({p.expert, p.projection});
+  side.seen.merge(these);
   return ok();
 }
 

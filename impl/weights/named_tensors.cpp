@@ -26,8 +26,10 @@ namespace moe::weights {
 namespace {
 
 // The two numbers of a weight_shape must be those of the real shape.
-Check check_weight_shape(std::span<const std::byte> first, std::span<const std::byte> second, const MatrixSize& m,
-                         const std::string& name) {
+Check check_weight_shape(std::span<const std::byte> first, std::span<const std::byte> second, const LayerFacts& facts,
+                         const ParsedName& p, const std::string& name) {
+  MatrixSize m = facts.whole(p.projection);
+  if (p.joined) m.n *= 2;
   std::array<std::int64_t, 2> got{};
   std::memcpy(&got[0], first.data(), 8);
   std::memcpy(&got[1], second.data(), 8);
@@ -129,10 +131,12 @@ Result<bool> is_zero(const CheckpointEntry& from) {
   return true;
 }
 
-Check check_zeros(bool zero, const std::string& name) {
+Check check_zeros(bool zero, const ParsedName& p, const std::string& name) {
   if (zero) return ok();
+  const bool of_points = p.tensor->suffix.find("zero_point") != std::string_view::npos;
   return fail(Code::unsupported, name,
-              cat(name, ": has zero points other than 0, read are symmetric weights of this format"));
+              cat(name, of_points ? ": has zero points other than 0, read are symmetric weights of this format"
+                                  : ": is not 0, which says that the weights lie in another order than by rows"));
 }
 Check check_beside(DType dtype, const std::byte* bytes, std::uint64_t count, const std::string& name) {
   for (std::uint64_t i = 0; is_float16_or_32(dtype) && i < count; ++i)
@@ -153,10 +157,10 @@ Check check_dropped(const LayerFacts& facts, const ParsedName& p, const TensorVi
                     InputFactors& factors) {
   const std::span bytes(dense.data, dense.nbytes);
   if (p.tensor->kind == TensorKind::input_columns) return factors.add(facts, p, floats_of(dense.dtype, bytes), name);
-  if (p.tensor->kind == TensorKind::no_zeros) return check_zeros(is_zero(bytes), name);
+  if (p.tensor->kind == TensorKind::no_zeros) return check_zeros(is_zero(bytes), p, name);
   if (p.tensor->kind == TensorKind::beside)
     return check_beside(dense.dtype, dense.data, static_cast<std::uint64_t>(dense.numel()), name);
-  return check_weight_shape(bytes.first(8), bytes.last(8), facts.whole(p.projection), name);
+  return check_weight_shape(bytes.first(8), bytes.last(8), facts, p, name);
 }
 Check check_dropped(const LayerFacts& facts, const ParsedName& p, const CheckpointEntry& from, DType dtype,
                     InputFactors& factors) {
@@ -168,13 +172,13 @@ Check check_dropped(const LayerFacts& facts, const ParsedName& p, const Checkpoi
   }
   if (p.tensor->kind == TensorKind::no_zeros) {
     MOE_TRY(const bool zero, is_zero(from));
-    return check_zeros(zero, e.name);
+    return check_zeros(zero, p, e.name);
   }
   std::array<std::byte, 16> bytes{};  // two numbers at most
   MOE_CHECK(from.file->read(e, 0, std::span(bytes).first(std::min<std::size_t>(bytes.size(), e.bytes))));
   if (p.tensor->kind == TensorKind::beside)
     return check_beside(dtype, bytes.data(), e.bytes / usize(dtype_bits(dtype) / 8), e.name);
-  return check_weight_shape(std::span(bytes).first(8), std::span(bytes).last(8), facts.whole(p.projection), e.name);
+  return check_weight_shape(std::span(bytes).first(8), std::span(bytes).last(8), facts, p, e.name);
 }
 
 // One tensor of a file; none: not of this layer, or checked and dropped (weight_shape).

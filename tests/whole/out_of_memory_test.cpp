@@ -8,6 +8,7 @@
 #include "support/capi.h"
 #include "support/model_dir.h"
 #include "support/rooms.h"
+#include "support/share.h"
 #include "support/temp_dir.h"
 #include "support/wna16_targets.h"
 
@@ -42,10 +43,11 @@ Outcome run(const Step& step, std::int64_t n, FaultMode mode) {
   return o;
 }
 
-// Of steps with many allocations, or slow ones, every `stride`-th allocation.
+// Of steps with many allocations, or slow ones, every `of`-th allocation.
 void sweep(const char* what, const Step& step, const std::function<void(moe_status)>& after = {},
-           std::int64_t stride = 1) {
+           std::uint32_t of = 1) {
   SCOPED_TRACE(what);
+  const std::int64_t stride = share() == 1 ? of : test::stride(of);
   const Outcome clean = run(step, kNone, FaultMode::once);  // also makes what is made once per process
   ASSERT_EQ(clean.status, MOE_OK);
   if (after) after(MOE_OK);

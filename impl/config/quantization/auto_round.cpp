@@ -85,24 +85,30 @@ Resolved as_fp8_tensor(const Module& m) {
                   {"weight", "weight_scale"});
 }
 
-// A row for each container. packing: behind "auto_round" and its colon. type: the beginning of data_type.
+// A row for each container. packing: behind "auto_round" and its colon. types: words of data_type, the usual one first.
+// group: the only size that a group can have; 0: the object says it.
 struct Container {
-  std::string_view packing, type;
+  std::string_view packing;
+  std::array<std::string_view, 3> types;
   std::array<std::int64_t, 2> bits;
+  std::int64_t group;
   Resolved (*resolve)(const Module&);
 };
 constexpr std::array kContainers = {
-    Container{"auto_gptq", "int", {4, 8}, as_gptq},
-    Container{"auto_awq", "int", {4}, as_awq},
-    Container{"", "int", {4, 8}, as_gptq_v2},
-    Container{"llm_compressor", "int", {4, 8}, as_packed},
-    Container{"llm_compressor", "mx_fp", {4}, as_mxfp4},
-    Container{"llm_compressor", "mx_fp", {8}, as_mxfp8},
-    Container{"llm_compressor", "nv_fp", {4}, as_nvfp4},
-    Container{"fp8_static", "fp", {8}, as_fp8_static},
-    Container{"fp8", "fp", {8}, as_fp8_blocks},
-    Container{"", "fp", {8}, as_fp8_tensor},
+    Container{"auto_gptq", {"int"}, {4, 8}, 0, as_gptq},
+    Container{"auto_awq", {"int"}, {4}, 0, as_awq},
+    Container{"", {"int"}, {4, 8}, 0, as_gptq_v2},
+    Container{"llm_compressor", {"int"}, {4, 8}, 0, as_packed},
+    Container{"llm_compressor", {"mx_fp", "mx_fp4", "mx_fp_rceil"}, {4}, 32, as_mxfp4},
+    Container{"llm_compressor", {"mx_fp", "mx_fp8", "mx_fp_rceil"}, {8}, 32, as_mxfp8},
+    Container{"llm_compressor", {"nv_fp", "nv_fp4", "nv_fp4_with_static_gs"}, {4}, 16, as_nvfp4},
+    Container{"fp8_static", {"fp", "fp8", "fp8_e4m3"}, {8}, 0, as_fp8_static},
+    Container{"fp8", {"fp", "fp8", "fp8_e4m3"}, {8}, 0, as_fp8_blocks},
+    Container{"", {"fp", "fp8", "fp8_e4m3"}, {8}, 0, as_fp8_tensor},
 };
+constexpr bool has(const auto& values, const auto& one) {
+  return std::find(values.begin(), values.end(), one) != values.end();
+}
 
 // What the table leaves out, by the name that AutoRound gives it; else the words that were found.
 std::string name_of(std::string_view type, std::int64_t bits) {
@@ -124,17 +130,25 @@ Resolved scheme_of(const Foreign& h, const Foreign* rule) {
   std::string packing = fields::lower_ascii(given_packing.value_or("auto_round"));
   if (packing.starts_with("auto_round")) packing.erase(0, std::string_view("auto_round").size());
   if (packing.starts_with(':')) packing.erase(0, 1);
-  for (const Container& c : kContainers)
-    if (c.packing == packing && type.starts_with(c.type) &&
-        std::find(c.bits.begin(), c.bits.end(), m.bits) != c.bits.end())
-      return c.resolve(m);
+  for (const Container& c : kContainers) {
+    if (c.packing != packing || type.empty() || !has(c.types, type) || !has(c.bits, m.bits)) continue;
+    const Foreign& of = m.source.of(kGroup);
+    if (c.group != 0 && of.has(kGroup)) {
+      MOE_TRY(const std::int64_t group, of.need_integer(kGroup, kGroupRange));
+      if (group != c.group)
+        return fields::fault(of.at(kGroup), cat("found ", group, ", groups of ", type, " have ", c.group, " columns"));
+    }
+    return c.resolve(m);
+  }
   std::string read;
   for (const Container& c : kContainers)
-    read += cat(read.empty() ? "" : ", ", c.bits[0], c.bits[1] != 0 ? cat(" or ", c.bits[1]) : "", " bits of ", c.type,
-                " in auto_round", c.packing.empty() ? "" : ":", c.packing);
-  const bool known =
-      std::any_of(kContainers.begin(), kContainers.end(), [&](const Container& c) { return c.packing == packing; });
-  return unread(known ? m.source.of(kBits).at(kBits) : h.at(kPacking),
+    read += cat(read.empty() ? "" : ", ", c.bits[0], c.bits[1] != 0 ? cat(" or ", c.bits[1]) : "", " bits of ",
+                c.types[0], " in auto_round", c.packing.empty() ? "" : ":", c.packing);
+  const auto some = [&](auto&& is) { return std::any_of(kContainers.begin(), kContainers.end(), is); };
+  const bool known = some([&](const Container& c) { return c.packing == packing; });
+  const bool known_type = some([&](const Container& c) { return c.packing == packing && has(c.types, type); });
+  const std::string_view odd = known_type ? kBits : kType;
+  return unread(known ? m.source.of(odd).at(odd) : h.at(kPacking),
                 cat("AutoRound's ", name_of(type, m.bits), " weights in ", given_packing.value_or("auto_round"),
                     " are not read, read are ", read));
 }
@@ -152,17 +166,21 @@ Result<std::vector<Foreign>> rules_of(const Foreign& h, const LayerNames& layer,
     return true;
   };
   for (const auto& [key, value] : extra->members()) {  // names win over patterns
-    if (is_pattern(key) || (key != layer.module && !layer.expert_of(key))) continue;
-    if (const auto expert = layer.expert_of(key); expert && !layer.find(key))
-      names.add(rules.size(), *expert * layer.projections.size(), layer.projections.size());
-    else
+    if (is_pattern(key) || !layer.expert_of(key)) continue;
+    if (const auto expert = layer.expert_of(key); layer.find(key))
       names.add_named(rules.size(), key);
+    else
+      names.add(rules.size(), *expert * layer.projections.size(), layer.projections.size());
     MOE_TRY([[maybe_unused]] const bool added, add(key, value));
+  }
+  if (const json::Value* of_all = extra->get(layer.module)) {  // single ones win over the module
+    names.add_rest(rules.size());
+    MOE_TRY([[maybe_unused]] const bool added, add(std::string(layer.module), *of_all));
   }
   Matcher matcher;
   for (const auto& [key, value] : extra->members()) {
     if (!is_pattern(key) || names.complete()) continue;
-    const std::string pattern = key.starts_with('^') || key.starts_with(".*") ? key : cat(".*(?:", key, ")");
+    const std::string pattern = key.starts_with(".*") && key.find('|') == key.npos ? key : cat(".*(?:", key, ")");
     MOE_TRY(const Hits hits, matcher.names(pattern, layer, extra->at(key), {.module_too = true}));
     if (std::find(hits.begin(), hits.end(), true) == hits.end()) continue;
     names.add(rules.size(), hits);

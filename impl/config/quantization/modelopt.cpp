@@ -92,8 +92,8 @@ std::string_view below_layers(std::string_view name) {
 }
 bool predicts(std::string_view name) { return name.find("mtp") != std::string_view::npos; }
 
-// What an entry is about: all of the layer's experts, whatever stands before the layer, or one of them or a projection,
-// as the name that the layer has for it. Empty: another module.
+// What an entry is about: all of the layer's experts, whatever stands before the layer, or what is below them, as the
+// name that the layer has for it. Empty: another module.
 std::string our_name(std::string_view key, const LayerNames& layer) {
   if (key == layer.module) return std::string(key);
   const std::string_view theirs = below_layers(key), ours = below_layers(layer.module);
@@ -101,8 +101,15 @@ std::string our_name(std::string_view key, const LayerNames& layer) {
   if (!theirs.starts_with(ours) || predicts(key) != predicts(layer.module)) return "";
   const std::string_view rest = theirs.substr(ours.size());
   if (!rest.empty() && rest.front() != '.') return "";
-  const std::string name = cat(layer.module, rest);
-  return rest.empty() || layer.expert_of(name) ? name : "";
+  return cat(layer.module, rest);
+}
+
+// An entry that our_name has a name for: the experts, one of them, or a projection.
+Check check_entry(const Foreign& layers, const std::string& key, const std::string& name, const LayerNames& layer) {
+  if (name == layer.module || layer.find(name)) return ok();
+  if (const auto expert = layer.expert_of(name); expert && name == cat(layer.module, ".", *expert)) return ok();
+  return unread(layers.at(key), cat("an entry of a part of the experts that is not known, read are ", layer.module,
+                                    " and ", layer.name(0)));
 }
 
 // MIXED_PRECISION: each module by the entry that has its name; one without an entry is not quantized.
@@ -114,16 +121,28 @@ Resolved mixed_precision(const Foreign& q, const LayerNames& layer) {
                                   R"({"quant_method": "modelopt", "quant_algo": ..}) does, too)"));
   std::vector<Foreign> entries;
   RuleOfNames names(layer);
+  Matcher matcher;
+  std::vector<std::size_t> of_all;  // single ones win over the module
   for (const auto& [key, value] : layers->members()) {
+    if (has_wildcard(key)) {
+      MOE_TRY(const Hits hits, matcher.names(wildcard_pattern(key), layer, layers->at(key), {.module_too = true}));
+      if (std::find(hits.begin(), hits.end(), true) != hits.end())
+        return unread(layers->at(key), "entries are of names, and this is a pattern");
+      continue;
+    }
     const std::string name = our_name(key, layer);
     if (name.empty()) continue;
+    MOE_CHECK(check_entry(*layers, key, name, layer));
     MOE_TRY(Foreign entry, Foreign::open(value, layers->at(key)));
-    if (const auto expert = layer.expert_of(name); !expert || layer.find(name))
-      names.add_named(entries.size(), name);
+    if (name == layer.module)
+      of_all.push_back(entries.size());
+    else if (const auto one = layer.find(name))
+      names.add(entries.size(), *one, 1);
     else
-      names.add(entries.size(), *expert * layer.projections.size(), layer.projections.size());
+      names.add(entries.size(), *layer.expert_of(name) * layer.projections.size(), layer.projections.size());
     entries.push_back(std::move(entry));
   }
+  for (const std::size_t entry : of_all) names.add_rest(entry);
   return one_scheme(
       names,
       [&](std::size_t rule) { return rule < entries.size() ? modelopt_algorithm(entries[rule], kOne) : unquantized(); },
@@ -154,6 +173,7 @@ Result<std::optional<Resolved>> requantized_experts(const Foreign& h, const Laye
   for (const auto& [key, value] : layers->members()) {
     const std::string name = our_name(key, layer);
     if (name.empty()) continue;
+    MOE_CHECK(check_entry(*layers, key, name, layer));
     if (layer.expert_of(name))
       return fail(Code::unsupported, layers->at(key),
                   cat(layers->at(key), ": an algorithm of single experts, read are those of all experts of a layer"));

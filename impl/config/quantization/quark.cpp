@@ -10,22 +10,31 @@ namespace moe::config {
 namespace {
 
 constexpr std::string_view kWeight = "weight", kInput = "input_tensors", kGlobal = "global_quant_config",
-                           kOfLayers = "layer_quant_config", kOfTypes = "layer_type_quant_config", kExport = "export";
+                           kOfLayers = "layer_quant_config", kOfTypes = "layer_type_quant_config", kExport = "export",
+                           kAxis = "ch_axis";
 
 // The members of a specification that decide what the tensors are.
 struct Spec {
   Foreign object;
   std::string dtype, scheme;
-  std::optional<std::int64_t> group;
-  bool is_dynamic = false;
+  std::optional<std::int64_t> group, axis;
+  bool is_dynamic = false, of_scales = true;
 };
 
 Result<Spec> read_spec(const Foreign& object) {
   MOE_TRY(const std::string_view dtype, object.need_text("dtype"));
   MOE_TRY(const std::string_view scheme, object.need_text("qscheme"));
   MOE_TRY(const auto group, object.integer("group_size", {1, 65536}));
+  MOE_TRY(const auto axis, object.integer(kAxis, {-8, 8}));
   MOE_TRY(const auto is_dynamic, object.boolean("is_dynamic"));
-  return Spec{object, fields::lower_ascii(dtype), fields::lower_ascii(scheme), group, is_dynamic.value_or(false)};
+  MOE_TRY(const auto of_scales, object.boolean("is_scale_quant"));
+  return Spec{.object = object,
+              .dtype = fields::lower_ascii(dtype),
+              .scheme = fields::lower_ascii(scheme),
+              .group = group,
+              .axis = axis,
+              .is_dynamic = is_dynamic.value_or(false),
+              .of_scales = of_scales.value_or(true)};
 }
 
 // A specification, or a list of two: the weights', and that of their scales. Empty when absent.
@@ -44,6 +53,7 @@ Result<std::vector<Spec>> read_specs(const Foreign& config, std::string_view key
     MOE_TRY(Spec spec, read_spec(one));
     specs.push_back(std::move(spec));
   }
+  if (specs.empty()) return fields::fault(config.at(key), "found [], expected a specification or null");
   return specs;
 }
 
@@ -131,7 +141,17 @@ bool is_of(const Kind& kind, const std::vector<Spec>& weight, std::string_view s
   const Spec& s = weight.front();
   if (kind.dtype != s.dtype || kind.scheme != s.scheme || (kind.group != 0 && kind.group != s.group)) return false;
   if (!kind.scale.empty() && kind.scale != scale) return false;
-  return kind.second.empty() ? weight.size() == 1 : weight.size() == 2 && weight[1].dtype == kind.second;
+  if (kind.second.empty()) return weight.size() == 1;
+  return weight.size() == 2 && weight[1].dtype == kind.second && weight[1].scheme == "per_tensor" &&
+         weight[1].of_scales;
+}
+
+// A scale is a row's, or that of some columns of a row; the other way round would be other weights.
+Check check_axis(const Spec& s) {
+  if (!s.axis || s.scheme == "per_tensor") return ok();
+  const bool by_row = s.scheme == "per_channel";
+  if (by_row ? *s.axis == 0 : *s.axis != 0) return ok();
+  return unread(s.object.at(kAxis), cat("found ", *s.axis, " of ", s.scheme, ", read is ", by_row ? "0" : "-1 or 1"));
 }
 
 Resolved scheme_of(const Foreign& h, const Foreign& config) {
@@ -140,7 +160,10 @@ Resolved scheme_of(const Foreign& h, const Foreign& config) {
   MOE_TRY(const std::vector<Spec> input, read_specs(config, kInput));
   MOE_TRY(const auto scale, weight.front().object.text("scale_format"));
   for (const Kind& kind : kKinds)
-    if (is_of(kind, weight, fields::lower_ascii(scale.value_or("")))) return kind.resolve({h, weight, input});
+    if (is_of(kind, weight, fields::lower_ascii(scale.value_or("")))) {
+      MOE_CHECK(check_axis(weight.front()));
+      return kind.resolve({h, weight, input});
+    }
   return unread(config.at(kWeight), cat("Quark's weights of ", words(weight),
                                         " are not read, read are fp4 in groups of 32 with e8m0 scales or of 16 with "
                                         "fp8_e4m3 scales, fp8_e4m3 and int8 per tensor or channel, int4 and uint4"));
@@ -200,9 +223,9 @@ Resolved resolve_quark(const Foreign& h, const LayerNames& layer) {
   Matcher matcher;
   const auto add = [&](const std::string& pattern, const std::string& pointer) -> Result<bool> {
     if (!has_wildcard(pattern)) {
-      const bool ours = layer.find(pattern).has_value();
-      if (ours) names.add_named(rules.size(), pattern);
-      return ours;
+      const auto one = layer.find(pattern);
+      if (one) names.add(rules.size(), *one, 1);
+      return one.has_value();
     }
     MOE_TRY(const Hits hits, matcher.names(wildcard_pattern(pattern), layer, pointer));
     if (std::find(hits.begin(), hits.end(), true) == hits.end()) return false;

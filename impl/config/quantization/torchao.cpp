@@ -99,13 +99,17 @@ Resolved by_name(const Foreign& rules, const LayerNames& layer) {
     MOE_TRY([[maybe_unused]] const bool pushed, push(key, value));
   }
   Matcher matcher;
+  std::vector<std::string> of_weights;  // patterns are of a module's name, or of its parameter's
+  for (const std::string& projection : layer.projections) of_weights.push_back(cat(projection, kWeight));
+  const LayerNames weights{layer.module, of_weights, layer.experts};
   for (const auto& [key, value] : rules.members()) {
     if (!key.starts_with(kRegex) || names.complete()) continue;
     const std::string pointer = rules.at(key), pattern = cat("(?:", key.substr(kRegex.size()), ")$");
-
     MOE_TRY(const bool up, matcher.regex(pattern, gate_up, pointer));
     MOE_TRY(const bool low, matcher.regex(pattern, down, pointer));
     MOE_TRY(const Hits hits, matcher.names(pattern, layer, pointer));
+    MOE_TRY(const Hits parameters, matcher.names(pattern, weights, pointer));
+    names.add(found.size(), parameters);
     add(up, low, hits);
     MOE_TRY([[maybe_unused]] const bool pushed, push(key, value));
   }
