@@ -173,7 +173,7 @@ def dense_integers(bits, symmetric, job):
 
 def mxfp6(job):
     return compressed(job, "mxfp6-pack-quantized", num_bits=6, type="float", symmetric=True, group_size=32, strategy="group",
-                      scale_dtype="torch.uint8", zp_dtype="torch.uint8")
+                      scale_dtype="torch.uint8")
 
 
 # ---- torchao -----------------------------------------------------------------------------------
