@@ -147,20 +147,20 @@ void read_narrow_row(const std::byte* src, std::int64_t step, std::int64_t k, in
   };
   std::int64_t i = 0;
   if (step == 1)
-    for (; i + 8 <= k; i += 8, src += bits) {
-      if (i % 128 == 0) __builtin_prefetch(src + kAhead);
+    for (; i + 8 <= k; i += 8) {
+      const std::byte* at = src + i / 8 * bits;
+      if (i % 128 == 0) __builtin_prefetch(at + kAhead);
       std::uint64_t eight = 0;
-      std::memcpy(&eight, src, usize(bits));
+      std::memcpy(&eight, at, usize(bits));
       put(eight, out + i, 8);
     }
-  else
-    for (; i < k; ++i) {
-      const std::int64_t bit = i * bits, shift = bit % 32;
-      const std::byte* at = src + bit / 32 * step * 4;
-      std::uint64_t two = load<std::uint32_t>(at);
-      if (shift + bits > 32) two |= static_cast<std::uint64_t>(load<std::uint32_t>(at + step * 4)) << 32;
-      put(two >> shift, out + i, 1);
-    }
+  for (; i < k; ++i) {
+    const std::int64_t bit = i * bits, shift = bit % 32;
+    const std::byte* at = src + bit / 32 * step * 4;
+    std::uint64_t two = load<std::uint32_t>(at);
+    if (shift + bits > 32) two |= static_cast<std::uint64_t>(load<std::uint32_t>(at + step * 4)) << 32;
+    put(two >> shift, out + i, 1);
+  }
 }
 
 using ReadCodes = MaybeFault (*)(const std::byte* src, std::int64_t step, std::int64_t k, std::int8_t* out);

@@ -95,8 +95,9 @@ TEST(Select, NarrowCodes) {
         Row{R"("scheme": "W8A16", "group_size": -1)", "pack-quantized-w6"},
         Row{R"("scheme": "W8A16", "group_size": 32)", "pack-quantized-w7"},
         Row{R"("scheme": "W4A8", "format": "pack-quantized")", "pack-quantized-w3"},
-        Row{R"("scheme": "W8A8", "format": "pack-quantized")", "pack-quantized-w7"},
-        Row{R"("scheme": "MXFP8A16")", "mxfp6-pack-quantized"}, Row{R"("scheme": "MXFP8")", "mxfp6-pack-quantized"}})
+        Row{R"("scheme": "W8A8", "group_size": null, "format": "pack-quantized")", "pack-quantized-w7"},
+        Row{R"("scheme": "MXFP8A16", "group_size": null)", "mxfp6-pack-quantized"},
+        Row{R"("scheme": "MXFP8", "group_size": null)", "mxfp6-pack-quantized"}})
     for (const Platform& p : {avx512(), amx(), arm(), hopper()}) {
       SCOPED_TRACE(row.format + std::string(" ") + row.wide);
       const std::string wide = std::string(R"("quantization": {)") + row.wide + "}";

@@ -53,7 +53,7 @@ struct Spec {
 
 // One projection: its codes, the numbers that they mean, and its tensors.
 struct Projection {
-  std::int64_t n, k;
+  std::int64_t n = 0, k = 0;
   std::vector<float> numbers;
   std::vector<std::uint32_t> packed, zeros;
   std::vector<float> scales;
@@ -73,7 +73,9 @@ void put(std::vector<std::uint32_t>& words, std::int64_t code_number, int bits, 
 Projection random_projection(const Spec& s, std::int64_t n, std::int64_t k, std::mt19937& rng) {
   const int bits = s.is_float() ? 6 : s.bits;
   const std::int64_t groups = s.group == -1 ? 1 : k / s.group, words = k * bits / 32, zero_words = n * bits / 32;
-  Projection p{.n = n, .k = k};
+  Projection p;
+  p.n = n;
+  p.k = k;
   p.numbers.resize(static_cast<std::size_t>(n * k));
   p.packed.resize(static_cast<std::size_t>(n * words));
   p.zeros.resize(static_cast<std::size_t>(zero_words * groups));
@@ -138,6 +140,7 @@ Layout layout_for(const Config& c) {
                     .intermediate = c.intermediate_size_per_partition,
                     .groups = c.weight_groups(),
                     .gated = true,
+                    .has_bias = false,
                     .has_zeros = !c.quantization.weights->symmetric};
   return p16_layout(kind, shape);
 }
@@ -254,9 +257,11 @@ TEST(NarrowCodes, OtherShapesAreRefused) {
   });
   EXPECT_EQ(zeros.code, Code::shape);
   EXPECT_EQ(zeros.subject, "experts.0.down_proj.weight_zero_point");
-  const Error shape = fault({.bits = 5}, [](std::size_t, Projection& p) { p.shape = {p.k, p.n}; });
+  const Error shape = fault({.bits = 5}, [](std::size_t i, Projection& p) {
+    if (i == 3) p.shape = {p.k, p.n};
+  });
   EXPECT_EQ(shape.code, Code::shape);
-  EXPECT_EQ(shape.subject, "experts.0.gate_proj.weight_shape");
+  EXPECT_EQ(shape.subject, "experts.1.gate_proj.weight_shape");
   const Error floats = fault({.bits = 0}, [](std::size_t, Projection& p) {
     p.packed_shape[1] = p.k;  // a byte each
     p.packed.resize(static_cast<std::size_t>(p.n * p.k / 4));

@@ -171,8 +171,9 @@ MaybeWhy lora(const Query& q, const Trial& o) {
 MaybeWhy checkpoint(const Query& q, const Trial& o) {
   if (q.layer == nullptr) return std::nullopt;
   const Quantization& z = q.layer->quantization;
-  // vLLM takes narrow codes nowhere; here they are those of the format that they are read as.
-  if (!o.accepts->checkpoints.has(q.policy == Policy::vllm ? z.format : read_as(z.format)))
+  if (q.policy == Policy::vllm && is_narrow(z.format))
+    return Why{"checkpoint format that vLLM reads", cat("it is ", at(kFormatNames, z.format)), "/quantization/format"};
+  if (!o.accepts->checkpoints.has(read_as(z.format)))
     return Why{"checkpoint format " + names_in(o.accepts->checkpoints, kFormatNames),
                cat("it is ", at(kFormatNames, z.format)), "/quantization/format"};
   if (!o.accepts->transposed && z.is_transposed.value_or(false))
