@@ -3,8 +3,7 @@
 //   int-quantized   I8  [N, K]             one value -8..7 or -128..127 per byte
 //   pack-quantized  I32 [N, ceil(K/8)]     value + 8 of column k in bits 4*(k%8) of word k/8; bits past K are 0
 //                   I32 [N, ceil(K/4)]     value + 128 in bits 8*(k%4) of word k/4
-//   narrow ones     I32 [N, K*b/32]        value + 2^(b-1) of column k in bits b*k.. of the row, the first in the
-//   lowest
+//   narrow ones     I32 [N, K*b/32]        value + 2^(b-1) of column k in bits b*k.. of the row, from the lowest on
 //
 // GPTQ has the words of pack-quantized with columns first, which a view hides:
 //

@@ -219,7 +219,7 @@ std::optional<Format> narrow_format(const json::Value& weights) {
 }
 
 // Codes of fewer bits than a layer's weights have become wider ones, which mean the same numbers: the strict form says
-// which, and its format how they are stored (checkpoints.md 5). In int-quantized a byte holds a code of any width.
+// which, and its format how they are stored (checkpoints.md 4). In int-quantized a byte holds a code of any width.
 Check widen(json::Value& strict, const std::optional<StatedFormat>& stated) {
   json::Value& weights = *strict.find("weights");
   const std::optional<Format> narrow = narrow_format(weights);
@@ -227,8 +227,8 @@ Check widen(json::Value& strict, const std::optional<StatedFormat>& stated) {
     if (!stated || !is_narrow(stated->format)) return ok();
     const FormatRow& row = at(kFormats, stated->format);
     return fields::fault(stated->pointer,
-                         cat("found ", row.name, ", expected another one for weights without num_bits ",
-                             row.stored_bits, ", type ", at(kNumTypeNames, row.type), " and group_size ", row.group));
+                         cat("found ", row.name, ", which needs weights with num_bits ", row.stored_bits, ", type ",
+                             at(kNumTypeNames, row.type), " and group_size ", row.group));
   }
   const FormatRow& row = at(kFormats, *narrow);
   const json::Value* inputs = strict.find("input_activations");

@@ -137,7 +137,7 @@ Check check_sizes(const Quantization& q, const Config& config, const std::string
                                   Format::quark_order};
   const bool packed = std::find(kPacked.begin(), kPacked.end(), q.format) != kPacked.end();
   if (w.type != NumType::integer) return ok();
-  if (is_narrow(q.format)) {  // so that no word has bits beside its codes, and other packings other shapes
+  if (is_narrow(q.format)) {  // words are full then, and codes that are packed in another way have another shape
     const int bits = at(kFormats, q.format).stored_bits;
     const std::int64_t codes = 32 / std::gcd(32, bits);
     const std::string unit = cat(bits, "-bit codes of whole words,");
