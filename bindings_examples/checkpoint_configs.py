@@ -1,4 +1,5 @@
-"""The quantization_config that AutoRound 0.16, Quark 0.13, ModelOpt 0.47, torchao 0.18 and bitsandbytes 0.50 write."""
+"""The quantization_config that AutoRound 0.16, Quark 0.13, ModelOpt 0.47, torchao 0.18, bitsandbytes 0.50 and
+compressed-tensors 0.20 write."""
 import json
 import re
 from typing import NamedTuple
@@ -153,6 +154,26 @@ def modelopt_mixed(job):
         groups.append({**modelopt_group("NVFP4"), "targets": sorted(others)})
     return modelopt("MIXED_PRECISION", job, [], config_groups={f"group_{i}": group for i, group in enumerate(groups)},
                     quantized_layers=layers)
+
+
+# ---- compressed-tensors 0.20 --------------------------------------------------------------------
+def compressed(job, layout, **weights):
+    """Its arguments leave out what is not set. Inputs are not quantized."""
+    group = {"targets": ["Linear"], "weights": {"dynamic": False, **weights}, "input_activations": None,
+             "output_activations": None, "format": layout}
+    return {"config_groups": {"group_0": group}, "format": layout, "global_compression_ratio": None,
+            "ignore": ["lm_head", *job.routers], "kv_cache_scheme": None, "quant_method": "compressed-tensors",
+            "quantization_status": "compressed", "sparsity_config": {}, "transform_config": {}, "version": "0.20.0"}
+
+
+def dense_integers(bits, symmetric, job):
+    return compressed(job, "pack-quantized", num_bits=bits, type="int", symmetric=symmetric, group_size=job.args.group or None,
+                      strategy="group" if job.args.group else "channel")
+
+
+def mxfp6(job):
+    return compressed(job, "mxfp6-pack-quantized", num_bits=6, type="float", symmetric=True, group_size=32, strategy="group",
+                      scale_dtype="torch.uint8")
 
 
 # ---- torchao -----------------------------------------------------------------------------------

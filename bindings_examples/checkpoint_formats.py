@@ -1,4 +1,5 @@
-"""The files of AutoRound, Quark, ModelOpt, torchao and bitsandbytes for make_checkpoint: tensors of a projection.
+"""The files of AutoRound, Quark, ModelOpt, torchao, bitsandbytes and newer compressed-tensors for make_checkpoint: tensors
+of a projection.
 
 A row of TOOL_FORMATS says which numbers a format has, how its tensors hold them (a function of Weights), and its
 quantization_config (checkpoint_configs.py). Weights.dense() is what a reader of the file must come to.
@@ -9,9 +10,11 @@ from typing import Callable, NamedTuple
 import numpy as np
 
 import checkpoint_configs as configs
-from checkpoint_numbers import CODES, E2M1, E4M3, SAFETENSORS_NAMES, draw, of_dtype, to_dtype
+from checkpoint_numbers import CODES, E2M1, E2M3, E4M3, SAFETENSORS_NAMES, draw, of_dtype, to_dtype
 
-SIGNED = {"e4m3": np.concatenate([E4M3, [np.nan], -E4M3]), "e2m1": np.concatenate([E2M1, -E2M1])}
+SIGNED = {"e4m3": np.concatenate([E4M3, [np.nan], -E4M3]), "e2m1": np.concatenate([E2M1, -E2M1]),
+          "e2m3": np.concatenate([E2M3, -E2M3])}
+BITS = {"int2": 2, "int3": 3, "int4": 4, "int5": 5, "int6": 6, "int7": 7}  # of codes that may have zeros
 INPUTS_UP_TO = 5  # what a static scale of the inputs is made for
 
 
@@ -63,6 +66,12 @@ def words(codes, nibbles=IN_ORDER):
 def halves(codes):
     """[r, c] codes as [r, c / 2] bytes, the first in the low half."""
     return codes[:, 0::2] | (codes[:, 1::2] << 4)
+
+
+def stream(codes, bits, dtype):
+    """[r, c] codes of some bits without a gap, the first in the lowest bits, as bytes or words."""
+    each = codes.astype(np.uint8)[:, :, None] >> np.arange(bits, dtype=np.uint8) & 1
+    return np.packbits(each.reshape(len(codes), -1), axis=1, bitorder="little").view(dtype)
 
 
 def turned(grid):
@@ -156,6 +165,20 @@ def torchao(w):
     return tensors
 
 
+def dense_words(w, bits):
+    """compressed-tensors 0.18 and later: codes and zeros count from the smallest, -2^(bits - 1)."""
+    codes = w.codes + (1 << (bits - 1)) if w.zeros is None else w.codes
+    tensors = [("weight_packed", "I32", stream(codes, bits, np.uint32)), w.scale_as("weight_scale"),
+               ("weight_shape", "I64", np.array(codes.shape, np.int64))]
+    if w.zeros is not None:
+        tensors.append(("weight_zero_point", "I32", turned(stream(turned(w.zeros), bits, np.uint32))))
+    return tensors
+
+
+def mxfp6(w):
+    return [("weight_packed", "U8", stream(w.codes, 6, np.uint8)), w.scale_as("weight_scale")]
+
+
 def bitsandbytes_int8(w):
     """SCB is the largest weight of a row, 127 of its scales."""
     return [("weight", "I8", w.codes), ("SCB", "F32", w.scale.reshape(-1)), ("weight_format", "U8", np.zeros((), np.uint8))]
@@ -177,7 +200,7 @@ class ToolFormat(NamedTuple):
     config: Callable  # Job -> quantization_config
     groups: tuple = ()  # of --group
     signed_scales: bool = False  # half of them are negative
-    zeros: tuple = ()  # the smallest and largest zero of codes 0..15; () = codes around 0
+    zeros: tuple = ()  # the smallest and largest zero of codes from 0 on; () = codes around 0
     scale_multiple: float = 1  # as many scales are what the file has as one
     has_total: bool = False  # the largest scale of a matrix is e4m3's largest number, a further factor makes up for it
     has_factors: bool = False  # the layer's inputs are multiplied, column by column
@@ -214,6 +237,14 @@ def by_32(_):
 
 GROUPS = ("32", "64", "128")
 ANY_ZERO = (4, 12)
+WIDTHS = (2, 3, 5, 6, 7)
+
+
+def dense(bits, block=by_group, zeros=()):
+    return ToolFormat(f"int{bits}", "", block, partial(dense_words, bits=bits), partial(configs.dense_integers, bits, not zeros),
+                      GROUPS if block is by_group else (), zeros=zeros)
+
+
 auto_round, quark, modelopt, per_expert = configs.auto_round, configs.quark, configs.modelopt, configs.torchao_metadata
 TOOL_FORMATS = {
     "auto-round-gptq": ToolFormat("int4", "f16", by_group, gptq, partial(auto_round, "auto_round:auto_gptq"), GROUPS,
@@ -258,6 +289,10 @@ TOOL_FORMATS = {
                               metadata=partial(per_expert, configs.FP8_TENSOR)),
     "torchao-int8-stacked": ToolFormat("int8", "f32", by_row, torchao, configs.torchao_stacked, families=("qwen3", "deepseek"),
                                        stacked=True, metadata=configs.torchao_stacked_metadata),
+    **{f"pack-w{bits}": dense(bits) for bits in WIDTHS},
+    **{f"pack-w{bits}-asym": dense(bits, zeros=(1 << (bits - 2), 3 << (bits - 2))) for bits in WIDTHS},
+    **{f"pack-w{bits}-channel": dense(bits, by_row) for bits in WIDTHS},
+    "mxfp6": ToolFormat("e2m3", "e8m0", by_32, mxfp6, configs.mxfp6),
     "bitsandbytes-int8": ToolFormat("int8", "f32", by_row, bitsandbytes_int8, configs.bitsandbytes_int8, scale_multiple=127,
                                     router=bitsandbytes_router),
 }
@@ -282,7 +317,7 @@ def draw_weights(row, group, dtype, bits, size, deviation, factors_seed):
         scale *= generator.choice(np.array([-1, 1], np.float32), grid)
     if row.zeros:
         zeros = generator.integers(*row.zeros, grid, np.int8, endpoint=True)
-        codes = np.clip(codes + by_element(zeros, block, size), 0, 15).astype(np.uint8)
+        codes = np.clip(codes.astype(np.int16) + by_element(zeros, block, size), 0, (1 << BITS[row.codes]) - 1).astype(np.uint8)
     if row.has_total:
         total = scale.max() / np.float32(448)
         scale = scale / total

@@ -8,6 +8,7 @@ TORCH_NAMES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}
 SAFETENSORS_NAMES = {"bf16": "BF16", "f16": "F16", "f32": "F32", "e8m0": "U8", "int4": "I8", "e4m3": "F8_E4M3"}
 
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])  # the codes 0..7; 8 more are their negatives
+E2M3 = np.array([c / 8 if c < 8 else (8 + c % 8) * 2.0 ** (c // 8 - 4) for c in range(32)])
 E4M3 = np.array([c * 2.0**-9 if c < 8 else (8 + c % 8) * 2.0 ** (c // 8 - 10) for c in range(127)])
 
 
@@ -47,6 +48,13 @@ def int4_table():
 
 
 @functools.cache
+def small_int_table(bits):
+    """As int4_table with steps for as many bits."""
+    normal, end = statistics.NormalDist(0.0, 2.8 * 2.0 ** (bits - 4)), 1 << (bits - 1)
+    return np.clip([round(normal.inv_cdf((i + 0.5) / 256)) for i in range(256)], -end, end - 1).astype(np.int8)
+
+
+@functools.cache
 def int8_table():
     """65536 equally likely codes: a normal distribution of deviation 31, of which both ends are in the table."""
     normal = statistics.NormalDist(0.0, 31.0)
@@ -73,6 +81,14 @@ def e2m1_table():
 
 
 @functools.cache
+def e2m3_table():
+    """256 equally likely codes: a normal distribution of deviation 2.5; 32, the negative zero, is there as others are."""
+    normal = statistics.NormalDist(0.0, 2.5)
+    positive = nearest([normal.inv_cdf(0.5 + (i + 0.5) / 256) for i in range(128)], E2M3)
+    return np.concatenate([positive, positive | 32])
+
+
+@functools.cache
 def normal_table():
     """65536 equally likely numbers of a normal distribution of deviation 1."""
     normal = statistics.NormalDist(0.0, 1.0)
@@ -81,7 +97,8 @@ def normal_table():
 
 #        equally likely codes, their deviation
 CODES = {"int4": (int4_table, 2.8), "int8": (int8_table, 31.0), "e4m3": (e4m3_table, 112.0), "e2m1": (e2m1_table, 2.0),
-         "normal": (normal_table, 1.0)}
+         "normal": (normal_table, 1.0), "e2m3": (e2m3_table, 2.5),
+         **{f"int{bits}": (functools.partial(small_int_table, bits), 2.8 * 2.0 ** (bits - 4)) for bits in (2, 3, 5, 6, 7)}}
 
 
 def draw(bits, table, count):

@@ -1,4 +1,5 @@
-"""What the weights in files of AutoRound, Quark, ModelOpt, torchao, bitsandbytes, GPTQ and AWQ are, for verify.py.
+"""What the weights in files of AutoRound, Quark, ModelOpt, torchao, bitsandbytes, GPTQ, AWQ and, where inputs are not
+quantized, of compressed-tensors are, for verify.py.
 
     read(quantization_config, module, tensors) -> Matrix
 
@@ -25,6 +26,8 @@ def e4m3_numbers():
 
 
 E4M3 = e4m3_numbers()
+E2M3 = np.array([sign * value for sign in (1, -1) for value in
+                 [*np.arange(0, 2, 0.125), *np.arange(2, 4, 0.25), *np.arange(4, 8, 0.5)]])
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
 AWQ = [0, 4, 1, 5, 2, 6, 3, 7]  # which nibble of a word each of eight neighbours is
 
@@ -175,13 +178,33 @@ def gptq_file(quantization, _, tensors):
     return gptq(quantization, tensors, one_less=quantization.get("checkpoint_format") != "gptq_v2")
 
 
-def compressed_integers(quantization, _, tensors):
-    """Four bits, symmetric, inputs not quantized; W4A8 has a reference of its own."""
-    weights = quantization["config_groups"]["group_0"]["weights"]
-    if (weights["num_bits"], weights["symmetric"]) != (4, True) or "weight_packed" not in tensors:
+def from_stream(words, bits, count):
+    """The first codes of each row of words: code i begins at bit bits * i of the row, and may end in the next word."""
+    first = np.arange(count) * bits
+    pairs = np.pad(words, ((0, 0), (0, 1))).astype(np.uint64)
+    pairs = pairs[:, first // 32] | pairs[:, first // 32 + 1] << np.uint64(32)
+    return (pairs >> (first % 32).astype(np.uint64)).astype(np.int64) % 2**bits
+
+
+def compressed_tensors(quantization, _, tensors):
+    """Inputs are not quantized; W4A8 has a reference of its own."""
+    weights, scale = quantization["config_groups"]["group_0"]["weights"], tensors["weight_scale"]
+    if "weight_packed" not in tensors or weights["type"] not in ("int", "float"):
         raise Refused(f"compressed-tensors with {weights}")
-    codes = nibbles(tensors["weight_packed"])[:, :tensors["weight_shape"][1]] - 8
-    return Matrix(scaled(codes, tensors["weight_scale"]), integers=True)
+    bits, packed = weights["num_bits"], tensors["weight_packed"]
+    if weights["type"] == "float":
+        if (bits, weights["group_size"]) != (6, 32):
+            raise Refused(f"compressed-tensors with {weights}")
+        three = packed.reshape(len(packed), -1, 3).astype(np.uint32)
+        four = three[:, :, 0] + 256 * three[:, :, 1] + 65536 * three[:, :, 2]
+        codes = np.stack([four // 64**place % 64 for place in range(4)], axis=-1).reshape(len(packed), -1)
+        return Matrix(scaled(E2M3[codes], powers(scale)))
+    rows, columns = tensors["weight_shape"]
+    codes = from_stream(packed, bits, columns) - 2 ** (bits - 1)
+    if weights["symmetric"]:
+        return Matrix(scaled(codes, scale), integers=True)
+    zeros = from_stream(tensors["weight_zero_point"].T, bits, rows).T - 2 ** (bits - 1)
+    return Matrix(scaled(codes - np.repeat(zeros, columns // zeros.shape[1], axis=1), scale), integers=True)
 
 
 TOOLS = {"auto-round": auto_round, "quark": quark, "modelopt": modelopt, "torchao": torchao, "bitsandbytes": bitsandbytes,
@@ -189,4 +212,4 @@ TOOLS = {"auto-round": auto_round, "quark": quark, "modelopt": modelopt, "torcha
 
 
 def read(quantization, module, tensors):
-    return TOOLS.get(quantization["quant_method"], compressed_integers)(quantization, module, tensors)
+    return TOOLS.get(quantization["quant_method"], compressed_tensors)(quantization, module, tensors)

@@ -176,7 +176,7 @@ class Checkpoint:
         if kind == ("int", 4, "int"):
             self.expert, self.bounds = int4_expert, INT4_BOUNDS
             self.group = None if weights["strategy"] == "channel" else weights["group_size"]
-        elif kind == ("int", 4, None):
+        elif kind[::2] == ("int", None) or kind[:2] == ("float", 6):
             self.expert, self.tool = float_expert, quantization
         elif kind[:2] in (("float", 8), ("float", 4)):
             self.expert, self.bounds, self.numbers = float_expert, FLOAT_BOUNDS, E4M3 if kind[1] == 8 else E2M1
@@ -184,7 +184,7 @@ class Checkpoint:
             self.block = {"tensor": (0, 0), "channel": (1, 0), "group": (1, width), "tensor_group": (1, width),
                           "block": weights["block_structure"]}[weights["strategy"]]
         else:
-            sys.exit(f"verify: the reference knows W4A8, W4A16, FP8, MXFP8, MXFP4, NVFP4 and files of "
+            sys.exit(f"verify: the reference knows W4A8, integers alone, FP8, MXFP8, MXFP6, MXFP4, NVFP4 and files of "
                      f"{', '.join(tool_weights.TOOLS)}; this is {quantization['quant_method']} with weights and "
                      f"activations {kind}")
 

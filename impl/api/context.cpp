@@ -104,7 +104,8 @@ void write_backend(moe::json::Writer& w, moe::oracle::OracleId oracle, const moe
   w.begin_object().member("backend", experts.backend).member("oracle", moe::oracle::oracle_name(oracle));
   w.member("experts", experts.name).key("formats").begin_array();
   for (std::size_t f = 0; f < moe::kFormatNames.size(); ++f)
-    if (const auto format = static_cast<moe::Format>(f); accepts.checkpoints.has(format) && can_read(format))
+    if (const auto format = static_cast<moe::Format>(f);
+        accepts.checkpoints.has(moe::read_as(format)) && can_read(format))
       w.value(moe::kFormatNames[f]);
   w.end_array().key("kernels").begin_array();
   for (const moe::kernels::Kernel* k : moe::kernels::built_kernels())

@@ -134,7 +134,7 @@ struct Config {
   MatrixSize stored_numbers() const {
     MatrixSize m{.groups = weight_groups()};
     if (!quantization.weights) return m;
-    m.num_bits = quantization.weights->num_bits;
+    m.num_bits = stored_bits(quantization.format, quantization.weights->num_bits);
     if (quantization.weights->block_structure) m.block = *quantization.weights->block_structure;
     return m;
   }

@@ -3,6 +3,7 @@
 //   int-quantized   I8  [N, K]             one value -8..7 or -128..127 per byte
 //   pack-quantized  I32 [N, ceil(K/8)]     value + 8 of column k in bits 4*(k%8) of word k/8; bits past K are 0
 //                   I32 [N, ceil(K/4)]     value + 128 in bits 8*(k%4) of word k/4
+//   narrow ones     I32 [N, K*b/32]        value + 2^(b-1) of column k in bits b*k.. of the row, from the lowest on
 //
 // GPTQ has the words of pack-quantized with columns first, which a view hides:
 //
@@ -136,6 +137,31 @@ void read_other_words_row(const SourceMatrix& m, const std::byte* src, std::int6
   }
 }
 
+// Narrow codes: eight of them are as many bytes as a code has bits. K is a whole number of words (config).
+void read_narrow_row(const std::byte* src, std::int64_t step, std::int64_t k, int bits, std::int8_t* out) {
+  const auto middle = static_cast<unsigned>(1 << (bits - 1)), mask = 2 * middle - 1;
+  const auto put = [&](std::uint64_t eight, std::int8_t* to, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i, eight >>= bits)
+      to[i] = static_cast<std::int8_t>(static_cast<unsigned>(eight & mask) - middle);
+  };
+  std::int64_t i = 0;
+  if (step == 1)
+    for (; i + 8 <= k; i += 8) {
+      const std::byte* at = src + i / 8 * bits;
+      if (i % 128 == 0) __builtin_prefetch(at + kAhead);
+      std::uint64_t eight = 0;
+      std::memcpy(&eight, at, usize(bits));
+      put(eight, out + i, 8);
+    }
+  for (; i < k; ++i) {
+    const std::int64_t bit = i * bits, shift = bit % 32;
+    const std::byte* at = src + bit / 32 * step * 4;
+    std::uint64_t two = load<std::uint32_t>(at);
+    if (shift + bits > 32) two |= static_cast<std::uint64_t>(load<std::uint32_t>(at + step * 4)) << 32;
+    put(two >> shift, out + i, 1);
+  }
+}
+
 using ReadCodes = MaybeFault (*)(const std::byte* src, std::int64_t step, std::int64_t k, std::int8_t* out);
 
 // Of tensors that hold a code in an element, or as many as a word holds.
@@ -173,7 +199,11 @@ Check read_int8_codes(const SourceMatrix& m, const SourceHalf& half, const RowPl
 Check read_packed_codes(const SourceMatrix& m, const SourceHalf& half, const RowPlace& at, CanonicalRows& out) {
   if (!m.has_plain_words()) {
     const std::byte* src = half.codes.data + at.r * half.codes.strides[0] * 4;
-    read_other_words_row(m, src, half.codes.strides[1], m.k, out.codes.data() + at.i * out.stride);
+    std::int8_t* to = out.codes.data() + at.i * out.stride;
+    if (m.is_narrow())
+      read_narrow_row(src, half.codes.strides[1], m.k, m.code_bits(), to);
+    else
+      read_other_words_row(m, src, half.codes.strides[1], m.k, to);
     return read_row_scales(m, half, at.r, at.i, out);
   }
   return read_quantized_row(readers_of(m.element).of_words, codes_of_word(m.element), m, half, at, out);

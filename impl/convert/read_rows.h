@@ -51,7 +51,7 @@ Check read_row_scales(const SourceMatrix& m, const SourceHalf& half, std::int64_
                       CanonicalRows& out);
 Check read_row_zeros(const SourceMatrix& m, const SourceHalf& half, std::int64_t r, std::int64_t i, CanonicalRows& out);
 
-// Of field number `field` of a tensor whose rows share words, in the order of m.
-int shared_field(const SourceMatrix& m, std::uint32_t word, std::int64_t field);
+// The code in field number `field`, in the order of m, of a column of a tensor whose rows share words.
+int shared_code(const SourceMatrix& m, const TensorView& words, std::int64_t field, std::int64_t column);
 
 }  // namespace moe::convert

@@ -3,7 +3,7 @@
 //   row words      I32 [K, ceil(N/8)]   eight rows share a word: awq, quark-reorder row 8w + c in field awq_field(c),
 //                                       quark-order in field c
 //   row pairs      U8 [N/2, K]          row 2r in the low four bits of a byte, row 2r + 1 in the high ones
-//   zero points    I32, words of rows too, in the order of the codes
+//   zero points    I32, words of rows too, in the order of the codes; narrow ones may begin inside of a word
 //
 // Views have words first. A word serves 8 rows (4 of 8 bits); whole blocks of them are read by read_blocks.cpp.
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace moe::convert {
 namespace {
 
-int bits_of(const SourceMatrix& m) { return row_of(m.element).bits; }
+int bits_of(const SourceMatrix& m) { return m.code_bits(); }
 
 struct Shared {
   std::int64_t word;
@@ -25,6 +25,7 @@ struct Shared {
 
 Shared shared_at(const SourceMatrix& m, std::int64_t field) {
   const int bits = bits_of(m);
+  if (m.is_narrow()) return {field * bits / 32, static_cast<unsigned>(field * bits % 32)};
   const std::int64_t each = codes_of_word(m.element);
   const auto c = static_cast<int>(field % each);
   return {field / each, static_cast<unsigned>(bits * m.field_of(c))};
@@ -34,8 +35,13 @@ unsigned mask(const SourceMatrix& m) { return (1u << bits_of(m)) - 1; }
 
 }  // namespace
 
-int shared_field(const SourceMatrix& m, std::uint32_t word, std::int64_t field) {
-  return static_cast<int>(m.without_sign(word) >> shared_at(m, field).shift & mask(m));
+int shared_code(const SourceMatrix& m, const TensorView& words, std::int64_t field, std::int64_t column) {
+  const Shared at = shared_at(m, field);
+  const std::byte* src = words.data + (at.word * words.strides[0] + column * words.strides[1]) * 4;
+  std::uint64_t word = m.without_sign(load<std::uint32_t>(src));
+  if (static_cast<int>(at.shift) + bits_of(m) > 32)  // the rest begins the next word
+    word |= static_cast<std::uint64_t>(load<std::uint32_t>(src + words.strides[0] * 4)) << 32;
+  return static_cast<int>(word >> at.shift & mask(m));
 }
 
 Check read_row_words(const SourceMatrix& m, const SourceHalf& half, const RowPlace& place, CanonicalRows& out) {
@@ -70,12 +76,12 @@ Check read_row_zeros(const SourceMatrix& m, const SourceHalf& half, std::int64_t
     std::fill_n(row, out.groups, static_cast<std::uint8_t>(code_bias(m.element)));
     return ok();
   }
-  const Shared at = shared_at(m, half.zero_fields.first + half.zero_fields.step * r);
-  const std::byte* src = half.zeros.data + at.word * half.zeros.strides[0] * 4;
-  const unsigned more = m.zero_points == ZeroPoints::plus_one ? 1 : 0;
+  const std::int64_t field = half.zero_fields.first + half.zero_fields.step * r;
+  const int more = m.zero_points == ZeroPoints::plus_one ? 1 : 0;
+  // Both have a middle code, which means 0.
+  const int wider = code_bias(m.element) - (1 << (m.code_bits() - 1));
   for (std::int64_t g = 0; g < out.groups; ++g) {
-    const std::uint32_t word = m.without_sign(load<std::uint32_t>(src + g * half.zeros.strides[1] * 4));
-    const unsigned zero = (word >> at.shift & mask(m)) + more;
+    const int zero = shared_code(m, half.zeros, field, g) + more + wider;
     if (zero > UINT8_MAX)
       return value_error(m, "zero_point", half.zero_rows, r,
                          {g, "a stored 255 means zero point 256, which no layout has room for"});

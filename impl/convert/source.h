@@ -43,7 +43,12 @@ struct SourceMatrix {
   int field_of(int c) const {  // of the word's code number c
     return order == FieldOrder::awq ? awq_field(row_of(element).bits, c) : c;
   }
-  bool has_plain_words() const { return order == FieldOrder::plain && zero_points != ZeroPoints::twos_complement; }
+  // Of a code in the checkpoint. Narrow codes may begin inside of words.
+  int code_bits() const { return narrow_bits != 0 ? narrow_bits : row_of(element).bits; }
+  bool is_narrow() const { return narrow_bits != 0; }
+  bool has_plain_words() const {
+    return order == FieldOrder::plain && zero_points != ZeroPoints::twos_complement && !is_narrow();
+  }
   // A word of 4-bit codes with a sign becomes one whose middle code is 0.
   std::uint32_t without_sign(std::uint32_t word) const {
     return zero_points == ZeroPoints::twos_complement ? word ^ 0x88888888u : word;
@@ -51,6 +56,7 @@ struct SourceMatrix {
 
   bool bf16_scales = false;         // round scales to bf16 and count the inexact ones
   Element element = Element::int4;  // of the layout
+  int narrow_bits = 0;              // of codes that have fewer bits than the element, 0: they have as many
   std::int64_t expert = 0;          // the model's number
   std::int64_t k = 0, groups = 0;
   std::int64_t rows_of_scale = 1;

@@ -59,14 +59,16 @@ TensorView rows_first(const TensorView& t, const CheckpointTensor& row) {
 }
 
 // Of a code.
-int checkpoint_bits(const Matrix& m) { return row_of(m.element).bits; }
+int checkpoint_bits(const ConvertJob& job, const Matrix& m) {
+  return stored_bits(job.set->format, row_of(m.element).bits);
+}
 
 // Of so many halves, one above the other.
 MatrixSize source_size(const ConvertJob& job, const Matrix& m, int halves) {
   return {.n = m.half_rows * halves,
           .k = m.columns(),
           .groups = m.source_groups(),
-          .num_bits = checkpoint_bits(m),
+          .num_bits = checkpoint_bits(job, m),
           .block = job.block,
           .halves = halves};
 }
@@ -140,7 +142,7 @@ struct Gather {
   // Symmetric weights may come with zero points that say nothing: all the middle code, or in GPTQ files one less.
   Check check_constant_zeros() const {
     const SourceMatrix& m = out.source;
-    const int middle = code_bias(matrix.element), each = 32 / checkpoint_bits(matrix);
+    const int middle = code_bias(matrix.element);
     const int least = job.set->format == Format::gptq ? middle - 1 : middle;
     const int sign = m.zero_points == ZeroPoints::twos_complement ? middle : 0;  // as they are stored
     for (const SourceHalf& half : m.half) {
@@ -148,9 +150,7 @@ struct Gather {
       if (t.ndim == 0) continue;
       for (std::int64_t r = 0; r < matrix.half_rows; ++r)
         for (std::int64_t g = 0; g < m.groups; ++g) {
-          const std::int64_t f = half.zero_fields.first + half.zero_fields.step * r;
-          const auto word = load<std::uint32_t>(t.data + (f / each * t.strides[0] + g * t.strides[1]) * 4);
-          const int zero = shared_field(m, word, f);
+          const int zero = shared_code(m, t, half.zero_fields.first + half.zero_fields.step * r, g);
           if (zero != middle && zero != least)
             return value_error(m, "zero_point", half.zero_rows, r,
                                {g, cat("zero point ", zero - sign, " of symmetric weights, expected ",
@@ -317,6 +317,7 @@ SourceMatrix described(const ConvertJob& job, const Matrix& matrix, std::int64_t
   m.groups = matrix.source_count();
   m.halves = matrix.halves;
   m.element = matrix.element;
+  if (is_narrow(job.set->format)) m.narrow_bits = checkpoint_bits(job, matrix);
   return m;
 }
 

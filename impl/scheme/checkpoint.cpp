@@ -14,12 +14,11 @@ namespace moe {
 namespace {
 
 std::int64_t extent(Axis axis, const MatrixSize& m) {
-  const std::int64_t codes = 32 / m.num_bits;  // in a word
   switch (axis) {
     case Axis::n:
       return m.n;
     case Axis::n_words:
-      return ceil_div(m.n, codes);
+      return ceil_div(m.n * m.num_bits, std::int64_t{32});
     case Axis::n_pairs:
       return ceil_div(m.n, std::int64_t{2});
     case Axis::n_blocks:
@@ -29,7 +28,7 @@ std::int64_t extent(Axis axis, const MatrixSize& m) {
     case Axis::k:
       return m.k;
     case Axis::k_words:
-      return ceil_div(m.k, codes);
+      return ceil_div(m.k * m.num_bits, std::int64_t{32});
     case Axis::k_bytes:
       return ceil_div(m.k * m.num_bits, std::int64_t{8});
     case Axis::k_blocks:
@@ -104,15 +103,16 @@ std::string CheckpointTensor::dtypes_text() const {
 }
 
 AxisStep step_of(Axis axis, const MatrixSize& m) {
-  const std::int64_t bits = m.num_bits, shared = std::gcd(bits, std::int64_t{8});
+  const std::int64_t bits = m.num_bits, in_byte = std::gcd(bits, std::int64_t{8});
+  const std::int64_t in_word = std::gcd(bits, std::int64_t{32});
   switch (axis) {
     case Axis::n_words:
     case Axis::k_words:
-      return {32 / bits, 1, "a packed word"};
+      return {32 / in_word, bits / in_word, "a packed word"};
     case Axis::n_pairs:
       return {2, 1, "a byte"};
     case Axis::k_bytes:
-      return {8 / shared, bits / shared, "a byte"};
+      return {8 / in_byte, bits / in_byte, "a byte"};
     case Axis::n_blocks:
       return {m.block[0], 1, "a block"};
     case Axis::k_blocks:

@@ -7,6 +7,7 @@
 //   pack-quantized   weight_packed i32 [N, ceil(K*bits/32)]  weight_scale [N, G]  [bias [N]]
 //                    [weight_zero_point i32 [ceil(N*bits/32), G]]  [weight_g_idx i32 [K]]
 //                    [weight_shape i64 [2] = N, K]
+//   pack-quantized-w2, -w3, -w5, -w6, -w7   the same with codes of so many bits, which begin inside of words
 //   gptq             qweight i32 [ceil(K*bits/32), N]       scales [G, N]        [bias [N]]
 //                    qzeros i32 [G, ceil(N*bits/32)]        g_idx i32 [K]
 //   quark-reorder    groups: weight i32 [K, ceil(N*bits/32)]   weight_scale [G, N]
@@ -28,6 +29,8 @@
 //   mxfp8-quantized  weight f8_e4m3fn [N, K]              weight_scale e8m0 (or u8) [N, K/32]  [bias [N]]
 //   mxfp4-pack-      weight_packed u8 (or i8) [N, K/2]    weight_scale u8 (or e8m0) [N, K/32]  [bias [N]]
 //     quantized        DeepSeek-V4: weight, scale
+//   mxfp6-pack-      weight_packed u8 [N, K*3/4]          weight_scale u8 (or e8m0) [N, K/32]  [bias [N]]
+//     quantized
 //   mxfp4-gpt-oss    gate_up_proj_blocks u8 [E, 2I, H/32, 16], gate_up_proj_scales u8 [E, 2I, H/32],
 //                    [gate_up_proj_bias [E, 2I]], the same of down_proj
 //   nvfp4-pack-      weight_packed u8 [N, K/2]            weight_scale f8_e4m3fn [N, K/16]  [bias [N]]
@@ -168,7 +171,7 @@ struct MatrixSize {
   std::int64_t n = 0, k = 0;
   // Uneven: a tensor-parallel rank holds only some columns but, with activation order, the scales of all groups.
   Groups groups = {};
-  int num_bits = 4;
+  int num_bits = 4;                            // of a code in the file
   std::array<std::int64_t, 2> block = {1, 1};  // rows and columns of one, where blocks share scales
   int halves = 1;                              // projections that are joined here, one above the other
 
@@ -192,7 +195,7 @@ struct AxisStep {
   // For messages.
   std::string_view begins;  // what begins there
 };
-// Of k_bytes with 6-bit codes: 4 columns are 3 bytes.
+// Of k_bytes with 6-bit codes: 4 columns are 3 bytes; of k_words with 3-bit ones: 32 columns are 3 words.
 AxisStep step_of(Axis axis, const MatrixSize& m);
 
 // Two dimensions suffice: what files have beyond them is experts (Stack) or blocks (ShapeKind).

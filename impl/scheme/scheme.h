@@ -71,7 +71,13 @@ enum class Format : std::uint8_t {
   quark_int8,
   modelopt_int4,
   bitsandbytes_int8,
-  nvfp4_pairs
+  nvfp4_pairs,
+  pack_quantized_w2,
+  pack_quantized_w3,
+  pack_quantized_w5,
+  pack_quantized_w6,
+  pack_quantized_w7,
+  mxfp6_pack_quantized
 };
 // Bits of an integer's code in a checkpoint. Readers of codes switch over these, so that the compiler names each
 // place that a new width has to be taught to.
@@ -90,6 +96,8 @@ constexpr CodeWidth code_width(int bits) { return static_cast<CodeWidth>(bits); 
 // `holds`: none holds nothing quantized, and naive-quantized holds anything.
 // A config that says a format and other bits is refused with the sentence fragment `holds`, so that
 // the message names what the format can hold.
+// A narrow format has codes of fewer bits in its files, each of which is exactly a number of `bits`: they are read as
+// those of the format `read_as`, and everything behind the reader knows only that one.
 struct FormatRow {
   std::string_view name;
   NumType type = NumType::integer;
@@ -97,7 +105,10 @@ struct FormatRow {
   std::int64_t group = 0;
   std::string_view holds = {};
   bool compressed_tensors = false;  // a word of its files
+  int stored_bits = 0;              // of a code in files; 0: as many as the weights have
+  Format read_as = Format::none;    // of a narrow format
 };
+
 // By Format.
 // Rows and enumerators are in one order; the assertion behind the table finds a missing row.
 inline constexpr std::array kFormats = {
@@ -118,8 +129,23 @@ inline constexpr std::array kFormats = {
     FormatRow{"modelopt-int4", NumType::integer, 4, 0, "4-bit integer weights"},
     FormatRow{"bitsandbytes-int8", NumType::integer, 8, 0, "8-bit integer weights"},
     FormatRow{"nvfp4-group-32", NumType::floating, 4, 16, "4-bit float weights with group_size 16"},
+    FormatRow{"pack-quantized-w2", NumType::integer, 4, 0, "4-bit integer weights", false, 2, Format::pack_quantized},
+    FormatRow{"pack-quantized-w3", NumType::integer, 4, 0, "4-bit integer weights", false, 3, Format::pack_quantized},
+    FormatRow{"pack-quantized-w5", NumType::integer, 8, 0, "8-bit integer weights", false, 5, Format::pack_quantized},
+    FormatRow{"pack-quantized-w6", NumType::integer, 8, 0, "8-bit integer weights", false, 6, Format::pack_quantized},
+    FormatRow{"pack-quantized-w7", NumType::integer, 8, 0, "8-bit integer weights", false, 7, Format::pack_quantized},
+    FormatRow{"mxfp6-pack-quantized", NumType::floating, 8, 32, "8-bit float weights with group_size 32", true, 6,
+              Format::mxfp8_quantized},
 };
-static_assert(usize(Format::nvfp4_pairs) + 1 == kFormats.size());
+static_assert(usize(Format::mxfp6_pack_quantized) + 1 == kFormats.size());
+// The format whose weights a layer has once it is read.
+constexpr Format read_as(Format f) {
+  const Format wider = at(kFormats, f).read_as;
+  return wider == Format::none ? f : wider;
+}
+constexpr bool is_narrow(Format f) { return at(kFormats, f).stored_bits != 0; }
+// Of a code in the files of weights of so many bits.
+constexpr int stored_bits(Format f, int bits) { return is_narrow(f) ? at(kFormats, f).stored_bits : bits; }
 // True if some format holds weights of this type and number of bits.
 // The config asks it before it knows the format, and the schema lists what passes.
 constexpr bool has_bits(NumType type, int bits) {

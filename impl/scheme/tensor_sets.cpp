@@ -69,6 +69,14 @@ constexpr std::array kPackQuantized = {
     CheckpointTensor{"weight_shape",      TensorKind::shape,      Presence::optional,   kI64,    kTwoNumbers},
     CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
 };
+// Codes of fewer bits. The tools that write them have no activation order.
+constexpr std::array kPackNarrow = {
+    CheckpointTensor{"weight_packed",     TensorKind::weight,     Presence::required,   kI32,    kPackedRows},
+    CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kRowGroups, ShapeKind::vector},
+    CheckpointTensor{"weight_zero_point", TensorKind::zero_point, Presence::with_zeros, kI32,    kWordGroups, ShapeKind::vector},
+    CheckpointTensor{"weight_shape",      TensorKind::shape,      Presence::optional,   kI64,    kTwoNumbers},
+    CheckpointTensor{"bias",              TensorKind::bias,       Presence::with_bias,  kFloats, kPerRow},
+};
 constexpr std::array kPackQuantizedWhole = {
     CheckpointTensor{"weight_packed",     TensorKind::weight,     Presence::required,   kI32,    kPackedRows},
     CheckpointTensor{"weight_scale",      TensorKind::scale,      Presence::required,   kFloats, kOne},
@@ -135,6 +143,12 @@ constexpr std::array kMxfp4 = {
     CheckpointTensor{"weight_packed",       TensorKind::weight,             Presence::required,         kBytes,     kPackedBytes, ShapeKind::blocks, {"weight"}},
     CheckpointTensor{"weight_scale",        TensorKind::scale,              Presence::required,         kE8m0s,     kRowGroups,   ShapeKind::axes,   {"scale"}},
     CheckpointTensor{"input_scale",         TensorKind::beside,             Presence::optional,         kFloats,    kPerHalf,     ShapeKind::scalar},
+    CheckpointTensor{"bias",                TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
+};
+// compressed-tensors: four codes of e2m3 in three bytes.
+constexpr std::array kMxfp6 = {
+    CheckpointTensor{"weight_packed",       TensorKind::weight,             Presence::required,         kU8,        kPackedBytes},
+    CheckpointTensor{"weight_scale",        TensorKind::scale,              Presence::required,         kE8m0s,     kRowGroups},
     CheckpointTensor{"bias",                TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
 };
 constexpr std::array kGptOss = {
@@ -275,6 +289,11 @@ std::span<const TensorSet> tensor_sets() {
       TensorSet{Format::quark_int8, Codes::bytes, kInt8Whole, is_int8_rows},
       TensorSet{Format::pack_quantized, Codes::words, kPackQuantized, is_wna16_or_int8},
       TensorSet{Format::pack_quantized, Codes::words, kPackQuantizedWhole, is_int8_whole},
+      TensorSet{Format::pack_quantized_w2, Codes::words, kPackNarrow, is_wna16_or_int8},
+      TensorSet{Format::pack_quantized_w3, Codes::words, kPackNarrow, is_wna16_or_int8},
+      TensorSet{Format::pack_quantized_w5, Codes::words, kPackNarrow, is_wna16_or_int8},
+      TensorSet{Format::pack_quantized_w6, Codes::words, kPackNarrow, is_wna16_or_int8},
+      TensorSet{Format::pack_quantized_w7, Codes::words, kPackNarrow, is_wna16_or_int8},
       TensorSet{Format::gptq, Codes::words, kGptq, [](const Quantization& q) { return q.is_wna16(); }},
       TensorSet{Format::awq,
                 Codes::row_words,
@@ -322,6 +341,7 @@ std::span<const TensorSet> tensor_sets() {
       TensorSet{Format::naive_quantized, Codes::bits, kFp8Rows, is_fp8_rows},
       TensorSet{Format::naive_quantized, Codes::bits, kFp8Blocks, is_fp8_blocks},
       TensorSet{Format::mxfp8_quantized, Codes::bits, kMxfp8, is_fp8_groups},
+      TensorSet{Format::mxfp6_pack_quantized, Codes::bits, kMxfp6, is_fp8_groups},
       TensorSet{Format::mxfp4_pack_quantized, Codes::bits, kMxfp4, is_mxfp4},
       TensorSet{Format::mxfp4_gpt_oss, Codes::bits, kGptOss, is_mxfp4, &kGateUpDown},
       TensorSet{Format::nvfp4_pack_quantized, Codes::bits, kNvfp4, is_nvfp4},

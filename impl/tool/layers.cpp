@@ -6,7 +6,8 @@
 namespace moe_tool {
 namespace {
 
-// "int4-g128", "int8-channel", "fp8-block128x128", "mxfp4", "bf16": from the resolved config.
+// "int4-g128", "int8-channel", "fp8-block128x128", "mxfp4", "bf16": from the resolved config, bits as the file has
+// them.
 std::string format_of(const Json& config, const std::string& container) {
   const Json none = Json::object();
   const auto& quantization =
@@ -16,11 +17,11 @@ std::string format_of(const Json& config, const std::string& container) {
     return type == "bfloat16" ? "bf16" : type == "float16" ? "f16" : type == "float32" ? "f32" : type;
   }
   const Json& weights = quantization["weights"];
-  const int bits = weights.value("num_bits", 0);
+  const bool is_narrow = container.starts_with("pack-quantized-w");
+  const int bits = is_narrow ? container.back() - '0' : weights.value("num_bits", 0);
   const std::string strategy = weights.value("strategy", "");
   const bool is_float = weights.value("type", "") == "float";
-  if (container.starts_with("mxfp4") || container.starts_with("nvfp4") || container.starts_with("mxfp8"))
-    return container.substr(0, 5);
+  if (container.starts_with("mxfp") || container.starts_with("nvfp")) return container.substr(0, 5);
   std::string out = fmt::format("{}{}", is_float ? "fp" : "int", bits);
   if (strategy == "group" || strategy == "tensor_group") {
     const Json& group = weights.contains("group_size") ? weights["group_size"] : none;

@@ -77,6 +77,10 @@ Error in_file(const CheckpointEntry& e, Error error) {
 Error explained(const LayerFacts& facts, std::string_view name, DType dtype, Error error) {
   if (error.code == Code::unexpected_weight || error.code == Code::dtype)
     error.message += quantization_hint(facts, name, dtype);
+  const Quantization& q = facts.config().quantization;
+  if (error.code == Code::shape && dtype == DType::i32 && is_narrow(q.format))
+    error.message += cat("; compressed-tensors before 0.18 left bits of a word without a code, where ",
+                         at(kFormats, q.format).stored_bits, " do not divide 32: such files are not read");
   if (const std::string& assumed = facts.config().assumed; !assumed.empty()) error.message += cat(" (", assumed, ")");
   return error;
 }

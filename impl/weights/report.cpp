@@ -42,8 +42,6 @@ Error types_differ(Role role, DType a, DType b) {
               cat(name, ": parts of the types ", dtype_name(a), " and ", dtype_name(b), " cannot be joined"));
 }
 
-std::int64_t codes_in_word(const Config& c) { return 32 / c.quantization.weights->num_bits; }
-
 // A tensor of columns, which gate and up have in common.
 Result<TensorLease> one_of_both(const WeightSet& set, Role role, std::int64_t expert, const TensorView& gate,
                                 const TensorView& up) {
@@ -67,8 +65,10 @@ Result<TensorLease> one_expert(const WeightSet& set, const LayerFacts& facts, Ro
   if (gate->view.dtype != up->view.dtype) return types_differ(role, gate->view.dtype, up->view.dtype);
   MOE_TRY(const CheckpointTensor* row, facts.tensor_of(role));
   if (row->n_axis() < 0) return one_of_both(set, role, expert, gate->view, up->view);
-  if (row->shares_words() && (facts.w13_layout() == W13Layout::interleaved ||
-                              facts.config().intermediate_size_per_partition % codes_in_word(facts.config()) != 0))
+  const std::int64_t inter = facts.config().intermediate_size_per_partition;
+  if (row->shares_words() &&
+      (facts.w13_layout() == W13Layout::interleaved ||
+       inter % step_of(row->axes[usize(row->n_axis())], facts.config().stored_numbers()).lines != 0))
     return fail(Code::unsupported, role_name(role),
                 cat(role_name(role), ": words that gate and up would share cannot be joined"));
   if (row->axes[usize(row->n_axis())] == Axis::n_blocks && facts.w13_layout() == W13Layout::interleaved)

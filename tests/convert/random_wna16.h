@@ -48,6 +48,7 @@ struct RandomWna16 {
   Matrix matrix(std::int64_t n, std::int64_t k, std::mt19937& rng) const {
     Matrix m{n, k, g == -1 ? 1 : k / g, {}, {}, {}, {}, {}, {}, {}, 0, 0};
     const unsigned range = 1u << bits, pf = 32 / static_cast<unsigned>(bits);
+    const bool narrow = is_narrow(format);
     for (std::int64_t j = 0; j < n * k; ++j) m.codes.push_back(static_cast<std::uint8_t>(rng() % range));
     for (std::int64_t j = 0; j < n * m.groups; ++j) {
       m.zeros.push_back(static_cast<std::uint8_t>(rng() % (range - 1)));
@@ -55,8 +56,8 @@ struct RandomWna16 {
     }
     for (std::int64_t j = 0; j < k; ++j) m.g_idx.push_back(static_cast<std::int32_t>(j / (k / m.groups)));
     if (order) std::shuffle(m.g_idx.begin(), m.g_idx.end(), rng);
-    m.k_words = (k + pf - 1) / pf;
-    m.n_words = (n + pf - 1) / pf;
+    m.k_words = narrow ? (k * bits + 31) / 32 : (k + pf - 1) / pf;
+    m.n_words = narrow ? (n * bits + 31) / 32 : (n + pf - 1) / pf;
     const bool awq = format == Format::awq, k_first = awq || format == Format::gptq;
     const auto put = [&](std::vector<std::uint32_t>& words, std::size_t at, std::int64_t c, std::uint8_t v) {
       constexpr unsigned kInv4[] = {0, 4, 1, 5, 2, 6, 3, 7}, kInv8[] = {0, 2, 1, 3};
@@ -66,7 +67,20 @@ struct RandomWna16 {
     m.words.assign(static_cast<std::size_t>(awq ? k * m.n_words : m.k_words * n), 0);
     m.zero_words.assign(static_cast<std::size_t>(m.n_words * m.groups), 0);
     m.scale_tensor.resize(m.scales.size());
-    for (std::int64_t r = 0; r < n; ++r) {
+    // Bit by bit, in words that are `step` apart.
+    const auto stream = [&](std::vector<std::uint32_t>& words, std::int64_t first, std::int64_t step, std::int64_t c,
+                            std::uint8_t v) {
+      for (std::int64_t b = c * bits; b < (c + 1) * bits; ++b)
+        words[static_cast<std::size_t>(first + b / 32 * step)] |= (v >> (b - c * bits) & 1u) << b % 32;
+    };
+    for (std::int64_t r = 0; narrow && r < n; ++r) {
+      for (std::int64_t c = 0; c < k; ++c)
+        stream(m.words, r * m.k_words, 1, c, m.codes[static_cast<std::size_t>(r * k + c)]);
+      for (std::int64_t c = 0; c < m.groups; ++c)
+        stream(m.zero_words, c, m.groups, r, m.zeros[static_cast<std::size_t>(r * m.groups + c)]);
+    }
+    if (narrow) m.scale_tensor = m.scales;
+    for (std::int64_t r = 0; !narrow && r < n; ++r) {
       for (std::int64_t c = 0; c < k; ++c) {
         const std::int64_t at = awq ? c * m.n_words + r / pf : k_first ? c / pf * n + r : r * m.k_words + c / pf;
         put(m.words, static_cast<std::size_t>(at), awq ? r : c, m.codes[static_cast<std::size_t>(r * k + c)]);
@@ -89,7 +103,7 @@ struct RandomWna16 {
   World world(ZeroPoints convention = ZeroPoints::as_stored) const {
     World w;
     w.job.set = set_of(format);
-    w.job.layout = p16_layout(bits == 4 ? LayoutKind::p16_w4 : LayoutKind::p16_w8, {.experts = 1,
+    w.job.layout = p16_layout(bits <= 4 ? LayoutKind::p16_w4 : LayoutKind::p16_w8, {.experts = 1,
                                                                                     .hidden = h,
                                                                                     .intermediate = i,
                                                                                     .groups = Groups::of_size(g),

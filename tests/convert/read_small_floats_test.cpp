@@ -105,6 +105,42 @@ INSTANTIATE_TEST_SUITE_P(Convert, SmallElements,
                          testing::Values(Element::e2m1, Element::e2m3, Element::e3m2, Element::e4m3, Element::e5m2),
                          [](const auto& test) { return std::string(row_of(test.param).name); });
 
+// Of mxfp6-pack-quantized: all 64 codes of e2m3, in every place of the three bytes.
+TEST(NarrowFloats, AreTheSameNumbersOfE4m3) {
+  Stored s(Element::e2m3, 5, 64, 9);
+  std::fill(s.stream.begin(), s.stream.end(), std::uint8_t{0});
+  for (std::int64_t i = 0; i < s.n * s.k; ++i) {
+    const auto code = static_cast<unsigned>((i + i / s.k) % 64);
+    s.codes[static_cast<std::size_t>(i)] = code;
+    for (int b = 0; b < 6; ++b)
+      if ((code >> b & 1) != 0) s.set_bit(i / s.k, i % s.k * 6 + b);
+  }
+  SourceMatrix m = s.source(DType::u8);
+  m.element = Element::e4m3;
+  m.narrow_bits = 6;
+  CanonicalRows rows;
+  rows.shape(s.n, P16{{.element = Element::e4m3,
+                       .scales = Scales::e8m0,
+                       .half_rows = s.n,
+                       .k = s.k,
+                       .groups = Groups::of_size(kGroup, s.k)}});
+  ASSERT_TRUE(read_rows(m, 0, 0, s.n, rows));
+  std::vector<std::uint8_t> apart(s.stream.size() * 2);
+  for (std::size_t j = 0; j < s.stream.size(); ++j) apart[2 * j] = s.stream[j];
+  for (int step = 1; step <= 2; ++step) {
+    for (std::int64_t r = 0; r < s.n; ++r)
+      for (std::int64_t c = 0; c < s.k; ++c) {
+        const float want = small_to_f32(kE2m3, s.codes[static_cast<std::size_t>(r * s.k + c)]);
+        const float got = small_to_f32(kE4m3, static_cast<std::uint8_t>(rows.row(r)[c]));
+        ASSERT_EQ(std::bit_cast<std::uint32_t>(got), std::bit_cast<std::uint32_t>(want)) << r << "," << c;
+      }
+    m.half[0].codes = row_major(DType::u8, {s.n, s.row_bytes()}, apart.data());
+    m.half[0].codes.strides = {2 * s.row_bytes(), 2};
+    m.half[0].codes.nbytes = apart.size();
+    ASSERT_TRUE(read_rows(m, 0, 0, s.n, rows));
+  }
+}
+
 TEST(SmallFloatFaults, CodesThatAreNoNumbersAreNamed) {
   for (const auto& [element, code] :
        {std::pair(Element::e4m3, 0x7fu), std::pair(Element::e4m3, 0xffu), std::pair(Element::e5m2, 0x7cu)}) {

@@ -275,6 +275,70 @@ TEST(ReadWna16, RoundTripsOfRandomLayers) {
           }
 }
 
+struct Narrow {
+  Format format;
+  int bits;
+};
+constexpr Narrow kNarrow[] = {{Format::pack_quantized_w2, 2},
+                              {Format::pack_quantized_w3, 3},
+                              {Format::pack_quantized_w5, 5},
+                              {Format::pack_quantized_w6, 6},
+                              {Format::pack_quantized_w7, 7}};
+
+// Codes that may begin in one word and end in the next become those of four or eight bits: the same numbers.
+TEST(ReadWna16, NarrowCodesAreTheSameNumbers) {
+  struct Size {
+    std::int64_t h, i, g;
+  };
+  const Size sizes[] = {{64, 32, 32}, {128, 96, 32}, {96, 96, 96}, {256, 64, 64}, {160, 32, -1}, {32, 32, 16}};
+  unsigned seed = 1;
+  for (const Narrow& n : kNarrow)
+    for (const Size& s : sizes)
+      for (const bool zeros : {false, true})
+        for (const W13Layout order : {W13Layout::gate_up, W13Layout::up_gate, W13Layout::interleaved}) {
+          SCOPED_TRACE("bits " + std::to_string(n.bits) + " H " + std::to_string(s.h) + " I " + std::to_string(s.i) +
+                       (zeros ? " zeros" : ""));
+          const RandomWna16 layer(n.format, n.bits, s.h, s.i, s.g, zeros, false, seed++);
+          const int more = zeros && seed % 2 == 0 ? 1 : 0;
+          World w = layer.world(more == 1 ? ZeroPoints::plus_one : ZeroPoints::as_stored);
+          w.job.w13_layout = order;
+          const Bytes packed = convert(w.job, w.source);
+          ASSERT_FALSE(HasFailure());
+          for (const Which which : {Which::w13, Which::w2}) {
+            const RandomWna16::Matrix& m = which == Which::w13 ? layer.w13 : layer.w2;
+            std::vector<float> dense(static_cast<std::size_t>(m.n * m.k));
+            ASSERT_TRUE(
+                dequantize(w.job.layout, packed.data(), 0, which, row_major(DType::f32, {m.n, m.k}, dense.data())));
+            for (std::int64_t r = 0; r < m.n; ++r) {
+              const std::int64_t half = r / s.i, in_half = r % s.i;
+              const std::int64_t from = which == Which::w2 || order == W13Layout::gate_up ? r
+                                        : order == W13Layout::interleaved                 ? 2 * in_half + half
+                                                                                          : (1 - half) * s.i + in_half;
+              for (std::int64_t k = 0; k < m.k; ++k)
+                ASSERT_EQ(dense[static_cast<std::size_t>(r * m.k + k)], layer.value(m, from, k, more)) << r << " " << k;
+            }
+          }
+        }
+}
+
+// A caller's words may be any distance apart.
+TEST(ReadWna16, NarrowWordsApart) {
+  for (const Narrow& n : kNarrow) {
+    const RandomWna16 layer(n.format, n.bits, 96, 64, 32, false, false, 5);
+    const Bytes want = convert(layer.world().job, layer.world().source);
+    World w = layer.world();
+    const std::int64_t words = layer.w2.k_words;
+    std::vector<std::uint32_t> wide(static_cast<std::size_t>(layer.w2.n * words * 3), 0xdeadbeef);
+    for (std::size_t j = 0; j < layer.w2.words.size(); ++j) wide[3 * j] = layer.w2.words[j];
+    TensorView v = row_major(DType::i32, {layer.w2.n, words}, wide.data());
+    v.strides[0] *= 3;
+    v.strides[1] *= 3;
+    v.nbytes = wide.size() * 4;
+    w.source.set(Role::w2_weight, 0, v);
+    EXPECT_EQ(convert(w.job, w.source), want) << n.bits;
+  }
+}
+
 // Gate and up by the order of the stacked rows, also where they share words.
 TEST(ReadWna16, RowOrdersOfGateAndUp) {
   for (const Format f : kFormats)

@@ -4,6 +4,7 @@
 
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "hf/hf.h"
 #include "support/rooms.h"
@@ -49,6 +50,34 @@ TEST(HfDescribe, Qwen3Tensors) {
   EXPECT_EQ(tensor(t, "model.layers.3.mlp.experts.5.down_proj.weight_scale"), json::parse(R"({
     "name": "model.layers.3.mlp.experts.5.down_proj.weight_scale", "role": "w2_scale",
     "expert": 5, "shard": "w2", "dtype": "bf16", "shape": [2048, 6]})"));
+}
+
+// Shapes of codes that begin inside of words, and of four 6-bit floats in three bytes.
+TEST(HfDescribe, NarrowTensors) {
+  json config = load_json("hf/qwen3_30b_a3b_w4a8.json");
+  json& object = config["quantization_config"];
+  json& group = object["config_groups"].begin().value();
+  group.erase("input_activations");
+  group.erase("format");
+  const std::string base = "model.layers.0.mlp.experts.2.down_proj.";
+  for (const auto& [bits, words, rows] :
+       {std::tuple(2, 48, 128), {3, 72, 192}, {5, 120, 320}, {6, 144, 384}, {7, 168, 448}}) {
+    group["weights"] = {{"num_bits", bits}, {"type", "int"}, {"group_size", 128}, {"symmetric", false}};
+    object["format"] = "pack-quantized";
+    const json a = answer({{"config", config}});
+    EXPECT_EQ(a["config"]["quantization"]["format"], "pack-quantized-w" + std::to_string(bits));
+    EXPECT_EQ(a["config"]["quantization"]["weights"]["num_bits"], bits < 4 ? 4 : 8);
+    EXPECT_EQ(tensor(a["tensors"], base + "weight_packed")["shape"], json({2048, words}));
+    EXPECT_EQ(tensor(a["tensors"], base + "weight_zero_point")["shape"], json({rows, 6}));
+    EXPECT_EQ(tensor(a["tensors"], base + "weight_scale")["shape"], json({2048, 6}));
+  }
+  group["weights"] = {{"num_bits", 6}, {"type", "float"}, {"group_size", 32}, {"scale_dtype", "torch.uint8"}};
+  object["format"] = "mxfp6-pack-quantized";
+  const json a = answer({{"config", config}});
+  EXPECT_EQ(a["config"]["quantization"]["format"], "mxfp6-pack-quantized");
+  EXPECT_EQ(tensor(a["tensors"], base + "weight_packed")["shape"], json({2048, 576}));
+  EXPECT_EQ(tensor(a["tensors"], base + "weight_packed")["dtype"], "u8");
+  EXPECT_EQ(tensor(a["tensors"], base + "weight_scale")["shape"], json({2048, 24}));
 }
 
 TEST(HfDescribe, MixtralTensors) {

@@ -103,8 +103,10 @@ TEST(HfOtherTools, ValidButNotRead) {
   const std::string bits_of_group = "/config_groups/g/weights/num_bits";
   for (const int bits : {2, 3, 5, 6, 7}) {
     expect_refused({with(gptq, "bits", bits), "/bits", {"expected 4 or 8"}});
-    expect_refused({compressed(bits, "pack-quantized"), bits_of_group, {"expected 4 or 8"}});
+    // Widths that are packed, in containers of other numbers.
+    expect_refused({compressed(bits, "mxfp8-quantized"), bits_of_group, {"expected 4 or 8"}});
   }
+  expect_refused({compressed(1, "pack-quantized"), bits_of_group, {"expected 4 or 8"}});
   for (const char* format : {"marlin-24", "sparse-24-bitmask"})
     expect_refused({compressed(4, format), "/format", {format}});
   expect_refused({compressed(0, "pack-quantized"), bits_of_group, {"num_bits"}, Code::invalid_config});

@@ -15,13 +15,29 @@ import numpy as np
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "bindings_examples"
 sys.path[:0] = [str(EXAMPLES), str(EXAMPLES / "checks")]
 sys.dont_write_bytecode = True
+import checkpoint_formats  # noqa: E402
+import tool_weights  # noqa: E402
 import verify  # noqa: E402
 
 SHAPES = ("tiny", "tiny_mixtral")
 LAYERS = 2
 ROUNDING = 1e-6  # of factors that a file has as float32, one of them as its reciprocal
 WITH_FACTORS = ("modelopt-int4-awq", "modelopt-w8a8-smoothquant")
-METHODS = {"auto": "auto-round", "quark": "quark", "modelopt": "modelopt", "torchao": "torchao", "bitsandbytes": "bitsandbytes"}
+METHODS = {"auto": "auto-round", "quark": "quark", "modelopt": "modelopt", "torchao": "torchao", "bitsandbytes": "bitsandbytes",
+           "pack": "compressed-tensors", "mxfp6": "compressed-tensors"}
+
+
+# Bits, columns and words of the codes 0, 1, 2, ..., as pack_to_int32 of compressed-tensors 0.20 packs them.
+DENSE_WORDS = (
+    (2, 16, ["e4e4e4e4"]),
+    (3, 32, ["88fac688", "c688fac6", "fac688fa"]),
+    (5, 32, ["8a418820", "c5a92839", "ca307b9a", "38bdab49", "ffbbcdeb"]),
+    (6, 16, ["440c2040", "a2481c61", "3ce34c2c"]),
+    (7, 32, ["40608080", "880e1828", "68c16284", "88901e38", "58a94264", "668c982e", "3e78e9c3"]),
+)
+# Numbers of e2m3 and their bytes, as its pack_fp6_to_uint8 packs them.
+E2M3 = (0, 0.125, -0.125, 7.5, 1, -1, 1.875, 2, -7.5, -0.0, 4, 3.75)
+E2M3_BYTES = "40107e08fa403f885d"
 
 
 def module_of(path):
@@ -83,7 +99,7 @@ class ToolFormats(unittest.TestCase):
             config = json.loads((folder / "config.json").read_text())["quantization_config"]
             self.assertEqual(config["quant_method"], METHODS[name.split("-")[0]])
             checkpoint = verify.Checkpoint(folder)
-            integers = row.codes in ("int4", "int8")
+            integers = row.codes.startswith("int")
             self.assertEqual(checkpoint.bounds, verify.INTEGER_BOUNDS if integers else verify.FLOAT_BOUNDS)
 
         self.of_each_format(check)
@@ -112,6 +128,19 @@ class ToolFormats(unittest.TestCase):
         negative = np.concatenate([t["scales"].ravel() for t in tensors]) < 0
         self.assertTrue(0.4 < negative.mean() < 0.6, negative.mean())
         self.assertEqual({int(word) for t in tensors for word in t["qzeros"].ravel()}, {0x77777777})
+
+    def test_dense_words(self):
+        for bits, columns, words in DENSE_WORDS:
+            with self.subTest(bits=bits):
+                codes = np.arange(columns).reshape(1, -1) % (1 << bits)
+                found = checkpoint_formats.stream(codes, bits, np.uint32)
+                self.assertEqual([f"{word:08x}" for word in found[0]], words)
+                np.testing.assert_array_equal(tool_weights.from_stream(found, bits, columns), codes)
+
+    def test_mxfp6_bytes(self):
+        numbers = [number.tobytes() for number in checkpoint_formats.SIGNED["e2m3"]]  # 0 and -0 are two of them
+        codes = np.array([[numbers.index(np.float64(x).tobytes()) for x in E2M3]])
+        self.assertEqual(checkpoint_formats.stream(codes, 6, np.uint8).tobytes().hex(), E2M3_BYTES)
 
     def test_torchao_metadata(self):
         """Every part that a file's metadata tells of is a tensor of the checkpoint, and the other way round."""

@@ -84,6 +84,44 @@ TEST(Select, IntWna16OnACpu) {
   EXPECT_EQ(g32->backend_name(), "CPU");
 }
 
+// Codes of fewer bits are those that they are read as, to every row of policy libmoe; vLLM has no reader for them.
+TEST(Select, NarrowCodes) {
+  struct Row {
+    const char *wide, *format;
+  };
+  for (const Row& row :
+       {Row{R"("scheme": "W4A16", "group_size": 32)", "pack-quantized-w2"},
+        Row{R"("scheme": "W4A16_ASYM")", "pack-quantized-w3"}, Row{R"("scheme": "W8A16")", "pack-quantized-w5"},
+        Row{R"("scheme": "W8A16", "group_size": -1)", "pack-quantized-w6"},
+        Row{R"("scheme": "W8A16", "group_size": 32)", "pack-quantized-w7"},
+        Row{R"("scheme": "W4A8", "format": "pack-quantized")", "pack-quantized-w3"},
+        Row{R"("scheme": "W8A8", "group_size": null, "format": "pack-quantized")", "pack-quantized-w7"},
+        Row{R"("scheme": "MXFP8A16", "group_size": null)", "mxfp6-pack-quantized"},
+        Row{R"("scheme": "MXFP8", "group_size": null)", "mxfp6-pack-quantized"}})
+    for (const Platform& p : {avx512(), amx(), arm(), hopper()}) {
+      SCOPED_TRACE(row.format + std::string(" ") + row.wide);
+      const std::string wide = std::string(R"("quantization": {)") + row.wide + "}";
+      std::string members = row.wide;
+      if (const auto given = members.find(", \"format\""); given != std::string::npos) members.resize(given);
+      const std::string narrow =
+          std::string(R"("quantization": {)") + members + R"(, "format": ")" + row.format + "\"}";
+      const auto want = explain(wide, p), got = explain(narrow, p);
+      ASSERT_TRUE(want);
+      ASSERT_TRUE(got) << got.error().message;
+      EXPECT_EQ(got->oracle, want->oracle);
+      EXPECT_EQ(got->layout_id, want->layout_id);
+      EXPECT_EQ(got->weight_scheme, want->weight_scheme);
+      ASSERT_EQ(got->candidates.size(), want->candidates.size());
+      for (std::size_t i = 0; i < got->candidates.size(); ++i) {
+        EXPECT_EQ(got->candidates[i].kernel, want->candidates[i].kernel);
+        EXPECT_EQ(got->candidates[i].reason, want->candidates[i].reason) << got->candidates[i].detail;
+      }
+      const auto theirs = explain(narrow + R"(, "selection_policy": "vllm")", p);
+      ASSERT_TRUE(theirs);
+      EXPECT_FALSE(theirs->winner);
+    }
+}
+
 // AMX has rows for groups of whole A tiles and activations of 16 bits; every other machine and layer hears why not.
 TEST(Select, IntWna16OnAmx) {
   struct Row {

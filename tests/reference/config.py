@@ -513,7 +513,13 @@ ACTIVATIONS = ["silu", "gelu", "gelu_tanh", "gelu_pytorch_tanh", "relu2", "swigl
                "swiglustep", "silu_no_mul", "gelu_no_mul", "gelu_tanh_no_mul", "relu2_no_mul"]
 FORMATS = ["none", "pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "nvfp4-pack-quantized",
            "mxfp4-pack-quantized", "mxfp8-quantized", "gptq", "awq", "mxfp4-gpt-oss",
-           "quark-reorder", "quark-order", "quark-int8", "modelopt-int4", "bitsandbytes-int8", "nvfp4-group-32"]
+           "quark-reorder", "quark-order", "quark-int8", "modelopt-int4", "bitsandbytes-int8", "nvfp4-group-32",
+           "pack-quantized-w2", "pack-quantized-w3", "pack-quantized-w5", "pack-quantized-w6", "pack-quantized-w7",
+           "mxfp6-pack-quantized"]
+CT_FORMATS = FORMATS[1:8] + ["mxfp6-pack-quantized"]  # words of compressed-tensors
+# Formats whose codes have fewer bits than the weights that they become: bits in files, weights.
+NARROW = {**{f"pack-quantized-w{b}": (b, "int", 4 if b < 4 else 8) for b in (2, 3, 5, 6, 7)},
+          "mxfp6-pack-quantized": (6, "float", 8)}
 SCHEMES = ["none", "W4A16", "W4A16_ASYM", "W8A16", "W8A8", "W4A8", "W4AFP8", "FP8", "FP8_DYNAMIC", "FP8_BLOCK",
            "NVFP4", "NVFP4A16", "MXFP4", "MXFP4A16", "MXFP8", "MXFP8A16"]
 ALIASES = {"experts_per_token": "top_k", "num_experts_per_tok": "top_k", "hidden_size": "hidden_dim",
@@ -1018,6 +1024,8 @@ def resolve_quant(obj, r):
             "nvfp4-group-32": lambda: w["type"] == "float" and w["num_bits"] == 4 and w["group_size"] == 16,
             **{f: lambda: w["type"] == "int" and w["num_bits"] == 4 for f in ("quark-reorder", "quark-order", "modelopt-int4")},
             **{f: lambda: w["type"] == "int" and w["num_bits"] == 8 for f in ("quark-int8", "bitsandbytes-int8")},
+            **{f: lambda t=t, b=b: w["type"] == t and w["num_bits"] == b and (t == "int" or w["group_size"] == 32)
+               for f, (_, t, b) in NARROW.items()},
             "naive-quantized": lambda: True, "none": lambda: False}[fmt]
     if not need():
         raise JsonConfigError(f"{p}/format", "does not hold these weights")
@@ -1061,6 +1069,10 @@ def _check_sizes(w, fmt, r, gp, bp):
     if w["type"] == "int" and w["num_bits"] == 4 and fmt in ("pack-quantized", "gptq", "awq", "quark-reorder", "quark-order") and (
             r["hidden_dim"] % 8 or r["intermediate_size_per_partition"] % 8):
         raise JsonConfigError(gp, "4-bit packing needs sizes that are multiples of 8")
+    if fmt in NARROW and w["type"] == "int":
+        codes = 32 // math.gcd(32, NARROW[fmt][0])
+        if r["hidden_dim"] % codes or r["intermediate_size_per_partition"] % codes:
+            raise JsonConfigError(gp, "codes do not fill whole words")
 
 
 def infer_format(w, a):
@@ -1228,16 +1240,28 @@ def resolve_hf(h, name, projections=("gate_proj", "up_proj", "down_proj")):
             return None
         w, a = _ct_args(g["weights"]), None if g.get("input_activations") is None else _ct_args(g["input_activations"])
         fmt = g.get("format") or h.get("format")
-        if fmt in (None, "fakequant", "mixed-precision"):
-            fmt = infer_format(w, a)
-        if fmt not in FORMATS or fmt in ("none", "gptq", "awq", "mxfp4-gpt-oss"):
+        stated = fmt not in (None, "fakequant", "mixed-precision")
+        if stated and fmt not in CT_FORMATS:
             raise JsonConfigError(f"{p}/format", "unsupported format")
-        if fmt == "pack-quantized":
+        for narrow, (bits, typ, wide) in NARROW.items():
+            if (w["num_bits"], w["type"]) == (bits, typ) and (typ == "int" or w["group_size"] == 32):
+                packed = "mxfp6-pack-quantized" if typ == "float" else "pack-quantized"
+                in_words = fmt == packed if stated else typ == "float" or a is None or a["type"] != "int"
+                if in_words or fmt == "int-quantized" or not stated:
+                    w = dict(w, num_bits=wide)
+                    fmt, stated = (narrow, True) if in_words else (fmt, stated)
+                break
+        else:
+            if fmt == "mxfp6-pack-quantized":
+                raise JsonConfigError(f"{p}/format", "other weights")
+        if not stated:
+            fmt = infer_format(w, a)
+        if fmt.startswith("pack-quantized"):
             sfx = ["weight_packed", "weight_scale", "weight_shape"]
         elif fmt == "nvfp4-pack-quantized":
             sfx = ["weight_packed", "weight_scale", "weight_global_scale"] + (
                 ["input_global_scale"] if a is not None and a["dynamic"] is not True else [])
-        elif fmt == "mxfp4-pack-quantized":
+        elif fmt in ("mxfp4-pack-quantized", "mxfp6-pack-quantized"):
             sfx = ["weight_packed", "weight_scale"]
         else:
             sfx = ["weight", "weight_scale"] + (["input_scale"] if a is not None and not a["dynamic"] else [])

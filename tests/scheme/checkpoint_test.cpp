@@ -305,6 +305,34 @@ TEST(Checkpoint, ShapesOfColumnFirstTensors) {
     }
 }
 
+TEST(Checkpoint, ShapesOfNarrowCodes) {
+  struct Case {
+    Format format;
+    int bits;
+    std::int64_t k_words, n_words;  // of 768 rows and 2048 columns
+  };
+  for (const Case& c : {Case{Format::pack_quantized_w2, 2, 128, 48}, Case{Format::pack_quantized_w3, 3, 192, 72},
+                        Case{Format::pack_quantized_w5, 5, 320, 120}, Case{Format::pack_quantized_w6, 6, 384, 144},
+                        Case{Format::pack_quantized_w7, 7, 448, 168}}) {
+    ASSERT_TRUE(is_narrow(c.format));
+    EXPECT_EQ(read_as(c.format), Format::pack_quantized);
+    EXPECT_EQ(stored_bits(c.format, 4), c.bits);
+    const MatrixSize gate =
+        projection_size(Projection::gate, 2048, 768, {.groups = Groups::even(128), .num_bits = c.bits});
+    EXPECT_EQ(shape_of(c.format, "weight_packed", gate), (Dims{768, c.k_words})) << c.bits;
+    EXPECT_EQ(shape_of(c.format, "weight_zero_point", gate), (Dims{c.n_words, 16})) << c.bits;
+    EXPECT_EQ(shape_of(c.format, "weight_scale", gate), (Dims{768, 16})) << c.bits;
+    EXPECT_EQ(set_of(c.format)->tensor(TensorKind::g_idx), nullptr);
+  }
+  const MatrixSize gate = projection_size(Projection::gate, 2048, 768, {.groups = Groups::even(32), .num_bits = 6});
+  EXPECT_EQ(read_as(Format::mxfp6_pack_quantized), Format::mxfp8_quantized);
+  EXPECT_EQ(shape_of(Format::mxfp6_pack_quantized, "weight_packed", gate), (Dims{768, 1536}));
+  EXPECT_EQ(shape_of(Format::mxfp6_pack_quantized, "weight_scale", gate), (Dims{768, 64}));
+  EXPECT_FALSE(is_narrow(Format::pack_quantized));
+  EXPECT_EQ(read_as(Format::gptq), Format::gptq);
+  EXPECT_EQ(stored_bits(Format::gptq, 8), 8);
+}
+
 TEST(Checkpoint, WhereATensorCanBeCut) {
   struct Case {
     Axis axis;
@@ -313,6 +341,8 @@ TEST(Checkpoint, WhereATensorCanBeCut) {
   };
   for (const Case& c :
        {Case{Axis::k, 8, 1, 1}, Case{Axis::k_words, 4, 8, 1}, Case{Axis::n_words, 8, 4, 1},
+        Case{Axis::k_words, 2, 16, 1}, Case{Axis::n_words, 3, 32, 3}, Case{Axis::k_words, 5, 32, 5},
+        Case{Axis::k_words, 6, 16, 3}, Case{Axis::n_words, 7, 32, 7}, Case{Axis::k_words, 8, 4, 1},
         Case{Axis::k_bytes, 4, 2, 1}, Case{Axis::k_bytes, 6, 4, 3}, Case{Axis::k_bytes, 8, 1, 1},
         Case{Axis::n_blocks, 8, 64, 1}, Case{Axis::k_blocks, 8, 128, 1}, Case{Axis::groups, 4, 32, 1}}) {
     const MatrixSize m = {.n = 128, .k = 256, .groups = Groups::even(32), .num_bits = c.bits, .block = {64, 128}};

@@ -201,6 +201,48 @@ Result<std::optional<StatedFormat>> stated_format(const Foreign& h, const Group&
   return std::optional<StatedFormat>();
 }
 
+// The narrow format whose codes these weights are; anything odd is left for the strict form to refuse.
+std::optional<Format> narrow_format(const json::Value& weights) {
+  const auto is = [&](std::string_view key, std::int64_t number) {
+    const json::Value* v = weights.find(key);
+    return v != nullptr && fields::as_integer(*v) == number;
+  };
+  const json::Value* type = weights.find("type");
+  const NumType held = type != nullptr && *type == json::Value("float") ? NumType::floating : NumType::integer;
+  for (std::size_t i = 0; i < kFormats.size(); ++i) {
+    const FormatRow& row = kFormats[i];
+    if (row.stored_bits != 0 && row.type == held && is("num_bits", row.stored_bits) &&
+        (row.group == 0 || is("group_size", row.group)))
+      return static_cast<Format>(i);
+  }
+  return std::nullopt;
+}
+
+// Codes of fewer bits than a layer's weights have become wider ones, which mean the same numbers: the strict form says
+// which, and its format how they are stored (checkpoints.md 4). In int-quantized a byte holds a code of any width.
+Check widen(json::Value& strict, const std::optional<StatedFormat>& stated) {
+  json::Value& weights = *strict.find("weights");
+  const std::optional<Format> narrow = narrow_format(weights);
+  if (!narrow) {
+    if (!stated || !is_narrow(stated->format)) return ok();
+    const FormatRow& row = at(kFormats, stated->format);
+    return fields::fault(stated->pointer,
+                         cat("found ", row.name, ", which needs weights with num_bits ", row.stored_bits, ", type ",
+                             at(kNumTypeNames, row.type), " and group_size ", row.group));
+  }
+  const FormatRow& row = at(kFormats, *narrow);
+  const json::Value* inputs = strict.find("input_activations");
+  const json::Value* type = inputs == nullptr ? nullptr : inputs->find("type");
+  const bool int_inputs = inputs != nullptr && (type == nullptr || *type == json::Value("int"));
+  const Format usual = int_inputs && row.type == NumType::integer ? Format::int_quantized : *narrow;
+  Format format = stated ? stated->format : usual;
+  if (format == row.read_as && !row.compressed_tensors) format = *narrow;  // one word of the tool for all widths
+  if (format != *narrow && format != Format::int_quantized) return ok();
+  weights.set("num_bits", row.bits);
+  strict.set("format", at(kFormatNames, format));
+  return ok();
+}
+
 // Checks the group as a member "quantization" of our own documents, whose rules are the same; its
 // sizes are not known here (0, which every group divides). A fault is moved to where it was read.
 Result<Quantization> check_strict(json::Value strict, const Group& g, const std::string& format_pointer) {
@@ -238,6 +280,7 @@ Result<std::optional<Quantization>> scheme_of(const Foreign& h, const Group& g) 
   }
   MOE_TRY(const auto format, stated_format(h, g));
   if (format) strict.set("format", at(kFormatNames, format->format));
+  MOE_CHECK(widen(strict, format));
   MOE_TRY(Quantization q, check_strict(std::move(strict), g, format ? format->pointer : g.pointer));
   return std::optional(std::move(q));
 }
@@ -245,7 +288,7 @@ Result<std::optional<Quantization>> scheme_of(const Foreign& h, const Group& g) 
 std::vector<std::string> suffixes_of(const Quantization& q) {
   const auto& a = q.input_activations;
   std::vector<std::string> names;
-  switch (q.format) {
+  switch (read_as(q.format)) {
     case Format::pack_quantized:
       names = {"weight_packed", "weight_scale", "weight_shape"};
       break;

@@ -2,6 +2,7 @@
 // that groups and blocks must divide.
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "base/text.h"
 #include "config/fields.h"
@@ -135,7 +136,15 @@ Check check_sizes(const Quantization& q, const Config& config, const std::string
   constexpr std::array kPacked = {Format::pack_quantized, Format::gptq, Format::awq, Format::quark_reorder,
                                   Format::quark_order};
   const bool packed = std::find(kPacked.begin(), kPacked.end(), q.format) != kPacked.end();
-  if (w.type != NumType::integer || !packed) return ok();
+  if (w.type != NumType::integer) return ok();
+  if (is_narrow(q.format)) {  // words are full then, and codes that are packed in another way have another shape
+    const int bits = at(kFormats, q.format).stored_bits;
+    const std::int64_t codes = 32 / std::gcd(32, bits);
+    const std::string unit = cat(bits, "-bit codes of whole words,");
+    if (hidden % codes != 0) return refuse(group_pointer, kHidden, hidden, unit.c_str(), codes);
+    if (part % codes != 0) return refuse(group_pointer, kPart, part, unit.c_str(), codes);
+  }
+  if (!packed) return ok();
   switch (code_width(w.num_bits)) {
     case CodeWidth::nibble: {
       constexpr std::int64_t kPerWord = 8;

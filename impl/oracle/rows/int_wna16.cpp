@@ -160,7 +160,7 @@ constexpr std::array kRows = {
 
 void set_keys(Query& q, const Config& c) {
   const QuantArgs& w = *c.quantization.weights;
-  const bool by_format = c.quantization.format != Format::pack_quantized;  // gptq and awq have one key each
+  const bool by_format = read_as(c.quantization.format) != Format::pack_quantized;  // gptq and awq have one key each
   const bool by_vllm = c.selection_policy == Policy::vllm && q.platform.type == DeviceType::cpu;
   std::string_view name = w.symmetric ? "kInt4Static" : "kInt4StaticAsym";
   if (w.num_bits == 8)

@@ -171,7 +171,9 @@ MaybeWhy lora(const Query& q, const Trial& o) {
 MaybeWhy checkpoint(const Query& q, const Trial& o) {
   if (q.layer == nullptr) return std::nullopt;
   const Quantization& z = q.layer->quantization;
-  if (!o.accepts->checkpoints.has(z.format))
+  if (q.policy == Policy::vllm && is_narrow(z.format))
+    return Why{"checkpoint format that vLLM reads", cat("it is ", at(kFormatNames, z.format)), "/quantization/format"};
+  if (!o.accepts->checkpoints.has(read_as(z.format)))
     return Why{"checkpoint format " + names_in(o.accepts->checkpoints, kFormatNames),
                cat("it is ", at(kFormatNames, z.format)), "/quantization/format"};
   if (!o.accepts->transposed && z.is_transposed.value_or(false))

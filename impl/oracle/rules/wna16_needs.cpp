@@ -23,7 +23,7 @@ struct AskedLayer {
   const QuantArgs& w;
   const Platform& platform;
 
-  Format format() const { return c.quantization.format; }
+  Format format() const { return read_as(c.quantization.format); }
   bool ordered() const { return w.actorder == ActOrder::group; }
   std::int64_t hidden() const { return c.hidden_dim; }
   std::int64_t intermediate() const { return c.intermediate_size_per_partition; }

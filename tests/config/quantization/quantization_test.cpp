@@ -186,6 +186,12 @@ TEST(Quantization, FormatsHoldTheirWeights) {
       {"modelopt-int4", {"int4"}},
       {"bitsandbytes-int8", {"int8"}},
       {"nvfp4-group-32", {"fp4g16"}},
+      {"pack-quantized-w2", {"int4"}},
+      {"pack-quantized-w3", {"int4"}},
+      {"pack-quantized-w5", {"int8"}},
+      {"pack-quantized-w6", {"int8"}},
+      {"pack-quantized-w7", {"int8"}},
+      {"mxfp6-pack-quantized", {"mxfp8"}},
   };
   EXPECT_EQ(holds.size(), kFormatNames.size());
   for (const auto& [format, weights] : holds)
