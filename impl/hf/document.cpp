@@ -156,9 +156,30 @@ Check say_expert_dtype(const ModelFile& file, std::string_view key, json::Value&
   return ok();
 }
 
+using Resolved = Result<std::optional<HfQuantization>>;
+
+// Two answers about a layer, faults among them.
+bool is_same(const Resolved& a, const Resolved& b) {
+  if (!a || !b) return !a && !b && a.error().message == b.error().message;
+  return config::same_scheme(*a, *b);
+}
+
+// Tools call modules as their files do, transformers as its code does. Where these differ, the names count of which the
+// object says something.
+Resolved resolve(const json::Value& object, const NamesInFiles& given, std::int64_t experts,
+                 const NamesInFiles& in_files) {
+  const auto of = [&](const std::string& module, const NamesInFiles& names) {
+    return resolve_hf_quantization(object, module, names.projections, experts);
+  };
+  if (in_files.module.empty() || in_files == given) return of(given.module, given);
+  constexpr const char* kOfNoModel = "no.module";
+  Resolved there = of(in_files.module, in_files);
+  return is_same(there, of(kOfNoModel, in_files)) ? of(given.module, given) : std::move(there);
+}
+
 // After the overrides, which may have renamed the layer whose quantization is asked for.
 Check put_quantization(const ModelFile& file, const QuantizationSource& source, std::string_view expert_dtype,
-                       Built& b) {
+                       const NamesInFiles& in_files, Built& b) {
   if (source.value == nullptr) return ok();
   constexpr fields::IntegerRange kExperts = {1, 65536};
   const json::Value *name = b.document.find("name"), *given = b.document.find("projection_names"),
@@ -175,7 +196,7 @@ Check put_quantization(const ModelFile& file, const QuantizationSource& source, 
   if (!experts) return ok();
   json::Value object = *source.value;
   MOE_CHECK(say_expert_dtype(file, expert_dtype, object, b));
-  auto resolved = resolve_hf_quantization(object, *name->string(), projections, *experts);
+  auto resolved = resolve(object, {*name->string(), std::move(projections)}, *experts, in_files);
   if (!resolved) {
     constexpr std::string_view kBase = "/hf_quantization_config";
     const std::string rest = resolved.error().subject.substr(kBase.size());
@@ -286,7 +307,7 @@ Result<Config> Built::config() const {
   return made;
 }
 
-Result<Built> build_document(const json::Value& hf, const json::Value& options_value) {
+Result<Built> build_document(const json::Value& hf, const json::Value& options_value, const NamesInFiles& in_files) {
   MOE_TRY(const Members options, Members::open(&options_value, std::string(kOptions), kOptionNames));
   MOE_TRY(const auto layer, options.integer("layer_index", {0, 1 << 24}));
   MOE_TRY(const auto module, options.text("module", kMaxModule));
@@ -304,7 +325,7 @@ Result<Built> build_document(const json::Value& hf, const json::Value& options_v
   MOE_CHECK(apply_overrides(options, b));
   drop_epsilon(b);
   if (!overrides_quantization(options))
-    MOE_CHECK(put_quantization(file, quantization_source(file, options), as.row.expert_dtype, b));
+    MOE_CHECK(put_quantization(file, quantization_source(file, options), as.row.expert_dtype, in_files, b));
   put_stacks(b);
   return b;
 }
@@ -355,10 +376,11 @@ std::int64_t told_layers(const json::Value& hf) {
   return 0;
 }
 
-Result<Config> config_of_layer(const json::Value& hf, const json::Value& options, std::int64_t layer) {
+Result<Config> config_of_layer(const json::Value& hf, const json::Value& options, std::int64_t layer,
+                               const NamesInFiles& in_files) {
   json::Value all = options;
   all.set("layer_index", layer);
-  MOE_TRY(Built built, build_document(hf, all));
+  MOE_TRY(Built built, build_document(hf, all, in_files));
   return built.config();
 }
 

@@ -72,6 +72,13 @@ class ModelFile {
 };
 
 // A document for config_from_document, and where its members come from: faults are reported there.
+// Where the files of a checkpoint have a layer's experts, which may be elsewhere than its class does; empty: not known.
+struct NamesInFiles {
+  std::string module;
+  std::vector<std::string> projections;  // gate, up, down
+  bool operator==(const NamesInFiles&) const = default;
+};
+
 struct Origin {
   std::string document, source;  // pointers
   bool same_below;               // the source has the same structure from here on
@@ -121,7 +128,7 @@ Result<Built> describe_layer(const ModelFile& file, const Architecture& row, std
                              const std::string& layer_pointer, const Asked& asked);
 
 // --- document.cpp -------------------------------------------------------------------------------------------------
-Result<Built> build_document(const json::Value& hf, const json::Value& options);
+Result<Built> build_document(const json::Value& hf, const json::Value& options, const NamesInFiles& in_files = {});
 
 // `e` with its subject moved to `pointer`, which the message names too.
 Error moved(Error e, const std::string& pointer);

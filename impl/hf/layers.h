@@ -39,8 +39,9 @@ struct ModelLayers {
 Result<ModelLayers> model_layers(const json::Value& hf, const json::Value& options);
 // How many layers a file says it has, of a class that is not known; 0: it does not say.
 std::int64_t told_layers(const json::Value& hf);
-// One layer of it, as moe_config_create_from_hf makes it.
-Result<Config> config_of_layer(const json::Value& hf, const json::Value& options, std::int64_t layer);
+// One layer of it, as moe_config_create_from_hf makes it. in_files: where a checkpoint has its experts.
+Result<Config> config_of_layer(const json::Value& hf, const json::Value& options, std::int64_t layer,
+                               const NamesInFiles& in_files = {});
 // Whether the file itself has a quantization object.
 bool tells_quantization(const json::Value& hf);
 

@@ -16,6 +16,7 @@
 #include "base/parallel.h"
 #include "base/result.h"
 #include "config/config.h"
+#include "hf/hf.h"
 #include "io/safetensors.h"
 #include "model/documents.h"
 #include "model/manifest.h"
@@ -31,7 +32,8 @@ struct LayerFound {
   LayerKind kind = LayerKind::dense;
   bool predicts = false;  // for multi-token prediction
   bool converted = false;
-  bool plain = false;  // its experts are not quantized, though a document says that the model is
+  bool plain = false;              // its experts are not quantized, though a document says that the model is
+  hf::NamesInFiles in_files = {};  // where they differ from the config's
   std::int64_t top_k = 0, num_experts = 0, hidden = 0, intermediate = 0;
   std::string name;    // of its experts, ""
   std::string format;  // of their quantization
@@ -71,10 +73,10 @@ class Checkpoint {
  private:
   Checkpoint() = default;
   Check read_layers(const Parallel& parallel, Control* control);
-  Result<Config> config_without_cut(std::int64_t number, bool plain) const;
+  Result<Config> config_without_cut(std::int64_t number, bool plain, const hf::NamesInFiles& in_files) const;
   Check look_at(std::int64_t number, LayerFound& out) const;
   Check check_names() const;
-  Check look_at_rivals(std::int64_t number, const Config& config) const;
+  Check look_at_rivals(std::int64_t number, const Config& config, const hf::NamesInFiles& in_files) const;
   Check look_at_packed(const StoredLayer& stored, LayerFound& out) const;
   Check check_manifest() const;
 

@@ -213,7 +213,8 @@ Check check_last_manifest(const TargetFolder& target, Manifest last, const Check
               .file = layer_file_name(task.layer),
               .layout = task.selection.layout_id,
               .bytes = task.block,
-              .plain = at(checkpoint.layers(), task.layer).plain});
+              .plain = at(checkpoint.layers(), task.layer).plain,
+              .in_files = at(checkpoint.layers(), task.layer).in_files});
   return check_manifest_is_read(cat(target.path, "/", kManifestName), last);
 }
 
@@ -240,6 +241,7 @@ Check convert_one(Writing& to, const Task& task) {
     stored.content_hash = packed.content_hash();
   }
   stored.plain = at(to.checkpoint.layers(), task.layer).plain;
+  stored.in_files = at(to.checkpoint.layers(), task.layer).in_files;
   to.manifest.put(std::move(stored));
   MOE_CHECK(to.lock.still_there(to.folder, kLockName));
   return write_manifest(to.folder, to.manifest);

@@ -24,8 +24,9 @@ constexpr std::string_view kFormat = "libmoe-converted";
 constexpr std::int64_t kVersion = 1;
 constexpr std::array<std::string_view, 9> kMembers = {
     "format", "version", "source", "quantization_from", "options", "patch", "parallel", "platform", "layers"};
-constexpr std::array<std::string_view, 7> kLayerMembers = {"layer",       "file",         "layout", "bytes",
-                                                           "header_hash", "content_hash", "plain"};
+constexpr std::array<std::string_view, 8> kLayerMembers = {"layer",       "file",         "layout", "bytes",
+                                                           "header_hash", "content_hash", "plain",  "in_files"};
+constexpr std::array<std::string_view, 2> kNameMembers = {"module", "projections"};
 constexpr int kAround = 2;  // levels of the manifest around the options, which hold files of the source
 constexpr config::fields::IntegerRange kNumbers = {0, 1 << 20}, kSizes = {1, INT64_MAX};
 constexpr std::size_t kMostText = 512;
@@ -64,6 +65,24 @@ Result<json::Value> object_or_empty(const Members& from, std::string_view key) {
   return *value;
 }
 
+Result<hf::NamesInFiles> read_names(const json::Value& value, const std::string& pointer) {
+  if (value.object() == nullptr) return config::fields::unexpected(pointer, value, "an object");
+  MOE_TRY(const Members m, Members::open(&value, pointer, kNameMembers));
+  hf::NamesInFiles names;
+  MOE_TRY(names.module, needed_text(m, "module"));
+  const std::string three = "three names";
+  const json::Value* list = m.get("projections");
+  if (list == nullptr) return config::fields::missing(m.at("projections"), three);
+  if (list->array() == nullptr || list->array()->size() != 3)
+    return config::fields::unexpected(m.at("projections"), *list, three);
+  for (const json::Value& one : *list->array()) {
+    if (one.string() == nullptr || one.string()->empty() || one.string()->size() > kMostText)
+      return config::fields::unexpected(m.at("projections"), *list, three);
+    names.projections.push_back(*one.string());
+  }
+  return names;
+}
+
 Result<StoredLayer> read_layer(const json::Value& value, const std::string& pointer) {
   if (value.object() == nullptr) return config::fields::unexpected(pointer, value, "an object");
   MOE_TRY(const Members m, Members::open(&value, pointer, kLayerMembers));
@@ -78,6 +97,9 @@ Result<StoredLayer> read_layer(const json::Value& value, const std::string& poin
   MOE_TRY(l.header_hash, needed_hash(m, "header_hash"));
   MOE_TRY(l.content_hash, needed_hash(m, "content_hash"));
   MOE_TRY(l.plain, m.boolean("plain", false));
+  if (const json::Value* names = m.get("in_files")) {
+    MOE_TRY(l.in_files, read_names(*names, m.at("in_files")));
+  }
   return l;
 }
 
@@ -138,6 +160,11 @@ Result<std::string> manifest_text(const std::string& path, const Manifest& m) {
     w.member("bytes", l.bytes).member("header_hash", io::hash_text(l.header_hash));
     w.member("content_hash", io::hash_text(l.content_hash));
     if (l.plain) w.member("plain", true);
+    if (!l.in_files.module.empty()) {
+      w.key("in_files").begin_object().member("module", l.in_files.module).key("projections").begin_array();
+      for (const std::string& name : l.in_files.projections) w.value(name);
+      w.end_array().end_object();
+    }
     w.end_object();
   }
   std::string text = w.end_array().end_object().take() + "\n";

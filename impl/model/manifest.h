@@ -11,6 +11,7 @@
 #include "base/os/file.h"
 #include "base/platform.h"
 #include "base/result.h"
+#include "hf/hf.h"
 
 namespace moe::model {
 
@@ -22,7 +23,8 @@ struct StoredLayer {
   std::string file;        // its name in the folder
   std::string layout;
   std::uint64_t bytes = 0, header_hash = 0, content_hash = 0;
-  bool plain = false;  // LayerFound::plain
+  bool plain = false;              // LayerFound::plain
+  hf::NamesInFiles in_files = {};  // LayerFound::in_files
 };
 
 struct Manifest {

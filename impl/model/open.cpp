@@ -67,11 +67,16 @@ Error in_own_words(Error e, const Documents& documents) {
   return hf::moved(std::move(e), place);
 }
 
-// A quantization object whose tensors are not read.
-bool is_of_unread_tool(const Error& e) {
+// A quantization object that cannot be the experts': of a tool whose tensors are not read, or of groups that do not fit
+// them. The experts may be plain then.
+bool may_be_plain(const Error& e) {
   const bool has_scales_in_it = e.subject.ends_with("/export/weight_format");  // Quark's dense weights
-  return e.code == Code::unsupported && e.subject.find("quantization_config/") != std::string::npos &&
-         !is_of_options(e) && !has_scales_in_it;
+  const bool fits = e.code != Code::unsupported && e.code != Code::invalid_config;
+  return !fits && e.subject.find("quantization_config") != std::string::npos && !is_of_options(e) && !has_scales_in_it;
+}
+
+std::vector<std::string> projections_of(const Config& c) {
+  return {c.projection_names.begin(), c.projection_names.end()};
 }
 
 // One patch behind another as one patch: a null stays, since it says something to the document that is patched.
@@ -111,9 +116,9 @@ void LayerFound::note(Error e) {
   fault = std::move(e);
 }
 
-Check Checkpoint::look_at_rivals(std::int64_t number, const Config& config) const {
+Check Checkpoint::look_at_rivals(std::int64_t number, const Config& config, const hf::NamesInFiles& in_files) const {
   for (const Documents::Rival& rival : documents_.rivals) {
-    const auto theirs = hf::config_of_layer(documents_.hf, rival.options, number);
+    const auto theirs = hf::config_of_layer(documents_.hf, rival.options, number, in_files);
     const std::string ours = quantization_text(config);
     const std::string others = theirs ? quantization_text(*theirs) : std::string();
     if (theirs && ours == others) continue;
@@ -127,45 +132,47 @@ Check Checkpoint::look_at_rivals(std::int64_t number, const Config& config) cons
   return ok();
 }
 
-Result<Config> Checkpoint::config_without_cut(std::int64_t number, bool plain) const {
+Result<Config> Checkpoint::config_without_cut(std::int64_t number, bool plain, const hf::NamesInFiles& in_files) const {
   const json::Value& options = documents_.options;
-  auto config = hf::config_of_layer(documents_.hf, plain ? without_quantization(options) : options, number);
+  auto config = hf::config_of_layer(documents_.hf, plain ? without_quantization(options) : options, number, in_files);
   if (!config) return in_own_words(std::move(config.error()), documents_);
   return config;
 }
 
 // What a layer with experts is; its fault is noted, and only faults of the whole directory are returned.
 Check Checkpoint::look_at(std::int64_t number, LayerFound& out) const {
-  auto config = config_without_cut(number, out.plain);
-  if (!config && is_of_unread_tool(config.error()) && !entries_.empty()) {  // which may have left the experts plain
-    auto plain = config_without_cut(number, true);
-    if (plain) {
-      const weights::Survey found = weights::survey_layer(std::make_shared<const Config>(*plain), entries_);
-      out.plain = found.tensors > 0 && found.only_floats;
-      if (out.plain) config = std::move(plain);
+  auto config = config_without_cut(number, out.plain, out.in_files);
+  // The files tell where the experts are, of which the quantization may depend, and whether they stayed plain.
+  if (const auto known = config || entries_.empty() ? config : config_without_cut(number, true, {});
+      known && !entries_.empty()) {
+    weights::Survey found = weights::survey_layer(std::make_shared<const Config>(*known), entries_);
+    hf::NamesInFiles there{found.prefix, found.projections};
+    if (there.projections.empty()) there.projections = projections_of(*known);
+    if (found.tensors > 0 && there != hf::NamesInFiles{known->name, projections_of(*known)}) {
+      out.in_files = std::move(there);
+      config = config_without_cut(number, out.plain, out.in_files);
+      if (config) found = weights::survey_layer(std::make_shared<const Config>(*config), entries_);
+    }
+    const bool quantized = config ? config->quantization.format != Format::none : may_be_plain(config.error());
+    if (quantized && documents_.quantization_from != kOfOptions && found.tensors > 0 && found.only_floats) {
+      out.plain = true;
+      config = config_without_cut(number, out.plain, {});
+    }
+    if (config) {
+      out.tensors = found.tensors;
+      out.bytes = found.bytes;
+      out.routers = std::move(found.routers);
+      out.shared_experts = std::move(found.shared_experts);
     }
   }
   std::shared_ptr<const Config> shared = config ? std::make_shared<const Config>(*std::move(config)) : nullptr;
-  if (shared != nullptr && !entries_.empty()) {
-    weights::Survey found = weights::survey_layer(shared, entries_);
-    const bool quantized = shared->quantization.format != Format::none && documents_.quantization_from != kOfOptions;
-    if (quantized && found.tensors > 0 && found.only_floats) {
-      out.plain = true;
-      config = config_without_cut(number, out.plain);
-      shared = config ? std::make_shared<const Config>(*std::move(config)) : nullptr;
-    }
-    out.tensors = found.tensors;
-    out.bytes = found.bytes;
-    out.routers = std::move(found.routers);
-    out.shared_experts = std::move(found.shared_experts);
-  }
   if (shared == nullptr) {
     if (config.error().code == Code::out_of_memory || is_of_options(config.error())) return config.error();
     out.kind = LayerKind::other;
     out.note(std::move(config.error()));
     return ok();
   }
-  if (!out.plain) MOE_CHECK(look_at_rivals(number, *shared));
+  if (!out.plain) MOE_CHECK(look_at_rivals(number, *shared, out.in_files));
   const bool lacks = !manifest_ && out.tensors == 0;
   if (lacks && out.predicts) {
     out.kind = LayerKind::other;
@@ -201,6 +208,7 @@ Check Checkpoint::look_at_packed(const StoredLayer& stored, LayerFound& out) con
     return check_layer_head(file, stored);
   };
   out.plain = stored.plain;
+  out.in_files = stored.in_files;
   out.bytes = stored.bytes;
   Check found = look();
   out.converted = static_cast<bool>(found);
@@ -224,7 +232,7 @@ Check Checkpoint::check_manifest() const {
           fail(Code::format, "", cat("layer ", stored.layer, " has no experts by config.json beside it")));
     if (stored.layer != manifest_->layers.front().layer) continue;  // the same options and patch for all
     const json::Value options = stored.plain ? without_quantization(documents.options) : documents.options;
-    const auto config = hf::config_of_layer(documents.hf, options, stored.layer);
+    const auto config = hf::config_of_layer(documents.hf, options, stored.layer, stored.in_files);
     if (!config && is_of_options(config.error())) return in_manifest(config.error());
     if (!config || manifest_->patch.object()->empty()) continue;
     const auto patched = merge_config(*config, json::write(manifest_->patch));
@@ -254,7 +262,7 @@ Check Checkpoint::read_layers(const Parallel& parallel, Control* control) {
   const auto look = [&](std::size_t, std::int64_t l) -> Check {
     LayerFound& layer = at(layers_, l);
     const StoredLayer* stored = manifest_ ? manifest_->find(l) : nullptr;
-    if (stored != nullptr) layer.plain = stored->plain;
+    if (stored != nullptr) layer.plain = stored->plain, layer.in_files = stored->in_files;
     if (rule.has_experts(l)) MOE_CHECK(look_at(l, layer));
     if (manifest_ && stored == nullptr) layer.format.clear();  // experts that stayed plain are known by their tensors
     return stored != nullptr ? look_at_packed(*stored, layer) : ok();
@@ -312,7 +320,7 @@ Result<Config> Checkpoint::config(std::int64_t number, std::string_view patch) c
     e.details = cat(json::members("reason", "not_understood"), e.details.empty() ? "" : ",", e.details);
     return e;
   }
-  MOE_TRY(Config config, config_without_cut(number, found->plain));
+  MOE_TRY(Config config, config_without_cut(number, found->plain, found->in_files));
   if (manifest_ && !manifest_->patch.object()->empty()) {
     MOE_TRY(config, merge_config(config, json::write(manifest_->patch)));
   }

@@ -68,14 +68,12 @@ std::string layers_text(const std::set<std::int64_t>& layers) {
   return s;
 }
 
-// By its name: what is quantized, in no format's form.
+// By its name: what is quantized, in no format's form. Stacks have the names of projections.
 bool is_plain_matrix(std::string_view name) {
   const std::string_view end = name.substr(name.rfind('.') + 1);
-  constexpr std::array<std::string_view, 8> kOfFormats = {"weight", "scale",  "zero",   "idx",
-                                                          "blocks", "packed", "absmax", "quant"};
-  return end == "weight" || std::none_of(kOfFormats.begin(), kOfFormats.end(), [&](std::string_view word) {
-           return end.find(word) != std::string_view::npos;
-         });
+  constexpr std::array<std::string_view, 9> kMatrices = {"weight", "w1", "w2", "w3", "w13", "wi", "wo", "v1", "kernel"};
+  return std::find(kMatrices.begin(), kMatrices.end(), end) != kMatrices.end() || end.ends_with("proj") ||
+         end.ends_with("linear");
 }
 
 }  // namespace

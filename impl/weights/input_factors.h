@@ -5,6 +5,8 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <set>
 #include <span>
 #include <string>
@@ -19,19 +21,28 @@ namespace moe::weights {
 
 class InputFactors {
  public:
-  // A projection's, whole. unsupported where an expert that is here has others.
+  // A projection's, whole, in the place of older ones.
   Check add(const LayerFacts& facts, const ParsedName& p, std::vector<float> whole, const std::string& name);
+  // A weight that came by its name.
+  void weight_came(const ParsedName& p);
+  // What came later, together. Factors of a weight that was replaced by one without them are those of no weight.
+  void merge(InputFactors later);
+  // unsupported where two projections have unlike ones.
+  Check check_alike() const;
   // By matrix: [H], and this rank's [I]; empty: none. missing_weight where only some of the experts have them.
   Result<std::array<std::vector<float>, 2>> take(const LayerFacts& facts) const;
 
  private:
-  // Of gate and up, and of down: those of the first projection that came, and its name.
-  struct Side {
-    std::vector<float> whole;
-    std::string first;
-    std::set<std::pair<std::int64_t, Projection>> seen;
+  using Key = std::pair<std::int64_t, Projection>;  // of an expert
+  struct Given {
+    std::shared_ptr<const std::vector<float>> whole;  // equal ones share it
+    std::string name;
+    bool of_no_weight = false;
   };
-  std::array<Side, 2> sides_;
+  static std::vector<Key> keys(const ParsedName& p);
+
+  std::array<std::map<Key, Given>, 2> sides_;  // gate's and up's, and down's
+  std::set<Key> weights_;
 };
 
 }  // namespace moe::weights

@@ -209,6 +209,7 @@ Result<std::vector<PlacedTensor>> accept_entry(const LayerFacts& facts, const Ch
     MOE_CHECK(check_dropped(facts, p, from, got.dtype, factors));
     return accepted;
   }
+  if (p.tensor->kind == TensorKind::weight) factors.weight_came(p);
   MOE_TRY(std::vector<Target> targets, targets_of(facts, p, module, got.extents, e.name));
   const Slot whole = file_slot(from, got.dtype);
   for (Target& target : targets) {
@@ -312,9 +313,9 @@ Result<bool> WeightSet::set_named(std::string_view name, const TensorView& given
     return explained(facts, name, given.dtype, std::move(right.error()));
   if (is_dropped(p.tensor->kind)) {
     MOE_TRY(const TensorLease dense, dense_copy(tensor));
-    InputFactors factors = state_->input_factors;
+    InputFactors factors;
     MOE_CHECK(check_dropped(facts, p, dense.view, std::string(name), factors));
-    state_->input_factors = std::move(factors);
+    state_->input_factors.merge(std::move(factors));
     return true;
   }
   MOE_TRY(const std::vector<Target> targets, targets_of(facts, p, module, extents, name));
@@ -324,6 +325,11 @@ Result<bool> WeightSet::set_named(std::string_view name, const TensorView& given
   RoleSlots& slots = state_->role(targets[0].role);
   if (slots.experts.empty()) slots.experts.resize(facts.experts().size());
   const Slot whole = view_slot(tensor, std::move(owner));
+  if (p.tensor->kind == TensorKind::weight) {
+    InputFactors factors;
+    factors.weight_came(p);
+    state_->input_factors.merge(std::move(factors));
+  }
   for (const Target& target : targets) fill(slots, target, part_of(facts, whole, target, p, module));
   std::erase_if(state_->open_stacks, [&](const StackTensor& t) { return t.name == name; });  // replaced
   if (shown.open && !state_->order)
@@ -358,7 +364,7 @@ Check WeightSet::place_entries(SortedEntries entries, const char* path, const ch
   const std::vector<RouterPlace> near = place != nullptr ? routers_of(std::span(place, 1)) : routers;
   std::vector<PlacedTensor> accepted;  // everything is checked before the first slot changes
   SideVectors beside;
-  InputFactors factors = state_->input_factors;
+  InputFactors factors;
   for (const CheckpointEntry& e : entries) {
     auto is_side = take_side(facts.config(), e, routers, beside);
     if (!is_side) return in_file(e, std::move(is_side.error()));
@@ -376,6 +382,9 @@ Check WeightSet::place_entries(SortedEntries entries, const char* path, const ch
                                                 cat(second->slot.file.from.entry->name,
                                                     ": the checkpoint has this tensor under another name or in another "
                                                     "form, too")));
+  MOE_CHECK(factors.check_alike());
+  InputFactors all = state_->input_factors;
+  all.merge(std::move(factors));
   MOE_CHECK(state_->learn(stacks.order));
   for (const PlacedTensor& t : accepted)
     if (auto& experts = state_->role(t.target.role).experts; experts.empty()) experts.resize(facts.experts().size());
@@ -391,7 +400,7 @@ Check WeightSet::place_entries(SortedEntries entries, const char* path, const ch
   keep(beside.correction_bias, state_->loaded.correction_bias);
   keep(beside.expert_scale, state_->loaded.expert_scale);
   keep(beside.expert_norm, state_->loaded.expert_norm);
-  state_->input_factors = std::move(factors);
+  state_->input_factors = std::move(all);
   if (place == nullptr) state_->unfound = {path, module != nullptr ? std::optional<std::string>(module) : std::nullopt};
   return ok();
 }

@@ -46,6 +46,24 @@ void look_beside(io::SortedEntries layer, const ExpertModule& experts, Survey& o
   }
 }
 
+// Of the names that experts at a prefix may have, those that most tensors do have.
+std::vector<std::string> projections_there(const LayerFacts& facts, std::span<const ExpertPlace> places,
+                                           const std::string& prefix, io::SortedEntries below) {
+  const ExpertPlace* best = nullptr;
+  std::ptrdiff_t most = -1;
+  for (const ExpertPlace& place : places) {
+    if (place.prefix != prefix) continue;
+    const ExpertModule module = module_at(facts, place);
+    const std::ptrdiff_t found = std::count_if(below.begin(), below.end(), [&](const io::CheckpointEntry& e) {
+      return parse_tensor_name(e.entry->name, module).match == NameMatch::known;
+    });
+    if (found > most) best = &place;
+    most = std::max(most, found);
+  }
+  if (best == nullptr || best->projections[0].empty()) return {};  // gate and up are one tensor
+  return {best->projections.begin(), best->projections.end()};
+}
+
 }  // namespace
 
 Survey survey_layer(std::shared_ptr<const Config> config, io::SortedEntries entries) {
@@ -73,6 +91,9 @@ Survey survey_layer(std::shared_ptr<const Config> config, io::SortedEntries entr
     const bool own_module = place.prefix.ends_with("experts");
     if (own_module) break;  // every name set finds the same tensors there
   }
+  if (here != nullptr)
+    out.projections = projections_there(facts, places, out.prefix,
+                                        out.prefix.empty() ? entries : entries_below(entries, out.prefix + "."));
   const ExpertPlace& near = here != nullptr ? *here : places.front();
   if (!near.layer.empty()) look_beside(entries_below(entries, near.layer), module_at(facts, near), out);
   return out;

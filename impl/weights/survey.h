@@ -12,7 +12,8 @@
 namespace moe::weights {
 
 struct Survey {
-  std::string prefix;  // of its experts' tensors; empty: none was found
+  std::string prefix;                    // of its experts' tensors; empty: none was found
+  std::vector<std::string> projections;  // gate, up and down as they are called there
   std::int64_t tensors = 0;
   std::uint64_t bytes = 0;
   bool only_floats = false;  // each is bf16, f16 or f32: no format of quantized weights has such tensors alone

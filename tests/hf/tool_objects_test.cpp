@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -86,12 +87,35 @@ TEST(ToolObjects, AutoRoundContainers) {
       {auto_round("auto_round:llm_compressor", {{"group_size", -1}}), "pack-quantized int4"},
       {auto_round_floats("auto_round:llm_compressor", 4, "mx_fp", 32), "mxfp4-pack-quantized"},
       {auto_round_floats("auto_round:llm_compressor", 8, "mx_fp_rceil", 32), "mxfp8-quantized"},
+      {auto_round_floats("auto_round:llm_compressor", 4, "mx_fp4e2m1", 32), "mxfp4-pack-quantized"},
+      {auto_round_floats("auto_round:llm_compressor", 8, "mx_fp8e4m3_rceil", 32), "mxfp8-quantized"},
       {auto_round_floats("auto_round:llm_compressor", 4, "nv_fp4_with_static_gs", 16), "nvfp4-pack-quantized"},
       {auto_round_floats("auto_round:fp8_static", 8, "fp", -1), "float-quantized with activations"},
       {auto_round_floats("auto_round:fp8", 8, "fp", {128, 128}), "float-quantized with activations"},
       {auto_round_floats("auto_round", 8, "fp", 0), "float-quantized"},
   };
   for (const auto& [object, kind] : cases) EXPECT_EQ(kind_of(object), kind) << object;
+}
+
+// Older files have `backend`, which names a kernel, or nothing.
+TEST(ToolObjects, AutoRoundWithoutPackingFormat) {
+  const auto zeros = [](const json& more) -> std::string {
+    constexpr std::array kWords = {"as_stored", "plus_one", "twos_complement"};
+    json object = auto_round("", with({{"sym", false}}, more));
+    object.erase("packing_format");
+    const auto got = read(object);
+    return got ? at(kWords, *got->quantization.zero_point_convention) : got.error().message;
+  };
+  for (const char* word : {"auto_round:gptq:exllamav2", "auto_gptq:exllamav2", "auto_round:gptq", "auto", "gptq"})
+    EXPECT_EQ(zeros({{"backend", word}}), "plus_one") << word;
+  EXPECT_EQ(zeros(json::object()), "plus_one");
+  for (const char* word : {"auto_round:exllamav2", "auto_round:triton", "auto_round"})
+    EXPECT_EQ(zeros({{"backend", word}}), "as_stored") << word;
+  json awq = auto_round("", {{"sym", false}, {"backend", "auto_round:awq:gemm"}});
+  awq.erase("packing_format");
+  EXPECT_EQ(kind_of(awq), "awq int4 g128 asymmetric");
+  awq["backend"] = "auto_round:marlin";
+  expect_refused(awq, "/backend", {"auto_round:marlin"});
 }
 
 // Words that begin like one that is read are others.
@@ -102,6 +126,8 @@ TEST(ToolObjects, AutoRoundTypesAreWholeWords) {
   for (const char* type : {"fp8_e5m2", "fp8_e5m2_sym"})
     expect_refused(auto_round_floats("auto_round", 8, type, 0), "/data_type", {type});
   expect_refused(auto_round_floats("auto_round:llm_compressor", 4, "mx_fp8", 32), "/bits", {"4-bit mx_fp8"});
+  for (const char* type : {"mx_fp8e5m2", "mx_fp6", "mx_fp6e3m2"})
+    expect_refused(auto_round_floats("auto_round:llm_compressor", 8, type, 32), "/data_type", {type});
   expect_refused(auto_round_floats("auto_round:llm_compressor", 4, "mx_int", 32), "/data_type", {"MXINT4"});
   expect_refused(auto_round_floats("auto_round:llm_compressor", 4, "nvfp4_v2", 16), "/data_type", {"NVFP4_E5M3"});
   expect_refused(auto_round_floats("auto_round:llm_compressor", 4, "mx_fp", 64), "/group_size", {"64", "32 columns"},
@@ -146,7 +172,8 @@ TEST(ToolObjects, AutoRoundSingleNamesWinOverTheirModule) {
 }
 
 TEST(ToolObjects, AutoRoundBlocks) {
-  for (const json& blocks : {json("model.layers"), json("model.visual, model.layers"), json({"model.layers.0"})})
+  for (const json& blocks : {json("model.layers"), json("model.visual, model.layers"), json({"model.layers.0"}),
+                             json::array({json::array({"model.layers.0", "model.layers.1"})})})
     EXPECT_EQ(kind_of(auto_round("auto_round:auto_gptq", {{"block_name_to_quantize", blocks}})), "gptq int4 g128");
   for (const json& blocks : {json("model.layer"), json({"model.layers.1", "model.layers.00"})})
     EXPECT_EQ(kind_of(auto_round("auto_round:auto_gptq", {{"block_name_to_quantize", blocks}})), "none");
@@ -224,6 +251,11 @@ TEST(ToolObjects, QuarkPatterns) {
   const json other = {{"weight", spec("int8", "per_channel")}};
   EXPECT_EQ(kind_of(quark(weight, {{"layer_quant_config", {{"*.experts.*", other}}}})), "int-quantized int8");
   EXPECT_EQ(kind_of(quark(weight, {{"layer_quant_config", {{kExperts, other}}}})), "float-quantized");
+  json names = {{"*.experts.*", {{"weight", spec("int4", "per_channel")}}}};  // names win over patterns
+  for (int e = 0; e < 4; ++e)
+    for (const char* p : {"gate_proj", "up_proj", "down_proj"})
+      names[kExperts + "." + std::to_string(e) + "." + p] = other;
+  EXPECT_EQ(kind_of(quark(weight, {{"layer_quant_config", names}})), "int-quantized int8");
 }
 
 // ---- ModelOpt, torchao, bitsandbytes ------------------------------------------------------------

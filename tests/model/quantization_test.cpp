@@ -93,6 +93,51 @@ TEST_F(QuantizationFiles, ExpertsThatStayedPlainAreSeenInTheFiles) {
   EXPECT_FALSE(describe(told.get())["layers"][0].contains("plain"));
 }
 
+// Files may have the experts elsewhere than their class does. Rules are of the names in the files, or of the class's
+// where they say nothing of those.
+TEST_F(QuantizationFiles, RulesOfNamesThatTheFilesHave) {
+  model.class_name = "MixtralForCausalLM";
+  model.write(at);
+  const auto config_with = [&](const char* pattern) {
+    nlohmann::json quantization = nlohmann::json::parse(model.quantization_config());
+    nlohmann::json& groups = quantization["config_groups"];
+    nlohmann::json ours = groups["g"], others = groups["g"];
+    ours["targets"] = {pattern};
+    others["weights"] = {{"num_bits", 8}, {"strategy", "channel"}};
+    groups = {{"a", ours}, {"b", others}};
+    nlohmann::json config = nlohmann::json::parse(model.config());
+    config["num_local_experts"] = model.E;
+    config["intermediate_size"] = model.I;
+    config["quantization_config"] = quantization;
+    dir.write("model/config.json", config.dump());
+  };
+  for (const char* pattern : {"re:.*mlp\\.experts\\..*", "re:.*\\.(gate|up|down)_proj", "re:.*block_sparse_moe.*"}) {
+    config_with(pattern);
+    const CheckpointPtr c = open_model(at);
+    EXPECT_EQ(quantization_of(c)["weights"]["num_bits"], 4) << pattern;
+    const std::string to = dir.file("converted");
+    ASSERT_EQ(moe_checkpoint_convert(nullptr, c.get(), to.c_str(), nullptr, nullptr), MOE_OK) << pattern;
+    const CheckpointPtr converted = open_model(to);
+    EXPECT_EQ(quantization_of(converted), quantization_of(c));
+    const LayerPtr runs = make<LayerPtr>(
+        [&](moe_layer** o, moe_error** e) { return moe_checkpoint_layer(nullptr, converted.get(), 0, nullptr, o, e); });
+    EXPECT_NE(runs, nullptr);
+    std::filesystem::remove_all(to);
+  }
+  config_with("re:.*w1");
+  EXPECT_EQ(quantization_of(open_model(at))["weights"]["num_bits"], 8);
+}
+
+// Groups that do not fit the experts are those of other layers.
+TEST_F(QuantizationFiles, PlainExpertsWhoseSizesNoGroupDivides) {
+  model.plain = true;
+  model.group = 128;
+  model.write(at);
+  const CheckpointPtr c = open_model(at);
+  EXPECT_EQ(describe(c.get())["layers"][0]["plain"], true);
+  EXPECT_EQ(quantization_of(c)["format"], "none");
+}
+
 TEST_F(QuantizationFiles, NothingIsSaidOfPlainWeights) {
   model.plain = true;
   model.quantization = "";

@@ -125,6 +125,28 @@ TEST(InputFactors, OtherNumbersOrNoneAreRefused) {
   }
 }
 
+// Setting again replaces, of weights and of factors; old factors are never those of a new weight.
+TEST(InputFactors, SecondFile) {
+  const File first([](std::int64_t, const std::string&, std::vector<float>&) {});
+  const File other([](std::int64_t, const std::string&, std::vector<float>& p) { p = factors(std::ssize(p), 2.0f); });
+  const File none([](std::int64_t, const std::string&, std::vector<float>& p) { p.clear(); });
+  WeightSet set(config());
+  ASSERT_TRUE(set.load_safetensors(first.dir.path().c_str(), nullptr));
+  ASSERT_TRUE(set.load_safetensors(other.dir.path().c_str(), nullptr));
+  auto p = set.input_factors();
+  ASSERT_TRUE(p) << p.error().message;
+  EXPECT_EQ((*p)[0], factors(kHidden, 2.0f));
+  ASSERT_TRUE(set.load_safetensors(none.dir.path().c_str(), nullptr));
+  p = set.input_factors();
+  ASSERT_FALSE(p);
+  EXPECT_EQ(p.error().code, Code::missing_weight);
+  EXPECT_THAT(p.error().message, HasSubstr("experts.0.gate_proj.pre_quant_scale: came before the weight"));
+  ASSERT_TRUE(set.load_safetensors(first.dir.path().c_str(), nullptr));
+  p = set.input_factors();
+  ASSERT_TRUE(p) << p.error().message;
+  EXPECT_EQ((*p)[1], factors(kWidth));
+}
+
 TEST(InputFactors, ShapesAreChecked) {
   const File file([&](std::int64_t e, const std::string& projection, std::vector<float>& p) {
     if (e == 1 && projection == "gate_proj") p.pop_back();

@@ -9,8 +9,9 @@
 namespace moe::config {
 namespace {
 
-constexpr std::string_view kPacking = "packing_format", kBits = "bits", kType = "data_type", kGroup = "group_size",
-                           kSymmetric = "sym", kExtra = "extra_config", kBlocks = "block_name_to_quantize";
+constexpr std::string_view kPacking = "packing_format", kBits = "bits", kBackend = "backend", kType = "data_type",
+                           kGroup = "group_size", kSymmetric = "sym", kExtra = "extra_config",
+                           kBlocks = "block_name_to_quantize";
 constexpr std::string_view kAutoRound = "AutoRound";
 constexpr std::int64_t kPlainBits = 16;  // and more: not quantized
 
@@ -41,7 +42,7 @@ Resolved integers(const Module& m, Format format, ZeroPoints zeros) {
                   std::move(suffixes), zeros);
 }
 Resolved as_gptq(const Module& m) { return integers(m, Format::gptq, ZeroPoints::plus_one); }
-// Without a word of GPTQ's or AWQ's: GPTQ's words, with zero points as they are (gptq_v2).
+// Where the object says no more than "auto_round": GPTQ's words, with zero points as they are (gptq_v2).
 Resolved as_gptq_v2(const Module& m) { return integers(m, Format::gptq, ZeroPoints::as_stored); }
 Resolved as_awq(const Module& m) { return integers(m, Format::awq, ZeroPoints::as_stored); }
 Resolved as_packed(const Module& m) { return integers(m, Format::pack_quantized, ZeroPoints::as_stored); }
@@ -99,8 +100,8 @@ constexpr std::array kContainers = {
     Container{"auto_awq", {"int"}, {4}, 0, as_awq},
     Container{"", {"int"}, {4, 8}, 0, as_gptq_v2},
     Container{"llm_compressor", {"int"}, {4, 8}, 0, as_packed},
-    Container{"llm_compressor", {"mx_fp", "mx_fp4", "mx_fp_rceil"}, {4}, 32, as_mxfp4},
-    Container{"llm_compressor", {"mx_fp", "mx_fp8", "mx_fp_rceil"}, {8}, 32, as_mxfp8},
+    Container{"llm_compressor", {"mx_fp", "mx_fp4", "mx_fp4e2m1"}, {4}, 32, as_mxfp4},
+    Container{"llm_compressor", {"mx_fp", "mx_fp8", "mx_fp8e4m3"}, {8}, 32, as_mxfp8},
     Container{"llm_compressor", {"nv_fp", "nv_fp4", "nv_fp4_with_static_gs"}, {4}, 16, as_nvfp4},
     Container{"fp8_static", {"fp", "fp8", "fp8_e4m3"}, {8}, 0, as_fp8_static},
     Container{"fp8", {"fp", "fp8", "fp8_e4m3"}, {8}, 0, as_fp8_blocks},
@@ -117,6 +118,37 @@ std::string name_of(std::string_view type, std::int64_t bits) {
   return cat(bits, "-bit ", type);
 }
 
+// What stands behind "auto_round" and its colon. Older files say it as `backend`, where the names of kernels follow
+// that of the container; integers of files that say nothing are GPTQ's.
+struct Packing {
+  std::string_view key = kPacking;
+  std::string given, container;
+};
+Result<Packing> packing_of(const Foreign& h, bool integers) {
+  Packing p;
+  MOE_TRY(const auto packing, h.text(kPacking));
+  MOE_TRY(const auto backend, h.text(kBackend));
+  const bool older = integers && !packing && backend && *backend != "auto";
+  if (older) p.key = kBackend;
+  p.given = older ? *backend : packing.value_or(integers ? "auto_round:auto_gptq" : "auto_round");
+  p.container = fields::lower_ascii(p.given);
+  if (p.container.starts_with("auto_round")) p.container.erase(0, std::string_view("auto_round").size());
+  if (p.container.starts_with(':')) p.container.erase(0, 1);
+  struct Word {
+    std::string_view begin, container;
+  };
+  constexpr std::array kWords = {Word{"auto_gptq", "auto_gptq"}, Word{"gptq", "auto_gptq"},
+                                 Word{"auto_awq", "auto_awq"},   Word{"awq", "auto_awq"},
+                                 Word{"exllamav2", ""},          Word{"triton", ""}};
+  for (const Word& w : kWords)
+    if (p.container == w.begin || (p.container.starts_with(w.begin) && p.container[w.begin.size()] == ':')) {
+      p.container = w.container;
+      break;
+    }
+  if (p.container == "auto") p.container = "auto_gptq";
+  return p;
+}
+
 Resolved scheme_of(const Foreign& h, const Foreign* rule) {
   Module m{.source = {h, rule}};
   if (!m.source.of(kBits).has(kBits)) return lacks_member(h, kAutoRound, kBits);
@@ -125,11 +157,11 @@ Resolved scheme_of(const Foreign& h, const Foreign* rule) {
   MOE_TRY(const auto activation_bits, m.source.of("act_bits").integer("act_bits", {1, 64}));
   m.activation_bits = activation_bits.value_or(kPlainBits);
   MOE_TRY(const auto given_type, m.source.of(kType).text(kType));
-  const std::string type = fields::lower_ascii(given_type.value_or("int"));
-  MOE_TRY(const auto given_packing, h.text(kPacking));
-  std::string packing = fields::lower_ascii(given_packing.value_or("auto_round"));
-  if (packing.starts_with("auto_round")) packing.erase(0, std::string_view("auto_round").size());
-  if (packing.starts_with(':')) packing.erase(0, 1);
+  std::string type = fields::lower_ascii(given_type.value_or("int"));
+  constexpr std::string_view kRounding = "_rceil";  // of scales, when they were made
+  if (type.starts_with("mx_fp") && type.ends_with(kRounding)) type.resize(type.size() - kRounding.size());
+  MOE_TRY(const Packing given, packing_of(h, type == "int"));
+  const std::string& packing = given.container;
   for (const Container& c : kContainers) {
     if (c.packing != packing || type.empty() || !has(c.types, type) || !has(c.bits, m.bits)) continue;
     const Foreign& of = m.source.of(kGroup);
@@ -140,17 +172,18 @@ Resolved scheme_of(const Foreign& h, const Foreign* rule) {
     }
     return c.resolve(m);
   }
-  std::string read;
-  for (const Container& c : kContainers)
-    read += cat(read.empty() ? "" : ", ", c.bits[0], c.bits[1] != 0 ? cat(" or ", c.bits[1]) : "", " bits of ",
-                c.types[0], " in auto_round", c.packing.empty() ? "" : ":", c.packing);
   const auto some = [&](auto&& is) { return std::any_of(kContainers.begin(), kContainers.end(), is); };
   const bool known = some([&](const Container& c) { return c.packing == packing; });
   const bool known_type = some([&](const Container& c) { return c.packing == packing && has(c.types, type); });
   const std::string_view odd = known_type ? kBits : kType;
-  return unread(known ? m.source.of(odd).at(odd) : h.at(kPacking),
-                cat("AutoRound's ", name_of(type, m.bits), " weights in ", given_packing.value_or("auto_round"),
-                    " are not read, read are ", read));
+  std::string read;
+  for (const Container& c : kContainers)
+    if (!known || c.packing == packing)
+      read += cat(read.empty() ? "" : ", ", c.bits[0], c.bits[1] != 0 ? cat(" or ", c.bits[1]) : "", " bits of ",
+                  c.types[0], " in auto_round", c.packing.empty() ? "" : ":", c.packing);
+  return unread(
+      known ? m.source.of(odd).at(odd) : h.at(given.key),
+      cat("AutoRound's ", name_of(type, m.bits), " weights in ", given.given, " are not read, read are ", read));
 }
 
 // A name is for the module of that name; what has a character of a pattern is found anywhere in a name, as re.search.
@@ -189,19 +222,26 @@ Result<std::vector<Foreign>> rules_of(const Foreign& h, const LayerNames& layer,
   return rules;
 }
 
-// A list, or one text with commas: the beginnings of names. What is in none of them is not quantized.
+// A list, which may be of lists, or one text with commas: the beginnings of names. What is in none of them is not
+// quantized.
 Result<bool> is_in_a_block(const Foreign& h, const LayerNames& layer) {
   const json::Value* value = h.get(kBlocks);
   if (value == nullptr) return true;
-  std::vector<std::string_view> blocks;
+  std::vector<std::string> blocks;
   if (const std::string* text = value->string()) {
     for (std::size_t at = 0; at <= text->size();) {
       const std::size_t comma = std::min(text->find(',', at), text->size());
-      blocks.push_back(std::string_view(*text).substr(at, comma - at));
+      blocks.push_back(text->substr(at, comma - at));
       at = comma + 1;
     }
   } else {
-    MOE_TRY(blocks, h.texts(kBlocks));
+    const std::string expected = "a text, an array of texts, or one of such arrays";
+    if (value->array() == nullptr) return fields::unexpected(h.at(kBlocks), *value, expected);
+    for (const json::Value& one : *value->array())
+      for (const json::Value& block : one.array() != nullptr ? *one.array() : json::Array{one}) {
+        if (block.string() == nullptr) return fields::unexpected(h.at(kBlocks), block, expected);
+        blocks.emplace_back(*block.string());
+      }
   }
   for (std::string_view block : blocks) {
     while (block.starts_with(' ')) block.remove_prefix(1);

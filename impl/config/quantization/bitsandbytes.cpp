@@ -19,11 +19,11 @@ Resolved resolve_bitsandbytes(const Foreign& h, const LayerNames& layer) {
                     {"weight", "SCB", "weight_format"});
   MOE_TRY(const auto table, h.text("bnb_4bit_quant_type"));
   if (!four) return lacks_member(h, "bitsandbytes", "load_in_8bit and load_in_4bit");
-  return unread(h.at("quant_method"),
-                cat("an object of bitsandbytes whose weights are ", table.value_or("4-bit"),
-                    ", a table of numbers that is not read, as load_in_8bit's are: what transformers' dequantize and "
-                    "save_pretrained make of them is; experts that it left plain are read with overrides "
-                    R"({"quantization": null})"));
+  return unread(
+      h.at("quant_method"),
+      cat("4-bit weights of bitsandbytes (", table.value_or("nf4"),
+          ") are not read; model.dequantize() and save_pretrained make a checkpoint that is, and 8-bit ones "
+          R"((load_in_8bit) are; experts that it left plain are read with overrides {"quantization": null})"));
 }
 
 }  // namespace moe::config

@@ -6,6 +6,7 @@
 #include "base/index.h"
 #include "base/text.h"
 #include "config/quantization/foreign.h"
+#include "config/quantization/quantization.h"
 
 namespace moe::config {
 
@@ -78,6 +79,13 @@ Error RuleOfNames::fault(const Odd& odd, const std::string& pointer) const {
                   "; the experts of a layer have one scheme"));
 }
 
+bool same_scheme(const std::optional<HfQuantization>& a, const std::optional<HfQuantization>& b) {
+  if (!a || !b) return a.has_value() == b.has_value();
+  const Quantization &p = a->quantization, &q = b->quantization;
+  return p.weights == q.weights && p.input_activations == q.input_activations && p.format == q.format &&
+         p.zero_point_convention == q.zero_point_convention;
+}
+
 Resolved one_scheme(const RuleOfNames& names, const std::function<Resolved(std::size_t)>& scheme_of,
                     const std::function<Error(const RuleOfNames::Odd&)>& fault) {
   std::map<std::size_t, std::optional<HfQuantization>> schemes;
@@ -85,13 +93,7 @@ Resolved one_scheme(const RuleOfNames& names, const std::function<Resolved(std::
     if (schemes.contains(rule)) continue;
     MOE_TRY(schemes[rule], scheme_of(rule));
   }
-  const auto same = [&](std::size_t a, std::size_t b) {
-    const auto &x = schemes.at(a), &y = schemes.at(b);
-    if (!x || !y) return x.has_value() == y.has_value();
-    const Quantization &p = x->quantization, &q = y->quantization;
-    return p.weights == q.weights && p.input_activations == q.input_activations && p.format == q.format &&
-           p.zero_point_convention == q.zero_point_convention;
-  };
+  const auto same = [&](std::size_t a, std::size_t b) { return same_scheme(schemes.at(a), schemes.at(b)); };
   if (const auto odd = names.find_odd(RuleOfNames::Among::all, same)) return fault(*odd);
   return schemes.at(names.rules().front());
 }

@@ -32,6 +32,9 @@ Format infer_format(const std::optional<QuantArgs>& weights, const std::optional
 // Fills zero_point_convention and is_transposed from weights and format; given values win.
 void fill_storage(Quantization& q, std::optional<ZeroPoints> zero_points, std::optional<bool> transposed);
 
+// Whether two answers about a layer's experts are one scheme; nullopt: not quantized.
+bool same_scheme(const std::optional<HfQuantization>& a, const std::optional<HfQuantization>& b);
+
 // As the canonical document writes it, nulls included.
 json::Value quantization_value(const Quantization& q);
 

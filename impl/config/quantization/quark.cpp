@@ -237,8 +237,10 @@ Resolved resolve_quark(const Foreign& h, const LayerNames& layer) {
     MOE_TRY(const bool ours, add(std::string(excluded[i]), pointer));
     if (ours) rules.push_back({pointer, {}});
   }
-  if (by_layer)
-    for (const auto& [pattern, value] : by_layer->members()) {
+  const json::Object none;
+  for (const bool patterns : {false, true})  // names win over patterns
+    for (const auto& [pattern, value] : by_layer ? by_layer->members() : none) {
+      if (has_wildcard(pattern) != patterns) continue;
       MOE_TRY(const bool ours, add(pattern, by_layer->at(pattern)));
       if (!ours) continue;
       MOE_TRY(Foreign config, Foreign::open(value, by_layer->at(pattern)));

@@ -26,7 +26,10 @@ Result<bool> is_by_row(const Foreign& data) {
   if (granularity == nullptr) return true;
   const auto row = [](const json::Value& one) {
     const json::Value* type = one.find(kType);
-    return type != nullptr && type->string() != nullptr && *type->string() == "PerRow";
+    if (type == nullptr || type->string() == nullptr) return false;
+    const json::Value* members = one.find(kData);
+    const json::Value* axis = members == nullptr ? nullptr : members->find("axis");
+    return *type->string() == "PerRow" || (*type->string() == "PerAxis" && axis != nullptr && *axis == json::Value(0));
   };
   if (granularity->array() == nullptr) return row(*granularity);
   for (const json::Value& one : *granularity->array())
