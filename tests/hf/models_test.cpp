@@ -861,7 +861,7 @@ TEST(HfModels, FaultsAreReportedWhereTheyAre) {
       {[](json& f, json&) { f["torch_dtype"] = "float64"; }, "/torch_dtype"},
       {[](json& f, json&) { f["swiglu_limit"] = 0; }, "/swiglu_limit"},
       {[](json& f, json&) { f["quantization_config"] = 5; }, "/quantization_config"},
-      {[](json& f, json&) { f["quantization_config"]["config_groups"]["group_0"]["weights"]["num_bits"] = 5; },
+      {[](json& f, json&) { f["quantization_config"]["config_groups"]["group_0"]["weights"]["num_bits"] = 1; },
        "/quantization_config/config_groups/group_0/weights/num_bits", Code::unsupported},
       {[](json& f, json&) { f["quantization_config"]["config_groups"]["group_0"]["weights"]["group_size"] = 512; },
        "/quantization_config"},

@@ -257,7 +257,7 @@ TEST(HfQuantization, HostileDocumentsFailWithAPointer) {
       {ct(R"("ignore":["lm_head","re:[z-a]"])"), base + "/ignore/1"},
       {group(R"("weights":"int4")"), base + "/config_groups/g/weights"},
       {group(R"("weights":{"num_bits":"4"})"), base + "/config_groups/g/weights/num_bits"},
-      {group(R"("weights":{"num_bits":3})"), base + "/config_groups/g/weights/num_bits", Code::unsupported},
+      {group(R"("weights":{"num_bits":1})"), base + "/config_groups/g/weights/num_bits", Code::unsupported},
       {group(R"("weights":{"num_bits":4,"type":"uint"})"), base + "/config_groups/g/weights/type"},
       {group(R"("weights":{"num_bits":4,"group_size":0})"), base + "/config_groups/g/weights/group_size"},
       {group(R"("weights":{"num_bits":4,"strategy":"group"})"), base + "/config_groups/g/weights/group_size"},
