@@ -10,6 +10,7 @@ ENVIRONMENTS = {  # name: what pip installs
     "transformers-4": ["torchao==0.18.0", "bitsandbytes==0.50.2", "hqq==0.2.8.post1", "transformers==4.57.6",
                        "torch==2.15.0", "accelerate"],
 }
+LAYERS, TOP_K = 2, 2  # of every model; what is compared is the last layer
 AGREES, REFUSED, UNMADE = "agrees", "refused", "unmade"
 
 
@@ -26,7 +27,7 @@ class Case(NamedTuple):
     def name(self):
         """Of a folder, and what --only is matched with."""
         old = "-4" if self.environment.endswith("-4") else ""
-        return f"{self.tool}{old}.{self.scheme}.{self.model}".replace(" ", "-")
+        return f"{self.tool}{old}.{self.scheme}.{self.model}".replace(",", "").replace(" ", "-")
 
 
 def table(environment, tool, rows, models=("qwen3",)):
@@ -65,14 +66,21 @@ AUTO_ROUND = [
     ("NVFP4 llm_compressor", rounded("NVFP4", "llm_compressor")),
     ("FP8_STATIC llm_compressor", rounded("FP8_STATIC", "llm_compressor")),
     ("FP8_BLOCK llm_compressor", rounded("FP8_BLOCK", "llm_compressor")),
-    ("W8A16 asym", rounded("W8A16", sym=False), UNMADE),
-    ("W5A16", rounded("W5A16"), UNMADE),
-    ("W6A16", rounded("W6A16"), UNMADE),
-    ("W3A16", rounded("W3A16"), REFUSED),
-    ("W2A16 g32", rounded("W2A16G32"), REFUSED),
-    ("W2A16 g32 asym", rounded("W2A16G32", sym=False), REFUSED),
-    ("MXINT4", rounded("MXINT4"), REFUSED),
-    ("NVFP4_E5M3", rounded("NVFP4_E5M3"), REFUSED),
+    ("W8A16 g32", rounded("W8A16", group_size=32)),
+    ("MXFP4_RCEIL", rounded("MXFP4_RCEIL")),
+    ("MXFP8_RCEIL", rounded("MXFP8_RCEIL")),
+    ("W4A16_MIXED", rounded("W4A16_MIXED")),
+    ("W4A16, layer 0 of 8 bits", rounded("W4A16", layer_config={"model.layers.0.mlp.experts": {"bits": 8}})),
+    ("INT4 llm_compressor", rounded("INT4", "llm_compressor")),
+    ("MXFP6", rounded("MXFP6"), REFUSED),
+    ("W8A16 asym", rounded("W8A16", sym=False), UNMADE, "8-bit asymmetric"),
+    ("W5A16", rounded("W5A16"), UNMADE, "bits=5"),
+    ("W6A16", rounded("W6A16"), UNMADE, "bits=6"),
+    ("W3A16", rounded("W3A16"), REFUSED, "3-bit int"),
+    ("W2A16 g32", rounded("W2A16G32"), REFUSED, "2-bit int"),
+    ("W2A16 g32 asym", rounded("W2A16G32", sym=False), REFUSED, "2-bit int"),
+    ("MXINT4", rounded("MXINT4"), REFUSED, "MXINT4"),
+    ("NVFP4_E5M3", rounded("NVFP4_E5M3"), REFUSED, "NVFP4_E5M3"),
 ]
 AUTO_ROUND_OTHERS = [row for row in AUTO_ROUND if row[0] in (
     "W4A16 g32", "W4A16 g32 asym", "W8A16", "MXFP4", "MXFP8", "NVFP4", "FP8_STATIC", "W4A16 auto_gptq",
@@ -116,40 +124,46 @@ MODELOPT_4 = [(scheme, {"config": config}, *rest) for scheme, config, *rest in [
 ]]
 
 # --- Quark: schemes of its templates ------------------------------------------------------------------------------------
-QUARK = [(name, {"scheme": scheme, "export": export}, *rest) for name, scheme, export, *rest in [
-    ("mxfp4", "mxfp4", {}),
-    ("mxfp4_weight_only", "mxfp4_weight_only", {}),
-    ("mxfp4_mxfp6_e2m3", "mxfp4_mxfp6_e2m3", {}),
-    ("mxfp4_fp8", "mxfp4_fp8", {}),
-    ("nvfp4", "nvfp4", {}),
-    ("fp8", "fp8", {}),
-    ("ptpc_fp8", "ptpc_fp8", {}),
-    ("int8", "int8", {}),
-    ("int4_wo_128", "int4_wo_128", {}),
-    ("int4_wo_32 order", "int4_wo_32", {"pack_method": "order"}),
-    ("int4_wo_per_channel", "int4_wo_per_channel", {}),
-    ("uint4_wo_32", "uint4_wo_32", {}),
-    ("uint4_wo_per_channel", "uint4_wo_per_channel", {}),
-    ("uint4_wo_128 as awq", "uint4_wo_128", {"custom_mode": "awq"}),
-    ("fp8 as fp8", "fp8", {"custom_mode": "fp8"}),
-    ("mxfp4 fake_quantized", "mxfp4", {"weight_format": "fake_quantized"}, REFUSED),
-    ("mxfp6_e3m2", "mxfp6_e3m2", {}, REFUSED),
-    ("mxfp6_e2m3", "mxfp6_e2m3", {}, REFUSED),
-    ("int4_fp8", "int4_fp8", {}, REFUSED),
-]]
+def quarked(scheme, layers=None, **export):
+    """`layers`: patterns of modules with a scheme of their own."""
+    return {"scheme": scheme, "layers": layers, "export": export}
+
+
+QUARK = [
+    ("mxfp4", quarked("mxfp4")),
+    ("mxfp4_weight_only", quarked("mxfp4_weight_only")),
+    ("mxfp4_mxfp6_e2m3", quarked("mxfp4_mxfp6_e2m3")),
+    ("mxfp4_fp8", quarked("mxfp4_fp8")),
+    ("nvfp4", quarked("nvfp4")),
+    ("fp8", quarked("fp8")),
+    ("ptpc_fp8", quarked("ptpc_fp8")),
+    ("int8", quarked("int8")),
+    ("int4_wo_128", quarked("int4_wo_128")),
+    ("int4_wo_32 order", quarked("int4_wo_32", pack_method="order")),
+    ("int4_wo_per_channel", quarked("int4_wo_per_channel")),
+    ("uint4_wo_32", quarked("uint4_wo_32")),
+    ("uint4_wo_per_channel", quarked("uint4_wo_per_channel")),
+    ("uint4_wo_128 as awq", quarked("uint4_wo_128", custom_mode="awq"), UNMADE, "custom mode"),
+    ("fp8 as fp8", quarked("fp8", custom_mode="fp8")),
+    ("fp8, experts mxfp4", quarked("fp8", {"*.experts.*": "mxfp4"})),
+    ("mxfp4 fake_quantized", quarked("mxfp4", weight_format="fake_quantized"), REFUSED, "fake_quantized"),
+    ("mxfp6_e3m2", quarked("mxfp6_e3m2"), REFUSED, "fp6_e3m2"),
+    ("mxfp6_e2m3", quarked("mxfp6_e2m3"), REFUSED, "fp6_e2m3"),
+    ("int4_fp8", quarked("int4_fp8"), REFUSED),
+]
 QUARK_OTHERS = [row for row in QUARK if row[0] in (
     "mxfp4", "nvfp4", "fp8", "ptpc_fp8", "int8", "int4_wo_128", "uint4_wo_32", "uint4_wo_per_channel")]
 
 # --- quantizers of transformers: torchao, bitsandbytes, HQQ -------------------------------------------------------------
 EXPERTS_ALONE = [("Int8 experts", {"experts": "Int8WeightOnlyConfig"}),
+                 ("Int8 experts g32", {"experts": "Int8WeightOnlyConfig", "group": 32}),
                  ("Int8 dynamic experts", {"experts": "Int8DynamicActivationInt8WeightConfig"}),
                  ("Float8 experts", {"experts": "Float8WeightOnlyConfig"})]
 TORCHAO_5 = [  # experts stay plain unless names say so
     ("Int8WeightOnly", {"config": "Int8WeightOnlyConfig"}),
-    ("Int8WeightOnly g32", {"config": "Int8WeightOnlyConfig", "settings": {"group_size": 32}}),
     ("Int8DynamicActivation", {"config": "Int8DynamicActivationInt8WeightConfig"}),
     ("Float8WeightOnly", {"config": "Float8WeightOnlyConfig"}),
-    ("Int4WeightOnly", {"config": "Int4WeightOnlyConfig", "settings": {"group_size": 32}}, UNMADE),
+    ("Int4WeightOnly", {"config": "Int4WeightOnlyConfig", "settings": {"group_size": 32}}, UNMADE, "conversion of the weights"),
     *EXPERTS_ALONE]
 TORCHAO_4 = [
     ("Float8WeightOnly", {"config": "Float8WeightOnlyConfig"}),
@@ -157,7 +171,7 @@ TORCHAO_4 = [
     ("Int4WeightOnly", {"config": "Int4WeightOnlyConfig", "settings": {"group_size": 32}}, UNMADE)]
 BITSANDBYTES_5 = [  # experts stay plain
     ("int8", {"load_in_8bit": True}),
-    ("nf4", {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}, REFUSED)]
+    ("nf4", {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"})]
 BITSANDBYTES_4 = [
     ("int8", {"load_in_8bit": True}),
     ("nf4", {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}, REFUSED),
@@ -170,7 +184,7 @@ HQQ = [("4 bits g64", {"nbits": 4, "group_size": 64}, REFUSED),
 COMPRESSED = [(preset, {"preset": preset}, *rest) for preset, *rest in [
     ("W4A16",), ("W4A16_ASYM",), ("W8A16",), ("W8A8",), ("W4A8",), ("W4AFP8",), ("FP8_DYNAMIC",), ("MXFP4A16",),
     ("MXFP8",), ("MXFP8A16",), ("MXFP4XFP8",),
-    ("W2A16", REFUSED), ("W3A16", REFUSED), ("W5A16", REFUSED), ("W6A16", REFUSED), ("W7A16", REFUSED), ("MXFP6A16", REFUSED)]]
+    *((f"W{bits}A16", REFUSED, f"num_bits': found {bits}") for bits in (2, 3, 5, 6, 7)), ("MXFP6A16", REFUSED, "mxfp6")]]
 
 CASES = [
     *table("auto-round", "auto-round", AUTO_ROUND), *table("auto-round", "auto-round", AUTO_ROUND_OTHERS, ("mixtral", "gptoss")),

@@ -2,7 +2,9 @@
 import torch
 import transformers
 
-LAYERS, HIDDEN, WIDTH, EXPERTS, TOP_K, VOCABULARY = 2, 256, 128, 8, 2, 256
+from cases import LAYERS, TOP_K
+
+HIDDEN, WIDTH, EXPERTS, VOCABULARY = 256, 128, 8, 256
 COMMON = {"hidden_size": HIDDEN, "num_hidden_layers": LAYERS, "num_attention_heads": 4, "num_key_value_heads": 2,
           "vocab_size": VOCABULARY, "max_position_embeddings": 256}
 CLASSES = {  # model: class, what its config says beside COMMON

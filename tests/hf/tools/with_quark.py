@@ -13,8 +13,10 @@ def write(case, plain, folder):
     from quark.torch.utils.llm.model_preparation import preprocess_for_quantization
     model = models.load(plain)
     preprocess_for_quantization(model)
-    tool = ModelQuantizer(LLMTemplate.get(TEMPLATES[case.model]).get_config(scheme=case.arguments["scheme"]))
-    export_safetensors(tool.freeze(tool.quantize_model(model, models.calibration())), folder, **case.arguments["export"])
+    arguments = case.arguments
+    tool = ModelQuantizer(LLMTemplate.get(TEMPLATES[case.model]).get_config(scheme=arguments["scheme"],
+                                                                            layer_config=arguments["layers"]))
+    export_safetensors(tool.freeze(tool.quantize_model(model, models.calibration())), folder, **arguments["export"])
     method = written.quantization(folder)["quant_method"]
     if method == "quark":
         return written.of_experts(folder, dense)
@@ -24,7 +26,9 @@ def write(case, plain, folder):
 def dense(config, tensors):
     import quark.torch.kernel
     from quark.torch.utils.pack import create_pack_method
-    spec, reorder = config["global_quant_config"]["weight"], config["export"]["pack_method"] == "reorder"
+    of_experts = next((rules for pattern, rules in config["layer_quant_config"].items() if "expert" in pattern), None)
+    spec = (of_experts or config["global_quant_config"])["weight"]
+    reorder = config["export"]["pack_method"] == "reorder"
     weight, scale, zero = tensors["weight"], tensors.get("weight_scale"), tensors.get("weight_zero_point")
     if weight.dtype == torch.bfloat16:
         return weight.float()

@@ -11,7 +11,8 @@ def settings_of(arguments):
     import torchao.quantization as tool
     if "experts" not in arguments:
         return transformers.TorchAoConfig(getattr(tool, arguments["config"])(**arguments.get("settings", {})))
-    config = getattr(tool, arguments["experts"])()
+    granularity = {"granularity": tool.PerGroup(arguments["group"])} if "group" in arguments else {}
+    config = getattr(tool, arguments["experts"])(**granularity)
     names = [r"re:.*\.experts\.gate_up_proj", r"re:.*\.experts\.down_proj"]
     return transformers.TorchAoConfig(quant_type=tool.FqnToConfig({**dict.fromkeys(names, config), "_default": None}))
 
