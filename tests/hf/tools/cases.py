@@ -167,18 +167,18 @@ TORCHAO_5 = [  # experts stay plain unless names say so
     *EXPERTS_ALONE]
 TORCHAO_4 = [
     ("Float8WeightOnly", {"config": "Float8WeightOnlyConfig"}),
-    ("Int8WeightOnly", {"config": "Int8WeightOnlyConfig"}, UNMADE),
-    ("Int4WeightOnly", {"config": "Int4WeightOnlyConfig", "settings": {"group_size": 32}}, UNMADE)]
+    ("Int8WeightOnly", {"config": "Int8WeightOnlyConfig"}, UNMADE, "not serializable"),
+    ("Int4WeightOnly", {"config": "Int4WeightOnlyConfig", "settings": {"group_size": 32}}, UNMADE, "mslk")]
 BITSANDBYTES_5 = [  # experts stay plain
     ("int8", {"load_in_8bit": True}),
     ("nf4", {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"})]
 BITSANDBYTES_4 = [
     ("int8", {"load_in_8bit": True}),
-    ("nf4", {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}, REFUSED),
-    ("nf4 double", {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}, REFUSED),
-    ("fp4", {"load_in_4bit": True, "bnb_4bit_quant_type": "fp4"}, REFUSED)]
-HQQ = [("4 bits g64", {"nbits": 4, "group_size": 64}, REFUSED),
-       ("8 bits g128", {"nbits": 8, "group_size": 128}, REFUSED)]
+    ("nf4", {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}, REFUSED, "nf4"),
+    ("nf4 double", {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}, REFUSED, "nf4"),
+    ("fp4", {"load_in_4bit": True, "bnb_4bit_quant_type": "fp4"}, REFUSED, "fp4")]
+HQQ = [("4 bits g64", {"nbits": 4, "group_size": 64}, REFUSED, "hqq"),
+       ("8 bits g128", {"nbits": 8, "group_size": 128}, REFUSED, "hqq")]
 
 # --- compressed-tensors: its presets, scales by its calculate_qparams ---------------------------------------------------
 COMPRESSED = [(preset, {"preset": preset}, *rest) for preset, *rest in [

@@ -45,7 +45,7 @@ def load(folder, **options):
     return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, **options).eval()
 
 
-def calibration(batches=6, rows=4, tokens=48):
+def calibration(batches=2, rows=4, tokens=48):
     generator = torch.Generator().manual_seed(3)
     return [torch.randint(3, VOCABULARY, (rows, tokens), generator=generator) for _ in range(batches)]
 

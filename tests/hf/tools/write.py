@@ -8,6 +8,7 @@ import importlib.metadata
 import json
 import os
 import pathlib
+import re
 import shutil
 import sys
 import traceback
@@ -43,7 +44,8 @@ def write(case, folder):
     except Exception as error:  # whatever the tool says
         traceback.print_exc()
         if case.expected != cases.REFUSED or not (home / "checkpoint/config.json").exists():  # a refusal needs no reference
-            report["error"] = " ".join(f"{type(error).__name__}: {error}".split())
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            report["error"] = re.sub(r"(?<![^\s'\"])/\S+/", "", said)  # paths of this machine
     (home / "written.json").write_text(json.dumps(report), encoding="utf-8")
     print(case.name, report.get("error", "written"), flush=True)
 
