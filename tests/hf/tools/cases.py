@@ -71,7 +71,7 @@ AUTO_ROUND = [
     ("MXFP8_RCEIL", rounded("MXFP8_RCEIL")),
     ("W4A16_MIXED", rounded("W4A16_MIXED")),
     ("W4A16, layer 0 of 8 bits", rounded("W4A16", layer_config={"model.layers.0.mlp.experts": {"bits": 8}})),
-    ("INT4 llm_compressor", rounded("INT4", "llm_compressor")),
+    ("INT4 llm_compressor", rounded("INT4", "llm_compressor"), UNMADE, "Currently only support"),
     ("MXFP6", rounded("MXFP6"), REFUSED),
     ("W8A16 asym", rounded("W8A16", sym=False), UNMADE, "8-bit asymmetric"),
     ("W5A16", rounded("W5A16"), UNMADE, "bits=5"),
