@@ -72,7 +72,7 @@ AUTO_ROUND = [
     ("W4A16_MIXED", rounded("W4A16_MIXED")),
     ("W4A16, layer 0 of 8 bits", rounded("W4A16", layer_config={"model.layers.0.mlp.experts": {"bits": 8}})),
     ("INT4 llm_compressor", rounded("INT4", "llm_compressor"), UNMADE, "Currently only support"),
-    ("MXFP6", rounded("MXFP6"), REFUSED),
+    ("MXFP6", rounded("MXFP6"), UNMADE, "4,8 bits"),
     ("W8A16 asym", rounded("W8A16", sym=False), UNMADE, "8-bit asymmetric"),
     ("W5A16", rounded("W5A16"), UNMADE, "bits=5"),
     ("W6A16", rounded("W6A16"), UNMADE, "bits=6"),
