@@ -168,13 +168,15 @@ bool is_same(const Resolved& a, const Resolved& b) {
 // object says something.
 Resolved resolve(const json::Value& object, const NamesInFiles& given, std::int64_t experts,
                  const NamesInFiles& in_files) {
-  const auto of = [&](const std::string& module, const NamesInFiles& names) {
-    return resolve_hf_quantization(object, module, names.projections, experts);
+  const auto of = [&](const NamesInFiles& names) {
+    return resolve_hf_quantization(object, names.module, names.projections, experts);
   };
-  if (in_files.module.empty() || in_files == given) return of(given.module, given);
-  constexpr const char* kOfNoModel = "no.module";
-  Resolved there = of(in_files.module, in_files);
-  return is_same(there, of(kOfNoModel, in_files)) ? of(given.module, given) : std::move(there);
+  if (in_files.module.empty() || in_files == given) return of(given);
+  const NamesInFiles of_no_model{"no.module", {"of", "any", "model"}};
+  Resolved there = of(in_files);
+  if (!is_same(there, of(of_no_model))) return there;
+  Resolved ours = of(given);
+  return ours ? std::move(ours) : std::move(there);
 }
 
 // After the overrides, which may have renamed the layer whose quantization is asked for.

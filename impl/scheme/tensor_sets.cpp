@@ -240,6 +240,11 @@ constexpr std::array<CheckpointTensor, 4> int8_stack(std::string_view weight) {
   }};
 }
 constexpr std::array kInt8StackRows = int8_stack(""), kTorchaoStackRows = int8_stack("_qdata");
+constexpr std::array kTorchaoFp8StackRows = {
+    CheckpointTensor{"_qdata",              TensorKind::weight,             Presence::required,         kE4m3Codes, kMatrix},
+    CheckpointTensor{"_scale",              TensorKind::scale,              Presence::required,         kFloats,    kRowGroups, ShapeKind::vector},
+    CheckpointTensor{"_bias",               TensorKind::bias,               Presence::with_bias,        kFloats,    kPerRow},
+};
 constexpr Stack kGateUpDown = {{"gate_up_proj", "down_proj"}};
 constexpr Stack kTorchao = {{"_gate_up_proj", "_down_proj"}};  // of the subclass's members, whose names begin so
 // clang-format on
@@ -369,6 +374,7 @@ std::span<const TensorSet> tensor_sets() {
       TensorSet{Format::nvfp4_pack_quantized, Codes::bits, kNvfp4StackColumns, is_nvfp4, &kGateUpDown,
                 StackedWeights::columns_first},
       TensorSet{Format::int_quantized, Codes::bytes, kTorchaoStackRows, is_int8_alone, &kTorchao},
+      TensorSet{Format::float_quantized, Codes::bits, kTorchaoFp8StackRows, is_fp8_channels, &kTorchao},
       TensorSet{Format::int_quantized, Codes::bytes, kInt8StackRows, is_int8_alone, &kGateUpDown,
                 StackedWeights::rows_first},
       TensorSet{Format::none, Codes::values, kStackedRows, is_unquantized, &kGateUpDown, StackedWeights::rows_first},

@@ -289,11 +289,36 @@ TEST(ToolObjects, TorchaoPatternsAreOfModulesOrParameters) {
     EXPECT_EQ(by_name({{pattern, int8}, {"_default", nullptr}}), "none") << pattern;
 }
 
+TEST(ToolObjects, TorchaoGranularity) {
+  const auto of = [](const char* type, json granularity, json group = nullptr) {
+    return json{{"quant_method", "torchao"},
+                {"quant_type",
+                 {{"default",
+                   {{"_type", type}, {"_data", {{"granularity", std::move(granularity)}, {"group_size", group}}}}}}}};
+  };
+  const auto named = [](const char* type, json data) { return json{{"_type", type}, {"_data", std::move(data)}}; };
+  const json row = named("PerRow", {{"dim", -1}}), groups = named("PerGroup", {{"group_size", 32}});
+  const char* const int8 = "Int8WeightOnlyConfig";
+  const char* const fp8 = "Float8DynamicActivationFloat8WeightConfig";
+  const std::string at = "/quant_type/default/_data";
+  EXPECT_EQ(kind_of(of(int8, row)), "int-quantized int8");
+  EXPECT_EQ(kind_of(of(int8, named("PerAxis", {{"axis", 0}}))), "int-quantized int8");
+  EXPECT_EQ(kind_of(of(int8, groups)), "int-quantized int8 g32");
+  EXPECT_EQ(kind_of(of(int8, nullptr, 64)), "int-quantized int8 g64");
+  EXPECT_EQ(kind_of(of(fp8, {row, row})), "float-quantized");
+  expect_refused(of(int8, named("PerAxis", {{"axis", 1}})), at + "/granularity", {"PerRow", "PerGroup"});
+  expect_refused(of(int8, named("PerTensor", json::object())), at + "/granularity", {"PerRow"});
+  expect_refused(of(int8, named("PerGroup", {{"group_size", 0}})), at + "/granularity", {"PerGroup"});
+  expect_refused(of(int8, groups, 64), at + "/group_size", {"64", "32"}, Code::invalid_config);
+  expect_refused(of(fp8, groups), at + "/granularity", {"PerRow"});
+  expect_refused(of(fp8, {named("PerTensor", json::object()), row}), at + "/granularity", {"PerRow"});
+}
+
 TEST(ToolObjects, Bitsandbytes) {
   EXPECT_EQ(kind_of({{"quant_method", "bitsandbytes"}, {"load_in_8bit", true}, {"load_in_4bit", false}}),
             "bitsandbytes-int8 int8");
   expect_refused({{"quant_method", "bitsandbytes"}, {"load_in_4bit", true}, {"bnb_4bit_quant_type", "nf4"}},
-                 "/quant_method", {"nf4", "table"});
+                 "/quant_method", {"nf4", "4-bit", "load_in_8bit"});
 }
 
 }  // namespace

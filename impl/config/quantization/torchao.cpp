@@ -20,21 +20,30 @@ Resolved fp8() {
                   {"_weight_qdata", "_weight_scale"});
 }
 
-// A scale for each row: granularity absent or PerRow. nullopt: another one, which is not read.
-Result<bool> is_by_row(const Foreign& data) {
-  const json::Value* granularity = data.get("granularity");
-  if (granularity == nullptr) return true;
-  const auto row = [](const json::Value& one) {
-    const json::Value* type = one.find(kType);
-    if (type == nullptr || type->string() == nullptr) return false;
-    const json::Value* members = one.find(kData);
-    const json::Value* axis = members == nullptr ? nullptr : members->find("axis");
-    return *type->string() == "PerRow" || (*type->string() == "PerAxis" && axis != nullptr && *axis == json::Value(0));
+// Columns that have a scale in common: -1 is a row (no granularity, PerRow, PerAxis(0)). nullopt: another granularity.
+std::optional<std::int64_t> group_of(const json::Value& granularity) {
+  const json::Value *type = granularity.find(kType), *data = granularity.find(kData);
+  if (type == nullptr || type->string() == nullptr) return std::nullopt;
+  const auto number = [&](std::string_view key) -> std::optional<std::int64_t> {
+    const json::Value* value = data == nullptr ? nullptr : data->find(key);
+    return value == nullptr ? std::nullopt : fields::as_integer(*value);
   };
-  if (granularity->array() == nullptr) return row(*granularity);
-  for (const json::Value& one : *granularity->array())
-    if (!row(one)) return false;
-  return true;
+  if (*type->string() == "PerRow" || (*type->string() == "PerAxis" && number("axis") == 0)) return -1;
+  const std::optional<std::int64_t> group = *type->string() == "PerGroup" ? number("group_size") : std::nullopt;
+  return group && *group > 0 && *group <= kGroupRange.high ? group : std::nullopt;
+}
+// A list is of activations and weights, which are alike in what is read.
+std::optional<std::int64_t> group_in(const Foreign& data) {
+  const json::Value* given = data.get("granularity");
+  if (given == nullptr) return -1;
+  if (given->array() == nullptr) return group_of(*given);
+  std::optional<std::int64_t> group;
+  for (const json::Value& one : *given->array()) {
+    const std::optional<std::int64_t> here = group_of(one);
+    if (!here || (group && group != here)) return std::nullopt;
+    group = here;
+  }
+  return group;
 }
 
 // What is said of activations is left out: they stay in 16 bits.
@@ -55,14 +64,17 @@ Resolved scheme_of(const Foreign& config) {
   for (const Kind& kind : kKinds) {
     if (kind.type != type) continue;
     if (!data) return kind.is_float ? fp8() : int8(-1);
-    MOE_TRY(const bool by_row, is_by_row(*data));
-    if (!by_row)
+    const std::optional<std::int64_t> by = group_in(*data);
+    if (!by || (*by > 0 && kind.is_float))
       return unread(data->at("granularity"),
-                    cat("found ", fields::brief(*data->get("granularity")), ", read is a scale for each row (PerRow)"));
+                    cat("found ", fields::brief(*data->get("granularity")), ", read is a scale for each row (PerRow)",
+                        kind.is_float ? "" : " or for some columns of one (PerGroup)"));
     MOE_TRY(const auto group, data->integer("group_size", {1, 65536}));
     if (group && kind.is_float)
       return unread(data->at("group_size"), cat("found ", *group, " for 8-bit floats, read is null"));
-    return kind.is_float ? fp8() : int8(group.value_or(-1));
+    if (group && *by > 0 && *by != *group)
+      return fields::fault(data->at("group_size"), cat("found ", *group, ", granularity says ", *by));
+    return kind.is_float ? fp8() : int8(group.value_or(*by));
   }
   std::string read;
   for (const Kind& kind : kKinds) read += cat(read.empty() ? "" : ", ", kind.type);
