@@ -23,8 +23,10 @@ endif()
 set_target_properties(libmoe_tool PROPERTIES UNITY_BUILD ${MOE_TEST_BATCHES} UNITY_BUILD_BATCH_SIZE 8)
 # The probe is held against kernels that are compiled like this.
 set_source_files_properties(impl/tool/probe.cpp PROPERTIES COMPILE_OPTIONS -O3 SKIP_PRECOMPILE_HEADERS ON)
-# The second has a table whose type is the file's own, at which GCC warns where a file is included.
-set_source_files_properties(impl/tool/probe.cpp impl/tool/shapes.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+# The second has a table whose type is the file's own, at which GCC warns where a file is included; the third has the one
+# call that is not weak.
+set_source_files_properties(impl/tool/probe.cpp impl/tool/shapes.cpp impl/tool/needs_library.cpp
+                            PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 target_link_options(libmoe_tool PRIVATE LINKER:-z,now LINKER:--enable-new-dtags)
 # In the build folder the library lies beside it. (Relative: the bytes are the same in every folder.)
 set_target_properties(libmoe_tool PROPERTIES BUILD_RPATH_USE_ORIGIN ON)

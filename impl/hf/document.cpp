@@ -9,6 +9,7 @@
 
 #include "base/index.h"
 #include "base/text.h"
+#include "config/quantization/foreign.h"
 #include "config/quantization/quantization.h"
 #include "config/sections.h"
 #include "config/settings.h"
@@ -156,26 +157,24 @@ Check say_expert_dtype(const ModelFile& file, std::string_view key, json::Value&
   return ok();
 }
 
-using Resolved = Result<std::optional<HfQuantization>>;
-
 // Two answers about a layer, faults among them.
-bool is_same(const Resolved& a, const Resolved& b) {
+bool is_same(const config::Resolved& a, const config::Resolved& b) {
   if (!a || !b) return !a && !b && a.error().message == b.error().message;
   return config::same_scheme(*a, *b);
 }
 
 // Tools call modules as their files do, transformers as its code does. Where these differ, the names count of which the
 // object says something.
-Resolved resolve(const json::Value& object, const NamesInFiles& given, std::int64_t experts,
-                 const NamesInFiles& in_files) {
+config::Resolved resolve(const json::Value& object, const NamesInFiles& given, std::int64_t experts,
+                         const NamesInFiles& in_files) {
   const auto of = [&](const NamesInFiles& names) {
     return resolve_hf_quantization(object, names.module, names.projections, experts);
   };
   if (in_files.module.empty() || in_files == given) return of(given);
   const NamesInFiles of_no_model{"no.module", {"of", "any", "model"}};
-  Resolved there = of(in_files);
+  config::Resolved there = of(in_files);
   if (!is_same(there, of(of_no_model))) return there;
-  Resolved ours = of(given);
+  config::Resolved ours = of(given);
   return ours ? std::move(ours) : std::move(there);
 }
 
