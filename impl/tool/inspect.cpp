@@ -111,6 +111,17 @@ std::int64_t first_that_does_not_run(const Json& found) {
   return -1;
 }
 
+// A tool may leave all experts as they were.
+bool all_stayed_plain(const Json& layers) {
+  bool some = false;
+  for (const Json& layer : layers) {
+    if (layer.value("kind", "") != "experts") continue;
+    some = true;
+    if (!layer.value("plain", false)) return false;
+  }
+  return some;
+}
+
 void show(const Json& found, const InspectOptions& options, const Session& session) {
   const Screen& screen = session.out;
   const bool converted = found.contains("converted");
@@ -118,7 +129,8 @@ void show(const Json& found, const InspectOptions& options, const Session& sessi
   std::string head = screen.toned(printable(found.value("class", "model")), Tone::kBold);
   const auto add = [&](const std::string& piece) { head += std::string(screen.dot()) + piece; };
   add(found.value("dtype", ""));
-  if (!converted) add(from.empty() ? "not quantized" : "quantized as " + from + " says");
+  const std::string but = all_stayed_plain(found["layers"]) ? ", but for its experts" : "";
+  if (!converted) add(from.empty() ? "not quantized" : "quantized as " + from + " says" + but);
   add(fmt::format("{}, {} with experts", count_text(static_cast<std::int64_t>(found["layers"].size()), "layer"),
                   found.value("layers_with_experts", 0)));
   if (!converted)

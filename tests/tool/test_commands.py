@@ -94,6 +94,13 @@ class Commands(Case):
                 self.assertEqual((found["model"]["layers"], found["model"]["layers_measured"]), (48, 1))
                 self.assertGreater(found["rows"][0]["tokens_per_second"], 0)
 
+    def test_experts_that_stayed_plain(self):
+        model = make_checkpoint(self.folder / "model", "--shape", "tiny", "--format", "bf16")
+        config = json.loads((model / "config.json").read_text())
+        config["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
+        (model / "config.json").write_text(json.dumps(config))
+        self.assertIn("quantized as config.json says, but for its experts", " ".join(run("inspect", model).stdout.split()))
+
     def test_doctor(self):
         found, code = document("doctor", "--seconds", "0.05")
         self.assertEqual(code, 0)
