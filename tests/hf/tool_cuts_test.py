@@ -4,8 +4,6 @@ whose numbers or shapes are wrong.
 
 LIBMOE_PATH names the library; the checkpoints are make_checkpoint's."""
 import contextlib
-import importlib.machinery
-import importlib.util
 import io
 import json
 import pathlib
@@ -15,9 +13,10 @@ import unittest
 
 import numpy as np
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "bindings_examples"), str(ROOT / "bindings_examples/bindings/python")]
 sys.dont_write_bytecode = True
+from made import EXAMPLES, MAKE  # noqa: E402
+
+sys.path.insert(0, str(EXAMPLES / "bindings/python"))
 import libmoe  # noqa: E402
 
 ROUNDING = 2e-6  # of float32 products, a factor of which a file may have as its reciprocal
@@ -26,17 +25,6 @@ SAFETENSORS_TYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16, "F
                      "I32": np.int32, "I64": np.int64, "F8_E8M0": np.uint8}
 NOT_NUMBERS = {"F32": np.float32(np.nan), "F16": np.float16(np.nan), "BF16": np.uint16(0x7FC0), "F8_E4M3": np.uint8(0x7F)}
 NOT_A_POWER = np.uint8(255)  # of e8m0
-
-
-def module_of(path):
-    """A Python program as a module; its name has no suffix."""
-    loader = importlib.machinery.SourceFileLoader(path.name, str(path))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(path.name, loader))
-    loader.exec_module(module)
-    return module
-
-
-MAKE = module_of(ROOT / "bindings_examples/make_checkpoint")
 MAKE.SHAPES["cut"] = MAKE.Shape("qwen3", 4, 2, HIDDEN, INTERMEDIATE, "128", "int", 1)
 
 

@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """The formats of quantization tools, without the library: what make_checkpoint means is what verify.py reads."""
 import contextlib
-import importlib.machinery
-import importlib.util
 import io
 import json
 import pathlib
@@ -12,9 +10,8 @@ import unittest
 
 import numpy as np
 
-EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "bindings_examples"
-sys.path[:0] = [str(EXAMPLES), str(EXAMPLES / "checks")]
 sys.dont_write_bytecode = True
+from made import MAKE  # noqa: E402  (first: it tells where verify is)
 import checkpoint_formats  # noqa: E402
 import tool_weights  # noqa: E402
 import verify  # noqa: E402
@@ -25,7 +22,6 @@ ROUNDING = 1e-6  # of factors that a file has as float32, one of them as its rec
 WITH_FACTORS = ("modelopt-int4-awq", "modelopt-w8a8-smoothquant")
 METHODS = {"auto": "auto-round", "quark": "quark", "modelopt": "modelopt", "torchao": "torchao", "bitsandbytes": "bitsandbytes",
            "pack": "compressed-tensors", "mxfp6": "compressed-tensors"}
-
 
 # Bits, columns and words of the codes 0, 1, 2, ..., as pack_to_int32 of compressed-tensors 0.20 packs them.
 DENSE_WORDS = (
@@ -38,17 +34,6 @@ DENSE_WORDS = (
 # Numbers of e2m3 and their bytes, as its pack_fp6_to_uint8 packs them.
 E2M3 = (0, 0.125, -0.125, 7.5, 1, -1, 1.875, 2, -7.5, -0.0, 4, 3.75)
 E2M3_BYTES = "40107e08fa403f885d"
-
-
-def module_of(path):
-    """A Python program as a module; its name has no suffix."""
-    loader = importlib.machinery.SourceFileLoader(path.name, str(path))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(path.name, loader))
-    loader.exec_module(module)
-    return module
-
-
-MAKE = module_of(EXAMPLES / "make_checkpoint")
 
 
 def metadata_of(path):
