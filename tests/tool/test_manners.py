@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import resource
 import shutil
 import signal
@@ -231,8 +232,15 @@ class Hostile(Case):
         model = make_checkpoint(self.folder / "model", "--shape", "qwen3", "--experts", "16", "--layers", "4", "--format", "pack")
         out = self.folder / "out"
 
+        def hears(process, number):
+            """Whether the program has a handler for this signal by now, or ignores it."""
+            masks = re.findall(r"^Sig(?:Ign|Cgt):\s*([0-9a-f]+)", pathlib.Path(f"/proc/{process.pid}/status").read_text(), re.M)
+            return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
+
         def send(number, *command, before=0.3, **more):
             process = subprocess.Popen([TOOL, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+            while process.poll() is None and not hears(process, number):
+                time.sleep(0.01)  # a slow machine takes long to start it
             time.sleep(before)
             process.send_signal(number)
             start = time.time()
