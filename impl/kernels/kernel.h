@@ -151,6 +151,8 @@ struct Kernel {
   // It isn't on the stack, because threads of the host may have small stacks and the buffers of an
   // AMX row take some tens of KB. The engine has it in the workspace, once per item that runs.
   std::size_t scratch_bytes = 0;  // memory that gemm needs in GemmArgs::scratch; its stack is small
+  // Codes of 16 bits come as bf16 numbers in tiles of more than kDigitTokens rows (tile.h).
+  bool takes_values = false;
   const Elementwise* steps = nullptr;
   void (*quantize)(const QuantizeArgs& args) = nullptr;
   void (*gemm)(const GemmArgs& args) = nullptr;

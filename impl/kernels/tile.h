@@ -23,6 +23,10 @@
 //   bf16   bf16 value[ceil(K/64)*2][n][32]      0 beyond K
 //   f32    float value[ceil(K/64)*4][n][16]     0 beyond K
 //
+// blk16 of a kernel that takes values, in tiles of more than kDigitTokens rows: codes as bf16 numbers. Codes of a bf16
+// input are one each, others two whose sum they are. The kernel's file says in which order a row has them, times what:
+//            bf16  value[ceil(K/32)][1 or 2][n][32], words as above
+//
 // Why pieces of all rows lie side by side: a gemm loop takes 64 columns of every row before it goes
 // on, so its reads form one ascending stream, and all addresses are one pointer plus constants. For
 // AMX such a piece is loaded as it is: 16 rows of 64 bytes. Why words come last: codes stay aligned
@@ -43,6 +47,9 @@
 
 namespace moe::kernels {
 
+// Kernels of tiles of bf16 leave so few tokens to a row of vectors, which wants digits.
+constexpr int kDigitTokens = 7;
+
 // The shape of a tile follows from the weights that it meets and from ActFormat. The engine makes
 // two per layer, one for w13 (K = H) and one for w2 (K = I); everything below is arithmetic on
 // them.
@@ -55,12 +62,17 @@ struct TileShape {
   // into the sum at its start, takes the offset back without an instruction in the loop.
   std::int32_t bias = 8;  // P16::sum_factor of those weights
   bool qai8dx = false;    // of tok8: in KleidiAI's form
+  int values = 0;         // of blk16: bf16 numbers of a code; 0: digits only
 
   constexpr std::int64_t blocks() const { return ceil_div(k, std::int64_t{32}); }  // of 32 k that weights have
   constexpr std::int64_t units() const { return ceil_div(k, kUnitK); }
   constexpr std::int64_t group() const { return groups.size_in(k); }
   constexpr std::int64_t group_count() const { return groups.count_in(k); }
   constexpr int planes() const { return act == ActFormat::blk16 ? 2 : 1; }
+  // Whether a tile of n rows has values instead of digits.
+  constexpr bool has_values(int n) const { return values != 0 && n > kDigitTokens; }
+  // Whether a row of a tile of n rows can be copied to one of m.
+  constexpr bool are_alike(int n, int m) const { return has_values(n) == has_values(m); }
   // Columns that share a scale of blk8 and blk16, and how many such scales a row has.
   // A shorter block keeps more digits of small values beside a large one, a longer one has fewer
   // scales to apply: at 128 columns an fma follows 32 products. gcd keeps a block within one weight
@@ -81,11 +93,12 @@ struct TileShape {
   // product with 0 adds nothing. KleidiAI's format pads to its own step of 32 and repeats the last
   // code, whose weights are 0.
   constexpr std::size_t code_bytes() const {
-    return usize(qai8dx ? round_up(k, std::int64_t{32}) : units() * kUnitK * planes());
+    return usize(qai8dx ? round_up(k, std::int64_t{32}) : units() * kUnitK * std::max(planes(), 2 * values));
   }
   constexpr std::size_t code_bytes(int n) const { return code_bytes() * usize(n); }  // of a tile of n rows
   // Codes lie in pieces: one piece of each row, then the next piece of each row. Words of 4 bytes follow them.
   constexpr std::size_t piece() const { return qai8dx ? 8 : usize(64 * planes()); }
+  constexpr std::size_t piece(int n) const { return has_values(n) ? 64 : piece(); }
   constexpr std::size_t piece_bytes() const {
     return code_bytes() * (act == ActFormat::f32 ? 4 : act == ActFormat::bf16 ? 2 : 1);
   }
@@ -174,7 +187,7 @@ constexpr std::int64_t float_offset(std::int64_t k, int row, int n) { return (k 
 // pattern.
 // always_inline: GCC takes a function that only prefetches for one without effects and drops its calls.
 [[gnu::always_inline]] inline void prefetch_tile_row(const TileShape& shape, const TilePlace& to) {
-  const std::size_t piece = shape.piece(), end = shape.piece_bytes(), step = piece * usize(to.n);
+  const std::size_t piece = shape.piece(to.n), end = shape.piece_bytes(), step = piece * usize(to.n);
   std::byte* b = to.tile + usize(to.row) * piece;
   for (std::size_t at = 0; at < end; at += piece, b += step) __builtin_prefetch(b, 1);
 }
@@ -188,12 +201,12 @@ inline void copy_pieces(const std::byte* a, std::size_t n, std::byte* b, std::si
   for (std::size_t at = 0; at < bytes; at += piece) std::memcpy(b + at * m, a + at * n, Known == 0 ? piece : Known);
 }
 
-// The same row in another tile.
+// The same row in another tile, which is like its own (are_alike).
 // With the input not weighted, all slots of a token have the same row: it is quantized once and
 // copied into the tiles of its other experts, which may have other n.
 inline void copy_tile_row(const TileShape& shape, const TilePlace& from, const TilePlace& to) {
   const std::size_t n = usize(from.n), m = usize(to.n);
-  const std::size_t piece = shape.piece(), bytes = shape.piece_bytes();
+  const std::size_t piece = shape.piece(from.n), bytes = shape.piece_bytes();
   const std::byte* a = from.tile + usize(from.row) * piece;
   std::byte* b = to.tile + usize(to.row) * piece;
   (piece == 64 ? copy_pieces<64> : piece == 128 ? copy_pieces<128> : copy_pieces<0>)(a, n, b, m, piece, bytes);

@@ -43,11 +43,12 @@ inline TileShape tile_of(const Kernel& kernel, const P16& m) {
   shape.groups = m.groups;
   shape.act = kernel.id->act;
   shape.bias = m.sum_factor();
+  shape.values = kernel.takes_values ? 1 : 0;  // of a bf16 layer
   return shape;
 }
 
 // Codes of any kind, and ordinary numbers as scales and values of any type: subnormal ones would be slow.
-inline constexpr std::byte kFill{0x3c};
+inline constexpr std::byte kFill{0x4c};
 inline Buffer filled_buffer(std::size_t bytes) {
   Buffer out = *Buffer::create(bytes);
   std::fill(out.bytes().begin(), out.bytes().end(), kFill);

@@ -132,7 +132,7 @@ TEST(Emulate, TheKernelTakesTheLayoutThatTheWeightsNeed) {
     EXPECT_EQ(used.w13.group(), uneven ? 32 : 64);
     EXPECT_TRUE(e->kernel->id->fits(needs_of(used))) << e->kernel->id->name << " " << used.id();
 #if defined(__x86_64__)
-    EXPECT_EQ(e->kernel->id->isa, uneven ? Isa::avx512vnni : Isa::amxint8);
+    EXPECT_EQ(e->kernel->id->isa, uneven ? Isa::amxbf16 : Isa::amxint8);
 #endif
   }
 }

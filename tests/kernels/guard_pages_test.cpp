@@ -65,11 +65,12 @@ TEST_P(GuardedRows, QuantizeAndGemm) {
       const TileShape shape = tile_shape(kernel(), m);
       const auto packed = random_panels(m, rng);
       const auto x = normal_values(static_cast<std::size_t>(n * s.k), rng);
-      const auto tile = make_tile(scalar(), shape, x.data(), n, HalfRule::away);
+      const auto digits = make_tile(scalar(), shape, x.data(), n, HalfRule::away);
+      const auto tile = shape.has_values(n) ? make_tile(kernel(), shape, x.data(), n, HalfRule::away) : digits;
       const std::int64_t columns = m.panels() * kPanelRows, ld = columns + n % 3;
       std::vector<float> want(static_cast<std::size_t>((n - 1) * ld + columns), -1.0f);
       const std::vector<float> before = want;
-      multiply(scalar(), {&m, packed.data(), m.panels(), tile.data(), n, shape, want.data(), ld, nullptr});
+      multiply(scalar(), {&m, packed.data(), m.panels(), digits.data(), n, shape, want.data(), ld, nullptr});
       for (const Flush flush : kFlushes) {
         const Guarded made(tile.size(), flush, 64);
         std::memset(made.data(), 0, made.size());

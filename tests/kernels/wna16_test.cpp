@@ -21,8 +21,9 @@ struct Case {
   int n;
 
   ActFormat act;
+  int values;  // TileShape::values
 
-  TileShape shape() const { return {m.k, m.groups, act, m.sum_factor()}; }
+  TileShape shape() const { return {m.k, m.groups, act, m.sum_factor(), false, values}; }
   std::int64_t ld() const { return m.panels() * kPanelRows + n % 3; }
   float weight(std::int64_t row, std::int64_t k) const {
     const auto at = static_cast<std::size_t>(row * m.group_count() + (m.groups.is_whole() ? 0 : k / m.group()));
@@ -33,7 +34,8 @@ struct Case {
 
 class Maker {
  public:
-  explicit Maker(const Kernel& kernel) : layout_(kernel.id->layout), act_(kernel.id->act) {
+  explicit Maker(const Kernel& kernel)
+      : layout_(kernel.id->layout), act_(kernel.id->act), takes_values_(kernel.takes_values) {
     for (const std::int64_t group : {32, 32, 64, 96, 128, 160, 192})
       if (kernel.id->takes(Groups::of_size(group))) groups_.push_back(group);
   }
@@ -45,6 +47,7 @@ class Maker {
     Case c;
     c.n = n;
     c.act = act_;
+    c.values = takes_values_ ? pick(1, 2) : 0;  // the input is bf16
     std::int64_t k = pick(0, 9) == 0 ? pick(1, 1200) : pick(1, 200), group = k;
     if (pick(0, 2) != 0) {
       group = groups_[static_cast<std::size_t>(pick(0, static_cast<int>(groups_.size()) - 1))];
@@ -89,6 +92,7 @@ class Maker {
 
   LayoutKind layout_;
   ActFormat act_;
+  bool takes_values_;
   std::vector<std::int64_t> groups_;  // that the row takes
   std::mt19937 rng_{20261121};
   std::normal_distribution<float> normal_;

@@ -256,7 +256,7 @@ inline P16 matrix_for(const Kernel& kernel, const MatrixShape& s) {
 }
 
 inline TileShape tile_shape(const Kernel& kernel, const P16& m) {
-  return {m.k, m.groups, kernel.id->act, m.sum_factor()};
+  return {m.k, m.groups, kernel.id->act, m.sum_factor(), false, kernel.takes_values ? 2 : 0};  // of any input
 }
 
 // Random content of any kind: codes over their whole range, zero points too (of int4 up to 16: GPTQ adds 1 to what it

@@ -24,7 +24,7 @@ class SoftwareLayers : public testing::TestWithParam<const Kernel*> {
   // Qwen3-30B-A3B's hidden size, and as many channels between as software has time for.
   void has_the_bits_of_the_scalar_row() {
     const Kernel& kernel = *GetParam();
-    for (const std::int64_t group : {64, 128, -1}) {
+    for (const std::int64_t group : {32, 64, 128, -1}) {
       LayerShape s{.experts = 2, .top_k = 2, .hidden = 2048, .intermediate = 128, .group = group, .bias = true};
       s.layout = kernel.id->layout;
       s.act = kernel.id->act;

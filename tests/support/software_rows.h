@@ -1,6 +1,7 @@
-// AMX rows of integer weights on tile registers of software against the scalar rows, bit by bit: groups of one to ten
-// units and channel-wise, parts of tokens that overlap, one panel and many, zero points where the row takes them, the
-// largest codes, a poisoned token among others. Included behind software_tiles.h and the source of the rows.
+// AMX rows of integer and FP4 weights on tile registers of software against the scalar rows, bit by bit: the shortest
+// groups and longer ones, also than a chunk (kernels/x86/groups_amxbf16.cpp), and whole rows; parts of tokens that
+// overlap, one panel and many, zero points where the row takes them, the largest sums, a poisoned token among others.
+// Included behind software_tiles.h and the source of the rows.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,15 +29,22 @@ class SoftwareRows : public testing::TestWithParam<const Kernel*> {
     const Kernel& kernel = *GetParam();
     for (int round = 0; round < rounds(100); ++round) {
       const P16 m = matrix_for(kernel, shape());
-      const std::vector<std::byte> panels = random_panels(m, rng_);
-      const int n = pick(1, kernel.tile_rows);
-      const std::vector<float> x = rows_of_input(static_cast<std::size_t>(n * m.k));
-      const TileShape tile = tile_shape(kernel, m);
-      const std::vector<std::byte> a = make_tile(kernel, tile, x.data(), n, HalfRule::even);
+      std::vector<std::byte> panels = random_panels(m, rng_);
+      const int n = pick(1, pick(0, 1) == 0 ? 16 : kernel.tile_rows);
+      std::vector<float> x = rows_of_input(static_cast<std::size_t>(n * m.k));
+      if (pick(0, 7) == 0) make_largest(m, panels, x);
+      TileShape tile = tile_shape(kernel, m);
+      if (tile.values != 0 && pick(0, 1) == 0) {
+        for (float& v : x) v = bf16_to_f32(f32_to_bf16(v));
+        tile.values = 1;
+      }
+      const std::vector<std::byte> digits = make_tile(scalar_of(kernel), tile, x.data(), n, HalfRule::even),
+                                   own = make_tile(kernel, tile, x.data(), n, HalfRule::even);
       const std::int64_t ld = m.panels() * kPanelRows + n % 3;
       std::vector<float> want(static_cast<std::size_t>(n * ld), -1.0f), got = want;
-      GemmArgs args{&m, panels.data(), m.panels(), a.data(), n, tile, want.data(), ld, nullptr};
+      GemmArgs args{&m, panels.data(), m.panels(), digits.data(), n, tile, want.data(), ld, nullptr};
       multiply(scalar_of(kernel), args);
+      args.tile = own.data();
       args.out = got.data();
       args.next = round % 2 == 0 ? panels.data() : nullptr;
       multiply(kernel, args);
@@ -52,7 +60,21 @@ class SoftwareRows : public testing::TestWithParam<const Kernel*> {
  private:
   int pick(int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng_); }
 
+  // All weights and all activations as large as they get, so that the sums are, of one sign.
+  void make_largest(const P16& m, std::vector<std::byte>& panels, std::vector<float>& x) {
+    const bool nibbles = row_of(m.element).packed_bits == 4, high = pick(0, 1) == 1;
+    const auto code = static_cast<std::byte>(!is_integer(m.element) ? (high ? 0x77 : 0xff) : high ? 0xff : 0);
+    const auto zero = static_cast<std::byte>(high ? 0 : nibbles ? 16 : 255);
+    for (std::byte* panel = panels.data(); panel != panels.data() + m.order_offset(); panel += m.panel_bytes()) {
+      if (m.has_zeros) std::fill_n(panel + m.zero_offset(), m.group_count() * kPanelRows, zero);
+      for (std::int64_t lane = 0; lane < kPanelRows; ++lane)
+        for (std::int64_t k = 0; k < m.k; ++k) panel[m.code_offset(lane, k)] = code;
+    }
+    std::fill(x.begin(), x.end(), pick(0, 1) == 0 ? 32512.0f : -32512.0f);
+  }
+
   MatrixShape shape() {
+    const int least = static_cast<int>(GetParam()->id->group_multiple);
     MatrixShape s{.rows = pick(1, 100),
                   .k = pick(1, 700),
                   .group = 0,
@@ -60,12 +82,9 @@ class SoftwareRows : public testing::TestWithParam<const Kernel*> {
                   .bias = pick(0, 1) == 1,
                   .scales = static_cast<Scales>(pick(2, 4)),
                   .zeros = pick(0, 1) == 1 && GetParam()->id->takes_zeros()};
-    if (pick(0, 3) != 0) {
-      s.group = 64 * pick(1, 10);
-      s.k = s.group * pick(2, s.group <= 128 ? 11 : 4);
-    } else {
-      s.group = s.k;
-    }
+    const int groups = pick(0, 7);
+    s.group = groups == 0 ? s.k : groups < 4 ? least : groups < 7 ? 64 * pick(1, 10) : least * pick(1, 40);
+    if (groups != 0) s.k = s.group * pick(s.group == least ? 1 : 2, s.group <= 128 ? 20 : 4);
     return s;
   }
   std::vector<float> rows_of_input(std::size_t count) {

@@ -31,8 +31,9 @@ class SoftwareTiles {
     for (std::size_t i = 2; i < 16; ++i) expect(load<std::uint8_t>(at, i) == 0);
     for (std::size_t i = 0; i < 16; ++i) {
       const int rows = load<std::uint8_t>(at, 48 + i), column_bytes = load<std::uint16_t>(at + 16, i);
-      expect(i < 8 ? rows >= 1 && rows <= 16 && column_bytes == 64 : rows == 0 && column_bytes == 0);
-      if (i < 8) tiles_[i] = {.rows = rows};
+      expect(i < 8 ? rows >= 1 && rows <= 16 && column_bytes >= 4 && column_bytes <= 64 && column_bytes % 4 == 0
+                   : rows == 0 && column_bytes == 0);
+      if (i < 8) tiles_[i] = {.rows = rows, .column_bytes = static_cast<std::size_t>(column_bytes)};
     }
     configured_ = true;
   }
@@ -47,19 +48,19 @@ class SoftwareTiles {
   void read(std::size_t tile, const void* from, std::ptrdiff_t stride) {
     zero(tile);
     for (int row = 0; row < tiles_[tile].rows; ++row)
-      std::memcpy(tiles_[tile].at(row), static_cast<const std::byte*>(from) + row * stride, 64);
+      std::memcpy(tiles_[tile].at(row), static_cast<const std::byte*>(from) + row * stride, tiles_[tile].column_bytes);
   }
   void write(std::size_t tile, void* to, std::ptrdiff_t stride) {
     expect(configured_);
     for (int row = 0; row < tiles_[tile].rows; ++row)
-      std::memcpy(static_cast<std::byte*>(to) + row * stride, tiles_[tile].at(row), 64);
+      std::memcpy(static_cast<std::byte*>(to) + row * stride, tiles_[tile].at(row), tiles_[tile].column_bytes);
   }
 
   // Four products of bytes are added to an int32; A is signed, B is of type T.
   template <class T>
   void dot_bytes(std::size_t sums, std::size_t a, std::size_t b) {
     each_sum<std::int32_t>(sums, a, b, [&](std::int32_t sum, const std::byte* x, std::size_t column) {
-      for (int k = 0; k < 16; ++k)
+      for (int k = 0; k < tiles_[b].rows; ++k)
         for (std::size_t i = 0; i < 4; ++i)
           sum += load<std::int8_t>(x + 4 * k, i) * load<T>(tiles_[b].at(k) + 4 * column, i);
       return sum;
@@ -69,7 +70,7 @@ class SoftwareTiles {
   void dot_bf16(std::size_t sums, std::size_t a, std::size_t b) {
     each_sum<float>(sums, a, b, [&](float sum, const std::byte* x, std::size_t column) {
       std::array<float, 2> half{};
-      for (int k = 0; k < 16; ++k)
+      for (int k = 0; k < tiles_[b].rows; ++k)
         for (std::size_t i = 0; i < 2; ++i)
           half[i] = std::fma(bf16_to_f32(load<std::uint16_t>(x + 4 * k, i)),
                              bf16_to_f32(load<std::uint16_t>(tiles_[b].at(k) + 4 * column, i)), half[i]);
@@ -80,6 +81,7 @@ class SoftwareTiles {
  private:
   struct Tile {
     int rows = 0;
+    std::size_t column_bytes = 0;
     std::array<std::byte, 1024> bytes{};
     std::byte* at(int row) { return bytes.data() + 64 * row; }
   };
@@ -88,9 +90,11 @@ class SoftwareTiles {
 
   template <class T, class Sum>
   void each_sum(std::size_t sums, std::size_t a, std::size_t b, Sum next) {
-    expect(configured_ && tiles_[sums].rows == tiles_[a].rows && tiles_[b].rows == 16);
+    const std::size_t columns = tiles_[sums].column_bytes / 4;
+    expect(configured_ && tiles_[sums].rows == tiles_[a].rows && tiles_[b].column_bytes == 4 * columns &&
+           tiles_[a].column_bytes == 4 * static_cast<std::size_t>(tiles_[b].rows));
     for (int row = 0; row < tiles_[sums].rows; ++row)
-      for (std::size_t column = 0; column < 16; ++column) {
+      for (std::size_t column = 0; column < columns; ++column) {
         std::byte* at = tiles_[sums].at(row) + 4 * column;
         const T sum = next(load<T>(at), tiles_[a].at(row), column);
         std::memcpy(at, &sum, sizeof sum);

@@ -194,30 +194,29 @@ constexpr int kStreamTokens = Facts::kPlanes == 2  ? 1
 
 // An odd number of panels leaves one for which code with P = 2 does not exist; two tokens at a time
 // have as many sums as two panels and one.
-template <class Codes, class Facts>
-[[gnu::noinline]] void last_panel(const Call<Facts>& c) {
+template <class Codes, class Facts, int N>
+[[gnu::noinline]] void last_panel(const Call<Facts>& c, int first) {
   const std::int64_t end = c.a.panel_count, p = end - 1;
   // The stream reads on behind the last panel once per pair of tokens; those lines are in the cache
   // then.
-  for (int row = 0; row + 2 <= c.n; row += 2) run_panels<Codes, Facts, 1, 2>(c, p, end, row);
-  if (c.n % 2 != 0) run_panels<Codes, Facts, 1, 1>(c, p, end, c.n - 1);
+  for (int row = 0; row + 2 <= N; row += 2) run_panels<Codes, Facts, 1, 2>(c, p, end, first + row);
+  if constexpr (N % 2 != 0) run_panels<Codes, Facts, 1, 1>(c, p, end, first + N - 1);
 }
-// N is the number of tokens of the tile: run_panels takes all of them at once, but for a last
-// panel.
+// N tokens of the tile from `first` on: run_panels takes all of them at once, but for a last panel.
 template <class Codes, class Facts, int N>
-void gemm_rows(const Call<Facts>& c) {
+void gemm_rows(const Call<Facts>& c, int first) {
   if constexpr (N <= kStreamTokens<Codes, Facts>) {
-    run_panels<Codes, Facts, 1, N>(c, 0, c.a.panel_count, 0);
+    run_panels<Codes, Facts, 1, N>(c, 0, c.a.panel_count, first);
   } else {
-    run_panels<Codes, Facts, 2, N>(c, 0, c.a.panel_count, 0);
-    if (c.a.panel_count % 2 != 0) last_panel<Codes>(c);
+    run_panels<Codes, Facts, 2, N>(c, 0, c.a.panel_count, first);
+    if (c.a.panel_count % 2 != 0) last_panel<Codes, Facts, N>(c, first);
   }
 }
 
 // A struct, because arrays are no return values of constexpr functions.
 template <class Facts>
 struct ByTokens {
-  void (*of[kTileRows / Facts::kPlanes])(const Call<Facts>&);
+  void (*of[kTileRows / Facts::kPlanes])(const Call<Facts>&, int first);
 };
 template <class Codes, class Facts, int... Tokens>
 constexpr ByTokens<Facts> by_tokens(std::integer_sequence<int, Tokens...>) {
@@ -225,9 +224,17 @@ constexpr ByTokens<Facts> by_tokens(std::integer_sequence<int, Tokens...>) {
 }
 template <class Codes, class Facts>
 void gemm(const GemmArgs& a) {
-  static constexpr ByTokens<Facts> kBy =
-      by_tokens<Codes, Facts>(std::make_integer_sequence<int, kTileRows / Facts::kPlanes>());
-  kBy.of[a.n - 1](Call<Facts>(a));
+  constexpr int kMost = kTileRows / Facts::kPlanes;
+  static constexpr ByTokens<Facts> kBy = by_tokens<Codes, Facts>(std::make_integer_sequence<int, kMost>());
+  if (a.n <= kMost) return kBy.of[a.n - 1](Call<Facts>(a), 0);
+  // An AMX row hands over more tokens than a tile of this one has: several parts of the same weights.
+  const int parts = (a.n + kMost - 1) / kMost;
+  for (int i = 0; i < parts; ++i) {
+    GemmArgs some = a;
+    some.part = a.part * parts + i;
+    some.parts = a.parts * parts;
+    kBy.of[std::min(a.n - i * kMost, kMost) - 1](Call<Facts>(some), i * kMost);
+  }
 }
 template <class Codes>
 void gemm_blocks(const GemmArgs& a) {

@@ -70,10 +70,14 @@ struct EngineSetup {
 
   const Layout& layout() const { return source != nullptr ? source->layout() : packed->info.layout; }
   const P16& matrix(Which which) const { return which == Which::w13 ? w13 : w2; }
-  TileShape in_shape() const { return tile_shape(w13); }
-  TileShape mid_shape() const { return tile_shape(w2); }
-  TileShape tile_shape(const P16& m) const {
-    return {m.k, m.groups, kernel->id->act, m.sum_factor(), kernel->id->layout == LayoutKind::kai};
+  TileShape in_shape() const { return tile_shape(Which::w13); }
+  TileShape mid_shape() const { return tile_shape(Which::w2); }
+  TileShape tile_shape(Which which) const {
+    const P16& m = matrix(which);
+    // A code of a bf16 input has eight significant bits.
+    const bool is_bf16 = in_dtype == DType::bf16 && input_factors[which == Which::w13 ? 0 : 1].empty();
+    const int values = !kernel->takes_values ? 0 : is_bf16 ? 1 : 2;
+    return {m.k, m.groups, kernel->id->act, m.sum_factor(), kernel->id->layout == LayoutKind::kai, values};
   }
   // Each slot has an input row of its own; else the slots of a token share one.
   bool row_per_slot() const { return weight_on_input || w13.has_order; }

@@ -27,8 +27,9 @@ void EngineRun::quantize_rows(std::int64_t item, std::int64_t items) const {
       if (*slot < 0 || home(*slot) != *slot) continue;
       const std::int32_t* next = slot + 1;
       if (next != last && *next >= 0) prefetch_tile_row(in, place_of_slot(*next));
-      if (slot != first && !s.row_per_slot()) {
-        copy_tile_row(in, place, place_of_slot(*slot));
+      const TilePlace to = place_of_slot(*slot);
+      if (slot != first && !s.row_per_slot() && in.are_alike(place.n, to.n)) {
+        copy_tile_row(in, place, to);
         continue;
       }
       if (slot == first || s.weight_on_input) {
@@ -37,7 +38,7 @@ void EngineRun::quantize_rows(std::int64_t item, std::int64_t items) const {
       }
       if (s.weight_on_input) scale_row(x, w.plan.slot_weight[*slot]);
       const float* row = s.w13.has_order ? reorder_row(x, columns(Which::w13, expert_of(*slot))) : x;
-      s.kernel->quantize({in, row, s.in_rule, place_of_slot(*slot)});
+      s.kernel->quantize({in, row, s.in_rule, to});
     }
   }
 }
