@@ -76,6 +76,8 @@ std::vector<Series> series() {
       {kGptOss, uniform, all, tokens},
       {kMixtral, uniform, all, tokens},
       {kDeepseek, uniform, all, tokens},
+      // Long prompts.
+      {kQwen3, uniform, {"bf16", "w8a8-channel", "w4a8-g128", "mxfp4"}, {4096, 16384}},
       {kQwen3, skewed, {"w4a8-g128"}, {16, 256, 1024}},
       {kDeepseek, skewed, {"w4a8-g128"}, {16, 256, 1024}},
       // Every expert gets every token: tiles of 2 to 15 rows.

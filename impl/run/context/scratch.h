@@ -10,7 +10,7 @@
 
 namespace moe::run {
 
-constexpr std::int64_t kCallResults = 4096;  // floats; they stay in L1
+constexpr std::int64_t kCallResults = 16384;  // floats, the most; see panels_per_call
 
 class ItemScratch {
  public:

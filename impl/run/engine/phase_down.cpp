@@ -21,7 +21,7 @@ namespace {
 void EngineRun::multiply_down(const ActiveExpert& e, Range all, const std::byte* after,
                               const ItemScratch& scratch) const {
   const P16& m = s.w2;
-  const std::int64_t most = panels_per_call(e, m.panel_bytes());
+  const std::int64_t most = panels_per_call(e, m.panel_bytes(), mid_row);
   const PanelBay bay(s.source);
   for (std::int64_t panel = all.begin, end; panel < all.end; panel = end) {
     const std::int64_t chunk = panel / kCallPanels;
@@ -70,7 +70,7 @@ void EngineRun::multiply_columns(const Claim& claim) const {
     if (cancelled()) return;
     const ActiveExpert& e = p.active[i];
     const std::byte* after = i + 1 < p.num_active ? panels(Which::w2, p.active[i + 1], begin) : nullptr;
-    const std::int64_t step = panels_per_call(e, m.panel_bytes());
+    const std::int64_t step = panels_per_call(e, m.panel_bytes(), mid_row);
     for (std::int64_t panel = begin; panel < end; panel += step) {
       const std::int64_t count = std::min(step, end - panel), ld = count * kPanelRows;
       const std::byte* w2 = panels(bay, Which::w2, e, panel, count);

@@ -9,7 +9,7 @@ void EngineRun::multiply_up(const ActiveExpert& e, Range blocks, const std::byte
                             const ItemScratch& scratch) const {
   const Plan& p = w.plan;
   const P16& m = s.w13;
-  const std::int64_t step = panels_per_call(e, m.panel_bytes()) / halves;
+  const std::int64_t step = panels_per_call(e, m.panel_bytes(), in_row) / halves;
   const PanelBay bay(s.source);
   float* const y13 = scratch.results();
   for (std::int64_t block = blocks.begin; block < blocks.end; block += step) {
