@@ -294,8 +294,8 @@ TEST(Hostile, TextBombs) {
 #if defined(NDEBUG) && !MOE_ASAN && !MOE_TSAN
     EXPECT_LT(cpu_seconds() - start, text == many_keys ? 0.5 : 0.05) << text.substr(0, 40);
 #endif
-    EXPECT_LT(cpu_seconds() - start, 60.0)
-        << text.substr(0, 40);  // of slow machines, under sanitizers: nothing quadratic
+    // Of slow machines, under sanitizers: nothing is quadratic.
+    EXPECT_LT(cpu_seconds() - start, 60.0) << text.substr(0, 40);
   }
 }
 
