@@ -16,7 +16,7 @@
 //
 // A scale of activations is a power of two. The quantizer has multiplied the codes by it where nothing can overflow, so
 // that a sum meets the scales of the weights alone; where it has not, or where a weight's scale is extreme, the sum is
-// taken back to that of codes and meets both scales (part<.., false>). Few tokens go to the AVX-512 rows.
+// taken back to that of codes and meets both scales (multiply<false>). Few tokens go to the AVX-512 rows.
 #include <immintrin.h>
 
 #include <algorithm>

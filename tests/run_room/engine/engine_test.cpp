@@ -5,9 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <string>
 #include <thread>
+#include <utility>
 
+#include "run/engine/engine_run.h"
 #include "support/rooms.h"
 #include "support/share.h"
 #include "support/tiny_layer.h"
@@ -154,6 +157,28 @@ TEST(EngineCalls, SameBitsWithManyTokens) {
   EXPECT_EQ(run(*layer(threads(3), NodeMap{2, std::vector<std::uint16_t>(64, 1)}), b), want) << "2 nodes";
   Batch few = pick(b, {1299, 0, 17, 3, 9});
   EXPECT_EQ(run(*seven, few), rows_of(b, want, {1299, 0, 17, 3, 9})) << "five tokens";
+}
+
+// One expert whose tiles exceed the L2, so that a gemm call has more panels: with 6400 tokens those of both matrices,
+// with 1600 those of w2 alone, whose results are kept.
+TEST(EngineCalls, SameBitsInLargeGemmCalls) {
+  constexpr LayerShape kSquare{.experts = 1, .top_k = 1, .hidden = 256, .intermediate = 256, .group = -1};
+  constexpr LayerShape kDeep{.experts = 1, .top_k = 1, .hidden = 64, .intermediate = 1024, .group = -1};
+  constexpr std::int64_t kLong = 6400, kShort = 1600, kBytes = static_cast<std::int64_t>(kTilesBytes);
+  static_assert(kLong * kSquare.hidden > kBytes && kLong / 4 * 3 * kSquare.hidden < kBytes);
+  static_assert(kShort * kDeep.intermediate > kBytes && kShort * kDeep.hidden <= kKeptFloats);
+  for (const auto& [shape, tokens] : {std::pair{kSquare, kLong}, std::pair{kDeep, kShort}}) {
+    const auto packed = pack_layer(shape, random_weights(shape, 1));
+    const auto layer = make_layer(tiny_config(shape), packed, *kernels_for(shape).front(), threads(2));
+    Batch b = random_batch(shape, tokens, 7);
+    const Bytes want = run(*layer, b);
+    for (std::int64_t begin = 0; begin < tokens; begin += tokens / 4) {
+      std::vector<std::int64_t> quarter(static_cast<std::size_t>(tokens / 4));
+      std::iota(quarter.begin(), quarter.end(), begin);
+      Batch some = pick(b, quarter);
+      EXPECT_EQ(run(*layer, some), rows_of(b, want, quarter)) << tokens << " tokens, from " << begin;
+    }
+  }
 }
 
 class CancelledCalls : public testing::TestWithParam<std::int64_t> {};
