@@ -54,10 +54,14 @@ def run(*command):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def source_of(path):
-    """kernels/x86/w4a8_avx2.cpp of .../moe_kernels.dir/impl/kernels/x86/w4a8_avx2.cpp.o"""
+def sources_of(path):
+    """kernels/x86/w4a8_avx2.cpp of .../moe_kernels.dir/impl/kernels/x86/w4a8_avx2.cpp.o; all that a batch (a unity build)
+    includes. An object of a batch may need what any of its sources may; builds without batches ask each alone."""
+    batch = re.search(r"^(.*/Unity/unity_[^/]*)\.o(bj)?$", path)
+    if batch:
+        return re.findall(r'^#include ".*?/impl/(.*)"$', pathlib.Path(batch[1]).read_text(encoding="utf-8"), re.MULTILINE)
     match = re.search(r"/impl/(.*?)\.o(bj)?$", path)
-    return match[1] if match else path
+    return [match[1] if match else path]
 
 
 def asks_for_prefetch(impl, source):
@@ -70,7 +74,8 @@ def asks_for_prefetch(impl, source):
 
 
 def object_faults(path, nm, objdump, impl):
-    faults, source = [], source_of(path)
+    faults, sources = [], sources_of(path)
+    source = ", ".join(sources)
     isa = ISA_OBJECT.search(source)
     for line in run(nm, "--format=posix", path).splitlines():
         name, kind = line.split()[:2]
@@ -79,9 +84,9 @@ def object_faults(path, nm, objdump, impl):
         if kind not in "Uw":
             continue
         for pattern, allowed in FORBIDDEN:
-            if re.fullmatch(pattern, name) and not re.fullmatch(allowed, source):
+            if re.fullmatch(pattern, name) and not any(re.fullmatch(allowed, s) for s in sources):
                 faults.append(f"{source}: needs {name}")
-    prefetches = impl is not None and asks_for_prefetch(impl, source)
+    prefetches = impl is not None and any(asks_for_prefetch(impl, s) for s in sources)
     if objdump and (prefetches or not isa):
         code = run(objdump, "-d", "--no-show-raw-insn", path)
         if prefetches and not re.search(r"^\s+[0-9a-f]+:\s+prefetch", code, re.MULTILINE):

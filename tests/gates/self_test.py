@@ -54,9 +54,12 @@ class Bench:
         self.expect("program: " + what, words, "library_gate.py", program, "--program", "--needs", needs, "--glibc", glibc,
                     "--source", str(self.folder), "--ldd")
 
-    def object(self, what, words, where, source, flags=("-O2",)):
+    def object(self, what, words, where, source, flags=("-O2",), batch=None):
         path = self.write("impl/" + where, source)
         built = self.folder / "o" / "impl" / (where + ".o")
+        if batch:  # as CMake names what includes it
+            path = self.write(f"o/{batch}.dir/Unity/unity_0_cxx.cxx", f'#include "{path}"\n')
+            built = pathlib.Path(path + ".o")
         built.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run([self.cxx, "-std=c++20", *flags, "-c", path, "-o", str(built)], check=True)
         self.expect("objects: " + what, words, "objects_gate.py", self.write("list", str(built) + "\n"), "--objdump", "objdump",
@@ -162,6 +165,10 @@ def main(cc, cxx):
         b.object("opening a file in base/os", None, "base/os/a.cpp", "#include <cstdio>\nvoid* f() { return std::fopen(\"x\", \"r\"); }\n")
         mask = "#include <csignal>\nint f() { return pthread_sigmask(SIG_BLOCK, nullptr, nullptr); }\n"
         b.object("signal mask", "needs pthread_sigmask", "io/a.cpp", mask)
+        b.object("a batch", "run/a.cpp: needs fopen", "run/a.cpp",
+                 "#include <cstdio>\nvoid* f() { return std::fopen(\"x\", \"r\"); }\n", batch="run")
+        b.object("a batch of base/os", None, "base/os/a.cpp",
+                 "#include <cstdio>\nvoid* f() { return std::fopen(\"x\", \"r\"); }\n", batch="os")
         b.object("signal mask around a write", None, "base/os/new_file.cpp", mask)
         b.object("a call of the system", "needs madvise", "base/a.cpp",
                  "#include <sys/mman.h>\nint f(void* p) { return madvise(p, 4096, MADV_NORMAL); }\n")
