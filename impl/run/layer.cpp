@@ -97,7 +97,9 @@ Result<std::span<const float>> expert_norm_of(const Config& c, std::span<const f
 // All memory of a call: the engine's, and what routing needs beside it.
 struct CallMemory {
   Workspace work;
-  std::byte* scratch = nullptr;  // of route(), in router_logits mode
+  std::int32_t* ids = nullptr;   // [T*K] what routing chose, in router_logits mode
+  float* weights = nullptr;      // [T*K]
+  std::byte* scratch = nullptr;  // of route()
   float* identity = nullptr;     // [T], of zero experts
   std::size_t bytes = 0;
 };
@@ -118,9 +120,13 @@ struct Layer::State {
   Workspaces& workspaces() const { return spec.context ? spec.context->workspaces() : own_workspaces; }
   CallMemory carve_call(ApplyMode mode, std::int64_t tokens, std::byte* base) const {
     CallMemory m;
-    m.work = carve_workspace(setup, tokens, base);
+    m.work = carve_workspace(setup, std::min(tokens, kChunkTokens), base);
     Carver more(base == nullptr ? nullptr : base + m.work.bytes);
-    if (mode == ApplyMode::router_logits) m.scratch = more.take<std::byte>(route_scratch_bytes(router, tokens));
+    if (mode == ApplyMode::router_logits) {
+      m.ids = more.take<std::int32_t>(tokens * setup.top_k);
+      m.weights = more.take<float>(tokens * setup.top_k);
+      m.scratch = more.take<std::byte>(route_scratch_bytes(router, tokens));
+    }
     if (adds_identity) m.identity = more.take<float>(usize(tokens));
     m.bytes = m.work.bytes + more.used();
     return m;
@@ -138,15 +144,18 @@ struct Layer::State {
                      .logits = a.router_logits.data,
                      .row_stride = a.router_logits.strides[0],
                      .hash_ids = &a.topk_ids,
-                     .ids = m.work.ids,
-                     .weights = m.work.weights,
+                     .ids = m.ids,
+                     .weights = m.weights,
                      .scratch = m.scratch},
                     parallel));
-    if (a.out_topk_ids) MOE_CHECK(copy_out(m.work.ids, *a.out_topk_ids, parallel));
-    if (a.out_topk_weights) MOE_CHECK(copy_out(m.work.weights, *a.out_topk_weights, parallel));
+    if (a.out_topk_ids) MOE_CHECK(copy_out(m.ids, *a.out_topk_ids, parallel));
+    if (a.out_topk_weights) MOE_CHECK(copy_out(m.weights, *a.out_topk_weights, parallel));
     return ok();
   }
   Check run_call(const ApplyArgs& a, CallMemory m, const Parallel& parallel) const;
+  // Tokens [begin, end) of a call: their plan, then the engine.
+  Check run_chunk(const ApplyArgs& a, CallMemory& m, const TensorView& ids, const TensorView& weights, std::int64_t begin,
+                  std::int64_t end, const Parallel& parallel) const;
 };
 
 Layer::Layer() : state_(std::make_unique<State>()) {}
@@ -257,19 +266,31 @@ Check Layer::State::run_call(const ApplyArgs& a, CallMemory m, const Parallel& p
   TensorView ids = a.topk_ids, weights = a.topk_weights;
   if (a.mode == ApplyMode::router_logits) {
     MOE_CHECK(route_call(a, m, parallel));
-    ids = row_major(DType::i32, {a.num_tokens, setup.top_k}, m.work.ids);
-    weights = row_major(DType::f32, {a.num_tokens, setup.top_k}, m.work.weights);
-  }
-  MOE_CHECK(build_plan(m.work.plan, setup.plan_shape(a.num_tokens), expert_map, ids, weights, parallel));
-  for (std::int32_t i = 0; i < m.work.plan.num_active; ++i) {
-    const ActiveExpert& e = m.work.plan.active[i];
-    counts[usize(e.local)].fetch_add(static_cast<std::uint64_t>(e.slots), std::memory_order_relaxed);
+    ids = row_major(DType::i32, {a.num_tokens, setup.top_k}, m.ids);
+    weights = row_major(DType::f32, {a.num_tokens, setup.top_k}, m.weights);
   }
   if (adds_identity)
     MOE_CHECK(sum_zero_weights(ids, weights, {spec.config->num_experts, spec.config->router_columns()}, m.identity,
                                parallel));
+  const std::int64_t chunks = ceil_div(a.num_tokens, kChunkTokens);
+  for (std::int64_t i = 0; i < chunks; ++i)
+    MOE_CHECK(run_chunk(a, m, ids, weights, a.num_tokens * i / chunks, a.num_tokens * (i + 1) / chunks, parallel));
+  return ok();
+}
+
+Check Layer::State::run_chunk(const ApplyArgs& a, CallMemory& m, const TensorView& ids, const TensorView& weights,
+                              std::int64_t begin, std::int64_t end, const Parallel& parallel) const {
+  const std::int64_t tokens = end - begin;
+  Plan& plan = m.work.plan;
+  MOE_CHECK(build_plan(plan, setup.plan_shape(tokens, begin), expert_map, rows(ids, begin, tokens),
+                       rows(weights, begin, tokens), parallel));
+  for (std::int32_t i = 0; i < plan.num_active; ++i) {
+    const ActiveExpert& e = plan.active[i];
+    counts[usize(e.local)].fetch_add(static_cast<std::uint64_t>(e.slots), std::memory_order_relaxed);
+  }
   return run_engine(setup, m.work,
-                    {a.num_tokens, a.accumulate, a.hidden, a.out, parallel, a.control, m.identity,
+                    {tokens, a.accumulate, rows(a.hidden, begin, tokens), rows(a.out, begin, tokens), parallel, a.control,
+                     m.identity == nullptr ? nullptr : m.identity + begin,
                      spec.nodes ? &*spec.nodes : nodes_of(spec.context.get())});
 }
 

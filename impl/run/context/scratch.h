@@ -6,27 +6,34 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/index.h"
 #include "run/context/bays.h"
 
 namespace moe::run {
 
-constexpr std::int64_t kCallResults = 16384;  // floats, the most; see panels_per_call
+// Where the bays lie, and how large they are.
+struct ScratchBays {
+  std::byte* base = nullptr;
+  std::int64_t results = 0;  // floats of one gemm call
+  std::size_t bytes = 0;     // of a bay
+};
 
 class ItemScratch {
  public:
-  ItemScratch(Bays& bays, std::byte* all, std::size_t bytes_of_bay)
-      : bays_(bays), bay_(bays_.take()), base_(all + bay_ * bytes_of_bay) {}
+  ItemScratch(Bays& bays, const ScratchBays& all)
+      : bays_(bays), bay_(bays_.take()), base_(all.base + bay_ * all.bytes), results_(usize(all.results)) {}
   ItemScratch(const ItemScratch&) = delete;
   ItemScratch& operator=(const ItemScratch&) = delete;
   ~ItemScratch() { bays_.give(bay_); }
 
-  float* results() const { return reinterpret_cast<float*>(base_); }  // [kCallResults]
-  std::byte* of_gemm() const { return base_ + kCallResults * sizeof(float); }
+  float* results() const { return reinterpret_cast<float*>(base_); }
+  std::byte* of_gemm() const { return base_ + results_ * sizeof(float); }
 
  private:
   Bays& bays_;
   const std::size_t bay_;
   std::byte* const base_;
+  const std::size_t results_;
 };
 
 }  // namespace moe::run

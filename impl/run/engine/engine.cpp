@@ -29,12 +29,12 @@ Workspace carve_workspace(const EngineSetup& s, std::int64_t tokens, std::byte* 
   w.out_ld = pad16(s.hidden);
   // First, so that calls of all sizes find their scratch where it is in the caches.
   const std::size_t items = usize(s.items_at_once);
-  w.scratch_bay = round_up(kCallResults * sizeof(float) + s.kernel->scratch_bytes, std::size_t{64});
+  const std::size_t row_bytes = std::max(s.in_shape().row_bytes(), s.mid_shape().row_bytes());
+  w.scratch.results = results_per_call(shape.slots(), row_bytes);
+  w.scratch.bytes = round_up(usize(w.scratch.results) * sizeof(float) + s.kernel->scratch_bytes, std::size_t{64});
   w.holders = c.take<Bays::Holder>(items);
-  w.scratch = c.take<std::byte>(items * w.scratch_bay);
+  w.scratch.base = c.take<std::byte>(items * w.scratch.bytes);
   w.shared = c.take<std::byte>(sizeof(EngineRun));
-  w.ids = c.take<std::int32_t>(slots);
-  w.weights = c.take<float>(slots);
   w.plan = carve_plan(c, shape);
   w.in_tiles = c.take<std::byte>(slots * s.in_shape().row_bytes());
   w.mid_tiles = c.take<std::byte>(slots * s.mid_shape().row_bytes());
@@ -74,14 +74,14 @@ Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
   }
   Claims up(run.up, c.nodes), down(run.down, c.nodes);
   MOE_CHECK(phase(up.total(), [&](std::size_t i) {
-    const ItemScratch scratch(run.bays, w.scratch, w.scratch_bay);
+    const ItemScratch scratch(run.bays, w.scratch);
     run.each_piece(Which::w13, up.take(i), [&](const ActiveExpert& e, Range units, const std::byte* after) {
       run.multiply_up(e, units, after, scratch);
     });
   }));
   if (!run.keeps_results) return phase(down.total(), [&](std::size_t i) { run.multiply_columns(down.take(i)); });
   MOE_CHECK(phase(down.total(), [&](std::size_t i) {
-    const ItemScratch scratch(run.bays, w.scratch, w.scratch_bay);
+    const ItemScratch scratch(run.bays, w.scratch);
     run.each_piece(Which::w2, down.take(i), [&](const ActiveExpert& e, Range units, const std::byte* after) {
       run.multiply_down(e, units, after, scratch);
     });

@@ -37,6 +37,7 @@
 #include "io/packed.h"
 #include "kernels/kernel.h"
 #include "run/context/bays.h"
+#include "run/context/scratch.h"
 #include "run/engine/panel_source.h"
 #include "run/engine/stripes.h"
 #include "run/route/plan.h"
@@ -44,6 +45,9 @@
 namespace moe::run {
 
 constexpr std::int64_t kCallPanels = 8;        // panels of one gemm call at most
+// Tokens of one run of the engine at most. A longer batch runs in chunks of nearly equal size: each reads the weights once
+// more, and the workspace stays as large as for one chunk.
+constexpr std::int64_t kChunkTokens = 4096;
 constexpr std::int64_t kKeptFloats = 1 << 20;  // of results that phase 2 keeps: with more it sums in its items
 
 // What stays the same for all calls of a layer.
@@ -81,7 +85,9 @@ struct EngineSetup {
   }
   // Each slot has an input row of its own; else the slots of a token share one.
   bool row_per_slot() const { return weight_on_input || w13.has_order; }
-  PlanShape plan_shape(std::int64_t tokens) const { return {tokens, top_k, experts, kernel->tile_rows}; }
+  PlanShape plan_shape(std::int64_t tokens, std::int64_t first_token = 0) const {
+    return {tokens, top_k, experts, kernel->tile_rows, first_token};
+  }
 };
 
 // Of a chunk of output columns (kCallPanels panels): panels, of all experts, that are not done yet.
@@ -89,14 +95,11 @@ struct alignas(64) Unsummed {
   std::atomic<std::int32_t> count;
 };
 
-// All memory of one call.
+// All memory of one run.
 struct Workspace {
   std::byte* shared = nullptr;      // what the phases share
   Bays::Holder* holders = nullptr;  // [items at once]
-  std::byte* scratch = nullptr;     // [items at once][scratch_bay]: results of a gemm call, then its scratch
-  std::size_t scratch_bay = 0;
-  std::int32_t* ids = nullptr;  // [T*K] what routing chose (router_logits mode)
-  float* weights = nullptr;     // [T*K]
+  ScratchBays scratch;              // [items at once]
   Plan plan;
   std::byte* in_tiles = nullptr;
   std::byte* mid_tiles = nullptr;
@@ -109,6 +112,7 @@ struct Workspace {
   std::size_t bytes = 0;
 };
 
+// tokens: the most of a run.
 Workspace carve_workspace(const EngineSetup& setup, std::int64_t tokens, std::byte* base);
 
 struct EngineCall {

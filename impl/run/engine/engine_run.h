@@ -16,14 +16,18 @@ namespace moe::run {
 constexpr std::size_t kCallBytes = 512 * 1024;  // its panels, and those that are read ahead meanwhile, stay in L2
 constexpr std::int64_t kMaxTileRows = 128;      // two panels always fit
 constexpr std::int64_t kFewResults = 4096;      // of a call: they stay in L1
-static_assert(2 * kPanelRows * kMaxTileRows <= kFewResults && kFewResults <= kCallResults);
+static_assert(2 * kPanelRows * kMaxTileRows <= kFewResults);
 // More of an expert's tiles leave L2 while all of them meet the panels of a call: then these are more, so that tiles
 // come from memory less often.
 constexpr std::size_t kTilesBytes = 1536 * 1024;
+constexpr std::int64_t kManyResults = 16384;
 
-// row_bytes: of a tile.
+// Floats of a gemm call with an expert that has so many slots. row_bytes: of a tile.
+inline std::int64_t results_per_call(std::int64_t slots, std::size_t row_bytes) {
+  return usize(slots) * row_bytes > kTilesBytes ? kManyResults : kFewResults;
+}
 inline std::int64_t panels_per_call(const ActiveExpert& e, std::size_t panel_bytes, std::size_t row_bytes) {
-  const std::int64_t results = usize(e.slots) * row_bytes > kTilesBytes ? kCallResults : kFewResults;
+  const std::int64_t results = results_per_call(e.slots, row_bytes);
   const std::int64_t rows = ceil_div(e.slots, e.tiles);  // of its largest tile
   const auto in_cache = static_cast<std::int64_t>(kCallBytes / panel_bytes);
   return std::clamp<std::int64_t>(std::min(results / (kPanelRows * rows), in_cache) / 2 * 2, 2, kCallPanels);

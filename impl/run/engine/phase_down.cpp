@@ -63,7 +63,7 @@ void EngineRun::multiply_columns(const Claim& claim) const {
   const std::int64_t column = begin * kPanelRows, columns = (end - begin) * kPanelRows;
   float* acc = w.acc + column * c.tokens;
   start_sums(acc, column, columns);
-  const ItemScratch scratch(bays, w.scratch, w.scratch_bay);
+  const ItemScratch scratch(bays, w.scratch);
   const PanelBay bay(s.source);
   float* const y = scratch.results();
   for (std::int32_t i = 0; i < p.num_active; ++i) {

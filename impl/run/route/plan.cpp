@@ -29,7 +29,7 @@ struct Sorting {
   std::int64_t held_expert(std::int64_t t, std::int64_t j) const {  // -1: skipped
     const std::int64_t id = id_at(ids, t, j);
     if (id < 0 || id >= shape.experts.logical) return -1;  // zero experts have no rows
-    const std::int64_t expert = shape.experts.copy_for_row(t, id);
+    const std::int64_t expert = shape.experts.copy_for_row(shape.first_token + t, id);
     return at(expert_map, expert) < 0 ? -1 : expert;
   }
   std::int32_t* counts(const Plan& p, std::int64_t part) const { return p.counts + part * shape.experts.physical; }

@@ -76,6 +76,7 @@ struct PlanShape {
   std::int64_t tokens, top_k;
   ExpertCopies experts;  // global
   int tile_rows;
+  std::int64_t first_token = 0;  // of the call's, where the batch is a chunk of it
   std::int64_t slots() const { return tokens * top_k; }
   std::int64_t max_active() const { return experts.physical < slots() ? experts.physical : slots(); }
   std::int64_t max_tiles() const { return slots() / tile_rows + max_active(); }

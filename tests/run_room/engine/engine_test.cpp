@@ -159,12 +159,12 @@ TEST(EngineCalls, SameBitsWithManyTokens) {
   EXPECT_EQ(run(*seven, few), rows_of(b, want, {1299, 0, 17, 3, 9})) << "five tokens";
 }
 
-// One expert whose tiles exceed the L2, so that a gemm call has more panels: with 6400 tokens those of both matrices,
+// One expert whose tiles exceed the L2, so that a gemm call has more panels: with 4096 tokens those of both matrices,
 // with 1600 those of w2 alone, whose results are kept.
 TEST(EngineCalls, SameBitsInLargeGemmCalls) {
-  constexpr LayerShape kSquare{.experts = 1, .top_k = 1, .hidden = 256, .intermediate = 256, .group = -1};
+  constexpr LayerShape kSquare{.experts = 1, .top_k = 1, .hidden = 448, .intermediate = 448, .group = -1};
   constexpr LayerShape kDeep{.experts = 1, .top_k = 1, .hidden = 64, .intermediate = 1024, .group = -1};
-  constexpr std::int64_t kLong = 6400, kShort = 1600, kBytes = static_cast<std::int64_t>(kTilesBytes);
+  constexpr std::int64_t kLong = kChunkTokens, kShort = 1600, kBytes = static_cast<std::int64_t>(kTilesBytes);
   static_assert(kLong * kSquare.hidden > kBytes && kLong / 4 * 3 * kSquare.hidden < kBytes);
   static_assert(kShort * kDeep.intermediate > kBytes && kShort * kDeep.hidden <= kKeptFloats);
   for (const auto& [shape, tokens] : {std::pair{kSquare, kLong}, std::pair{kDeep, kShort}}) {
@@ -179,6 +179,53 @@ TEST(EngineCalls, SameBitsInLargeGemmCalls) {
       EXPECT_EQ(run(*layer, some), rows_of(b, want, quarter)) << tokens << " tokens, from " << begin;
     }
   }
+}
+
+// A batch of three chunks against pieces whose edges are elsewhere.
+TEST(EngineCalls, SameBitsInChunks) {
+  constexpr LayerShape kSmall{.experts = 4, .top_k = 2, .hidden = 64, .intermediate = 32, .group = -1};
+  constexpr std::int64_t kLong = 2 * kChunkTokens + 1;
+  static_assert(kLong / 3 < kChunkTokens);
+  const auto layer = make_layer(tiny_config(kSmall), pack_layer(kSmall, random_weights(kSmall, 1)),
+                                *kernels_for(kSmall).front(), threads(2));
+  const Batch b = random_batch(kSmall, kLong, 7), logits = random_batch({.hidden = kSmall.experts}, kLong, 8);
+  for (const ApplyMode mode : {ApplyMode::topk, ApplyMode::router_logits})
+    for (const bool accumulate : {false, true}) {
+      const auto run = [&](std::int64_t begin, std::int64_t count, std::int64_t workspace_tokens) {
+        Batch whole = b, routed = logits;
+        std::copy(b.x.begin(), b.x.end(), whole.out.begin());
+        std::vector<std::byte> memory(layer->workspace_bytes(mode, workspace_tokens) + 64);
+        std::byte* aligned = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
+        ApplyArgs a = whole.args();
+        a.mode = mode;
+        a.accumulate = accumulate;
+        a.num_tokens = count;
+        a.hidden = rows(a.hidden, begin, count), a.out = rows(a.out, begin, count);
+        a.topk_ids = rows(a.topk_ids, begin, count), a.topk_weights = rows(a.topk_weights, begin, count);
+        a.router_logits = rows(routed.args().hidden, begin, count);
+        a.workspace = {aligned, memory.size() - 64};
+        const Check r = layer->apply(a);
+        EXPECT_TRUE(r) << r.error().message;
+        const auto at = [&](std::int64_t t) { return whole.out.begin() + t * std::ssize(b.out) / kLong; };
+        return Bytes(at(begin), at(begin + count));
+      };
+      Bytes pieces;
+      for (const std::int64_t begin : {std::int64_t{0}, kChunkTokens, 2 * kChunkTokens}) {
+        const Bytes piece = run(begin, std::min(kChunkTokens, kLong - begin), kChunkTokens);
+        pieces.insert(pieces.end(), piece.begin(), piece.end());
+      }
+      EXPECT_EQ(run(0, kLong, kLong), pieces) << "accumulate " << accumulate;
+    }
+}
+
+// A workspace for the most tokens does for fewer; that of many tokens grows with what routing needs alone.
+TEST(EngineCalls, WorkspaceStaysAsLargeAsForOneChunk) {
+  const auto layer = make_layer(tiny_config(kNarrow), pack_layer(kNarrow, random_weights(kNarrow, 1)),
+                                *kernels_for(kNarrow).front(), threads(2));
+  const auto bytes = [&](std::int64_t tokens) { return layer->workspace_bytes(ApplyMode::topk, tokens); };
+  for (std::int64_t tokens = 1; tokens < kChunkTokens; tokens += 1 + tokens / 8) EXPECT_LE(bytes(tokens), bytes(tokens + 1));
+  EXPECT_EQ(bytes(kChunkTokens + 1), bytes(kChunkTokens));
+  EXPECT_EQ(bytes(100 * kChunkTokens), bytes(kChunkTokens));
 }
 
 class CancelledCalls : public testing::TestWithParam<std::int64_t> {};

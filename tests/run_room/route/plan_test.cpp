@@ -107,7 +107,7 @@ std::vector<std::int64_t> plain(Ids& in) {
     for (std::int64_t j = 0; j < s.top_k; ++j) {
       const std::int64_t id = in.ids64[static_cast<std::size_t>(t * in.stride + j)];
       if (id < 0 || id >= s.experts.logical) continue;
-      const std::int64_t expert = s.experts.copy_for_row(t, id);
+      const std::int64_t expert = s.experts.copy_for_row(s.first_token + t, id);
       if (in.expert_map[static_cast<std::size_t>(expert)] >= 0) slots.push_back({id, expert, t, j});
     }
   std::sort(slots.begin(), slots.end());
@@ -169,7 +169,8 @@ TEST(Plan, IsThePlainSortForEveryNumberOfThreads) {
     for (const ExpertCopies experts :
          {ExpertCopies{1, 1}, ExpertCopies{8, 8}, ExpertCopies{60, 97}, ExpertCopies{128, 256}})
       for (const int tile_rows : {12, 16}) {
-        Ids in({tokens, tokens == 2049 ? 1 : 8, experts, tile_rows}, seed++);
+        const std::int64_t first_token = tokens % 2 == 0 ? 0 : 4099;  // of a later chunk
+        Ids in({tokens, tokens == 2049 ? 1 : 8, experts, tile_rows, first_token}, seed++);
         SCOPED_TRACE(std::to_string(tokens) + " tokens, " + std::to_string(experts.physical) + " experts");
         const std::vector<std::int64_t> want = plain(in);
         for (const Parallel& parallel : {Parallel{}, two->parallel(), seven->parallel(), backwards()}) {
