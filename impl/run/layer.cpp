@@ -154,8 +154,8 @@ struct Layer::State {
   }
   Check run_call(const ApplyArgs& a, CallMemory m, const Parallel& parallel) const;
   // Tokens [begin, end) of a call: their plan, then the engine.
-  Check run_chunk(const ApplyArgs& a, CallMemory& m, const TensorView& ids, const TensorView& weights, std::int64_t begin,
-                  std::int64_t end, const Parallel& parallel) const;
+  Check run_chunk(const ApplyArgs& a, CallMemory& m, const TensorView& ids, const TensorView& weights,
+                  std::int64_t begin, std::int64_t end, const Parallel& parallel) const;
 };
 
 Layer::Layer() : state_(std::make_unique<State>()) {}
@@ -288,10 +288,10 @@ Check Layer::State::run_chunk(const ApplyArgs& a, CallMemory& m, const TensorVie
     const ActiveExpert& e = plan.active[i];
     counts[usize(e.local)].fetch_add(static_cast<std::uint64_t>(e.slots), std::memory_order_relaxed);
   }
-  return run_engine(setup, m.work,
-                    {tokens, a.accumulate, rows(a.hidden, begin, tokens), rows(a.out, begin, tokens), parallel, a.control,
-                     m.identity == nullptr ? nullptr : m.identity + begin,
-                     spec.nodes ? &*spec.nodes : nodes_of(spec.context.get())});
+  return run_engine(
+      setup, m.work,
+      {tokens, a.accumulate, rows(a.hidden, begin, tokens), rows(a.out, begin, tokens), parallel, a.control,
+       m.identity == nullptr ? nullptr : m.identity + begin, spec.nodes ? &*spec.nodes : nodes_of(spec.context.get())});
 }
 
 void Layer::expert_counts(std::span<std::uint64_t> counts, bool reset) const {

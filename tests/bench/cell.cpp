@@ -16,6 +16,7 @@ namespace moe::bench {
 namespace {
 
 bool probes_wanted = true;
+double seconds_wanted = 0;
 
 constexpr const char* kSkewNames[] = {"", ":zipf", ":same", ":third-empty"};
 
@@ -103,7 +104,7 @@ struct Samples {
 };
 
 Samples sample(const Cell& c, const Measured& layer, const Apply& apply) {
-  constexpr double kSeconds = 1.2, kBetweenProbes = 0.15;
+  constexpr double kBetweenProbes = 0.15;
   // A probe takes tens of milliseconds, and what runs next finds caches and threads as it left them: calls of a moment
   // have some time for themselves.
   constexpr std::size_t kCalls = 6;
@@ -115,8 +116,8 @@ Samples sample(const Cell& c, const Measured& layer, const Apply& apply) {
   double spent = 0, since_probe = 0;
   std::size_t calls = 0;  // since a probe
   for (std::size_t call = 0;; ++call) {
-    const bool enough = s.times.size() >= kMost || (spent > kSeconds && s.times.size() >= Samples::kLeast);
-    if (enough && (!s.disturbed() || spent > 3 * kSeconds)) break;
+    const bool enough = s.times.size() >= kMost || (spent > seconds_wanted && s.times.size() >= Samples::kLeast);
+    if (enough && (!s.disturbed() || spent > 3 * seconds_wanted)) break;
     const std::size_t copy = call * c.slots() / static_cast<std::size_t>(c.workload.experts);
     const std::vector<std::int32_t>& ids = routes.next();
     const long before = involuntary_switches();
@@ -172,6 +173,7 @@ void measure(benchmark::State& state, const Cell& c, const Measured& layer, cons
 }
 
 void set_probes(bool wanted) { probes_wanted = wanted; }
+void set_seconds(double wanted) { seconds_wanted = wanted; }
 
 void add_cell(const Cell& c, std::function<void(benchmark::State&)> run) {
   const auto guarded = [run = std::move(run)](benchmark::State& state) {

@@ -55,6 +55,9 @@ void measure(benchmark::State& state, const Cell& cell, const Measured& layer, c
 // Whether probes run between the calls of all cells.
 void set_probes(bool wanted);
 
+// For how long the calls of a cell are measured, at least.
+void set_seconds(double wanted);
+
 // `run` measures the cell by its name, once; what it throws is the cell's error.
 void add_cell(const Cell& cell, std::function<void(benchmark::State&)> run);
 

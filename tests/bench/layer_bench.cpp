@@ -69,15 +69,13 @@ struct Series {
 
 std::vector<Series> series() {
   const std::vector<Skew> uniform = {Skew::uniform}, skewed = {Skew::zipf, Skew::same, Skew::third_empty};
-  const std::vector<std::int64_t> tokens = {1, 4, 16, 64, 256, 1024};
+  const std::vector<std::int64_t> tokens = {1, 4, 16, 64, 256, 1024, 4096, 16384};
   const std::vector<const char*> all = {};
   return {
       {kQwen3, uniform, all, tokens},
       {kGptOss, uniform, all, tokens},
       {kMixtral, uniform, all, tokens},
       {kDeepseek, uniform, all, tokens},
-      // Long prompts.
-      {kQwen3, uniform, {"bf16", "w8a8-channel", "w4a8-g128", "mxfp4"}, {4096, 16384}},
       {kQwen3, skewed, {"w4a8-g128"}, {16, 256, 1024}},
       {kDeepseek, skewed, {"w4a8-g128"}, {16, 256, 1024}},
       // Every expert gets every token: tiles of 2 to 15 rows.

@@ -1,7 +1,8 @@
-// Google Benchmark's program with three things more.
+// Google Benchmark's program with four things more.
 //
 //   --threads=1,2   thread counts of the layers and conversions; default: one and all processors of this process
 //   --probes=no     times alone: no probes between the calls of a layer
+//   --seconds=0.3   calls of a layer are measured for so long; default: 1.2
 //
 // The JSON's context names the processor, and the probes come first: with their figures a report stands by itself.
 #include <benchmark/benchmark.h>
@@ -25,6 +26,7 @@ namespace {
 struct Options {
   std::vector<int> threads;  // empty: a bad list
   bool probes = true;
+  double seconds = 1.2;
 };
 
 std::vector<int> numbers(const char* p) {
@@ -43,12 +45,14 @@ std::vector<int> numbers(const char* p) {
 Options options(int& argc, char** argv) {
   Options out{{1}};
   if (cpu_count() > 1) out.threads.push_back(cpu_count());
-  constexpr std::string_view kThreads = "--threads=";
+  constexpr std::string_view kThreads = "--threads=", kSeconds = "--seconds=";
   int kept = 1;
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     if (argument.substr(0, kThreads.size()) == kThreads)
       out.threads = numbers(argv[i] + kThreads.size());
+    else if (argument.substr(0, kSeconds.size()) == kSeconds)
+      out.seconds = std::strtod(argv[i] + kSeconds.size(), nullptr);
     else if (argument == "--probes=no")
       out.probes = false;
     else
@@ -81,15 +85,16 @@ void add_probes(const std::vector<int>& threads) {
 
 int main(int argc, char** argv) {
   using namespace moe::bench;
-  const auto [threads, probes] = options(argc, argv);
-  if (threads.empty()) {
-    std::fprintf(stderr, "%s: --threads wants numbers with commas between them\n", argv[0]);
+  const auto [threads, probes, length] = options(argc, argv);
+  if (threads.empty() || !(length > 0)) {
+    std::fprintf(stderr, "%s: --threads wants numbers with commas between them, --seconds a positive one\n", argv[0]);
     return 2;
   }
   benchmark::AddCustomContext("cpu", moe::cpu_facts().model);
   benchmark::AddCustomContext("cpus", std::to_string(cpu_count()));
   if (const char* isa = std::getenv("MOE_MAX_ISA")) benchmark::AddCustomContext("max_isa", isa);
   set_probes(probes);
+  set_seconds(length);
   add_probes(threads);
   add_benchmarks(threads);
   benchmark::Initialize(&argc, argv);

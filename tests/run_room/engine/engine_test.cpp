@@ -223,7 +223,8 @@ TEST(EngineCalls, WorkspaceStaysAsLargeAsForOneChunk) {
   const auto layer = make_layer(tiny_config(kNarrow), pack_layer(kNarrow, random_weights(kNarrow, 1)),
                                 *kernels_for(kNarrow).front(), threads(2));
   const auto bytes = [&](std::int64_t tokens) { return layer->workspace_bytes(ApplyMode::topk, tokens); };
-  for (std::int64_t tokens = 1; tokens < kChunkTokens; tokens += 1 + tokens / 8) EXPECT_LE(bytes(tokens), bytes(tokens + 1));
+  for (std::int64_t tokens = 1; tokens < kChunkTokens; tokens += 1 + tokens / 8)
+    EXPECT_LE(bytes(tokens), bytes(tokens + 1));
   EXPECT_EQ(bytes(kChunkTokens + 1), bytes(kChunkTokens));
   EXPECT_EQ(bytes(100 * kChunkTokens), bytes(kChunkTokens));
 }
