@@ -38,6 +38,7 @@ enum class Feature : std::uint8_t {
   amx_tile,
   amx_int8,
   amx_bf16,
+  amx_fp8,
   neon,
   dotprod,
   i8mm,
@@ -49,11 +50,11 @@ enum class Feature : std::uint8_t {
   sme2,
   rvv
 };
-constexpr std::array<std::string_view, 25> kFeatureNames = {
+constexpr std::array<std::string_view, 26> kFeatureNames = {
     "scalar",      "avx2",     "fma",         "f16c",        "avx512f",     "avx512bw", "avx512vl",
     "avx512_vnni", "avx_vnni", "avx512_bf16", "avx512_fp16", "avx512_vbmi", "amx_tile", "amx_int8",
-    "amx_bf16",    "neon",     "dotprod",     "i8mm",        "bf16",        "fp16",     "sve",
-    "sve2",        "sme",      "sme2",        "rvv"};
+    "amx_bf16",    "amx_fp8",  "neon",        "dotprod",     "i8mm",        "bf16",     "fp16",
+    "sve",         "sve2",     "sme",         "sme2",        "rvv"};
 using FeatureSet = std::bitset<kFeatureNames.size()>;
 std::optional<Feature> feature_from_name(std::string_view name);
 inline bool has(const FeatureSet& s, Feature f) { return s.test(usize(f)); }

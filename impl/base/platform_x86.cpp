@@ -31,7 +31,7 @@ struct Bit {
 };
 
 // clang-format off
-constexpr std::array<Bit, 14> kBits = {{
+constexpr std::array<Bit, 15> kBits = {{
     {Feature::fma,         1, 0, ecx, 12, kYmm},
     {Feature::f16c,        1, 0, ecx, 29, kYmm},
     {Feature::avx2,        7, 0, ebx,  5, kYmm},
@@ -46,6 +46,7 @@ constexpr std::array<Bit, 14> kBits = {{
     {Feature::amx_bf16,    7, 0, edx, 22, kTiles},
     {Feature::amx_tile,    7, 0, edx, 24, kTiles},
     {Feature::amx_int8,    7, 0, edx, 25, kTiles},
+    {Feature::amx_fp8,    30, 1, eax,  4, kTiles},
 }};
 // clang-format on
 

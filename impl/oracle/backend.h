@@ -82,6 +82,7 @@ struct Accepts {
   // The machine.
   EnumSet<DeviceType> devices;
   EnumSet<Arch> archs = EnumSet<Arch>::all();
+  std::optional<Feature> feature = std::nullopt;       // of a CPU
   std::span<const CapabilityRange> capabilities = {};  // of CUDA; empty = any
   std::span<const std::string_view> gfx = {};          // of ROCm; empty = any; "gfx12*": all that begin so
   std::string_view device_library = {};          // platform.libs must have it, else the device can't run the class
@@ -109,6 +110,8 @@ struct Accepts {
   ActivationFormat format = ActivationFormat::standard;
   GemmType gemm_type = GemmType::any;
   bool batch_invariant = false, lora = false;
+  std::int64_t hidden_step = 1, intermediate_step = 1;           // of the sizes, where the question states them
+  EnumSet<Activation> stepped_for = EnumSet<Activation>::all();  // intermediate_step: with these
 
   // What conversion and kernels need; asked for a config only.
   EnumSet<Format> checkpoints = EnumSet<Format>::all();
@@ -171,14 +174,18 @@ struct Family {
   void (*set_keys)(Query& q, const Config& config) = nullptr;
   Result<QuantConfig> (*quant_config)(const Config& config, std::string_view backend) = nullptr;
 };
-// All that this build answers, and an empty one for other oracles; by id, or by the name of the oracle.
+// All that this build answers, and an empty one for other oracles; by id (the answers of May 2026), by a question, or
+// by the name of the oracle.
 std::span<const Family* const> families();
 const Family& family_of(OracleId id);
+const Family& family_of(const Query& q);
 namespace families_of {
 #define MOE_FAMILY(id_) extern const Family id_;
 #define MOE_OWN_FAMILY(id_) extern const Family id_;
 #include "oracle/families.inc"
+extern const Family int_wna16_april_2026;
 }  // namespace families_of
+std::span<const Family> families_november_2026();  // of CPUs; w4a8_int8 is as it was
 const Family& family_named(std::string_view name);
 std::vector<std::string_view> runnable_backends();  // whose layout this build writes and its kernels read
 std::string built_oracles();                        // "w4a8_int8, int_wna16, unquantized"

@@ -1,4 +1,5 @@
 // moe_describe("oracle"): the pinned answer of an oracle as JSON, or its failure (describe.md 2).
+#include "base/index.h"
 #include "base/text.h"
 #include "oracle/select.h"
 
@@ -62,10 +63,25 @@ Error failure(const Query& q, const Outcome& out) {
   return fail(Code::no_backend, "", cat(who, " this on ", platform_text(q.platform), first_details(out)), details);
 }
 
+// What is not known is not answered: oracles of floats were read as of May 2026, those of November for CPUs alone.
+Check check_profile(const Query& q) {
+  const bool integers = q.oracle == OracleId::int_wna16 || q.oracle == OracleId::w4a8_int8;
+  if (q.profile == Profile::april_2026 && !integers)
+    return fail(Code::unsupported, "/profile",
+                cat("profile 2026-04 is known of int_wna16 and w4a8_int8; oracle ", oracle_name(q.oracle),
+                    " has 2026-05 and 2026-11"));
+  if (q.profile == Profile::november_2026 && q.platform.type != DeviceType::cpu)
+    return fail(
+        Code::unsupported, "/profile",
+        cat("profile 2026-11 is known for platform cpu; for ", at(kDeviceNames, q.platform.type), " there is 2026-05"));
+  return ok();
+}
+
 }  // namespace
 
 Result<std::string> describe_oracle(const json::Value& query) {
   MOE_TRY(const Query q, parse_query(query));
+  MOE_CHECK(check_profile(q));
   const Outcome out = ask(q, SelectFlags{});
   if (out.answer != Answer::accepted) return failure(q, out);
   json::Writer w;

@@ -25,6 +25,15 @@ const Family& family_of(OracleId id) {
   return kNone;
 }
 
+const Family& family_of(const Query& q) {
+  if (q.profile == Profile::may_2026) return family_of(q.oracle);
+  if (q.profile == Profile::april_2026)
+    return q.oracle == OracleId::int_wna16 ? families_of::int_wna16_april_2026 : family_of(q.oracle);
+  for (const Family& f : families_november_2026())
+    if (f.id == q.oracle) return f;
+  return family_of(q.oracle);
+}
+
 const Family& family_named(std::string_view name) {
   for (const Family* f : kFamilies)
     if (oracle_name(f->id) == name) return *f;

@@ -176,8 +176,18 @@ Check env(Query& q, const json::Value& v, const std::string& at) {
   return ok();
 }
 
+Check profile(Query& q, const json::Value& v, const std::string& at) {
+  const std::string* word = v.string();
+  const auto found =
+      word == nullptr ? kProfileNames.end() : std::find(kProfileNames.begin(), kProfileNames.end(), *word);
+  if (found == kProfileNames.end()) return bad_member(at, "one of " + list_of(kProfileNames));
+  q.profile = static_cast<Profile>(found - kProfileNames.begin());
+  return ok();
+}
+
 constexpr std::array kQueryMembers = {
     MemberRow<Query>{"oracle", oracle, true},
+    MemberRow<Query>{"profile", profile},
     MemberRow<Query>{"platform", platform, true},
     MemberRow<Query>{"moe", moe_members},
     MemberRow<Query>{"weight_key", key<&Query::weight_key>},
@@ -223,6 +233,7 @@ std::string_view oracle_name(OracleId id) {
 Result<Query> parse_query(const json::Value& value) {
   Query q;
   MOE_CHECK(read_members<Query>(value, "", kQueryMembers, q));
+  q.moe.parallel.any_split = q.profile == Profile::november_2026;
   fill_keys(q);
   return q;
 }

@@ -29,13 +29,19 @@ enum class OracleId : std::uint8_t {
 };
 
 // FusedMoEParallelConfig members as given: no flattening.
+// Whose answers: vLLM as it was in that month. Those of May 2026 are what libmoe selects by.
+enum class Profile : std::uint8_t { april_2026, may_2026, november_2026 };
+constexpr std::array<std::string_view, 3> kProfileNames = {"2026-04", "2026-05", "2026-11"};
+
 struct ParallelQuery {
   std::int64_t tp_size = 1, dp_size = 1, pcp_size = 1, ep_size = 1, sp_size = 1;
   bool use_ep = false, enable_eplb = false;
   std::string all2all_backend = "allgather_reducescatter";
   std::optional<bool> use_batched_activation_format;  // nullopt: derived
 
-  bool uses_all2all() const { return dp_size > 1 && use_ep; }
+  bool any_split = false;  // november_2026: other splits of the batch also bring all-to-all kernels
+
+  bool uses_all2all() const { return use_ep && (dp_size > 1 || (any_split && (pcp_size > 1 || sp_size > 1))); }
   bool batched() const {
     if (use_batched_activation_format) return *use_batched_activation_format;
     return uses_all2all() && (all2all_backend == "deepep_low_latency" || all2all_backend == "nixl_ep");
@@ -58,6 +64,7 @@ struct MoeQuery {
 struct Query {
   OracleId oracle = OracleId::no_oracle;
   Policy policy = Policy::vllm;
+  Profile profile = Profile::may_2026;
   Platform platform;
   MoeQuery moe;
   std::optional<QuantKey> weight_key, activation_key, user_activation;

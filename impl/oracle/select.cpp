@@ -261,7 +261,7 @@ void ask_list(const Request& r, Round& round, Outcome& out) {
 }  // namespace
 
 Outcome ask(const Query& q, SelectFlags flags) {
-  const Family& family = family_of(q.oracle);
+  const Family& family = family_of(q);
   Outcome out;
   if (family.rows.empty()) {
     out.answer = Answer::not_built;
@@ -291,7 +291,7 @@ Outcome ask(const Query& q, SelectFlags flags) {
 
 std::string request_words(const Query& q) {
   std::vector<std::string_view> words;
-  for (const BackendRow& row : family_of(q.oracle).rows) {
+  for (const BackendRow& row : family_of(q).rows) {
     const Accepts& a = row.accepts(q.policy);
     for (const std::string_view word : {a.request, a.request_too})
       if (!word.empty() && std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);

@@ -135,7 +135,8 @@ TEST(Detect, AgreesWithProcCpuinfo) {
                               {Feature::avx512_fp16, "avx512_fp16"},
                               {Feature::amx_tile, "amx_tile"},
                               {Feature::amx_int8, "amx_int8"},
-                              {Feature::amx_bf16, "amx_bf16"}}
+                              {Feature::amx_bf16, "amx_bf16"},
+                              {Feature::amx_fp8, "amx_fp8"}}
           : std::vector<Pair>{{Feature::neon, "asimd"}, {Feature::dotprod, "asimddp"}, {Feature::i8mm, "i8mm"},
                               {Feature::bf16, "bf16"},  {Feature::fp16, "asimdhp"},    {Feature::sve, "sve"},
                               {Feature::sve2, "sve2"}};

@@ -93,5 +93,59 @@ INSTANTIATE_TEST_SUITE_P(Vectors, GoldenSelection,
                            return file.substr(0, file.find('.'));
                          });
 
+// What vLLM 0.33.0 itself answered on faked CPUs: [platform, oracle, activation, routing, in_dtype, backend, experts].
+// "raise": the call raises.
+json november_query(const json& row) {
+  static const json platforms = json::parse(R"({
+    "x86_amx": {"type": "cpu", "arch": "x86_64", "features": ["amx_tile", "amx_int8", "amx_bf16"]},
+    "x86_amx_fp8": {"type": "cpu", "arch": "x86_64", "features": ["amx_tile", "amx_int8", "amx_bf16", "amx_fp8"]},
+    "x86": {"type": "cpu", "arch": "x86_64", "features": []},
+    "arm": {"type": "cpu", "arch": "aarch64", "features": ["dotprod", "i8mm", "bf16"],
+            "libs": {"torch_dyn_quant_4bit": true}}})");
+  static const json keys = json::parse(R"({
+    "int8": ["kInt8StaticChannelSym", "kInt8DynamicTokenSym"], "fp8": ["kFp8Static128BlockSym", "kFp8Dynamic128Sym"],
+    "fp8t": ["kFp8StaticTensorSym", "kFp8StaticTensorSym"], "fp8c": ["kFp8StaticChannelSym", "kFp8DynamicTokenSym"],
+    "unquantized": [null, null], "mxfp4": ["kMxfp4Static", null], "mxfp4_deepseek_v4": ["kMxfp4Static", null],
+    "int_wna16": ["kInt4Static", null], "nvfp4": ["kNvfp4Static", "kNvfp4Dynamic"],
+    "mxfp8": ["kMxfp8Static", "kMxfp8Dynamic"], "w4a8_int8": ["kInt4W4A8StaticChannelSym", null]})");
+  const auto oracle = row[1].get<std::string>();
+  return {{"oracle", oracle.rfind("fp8", 0) == 0 ? "fp8" : oracle},
+          {"profile", "2026-11"},
+          {"platform", platforms.at(row[0].get<std::string>())},
+          {"moe",
+           {{"activation", row[2]},
+            {"routing_method", row[3]},
+            {"in_dtype", row[4]},
+            {"hidden_dim", 2048},
+            {"intermediate_size_per_partition", 1024},
+            {"num_experts", 64},
+            {"experts_per_token", 8}}},
+          {"weight_key", keys.at(oracle)[0]},
+          {"activation_key", keys.at(oracle)[1]}};
+}
+
+TEST(GoldenSelectionOfNovember, EveryCase) {
+  const json rows = load_json("selection/vllm_0_33_cpu.json");
+  ASSERT_EQ(rows.size(), 2374u);
+  int others = 0;  // than those of May
+  for (const json& row : rows) {
+    SCOPED_TRACE(row.dump());
+    json query = november_query(row);
+    const Result<std::string> answer = describe_oracle(*moe::json::parse(query.dump()));
+    if (row[5] == "raise") {
+      ASSERT_FALSE(answer) << *answer;
+      check_failure(answer.error(), {{"error", "none"}});
+    } else {
+      ASSERT_TRUE(answer) << answer.error().message;
+      check_answer(*answer, {{"backend", row[5]}, {"experts", row[6]}});
+    }
+    query["profile"] = "2026-05";
+    const Result<std::string> may = describe_oracle(*moe::json::parse(query.dump()));
+    others += static_cast<bool>(may) != static_cast<bool>(answer) ||
+              (may && json::parse(*may).at("experts") != json::parse(*answer).at("experts"));
+  }
+  EXPECT_GT(others, 300);
+}
+
 }  // namespace
 }  // namespace moe::test::golden_test

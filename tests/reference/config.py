@@ -875,7 +875,7 @@ def resolve(doc):
 
 
 FEATURES = ["scalar", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx_vnni", "avx512_bf16",
-            "avx512_fp16", "avx512_vbmi", "amx_tile", "amx_int8", "amx_bf16", "neon", "dotprod", "i8mm", "bf16", "fp16",
+            "avx512_fp16", "avx512_vbmi", "amx_tile", "amx_int8", "amx_bf16", "amx_fp8", "neon", "dotprod", "i8mm", "bf16", "fp16",
             "sve", "sve2", "sme", "sme2", "rvv"]
 
 

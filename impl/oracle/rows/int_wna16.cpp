@@ -191,7 +191,33 @@ Result<QuantConfig> quant_config(const Config& c, std::string_view) {
   return wna16_quant_config(a);
 }
 
+// The first stage of vLLM's oracle (wna16.md, S1): four backends, no zero points, and moe_backend is not read.
+constexpr std::array kFirstKeys = {kInt4Keys[0], kInt4Keys[1], key_named("kInt8Static")};
+constexpr Accepts first_stage(Accepts a) {
+  a.weight_keys = kFirstKeys;
+  return a;
+}
+constexpr std::array kFirstRows = {
+    BackendRow{.backend = "FLASHINFER_TRTLLM", .name = "TrtLlmMxint4ExpertsMonolithic", .vllm = kTrtllm},
+    BackendRow{.backend = "MARLIN", .name = "MarlinExperts", .vllm = first_stage(kMarlin)},
+    BackendRow{.backend = "BATCHED_MARLIN", .name = "BatchedMarlinExperts", .vllm = first_stage(kBatchedMarlin)},
+    BackendRow{.backend = "XPU", .name = "XPUExpertsWNA16", .vllm = kXpu}};
+
+Steering first_steer(const Query& q) {
+  Steering s;
+  s.word_unread = true;
+  for (const BackendRow& row : kFirstRows)
+    if (row.vllm.listed.has(q.platform.type)) s.order.push_back(row.backend);
+  return s;
+}
+
 }  // namespace
+
+constinit const Family families_of::int_wna16_april_2026 = {.id = OracleId::int_wna16,
+                                                            .rows = kFirstRows,
+                                                            .steer = first_steer,
+                                                            .set_keys = set_keys,
+                                                            .quant_config = quant_config};
 
 constinit const Family families_of::int_wna16 = {.id = OracleId::int_wna16,
                                                  .rows = kRows,

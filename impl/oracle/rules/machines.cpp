@@ -73,6 +73,9 @@ std::optional<Why> device(const Query& q, const Trial& o) {
   const std::string found = "the platform is " + platform_text(p);
   if (!a.devices.has(p.type)) return Why{"device " + names_in(a.devices, kDeviceNames), found, "/platform/type"};
   if (!a.archs.has(p.arch)) return Why{"architecture " + names_in(a.archs, kArchNames), found, "/platform/arch"};
+  if (a.feature && !has(p.features, *a.feature))
+    return Why{cat("feature ", at(kFeatureNames, *a.feature)), "platform.features does not have it",
+               "/platform/features"};
   if (p.type == DeviceType::cuda && !in_any(a.capabilities, capability_of(p)))
     return Why{"compute capability " + text_of(a.capabilities), found, "/platform/capability"};
   if (p.type == DeviceType::cuda)

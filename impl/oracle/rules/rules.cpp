@@ -166,6 +166,16 @@ MaybeWhy lora(const Query& q, const Trial& o) {
   return Why{"no LoRA", "is_lora_enabled is true", ""};
 }
 
+MaybeWhy sizes(const Query& q, const Trial& o) {
+  const auto off = [](const char* name, std::int64_t size, std::int64_t step) -> MaybeWhy {
+    if (size % step == 0) return std::nullopt;
+    return Why{cat(name, " in multiples of ", step), cat("it is ", size), cat("/", name)};
+  };
+  if (MaybeWhy why = off("hidden_dim", q.moe.hidden_dim, o.accepts->hidden_step)) return why;
+  if (!o.accepts->stepped_for.has(q.moe.activation)) return std::nullopt;
+  return off("intermediate_size_per_partition", q.moe.intermediate_size_per_partition, o.accepts->intermediate_step);
+}
+
 // --- conversion and kernels: only for a config ------------------------------------------------------------
 
 MaybeWhy checkpoint(const Query& q, const Trial& o) {
@@ -343,6 +353,7 @@ constexpr std::array kRules = {
     Rule{{Reject::user,              "gemm_type"},           gemm_type},
     Rule{{Reject::batch_invariance,  "batch_invariance"},    batch_invariance},
     Rule{{Reject::lora,              "lora"},                lora},
+    Rule{{Reject::alignment,         "sizes"},               sizes},
     Rule{{Reject::weight_layout,     "checkpoint"},          checkpoint},
     Rule{{Reject::group_size,        "group_size"},          group_size},
     Rule{{Reject::alignment,         "alignment"},           alignment},
