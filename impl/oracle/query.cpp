@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/index.h"
 #include "base/text.h"
 #include "config/config.h"
 #include "config/fields.h"
@@ -181,7 +182,7 @@ Check profile(Query& q, const json::Value& v, const std::string& at) {
   const auto found =
       word == nullptr ? kProfileNames.end() : std::find(kProfileNames.begin(), kProfileNames.end(), *word);
   if (found == kProfileNames.end()) return bad_member(at, "one of " + list_of(kProfileNames));
-  q.profile = static_cast<Profile>(found - kProfileNames.begin());
+  q.profile = vllm::profile_at(usize(found - kProfileNames.begin()));
   return ok();
 }
 

@@ -18,6 +18,7 @@
 #include "layouts/layout.h"
 #include "scheme/scheme.h"
 #include "vllm/keys.h"
+#include "vllm/profile.h"
 
 namespace moe::oracle {
 
@@ -29,10 +30,6 @@ enum class OracleId : std::uint8_t {
 };
 
 // FusedMoEParallelConfig members as given: no flattening.
-// Whose answers: vLLM as it was in that month. Those of May 2026 are what libmoe selects by.
-enum class Profile : std::uint8_t { april_2026, may_2026, november_2026 };
-constexpr std::array<std::string_view, 3> kProfileNames = {"2026-04", "2026-05", "2026-11"};
-
 struct ParallelQuery {
   std::int64_t tp_size = 1, dp_size = 1, pcp_size = 1, ep_size = 1, sp_size = 1;
   bool use_ep = false, enable_eplb = false;

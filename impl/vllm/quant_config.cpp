@@ -12,7 +12,7 @@ std::optional<GroupShape> QuantConfig::block_shape() const {
 }
 
 bool QuantConfig::use_fp8_w8a8() const {
-  return a1.dtype == (profile == QuantProfile::april_2026 ? QuantType::fp8_e4m3fn : platform_fp8);
+  return a1.dtype == (profile == Profile::april_2026 ? QuantType::fp8_e4m3fn : platform_fp8);
 }
 
 std::string_view QuantConfig::config_name(QuantType model_dtype) const {

@@ -13,6 +13,7 @@
 
 #include "vllm/group_shape.h"
 #include "vllm/ocp_mx.h"
+#include "vllm/profile.h"
 
 namespace moe::vllm {
 
@@ -24,16 +25,11 @@ struct QuantDesc {
   friend constexpr bool operator==(const QuantDesc&, const QuantDesc&) = default;
 };
 
-// vLLM changed the fp8 dtype of fp8_w8a8 in May 2026; a query chooses which of the two states to reproduce. "seed" is
-// an older word for the first.
-enum class QuantProfile : std::uint8_t { april_2026, may_2026 };
-constexpr std::array<std::string_view, 3> kQuantProfileNames = {"2026-04", "2026-05", "seed"};
-
 struct QuantConfig {
   QuantDesc a1, a2, w1, w2;
   bool is_scale_swizzled = true;
   std::optional<double> gemm1_alpha, gemm1_beta, gemm1_clamp_limit;
-  QuantProfile profile = QuantProfile::april_2026;
+  Profile profile = Profile::april_2026;  // the fp8 dtype of fp8_w8a8 changed after it
   QuantType platform_fp8 = QuantType::fp8_e4m3fn;
 
   bool is_quantized() const { return a1.dtype != QuantType::none; }

@@ -74,7 +74,7 @@ Result<QuantConfig> made(BuilderArgs a, QuantType activations, QuantType weights
 }
 
 Result<QuantConfig> fp8_w8a8(const BuilderArgs& a) {
-  return made(a, a.profile == QuantProfile::april_2026 ? QuantType::fp8_e4m3fn : a.platform_fp8, QuantType::none);
+  return made(a, a.profile == Profile::april_2026 ? QuantType::fp8_e4m3fn : a.platform_fp8, QuantType::none);
 }
 Result<QuantConfig> int8_w8a8(const BuilderArgs& a) { return made(a, QuantType::int8, QuantType::none); }
 Result<QuantConfig> int4_w4afp8(const BuilderArgs& a) { return made(a, QuantType::fp8_e4m3fn, QuantType::int4); }

@@ -25,7 +25,7 @@ struct BuilderArgs {
   bool is_scale_swizzled = true;
   std::optional<double> gemm1_alpha = std::nullopt, gemm1_beta = std::nullopt, gemm1_clamp_limit = std::nullopt;
   // What the answer is for.
-  QuantProfile profile = QuantProfile::april_2026;
+  Profile profile = Profile::april_2026;
   QuantType platform_fp8 = QuantType::fp8_e4m3fn;
 };
 

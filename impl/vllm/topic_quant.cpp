@@ -153,8 +153,8 @@ Result<QuantConfig> built(const Members& query) {
   if (builder == nullptr) return fields::unexpected("/builder", *word, "one of " + names);
 
   BuilderArgs a;
-  MOE_TRY(const std::optional<std::size_t> profile, query.word("profile", kQuantProfileNames));
-  if (profile && kQuantProfileNames[*profile] == "2026-05") a.profile = QuantProfile::may_2026;
+  MOE_TRY(const std::optional<std::size_t> profile, query.word("profile", kProfileNames));
+  if (profile) a.profile = profile_at(*profile);
   static constexpr std::array<std::string_view, 2> kFp8 = {"fp8_e4m3fn", "fp8_e4m3fnuz"};
   MOE_TRY(const std::optional<std::size_t> fp8, query.word("platform_fp8", kFp8));
   if (fp8.value_or(0) == 1) a.platform_fp8 = QuantType::fp8_e4m3fnuz;

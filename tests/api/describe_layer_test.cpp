@@ -18,6 +18,33 @@ TEST(DescribeParallel, EveryCase) {
   }
 }
 
+TEST(DescribeParallel, Profiles) {
+  const auto ask = [](json query) { return describe("parallel_config", query.dump()).answer; };
+  EXPECT_EQ(ask({{"profile", "2026-04"}})["all2all_backend"], "naive");
+  EXPECT_EQ(ask({{"profile", "seed"}})["all2all_backend"], "naive");
+  EXPECT_EQ(ask({{"profile", "2026-05"}})["all2all_backend"], "allgather_reducescatter");
+  EXPECT_EQ(ask({{"profile", "2026-11"}})["all2all_backend"], "allgather_reducescatter");
+  EXPECT_EQ(ask({{"profile", "2026-04"}, {"dp_size", 2}})["all2all_backend"], "allgather_reducescatter");
+  json split = {{"pcp_size", 2}, {"enable_expert_parallel", true}, {"all2all_backend", "mori_low_latency"}};
+  for (const char* profile : {"2026-04", "2026-05", "2026-11"}) {
+    split["profile"] = profile;
+    const bool november = profile == std::string("2026-11");
+    const json answer = ask(split);
+    EXPECT_EQ(answer["use_all2all_kernels"], november) << profile;
+    EXPECT_EQ(answer["use_mori_kernels"], november) << profile;
+    EXPECT_EQ(answer.contains("use_moonep_kernels"), november) << profile;
+    EXPECT_EQ(answer.contains("use_naive_all2all_kernels"), profile == std::string("2026-04")) << profile;
+    EXPECT_EQ(answer.contains("use_nixl_ep_kernels"), profile != std::string("2026-04")) << profile;
+  }
+  json nixl = {{"dp_size", 2}, {"enable_expert_parallel", true}, {"all2all_backend", "nixl_ep"}};
+  for (const char* profile : {"2026-04", "2026-05", "2026-11"}) {
+    nixl["profile"] = profile;
+    EXPECT_EQ(ask(nixl)["use_batched_activation_format"], profile != std::string("2026-04")) << profile;
+  }
+  EXPECT_EQ(ask({{"profile", "2026-11"}, {"all2all_backend", "passthrough"}})["use_passthrough_all2all"], true);
+  EXPECT_EQ(ask({{"profile", "2026-11"}, {"all2all_backend", "moonep"}})["use_moonep_kernels"], false);
+}
+
 TEST(DescribeParallel, Refusals) {
   expect_refused("parallel_config", {{"[]", ""},
                                      {R"({"tp_size": 0})", "/tp_size"},
@@ -32,6 +59,7 @@ TEST(DescribeParallel, Refusals) {
                                      {R"({"enable_eplb": "yes"})", "/enable_eplb"},
                                      {R"({"all2all_backend": "carrier_pigeon"})", "/all2all_backend"},
                                      {R"({"all2all_backend": 3})", "/all2all_backend"},
+                                     {R"({"profile": "2026-06"})", "/profile"},
                                      {R"({"ep_size": 2})", "/ep_size"}});
 }
 
@@ -54,6 +82,38 @@ TEST(DescribeRouting, EveryCase) {
   EXPECT_EQ(describe("routing_method", R"({"names": true})").answer["numbers"].size(), numbers.size());
 }
 
+// As vLLM 0.33.0's own function answers.
+TEST(DescribeRouting, November) {
+  struct Case {
+    const char* scoring;
+    int top_k;
+    bool renormalize;
+    int groups;
+    bool bias;
+    const char* name;
+  };
+  for (const Case& c :
+       {Case{"sqrtsoftplus", 6, true, 0, true, "DeepseekV4"}, Case{"sqrtsoftplus", 6, false, 0, true, "Unspecified"},
+        Case{"sigmoid", 8, true, 8, true, "DeepSeekV3"}, Case{"sigmoid", 8, false, 8, true, "Unspecified"},
+        Case{"sigmoid", 8, true, 0, true, "MiniMax2"}, Case{"sigmoid", 8, false, 0, true, "Unspecified"},
+        Case{"softmax", 8, true, 0, true, "Unspecified"}, Case{"sigmoid", 1, true, 0, false, "SigmoidRenorm"},
+        Case{"sigmoid", 1, false, 0, false, "Sigmoid"}, Case{"softmax", 8, true, 0, false, "RenormalizeNaive"},
+        Case{"softmax", 1, false, 0, false, "Default"}, Case{"tanh", 1, true, 0, false, "Unspecified"}}) {
+    json query = {{"scoring_func", c.scoring},
+                  {"top_k", c.top_k},
+                  {"renormalize", c.renormalize},
+                  {"num_expert_group", c.groups},
+                  {"has_e_score_bias", c.bias}};
+    const json today = describe("routing_method", query.dump()).answer;
+    EXPECT_EQ(today["2026-11"], c.name) << query.dump();
+    for (const char* profile : {"2026-04", "2026-05", "2026-11"}) {
+      query["profile"] = profile;
+      const json answer = describe("routing_method", query.dump()).answer;
+      EXPECT_EQ(answer["method"], today[profile == std::string("2026-04") ? "seed" : profile]) << query.dump();
+    }
+  }
+}
+
 TEST(DescribeRouting, DefaultsAndRefusals) {
   expect_answer("routing_method", {{"scoring_func", "softmax"}, {"top_k", 2}}, {{"method", "Renormalize"}});
   expect_answer("routing_method", {{"scoring_func", "SOFTMAX"}, {"top_k", 2}}, {{"method", "Unspecified"}});
@@ -67,6 +127,7 @@ TEST(DescribeRouting, DefaultsAndRefusals) {
                   {R"({"scoring_func": "softmax", "top_k": 1, "num_expert_group": -1})", "/num_expert_group"},
                   {R"({"scoring_func": "softmax", "top_k": 1, "has_e_score_bias": 0})", "/has_e_score_bias"},
                   {R"({"scoring_func": "softmax", "top_k": 1, "topk_group": 1})", "/topk_group"},
+                  {R"({"scoring_func": "softmax", "top_k": 1, "profile": 2026})", "/profile"},
                   {R"({"names": false})", "/names"},
                   {R"({"names": 1})", "/names"},
                   {R"({"names": true, "top_k": 1})", "/top_k"}});

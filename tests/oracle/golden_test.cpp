@@ -2,7 +2,9 @@
 // status, subject and the details that the vector fixes.
 #include <gtest/gtest.h>
 
+#include <sstream>
 #include <string>
+#include <tuple>
 
 #include "oracle/selection.h"
 #include "support/rooms.h"
@@ -145,6 +147,118 @@ TEST(GoldenSelectionOfNovember, EveryCase) {
               (may && json::parse(*may).at("experts") != json::parse(*answer).at("experts"));
   }
   EXPECT_GT(others, 300);
+}
+
+Result<std::string> ask(const json& query) { return describe_oracle(*moe::json::parse(query.dump())); }
+
+TEST(Profiles, WordsOfNovember) {
+  json query = november_query({"x86_amx", "mxfp4", "silu", "Default", "bfloat16"});
+  for (const char* word : {"cpu", "auto"}) {
+    query["moe"]["moe_backend"] = word;
+    const Result<std::string> answer = ask(query);
+    ASSERT_TRUE(answer) << answer.error().message;
+    check_answer(*answer, {{"backend", "CPU"}, {"experts", "CPUExpertsMxfp4"}});
+  }
+  query["activation_key"] = "kMxfp8Dynamic";  // 16-bit activations all the same
+  EXPECT_TRUE(ask(query));
+  query["user_activation"] = "kMxfp4Dynamic";
+  check_failure(ask(query).error(), {{"error", "refused"}, {"kind", "conflict"}});
+  for (const auto& [oracle, words, refused] :
+       {std::tuple{"mxfp4", "flashinfer_cutlass_afp8 triton_unfused flashinfer_moe_ep_cutedsl aiter b12x", true},
+        {"mxfp4", "hpc CPU", false},
+        {"fp8", "hpc humming cutlass", true},
+        {"fp8", "cpu rdna3", false},
+        {"int_wna16", "rdna3 triton marlin", true},
+        {"int_wna16", "cpu aiter", false},
+        {"unquantized", "batched_triton aiter", true},
+        {"unquantized", "cpu emulation", false},
+        {"nvfp4", "flashinfer_b12x b12x humming", true},
+        {"mxfp8", "aiter xpu triton", true},
+        {"mxfp8", "emulation", false}}) {
+    json q = november_query({"x86_amx", oracle, "silu", "Default", "bfloat16"});
+    std::istringstream in(words);
+    for (std::string word; in >> word;) {
+      q["moe"]["moe_backend"] = word;
+      const Result<std::string> answer = ask(q);
+      ASSERT_FALSE(answer) << oracle << " " << word;
+      check_failure(answer.error(), {{"error", refused ? "refused" : "unknown_backend"}});
+    }
+  }
+  json plain = november_query({"x86", "unquantized", "silu", "Default", "float32"});
+  for (const char* word : {"humming", "marlin"}) {  // they mean quantized layers alone
+    plain["moe"]["moe_backend"] = word;
+    check_answer(*ask(plain), {{"experts", "CPUUnquantizedExperts"}});
+  }
+  plain["moe"]["is_lora_enabled"] = true;
+  check_answer(*ask(plain), {{"backend", "TRITON"}, {"experts", "TritonExperts"}});
+}
+
+TEST(Profiles, SizesOfNovember) {
+  json query = november_query({"x86_amx", "unquantized", "silu", "Default", "bfloat16"});
+  query["moe"]["intermediate_size_per_partition"] = 1000;  // padded
+  EXPECT_TRUE(ask(query));
+  query["moe"]["activation"] = "swigluoai";
+  EXPECT_FALSE(ask(query));
+  query["moe"]["intermediate_size_per_partition"] = 1024;
+  query["moe"]["hidden_dim"] = 2040;
+  EXPECT_FALSE(ask(query));
+  json int8 = november_query({"arm", "int8", "silu", "Default", "bfloat16"});
+  EXPECT_TRUE(ask(int8));
+  int8["moe"]["intermediate_size_per_partition"] = 1000;
+  EXPECT_FALSE(ask(int8));
+}
+
+TEST(Profiles, AllToAllOfNovember) {
+  json query = november_query({"x86_amx", "fp8", "silu", "Default", "bfloat16"});
+  query["moe"]["parallel"] = {
+      {"sp_size", 2}, {"ep_size", 2}, {"use_ep", true}, {"all2all_backend", "deepep_low_latency"}};
+  EXPECT_EQ(json::parse(*ask(query)).at("backend"), "NONE");  // batched activations
+  query["profile"] = "2026-05";
+  EXPECT_EQ(json::parse(*ask(query)).at("backend"), "CPU");
+  json plain = november_query({"x86_amx", "unquantized", "silu", "Default", "bfloat16"});
+  plain["moe"]["parallel"] = {{"dp_size", 2}, {"ep_size", 2}, {"use_ep", true}, {"all2all_backend", "moonep"}};
+  check_failure(ask(plain).error(), {{"error", "refused"}});
+}
+
+TEST(Profiles, Zentorch) {
+  json query = november_query({"x86", "int_wna16", "gelu", "Custom", "bfloat16"});
+  EXPECT_FALSE(ask(query));
+  query["platform"]["libs"] = {{"zentorch", true}};
+  check_answer(*ask(query), {{"backend", "ZEN_CPU"}, {"experts", "ZentorchExpertsInt4"}});
+}
+
+TEST(Profiles, TheFirstStageOfIntWna16) {
+  json query = {
+      {"oracle", "int_wna16"}, {"profile", "2026-04"}, {"platform", {{"type", "cpu"}}}, {"weight_key", "kInt4Static"}};
+  check_failure(ask(query).error(), {{"error", "none"}});
+  query["platform"] = {{"type", "cuda"}, {"capability", {9, 0}}};
+  check_answer(*ask(query), {{"backend", "MARLIN"}, {"experts", "MarlinExperts"}});
+  query["moe"] = {{"moe_backend", "nonsense"}};  // not read
+  check_answer(*ask(query), {{"backend", "MARLIN"}, {"experts", "MarlinExperts"}});
+  query["weight_key"] = "kInt4StaticAsym";
+  check_failure(ask(query).error(), {{"error", "none"}});
+  query["platform"] = {{"type", "xpu"}};
+  query["weight_key"] = "kInt4Static32";
+  check_answer(*ask(query), {{"backend", "XPU"}});
+  query["platform"] = {{"type", "rocm"}, {"gfx", "gfx942"}};
+  check_failure(ask(query).error(), {{"error", "none"}});
+}
+
+TEST(Profiles, WhatIsNotKnownIsRefused) {
+  json query = november_query({"x86_amx", "fp8", "silu", "Default", "bfloat16"});
+  for (const auto& [profile, platform, code] : {std::tuple{"2026-04", "cpu", Code::unsupported},
+                                                {"2026-11", "cuda", Code::unsupported},
+                                                {"2027-01", "cpu", Code::invalid_config}}) {
+    query["profile"] = profile;
+    query["platform"] = {{"type", platform}};
+    const Result<std::string> answer = ask(query);
+    ASSERT_FALSE(answer) << profile;
+    EXPECT_EQ(answer.error().code, code) << answer.error().message;
+    EXPECT_EQ(answer.error().subject, "/profile");
+  }
+  query["platform"] = {{"type", "cpu"}};
+  query["profile"] = 11;
+  EXPECT_EQ(ask(query).error().subject, "/profile");
 }
 
 }  // namespace

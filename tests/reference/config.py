@@ -338,7 +338,8 @@ def routing_method_2026_05(scoring_func, top_k, renormalize, num_expert_group, h
 # parallel
 # --------------------------------------------------------------------------
 ALL2ALL = ["naive", "pplx", "allgather_reducescatter", "deepep_high_throughput", "deepep_low_latency",
-           "flashinfer_all2allv", "flashinfer_nvlink_two_sided", "flashinfer_nvlink_one_sided", "mori", "nixl_ep"]
+           "flashinfer_all2allv", "flashinfer_nvlink_two_sided", "flashinfer_nvlink_one_sided", "mori", "nixl_ep",
+           "deepep_v2", "mori_high_throughput", "mori_low_latency", "moonep", "passthrough"]
 
 
 @dataclass
@@ -508,7 +509,9 @@ def parse_strict(text):
 
 DTYPES = ["float32", "float16", "bfloat16"]
 BACKENDS = ["auto", "cpu", "b12x", "triton", "deep_gemm", "deep_gemm_mega_moe", "cutlass", "flashinfer_trtllm",
-            "flashinfer_cutlass", "flashinfer_cutedsl", "marlin", "humming", "triton_unfused", "aiter", "emulation"]
+            "flashinfer_cutlass", "flashinfer_cutedsl", "marlin", "humming", "triton_unfused", "aiter", "emulation",
+            "batched_triton", "flashinfer_moe_ep_cutedsl", "flashinfer_moe_ep_mega_deep_gemm", "flashinfer_b12x", "aiter_mega_moe",
+            "aiter_triton_mxfp4_bf16", "aiter_triton_mxfp4_mxfp4", "flydsl", "hpc", "rdna3"]
 ACTIVATIONS = ["silu", "gelu", "gelu_tanh", "gelu_pytorch_tanh", "relu2", "swigluoai", "swigluoai_uninterleave",
                "swiglustep", "silu_no_mul", "gelu_no_mul", "gelu_tanh_no_mul", "relu2_no_mul"]
 FORMATS = ["none", "pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "nvfp4-pack-quantized",

@@ -21,12 +21,12 @@ QuantConfig built(const char* builder, const BuilderArgs& a) {
 }
 
 TEST(QuantConfig, ProfilesDifferInFp8) {
-  BuilderArgs a{.profile = QuantProfile::april_2026, .platform_fp8 = QuantType::fp8_e4m3fnuz};
+  BuilderArgs a{.profile = Profile::april_2026, .platform_fp8 = QuantType::fp8_e4m3fnuz};
   EXPECT_EQ(built("fp8_w8a8", a).a1.dtype, QuantType::fp8_e4m3fn);
   EXPECT_TRUE(built("fp8_w8a8", a).use_fp8_w8a8());
   a.quant_dtype = QuantType::fp8_e4m3fnuz;
   EXPECT_FALSE(built("make", a).use_fp8_w8a8());  // the seed compares with e4m3fn only
-  a.profile = QuantProfile::may_2026;
+  a.profile = Profile::may_2026;
   EXPECT_TRUE(built("make", a).use_fp8_w8a8());
   EXPECT_EQ(built("fp8_w8a8", a).a1.dtype, QuantType::fp8_e4m3fnuz);
   EXPECT_EQ(built("fp8_w8a16", a).w1.dtype, QuantType::fp8_e4m3fnuz);
