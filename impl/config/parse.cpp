@@ -220,8 +220,8 @@ Check read_activation_params(const Members& members, Draft& draft) {
   if (!c.alpha) c.alpha = use.default_alpha;
   if (!c.beta) c.beta = use.default_beta;
   if (!c.limit) c.limit = use.default_limit;
-  if (use.caps && !c.gate_cap) c.gate_cap = kDefaultGateCap;
-  if (use.caps && !c.up_cap) c.up_cap = kDefaultUpCap;
+  if (!c.gate_cap) c.gate_cap = use.default_gate_cap;
+  if (!c.up_cap) c.up_cap = use.default_up_cap;
   return ok();
 }
 

@@ -90,7 +90,7 @@ struct ActivateArgs {
   // vLLM's W4A8 op drops the clamps of swiglustep (w4a8_int8.md 8.3). The flag lets bit_compat vllm
   // do so without an activation of its own.
   bool clamp;                            // silu with limit: clamp before; swiglustep: with clamps (not bit_compat vllm)
-  float alpha = 0, beta = 0, limit = 0;  // swiglu_softcap: alpha caps gate, beta caps up
+  float alpha = 0, beta = 0, limit = 0;  // swiglu_softcap, situ: alpha caps gate, beta caps up; 0: no cap
   DType dtype;                           // of the input
   // stepwise repeats vLLM's W4A8 op, which works on tensors of the input dtype and so rounds after
   // every operation. once is what a fused kernel does: float32 inside, one rounding at the end.

@@ -33,6 +33,8 @@ ActivationParams activation_params(Activation a) {
     case Activation::swiglustep:
       return {false, true, std::nullopt, std::nullopt, 7.0};
     case Activation::swiglu_softcap:
+      return {false, false, std::nullopt, std::nullopt, std::nullopt, true, 4.0, 25.0};
+    case Activation::situ:
       return {false, false, std::nullopt, std::nullopt, std::nullopt, true};
     case Activation::silu:
       return {false, true, std::nullopt, std::nullopt, std::nullopt};

@@ -28,10 +28,9 @@ struct ActivationParams {
   // double, as JSON has them; they become float32 where a kernel takes them. silu has a limit only
   // when the config sets one, so it has no default.
   std::optional<double> default_alpha, default_beta, default_limit;
-  bool caps = false;  // gate_cap and up_cap
+  bool caps = false;  // gate_cap and up_cap; without a default an absent one caps nothing
+  std::optional<double> default_gate_cap = std::nullopt, default_up_cap = std::nullopt;
 };
-// Inkling2's, the model that the function comes from (config.md 10).
-constexpr double kDefaultGateCap = 4.0, kDefaultUpCap = 25.0;
 ActivationParams activation_params(Activation a);
 
 // The default order of stacked rows; nullopt without a gate.

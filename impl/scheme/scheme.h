@@ -254,6 +254,7 @@ enum class Activation : std::uint8_t {
   swigluoai_uninterleave,
   swiglustep,
   swiglu_softcap,
+  situ,
   silu_no_mul,
   gelu_no_mul,
   gelu_tanh_no_mul,
@@ -261,7 +262,7 @@ enum class Activation : std::uint8_t {
 };
 constexpr auto kActivationNames = std::to_array<std::string_view>(
     {"silu", "gelu", "gelu_tanh", "relu2", "swigluoai", "swigluoai_uninterleave", "swiglustep", "swiglu_softcap",
-     "silu_no_mul", "gelu_no_mul", "gelu_tanh_no_mul", "relu2_no_mul"});
+     "situ", "silu_no_mul", "gelu_no_mul", "gelu_tanh_no_mul", "relu2_no_mul"});
 constexpr bool is_gated(Activation a) { return a < Activation::silu_no_mul; }
 
 // How a fused tensor orders its rows: halves either way, or g0 u0 g1 u1 ... (GPT-OSS). It speaks of

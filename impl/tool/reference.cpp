@@ -56,6 +56,12 @@ const ActivationRow kActivations[] = {
        return n.gate_cap * std::tanh(g / n.gate_cap) * sigmoid(g) * n.up_cap * std::tanh(u / n.up_cap);
      },
      {0, 0, 0, 4, 25}},
+    {"situ",  // a cap of 0 is none
+     [](double g, double u, const ActivationNumbers& n) {
+       const auto capped = [](double x, double cap) { return cap == 0 ? x : cap * std::tanh(x / cap); };
+       return capped(g, n.gate_cap) * sigmoid(g) * capped(u, n.up_cap);
+     },
+     {}},
 };
 
 // The row of an activation, also of "silu_no_mul" and "gelu_pytorch_tanh".

@@ -70,6 +70,9 @@ TEST(LayerOptions, OfTheLayer) {
       {capped("up_cap", 1e7), "/activation_params/up_cap"},
       {capped("alpha", 1), "/activation_params/alpha"},
       {capped("limit", 7), "/activation_params/limit"},
+      {{{"activation", "situ"}}, "accepted"},
+      {{{"activation", "situ"}, {"activation_params", {{"gate_cap", 4}, {"up_cap", 2}}}}, "accepted"},
+      {{{"activation", "situ"}, {"activation_params", {{"beta", 4}}}}, "/activation_params/beta"},
       {{{"activation_params", {{"gate_cap", 4}}}}, "/activation_params/gate_cap"},
       {{{"activation_params", {{"up_cap", 4}}}}, "/activation_params/up_cap"},
   };
@@ -187,6 +190,9 @@ TEST(LayerOptions, AreShownWhereTheyAreSet) {
       resolved_of(layer_document({{"activation", "swiglu_softcap"}, {"activation_params", {{"up_cap", 9}}}}));
   EXPECT_EQ(caps["activation_params"]["gate_cap"], 4.0);
   EXPECT_EQ(caps["activation_params"]["up_cap"], 9.0);
+  const json situ = resolved_of(layer_document({{"activation", "situ"}, {"activation_params", {{"gate_cap", 9}}}}));
+  EXPECT_EQ(situ["activation_params"]["gate_cap"], 9.0);
+  EXPECT_FALSE(situ["activation_params"].contains("up_cap"));
 }
 
 TEST(LayerOptions, OfAVariant) {

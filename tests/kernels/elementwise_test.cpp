@@ -170,6 +170,23 @@ TEST(Activation, GoldenVectors) {
   EXPECT_GT(checked, 2000u);
 }
 
+// Kimi-K3's, in float64: a cap that is not given caps nothing.
+TEST(Activation, SituWithAndWithoutCaps) {
+  for (const float gate_cap : {0.0f, 1.0f, 7.5f})
+    for (const float up_cap : {0.0f, 3.0f, 30.0f})
+      for (const float g : {-60.0f, -2.5f, -0.125f, 0.0f, 0.75f, 4.0f, 33.0f})
+        for (const float u : {-40.0f, -0.5f, 0.0f, 1.5f, 70.0f}) {
+          ActivateArgs a{};
+          a.activation = Activation::situ;
+          a.alpha = gate_cap, a.beta = up_cap;
+          a.dtype = DType::f32;
+          a.rounding = Rounding::once;
+          const auto capped = [](double x, double cap) { return cap == 0 ? x : cap * std::tanh(x / cap); };
+          const double want = capped(g, gate_cap) / (1 + std::exp(-double{g})) * capped(u, up_cap);
+          EXPECT_NEAR(activated(a, g, u), want, 1e-6 + 4e-6 * std::fabs(want)) << g << " " << u << " " << gate_cap;
+        }
+}
+
 TEST(Activation, NonFiniteRowsStayThemselves) {
   for (std::size_t f = 0; f < kActivationNames.size(); ++f) {
     ActivateArgs a{};
@@ -183,7 +200,7 @@ TEST(Activation, NonFiniteRowsStayThemselves) {
       EXPECT_TRUE(std::isnan(activated(a, 1.0f, NAN))) << kActivationNames[f];
     }
     const float top = activated(a, INFINITY, 1.0f);  // clamped where there is a limit
-    const bool clamped = a.activation >= Activation::swigluoai && a.activation <= Activation::swiglu_softcap;
+    const bool clamped = a.activation >= Activation::swigluoai && a.activation <= Activation::situ;
     EXPECT_EQ(std::isinf(top), !clamped) << kActivationNames[f] << " " << top;
   }
 }

@@ -238,6 +238,8 @@ double plain_activation(const LayerShape& s, double g, double u) {
       return std::min(g * sigmoid(g), 7.0) * clamp(u);
     case Activation::swiglu_softcap:
       return 4 * std::tanh(g / 4) * sigmoid(g) * 25 * std::tanh(u / 25);
+    case Activation::situ:
+      return 2.5 * std::tanh(g / 2.5) * sigmoid(g) * u;
     case Activation::silu_no_mul:
       return g * sigmoid(g);
     case Activation::gelu_no_mul:

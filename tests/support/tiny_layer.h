@@ -53,6 +53,7 @@ inline std::shared_ptr<Config> tiny_config(const LayerShape& s) {
     c->alpha = 1.702, c->beta = 1.0, c->limit = 7.0;
   if (s.activation == Activation::swiglustep) c->limit = 7.0;
   if (s.activation == Activation::swiglu_softcap) c->gate_cap = 4.0, c->up_cap = 25.0;
+  if (s.activation == Activation::situ) c->gate_cap = 2.5;
   return c;
 }
 

@@ -166,8 +166,8 @@ inline F gated_lanes(const ActivateArgs& a, F g, F u) {
     return round_again<D>(V::mul(round_again<D>(V::add(u, V::set(a.beta))), glu));
   }
   if constexpr (K == Formula::softcap) {
-    const F capped = round_again<D>(soft_cap_lanes(g, V::set(a.alpha)));
-    const F up = round_again<D>(soft_cap_lanes(u, V::set(a.beta)));
+    const F capped = a.alpha == 0.0f ? g : round_again<D>(soft_cap_lanes(g, V::set(a.alpha)));
+    const F up = a.beta == 0.0f ? u : round_again<D>(soft_cap_lanes(u, V::set(a.beta)));
     return round_again<D>(V::mul(round_again<D>(sigmoid_weighted(capped, g)), up));
   }
   // The clamp comes behind silu here and before it in silu_clamped: two models, two definitions.
@@ -216,6 +216,7 @@ void activate_rounded(const ActivateArgs& a) {
     case Activation::swigluoai_uninterleave:
       return activate_as<D, R, Formula::oai, true>(a);
     case Activation::swiglu_softcap:
+    case Activation::situ:
       return activate_as<D, R, Formula::softcap, true>(a);
     case Activation::swiglustep:
       return a.clamp ? activate_as<D, R, Formula::step, true>(a) : activate_as<D, R, Formula::silu, true>(a);

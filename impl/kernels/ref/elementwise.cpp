@@ -47,9 +47,9 @@ float gated(const ActivateArgs& a, float g, float u, Round round) {
     const float glu = round(g * s);
     return round(round(u + a.beta) * glu);
   }
-  if (a.activation == Activation::swiglu_softcap) {
-    const float capped = round(soft_cap_f32(g, a.alpha));
-    return round(round(capped / (1.0f + exp_f32(-g))) * round(soft_cap_f32(u, a.beta)));
+  if (a.activation == Activation::swiglu_softcap || a.activation == Activation::situ) {
+    const auto capped = [&](float x, float cap) { return cap == 0.0f ? x : round(soft_cap_f32(x, cap)); };
+    return round(round(capped(g, a.alpha) / (1.0f + exp_f32(-g))) * capped(u, a.beta));
   }
   if (a.activation == Activation::swiglustep && a.clamp)
     return round(min_or_b(a.limit, round(unary(a.activation, g))) * clamp_both(u));

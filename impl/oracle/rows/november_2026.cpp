@@ -170,7 +170,7 @@ Steering steer_fp8(const Query& q) {
 // Weights become bfloat16 on the way; it runs everywhere.
 constexpr Accepts kMxfp8Emulation = [] {
   Accepts a = with_pairs({.listed = kCpus, .devices = EnumSet<DeviceType>::all()}, kMxfp8);
-  a.activations = kNineActivations.with({Activation::swigluoai_uninterleave});
+  a.activations = kNineActivations.with({Activation::swigluoai_uninterleave, Activation::situ});
   a.all2all_refused = kNvlinkAll2all;
   a.batch_invariant = a.lora = true;
   return a;
