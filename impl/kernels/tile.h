@@ -47,7 +47,7 @@
 
 namespace moe::kernels {
 
-// Kernels of tiles of bf16 leave so few tokens to a row of vectors, which wants digits.
+// Kernels of bf16 tiles give tiles of at most this many tokens to the AVX-512 row, which reads digits.
 constexpr int kDigitTokens = 7;
 
 // The shape of a tile follows from the weights that it meets and from ActFormat. The engine makes

@@ -59,7 +59,7 @@ def sources_of(path):
     includes. An object of a batch may need what any of its sources may; builds without batches ask each alone."""
     batch = re.search(r"^(.*/Unity/unity_[^/]*)\.o(bj)?$", path)
     if batch:
-        return re.findall(r'^#include ".*?/impl/(.*)"$', pathlib.Path(batch[1]).read_text(encoding="utf-8"), re.MULTILINE)
+        return re.findall(r'^#include ".*/impl/(.*)"$', pathlib.Path(batch[1]).read_text(encoding="utf-8"), re.MULTILINE)
     match = re.search(r"/impl/(.*?)\.o(bj)?$", path)
     return [match[1] if match else path]
 

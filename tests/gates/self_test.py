@@ -54,11 +54,12 @@ class Bench:
         self.expect("program: " + what, words, "library_gate.py", program, "--program", "--needs", needs, "--glibc", glibc,
                     "--source", str(self.folder), "--ldd")
 
-    def object(self, what, words, where, source, flags=("-O2",), batch=None):
+    def object(self, what, words, where, source, flags=("-O2",), batch=None, too=None):
         path = self.write("impl/" + where, source)
         built = self.folder / "o" / "impl" / (where + ".o")
         if batch:  # as CMake names what includes it
-            path = self.write(f"o/{batch}.dir/Unity/unity_0_cxx.cxx", f'#include "{path}"\n')
+            others = [self.write("impl/" + too, "int other() { return 1; }\n")] if too else []
+            path = self.write(f"o/{batch}.dir/Unity/unity_0_cxx.cxx", "".join(f'#include "{p}"\n' for p in [*others, path]))
             built = pathlib.Path(path + ".o")
         built.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run([self.cxx, "-std=c++20", *flags, "-c", path, "-o", str(built)], check=True)
@@ -167,6 +168,8 @@ def main(cc, cxx):
         b.object("signal mask", "needs pthread_sigmask", "io/a.cpp", mask)
         b.object("a batch", "run/a.cpp: needs fopen", "run/a.cpp",
                  "#include <cstdio>\nvoid* f() { return std::fopen(\"x\", \"r\"); }\n", batch="run")
+        b.object("a batch of two", "needs fopen", "run/a.cpp",
+                 "#include <cstdio>\nvoid* f() { return std::fopen(\"x\", \"r\"); }\n", batch="two", too="io/b.cpp")
         b.object("a batch of base/os", None, "base/os/a.cpp",
                  "#include <cstdio>\nvoid* f() { return std::fopen(\"x\", \"r\"); }\n", batch="os")
         b.object("signal mask around a write", None, "base/os/new_file.cpp", mask)

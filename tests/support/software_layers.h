@@ -25,7 +25,7 @@ class SoftwareLayers : public testing::TestWithParam<const Kernel*> {
   void has_the_bits_of_the_scalar_row() {
     const Kernel& kernel = *GetParam();
     for (const std::int64_t group : {32, 64, 128, -1}) {
-      LayerShape s{.experts = 2, .top_k = 2, .hidden = 2048, .intermediate = 128, .group = group, .bias = true};
+      LayerShape s{.experts = 5, .top_k = 2, .hidden = 2048, .intermediate = 128, .group = group, .bias = true};
       s.layout = kernel.id->layout;
       s.act = kernel.id->act;
       if (!kernel.id->takes(Groups::of_size(group))) continue;

@@ -83,7 +83,7 @@ class Commands(Case):
                 self.assertEqual(run("convert", model, out).returncode, 0)
                 checked, code = document("check", out, model)
                 self.assertEqual(code, 0, checked)
-        self.assertGreater(seen, 0)
+        self.assertGreater(seen, 0 if SANITIZED else 20)
 
     def test_shapes_without_files(self):
         for form in some(("w4a8-channel", "w8a8-channel", "w4a16-g32", "w8a16-channel", "fp8-channel", "mxfp8", "mxfp4", "nvfp4",

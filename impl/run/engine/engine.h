@@ -45,8 +45,8 @@
 namespace moe::run {
 
 constexpr std::int64_t kCallPanels = 8;  // panels of one gemm call at most
-// Tokens of one run of the engine at most. A longer batch runs in chunks of nearly equal size: each reads the weights
-// once more, and the workspace stays as large as for one chunk.
+// Tokens of one run of the engine at most. A longer batch runs in chunks of nearly equal size. Each chunk reads all
+// weights, and the workspace is that of one chunk.
 constexpr std::int64_t kChunkTokens = 4096;
 constexpr std::int64_t kKeptFloats = 1 << 20;  // of results that phase 2 keeps: with more it sums in its items
 

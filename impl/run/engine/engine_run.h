@@ -17,8 +17,8 @@ constexpr std::size_t kCallBytes = 512 * 1024;  // its panels, and those that ar
 constexpr std::int64_t kMaxTileRows = 128;      // two panels always fit
 constexpr std::int64_t kFewResults = 4096;      // of a call: they stay in L1
 static_assert(2 * kPanelRows * kMaxTileRows <= kFewResults);
-// More of an expert's tiles leave L2 while all of them meet the panels of a call: then these are more, so that tiles
-// come from memory less often.
+// An expert whose tiles exceed L2 gets larger calls: all of its tiles meet the panels of a call, so they are read from
+// memory less often.
 constexpr std::size_t kTilesBytes = 1536 * 1024;
 constexpr std::int64_t kManyResults = 16384;
 

@@ -186,9 +186,14 @@ TEST(EngineCalls, SameBitsInChunks) {
   constexpr LayerShape kSmall{.experts = 4, .top_k = 2, .hidden = 64, .intermediate = 32, .group = -1};
   constexpr std::int64_t kLong = 2 * kChunkTokens + 1;
   static_assert(kLong / 3 < kChunkTokens);
-  const auto layer = make_layer(tiny_config(kSmall), pack_layer(kSmall, random_weights(kSmall, 1)),
-                                *kernels_for(kSmall).front(), threads(2));
-  const Batch b = random_batch(kSmall, kLong, 7), logits = random_batch({.hidden = kSmall.experts}, kLong, 8);
+  auto config = tiny_config(kSmall);
+  config->routing.num_zero_experts = 2;
+  const auto layer =
+      make_layer(config, pack_layer(kSmall, random_weights(kSmall, 1)), *kernels_for(kSmall).front(), threads(2));
+  Batch b = random_batch(kSmall, kLong, 7);
+  const Batch logits = random_batch({.hidden = kSmall.experts + 2}, kLong, 8);
+  for (std::size_t i = 0; i < b.ids.size(); i += 7)
+    b.ids[i] = static_cast<std::int32_t>(kSmall.experts) + static_cast<std::int32_t>(i % 2);  // zero experts
   for (const ApplyMode mode : {ApplyMode::topk, ApplyMode::router_logits})
     for (const bool accumulate : {false, true}) {
       const auto run = [&](std::int64_t begin, std::int64_t count, std::int64_t workspace_tokens) {
@@ -216,6 +221,27 @@ TEST(EngineCalls, SameBitsInChunks) {
       }
       EXPECT_EQ(run(0, kLong, kLong), pieces) << "accumulate " << accumulate;
     }
+}
+
+// Which copy of an expert a slot takes depends on its row in the call, not in the chunk: ranks that cut a batch in
+// other places would else compute a slot twice or never.
+TEST(EngineCalls, CopiesOfExpertsGoByTheRowOfTheCall) {
+  constexpr LayerShape kSix{.experts = 6, .top_k = 2, .hidden = 64, .intermediate = 32, .group = -1};
+  auto config = tiny_config(kSix);
+  config->num_experts = 4;
+  config->parallel.num_redundant_experts = 2;
+  const ExpertCopies copies = expert_copies(*config);
+  ASSERT_EQ(copies.physical, 6);
+  const auto layer = make_layer(config, pack_layer(kSix, random_weights(kSix, 1)), *kernels_for(kSix).front());
+  LayerShape logical = kSix;
+  logical.experts = 4;
+  Batch b = random_batch(logical, 2 * kChunkTokens + 1, 7);
+  run(*layer, b);
+  std::vector<std::uint64_t> counts(6), want(6);
+  layer->expert_counts(counts, false);
+  for (std::size_t i = 0; i < b.ids.size(); ++i)
+    ++want[static_cast<std::size_t>(copies.copy_for_row(static_cast<std::int64_t>(i) / b.top_k, b.ids[i]))];
+  EXPECT_EQ(counts, want);
 }
 
 // A workspace for the most tokens does for fewer; that of many tokens grows with what routing needs alone.
