@@ -172,18 +172,20 @@ TEST(Activation, GoldenVectors) {
 
 // Kimi-K3's, in float64: a cap that is not given caps nothing.
 TEST(Activation, SituWithAndWithoutCaps) {
-  for (const float gate_cap : {0.0f, 1.0f, 7.5f})
-    for (const float up_cap : {0.0f, 3.0f, 30.0f})
-      for (const float g : {-60.0f, -2.5f, -0.125f, 0.0f, 0.75f, 4.0f, 33.0f})
-        for (const float u : {-40.0f, -0.5f, 0.0f, 1.5f, 70.0f}) {
+  for (const double gate_cap : {0.0, 1.0, 7.5})
+    for (const double up_cap : {0.0, 3.0, 30.0})
+      for (const double g : {-60.0, -2.5, -0.125, 0.0, 0.75, 4.0, 33.0})
+        for (const double u : {-40.0, -0.5, 0.0, 1.5, 70.0}) {
           ActivateArgs a{};
           a.activation = Activation::situ;
-          a.alpha = gate_cap, a.beta = up_cap;
+          a.alpha = static_cast<float>(gate_cap), a.beta = static_cast<float>(up_cap);
           a.dtype = DType::f32;
           a.rounding = Rounding::once;
           const auto capped = [](double x, double cap) { return cap == 0 ? x : cap * std::tanh(x / cap); };
-          const double want = capped(g, gate_cap) / (1 + std::exp(-double{g})) * capped(u, up_cap);
-          EXPECT_NEAR(activated(a, g, u), want, 1e-6 + 4e-6 * std::fabs(want)) << g << " " << u << " " << gate_cap;
+          const double want = capped(g, gate_cap) / (1 + std::exp(-g)) * capped(u, up_cap);
+          const float got = activated(a, static_cast<float>(g), static_cast<float>(u));
+          EXPECT_NEAR(static_cast<double>(got), want, 1e-6 + 4e-6 * std::fabs(want))
+              << g << " " << u << " " << gate_cap;
         }
 }
 
