@@ -103,6 +103,8 @@ PackedInfo packed_info(const Selection& selection) {
   info.config = selection.config->canonical;
   info.layout = selection.layout;
   info.experts = local_experts(*selection.config);
+  if (p16_element(info.layout.kind) && info.layout.variant.input_scales)
+    for (std::vector<float>& scales : info.input_scales) scales.resize(usize(info.layout.experts));
   return info;
 }
 

@@ -20,6 +20,7 @@ ConvertJob job_of(const Selection& selection, const WeightSet& set) {
   job.gated = is_gated(c.activation);
   job.groups = c.weight_groups();
   job.block = stored.stored_numbers().block;
+  job.one_input_scale = c.bit_compat == Policy::vllm;
   if (const auto& weights = c.quantization.weights) {
     job.symmetric = weights->symmetric;
     job.act_order = weights->actorder == ActOrder::group;
@@ -79,6 +80,7 @@ Result<Packed> convert_into(Conversion conversion, const WeightSet& set, BlockMe
   auto converted = convert_experts(conversion.job, set, payload, parallel, control);
   if (!converted) return set.in_callers_names(std::move(converted.error()));
   info.scales_rounded = converted->scales_rounded;
+  info.input_scales = std::move(converted->input_scales);
   info.requantized_experts = converted->requantized_experts;
   return seal_packed(info, block.bytes, parallel, std::move(block.word), std::move(block.keep));
 }

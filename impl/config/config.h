@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "scheme/checkpoint.h"
 #include "scheme/groups.h"
+#include "scheme/float_acts.h"
 #include "scheme/scheme.h"
 
 namespace moe::config {
@@ -130,6 +131,11 @@ struct Config {
     if (w.block_structure) return Groups::even((*w.block_structure)[1]);
     return w.group_size && *w.group_size > 0 ? Groups::even(*w.group_size) : Groups::whole();
   }
+  // What compute makes of activations with float weights (quantization/float_acts.cpp): 8-bit floats, and how; 4-bit
+  // ones; with scales of the checkpoint's, which conversion then keeps.
+  std::optional<FloatActs> float8_acts() const;
+  bool takes_float4_acts() const;
+  bool takes_input_scales() const;
   // How checkpoints hold the numbers of a projection. (Layers without quantization have no use for bits.)
   MatrixSize stored_numbers() const {
     MatrixSize m{.groups = weight_groups()};

@@ -164,6 +164,10 @@ struct SchemaText {
     json(operand == Operand::weights ? R"("const":false,"default":false)"
                                      : R"("enum":[false,true,"local"],"default":false)");
   }
+  constexpr void scale_formats(Operand operand) {
+    words(operand == Operand::weights ? fields::Words(kScaleFormatNames).first(1) : fields::Words(kScaleFormatNames),
+          "float32");
+  }
   constexpr void actorders(Operand operand) {
     if (operand == Operand::activations) {  // the reader takes an empty one; writers should leave it out
       left_out = true;

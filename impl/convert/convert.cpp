@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/decimal.h"
 #include "base/each_expert.h"
 #include "base/index.h"
 #include "base/json.h"
@@ -29,6 +30,28 @@ namespace {
 
 // --- one expert --------------------------------------------------------------------------------------
 
+std::string input_scale_place(Which which, std::int64_t expert) {
+  return cat(role_name(which == Which::w13 ? Role::w13_input_scale : Role::w2_input_scale), "[", expert, "]");
+}
+
+Error no_input_scale(Which which, std::int64_t expert) {
+  const std::string place = input_scale_place(which, expert);
+  return fail(Code::missing_weight, place,
+              place + ": not set; the kernels of this layout quantise activations with it");
+}
+
+// The scale of an expert's inputs, where the layout keeps them.
+Check keep_input_scale(const ConvertJob& job, std::int64_t expert, Which which, std::optional<float> scale,
+                       ExpertFacts& facts) {
+  at(facts.input_scale, which) = scale;
+  if (!job.layout.variant.input_scales) return ok();
+  if (!scale) return no_input_scale(which, expert);
+  if (is_input_scale(*scale) || !p16_element(job.layout.kind)) return ok();
+  const std::string place = input_scale_place(which, expert);
+  return fail(Code::invalid_argument, place,
+              cat(place, ": ", float_text(*scale), " is no scale that activations can be divided by"));
+}
+
 // The places of a matrix's columns; empty where the layout has no lists.
 Result<ColumnOrder> order_of(const ConvertJob& job, const TensorSource& source, std::int64_t expert, bool is_w13) {
   const Matrix& matrix = is_w13 ? job.layout.w13 : job.layout.w2;
@@ -40,9 +63,10 @@ Result<ColumnOrder> order_of(const ConvertJob& job, const TensorSource& source, 
 // `order_of_rows`: that of the halves' rows; empty: as they are.
 Check write_p16_matrix(const ConvertJob& job, const TensorSource& source, std::int64_t expert, Which which,
                        const ColumnOrder& order, std::span<const std::int32_t> order_of_rows, CanonicalRows& rows,
-                       std::byte* out) {
+                       ExpertFacts& facts, std::byte* out) {
   const P16 matrix{job.layout.matrix(which)};
   MOE_TRY(const LeasedMatrix leased, lease_matrix(job, source, expert, which == Which::w13));
+  MOE_CHECK(keep_input_scale(job, expert, which, leased.source.input_scale, facts));
   rows.shape(kPanelRows, matrix);
   CanonicalRows placed;
   if (!order.empty()) placed.shape(kPanelRows, matrix, true);
@@ -67,9 +91,10 @@ struct Scratch {
 
 // As vLLM does, gate and up come to have one scale first.
 Check write_with_one_scale(const ConvertJob& job, const TensorSource& source, std::int64_t expert, Scratch& scratch,
-                           std::byte* out) {
+                           ExpertFacts& facts, std::byte* out) {
   const P16 m{job.layout.w13};
   MOE_TRY(const LeasedMatrix leased, lease_matrix(job, source, expert, true));
+  MOE_CHECK(keep_input_scale(job, expert, Which::w13, leased.source.input_scale, facts));
   scratch.rows.shape(m.rows(), m);
   MOE_CHECK(read_matrix(leased.source, scratch.rows));
   MOE_CHECK(share_scale(scratch.rows, true, false));
@@ -78,12 +103,12 @@ Check write_with_one_scale(const ConvertJob& job, const TensorSource& source, st
   return ok();
 }
 
-// `facts`: of this expert; of named layouts.
+// `facts`: of this expert.
 using WriteExpert = Check (*)(const ConvertJob&, const TensorSource&, std::int64_t local, Scratch&, ExpertFacts& facts,
                               std::byte* payload);
 
 Check write_p16_expert(const ConvertJob& job, const TensorSource& source, std::int64_t local, Scratch& scratch,
-                       ExpertFacts&, std::byte* payload) {
+                       ExpertFacts& facts, std::byte* payload) {
   CanonicalRows& rows = scratch.rows;
   const Layout& l = job.layout;
   const std::int64_t expert = at(job.experts, local);
@@ -91,19 +116,12 @@ Check write_p16_expert(const ConvertJob& job, const TensorSource& source, std::i
   MOE_TRY(const ColumnOrder order13, order_of(job, source, expert, true));
   MOE_TRY(const ColumnOrder order2, order_of(job, source, expert, false));
   MOE_CHECK(l.variant.bit_compat_vllm
-                ? write_with_one_scale(job, source, expert, scratch, out)
-                : write_p16_matrix(job, source, expert, Which::w13, order13, order2.rows(), rows, out));
-  MOE_CHECK(write_p16_matrix(job, source, expert, Which::w2, order2, {}, rows, out + l.w2_offset()));
+                ? write_with_one_scale(job, source, expert, scratch, facts, out)
+                : write_p16_matrix(job, source, expert, Which::w13, order13, order2.rows(), rows, facts, out));
+  MOE_CHECK(write_p16_matrix(job, source, expert, Which::w2, order2, {}, rows, facts, out + l.w2_offset()));
   const std::size_t used = l.w2_offset() + P16{l.w2}.bytes();
   std::memset(out + used, 0, l.expert_stride() - used);
   return ok();
-}
-
-Error no_input_scale(Which which, std::int64_t expert) {
-  const std::string place =
-      cat(role_name(which == Which::w13 ? Role::w13_input_scale : Role::w2_input_scale), "[", expert, "]");
-  return fail(Code::missing_weight, place,
-              place + ": not set; the kernels of this layout quantise activations with it");
 }
 
 Check write_named_expert(const ConvertJob& job, const TensorSource& source, std::int64_t local, Scratch& scratch,
@@ -116,8 +134,7 @@ Check write_named_expert(const ConvertJob& job, const TensorSource& source, std:
     MOE_TRY(const LeasedMatrix leased, lease_matrix(job, source, at(job.experts, local), which == Which::w13));
     rows.shape(matrix.rows(), matrix);
     MOE_CHECK(read_matrix(leased.source, rows));
-    at(facts.input_scale, which) = rows.input_scale;
-    if (job.layout.variant.input_scales && !rows.input_scale) return no_input_scale(which, at(job.experts, local));
+    MOE_CHECK(keep_input_scale(job, at(job.experts, local), which, rows.input_scale, facts));
     MOE_CHECK(form.write(rows, which, {job.layout, payload, local}));
     requantized = requantized || rows.requantized;
   }
@@ -132,6 +149,18 @@ void clear_shared(const Layout& l, std::byte* payload) {
     std::memset(payload + at, 0, t.offset - at + (t.shared ? t.bytes : 0));
     at = l.end_of(t);
   }
+}
+
+// What a layout of ours keeps beside its payload.
+std::array<std::vector<float>, 2> kept_input_scales(const ConvertJob& job, std::span<const ExpertFacts> facts) {
+  std::array<std::vector<float>, 2> all;
+  if (!p16_element(job.layout.kind) || !job.layout.variant.input_scales) return all;
+  for (const Which which : {Which::w13, Which::w2}) {
+    std::vector<float>& scales = at(all, which);
+    for (const ExpertFacts& f : facts) scales.push_back(*at(f.input_scale, which));
+    if (job.one_input_scale) std::fill(scales.begin(), scales.end(), *std::max_element(scales.begin(), scales.end()));
+  }
+  return all;
 }
 
 WriteExpert writer_of(LayoutKind kind) {
@@ -225,6 +254,7 @@ Result<ConvertReport> convert_experts(const ConvertJob& job, const TensorSource&
   ConvertReport result;
   if (const LayoutFamily* form = layout_family(job.layout.kind); form != nullptr && form->finish != nullptr)
     MOE_CHECK(form->finish(job.layout, facts, payload.data(), result.scales_rounded));
+  result.input_scales = kept_input_scales(job, facts);
   for (const Scratch& s : scratch) {
     result.scales_rounded += s.rows.scales_rounded;
     result.requantized_experts += s.requantized;

@@ -49,6 +49,7 @@ struct PackedInfo {
   std::vector<float> expert_scale;                  // [E] or [1]
   std::vector<float> expert_norm;                   // [H]
   std::array<std::vector<float>, 2> input_factors;  // by Which: [H], [I of this rank]: what inputs are multiplied by
+  std::array<std::vector<float>, 2> input_scales;   // by Which: [E] of p16 with LayoutVariant::input_scales
 };
 
 class Packed {

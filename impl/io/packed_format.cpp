@@ -163,6 +163,7 @@ std::optional<Layout> layout_of(const PackedHead& h) {
     l.w13 = with_groups(l.w13, w13);
     l.w2 = with_groups(l.w2, w2);
     l.variant.bit_compat_vllm = h.variant.bit_compat_vllm != 0 && may_share_scales(l);
+    l.variant.input_scales = h.variant.input_scales != 0 && may_have_input_scales(l);
   }
   // What the kind settles is stored, too, and agrees.
   const bool same = store(l.w13) == w13 && store(l.w2) == w2 && store(l.variant) == of_layout(h.variant);
@@ -191,11 +192,16 @@ std::uint64_t header_hash_of(std::span<const std::byte> header, std::uint32_t si
   return xxh3(header.subspan(kHashedFrom)) ^ (side_floats * 0x9e3779b97f4a7c15u);  // a file without is what it was
 }
 
+std::int64_t input_scale_count(const Layout& l) {
+  return p16_element(l.kind) && l.variant.input_scales ? l.experts : 0;
+}
+
 std::vector<float> side_floats(const PackedInfo& info) {
   std::vector<float> all = info.correction_bias;
   all.insert(all.end(), info.expert_scale.begin(), info.expert_scale.end());
   all.insert(all.end(), info.expert_norm.begin(), info.expert_norm.end());
   for (const std::vector<float>& factors : info.input_factors) all.insert(all.end(), factors.begin(), factors.end());
+  for (const std::vector<float>& scales : info.input_scales) all.insert(all.end(), scales.begin(), scales.end());
   return all;
 }
 
@@ -209,8 +215,9 @@ bool split_side_floats(const PackedHead& head, std::vector<float> all, PackedInf
   const std::size_t scales = head.side_floats & ~(kHasNorm | kHasInputs | kHasMiddle);
   const std::size_t norm = if_has(kHasNorm, head.w2.half_rows), inputs = if_has(kHasInputs, head.w2.half_rows),
                     middle = if_has(kHasMiddle, head.w13.half_rows);
+  const std::size_t of_inputs = usize(input_scale_count(info.layout));
   std::size_t left = all.size();
-  for (const std::size_t part : {scales, norm, inputs, middle}) {
+  for (const std::size_t part : {scales, norm, inputs, middle, of_inputs, of_inputs}) {
     if (left < part) return false;
     left -= part;
   }
@@ -218,6 +225,8 @@ bool split_side_floats(const PackedHead& head, std::vector<float> all, PackedInf
     to.assign(all.end() - static_cast<std::ptrdiff_t>(count), all.end());
     all.resize(all.size() - count);
   };
+  take(of_inputs, info.input_scales[1]);
+  take(of_inputs, info.input_scales[0]);
   take(middle, info.input_factors[1]);
   take(inputs, info.input_factors[0]);
   take(norm, info.expert_norm);
@@ -349,6 +358,9 @@ Result<PackedInfo> read_info(const PackedHead& head, std::span<const std::byte> 
   info.experts = read_array<std::int64_t>(section(head, header, kExperts));
   if (!split_side_floats(head, read_array<float>(section(head, header, kCorrectionBias)), info))
     return bad(subject, "fewer numbers of routing and experts than the header says");
+  for (const std::vector<float>& scales : info.input_scales)
+    for (const float scale : scales)
+      if (!is_input_scale(scale)) return bad(subject, "a scale of the inputs is not a positive number");
   info.scales_rounded = head.scales_rounded;
   info.requantized_experts = head.variant.requantized_experts;
   if (info.requantized_experts > head.experts) return bad(subject, "more requantized experts than there are");

@@ -62,7 +62,7 @@ enum PackedSection {
   kConfigText = 2,      // JSON
   kTensorList = 3,      // JSON: what moe_packed_get knows and where it lies in the payload
   kExperts = 4,         // i64: the model's numbers in local order
-  kCorrectionBias = 5,  // f32; then the scales of experts and the norm of their output
+  kCorrectionBias = 5,  // f32; then the scales of experts, the norm of their output, factors and scales of inputs
   kChunkHashes = 6,     // u64: XXH3 of each 4 MiB of the payload
   kSectionCount = 7
 };
@@ -94,6 +94,8 @@ constexpr std::size_t kHashedFrom = 24;                       // the first byte 
 // Of a whole header, side_floats included.
 std::uint64_t header_hash_of(std::span<const std::byte> header, std::uint32_t side_floats);
 
+// Scales of inputs that a block has for each matrix.
+std::int64_t input_scale_count(const Layout& layout);
 // What section kCorrectionBias holds.
 std::vector<float> side_floats(const PackedInfo& info);
 // Sizes and places of a block for `info`; nullopt when they overflow or the layout is no valid one.

@@ -54,6 +54,7 @@ struct QuantizeArgs {
   const float* x;  // [k] float32 values (bf16 and fp16 input is widened exactly by `widen`)
   HalfRule rule;
   TilePlace out;
+  float input_scale = 0.0f;  // the checkpoint's, of FloatScale::tensor and of NVFP4's e2m1
 };
 
 // The first `panel_count` panels at `panels` meet the n rows of one tile. A call has one expert and
@@ -153,6 +154,7 @@ struct Kernel {
   std::size_t scratch_bytes = 0;  // memory that gemm needs in GemmArgs::scratch; its stack is small
   // Codes of 16 bits come as bf16 numbers in tiles of more than kDigitTokens rows (tile.h).
   bool takes_values = false;
+  bool takes_halves = false;  // rows of e4m3 come as bf16 numbers (tile.h)
   const Elementwise* steps = nullptr;
   void (*quantize)(const QuantizeArgs& args) = nullptr;
   void (*gemm)(const GemmArgs& args) = nullptr;

@@ -19,12 +19,12 @@
 namespace moe::kernels {
 
 // What activations are inside the kernel: int8 with a scale per row, int8 with a scale per 32 columns, int16 with a
-// scale per up to 128 columns, floats.
+// scale per up to 128 columns, 4-bit floats with a scale per group of the weights, 8-bit floats, floats.
 // tok8 is what W4A8 and W8A8 checkpoints ask for. blk8 and blk16 are ours: blk16 keeps almost all
 // of a bf16 value and still runs on the units for int8 products, which is why weight-only int4,
-// int8, MXFP4 and NVFP4 take it by default (numerics.md 2.2). f16 has no row in kernel_rows.inc:
-// fp16 input goes in as blk16 or widened to f32.
-enum class ActFormat : std::uint8_t { tok8, blk8, blk16, bf16, f16, f32 };
+// int8, MXFP4 and NVFP4 take it by default (numerics.md 2.2). e2m1 and e4m3 are what files of float weights ask for
+// (compute a4, a8 and mxfp8). f16 has no row in kernel_rows.inc: fp16 input goes in as blk16 or widened to f32.
+enum class ActFormat : std::uint8_t { tok8, blk8, blk16, e2m1, e4m3, bf16, f16, f32 };
 
 // What weights and activations ask of a kernel. What is left at its default asks nothing.
 // A KernelNeeds is made from a config before anything is packed (oracle) or from packed weights

@@ -17,11 +17,16 @@
 //          gcd(group, 128) columns, which are at least 32; corr as for blk8:
 //            int8  code[ceil(K/64)][n][2][64]
 //            int32 corr[ceil(K/columns)][n], float scale[ceil(K/columns)][n]
+//   e2m1   twice the value of 4-bit floats, -12 to 12, as blk8; NVFP4: a scale per 16 k, for whole blocks of 32
 //   qai8dx for kernels that read KleidiAI's weights; n rows are its packed form qai8dxp of mr = n:
 //            int8  code[ceil(K/32)*4][n][8]     beyond K the last one again
 //            int32 z[n], float recip[n]
 //   bf16   bf16 value[ceil(K/64)*2][n][32]      0 beyond K
 //   f32    float value[ceil(K/64)*4][n][16]     0 beyond K
+//   e4m3   for kernels of float32 what codes times scales are, as f32; for those of bf16 units, which the shape says:
+//          where scales are powers of two the same as bf16, else the codes' values and their scales
+//            bf16  value[ceil(K/64)*2][n][32]     0 beyond K
+//            float scale[groups][n]
 //
 // blk16 of a kernel that takes values, in tiles of more than kDigitTokens rows: codes as bf16 numbers. Codes of a bf16
 // input are one each, others two whose sum they are. The kernel's file says in which order a row has them, times what:
@@ -44,6 +49,7 @@
 #include "base/index.h"
 #include "kernels/kernel_ids.h"
 #include "layouts/p16/p16.h"
+#include "scheme/float_acts.h"
 
 namespace moe::kernels {
 
@@ -63,6 +69,8 @@ struct TileShape {
   std::int32_t bias = 8;  // P16::sum_factor of those weights
   bool qai8dx = false;    // of tok8: in KleidiAI's form
   int values = 0;         // of blk16: bf16 numbers of a code; 0: digits only
+  FloatActs floats = {};  // of e4m3
+  bool halves = false;    // of e4m3: bf16 numbers, not float32
 
   constexpr std::int64_t blocks() const { return ceil_div(k, std::int64_t{32}); }  // of 32 k that weights have
   constexpr std::int64_t units() const { return ceil_div(k, kUnitK); }
@@ -79,10 +87,17 @@ struct TileShape {
   // group, so that a sum has one weight scale. Below 32 a block would be shorter than the kernels'
   // step.
   constexpr std::int64_t scaled_columns() const {
+    if (act == ActFormat::e4m3) return floats.is_grouped() ? floats.columns : std::max(k, std::int64_t{1});
+    if (act == ActFormat::e2m1) return groups.is_even() && group() == 16 ? 16 : 32;
     if (act != ActFormat::blk16) return 32;
     return groups.is_whole() ? 128 : std::max(std::int64_t{32}, std::gcd(group(), std::int64_t{128}));
   }
-  constexpr std::int64_t scale_count() const { return ceil_div(k, scaled_columns()); }
+  // Rows of e2m1 have scales of whole blocks of 32 columns.
+  constexpr std::int64_t scale_count() const {
+    return ceil_div(act == ActFormat::e2m1 ? blocks() * 32 : k, scaled_columns());
+  }
+  // Whether a bf16 row of e4m3 has scales beside its codes.
+  constexpr bool has_row_scales() const { return act == ActFormat::e4m3 && halves && !floats.powers_of_two(); }
   // Columns of one sum, which has a correction of its own: those that share both this scale and that of the weights.
   // Shorter than a block only for NVFP4: 16 columns of weights share a scale, 32 of activations do.
   constexpr std::int64_t summed_columns() const {
@@ -99,15 +114,18 @@ struct TileShape {
   // Codes lie in pieces: one piece of each row, then the next piece of each row. Words of 4 bytes follow them.
   constexpr std::size_t piece() const { return qai8dx ? 8 : usize(64 * planes()); }
   constexpr std::size_t piece(int n) const { return has_values(n) ? 64 : piece(); }
-  constexpr std::size_t piece_bytes() const {
-    return code_bytes() * (act == ActFormat::f32 ? 4 : act == ActFormat::bf16 ? 2 : 1);
+  constexpr std::size_t piece_bytes() const { return code_bytes() * number_bytes(); }
+  constexpr std::size_t number_bytes() const {
+    if (act == ActFormat::f32 || act == ActFormat::e4m3) return halves ? 2 : 4;
+    return act == ActFormat::bf16 ? 2 : 1;
   }
-  // float32 and bf16 rows are the values, so they have neither corrections nor scales. tok8 has a
+  // float32 and bf16 rows are the values, so they have neither corrections nor scales, but for codes of e4m3. tok8 has a
   // correction per weight group and two numbers per row; qai8dx leaves corrections to the kernel,
   // because KleidiAI's weights are signed and need none.
   constexpr std::int64_t words() const {
     if (act == ActFormat::f32 || act == ActFormat::bf16) return 0;
-    if (act == ActFormat::blk8 || act == ActFormat::blk16) return sum_count() + scale_count();
+    if (act == ActFormat::e4m3) return has_row_scales() ? scale_count() : 0;
+    if (act == ActFormat::blk8 || act == ActFormat::blk16 || act == ActFormat::e2m1) return sum_count() + scale_count();
     return qai8dx ? 2 : group_count() + 2;
   }
   constexpr std::size_t row_bytes() const { return round_up(piece_bytes() + usize(words()) * 4, std::size_t{64}); }
@@ -173,10 +191,18 @@ inline BlockRow block_row(const TileShape& shape, const TilePlace& at) {
   return {reinterpret_cast<std::int8_t*>(at.tile) + at.row * piece, at.n * piece, corr + at.row, scale + at.row, at.n};
 }
 
+// The scales of a row of e4m3 that has some, of group g at [g * n].
+inline float* row_scales(const TileShape& shape, const TilePlace& at) {
+  return reinterpret_cast<float*>(at.tile + shape.piece_bytes() * usize(at.n)) + at.row;
+}
+
 // Where the codes of block `block` of 32 k begin in a tile of n rows (blk16: n planes); they are kUnitK apart.
 // Two blocks of 32 share a unit of 64, so odd blocks begin in the middle of a piece and not behind
 // the pieces of all rows.
 constexpr std::int64_t block_offset(std::int64_t block, int n) { return (block >> 1) * kUnitK * n + (block & 1) * 32; }
+
+// Where value k of row `row` lies in a bf16 tile of n rows; 32 values are together.
+constexpr std::int64_t half_offset(std::int64_t k, int row, int n) { return (k / 32 * n + row) * 32 + k % 32; }
 
 // Where value k of row `row` lies in a f32 tile of n rows; 16 values are together.
 // 16 floats are a cache line, the piece of a row: kernels broadcast one value at a time from it,

@@ -32,6 +32,7 @@ std::string Layout::id() const {
   if (w13.has_order) s += "-ao";
   if (w13.has_bias) s += "-bias";
   if (variant.bit_compat_vllm) s += "-vllm";
+  if (variant.input_scales) s += "-inputs";
   return s + "/1";
 }
 

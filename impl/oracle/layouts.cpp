@@ -11,6 +11,8 @@
 namespace moe::oracle {
 
 EnumSet<ActFormat> acts_of(const Config& c) {
+  if (c.float8_acts()) return {ActFormat::e4m3};
+  if (c.takes_float4_acts()) return {ActFormat::e2m1};
   // Float activations are not quantized: 16 bits are closer to the model (float_oracles.md 9.6).
   const std::optional<QuantArgs>& a = c.quantization.input_activations;
   const bool quantized = a && a->type == NumType::integer;
@@ -82,6 +84,7 @@ Layout layout_of(const Query& q, const Accepts& row) {
   if (p16_element(kind)) {
     Layout l = p16_layout(kind, shape);
     l.variant.bit_compat_vllm = c.bit_compat == Policy::vllm && may_share_scales(l);
+    l.variant.input_scales = c.takes_input_scales() && may_have_input_scales(l);
     return l;
   }
   if (is_wna16_kind(kind)) return wna16_layout(q, kind, shape);

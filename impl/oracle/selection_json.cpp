@@ -35,10 +35,27 @@ void write_shard(json::Writer& w, const Config& c) {
   w.member("intermediate_begin", begin).member("intermediate_end", begin + width).end_object();
 }
 
-// By ActFormat.
-constexpr std::array<std::string_view, 6> kActWords = {"int8_per_token", "int8_block32", "int16_block128",
-                                                       "bfloat16",       "float16",      "float32"};
+// By ActFormat; of e2m1 and e4m3 the config says more.
+constexpr std::array<std::string_view, 8> kActWords = {"int8_per_token", "int8_block32", "int16_block128", "float4",
+                                                       "float8",         "bfloat16",     "float16",        "float32"};
 static_assert(usize(ActFormat::f32) + 1 == kActWords.size());
+
+std::string act_word(const Config& c, ActFormat act) {
+  if (act == ActFormat::e2m1) return c.quantization.is_nvfp4() ? "nvfp4_block16" : "mxfp4_block32";
+  const std::optional<FloatActs> floats = c.float8_acts();
+  if (act != ActFormat::e4m3 || !floats) return std::string(at(kActWords, act));
+  switch (floats->scale) {
+    case FloatScale::tensor:
+      return "float8_e4m3_per_tensor";
+    case FloatScale::token:
+      return "float8_e4m3_per_token";
+    case FloatScale::group:
+      return cat("float8_e4m3_", floats->ue8m0 ? "ue8m0_" : "", "block", floats->columns);
+    case FloatScale::mx:
+      break;
+  }
+  return cat("mxfp8_block", floats->columns);
+}
 
 // The types that the kernel multiplies; null where this library runs nothing.
 void write_runs_as(json::Writer& w, const Selection& s) {
@@ -47,7 +64,7 @@ void write_runs_as(json::Writer& w, const Selection& s) {
     return;
   }
   w.begin_object().member("weights", row_of(s.layout.w13.element).word);
-  w.member("activations", at(kActWords, kKernelIds[*s.kernel].act)).end_object();
+  w.member("activations", act_word(*s.config, kKernelIds[*s.kernel].act)).end_object();
 }
 
 // The quantization config of the oracle; null where vLLM makes none.

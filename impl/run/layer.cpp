@@ -94,6 +94,20 @@ Result<std::span<const float>> expert_norm_of(const Config& c, std::span<const f
               cat("expert_norm: the packed weights have ", values.size(), " values, the config has ", c.hidden_dim));
 }
 
+// By Which; empty where activations are not quantized with them.
+Result<std::array<std::span<const float>, 2>> input_scales_of(const Config& c, const Packed& packed) {
+  std::array<std::span<const float>, 2> scales;
+  if (!c.takes_input_scales()) return scales;
+  for (const Which which : {Which::w13, Which::w2}) {
+    const std::vector<float>& kept = at(packed.info.input_scales, which);
+    if (std::ssize(kept) != packed.info.layout.experts)
+      return fail(Code::config_mismatch, "/compute",
+                  "/compute: the packed weights have no scales of inputs; convert the checkpoint with this config");
+    at(scales, which) = kept;
+  }
+  return scales;
+}
+
 // All memory of a call: the engine's, and what routing needs beside it.
 struct CallMemory {
   Workspace work;
@@ -211,6 +225,9 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
                   cat("input_factors: the packed weights have ", factors.size(), " values, the config has ", wanted));
     at(e.input_factors, which) = factors;
   }
+  MOE_TRY(e.input_scales, input_scales_of(c, *s.spec.packed));
+  e.own_input_scales = e.has_own_input_scales();
+  e.float_acts = c.float8_acts().value_or(FloatActs{});
   e.weight_on_input = c.apply_router_weight_on_input;
   e.rounded = c.bit_compat == Policy::vllm && e.kernel->id->rounding == Rounding::stepwise;
   if (c.routing.scales_output()) e.output_scale = static_cast<float>(c.routing.routed_scaling_factor);

@@ -30,7 +30,11 @@ enum class Dynamic : std::uint8_t { no, yes, local };
 // and loading needs no g_idx. group leaves them wherever they are.
 enum class ActOrder : std::uint8_t { none, group, weight };
 
+// What the scales of dynamic groups of 8-bit float activations are rounded up to.
+enum class ScaleFormat : std::uint8_t { float32, ue8m0 };  // nothing; a power of two
+
 // In the order of the enums, which index these arrays.
+constexpr std::array<std::string_view, 2> kScaleFormatNames = {"float32", "ue8m0"};
 constexpr std::array<std::string_view, 2> kNumTypeNames = {"int", "float"};
 constexpr std::array<std::string_view, 6> kStrategyNames = {"tensor", "channel", "group",
                                                             "block",  "token",   "tensor_group"};
@@ -48,6 +52,7 @@ struct QuantArgs {
   bool symmetric = true;
   Dynamic dynamic = Dynamic::no;
   ActOrder actorder = ActOrder::none;
+  ScaleFormat scale_format = ScaleFormat::float32;  // of activations
 
   friend bool operator==(const QuantArgs&, const QuantArgs&) = default;
 };

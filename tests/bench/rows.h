@@ -44,6 +44,8 @@ inline TileShape tile_of(const Kernel& kernel, const P16& m) {
   shape.act = kernel.id->act;
   shape.bias = m.sum_factor();
   shape.values = kernel.takes_values ? 1 : 0;  // of a bf16 layer
+  shape.floats = kernel.id->layout == LayoutKind::p16_e4m3 ? FloatActs{} : kMxActs;
+  shape.halves = kernel.id->act == ActFormat::e4m3 && kernel.takes_halves;
   return shape;
 }
 

@@ -62,7 +62,8 @@ TEST_P(GuardedRows, QuantizeAndGemm) {
       const std::int64_t scale_rows = kernel().id->layout == LayoutKind::p16_e4m3 && n % 2 == 0 ? 32 : 1;
       const P16 m = matrix_for(kernel(), {s.rows, s.k, s.group, 1 + n % 2, n % 3 == 0, scales, zeros, scale_rows});
       if (!takes(kernel(), m)) continue;
-      const TileShape shape = tile_shape(kernel(), m);
+      const TileShape shape =
+          tile_shape(kernel(), m, {static_cast<FloatScale>(n % 3), n % 3 == 2 ? 32 + 32 * (n % 2) : 0});
       const auto packed = random_panels(m, rng);
       const auto x = normal_values(static_cast<std::size_t>(n * s.k), rng);
       const auto digits = make_tile(scalar(), shape, x.data(), n, HalfRule::away);
@@ -76,7 +77,7 @@ TEST_P(GuardedRows, QuantizeAndGemm) {
         std::memset(made.data(), 0, made.size());
         for (int r = 0; r < n; ++r) {
           const Guarded row(x.data() + r * s.k, static_cast<std::size_t>(s.k) * 4, flush, 4);
-          kernel().quantize({shape, row.as<const float>(), HalfRule::away, {made.data(), n, r}});
+          kernel().quantize({shape, row.as<const float>(), HalfRule::away, {made.data(), n, r}, kInputScale});
         }
         ASSERT_EQ(made.bytes(), tile) << kernel().id->name << " k " << s.k << " g " << s.group << " n " << n;
         const Guarded panels(packed.data(), packed.size(), flush, 64), a(tile.data(), tile.size(), flush, 64);
@@ -94,7 +95,8 @@ TEST_P(GuardedRows, QuantizeAndGemm) {
 
 std::vector<const Kernel*> all_runnable() {
   std::vector<const Kernel*> rows;
-  for (const ActFormat act : {ActFormat::tok8, ActFormat::blk8, ActFormat::blk16, ActFormat::bf16, ActFormat::f32})
+  for (const ActFormat act : {ActFormat::tok8, ActFormat::blk8, ActFormat::blk16, ActFormat::e2m1, ActFormat::e4m3,
+                              ActFormat::bf16, ActFormat::f32})
     for (const Kernel* k : runnable_kernels(act)) rows.push_back(k);
   return rows;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "kernels/ref/float_acts.h"
 #include "support/p16.h"
 #include "support/rooms.h"
 
@@ -16,8 +17,26 @@ struct Float8Case {
   std::vector<float> scales, bias, x;
   std::vector<std::byte> packed;
   int n;
+  FloatActs floats = {};  // of e4m3
+  bool halves = false;
 
-  TileShape shape() const { return {m.k, m.groups, act, m.sum_factor()}; }
+  TileShape shape() const { return {m.k, m.groups, act, m.sum_factor(), false, 0, floats, halves}; }
+  // What rows of activations are once they are quantized: codes times their scales in float64.
+  std::vector<double> inputs() const {
+    std::vector<double> all(x.begin(), x.end());
+    if (act != ActFormat::e4m3) return all;
+    const std::int64_t columns = shape().scaled_columns();
+    for (std::int64_t row = 0; row < n; ++row)
+      for (std::int64_t k0 = 0; k0 < m.k; k0 += columns) {
+        const std::int64_t k1 = std::min(k0 + columns, m.k);
+        const float* from = x.data() + row * m.k;
+        const auto scale = kernels::ref::float8_scale(floats, kernels::ref::absmax(from + k0, k1 - k0), kInputScale);
+        for (std::int64_t k = k0; k < k1; ++k)
+          all[static_cast<std::size_t>(row * m.k + k)] =
+              static_cast<double>(kernels::ref::float8_value(from[k], scale)) * static_cast<double>(scale.scale);
+      }
+    return all;
+  }
   std::int64_t ld() const { return m.panels() * kPanelRows + n % 3; }
   std::size_t result(int row, std::int64_t weight_row) const {
     return static_cast<std::size_t>(row * ld() + m.panel_of(weight_row) * kPanelRows + m.lane_of(weight_row));
@@ -62,6 +81,8 @@ class Float8Maker {
             .k = pick(0, 9) == 0 ? pick(1, 1500) : pick(1, 300)}};  // the last group is cut short
     c.m.groups = Groups::of_size(group, c.m.k);
     c.m.has_bias = pick(0, 1) == 1;
+    c.halves = c.act == ActFormat::e4m3 && kernel_.takes_halves;
+    c.floats = mx_ ? kMxActs : any_floats();
     c.m.scale_rows = mx_ ? 1 : kScaleRows[pick(0, 6)];
     fill(c, powers);
     return c;
@@ -89,6 +110,13 @@ class Float8Maker {
     const float size = edges ? std::ldexp(1.0f, high ? -40 : 40) : 3.0f;  // of products that are normal, too
     for (auto& v : c.x) v = bf16_to_f32(f32_to_bf16(normal() * size));
     c.packed = pack_p16_codes(c.m, c.codes, c.scales, c.m.has_bias ? c.bias : std::vector<float>{});
+  }
+
+  FloatActs any_floats() {
+    constexpr int kColumns[] = {32, 64, 96, 128, 256};
+    const auto scale = static_cast<FloatScale>(pick(0, 2));
+    if (scale != FloatScale::group) return {scale};
+    return {scale, kColumns[pick(0, 4)], pick(0, 1) == 1};
   }
 
  private:

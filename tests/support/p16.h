@@ -72,10 +72,12 @@ inline std::vector<std::byte> pack_p16(const P16& m, const std::vector<std::int8
 }
 
 // n rows of x ([n, k]) quantized into one tile by `kernel`.
+inline constexpr float kInputScale = 0.0123f;  // of rows that want one of the checkpoint's
 inline std::vector<std::byte> make_tile(const Kernel& kernel, const TileShape& shape, const float* x, int n,
-                                        HalfRule rule) {
+                                        HalfRule rule, float input_scale = kInputScale) {
   std::vector<std::byte> tile(shape.row_bytes() * static_cast<std::size_t>(n), std::byte{0});
-  for (int row = 0; row < n; ++row) kernel.quantize({shape, x + row * shape.k, rule, {tile.data(), n, row}});
+  for (int row = 0; row < n; ++row)
+    kernel.quantize({shape, x + row * shape.k, rule, {tile.data(), n, row}, input_scale});
   return tile;
 }
 
@@ -255,8 +257,11 @@ inline P16 matrix_for(const Kernel& kernel, const MatrixShape& s) {
   return {p16_layout(kernel.id->layout, shape).w13};
 }
 
-inline TileShape tile_shape(const Kernel& kernel, const P16& m) {
-  return {m.k, m.groups, kernel.id->act, m.sum_factor(), false, kernel.takes_values ? 2 : 0};  // of any input
+// Of any input. floats: of rows of e4m3 with FP8 weights; the others have those of MX formats.
+inline TileShape tile_shape(const Kernel& kernel, const P16& m, FloatActs floats = {}) {
+  if (kernel.id->layout != LayoutKind::p16_e4m3) floats = kMxActs;
+  const bool halves = kernel.id->act == ActFormat::e4m3 && kernel.takes_halves;
+  return {m.k, m.groups, kernel.id->act, m.sum_factor(), false, kernel.takes_values ? 2 : 0, floats, halves};
 }
 
 // Random content of any kind: codes over their whole range, zero points too (of int4 up to 16: GPTQ adds 1 to what it
@@ -294,7 +299,9 @@ inline std::vector<std::byte> random_panels(const P16& m, std::mt19937& rng) {
 }
 
 // The definition of a row: the scalar row of its layout and activation format.
+// A row of bits of its own that has its own form of tiles stands for itself.
 inline const Kernel& scalar_of(const Kernel& row) {
+  if (row.id->act == ActFormat::e4m3 && row.takes_halves) return row;
   for (const Kernel* k : built_kernels())
     if (k->id->isa == Isa::scalar && k->id->layout == row.id->layout && k->id->act == row.id->act) return *k;
   return row;

@@ -176,6 +176,8 @@ Resolved fp8(const Foreign& h, const LayerNames& layer) {
   w.block_structure = {block[0], block[1]};
   a.strategy = Strategy::group;
   a.group_size = block[1];
+  MOE_TRY(const auto scale_fmt, h.text("scale_fmt"));
+  if (scale_fmt && fields::lower_ascii(*scale_fmt) == "ue8m0") a.scale_format = ScaleFormat::ue8m0;
   return resolved(w, a, Format::float_quantized, {"weight", "weight_scale_inv"});
 }
 

@@ -119,6 +119,17 @@ void write_actorder(const Args& o, json::Object& out) {
   out.emplace_back("actorder", std::move(order));
 }
 
+Check read_scale_format(const Members& members, Args& o) {
+  MOE_TRY(o.args.scale_format, members.word("scale_format", kScaleFormatNames, ScaleFormat::float32));
+  if (o.args.scale_format == ScaleFormat::float32 || o.operand == Operand::activations) return ok();
+  return fields::unexpected(members.at("scale_format"), *members.get("scale_format"), "float32 with weights");
+}
+// Where it says nothing the document stays as it was before this member.
+void write_scale_format(const Args& o, json::Object& out) {
+  if (o.args.scale_format != ScaleFormat::float32)
+    out.emplace_back("scale_format", word_value(kScaleFormatNames, o.args.scale_format));
+}
+
 // The rules between the arguments (config.md 13).
 Check check_args(const Members& members, const QuantArgs& a, Operand operand) {
   const auto refuse = [&](std::string_view key, const std::string& why) { return fields::fault(members.at(key), why); };
@@ -152,6 +163,12 @@ Check check_args(const Members& members, const QuantArgs& a, Operand operand) {
   }
   if (a.dynamic == Dynamic::local && a.strategy != Strategy::tensor_group) {
     return refuse("dynamic", "found \"local\", expected strategy tensor_group with it, not " + strategy);
+  }
+  const bool dynamic_groups =
+      a.type == NumType::floating && a.num_bits == 8 && a.strategy == Strategy::group && a.dynamic == Dynamic::yes;
+  if (a.scale_format != ScaleFormat::float32 && !dynamic_groups) {
+    return refuse("scale_format", cat("found ", fields::brief(*members.get("scale_format")),
+                                      ", which dynamic groups of 8-bit floats have, not these"));
   }
   if (weights && a.dynamic != Dynamic::no) {
     return refuse("dynamic",

@@ -9,6 +9,7 @@
 #include "base/index.h"
 #include "base/text.h"
 #include "config/field_rows.h"
+#include "config/quantization/float_acts.h"
 #include "config/sections.h"
 
 namespace moe::config {
@@ -190,20 +191,14 @@ Check check_arithmetic(const Members& members, const Config& c) {
   const auto refuse = [&](std::string_view key, const char* expected) {
     return fields::fault(members.at(key), cat("found ", fields::brief(*members.get(key)), ", which needs ", expected));
   };
-  const bool fp4_weights = w && w->type == NumType::floating && w->num_bits == 4;
-  if (c.compute == Compute::a4 || c.compute == Compute::mxfp8) {
-    if (!fp4_weights) return refuse("compute", "4-bit float weights");
-    return fail(Code::unsupported, members.at("compute"),
-                cat(members.at("compute"), ": this build does not quantise activations to floats"));
-  }
-  if (c.compute == Compute::a8 && w && !int_weights && !fp4_weights)
-    return fail(Code::unsupported, members.at("compute"),
-                cat(members.at("compute"), ": this build does not quantise the activations of 8-bit float weights"));
-  if (c.compute == Compute::a8 && !fp4_weights && !(int_weights && (!a || int8_activations))) {
+  const bool float_weights = w && w->type == NumType::floating;
+  MOE_CHECK(check_float_acts(members, c));
+  if (c.compute == Compute::a8 && !float_weights && !(int_weights && (!a || int8_activations))) {
     return refuse("compute", "integer weights, and input_activations that are int8 or absent");
   }
   if (c.compute == Compute::a16 && int_weights && a) return refuse("compute", "a checkpoint without input_activations");
-  if (c.activation_quant != ActivationQuant::automatic && !int8_activations && c.compute != Compute::a8) {
+  const bool makes_int8 = c.compute == Compute::a8 && !c.float8_acts();
+  if (c.activation_quant != ActivationQuant::automatic && !int8_activations && !makes_int8) {
     return refuse("activation_quant", "int8 input_activations or compute a8");
   }
   if (c.marlin_input_dtype == MarlinInput::none) return ok();

@@ -52,13 +52,27 @@ template <int Planes>
   }
 }
 
+// What codes are: their planes, the scale of some columns by their largest magnitude, the codes of kLanes values times
+// the inverse, and the code of one value.
+struct Int8 {
+  static constexpr int kPlanes = 1;
+  static ref::SymmetricScale scale(float largest, const QuantizeArgs&) { return ref::symmetric_scale(largest); }
+  static I of(F x) { return V::nearest_even(x); }
+  static std::int32_t one(float x, float inverse) { return ref::symmetric_code(x, inverse); }
+};
+struct Int16 : Int8 {
+  static constexpr int kPlanes = 2;
+  static ref::SymmetricScale scale(float largest, const QuantizeArgs&) { return ref::symmetric_scale16(largest); }
+};
+
 // Codes of columns [k0, k1); returns -bias times their sum, which may wrap.
 // The sum is kept in int32 lanes and may wrap, like the sums of products that it corrects; what
 // comes out is right modulo 2^32.
-template <int Planes>
+template <class Codes>
 // out: where column 0 of the row lies; `stride` is from one unit's piece of the row to the next.
 inline std::int32_t codes(const QuantizeArgs& a, std::int8_t* out, std::ptrdiff_t stride, std::int64_t k0,
                           std::int64_t k1, float inverse) {
+  constexpr int Planes = Codes::kPlanes;
   // Multiplying would be wrong: Inf * 0 is NaN, and its conversion to an integer is not 0.
   if (inverse == 0.0f) {  // an empty or a poisoned row
     for (std::int64_t k = k0; k < k1; ++k)
@@ -70,14 +84,14 @@ inline std::int32_t codes(const QuantizeArgs& a, std::int8_t* out, std::ptrdiff_
   I sum = V::set_i(0);
   std::int64_t k = k0;
   for (; k + kLanes <= k1; k += kLanes) {
-    const I q = V::nearest_even(V::mul(V::load(a.x + k), scale));
+    const I q = Codes::of(V::mul(V::load(a.x + k), scale));
     store_codes<Planes>(out + (k >> 6) * stride + (k & 63), q);
     sum = V::add_i(sum, q);
   }
   // Unsigned from here on: overflow of signed integers is undefined in scalar code.
   auto total = static_cast<std::uint32_t>(V::sum(sum));
   for (; k < k1; ++k) {
-    const std::int32_t q = ref::symmetric_code(a.x[k], inverse);
+    const std::int32_t q = Codes::one(a.x[k], inverse);
     std::int8_t* at = out + (k >> 6) * stride + (k & 63);
     if constexpr (Planes == 1) {
       *at = static_cast<std::int8_t>(q);
@@ -103,29 +117,32 @@ inline void quantize_row(const QuantizeArgs& a) {
   clear_tail(s, out.codes, out.code_stride);
   for (std::int64_t g = 0; g < s.group_count(); ++g)
     out.corr[g * out.corr_stride] =
-        codes<1>(a, out.codes, out.code_stride, g * s.group(), (g + 1) * s.group(), scale.inverse);
+        codes<Int8>(a, out.codes, out.code_stride, g * s.group(), (g + 1) * s.group(), scale.inverse);
   *out.recip = scale.scale;
   *out.z = 0;
 }
 
-template <int Planes>
 // One pass per block for the maximum and one for the codes: a block is 512 bytes at most and stays
 // in L1.
-void quantize_blocks(const QuantizeArgs& a) {
+template <class Codes>
+void quantize_as(const QuantizeArgs& a) {
   const TileShape& s = a.shape;
   const BlockRow out = block_row(s, a.out);
   clear_tail(s, out.codes, out.code_stride);
   const std::int64_t columns = s.scaled_columns(), summed = s.summed_columns(), count = s.scale_count();
   std::int32_t* corr = out.corr;
   for (std::int64_t b = 0; b < count; ++b) {
-    const std::int64_t k0 = b * columns, k1 = k0 + columns < s.k ? k0 + columns : s.k;
-    const float largest = absmax(a.x + k0, k1 - k0);
-    const ref::SymmetricScale scale = Planes == 2 ? ref::symmetric_scale16(largest) : ref::symmetric_scale(largest);
+    const std::int64_t k0 = b * columns, end = k0 + columns < s.k ? k0 + columns : s.k, k1 = k0 < end ? end : k0;
+    const ref::SymmetricScale scale = Codes::scale(absmax(a.x + k0, k1 - k0), a);
     // The corrections of a block that K cuts short: a sum without columns has 0.
     for (std::int64_t k = k0; k < k0 + columns; k += summed, corr += out.stride)  // behind the last column: 0
-      *corr = codes<Planes>(a, out.codes, out.code_stride, k, k + summed < k1 ? k + summed : k1, scale.inverse);
+      *corr = codes<Codes>(a, out.codes, out.code_stride, k, k + summed < k1 ? k + summed : k1, scale.inverse);
     out.scale[b * out.stride] = scale.scale;
   }
+}
+template <int Planes>
+void quantize_blocks(const QuantizeArgs& a) {
+  quantize_as<std::conditional_t<Planes == 2, Int16, Int8>>(a);
 }
 
 }  // namespace symmetric

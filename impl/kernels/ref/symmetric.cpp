@@ -13,22 +13,12 @@
 namespace moe::kernels::ref {
 namespace {
 
-// max(|x|), or something that is not finite as soon as one value is not.
-float absmax(const float* x, std::int64_t count) {
-  float largest = 0.0f;
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (!std::isfinite(x[i])) return std::bit_cast<float>(0x7fc00000u);
-    largest = std::fabs(x[i]) > largest ? std::fabs(x[i]) : largest;
-  }
-  return largest;
-}
-
 // Codes of columns [k0, k1) and -bias times their sum, which may wrap: so do the sums that it corrects.
 std::int32_t quantize_columns(const QuantizeArgs& a, const BlockRow& out, std::int64_t k0, std::int64_t k1,
-                              float inverse) {
+                              float inverse, CodeOf code_of) {
   std::uint32_t sum = 0;
   for (std::int64_t k = k0; k < k1; ++k) {
-    const std::int32_t q = symmetric_code(a.x[k], inverse);
+    const std::int32_t q = code_of(a.x[k], inverse);
     std::int8_t* at = out.codes + k / kUnitK * out.code_stride + k % kUnitK;
     if (a.shape.planes() == 2) {
       const Digits digits = digits_of(q);
@@ -104,6 +94,15 @@ void gemm_with(const GemmArgs& a) {
 
 }  // namespace
 
+float absmax(const float* x, std::int64_t count) {
+  float largest = 0.0f;
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (!std::isfinite(x[i])) return std::bit_cast<float>(0x7fc00000u);
+    largest = std::fabs(x[i]) > largest ? std::fabs(x[i]) : largest;
+  }
+  return largest;
+}
+
 SymmetricScale symmetric_scale(float absmax) {
   if (!std::isfinite(absmax)) return {std::bit_cast<float>(0x7fc00000u), 0.0f};
   if (absmax < 0x1p-100f) return {0.0f, 0.0f};
@@ -135,22 +134,29 @@ void quantize_row(const QuantizeArgs& a) {
   const BlockRow codes{out.codes, out.code_stride, nullptr, nullptr, 0};
   clear_codes(s, codes);
   for (std::int64_t g = 0; g < s.group_count(); ++g)
-    out.corr[g * out.corr_stride] = quantize_columns(a, codes, g * s.group(), (g + 1) * s.group(), scale.inverse);
+    out.corr[g * out.corr_stride] =
+        quantize_columns(a, codes, g * s.group(), (g + 1) * s.group(), scale.inverse, symmetric_code);
   *out.recip = scale.scale;
   *out.z = 0;
 }
 
 void quantize_blocks(const QuantizeArgs& a) {
+  const auto scale_of = [](float largest, const QuantizeArgs& args) {
+    return args.shape.planes() == 2 ? symmetric_scale16(largest) : symmetric_scale(largest);
+  };
+  quantize_blocks_with(a, scale_of, symmetric_code);
+}
+
+void quantize_blocks_with(const QuantizeArgs& a, ScaleOf scale_of, CodeOf code_of) {
   const TileShape& s = a.shape;
   const BlockRow out = block_row(s, a.out);
   clear_codes(s, out);
   const std::int64_t columns = s.scaled_columns(), summed = s.summed_columns();
   for (std::int64_t b = 0; b < s.scale_count(); ++b) {
     const std::int64_t k0 = b * columns, k1 = std::min(k0 + columns, s.k);
-    const float largest = absmax(a.x + k0, k1 - k0);
-    const SymmetricScale scale = s.planes() == 2 ? symmetric_scale16(largest) : symmetric_scale(largest);
+    const SymmetricScale scale = scale_of(k0 < k1 ? absmax(a.x + k0, k1 - k0) : 0.0f, a);
     for (std::int64_t k = k0; k < k0 + columns; k += summed)  // behind the last column: 0
-      out.corr[k / summed * out.stride] = quantize_columns(a, out, k, std::min(k + summed, k1), scale.inverse);
+      out.corr[k / summed * out.stride] = quantize_columns(a, out, k, std::min(k + summed, k1), scale.inverse, code_of);
     out.scale[b * out.stride] = scale.scale;
   }
 }

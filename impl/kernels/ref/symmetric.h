@@ -31,6 +31,9 @@
 
 namespace moe::kernels::ref {
 
+// max(|x|), or something that is not finite as soon as one value is not.
+float absmax(const float* x, std::int64_t count);
+
 struct SymmetricScale {
   float scale;  // multiplies the integer sums
   // 0 says that all codes are 0: an empty row or a poisoned one.
@@ -54,6 +57,10 @@ Digits digits_of(std::int32_t code);
 
 void quantize_row(const QuantizeArgs& args);
 void quantize_blocks(const QuantizeArgs& args);
+// The same with other codes: what a block's scale is by its largest magnitude, and a value's code by the inverse.
+using ScaleOf = SymmetricScale (*)(float absmax, const QuantizeArgs& args);
+using CodeOf = std::int32_t (*)(float x, float inverse);
+void quantize_blocks_with(const QuantizeArgs& args, ScaleOf scale_of, CodeOf code_of);
 // These two walk panels number by number through p16_numbers.h, so they also check the addresses
 // that vector rows compute by hand.
 void gemm_row(const GemmArgs& args);

@@ -1,6 +1,7 @@
-// FP8 and MXFP8 weights on p16 with bf16 rows, AMX-BF16. Its bits are its own, but for every number of rows the same
-// ones: a segment is columns of one group within 512; its sum t is one chain of TDPBF16PS, then
-// a = fma(t, scale, a).
+// FP8 and MXFP8 weights on p16 with rows of bf16 or of e4m3, AMX-BF16. Its bits are its own, but for every number of
+// rows the same ones: a segment is columns of one group within 512; its sum t is one chain of TDPBF16PS, then
+// a = fma(t, scale, a). Rows of e4m3 that have scales end segments at their groups, too, and scale is the product of
+// both.
 //
 // Codes become B tiles in scratch a chunk of one or two panels ahead, among the products of the chunk at hand, and all
 // rows of the tile meet them there, two panels and 32 rows at a time (amx_tiles.inl, chains). The sums of a segment
@@ -14,6 +15,7 @@
 #include <array>
 #include <bit>
 #include <new>
+#include <numeric>
 
 #include "base/float_formats.h"
 #include "base/index.h"
@@ -165,7 +167,8 @@ struct InFlight {
   const std::array<Sums, 2>* sums = nullptr;
   Sums* results = nullptr;  // of the first part
   const PanelScales* scales = nullptr;
-  bool first = true;  // the results begin with them
+  std::array<const float*, 2> row_scales = {};  // by part; nullptr: rows have none
+  bool first = true;                            // the results begin with them
   int panels = 1, parts = 1, rows = 0;
   int next = 0, left = 0;  // quarters of the rows of a panel and a part
 
@@ -174,9 +177,11 @@ struct InFlight {
     if (left == 0) return;
     const auto part = usize(next >> (panels + 1)), p = usize((next >> 2) & (panels - 1));
     const int i = next & 3;
-    const __m512 scale = _mm512_loadu_ps((*scales)[p].data());
+    const __m512 scales_of_panel = _mm512_loadu_ps((*scales)[p].data());
+    const float* const own = row_scales[part];
     for (int row = i * rows / 4; row < (i + 1) * rows / 4; ++row) {
       float* to = at(results[part][p], row).data();
+      const __m512 scale = own == nullptr ? scales_of_panel : _mm512_mul_ps(scales_of_panel, _mm512_set1_ps(own[row]));
       const __m512 before = first ? _mm512_setzero_ps() : _mm512_load_ps(to);
       _mm512_store_ps(to, _mm512_fmadd_ps(_mm512_load_ps(at((*sums)[part][p], row).data()), scale, before));
     }
@@ -200,7 +205,12 @@ class Walk {
         steps_(a.shape.blocks()),
         chunk_(parts.count == 1 ? kShortChunk : kSegment),
         maker_(at_, reader) {
-    if (!a.matrix->groups.is_whole()) group_steps_ = a.matrix->group() / kStepK;
+    if (!a.matrix->groups.is_whole()) weight_steps_ = a.matrix->group() / kStepK;
+    if (a.shape.has_row_scales()) {
+      row_scales_ = row_scales(a.shape, {const_cast<std::byte*>(a.tile), a.n, 0});
+      row_steps_ = a.shape.floats.columns / kStepK;
+    }
+    group_steps_ = std::gcd(weight_steps_, row_steps_);
   }
 
   void run() {
@@ -241,7 +251,7 @@ class Walk {
 
   // Whether all codes times each scale of a panel are normal bf16 numbers, or 0.
   bool folds(const std::byte* panel) const {
-    if (!kMx || group_steps_ != 1) return false;
+    if (!kMx || weight_steps_ != 1) return false;
     const __m128i low = _mm_set1_epi8(kLeast), range = _mm_set1_epi8(static_cast<char>(kMost - kLeast));
     __m128i beyond = _mm_setzero_si128();
     for (std::int64_t i = 0; i < steps_; ++i, panel += kPanelRows) {
@@ -276,7 +286,7 @@ class Walk {
     PanelScales* scales = s_.scales[newest_ % 4].data();
     for (std::int64_t i = p.begin; i < p.begin + p.steps; i = end_of(p, i), ++scales)
       for (int panel = 0; panel < p.panels.count; ++panel) {
-        const std::int64_t group = group_steps_ == 0 ? 0 : i / group_steps_;
+        const std::int64_t group = weight_steps_ == 0 ? 0 : i / weight_steps_;
         _mm512_storeu_ps((*scales)[usize(panel)].data(),
                          p.panels.folded ? V::set(1.0f) : at_.scale(p.panels.first, panel, usize(group)));
       }
@@ -325,6 +335,7 @@ class Walk {
       waiting_ = {.sums = &sums,
                   .results = &at(s_.results, part),
                   .scales = scales,
+                  .row_scales = {row_scales_of(end - 1, part), row_scales_of(end - 1, part + kParts - 1)},
                   .first = is_first(p, end - 1),
                   .panels = kPanels,
                   .parts = kParts,
@@ -332,6 +343,12 @@ class Walk {
                   .next = 0,
                   .left = kParts * kPanels * kQuarters};
     }
+  }
+
+  // Of the rows of a part, in a step.
+  const float* row_scales_of(std::int64_t step, int part) const {
+    if (row_scales_ == nullptr) return nullptr;
+    return row_scales_ + (row_steps_ == 0 ? 0 : step / row_steps_) * a_.n + parts_.first(part);
   }
 
   void write(const Panels& panels) {
@@ -351,8 +368,10 @@ class Walk {
   const Places at_;
   Scratch& s_;
   const std::int64_t steps_;
-  const std::int64_t chunk_;      // steps at most
-  std::int64_t group_steps_ = 0;  // 0: one group
+  const std::int64_t chunk_;                       // steps at most
+  std::int64_t weight_steps_ = 0, row_steps_ = 0;  // of a group; 0: one group
+  std::int64_t group_steps_ = 0;                   // of what has one scale on both sides
+  const float* row_scales_ = nullptr;
   TileMaker<Reader> maker_;
   InFlight waiting_;
   std::int64_t panel_ = 0;
@@ -377,12 +396,22 @@ void gemm(const GemmArgs& a) {
   _tile_release();
 }
 
+constexpr Kernel row(std::string_view name, void (*quantize)(const QuantizeArgs&), void (*gemm)(const GemmArgs&)) {
+  Kernel k = amx_row(name, quantize, gemm, sizeof(Scratch));
+  k.takes_halves = true;
+  return k;
+}
+
 }  // namespace
 
 constinit const Kernel kernel_rows::fp8_bf16_p16_amxbf16 =
-    amx_row("fp8_bf16_p16_amxbf16", avx512::quantize_bf16, gemm<false>, sizeof(Scratch));
+    row("fp8_bf16_p16_amxbf16", avx512::quantize_bf16, gemm<false>);
 constinit const Kernel kernel_rows::mxfp8_bf16_p16_amxbf16 =
-    amx_row("mxfp8_bf16_p16_amxbf16", avx512::quantize_bf16, gemm<true>, sizeof(Scratch));
+    row("mxfp8_bf16_p16_amxbf16", avx512::quantize_bf16, gemm<true>);
+constinit const Kernel kernel_rows::fp8_e4m3_p16_amxbf16 =
+    row("fp8_e4m3_p16_amxbf16", avx512::quantize_float8_halves, gemm<false>);
+constinit const Kernel kernel_rows::mxfp8_e4m3_p16_amxbf16 =
+    row("mxfp8_e4m3_p16_amxbf16", avx512::quantize_float8_halves, gemm<true>);
 
 }  // namespace moe::kernels
 

@@ -2,12 +2,16 @@
 // body/weights_*.inl for 16 lanes.
 #include <immintrin.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "base/float_formats.h"
 #include "kernels/ref/float.h"
+#include "kernels/ref/float_acts.h"
 #include "kernels/target.h"
 #include "kernels/x86/steps.h"
 
@@ -23,6 +27,10 @@ namespace {
 constexpr int kTileRows = tile_rows("fp8_f32_p16_avx512vnni");
 
 #include "kernels/x86/vector_avx512.inl"
+
+#include "kernels/body/quantize_symmetric.inl"
+
+#include "kernels/body/quantize_floats.inl"
 
 #include "kernels/body/places.inl"
 
@@ -46,6 +54,12 @@ constinit const Kernel kernel_rows::mxfp4_f32_p16_avx512vnni =
     kernel_row("mxfp4_f32_p16_avx512vnni", avx512::kSteps, ref::copy_floats, gemm_float4);
 constinit const Kernel kernel_rows::nvfp4_f32_p16_avx512vnni =
     kernel_row("nvfp4_f32_p16_avx512vnni", avx512::kSteps, ref::copy_floats, gemm_float4);
+constinit const Kernel kernel_rows::fp8_e4m3_p16_avx512vnni =
+    kernel_row("fp8_e4m3_p16_avx512vnni", avx512::kSteps, float_acts::quantize_float8, gemm<Float8>);
+constinit const Kernel kernel_rows::mxfp8_e4m3_p16_avx512vnni =
+    kernel_row("mxfp8_e4m3_p16_avx512vnni", avx512::kSteps, float_acts::quantize_float8, gemm<Float8>);
+constinit const Kernel kernel_rows::mxfp4_e4m3_p16_avx512vnni =
+    kernel_row("mxfp4_e4m3_p16_avx512vnni", avx512::kSteps, float_acts::quantize_float8, gemm_float4);
 
 }  // namespace moe::kernels
 

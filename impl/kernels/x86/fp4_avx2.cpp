@@ -1,15 +1,17 @@
-// MXFP4 and NVFP4 weights with symmetric integer activations, AVX2: int8 per block of 32, or 16 bits.
+// MXFP4 and NVFP4 weights with symmetric integer activations, AVX2: int8 per block of 32, 16 bits,
+// or 4-bit floats.
 #include <immintrin.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "base/float_formats.h"
 #include "base/index.h"
-#include "kernels/ref/symmetric.h"
+#include "kernels/ref/float_acts.h"
 #include "kernels/target.h"
 #include "kernels/x86/steps.h"
 
@@ -25,6 +27,8 @@ constexpr int kTileRows = tile_rows("mxfp4_blk8_p16_avx2");
 #include "kernels/x86/dot_avx2.inl"
 
 #include "kernels/body/quantize_symmetric.inl"
+
+#include "kernels/body/quantize_floats.inl"
 
 #include "kernels/x86/read_ahead.inl"
 
@@ -44,6 +48,10 @@ constinit const Kernel kernel_rows::nvfp4_blk8_p16_avx2 =
     kernel_row("nvfp4_blk8_p16_avx2", avx2::kSteps, symmetric::quantize_blocks<1>, gemm_fp4<Fp4Dot, PerBlock>);
 constinit const Kernel kernel_rows::nvfp4_blk16_p16_avx2 =
     kernel_row("nvfp4_blk16_p16_avx2", avx2::kSteps, symmetric::quantize_blocks<2>, gemm_fp4<Fp4Dot, Per16>);
+constinit const Kernel kernel_rows::mxfp4_e2m1_p16_avx2 =
+    kernel_row("mxfp4_e2m1_p16_avx2", avx2::kSteps, symmetric::quantize_as<float_acts::Mxfp4>, gemm_e2m1<Fp4Dot>);
+constinit const Kernel kernel_rows::nvfp4_e2m1_p16_avx2 =
+    kernel_row("nvfp4_e2m1_p16_avx2", avx2::kSteps, symmetric::quantize_as<float_acts::Nvfp4>, gemm_e2m1<Fp4Dot>);
 
 }  // namespace moe::kernels
 

@@ -1,15 +1,17 @@
-// MXFP4 and NVFP4 weights with symmetric integer activations, AVX-512 VNNI: int8 per block of 32, or 16 bits.
+// MXFP4 and NVFP4 weights with symmetric integer activations, AVX-512 VNNI: int8 per block of 32, 16 bits,
+// or 4-bit floats.
 #include <immintrin.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "base/float_formats.h"
 #include "base/index.h"
-#include "kernels/ref/symmetric.h"
+#include "kernels/ref/float_acts.h"
 #include "kernels/target.h"
 #include "kernels/x86/steps.h"
 
@@ -27,6 +29,8 @@ constexpr int kTileRows = tile_rows("mxfp4_blk8_p16_avx512vnni");
 #include "kernels/x86/vector_avx512.inl"
 
 #include "kernels/body/quantize_symmetric.inl"
+
+#include "kernels/body/quantize_floats.inl"
 
 #include "kernels/x86/read_ahead.inl"
 
@@ -62,6 +66,10 @@ constinit const Kernel kernel_rows::nvfp4_blk8_p16_avx512vnni = kernel_row(
     "nvfp4_blk8_p16_avx512vnni", avx512::kSteps, symmetric::quantize_blocks<1>, gemm_fp4<Fp4Codes, PerBlock>);
 constinit const Kernel kernel_rows::nvfp4_blk16_p16_avx512vnni =
     kernel_row("nvfp4_blk16_p16_avx512vnni", avx512::kSteps, symmetric::quantize_blocks<2>, gemm_fp4<Fp4Codes, Per16>);
+constinit const Kernel kernel_rows::mxfp4_e2m1_p16_avx512vnni = kernel_row(
+    "mxfp4_e2m1_p16_avx512vnni", avx512::kSteps, symmetric::quantize_as<float_acts::Mxfp4>, gemm_e2m1<Fp4Codes>);
+constinit const Kernel kernel_rows::nvfp4_e2m1_p16_avx512vnni = kernel_row(
+    "nvfp4_e2m1_p16_avx512vnni", avx512::kSteps, symmetric::quantize_as<float_acts::Nvfp4>, gemm_e2m1<Fp4Codes>);
 
 }  // namespace moe::kernels
 

@@ -24,6 +24,7 @@
 #include <bit>
 #include <cstring>
 #include <new>
+#include <type_traits>
 #include <utility>
 
 #include "base/float_formats.h"

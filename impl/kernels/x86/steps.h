@@ -20,6 +20,8 @@ void quantize_digits(const QuantizeArgs& args);
 // The row as bf16. The input was bf16 and widened exactly, so this gives the input's bits back; the
 // middle row was rounded to bf16 by its activation.
 void quantize_bf16(const QuantizeArgs& args);
+// The row as 8-bit floats, in bf16 numbers.
+void quantize_float8_halves(const QuantizeArgs& args);
 }  // namespace avx512
 
 }  // namespace moe::kernels

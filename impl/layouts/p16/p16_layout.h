@@ -4,6 +4,7 @@
 // id and bytes on every way.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <span>
 
@@ -17,6 +18,13 @@ namespace moe {
 constexpr bool may_share_scales(const Layout& l) {
   return l.kind == LayoutKind::p16_e4m3 && l.w13.scale_rows == kAllRows && l.w13.halves == 2;
 }
+// Whether kernels may quantize activations with scales of the checkpoint's: LayoutVariant::input_scales of p16. The
+// payload is the same; a packed block then has them beside it.
+constexpr bool may_have_input_scales(const Layout& l) {
+  return l.kind == LayoutKind::p16_e4m3 || l.kind == LayoutKind::p16_nvfp4;
+}
+// Whether rows can be divided by a checkpoint's scale of the input, and multiplied by it.
+inline bool is_input_scale(float scale) { return scale > 0 && std::isnormal(scale) && std::isnormal(1.0f / scale); }
 // The p16 layout of a layer; group sizes already checked to divide hidden and intermediate.
 // It fills groups up where one of the matrices needs it, and then gives both a list: the engine
 // asks one question per layer, not per matrix.

@@ -78,7 +78,7 @@ constexpr Accepts kVllmCpu = [] {
 }();
 constexpr Accepts kOurCpu = [] {
   Accepts a = our_cpu({Format::float_quantized, Format::naive_quantized}, {LayoutKind::p16_e4m3},
-                      {ActFormat::f32, ActFormat::bf16});
+                      {ActFormat::f32, ActFormat::bf16, ActFormat::e4m3});
   a.group_multiple = 32;
   return a;
 }();

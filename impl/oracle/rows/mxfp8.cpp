@@ -10,7 +10,7 @@ namespace {
 using namespace classes;
 
 constexpr Accepts kOurCpu =
-    our_cpu({Format::mxfp8_quantized}, {LayoutKind::p16_mxfp8}, {ActFormat::f32, ActFormat::bf16});
+    our_cpu({Format::mxfp8_quantized}, {LayoutKind::p16_mxfp8}, {ActFormat::f32, ActFormat::bf16, ActFormat::e4m3});
 
 // clang-format off
 constexpr std::array kRows = {

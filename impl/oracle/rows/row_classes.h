@@ -238,7 +238,8 @@ constexpr Accepts our_cpu(EnumSet<Format> checkpoints, EnumSet<LayoutKind> layou
   };
 }
 // Of 4-bit floats, which run as integers do.
-inline constexpr EnumSet<ActFormat> kFp4Acts = {ActFormat::blk16, ActFormat::f32, ActFormat::blk8};
+inline constexpr EnumSet<ActFormat> kFp4Acts = {ActFormat::blk16, ActFormat::f32, ActFormat::blk8, ActFormat::e2m1,
+                                                ActFormat::e4m3};
 
 }  // namespace classes
 

@@ -10,6 +10,8 @@
 //   norm     (with expert_norm, whose phase 2 is the latter one without its sums: a slot) RMS norm of what it
 //            gets; then (a chunk of output columns) the routed sums
 //
+// A row is quantized with the input scale of its expert, where the checkpoint's count.
+//
 // With input_factors an input row is multiplied by them in float32 before phase 0 orders and quantizes it, a middle row
 // after the activation.
 //
@@ -24,6 +26,7 @@
 // two more. Items of phases 1 and 2 stay inside one NUMA node's rows (stripes.h).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -65,6 +68,8 @@ struct EngineSetup {
   std::span<const float> expert_norm{};  // [H], empty: none
   float expert_norm_eps = 0.0f;
   std::array<std::span<const float>, 2> input_factors{};  // by Which: [H], [I]; empty: none
+  std::array<std::span<const float>, 2> input_scales{};   // by Which: [E] of the checkpoint's; empty: rows have their own
+  FloatActs float_acts{};                                 // of a kernel of e4m3
   bool weight_on_input = false;
   bool rounded = false;       // bit_compat vllm: gates, results and sums rounded to in_dtype
   float output_scale = 1.0f;  // RoutingConfig::scales_output
@@ -81,10 +86,27 @@ struct EngineSetup {
     // A code of a bf16 input has eight significant bits.
     const bool is_bf16 = in_dtype == DType::bf16 && input_factors[which == Which::w13 ? 0 : 1].empty();
     const int values = !kernel->takes_values ? 0 : is_bf16 ? 1 : 2;
-    return {m.k, m.groups, kernel->id->act, m.sum_factor(), kernel->id->layout == LayoutKind::kai, values};
+    return {.k = m.k,
+            .groups = m.groups,
+            .act = kernel->id->act,
+            .bias = m.sum_factor(),
+            .qai8dx = kernel->id->layout == LayoutKind::kai,
+            .values = values,
+            .floats = float_acts,
+            .halves = kernel->id->act == ActFormat::e4m3 && kernel->takes_halves};
   }
+  // Experts whose inputs have different scales.
+  bool has_own_input_scales() const {
+    const std::span<const float> scales = input_scales[0];
+    return std::any_of(scales.begin(), scales.end(), [&](float s) { return s != scales[0]; });
+  }
+  bool own_input_scales = false;
   // Each slot has an input row of its own; else the slots of a token share one.
-  bool row_per_slot() const { return weight_on_input || w13.has_order; }
+  bool row_per_slot() const { return weight_on_input || w13.has_order || own_input_scales; }
+  float input_scale(Which which, std::int64_t local) const {
+    const std::span<const float> scales = input_scales[which == Which::w13 ? 0 : 1];
+    return scales.empty() ? 0.0f : scales[usize(local)];
+  }
   PlanShape plan_shape(std::int64_t tokens, std::int64_t first_token = 0) const {
     return {tokens, top_k, experts, kernel->tile_rows, first_token};
   }

@@ -38,7 +38,8 @@ void EngineRun::quantize_rows(std::int64_t item, std::int64_t items) const {
       }
       if (s.weight_on_input) scale_row(x, w.plan.slot_weight[*slot]);
       const float* row = s.w13.has_order ? reorder_row(x, columns(Which::w13, expert_of(*slot))) : x;
-      s.kernel->quantize({in, row, s.in_rule, to});
+      const float scale = s.input_scales[0].empty() ? 0.0f : s.input_scale(Which::w13, expert_of(*slot).local);
+      s.kernel->quantize({in, row, s.in_rule, to, scale});
     }
   }
 }

@@ -55,7 +55,7 @@ void EngineRun::finish_tile(const ActiveExpert& e, const RowTile& t) const {
     float* row = w.act + (t.slot + r) * w.act_ld;
     multiply_row(row, s.input_factors[1]);
     if (list != nullptr) spread_row(row, list);
-    s.kernel->quantize({mid, row, s.mid_rule, {mid_tile(t), t.rows, r}});
+    s.kernel->quantize({mid, row, s.mid_rule, {mid_tile(t), t.rows, r}, s.input_scale(Which::w2, e.local)});
   }
 }
 
