@@ -39,13 +39,14 @@ constexpr SourceTensor kPowers{"scale", MOE_DTYPE_U8, each_group, Fill::e8m0};
 constexpr SourceTensor kE2m1{"weight", MOE_DTYPE_U8, pairs, Fill::bits};
 constexpr SourceTensor kBlockE4m3{"scale", MOE_DTYPE_F8_E4M3FN, each_group, Fill::e4m3_scale};
 constexpr SourceTensor kTensorScale{"scale_2", MOE_DTYPE_F32, nullptr, Fill::one_number};
+constexpr SourceTensor kInputScale{"input_scale", MOE_DTYPE_F32, nullptr, Fill::one_number};
 constexpr SourceTensor kF32{"weight", MOE_DTYPE_F32, each_k, Fill::f32};
 
 #define W4A8(g, more) "\"quantization\":{\"scheme\":\"W4A8\",\"group_size\":" #g more "}"
 #define W8A8 "\"quantization\":{\"scheme\":\"W8A8\"}"
 #define WNA16(scheme, g) "\"quantization\":{\"scheme\":\"" scheme "\",\"group_size\":" #g "}"
 #define FLOATS(scheme) "\"in_dtype\":\"bfloat16\",\"quantization\":{\"scheme\":\"" scheme "\"}"
-#define A8(scheme) FLOATS(scheme) ",\"compute\":\"a8\""
+#define WITH(scheme, compute) FLOATS(scheme) ",\"compute\":\"" compute "\""
 #define ACT_ORDER(g)                                                                                         \
   "\"quantization\":{\"weights\":{\"num_bits\":4,\"type\":\"int\",\"strategy\":\"group\",\"group_size\":" #g \
   ",\"symmetric\":true,\"actorder\":\"group\"},\"format\":\"pack-quantized\"}"
@@ -65,12 +66,18 @@ constexpr std::array kFormats = {
     Format{"w4a16-g128-act-order", ACT_ORDER(128), 128, MOE_DTYPE_BF16, {kPacked4, kScale, kGroups}},
     Format{"w8a16-channel", WNA16("W8A16", -1), -1, MOE_DTYPE_BF16, {kPacked8, kScale, kNone}},
     Format{"fp8-channel", FLOATS("FP8_DYNAMIC"), -1, MOE_DTYPE_BF16, {kE4m3, kScale, kNone}},
+    Format{"fp8-channel-a8", WITH("FP8_DYNAMIC", "a8"), -1, MOE_DTYPE_BF16, {kE4m3, kScale, kNone}},
     Format{"fp8-block", FLOATS("FP8_BLOCK"), 128, MOE_DTYPE_BF16, {kE4m3, kBlockScale, kNone}},
+    Format{"fp8-block-a8", WITH("FP8_BLOCK", "a8"), 128, MOE_DTYPE_BF16, {kE4m3, kBlockScale, kNone}},
     Format{"mxfp8", FLOATS("MXFP8"), 32, MOE_DTYPE_BF16, {kE4m3, kPowers, kNone}},
+    Format{"mxfp8-a8", WITH("MXFP8", "a8"), 32, MOE_DTYPE_BF16, {kE4m3, kPowers, kNone}},
     Format{"mxfp4", FLOATS("MXFP4A16"), 32, MOE_DTYPE_BF16, {kE2m1, kPowers, kNone}},
-    Format{"mxfp4-a8", A8("MXFP4A16"), 32, MOE_DTYPE_BF16, {kE2m1, kPowers, kNone}},
+    Format{"mxfp4-a8", WITH("MXFP4A16", "a8"), 32, MOE_DTYPE_BF16, {kE2m1, kPowers, kNone}},
+    Format{"mxfp4-a4", WITH("MXFP4A16", "a4"), 32, MOE_DTYPE_BF16, {kE2m1, kPowers, kNone}},
+    Format{"mxfp4-mxfp8", WITH("MXFP4A16", "mxfp8"), 32, MOE_DTYPE_BF16, {kE2m1, kPowers, kNone}},
     Format{"nvfp4", FLOATS("NVFP4A16"), 16, MOE_DTYPE_BF16, {kE2m1, kBlockE4m3, kTensorScale}},
-    Format{"nvfp4-a8", A8("NVFP4A16"), 16, MOE_DTYPE_BF16, {kE2m1, kBlockE4m3, kTensorScale}},
+    Format{"nvfp4-a8", WITH("NVFP4A16", "a8"), 16, MOE_DTYPE_BF16, {kE2m1, kBlockE4m3, kTensorScale}},
+    Format{"nvfp4-a4", WITH("NVFP4", "a4"), 16, MOE_DTYPE_BF16, {kE2m1, kBlockE4m3, kTensorScale, kInputScale}},
     Format{"bf16", "\"in_dtype\":\"bfloat16\"", 0, MOE_DTYPE_BF16, {kBf16, kNone, kNone}},
     Format{"f32", "\"in_dtype\":\"float32\"", 0, MOE_DTYPE_F32, {kF32, kNone, kNone}},
     // The same packed bytes from the other checkpoint format: for conversion.
@@ -81,7 +88,7 @@ constexpr std::array kFormats = {
 #undef W4A8
 #undef W8A8
 #undef WNA16
-#undef A8
+#undef WITH
 #undef FLOATS
 #undef ACT_ORDER
 #undef BLOCK32
@@ -100,7 +107,8 @@ Mask mask_of(Fill fill) {
   if (fill == Fill::bf16) return {0x807f807f807f807fu, 0x3c003c003c003c00u};
   if (fill == Fill::e8m0) return {0x0303030303030303u, 0x7474747474747474u};
   if (fill == Fill::e4m3_scale) return {0x0f0f0f0f0f0f0f0fu, 0x3030303030303030u};
-  if (fill == Fill::f32 || fill == Fill::one_number) return {0x807fffff807fffffu, 0x3c0000003c000000u};
+  if (fill == Fill::one_number) return {0x007fffff007fffffu, 0x3c0000003c000000u};
+  if (fill == Fill::f32) return {0x807fffff807fffffu, 0x3c0000003c000000u};
   return {~std::uint64_t{0}, 0};
 }
 

@@ -40,7 +40,7 @@ struct Format {
   const char* members;  // of the config document, beside the sizes
   std::int64_t group;   // of the weights: -1 = channel-wise, 0 = none
   moe_dtype hidden;     // dtype of hidden states and output
-  std::array<SourceTensor, 3> tensors;
+  std::array<SourceTensor, 4> tensors;
   bool conversion_only = false;  // packs to what another row packs to
 
   bool fits(const Workload& w) const { return group <= 0 || (w.hidden % group == 0 && w.intermediate % group == 0); }
@@ -78,7 +78,7 @@ class Source {
   Workload workload_;
   const Format& format_;
   std::int64_t experts_ = 0;
-  std::array<std::vector<std::uint64_t>, 3> data_;
+  std::array<std::vector<std::uint64_t>, 4> data_;
 };
 
 // The weights of one layer, packed; several times in distinct memory where once would be found in a cache.

@@ -18,7 +18,7 @@ import numpy as np
 
 from library import Library
 
-ROUNDS = {"routing": 3000, "activation": 300, "config": 8000, "float": 20, "float_layouts": 400, "w4a8": 150, "wna16": 500, "selection": 4000}
+ROUNDS = {"routing": 3000, "activation": 300, "config": 8000, "float": 20, "float_acts": 60, "float_layouts": 400, "w4a8": 150, "wna16": 500, "selection": 4000}
 
 
 def run_topic(library, topic, seed, rounds, twist=False):

@@ -812,8 +812,7 @@ def resolve(doc):
     float_w = w is not None and w["type"] == "float"
     if compute == "a8" and not (float_w or (int_w and (ia is None or int8_a))):
         raise JsonConfigError("/compute", "a8 needs float weights, or integer ones with 16-bit or int8 activations")
-    if compute in ("a4", "mxfp8") and not (float_w and w["num_bits"] == 4):
-        raise JsonConfigError("/compute", "needs 4-bit float weights")
+    check_float_acts(compute, r["quantization"])
     if compute == "a16" and ia is not None and not float_w:
         raise JsonConfigError("/compute", "the checkpoint quantizes its activations")
     if act_quant != "auto" and not (int8_a or (compute == "a8" and int_w)):
@@ -915,8 +914,34 @@ PRESETS = {
 }
 
 
+def check_float_acts(compute, quantization):
+    """Activations that become floats (float_oracles.md 9.6)."""
+    w, a = quantization["weights"], quantization["input_activations"]
+    floats = lambda x, bits: x is not None and x["type"] == "float" and x["num_bits"] == bits and x["symmetric"]
+    mxfp4 = floats(w, 4) and w["strategy"] == "group" and w["group_size"] == 32
+    if compute == "a4" and not mxfp4 and not (floats(w, 4) and floats(a, 4) and a["dynamic"] is not True):
+        raise JsonConfigError("/compute", "needs 4-bit float weights, NVFP4's with a scale of the inputs")
+    if compute == "mxfp8" and not mxfp4:
+        raise JsonConfigError("/compute", "needs MXFP4 weights")
+    if compute != "a8" or not floats(w, 8) or a is None:
+        return
+    if not floats(a, 8):
+        raise JsonConfigError("/compute", "needs 8-bit float activations or none")
+    place = "/quantization/input_activations/"
+    grouped = a["strategy"] == "group" and a["dynamic"] is True
+    if quantization["format"] in ("mxfp8-quantized", "mxfp6-pack-quantized"):
+        if not (grouped and a["group_size"] == 32):
+            raise JsonConfigError(place + "strategy", "MXFP8 weights have groups of 32")
+    elif a["strategy"] not in ("tensor", "token"):
+        if not grouped:
+            raise JsonConfigError(place + "strategy", "tensor, token or dynamic group")
+        if a["group_size"] % 32:
+            raise JsonConfigError(place + "group_size", "a multiple of 32")
+
+
 def _resolve_args(obj, ptr, is_act):
-    v = _V(obj, ptr, {"num_bits", "type", "strategy", "group_size", "block_structure", "symmetric", "dynamic", "actorder"})
+    v = _V(obj, ptr, {"num_bits", "type", "strategy", "group_size", "block_structure", "symmetric", "dynamic", "actorder",
+                      "scale_format"})
     bits = v.int("num_bits", 1, 8, 8)
     typ = v.enum("type", ["int", "float"], "int")
     if typ == "int" and bits not in (4, 8):
@@ -949,6 +974,9 @@ def _resolve_args(obj, ptr, is_act):
         ao = {"dynamic": "group", "static": "weight"}.get(ao, ao)
         if is_act:
             raise JsonConfigError(f"{ptr}/actorder", "not defined for activations")
+    scale_format = v.enum("scale_format", ["float32", "ue8m0"], "float32")
+    if scale_format != "float32" and not is_act:
+        raise JsonConfigError(f"{ptr}/scale_format", "for activations")
     if st == "token" and not dyn:
         raise JsonConfigError(f"{ptr}/dynamic", "token strategy is dynamic")
     if st == "token" and not is_act:
@@ -967,9 +995,12 @@ def _resolve_args(obj, ptr, is_act):
         raise JsonConfigError(f"{ptr}/actorder", "group activation order needs a group strategy")
     if dyn == "local" and st != "tensor_group":
         raise JsonConfigError(f"{ptr}/dynamic", "local needs tensor_group")
+    if scale_format != "float32" and not (typ == "float" and bits == 8 and st == "group" and dyn is True):
+        raise JsonConfigError(f"{ptr}/scale_format", "for dynamic groups of 8-bit floats")
     if not is_act and dyn:
         raise JsonConfigError(f"{ptr}/dynamic", "weights are static")
-    return _arg(bits, typ, st, group_size=gs, block_structure=bs, symmetric=sym, dynamic=dyn, actorder=ao)
+    return _arg(bits, typ, st, group_size=gs, block_structure=bs, symmetric=sym, dynamic=dyn, actorder=ao,
+                **({} if scale_format == "float32" else {"scale_format": scale_format}))
 
 
 def resolve_quant(obj, r):
@@ -1207,7 +1238,9 @@ def resolve_hf(h, name, projections=("gate_proj", "up_proj", "down_proj")):
                 raise JsonConfigError(f"{p}/weight_block_size", "needs two numbers")
             if sch != "dynamic":
                 raise JsonConfigError(f"{p}/activation_scheme", "block weights need dynamic activations")
-            return out(_arg(8, "float", "block", block_structure=b), _arg(8, "float", "group", group_size=b[1], dynamic=True),
+            fmt = h.get("scale_fmt")
+            powers = {"scale_format": "ue8m0"} if isinstance(fmt, str) and fmt.lower() == "ue8m0" else {}
+            return out(_arg(8, "float", "block", block_structure=b), _arg(8, "float", "group", group_size=b[1], dynamic=True, **powers),
                        "float-quantized", ["weight", "weight_scale_inv"])
         st = sch == "static"
         return out(_arg(8, "float", "tensor"), _arg(8, "float", "tensor", dynamic=not st), "float-quantized",
