@@ -119,7 +119,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::int64_t first = p.byte(), tokens = first % 5, alone = tokens > 0 ? first / 5 % tokens : 0;
   const bool plain = p.flag();
   const std::uint8_t mode = p.byte();
-  const char* compute = (mode & 1) != 0 ? R"(,"compute":"a8")" : "";
+  // Where weights are no 4-bit floats, the last two are refused.
+  constexpr std::array<const char*, 4> kCompute = {"", R"(,"compute":"a8")", R"(,"compute":"a4")",
+                                                   R"(,"compute":"mxfp8")"};
+  const auto asked = static_cast<std::size_t>((mode & 1) | (mode >> 6 & 2));
+  const char* compute = kCompute[asked];
   const bool dense = (mode & 2) != 0;
   const char* there = kElsewhere[static_cast<std::size_t>(mode >> 2) % kElsewhere.size()];
   const Platform& other = p.pick(machines);
@@ -128,7 +132,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Config config = make_config(l.text);
   if (!config) return 0;
   std::optional<Reference> reference;
-  if (plain && l.silu && tokens > 0 && !call.foreign) reference.emplace(l);
+  if (plain && l.silu && asked < 2 && tokens > 0 && !call.foreign) reference.emplace(l);
   if (there != nullptr && *l.form->scheme == 0 && l.form->scale_rows == 0)
     run_emulated(l, call, reference, there, dense, machines[0]);
   const Weights weights = l.weights(config.get());
@@ -153,7 +157,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::vector<std::uint8_t> out = run_batch(layer.get(), l, call, reference);
     if (call.foreign) continue;
     const std::string kernel = moe_selection_kernel(selection.get());
-    const char* const exact_acts[] = {"_tok8_", "_blk8_", "_blk16_"};
+    const char* const exact_acts[] = {"_tok8_", "_blk8_", "_blk16_", "_e2m1_"};
     if (std::none_of(std::begin(exact_acts), std::end(exact_acts),
                      [&](const char* act) { return kernel.find(act) != std::string::npos; }))
       continue;

@@ -11,7 +11,7 @@ namespace {
 
 using namespace moe::fuzz;
 
-constexpr std::array<const char*, 12> kConfigWords = {R"("routing":{"scoring_func":"sigmoid"})",
+constexpr std::array<const char*, 14> kConfigWords = {R"("routing":{"scoring_func":"sigmoid"})",
                                                       R"("routing":{"method":"custom"})",
                                                       R"("routing":{"method":"topk"})",
                                                       R"("selection_policy":"vllm")",
@@ -22,7 +22,9 @@ constexpr std::array<const char*, 12> kConfigWords = {R"("routing":{"scoring_fun
                                                       R"("parallel":{"tp_size":2,"enable_expert_parallel":true})",
                                                       R"("marlin_input_dtype":"int8")",
                                                       R"("emulation_layout":"dense")",
-                                                      R"("max_num_tokens":1)"};
+                                                      R"("max_num_tokens":1)",
+                                                      R"("compute":"a4")",
+                                                      R"("compute":"mxfp8")"};
 constexpr std::array<const char*, 9> kBackends = {"auto",     "cpu",    "marlin",         "emulation",        "xpu",
                                                   "cpu_int4", "triton", "batched_marlin", "flashinfer_trtllm"};
 constexpr std::array<const char*, 8> kMachines = {R"("type":"cpu","arch":"x86_64")",
