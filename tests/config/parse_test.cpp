@@ -239,18 +239,19 @@ TEST(Parse, ArithmeticMembers) {
   for (const char* scheme : {"MXFP4", "MXFP4A16", "NVFP4", "NVFP4A16"})
     for (const char* compute : {"a8", "a16"}) EXPECT_EQ(q(scheme, "compute", compute), "accepted") << scheme;
   EXPECT_EQ(q("FP8", "compute", "a16"), "accepted");
-  const auto fp8_a8 = parse_config(layer_document({{"quantization", {{"scheme", "FP8"}}}, {"compute", "a8"}}).dump());
-  ASSERT_FALSE(fp8_a8);
-  EXPECT_EQ(fp8_a8.error().code, Code::unsupported);
-  EXPECT_EQ(fp8_a8.error().subject, "/compute");
+  for (const char* scheme : {"FP8", "FP8_DYNAMIC", "FP8_BLOCK", "MXFP8", "MXFP8A16"}) {
+    EXPECT_EQ(q(scheme, "compute", "a8"), "accepted") << scheme;
+    EXPECT_EQ(q(scheme, "compute", "a4"), "/compute") << scheme;
+    EXPECT_EQ(q(scheme, "compute", "mxfp8"), "/compute") << scheme;
+  }
   for (const char* compute : {"a4", "mxfp8"}) {
-    const json fp4 = {{"quantization", {{"scheme", "MXFP4"}}}, {"compute", compute}};
-    const auto unbuilt = parse_config(layer_document(fp4).dump());
-    ASSERT_FALSE(unbuilt) << compute;
-    EXPECT_EQ(unbuilt.error().code, Code::unsupported) << compute;
-    EXPECT_EQ(unbuilt.error().subject, "/compute") << compute;
+    EXPECT_EQ(q("MXFP4", "compute", compute), "accepted");
+    EXPECT_EQ(q("MXFP4A16", "compute", compute), "accepted");
+    EXPECT_EQ(q("NVFP4A16", "compute", compute), "/compute");
     EXPECT_EQ(q("W4A16", "compute", compute), "/compute");
   }
+  EXPECT_EQ(q("NVFP4", "compute", "a4"), "accepted");
+  EXPECT_EQ(q("NVFP4", "compute", "mxfp8"), "/compute");
   EXPECT_EQ(q("W4A16", "compute", "a16"), "accepted");
   EXPECT_EQ(q("none", "compute", "a16"), "accepted");
   EXPECT_EQ(q("W4A8", "compute", "a16"), "/compute");

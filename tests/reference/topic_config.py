@@ -56,11 +56,7 @@ def change(rng, document):
 
 def known_difference(document, subject, pointer):
     """Why the two may disagree about this document, or None."""
-    compute, hf = document.get("compute"), document.get("hf_quantization_config")
-    if subject == "/compute" and compute in ("a4", "mxfp8"):
-        return "activations quantized to floats, which the library does not build (config.md 13)"
-    if subject == "/compute" and compute in ("a16", "a8") and pointer is None:
-        return "float weights with quantized activations, not built yet: the library refuses what config.md 13 allows"
+    hf = document.get("hf_quantization_config")
     if isinstance(hf, dict) and any(isinstance(v, float) and v.is_integer() for v in hf.values()):
         return "the library takes 8.0 for an integer in a checkpoint's object as well, the reference only in a config's own"
     if isinstance(hf, dict) and any(isinstance(v, int) and v > 65536 for k, v in hf.items() if "group_size" in k):
