@@ -601,19 +601,5 @@ TEST(Float8, InputScalesAreCheckedAndNotUsed) {
   EXPECT_EQ(set_roles(weights.get(), given({3, 3}, std::vector<float>(9, 1.0f))).status, MOE_ERR_SHAPE);
 }
 
-TEST(Float8Refusals, ActivationsThatAreQuantizedAreNotBuilt) {
-  Float8Model m = with(kBlocks128);
-  m.more["compute"] = "a8";
-  const std::string text = m.config_text();
-  const Failure f = failure([&](moe_error** e) {
-    moe_config* config = nullptr;
-    return moe_config_create(text.data(), text.size(), &config, e);
-  });
-  EXPECT_EQ(f.status, MOE_ERR_UNSUPPORTED);
-  EXPECT_EQ(f.subject, "/compute");
-  m.more["compute"] = "a16";
-  EXPECT_TRUE(make_config(m.config_text()));
-}
-
 }  // namespace
 }  // namespace moe::test::float8_test

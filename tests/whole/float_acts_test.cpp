@@ -201,7 +201,7 @@ TEST(FloatActs, InputScalesThatAreMissingOrNone) {
       roles.erase(roles.begin() + static_cast<std::ptrdiff_t>(i));
       Failure f = conversion_failure(golden.config.dump(), roles);
       EXPECT_EQ(f.status, MOE_ERR_MISSING_WEIGHT) << f.message;
-      EXPECT_NE(f.message.find(i < golden.roles.size() / 2 ? "w13_input" : "w2_input"), std::string::npos) << f.message;
+      EXPECT_NE(f.subject.find(i < golden.roles.size() / 2 ? "w13_input" : "w2_input"), std::string::npos) << f.subject;
       roles = golden.roles;
       std::memset(roles[i].bytes.data(), 0, 4);
       f = conversion_failure(golden.config.dump(), roles);
