@@ -34,10 +34,12 @@ std::string input_scale_place(Which which, std::int64_t expert) {
   return cat(role_name(which == Which::w13 ? Role::w13_input_scale : Role::w2_input_scale), "[", expert, "]");
 }
 
-Error no_input_scale(Which which, std::int64_t expert) {
+Error no_input_scale(const ConvertJob& job, Which which, std::int64_t expert) {
   const std::string place = input_scale_place(which, expert);
+  const bool ours = p16_element(job.layout.kind).has_value();
   return fail(Code::missing_weight, place,
-              place + ": not set; the kernels of this layout quantise activations with it");
+              cat(place, ": not set; the kernels of this layout quantise activations with it",
+                  ours ? ", and with compute a16 none does" : ""));
 }
 
 // The scale of an expert's inputs, where the layout keeps them.
@@ -45,7 +47,7 @@ Check keep_input_scale(const ConvertJob& job, std::int64_t expert, Which which, 
                        ExpertFacts& facts) {
   at(facts.input_scale, which) = scale;
   if (!job.layout.variant.input_scales) return ok();
-  if (!scale) return no_input_scale(which, expert);
+  if (!scale) return no_input_scale(job, which, expert);
   if (is_input_scale(*scale) || !p16_element(job.layout.kind)) return ok();
   const std::string place = input_scale_place(which, expert);
   return fail(Code::invalid_argument, place,
