@@ -136,6 +136,8 @@ struct Config {
   std::optional<FloatActs> float8_acts() const;
   bool takes_float4_acts() const;
   bool takes_input_scales() const;
+  // vLLM scales the activations of a whole batch by its largest value; here a token's bits depend on no other one.
+  bool scales_whole_batches() const;
   // How checkpoints hold the numbers of a projection. (Layers without quantization have no use for bits.)
   MatrixSize stored_numbers() const {
     MatrixSize m{.groups = weight_groups()};

@@ -13,6 +13,7 @@
 #include "base/index.h"
 #include "base/text.h"
 #include "config/field_rows.h"
+#include "config/quantization/float_acts.h"
 #include "config/quantization/foreign.h"
 #include "config/sections.h"
 #include "config/settings.h"
@@ -341,6 +342,8 @@ Result<Config> config_from_document(json::Value document) {
   draft.platform = members.get("platform");
   MOE_CHECK(fields::read_fields(members, kLayer, draft));
   Config& c = draft.config;
+  const bool for_a_cpu = c.platform_type == DeviceType::automatic || c.platform_type == DeviceType::cpu;
+  if (for_a_cpu && c.scales_whole_batches()) return whole_batches_unsupported();
   c.resolved = fields::write_fields(kLayer, draft);
   c.canonical = json::write(c.resolved, json::MemberOrder::sorted);
   rename_aliases(document);

@@ -84,18 +84,6 @@ Error failure(const Selection& s, const Query& q, const Outcome& out) {
               w.take());
 }
 
-// vLLM scales a whole batch by its largest value; a token's bits must not depend on the others here.
-Check check_scales_of_batches(const Selection& s) {
-  const Config& c = *s.config;
-  const std::optional<QuantArgs>& a = c.quantization.input_activations;
-  const bool whole = a && a->strategy == Strategy::tensor && a->dynamic != Dynamic::no;
-  if (!whole || c.bit_compat != Policy::vllm || !s.kernel || kKernelIds[*s.kernel].act != ActFormat::e4m3) return ok();
-  return fail(
-      Code::unsupported, "/quantization/input_activations/dynamic",
-      "/quantization/input_activations/dynamic: activations with one scale for a whole batch, as bit_compat vllm "
-      "asks, are not computed on a CPU; bit_compat libmoe takes a scale for each token");
-}
-
 }  // namespace
 
 const char* reject_name(Reject r) {
@@ -123,7 +111,6 @@ Result<Selection> select_backend(std::shared_ptr<const Config> config, const Pla
   if (out.answer == Answer::not_built) s.candidates.push_back(not_built_candidate(q));
   fill_winner(s, q, out);
   if (!s.winner && !flags.explain_only) return failure(s, q, out);
-  if (!flags.explain_only) MOE_CHECK(check_scales_of_batches(s));
   return s;
 }
 

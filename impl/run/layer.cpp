@@ -10,6 +10,7 @@
 #include "base/index.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "config/quantization/float_acts.h"
 #include "kernels/prefetch_policy.h"
 #include "layouts/p16/p16_layout.h"
 #include "run/engine/engine.h"
@@ -225,6 +226,7 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
                   cat("input_factors: the packed weights have ", factors.size(), " values, the config has ", wanted));
     at(e.input_factors, which) = factors;
   }
+  if (c.scales_whole_batches()) return whole_batches_unsupported();
   MOE_TRY(e.input_scales, input_scales_of(c, *s.spec.packed));
   e.own_input_scales = e.has_own_input_scales();
   e.float_acts = c.float8_acts().value_or(FloatActs{});

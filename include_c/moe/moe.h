@@ -540,7 +540,7 @@ typedef struct moe_candidate {
  *  the reason for its refusal, also those after the winner. If none accepts, the call fails with
  *  MOE_ERR_NO_BACKEND, and the error's details hold the same list. Equal inputs and an equal library
  *  version give equal answers. Every later call refuses a selection without a winner.
- *  Statuses: common, INVALID_CONFIG, NO_BACKEND, UNSUPPORTED. [any] */
+ *  Statuses: common, INVALID_CONFIG, NO_BACKEND. [any] */
 MOE_API MOE_MUST_CHECK moe_status MOE_CALL moe_select_backend(moe_context* ctx, const moe_config* config, const moe_platform* platform, uint64_t flags, moe_selection** out, moe_error** err);
 /** Answers one question as JSON, without weights. `topic` and the members of `query_json`:
  *  "oracle"          vLLM's backend oracle at the level of its own arguments, policy "vllm":

@@ -293,19 +293,26 @@ TEST(FloatActs, WhatRunsIsSaid) {
 
 // vLLM's scale of a whole batch would make a token's bits depend on the others.
 TEST(FloatActs, ScaleOfAWholeBatch) {
-  Asked asked = kAsked[4];
-  json config = layer_config(asked);
+  json config = layer_config(kAsked[4]);
   config["bit_compat"] = "vllm";
-  const std::string text = config.dump();
-  const ConfigPtr made =
-      make<ConfigPtr>([&](moe_config** o, moe_error** e) { return moe_config_create(text.data(), text.size(), o, e); });
-  ASSERT_TRUE(made);
-  const Failure f = failure([&](moe_error** e) {
-    moe_selection* out = nullptr;
-    return moe_select_backend(nullptr, made.get(), nullptr, 0, &out, e);
-  });
-  EXPECT_EQ(f.status, MOE_ERR_UNSUPPORTED) << f.message;
-  EXPECT_EQ(f.subject, "/quantization/input_activations/dynamic");
+  const auto made = [](const json& document) {
+    const std::string text = document.dump();
+    return failure([&](moe_error** e) {
+      moe_config* out = nullptr;
+      const moe_status status = moe_config_create(text.data(), text.size(), &out, e);
+      moe_config_destroy(out);
+      return status;
+    });
+  };
+  for (const json& platform : {json({{"type", "auto"}}), json({{"type", "cpu"}})}) {
+    config["platform"] = platform;
+    const Failure f = made(config);
+    EXPECT_EQ(f.status, MOE_ERR_UNSUPPORTED) << f.message;
+    EXPECT_EQ(f.subject, "/quantization/input_activations/dynamic");
+  }
+  // What a GPU does with it is its kernel's affair.
+  config["platform"] = {{"type", "cuda"}, {"capability", {9, 0}}};
+  EXPECT_EQ(made(config).status, MOE_OK);
 }
 
 }  // namespace

@@ -82,6 +82,20 @@ Check check_float_acts(const fields::Members& members, const Config& c) {
   return check_float8(c);
 }
 
+Error whole_batches_unsupported() {
+  const std::string place = cat(kInputs, "/dynamic");
+  return fail(Code::unsupported, place,
+              cat(place,
+                  ": activations with one scale for a whole batch, as bit_compat vllm asks, are not computed on a "
+                  "CPU; bit_compat libmoe takes a scale for each token"));
+}
+
+bool Config::scales_whole_batches() const {
+  const std::optional<QuantArgs>& a = quantization.input_activations;
+  const bool whole = a && a->strategy == Strategy::tensor && a->dynamic != Dynamic::no;
+  return bit_compat == Policy::vllm && selection_policy == Policy::libmoe && whole && float8_acts();
+}
+
 std::optional<FloatActs> Config::float8_acts() const {
   if (compute == Compute::mxfp8) return kMxActs;
   return compute == Compute::a8 && is_float(quantization.weights, 8) ? rule_of(quantization) : std::nullopt;

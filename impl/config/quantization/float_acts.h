@@ -9,5 +9,7 @@ namespace moe::config {
 
 // Whether the file's activations can be made so; `members`: of the layer's document.
 Check check_float_acts(const fields::Members& members, const Config& config);
+// Activations of a whole batch with one scale, which are not computed.
+Error whole_batches_unsupported();
 
 }  // namespace moe::config
