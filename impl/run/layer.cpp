@@ -228,7 +228,8 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
   }
   if (c.scales_whole_batches()) return whole_batches_unsupported();
   MOE_TRY(e.input_scales, input_scales_of(c, *s.spec.packed));
-  e.own_input_scales = e.has_own_input_scales();
+  const std::span<const float> scales = e.input_scales[0];
+  e.own_input_scales = std::any_of(scales.begin(), scales.end(), [&](float scale) { return scale != scales[0]; });
   e.float_acts = c.float8_acts().value_or(FloatActs{});
   e.weight_on_input = c.apply_router_weight_on_input;
   e.rounded = c.bit_compat == Policy::vllm && e.kernel->id->rounding == Rounding::stepwise;

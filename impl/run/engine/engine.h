@@ -26,7 +26,6 @@
 // two more. Items of phases 1 and 2 stay inside one NUMA node's rows (stripes.h).
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -68,8 +67,9 @@ struct EngineSetup {
   std::span<const float> expert_norm{};  // [H], empty: none
   float expert_norm_eps = 0.0f;
   std::array<std::span<const float>, 2> input_factors{};  // by Which: [H], [I]; empty: none
-  std::array<std::span<const float>, 2> input_scales{};   // by Which: [E] of the checkpoint's; empty: rows have their own
-  FloatActs float_acts{};                                 // of a kernel of e4m3
+  std::array<std::span<const float>, 2> input_scales{};   // by Which: [E], the checkpoint's; empty: rows have their own
+  bool own_input_scales = false;  // those of w13 differ, so that a token's row is another one for each expert
+  FloatActs float_acts{};         // of a kernel of e4m3
   bool weight_on_input = false;
   bool rounded = false;       // bit_compat vllm: gates, results and sums rounded to in_dtype
   float output_scale = 1.0f;  // RoutingConfig::scales_output
@@ -95,12 +95,6 @@ struct EngineSetup {
             .floats = float_acts,
             .halves = kernel->id->act == ActFormat::e4m3 && kernel->takes_halves};
   }
-  // Experts whose inputs have different scales.
-  bool has_own_input_scales() const {
-    const std::span<const float> scales = input_scales[0];
-    return std::any_of(scales.begin(), scales.end(), [&](float s) { return s != scales[0]; });
-  }
-  bool own_input_scales = false;
   // Each slot has an input row of its own; else the slots of a token share one.
   bool row_per_slot() const { return weight_on_input || w13.has_order || own_input_scales; }
   float input_scale(Which which, std::int64_t local) const {
