@@ -16,8 +16,8 @@
 #include "base/platform.h"
 #include "base/result.h"
 #include "scheme/checkpoint.h"
-#include "scheme/groups.h"
 #include "scheme/float_acts.h"
+#include "scheme/groups.h"
 #include "scheme/scheme.h"
 
 namespace moe::config {

@@ -119,9 +119,9 @@ struct TileShape {
     if (act == ActFormat::f32 || act == ActFormat::e4m3) return halves ? 2 : 4;
     return act == ActFormat::bf16 ? 2 : 1;
   }
-  // float32 and bf16 rows are the values, so they have neither corrections nor scales, but for codes of e4m3. tok8 has a
-  // correction per weight group and two numbers per row; qai8dx leaves corrections to the kernel,
-  // because KleidiAI's weights are signed and need none.
+  // float32 and bf16 rows are the values, so they have neither corrections nor scales, but for codes of e4m3. tok8 has
+  // a correction per weight group and two numbers per row; qai8dx leaves corrections to the kernel, because KleidiAI's
+  // weights are signed and need none.
   constexpr std::int64_t words() const {
     if (act == ActFormat::f32 || act == ActFormat::bf16) return 0;
     if (act == ActFormat::e4m3) return has_row_scales() ? scale_count() : 0;

@@ -101,7 +101,7 @@ TEST(KernelHere, SelectionAndLayersAgreeOnEveryMachine) {
   const std::vector<Platform> platforms = machines();
   for (const nlohmann::json& q : quantizations)
     for (const char* dtype : {"bfloat16", "float16", "float32"})
-      for (const char* compute : {"auto", "a16", "a8"})
+      for (const char* compute : {"auto", "a16", "a8", "a4", "mxfp8"})
         for (const char* act : {"auto", "per_token", "block32"})
           for (const int tp : {1, 2}) {
             nlohmann::json doc = {

@@ -38,8 +38,8 @@ struct Nvfp4 : E2m1 {
 
 // Values of columns that share a scale: put(k, values) of kLanes from k on, put_one(k, value) of the last ones.
 template <class Put, class PutOne>
-[[gnu::always_inline]] inline void values(const float* x, std::int64_t k0, std::int64_t k1, ref::Float8Scale s,
-                                          Put put, PutOne put_one) {
+[[gnu::always_inline]] inline void values(const float* x, std::int64_t k0, std::int64_t k1, ref::Float8Scale s, Put put,
+                                          PutOne put_one) {
   std::int64_t k = k0;
   if (s.scale != s.scale) {  // one NaN for all
     for (; k + kLanes <= k1; k += kLanes) put(k, V::set(s.scale));

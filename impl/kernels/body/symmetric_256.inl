@@ -208,7 +208,7 @@ void symmetric_panel(const Call<Facts>& call, [[maybe_unused]] SumsOf sums, cons
       at.w += Dot::kBytes;
       at.k = last;
       const __m256i* sum = c[0];
-      for (int i = 0; i < Facts::kSums; ++i, each.next(), t.corr += n, t.scale += Facts::kOwnScales ? n : 0)
+      for (int i = 0; i < Facts::kSums; ++i, each.next(), t.corr += n, t.scale += i + 1 == Facts::kSums ? n : t.between)
 #pragma GCC unroll 2
         for (int half = 0; half < 2; ++half) {
           // The scale of the weights' group for eight rows, as floats; it is made of its byte once
@@ -221,7 +221,6 @@ void symmetric_panel(const Call<Facts>& call, [[maybe_unused]] SumsOf sums, cons
             f[half * n + m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole), s, f[half * n + m]);
           }
         }
-      if (!Facts::kOwnScales) t.scale += n;
       continue;
     }
     // One load of scales per group serves all tokens and all blocks of activations in it.
@@ -341,9 +340,4 @@ struct Fp4 {
 template <class Dot, class Facts>
 void gemm_fp4(const GemmArgs& a) {
   gemm_fp4_as<Fp4<Dot>::template With, Facts>(a);
-}
-// Of e2m1 with activations of e2m1.
-template <class Dot>
-void gemm_e2m1(const GemmArgs& a) {
-  (a.shape.scaled_columns() < 32 ? gemm_fp4<Dot, PerSum> : gemm_fp4<Dot, PerBlock>)(a);
 }

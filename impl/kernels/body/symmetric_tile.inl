@@ -12,7 +12,6 @@
 // Per16          blk16 (and Per16Zeros)                         yes      no      0      2
 // Each<.., 1>    MXFP4, sums as long as a block                 yes      no      1      1, 2
 // Each<.., 2>    NVFP4, two sums per block                      yes      no      2      1, 2
-// PerSum         of those, e2m1: each sum has a scale of its own
 //
 // Corrections, by an example: int4 weights -3 and 2 are stored as 5 and 10. With activations 7 and
 // -4 the kernel computes 5*7 + 10*-4 = -5, and corr = -8 * (7 - 4) = -24 makes -29 of it, which is
@@ -26,7 +25,7 @@ inline const std::int32_t* tile_words(const GemmArgs& a) {
 
 // W8A8.
 struct PerToken {
-  static constexpr bool kBlocks = false, kZeros = false, kOwnScales = false;
+  static constexpr bool kBlocks = false, kZeros = false;
   static constexpr int kSums = 0;
   static constexpr int kPlanes = 1;
   // `first` in the constructor: a row of the tile, where a call takes only some of them.
@@ -38,24 +37,21 @@ struct PerToken {
 };
 // Blocks and sums are as many, but for NVFP4.
 struct PerBlock {
-  static constexpr bool kBlocks = true, kZeros = false, kOwnScales = false;
+  static constexpr bool kBlocks = true, kZeros = false;
   static constexpr int kSums = 0;
   static constexpr int kPlanes = 1;
   const std::int32_t* corr;  // [sums][n]
-  const float* scale;        // [blocks][n]
+  const float* scale;        // [blocks][n]; of NVFP4's e2m1 [sums][n]
+  int between;               // from the scale of a block's first sum to that of its second one: n, or 0, the same
   PerBlock(const GemmArgs& a, int first)
       : corr(tile_words(a) + first),
-        scale(reinterpret_cast<const float*>(tile_words(a) + a.shape.sum_count() * a.n) + first) {}
+        scale(reinterpret_cast<const float*>(tile_words(a) + a.shape.sum_count() * a.n) + first),
+        between(a.shape.scaled_columns() < 32 ? a.n : 0) {}
 };
 // For weights with zero points.
 // A type of its own and not a flag at run time, since the start of every sum differs.
 struct PerBlockZeros : PerBlock {
   static constexpr bool kZeros = true;  // sums begin at corr * zero point
-  using PerBlock::PerBlock;
-};
-// Activations of NVFP4's e2m1 have as many scales as sums.
-struct PerSum : PerBlock {
-  static constexpr bool kOwnScales = true;
   using PerBlock::PerBlock;
 };
 // Codes of 16 bits as two digits: a token has two rows of codes.
@@ -195,15 +191,11 @@ template <class Facts>
 // comes with blk16, whose blocks of 64 or 128 columns are then sums of several steps.
 template <template <class> class Of, class Facts>
 inline void gemm_fp4_as(const GemmArgs& a) {
-  if constexpr (Facts::kOwnScales) {
-    Of<Each<Facts, 2>>::gemm(a);
-  } else {
-    const std::int64_t columns = a.shape.summed_columns();
-    if (columns < 32) return Of<Each<Facts, 2>>::gemm(a);
-    if constexpr (Facts::kPlanes != 1)
-      if (columns > 32) return Of<Facts>::gemm(a);
-    Of<Each<Facts, 1>>::gemm(a);
-  }
+  const std::int64_t columns = a.shape.summed_columns();
+  if (columns < 32) return Of<Each<Facts, 2>>::gemm(a);
+  if constexpr (Facts::kPlanes != 1)
+    if (columns > 32) return Of<Facts>::gemm(a);
+  Of<Each<Facts, 1>>::gemm(a);
 }
 
 // Codes of e2m1 as bytes without a sign: twice the value, and 12 (P16::sum_factor).

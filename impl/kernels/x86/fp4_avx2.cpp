@@ -48,10 +48,10 @@ constinit const Kernel kernel_rows::nvfp4_blk8_p16_avx2 =
     kernel_row("nvfp4_blk8_p16_avx2", avx2::kSteps, symmetric::quantize_blocks<1>, gemm_fp4<Fp4Dot, PerBlock>);
 constinit const Kernel kernel_rows::nvfp4_blk16_p16_avx2 =
     kernel_row("nvfp4_blk16_p16_avx2", avx2::kSteps, symmetric::quantize_blocks<2>, gemm_fp4<Fp4Dot, Per16>);
-constinit const Kernel kernel_rows::mxfp4_e2m1_p16_avx2 =
-    kernel_row("mxfp4_e2m1_p16_avx2", avx2::kSteps, symmetric::quantize_as<float_acts::Mxfp4>, gemm_e2m1<Fp4Dot>);
-constinit const Kernel kernel_rows::nvfp4_e2m1_p16_avx2 =
-    kernel_row("nvfp4_e2m1_p16_avx2", avx2::kSteps, symmetric::quantize_as<float_acts::Nvfp4>, gemm_e2m1<Fp4Dot>);
+constinit const Kernel kernel_rows::mxfp4_e2m1_p16_avx2 = kernel_row(
+    "mxfp4_e2m1_p16_avx2", avx2::kSteps, symmetric::quantize_as<float_acts::Mxfp4>, gemm_fp4<Fp4Dot, PerBlock>);
+constinit const Kernel kernel_rows::nvfp4_e2m1_p16_avx2 = kernel_row(
+    "nvfp4_e2m1_p16_avx2", avx2::kSteps, symmetric::quantize_as<float_acts::Nvfp4>, gemm_fp4<Fp4Dot, PerBlock>);
 
 }  // namespace moe::kernels
 

@@ -98,7 +98,7 @@ template <class Codes, class Facts, int P, int N>
       add_sum<Codes, Facts, 0>(w, stride, codes + block_offset(g, rows), scales.kind, each, t, f);
       t.corr += n;
       if constexpr (Facts::kSums == 2) {
-        if (Facts::kOwnScales) t.scale += n;
+        t.scale += t.between;
         add_sum<Codes, Facts, 1>(w, stride, codes + block_offset(g, rows), scales.kind, each, t, f);
         t.corr += n;
       }
@@ -256,9 +256,4 @@ struct Fp4 {
 template <class Codes, class Facts>
 void gemm_fp4(const GemmArgs& a) {
   gemm_fp4_as<Fp4<Codes>::template With, Facts>(a);
-}
-// Of e2m1 with activations of e2m1.
-template <class Codes>
-void gemm_e2m1(const GemmArgs& a) {
-  (a.shape.scaled_columns() < 32 ? gemm_fp4<Codes, PerSum> : gemm_fp4<Codes, PerBlock>)(a);
 }
