@@ -144,8 +144,14 @@ Check check_same_packed(const Packed& packed, const Selection& selection) {
   // Conversion takes the layout of groups of any sizes where it finds several sizes.
   const Layout& found = packed.info.layout;
   const bool wider = found == with_any_groups(selection.layout);
-  if (packed.info.layout_id != selection.layout_id && !wider)
-    return differs("layout", "packed", packed.info.layout_id, selection.layout_id);
+  if (packed.info.layout_id != selection.layout_id && !wider) {
+    Error e = differs("layout", "packed", packed.info.layout_id, selection.layout_id);
+    if (found.variant.input_scales != selection.layout.variant.input_scales)
+      e.message +=
+          "; compute decides whether scales of inputs are packed: convert with this config, or take the compute "
+          "that the weights were packed for";
+    return e;
+  }
   MOE_CHECK(check_same_model(packed, selection));
   if (!(found == selection.layout) && !wider)
     return differs("layout", "packed", cat("expert stride ", found.expert_stride()),

@@ -48,6 +48,11 @@ Result<Selection> select_for_layer(const StoredLayer* stored, const std::string&
   const std::string layout = own ? own->layout_id : "";
   Error e = std::move(selection.error());
   e.message += cat("; packed as ", stored->layout, " in ", folder, own ? "; this machine would take " : "", layout);
+  const auto keeps_scales = [](std::string_view id) { return id.find("-inputs/") != std::string_view::npos; };
+  if (own && keeps_scales(stored->layout) != keeps_scales(layout))
+    e.message +=
+        "; compute decides whether scales of inputs are packed (-inputs): convert the model with this compute, or "
+        "ask for the one that the folder was made with";
   e.details =
       cat(json::members("stored_layout", stored->layout, "layout", layout), e.details.empty() ? "" : ",", e.details);
   return e;

@@ -917,17 +917,24 @@ PRESETS = {
 def check_float_acts(compute, quantization):
     """Activations that become floats (float_oracles.md 9.6)."""
     w, a = quantization["weights"], quantization["input_activations"]
-    floats = lambda x, bits: x is not None and x["type"] == "float" and x["num_bits"] == bits and x["symmetric"]
-    mxfp4 = floats(w, 4) and w["strategy"] == "group" and w["group_size"] == 32
+    floats = lambda x, bits: x is not None and x["type"] == "float" and x["num_bits"] == bits
+    mxfp4 = floats(w, 4) and w["symmetric"] and w["strategy"] == "group" and w["group_size"] == 32
     if compute == "a4" and not mxfp4 and not (floats(w, 4) and floats(a, 4) and a["dynamic"] is not True):
         raise JsonConfigError("/compute", "needs 4-bit float weights, NVFP4's with a scale of the inputs")
+    place = "/quantization/input_activations/"
+    if compute == "a4" and not mxfp4:
+        if a["group_size"] != w["group_size"]:
+            raise JsonConfigError(place + "group_size", "that of the weights")
+        if not a["symmetric"]:
+            raise JsonConfigError(place + "symmetric", "no zero points")
     if compute == "mxfp8" and not mxfp4:
         raise JsonConfigError("/compute", "needs MXFP4 weights")
-    if compute != "a8" or not floats(w, 8) or a is None:
+    if compute != "a8" or not floats(w, 8) or not w["symmetric"] or a is None:
         return
     if not floats(a, 8):
         raise JsonConfigError("/compute", "needs 8-bit float activations or none")
-    place = "/quantization/input_activations/"
+    if not a["symmetric"]:
+        raise JsonConfigError(place + "symmetric", "no zero points")
     grouped = a["strategy"] == "group" and a["dynamic"] is True
     if quantization["format"] in ("mxfp8-quantized", "mxfp6-pack-quantized"):
         if not (grouped and a["group_size"] == 32):

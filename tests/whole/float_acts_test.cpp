@@ -217,6 +217,9 @@ struct Asked {
 };
 #define MOE_FP8(acts) \
   R"({"weights": {"num_bits": 8, "type": "float", "strategy": "channel"}, "input_activations": )" acts "}"
+#define MOE_NVFP4(acts)                                                                            \
+  R"({"weights": {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16},)" \
+  R"("input_activations": {"num_bits": 4, "type": "float", "strategy": "tensor_group", )" acts "}}"
 constexpr Asked kAsked[] = {
     {"a8", R"({"scheme": "FP8"})", MOE_OK, "", "float8_e4m3_per_tensor"},
     {"a8", R"({"scheme": "FP8_DYNAMIC"})", MOE_OK, "", "float8_e4m3_per_token"},
@@ -247,6 +250,14 @@ constexpr Asked kAsked[] = {
     {"a4", R"({"scheme": "MXFP4A16"})", MOE_OK, "", "mxfp4_block32"},
     {"a4", R"({"scheme": "NVFP4"})", MOE_OK, "", "nvfp4_block16"},
     {"a4", R"({"scheme": "NVFP4A16"})", MOE_ERR_INVALID_CONFIG, "/compute", ""},
+    {"a4", MOE_NVFP4(R"("group_size": 16, "dynamic": "local")"), MOE_OK, "", "nvfp4_block16"},
+    {"a4", MOE_NVFP4(R"("group_size": 16, "dynamic": true)"), MOE_ERR_INVALID_CONFIG, "/compute", ""},
+    {"a4", MOE_NVFP4(R"("group_size": 32, "dynamic": "local")"), MOE_ERR_UNSUPPORTED,
+     "/quantization/input_activations/group_size", ""},
+    {"a4", MOE_NVFP4(R"("group_size": 16, "dynamic": "local", "symmetric": false)"), MOE_ERR_UNSUPPORTED,
+     "/quantization/input_activations/symmetric", ""},
+    {"a8", MOE_FP8(R"({"num_bits": 8, "type": "float", "strategy": "token", "dynamic": true, "symmetric": false})"),
+     MOE_ERR_UNSUPPORTED, "/quantization/input_activations/symmetric", ""},
     {"a4", R"({"scheme": "FP8"})", MOE_ERR_INVALID_CONFIG, "/compute", ""},
     {"a4", R"({"scheme": "W4A16"})", MOE_ERR_INVALID_CONFIG, "/compute", ""},
     {"mxfp8", R"({"scheme": "MXFP4"})", MOE_OK, "", "mxfp8_block32"},

@@ -8,7 +8,7 @@ namespace moe::config {
 namespace {
 
 bool is_float(const std::optional<QuantArgs>& a, int bits) {
-  return a && a->type == NumType::floating && a->num_bits == bits && a->symmetric;
+  return a && a->type == NumType::floating && a->num_bits == bits;
 }
 bool has_powers_of_two(const Quantization& q) { return read_as(q.format) == Format::mxfp8_quantized; }
 
@@ -28,11 +28,16 @@ Check not_built(const std::string& pointer, std::string_view what) {
   return fail(Code::unsupported, pointer, cat(pointer, ": ", what, "; compute a16 takes any"));
 }
 
+Check check_symmetric(const QuantArgs& a) {
+  return a.symmetric ? ok() : not_built(cat(kInputs, "/symmetric"), "floats of activations have no zero points");
+}
+
 // Rules of activations that float rows cannot follow.
 Check check_float8(const Config& c) {
   const Quantization& q = c.quantization;
   const std::optional<QuantArgs>& a = q.input_activations;
   if (!a) return ok();
+  MOE_CHECK(check_symmetric(*a));
   const std::string strategy(at(kStrategyNames, a->strategy));
   if (has_powers_of_two(q)) {
     const bool mx = a->strategy == Strategy::group && a->group_size == kMxActs.columns && a->dynamic == Dynamic::yes;
@@ -68,16 +73,17 @@ Check check_float_acts(const fields::Members& members, const Config& c) {
     case Compute::a4:
       if (!is_float(w, 4)) return refuse("4-bit float weights");
       if (c.quantization.is_mxfp4()) return ok();
-      if (!is_float(a, 4)) return refuse("a file with scales of 4-bit float inputs; NVFP4A16 has none");
+      if (!is_float(a, 4)) return refuse("input_activations of 4-bit floats, whose second scale is in the file");
       if (a->dynamic == Dynamic::yes)
         return refuse("input_activations whose second scale is in the file (dynamic \"local\")");
-      return ok();
+      if (a->group_size == w->group_size) return check_symmetric(*a);
+      return not_built(cat(kInputs, "/group_size"), cat("compute a4 takes the groups of NVFP4 weights, 16 columns"));
     case Compute::mxfp8:
       return is_float(w, 4) && c.quantization.is_mxfp4() ? ok() : refuse("MXFP4 weights");
     case Compute::a8:
       break;
   }
-  if (!is_float(w, 8)) return ok();
+  if (!is_float(w, 8) || !w->symmetric) return ok();
   if (a && !is_float(a, 8)) return refuse("input_activations that are 8-bit floats or absent");
   return check_float8(c);
 }
@@ -98,7 +104,7 @@ bool Config::scales_whole_batches() const {
 
 std::optional<FloatActs> Config::float8_acts() const {
   if (compute == Compute::mxfp8) return kMxActs;
-  return compute == Compute::a8 && is_float(quantization.weights, 8) ? rule_of(quantization) : std::nullopt;
+  return compute == Compute::a8 && quantization.is_fp8() ? rule_of(quantization) : std::nullopt;
 }
 bool Config::takes_float4_acts() const { return compute == Compute::a4; }
 bool Config::takes_input_scales() const {

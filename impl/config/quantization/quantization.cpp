@@ -199,7 +199,8 @@ Check check_arithmetic(const Members& members, const Config& c) {
   if (c.compute == Compute::a16 && int_weights && a) return refuse("compute", "a checkpoint without input_activations");
   const bool makes_int8 = c.compute == Compute::a8 && !c.float8_acts();
   if (c.activation_quant != ActivationQuant::automatic && !int8_activations && !makes_int8) {
-    return refuse("activation_quant", "int8 input_activations or compute a8");
+    return refuse("activation_quant",
+                  "int8 input_activations, or compute a8 with weights that are integers or 4-bit floats");
   }
   if (c.marlin_input_dtype == MarlinInput::none) return ok();
   if (!int_weights || a) return refuse("marlin_input_dtype", "integer weights without input_activations");

@@ -208,7 +208,7 @@ void symmetric_panel(const Call<Facts>& call, [[maybe_unused]] SumsOf sums, cons
       at.w += Dot::kBytes;
       at.k = last;
       const __m256i* sum = c[0];
-      for (int i = 0; i < Facts::kSums; ++i, each.next(), t.corr += n, t.scale += i + 1 == Facts::kSums ? n : t.between)
+      for (int i = 0; i < Facts::kSums; each.next(), t.corr += n, t.scale += ++i == Facts::kSums ? n : t.between)
 #pragma GCC unroll 2
         for (int half = 0; half < 2; ++half) {
           // The scale of the weights' group for eight rows, as floats; it is made of its byte once
