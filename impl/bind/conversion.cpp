@@ -20,7 +20,6 @@ ConvertJob job_of(const Selection& selection, const WeightSet& set) {
   job.gated = is_gated(c.activation);
   job.groups = c.weight_groups();
   job.block = stored.stored_numbers().block;
-  job.one_input_scale = c.bit_compat == Policy::vllm;
   if (const auto& weights = c.quantization.weights) {
     job.symmetric = weights->symmetric;
     job.act_order = weights->actorder == ActOrder::group;

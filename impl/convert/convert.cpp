@@ -39,7 +39,7 @@ Error no_input_scale(const ConvertJob& job, Which which, std::int64_t expert) {
   const bool ours = p16_element(job.layout.kind).has_value();
   return fail(Code::missing_weight, place,
               cat(place, ": not set; the kernels of this layout quantise activations with it",
-                  ours ? ", and with compute a16 none does" : ""));
+                  ours ? "; with compute a16 it is not needed" : ""));
 }
 
 // The scale of an expert's inputs, where the layout keeps them.
@@ -160,7 +160,6 @@ std::array<std::vector<float>, 2> kept_input_scales(const ConvertJob& job, std::
   for (const Which which : {Which::w13, Which::w2}) {
     std::vector<float>& scales = at(all, which);
     for (const ExpertFacts& f : facts) scales.push_back(*at(f.input_scale, which));
-    if (job.one_input_scale) std::fill(scales.begin(), scales.end(), *std::max_element(scales.begin(), scales.end()));
   }
   return all;
 }

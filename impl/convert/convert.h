@@ -36,7 +36,6 @@ struct ConvertJob {
   Groups groups = {};
   std::array<std::int64_t, 2> block = {1, 1};  // rows and columns that share a scale (MatrixSize::block)
   std::vector<std::int64_t> experts{};         // the model's numbers in local order; size == layout.experts
-  bool one_input_scale = false;                // of p16: the largest of all experts' counts for each, as vLLM has it
   std::uint64_t max_temp_bytes = 0;            // 0: one expert's worth per thread
   // Called once per expert when its tensors are no longer used (MOE_CONVERT_RELEASE_SOURCES); may be null.
   void (*expert_done)(void* user, std::int64_t expert) = nullptr;

@@ -95,18 +95,19 @@ Result<std::span<const float>> expert_norm_of(const Config& c, std::span<const f
               cat("expert_norm: the packed weights have ", values.size(), " values, the config has ", c.hidden_dim));
 }
 
-// By Which; empty where activations are not quantized with them.
-Result<std::array<std::span<const float>, 2>> input_scales_of(const Config& c, const Packed& packed) {
-  std::array<std::span<const float>, 2> scales;
-  if (!c.takes_input_scales()) return scales;
+// By Which; empty where activations are not quantized with them. vLLM gives every expert the largest one.
+Result<std::array<std::vector<float>, 2>> input_scales_of(const Config& c, const Packed& packed) {
+  std::array<std::vector<float>, 2> all;
+  if (!c.takes_input_scales()) return all;
   for (const Which which : {Which::w13, Which::w2}) {
-    const std::vector<float>& kept = at(packed.info.input_scales, which);
-    if (std::ssize(kept) != packed.info.layout.experts)
+    std::vector<float>& scales = at(all, which) = at(packed.info.input_scales, which);
+    if (scales.empty() || std::ssize(scales) != packed.info.layout.experts)
       return fail(Code::config_mismatch, "/compute",
                   "/compute: the packed weights have no scales of inputs; convert the checkpoint with this config");
-    at(scales, which) = kept;
+    if (c.bit_compat == Policy::vllm)
+      std::fill(scales.begin(), scales.end(), *std::max_element(scales.begin(), scales.end()));
   }
-  return scales;
+  return all;
 }
 
 // All memory of a call: the engine's, and what routing needs beside it.
@@ -126,8 +127,9 @@ struct Layer::State {
   EngineSetup setup;
   Router router;
   std::vector<std::int32_t> expert_map;  // of the experts with weights
-  KnownIds known_ids;                    // of a call: logical experts, then zero experts
-  bool adds_identity = false;            // zero experts, and this rank adds their part
+  std::array<std::vector<float>, 2> input_scales;
+  KnownIds known_ids;          // of a call: logical experts, then zero experts
+  bool adds_identity = false;  // zero experts, and this rank adds their part
   mutable Workspaces own_workspaces;
   mutable std::vector<std::atomic<std::uint64_t>> counts;  // [E]
 
@@ -227,7 +229,8 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
     at(e.input_factors, which) = factors;
   }
   if (c.scales_whole_batches()) return whole_batches_unsupported();
-  MOE_TRY(e.input_scales, input_scales_of(c, *s.spec.packed));
+  MOE_TRY(s.input_scales, input_scales_of(c, *s.spec.packed));
+  e.input_scales = {s.input_scales[0], s.input_scales[1]};
   const std::span<const float> scales = e.input_scales[0];
   e.own_input_scales = std::any_of(scales.begin(), scales.end(), [&](float scale) { return scale != scales[0]; });
   e.float_acts = c.float8_acts().value_or(FloatActs{});

@@ -815,7 +815,7 @@ def resolve(doc):
     check_float_acts(compute, r["quantization"])
     if compute == "a16" and ia is not None and not float_w:
         raise JsonConfigError("/compute", "the checkpoint quantizes its activations")
-    if act_quant != "auto" and not (int8_a or (compute == "a8" and int_w)):
+    if act_quant != "auto" and not (int8_a or (compute == "a8" and (int_w or (float_w and w["num_bits"] == 4)))):
         raise JsonConfigError("/activation_quant", "needs int8 activations")
     if marlin_in != "none":
         if not int_w or ia is not None:
@@ -919,7 +919,8 @@ def check_float_acts(compute, quantization):
     w, a = quantization["weights"], quantization["input_activations"]
     floats = lambda x, bits: x is not None and x["type"] == "float" and x["num_bits"] == bits
     mxfp4 = floats(w, 4) and w["symmetric"] and w["strategy"] == "group" and w["group_size"] == 32
-    if compute == "a4" and not mxfp4 and not (floats(w, 4) and floats(a, 4) and a["dynamic"] is not True):
+    nvfp4 = floats(w, 4) and w["symmetric"] and w["strategy"] == "tensor_group" and w["group_size"] == 16
+    if compute == "a4" and not mxfp4 and not (nvfp4 and floats(a, 4) and a["dynamic"] is not True):
         raise JsonConfigError("/compute", "needs 4-bit float weights, NVFP4's with a scale of the inputs")
     place = "/quantization/input_activations/"
     if compute == "a4" and not mxfp4:

@@ -191,6 +191,37 @@ TEST(FloatActs, InputScalesStayInThePackedFile) {
   EXPECT_EQ(f.status, MOE_ERR_CONFIG_MISMATCH) << f.message;
 }
 
+// What is packed depends neither on bit_compat nor on how a layer rounds its scales.
+TEST(FloatActs, PackedOnceForEveryRuleOfScales) {
+  const auto layer_of = [](const Float8Layer& config, const Float8Layer& packed) {
+    return make<LayerPtr>([&](moe_layer** o, moe_error** e) {
+      return moe_layer_create(nullptr, config.selection.get(), packed.packed.get(), nullptr, o, e);
+    });
+  };
+  for (const char* name : {"nvfp4", "blocks"}) {
+    SCOPED_TRACE(name);
+    GoldenLayer golden(golden_named(name));
+    json other = golden.config;
+    if (name[0] == 'n') {
+      other["bit_compat"] = "libmoe";
+    } else {
+      other["quantization"] = json::parse(
+          R"({"weights": {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128]},
+              "input_activations": {"num_bits": 8, "type": "float", "group_size": 128, "dynamic": true,
+                                    "scale_format": "ue8m0"}})");
+    }
+    Float8Layer a(golden.config.dump(), golden.roles), b(other.dump(), golden.roles);
+    ASSERT_TRUE(a.layer && b.layer);
+    const std::vector<std::byte> as_a = a.run(golden.m), as_b = b.run(golden.m);
+    EXPECT_NE(as_a, as_b);
+    LayerPtr a_of_b = layer_of(a, b), b_of_a = layer_of(b, a);
+    ASSERT_TRUE(a_of_b && b_of_a);
+    a.layer = std::move(a_of_b), b.layer = std::move(b_of_a);
+    EXPECT_EQ(a.run(golden.m), as_a);
+    EXPECT_EQ(b.run(golden.m), as_b);
+  }
+}
+
 TEST(FloatActs, InputScalesThatAreMissingOrNone) {
   for (const char* name : {"static", "nvfp4"}) {
     SCOPED_TRACE(name);

@@ -73,6 +73,7 @@ Check check_float_acts(const fields::Members& members, const Config& c) {
     case Compute::a4:
       if (!is_float(w, 4)) return refuse("4-bit float weights");
       if (c.quantization.is_mxfp4()) return ok();
+      if (!c.quantization.is_nvfp4()) return refuse("MXFP4 or NVFP4 weights");
       if (!is_float(a, 4)) return refuse("input_activations of 4-bit floats, whose second scale is in the file");
       if (a->dynamic == Dynamic::yes)
         return refuse("input_activations whose second scale is in the file (dynamic \"local\")");

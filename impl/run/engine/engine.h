@@ -10,7 +10,7 @@
 //   norm     (with expert_norm, whose phase 2 is the latter one without its sums: a slot) RMS norm of what it
 //            gets; then (a chunk of output columns) the routed sums
 //
-// A row is quantized with the input scale of its expert, where the checkpoint's count.
+// A row is quantized with the input scale of its expert, where compute asks for the checkpoint's.
 //
 // With input_factors an input row is multiplied by them in float32 before phase 0 orders and quantizes it, a middle row
 // after the activation.
