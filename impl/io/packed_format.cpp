@@ -360,7 +360,8 @@ Result<PackedInfo> read_info(const PackedHead& head, std::span<const std::byte> 
     return bad(subject, "fewer numbers of routing and experts than the header says");
   for (const std::vector<float>& scales : info.input_scales)
     for (const float scale : scales)
-      if (!is_input_scale(scale)) return bad(subject, "a scale of the inputs is no positive number with a normal reciprocal");
+      if (!is_input_scale(scale))
+        return bad(subject, "a scale of the inputs is no positive number with a normal reciprocal");
   info.scales_rounded = head.scales_rounded;
   info.requantized_experts = head.variant.requantized_experts;
   if (info.requantized_experts > head.experts) return bad(subject, "more requantized experts than there are");

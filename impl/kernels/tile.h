@@ -81,7 +81,7 @@ struct TileShape {
   constexpr bool has_values(int n) const { return values != 0 && n > kDigitTokens; }
   // Whether a row of a tile of n rows can be copied to one of m.
   constexpr bool are_alike(int n, int m) const { return has_values(n) == has_values(m); }
-  // Columns that share a scale of blk8 and blk16, and how many such scales a row has.
+  // Columns that share a scale of blk8, blk16, e2m1 and e4m3, and how many such scales a row has.
   // A shorter block keeps more digits of small values beside a large one, a longer one has fewer
   // scales to apply: at 128 columns an fma follows 32 products. gcd keeps a block within one weight
   // group, so that a sum has one weight scale. Below 32 a block would be shorter than the kernels'
@@ -174,8 +174,8 @@ inline KaiRow kai_row(const TileShape& shape, const TilePlace& at) {
           reinterpret_cast<float*>(z + at.n) + at.row};
 }
 
-// The pieces of a blk8 or blk16 row in its place: codes as above, the low plane of blk16 64 bytes behind the high one,
-// words of sum or block b at [b * stride].
+// The pieces of a blk8, blk16 or e2m1 row in its place: codes as above, the low plane of blk16 64 bytes behind the high
+// one, words of sum or block b at [b * stride].
 struct BlockRow {
   std::int8_t* codes;
   std::ptrdiff_t code_stride;

@@ -7,7 +7,7 @@
 //
 // Facts          rows of the list                               kBlocks  kZeros  kSums  kPlanes
 // PerToken       w8a8_tok8                                      no       no      0      1
-// PerBlock       blk8, weights without zero points              yes      no      0      1
+// PerBlock       blk8, e2m1; no zero points                     yes      no      0      1
 // PerBlockZeros  blk8, with zero points                         yes      yes     0      1
 // Per16          blk16 (and Per16Zeros)                         yes      no      0      2
 // Each<.., 1>    MXFP4, sums as long as a block                 yes      no      1      1, 2
