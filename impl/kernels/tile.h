@@ -99,7 +99,7 @@ struct TileShape {
   // Whether a bf16 row of e4m3 has scales beside its codes.
   constexpr bool has_row_scales() const { return act == ActFormat::e4m3 && halves && !floats.powers_of_two(); }
   // Columns of one sum, which has a correction of its own: those that share both this scale and that of the weights.
-  // Shorter than a block only for NVFP4: 16 columns of weights share a scale, 32 of activations do.
+  // Shorter than a block only for NVFP4: 16 columns of weights share a scale, 32 of activations do (16 of e2m1).
   constexpr std::int64_t summed_columns() const {
     return groups.is_whole() ? scaled_columns() : std::gcd(group(), scaled_columns());
   }

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "support/float4_model.h"
+#include "support/golden_roles.h"
 #include "support/rooms.h"
 #include "support/safetensors_writer.h"
 #include "support/topk_call.h"
@@ -142,9 +143,6 @@ INSTANTIATE_TEST_SUITE_P(Forms, Float4, ::testing::ValuesIn(cases()),
 
 // --- golden layers ----------------------------------------------------------------------------------------
 
-struct GoldenRole {
-  const char *role, *tensor;
-};
 struct Golden {
   const char *file, *scheme, *format, *activation;
   bool bias;
@@ -152,22 +150,11 @@ struct Golden {
 };
 
 TEST(Float4Golden, WeightOnlyLayers) {
-  const std::vector<GoldenRole> gpt_oss = {{"w13_weight", "gate_up_proj_blocks"}, {"w13_scale", "gate_up_proj_scales"},
-                                           {"w13_bias", "gate_up_proj_bias"},     {"w2_weight", "down_proj_blocks"},
-                                           {"w2_scale", "down_proj_scales"},      {"w2_bias", "down_proj_bias"}};
-  const std::vector<GoldenRole> divisors = {{"w13", "w13_weight_packed"},
-                                            {"w13_weight_scale", "w13_weight_scale"},
-                                            {"w13_weight_global_scale", "w13_weight_global_scale"},
-                                            {"w13_input_global_scale", "w13_input_global_scale"},
-                                            {"w2", "w2_weight_packed"},
-                                            {"w2_weight_scale", "w2_weight_scale"},
-                                            {"w2_weight_global_scale", "w2_weight_global_scale"},
-                                            {"w2_input_global_scale", "w2_input_global_scale"}};
   const std::vector<GoldenRole> factors = {
       {"w13", "w13"}, {"w13_scale", "w13_scale"}, {"w13_scale_2", "w13_scale_2"}, {"w13_input_scale", "a13_scale"},
       {"w2", "w2"},   {"w2_scale", "w2_scale"},   {"w2_scale_2", "w2_scale_2"},   {"w2_input_scale", "a2_scale"}};
-  for (const Golden& g : {Golden{"mxfp4_gptoss", "MXFP4A16", "mxfp4-gpt-oss", "swigluoai", true, gpt_oss},
-                          Golden{"nvfp4", "NVFP4", "nvfp4-pack-quantized", "silu", false, divisors},
+  for (const Golden& g : {Golden{"mxfp4_gptoss", "MXFP4A16", "mxfp4-gpt-oss", "swigluoai", true, kGptOssRoles},
+                          Golden{"nvfp4", "NVFP4", "nvfp4-pack-quantized", "silu", false, kDivisorRoles},
                           Golden{"nvfp4_nongated", "NVFP4", "nvfp4-pack-quantized", "relu2_no_mul", false, factors}}) {
     const VecFile f = load_vectors(std::string("float/") + g.file + ".safetensors");
     const VecTensor &x = f.at("x"), &ids = f.at("topk_ids"), &w2 = f.at(g.roles[g.bias ? 3 : 4].tensor);

@@ -71,16 +71,15 @@ Check check_float_acts(const fields::Members& members, const Config& c) {
     case Compute::a16:
       return ok();
     case Compute::a4:
-      if (!is_float(w, 4)) return refuse("4-bit float weights");
       if (c.quantization.is_mxfp4()) return ok();
       if (!c.quantization.is_nvfp4()) return refuse("MXFP4 or NVFP4 weights");
       if (!is_float(a, 4)) return refuse("input_activations of 4-bit floats, whose second scale is in the file");
       if (a->dynamic == Dynamic::yes)
         return refuse("input_activations whose second scale is in the file (dynamic \"local\")");
       if (a->group_size == w->group_size) return check_symmetric(*a);
-      return not_built(cat(kInputs, "/group_size"), cat("compute a4 takes the groups of NVFP4 weights, 16 columns"));
+      return not_built(cat(kInputs, "/group_size"), "compute a4 takes the groups of NVFP4 weights, 16 columns");
     case Compute::mxfp8:
-      return is_float(w, 4) && c.quantization.is_mxfp4() ? ok() : refuse("MXFP4 weights");
+      return c.quantization.is_mxfp4() ? ok() : refuse("MXFP4 weights");
     case Compute::a8:
       break;
   }

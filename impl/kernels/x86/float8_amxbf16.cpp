@@ -1,7 +1,7 @@
 // FP8 and MXFP8 weights on p16 with rows of bf16 or of e4m3, AMX-BF16. Its bits are its own, but for every number of
 // rows the same ones: a segment is columns of one group within 512; its sum t is one chain of TDPBF16PS, then
-// a = fma(t, scale, a). Rows of e4m3 that have scales end segments at their groups, too, and scale is the product of
-// both.
+// a = fma(t, scale, a). With rows of e4m3 that have scales segments end at multiples of
+// the greatest common divisor of both sides' groups, and scale is the product of both.
 //
 // Codes become B tiles in scratch a chunk of one or two panels ahead, among the products of the chunk at hand, and all
 // rows of the tile meet them there, two panels and 32 rows at a time (amx_tiles.inl, chains). The sums of a segment
