@@ -52,10 +52,10 @@ _numbers = _shared.setdefault("_numbers", itertools.count(1))
 # --- which layers there are ----------------------------------------------------------------------------------------------
 class _Entry:
     """What a call needs of a layer; it keeps the layer's memory, whoever closes the layer meanwhile."""
-    __slots__ = ("layer", "owner", "pointer", "dtype", "frames")
+    __slots__ = ("layer", "owner", "pointer", "dtype", "stamp", "frames")
 
-    def __init__(self, layer: Layer, dtype: Any) -> None:
-        self.layer, self.dtype = layer, dtype
+    def __init__(self, layer: Layer, dtype: Any, stamp: Any) -> None:
+        self.layer, self.dtype, self.stamp = layer, dtype, stamp
         self.owner = layer._owner
         self.pointer = self.owner.pointer if self.owner else None
         self.frames: list[_Frame] = []  # that no call uses now
@@ -67,13 +67,14 @@ class Registration:
     Copies, deep ones too, are this object: layers never change. It cannot be pickled.
     """
 
-    def __init__(self, layer: Layer) -> None:
+    def __init__(self, layer: Layer, stamp: Any = None) -> None:
+        """stamp: stamp_of the tensors that the layer was made of, for `torch.ops.libmoe.experts_of`."""
         config = layer.report()["config"]
         dtype, out = dtype_of(config["in_dtype"]), dtype_of(config["out_dtype"])
         if dtype is not out:
             raise ValueError(f"layer: expected one that gives {config['in_dtype']} as it takes it, got {config['out_dtype']}")
         self.layer, self.dtype, self.number = layer, _TORCH[dtype], next(_numbers)
-        _layers[self.number] = _Entry(layer, self.dtype)
+        _layers[self.number] = _Entry(layer, self.dtype, stamp)
         self.release = weakref.finalize(self, _layers.pop, self.number, None)
         self.release.atexit = False
 
@@ -93,6 +94,11 @@ class Registration:
 def register(layer: Layer) -> Registration:
     """Gives a layer a number for `torch.ops.libmoe.experts`. `release()` of what is returned, or its end, takes it away."""
     return Registration(layer)
+
+
+def stamp_of(sources: Any) -> Any:
+    """Changes when somebody writes to one of the tensors, as far as torch tells: not by `tensor.data.mul_()`."""
+    return tuple((tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in sources)
 
 
 _context: Context | None = None
@@ -171,6 +177,15 @@ def _apply(hidden: Any, topk_ids: Any, topk_weights: Any, layer: int) -> Any:
     return out
 
 
+def _apply_of(hidden: Any, topk_ids: Any, topk_weights: Any, layer: int, sources: Any) -> Any:
+    """The operator of a compiled model that has the tensors of its layers: they must be as they were."""
+    entry = _layers.get(layer)
+    if entry is not None and entry.stamp != stamp_of(sources):
+        raise RuntimeError("the weights of this compiled model have changed since libmoe converted them: call "
+                           "libmoe.transformers.refresh(model)")
+    return _apply(hidden, topk_ids, topk_weights, layer)
+
+
 def _check(entry: _Entry | None, hidden: Any, layer: int) -> None:
     """Says what is wrong with a call, where anything is."""
     if entry is None:
@@ -211,18 +226,26 @@ def _fake(hidden: Any, topk_ids: Any, topk_weights: Any, layer: int) -> Any:
     return hidden.new_empty(hidden.shape)
 
 
+def _fake_of(hidden: Any, topk_ids: Any, topk_weights: Any, layer: int, sources: Any) -> Any:
+    return _fake(hidden, topk_ids, topk_weights, layer)
+
+
 def _define() -> None:
     """torch.library.custom_op would do all this in one step, and cost more than the call of a small layer.
 
     So would register_autograd: instead what needs a gradient is refused by the functions themselves.
     """
     library = _shared["_library"] = torch.library.Library("libmoe", "FRAGMENT")
-    library.define("experts(Tensor hidden, Tensor topk_ids, Tensor topk_weights, int layer) -> Tensor",
-                   tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order))
+    tags = torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order
+    call = "(Tensor hidden, Tensor topk_ids, Tensor topk_weights, int layer"
+    library.define(f"experts{call}) -> Tensor", tags=tags)
+    library.define(f"experts_of{call}, Tensor[] sources) -> Tensor", tags=tags)
     library.impl("experts", _apply, "CPU")
+    library.impl("experts_of", _apply_of, "CPU")
     for device in _OTHER_DEVICES:
         library.impl("experts", _apply_from_device, device)
     torch.library.register_fake("libmoe::experts", _fake, lib=library)
+    torch.library.register_fake("libmoe::experts_of", _fake_of, lib=library)
 
 
 if "_library" not in _shared:

@@ -35,13 +35,19 @@ def _check_inference(module: Any) -> None:
 
 def _run(registration: Any, hidden: Any, topk_ids: Any, topk_weights: Any, sources: Any = ()) -> Any:
     """`sources`: parameters that the layer was made of, and that a gradient may be wanted for."""
-    dtype = hidden.dtype
+    dtype, wanted = hidden.dtype, []
+    if torch.is_grad_enabled():
+        wanted = [t for t in (hidden, topk_weights, *sources) if t.requires_grad]
+        if wanted and torch.compiler.is_compiling():  # the backward pass is compiled here and now
+            raise RuntimeError(NO_BACKWARD)
+        hidden, topk_weights = hidden.detach(), topk_weights.detach()
     if dtype is not registration.dtype and torch.is_autocast_enabled(hidden.device.type):
         hidden = hidden.to(registration.dtype)
-    if not torch.is_grad_enabled():
-        return torch.ops.libmoe.experts(hidden, topk_ids, topk_weights, registration.number).to(dtype)
-    wanted = [t for t in (hidden, topk_weights, *sources) if t.requires_grad]
-    out = torch.ops.libmoe.experts(hidden.detach(), topk_ids, topk_weights.detach(), registration.number).to(dtype)
+    if sources and torch.compiler.is_compiling():  # nobody looks at the weights in a compiled model but the operator
+        out = torch.ops.libmoe.experts_of(hidden, topk_ids, topk_weights, registration.number, sources)
+    else:
+        out = torch.ops.libmoe.experts(hidden, topk_ids, topk_weights, registration.number)
+    out = out.to(dtype)
     return _NoBackward.apply(out, *wanted) if wanted else out
 
 
@@ -58,7 +64,7 @@ def _stamp(module: Any) -> Any:
     hook = getattr(module, "_hf_hook", None)
     if any(getattr(one, "offload", False) for one in getattr(hook, "hooks", [hook])):
         return "offloaded"  # accelerate brings the same weights to another place in each call
-    return tuple((p.data_ptr(), 0 if p.is_inference() else p._version) for p in module.parameters())
+    return operator.stamp_of(module.parameters())
 
 
 def layer_of(module: Any, top_k: int) -> Layer:
@@ -90,7 +96,7 @@ def convert_module(module: Any, top_k: int) -> _State:
     """The state of a module as its weights are now; converts them if they have changed."""
     state, stamp = state_of(module), _stamp(module)
     if state is None or state.stamp != stamp or state.top_k != top_k:
-        state = _State(operator.register(layer_of(module, top_k)), top_k, stamp)
+        state = _State(Registration(layer_of(module, top_k), stamp), top_k, stamp)
         module.__dict__["_libmoe"] = state  # threads that come here at once convert twice, and one stays
     return state
 
@@ -101,7 +107,7 @@ def experts_forward(self: Any, hidden_states: Any, top_k_index: Any, top_k_weigh
     state = getattr(self, "_libmoe", None)
     if state is None or not torch.compiler.is_compiling():
         state = convert_module(self, top_k_index.shape[-1])
-    return _run(state.registration, hidden_states, top_k_index, top_k_weights, tuple(self.parameters()))
+    return _run(state.registration, hidden_states, top_k_index, top_k_weights, list(self.parameters()))
 
 
 # --- instead of them -----------------------------------------------------------------------------------------------------
@@ -122,14 +128,17 @@ class LibmoeExperts(torch.nn.Module):  # type: ignore[misc,unused-ignore]
             self.config._experts_implementation_internal = "libmoe"
 
     def forward(self, hidden_states: Any, top_k_index: Any, top_k_weights: Any) -> Any:
-        """hidden [T, H], ids [T, K], weights [T, K] -> [T, H] on the device of hidden."""
+        """hidden [T, H] or [B, S, H], ids [T, K], weights [T, K] -> the shape, type and device of hidden."""
         _check_inference(self)
         if self.registration is None:
             raise RuntimeError(f"{self.where} has no experts yet: the model was not loaded to the end")
         if self.config is not None and self.config._experts_implementation != "libmoe":
             raise RuntimeError(f"this model's experts are libmoe's and no torch tensors; experts_implementation="
                                f"{self.config._experts_implementation!r} needs those: load the model again without libmoe")
-        return _run(self.registration, hidden_states, top_k_index, top_k_weights)
+        if hidden_states.dim() == 2:
+            return _run(self.registration, hidden_states, top_k_index, top_k_weights)
+        flat = hidden_states.reshape(-1, hidden_states.shape[-1])
+        return _run(self.registration, flat, top_k_index, top_k_weights).view(hidden_states.shape)
 
     def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
         """What to(), cuda(), half() do to parameters: a device is fine, since hidden states come here; a type is not."""

@@ -145,7 +145,7 @@ def places(model: Any, checkpoint: Checkpoint) -> dict[str, int | Unsupported]:
     Layers are known by their numbers. Where several modules have one (those of an image encoder, perhaps), it is the one
     whose name has more of the name that the files' class has.
     """
-    infos = {info.layer: info for info in checkpoint if info.name}
+    infos = {info.layer: info for info in checkpoint if info.name or info.problem}
     found: dict[str, int | Unsupported] = {}
     claims: dict[int, list[tuple[int, str]]] = {}
     for name, module in _models.experts_of(model):
@@ -175,6 +175,8 @@ def patch_for(module: Any, parts: _parts.Parts, checkpoint: Checkpoint, layer: i
     """The JSON patch of a layer's config; Unsupported unless it then describes the module."""
     patch = {"in_dtype": _parts.NAMES[parts.dtype], **overrides}
     patch["routing"] = {"topk_weights_hold_factor": True, **overrides.get("routing", {})}
+    if not parts.zero_experts:  # where the files' class has some, the block sees to them and not the experts
+        patch["routing"].update(num_zero_experts=0, zero_experts=None)
     try:
         with checkpoint.config(layer, patch) as config:
             _parts.check(config.document, module, parts)
@@ -191,8 +193,8 @@ def _replace_experts(model: Any, files: Any, overrides: dict[str, Any]) -> Any:
     """Before the weights are loaded: the model is on meta."""
     loading: list[tuple[LibmoeExperts, Checkpoint, int, dict[str, Any]]] = []
     experts = dict(_models.experts_of(model))
+    tied: dict[str, str] = getattr(model, "all_tied_weights_keys", None) or {}  # name -> the name that has the tensor
     if not experts:
-        warnings.warn(f"{type(model).__name__} has no experts that libmoe knows: transformers runs all of it", LibmoeWarning)
         return loading
     try:
         checkpoint = open_checkpoint(files)
@@ -204,6 +206,8 @@ def _replace_experts(model: Any, files: Any, overrides: dict[str, Any]) -> Any:
         try:
             if isinstance(layer, Unsupported):
                 raise layer
+            if any(key.startswith(f"{name}.") for pair in tied.items() for key in pair):
+                raise Unsupported("its tensors are also those of another module")
             parts = _parts.parts_of(module)
             patch = patch_for(module, parts, checkpoint, layer, overrides)
             loading.append((replace(model, name, module), checkpoint, layer, patch))
@@ -225,6 +229,4 @@ def _load_experts(model: Any, loading: Any) -> None:
     """After the weights are loaded."""
     for experts, checkpoint, layer, patch in loading:
         experts.take(load_layer(checkpoint, layer, patch), checkpoint.report()["directory"])
-    rest = [(name, module) for name, module in _models.experts_of(model)]
-    if rest:
-        _models.fall_back(model, rest)
+    _models.fall_back(model)

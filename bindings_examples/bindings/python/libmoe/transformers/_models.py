@@ -33,11 +33,14 @@ def experts_of(model: Any) -> list[tuple[str, Any]]:
 
 def unknown_of(model: Any) -> list[tuple[str, Any]]:
     """Modules that look like experts, by the name of their class, and that libmoe does not know."""
-    known = [name for name, _ in experts_of(model)]
-    known += [name for name, module in model.named_modules() if isinstance(module, LibmoeExperts)]
-    return [(name, module) for name, module in model.named_modules()
-            if re.search(r"(?<!Shared)(?<!Parallel)Experts$", type(module).__name__)
-            and not any(name == one or name.startswith(f"{one}.") for one in known)]
+    known = {name for name, _ in experts_of(model)} | {name for name, _ in _taken(model)}
+    found: list[tuple[str, Any]] = []
+    for name, module in model.named_modules():
+        near = any(one == name or one.startswith(f"{name}.") or name.startswith(f"{one}.")
+                   for one in (*known, *(other for other, _ in found)))
+        if not near and re.search(r"((?<!Shared)(?<!Parallel)Experts|M[oO][eE])$", type(module).__name__):
+            found.append((name, module))
+    return found
 
 
 def top_k_of(model: Any, name: str, module: Any) -> int:
@@ -134,9 +137,9 @@ def _patch_from(model: Any, directory: str | os.PathLike[str], overrides: dict[s
     _warn(model)
 
 
-def fall_back(model: Any, rest: list[tuple[str, Any]]) -> None:
+def fall_back(model: Any) -> None:
     """Experts that were not read from the files: of torch tensors if that goes, else transformers'."""
-    for name, module in rest:
+    for name, module in experts_of(model):
         reason = module.__dict__.get("_libmoe_reason", "")
         try:
             _convert(model, name, module, False)
@@ -150,7 +153,11 @@ def _warn(model: Any) -> None:
     """Says what is not as it was asked for; nothing is silently plain."""
     from ._loading import LibmoeWarning
     groups: dict[tuple[str, str, str], list[str]] = {}
-    for it in status(model):
+    rows = status(model)
+    if not rows:
+        warnings.warn(f"{type(model).__name__} has no experts that libmoe knows: transformers runs all of it", LibmoeWarning,
+                      stacklevel=3)
+    for it in rows:
         if it.reason:
             groups.setdefault((it.way, it.kind, it.reason), []).append(it.name)
     for (way, kind, reason), names in groups.items():

@@ -162,6 +162,7 @@ _OTHERS: dict[str, Callable[[Any], Parts]] = {
     "Llama4TextMoe": _llama4, "JetMoeMoE": _jetmoe,
 }
 REFUSED = {
+    "DogeCDMoE": "its experts are rows of embeddings",
     "NllbMoeExperts": "its experts have relu, which libmoe has not",
     "SwitchTransformersExperts": "its experts have relu, which libmoe has not",
 }
