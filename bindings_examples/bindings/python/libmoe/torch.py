@@ -149,7 +149,7 @@ def _apply(hidden: Any, topk_ids: Any, topk_weights: Any, layer: int) -> Any:
     """The operator on the CPU."""
     entry = _layers.get(layer)
     if entry is None or hidden.dtype is not entry.dtype or hidden.requires_grad:
-        _check(entry, hidden, layer)
+        entry = _checked(entry, hidden, layer)
     if topk_ids.dtype not in _IDS:
         topk_ids = topk_ids.long()
     if topk_weights.dtype is not torch.float32:
@@ -186,7 +186,7 @@ def _apply_of(hidden: Any, topk_ids: Any, topk_weights: Any, layer: int, sources
     return _apply(hidden, topk_ids, topk_weights, layer)
 
 
-def _check(entry: _Entry | None, hidden: Any, layer: int) -> None:
+def _checked(entry: _Entry | None, hidden: Any, layer: int) -> _Entry:
     """Says what is wrong with a call, where anything is."""
     if entry is None:
         raise failure(Status.INVALID_HANDLE, "layer", f"libmoe.torch has no layer {layer}: it was released with its model, "
@@ -194,8 +194,9 @@ def _check(entry: _Entry | None, hidden: Any, layer: int) -> None:
     if hidden.dtype is not entry.dtype:
         raise failure(Status.DTYPE, "hidden", f"these experts were converted for {entry.dtype}, the hidden states are "
                       f"{hidden.dtype}")
-    if torch.is_grad_enabled():
+    if hidden.requires_grad and torch.is_grad_enabled():
         raise RuntimeError(NO_BACKWARD)
+    return entry
 
 
 def _check_shapes(hidden: Any, topk_ids: Any, topk_weights: Any) -> None:
@@ -207,10 +208,10 @@ def _check_shapes(hidden: Any, topk_ids: Any, topk_weights: Any) -> None:
 def _apply_from_device(hidden: Any, topk_ids: Any, topk_weights: Any, layer: int) -> Any:
     """The operator on any other device: there and back through pinned memory where torch has it."""
     pinned = torch.cuda.is_available() and any(t.is_cuda for t in (hidden, topk_ids, topk_weights))
-    here = [_to_cpu(tensor, pinned) for tensor in (hidden, topk_ids, topk_weights)]
+    here, ids, weights = (_to_cpu(tensor, pinned) for tensor in (hidden, topk_ids, topk_weights))
     if pinned:
         torch.cuda.current_stream(hidden.device if hidden.is_cuda else None).synchronize()
-    out = _apply(*here, layer)
+    out = _apply(here, ids, weights, layer)
     return out.pin_memory().to(hidden.device, non_blocking=True) if pinned else out.to(hidden.device)
 
 
@@ -222,7 +223,7 @@ def _to_cpu(tensor: Any, pinned: bool) -> Any:
 
 # --- the operator --------------------------------------------------------------------------------------------------------
 def _fake(hidden: Any, topk_ids: Any, topk_weights: Any, layer: int) -> Any:
-    _check(_layers.get(layer), hidden, layer)
+    _checked(_layers.get(layer), hidden, layer)
     return hidden.new_empty(hidden.shape)
 
 

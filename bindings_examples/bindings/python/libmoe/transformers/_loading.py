@@ -107,7 +107,7 @@ class _Quantizer(HfQuantizer):  # type: ignore[misc,unused-ignore]
         else:
             own = auto.AutoHfQuantizer.from_config(config.inner, **{**kwargs, "pre_quantized": config.pre_quantized})
         kind = type(own)
-        made = object.__new__(type(kind.__name__, (_Steps, kind), {"__module__": kind.__module__}))
+        made: Any = object.__new__(type(kind.__name__, (_Steps, kind), {"__module__": kind.__module__}))
         vars(made).update(vars(own), _overrides=config.overrides)
         return made
 
@@ -175,8 +175,6 @@ def patch_for(module: Any, parts: _parts.Parts, checkpoint: Checkpoint, layer: i
     """The JSON patch of a layer's config; Unsupported unless it then describes the module."""
     patch = {"in_dtype": _parts.NAMES[parts.dtype], **overrides}
     patch["routing"] = {"topk_weights_hold_factor": True, **overrides.get("routing", {})}
-    if not parts.zero_experts:  # where the files' class has some, the block sees to them and not the experts
-        patch["routing"].update(num_zero_experts=0, zero_experts=None)
     try:
         with checkpoint.config(layer, patch) as config:
             _parts.check(config.document, module, parts)

