@@ -115,7 +115,7 @@ class Formats(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="libmoe_formats."))
         cls.addClassCleanup(shutil.rmtree, cls.folder)
-        common.write("Qwen3MoeForCausalLM", cls.folder / "plain")
+        common.write("Qwen3MoeForCausalLM", cls.folder / "plain", hidden_size=128, moe_intermediate_size=256)  # of whole blocks
 
     def test_formats(self):
         for name, make in FORMATS.items():

@@ -71,17 +71,16 @@ class _Config(QuantizationConfigMixin):  # type: ignore[misc,unused-ignore]
 class _Steps:
     """The two steps, in front of a quantizer's own."""
     _overrides: dict[str, Any]
-    _loading: list[tuple[LibmoeExperts, Checkpoint, int, dict[str, Any]]]
 
     def _process_model_before_weight_loading(self, model: Any, checkpoint_files: Any = None, **kwargs: Any) -> Any:
-        self._loading = _replace_experts(model, checkpoint_files, self._overrides)
+        # on the model, since transformers copies quantizers
+        vars(model)["_libmoe_loading"] = _replace_experts(model, checkpoint_files, self._overrides)
         return super()._process_model_before_weight_loading(  # type: ignore[misc]
             model, checkpoint_files=checkpoint_files, **kwargs)
 
     def _process_model_after_weight_loading(self, model: Any, **kwargs: Any) -> Any:
         done = super()._process_model_after_weight_loading(model, **kwargs)  # type: ignore[misc]
-        _load_experts(model, self._loading)
-        del self._loading
+        _load_experts(model, vars(model).pop("_libmoe_loading"))
         return model if done is None else done
 
 
@@ -202,10 +201,10 @@ def _replace_experts(model: Any, files: Any, overrides: dict[str, Any]) -> Any:
     for name, module in experts.items():
         layer = found[name]
         try:
-            if isinstance(layer, Unsupported):
-                raise layer
             if any(key.startswith(f"{name}.") for pair in tied.items() for key in pair):
                 raise Unsupported("its tensors are also those of another module")
+            if isinstance(layer, Unsupported):
+                raise layer
             parts = _parts.parts_of(module)
             patch = patch_for(module, parts, checkpoint, layer, overrides)
             loading.append((replace(model, name, module), checkpoint, layer, patch))
