@@ -89,11 +89,9 @@ def patch(model: Any, checkpoint: str | os.PathLike[str] | None = None, *, free:
     if checkpoint is not None:
         _patch_from(model, checkpoint, overrides or {})
         return model
-    reached = False
     for name, module in experts_of(model):
         try:
             _convert(model, name, module, free)
-            reached = reached or _parts.is_decorated(module) and not free
         except Unsupported as error:
             module.__dict__["_libmoe_reason"] = str(error)
     _switch_on(model)

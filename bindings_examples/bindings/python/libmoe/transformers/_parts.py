@@ -38,7 +38,7 @@ class Parts:
 
 def is_decorated(module: Any) -> bool:
     """Whether set_experts_implementation reaches it."""
-    return hasattr(module, "_is_expert_parallel") and hasattr(module, "has_gate")
+    return all(flag in vars(module) for flag in ("has_gate", "has_bias", "is_transposed", "is_concatenated"))
 
 
 def kind_of(module: Any) -> Callable[[Any], Parts] | None:
