@@ -1,7 +1,8 @@
-"""Five formats with the experts alone quantized: tokens of the dense model of the dequantized weights, no expert in torch.
+"""Five formats with the experts alone quantized: tokens of the dense model of the dequantized weights, no expert in
+torch.
 
-Part of the tests with label transformers: python -m unittest discover -s tests/transformers, with LIBMOE_PATH. Files are
-written by compressed-tensors' own compressors, those of FP8 blocks by hand.
+Part of the tests with label transformers: python -m unittest discover -s tests/transformers, with LIBMOE_PATH. Files
+are written by compressed-tensors' own compressors, those of FP8 blocks by hand.
 """
 import json
 import pathlib

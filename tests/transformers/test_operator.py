@@ -174,6 +174,14 @@ class Operator(unittest.TestCase):
                 self.check(got - 1, want[:2], 4e-6)
         torch._dynamo.reset()
 
+    def test_another_device(self):
+        """What a GPU's tensors go through, here from the CPU to the CPU."""
+        got = lt._apply_from_device(self.hidden, self.ids, self.weights, self.made.number)
+        self.check(got, self.want(self.hidden, self.ids, self.weights))
+        with torch.device("meta"):  # shapes alone
+            self.assertEqual(experts(torch.empty(2, H), torch.zeros(2, K, dtype=torch.int64), torch.empty(2, K),
+                                     self.made.number).shape, (2, H))
+
     def test_fake_tensors(self):
         with torch._subclasses.FakeTensorMode() as mode:
             hidden, ids, weights = map(mode.from_tensor, (self.hidden, self.ids, self.weights))

@@ -54,7 +54,8 @@ class Plugin(unittest.TestCase):
     def right(self, model, bound=CLOSE):
         self.assertLess(far(logits(model), self.logits), bound)
 
-    # --- what works ------------------------------------------------------------------------------------------------------
+    # --- what works
+    # ------------------------------------------------------------------------------------------------------
     def test_ways(self):
         for way, model in self.both():
             with self.subTest(way):
@@ -169,7 +170,8 @@ class Plugin(unittest.TestCase):
         finally:
             libmoe.torch.set_context(before)
 
-    # --- traps: weights that change, other types and devices -------------------------------------------------------------
+    # --- traps: weights that change, other types and devices
+    # -------------------------------------------------------------
     def test_changed_weights_are_noticed(self):
         model, plain = self.tensors(), copy.deepcopy(self.plain)
         self.right(model)
@@ -224,7 +226,8 @@ class Plugin(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "no backward"):
             model(self.ids).logits.sum().backward()
 
-    # --- traps: saving, other implementations ----------------------------------------------------------------------------
+    # --- traps: saving, other implementations
+    # ----------------------------------------------------------------------------
     def test_save(self):
         for way, model in (("files", self.files()), ("tensors", self.tensors())):
             target = self.folder / f"saved-{way}"
@@ -264,7 +267,8 @@ class Plugin(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "does not use libmoe"):
             lt.prepare(AutoModelForCausalLM.from_pretrained(self.directory))
 
-    # --- traps: classes --------------------------------------------------------------------------------------------------
+    # --- traps: classes
+    # --------------------------------------------------------------------------------------------------
     def test_outside_the_registry(self):
         for name in ("LongcatFlashForCausalLM", "Llama4ForCausalLM", "JetMoeForCausalLM"):
             with self.subTest(name):
@@ -340,7 +344,8 @@ class Plugin(unittest.TestCase):
         program = f"import sys; sys.path.insert(0, {package!r})\n" + program
         self.assertEqual(subprocess.run([sys.executable, "-c", program]).returncode, 0)
 
-    # --- compiled, offloaded ---------------------------------------------------------------------------------------------
+    # --- compiled, offloaded
+    # ---------------------------------------------------------------------------------------------
     def test_compiled(self):
         for backend in ("eager", "aot_eager", "inductor"):
             for way, model in self.both():

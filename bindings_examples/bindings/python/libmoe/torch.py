@@ -5,12 +5,12 @@
     experts = libmoe.torch.register(layer)                       # a libmoe.Layer; it lives as long as `experts`
     out = torch.ops.libmoe.experts(hidden, topk_ids, topk_weights, experts.number)
 
-hidden [T, H] in the layer's type, topk_ids [T, K] of integers, topk_weights [T, K] of floats -> out [T, H], a new tensor of
-hidden's type on hidden's device. T may be 0, tensors may have gaps. An id of -1 skips its place. What is on another device
-is copied to the CPU, and the result back: experts always run on CPUs. Several threads may call at once.
-`torch.compile(fullgraph=True)` takes the operator as it is: the graph holds the number. There is no gradient: hidden states
-that need one are RuntimeError unless torch.no_grad() is on. Other errors are those of libmoe, such as ShapeError and DTypeError; a number whose layer is gone is
-InvalidHandle.
+hidden [T, H] in the layer's type, topk_ids [T, K] of integers, topk_weights [T, K] of floats -> out [T, H], a new
+tensor of hidden's type on hidden's device. T may be 0, tensors may have gaps. An id of -1 skips its place. What is on
+another device is copied to the CPU, and the result back: experts always run on CPUs. Several threads may call at once.
+`torch.compile(fullgraph=True)` takes the operator as it is: the graph holds the number. There is no gradient: hidden
+states that need one are RuntimeError unless torch.no_grad() is on. Other errors are those of libmoe, such as
+ShapeError and DTypeError; a number whose layer is gone is InvalidHandle.
 
 Without the operator `Layer.apply(hidden, ..., out=tensor)` takes and fills torch's tensors by DLPack, without copies.
 Needs torch 2.4 or newer.
@@ -39,8 +39,8 @@ __all__ = ["Registration", "context", "register", "set_context"]
 _FLOATS = {torch.float32: DType.F32, torch.bfloat16: DType.BF16, torch.float16: DType.F16}
 _IDS = {torch.int32: DType.I32, torch.int64: DType.I64}
 _TORCH = {number: dtype for dtype, number in _FLOATS.items()}
-NO_BACKWARD = ("libmoe's experts are for inference and have no backward: call the model under torch.no_grad(), or train it "
-               "with transformers' own experts")
+NO_BACKWARD = ("libmoe's experts are for inference and have no backward: call the model under torch.no_grad(), or "
+               "train it with transformers' own experts")
 _OTHER_DEVICES = ("CUDA", "XPU", "MPS", "PrivateUse1")
 
 # The operator is the process's, so what it uses lives beside it: this module may be loaded again.
@@ -49,7 +49,7 @@ _layers: dict[int, _Entry] = _shared.setdefault("_layers", {})
 _numbers = _shared.setdefault("_numbers", itertools.count(1))
 
 
-# --- which layers there are ----------------------------------------------------------------------------------------------
+# --- which layers there are -------------------------------------------------------------------------------------------
 class _Entry:
     """What a call needs of a layer; it keeps the layer's memory, whoever closes the layer meanwhile."""
     __slots__ = ("layer", "owner", "pointer", "dtype", "stamp", "frames")
@@ -72,7 +72,8 @@ class Registration:
         config = layer.report()["config"]
         dtype, out = dtype_of(config["in_dtype"]), dtype_of(config["out_dtype"])
         if dtype is not out:
-            raise ValueError(f"layer: expected one that gives {config['in_dtype']} as it takes it, got {config['out_dtype']}")
+            raise ValueError(f"layer: expected one that gives {config['in_dtype']} as it takes it, "
+                             f"got {config['out_dtype']}")
         self.layer, self.dtype, self.number = layer, _TORCH[dtype], next(_numbers)
         _layers[self.number] = _Entry(layer, self.dtype, stamp)
         self.release = weakref.finalize(self, _layers.pop, self.number, None)
@@ -92,7 +93,7 @@ class Registration:
 
 
 def register(layer: Layer) -> Registration:
-    """Gives a layer a number for `torch.ops.libmoe.experts`. `release()` of what is returned, or its end, takes it away."""
+    """Gives a layer a number for `torch.ops.libmoe.experts`, until `release()` of what is returned, or its end."""
     return Registration(layer)
 
 
@@ -121,7 +122,7 @@ def set_context(other: Context) -> None:
         _context = other
 
 
-# --- one call ------------------------------------------------------------------------------------------------------------
+# --- one call ---------------------------------------------------------------------------------------------------------
 class _Frame:
     """The structs of one call, made before; `said` is what they say of the tensors beside their addresses.
 
@@ -189,8 +190,8 @@ def _apply_of(hidden: Any, topk_ids: Any, topk_weights: Any, layer: int, sources
 def _checked(entry: _Entry | None, hidden: Any, layer: int) -> _Entry:
     """Says what is wrong with a call, where anything is."""
     if entry is None:
-        raise failure(Status.INVALID_HANDLE, "layer", f"libmoe.torch has no layer {layer}: it was released with its model, "
-                      "or its number is of another process")
+        raise failure(Status.INVALID_HANDLE, "layer", f"libmoe.torch has no layer {layer}: it was released with its "
+                      "model, or its number is of another process")
     if hidden.dtype is not entry.dtype:
         raise failure(Status.DTYPE, "hidden", f"these experts were converted for {entry.dtype}, the hidden states are "
                       f"{hidden.dtype}")
@@ -221,7 +222,7 @@ def _to_cpu(tensor: Any, pinned: bool) -> Any:
     return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)
 
 
-# --- the operator --------------------------------------------------------------------------------------------------------
+# --- the operator -----------------------------------------------------------------------------------------------------
 def _fake(hidden: Any, topk_ids: Any, topk_weights: Any, layer: int) -> Any:
     _checked(_layers.get(layer), hidden, layer)
     return hidden.new_empty(hidden.shape)

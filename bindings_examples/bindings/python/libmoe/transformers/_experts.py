@@ -15,7 +15,7 @@ from . import _parts
 from ._formulas import Unsupported
 
 
-# --- one call ------------------------------------------------------------------------------------------------------------
+# --- one call ---------------------------------------------------------------------------------------------------------
 class _NoBackward(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
     """The result of experts where somebody may ask for a gradient: that raises, and does not pass unseen."""
 
@@ -30,7 +30,8 @@ class _NoBackward(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
 
 def _check_inference(module: Any) -> None:
     if module.training:
-        raise RuntimeError("libmoe's experts are for inference: call model.eval(), or load the model without libmoe to train it")
+        raise RuntimeError("libmoe's experts are for inference: call model.eval(), or load the model without libmoe to "
+                           "train it")
 
 
 def _run(registration: Any, hidden: Any, topk_ids: Any, topk_weights: Any, sources: Any = ()) -> Any:
@@ -51,7 +52,7 @@ def _run(registration: Any, hidden: Any, topk_ids: Any, topk_weights: Any, sourc
     return _NoBackward.apply(out, *wanted) if wanted else out
 
 
-# --- transformers' own modules, by the registry --------------------------------------------------------------------------
+# --- transformers' own modules, by the registry -----------------------------------------------------------------------
 class _State(NamedTuple):
     """Beside a module of transformers: its layer, and which weights that was made of."""
     registration: Registration
@@ -73,10 +74,10 @@ def layer_of(module: Any, top_k: int) -> Layer:
     devices = {tensor.device.type for tensor in parts.tensors.values()}
     if devices != {"cpu"}:
         raise Unsupported(
-            "its weights are on meta: they are offloaded, or not loaded yet; libmoe.transformers.from_pretrained reads them from "
-            "the files" if "meta" in devices else
+            "its weights are on meta: they are offloaded, or not loaded yet; libmoe.transformers.from_pretrained reads "
+            "them from the files" if "meta" in devices else
             f"its weights are on {', '.join(sorted(devices))}, libmoe's experts run on the CPU; call "
-            "libmoe.transformers.prepare(model, free=True) before model.to(device), or use libmoe.transformers.from_pretrained")
+            "libmoe.transformers.prepare(model, free=True) before model.to(device), or use its from_pretrained")
     context = operator.context()
     with Config(_parts.document_of(module, parts, top_k)) as config, Selection(config, context) as selection, \
             Weights(config) as weights:
@@ -102,7 +103,7 @@ def convert_module(module: Any, top_k: int) -> _State:
 
 
 def experts_forward(self: Any, hidden_states: Any, top_k_index: Any, top_k_weights: Any) -> Any:
-    """transformers' experts_implementation "libmoe": converts at the first call, and again when weights have changed."""
+    """transformers' experts_implementation "libmoe": converts at the first call, and when weights have changed."""
     _check_inference(self)
     state = getattr(self, "_libmoe", None)
     if state is None or not torch.compiler.is_compiling():
@@ -110,7 +111,7 @@ def experts_forward(self: Any, hidden_states: Any, top_k_index: Any, top_k_weigh
     return _run(state.registration, hidden_states, top_k_index, top_k_weights, list(self.parameters()))
 
 
-# --- instead of them -----------------------------------------------------------------------------------------------------
+# --- instead of them --------------------------------------------------------------------------------------------------
 class LibmoeExperts(torch.nn.Module):  # type: ignore[misc,unused-ignore]
     """Stands where a class's experts stood. It has no parameters: transformers reads none of their tensors."""
 
@@ -134,26 +135,29 @@ class LibmoeExperts(torch.nn.Module):  # type: ignore[misc,unused-ignore]
             raise RuntimeError(f"{self.where} has no experts yet: the model was not loaded to the end")
         if self.config is not None and self.config._experts_implementation != "libmoe":
             raise RuntimeError(f"this model's experts are libmoe's and no torch tensors; experts_implementation="
-                               f"{self.config._experts_implementation!r} needs those: load the model again without libmoe")
+                               f"{self.config._experts_implementation!r} needs those: load it again without libmoe")
         if hidden_states.dim() == 2:
             return _run(self.registration, hidden_states, top_k_index, top_k_weights)
         flat = hidden_states.reshape(-1, hidden_states.shape[-1])
         return _run(self.registration, flat, top_k_index, top_k_weights).view(hidden_states.shape)
 
     def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
-        """What to(), cuda(), half() do to parameters: a device is fine, since hidden states come here; a type is not."""
+        """What to(), cuda(), half() do to parameters: a device is fine, as hidden states come here; a type is not."""
         if self.registration is not None:
             probe = fn(torch.empty(0, dtype=self.registration.dtype))
             if probe.dtype is not self.registration.dtype:
-                raise RuntimeError(f"libmoe's experts were converted for {self.registration.dtype} and cannot become {probe.dtype}: "
-                                   f"load the model with dtype={probe.dtype}; what was changed of this one is of no use now")
+                raise RuntimeError(f"libmoe's experts were converted for {self.registration.dtype} and cannot become "
+                                   f"{probe.dtype}: load the model with dtype={probe.dtype}; this one may be of both "
+                                   "types now")
             if probe.is_meta:
-                raise RuntimeError("libmoe's experts cannot go to the device meta: delete the model to give their memory back")
+                raise RuntimeError("libmoe's experts cannot go to the device meta: delete the model to give their "
+                                   "memory back")
         return super()._apply(fn, recurse)
 
     def _save_to_state_dict(self, *arguments: Any, **more: Any) -> None:
         if self.registration is not None:
-            raise RuntimeError("this model's experts are libmoe's and no torch tensors, so a state_dict() would lack them: " + (
+            raise RuntimeError("this model's experts are libmoe's and no torch tensors, so a state_dict() would lack "
+                               "them: " + (
                 "libmoe.transformers.save(model, DIR) copies the files that it was loaded from" if self.directory else
                 "save_pretrained() works before libmoe.transformers.prepare(model, free=True) gives the tensors away"))
         super()._save_to_state_dict(*arguments, **more)

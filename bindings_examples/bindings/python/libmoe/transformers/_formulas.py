@@ -1,7 +1,7 @@
 """What an activation computes, found by trying.
 
-transformers has no name for a class's activation: `_apply_gate` is code. So libmoe's formulas and the class's own function
-get the same numbers, and what does not agree is refused.
+transformers has no name for a class's activation: `_apply_gate` is code. So libmoe's formulas and the class's own
+function get the same numbers, and what does not agree is refused.
 """
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _agree(name: str, params: dict[str, float], own: Callable[[Any], Any], gated
 
 
 def find(module: Any, own: Callable[[Any], Any], gated: bool, interleaved: bool) -> tuple[str, dict[str, float]]:
-    """Name and activation_params of the function `own` of [.., 2I] (without a gate [.., I]); Unsupported if libmoe has none."""
+    """Name and activation_params of the function `own` of [.., 2I], without a gate of [.., I]; Unsupported: none."""
     for name, params in _candidates(module, gated, interleaved):
         if _tried(module, name, params, own, gated, interleaved):
             return name, params
@@ -125,12 +125,14 @@ def check(document: dict[str, Any], module: Any, own: Callable[[Any], Any], gate
     """Unsupported unless the activation of a resolved config document is the module's own."""
     name = document["activation"]
     params = {k: v for k, v in (document.get("activation_params") or {}).items() if v is not None}
-    if name not in FORMULAS or gated == name.endswith("_no_mul") or not _tried(module, name, params, own, gated, interleaved):
-        raise Unsupported(f"{type(module).__name__}: the file's config.json says {name} {params or ''}, which is not what this "
-                          "module computes")
+    known = name in FORMULAS and gated != name.endswith("_no_mul")
+    if not known or not _tried(module, name, params, own, gated, interleaved):
+        said = f"{name} {params}" if params else name
+        raise Unsupported(f"{type(module).__name__}: the file's config.json says {said}, which is not what this module computes")
 
 
-def _tried(module: Any, name: str, params: dict[str, float], own: Callable[[Any], Any], gated: bool, interleaved: bool) -> bool:
+def _tried(module: Any, name: str, params: dict[str, float], own: Callable[[Any], Any], gated: bool,
+           interleaved: bool) -> bool:
     try:
         return _agree(name, params, own, gated, interleaved)
     except Exception as error:

@@ -1,8 +1,9 @@
 """from_pretrained with the experts read by libmoe.
 
-transformers asks the quantizer of a file before it loads weights and after. Ours is the file's own, made a class of its own
-with two steps more: before, each module of experts is replaced by one without parameters, so that transformers reads none of
-their tensors; after, libmoe reads them. Everything else is quantized, moved and spread as the file's quantizer does it.
+transformers asks the quantizer of a file before it loads weights and after. Ours is the file's own, made a class of
+its own with two steps more: before, each module of experts is replaced by one without parameters, so that
+transformers reads none of their tensors; after, libmoe reads them. Everything else is quantized, moved and spread as
+the file's quantizer does it.
 """
 from __future__ import annotations
 
@@ -32,17 +33,19 @@ class LibmoeWarning(UserWarning):
 
 def from_pretrained(auto_class: Any, directory: str | os.PathLike[str], *, overrides: dict[str, Any] | None = None,
                     **kwargs: Any) -> Any:
-    """auto_class.from_pretrained(directory, **kwargs) with the experts read from the files by libmoe, never as torch tensors.
+    """auto_class.from_pretrained(directory, **kwargs) with the experts read from the files by libmoe, never as torch
+    tensors.
 
-    auto_class: AutoModelForCausalLM or any class of transformers. The file's own quantizer keeps the other layers; `dtype`,
-    `device_map` and all other arguments are those of transformers. Experts run on the CPU, wherever the rest is.
-    `overrides`: members of libmoe's config document that win. Layers that libmoe cannot read from the files run from torch
-    tensors by experts_implementation "libmoe", else by transformers: a LibmoeWarning says so, and status() why.
-    The files must not change as long as the model lives. Errors are those of transformers.
+    auto_class: AutoModelForCausalLM or any class of transformers. The file's own quantizer keeps the other layers;
+    `dtype`, `device_map` and all other arguments are those of transformers. Experts run on the CPU, wherever the rest
+    is. `overrides`: members of libmoe's config document that win. Layers that libmoe cannot read from the files run
+    from torch tensors by experts_implementation "libmoe", else by transformers: a LibmoeWarning says so, and status()
+    why. The files must not change as long as the model lives. Errors are those of transformers.
     """
     config = kwargs.pop("config", None)
     if config is None:
-        asked = ("trust_remote_code", "revision", "token", "cache_dir", "subfolder", "local_files_only", "force_download")
+        asked = ("trust_remote_code", "revision", "token", "cache_dir", "subfolder", "local_files_only",
+                 "force_download")
         config = AutoConfig.from_pretrained(directory, **{name: kwargs[name] for name in asked if name in kwargs})
     else:
         config = type(config).from_dict(config.to_dict())
@@ -56,8 +59,10 @@ def from_pretrained(auto_class: Any, directory: str | os.PathLike[str], *, overr
 class _Config(QuantizationConfigMixin):  # type: ignore[misc,unused-ignore]
     """What takes the place of the file's quantization_config while a model is loaded."""
 
-    def __init__(self, inner: Any = None, pre_quantized: bool = True, overrides: dict[str, Any] | None = None, **_: Any) -> None:
-        self.quant_method, self.inner, self.pre_quantized, self.overrides = "libmoe", inner, pre_quantized, overrides or {}
+    def __init__(self, inner: Any = None, pre_quantized: bool = True, overrides: dict[str, Any] | None = None,
+                 **_: Any) -> None:
+        self.quant_method, self.inner, self.pre_quantized = "libmoe", inner, pre_quantized
+        self.overrides = overrides or {}
 
     def get(self, name: str, default: Any = None) -> Any:
         """transformers takes it for a dict, as it is in a file."""
@@ -122,7 +127,7 @@ def register() -> None:
     auto.AUTO_QUANTIZER_MAPPING["libmoe"] = _Quantizer
 
 
-# --- the steps -----------------------------------------------------------------------------------------------------------
+# --- the steps --------------------------------------------------------------------------------------------------------
 def open_checkpoint(files: Any) -> Checkpoint:
     """Of the files that transformers loads; Unsupported says why libmoe cannot read them."""
     first = files[0] if isinstance(files, (list, tuple)) and files else files
@@ -141,8 +146,8 @@ def open_directory(directory: Any) -> Checkpoint:
 def places(model: Any, checkpoint: Checkpoint) -> dict[str, int | Unsupported]:
     """Name of each module of experts -> its layer in the files, or why it has none there.
 
-    Layers are known by their numbers. Where several modules have one (those of an image encoder, perhaps), it is the one
-    whose name has more of the name that the files' class has.
+    Layers are known by their numbers. Where several modules have one (those of an image encoder, perhaps), it is the
+    one whose name has more of the name that the files' class has.
     """
     infos = {info.layer: info for info in checkpoint if info.name or info.problem}
     found: dict[str, int | Unsupported] = {}
@@ -159,9 +164,11 @@ def places(model: Any, checkpoint: Checkpoint) -> dict[str, int | Unsupported]:
     for layer, those in claims.items():
         those.sort(reverse=True)
         if len(those) > 1 and those[0][0] == those[1][0]:
-            found.update({name: Unsupported(f"it is not known which module has layer {layer} of the files") for _, name in those})
+            found.update({name: Unsupported(f"it is not known which module has layer {layer} of the files")
+                          for _, name in those})
             continue
-        found.update({name: Unsupported(f"{infos[layer].name} of the files is another module") for _, name in those[1:]})
+        found.update({name: Unsupported(f"{infos[layer].name} of the files is another module")
+                      for _, name in those[1:]})
         found[those[0][1]] = layer
     return found
 
@@ -170,7 +177,8 @@ def _alike(module: str, file: str) -> int:
     return len({*module.split(".")} & {*file.split(".")})
 
 
-def patch_for(module: Any, parts: _parts.Parts, checkpoint: Checkpoint, layer: int, overrides: dict[str, Any]) -> dict[str, Any]:
+def patch_for(module: Any, parts: _parts.Parts, checkpoint: Checkpoint, layer: int,
+              overrides: dict[str, Any]) -> dict[str, Any]:
     """The JSON patch of a layer's config; Unsupported unless it then describes the module."""
     patch = {"in_dtype": _parts.NAMES[parts.dtype], **overrides}
     patch["routing"] = {"topk_weights_hold_factor": True, **overrides.get("routing", {})}

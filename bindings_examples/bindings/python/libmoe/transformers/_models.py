@@ -46,9 +46,8 @@ def unknown_of(model: Any) -> list[tuple[str, Any]]:
 def top_k_of(model: Any, name: str, module: Any) -> int:
     """How many experts a token has: the block's number, its router's, or the config's."""
     parent = model.get_submodule(name.rpartition(".")[0])
-    text = model.config.get_text_config()
-    holders = [module, parent, *parent.children(), getattr(module, "config", None), getattr(parent, "config", None), text]
-    for holder in holders:
+    configs = [getattr(module, "config", None), getattr(parent, "config", None), model.config.get_text_config()]
+    for holder in [module, parent, *parent.children(), *configs]:
         for member in _TOP_K:
             value = getattr(holder, member, None)
             if type(value) is int and value > 0:
@@ -63,9 +62,9 @@ def _uses_libmoe(module: Any) -> bool:
 def prepare(model: Any, free: bool = False) -> Any:
     """Converts the experts of a model that has experts_implementation="libmoe" now, not at the first call.
 
-    free: the dense tensors are given back; afterwards there is no save_pretrained and no other implementation. Experts that
-    the implementation does not reach are named in a LibmoeWarning: patch() takes those. Returns the model. Unsupported, a
-    ValueError, says why a layer cannot be converted; what was converted before stays so.
+    free: the dense tensors are given back; afterwards there is no save_pretrained and no other implementation.
+    Experts that the implementation does not reach are named in a LibmoeWarning: patch() takes those. Returns the
+    model. Unsupported, a ValueError, says why a layer cannot be converted; what was converted before stays so.
     """
     mine = [(name, module) for name, module in experts_of(model) if _uses_libmoe(module)]
     if not mine and not _taken(model):
@@ -81,8 +80,8 @@ def patch(model: Any, checkpoint: str | os.PathLike[str] | None = None, *, free:
           overrides: dict[str, Any] | None = None) -> Any:
     """Lets libmoe run the experts of a model that is loaded, and converts them now.
 
-    Classes of transformers' registry get experts_implementation "libmoe" and keep their tensors, unless `free`; the others
-    that libmoe knows (Llama-4, Step-3.7, LongCat-Flash, DBRX, JetMoe) are replaced, their tensors given back.
+    Classes of transformers' registry get experts_implementation "libmoe" and keep their tensors, unless `free`; the
+    others that libmoe knows (Llama-4, Step-3.7, LongCat-Flash, DBRX, JetMoe) are replaced, their tensors given back.
     checkpoint: the directory that the model was loaded from; then all are replaced, by experts that libmoe reads there,
     with `overrides` as in from_pretrained. What cannot be taken over is named in a LibmoeWarning. Returns the model.
     """
@@ -112,7 +111,7 @@ def _convert(model: Any, name: str, module: Any, free: bool) -> None:
 
 
 def _switch_on(model: Any) -> None:
-    """The registry's implementation is a word of the config that modules share; those without a layer keep their own."""
+    """Of modules that have a layer; the implementation is a word of their config."""
     for _, module in experts_of(model):
         if _experts.state_of(module) is not None:
             module.config._experts_implementation_internal = "libmoe"
@@ -153,15 +152,15 @@ def _warn(model: Any) -> None:
     groups: dict[tuple[str, str, str], list[str]] = {}
     rows = status(model)
     if not rows:
-        warnings.warn(f"{type(model).__name__} has no experts that libmoe knows: transformers runs all of it", LibmoeWarning,
-                      stacklevel=3)
+        warnings.warn(f"{type(model).__name__} has no experts that libmoe knows: transformers runs all of it",
+                      LibmoeWarning, stacklevel=3)
     for it in rows:
         if it.reason:
             groups.setdefault((it.way, it.kind, it.reason), []).append(it.name)
     for (way, kind, reason), names in groups.items():
         runs = "run by transformers" if way == "transformers" else "made of torch tensors, not of the files"
-        warnings.warn(f"{len(names)} {kind} ({names[0]}{', ...' if len(names) > 1 else ''}) are {runs}: {reason}", LibmoeWarning,
-                      stacklevel=3)
+        warnings.warn(f"{len(names)} {kind} ({names[0]}{', ...' if len(names) > 1 else ''}) are {runs}: {reason}",
+                      LibmoeWarning, stacklevel=3)
 
 
 def _taken(model: Any) -> list[tuple[str, LibmoeExperts]]:
@@ -184,7 +183,8 @@ def status(model: Any) -> list[LayerStatus]:
             rows[name] = LayerStatus(name, kind, "transformers", "", 0, reason or out)
     for name, module in unknown_of(model):
         kind = type(module).__name__
-        rows[name] = LayerStatus(name, kind, "transformers", "", 0, _parts.REFUSED.get(kind, "libmoe does not know this class"))
+        reason = _parts.REFUSED.get(kind, "libmoe does not know this class")
+        rows[name] = LayerStatus(name, kind, "transformers", "", 0, reason)
     return [rows[name] for name, _ in model.named_modules() if name in rows]
 
 
@@ -198,8 +198,8 @@ def _row(name: str, kind: str, way: str, registration: Any, reason: str = "") ->
 def refresh(model: Any) -> int:
     """Converts layers that were made of the model's own tensors again, at once; how many.
 
-    For what torch does not tell: `parameter.data.mul_()` and other writes past `parameter`. Changes of a parameter itself
-    are noticed without it, but not by a compiled model.
+    For what torch does not tell: `parameter.data.mul_()` and other writes past `parameter`. Changes of a parameter
+    itself are noticed without it, but not by a compiled model.
     """
     mine = [(name, module) for name, module in experts_of(model) if _experts.state_of(module) is not None]
     for name, module in mine:
@@ -212,8 +212,8 @@ def save(model: Any, directory: str | os.PathLike[str]) -> None:
     """Writes the model as from_pretrained reads it.
 
     Where libmoe read the experts from files, these and all beside them are copied: weights are those that were loaded,
-    whatever was done to the model since. A model that has its tensors goes through save_pretrained. One whose tensors were
-    given back by free=True is RuntimeError: save it before.
+    whatever was done to the model since. A model that has its tensors goes through save_pretrained. One whose tensors
+    were given back by free=True is RuntimeError: save it before.
     """
     taken, target = _taken(model), Path(directory)
     sources = {module.directory for _, module in taken}

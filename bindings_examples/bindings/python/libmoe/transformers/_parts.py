@@ -50,7 +50,8 @@ def parts_of(module: Any) -> Parts:
     """Unsupported says why libmoe cannot take its tensors."""
     read = kind_of(module)
     if read is None:
-        raise Unsupported(f"{type(module).__name__}: {REFUSED.get(type(module).__name__, 'libmoe does not know this class')}")
+        kind = type(module).__name__
+        raise Unsupported(f"{kind}: {REFUSED.get(kind, 'libmoe does not know this class')}")
     if getattr(module, "_is_expert_parallel", False):
         raise Unsupported(f"{type(module).__name__}: its experts are spread over processes")
     try:
@@ -85,7 +86,10 @@ def document_of(module: Any, parts: Parts, top_k: int) -> dict[str, Any]:
         document["w13_layout"] = "interleaved"
     if parts.norm is not None:
         document["expert_norm"] = parts.norm.weight.detach().float().tolist()
-        document["expert_norm_eps"] = float(getattr(parts.norm, "variance_epsilon", getattr(parts.norm, "eps", None) or 1e-6))
+        eps = getattr(parts.norm, "variance_epsilon", None) or getattr(parts.norm, "eps", None)
+        if not eps:
+            raise Unsupported(f"{type(module).__name__}: the norm of its experts has no eps")
+        document["expert_norm_eps"] = float(eps)
     return document
 
 
@@ -94,19 +98,20 @@ def check(document: dict[str, Any], module: Any, parts: Parts) -> None:
     said = {"num_experts": document["num_experts"], "hidden_dim": document["hidden_dim"],
             "intermediate_size": document["intermediate_size_per_partition"]}
     said_more = {"has_bias": document["has_bias"], "zero experts": document["routing"]["num_zero_experts"],
-                 "weights on inputs": document["apply_router_weight_on_input"], "norm": bool(document.get("expert_norm")) or
-                 bool(document.get("expert_norm_name"))}
+                 "weights on inputs": document["apply_router_weight_on_input"],
+                 "norm": bool(document.get("expert_norm") or document.get("expert_norm_name"))}
     # A module that knows of no zero experts is never asked for one: its block sees to them.
     has_more = {"has_bias": "w2_bias" in parts.tensors, "zero experts": parts.zero_experts or said_more["zero experts"],
                 "weights on inputs": parts.weighs_input, "norm": parts.norm is not None}
     for theirs, ours in ((parts.sizes, said), (has_more, said_more)):
         for what, value in theirs.items():
             if ours[what] != value:
-                raise Unsupported(f"{type(module).__name__}: {what} is {value} in the model and {ours[what]} in the files")
+                raise Unsupported(f"{type(module).__name__}: {what} is {value} in the model and {ours[what]} in the "
+                                  "files")
     _formulas.check(document, module, parts.own, parts.gated, parts.interleaved)
 
 
-# --- classes -------------------------------------------------------------------------------------------------------------
+# --- classes ----------------------------------------------------------------------------------------------------------
 def _decorated(module: Any) -> Parts:
     up = "gate_up_proj" if module.has_gate else "up_proj"
     tensors = {"w13_weight": getattr(module, up), "w2_weight": module.down_proj}
@@ -139,7 +144,8 @@ def _longcat(module: Any) -> Parts:
 def _dbrx(module: Any) -> Parts:
     shape = module.num_experts, module.ffn_hidden_size, module.hidden_size
     gate, up, down = (getattr(module.mlp, name).view(shape) for name in ("w1", "v1", "w2"))
-    return Parts({"w13_weight": torch.cat((gate, up), 1), "w2_weight": down.transpose(1, 2)}, _product(module.mlp.activation_fn))
+    return Parts({"w13_weight": torch.cat((gate, up), 1), "w2_weight": down.transpose(1, 2)},
+                 _product(module.mlp.activation_fn))
 
 
 def _llama4(module: Any) -> Parts:
