@@ -155,7 +155,8 @@ def _apply(hidden: Any, topk_ids: Any, topk_weights: Any, layer: int) -> Any:
         topk_ids = topk_ids.long()
     if topk_weights.dtype is not torch.float32:
         topk_weights = topk_weights.float()
-    hidden, topk_ids, topk_weights = hidden.contiguous(), topk_ids.contiguous(), topk_weights.contiguous()
+    if not (hidden.is_contiguous() and topk_ids.is_contiguous() and topk_weights.is_contiguous()):
+        hidden, topk_ids, topk_weights = hidden.contiguous(), topk_ids.contiguous(), topk_weights.contiguous()
     out = torch.empty_like(hidden)
     try:
         frame = entry.frames.pop()

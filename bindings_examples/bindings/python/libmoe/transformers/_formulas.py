@@ -128,7 +128,7 @@ def check(document: dict[str, Any], module: Any, own: Callable[[Any], Any], gate
     known = name in FORMULAS and gated != name.endswith("_no_mul")
     if not known or not _tried(module, name, params, own, gated, interleaved):
         said = f"{name} {params}" if params else name
-        raise Unsupported(f"{type(module).__name__}: the file's config.json says {said}, which is not what this module computes")
+        raise Unsupported(f"{type(module).__name__}: the file's config.json says {said}, the module computes something else")
 
 
 def _tried(module: Any, name: str, params: dict[str, float], own: Callable[[Any], Any], gated: bool,
