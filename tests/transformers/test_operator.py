@@ -214,8 +214,8 @@ class Operator(unittest.TestCase):
                 view.data = tensor.data_ptr()
             calls = {"op": lambda: experts(hidden, ids, weights, number),
                      "moe_apply": lambda: libmoe.lib.moe_apply(entry.pointer, frame.args_ref, frame.error_ref)}
-            for number in range(600):
-                if number >= 60 and best["op"] - best["moe_apply"] < 15e-6:
+            for turn in range(600):
+                if turn >= 60 and best["op"] - best["moe_apply"] < 15e-6:
                     break
                 for name, function in calls.items():
                     start = time.thread_time()
