@@ -170,6 +170,6 @@ _OTHERS: dict[str, Callable[[Any], Parts]] = {
 }
 REFUSED = {
     "DogeCDMoE": "its experts are rows of embeddings",
-    "NllbMoeExperts": "its experts have relu, which libmoe has not",
-    "SwitchTransformersExperts": "its experts have relu, which libmoe has not",
+    "NllbMoeExperts": "its experts are modules of their own, by default with relu, which libmoe has not",
+    "SwitchTransformersExperts": "its experts are modules of their own, by default with relu, which libmoe has not",
 }
