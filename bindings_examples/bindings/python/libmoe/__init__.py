@@ -25,6 +25,8 @@ has `__dlpack__` (torch, jax, ...). numpy has no bfloat16: uint16 arrays are its
     _handle    objects, calls                       _layer     converted weights, layer, routing
     _tensor    arrays and DLPack                    _checkpoint  all layers of a model
     _progress  what a long call does, a bar
+
+Not imported with it: libmoe.torch, layers as an operator of torch; libmoe.transformers, the experts of a whole model.
 """
 from . import _abi as abi
 from ._abi import (ApplyFlags, ApplyMode, ConvertFlags, DType, LayerFlags, LayerKind, LoadFlags, LogLevel, Phase,

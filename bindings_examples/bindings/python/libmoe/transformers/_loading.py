@@ -1,0 +1,237 @@
+"""from_pretrained with the experts read by libmoe.
+
+transformers asks the quantizer of a file before it loads weights and after. Ours is the file's own, made a class of
+its own with two steps more: before, each module of experts is replaced by one without parameters, so that
+transformers reads none of their tensors; after, libmoe reads them. Everything else is quantized, moved and spread as
+the file's quantizer does it.
+"""
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from typing import Any
+
+from transformers import AutoConfig  # type: ignore[import-not-found,unused-ignore]
+from transformers.quantizers import auto  # type: ignore[import-not-found,unused-ignore]
+from transformers.quantizers.base import HfQuantizer  # type: ignore[import-not-found,unused-ignore]
+from transformers.utils.quantization_config import (  # type: ignore[import-not-found,unused-ignore]
+    QuantizationConfigMixin)
+
+from .. import torch as operator
+from .._checkpoint import Checkpoint
+from .._errors import Error
+from .._layer import Layer
+from . import _models, _parts
+from ._experts import LibmoeExperts, replace
+from ._formulas import Unsupported
+
+
+class LibmoeWarning(UserWarning):
+    """Some experts of a model are not libmoe's, or not read from the files."""
+
+
+def from_pretrained(auto_class: Any, directory: str | os.PathLike[str], *, overrides: dict[str, Any] | None = None,
+                    **kwargs: Any) -> Any:
+    """auto_class.from_pretrained(directory, **kwargs) with the experts read from the files by libmoe, never as torch
+    tensors.
+
+    auto_class: AutoModelForCausalLM or any class of transformers. The file's own quantizer keeps the other layers;
+    `dtype`, `device_map` and all other arguments are those of transformers. Experts run on the CPU, wherever the rest
+    is. `overrides`: members of libmoe's config document that win. Layers that libmoe cannot read from the files run
+    from torch tensors by experts_implementation "libmoe", else by transformers: a LibmoeWarning says so, and status()
+    why. The files must not change as long as the model lives. Errors are those of transformers.
+    """
+    config = kwargs.pop("config", None)
+    if config is None:
+        asked = ("trust_remote_code", "revision", "token", "cache_dir", "subfolder", "local_files_only",
+                 "force_download")
+        config = AutoConfig.from_pretrained(directory, **{name: kwargs[name] for name in asked if name in kwargs})
+    else:
+        config = type(config).from_dict(config.to_dict())
+    files_own = getattr(config, "quantization_config", None)
+    given, pre_quantized = kwargs.pop("quantization_config", None), files_own is not None
+    inner = auto.AutoHfQuantizer.merge_quantization_configs(files_own, given) if pre_quantized else given
+    config.quantization_config = _Config(inner, pre_quantized, overrides)
+    return auto_class.from_pretrained(directory, config=config, **kwargs)
+
+
+class _Config(QuantizationConfigMixin):  # type: ignore[misc,unused-ignore]
+    """What takes the place of the file's quantization_config while a model is loaded."""
+
+    def __init__(self, inner: Any = None, pre_quantized: bool = True, overrides: dict[str, Any] | None = None,
+                 **_: Any) -> None:
+        self.quant_method, self.inner, self.pre_quantized = "libmoe", inner, pre_quantized
+        self.overrides = overrides or {}
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """transformers takes it for a dict, as it is in a file."""
+        return getattr(self, name, default)
+
+    def to_dict(self) -> dict[str, Any]:
+        inner: dict[str, Any] = self.inner.to_dict() if hasattr(self.inner, "to_dict") else dict(self.inner or {})
+        return inner
+
+
+class _Steps:
+    """The two steps, in front of a quantizer's own."""
+    _overrides: dict[str, Any]
+
+    def _process_model_before_weight_loading(self, model: Any, checkpoint_files: Any = None, **kwargs: Any) -> Any:
+        # on the model, since transformers copies quantizers
+        vars(model)["_libmoe_loading"] = _replace_experts(model, checkpoint_files, self._overrides)
+        return super()._process_model_before_weight_loading(  # type: ignore[misc]
+            model, checkpoint_files=checkpoint_files, **kwargs)
+
+    def _process_model_after_weight_loading(self, model: Any, **kwargs: Any) -> Any:
+        done = super()._process_model_after_weight_loading(model, **kwargs)  # type: ignore[misc]
+        _load_experts(model, vars(model).pop("_libmoe_loading"))
+        return model if done is None else done
+
+
+class _OfNothing(HfQuantizer):  # type: ignore[misc,unused-ignore]
+    """Of files that are not quantized; after loading nothing of it is left on the model."""
+    requires_calibration = False
+    is_trainable = is_compileable = True
+
+    def is_serializable(self) -> bool:
+        return True
+
+    def postprocess_model(self, model: Any, **kwargs: Any) -> Any:
+        self.remove_quantization_config(model)
+        return self._process_model_after_weight_loading(model, **kwargs)
+
+
+class _Quantizer(HfQuantizer):  # type: ignore[misc,unused-ignore]
+    """What transformers makes for "libmoe": in truth the file's own quantizer, with our steps."""
+
+    def __new__(cls, config: _Config, **kwargs: Any) -> Any:
+        if config.inner is None:
+            own = _OfNothing(config, pre_quantized=True)
+        else:
+            own = auto.AutoHfQuantizer.from_config(config.inner, **{**kwargs, "pre_quantized": config.pre_quantized})
+        kind = type(own)
+        made: Any = object.__new__(type(kind.__name__, (_Steps, kind), {"__module__": kind.__module__}))
+        vars(made).update(vars(own), _overrides=config.overrides)
+        return made
+
+    is_trainable = False
+
+    def is_serializable(self) -> bool:
+        return False
+
+
+def register() -> None:
+    """Makes "libmoe" known to transformers as a quantizer."""
+    auto.AUTO_QUANTIZATION_CONFIG_MAPPING["libmoe"] = _Config
+    auto.AUTO_QUANTIZER_MAPPING["libmoe"] = _Quantizer
+
+
+# --- the steps --------------------------------------------------------------------------------------------------------
+def open_checkpoint(files: Any) -> Checkpoint:
+    """Of the files that transformers loads; Unsupported says why libmoe cannot read them."""
+    first = files[0] if isinstance(files, (list, tuple)) and files else files
+    if first is None or not str(first).endswith(".safetensors"):
+        raise Unsupported(f"libmoe reads safetensors files, this model has {first or 'none'}")
+    return open_directory(os.path.dirname(first))
+
+
+def open_directory(directory: Any) -> Checkpoint:
+    try:
+        return Checkpoint(directory, operator.context())
+    except Error as error:
+        raise Unsupported(f"libmoe does not read {os.fspath(directory)}: {error}") from error
+
+
+def places(model: Any, checkpoint: Checkpoint) -> dict[str, int | Unsupported]:
+    """Name of each module of experts -> its layer in the files, or why it has none there.
+
+    Layers are known by their numbers. Where several modules have one (those of an image encoder, perhaps), it is the
+    one whose name has more of the name that the files' class has.
+    """
+    infos = {info.layer: info for info in checkpoint if info.name or info.problem}
+    found: dict[str, int | Unsupported] = {}
+    claims: dict[int, list[tuple[int, str]]] = {}
+    for name, module in _models.experts_of(model):
+        numbers = re.findall(r"\.(\d+)(?=\.|$)", name)
+        info = infos.get(int(numbers[-1])) if numbers else None
+        if info is None:
+            found[name] = Unsupported("the files have no experts of this layer, as libmoe reads them")
+        elif info.problem:
+            found[name] = Unsupported(info.problem)
+        else:
+            claims.setdefault(info.layer, []).append((_alike(name, info.name), name))
+    for layer, those in claims.items():
+        those.sort(reverse=True)
+        if len(those) > 1 and those[0][0] == those[1][0]:
+            found.update({name: Unsupported(f"it is not known which module has layer {layer} of the files")
+                          for _, name in those})
+            continue
+        found.update({name: Unsupported(f"{infos[layer].name} of the files is another module")
+                      for _, name in those[1:]})
+        found[those[0][1]] = layer
+    return found
+
+
+def _alike(module: str, file: str) -> int:
+    return len({*module.split(".")} & {*file.split(".")})
+
+
+def patch_for(module: Any, parts: _parts.Parts, checkpoint: Checkpoint, layer: int,
+              overrides: dict[str, Any]) -> dict[str, Any]:
+    """The JSON patch of a layer's config; Unsupported unless it then describes the module."""
+    patch = {"in_dtype": _parts.NAMES[parts.dtype], **overrides}
+    patch["routing"] = {"topk_weights_hold_factor": True, **overrides.get("routing", {})}
+    try:
+        with checkpoint.config(layer, patch) as config:
+            _parts.check(config.document, module, parts)
+    except Error as error:
+        raise Unsupported(f"libmoe does not take layer {layer} of the files: {error}") from error
+    return patch
+
+
+def load_layer(checkpoint: Checkpoint, layer: int, patch: dict[str, Any]) -> Layer:
+    return checkpoint.layer(layer, operator.context(), patch=patch)
+
+
+def _replace_experts(model: Any, files: Any, overrides: dict[str, Any]) -> Any:
+    """Before the weights are loaded: the model is on meta."""
+    loading: list[tuple[LibmoeExperts, Checkpoint, int, dict[str, Any]]] = []
+    experts = dict(_models.experts_of(model))
+    tied: dict[str, str] = getattr(model, "all_tied_weights_keys", None) or {}  # name -> the name that has the tensor
+    if not experts:
+        return loading
+    try:
+        checkpoint = open_checkpoint(files)
+        found = places(model, checkpoint)
+    except Unsupported as error:
+        found = {name: error for name in experts}
+    for name, module in experts.items():
+        layer = found[name]
+        try:
+            if any(key.startswith(f"{name}.") for pair in tied.items() for key in pair):
+                raise Unsupported("its tensors are also those of another module")
+            if isinstance(layer, Unsupported):
+                raise layer
+            parts = _parts.parts_of(module)
+            patch = patch_for(module, parts, checkpoint, layer, overrides)
+            loading.append((replace(model, name, module), checkpoint, layer, patch))
+        except Unsupported as error:
+            module.__dict__["_libmoe_reason"] = str(error)
+    if loading:
+        ignored = getattr(model, "_keys_to_ignore_on_load_unexpected", None) or ()
+        model._keys_to_ignore_on_load_unexpected = {*ignored, *_names_of_experts(loading)}
+    return loading
+
+
+def _names_of_experts(loading: Any) -> set[str]:
+    """Patterns of the tensors' names: nobody shall miss them, under the file's names or transformers'."""
+    names = {name for experts, checkpoint, layer, _ in loading for name in (experts.where, checkpoint[layer].name)}
+    return {re.escape(name) for name in names} | {r"(?<!shared_)experts\b"}
+
+
+def _load_experts(model: Any, loading: Any) -> None:
+    """After the weights are loaded."""
+    for experts, checkpoint, layer, patch in loading:
+        experts.take(load_layer(checkpoint, layer, patch), checkpoint.report()["directory"])
+    _models.fall_back(model)
