@@ -24,6 +24,7 @@ import weakref
 from typing import Any
 
 import torch  # type: ignore[import-not-found,unused-ignore]
+from torch.multiprocessing.reductions import StorageWeakRef  # type: ignore[import-not-found,unused-ignore]
 
 from . import _abi as abi
 from ._abi import ApplyMode, DType, Status
@@ -86,7 +87,8 @@ class Registration:
         return self
 
     def __reduce__(self) -> Any:
-        raise TypeError("experts of libmoe cannot be pickled: they are memory of this process")
+        raise TypeError("experts of libmoe cannot be pickled, they are memory of this process: keep the model's directory "
+                        "(libmoe.transformers.save) and load it with libmoe.transformers.from_pretrained")
 
     def __repr__(self) -> str:
         return f"<libmoe.torch.Registration {self.number} of {self.layer!r}>"
@@ -98,8 +100,18 @@ def register(layer: Layer) -> Registration:
 
 
 def stamp_of(sources: Any) -> Any:
-    """Changes when somebody writes to one of the tensors, as far as torch tells: not by `tensor.data.mul_()`."""
-    return tuple((tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in sources)
+    """Changes when a tensor is written to or gets other memory, as far as torch tells.
+
+    It does not tell of `tensor.data.mul_()`, nor of writes to tensors of inference mode. Memory is known again only as
+    long as somebody holds pins_of the tensors.
+    """
+    return tuple((tensor.untyped_storage()._cdata, tensor.storage_offset(), 0 if tensor.is_inference() else tensor._version)
+                 for tensor in sources)
+
+
+def pins_of(sources: Any) -> Any:
+    """Weak references to the memory of tensors: while they live, no other memory gets the same mark in stamp_of."""
+    return [StorageWeakRef(tensor.untyped_storage()) for tensor in sources]
 
 
 _context: Context | None = None
@@ -149,10 +161,10 @@ class _Frame:
 def _apply(hidden: Any, topk_ids: Any, topk_weights: Any, layer: int) -> Any:
     """The operator on the CPU."""
     entry = _layers.get(layer)
-    if entry is None or hidden.dtype is not entry.dtype or hidden.requires_grad:
-        entry = _checked(entry, hidden, layer)
+    if entry is None or hidden.dtype is not entry.dtype or hidden.requires_grad or topk_weights.requires_grad:
+        entry = _checked(entry, hidden, topk_weights, layer)
     if topk_ids.dtype not in _IDS:
-        topk_ids = topk_ids.long()
+        topk_ids = _integers(topk_ids)
     if topk_weights.dtype is not torch.float32:
         topk_weights = topk_weights.float()
     if not (hidden.is_contiguous() and topk_ids.is_contiguous() and topk_weights.is_contiguous()):
@@ -188,7 +200,7 @@ def _apply_of(hidden: Any, topk_ids: Any, topk_weights: Any, layer: int, sources
     return _apply(hidden, topk_ids, topk_weights, layer)
 
 
-def _checked(entry: _Entry | None, hidden: Any, layer: int) -> _Entry:
+def _checked(entry: _Entry | None, hidden: Any, topk_weights: Any, layer: int) -> _Entry:
     """Says what is wrong with a call, where anything is."""
     if entry is None:
         raise failure(Status.INVALID_HANDLE, "layer", f"libmoe.torch has no layer {layer}: it was released with its "
@@ -196,9 +208,15 @@ def _checked(entry: _Entry | None, hidden: Any, layer: int) -> _Entry:
     if hidden.dtype is not entry.dtype:
         raise failure(Status.DTYPE, "hidden", f"these experts were converted for {entry.dtype}, the hidden states are "
                       f"{hidden.dtype}")
-    if hidden.requires_grad and torch.is_grad_enabled():
+    if torch.is_grad_enabled() and (hidden.requires_grad or topk_weights.requires_grad):
         raise RuntimeError(NO_BACKWARD)
     return entry
+
+
+def _integers(topk_ids: Any) -> Any:
+    if topk_ids.is_floating_point() or topk_ids.is_complex():
+        raise failure(Status.DTYPE, "topk_ids", f"expected integers, got {topk_ids.dtype}")
+    return topk_ids.long()
 
 
 def _check_shapes(hidden: Any, topk_ids: Any, topk_weights: Any) -> None:
@@ -225,7 +243,7 @@ def _to_cpu(tensor: Any, pinned: bool) -> Any:
 
 # --- the operator -----------------------------------------------------------------------------------------------------
 def _fake(hidden: Any, topk_ids: Any, topk_weights: Any, layer: int) -> Any:
-    _checked(_layers.get(layer), hidden, layer)
+    _checked(_layers.get(layer), hidden, topk_weights, layer)
     return hidden.new_empty(hidden.shape)
 
 

@@ -54,10 +54,21 @@ def _run(registration: Any, hidden: Any, topk_ids: Any, topk_weights: Any, sourc
 
 # --- transformers' own modules, by the registry -----------------------------------------------------------------------
 class _State(NamedTuple):
-    """Beside a module of transformers: its layer, and which weights that was made of."""
+    """Beside a module of transformers: its layer, and which weights that was made of. A pickled module has none."""
     registration: Registration
     top_k: int
     stamp: Any
+    pins: Any
+
+    def __deepcopy__(self, _: Any) -> _State:
+        return self
+
+    def __reduce__(self) -> Any:
+        return _no_state, ()
+
+
+def _no_state() -> None:
+    return None
 
 
 def _stamp(module: Any) -> Any:
@@ -97,18 +108,39 @@ def convert_module(module: Any, top_k: int) -> _State:
     """The state of a module as its weights are now; converts them if they have changed."""
     state, stamp = state_of(module), _stamp(module)
     if state is None or state.stamp != stamp or state.top_k != top_k:
-        state = _State(Registration(layer_of(module, top_k), stamp), top_k, stamp)
+        pins = operator.pins_of(p for p in module.parameters() if p.device.type != "meta")
+        state = _State(Registration(layer_of(module, top_k), stamp), top_k, stamp, pins)
         module.__dict__["_libmoe"] = state  # threads that come here at once convert twice, and one stays
     return state
 
 
 def experts_forward(self: Any, hidden_states: Any, top_k_index: Any, top_k_weights: Any) -> Any:
     """transformers' experts_implementation "libmoe": converts at the first call, and when weights have changed."""
+    if "_libmoe_reason" in self.__dict__ and not self.__dict__.get("_libmoe"):  # its config is that of modules with a layer
+        return type(self).forward.__wrapped__(self, hidden_states, top_k_index, top_k_weights)
     _check_inference(self)
     state = getattr(self, "_libmoe", None)
     if state is None or not torch.compiler.is_compiling():
         state = convert_module(self, top_k_index.shape[-1])
     return _run(state.registration, hidden_states, top_k_index, top_k_weights, list(self.parameters()))
+
+
+def agree(module: Any, layer: Layer, top_k: int) -> bool:
+    """Whether a layer read from files computes about what a module of the registry does with the tensors that it has.
+
+    Two tokens tell: other weights are as far off as the results are large, other precision is not.
+    """
+    if not _parts.is_decorated(module) or any(p.device.type != "cpu" for p in module.parameters()):
+        return True
+    parts = _parts.parts_of(module)
+    experts, size = parts.sizes["num_experts"], parts.sizes["hidden_dim"]
+    hidden = torch.randn(2, size, generator=torch.Generator().manual_seed(0)).to(parts.dtype)
+    ids = torch.stack([torch.arange(top_k), torch.arange(experts - top_k, experts)])
+    weights = torch.full(ids.shape, 1 / top_k, dtype=parts.dtype)
+    with torch.no_grad():
+        own = type(module).forward.__wrapped__(module, hidden, ids, weights).float()
+        got = layer.apply(hidden, topk_ids=ids, topk_weights=weights.float(), out=torch.empty_like(hidden)).float()
+    return bool((own - got).abs().max() <= 0.25 * own.abs().max())
 
 
 # --- instead of them --------------------------------------------------------------------------------------------------
@@ -153,6 +185,13 @@ class LibmoeExperts(torch.nn.Module):  # type: ignore[misc,unused-ignore]
                 raise RuntimeError("libmoe's experts cannot go to the device meta: delete the model to give their "
                                    "memory back")
         return super()._apply(fn, recurse)
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *arguments: Any, **more: Any) -> None:
+        if self.registration is not None and any(key.startswith(prefix) for key in state_dict):
+            raise RuntimeError(f"this model's experts are libmoe's and no torch tensors: {prefix[:-1]} cannot be given by "
+                               "load_state_dict(); write a directory of these weights and load that with "
+                               "libmoe.transformers.from_pretrained")
+        super()._load_from_state_dict(state_dict, prefix, *arguments, **more)
 
     def _save_to_state_dict(self, *arguments: Any, **more: Any) -> None:
         if self.registration is not None:

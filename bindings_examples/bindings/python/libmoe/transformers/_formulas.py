@@ -66,10 +66,21 @@ FORMULAS: dict[str, Formula] = {
 }
 
 
-def _numbers() -> Any:
-    """384 numbers from -9 to 9, gate and up in no order."""
-    x = torch.linspace(-9, 9, 128, dtype=torch.float32).repeat(3).reshape(3, -1)
-    return x[:, torch.randperm(128, generator=torch.Generator().manual_seed(0))]
+_SIZES = (9.0, 40.0, 200.0, 1e3, 1e5)  # a limit shows where numbers exceed it
+
+
+def _numbers(limits: list[float]) -> Any:
+    """128 numbers a row, gate and up in no order: rows for each size, and half as much again as each limit."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.linspace(-1, 1, 128, dtype=torch.float32)
+    sizes = [*_SIZES, *(1.5 * limit for limit in limits)]
+    return torch.stack([size * x[torch.randperm(128, generator=generator)] for size in sizes for _ in range(3)])
+
+
+def _limits(module: Any, params: dict[str, float]) -> list[float]:
+    """What may be a limit, of the module and of a formula."""
+    named = {**_settings(module), **params}
+    return [abs(value) for name, value in named.items() if re.search("limit|cap", name) and value]
 
 
 def _split(x: Any, interleaved: bool) -> Any:
@@ -105,12 +116,14 @@ def _candidates(module: Any, gated: bool, interleaved: bool) -> Any:
         yield "swiglu_softcap", {"gate_cap": caps["gate"], "up_cap": caps["up"]}
 
 
-def _agree(name: str, params: dict[str, float], own: Callable[[Any], Any], gated: bool, interleaved: bool) -> bool:
+def _agree(module: Any, name: str, params: dict[str, float], own: Callable[[Any], Any], gated: bool, interleaved: bool) -> bool:
     with torch.no_grad(), torch.device("cpu"):  # while a model is loaded it is meta
-        x = _numbers()
+        x = _numbers(_limits(module, params))
         gate, up = _split(x, interleaved) if gated else (x, None)
         got, want = FORMULAS[name](gate, up, params), own(x).float()
-    return bool(got.shape == want.shape and (got - want).abs().max() <= 1e-5 * want.abs().max())
+    if got.shape != want.shape:
+        return False
+    return bool(((got - want).abs().amax(-1) <= 1e-5 * want.abs().amax(-1)).all())  # each size of numbers by itself
 
 
 def find(module: Any, own: Callable[[Any], Any], gated: bool, interleaved: bool) -> tuple[str, dict[str, float]]:
@@ -134,6 +147,6 @@ def check(document: dict[str, Any], module: Any, own: Callable[[Any], Any], gate
 def _tried(module: Any, name: str, params: dict[str, float], own: Callable[[Any], Any], gated: bool,
            interleaved: bool) -> bool:
     try:
-        return _agree(name, params, own, gated, interleaved)
+        return _agree(module, name, params, own, gated, interleaved)
     except Exception as error:
         raise Unsupported(f"{type(module).__name__}: its activation cannot be tried: {error}") from error

@@ -7,12 +7,14 @@ the file's quantizer does it.
 """
 from __future__ import annotations
 
+import copy
+import json
 import os
 import re
 import warnings
 from typing import Any
 
-from transformers import AutoConfig  # type: ignore[import-not-found,unused-ignore]
+from transformers import AutoConfig, PreTrainedConfig  # type: ignore[import-not-found,unused-ignore]
 from transformers.quantizers import auto  # type: ignore[import-not-found,unused-ignore]
 from transformers.quantizers.base import HfQuantizer  # type: ignore[import-not-found,unused-ignore]
 from transformers.utils.quantization_config import (  # type: ignore[import-not-found,unused-ignore]
@@ -42,18 +44,38 @@ def from_pretrained(auto_class: Any, directory: str | os.PathLike[str], *, overr
     from torch tensors by experts_implementation "libmoe", else by transformers: a LibmoeWarning says so, and status()
     why. The files must not change as long as the model lives. Errors are those of transformers.
     """
+    spread = [name for name in _SPREAD if kwargs.get(name) is not None]
+    if spread:
+        raise ValueError(f"{', '.join(spread)}: experts that libmoe reads from files are not spread over processes; load "
+                         "the model by transformers, with experts_implementation=\"libmoe\"")
+    if kwargs.get("experts_implementation", "libmoe") not in ("libmoe", None):
+        raise ValueError(f"experts_implementation: {kwargs['experts_implementation']!r} needs torch tensors; load the "
+                         "model by transformers")
     config = kwargs.pop("config", None)
-    if config is None:
-        asked = ("trust_remote_code", "revision", "token", "cache_dir", "subfolder", "local_files_only",
-                 "force_download")
-        config = AutoConfig.from_pretrained(directory, **{name: kwargs[name] for name in asked if name in kwargs})
+    if isinstance(config, PreTrainedConfig):
+        config = copy.deepcopy(config)
     else:
-        config = type(config).from_dict(config.to_dict())
+        config, kwargs = _read_config(directory if config is None else config, kwargs)
     files_own = getattr(config, "quantization_config", None)
     given, pre_quantized = kwargs.pop("quantization_config", None), files_own is not None
     inner = auto.AutoHfQuantizer.merge_quantization_configs(files_own, given) if pre_quantized else given
     config.quantization_config = _Config(inner, pre_quantized, overrides)
     return auto_class.from_pretrained(directory, config=config, **kwargs)
+
+
+_SPREAD = ("tp_plan", "tp_size", "device_mesh", "distributed_config")
+_HUB = ("trust_remote_code", "revision", "token", "cache_dir", "subfolder", "local_files_only", "force_download",
+        "code_revision", "proxies")
+_OF_MODELS = ("dtype", "torch_dtype", "quantization_config", "attn_implementation", "experts_implementation", "device_map")
+
+
+def _read_config(path: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The config of a directory with the members that a caller replaces, and the other arguments."""
+    hub = {name: kwargs[name] for name in _HUB if name in kwargs}
+    models = {name: value for name, value in kwargs.items() if name in _OF_MODELS}
+    rest = {name: value for name, value in kwargs.items() if name not in hub and name not in models}
+    config, unused = AutoConfig.from_pretrained(path, return_unused_kwargs=True, **hub, **rest)
+    return config, {**hub, **models, **{name: value for name, value in unused.items() if name in rest}}
 
 
 class _Config(QuantizationConfigMixin):  # type: ignore[misc,unused-ignore]
@@ -133,12 +155,31 @@ def open_checkpoint(files: Any) -> Checkpoint:
     first = files[0] if isinstance(files, (list, tuple)) and files else files
     if first is None or not str(first).endswith(".safetensors"):
         raise Unsupported(f"libmoe reads safetensors files, this model has {first or 'none'}")
-    return open_directory(os.path.dirname(first))
+    directory = os.path.dirname(first)
+    chosen = {os.path.basename(file) for file in (files if isinstance(files, (list, tuple)) else [files])}
+    if chosen != _files_of(directory):
+        raise Unsupported(f"transformers loads {_some(chosen)} of {directory}, libmoe reads {_some(_files_of(directory))}: "
+                          "keep one set of files in the directory")
+    return open_directory(directory)
+
+
+def _files_of(directory: str) -> set[str]:
+    """The files that libmoe takes for a model's: those of the index, else the single one, else all."""
+    here = {name for name in os.listdir(directory) if name.endswith(".safetensors")}
+    index = os.path.join(directory, "model.safetensors.index.json")
+    if os.path.exists(index):
+        with open(index, encoding="utf-8") as file:
+            return set(json.load(file)["weight_map"].values())
+    return here & {"model.safetensors"} or here
+
+
+def _some(names: set[str]) -> str:
+    return ", ".join(sorted(names)[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def open_directory(directory: Any) -> Checkpoint:
     try:
-        return Checkpoint(directory, operator.context())
+        return Checkpoint(os.path.abspath(directory), operator.context())
     except Error as error:
         raise Unsupported(f"libmoe does not read {os.fspath(directory)}: {error}") from error
 
@@ -185,13 +226,21 @@ def patch_for(module: Any, parts: _parts.Parts, checkpoint: Checkpoint, layer: i
     try:
         with checkpoint.config(layer, patch) as config:
             _parts.check(config.document, module, parts)
-    except Error as error:
+    except (Error, Unsupported) as error:
+        if overrides:
+            patch_for(module, parts, checkpoint, layer, {})  # Unsupported: the overrides are not to blame
+            raise ValueError(f"overrides: {error}") from error
+        if isinstance(error, Unsupported):
+            raise
         raise Unsupported(f"libmoe does not take layer {layer} of the files: {error}") from error
     return patch
 
 
 def load_layer(checkpoint: Checkpoint, layer: int, patch: dict[str, Any]) -> Layer:
-    return checkpoint.layer(layer, operator.context(), patch=patch)
+    try:
+        return checkpoint.layer(layer, operator.context(), patch=patch)
+    except Error as error:
+        raise RuntimeError(f"{checkpoint.report()['directory']}, layer {layer}: {error}") from error
 
 
 def _replace_experts(model: Any, files: Any, overrides: dict[str, Any]) -> Any:

@@ -1,6 +1,7 @@
 """What is done to a whole model: prepare, patch, status, refresh, save."""
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -100,6 +101,8 @@ def patch(model: Any, checkpoint: str | os.PathLike[str] | None = None, *, free:
 
 def _convert(model: Any, name: str, module: Any, free: bool) -> None:
     """Here and now; a module that no implementation reaches is replaced."""
+    if free and getattr(model, "_tp_size", None) is not None:
+        raise Unsupported("the model is spread over processes, which needs its modules: without free=True it works")
     top_k = top_k_of(model, name, module)
     if not _parts.is_decorated(module):
         layer = _experts.layer_of(module, top_k)
@@ -120,6 +123,7 @@ def _switch_on(model: Any) -> None:
 def _patch_from(model: Any, directory: str | os.PathLike[str], overrides: dict[str, Any]) -> None:
     from . import _loading
     checkpoint = _loading.open_directory(directory)
+    _check_model(model, directory)
     found = _loading.places(model, checkpoint)
     for name, module in experts_of(model):
         layer = found[name]
@@ -128,10 +132,23 @@ def _patch_from(model: Any, directory: str | os.PathLike[str], overrides: dict[s
                 raise layer
             patch = _loading.patch_for(module, _parts.parts_of(module), checkpoint, layer, overrides)
             made = _loading.load_layer(checkpoint, layer, patch)
+            if not _experts.agree(module, made, top_k_of(model, name, module)):
+                raise Unsupported(f"{os.fspath(directory)} holds other experts than this model")
             _experts.replace(model, name, module).take(made, checkpoint.report()["directory"])
         except Unsupported as error:
             module.__dict__["_libmoe_reason"] = str(error)
     _warn(model)
+
+
+def _check_model(model: Any, directory: str | os.PathLike[str]) -> None:
+    """A directory of another model would say that member by member."""
+    with open(Path(directory) / "config.json", encoding="utf-8") as file:
+        theirs = json.load(file).get("model_type")
+    if theirs != model.config.model_type:
+        raise ValueError(f"checkpoint: {os.fspath(directory)} is of model_type {theirs}, this model is of "
+                         f"{model.config.model_type}")
+    if not experts_of(model) and _taken(model):
+        raise RuntimeError("this model's experts are libmoe's already: load it again to have them read from other files")
 
 
 def fall_back(model: Any) -> None:
@@ -174,8 +191,8 @@ def status(model: Any) -> list[LayerStatus]:
         rows[name] = _row(name, module.kind, "files" if module.directory else "tensors", module.registration)
     for name, module in experts_of(model):
         kind, reason = type(module).__name__, module.__dict__.get("_libmoe_reason", "")
-        if _uses_libmoe(module):
-            state = _experts.state_of(module)
+        state = _experts.state_of(module)
+        if _uses_libmoe(module) and (state or not reason):
             rows[name] = _row(name, kind, "tensors", state.registration if state else None, reason)
         else:
             out = ("experts_implementation is not \"libmoe\"" if _parts.is_decorated(module) else
