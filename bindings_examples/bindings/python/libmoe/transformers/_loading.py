@@ -253,6 +253,7 @@ def _replace_experts(model: Any, files: Any, overrides: dict[str, Any]) -> Any:
     try:
         checkpoint = open_checkpoint(files)
         found = places(model, checkpoint)
+        overrides = {**_changed_top_k(model, checkpoint.report()["directory"]), **overrides}
     except Unsupported as error:
         found = {name: error for name in experts}
     for name, module in experts.items():
@@ -271,6 +272,18 @@ def _replace_experts(model: Any, files: Any, overrides: dict[str, Any]) -> Any:
         ignored = getattr(model, "_keys_to_ignore_on_load_unexpected", None) or ()
         model._keys_to_ignore_on_load_unexpected = {*ignored, *_names_of_experts(loading)}
     return loading
+
+
+def _changed_top_k(model: Any, directory: str) -> dict[str, Any]:
+    """The caller's number of experts of a token, where it is not the file's."""
+    with open(os.path.join(directory, "config.json"), encoding="utf-8") as file:
+        document = json.load(file)
+    text, config = document.get("text_config", document), model.config.get_text_config()
+    for name in _models.TOP_K:
+        ours = getattr(config, name, None)
+        if name in text and type(ours) is int and ours != text[name]:
+            return {"top_k": ours}
+    return {}
 
 
 def _names_of_experts(loading: Any) -> set[str]:

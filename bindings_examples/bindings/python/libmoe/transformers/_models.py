@@ -13,7 +13,7 @@ from . import _experts, _parts
 from ._experts import LibmoeExperts
 from ._formulas import Unsupported
 
-_TOP_K = ("top_k", "num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "moe_k", "top_k_experts")
+TOP_K = ("top_k", "num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "moe_k", "top_k_experts")
 
 
 class LayerStatus(NamedTuple):
@@ -49,7 +49,7 @@ def top_k_of(model: Any, name: str, module: Any) -> int:
     parent = model.get_submodule(name.rpartition(".")[0])
     configs = [getattr(module, "config", None), getattr(parent, "config", None), model.config.get_text_config()]
     for holder in [module, parent, *parent.children(), *configs]:
-        for member in _TOP_K:
+        for member in TOP_K:
             value = getattr(holder, member, None)
             if type(value) is int and value > 0:
                 return value
