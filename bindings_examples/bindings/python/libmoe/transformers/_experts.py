@@ -116,7 +116,7 @@ def convert_module(module: Any, top_k: int) -> _State:
 
 def experts_forward(self: Any, hidden_states: Any, top_k_index: Any, top_k_weights: Any) -> Any:
     """transformers' experts_implementation "libmoe": converts at the first call, and when weights have changed."""
-    if "_libmoe_reason" in self.__dict__ and not self.__dict__.get("_libmoe"):  # its config is that of modules with a layer
+    if self.__dict__.get("_libmoe_kept"):  # patch() said so; its config is that of modules which have a layer
         return type(self).forward.__wrapped__(self, hidden_states, top_k_index, top_k_weights)
     _check_inference(self)
     state = getattr(self, "_libmoe", None)

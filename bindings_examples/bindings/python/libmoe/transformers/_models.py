@@ -114,10 +114,13 @@ def _convert(model: Any, name: str, module: Any, free: bool) -> None:
 
 
 def _switch_on(model: Any) -> None:
-    """Of modules that have a layer; the implementation is a word of their config."""
-    for _, module in experts_of(model):
-        if _experts.state_of(module) is not None:
+    """Of modules that have a layer; the implementation is a word of their config, which others may share."""
+    modules = [module for _, module in experts_of(model) if _parts.is_decorated(module)]
+    switched = {id(module.config) for module in modules if _experts.state_of(module) is not None}
+    for module in modules:
+        if id(module.config) in switched:
             module.config._experts_implementation_internal = "libmoe"
+            module.__dict__["_libmoe_kept"] = _experts.state_of(module) is None
 
 
 def _patch_from(model: Any, directory: str | os.PathLike[str], overrides: dict[str, Any]) -> None:
@@ -192,7 +195,7 @@ def status(model: Any) -> list[LayerStatus]:
     for name, module in experts_of(model):
         kind, reason = type(module).__name__, module.__dict__.get("_libmoe_reason", "")
         state = _experts.state_of(module)
-        if _uses_libmoe(module) and (state or not reason):
+        if _uses_libmoe(module) and not module.__dict__.get("_libmoe_kept"):
             rows[name] = _row(name, kind, "tensors", state.registration if state else None, reason)
         else:
             out = ("experts_implementation is not \"libmoe\"" if _parts.is_decorated(module) else
