@@ -1,7 +1,10 @@
 """What the tests of libmoe.transformers share: the package's path, tiny models, tokens of two prompts."""
 import os
 import pathlib
+import shutil
 import sys
+import tempfile
+import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "bindings_examples/bindings/python"), str(ROOT / "tests/hf")]
@@ -44,3 +47,24 @@ def logits(model):
 
 def far(a, b):
     return float((a - b).abs().max() / b.abs().max())
+
+
+class OfModel(unittest.TestCase):
+    """A tiny Qwen3-MoE in `directory`, `plain` as transformers loads it, and the ways of loading it with libmoe."""
+    CLOSE = 1e-5
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="libmoe_plugin."))
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.directory = cls.folder / "qwen"
+        cls.kind = write("Qwen3MoeForCausalLM", cls.directory)
+        cls.plain = transformers.AutoModelForCausalLM.from_pretrained(cls.directory, dtype="float32")
+
+    def files(self, directory=None, **more):
+        import libmoe.transformers as lt
+        return lt.from_pretrained(transformers.AutoModelForCausalLM, directory or self.directory, **{"dtype": "float32", **more})
+
+    def tensors(self, **more):
+        return transformers.AutoModelForCausalLM.from_pretrained(
+            self.directory, **{"dtype": "float32", "experts_implementation": "libmoe", **more})

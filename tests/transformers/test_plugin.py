@@ -25,26 +25,15 @@ import torch
 from common import far, logits, tokens
 from transformers import AutoModelForCausalLM
 
-CLOSE = 1e-5
+CLOSE = common.OfModel.CLOSE
 
 
-class Plugin(unittest.TestCase):
+class Plugin(common.OfModel):
     @classmethod
     def setUpClass(cls):
-        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="libmoe_plugin."))
-        cls.addClassCleanup(shutil.rmtree, cls.folder)
-        cls.directory = cls.folder / "qwen"
-        cls.kind = common.write("Qwen3MoeForCausalLM", cls.directory)
-        cls.plain = AutoModelForCausalLM.from_pretrained(cls.directory, dtype="float32")
+        super().setUpClass()
         cls.logits, cls.tokens = logits(cls.plain), tokens(cls.plain)
         cls.ids = common.PROMPTS
-
-    def files(self, **more):
-        return lt.from_pretrained(AutoModelForCausalLM, self.directory, **{"dtype": "float32", **more})
-
-    def tensors(self, **more):
-        return AutoModelForCausalLM.from_pretrained(
-            self.directory, **{"dtype": "float32", "experts_implementation": "libmoe", **more})
 
     def both(self):
         yield "files", self.files()

@@ -20,17 +20,14 @@ from libmoe.transformers import _formulas, _models, _parts
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
-CLOSE = 1e-5
+CLOSE = common.OfModel.CLOSE
 
 
-class Sources(unittest.TestCase):
+class Sources(common.OfModel):
     @classmethod
     def setUpClass(cls):
-        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="libmoe_sources."))
-        cls.addClassCleanup(shutil.rmtree, cls.folder)
-        cls.directory, cls.other = cls.folder / "one", cls.folder / "other"
-        common.write("Qwen3MoeForCausalLM", cls.directory)
-        cls.plain = AutoModelForCausalLM.from_pretrained(cls.directory, dtype="float32")
+        super().setUpClass()
+        cls.other = cls.folder / "other"
         changed = copy.deepcopy(cls.plain)
         with torch.no_grad():
             for parameter in changed.parameters():
@@ -40,12 +37,6 @@ class Sources(unittest.TestCase):
 
     def setUp(self):
         self.place = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
-
-    def files(self, directory=None, **more):
-        return lt.from_pretrained(AutoModelForCausalLM, directory or self.directory, **{"dtype": "float32", **more})
-
-    def tensors(self):
-        return AutoModelForCausalLM.from_pretrained(self.directory, dtype="float32", experts_implementation="libmoe")
 
     def ways(self, model):
         return {it.way for it in lt.status(model)}
@@ -162,7 +153,7 @@ class Sources(unittest.TestCase):
         before = os.getcwd()
         os.chdir(self.folder)
         try:
-            model = self.files("one")
+            model = self.files("qwen")
         finally:
             os.chdir(before)
         lt.save(model, self.place / "saved")

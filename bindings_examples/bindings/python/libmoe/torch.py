@@ -52,7 +52,7 @@ _numbers = _shared.setdefault("_numbers", itertools.count(1))
 
 # --- which layers there are -------------------------------------------------------------------------------------------
 class _Entry:
-    """What a call needs of a layer; it keeps the layer's memory, whoever closes the layer meanwhile."""
+    """What a call needs of a layer; it keeps the layer's memory, also when the layer is closed."""
     __slots__ = ("layer", "owner", "pointer", "dtype", "stamp", "frames")
 
     def __init__(self, layer: Layer, dtype: Any, stamp: Any) -> None:
@@ -102,8 +102,8 @@ def register(layer: Layer) -> Registration:
 def stamp_of(sources: Any) -> Any:
     """Changes when a tensor is written to or gets other memory, as far as torch tells.
 
-    It does not tell of `tensor.data.mul_()`, nor of writes to tensors of inference mode. Memory is known again only as
-    long as somebody holds pins_of the tensors.
+    It does not tell of `tensor.data.mul_()`, nor of writes to tensors of inference mode. Marks of memory are
+    unique while the result of pins_of is kept.
     """
     return tuple((tensor.untyped_storage()._cdata, tensor.storage_offset(), 0 if tensor.is_inference() else tensor._version)
                  for tensor in sources)

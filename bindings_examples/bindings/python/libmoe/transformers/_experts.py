@@ -17,7 +17,7 @@ from ._formulas import Unsupported
 
 # --- one call ---------------------------------------------------------------------------------------------------------
 class _NoBackward(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
-    """The result of experts where somebody may ask for a gradient: that raises, and does not pass unseen."""
+    """The result of experts in a graph of gradients: its backward pass raises."""
 
     @staticmethod
     def forward(ctx: Any, out: Any, *sources: Any) -> Any:
@@ -44,7 +44,7 @@ def _run(registration: Any, hidden: Any, topk_ids: Any, topk_weights: Any, sourc
         hidden, topk_weights = hidden.detach(), topk_weights.detach()
     if dtype is not registration.dtype and torch.is_autocast_enabled(hidden.device.type):
         hidden = hidden.to(registration.dtype)
-    if sources and torch.compiler.is_compiling():  # nobody looks at the weights in a compiled model but the operator
+    if sources and torch.compiler.is_compiling():  # the operator compares the weights, as compiled code does not
         out = torch.ops.libmoe.experts_of(hidden, topk_ids, topk_weights, registration.number, sources)
     else:
         out = torch.ops.libmoe.experts(hidden, topk_ids, topk_weights, registration.number)

@@ -287,7 +287,7 @@ def _changed_top_k(model: Any, directory: str) -> dict[str, Any]:
 
 
 def _names_of_experts(loading: Any) -> set[str]:
-    """Patterns of the tensors' names: nobody shall miss them, under the file's names or transformers'."""
+    """Patterns of the experts' tensors, under the file's names and transformers': they are not reported as unexpected."""
     names = {name for experts, checkpoint, layer, _ in loading for name in (experts.where, checkpoint[layer].name)}
     return {re.escape(name) for name in names} | {r"(?<!shared_)experts\b"}
 

@@ -69,7 +69,7 @@ def parts_of(module: Any) -> Parts:
 
 
 def document_of(module: Any, parts: Parts, top_k: int) -> dict[str, Any]:
-    """The config document of a layer of these tensors, whose routing is the caller's."""
+    """The config document of a layer of these tensors, which gets ids and weights and does no routing."""
     name, params = _formulas.find(module, parts.own, parts.gated, parts.interleaved)
     experts = parts.sizes["num_experts"]
     document: dict[str, Any] = {
