@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <string>
 
 #include "base/index.h"
@@ -56,6 +57,11 @@ Check copy_out(const T* from, const TensorView& to, const Parallel& parallel) {
         }
       }
   });
+}
+
+template <class T>
+Check copy_if(const T* from, const std::optional<TensorView>& to, const Parallel& parallel) {
+  return to ? copy_out(from, *to, parallel) : ok();
 }
 
 // The lists of columns that packed weights came with (activation order) are used as indices: each must name its own
@@ -127,6 +133,7 @@ struct Layer::State {
   EngineSetup setup;
   Router router;
   std::vector<std::int32_t> expert_map;  // of the experts with weights
+  std::vector<std::int32_t> own_places;  // [E] 0, 1, ..: of rows whose ids are places
   std::array<std::vector<float>, 2> input_scales;
   KnownIds known_ids;          // of a call: logical experts, then zero experts
   bool adds_identity = false;  // zero experts, and this rank adds their part
@@ -135,6 +142,13 @@ struct Layer::State {
 
   // The context's, else the layer's own.
   Workspaces& workspaces() const { return spec.context ? spec.context->workspaces() : own_workspaces; }
+  const NodeMap* nodes() const { return spec.nodes ? &*spec.nodes : nodes_of(spec.context.get()); }
+  void count_slots(const Plan& plan) const {
+    for (std::int32_t i = 0; i < plan.num_active; ++i) {
+      const ActiveExpert& e = plan.active[i];
+      counts[usize(e.local)].fetch_add(static_cast<std::uint64_t>(e.slots), std::memory_order_relaxed);
+    }
+  }
   CallMemory carve_call(ApplyMode mode, std::int64_t tokens, std::byte* base) const {
     CallMemory m;
     m.work = carve_workspace(setup, std::min(tokens, kChunkTokens), base);
@@ -165,9 +179,7 @@ struct Layer::State {
                      .weights = m.weights,
                      .scratch = m.scratch},
                     parallel));
-    if (a.out_topk_ids) MOE_CHECK(copy_out(m.ids, *a.out_topk_ids, parallel));
-    if (a.out_topk_weights) MOE_CHECK(copy_out(m.weights, *a.out_topk_weights, parallel));
-    return ok();
+    return give_routed(a, m.ids, m.weights, parallel);
   }
   Check run_call(const ApplyArgs& a, CallMemory m, const Parallel& parallel) const;
   // Tokens [begin, end) of a call: their plan, then the engine.
@@ -205,16 +217,17 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
                                  .scale = s.spec.packed->info.expert_scale}));
   s.counts = std::vector<std::atomic<std::uint64_t>>(usize(l.experts));
   e.kernel = s.spec.kernel;
+  static_cast<SumRules&>(e) =
+      sum_rules_of(c, *e.kernel->steps, c.bit_compat == Policy::vllm && e.kernel->id->rounding == Rounding::stepwise);
+  s.own_places.resize(usize(l.experts));
+  std::iota(s.own_places.begin(), s.own_places.end(), 0);
   e.expert_map = s.expert_map;
   e.prefetch = prefetch_policy_here();
   e.experts = expert_copies(c);
   s.known_ids = {.end = e.experts.logical + c.routing.num_zero_experts, .skip = c.routing.skip_id};
   e.items_at_once = std::max(1, parallel_of(s.spec.context.get()).num_threads);
-  e.hidden = c.hidden_dim;
   e.intermediate = c.intermediate_size_per_partition;
   e.top_k = c.slots_per_token();
-  e.in_dtype = c.in_dtype;
-  e.out_dtype = c.out_dtype;
   e.activate = activation_of(c, *e.kernel);
   e.in_rule = rule_of(c, e.w13);
   e.mid_rule = rule_of(c, e.w2);
@@ -234,10 +247,53 @@ Result<std::shared_ptr<const Layer>> Layer::create(LayerSpec spec) {
   const std::span<const float> scales = e.input_scales[0];
   e.own_input_scales = std::any_of(scales.begin(), scales.end(), [&](float scale) { return scale != scales[0]; });
   e.float_acts = c.float8_acts().value_or(FloatActs{});
-  e.weight_on_input = c.apply_router_weight_on_input;
-  e.rounded = c.bit_compat == Policy::vllm && e.kernel->id->rounding == Rounding::stepwise;
-  if (c.routing.scales_output()) e.output_scale = static_cast<float>(c.routing.routed_scaling_factor);
   return std::shared_ptr<const Layer>(std::move(layer));
+}
+
+SumRules sum_rules_of(const Config& c, const Elementwise& steps, bool rounded) {
+  SumRules rules;
+  rules.steps = &steps;
+  rules.hidden = c.hidden_dim;
+  rules.in_dtype = c.in_dtype;
+  rules.out_dtype = c.out_dtype;
+  rules.weight_on_input = c.apply_router_weight_on_input;
+  rules.rounded = rounded;
+  if (c.routing.scales_output()) rules.output_scale = static_cast<float>(c.routing.routed_scaling_factor);
+  return rules;
+}
+
+Check give_routed(const ApplyArgs& a, const std::int32_t* ids, const float* weights, const Parallel& parallel) {
+  MOE_CHECK(copy_if(ids, a.out_topk_ids, parallel));
+  return copy_if(weights, a.out_topk_weights, parallel);
+}
+
+const SumRules& Layer::sum_rules() const { return state_->setup; }
+const Router& Layer::router() const { return state_->router; }
+
+std::uint64_t Layer::rows_bytes(std::int64_t rows, bool sums) const {
+  return carve_workspace(state_->setup, rows, nullptr, !sums).bytes;
+}
+
+Check Layer::run_rows(const RowsCall& call, Workspace& work, RowsDone& done) const {
+  const State& s = *state_;
+  const std::int64_t rows = call.hidden.shape[0], places = std::ssize(s.own_places);
+  EngineSetup setup = s.setup;  // of sums that are added up further: float32, and the factor comes last
+  if (call.sums != nullptr) setup.out_dtype = DType::f32, setup.output_scale = 1.0f;
+  work = carve_workspace(setup, rows, call.workspace.data(), call.sums == nullptr);
+  PlanShape shape = setup.plan_shape(rows);
+  shape.experts = {places, places};
+  const Parallel parallel = parallel_of(s.spec.context.get());
+  MOE_CHECK(build_plan(work.plan, shape, s.own_places, call.ids, call.weights, parallel));
+  s.count_slots(work.plan);
+  EngineCall run;
+  run.tokens = rows;
+  run.hidden = call.hidden;
+  run.parallel = parallel;
+  run.nodes = s.nodes();
+  run.rows_only = call.sums == nullptr;
+  if (call.sums != nullptr) run.out = row_major(DType::f32, {rows, setup.row_floats()}, call.sums);
+  done = {&work.plan, work.results, work.out_ld};
+  return run_engine(setup, work, run);
 }
 
 const Config& Layer::config() const { return *state_->spec.config; }
@@ -307,14 +363,10 @@ Check Layer::State::run_chunk(const ApplyArgs& a, CallMemory& m, const TensorVie
   Plan& plan = m.work.plan;
   MOE_CHECK(build_plan(plan, setup.plan_shape(tokens, begin), expert_map, rows(ids, begin, tokens),
                        rows(weights, begin, tokens), parallel));
-  for (std::int32_t i = 0; i < plan.num_active; ++i) {
-    const ActiveExpert& e = plan.active[i];
-    counts[usize(e.local)].fetch_add(static_cast<std::uint64_t>(e.slots), std::memory_order_relaxed);
-  }
-  return run_engine(
-      setup, m.work,
-      {tokens, a.accumulate, rows(a.hidden, begin, tokens), rows(a.out, begin, tokens), parallel, a.control,
-       m.identity == nullptr ? nullptr : m.identity + begin, spec.nodes ? &*spec.nodes : nodes_of(spec.context.get())});
+  count_slots(plan);
+  return run_engine(setup, m.work,
+                    {tokens, a.accumulate, rows(a.hidden, begin, tokens), rows(a.out, begin, tokens), parallel,
+                     a.control, m.identity == nullptr ? nullptr : m.identity + begin, nodes()});
 }
 
 void Layer::expert_counts(std::span<std::uint64_t> counts, bool reset) const {

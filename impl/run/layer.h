@@ -16,7 +16,9 @@
 #include "kernels/kernel.h"
 #include "run/context/context.h"
 #include "run/context/workspaces.h"
+#include "run/engine/engine.h"
 #include "run/engine/panel_source.h"
+#include "run/route/route.h"
 
 namespace moe::run {
 
@@ -55,6 +57,26 @@ struct ApplyArgs {
 // 0 or more, and num_tokens * top_k slots fit what a call can number. `name`: of the argument.
 Check check_num_tokens(const Config& config, std::int64_t num_tokens, const char* name);
 
+// What routing chose goes to the tensors of a call that ask for it; ids, weights: [T*K].
+Check give_routed(const ApplyArgs& args, const std::int32_t* ids, const float* weights, const Parallel& parallel);
+// The sums of a layer with this config; `rounded` is its kernel's.
+SumRules sum_rules_of(const Config& config, const Elementwise& steps, bool rounded);
+
+// Rows that come from any rank. Their ids are places in [E, ...] of this layer, -1 for none, and checked.
+struct RowsCall {
+  TensorView hidden;        // [n, H] in_dtype, last stride 1
+  TensorView ids, weights;  // [n, K] i32, f32
+  float* sums =
+      nullptr;  // [n][row_floats] routed sums without the output's factor; null: what slots get stays in the workspace
+  std::span<std::byte> workspace;
+};
+// Where it stays: `results` of a slot of the plan, until the workspace is used again.
+struct RowsDone {
+  const Plan* plan = nullptr;
+  const float* results = nullptr;
+  std::int64_t ld = 0;
+};
+
 class Layer {
  public:
   static Result<std::shared_ptr<const Layer>> create(LayerSpec spec);
@@ -64,6 +86,12 @@ class Layer {
   std::uint64_t workspace_bytes(ApplyMode mode, std::int64_t num_tokens) const;  // exact; alignment kWorkspaceAlignment
   Check apply(const ApplyArgs& args) const;
   std::string to_json() const;
+
+  // For a layer that is spread over ranks (impl/dist). Allocates nothing.
+  std::uint64_t rows_bytes(std::int64_t rows, bool sums) const;  // of the workspace of run_rows
+  Check run_rows(const RowsCall& call, Workspace& work, RowsDone& done) const;
+  const SumRules& sum_rules() const;
+  const Router& router() const;
   // Tokens routed to each held expert since the last reset.
   void expert_counts(std::span<std::uint64_t> counts, bool reset) const;
 

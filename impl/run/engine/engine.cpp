@@ -18,7 +18,7 @@ const std::byte* EngineRun::panels_at(Which which, int node, std::int64_t unit) 
                 (stripe.begin + unit % width) * (which == Which::w13 ? halves : 1));
 }
 
-Workspace carve_workspace(const EngineSetup& s, std::int64_t tokens, std::byte* base) {
+Workspace carve_workspace(const EngineSetup& s, std::int64_t tokens, std::byte* base, bool rows_only) {
   Carver c(base);
   Workspace w;
   const PlanShape shape = s.plan_shape(tokens);
@@ -39,9 +39,9 @@ Workspace carve_workspace(const EngineSetup& s, std::int64_t tokens, std::byte* 
   w.in_tiles = c.take<std::byte>(slots * s.in_shape().row_bytes());
   w.mid_tiles = c.take<std::byte>(slots * s.mid_shape().row_bytes());
   w.act = c.take<float>(shape.slots() * w.act_ld);
-  w.acc = c.take<float>(tokens * w.out_ld);
+  w.acc = c.take<float>(rows_only ? 0 : tokens * w.out_ld);
   const std::int64_t results = shape.slots() * w.out_ld;
-  w.results = c.take<float>(s.expert_norm.empty() ? std::min(results, kKeptFloats) : results);
+  w.results = c.take<float>(s.expert_norm.empty() && !rows_only ? std::min(results, kKeptFloats) : results);
   w.unsummed = c.take<Unsummed>(ceil_div(w.out_ld / kPanelRows, kCallPanels));
   w.rows = c.take<float>(phase0_items(s, tokens) * 2 * w.row_ld);
   w.bytes = c.used();
@@ -79,6 +79,7 @@ Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
       run.multiply_up(e, units, after, scratch);
     });
   }));
+  if (c.rows_only && w.plan.num_active == 0) return ok();
   if (!run.keeps_results) return phase(down.total(), [&](std::size_t i) { run.multiply_columns(down.take(i)); });
   MOE_CHECK(phase(down.total(), [&](std::size_t i) {
     const ItemScratch scratch(run.bays, w.scratch);
@@ -88,8 +89,9 @@ Check run_engine(const EngineSetup& s, Workspace& w, const EngineCall& c) {
   }));
   if (s.expert_norm.empty()) return ok();
   MOE_CHECK(phase(w.plan.num_slots, [&](std::size_t i) { run.norm_slot(static_cast<std::int32_t>(i)); }));
+  if (c.rows_only) return ok();
   return phase(ceil_div(w.out_ld / kPanelRows, kCallPanels), [&](std::size_t i) {
-    if (!run.cancelled()) run.sum_up(static_cast<std::int64_t>(i));
+    if (!run.cancelled()) run.sums().sum_up(static_cast<std::int64_t>(i));
   });
 }
 

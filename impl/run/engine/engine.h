@@ -22,6 +22,9 @@
 // (bit_compat vllm: weights, y and every sum are rounded to the input dtype.) So no bit depends on threads, tiles or
 // the other tokens of a call.
 //
+// A layer that is spread over ranks takes rows and sums apart (impl/dist): what slots get stays in Workspace::results,
+// in plan order, after its norm and without a weight; sum_results() makes the routed sums of such rows, from any rank.
+//
 // A phase ends with its parallel_for, so there are two inner barriers, one with few slots (kInlineSlots); a norm makes
 // two more. Items of phases 1 and 2 stay inside one NUMA node's rows (stripes.h).
 #pragma once
@@ -52,16 +55,27 @@ constexpr std::int64_t kCallPanels = 8;  // panels of one gemm call at most
 constexpr std::int64_t kChunkTokens = 4096;
 constexpr std::int64_t kKeptFloats = 1 << 20;  // of results that phase 2 keeps: with more it sums in its items
 
+// What the routed sums of a layer are made by. A rank without experts has it, too.
+struct SumRules {
+  const Elementwise* steps = nullptr;
+  std::int64_t hidden = 0;
+  DType in_dtype = DType::bf16, out_dtype = DType::bf16;
+  bool weight_on_input = false;  // then not in the sums
+  bool rounded = false;          // bit_compat vllm: gates, results and sums rounded to in_dtype
+  float output_scale = 1.0f;     // RoutingConfig::scales_output
+
+  std::int64_t row_floats() const { return round_up(hidden, kPanelRows); }  // of a row of results
+};
+
 // What stays the same for all calls of a layer.
-struct EngineSetup {
+struct EngineSetup : SumRules {
   const Kernel* kernel = nullptr;
   const Packed* packed = nullptr;
   const PanelSource* source = nullptr;       // what makes panels of `packed`; nullptr: it has them
   std::span<const std::int32_t> expert_map;  // [physical experts]
   ExpertCopies experts;
   int items_at_once = 1;
-  std::int64_t hidden = 0, intermediate = 0, top_k = 0;
-  DType in_dtype = DType::bf16, out_dtype = DType::bf16;
+  std::int64_t intermediate = 0, top_k = 0;
   ActivateArgs activate{};  // function and parameters; the pointers are filled per call
   HalfRule in_rule = HalfRule::away, mid_rule = HalfRule::away;
   std::span<const float> expert_norm{};  // [H], empty: none
@@ -70,9 +84,6 @@ struct EngineSetup {
   std::array<std::span<const float>, 2> input_scales{};   // by Which: [E], the checkpoint's; empty: rows have their own
   bool own_input_scales = false;  // those of w13 differ, so that a token's row is another one for each expert
   FloatActs float_acts{};         // of a kernel of e4m3
-  bool weight_on_input = false;
-  bool rounded = false;       // bit_compat vllm: gates, results and sums rounded to in_dtype
-  float output_scale = 1.0f;  // RoutingConfig::scales_output
   PrefetchPolicy prefetch{};
 
   P16 w13, w2;  // of layout()
@@ -128,8 +139,8 @@ struct Workspace {
   std::size_t bytes = 0;
 };
 
-// tokens: the most of a run.
-Workspace carve_workspace(const EngineSetup& setup, std::int64_t tokens, std::byte* base);
+// tokens: the most of a run. rows_only: of one whose results are read and not summed.
+Workspace carve_workspace(const EngineSetup& setup, std::int64_t tokens, std::byte* base, bool rows_only = false);
 
 struct EngineCall {
   std::int64_t tokens = 0;
@@ -139,9 +150,22 @@ struct EngineCall {
   Control* control = nullptr;
   const float* identity = nullptr;  // [T] weight of the token itself in its output (zero experts); null: none
   const NodeMap* nodes = nullptr;   // null: one
+  bool rows_only = false;           // what slots get stays in the workspace; nothing is summed, `out` is not used
 };
 
 // The plan is built. Code::cancelled and Code::callback leave `out` unspecified.
 Check run_engine(const EngineSetup& setup, Workspace& work, const EngineCall& call);
+
+// Rows that are there already, and whose they are: of a plan its active experts, by any rank.
+struct GivenRows {
+  const ActiveExpert* active = nullptr;  // in the order of the sum: first_slot and slots
+  std::int32_t num_active = 0;
+  const std::int32_t* slot_token = nullptr;
+  const float* slot_weight = nullptr;  // null: 1
+  const float* results = nullptr;      // [slots][ld]
+  std::int64_t ld = 0;
+};
+// The routed sums of a call's tokens. acc: [tokens * row_floats()].
+Check sum_results(const SumRules& rules, const GivenRows& rows, float* acc, const EngineCall& call);
 
 }  // namespace moe::run

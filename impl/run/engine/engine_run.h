@@ -44,6 +44,19 @@ inline std::int64_t phase0_items(const EngineSetup& s, std::int64_t tokens) {
   return std::min(phase0_units(s, tokens), kRowItems);
 }
 
+// The routed sums of a chunk of output columns (sums.cpp).
+struct Sums {
+  const SumRules& s;
+  const EngineCall& c;
+  GivenRows rows;
+  float* all;  // [tokens * row_floats()]
+
+  void sum_up(std::int64_t chunk) const;
+  void start(float* acc, std::int64_t column, std::int64_t columns) const;
+  void add_identity(float* acc, std::int64_t column, std::int64_t columns) const;
+  void write_out(float* acc, std::int64_t column, std::int64_t columns) const;
+};
+
 // Everything the phases share.
 struct EngineRun {
   const EngineSetup& s;
@@ -69,8 +82,8 @@ struct EngineRun {
         in_row(in.row_bytes()),
         mid_row(mid.row_bytes()),
         halves(setup.w13.halves),
-        keeps_results(w.plan.num_active > 0 &&
-                      (!s.expert_norm.empty() || (threads() > 1 && w.plan.num_slots * w.out_ld <= kKeptFloats))),
+        keeps_results(w.plan.num_active > 0 && (c.rows_only || !s.expert_norm.empty() ||
+                                                (threads() > 1 && w.plan.num_slots * w.out_ld <= kKeptFloats))),
         up(expert_work(blocks(), 1)),
         down(keeps_results ? expert_work(s.w2.panels(), 2) : column_work()) {}
 
@@ -174,11 +187,13 @@ struct EngineRun {
   // norm.cpp: between phase 2 and the sums
   void norm_slot(std::int32_t slot) const;
 
-  // sums.cpp: routed sums of output columns
-  void sum_up(std::int64_t chunk) const;
-  void start_sums(float* acc, std::int64_t column, std::int64_t columns) const;
-  void add_identity(float* acc, std::int64_t column, std::int64_t columns) const;
-  void write_out(float* acc, std::int64_t column, std::int64_t columns) const;
+  Sums sums() const {
+    const Plan& p = w.plan;
+    return {s,
+            c,
+            {p.active, p.num_active, p.slot_token, s.weight_on_input ? nullptr : p.slot_weight, w.results, w.out_ld},
+            w.acc};
+  }
 };
 
 static_assert(std::is_trivially_destructible_v<EngineRun>);  // it lies in the workspace

@@ -49,7 +49,7 @@ void EngineRun::multiply_down(const ActiveExpert& e, Range all, const std::byte*
     }
     const auto done = static_cast<std::int32_t>(end - panel);
     const bool last = w.unsummed[chunk].count.fetch_sub(done, std::memory_order_acq_rel) == done;
-    if (last && s.expert_norm.empty()) sum_up(chunk);
+    if (last && s.expert_norm.empty() && !c.rows_only) sums().sum_up(chunk);
   }
 }
 
@@ -61,8 +61,9 @@ void EngineRun::multiply_columns(const Claim& claim) const {
   const Range stripe = down.stripe(claim.node), part = down.item(claim.node, claim.item);
   const std::int64_t begin = stripe.begin + part.begin, end = stripe.begin + part.end;
   const std::int64_t column = begin * kPanelRows, columns = (end - begin) * kPanelRows;
+  const Sums sum = sums();
   float* acc = w.acc + column * c.tokens;
-  start_sums(acc, column, columns);
+  sum.start(acc, column, columns);
   const ItemScratch scratch(bays, w.scratch);
   const PanelBay bay(s.source);
   float* const y = scratch.results();
@@ -105,8 +106,8 @@ void EngineRun::multiply_columns(const Claim& claim) const {
       }
     }
   }
-  if (c.identity != nullptr) add_identity(acc, column, columns);
-  write_out(acc, column, columns);
+  if (c.identity != nullptr) sum.add_identity(acc, column, columns);
+  sum.write_out(acc, column, columns);
 }
 
 }  // namespace moe::run
